@@ -1,0 +1,3 @@
+module libmmsb
+
+go 1.25

@@ -1,0 +1,766 @@
+/*
+ * mmsb.h — libmmsb: paged memory over every place memory can be.
+ *
+ * This header is the manual. It needs a C99 or C++ compiler and nothing else.
+ *
+ * A context owns pages. A page is a byte buffer with an identity: an id, a size, a place (host memory, a device, a
+ * file), an epoch that deltas move, a mask of the bytes that deltas have changed, a version that every change moves,
+ * metadata, and dependencies on other pages.
+ *
+ * RULES THAT HOLD FOR EVERY FUNCTION
+ *
+ *  Status     Every function that can fail returns an mmsb_status_t. MMSB_OK is 0. A failed call changed nothing.
+ *             One line with the numbers is kept for the thread: mmsb_last_error().
+ *  Handles    64-bit values: kind, generation, index. A value never returns: a destroyed handle answers
+ *             MMSB_E_STALE_HANDLE for ever. Zero, a wrong kind or a random value answer MMSB_E_INVALID_HANDLE.
+ *             Destroying the handle 0 is a no-op. Handles do not own: a page lives until mmsb_page_destroy or until
+ *             its context ends.
+ *  Structs    A struct that the caller fills begins with struct_size, set by its _init function; call that first,
+ *             then change fields. Reserved words stay zero. A wrong struct_size or a reserved word that is not zero
+ *             answers MMSB_E_STRUCT_VERSION. NULL in the place of an options struct means what _init gives.
+ *  Strings    UTF-8. Strings handed in are copied before the call returns.
+ *  Pointers   Memory handed in is only used during the call, unless the function says otherwise. Out parameters come
+ *             last and are written only on success, unless the function says otherwise.
+ *  Lists      Functions that fill an array take a capacity and report the count. With too small a capacity they
+ *             report the count, write nothing and return MMSB_E_OUT_OF_RANGE; a capacity of 0 asks for the count
+ *             and returns MMSB_OK.
+ *  Batches    _many forms take arrays. The whole batch is checked, then done: one bad item and nothing happens; the
+ *             code of the first bad item is returned and its index stored in *bad_index, where that is not NULL.
+ *             The order of the items is the order of their effects. count 0 is MMSB_OK.
+ *  Threads    Every function may be called from any thread, also on the same handle at the same time. Reads, writes,
+ *             deltas, resizes and migrations of one page take effect one after the other; no page is seen half-changed.
+ *  Blocking   "Blocks: short" means: at most while another call on the same page runs. "Blocks: no" means: never.
+ *  fork       In the child of a process that used the library every call answers MMSB_E_FORKED. Load and use the
+ *             library after the fork, or spawn.
+ *  Signals    The library installs no handlers. The Go runtime inside it installs its own for SIGSEGV, SIGBUS, SIGFPE,
+ *             SIGPIPE and SIGURG and passes on what is not its own. The library cannot be unloaded (dlclose keeps it).
+ *
+ * Each comment ends with its errors, thread rule, blocking and the release the function came with. MMSB_E_FORKED,
+ * MMSB_E_POISONED and MMSB_E_INTERNAL can come from every function that returns a status and are not repeated.
+ * "Handle errors" stands for MMSB_E_INVALID_HANDLE and MMSB_E_STALE_HANDLE.
+ */
+#ifndef MMSB_H
+#define MMSB_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define MMSB_API __attribute__((visibility("default")))
+#else
+#define MMSB_API
+#endif
+
+/* ------------------------------------------------------------------------------------------------ versions ---- */
+
+/* The release, semantic versioning. mmsb_version() gives the same of the library that is loaded. */
+#define MMSB_VERSION_MAJOR 0
+#define MMSB_VERSION_MINOR 1
+#define MMSB_VERSION_PATCH 0
+#define MMSB_VERSION_STRING "0.1.0"
+
+/* The number in the SONAME. While it is 0 the ABI may change with every release (docs/abi.md). */
+#define MMSB_ABI_VERSION 0
+
+/* ---------------------------------------------------------------------------------------------- status codes ---- */
+
+typedef int32_t mmsb_status_t;
+
+/* Values are never used again for another meaning. A program must expect codes that it does not know. */
+#define MMSB_OK 0
+#define MMSB_E_INVALID_ARGUMENT 10 /* an argument that is never right: NULL, an unknown enum value, broken UTF-8 */
+#define MMSB_E_INVALID_HANDLE 11   /* zero, of another kind, or never given out by this process */
+#define MMSB_E_STALE_HANDLE 12     /* was valid once: destroyed, or its context has ended */
+#define MMSB_E_INVALID_SIZE 13     /* a size of 0 or beyond what can be addressed */
+#define MMSB_E_OUT_OF_RANGE 14     /* offset + length reach past the end; an array or buffer is too small */
+#define MMSB_E_INVALID_STATE 15    /* the object is not in a state that allows the call */
+#define MMSB_E_STRUCT_VERSION 16   /* struct_size or a reserved word of a struct is wrong */
+#define MMSB_E_MISMATCH 17         /* two arguments do not fit each other */
+#define MMSB_E_EPOCH 18            /* a delta's epoch is not larger than the page's */
+#define MMSB_E_NOT_FOUND 20
+#define MMSB_E_ALREADY_EXISTS 21
+#define MMSB_E_BUSY 22        /* pinned, or held by an asynchronous operation */
+#define MMSB_E_WOULD_BLOCK 23 /* not finished, and the call was told not to wait */
+#define MMSB_E_TIMEOUT 24
+#define MMSB_E_CANCELLED 25
+#define MMSB_E_OUT_OF_MEMORY 30 /* the system has no more memory or address space */
+#define MMSB_E_LIMIT 31         /* a limit that the program set, or a counter's end */
+#define MMSB_E_NO_SPACE 32      /* the disk is full */
+#define MMSB_E_UNSUPPORTED 40   /* not possible here; the text says what is missing */
+#define MMSB_E_NO_DEVICE 41     /* no such device, and no simulation was asked for */
+#define MMSB_E_DEVICE 42        /* the driver failed; its code and name are in the text */
+#define MMSB_E_DEVICE_LOST 43
+#define MMSB_E_FORKED 44  /* called in the child of a process that used the library */
+#define MMSB_E_IO 50      /* a system call on a file failed; errno is in the detail */
+#define MMSB_E_CORRUPT 51 /* a checksum or a structure is wrong */
+#define MMSB_E_FORMAT 52  /* not ours, or newer than this library */
+#define MMSB_E_PEER 60    /* a rank or an agent failed */
+#define MMSB_E_INTERNAL 90
+#define MMSB_E_POISONED 91 /* an earlier internal error; only destroy, free and the error functions still work */
+
+/* ------------------------------------------------------------------------------------------------- handles ---- */
+
+typedef uint64_t mmsb_context_t;
+typedef uint64_t mmsb_page_t;
+typedef uint64_t mmsb_ticket_t;
+typedef uint64_t mmsb_stream_t; /* comes with devices; 0 in every struct until then */
+
+/* The highest four bits of a handle are its kind. */
+#define MMSB_KIND_PAGE 1
+#define MMSB_KIND_CONTEXT 2
+#define MMSB_KIND_TICKET 3
+/* For mmsb_debug_live_objects only. */
+#define MMSB_KIND_DELTA 4  /* deltas owned by the library, not handles */
+#define MMSB_KIND_MEMORY 5 /* memory that outlives its page: pinned when its context ended, or released */
+
+/* ------------------------------------------------------------------------------------------------- places ---- */
+
+typedef int32_t mmsb_location_t;
+#define MMSB_LOCATION_DEFAULT (-1) /* the context's default location */
+#define MMSB_LOCATION_CPU 0
+#define MMSB_LOCATION_GPU 1
+#define MMSB_LOCATION_UNIFIED 2
+#define MMSB_LOCATION_PINNED 3
+#define MMSB_LOCATION_DISK 4
+
+/* ------------------------------------------------------------------------------------------- library and errors ---- */
+
+/* Release of the loaded library, like "0.1.0". Static. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API const char *mmsb_version(void);
+
+/* MMSB_ABI_VERSION of the loaded library; compare it with the header's. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API uint32_t mmsb_abi_version(void);
+
+/* One line on how the library was built: Go and C compiler, instruction sets, CUDA architectures. Static.
+ * Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API const char *mmsb_build_info(void);
+
+/* Name and meaning of a code, like "MMSB_E_BUSY: pinned or held by an asynchronous operation". Static, never NULL,
+ * also for codes that do not exist. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API const char *mmsb_strerror(mmsb_status_t code);
+
+/* Text of this thread's last failed call: one line, with the numbers. Never NULL; empty before the first failure; a
+ * success does not clear it. Valid until the next failing call on this thread.
+ * Errors: none. Threads: any, each its own text. Blocks: no. Since 0.1. */
+MMSB_API const char *mmsb_last_error(void);
+
+/* Code of this thread's last failed call, MMSB_OK before the first.
+ * Errors: none. Threads: any, each its own. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_last_error_code(void);
+
+/* Copies the text of mmsb_last_error with its final zero byte; *length (may be NULL) is its length without it, also
+ * when the buffer is too small. Errors: MMSB_E_INVALID_ARGUMENT (NULL buffer), MMSB_E_OUT_OF_RANGE (too small: nothing
+ * is written); the last error itself stays as it is. Threads: any, each its own text. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_last_error_copy(char *buffer, size_t capacity, size_t *length);
+
+#define MMSB_DOMAIN_NONE 0
+#define MMSB_DOMAIN_ERRNO 1
+#define MMSB_DOMAIN_CUDA 2
+#define MMSB_DOMAIN_NCCL 3
+#define MMSB_DOMAIN_NIXL 4
+
+typedef struct mmsb_error_detail {
+    uint32_t struct_size;
+    mmsb_status_t code;
+    int32_t domain;       /* whose foreign_code it is: MMSB_DOMAIN_* */
+    int32_t foreign_code; /* errno, CUresult, …; 0 where there is none */
+    char text[512];       /* the text of mmsb_last_error, cut at a character where it is longer */
+    uint64_t reserved[4];
+} mmsb_error_detail_t;
+
+/* Fills struct_size and zeroes the rest. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_error_detail_init(mmsb_error_detail_t *detail);
+
+/* This thread's last error with the foreign code behind it.
+ * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any, each its own. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_last_error_detail(mmsb_error_detail_t *detail);
+
+typedef struct mmsb_capability {
+    uint32_t struct_size; /* set by the library */
+    int32_t available;    /* 1 or 0 */
+    char name[32];        /* "huge pages", "write tracking", "cuda", … */
+    char reason[216];     /* why not, or what was found; UTF-8, zero-terminated */
+} mmsb_capability_t;
+
+/* What this process can do, and why not where it cannot. A list (see the rules): records may be NULL with capacity 0.
+ * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE (capacity too small; *count says what is needed).
+ * Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_capabilities(mmsb_capability_t *records, size_t capacity, size_t *count);
+
+#define MMSB_LOG_OFF 0
+#define MMSB_LOG_ERROR 1
+#define MMSB_LOG_WARNING 2
+#define MMSB_LOG_INFO 3
+#define MMSB_LOG_DEBUG 4
+
+/* What the library logs, for the process. The log is for diagnostics: a ring of the newest lines that the program
+ * polls. level: MMSB_LOG_*; the start is MMSB_LOG_OFF, or what the environment variable MMSB_LOG
+ * (off|error|warning|info|debug) says, which also sends the lines to stderr. descriptor: a file descriptor of the
+ * caller that each line is written to as well, or -1; it stays the caller's and must stay open until it is replaced.
+ * Errors: MMSB_E_INVALID_ARGUMENT (unknown level, descriptor not open for writing). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_log_configure(int32_t level, int32_t descriptor);
+
+/* Takes the oldest lines out of the log: whole lines, each ended by a newline, no final zero byte. *length is the number
+ * of bytes written, 0 when the log is empty. *lost (may be NULL) counts lines that were overwritten before they were read,
+ * since the last read. Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE (the buffer is smaller than the next line:
+ * nothing is taken, *length is what it needs). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_log_read(char *buffer, size_t capacity, size_t *length, uint64_t *lost);
+
+/* Number of live objects of a kind (MMSB_KIND_*) in the process: for leak checks in tests.
+ * Errors: MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count);
+
+/* Public structs, for bindings that check their own layout against the library's. */
+#define MMSB_STRUCT_ERROR_DETAIL 1
+#define MMSB_STRUCT_CAPABILITY 2
+#define MMSB_STRUCT_CONTEXT_OPTIONS 3
+#define MMSB_STRUCT_CONTEXT_STATS 4
+#define MMSB_STRUCT_MEMORY_USAGE 5
+#define MMSB_STRUCT_PAGE_OPTIONS 6
+#define MMSB_STRUCT_PAGE_INFO 7
+#define MMSB_STRUCT_PAGE_RANGE 8
+#define MMSB_STRUCT_ADOPT_OPTIONS 9
+#define MMSB_STRUCT_WORK_OPTIONS 10
+#define MMSB_STRUCT_RUN 11
+#define MMSB_STRUCT_DELTA 12
+#define MMSB_STRUCT_PAGE_RUNS 13
+
+/* Size in bytes of a public struct in the loaded library; 0 for an unknown one.
+ * Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API size_t mmsb_sizeof(int32_t structure);
+
+/* Ends every context and ticket of the process (as their destroy functions would) and stops the library's own work.
+ * Using the library again afterwards starts it afresh. Idempotent. Not needed before exit.
+ * Errors: none of its own. Threads: any. Blocks: until running work has been cancelled. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_shutdown(void);
+
+/* ------------------------------------------------------------------------------------------------- contexts ---- */
+
+#define MMSB_SIMULATE_OFF 0       /* a GPU location answers MMSB_E_NO_DEVICE where there is no GPU */
+#define MMSB_SIMULATE_IF_NO_GPU 1 /* the simulated device serves where there is no GPU */
+#define MMSB_SIMULATE_ALWAYS 2
+
+#define MMSB_FALLBACK_ERROR 0 /* a place that cannot be had is an error */
+#define MMSB_FALLBACK_HOST 1  /* host memory instead, and the page's location says so */
+
+typedef struct mmsb_context_options {
+    uint32_t struct_size;
+    mmsb_location_t default_location; /* MMSB_LOCATION_CPU */
+    int32_t default_device;           /* 0 */
+    int32_t simulate;                 /* MMSB_SIMULATE_OFF, or what the environment variable MMSB_SIMULATE says */
+    int32_t simulated_devices;        /* 1 */
+    int32_t fallback;                 /* MMSB_FALLBACK_ERROR */
+    uint64_t simulated_memory;        /* bytes of each simulated device; 1 GiB */
+    uint64_t memory_limit;            /* bytes of host memory for this context's pages, masks and metadata; 0 = none */
+    const char *disk_path;            /* folder for DISK pages; NULL = the environment's TMPDIR, else /tmp */
+    int32_t huge_pages;               /* 1 = ask for transparent huge pages where they help; 0 = never */
+    int32_t reserved_word;
+    uint64_t reserved[8];
+} mmsb_context_options_t;
+
+/* The defaults, named above. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_context_options_init(mmsb_context_options_t *options);
+
+/* Changes options by a text like "memory_limit=1073741824 simulate=if-no-gpu disk_path=/scratch": pairs of field and
+ * value, separated by spaces or commas; sizes may end in K, M, G or T (powers of 1024). Values of the enum fields: location
+ * cpu|gpu|unified|pinned|disk, simulate off|if-no-gpu|always, fallback error|host. disk_path points into text, which must
+ * stay valid until the context is created, and its value runs to the end of the text. A failed parse leaves *options as it
+ * was. Errors: MMSB_E_INVALID_ARGUMENT (unknown key or value: named with its position), MMSB_E_STRUCT_VERSION.
+ * Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_context_options_parse(mmsb_context_options_t *options, const char *text);
+
+/* A new context without pages. options may be NULL.
+ * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_NO_DEVICE (default location without a device),
+ * MMSB_E_IO (disk_path is not a writable folder; only checked when it is given), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT (more
+ * than 65 535 contexts at once). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_context_create(const mmsb_context_options_t *options, mmsb_context_t *context);
+
+/* Ends the context and its pages: their handles are stale from now on. Memory that is still pinned or in flight outlives
+ * it, out of reach, and is given back by its last unpin. Waits for calls that are running on its pages, never for pins.
+ * Errors: handle errors. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_context_destroy(mmsb_context_t context);
+
+typedef struct mmsb_context_stats {
+    uint32_t struct_size;
+    uint32_t reserved_word;
+    uint64_t pages;              /* live pages */
+    uint64_t bytes;              /* sum of their sizes */
+    uint64_t peak_bytes;         /* largest value of bytes seen; may lag behind by what the threads' caches hold */
+    uint64_t allocations;        /* pages created since the context began */
+    uint64_t frees;              /* pages ended */
+    uint64_t pinned_pages;       /* pages with at least one pin */
+    uint64_t memory_used;        /* host memory taken from the system for this context: what memory_limit limits */
+    uint64_t memory_limit;       /* 0 = none */
+    uint64_t disk_used;          /* bytes of disk files */
+    uint64_t location_pages[8];  /* live pages by location */
+    uint64_t location_bytes[8];  /* and their bytes */
+    uint64_t reserved[8];
+} mmsb_context_stats_t;
+
+/* Fills struct_size and zeroes the rest. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_context_stats_init(mmsb_context_stats_t *stats);
+
+/* Counters of a context. allocations, frees, pages, bytes and memory_used are sums of counters, read while others write:
+ * each is exact when nobody does. pinned_pages and the figures by location walk the pages.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_context_stats(mmsb_context_t context, mmsb_context_stats_t *stats);
+
+/* Number of live pages. Errors: handle errors, MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_context_page_count(mmsb_context_t context, uint64_t *count);
+
+/* Handles of the live pages, at most capacity at a time. *cursor is 0 at first and moved by each call; the walk is over when
+ * *count is 0. A page that lives during the whole walk comes exactly once; one that is created or destroyed meanwhile
+ * comes once or not at all. The cursor is not a list in the sense of the rules: capacity must be at least 1.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_context_pages(mmsb_context_t context, uint64_t *cursor, mmsb_page_t *pages, size_t capacity,
+                                          size_t *count);
+
+/* Gives memory of destroyed pages back to the system, as far as whole system pages are free and no thread's cache holds
+ * them. *released (may be NULL) is the number of bytes.
+ * Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_context_trim(mmsb_context_t context, uint64_t *released);
+
+typedef struct mmsb_memory_usage {
+    uint32_t struct_size;
+    uint32_t reserved_word;
+    uint64_t page_bytes;     /* memory mapped for bytes of host pages */
+    uint64_t record_bytes;   /* page records */
+    uint64_t mask_bytes;     /* change masks */
+    uint64_t metadata_bytes; /* metadata blobs */
+    uint64_t cache_bytes;    /* the threads' caches of free pages */
+    uint64_t disk_bytes;     /* bytes of DISK pages' files */
+    uint64_t go_heap_bytes;  /* heap of the Go runtime inside the library */
+    uint64_t reserved[8];
+} mmsb_memory_usage_t;
+
+/* Fills struct_size and zeroes the rest. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_memory_usage_init(mmsb_memory_usage_t *usage);
+
+/* Memory of the whole library by purpose.
+ * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_memory_usage(mmsb_memory_usage_t *usage);
+
+/* ------------------------------------------------------------------------------------------- work and tickets ---- */
+
+#define MMSB_WAIT_FOREVER UINT64_MAX
+
+/* How a long operation runs. The blocking form uses timeout_ns; the _start form uses after, device and stream. */
+typedef struct mmsb_work_options {
+    uint32_t struct_size;
+    int32_t device;       /* 0 */
+    uint64_t timeout_ns;  /* MMSB_WAIT_FOREVER; 0 = do not wait */
+    mmsb_stream_t stream; /* 0 = none; comes with devices */
+    const uint64_t *after; /* handles of tickets that must be done first; copied. One that failed or was cancelled lets
+                              this work fail with MMSB_E_CANCELLED */
+    uint64_t after_count;
+    uint64_t reserved[4];
+} mmsb_work_options_t;
+
+/* The defaults, named above. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_work_options_init(mmsb_work_options_t *options);
+
+/* *done = 1 when the work has ended, well or badly. Errors: handle errors, MMSB_E_INVALID_ARGUMENT.
+ * Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_ticket_poll(mmsb_ticket_t ticket, int32_t *done);
+
+/* Waits for the end of the work and returns its status; mmsb_last_error is then the work's text. timeout_ns 0 = do not wait.
+ * Errors: handle errors, MMSB_E_TIMEOUT (MMSB_E_WOULD_BLOCK for timeout_ns 0): it goes on; every code of the work itself.
+ * Threads: any. Blocks: until the work ends or the time is over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_ticket_wait(mmsb_ticket_t ticket, uint64_t timeout_ns);
+
+/* Asks the work to stop. It ends with MMSB_E_CANCELLED and has then changed nothing, or it was already done. Does not
+ * wait. Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_ticket_cancel(mmsb_ticket_t ticket);
+
+/* How much is done, in the units of the work (pages, bytes). total is 0 while it is not known.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_ticket_progress(mmsb_ticket_t ticket, uint64_t *done, uint64_t *total);
+
+/* The work's own status and error text, independent of the thread: *code is MMSB_E_WOULD_BLOCK while it runs. text may be
+ * NULL with capacity 0; else it is filled with the zero-terminated text, cut where it is longer.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_ticket_status(mmsb_ticket_t ticket, mmsb_status_t *code, char *text, size_t capacity);
+
+/* A file descriptor (eventfd) that becomes readable when the work has ended, for poll, epoll and event loops. It belongs
+ * to the ticket and is closed with it; asking again gives the same one. Do not read from it: it stays readable.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_LIMIT (no descriptor left). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_ticket_eventfd(mmsb_ticket_t ticket, int32_t *descriptor);
+
+/* Gives the ticket back. Unfinished work goes on, detached; arrays that the work fills must stay valid until it ends.
+ * Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_ticket_destroy(mmsb_ticket_t ticket);
+
+/* --------------------------------------------------------------------------------------------- making pages ---- */
+
+#define MMSB_PAGE_ZEROED 0        /* all bytes are 0 */
+#define MMSB_PAGE_UNINITIALISED 1 /* bytes are whatever was there, from pages of the same context only */
+
+typedef struct mmsb_page_options {
+    uint32_t struct_size;
+    mmsb_location_t location; /* MMSB_LOCATION_DEFAULT */
+    int32_t device;           /* 0; the driver's ordinal, 0 for CPU */
+    int32_t numa_node;        /* -1 = any */
+    uint64_t id;              /* 0 = the library picks one; else any value that the context does not use */
+    uint32_t contents;        /* MMSB_PAGE_ZEROED */
+    uint32_t reserved_word;
+    uint64_t reserved[4];
+} mmsb_page_options_t;
+
+/* The defaults, named above. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_page_options_init(mmsb_page_options_t *options);
+
+/* A new page of size bytes. Host pages are aligned to 64 bytes, to 256 from 256 bytes on, to 4096 from 4096 bytes on.
+ * Errors: handle errors (context), MMSB_E_INVALID_SIZE, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION,
+ * MMSB_E_ALREADY_EXISTS (id), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT (memory_limit), MMSB_E_NO_SPACE, MMSB_E_IO (DISK),
+ * MMSB_E_NO_DEVICE. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_create(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
+                                        mmsb_page_t *page);
+
+/* count new pages of size bytes each, or none; pages must hold count handles. options->id must be 0. work (may be NULL):
+ * only timeout_ns counts. Errors: as mmsb_page_create; MMSB_E_TIMEOUT. Threads: any. Blocks: until done or the time is
+ * over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_create_many(mmsb_context_t context, uint64_t size, size_t count,
+                                             const mmsb_page_options_t *options, const mmsb_work_options_t *work,
+                                             mmsb_page_t *pages);
+
+/* The same as work of its own; progress counts pages. pages is written when the work succeeds and must stay valid until the
+ * ticket is done. Errors: of the arguments as mmsb_page_create_many, at once; all others through the ticket.
+ * Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_create_many_start(mmsb_context_t context, uint64_t size, size_t count,
+                                                   const mmsb_page_options_t *options, const mmsb_work_options_t *work,
+                                                   mmsb_page_t *pages, mmsb_ticket_t *ticket);
+
+/* A new page with the same bytes, place, epoch, change mask and metadata, under a new id (id 0 = the library picks).
+ * Dependencies are not copied. Errors: handle errors, MMSB_E_ALREADY_EXISTS, MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT,
+ * MMSB_E_NO_SPACE, MMSB_E_IO. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_clone(mmsb_page_t page, uint64_t id, mmsb_page_t *clone);
+
+typedef struct mmsb_adopt_options {
+    uint32_t struct_size;
+    int32_t device;           /* 0 */
+    mmsb_location_t location; /* MMSB_LOCATION_CPU */
+    int32_t read_only;        /* 1 = the memory must not be written: writes, deltas and WRITE pins answer MMSB_E_INVALID_STATE */
+    uint64_t id;              /* 0 = the library picks */
+    /* Called once when the page no longer needs the memory (destroyed, moved away, or the last unpin after its context
+     * ended), on the thread whose call ended it; it must not call back into the library. May be NULL. */
+    void (*release)(void *user, void *memory, uint64_t size);
+    void *user;
+    uint64_t reserved[4];
+} mmsb_adopt_options_t;
+
+/* The defaults, named above. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_adopt_options_init(mmsb_adopt_options_t *options);
+
+/* A page over memory that the caller has: no copy, and no alignment is asked of it. The memory must stay valid until release
+ * is called. Such a page cannot be resized (MMSB_E_INVALID_STATE); migrating it copies its bytes away and releases the
+ * memory. It counts as pinned for writing as far as change tracking goes.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (NULL memory), MMSB_E_INVALID_SIZE, MMSB_E_ALREADY_EXISTS,
+ * MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_adopt(mmsb_context_t context, void *memory, uint64_t size,
+                                       const mmsb_adopt_options_t *options, mmsb_page_t *page);
+
+/* Ends the page and gives its memory back. Destroying 0 is a no-op.
+ * Errors: handle errors, MMSB_E_BUSY (pinned). Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_destroy(mmsb_page_t page);
+
+/* Ends many pages, or none. A page that appears twice is MMSB_E_STALE_HANDLE at its second place; 0 is skipped.
+ * Errors: as mmsb_page_destroy. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_destroy_many(const mmsb_page_t *pages, size_t count, size_t *bad_index);
+
+/* Ends the page but leaves its bytes to the caller: *memory (host memory, *size bytes) is valid until
+ * mmsb_memory_free(*memory), also after the context has ended. Only for CPU pages that the library allocated.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_BUSY, MMSB_E_INVALID_STATE (adopted), MMSB_E_UNSUPPORTED (another
+ * location). Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_release(mmsb_page_t page, void **memory, uint64_t *size);
+
+/* Gives back memory taken by mmsb_page_release. NULL is a no-op.
+ * Errors: MMSB_E_STALE_HANDLE (already given back, or never taken). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_memory_free(void *memory);
+
+/* -------------------------------------------------------------------------------------------- looking at pages ---- */
+
+/* The page with an id; the handle is the same each time and needs no release.
+ * Errors: handle errors (context), MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_lookup(mmsb_context_t context, uint64_t id, mmsb_page_t *page);
+
+/* The same for many ids: all are found, or none is written. Errors: as mmsb_page_lookup. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_lookup_many(mmsb_context_t context, const uint64_t *ids, size_t count, mmsb_page_t *pages,
+                                             size_t *bad_index);
+
+typedef struct mmsb_page_info {
+    uint32_t struct_size;
+    mmsb_location_t location;
+    int32_t device;
+    int32_t numa_node;      /* -1 = any */
+    mmsb_page_t page;
+    mmsb_context_t context;
+    uint64_t id;
+    uint64_t size;
+    uint64_t epoch;
+    uint64_t version;
+    uint32_t read_pins;
+    uint32_t write_pins;
+    int32_t simulated;      /* 1 = the bytes lie on a simulated device */
+    int32_t adopted;        /* 1 = the bytes are memory of the caller */
+    int32_t read_only;
+    uint32_t metadata_count;
+    uint64_t reserved[4];
+} mmsb_page_info_t;
+
+/* Fills struct_size and zeroes the rest. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_page_info_init(mmsb_page_info_t *info);
+
+/* All of a page's properties at one moment.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_info(mmsb_page_t page, mmsb_page_info_t *info);
+
+/* The same for many pages, each at a moment of its own; every info must have its struct_size set.
+ * Errors: as mmsb_page_info. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_info_many(const mmsb_page_t *pages, size_t count, mmsb_page_info_t *infos,
+                                           size_t *bad_index);
+
+/* Where the bytes lie, without a pin: valid until the page is moved, resized or destroyed. NULL for a bad handle (the code is
+ * in mmsb_last_error_code) and for a DISK page that is not pinned. From then on the page counts as pinned for writing as far as
+ * change tracking goes. Errors: NULL. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void *mmsb_page_address(mmsb_page_t page);
+
+/* Size in bytes; 0 for a bad handle (the code is in mmsb_last_error_code).
+ * Errors: 0. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API uint64_t mmsb_page_size(mmsb_page_t page);
+
+/* Epoch; 0 before the first delta and for a bad handle (the code is in mmsb_last_error_code).
+ * Errors: 0. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API uint64_t mmsb_page_epoch(mmsb_page_t page);
+
+/* Version: moved by every change of bytes, size, place, metadata or epoch and by the unpin of a WRITE pin; never 0 for a
+ * live page. 0 for a bad handle (the code is in mmsb_last_error_code). Errors: 0. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API uint64_t mmsb_page_version(mmsb_page_t page);
+
+/* ---------------------------------------------------------------------------------------------- bytes of pages ---- */
+
+#define MMSB_PIN_READ 1
+#define MMSB_PIN_WRITE 2
+
+/* Holds the page where it is and gives its address. While it is pinned, destroy, resize and migrate answer MMSB_E_BUSY; reads,
+ * writes and deltas go on, and the holder of the pointer orders its own accesses with them. Each pin needs one unpin of the
+ * same mode. The pointer is valid until then, also when the context ends first. address may be NULL.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (mode), MMSB_E_INVALID_STATE (WRITE on a read-only page), MMSB_E_LIMIT (more
+ * than 65 535 pins of one mode), MMSB_E_IO (DISK). Threads: any; unpin may come from another thread. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_pin(mmsb_page_t page, int32_t mode, void **address);
+
+/* Ends one pin of this mode. A WRITE unpin moves the version. Works also after the context has ended.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (mode), MMSB_E_INVALID_STATE (no such pin).
+ * Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_unpin(mmsb_page_t page, int32_t mode);
+
+/* Copies length bytes from offset into buffer. length 0 is MMSB_OK where offset ≤ size.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (NULL buffer), MMSB_E_OUT_OF_RANGE, MMSB_E_IO (DISK).
+ * Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_read(mmsb_page_t page, uint64_t offset, void *buffer, uint64_t length);
+
+/* Copies length bytes from buffer to offset. Moves the version; neither the epoch nor the change mask.
+ * Errors: as mmsb_page_read; MMSB_E_INVALID_STATE (read-only). Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_write(mmsb_page_t page, uint64_t offset, const void *buffer, uint64_t length);
+
+typedef struct mmsb_page_range {
+    mmsb_page_t page;
+    uint64_t offset;
+    uint64_t length;
+    void *buffer; /* mmsb_page_write_many only reads it */
+} mmsb_page_range_t;
+
+/* Many reads at one moment: no change comes between them.
+ * Errors: as mmsb_page_read. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_read_many(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index);
+
+/* Many writes, all or none. Errors: as mmsb_page_write. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_write_many(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index);
+
+/* Changes the size, keeping the contents; what is added is zero, and the change mask is cut or extended by zeros.
+ * Errors: handle errors, MMSB_E_INVALID_SIZE, MMSB_E_BUSY (pinned), MMSB_E_INVALID_STATE (adopted), MMSB_E_OUT_OF_MEMORY,
+ * MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_IO. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_resize(mmsb_page_t page, uint64_t size);
+
+/* Moves the bytes to another place; id, epoch, mask and metadata stay. Nothing happens where the page is there already. device
+ * is 0 for CPU and DISK. DISK bytes lie in an unlinked file in the context's disk_path and are not durable: snapshots are.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_BUSY (pinned), MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT,
+ * MMSB_E_NO_SPACE, MMSB_E_IO. Threads: any. Blocks: while the bytes move. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_migrate(mmsb_page_t page, mmsb_location_t location, int32_t device);
+
+/* Moves many pages. Arguments are checked for all before the first moves. statuses (may be NULL) takes a code per page: each page
+ * has moved whole or not at all. Returns MMSB_OK when all moved, else the code of the first that did not, its index in *bad_index.
+ * Errors: as mmsb_page_migrate. Threads: any. Blocks: while the bytes move. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_migrate_many(const mmsb_page_t *pages, size_t count, mmsb_location_t location, int32_t device,
+                                              mmsb_status_t *statuses, size_t *bad_index);
+
+/* ------------------------------------------------------------------------------------------------------ deltas ---- */
+
+typedef int32_t mmsb_delta_kind_t;
+#define MMSB_DELTA_DENSE_BYTES 1 /* mask: mask_length bytes, one per byte of the page (0 or not); payload as long */
+#define MMSB_DELTA_DENSE_BITS 2  /* mask: mask_length bits, bit i%8 of byte i/8; payload mask_length bytes */
+#define MMSB_DELTA_SPARSE_BITS 3 /* the same mask; payload: only the changed bytes, in order */
+#define MMSB_DELTA_INDEXED 4     /* count offsets in any order; payload count bytes; of equal offsets the last wins */
+#define MMSB_DELTA_RUNS 5        /* count runs in any order, later wins; payload: the sum of their lengths */
+
+typedef struct mmsb_run {
+    uint64_t offset;
+    uint64_t length;
+} mmsb_run_t;
+
+/* A change of a page. Pointers stay the caller's and are only read. */
+typedef struct mmsb_delta {
+    uint32_t struct_size;
+    mmsb_delta_kind_t kind;      /* must be set */
+    uint64_t id;                 /* the caller's; 0 = none */
+    uint64_t page_id;            /* 0 = whichever page it is applied to; else it must match */
+    uint64_t epoch;              /* 0 = the page's + 1; else larger than the page's */
+    uint64_t timestamp_ns;       /* 0 = now */
+    const char *source;          /* who made it; UTF-8 or NULL */
+    const char *intent;          /* why; UTF-8 or NULL */
+    const void *mask;            /* DENSE_*, SPARSE_BITS */
+    uint64_t mask_length;        /* in bytes of the page; at most its size */
+    const uint64_t *offsets;     /* INDEXED: this … */
+    const uint32_t *offsets32;   /* … or this */
+    const mmsb_run_t *runs;      /* RUNS */
+    uint64_t count;              /* INDEXED, RUNS */
+    const void *payload;
+    uint64_t payload_length;     /* bytes; 0 = what the rest implies; else it must be just that */
+    uint64_t reserved[4];
+} mmsb_delta_t;
+
+/* Fills struct_size and zeroes the rest; kind is then unset. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_delta_init(mmsb_delta_t *delta);
+
+/* Whether the delta could be applied to a page of page_size bytes, epoch and page_id aside.
+ * Errors: MMSB_E_INVALID_ARGUMENT (kind, NULL, UTF-8), MMSB_E_STRUCT_VERSION, MMSB_E_MISMATCH (payload length, number of mask
+ * bits), MMSB_E_OUT_OF_RANGE (past page_size). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_delta_validate(const mmsb_delta_t *delta, uint64_t page_size);
+
+/* Changes the page's bytes, marks the addressed bytes in its change mask, sets its epoch, moves its version; or does nothing.
+ * An empty delta still moves the epoch. Errors: handle errors, those of mmsb_delta_validate, MMSB_E_MISMATCH (page_id),
+ * MMSB_E_EPOCH, MMSB_E_INVALID_STATE (read-only), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT (change mask), MMSB_E_IO (DISK).
+ * Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_apply(mmsb_page_t page, const mmsb_delta_t *delta);
+
+/* deltas[i] to pages[i], all or none; a page may appear more than once.
+ * Errors: as mmsb_page_apply. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_apply_many(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count,
+                                            size_t *bad_index);
+
+/* Many one-run deltas as plain arrays, the fastest form: for each i, lengths[i] bytes of payload (one after the other) go to
+ * offsets[i] of pages[i]; each is a delta of its own with epoch = current + 1. */
+typedef struct mmsb_page_runs {
+    uint32_t struct_size;
+    uint32_t reserved_word;
+    uint64_t count;
+    const mmsb_page_t *pages;
+    const uint64_t *offsets;
+    const uint64_t *lengths;  /* NULL = every run has the length uniform_length */
+    uint64_t uniform_length;
+    const void *payload;
+    uint64_t payload_length;  /* bytes; 0 = the sum of the lengths; else it must be just that */
+    uint64_t reserved[4];
+} mmsb_page_runs_t;
+
+/* Fills struct_size and zeroes the rest. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_page_runs_init(mmsb_page_runs_t *runs);
+
+/* Applies all of them or none. Errors: as mmsb_page_apply. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_apply_runs(const mmsb_page_runs_t *runs, size_t *bad_index);
+
+/* first, then second, as one delta of the same page: later wins byte by byte; larger epoch and timestamp; source, intent and
+ * id of the later (second); page_id of whichever names one. The result is owned by the library until mmsb_delta_free; its
+ * kind is MMSB_DELTA_RUNS. Errors: those of mmsb_delta_validate, MMSB_E_MISMATCH (different page_id), MMSB_E_OUT_OF_MEMORY.
+ * Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_delta_merge(const mmsb_delta_t *first, const mmsb_delta_t *second, mmsb_delta_t **merged);
+
+/* The delta that turns the bytes of one page into those of another of the same size, as MMSB_DELTA_RUNS with page_id = id of
+ * old_page and epoch 0. Each page is read at one moment. Owned by the library until mmsb_delta_free.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_MISMATCH (sizes), MMSB_E_OUT_OF_MEMORY, MMSB_E_IO (DISK).
+ * Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_delta_from_pages(mmsb_page_t old_page, mmsb_page_t new_page, mmsb_delta_t **delta);
+
+/* The same change in another form. Owned by the library until mmsb_delta_free. For the mask kinds the mask reaches to the last
+ * addressed byte; INDEXED and RUNS come in rising order without overlaps.
+ * Errors: those of mmsb_delta_validate, MMSB_E_INVALID_ARGUMENT (kind), MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_delta_convert(const mmsb_delta_t *delta, mmsb_delta_kind_t kind, mmsb_delta_t **converted);
+
+/* Gives back a delta that the library made, with all it points to. NULL is a no-op.
+ * Errors: MMSB_E_STALE_HANDLE (not such a delta, or already given back). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_delta_free(mmsb_delta_t *delta);
+
+/* ------------------------------------------------------------------------------------------------ change masks ---- */
+
+/* Copies length bits of the change mask from bit offset on (bit i says that a delta addressed byte i since the mask was
+ * cleared), into bits: bit i%8 of byte i/8 counted from offset; unused bits of the last byte are 0.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_mask_read(mmsb_page_t page, uint64_t offset, void *bits, uint64_t length);
+
+/* Clears the mask. Errors: handle errors. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_mask_clear(mmsb_page_t page);
+
+/* Number of set bits. Errors: handle errors, MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_mask_count(mmsb_page_t page, uint64_t *count);
+
+/* --------------------------------------------------------------------------------------------------- metadata ---- */
+
+/* Keys are valid UTF-8 of 1 byte or more, values any bytes; a page keeps its keys in the order they were first set. The blob is:
+ * u32 count, then per entry u32 key length, key, u32 value length, value; little endian. */
+
+/* Sets key to value. Errors: handle errors, MMSB_E_INVALID_ARGUMENT (NULL, empty key, UTF-8), MMSB_E_INVALID_SIZE (the blob
+ * would pass 4 GiB), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_metadata_set(mmsb_page_t page, const char *key, size_t key_length, const void *value,
+                                              size_t value_length);
+
+/* Copies the value; *length is its length, also when the buffer is too small. A list (see the rules) of bytes.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND, MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_metadata_get(mmsb_page_t page, const char *key, size_t key_length, void *value,
+                                              size_t capacity, size_t *length);
+
+/* Removes a key. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_metadata_remove(mmsb_page_t page, const char *key, size_t key_length);
+
+/* Copies the keys, each as u32 length and bytes. A list of bytes. *count (may be NULL) is the number of keys.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_metadata_keys(mmsb_page_t page, void *keys, size_t capacity, size_t *length, size_t *count);
+
+/* Copies all entries as a blob. A list of bytes; a page without metadata has the blob of count 0.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_metadata_export(mmsb_page_t page, void *blob, size_t capacity, size_t *length);
+
+/* Replaces all entries by those of a blob, or does nothing. length 0 removes all.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_CORRUPT (truncated, lying lengths, a key twice, bytes after the end, broken
+ * UTF-8: the text names the offset), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_metadata_import(mmsb_page_t page, const void *blob, size_t length);
+
+/* ------------------------------------------------------------------------------------------------ dependencies ---- */
+
+/* child depends on parent; both in one context. Adding an edge that is there is MMSB_E_ALREADY_EXISTS.
+ * Errors: handle errors, MMSB_E_MISMATCH (two contexts), MMSB_E_INVALID_ARGUMENT (it would close a cycle, which the text names),
+ * MMSB_E_ALREADY_EXISTS, MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_dependency_add(mmsb_page_t parent, mmsb_page_t child);
+
+/* Removes the edge. Errors: handle errors, MMSB_E_MISMATCH, MMSB_E_NOT_FOUND. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_dependency_remove(mmsb_page_t parent, mmsb_page_t child);
+
+/* Pages that this one depends on, oldest edge first. A list.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_parents(mmsb_page_t page, mmsb_page_t *parents, size_t capacity, size_t *count);
+
+/* Pages that depend on this one, oldest edge first. A list.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_children(mmsb_page_t page, mmsb_page_t *children, size_t capacity, size_t *count);
+
+/* All pages of the context that have dependencies, parents before children. A list.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mmsb_page_t *pages, size_t capacity, size_t *count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MMSB_H */

@@ -1,0 +1,53 @@
+/*
+ * bytes.h — the byte loops, each with a portable form and forms for the instruction sets that help, chosen once when the library is
+ * loaded. No loop checks its arguments: validation comes before the first byte (delta.c, core/delta).
+ *
+ * "bits" is a bit mask: bit i%8 of byte i/8 stands for byte i. "changed" is the page's change mask in that form; the loops set the
+ * bits of the bytes they address in it.
+ */
+#ifndef MMSB_NATIVE_BYTES_H
+#define MMSB_NATIVE_BYTES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct mmsb_bytes_table {
+    const char *name; /* "avx2", "sse2", "neon", "portable" */
+
+    /* page[i] = payload[i] where mask[i] != 0, for i < length. */
+    void (*blend_bytes)(uint8_t *page, const uint8_t *mask, const uint8_t *payload, uint64_t length, uint8_t *changed);
+    /* page[i] = payload[i] where bit i of bits is set, for i < length. */
+    void (*blend_bits)(uint8_t *page, const uint8_t *bits, const uint8_t *payload, uint64_t length, uint8_t *changed);
+    /* The same with a payload that holds only the bytes of the set bits, in order. */
+    void (*expand_bits)(uint8_t *page, const uint8_t *bits, const uint8_t *payload, uint64_t length, uint8_t *changed);
+    /* page[offsets[i]] = payload[i], in order, for i < count. */
+    void (*scatter64)(uint8_t *page, const uint64_t *offsets, const uint8_t *payload, uint64_t count, uint8_t *changed);
+    void (*scatter32)(uint8_t *page, const uint32_t *offsets, const uint8_t *payload, uint64_t count, uint8_t *changed);
+    /* The largest of count offsets; 0 for none. */
+    uint64_t (*maximum64)(const uint64_t *offsets, uint64_t count);
+    uint64_t (*maximum32)(const uint32_t *offsets, uint64_t count);
+    /* Number of set bits among the first count bits. */
+    uint64_t (*count_bits)(const uint8_t *bits, uint64_t count);
+    /* Number of bytes that are not 0. */
+    uint64_t (*count_nonzero)(const uint8_t *bytes, uint64_t length);
+    /* First index ≥ from where a and b differ (agree), or length. */
+    uint64_t (*next_difference)(const uint8_t *a, const uint8_t *b, uint64_t from, uint64_t length);
+    uint64_t (*next_agreement)(const uint8_t *a, const uint8_t *b, uint64_t from, uint64_t length);
+    /* Sets length bytes to 0; tuned for blocks up to some KiB that are used at once afterwards. */
+    void (*zero)(void *bytes, uint64_t length);
+} mmsb_bytes_table_t;
+
+/* The table in use: the best one of this processor. */
+extern mmsb_bytes_table_t mmsb_bytes;
+
+/* For tests and benchmarks: uses the table of that name. 0, or -1 where this build or processor has none such. */
+int mmsb_bytes_select(const char *name);
+
+/* Sets count bits from bit first on. */
+void mmsb_bits_set_range(uint8_t *bits, uint64_t first, uint64_t count);
+/* Copies count bits from bit first of from on to bit 0 of to; the unused bits of the last byte written are 0. */
+void mmsb_bits_extract(uint8_t *to, const uint8_t *from, uint64_t first, uint64_t count);
+/* 1 where text is valid UTF-8 (no surrogates, no overlong forms, at most U+10FFFF). */
+int mmsb_utf8_valid(const char *text, size_t length);
+
+#endif
