@@ -1,0 +1,85 @@
+#!/bin/sh
+# Runs the quickstarts against the library that `make` built. The whole programs need devices and snapshots; until the library has
+# them, quickstarts-today.patch deletes what needs them, and this script makes sure that it only deletes.
+# Last line: N passed, M failed. Exit code 0 only when nothing failed.
+#
+# Environment, each with what `make` built as its default: MMSB_LIBRARY, PYTHON, JULIA; CC and CXX.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+root=$PWD
+work=$root/build/quickstarts
+MMSB_LIBRARY=${MMSB_LIBRARY:-$root/build/libmmsb.so}
+PYTHON=${PYTHON:-$root/build/venv/bin/python}
+if [ -z "${JULIA:-}" ]; then
+    JULIA=$(command -v julia) || JULIA=$root/build/julia/usr/bin/julia
+fi
+export MMSB_LIBRARY
+libraries=$(dirname "$MMSB_LIBRARY")
+
+passed=0
+failed=0
+
+# check NAME COMMAND...: one line, with the command's output where it failed.
+check() {
+    name=$1
+    shift
+    if "$@" >"$work/output" 2>&1; then
+        passed=$((passed + 1))
+        echo "ok      $name"
+    else
+        code=$?
+        failed=$((failed + 1))
+        echo "FAILED  $name (exit code $code)"
+        sed 's/^/        /' "$work/output"
+    fi
+}
+
+only_deletes() {
+    "$PYTHON" examples/only_deletes.py "$1" "$2"
+}
+
+# The planted mistake: one character more than the original must be refused.
+refuses_additions() {
+    sed '1s/$/ /' "$1" >"$work/added" && ! only_deletes "$1" "$work/added"
+}
+
+runs_in_c() {
+    "${CC:-cc}" -std=c99 -Wall -Wextra -pedantic -Werror -Iinclude "$work/quickstart.c" -o "$work/quickstart-c" \
+        -L"$libraries" -lmmsb "-Wl,-rpath,$libraries" && (cd "$work" && ./quickstart-c)
+}
+
+runs_in_cxx() {
+    "${CXX:-c++}" -std=c++17 -Wall -Wextra -pedantic -Werror -Iinclude -x c++ "$work/quickstart.c" -o "$work/quickstart-cxx" \
+        -L"$libraries" -lmmsb "-Wl,-rpath,$libraries" && (cd "$work" && ./quickstart-cxx)
+}
+
+runs_in_python() {
+    (cd "$work" && "$PYTHON" quickstart.py)
+}
+
+runs_in_julia() {
+    (cd "$work" && "$JULIA" --startup-file=no "--project=$root/bindings/julia" quickstart.jl)
+}
+
+rm -rf "$work"
+mkdir -p "$work" || exit 1
+cp examples/quickstart.c examples/quickstart.py examples/quickstart.jl "$work" || exit 1
+# Without the ceiling git would find this repository and skip files in its ignored build folder, silently.
+if ! GIT_CEILING_DIRECTORIES=$root/build git -C "$work" apply -p2 "$root/examples/quickstarts-today.patch"; then
+    echo "quickstarts-today.patch does not apply" >&2
+    echo "0 passed, 1 failed"
+    exit 1
+fi
+
+for file in quickstart.c quickstart.py quickstart.jl; do
+    check "$file: the patch deletes something" sh -c '! cmp -s "$1" "$2"' - "examples/$file" "$work/$file"
+    check "$file: the patch only deletes" only_deletes "examples/$file" "$work/$file"
+    check "$file: an added character is refused" refuses_additions "examples/$file"
+done
+check "quickstart.c as C99" runs_in_c
+check "quickstart.c as C++17" runs_in_cxx
+check "quickstart.py" runs_in_python
+check "quickstart.jl" runs_in_julia
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
