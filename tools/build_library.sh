@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# tools/build_library.sh OUTPUT [go build flags]: builds the shared library as OUTPUT, with the link libmmsb.so.0 beside it.
+# The same tree gives the same bytes in every folder. CC chooses the C compiler.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+output=$1
+shift
+
+folder=$(dirname "$output")
+mkdir -p "$folder" build
+exec 9> build/library.lock
+flock 9
+
+# The C code learns through MMSB_GO_OVERLAY whether calls from C enter Go without a lock (mmsb_build_info says so).
+overlay=()
+define=0
+if tools/go-overlay/apply.sh build/go-overlay; then
+    define=1
+    if [[ -e build/go-overlay/overlay.json ]]; then
+        overlay=(-overlay build/go-overlay/overlay.json)
+    fi
+fi
+export CGO_ENABLED=1 CGO_CFLAGS="${CGO_CFLAGS:--O2 -g} -DMMSB_GO_OVERLAY=$define"
+
+# -soname and --version-script are not on cgo's list of allowed flags: they go straight to the linker. asyncpreemptoff
+# keeps Go from sending SIGURG to the threads of the program it is loaded into.
+linker="-Wl,-soname,libmmsb.so.0 -Wl,--version-script=$PWD/capi/mmsb.map -Wl,--no-undefined -Wl,-z,nodelete -Wl,--build-id=none"
+work=$(mktemp -d "$folder/.library-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+go build -trimpath -buildvcs=false -buildmode=c-shared "${overlay[@]}" "$@" \
+    -ldflags "-buildid= -X=runtime.godebugDefault=asyncpreemptoff=1 -extldflags '$linker'" \
+    -o "$work/libmmsb.so" ./capi
+mv "$work/libmmsb.so" "$output"
+ln -sfn "$(basename "$output")" "$folder/libmmsb.so.0"
