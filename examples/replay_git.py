@@ -1,0 +1,474 @@
+#!/usr/bin/env python3
+"""Replays the history of a git repository into libmmsb and checks every page against git.
+
+Every file is a page (a file of no bytes has none until it grows). Every commit is one batch of deltas, computed from the blobs
+that it changes, besides the pages that it creates, resizes and destroys; a renamed file keeps its page. In the end every page
+is compared with the newest commit byte for byte. Merges are followed along their first parent, so that the history is a line.
+Symbolic links are files whose bytes are their target; submodules are counted and left out.
+
+Exit code: 0 when everything matches, 1 when something does not, 2 when git cannot read the repository, 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+try:
+    import numpy as np
+
+    import mmsb
+except ImportError as error:
+    sys.exit(f"{error}: run `make demo`, or this file with build/venv/bin/python after `make`")
+
+import generated_history
+from generated_history import SUBMODULE, SYMLINK
+
+FEWEST_COMMITS = 500
+GENERATED_COMMITS = 600
+# Changed bytes that lie closer than this make one run: a run costs 16 bytes beside its payload.
+JOINED_GAP = 16
+ABSENT = b"000000"
+# Variables that would make git look at another repository than the named one.
+ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+
+Run = tuple[int, bytes]
+
+
+class GitError(Exception):
+    """git is missing, or could not do what it was asked for."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one commit does to one file. The paths differ for a rename only."""
+
+    status: str
+    old_mode: bytes
+    old_blob: bytes
+    old_path: bytes
+    new_mode: bytes
+    new_blob: bytes
+    new_path: bytes
+
+
+class Repository:
+    """What the replay asks git for. Blobs come from one `git cat-file --batch` process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._run("rev-parse", "--git-dir")
+        # A session of its own: Ctrl-C in a terminal must not end git before this program has noticed it.
+        self._blobs = self._start(["cat-file", "--batch"], subprocess.PIPE)
+
+    def __enter__(self) -> Repository:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        _end(self._blobs)
+
+    def _start(self, arguments: list[str], given: int | IO[bytes], errors: int | None = None) -> subprocess.Popen[bytes]:
+        environment = {name: value for name, value in os.environ.items() if name not in ELSEWHERE}
+        try:
+            return subprocess.Popen(
+                ["git", "-C", str(self.folder), *arguments],
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise GitError("git is needed: apt-get install git") from None
+
+    def _run(self, *arguments: str) -> bytes:
+        process = self._start(list(arguments), subprocess.DEVNULL, subprocess.PIPE)
+        try:
+            output, errors = process.communicate()
+        finally:
+            _end(process)
+        if process.returncode != 0:
+            raise GitError(f"{self.folder}: {errors.decode(errors='replace').splitlines()[0]}")
+        return output
+
+    def commits(self) -> list[bytes]:
+        """Commits from the first to HEAD, along first parents."""
+        return self._run("rev-list", "--first-parent", "--reverse", "HEAD", "--").split()
+
+    def merges(self, newest: bytes) -> int:
+        return int(self._run("rev-list", "--first-parent", "--merges", "--count", newest.decode(), "--"))
+
+    def blob(self, name: bytes) -> bytes:
+        assert self._blobs.stdin is not None and self._blobs.stdout is not None
+        self._blobs.stdin.write(name + b"\n")
+        self._blobs.stdin.flush()
+        header = self._blobs.stdout.readline().split()
+        if len(header) != 3 or header[1] != b"blob":
+            raise GitError(f"{self.folder}: no blob {name.decode()}")
+        size = int(header[2])
+        content = self._blobs.stdout.read(size + 1)
+        if len(content) != size + 1:
+            raise GitError(f"{self.folder}: blob {name.decode()} ends early")
+        return content[:size]
+
+    def files(self, commit: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
+        """Path, mode and blob of every file of a commit."""
+        for line in self._run("ls-tree", "-r", "-z", "--full-tree", commit.decode()).split(b"\0")[:-1]:
+            description, path = line.split(b"\t", 1)
+            mode, _, blob = description.split()
+            yield path, mode, blob
+
+    def changes(self, commits: list[bytes]) -> Iterator[list[Change]]:
+        """For each commit what it changes against the one before."""
+        with tempfile.TemporaryFile() as pairs:
+            pairs.writelines(b" ".join(reversed(commits[max(i - 1, 0) : i + 1])) + b"\n" for i in range(len(commits)))
+            pairs.seek(0)
+            process = self._start(["diff-tree", "--stdin", "--root", "--always", "--raw", "-r", "-z", "-M", "--no-abbrev"], pairs)
+        try:
+            assert process.stdout is not None
+            yield from _parse_changes(_tokens(process.stdout))
+            if process.wait() != 0:
+                raise GitError(f"{self.folder}: git diff-tree failed")
+        finally:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+    process.terminate()
+    process.wait()
+
+
+def _tokens(stream: IO[bytes]) -> Iterator[bytes]:
+    """What lies between zero bytes."""
+    rest = b""
+    while chunk := stream.read(1 << 16):
+        *whole, rest = (rest + chunk).split(b"\0")
+        yield from whole
+    if rest:
+        raise GitError("git diff-tree ended early")
+
+
+def _parse_changes(tokens: Iterator[bytes]) -> Iterator[list[Change]]:
+    changes: list[Change] | None = None
+    for token in tokens:
+        if not token.startswith(b":"):  # the name of the next commit
+            if changes is not None:
+                yield changes
+            changes = []
+            continue
+        old_mode, new_mode, old_blob, new_blob, status = token[1:].split()
+        old_path = next(tokens)
+        new_path = next(tokens) if status.startswith(b"R") else old_path
+        assert changes is not None
+        changes.append(Change(status[:1].decode(), old_mode, old_blob, old_path, new_mode, new_blob, new_path))
+    if changes is not None:
+        yield changes
+
+
+def changed_runs(old: bytes, new: bytes) -> tuple[list[Run], int]:
+    """The runs that turn a page of `old`, resized to the length of `new`, into `new`; and how many bytes really differ.
+
+    A resize cuts the end off or adds zeros.
+    """
+    resized = np.zeros(len(new), np.uint8)
+    kept = min(len(old), len(new))
+    resized[:kept] = np.frombuffer(old, np.uint8, kept)
+    differs = resized != np.frombuffer(new, np.uint8)
+    edges = np.flatnonzero(np.diff(differs, prepend=False, append=False))
+    if edges.size == 0:
+        return [], 0
+    starts, ends = edges[0::2], edges[1::2]
+    apart = starts[1:] - ends[:-1] > JOINED_GAP
+    starts, ends = starts[np.append(True, apart)], ends[np.append(apart, True)]
+    runs = [(start, new[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    return runs, int(np.count_nonzero(differs))
+
+
+@dataclass
+class Work:
+    """One change on its way into a page: the one that the file had, or one made for it; None while it has no bytes."""
+
+    change: Change
+    page: mmsb.Page | None
+    size: int
+    old_size: int
+    runs: list[Run]
+
+
+@dataclass
+class Replay:
+    """The pages of one history, and what was done to them."""
+
+    repository: Repository
+    context: mmsb.Context
+    pages: dict[bytes, mmsb.Page] = field(default_factory=dict)
+    epochs: Counter[int] = field(default_factory=Counter)  # deltas by id of the page
+    tally: Counter[str] = field(default_factory=Counter)
+    seconds_in_batches: float = 0.0
+
+    def content(self, mode: bytes, blob: bytes) -> bytes:
+        return b"" if mode in (ABSENT, SUBMODULE) else self.repository.blob(blob)
+
+    def commit(self, changes: list[Change]) -> None:
+        self.tally["commits"] += 1
+        # Every page leaves its path before one arrives at a path: renames of one commit may follow each other.
+        pages = [self.pages.pop(change.old_path, None) for change in changes]
+        work = []
+        for change, page in zip(changes, pages, strict=True):
+            old, new = self.content(change.old_mode, change.old_blob), self.content(change.new_mode, change.new_blob)
+            runs, changed = changed_runs(old, new)
+            work.append(Work(change, page, len(new), len(old), runs))
+            self.tally["bytes changed"] += changed
+            self._count(change, old, new)
+        self._destroy([item for item in work if item.page is not None and item.size == 0])
+        self._resize([item for item in work if item.page is not None and item.size != item.old_size])
+        self._create([item for item in work if item.page is None and item.size > 0])
+        self._apply([item for item in work if item.runs])
+        for item in work:
+            if item.page is not None:
+                self._describe(item.page, item)
+                self.pages[item.change.new_path] = item.page
+
+    def _count(self, change: Change, old: bytes, new: bytes) -> None:
+        seen = {
+            "renames": change.status == "R",
+            "links": change.new_mode == SYMLINK,
+            "submodules": SUBMODULE in (change.old_mode, change.new_mode),
+            "type changes": change.status == "T",
+            "mode changes": change.old_blob == change.new_blob and change.old_mode != change.new_mode,
+            "files that grew from nothing": change.status == "M" and not old and bool(new),
+            "empty files": change.new_mode not in (ABSENT, SUBMODULE) and not new,
+            "binary files": b"\0" in new,
+            "names that are not UTF-8": not _is_utf8(change.new_path),
+        }
+        self.tally.update(name for name, yes in seen.items() if yes)
+
+    def _destroy(self, doomed: list[Work]) -> None:
+        self.context.destroy_pages([item.page for item in doomed if item.page is not None])
+        for item in doomed:
+            item.page = None
+        self.tally["destroyed"] += len(doomed)
+
+    def _resize(self, changed: list[Work]) -> None:
+        for item in changed:
+            assert item.page is not None
+            item.page.resize(item.size)
+        self.tally["resized"] += len(changed)
+
+    def _create(self, wanted: list[Work]) -> None:
+        by_size: defaultdict[int, list[Work]] = defaultdict(list)
+        for item in wanted:
+            by_size[item.size].append(item)
+        for size, items in by_size.items():
+            for item, page in zip(items, self.context.create_pages(len(items), size), strict=True):
+                item.page = page
+        self.tally["created"] += len(wanted)
+
+    def _apply(self, changed: list[Work]) -> None:
+        batch = [(item.page, mmsb.Delta.runs(item.runs)) for item in changed if item.page is not None]
+        if not batch:
+            return
+        started = time.perf_counter()
+        self.context.apply_many(batch)
+        self.seconds_in_batches += time.perf_counter() - started
+        self.epochs.update(page.id for page, _ in batch)
+        self.tally["batches"] += 1
+        self.tally["deltas"] += len(batch)
+        self.tally["runs"] += sum(len(item.runs) for item in changed)
+
+    def _describe(self, page: mmsb.Page, item: Work) -> None:
+        change = item.change
+        if item.old_size == 0 or change.old_path != change.new_path or change.old_mode != change.new_mode:
+            page.metadata["path"] = change.new_path
+            page.metadata["mode"] = change.new_mode
+
+
+def _is_utf8(path: bytes) -> bool:
+    try:
+        path.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def differences(replay: Replay, commit: bytes) -> tuple[int, list[str]]:
+    """How many files of the commit have bytes, and a line for everything in which the context's pages differ from the commit.
+
+    Which page is which file is what the pages' metadata says, so that nothing of the replay's own bookkeeping is believed.
+    """
+    found: list[str] = []
+    pages: dict[bytes, mmsb.Page] = {}
+    for page in replay.context.pages():
+        path = page.metadata.get("path", b"")
+        if path in pages:
+            found.append(f"{path!r}: two pages")
+        else:
+            pages[path] = page
+    files = 0
+    for path, mode, blob in replay.repository.files(commit):
+        expected = replay.content(mode, blob)
+        if not expected:
+            continue
+        files += 1
+        page_or_none = pages.pop(path, None)
+        if page_or_none is None:
+            found.append(f"{path!r}: no page")
+        else:
+            found += _page_differences(path, page_or_none, mode, expected, replay.epochs[page_or_none.id])
+    found += [f"{path!r}: a page, but no file with bytes" for path in pages]
+    return files, found
+
+
+def _page_differences(path: bytes, page: mmsb.Page, mode: bytes, expected: bytes, epoch: int) -> Iterator[str]:
+    if page.size != len(expected):
+        yield f"{path!r}: {page.size} bytes, git has {len(expected)}"
+    elif (got := page.read(0, page.size)) != expected:
+        first = next(i for i, (ours, theirs) in enumerate(zip(got, expected, strict=True)) if ours != theirs)
+        yield f"{path!r}: byte {first} is {got[first]}, git has {expected[first]}"
+    if (got_mode := page.metadata.get("mode")) != mode:
+        yield f"{path!r}: mode {got_mode!r}, git has {mode!r}"
+    if page.epoch != epoch:
+        yield f"{path!r}: epoch {page.epoch} after {epoch} deltas"
+
+
+class Progress:
+    """A bar on a terminal, nothing elsewhere."""
+
+    def __init__(self, total: int, stream: IO[str]) -> None:
+        self.total = total
+        self.stream = stream
+        self.shown = stream.isatty()
+        self.drawn = 0.0
+
+    def update(self, done: int) -> None:
+        now = time.monotonic()
+        if self.shown and (now - self.drawn > 0.1 or done == self.total):
+            self.drawn = now
+            filled = 40 * done // self.total
+            self.stream.write(f"\r[{'#' * filled}{' ' * (40 - filled)}] {done}/{self.total} commits")
+            self.stream.flush()
+
+    def clear(self) -> None:
+        if self.shown:
+            self.stream.write("\r\x1b[K")
+            self.stream.flush()
+
+
+def replay_all(replay: Replay, commits: list[bytes]) -> None:
+    progress = Progress(len(commits), sys.stderr)
+    try:
+        for changes in replay.repository.changes(commits):
+            replay.commit(changes)
+            progress.update(replay.tally["commits"])
+    finally:
+        progress.clear()
+    if replay.tally["commits"] != len(commits):
+        raise GitError(f"git diff-tree showed {replay.tally['commits']} of {len(commits)} commits")
+
+
+def replay_repository(folder: Path, name: str) -> bool:
+    """Replays one repository, prints what was done, and tells whether all matches."""
+    with Repository(folder) as repository, mmsb.Context() as context:
+        commits = repository.commits()
+        replay = Replay(repository, context)
+        started = time.perf_counter()
+        replay_all(replay, commits)
+        seconds = time.perf_counter() - started
+        files, found = differences(replay, commits[-1])
+        report(replay, name, repository.merges(commits[-1]), seconds)
+        for line in found[:10]:
+            print(f"    DIFFERS  {line}")
+        if len(found) > 10:
+            print(f"    … and {len(found) - 10} more")
+        verdict = "every one the same byte for byte, no page too many" if not found else f"{len(found)} differences"
+        print(f"  {'check':<14} {files} files with bytes in the newest commit, {len(context)} pages: {verdict}")
+        return not found
+
+
+def report(replay: Replay, name: str, merges: int, seconds: float) -> None:
+    tally = replay.tally
+    usage = mmsb.memory_usage()
+    rate = tally["deltas"] / replay.seconds_in_batches if replay.seconds_in_batches else 0.0
+    kinds = ("renames", "links", "submodules", "type changes", "mode changes", "empty files", "files that grew from nothing")
+    purposes = {
+        "pages": usage.page_bytes,
+        "records": usage.record_bytes,
+        "change masks": usage.mask_bytes,
+        "metadata": usage.metadata_bytes,
+        "whole process": resident_bytes(),
+    }
+    lines = {
+        "commits": f"{tally['commits']}, of which {merges} merges (first parent followed); {seconds:.2f} s with git's part",
+        "pages": f"{len(replay.context)}; {', '.join(f'{tally[what]} {what}' for what in ('created', 'resized', 'destroyed'))}",
+        "deltas": f"{tally['deltas']} with {tally['runs']} runs, in {tally['batches']} batches",
+        "bytes changed": f"{tally['bytes changed']}",
+        "rate": f"{rate:.0f} deltas/s in {1000 * replay.seconds_in_batches:.1f} ms of batch calls",
+        "memory": ", ".join(f"{purpose} {size / 2**20:.1f} MiB" for purpose, size in purposes.items()),
+        "seen": ", ".join(f"{tally[kind]} {kind}" for kind in kinds) + "; submodules have no page",
+    }
+    print(name)
+    for label, line in lines.items():
+        print(f"  {label:<14} {line}")
+
+
+def resident_bytes() -> int:
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("/proc/self/status has no VmRSS")
+
+
+def count_commits(folder: Path) -> int:
+    with Repository(folder) as repository:
+        return len(repository.commits())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Replays the history of a git repository into libmmsb and checks every page.")
+    parser.add_argument("repository", nargs="?", type=Path, metavar="REPO", help="default: the one this file lies in")
+    parser.add_argument("--seed", type=int, default=1, help="of the generated history; default 1")
+    options = parser.parse_args(arguments)
+    this_one: Path = Path(__file__).resolve().parent.parent
+    folder: Path = options.repository or this_one
+    try:
+        try:
+            commits = count_commits(folder)
+        except GitError as error:
+            if options.repository:
+                raise
+            print(f"{error}: the generated history only")
+            commits = 0
+        matches = replay_repository(folder, f"{folder}") if commits else True
+        if commits < FEWEST_COMMITS:
+            print(
+                f"{commits} commits are fewer than {FEWEST_COMMITS}: a generated history of {GENERATED_COMMITS} follows",
+                flush=True,
+            )
+            with tempfile.TemporaryDirectory(prefix="mmsb-replay-") as temporary:
+                generated = Path(temporary) / "generated.git"
+                generated_history.generate(generated, GENERATED_COMMITS, options.seed)
+                matches = replay_repository(generated, f"generated history, seed {options.seed}") and matches
+    except (GitError, generated_history.GenerationError, mmsb.MMSBError) as error:
+        print(f"replay_git: {error}", file=sys.stderr)
+        return 1 if isinstance(error, mmsb.MMSBError) else 2
+    except KeyboardInterrupt:
+        print("replay_git: interrupted", file=sys.stderr)
+        return 130
+    return 0 if matches else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
