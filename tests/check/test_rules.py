@@ -1,0 +1,99 @@
+"""The rules of the C boundary and of the tree that no compiler checks. Each has a twin that plants the mistake."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+# Types whose size or layout C and Go may see differently, or that only Go has.
+GO_ONLY_TYPE = re.compile(r"(?<![\w.])(?:int|uint|uintptr|string|bool|error|any|chan|map|func|interface)\b|\[\]")
+
+# What a library may not do to the program it is loaded into.
+FORBIDDEN = re.compile(r"\b(?:log\.Fatal\w*|os\.Exit|signal\.Notify|fmt\.Print\w*|println|print)\(|SetFinalizer\(")
+
+GO_STATEMENT = re.compile(r"^\s*go\s+[\w(]", re.MULTILINE)
+
+EXPORT = re.compile(r"^//export (\w+)\nfunc (\w+)\(([^)]*)\)([^\n{]*)\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+
+
+def export_faults(text: str) -> list[str]:
+    faults = []
+    exports = EXPORT.findall(text)
+    if len(exports) != len(re.findall(r"^//export ", text, re.MULTILINE)):
+        faults.append("an //export that is not directly above a function")
+    for name, function, parameters, result, body in exports:
+        if name != function or not name.startswith("mmsbgo_"):
+            faults.append(f"{name}: exports are named mmsbgo_*, like their function")
+        if GO_ONLY_TYPE.search(parameters) or GO_ONLY_TYPE.search(result):
+            faults.append(f"{name}: only fixed-width and C types cross: ({parameters}){result}")
+        if "," in result:
+            faults.append(f"{name}: two results")
+        if "defer guard(" not in body:
+            faults.append(f"{name}: no defer guard(")
+    return faults
+
+
+def go_sources(files: Iterable[Path], root: Path, *rooms: str) -> list[Path]:
+    return [
+        file
+        for file in files
+        if file.suffix == ".go" and not file.name.endswith("_test.go") and file.relative_to(root).parts[0] in rooms
+    ]
+
+
+def test_exports_carry_fixed_types_and_a_guard(files: list[Path], root: Path) -> None:
+    sources = {file.name: file.read_text(encoding="utf-8") for file in go_sources(files, root, "capi")}
+    assert any("//export " in text for text in sources.values())
+    assert {name: faults for name, text in sources.items() if (faults := export_faults(text))} == {}
+
+
+def test_planted_export_faults_are_caught() -> None:
+    good = "//export mmsbgo_a\nfunc mmsbgo_a(x C.int32_t) (rc C.int32_t) {\n\tdefer guard(&rc)\n\treturn x\n}\n"
+    assert export_faults(good) == []
+    assert export_faults(good.replace("x C.int32_t", "x int")) != []
+    assert export_faults(good.replace("x C.int32_t", "x []byte")) != []
+    assert export_faults(good.replace("\tdefer guard(&rc)\n", "")) != []
+    assert export_faults(good.replace("(rc C.int32_t)", "(rc C.int32_t, n C.size_t)")) != []
+    assert export_faults(good.replace("mmsbgo_a", "mmsb_a")) != []
+
+
+def test_the_library_neither_prints_nor_exits_nor_takes_signals(files: list[Path], root: Path) -> None:
+    rooms = ("core", "capi", "native", "gpu", "nccl", "transfer")
+    found = {}
+    for file in go_sources(files, root, *rooms):
+        if lines := FORBIDDEN.findall(without_comments(file.read_text(encoding="utf-8"))):
+            found[str(file.relative_to(root))] = lines
+    assert found == {}
+    assert FORBIDDEN.search('fmt.Println("x")') and FORBIDDEN.search("os.Exit(1)")
+    assert not FORBIDDEN.search("fmt.Fprintln(w)")
+
+
+def test_goroutines_start_only_in_safego(files: list[Path], root: Path) -> None:
+    sources = go_sources(files, root, "core", "capi", "native", "gpu", "nccl", "transfer")
+    starting = {
+        str(file.relative_to(root)) for file in sources if GO_STATEMENT.search(without_comments(file.read_text(encoding="utf-8")))
+    }
+    assert {name for name in starting if not name.startswith("core/safego/")} == set()
+    assert GO_STATEMENT.search("\tgo func() {") and GO_STATEMENT.search("\tgo run(x)")
+
+
+def test_no_c_file_of_the_library_has_a_main(root: Path) -> None:
+    """cgo compiles every .c file of a package folder into the library."""
+    sources = [*root.glob("capi/*.c"), *root.glob("native/*.c")]
+    assert sources
+    main = re.compile(r"\bint\s+main\s*\(")
+    assert [str(file.relative_to(root)) for file in sources if main.search(file.read_text(encoding="utf-8"))] == []
+    assert main.search("int main(void) {")
+
+
+def test_the_tree_names_no_place_outside_itself(files: list[Path], root: Path) -> None:
+    """Paths of one machine, or of the folder that lies beside one checkout, mean nothing in another."""
+    outside = re.compile(rb"\.\./" rb"shared\b|(?<![\w.$}])/(?:work|home|root|Users)/\w|" + re.escape(str(root.parent).encode() + b"/main"))
+    found = {str(file.relative_to(root)) for file in files if outside.search(file.read_bytes())}
+    assert found == set()
+    assert outside.search(b"see ../" + b"shared/spec") and outside.search(b'"/ho' + b'me/someone/x"')

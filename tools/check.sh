@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# What `make check` does, from quick to slow. Every check runs, also after one has failed; the last lines count them.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+check=build/venv-check/bin
+passed=0
+failed=0
+
+# step NAME COMMAND...: one line; the command's output where it failed.
+step() {
+    local name=$1 output
+    shift
+    if output=$("$@" 2>&1); then
+        passed=$((passed + 1))
+        echo "ok      $name"
+    else
+        failed=$((failed + 1))
+        printf '%s\nFAILED  %s\n' "$output" "$name"
+    fi
+}
+
+# files KINDS...: tracked and new files of these name endings, as git sees them; the quickstarts keep the bytes they came with.
+files() {
+    git ls-files --cached --others --exclude-standard -- "$@" ':!examples/quickstart.*' | while read -r file; do
+        [[ ! -e $file ]] || echo "$file"
+    done
+}
+
+# over KIND... -- COMMAND...: the command with those files as its last arguments.
+over() {
+    local kinds=()
+    while [[ $1 != -- ]]; do
+        kinds+=("$1")
+        shift
+    done
+    shift
+    files "${kinds[@]}" | xargs -r "$@"
+}
+
+go_format() {
+    local unformatted
+    unformatted=$(over '*.go' -- gofmt -l) && [[ -z $unformatted ]] || {
+        echo "$unformatted"
+        return 1
+    }
+}
+
+shell_syntax() {
+    local file bad=0
+    while read -r file; do
+        "$(head -n 1 "$file" | grep -o '[a-z]*$')" -n "$file" || bad=1
+    done < <(files '*.sh' .ci/run)
+    return $bad
+}
+
+# The header includes nothing but what it needs, so it must compile with nothing before it.
+header_alone() {
+    "$@" -Iinclude -Wall -Wextra -pedantic -Werror -fsyntax-only -include mmsb.h /dev/null
+}
+
+step "shell scripts parse" shell_syntax
+step "header alone as C99" header_alone gcc -x c -std=c99
+step "header alone as C11" header_alone gcc -x c -std=c11
+step "header alone as C++17" header_alone g++ -x c++ -std=c++17
+step "gofmt" go_format
+step "clang-format" over '*.c' '*.h' '*.cpp' -- "$check/clang-format" --dry-run -Werror
+step "ruff check" over '*.py' -- "$check/ruff" check --quiet --no-cache --config tools/ruff.toml
+step "ruff format" over '*.py' -- "$check/ruff" format --check --quiet --no-cache --config tools/ruff.toml
+step "mypy --strict" "$check/mypy" --strict --no-error-summary --cache-dir build/mypy \
+    --python-executable build/venv/bin/python bindings/python/src
+step "go.mod is tidy" go mod tidy -diff
+step "go vet" go vet ./...
+step "staticcheck" build/bin/staticcheck ./...
+
+echo "$passed passed, $failed failed"
+"$check/python" -m pytest -q -p no:cacheprovider tests/check || failed=$((failed + 1))
+exit $((failed > 0))
