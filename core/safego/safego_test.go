@@ -1,0 +1,43 @@
+package safego_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/log"
+	"libmmsb/core/safego"
+)
+
+func TestAPanicIsLoggedAndReported(t *testing.T) {
+	require.NoError(t, log.Configure(log.Error, -1))
+	defer func() { require.NoError(t, log.Configure(log.Off, -1)) }()
+	reasons := make(chan string, 1)
+	safego.OnPanic(func(reason string) { reasons <- reason })
+	defer safego.OnPanic(nil)
+
+	for value, reason := range map[any]string{
+		"planted":              "planted",
+		errors.New("as error"): "as error",
+		17:                     "a panic with a value that is neither error nor text",
+	} {
+		safego.Go(func() { panic(value) })
+		assert.Equal(t, reason, <-reasons)
+		buffer := make([]byte, 1<<16)
+		n, _, err := log.Read(buffer)
+		require.NoError(t, err)
+		assert.Contains(t, string(buffer[:n]), "safego_test.go", "the stack of the panic")
+	}
+}
+
+func TestWithoutAPoisonFunctionAPanicIsCaught(t *testing.T) {
+	safego.OnPanic(nil)
+	done := make(chan struct{})
+	safego.Go(func() {
+		defer close(done)
+		panic("planted")
+	})
+	<-done
+}
