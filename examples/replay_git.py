@@ -25,9 +25,8 @@ from types import TracebackType
 from typing import IO
 
 try:
-    import numpy as np
-
     import mmsb
+    import numpy as np
 except ImportError as error:
     sys.exit(f"{error}: run `make demo`, or this file with build/venv/bin/python after `make`")
 

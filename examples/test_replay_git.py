@@ -9,9 +9,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-
 import mmsb
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import generated_history
