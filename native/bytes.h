@@ -3,18 +3,23 @@
  * loaded. No loop checks its arguments: validation comes before the first byte (delta.c, core/delta).
  *
  * "bits" is a bit mask: bit i%8 of byte i/8 stands for byte i. "changed" is the page's change mask in that form; the loops set the
- * bits of the bytes they address in it.
+ * bits of the bytes they address in it. No loop reads or writes a byte outside what its arguments name: a bit mask of n bits is
+ * (n+7)/8 bytes, and its bits from n on are neither heeded nor altered. Inputs and outputs do not overlap.
  */
 #ifndef MMSB_NATIVE_BYTES_H
 #define MMSB_NATIVE_BYTES_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "bit masks are read and written as little-endian words");
 
 typedef struct mmsb_bytes_table {
     const char *name; /* "avx2", "sse2", "neon", "portable" */
 
-    /* page[i] = payload[i] where mask[i] != 0, for i < length. */
+    /* page[i] = payload[i] where mask[i] != 0, for i < length. This loop, blend_bits and expand_bits may write bytes in between back
+     * as they read them: the page must have no other writer. */
     void (*blend_bytes)(uint8_t *page, const uint8_t *mask, const uint8_t *payload, uint64_t length, uint8_t *changed);
     /* page[i] = payload[i] where bit i of bits is set, for i < length. */
     void (*blend_bits)(uint8_t *page, const uint8_t *bits, const uint8_t *payload, uint64_t length, uint8_t *changed);
@@ -43,8 +48,67 @@ extern mmsb_bytes_table_t mmsb_bytes;
 /* For tests and benchmarks: uses the table of that name. 0, or -1 where this build or processor has none such. */
 int mmsb_bytes_select(const char *name);
 
-/* Sets count bits from bit first on. */
-void mmsb_bits_set_range(uint8_t *bits, uint64_t first, uint64_t count);
+/* Each puts the loops of its instruction set into the table. The portable ones are all of them; the others replace those that gain. */
+void mmsb_bytes_use_portable(mmsb_bytes_table_t *table);
+void mmsb_bytes_use_sse2(mmsb_bytes_table_t *table);
+void mmsb_bytes_use_avx2(mmsb_bytes_table_t *table);
+void mmsb_bytes_use_neon(mmsb_bytes_table_t *table);
+
+/* Sets in the first (count+7)/8 bytes of bits, and touches no others, the bits set in word. count ≤ 64; the bits of word from count
+ * on are 0. */
+static inline void mmsb_bits_or(uint8_t *bits, uint64_t word, uint64_t count)
+{
+    uint64_t bytes = (count + 7) / 8;
+    if (bytes == 8) {
+        uint64_t old;
+        memcpy(&old, bits, 8);
+        old |= word;
+        memcpy(bits, &old, 8);
+        return;
+    }
+    if (bytes & 4) {
+        uint32_t old;
+        memcpy(&old, bits, 4);
+        old |= (uint32_t)word;
+        memcpy(bits, &old, 4);
+        bits += 4;
+        word >>= 32;
+    }
+    if (bytes & 2) {
+        uint16_t old;
+        memcpy(&old, bits, 2);
+        old = (uint16_t)(old | word);
+        memcpy(bits, &old, 2);
+        bits += 2;
+        word >>= 16;
+    }
+    if (bytes & 1)
+        *bits = (uint8_t)(*bits | word);
+}
+
+/* Sets count bits from bit first on. Inline because every applied run ends here. */
+static inline void mmsb_bits_set_range(uint8_t *bits, uint64_t first, uint64_t count)
+{
+    if (count == 0)
+        return;
+    bits += first / 8;
+    uint64_t start = first % 8;
+    uint64_t end = start + count;
+    if (end < 64) {
+        mmsb_bits_or(bits, ~(uint64_t)0 << start & ~(~(uint64_t)0 << end), end);
+        return;
+    }
+    mmsb_bits_or(bits, ~(uint64_t)0 << start, 64);
+    bits += 8;
+    end -= 64;
+    if (end >= 64) {
+        memset(bits, 0xff, end / 8);
+        bits += end / 8;
+        end %= 8;
+    }
+    mmsb_bits_or(bits, ~(~(uint64_t)0 << end), end);
+}
+
 /* Copies count bits from bit first of from on to bit 0 of to; the unused bits of the last byte written are 0. */
 void mmsb_bits_extract(uint8_t *to, const uint8_t *from, uint64_t first, uint64_t count);
 /* 1 where text is valid UTF-8 (no surrogates, no overlong forms, at most U+10FFFF). */

@@ -1,0 +1,611 @@
+/*
+ * bytes_test.c — the byte loops of every table of this build against references that take one byte at a time.
+ *
+ * Every buffer lies in memory with inaccessible pages on both sides, often right against one of them, so that a loop that reads
+ * outside its inputs dies; what a loop may write is compared together with its surroundings, so that a loop that writes outside is seen.
+ * Planted bugs prove at the end that the checks can fail.
+ */
+#include "../bytes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ------------------------------------------------------------------------------------------------- counting ---- */
+
+static uint64_t passed, failed;
+static int expecting_failures; /* while planted bugs run: count, but do not print */
+
+static void check(int correct, const char *what, uint64_t length)
+{
+    if (correct) {
+        passed++;
+        return;
+    }
+    failed++;
+    if (!expecting_failures && failed <= 20)
+        printf("FAILED: table %s: %s, length %llu\n", mmsb_bytes.name, what, (unsigned long long)length);
+}
+
+static uint64_t random_state;
+
+static uint64_t random_word(void)
+{
+    random_state += 0x9e3779b97f4a7c15ULL;
+    uint64_t word = random_state;
+    word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9ULL;
+    word = (word ^ word >> 27) * 0x94d049bb133111ebULL;
+    return word ^ word >> 31;
+}
+
+static uint64_t below(uint64_t limit)
+{
+    return random_word() % limit;
+}
+
+/* -------------------------------------------------------------------------------------------- fenced buffers ---- */
+
+#define ROOM (1u << 20)
+#define SURROUNDINGS 128
+#define LARGEST (ROOM - 2 * SURROUNDINGS - 64)
+
+typedef struct buffer {
+    uint8_t *room; /* ROOM bytes between two inaccessible pages */
+    uint8_t *at;   /* the buffer within */
+    uint64_t length;
+    uint8_t *expected; /* what the buffer with its surroundings must hold after the loop; at[i] is expected[SURROUNDINGS + i] */
+} buffer_t;
+
+static buffer_t page, mask, payload, changed;
+
+static void make_room(buffer_t *buffer)
+{
+    uint64_t fence = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint8_t *all = mmap(NULL, ROOM + 2 * fence, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED || mprotect(all + fence, ROOM, PROT_READ | PROT_WRITE) != 0) {
+        perror("mmap");
+        exit(2);
+    }
+    buffer->room = all + fence;
+    for (uint64_t i = 0; i < ROOM; i++)
+        buffer->room[i] = (uint8_t)random_word();
+    buffer->expected = malloc(ROOM + 2 * SURROUNDINGS);
+    if (buffer->expected == NULL)
+        exit(2);
+}
+
+typedef enum place { AT_START, AT_END, INSIDE } place_t;
+
+static void put(buffer_t *buffer, uint64_t length, place_t place, uint64_t alignment)
+{
+    buffer->length = length;
+    if (place == AT_START)
+        buffer->at = buffer->room;
+    else if (place == AT_END)
+        buffer->at = buffer->room + ROOM - length;
+    else
+        buffer->at = buffer->room + SURROUNDINGS + alignment % 64;
+}
+
+static void fill(buffer_t *buffer)
+{
+    for (uint64_t i = 0; i < buffer->length; i++)
+        buffer->at[i] = (uint8_t)random_word();
+}
+
+/* The accessible part of the buffer with its surroundings. */
+static uint64_t window(const buffer_t *buffer, uint64_t *before)
+{
+    uint64_t ahead = (uint64_t)(buffer->at - buffer->room);
+    uint64_t behind = ROOM - ahead - buffer->length;
+    *before = ahead < SURROUNDINGS ? ahead : SURROUNDINGS;
+    return *before + buffer->length + (behind < SURROUNDINGS ? behind : SURROUNDINGS);
+}
+
+static uint8_t *remember(buffer_t *buffer)
+{
+    uint64_t before;
+    uint64_t size = window(buffer, &before);
+    memcpy(buffer->expected + SURROUNDINGS - before, buffer->at - before, size);
+    return buffer->expected + SURROUNDINGS;
+}
+
+static int as_expected(const buffer_t *buffer)
+{
+    uint64_t before;
+    uint64_t size = window(buffer, &before);
+    return memcmp(buffer->expected + SURROUNDINGS - before, buffer->at - before, size) == 0;
+}
+
+static int bit(const uint8_t *bits, uint64_t i)
+{
+    return bits[i / 8] >> i % 8 & 1;
+}
+
+static void set_bit(uint8_t *bits, uint64_t i)
+{
+    bits[i / 8] = (uint8_t)(bits[i / 8] | 1 << i % 8);
+}
+
+/* ---------------------------------------------------------------------------------------------------- blends ---- */
+
+typedef enum pattern { NOTHING, EVERYTHING, MIXED, SHORT_RUNS, LONG_RUNS, PATTERNS } pattern_t;
+
+/* Which bytes are addressed: one byte per byte, 0 or 1. */
+static uint8_t addressed[ROOM];
+
+static void address(uint64_t length, pattern_t pattern)
+{
+    uint64_t run = 0;
+    uint8_t now = 0;
+    for (uint64_t i = 0; i < length; i++) {
+        if (pattern == NOTHING || pattern == EVERYTHING) {
+            now = pattern == EVERYTHING;
+        } else if (pattern == MIXED) {
+            now = (uint8_t)below(2);
+        } else if (run == 0) {
+            now = !now;
+            run = 1 + below(pattern == SHORT_RUNS ? 7 : 127);
+        }
+        addressed[i] = now;
+        if (run > 0)
+            run--;
+    }
+}
+
+/* The same bytes addressed through the three loops. */
+static void test_blends(uint64_t length, pattern_t pattern, place_t place, uint64_t alignment)
+{
+    address(length, pattern);
+    uint64_t taken = 0;
+    for (uint64_t i = 0; i < length; i++)
+        taken += addressed[i];
+
+    put(&page, length, place, alignment);
+    put(&changed, (length + 7) / 8, place, random_word());
+    for (int loop = 0; loop < 3; loop++) {
+        put(&payload, loop == 2 ? taken : length, place, random_word());
+        put(&mask, loop == 0 ? length : (length + 7) / 8, place, random_word());
+        fill(&page);
+        fill(&payload);
+        fill(&changed);
+        fill(&mask); /* random bits behind the last one of a bit mask, random values for "not 0" */
+        for (uint64_t i = 0; i < length; i++) {
+            if (loop == 0)
+                mask.at[i] = addressed[i] ? (uint8_t)(mask.at[i] | 1 << below(8)) : 0;
+            else
+                mask.at[i / 8] = (uint8_t)((mask.at[i / 8] & ~(1 << i % 8)) | addressed[i] << i % 8);
+        }
+
+        uint8_t *page_after = remember(&page);
+        uint8_t *changed_after = remember(&changed);
+        uint64_t next = 0;
+        for (uint64_t i = 0; i < length; i++) {
+            if (!addressed[i])
+                continue;
+            page_after[i] = payload.at[loop == 2 ? next++ : i];
+            set_bit(changed_after, i);
+        }
+
+        if (loop == 0) {
+            mmsb_bytes.blend_bytes(page.at, mask.at, payload.at, length, changed.at);
+            check(as_expected(&page), "blend_bytes, page", length);
+            check(as_expected(&changed), "blend_bytes, change mask", length);
+        } else if (loop == 1) {
+            mmsb_bytes.blend_bits(page.at, mask.at, payload.at, length, changed.at);
+            check(as_expected(&page), "blend_bits, page", length);
+            check(as_expected(&changed), "blend_bits, change mask", length);
+        } else {
+            mmsb_bytes.expand_bits(page.at, mask.at, payload.at, length, changed.at);
+            check(as_expected(&page), "expand_bits, page", length);
+            check(as_expected(&changed), "expand_bits, change mask", length);
+        }
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------- scatter ---- */
+
+/* Offsets that are a mixture of single ones and of runs up to longest_run, some of them repeated. */
+static void test_scatter(uint64_t count, uint64_t page_length, uint64_t longest_run, place_t place)
+{
+    static uint64_t offsets[ROOM / 8];
+    for (uint64_t i = 0; i < count;) {
+        uint64_t offset = below(page_length);
+        for (uint64_t run = 1 + below(longest_run); run > 0 && i < count && offset < page_length; run--)
+            offsets[i++] = offset++;
+    }
+    for (int wide = 0; wide < 2; wide++) {
+        put(&page, page_length, place, random_word());
+        put(&changed, (page_length + 7) / 8, place, random_word());
+        put(&payload, count, place, random_word());
+        put(&mask, count * (wide ? 8 : 4), place, below(8) * 8);
+        fill(&page);
+        fill(&payload);
+        fill(&changed);
+        uint8_t *page_after = remember(&page);
+        uint8_t *changed_after = remember(&changed);
+        for (uint64_t i = 0; i < count; i++) {
+            page_after[offsets[i]] = payload.at[i];
+            set_bit(changed_after, offsets[i]);
+            uint32_t narrow = (uint32_t)offsets[i];
+            if (wide)
+                memcpy(mask.at + 8 * i, &offsets[i], 8);
+            else
+                memcpy(mask.at + 4 * i, &narrow, 4);
+        }
+        if (wide)
+            mmsb_bytes.scatter64(page.at, (const uint64_t *)(const void *)mask.at, payload.at, count, changed.at);
+        else
+            mmsb_bytes.scatter32(page.at, (const uint32_t *)(const void *)mask.at, payload.at, count, changed.at);
+        check(as_expected(&page), wide ? "scatter64, page" : "scatter32, page", count);
+        check(as_expected(&changed), wide ? "scatter64, change mask" : "scatter32, change mask", count);
+    }
+}
+
+static void test_maximum(uint64_t count, place_t place)
+{
+    put(&mask, count * 8, place, 8 * below(8));
+    fill(&mask);
+    uint64_t shift = below(64); /* maxima of all sizes, with and without the highest bit */
+    uint64_t *wide = (uint64_t *)(void *)mask.at;
+    uint64_t expected = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        wide[i] >>= shift;
+        expected = wide[i] > expected ? wide[i] : expected;
+    }
+    check(mmsb_bytes.maximum64(wide, count) == expected, "maximum64", count);
+
+    put(&mask, count * 4, place, 4 * below(16));
+    fill(&mask);
+    uint32_t *narrow = (uint32_t *)(void *)mask.at;
+    expected = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        narrow[i] >>= shift % 32;
+        expected = narrow[i] > expected ? narrow[i] : expected;
+    }
+    check(mmsb_bytes.maximum32(narrow, count) == expected, "maximum32", count);
+}
+
+/* ----------------------------------------------------------------------------------- counting and comparing ---- */
+
+static void test_counts(uint64_t length, pattern_t pattern, place_t place, uint64_t alignment)
+{
+    address(length, pattern);
+    put(&mask, length, place, alignment);
+    put(&payload, (length + 7) / 8, place, random_word());
+    fill(&mask);
+    fill(&payload);
+    uint64_t expected = 0;
+    for (uint64_t i = 0; i < length; i++) {
+        mask.at[i] = addressed[i] ? (uint8_t)(1 << below(8)) : 0;
+        payload.at[i / 8] = (uint8_t)((payload.at[i / 8] & ~(1 << i % 8)) | addressed[i] << i % 8);
+        expected += addressed[i];
+    }
+    check(mmsb_bytes.count_nonzero(mask.at, length) == expected, "count_nonzero", length);
+    check(mmsb_bytes.count_bits(payload.at, length) == expected, "count_bits", length);
+}
+
+static void test_comparisons(uint64_t length, place_t place, uint64_t alignment)
+{
+    put(&page, length, place, alignment);
+    put(&payload, length, place, random_word());
+    fill(&page);
+    uint64_t from = below(length + 1);
+    uint64_t goal = from + below(length - from + 1);
+    if (below(3) == 0)
+        goal = length;
+
+    /* Alike from "from" on but for the goal and some bytes behind it; before "from" anything. */
+    for (uint64_t i = 0; i < length; i++) {
+        int differs = i == goal || (i < from || i > goal ? below(2) == 0 : 0);
+        payload.at[i] = differs ? (uint8_t)(page.at[i] ^ (1 << below(8))) : page.at[i];
+    }
+    check(mmsb_bytes.next_difference(page.at, payload.at, from, length) == goal, "next_difference", length);
+
+    for (uint64_t i = 0; i < length; i++) {
+        int agrees = i == goal || (i < from || i > goal ? below(2) == 0 : 0);
+        payload.at[i] = agrees ? page.at[i] : (uint8_t)(page.at[i] ^ (1 << below(8)));
+    }
+    check(mmsb_bytes.next_agreement(page.at, payload.at, from, length) == goal, "next_agreement", length);
+}
+
+static void test_zero(uint64_t length, place_t place, uint64_t alignment)
+{
+    put(&page, length, place, alignment);
+    fill(&page);
+    uint8_t *after = remember(&page);
+    memset(after, 0, length);
+    mmsb_bytes.zero(page.at, length);
+    check(as_expected(&page), "zero", length);
+}
+
+/* ----------------------------------------------------------------------------------------- loops without table ---- */
+
+static void test_set_range(uint64_t first, uint64_t count, place_t place)
+{
+    put(&changed, (first + count + 7) / 8, place, random_word());
+    fill(&changed);
+    uint8_t *after = remember(&changed);
+    for (uint64_t i = 0; i < count; i++)
+        set_bit(after, first + i);
+    mmsb_bits_set_range(changed.at, first, count);
+    check(as_expected(&changed), "bits_set_range", count);
+}
+
+static void test_extract(uint64_t first, uint64_t count, place_t place)
+{
+    put(&mask, (first + count + 7) / 8, place, random_word());
+    put(&page, (count + 7) / 8, place, random_word());
+    fill(&mask);
+    fill(&page);
+    uint8_t *after = remember(&page);
+    memset(after, 0, (count + 7) / 8);
+    for (uint64_t i = 0; i < count; i++)
+        if (bit(mask.at, first + i))
+            set_bit(after, i);
+    mmsb_bits_extract(page.at, mask.at, first, count);
+    check(as_expected(&page), "bits_extract", count);
+}
+
+static void test_bit_ranges(void)
+{
+    static const place_t places[] = {AT_START, AT_END, INSIDE};
+    for (int place = 0; place < 3; place++) {
+        for (uint64_t first = 0; first < 72; first++) {
+            for (uint64_t count = 0; count <= 300; count++) {
+                test_set_range(first, count, places[place]);
+                test_extract(first, count, places[place]);
+            }
+        }
+        for (int i = 0; i < 20; i++) {
+            test_set_range(below(100000), below(100000), places[place]);
+            test_extract(below(100000), below(100000), places[place]);
+        }
+    }
+}
+
+static int valid_utf8(const void *text, uint64_t length)
+{
+    put(&payload, length, AT_END, 0); /* a look beyond the end dies */
+    memcpy(payload.at, text, length);
+    return mmsb_utf8_valid((const char *)payload.at, length);
+}
+
+static uint64_t encode(uint32_t point, uint8_t *text)
+{
+    if (point < 0x80) {
+        text[0] = (uint8_t)point;
+        return 1;
+    }
+    uint64_t length = point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
+    for (uint64_t i = length - 1; i > 0; i--, point >>= 6)
+        text[i] = (uint8_t)(0x80 | (point & 0x3f));
+    text[0] = (uint8_t)((0xf00 >> length & 0xff) | point);
+    return length;
+}
+
+static void test_utf8(void)
+{
+    uint8_t text[16];
+
+    /* Every value of 21 bits in its own length: valid but for surrogates and for what lies beyond the last plane. */
+    uint64_t wrong = 0;
+    for (uint32_t point = 0; point < 0x200000; point++) {
+        int scalar = point <= 0x10ffff && !(point >= 0xd800 && point <= 0xdfff);
+        uint64_t length = encode(point, text);
+        wrong += (uint64_t)(valid_utf8(text, length) != scalar);
+        if (point >= 0x80) /* cut off */
+            wrong += (uint64_t)(valid_utf8(text, length - 1) != 0);
+    }
+    check(wrong == 0, "utf8, every code point", wrong);
+
+    /* All texts of three bytes: the valid ones are those made of 128 + 1920 + 61440 characters of one, two and three bytes. */
+    uint64_t valid = 0;
+    for (uint32_t bytes = 0; bytes < 1u << 24; bytes++) {
+        memcpy(text, &bytes, 4);
+        valid += (uint64_t)mmsb_utf8_valid((const char *)text, 3);
+    }
+    check(valid == 128 * 128 * 128 + 2 * 128 * 1920 + 61440, "utf8, all texts of three bytes", valid);
+
+    /* Four bytes: of the leads F0 to FF only F0 with 48, F1 to F3 with 64 each and F4 with 16 second bytes. */
+    static const uint8_t edges[] = {0x7f, 0x80, 0xbf, 0xc0};
+    valid = 0;
+    for (int lead = 0xf0; lead <= 0xff; lead++)
+        for (int second = 0; second < 256; second++)
+            for (int third = 0; third < 4; third++)
+                for (int fourth = 0; fourth < 4; fourth++) {
+                    uint8_t four[4] = {(uint8_t)lead, (uint8_t)second, edges[third], edges[fourth]};
+                    valid += (uint64_t)valid_utf8(four, 4);
+                }
+    check(valid == (48 + 3 * 64 + 16) * 2 * 2, "utf8, four bytes", valid);
+
+    check(valid_utf8("", 0), "utf8, empty", 0);
+    check(valid_utf8("a\0b", 3), "utf8, a zero byte is a character", 3);
+    check(valid_utf8("sixteen letters \xc3\xa9", 18), "utf8, behind plain text", 18);
+    check(!valid_utf8("sixteen letters \xc3", 17), "utf8, cut off behind plain text", 17);
+    check(!valid_utf8("\xc0\x80", 2), "utf8, overlong zero", 2);
+    check(!valid_utf8("\xe0\x80\xaf", 3), "utf8, overlong slash", 3);
+    check(!valid_utf8("\x80", 1), "utf8, continuation without lead", 1);
+    for (uint64_t at = 0; at < 16; at++) {
+        memset(text, 'a', sizeof text);
+        text[at] = 0xff;
+        check(!valid_utf8(text, sizeof text), "utf8, one bad byte in plain text", at);
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------- a table ---- */
+
+static void test_length(uint64_t length, pattern_t pattern, place_t place, uint64_t alignment)
+{
+    test_blends(length, pattern, place, alignment);
+    test_counts(length, pattern, place, alignment);
+    test_comparisons(length, place, alignment);
+    test_zero(length, place, alignment);
+}
+
+static void test_table(void)
+{
+    static const place_t places[] = {AT_START, AT_END, INSIDE};
+    for (uint64_t length = 0; length <= 300; length++) {
+        for (int place = 0; place < 3; place++) {
+            for (int pattern = 0; pattern < PATTERNS; pattern++)
+                test_length(length, (pattern_t)pattern, places[place], random_word());
+            test_scatter(length, 1 + below(2000), 1, places[place]);
+            test_scatter(length, 1 + below(2000), 100, places[place]);
+            test_scatter(length, 1 + below(10), 3, places[place]);
+            test_maximum(length, places[place]);
+        }
+    }
+    static const uint64_t lengths[] = {1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 255, 256, 257};
+    for (uint64_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (uint64_t alignment = 0; alignment < 64; alignment++)
+            test_length(lengths[i], MIXED, INSIDE, alignment);
+    static const uint64_t large[] = {4095, 4096, 4097, 65536, 100003, 262143, 262144, 262145, LARGEST};
+    for (uint64_t i = 0; i < sizeof large / sizeof *large; i++)
+        for (int place = 0; place < 3; place++)
+            test_length(large[i], (pattern_t)(MIXED + below(3)), places[place], random_word());
+    for (int place = 0; place < 3; place++) {
+        test_scatter(50000, LARGEST, 1, places[place]);
+        test_scatter(50000, LARGEST, 300, places[place]);
+    }
+}
+
+/* --------------------------------------------------------------------------------------------- planted bugs ---- */
+
+static mmsb_bytes_table_t sound;
+
+static void alters_a_byte_behind(uint8_t *at, const uint8_t *from, const uint8_t *bytes, uint64_t length, uint8_t *bits)
+{
+    sound.blend_bytes(at, from, bytes, length, bits);
+    at[length] ^= 1;
+}
+
+static void marks_the_rest_of_the_last_byte(uint8_t *at, const uint8_t *from, const uint8_t *bytes, uint64_t length, uint8_t *bits)
+{
+    sound.blend_bits(at, from, bytes, length, bits);
+    if (length % 8 != 0)
+        bits[length / 8] = (uint8_t)(bits[length / 8] | 0xff << length % 8);
+}
+
+static void forgets_the_last_byte(uint8_t *at, const uint8_t *from, const uint8_t *bytes, uint64_t length, uint8_t *bits)
+{
+    if (length != 0)
+        sound.expand_bits(at, from, bytes, length - 1, bits);
+}
+
+static void takes_the_first_of_two(uint8_t *at, const uint64_t *offsets, const uint8_t *bytes, uint64_t count, uint8_t *bits)
+{
+    for (uint64_t i = count; i > 0; i--)
+        sound.scatter64(at, offsets + i - 1, bytes + i - 1, 1, bits);
+}
+
+static uint64_t compares_as_signed(const uint64_t *offsets, uint64_t count)
+{
+    int64_t maximum = 0;
+    for (uint64_t i = 0; i < count; i++)
+        maximum = (int64_t)offsets[i] > maximum ? (int64_t)offsets[i] : maximum;
+    return (uint64_t)maximum;
+}
+
+static uint64_t counts_the_unused_bits(const uint8_t *bits, uint64_t count)
+{
+    return sound.count_bits(bits, (count + 7) / 8 * 8);
+}
+
+static uint64_t looks_behind_the_end(const uint8_t *a, const uint8_t *b, uint64_t from, uint64_t length)
+{
+    uint64_t found = sound.next_difference(a, b, from, length);
+    return *(const volatile uint8_t *)(a + length) == *(const volatile uint8_t *)(b + length) ? found : found;
+}
+
+static void zeroes_a_byte_before(void *bytes, uint64_t length)
+{
+    sound.zero((uint8_t *)bytes - 1, length + 1);
+}
+
+typedef struct planted_bug {
+    const char *name;
+    void (*plant)(void);
+} planted_bug_t;
+
+static void plant_byte_behind(void) { mmsb_bytes.blend_bytes = alters_a_byte_behind; }
+static void plant_mask_tail(void) { mmsb_bytes.blend_bits = marks_the_rest_of_the_last_byte; }
+static void plant_last_byte(void) { mmsb_bytes.expand_bits = forgets_the_last_byte; }
+static void plant_order(void) { mmsb_bytes.scatter64 = takes_the_first_of_two; }
+static void plant_signed(void) { mmsb_bytes.maximum64 = compares_as_signed; }
+static void plant_unused_bits(void) { mmsb_bytes.count_bits = counts_the_unused_bits; }
+static void plant_look_behind(void) { mmsb_bytes.next_difference = looks_behind_the_end; }
+static void plant_byte_before(void) { mmsb_bytes.zero = zeroes_a_byte_before; }
+
+/* Each bug runs in a child that must fail its checks or die on a fence. */
+static void test_planted_bugs(void)
+{
+    static const planted_bug_t bugs[] = {
+        {"a byte behind the page is altered", plant_byte_behind},   {"mask bits behind the last are set", plant_mask_tail},
+        {"the last byte is forgotten", plant_last_byte},            {"equal offsets: the first wins", plant_order},
+        {"offsets are compared as signed numbers", plant_signed},   {"unused bits are counted", plant_unused_bits},
+        {"a byte behind the end is read", plant_look_behind},       {"a byte before the block is zeroed", plant_byte_before},
+    };
+    sound = mmsb_bytes;
+    int caught = 0, count = (int)(sizeof bugs / sizeof *bugs);
+    for (int i = 0; i < count; i++) {
+        fflush(stdout);
+        pid_t child = fork();
+        if (child < 0) {
+            perror("fork");
+            exit(2);
+        }
+        if (child == 0) {
+            if (freopen("/dev/null", "w", stderr) == NULL) /* a sanitizer's report of the expected fault */
+                _exit(2);
+            expecting_failures = 1;
+            failed = 0;
+            bugs[i].plant();
+            test_table();
+            _exit(failed != 0);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        int found = !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        check(found, bugs[i].name, 0);
+        caught += found;
+    }
+    printf("planted bugs: caught %d of %d\n", caught, count);
+}
+
+/* ------------------------------------------------------------------------------------------------------ main ---- */
+
+int main(int argument_count, char **arguments)
+{
+    random_state = argument_count > 1 ? strtoull(arguments[1], NULL, 0) : 1;
+    printf("seed: %llu\n", (unsigned long long)random_state);
+    make_room(&page);
+    make_room(&mask);
+    make_room(&payload);
+    make_room(&changed);
+
+    static const char *const best_first[] = {"avx2", "sse2", "neon", "portable"};
+    const char *at_load = mmsb_bytes.name;
+    int tables = 0;
+    for (uint64_t i = 0; i < sizeof best_first / sizeof *best_first; i++) {
+        if (mmsb_bytes_select(best_first[i]) != 0)
+            continue;
+        check(strcmp(mmsb_bytes.name, best_first[i]) == 0, "the table selected is the one named", 0);
+        if (tables++ == 0)
+            check(strcmp(at_load, best_first[i]) == 0, "the best table was chosen at load", 0);
+        uint64_t before = passed;
+        test_table();
+        printf("table %s: %llu checks\n", mmsb_bytes.name, (unsigned long long)(passed - before));
+    }
+#if defined(__x86_64__) || defined(__aarch64__)
+    check(tables >= 2, "this processor has a table besides the portable one", 0);
+#endif
+    check(mmsb_bytes_select("no such table") == -1, "an unknown table is refused", 0);
+    test_bit_ranges();
+    test_utf8();
+    test_planted_bugs();
+    printf("%llu passed, %llu failed\n", (unsigned long long)passed, (unsigned long long)failed);
+    return failed != 0;
+}
