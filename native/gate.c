@@ -1,0 +1,80 @@
+#include "gate.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "thread.h"
+
+mmsb_status_t mmsb_gate = MMSB_OK;
+
+static char poison_text[512];
+
+/* Where a thread that could not be made known keeps its error: shared, so that reporting an error can never fail. */
+static mmsb_thread_t nameless;
+
+mmsb_status_t mmsb_fail_foreign(mmsb_status_t code, int32_t domain, int32_t foreign_code, const char *text, size_t length) {
+    mmsb_thread_t *self = mmsb_self ? mmsb_self : mmsb_thread_enter();
+    if (!self)
+        self = &nameless;
+    self->error_code = code;
+    self->error_domain = domain;
+    self->error_foreign = foreign_code;
+    if (length >= sizeof self->error_text) {
+        length = sizeof self->error_text - 1;
+        while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80) /* not in the middle of a character */
+            length--;
+    }
+    memcpy(self->error_text, text, length);
+    self->error_text[length] = 0;
+    return code;
+}
+
+mmsb_status_t mmsb_fail(mmsb_status_t code, const char *format, ...) {
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        length = 0;
+    return mmsb_fail_foreign(code, MMSB_DOMAIN_NONE, 0, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
+}
+
+mmsb_thread_t *mmsb_error(void) {
+    return mmsb_self ? mmsb_self : &nameless;
+}
+
+mmsb_status_t mmsb_gate_closed(void) {
+    mmsb_status_t code = __atomic_load_n(&mmsb_gate, __ATOMIC_ACQUIRE);
+    if (code == MMSB_E_FORKED)
+        return mmsb_fail(code, "the process was forked after it had used libmmsb: use it after the fork only, or spawn");
+    return mmsb_fail(code, "an earlier internal error stopped the library: %s", poison_text);
+}
+
+void mmsb_gate_poison(const char *text, size_t length) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    if (mmsb_gate == MMSB_OK) {
+        if (length >= sizeof poison_text)
+            length = sizeof poison_text - 1;
+        memcpy(poison_text, text, length);
+        poison_text[length] = 0;
+        __atomic_store_n(&mmsb_gate, MMSB_E_POISONED, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void in_child(void) {
+    mmsb_gate = MMSB_E_FORKED;
+}
+
+static void watch_fork(void) {
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+void mmsb_gate_watch_fork(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_fork);
+}

@@ -1,0 +1,726 @@
+#include "page.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ------------------------------------------------------------------------------------------------------ locks ---- */
+
+mmsb_status_t mmsb_page_fail(uint64_t page) {
+    const mmsb_record_t *record = mmsb_record_of(page);
+    uint64_t state = mmsb_state_load(record);
+    uint32_t generation = MMSB_HANDLE_GENERATION(page), newest = MMSB_HANDLE_GENERATION(state);
+    unsigned long long shown = page;
+    if (page == 0)
+        return mmsb_fail(MMSB_E_INVALID_HANDLE, "the page handle is 0");
+    if (MMSB_HANDLE_KIND(page) != MMSB_KIND_PAGE)
+        return mmsb_fail(MMSB_E_INVALID_HANDLE, "0x%016llx is not a page: kind %u", shown, MMSB_HANDLE_KIND(page));
+    uint32_t kind = MMSB_HANDLE_KIND(state);
+    /* A live record of this very generation: the page was created, or its call ended, since the caller looked. */
+    int given_out = generation != 0 && (generation < newest || (generation == newest && (kind == MMSB_STATE_ENDED ||
+                                        kind == MMSB_STATE_RETIRED || kind == MMSB_KIND_PAGE)));
+    if (given_out)
+        return mmsb_fail(MMSB_E_STALE_HANDLE, "page 0x%016llx has been destroyed", shown);
+    return mmsb_fail(MMSB_E_INVALID_HANDLE, "0x%016llx was never given out", shown);
+}
+
+static void wait_a_little(uint32_t *round) {
+    if (*round < 64) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    } else if (*round < 96) {
+        sched_yield();
+    } else {
+        struct timespec pause = {0, *round < 200 ? 20000 : 200000};
+        nanosleep(&pause, NULL);
+    }
+    ++*round;
+}
+
+mmsb_status_t mmsb_page_lock_slow(uint64_t page, uint32_t owner, mmsb_record_t **record, uint64_t *state) {
+    mmsb_record_t *of = mmsb_record_of(page);
+    uint64_t seen = mmsb_state_load(of);
+    uint32_t round = 0;
+    for (;;) {
+        if (!mmsb_state_is(seen, page))
+            return mmsb_page_fail(page);
+        if (seen & MMSB_OWNER_MASK) {
+            wait_a_little(&round);
+            seen = mmsb_state_load(of);
+        } else if (__atomic_compare_exchange_n(&of->state, &seen, seen | owner, 1, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+            *record = of;
+            *state = seen;
+            return MMSB_OK;
+        }
+    }
+}
+
+mmsb_status_t mmsb_page_lock_library(uint64_t page) {
+    mmsb_record_t *record;
+    uint64_t state;
+    return mmsb_page_lock_slow(page, MMSB_OWNER_LIBRARY, &record, &state);
+}
+
+uint64_t mmsb_record_lock_library(uint32_t index) {
+    mmsb_record_t *record = mmsb_record_at(index);
+    uint32_t round = 0;
+    for (;;) {
+        uint64_t seen = mmsb_state_load(record);
+        if (!(seen & MMSB_OWNER_MASK) && __atomic_compare_exchange_n(&record->state, &seen, seen | MMSB_OWNER_LIBRARY, 1,
+                                                                     __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
+            return seen;
+        wait_a_little(&round);
+    }
+}
+
+void mmsb_record_unlock(uint32_t index, uint64_t state) {
+    mmsb_page_unlock(mmsb_record_at(index), state);
+}
+
+/* ------------------------------------------------------------------------------------------------------- ids ---- */
+
+uint64_t mmsb_record_id(uint32_t index, uint64_t state) {
+    const mmsb_record_t *record = mmsb_record_at(index);
+    if (state & MMSB_EXPLICIT_ID)
+        return mmsb_table.colds[record->cold].id;
+    return mmsb_automatic_id(mmsb_context_record(mmsb_record_context(index)),
+                             MMSB_HANDLE(MMSB_KIND_PAGE, MMSB_HANDLE_GENERATION(state), index));
+}
+
+/* ----------------------------------------------------------------------------------------- creating, destroying ---- */
+
+/* Pops a handle whose automatic id nobody took; begins the cache and leaves it begun on MMSB_OK only. */
+static mmsb_status_t pop(mmsb_cache_t *cache, uint32_t class_number, uint64_t *handle) {
+    mmsb_cache_begin(cache);
+    mmsb_status_t status = MMSB_OK;
+    if (!mmsb_cache_open(cache))
+        status = mmsb_fail(MMSB_E_STALE_HANDLE, "the context has ended");
+    else if (!cache->loaded[class_number] || cache->loaded[class_number]->count == 0)
+        status = mmsb_magazine_refill(cache, class_number);
+    if (status != MMSB_OK) {
+        mmsb_cache_end(cache);
+        return status;
+    }
+    mmsb_magazine_t *magazine = cache->loaded[class_number];
+    *handle = magazine->handles[--magazine->count];
+    return MMSB_OK;
+}
+
+mmsb_status_t mmsb_page_create_slow(uint64_t context, uint64_t size, int zeroed, mmsb_page_t *page) {
+    mmsb_cache_t *cache = mmsb_cache_enter(context);
+    if (!cache)
+        return mmsb_error()->error_code;
+    uint32_t class_number = mmsb_class_of(size);
+    uint64_t handle;
+    mmsb_status_t status = pop(cache, class_number, &handle);
+    if (status != MMSB_OK)
+        return status;
+    mmsb_record_t *record = mmsb_record_of(handle);
+    if (__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED)) { /* Go knows which ids are taken */
+        cache->loaded[class_number]->count++;
+        mmsb_cache_end(cache);
+        return MMSB_ENTER_GO;
+    }
+    mmsb_page_begin(record, handle, size, class_number, zeroed);
+    mmsb_counter_add(&cache->creates, 1);
+    mmsb_counter_add(&cache->bytes_created, size);
+    mmsb_cache_end(cache);
+    *page = handle;
+    return MMSB_OK;
+}
+
+mmsb_status_t mmsb_page_create_batch(uint64_t context, uint64_t size, size_t count, int zeroed, mmsb_page_t *pages) {
+    mmsb_cache_t *cache = mmsb_cache_enter(context);
+    if (!cache)
+        return mmsb_error()->error_code;
+    uint32_t class_number = mmsb_class_of(size);
+    size_t made = 0;
+    mmsb_status_t status = MMSB_OK;
+    while (made < count) {
+        uint64_t handle;
+        status = pop(cache, class_number, &handle);
+        if (status != MMSB_OK)
+            break;
+        mmsb_magazine_t *magazine = cache->loaded[class_number];
+        magazine->count++;
+        size_t left = count - made, batch = magazine->count < left ? magazine->count : left, first = made;
+        for (size_t i = 0; i < batch; i++) {
+            if (i + 4 < batch) {
+                mmsb_record_t *ahead = mmsb_record_of(magazine->handles[magazine->count - 5]);
+                __builtin_prefetch(ahead, 1);
+            }
+            handle = magazine->handles[magazine->count - 1];
+            mmsb_record_t *record = mmsb_record_of(handle);
+            if (__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED)) {
+                status = MMSB_ENTER_GO;
+                break;
+            }
+            magazine->count--;
+            mmsb_page_begin(record, handle, size, class_number, zeroed);
+            pages[made++] = handle;
+        }
+        mmsb_counter_add(&cache->creates, made - first);
+        mmsb_counter_add(&cache->bytes_created, (made - first) * size);
+        mmsb_cache_end(cache);
+        if (status != MMSB_OK)
+            break;
+    }
+    if (status != MMSB_OK && made > 0) { /* the error of the failed call stays the last one */
+        for (size_t i = 0; i < made; i++)
+            mmsb_page_destroy_slow(pages[i]);
+    }
+    return status;
+}
+
+/* Makes room for one handle of a class; begins the cache and leaves it begun on MMSB_OK only. */
+static mmsb_status_t room(mmsb_cache_t *cache, uint32_t class_number) {
+    mmsb_cache_begin(cache);
+    if (!mmsb_cache_open(cache)) {
+        mmsb_cache_end(cache);
+        return MMSB_E_STALE_HANDLE;
+    }
+    mmsb_magazine_t *magazine = cache->loaded[class_number];
+    if (magazine && magazine->count < MMSB_MAGAZINE_ROUNDS)
+        return MMSB_OK;
+    mmsb_status_t status = mmsb_magazine_make_room(cache, class_number);
+    if (status != MMSB_OK)
+        mmsb_cache_end(cache);
+    return status;
+}
+
+/* The cache of this thread for the context that has an index. */
+static mmsb_cache_t *cache_for(uint32_t context_index) {
+    if (mmsb_current && mmsb_current->context_index == context_index && mmsb_current->context != 0)
+        return mmsb_current;
+    return mmsb_cache_enter(__atomic_load_n(&mmsb_context_record(context_index)->handle, __ATOMIC_RELAXED));
+}
+
+static mmsb_status_t pinned(uint64_t page, const mmsb_record_t *record) {
+    return mmsb_fail(MMSB_E_BUSY, "page 0x%016llx is pinned: %u to read, %u to write", (unsigned long long)page, record->read_pins,
+                     record->write_pins);
+}
+
+/* Ends a locked page without pins. */
+static void end_locked(uint64_t page, mmsb_record_t *record, uint64_t state) {
+    uint32_t class_number = MMSB_STATE_CLASS(state), index = MMSB_HANDLE_INDEX(page);
+    if (class_number >= MMSB_SMALL_CLASSES || record->cold != 0 || MMSB_HANDLE_GENERATION(page) == MMSB_GENERATION_MAX) {
+        mmsb_upcalls.end(index, state);
+        return;
+    }
+    mmsb_mask_drop(record);
+    mmsb_record_finish(index, state);
+}
+
+mmsb_status_t mmsb_page_destroy_slow(uint64_t page) {
+    mmsb_record_t *record;
+    uint64_t state;
+    mmsb_status_t status = mmsb_page_lock(page, &record, &state);
+    if (status != MMSB_OK)
+        return status;
+    if (mmsb_record_pinned(record)) {
+        status = pinned(page, record);
+        __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+        return status;
+    }
+    end_locked(page, record, state);
+    return MMSB_OK;
+}
+
+void mmsb_record_finish(uint32_t index, uint64_t state) {
+    mmsb_record_t *record = mmsb_record_at(index);
+    uint64_t page = MMSB_HANDLE(MMSB_KIND_PAGE, MMSB_HANDLE_GENERATION(state), index);
+    uint32_t class_number = MMSB_STATE_CLASS(state);
+    mmsb_cache_t *cache = cache_for(mmsb_record_context(index));
+    if (cache && room(cache, class_number) == MMSB_OK) {
+        mmsb_page_end(cache, record, page, class_number);
+        mmsb_cache_end(cache);
+        return;
+    }
+    /* The context is ending: its end takes the record whatever it says, once it is unlocked. */
+    __atomic_store_n(&record->state,
+                     MMSB_STATE(MMSB_STATE_FREE, MMSB_HANDLE_GENERATION(page) + 1, (uint64_t)class_number << MMSB_CLASS_SHIFT),
+                     __ATOMIC_RELEASE);
+}
+
+static mmsb_status_t check_destroy(void *work, size_t i, mmsb_record_t *record, uint64_t state) {
+    const mmsb_page_t *pages = work;
+    (void)state;
+    return mmsb_record_pinned(record) ? pinned(pages[i], record) : MMSB_OK;
+}
+
+mmsb_status_t mmsb_page_destroy_batch(const mmsb_page_t *pages, size_t count, size_t *bad_index) {
+    mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .distinct = 1};
+    mmsb_status_t status = mmsb_batch_lock(&batch, check_destroy, (void *)(uintptr_t)pages, bad_index);
+    if (status != MMSB_OK)
+        return status;
+    for (size_t i = 0; i < count; i++) {
+        mmsb_record_t *record = mmsb_record_of(pages[i]);
+        if (pages[i] != 0)
+            end_locked(pages[i], record, record->state & ~MMSB_OWNER_MASK);
+    }
+    return MMSB_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------ blocks ---- */
+
+mmsb_status_t mmsb_block_take(uint32_t context_index, uint64_t size, uint32_t *index) {
+    if (size > MMSB_SMALL_MAX)
+        return mmsb_upcalls.take_block(context_index, size, index);
+    mmsb_cache_t *cache = cache_for(context_index);
+    if (!cache)
+        return mmsb_error()->error_code;
+    uint32_t class_number = mmsb_class_of(size);
+    uint64_t handle;
+    mmsb_status_t status = pop(cache, class_number, &handle);
+    if (status != MMSB_OK)
+        return status;
+    mmsb_record_t *record = mmsb_record_of(handle);
+    MMSB_UNPOISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
+    mmsb_record_clean(record, class_number);
+    mmsb_dirty_all(record);
+    __atomic_store_n(&record->size, mmsb_class_size(class_number), __ATOMIC_RELAXED);
+    __atomic_store_n(&record->state,
+                     MMSB_STATE(MMSB_STATE_BLOCK, MMSB_HANDLE_GENERATION(handle), (uint64_t)class_number << MMSB_CLASS_SHIFT),
+                     __ATOMIC_RELEASE);
+    mmsb_cache_end(cache);
+    *index = MMSB_HANDLE_INDEX(handle);
+    return MMSB_OK;
+}
+
+void mmsb_block_give(uint32_t context_index, uint32_t index) {
+    mmsb_record_t *record = mmsb_record_at(index);
+    uint64_t state = mmsb_state_load(record);
+    uint32_t class_number = MMSB_STATE_CLASS(state);
+    if (class_number >= MMSB_SMALL_CLASSES) {
+        mmsb_upcalls.give_block(context_index, index);
+        return;
+    }
+    mmsb_cache_t *cache = cache_for(context_index);
+    if (!cache || room(cache, class_number) != MMSB_OK)
+        return; /* the context is ending and takes the record itself */
+    MMSB_POISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
+    uint64_t handle = MMSB_HANDLE(MMSB_KIND_PAGE, MMSB_HANDLE_GENERATION(state), index);
+    __atomic_store_n(&record->state,
+                     MMSB_STATE(MMSB_STATE_FREE, MMSB_HANDLE_GENERATION(state), (uint64_t)class_number << MMSB_CLASS_SHIFT),
+                     __ATOMIC_RELEASE);
+    mmsb_magazine_t *magazine = cache->loaded[class_number];
+    magazine->handles[magazine->count++] = handle;
+    mmsb_cache_end(cache);
+}
+
+mmsb_status_t mmsb_mask_make(mmsb_record_t *record) {
+    if (MMSB_LIKELY(record->mask_block != 0))
+        return MMSB_OK;
+    uint32_t index = (uint32_t)(record - mmsb_table.records), block;
+    mmsb_status_t status = mmsb_block_take(mmsb_record_context(index), mmsb_mask_length(record->size), &block);
+    if (status != MMSB_OK)
+        return status;
+    record->mask_place = mmsb_record_at(block)->place;
+    record->mask_block = block;
+    return MMSB_OK;
+}
+
+void mmsb_mask_drop(mmsb_record_t *record) {
+    if (record->mask_block == 0)
+        return;
+    mmsb_block_give(mmsb_record_context((uint32_t)(record - mmsb_table.records)), record->mask_block);
+    record->mask_block = 0;
+    record->mask_place = 0;
+}
+
+/* ---------------------------------------------------------------------------------------------------- looking ---- */
+
+void *mmsb_page_address_slow(uint64_t page) {
+    mmsb_record_t *record;
+    uint64_t state;
+    if (mmsb_page_lock(page, &record, &state) != MMSB_OK)
+        return NULL;
+    void *address = NULL;
+    if (!(state & MMSB_AWAY) || mmsb_record_pinned(record)) {
+        mmsb_dirty_all(record);
+        address = mmsb_record_bytes(record);
+    } else {
+        mmsb_fail(MMSB_E_INVALID_STATE, "page 0x%016llx is on disk and not pinned: it has no address", (unsigned long long)page);
+    }
+    mmsb_page_unlock(record, state);
+    return address;
+}
+
+mmsb_status_t mmsb_page_info_fill(uint64_t page, mmsb_page_info_t *info) {
+    mmsb_record_t *record;
+    uint64_t state;
+    mmsb_status_t status = mmsb_page_lock(page, &record, &state);
+    if (status != MMSB_OK)
+        return status;
+    uint32_t index = MMSB_HANDLE_INDEX(page);
+    const mmsb_cold_t *cold = record->cold ? &mmsb_table.colds[record->cold] : NULL;
+    info->location = MMSB_STATE_LOCATION(state);
+    info->device = cold ? cold->device : 0;
+    info->numa_node = cold ? cold->numa_node : -1;
+    info->page = page;
+    info->context = __atomic_load_n(&mmsb_context_record(mmsb_record_context(index))->handle, __ATOMIC_RELAXED);
+    info->id = mmsb_record_id(index, state);
+    info->size = record->size;
+    info->epoch = record->epoch;
+    info->version = record->version;
+    info->read_pins = record->read_pins;
+    info->write_pins = record->write_pins;
+    info->simulated = 0;
+    info->adopted = (state & MMSB_ADOPTED) != 0;
+    info->read_only = (state & MMSB_READ_ONLY) != 0;
+    info->metadata_count = cold ? cold->metadata_count : 0;
+    __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+    return MMSB_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- bytes of pages ---- */
+
+static mmsb_status_t read_only(uint64_t page) {
+    return mmsb_fail(MMSB_E_INVALID_STATE, "page 0x%016llx was adopted as read-only", (unsigned long long)page);
+}
+
+static mmsb_status_t out_of_range(uint64_t page, uint64_t offset, uint64_t length, uint64_t size) {
+    return mmsb_fail(MMSB_E_OUT_OF_RANGE, "%llu bytes at offset %llu reach past page 0x%016llx of %llu bytes", (unsigned long long)length,
+                     (unsigned long long)offset, (unsigned long long)page, (unsigned long long)size);
+}
+
+static int within(uint64_t offset, uint64_t length, uint64_t size) {
+    return offset <= size && length <= size - offset;
+}
+
+mmsb_status_t mmsb_page_pin_bytes(uint64_t page, int32_t mode, void **address) {
+    mmsb_record_t *record;
+    uint64_t state;
+    mmsb_status_t status = mmsb_page_enter(page, &record, &state);
+    if (MMSB_UNLIKELY(status != MMSB_OK))
+        return status;
+    uint16_t *pins = mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
+    if (MMSB_UNLIKELY(mode == MMSB_PIN_WRITE && (state & MMSB_READ_ONLY))) {
+        status = read_only(page);
+    } else if (MMSB_UNLIKELY(*pins == UINT16_MAX)) {
+        status = mmsb_fail(MMSB_E_LIMIT, "page 0x%016llx has %u pins of mode %d, the most there can be", (unsigned long long)page, *pins,
+                           mode);
+    } else {
+        ++*pins;
+        if (mode == MMSB_PIN_WRITE)
+            mmsb_dirty_all(record);
+        if (address)
+            *address = mmsb_record_bytes(record);
+    }
+    mmsb_page_unlock(record, state);
+    return status;
+}
+
+/* A page whose context has ended keeps its pins. */
+static mmsb_status_t unpin_ended(uint64_t page, int32_t mode) {
+    uint32_t index = MMSB_HANDLE_INDEX(page);
+    uint64_t ended = MMSB_STATE(MMSB_STATE_ENDED, MMSB_HANDLE_GENERATION(page), 0);
+    mmsb_record_t *record = mmsb_record_of(page);
+    if (MMSB_HANDLE_KIND(page) != MMSB_KIND_PAGE || (mmsb_state_load(record) ^ ended) >> MMSB_INDEX_BITS != 0)
+        return mmsb_page_fail(page);
+    uint64_t state = mmsb_record_lock_library(index);
+    mmsb_status_t status = MMSB_OK;
+    int last = 0;
+    if ((state ^ ended) >> MMSB_INDEX_BITS != 0) {
+        status = mmsb_page_fail(page);
+    } else {
+        uint16_t *pins = mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
+        if (*pins == 0)
+            status = mmsb_fail(MMSB_E_INVALID_STATE, "page 0x%016llx has no pin of mode %d", (unsigned long long)page, mode);
+        else
+            --*pins;
+        last = status == MMSB_OK && !mmsb_record_pinned(record);
+    }
+    if (last)
+        mmsb_upcalls.release_ended(index);
+    else
+        __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+    return status;
+}
+
+mmsb_status_t mmsb_page_unpin_bytes(uint64_t page, int32_t mode) {
+    mmsb_record_t *record;
+    uint64_t state = mmsb_state_load(mmsb_record_of(page));
+    if (MMSB_UNLIKELY(!mmsb_state_is(state, page)))
+        return unpin_ended(page, mode);
+    mmsb_status_t status = mmsb_page_lock(page, &record, &state);
+    if (MMSB_UNLIKELY(status != MMSB_OK))
+        return status == MMSB_E_STALE_HANDLE ? unpin_ended(page, mode) : status;
+    uint16_t *pins = mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
+    if (MMSB_UNLIKELY(*pins == 0)) {
+        status = mmsb_fail(MMSB_E_INVALID_STATE, "page 0x%016llx has no pin of mode %d", (unsigned long long)page, mode);
+    } else {
+        --*pins;
+        if (mode == MMSB_PIN_WRITE)
+            mmsb_version_move(record);
+    }
+    mmsb_page_unlock(record, state);
+    return status;
+}
+
+mmsb_status_t mmsb_page_read_bytes(uint64_t page, uint64_t offset, void *buffer, uint64_t length) {
+    mmsb_record_t *record;
+    uint64_t state;
+    mmsb_status_t status = mmsb_page_enter(page, &record, &state);
+    if (MMSB_UNLIKELY(status != MMSB_OK))
+        return status;
+    if (MMSB_UNLIKELY(!within(offset, length, record->size)))
+        status = out_of_range(page, offset, length, record->size);
+    else if (length > 0)
+        memcpy(buffer, mmsb_record_bytes(record) + offset, length);
+    mmsb_page_unlock(record, state);
+    return status;
+}
+
+static void write_locked(mmsb_record_t *record, uint64_t offset, const void *buffer, uint64_t length) {
+    if (length == 0)
+        return;
+    memcpy(mmsb_record_bytes(record) + offset, buffer, length);
+    mmsb_dirty_range(record, offset, offset + length - 1);
+    mmsb_version_move(record);
+}
+
+mmsb_status_t mmsb_page_write_bytes(uint64_t page, uint64_t offset, const void *buffer, uint64_t length) {
+    mmsb_record_t *record;
+    uint64_t state;
+    mmsb_status_t status = mmsb_page_enter(page, &record, &state);
+    if (MMSB_UNLIKELY(status != MMSB_OK))
+        return status;
+    if (MMSB_UNLIKELY(state & MMSB_READ_ONLY))
+        status = read_only(page);
+    else if (MMSB_UNLIKELY(!within(offset, length, record->size)))
+        status = out_of_range(page, offset, length, record->size);
+    else
+        write_locked(record, offset, buffer, length);
+    mmsb_page_unlock(record, state);
+    return status;
+}
+
+static mmsb_status_t check_range(void *work, size_t i, mmsb_record_t *record, uint64_t state) {
+    const mmsb_page_range_t *range = (const mmsb_page_range_t *)work + i;
+    (void)state;
+    if (!within(range->offset, range->length, record->size))
+        return out_of_range(range->page, range->offset, range->length, record->size);
+    if (!range->buffer && range->length > 0)
+        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "buffer is NULL for %llu bytes", (unsigned long long)range->length);
+    return MMSB_OK;
+}
+
+static mmsb_status_t check_write(void *work, size_t i, mmsb_record_t *record, uint64_t state) {
+    if (state & MMSB_READ_ONLY)
+        return read_only(((const mmsb_page_range_t *)work)[i].page);
+    return check_range(work, i, record, state);
+}
+
+mmsb_status_t mmsb_page_read_batch(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {
+    mmsb_batch_t batch = {.first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count};
+    mmsb_status_t status = mmsb_batch_lock(&batch, check_range, (void *)(uintptr_t)ranges, bad_index);
+    if (status != MMSB_OK)
+        return status;
+    for (size_t i = 0; i < count; i++) {
+        if (ranges[i].length > 0)
+            memcpy(ranges[i].buffer, mmsb_record_bytes(mmsb_record_of(ranges[i].page)) + ranges[i].offset, ranges[i].length);
+    }
+    mmsb_batch_unlock(&batch, count);
+    return MMSB_OK;
+}
+
+mmsb_status_t mmsb_page_write_batch(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {
+    mmsb_batch_t batch = {.first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count};
+    mmsb_status_t status = mmsb_batch_lock(&batch, check_write, (void *)(uintptr_t)ranges, bad_index);
+    if (status != MMSB_OK)
+        return status;
+    for (size_t i = 0; i < count; i++)
+        write_locked(mmsb_record_of(ranges[i].page), ranges[i].offset, ranges[i].buffer, ranges[i].length);
+    mmsb_batch_unlock(&batch, count);
+    return MMSB_OK;
+}
+
+/* Cuts or extends a change mask within its memory: what lies behind the page's end is zero. */
+static void mask_trim(mmsb_record_t *record, uint64_t size) {
+    if (record->mask_block == 0)
+        return;
+    uint8_t *mask = mmsb_place_address(record->mask_place);
+    uint64_t capacity = mmsb_record_at(record->mask_block)->size, used = mmsb_mask_length(size);
+    memset(mask + used, 0, capacity - used);
+    if (size & 7)
+        mask[used - 1] &= (uint8_t)((1u << (size & 7)) - 1);
+}
+
+mmsb_status_t mmsb_page_resize_in_place(uint64_t page, uint64_t size) {
+    mmsb_record_t *record;
+    uint64_t state;
+    mmsb_status_t status = mmsb_page_lock(page, &record, &state);
+    if (status != MMSB_OK)
+        return status;
+    uint32_t class_number = MMSB_STATE_CLASS(state);
+    if (mmsb_record_pinned(record)) {
+        status = pinned(page, record);
+    } else if (class_number >= MMSB_SMALL_CLASSES || size > MMSB_SMALL_MAX || mmsb_class_of(size) != class_number ||
+               (record->mask_block != 0 && mmsb_mask_length(size) > mmsb_record_at(record->mask_block)->size)) {
+        status = MMSB_ENTER_GO;
+    } else if (size != record->size) {
+        uint8_t *bytes = mmsb_record_bytes(record);
+        uint64_t old = record->size;
+        MMSB_UNPOISON(bytes, mmsb_class_size(class_number));
+        MMSB_POISON(bytes + size, mmsb_class_size(class_number) - size);
+        mmsb_cache_t *cache = cache_for(mmsb_record_context(MMSB_HANDLE_INDEX(page)));
+        mmsb_context_record_t *context = mmsb_context_record(mmsb_record_context(MMSB_HANDLE_INDEX(page)));
+        if (size > old)
+            memset(bytes + old, 0, size - old);
+        uint64_t *counter = size > old ? (cache ? &cache->bytes_created : &context->bytes_created)
+                                       : (cache ? &cache->bytes_freed : &context->bytes_freed);
+        __atomic_add_fetch(counter, size > old ? size - old : old - size, __ATOMIC_RELAXED);
+        mask_trim(record, size);
+        __atomic_store_n(&record->size, size, __ATOMIC_RELAXED);
+        mmsb_version_move(record);
+    }
+    __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ change masks ---- */
+
+mmsb_status_t mmsb_page_mask_copy(uint64_t page, uint64_t offset, void *bits, uint64_t length) {
+    mmsb_record_t *record;
+    uint64_t state;
+    mmsb_status_t status = mmsb_page_lock(page, &record, &state);
+    if (status != MMSB_OK)
+        return status;
+    if (!within(offset, length, record->size))
+        status = out_of_range(page, offset, length, record->size);
+    else if (record->mask_block == 0)
+        memset(bits, 0, mmsb_mask_length(length));
+    else
+        mmsb_bits_extract(bits, mmsb_place_address(record->mask_place), offset, length);
+    __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+    return status;
+}
+
+mmsb_status_t mmsb_page_mask_reset(uint64_t page) {
+    mmsb_record_t *record;
+    uint64_t state;
+    mmsb_status_t status = mmsb_page_lock(page, &record, &state);
+    if (status != MMSB_OK)
+        return status;
+    if (record->mask_block != 0)
+        memset(mmsb_place_address(record->mask_place), 0, mmsb_mask_length(record->size));
+    __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+    return MMSB_OK;
+}
+
+mmsb_status_t mmsb_page_mask_bits(uint64_t page, uint64_t *count) {
+    mmsb_record_t *record;
+    uint64_t state;
+    mmsb_status_t status = mmsb_page_lock(page, &record, &state);
+    if (status != MMSB_OK)
+        return status;
+    *count = record->mask_block == 0 ? 0 : mmsb_bytes.count_bits(mmsb_place_address(record->mask_place), record->size);
+    __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+    return MMSB_OK;
+}
+
+/* -------------------------------------------------------------------------------------------------- many pages ---- */
+
+void mmsb_batch_unlock(const mmsb_batch_t *batch, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        mmsb_record_t *record = mmsb_record_of(mmsb_batch_page(batch, i));
+        uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
+        if ((state & MMSB_OWNER_MASK) == batch->owner) /* else it appears twice and is unlocked by now */
+            mmsb_page_unlock(record, state & ~MMSB_OWNER_MASK);
+    }
+}
+
+static mmsb_status_t bring_in(mmsb_record_t *record, uint64_t state) {
+    if (MMSB_LIKELY(!(state & MMSB_AWAY)))
+        return MMSB_OK;
+    return mmsb_upcalls.bring((uint32_t)(record - mmsb_table.records));
+}
+
+/* One round: MMSB_OK, a bad item's code, or, unless patient, MMSB_E_WOULD_BLOCK at an item whose page another thread has.
+ * batch->bad is the item, and the *reached items before it, perhaps it too, are locked. */
+static mmsb_status_t lock_in_order(mmsb_batch_t *batch, mmsb_batch_check_t check, void *work, int patient, size_t *reached) {
+    mmsb_status_t status = MMSB_OK;
+    size_t i = 0;
+    uint32_t round = 0;
+    for (; i < batch->count; i++) {
+        if (MMSB_LIKELY(i + 12 < batch->count))
+            __builtin_prefetch(mmsb_record_of(mmsb_batch_page(batch, i + 12)), 1);
+        uint64_t page = mmsb_batch_page(batch, i);
+        if (MMSB_UNLIKELY(page == 0 && batch->distinct))
+            continue;
+        mmsb_record_t *record = mmsb_record_of(page);
+        uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
+        for (;;) {
+            if (MMSB_UNLIKELY(!mmsb_state_is(state, page))) {
+                status = mmsb_page_fail(page);
+                break;
+            }
+            uint32_t owner = (uint32_t)(state & MMSB_OWNER_MASK);
+            if (MMSB_UNLIKELY(owner == batch->owner)) {
+                batch->repeats = 1;
+                state &= ~MMSB_OWNER_MASK;
+                if (batch->distinct)
+                    status = mmsb_fail(MMSB_E_STALE_HANDLE, "page 0x%016llx comes twice", (unsigned long long)page);
+                break;
+            }
+            if (MMSB_UNLIKELY(owner != 0 && patient)) {
+                wait_a_little(&round);
+                state = mmsb_state_load(record);
+                continue;
+            }
+            if (MMSB_UNLIKELY(owner != 0)) {
+                status = MMSB_E_WOULD_BLOCK;
+                break;
+            }
+            if (MMSB_LIKELY(__atomic_compare_exchange_n(&record->state, &state, state | batch->owner, 0, __ATOMIC_ACQUIRE,
+                                                        __ATOMIC_RELAXED))) {
+                status = bring_in(record, state);
+                if (MMSB_UNLIKELY(status != MMSB_OK))
+                    __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+                break;
+            }
+        }
+        batch->bad = i;
+        if (MMSB_UNLIKELY(status != MMSB_OK))
+            break;
+        status = check(work, i, record, state);
+        if (MMSB_UNLIKELY(status != MMSB_OK)) {
+            i++; /* this one is locked, too */
+            break;
+        }
+    }
+    *reached = i;
+    return status;
+}
+
+mmsb_status_t mmsb_batch_lock(mmsb_batch_t *batch, mmsb_batch_check_t check, void *work, size_t *bad_index) {
+    static pthread_mutex_t patience = PTHREAD_MUTEX_INITIALIZER;
+    mmsb_thread_t *self = mmsb_thread_enter();
+    if (!self)
+        return mmsb_thread_fail();
+    batch->owner = self->owner;
+    uint32_t round = 0;
+    int patient = 0;
+    for (;;) {
+        size_t reached;
+        mmsb_status_t status = lock_in_order(batch, check, work, patient, &reached);
+        if (status != MMSB_OK)
+            mmsb_batch_unlock(batch, reached);
+        if (status != MMSB_E_WOULD_BLOCK || patient) {
+            if (patient)
+                pthread_mutex_unlock(&patience);
+            if (status != MMSB_OK && bad_index)
+                *bad_index = batch->bad;
+            return status;
+        }
+        if (round < 80) {
+            wait_a_little(&round);
+        } else {
+            pthread_mutex_lock(&patience);
+            patient = 1;
+        }
+    }
+}

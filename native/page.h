@@ -1,0 +1,333 @@
+/*
+ * page.h — what runs on host pages without entering Go: create and destroy of small pages, pins, reads, writes, and the lock that orders
+ * them. A page is locked by writing the thread's owner number into its state; while it is locked nobody else writes the record, so
+ * unlocking is a plain store. Locks are held for one call; who waits spins, then sleeps.
+ *
+ * Functions that return MMSB_ENTER_GO have done nothing: the call needs what only Go decides.
+ */
+#ifndef MMSB_NATIVE_PAGE_H
+#define MMSB_NATIVE_PAGE_H
+
+#include "bytes.h"
+#include "thread.h"
+
+#pragma GCC visibility push(hidden)
+
+#define MMSB_ENTER_GO (-1)
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define MMSB_POISON(address, length) __asan_poison_memory_region(address, length)
+#define MMSB_UNPOISON(address, length) __asan_unpoison_memory_region(address, length)
+#else
+#define MMSB_POISON(address, length) ((void)(address), (void)(length))
+#define MMSB_UNPOISON(address, length) ((void)(address), (void)(length))
+#endif
+
+/* ---------------------------------------------------------------------------------------------------- records ---- */
+
+static inline mmsb_record_t *mmsb_record_at(uint32_t index) {
+    return &mmsb_table.records[index];
+}
+
+static inline mmsb_record_t *mmsb_record_of(uint64_t page) {
+    return &mmsb_table.records[page & MMSB_INDEX_MASK];
+}
+
+static inline uint64_t mmsb_state_load(const mmsb_record_t *record) {
+    return __atomic_load_n(&record->state, __ATOMIC_ACQUIRE);
+}
+
+/* 1 where the record is that of this live page. */
+static inline int mmsb_state_is(uint64_t state, uint64_t page) {
+    return ((state ^ page) >> MMSB_INDEX_BITS) == 0 && MMSB_HANDLE_KIND(page) == MMSB_KIND_PAGE;
+}
+
+static inline uint32_t mmsb_record_context(uint32_t index) {
+    return __atomic_load_n(&mmsb_table.chunk_context[index >> MMSB_CHUNK_BITS], __ATOMIC_RELAXED);
+}
+
+static inline uint8_t *mmsb_record_bytes(const mmsb_record_t *record) {
+    return mmsb_place_address(__atomic_load_n(&record->place, __ATOMIC_RELAXED));
+}
+
+static inline int mmsb_record_pinned(const mmsb_record_t *record) {
+    return record->read_pins != 0 || record->write_pins != 0;
+}
+
+static inline void mmsb_version_move(mmsb_record_t *record) {
+    __atomic_store_n(&record->version, record->version + 1, __ATOMIC_RELAXED);
+}
+
+static inline void mmsb_dirty_all(mmsb_record_t *record) {
+    __atomic_store_n(&record->exposed, 1, __ATOMIC_RELAXED);
+}
+
+static inline int mmsb_exposed(const mmsb_record_t *record) {
+    return __atomic_load_n(&record->exposed, __ATOMIC_RELAXED);
+}
+
+/* Bytes first … last may differ from 0 now. Beyond small pages nobody asks. */
+static inline void mmsb_dirty_range(mmsb_record_t *record, uint64_t first, uint64_t last) {
+    if (last >= MMSB_SMALL_MAX)
+        return;
+    uint8_t from = (uint8_t)(first >> 4), to = (uint8_t)(last >> 4);
+    if (record->dirty_first > record->dirty_last) {
+        record->dirty_first = from;
+        record->dirty_last = to;
+        return;
+    }
+    if (from < record->dirty_first)
+        record->dirty_first = from;
+    if (to > record->dirty_last)
+        record->dirty_last = to;
+}
+
+static inline void mmsb_dirty_none(mmsb_record_t *record) {
+    __atomic_store_n(&record->exposed, 0, __ATOMIC_RELAXED);
+    record->dirty_first = 255;
+    record->dirty_last = 0;
+}
+
+/* Makes all bytes of small memory zero, writing only those that may not be. */
+static inline void mmsb_record_clean(mmsb_record_t *record, uint32_t class_number) {
+    uint8_t *bytes = mmsb_record_bytes(record);
+    if (mmsb_exposed(record))
+        mmsb_bytes.zero(bytes, mmsb_class_size(class_number));
+    else if (record->dirty_first <= record->dirty_last)
+        mmsb_bytes.zero(bytes + ((uint64_t)record->dirty_first << 4),
+                        (uint64_t)(record->dirty_last - record->dirty_first + 1) << 4);
+    else
+        return;
+    mmsb_dirty_none(record);
+}
+
+#define MMSB_ID_AUTOMATIC (UINT64_C(0xa) << 60)
+#define MMSB_ID_MASK ((UINT64_C(1) << 60) - 1)
+
+/* The id that a handle's page has unless the caller chose one. */
+static inline uint64_t mmsb_automatic_id(const mmsb_context_record_t *context, uint64_t page) {
+    return MMSB_ID_AUTOMATIC | ((page * context->id_factor) & MMSB_ID_MASK);
+}
+
+uint64_t mmsb_record_id(uint32_t index, uint64_t state);
+
+/* ------------------------------------------------------------------------------------------------------ locks ---- */
+
+/* Stores the last error for a handle that is not a live page. */
+mmsb_status_t mmsb_page_fail(uint64_t page);
+/* Lock for the owner, waiting for others. For Go: lock now, unlock from any thread. */
+mmsb_status_t mmsb_page_lock_slow(uint64_t page, uint32_t owner, mmsb_record_t **record, uint64_t *state);
+mmsb_status_t mmsb_page_lock_library(uint64_t page);
+/* The same for any kind of record, by index: live, ended. Returns the unlocked state. */
+uint64_t mmsb_record_lock_library(uint32_t index);
+void mmsb_record_unlock(uint32_t index, uint64_t state);
+
+static inline mmsb_status_t mmsb_page_lock(uint64_t page, mmsb_record_t **record, uint64_t *state) {
+    mmsb_record_t *of = mmsb_record_of(page);
+    uint64_t seen = __atomic_load_n(&of->state, __ATOMIC_RELAXED);
+    if (MMSB_LIKELY(mmsb_self && mmsb_state_is(seen, page) && !(seen & MMSB_OWNER_MASK)) &&
+        __atomic_compare_exchange_n(&of->state, &seen, seen | mmsb_self->owner, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+        *record = of;
+        *state = seen;
+        return MMSB_OK;
+    }
+    mmsb_thread_t *self = mmsb_thread_enter();
+    if (!self)
+        return mmsb_thread_fail();
+    return mmsb_page_lock_slow(page, self->owner, record, state);
+}
+
+static inline void mmsb_page_unlock(mmsb_record_t *record, uint64_t state) {
+    if (MMSB_UNLIKELY(state & MMSB_AWAY) && !mmsb_record_pinned(record))
+        mmsb_upcalls.leave((uint32_t)(record - mmsb_table.records));
+    __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+}
+
+/* Locks a page and makes sure that its bytes have an address. */
+static inline mmsb_status_t mmsb_page_enter(uint64_t page, mmsb_record_t **record, uint64_t *state) {
+    mmsb_status_t status = mmsb_page_lock(page, record, state);
+    if (MMSB_UNLIKELY(status != MMSB_OK))
+        return status;
+    if (MMSB_UNLIKELY(*state & MMSB_AWAY)) {
+        status = mmsb_upcalls.bring((uint32_t)(*record - mmsb_table.records));
+        if (status != MMSB_OK)
+            __atomic_store_n(&(*record)->state, *state, __ATOMIC_RELEASE);
+    }
+    return status;
+}
+
+/* ----------------------------------------------------------------------------------------- creating, destroying ---- */
+
+mmsb_status_t mmsb_page_create_slow(uint64_t context, uint64_t size, int zeroed, mmsb_page_t *page);
+mmsb_status_t mmsb_page_destroy_slow(uint64_t page);
+mmsb_status_t mmsb_page_create_batch(uint64_t context, uint64_t size, size_t count, int zeroed, mmsb_page_t *pages);
+mmsb_status_t mmsb_page_destroy_batch(const mmsb_page_t *pages, size_t count, size_t *bad_index);
+
+/* The page of this handle begins: its record is free, and this thread's. */
+static inline void mmsb_page_begin(mmsb_record_t *record, uint64_t page, uint64_t size, uint32_t class_number, int zeroed) {
+    MMSB_UNPOISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
+    if (zeroed)
+        mmsb_record_clean(record, class_number);
+    MMSB_POISON(mmsb_record_bytes(record) + size, mmsb_class_size(class_number) - size);
+    __atomic_store_n(&record->size, size, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->epoch, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->version, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->state, (page & ~MMSB_INDEX_MASK) | (uint64_t)class_number << MMSB_CLASS_SHIFT, __ATOMIC_RELEASE);
+}
+
+/* 1 ≤ size ≤ MMSB_SMALL_MAX, on the host, with an automatic id. */
+static inline mmsb_status_t mmsb_page_create_small(uint64_t context, uint64_t size, int zeroed, mmsb_page_t *page) {
+    mmsb_cache_t *cache = mmsb_current;
+    if (MMSB_UNLIKELY(!cache || __atomic_load_n(&cache->context, __ATOMIC_RELAXED) != context))
+        return mmsb_page_create_slow(context, size, zeroed, page);
+    mmsb_cache_begin(cache);
+    uint32_t class_number = mmsb_class_of(size);
+    mmsb_magazine_t *magazine = cache->loaded[class_number];
+    if (MMSB_LIKELY(mmsb_cache_open(cache) && magazine && magazine->count > 0)) {
+        uint64_t handle = magazine->handles[magazine->count - 1];
+        mmsb_record_t *record = mmsb_record_of(handle);
+        if (MMSB_LIKELY(!__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED))) {
+            magazine->count--;
+            mmsb_page_begin(record, handle, size, class_number, zeroed);
+            mmsb_counter_add(&cache->creates, 1);
+            mmsb_counter_add(&cache->bytes_created, size);
+            mmsb_cache_end(cache);
+            *page = handle;
+            return MMSB_OK;
+        }
+    }
+    mmsb_cache_end(cache);
+    return mmsb_page_create_slow(context, size, zeroed, page);
+}
+
+/* The record of a page that ends, locked by the caller, is free from now on, for the next generation. The cache is begun and has room. */
+static inline void mmsb_page_end(mmsb_cache_t *cache, mmsb_record_t *record, uint64_t page, uint32_t class_number) {
+    MMSB_POISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
+    mmsb_counter_add(&cache->bytes_freed, record->size);
+    mmsb_counter_add(&cache->frees, 1);
+    uint64_t next = page + (UINT64_C(1) << MMSB_INDEX_BITS);
+    __atomic_store_n(&record->state,
+                     MMSB_STATE(MMSB_STATE_FREE, MMSB_HANDLE_GENERATION(next), (uint64_t)class_number << MMSB_CLASS_SHIFT),
+                     __ATOMIC_RELEASE);
+    mmsb_magazine_t *magazine = cache->loaded[class_number];
+    magazine->handles[magazine->count++] = next;
+}
+
+static inline mmsb_status_t mmsb_page_destroy_small(uint64_t page) {
+    mmsb_cache_t *cache = mmsb_current;
+    mmsb_record_t *record = mmsb_record_of(page);
+    uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
+    uint32_t class_number = MMSB_STATE_CLASS(state);
+    if (MMSB_UNLIKELY(!cache || !mmsb_state_is(state, page) || class_number >= MMSB_SMALL_CLASSES ||
+                      (state & ~(MMSB_CLASS_MASK | ~MMSB_INDEX_MASK)) != 0 ||
+                      mmsb_record_context((uint32_t)(page & MMSB_INDEX_MASK)) != cache->context_index))
+        return mmsb_page_destroy_slow(page);
+    mmsb_cache_begin(cache);
+    mmsb_magazine_t *magazine = cache->loaded[class_number];
+    if (MMSB_LIKELY(mmsb_cache_open(cache) && magazine && magazine->count < MMSB_MAGAZINE_ROUNDS &&
+                    __atomic_compare_exchange_n(&record->state, &state, state | mmsb_self->owner, 0, __ATOMIC_ACQUIRE,
+                                                __ATOMIC_RELAXED))) {
+        if (MMSB_LIKELY(!mmsb_record_pinned(record) && record->cold == 0 && record->mask_block == 0 &&
+                        MMSB_HANDLE_GENERATION(page) != MMSB_GENERATION_MAX)) {
+            mmsb_page_end(cache, record, page, class_number);
+            mmsb_cache_end(cache);
+            return MMSB_OK;
+        }
+        __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+    }
+    mmsb_cache_end(cache);
+    return mmsb_page_destroy_slow(page);
+}
+
+/* Frees a small record whose page Go has taken apart: locked, without cold record and mask. For Go. */
+void mmsb_record_finish(uint32_t index, uint64_t state);
+
+/* ------------------------------------------------------------------------------------------------------ blocks ---- */
+
+/* Memory for the library's own use: a record whose bytes are no page's, all zero, size = capacity. */
+mmsb_status_t mmsb_block_take(uint32_t context_index, uint64_t size, uint32_t *index);
+void mmsb_block_give(uint32_t context_index, uint32_t index);
+/* Makes sure that the page, which is locked, has a change mask. */
+mmsb_status_t mmsb_mask_make(mmsb_record_t *record);
+void mmsb_mask_drop(mmsb_record_t *record);
+static inline uint64_t mmsb_mask_length(uint64_t size) {
+    return (size >> 3) + ((size & 7) != 0);
+}
+
+/* ---------------------------------------------------------------------------------------------------- looking ---- */
+
+/* These three: one read between two looks at the state, so that the value is this page's. */
+static inline uint64_t mmsb_page_look(uint64_t page, const uint64_t *field) {
+    const mmsb_record_t *record = mmsb_record_of(page);
+    if (MMSB_LIKELY(mmsb_state_is(mmsb_state_load(record), page))) {
+        uint64_t value = __atomic_load_n(field, __ATOMIC_ACQUIRE);
+        if (MMSB_LIKELY(mmsb_state_is(mmsb_state_load(record), page)))
+            return value;
+    }
+    mmsb_page_fail(page);
+    return 0;
+}
+
+void *mmsb_page_address_slow(uint64_t page);
+
+static inline void *mmsb_page_address_of(uint64_t page) {
+    mmsb_record_t *record = mmsb_record_of(page);
+    uint64_t state = mmsb_state_load(record);
+    if (MMSB_LIKELY(mmsb_state_is(state, page) && !(state & MMSB_AWAY))) {
+        void *address = mmsb_record_bytes(record);
+        /* A plain store: where the record has a new page by now, one too many marks is harmless. */
+        if (!mmsb_exposed(record))
+            mmsb_dirty_all(record);
+        if (MMSB_LIKELY(mmsb_state_is(mmsb_state_load(record), page)))
+            return address;
+    }
+    return mmsb_page_address_slow(page);
+}
+
+mmsb_status_t mmsb_page_info_fill(uint64_t page, mmsb_page_info_t *info);
+
+/* ---------------------------------------------------------------------------------------------- bytes of pages ---- */
+
+mmsb_status_t mmsb_page_pin_bytes(uint64_t page, int32_t mode, void **address);
+mmsb_status_t mmsb_page_unpin_bytes(uint64_t page, int32_t mode);
+mmsb_status_t mmsb_page_read_bytes(uint64_t page, uint64_t offset, void *buffer, uint64_t length);
+mmsb_status_t mmsb_page_write_bytes(uint64_t page, uint64_t offset, const void *buffer, uint64_t length);
+mmsb_status_t mmsb_page_read_batch(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index);
+mmsb_status_t mmsb_page_write_batch(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index);
+/* Within the page's memory; else MMSB_ENTER_GO. */
+mmsb_status_t mmsb_page_resize_in_place(uint64_t page, uint64_t size);
+
+mmsb_status_t mmsb_page_mask_copy(uint64_t page, uint64_t offset, void *bits, uint64_t length);
+mmsb_status_t mmsb_page_mask_reset(uint64_t page);
+mmsb_status_t mmsb_page_mask_bits(uint64_t page, uint64_t *count);
+
+/* -------------------------------------------------------------------------------------------------- many pages ---- */
+
+/* Pages of a batch: handles that stand stride bytes apart. */
+typedef struct mmsb_batch {
+    const uint8_t *first;
+    size_t stride;
+    size_t count;
+    uint32_t distinct; /* 1: handles 0 are skipped, and a page's second place is MMSB_E_STALE_HANDLE */
+    /* Filled by mmsb_batch_lock: */
+    uint32_t owner;
+    uint32_t repeats; /* 1 where a page appears more than once */
+    size_t bad;       /* the bad item */
+} mmsb_batch_t;
+
+static inline uint64_t mmsb_batch_page(const mmsb_batch_t *batch, size_t i) {
+    return *(const uint64_t *)(const void *)(batch->first + i * batch->stride);
+}
+
+/* Checks item i of a batch, whose page is locked and has an address. May make things that do not show, like an empty change mask. */
+typedef mmsb_status_t (*mmsb_batch_check_t)(void *work, size_t i, mmsb_record_t *record, uint64_t state);
+
+/* Locks all pages of a batch and checks all items: MMSB_OK with all locked, or the code of the first bad item, its index in
+ * *bad_index, and none locked. Two batches never wait for each other: who meets a lock while it holds others lets go of all and
+ * tries again; after some tries it waits with its locks held, which only one batch of the process may do at a time. */
+mmsb_status_t mmsb_batch_lock(mmsb_batch_t *batch, mmsb_batch_check_t check, void *work, size_t *bad_index);
+void mmsb_batch_unlock(const mmsb_batch_t *batch, size_t count);
+
+#pragma GCC visibility pop
+#endif

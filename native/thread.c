@@ -1,0 +1,377 @@
+#include "thread.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+_Thread_local mmsb_cache_t *mmsb_current __attribute__((tls_model("initial-exec")));
+_Thread_local mmsb_thread_t *mmsb_self __attribute__((tls_model("initial-exec")));
+mmsb_upcalls_t mmsb_upcalls;
+uint32_t mmsb_busy_fence;
+
+/* Which caches exist, and whose they are. Taken when a thread meets a context for the first time and when either ends. */
+static pthread_mutex_t caches_lock = PTHREAD_MUTEX_INITIALIZER;
+static mmsb_context_record_t contexts[MMSB_CONTEXTS];
+static uint64_t cache_bytes;
+
+/* ------------------------------------------------------------------------------------------------- magazines ---- */
+
+/* Magazines are never unmapped, so that a thread that lost a race may still read the next field of one that was taken. */
+#define MAGAZINES (UINT64_C(1) << 22)
+/* Keeps the counts off page-aligned addresses (record.h tells why). */
+#define MAGAZINE_SKEW 192
+static uint8_t *magazines;
+static uint32_t magazines_made;
+static uint64_t empty_magazines; /* tag (32) | number of the first (32) */
+
+static mmsb_magazine_t *magazine_at(uint32_t number) {
+    return (mmsb_magazine_t *)(magazines + MAGAZINE_SKEW + (uint64_t)number * sizeof(mmsb_magazine_t));
+}
+
+/* Stacks without locks: the tag counts every change, so that a head that came back is not taken for the same (Treiber, IBM RJ 5118). */
+static void stack_push(uint64_t *head, mmsb_magazine_t *magazine) {
+    uint64_t seen = __atomic_load_n(head, __ATOMIC_RELAXED), next;
+    do {
+        __atomic_store_n(&magazine->next, (uint32_t)seen, __ATOMIC_RELAXED);
+        next = ((seen >> 32) + 1) << 32 | magazine->number;
+    } while (!__atomic_compare_exchange_n(head, &seen, next, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+}
+
+static mmsb_magazine_t *stack_pop(uint64_t *head) {
+    uint64_t seen = __atomic_load_n(head, __ATOMIC_ACQUIRE), next;
+    mmsb_magazine_t *magazine;
+    do {
+        if ((uint32_t)seen == 0)
+            return NULL;
+        magazine = magazine_at((uint32_t)seen);
+        next = ((seen >> 32) + 1) << 32 | __atomic_load_n(&magazine->next, __ATOMIC_RELAXED);
+    } while (!__atomic_compare_exchange_n(head, &seen, next, 1, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE));
+    return magazine;
+}
+
+static mmsb_magazine_t *magazine_new(void) {
+    mmsb_magazine_t *magazine = stack_pop(&empty_magazines);
+    if (!magazine) {
+        uint32_t number = __atomic_add_fetch(&magazines_made, 1, __ATOMIC_RELAXED);
+        if (number >= MAGAZINES - 1) {
+            __atomic_sub_fetch(&magazines_made, 1, __ATOMIC_RELAXED);
+            return NULL;
+        }
+        magazine = magazine_at(number);
+        magazine->number = number;
+    }
+    magazine->count = 0;
+    return magazine;
+}
+
+static void magazine_drop(mmsb_magazine_t *magazine) {
+    if (magazine)
+        stack_push(&empty_magazines, magazine);
+}
+
+/* --------------------------------------------------------------------------------------------------- threads ---- */
+
+static pthread_key_t thread_key;
+static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
+static int thread_key_made;
+
+static pthread_mutex_t owners_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint16_t owners_free[MMSB_OWNER_LIBRARY];
+static uint32_t owners_free_count, owners_made;
+
+static uint32_t owner_take(void) {
+    uint32_t owner = 0;
+    pthread_mutex_lock(&owners_lock);
+    if (owners_free_count > 0)
+        owner = owners_free[--owners_free_count];
+    else if (owners_made + 1 < MMSB_OWNER_LIBRARY)
+        owner = ++owners_made;
+    pthread_mutex_unlock(&owners_lock);
+    return owner;
+}
+
+static void owner_give(uint32_t owner) {
+    pthread_mutex_lock(&owners_lock);
+    owners_free[owners_free_count++] = (uint16_t)owner;
+    pthread_mutex_unlock(&owners_lock);
+}
+
+/* Hands a cache's magazines to the depot, where keep says so, and its counters to the context. Under caches_lock. */
+static void cache_empty(mmsb_cache_t *cache, int keep) {
+    mmsb_context_record_t *context = cache->owner;
+    for (int class_number = 0; class_number < MMSB_SMALL_CLASSES; class_number++) {
+        mmsb_magazine_t *both[2] = {cache->loaded[class_number], cache->previous[class_number]};
+        for (int i = 0; i < 2; i++) {
+            if (both[i] && keep && both[i]->count > 0)
+                stack_push(&context->depot[class_number], both[i]);
+            else
+                magazine_drop(both[i]);
+        }
+        cache->loaded[class_number] = cache->previous[class_number] = NULL;
+    }
+    __atomic_add_fetch(&context->creates, cache->creates, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&context->frees, cache->frees, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&context->bytes_created, cache->bytes_created, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&context->bytes_freed, cache->bytes_freed, __ATOMIC_RELAXED);
+    cache->creates = cache->frees = cache->bytes_created = cache->bytes_freed = 0;
+    mmsb_cache_t **link = &context->caches;
+    while (*link != cache)
+        link = &(*link)->next_of_context;
+    *link = cache->next_of_context;
+    cache->owner = NULL;
+    __atomic_store_n(&cache->context, 0, __ATOMIC_RELAXED);
+}
+
+static void thread_exit(void *argument) {
+    mmsb_thread_t *self = argument;
+    if (__atomic_load_n(&mmsb_gate, __ATOMIC_RELAXED) == MMSB_E_FORKED) /* locks and lists may be in any state */
+        return;
+    mmsb_current = NULL;
+    mmsb_self = NULL;
+    pthread_mutex_lock(&caches_lock);
+    while (self->caches) {
+        mmsb_cache_t *cache = self->caches;
+        self->caches = cache->next_of_thread;
+        if (cache->context)
+            cache_empty(cache, 1);
+        cache_bytes -= sizeof *cache;
+        free(cache);
+    }
+    pthread_mutex_unlock(&caches_lock);
+    owner_give(self->owner);
+    free(self);
+}
+
+static void make_thread_key(void) {
+    thread_key_made = pthread_key_create(&thread_key, thread_exit) == 0;
+}
+
+mmsb_thread_t *mmsb_thread_enter(void) {
+    if (mmsb_self)
+        return mmsb_self;
+    pthread_once(&thread_once, make_thread_key);
+    if (!thread_key_made || __atomic_load_n(&mmsb_gate, __ATOMIC_RELAXED) == MMSB_E_FORKED)
+        return NULL;
+    mmsb_thread_t *self = calloc(1, sizeof *self);
+    if (!self)
+        return NULL;
+    self->owner = owner_take();
+    if (self->owner == 0 || pthread_setspecific(thread_key, self) != 0) {
+        if (self->owner)
+            owner_give(self->owner);
+        free(self);
+        return NULL;
+    }
+    mmsb_self = self;
+    return self;
+}
+
+mmsb_status_t mmsb_thread_fail(void) {
+    return mmsb_fail(MMSB_E_LIMIT, "no room for one more thread: %u threads use the library, %u can", owners_made - owners_free_count,
+                     MMSB_OWNER_LIBRARY - 1);
+}
+
+int mmsb_thread_start(void) {
+    if (magazines)
+        return 0;
+    void *base = mmap(NULL, MAGAZINES * sizeof(mmsb_magazine_t), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                      -1, 0);
+    if (base == MAP_FAILED)
+        return errno;
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0) != 0)
+        mmsb_busy_fence = 1;
+    magazines = base;
+    return 0;
+}
+
+/* ---------------------------------------------------------------------------------------------------- caches ---- */
+
+mmsb_context_record_t *mmsb_context_record(uint32_t index) {
+    return &contexts[index];
+}
+
+mmsb_context_record_t *mmsb_context_find(uint64_t context) {
+    uint32_t index = MMSB_HANDLE_INDEX(context), generation = MMSB_HANDLE_GENERATION(context);
+    if (MMSB_HANDLE_KIND(context) != MMSB_KIND_CONTEXT || index == 0 || index >= MMSB_CONTEXTS || generation == 0 ||
+        generation > __atomic_load_n(&contexts[index].generation, __ATOMIC_RELAXED)) {
+        mmsb_fail(MMSB_E_INVALID_HANDLE, "0x%016llx is not a context", (unsigned long long)context);
+        return NULL;
+    }
+    if (__atomic_load_n(&contexts[index].handle, __ATOMIC_ACQUIRE) != context) {
+        mmsb_fail(MMSB_E_STALE_HANDLE, "context 0x%016llx has ended", (unsigned long long)context);
+        return NULL;
+    }
+    return &contexts[index];
+}
+
+mmsb_cache_t *mmsb_cache_enter(uint64_t context) {
+    mmsb_thread_t *self = mmsb_thread_enter();
+    if (!self) {
+        mmsb_thread_fail();
+        return NULL;
+    }
+    mmsb_context_record_t *record = mmsb_context_find(context);
+    if (!record)
+        return NULL;
+    mmsb_cache_t *unused = NULL;
+    for (mmsb_cache_t *cache = self->caches; cache; cache = cache->next_of_thread) {
+        uint64_t of = __atomic_load_n(&cache->context, __ATOMIC_RELAXED);
+        if (of == context)
+            return mmsb_current = cache;
+        if (of == 0)
+            unused = cache;
+    }
+    pthread_mutex_lock(&caches_lock);
+    if (!unused) {
+
+        unused = calloc(1, sizeof *unused);
+        if (!unused) {
+            pthread_mutex_unlock(&caches_lock);
+            mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory for a thread's cache of %zu bytes", sizeof *unused);
+            return NULL;
+        }
+        unused->next_of_thread = self->caches;
+        self->caches = unused;
+        cache_bytes += sizeof *unused;
+    }
+    if (__atomic_load_n(&record->handle, __ATOMIC_ACQUIRE) != context) {
+        pthread_mutex_unlock(&caches_lock);
+        mmsb_fail(MMSB_E_STALE_HANDLE, "context 0x%016llx has ended", (unsigned long long)context);
+        return NULL;
+    }
+    unused->owner = record;
+    unused->context_index = record->index;
+    unused->next_of_context = record->caches;
+    record->caches = unused;
+    __atomic_store_n(&unused->context, context, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&caches_lock);
+    return mmsb_current = unused;
+}
+
+static void wait_for_caches(mmsb_context_record_t *context) { /* under caches_lock */
+    if (!mmsb_busy_fence)
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    for (mmsb_cache_t *cache = context->caches; cache; cache = cache->next_of_context) {
+        uint32_t seen = __atomic_load_n(&cache->busy, __ATOMIC_ACQUIRE);
+        while ((seen & 1) && __atomic_load_n(&cache->busy, __ATOMIC_ACQUIRE) == seen)
+            sched_yield();
+    }
+}
+
+void mmsb_synchronize(mmsb_context_record_t *context) {
+    pthread_mutex_lock(&caches_lock);
+    wait_for_caches(context);
+    pthread_mutex_unlock(&caches_lock);
+}
+
+void mmsb_context_detach(mmsb_context_record_t *context) {
+    pthread_mutex_lock(&caches_lock);
+    __atomic_store_n(&context->handle, 0, __ATOMIC_SEQ_CST);
+    wait_for_caches(context);
+    while (context->caches)
+        cache_empty(context->caches, 0);
+    for (int class_number = 0; class_number < MMSB_SMALL_CLASSES; class_number++) {
+        mmsb_magazine_t *magazine;
+        while ((magazine = stack_pop(&context->depot[class_number])))
+            magazine_drop(magazine);
+    }
+    pthread_mutex_unlock(&caches_lock);
+}
+
+void mmsb_context_count(mmsb_context_record_t *context, uint64_t *creates, uint64_t *frees, uint64_t *bytes_created,
+                        uint64_t *bytes_freed) {
+    pthread_mutex_lock(&caches_lock);
+    /* Ends are read before beginnings, so that a difference is never negative. */
+    *frees = __atomic_load_n(&context->frees, __ATOMIC_RELAXED);
+    *bytes_freed = __atomic_load_n(&context->bytes_freed, __ATOMIC_RELAXED);
+    for (mmsb_cache_t *cache = context->caches; cache; cache = cache->next_of_context) {
+        *frees += __atomic_load_n(&cache->frees, __ATOMIC_ACQUIRE);
+        *bytes_freed += __atomic_load_n(&cache->bytes_freed, __ATOMIC_ACQUIRE);
+    }
+    *creates = __atomic_load_n(&context->creates, __ATOMIC_RELAXED);
+    *bytes_created = __atomic_load_n(&context->bytes_created, __ATOMIC_RELAXED);
+    for (mmsb_cache_t *cache = context->caches; cache; cache = cache->next_of_context) {
+        *creates += __atomic_load_n(&cache->creates, __ATOMIC_RELAXED);
+        *bytes_created += __atomic_load_n(&cache->bytes_created, __ATOMIC_RELAXED);
+    }
+    uint64_t live = *bytes_created - *bytes_freed;
+    if (live > context->peak_bytes)
+        context->peak_bytes = live;
+    pthread_mutex_unlock(&caches_lock);
+}
+
+uint64_t mmsb_cache_bytes(void) {
+    pthread_mutex_lock(&caches_lock);
+    uint64_t bytes = cache_bytes + (uint64_t)__atomic_load_n(&magazines_made, __ATOMIC_RELAXED) * sizeof(mmsb_magazine_t);
+    pthread_mutex_unlock(&caches_lock);
+    return bytes;
+}
+
+static mmsb_status_t no_magazine(void) {
+    return mmsb_fail(MMSB_E_OUT_OF_MEMORY, "all %llu magazines are in use", (unsigned long long)MAGAZINES);
+}
+
+mmsb_status_t mmsb_magazine_refill(mmsb_cache_t *cache, uint32_t class_number) {
+    mmsb_magazine_t *loaded = cache->loaded[class_number], *previous = cache->previous[class_number];
+    if (previous && previous->count > 0) {
+        cache->loaded[class_number] = previous;
+        cache->previous[class_number] = loaded;
+        return MMSB_OK;
+    }
+    mmsb_magazine_t *full = stack_pop(&cache->owner->depot[class_number]);
+    if (full) {
+        magazine_drop(loaded);
+        cache->loaded[class_number] = full;
+        return MMSB_OK;
+    }
+    if (!loaded && !(loaded = cache->loaded[class_number] = magazine_new()))
+        return no_magazine();
+    /* Not busy while in Go: the context's end waits for busy threads, perhaps under the lock that Go needs. */
+    uint64_t context = cache->context, handles[MMSB_MAGAZINE_ROUNDS];
+    uint32_t index = cache->context_index, count = 0;
+    mmsb_cache_end(cache);
+    mmsb_status_t status = mmsb_upcalls.refill(index, class_number, handles, MMSB_MAGAZINE_ROUNDS, &count);
+    mmsb_cache_begin(cache);
+    if (status != MMSB_OK)
+        return status;
+    if (cache->context != context || !mmsb_cache_open(cache))
+        return mmsb_fail(MMSB_E_STALE_HANDLE, "context 0x%016llx has ended", (unsigned long long)context);
+    memcpy(loaded->handles, handles, count * sizeof handles[0]);
+    loaded->count = count;
+    return MMSB_OK;
+}
+
+mmsb_status_t mmsb_magazine_make_room(mmsb_cache_t *cache, uint32_t class_number) {
+    mmsb_magazine_t *loaded = cache->loaded[class_number], *previous = cache->previous[class_number];
+    if (loaded && previous && previous->count < MMSB_MAGAZINE_ROUNDS) {
+        cache->loaded[class_number] = previous;
+        cache->previous[class_number] = loaded;
+        return MMSB_OK;
+    }
+    mmsb_magazine_t *empty = magazine_new();
+    if (!empty)
+        return no_magazine();
+    if (loaded) {
+        if (previous)
+            stack_push(&cache->owner->depot[class_number], previous);
+        cache->previous[class_number] = loaded;
+    }
+    cache->loaded[class_number] = empty;
+    return MMSB_OK;
+}
+
+uint32_t mmsb_depot_take(mmsb_context_record_t *context, uint32_t class_number, uint64_t *handles) {
+    mmsb_magazine_t *magazine = stack_pop(&context->depot[class_number]);
+    if (!magazine)
+        return 0;
+    uint32_t count = magazine->count;
+    memcpy(handles, magazine->handles, count * sizeof handles[0]);
+    magazine_drop(magazine);
+    return count;
+}

@@ -1,0 +1,146 @@
+/*
+ * thread.h — what a thread keeps: its number as owner of page locks, its last error, and its caches of free pages.
+ *
+ * A cache belongs to one thread and one context. It holds magazines of handles that the next pages will have, so that creating and
+ * destroying a small page touches nothing that other threads write. Full magazines go to the context's depot, a stack without locks,
+ * and come from there; only when the depot is empty does a thread ask Go for memory (Bonwick and Adams, "Magazines and Vmem", 2001).
+ *
+ * A thread marks its cache busy, with plain stores, while it works in it; whoever must know that nobody does (the end of a context, an
+ * id that is taken) asks the kernel for a barrier on all threads and waits for the marks: mmsb_synchronize.
+ */
+#ifndef MMSB_NATIVE_THREAD_H
+#define MMSB_NATIVE_THREAD_H
+
+#include <pthread.h>
+
+#include "gate.h"
+#include "record.h"
+
+#pragma GCC visibility push(hidden)
+
+#define MMSB_MAGAZINE_ROUNDS 62 /* the magazine fills 512 bytes */
+#define MMSB_CONTEXTS 65536u
+
+typedef struct mmsb_magazine {
+    uint32_t count;
+    uint32_t next; /* number of the next magazine in the depot */
+    uint32_t number;
+    uint32_t reserved;
+    uint64_t handles[MMSB_MAGAZINE_ROUNDS];
+} mmsb_magazine_t;
+
+typedef struct mmsb_cache {
+    uint64_t context; /* handle; 0 = the cache is free for another context */
+    uint32_t context_index;
+    uint32_t busy; /* odd while the thread works in the cache */
+    struct mmsb_context_record *owner;
+    uint64_t creates, frees; /* written by the thread alone, read by all */
+    uint64_t bytes_created, bytes_freed;
+    mmsb_magazine_t *loaded[MMSB_SMALL_CLASSES];
+    mmsb_magazine_t *previous[MMSB_SMALL_CLASSES];
+    struct mmsb_cache *next_of_thread;
+    struct mmsb_cache *next_of_context;
+} mmsb_cache_t;
+
+typedef struct mmsb_thread {
+    uint32_t owner; /* 1 … MMSB_OWNER_LIBRARY - 1 */
+    mmsb_status_t error_code;
+    int32_t error_domain;
+    int32_t error_foreign;
+    mmsb_cache_t *caches;
+    char error_text[1024];
+} mmsb_thread_t;
+
+/* A context as C sees it. Lives for ever; handle says whose it is. */
+typedef struct mmsb_context_record {
+    uint64_t handle; /* 0 = none, or ending */
+    uint32_t index;
+    uint32_t generation; /* of the newest handle */
+    int32_t default_location;
+    uint32_t reserved;
+    uint64_t id_factor;  /* automatic ids: the handle's low 60 bits times this odd number, modulo 2^60 */
+    uint64_t id_inverse;
+    mmsb_cache_t *caches;                 /* under the lock of thread.c */
+    uint64_t depot[MMSB_SMALL_CLASSES];   /* tag (32) | number of the first full magazine (32) */
+    uint64_t creates, frees;              /* by calls that pass no cache, and of caches that were given up */
+    uint64_t bytes_created, bytes_freed;
+    uint64_t peak_bytes;
+} mmsb_context_record_t;
+
+/* What native code asks of Go. Set once, before the first context. Every function may be called with page locks held. */
+typedef struct mmsb_upcalls {
+    /* Handles of free records of a size class, at least one. */
+    mmsb_status_t (*refill)(uint32_t context, uint32_t class_number, uint64_t *handles, uint32_t capacity, uint32_t *count);
+    /* A block of more than MMSB_SMALL_MAX bytes, all zero. */
+    mmsb_status_t (*take_block)(uint32_t context, uint64_t size, uint32_t *index);
+    void (*give_block)(uint32_t context, uint32_t index);
+    /* Gives the bytes of a page that is away an address; and takes it back. */
+    mmsb_status_t (*bring)(uint32_t index);
+    void (*leave)(uint32_t index);
+    /* Ends a page that is locked and has more than small memory: takes it apart and frees the record. */
+    void (*end)(uint32_t index, uint64_t state);
+    /* The last pin of a page whose context has ended is gone. */
+    void (*release_ended)(uint32_t index);
+} mmsb_upcalls_t;
+
+extern mmsb_upcalls_t mmsb_upcalls;
+
+/* The two variables per thread; room for them in a library that is loaded late is scarce, hence pointers. */
+extern _Thread_local mmsb_cache_t *mmsb_current __attribute__((tls_model("initial-exec")));
+extern _Thread_local mmsb_thread_t *mmsb_self __attribute__((tls_model("initial-exec")));
+
+/* This thread, made known on its first call; NULL without memory or owner numbers (mmsb_thread_fail says so). */
+mmsb_thread_t *mmsb_thread_enter(void);
+mmsb_status_t mmsb_thread_fail(void);
+
+/* The thread's cache for a context, made current; NULL with the last error set. */
+mmsb_cache_t *mmsb_cache_enter(uint64_t context);
+
+/* Context records. */
+mmsb_context_record_t *mmsb_context_record(uint32_t index);
+/* The record of a live context; NULL with the last error set. */
+mmsb_context_record_t *mmsb_context_find(uint64_t context);
+/* Waits until no thread works in a cache of the context with what it knew before the call. */
+void mmsb_synchronize(mmsb_context_record_t *context);
+/* Takes the context away from all threads; its caches are empty afterwards and their counters added to the context's. */
+void mmsb_context_detach(mmsb_context_record_t *context);
+/* Counters of the context and of all its caches. */
+void mmsb_context_count(mmsb_context_record_t *context, uint64_t *creates, uint64_t *frees, uint64_t *bytes_created,
+                        uint64_t *bytes_freed);
+/* Bytes of all caches and magazines. */
+uint64_t mmsb_cache_bytes(void);
+/* Prepares the magazines and asks the kernel for membarrier. 0 or errno. */
+int mmsb_thread_start(void);
+
+/* Slow ends of the magazine operations: another magazine from the depot or Go; room in the loaded one. */
+mmsb_status_t mmsb_magazine_refill(mmsb_cache_t *cache, uint32_t class_number);
+mmsb_status_t mmsb_magazine_make_room(mmsb_cache_t *cache, uint32_t class_number);
+/* Takes a full magazine's handles out of the depot. Number of handles, 0 when it is empty. */
+uint32_t mmsb_depot_take(mmsb_context_record_t *context, uint32_t class_number, uint64_t *handles);
+
+/* Marks a stretch of work in a cache. On a kernel without membarrier the mark is a full fence. */
+extern uint32_t mmsb_busy_fence;
+
+static inline void mmsb_cache_begin(mmsb_cache_t *cache) {
+    __atomic_store_n(&cache->busy, cache->busy + 1, __ATOMIC_RELAXED);
+    if (MMSB_UNLIKELY(mmsb_busy_fence))
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    else
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+static inline void mmsb_cache_end(mmsb_cache_t *cache) {
+    __atomic_store_n(&cache->busy, cache->busy + 1, __ATOMIC_RELEASE);
+}
+
+/* 1 while the cache's context has not begun to end; asked between begin and end. */
+static inline int mmsb_cache_open(const mmsb_cache_t *cache) {
+    return __atomic_load_n(&cache->owner->handle, __ATOMIC_RELAXED) == cache->context;
+}
+
+static inline void mmsb_counter_add(uint64_t *counter, uint64_t amount) { /* one writer, many readers */
+    __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + amount, __ATOMIC_RELAXED);
+}
+
+#pragma GCC visibility pop
+#endif
