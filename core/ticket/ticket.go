@@ -1,0 +1,245 @@
+// Package ticket runs work that takes time: it can be polled, waited for, cancelled, chained, and put into an event loop.
+//
+// A ticket is what the starter holds, a Work what the running function holds. A ticket does not own its work: closing it lets the
+// work go on.
+package ticket
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"libmmsb/core/safego"
+	"libmmsb/core/status"
+)
+
+// Forever is the timeout that never ends, MMSB_WAIT_FOREVER.
+const Forever uint64 = math.MaxUint64
+
+// Ticket stands for a piece of work that was started. All its methods may be called at the same time.
+type Ticket struct {
+	cancelled  chan struct{} // closed when the work is asked to stop
+	cancelOnce sync.Once
+	finished   chan struct{} // closed when the work has ended
+	err        error         // its result, written before finished is closed
+	done       atomic.Uint64
+	total      atomic.Uint64
+
+	mutex      sync.Mutex
+	descriptor int // eventfd, -1 before it was asked for
+	closed     bool
+}
+
+// Work is the running function's side of a ticket.
+type Work struct{ ticket *Ticket }
+
+// running holds every ticket whose work has not ended, for StopAll.
+var running = struct {
+	sync.Mutex
+	tickets map[*Ticket]struct{}
+}{tickets: map[*Ticket]struct{}{}}
+
+// Start runs a function in a goroutine, once all tickets of after have ended well. Where one of them failed or was cancelled, the
+// function does not run and the work ends with Cancelled. total is the number of units to be done, 0 while it is not known.
+//
+// The function must look at Cancelled or Done and, when asked to stop, undo what it did and return an error of code Cancelled.
+func Start(total uint64, after []*Ticket, run func(*Work) error) *Ticket {
+	t := &Ticket{cancelled: make(chan struct{}), finished: make(chan struct{}), descriptor: -1}
+	t.total.Store(total)
+	after = append([]*Ticket(nil), after...)
+	running.Lock()
+	running.tickets[t] = struct{}{}
+	running.Unlock()
+	safego.Go(func() {
+		t.finish(t.execute(after, run))
+	})
+	return t
+}
+
+// execute is the work from waiting for the others to its result; a panic becomes one too.
+func (t *Ticket) execute(after []*Ticket, run func(*Work) error) (err error) {
+	returned := false
+	defer func() {
+		if value := recover(); value != nil {
+			safego.Caught(value)
+			err = status.Errorf(status.Internal, "the work panicked: %v", value)
+		} else if !returned { // runtime.Goexit ends the goroutine now: nobody takes err
+			t.finish(status.Errorf(status.Internal, "the work ended without a result"))
+		}
+	}()
+	if err = t.await(after); err == nil {
+		err = run(&Work{t})
+	}
+	returned = true
+	return err
+}
+
+func (t *Ticket) await(after []*Ticket) error {
+	for at, other := range after {
+		select {
+		case <-other.finished:
+		case <-t.cancelled:
+			return status.Errorf(status.Cancelled, "cancelled while waiting for other work (number %d of %d)", at+1, len(after))
+		}
+		if other.err != nil {
+			return status.Errorf(status.Cancelled, "not started: the work it waits for (number %d of %d) failed: %v",
+				at+1, len(after), other.err)
+		}
+	}
+	if (&Work{t}).Cancelled() {
+		return status.Errorf(status.Cancelled, "cancelled before it began")
+	}
+	return nil
+}
+
+func (t *Ticket) finish(err error) {
+	t.mutex.Lock()
+	t.err = err
+	close(t.finished)
+	if t.descriptor >= 0 {
+		signal(t.descriptor)
+	}
+	t.mutex.Unlock()
+	running.Lock()
+	delete(running.tickets, t)
+	running.Unlock()
+}
+
+// Cancelled says whether the work was asked to stop.
+func (w *Work) Cancelled() bool {
+	select {
+	case <-w.ticket.cancelled:
+		return true
+	default:
+		return false
+	}
+}
+
+// Done is closed when the work is asked to stop.
+func (w *Work) Done() <-chan struct{} { return w.ticket.cancelled }
+
+// Progress says how many units are done.
+func (w *Work) Progress(done uint64) { w.ticket.done.Store(done) }
+
+// SetTotal says how many units there are.
+func (w *Work) SetTotal(total uint64) { w.ticket.total.Store(total) }
+
+// Poll says whether the work has ended, well or badly.
+func (t *Ticket) Poll() bool {
+	select {
+	case <-t.finished:
+		return true
+	default:
+		return false
+	}
+}
+
+// Wait waits for the end of the work and returns its error. Errors: Timeout, or WouldBlock for a timeout of 0: the work goes on.
+func (t *Ticket) Wait(timeoutNanoseconds uint64) error {
+	if t.Poll() {
+		return t.err
+	}
+	if timeoutNanoseconds == 0 {
+		return t.unfinished(status.WouldBlock, "")
+	}
+	if timeoutNanoseconds > math.MaxInt64 { // 292 years are for ever
+		<-t.finished
+		return t.err
+	}
+	timeout := time.Duration(timeoutNanoseconds)
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-t.finished:
+		return t.err
+	case <-timer.C:
+		return t.unfinished(status.Timeout, " after "+timeout.String())
+	}
+}
+
+func (t *Ticket) unfinished(code status.Code, when string) error {
+	done, total := t.Progress()
+	return status.Errorf(code, "the work is not finished%s: %d of %d done", when, done, total)
+}
+
+// Cancel asks the work to stop, and does not wait for it.
+func (t *Ticket) Cancel() { t.cancelOnce.Do(func() { close(t.cancelled) }) }
+
+// Progress is how many units are done, of how many; total is 0 while it is not known.
+func (t *Ticket) Progress() (done, total uint64) { return t.done.Load(), t.total.Load() }
+
+// Status is the work's code and text: WouldBlock while it runs, OK and no text when it ended well.
+func (t *Ticket) Status() (status.Code, string) {
+	if err := status.Of(t.Wait(0)); err != nil {
+		return err.Code, err.Text
+	}
+	return status.OK, ""
+}
+
+// EventFD is an eventfd that becomes readable when the work ends and stays so. It belongs to the ticket, and is the same one each
+// time. Errors: StaleHandle (the ticket is closed), Limit (no descriptor left), OutOfMemory.
+func (t *Ticket) EventFD() (int, error) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.closed {
+		return -1, status.Errorf(status.StaleHandle, "the ticket is closed")
+	}
+	if t.descriptor >= 0 {
+		return t.descriptor, nil
+	}
+	descriptor, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		var errno syscall.Errno
+		errors.As(err, &errno)
+		code := status.OutOfMemory
+		if errno == syscall.EMFILE || errno == syscall.ENFILE {
+			code = status.Limit
+		}
+		return -1, status.FromErrno(code, errno, "eventfd of a ticket")
+	}
+	t.descriptor = descriptor
+	if t.Poll() {
+		signal(descriptor)
+	}
+	return descriptor, nil
+}
+
+// signal makes an eventfd readable. The write cannot fail: it is the only one to a counter of 64 bits.
+func signal(eventfd int) {
+	one := [8]byte{1}
+	_, _ = unix.Write(eventfd, one[:])
+}
+
+// Close gives the ticket back and closes its eventfd. Work that has not ended goes on, detached.
+func (t *Ticket) Close() {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.closed = true
+	if t.descriptor >= 0 {
+		_ = unix.Close(t.descriptor)
+		t.descriptor = -1
+	}
+}
+
+// StopAll cancels all work that is running, also detached work, and can wait for its end.
+func StopAll(wait bool) {
+	running.Lock()
+	tickets := make([]*Ticket, 0, len(running.tickets))
+	for t := range running.tickets {
+		tickets = append(tickets, t)
+	}
+	running.Unlock()
+	for _, t := range tickets {
+		t.Cancel()
+	}
+	if wait {
+		for _, t := range tickets {
+			<-t.finished
+		}
+	}
+}
