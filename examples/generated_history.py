@@ -5,6 +5,8 @@ an edit; binary files; names that are not UTF-8; executable bits; symbolic links
 round; a file that gives way to a folder; submodules; commits that change nothing; merges.
 """
 
+from __future__ import annotations
+
 import os
 import random
 import subprocess
@@ -177,7 +179,7 @@ def _commit(branch: bytes, mark: int, parents: list[int], commands: list[bytes])
     who = b"Nobody <nobody@example.org> %d +0000" % (FIRST_TIMESTAMP + mark)
     message = b"commit %d" % mark
     lines = [b"commit refs/heads/%s\nmark :%d\ncommitter %s\ndata %d\n%s\n" % (branch, mark, who, len(message), message)]
-    lines += [b"%s :%d\n" % (word, parent) for word, parent in zip([b"from", b"merge"], parents, strict=False)]
+    lines += [b"%s :%d\n" % (word, parent) for word, parent in zip([b"from", b"merge"], parents)]
     return b"".join(lines + commands) + b"\n"
 
 

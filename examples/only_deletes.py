@@ -1,5 +1,7 @@
 """Tells whether a file is another one with text deleted and nothing added: only_deletes.py OLD NEW."""
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
 

@@ -192,7 +192,7 @@ def changed_runs(old: bytes, new: bytes) -> tuple[list[Run], int]:
     starts, ends = edges[0::2], edges[1::2]
     apart = starts[1:] - ends[:-1] > JOINED_GAP
     starts, ends = starts[np.append(True, apart)], ends[np.append(apart, True)]
-    runs = [(start, new[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    runs = [(start, new[start:end]) for start, end in zip(starts.tolist(), ends.tolist())]
     return runs, int(np.count_nonzero(differs))
 
 
@@ -226,7 +226,7 @@ class Replay:
         # Every page leaves its path before one arrives at a path: renames of one commit may follow each other.
         pages = [self.pages.pop(change.old_path, None) for change in changes]
         work = []
-        for change, page in zip(changes, pages, strict=True):
+        for change, page in zip(changes, pages):
             old, new = self.content(change.old_mode, change.old_blob), self.content(change.new_mode, change.new_blob)
             runs, changed = changed_runs(old, new)
             work.append(Work(change, page, len(new), len(old), runs))
@@ -272,7 +272,7 @@ class Replay:
         for item in wanted:
             by_size[item.size].append(item)
         for size, items in by_size.items():
-            for item, page in zip(items, self.context.create_pages(len(items), size), strict=True):
+            for item, page in zip(items, self.context.create_pages(len(items), size)):
                 item.page = page
         self.tally["created"] += len(wanted)
 
@@ -335,7 +335,7 @@ def _page_differences(path: bytes, page: mmsb.Page, mode: bytes, expected: bytes
     if page.size != len(expected):
         yield f"{path!r}: {page.size} bytes, git has {len(expected)}"
     elif (got := page.read(0, page.size)) != expected:
-        first = next(i for i, (ours, theirs) in enumerate(zip(got, expected, strict=True)) if ours != theirs)
+        first = next(i for i, (ours, theirs) in enumerate(zip(got, expected)) if ours != theirs)
         yield f"{path!r}: byte {first} is {got[first]}, git has {expected[first]}"
     if (got_mode := page.metadata.get("mode")) != mode:
         yield f"{path!r}: mode {got_mode!r}, git has {mode!r}"

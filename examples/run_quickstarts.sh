@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the quickstarts against the library that `make` built. The whole programs need devices and snapshots; until the library has
+# Runs the quickstarts and the README's programs against the library that `make` built. The whole programs need devices and snapshots; until the library has
 # them, quickstarts-today.patch deletes what needs them, and this script makes sure that it only deletes.
 # Last line: N passed, M failed. Exit code 0 only when nothing failed.
 #
@@ -44,21 +44,26 @@ refuses_additions() {
 }
 
 runs_in_c() {
-    "${CC:-cc}" -std=c99 -Wall -Wextra -pedantic -Werror -Iinclude "$work/quickstart.c" -o "$work/quickstart-c" \
-        -L"$libraries" -lmmsb "-Wl,-rpath,$libraries" && (cd "$work" && ./quickstart-c)
+    "${CC:-cc}" -std=c99 -Wall -Wextra -pedantic -Werror -Iinclude "$work/$1" -o "$work/c" \
+        -L"$libraries" -lmmsb "-Wl,-rpath,$libraries" && (cd "$work" && ./c)
 }
 
 runs_in_cxx() {
-    "${CXX:-c++}" -std=c++17 -Wall -Wextra -pedantic -Werror -Iinclude -x c++ "$work/quickstart.c" -o "$work/quickstart-cxx" \
-        -L"$libraries" -lmmsb "-Wl,-rpath,$libraries" && (cd "$work" && ./quickstart-cxx)
+    "${CXX:-c++}" -std=c++17 -Wall -Wextra -pedantic -Werror -Iinclude -x c++ "$work/$1" -o "$work/cxx" \
+        -L"$libraries" -lmmsb "-Wl,-rpath,$libraries" && (cd "$work" && ./cxx)
 }
 
 runs_in_python() {
-    (cd "$work" && "$PYTHON" quickstart.py)
+    (cd "$work" && "$PYTHON" "$1")
 }
 
 runs_in_julia() {
-    (cd "$work" && "$JULIA" --startup-file=no "--project=$root/bindings/julia" quickstart.jl)
+    (cd "$work" && "$JULIA" --startup-file=no "--project=$root/bindings/julia" "$1")
+}
+
+# The README's program in a language: what stands between ```LANGUAGE and ```.
+readme_program() {
+    awk -v start="\`\`\`$1" '$0 == "```" { inside = 0 } inside; $0 == start { inside = 1 }' README.md
 }
 
 rm -rf "$work"
@@ -76,10 +81,18 @@ for file in quickstart.c quickstart.py quickstart.jl; do
     check "$file: the patch only deletes" only_deletes "examples/$file" "$work/$file"
     check "$file: an added character is refused" refuses_additions "examples/$file"
 done
-check "quickstart.c as C99" runs_in_c
-check "quickstart.c as C++17" runs_in_cxx
-check "quickstart.py" runs_in_python
-check "quickstart.jl" runs_in_julia
+readme_program c >"$work/readme.c"
+readme_program python >"$work/readme.py"
+readme_program julia >"$work/readme.jl"
+for program in quickstart readme; do
+    check "$program.c as C99" runs_in_c "$program.c"
+    check "$program.c as C++17" runs_in_cxx "$program.c"
+    for file in "$program.py" "$program.jl"; do
+        check "$file is not empty" test -s "$work/$file"
+    done
+    check "$program.py" runs_in_python "$program.py"
+    check "$program.jl" runs_in_julia "$program.jl"
+done
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

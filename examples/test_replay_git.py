@@ -177,10 +177,10 @@ def test_runs_turn_the_old_bytes_into_the_new() -> None:
             new[numbers.randrange(len(new))] = numbers.choice(b"abc\0")
         runs, changed = replay_git.changed_runs(old, bytes(new))
         got = bytearray((old + bytes(len(new)))[: len(new)])
-        assert changed == sum(ours != theirs for ours, theirs in zip(got, new, strict=True))
+        assert changed == sum(ours != theirs for ours, theirs in zip(got, new))
         assert all(content and offset >= 0 for offset, content in runs)
         ends = [offset + len(content) for offset, content in runs]
-        assert all(later > end + replay_git.JOINED_GAP for end, (later, _) in zip(ends, runs[1:], strict=False))
+        assert all(later > end + replay_git.JOINED_GAP for end, (later, _) in zip(ends, runs[1:]))
         for offset, content in runs:
             got[offset : offset + len(content)] = content
         assert got == new
