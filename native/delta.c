@@ -1,0 +1,352 @@
+#include "delta.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* -------------------------------------------------------------------------------------------------- validation ---- */
+
+static mmsb_status_t null_pointer(const char *what, uint64_t count) {
+    return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%s is NULL, but %llu are to be read", what, (unsigned long long)count);
+}
+
+static int misaligned(const void *pointer, size_t alignment) {
+    return ((uintptr_t)pointer & (alignment - 1)) != 0;
+}
+
+static mmsb_status_t check_payload(const mmsb_delta_t *delta, uint64_t needed) {
+    if (MMSB_UNLIKELY(delta->payload_length != 0 && delta->payload_length != needed))
+        return mmsb_fail(MMSB_E_MISMATCH, "payload_length is %llu, but the delta changes %llu bytes",
+                         (unsigned long long)delta->payload_length, (unsigned long long)needed);
+    if (MMSB_UNLIKELY(!delta->payload && needed > 0))
+        return null_pointer("payload", needed);
+    return MMSB_OK;
+}
+
+static mmsb_status_t check_mask(const mmsb_delta_t *delta, uint64_t page_size) {
+    if (delta->mask_length > page_size)
+        return mmsb_fail(MMSB_E_OUT_OF_RANGE, "mask_length is %llu, longer than the page of %llu bytes",
+                         (unsigned long long)delta->mask_length, (unsigned long long)page_size);
+    if (!delta->mask && delta->mask_length > 0)
+        return null_pointer("mask", delta->mask_length);
+    uint64_t needed = delta->mask_length;
+    if (delta->kind == MMSB_DELTA_SPARSE_BITS)
+        needed = mmsb_bytes.count_bits(delta->mask, delta->mask_length);
+    return check_payload(delta, needed);
+}
+
+static mmsb_status_t check_offsets(const mmsb_delta_t *delta, uint64_t page_size) {
+    uint64_t count = delta->count;
+    if (count == 0)
+        return check_payload(delta, 0);
+    if ((delta->offsets != NULL) == (delta->offsets32 != NULL))
+        return delta->offsets ? mmsb_fail(MMSB_E_INVALID_ARGUMENT, "both offsets and offsets32 are set")
+                              : null_pointer("offsets", count);
+    if (count > UINT64_MAX / sizeof(uint64_t))
+        return mmsb_fail(MMSB_E_OUT_OF_RANGE, "count is %llu, beyond what can be addressed", (unsigned long long)count);
+    if (misaligned(delta->offsets, sizeof(uint64_t)) || misaligned(delta->offsets32, sizeof(uint32_t)))
+        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "offsets at %p are not aligned to their size",
+                         delta->offsets ? (const void *)delta->offsets : (const void *)delta->offsets32);
+    uint64_t largest = delta->offsets ? mmsb_bytes.maximum64(delta->offsets, count) : mmsb_bytes.maximum32(delta->offsets32, count);
+    if (largest >= page_size)
+        return mmsb_fail(MMSB_E_OUT_OF_RANGE, "offset %llu lies past the page of %llu bytes", (unsigned long long)largest,
+                         (unsigned long long)page_size);
+    return check_payload(delta, count);
+}
+
+static mmsb_status_t check_run(uint64_t offset, uint64_t length, uint64_t page_size) {
+    if (MMSB_LIKELY(offset <= page_size && length <= page_size - offset))
+        return MMSB_OK;
+    return mmsb_fail(MMSB_E_OUT_OF_RANGE, "a run of %llu bytes at offset %llu reaches past the page of %llu bytes",
+                     (unsigned long long)length, (unsigned long long)offset, (unsigned long long)page_size);
+}
+
+static mmsb_status_t check_runs(const mmsb_delta_t *delta, uint64_t page_size) {
+    uint64_t count = delta->count, sum = 0;
+    if (count == 0)
+        return check_payload(delta, 0);
+    if (!delta->runs)
+        return null_pointer("runs", count);
+    if (count > UINT64_MAX / sizeof(mmsb_run_t))
+        return mmsb_fail(MMSB_E_OUT_OF_RANGE, "count is %llu, beyond what can be addressed", (unsigned long long)count);
+    if (misaligned(delta->runs, sizeof(uint64_t)))
+        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "runs at %p are not aligned to 8", (const void *)delta->runs);
+    for (uint64_t i = 0; i < count; i++) {
+        mmsb_status_t status = check_run(delta->runs[i].offset, delta->runs[i].length, page_size);
+        if (MMSB_UNLIKELY(status != MMSB_OK))
+            return status;
+        if (MMSB_UNLIKELY(__builtin_add_overflow(sum, delta->runs[i].length, &sum)))
+            return mmsb_fail(MMSB_E_OUT_OF_RANGE, "the runs' lengths add up to more than 2^64 bytes");
+    }
+    return check_payload(delta, sum);
+}
+
+static mmsb_status_t check_text(const char *what, const char *text) {
+    if (MMSB_LIKELY(!text))
+        return MMSB_OK;
+    size_t length = strlen(text);
+    if (mmsb_utf8_valid(text, length))
+        return MMSB_OK;
+    return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%s of %zu bytes is not valid UTF-8", what, length);
+}
+
+mmsb_status_t mmsb_delta_check(const mmsb_delta_t *delta, uint64_t page_size) {
+    if (MMSB_UNLIKELY(delta->struct_size != sizeof *delta))
+        return mmsb_fail(MMSB_E_STRUCT_VERSION, "struct_size of a delta is %u, not %zu: call mmsb_delta_init first",
+                         delta->struct_size, sizeof *delta);
+    if (MMSB_UNLIKELY((delta->reserved[0] | delta->reserved[1] | delta->reserved[2] | delta->reserved[3]) != 0))
+        return mmsb_fail(MMSB_E_STRUCT_VERSION, "a reserved word of a delta is not 0");
+    mmsb_status_t status;
+    switch (delta->kind) {
+    case MMSB_DELTA_DENSE_BYTES:
+    case MMSB_DELTA_DENSE_BITS:
+    case MMSB_DELTA_SPARSE_BITS: status = check_mask(delta, page_size); break;
+    case MMSB_DELTA_INDEXED: status = check_offsets(delta, page_size); break;
+    case MMSB_DELTA_RUNS: status = check_runs(delta, page_size); break;
+    default: status = mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%d is no kind of delta", delta->kind);
+    }
+    if (MMSB_LIKELY(status == MMSB_OK))
+        status = check_text("source", delta->source);
+    if (MMSB_LIKELY(status == MMSB_OK))
+        status = check_text("intent", delta->intent);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------- application ---- */
+
+static mmsb_status_t check_epoch(uint64_t page, uint64_t wanted, uint64_t epoch) {
+    if (wanted == 0 && MMSB_UNLIKELY(epoch == UINT64_MAX))
+        return mmsb_fail(MMSB_E_EPOCH, "page 0x%016llx is at the last epoch, 2^64 - 1", (unsigned long long)page);
+    if (wanted == 0 || wanted > epoch)
+        return MMSB_OK;
+    return mmsb_fail(MMSB_E_EPOCH, "the delta's epoch %llu is not larger than %llu of page 0x%016llx", (unsigned long long)wanted,
+                     (unsigned long long)epoch, (unsigned long long)page);
+}
+
+/* Everything but the epoch, which an earlier delta of the batch may move. */
+static mmsb_status_t check_locked(uint64_t page, const mmsb_delta_t *delta, mmsb_record_t *record, uint64_t state) {
+    if (MMSB_UNLIKELY(state & MMSB_READ_ONLY))
+        return mmsb_fail(MMSB_E_INVALID_STATE, "page 0x%016llx was adopted as read-only", (unsigned long long)page);
+    mmsb_status_t status = mmsb_delta_check(delta, record->size);
+    if (MMSB_UNLIKELY(status != MMSB_OK))
+        return status;
+    if (MMSB_UNLIKELY(delta->page_id != 0)) {
+        uint64_t id = mmsb_record_id((uint32_t)(record - mmsb_table.records), state);
+        if (delta->page_id != id)
+            return mmsb_fail(MMSB_E_MISMATCH, "the delta is of page %llu, not of page %llu", (unsigned long long)delta->page_id,
+                             (unsigned long long)id);
+    }
+    return mmsb_mask_make(record);
+}
+
+static inline void apply_run(mmsb_record_t *record, uint8_t *bytes, uint8_t *changed, uint64_t offset, uint64_t length,
+                             const uint8_t *payload) {
+    if (length == 0)
+        return;
+    memcpy(bytes + offset, payload, length);
+    mmsb_bits_set_range(changed, offset, length);
+    mmsb_dirty_range(record, offset, offset + length - 1);
+}
+
+static inline void move_epoch(mmsb_record_t *record, uint64_t wanted) {
+    __atomic_store_n(&record->epoch, wanted != 0 ? wanted : record->epoch + 1, __ATOMIC_RELAXED);
+    mmsb_version_move(record);
+}
+
+static void apply_locked(mmsb_record_t *record, const mmsb_delta_t *delta) {
+    uint8_t *bytes = mmsb_record_bytes(record), *changed = mmsb_place_address(record->mask_place);
+    const uint8_t *payload = delta->payload;
+    switch (delta->kind) {
+    case MMSB_DELTA_RUNS:
+        for (uint64_t i = 0; i < delta->count; i++) {
+            apply_run(record, bytes, changed, delta->runs[i].offset, delta->runs[i].length, payload);
+            payload += delta->runs[i].length;
+        }
+        break;
+    case MMSB_DELTA_INDEXED:
+        mmsb_dirty_all(record);
+        if (delta->count == 0)
+            break;
+        if (delta->offsets)
+            mmsb_bytes.scatter64(bytes, delta->offsets, payload, delta->count, changed);
+        else
+            mmsb_bytes.scatter32(bytes, delta->offsets32, payload, delta->count, changed);
+        break;
+    case MMSB_DELTA_DENSE_BYTES:
+    case MMSB_DELTA_DENSE_BITS:
+    case MMSB_DELTA_SPARSE_BITS:
+        if (delta->mask_length == 0)
+            break;
+        mmsb_dirty_all(record);
+        if (delta->kind == MMSB_DELTA_DENSE_BYTES)
+            mmsb_bytes.blend_bytes(bytes, delta->mask, payload, delta->mask_length, changed);
+        else if (delta->kind == MMSB_DELTA_DENSE_BITS)
+            mmsb_bytes.blend_bits(bytes, delta->mask, payload, delta->mask_length, changed);
+        else
+            mmsb_bytes.expand_bits(bytes, delta->mask, payload, delta->mask_length, changed);
+        break;
+    default: __builtin_unreachable();
+    }
+    move_epoch(record, delta->epoch);
+}
+
+mmsb_status_t mmsb_page_apply_delta(uint64_t page, const mmsb_delta_t *delta) {
+    mmsb_record_t *record;
+    uint64_t state;
+    mmsb_status_t status = mmsb_page_enter(page, &record, &state);
+    if (MMSB_UNLIKELY(status != MMSB_OK))
+        return status;
+    status = check_locked(page, delta, record, state);
+    if (MMSB_LIKELY(status == MMSB_OK))
+        status = check_epoch(page, delta->epoch, record->epoch);
+    if (MMSB_LIKELY(status == MMSB_OK))
+        apply_locked(record, delta);
+    mmsb_page_unlock(record, state);
+    return status;
+}
+
+/* -------------------------------------------------------------------------------------------------- many pages ---- */
+
+typedef struct struct_work {
+    const mmsb_page_t *pages;
+    const mmsb_delta_t *deltas;
+    const mmsb_batch_t *batch;
+    int chosen_epochs; /* some delta names its epoch */
+} struct_work_t;
+
+/* Where the first bytes of a delta go. */
+static void prefetch_target(const mmsb_record_t *record, uint64_t offset) {
+    uint8_t *bytes = mmsb_record_bytes(record) + offset;
+    __builtin_prefetch(bytes, 1);
+    __builtin_prefetch(bytes + 63, 1);
+    __builtin_prefetch(mmsb_place_address(record->mask_place) + (offset >> 3), 1);
+}
+
+static mmsb_status_t check_struct(void *argument, size_t i, mmsb_record_t *record, uint64_t state) {
+    struct_work_t *work = argument;
+    const mmsb_delta_t *delta = &work->deltas[i];
+    mmsb_status_t status = check_locked(work->pages[i], delta, record, state);
+    if (MMSB_UNLIKELY(status != MMSB_OK))
+        return status;
+    work->chosen_epochs |= delta->epoch != 0;
+    if (delta->kind == MMSB_DELTA_RUNS && delta->count > 0)
+        prefetch_target(record, delta->runs[0].offset);
+    else if (delta->kind == MMSB_DELTA_INDEXED && delta->count > 0)
+        prefetch_target(record, delta->offsets ? delta->offsets[0] : delta->offsets32[0]);
+    if (MMSB_UNLIKELY(work->batch->repeats)) /* earlier deltas of the batch may have moved the epoch: check_epochs */
+        return MMSB_OK;
+    return check_epoch(work->pages[i], delta->epoch, record->epoch);
+}
+
+typedef struct item {
+    uint32_t page_index;
+    uint32_t place; /* in the batch */
+} item_t;
+
+static int by_page(const void *a, const void *b) {
+    const item_t *x = a, *y = b;
+    if (x->page_index != y->page_index)
+        return x->page_index < y->page_index ? -1 : 1;
+    return (x->place > y->place) - (x->place < y->place);
+}
+
+/* Whether each delta's epoch is larger than what the deltas before it leave. Only for batches in which a page repeats and a delta
+ * names its epoch. */
+static mmsb_status_t check_epochs(const struct_work_t *work, size_t count, size_t *bad) {
+    if (count > UINT32_MAX)
+        return mmsb_fail(MMSB_E_LIMIT, "%zu deltas in a batch that names epochs: %u can be", count, UINT32_MAX);
+    item_t *items = malloc(count * sizeof *items);
+    if (!items)
+        return mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory for the order of %zu deltas", count);
+    for (size_t i = 0; i < count; i++)
+        items[i] = (item_t){MMSB_HANDLE_INDEX(work->pages[i]), (uint32_t)i};
+    qsort(items, count, sizeof *items, by_page);
+    size_t first_bad = count;
+    uint64_t epoch = 0, bad_epoch = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || items[i].page_index != items[i - 1].page_index)
+            epoch = mmsb_record_at(items[i].page_index)->epoch;
+        uint64_t wanted = work->deltas[items[i].place].epoch;
+        if ((wanted != 0 ? wanted <= epoch : epoch == UINT64_MAX) && items[i].place < first_bad) {
+            first_bad = items[i].place;
+            bad_epoch = epoch;
+        }
+        epoch = wanted != 0 ? wanted : epoch + 1;
+    }
+    free(items);
+    if (first_bad == count)
+        return MMSB_OK;
+    *bad = first_bad;
+    return check_epoch(work->pages[first_bad], work->deltas[first_bad].epoch, bad_epoch);
+}
+
+mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad_index) {
+    mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count};
+    struct_work_t work = {pages, deltas, &batch, 0};
+    mmsb_status_t status = mmsb_batch_lock(&batch, check_struct, &work, bad_index);
+    if (status != MMSB_OK)
+        return status;
+    size_t bad = 0;
+    if (MMSB_UNLIKELY(batch.repeats && work.chosen_epochs) && (status = check_epochs(&work, count, &bad)) != MMSB_OK) {
+        mmsb_batch_unlock(&batch, count);
+        if (bad_index)
+            *bad_index = bad;
+        return status;
+    }
+    for (size_t i = 0; i < count; i++)
+        apply_locked(mmsb_record_of(pages[i]), &deltas[i]);
+    mmsb_batch_unlock(&batch, count);
+    return MMSB_OK;
+}
+
+
+static mmsb_status_t check_array(void *argument, size_t i, mmsb_record_t *record, uint64_t state) {
+    const mmsb_page_runs_t *runs = argument;
+    uint64_t offset = runs->offsets[i], length = runs->lengths ? runs->lengths[i] : runs->uniform_length;
+    if (MMSB_UNLIKELY(state & MMSB_READ_ONLY))
+        return mmsb_fail(MMSB_E_INVALID_STATE, "page 0x%016llx was adopted as read-only", (unsigned long long)runs->pages[i]);
+    mmsb_status_t status = check_run(offset, length, record->size);
+    if (MMSB_UNLIKELY(status != MMSB_OK) || MMSB_UNLIKELY((status = mmsb_mask_make(record)) != MMSB_OK))
+        return status;
+    prefetch_target(record, offset);
+    return check_epoch(runs->pages[i], 0, record->epoch);
+}
+
+mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *bad_index) {
+    uint64_t count = runs->count, sum = 0;
+    if (count == 0)
+        return check_payload(&(mmsb_delta_t){.payload = runs->payload, .payload_length = runs->payload_length}, 0);
+    if (!runs->pages || !runs->offsets)
+        return null_pointer(runs->pages ? "offsets" : "pages", count);
+    if (misaligned(runs->pages, sizeof(uint64_t)) || misaligned(runs->offsets, sizeof(uint64_t)) ||
+        misaligned(runs->lengths, sizeof(uint64_t)))
+        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "pages, offsets and lengths must be aligned to 8");
+    if (count > UINT64_MAX / sizeof(uint64_t))
+        return mmsb_fail(MMSB_E_OUT_OF_RANGE, "count is %llu, beyond what can be addressed", (unsigned long long)count);
+    if (!runs->lengths) {
+        if (__builtin_mul_overflow(count, runs->uniform_length, &sum))
+            return mmsb_fail(MMSB_E_OUT_OF_RANGE, "%llu runs of %llu bytes are more than 2^64 bytes", (unsigned long long)count,
+                             (unsigned long long)runs->uniform_length);
+    } else {
+        for (uint64_t i = 0; i < count; i++) {
+            if (__builtin_add_overflow(sum, runs->lengths[i], &sum))
+                return mmsb_fail(MMSB_E_OUT_OF_RANGE, "the runs' lengths add up to more than 2^64 bytes");
+        }
+    }
+    mmsb_status_t status = check_payload(&(mmsb_delta_t){.payload = runs->payload, .payload_length = runs->payload_length}, sum);
+    if (status != MMSB_OK)
+        return status;
+    mmsb_batch_t batch = {.first = (const uint8_t *)runs->pages, .stride = sizeof *runs->pages, .count = count};
+    status = mmsb_batch_lock(&batch, check_array, (void *)(uintptr_t)runs, bad_index);
+    if (status != MMSB_OK)
+        return status;
+    const uint8_t *payload = runs->payload;
+    for (size_t i = 0; i < count; i++) {
+        mmsb_record_t *record = mmsb_record_of(runs->pages[i]);
+        uint64_t length = runs->lengths ? runs->lengths[i] : runs->uniform_length;
+        apply_run(record, mmsb_record_bytes(record), mmsb_place_address(record->mask_place), runs->offsets[i], length, payload);
+        payload += length;
+        move_epoch(record, 0);
+    }
+    mmsb_batch_unlock(&batch, count);
+    return MMSB_OK;
+}
