@@ -1,0 +1,13 @@
+/* empty.c — a shared library whose functions do nothing: what a call from C costs at least. */
+#include "bench.h"
+
+uint64_t bench_empty_call(uint64_t argument) {
+    return argument;
+}
+
+int32_t bench_empty_pin(uint64_t page, int32_t mode, void **address) {
+    (void)page;
+    (void)mode;
+    (void)address;
+    return 0;
+}

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# The benchmarks: bench/run.sh [part of a row's name]. Builds what is missing into build/, runs, prints the table and writes
+# build/bench.json. BENCH_QUICK=1: a few milliseconds a row and no verdicts, to see that everything runs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly out=$PWD/build/bench library=$PWD/build
+readonly cc=${CC:-cc}
+export BENCH_FILTER=${1:-} BENCH_PEERS=$PWD/build/peers BENCH_BUILD=$out
+
+if [ ! -e "$library/libmmsb.so.0" ]; then
+    echo "bench: $library/libmmsb.so.0 is missing: run make first" >&2
+    exit 1
+fi
+mkdir -p "$out"
+bench/peers.sh
+
+# -fno-plt: a call into a linked library is then one indirect call, like the calls of the peers that are opened at run time.
+flags=(-std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -fno-plt -Iinclude -Ibench)
+"$cc" "${flags[@]}" -fPIC -shared -Wl,-soname,libbench_empty.so bench/empty.c -o "$out/libbench_empty.so"
+for program in pages calls deltas memory; do
+    "$cc" "${flags[@]}" "bench/$program.c" bench/bench.c bench/peers.c -o "$out/$program" "$library/libmmsb.so" \
+        "$out/libbench_empty.so" -ldl -pthread -Wl,--enable-new-dtags,-z,now "-Wl,-rpath,$library:$out"
+done
+if [ -d "$library/go/bin" ]; then export PATH=$library/go/bin:$PATH; fi
+if command -v go >/dev/null; then
+    go build -trimpath -buildvcs=false -buildmode=c-shared -o "$out/libcgo_empty.so" ./bench/cgo_empty
+    cp "$out/libcgo_empty.so" "$BENCH_PEERS/"
+fi
+
+python=python3
+if [ -x build/venv/bin/python ]; then python=build/venv/bin/python; fi
+
+rows=$out/rows.jsonl
+: >"$rows"
+for program in pages calls deltas memory; do
+    echo "bench: $program" >&2
+    "$out/$program" >>"$rows"
+done
+echo "bench: memory, Go collections" >&2
+GODEBUG=gctrace=1 GOGC=1 "$out/memory" collect >>"$rows"
+echo "bench: python" >&2
+MMSB_LIBRARY=$library/libmmsb.so "$python" bench/python.py >>"$rows"
+"$python" bench/table.py "$rows" build/bench.json
