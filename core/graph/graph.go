@@ -1,0 +1,250 @@
+// Package graph keeps dependencies between nodes without cycles. Nodes are numbers (of page records), and there is nothing to create
+// or destroy: a node is known while it has an edge.
+//
+// Edges lie in one slice and hang together by their indices, so that the garbage collector has no pointers to follow. A graph does no
+// locking.
+package graph
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"libmmsb/core/status"
+)
+
+// The two lists that an edge is in: that of its parent's children and that of its child's parents.
+const (
+	children = 0
+	parents  = 1
+)
+
+type edge struct {
+	ends     [2]uint32 // the node that list is of: the parent for children, the child for parents
+	next     [2]uint32 // younger edge in the list; of a free edge, next[children] is the next free one
+	previous [2]uint32 // older edge in the list
+}
+
+// head is what is known of a node: per list its oldest and youngest edge, 0 for none, and its length.
+type head struct {
+	oldest, youngest, length [2]uint32
+}
+
+// Graph holds edges from parents to children. Make one with New.
+type Graph struct {
+	name  func(uint32) string
+	nodes map[uint32]head
+	edges []edge // the edge at index 0 is not used
+	free  uint32
+	live  int
+}
+
+// New makes an empty graph. name says how a node is called in an error's text; nil = by its number.
+func New(name func(node uint32) string) *Graph {
+	if name == nil {
+		name = func(node uint32) string { return strconv.FormatUint(uint64(node), 10) }
+	}
+	return &Graph{name: name, nodes: map[uint32]head{}, edges: make([]edge, 1)}
+}
+
+// Edges is the number of edges.
+func (g *Graph) Edges() int { return g.live }
+
+// Add makes child depend on parent. Errors: AlreadyExists, InvalidArgument (it would close a cycle, which the text names).
+func (g *Graph) Add(parent, child uint32) error {
+	if g.find(parent, child) != 0 {
+		return status.Errorf(status.AlreadyExists, "%s depends on %s already", g.name(child), g.name(parent))
+	}
+	if path := g.path(child, parent); path != nil {
+		return status.Errorf(status.InvalidArgument, "%s cannot depend on %s, it would close a cycle: %s",
+			g.name(child), g.name(parent), g.describe(append(path, child)))
+	}
+	index := g.free
+	if index != 0 {
+		g.free = g.edges[index].next[children]
+	} else {
+		index = uint32(len(g.edges))
+		g.edges = append(g.edges, edge{})
+	}
+	g.edges[index] = edge{ends: [2]uint32{children: parent, parents: child}}
+	g.link(index, children)
+	g.link(index, parents)
+	g.live++
+	return nil
+}
+
+// Remove ends one dependency. Errors: NotFound.
+func (g *Graph) Remove(parent, child uint32) error {
+	index := g.find(parent, child)
+	if index == 0 {
+		return status.Errorf(status.NotFound, "%s does not depend on %s", g.name(child), g.name(parent))
+	}
+	g.remove(index)
+	return nil
+}
+
+// RemoveNode ends all dependencies of and on a node.
+func (g *Graph) RemoveNode(node uint32) {
+	for _, list := range []int{children, parents} {
+		for index := g.nodes[node].oldest[list]; index != 0; {
+			next := g.edges[index].next[list]
+			g.remove(index)
+			index = next
+		}
+	}
+}
+
+// Parents lists the nodes that a node depends on, the oldest edge first.
+func (g *Graph) Parents(node uint32) []uint32 { return g.list(node, parents) }
+
+// Children lists the nodes that depend on a node, the oldest edge first.
+func (g *Graph) Children(node uint32) []uint32 { return g.list(node, children) }
+
+// Order lists all nodes with edges, each after all its parents. It is the same each time for edges that were added in one order.
+func (g *Graph) Order() []uint32 {
+	order := make([]uint32, 0, len(g.nodes))
+	waiting := make(map[uint32]uint32, len(g.nodes)) // parents that are not in the order yet
+	for node, head := range g.nodes {
+		if head.length[parents] == 0 {
+			order = append(order, node)
+		} else {
+			waiting[node] = head.length[parents]
+		}
+	}
+	slices.Sort(order)
+	for at := 0; at < len(order); at++ {
+		for index := g.nodes[order[at]].oldest[children]; index != 0; index = g.edges[index].next[children] {
+			child := g.edges[index].ends[parents]
+			waiting[child]--
+			if waiting[child] == 0 {
+				order = append(order, child)
+			}
+		}
+	}
+	return order
+}
+
+func other(list int) int { return 1 - list }
+
+func (g *Graph) list(node uint32, list int) []uint32 {
+	head := g.nodes[node]
+	nodes := make([]uint32, 0, head.length[list])
+	for index := head.oldest[list]; index != 0; index = g.edges[index].next[list] {
+		nodes = append(nodes, g.edges[index].ends[other(list)])
+	}
+	return nodes
+}
+
+// find is the edge's index, or 0. It walks the shorter of the two lists that the edge would be in.
+func (g *Graph) find(parent, child uint32) uint32 {
+	list, end := children, child
+	index := g.nodes[parent].oldest[children]
+	if head := g.nodes[child]; head.length[parents] < g.nodes[parent].length[children] {
+		list, end, index = parents, parent, head.oldest[parents]
+	}
+	for ; index != 0; index = g.edges[index].next[list] {
+		if g.edges[index].ends[other(list)] == end {
+			return index
+		}
+	}
+	return 0
+}
+
+func (g *Graph) link(index uint32, list int) {
+	added := &g.edges[index]
+	node := added.ends[list]
+	head := g.nodes[node]
+	if head.youngest[list] == 0 {
+		head.oldest[list] = index
+	} else {
+		added.previous[list] = head.youngest[list]
+		g.edges[head.youngest[list]].next[list] = index
+	}
+	head.youngest[list] = index
+	head.length[list]++
+	g.nodes[node] = head
+}
+
+func (g *Graph) remove(index uint32) {
+	g.unlink(index, children)
+	g.unlink(index, parents)
+	g.edges[index] = edge{next: [2]uint32{children: g.free}}
+	g.free = index
+	g.live--
+}
+
+func (g *Graph) unlink(index uint32, list int) {
+	removed := &g.edges[index]
+	node, next, previous := removed.ends[list], removed.next[list], removed.previous[list]
+	head := g.nodes[node]
+	if previous == 0 {
+		head.oldest[list] = next
+	} else {
+		g.edges[previous].next[list] = next
+	}
+	if next == 0 {
+		head.youngest[list] = previous
+	} else {
+		g.edges[next].previous[list] = previous
+	}
+	head.length[list]--
+	if head.length == [2]uint32{} {
+		delete(g.nodes, node)
+	} else {
+		g.nodes[node] = head
+	}
+}
+
+// path is a way from one node down to another, both named; nil where there is none. Edges are mostly added to nodes that are new, and
+// then there is nothing to search.
+func (g *Graph) path(from, to uint32) []uint32 {
+	if from == to {
+		return []uint32{from}
+	}
+	if g.nodes[from].length[children] == 0 || g.nodes[to].length[parents] == 0 {
+		return nil
+	}
+	cameFrom := map[uint32]uint32{from: from}
+	for pending := []uint32{from}; len(pending) > 0; {
+		node := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
+		for index := g.nodes[node].oldest[children]; index != 0; index = g.edges[index].next[children] {
+			child := g.edges[index].ends[parents]
+			if _, seen := cameFrom[child]; seen {
+				continue
+			}
+			cameFrom[child] = node
+			if child != to {
+				pending = append(pending, child)
+				continue
+			}
+			path := []uint32{to}
+			for node := to; node != from; {
+				node = cameFrom[node]
+				path = append(path, node)
+			}
+			slices.Reverse(path)
+			return path
+		}
+	}
+	return nil
+}
+
+// describe writes a path for a text of one line: a long one without its middle.
+func (g *Graph) describe(path []uint32) string {
+	const shown = 4 // at each end
+	var text strings.Builder
+	for at, node := range path {
+		if hidden := len(path) - 2*shown; hidden > 1 && at >= shown && at < shown+hidden {
+			if at == shown {
+				text.WriteString(" -> (" + strconv.Itoa(hidden) + " more)")
+			}
+			continue
+		}
+		if at > 0 {
+			text.WriteString(" -> ")
+		}
+		text.WriteString(g.name(node))
+	}
+	return text.String()
+}
