@@ -3,8 +3,7 @@
 
 mmsb_bytes_table_t mmsb_bytes;
 
-int mmsb_bytes_select(const char *name)
-{
+int mmsb_bytes_select(const char *name) {
     if (strcmp(name, "portable") == 0) {
         mmsb_bytes_use_portable(&mmsb_bytes);
         return 0;
@@ -33,16 +32,14 @@ int mmsb_bytes_select(const char *name)
 }
 
 /* Runs before constructors without a priority, among them the start of the Go runtime, so that nobody sees an empty table. */
-__attribute__((constructor(101))) static void choose_table(void)
-{
+__attribute__((constructor(101))) static void choose_table(void) {
     static const char *const best_first[] = {"avx2", "sse2", "neon", "portable"};
     for (size_t i = 0; i < sizeof best_first / sizeof *best_first; i++)
         if (mmsb_bytes_select(best_first[i]) == 0)
             return;
 }
 
-void mmsb_bits_extract(uint8_t *to, const uint8_t *from, uint64_t first, uint64_t count)
-{
+void mmsb_bits_extract(uint8_t *to, const uint8_t *from, uint64_t first, uint64_t count) {
     from += first / 8;
     uint64_t shift = first % 8;
     if (shift == 0) {
@@ -67,8 +64,7 @@ void mmsb_bits_extract(uint8_t *to, const uint8_t *from, uint64_t first, uint64_
 
 /* Length of the well-formed sequence at the start of text, or 0. The second byte's range is what excludes overlong forms,
  * surrogates and values beyond U+10FFFF. */
-static size_t utf8_sequence(const uint8_t *text, size_t length)
-{
+static size_t utf8_sequence(const uint8_t *text, size_t length) {
     uint8_t lead = text[0];
     if (lead < 0x80)
         return 1;
@@ -99,8 +95,7 @@ static size_t utf8_sequence(const uint8_t *text, size_t length)
     return size;
 }
 
-int mmsb_utf8_valid(const char *text, size_t length)
-{
+int mmsb_utf8_valid(const char *text, size_t length) {
     const uint8_t *bytes = (const uint8_t *)text;
     size_t i = 0;
     while (i < length) {

@@ -1,10 +1,10 @@
 /*
- * bytes.h — the byte loops, each with a portable form and forms for the instruction sets that help, chosen once when the library is
- * loaded. No loop checks its arguments: validation comes before the first byte (delta.c, core/delta).
+ * bytes.h — the byte loops, each with a portable form and forms for the instruction sets that help, chosen once when the
+ * library is loaded. No loop checks its arguments: validation comes before the first byte (delta.c, core/delta).
  *
- * "bits" is a bit mask: bit i%8 of byte i/8 stands for byte i. "changed" is the page's change mask in that form; the loops set the
- * bits of the bytes they address in it. No loop reads or writes a byte outside what its arguments name: a bit mask of n bits is
- * (n+7)/8 bytes, and its bits from n on are neither heeded nor altered. Inputs and outputs do not overlap.
+ * "bits" is a bit mask: bit i%8 of byte i/8 stands for byte i. "changed" is the page's change mask in that form; the loops
+ * set the bits of the bytes they address in it. No loop reads or writes a byte outside what its arguments name: a bit mask of
+ * n bits is (n+7)/8 bytes, and its bits from n on are neither heeded nor altered. Inputs and outputs do not overlap.
  */
 #ifndef MMSB_NATIVE_BYTES_H
 #define MMSB_NATIVE_BYTES_H
@@ -18,8 +18,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "bit masks are read an
 typedef struct mmsb_bytes_table {
     const char *name; /* "avx2", "sse2", "neon", "portable" */
 
-    /* page[i] = payload[i] where mask[i] != 0, for i < length. This loop, blend_bits and expand_bits may write bytes in between back
-     * as they read them: the page must have no other writer. */
+    /* page[i] = payload[i] where mask[i] != 0, for i < length. This loop, blend_bits and expand_bits may write the bytes in
+     * between back as they read them: the page must have no other writer. */
     void (*blend_bytes)(uint8_t *page, const uint8_t *mask, const uint8_t *payload, uint64_t length, uint8_t *changed);
     /* page[i] = payload[i] where bit i of bits is set, for i < length. */
     void (*blend_bits)(uint8_t *page, const uint8_t *bits, const uint8_t *payload, uint64_t length, uint8_t *changed);
@@ -28,6 +28,10 @@ typedef struct mmsb_bytes_table {
     /* page[offsets[i]] = payload[i], in order, for i < count. */
     void (*scatter64)(uint8_t *page, const uint64_t *offsets, const uint8_t *payload, uint64_t count, uint8_t *changed);
     void (*scatter32)(uint8_t *page, const uint32_t *offsets, const uint8_t *payload, uint64_t count, uint8_t *changed);
+    /* How many offsets from the first on follow each other without a gap. Where it is count, the delta is one run: a caller
+     * that asks this first spares maximum and scatter. */
+    uint64_t (*run_length64)(const uint64_t *offsets, uint64_t count);
+    uint64_t (*run_length32)(const uint32_t *offsets, uint64_t count);
     /* The largest of count offsets; 0 for none. */
     uint64_t (*maximum64)(const uint64_t *offsets, uint64_t count);
     uint64_t (*maximum32)(const uint32_t *offsets, uint64_t count);
@@ -48,16 +52,15 @@ extern mmsb_bytes_table_t mmsb_bytes;
 /* For tests and benchmarks: uses the table of that name. 0, or -1 where this build or processor has none such. */
 int mmsb_bytes_select(const char *name);
 
-/* Each puts the loops of its instruction set into the table. The portable ones are all of them; the others replace those that gain. */
+/* Each puts the loops of its instruction set into the table. Portable fills it; the others replace what they do better. */
 void mmsb_bytes_use_portable(mmsb_bytes_table_t *table);
 void mmsb_bytes_use_sse2(mmsb_bytes_table_t *table);
 void mmsb_bytes_use_avx2(mmsb_bytes_table_t *table);
 void mmsb_bytes_use_neon(mmsb_bytes_table_t *table);
 
-/* Sets in the first (count+7)/8 bytes of bits, and touches no others, the bits set in word. count ≤ 64; the bits of word from count
- * on are 0. */
-static inline void mmsb_bits_or(uint8_t *bits, uint64_t word, uint64_t count)
-{
+/* Sets in the first (count+7)/8 bytes of bits, and touches no others, the bits set in word. count ≤ 64; the bits of word from
+ * count on are 0. */
+static inline void mmsb_bits_or(uint8_t *bits, uint64_t word, uint64_t count) {
     uint64_t bytes = (count + 7) / 8;
     if (bytes == 8) {
         uint64_t old;
@@ -87,8 +90,7 @@ static inline void mmsb_bits_or(uint8_t *bits, uint64_t word, uint64_t count)
 }
 
 /* Sets count bits from bit first on. Inline because every applied run ends here. */
-static inline void mmsb_bits_set_range(uint8_t *bits, uint64_t first, uint64_t count)
-{
+static inline void mmsb_bits_set_range(uint8_t *bits, uint64_t first, uint64_t count) {
     if (count == 0)
         return;
     bits += first / 8;

@@ -1,9 +1,9 @@
 /*
  * bytes_test.c — the byte loops of every table of this build against references that take one byte at a time.
  *
- * Every buffer lies in memory with inaccessible pages on both sides, often right against one of them, so that a loop that reads
- * outside its inputs dies; what a loop may write is compared together with its surroundings, so that a loop that writes outside is seen.
- * Planted bugs prove at the end that the checks can fail.
+ * Every buffer lies in memory with inaccessible pages on both sides, often right against one of them, so that a loop that
+ * reads outside its inputs dies; what a loop may write is compared together with its surroundings, so that a loop that writes
+ * outside is seen. Planted bugs prove at the end that the checks can fail.
  */
 #include "../bytes.h"
 
@@ -18,8 +18,7 @@
 static uint64_t passed, failed;
 static int expecting_failures; /* while planted bugs run: count, but do not print */
 
-static void check(int correct, const char *what, uint64_t length)
-{
+static void check(int correct, const char *what, uint64_t length) {
     if (correct) {
         passed++;
         return;
@@ -31,8 +30,7 @@ static void check(int correct, const char *what, uint64_t length)
 
 static uint64_t random_state;
 
-static uint64_t random_word(void)
-{
+static uint64_t random_word(void) {
     random_state += 0x9e3779b97f4a7c15ULL;
     uint64_t word = random_state;
     word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9ULL;
@@ -40,8 +38,7 @@ static uint64_t random_word(void)
     return word ^ word >> 31;
 }
 
-static uint64_t below(uint64_t limit)
-{
+static uint64_t below(uint64_t limit) {
     return random_word() % limit;
 }
 
@@ -60,8 +57,7 @@ typedef struct buffer {
 
 static buffer_t page, mask, payload, changed;
 
-static void make_room(buffer_t *buffer)
-{
+static void make_room(buffer_t *buffer) {
     uint64_t fence = (uint64_t)sysconf(_SC_PAGESIZE);
     uint8_t *all = mmap(NULL, ROOM + 2 * fence, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (all == MAP_FAILED || mprotect(all + fence, ROOM, PROT_READ | PROT_WRITE) != 0) {
@@ -78,8 +74,7 @@ static void make_room(buffer_t *buffer)
 
 typedef enum place { AT_START, AT_END, INSIDE } place_t;
 
-static void put(buffer_t *buffer, uint64_t length, place_t place, uint64_t alignment)
-{
+static void put(buffer_t *buffer, uint64_t length, place_t place, uint64_t alignment) {
     buffer->length = length;
     if (place == AT_START)
         buffer->at = buffer->room;
@@ -89,43 +84,37 @@ static void put(buffer_t *buffer, uint64_t length, place_t place, uint64_t align
         buffer->at = buffer->room + SURROUNDINGS + alignment % 64;
 }
 
-static void fill(buffer_t *buffer)
-{
+static void fill(buffer_t *buffer) {
     for (uint64_t i = 0; i < buffer->length; i++)
         buffer->at[i] = (uint8_t)random_word();
 }
 
 /* The accessible part of the buffer with its surroundings. */
-static uint64_t window(const buffer_t *buffer, uint64_t *before)
-{
+static uint64_t window(const buffer_t *buffer, uint64_t *before) {
     uint64_t ahead = (uint64_t)(buffer->at - buffer->room);
     uint64_t behind = ROOM - ahead - buffer->length;
     *before = ahead < SURROUNDINGS ? ahead : SURROUNDINGS;
     return *before + buffer->length + (behind < SURROUNDINGS ? behind : SURROUNDINGS);
 }
 
-static uint8_t *remember(buffer_t *buffer)
-{
+static uint8_t *remember(buffer_t *buffer) {
     uint64_t before;
     uint64_t size = window(buffer, &before);
     memcpy(buffer->expected + SURROUNDINGS - before, buffer->at - before, size);
     return buffer->expected + SURROUNDINGS;
 }
 
-static int as_expected(const buffer_t *buffer)
-{
+static int as_expected(const buffer_t *buffer) {
     uint64_t before;
     uint64_t size = window(buffer, &before);
     return memcmp(buffer->expected + SURROUNDINGS - before, buffer->at - before, size) == 0;
 }
 
-static int bit(const uint8_t *bits, uint64_t i)
-{
+static int bit(const uint8_t *bits, uint64_t i) {
     return bits[i / 8] >> i % 8 & 1;
 }
 
-static void set_bit(uint8_t *bits, uint64_t i)
-{
+static void set_bit(uint8_t *bits, uint64_t i) {
     bits[i / 8] = (uint8_t)(bits[i / 8] | 1 << i % 8);
 }
 
@@ -136,8 +125,7 @@ typedef enum pattern { NOTHING, EVERYTHING, MIXED, SHORT_RUNS, LONG_RUNS, PATTER
 /* Which bytes are addressed: one byte per byte, 0 or 1. */
 static uint8_t addressed[ROOM];
 
-static void address(uint64_t length, pattern_t pattern)
-{
+static void address(uint64_t length, pattern_t pattern) {
     uint64_t run = 0;
     uint8_t now = 0;
     for (uint64_t i = 0; i < length; i++) {
@@ -156,8 +144,7 @@ static void address(uint64_t length, pattern_t pattern)
 }
 
 /* The same bytes addressed through the three loops. */
-static void test_blends(uint64_t length, pattern_t pattern, place_t place, uint64_t alignment)
-{
+static void test_blends(uint64_t length, pattern_t pattern, place_t place, uint64_t alignment) {
     address(length, pattern);
     uint64_t taken = 0;
     for (uint64_t i = 0; i < length; i++)
@@ -208,8 +195,7 @@ static void test_blends(uint64_t length, pattern_t pattern, place_t place, uint6
 /* -------------------------------------------------------------------------------------------------- scatter ---- */
 
 /* Offsets that are a mixture of single ones and of runs up to longest_run, some of them repeated. */
-static void test_scatter(uint64_t count, uint64_t page_length, uint64_t longest_run, place_t place)
-{
+static void test_scatter(uint64_t count, uint64_t page_length, uint64_t longest_run, place_t place) {
     static uint64_t offsets[ROOM / 8];
     for (uint64_t i = 0; i < count;) {
         uint64_t offset = below(page_length);
@@ -244,8 +230,33 @@ static void test_scatter(uint64_t count, uint64_t page_length, uint64_t longest_
     }
 }
 
-static void test_maximum(uint64_t count, place_t place)
-{
+/* Offsets that follow each other up to a gap, a repetition or the end. */
+static void test_run_length(uint64_t count, place_t place) {
+    uint64_t run = count == 0 ? 0 : 1 + below(count);
+    uint64_t jump = below(2) == 0 ? 0 : 2 + below(100);
+
+    put(&mask, count * 8, place, 8 * below(8));
+    uint64_t *wide = (uint64_t *)(void *)mask.at;
+    uint64_t first = random_word() >> 1 >> below(63);
+    for (uint64_t i = 0; i < count; i++)
+        wide[i] = first + i - (i >= run ? 1 : 0) + (i >= run ? jump : 0);
+    check(mmsb_bytes.run_length64(wide, count) == run, "run_length64", count);
+
+    put(&mask, count * 4, place, 4 * below(16));
+    uint32_t *narrow = (uint32_t *)(void *)mask.at;
+    first &= 0x7fffffff;
+    for (uint64_t i = 0; i < count; i++)
+        narrow[i] = (uint32_t)(first + i - (i >= run ? 1 : 0) + (i >= run ? jump : 0));
+    check(mmsb_bytes.run_length32(narrow, count) == run, "run_length32", count);
+
+    /* 32-bit offsets that begin again at 0 do not follow each other. */
+    uint64_t to_the_end = count == 0 ? 0 : 1 + below(count);
+    for (uint64_t i = 0; i < count; i++)
+        narrow[i] = (uint32_t)(0x100000000 - to_the_end + i);
+    check(mmsb_bytes.run_length32(narrow, count) == to_the_end, "run_length32 at the end of the range", count);
+}
+
+static void test_maximum(uint64_t count, place_t place) {
     put(&mask, count * 8, place, 8 * below(8));
     fill(&mask);
     uint64_t shift = below(64); /* maxima of all sizes, with and without the highest bit */
@@ -270,8 +281,7 @@ static void test_maximum(uint64_t count, place_t place)
 
 /* ----------------------------------------------------------------------------------- counting and comparing ---- */
 
-static void test_counts(uint64_t length, pattern_t pattern, place_t place, uint64_t alignment)
-{
+static void test_counts(uint64_t length, pattern_t pattern, place_t place, uint64_t alignment) {
     address(length, pattern);
     put(&mask, length, place, alignment);
     put(&payload, (length + 7) / 8, place, random_word());
@@ -287,8 +297,7 @@ static void test_counts(uint64_t length, pattern_t pattern, place_t place, uint6
     check(mmsb_bytes.count_bits(payload.at, length) == expected, "count_bits", length);
 }
 
-static void test_comparisons(uint64_t length, place_t place, uint64_t alignment)
-{
+static void test_comparisons(uint64_t length, place_t place, uint64_t alignment) {
     put(&page, length, place, alignment);
     put(&payload, length, place, random_word());
     fill(&page);
@@ -311,8 +320,7 @@ static void test_comparisons(uint64_t length, place_t place, uint64_t alignment)
     check(mmsb_bytes.next_agreement(page.at, payload.at, from, length) == goal, "next_agreement", length);
 }
 
-static void test_zero(uint64_t length, place_t place, uint64_t alignment)
-{
+static void test_zero(uint64_t length, place_t place, uint64_t alignment) {
     put(&page, length, place, alignment);
     fill(&page);
     uint8_t *after = remember(&page);
@@ -323,8 +331,7 @@ static void test_zero(uint64_t length, place_t place, uint64_t alignment)
 
 /* ----------------------------------------------------------------------------------------- loops without table ---- */
 
-static void test_set_range(uint64_t first, uint64_t count, place_t place)
-{
+static void test_set_range(uint64_t first, uint64_t count, place_t place) {
     put(&changed, (first + count + 7) / 8, place, random_word());
     fill(&changed);
     uint8_t *after = remember(&changed);
@@ -334,8 +341,7 @@ static void test_set_range(uint64_t first, uint64_t count, place_t place)
     check(as_expected(&changed), "bits_set_range", count);
 }
 
-static void test_extract(uint64_t first, uint64_t count, place_t place)
-{
+static void test_extract(uint64_t first, uint64_t count, place_t place) {
     put(&mask, (first + count + 7) / 8, place, random_word());
     put(&page, (count + 7) / 8, place, random_word());
     fill(&mask);
@@ -349,8 +355,7 @@ static void test_extract(uint64_t first, uint64_t count, place_t place)
     check(as_expected(&page), "bits_extract", count);
 }
 
-static void test_bit_ranges(void)
-{
+static void test_bit_ranges(void) {
     static const place_t places[] = {AT_START, AT_END, INSIDE};
     for (int place = 0; place < 3; place++) {
         for (uint64_t first = 0; first < 72; first++) {
@@ -366,15 +371,13 @@ static void test_bit_ranges(void)
     }
 }
 
-static int valid_utf8(const void *text, uint64_t length)
-{
+static int valid_utf8(const void *text, uint64_t length) {
     put(&payload, length, AT_END, 0); /* a look beyond the end dies */
     memcpy(payload.at, text, length);
     return mmsb_utf8_valid((const char *)payload.at, length);
 }
 
-static uint64_t encode(uint32_t point, uint8_t *text)
-{
+static uint64_t encode(uint32_t point, uint8_t *text) {
     if (point < 0x80) {
         text[0] = (uint8_t)point;
         return 1;
@@ -386,8 +389,7 @@ static uint64_t encode(uint32_t point, uint8_t *text)
     return length;
 }
 
-static void test_utf8(void)
-{
+static void test_utf8(void) {
     uint8_t text[16];
 
     /* Every value of 21 bits in its own length: valid but for surrogates and for what lies beyond the last plane. */
@@ -437,16 +439,14 @@ static void test_utf8(void)
 
 /* -------------------------------------------------------------------------------------------------- a table ---- */
 
-static void test_length(uint64_t length, pattern_t pattern, place_t place, uint64_t alignment)
-{
+static void test_length(uint64_t length, pattern_t pattern, place_t place, uint64_t alignment) {
     test_blends(length, pattern, place, alignment);
     test_counts(length, pattern, place, alignment);
     test_comparisons(length, place, alignment);
     test_zero(length, place, alignment);
 }
 
-static void test_table(void)
-{
+static void test_table(void) {
     static const place_t places[] = {AT_START, AT_END, INSIDE};
     for (uint64_t length = 0; length <= 300; length++) {
         for (int place = 0; place < 3; place++) {
@@ -455,6 +455,7 @@ static void test_table(void)
             test_scatter(length, 1 + below(2000), 1, places[place]);
             test_scatter(length, 1 + below(2000), 100, places[place]);
             test_scatter(length, 1 + below(10), 3, places[place]);
+            test_run_length(length, places[place]);
             test_maximum(length, places[place]);
         }
     }
@@ -476,52 +477,44 @@ static void test_table(void)
 
 static mmsb_bytes_table_t sound;
 
-static void alters_a_byte_behind(uint8_t *at, const uint8_t *from, const uint8_t *bytes, uint64_t length, uint8_t *bits)
-{
+static void alters_a_byte_behind(uint8_t *at, const uint8_t *from, const uint8_t *bytes, uint64_t length, uint8_t *bits) {
     sound.blend_bytes(at, from, bytes, length, bits);
     at[length] ^= 1;
 }
 
-static void marks_the_rest_of_the_last_byte(uint8_t *at, const uint8_t *from, const uint8_t *bytes, uint64_t length, uint8_t *bits)
-{
+static void marks_the_unused_bits(uint8_t *at, const uint8_t *from, const uint8_t *bytes, uint64_t length, uint8_t *bits) {
     sound.blend_bits(at, from, bytes, length, bits);
     if (length % 8 != 0)
         bits[length / 8] = (uint8_t)(bits[length / 8] | 0xff << length % 8);
 }
 
-static void forgets_the_last_byte(uint8_t *at, const uint8_t *from, const uint8_t *bytes, uint64_t length, uint8_t *bits)
-{
+static void forgets_the_last_byte(uint8_t *at, const uint8_t *from, const uint8_t *bytes, uint64_t length, uint8_t *bits) {
     if (length != 0)
         sound.expand_bits(at, from, bytes, length - 1, bits);
 }
 
-static void takes_the_first_of_two(uint8_t *at, const uint64_t *offsets, const uint8_t *bytes, uint64_t count, uint8_t *bits)
-{
+static void takes_the_first_of_two(uint8_t *at, const uint64_t *offsets, const uint8_t *bytes, uint64_t count, uint8_t *bits) {
     for (uint64_t i = count; i > 0; i--)
         sound.scatter64(at, offsets + i - 1, bytes + i - 1, 1, bits);
 }
 
-static uint64_t compares_as_signed(const uint64_t *offsets, uint64_t count)
-{
+static uint64_t compares_as_signed(const uint64_t *offsets, uint64_t count) {
     int64_t maximum = 0;
     for (uint64_t i = 0; i < count; i++)
         maximum = (int64_t)offsets[i] > maximum ? (int64_t)offsets[i] : maximum;
     return (uint64_t)maximum;
 }
 
-static uint64_t counts_the_unused_bits(const uint8_t *bits, uint64_t count)
-{
+static uint64_t counts_the_unused_bits(const uint8_t *bits, uint64_t count) {
     return sound.count_bits(bits, (count + 7) / 8 * 8);
 }
 
-static uint64_t looks_behind_the_end(const uint8_t *a, const uint8_t *b, uint64_t from, uint64_t length)
-{
+static uint64_t looks_behind_the_end(const uint8_t *a, const uint8_t *b, uint64_t from, uint64_t length) {
     uint64_t found = sound.next_difference(a, b, from, length);
     return *(const volatile uint8_t *)(a + length) == *(const volatile uint8_t *)(b + length) ? found : found;
 }
 
-static void zeroes_a_byte_before(void *bytes, uint64_t length)
-{
+static void zeroes_a_byte_before(void *bytes, uint64_t length) {
     sound.zero((uint8_t *)bytes - 1, length + 1);
 }
 
@@ -530,23 +523,38 @@ typedef struct planted_bug {
     void (*plant)(void);
 } planted_bug_t;
 
-static void plant_byte_behind(void) { mmsb_bytes.blend_bytes = alters_a_byte_behind; }
-static void plant_mask_tail(void) { mmsb_bytes.blend_bits = marks_the_rest_of_the_last_byte; }
-static void plant_last_byte(void) { mmsb_bytes.expand_bits = forgets_the_last_byte; }
-static void plant_order(void) { mmsb_bytes.scatter64 = takes_the_first_of_two; }
-static void plant_signed(void) { mmsb_bytes.maximum64 = compares_as_signed; }
-static void plant_unused_bits(void) { mmsb_bytes.count_bits = counts_the_unused_bits; }
-static void plant_look_behind(void) { mmsb_bytes.next_difference = looks_behind_the_end; }
-static void plant_byte_before(void) { mmsb_bytes.zero = zeroes_a_byte_before; }
+static void plant_byte_behind(void) {
+    mmsb_bytes.blend_bytes = alters_a_byte_behind;
+}
+static void plant_mask_tail(void) {
+    mmsb_bytes.blend_bits = marks_the_unused_bits;
+}
+static void plant_last_byte(void) {
+    mmsb_bytes.expand_bits = forgets_the_last_byte;
+}
+static void plant_order(void) {
+    mmsb_bytes.scatter64 = takes_the_first_of_two;
+}
+static void plant_signed(void) {
+    mmsb_bytes.maximum64 = compares_as_signed;
+}
+static void plant_unused_bits(void) {
+    mmsb_bytes.count_bits = counts_the_unused_bits;
+}
+static void plant_look_behind(void) {
+    mmsb_bytes.next_difference = looks_behind_the_end;
+}
+static void plant_byte_before(void) {
+    mmsb_bytes.zero = zeroes_a_byte_before;
+}
 
 /* Each bug runs in a child that must fail its checks or die on a fence. */
-static void test_planted_bugs(void)
-{
+static void test_planted_bugs(void) {
     static const planted_bug_t bugs[] = {
-        {"a byte behind the page is altered", plant_byte_behind},   {"mask bits behind the last are set", plant_mask_tail},
-        {"the last byte is forgotten", plant_last_byte},            {"equal offsets: the first wins", plant_order},
-        {"offsets are compared as signed numbers", plant_signed},   {"unused bits are counted", plant_unused_bits},
-        {"a byte behind the end is read", plant_look_behind},       {"a byte before the block is zeroed", plant_byte_before},
+        {"a byte behind the page is altered", plant_byte_behind}, {"mask bits behind the last are set", plant_mask_tail},
+        {"the last byte is forgotten", plant_last_byte},          {"equal offsets: the first wins", plant_order},
+        {"offsets are compared as signed numbers", plant_signed}, {"unused bits are counted", plant_unused_bits},
+        {"a byte behind the end is read", plant_look_behind},     {"a byte before the block is zeroed", plant_byte_before},
     };
     sound = mmsb_bytes;
     int caught = 0, count = (int)(sizeof bugs / sizeof *bugs);
@@ -577,8 +585,7 @@ static void test_planted_bugs(void)
 
 /* ------------------------------------------------------------------------------------------------------ main ---- */
 
-int main(int argument_count, char **arguments)
-{
+int main(int argument_count, char **arguments) {
     random_state = argument_count > 1 ? strtoull(arguments[1], NULL, 0) : 1;
     printf("seed: %llu\n", (unsigned long long)random_state);
     make_room(&page);
