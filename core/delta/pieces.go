@@ -1,0 +1,172 @@
+package delta
+
+import (
+	"cmp"
+	"slices"
+)
+
+// piece is a range of a page and the bytes that it gets; never empty. Every form is a list of pieces, of which a later one wins.
+type piece struct {
+	offset uint64
+	bytes  []byte
+}
+
+func (p piece) end() uint64 { return p.offset + uint64(len(p.bytes)) }
+
+// before and after are the parts of a piece on the two sides of an offset inside it.
+func (p piece) before(offset uint64) piece { return piece{p.offset, p.bytes[:offset-p.offset]} }
+func (p piece) after(offset uint64) piece  { return piece{offset, p.bytes[offset-p.offset:]} }
+
+// reduce turns a valid form into pieces in rising order that do not overlap.
+func reduce(f *Form) []piece { return resolve(pieces(f)) }
+
+// pieces lists a form's pieces in the order in which they take effect.
+func pieces(f *Form) []piece {
+	var list []piece
+	switch f.Kind {
+	case DenseBytes:
+		for start := seekByte(f.Mask, nil, 0, true); start < f.MaskLength; {
+			end := seekByte(f.Mask, nil, start, false)
+			list = append(list, piece{start, f.Payload[start:end]})
+			start = seekByte(f.Mask, nil, end, true)
+		}
+	case DenseBits, SparseBits:
+		payload := f.Payload
+		for start := seekBit(f.Mask, 0, f.MaskLength, true); start < f.MaskLength; {
+			end := seekBit(f.Mask, start, f.MaskLength, false)
+			if f.Kind == DenseBits {
+				list = append(list, piece{start, f.Payload[start:end]})
+			} else {
+				list = append(list, piece{start, payload[:end-start]})
+				payload = payload[end-start:]
+			}
+			start = seekBit(f.Mask, end, f.MaskLength, true)
+		}
+	case Indexed:
+		for first := uint64(0); first < f.Count; {
+			next := first + 1
+			for next < f.Count && f.offset(next) == f.offset(next-1)+1 {
+				next++
+			}
+			list = append(list, piece{f.offset(first), f.Payload[first:next]})
+			first = next
+		}
+	case Runs:
+		payload := f.Payload
+		for _, run := range f.Runs {
+			if run.Length > 0 {
+				list = append(list, piece{run.Offset, payload[:run.Length]})
+				payload = payload[run.Length:]
+			}
+		}
+	}
+	return list
+}
+
+// resolve turns pieces of which a later one wins into pieces in rising order that do not overlap: it goes over the page once and keeps
+// the pieces that cover the place where it is in a heap, the latest on top.
+func resolve(list []piece) []piece {
+	if rising(list) {
+		return list
+	}
+	order := make([]int, len(list)) // numbers of the pieces by their offset
+	for number := range order {
+		order[number] = number
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(list[a].offset, list[b].offset) })
+
+	result := make([]piece, 0, len(list))
+	var covering latest
+	for position := uint64(0); len(order) > 0 || len(covering) > 0; {
+		if len(covering) == 0 {
+			position = list[order[0]].offset
+		}
+		for len(order) > 0 && list[order[0]].offset == position {
+			covering.push(order[0])
+			order = order[1:]
+		}
+		top := list[covering[0]]
+		if top.end() <= position {
+			covering.pop()
+			continue
+		}
+		end := top.end()
+		if len(order) > 0 {
+			end = min(end, list[order[0]].offset)
+		}
+		result = append(result, top.after(position).before(end))
+		position = end
+	}
+	return result
+}
+
+func rising(list []piece) bool {
+	for number := 1; number < len(list); number++ {
+		if list[number].offset < list[number-1].end() {
+			return false
+		}
+	}
+	return true
+}
+
+// latest is a heap of pieces' numbers with the largest on top.
+type latest []int
+
+func (h *latest) push(number int) {
+	heap := append(*h, number)
+	for at := len(heap) - 1; at > 0; {
+		above := (at - 1) / 2
+		if heap[above] >= heap[at] {
+			break
+		}
+		heap[above], heap[at] = heap[at], heap[above]
+		at = above
+	}
+	*h = heap
+}
+
+func (h *latest) pop() {
+	heap := *h
+	last := len(heap) - 1
+	heap[0] = heap[last]
+	heap = heap[:last]
+	for at := 0; ; {
+		largest := at
+		for below := 2*at + 1; below <= 2*at+2 && below < len(heap); below++ {
+			if heap[below] > heap[largest] {
+				largest = below
+			}
+		}
+		if largest == at {
+			break
+		}
+		heap[at], heap[largest] = heap[largest], heap[at]
+		at = largest
+	}
+	*h = heap
+}
+
+// overlay lays one list over another, both in rising order without overlaps, as is the result. It uses up the memory of below.
+func overlay(below, above []piece) []piece {
+	result := make([]piece, 0, len(below)+len(above))
+	for _, top := range above {
+		for len(below) > 0 && below[0].offset < top.offset {
+			if below[0].end() <= top.offset {
+				result = append(result, below[0])
+				below = below[1:]
+			} else {
+				result = append(result, below[0].before(top.offset))
+				below[0] = below[0].after(top.offset)
+			}
+		}
+		for len(below) > 0 && below[0].offset < top.end() {
+			if below[0].end() <= top.end() {
+				below = below[1:]
+			} else {
+				below[0] = below[0].after(top.end())
+			}
+		}
+		result = append(result, top)
+	}
+	return append(result, below...)
+}
