@@ -1,0 +1,255 @@
+/*
+ * check.h — what every C test uses: checks, cases, the leak gate, threads, random numbers.
+ *
+ * A program is a list of cases: RUN(case) for each, then `return check_report();`, which prints "N passed, M failed". A case has
+ * passed when no check in it failed, on whatever thread, and when it left no live object in the library.
+ */
+#ifndef MMSB_TESTS_CHECK_H
+#define MMSB_TESTS_CHECK_H
+
+#include <mmsb.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static int check_failures; /* of the running case */
+static int check_cases_passed;
+static int check_cases_failed;
+
+/* Reports at most 20 failures of a case: a broken loop must not drown the rest. */
+__attribute__((format(printf, 3, 4))) static inline void check_fail(const char *file, int line, const char *format, ...) {
+    if (__atomic_add_fetch(&check_failures, 1, __ATOMIC_RELAXED) > 20) {
+        return;
+    }
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "%s:%d: %s\n", file, line, text);
+}
+
+#define CHECK(condition) ((condition) ? (void)0 : check_fail(__FILE__, __LINE__, "not true: %s", #condition))
+
+#define CHECK_EQUAL(actual, expected) \
+    check_equal(__FILE__, __LINE__, #actual, (uint64_t)(actual), (uint64_t)(expected))
+
+static inline void check_equal(const char *file, int line, const char *what, uint64_t actual, uint64_t expected) {
+    if (actual != expected) {
+        check_fail(file, line, "%s is %llu (0x%llx), expected %llu (0x%llx)", what, (unsigned long long)actual,
+                   (unsigned long long)actual, (unsigned long long)expected, (unsigned long long)expected);
+    }
+}
+
+/* The status of a call; of a failed call also the thread's last error: the same code, and a text of one line. */
+#define CHECK_STATUS(call, expected) check_status(__FILE__, __LINE__, #call, (call), (expected))
+#define CHECK_OK(call) CHECK_STATUS(call, MMSB_OK)
+
+static inline int check_status(const char *file, int line, const char *what, mmsb_status_t actual, mmsb_status_t expected) {
+    if (actual != expected) {
+        check_fail(file, line, "%s answered %d, expected %d%s%s", what, (int)actual, (int)expected,
+                   actual == MMSB_OK ? "" : "; last error: ", actual == MMSB_OK ? "" : mmsb_last_error());
+        return 0;
+    }
+    if (actual != MMSB_OK) {
+        const char *text = mmsb_last_error();
+        if (mmsb_last_error_code() != actual) {
+            check_fail(file, line, "%s answered %d but mmsb_last_error_code is %d", what, (int)actual,
+                       (int)mmsb_last_error_code());
+        }
+        if (text[0] == 0 || strchr(text, '\n') != NULL) {
+            check_fail(file, line, "%s: the error text is not one line: \"%s\"", what, text);
+        }
+    }
+    return 1;
+}
+
+/* For what the rest of the program cannot do without. */
+#define REQUIRE(condition)                                                           \
+    do {                                                                             \
+        if (!(condition)) {                                                          \
+            fprintf(stderr, "%s:%d: cannot go on: %s (last error: %s)\n", __FILE__, __LINE__, #condition, mmsb_last_error()); \
+            exit(2);                                                                 \
+        }                                                                            \
+    } while (0)
+#define REQUIRE_OK(call) REQUIRE((call) == MMSB_OK)
+
+static inline void check_sleep_ms(long milliseconds) {
+    struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+    nanosleep(&time, NULL);
+}
+
+static inline uint64_t check_live(int32_t kind) {
+    uint64_t count = UINT64_MAX;
+    REQUIRE_OK(mmsb_debug_live_objects(kind, &count));
+    return count;
+}
+
+/* Nothing may be left alive. Work whose ticket was given back unfinished may take a moment to end. */
+static inline void check_nothing_lives(void) {
+    for (int32_t kind = MMSB_KIND_PAGE; kind <= MMSB_KIND_MEMORY; kind++) {
+        for (int attempt = 0; attempt < 1000 && check_live(kind) != 0; attempt++) {
+            check_sleep_ms(10);
+        }
+        uint64_t left = check_live(kind);
+        if (left != 0) {
+            check_fail(__FILE__, __LINE__, "leak: %llu live objects of kind %d", (unsigned long long)left, (int)kind);
+        }
+    }
+}
+
+#define RUN(function) check_run(#function, function, 1)
+/* For programs in which the library no longer answers at the end of the case. */
+#define RUN_WITHOUT_LEAK_GATE(function) check_run(#function, function, 0)
+
+static inline void check_run(const char *name, void (*function)(void), int leak_gate) {
+    check_failures = 0;
+    function();
+    if (leak_gate) {
+        check_nothing_lives();
+    }
+    if (check_failures == 0) {
+        check_cases_passed++;
+    } else {
+        check_cases_failed++;
+        fprintf(stderr, "FAILED: %s (%d checks)\n", name, check_failures);
+    }
+}
+
+static inline int check_report(void) {
+    printf("%d passed, %d failed\n", check_cases_passed, check_cases_failed);
+    fflush(stdout);
+    return check_cases_failed != 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------- helpers ---- */
+
+static inline mmsb_context_t new_context(void) {
+    mmsb_context_t context = 0;
+    REQUIRE_OK(mmsb_context_create(NULL, &context));
+    return context;
+}
+
+static inline mmsb_page_t new_page(mmsb_context_t context, uint64_t size) {
+    mmsb_page_t page = 0;
+    REQUIRE_OK(mmsb_page_create(context, size, NULL, &page));
+    return page;
+}
+
+static inline mmsb_page_t new_disk_page(mmsb_context_t context, uint64_t size) {
+    mmsb_page_options_t options;
+    mmsb_page_options_init(&options);
+    options.location = MMSB_LOCATION_DISK;
+    mmsb_page_t page = 0;
+    REQUIRE_OK(mmsb_page_create(context, size, &options, &page));
+    return page;
+}
+
+static inline mmsb_page_info_t page_info(mmsb_page_t page) {
+    mmsb_page_info_t info;
+    mmsb_page_info_init(&info);
+    REQUIRE_OK(mmsb_page_info(page, &info));
+    return info;
+}
+
+static inline mmsb_context_stats_t context_stats(mmsb_context_t context) {
+    mmsb_context_stats_t stats;
+    mmsb_context_stats_init(&stats);
+    REQUIRE_OK(mmsb_context_stats(context, &stats));
+    return stats;
+}
+
+/* A pattern in which every byte depends on its place and on seed. */
+static inline uint8_t pattern_byte(uint64_t seed, uint64_t offset) {
+    return (uint8_t)((seed * 131 + offset * 7 + offset / 251) & 0xFF);
+}
+
+static inline void fill_pattern(uint8_t *bytes, uint64_t length, uint64_t seed) {
+    for (uint64_t i = 0; i < length; i++) {
+        bytes[i] = pattern_byte(seed, i);
+    }
+}
+
+static inline void write_pattern(mmsb_page_t page, uint64_t seed) {
+    uint64_t size = mmsb_page_size(page);
+    uint8_t *bytes = malloc(size);
+    REQUIRE(bytes != NULL);
+    fill_pattern(bytes, size, seed);
+    REQUIRE_OK(mmsb_page_write(page, 0, bytes, size));
+    free(bytes);
+}
+
+/* Whether the page holds just these bytes. */
+static inline int page_holds(mmsb_page_t page, const void *bytes, uint64_t length) {
+    if (mmsb_page_size(page) != length) {
+        return 0;
+    }
+    uint8_t *held = malloc(length);
+    REQUIRE(held != NULL);
+    int equal = mmsb_page_read(page, 0, held, length) == MMSB_OK && memcmp(held, bytes, length) == 0;
+    free(held);
+    return equal;
+}
+
+/* Whether the first length bytes are the pattern of seed. */
+static inline int page_holds_pattern(mmsb_page_t page, uint64_t seed, uint64_t length) {
+    uint8_t *bytes = malloc(length);
+    uint8_t *held = malloc(length);
+    REQUIRE(bytes != NULL && held != NULL);
+    fill_pattern(bytes, length, seed);
+    int equal = mmsb_page_read(page, 0, held, length) == MMSB_OK && memcmp(held, bytes, length) == 0;
+    free(bytes);
+    free(held);
+    return equal;
+}
+
+/* A delta of one run. The run and the payload must live as long as it is used. */
+static inline mmsb_delta_t one_run(const mmsb_run_t *run, const void *payload) {
+    mmsb_delta_t delta;
+    mmsb_delta_init(&delta);
+    delta.kind = MMSB_DELTA_RUNS;
+    delta.runs = run;
+    delta.count = 1;
+    delta.payload = payload;
+    return delta;
+}
+
+/* splitmix64: small, and the same everywhere. */
+static inline uint64_t random_next(uint64_t *state) {
+    uint64_t z = (*state += 0x9E3779B97F4A7C15ULL);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+    return z ^ (z >> 31);
+}
+
+static inline uint64_t random_below(uint64_t *state, uint64_t bound) {
+    return random_next(state) % bound;
+}
+
+#define MAXIMUM_THREADS 64
+
+typedef struct team_member {
+    void *(*work)(void *);
+    uint64_t index;
+    void *shared;
+} team_member_t;
+
+/* Runs count threads; each gets a team_member_t with its index. Returns when all have ended. */
+static inline void run_team(int count, void *(*work)(void *), void *shared) {
+    pthread_t threads[MAXIMUM_THREADS];
+    team_member_t members[MAXIMUM_THREADS];
+    REQUIRE(count <= MAXIMUM_THREADS);
+    for (int i = 0; i < count; i++) {
+        members[i] = (team_member_t){work, (uint64_t)i, shared};
+        REQUIRE(pthread_create(&threads[i], NULL, work, &members[i]) == 0);
+    }
+    for (int i = 0; i < count; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
+#endif /* MMSB_TESTS_CHECK_H */

@@ -1,0 +1,151 @@
+/* Bad handles: every function that takes one, with zero, another kind, a value never given out, and one that was destroyed. */
+#include "calls.h"
+
+#include <ctype.h>
+
+/* The list of calls must name every function of the header that returns a status. */
+static void the_list_of_calls_is_whole(void) {
+    FILE *header = fopen(MMSB_HEADER, "r");
+    REQUIRE(header != NULL);
+    char line[512];
+    size_t found = 0;
+    while (fgets(line, sizeof line, header) != NULL) {
+        const char *start = strstr(line, "MMSB_API mmsb_status_t mmsb_");
+        if (start != line) {
+            continue;
+        }
+        const char *name = line + strlen("MMSB_API mmsb_status_t ");
+        if (strncmp(name, "mmsb_last_error_code(", strlen("mmsb_last_error_code(")) == 0) {
+            continue; /* a getter of a status, not a call that has one */
+        }
+        size_t length = 0;
+        while (isalnum((unsigned char)name[length]) || name[length] == '_') {
+            length++;
+        }
+        int listed = 0;
+        for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
+            listed |= strlen(every_call[i].name) == length && strncmp(every_call[i].name, name, length) == 0;
+        }
+        if (!listed) {
+            check_fail(__FILE__, __LINE__, "%.*s is not in calls.h", (int)length, name);
+        }
+        found++;
+    }
+    fclose(header);
+    CHECK_EQUAL(found, EVERY_CALL_COUNT);
+}
+
+static void check_call(const call_t *call, const char *what, uint64_t handle, mmsb_status_t expected) {
+    mmsb_status_t status = call->run(handle);
+    if (status != expected) {
+        check_fail(__FILE__, __LINE__, "%s with %s (0x%016llx) answered %d, expected %d", call->name, what,
+                   (unsigned long long)handle, (int)status, (int)expected);
+    } else if (status != MMSB_OK) {
+        check_status(__FILE__, __LINE__, call->name, status, expected);
+    }
+}
+
+static void bad_handles_answer_their_codes(void) {
+    mmsb_context_t context = new_context();
+    mmsb_page_t page = new_page(context, 64);
+    mmsb_page_t filled;
+    mmsb_ticket_t ticket;
+    REQUIRE_OK(mmsb_page_create_many_start(context, 64, 1, NULL, NULL, &filled, &ticket));
+    REQUIRE_OK(mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER));
+    CHECK_EQUAL(page >> 60, MMSB_KIND_PAGE);
+    CHECK_EQUAL(context >> 60, MMSB_KIND_CONTEXT);
+    CHECK_EQUAL(ticket >> 60, MMSB_KIND_TICKET);
+
+    mmsb_context_t ended_context = new_context();
+    mmsb_page_t page_of_ended_context = new_page(ended_context, 64);
+    REQUIRE_OK(mmsb_context_destroy(ended_context));
+    mmsb_page_t ended_page = new_page(context, 64);
+    REQUIRE_OK(mmsb_page_destroy(ended_page));
+    mmsb_ticket_t ended_ticket;
+    mmsb_page_t other;
+    REQUIRE_OK(mmsb_page_create_many_start(context, 64, 1, NULL, NULL, &other, &ended_ticket));
+    REQUIRE_OK(mmsb_ticket_wait(ended_ticket, MMSB_WAIT_FOREVER));
+    REQUIRE_OK(mmsb_ticket_destroy(ended_ticket));
+
+    const uint64_t live[4] = {0, page, context, ticket};
+    const uint64_t ended[4] = {0, ended_page, ended_context, ended_ticket};
+    for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
+        const call_t *call = &every_call[i];
+        if (call->kind == 0) {
+            continue;
+        }
+        check_call(call, "zero", 0, call->role == ENDS ? MMSB_OK : MMSB_E_INVALID_HANDLE);
+        for (int kind = MMSB_KIND_PAGE; kind <= MMSB_KIND_TICKET; kind++) {
+            if (kind != call->kind) {
+                check_call(call, "another kind", live[kind], MMSB_E_INVALID_HANDLE);
+                check_call(call, "another kind, ended", ended[kind], MMSB_E_INVALID_HANDLE);
+            }
+        }
+        check_call(call, "a value never given out", live[call->kind] ^ (1ULL << 59), MMSB_E_INVALID_HANDLE);
+        check_call(call, "a kind that does not exist", 0xF000000000000001ULL, MMSB_E_INVALID_HANDLE);
+        check_call(call, "no kind", 1, MMSB_E_INVALID_HANDLE);
+        check_call(call, "all ones", UINT64_MAX, MMSB_E_INVALID_HANDLE);
+        check_call(call, "an ended object", ended[call->kind], MMSB_E_STALE_HANDLE);
+    }
+    for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
+        if (every_call[i].kind == MMSB_KIND_PAGE) {
+            check_call(&every_call[i], "a page of an ended context", page_of_ended_context, MMSB_E_STALE_HANDLE);
+        }
+    }
+    /* All that did nothing. */
+    CHECK_EQUAL(context_stats(context).pages, 3);
+    CHECK_EQUAL(mmsb_page_size(page), 64);
+    CHECK_OK(mmsb_ticket_destroy(ticket));
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+static void getters_answer_bad_handles_with_zero(void) {
+    mmsb_context_t context = new_context();
+    mmsb_page_t page = new_page(context, 64);
+    REQUIRE_OK(mmsb_page_destroy(page));
+    const struct {
+        uint64_t handle;
+        mmsb_status_t code;
+    } bad[] = {{0, MMSB_E_INVALID_HANDLE}, {context, MMSB_E_INVALID_HANDLE}, {page, MMSB_E_STALE_HANDLE},
+               {page ^ (1ULL << 59), MMSB_E_INVALID_HANDLE}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        /* Another code comes between, so that each getter must have set its own. */
+        mmsb_context_page_count(context, NULL);
+        CHECK(mmsb_page_address(bad[i].handle) == NULL);
+        CHECK_EQUAL(mmsb_last_error_code(), bad[i].code);
+        mmsb_context_page_count(context, NULL);
+        CHECK_EQUAL(mmsb_page_size(bad[i].handle), 0);
+        CHECK_EQUAL(mmsb_last_error_code(), bad[i].code);
+        mmsb_context_page_count(context, NULL);
+        CHECK_EQUAL(mmsb_page_epoch(bad[i].handle), 0);
+        CHECK_EQUAL(mmsb_last_error_code(), bad[i].code);
+        mmsb_context_page_count(context, NULL);
+        CHECK_EQUAL(mmsb_page_version(bad[i].handle), 0);
+        CHECK_EQUAL(mmsb_last_error_code(), bad[i].code);
+    }
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+static void a_handle_value_never_returns(void) {
+    enum { CYCLES = 200000 };
+    mmsb_context_t context = new_context();
+    mmsb_page_t first = new_page(context, 64);
+    mmsb_page_t previous = first;
+    REQUIRE_OK(mmsb_page_destroy(first));
+    for (int i = 0; i < CYCLES; i++) {
+        mmsb_page_t page = new_page(context, 64);
+        CHECK(page != first && page != previous);
+        CHECK_STATUS(mmsb_page_destroy(previous), MMSB_E_STALE_HANDLE);
+        CHECK_OK(mmsb_page_destroy(page));
+        previous = page;
+    }
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+int main(void) {
+    RUN(the_list_of_calls_is_whole);
+    RUN(bad_handles_answer_their_codes);
+    RUN(getters_answer_bad_handles_with_zero);
+    RUN(a_handle_value_never_returns);
+    return check_report();
+}
