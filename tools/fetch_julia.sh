@@ -135,10 +135,13 @@ if [ -x "$target/usr/bin/julia" ] && [ "$(cat "$target/stamp" 2>/dev/null)" = "$
 fi
 
 found=$(command -v julia || true)
+case $(readlink -f "$found") in
+"$target"/*) found= ;;
+esac
 if [ -n "$found" ] && usable "$found"; then
     rm -rf "$work"
     mkdir -p "$work/usr/bin"
-    ln -s "$(readlink -f "$found")" "$work/usr/bin/julia"
+    ln -s "$found" "$work/usr/bin/julia"
     say "using $found"
 else
     [ -z "$found" ] || say "$found is older than 1.5 or does not work"

@@ -1,0 +1,39 @@
+"""
+Paged memory over every place memory can be: the Julia side of libmmsb.
+
+A `MMSBState` owns pages; a `Page` is a view of one. Byte positions count from 1. The library is the file that the environment
+variable MMSB_LIBRARY names, else the one in the build tree. Functions may be called from any task and thread.
+"""
+module MMSB
+
+include("LibMMSB.jl")
+using .LibMMSB
+
+include("errors.jl")
+include("state.jl")
+include("pages.jl")
+include("metadata.jl")
+include("deltas.jl")
+include("dependencies.jl")
+include("tickets.jl")
+include("PageAllocator.jl")
+include("DeviceSync.jl")
+
+export AbstractMMSBError
+export MMSBState, Page, PageID, PageLocation, Ticket
+export CPU_LOCATION, GPU_LOCATION, UNIFIED_LOCATION, PINNED_LOCATION, DISK_LOCATION
+export get_page, get_pages, read_page, write_page!, with_page
+export apply_delta!, apply_deltas!
+export add_dependency!, remove_dependency!, get_parents, get_children
+export progress, cancel!
+
+for exporter in (PageAllocator, DeviceSync)
+    @eval using .$(nameof(exporter))
+    for name in names(exporter)
+        @eval export $name
+    end
+end
+
+__init__() = LibMMSB.load()
+
+end

@@ -1,0 +1,159 @@
+"Making, moving and ending pages."
+module PageAllocator
+
+using ..MMSB: MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION
+using ..MMSB: byte_count, call, check, fill_reference, find_page, handle, import_metadata!, keep_while_running, reject
+using ..MMSB: stored_entries, throw_page_not_found, with_fields
+using ..MMSB.LibMMSB
+
+export allocate_page_arrays, async_create_pages!, clone_page, create_cpu_page!, create_gpu_page!, create_page!
+export create_pages!, delete_page!, migrate_page!, resize_page!
+
+"Options of a new page; without a location it is the state's default."
+function page_options(location, device, id = 0)
+    options = Ref{mmsb_page_options_t}()
+    mmsb_page_options_init(options)
+    tag = location === nothing ? MMSB_LOCATION_DEFAULT : Int32(location)
+    options[] = with_fields(options[]; location = tag, device = device, id = id)
+    return options
+end
+
+"""
+    create_page!(state, size[, location]; metadata = Dict{Symbol,Any}(), device = 0, id = 0)
+
+A new page of zeros. Without a location it lies in the state's default one. `id` 0 lets the library pick one.
+"""
+function create_page!(
+    state::MMSBState,
+    size::Integer,
+    location::Union{PageLocation,Nothing} = nothing;
+    metadata = Dict{Symbol,Any}(),
+    device::Integer = 0,
+    id::Integer = 0,
+)
+    stored_entries(metadata)    # bad metadata is refused before there is a page
+    options = page_options(location, device, id)
+    page = Page(state, fill_reference(mmsb_page_t, mmsb_page_create, state, byte_count(size), options))
+    isempty(metadata) && return page
+    try
+        import_metadata!(page, metadata)
+    catch
+        call(mmsb_page_destroy, page)
+        rethrow()
+    end
+    return page
+end
+
+"""
+    create_cpu_page!(state, size)
+
+A new page in host memory.
+"""
+create_cpu_page!(state::MMSBState, size::Integer; options...) = create_page!(state, size, CPU_LOCATION; options...)
+
+"""
+    create_gpu_page!(state, size)
+
+A new page in a device's memory.
+"""
+create_gpu_page!(state::MMSBState, size::Integer; options...) = create_page!(state, size, GPU_LOCATION; options...)
+
+"""
+    async_create_pages!(state, size, count[, location]; device = 0, after = Ticket[])::Ticket
+
+Starts to make `count` pages of `size` bytes each, or none; `fetch(ticket)` gives them. It begins when the work of the tickets
+in `after` has succeeded.
+"""
+function async_create_pages!(
+    state::MMSBState,
+    size::Integer,
+    count::Integer,
+    location::Union{PageLocation,Nothing} = nothing;
+    device::Integer = 0,
+    after::AbstractVector{Ticket} = Ticket[],
+)
+    count < 0 && throw(ArgumentError("a count of $count pages"))
+    options = page_options(location, device)
+    waited_for = UInt64[handle(ticket) for ticket in after]
+    work = Ref{mmsb_work_options_t}()
+    mmsb_work_options_init(work)
+    pages = Vector{mmsb_page_t}(undef, count)
+    work[] = with_fields(work[]; after = pointer(waited_for), after_count = length(waited_for))
+    ticket = GC.@preserve waited_for after fill_reference(
+        mmsb_ticket_t, mmsb_page_create_many_start, state, byte_count(size), count, options, work, pages,
+    )
+    return keep_while_running(Ticket(ticket, state, () -> Page[Page(state, page) for page in pages]))
+end
+
+"""
+    create_pages!(state, size, count[, location]; device = 0)::Vector{Page}
+
+`count` new pages of `size` bytes each, or none.
+"""
+function create_pages!(state::MMSBState, size::Integer, count::Integer, location = nothing; device::Integer = 0)
+    ticket = async_create_pages!(state, size, count, location; device = device)
+    try
+        return fetch(ticket)
+    finally
+        close(ticket)
+    end
+end
+
+"""
+    delete_page!(state, id)
+
+Ends the page and gives its memory back; its views are stale from then on.
+"""
+function delete_page!(state::MMSBState, id::Union{Integer,Page})
+    page = find_page(state, id)
+    status = GC.@preserve state mmsb_page_destroy(handle(page))
+    status == MMSB_E_STALE_HANDLE && isopen(state) && throw_page_not_found(page.id)
+    check(status)
+    return page
+end
+
+"""
+    migrate_page!(state, id, location; device = 0)
+
+Moves the page's bytes to another place. Its id, epoch, change mask and metadata stay.
+"""
+function migrate_page!(state::MMSBState, id::Union{Integer,Page}, location::PageLocation; device::Integer = 0)
+    page = find_page(state, id)
+    call(mmsb_page_migrate, page, Int32(location), device)
+    return page
+end
+
+"""
+    resize_page!(state, id, size)
+
+Changes the page's size. Its bytes stay as far as there is room; what is added is zero.
+"""
+function resize_page!(state::MMSBState, id::Union{Integer,Page}, size::Integer)
+    page = find_page(state, id)
+    call(mmsb_page_resize, page, byte_count(size))
+    return page
+end
+
+"""
+    clone_page(state, id)
+
+A new page with the same bytes, place, epoch, change mask and metadata under an id of its own.
+"""
+function clone_page(state::MMSBState, id::Union{Integer,Page})
+    page = find_page(state, id)
+    return Page(state, fill_reference(mmsb_page_t, mmsb_page_clone, page, 0))
+end
+
+"""
+    allocate_page_arrays(size, location) -> (bytes, mask)
+
+Zeroed arrays for a page's bytes and its change mask, a `Bool` for each byte, in this place; they are Julia's own.
+"""
+function allocate_page_arrays(size::Integer, location::PageLocation)
+    location == CPU_LOCATION || reject(MMSB_E_UNSUPPORTED, "arrays of Julia do not lie in $location")
+    count = byte_count(size)
+    count == 0 && reject(MMSB_E_INVALID_SIZE, "a size of 0 bytes")
+    return zeros(UInt8, count), fill(false, count)
+end
+
+end

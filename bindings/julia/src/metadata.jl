@@ -1,0 +1,132 @@
+# Metadata of pages.
+#
+# The library keeps bytes under UTF-8 keys. A value that is valid UTF-8 is read as String and any other as Vector{UInt8};
+# the keys of byte values that happen to be valid UTF-8 are listed in an entry of their own, so that every value comes
+# back as what it was, from clones and files too. Other languages see that entry beside the others.
+
+const BYTE_KEYS = "julia.byte_keys"
+const BYTE_KEYS_SEPARATOR = '\0'    # no Symbol contains it
+
+"""
+The metadata of a page, as a dictionary that shows what it is now. Keys are Symbols, values are of type String or
+Vector{UInt8}; anything else is an ArgumentError.
+"""
+struct PageMetadata <: AbstractDict{Symbol,Any}
+    page::Page
+end
+
+check_metadata_key(key::Symbol) =
+    key === Symbol(BYTE_KEYS) ? throw(ArgumentError("the metadata key $BYTE_KEYS is the package's own")) : nothing
+check_metadata_key(key) = throw(ArgumentError("metadata keys are Symbols, not $(repr(key))"))
+
+check_metadata_value(value::Union{String,Vector{UInt8}}) = nothing
+check_metadata_value(value) =
+    throw(ArgumentError("metadata values are of type String or Vector{UInt8}, not $(typeof(value))"))
+
+"A value that would be read as the other type without its entry in the list."
+needs_listing(value::Vector{UInt8}) = isvalid(String, value)
+needs_listing(value::String) = false
+
+stored_value(bytes, listed) = !listed && isvalid(String, bytes) ? String(bytes) : bytes
+
+function encode_metadata(entries)
+    blob = IOBuffer()
+    write(blob, htol(UInt32(length(entries))))
+    for (key, value) in entries, part in (String(key), value)
+        write(blob, htol(UInt32(sizeof(part))), part)
+    end
+    return take!(blob)
+end
+
+"The entries of a page's blob: keys as String, values as bytes, in their order."
+function decode_metadata(bytes::Vector{UInt8})
+    blob = IOBuffer(bytes)
+    part() = read(blob, Int(ltoh(read(blob, UInt32))))
+    return [String(part()) => part() for _ in 1:ltoh(read(blob, UInt32))]
+end
+
+"What `entries` look like in the library: with the list of byte values, if there are any to be listed."
+function stored_entries(entries)
+    stored = Pair{String,Any}[]
+    listed = String[]
+    for (key, value) in entries
+        check_metadata_key(key)
+        check_metadata_value(value)
+        push!(stored, String(key) => value)
+        needs_listing(value) && push!(listed, String(key))
+    end
+    isempty(listed) || push!(stored, BYTE_KEYS => join(listed, BYTE_KEYS_SEPARATOR))
+    return stored
+end
+
+"Replaces all metadata of a page."
+function import_metadata!(page::Page, entries)
+    blob = encode_metadata(stored_entries(entries))
+    call(mmsb_page_metadata_import, page, blob, length(blob))
+end
+
+"All entries at one moment, in the order in which the keys were first set."
+function entries(metadata::PageMetadata)
+    stored = decode_metadata(fill_list(UInt8, mmsb_page_metadata_export, metadata.page))
+    listed = String[]
+    for (key, value) in stored
+        key == BYTE_KEYS && append!(listed, split(String(copy(value)), BYTE_KEYS_SEPARATOR))
+    end
+    return Pair{Symbol,Any}[
+        Symbol(key) => stored_value(value, key in listed) for (key, value) in stored if key != BYTE_KEYS
+    ]
+end
+
+Base.length(metadata::PageMetadata) = length(entries(metadata))
+
+function Base.iterate(metadata::PageMetadata, (all, next) = (entries(metadata), 1))
+    return next > length(all) ? nothing : (all[next], (all, next + 1))
+end
+
+function Base.get(metadata::PageMetadata, key, default)
+    check_metadata_key(key)
+    for (name, value) in entries(metadata)
+        name === key && return value
+    end
+    return default
+end
+
+function Base.getindex(metadata::PageMetadata, key)
+    value = get(metadata, key, nothing)
+    value === nothing && throw(KeyError(key))
+    return value
+end
+
+Base.haskey(metadata::PageMetadata, key) = get(metadata, key, nothing) !== nothing
+
+"Changes the entries as `change!(entries::Dict)` does, as one change for the tasks of this process."
+function change_metadata!(change!, metadata::PageMetadata)
+    page = metadata.page
+    return lock(owner(page).metadata_lock) do
+        changed = entries(metadata)
+        result = change!(changed)
+        import_metadata!(page, changed)
+        return result
+    end
+end
+
+function Base.setindex!(metadata::PageMetadata, value, key)
+    check_metadata_key(key)
+    check_metadata_value(value)
+    change_metadata!(metadata) do all
+        position = findfirst(entry -> first(entry) === key, all)
+        position === nothing ? push!(all, key => value) : (all[position] = key => value)
+    end
+    return metadata
+end
+
+function Base.delete!(metadata::PageMetadata, key)
+    check_metadata_key(key)
+    change_metadata!(all -> filter!(entry -> first(entry) !== key, all), metadata)
+    return metadata
+end
+
+function Base.empty!(metadata::PageMetadata)
+    change_metadata!(empty!, metadata)
+    return metadata
+end

@@ -1,0 +1,183 @@
+# Pages and their bytes.
+
+"""
+    Page
+
+A view of a page of a state. Its properties `id`, `size` (bytes), `location`, `device`, `epoch` and `metadata` say what
+the page is at that moment. Two views are equal when they show the same page. A page ends with `delete_page!` or with its
+state, never because a view is dropped.
+"""
+struct Page
+    state::MMSBState
+    handle::UInt64
+    id::PageID
+end
+
+"The view of the page with this handle."
+function Page(state::MMSBState, handle::UInt64)
+    info = new_page_info()
+    GC.@preserve state check(mmsb_page_info(handle, info))
+    return Page(state, handle, info[].id)
+end
+
+handle(page::Page) = getfield(page, :handle)
+owner(page::Page) = getfield(page, :state)
+
+function new_page_info()
+    info = Ref{mmsb_page_info_t}()
+    mmsb_page_info_init(info)
+    return info
+end
+
+function page_info(page::Page)
+    info = new_page_info()
+    call(mmsb_page_info, page, info)
+    return info[]
+end
+
+# Size and epoch come from calls that cost nothing. Their 0 may stand for a bad handle, which page_info then names.
+function page_size(page::Page)
+    kept = owner(page)
+    size = GC.@preserve kept mmsb_page_size(handle(page))
+    return Int(size == 0 ? page_info(page).size : size)
+end
+
+function page_epoch(page::Page)
+    kept = owner(page)
+    epoch = GC.@preserve kept mmsb_page_epoch(handle(page))
+    return epoch == 0 ? page_info(page).epoch : epoch
+end
+
+Base.propertynames(::Page, private::Bool = false) = (:id, :size, :location, :device, :epoch, :metadata)
+
+Base.getproperty(page::Page, name::Symbol) =
+    name === :id ? getfield(page, :id) :
+    name === :size ? page_size(page) :
+    name === :location ? PageLocation(page_info(page).location) :
+    name === :device ? Int(page_info(page).device) :
+    name === :epoch ? page_epoch(page) :
+    name === :metadata ? PageMetadata(page) :
+    throw(ArgumentError("a page has no property $name"))
+
+Base.:(==)(a::Page, b::Page) = handle(a) == handle(b)
+Base.hash(page::Page, seed::UInt) = hash(handle(page), hash(Page, seed))
+Base.show(io::IO, page::Page) = print(io, "Page(id = ", page.id, ")")
+
+"""
+    get_page(state, id)::Union{Page,Nothing}
+
+The page with this id, or `nothing`.
+"""
+function get_page(state::MMSBState, id::Integer)
+    id < 0 && return nothing
+    page = Ref{mmsb_page_t}(0)
+    status = GC.@preserve state mmsb_page_lookup(handle(state), id, page)
+    status == MMSB_E_NOT_FOUND && return nothing
+    check(status)
+    return Page(state, page[], id)
+end
+
+"The page with this id, which must exist."
+function find_page(state::MMSBState, id::Integer)
+    page = get_page(state, id)
+    page === nothing && throw_page_not_found(id)
+    return page
+end
+
+function find_page(state::MMSBState, page::Page)
+    owner(page) === state || reject(MMSB_E_MISMATCH, "page $(page.id) belongs to another state")
+    return page
+end
+
+@noinline throw_page_not_found(id) = throw(PageNotFoundError(MMSB_E_NOT_FOUND, "the state has no page with id $id"))
+
+"""
+    get_pages(state)::Vector{Page}
+
+All pages. One that is created or deleted meanwhile may be among them or not.
+"""
+function get_pages(state::MMSBState)
+    pages = Page[]
+    cursor = Ref{UInt64}(0)
+    handles = Vector{mmsb_page_t}(undef, 256)
+    count = Ref{Csize_t}(0)
+    info = new_page_info()
+    while true
+        call(mmsb_context_pages, state, cursor, handles, length(handles), count)
+        count[] == 0 && return pages
+        for page in view(handles, 1:Int(count[]))
+            status = GC.@preserve state mmsb_page_info(page, info)
+            status == MMSB_E_STALE_HANDLE && isopen(state) && continue
+            check(status)
+            push!(pages, Page(state, page, info[].id))
+        end
+    end
+end
+
+"Offset of a 1-based position."
+page_offset(position::Integer) =
+    position < 1 ? reject(MMSB_E_OUT_OF_RANGE, "position $position: the first byte has position 1") : UInt64(position - 1)
+
+const ContiguousBytes = Union{DenseVector{UInt8},Base.FastContiguousSubArray{UInt8,1,<:DenseVector{UInt8}}}
+
+"The bytes as something whose address the library can be given: themselves, or a copy."
+contiguous(bytes::ContiguousBytes) = bytes
+contiguous(bytes::AbstractVector{UInt8}) = convert(Vector{UInt8}, bytes)
+
+"""
+    read_page(page[, range])::Vector{UInt8}
+
+A copy of the page's bytes, all or those at the positions of the range (from 1 on).
+"""
+function read_page(page::Page)
+    while true
+        size = page.size
+        bytes = Vector{UInt8}(undef, size)
+        kept = owner(page)
+        status = GC.@preserve kept mmsb_page_read(handle(page), 0, bytes, size)
+        # It was cut between the two calls.
+        status == MMSB_E_OUT_OF_RANGE && page.size < size && continue
+        check(status)
+        # It grew between the two calls, perhaps.
+        page.size == size && return bytes
+    end
+end
+
+function read_page(page::Page, range::AbstractUnitRange{<:Integer})
+    offset = page_offset(first(range))
+    # Asked before the bytes are allocated, as the range may be anything.
+    last(range) > page.size && reject(MMSB_E_OUT_OF_RANGE, "positions $range of a page of $(page.size) bytes")
+    bytes = Vector{UInt8}(undef, length(range))
+    call(mmsb_page_read, page, offset, bytes, length(bytes))
+    return bytes
+end
+
+"""
+    write_page!(page, bytes; offset = 1)
+
+Writes the bytes from position `offset` (from 1 on). Neither the epoch nor the change mask moves: deltas do that.
+"""
+function write_page!(page::Page, bytes::AbstractVector{UInt8}; offset::Integer = 1)
+    source = contiguous(bytes)
+    GC.@preserve source call(mmsb_page_write, page, page_offset(offset), pointer(source), length(source))
+    return page
+end
+
+"""
+    with_page(f, page; write = false)
+
+Calls `f(bytes)` with the page's own memory as a `Vector{UInt8}`, and returns what `f` returns. The page is pinned meanwhile:
+it cannot be deleted, moved or resized. `bytes` must not be used after `f` is done, and only be written with `write = true`.
+"""
+function with_page(f, page::Page; write::Bool = false)
+    mode = write ? MMSB_PIN_WRITE : MMSB_PIN_READ
+    address = fill_reference(Ptr{Cvoid}, mmsb_page_pin, page, mode)
+    try
+        location = page.location
+        location in (GPU_LOCATION, UNIFIED_LOCATION) &&
+            reject(MMSB_E_UNSUPPORTED, "page $(page.id) lies in $location, which a Vector cannot show: move it first")
+        return f(unsafe_wrap(Array, convert(Ptr{UInt8}, address), page.size; own = false))
+    finally
+        call(mmsb_page_unpin, page, mode)
+    end
+end

@@ -1,0 +1,143 @@
+# The state: a context of the library, which owns pages.
+
+"Where the bytes of a page lie."
+@enum PageLocation::Int32 begin
+    CPU_LOCATION = MMSB_LOCATION_CPU
+    GPU_LOCATION = MMSB_LOCATION_GPU
+    UNIFIED_LOCATION = MMSB_LOCATION_UNIFIED
+    PINNED_LOCATION = MMSB_LOCATION_PINNED
+    DISK_LOCATION = MMSB_LOCATION_DISK
+end
+
+"Identity of a page in its state."
+const PageID = UInt64
+
+"""
+    MMSBState(; simulate = :off, options...)
+    MMSBState(f; options...)
+
+A set of pages. It lives until `close`, or until nothing refers to it or its pages any more; all its pages end with it.
+The form with `f` closes it when `f(state)` is done.
+
+`simulate` is `:off`, `:if_no_gpu` or `:always`; without it the environment variable MMSB_SIMULATE decides. The other
+options: `default_location::PageLocation`, `default_device`, `simulated_devices`, `simulated_memory` (bytes),
+`fallback` (`:error` or `:host`), `memory_limit` (bytes of host memory, 0 = none), `disk_path` (folder for
+DISK pages), `huge_pages::Bool`.
+"""
+mutable struct MMSBState
+    handle::Threads.Atomic{UInt64}    # 0 once it is closed
+    metadata_lock::ReentrantLock
+
+    function MMSBState(; options...)
+        records = Ref{mmsb_context_options_t}()
+        mmsb_context_options_init(records)
+        disk_path = get(options, :disk_path, "")
+        handle = Ref{UInt64}(0)
+        GC.@preserve disk_path begin
+            records[] = with_fields(records[]; (name => context_option(Val(name), value) for (name, value) in options)...)
+            check(mmsb_context_create(records, handle))
+        end
+        # The finalizer may run anywhere: one call, and its status has nobody to go to.
+        return finalizer(destroy_context, new(Threads.Atomic{UInt64}(handle[]), ReentrantLock()))
+    end
+end
+
+function MMSBState(f::Function; options...)
+    state = MMSBState(; options...)
+    try
+        return f(state)
+    finally
+        close(state)
+    end
+end
+
+context_option(::Val{:simulate}, value) =
+    value === :off ? MMSB_SIMULATE_OFF :
+    value === :if_no_gpu ? MMSB_SIMULATE_IF_NO_GPU :
+    value === :always ? MMSB_SIMULATE_ALWAYS :
+    throw(ArgumentError("simulate is :off, :if_no_gpu or :always, not $(repr(value))"))
+context_option(::Val{:fallback}, value) =
+    value === :error ? MMSB_FALLBACK_ERROR :
+    value === :host ? MMSB_FALLBACK_HOST :
+    throw(ArgumentError("fallback is :error or :host, not $(repr(value))"))
+context_option(::Val{:default_location}, value::PageLocation) = Int32(value)
+context_option(::Val{:default_device}, value::Integer) = Int32(value)
+context_option(::Val{:simulated_devices}, value::Integer) = Int32(value)
+context_option(::Val{:simulated_memory}, value::Integer) = UInt64(value)
+context_option(::Val{:memory_limit}, value::Integer) = UInt64(value)
+context_option(::Val{:huge_pages}, value::Bool) = Int32(value)
+context_option(::Val{:disk_path}, value::String) = text_pointer(value)
+context_option(::Val{name}, value) where {name} =
+    throw(ArgumentError("MMSBState has no option $name = $(repr(value))"))
+
+"A copy of a struct with other values in some fields."
+with_fields(record::T; changes...) where {T} = T((get(changes, name, getfield(record, name)) for name in fieldnames(T))...)
+
+"Pointer to a zero-terminated text for a struct's field; a zero within it is an ArgumentError. The caller keeps it alive."
+text_pointer(text::String) = convert(Ptr{UInt8}, Base.unsafe_convert(Cstring, text))
+
+destroy_context(state) = mmsb_context_destroy(Threads.atomic_xchg!(state.handle, UInt64(0)))
+
+"""
+    close(state)
+
+Ends the state and its pages. Closing twice is fine; whatever else is done with it or its pages throws a
+`StaleHandleError`.
+"""
+Base.close(state::MMSBState) = check(destroy_context(state))
+
+Base.isopen(state::MMSBState) = state.handle[] != 0
+
+"Number of pages."
+Base.length(state::MMSBState) = Int(fill_reference(UInt64, mmsb_context_page_count, state))
+
+Base.show(io::IO, state::MMSBState) =
+    isopen(state) ? print(io, "MMSBState(", length(state), " pages)") : print(io, "MMSBState(closed)")
+
+function handle(state::MMSBState)
+    value = state.handle[]
+    value == 0 && reject(MMSB_E_STALE_HANDLE, "the state is closed")
+    return value
+end
+
+"What must stay alive while the handle of an object is in use."
+owner(state::MMSBState) = state
+
+"""
+    call(function, object, arguments...)
+
+Calls a C function on the handle of a state, page or ticket, which cannot be finalized meanwhile, and checks the status.
+"""
+function call(f::F, object, arguments...) where {F}
+    kept = owner(object)
+    GC.@preserve kept begin
+        check(f(handle(object), arguments...))
+    end
+end
+
+"Calls a C function whose last argument is the address of a `T`, and returns what it stored there."
+function fill_reference(::Type{T}, f::F, object, arguments...) where {T,F}
+    out = Ref{T}()
+    call(f, object, arguments..., out)
+    return out[]
+end
+
+"""
+Calls a C function that fills an array of `T` by the rules for lists: (…, array, capacity, count). The list may grow between
+the question for its length and its answer; then it is asked again.
+"""
+function fill_list(::Type{T}, f::F, object) where {T,F}
+    count = Ref{Csize_t}(0)
+    call(f, object, C_NULL, 0, count)
+    kept = owner(object)
+    while true
+        items = Vector{T}(undef, count[])
+        status = GC.@preserve kept f(handle(object), items, length(items), count)
+        status == MMSB_E_OUT_OF_RANGE && count[] > length(items) && continue
+        check(status)
+        return resize!(items, count[])
+    end
+end
+
+"A size for the library; a negative one is refused as the library refuses 0."
+byte_count(size::Integer) = size < 0 ? reject(MMSB_E_INVALID_SIZE, "a size of $size bytes") : UInt64(size)

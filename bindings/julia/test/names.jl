@@ -1,0 +1,23 @@
+# What the package exports.
+
+public = filter(!=(:MMSB), names(MMSB))
+
+@testset "no name of Base or Core is exported" begin
+    @test isempty(intersect(public, union(names(Base), names(Core))))
+end
+
+@testset "the names of every module are exported by MMSB" begin
+    for part in (MMSB.PageAllocator, MMSB.DeviceSync), name in names(part)
+        @test name in public
+        @test getfield(MMSB, name) === getfield(part, name)
+    end
+end
+
+@testset "every public name has its text and appears in the tests" begin
+    tests = join(read(joinpath(@__DIR__, file), String) for file in TEST_FILES)
+    for name in public
+        @test (name, occursin(string(name), tests)) == (name, true)
+        name in (:PageID, :CPU_LOCATION, :GPU_LOCATION, :UNIFIED_LOCATION, :PINNED_LOCATION, :DISK_LOCATION) && continue
+        @test (name, Docs.hasdoc(MMSB, name)) == (name, true)
+    end
+end
