@@ -1,7 +1,7 @@
 /*
  * calls.c — what a call costs: reads of a page that stay in C, pins, and a call that enters Go.
  *
- * The reads go round 64 pages, so that no call is optimised for one record. A finished ticket is polled as the call that enters Go:
+ * The reads go round 64 pages, so that no call is tuned to one record. A finished ticket is polled as the call that enters Go:
  * the cheapest one that has work of its own.
  */
 #include <pthread.h>

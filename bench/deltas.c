@@ -1,6 +1,6 @@
 /*
- * deltas.c — deltas that change bytes, against memcpy of as many. Every payload differs from what lies in the page, and after each
- * row the pages' bytes, change masks and epochs are compared with what a plain replay gives.
+ * deltas.c — deltas that change bytes, against memcpy of as many. Every payload differs from what lies in the page, and after
+ * each row the pages' bytes, change masks and epochs are compared with what a plain replay gives.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,9 +169,9 @@ enum { PAGES = 4096, PAGE_SIZE = 4096, BATCH = 1000, LENGTH = 64, CHECKED_BATCHE
 
 typedef enum form { RUN_ARRAYS, RUN_STRUCTS, SINGLE_STRUCTS, CONSECUTIVE, SCATTERED } form_t;
 
-/* One batch after the other is prepared while the clock stands still, and applied by whose turn it is: both sides find it as fresh as
- * a program would that has just made it, and both write to the same memory. A batch follows from its number, so that all of them can
- * be replayed for the check. */
+/* One batch after the other is prepared while the clock stands still, and applied by whose turn it is: both sides find it as
+ * fresh as a program would that has just made it, and both write to the same memory. A batch follows from its number, so that all
+ * of them can be replayed for the check. */
 typedef struct small {
     form_t form;
     uint64_t prepared; /* batches so far */

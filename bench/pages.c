@@ -1,8 +1,9 @@
 /*
  * pages.c — creating and destroying pages of 4 KiB, against allocating and freeing as many bytes.
  *
- * One at a time: created, touched, destroyed. 1000 live: 1000 are created and touched, then destroyed in a random order that is the
- * same on both sides and in every run. Touched: the first 8 bytes are read and written through the page's address.
+ * One at a time: created, touched, destroyed. 1000 live: 1000 are created and touched, then destroyed in a random order that is
+ * the same on both sides and in every run. Replaced: one after the other goes in that order, and a new one comes. Touched: the
+ * first 8 bytes are read and written through the page's address.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -24,6 +25,8 @@ typedef struct set {
     uint32_t *order; /* in which they go */
     mmsb_page_t *pages;
     void **blocks;
+    uint64_t ours_next; /* whose turn it is to be replaced */
+    uint64_t peer_next;
     uint64_t wrong; /* bits of words that should have been 0 and were not */
 } set_t;
 
@@ -164,15 +167,24 @@ WORK(peer_batch_malloc, peer_batch(set, count, false, TOUCHED))
 WORK(peer_batch_calloc, peer_batch(set, count, true, TOUCHED))
 WORK(peer_batch_untouched, peer_batch(set, count, true, UNTOUCHED))
 
-static void peer_live_umf(void *state, uint64_t count) {
+/* One page after the other, in the set's order, makes room for a new one: as many live as the set holds, all the time. */
+static void ours_replaced(void *state, uint64_t count) {
     set_t *set = state;
-    for (uint64_t turn = 1; turn <= count; turn++) {
-        for (uint32_t i = 0; i < set->live; i++) {
-            set->blocks[i] = umf.malloc(umf.pool, SIZE);
-            use_block(set, set->blocks[i], false, TOUCHED, turn);
-        }
-        for (uint32_t i = 0; i < set->live; i++)
-            umf.free(umf.pool, set->blocks[set->order[i]]);
+    for (uint64_t i = 0; i < count; i++) {
+        mmsb_page_t *page = &set->pages[set->order[set->ours_next++ % set->live]];
+        BENCH_CALL(mmsb_page_destroy(*page));
+        BENCH_CALL(mmsb_page_create(context, SIZE, &uninitialised, page));
+        use_page(set, *page, &uninitialised, TOUCHED, i);
+    }
+}
+
+static void peer_replaced(void *state, uint64_t count) {
+    set_t *set = state;
+    for (uint64_t i = 0; i < count; i++) {
+        void **block = &set->blocks[set->order[set->peer_next++ % set->live]];
+        umf.free(umf.pool, *block);
+        *block = umf.malloc(umf.pool, SIZE);
+        use_block(set, *block, false, TOUCHED, i);
     }
 }
 
@@ -318,16 +330,22 @@ static void run_against_umf(void) {
     for (size_t i = 0; i < sizeof lives / sizeof *lives; i++) {
         char what[96];
         set_t *set;
-        snprintf(what, sizeof what, "pages: 4 KiB uninitialised, touched, %u live, against UMF", lives[i]);
+        snprintf(what, sizeof what, "pages: 4 KiB uninitialised, touched, replaced, %u live", lives[i]);
+        if (!bench_wanted(what))
+            continue;
         set = make_set(lives[i]);
+        ours_replaced(set, lives[i]);
+        if (present)
+            peer_replaced(set, lives[i]);
         bench_run(&(bench_row_t){.what = what,
-                                 .ours = ours_live_uninitialised,
-                                 .peer = present ? peer_live_umf : NULL,
+                                 .ours = ours_replaced,
+                                 .peer = present ? peer_replaced : NULL,
                                  .peer_name = "UMF disjoint pool",
                                  .note = "the pool keeps all its slabs; by default it would keep 4",
-                                 .state = set,
-                                 .ours_operations = lives[i],
-                                 .peer_operations = lives[i]});
+                                 .state = set});
+        BENCH_CALL(mmsb_page_destroy_many(set->pages, lives[i], NULL));
+        for (uint32_t block = 0; present && block < lives[i]; block++)
+            umf.free(umf.pool, set->blocks[block]);
         drop_set(set);
     }
 }

@@ -38,7 +38,10 @@ for program in pages calls deltas memory; do
     "$out/$program" >>"$rows"
 done
 echo "bench: memory, Go collections" >&2
-GODEBUG=gctrace=1 GOGC=1 "$out/memory" collect >>"$rows"
+GODEBUG=gctrace=1 GOGC=1 "$out/memory" collect >>"$rows" 2>"$out/collections.txt" || {
+    tail -n 1 "$out/collections.txt" >&2
+    exit 1
+}
 echo "bench: python" >&2
 MMSB_LIBRARY=$library/libmmsb.so "$python" bench/python.py >>"$rows"
 "$python" bench/table.py "$rows" build/bench.json
