@@ -11,11 +11,11 @@ REPO ?=
 SECONDS_OF_FUZZ ?= 10
 
 # build/bin holds links to the tools that tools/require.sh chose, and comes first.
-SYSTEM_PATH := $(PATH)
-export SYSTEM_PATH
 export PATH := $(CURDIR)/build/bin:$(PATH)
 export GOTOOLCHAIN := local
 export GOFLAGS := -mod=readonly -buildvcs=false
+# Go's build cache does not see headers outside the folder of a cgo package: their hash in a flag makes it compile anew.
+export CGO_CFLAGS := -O2 -g -DMMSB_HEADERS_$(shell cat include/*.h native/*.h | sha256sum | cut -c 1-16)
 export PYTHONDONTWRITEBYTECODE := 1
 export MMSB_LIBRARY := $(CURDIR)/build/libmmsb.so
 
@@ -145,8 +145,8 @@ test-go: $(STAMPS)/tools
 test-race: $(STAMPS)/tools
 	@python3 tools/go_test.py -race -tags invariants $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
 
-# Every tests/c/test_*.c and .cpp is one program that prints `N passed, M failed`.
-C_TESTS := $(patsubst tests/c/%,%,$(wildcard tests/c/test_*.c tests/c/test_*.cpp))
+# Every tests/c/*_test.c and .cpp is one program that prints `N passed, M failed`.
+C_TESTS := $(patsubst tests/c/%,%,$(wildcard tests/c/*_test.c tests/c/*_test.cpp))
 C_TEST_INPUTS := $(wildcard tests/c/*.h) include/mmsb.h
 
 build/c/%.c.run: tests/c/%.c $(C_TEST_INPUTS) build/libmmsb.so
@@ -170,9 +170,9 @@ test-c: $(C_TESTS:%=build/c/%.run)
 test-asan: $(C_TESTS:%=build/c-asan/%.run)
 	@MMSB_LIBRARY=$(CURDIR)/build/asan/libmmsb.so ASAN_OPTIONS=detect_leaks=0 tools/run_programs.sh $^
 
-# native/ alone, without Go: its C files with each tests/native/test_*.c.
-NATIVE_TESTS := $(patsubst tests/native/%.c,%,$(wildcard tests/native/test_*.c))
-build/tsan/%.run: tests/native/%.c $(wildcard native/*.c native/*.h) include/mmsb.h
+# native/ alone, without Go: its C files with each native/tests/*_test.c.
+NATIVE_TESTS := $(patsubst native/tests/%.c,%,$(wildcard native/tests/*_test.c))
+build/tsan/%.run: native/tests/%.c $(wildcard native/*.c native/*.h) include/mmsb.h
 	@mkdir -p $(@D)
 	@gcc -std=gnu11 -fsanitize=thread $(C_FLAGS) -Inative $< $(wildcard native/*.c) -o $@ -ldl -lm
 

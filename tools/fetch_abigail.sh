@@ -3,7 +3,8 @@
 # installed: apt works on folders of its own and takes only the machine's list of sources.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-PATH=${SYSTEM_PATH:-$PATH}
+# What an earlier run put into build/bin is not the system's.
+PATH=${PATH//"$PWD/build/bin:"/}
 mkdir -p build/bin
 
 if command -v abidw abidiff > /dev/null; then

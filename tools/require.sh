@@ -3,7 +3,8 @@
 # build/bin/go then runs it. Says what is missing, with the command that installs it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-PATH=${SYSTEM_PATH:-$PATH}
+# What an earlier run put into build/bin is not the system's.
+PATH=${PATH//"$PWD/build/bin:"/}
 
 missing=()
 for tool in git gcc g++ make python3; do
