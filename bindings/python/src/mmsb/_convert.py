@@ -1,0 +1,200 @@
+"""From Python's values to what the library takes: buffers without copies, checked integers, text."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import sys
+from array import array
+from collections.abc import Callable, Iterable
+from ctypes import c_char_p, c_int, c_size_t, c_ssize_t, c_void_p, py_object
+from typing import TYPE_CHECKING, Any, SupportsIndex, Union, cast
+
+from . import _ffi
+from ._errors import InvalidArgumentError, MMSBError, OutOfMemoryError, OutOfRangeError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from typing_extensions import Buffer as BufferProtocol
+    from typing_extensions import TypeGuard
+
+#: Anything whose bytes can be read: bytes, bytearray, memoryview, array, NumPy arrays of any type.
+BytesLike = Union["BufferProtocol", "NDArray[Any]"]
+#: Bytes, or a sequence of numbers from 0 to 255 (or of bools).
+BytesOrNumbers = Union[BytesLike, "list[int]", "tuple[int, ...]"]
+#: Unsigned 64-bit numbers: an array of them is used in place, all else is converted.
+Numbers = Union[BytesLike, Iterable[SupportsIndex]]
+
+UINT64_MAX = 2**64 - 1
+
+# Functions of our own, because the argument types of those in ctypes.pythonapi belong to everybody.
+_python = ctypes.PyDLL(None)
+
+
+class _PyBuffer(ctypes.Structure):
+    _fields_ = (
+        ("buf", c_void_p),
+        ("obj", c_void_p),
+        ("len", c_ssize_t),
+        ("itemsize", c_ssize_t),
+        ("readonly", c_int),
+        ("ndim", c_int),
+        ("format", c_char_p),
+        ("shape", c_void_p),
+        ("strides", c_void_p),
+        ("suboffsets", c_void_p),
+        ("internal", c_void_p),
+    )
+
+
+_get_buffer = _python.PyObject_GetBuffer
+_get_buffer.argtypes = (py_object, ctypes.POINTER(_PyBuffer), c_int)
+_get_buffer.restype = c_int
+_release_buffer = _python.PyBuffer_Release
+_release_buffer.argtypes = (ctypes.POINTER(_PyBuffer),)
+_release_buffer.restype = None
+_new_bytes = _python.PyBytes_FromStringAndSize
+_new_bytes.argtypes = (c_void_p, c_ssize_t)
+_new_bytes.restype = py_object
+
+_WRITABLE = 1
+
+
+class Buffer:
+    """Address and length of an object's bytes, held there until this object dies. They must be contiguous."""
+
+    __slots__ = ("_view", "address", "length")
+
+    def __init__(self, source: BytesLike, writable: bool = False) -> None:
+        self._view = _PyBuffer()
+        _get_buffer(source, ctypes.byref(self._view), _WRITABLE if writable else 0)
+        self.address: int = self._view.buf or 0
+        self.length: int = self._view.len
+
+    def __del__(self, release: Callable[..., Any] = _release_buffer) -> None:
+        release(ctypes.byref(self._view))
+
+
+def view_of(source: BytesLike) -> memoryview:
+    """A view of source; type checkers do not see everywhere that NumPy's arrays have the buffer protocol."""
+    return memoryview(cast("BufferProtocol", source))
+
+
+def readable(source: BytesOrNumbers) -> Buffer:
+    """The bytes of source; a copy of them where they are not contiguous."""
+    if isinstance(source, (list, tuple)):
+        return Buffer(bytes(source))
+    try:
+        return Buffer(source)
+    except (BufferError, ValueError):
+        return Buffer(view_of(source).tobytes())
+
+
+def new_bytes(length: int) -> bytes:
+    """A bytes object with undefined contents, for one library call to fill before anybody else sees it."""
+    fresh: bytes = _new_bytes(None, length)
+    return fresh
+
+
+def words(source: Numbers, what: str) -> Buffer:
+    """An array of unsigned 64-bit numbers: source itself where it is one."""
+    if not has_buffer(source):
+        return Buffer(_array(source, what))
+    view = view_of(source)
+    if view.itemsize == 8 and view.format.strip("@=<") in ("L", "Q"):
+        return readable(source)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(source, numpy.ndarray) and source.dtype.kind in "iu":
+        if source.size and source.min() < 0:
+            raise OutOfRangeError(f"{what} has {source.min()}; numbers must be from 0 to {UINT64_MAX}")
+        return Buffer(source.astype(numpy.uint64, order="C"))
+    return Buffer(_array(source, what))
+
+
+def half_words(source: Numbers) -> Buffer | None:
+    """Source itself where it is an array of unsigned 32-bit numbers, else None."""
+    if not has_buffer(source):
+        return None
+    view = view_of(source)
+    return readable(source) if view.itemsize == 4 and view.format.strip("@=<") in ("I", "L") else None
+
+
+def has_buffer(source: object) -> TypeGuard[BytesLike]:
+    """Whether source has the buffer protocol."""
+    try:
+        memoryview(source)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return True
+
+
+def _array(source: Any, what: str) -> array[int]:
+    try:
+        return array("Q", list(source))
+    except OverflowError:
+        raise OutOfRangeError(f"{what} must be numbers from 0 to {UINT64_MAX}") from None
+
+
+def zeroed_words(count: int) -> array[int]:
+    """Room for count unsigned 64-bit numbers."""
+    try:
+        return array("Q", (0,)) * count
+    except (MemoryError, OverflowError):
+        raise OutOfMemoryError(f"no memory for an array of {count} handles") from None
+
+
+def unsigned(value: SupportsIndex, what: str, error: type[MMSBError] = InvalidArgumentError) -> int:
+    """Value as an unsigned 64-bit number; ctypes would cut off its higher bits in silence."""
+    number = operator.index(value)
+    if not 0 <= number <= UINT64_MAX:
+        raise error(f"{what} {number} is not from 0 to {UINT64_MAX}")
+    return number
+
+
+def signed(value: SupportsIndex, what: str) -> int:
+    """Value as a signed 32-bit number."""
+    number = operator.index(value)
+    if not -(2**31) <= number < 2**31:
+        raise InvalidArgumentError(f"{what} {number} is not a 32-bit number")
+    return number
+
+
+def encoded(text: str, what: str) -> bytes:
+    """Text in UTF-8."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what} must be a str, not {type(text).__name__}")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(f"{what} cannot be written as UTF-8: {error}") from None
+
+
+def c_text(text: str, what: str) -> bytes:
+    """Text in UTF-8 for a zero-terminated argument."""
+    data = encoded(text, what)
+    if b"\0" in data:
+        raise InvalidArgumentError(f"{what} has a zero byte at {data.index(0)}")
+    return data
+
+
+def nanoseconds(timeout: float | None) -> int:
+    """A timeout in seconds as the library counts it; None is for ever."""
+    if timeout is None:
+        return _ffi.WAIT_FOREVER
+    if not timeout >= 0:
+        raise InvalidArgumentError(f"timeout {timeout} is not a number of seconds from 0 on")
+    return int(min(timeout * 1e9, _ffi.WAIT_FOREVER // 2))
+
+
+def fetch(call: Callable[[bytes, int, Any], int], item: int = 1, capacity: int = 256) -> tuple[int, bytes]:
+    """Fills a buffer from one of the library's lists, as large as it turns out to be; items have item bytes.
+
+    call takes (buffer, capacity, where the count goes) and returns a status. Gives (status, bytes).
+    """
+    count = c_size_t()
+    while True:
+        data = new_bytes(capacity * item)
+        status = call(data, capacity, ctypes.byref(count))
+        if status != _ffi.E_OUT_OF_RANGE or count.value <= capacity:
+            return status, data[: count.value * item] if status == _ffi.OK else b""
+        capacity = count.value

@@ -1,0 +1,489 @@
+"""The C interface as mmsb.h has it: constants, structs, one table of functions, and the library behind them.
+
+Names are those of the header without the prefix MMSB_ or mmsb_. Tests compare all of it with the header.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from ctypes import POINTER, c_char, c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any
+
+from . import _errors
+from ._errors import ForkedError, MMSBError, error_for
+
+ABI_VERSION = 0
+
+OK = 0
+E_STALE_HANDLE = 12
+E_OUT_OF_RANGE = 14
+E_INVALID_STATE = 15
+E_NOT_FOUND = 20
+E_WOULD_BLOCK = 23
+E_TIMEOUT = 24
+
+PIN_READ = 1
+PIN_WRITE = 2
+PAGE_ZEROED = 0
+PAGE_UNINITIALISED = 1
+WAIT_FOREVER = 2**64 - 1
+DOMAIN_ERRNO = 1
+
+KINDS = {"page": 1, "context": 2, "ticket": 3, "delta": 4, "memory": 5}
+LOCATIONS = {"cpu": 0, "gpu": 1, "unified": 2, "pinned": 3, "disk": 4}
+SIMULATE = {"off": 0, "if-no-gpu": 1, "always": 2}
+FALLBACK = {"error": 0, "host": 1}
+DOMAINS = {"errno": 1, "cuda": 2, "nccl": 3, "nixl": 4}
+LOG_LEVELS = {"off": 0, "error": 1, "warning": 2, "info": 3, "debug": 4}
+DELTA_KINDS = {"dense_bytes": 1, "dense_bits": 2, "sparse_bits": 3, "indexed": 4, "runs": 5}
+
+ReleaseFunction = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint64)
+
+
+class ErrorDetail(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("code", c_int32),
+        ("domain", c_int32),
+        ("foreign_code", c_int32),
+        ("text", c_char * 512),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class Capability(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("available", c_int32),
+        ("name", c_char * 32),
+        ("reason", c_char * 216),
+    )
+
+
+class ContextOptions(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("default_location", c_int32),
+        ("default_device", c_int32),
+        ("simulate", c_int32),
+        ("simulated_devices", c_int32),
+        ("fallback", c_int32),
+        ("simulated_memory", c_uint64),
+        ("memory_limit", c_uint64),
+        ("disk_path", c_char_p),
+        ("huge_pages", c_int32),
+        ("reserved_word", c_int32),
+        ("reserved", c_uint64 * 8),
+    )
+
+
+class ContextStats(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("reserved_word", c_uint32),
+        ("pages", c_uint64),
+        ("bytes", c_uint64),
+        ("peak_bytes", c_uint64),
+        ("allocations", c_uint64),
+        ("frees", c_uint64),
+        ("pinned_pages", c_uint64),
+        ("memory_used", c_uint64),
+        ("memory_limit", c_uint64),
+        ("disk_used", c_uint64),
+        ("location_pages", c_uint64 * 8),
+        ("location_bytes", c_uint64 * 8),
+        ("reserved", c_uint64 * 8),
+    )
+
+
+class MemoryUsage(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("reserved_word", c_uint32),
+        ("page_bytes", c_uint64),
+        ("record_bytes", c_uint64),
+        ("mask_bytes", c_uint64),
+        ("metadata_bytes", c_uint64),
+        ("cache_bytes", c_uint64),
+        ("disk_bytes", c_uint64),
+        ("go_heap_bytes", c_uint64),
+        ("reserved", c_uint64 * 8),
+    )
+
+
+class WorkOptions(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("device", c_int32),
+        ("timeout_ns", c_uint64),
+        ("stream", c_uint64),
+        ("after", c_void_p),
+        ("after_count", c_uint64),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class PageOptions(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("location", c_int32),
+        ("device", c_int32),
+        ("numa_node", c_int32),
+        ("id", c_uint64),
+        ("contents", c_uint32),
+        ("reserved_word", c_uint32),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class AdoptOptions(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("device", c_int32),
+        ("location", c_int32),
+        ("read_only", c_int32),
+        ("id", c_uint64),
+        ("release", ReleaseFunction),
+        ("user", c_void_p),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class PageInfo(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("location", c_int32),
+        ("device", c_int32),
+        ("numa_node", c_int32),
+        ("page", c_uint64),
+        ("context", c_uint64),
+        ("id", c_uint64),
+        ("size", c_uint64),
+        ("epoch", c_uint64),
+        ("version", c_uint64),
+        ("read_pins", c_uint32),
+        ("write_pins", c_uint32),
+        ("simulated", c_int32),
+        ("adopted", c_int32),
+        ("read_only", c_int32),
+        ("metadata_count", c_uint32),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class PageRange(ctypes.Structure):
+    _fields_ = (
+        ("page", c_uint64),
+        ("offset", c_uint64),
+        ("length", c_uint64),
+        ("buffer", c_void_p),
+    )
+
+
+class Run(ctypes.Structure):
+    _fields_ = (
+        ("offset", c_uint64),
+        ("length", c_uint64),
+    )
+
+
+class Delta(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("kind", c_int32),
+        ("id", c_uint64),
+        ("page_id", c_uint64),
+        ("epoch", c_uint64),
+        ("timestamp_ns", c_uint64),
+        ("source", c_char_p),
+        ("intent", c_char_p),
+        ("mask", c_void_p),
+        ("mask_length", c_uint64),
+        ("offsets", c_void_p),
+        ("offsets32", c_void_p),
+        ("runs", c_void_p),
+        ("count", c_uint64),
+        ("payload", c_void_p),
+        ("payload_length", c_uint64),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class PageRuns(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("reserved_word", c_uint32),
+        ("count", c_uint64),
+        ("pages", c_void_p),
+        ("offsets", c_void_p),
+        ("lengths", c_void_p),
+        ("uniform_length", c_uint64),
+        ("payload", c_void_p),
+        ("payload_length", c_uint64),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+# The number by which mmsb_sizeof knows each struct.
+STRUCTS: dict[int, type[ctypes.Structure]] = {
+    1: ErrorDetail,
+    2: Capability,
+    3: ContextOptions,
+    4: ContextStats,
+    5: MemoryUsage,
+    6: PageOptions,
+    7: PageInfo,
+    8: PageRange,
+    9: AdoptOptions,
+    10: WorkOptions,
+    11: Run,
+    12: Delta,
+    13: PageRuns,
+}
+
+# Arrays and bytes are c_void_p, which takes addresses, bytes objects and ctypes arrays; single results are typed pointers.
+FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "mmsb_version": (c_char_p, ()),
+    "mmsb_abi_version": (c_uint32, ()),
+    "mmsb_build_info": (c_char_p, ()),
+    "mmsb_strerror": (c_char_p, (c_int32,)),
+    "mmsb_last_error": (c_char_p, ()),
+    "mmsb_last_error_code": (c_int32, ()),
+    "mmsb_last_error_copy": (c_int32, (c_void_p, c_size_t, POINTER(c_size_t))),
+    "mmsb_error_detail_init": (None, (POINTER(ErrorDetail),)),
+    "mmsb_last_error_detail": (c_int32, (POINTER(ErrorDetail),)),
+    "mmsb_capabilities": (c_int32, (POINTER(Capability), c_size_t, POINTER(c_size_t))),
+    "mmsb_log_configure": (c_int32, (c_int32, c_int32)),
+    "mmsb_log_read": (c_int32, (c_void_p, c_size_t, POINTER(c_size_t), POINTER(c_uint64))),
+    "mmsb_debug_live_objects": (c_int32, (c_int32, POINTER(c_uint64))),
+    "mmsb_sizeof": (c_size_t, (c_int32,)),
+    "mmsb_shutdown": (c_int32, ()),
+    "mmsb_context_options_init": (None, (POINTER(ContextOptions),)),
+    "mmsb_context_options_parse": (c_int32, (POINTER(ContextOptions), c_char_p)),
+    "mmsb_context_create": (c_int32, (POINTER(ContextOptions), POINTER(c_uint64))),
+    "mmsb_context_destroy": (c_int32, (c_uint64,)),
+    "mmsb_context_stats_init": (None, (POINTER(ContextStats),)),
+    "mmsb_context_stats": (c_int32, (c_uint64, POINTER(ContextStats))),
+    "mmsb_context_page_count": (c_int32, (c_uint64, POINTER(c_uint64))),
+    "mmsb_context_pages": (c_int32, (c_uint64, POINTER(c_uint64), c_void_p, c_size_t, POINTER(c_size_t))),
+    "mmsb_context_trim": (c_int32, (c_uint64, POINTER(c_uint64))),
+    "mmsb_memory_usage_init": (None, (POINTER(MemoryUsage),)),
+    "mmsb_memory_usage": (c_int32, (POINTER(MemoryUsage),)),
+    "mmsb_work_options_init": (None, (POINTER(WorkOptions),)),
+    "mmsb_ticket_poll": (c_int32, (c_uint64, POINTER(c_int32))),
+    "mmsb_ticket_wait": (c_int32, (c_uint64, c_uint64)),
+    "mmsb_ticket_cancel": (c_int32, (c_uint64,)),
+    "mmsb_ticket_progress": (c_int32, (c_uint64, POINTER(c_uint64), POINTER(c_uint64))),
+    "mmsb_ticket_status": (c_int32, (c_uint64, POINTER(c_int32), c_void_p, c_size_t)),
+    "mmsb_ticket_eventfd": (c_int32, (c_uint64, POINTER(c_int32))),
+    "mmsb_ticket_destroy": (c_int32, (c_uint64,)),
+    "mmsb_page_options_init": (None, (POINTER(PageOptions),)),
+    "mmsb_page_create": (c_int32, (c_uint64, c_uint64, POINTER(PageOptions), POINTER(c_uint64))),
+    "mmsb_page_create_many": (
+        c_int32,
+        (c_uint64, c_uint64, c_size_t, POINTER(PageOptions), POINTER(WorkOptions), c_void_p),
+    ),
+    "mmsb_page_create_many_start": (
+        c_int32,
+        (c_uint64, c_uint64, c_size_t, POINTER(PageOptions), POINTER(WorkOptions), c_void_p, POINTER(c_uint64)),
+    ),
+    "mmsb_page_clone": (c_int32, (c_uint64, c_uint64, POINTER(c_uint64))),
+    "mmsb_adopt_options_init": (None, (POINTER(AdoptOptions),)),
+    "mmsb_page_adopt": (c_int32, (c_uint64, c_void_p, c_uint64, POINTER(AdoptOptions), POINTER(c_uint64))),
+    "mmsb_page_destroy": (c_int32, (c_uint64,)),
+    "mmsb_page_destroy_many": (c_int32, (c_void_p, c_size_t, POINTER(c_size_t))),
+    "mmsb_page_release": (c_int32, (c_uint64, POINTER(c_void_p), POINTER(c_uint64))),
+    "mmsb_memory_free": (c_int32, (c_void_p,)),
+    "mmsb_page_lookup": (c_int32, (c_uint64, c_uint64, POINTER(c_uint64))),
+    "mmsb_page_lookup_many": (c_int32, (c_uint64, c_void_p, c_size_t, c_void_p, POINTER(c_size_t))),
+    "mmsb_page_info_init": (None, (POINTER(PageInfo),)),
+    "mmsb_page_info": (c_int32, (c_uint64, POINTER(PageInfo))),
+    "mmsb_page_info_many": (c_int32, (c_void_p, c_size_t, POINTER(PageInfo), POINTER(c_size_t))),
+    "mmsb_page_address": (c_void_p, (c_uint64,)),
+    "mmsb_page_size": (c_uint64, (c_uint64,)),
+    "mmsb_page_epoch": (c_uint64, (c_uint64,)),
+    "mmsb_page_version": (c_uint64, (c_uint64,)),
+    "mmsb_page_pin": (c_int32, (c_uint64, c_int32, POINTER(c_void_p))),
+    "mmsb_page_unpin": (c_int32, (c_uint64, c_int32)),
+    "mmsb_page_read": (c_int32, (c_uint64, c_uint64, c_void_p, c_uint64)),
+    "mmsb_page_write": (c_int32, (c_uint64, c_uint64, c_void_p, c_uint64)),
+    "mmsb_page_read_many": (c_int32, (POINTER(PageRange), c_size_t, POINTER(c_size_t))),
+    "mmsb_page_write_many": (c_int32, (POINTER(PageRange), c_size_t, POINTER(c_size_t))),
+    "mmsb_page_resize": (c_int32, (c_uint64, c_uint64)),
+    "mmsb_page_migrate": (c_int32, (c_uint64, c_int32, c_int32)),
+    "mmsb_page_migrate_many": (c_int32, (c_void_p, c_size_t, c_int32, c_int32, c_void_p, POINTER(c_size_t))),
+    "mmsb_delta_init": (None, (POINTER(Delta),)),
+    "mmsb_delta_validate": (c_int32, (POINTER(Delta), c_uint64)),
+    "mmsb_page_apply": (c_int32, (c_uint64, POINTER(Delta))),
+    "mmsb_page_apply_many": (c_int32, (c_void_p, POINTER(Delta), c_size_t, POINTER(c_size_t))),
+    "mmsb_page_runs_init": (None, (POINTER(PageRuns),)),
+    "mmsb_page_apply_runs": (c_int32, (POINTER(PageRuns), POINTER(c_size_t))),
+    "mmsb_delta_merge": (c_int32, (POINTER(Delta), POINTER(Delta), POINTER(POINTER(Delta)))),
+    "mmsb_delta_from_pages": (c_int32, (c_uint64, c_uint64, POINTER(POINTER(Delta)))),
+    "mmsb_delta_convert": (c_int32, (POINTER(Delta), c_int32, POINTER(POINTER(Delta)))),
+    "mmsb_delta_free": (c_int32, (POINTER(Delta),)),
+    "mmsb_page_mask_read": (c_int32, (c_uint64, c_uint64, c_void_p, c_uint64)),
+    "mmsb_page_mask_clear": (c_int32, (c_uint64,)),
+    "mmsb_page_mask_count": (c_int32, (c_uint64, POINTER(c_uint64))),
+    "mmsb_page_metadata_set": (c_int32, (c_uint64, c_char_p, c_size_t, c_void_p, c_size_t)),
+    "mmsb_page_metadata_get": (c_int32, (c_uint64, c_char_p, c_size_t, c_void_p, c_size_t, POINTER(c_size_t))),
+    "mmsb_page_metadata_remove": (c_int32, (c_uint64, c_char_p, c_size_t)),
+    "mmsb_page_metadata_keys": (c_int32, (c_uint64, c_void_p, c_size_t, POINTER(c_size_t), POINTER(c_size_t))),
+    "mmsb_page_metadata_export": (c_int32, (c_uint64, c_void_p, c_size_t, POINTER(c_size_t))),
+    "mmsb_page_metadata_import": (c_int32, (c_uint64, c_void_p, c_size_t)),
+    "mmsb_page_dependency_add": (c_int32, (c_uint64, c_uint64)),
+    "mmsb_page_dependency_remove": (c_int32, (c_uint64, c_uint64)),
+    "mmsb_page_parents": (c_int32, (c_uint64, c_void_p, c_size_t, POINTER(c_size_t))),
+    "mmsb_page_children": (c_int32, (c_uint64, c_void_p, c_size_t, POINTER(c_size_t))),
+    "mmsb_context_dependency_order": (c_int32, (c_uint64, c_void_p, c_size_t, POINTER(c_size_t))),
+}
+
+# These take nanoseconds and no lock, so that giving up the interpreter lock for them would cost more than they do.
+KEEPS_INTERPRETER_LOCK = {
+    "mmsb_last_error",
+    "mmsb_last_error_code",
+    "mmsb_last_error_detail",
+    "mmsb_strerror",
+    "mmsb_page_address",
+    "mmsb_page_size",
+    "mmsb_page_epoch",
+    "mmsb_page_version",
+}
+
+
+def find_library() -> str:
+    """The absolute path of the shared library: MMSB_LIBRARY, else the package's own, else the build tree's."""
+    named = os.environ.get("MMSB_LIBRARY")
+    if named:
+        path = Path(named).absolute()
+        if not path.is_file():
+            raise ImportError(f"MMSB_LIBRARY names {path}, which is not a file: correct it or take it away")
+        return str(path)
+    package = Path(__file__).resolve().parent
+    places = [package / "_lib" / "libmmsb.so"]
+    # In a checkout the package lies in bindings/python/src/mmsb.
+    places += [folder / "build" / "libmmsb.so" for folder in package.parents[3:4]]
+    for path in places:
+        if path.is_file():
+            return str(path)
+    looked = " and ".join(str(path) for path in places)
+    raise ImportError(
+        f"libmmsb.so is not at {looked}: install the wheel, run `make` in a checkout, or set MMSB_LIBRARY to its path"
+    )
+
+
+class Library:
+    """The functions of libmmsb as attributes.
+
+    The shared library is loaded when the first of them is asked for: a process may fork before, never after.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._touched = False
+        #: The process is the child of one that had loaded the library.
+        self.forked = False
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the shared library is in the process and may be used."""
+        return "mmsb_version" in self.__dict__
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in FUNCTIONS:
+            raise AttributeError(f"libmmsb has no function {name}")
+        self._load()
+        function: Callable[..., Any] = self.__dict__[name]
+        return function
+
+    def _load(self) -> None:
+        with self._lock:
+            if self.forked:
+                raise ForkedError(
+                    "this process was forked from one that used libmmsb: use it only after the fork, "
+                    "or start processes by spawn or forkserver"
+                )
+            if self.loaded:
+                return
+            path = find_library()
+            self._touched = True
+            try:
+                doors = ctypes.CDLL(path), ctypes.PyDLL(path)
+                functions = {name: _declare(doors[name in KEEPS_INTERPRETER_LOCK], name) for name in FUNCTIONS}
+            except (OSError, AttributeError) as error:
+                raise ImportError(f"{path} cannot be loaded: {error}. Build it anew or correct MMSB_LIBRARY") from error
+            _verify(functions, path)
+            self.__dict__.update(functions)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+        if self._touched:
+            self.forked = True
+            for name in FUNCTIONS:
+                self.__dict__.pop(name, None)
+
+
+def _declare(door: ctypes.CDLL, name: str) -> Callable[..., Any]:
+    function = getattr(door, name)
+    function.restype, function.argtypes = FUNCTIONS[name]
+    checked: Callable[..., Any] = function
+    return checked
+
+
+def _verify(functions: dict[str, Callable[..., Any]], path: str) -> None:
+    """Refuses a library that was built for another header."""
+    abi = functions["mmsb_abi_version"]()
+    if abi != ABI_VERSION:
+        raise ImportError(f"{path} has ABI {abi}, this package needs {ABI_VERSION}: install both of the same release")
+    for number, struct in STRUCTS.items():
+        ours, theirs = ctypes.sizeof(struct), functions["mmsb_sizeof"](number)
+        if ours != theirs:
+            raise ImportError(
+                f"{struct.__name__} has {theirs} bytes in {path} and {ours} in this package: install both of the same release"
+            )
+
+
+lib = Library()
+
+
+def failure(status: int) -> MMSBError:
+    """The exception for a call that has just failed on this thread."""
+    matches = lib.mmsb_last_error_code() == status
+    text: bytes = lib.mmsb_last_error() if matches else lib.mmsb_strerror(status)
+    error = error_for(status, text.decode("utf-8", "replace"))
+    detail = ErrorDetail(struct_size=ctypes.sizeof(ErrorDetail))
+    if matches and lib.mmsb_last_error_detail(ctypes.byref(detail)) == OK and detail.domain:
+        error.foreign_code = detail.foreign_code
+        error.domain = name_of(DOMAINS, detail.domain)
+        if detail.domain == DOMAIN_ERRNO and isinstance(error, OSError):
+            error.errno = detail.foreign_code
+    return error
+
+
+def check(status: int) -> None:
+    """Raises the exception for a status that is not OK. To be called on the thread of the call, at once."""
+    if status:
+        raise failure(status)
+
+
+def name_of(names: dict[str, int], value: int) -> str:
+    """The name of a value, or the number as text where the library is newer than this table."""
+    for name, number in names.items():
+        if number == value:
+            return name
+    return str(value)
+
+
+def value_of(names: dict[str, int], name: str, what: str) -> int:
+    """The value of a name; what says in the error which argument it is."""
+    if not isinstance(name, str):
+        raise TypeError(f"{what} must be a str, not {type(name).__name__}")
+    try:
+        return names[name]
+    except KeyError:
+        raise _errors.InvalidArgumentError(f"{what} {name!r} is not one of {', '.join(names)}") from None

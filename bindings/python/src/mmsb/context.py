@@ -1,0 +1,511 @@
+"""Contexts: what owns pages."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, cast
+
+from . import _ffi
+from ._convert import (
+    UINT64_MAX,
+    Buffer,
+    BytesLike,
+    BytesOrNumbers,
+    Numbers,
+    c_text,
+    fetch,
+    nanoseconds,
+    new_bytes,
+    readable,
+    signed,
+    unsigned,
+    words,
+    zeroed_words,
+)
+from ._errors import ClosedError, InvalidSizeError, MismatchError, MMSBError, OutOfMemoryError, OutOfRangeError
+from ._ffi import check, failure, lib, name_of, value_of
+from ._lease import drop_released, hold, let_go, release_adopted
+from .delta import Delta, struct_of
+from .page import Batch, Page, PageArray, PageInfo, Pages, failure_of_two, page_info
+from .ticket import Ticket, sweep
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+_WALK = 4096
+
+
+@dataclass(frozen=True)
+class ContextStats:
+    """Counters of a context."""
+
+    pages: int
+    bytes: int
+    peak_bytes: int
+    allocations: int
+    frees: int
+    pinned_pages: int
+    memory_used: int
+    memory_limit: int
+    disk_used: int
+    location_pages: dict[str, int]
+    location_bytes: dict[str, int]
+
+
+class Context:
+    """Owns pages. Closing it ends them; a context that is dropped is closed.
+
+    Options, all with the library's defaults:
+
+    - options: "key=value ..." with the names below; sizes may end in K, M, G, T
+    - default_location, default_device: where pages go that name no place
+    - simulate: "off", "if-no-gpu" or "always"; simulated_devices, simulated_memory: how many, and bytes of each
+    - fallback: "error", or "host" for host memory where a place cannot be had
+    - memory_limit: bytes of host memory, 0 for none
+    - disk_path: folder for pages on disk
+    - huge_pages: whether to ask for them where they help
+    """
+
+    def __init__(
+        self,
+        options: str | None = None,
+        *,
+        default_location: str | None = None,
+        default_device: int | None = None,
+        simulate: str | None = None,
+        simulated_devices: int | None = None,
+        simulated_memory: int | None = None,
+        fallback: str | None = None,
+        memory_limit: int | None = None,
+        disk_path: str | PathLike[str] | None = None,
+        huge_pages: bool | None = None,
+    ) -> None:
+        raw = _ffi.ContextOptions()
+        lib.mmsb_context_options_init(raw)
+        # disk_path points into this text until the context is made.
+        text = None if options is None else c_text(options, "options")
+        if text is not None:
+            check(lib.mmsb_context_options_parse(raw, text))
+        if default_location is not None:
+            raw.default_location = value_of(_ffi.LOCATIONS, default_location, "default_location")
+        if default_device is not None:
+            raw.default_device = signed(default_device, "default_device")
+        if simulate is not None:
+            raw.simulate = value_of(_ffi.SIMULATE, simulate, "simulate")
+        if simulated_devices is not None:
+            raw.simulated_devices = signed(simulated_devices, "simulated_devices")
+        if simulated_memory is not None:
+            raw.simulated_memory = unsigned(simulated_memory, "simulated_memory")
+        if fallback is not None:
+            raw.fallback = value_of(_ffi.FALLBACK, fallback, "fallback")
+        if memory_limit is not None:
+            raw.memory_limit = unsigned(memory_limit, "memory_limit")
+        if disk_path is not None:
+            raw.disk_path = c_text(os.fspath(disk_path), "disk_path")
+        if huge_pages is not None:
+            raw.huge_pages = int(bool(huge_pages))
+        handle = ctypes.c_uint64()
+        check(lib.mmsb_context_create(raw, handle))
+        self._handle = handle.value
+        self._default_location = name_of(_ffi.LOCATIONS, raw.default_location)
+        self._finalizer = weakref.finalize(self, _close, self._handle)
+        self._finalizer.atexit = False
+
+    # -------------------------------------------------------------------------------------------------- lifetime
+
+    @property
+    def handle(self) -> int:
+        """The library's handle."""
+        self.must_be_open()
+        return self._handle
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() has been called."""
+        return not self._finalizer.alive
+
+    def must_be_open(self) -> None:
+        """Raises ClosedError for a closed context."""
+        if not self._finalizer.alive:
+            raise ClosedError("the context is closed")
+
+    def close(self) -> None:
+        """Ends the context and its pages. Memory that views still show lives as long as they do. Idempotent."""
+        self._finalizer()
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        try:
+            return f"<mmsb.Context of {len(self)} pages>"
+        except MMSBError as error:
+            return f"<mmsb.Context: {type(error).__name__}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a context cannot be pickled or copied")
+
+    # ---------------------------------------------------------------------------------------------- making pages
+
+    def create_page(
+        self,
+        size: int,
+        id: int = 0,
+        location: str | None = None,
+        device: int = 0,
+        zeroed: bool = True,
+        *,
+        numa_node: int = -1,
+    ) -> Page:
+        """A new page of size bytes. id 0: the library picks one. zeroed False: the bytes are whatever was there."""
+        options = _page_options(id, location, device, zeroed, numa_node)
+        page = ctypes.c_uint64()
+        self._check(lib.mmsb_page_create(self.handle, unsigned(size, "size", InvalidSizeError), options, page))
+        created = Page(self, page.value)
+        created._note_place(location or self._default_location)
+        return created
+
+    def create_pages(
+        self,
+        count: int,
+        size: int,
+        *,
+        location: str | None = None,
+        device: int = 0,
+        zeroed: bool = True,
+        numa_node: int = -1,
+        timeout: float | None = None,
+    ) -> PageArray:
+        """Count new pages of size bytes each, or none."""
+        options = _page_options(0, location, device, zeroed, numa_node)
+        work = _work_options(timeout, ())
+        handles = zeroed_words(unsigned(count, "count"))
+        self._check(
+            lib.mmsb_page_create_many(
+                self.handle,
+                unsigned(size, "size", InvalidSizeError),
+                len(handles),
+                options,
+                work,
+                handles.buffer_info()[0],
+            )
+        )
+        return self._created(handles, location)
+
+    def create_pages_start(
+        self,
+        count: int,
+        size: int,
+        *,
+        location: str | None = None,
+        device: int = 0,
+        zeroed: bool = True,
+        numa_node: int = -1,
+        after: Iterable[Ticket[Any]] = (),
+    ) -> Ticket[PageArray]:
+        """The same as work of its own, begun when the tickets in after are done; progress counts pages."""
+        sweep()
+        options = _page_options(0, location, device, zeroed, numa_node)
+        tickets = array("Q", [ticket.handle for ticket in after])
+        work = _work_options(None, tickets)
+        handles = zeroed_words(unsigned(count, "count"))
+        ticket = ctypes.c_uint64()
+        self._check(
+            lib.mmsb_page_create_many_start(
+                self.handle,
+                unsigned(size, "size", InvalidSizeError),
+                len(handles),
+                options,
+                work,
+                handles.buffer_info()[0],
+                ticket,
+            )
+        )
+        return Ticket(ticket.value, handles, lambda: self._created(handles, location))
+
+    def adopt(
+        self,
+        memory: BytesLike,
+        read_only: bool = False,
+        id: int = 0,
+    ) -> Page:
+        """A page over the memory of an object with the buffer protocol (NumPy array, bytearray, mmap): no copy.
+
+        The object is kept, and its memory in place, until the page ends or moves away.
+        """
+        buffer = Buffer(memory, writable=not read_only)
+        options = _ffi.AdoptOptions()
+        lib.mmsb_adopt_options_init(options)
+        options.read_only = int(bool(read_only))
+        options.id = unsigned(id, "id")
+        options.release = release_adopted
+        token = hold(buffer)
+        options.user = token
+        page = ctypes.c_uint64()
+        try:
+            self._check(lib.mmsb_page_adopt(self.handle, buffer.address, buffer.length, options, page))
+        except BaseException:
+            let_go(token)
+            raise
+        return Page(self, page.value)
+
+    def destroy_pages(self, pages: Pages) -> None:
+        """Ends many pages, or none."""
+        batch = Batch(self, pages)
+        status = lib.mmsb_page_destroy_many(batch.address, batch.count, batch.bad)
+        drop_released()
+        batch.check(status)
+
+    # --------------------------------------------------------------------------------------------- finding pages
+
+    def page(self, id: int) -> Page:
+        """The page with an id; NotFoundError where there is none."""
+        page = ctypes.c_uint64()
+        self._check(lib.mmsb_page_lookup(self.handle, unsigned(id, "id"), page))
+        return Page(self, page.value)
+
+    def get(self, id: int) -> Page | None:
+        """The page with an id, or None."""
+        page = ctypes.c_uint64()
+        status = lib.mmsb_page_lookup(self.handle, unsigned(id, "id"), page)
+        if status == _ffi.E_NOT_FOUND:
+            return None
+        self._check(status)
+        return Page(self, page.value)
+
+    def lookup_many(self, ids: Numbers) -> PageArray:
+        """The pages with these ids: all of them are found, or NotFoundError."""
+        numbers = words(ids, "ids")
+        handles = zeroed_words(numbers.length // 8)
+        batch = Batch(self, handles)
+        batch.check(lib.mmsb_page_lookup_many(self.handle, numbers.address, batch.count, batch.address, batch.bad))
+        return PageArray(self, handles)
+
+    def pages(self) -> PageArray:
+        """All live pages. One that is created or destroyed meanwhile may be among them or not."""
+        cursor, count = ctypes.c_uint64(), ctypes.c_size_t()
+        part = zeroed_words(_WALK)
+        address = part.buffer_info()[0]
+        found = array("Q")
+        while True:
+            self._check(lib.mmsb_context_pages(self.handle, cursor, address, _WALK, count))
+            if not count.value:
+                return PageArray(self, found)
+            found.extend(part[: count.value])
+
+    def __iter__(self) -> Iterator[Page]:
+        return iter(self.pages())
+
+    def __len__(self) -> int:
+        count = ctypes.c_uint64()
+        self._check(lib.mmsb_context_page_count(self.handle, count))
+        return count.value
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, page: object) -> bool:
+        return isinstance(page, Page) and page.context is self and self.get(page.id) == page
+
+    def info_many(self, pages: Pages) -> list[PageInfo]:
+        """The properties of many pages."""
+        batch = Batch(self, pages)
+        infos = (_ffi.PageInfo * batch.count)()
+        for info in infos:
+            info.struct_size = ctypes.sizeof(_ffi.PageInfo)
+        batch.check(lib.mmsb_page_info_many(batch.address, batch.count, infos, batch.bad))
+        return [page_info(info) for info in infos]
+
+    # ----------------------------------------------------------------------------------------------- many changes
+
+    def apply_many(self, changes: Iterable[tuple[Page, Delta]]) -> None:
+        """Each delta to its page, in this order, all or none; a page may appear more than once."""
+        pairs = list(changes)
+        batch = Batch(self, [page for page, _ in pairs])
+        deltas = (_ffi.Delta * len(pairs))(*[struct_of(delta) for _, delta in pairs])
+        batch.check(lib.mmsb_page_apply_many(batch.address, deltas, batch.count, batch.bad))
+
+    def apply_runs(self, pages: Pages, offsets: Numbers, payload: BytesOrNumbers, lengths: SupportsIndex | Numbers) -> None:
+        """One run of bytes to each page: for each i the next lengths[i] bytes of payload go to offsets[i] of pages[i].
+
+        The fastest way to many small deltas. lengths is one number for all, or an array. NumPy arrays are used in place.
+        """
+        batch, places, data = Batch(self, pages), words(offsets, "offsets"), readable(payload)
+        runs = _ffi.PageRuns(
+            struct_size=ctypes.sizeof(_ffi.PageRuns),
+            count=batch.count,
+            pages=batch.address,
+            offsets=places.address,
+            payload=data.address,
+            payload_length=data.length,
+        )
+        # NumPy's arrays have both methods.
+        if isinstance(lengths, SupportsIndex) and not hasattr(lengths, "__len__"):
+            sizes = None
+            runs.uniform_length = unsigned(lengths, "lengths")
+            some = bool(batch.count and runs.uniform_length)
+        else:
+            sizes = words(cast("Numbers", lengths), "lengths")
+            runs.lengths = sizes.address
+            some = any((ctypes.c_uint64 * (sizes.length // 8)).from_address(sizes.address))
+        for what, buffer in (("offsets", places), ("lengths", sizes)):
+            if buffer is not None and buffer.length != batch.count * 8:
+                raise MismatchError(f"{batch.count} pages and {buffer.length // 8} {what}")
+        # To the library a payload_length of 0 means what the lengths say.
+        if some and not data.length:
+            raise MismatchError("the payload is empty, the lengths are not all 0")
+        batch.check(lib.mmsb_page_apply_runs(runs, batch.bad))
+
+    def read_many(self, ranges: Iterable[tuple[Page, int, int]]) -> list[bytes]:
+        """Many ranges (page, offset, length) at one moment: no change comes between the reads."""
+        table = list(ranges)
+        batch = Batch(self, [page for page, _, _ in table])
+        records, total = (_ffi.PageRange * len(table))(), 0
+        for record, (page, offset, length) in zip(records, table):
+            record.page = page.handle
+            record.offset = unsigned(offset, "offset", OutOfRangeError)
+            record.length = unsigned(length, "length", OutOfRangeError)
+            total += record.length
+        if total > UINT64_MAX // 2:
+            raise OutOfRangeError(f"{total} bytes are more than memory can hold")
+        try:
+            data = new_bytes(total)
+        except MemoryError:
+            raise OutOfMemoryError(f"no memory for {total} bytes") from None
+        address = readable(data).address
+        for record in records:
+            record.buffer = address
+            address += record.length
+        batch.check(lib.mmsb_page_read_many(records, batch.count, batch.bad))
+        results, start = [], 0
+        for record in records:
+            results.append(data[start : start + record.length])
+            start += record.length
+        return results
+
+    def write_many(self, ranges: Iterable[tuple[Page, int, BytesOrNumbers]]) -> None:
+        """Many writes (page, offset, bytes), in this order, all or none."""
+        table = [(page, offset, readable(data)) for page, offset, data in ranges]
+        batch = Batch(self, [page for page, _, _ in table])
+        records = (_ffi.PageRange * len(table))()
+        for record, (page, offset, data) in zip(records, table):
+            record.page = page.handle
+            record.offset = unsigned(offset, "offset", OutOfRangeError)
+            record.length = data.length
+            record.buffer = data.address
+        batch.check(lib.mmsb_page_write_many(records, batch.count, batch.bad))
+
+    def migrate_many(self, pages: Pages, location: str, device: int = 0) -> None:
+        """Moves many pages. Raises for the first that could not be moved; each has moved whole or not at all."""
+        batch = Batch(self, pages)
+        place = value_of(_ffi.LOCATIONS, location, "location")
+        status = lib.mmsb_page_migrate_many(batch.address, batch.count, place, signed(device, "device"), None, batch.bad)
+        drop_released()
+        batch.check(status)
+        if batch.count:
+            Page(self, ctypes.c_uint64.from_address(batch.address).value)._note_place(location)
+
+    # ---------------------------------------------------------------------------------------------- dependencies
+
+    def add_dependency(self, parent: Page, child: Page) -> None:
+        """From now on child depends on parent."""
+        self.must_be_open()
+        status = lib.mmsb_page_dependency_add(parent.handle, child.handle)
+        if status:
+            raise failure_of_two(status, parent, child)
+
+    def remove_dependency(self, parent: Page, child: Page) -> None:
+        """Ends what add_dependency began."""
+        self.must_be_open()
+        status = lib.mmsb_page_dependency_remove(parent.handle, child.handle)
+        if status:
+            raise failure_of_two(status, parent, child)
+
+    def dependency_order(self) -> PageArray:
+        """The pages that have dependencies, parents before children."""
+        status, data = fetch(
+            lambda buffer, capacity, count: lib.mmsb_context_dependency_order(self.handle, buffer, capacity, count), 8
+        )
+        self._check(status)
+        return PageArray(self, array("Q", data))
+
+    # ------------------------------------------------------------------------------------------------- resources
+
+    def stats(self) -> ContextStats:
+        """Counters."""
+        raw = _ffi.ContextStats(struct_size=ctypes.sizeof(_ffi.ContextStats))
+        self._check(lib.mmsb_context_stats(self.handle, raw))
+        return ContextStats(
+            pages=raw.pages,
+            bytes=raw.bytes,
+            peak_bytes=raw.peak_bytes,
+            allocations=raw.allocations,
+            frees=raw.frees,
+            pinned_pages=raw.pinned_pages,
+            memory_used=raw.memory_used,
+            memory_limit=raw.memory_limit,
+            disk_used=raw.disk_used,
+            location_pages={name: raw.location_pages[number] for name, number in _ffi.LOCATIONS.items()},
+            location_bytes={name: raw.location_bytes[number] for name, number in _ffi.LOCATIONS.items()},
+        )
+
+    def trim(self) -> int:
+        """Gives memory of destroyed pages back to the system; gives the number of bytes."""
+        released = ctypes.c_uint64()
+        self._check(lib.mmsb_context_trim(self.handle, released))
+        return released.value
+
+    # -------------------------------------------------------------------------------------------------- internals
+
+    def _check(self, status: int) -> None:
+        if status:
+            error = failure(status)
+            raise ClosedError("the context is closed") if status == _ffi.E_STALE_HANDLE and self.closed else error
+
+    def _created(self, handles: array[int], location: str | None) -> PageArray:
+        pages = PageArray(self, handles)
+        if pages:
+            pages[0]._note_place(location or self._default_location)
+        return pages
+
+
+def _close(handle: int) -> None:
+    if not lib.forked:
+        lib.mmsb_context_destroy(handle)
+        drop_released()
+        sweep()
+
+
+def _page_options(id: int, location: str | None, device: int, zeroed: bool, numa_node: int) -> _ffi.PageOptions | None:
+    """None where all is as the library would have it."""
+    if not id and location is None and not device and zeroed and numa_node == -1:
+        return None
+    options = _ffi.PageOptions()
+    lib.mmsb_page_options_init(options)
+    options.id = unsigned(id, "id")
+    if location is not None:
+        options.location = value_of(_ffi.LOCATIONS, location, "location")
+    options.device = signed(device, "device")
+    options.numa_node = signed(numa_node, "numa_node")
+    options.contents = _ffi.PAGE_ZEROED if zeroed else _ffi.PAGE_UNINITIALISED
+    return options
+
+
+def _work_options(timeout: float | None, after: array[int] | tuple[()]) -> _ffi.WorkOptions | None:
+    if timeout is None and not after:
+        return None
+    options = _ffi.WorkOptions()
+    lib.mmsb_work_options_init(options)
+    options.timeout_ns = nanoseconds(timeout)
+    if after:
+        options.after, options.after_count = after.buffer_info()
+    return options

@@ -1,0 +1,302 @@
+"""Deltas: changes of a page's bytes."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+from . import _ffi
+from ._convert import (
+    Buffer,
+    BytesLike,
+    BytesOrNumbers,
+    Numbers,
+    c_text,
+    half_words,
+    readable,
+    unsigned,
+    view_of,
+    words,
+)
+from ._errors import MismatchError
+from ._ffi import check, lib
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .page import Page
+
+
+class About(TypedDict, total=False):
+    """What a delta says about itself."""
+
+    id: int
+    page_id: int
+    epoch: int
+    timestamp_ns: int
+    source: str | None
+    intent: str | None
+
+
+class Delta:
+    """A change of a page's bytes, to be applied to one page or to many.
+
+    The class methods make the five kinds. Payloads, masks and offsets are used where they lie if they are contiguous, so
+    they must not change while the delta is in use. Keyword arguments of all of them:
+
+    - id: the caller's own number, 0 for none
+    - page_id: the page it is for, 0 for whichever it is applied to
+    - epoch: the page's epoch afterwards, 0 for the page's + 1
+    - timestamp_ns: 0 for now
+    - source, intent: who made it, and why
+    """
+
+    __slots__ = ("__weakref__", "_buffers", "_struct")
+
+    _struct: _ffi.Delta
+    _buffers: tuple[object, ...]
+
+    def __init__(self) -> None:
+        raise TypeError("make a Delta by dense, dense_bits, sparse, indexed, runs or from_pages")
+
+    @classmethod
+    def dense(
+        cls,
+        mask: BytesOrNumbers,
+        payload: BytesOrNumbers,
+        **about: Unpack[About],
+    ) -> Delta:
+        """A byte of mask for each byte of the page says whether it takes the payload's byte at the same place."""
+        flags = readable(mask)
+        return _make("dense_bytes", flags.length, readable(payload), about, mask=flags, mask_length=flags.length)
+
+    @classmethod
+    def dense_bits(
+        cls,
+        mask: BytesLike,
+        payload: BytesOrNumbers,
+        *,
+        length: int | None = None,
+        **about: Unpack[About],
+    ) -> Delta:
+        """The same with a bit for each byte: bit i % 8 of byte i // 8. length counts the bits; None is the payload's."""
+        data = readable(payload)
+        bits, length = _bits(mask, data.length if length is None else length)
+        return _make("dense_bits", length, data, about, mask=bits, mask_length=length)
+
+    @classmethod
+    def sparse(
+        cls,
+        mask: BytesLike,
+        payload: BytesOrNumbers,
+        *,
+        length: int | None = None,
+        **about: Unpack[About],
+    ) -> Delta:
+        """A mask of bits (or a NumPy array of bools) and only the changed bytes. length counts bits; None is all."""
+        bits, length = _bits(mask, length)
+        return _make("sparse_bits", None, readable(payload), about, mask=bits, mask_length=length)
+
+    @classmethod
+    def indexed(
+        cls,
+        offsets: Numbers,
+        values: BytesOrNumbers,
+        **about: Unpack[About],
+    ) -> Delta:
+        """values[i] goes to offsets[i]; of equal offsets the last wins. NumPy arrays of uint64 or uint32 are not copied."""
+        short = half_words(offsets)
+        if short is not None:
+            count = short.length // 4
+            return _make("indexed", count, readable(values), about, offsets32=short, count=count)
+        wide = words(offsets, "offsets")
+        count = wide.length // 8
+        return _make("indexed", count, readable(values), about, offsets=wide, count=count)
+
+    @classmethod
+    def runs(
+        cls,
+        runs: Iterable[tuple[int, BytesLike]],
+        **about: Unpack[About],
+    ) -> Delta:
+        """Pairs of an offset and the bytes that go there; where they overlap the later wins."""
+        pairs = list(runs)
+        if len(pairs) == 1:
+            payload = readable(pairs[0][1])
+            lengths = [payload.length]
+        else:
+            pieces = [data if isinstance(data, bytes) else view_of(data).tobytes() for _, data in pairs]
+            payload = Buffer(b"".join(pieces))
+            lengths = [len(piece) for piece in pieces]
+        table = [number for (offset, _), length in zip(pairs, lengths) for number in (offset, length)]
+        return _make("runs", payload.length, payload, about, runs=words(table, "offsets"), count=len(pairs))
+
+    @classmethod
+    def from_pages(cls, old: Page, new: Page) -> Delta:
+        """What turns the bytes of one page into those of another of the same size."""
+        result = ctypes.POINTER(_ffi.Delta)()
+        status = lib.mmsb_delta_from_pages(old.handle, new.handle, ctypes.byref(result))
+        if status:
+            from .page import failure_of_two
+
+            raise failure_of_two(status, old, new)
+        return _own(result)
+
+    def merge(self, later: Delta) -> Delta:
+        """This delta and then a later one of the same page, as one."""
+        result = ctypes.POINTER(_ffi.Delta)()
+        check(lib.mmsb_delta_merge(self._struct, struct_of(later), ctypes.byref(result)))
+        return _own(result)
+
+    def convert(self, kind: str) -> Delta:
+        """The same change as "dense_bytes", "dense_bits", "sparse_bits", "indexed" or "runs"."""
+        number = _ffi.value_of(_ffi.DELTA_KINDS, kind, "kind")
+        result = ctypes.POINTER(_ffi.Delta)()
+        check(lib.mmsb_delta_convert(self._struct, number, ctypes.byref(result)))
+        return _own(result)
+
+    def validate(self, page_size: int) -> None:
+        """Raises what a page of this size would raise, its epoch and id aside."""
+        check(lib.mmsb_delta_validate(self._struct, unsigned(page_size, "page_size")))
+
+    def changes(self) -> list[tuple[int, bytes]]:
+        """The runs of bytes that the delta writes, in rising order, without overlaps."""
+        runs = self.convert("runs")
+        plain = runs._struct
+        table = (_ffi.Run * plain.count).from_address(plain.runs) if plain.count else ()
+        changes, taken = [], 0
+        for run in table:
+            changes.append((run.offset, ctypes.string_at(plain.payload + taken, run.length)))
+            taken += run.length
+        return changes
+
+    @property
+    def kind(self) -> str:
+        """The form: "dense_bytes", "dense_bits", "sparse_bits", "indexed" or "runs"."""
+        return _ffi.name_of(_ffi.DELTA_KINDS, self._struct.kind)
+
+    @property
+    def id(self) -> int:
+        """The caller's own number; 0 = none."""
+        return int(self._struct.id)
+
+    @property
+    def page_id(self) -> int:
+        """The page the delta is for; 0 = whichever it is applied to."""
+        return int(self._struct.page_id)
+
+    @property
+    def epoch(self) -> int:
+        """The page's epoch afterwards; 0 = the page's + 1."""
+        return int(self._struct.epoch)
+
+    @property
+    def timestamp_ns(self) -> int:
+        """When it was made; 0 = when it is applied."""
+        return int(self._struct.timestamp_ns)
+
+    @property
+    def source(self) -> str | None:
+        """Who made it."""
+        return _text(self._struct.source)
+
+    @property
+    def intent(self) -> str | None:
+        """Why."""
+        return _text(self._struct.intent)
+
+    @property
+    def payload_length(self) -> int:
+        """Bytes of payload."""
+        return int(self._struct.payload_length)
+
+    def __repr__(self) -> str:
+        return f"<mmsb.Delta {self.kind} payload={self.payload_length} epoch={self.epoch} page_id={self.page_id}>"
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode()
+
+
+def _bits(mask: BytesLike, length: int | None) -> tuple[Buffer, int]:
+    """A mask of bits and their number; an array of bools is packed."""
+    if view_of(mask).format == "?":
+        import numpy
+
+        flags = numpy.asarray(mask)
+        bits, available = Buffer(numpy.packbits(flags.ravel(), bitorder="little")), flags.size
+    else:
+        bits = readable(mask)
+        available = bits.length * 8
+    if length is None:
+        return bits, available
+    length = unsigned(length, "length")
+    if length > available:
+        raise MismatchError(f"the mask has {available} bits, {length} are needed")
+    return bits, length
+
+
+def _make(
+    kind: str,
+    implied: int | None,
+    data: Buffer,
+    about: About,
+    *,
+    mask: Buffer | None = None,
+    mask_length: int = 0,
+    offsets: Buffer | None = None,
+    offsets32: Buffer | None = None,
+    runs: Buffer | None = None,
+    count: int = 0,
+) -> Delta:
+    """A delta over buffers of Python's; implied is the payload's length, None where only the library can tell."""
+    if implied is None and data.length == 0 and mask is not None:
+        whole = ctypes.string_at(mask.address, (mask_length + 7) // 8)
+        implied = bin(int.from_bytes(whole, "little") & ((1 << mask_length) - 1)).count("1")
+    if implied is not None and data.length != implied:
+        raise MismatchError(f"the payload has {data.length} bytes, the rest of the delta says {implied}")
+    delta = object.__new__(Delta)
+    delta._struct = _ffi.Delta(
+        struct_size=ctypes.sizeof(_ffi.Delta),
+        kind=_ffi.DELTA_KINDS[kind],
+        mask=mask and mask.address,
+        mask_length=mask_length,
+        offsets=offsets and offsets.address,
+        offsets32=offsets32 and offsets32.address,
+        runs=runs and runs.address,
+        count=count,
+        payload=data.address,
+        payload_length=data.length,
+    )
+    for name, value in about.items():
+        if name in ("id", "page_id", "epoch", "timestamp_ns"):
+            setattr(delta._struct, name, unsigned(cast("int", value), name))
+        elif name not in ("source", "intent"):
+            raise TypeError(f"a delta has no {name!r}")
+        elif value is not None:
+            setattr(delta._struct, name, c_text(cast("str", value), name))
+    delta._buffers = (data, mask, offsets, offsets32, runs)
+    return delta
+
+
+def _own(pointer: Any) -> Delta:
+    """A delta that the library made, given back when it is dropped."""
+    delta = object.__new__(Delta)
+    delta._struct = pointer.contents
+    delta._buffers = (pointer,)
+    weakref.finalize(delta, _free, pointer).atexit = False
+    return delta
+
+
+def _free(pointer: Any) -> None:
+    if not lib.forked:
+        lib.mmsb_delta_free(pointer)
+
+
+def struct_of(delta: Delta) -> _ffi.Delta:
+    """The library's record of a delta; TypeError for anything else."""
+    if not isinstance(delta, Delta):
+        raise TypeError(f"a Delta is needed, not {type(delta).__name__}")
+    return delta._struct

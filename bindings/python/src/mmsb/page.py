@@ -1,0 +1,560 @@
+"""Pages: byte buffers with an identity."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import warnings
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, Union, cast, overload
+
+from . import _ffi
+from ._convert import (
+    Buffer,
+    BytesLike,
+    BytesOrNumbers,
+    fetch,
+    has_buffer,
+    new_bytes,
+    readable,
+    signed,
+    unsigned,
+    words,
+)
+from ._errors import (
+    ClosedError,
+    InvalidArgumentError,
+    InvalidSizeError,
+    InvalidStateError,
+    MismatchError,
+    MMSBError,
+    OutOfRangeError,
+    SimulatedDeviceWarning,
+    UnsupportedError,
+)
+from ._ffi import failure, lib, name_of, value_of
+from ._lease import drop_released, free_memory, unpin, view_memory
+from .delta import Delta, struct_of
+from .metadata import Metadata
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+    from .context import Context
+
+
+class PageInfo(NamedTuple):
+    """A page's properties at one moment."""
+
+    id: int
+    size: int
+    location: str
+    device: int
+    numa_node: int
+    epoch: int
+    version: int
+    read_pins: int
+    write_pins: int
+    simulated: bool
+    adopted: bool
+    read_only: bool
+    metadata_count: int
+
+
+class Page:
+    """A page of a context.
+
+    This object is a view: dropping it destroys nothing, and there may be many of them for one page (they are equal). The
+    page lives until destroy() or until its context ends. Reads and writes work wherever the page lies; views of its
+    memory (array, memory, pin, numpy.asarray) pin it: until the last of them is gone it cannot be moved, resized or
+    destroyed (BusyError), and its memory stays, even when its context is closed meanwhile.
+    """
+
+    __slots__ = ("__weakref__", "_context", "_handle", "_id")
+
+    def __init__(self, context: Context, handle: int) -> None:
+        self._context = context
+        self._handle = handle
+        self._id = 0
+
+    # ------------------------------------------------------------------------------------------------ properties
+
+    @property
+    def context(self) -> Context:
+        """The context the page belongs to."""
+        return self._context
+
+    @property
+    def handle(self) -> int:
+        """The library's handle, for arrays of handles and for other programs."""
+        return self._handle
+
+    @property
+    def id(self) -> int:
+        """The page's number in its context; never changes."""
+        if not self._id:
+            self._id = self.info().id
+        return self._id
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        size: int = lib.mmsb_page_size(self._handle)
+        if not size:
+            raise self._failure(lib.mmsb_last_error_code())
+        return size
+
+    @property
+    def epoch(self) -> int:
+        """Moved by deltas only; 0 before the first."""
+        epoch: int = lib.mmsb_page_epoch(self._handle)
+        if not epoch:
+            self._must_live()
+        return epoch
+
+    @property
+    def version(self) -> int:
+        """Moved by every change of bytes, size, place, metadata or epoch, and when a view for writing is dropped."""
+        return self._must_live()
+
+    @property
+    def address(self) -> int | None:
+        """Where the bytes lie now, without a pin; None for a page on disk that is not pinned."""
+        address: int | None = lib.mmsb_page_address(self._handle)
+        if address is None:
+            self._must_live()
+        return address
+
+    @property
+    def location(self) -> str:
+        """Where the bytes lie: "cpu", "gpu", "unified", "pinned" or "disk"."""
+        return self.info().location
+
+    @property
+    def device(self) -> int:
+        """The driver's ordinal; 0 for host memory."""
+        return self.info().device
+
+    @property
+    def metadata(self) -> Metadata:
+        """Names to bytes."""
+        return Metadata(self)
+
+    def info(self) -> PageInfo:
+        """All properties at one moment."""
+        return page_info(self._raw_info())
+
+    # ---------------------------------------------------------------------------------------------------- bytes
+
+    def read(self, offset: int = 0, length: int | None = None) -> bytes:
+        """The bytes from offset on; None is all of them."""
+        offset = unsigned(offset, "offset", OutOfRangeError)
+        size = self.size
+        length = max(size - offset, 0) if length is None else unsigned(length, "length", OutOfRangeError)
+        if length > size:
+            raise OutOfRangeError(f"offset {offset} and length {length} reach past the page's {size} bytes")
+        data = new_bytes(length)
+        status = lib.mmsb_page_read(self._handle, offset, data, length)
+        if status:
+            raise self._failure(status)
+        return data
+
+    def read_into(self, offset: int, buffer: BytesLike) -> int:
+        """Fills a writable buffer with the bytes from offset on; gives their number."""
+        target = Buffer(buffer, writable=True)
+        offset = unsigned(offset, "offset", OutOfRangeError)
+        status = lib.mmsb_page_read(self._handle, offset, target.address, target.length)
+        if status:
+            raise self._failure(status)
+        return target.length
+
+    def write(self, offset: int, data: BytesOrNumbers) -> None:
+        """Puts bytes at offset. Moves the version; neither the epoch nor the change mask."""
+        source = readable(data)
+        offset = unsigned(offset, "offset", OutOfRangeError)
+        status = lib.mmsb_page_write(self._handle, offset, source.address, source.length)
+        if status:
+            raise self._failure(status)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __bytes__(self) -> bytes:
+        return self.read()
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, key: slice) -> bytes: ...
+    def __getitem__(self, key: SupportsIndex | slice) -> int | bytes:
+        start, length = self._range(key)
+        data = self.read(start, length)
+        return data if isinstance(key, slice) else data[0]
+
+    @overload
+    def __setitem__(self, key: SupportsIndex, value: SupportsIndex) -> None: ...
+    @overload
+    def __setitem__(self, key: slice, value: BytesOrNumbers) -> None: ...
+    def __setitem__(self, key: Any, value: Any) -> None:
+        start, length = self._range(key)
+        source = readable(value if isinstance(key, slice) else (value,))
+        if source.length != length:
+            raise MismatchError(f"{source.length} bytes for a slice of {length}: a page changes its size by resize")
+        status = lib.mmsb_page_write(self._handle, start, source.address, source.length)
+        if status:
+            raise self._failure(status)
+
+    # ---------------------------------------------------------------------------------------------------- views
+
+    def memory(self, write: bool = False) -> memoryview:
+        """A view of the page's bytes that pins it until the view, and all that was made from it, is gone."""
+        return self._pinned(_ffi.PIN_WRITE if write else _ffi.PIN_READ)
+
+    @contextlib.contextmanager
+    def pin(self, write: bool = False) -> Iterator[memoryview]:
+        """A view of the page's bytes for a with block, whose end gives the pin back.
+
+        Where an object made from the view (a NumPy array, say) outlives the block, the pin lives as long as that.
+        """
+        view = self.memory(write)
+        try:
+            yield view
+        finally:
+            # A view that something still uses cannot be released: the pin is then given back with the last user.
+            with contextlib.suppress(BufferError):
+                view.release()
+
+    def array(self, dtype: DTypeLike = "uint8", write: bool | None = None) -> NDArray[Any]:
+        """The page's bytes as a NumPy array of dtype: no copy, pinned until the array and its views are gone.
+
+        write None gives a writable array unless the page is read-only.
+        """
+        import numpy
+
+        item = numpy.dtype(dtype)
+        if item.hasobject or item.itemsize == 0:
+            raise TypeError(f"a page cannot be seen as {item}")
+        if write is None:
+            try:
+                view = self.memory(write=True)
+            except InvalidStateError:
+                view = self.memory(write=False)
+        else:
+            view = self.memory(write)
+        if len(view) % item.itemsize:
+            raise MismatchError(f"the page's {len(view)} bytes are no multiple of the {item.itemsize} bytes of {item}")
+        return numpy.frombuffer(view, dtype=item)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return as_array(self.array(), dtype, copy)
+
+    # ------------------------------------------------------------------------------------------ changes and masks
+
+    def apply(self, delta: Delta) -> None:
+        """Changes bytes by a delta: marks them in the change mask and moves the epoch; or raises and changes nothing."""
+        status = lib.mmsb_page_apply(self._handle, struct_of(delta))
+        if status:
+            raise self._failure(status)
+
+    @property
+    def mask(self) -> NDArray[Any]:
+        """The change mask as a NumPy array of bools: which bytes deltas have addressed since mask_clear()."""
+        import numpy
+
+        size = self.size
+        bits = numpy.frombuffer(self.mask_bits(0, size), dtype=numpy.uint8)
+        return numpy.unpackbits(bits, count=size, bitorder="little").view(numpy.bool_)
+
+    def mask_bits(self, offset: int = 0, length: int | None = None) -> bytes:
+        """The change mask of a range as bits: bit i % 8 of byte i // 8, counted from offset."""
+        offset = unsigned(offset, "offset", OutOfRangeError)
+        size = self.size
+        length = max(size - offset, 0) if length is None else unsigned(length, "length", OutOfRangeError)
+        if length > size:
+            raise OutOfRangeError(f"offset {offset} and length {length} reach past the page's {size} bytes")
+        bits = new_bytes((length + 7) // 8)
+        status = lib.mmsb_page_mask_read(self._handle, offset, bits, length)
+        if status:
+            raise self._failure(status)
+        return bits
+
+    def mask_clear(self) -> None:
+        """Clears the change mask."""
+        status = lib.mmsb_page_mask_clear(self._handle)
+        if status:
+            raise self._failure(status)
+
+    def mask_count(self) -> int:
+        """How many bytes are marked in the change mask."""
+        count = ctypes.c_uint64()
+        status = lib.mmsb_page_mask_count(self._handle, count)
+        if status:
+            raise self._failure(status)
+        return count.value
+
+    # -------------------------------------------------------------------------------------------- size and place
+
+    def resize(self, size: int) -> None:
+        """Changes the size; what is added is zero."""
+        status = lib.mmsb_page_resize(self._handle, unsigned(size, "size", InvalidSizeError))
+        if status:
+            raise self._failure(status)
+
+    def clone(self, id: int = 0) -> Page:
+        """A new page with the same bytes, place, epoch, change mask and metadata."""
+        clone = ctypes.c_uint64()
+        status = lib.mmsb_page_clone(self._handle, unsigned(id, "id"), clone)
+        if status:
+            raise self._failure(status)
+        return Page(self._context, clone.value)
+
+    def migrate(self, location: str, device: int = 0) -> None:
+        """Moves the bytes to another place; nothing happens where they are there already."""
+        place = value_of(_ffi.LOCATIONS, location, "location")
+        status = lib.mmsb_page_migrate(self._handle, place, signed(device, "device"))
+        drop_released()
+        if status:
+            raise self._failure(status)
+        self._note_place(location)
+
+    def destroy(self) -> None:
+        """Ends the page."""
+        status = lib.mmsb_page_destroy(self._handle)
+        drop_released()
+        if status:
+            raise self._failure(status)
+
+    def release(self) -> memoryview:
+        """Ends the page but keeps its bytes, which live until the view and all that was made from it is gone."""
+        address, size = ctypes.c_void_p(), ctypes.c_uint64()
+        status = lib.mmsb_page_release(self._handle, address, size)
+        if status:
+            raise self._failure(status)
+        assert address.value is not None
+        return view_memory(address.value, size.value, True, free_memory, address.value)
+
+    # ---------------------------------------------------------------------------------------------- dependencies
+
+    def parents(self) -> PageArray:
+        """Pages that this one depends on, oldest edge first."""
+        return self._neighbours("mmsb_page_parents")
+
+    def children(self) -> PageArray:
+        """Pages that depend on this one, oldest edge first."""
+        return self._neighbours("mmsb_page_children")
+
+    # -------------------------------------------------------------------------------------------------- identity
+
+    def __eq__(self, other: object) -> bool:
+        return self._handle == other._handle if isinstance(other, Page) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._handle)
+
+    def __repr__(self) -> str:
+        try:
+            info = self.info()
+        except MMSBError as error:
+            return f"<mmsb.Page {self._id or hex(self._handle)}: {type(error).__name__}>"
+        place = info.location + (f" {info.device}" if info.location in ("gpu", "unified") else "")
+        return f"<mmsb.Page {info.id} {place} size={info.size} epoch={info.epoch}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a page cannot be pickled or copied: it lives in the library (page.clone() makes another)")
+
+    # -------------------------------------------------------------------------------------------------- internals
+
+    def _failure(self, status: int) -> MMSBError:
+        """The exception for a call on this page that has just failed."""
+        error = failure(status)
+        if status == _ffi.E_STALE_HANDLE and self._context.closed:
+            return ClosedError(f"the context of page {self._id or hex(self._handle)} is closed")
+        return error
+
+    def _must_live(self) -> int:
+        """The page's version, which is 0 only where there is no page."""
+        version: int = lib.mmsb_page_version(self._handle)
+        if not version:
+            raise self._failure(lib.mmsb_last_error_code())
+        return version
+
+    def _raw_info(self) -> _ffi.PageInfo:
+        raw = _ffi.PageInfo(struct_size=ctypes.sizeof(_ffi.PageInfo))
+        status = lib.mmsb_page_info(self._handle, raw)
+        if status:
+            raise self._failure(status)
+        return raw
+
+    def _note_place(self, location: str) -> None:
+        """Warns where a page that was just put somewhere lies on a simulated device."""
+        if location not in ("cpu", "disk"):
+            self.info()
+
+    def _range(self, key: SupportsIndex | slice) -> tuple[int, int]:
+        """Offset and length of a subscript."""
+        size = self.size
+        if isinstance(key, slice):
+            start, stop, step = key.indices(size)
+            if step != 1:
+                raise InvalidArgumentError(f"a page has slices of step 1 only, not {step}")
+            return start, max(stop - start, 0)
+        place = key.__index__()
+        if not -size <= place < size:
+            raise OutOfRangeError(f"index {place} is outside the page's {size} bytes")
+        return place % size, 1
+
+    def _pinned(self, mode: int) -> memoryview:
+        address = ctypes.c_void_p()
+        status = lib.mmsb_page_pin(self._handle, mode, address)
+        if status:
+            raise self._failure(status)
+        try:
+            raw = self._raw_info()
+            if raw.location == _ffi.LOCATIONS["gpu"]:
+                raise UnsupportedError(f"page {raw.id} lies on gpu {raw.device}: the host cannot see its memory")
+            assert address.value is not None
+            return view_memory(address.value, raw.size, mode == _ffi.PIN_WRITE, unpin, self._handle, mode)
+        except BaseException:
+            unpin(self._handle, mode)
+            raise
+
+    def _neighbours(self, function: str) -> PageArray:
+        status, data = fetch(lambda buffer, capacity, count: getattr(lib, function)(self._handle, buffer, capacity, count), 8, 16)
+        if status:
+            raise self._failure(status)
+        return PageArray(self._context, array("Q", data))
+
+
+class PageArray(Sequence[Page]):
+    """Pages in a row, held as an array of handles: what batch calls take at once."""
+
+    __slots__ = ("_context", "_handles")
+
+    def __init__(self, context: Context, handles: array[int] | memoryview) -> None:
+        self._context = context
+        self._handles = memoryview(handles).toreadonly()
+
+    @property
+    def handles(self) -> memoryview:
+        """The handles, unsigned 64-bit numbers."""
+        return self._handles
+
+    @overload
+    def __getitem__(self, key: int) -> Page: ...
+    @overload
+    def __getitem__(self, key: slice) -> PageArray: ...
+    def __getitem__(self, key: int | slice) -> Page | PageArray:
+        if isinstance(key, slice):
+            return PageArray(self._context, self._handles[key])
+        return Page(self._context, self._handles[key])
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+    def __iter__(self) -> Iterator[Page]:
+        for handle in self._handles:
+            yield Page(self._context, handle)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        import numpy
+
+        return as_array(numpy.asarray(self._handles), dtype, copy)
+
+    def __repr__(self) -> str:
+        return f"<mmsb.PageArray of {len(self)}>"
+
+
+#: Many pages: a PageArray, pages one by one, or an array of handles (NumPy's uint64 is used in place).
+Pages = Union[PageArray, Iterable[Page], BytesLike]
+
+
+class Batch:
+    """The pages of one call: their handles as the library takes them, and where it says which of them is bad."""
+
+    __slots__ = ("_buffer", "_context", "_pages", "address", "bad", "count")
+
+    def __init__(self, context: Context, pages: Pages) -> None:
+        context.must_be_open()
+        self._context = context
+        self._pages: Sequence[object] = ()
+        if isinstance(pages, PageArray):
+            self._pages = pages
+            self._buffer = readable(pages.handles)
+        elif has_buffer(pages):
+            self._buffer = words(pages, "pages")
+        else:
+            members = list(cast("Iterable[Page]", pages))
+            self._pages = members
+            self._buffer = words([page.handle if isinstance(page, Page) else page for page in members], "pages")
+        self.address = self._buffer.address
+        self.count = self._buffer.length // 8
+        self.bad = ctypes.c_size_t(_NO_INDEX)
+
+    def check(self, status: int) -> None:
+        """Raises the exception for a status that is not OK, with the index of the bad page."""
+        if not status:
+            return
+        error = failure(status)
+        bad = self.bad.value
+        if bad != _NO_INDEX:
+            error.index = bad
+        page = self._pages[bad] if bad < len(self._pages) else None
+        context = page.context if isinstance(page, Page) else self._context
+        if status == _ffi.E_STALE_HANDLE and context.closed:
+            closed = ClosedError(f"the context of the page at {bad} is closed")
+            closed.index = error.index
+            raise closed
+        raise error
+
+
+def failure_of_two(status: int, first: Page, second: Page) -> MMSBError:
+    """The exception for a call on two pages that has just failed."""
+    return (second if second.context.closed else first)._failure(status)
+
+
+def page_info(raw: _ffi.PageInfo) -> PageInfo:
+    """The library's record as Python sees it."""
+    if raw.simulated:
+        warn_simulated()
+    return PageInfo(
+        id=raw.id,
+        size=raw.size,
+        location=name_of(_ffi.LOCATIONS, raw.location),
+        device=raw.device,
+        numa_node=raw.numa_node,
+        epoch=raw.epoch,
+        version=raw.version,
+        read_pins=raw.read_pins,
+        write_pins=raw.write_pins,
+        simulated=bool(raw.simulated),
+        adopted=bool(raw.adopted),
+        read_only=bool(raw.read_only),
+        metadata_count=raw.metadata_count,
+    )
+
+
+_NO_INDEX = 2**64 - 1
+_warned = False
+
+
+def warn_simulated() -> None:
+    """Says, once in the process, that a device is simulated."""
+    global _warned
+    if not _warned:
+        _warned = True
+        warnings.warn("pages lie on a simulated device: host memory, no GPU", SimulatedDeviceWarning, stacklevel=3)
+
+
+def as_array(view: NDArray[Any], dtype: Any, copy: bool | None) -> NDArray[Any]:
+    """The rest of NumPy's array protocol, for a view that is not a copy."""
+    import numpy
+
+    if dtype is not None and numpy.dtype(dtype) != view.dtype:
+        if copy is False:
+            raise ValueError(f"{view.dtype} becomes {numpy.dtype(dtype)} only by a copy")
+        return view.astype(dtype)
+    return view.copy() if copy else view

@@ -1,0 +1,177 @@
+"""Tickets: work that goes on while the program does something else."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import time
+import weakref
+from collections.abc import Generator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+from . import _ffi
+from ._convert import nanoseconds
+from ._errors import ClosedError, MMSBError, error_for
+from ._ffi import check, failure, lib
+from ._lease import hold, let_go
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+# The library may wait without end, but Python looks at signals (Ctrl-C) only between calls.
+_SLICE_NS = 100_000_000
+
+
+class Ticket(Generic[T]):
+    """Work of the library that was started and has a result.
+
+    It can be waited for by wait(), by an event loop (fileno() becomes readable at the end), or by await. Dropping or
+    closing a ticket does not stop its work; cancel() does.
+    """
+
+    __slots__ = ("__weakref__", "_finalizer", "_handle", "_make", "_result")
+
+    def __init__(self, handle: int, storage: object, make: Callable[[], T]) -> None:
+        self._handle = handle
+        self._make: Callable[[], T] | None = make
+        self._result: T | None = None
+        # The work writes into storage until it ends, ticket or no ticket.
+        self._finalizer = weakref.finalize(self, _close, handle, hold(storage))
+        self._finalizer.atexit = False
+
+    @property
+    def handle(self) -> int:
+        """The library's handle."""
+        if not self._finalizer.alive:
+            raise ClosedError("the ticket is closed")
+        return self._handle
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() has been called."""
+        return not self._finalizer.alive
+
+    def done(self) -> bool:
+        """Whether the work has ended, well or badly."""
+        return _done(self.handle)
+
+    def wait(self, timeout: float | None = None) -> T:
+        """Waits, at most timeout seconds, and gives the result; raises what the work failed with.
+
+        TimeoutError (WouldBlockError where timeout is 0): the work goes on.
+        """
+        limit = nanoseconds(timeout)
+        start = time.monotonic_ns()
+        while True:
+            left = max(limit - (time.monotonic_ns() - start), 1) if limit else 0
+            status = lib.mmsb_ticket_wait(self.handle, min(left, _SLICE_NS))
+            if status == _ffi.OK:
+                return self._finished()
+            error = failure(status)
+            ran_out = status in (_ffi.E_TIMEOUT, _ffi.E_WOULD_BLOCK) and not self.done()
+            if not ran_out or left <= _SLICE_NS:
+                raise error
+
+    def cancel(self) -> None:
+        """Asks the work to stop; it then ends with CancelledError and has changed nothing. Does not wait."""
+        check(lib.mmsb_ticket_cancel(self.handle))
+
+    def progress(self) -> tuple[int, int]:
+        """How much is done, and of how much; the second is 0 while that is not known."""
+        done, total = ctypes.c_uint64(), ctypes.c_uint64()
+        check(lib.mmsb_ticket_progress(self.handle, done, total))
+        return done.value, total.value
+
+    def error(self) -> MMSBError | None:
+        """What the work failed with; None while it runs and when it went well."""
+        code, text = ctypes.c_int32(), ctypes.create_string_buffer(1024)
+        check(lib.mmsb_ticket_status(self.handle, code, text, len(text)))
+        if code.value in (_ffi.OK, _ffi.E_WOULD_BLOCK):
+            return None
+        return error_for(code.value, text.value.decode("utf-8", "replace"))
+
+    def fileno(self) -> int:
+        """A descriptor that is readable from the end of the work on. It belongs to the ticket: do not read or close it."""
+        descriptor = ctypes.c_int32()
+        check(lib.mmsb_ticket_eventfd(self.handle, descriptor))
+        return descriptor.value
+
+    def close(self) -> None:
+        """Gives the ticket back; unfinished work goes on. Idempotent."""
+        self._finalizer()
+
+    def __enter__(self) -> Ticket[T]:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        # A descriptor of our own, since a loop watches each descriptor for one reader only.
+        descriptor = os.dup(self.fileno())
+        try:
+            loop.add_reader(descriptor, _end, ended)
+            try:
+                yield from ended
+            finally:
+                loop.remove_reader(descriptor)
+        finally:
+            os.close(descriptor)
+        return self.wait(0)
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<mmsb.Ticket closed>"
+        done, total = self.progress()
+        return f"<mmsb.Ticket {'done' if self.done() else 'running'} {done}/{total}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a ticket cannot be pickled or copied")
+
+    def _finished(self) -> T:
+        if self._make is not None:
+            self._result, self._make = self._make(), None
+        assert self._result is not None
+        return self._result
+
+
+def _end(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+# Tickets nobody holds any more whose work was running when that was last looked at, and the token of what it writes into.
+_detached: dict[int, int] = {}
+
+
+def _done(handle: int) -> bool:
+    done = ctypes.c_int32()
+    check(lib.mmsb_ticket_poll(handle, done))
+    return bool(done.value)
+
+
+def _close(handle: int, token: int) -> None:
+    _detached[handle] = token
+    sweep()
+
+
+def sweep() -> None:
+    """Gives back the tickets that nobody holds, as far as their work has ended."""
+    if lib.forked:
+        return
+    for handle, token in list(_detached.items()):
+        try:
+            if not _done(handle):
+                continue
+            lib.mmsb_ticket_destroy(handle)
+        except MMSBError:
+            # The library was shut down and has ended the work with the ticket.
+            pass
+        if _detached.pop(handle, None) is not None:
+            let_go(token)
