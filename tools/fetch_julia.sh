@@ -63,6 +63,7 @@ APT::Sandbox::User "";
 APT::Architecture "$architecture";
 APT::Architectures { "$architecture"; };
 APT::Install-Recommends "false";
+APT::Update::Error-Mode "any";
 CONFIGURATION
     } >"$work/apt/apt.conf"
 }
@@ -90,12 +91,10 @@ fetch() {
     write_apt_configuration
 
     say "no usable Julia on PATH: taking Julia 1.5.3 from Debian $suite ($mirror), about 80 MB"
-    : >"$log"
-    APT_CONFIG=$work/apt/apt.conf apt-get -q -y update >>"$log" 2>&1 &&
-        ! grep -E '^(E|W|Err):?' "$log" >/dev/null ||
-        fail "apt-get update failed, see $log: $(grep -E '^(E|W|Err)' "$log" | head -n 3 | tr '\n' ' ')"
-    APT_CONFIG=$work/apt/apt.conf apt-get -q -y --download-only install "$wanted" >>"$log" 2>&1 ||
-        fail "apt-get could not download the packages, see $log: $(grep '^E' "$log" | head -n 3 | tr '\n' ' ')"
+    {
+        APT_CONFIG=$work/apt/apt.conf apt-get -q -y update &&
+            APT_CONFIG=$work/apt/apt.conf apt-get -q -y --download-only install "$wanted"
+    } >"$log" 2>&1 || fail "apt-get failed, see $log: $(grep -E '^(E|W|Err):' "$log" | head -n 3 | tr '\n' ' ')"
 
     say "unpacking into $target"
     for package in "$work"/apt/cache/archives/*.deb; do
@@ -114,7 +113,9 @@ fetch() {
 here=\$(dirname "\$(readlink -f "\$0")")/../..
 debian=\$here/debian
 libraries=\$debian/usr/lib/$triplet
-LD_LIBRARY_PATH=\$libraries/julia:\$libraries:\$debian/lib/$triplet:\$libraries/openblas-pthread:\$libraries/blas:\$libraries/lapack\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}
+before=\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}
+LD_LIBRARY_PATH=\$libraries/julia:\$libraries:\$debian/lib/$triplet
+LD_LIBRARY_PATH=\$LD_LIBRARY_PATH:\$libraries/openblas-pthread:\$libraries/blas:\$libraries/lapack\$before
 JULIA_DEPOT_PATH=\${JULIA_DEPOT_PATH:-\$here/depot}
 export LD_LIBRARY_PATH JULIA_DEPOT_PATH
 exec "\$debian/usr/bin/julia" "\$@"

@@ -31,13 +31,17 @@ header_functions = Dict(
     ) for m in eachmatch(r"MMSB_API\s+([^;{]*?)(mmsb_\w+)\(([^)]*)\)\s*;"s, HEADER)
 )
 
+# The parts of a list of arguments in Julia.
+parts(list) = filter(!isempty, map(strip, split(list, ",")))
 evaluate(type) = Core.eval(LibMMSB, Meta.parse(type))
+function typed_argument(text)
+    name, type = split(text, "::")
+    return name, evaluate(type)
+end
+
 wrapped_functions = Dict(
-    m[2] => (
-        evaluate(m[4]),
-        [(strip(name), evaluate(type)) for (name, type) in map(part -> split(part, "::"), filter(!isempty, map(strip, split(m[3], ","))))],
-        m[1],
-    ) for m in eachmatch(r"\nmmsb_\w+\(([^)]*)\) =\s*@ccall libmmsb\.(mmsb_\w+)\(([^)]*)\)::(\S+)"s, SOURCE)
+    m[2] => (evaluate(m[4]), map(typed_argument, parts(m[3])), parts(m[1])) for
+    m in eachmatch(r"\nmmsb_\w+\(([^)]*)\) =\s*@ccall libmmsb\.(mmsb_\w+)\(([^)]*)\)::(\S+)"s, SOURCE)
 )
 
 @testset "functions" begin
@@ -47,7 +51,7 @@ wrapped_functions = Dict(
         wrapped_result, wrapped_parameters, signature = wrapped_functions[name]
         @test (name, wrapped_result) == (name, result == Ptr{UInt8} ? Cstring : result)
         @test (name, wrapped_parameters) == (name, parameters)
-        @test (name, map(strip, filter(!isempty, split(signature, ",")))) == (name, map(first, parameters))
+        @test (name, signature) == (name, map(first, parameters))
         wrapper = getfield(LibMMSB, Symbol(name))
         @test first(methods(wrapper)).nargs - 1 == length(parameters)
     end

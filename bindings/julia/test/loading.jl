@@ -1,9 +1,12 @@
 # Finding the library, in a process of its own.
 
+const PACKAGE = dirname(@__DIR__)
+
 function output_with_library(path, code)
-    command = `$(Base.julia_cmd()) --startup-file=no --project=$(dirname(@__DIR__)) -e $code`
+    command = `$(Base.julia_cmd()) --startup-file=no --project=$PACKAGE -e $code`
+    command = ignorestatus(setenv(command, merge(ENV, Dict("MMSB_LIBRARY" => path))))
     output = IOBuffer()
-    ended = run(pipeline(ignorestatus(setenv(command, merge(ENV, Dict("MMSB_LIBRARY" => path)))); stdout = output, stderr = output))
+    ended = run(pipeline(command; stdout = output, stderr = output))
     return success(ended), String(take!(output))
 end
 

@@ -67,7 +67,9 @@ end
     MMSBState() do state
         page = create_page!(state, 8, CPU_LOCATION)
         source = collect(0x01:0x10)
-        for bytes in (0x01:0x08, view(source, 2:9), view(source, 1:2:15), codeunits("eight by"), reinterpret(UInt8, [0x0102030405060708]))
+        for bytes in (
+            0x01:0x08, view(source, 2:9), view(source, 1:2:15), codeunits("eight by"), reinterpret(UInt8, [0x0102030405060708]),
+        )
             write_page!(page, bytes)
             @test read_page(page) == bytes
         end

@@ -38,7 +38,9 @@ end
         @test length(state) == 0
         @test create_page!(state, 4096, CPU_LOCATION).size == 4096
     end
-    MMSBState(; simulate = :off, fallback = :error, default_device = 0, simulated_devices = 1, simulated_memory = 1 << 20) do state
+    MMSBState(;
+        simulate = :off, fallback = :error, default_device = 0, simulated_devices = 1, simulated_memory = 1 << 20,
+    ) do state
         @test create_page!(state, 10).location == CPU_LOCATION
     end
 end
