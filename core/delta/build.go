@@ -6,9 +6,9 @@ import (
 	"libmmsb/core/status"
 )
 
-// Merge makes one delta of two of the same page: first a, then b. Later wins byte by byte; the larger epoch and timestamp; id, source
-// and intent of b; page id of whichever names one. The result is of kind Runs, in rising order, and no two runs touch.
-// Errors: those of Validate without a page, Mismatch (different page ids).
+// Merge makes one delta of two of the same page: first a, then b. Later wins byte by byte; the larger epoch and timestamp;
+// id, source and intent of b; page id of whichever names one. The result is of kind Runs, in rising order, and no two runs
+// touch. Errors: those of Validate without a page, Mismatch (different page ids).
 func Merge(a, b *Form) (*Form, error) {
 	for _, f := range []*Form{a, b} {
 		if err := Validate(f, unbounded); err != nil {
@@ -26,8 +26,9 @@ func Merge(a, b *Form) (*Form, error) {
 	return merged, nil
 }
 
-// Convert makes another form of a delta. Masks reach to the last addressed byte; offsets and runs come in rising order, without
-// overlaps. Errors: those of Validate without a page, InvalidArgument (kind), OutOfMemory (a mask that reaches too far).
+// Convert makes another form of a delta. Masks reach to the last addressed byte; offsets and runs come in rising order,
+// without overlaps. Errors: those of Validate without a page, InvalidArgument (kind), OutOfMemory (a mask that reaches too
+// far).
 func Convert(f *Form, kind Kind) (*Form, error) {
 	if kind < DenseBytes || kind > Runs {
 		return nil, status.Errorf(status.InvalidArgument, "delta kind is %d, not from %d to %d", kind, DenseBytes, Runs)
@@ -53,8 +54,8 @@ func Convert(f *Form, kind Kind) (*Form, error) {
 	return converted, nil
 }
 
-// FromPages is the delta that turns the bytes of one page into those of another, which must be as many: runs of just the bytes that
-// differ.
+// FromPages is the delta that turns the bytes of one page into those of another, which must be as many: runs of just the
+// bytes that differ.
 func FromPages(old, new []byte) *Form {
 	var list []piece
 	length := uint64(len(old))
@@ -144,8 +145,8 @@ func concatenate(list []piece) []byte {
 // smallBytes are allocated without asking the system first.
 const smallBytes = 1 << 20
 
-// available says whether the system can have so many bytes of mask and payload: a mask's length is only a number, a few bytes of delta
-// can make it any, and a Go program that allocates more than there is ends.
+// available says whether the system can have so many bytes of mask and payload: a mask's length is only a number, a few
+// bytes of delta can make it any, and a Go program that allocates more than there is ends.
 func available(mask, payload uint64) error {
 	if mask <= smallBytes && payload <= smallBytes {
 		return nil
@@ -156,7 +157,8 @@ func available(mask, payload uint64) error {
 	}
 	memory := (system.Totalram + system.Totalswap) * uint64(system.Unit)
 	if mask > memory || payload > memory-mask {
-		return status.Errorf(status.OutOfMemory, "the delta in that form would take a mask of %d bytes and a payload of %d, the system has %d",
+		return status.Errorf(status.OutOfMemory,
+			"the delta in that form would take a mask of %d bytes and a payload of %d, the system has %d",
 			mask, payload, memory)
 	}
 	probe, err := unix.Mmap(-1, 0, int(mask+payload), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)

@@ -1,7 +1,8 @@
-// Package delta knows the forms of a change: what is valid, what it does to a page, how two become one, and how one form becomes
-// another.
+// Package delta knows the forms of a change: what is valid, what it does to a page, how two become one, and how one form
+// becomes another.
 //
-// Apply here is the meaning written down as simply as can be; pages are changed by the native byte loops, which are tested against it.
+// Apply here is the meaning written down as simply as can be; pages are changed by the native byte loops, which are tested
+// against it.
 package delta
 
 import (
@@ -72,15 +73,16 @@ func (f *Form) PayloadBytes() (uint64, error) {
 		var sum, carry uint64
 		for number, run := range f.Runs {
 			if sum, carry = bits.Add64(sum, run.Length, 0); carry != 0 {
-				return 0, status.Errorf(status.Mismatch, "the lengths of the first %d of %d runs add up to more than 2^64", number+1, f.Count)
+				return 0, status.Errorf(status.Mismatch,
+					"the lengths of the first %d of %d runs add up to more than 2^64", number+1, f.Count)
 			}
 		}
 		return sum, nil
 	}
 }
 
-// Validate says whether a form could be applied to a page of pageSize bytes; page id and epoch aside. Errors, in the order in which
-// they are looked for: InvalidArgument, OutOfRange, and for the payload Mismatch or InvalidArgument.
+// Validate says whether a form could be applied to a page of pageSize bytes; page id and epoch aside. Errors, in the order
+// in which they are looked for: InvalidArgument, OutOfRange, and for the payload Mismatch or InvalidArgument.
 func Validate(f *Form, pageSize uint64) error {
 	if f.Kind < DenseBytes || f.Kind > Runs {
 		return status.Errorf(status.InvalidArgument, "delta kind is %d, not from %d to %d", f.Kind, DenseBytes, Runs)
@@ -124,7 +126,8 @@ func validateMask(f *Form, pageSize uint64) error {
 		return status.Errorf(status.OutOfRange, "the delta's mask is for %d bytes, the page has %d", f.MaskLength, pageSize)
 	}
 	if needed := f.MaskBytes(); uint64(len(f.Mask)) != needed {
-		return status.Errorf(status.Mismatch, "the delta's mask takes %d bytes, %d are needed for a length of %d", len(f.Mask), needed, f.MaskLength)
+		return status.Errorf(status.Mismatch, "the delta's mask takes %d bytes, %d are needed for a length of %d",
+			len(f.Mask), needed, f.MaskLength)
 	}
 	return nil
 }
@@ -144,7 +147,8 @@ func validateOffsets(f *Form, pageSize uint64) error {
 	}
 	for number := range f.Count {
 		if offset := f.offset(number); offset >= pageSize {
-			return status.Errorf(status.OutOfRange, "offset %d (number %d of %d) is past the page's %d bytes", offset, number+1, f.Count, pageSize)
+			return status.Errorf(status.OutOfRange, "offset %d (number %d of %d) is past the page's %d bytes",
+				offset, number+1, f.Count, pageSize)
 		}
 	}
 	return nil
@@ -159,7 +163,8 @@ func validateRuns(f *Form, pageSize uint64) error {
 	}
 	for number, run := range f.Runs {
 		if run.Length > pageSize || run.Offset > pageSize-run.Length {
-			return status.Errorf(status.OutOfRange, "the run of %d bytes at offset %d (number %d of %d) reaches past the page's %d bytes",
+			return status.Errorf(status.OutOfRange,
+				"the run of %d bytes at offset %d (number %d of %d) reaches past the page's %d bytes",
 				run.Length, run.Offset, number+1, f.Count, pageSize)
 		}
 	}
@@ -174,8 +179,8 @@ func (f *Form) offset(number uint64) uint64 {
 	return f.Offsets[number]
 }
 
-// Apply does to a page what a form says, and sets the bits of the addressed bytes in changed (bit i%8 of byte i/8), where that is not
-// nil. The form must be valid for the page.
+// Apply does to a page what a form says, and sets the bits of the addressed bytes in changed (bit i%8 of byte i/8), where
+// that is not nil. The form must be valid for the page.
 func Apply(f *Form, page, changed []byte) {
 	set := func(offset uint64, value byte) {
 		page[offset] = value

@@ -187,7 +187,8 @@ func TestFormsKeepTheirMeaning(t *testing.T) {
 	}
 }
 
-// FuzzForms: any bytes are a page and two forms; bent a little, they are refused with a code of the header or keep every property.
+// FuzzForms: any bytes are a page and two forms; bent a little, they are refused with a code of the header or keep every
+// property.
 func FuzzForms(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(binary.LittleEndian.AppendUint64(seeded(seed).bytes(400), seed), seed%4)
@@ -235,40 +236,58 @@ func TestValidate(t *testing.T) {
 
 		{"empty mask", Form{Kind: DenseBytes}, status.OK, ""},
 		{"mask", Form{Kind: DenseBytes, Mask: two, MaskLength: 2, Payload: two}, status.OK, ""},
-		{"mask as long as the page", Form{Kind: DenseBits, Mask: two, MaskLength: 10, Payload: make([]byte, 10)}, status.OK, ""},
-		{"mask NULL", Form{Kind: DenseBits, MaskLength: 1, Payload: two}, status.InvalidArgument, "mask is NULL, its length is 1"},
+		{"mask as long as the page", Form{Kind: DenseBits, Mask: two, MaskLength: 10, Payload: make([]byte, 10)},
+			status.OK, ""},
+		{"mask NULL", Form{Kind: DenseBits, MaskLength: 1, Payload: two}, status.InvalidArgument,
+			"mask is NULL, its length is 1"},
 		{"mask too long", Form{Kind: DenseBits, Mask: two, MaskLength: 11}, status.OutOfRange, "for 11 bytes, the page has 10"},
-		{"mask length huge", Form{Kind: DenseBytes, Mask: two, MaskLength: math.MaxUint64}, status.OutOfRange, "18446744073709551615"},
-		{"mask length lies", Form{Kind: SparseBits, Mask: two, MaskLength: 8}, status.Mismatch, "takes 2 bytes, 1 are needed for a length of 8"},
-		{"dense payload", Form{Kind: DenseBytes, Mask: two, MaskLength: 2, Payload: two[:1]}, status.Mismatch, "has 1 bytes, 2 are needed"},
+		{"mask length huge", Form{Kind: DenseBytes, Mask: two, MaskLength: math.MaxUint64}, status.OutOfRange,
+			"18446744073709551615"},
+		{"mask length lies", Form{Kind: SparseBits, Mask: two, MaskLength: 8}, status.Mismatch,
+			"takes 2 bytes, 1 are needed for a length of 8"},
+		{"dense payload", Form{Kind: DenseBytes, Mask: two, MaskLength: 2, Payload: two[:1]}, status.Mismatch,
+			"has 1 bytes, 2 are needed"},
 		{"sparse", Form{Kind: SparseBits, Mask: []byte{0x81, 0xfe}, MaskLength: 9, Payload: two}, status.OK, ""},
-		{"sparse payload", Form{Kind: SparseBits, Mask: []byte{0x81, 1}, MaskLength: 9, Payload: two}, status.Mismatch, "has 2 bytes, 3 are needed"},
-		{"sparse NULL", Form{Kind: SparseBits, Mask: []byte{0x81}, MaskLength: 8}, status.InvalidArgument, "payload is NULL, 2 bytes"},
+		{"sparse payload", Form{Kind: SparseBits, Mask: []byte{0x81, 1}, MaskLength: 9, Payload: two}, status.Mismatch,
+			"has 2 bytes, 3 are needed"},
+		{"sparse NULL", Form{Kind: SparseBits, Mask: []byte{0x81}, MaskLength: 8}, status.InvalidArgument,
+			"payload is NULL, 2 bytes"},
 		{"sparse without bits", Form{Kind: SparseBits, Mask: []byte{0}, MaskLength: 8}, status.OK, ""},
 
 		{"indexed", Form{Kind: Indexed, Offsets: []uint64{9, 0}, Count: 2, Payload: two}, status.OK, ""},
 		{"indexed 32", Form{Kind: Indexed, Offsets32: []uint32{9, 0}, Count: 2, Payload: two}, status.OK, ""},
 		{"no offsets", Form{Kind: Indexed}, status.OK, ""},
-		{"offsets NULL", Form{Kind: Indexed, Count: 2, Payload: two}, status.InvalidArgument, "offsets are NULL, their count is 2"},
+		{"offsets NULL", Form{Kind: Indexed, Count: 2, Payload: two}, status.InvalidArgument,
+			"offsets are NULL, their count is 2"},
 		{"both offsets", Form{Kind: Indexed, Offsets: []uint64{1}, Offsets32: []uint32{1}, Count: 1, Payload: two[:1]},
 			status.InvalidArgument, "both offsets and offsets32"},
-		{"count", Form{Kind: Indexed, Offsets: []uint64{1}, Count: 2, Payload: two}, status.Mismatch, "has 1 offsets, its count is 2"},
-		{"offset", Form{Kind: Indexed, Offsets: []uint64{1, 10}, Count: 2, Payload: two}, status.OutOfRange, "offset 10 (number 2 of 2)"},
-		{"offset 32", Form{Kind: Indexed, Offsets32: []uint32{math.MaxUint32}, Count: 1, Payload: two}, status.OutOfRange, "offset 4294967295"},
-		{"indexed payload", Form{Kind: Indexed, Offsets: []uint64{1}, Count: 1, Payload: two}, status.Mismatch, "has 2 bytes, 1 are needed"},
-		{"indexed payload NULL", Form{Kind: Indexed, Offsets: []uint64{1}, Count: 1}, status.InvalidArgument, "payload is NULL, 1 bytes"},
+		{"count", Form{Kind: Indexed, Offsets: []uint64{1}, Count: 2, Payload: two}, status.Mismatch,
+			"has 1 offsets, its count is 2"},
+		{"offset", Form{Kind: Indexed, Offsets: []uint64{1, 10}, Count: 2, Payload: two}, status.OutOfRange,
+			"offset 10 (number 2 of 2)"},
+		{"offset 32", Form{Kind: Indexed, Offsets32: []uint32{math.MaxUint32}, Count: 1, Payload: two},
+			status.OutOfRange, "offset 4294967295"},
+		{"indexed payload", Form{Kind: Indexed, Offsets: []uint64{1}, Count: 1, Payload: two}, status.Mismatch,
+			"has 2 bytes, 1 are needed"},
+		{"indexed payload NULL", Form{Kind: Indexed, Offsets: []uint64{1}, Count: 1}, status.InvalidArgument,
+			"payload is NULL, 1 bytes"},
 
 		{"runs", Form{Kind: Runs, Runs: []Run{{9, 1}, {0, 1}, {10, 0}}, Count: 3, Payload: two}, status.OK, ""},
 		{"no runs", Form{Kind: Runs}, status.OK, ""},
 		{"runs NULL", Form{Kind: Runs, Count: 1, Payload: two}, status.InvalidArgument, "runs are NULL, their count is 1"},
-		{"run count", Form{Kind: Runs, Runs: []Run{{0, 2}}, Count: 2, Payload: two}, status.Mismatch, "has 1 runs, its count is 2"},
+		{"run count", Form{Kind: Runs, Runs: []Run{{0, 2}}, Count: 2, Payload: two}, status.Mismatch,
+			"has 1 runs, its count is 2"},
 		{"run past the end", Form{Kind: Runs, Runs: []Run{{9, 2}}, Count: 1, Payload: two}, status.OutOfRange,
 			"run of 2 bytes at offset 9 (number 1 of 1) reaches past the page's 10 bytes"},
 		{"empty run past the end", Form{Kind: Runs, Runs: []Run{{11, 0}}, Count: 1}, status.OutOfRange, "offset 11"},
-		{"run overflows", Form{Kind: Runs, Runs: []Run{{math.MaxUint64, 2}}, Count: 1, Payload: two}, status.OutOfRange, "past"},
-		{"run length overflows", Form{Kind: Runs, Runs: []Run{{2, math.MaxUint64}}, Count: 1, Payload: two}, status.OutOfRange, "past"},
-		{"run payload", Form{Kind: Runs, Runs: []Run{{0, 2}, {1, 2}}, Count: 2, Payload: two}, status.Mismatch, "has 2 bytes, 4 are needed"},
-		{"run payload NULL", Form{Kind: Runs, Runs: []Run{{0, 2}}, Count: 1}, status.InvalidArgument, "payload is NULL, 2 bytes"},
+		{"run overflows", Form{Kind: Runs, Runs: []Run{{math.MaxUint64, 2}}, Count: 1, Payload: two}, status.OutOfRange,
+			"past"},
+		{"run length overflows", Form{Kind: Runs, Runs: []Run{{2, math.MaxUint64}}, Count: 1, Payload: two},
+			status.OutOfRange, "past"},
+		{"run payload", Form{Kind: Runs, Runs: []Run{{0, 2}, {1, 2}}, Count: 2, Payload: two}, status.Mismatch,
+			"has 2 bytes, 4 are needed"},
+		{"run payload NULL", Form{Kind: Runs, Runs: []Run{{0, 2}}, Count: 1}, status.InvalidArgument,
+			"payload is NULL, 2 bytes"},
 	} {
 		err := Validate(&test.form, 10)
 		assert.Equal(t, test.code, status.CodeOf(err), "%s: %v", test.name, err)
@@ -310,7 +329,8 @@ func TestMergeTakesFromTheLaterAndTheLarger(t *testing.T) {
 	b := &Form{Kind: Runs, ID: 2, PageID: 7, Epoch: 4, TimestampNanoseconds: 6, Source: "two"}
 	merged, err := Merge(a, b)
 	require.NoError(t, err)
-	assert.Equal(t, &Form{Kind: Runs, ID: 2, PageID: 7, Epoch: 9, TimestampNanoseconds: 6, Source: "two", Runs: []Run{}, Payload: []byte{}}, merged)
+	assert.Equal(t, &Form{Kind: Runs, ID: 2, PageID: 7, Epoch: 9, TimestampNanoseconds: 6, Source: "two", Runs: []Run{},
+		Payload: []byte{}}, merged)
 	merged, err = Merge(b, a)
 	require.NoError(t, err)
 	assert.EqualValues(t, 7, merged.PageID)

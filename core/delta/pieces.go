@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// piece is a range of a page and the bytes that it gets; never empty. Every form is a list of pieces, of which a later one wins.
+// piece is a range of a page and the bytes that it gets; never empty. Every form is a list of pieces, of which a later one
+// wins.
 type piece struct {
 	offset uint64
 	bytes  []byte
@@ -63,8 +64,8 @@ func pieces(f *Form) []piece {
 	return list
 }
 
-// resolve turns pieces of which a later one wins into pieces in rising order that do not overlap: it goes over the page once and keeps
-// the pieces that cover the place where it is in a heap, the latest on top.
+// resolve turns pieces of which a later one wins into pieces in rising order that do not overlap: it goes over the page
+// once and keeps the pieces that cover the place where it is in a heap, the latest on top.
 func resolve(list []piece) []piece {
 	if rising(list) {
 		return list
@@ -146,7 +147,8 @@ func (h *latest) pop() {
 	*h = heap
 }
 
-// overlay lays one list over another, both in rising order without overlaps, as is the result. It uses up the memory of below.
+// overlay lays one list over another, both in rising order without overlaps, as is the result. It uses up the memory of
+// below.
 func overlay(below, above []piece) []piece {
 	result := make([]piece, 0, len(below)+len(above))
 	for _, top := range above {

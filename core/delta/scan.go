@@ -10,8 +10,8 @@ const (
 	highBits = 0x8080808080808080
 )
 
-// seekByte is the first index ≥ from where a byte of a differs from that of b (differs) or agrees with it, or the length of a. A nil b
-// stands for zeros.
+// seekByte is the first index ≥ from where a byte of a differs from that of b (differs) or agrees with it, or the length of
+// a. A nil b stands for zeros.
 func seekByte(a, b []byte, from uint64, differs bool) uint64 {
 	length := uint64(len(a))
 	for ; length-from >= 8; from += 8 {

@@ -1,8 +1,8 @@
-// Package graph keeps dependencies between nodes without cycles. Nodes are numbers (of page records), and there is nothing to create
-// or destroy: a node is known while it has an edge.
+// Package graph keeps dependencies between nodes without cycles. Nodes are numbers (of page records), and there is nothing
+// to create or destroy: a node is known while it has an edge.
 //
-// Edges lie in one slice and hang together by their indices, so that the garbage collector has no pointers to follow. A graph does no
-// locking.
+// Edges lie in one slice and hang together by their indices, so that the garbage collector has no pointers to follow. A
+// graph does no locking.
 package graph
 
 import (
@@ -100,7 +100,8 @@ func (g *Graph) Parents(node uint32) []uint32 { return g.list(node, parents) }
 // Children lists the nodes that depend on a node, the oldest edge first.
 func (g *Graph) Children(node uint32) []uint32 { return g.list(node, children) }
 
-// Order lists all nodes with edges, each after all its parents. It is the same each time for edges that were added in one order.
+// Order lists all nodes with edges, each after all its parents. It is the same each time for edges that were added in one
+// order.
 func (g *Graph) Order() []uint32 {
 	order := make([]uint32, 0, len(g.nodes))
 	waiting := make(map[uint32]uint32, len(g.nodes)) // parents that are not in the order yet
@@ -195,8 +196,8 @@ func (g *Graph) unlink(index uint32, list int) {
 	}
 }
 
-// path is a way from one node down to another, both named; nil where there is none. Edges are mostly added to nodes that are new, and
-// then there is nothing to search.
+// path is a way from one node down to another, both named; nil where there is none. Edges are mostly added to nodes that
+// are new, and then there is nothing to search.
 func (g *Graph) path(from, to uint32) []uint32 {
 	if from == to {
 		return []uint32{from}

@@ -1,4 +1,5 @@
-// Package handle gives out handles for the objects of which there are few: contexts and tickets. (Pages have a table of their own.)
+// Package handle gives out handles for the objects of which there are few: contexts and tickets. (Pages have a table of
+// their own.)
 //
 // A handle is 64 bits: kind (the highest 4), generation (32), index (28). A value never returns: each use of a slot moves its
 // generation, and a slot whose generations are used up is never used again.

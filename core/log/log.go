@@ -1,7 +1,9 @@
-// Package log is the library's log: a ring of the newest lines that the program polls. It is for diagnostics and off unless asked for.
+// Package log is the library's log: a ring of the newest lines that the program polls. It is for diagnostics and off unless
+// asked for.
 //
-// A line is time, level and text. It can also go to a file descriptor of the program, and to stderr where the environment asked for
-// it. Logging never waits for a descriptor that takes no bytes: the line is then left out there, and the next one says how many were.
+// A line is time, level and text. It can also go to a file descriptor of the program, and to stderr where the environment
+// asked for it. Logging never waits for a descriptor that takes no bytes: the line is then left out there, and the next one
+// says how many were.
 package log
 
 import (
@@ -52,12 +54,12 @@ func newLogger() *logger {
 	return &logger{descriptor: sink{descriptor: -1}, stderr: sink{descriptor: -1}}
 }
 
-// Configure sets what is logged, and the descriptor that lines are written to as well, or -1. After the return the descriptor before
-// is no longer used. Errors: InvalidArgument.
+// Configure sets what is logged, and the descriptor that lines are written to as well, or -1. After the return the
+// descriptor before is no longer used. Errors: InvalidArgument.
 func Configure(level, descriptor int) error { return process.configure(level, descriptor) }
 
-// ConfigureFromEnvironment sets the level from the value of the environment variable MMSB_LOG and sends the lines to stderr as well.
-// An empty value changes nothing. Errors: InvalidArgument.
+// ConfigureFromEnvironment sets the level from the value of the environment variable MMSB_LOG and sends the lines to stderr
+// as well. An empty value changes nothing. Errors: InvalidArgument.
 func ConfigureFromEnvironment(value string) error {
 	return process.configureFromEnvironment(value, unix.Stderr)
 }
@@ -72,8 +74,8 @@ func Logf(level int, format string, arguments ...any) {
 	}
 }
 
-// Read takes the oldest lines that fit into the buffer out of the log. lost is the number of lines that were overwritten since the
-// last Read. Errors: OutOfRange, where the next line does not fit: nothing is taken, and n is what it needs.
+// Read takes the oldest lines that fit into the buffer out of the log. lost is the number of lines that were overwritten
+// since the last Read. Errors: OutOfRange, where the next line does not fit: nothing is taken, and n is what it needs.
 func Read(buffer []byte) (n int, lost uint64, err error) { return process.read(buffer) }
 
 func (l *logger) configure(level, descriptor int) error {
@@ -194,7 +196,8 @@ func (r *ring) take(buffer []byte) (n int, lost uint64, err error) {
 		length := r.next()
 		if length > len(buffer)-n {
 			if n == 0 {
-				return length, 0, status.Errorf(status.OutOfRange, "the next line has %d bytes, the buffer %d", length, len(buffer))
+				return length, 0, status.Errorf(status.OutOfRange, "the next line has %d bytes, the buffer %d", length,
+					len(buffer))
 			}
 			break
 		}
@@ -235,7 +238,8 @@ func (s *sink) write(line []byte) {
 		return
 	}
 	if s.dropped > 0 || s.torn {
-		notice := format(time.Now(), Warning, fmt.Sprintf("%d lines were left out here: the descriptor took no bytes", s.dropped))
+		notice := format(time.Now(), Warning, fmt.Sprintf("%d lines were left out here: the descriptor took no bytes",
+			s.dropped))
 		if s.torn {
 			notice = append([]byte{'\n'}, notice...)
 		}
@@ -248,8 +252,8 @@ func (s *sink) write(line []byte) {
 	}
 }
 
-// pass writes a line without waiting and says whether all of it went through. A pipe or terminal that is ready takes a page without
-// waiting, so longer lines go in pieces.
+// pass writes a line without waiting and says whether all of it went through. A pipe or terminal that is ready takes a page
+// without waiting, so longer lines go in pieces.
 func (s *sink) pass(line []byte) bool {
 	const pieceBytes = 4096
 	for written := 0; written < len(line); {

@@ -1,8 +1,9 @@
 // Package metadata is the codec of a page's metadata, which is kept as one blob.
 //
-// The blob is: u32 count, then per entry u32 key length, key, u32 value length, value; little endian. Keys are valid UTF-8 of at least
-// one byte, each there once, in the order they were first set. No bytes at all stand for no entries. Validate looks at a foreign
-// blob; the other functions are for blobs that are valid, and find nothing past the first damage in one that is not.
+// The blob is: u32 count, then per entry u32 key length, key, u32 value length, value; little endian. Keys are valid UTF-8
+// of at least one byte, each there once, in the order they were first set. No bytes at all stand for no entries. Validate
+// looks at a foreign blob; the other functions are for blobs that are valid, and find nothing past the first damage in one
+// that is not.
 package metadata
 
 import (
@@ -22,7 +23,8 @@ const (
 	maximumBytes = 1 << 32
 )
 
-// Validate looks at a blob from outside and returns the number of its entries. Errors: Corrupt, with the offset of the damage.
+// Validate looks at a blob from outside and returns the number of its entries. Errors: Corrupt, with the offset of the
+// damage.
 func Validate(blob []byte) (count int, err error) {
 	if len(blob) == 0 {
 		return 0, nil
@@ -42,14 +44,16 @@ func Validate(blob []byte) (count int, err error) {
 			return 0, truncated(blob, offset, number, claimed, "key")
 		}
 		if len(key) == 0 {
-			return 0, status.Errorf(status.Corrupt, "metadata entry %d of %d at offset %d has an empty key", number+1, claimed, offset)
+			return 0, status.Errorf(status.Corrupt, "metadata entry %d of %d at offset %d has an empty key", number+1,
+				claimed, offset)
 		}
 		if !utf8.Valid(key) {
 			return 0, status.Errorf(status.Corrupt, "metadata entry %d of %d at offset %d has a key that is not UTF-8",
 				number+1, claimed, offset)
 		}
 		if _, twice := seen[string(key)]; twice {
-			return 0, status.Errorf(status.Corrupt, "metadata entry %d of %d at offset %d has the key %q, which was there before",
+			return 0, status.Errorf(status.Corrupt,
+				"metadata entry %d of %d at offset %d has the key %q, which was there before",
 				number+1, claimed, offset, shorten(key))
 		}
 		seen[string(key)] = struct{}{}
@@ -60,7 +64,8 @@ func Validate(blob []byte) (count int, err error) {
 		offset = next
 	}
 	if offset != len(blob) {
-		return 0, status.Errorf(status.Corrupt, "metadata ends at offset %d after %d entries, but has %d bytes", offset, claimed, len(blob))
+		return 0, status.Errorf(status.Corrupt, "metadata ends at offset %d after %d entries, but has %d bytes", offset,
+			claimed, len(blob))
 	}
 	return int(claimed), nil
 }
@@ -170,13 +175,15 @@ func CheckKey(key []byte) error {
 	return nil
 }
 
-// Set returns a new blob in which key has the value. Errors: InvalidArgument (the key), InvalidSize (the blob would pass 4 GiB).
+// Set returns a new blob in which key has the value. Errors: InvalidArgument (the key), InvalidSize (the blob would pass 4
+// GiB).
 func Set(blob, key, value []byte) ([]byte, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
 	if uint64(len(key)) > math.MaxUint32 || uint64(len(value)) > math.MaxUint32 {
-		return nil, status.Errorf(status.InvalidSize, "a key of %d bytes and a value of %d bytes: a length has 32 bits", len(key), len(value))
+		return nil, status.Errorf(status.InvalidSize, "a key of %d bytes and a value of %d bytes: a length has 32 bits",
+			len(key), len(value))
 	}
 	count := Count(blob)
 	found, there := find(blob, key)

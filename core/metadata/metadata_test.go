@@ -122,14 +122,17 @@ func TestValidateNamesTheDamage(t *testing.T) {
 		{"count too small", "ends at offset 20 after 1 entries, but has 33 bytes", lying(0, 1)},
 		{"bytes after the end", "ends at offset 33 after 2 entries, but has 34 bytes", append(bytes.Clone(good), 0)},
 		{"key length lies", "entry 1 of 2 at offset 4: its key has 26 bytes, 25 are left", lying(4, 26)},
-		{"key length overflows", "entry 1 of 2 at offset 4: its key has 4294967295 bytes, 25 are left", lying(4, math.MaxUint32)},
-		{"value length lies", "entry 1 of 2 at offset 11: its value has 4294967292 bytes, 18 are left", lying(11, math.MaxUint32-3)},
+		{"key length overflows", "entry 1 of 2 at offset 4: its key has 4294967295 bytes, 25 are left", lying(4,
+			math.MaxUint32)},
+		{"value length lies", "entry 1 of 2 at offset 11: its value has 4294967292 bytes, 18 are left", lying(11,
+			math.MaxUint32-3)},
 		{"value cut", "entry 1 of 2 at offset 11: its value has 5 bytes, 4 are left", good[:19]},
 		{"length cut", "entry 2 of 2 at offset 29: 2 bytes are left for the length of its value", good[:31]},
 		{"empty key", "entry 1 of 1 at offset 4 has an empty key", build(1, "", "value")},
 		{"key not UTF-8", "entry 2 of 2 at offset 14 has a key that is not UTF-8", build(2, "a", "b", "\xc0\x80", "")},
 		{"key twice", `entry 2 of 2 at offset 14 has the key "a", which was there before`, build(2, "a", "b", "a", "c")},
-		{"long key twice", `has the key "` + strings.Repeat("é", 32) + `"`, build(2, strings.Repeat("é", 99), "", strings.Repeat("é", 99), "")},
+		{"long key twice", `has the key "` + strings.Repeat("é", 32) + `"`, build(2, strings.Repeat("é", 99), "",
+			strings.Repeat("é", 99), "")},
 	} {
 		_, err := metadata.Validate(test.blob)
 		assert.Equal(t, status.Corrupt, status.CodeOf(err), test.name)

@@ -1,5 +1,5 @@
-// Package safego keeps panics inside the library. Every goroutine of the library is started by Go: a panic in a goroutine cannot be
-// caught by the call that started it and would end the host program.
+// Package safego keeps panics inside the library. Every goroutine of the library is started by Go: a panic in a goroutine
+// cannot be caught by the call that started it and would end the host program.
 package safego
 
 import (
@@ -11,7 +11,8 @@ import (
 
 var poison atomic.Pointer[func(reason string)]
 
-// OnPanic sets the function that is told of every caught panic: the door's, which answers MMSB_E_POISONED from then on. nil = none.
+// OnPanic sets the function that is told of every caught panic: the door's, which answers MMSB_E_POISONED from then on. nil
+// = none.
 func OnPanic(function func(reason string)) { poison.Store(&function) }
 
 // Go runs a function in a goroutine. A panic in it ends only the goroutine.
@@ -26,8 +27,8 @@ func Go(function func()) {
 	}()
 }
 
-// Caught reports a value that recover returned: the stack goes to the log, the reason to the function of OnPanic. Call it from the
-// deferred function, while the stack is still that of the panic.
+// Caught reports a value that recover returned: the stack goes to the log, the reason to the function of OnPanic. Call it
+// from the deferred function, while the stack is still that of the panic.
 func Caught(value any) {
 	log.Logf(log.Error, "panic: %v\n%s", value, debug.Stack())
 	if function := poison.Load(); function != nil && *function != nil {

@@ -1,7 +1,7 @@
 // Package ticket runs work that takes time: it can be polled, waited for, cancelled, chained, and put into an event loop.
 //
-// A ticket is what the starter holds, a Work what the running function holds. A ticket does not own its work: closing it lets the
-// work go on.
+// A ticket is what the starter holds, a Work what the running function holds. A ticket does not own its work: closing it
+// lets the work go on.
 package ticket
 
 import (
@@ -44,10 +44,12 @@ var running = struct {
 	tickets map[*Ticket]struct{}
 }{tickets: map[*Ticket]struct{}{}}
 
-// Start runs a function in a goroutine, once all tickets of after have ended well. Where one of them failed or was cancelled, the
-// function does not run and the work ends with Cancelled. total is the number of units to be done, 0 while it is not known.
+// Start runs a function in a goroutine, once all tickets of after have ended well. Where one of them failed or was
+// cancelled, the function does not run and the work ends with Cancelled. total is the number of units to be done, 0 while
+// it is not known.
 //
-// The function must look at Cancelled or Done and, when asked to stop, undo what it did and return an error of code Cancelled.
+// The function must look at Cancelled or Done and, when asked to stop, undo what it did and return an error of code
+// Cancelled.
 func Start(total uint64, after []*Ticket, run func(*Work) error) *Ticket {
 	t := &Ticket{cancelled: make(chan struct{}), finished: make(chan struct{}), descriptor: -1}
 	t.total.Store(total)
@@ -139,7 +141,8 @@ func (t *Ticket) Poll() bool {
 	}
 }
 
-// Wait waits for the end of the work and returns its error. Errors: Timeout, or WouldBlock for a timeout of 0: the work goes on.
+// Wait waits for the end of the work and returns its error. Errors: Timeout, or WouldBlock for a timeout of 0: the work
+// goes on.
 func (t *Ticket) Wait(timeoutNanoseconds uint64) error {
 	if t.Poll() {
 		return t.err
@@ -181,8 +184,8 @@ func (t *Ticket) Status() (status.Code, string) {
 	return status.OK, ""
 }
 
-// EventFD is an eventfd that becomes readable when the work ends and stays so. It belongs to the ticket, and is the same one each
-// time. Errors: StaleHandle (the ticket is closed), Limit (no descriptor left), OutOfMemory.
+// EventFD is an eventfd that becomes readable when the work ends and stays so. It belongs to the ticket, and is the same
+// one each time. Errors: StaleHandle (the ticket is closed), Limit (no descriptor left), OutOfMemory.
 func (t *Ticket) EventFD() (int, error) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

@@ -1,0 +1,391 @@
+// Package alloc keeps the books of memory that is cut into ranges. It never touches the memory: units, and what lies behind
+// them, are the caller's, so the same code serves host regions, files and devices.
+package alloc
+
+import (
+	"math"
+	"math/bits"
+
+	"libmmsb/core/status"
+)
+
+// Free ranges are kept in lists by size class: sizes below 32 have a class each, above there are 32 to each power of two,
+// so that a class spans 3 % in size. Two levels of bitmaps find the next class that has a range.
+const (
+	columnBits = 5
+	columns    = 1 << columnBits
+	rows       = 64 - columnBits + 1
+	classes    = rows * columns
+
+	// probes is how many ranges are looked at one by one before one that surely fits is taken.
+	probes = 8
+)
+
+// extent is a range of blocks, free or allocated. Extents tile the space: previous and next are the neighbours in it. A
+// free one is also in the list of its class. Numbers stand for pointers, 0 for none.
+type extent struct {
+	offset, count          uint64
+	previous, next         uint32
+	olderFree, youngerFree uint32
+	free                   bool
+}
+
+// Extents divides a space of blocks, from 0 to a limit, into ranges. Allocate and Free take constant time, but for an
+// allocation that fails or only just succeeds, which may look at all free ranges of nearly its size. It holds no pointers,
+// so that the garbage collector does not feel it, and does no locking.
+type Extents struct {
+	limit     uint64
+	used      uint64
+	extents   []extent          // the one at index 0 is not used
+	spare     uint32            // extents to be used again, in a list by next
+	last      uint32            // the extent that ends at the limit
+	allocated map[uint64]uint32 // the allocated extents by offset
+
+	rowMap    uint64 // bit r: some class of row r has a range
+	columnMap [rows]uint32
+	youngest  [classes]uint32
+}
+
+// NewExtents makes a space of limit blocks, all free.
+func NewExtents(limit uint64) *Extents {
+	e := &Extents{extents: make([]extent, 1), allocated: map[uint64]uint32{}}
+	if limit > 0 {
+		e.extend(limit)
+	}
+	return e
+}
+
+// Limit is the number of blocks in the space.
+func (e *Extents) Limit() uint64 { return e.limit }
+
+// Used is the number of allocated blocks.
+func (e *Extents) Used() uint64 { return e.used }
+
+// Ranges is the number of allocated ranges.
+func (e *Extents) Ranges() int { return len(e.allocated) }
+
+// Largest is the size of the largest free range.
+func (e *Extents) Largest() uint64 {
+	if e.rowMap == 0 {
+		return 0
+	}
+	row := 63 - bits.LeadingZeros64(e.rowMap)
+	column := 31 - bits.LeadingZeros32(e.columnMap[row])
+	largest := uint64(0)
+	for index := e.youngest[row*columns+column]; index != 0; index = e.extents[index].olderFree {
+		largest = max(largest, e.extents[index].count)
+	}
+	return largest
+}
+
+// Allocate takes count blocks from an offset that is a multiple of alignment (0 and 1 = any). It fails only where no free
+// range can hold them, or for a count of 0.
+func (e *Extents) Allocate(count, alignment uint64) (offset uint64, ok bool) {
+	alignment = max(alignment, 1)
+	if count == 0 || count > e.limit-e.used || len(e.extents) > math.MaxUint32-2 {
+		return 0, false
+	}
+	index := e.search(count, alignment)
+	if index == 0 {
+		return 0, false
+	}
+	e.unlist(index)
+	if padding := e.padding(index, alignment); padding > 0 {
+		rest := e.split(index, padding)
+		e.list(index)
+		index = rest
+	}
+	if e.extents[index].count > count {
+		e.list(e.split(index, count))
+	}
+	taken := &e.extents[index]
+	taken.free = false
+	e.allocated[taken.offset] = index
+	e.used += count
+	return taken.offset, true
+}
+
+// Free gives a range back, which must be just what an Allocate returned. Errors: InvalidArgument.
+func (e *Extents) Free(offset, count uint64) error {
+	index, found := e.allocated[offset]
+	if !found {
+		return status.Errorf(status.InvalidArgument, "no range is allocated at block %d of %d", offset, e.limit)
+	}
+	if actual := e.extents[index].count; actual != count {
+		return status.Errorf(status.InvalidArgument, "the range at block %d has %d blocks, not %d", offset, actual, count)
+	}
+	delete(e.allocated, offset)
+	e.used -= count
+	if next := e.extents[index].next; next != 0 && e.extents[next].free {
+		e.unlist(next)
+		e.join(index)
+	}
+	if previous := e.extents[index].previous; previous != 0 && e.extents[previous].free {
+		e.unlist(previous)
+		e.join(previous)
+		index = previous
+	}
+	e.list(index)
+	return nil
+}
+
+// Grow moves the limit up. Errors: InvalidArgument (it would move down).
+func (e *Extents) Grow(limit uint64) error {
+	if limit < e.limit {
+		return status.Errorf(status.InvalidArgument, "the limit is %d blocks, it cannot become %d", e.limit, limit)
+	}
+	if limit > e.limit {
+		e.extend(limit)
+	}
+	return nil
+}
+
+func (e *Extents) extend(limit uint64) {
+	more := limit - e.limit
+	if last := e.last; last != 0 && e.extents[last].free {
+		e.unlist(last)
+		e.extents[last].count += more
+		e.list(last)
+	} else {
+		index := e.take()
+		e.extents[index] = extent{offset: e.limit, count: more, previous: last}
+		if last != 0 {
+			e.extents[last].next = index
+		}
+		e.last = index
+		e.list(index)
+	}
+	e.limit = limit
+}
+
+// search is a free extent that can hold the blocks, or 0: one of the first that are hardly larger than asked for, else one
+// that is surely large enough, else whichever there is.
+func (e *Extents) search(count, alignment uint64) uint32 {
+	first := class(count)
+	if index := e.scan(first, probes, count, alignment); index != 0 {
+		return index
+	}
+	if sure, overflow := bits.Add64(count, alignment-1, 0); overflow == 0 {
+		if found := e.nextClass(sureClass(sure)); found < classes {
+			return e.youngest[found]
+		}
+	}
+	return e.scan(first, math.MaxInt, count, alignment)
+}
+
+// scan looks at so many free extents, by class from a first one on, for one that can hold the blocks.
+func (e *Extents) scan(first, limit int, count, alignment uint64) uint32 {
+	for found := e.nextClass(first); found < classes; found = e.nextClass(found + 1) {
+		for index := e.youngest[found]; index != 0; index = e.extents[index].olderFree {
+			padding, available := e.padding(index, alignment), e.extents[index].count
+			if padding <= available && available-padding >= count {
+				return index
+			}
+			if limit--; limit == 0 {
+				return 0
+			}
+		}
+	}
+	return 0
+}
+
+// padding is the number of blocks before the first aligned one.
+func (e *Extents) padding(index uint32, alignment uint64) uint64 {
+	if past := e.extents[index].offset % alignment; past > 0 {
+		return alignment - past
+	}
+	return 0
+}
+
+// class is the class of a size.
+func class(size uint64) int {
+	if size < columns {
+		return int(size)
+	}
+	exponent := bits.Len64(size) - 1
+	return (exponent-columnBits+1)*columns + int(size>>(exponent-columnBits))%columns
+}
+
+// sureClass is the first class in which every size is at least this one.
+func sureClass(size uint64) int {
+	found := class(size)
+	if size >= columns && bits.TrailingZeros64(size) < bits.Len64(size)-1-columnBits {
+		found++
+	}
+	return found
+}
+
+// nextClass is the first class from here on that has a free extent, or classes.
+func (e *Extents) nextClass(from int) int {
+	row := from / columns
+	if row >= rows {
+		return classes
+	}
+	if columnsLeft := e.columnMap[row] >> (from % columns); columnsLeft != 0 {
+		return from + bits.TrailingZeros32(columnsLeft)
+	}
+	rowsLeft := e.rowMap &^ (2<<row - 1)
+	if rowsLeft == 0 {
+		return classes
+	}
+	row = bits.TrailingZeros64(rowsLeft)
+	return row*columns + bits.TrailingZeros32(e.columnMap[row])
+}
+
+// list marks an extent free and puts it into the list of its class.
+func (e *Extents) list(index uint32) {
+	added := &e.extents[index]
+	found := class(added.count)
+	added.free, added.youngerFree, added.olderFree = true, 0, e.youngest[found]
+	if added.olderFree != 0 {
+		e.extents[added.olderFree].youngerFree = index
+	}
+	e.youngest[found] = index
+	e.columnMap[found/columns] |= 1 << (found % columns)
+	e.rowMap |= 1 << (found / columns)
+}
+
+func (e *Extents) unlist(index uint32) {
+	removed := &e.extents[index]
+	if removed.olderFree != 0 {
+		e.extents[removed.olderFree].youngerFree = removed.youngerFree
+	}
+	if removed.youngerFree != 0 {
+		e.extents[removed.youngerFree].olderFree = removed.olderFree
+		return
+	}
+	found := class(removed.count)
+	e.youngest[found] = removed.olderFree
+	if removed.olderFree == 0 {
+		row := found / columns
+		e.columnMap[row] &^= 1 << (found % columns)
+		if e.columnMap[row] == 0 {
+			e.rowMap &^= 1 << row
+		}
+	}
+}
+
+// split cuts an extent that is in no list after count blocks, and returns the new one behind.
+func (e *Extents) split(index uint32, count uint64) uint32 {
+	rest := e.take()
+	front := &e.extents[index]
+	e.extents[rest] = extent{offset: front.offset + count, count: front.count - count, previous: index, next: front.next}
+	if front.next != 0 {
+		e.extents[front.next].previous = rest
+	} else {
+		e.last = rest
+	}
+	front.count, front.next = count, rest
+	return rest
+}
+
+// join adds the next extent to this one; both are in no list.
+func (e *Extents) join(index uint32) {
+	front := &e.extents[index]
+	gone := front.next
+	front.count += e.extents[gone].count
+	front.next = e.extents[gone].next
+	if front.next != 0 {
+		e.extents[front.next].previous = index
+	} else {
+		e.last = index
+	}
+	e.extents[gone] = extent{next: e.spare}
+	e.spare = gone
+}
+
+// take is the index of an extent that is not in use.
+func (e *Extents) take() uint32 {
+	if index := e.spare; index != 0 {
+		e.spare = e.extents[index].next
+		return index
+	}
+	e.extents = append(e.extents, extent{})
+	return uint32(len(e.extents) - 1)
+}
+
+// Check walks everything and says what is wrong with it, if anything is: the extents must tile the space, no two free ones
+// may touch, every free one must be in the list of its class, and counters and bitmaps must be what a recount gives.
+// Errors: Internal.
+func (e *Extents) Check() error {
+	broken := func(format string, arguments ...any) error {
+		return status.Errorf(status.Internal, format, arguments...)
+	}
+	first := uint32(0)
+	for index := e.last; index != 0; index = e.extents[index].previous {
+		first = index
+	}
+	var position, used uint64
+	var previous uint32
+	ranges, free := 0, map[uint32]bool{}
+	for index := first; index != 0; index = e.extents[index].next {
+		current := e.extents[index]
+		switch {
+		case current.offset != position:
+			return broken("an extent begins at block %d, the one before ends at %d", current.offset, position)
+		case current.count == 0 || current.count > e.limit-position:
+			return broken("the extent at block %d has %d blocks, the limit is %d", position, current.count, e.limit)
+		case current.previous != previous:
+			return broken("the extent at block %d is after extent %d, not %d", position, previous, current.previous)
+		case current.free && previous != 0 && e.extents[previous].free:
+			return broken("two free extents touch at block %d", position)
+		case current.free:
+			free[index] = true
+		default:
+			if found, there := e.allocated[position]; !there || found != index {
+				return broken("the allocated extent at block %d is not known by its offset", position)
+			}
+			used += current.count
+			ranges++
+		}
+		position += current.count
+		previous = index
+	}
+	switch {
+	case position != e.limit:
+		return broken("the extents end at block %d, the limit is %d", position, e.limit)
+	case previous != e.last:
+		return broken("the last extent is %d, not %d", previous, e.last)
+	case used != e.used:
+		return broken("%d blocks are allocated, %d are counted", used, e.used)
+	case ranges != len(e.allocated):
+		return broken("%d ranges are allocated, %d are known by their offset", ranges, len(e.allocated))
+	}
+	return e.checkLists(free, len(e.extents)-1-ranges)
+}
+
+// checkLists checks the lists against the free extents of the walk; unused is the number of extents that are free or spare.
+func (e *Extents) checkLists(free map[uint32]bool, unused int) error {
+	broken := func(format string, arguments ...any) error {
+		return status.Errorf(status.Internal, format, arguments...)
+	}
+	listed := 0
+	for found, index := range e.youngest {
+		row, column := found/columns, found%columns
+		if marked := e.columnMap[row]>>column&1 != 0; marked != (index != 0) {
+			return broken("class %d has the mark %t and the extent %d", found, marked, index)
+		}
+		if marked := e.rowMap>>row&1 != 0; marked != (e.columnMap[row] != 0) {
+			return broken("row %d has the mark %t and the classes %#x", row, marked, e.columnMap[row])
+		}
+		for younger := uint32(0); index != 0; younger, index = index, e.extents[index].olderFree {
+			current := e.extents[index]
+			if !free[index] || current.youngerFree != younger || class(current.count) != found {
+				return broken("the extent at block %d with %d blocks does not belong into the list of class %d",
+					current.offset, current.count, found)
+			}
+			delete(free, index)
+			listed++
+		}
+	}
+	if len(free) > 0 {
+		return broken("%d free extents are in no list", len(free))
+	}
+	for index := e.spare; index != 0; index = e.extents[index].next {
+		listed++
+	}
+	if listed != unused {
+		return broken("%d extents are free or spare, %d are in a list", unused, listed)
+	}
+	return nil
+}
