@@ -18,7 +18,7 @@ func Merge(a, b *Form) (*Form, error) {
 	if a.PageID != 0 && b.PageID != 0 && a.PageID != b.PageID {
 		return nil, status.Errorf(status.Mismatch, "the deltas are of different pages: %d and %d", a.PageID, b.PageID)
 	}
-	merged := asRuns(overlay(reduce(a), reduce(b)))
+	merged := asRuns(overlay(reduce(a, 0), reduce(b, uint64(len(a.Payload)))), payloads{a.Payload, b.Payload})
 	merged.ID, merged.Source, merged.Intent = b.ID, b.Source, b.Intent
 	merged.PageID = max(a.PageID, b.PageID) // equal, or one of them is 0
 	merged.Epoch = max(a.Epoch, b.Epoch)
@@ -36,16 +36,16 @@ func Convert(f *Form, kind Kind) (*Form, error) {
 	if err := Validate(f, unbounded); err != nil {
 		return nil, err
 	}
-	list := reduce(f)
+	list, payload := reduce(f, 0), payloads{f.Payload}
 	var converted *Form
 	switch kind {
 	case Runs:
-		converted = asRuns(list)
+		converted = asRuns(list, payload)
 	case Indexed:
-		converted = asIndexed(list)
+		converted = asIndexed(list, payload)
 	default:
 		var err error
-		if converted, err = asMask(list, kind); err != nil {
+		if converted, err = asMask(list, payload, kind); err != nil {
 			return nil, err
 		}
 	}
@@ -62,13 +62,13 @@ func FromPages(old, new []byte) *Form {
 	new = new[:length]
 	for start := seekByte(old, new, 0, true); start < length; {
 		end := seekByte(old, new, start, false)
-		list = append(list, piece{start, new[start:end]})
+		list = append(list, piece{start, end - start, start})
 		start = seekByte(old, new, end, true)
 	}
-	return asRuns(list)
+	return asRuns(list, payloads{new})
 }
 
-func asRuns(list []piece) *Form {
+func asRuns(list []piece, from payloads) *Form {
 	count := 0
 	for number, piece := range list {
 		if number == 0 || list[number-1].end() != piece.offset {
@@ -77,17 +77,17 @@ func asRuns(list []piece) *Form {
 	}
 	runs := make([]Run, 0, count)
 	for number, piece := range list {
-		if length := uint64(len(piece.bytes)); number > 0 && list[number-1].end() == piece.offset {
-			runs[len(runs)-1].Length += length
+		if number > 0 && list[number-1].end() == piece.offset {
+			runs[len(runs)-1].Length += piece.length
 		} else {
-			runs = append(runs, Run{Offset: piece.offset, Length: length})
+			runs = append(runs, Run{Offset: piece.offset, Length: piece.length})
 		}
 	}
-	return &Form{Kind: Runs, Runs: runs, Count: uint64(count), Payload: concatenate(list)}
+	return &Form{Kind: Runs, Runs: runs, Count: uint64(count), Payload: concatenate(list, from)}
 }
 
-func asIndexed(list []piece) *Form {
-	payload := concatenate(list)
+func asIndexed(list []piece, from payloads) *Form {
+	payload := concatenate(list, from)
 	offsets := make([]uint64, 0, len(payload))
 	for _, piece := range list {
 		for offset := piece.offset; offset < piece.end(); offset++ {
@@ -97,7 +97,7 @@ func asIndexed(list []piece) *Form {
 	return &Form{Kind: Indexed, Offsets: offsets, Count: uint64(len(offsets)), Payload: payload}
 }
 
-func asMask(list []piece, kind Kind) (*Form, error) {
+func asMask(list []piece, from payloads, kind Kind) (*Form, error) {
 	f := &Form{Kind: kind}
 	if len(list) > 0 {
 		f.MaskLength = list[len(list)-1].end()
@@ -116,28 +116,28 @@ func asMask(list []piece, kind Kind) (*Form, error) {
 				f.Mask[offset] = 1
 			}
 		} else {
-			setBits(f.Mask, piece.offset, uint64(len(piece.bytes)))
+			setBits(f.Mask, piece.offset, piece.length)
 		}
 	}
 	if kind == SparseBits {
-		f.Payload = concatenate(list)
+		f.Payload = concatenate(list, from)
 		return f, nil
 	}
 	f.Payload = make([]byte, f.MaskLength)
 	for _, piece := range list {
-		copy(f.Payload[piece.offset:], piece.bytes)
+		copy(f.Payload[piece.offset:], from.of(piece))
 	}
 	return f, nil
 }
 
-func concatenate(list []piece) []byte {
-	length := 0
+func concatenate(list []piece, from payloads) []byte {
+	length := uint64(0)
 	for _, piece := range list {
-		length += len(piece.bytes)
+		length += piece.length
 	}
 	bytes := make([]byte, 0, length)
 	for _, piece := range list {
-		bytes = append(bytes, piece.bytes...)
+		bytes = append(bytes, from.of(piece)...)
 	}
 	return bytes
 }

@@ -5,59 +5,72 @@ import (
 	"slices"
 )
 
-// piece is a range of a page and the bytes that it gets; never empty. Every form is a list of pieces, of which a later one
-// wins.
+// piece is a range of a page and where in the payloads its bytes are; never empty. Every form is a list of pieces, of which a later
+// one wins. A piece holds no pointer: there can be as many as bytes, and the garbage collector would have to look at each.
 type piece struct {
-	offset uint64
-	bytes  []byte
+	offset, length uint64
+	from           uint64 // as if the payloads lay one after the other
 }
 
-func (p piece) end() uint64 { return p.offset + uint64(len(p.bytes)) }
+func (p piece) end() uint64 { return p.offset + p.length }
 
 // before and after are the parts of a piece on the two sides of an offset inside it.
-func (p piece) before(offset uint64) piece { return piece{p.offset, p.bytes[:offset-p.offset]} }
-func (p piece) after(offset uint64) piece  { return piece{offset, p.bytes[offset-p.offset:]} }
+func (p piece) before(offset uint64) piece { return piece{p.offset, offset - p.offset, p.from} }
+func (p piece) after(offset uint64) piece {
+	return piece{offset, p.end() - offset, p.from + (offset - p.offset)}
+}
 
-// reduce turns a valid form into pieces in rising order that do not overlap.
-func reduce(f *Form) []piece { return resolve(pieces(f)) }
+// payloads are those of the forms that pieces come from.
+type payloads [2][]byte
+
+func (p payloads) of(source piece) []byte {
+	from, payload := source.from, p[0]
+	if first := uint64(len(payload)); from >= first {
+		from, payload = from-first, p[1]
+	}
+	return payload[from : from+source.length]
+}
+
+// reduce turns a valid form into pieces in rising order that do not overlap. base is the length of the payloads before its own.
+func reduce(f *Form, base uint64) []piece { return resolve(pieces(f, base)) }
 
 // pieces lists a form's pieces in the order in which they take effect.
-func pieces(f *Form) []piece {
+func pieces(f *Form, base uint64) []piece {
 	var list []piece
+	next := base // where the payload of kinds without gaps goes on
 	switch f.Kind {
 	case DenseBytes:
 		for start := seekByte(f.Mask, nil, 0, true); start < f.MaskLength; {
 			end := seekByte(f.Mask, nil, start, false)
-			list = append(list, piece{start, f.Payload[start:end]})
+			list = append(list, piece{start, end - start, base + start})
 			start = seekByte(f.Mask, nil, end, true)
 		}
 	case DenseBits, SparseBits:
-		payload := f.Payload
 		for start := seekBit(f.Mask, 0, f.MaskLength, true); start < f.MaskLength; {
 			end := seekBit(f.Mask, start, f.MaskLength, false)
 			if f.Kind == DenseBits {
-				list = append(list, piece{start, f.Payload[start:end]})
-			} else {
-				list = append(list, piece{start, payload[:end-start]})
-				payload = payload[end-start:]
+				next = base + start
 			}
+			list = append(list, piece{start, end - start, next})
+			next += end - start
 			start = seekBit(f.Mask, end, f.MaskLength, true)
 		}
 	case Indexed:
+		list = make([]piece, 0, f.Count)
 		for first := uint64(0); first < f.Count; {
-			next := first + 1
-			for next < f.Count && f.offset(next) == f.offset(next-1)+1 {
-				next++
+			after := first + 1
+			for after < f.Count && f.offset(after) == f.offset(after-1)+1 {
+				after++
 			}
-			list = append(list, piece{f.offset(first), f.Payload[first:next]})
-			first = next
+			list = append(list, piece{f.offset(first), after - first, base + first})
+			first = after
 		}
 	case Runs:
-		payload := f.Payload
+		list = make([]piece, 0, f.Count)
 		for _, run := range f.Runs {
 			if run.Length > 0 {
-				list = append(list, piece{run.Offset, payload[:run.Length]})
-				payload = payload[run.Length:]
+				list = append(list, piece{run.Offset, run.Length, next})
+				next += run.Length
 			}
 		}
 	}
@@ -70,20 +83,21 @@ func resolve(list []piece) []piece {
 	if rising(list) {
 		return list
 	}
-	order := make([]int, len(list)) // numbers of the pieces by their offset
-	for number := range order {
-		order[number] = number
+	type start struct{ offset, number uint64 }
+	order := make([]start, len(list))
+	for number, piece := range list {
+		order[number] = start{piece.offset, uint64(number)}
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(list[a].offset, list[b].offset) })
+	slices.SortFunc(order, func(a, b start) int { return cmp.Compare(a.offset, b.offset) })
 
 	result := make([]piece, 0, len(list))
 	var covering latest
 	for position := uint64(0); len(order) > 0 || len(covering) > 0; {
 		if len(covering) == 0 {
-			position = list[order[0]].offset
+			position = order[0].offset
 		}
-		for len(order) > 0 && list[order[0]].offset == position {
-			covering.push(order[0])
+		for len(order) > 0 && order[0].offset == position {
+			covering.push(order[0].number)
 			order = order[1:]
 		}
 		top := list[covering[0]]
@@ -93,7 +107,7 @@ func resolve(list []piece) []piece {
 		}
 		end := top.end()
 		if len(order) > 0 {
-			end = min(end, list[order[0]].offset)
+			end = min(end, order[0].offset)
 		}
 		result = append(result, top.after(position).before(end))
 		position = end
@@ -111,9 +125,9 @@ func rising(list []piece) bool {
 }
 
 // latest is a heap of pieces' numbers with the largest on top.
-type latest []int
+type latest []uint64
 
-func (h *latest) push(number int) {
+func (h *latest) push(number uint64) {
 	heap := append(*h, number)
 	for at := len(heap) - 1; at > 0; {
 		above := (at - 1) / 2
