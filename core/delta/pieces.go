@@ -2,6 +2,7 @@ package delta
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 )
 
@@ -39,21 +40,18 @@ func pieces(f *Form, base uint64) []piece {
 	var list []piece
 	next := base // where the payload of kinds without gaps goes on
 	switch f.Kind {
-	case DenseBytes:
-		for start := seekByte(f.Mask, nil, 0, true); start < f.MaskLength; {
-			end := seekByte(f.Mask, nil, start, false)
-			list = append(list, piece{start, end - start, base + start})
-			start = seekByte(f.Mask, nil, end, true)
+	case DenseBytes, DenseBits, SparseBits:
+		count := 0 // counting first is cheaper than a list that grows
+		for range f.maskRuns() {
+			count++
 		}
-	case DenseBits, SparseBits:
-		for start := seekBit(f.Mask, 0, f.MaskLength, true); start < f.MaskLength; {
-			end := seekBit(f.Mask, start, f.MaskLength, false)
-			if f.Kind == DenseBits {
+		list = make([]piece, 0, count)
+		for start, end := range f.maskRuns() {
+			if f.Kind != SparseBits {
 				next = base + start
 			}
 			list = append(list, piece{start, end - start, next})
 			next += end - start
-			start = seekBit(f.Mask, end, f.MaskLength, true)
 		}
 	case Indexed:
 		list = make([]piece, 0, f.Count)
@@ -75,6 +73,23 @@ func pieces(f *Form, base uint64) []piece {
 		}
 	}
 	return list
+}
+
+// maskRuns walks the ranges of set bytes or bits of a mask, from start to end.
+func (f *Form) maskRuns() iter.Seq2[uint64, uint64] {
+	seek := func(from uint64, set bool) uint64 { return seekBit(f.Mask, from, f.MaskLength, set) }
+	if f.Kind == DenseBytes {
+		seek = func(from uint64, set bool) uint64 { return seekByte(f.Mask, nil, from, set) }
+	}
+	return func(yield func(start, end uint64) bool) {
+		for start := seek(0, true); start < f.MaskLength; {
+			end := seek(start, false)
+			if !yield(start, end) {
+				return
+			}
+			start = seek(end, true)
+		}
+	}
 }
 
 // resolve turns pieces of which a later one wins into pieces in rising order that do not overlap: it goes over the page
