@@ -2,6 +2,7 @@
 #include <mmsb.h>
 
 #include <array>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <type_traits>

@@ -118,7 +118,7 @@ SIZE_IS(mmsb_run_t, 16);
 FIELD_AT(mmsb_run_t, offset, 0);
 FIELD_AT(mmsb_run_t, length, 8);
 
-SIZE_IS(mmsb_delta_t, 160);
+SIZE_IS(mmsb_delta_t, 152);
 FIELD_AT(mmsb_delta_t, struct_size, 0);
 FIELD_AT(mmsb_delta_t, kind, 4);
 FIELD_AT(mmsb_delta_t, id, 8);
@@ -137,7 +137,7 @@ FIELD_AT(mmsb_delta_t, payload, 104);
 FIELD_AT(mmsb_delta_t, payload_length, 112);
 FIELD_AT(mmsb_delta_t, reserved, 120);
 
-SIZE_IS(mmsb_page_runs_t, 104);
+SIZE_IS(mmsb_page_runs_t, 96);
 FIELD_AT(mmsb_page_runs_t, struct_size, 0);
 FIELD_AT(mmsb_page_runs_t, reserved_word, 4);
 FIELD_AT(mmsb_page_runs_t, count, 8);

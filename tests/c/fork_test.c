@@ -1,0 +1,156 @@
+/* fork: in the child of a process that has the library every call answers MMSB_E_FORKED at once, and the child ends cleanly. */
+#include "calls.h"
+
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+enum { SECONDS = 30 }; /* after which a child that hangs is killed */
+
+static char *program;
+
+static int exit_status(pid_t child) {
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Runs in the child. Reports through its exit status: the parent's counters are out of reach. */
+static int every_call_answers_forked(mmsb_context_t context, mmsb_page_t page, mmsb_ticket_t ticket, void *memory,
+                                     mmsb_delta_t *delta) {
+    const uint64_t handles[4] = {1, page, context, ticket};
+    for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
+        const call_t *call = &every_call[i];
+        mmsb_status_t status = call->run(handles[call->kind]);
+        /* The functions that report errors must be able to report this one. */
+        mmsb_status_t expected = call->role == REPORTS ? MMSB_OK : MMSB_E_FORKED;
+        if (status != expected) {
+            check_fail(__FILE__, __LINE__, "%s answered %d after fork", call->name, (int)status);
+        }
+    }
+    CHECK_STATUS(mmsb_memory_free(memory), MMSB_E_FORKED);
+    CHECK_STATUS(mmsb_delta_free(delta), MMSB_E_FORKED);
+    CHECK_EQUAL(mmsb_last_error_code(), MMSB_E_FORKED);
+    CHECK(strstr(mmsb_last_error(), "fork") != NULL);
+    char text[600];
+    CHECK_EQUAL(mmsb_last_error_copy(text, sizeof text, NULL), MMSB_OK);
+    CHECK(strcmp(text, mmsb_last_error()) == 0);
+    CHECK(mmsb_page_address(page) == NULL);
+    CHECK_EQUAL(mmsb_page_size(page), 0);
+    CHECK_EQUAL(mmsb_page_epoch(page), 0);
+    CHECK_EQUAL(mmsb_page_version(page), 0);
+    /* What needs no runtime still tells the truth. */
+    CHECK(strcmp(mmsb_version(), MMSB_VERSION_STRING) == 0);
+    CHECK(strncmp(mmsb_strerror(MMSB_E_FORKED), "MMSB_E_FORKED", 13) == 0);
+    CHECK_EQUAL(mmsb_sizeof(MMSB_STRUCT_RUN), sizeof(mmsb_run_t));
+    mmsb_delta_t fresh;
+    mmsb_delta_init(&fresh);
+    CHECK_EQUAL(fresh.struct_size, sizeof fresh);
+    return check_failures;
+}
+
+static void a_child_gets_forked(void) {
+    mmsb_context_t context = new_context();
+    mmsb_page_t page = new_page(context, 100);
+    mmsb_page_t released = new_page(context, 100);
+    mmsb_page_t filled;
+    mmsb_ticket_t ticket;
+    void *memory;
+    uint64_t size;
+    mmsb_delta_t *delta;
+    REQUIRE_OK(mmsb_page_create_many_start(context, 8, 1, NULL, NULL, &filled, &ticket));
+    REQUIRE_OK(mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER));
+    REQUIRE_OK(mmsb_page_release(released, &memory, &size));
+    REQUIRE_OK(mmsb_delta_from_pages(page, page, &delta));
+    write_pattern(page, 1);
+    for (int i = 0; i < 5; i++) {
+        fflush(NULL);
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(SECONDS);
+            exit(every_call_answers_forked(context, page, ticket, memory, delta) == 0 ? 0 : 1); /* through all exit handlers */
+        }
+        CHECK_EQUAL(exit_status(child), 0);
+        /* The parent is as it was. */
+        CHECK(page_holds_pattern(page, 1, 100));
+        CHECK_EQUAL(context_stats(context).pages, 2);
+    }
+    CHECK_OK(mmsb_delta_free(delta));
+    CHECK_OK(mmsb_memory_free(memory));
+    CHECK_OK(mmsb_ticket_destroy(ticket));
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+/* A child forked by one thread while others are in the middle of calls. */
+typedef struct busy {
+    mmsb_context_t context;
+    int stop;
+} busy_t;
+
+static void *work_or_fork(void *argument) {
+    team_member_t *member = argument;
+    busy_t *busy = member->shared;
+    if (member->index > 0) {
+        mmsb_page_t page = new_page(busy->context, 5000);
+        while (!__atomic_load_n(&busy->stop, __ATOMIC_RELAXED)) {
+            write_pattern(page, member->index);
+            CHECK_OK(mmsb_page_resize(page, mmsb_page_size(page) % 7000 + 1000));
+            CHECK_OK(mmsb_page_destroy(new_page(busy->context, 64)));
+        }
+        return NULL;
+    }
+    for (int i = 0; i < 20; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(SECONDS);
+            mmsb_page_t page;
+            int failed = mmsb_page_create(busy->context, 8, NULL, &page) != MMSB_E_FORKED;
+            failed |= mmsb_context_destroy(busy->context) != MMSB_E_FORKED;
+            failed |= mmsb_last_error_code() != MMSB_E_FORKED;
+            _exit(failed);
+        }
+        CHECK_EQUAL(exit_status(child), 0);
+    }
+    __atomic_store_n(&busy->stop, 1, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+static void a_child_of_a_busy_process_gets_forked(void) {
+    busy_t busy = {new_context(), 0};
+    run_team(4, work_or_fork, &busy);
+    CHECK_OK(mmsb_context_destroy(busy.context));
+}
+
+/* A program that is started by such a process has a library of its own. */
+static void a_spawned_program_works(void) {
+    extern char **environ;
+    char mode[] = "use";
+    char *arguments[] = {program, mode, NULL};
+    pid_t child;
+    CHECK(posix_spawn(&child, program, NULL, NULL, arguments, environ) == 0);
+    CHECK_EQUAL(exit_status(child), 0);
+    child = fork();
+    if (child == 0) {
+        execv(program, arguments);
+        _exit(127);
+    }
+    CHECK_EQUAL(exit_status(child), 0);
+}
+
+static int use(void) {
+    alarm(SECONDS);
+    mmsb_context_t context = new_context();
+    write_pattern(new_page(context, 100), 1);
+    return mmsb_context_destroy(context) != MMSB_OK;
+}
+
+int main(int count, char **arguments) {
+    program = arguments[0];
+    if (count > 1 && strcmp(arguments[1], "use") == 0) {
+        return use();
+    }
+    RUN(a_child_gets_forked);
+    RUN(a_child_of_a_busy_process_gets_forked);
+    RUN(a_spawned_program_works);
+    return check_report();
+}

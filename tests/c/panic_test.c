@@ -1,0 +1,62 @@
+/* A panic inside the library: MMSB_E_INTERNAL once, then everything but the ends of things is POISONED. Test build only. */
+#include "calls.h"
+#include "test_hooks.h"
+
+static void a_panic_poisons_the_library(void) {
+    mmsb_context_t context = new_context();
+    mmsb_page_t page = new_page(context, 100);
+    mmsb_page_t second = new_page(context, 100);
+    mmsb_page_t released = new_page(context, 100);
+    mmsb_page_t filled;
+    mmsb_ticket_t ticket;
+    void *memory;
+    uint64_t size;
+    mmsb_delta_t *delta;
+    REQUIRE_OK(mmsb_page_create_many_start(context, 8, 1, NULL, NULL, &filled, &ticket));
+    REQUIRE_OK(mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER));
+    REQUIRE_OK(mmsb_page_release(released, &memory, &size));
+    REQUIRE_OK(mmsb_delta_from_pages(page, page, &delta));
+
+    CHECK_STATUS(mmsb_test_panic(), MMSB_E_INTERNAL);
+    CHECK_STATUS(mmsb_test_panic(), MMSB_E_POISONED);
+    const uint64_t handles[4] = {0, page, context, ticket};
+    for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
+        const call_t *call = &every_call[i];
+        if (call->role != ORDINARY) {
+            continue;
+        }
+        mmsb_status_t status = call->run(handles[call->kind]);
+        if (status != MMSB_E_POISONED) {
+            check_fail(__FILE__, __LINE__, "%s answered %d in a poisoned library", call->name, (int)status);
+        } else {
+            check_status(__FILE__, __LINE__, call->name, status, MMSB_E_POISONED);
+        }
+    }
+    char text[600];
+    CHECK_OK(mmsb_last_error_copy(text, sizeof text, NULL));
+    CHECK(strcmp(text, mmsb_last_error()) == 0);
+    mmsb_error_detail_t detail;
+    mmsb_error_detail_init(&detail);
+    CHECK_OK(mmsb_last_error_detail(&detail));
+    CHECK_EQUAL(detail.code, MMSB_E_POISONED);
+
+    /* What was open can be given back, each once. */
+    CHECK_OK(mmsb_page_destroy(page));
+    CHECK_STATUS(mmsb_page_destroy(page), MMSB_E_STALE_HANDLE);
+    CHECK_OK(mmsb_page_destroy_many(&second, 1, NULL));
+    CHECK_OK(mmsb_memory_free(memory));
+    CHECK_STATUS(mmsb_memory_free(memory), MMSB_E_STALE_HANDLE);
+    CHECK_OK(mmsb_delta_free(delta));
+    CHECK_STATUS(mmsb_delta_free(delta), MMSB_E_STALE_HANDLE);
+    CHECK_OK(mmsb_ticket_destroy(ticket));
+    CHECK_STATUS(mmsb_ticket_destroy(ticket), MMSB_E_STALE_HANDLE);
+    CHECK_OK(mmsb_context_destroy(context));
+    CHECK_STATUS(mmsb_context_destroy(context), MMSB_E_STALE_HANDLE);
+    CHECK_OK(mmsb_page_destroy(0));
+    CHECK_OK(mmsb_context_destroy(0));
+}
+
+int main(void) {
+    RUN_WITHOUT_LEAK_GATE(a_panic_poisons_the_library); /* the counters are poisoned too */
+    return check_report();
+}
