@@ -178,7 +178,7 @@ func checkForms(t *testing.T, page []byte, a, b *Form) {
 }
 
 func TestFormsKeepTheirMeaning(t *testing.T) {
-	for seed := range uint64(3000) {
+	for seed := range uint64(1500) {
 		s := seeded(seed)
 		page := s.bytes(1 + s.below(200))
 		if t.Run("", func(t *testing.T) { checkForms(t, page, s.form(len(page)), s.form(len(page))) }); t.Failed() {

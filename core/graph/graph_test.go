@@ -120,7 +120,7 @@ func (m model) ends(node uint32, at int) []uint32 {
 func TestAgainstAModel(t *testing.T) {
 	const nodes = 12
 	cycles, existing := 0, 0
-	for seed := range uint64(30) {
+	for seed := range uint64(10) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		g := New(nil)
 		var m model
@@ -174,6 +174,6 @@ func TestAgainstAModel(t *testing.T) {
 			require.Len(t, order, len(known))
 		}
 	}
-	assert.Greater(t, cycles, 500)
-	assert.Greater(t, existing, 500)
+	assert.Greater(t, cycles, 200)
+	assert.Greater(t, existing, 200)
 }

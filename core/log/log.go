@@ -277,7 +277,7 @@ func (s *sink) writePiece(piece []byte) (int, error) {
 	ready := []unix.PollFd{{Fd: int32(s.descriptor), Events: unix.POLLOUT}}
 	if n, err := unix.Poll(ready, 0); err != nil {
 		return 0, err
-	} else if n == 0 || ready[0].Revents&unix.POLLOUT == 0 {
+	} else if n == 0 || ready[0].Revents != unix.POLLOUT { // a pipe without a reader would raise SIGPIPE
 		return 0, unix.EAGAIN
 	}
 	return unix.Write(s.descriptor, piece)

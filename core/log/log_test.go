@@ -65,6 +65,8 @@ func TestOnlyTheLevelsAskedForAreLogged(t *testing.T) {
 	lines, lost := drain(t, process)
 	assert.Equal(t, []string{"error page 1", "info page 2"}, lines)
 	assert.Zero(t, lost)
+	require.NoError(t, ConfigureFromEnvironment("off"))
+	assert.False(t, Enabled(Error))
 	n, _, err := Read(nil)
 	assert.NoError(t, err)
 	assert.Zero(t, n)
@@ -168,7 +170,7 @@ func TestLinesGoToTheDescriptorAndToStderr(t *testing.T) {
 	assert.Contains(t, texts["own"], strings.Repeat("long ", 4000)+"\n")
 }
 
-// full fills a descriptor pair's buffer until the log has to leave lines out, then empties it.
+// testFullDescriptor fills a descriptor pair's buffer until the log has to leave lines out, then empties it.
 func testFullDescriptor(t *testing.T, reader, writer int) {
 	l := newLogger()
 	require.NoError(t, l.configure(Info, writer))
@@ -230,14 +232,18 @@ func TestAFullSocketDoesNotBlock(t *testing.T) {
 }
 
 func TestAClosedReaderOnlyCostsTheLines(t *testing.T) {
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	sockets, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	require.NoError(t, err)
-	defer unix.Close(ends[1])
-	require.NoError(t, unix.Close(ends[0]))
-	l := newLogger()
-	require.NoError(t, l.configure(Info, ends[1]))
-	l.write(Info, "gone")
-	assert.EqualValues(t, 1, l.descriptor.dropped)
+	pipe := make([]int, 2)
+	require.NoError(t, unix.Pipe(pipe))
+	for _, ends := range [][]int{sockets[:], pipe} {
+		require.NoError(t, unix.Close(ends[0]))
+		l := newLogger()
+		require.NoError(t, l.configure(Info, ends[1]))
+		l.write(Info, "gone")
+		assert.EqualValues(t, 1, l.descriptor.dropped)
+		require.NoError(t, unix.Close(ends[1]))
+	}
 }
 
 func TestLoggingUnderConcurrency(t *testing.T) {

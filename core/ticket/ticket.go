@@ -31,7 +31,8 @@ type Ticket struct {
 	total      atomic.Uint64
 
 	mutex      sync.Mutex
-	descriptor int // eventfd, -1 before it was asked for
+	ended      bool // set, and the eventfd made readable, before finished is closed
+	descriptor int  // eventfd, -1 before it was asked for
 	closed     bool
 }
 
@@ -102,10 +103,11 @@ func (t *Ticket) await(after []*Ticket) error {
 func (t *Ticket) finish(err error) {
 	t.mutex.Lock()
 	t.err = err
-	close(t.finished)
+	t.ended = true
 	if t.descriptor >= 0 {
 		signal(t.descriptor)
 	}
+	close(t.finished)
 	t.mutex.Unlock()
 	running.Lock()
 	delete(running.tickets, t)
@@ -131,14 +133,11 @@ func (w *Work) Progress(done uint64) { w.ticket.done.Store(done) }
 // SetTotal says how many units there are.
 func (w *Work) SetTotal(total uint64) { w.ticket.total.Store(total) }
 
-// Poll says whether the work has ended, well or badly.
+// Poll says whether the work has ended, well or badly. It is true for whoever has seen the eventfd readable.
 func (t *Ticket) Poll() bool {
-	select {
-	case <-t.finished:
-		return true
-	default:
-		return false
-	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return t.ended
 }
 
 // Wait waits for the end of the work and returns its error. Errors: Timeout, or WouldBlock for a timeout of 0: the work
@@ -206,7 +205,7 @@ func (t *Ticket) EventFD() (int, error) {
 		return -1, status.FromErrno(code, errno, "eventfd of a ticket")
 	}
 	t.descriptor = descriptor
-	if t.Poll() {
+	if t.ended {
 		signal(descriptor)
 	}
 	return descriptor, nil
