@@ -28,15 +28,14 @@ endif
 STAMPS := build/stamps
 VENV := build/venv/bin
 CHECK := build/venv-check/bin
-JULIA = $(shell command -v julia || echo $(CURDIR)/build/julia/usr/bin/julia)
+JULIA := build/julia/usr/bin/julia
 
 GO_ROOMS := $(wildcard capi core native gpu nccl transfer cmd)
 LIBRARY_SOURCES := $(shell find include $(GO_ROOMS) go.mod $(wildcard go.sum) -type f ! -name '*_test.go' ! -path '*/testdata/*')
-C_FILES = $(shell find include capi native tests bench examples -name '*.[ch]' -o -name '*.cpp')
-SHELL_FILES = .ci/run $(wildcard tools/*.sh tools/*/*.sh tests/*/*.sh)
-PYTHON_FILES = $(wildcard bindings/python tools tests bench examples)
+C_FILES = $(shell find include capi native tests bench examples -name '*.[ch]' -o -name '*.cpp' | grep -v examples/quickstart)
+PYTHON_FILES = tools tests bench $(filter-out examples/quickstart.py,$(wildcard examples/*.py))
 
-C_FLAGS := -g -O1 -Iinclude -Itests/c -Wall -Wextra -Wpedantic -Werror -pthread
+C_FLAGS := -g -O1 -Iinclude -Wall -Wextra -Wpedantic -Werror -pthread
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: all
@@ -92,16 +91,13 @@ $(STAMPS)/abigail: tools/fetch_abigail.sh
 julia: $(STAMPS)/julia ## Julia from PATH, else Debian's packages extracted into build/julia
 $(STAMPS)/julia: tools/fetch_julia.sh
 	@mkdir -p $(STAMPS)
-	@command -v julia > /dev/null || tools/fetch_julia.sh
+	@tools/fetch_julia.sh
 	@touch $@
 
 # -------------------------------------------------------------------------------------------------- library ----
 
 build/libmmsb.so: $(LIBRARY_SOURCES) capi/mmsb.map tools/build_library.sh $(wildcard tools/go-overlay/*) $(STAMPS)/tools
 	@tools/build_library.sh $@
-
-build/asan/libmmsb.so: build/libmmsb.so
-	@tools/build_library.sh $@ -asan
 
 .PHONY: install
 install: lib ## library, header, CMake and pkg-config files into PREFIX=
@@ -121,7 +117,8 @@ check: lib $(STAMPS)/venv-check $(STAMPS)/venv $(STAMPS)/staticcheck ## format, 
 fmt: $(STAMPS)/venv-check ## format Go, C and Python
 	@gofmt -w $(GO_ROOMS)
 	@$(CHECK)/clang-format -i $(C_FILES)
-	@$(CHECK)/ruff format --quiet $(PYTHON_FILES)
+	@$(CHECK)/ruff format --quiet --no-cache --config tools/ruff.toml $(PYTHON_FILES)
+	@$(CHECK)/ruff format --quiet --no-cache bindings/python
 
 .PHONY: abi-check
 abi-check: lib $(STAMPS)/abigail ## exported symbols and types against abi/
@@ -138,74 +135,84 @@ test: all ## every suite; the last line adds them up
 	@python3 tools/test_runner.py
 
 .PHONY: test-go
-test-go: $(STAMPS)/tools
+test-go: $(STAMPS)/tools ## the Go packages
 	@python3 tools/go_test.py ./...
 
 .PHONY: test-race
-test-race: $(STAMPS)/tools
+test-race: $(STAMPS)/tools ## the Go packages under the race detector, with the tag invariants
 	@python3 tools/go_test.py -race -tags invariants $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
 
-# Every tests/c/*_test.c and .cpp is one program that prints `N passed, M failed`.
+# Every tests/c/*_test.c and .cpp is one program that prints `N passed, M failed`. Those that include test_hooks.h get the
+# library with the test hooks, the others the one that is shipped. Under AddressSanitizer all get one build with the hooks.
 C_TESTS := $(patsubst tests/c/%,%,$(wildcard tests/c/*_test.c tests/c/*_test.cpp))
-C_TEST_INPUTS := $(wildcard tests/c/*.h) include/mmsb.h
+C_TEST_INPUTS := $(wildcard tests/c/*.h) include/mmsb.h build/test/libsecond.so
+C_TEST_FLAGS := $(C_FLAGS) -Itests/c -DMMSB_HEADER='"$(CURDIR)/include/mmsb.h"' -DMMSB_SECOND='"$(CURDIR)/build/test/libsecond.so"'
+compile_c = mkdir -p $(@D) && $(if $(filter %.cpp,$<),g++ -std=c++17,gcc -std=gnu11) $(C_TEST_FLAGS)
+hooked = $(if $(shell grep -l test_hooks.h $<),build/test,build)
+with_library = -L$(1) -lmmsb -ldl -lm -Wl,-rpath,$(CURDIR)/$(1)
 
-build/c/%.c.run: tests/c/%.c $(C_TEST_INPUTS) build/libmmsb.so
-	@mkdir -p $(@D)
-	@gcc -std=gnu11 $(C_FLAGS) $< -o $@ -Lbuild -lmmsb -ldl -lm -Wl,-rpath,$(CURDIR)/build
-build/c/%.cpp.run: tests/c/%.cpp $(C_TEST_INPUTS) build/libmmsb.so
-	@mkdir -p $(@D)
-	@g++ -std=c++17 $(C_FLAGS) $< -o $@ -Lbuild -lmmsb -ldl -lm -Wl,-rpath,$(CURDIR)/build
-build/c-asan/%.c.run: tests/c/%.c $(C_TEST_INPUTS) build/asan/libmmsb.so
-	@mkdir -p $(@D)
-	@gcc -std=gnu11 -fsanitize=address $(C_FLAGS) $< -o $@ -Lbuild/asan -lmmsb -ldl -lm -Wl,-rpath,$(CURDIR)/build/asan
-build/c-asan/%.cpp.run: tests/c/%.cpp $(C_TEST_INPUTS) build/asan/libmmsb.so
-	@mkdir -p $(@D)
-	@g++ -std=c++17 -fsanitize=address $(C_FLAGS) $< -o $@ -Lbuild/asan -lmmsb -ldl -lm -Wl,-rpath,$(CURDIR)/build/asan
+build/test/libmmsb.so: build/libmmsb.so
+	@tools/build_library.sh $@ -tags mmsbtest
+build/asan/libmmsb.so: build/libmmsb.so
+	@tools/build_library.sh $@ -tags mmsbtest -asan
+build/test/libsecond.so: $(wildcard tests/c/second/*) $(STAMPS)/tools
+	@go build -buildmode=c-shared -o $@ ./tests/c/second
+
+build/c/%.run: tests/c/% $(C_TEST_INPUTS) build/libmmsb.so build/test/libmmsb.so
+	@$(compile_c) $< -o $@ $(call with_library,$(hooked))
+build/c-asan/%.run: tests/c/% $(C_TEST_INPUTS) build/asan/libmmsb.so
+	@$(compile_c) -fsanitize=address $< -o $@ $(call with_library,build/asan)
 
 .PHONY: test-c
-test-c: $(C_TESTS:%=build/c/%.run)
+test-c: $(C_TESTS:%=build/c/%.run) ## the C ABI from C and C++
 	@tools/run_programs.sh $^
 
 .PHONY: test-asan
-test-asan: $(C_TESTS:%=build/c-asan/%.run)
-	@MMSB_LIBRARY=$(CURDIR)/build/asan/libmmsb.so ASAN_OPTIONS=detect_leaks=0 tools/run_programs.sh $^
+test-asan: $(C_TESTS:%=build/c-asan/%.run) ## the same under AddressSanitizer, the library included
+	@ASAN_OPTIONS=detect_leaks=0 tools/run_programs.sh $^
 
-# native/ alone, without Go: its C files with each native/tests/*_test.c.
-NATIVE_TESTS := $(patsubst native/tests/%.c,%,$(wildcard native/tests/*_test.c))
-build/tsan/%.run: native/tests/%.c $(wildcard native/*.c native/*.h) include/mmsb.h
+# native/ without Go: each native/tests/*_test.c with the C files that do not call into Go. gcc warns of
+# fences, which ThreadSanitizer does not model: -Wno-tsan.
+NATIVE_TESTS := $(patsubst native/tests/%,%,$(wildcard native/tests/*_test.c))
+NATIVE_FILES := $(shell grep -L _cgo_export.h native/*.c)
+build/tsan/%.run: native/tests/% $(NATIVE_FILES) $(wildcard native/*.h native/tests/*.h) include/mmsb.h
 	@mkdir -p $(@D)
-	@gcc -std=gnu11 -fsanitize=thread $(C_FLAGS) -Inative $< $(wildcard native/*.c) -o $@ -ldl -lm
+	@gcc -std=gnu11 -fsanitize=thread $(C_FLAGS) -Wno-tsan -Inative $< $(NATIVE_FILES) -o $@ -ldl -lm
 
 .PHONY: test-tsan
-test-tsan: $(NATIVE_TESTS:%=build/tsan/%.run)
+test-tsan: $(NATIVE_TESTS:%=build/tsan/%.run) ## native/ alone under ThreadSanitizer
 	@tools/run_programs.sh $^
 
+.PHONY: test-fuzz
+test-fuzz: lib ## calls the C ABI at random for SECONDS_OF_FUZZ=10 against a model
+	@tools/fuzz.sh $(SECONDS_OF_FUZZ)
+
 .PHONY: test-python
-test-python: lib $(STAMPS)/venv-test
-	@$(VENV)/python -m pytest -q -p no:cacheprovider bindings/python/tests
+test-python: lib $(STAMPS)/venv-test ## the Python package
+	@cd bindings/python && ../../$(VENV)/python -m pytest -q -p no:cacheprovider
 
 .PHONY: test-julia
-test-julia: lib $(STAMPS)/julia
+test-julia: lib $(STAMPS)/julia ## the Julia package, with 1 and 2 threads
 	@for threads in 1 2; do \
 	    JULIA_NUM_THREADS=$$threads JULIA_DEPOT_PATH=$(CURDIR)/build/julia-depot \
 	        $(JULIA) --project=bindings/julia bindings/julia/test/runtests.jl; \
 	done
 
+.PHONY: test-quickstarts
+test-quickstarts: lib $(STAMPS)/venv $(STAMPS)/julia ## the README's programs and the quickstarts
+	@examples/run_quickstarts.sh
+
 .PHONY: test-install
-test-install: lib $(STAMPS)/tools
+test-install: lib ## find_package, pkg-config and add_subdirectory with a small consumer
 	@tests/install/run.sh
 
 .PHONY: test-wheel
-test-wheel: wheel
+test-wheel: wheel ## the wheel in a clean environment
 	@tests/install/wheel.sh
 
 .PHONY: test-gpu
-test-gpu:
-	@command -v nvidia-smi > /dev/null || echo "not run: no GPU"
-
-.PHONY: test-fuzz
-test-fuzz: lib ## calls the C ABI at random for SECONDS_OF_FUZZ=10, checked against a model
-	@tools/fuzz.sh $(SECONDS_OF_FUZZ)
+test-gpu: ## what needs a GPU
+	@echo "not run: this release has no code for GPUs"
 
 .PHONY: fresh-test
 fresh-test: ## the README's two commands in a bare Debian 12
@@ -214,8 +221,9 @@ fresh-test: ## the README's two commands in a bare Debian 12
 # --------------------------------------------------------------------------------------------- to look at ----
 
 .PHONY: demo
-demo: all ## replays a git history (REPO=folder) into pages and checks every byte; then the quickstarts
+demo: all $(STAMPS)/julia ## replays a git history (REPO=folder) into pages and checks every byte; then the quickstarts
 	@$(VENV)/python examples/replay_git.py $(REPO)
+	@examples/run_quickstarts.sh
 
 .PHONY: bench
 bench: all ## speed against the peers

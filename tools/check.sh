@@ -59,16 +59,26 @@ header_alone() {
     "$@" -Iinclude -Wall -Wextra -pedantic -Werror -fsyntax-only -include mmsb.h /dev/null
 }
 
+# The Python package has rules of its own in its pyproject.toml; tools and tests have tools/ruff.toml.
+python_lint() {
+    files '*.py' | grep -v '^bindings/' | xargs "$check/ruff" "$@" --quiet --no-cache --config tools/ruff.toml &&
+        "$check/ruff" "$@" --quiet --no-cache bindings/python
+}
+
+python_types() {
+    (cd bindings/python && ../../"$check/mypy" --strict --no-error-summary --cache-dir ../../build/mypy \
+        --python-executable ../../build/venv/bin/python)
+}
+
 step "shell scripts parse" shell_syntax
 step "header alone as C99" header_alone gcc -x c -std=c99
 step "header alone as C11" header_alone gcc -x c -std=c11
 step "header alone as C++17" header_alone g++ -x c++ -std=c++17
 step "gofmt" go_format
 step "clang-format" over '*.c' '*.h' '*.cpp' -- "$check/clang-format" --dry-run -Werror
-step "ruff check" over '*.py' -- "$check/ruff" check --quiet --no-cache --config tools/ruff.toml
-step "ruff format" over '*.py' -- "$check/ruff" format --check --quiet --no-cache --config tools/ruff.toml
-step "mypy --strict" "$check/mypy" --strict --no-error-summary --cache-dir build/mypy \
-    --python-executable build/venv/bin/python bindings/python/src
+step "ruff check" python_lint check
+step "ruff format" python_lint format --check
+step "mypy --strict" python_types
 step "go.mod is tidy" go mod tidy -diff
 step "go vet" go vet ./...
 step "staticcheck" build/bin/staticcheck ./...

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Installs the library in two ways and builds and runs a C and a C++ program against it by find_package, by pkg-config and by
+# add_subdirectory. Prints `N passed, M failed`.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+root=$PWD
+work=$root/build/test-install
+rm -rf "$work"
+mkdir -p "$work"
+unset MMSB_LIBRARY MAKEFLAGS MFLAGS MAKELEVEL
+
+# cmake and pkg-config need not be on the machine: the pinned wheels bring them.
+if ! command -v cmake pkg-config > /dev/null; then
+    wheels=$root/build/venv-install
+    { [[ -x $wheels/bin/cmake && -x $wheels/bin/pkgconf ]] ||
+        { python3 -m venv "$wheels" && "$wheels/bin/python" -m pip install --quiet -r tools/requirements/install.txt; }; } || exit 1
+    command -v cmake > /dev/null || ln -sfn "$wheels/bin/cmake" build/bin/cmake
+    command -v pkg-config > /dev/null || ln -sfn "$wheels/bin/pkgconf" build/bin/pkg-config
+fi
+
+passed=0
+failed=0
+step() {
+    local name=$1
+    shift
+    if "$@" > "$work/output" 2>&1; then
+        passed=$((passed + 1))
+        echo "ok      $name"
+    else
+        failed=$((failed + 1))
+        cat "$work/output"
+        echo "FAILED  $name"
+    fi
+}
+
+install_by_make() {
+    make install PREFIX="$work/by-make"
+}
+
+install_by_cmake() {
+    cmake -S . -B "$work/cmake" && cmake --build "$work/cmake" && cmake --install "$work/cmake" --prefix "$work/by-cmake"
+}
+
+same_files() {
+    diff -r "$work/by-make" "$work/by-cmake"
+}
+
+# consumer FOLDER OPTION...: configures, builds and runs both programs.
+consumer() {
+    local folder=$work/$1
+    shift
+    cmake -S tests/install/consumer -B "$folder" "$@" && cmake --build "$folder" && "$folder/consumer_c" && "$folder/consumer_cpp"
+}
+
+# A prefix that was moved must still work, so it is.
+moved_prefix() {
+    mv "$work/by-make" "$work/moved" && consumer find-package -DCMAKE_PREFIX_PATH="$work/moved"
+}
+
+# An older or newer minor is refused while the ABI number is 0.
+other_version_refused() {
+    sed 's/find_package(mmsb 0.1 /find_package(mmsb 0.2 /' tests/install/consumer/CMakeLists.txt > "$work/CMakeLists.txt"
+    cp tests/install/consumer/consumer.c "$work"
+    ! cmake -S "$work" -B "$work/refused" -DCMAKE_PREFIX_PATH="$work/moved"
+}
+
+# by_pkg_config COMPILER LANGUAGE STANDARD
+by_pkg_config() {
+    local flags
+    flags=$(PKG_CONFIG_PATH=$work/moved/lib/pkgconfig pkg-config --cflags --libs mmsb) || return 1
+    # shellcheck disable=SC2086
+    "$1" -x "$2" -std="$3" -Wall -Wextra -pedantic -Werror tests/install/consumer/consumer.c -x none $flags \
+        -Wl,-rpath,"$work/moved/lib" -o "$work/by-pkg-config" && "$work/by-pkg-config"
+}
+
+step "make install" install_by_make
+step "cmake --install" install_by_cmake
+step "both install the same files" same_files
+step "find_package, from a moved prefix" moved_prefix
+step "find_package refuses another minor release" other_version_refused
+step "pkg-config, C99" by_pkg_config gcc c c99
+step "pkg-config, C++17" by_pkg_config g++ c++ c++17
+step "add_subdirectory" consumer subdirectory -DMMSB_SOURCE="$root"
+echo "$passed passed, $failed failed"
+exit $((failed > 0))

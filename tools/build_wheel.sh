@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# tools/build_wheel.sh FOLDER: the Python wheel with the library inside, for every glibc from 2.28 on.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=$1
+floor=2.28
+
+library=$PWD/build/wheel-library/libmmsb.so
+CC=$PWD/tools/zig_cc.sh tools/build_library.sh "${library#"$PWD/"}"
+newest=$(objdump -T "$library" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+if [[ $(printf '%s\n' "${newest#GLIBC_}" "$floor" | sort -V | tail -n 1) != "$floor" ]]; then
+    echo "The library for the wheel needs $newest, and the wheel promises $floor." >&2
+    exit 1
+fi
+
+rm -rf "$folder"
+MMSB_WHEEL_LIBRARY=$library MMSB_WHEEL_PLATFORM=manylinux_${floor/./_}_$(uname -m) build/venv-wheel/bin/python -m pip wheel \
+    --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir "$folder" ./bindings/python
+ls "$folder"/*.whl
