@@ -24,7 +24,7 @@ function new_delta(
         sizeof(mmsb_delta_t), kind, 0, 0, epoch, 0, optional_text(source), optional_text(intent),
         mask, mask_length, offsets, C_NULL, runs, count, pointer(bytes), length(bytes), (0, 0, 0, 0),
     )
-    return delta, (bytes, source, intent, kept)
+    return delta, Any[bytes, source, intent, kept]
 end
 
 optional_text(::Nothing) = Ptr{UInt8}(C_NULL)
@@ -69,9 +69,8 @@ end
 # A range is one run.
 function make_delta(positions::AbstractUnitRange{<:Integer}, values; options...)
     require_same_length("positions", length(positions), values)
-    isempty(positions) && return new_delta(MMSB_DELTA_RUNS, values; options...)
-    runs = [mmsb_run_t(page_offset(first(positions)), length(positions))]
-    return new_delta(MMSB_DELTA_RUNS, values; runs = pointer(runs), count = 1, kept = runs, options...)
+    runs = isempty(positions) ? mmsb_run_t[] : [mmsb_run_t(page_offset(first(positions)), length(positions))]
+    return new_delta(MMSB_DELTA_RUNS, values; runs = pointer(runs), count = length(runs), kept = runs, options...)
 end
 
 """

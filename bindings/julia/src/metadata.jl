@@ -99,7 +99,7 @@ end
 
 Base.haskey(metadata::PageMetadata, key) = get(metadata, key, nothing) !== nothing
 
-"Changes the entries as `change!(entries::Dict)` does, as one change for the tasks of this process."
+"Changes the entries as `change!(entries)` does, as one change for the tasks of this process, and returns its result."
 function change_metadata!(change!, metadata::PageMetadata)
     page = metadata.page
     return lock(owner(page).metadata_lock) do
@@ -120,9 +120,22 @@ function Base.setindex!(metadata::PageMetadata, value, key)
     return metadata
 end
 
-function Base.delete!(metadata::PageMetadata, key)
+function Base.pop!(metadata::PageMetadata, key, default)
     check_metadata_key(key)
-    change_metadata!(all -> filter!(entry -> first(entry) !== key, all), metadata)
+    return change_metadata!(metadata) do all
+        position = findfirst(entry -> first(entry) === key, all)
+        position === nothing ? default : last(splice!(all, position))
+    end
+end
+
+function Base.pop!(metadata::PageMetadata, key)
+    value = pop!(metadata, key, nothing)
+    value === nothing && throw(KeyError(key))
+    return value
+end
+
+function Base.delete!(metadata::PageMetadata, key)
+    pop!(metadata, key, nothing)
     return metadata
 end
 

@@ -26,10 +26,10 @@ end
     close(MMSB.owner(page))
 end
 
-# One task's share of the stress: states that are closed and states that are left to the collector, pages, deltas, errors, pins.
+# One task's share of the stress, at least one round: states that are closed and states that are left to the collector, pages, deltas, errors, pins.
 function stress(deadline)
     rounds = 0
-    while time() < deadline
+    while rounds == 0 || time() < deadline
         state = MMSBState()
         page = create_page!(state, 4096, CPU_LOCATION; metadata = Dict(:round => string(rounds)))
         mask, data = rand(Bool, 4096), rand(UInt8, 4096)
@@ -48,6 +48,7 @@ function stress(deadline)
 end
 
 @testset "tasks, threads, finalizers and collections at once" begin
+    stress(0)    # compiles it
     deadline = time() + 3
     users = vcat([@async(stress(deadline)) for _ in 1:3], [Threads.@spawn(stress(deadline)) for _ in 1:3])
     collections = 0

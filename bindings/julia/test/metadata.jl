@@ -20,6 +20,8 @@
         @test !haskey(metadata, :name)
         @test delete!(metadata, :name) === metadata
         @test pop!(metadata, :layer) == "3"
+        @test pop!(metadata, :layer, 5) == 5
+        @test thrown(() -> pop!(metadata, :layer)) == KeyError(:layer)
         @test isempty(empty!(metadata))
         @test page.epoch == 0
     end
