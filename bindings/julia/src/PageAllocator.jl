@@ -19,24 +19,25 @@ function page_options(location, device, id = 0)
 end
 
 """
-    create_page!(state, size[, location]; metadata = Dict{Symbol,Any}(), device = 0, id = 0)
+    create_page!(state, size[, location]; metadata = (), device = 0, id = 0)
 
-A new page of zeros. Without a location it lies in the state's default one. `id` 0 lets the library pick one.
+A new page of zeros. Without a location it lies in the state's default one. `metadata` is a dictionary, or pairs: Symbols
+with values of type String or Vector{UInt8}. `id` 0 lets the library pick one.
 """
 function create_page!(
     state::MMSBState,
     size::Integer,
     location::Union{PageLocation,Nothing} = nothing;
-    metadata = Dict{Symbol,Any}(),
+    metadata = (),
     device::Integer = 0,
     id::Integer = 0,
 )
-    stored_entries(metadata)    # bad metadata is refused before there is a page
+    entries = stored_entries(metadata)    # bad metadata is refused before there is a page
     options = page_options(location, device, id)
     page = Page(state, fill_reference(mmsb_page_t, mmsb_page_create, state, byte_count(size), options))
-    isempty(metadata) && return page
+    isempty(entries) && return page
     try
-        import_metadata!(page, metadata)
+        import_metadata!(page, entries)
     catch
         call(mmsb_page_destroy, page)
         rethrow()

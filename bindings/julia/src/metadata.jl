@@ -32,7 +32,7 @@ stored_value(bytes, listed) = !listed && isvalid(String, bytes) ? String(bytes) 
 function encode_metadata(entries)
     blob = IOBuffer()
     write(blob, htol(UInt32(length(entries))))
-    for (key, value) in entries, part in (String(key), value)
+    for (key, value) in entries, part in (key, value)
         write(blob, htol(UInt32(sizeof(part))), part)
     end
     return take!(blob)
@@ -45,7 +45,7 @@ function decode_metadata(bytes::Vector{UInt8})
     return [String(part()) => part() for _ in 1:ltoh(read(blob, UInt32))]
 end
 
-"What `entries` look like in the library: with the list of byte values, if there are any to be listed."
+"What `entries` look like in the library: checked, and with the list of byte values if there are any to be listed."
 function stored_entries(entries)
     stored = Pair{String,Any}[]
     listed = String[]
@@ -59,9 +59,9 @@ function stored_entries(entries)
     return stored
 end
 
-"Replaces all metadata of a page."
-function import_metadata!(page::Page, entries)
-    blob = encode_metadata(stored_entries(entries))
+"Replaces all metadata of a page by what `stored_entries` made."
+function import_metadata!(page::Page, stored)
+    blob = encode_metadata(stored)
     call(mmsb_page_metadata_import, page, blob, length(blob))
 end
 
@@ -105,7 +105,7 @@ function change_metadata!(change!, metadata::PageMetadata)
     return lock(owner(page).metadata_lock) do
         changed = entries(metadata)
         result = change!(changed)
-        import_metadata!(page, changed)
+        import_metadata!(page, stored_entries(changed))
         return result
     end
 end

@@ -71,7 +71,10 @@ context_option(::Val{name}, value) where {name} =
     throw(ArgumentError("MMSBState has no option $name = $(repr(value))"))
 
 "A copy of a struct with other values in some fields."
-with_fields(record::T; changes...) where {T} = T((get(changes, name, getfield(record, name)) for name in fieldnames(T))...)
+function with_fields(record::T; changes...) where {T}
+    fields = NamedTuple{fieldnames(T)}(ntuple(position -> getfield(record, position), Val(fieldcount(T))))
+    return T(merge(fields, values(changes))...)
+end
 
 "Pointer to a zero-terminated text for a struct's field; a zero within it is an ArgumentError. The caller keeps it alive."
 text_pointer(text::String) = convert(Ptr{UInt8}, Base.unsafe_convert(Cstring, text))
