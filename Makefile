@@ -146,7 +146,7 @@ test-race: $(STAMPS)/tools ## the Go packages under the race detector, with the 
 # library with the test hooks, the others the one that is shipped. Under AddressSanitizer all get one build with the hooks.
 C_TESTS := $(patsubst tests/c/%,%,$(wildcard tests/c/*_test.c tests/c/*_test.cpp))
 C_TEST_INPUTS := $(wildcard tests/c/*.h) include/mmsb.h build/test/libsecond.so
-C_TEST_FLAGS := $(C_FLAGS) -Itests/c -DMMSB_HEADER='"$(CURDIR)/include/mmsb.h"' -DMMSB_SECOND='"$(CURDIR)/build/test/libsecond.so"'
+C_TEST_FLAGS := $(C_FLAGS) -Itests/c -DMMSB_HEADER='"$(CURDIR)/include/mmsb.h"' -DSECOND_LIBRARY='"$(CURDIR)/build/test/libsecond.so"'
 compile_c = mkdir -p $(@D) && $(if $(filter %.cpp,$<),g++ -std=c++17,gcc -std=gnu11) $(C_TEST_FLAGS)
 hooked = $(if $(shell grep -l test_hooks.h $<),build/test,build)
 with_library = -L$(1) -lmmsb -ldl -lm -Wl,-rpath,$(CURDIR)/$(1)

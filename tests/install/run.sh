@@ -10,7 +10,7 @@ mkdir -p "$work"
 unset MMSB_LIBRARY MAKEFLAGS MFLAGS MAKELEVEL
 
 # cmake and pkg-config need not be on the machine: the pinned wheels bring them.
-if ! command -v cmake pkg-config > /dev/null; then
+if ! command -v cmake > /dev/null || ! command -v pkg-config > /dev/null; then
     wheels=$root/build/venv-install
     { [[ -x $wheels/bin/cmake && -x $wheels/bin/pkgconf ]] ||
         { python3 -m venv "$wheels" && "$wheels/bin/python" -m pip install --quiet -r tools/requirements/install.txt; }; } || exit 1

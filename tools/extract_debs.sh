@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# tools/extract_debs.sh FOLDER PACKAGE...: extracts packages of the machine's own Debian release, and what they need, into FOLDER
+# without installing them and without root: apt works on folders of its own and takes only the machine's list of sources.
+set -euo pipefail
+folder=$(realpath -m "$1")
+shift
+for tool in apt-get dpkg-deb; do
+    command -v "$tool" > /dev/null || { echo "Missing: $tool. Install yourself and put on PATH: $*" >&2; exit 1; }
+done
+
+rm -rf "$folder" "$folder.apt"
+mkdir -p "$folder" "$folder.apt"/{state/lists/partial,cache/archives/partial}
+touch "$folder.apt/status"
+apt=(apt-get -qq -o Dir::State="$folder.apt/state" -o Dir::State::status="$folder.apt/status" -o Dir::Cache="$folder.apt/cache"
+    -o Debug::NoLocking=true -o APT::Sandbox::User="$(id -un)")
+"${apt[@]}" update
+"${apt[@]}" install --yes --download-only --no-install-recommends "$@" > /dev/null
+# The C library and what every system has stay the system's own.
+for package in "$folder.apt"/cache/archives/*.deb; do
+    case $(basename "$package") in
+    libc6_* | libgcc-s1_* | libstdc++6_* | gcc-*-base_* | libcrypt1_* | debconf_* | perl* | libperl*) ;;
+    *) dpkg-deb --extract "$package" "$folder" ;;
+    esac
+done
+rm -rf "$folder.apt"
