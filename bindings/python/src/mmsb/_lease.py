@@ -14,14 +14,20 @@ from ._convert import Buffer
 from ._ffi import lib
 
 
+def when_dropped(thing: object, then: Callable[..., None], *arguments: Any) -> weakref.finalize[Any, Any]:
+    """Has a function called when thing is gone; never at exit: things may be used until the last moment of the process."""
+    finalizer = weakref.finalize(thing, then, *arguments)
+    finalizer.atexit = False  # type: ignore[misc]
+    return finalizer
+
+
 def view_memory(address: int, size: int, writable: bool, dropped: Callable[..., None], *arguments: Any) -> memoryview:
     """A view of memory that is not Python's. When it and all that was made from it are gone, dropped is called."""
     memory = (ctypes.c_ubyte * size).from_address(address)
     view = memoryview(memory).cast("B")
     if not writable:
         view = view.toreadonly()
-    # At exit nothing is given back: views may live until the last moment, and the system takes all anyway.
-    weakref.finalize(memory, dropped, *arguments).atexit = False
+    when_dropped(memory, dropped, *arguments)
     return view
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import weakref
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from ._convert import (
 )
 from ._errors import ClosedError, InvalidSizeError, MismatchError, MMSBError, OutOfMemoryError, OutOfRangeError
 from ._ffi import check, failure, lib, name_of, value_of
-from ._lease import drop_released, hold, let_go, release_adopted
+from ._lease import drop_released, hold, let_go, release_adopted, when_dropped
 from .delta import Delta, struct_of
 from .page import Batch, Page, PageArray, PageInfo, Pages, failure_of_two, page_info
 from .ticket import Ticket, sweep
@@ -114,15 +113,14 @@ class Context:
         check(lib.mmsb_context_create(raw, handle))
         self._handle = handle.value
         self._default_location = name_of(_ffi.LOCATIONS, raw.default_location)
-        self._finalizer = weakref.finalize(self, _close, self._handle)
-        self._finalizer.atexit = False
+        self._finalizer = when_dropped(self, _close, self._handle)
 
     # -------------------------------------------------------------------------------------------------- lifetime
 
     @property
     def handle(self) -> int:
         """The library's handle."""
-        self.must_be_open()
+        self._must_be_open()
         return self._handle
 
     @property
@@ -130,7 +128,7 @@ class Context:
         """Whether close() has been called."""
         return not self._finalizer.alive
 
-    def must_be_open(self) -> None:
+    def _must_be_open(self) -> None:
         """Raises ClosedError for a closed context."""
         if not self._finalizer.alive:
             raise ClosedError("the context is closed")
@@ -418,14 +416,14 @@ class Context:
 
     def add_dependency(self, parent: Page, child: Page) -> None:
         """From now on child depends on parent."""
-        self.must_be_open()
+        self._must_be_open()
         status = lib.mmsb_page_dependency_add(parent.handle, child.handle)
         if status:
             raise failure_of_two(status, parent, child)
 
     def remove_dependency(self, parent: Page, child: Page) -> None:
         """Ends what add_dependency began."""
-        self.must_be_open()
+        self._must_be_open()
         status = lib.mmsb_page_dependency_remove(parent.handle, child.handle)
         if status:
             raise failure_of_two(status, parent, child)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
@@ -22,6 +21,7 @@ from ._convert import (
 )
 from ._errors import MismatchError
 from ._ffi import check, lib
+from ._lease import when_dropped
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -286,7 +286,7 @@ def _own(pointer: Any) -> Delta:
     delta = object.__new__(Delta)
     delta._struct = pointer.contents
     delta._buffers = (pointer,)
-    weakref.finalize(delta, _free, pointer).atexit = False
+    when_dropped(delta, _free, pointer)
     return delta
 
 

@@ -469,7 +469,7 @@ class PageArray(Sequence[Page]):
 
 
 #: Many pages: a PageArray, pages one by one, or an array of handles (NumPy's uint64 is used in place).
-Pages = Union[PageArray, Iterable[Page], BytesLike]
+Pages = Union[PageArray, Iterable[Page], Iterable[int], BytesLike]
 
 
 class Batch:
@@ -478,7 +478,7 @@ class Batch:
     __slots__ = ("_buffer", "_context", "_pages", "address", "bad", "count")
 
     def __init__(self, context: Context, pages: Pages) -> None:
-        context.must_be_open()
+        context._must_be_open()
         self._context = context
         self._pages: Sequence[object] = ()
         if isinstance(pages, PageArray):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import os
 import time
-import weakref
 from collections.abc import Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
@@ -15,9 +13,10 @@ from . import _ffi
 from ._convert import nanoseconds
 from ._errors import ClosedError, MMSBError, error_for
 from ._ffi import check, failure, lib
-from ._lease import hold, let_go
+from ._lease import hold, let_go, when_dropped
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
 T = TypeVar("T")
@@ -40,8 +39,7 @@ class Ticket(Generic[T]):
         self._make: Callable[[], T] | None = make
         self._result: T | None = None
         # The work writes into storage until it ends, ticket or no ticket.
-        self._finalizer = weakref.finalize(self, _close, handle, hold(storage))
-        self._finalizer.atexit = False
+        self._finalizer = when_dropped(self, _close, handle, hold(storage))
 
     @property
     def handle(self) -> int:
@@ -111,6 +109,8 @@ class Ticket(Generic[T]):
         self.close()
 
     def __await__(self) -> Generator[Any, None, T]:
+        import asyncio
+
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
         # A descriptor of our own, since a loop watches each descriptor for one reader only.

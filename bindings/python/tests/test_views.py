@@ -1,0 +1,305 @@
+"""Views of page memory: what pins, and when the pin is given back."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mmsb
+
+
+def pins(page: mmsb.Page) -> tuple[int, int]:
+    info = page.info()
+    return info.read_pins, info.write_pins
+
+
+def test_an_array_is_a_writable_view_with_a_write_pin(ctx: mmsb.Context) -> None:
+    page = ctx.create_page(100)
+    view = np.asarray(page)
+    assert view.dtype == np.uint8
+    assert view.shape == (100,)
+    assert view.flags.writeable
+    assert view.ctypes.data == page.address
+    assert pins(page) == (0, 1)
+    view[3] = 7
+    assert page[3] == 7
+    page[4] = 8
+    assert view[4] == 8
+    version = page.version
+    for act in (lambda: page.resize(5), page.destroy, lambda: page.migrate("disk"), page.release):
+        with pytest.raises(mmsb.BusyError) as caught:
+            act()
+        assert isinstance(caught.value, BufferError)
+    part = view[10:20].reshape(2, 5)
+    del view
+    gc.collect()
+    assert pins(page) == (0, 1)
+    part[1, 4] = 9
+    del part
+    gc.collect()
+    assert pins(page) == (0, 0)
+    assert page.version > version
+    assert page[19] == 9
+    page.resize(5)
+
+
+def test_typed_arrays(ctx: mmsb.Context) -> None:
+    page = ctx.create_page(64)
+    state = page.array("float32")
+    state[:] = 1.5
+    assert state.shape == (16,)
+    assert np.asarray(page).view("float32").tolist() == [1.5] * 16
+    assert page.array(np.int64).itemsize == 8
+    record = page.array([("a", "u4"), ("b", "f4")])
+    assert record["b"][0] == 1.5
+    with pytest.raises(mmsb.MismatchError, match="64"):
+        page.array("S5")
+    for dtype in (object, "S0", "V0"):
+        with pytest.raises(TypeError):
+            page.array(dtype)
+    with pytest.raises(TypeError):
+        page.array("no such type")
+    reader = page.array("uint8", write=False)
+    assert not reader.flags.writeable
+    assert pins(page)[0] == 1
+    with pytest.raises(ValueError, match="read-only"):
+        reader[0] = 1
+    assert pins(page) == (1, 2)
+    del state, record, reader
+    gc.collect()
+    assert pins(page) == (0, 0)
+
+
+def test_the_array_protocol(ctx: mmsb.Context) -> None:
+    page = ctx.create_page(4)
+    page[:] = b"\1\2\3\4"
+    copy = np.array(page)
+    assert pins(page) == (0, 0)
+    copy[0] = 9
+    assert page[0] == 1
+    assert np.asarray(page, dtype=np.uint8).base is not None
+    converted = np.asarray(page, dtype=np.float64)
+    assert converted.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert page.__array__(copy=True).base is None
+    with pytest.raises(ValueError, match="copy"):
+        page.__array__(np.float32, copy=False)
+    assert (np.asarray(page) + 1).tolist() == [2, 3, 4, 5]
+    assert np.sum(page) == 10
+    gc.collect()
+    assert pins(page) == (0, 0)
+
+
+def test_pin_is_given_back_at_the_end_of_the_block(ctx: mmsb.Context) -> None:
+    page = ctx.create_page(10)
+    with page.pin(write=True) as view:
+        assert isinstance(view, memoryview)
+        assert (view.format, view.nbytes, view.readonly) == ("B", 10, False)
+        view[0:2] = b"ab"
+        assert pins(page) == (0, 1)
+    assert pins(page) == (0, 0)
+    with pytest.raises(ValueError, match="released"):
+        view[0]
+    with page.pin() as view:
+        assert view.readonly
+        assert view[0:2].tobytes() == b"ab"
+        assert pins(page) == (1, 0)
+        with pytest.raises(TypeError):
+            view[0] = 1
+    assert pins(page) == (0, 0)
+    with pytest.raises(RuntimeError, match="mine"), page.pin():
+        raise RuntimeError("mine")
+    assert pins(page) == (0, 0)
+
+
+def test_what_outlives_the_block_keeps_the_pin(ctx: mmsb.Context) -> None:
+    page = ctx.create_page(10)
+    with page.pin(write=True) as view:
+        array = np.frombuffer(view, dtype=np.uint8)
+    assert pins(page) == (0, 1)
+    array[0] = 5
+    assert page[0] == 5
+    del array, view
+    gc.collect()
+    assert pins(page) == (0, 0)
+
+
+def test_memory_is_a_lease(ctx: mmsb.Context) -> None:
+    page = ctx.create_page(10)
+    view = page.memory()
+    assert view.readonly
+    assert pins(page) == (1, 0)
+    view.release()
+    assert pins(page) == (0, 0)
+    view = page.memory(write=True)
+    part = view[2:4]
+    view.release()
+    assert pins(page) == (0, 1)
+    part[:] = b"xy"
+    del part
+    assert pins(page) == (0, 0)
+    assert page[2:4] == b"xy"
+
+
+@pytest.mark.parametrize("make", [lambda page: np.asarray(page), lambda page: page.memory(write=True)])
+def test_a_view_may_outlive_its_context(make: Callable[[mmsb.Page], Any]) -> None:
+    before = mmsb.debug_live_objects("memory")
+    ctx = mmsb.Context()
+    page = ctx.create_page(1 << 20)
+    page[:5] = b"hello"
+    view = make(page)
+    ctx.close()
+    assert mmsb.debug_live_objects("memory") == before + 1
+    assert bytes(view[:5]) == b"hello"
+    view[5] = 1
+    del view
+    gc.collect()
+    assert mmsb.debug_live_objects("memory") == before
+
+
+def test_views_of_a_page_on_disk(ctx: mmsb.Context) -> None:
+    page = ctx.create_page(5000, location="disk")
+    view = np.asarray(page)
+    view[:] = 3
+    with pytest.raises(mmsb.BusyError):
+        page.migrate("cpu")
+    del view
+    gc.collect()
+    page.migrate("cpu")
+    assert page.read() == b"\3" * 5000
+
+
+def test_release_leaves_the_bytes_to_the_caller() -> None:
+    with mmsb.Context() as ctx:
+        page = ctx.create_page(5000)
+        page[:5] = b"hello"
+        memory = page.release()
+        with pytest.raises(mmsb.StaleHandleError):
+            _ = page.size
+        assert len(ctx) == 0
+    assert bytes(memory[:5]) == b"hello"
+    memory[4999] = 1
+    assert memory.nbytes == 5000
+    array = np.frombuffer(memory, dtype=np.uint8)
+    del memory
+    assert array[4999] == 1
+    assert mmsb.debug_live_objects("memory") == 1
+    del array
+    gc.collect()
+    assert mmsb.debug_live_objects("memory") == 0
+
+
+class Owner(bytearray):
+    """Counts how many of it are alive."""
+
+    alive = 0
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        Owner.alive += 1
+
+    def __del__(self) -> None:
+        Owner.alive -= 1
+
+
+def test_adopted_memory_is_the_callers(ctx: mmsb.Context) -> None:
+    owner = Owner(100)
+    page = ctx.adopt(owner, id=4)
+    assert page.id == 4
+    assert page.info().adopted
+    page.write(0, b"abc")
+    assert owner[:3] == b"abc"
+    owner[3] = 100
+    assert page[3] == 100
+    page.apply(mmsb.Delta.runs([(50, b"xyz")]))
+    assert owner[50:53] == b"xyz"
+    with pytest.raises(BufferError):
+        owner.append(1)
+    with pytest.raises(mmsb.InvalidStateError):
+        page.resize(5)
+    with pytest.raises(mmsb.InvalidStateError):
+        page.release()
+    del owner
+    gc.collect()
+    assert Owner.alive == 1
+    page.destroy()
+    gc.collect()
+    assert Owner.alive == 0
+
+
+@pytest.mark.parametrize("end", ["destroy", "destroy_pages", "migrate", "migrate_many", "close", "drop", "unpin"])
+def test_adopted_memory_is_let_go_when_the_page_ends(end: str) -> None:
+    ctx = mmsb.Context()
+    page = ctx.adopt(Owner(5000))
+    page[:3] = b"abc"
+    assert Owner.alive == 1
+    if end == "destroy":
+        page.destroy()
+    elif end == "destroy_pages":
+        ctx.destroy_pages([page])
+    elif end == "migrate":
+        page.migrate("disk")
+        assert page[:3] == b"abc"
+    elif end == "migrate_many":
+        ctx.migrate_many([page], "disk")
+    elif end == "close":
+        ctx.close()
+    elif end == "drop":
+        del page, ctx
+    else:
+        view = np.asarray(page)
+        ctx.close()
+        gc.collect()
+        assert Owner.alive == 1
+        assert view[:3].tobytes() == b"abc"
+        del view
+    gc.collect()
+    assert Owner.alive == 0
+
+
+def test_adopting_arrays_and_what_cannot_be_adopted(ctx: mmsb.Context) -> None:
+    array = np.arange(10, dtype=np.float32)
+    page = ctx.adopt(array)
+    assert page.size == 40
+    page.array("float32")[0] = 42
+    assert array[0] == 42
+    frozen = ctx.adopt(b"constant", read_only=True)
+    assert frozen.info().read_only
+    assert frozen.read() == b"constant"
+    for act in (
+        lambda: frozen.write(0, b"x"),
+        lambda: frozen.apply(mmsb.Delta.runs([(0, b"x")])),
+        lambda: frozen.memory(write=True),
+        lambda: frozen.array(write=True),
+    ):
+        with pytest.raises(mmsb.InvalidStateError):
+            act()
+    assert not np.asarray(frozen).flags.writeable
+    assert np.asarray(frozen).tobytes() == b"constant"
+    with pytest.raises(BufferError):
+        ctx.adopt(b"constant")
+    with pytest.raises((BufferError, ValueError)):
+        ctx.adopt(array[::2])
+    with pytest.raises(mmsb.MMSBError):
+        ctx.adopt(bytearray())
+    with pytest.raises(TypeError):
+        ctx.adopt("text")  # type: ignore[arg-type]
+    with pytest.raises(mmsb.AlreadyExistsError):
+        ctx.adopt(bytearray(1), id=page.id)
+    assert len(ctx) == 2
+
+
+def test_a_page_adopted_from_a_view_of_another(ctx: mmsb.Context) -> None:
+    """Letting go of the adopted view unpins the first page, which must not happen inside the library's callback."""
+    first = ctx.create_page(100)
+    second = ctx.adopt(np.asarray(first))
+    second[:3] = b"abc"
+    assert first[:3] == b"abc"
+    assert pins(first) == (0, 1)
+    second.destroy()
+    gc.collect()
+    assert pins(first) == (0, 0)
+    first.destroy()
