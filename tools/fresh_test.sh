@@ -38,7 +38,7 @@ git clone --quiet --no-hardlinks --bare . build/fresh-clone.new
 rm -rf build/fresh-clone
 mv build/fresh-clone.new build/fresh-clone
 
-settings=(HOME=/home/somebody USER=somebody LANG=C.UTF-8 PATH=/usr/local/bin:/usr/bin:/bin "CI=${CI:-}")
+settings=(HOME=/srv/somebody USER=somebody LANG=C.UTF-8 PATH=/usr/local/bin:/usr/bin:/bin "CI=${CI:-}")
 while IFS='=' read -r -d '' name value; do
     case $name in
     PIP_FIND_LINKS) ;; # a folder of this machine
@@ -51,12 +51,12 @@ done < <(env -0)
 # As root of the namespaces: the user, a few files of the machine, and then the command as that user.
 export system
 "${namespaces[@]}" bash -euo pipefail -c '
-    chroot "$system" useradd --create-home somebody
+    chroot "$system" useradd --create-home --home-dir /srv/somebody somebody
     for file in /etc/resolv.conf /etc/hosts /etc/pip.conf /etc/ssl/certs/ca-certificates.crt; do
         [[ ! -e $file ]] || cp "$file" "$system$file"
     done
-    cp -r build/fresh-clone "$system/home/somebody/origin"
-    chroot "$system" chown -R somebody: /home/somebody
+    cp -r build/fresh-clone "$system/srv/somebody/origin"
+    chroot "$system" chown -R somebody: /srv/somebody
     mount -t proc proc "$system/proc"
     mount --rbind /dev "$system/dev"
     exec chroot --userspec=somebody:somebody "$system" env --ignore-environment "$@"
