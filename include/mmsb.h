@@ -420,14 +420,14 @@ MMSB_API void mmsb_page_options_init(mmsb_page_options_t *options);
 MMSB_API mmsb_status_t mmsb_page_create(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
                                         mmsb_page_t *page);
 
-/* count new pages of size bytes each, or none; pages must hold count handles. options->id must be 0. work (may be NULL):
- * only timeout_ns counts. Errors: as mmsb_page_create; MMSB_E_TIMEOUT. Threads: any. Blocks: until done or the time is
+/* count new pages of size bytes each, or none; pages must hold count handles, and may hold anything after a failure.
+ * options->id must be 0. work (may be NULL): timeout_ns and after count. Errors: as mmsb_page_create; MMSB_E_TIMEOUT. Threads: any. Blocks: until done or the time is
  * over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_create_many(mmsb_context_t context, uint64_t size, size_t count,
                                              const mmsb_page_options_t *options, const mmsb_work_options_t *work,
                                              mmsb_page_t *pages);
 
-/* The same as work of its own; progress counts pages. pages is written when the work succeeds and must stay valid until the
+/* The same as work of its own; progress counts pages. pages is written when the work succeeds, and must stay valid until the
  * ticket is done. Errors: of the arguments as mmsb_page_create_many, at once; all others through the ticket.
  * Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_create_many_start(mmsb_context_t context, uint64_t size, size_t count,

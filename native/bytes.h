@@ -15,6 +15,8 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "bit masks are read and written as little-endian words");
 
+#pragma GCC visibility push(hidden)
+
 typedef struct mmsb_bytes_table {
     const char *name; /* "avx2", "sse2", "neon", "portable" */
 
@@ -115,5 +117,7 @@ static inline void mmsb_bits_set_range(uint8_t *bits, uint64_t first, uint64_t c
 void mmsb_bits_extract(uint8_t *to, const uint8_t *from, uint64_t first, uint64_t count);
 /* 1 where text is valid UTF-8 (no surrogates, no overlong forms, at most U+10FFFF). */
 int mmsb_utf8_valid(const char *text, size_t length);
+
+#pragma GCC visibility pop
 
 #endif

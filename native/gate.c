@@ -7,7 +7,10 @@
 
 #include "thread.h"
 
-mmsb_status_t mmsb_gate = MMSB_OK;
+/* Not started: the first call reserves what every call takes for granted. */
+#define NOT_STARTED (-1)
+mmsb_status_t mmsb_gate = NOT_STARTED;
+static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static char poison_text[512];
 
@@ -46,16 +49,33 @@ mmsb_thread_t *mmsb_error(void) {
     return mmsb_self ? mmsb_self : &nameless;
 }
 
+static mmsb_status_t start(void) {
+    pthread_mutex_lock(&gate_lock);
+    mmsb_status_t code = mmsb_gate;
+    int error = 0;
+    if (code == NOT_STARTED && (error = mmsb_table_reserve()) == 0 && (error = mmsb_thread_start()) == 0) {
+        code = MMSB_OK;
+        __atomic_store_n(&mmsb_gate, code, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&gate_lock);
+    if (error != 0)
+        return mmsb_fail(MMSB_E_OUT_OF_MEMORY, "cannot reserve 34 GiB of addresses (a limit as of ulimit -v?): %s", strerror(error));
+    return code;
+}
+
 mmsb_status_t mmsb_gate_closed(void) {
     mmsb_status_t code = __atomic_load_n(&mmsb_gate, __ATOMIC_ACQUIRE);
+    if (code == NOT_STARTED)
+        code = start();
     if (code == MMSB_E_FORKED)
         return mmsb_fail(code, "the process was forked after it had used libmmsb: use it after the fork only, or spawn");
-    return mmsb_fail(code, "an earlier internal error stopped the library: %s", poison_text);
+    if (code == MMSB_E_POISONED)
+        return mmsb_fail(code, "an earlier internal error stopped the library: %s", poison_text);
+    return code;
 }
 
 void mmsb_gate_poison(const char *text, size_t length) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&gate_lock);
     if (mmsb_gate == MMSB_OK) {
         if (length >= sizeof poison_text)
             length = sizeof poison_text - 1;
@@ -63,18 +83,14 @@ void mmsb_gate_poison(const char *text, size_t length) {
         poison_text[length] = 0;
         __atomic_store_n(&mmsb_gate, MMSB_E_POISONED, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&gate_lock);
 }
 
 static void in_child(void) {
     mmsb_gate = MMSB_E_FORKED;
 }
 
-static void watch_fork(void) {
+/* From the moment the library is loaded, because Go's threads do not live on in a child. */
+__attribute__((constructor)) static void watch_fork(void) {
     pthread_atfork(NULL, NULL, in_child);
-}
-
-void mmsb_gate_watch_fork(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_fork);
 }

@@ -14,17 +14,14 @@
 #define MMSB_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define MMSB_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
-/* 0, or the code that every call answers: MMSB_E_FORKED in the child of a process that used the library, MMSB_E_POISONED after an
- * internal error. */
+/* 0, or what mmsb_gate_closed deals with: the library has not started yet, it was forked, or it is poisoned. */
 extern mmsb_status_t mmsb_gate;
 
-/* Stores the code of a closed gate as last error and returns it. */
+/* Starts the library: MMSB_OK; or stores the reason as last error: MMSB_E_FORKED in the child of a process that has the library,
+ * MMSB_E_POISONED after an internal error, MMSB_E_OUT_OF_MEMORY. */
 mmsb_status_t mmsb_gate_closed(void);
 /* Closes the gate after an internal error; the first text stays. */
 void mmsb_gate_poison(const char *text, size_t length);
-/* Begins to watch for fork. Called before the first use of Go. */
-void mmsb_gate_watch_fork(void);
-
 /* Stores the thread's last error and returns the code. */
 mmsb_status_t mmsb_fail(mmsb_status_t code, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
 mmsb_status_t mmsb_fail_foreign(mmsb_status_t code, int32_t domain, int32_t foreign_code, const char *text, size_t length)

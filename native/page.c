@@ -194,7 +194,11 @@ static mmsb_status_t room(mmsb_cache_t *cache, uint32_t class_number) {
 static mmsb_cache_t *cache_for(uint32_t context_index) {
     if (mmsb_current && mmsb_current->context_index == context_index && mmsb_current->context != 0)
         return mmsb_current;
-    return mmsb_cache_enter(__atomic_load_n(&mmsb_context_record(context_index)->handle, __ATOMIC_RELAXED));
+    uint64_t context = __atomic_load_n(&mmsb_context_record(context_index)->handle, __ATOMIC_RELAXED);
+    if (context != 0)
+        return mmsb_cache_enter(context);
+    mmsb_fail(MMSB_E_STALE_HANDLE, "the context is ending");
+    return NULL;
 }
 
 static mmsb_status_t pinned(uint64_t page, const mmsb_record_t *record) {
@@ -310,6 +314,8 @@ void mmsb_block_give(uint32_t context_index, uint32_t index) {
     mmsb_cache_end(cache);
 }
 
+uint64_t mmsb_mask_bytes;
+
 mmsb_status_t mmsb_mask_make(mmsb_record_t *record) {
     if (MMSB_LIKELY(record->mask_block != 0))
         return MMSB_OK;
@@ -317,14 +323,20 @@ mmsb_status_t mmsb_mask_make(mmsb_record_t *record) {
     mmsb_status_t status = mmsb_block_take(mmsb_record_context(index), mmsb_mask_length(record->size), &block);
     if (status != MMSB_OK)
         return status;
+    mmsb_mask_use(record, block);
+    return MMSB_OK;
+}
+
+void mmsb_mask_use(mmsb_record_t *record, uint32_t block) {
+    __atomic_add_fetch(&mmsb_mask_bytes, mmsb_record_at(block)->size, __ATOMIC_RELAXED);
     record->mask_place = mmsb_record_at(block)->place;
     record->mask_block = block;
-    return MMSB_OK;
 }
 
 void mmsb_mask_drop(mmsb_record_t *record) {
     if (record->mask_block == 0)
         return;
+    __atomic_sub_fetch(&mmsb_mask_bytes, mmsb_record_at(record->mask_block)->size, __ATOMIC_RELAXED);
     mmsb_block_give(mmsb_record_context((uint32_t)(record - mmsb_table.records)), record->mask_block);
     record->mask_block = 0;
     record->mask_place = 0;
@@ -622,6 +634,123 @@ mmsb_status_t mmsb_page_mask_bits(uint64_t page, uint64_t *count) {
     return MMSB_OK;
 }
 
+/* ------------------------------------------------------------------------------------------------ walks, for Go ---- */
+
+void mmsb_context_add(uint32_t context_index, uint64_t creates, uint64_t frees, uint64_t bytes_created, uint64_t bytes_freed) {
+    mmsb_context_record_t *context = mmsb_context_record(context_index);
+    __atomic_add_fetch(&context->creates, creates, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&context->frees, frees, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&context->bytes_created, bytes_created, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&context->bytes_freed, bytes_freed, __ATOMIC_RELAXED);
+}
+
+void mmsb_page_fence(uint32_t index, uint64_t state, uint64_t size) {
+    mmsb_record_t *record = mmsb_record_at(index);
+    uint32_t class_number = MMSB_STATE_CLASS(state);
+    if (class_number >= MMSB_SMALL_CLASSES)
+        return;
+    MMSB_UNPOISON(mmsb_record_bytes(record), size);
+    MMSB_POISON(mmsb_record_bytes(record) + size, mmsb_class_size(class_number) - size);
+}
+
+void mmsb_page_publish(uint32_t index, uint64_t size, uint64_t low, uint64_t epoch, uint64_t version) {
+    mmsb_record_t *record = mmsb_record_at(index);
+    uint64_t state = mmsb_state_load(record);
+    mmsb_page_fence(index, state, size);
+    __atomic_store_n(&record->size, size, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->epoch, epoch, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->version, version, __ATOMIC_RELAXED);
+    mmsb_context_add(mmsb_record_context(index), 1, 0, size, 0);
+    __atomic_store_n(&record->state,
+                     MMSB_STATE(MMSB_KIND_PAGE, MMSB_HANDLE_GENERATION(state), (state & MMSB_CLASS_MASK) | low), __ATOMIC_RELEASE);
+}
+
+mmsb_page_t mmsb_page_find(const mmsb_context_record_t *context, uint64_t id) {
+    if ((id & ~MMSB_ID_MASK) != MMSB_ID_AUTOMATIC)
+        return 0;
+    uint64_t page = ((id * context->id_inverse) & MMSB_ID_MASK) | (uint64_t)MMSB_KIND_PAGE << 60;
+    uint64_t state = mmsb_state_load(mmsb_record_of(page));
+    if (!mmsb_state_is(state, page) || (state & MMSB_EXPLICIT_ID) || mmsb_record_context(MMSB_HANDLE_INDEX(page)) != context->index)
+        return 0;
+    return page;
+}
+
+uint32_t mmsb_records_list(uint32_t first, uint32_t count, mmsb_page_t *pages, uint32_t capacity, uint32_t *found) {
+    uint32_t i = 0, written = 0;
+    for (; i < count && written < capacity; i++) {
+        uint64_t state = mmsb_state_load(mmsb_record_at(first + i));
+        if (MMSB_HANDLE_KIND(state) == MMSB_KIND_PAGE)
+            pages[written++] = (state & ~MMSB_INDEX_MASK) | (first + i);
+    }
+    *found = written;
+    return i;
+}
+
+void mmsb_records_survey(uint32_t first, uint32_t count, mmsb_survey_t *survey) {
+    for (uint32_t i = 0; i < count; i++) {
+        mmsb_record_t *record = mmsb_record_at(first + i);
+        uint64_t state = mmsb_state_load(record);
+        if (MMSB_HANDLE_KIND(state) != MMSB_KIND_PAGE)
+            continue;
+        survey->pages[MMSB_STATE_LOCATION(state)]++;
+        survey->bytes[MMSB_STATE_LOCATION(state)] += __atomic_load_n(&record->size, __ATOMIC_RELAXED);
+        survey->pinned += (__atomic_load_n(&record->read_pins, __ATOMIC_RELAXED) | __atomic_load_n(&record->write_pins, __ATOMIC_RELAXED)) != 0;
+    }
+}
+
+uint32_t mmsb_records_end(uint32_t first, uint32_t count, uint32_t *indices, uint32_t capacity, uint32_t *looked) {
+    uint32_t i = 0, reported = 0;
+    for (; i < count && reported < capacity; i++) {
+        mmsb_record_t *record = mmsb_record_at(first + i);
+        uint64_t state = mmsb_state_load(record);
+        uint32_t kind = MMSB_HANDLE_KIND(state), class_number = MMSB_STATE_CLASS(state);
+        if (kind == MMSB_STATE_FREE && (state & MMSB_OWNER_MASK) == 0)
+            continue;
+        if (kind != MMSB_KIND_PAGE && kind != MMSB_STATE_FREE)
+            continue;
+        state = mmsb_record_lock_library(first + i);
+        if (MMSB_HANDLE_KIND(state) != MMSB_KIND_PAGE) { /* destroyed meanwhile */
+            __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+            continue;
+        }
+        class_number = MMSB_STATE_CLASS(state);
+        if (record->mask_block != 0)
+            __atomic_sub_fetch(&mmsb_mask_bytes, mmsb_record_at(record->mask_block)->size, __ATOMIC_RELAXED);
+        record->mask_block = 0; /* its memory goes with the context */
+        record->mask_place = 0;
+        uint32_t generation = MMSB_HANDLE_GENERATION(state);
+        if (mmsb_record_pinned(record)) {
+            state = MMSB_STATE(MMSB_STATE_ENDED, generation, state & MMSB_INDEX_MASK);
+            indices[reported++] = first + i;
+            __atomic_store_n(&record->state, state | MMSB_OWNER_LIBRARY, __ATOMIC_RELEASE);
+        } else if (class_number >= MMSB_SMALL_CLASSES || record->cold != 0 || generation == MMSB_GENERATION_MAX) {
+            indices[reported++] = first + i;
+        } else {
+            MMSB_POISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
+            __atomic_store_n(&record->state,
+                             MMSB_STATE(MMSB_STATE_FREE, generation + 1, (uint64_t)class_number << MMSB_CLASS_SHIFT), __ATOMIC_RELEASE);
+        }
+    }
+    *looked = i;
+    return reported;
+}
+
+void mmsb_memory_swap(uint32_t a, uint64_t *a_state, uint32_t b, uint64_t *b_state) {
+    mmsb_record_t *x = mmsb_record_at(a), *y = mmsb_record_at(b);
+    uint64_t place = x->place, a_class = *a_state & MMSB_CLASS_MASK;
+    uint8_t first = x->dirty_first, last = x->dirty_last, exposed = x->exposed;
+    __atomic_store_n(&x->place, y->place, __ATOMIC_RELAXED);
+    __atomic_store_n(&y->place, place, __ATOMIC_RELAXED);
+    x->dirty_first = y->dirty_first;
+    x->dirty_last = y->dirty_last;
+    x->exposed = y->exposed;
+    y->dirty_first = first;
+    y->dirty_last = last;
+    y->exposed = exposed;
+    *a_state = (*a_state & ~MMSB_CLASS_MASK) | (*b_state & MMSB_CLASS_MASK);
+    *b_state = (*b_state & ~MMSB_CLASS_MASK) | a_class;
+}
+
 /* -------------------------------------------------------------------------------------------------- many pages ---- */
 
 void mmsb_batch_unlock(const mmsb_batch_t *batch, size_t count) {
@@ -723,4 +852,19 @@ mmsb_status_t mmsb_batch_lock(mmsb_batch_t *batch, mmsb_batch_check_t check, voi
             patient = 1;
         }
     }
+}
+
+static mmsb_status_t check_nothing(void *work, size_t i, mmsb_record_t *record, uint64_t state) {
+    (void)work, (void)i, (void)record, (void)state;
+    return MMSB_OK;
+}
+
+mmsb_status_t mmsb_pair_lock(const mmsb_page_t pages[2], size_t *bad_index) {
+    mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = 2};
+    return mmsb_batch_lock(&batch, check_nothing, NULL, bad_index);
+}
+
+void mmsb_pair_unlock(const mmsb_page_t pages[2]) {
+    mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = 2, .owner = mmsb_self->owner};
+    mmsb_batch_unlock(&batch, 2);
 }

@@ -251,6 +251,8 @@ void mmsb_block_give(uint32_t context_index, uint32_t index);
 /* Makes sure that the page, which is locked, has a change mask. */
 mmsb_status_t mmsb_mask_make(mmsb_record_t *record);
 void mmsb_mask_drop(mmsb_record_t *record);
+/* Memory of all change masks. */
+extern uint64_t mmsb_mask_bytes;
 static inline uint64_t mmsb_mask_length(uint64_t size) {
     return (size >> 3) + ((size & 7) != 0);
 }
@@ -302,6 +304,37 @@ mmsb_status_t mmsb_page_mask_copy(uint64_t page, uint64_t offset, void *bits, ui
 mmsb_status_t mmsb_page_mask_reset(uint64_t page);
 mmsb_status_t mmsb_page_mask_bits(uint64_t page, uint64_t *count);
 
+/* ------------------------------------------------------------------------------------------------ walks, for Go ---- */
+
+/* Turns a block into a live page with the given low state bits (size class aside) and counts it. */
+void mmsb_page_publish(uint32_t index, uint64_t size, uint64_t low, uint64_t epoch, uint64_t version);
+/* Makes a block the change mask of a locked page that has none. */
+void mmsb_mask_use(mmsb_record_t *record, uint32_t block);
+/* After a locked page got other memory: only its bytes may be touched (AddressSanitizer builds). */
+void mmsb_page_fence(uint32_t index, uint64_t state, uint64_t size);
+/* Counts what Go does with pages by itself. */
+void mmsb_context_add(uint32_t context_index, uint64_t creates, uint64_t frees, uint64_t bytes_created, uint64_t bytes_freed);
+/* The page that has an automatic id; 0 = none. */
+mmsb_page_t mmsb_page_find(const mmsb_context_record_t *context, uint64_t id);
+/* Handles of live pages among count records from first on, at most capacity; returns how many records were looked at. */
+uint32_t mmsb_records_list(uint32_t first, uint32_t count, mmsb_page_t *pages, uint32_t capacity, uint32_t *found);
+
+typedef struct mmsb_survey {
+    uint64_t pages[8]; /* by location */
+    uint64_t bytes[8];
+    uint64_t pinned;
+} mmsb_survey_t;
+/* Adds the live pages among count records from first on. */
+void mmsb_records_survey(uint32_t first, uint32_t count, mmsb_survey_t *survey);
+
+/* The end of a context, after its caches have been detached: ends every page among count records from first on, waiting for calls on
+ * them. Pages that Go must take apart come as indices in *apart (locked for the library), pinned ones stay in the state ENDED and are
+ * reported the same way; *looked is where the next call goes on. Returns the number of indices, at most capacity. */
+uint32_t mmsb_records_end(uint32_t first, uint32_t count, uint32_t *indices, uint32_t capacity, uint32_t *looked);
+
+/* Swaps the memory of two locked records, or of a record and a block. */
+void mmsb_memory_swap(uint32_t a, uint64_t *a_state, uint32_t b, uint64_t *b_state);
+
 /* -------------------------------------------------------------------------------------------------- many pages ---- */
 
 /* Pages of a batch: handles that stand stride bytes apart. */
@@ -328,6 +361,10 @@ typedef mmsb_status_t (*mmsb_batch_check_t)(void *work, size_t i, mmsb_record_t 
  * tries again; after some tries it waits with its locks held, which only one batch of the process may do at a time. */
 mmsb_status_t mmsb_batch_lock(mmsb_batch_t *batch, mmsb_batch_check_t check, void *work, size_t *bad_index);
 void mmsb_batch_unlock(const mmsb_batch_t *batch, size_t count);
+
+/* Two different pages, for Go; on one thread. */
+mmsb_status_t mmsb_pair_lock(const mmsb_page_t pages[2], size_t *bad_index);
+void mmsb_pair_unlock(const mmsb_page_t pages[2]);
 
 #pragma GCC visibility pop
 #endif

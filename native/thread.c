@@ -334,9 +334,9 @@ mmsb_status_t mmsb_magazine_refill(mmsb_cache_t *cache, uint32_t class_number) {
         return no_magazine();
     /* Not busy while in Go: the context's end waits for busy threads, perhaps under the lock that Go needs. */
     uint64_t context = cache->context, handles[MMSB_MAGAZINE_ROUNDS];
-    uint32_t index = cache->context_index, count = 0;
+    uint32_t count = 0;
     mmsb_cache_end(cache);
-    mmsb_status_t status = mmsb_upcalls.refill(index, class_number, handles, MMSB_MAGAZINE_ROUNDS, &count);
+    mmsb_status_t status = mmsb_upcalls.refill(context, class_number, handles, MMSB_MAGAZINE_ROUNDS, &count);
     mmsb_cache_begin(cache);
     if (status != MMSB_OK)
         return status;

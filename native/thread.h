@@ -69,8 +69,8 @@ typedef struct mmsb_context_record {
 
 /* What native code asks of Go. Set once, before the first context. Every function may be called with page locks held. */
 typedef struct mmsb_upcalls {
-    /* Handles of free records of a size class, at least one. */
-    mmsb_status_t (*refill)(uint32_t context, uint32_t class_number, uint64_t *handles, uint32_t capacity, uint32_t *count);
+    /* Handles of free records of a size class, at least one. The context by its handle: it may have ended meanwhile. */
+    mmsb_status_t (*refill)(uint64_t context, uint32_t class_number, uint64_t *handles, uint32_t capacity, uint32_t *count);
     /* A block of more than MMSB_SMALL_MAX bytes, all zero. */
     mmsb_status_t (*take_block)(uint32_t context, uint64_t size, uint32_t *index);
     void (*give_block)(uint32_t context, uint32_t index);

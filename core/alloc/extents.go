@@ -140,6 +140,20 @@ func (e *Extents) Grow(limit uint64) error {
 	return nil
 }
 
+// Skip moves the limit up by count blocks that nobody gets. What is allocated later never reaches from before them to behind them, which is
+// what a caller needs whose space is not of one piece.
+func (e *Extents) Skip(count uint64) {
+	index := e.take()
+	e.extents[index] = extent{offset: e.limit, count: count, previous: e.last}
+	if e.last != 0 {
+		e.extents[e.last].next = index
+	}
+	e.last = index
+	e.allocated[e.limit] = index
+	e.used += count
+	e.limit += count
+}
+
 func (e *Extents) extend(limit uint64) {
 	more := limit - e.limit
 	if last := e.last; last != 0 && e.extents[last].free {

@@ -1,0 +1,253 @@
+package main
+
+/*
+#include "mmsb.h"
+*/
+import "C"
+
+import (
+	"sync"
+	"unsafe"
+
+	"libmmsb/core/handle"
+	"libmmsb/core/page"
+	"libmmsb/core/status"
+	"libmmsb/core/ticket"
+)
+
+func contextOptions(o *C.mmsb_context_options_t) page.Options {
+	options := page.Options{
+		DefaultLocation: int32(o.default_location), DefaultDevice: int32(o.default_device), Simulate: int32(o.simulate),
+		SimulatedDevices: int32(o.simulated_devices), Fallback: int32(o.fallback), SimulatedMemory: uint64(o.simulated_memory),
+		MemoryLimit: uint64(o.memory_limit), HugePages: o.huge_pages != 0,
+	}
+	if o.disk_path != nil {
+		options.DiskPath = C.GoString(o.disk_path)
+	}
+	return options
+}
+
+//export mmsbgo_context_options_parse
+func mmsbgo_context_options_parse(o *C.mmsb_context_options_t, text *C.char, length C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	options := contextOptions(o)
+	diskPath, err := options.Parse(C.GoStringN(text, C.int(length)))
+	if err != nil {
+		return failed(err)
+	}
+	o.default_location = C.mmsb_location_t(options.DefaultLocation)
+	o.default_device = C.int32_t(options.DefaultDevice)
+	o.simulate = C.int32_t(options.Simulate)
+	o.simulated_devices = C.int32_t(options.SimulatedDevices)
+	o.fallback = C.int32_t(options.Fallback)
+	o.simulated_memory = C.uint64_t(options.SimulatedMemory)
+	o.memory_limit = C.uint64_t(options.MemoryLimit)
+	o.huge_pages = 0
+	if options.HugePages {
+		o.huge_pages = 1
+	}
+	if diskPath >= 0 {
+		o.disk_path = (*C.char)(unsafe.Add(unsafe.Pointer(text), diskPath))
+	}
+	return C.MMSB_OK
+}
+
+var logStarted sync.Once
+
+//export mmsbgo_context_create
+func mmsbgo_context_create(o *C.mmsb_context_options_t, context *C.mmsb_context_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	logStarted.Do(startLog)
+	h, err := page.NewContext(contextOptions(o))
+	if err == nil {
+		*context = C.mmsb_context_t(h)
+	}
+	return failed(err)
+}
+
+//export mmsbgo_context_destroy
+func mmsbgo_context_destroy(context C.mmsb_context_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return failed(page.Destroy(uint64(context)))
+}
+
+//export mmsbgo_context_stats
+func mmsbgo_context_stats(context C.mmsb_context_t, stats *C.mmsb_context_stats_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onContext(context, func(c *page.Context) error {
+		s := c.Stats()
+		stats.pages = C.uint64_t(s.Creates - s.Frees)
+		stats.bytes = C.uint64_t(s.BytesCreated - s.BytesFreed)
+		stats.peak_bytes = C.uint64_t(s.PeakBytes)
+		stats.allocations = C.uint64_t(s.Creates)
+		stats.frees = C.uint64_t(s.Frees)
+		stats.pinned_pages = C.uint64_t(s.Pinned)
+		stats.memory_used = C.uint64_t(s.MemoryUsed)
+		stats.memory_limit = C.uint64_t(s.MemoryLimit)
+		stats.disk_used = C.uint64_t(s.DiskUsed)
+		for i := range s.Pages {
+			stats.location_pages[i] = C.uint64_t(s.Pages[i])
+			stats.location_bytes[i] = C.uint64_t(s.Bytes[i])
+		}
+		return nil
+	})
+}
+
+//export mmsbgo_context_page_count
+func mmsbgo_context_page_count(context C.mmsb_context_t, count *C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onContext(context, func(c *page.Context) error {
+		*count = C.uint64_t(c.Count())
+		return nil
+	})
+}
+
+//export mmsbgo_context_pages
+func mmsbgo_context_pages(context C.mmsb_context_t, cursor *C.uint64_t, to *C.mmsb_page_t, capacity C.size_t,
+	count *C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onContext(context, func(c *page.Context) error {
+		*count = C.size_t(c.Pages((*uint64)(cursor), pages(to, capacity)))
+		return nil
+	})
+}
+
+//export mmsbgo_context_trim
+func mmsbgo_context_trim(context C.mmsb_context_t, released *C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onContext(context, func(c *page.Context) error {
+		bytes := c.Trim()
+		if released != nil {
+			*released = C.uint64_t(bytes)
+		}
+		return nil
+	})
+}
+
+//export mmsbgo_context_dependency_order
+func mmsbgo_context_dependency_order(context C.mmsb_context_t, to *C.mmsb_page_t, capacity C.size_t,
+	count *C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onContext(context, func(c *page.Context) error { return list(c.DependencyOrder(), pages(to, capacity), count) })
+}
+
+// Tickets.
+
+// ticketKind is MMSB_KIND_TICKET.
+const ticketKind = 3
+
+var tickets = handle.New[*ticket.Ticket](ticketKind)
+
+func onTicket(h C.mmsb_ticket_t, call func(t *ticket.Ticket) error) C.mmsb_status_t {
+	t, err := tickets.Get(uint64(h))
+	if err != nil {
+		return failed(err)
+	}
+	return failed(call(t))
+}
+
+// startTicket begins work and gives its ticket a handle.
+func startTicket(total uint64, work *C.mmsb_work_options_t, run func(w *ticket.Work) error) (uint64, error) {
+	after, err := afterTickets(work)
+	if err != nil {
+		return 0, err
+	}
+	t := ticket.Start(total, after, run)
+	h, err := tickets.Put(t)
+	if err != nil {
+		t.Cancel()
+		t.Close()
+	}
+	return h, err
+}
+
+func afterTickets(work *C.mmsb_work_options_t) ([]*ticket.Ticket, error) {
+	if work == nil || work.after_count == 0 {
+		return nil, nil
+	}
+	var after []*ticket.Ticket
+	for i, h := range array((*uint64)(unsafe.Pointer(work.after)), C.size_t(work.after_count)) {
+		t, err := tickets.Get(h)
+		if err != nil {
+			return nil, status.Errorf(status.CodeOf(err), "after[%d]: %s", i, status.Of(err).Text)
+		}
+		after = append(after, t)
+	}
+	return after, nil
+}
+
+//export mmsbgo_ticket_poll
+func mmsbgo_ticket_poll(h C.mmsb_ticket_t, done *C.int32_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	t, err := tickets.Get(uint64(h))
+	if err != nil {
+		return failed(err)
+	}
+	*done = 0
+	if t.Poll() {
+		*done = 1
+	}
+	return C.MMSB_OK
+}
+
+//export mmsbgo_ticket_wait
+func mmsbgo_ticket_wait(h C.mmsb_ticket_t, timeout C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onTicket(h, func(t *ticket.Ticket) error { return t.Wait(uint64(timeout)) })
+}
+
+//export mmsbgo_ticket_cancel
+func mmsbgo_ticket_cancel(h C.mmsb_ticket_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onTicket(h, func(t *ticket.Ticket) error {
+		t.Cancel()
+		return nil
+	})
+}
+
+//export mmsbgo_ticket_progress
+func mmsbgo_ticket_progress(h C.mmsb_ticket_t, done, total *C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onTicket(h, func(t *ticket.Ticket) error {
+		d, all := t.Progress()
+		*done, *total = C.uint64_t(d), C.uint64_t(all)
+		return nil
+	})
+}
+
+//export mmsbgo_ticket_status
+func mmsbgo_ticket_status(h C.mmsb_ticket_t, result *C.mmsb_status_t, text *C.char, capacity C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onTicket(h, func(t *ticket.Ticket) error {
+		c, words := t.Status()
+		*result = C.mmsb_status_t(c)
+		putText(text, capacity, words)
+		return nil
+	})
+}
+
+//export mmsbgo_ticket_eventfd
+func mmsbgo_ticket_eventfd(h C.mmsb_ticket_t, descriptor *C.int32_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onTicket(h, func(t *ticket.Ticket) error {
+		fd, err := t.EventFD()
+		if err == nil {
+			*descriptor = C.int32_t(fd)
+		}
+		return err
+	})
+}
+
+func closeTicket(h uint64) error {
+	t, err := tickets.Remove(h)
+	if err == nil {
+		t.Close()
+	}
+	return err
+}
+
+//export mmsbgo_ticket_destroy
+func mmsbgo_ticket_destroy(h C.mmsb_ticket_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return failed(closeTicket(uint64(h)))
+}

@@ -1,0 +1,90 @@
+/*
+ * door.h — what every public function does first: is the library usable, are the arguments pointers that can be used, are the structs ours.
+ * What calls mean is decided in native and core.
+ */
+#ifndef MMSB_CAPI_DOOR_H
+#define MMSB_CAPI_DOOR_H
+
+#include "delta.h"
+
+#pragma GCC visibility push(hidden)
+
+/* The first line of every function that returns a status. */
+#define DOOR_ENTER()                                               \
+    do {                                                           \
+        if (MMSB_UNLIKELY(mmsb_gate != MMSB_OK)) {                 \
+            mmsb_status_t door_status = mmsb_gate_closed();        \
+            if (door_status != MMSB_OK)                            \
+                return door_status;                                \
+        }                                                          \
+    } while (0)
+
+/* The same for functions that give something back: they also work after an internal error. */
+#define DOOR_ENTER_TO_END()                                        \
+    do {                                                           \
+        if (MMSB_UNLIKELY(mmsb_gate != MMSB_OK)) {                 \
+            mmsb_status_t door_status = mmsb_gate_closed();        \
+            if (door_status != MMSB_OK && door_status != MMSB_E_POISONED) \
+                return door_status;                                \
+        }                                                          \
+    } while (0)
+
+#define DOOR_CHECK(check)                                          \
+    do {                                                           \
+        mmsb_status_t door_status = (check);                       \
+        if (MMSB_UNLIKELY(door_status != MMSB_OK))                 \
+            return door_status;                                    \
+    } while (0)
+
+mmsb_status_t door_bad_pointer(const char *name, const void *pointer, size_t alignment);
+mmsb_status_t door_bad_struct(const char *name, uint32_t struct_size, size_t expected);
+
+/* A pointer that must be there, aligned for what it points to. */
+static inline mmsb_status_t door_pointer(const char *name, const void *pointer, size_t alignment) {
+    if (MMSB_LIKELY(pointer && ((uintptr_t)pointer & (alignment - 1)) == 0))
+        return MMSB_OK;
+    return door_bad_pointer(name, pointer, alignment);
+}
+
+/* A pointer that may be NULL. */
+static inline mmsb_status_t door_optional(const char *name, const void *pointer, size_t alignment) {
+    if (MMSB_LIKELY(((uintptr_t)pointer & (alignment - 1)) == 0))
+        return MMSB_OK;
+    return door_bad_pointer(name, pointer, alignment);
+}
+
+/* An array that must be there unless it is empty. */
+static inline mmsb_status_t door_array(const char *name, const void *pointer, uint64_t count, size_t alignment) {
+    return count == 0 ? door_optional(name, pointer, alignment) : door_pointer(name, pointer, alignment);
+}
+
+#define DOOR_POINTER(pointer) DOOR_CHECK(door_pointer(#pointer, pointer, __alignof__(*(pointer))))
+#define DOOR_BYTES(pointer) DOOR_CHECK(door_pointer(#pointer, pointer, 1))
+#define DOOR_OPTIONAL(pointer) DOOR_CHECK(door_optional(#pointer, pointer, __alignof__(*(pointer))))
+#define DOOR_ARRAY(pointer, count) DOOR_CHECK(door_array(#pointer, pointer, count, __alignof__(*(pointer))))
+
+static inline uint64_t door_or(const uint64_t *words, size_t count) {
+    uint64_t all = 0;
+    for (size_t i = 0; i < count; i++)
+        all |= words[i];
+    return all;
+}
+
+/* A struct of this library: struct_size is right, and the words named reserved are 0. */
+#define DOOR_STRUCT(name, value, more_reserved)                                                                        \
+    do {                                                                                                               \
+        DOOR_POINTER(value);                                                                                           \
+        if (MMSB_UNLIKELY((value)->struct_size != sizeof *(value) || (more_reserved) != 0 ||                           \
+                          door_or((value)->reserved, sizeof(value)->reserved / sizeof(value)->reserved[0]) != 0))      \
+            return door_bad_struct(name, (value)->struct_size, sizeof *(value));                                       \
+    } while (0)
+
+/* Fills a struct's size and zeroes the rest. */
+#define DOOR_INIT(value)                          \
+    do {                                          \
+        memset(value, 0, sizeof *(value));        \
+        (value)->struct_size = sizeof *(value);   \
+    } while (0)
+
+#pragma GCC visibility pop
+#endif

@@ -1,0 +1,105 @@
+package main
+
+/*
+#include "mmsb.h"
+#include <stdlib.h>
+*/
+import "C"
+
+import (
+	"runtime/metrics"
+	"unsafe"
+
+	"libmmsb/core/capability"
+	"libmmsb/core/log"
+	"libmmsb/core/page"
+	"libmmsb/core/status"
+	"libmmsb/core/ticket"
+	"libmmsb/native"
+)
+
+//export mmsbgo_capabilities
+func mmsbgo_capabilities(records *C.mmsb_capability_t, capacity C.size_t, count *C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	known := capability.List()
+	all := make([]C.mmsb_capability_t, len(known))
+	for i, k := range known {
+		all[i].struct_size = C.sizeof_mmsb_capability_t
+		if k.Available {
+			all[i].available = 1
+		}
+		putText(&all[i].name[0], C.size_t(len(all[i].name)), k.Name)
+		putText(&all[i].reason[0], C.size_t(len(all[i].reason)), k.Reason)
+	}
+	return failed(list(all, array(records, capacity), count))
+}
+
+//export mmsbgo_log_configure
+func mmsbgo_log_configure(level, descriptor C.int32_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return failed(log.Configure(int(level), int(descriptor)))
+}
+
+//export mmsbgo_log_read
+func mmsbgo_log_read(buffer *C.char, capacity C.size_t, length *C.size_t, lost *C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	n, missed, err := log.Read(array((*byte)(unsafe.Pointer(buffer)), capacity))
+	*length = C.size_t(n)
+	if err == nil && lost != nil {
+		*lost = C.uint64_t(missed)
+	}
+	return failed(err)
+}
+
+//export mmsbgo_live_objects
+func mmsbgo_live_objects(kind C.int32_t, count *C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	counters := map[C.int32_t]func() uint64{
+		C.MMSB_KIND_PAGE: page.LivePages, C.MMSB_KIND_CONTEXT: page.LiveContexts, C.MMSB_KIND_TICKET: tickets.Live,
+		C.MMSB_KIND_DELTA: liveDeltas, C.MMSB_KIND_MEMORY: page.Outliving,
+	}
+	counter, ok := counters[kind]
+	if !ok {
+		return failed(status.Errorf(status.InvalidArgument, "%d is no kind of object", kind))
+	}
+	*count = C.uint64_t(counter())
+	return C.MMSB_OK
+}
+
+//export mmsbgo_shutdown
+func mmsbgo_shutdown() (code C.mmsb_status_t) {
+	defer guard(&code)
+	ticket.StopAll(true)
+	for handle := range tickets.All() {
+		_ = closeTicket(handle)
+	}
+	page.DestroyAll()
+	return C.MMSB_OK
+}
+
+//export mmsbgo_memory_usage
+func mmsbgo_memory_usage(usage *C.mmsb_memory_usage_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	u := page.MemoryUsage()
+	usage.page_bytes = C.uint64_t(u.Pages)
+	usage.record_bytes = C.uint64_t(u.Records)
+	usage.mask_bytes = C.uint64_t(u.Masks)
+	usage.metadata_bytes = C.uint64_t(u.Metadata)
+	usage.cache_bytes = C.uint64_t(u.Caches)
+	usage.disk_bytes = C.uint64_t(u.Disk)
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	usage.go_heap_bytes = C.uint64_t(sample[0].Value.Uint64())
+	return C.MMSB_OK
+}
+
+// startLog obeys MMSB_LOG. C reads the environment: Go sees only what it was when the library was loaded.
+func startLog() {
+	name := C.CString("MMSB_LOG")
+	defer C.free(unsafe.Pointer(name))
+	if value := C.getenv(name); value != nil {
+		if err := log.ConfigureFromEnvironment(C.GoString(value)); err != nil {
+			native.Fail(int32(status.InvalidArgument), 0, 0, err.Error())
+		}
+	}
+}

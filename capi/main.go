@@ -1,0 +1,93 @@
+// Command capi is libmmsb.so: the door between C and Go. The C files define the public functions of mmsb.h; this package holds the hidden
+// mmsbgo_* exports that they enter Go by. Nothing is decided here.
+package main
+
+/*
+#cgo CFLAGS: -std=gnu11 -O2 -Wall -fno-strict-aliasing -I${SRCDIR}/../include -I${SRCDIR}/../native
+#cgo linux LDFLAGS: -Wl,--wrap=pthread_getattr_np -lpthread
+#include "mmsb.h"
+*/
+import "C"
+
+import (
+	"runtime"
+	"unsafe"
+
+	"libmmsb/core/page"
+	"libmmsb/core/safego"
+	"libmmsb/core/status"
+	"libmmsb/native"
+)
+
+func main() {}
+
+// guard keeps a panic from crossing into C: the call answers INTERNAL, and the library is poisoned.
+func guard(code *C.mmsb_status_t) {
+	if value := recover(); value != nil {
+		safego.Caught(value)
+		*code = C.mmsb_status_t(native.Fail(int32(status.Internal), 0, 0, "an internal error; the log has the stack"))
+	}
+}
+
+// failed stores an error as the thread's last one.
+func failed(err error) C.mmsb_status_t {
+	if err == nil {
+		return C.MMSB_OK
+	}
+	e := status.Of(err)
+	return C.mmsb_status_t(native.Fail(int32(e.Code), e.Domain, e.Foreign, e.Text))
+}
+
+// array is C memory as a slice.
+func array[T any](first *T, count C.size_t) []T { return unsafe.Slice(first, int(count)) }
+
+// pages are handles in C memory.
+func pages(first *C.mmsb_page_t, count C.size_t) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(first)), int(count))
+}
+
+// list answers a two-call list: the count always, the items where they fit, and a capacity of 0 asks for the count.
+func list[T any](items []T, to []T, count *C.size_t) error {
+	*count = C.size_t(len(items))
+	if len(to) == 0 || len(items) == 0 {
+		return nil
+	}
+	if len(to) < len(items) {
+		return status.Errorf(status.OutOfRange, "room for %d, but there are %d", len(to), len(items))
+	}
+	copy(to, items)
+	return nil
+}
+
+// badIndex stores which item was bad.
+func badIndex(to *C.size_t, index int, err error) {
+	if err != nil && to != nil {
+		*to = C.size_t(index)
+	}
+}
+
+// onContext runs a call on a context.
+func onContext(context C.mmsb_context_t, call func(c *page.Context) error) C.mmsb_status_t {
+	return failed(page.Use(uint64(context), call))
+}
+
+//export mmsbgo_go_version
+func mmsbgo_go_version(text *C.char, capacity C.size_t) {
+	var code C.mmsb_status_t
+	defer guard(&code)
+	putText(text, capacity, runtime.Version())
+}
+
+// putText fills a buffer with a zero-terminated text, cut at a character where it is longer.
+func putText(to *C.char, capacity C.size_t, text string) {
+	if capacity == 0 {
+		return
+	}
+	buffer := unsafe.Slice((*byte)(unsafe.Pointer(to)), int(capacity))
+	n := min(len(text), len(buffer)-1)
+	for n > 0 && n < len(text) && text[n]&0xc0 == 0x80 {
+		n--
+	}
+	copy(buffer, text[:n])
+	buffer[n] = 0
+}

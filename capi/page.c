@@ -1,0 +1,376 @@
+/* Pages. What is hot stays in C (native/page.h); the rest enters Go. */
+#include <string.h>
+
+#include "door.h"
+
+#include "_cgo_export.h"
+
+void mmsb_page_options_init(mmsb_page_options_t *options) {
+    DOOR_INIT(options);
+    options->location = MMSB_LOCATION_DEFAULT;
+    options->numa_node = -1;
+}
+
+static const mmsb_page_options_t default_options = {.struct_size = sizeof(mmsb_page_options_t),
+                                                    .location = MMSB_LOCATION_DEFAULT,
+                                                    .numa_node = -1};
+
+/* NULL, or a struct of this library with known contents. */
+static mmsb_status_t check_options(const mmsb_page_options_t **options) {
+    if (!*options) {
+        *options = &default_options;
+        return MMSB_OK;
+    }
+    const mmsb_page_options_t *given = *options;
+    DOOR_STRUCT("mmsb_page_options_t", given, given->reserved_word);
+    if (given->contents > MMSB_PAGE_UNINITIALISED)
+        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "contents is %u, not zeroed or uninitialised", given->contents);
+    if (given->numa_node < -1)
+        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "numa_node is %d", given->numa_node);
+    return MMSB_OK;
+}
+
+/* What native code does alone: small pages on the host with automatic ids. The default location can be another. */
+static inline int is_plain(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options) {
+    if (MMSB_UNLIKELY(size - 1 >= MMSB_SMALL_MAX || options->id != 0 || options->numa_node >= 0))
+        return 0;
+    if (options->location == MMSB_LOCATION_CPU)
+        return options->device == 0;
+    return options->location == MMSB_LOCATION_DEFAULT &&
+           mmsb_context_record(MMSB_HANDLE_INDEX(context) & (MMSB_CONTEXTS - 1))->default_location == MMSB_LOCATION_CPU;
+}
+
+mmsb_status_t mmsb_page_create(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options, mmsb_page_t *page) {
+    DOOR_ENTER();
+    DOOR_CHECK(check_options(&options));
+    DOOR_POINTER(page);
+    if (MMSB_LIKELY(is_plain(context, size, options))) {
+        mmsb_status_t status = mmsb_page_create_small(context, size, options->contents == MMSB_PAGE_ZEROED, page);
+        if (MMSB_LIKELY(status != MMSB_ENTER_GO))
+            return status;
+    }
+    return mmsbgo_page_create(context, size, (mmsb_page_options_t *)options, page);
+}
+
+static mmsb_status_t check_work(const mmsb_work_options_t *work) {
+    if (!work)
+        return MMSB_OK;
+    DOOR_STRUCT("mmsb_work_options_t", work, work->stream);
+    DOOR_ARRAY(work->after, work->after_count);
+    return MMSB_OK;
+}
+
+mmsb_status_t mmsb_page_create_many(mmsb_context_t context, uint64_t size, size_t count, const mmsb_page_options_t *options,
+                                    const mmsb_work_options_t *work, mmsb_page_t *pages) {
+    DOOR_ENTER();
+    DOOR_CHECK(check_options(&options));
+    DOOR_CHECK(check_work(work));
+    DOOR_ARRAY(pages, count);
+    if (is_plain(context, size, options) && (!work || (work->timeout_ns == MMSB_WAIT_FOREVER && work->after_count == 0))) {
+        mmsb_status_t status = mmsb_page_create_batch(context, size, count, options->contents == MMSB_PAGE_ZEROED, pages);
+        if (status != MMSB_ENTER_GO)
+            return status;
+    }
+    return mmsbgo_page_create_many(context, size, count, (mmsb_page_options_t *)options, (mmsb_work_options_t *)work, pages);
+}
+
+mmsb_status_t mmsb_page_create_many_start(mmsb_context_t context, uint64_t size, size_t count, const mmsb_page_options_t *options,
+                                          const mmsb_work_options_t *work, mmsb_page_t *pages, mmsb_ticket_t *ticket) {
+    DOOR_ENTER();
+    DOOR_CHECK(check_options(&options));
+    DOOR_CHECK(check_work(work));
+    DOOR_ARRAY(pages, count);
+    DOOR_POINTER(ticket);
+    return mmsbgo_page_create_many_start(context, size, count, (mmsb_page_options_t *)options, (mmsb_work_options_t *)work, pages,
+                                         ticket);
+}
+
+mmsb_status_t mmsb_page_clone(mmsb_page_t page, uint64_t id, mmsb_page_t *clone) {
+    DOOR_ENTER();
+    DOOR_POINTER(clone);
+    return mmsbgo_page_clone(page, id, clone);
+}
+
+void mmsb_adopt_options_init(mmsb_adopt_options_t *options) {
+    DOOR_INIT(options);
+}
+
+mmsb_status_t mmsb_page_adopt(mmsb_context_t context, void *memory, uint64_t size, const mmsb_adopt_options_t *options,
+                              mmsb_page_t *page) {
+    DOOR_ENTER();
+    static const mmsb_adopt_options_t defaults = {.struct_size = sizeof defaults};
+    if (!options)
+        options = &defaults;
+    DOOR_STRUCT("mmsb_adopt_options_t", options, 0);
+    DOOR_BYTES(memory);
+    DOOR_POINTER(page);
+    return mmsbgo_page_adopt(context, (uintptr_t)memory, size, (mmsb_adopt_options_t *)options, page);
+}
+
+mmsb_status_t mmsb_page_destroy(mmsb_page_t page) {
+    DOOR_ENTER_TO_END();
+    if (MMSB_UNLIKELY(page == 0))
+        return MMSB_OK;
+    return mmsb_page_destroy_small(page);
+}
+
+mmsb_status_t mmsb_page_destroy_many(const mmsb_page_t *pages, size_t count, size_t *bad_index) {
+    DOOR_ENTER_TO_END();
+    DOOR_ARRAY(pages, count);
+    DOOR_OPTIONAL(bad_index);
+    return mmsb_page_destroy_batch(pages, count, bad_index);
+}
+
+mmsb_status_t mmsb_page_release(mmsb_page_t page, void **memory, uint64_t *size) {
+    DOOR_ENTER();
+    DOOR_POINTER(memory);
+    DOOR_POINTER(size);
+    return mmsbgo_page_release(page, (uintptr_t *)memory, size);
+}
+
+mmsb_status_t mmsb_memory_free(void *memory) {
+    DOOR_ENTER_TO_END();
+    if (!memory)
+        return MMSB_OK;
+    return mmsbgo_memory_free((uintptr_t)memory);
+}
+
+mmsb_status_t mmsb_page_lookup(mmsb_context_t context, uint64_t id, mmsb_page_t *page) {
+    DOOR_ENTER();
+    DOOR_POINTER(page);
+    mmsb_context_record_t *record = mmsb_context_find(context);
+    if (!record)
+        return mmsb_error()->error_code;
+    mmsb_page_t found = mmsb_page_find(record, id);
+    if (found == 0)
+        return mmsbgo_page_lookup(context, id, page);
+    *page = found;
+    return MMSB_OK;
+}
+
+mmsb_status_t mmsb_page_lookup_many(mmsb_context_t context, const uint64_t *ids, size_t count, mmsb_page_t *pages,
+                                    size_t *bad_index) {
+    DOOR_ENTER();
+    DOOR_ARRAY(ids, count);
+    DOOR_ARRAY(pages, count);
+    DOOR_OPTIONAL(bad_index);
+    return mmsbgo_page_lookup_many(context, (uint64_t *)ids, count, pages, bad_index);
+}
+
+void mmsb_page_info_init(mmsb_page_info_t *info) {
+    DOOR_INIT(info);
+}
+
+mmsb_status_t mmsb_page_info(mmsb_page_t page, mmsb_page_info_t *info) {
+    DOOR_ENTER();
+    DOOR_STRUCT("mmsb_page_info_t", info, 0);
+    return mmsb_page_info_fill(page, info);
+}
+
+static mmsb_status_t info_of(mmsb_page_t page, mmsb_page_info_t *info) {
+    DOOR_STRUCT("mmsb_page_info_t", info, 0);
+    return mmsb_page_info_fill(page, info);
+}
+
+mmsb_status_t mmsb_page_info_many(const mmsb_page_t *pages, size_t count, mmsb_page_info_t *infos, size_t *bad_index) {
+    DOOR_ENTER();
+    DOOR_ARRAY(pages, count);
+    DOOR_ARRAY(infos, count);
+    DOOR_OPTIONAL(bad_index);
+    for (size_t i = 0; i < count; i++) {
+        mmsb_status_t status = info_of(pages[i], &infos[i]);
+        if (status != MMSB_OK) {
+            if (bad_index)
+                *bad_index = i;
+            return status;
+        }
+    }
+    return MMSB_OK;
+}
+
+/* The four reads: their value says that something failed, so the door only has to let them in. */
+#define DOOR_LOOK(failure)                                          \
+    do {                                                            \
+        if (MMSB_UNLIKELY(mmsb_gate != MMSB_OK) && mmsb_gate_closed() != MMSB_OK) \
+            return failure;                                         \
+    } while (0)
+
+void *mmsb_page_address(mmsb_page_t page) {
+    DOOR_LOOK(NULL);
+    return mmsb_page_address_of(page);
+}
+
+uint64_t mmsb_page_size(mmsb_page_t page) {
+    DOOR_LOOK(0);
+    return mmsb_page_look(page, &mmsb_record_of(page)->size);
+}
+
+uint64_t mmsb_page_epoch(mmsb_page_t page) {
+    DOOR_LOOK(0);
+    return mmsb_page_look(page, &mmsb_record_of(page)->epoch);
+}
+
+uint64_t mmsb_page_version(mmsb_page_t page) {
+    DOOR_LOOK(0);
+    return mmsb_page_look(page, &mmsb_record_of(page)->version);
+}
+
+static mmsb_status_t check_mode(int32_t mode) {
+    if (MMSB_LIKELY(mode == MMSB_PIN_READ || mode == MMSB_PIN_WRITE))
+        return MMSB_OK;
+    return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%d is no mode of a pin", mode);
+}
+
+mmsb_status_t mmsb_page_pin(mmsb_page_t page, int32_t mode, void **address) {
+    DOOR_ENTER();
+    DOOR_CHECK(check_mode(mode));
+    DOOR_OPTIONAL(address);
+    return mmsb_page_pin_bytes(page, mode, address);
+}
+
+mmsb_status_t mmsb_page_unpin(mmsb_page_t page, int32_t mode) {
+    DOOR_ENTER_TO_END();
+    DOOR_CHECK(check_mode(mode));
+    return mmsb_page_unpin_bytes(page, mode);
+}
+
+mmsb_status_t mmsb_page_read(mmsb_page_t page, uint64_t offset, void *buffer, uint64_t length) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_array("buffer", buffer, length, 1));
+    return mmsb_page_read_bytes(page, offset, buffer, length);
+}
+
+mmsb_status_t mmsb_page_write(mmsb_page_t page, uint64_t offset, const void *buffer, uint64_t length) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_array("buffer", buffer, length, 1));
+    return mmsb_page_write_bytes(page, offset, buffer, length);
+}
+
+mmsb_status_t mmsb_page_read_many(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {
+    DOOR_ENTER();
+    DOOR_ARRAY(ranges, count);
+    DOOR_OPTIONAL(bad_index);
+    return mmsb_page_read_batch(ranges, count, bad_index);
+}
+
+mmsb_status_t mmsb_page_write_many(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {
+    DOOR_ENTER();
+    DOOR_ARRAY(ranges, count);
+    DOOR_OPTIONAL(bad_index);
+    return mmsb_page_write_batch(ranges, count, bad_index);
+}
+
+mmsb_status_t mmsb_page_resize(mmsb_page_t page, uint64_t size) {
+    DOOR_ENTER();
+    if (size != 0) {
+        mmsb_status_t status = mmsb_page_resize_in_place(page, size);
+        if (status != MMSB_ENTER_GO)
+            return status;
+    }
+    return mmsbgo_page_resize(page, size);
+}
+
+mmsb_status_t mmsb_page_migrate(mmsb_page_t page, mmsb_location_t location, int32_t device) {
+    DOOR_ENTER();
+    return mmsbgo_page_migrate(page, location, device);
+}
+
+mmsb_status_t mmsb_page_migrate_many(const mmsb_page_t *pages, size_t count, mmsb_location_t location, int32_t device,
+                                     mmsb_status_t *statuses, size_t *bad_index) {
+    DOOR_ENTER();
+    DOOR_ARRAY(pages, count);
+    DOOR_OPTIONAL(statuses);
+    DOOR_OPTIONAL(bad_index);
+    return mmsbgo_page_migrate_many((mmsb_page_t *)pages, count, location, device, statuses, bad_index);
+}
+
+/* ------------------------------------------------------------------------------------------------ change masks ---- */
+
+mmsb_status_t mmsb_page_mask_read(mmsb_page_t page, uint64_t offset, void *bits, uint64_t length) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_array("bits", bits, length, 1));
+    return mmsb_page_mask_copy(page, offset, bits, length);
+}
+
+mmsb_status_t mmsb_page_mask_clear(mmsb_page_t page) {
+    DOOR_ENTER();
+    return mmsb_page_mask_reset(page);
+}
+
+mmsb_status_t mmsb_page_mask_count(mmsb_page_t page, uint64_t *count) {
+    DOOR_ENTER();
+    DOOR_POINTER(count);
+    return mmsb_page_mask_bits(page, count);
+}
+
+/* --------------------------------------------------------------------------------------------------- metadata ---- */
+
+mmsb_status_t mmsb_page_metadata_set(mmsb_page_t page, const char *key, size_t key_length, const void *value,
+                                     size_t value_length) {
+    DOOR_ENTER();
+    DOOR_BYTES(key);
+    DOOR_CHECK(door_array("value", value, value_length, 1));
+    return mmsbgo_page_metadata_set(page, (char *)key, key_length, (void *)value, value_length);
+}
+
+mmsb_status_t mmsb_page_metadata_get(mmsb_page_t page, const char *key, size_t key_length, void *value, size_t capacity,
+                                     size_t *length) {
+    DOOR_ENTER();
+    DOOR_BYTES(key);
+    DOOR_CHECK(door_array("value", value, capacity, 1));
+    DOOR_POINTER(length);
+    return mmsbgo_page_metadata_get(page, (char *)key, key_length, value, capacity, length);
+}
+
+mmsb_status_t mmsb_page_metadata_remove(mmsb_page_t page, const char *key, size_t key_length) {
+    DOOR_ENTER();
+    DOOR_BYTES(key);
+    return mmsbgo_page_metadata_remove(page, (char *)key, key_length);
+}
+
+mmsb_status_t mmsb_page_metadata_keys(mmsb_page_t page, void *keys, size_t capacity, size_t *length, size_t *count) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_array("keys", keys, capacity, 1));
+    DOOR_POINTER(length);
+    DOOR_OPTIONAL(count);
+    return mmsbgo_page_metadata_keys(page, keys, capacity, length, count);
+}
+
+mmsb_status_t mmsb_page_metadata_export(mmsb_page_t page, void *blob, size_t capacity, size_t *length) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_array("blob", blob, capacity, 1));
+    DOOR_POINTER(length);
+    return mmsbgo_page_metadata_export(page, blob, capacity, length);
+}
+
+mmsb_status_t mmsb_page_metadata_import(mmsb_page_t page, const void *blob, size_t length) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_array("blob", blob, length, 1));
+    return mmsbgo_page_metadata_import(page, (void *)blob, length);
+}
+
+/* ------------------------------------------------------------------------------------------------ dependencies ---- */
+
+mmsb_status_t mmsb_page_dependency_add(mmsb_page_t parent, mmsb_page_t child) {
+    DOOR_ENTER();
+    return mmsbgo_page_dependency_add(parent, child);
+}
+
+mmsb_status_t mmsb_page_dependency_remove(mmsb_page_t parent, mmsb_page_t child) {
+    DOOR_ENTER();
+    return mmsbgo_page_dependency_remove(parent, child);
+}
+
+mmsb_status_t mmsb_page_parents(mmsb_page_t page, mmsb_page_t *parents, size_t capacity, size_t *count) {
+    DOOR_ENTER();
+    DOOR_ARRAY(parents, capacity);
+    DOOR_POINTER(count);
+    return mmsbgo_page_neighbours(page, 1, parents, capacity, count);
+}
+
+mmsb_status_t mmsb_page_children(mmsb_page_t page, mmsb_page_t *children, size_t capacity, size_t *count) {
+    DOOR_ENTER();
+    DOOR_ARRAY(children, capacity);
+    DOOR_POINTER(count);
+    return mmsbgo_page_neighbours(page, 0, children, capacity, count);
+}

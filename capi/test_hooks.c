@@ -1,0 +1,34 @@
+//go:build mmsbtest
+
+/* What the test build exports beside mmsb.h; none of it is in the release library. */
+#include "door.h"
+#include "stack_bounds.h"
+
+#include "_cgo_export.h"
+
+MMSB_API mmsb_status_t mmsb_test_panic(void);
+MMSB_API uint64_t mmsb_test_stack_bound_queries(void);
+MMSB_API mmsb_status_t mmsb_test_page_generation(mmsb_page_t page, uint32_t generation, mmsb_page_t *moved);
+MMSB_API mmsb_status_t mmsb_test_collect(uint64_t *pause_ns, uint64_t *total_ns);
+
+mmsb_status_t mmsb_test_panic(void) {
+    DOOR_ENTER();
+    return mmsbgo_test_panic();
+}
+
+uint64_t mmsb_test_stack_bound_queries(void) {
+    return __atomic_load_n(&stack_bound_queries, __ATOMIC_RELAXED);
+}
+
+mmsb_status_t mmsb_test_page_generation(mmsb_page_t page, uint32_t generation, mmsb_page_t *moved) {
+    DOOR_ENTER();
+    DOOR_POINTER(moved);
+    return mmsbgo_test_page_generation(page, generation, moved);
+}
+
+mmsb_status_t mmsb_test_collect(uint64_t *pause_ns, uint64_t *total_ns) {
+    DOOR_ENTER();
+    DOOR_POINTER(pause_ns);
+    DOOR_POINTER(total_ns);
+    return mmsbgo_test_collect(pause_ns, total_ns);
+}

@@ -1,0 +1,58 @@
+// Package capability says what this process can do, and why not where it cannot.
+package capability
+
+import (
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Capability is one thing that may be possible or not.
+type Capability struct {
+	Name      string
+	Available bool
+	Reason    string
+}
+
+// List asks the system anew at each call.
+func List() []Capability {
+	absent := func(name, reason string) Capability { return Capability{Name: name, Reason: reason} }
+	const noDevices = "this release has no devices"
+	return []Capability{
+		hugePages(),
+		membarrier(),
+		absent("write tracking", "comes with snapshots: not in this release"),
+		absent("cuda", noDevices),
+		absent("managed memory", noDevices),
+		absent("virtual memory management", noDevices),
+		absent("simulated device", noDevices),
+		absent("nvml", noDevices),
+		absent("nccl", "this release has no collectives"),
+		absent("nixl", "this release has no transfers"),
+	}
+}
+
+// hugePages reads the kernel's setting, like "always [madvise] never".
+func hugePages() Capability {
+	const path = "/sys/kernel/mm/transparent_hugepage/enabled"
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return Capability{Name: "huge pages", Reason: err.Error()}
+	}
+	setting := strings.TrimSpace(string(content))
+	return Capability{Name: "huge pages", Available: !strings.Contains(setting, "[never]"), Reason: path + ": " + setting}
+}
+
+// membarrier is what keeps creating a page free of fences; without it every create and destroy pays one.
+func membarrier() Capability {
+	const expedited = 1 << 3
+	commands, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, 0, 0, 0)
+	switch {
+	case errno != 0:
+		return Capability{Name: "membarrier", Reason: "the kernel answers " + errno.Error() + ": create and destroy use fences"}
+	case commands&expedited == 0:
+		return Capability{Name: "membarrier", Reason: "the kernel has no private expedited form: create and destroy use fences"}
+	}
+	return Capability{Name: "membarrier", Available: true, Reason: "private expedited"}
+}

@@ -1,0 +1,320 @@
+package page
+
+import (
+	"os"
+	"sync"
+
+	"libmmsb/core/alloc"
+	"libmmsb/core/log"
+	"libmmsb/core/mem"
+	"libmmsb/core/status"
+	"libmmsb/native"
+
+	"golang.org/x/sys/unix"
+)
+
+// disk is the file that a context's DISK pages lie in: unlinked from the start, so that nothing stays when the process dies. Its space is
+// allocated before a page has it: a mapped file that the disk has no room for would kill the process.
+type disk struct {
+	sync.Mutex
+	file    *os.File
+	extents *alloc.Extents
+	length  uint64 // in blocks
+	used    uint64 // in blocks
+}
+
+// diskExtent is where a page lies in the file, in bytes; length 0 is nowhere.
+type diskExtent struct{ offset, length uint64 }
+
+const diskGrowth = 256 // blocks: the file's space of addresses grows by at least a MiB
+
+func (d *disk) open(folder string) error {
+	if d.file != nil {
+		return nil
+	}
+	descriptor, err := unix.Open(folder, unix.O_RDWR|unix.O_TMPFILE|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		d.file = os.NewFile(uintptr(descriptor), folder)
+	} else { // a file system without nameless files
+		file, createErr := os.CreateTemp(folder, "mmsb-*.pages")
+		if createErr != nil {
+			return status.FromErrno(status.IO, errnoOf(createErr), "cannot create a file for pages in %q", folder)
+		}
+		if err := os.Remove(file.Name()); err != nil {
+			log.Logf(log.Warning, "cannot unlink %q: %v", file.Name(), err)
+		}
+		d.file = file
+	}
+	d.extents = alloc.NewExtents(0)
+	return nil
+}
+
+// take allocates file space, which reads as zero.
+func (d *disk) take(folder string, size uint64) (diskExtent, error) {
+	d.Lock()
+	defer d.Unlock()
+	if err := d.open(folder); err != nil {
+		return diskExtent{}, err
+	}
+	blocks := roundUp(size) / mem.SystemPage
+	first, ok := d.extents.Allocate(blocks, 1)
+	if !ok {
+		d.length += max(blocks, diskGrowth)
+		if err := d.extents.Grow(d.length); err != nil {
+			return diskExtent{}, err
+		}
+		if first, ok = d.extents.Allocate(blocks, 1); !ok {
+			return diskExtent{}, status.Errorf(status.OutOfMemory, "no stretch of %d blocks in a file of %d", blocks, d.length)
+		}
+	}
+	extent := diskExtent{first * mem.SystemPage, blocks * mem.SystemPage}
+	if err := unix.Fallocate(int(d.file.Fd()), 0, int64(extent.offset), int64(extent.length)); err != nil {
+		_ = d.extents.Free(first, blocks)
+		errno := errnoOf(err)
+		code := status.IO
+		if errno == unix.ENOSPC || errno == unix.EFBIG || errno == unix.EDQUOT {
+			code = status.NoSpace
+		}
+		return diskExtent{}, status.FromErrno(code, errno, "no %d bytes of disk space in %q", extent.length, folder)
+	}
+	d.used += blocks
+	return extent, nil
+}
+
+// give gives file space back to the file system.
+func (d *disk) give(extent diskExtent) {
+	d.Lock()
+	defer d.Unlock()
+	if d.file == nil {
+		return
+	}
+	err := unix.Fallocate(int(d.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(extent.offset), int64(extent.length))
+	if err != nil { // without holes the next page must find zeros all the same
+		log.Logf(log.Warning, "the file system cannot punch holes (%v): %d bytes at %d stay allocated", err, extent.length, extent.offset)
+		return
+	}
+	_ = d.extents.Free(extent.offset/mem.SystemPage, extent.length/mem.SystemPage)
+	d.used -= extent.length / mem.SystemPage
+}
+
+func (d *disk) close() {
+	d.Lock()
+	defer d.Unlock()
+	if d.file != nil {
+		_ = d.file.Close()
+		d.file = nil
+	}
+}
+
+func (d *disk) bytes() uint64 {
+	d.Lock()
+	defer d.Unlock()
+	return d.used * mem.SystemPage
+}
+
+func (d *disk) write(extent diskExtent, bytes []byte) error {
+	if _, err := d.file.WriteAt(bytes, int64(extent.offset)); err != nil {
+		code := status.IO
+		if errnoOf(err) == unix.ENOSPC {
+			code = status.NoSpace
+		}
+		return status.FromErrno(code, errnoOf(err), "cannot write %d bytes of a page to disk", len(bytes))
+	}
+	return nil
+}
+
+func (d *disk) read(extent diskExtent, bytes []byte) error {
+	if _, err := d.file.ReadAt(bytes, int64(extent.offset)); err != nil {
+		return status.FromErrno(status.IO, errnoOf(err), "cannot read %d bytes of a page from disk", len(bytes))
+	}
+	return nil
+}
+
+// bring maps a locked page that is away, unless it is mapped because it is pinned; leave undoes it.
+func (d *disk) bring(record *native.Record) error {
+	if record.Place != 0 {
+		return nil
+	}
+	cold := native.ColdAt(record.Cold)
+	region, err := mem.MapFile(int(d.file.Fd()), cold.DiskOffset, cold.DiskLength)
+	if err != nil {
+		return err
+	}
+	record.SetPlace(native.Place(region, 0))
+	return nil
+}
+
+func (d *disk) leave(record *native.Record) {
+	if record.Place == 0 || record.Pinned() {
+		return
+	}
+	region := native.PlaceRegion(record.Place)
+	record.SetPlace(0)
+	mem.Unmap(region)
+}
+
+func bring(index uint32) int32 { return failed(contextOf(index).disk.bring(native.RecordAt(index))) }
+
+func leave(index uint32) { contextOf(index).disk.leave(native.RecordAt(index)) }
+
+// takeDisk takes file space for a page, and a record without memory.
+func (c *Context) takeDisk(size uint64) (block, error) {
+	extent, err := c.disk.take(c.options.DiskPath, size)
+	if err != nil {
+		return block{}, err
+	}
+	index, err := c.takeBare()
+	if err != nil {
+		c.disk.give(extent)
+		return block{}, err
+	}
+	return block{index: index, disk: extent, location: native.Away | LocationDisk<<native.LocationShift}, nil
+}
+
+// resizeDisk moves a DISK page into file space of another size.
+func (p *locked) resizeDisk(size uint64) error {
+	d := &p.context.disk
+	cold := native.ColdAt(p.record.Cold)
+	extent, err := d.take(p.context.options.DiskPath, size)
+	if err != nil {
+		return err
+	}
+	if err = d.bring(p.record); err == nil {
+		err = d.write(extent, p.bytes()[:min(size, p.record.Size)])
+		d.leave(p.record)
+	}
+	if err != nil {
+		d.give(extent)
+		return err
+	}
+	d.give(diskExtent{cold.DiskOffset, cold.DiskLength})
+	cold.DiskOffset, cold.DiskLength = extent.offset, extent.length
+	return nil
+}
+
+// Migrate moves a page's bytes to another place.
+func Migrate(page uint64, location, device int32) error {
+	p, err := lock(page)
+	if err != nil {
+		return err
+	}
+	release, err := p.migrate(location, device)
+	p.unlock()
+	if release != nil {
+		release()
+	}
+	return err
+}
+
+// MigrateMany moves many pages: arguments are checked for all, then each page moves or does not. bad is the first that did not.
+func MigrateMany(pages []uint64, location, device int32, codes []int32) (bad int, err error) {
+	for i, page := range pages {
+		if err := check(page, location, device); err != nil {
+			return i, err
+		}
+	}
+	for i, page := range pages {
+		moved := Migrate(page, location, device)
+		if codes != nil {
+			codes[i] = int32(status.CodeOf(moved))
+		}
+		if moved != nil && err == nil {
+			bad, err = i, moved
+		}
+	}
+	return bad, err
+}
+
+// check tells whether a page could go to a place, as far as can be said before.
+func check(page uint64, location, device int32) error {
+	p, err := lock(page)
+	if err != nil {
+		return err
+	}
+	defer p.unlock()
+	if _, err := resolve(location, device, p.context.options.Fallback); err != nil {
+		return err
+	}
+	return p.notPinned()
+}
+
+// migrate moves a locked page. It may leave a function to be called when the page is unlocked.
+func (p *locked) migrate(location, device int32) (release func(), err error) {
+	c := p.context
+	if location == LocationDefault {
+		location = c.options.DefaultLocation
+	}
+	if location, err = resolve(location, device, c.options.Fallback); err != nil {
+		return nil, err
+	}
+	if err := p.notPinned(); err != nil {
+		return nil, err
+	}
+	if location == p.location() && p.state&native.Adopted == 0 {
+		return nil, nil
+	}
+	size := p.record.Size
+	if location == LocationDisk {
+		return p.toDisk(size)
+	}
+	b, err := c.take(size)
+	if err != nil {
+		return nil, err
+	}
+	if p.location() == LocationDisk {
+		cold := native.ColdAt(p.record.Cold)
+		extent := diskExtent{cold.DiskOffset, cold.DiskLength}
+		if err := c.disk.read(extent, native.Bytes(native.RecordAt(b.index).Place, size)); err != nil {
+			c.give(b)
+			return nil, err
+		}
+		c.disk.give(extent)
+		cold.DiskOffset, cold.DiskLength = 0, 0
+	} else {
+		copy(native.Bytes(native.RecordAt(b.index).Place, size), p.bytes())
+	}
+	release = p.leaveMemory(b.index, size)
+	p.state &^= native.Away | native.LocationMask | native.Adopted | native.ReadOnly
+	native.Fence(p.index, p.state, size)
+	p.record.MoveVersion()
+	return release, nil
+}
+
+// toDisk moves a locked page of the host into the file.
+func (p *locked) toDisk(size uint64) (release func(), err error) {
+	c := p.context
+	cold, err := p.cold()
+	if err != nil {
+		return nil, err
+	}
+	b, err := c.takeDisk(size)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.disk.write(b.disk, p.bytes()); err != nil {
+		c.give(b)
+		return nil, err
+	}
+	release = p.leaveMemory(b.index, size)
+	cold.DiskOffset, cold.DiskLength = b.disk.offset, b.disk.length
+	p.state = p.state&^(native.LocationMask|native.Adopted|native.ReadOnly) | b.location
+	p.record.MoveVersion()
+	return release, nil
+}
+
+// leaveMemory gives the page a block's memory and frees what it had. It may leave a function to be called when the page is unlocked.
+func (p *locked) leaveMemory(index uint32, size uint64) (release func()) {
+	if p.state&native.Adopted != 0 {
+		cold := native.ColdAt(p.record.Cold)
+		if function, user := cold.Release, cold.User; function != 0 {
+			base := mem.Base(native.PlaceRegion(p.record.Place))
+			release = func() { native.CallRelease(function, user, base, size) }
+		}
+		cold.Release, cold.User = 0, 0
+	}
+	p.swap(index)
+	block := native.RecordAt(index)
+	block.Size = blockSize(block, size)
+	native.GiveBlock(p.context.index, index)
+	return release
+}

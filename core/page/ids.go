@@ -1,0 +1,137 @@
+package page
+
+import (
+	"sync"
+
+	"libmmsb/core/status"
+	"libmmsb/native"
+)
+
+// ids are the identities of a context's pages. An automatic id is the handle's low 60 bits times an odd number of the context, modulo 2^60,
+// under the top bits 0xa: it is found by multiplying with the inverse, with no map, and never comes twice. Only ids that the caller chose are
+// in a map. One of these may be the automatic id of a page to come, as after a load: then its record is marked, and creating a page on it
+// asks here.
+type ids struct {
+	sync.Mutex
+	factor, inverse uint64
+	explicit        map[uint64]uint64   // page by id
+	waiting         map[uint32][]uint32 // marks for records of chunks that the context does not have yet: indices by chunk
+}
+
+func (i *ids) start() {
+	i.factor = randomOdd()
+	// Newton: each step doubles the number of right low bits.
+	i.inverse = i.factor
+	for range 6 {
+		i.inverse *= 2 - i.factor*i.inverse
+	}
+	i.inverse &= native.IDMask
+	i.explicit = make(map[uint64]uint64)
+	i.waiting = make(map[uint32][]uint32)
+}
+
+func (i *ids) automatic(handle uint64) uint64 {
+	return native.IDAutomatic | handle*i.factor&native.IDMask
+}
+
+func recordID(index uint32, state uint64) uint64 {
+	record := native.RecordAt(index)
+	if state&native.ExplicitID != 0 {
+		return native.ColdAt(record.Cold).ID
+	}
+	return contextOf(index).ids.automatic(native.Handle(native.KindPage, native.Generation(state), index))
+}
+
+// reserve takes an id that the caller chose, for a page whose handle set brings later. Under no lock.
+func (c *Context) reserve(id uint64) error {
+	i := &c.ids
+	i.Lock()
+	defer i.Unlock()
+	if page, ok := i.explicit[id]; ok {
+		return status.Errorf(status.AlreadyExists, "id %d is that of page 0x%016x", id, page)
+	}
+	if id&^native.IDMask == native.IDAutomatic {
+		handle := id * i.inverse & native.IDMask
+		index := native.Index(handle)
+		if native.ChunkContext(index>>native.ChunkBits) == c.index {
+			native.RecordAt(index).IDTaken = 1
+			// From here on whoever creates a page on the record sees the mark; who did not see it has finished.
+			native.Synchronize(c.index)
+			if page := native.FindPage(c.index, id); page != 0 {
+				return status.Errorf(status.AlreadyExists, "id %d is that of page 0x%016x", id, page)
+			}
+		} else {
+			chunk := index >> native.ChunkBits
+			i.waiting[chunk] = append(i.waiting[chunk], index)
+		}
+	}
+	i.explicit[id] = 0
+	return nil
+}
+
+// set says which page has a reserved id; drop gives the id up.
+func (i *ids) set(id, page uint64) {
+	i.Lock()
+	i.explicit[id] = page
+	i.Unlock()
+}
+
+func (i *ids) drop(id uint64) {
+	i.Lock()
+	delete(i.explicit, id)
+	i.Unlock()
+}
+
+// taken tells whether the automatic id of a handle is in use.
+func (i *ids) taken(handle uint64) bool {
+	i.Lock()
+	defer i.Unlock()
+	_, ok := i.explicit[i.automatic(handle)]
+	return ok
+}
+
+// takeChunk takes a chunk of records for the context, with the marks that wait for them.
+func (c *Context) takeChunk() (uint32, error) {
+	i := &c.ids
+	i.Lock()
+	defer i.Unlock()
+	number, used, err := takeChunk(c.index)
+	if err != nil {
+		return 0, err
+	}
+	if used { // by another context, whose marks mean nothing here
+		for index := range uint32(native.ChunkRecords) {
+			native.RecordAt(number<<native.ChunkBits | index).IDTaken = 0
+		}
+	}
+	for _, index := range i.waiting[number] {
+		native.RecordAt(index).IDTaken = 1
+	}
+	delete(i.waiting, number)
+	return number, nil
+}
+
+// Lookup is the page with an id.
+func (c *Context) Lookup(id uint64) (uint64, error) {
+	if page := native.FindPage(c.index, id); page != 0 {
+		return page, nil
+	}
+	c.ids.Lock()
+	defer c.ids.Unlock()
+	if page := c.ids.explicit[id]; page != 0 {
+		return page, nil
+	}
+	return 0, status.Errorf(status.NotFound, "no page has the id %d", id)
+}
+
+// LookupMany finds all or none; bad is the first id without a page.
+func (c *Context) LookupMany(ids, pages []uint64) (bad int, err error) {
+	found := make([]uint64, len(ids))
+	for i, id := range ids {
+		if found[i], err = c.Lookup(id); err != nil {
+			return i, err
+		}
+	}
+	copy(pages, found)
+	return 0, nil
+}

@@ -1,0 +1,469 @@
+package page
+
+import (
+	"sync"
+
+	"libmmsb/core/alloc"
+	"libmmsb/core/mem"
+	"libmmsb/core/status"
+	"libmmsb/native"
+)
+
+const (
+	// MaxSize is the largest page that can be addressed: a region's offsets have 44 bits.
+	MaxSize = 1 << 44
+	// mappedMin is the size from which a page has a mapping of its own, that can grow without a copy.
+	mappedMin = 1<<20 + 1
+	// Regions that small pages and extents are cut from begin small and double.
+	firstRegion = 1 << 20
+	lastRegion  = 64 << 20
+	hugeRegion  = 8 << 20
+	// extentGap is one system page that no extent gets, between the regions, so that none reaches from one into the next.
+	extentGap = 1
+)
+
+type chunk struct {
+	number uint32
+	used   uint32 // records that have been in use
+}
+
+func (c chunk) first() uint32 { return c.number << native.ChunkBits }
+
+// extentRegion is a region that extents are cut from: blocks [first, first+count) of the extents' space.
+type extentRegion struct {
+	number       uint32
+	first, count uint64
+}
+
+// memory is what a context's pages are made of.
+type memory struct {
+	sync.Mutex
+	closed bool
+
+	chunks []chunk
+	bare   []uint32 // free records without memory
+
+	regions    []uint32 // all anonymous ones that are shared by pages
+	region     uint32   // where small memory is cut from
+	offset     uint64
+	length     uint64
+	nextRegion uint64
+
+	extents       *alloc.Extents
+	extentRegions []extentRegion      // in the order of first
+	extentFirst   map[uint32]uint64   // first by region
+	mapped        map[uint32]struct{} // regions of single pages
+
+	survivor map[uint32]int // by region: pieces of memory in it that outlive the context
+	ended    bool
+}
+
+// Chunks of records that no context has.
+var chunks struct {
+	sync.Mutex
+	next uint32
+	free []uint32
+}
+
+// takeChunk takes a chunk; used tells whether another context had it before.
+func takeChunk(context uint32) (number uint32, used bool, err error) {
+	chunks.Lock()
+	defer chunks.Unlock()
+	if n := len(chunks.free); n > 0 {
+		number, used = chunks.free[n-1], true
+		chunks.free = chunks.free[:n-1]
+	} else {
+		if chunks.next == native.Chunks {
+			return 0, false, status.Errorf(status.Limit, "all %d page records are in use", uint64(native.Chunks)<<native.ChunkBits)
+		}
+		if errno := native.OpenChunk(chunks.next); errno != 0 {
+			return 0, false, status.FromErrno(status.OutOfMemory, errno, "no memory for %d page records", native.ChunkRecords)
+		}
+		number = chunks.next
+		chunks.next++
+	}
+	native.SetChunkContext(number, context)
+	return number, used, nil
+}
+
+func giveChunk(number uint32) {
+	native.SetChunkContext(number, 0)
+	chunks.Lock()
+	chunks.free = append(chunks.free, number)
+	chunks.Unlock()
+}
+
+// RecordBytes is the memory of page records that have been opened.
+func RecordBytes() uint64 {
+	chunks.Lock()
+	defer chunks.Unlock()
+	colds.Lock()
+	defer colds.Unlock()
+	return uint64(chunks.next)*native.ChunkRecords*64 + uint64(colds.next)*64
+}
+
+// newIndex is the index of a record that has no memory. Under the lock.
+func (c *Context) newIndex() (uint32, error) {
+	m := &c.memory
+	if n := len(m.bare); n > 0 {
+		index := m.bare[n-1]
+		m.bare = m.bare[:n-1]
+		return index, nil
+	}
+	for {
+		if n := len(m.chunks); n > 0 && m.chunks[n-1].used < native.ChunkRecords {
+			last := &m.chunks[n-1]
+			index := last.first() + last.used
+			last.used++
+			record := native.RecordAt(index)
+			state := record.LoadState()
+			if index == 0 || native.Kind(state) == native.StateRetired {
+				continue
+			}
+			record.Place = 0
+			record.StoreState(native.State(native.StateFree, max(native.Generation(state), 1), native.ClassNone<<native.ClassShift))
+			return index, nil
+		}
+		number, err := c.takeChunk()
+		if err != nil {
+			return 0, err
+		}
+		m.chunks = append(m.chunks, chunk{number: number})
+	}
+}
+
+// cut takes memory for small pages from the newest region. Under the lock.
+func (c *Context) cut(size, alignment uint64) (uint64, error) {
+	m := &c.memory
+	offset := (m.offset + alignment - 1) &^ (alignment - 1)
+	if m.region == 0 || offset+size > m.length {
+		length := max(m.nextRegion, firstRegion)
+		number, err := mem.Map(length, c.options.HugePages && length >= hugeRegion)
+		if err != nil {
+			return 0, err
+		}
+		m.regions = append(m.regions, number)
+		m.region, m.length, offset = number, length, 0
+		m.nextRegion = min(length*2, lastRegion)
+	}
+	m.offset = offset + size
+	return native.Place(m.region, offset), nil
+}
+
+func alignmentOf(size uint64) uint64 {
+	switch {
+	case size >= mem.SystemPage:
+		return mem.SystemPage
+	case size >= 256:
+		return 256
+	}
+	return 64
+}
+
+// refill cuts records of a size class for a thread's magazine.
+func refill(context uint64, class uint32, handles []uint64) (int, int32) {
+	c, err := contexts.Get(context)
+	if err != nil {
+		return 0, failed(err)
+	}
+	count, err := c.refill(class, handles)
+	return count, failed(err)
+}
+
+func (c *Context) refill(class uint32, handles []uint64) (int, error) {
+	native.CountContext(c.index) // notes the peak
+	m := &c.memory
+	m.Lock()
+	defer m.Unlock()
+	if m.closed {
+		return 0, status.Errorf(status.StaleHandle, "context 0x%016x has ended", c.handle)
+	}
+	size := native.ClassSize(class)
+	// A context that has few pages takes little: at first a handful, then as many as it has.
+	want := min(uint64(len(handles)), max(8, uint64(c.ledger.Used())/size))
+	count, err := c.ledger.TakeUpTo(want, size)
+	if err != nil {
+		return 0, err
+	}
+	made := uint64(0)
+	for ; made < count; made++ {
+		var index uint32
+		var place uint64
+		if index, err = c.newIndex(); err != nil {
+			break
+		}
+		if place, err = c.cut(size, alignmentOf(size)); err != nil {
+			m.bare = append(m.bare, index)
+			break
+		}
+		record := native.RecordAt(index)
+		record.Place, record.DirtyFirst, record.DirtyLast, record.Exposed = place, 255, 0, 0
+		generation := native.Generation(record.LoadState())
+		record.StoreState(native.State(native.StateFree, generation, uint64(class)<<native.ClassShift))
+		handles[count-1-made] = native.Handle(native.KindPage, generation, index)
+	}
+	c.ledger.Give((count - made) * size)
+	if made == 0 {
+		return 0, err
+	}
+	copy(handles, handles[count-made:count])
+	return int(made), nil
+}
+
+// takeBlock takes a block of more than native.SmallMax bytes, all zero.
+func takeBlock(context uint32, size uint64) (uint32, int32) {
+	index, err := byIndex[context].Load().takeLarge(size)
+	return index, failed(err)
+}
+
+func (c *Context) takeLarge(size uint64) (uint32, error) {
+	if size == 0 || size > MaxSize {
+		return 0, status.Errorf(status.InvalidSize, "a size of %d bytes: 1 … %d can be", size, uint64(MaxSize))
+	}
+	m := &c.memory
+	m.Lock()
+	defer m.Unlock()
+	if m.closed {
+		return 0, status.Errorf(status.StaleHandle, "context 0x%016x has ended", c.handle)
+	}
+	capacity := roundUp(size)
+	if err := c.ledger.Take(capacity); err != nil {
+		return 0, err
+	}
+	index, err := c.newIndex()
+	if err != nil {
+		c.ledger.Give(capacity)
+		return 0, err
+	}
+	place, class, err := uint64(0), uint64(0), error(nil)
+	if size >= mappedMin {
+		class = native.ClassMapped
+		var number uint32
+		if number, err = mem.Map(capacity, c.options.HugePages); err == nil {
+			if m.mapped == nil {
+				m.mapped = make(map[uint32]struct{})
+			}
+			m.mapped[number] = struct{}{}
+			place = native.Place(number, 0)
+		}
+	} else {
+		class = native.ClassExtent
+		place, err = c.takeExtent(capacity / mem.SystemPage)
+	}
+	if err != nil {
+		m.bare = append(m.bare, index)
+		c.ledger.Give(capacity)
+		return 0, err
+	}
+	record := native.RecordAt(index)
+	record.Place, record.Size, record.Exposed = place, capacity, 1
+	record.StoreState(native.State(native.StateBlock, native.Generation(record.LoadState()), class<<native.ClassShift))
+	return index, nil
+}
+
+// takeExtent takes zeroed system pages out of the shared regions. Under the lock.
+func (c *Context) takeExtent(count uint64) (uint64, error) {
+	m := &c.memory
+	if m.extents == nil {
+		m.extents = alloc.NewExtents(0)
+		m.extentFirst = make(map[uint32]uint64)
+	}
+	first, ok := m.extents.Allocate(count, 1)
+	if !ok {
+		length := uint64(lastRegion)
+		if len(m.extentRegions) == 0 {
+			length = 4 << 20
+		}
+		number, err := mem.Map(length, c.options.HugePages)
+		if err != nil {
+			return 0, err
+		}
+		blocks := length / mem.SystemPage
+		start := uint64(0)
+		if n := len(m.extentRegions); n > 0 {
+			last := m.extentRegions[n-1]
+			start = last.first + last.count + extentGap
+		}
+		m.regions = append(m.regions, number)
+		m.extentRegions = append(m.extentRegions, extentRegion{number, start, blocks})
+		m.extentFirst[number] = start
+		if start > 0 {
+			m.extents.Skip(extentGap)
+		}
+		if err := m.extents.Grow(start + blocks); err != nil {
+			return 0, err
+		}
+		if first, ok = m.extents.Allocate(count, 1); !ok {
+			return 0, status.Errorf(status.OutOfMemory, "no %d free system pages in a new region of %d", count, blocks)
+		}
+	}
+	region := m.extentRegion(first)
+	return native.Place(region.number, (first-region.first)*mem.SystemPage), nil
+}
+
+// extentRegion is the region that a block lies in.
+func (m *memory) extentRegion(block uint64) extentRegion {
+	low, high := 0, len(m.extentRegions)
+	for high-low > 1 {
+		middle := (low + high) / 2
+		if m.extentRegions[middle].first <= block {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return m.extentRegions[low]
+}
+
+// giveBlock gives a block back that is not small; its record stays, without memory.
+func giveBlock(_, index uint32) {
+	record := native.RecordAt(index)
+	contextOf(index).dropMemory(index, record.Size, native.Generation(record.LoadState()))
+}
+
+// dropMemory gives large memory of a record back. The record is bare and free for the next generation, 0 = for none.
+func (c *Context) dropMemory(index uint32, size uint64, generation uint32) {
+	m := &c.memory
+	m.Lock()
+	defer m.Unlock()
+	record := native.RecordAt(index)
+	capacity := roundUp(size)
+	region, offset := native.PlaceRegion(record.Place), native.PlaceOffset(record.Place)
+	switch class := native.Class(record.LoadState()); {
+	case class == native.ClassForeign:
+		mem.Unmap(region)
+	case m.ended: // the region goes as a whole
+	case class == native.ClassMapped:
+		delete(m.mapped, region)
+		mem.Unmap(region)
+		c.ledger.Give(capacity)
+	case class == native.ClassExtent && !m.closed:
+		mem.Discard(region, offset, capacity)
+		_ = m.extents.Free(m.extentFirst[region]+offset/mem.SystemPage, capacity/mem.SystemPage)
+		c.ledger.Give(capacity)
+	}
+	c.freeBare(index, generation)
+}
+
+// freeBare makes a record without memory free for a generation; 0 retires it. Under the lock.
+func (c *Context) freeBare(index, generation uint32) {
+	record := native.RecordAt(index)
+	record.Place = 0
+	if generation == 0 {
+		record.StoreState(native.State(native.StateRetired, native.GenerationMax, native.ClassNone<<native.ClassShift))
+		return
+	}
+	record.StoreState(native.State(native.StateFree, generation, native.ClassNone<<native.ClassShift))
+	c.memory.bare = append(c.memory.bare, index)
+}
+
+func roundUp(size uint64) uint64 { return (size + mem.SystemPage - 1) &^ (mem.SystemPage - 1) }
+
+// close lets nobody take memory any more. False when it was closed before.
+func (m *memory) close() bool {
+	m.Lock()
+	defer m.Unlock()
+	first := !m.closed
+	m.closed = true
+	return first
+}
+
+func (m *memory) isClosed() bool {
+	m.Lock()
+	defer m.Unlock()
+	return m.closed
+}
+
+// outlives notes a piece of memory in a region that outlives the context.
+func (m *memory) outlives(region uint32) {
+	m.Lock()
+	defer m.Unlock()
+	if m.survivor == nil {
+		m.survivor = make(map[uint32]int)
+	}
+	m.survivor[region]++
+	outliving.Add(1)
+}
+
+// leaveEnded gives everything back that nobody holds any more. The context's pages have ended.
+func (c *Context) leaveEnded() {
+	m := &c.memory
+	m.Lock()
+	defer m.Unlock()
+	m.ended = true
+	endedChunks.Lock()
+	for _, chunk := range m.chunks {
+		endedChunks.context[chunk.number] = c
+		native.SetChunkContext(chunk.number, 0)
+	}
+	endedChunks.Unlock()
+	for region := range m.mapped {
+		m.regions = append(m.regions, region)
+	}
+	m.mapped = nil
+	kept := m.regions[:0]
+	for _, region := range m.regions {
+		if m.survivor[region] > 0 {
+			kept = append(kept, region)
+		} else {
+			mem.Unmap(region)
+		}
+	}
+	m.regions = kept
+	c.forgetIfOver()
+}
+
+// outlivedEnds is the end of a piece of memory that outlived the context.
+func (c *Context) outlivedEnds(region uint32) {
+	m := &c.memory
+	m.Lock()
+	defer m.Unlock()
+	outliving.Add(^uint64(0))
+	m.survivor[region]--
+	if m.survivor[region] > 0 {
+		return
+	}
+	delete(m.survivor, region)
+	for i, number := range m.regions {
+		if number == region {
+			m.regions = append(m.regions[:i], m.regions[i+1:]...)
+			mem.Unmap(region)
+			break
+		}
+	}
+	c.forgetIfOver()
+}
+
+// forgetIfOver gives the records back when the context has ended and nothing outlives it. Under the lock.
+func (c *Context) forgetIfOver() {
+	m := &c.memory
+	if !m.ended || len(m.survivor) > 0 {
+		return
+	}
+	endedChunks.Lock()
+	for _, chunk := range m.chunks {
+		delete(endedChunks.context, chunk.number)
+	}
+	endedChunks.Unlock()
+	for _, chunk := range m.chunks {
+		giveChunk(chunk.number)
+	}
+	m.chunks = nil
+}
+
+// Chunks of contexts that have ended but that something outlives.
+var endedChunks = struct {
+	sync.Mutex
+	context map[uint32]*Context
+}{context: make(map[uint32]*Context)}
+
+// contextOf is the context that a record belongs to, also when it has ended.
+func contextOf(index uint32) *Context {
+	chunk := index >> native.ChunkBits
+	if context := native.ChunkContext(chunk); context != 0 {
+		return byIndex[context].Load()
+	}
+	endedChunks.Lock()
+	defer endedChunks.Unlock()
+	return endedChunks.context[chunk]
+}

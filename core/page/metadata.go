@@ -1,0 +1,164 @@
+package page
+
+import (
+	"encoding/binary"
+
+	"libmmsb/core/metadata"
+	"libmmsb/core/status"
+	"libmmsb/native"
+)
+
+// A page's metadata is one blob in a block outside the Go heap, in the form that export gives.
+
+// metadataOf is a locked page's blob; empty where it has none.
+func metadataOf(record *native.Record) []byte {
+	if record.Cold == 0 {
+		return nil
+	}
+	cold := native.ColdAt(record.Cold)
+	if cold.MetadataBlock == 0 {
+		return nil
+	}
+	return native.Bytes(native.RecordAt(cold.MetadataBlock).Place, cold.MetadataLength)
+}
+
+// metadataGone gives the blob's memory back.
+func (c *Context) metadataGone(record *native.Record) {
+	if record.Cold == 0 {
+		return
+	}
+	cold := native.ColdAt(record.Cold)
+	if cold.MetadataBlock == 0 {
+		return
+	}
+	c.countMetadata(-int64(native.RecordAt(cold.MetadataBlock).Size))
+	native.GiveBlock(c.index, cold.MetadataBlock)
+	cold.MetadataBlock, cold.MetadataCount, cold.MetadataLength = 0, 0, 0
+}
+
+// storeMetadata replaces a locked page's blob.
+func (p *locked) storeMetadata(blob []byte, count uint32) error {
+	c := p.context
+	if count == 0 {
+		c.metadataGone(p.record)
+		return nil
+	}
+	cold, err := p.cold()
+	if err != nil {
+		return err
+	}
+	block, code := native.TakeBlock(c.index, uint64(len(blob)))
+	if code != 0 {
+		return fromNative(code)
+	}
+	record := native.RecordAt(block)
+	copy(native.Bytes(record.Place, uint64(len(blob))), blob)
+	c.metadataGone(p.record)
+	cold.MetadataBlock, cold.MetadataCount, cold.MetadataLength = block, count, uint64(len(blob))
+	c.countMetadata(int64(record.Size))
+	return nil
+}
+
+// SetMetadata sets a key.
+func SetMetadata(page uint64, key, value []byte) error {
+	p, err := lock(page)
+	if err != nil {
+		return err
+	}
+	defer p.unlock()
+	blob, err := metadata.Set(metadataOf(p.record), key, value)
+	if err != nil {
+		return err
+	}
+	return p.changeMetadata(blob)
+}
+
+func (p *locked) changeMetadata(blob []byte) error {
+	if err := p.storeMetadata(blob, uint32(metadata.Count(blob))); err != nil {
+		return err
+	}
+	p.record.MoveVersion()
+	return nil
+}
+
+// GetMetadata calls found with the value of a key, which is valid during the call.
+func GetMetadata(page uint64, key []byte, found func(value []byte) error) error {
+	if err := metadata.CheckKey(key); err != nil {
+		return err
+	}
+	p, err := lock(page)
+	if err != nil {
+		return err
+	}
+	defer p.unlock()
+	value, ok := metadata.Get(metadataOf(p.record), key)
+	if !ok {
+		return noKey(page, key)
+	}
+	return found(value)
+}
+
+func noKey(page uint64, key []byte) error {
+	return status.Errorf(status.NotFound, "page 0x%016x has no metadata key %q", page, key)
+}
+
+// RemoveMetadata removes a key.
+func RemoveMetadata(page uint64, key []byte) error {
+	if err := metadata.CheckKey(key); err != nil {
+		return err
+	}
+	p, err := lock(page)
+	if err != nil {
+		return err
+	}
+	defer p.unlock()
+	blob, ok := metadata.Remove(metadataOf(p.record), key)
+	if !ok {
+		return noKey(page, key)
+	}
+	return p.changeMetadata(blob)
+}
+
+// MetadataKeys calls found with all keys, each as u32 length and bytes, and their number.
+func MetadataKeys(page uint64, found func(keys []byte, count int) error) error {
+	p, err := lock(page)
+	if err != nil {
+		return err
+	}
+	defer p.unlock()
+	var keys []byte
+	count := 0
+	for key := range metadata.Keys(metadataOf(p.record)) {
+		keys = binary.LittleEndian.AppendUint32(keys, uint32(len(key)))
+		keys = append(keys, key...)
+		count++
+	}
+	return found(keys, count)
+}
+
+// ExportMetadata calls found with the blob, which is valid during the call.
+func ExportMetadata(page uint64, found func(blob []byte) error) error {
+	p, err := lock(page)
+	if err != nil {
+		return err
+	}
+	defer p.unlock()
+	blob := metadataOf(p.record)
+	if len(blob) == 0 {
+		blob = make([]byte, 4)
+	}
+	return found(blob)
+}
+
+// ImportMetadata replaces all entries.
+func ImportMetadata(page uint64, blob []byte) error {
+	if _, err := metadata.Validate(blob); err != nil {
+		return err
+	}
+	p, err := lock(page)
+	if err != nil {
+		return err
+	}
+	defer p.unlock()
+	return p.changeMetadata(blob)
+}

@@ -1,0 +1,111 @@
+package page
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"libmmsb/core/status"
+)
+
+var (
+	locations   = map[string]int32{"cpu": LocationCPU, "gpu": LocationGPU, "unified": LocationUnified, "pinned": LocationPinned, "disk": LocationDisk}
+	simulations = map[string]int32{"off": SimulateOff, "if-no-gpu": SimulateIfNoGPU, "always": SimulateAlways}
+	fallbacks   = map[string]int32{"error": FallbackError, "host": FallbackHost}
+	switches    = map[string]int32{"0": 0, "1": 1}
+)
+
+// Parse changes options by a text like "memory_limit=1G simulate=if-no-gpu", or leaves them as they are. diskPath is the position of
+// disk_path's value in the text, which runs to the text's end; -1 without one.
+func (o *Options) Parse(text string) (diskPath int, err error) {
+	changed := *o
+	diskPath = -1
+	for position := 0; position < len(text); {
+		if strings.IndexByte(" ,\t\n", text[position]) >= 0 {
+			position++
+			continue
+		}
+		end := position + strings.IndexAny(text[position:]+" ", " ,\t\n")
+		key, value, found := strings.Cut(text[position:end], "=")
+		if !found {
+			return -1, status.Errorf(status.InvalidArgument, "no key=value at position %d: %q", position, key)
+		}
+		if key == "disk_path" {
+			diskPath = position + len("disk_path=")
+			changed.DiskPath = text[diskPath:]
+			break
+		}
+		if err := changed.set(key, value, position); err != nil {
+			return -1, err
+		}
+		position = end
+	}
+	*o = changed
+	return diskPath, nil
+}
+
+func (o *Options) set(key, value string, position int) error {
+	choose := func(to *int32, names map[string]int32) error {
+		number, ok := names[value]
+		if !ok {
+			return status.Errorf(status.InvalidArgument, "%s at position %d cannot be %q", key, position, value)
+		}
+		*to = number
+		return nil
+	}
+	size := func(to *uint64) error {
+		number, err := parseSize(value)
+		if err != nil {
+			return status.Errorf(status.InvalidArgument, "%s at position %d cannot be %q: not a size", key, position, value)
+		}
+		*to = number
+		return nil
+	}
+	number := func(to *int32) error {
+		n, err := strconv.ParseInt(value, 10, 32)
+		if err != nil {
+			return status.Errorf(status.InvalidArgument, "%s at position %d cannot be %q: not a number", key, position, value)
+		}
+		*to = int32(n)
+		return nil
+	}
+	switch key {
+	case "default_location", "location":
+		return choose(&o.DefaultLocation, locations)
+	case "default_device":
+		return number(&o.DefaultDevice)
+	case "simulate":
+		return choose(&o.Simulate, simulations)
+	case "simulated_devices":
+		return number(&o.SimulatedDevices)
+	case "simulated_memory":
+		return size(&o.SimulatedMemory)
+	case "fallback":
+		return choose(&o.Fallback, fallbacks)
+	case "memory_limit":
+		return size(&o.MemoryLimit)
+	case "huge_pages":
+		var on int32
+		if err := choose(&on, switches); err != nil {
+			return err
+		}
+		o.HugePages = on != 0
+		return nil
+	}
+	return status.Errorf(status.InvalidArgument, "unknown key %q at position %d", key, position)
+}
+
+// parseSize reads a number that may end in K, M, G or T.
+func parseSize(text string) (uint64, error) {
+	shift := 0
+	if n := len(text); n > 0 {
+		if i := strings.IndexByte("KMGT", text[n-1]); i >= 0 {
+			shift, text = 10*(i+1), text[:n-1]
+		}
+	}
+	number, err := strconv.ParseUint(text, 10, 64)
+	if err == nil && number > math.MaxUint64>>shift {
+		return 0, strconv.ErrRange
+	}
+	return number << shift, err
+}

@@ -1,0 +1,656 @@
+package page
+
+import (
+	"errors"
+	"sync"
+	"syscall"
+
+	"libmmsb/core/mem"
+	"libmmsb/core/status"
+	"libmmsb/native"
+)
+
+// failed stores an error as the thread's last one and returns its code; 0 without one.
+func failed(err error) int32 {
+	if err == nil {
+		return 0
+	}
+	e := status.Of(err)
+	return native.Fail(int32(e.Code), e.Domain, e.Foreign, e.Text)
+}
+
+// fromNative is the error that native code stored.
+func fromNative(code int32) error {
+	if code == 0 {
+		return nil
+	}
+	stored, domain, foreign, text := native.LastError()
+	if stored != code {
+		return status.Errorf(status.Internal, "native code failed with %d, but stored %d: %s", code, stored, text)
+	}
+	return &status.Error{Code: status.Code(code), Domain: domain, Foreign: foreign, Text: text}
+}
+
+func errnoOf(err error) syscall.Errno {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return syscall.EIO
+}
+
+// locked is a page that Go code works on.
+type locked struct {
+	context *Context
+	handle  uint64
+	index   uint32
+	record  *native.Record
+	state   uint64 // as it will be when the page is unlocked
+}
+
+// lock locks a page; unlock must follow, or end.
+func lock(page uint64) (*locked, error) {
+	if code := native.LockPage(page); code != 0 {
+		return nil, fromNative(code)
+	}
+	index := native.Index(page)
+	record := native.RecordAt(index)
+	return &locked{contextOf(index), page, index, record, record.LoadState() &^ native.OwnerMask}, nil
+}
+
+func (p *locked) unlock() { native.UnlockRecord(p.index, p.state) }
+
+func (p *locked) location() int32 { return native.Location(p.state) }
+
+func (p *locked) notPinned() error {
+	if p.record.Pinned() {
+		return status.Errorf(status.Busy, "page 0x%016x is pinned: %d to read, %d to write", p.handle, p.record.ReadPins,
+			p.record.WritePins)
+	}
+	return nil
+}
+
+// bytes are the page's, which must have an address.
+func (p *locked) bytes() []byte { return native.Bytes(p.record.Place, p.record.Size) }
+
+// cold is the page's cold record, made where it has none.
+func (p *locked) cold() (*native.Cold, error) {
+	if p.record.Cold == 0 {
+		index, err := takeCold()
+		if err != nil {
+			return nil, err
+		}
+		p.record.Cold = index
+	}
+	return native.ColdAt(p.record.Cold), nil
+}
+
+// Cold records of the process.
+var colds struct {
+	sync.Mutex
+	next uint32 // 0 is none
+	free []uint32
+}
+
+func takeCold() (uint32, error) {
+	colds.Lock()
+	defer colds.Unlock()
+	var index uint32
+	if n := len(colds.free); n > 0 {
+		index = colds.free[n-1]
+		colds.free = colds.free[:n-1]
+	} else {
+		if colds.next+1 == native.IndexMask {
+			return 0, status.Errorf(status.Limit, "all %d cold records are in use", colds.next)
+		}
+		if next := colds.next + 1; colds.next == 0 || next%native.ChunkRecords == 0 {
+			if errno := native.OpenColds(next / native.ChunkRecords); errno != 0 {
+				return 0, status.FromErrno(status.OutOfMemory, errno, "no memory for cold records")
+			}
+		}
+		colds.next++
+		index = colds.next
+	}
+	*native.ColdAt(index) = native.Cold{NUMANode: -1}
+	return index, nil
+}
+
+func giveCold(index uint32) {
+	colds.Lock()
+	colds.free = append(colds.free, index)
+	colds.Unlock()
+}
+
+// CreateOptions are a page's; the fields are those of mmsb_page_options_t.
+type CreateOptions struct {
+	ID            uint64
+	Location      int32
+	Device        int32
+	NUMANode      int32
+	Uninitialised bool
+}
+
+func checkSize(size uint64) error {
+	if size == 0 || size > MaxSize {
+		return status.Errorf(status.InvalidSize, "a size of %d bytes: 1 … %d can be", size, uint64(MaxSize))
+	}
+	return nil
+}
+
+func (c *Context) place(o *CreateOptions) (int32, error) {
+	if o.Location == LocationDefault {
+		return c.options.DefaultLocation, nil
+	}
+	return resolve(o.Location, o.Device, c.options.Fallback)
+}
+
+// Create makes one page of any size, place and id.
+func (c *Context) Create(size uint64, options CreateOptions) (uint64, error) {
+	if err := checkSize(size); err != nil {
+		return 0, err
+	}
+	location, err := c.place(&options)
+	if err != nil {
+		return 0, err
+	}
+	var b block
+	if location == LocationDisk {
+		b, err = c.takeDisk(size)
+	} else {
+		b, err = c.take(size)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return c.publish(b, size, options.ID, options.NUMANode, 0, nil)
+}
+
+// block is memory for a page, and the record that has it.
+type block struct {
+	index    uint32
+	disk     diskExtent // where the bytes lie on disk
+	location uint64     // low bits of the state
+}
+
+// take takes zeroed host memory; takeDisk file space.
+func (c *Context) take(size uint64) (block, error) {
+	index, code := native.TakeBlock(c.index, size)
+	return block{index: index}, fromNative(code)
+}
+
+// give gives back what was taken and not published.
+func (c *Context) give(b block) {
+	if b.disk.length > 0 {
+		c.disk.give(b.disk)
+	}
+	native.GiveBlock(c.index, b.index)
+}
+
+// publish makes a page of a block; prepare, where it is not nil, works on the page before anybody can see it.
+func (c *Context) publish(b block, size, id uint64, numaNode int32, low uint64, prepare func(p *locked) error) (uint64, error) {
+	record := native.RecordAt(b.index)
+	p := &locked{context: c, index: b.index, record: record}
+	undo := func(err error) (uint64, error) {
+		c.metadataGone(record)
+		if record.Cold != 0 {
+			giveCold(record.Cold)
+			record.Cold = 0
+		}
+		if record.MaskBlock != 0 {
+			native.DropMask(b.index)
+		}
+		c.give(b)
+		return 0, err
+	}
+	if id != 0 || b.disk.length > 0 || numaNode >= 0 {
+		cold, err := p.cold()
+		if err != nil {
+			return undo(err)
+		}
+		cold.ID, cold.DiskOffset, cold.DiskLength, cold.NUMANode = id, b.disk.offset, b.disk.length, numaNode
+	}
+	if id != 0 {
+		if err := c.reserve(id); err != nil {
+			return undo(err)
+		}
+		low |= native.ExplicitID
+	} else if record.IDTaken != 0 {
+		c.skipTaken(b.index)
+	}
+	p.handle = native.Handle(native.KindPage, native.Generation(record.LoadState()), b.index)
+	record.Size = size // for prepare
+	if prepare != nil {
+		if err := prepare(p); err != nil {
+			if id != 0 {
+				c.ids.drop(id)
+			}
+			return undo(err)
+		}
+	}
+	epoch, version := record.Epoch, record.Version
+	if prepare == nil {
+		epoch, version = 0, 1
+	}
+	native.PublishPage(b.index, size, low|b.location, epoch, version)
+	if id != 0 {
+		c.ids.set(id, p.handle)
+	}
+	return p.handle, nil
+}
+
+// skipTaken moves a block's record to the first generation whose automatic id is not in use.
+func (c *Context) skipTaken(index uint32) {
+	record := native.RecordAt(index)
+	for {
+		state := record.LoadState()
+		generation := native.Generation(state)
+		if generation == native.GenerationMax || !c.ids.taken(native.Handle(native.KindPage, generation, index)) {
+			return
+		}
+		record.StoreState(native.State(native.StateBlock, generation+1, state&native.ClassMask))
+	}
+}
+
+// endPage takes a locked page apart that has more than small memory.
+func endPage(index uint32, state uint64) { contextOf(index).takeApart(index, state) }
+
+// takeApart ends a locked page and frees its record.
+func (c *Context) takeApart(index uint32, state uint64) {
+	record := native.RecordAt(index)
+	page := native.Handle(native.KindPage, native.Generation(state), index)
+	size := record.Size
+	c.forgetDependencies(index)
+	c.metadataGone(record)
+	if record.MaskBlock != 0 {
+		native.DropMask(index)
+	}
+	var cold native.Cold
+	if record.Cold != 0 {
+		cold = *native.ColdAt(record.Cold)
+		giveCold(record.Cold)
+		record.Cold = 0
+	}
+	if state&native.ExplicitID != 0 {
+		c.ids.drop(cold.ID)
+	}
+	base := uintptr(0)
+	if state&native.Adopted != 0 {
+		base = mem.Base(native.PlaceRegion(record.Place))
+	}
+	if cold.DiskLength > 0 {
+		if record.Place != 0 {
+			mem.Unmap(native.PlaceRegion(record.Place))
+			record.Place = 0
+		}
+		c.disk.give(diskExtent{cold.DiskOffset, cold.DiskLength})
+	}
+	c.freeRecord(index, state, page)
+	if cold.Release != 0 {
+		native.CallRelease(cold.Release, cold.User, base, size)
+	}
+}
+
+// freeRecord frees the record of a page that has nothing left but its memory.
+func (c *Context) freeRecord(index uint32, state, page uint64) {
+	record := native.RecordAt(index)
+	generation := native.Generation(state)
+	class := native.Class(state)
+	if class < native.SmallClasses {
+		if generation != native.GenerationMax {
+			native.FinishRecord(index, state)
+			return
+		}
+		c.moveMemoryAway(index, &state)
+	}
+	native.AddCounts(c.index, 0, 1, 0, record.Size)
+	next := generation + 1 // 0 when the generations are used up
+	c.dropMemory(index, record.Size, next)
+	_ = page
+}
+
+// moveMemoryAway gives a record's small memory to another one, because its own generations are used up.
+func (c *Context) moveMemoryAway(index uint32, state *uint64) {
+	c.memory.Lock()
+	bare, err := c.newIndex()
+	c.memory.Unlock()
+	if err != nil {
+		return // the memory stays with the retired record until the context ends
+	}
+	other := native.RecordAt(bare)
+	otherState := native.State(native.StateBlock, native.Generation(other.LoadState()), native.ClassNone<<native.ClassShift)
+	native.SwapMemory(index, state, bare, &otherState)
+	other.StoreState(otherState)
+	native.RecordAt(index).StoreState(*state | native.OwnerLibrary)
+	native.GiveBlock(c.index, bare)
+}
+
+// Clone makes a copy of a page under a new id.
+func Clone(page, id uint64) (uint64, error) {
+	p, err := lock(page)
+	if err != nil {
+		return 0, err
+	}
+	defer p.unlock()
+	c := p.context
+	size := p.record.Size
+	var b block
+	if p.location() == LocationDisk {
+		b, err = c.takeDisk(size)
+	} else {
+		b, err = c.take(size)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return c.publish(b, size, id, -1, 0, func(q *locked) error {
+		if err := c.copyBytes(p, b, size); err != nil {
+			return err
+		}
+		if p.record.MaskBlock != 0 {
+			if code := native.MakeMask(q.index); code != 0 {
+				return fromNative(code)
+			}
+			length := (size + 7) / 8
+			copy(native.Bytes(q.record.MaskPlace, length), native.Bytes(p.record.MaskPlace, length))
+		}
+		if p.record.Cold != 0 {
+			if blob := metadataOf(p.record); len(blob) > 0 {
+				if err := q.storeMetadata(blob, native.ColdAt(p.record.Cold).MetadataCount); err != nil {
+					return err
+				}
+			}
+		}
+		q.record.Epoch, q.record.Version = p.record.Epoch, p.record.Version
+		return nil
+	})
+}
+
+// copyBytes copies a locked page's bytes into a block.
+func (c *Context) copyBytes(p *locked, b block, size uint64) error {
+	count := min(size, p.record.Size)
+	if p.state&native.Away != 0 {
+		if err := c.disk.bring(p.record); err != nil {
+			return err
+		}
+		defer c.disk.leave(p.record)
+	}
+	if b.disk.length > 0 {
+		return c.disk.write(b.disk, p.bytes()[:count])
+	}
+	copy(native.Bytes(native.RecordAt(b.index).Place, count), p.bytes()[:count])
+	return nil
+}
+
+// AdoptOptions are those of mmsb_adopt_options_t.
+type AdoptOptions struct {
+	ID            uint64
+	Location      int32
+	Device        int32
+	ReadOnly      bool
+	Release, User uintptr
+}
+
+// Adopt makes a page over the caller's memory.
+func (c *Context) Adopt(memory uintptr, size uint64, options AdoptOptions) (uint64, error) {
+	if err := checkSize(size); err != nil {
+		return 0, err
+	}
+	if options.Location != LocationCPU || options.Device != 0 {
+		if _, err := resolve(options.Location, options.Device, FallbackError); err != nil {
+			return 0, err
+		}
+		return 0, status.Errorf(status.InvalidArgument, "memory of location %d cannot be adopted", options.Location)
+	}
+	if uint64(memory)+size < size {
+		return 0, status.Errorf(status.InvalidSize, "%d bytes at 0x%x reach past the end of all addresses", size, memory)
+	}
+	region, err := mem.Adopt(memory, size)
+	if err != nil {
+		return 0, err
+	}
+	index, err := c.takeBare()
+	if err != nil {
+		mem.Unmap(region)
+		return 0, err
+	}
+	record := native.RecordAt(index)
+	record.Place, record.Exposed = native.Place(region, 0), 1
+	record.StoreState(native.State(native.StateBlock, native.Generation(record.LoadState()), native.ClassForeign<<native.ClassShift))
+	low := uint64(native.Adopted)
+	if options.ReadOnly {
+		low |= native.ReadOnly
+	}
+	return c.publish(block{index: index}, size, options.ID, -1, low, func(p *locked) error {
+		record.Epoch, record.Version = 0, 1
+		cold, err := p.cold()
+		if err != nil {
+			return err
+		}
+		cold.Release, cold.User = options.Release, options.User
+		return nil
+	})
+}
+
+// takeBare takes a record without memory, as a block.
+func (c *Context) takeBare() (uint32, error) {
+	c.memory.Lock()
+	defer c.memory.Unlock()
+	if c.memory.closed {
+		return 0, status.Errorf(status.StaleHandle, "context 0x%016x has ended", c.handle)
+	}
+	index, err := c.newIndex()
+	if err != nil {
+		return 0, err
+	}
+	record := native.RecordAt(index)
+	record.Size = 0
+	record.StoreState(native.State(native.StateBlock, native.Generation(record.LoadState()), native.ClassNone<<native.ClassShift))
+	return index, nil
+}
+
+// Memory that callers took over from pages, by address.
+var released = struct {
+	sync.Mutex
+	blocks map[uintptr]releasedBlock
+}{blocks: make(map[uintptr]releasedBlock)}
+
+type releasedBlock struct {
+	context *Context
+	index   uint32
+}
+
+// Release ends a page but leaves its memory to the caller.
+func Release(page uint64) (memory uintptr, size uint64, err error) {
+	p, err := lock(page)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err = p.notPinned(); err == nil {
+		switch {
+		case p.state&native.Adopted != 0:
+			err = status.Errorf(status.InvalidState, "page 0x%016x is adopted: its memory is the caller's already", page)
+		case p.location() != LocationCPU:
+			err = status.Errorf(status.Unsupported, "page 0x%016x lies at location %d: only host memory can be released", page, p.location())
+		}
+	}
+	if err != nil {
+		p.unlock()
+		return 0, 0, err
+	}
+	bare, err := p.context.takeBare()
+	if err != nil {
+		p.unlock()
+		return 0, 0, err
+	}
+	block := native.RecordAt(bare)
+	blockState := block.LoadState()
+	size = p.record.Size
+	native.SwapMemory(p.index, &p.state, bare, &blockState)
+	block.Size = size
+	block.StoreState(blockState)
+	memory = mem.Base(native.PlaceRegion(block.Place)) + uintptr(native.PlaceOffset(block.Place))
+	released.Lock()
+	released.blocks[memory] = releasedBlock{p.context, bare}
+	released.Unlock()
+	p.context.memory.outlives(native.PlaceRegion(block.Place))
+	p.record.StoreState(p.state | native.OwnerLibrary)
+	p.context.takeApart(p.index, p.state)
+	return memory, size, nil
+}
+
+// FreeReleased gives such memory back.
+func FreeReleased(memory uintptr) error {
+	released.Lock()
+	b, ok := released.blocks[memory]
+	delete(released.blocks, memory)
+	released.Unlock()
+	if !ok {
+		return status.Errorf(status.StaleHandle, "0x%x is not memory that mmsb_page_release gave, or it was given back", memory)
+	}
+	region := native.PlaceRegion(native.RecordAt(b.index).Place)
+	if !b.context.memory.isClosed() {
+		native.GiveBlock(b.context.index, b.index)
+	}
+	b.context.outlivedEnds(region)
+	return nil
+}
+
+// Resize changes a page's size where its memory cannot stay as it is.
+func Resize(page, size uint64) error {
+	if err := checkSize(size); err != nil {
+		return err
+	}
+	p, err := lock(page)
+	if err != nil {
+		return err
+	}
+	defer p.unlock()
+	if p.state&native.Adopted != 0 {
+		return status.Errorf(status.InvalidState, "page 0x%016x is adopted: its memory is not the library's to resize", page)
+	}
+	if err := p.notPinned(); err != nil {
+		return err
+	}
+	old := p.record.Size
+	if size == old {
+		return nil
+	}
+	mask, err := p.resizedMask(size)
+	if err != nil {
+		return err
+	}
+	if err := p.resizeMemory(size); err != nil {
+		if mask != 0 {
+			native.GiveBlock(p.context.index, mask)
+		}
+		return err
+	}
+	p.useMask(mask)
+	p.record.SetSize(size)
+	native.Fence(p.index, p.state, size)
+	p.record.MoveVersion()
+	if size > old {
+		native.AddCounts(p.context.index, 0, 0, size-old, 0)
+	} else {
+		native.AddCounts(p.context.index, 0, 0, 0, old-size)
+	}
+	return nil
+}
+
+// resizedMask is a block with the page's change mask cut or extended; 0 where it has none.
+func (p *locked) resizedMask(size uint64) (uint32, error) {
+	if p.record.MaskBlock == 0 {
+		return 0, nil
+	}
+	length := (size + 7) / 8
+	index, code := native.TakeBlock(p.context.index, length)
+	if code != 0 {
+		return 0, fromNative(code)
+	}
+	kept := min(size, p.record.Size)
+	mask := native.Bytes(native.RecordAt(index).Place, length)
+	copy(mask, native.Bytes(p.record.MaskPlace, (kept+7)/8))
+	if kept%8 != 0 {
+		mask[kept/8] &= 1<<(kept%8) - 1
+	}
+	return index, nil
+}
+
+// useMask replaces the page's change mask.
+func (p *locked) useMask(block uint32) {
+	if block == 0 {
+		return
+	}
+	native.DropMask(p.index)
+	native.UseMask(p.index, block)
+}
+
+// resizeMemory moves the page's bytes into memory of another size.
+func (p *locked) resizeMemory(size uint64) error {
+	c := p.context
+	old := p.record.Size
+	if p.location() == LocationDisk {
+		return p.resizeDisk(size)
+	}
+	class := native.Class(p.state)
+	if class == native.ClassMapped && size >= mappedMin {
+		return c.resizeMapped(p.record, roundUp(old), roundUp(size), old, size)
+	}
+	if class == native.ClassExtent && size > native.SmallMax && size < mappedMin && roundUp(size) == roundUp(old) {
+		if size > old {
+			clear(native.Bytes(p.record.Place, size)[old:])
+		}
+		return nil
+	}
+	b, err := c.take(size)
+	if err != nil {
+		return err
+	}
+	if err := c.copyBytes(p, b, size); err != nil {
+		c.give(b)
+		return err
+	}
+	p.swap(b.index)
+	native.RecordAt(b.index).Size = blockSize(native.RecordAt(b.index), old)
+	native.GiveBlock(c.index, b.index)
+	return nil
+}
+
+// blockSize is what a block's size field says when it has the memory that a page of a size had.
+func blockSize(record *native.Record, size uint64) uint64 {
+	if class := native.Class(record.LoadState()); class < native.SmallClasses {
+		return native.ClassSize(class)
+	}
+	return roundUp(size)
+}
+
+// swap gives the page the memory of a block, and the block the page's.
+func (p *locked) swap(index uint32) {
+	block := native.RecordAt(index)
+	state := block.LoadState()
+	native.SwapMemory(p.index, &p.state, index, &state)
+	block.StoreState(state)
+	p.record.StoreState(p.state | native.OwnerLibrary)
+}
+
+// resizeMapped makes a mapping longer or shorter where it is.
+func (c *Context) resizeMapped(record *native.Record, from, to, old, size uint64) error {
+	if to > from {
+		if err := c.ledger.Take(to - from); err != nil {
+			return err
+		}
+	}
+	if size < old { // the rest of the last system page must be zero when the page grows again
+		clear(native.Bytes(record.Place, min(old, to))[size:])
+	}
+	if err := mem.Resize(native.PlaceRegion(record.Place), to); err != nil {
+		if to > from {
+			c.ledger.Give(to - from)
+		}
+		return err
+	}
+	if to < from {
+		c.ledger.Give(from - to)
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+// Package native is the part of libmmsb that runs without entering Go: the page records that C and Go share, the threads' caches of
+// free pages, the locks, and the byte loops. It decides nothing; core does.
+package native
+
+/*
+#cgo CFLAGS: -std=gnu11 -O2 -Wall -fno-strict-aliasing -I${SRCDIR}/../include
+#cgo linux LDFLAGS: -lpthread
+#include <errno.h>
+#include <sys/mman.h>
+#include "delta.h"
+
+extern void mmsb_native_install(void);
+
+// Calls that neither keep a Go pointer nor come back into Go.
+#cgo noescape mmsb_fail_foreign
+#cgo nocallback mmsb_fail_foreign
+#cgo noescape mmsb_gate_poison
+#cgo nocallback mmsb_gate_poison
+#cgo noescape mmsb_records_list
+#cgo nocallback mmsb_records_list
+#cgo noescape mmsb_records_survey
+#cgo nocallback mmsb_records_survey
+#cgo noescape mmsb_memory_swap
+#cgo nocallback mmsb_memory_swap
+#cgo nocallback mmsb_record_lock_library
+#cgo nocallback mmsb_page_lock_library
+
+// Addresses cross as numbers: they are the caller's, and none of Go's business.
+static inline void call_release(uintptr_t release, uintptr_t user, uintptr_t memory, uint64_t size) {
+    ((void (*)(void *, void *, uint64_t))release)((void *)user, (void *)memory, size);
+}
+static inline uint64_t mask_bytes(void) {
+    return __atomic_load_n(&mmsb_mask_bytes, __ATOMIC_RELAXED);
+}
+*/
+import "C"
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// Start reserves the records' addresses and tells C where Go is. It may be called more than once.
+func Start() syscall.Errno {
+	if C.mmsb_gate != 0 && C.mmsb_gate_closed() != 0 {
+		return syscall.ENOMEM
+	}
+	C.mmsb_native_install()
+	return 0
+}
+
+// Poison closes the library after an internal error.
+func Poison(text string) {
+	C.mmsb_gate_poison((*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.size_t(len(text)))
+}
+
+// Fail stores the calling thread's last error and returns the code.
+func Fail(code, domain, foreign int32, text string) int32 {
+	return int32(C.mmsb_fail_foreign(C.mmsb_status_t(code), C.int32_t(domain), C.int32_t(foreign),
+		(*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.size_t(len(text))))
+}
+
+// LastError is what C code stored for this thread.
+func LastError() (code, domain, foreign int32, text string) {
+	thread := C.mmsb_error()
+	return int32(thread.error_code), int32(thread.error_domain), int32(thread.error_foreign), C.GoString(&thread.error_text[0])
+}
+
+// OpenChunk makes the records of a chunk writable.
+func OpenChunk(chunk uint32) syscall.Errno {
+	return syscall.Errno(C.mmsb_table_open_chunk(C.uint32_t(chunk)))
+}
+
+// OpenColds makes the cold records of a chunk writable.
+func OpenColds(chunk uint32) syscall.Errno {
+	return syscall.Errno(C.mmsb_table_open_colds(C.uint32_t(chunk)))
+}
+
+// SetChunkContext says whose the records of a chunk are; 0 = nobody's.
+func SetChunkContext(chunk, context uint32) {
+	storeUint32((*uint32)(unsafe.Pointer(&C.mmsb_table.chunk_context[chunk])), context)
+}
+
+// ChunkContext is the index of the context that has the chunk.
+func ChunkContext(chunk uint32) uint32 {
+	return loadUint32((*uint32)(unsafe.Pointer(&C.mmsb_table.chunk_context[chunk])))
+}
+
+// SetRegion says where a region lies; 0 = nowhere.
+func SetRegion(region uint32, base uintptr) {
+	storeUintptr((*uintptr)(unsafe.Pointer(&C.mmsb_table.region_base[region])), base)
+}
+
+// LockPage locks a live page for Go code. A failure is the thread's last error.
+func LockPage(page uint64) int32 { return int32(C.mmsb_page_lock_library(C.uint64_t(page))) }
+
+// LockRecord locks any record and returns its unlocked state.
+func LockRecord(index uint32) uint64 { return uint64(C.mmsb_record_lock_library(C.uint32_t(index))) }
+
+// UnlockRecord gives the record a state without owner; a page that is away and not pinned leaves.
+func UnlockRecord(index uint32, state uint64) {
+	C.mmsb_record_unlock(C.uint32_t(index), C.uint64_t(state))
+}
+
+// Synchronize returns when every thread that works in a cache of the context knows what the caller has written before.
+func Synchronize(context uint32) { C.mmsb_synchronize(C.mmsb_context_record(C.uint32_t(context))) }
+
+// BeginContext opens a context's record.
+func BeginContext(index uint32, handle uint64, defaultLocation int32, idFactor, idInverse uint64) {
+	record := C.mmsb_context_record(C.uint32_t(index))
+	record.index = C.uint32_t(index)
+	record.default_location = C.int32_t(defaultLocation)
+	record.id_factor = C.uint64_t(idFactor)
+	record.id_inverse = C.uint64_t(idInverse)
+	record.creates, record.frees, record.bytes_created, record.bytes_freed, record.peak_bytes = 0, 0, 0, 0, 0
+	storeUint32((*uint32)(unsafe.Pointer(&record.generation)), Generation(handle))
+	storeUint64((*uint64)(unsafe.Pointer(&record.handle)), handle)
+}
+
+// DetachContext makes the context's handle stale and takes it away from every thread's cache.
+func DetachContext(index uint32) { C.mmsb_context_detach(C.mmsb_context_record(C.uint32_t(index))) }
+
+// Counts are a context's counters.
+type Counts struct{ Creates, Frees, BytesCreated, BytesFreed, PeakBytes uint64 }
+
+// CountContext adds up a context's counters.
+func CountContext(index uint32) Counts {
+	record := C.mmsb_context_record(C.uint32_t(index))
+	var creates, frees, bytesCreated, bytesFreed C.uint64_t
+	C.mmsb_context_count(record, &creates, &frees, &bytesCreated, &bytesFreed)
+	return Counts{uint64(creates), uint64(frees), uint64(bytesCreated), uint64(bytesFreed), uint64(record.peak_bytes)}
+}
+
+// AddCounts counts what Go did with pages by itself.
+func AddCounts(index uint32, creates, frees, bytesCreated, bytesFreed uint64) {
+	C.mmsb_context_add(C.uint32_t(index), C.uint64_t(creates), C.uint64_t(frees), C.uint64_t(bytesCreated), C.uint64_t(bytesFreed))
+}
+
+// CacheBytes is the memory of all threads' caches.
+func CacheBytes() uint64 { return uint64(C.mmsb_cache_bytes()) }
+
+// MaskBytes is the memory of all change masks.
+func MaskBytes() uint64 { return uint64(C.mask_bytes()) }
+
+// TakeDepot takes a magazine of free handles out of a context's depot.
+func TakeDepot(context, class uint32, handles *[MagazineRounds]uint64) int {
+	return int(C.mmsb_depot_take(C.mmsb_context_record(C.uint32_t(context)), C.uint32_t(class), (*C.uint64_t)(&handles[0])))
+}
+
+// CreateBatch creates small pages with automatic ids. MMSB_ENTER_GO (-1) when an id is taken.
+func CreateBatch(context, size uint64, zeroed bool, pages []uint64) int32 {
+	return int32(C.mmsb_page_create_batch(C.uint64_t(context), C.uint64_t(size), C.size_t(len(pages)), C.int(flag(zeroed)),
+		(*C.mmsb_page_t)(unsafe.Pointer(unsafe.SliceData(pages)))))
+}
+
+// Destroy ends a page as mmsb_page_destroy does.
+func Destroy(page uint64) int32 { return int32(C.mmsb_page_destroy_slow(C.uint64_t(page))) }
+
+// FinishRecord frees a small record whose page has been taken apart and that the caller has locked.
+func FinishRecord(index uint32, state uint64) {
+	C.mmsb_record_finish(C.uint32_t(index), C.uint64_t(state))
+}
+
+// TakeBlock takes memory for the library's own use: a record, all zero.
+func TakeBlock(context uint32, size uint64) (index uint32, code int32) {
+	var taken C.uint32_t
+	code = int32(C.mmsb_block_take(C.uint32_t(context), C.uint64_t(size), &taken))
+	return uint32(taken), code
+}
+
+// GiveBlock gives such memory back.
+func GiveBlock(context, index uint32) { C.mmsb_block_give(C.uint32_t(context), C.uint32_t(index)) }
+
+// PublishPage turns a block into a live page.
+func PublishPage(index uint32, size, low, epoch, version uint64) {
+	C.mmsb_page_publish(C.uint32_t(index), C.uint64_t(size), C.uint64_t(low), C.uint64_t(epoch), C.uint64_t(version))
+}
+
+// UseMask makes a block the change mask of a locked page that has none.
+func UseMask(index, block uint32) {
+	C.mmsb_mask_use(C.mmsb_record_at(C.uint32_t(index)), C.uint32_t(block))
+}
+
+// Fence lets only a locked page's bytes be touched after it got other memory.
+func Fence(index uint32, state, size uint64) {
+	C.mmsb_page_fence(C.uint32_t(index), C.uint64_t(state), C.uint64_t(size))
+}
+
+// MakeMask gives a locked page a change mask.
+func MakeMask(index uint32) int32 {
+	return int32(C.mmsb_mask_make(C.mmsb_record_at(C.uint32_t(index))))
+}
+
+// DropMask takes it away.
+func DropMask(index uint32) { C.mmsb_mask_drop(C.mmsb_record_at(C.uint32_t(index))) }
+
+// FindPage is the live page with an automatic id; 0 = none.
+func FindPage(context uint32, id uint64) uint64 {
+	return uint64(C.mmsb_page_find(C.mmsb_context_record(C.uint32_t(context)), C.uint64_t(id)))
+}
+
+// ListRecords writes the handles of live pages among count records and says how many records it looked at.
+func ListRecords(first, count uint32, pages []uint64) (looked, found uint32) {
+	var n C.uint32_t
+	looked = uint32(C.mmsb_records_list(C.uint32_t(first), C.uint32_t(count),
+		(*C.mmsb_page_t)(unsafe.Pointer(unsafe.SliceData(pages))), C.uint32_t(len(pages)), &n))
+	return looked, uint32(n)
+}
+
+// Survey is what a walk over live pages counts; indexed by location.
+type Survey struct {
+	Pages, Bytes [8]uint64
+	Pinned       uint64
+}
+
+// SurveyRecords adds the live pages among count records.
+func SurveyRecords(first, count uint32, survey *Survey) {
+	C.mmsb_records_survey(C.uint32_t(first), C.uint32_t(count), (*C.mmsb_survey_t)(unsafe.Pointer(survey)))
+}
+
+// EndRecords ends the pages among count records of a detached context. The indices it writes are locked and wait for Go: pinned pages
+// in the state ENDED, others to be taken apart. It says how many it wrote and how many records it looked at.
+func EndRecords(first, count uint32, indices []uint32) (reported, looked uint32) {
+	var n C.uint32_t
+	reported = uint32(C.mmsb_records_end(C.uint32_t(first), C.uint32_t(count),
+		(*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(indices))), C.uint32_t(len(indices)), &n))
+	return reported, uint32(n)
+}
+
+// SwapMemory swaps the memory of two records that the caller has locked or that are blocks.
+func SwapMemory(a uint32, aState *uint64, b uint32, bState *uint64) {
+	C.mmsb_memory_swap(C.uint32_t(a), (*C.uint64_t)(aState), C.uint32_t(b), (*C.uint64_t)(bState))
+}
+
+// CallRelease calls the caller's function for adopted memory, on this thread.
+func CallRelease(release, user, memory uintptr, size uint64) {
+	C.call_release(C.uintptr_t(release), C.uintptr_t(user), C.uintptr_t(memory), C.uint64_t(size))
+}
+
+// LockPair locks two different pages together and makes sure that their bytes have addresses.
+func LockPair(pages *[2]uint64) (bad int, code int32) {
+	var index C.size_t
+	code = int32(C.mmsb_pair_lock((*C.mmsb_page_t)(unsafe.Pointer(pages)), &index))
+	return int(index), code
+}
+
+// UnlockPair ends LockPair.
+func UnlockPair(pages *[2]uint64) { C.mmsb_pair_unlock((*C.mmsb_page_t)(unsafe.Pointer(pages))) }
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,160 @@
+package native
+
+/*
+#include "delta.h"
+#include <stddef.h>
+_Static_assert(sizeof(mmsb_record_t) == 64 && sizeof(mmsb_cold_t) == 64 && offsetof(mmsb_cold_t, metadata_length) == 16 &&
+               offsetof(mmsb_cold_t, disk_offset) == 32 && offsetof(mmsb_cold_t, release) == 48, "Record and Cold below say the same");
+*/
+import "C"
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// The layout of handles and states, as record.h has it.
+const (
+	IndexBits     = C.MMSB_INDEX_BITS
+	IndexMask     = 1<<IndexBits - 1
+	GenerationMax = 1<<32 - 1
+
+	KindPage     = C.MMSB_KIND_PAGE
+	StateFree    = C.MMSB_STATE_FREE
+	StateBlock   = C.MMSB_STATE_BLOCK
+	StateEnded   = C.MMSB_STATE_ENDED
+	StateRetired = C.MMSB_STATE_RETIRED
+
+	OwnerMask     = 0x3fff
+	OwnerLibrary  = C.MMSB_OWNER_LIBRARY
+	ClassShift    = C.MMSB_CLASS_SHIFT
+	ClassMask     = 0x1f << ClassShift
+	LocationShift = C.MMSB_LOCATION_SHIFT
+	LocationMask  = 7 << LocationShift
+	ExplicitID    = 1 << 22
+	Away          = 1 << 23
+	Adopted       = 1 << 24
+	ReadOnly      = 1 << 25
+
+	SmallClasses   = C.MMSB_SMALL_CLASSES
+	SmallMax       = C.MMSB_SMALL_MAX
+	ClassExtent    = C.MMSB_CLASS_EXTENT
+	ClassMapped    = C.MMSB_CLASS_MAPPED
+	ClassForeign   = C.MMSB_CLASS_FOREIGN
+	ClassNone      = C.MMSB_CLASS_NONE
+	MagazineRounds = C.MMSB_MAGAZINE_ROUNDS
+
+	Regions      = C.MMSB_REGIONS
+	offsetBits   = C.MMSB_OFFSET_BITS
+	ChunkBits    = C.MMSB_CHUNK_BITS
+	ChunkRecords = 1 << ChunkBits
+	Chunks       = 1 << (IndexBits - ChunkBits)
+
+	IDAutomatic = 0xa << 60
+	IDMask      = 1<<60 - 1
+
+	EnterGo = C.MMSB_ENTER_GO
+)
+
+// Record is a page's record; see record.h.
+type Record struct {
+	Cold, MaskBlock                         uint32
+	State                                   uint64
+	Place, Size, Epoch, Version, MaskPlace  uint64
+	DirtyFirst, DirtyLast, Exposed, IDTaken uint8
+	ReadPins, WritePins                     uint16
+}
+
+// Cold is what few pages need; see record.h.
+type Cold struct {
+	ID                           uint64
+	MetadataBlock, MetadataCount uint32
+	MetadataLength               uint64
+	Device, NUMANode             int32
+	DiskOffset, DiskLength       uint64
+	Release, User                uintptr
+}
+
+// The Go structs are as long as C's and their fields lie where C's lie.
+var (
+	_ [unsafe.Sizeof(Record{}) - C.sizeof_mmsb_record_t]struct{}
+	_ [C.sizeof_mmsb_record_t - unsafe.Sizeof(Record{})]struct{}
+	_ [unsafe.Sizeof(Cold{}) - C.sizeof_mmsb_cold_t]struct{}
+	_ [C.sizeof_mmsb_cold_t - unsafe.Sizeof(Cold{})]struct{}
+	_ [unsafe.Offsetof(Record{}.MaskPlace) - 48]struct{}
+	_ [unsafe.Offsetof(Record{}.ReadPins) - 60]struct{}
+	_ [unsafe.Offsetof(Cold{}.DiskOffset) - 32]struct{}
+	_ [unsafe.Offsetof(Cold{}.Release) - 48]struct{}
+)
+
+// RecordAt is the record with an index.
+func RecordAt(index uint32) *Record {
+	return (*Record)(unsafe.Add(unsafe.Pointer(C.mmsb_table.records), uintptr(index)*unsafe.Sizeof(Record{})))
+}
+
+// ColdAt is the cold record with an index.
+func ColdAt(index uint32) *Cold {
+	return (*Cold)(unsafe.Add(unsafe.Pointer(C.mmsb_table.colds), uintptr(index)*unsafe.Sizeof(Cold{})))
+}
+
+// Handle puts a handle together.
+func Handle(kind, generation, index uint32) uint64 {
+	return uint64(kind)<<60 | uint64(generation)<<IndexBits | uint64(index)
+}
+
+// Kind, Generation and Index take one apart; Kind and Generation also work on states.
+func Kind(handle uint64) uint32       { return uint32(handle >> 60) }
+func Generation(handle uint64) uint32 { return uint32(handle >> IndexBits) }
+func Index(handle uint64) uint32      { return uint32(handle & IndexMask) }
+
+// State puts a state together.
+func State(kind, generation uint32, low uint64) uint64 { return Handle(kind, generation, 0) | low }
+
+// Class and Location read a state.
+func Class(state uint64) uint32   { return uint32(state & ClassMask >> ClassShift) }
+func Location(state uint64) int32 { return int32(state & LocationMask >> LocationShift) }
+
+// Place puts region and offset together.
+func Place(region uint32, offset uint64) uint64 { return uint64(region)<<offsetBits | offset }
+
+// PlaceRegion is the region of a place.
+func PlaceRegion(place uint64) uint32 { return uint32(place >> offsetBits) }
+
+// PlaceOffset is the offset of a place.
+func PlaceOffset(place uint64) uint64 { return place & (1<<offsetBits - 1) }
+
+// Bytes are the memory at a place.
+func Bytes(place, length uint64) []byte {
+	base := loadUintptr((*uintptr)(unsafe.Pointer(&C.mmsb_table.region_base[PlaceRegion(place)])))
+	//nolint:govet // region bases are not Go memory
+	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(nil), base+uintptr(PlaceOffset(place)))), length)
+}
+
+// LoadState reads a record's state.
+func (r *Record) LoadState() uint64 { return loadUint64(&r.State) }
+
+// StoreState writes it: the way to unlock what is no page.
+func (r *Record) StoreState(state uint64) { storeUint64(&r.State, state) }
+
+// Pinned tells whether the page, which is locked, has pins.
+func (r *Record) Pinned() bool { return r.ReadPins != 0 || r.WritePins != 0 }
+
+// SetPlace says where a locked page's bytes lie; 0 is nowhere.
+func (r *Record) SetPlace(place uint64) { storeUint64(&r.Place, place) }
+
+// SetSize changes a locked page's size.
+func (r *Record) SetSize(size uint64) { storeUint64(&r.Size, size) }
+
+// MoveVersion counts a change.
+func (r *Record) MoveVersion() { storeUint64(&r.Version, r.Version+1) }
+
+// ClassOf is the size class of 1 ≤ size ≤ SmallMax, ClassSize its memory.
+func ClassOf(size uint64) uint32    { return uint32(C.mmsb_class_of(C.uint64_t(size))) }
+func ClassSize(class uint32) uint64 { return uint64(C.mmsb_class_size(C.uint32_t(class))) }
+
+func loadUint32(p *uint32) uint32        { return atomic.LoadUint32(p) }
+func storeUint32(p *uint32, v uint32)    { atomic.StoreUint32(p, v) }
+func loadUint64(p *uint64) uint64        { return atomic.LoadUint64(p) }
+func storeUint64(p *uint64, v uint64)    { atomic.StoreUint64(p, v) }
+func loadUintptr(p *uintptr) uintptr     { return atomic.LoadUintptr(p) }
+func storeUintptr(p *uintptr, v uintptr) { atomic.StoreUintptr(p, v) }

@@ -1,0 +1,82 @@
+package native
+
+/*
+#include "delta.h"
+*/
+import "C"
+
+import "unsafe"
+
+// Upcalls is what C asks of Go; core/page sets it before the first context. Functions that return a code store the thread's last error.
+type Upcalls struct {
+	Refill       func(context uint64, class uint32, handles []uint64) (count int, code int32)
+	TakeBlock    func(context uint32, size uint64) (index uint32, code int32)
+	GiveBlock    func(context, index uint32)
+	Bring        func(index uint32) int32
+	Leave        func(index uint32)
+	End          func(index uint32, state uint64)
+	ReleaseEnded func(index uint32)
+	// Panicked hears of a panic in any of them.
+	Panicked func(value any)
+}
+
+var upcalls Upcalls
+
+// SetUpcalls says who answers C.
+func SetUpcalls(u Upcalls) { upcalls = u }
+
+// A panic must not cross into C. The call answers INTERNAL, and the library is poisoned.
+func guard(code *C.mmsb_status_t) {
+	if value := recover(); value != nil {
+		upcalls.Panicked(value)
+		if code != nil {
+			*code = C.MMSB_E_INTERNAL
+		}
+	}
+}
+
+//export mmsbgo_refill
+func mmsbgo_refill(context C.uint64_t, class C.uint32_t, handles *C.uint64_t, capacity C.uint32_t, count *C.uint32_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	n, status := upcalls.Refill(uint64(context), uint32(class), unsafe.Slice((*uint64)(handles), int(capacity)))
+	*count = C.uint32_t(n)
+	return C.mmsb_status_t(status)
+}
+
+//export mmsbgo_take_block
+func mmsbgo_take_block(context C.uint32_t, size C.uint64_t, index *C.uint32_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	taken, status := upcalls.TakeBlock(uint32(context), uint64(size))
+	*index = C.uint32_t(taken)
+	return C.mmsb_status_t(status)
+}
+
+//export mmsbgo_give_block
+func mmsbgo_give_block(context, index C.uint32_t) {
+	defer guard(nil)
+	upcalls.GiveBlock(uint32(context), uint32(index))
+}
+
+//export mmsbgo_bring
+func mmsbgo_bring(index C.uint32_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return C.mmsb_status_t(upcalls.Bring(uint32(index)))
+}
+
+//export mmsbgo_leave
+func mmsbgo_leave(index C.uint32_t) {
+	defer guard(nil)
+	upcalls.Leave(uint32(index))
+}
+
+//export mmsbgo_end
+func mmsbgo_end(index C.uint32_t, state C.uint64_t) {
+	defer guard(nil)
+	upcalls.End(uint32(index), uint64(state))
+}
+
+//export mmsbgo_release_ended
+func mmsbgo_release_ended(index C.uint32_t) {
+	defer guard(nil)
+	upcalls.ReleaseEnded(uint32(index))
+}
