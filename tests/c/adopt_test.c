@@ -260,7 +260,7 @@ static void wrong_arguments_adopt_nothing(void) {
     mmsb_page_t duplicate = 42;
     CHECK_STATUS(mmsb_page_adopt(context, memory, 64, &options, &duplicate), MMSB_E_ALREADY_EXISTS);
     CHECK_EQUAL(duplicate, 42);
-    CHECK_EQUAL(owner.released, 0); /* a refused call releases nothing */
+    CHECK_EQUAL(owner.released, 0);                                   /* a refused call releases nothing */
     CHECK_OK(mmsb_page_adopt(context, memory, 64, NULL, &duplicate)); /* without options: nothing to call */
     CHECK_OK(mmsb_context_destroy(context));
     CHECK_EQUAL(owner.released, 1);

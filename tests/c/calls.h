@@ -72,79 +72,79 @@ static inline void call_arguments_link(call_arguments_t *a) {
     a->range.buffer = a->bytes;
 }
 
-#define EVERY_CALL(CALL)                                                                                                        \
-    CALL(mmsb_last_error_copy, 0, REPORTS, (a.text, sizeof a.text, NULL))                                                       \
-    CALL(mmsb_last_error_detail, 0, REPORTS, (&a.detail))                                                                       \
-    CALL(mmsb_capabilities, 0, ORDINARY, (NULL, 0, &a.length))                                                                  \
-    CALL(mmsb_log_configure, 0, ORDINARY, (MMSB_LOG_OFF, -1))                                                                   \
-    CALL(mmsb_log_read, 0, ORDINARY, (a.text, sizeof a.text, &a.length, NULL))                                                  \
-    CALL(mmsb_debug_live_objects, 0, ORDINARY, (MMSB_KIND_PAGE, &a.number))                                                     \
-    CALL(mmsb_shutdown, 0, ENDS, ())                                                                                            \
-    CALL(mmsb_context_options_parse, 0, ORDINARY, (&a.options, "memory_limit=1M"))                                              \
-    CALL(mmsb_context_create, 0, ORDINARY, (NULL, &a.handle))                                                                   \
-    CALL(mmsb_context_destroy, MMSB_KIND_CONTEXT, ENDS, (handle))                                                               \
-    CALL(mmsb_context_stats, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.stats))                                                   \
-    CALL(mmsb_context_page_count, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.number))                                             \
-    CALL(mmsb_context_pages, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.number, a.handles, 2, &a.length))                         \
-    CALL(mmsb_context_trim, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL))                                                        \
-    CALL(mmsb_memory_usage, 0, ORDINARY, (&a.usage))                                                                            \
-    CALL(mmsb_ticket_poll, MMSB_KIND_TICKET, ORDINARY, (handle, &a.word))                                                       \
-    CALL(mmsb_ticket_wait, MMSB_KIND_TICKET, ORDINARY, (handle, MMSB_WAIT_FOREVER))                                             \
-    CALL(mmsb_ticket_cancel, MMSB_KIND_TICKET, ORDINARY, (handle))                                                              \
-    CALL(mmsb_ticket_progress, MMSB_KIND_TICKET, ORDINARY, (handle, &a.number, &a.other_number))                                \
-    CALL(mmsb_ticket_status, MMSB_KIND_TICKET, ORDINARY, (handle, &a.word, NULL, 0))                                            \
-    CALL(mmsb_ticket_eventfd, MMSB_KIND_TICKET, ORDINARY, (handle, &a.word))                                                    \
-    CALL(mmsb_ticket_destroy, MMSB_KIND_TICKET, ENDS, (handle))                                                                 \
-    CALL(mmsb_page_create, MMSB_KIND_CONTEXT, ORDINARY, (handle, 64, NULL, a.handles))                                          \
-    CALL(mmsb_page_create_many, MMSB_KIND_CONTEXT, ORDINARY, (handle, 64, 2, NULL, NULL, a.handles))                            \
-    CALL(mmsb_page_create_many_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, 64, 2, NULL, NULL, a.handles, &a.number))           \
-    CALL(mmsb_page_clone, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.handles))                                                     \
-    CALL(mmsb_page_adopt, MMSB_KIND_CONTEXT, ORDINARY, (handle, a.bytes, sizeof a.bytes, NULL, a.handles))                      \
-    CALL(mmsb_page_destroy, MMSB_KIND_PAGE, ENDS, (handle))                                                                     \
-    CALL(mmsb_page_destroy_many, MMSB_KIND_PAGE, ENDS, (&handle, 1, NULL))                                                      \
-    CALL(mmsb_page_release, MMSB_KIND_PAGE, ORDINARY, (handle, &a.pointer, &a.number))                                          \
-    CALL(mmsb_memory_free, 0, ENDS, (NULL))                                                                                     \
-    CALL(mmsb_page_lookup, MMSB_KIND_CONTEXT, ORDINARY, (handle, 1, a.handles))                                                 \
-    CALL(mmsb_page_lookup_many, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.number, 1, a.handles, NULL))                           \
-    CALL(mmsb_page_info, MMSB_KIND_PAGE, ORDINARY, (handle, &a.info))                                                           \
-    CALL(mmsb_page_info_many, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, &a.info, NULL))                                            \
-    CALL(mmsb_page_pin, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_PIN_READ, &a.pointer))                                          \
-    CALL(mmsb_page_unpin, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_PIN_READ))                                                    \
-    CALL(mmsb_page_read, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.bytes, 1))                                                     \
-    CALL(mmsb_page_write, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.bytes, 1))                                                    \
-    CALL(mmsb_page_read_many, MMSB_KIND_PAGE, ORDINARY, (&a.range, 1, NULL))                                                    \
-    CALL(mmsb_page_write_many, MMSB_KIND_PAGE, ORDINARY, (&a.range, 1, NULL))                                                   \
-    CALL(mmsb_page_resize, MMSB_KIND_PAGE, ORDINARY, (handle, 100))                                                             \
-    CALL(mmsb_page_migrate, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_LOCATION_DISK, 0))                                          \
-    CALL(mmsb_page_migrate_many, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, MMSB_LOCATION_DISK, 0, NULL, NULL))                     \
-    CALL(mmsb_delta_validate, 0, ORDINARY, (&a.delta, 64))                                                                      \
-    CALL(mmsb_page_apply, MMSB_KIND_PAGE, ORDINARY, (handle, &a.delta))                                                         \
-    CALL(mmsb_page_apply_many, MMSB_KIND_PAGE, ORDINARY, (&handle, &a.delta, 1, NULL))                                          \
-    CALL(mmsb_page_apply_runs, MMSB_KIND_PAGE, ORDINARY, (&a.runs, NULL))                                                       \
-    CALL(mmsb_delta_merge, 0, ORDINARY, (&a.delta, &a.delta, &a.made))                                                          \
-    CALL(mmsb_delta_from_pages, MMSB_KIND_PAGE, ORDINARY, (handle, handle, &a.made))                                            \
-    CALL(mmsb_delta_convert, 0, ORDINARY, (&a.delta, MMSB_DELTA_INDEXED, &a.made))                                              \
-    CALL(mmsb_delta_free, 0, ENDS, (NULL))                                                                                      \
-    CALL(mmsb_page_mask_read, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.bytes, 1))                                                \
-    CALL(mmsb_page_mask_clear, MMSB_KIND_PAGE, ORDINARY, (handle))                                                              \
-    CALL(mmsb_page_mask_count, MMSB_KIND_PAGE, ORDINARY, (handle, &a.number))                                                   \
-    CALL(mmsb_page_metadata_set, MMSB_KIND_PAGE, ORDINARY, (handle, "key", 3, "value", 5))                                      \
-    CALL(mmsb_page_metadata_get, MMSB_KIND_PAGE, ORDINARY, (handle, "key", 3, NULL, 0, &a.length))                              \
-    CALL(mmsb_page_metadata_remove, MMSB_KIND_PAGE, ORDINARY, (handle, "key", 3))                                               \
-    CALL(mmsb_page_metadata_keys, MMSB_KIND_PAGE, ORDINARY, (handle, NULL, 0, &a.length, NULL))                                 \
-    CALL(mmsb_page_metadata_export, MMSB_KIND_PAGE, ORDINARY, (handle, NULL, 0, &a.length))                                     \
-    CALL(mmsb_page_metadata_import, MMSB_KIND_PAGE, ORDINARY, (handle, NULL, 0))                                                \
-    CALL(mmsb_page_dependency_add, MMSB_KIND_PAGE, ORDINARY, (handle, handle))                                                  \
-    CALL(mmsb_page_dependency_remove, MMSB_KIND_PAGE, ORDINARY, (handle, handle))                                               \
-    CALL(mmsb_page_parents, MMSB_KIND_PAGE, ORDINARY, (handle, NULL, 0, &a.length))                                             \
-    CALL(mmsb_page_children, MMSB_KIND_PAGE, ORDINARY, (handle, NULL, 0, &a.length))                                            \
+#define EVERY_CALL(CALL) \
+    CALL(mmsb_last_error_copy, 0, REPORTS, (a.text, sizeof a.text, NULL)) \
+    CALL(mmsb_last_error_detail, 0, REPORTS, (&a.detail)) \
+    CALL(mmsb_capabilities, 0, ORDINARY, (NULL, 0, &a.length)) \
+    CALL(mmsb_log_configure, 0, ORDINARY, (MMSB_LOG_OFF, -1)) \
+    CALL(mmsb_log_read, 0, ORDINARY, (a.text, sizeof a.text, &a.length, NULL)) \
+    CALL(mmsb_debug_live_objects, 0, ORDINARY, (MMSB_KIND_PAGE, &a.number)) \
+    CALL(mmsb_shutdown, 0, ENDS, ()) \
+    CALL(mmsb_context_options_parse, 0, ORDINARY, (&a.options, "memory_limit=1M")) \
+    CALL(mmsb_context_create, 0, ORDINARY, (NULL, &a.handle)) \
+    CALL(mmsb_context_destroy, MMSB_KIND_CONTEXT, ENDS, (handle)) \
+    CALL(mmsb_context_stats, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.stats)) \
+    CALL(mmsb_context_page_count, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.number)) \
+    CALL(mmsb_context_pages, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.number, a.handles, 2, &a.length)) \
+    CALL(mmsb_context_trim, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL)) \
+    CALL(mmsb_memory_usage, 0, ORDINARY, (&a.usage)) \
+    CALL(mmsb_ticket_poll, MMSB_KIND_TICKET, ORDINARY, (handle, &a.word)) \
+    CALL(mmsb_ticket_wait, MMSB_KIND_TICKET, ORDINARY, (handle, MMSB_WAIT_FOREVER)) \
+    CALL(mmsb_ticket_cancel, MMSB_KIND_TICKET, ORDINARY, (handle)) \
+    CALL(mmsb_ticket_progress, MMSB_KIND_TICKET, ORDINARY, (handle, &a.number, &a.other_number)) \
+    CALL(mmsb_ticket_status, MMSB_KIND_TICKET, ORDINARY, (handle, &a.word, NULL, 0)) \
+    CALL(mmsb_ticket_eventfd, MMSB_KIND_TICKET, ORDINARY, (handle, &a.word)) \
+    CALL(mmsb_ticket_destroy, MMSB_KIND_TICKET, ENDS, (handle)) \
+    CALL(mmsb_page_create, MMSB_KIND_CONTEXT, ORDINARY, (handle, 64, NULL, a.handles)) \
+    CALL(mmsb_page_create_many, MMSB_KIND_CONTEXT, ORDINARY, (handle, 64, 2, NULL, NULL, a.handles)) \
+    CALL(mmsb_page_create_many_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, 64, 2, NULL, NULL, a.handles, &a.number)) \
+    CALL(mmsb_page_clone, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.handles)) \
+    CALL(mmsb_page_adopt, MMSB_KIND_CONTEXT, ORDINARY, (handle, a.bytes, sizeof a.bytes, NULL, a.handles)) \
+    CALL(mmsb_page_destroy, MMSB_KIND_PAGE, ENDS, (handle)) \
+    CALL(mmsb_page_destroy_many, MMSB_KIND_PAGE, ENDS, (&handle, 1, NULL)) \
+    CALL(mmsb_page_release, MMSB_KIND_PAGE, ORDINARY, (handle, &a.pointer, &a.number)) \
+    CALL(mmsb_memory_free, 0, ENDS, (NULL)) \
+    CALL(mmsb_page_lookup, MMSB_KIND_CONTEXT, ORDINARY, (handle, 1, a.handles)) \
+    CALL(mmsb_page_lookup_many, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.number, 1, a.handles, NULL)) \
+    CALL(mmsb_page_info, MMSB_KIND_PAGE, ORDINARY, (handle, &a.info)) \
+    CALL(mmsb_page_info_many, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, &a.info, NULL)) \
+    CALL(mmsb_page_pin, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_PIN_READ, &a.pointer)) \
+    CALL(mmsb_page_unpin, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_PIN_READ)) \
+    CALL(mmsb_page_read, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.bytes, 1)) \
+    CALL(mmsb_page_write, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.bytes, 1)) \
+    CALL(mmsb_page_read_many, MMSB_KIND_PAGE, ORDINARY, (&a.range, 1, NULL)) \
+    CALL(mmsb_page_write_many, MMSB_KIND_PAGE, ORDINARY, (&a.range, 1, NULL)) \
+    CALL(mmsb_page_resize, MMSB_KIND_PAGE, ORDINARY, (handle, 100)) \
+    CALL(mmsb_page_migrate, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_LOCATION_DISK, 0)) \
+    CALL(mmsb_page_migrate_many, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, MMSB_LOCATION_DISK, 0, NULL, NULL)) \
+    CALL(mmsb_delta_validate, 0, ORDINARY, (&a.delta, 64)) \
+    CALL(mmsb_page_apply, MMSB_KIND_PAGE, ORDINARY, (handle, &a.delta)) \
+    CALL(mmsb_page_apply_many, MMSB_KIND_PAGE, ORDINARY, (&handle, &a.delta, 1, NULL)) \
+    CALL(mmsb_page_apply_runs, MMSB_KIND_PAGE, ORDINARY, (&a.runs, NULL)) \
+    CALL(mmsb_delta_merge, 0, ORDINARY, (&a.delta, &a.delta, &a.made)) \
+    CALL(mmsb_delta_from_pages, MMSB_KIND_PAGE, ORDINARY, (handle, handle, &a.made)) \
+    CALL(mmsb_delta_convert, 0, ORDINARY, (&a.delta, MMSB_DELTA_INDEXED, &a.made)) \
+    CALL(mmsb_delta_free, 0, ENDS, (NULL)) \
+    CALL(mmsb_page_mask_read, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.bytes, 1)) \
+    CALL(mmsb_page_mask_clear, MMSB_KIND_PAGE, ORDINARY, (handle)) \
+    CALL(mmsb_page_mask_count, MMSB_KIND_PAGE, ORDINARY, (handle, &a.number)) \
+    CALL(mmsb_page_metadata_set, MMSB_KIND_PAGE, ORDINARY, (handle, "key", 3, "value", 5)) \
+    CALL(mmsb_page_metadata_get, MMSB_KIND_PAGE, ORDINARY, (handle, "key", 3, NULL, 0, &a.length)) \
+    CALL(mmsb_page_metadata_remove, MMSB_KIND_PAGE, ORDINARY, (handle, "key", 3)) \
+    CALL(mmsb_page_metadata_keys, MMSB_KIND_PAGE, ORDINARY, (handle, NULL, 0, &a.length, NULL)) \
+    CALL(mmsb_page_metadata_export, MMSB_KIND_PAGE, ORDINARY, (handle, NULL, 0, &a.length)) \
+    CALL(mmsb_page_metadata_import, MMSB_KIND_PAGE, ORDINARY, (handle, NULL, 0)) \
+    CALL(mmsb_page_dependency_add, MMSB_KIND_PAGE, ORDINARY, (handle, handle)) \
+    CALL(mmsb_page_dependency_remove, MMSB_KIND_PAGE, ORDINARY, (handle, handle)) \
+    CALL(mmsb_page_parents, MMSB_KIND_PAGE, ORDINARY, (handle, NULL, 0, &a.length)) \
+    CALL(mmsb_page_children, MMSB_KIND_PAGE, ORDINARY, (handle, NULL, 0, &a.length)) \
     CALL(mmsb_context_dependency_order, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, 0, &a.length))
 
-#define DEFINE_CALL(name, kind, role, arguments)                  \
-    static inline mmsb_status_t call_##name(uint64_t handle) {    \
-        call_arguments_t a = call_arguments(handle);              \
-        call_arguments_link(&a);                                  \
-        return name arguments;                                    \
+#define DEFINE_CALL(name, kind, role, arguments) \
+    static inline mmsb_status_t call_##name(uint64_t handle) { \
+        call_arguments_t a = call_arguments(handle); \
+        call_arguments_link(&a); \
+        return name arguments; \
     }
 EVERY_CALL(DEFINE_CALL)
 

@@ -7,6 +7,10 @@
 #ifndef MMSB_TESTS_CHECK_H
 #define MMSB_TESTS_CHECK_H
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* so this comes before every other header */
+#endif
+
 #include <mmsb.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -35,8 +39,7 @@ __attribute__((format(printf, 3, 4))) static inline void check_fail(const char *
 
 #define CHECK(condition) ((condition) ? (void)0 : check_fail(__FILE__, __LINE__, "not true: %s", #condition))
 
-#define CHECK_EQUAL(actual, expected) \
-    check_equal(__FILE__, __LINE__, #actual, (uint64_t)(actual), (uint64_t)(expected))
+#define CHECK_EQUAL(actual, expected) check_equal(__FILE__, __LINE__, #actual, (uint64_t)(actual), (uint64_t)(expected))
 
 static inline void check_equal(const char *file, int line, const char *what, uint64_t actual, uint64_t expected) {
     if (actual != expected) {
@@ -69,12 +72,12 @@ static inline int check_status(const char *file, int line, const char *what, mms
 }
 
 /* For what the rest of the program cannot do without. */
-#define REQUIRE(condition)                                                           \
-    do {                                                                             \
-        if (!(condition)) {                                                          \
+#define REQUIRE(condition) \
+    do { \
+        if (!(condition)) { \
             fprintf(stderr, "%s:%d: cannot go on: %s (last error: %s)\n", __FILE__, __LINE__, #condition, mmsb_last_error()); \
-            exit(2);                                                                 \
-        }                                                                            \
+            exit(2); \
+        } \
     } while (0)
 #define REQUIRE_OK(call) REQUIRE((call) == MMSB_OK)
 

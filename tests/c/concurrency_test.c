@@ -313,12 +313,12 @@ static int expected_in_a_storm(mmsb_status_t status) {
            status == MMSB_E_MISMATCH || status == MMSB_E_INVALID_ARGUMENT || status == MMSB_E_EPOCH;
 }
 
-#define STORM(call)                                                                                 \
-    do {                                                                                            \
-        mmsb_status_t storm_status = (call);                                                        \
-        if (!expected_in_a_storm(storm_status)) {                                                   \
+#define STORM(call) \
+    do { \
+        mmsb_status_t storm_status = (call); \
+        if (!expected_in_a_storm(storm_status)) { \
             check_fail(__FILE__, __LINE__, "%s answered %d: %s", #call, (int)storm_status, mmsb_last_error()); \
-        }                                                                                           \
+        } \
     } while (0)
 
 static void *storm(void *argument) {

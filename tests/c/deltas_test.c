@@ -30,8 +30,9 @@ static void make_example(example_t *example, enum form form, uint64_t seed) {
     case DENSE_BYTES:
     case DENSE_BITS:
     case SPARSE_BITS:
-        delta->kind = form == DENSE_BYTES ? MMSB_DELTA_DENSE_BYTES
-                                          : form == DENSE_BITS ? MMSB_DELTA_DENSE_BITS : MMSB_DELTA_SPARSE_BITS;
+        delta->kind = form == DENSE_BYTES  ? MMSB_DELTA_DENSE_BYTES
+                      : form == DENSE_BITS ? MMSB_DELTA_DENSE_BITS
+                                           : MMSB_DELTA_SPARSE_BITS;
         delta->mask = example->mask;
         delta->mask_length = 1 + random_below(&seed, SIZE);
         for (uint64_t i = 0; i < delta->mask_length; i++) {
@@ -249,31 +250,45 @@ static void wrong_deltas_change_nothing(void) {
         {"bytes: no mask", MMSB_E_INVALID_ARGUMENT, {.kind = 1, .mask_length = 4, .payload = payload}},
         {"bytes: no payload", MMSB_E_INVALID_ARGUMENT, {.kind = 1, .mask = mask, .mask_length = 4}},
         {"bytes: mask too long", MMSB_E_OUT_OF_RANGE, {.kind = 1, .mask = mask, .mask_length = SIZE + 1, .payload = payload}},
-        {"bytes: payload short", MMSB_E_MISMATCH, {.kind = 1, .mask = mask, .mask_length = 4, .payload = payload, .payload_length = 3}},
-        {"bytes: payload long", MMSB_E_MISMATCH, {.kind = 1, .mask = mask, .mask_length = 4, .payload = payload, .payload_length = 5}},
+        {"bytes: payload short",
+         MMSB_E_MISMATCH,
+         {.kind = 1, .mask = mask, .mask_length = 4, .payload = payload, .payload_length = 3}},
+        {"bytes: payload long",
+         MMSB_E_MISMATCH,
+         {.kind = 1, .mask = mask, .mask_length = 4, .payload = payload, .payload_length = 5}},
         {"bits: no mask", MMSB_E_INVALID_ARGUMENT, {.kind = 2, .mask_length = 4, .payload = payload}},
         {"bits: no payload", MMSB_E_INVALID_ARGUMENT, {.kind = 2, .mask = mask, .mask_length = 4}},
         {"bits: mask too long", MMSB_E_OUT_OF_RANGE, {.kind = 2, .mask = mask, .mask_length = SIZE + 1, .payload = payload}},
         {"bits: endless mask", MMSB_E_OUT_OF_RANGE, {.kind = 2, .mask = mask, .mask_length = UINT64_MAX, .payload = payload}},
-        {"bits: payload short", MMSB_E_MISMATCH, {.kind = 2, .mask = mask, .mask_length = 4, .payload = payload, .payload_length = 3}},
+        {"bits: payload short",
+         MMSB_E_MISMATCH,
+         {.kind = 2, .mask = mask, .mask_length = 4, .payload = payload, .payload_length = 3}},
         {"sparse: no mask", MMSB_E_INVALID_ARGUMENT, {.kind = 3, .mask_length = 4, .payload = payload}},
         {"sparse: no payload", MMSB_E_INVALID_ARGUMENT, {.kind = 3, .mask = mask, .mask_length = 24}},
         {"sparse: mask too long", MMSB_E_OUT_OF_RANGE, {.kind = 3, .mask = mask, .mask_length = SIZE + 1, .payload = payload}},
-        {"sparse: payload short", MMSB_E_MISMATCH, {.kind = 3, .mask = mask, .mask_length = 24, .payload = payload, .payload_length = 8}},
-        {"sparse: payload long", MMSB_E_MISMATCH, {.kind = 3, .mask = mask, .mask_length = 24, .payload = payload, .payload_length = 10}},
+        {"sparse: payload short",
+         MMSB_E_MISMATCH,
+         {.kind = 3, .mask = mask, .mask_length = 24, .payload = payload, .payload_length = 8}},
+        {"sparse: payload long",
+         MMSB_E_MISMATCH,
+         {.kind = 3, .mask = mask, .mask_length = 24, .payload = payload, .payload_length = 10}},
         {"indexed: no offsets", MMSB_E_INVALID_ARGUMENT, {.kind = 4, .count = 3, .payload = payload}},
         {"indexed: no payload", MMSB_E_INVALID_ARGUMENT, {.kind = 4, .count = 1, .offsets = past}},
         {"indexed: past the end", MMSB_E_OUT_OF_RANGE, {.kind = 4, .count = 3, .offsets = past, .payload = payload}},
         {"indexed: far past the end", MMSB_E_OUT_OF_RANGE, {.kind = 4, .count = 1, .offsets = far, .payload = payload}},
         {"indexed: 32 past the end", MMSB_E_OUT_OF_RANGE, {.kind = 4, .count = 2, .offsets32 = past32, .payload = payload}},
-        {"indexed: payload length", MMSB_E_MISMATCH, {.kind = 4, .count = 1, .offsets = past, .payload = payload, .payload_length = 2}},
+        {"indexed: payload length",
+         MMSB_E_MISMATCH,
+         {.kind = 4, .count = 1, .offsets = past, .payload = payload, .payload_length = 2}},
         {"runs: no runs", MMSB_E_INVALID_ARGUMENT, {.kind = 5, .count = 1, .payload = payload}},
         {"runs: no payload", MMSB_E_INVALID_ARGUMENT, {.kind = 5, .count = 1, .runs = run_past}},
         {"runs: past the end", MMSB_E_OUT_OF_RANGE, {.kind = 5, .count = 2, .runs = run_past, .payload = payload}},
         {"runs: far past the end", MMSB_E_OUT_OF_RANGE, {.kind = 5, .count = 1, .runs = run_far, .payload = payload}},
         {"runs: endless", MMSB_E_OUT_OF_RANGE, {.kind = 5, .count = 1, .runs = run_long, .payload = payload}},
         {"runs: empty past the end", MMSB_E_OUT_OF_RANGE, {.kind = 5, .count = 1, .runs = run_empty_past}},
-        {"runs: payload length", MMSB_E_MISMATCH, {.kind = 5, .count = 1, .runs = run_past, .payload = payload, .payload_length = 3}},
+        {"runs: payload length",
+         MMSB_E_MISMATCH,
+         {.kind = 5, .count = 1, .runs = run_past, .payload = payload, .payload_length = 3}},
         {"source not UTF-8", MMSB_E_INVALID_ARGUMENT, {.kind = 5, .source = "a\xFF"}},
         {"intent not UTF-8", MMSB_E_INVALID_ARGUMENT, {.kind = 5, .intent = "\xC0\x80"}},
         {"source with a surrogate", MMSB_E_INVALID_ARGUMENT, {.kind = 5, .source = "\xED\xA0\x80"}},
@@ -593,7 +608,8 @@ static void conversions_keep_the_change(void) {
         } else if (kind == MMSB_DELTA_INDEXED) {
             CHECK_EQUAL(made->count, addressed);
             for (uint64_t i = 1; i < made->count; i++) {
-                CHECK(made->offsets != NULL ? made->offsets[i - 1] < made->offsets[i] : made->offsets32[i - 1] < made->offsets32[i]);
+                CHECK(made->offsets != NULL ? made->offsets[i - 1] < made->offsets[i]
+                                            : made->offsets32[i - 1] < made->offsets32[i]);
             }
         } else {
             uint64_t sum = 0;

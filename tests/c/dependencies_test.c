@@ -1,8 +1,8 @@
 /* Dependencies: edges from parents to children, their lists, the order of all, and no cycles. */
 #include "check.h"
 
-static void check_list(mmsb_status_t (*list)(mmsb_page_t, mmsb_page_t *, size_t, size_t *), mmsb_page_t page, size_t expected_count,
-                       const mmsb_page_t *expected) {
+static void check_list(mmsb_status_t (*list)(mmsb_page_t, mmsb_page_t *, size_t, size_t *), mmsb_page_t page,
+                       size_t expected_count, const mmsb_page_t *expected) {
     mmsb_page_t pages[64] = {42};
     size_t count = 99;
     CHECK_OK(list(page, NULL, 0, &count));
@@ -103,8 +103,9 @@ static void the_order_has_parents_first(void) {
     for (int i = 0; i < TRIES; i++) { /* among the first 50 pages; the others have no dependencies */
         uint64_t parent = random_below(&seed, 50);
         uint64_t child = random_below(&seed, 50);
-        mmsb_status_t expected = edge[parent][child] ? MMSB_E_ALREADY_EXISTS
-                                                     : reaches[child][parent] ? MMSB_E_INVALID_ARGUMENT : MMSB_OK;
+        mmsb_status_t expected = edge[parent][child]      ? MMSB_E_ALREADY_EXISTS
+                                 : reaches[child][parent] ? MMSB_E_INVALID_ARGUMENT
+                                                          : MMSB_OK;
         CHECK_STATUS(mmsb_page_dependency_add(pages[parent], pages[child]), expected);
         if (expected == MMSB_OK) {
             edge[parent][child] = 1;

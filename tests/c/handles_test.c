@@ -106,7 +106,9 @@ static void getters_answer_bad_handles_with_zero(void) {
     const struct {
         uint64_t handle;
         mmsb_status_t code;
-    } bad[] = {{0, MMSB_E_INVALID_HANDLE}, {context, MMSB_E_INVALID_HANDLE}, {page, MMSB_E_STALE_HANDLE},
+    } bad[] = {{0, MMSB_E_INVALID_HANDLE},
+               {context, MMSB_E_INVALID_HANDLE},
+               {page, MMSB_E_STALE_HANDLE},
                {page ^ (1ULL << 59), MMSB_E_INVALID_HANDLE}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         /* Another code comes between, so that each getter must have set its own. */

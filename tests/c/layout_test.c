@@ -178,19 +178,19 @@ static void the_library_has_the_same_sizes(void) {
 }
 
 /* An init function fills its struct whole and writes no further; what it does not name is zero. */
-#define CHECK_INIT(type, init)                                                   \
-    do {                                                                         \
-        struct {                                                                 \
-            type value;                                                          \
-            uint64_t after;                                                      \
-        } a, b;                                                                  \
-        memset(&a, 0x00, sizeof a);                                              \
-        memset(&b, 0xFF, sizeof b);                                              \
-        init(&a.value);                                                          \
-        init(&b.value);                                                          \
-        CHECK(memcmp(&a.value, &b.value, sizeof a.value) == 0);                  \
-        CHECK_EQUAL(a.value.struct_size, sizeof a.value);                        \
-        CHECK(a.after == 0 && b.after == UINT64_MAX);                            \
+#define CHECK_INIT(type, init) \
+    do { \
+        struct { \
+            type value; \
+            uint64_t after; \
+        } a, b; \
+        memset(&a, 0x00, sizeof a); \
+        memset(&b, 0xFF, sizeof b); \
+        init(&a.value); \
+        init(&b.value); \
+        CHECK(memcmp(&a.value, &b.value, sizeof a.value) == 0); \
+        CHECK_EQUAL(a.value.struct_size, sizeof a.value); \
+        CHECK(a.after == 0 && b.after == UINT64_MAX); \
     } while (0)
 
 static void init_fills_the_struct_and_no_more(void) {

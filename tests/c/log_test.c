@@ -18,8 +18,7 @@ static size_t read_log(char *buffer, size_t capacity, uint64_t *lost) {
 
 static void empty_the_log(void) {
     char buffer[65536];
-    while (read_log(buffer, sizeof buffer, NULL) > 0) {
-    }
+    while (read_log(buffer, sizeof buffer, NULL) > 0) {}
 }
 
 static void the_log_is_off_at_first(void) {

@@ -8,8 +8,8 @@ static void set(mmsb_page_t page, const char *key, const char *value) {
 static int value_is(mmsb_page_t page, const char *key, const void *value, size_t value_length) {
     uint8_t buffer[4096];
     size_t length = 0;
-    return mmsb_page_metadata_get(page, key, strlen(key), buffer, sizeof buffer, &length) == MMSB_OK &&
-           length == value_length && memcmp(buffer, value, length) == 0;
+    return mmsb_page_metadata_get(page, key, strlen(key), buffer, sizeof buffer, &length) == MMSB_OK && length == value_length &&
+           memcmp(buffer, value, length) == 0;
 }
 
 static uint8_t *put_u32(uint8_t *at, uint32_t value) {
@@ -83,8 +83,15 @@ static void keys_must_be_utf8(void) {
     static const struct {
         const char *key;
         size_t length;
-    } bad[] = {{"", 0}, {"\x80", 1}, {"a\xFFz", 3}, {"\xC0\x80", 2}, {"\xE2\x82", 2}, {"\xED\xA0\x80", 3}, {"\xF4\x90\x80\x80", 4},
-               {"\xF8\x88\x80\x80\x80", 5}, {"\xE0\x80\x80", 3}};
+    } bad[] = {{"", 0},
+               {"\x80", 1},
+               {"a\xFFz", 3},
+               {"\xC0\x80", 2},
+               {"\xE2\x82", 2},
+               {"\xED\xA0\x80", 3},
+               {"\xF4\x90\x80\x80", 4},
+               {"\xF8\x88\x80\x80\x80", 5},
+               {"\xE0\x80\x80", 3}};
     mmsb_context_t context = new_context();
     mmsb_page_t page = new_page(context, 8);
     set(page, "good", "value");
