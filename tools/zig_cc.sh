@@ -19,13 +19,13 @@ if [[ ! -e $stubs/libc.so ]]; then
     echo 'int nothing;' > "$work/nothing.c"
     # zig makes the stubs when it links, and -v says where.
     for file in $("${zig[@]}" -shared -v "$work/nothing.c" -o "$work/nothing.so" 2>&1 | tr ' ' '\n' |
-        grep -E '/(lib(c|m|dl|pthread|rt)\.so\.[0-9]|libc_nonshared\.a)$'); do
+        grep -E '/(lib(c|ld|m|dl|pthread|rt)\.so\.[0-9]|libc_nonshared\.a)$'); do
         cp "$file" "$work"
     done
     for library in "$work"/lib{m,dl,pthread,rt}.so.*; do
         ln -s "$(basename "$library")" "${library%.so.*}.so"
     done
-    echo 'GROUP(libc.so.6 libc_nonshared.a)' > "$work/libc.so"
+    echo 'GROUP(libc.so.6 libc_nonshared.a AS_NEEDED(libld.so.2))' > "$work/libc.so"
     rm "$work"/nothing.*
     mv -T "$work" "$stubs"
     trap - EXIT
