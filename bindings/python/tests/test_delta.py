@@ -3,9 +3,11 @@ from __future__ import annotations
 import array
 import gc
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import mmsb
 
@@ -14,6 +16,11 @@ KINDS = ("dense_bytes", "dense_bits", "sparse_bits", "indexed", "runs")
 
 def bits(*places: int, length: int = 8) -> bytes:
     return sum(1 << place for place in places).to_bytes((length + 7) // 8, "little")
+
+
+def misaligned(dtype: type[np.unsignedinteger[Any]]) -> NDArray[Any]:
+    """7 and 3 at an odd address."""
+    return np.frombuffer(b"x" + np.array([7, 3], dtype=dtype).tobytes(), dtype=dtype, offset=1)
 
 
 def same_change() -> dict[str, mmsb.Delta]:
@@ -198,6 +205,8 @@ def test_bad_deltas(make: Callable[[], mmsb.Delta], error: type[Exception]) -> N
         np.array([7, 3], dtype=np.int64),
         np.array([7, 3], dtype=np.uint8),
         np.array([7, 0, 3, 0], dtype=np.uint64)[::2],
+        misaligned(np.uint64),
+        misaligned(np.uint32),
         array.array("Q", [7, 3]),
         array.array("i", [7, 3]),
         iter([7, 3]),

@@ -62,7 +62,7 @@ def test_live_objects(ctx: mmsb.Context) -> None:
 
 def test_log(run_python: RunPython, tmp_path: Path) -> None:
     program = """
-import mmsb
+import pathlib, mmsb
 assert mmsb.log_read() == mmsb.LogLines([], 0)
 with open(PATH, "wb") as file:
     mmsb.log_configure("debug", file.fileno())
@@ -75,7 +75,7 @@ with open(PATH, "wb") as file:
     log = mmsb.log_read()
     assert log.lost == 0 and log.lines, log
     mmsb.log_configure("off")
-assert open(PATH).read().splitlines() == log.lines
+assert pathlib.Path(PATH).read_text().splitlines() == log.lines
 assert mmsb.log_read().lines == []
 for level, error in (("loud", ValueError), (3, TypeError)):
     try:
@@ -122,10 +122,10 @@ assert mmsb.debug_live_objects("ticket") == mmsb.debug_live_objects("context") =
 
 def test_import_loads_nothing(run_python: RunPython) -> None:
     program = """
-import sys, mmsb
+import pathlib, sys, mmsb
 from mmsb import _ffi
 def loaded():
-    return "libmmsb" in open("/proc/self/maps").read()
+    return "libmmsb" in pathlib.Path("/proc/self/maps").read_text()
 mmsb.Delta.runs([(0, b"x")])
 assert "numpy" not in sys.modules and "asyncio" not in sys.modules
 assert not loaded() and not _ffi.lib.loaded

@@ -58,6 +58,8 @@ _new_bytes.argtypes = (c_void_p, c_ssize_t)
 _new_bytes.restype = py_object
 
 _WRITABLE = 1
+_empty = ctypes.c_uint64()
+_NOWHERE = ctypes.addressof(_empty)
 
 
 class Buffer:
@@ -68,8 +70,9 @@ class Buffer:
     def __init__(self, source: BytesLike, writable: bool = False) -> None:
         self._view = _PyBuffer()
         _get_buffer(source, ctypes.byref(self._view), _WRITABLE if writable else 0)
-        self.address: int = self._view.buf or 0
         self.length: int = self._view.len
+        # An empty buffer may be anywhere; the library is given a place that it takes for an array of anything.
+        self.address: int = self._view.buf if self.length else _NOWHERE
 
     def __del__(self, release: Callable[..., Any] = _release_buffer) -> None:
         release(ctypes.byref(self._view))
@@ -102,7 +105,8 @@ def words(source: Numbers, what: str) -> Buffer:
         return Buffer(_array(source, what))
     view = view_of(source)
     if view.itemsize == 8 and view.format.strip("@=<") in ("L", "Q"):
-        return readable(source)
+        buffer = readable(source)
+        return buffer if buffer.address % 8 == 0 else Buffer(array("Q", view.tobytes()))
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(source, numpy.ndarray) and source.dtype.kind in "iu":
         if source.size and source.min() < 0:
@@ -116,7 +120,10 @@ def half_words(source: Numbers) -> Buffer | None:
     if not has_buffer(source):
         return None
     view = view_of(source)
-    return readable(source) if view.itemsize == 4 and view.format.strip("@=<") in ("I", "L") else None
+    if view.itemsize != 4 or view.format.strip("@=<") not in ("I", "L"):
+        return None
+    buffer = readable(source)
+    return buffer if buffer.address % 4 == 0 else Buffer(array("I", view.tobytes()))
 
 
 def has_buffer(source: object) -> TypeGuard[BytesLike]:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _ffi
-from ._convert import Buffer
 from ._ffi import lib
 
 
@@ -81,9 +80,3 @@ def drop_released() -> None:
             _released.popleft()
         except IndexError:
             return
-
-
-def held_buffer(source: Any, writable: bool) -> tuple[Buffer, int]:
-    """A buffer that stays until its page ends, and the token for the callback."""
-    buffer = Buffer(source, writable)
-    return buffer, hold(buffer)

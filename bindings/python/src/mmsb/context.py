@@ -216,19 +216,16 @@ class Context:
         tickets = array("Q", [ticket.handle for ticket in after])
         work = _work_options(None, tickets)
         handles = zeroed_words(unsigned(count, "count"))
+        size = unsigned(size, "size", InvalidSizeError)
         ticket = ctypes.c_uint64()
-        self._check(
-            lib.mmsb_page_create_many_start(
-                self.handle,
-                unsigned(size, "size", InvalidSizeError),
-                len(handles),
-                options,
-                work,
-                handles.buffer_info()[0],
-                ticket,
-            )
-        )
-        return Ticket(ticket.value, handles, lambda: self._created(handles, location))
+        context = self.handle
+        # Held before the work begins: it writes into the array until it ends, whatever becomes of the ticket.
+        token = hold(handles)
+        status = lib.mmsb_page_create_many_start(context, size, len(handles), options, work, handles.buffer_info()[0], ticket)
+        if status:
+            let_go(token)
+            self._check(status)
+        return Ticket(ticket.value, token, lambda: self._created(handles, location))
 
     def adopt(
         self,
@@ -246,14 +243,13 @@ class Context:
         options.read_only = int(bool(read_only))
         options.id = unsigned(id, "id")
         options.release = release_adopted
-        token = hold(buffer)
-        options.user = token
         page = ctypes.c_uint64()
-        try:
-            self._check(lib.mmsb_page_adopt(self.handle, buffer.address, buffer.length, options, page))
-        except BaseException:
+        context = self.handle
+        options.user = token = hold(buffer)
+        status = lib.mmsb_page_adopt(context, buffer.address, buffer.length, options, page)
+        if status:
             let_go(token)
-            raise
+            self._check(status)
         return Page(self, page.value)
 
     def destroy_pages(self, pages: Pages) -> None:

@@ -13,7 +13,7 @@ from . import _ffi
 from ._convert import nanoseconds
 from ._errors import ClosedError, MMSBError, error_for
 from ._ffi import check, failure, lib
-from ._lease import hold, let_go, when_dropped
+from ._lease import let_go, when_dropped
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,12 +34,12 @@ class Ticket(Generic[T]):
 
     __slots__ = ("__weakref__", "_finalizer", "_handle", "_make", "_result")
 
-    def __init__(self, handle: int, storage: object, make: Callable[[], T]) -> None:
+    def __init__(self, handle: int, token: int, make: Callable[[], T]) -> None:
+        """make gives the result when the work is done; token stands for what is held because the work writes into it."""
         self._handle = handle
-        self._make: Callable[[], T] | None = make
+        self._make = make
         self._result: T | None = None
-        # The work writes into storage until it ends, ticket or no ticket.
-        self._finalizer = when_dropped(self, _close, handle, hold(storage))
+        self._finalizer = when_dropped(self, _close, handle, token)
 
     @property
     def handle(self) -> int:
@@ -70,9 +70,16 @@ class Ticket(Generic[T]):
             if status == _ffi.OK:
                 return self._finished()
             error = failure(status)
-            ran_out = status in (_ffi.E_TIMEOUT, _ffi.E_WOULD_BLOCK) and not self.done()
-            if not ran_out or left <= _SLICE_NS:
-                raise error
+            if status in (_ffi.E_TIMEOUT, _ffi.E_WOULD_BLOCK):
+                # The time may be over, or the work has ended so itself, or well in this moment.
+                code, text = self._status()
+                if code == _ffi.OK:
+                    return self._finished()
+                if code != _ffi.E_WOULD_BLOCK:
+                    raise error_for(code, text)
+                if left > _SLICE_NS:
+                    continue
+            raise error
 
     def cancel(self) -> None:
         """Asks the work to stop; it then ends with CancelledError and has changed nothing. Does not wait."""
@@ -86,11 +93,8 @@ class Ticket(Generic[T]):
 
     def error(self) -> MMSBError | None:
         """What the work failed with; None while it runs and when it went well."""
-        code, text = ctypes.c_int32(), ctypes.create_string_buffer(1024)
-        check(lib.mmsb_ticket_status(self.handle, code, text, len(text)))
-        if code.value in (_ffi.OK, _ffi.E_WOULD_BLOCK):
-            return None
-        return error_for(code.value, text.value.decode("utf-8", "replace"))
+        code, text = self._status()
+        return None if code in (_ffi.OK, _ffi.E_WOULD_BLOCK) else error_for(code, text)
 
     def fileno(self) -> int:
         """A descriptor that is readable from the end of the work on. It belongs to the ticket: do not read or close it."""
@@ -134,10 +138,14 @@ class Ticket(Generic[T]):
     def __reduce__(self) -> NoReturn:
         raise TypeError("a ticket cannot be pickled or copied")
 
+    def _status(self) -> tuple[int, str]:
+        code, text = ctypes.c_int32(), ctypes.create_string_buffer(1024)
+        check(lib.mmsb_ticket_status(self.handle, code, text, len(text)))
+        return code.value, text.value.decode("utf-8", "replace")
+
     def _finished(self) -> T:
-        if self._make is not None:
-            self._result, self._make = self._make(), None
-        assert self._result is not None
+        if self._result is None:
+            self._result = self._make()
         return self._result
 
 
