@@ -18,6 +18,8 @@ uint32_t mmsb_busy_fence;
 static pthread_mutex_t caches_lock = PTHREAD_MUTEX_INITIALIZER;
 static mmsb_context_record_t contexts[MMSB_CONTEXTS];
 static uint64_t cache_bytes;
+/* Owner of a cache that is free: a thread that still takes the cache for its context's asks it and finds it closed. */
+static mmsb_context_record_t nobody = {.handle = ~UINT64_C(0)};
 
 /* ------------------------------------------------------------------------------------------------- magazines ---- */
 
@@ -123,7 +125,7 @@ static void cache_empty(mmsb_cache_t *cache, int keep) {
     while (*link != cache)
         link = &(*link)->next_of_context;
     *link = cache->next_of_context;
-    cache->owner = NULL;
+    cache->owner = &nobody;
     __atomic_store_n(&cache->context, 0, __ATOMIC_RELAXED);
 }
 
