@@ -106,6 +106,7 @@ uint64_t (*bench_go_empty(void))(uint64_t);
 
 /* empty.c: C functions of a shared library that do nothing. */
 uint64_t bench_empty_call(uint64_t argument);
+uint32_t bench_empty_number(void);
 int32_t bench_empty_pin(uint64_t page, int32_t mode, void **address);
 
 #endif

@@ -258,6 +258,23 @@ static void peer_scattered(void *state, uint64_t count) {
     }
 }
 
+static void replay_batch(const small_t *small, uint8_t *shadow, uint8_t *addressed) {
+    for (uint32_t d = 0; d < BATCH; d++) {
+        const uint64_t page = small->number[d] * (uint64_t)PAGE_SIZE, run = page + small->offset[d];
+        if (!has_indices(small)) {
+            memcpy(shadow + run, small->payload + d * LENGTH, LENGTH);
+            if (addressed)
+                memset(addressed + run, 1, LENGTH);
+            continue;
+        }
+        for (uint32_t j = d * LENGTH; j < (d + 1) * LENGTH; j++) {
+            shadow[page + small->index[j]] = small->payload[j];
+            if (addressed)
+                addressed[page + small->index[j]] = 1;
+        }
+    }
+}
+
 static const char *check_small(void *state) {
     small_t *small = state;
     const size_t size = (size_t)PAGES * PAGE_SIZE;
@@ -270,12 +287,7 @@ static const char *check_small(void *state) {
     ours_small(small, CHECKED_BATCHES);
     for (uint64_t batch_number = 0; batch_number < small->prepared; batch_number++) {
         prepare_batch(small, batch_number);
-        for (uint32_t i = 0; i < BATCH * LENGTH; i++) {
-            uint64_t offset = has_indices(small) ? small->index[i] : small->offset[i / LENGTH] + i % LENGTH;
-            uint64_t place = small->number[i / LENGTH] * (uint64_t)PAGE_SIZE + offset;
-            shadow[place] = small->payload[i];
-            addressed[place] |= batch_number >= ours_from;
-        }
+        replay_batch(small, shadow, batch_number < ours_from ? NULL : addressed);
     }
     for (uint32_t p = 0; p < PAGES; p++) {
         uint64_t expected = 0, marked;

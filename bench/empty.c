@@ -5,6 +5,10 @@ uint64_t bench_empty_call(uint64_t argument) {
     return argument;
 }
 
+uint32_t bench_empty_number(void) {
+    return 0;
+}
+
 int32_t bench_empty_pin(uint64_t page, int32_t mode, void **address) {
     (void)page;
     (void)mode;
