@@ -14,10 +14,9 @@ const (
 	MaxSize = 1 << 44
 	// mappedMin is the size from which a page has a mapping of its own, that can grow without a copy.
 	mappedMin = 1<<20 + 1
-	// Regions that small pages and extents are cut from begin small and double.
-	firstRegion = 1 << 20
-	lastRegion  = 64 << 20
-	hugeRegion  = 8 << 20
+	// Regions that extents are cut from.
+	firstExtents = 4 << 20
+	lastExtents  = 64 << 20
 	// extentGap is one system page that no extent gets, between the regions, so that none reaches from one into the next.
 	extentGap = 1
 )
@@ -43,11 +42,9 @@ type memory struct {
 	chunks []chunk
 	bare   []uint32 // free records without memory
 
-	regions    []uint32 // all anonymous ones that are shared by pages
-	region     uint32   // where small memory is cut from
-	offset     uint64
-	length     uint64
-	nextRegion uint64
+	regions []uint32 // all anonymous ones that are shared by pages
+	slabs   slabs
+	classes [native.SmallClasses]sizeClass
 
 	extents       *alloc.Extents
 	extentRegions []extentRegion      // in the order of first
@@ -132,84 +129,6 @@ func (c *Context) newIndex() (uint32, error) {
 	}
 }
 
-// cut takes memory for small pages from the newest region. Under the lock.
-func (c *Context) cut(size, alignment uint64) (uint64, error) {
-	m := &c.memory
-	offset := (m.offset + alignment - 1) &^ (alignment - 1)
-	if m.region == 0 || offset+size > m.length {
-		length := max(m.nextRegion, firstRegion)
-		number, err := mem.Map(length, c.options.HugePages && length >= hugeRegion)
-		if err != nil {
-			return 0, err
-		}
-		m.regions = append(m.regions, number)
-		m.region, m.length, offset = number, length, 0
-		m.nextRegion = min(length*2, lastRegion)
-	}
-	m.offset = offset + size
-	return native.Place(m.region, offset), nil
-}
-
-func alignmentOf(size uint64) uint64 {
-	switch {
-	case size >= mem.SystemPage:
-		return mem.SystemPage
-	case size >= 256:
-		return 256
-	}
-	return 64
-}
-
-// refill cuts records of a size class for a thread's magazine.
-func refill(context uint64, class uint32, handles []uint64) (int, int32) {
-	c, err := contexts.Get(context)
-	if err != nil {
-		return 0, failed(err)
-	}
-	count, err := c.refill(class, handles)
-	return count, failed(err)
-}
-
-func (c *Context) refill(class uint32, handles []uint64) (int, error) {
-	native.CountContext(c.index) // notes the peak
-	m := &c.memory
-	m.Lock()
-	defer m.Unlock()
-	if m.closed {
-		return 0, status.Errorf(status.StaleHandle, "context 0x%016x has ended", c.handle)
-	}
-	size := native.ClassSize(class)
-	// A context that has few pages takes little: at first a handful, then as many as it has.
-	want := min(uint64(len(handles)), max(8, uint64(c.ledger.Used())/size))
-	count, err := c.ledger.TakeUpTo(want, size)
-	if err != nil {
-		return 0, err
-	}
-	made := uint64(0)
-	for ; made < count; made++ {
-		var index uint32
-		var place uint64
-		if index, err = c.newIndex(); err != nil {
-			break
-		}
-		if place, err = c.cut(size, alignmentOf(size)); err != nil {
-			m.bare = append(m.bare, index)
-			break
-		}
-		record := native.RecordAt(index)
-		record.Place, record.DirtyFirst, record.DirtyLast, record.Exposed = place, 255, 0, 0
-		generation := native.Generation(record.LoadState())
-		record.StoreState(native.State(native.StateFree, generation, uint64(class)<<native.ClassShift))
-		handles[count-1-made] = native.Handle(native.KindPage, generation, index)
-	}
-	c.ledger.Give((count - made) * size)
-	if made == 0 {
-		return 0, err
-	}
-	copy(handles, handles[count-made:count])
-	return int(made), nil
-}
-
 // takeBlock takes a block of more than native.SmallMax bytes, all zero.
 func takeBlock(context uint32, size uint64) (uint32, int32) {
 	index, err := byIndex[context].Load().takeLarge(size)
@@ -270,9 +189,9 @@ func (c *Context) takeExtent(count uint64) (uint64, error) {
 	}
 	first, ok := m.extents.Allocate(count, 1)
 	if !ok {
-		length := uint64(lastRegion)
+		length := uint64(lastExtents)
 		if len(m.extentRegions) == 0 {
-			length = 4 << 20
+			length = firstExtents
 		}
 		number, err := mem.Map(length, c.options.HugePages)
 		if err != nil {
@@ -424,6 +343,9 @@ func (c *Context) outlivedEnds(region uint32) {
 		return
 	}
 	delete(m.survivor, region)
+	if !m.ended {
+		return // the region is still the live context's
+	}
 	for i, number := range m.regions {
 		if number == region {
 			m.regions = append(m.regions[:i], m.regions[i+1:]...)

@@ -64,7 +64,7 @@ def test_bad_arguments_of_create(ctx: mmsb.Context) -> None:
     with pytest.raises(mmsb.InvalidArgumentError):
         ctx.create_page(10, location="moon")
     with pytest.raises(mmsb.MMSBError):
-        ctx.create_page(10, device=3)
+        ctx.create_page(10, location="cpu", device=3)
     with pytest.raises(mmsb.InvalidArgumentError):
         ctx.create_pages(-1, 10)
     with pytest.raises(MemoryError):

@@ -303,3 +303,16 @@ def test_a_page_adopted_from_a_view_of_another(ctx: mmsb.Context) -> None:
     gc.collect()
     assert pins(first) == (0, 0)
     first.destroy()
+
+
+def test_released_memory_that_goes_while_its_context_lives(ctx: mmsb.Context) -> None:
+    for size in (10, 5000, 1 << 20):
+        neighbour = ctx.create_page(size)
+        for turn in range(10):
+            page = ctx.create_page(size)
+            page.write(0, bytes([turn]) * size)
+            memory = page.release()
+            assert memory[size - 1] == turn
+            del memory, page
+        assert neighbour.read() == bytes(size)
+        neighbour.destroy()

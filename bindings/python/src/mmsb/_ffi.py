@@ -366,7 +366,7 @@ def find_library() -> str:
     package = Path(__file__).resolve().parent
     places = [package / "_lib" / "libmmsb.so"]
     # In a checkout the package lies in bindings/python/src/mmsb.
-    places += [folder / "build" / "libmmsb.so" for folder in package.parents[3:4]]
+    places += [folder / "build" / "libmmsb.so" for folder in list(package.parents)[3:4]]
     for path in places:
         if path.is_file():
             return str(path)
