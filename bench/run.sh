@@ -24,8 +24,7 @@ for program in pages calls deltas memory; do
 done
 if [ -d "$library/go/bin" ]; then export PATH=$library/go/bin:$PATH; fi
 if command -v go >/dev/null; then
-    go build -trimpath -buildvcs=false -buildmode=c-shared -o "$out/libcgo_empty.so" ./bench/cgo_empty
-    cp "$out/libcgo_empty.so" "$BENCH_PEERS/"
+    go build -trimpath -buildvcs=false -buildmode=c-shared -o "$BENCH_PEERS/libcgo_empty.so" ./bench/cgo_empty
 fi
 
 python=python3
