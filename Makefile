@@ -8,7 +8,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 PREFIX ?= build/prefix
 REPO ?=
-SECONDS_OF_FUZZ ?= 10
+CALLS ?= 1000000
+SEED ?=
 
 # build/bin holds links to the tools that tools/require.sh chose, and comes first.
 export PATH := $(CURDIR)/build/bin:$(PATH)
@@ -49,7 +50,7 @@ venv: $(STAMPS)/venv
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 # ---------------------------------------------------------------------------------------------------- tools ----
 
@@ -184,8 +185,8 @@ test-tsan: $(NATIVE_TESTS:%=build/tsan/%.run) ## native/ alone under ThreadSanit
 	@tools/run_programs.sh $^
 
 .PHONY: test-fuzz
-test-fuzz: lib ## calls the C ABI at random for SECONDS_OF_FUZZ=10 against a model
-	@tools/fuzz.sh $(SECONDS_OF_FUZZ)
+test-fuzz: build/c/fuzz_test.c.run ## CALLS=1000000 random calls of the C ABI against a model; SEED= repeats a run
+	@$< $(CALLS) $(SEED)
 
 .PHONY: test-python
 test-python: lib $(STAMPS)/venv-test ## the Python package

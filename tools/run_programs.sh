@@ -4,7 +4,8 @@ set -uo pipefail
 (($#)) || { echo "no test programs" >&2; exit 1; }
 failed=0
 for program in "$@"; do
-    echo "== $(basename "$program" .run)"
-    "$program" || { echo "$(basename "$program" .run): exit status $?" >&2; failed=1; }
+    name=$(basename "$program" .run)
+    echo "== $name"
+    "$program" || { echo "$name: exit status $?" >&2; failed=1; }
 done
 exit $failed
