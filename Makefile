@@ -186,7 +186,7 @@ test-tsan: $(NATIVE_TESTS:%=build/tsan/%.run) ## native/ alone under ThreadSanit
 
 .PHONY: test-fuzz
 test-fuzz: build/c/fuzz_test.c.run ## CALLS=1000000 random calls of the C ABI against a model; SEED= repeats a run
-	@$< $(CALLS) $(SEED)
+	@tools/fuzz.sh $(CALLS) $(SEED)
 
 .PHONY: test-python
 test-python: lib $(STAMPS)/venv-test ## the Python package
