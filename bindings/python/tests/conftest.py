@@ -7,9 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-
 import mmsb
+import pytest
 from mmsb import ticket
 from mmsb._ffi import KINDS, find_library
 

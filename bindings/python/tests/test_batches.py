@@ -5,10 +5,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import mmsb
 import numpy as np
 import pytest
-
-import mmsb
 
 
 def test_apply_many(ctx: mmsb.Context) -> None:

@@ -4,10 +4,9 @@ import gc
 import pickle
 from pathlib import Path
 
+import mmsb
 import numpy as np
 import pytest
-
-import mmsb
 
 
 def test_a_context_owns_its_pages(ctx: mmsb.Context) -> None:

@@ -5,11 +5,10 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
+import mmsb
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-
-import mmsb
 
 KINDS = ("dense_bytes", "dense_bits", "sparse_bits", "indexed", "runs")
 

@@ -3,9 +3,8 @@ from __future__ import annotations
 import builtins
 import pickle
 
-import pytest
-
 import mmsb
+import pytest
 from mmsb._errors import error_for
 
 ALL = [thing for thing in vars(mmsb).values() if isinstance(thing, type) and issubclass(thing, mmsb.MMSBError)]

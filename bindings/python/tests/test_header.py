@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import mmsb
+import pytest
 from mmsb import _ffi
 
 HEADER = (Path(__file__).resolve().parents[3] / "include" / "mmsb.h").read_text()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import mmsb
 import pytest
 from conftest import RunPython
-
-import mmsb
 from mmsb import _ffi
 
 

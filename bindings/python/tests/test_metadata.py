@@ -1,9 +1,8 @@
 from __future__ import annotations
 
+import mmsb
 import numpy as np
 import pytest
-
-import mmsb
 
 
 def test_metadata_is_a_mapping(ctx: mmsb.Context) -> None:

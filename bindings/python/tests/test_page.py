@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import array
 
+import mmsb
 import numpy as np
 import pytest
-
-import mmsb
 
 
 def test_a_new_page(ctx: mmsb.Context) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import mmsb
 import numpy as np
 import pytest
-
-import mmsb
 
 
 def test_the_quickstart() -> None:

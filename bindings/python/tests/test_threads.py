@@ -8,10 +8,9 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 
+import mmsb
 import numpy as np
 import pytest
-
-import mmsb
 
 THREADS = 8
 

@@ -6,9 +6,10 @@ import pickle
 import select
 import time
 
-import pytest
-
 import mmsb
+import pytest
+from mmsb import ticket as ticket_module
+from mmsb._ffi import E_TIMEOUT, lib
 
 
 def test_a_ticket_has_a_result(ctx: mmsb.Context) -> None:
@@ -87,6 +88,22 @@ def test_not_waiting_for_unfinished_work(ctx: mmsb.Context) -> None:
         except mmsb.TimeoutError as error:
             assert isinstance(error, TimeoutError)
         assert len(ticket.wait(60)) == 300_000
+
+
+def test_long_waits_are_cut_into_short_ones(ctx: mmsb.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ticket_module, "_SLICE_NS", 1000)
+    with ctx.create_pages_start(100_000, 64) as ticket:
+        assert len(ticket.wait(60)) == 100_000
+
+
+def test_work_that_ends_in_the_moment_the_time_is_over(ctx: mmsb.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ctx.create_pages_start(10, 64) as ticket:
+        ticket.wait()
+        monkeypatch.setattr(lib, "mmsb_ticket_wait", lambda handle, timeout: E_TIMEOUT)
+        assert len(ticket.wait(1)) == 10
+        monkeypatch.setattr(mmsb.Ticket, "_status", lambda ticket: (mmsb.CancelledError.code, "cancelled"))
+        with pytest.raises(mmsb.CancelledError):
+            ticket.wait(1)
 
 
 def test_failing_work() -> None:

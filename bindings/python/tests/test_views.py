@@ -6,10 +6,9 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
+import mmsb
 import numpy as np
 import pytest
-
-import mmsb
 
 
 def pins(page: mmsb.Page) -> tuple[int, int]:
