@@ -1,6 +1,8 @@
 /* bench.c — the harness: rounds, medians, verdicts, and the output line of a row. */
 #include "bench.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,6 +120,59 @@ uint64_t bench_calibrate(bench_work_t work, void *state) {
         if (each * (double)count >= slice / 4)
             return each >= slice ? 1 : (uint64_t)(slice / each);
     }
+}
+
+int bench_processors(void) {
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        bench_fail("no list of processors");
+    return CPU_COUNT(&allowed);
+}
+
+typedef struct member {
+    pthread_t thread;
+    pthread_barrier_t *start;
+    bench_work_t work;
+    void *state;
+    uint64_t count;
+} member_t;
+
+static void *member_main(void *argument) {
+    member_t *member = argument;
+    pthread_barrier_wait(member->start);
+    member->work(member->state, member->count);
+    return NULL;
+}
+
+/* Without a place of its own, a new thread may share a busy processor for longer than a slice lasts. */
+static void place_on_processor(pthread_attr_t *attributes, int number) {
+    cpu_set_t allowed, one;
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, &allowed) && number-- == 0)
+            CPU_SET(cpu, &one);
+    }
+    pthread_attr_setaffinity_np(attributes, sizeof one, &one);
+}
+
+void bench_on_threads(bench_work_t work, void *const *states, int threads, uint64_t count) {
+    member_t members[BENCH_MOST_THREADS];
+    pthread_barrier_t start;
+    if (pthread_barrier_init(&start, NULL, (unsigned)threads) != 0)
+        bench_fail("no barrier for %d threads", threads);
+    for (int i = 0; i < threads; i++) {
+        pthread_attr_t attributes;
+        members[i] = (member_t){.start = &start, .work = work, .state = states[i], .count = count};
+        pthread_attr_init(&attributes);
+        place_on_processor(&attributes, i);
+        if (pthread_create(&members[i].thread, &attributes, member_main, &members[i]) != 0)
+            bench_fail("no thread");
+        pthread_attr_destroy(&attributes);
+    }
+    for (int i = 0; i < threads; i++)
+        pthread_join(members[i].thread, NULL);
+    pthread_barrier_destroy(&start);
 }
 
 double bench_value(const bench_row_t *row, double nanoseconds, double operations) {

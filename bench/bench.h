@@ -61,6 +61,11 @@ void bench_fact(const char *name, const char *value);
 /* The parts of bench_run: how often the work fits into a slice, and the nanoseconds of one count. */
 uint64_t bench_calibrate(bench_work_t work, void *state);
 double bench_slice(bench_work_t work, void *state, uint64_t count);
+/* The work count times on each of so many threads at the same time, each on a processor of its own. */
+enum { BENCH_MOST_THREADS = 4 };
+void bench_on_threads(bench_work_t work, void *const *states, int threads, uint64_t count);
+/* Processors that the program may use. */
+int bench_processors(void);
 /* Nanoseconds of one count as a value in the row's unit. */
 double bench_value(const bench_row_t *row, double nanoseconds, double operations);
 

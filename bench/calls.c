@@ -4,9 +4,7 @@
  * The reads go round 64 pages, so that no call is tuned to one record. A finished ticket is polled as the call that enters Go:
  * the cheapest one that has work of its own.
  */
-#include <pthread.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench.h"
 #include "mmsb.h"
@@ -106,42 +104,22 @@ static void peer_go(void *state, uint64_t count) {
 
 typedef struct pair {
     bench_work_t work;
-    calls_t *calls;
-    uint64_t count;
-    pthread_barrier_t start;
+    void *states[2];
 } pair_t;
 
-static void *half(void *argument) {
-    pair_t *pair = argument;
-    pthread_barrier_wait(&pair->start);
-    pair->work(pair->calls, pair->count);
-    return NULL;
-}
-
-static void on_threads(pair_t *pair, uint64_t count, int threads) {
-    pthread_t handles[2];
-    pair->count = count;
-    if (pthread_barrier_init(&pair->start, NULL, (unsigned)threads))
-        bench_fail("no barrier");
-    for (int i = 0; i < threads; i++) {
-        if (pthread_create(&handles[i], NULL, half, pair))
-            bench_fail("no thread");
-    }
-    for (int i = 0; i < threads; i++)
-        pthread_join(handles[i], NULL);
-    pthread_barrier_destroy(&pair->start);
-}
-
 static void on_two(void *state, uint64_t count) {
-    on_threads(state, count, 2);
+    pair_t *pair = state;
+    bench_on_threads(pair->work, pair->states, 2, count);
 }
+
 static void on_one(void *state, uint64_t count) {
-    on_threads(state, count, 1);
+    pair_t *pair = state;
+    bench_on_threads(pair->work, pair->states, 1, count);
 }
 
 static void run_two_threads(calls_t *calls) {
     bool overlay = strstr(mmsb_build_info(), "overlay") != NULL;
-    pair_t ours = {.work = ours_go, .calls = calls}, peer = {.work = peer_go};
+    pair_t ours = {ours_go, {calls, calls}}, peer = {peer_go, {NULL, NULL}};
     bench_row_t row = {.what = "calls: into Go (poll of a finished ticket), two threads",
                        .unit = BENCH_MILLIONS,
                        .ours = on_two,
@@ -153,7 +131,7 @@ static void run_two_threads(calls_t *calls) {
                        .bound = 1.6,
                        .note = overlay ? "with the overlay of the Go toolchain"
                                        : "mmsb_build_info names no overlay of the Go toolchain: no aim without it"};
-    if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+    if (bench_processors() < 2) {
         bench_not_run(&row, "one core");
         return;
     }

@@ -5,16 +5,14 @@
  * the same on both sides and in every run. Replaced: one after the other goes in that order, and a new one comes. Touched: the
  * first 8 bytes are read and written through the page's address.
  */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench.h"
 #include "mmsb.h"
 
-enum { SIZE = 4096, LIVE = 1000, UMF_MOST_LIVE = 100000, THREADS_MOST = 4 };
+enum { SIZE = 4096, LIVE = 1000, UMF_MOST_LIVE = 100000 };
 
 /* What is done to a page between its creation and its end. */
 typedef enum touch { UNTOUCHED, TOUCHED, WRITTEN } touch_t;
@@ -355,44 +353,17 @@ static void run_against_umf(void) {
 typedef struct team {
     bench_work_t work;
     int threads;
-    uint64_t count;
-    pthread_barrier_t start;
-    set_t *sets[THREADS_MOST];
+    set_t *sets[BENCH_MOST_THREADS];
 } team_t;
 
-typedef struct member {
-    team_t *team;
-    set_t *set;
-} member_t;
-
-static void *member_work(void *argument) {
-    member_t *member = argument;
-    pthread_barrier_wait(&member->team->start);
-    member->team->work(member->set, member->team->count);
-    return NULL;
-}
-
-static void team_work(team_t *team, uint64_t count, int threads) {
-    pthread_t handles[THREADS_MOST];
-    member_t members[THREADS_MOST];
-    team->count = count;
-    if (pthread_barrier_init(&team->start, NULL, (unsigned)threads))
-        bench_fail("no barrier");
-    for (int i = 0; i < threads; i++) {
-        members[i] = (member_t){team, team->sets[i]};
-        if (pthread_create(&handles[i], NULL, member_work, &members[i]))
-            bench_fail("no thread");
-    }
-    for (int i = 0; i < threads; i++)
-        pthread_join(handles[i], NULL);
-    pthread_barrier_destroy(&team->start);
-}
-
 static void team_all(void *state, uint64_t count) {
-    team_work(state, count, ((team_t *)state)->threads);
+    team_t *team = state;
+    bench_on_threads(team->work, (void *const *)team->sets, team->threads, count);
 }
+
 static void team_one(void *state, uint64_t count) {
-    team_work(state, count, 1);
+    team_t *team = state;
+    bench_on_threads(team->work, (void *const *)team->sets, 1, count);
 }
 
 static void run_threads(void) {
@@ -404,7 +375,6 @@ static void run_threads(void) {
     } works[] = {{"4 KiB uninitialised, touched, one at a time", ours_single_uninitialised, 1},
                  {"4 KiB uninitialised, touched, 1000 live", ours_live_uninitialised, LIVE},
                  {"4 KiB zeroed, touched, one at a time", ours_single_zeroed, 1}};
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
     for (size_t t = 0; t < sizeof thread_counts / sizeof *thread_counts; t++) {
         const int threads = thread_counts[t];
@@ -422,7 +392,7 @@ static void run_threads(void) {
                                .aim = BENCH_AT_LEAST,
                                .bound = 0.9 * threads};
             snprintf(what, sizeof what, "pages: %s, %d threads", works[i].name, threads);
-            if (cores < threads) {
+            if (bench_processors() < threads) {
                 bench_not_run(&row, "fewer cores than threads");
                 continue;
             }

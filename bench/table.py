@@ -35,7 +35,7 @@ def machine() -> dict[str, str]:
         "compiler": first_line(os.environ.get("CC", "cc"), "--version"),
         "go": first_line("go", "version"),
         "python": platform.python_version(),
-        "load": "{:.1f} at the end, over the last minute".format(os.getloadavg()[0]),
+        "load": f"{os.getloadavg()[0]:.1f} at the end, over the last minute",
     }
 
 
