@@ -41,6 +41,10 @@ mmsb_status_t mmsb_context_create(const mmsb_context_options_t *options, mmsb_co
         options = &defaults;
     }
     DOOR_STRUCT("mmsb_context_options_t", options, options->reserved_word);
+    if (options->huge_pages < 0 || options->huge_pages > 1)
+        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "huge_pages is %d, not 0 or 1", options->huge_pages);
+    if (options->disk_path && !mmsb_utf8_valid(options->disk_path, strlen(options->disk_path)))
+        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "disk_path is not valid UTF-8");
     DOOR_POINTER(context);
     return mmsbgo_context_create((mmsb_context_options_t *)options, context);
 }
@@ -124,7 +128,7 @@ mmsb_status_t mmsb_ticket_progress(mmsb_ticket_t ticket, uint64_t *done, uint64_
 mmsb_status_t mmsb_ticket_status(mmsb_ticket_t ticket, mmsb_status_t *code, char *text, size_t capacity) {
     DOOR_ENTER();
     DOOR_POINTER(code);
-    DOOR_CHECK(door_array("text", text, capacity, 1));
+    DOOR_BYTE_ARRAY(text, capacity);
     return mmsbgo_ticket_status(ticket, code, text, capacity);
 }
 

@@ -53,15 +53,22 @@ static inline mmsb_status_t door_optional(const char *name, const void *pointer,
     return door_bad_pointer(name, pointer, alignment);
 }
 
-/* An array that must be there unless it is empty. */
-static inline mmsb_status_t door_array(const char *name, const void *pointer, uint64_t count, size_t alignment) {
+mmsb_status_t door_bad_count(const char *name, uint64_t count, size_t size);
+
+/* An array that must be there unless it is empty, of no more items than there are addresses. */
+static inline mmsb_status_t door_array(const char *name, const void *pointer, uint64_t count, size_t size, size_t alignment) {
+    if (MMSB_UNLIKELY(count > PTRDIFF_MAX / size))
+        return door_bad_count(name, count, size);
     return count == 0 ? door_optional(name, pointer, alignment) : door_pointer(name, pointer, alignment);
 }
 
 #define DOOR_POINTER(pointer) DOOR_CHECK(door_pointer(#pointer, pointer, __alignof__(*(pointer))))
 #define DOOR_BYTES(pointer) DOOR_CHECK(door_pointer(#pointer, pointer, 1))
 #define DOOR_OPTIONAL(pointer) DOOR_CHECK(door_optional(#pointer, pointer, __alignof__(*(pointer))))
-#define DOOR_ARRAY(pointer, count) DOOR_CHECK(door_array(#pointer, pointer, count, __alignof__(*(pointer))))
+#define DOOR_ARRAY(pointer, count) DOOR_CHECK(door_array(#pointer, pointer, count, sizeof *(pointer), __alignof__(*(pointer))))
+/* Bytes whose number is checked against a page's size later. */
+#define DOOR_BUFFER(pointer, length) DOOR_CHECK((length) == 0 ? MMSB_OK : door_pointer(#pointer, pointer, 1))
+#define DOOR_BYTE_ARRAY(pointer, count) DOOR_CHECK(door_array(#pointer, pointer, count, 1, 1))
 
 static inline uint64_t door_or(const uint64_t *words, size_t count) {
     uint64_t all = 0;

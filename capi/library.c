@@ -13,6 +13,11 @@ mmsb_status_t door_bad_pointer(const char *name, const void *pointer, size_t ali
     return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%s at %p is not aligned to %zu", name, pointer, alignment);
 }
 
+mmsb_status_t door_bad_count(const char *name, uint64_t count, size_t size) {
+    return mmsb_fail(MMSB_E_INVALID_SIZE, "%llu items of %zu bytes in %s are more than can be addressed", (unsigned long long)count, size,
+                     name);
+}
+
 mmsb_status_t door_bad_struct(const char *name, uint32_t struct_size, size_t expected) {
     if (struct_size != expected)
         return mmsb_fail(MMSB_E_STRUCT_VERSION, "struct_size of %s is %u, not %zu: call its _init function first", name, struct_size,
@@ -157,7 +162,7 @@ mmsb_status_t mmsb_log_configure(int32_t level, int32_t descriptor) {
 
 mmsb_status_t mmsb_log_read(char *buffer, size_t capacity, size_t *length, uint64_t *lost) {
     DOOR_ENTER();
-    DOOR_CHECK(door_array("buffer", buffer, capacity, 1));
+    DOOR_BYTE_ARRAY(buffer, capacity);
     DOOR_POINTER(length);
     DOOR_OPTIONAL(lost);
     return mmsbgo_log_read(buffer, capacity, length, lost);

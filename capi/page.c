@@ -55,7 +55,11 @@ mmsb_status_t mmsb_page_create(mmsb_context_t context, uint64_t size, const mmsb
 static mmsb_status_t check_work(const mmsb_work_options_t *work) {
     if (!work)
         return MMSB_OK;
-    DOOR_STRUCT("mmsb_work_options_t", work, work->stream);
+    DOOR_STRUCT("mmsb_work_options_t", work, 0);
+    if (work->stream != 0)
+        return mmsb_fail(MMSB_E_INVALID_HANDLE, "0x%016llx is not a stream: this release has none", (unsigned long long)work->stream);
+    if (work->device != 0)
+        return mmsb_fail(MMSB_E_NO_DEVICE, "no device %d: this release has no devices", work->device);
     DOOR_ARRAY(work->after, work->after_count);
     return MMSB_OK;
 }
@@ -102,6 +106,8 @@ mmsb_status_t mmsb_page_adopt(mmsb_context_t context, void *memory, uint64_t siz
     if (!options)
         options = &defaults;
     DOOR_STRUCT("mmsb_adopt_options_t", options, 0);
+    if (options->read_only < 0 || options->read_only > 1)
+        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "read_only is %d, not 0 or 1", options->read_only);
     DOOR_BYTES(memory);
     DOOR_POINTER(page);
     return mmsbgo_page_adopt(context, (uintptr_t)memory, size, (mmsb_adopt_options_t *)options, page);
@@ -167,9 +173,9 @@ mmsb_status_t mmsb_page_info(mmsb_page_t page, mmsb_page_info_t *info) {
     return mmsb_page_info_fill(page, info);
 }
 
-static mmsb_status_t info_of(mmsb_page_t page, mmsb_page_info_t *info) {
+static mmsb_status_t check_info(const mmsb_page_info_t *info) {
     DOOR_STRUCT("mmsb_page_info_t", info, 0);
-    return mmsb_page_info_fill(page, info);
+    return MMSB_OK;
 }
 
 mmsb_status_t mmsb_page_info_many(const mmsb_page_t *pages, size_t count, mmsb_page_info_t *infos, size_t *bad_index) {
@@ -178,14 +184,14 @@ mmsb_status_t mmsb_page_info_many(const mmsb_page_t *pages, size_t count, mmsb_p
     DOOR_ARRAY(infos, count);
     DOOR_OPTIONAL(bad_index);
     for (size_t i = 0; i < count; i++) {
-        mmsb_status_t status = info_of(pages[i], &infos[i]);
+        mmsb_status_t status = check_info(&infos[i]);
         if (status != MMSB_OK) {
             if (bad_index)
                 *bad_index = i;
             return status;
         }
     }
-    return MMSB_OK;
+    return mmsb_page_info_batch(pages, count, infos, bad_index);
 }
 
 /* The four reads: their value says that something failed, so the door only has to let them in. */
@@ -236,13 +242,13 @@ mmsb_status_t mmsb_page_unpin(mmsb_page_t page, int32_t mode) {
 
 mmsb_status_t mmsb_page_read(mmsb_page_t page, uint64_t offset, void *buffer, uint64_t length) {
     DOOR_ENTER();
-    DOOR_CHECK(door_array("buffer", buffer, length, 1));
+    DOOR_BUFFER(buffer, length);
     return mmsb_page_read_bytes(page, offset, buffer, length);
 }
 
 mmsb_status_t mmsb_page_write(mmsb_page_t page, uint64_t offset, const void *buffer, uint64_t length) {
     DOOR_ENTER();
-    DOOR_CHECK(door_array("buffer", buffer, length, 1));
+    DOOR_BUFFER(buffer, length);
     return mmsb_page_write_bytes(page, offset, buffer, length);
 }
 
@@ -288,7 +294,7 @@ mmsb_status_t mmsb_page_migrate_many(const mmsb_page_t *pages, size_t count, mms
 
 mmsb_status_t mmsb_page_mask_read(mmsb_page_t page, uint64_t offset, void *bits, uint64_t length) {
     DOOR_ENTER();
-    DOOR_CHECK(door_array("bits", bits, length, 1));
+    DOOR_BUFFER(bits, length);
     return mmsb_page_mask_copy(page, offset, bits, length);
 }
 
@@ -305,32 +311,42 @@ mmsb_status_t mmsb_page_mask_count(mmsb_page_t page, uint64_t *count) {
 
 /* --------------------------------------------------------------------------------------------------- metadata ---- */
 
+/* Before anybody looks at the bytes. */
+static mmsb_status_t check_key(const char *key, size_t key_length) {
+    DOOR_BYTES(key);
+    if (key_length > UINT32_MAX)
+        return mmsb_fail(MMSB_E_INVALID_SIZE, "a key of %zu bytes: at most %u can be", key_length, UINT32_MAX);
+    return MMSB_OK;
+}
+
 mmsb_status_t mmsb_page_metadata_set(mmsb_page_t page, const char *key, size_t key_length, const void *value,
                                      size_t value_length) {
     DOOR_ENTER();
-    DOOR_BYTES(key);
-    DOOR_CHECK(door_array("value", value, value_length, 1));
+    DOOR_CHECK(check_key(key, key_length));
+    if (value_length > UINT32_MAX)
+        return mmsb_fail(MMSB_E_INVALID_SIZE, "a value of %zu bytes: at most %u can be", value_length, UINT32_MAX);
+    DOOR_BYTE_ARRAY(value, value_length);
     return mmsbgo_page_metadata_set(page, (char *)key, key_length, (void *)value, value_length);
 }
 
 mmsb_status_t mmsb_page_metadata_get(mmsb_page_t page, const char *key, size_t key_length, void *value, size_t capacity,
                                      size_t *length) {
     DOOR_ENTER();
-    DOOR_BYTES(key);
-    DOOR_CHECK(door_array("value", value, capacity, 1));
+    DOOR_CHECK(check_key(key, key_length));
+    DOOR_BYTE_ARRAY(value, capacity);
     DOOR_POINTER(length);
     return mmsbgo_page_metadata_get(page, (char *)key, key_length, value, capacity, length);
 }
 
 mmsb_status_t mmsb_page_metadata_remove(mmsb_page_t page, const char *key, size_t key_length) {
     DOOR_ENTER();
-    DOOR_BYTES(key);
+    DOOR_CHECK(check_key(key, key_length));
     return mmsbgo_page_metadata_remove(page, (char *)key, key_length);
 }
 
 mmsb_status_t mmsb_page_metadata_keys(mmsb_page_t page, void *keys, size_t capacity, size_t *length, size_t *count) {
     DOOR_ENTER();
-    DOOR_CHECK(door_array("keys", keys, capacity, 1));
+    DOOR_BYTE_ARRAY(keys, capacity);
     DOOR_POINTER(length);
     DOOR_OPTIONAL(count);
     return mmsbgo_page_metadata_keys(page, keys, capacity, length, count);
@@ -338,14 +354,14 @@ mmsb_status_t mmsb_page_metadata_keys(mmsb_page_t page, void *keys, size_t capac
 
 mmsb_status_t mmsb_page_metadata_export(mmsb_page_t page, void *blob, size_t capacity, size_t *length) {
     DOOR_ENTER();
-    DOOR_CHECK(door_array("blob", blob, capacity, 1));
+    DOOR_BYTE_ARRAY(blob, capacity);
     DOOR_POINTER(length);
     return mmsbgo_page_metadata_export(page, blob, capacity, length);
 }
 
 mmsb_status_t mmsb_page_metadata_import(mmsb_page_t page, const void *blob, size_t length) {
     DOOR_ENTER();
-    DOOR_CHECK(door_array("blob", blob, length, 1));
+    DOOR_BYTE_ARRAY(blob, length);
     return mmsbgo_page_metadata_import(page, (void *)blob, length);
 }
 

@@ -21,6 +21,7 @@
  *  Strings    UTF-8. Strings handed in are copied before the call returns.
  *  Pointers   Memory handed in is only used during the call, unless the function says otherwise. Out parameters come
  *             last and are written only on success, unless the function says otherwise.
+ *  Counts     A count or length that no array in memory can have answers MMSB_E_INVALID_SIZE.
  *  Lists      Functions that fill an array take a capacity and report the count. With too small a capacity they
  *             report the count, write nothing and return MMSB_E_OUT_OF_RANGE; a capacity of 0 asks for the count
  *             and returns MMSB_OK.
@@ -518,7 +519,7 @@ MMSB_API void mmsb_page_info_init(mmsb_page_info_t *info);
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_info(mmsb_page_t page, mmsb_page_info_t *info);
 
-/* The same for many pages, each at a moment of its own; every info must have its struct_size set.
+/* The same for many pages, at one moment; every info must have its struct_size set.
  * Errors: as mmsb_page_info. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_info_many(const mmsb_page_t *pages, size_t count, mmsb_page_info_t *infos,
                                            size_t *bad_index);
@@ -717,11 +718,12 @@ MMSB_API mmsb_status_t mmsb_page_metadata_set(mmsb_page_t page, const char *key,
                                               size_t value_length);
 
 /* Copies the value; *length is its length, also when the buffer is too small. A list (see the rules) of bytes.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND, MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE (a key of 4 GiB or more), MMSB_E_NOT_FOUND,
+ * MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_metadata_get(mmsb_page_t page, const char *key, size_t key_length, void *value,
                                               size_t capacity, size_t *length);
 
-/* Removes a key. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND. Threads: any. Blocks: short. Since 0.1. */
+/* Removes a key. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE, MMSB_E_NOT_FOUND. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_metadata_remove(mmsb_page_t page, const char *key, size_t key_length);
 
 /* Copies the keys, each as u32 length and bytes. A list of bytes. *count (may be NULL) is the number of keys.

@@ -323,13 +323,19 @@ mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *b
     if (count > UINT64_MAX / sizeof(uint64_t))
         return mmsb_fail(MMSB_E_OUT_OF_RANGE, "count is %llu, beyond what can be addressed", (unsigned long long)count);
     if (!runs->lengths) {
-        if (__builtin_mul_overflow(count, runs->uniform_length, &sum))
+        if (__builtin_mul_overflow(count, runs->uniform_length, &sum)) {
+            if (bad_index)
+                *bad_index = 0;
             return mmsb_fail(MMSB_E_OUT_OF_RANGE, "%llu runs of %llu bytes are more than 2^64 bytes", (unsigned long long)count,
                              (unsigned long long)runs->uniform_length);
+        }
     } else {
         for (uint64_t i = 0; i < count; i++) {
-            if (__builtin_add_overflow(sum, runs->lengths[i], &sum))
+            if (__builtin_add_overflow(sum, runs->lengths[i], &sum)) {
+                if (bad_index)
+                    *bad_index = i;
                 return mmsb_fail(MMSB_E_OUT_OF_RANGE, "the runs' lengths add up to more than 2^64 bytes");
+            }
         }
     }
     mmsb_status_t status = check_payload(&(mmsb_delta_t){.payload = runs->payload, .payload_length = runs->payload_length}, sum);

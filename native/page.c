@@ -255,7 +255,7 @@ static mmsb_status_t check_destroy(void *work, size_t i, mmsb_record_t *record, 
 }
 
 mmsb_status_t mmsb_page_destroy_batch(const mmsb_page_t *pages, size_t count, size_t *bad_index) {
-    mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .distinct = 1};
+    mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .distinct = 1, .bytes_stay = 1};
     mmsb_status_t status = mmsb_batch_lock(&batch, check_destroy, (void *)(uintptr_t)pages, bad_index);
     if (status != MMSB_OK)
         return status;
@@ -360,12 +360,7 @@ void *mmsb_page_address_slow(uint64_t page) {
     return address;
 }
 
-mmsb_status_t mmsb_page_info_fill(uint64_t page, mmsb_page_info_t *info) {
-    mmsb_record_t *record;
-    uint64_t state;
-    mmsb_status_t status = mmsb_page_lock(page, &record, &state);
-    if (status != MMSB_OK)
-        return status;
+static void fill_info(uint64_t page, const mmsb_record_t *record, uint64_t state, mmsb_page_info_t *info) {
     uint32_t index = MMSB_HANDLE_INDEX(page);
     const mmsb_cold_t *cold = record->cold ? &mmsb_table.colds[record->cold] : NULL;
     info->location = MMSB_STATE_LOCATION(state);
@@ -383,7 +378,29 @@ mmsb_status_t mmsb_page_info_fill(uint64_t page, mmsb_page_info_t *info) {
     info->adopted = (state & MMSB_ADOPTED) != 0;
     info->read_only = (state & MMSB_READ_ONLY) != 0;
     info->metadata_count = cold ? cold->metadata_count : 0;
+}
+
+mmsb_status_t mmsb_page_info_fill(uint64_t page, mmsb_page_info_t *info) {
+    mmsb_record_t *record;
+    uint64_t state;
+    mmsb_status_t status = mmsb_page_lock(page, &record, &state);
+    if (status != MMSB_OK)
+        return status;
+    fill_info(page, record, state, info);
     __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+    return MMSB_OK;
+}
+
+mmsb_status_t mmsb_page_info_batch(const mmsb_page_t *pages, size_t count, mmsb_page_info_t *infos, size_t *bad_index) {
+    mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .bytes_stay = 1};
+    mmsb_status_t status = mmsb_batch_lock(&batch, NULL, NULL, bad_index);
+    if (status != MMSB_OK)
+        return status;
+    for (size_t i = 0; i < count; i++) {
+        const mmsb_record_t *record = mmsb_record_of(pages[i]);
+        fill_info(pages[i], record, record->state & ~MMSB_OWNER_MASK, &infos[i]);
+    }
+    mmsb_batch_unlock(&batch, count);
     return MMSB_OK;
 }
 
@@ -806,7 +823,7 @@ static mmsb_status_t lock_in_order(mmsb_batch_t *batch, mmsb_batch_check_t check
             }
             if (MMSB_LIKELY(__atomic_compare_exchange_n(&record->state, &state, state | batch->owner, 0, __ATOMIC_ACQUIRE,
                                                         __ATOMIC_RELAXED))) {
-                status = bring_in(record, state);
+                status = batch->bytes_stay ? MMSB_OK : bring_in(record, state);
                 if (MMSB_UNLIKELY(status != MMSB_OK))
                     __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
                 break;
@@ -815,7 +832,8 @@ static mmsb_status_t lock_in_order(mmsb_batch_t *batch, mmsb_batch_check_t check
         batch->bad = i;
         if (MMSB_UNLIKELY(status != MMSB_OK))
             break;
-        status = check(work, i, record, state);
+        if (check)
+            status = check(work, i, record, state);
         if (MMSB_UNLIKELY(status != MMSB_OK)) {
             i++; /* this one is locked, too */
             break;
@@ -854,14 +872,9 @@ mmsb_status_t mmsb_batch_lock(mmsb_batch_t *batch, mmsb_batch_check_t check, voi
     }
 }
 
-static mmsb_status_t check_nothing(void *work, size_t i, mmsb_record_t *record, uint64_t state) {
-    (void)work, (void)i, (void)record, (void)state;
-    return MMSB_OK;
-}
-
 mmsb_status_t mmsb_pair_lock(const mmsb_page_t pages[2], size_t *bad_index) {
     mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = 2};
-    return mmsb_batch_lock(&batch, check_nothing, NULL, bad_index);
+    return mmsb_batch_lock(&batch, NULL, NULL, bad_index);
 }
 
 void mmsb_pair_unlock(const mmsb_page_t pages[2]) {

@@ -11,8 +11,6 @@
 #include "bytes.h"
 #include "thread.h"
 
-#pragma GCC visibility push(hidden)
-
 #define MMSB_ENTER_GO (-1)
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -23,6 +21,8 @@
 #define MMSB_POISON(address, length) ((void)(address), (void)(length))
 #define MMSB_UNPOISON(address, length) ((void)(address), (void)(length))
 #endif
+
+#pragma GCC visibility push(hidden)
 
 /* ---------------------------------------------------------------------------------------------------- records ---- */
 
@@ -288,6 +288,7 @@ static inline void *mmsb_page_address_of(uint64_t page) {
 }
 
 mmsb_status_t mmsb_page_info_fill(uint64_t page, mmsb_page_info_t *info);
+mmsb_status_t mmsb_page_info_batch(const mmsb_page_t *pages, size_t count, mmsb_page_info_t *infos, size_t *bad_index);
 
 /* ---------------------------------------------------------------------------------------------- bytes of pages ---- */
 
@@ -342,7 +343,8 @@ typedef struct mmsb_batch {
     const uint8_t *first;
     size_t stride;
     size_t count;
-    uint32_t distinct; /* 1: handles 0 are skipped, and a page's second place is MMSB_E_STALE_HANDLE */
+    uint32_t bytes_stay; /* 1: pages that are away are not given an address */
+    uint32_t distinct;   /* 1: handles 0 are skipped, and a page's second place is MMSB_E_STALE_HANDLE */
     /* Filled by mmsb_batch_lock: */
     uint32_t owner;
     uint32_t repeats; /* 1 where a page appears more than once */
@@ -353,7 +355,7 @@ static inline uint64_t mmsb_batch_page(const mmsb_batch_t *batch, size_t i) {
     return *(const uint64_t *)(const void *)(batch->first + i * batch->stride);
 }
 
-/* Checks item i of a batch, whose page is locked and has an address. May make things that do not show, like an empty change mask. */
+/* Checks item i of a batch (NULL: nothing to check), whose page is locked and has an address. May make things that do not show, like an empty change mask. */
 typedef mmsb_status_t (*mmsb_batch_check_t)(void *work, size_t i, mmsb_record_t *record, uint64_t state);
 
 /* Locks all pages of a batch and checks all items: MMSB_OK with all locked, or the code of the first bad item, its index in

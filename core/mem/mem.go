@@ -219,23 +219,6 @@ func (l *Ledger) Take(bytes uint64) error {
 	}
 }
 
-// TakeUpTo takes as many units of the size as fit under the limit, at most count and at least one, or fails with the numbers.
-func (l *Ledger) TakeUpTo(count, size uint64) (uint64, error) {
-	for {
-		used := l.used.Load()
-		n := count
-		if l.limit != 0 {
-			n = min(n, (l.limit-min(used, l.limit))/size)
-		}
-		if n == 0 {
-			return 0, status.Errorf(status.Limit, "%d bytes wanted, but %d of memory_limit %d are in use", size, used, l.limit)
-		}
-		if l.used.CompareAndSwap(used, used+n*size) {
-			return n, nil
-		}
-	}
-}
-
 // Give gives bytes back.
 func (l *Ledger) Give(bytes uint64) { l.used.Add(-bytes) }
 

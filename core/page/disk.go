@@ -72,7 +72,7 @@ func (d *disk) take(folder string, size uint64) (diskExtent, error) {
 		_ = d.extents.Free(first, blocks)
 		errno := errnoOf(err)
 		code := status.IO
-		if errno == unix.ENOSPC || errno == unix.EFBIG || errno == unix.EDQUOT {
+		if errno == unix.ENOSPC || errno == unix.EDQUOT {
 			code = status.NoSpace
 		}
 		return diskExtent{}, status.FromErrno(code, errno, "no %d bytes of disk space in %q", extent.length, folder)
@@ -250,7 +250,7 @@ func (p *locked) migrate(location, device int32) (release func(), err error) {
 	if err := p.notPinned(); err != nil {
 		return nil, err
 	}
-	if location == p.location() && p.state&native.Adopted == 0 {
+	if location == p.location() {
 		return nil, nil
 	}
 	size := p.record.Size

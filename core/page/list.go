@@ -80,34 +80,6 @@ func MemoryUsage() Usage {
 	return u
 }
 
-// Trim gives free memory of small pages back to the system: whole system pages that the depot has.
-func (c *Context) Trim() uint64 {
-	released := uint64(0)
-	for class := uint32(0); class < native.SmallClasses; class++ {
-		if native.ClassSize(class) < mem.SystemPage {
-			continue
-		}
-		var handles [native.MagazineRounds]uint64
-		var all []uint64
-		for n := native.TakeDepot(c.index, class, &handles); n > 0; n = native.TakeDepot(c.index, class, &handles) {
-			all = append(all, handles[:n]...)
-		}
-		for _, handle := range all {
-			index := native.Index(handle)
-			record := native.RecordAt(index)
-			if record.Exposed != 0 || record.DirtyFirst <= record.DirtyLast {
-				mem.Discard(native.PlaceRegion(record.Place), native.PlaceOffset(record.Place), mem.SystemPage)
-				record.Exposed, record.DirtyFirst, record.DirtyLast = 0, 255, 0
-				released += mem.SystemPage
-			}
-			record.StoreState(record.LoadState()&^(0xf<<60) | native.StateBlock<<60)
-			record.Size = native.ClassSize(class)
-			native.GiveBlock(c.index, index)
-		}
-	}
-	return released
-}
-
 const createBatch = 4096
 
 // CreateMany makes many pages as work: all, or none when it fails or is cancelled.
@@ -222,7 +194,15 @@ func Difference(oldPage, newPage uint64) (form *delta.Form, err error) {
 
 // AddDependency makes child depend on parent.
 func AddDependency(parent, child uint64) error {
-	return withPair(parent, child, func(c *Context, parent, child uint32) error { return c.dependencies.graph.Add(parent, child) })
+	return withPair(parent, child, func(c *Context, parent, child uint32) error {
+		for _, index := range [2]uint32{parent, child} { // a page with a cold record is taken apart by Go when it ends
+			p := locked{record: native.RecordAt(index)}
+			if _, err := p.cold(); err != nil {
+				return err
+			}
+		}
+		return c.dependencies.graph.Add(parent, child)
+	})
 }
 
 // RemoveDependency removes the edge.

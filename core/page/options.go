@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"libmmsb/core/status"
 )
@@ -33,6 +34,9 @@ func (o *Options) Parse(text string) (diskPath int, err error) {
 		if key == "disk_path" {
 			diskPath = position + len("disk_path=")
 			changed.DiskPath = text[diskPath:]
+			if changed.DiskPath == "" || !utf8.ValidString(changed.DiskPath) {
+				return -1, status.Errorf(status.InvalidArgument, "disk_path at position %d cannot be %q", position, changed.DiskPath)
+			}
 			break
 		}
 		if err := changed.set(key, value, position); err != nil {

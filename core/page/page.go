@@ -593,7 +593,7 @@ func (p *locked) resizeMemory(size uint64) error {
 		return p.resizeDisk(size)
 	}
 	class := native.Class(p.state)
-	if class == native.ClassMapped && size >= mappedMin {
+	if class == native.ClassMapped && size > native.SmallMax {
 		return c.resizeMapped(p.record, roundUp(old), roundUp(size), old, size)
 	}
 	if class == native.ClassExtent && size > native.SmallMax && size < mappedMin && roundUp(size) == roundUp(old) {
