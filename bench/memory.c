@@ -1,8 +1,8 @@
 /*
- * memory.c — what a million pages of 1 KiB cost, every byte of them written: resident memory, and, with the argument "collect", the
- * time of a collection of the Go runtime inside the library. The latter wants GODEBUG=gctrace=1, with which the runtime writes a
- * line for each collection to stderr, GOGC=1, with which it collects after a few allocations, and stderr in a file, from which
- * the program reads those lines.
+ * memory.c — what a million pages of 1 KiB cost, every byte of them written: resident memory, and, with the argument
+ * "collect", the time of a collection of the Go runtime inside the library. The latter wants GODEBUG=gctrace=1, with which the
+ * runtime writes a line for each collection to stderr, GOGC=1, with which it collects after a few allocations, and stderr in
+ * a file, from which the program reads those lines.
  */
 #include <stdio.h>
 #include <stdlib.h>
