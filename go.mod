@@ -12,3 +12,6 @@ require (
 	github.com/pmezard/go-difflib v1.0.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )
+
+// What make builds holds Go files too.
+ignore ./build
