@@ -725,7 +725,12 @@ uint32_t mmsb_records_end(uint32_t first, uint32_t count, uint32_t *indices, uin
             continue;
         if (kind != MMSB_KIND_PAGE && kind != MMSB_STATE_FREE)
             continue;
-        state = mmsb_record_lock_library(first + i);
+        /* Who holds locks does not wait: what has been reported is dealt with first. */
+        if (reported > 0 && ((state & MMSB_OWNER_MASK) || !__atomic_compare_exchange_n(&record->state, &state, state | MMSB_OWNER_LIBRARY,
+                                                                                        0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
+            break;
+        if (reported == 0)
+            state = mmsb_record_lock_library(first + i);
         if (MMSB_HANDLE_KIND(state) != MMSB_KIND_PAGE) { /* destroyed meanwhile */
             __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
             continue;
