@@ -119,7 +119,7 @@ fmt: $(STAMPS)/venv-check ## format Go, C and Python
 	@gofmt -w $(GO_ROOMS)
 	@$(CHECK)/clang-format -i $(C_FILES)
 	@$(CHECK)/ruff format --quiet --no-cache --config tools/ruff.toml $(PYTHON_FILES)
-	@$(CHECK)/ruff format --quiet --no-cache bindings/python/src bindings/python/tests bindings/python/hatch_build.py
+	@cd bindings/python && ../../$(CHECK)/ruff format --quiet --no-cache src tests hatch_build.py
 
 .PHONY: abi-check
 abi-check: lib $(STAMPS)/abigail ## exported symbols and types against abi/

@@ -62,7 +62,7 @@ header_alone() {
 # The Python package has rules of its own in its pyproject.toml; tools and tests have tools/ruff.toml.
 python_lint() {
     files '*.py' | grep -v '^bindings/' | xargs "$check/ruff" "$@" --quiet --no-cache --config tools/ruff.toml &&
-        over 'bindings/*.py' -- "$check/ruff" "$@" --quiet --no-cache
+        (cd bindings/python && ../../"$check/ruff" "$@" --quiet --no-cache src tests hatch_build.py)
 }
 
 python_types() {
