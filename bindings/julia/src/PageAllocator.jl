@@ -14,7 +14,7 @@ function page_options(location, device, id = 0)
     options = Ref{mmsb_page_options_t}()
     mmsb_page_options_init(options)
     tag = location === nothing ? MMSB_LOCATION_DEFAULT : Int32(location)
-    options[] = with_fields(options[]; location = tag, device = device, id = id)
+    options[] = with_fields(options[], (location = tag, device = device, id = id))
     return options
 end
 
@@ -79,7 +79,7 @@ function async_create_pages!(
     work = Ref{mmsb_work_options_t}()
     mmsb_work_options_init(work)
     pages = Vector{mmsb_page_t}(undef, count)
-    work[] = with_fields(work[]; after = pointer(waited_for), after_count = length(waited_for))
+    work[] = with_fields(work[], (after = pointer(waited_for), after_count = length(waited_for)))
     ticket = GC.@preserve waited_for after fill_reference(
         mmsb_ticket_t, mmsb_page_create_many_start, state, byte_count(size), count, options, work, pages,
     )

@@ -29,13 +29,14 @@ mutable struct MMSBState
     metadata_lock::ReentrantLock
 
     function MMSBState(; options...)
-        records = Ref{mmsb_context_options_t}()
-        mmsb_context_options_init(records)
+        record = Ref{mmsb_context_options_t}()
+        mmsb_context_options_init(record)
         disk_path = get(options, :disk_path, "")
         handle = Ref{UInt64}(0)
         GC.@preserve disk_path begin
-            records[] = with_fields(records[]; (name => context_option(Val(name), value) for (name, value) in options)...)
-            check(mmsb_context_create(records, handle))
+            changes = (; (name => context_option(Val(name), value) for (name, value) in options)...)
+            record[] = with_fields(record[], changes)
+            check(mmsb_context_create(record, handle))
         end
         # The finalizer may run anywhere: one call, and its status has nobody to go to.
         return finalizer(destroy_context, new(Threads.Atomic{UInt64}(handle[]), ReentrantLock()))
@@ -70,10 +71,10 @@ context_option(::Val{:disk_path}, value::String) = text_pointer(value)
 context_option(::Val{name}, value) where {name} =
     throw(ArgumentError("MMSBState has no option $name = $(repr(value))"))
 
-"A copy of a struct with other values in some fields."
-function with_fields(record::T; changes...) where {T}
-    fields = NamedTuple{fieldnames(T)}(ntuple(position -> getfield(record, position), Val(fieldcount(T))))
-    return T(merge(fields, values(changes))...)
+"A copy of a struct with other values in some fields. Generated, as each field has a type of its own."
+@generated function with_fields(record::T, changes::NamedTuple{names}) where {T,names}
+    fields = [name in names ? :(changes.$name) : :(record.$name) for name in fieldnames(T)]
+    return :(T($(fields...)))
 end
 
 "Pointer to a zero-terminated text for a struct's field; a zero within it is an ArgumentError. The caller keeps it alive."
