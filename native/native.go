@@ -186,6 +186,11 @@ func Fence(index uint32, state, size uint64) {
 	C.mmsb_page_fence(C.uint32_t(index), C.uint64_t(state), C.uint64_t(size))
 }
 
+// Unfence lets memory be touched by whoever gets it from the system next.
+func Unfence(memory uintptr, length uint64) {
+	C.mmsb_memory_unfence(*(*unsafe.Pointer)(unsafe.Pointer(&memory)), C.uint64_t(length))
+}
+
 // MakeMask gives a locked page a change mask.
 func MakeMask(index uint32) int32 {
 	return int32(C.mmsb_mask_make(C.mmsb_record_at(C.uint32_t(index))))

@@ -670,6 +670,10 @@ void mmsb_page_fence(uint32_t index, uint64_t state, uint64_t size) {
     MMSB_POISON(mmsb_record_bytes(record) + size, mmsb_class_size(class_number) - size);
 }
 
+void mmsb_memory_unfence(void *memory, uint64_t length) {
+    MMSB_UNPOISON(memory, length);
+}
+
 void mmsb_page_publish(uint32_t index, uint64_t size, uint64_t low, uint64_t epoch, uint64_t version) {
     mmsb_record_t *record = mmsb_record_at(index);
     uint64_t state = mmsb_state_load(record);

@@ -313,6 +313,8 @@ void mmsb_page_publish(uint32_t index, uint64_t size, uint64_t low, uint64_t epo
 void mmsb_mask_use(mmsb_record_t *record, uint32_t block);
 /* After a locked page got other memory: only its bytes may be touched (AddressSanitizer builds). */
 void mmsb_page_fence(uint32_t index, uint64_t state, uint64_t size);
+/* Before memory goes back to the system: whoever gets it next may touch all of it (AddressSanitizer builds). */
+void mmsb_memory_unfence(void *memory, uint64_t length);
 /* Counts what Go does with pages by itself. */
 void mmsb_context_add(uint32_t context_index, uint64_t creates, uint64_t frees, uint64_t bytes_created, uint64_t bytes_freed);
 /* The page that has an automatic id; 0 = none. */
