@@ -26,7 +26,8 @@ end
     close(MMSB.owner(page))
 end
 
-# One task's share of the stress, at least one round: states that are closed and states that are left to the collector, pages, deltas, errors, pins.
+# One task's share of the stress, at least one round: states that are closed and states that are left to the collector, pages,
+# deltas, errors, pins.
 function stress(deadline)
     rounds = 0
     while rounds == 0 || time() < deadline
