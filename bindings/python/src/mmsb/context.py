@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, cast
 
 from . import _ffi
 from ._convert import (
-    UINT64_MAX,
     Buffer,
     BytesLike,
     BytesOrNumbers,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 _WALK = 4096
+_ADDRESSABLE = 1 << 47
 
 
 @dataclass(frozen=True)
@@ -369,8 +369,8 @@ class Context:
             record.offset = unsigned(offset, "offset", OutOfRangeError)
             record.length = unsigned(length, "length", OutOfRangeError)
             total += record.length
-        if total > UINT64_MAX // 2:
-            raise OutOfRangeError(f"{total} bytes are more than memory can hold")
+        if total > _ADDRESSABLE:
+            raise OutOfRangeError(f"{total} bytes are more than can be addressed")
         try:
             data = new_bytes(total)
         except MemoryError:
