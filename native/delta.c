@@ -209,7 +209,6 @@ mmsb_status_t mmsb_page_apply_delta(uint64_t page, const mmsb_delta_t *delta) {
 typedef struct struct_work {
     const mmsb_page_t *pages;
     const mmsb_delta_t *deltas;
-    const mmsb_batch_t *batch;
     int chosen_epochs; /* some delta names its epoch */
 } struct_work_t;
 
@@ -232,8 +231,7 @@ static mmsb_status_t check_struct(void *argument, size_t i, mmsb_record_t *recor
         prefetch_target(record, delta->runs[0].offset);
     else if (delta->kind == MMSB_DELTA_INDEXED && delta->count > 0)
         prefetch_target(record, delta->offsets ? delta->offsets[0] : delta->offsets32[0]);
-    if (MMSB_UNLIKELY(work->batch->repeats)) /* earlier deltas of the batch may have moved the epoch: check_epochs */
-        return MMSB_OK;
+    /* Where earlier deltas of the batch move the epoch they move it up: what is too old now is too old then. The rest: check_epochs. */
     return check_epoch(work->pages[i], delta->epoch, record->epoch);
 }
 
@@ -281,7 +279,7 @@ static mmsb_status_t check_epochs(const struct_work_t *work, size_t count, size_
 
 mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad_index) {
     mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count};
-    struct_work_t work = {pages, deltas, &batch, 0};
+    struct_work_t work = {pages, deltas, 0};
     mmsb_status_t status = mmsb_batch_lock(&batch, check_struct, &work, bad_index);
     if (status != MMSB_OK)
         return status;
