@@ -365,7 +365,9 @@ static void the_memory_limit_holds(void) {
         while ((status = mmsb_page_create(context, sizes[i], NULL, &page)) == MMSB_OK) {
             pages[count++] = page;
             REQUIRE(count < 200000);
-            CHECK(context_stats(context).memory_used <= 16 << 20);
+            if (count % 500 == 0) { /* the stats walk all pages */
+                CHECK(context_stats(context).memory_used <= 16 << 20);
+            }
         }
         CHECK_EQUAL(status, MMSB_E_LIMIT);
         CHECK(count * sizes[i] >= 8 << 20); /* the limit is there to be used */

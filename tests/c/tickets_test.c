@@ -279,7 +279,8 @@ static void work_comes_after_other_work(void) {
     mmsb_context_t context = new_context();
     mmsb_ticket_t first = start(context, LARGE, large);
     mmsb_page_t pages[3];
-    mmsb_ticket_t before[2] = {first, start(context, 1, &pages[0])};
+    mmsb_ticket_t beside = start(context, 1, &pages[0]);
+    mmsb_ticket_t before[2] = {first, beside};
     mmsb_ticket_t second = start_with(context, 1, &pages[1], before, 2);
     mmsb_ticket_t third = start_with(context, 1, &pages[2], &second, 1);
     before[0] = before[1] = 0; /* the array was copied */
@@ -290,6 +291,7 @@ static void work_comes_after_other_work(void) {
     CHECK(done(first) && done(second));
     CHECK_EQUAL(page_count(context), LARGE + 3);
     CHECK_OK(mmsb_ticket_destroy(third));
+    CHECK_OK(mmsb_ticket_destroy(beside));
     /* Done already, and the same one twice: both fine. */
     mmsb_ticket_t twice[2] = {first, first};
     mmsb_ticket_t fourth = start_with(context, 1, &pages[2], twice, 2);
