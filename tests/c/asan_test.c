@@ -65,15 +65,43 @@ static const struct {
 };
 static const uint64_t sizes[] = {1000, 100, 4000, 4096, 5000, 200001};
 
+static int compare_addresses(const void *a, const void *b) {
+    const uint8_t *left = mmsb_page_address(*(const mmsb_page_t *)a);
+    const uint8_t *right = mmsb_page_address(*(const mmsb_page_t *)b);
+    return left < right ? -1 : left > right;
+}
+
+/* Of eight pages in the order of their addresses, one with neighbours on both sides. A page that fills its memory has no byte of
+ * its own behind it: there the neighbours are destroyed first. */
 static void touch_a_page(const char *which, const char *size_text) {
+    enum { COUNT = 8 };
     mmsb_context_t context = new_context();
     uint64_t size = strtoull(size_text, NULL, 10);
-    mmsb_page_t pages[9]; /* neighbours on both sides */
-    for (int i = 0; i < 9; i++) {
+    mmsb_page_t pages[COUNT];
+    for (int i = 0; i < COUNT; i++) {
         pages[i] = new_page(context, size);
         memset(mmsb_page_address(pages[i]), 1, size);
     }
-    touches[atoi(which)].touch(mmsb_page_address(pages[4]), size, pages[4]);
+    qsort(pages, COUNT, sizeof *pages, compare_addresses);
+    int chosen = 1;
+    while (chosen + 1 < COUNT) {
+        uint8_t *before = mmsb_page_address(pages[chosen - 1]);
+        uint8_t *here = mmsb_page_address(pages[chosen]);
+        uint8_t *after = mmsb_page_address(pages[chosen + 1]);
+        if ((uint64_t)(here - before) < size + 4096 && (uint64_t)(after - here) < size + 4096) {
+            break;
+        }
+        chosen++;
+    }
+    REQUIRE(chosen + 1 < COUNT);
+    mmsb_page_t page = pages[chosen];
+    uint8_t *bytes = mmsb_page_address(page);
+    for (int i = 0; size == 4096 && i < COUNT; i++) {
+        if (pages[i] != page) {
+            REQUIRE_OK(mmsb_page_destroy(pages[i]));
+        }
+    }
+    touches[atoi(which)].touch(bytes, size, page);
 }
 
 static void bad_touches_are_reported(void) {

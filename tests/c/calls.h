@@ -9,8 +9,9 @@
 
 enum call_role {
     ORDINARY,
-    ENDS,   /* destroy and free: the handle 0 is a no-op, and they work after an internal error */
-    REPORTS /* error functions: they work after an internal error too */
+    ENDS,     /* destroy and free: the handle 0 is a no-op, and they work after an internal error */
+    SURVIVES, /* works after an internal error too: what is pinned can be given back, what leaks be counted */
+    REPORTS   /* error functions: the same, and they work after fork */
 };
 
 typedef struct call {
@@ -78,7 +79,7 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_capabilities, 0, ORDINARY, (NULL, 0, &a.length)) \
     CALL(mmsb_log_configure, 0, ORDINARY, (MMSB_LOG_OFF, -1)) \
     CALL(mmsb_log_read, 0, ORDINARY, (a.text, sizeof a.text, &a.length, NULL)) \
-    CALL(mmsb_debug_live_objects, 0, ORDINARY, (MMSB_KIND_PAGE, &a.number)) \
+    CALL(mmsb_debug_live_objects, 0, SURVIVES, (MMSB_KIND_PAGE, &a.number)) \
     CALL(mmsb_shutdown, 0, ENDS, ()) \
     CALL(mmsb_context_options_parse, 0, ORDINARY, (&a.options, "memory_limit=1M")) \
     CALL(mmsb_context_create, 0, ORDINARY, (NULL, &a.handle)) \
@@ -96,6 +97,7 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_ticket_eventfd, MMSB_KIND_TICKET, ORDINARY, (handle, &a.word)) \
     CALL(mmsb_ticket_destroy, MMSB_KIND_TICKET, ENDS, (handle)) \
     CALL(mmsb_page_create, MMSB_KIND_CONTEXT, ORDINARY, (handle, 64, NULL, a.handles)) \
+    CALL(mmsb_page_create_with_address, MMSB_KIND_CONTEXT, ORDINARY, (handle, 64, NULL, a.handles, &a.pointer)) \
     CALL(mmsb_page_create_many, MMSB_KIND_CONTEXT, ORDINARY, (handle, 64, 2, NULL, NULL, a.handles)) \
     CALL(mmsb_page_create_many_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, 64, 2, NULL, NULL, a.handles, &a.number)) \
     CALL(mmsb_page_clone, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.handles)) \
@@ -108,8 +110,9 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_page_lookup_many, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.number, 1, a.handles, NULL)) \
     CALL(mmsb_page_info, MMSB_KIND_PAGE, ORDINARY, (handle, &a.info)) \
     CALL(mmsb_page_info_many, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, &a.info, NULL)) \
+    CALL(mmsb_page_address_many, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, &a.pointer, NULL)) \
     CALL(mmsb_page_pin, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_PIN_READ, &a.pointer)) \
-    CALL(mmsb_page_unpin, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_PIN_READ)) \
+    CALL(mmsb_page_unpin, MMSB_KIND_PAGE, SURVIVES, (handle, MMSB_PIN_READ)) \
     CALL(mmsb_page_read, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.bytes, 1)) \
     CALL(mmsb_page_write, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.bytes, 1)) \
     CALL(mmsb_page_read_many, MMSB_KIND_PAGE, ORDINARY, (&a.range, 1, NULL)) \

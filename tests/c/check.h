@@ -105,16 +105,12 @@ static inline void check_nothing_lives(void) {
     }
 }
 
-#define RUN(function) check_run(#function, function, 1)
-/* For programs in which the library no longer answers at the end of the case. */
-#define RUN_WITHOUT_LEAK_GATE(function) check_run(#function, function, 0)
+#define RUN(function) check_run(#function, function)
 
-static inline void check_run(const char *name, void (*function)(void), int leak_gate) {
+static inline void check_run(const char *name, void (*function)(void)) {
     check_failures = 0;
     function();
-    if (leak_gate) {
-        check_nothing_lives();
-    }
+    check_nothing_lives();
     if (check_failures == 0) {
         check_cases_passed++;
     } else {

@@ -515,8 +515,15 @@ static void fuzz_create(void) {
     if (code == MMSB_OK && place == NULL) {
         return;
     }
-    CALL(mmsb_page_create(handle, size, &options, without_out ? NULL : &page), code);
+    void *address = NULL;
+    int with_address = chance(30);
+    if (with_address) {
+        CALL(mmsb_page_create_with_address(handle, size, &options, without_out ? NULL : &page, &address), code);
+    } else {
+        CALL(mmsb_page_create(handle, size, &options, without_out ? NULL : &page), code);
+    }
     if (code == MMSB_OK) {
+        SAME(address != NULL, with_address && location == MMSB_LOCATION_CPU);
         place = enter(place, page, context, size, location);
         SAME(options.id == 0 || place->id == options.id, 1);
         take_uninitialised_bytes(place, &options);
@@ -569,7 +576,7 @@ static void fuzz_create_many(void) {
     if (code == MMSB_OK && room < (int)count) {
         return;
     }
-    mmsb_page_t made[5] = {42, 42, 42, 42, 42};
+    mmsb_page_t made[5];
     int place = -1;
     for (int i = 0; i < TICKETS; i++) {
         place = tickets[i] == 0 ? i : place;
@@ -594,14 +601,10 @@ static void fuzz_create_many(void) {
                  made),
              code);
     }
-    for (size_t i = 0; i < 5; i++) {
-        if (code == MMSB_OK && i < count) {
-            page_t *page = enter(free_place(), made[i], context, size, location);
-            take_uninitialised_bytes(page, &options);
-            check_page(page);
-        } else {
-            SAME(made[i], 42);
-        }
+    for (size_t i = 0; code == MMSB_OK && i < count; i++) {
+        page_t *page = enter(free_place(), made[i], context, size, location);
+        take_uninitialised_bytes(page, &options);
+        check_page(page);
     }
 }
 
@@ -902,16 +905,23 @@ static void fuzz_getters(void) {
     pick_t target = pick_page(20);
     page_t *page = target.page;
     uint8_t *address = mmsb_page_address(target.handle);
+    void *unused = NULL;
+    size_t bad = 99;
     if (page == NULL) {
         SAME(address == NULL, 1);
         SAME(mmsb_last_error_code(), target.code);
+        CALL(mmsb_page_address_many(&target.handle, 1, &unused, &bad), target.code);
+        SAME(bad, 0);
         SAME(mmsb_page_size(target.handle) + mmsb_page_epoch(target.handle) + mmsb_page_version(target.handle), 0);
         return;
     }
-    if (page->location == MMSB_LOCATION_DISK && !pinned(page)) {
+    int away = page->location == MMSB_LOCATION_DISK && !pinned(page);
+    CALL(mmsb_page_address_many(&target.handle, 1, &unused, &bad), away ? MMSB_E_INVALID_STATE : MMSB_OK);
+    if (away) {
         SAME(address == NULL, 1);
         return;
     }
+    SAME(address == unused, 1);
     SAME(address != NULL, 1);
     SAME(page->adopted == NULL || page->adopted == address, 1);
     SAME(memcmp(address, page->bytes, page->size), 0);

