@@ -29,6 +29,11 @@ extern void mmsb_native_install(void);
 static inline void call_release(uintptr_t release, uintptr_t user, uintptr_t memory, uint64_t size) {
     ((void (*)(void *, void *, uint64_t))release)((void *)user, (void *)memory, size);
 }
+// In AddressSanitizer builds: of length bytes at memory only the first size may be touched.
+static inline void fence_memory(uintptr_t memory, uint64_t size, uint64_t length) {
+    MMSB_UNPOISON((void *)memory, size);
+    MMSB_POISON((uint8_t *)memory + size, length - size);
+}
 static inline uint64_t mask_bytes(void) {
     return __atomic_load_n(&mmsb_mask_bytes, __ATOMIC_RELAXED);
 }
@@ -173,6 +178,7 @@ func GiveBlock(context, index uint32) { C.mmsb_block_give(C.uint32_t(context), C
 
 // PublishPage turns a block into a live page.
 func PublishPage(index uint32, size, low, epoch, version uint64) {
+	Fence(index, RecordAt(index).LoadState(), size)
 	C.mmsb_page_publish(C.uint32_t(index), C.uint64_t(size), C.uint64_t(low), C.uint64_t(epoch), C.uint64_t(version))
 }
 
@@ -184,6 +190,15 @@ func UseMask(index, block uint32) {
 // Fence lets only a locked page's bytes be touched after it got other memory.
 func Fence(index uint32, state, size uint64) {
 	C.mmsb_page_fence(C.uint32_t(index), C.uint64_t(state), C.uint64_t(size))
+	if Class(state) == ClassExtent {
+		const unit = 4096 // extents are whole system pages
+		FenceMemory(RecordAt(index).Place, size, (size+unit-1)&^(unit-1))
+	}
+}
+
+// FenceMemory lets only the first size of length bytes be touched.
+func FenceMemory(place, size, length uint64) {
+	C.fence_memory(C.uintptr_t(uintptr(unsafe.Pointer(&Bytes(place, 1)[0]))), C.uint64_t(size), C.uint64_t(length))
 }
 
 // Unfence lets memory be touched by whoever gets it from the system next.

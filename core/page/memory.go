@@ -167,7 +167,9 @@ func (c *Context) takeLarge(size uint64) (uint32, error) {
 		}
 	} else {
 		class = native.ClassExtent
-		place, err = c.takeExtent(capacity / mem.SystemPage)
+		if place, err = c.takeExtent(capacity / mem.SystemPage); err == nil {
+			native.FenceMemory(place, capacity, capacity)
+		}
 	}
 	if err != nil {
 		m.bare = append(m.bare, index)
@@ -258,6 +260,7 @@ func (c *Context) dropMemory(index uint32, size uint64, generation uint32) {
 		c.ledger.Give(capacity)
 	case class == native.ClassExtent && !m.closed:
 		mem.Discard(region, offset, capacity)
+		native.FenceMemory(record.Place, 0, capacity)
 		_ = m.extents.Free(m.extentFirst[region]+offset/mem.SystemPage, capacity/mem.SystemPage)
 		c.ledger.Give(capacity)
 	}

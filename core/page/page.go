@@ -598,6 +598,7 @@ func (p *locked) resizeMemory(size uint64) error {
 	}
 	if class == native.ClassExtent && size > native.SmallMax && size < mappedMin && roundUp(size) == roundUp(old) {
 		if size > old {
+			native.Fence(p.index, p.state, size)
 			clear(native.Bytes(p.record.Place, size)[old:])
 		}
 		return nil
