@@ -40,16 +40,46 @@ static inline int is_plain(mmsb_context_t context, uint64_t size, const mmsb_pag
            mmsb_context_record(MMSB_HANDLE_INDEX(context) & (MMSB_CONTEXTS - 1))->default_location == MMSB_LOCATION_CPU;
 }
 
-mmsb_status_t mmsb_page_create(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options, mmsb_page_t *page) {
+/* Kept apart, so that the fast paths need no stack frame. */
+static __attribute__((noinline)) mmsb_status_t create_slow(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
+                                                           mmsb_page_t *page) {
     DOOR_ENTER();
     DOOR_CHECK(check_options(&options));
     DOOR_POINTER(page);
-    if (MMSB_LIKELY(is_plain(context, size, options))) {
+    if (is_plain(context, size, options)) {
         mmsb_status_t status = mmsb_page_create_small(context, size, options->contents == MMSB_PAGE_ZEROED, page);
-        if (MMSB_LIKELY(status != MMSB_ENTER_GO))
+        if (status != MMSB_ENTER_GO)
             return status;
     }
     return mmsbgo_page_create(context, size, (mmsb_page_options_t *)options, page);
+}
+
+static inline int usable(const void *pointer) {
+    return pointer && ((uintptr_t)pointer & 7) == 0;
+}
+
+mmsb_status_t mmsb_page_create(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options, mmsb_page_t *page) {
+    if (MMSB_LIKELY(mmsb_gate == MMSB_OK && usable(page) && ((uintptr_t)options & 7) == 0) &&
+        MMSB_LIKELY(mmsb_page_create_fast(context, size, options, page)))
+        return MMSB_OK;
+    return create_slow(context, size, options, page);
+}
+
+mmsb_status_t mmsb_page_create_with_address(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
+                                            mmsb_page_t *page, void **address) {
+    if (MMSB_LIKELY(mmsb_gate == MMSB_OK && usable(page) && usable(address) && ((uintptr_t)options & 7) == 0)) {
+        mmsb_record_t *record = mmsb_page_create_fast(context, size, options, page);
+        if (MMSB_LIKELY(record)) {
+            *address = mmsb_record_expose(record);
+            return MMSB_OK;
+        }
+    }
+    DOOR_ENTER();
+    DOOR_POINTER(address);
+    DOOR_CHECK(create_slow(context, size, options, page));
+    const mmsb_record_t *record = mmsb_record_of(*page);
+    *address = mmsb_state_load(record) & MMSB_AWAY ? NULL : mmsb_record_expose(mmsb_record_of(*page));
+    return MMSB_OK;
 }
 
 static mmsb_status_t check_work(const mmsb_work_options_t *work) {
@@ -113,11 +143,17 @@ mmsb_status_t mmsb_page_adopt(mmsb_context_t context, void *memory, uint64_t siz
     return mmsbgo_page_adopt(context, (uintptr_t)memory, size, (mmsb_adopt_options_t *)options, page);
 }
 
-mmsb_status_t mmsb_page_destroy(mmsb_page_t page) {
+static __attribute__((noinline)) mmsb_status_t destroy_slow(mmsb_page_t page) {
     DOOR_ENTER_TO_END();
-    if (MMSB_UNLIKELY(page == 0))
+    if (page == 0)
         return MMSB_OK;
-    return mmsb_page_destroy_small(page);
+    return mmsb_page_destroy_slow(page);
+}
+
+mmsb_status_t mmsb_page_destroy(mmsb_page_t page) {
+    if (MMSB_LIKELY(mmsb_gate == MMSB_OK && mmsb_page_destroy_fast(page)))
+        return MMSB_OK;
+    return destroy_slow(page);
 }
 
 mmsb_status_t mmsb_page_destroy_many(const mmsb_page_t *pages, size_t count, size_t *bad_index) {
@@ -194,31 +230,38 @@ mmsb_status_t mmsb_page_info_many(const mmsb_page_t *pages, size_t count, mmsb_p
     return mmsb_page_info_batch(pages, count, infos, bad_index);
 }
 
-/* The four reads: their value says that something failed, so the door only has to let them in. */
-#define DOOR_LOOK(failure)                                          \
-    do {                                                            \
-        if (MMSB_UNLIKELY(mmsb_gate != MMSB_OK) && mmsb_gate_closed() != MMSB_OK) \
-            return failure;                                         \
-    } while (0)
-
 void *mmsb_page_address(mmsb_page_t page) {
-    DOOR_LOOK(NULL);
     return mmsb_page_address_of(page);
 }
 
+mmsb_status_t mmsb_page_address_many(const mmsb_page_t *pages, size_t count, void **addresses, size_t *bad_index) {
+    DOOR_ENTER();
+    DOOR_ARRAY(pages, count);
+    DOOR_ARRAY(addresses, count);
+    DOOR_OPTIONAL(bad_index);
+    for (size_t i = 0; i < count; i++) {
+        if (i + 8 < count)
+            __builtin_prefetch(mmsb_record_of(pages[i + 8]), 1);
+        addresses[i] = mmsb_page_address_of(pages[i]);
+        if (MMSB_UNLIKELY(!addresses[i])) {
+            if (bad_index)
+                *bad_index = i;
+            return mmsb_error()->error_code;
+        }
+    }
+    return MMSB_OK;
+}
+
 uint64_t mmsb_page_size(mmsb_page_t page) {
-    DOOR_LOOK(0);
-    return mmsb_page_look(page, &mmsb_record_of(page)->size);
+    return mmsb_page_look(page, MMSB_FIELD_SIZE);
 }
 
 uint64_t mmsb_page_epoch(mmsb_page_t page) {
-    DOOR_LOOK(0);
-    return mmsb_page_look(page, &mmsb_record_of(page)->epoch);
+    return mmsb_page_look(page, MMSB_FIELD_EPOCH);
 }
 
 uint64_t mmsb_page_version(mmsb_page_t page) {
-    DOOR_LOOK(0);
-    return mmsb_page_look(page, &mmsb_record_of(page)->version);
+    return mmsb_page_look(page, MMSB_FIELD_VERSION);
 }
 
 static mmsb_status_t check_mode(int32_t mode) {

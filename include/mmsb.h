@@ -421,6 +421,11 @@ MMSB_API void mmsb_page_options_init(mmsb_page_options_t *options);
 MMSB_API mmsb_status_t mmsb_page_create(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
                                         mmsb_page_t *page);
 
+/* mmsb_page_create and mmsb_page_address in one call, for callers who write the page at once. *address is NULL for a DISK page.
+ * Errors: as mmsb_page_create. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_create_with_address(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
+                                                     mmsb_page_t *page, void **address);
+
 /* count new pages of size bytes each, or none; pages must hold count handles, and may hold anything after a failure.
  * options->id must be 0. work (may be NULL): timeout_ns and after count. Errors: as mmsb_page_create; MMSB_E_TIMEOUT. Threads: any. Blocks: until done or the time is
  * over. Since 0.1. */
@@ -528,6 +533,11 @@ MMSB_API mmsb_status_t mmsb_page_info_many(const mmsb_page_t *pages, size_t coun
  * in mmsb_last_error_code) and for a DISK page that is not pinned. From then on the page counts as pinned for writing as far as
  * change tracking goes. Errors: NULL. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API void *mmsb_page_address(mmsb_page_t page);
+
+/* mmsb_page_address of many pages. addresses may hold anything after a failure.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_STATE (a DISK page that is not pinned). Threads: any.
+ * Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_address_many(const mmsb_page_t *pages, size_t count, void **addresses, size_t *bad_index);
 
 /* Size in bytes; 0 for a bad handle (the code is in mmsb_last_error_code).
  * Errors: 0. Threads: any. Blocks: no. Since 0.1. */

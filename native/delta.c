@@ -206,31 +206,107 @@ mmsb_status_t mmsb_page_apply_delta(uint64_t page, const mmsb_delta_t *delta) {
 
 /* -------------------------------------------------------------------------------------------------- many pages ---- */
 
+/* What pass one of a batch finds out about an item that is one run, so that pass two only copies. */
+typedef struct mmsb_plan {
+    uint8_t *bytes;   /* NULL = not one run */
+    uint8_t *changed; /* the byte of the change mask that the run begins in */
+    const uint8_t *payload;
+    uint64_t length;
+    uint64_t offset;
+} plan_t;
+
+/* The thread's room for so many plans; NULL with the last error set. It is kept for the next batch. */
+static plan_t *plans_for(size_t count) {
+    mmsb_thread_t *self = mmsb_thread_enter();
+    if (!self) {
+        mmsb_thread_fail();
+        return NULL;
+    }
+    if (count > self->plan_capacity) {
+        plan_t *more = count <= SIZE_MAX / sizeof *more ? malloc(count * sizeof *more) : NULL;
+        if (!more) {
+            mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory for a batch of %zu deltas", count);
+            return NULL;
+        }
+        free(self->plans);
+        self->plans = more;
+        self->plan_capacity = count;
+    }
+    return self->plans;
+}
+
+static inline void plan_run(plan_t *plan, const mmsb_record_t *record, uint64_t offset, uint64_t length, const uint8_t *payload) {
+    plan->bytes = mmsb_record_bytes(record) + offset;
+    plan->changed = mmsb_place_address(record->mask_place) + (offset >> 3);
+    plan->payload = payload;
+    plan->length = length;
+    plan->offset = offset;
+}
+
+/* How many items ahead the lines of pages and masks are fetched. */
+#define AHEAD 16
+
+static inline void prefetch_plan(const plan_t *plan) {
+    __builtin_prefetch(plan->bytes, 1);
+    __builtin_prefetch(plan->bytes + 63, 1);
+    __builtin_prefetch(plan->changed, 1);
+}
+
+/* Does what was planned. */
+static inline void apply_plan(mmsb_record_t *record, const plan_t *plan, uint64_t epoch) {
+    if (MMSB_LIKELY(plan->length == 64)) /* a number that the compiler knows */
+        memcpy(plan->bytes, plan->payload, 64);
+    else if (plan->length > 0)
+        memcpy(plan->bytes, plan->payload, plan->length);
+    mmsb_bits_set_range(plan->changed, plan->offset & 7, plan->length);
+    if (MMSB_UNLIKELY(!mmsb_exposed(record)) && plan->length > 0)
+        mmsb_dirty_range(record, plan->offset, plan->offset + plan->length - 1);
+    move_epoch(record, epoch);
+}
+
 typedef struct struct_work {
     const mmsb_page_t *pages;
     const mmsb_delta_t *deltas;
+    plan_t *plans;
     int chosen_epochs; /* some delta names its epoch */
 } struct_work_t;
 
-/* Where the first bytes of a delta go. */
-static void prefetch_target(const mmsb_record_t *record, uint64_t offset) {
-    uint8_t *bytes = mmsb_record_bytes(record) + offset;
-    __builtin_prefetch(bytes, 1);
-    __builtin_prefetch(bytes + 63, 1);
-    __builtin_prefetch(mmsb_place_address(record->mask_place) + (offset >> 3), 1);
+/* One run without anything else that needs a look: what most deltas of large batches are. */
+static inline int is_plain_run(const mmsb_delta_t *delta, const mmsb_record_t *record, uint64_t state) {
+    return delta->kind == MMSB_DELTA_RUNS && delta->count == 1 && delta->struct_size == sizeof *delta &&
+           (delta->reserved[0] | delta->reserved[1] | delta->reserved[2] | delta->reserved[3] | delta->page_id) == 0 &&
+           !delta->source && !delta->intent && !(state & MMSB_READ_ONLY) && delta->runs && !misaligned(delta->runs, 8) &&
+           delta->payload && delta->runs->offset <= record->size && delta->runs->length <= record->size - delta->runs->offset &&
+           (delta->payload_length == 0 || delta->payload_length == delta->runs->length);
 }
 
-static mmsb_status_t check_struct(void *argument, size_t i, mmsb_record_t *record, uint64_t state) {
+/* Whether all offsets follow each other, so that they are one run. */
+static int is_consecutive(const mmsb_delta_t *delta) {
+    if (delta->kind != MMSB_DELTA_INDEXED || delta->count == 0)
+        return 0;
+    return delta->count == (delta->offsets ? mmsb_bytes.run_length64(delta->offsets, delta->count)
+                                           : mmsb_bytes.run_length32(delta->offsets32, delta->count));
+}
+
+static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *argument, size_t i, mmsb_record_t *record, uint64_t state) {
     struct_work_t *work = argument;
     const mmsb_delta_t *delta = &work->deltas[i];
-    mmsb_status_t status = check_locked(work->pages[i], delta, record, state);
-    if (MMSB_UNLIKELY(status != MMSB_OK))
-        return status;
+    plan_t *plan = &work->plans[i];
+    mmsb_status_t status;
+    if (MMSB_LIKELY(is_plain_run(delta, record, state))) {
+        status = mmsb_mask_make(record);
+        if (MMSB_UNLIKELY(status != MMSB_OK))
+            return status;
+        plan_run(plan, record, delta->runs->offset, delta->runs->length, delta->payload);
+    } else {
+        status = check_locked(work->pages[i], delta, record, state);
+        if (MMSB_UNLIKELY(status != MMSB_OK))
+            return status;
+        plan->bytes = NULL;
+        if (is_consecutive(delta))
+            plan_run(plan, record, delta->offsets ? delta->offsets[0] : delta->offsets32[0], delta->count, delta->payload);
+    }
     work->chosen_epochs |= delta->epoch != 0;
-    if (delta->kind == MMSB_DELTA_RUNS && delta->count > 0)
-        prefetch_target(record, delta->runs[0].offset);
-    else if (delta->kind == MMSB_DELTA_INDEXED && delta->count > 0)
-        prefetch_target(record, delta->offsets ? delta->offsets[0] : delta->offsets32[0]);
     /* Where earlier deltas of the batch move the epoch they move it up: what is too old now is too old then. The rest: check_epochs. */
     return check_epoch(work->pages[i], delta->epoch, record->epoch);
 }
@@ -279,7 +355,9 @@ static mmsb_status_t check_epochs(const struct_work_t *work, size_t count, size_
 
 mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad_index) {
     mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count};
-    struct_work_t work = {pages, deltas, 0};
+    struct_work_t work = {pages, deltas, plans_for(count), 0};
+    if (!work.plans && count > 0)
+        return mmsb_error()->error_code;
     mmsb_status_t status = mmsb_batch_lock(&batch, check_struct, &work, bad_index);
     if (status != MMSB_OK)
         return status;
@@ -290,22 +368,38 @@ mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t
             *bad_index = bad;
         return status;
     }
-    for (size_t i = 0; i < count; i++)
-        apply_locked(mmsb_record_of(pages[i]), &deltas[i]);
+    for (size_t i = 0; i < count; i++) {
+        if (MMSB_LIKELY(i + AHEAD < count && work.plans[i + AHEAD].bytes))
+            prefetch_plan(&work.plans[i + AHEAD]);
+        if (MMSB_LIKELY(work.plans[i].bytes != NULL))
+            apply_plan(mmsb_record_of(pages[i]), &work.plans[i], deltas[i].epoch);
+        else
+            apply_locked(mmsb_record_of(pages[i]), &deltas[i]);
+    }
     mmsb_batch_unlock(&batch, count);
     return MMSB_OK;
 }
 
 
-static mmsb_status_t check_array(void *argument, size_t i, mmsb_record_t *record, uint64_t state) {
-    const mmsb_page_runs_t *runs = argument;
+typedef struct array_work {
+    const mmsb_page_runs_t *runs;
+    plan_t *plans;
+    const uint8_t *payload;
+} array_work_t;
+
+static inline __attribute__((always_inline)) mmsb_status_t check_array(void *argument, size_t i, mmsb_record_t *record, uint64_t state) {
+    array_work_t *work = argument;
+    const mmsb_page_runs_t *runs = work->runs;
     uint64_t offset = runs->offsets[i], length = runs->lengths ? runs->lengths[i] : runs->uniform_length;
     if (MMSB_UNLIKELY(state & MMSB_READ_ONLY))
         return mmsb_fail(MMSB_E_INVALID_STATE, "page 0x%016llx was adopted as read-only", (unsigned long long)runs->pages[i]);
     mmsb_status_t status = check_run(offset, length, record->size);
     if (MMSB_UNLIKELY(status != MMSB_OK) || MMSB_UNLIKELY((status = mmsb_mask_make(record)) != MMSB_OK))
         return status;
-    prefetch_target(record, offset);
+    if (i == 0) /* the batch may begin anew */
+        work->payload = runs->payload;
+    plan_run(&work->plans[i], record, offset, length, work->payload);
+    work->payload += length;
     return check_epoch(runs->pages[i], 0, record->epoch);
 }
 
@@ -340,16 +434,16 @@ mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *b
     if (status != MMSB_OK)
         return status;
     mmsb_batch_t batch = {.first = (const uint8_t *)runs->pages, .stride = sizeof *runs->pages, .count = count};
-    status = mmsb_batch_lock(&batch, check_array, (void *)(uintptr_t)runs, bad_index);
+    array_work_t work = {runs, plans_for(count), runs->payload};
+    if (!work.plans)
+        return mmsb_error()->error_code;
+    status = mmsb_batch_lock(&batch, check_array, &work, bad_index);
     if (status != MMSB_OK)
         return status;
-    const uint8_t *payload = runs->payload;
     for (size_t i = 0; i < count; i++) {
-        mmsb_record_t *record = mmsb_record_of(runs->pages[i]);
-        uint64_t length = runs->lengths ? runs->lengths[i] : runs->uniform_length;
-        apply_run(record, mmsb_record_bytes(record), mmsb_place_address(record->mask_place), runs->offsets[i], length, payload);
-        payload += length;
-        move_epoch(record, 0);
+        if (MMSB_LIKELY(i + AHEAD < count))
+            prefetch_plan(&work.plans[i + AHEAD]);
+        apply_plan(mmsb_record_of(runs->pages[i]), &work.plans[i], 0);
     }
     mmsb_batch_unlock(&batch, count);
     return MMSB_OK;

@@ -91,6 +91,13 @@ uint64_t mmsb_record_id(uint32_t index, uint64_t state) {
 
 /* ----------------------------------------------------------------------------------------- creating, destroying ---- */
 
+/* Small memory as a new page has it. */
+static void open_memory(mmsb_record_t *record, uint32_t class_number, int zeroed) {
+    MMSB_UNPOISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
+    if (zeroed)
+        mmsb_record_clean(record, class_number);
+}
+
 /* Pops a handle whose automatic id nobody took; begins the cache and leaves it begun on MMSB_OK only. */
 static mmsb_status_t pop(mmsb_cache_t *cache, uint32_t class_number, uint64_t *handle) {
     mmsb_cache_begin(cache);
@@ -108,8 +115,10 @@ static mmsb_status_t pop(mmsb_cache_t *cache, uint32_t class_number, uint64_t *h
     return MMSB_OK;
 }
 
-mmsb_status_t mmsb_page_create_slow(uint64_t context, uint64_t size, int zeroed, mmsb_page_t *page) {
-    mmsb_cache_t *cache = mmsb_cache_enter(context);
+mmsb_status_t mmsb_page_create_small(uint64_t context, uint64_t size, int zeroed, mmsb_page_t *page) {
+    mmsb_cache_t *cache = mmsb_current;
+    if (!cache || context == 0 || __atomic_load_n(&cache->context, __ATOMIC_RELAXED) != context) /* a free cache has the context 0 */
+        cache = mmsb_cache_enter(context);
     if (!cache)
         return mmsb_error()->error_code;
     uint32_t class_number = mmsb_class_of(size);
@@ -123,7 +132,8 @@ mmsb_status_t mmsb_page_create_slow(uint64_t context, uint64_t size, int zeroed,
         mmsb_cache_end(cache);
         return MMSB_ENTER_GO;
     }
-    mmsb_page_begin(record, handle, size, class_number, zeroed);
+    open_memory(record, class_number, zeroed);
+    mmsb_page_begin(record, handle, size, class_number);
     mmsb_counter_add(&cache->creates, 1);
     mmsb_counter_add(&cache->bytes_created, size);
     mmsb_cache_end(cache);
@@ -158,7 +168,8 @@ mmsb_status_t mmsb_page_create_batch(uint64_t context, uint64_t size, size_t cou
                 break;
             }
             magazine->count--;
-            mmsb_page_begin(record, handle, size, class_number, zeroed);
+            open_memory(record, class_number, zeroed);
+            mmsb_page_begin(record, handle, size, class_number);
             pages[made++] = handle;
         }
         mmsb_counter_add(&cache->creates, made - first);
@@ -254,15 +265,65 @@ static mmsb_status_t check_destroy(void *work, size_t i, mmsb_record_t *record, 
     return mmsb_record_pinned(record) ? pinned(pages[i], record) : MMSB_OK;
 }
 
+/* Ends the first of these locked pages, as many as are small, have nothing beside their bytes, and go into one magazine. */
+static size_t end_run(const mmsb_page_t *pages, size_t count) {
+    mmsb_cache_t *cache = mmsb_current;
+    if (!cache)
+        return 0;
+    mmsb_cache_begin(cache);
+    if (!mmsb_cache_open(cache)) {
+        mmsb_cache_end(cache);
+        return 0;
+    }
+    const uint32_t class_number = MMSB_STATE_CLASS(mmsb_record_of(pages[0])->state);
+    if (class_number >= MMSB_SMALL_CLASSES) {
+        mmsb_cache_end(cache);
+        return 0;
+    }
+    mmsb_magazine_t *magazine = cache->loaded[class_number];
+    uint32_t filled = magazine ? magazine->count : MMSB_MAGAZINE_ROUNDS; /* kept here: the field would chain one item to the next */
+    size_t i = 0;
+    uint64_t bytes = 0;
+    for (; i < count; i++) {
+        uint64_t page = pages[i];
+        mmsb_record_t *record = mmsb_record_of(page);
+        if (MMSB_UNLIKELY(page == 0 || MMSB_STATE_CLASS(record->state) != class_number || (record->cold | record->mask_block) != 0 ||
+                          MMSB_HANDLE_GENERATION(page) == MMSB_GENERATION_MAX ||
+                          mmsb_record_context(MMSB_HANDLE_INDEX(page)) != cache->context_index))
+            break;
+        if (MMSB_UNLIKELY(filled == MMSB_MAGAZINE_ROUNDS)) {
+            if (magazine)
+                magazine->count = filled;
+            if (mmsb_magazine_make_room(cache, class_number) != MMSB_OK)
+                break;
+            magazine = cache->loaded[class_number];
+            filled = magazine->count;
+        }
+        MMSB_POISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
+        bytes += record->size;
+        magazine->handles[filled++] = mmsb_record_free(record, page, class_number);
+    }
+    if (magazine)
+        magazine->count = filled;
+    mmsb_counter_add(&cache->frees, i);
+    mmsb_counter_add(&cache->bytes_freed, bytes);
+    mmsb_cache_end(cache);
+    return i;
+}
+
 mmsb_status_t mmsb_page_destroy_batch(const mmsb_page_t *pages, size_t count, size_t *bad_index) {
     mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .distinct = 1, .bytes_stay = 1};
     mmsb_status_t status = mmsb_batch_lock(&batch, check_destroy, (void *)(uintptr_t)pages, bad_index);
     if (status != MMSB_OK)
         return status;
-    for (size_t i = 0; i < count; i++) {
-        mmsb_record_t *record = mmsb_record_of(pages[i]);
-        if (pages[i] != 0)
-            end_locked(pages[i], record, record->state & ~MMSB_OWNER_MASK);
+    size_t done = 0;
+    while (done < count) {
+        done += end_run(pages + done, count - done);
+        if (done < count) { /* what ends a run: another context or size class, more than bytes, a full magazine */
+            if (pages[done] != 0)
+                end_locked(pages[done], mmsb_record_of(pages[done]), mmsb_record_of(pages[done])->state & ~MMSB_OWNER_MASK);
+            done++;
+        }
     }
     return MMSB_OK;
 }
@@ -316,9 +377,7 @@ void mmsb_block_give(uint32_t context_index, uint32_t index) {
 
 uint64_t mmsb_mask_bytes;
 
-mmsb_status_t mmsb_mask_make(mmsb_record_t *record) {
-    if (MMSB_LIKELY(record->mask_block != 0))
-        return MMSB_OK;
+mmsb_status_t mmsb_mask_add(mmsb_record_t *record) {
     uint32_t index = (uint32_t)(record - mmsb_table.records), block;
     mmsb_status_t status = mmsb_block_take(mmsb_record_context(index), mmsb_mask_length(record->size), &block);
     if (status != MMSB_OK)
@@ -344,9 +403,24 @@ void mmsb_mask_drop(mmsb_record_t *record) {
 
 /* ---------------------------------------------------------------------------------------------------- looking ---- */
 
+uint64_t mmsb_page_look_slow(uint64_t page, mmsb_field_t field) {
+    if (mmsb_gate != MMSB_OK && mmsb_gate_closed() != MMSB_OK)
+        return 0;
+    const mmsb_record_t *record = mmsb_record_of(page);
+    if (mmsb_state_is(mmsb_state_load(record), page)) {
+        uint64_t value = mmsb_field_load(record, field);
+        if (mmsb_state_is(mmsb_state_load(record), page))
+            return value;
+    }
+    mmsb_page_fail(page);
+    return 0;
+}
+
 void *mmsb_page_address_slow(uint64_t page) {
     mmsb_record_t *record;
     uint64_t state;
+    if (mmsb_gate != MMSB_OK && mmsb_gate_closed() != MMSB_OK)
+        return NULL;
     if (mmsb_page_lock(page, &record, &state) != MMSB_OK)
         return NULL;
     void *address = NULL;
@@ -781,104 +855,57 @@ void mmsb_memory_swap(uint32_t a, uint64_t *a_state, uint32_t b, uint64_t *b_sta
 
 void mmsb_batch_unlock(const mmsb_batch_t *batch, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        mmsb_record_t *record = mmsb_record_of(mmsb_batch_page(batch, i));
+        mmsb_record_t *record = mmsb_record_of(mmsb_handle_at(batch->first, batch->stride, i));
         uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
         if ((state & MMSB_OWNER_MASK) == batch->owner) /* else it appears twice and is unlocked by now */
             mmsb_page_unlock(record, state & ~MMSB_OWNER_MASK);
     }
 }
 
-static mmsb_status_t bring_in(mmsb_record_t *record, uint64_t state) {
-    if (MMSB_LIKELY(!(state & MMSB_AWAY)))
-        return MMSB_OK;
-    return mmsb_upcalls.bring((uint32_t)(record - mmsb_table.records));
-}
-
-/* One round: MMSB_OK, a bad item's code, or, unless patient, MMSB_E_WOULD_BLOCK at an item whose page another thread has.
- * batch->bad is the item, and the *reached items before it, perhaps it too, are locked. */
-static mmsb_status_t lock_in_order(mmsb_batch_t *batch, mmsb_batch_check_t check, void *work, int patient, size_t *reached) {
-    mmsb_status_t status = MMSB_OK;
-    size_t i = 0;
+mmsb_status_t mmsb_batch_meet(mmsb_batch_t *batch, uint64_t page, int patient, mmsb_record_t **record, uint64_t *state) {
+    mmsb_record_t *of = *record = mmsb_record_of(page);
     uint32_t round = 0;
-    for (; i < batch->count; i++) {
-        if (MMSB_LIKELY(i + 12 < batch->count))
-            __builtin_prefetch(mmsb_record_of(mmsb_batch_page(batch, i + 12)), 1);
-        uint64_t page = mmsb_batch_page(batch, i);
-        if (MMSB_UNLIKELY(page == 0 && batch->distinct))
-            continue;
-        mmsb_record_t *record = mmsb_record_of(page);
-        uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
-        for (;;) {
-            if (MMSB_UNLIKELY(!mmsb_state_is(state, page))) {
-                status = mmsb_page_fail(page);
-                break;
-            }
-            uint32_t owner = (uint32_t)(state & MMSB_OWNER_MASK);
-            if (MMSB_UNLIKELY(owner == batch->owner)) {
-                batch->repeats = 1;
-                state &= ~MMSB_OWNER_MASK;
-                if (batch->distinct)
-                    status = mmsb_fail(MMSB_E_STALE_HANDLE, "page 0x%016llx comes twice", (unsigned long long)page);
-                break;
-            }
-            if (MMSB_UNLIKELY(owner != 0 && patient)) {
-                wait_a_little(&round);
-                state = mmsb_state_load(record);
-                continue;
-            }
-            if (MMSB_UNLIKELY(owner != 0)) {
-                status = MMSB_E_WOULD_BLOCK;
-                break;
-            }
-            if (MMSB_LIKELY(__atomic_compare_exchange_n(&record->state, &state, state | batch->owner, 0, __ATOMIC_ACQUIRE,
-                                                        __ATOMIC_RELAXED))) {
-                status = batch->bytes_stay ? MMSB_OK : bring_in(record, state);
-                if (MMSB_UNLIKELY(status != MMSB_OK))
-                    __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
-                break;
-            }
-        }
-        batch->bad = i;
-        if (MMSB_UNLIKELY(status != MMSB_OK))
-            break;
-        if (check)
-            status = check(work, i, record, state);
-        if (MMSB_UNLIKELY(status != MMSB_OK)) {
-            i++; /* this one is locked, too */
-            break;
-        }
-    }
-    *reached = i;
-    return status;
-}
-
-mmsb_status_t mmsb_batch_lock(mmsb_batch_t *batch, mmsb_batch_check_t check, void *work, size_t *bad_index) {
-    static pthread_mutex_t patience = PTHREAD_MUTEX_INITIALIZER;
-    mmsb_thread_t *self = mmsb_thread_enter();
-    if (!self)
-        return mmsb_thread_fail();
-    batch->owner = self->owner;
-    uint32_t round = 0;
-    int patient = 0;
     for (;;) {
-        size_t reached;
-        mmsb_status_t status = lock_in_order(batch, check, work, patient, &reached);
-        if (status != MMSB_OK)
-            mmsb_batch_unlock(batch, reached);
-        if (status != MMSB_E_WOULD_BLOCK || patient) {
-            if (patient)
-                pthread_mutex_unlock(&patience);
-            if (status != MMSB_OK && bad_index)
-                *bad_index = batch->bad;
+        uint64_t seen = mmsb_state_load(of);
+        if (!mmsb_state_is(seen, page))
+            return mmsb_page_fail(page);
+        uint32_t owner = (uint32_t)(seen & MMSB_OWNER_MASK);
+        if (owner == batch->owner) {
+            batch->repeats = 1;
+            *state = seen & ~MMSB_OWNER_MASK;
+            return batch->distinct ? mmsb_fail(MMSB_E_STALE_HANDLE, "page 0x%016llx comes twice", (unsigned long long)page) : MMSB_OK;
+        }
+        if (owner != 0) {
+            if (!patient)
+                return MMSB_E_WOULD_BLOCK;
+            wait_a_little(&round);
+        } else if (__atomic_compare_exchange_n(&of->state, &seen, seen | batch->owner, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+            *state = seen;
+            if (!(seen & MMSB_AWAY) || batch->bytes_stay)
+                return MMSB_OK;
+            mmsb_status_t status = mmsb_upcalls.bring(MMSB_HANDLE_INDEX(page));
+            if (status != MMSB_OK)
+                __atomic_store_n(&of->state, seen, __ATOMIC_RELEASE);
             return status;
         }
-        if (round < 80) {
-            wait_a_little(&round);
-        } else {
-            pthread_mutex_lock(&patience);
-            patient = 1;
-        }
     }
+}
+
+static pthread_mutex_t patience = PTHREAD_MUTEX_INITIALIZER;
+
+int mmsb_batch_again(mmsb_patience_t *p) {
+    if (p->round < 80) {
+        wait_a_little(&p->round);
+    } else {
+        pthread_mutex_lock(&patience);
+        p->patient = 1;
+    }
+    return p->patient;
+}
+
+void mmsb_batch_settled(mmsb_patience_t *p) {
+    if (p->patient)
+        pthread_mutex_unlock(&patience);
 }
 
 mmsb_status_t mmsb_pair_lock(const mmsb_page_t pages[2], size_t *bad_index) {

@@ -18,8 +18,8 @@
 #define MMSB_POISON(address, length) __asan_poison_memory_region(address, length)
 #define MMSB_UNPOISON(address, length) __asan_unpoison_memory_region(address, length)
 #else
-#define MMSB_POISON(address, length) ((void)(address), (void)(length))
-#define MMSB_UNPOISON(address, length) ((void)(address), (void)(length))
+#define MMSB_POISON(address, length) ((void)sizeof(address), (void)sizeof(length)) /* not evaluated */
+#define MMSB_UNPOISON(address, length) ((void)sizeof(address), (void)sizeof(length))
 #endif
 
 #pragma GCC visibility push(hidden)
@@ -40,7 +40,7 @@ static inline uint64_t mmsb_state_load(const mmsb_record_t *record) {
 
 /* 1 where the record is that of this live page. */
 static inline int mmsb_state_is(uint64_t state, uint64_t page) {
-    return ((state ^ page) >> MMSB_INDEX_BITS) == 0 && MMSB_HANDLE_KIND(page) == MMSB_KIND_PAGE;
+    return (((state ^ page) >> MMSB_INDEX_BITS) | (MMSB_HANDLE_KIND(page) ^ MMSB_KIND_PAGE)) == 0;
 }
 
 static inline uint32_t mmsb_record_context(uint32_t index) {
@@ -102,6 +102,16 @@ static inline void mmsb_record_clean(mmsb_record_t *record, uint32_t class_numbe
     mmsb_dirty_none(record);
 }
 
+/* The address of a page that has one. From now on any byte may have changed. */
+static inline void *mmsb_record_expose(mmsb_record_t *record) {
+    mmsb_dirty_all(record);
+    return mmsb_record_bytes(record);
+}
+
+static inline int mmsb_record_is_clean(const mmsb_record_t *record) {
+    return !mmsb_exposed(record) && record->dirty_first > record->dirty_last;
+}
+
 #define MMSB_ID_AUTOMATIC (UINT64_C(0xa) << 60)
 #define MMSB_ID_MASK ((UINT64_C(1) << 60) - 1)
 
@@ -159,16 +169,13 @@ static inline mmsb_status_t mmsb_page_enter(uint64_t page, mmsb_record_t **recor
 
 /* ----------------------------------------------------------------------------------------- creating, destroying ---- */
 
-mmsb_status_t mmsb_page_create_slow(uint64_t context, uint64_t size, int zeroed, mmsb_page_t *page);
+mmsb_status_t mmsb_page_create_small(uint64_t context, uint64_t size, int zeroed, mmsb_page_t *page);
 mmsb_status_t mmsb_page_destroy_slow(uint64_t page);
 mmsb_status_t mmsb_page_create_batch(uint64_t context, uint64_t size, size_t count, int zeroed, mmsb_page_t *pages);
 mmsb_status_t mmsb_page_destroy_batch(const mmsb_page_t *pages, size_t count, size_t *bad_index);
 
 /* The page of this handle begins: its record is free, and this thread's. */
-static inline void mmsb_page_begin(mmsb_record_t *record, uint64_t page, uint64_t size, uint32_t class_number, int zeroed) {
-    MMSB_UNPOISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
-    if (zeroed)
-        mmsb_record_clean(record, class_number);
+static inline void mmsb_page_begin(mmsb_record_t *record, uint64_t page, uint64_t size, uint32_t class_number) {
     MMSB_POISON(mmsb_record_bytes(record) + size, mmsb_class_size(class_number) - size);
     __atomic_store_n(&record->size, size, __ATOMIC_RELAXED);
     __atomic_store_n(&record->epoch, 0, __ATOMIC_RELAXED);
@@ -176,29 +183,51 @@ static inline void mmsb_page_begin(mmsb_record_t *record, uint64_t page, uint64_
     __atomic_store_n(&record->state, (page & ~MMSB_INDEX_MASK) | (uint64_t)class_number << MMSB_CLASS_SHIFT, __ATOMIC_RELEASE);
 }
 
-/* 1 ≤ size ≤ MMSB_SMALL_MAX, on the host, with an automatic id. */
-static inline mmsb_status_t mmsb_page_create_small(uint64_t context, uint64_t size, int zeroed, mmsb_page_t *page) {
+/* The options that the fast path knows: those of mmsb_page_options_init, zeroed or not. */
+static inline int mmsb_options_plain(const mmsb_page_options_t *options) {
+    return options->struct_size == sizeof *options && options->location == MMSB_LOCATION_DEFAULT && options->contents <= 1 &&
+           (options->id | (uint32_t)options->device | (uint32_t)~options->numa_node | options->reserved_word | options->reserved[0] |
+            options->reserved[1] | options->reserved[2] | options->reserved[3]) == 0;
+}
+
+/* Creates a page where that takes no call to another function: its record, or NULL with nothing done. */
+static inline mmsb_record_t *mmsb_page_create_fast(uint64_t context, uint64_t size, const mmsb_page_options_t *options,
+                                                   mmsb_page_t *page) {
     mmsb_cache_t *cache = mmsb_current;
-    if (MMSB_UNLIKELY(!cache || __atomic_load_n(&cache->context, __ATOMIC_RELAXED) != context))
-        return mmsb_page_create_slow(context, size, zeroed, page);
+    if (MMSB_UNLIKELY(!cache || __atomic_load_n(&cache->plain_context, __ATOMIC_RELAXED) != context || size - 1 >= MMSB_SMALL_MAX ||
+                      (options && !mmsb_options_plain(options))))
+        return NULL;
     mmsb_cache_begin(cache);
     uint32_t class_number = mmsb_class_of(size);
     mmsb_magazine_t *magazine = cache->loaded[class_number];
     if (MMSB_LIKELY(mmsb_cache_open(cache) && magazine && magazine->count > 0)) {
         uint64_t handle = magazine->handles[magazine->count - 1];
         mmsb_record_t *record = mmsb_record_of(handle);
-        if (MMSB_LIKELY(!__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED))) {
-            magazine->count--;
-            mmsb_page_begin(record, handle, size, class_number, zeroed);
+        if (MMSB_LIKELY(!__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED) &&
+                        ((options && options->contents == MMSB_PAGE_UNINITIALISED) || mmsb_record_is_clean(record)))) {
+            uint32_t left = --magazine->count;
+            /* The record of the next page; with none left it is any, and not read. */
+            __builtin_prefetch(mmsb_record_of(magazine->handles[left > 0 ? left - 1 : 0]), 1);
+            MMSB_UNPOISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
+            mmsb_page_begin(record, handle, size, class_number);
             mmsb_counter_add(&cache->creates, 1);
             mmsb_counter_add(&cache->bytes_created, size);
             mmsb_cache_end(cache);
             *page = handle;
-            return MMSB_OK;
+            return record;
         }
     }
     mmsb_cache_end(cache);
-    return mmsb_page_create_slow(context, size, zeroed, page);
+    return NULL;
+}
+
+/* The record of a page that ends is free from now on. Returns the handle of its next page. */
+static inline uint64_t mmsb_record_free(mmsb_record_t *record, uint64_t page, uint32_t class_number) {
+    uint64_t next = page + (UINT64_C(1) << MMSB_INDEX_BITS);
+    /* The handle without kind and index is the state of a free record. */
+    __atomic_store_n(&record->state, (next & (MMSB_ID_MASK & ~MMSB_INDEX_MASK)) | (uint64_t)class_number << MMSB_CLASS_SHIFT,
+                     __ATOMIC_RELEASE);
+    return next;
 }
 
 /* The record of a page that ends, locked by the caller, is free from now on, for the next generation. The cache is begun and has room. */
@@ -206,38 +235,35 @@ static inline void mmsb_page_end(mmsb_cache_t *cache, mmsb_record_t *record, uin
     MMSB_POISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
     mmsb_counter_add(&cache->bytes_freed, record->size);
     mmsb_counter_add(&cache->frees, 1);
-    uint64_t next = page + (UINT64_C(1) << MMSB_INDEX_BITS);
-    __atomic_store_n(&record->state,
-                     MMSB_STATE(MMSB_STATE_FREE, MMSB_HANDLE_GENERATION(next), (uint64_t)class_number << MMSB_CLASS_SHIFT),
-                     __ATOMIC_RELEASE);
     mmsb_magazine_t *magazine = cache->loaded[class_number];
-    magazine->handles[magazine->count++] = next;
+    magazine->handles[magazine->count++] = mmsb_record_free(record, page, class_number);
 }
 
-static inline mmsb_status_t mmsb_page_destroy_small(uint64_t page) {
+/* Ends a small page that has nothing beside its bytes: 1, or 0 with nothing done. */
+static inline int mmsb_page_destroy_fast(uint64_t page) {
     mmsb_cache_t *cache = mmsb_current;
     mmsb_record_t *record = mmsb_record_of(page);
     uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
     uint32_t class_number = MMSB_STATE_CLASS(state);
     if (MMSB_UNLIKELY(!cache || !mmsb_state_is(state, page) || class_number >= MMSB_SMALL_CLASSES ||
-                      (state & ~(MMSB_CLASS_MASK | ~MMSB_INDEX_MASK)) != 0 ||
+                      (state & (MMSB_INDEX_MASK & ~MMSB_CLASS_MASK)) != 0 ||
                       mmsb_record_context((uint32_t)(page & MMSB_INDEX_MASK)) != cache->context_index))
-        return mmsb_page_destroy_slow(page);
+        return 0;
     mmsb_cache_begin(cache);
     mmsb_magazine_t *magazine = cache->loaded[class_number];
     if (MMSB_LIKELY(mmsb_cache_open(cache) && magazine && magazine->count < MMSB_MAGAZINE_ROUNDS &&
                     __atomic_compare_exchange_n(&record->state, &state, state | mmsb_self->owner, 0, __ATOMIC_ACQUIRE,
                                                 __ATOMIC_RELAXED))) {
-        if (MMSB_LIKELY(!mmsb_record_pinned(record) && record->cold == 0 && record->mask_block == 0 &&
+        if (MMSB_LIKELY(!mmsb_record_pinned(record) && (record->cold | record->mask_block) == 0 &&
                         MMSB_HANDLE_GENERATION(page) != MMSB_GENERATION_MAX)) {
             mmsb_page_end(cache, record, page, class_number);
             mmsb_cache_end(cache);
-            return MMSB_OK;
+            return 1;
         }
         __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
     }
     mmsb_cache_end(cache);
-    return mmsb_page_destroy_slow(page);
+    return 0;
 }
 
 /* Frees a small record whose page Go has taken apart: locked, without cold record and mask. For Go. */
@@ -249,7 +275,10 @@ void mmsb_record_finish(uint32_t index, uint64_t state);
 mmsb_status_t mmsb_block_take(uint32_t context_index, uint64_t size, uint32_t *index);
 void mmsb_block_give(uint32_t context_index, uint32_t index);
 /* Makes sure that the page, which is locked, has a change mask. */
-mmsb_status_t mmsb_mask_make(mmsb_record_t *record);
+mmsb_status_t mmsb_mask_add(mmsb_record_t *record);
+static inline mmsb_status_t mmsb_mask_make(mmsb_record_t *record) {
+    return MMSB_LIKELY(record->mask_block != 0) ? MMSB_OK : mmsb_mask_add(record);
+}
 void mmsb_mask_drop(mmsb_record_t *record);
 /* Memory of all change masks. */
 extern uint64_t mmsb_mask_bytes;
@@ -259,30 +288,40 @@ static inline uint64_t mmsb_mask_length(uint64_t size) {
 
 /* ---------------------------------------------------------------------------------------------------- looking ---- */
 
-/* These three: one read between two looks at the state, so that the value is this page's. */
-static inline uint64_t mmsb_page_look(uint64_t page, const uint64_t *field) {
-    const mmsb_record_t *record = mmsb_record_of(page);
-    if (MMSB_LIKELY(mmsb_state_is(mmsb_state_load(record), page))) {
-        uint64_t value = __atomic_load_n(field, __ATOMIC_ACQUIRE);
-        if (MMSB_LIKELY(mmsb_state_is(mmsb_state_load(record), page)))
-            return value;
-    }
-    mmsb_page_fail(page);
-    return 0;
+/* What of the record is looked at without a lock. */
+typedef enum mmsb_field { MMSB_FIELD_SIZE, MMSB_FIELD_EPOCH, MMSB_FIELD_VERSION } mmsb_field_t;
+
+static inline uint64_t mmsb_field_load(const mmsb_record_t *record, mmsb_field_t field) {
+    const uint64_t *at = field == MMSB_FIELD_SIZE ? &record->size : field == MMSB_FIELD_EPOCH ? &record->epoch : &record->version;
+    return __atomic_load_n(at, __ATOMIC_ACQUIRE);
 }
 
+uint64_t mmsb_page_look_slow(uint64_t page, mmsb_field_t field);
 void *mmsb_page_address_slow(uint64_t page);
 
+/* One read between two looks at the state, so that the value is this page's. */
+static inline uint64_t mmsb_page_look(uint64_t page, mmsb_field_t field) {
+    if (MMSB_LIKELY(mmsb_gate == MMSB_OK)) {
+        const mmsb_record_t *record = mmsb_record_of(page);
+        if (MMSB_LIKELY(mmsb_state_is(mmsb_state_load(record), page))) {
+            uint64_t value = mmsb_field_load(record, field);
+            if (MMSB_LIKELY(((mmsb_state_load(record) ^ page) >> MMSB_INDEX_BITS) == 0))
+                return value;
+        }
+    }
+    return mmsb_page_look_slow(page, field);
+}
+
 static inline void *mmsb_page_address_of(uint64_t page) {
-    mmsb_record_t *record = mmsb_record_of(page);
-    uint64_t state = mmsb_state_load(record);
-    if (MMSB_LIKELY(mmsb_state_is(state, page) && !(state & MMSB_AWAY))) {
-        void *address = mmsb_record_bytes(record);
-        /* A plain store: where the record has a new page by now, one too many marks is harmless. */
-        if (!mmsb_exposed(record))
-            mmsb_dirty_all(record);
-        if (MMSB_LIKELY(mmsb_state_is(mmsb_state_load(record), page)))
-            return address;
+    if (MMSB_LIKELY(mmsb_gate == MMSB_OK)) {
+        mmsb_record_t *record = mmsb_record_of(page);
+        uint64_t state = mmsb_state_load(record);
+        if (MMSB_LIKELY(mmsb_state_is(state, page) && !(state & MMSB_AWAY))) {
+            /* Marked without a lock: where the record has a new page by now, one mark too many is harmless. */
+            void *address = mmsb_record_expose(record);
+            if (MMSB_LIKELY(((mmsb_state_load(record) ^ page) >> MMSB_INDEX_BITS) == 0))
+                return address;
+        }
     }
     return mmsb_page_address_slow(page);
 }
@@ -353,18 +392,78 @@ typedef struct mmsb_batch {
     size_t bad;       /* the bad item */
 } mmsb_batch_t;
 
-static inline uint64_t mmsb_batch_page(const mmsb_batch_t *batch, size_t i) {
-    return *(const uint64_t *)(const void *)(batch->first + i * batch->stride);
+static inline uint64_t mmsb_handle_at(const uint8_t *first, size_t stride, size_t i) {
+    return *(const uint64_t *)(const void *)(first + i * stride);
 }
 
-/* Checks item i of a batch (NULL: nothing to check), whose page is locked and has an address. May make things that do not show, like an empty change mask. */
+/* Checks item i of a batch (NULL: nothing to check), whose page is locked and has an address. May make things that do not show, like an
+ * empty change mask. */
 typedef mmsb_status_t (*mmsb_batch_check_t)(void *work, size_t i, mmsb_record_t *record, uint64_t state);
+
+/* How long a batch has tried. */
+typedef struct mmsb_patience {
+    uint32_t round;
+    int patient;
+} mmsb_patience_t;
+
+void mmsb_batch_unlock(const mmsb_batch_t *batch, size_t count);
+/* Locks a page of a batch that is not simply free: MMSB_E_WOULD_BLOCK where another thread has it and the batch is not patient. */
+mmsb_status_t mmsb_batch_meet(mmsb_batch_t *batch, uint64_t page, int patient, mmsb_record_t **record, uint64_t *state);
+/* Waits before the next try; after some tries the batch becomes patient, which only one of the process may be. */
+int mmsb_batch_again(mmsb_patience_t *patience);
+void mmsb_batch_settled(mmsb_patience_t *patience);
 
 /* Locks all pages of a batch and checks all items: MMSB_OK with all locked, or the code of the first bad item, its index in
  * *bad_index, and none locked. Two batches never wait for each other: who meets a lock while it holds others lets go of all and
- * tries again; after some tries it waits with its locks held, which only one batch of the process may do at a time. */
-mmsb_status_t mmsb_batch_lock(mmsb_batch_t *batch, mmsb_batch_check_t check, void *work, size_t *bad_index);
-void mmsb_batch_unlock(const mmsb_batch_t *batch, size_t count);
+ * tries again; after some tries it waits with its locks held, which only one batch of the process may do at a time. Inline, so that each
+ * kind of batch has its check within the loop. */
+static inline __attribute__((always_inline)) mmsb_status_t mmsb_batch_lock(mmsb_batch_t *batch, mmsb_batch_check_t check, void *work,
+                                                                           size_t *bad_index) {
+    /* Copies that no other function can change. */
+    const uint8_t *const first = batch->first;
+    const size_t stride = batch->stride, count = batch->count;
+    const uint32_t distinct = batch->distinct;
+    mmsb_thread_t *self = mmsb_thread_enter();
+    if (!self)
+        return mmsb_thread_fail();
+    const uint32_t owner = batch->owner = self->owner;
+    mmsb_patience_t patience = {0, 0};
+    mmsb_status_t status;
+    for (;;) {
+        size_t i = 0;
+        status = MMSB_OK;
+        for (; i < count; i++) {
+            if (MMSB_LIKELY(i + 12 < count))
+                __builtin_prefetch(mmsb_record_of(mmsb_handle_at(first, stride, i + 12)), 1);
+            uint64_t page = mmsb_handle_at(first, stride, i);
+            if (MMSB_UNLIKELY(page == 0 && distinct))
+                continue;
+            mmsb_record_t *record = mmsb_record_of(page);
+            uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
+            if (MMSB_UNLIKELY(!mmsb_state_is(state, page) || (state & (MMSB_OWNER_MASK | MMSB_AWAY)) != 0 ||
+                              !__atomic_compare_exchange_n(&record->state, &state, state | owner, 0, __ATOMIC_ACQUIRE,
+                                                           __ATOMIC_RELAXED))) {
+                status = mmsb_batch_meet(batch, page, patience.patient, &record, &state);
+                if (MMSB_UNLIKELY(status != MMSB_OK))
+                    break;
+            }
+            if (check && MMSB_UNLIKELY((status = check(work, i, record, state)) != MMSB_OK))
+                break;
+        }
+        if (MMSB_LIKELY(status == MMSB_OK))
+            break;
+        batch->bad = i;
+        mmsb_batch_unlock(batch, i < count && status != MMSB_E_WOULD_BLOCK ? i + 1 : i);
+        if (status != MMSB_E_WOULD_BLOCK) {
+            if (bad_index)
+                *bad_index = i;
+            break;
+        }
+        mmsb_batch_again(&patience);
+    }
+    mmsb_batch_settled(&patience);
+    return status;
+}
 
 /* Two different pages, for Go; on one thread. */
 mmsb_status_t mmsb_pair_lock(const mmsb_page_t pages[2], size_t *bad_index);

@@ -39,8 +39,7 @@ static int open_range(uint8_t *base, uint64_t offset, uint64_t length) {
     uint64_t first = offset & ~(STEP - 1), end = (offset + length + STEP - 1) & ~(STEP - 1);
     if (mprotect(base + first, end - first, PROT_READ | PROT_WRITE) != 0)
         return errno;
-    if (first > 0) /* the first step stays in small pages: most processes have few pages */
-        madvise(base + first, end - first, MADV_HUGEPAGE);
+    madvise(base + first, end - first, MADV_HUGEPAGE);
     return 0;
 }
 

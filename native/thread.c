@@ -126,6 +126,7 @@ static void cache_empty(mmsb_cache_t *cache, int keep) {
         link = &(*link)->next_of_context;
     *link = cache->next_of_context;
     cache->owner = &nobody;
+    __atomic_store_n(&cache->plain_context, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&cache->context, 0, __ATOMIC_RELAXED);
 }
 
@@ -146,6 +147,7 @@ static void thread_exit(void *argument) {
     }
     pthread_mutex_unlock(&caches_lock);
     owner_give(self->owner);
+    free(self->plans);
     free(self);
 }
 
@@ -251,6 +253,7 @@ mmsb_cache_t *mmsb_cache_enter(uint64_t context) {
     unused->next_of_context = record->caches;
     record->caches = unused;
     __atomic_store_n(&unused->context, context, __ATOMIC_RELAXED);
+    __atomic_store_n(&unused->plain_context, record->default_location == MMSB_LOCATION_CPU ? context : 0, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&caches_lock);
     return mmsb_current = unused;
 }
@@ -260,8 +263,7 @@ static void wait_for_caches(mmsb_context_record_t *context) { /* under caches_lo
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     for (mmsb_cache_t *cache = context->caches; cache; cache = cache->next_of_context) {
-        uint32_t seen = __atomic_load_n(&cache->busy, __ATOMIC_ACQUIRE);
-        while ((seen & 1) && __atomic_load_n(&cache->busy, __ATOMIC_ACQUIRE) == seen)
+        while (__atomic_load_n(&cache->busy, __ATOMIC_ACQUIRE)) /* a section is short, and 0 comes between any two */
             sched_yield();
     }
 }

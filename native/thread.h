@@ -30,9 +30,10 @@ typedef struct mmsb_magazine {
 } mmsb_magazine_t;
 
 typedef struct mmsb_cache {
-    uint64_t context; /* handle; 0 = the cache is free for another context */
+    uint64_t context;       /* handle; 0 = the cache is free for another context */
+    uint64_t plain_context; /* the same, unless pages go elsewhere than to the host by default: then 0 */
     uint32_t context_index;
-    uint32_t busy; /* odd while the thread works in the cache */
+    uint32_t busy; /* 1 while the thread works in the cache */
     struct mmsb_context_record *owner;
     uint64_t creates, frees; /* written by the thread alone, read by all */
     uint64_t bytes_created, bytes_freed;
@@ -48,6 +49,8 @@ typedef struct mmsb_thread {
     int32_t error_domain;
     int32_t error_foreign;
     mmsb_cache_t *caches;
+    struct mmsb_plan *plans; /* room for the batches of delta.c */
+    size_t plan_capacity;
     char error_text[1024];
 } mmsb_thread_t;
 
@@ -122,7 +125,7 @@ uint32_t mmsb_depot_take(mmsb_context_record_t *context, uint32_t class_number, 
 extern uint32_t mmsb_busy_fence;
 
 static inline void mmsb_cache_begin(mmsb_cache_t *cache) {
-    __atomic_store_n(&cache->busy, cache->busy + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&cache->busy, 1, __ATOMIC_RELAXED);
     if (MMSB_UNLIKELY(mmsb_busy_fence))
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
     else
@@ -130,7 +133,7 @@ static inline void mmsb_cache_begin(mmsb_cache_t *cache) {
 }
 
 static inline void mmsb_cache_end(mmsb_cache_t *cache) {
-    __atomic_store_n(&cache->busy, cache->busy + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&cache->busy, 0, __ATOMIC_RELEASE);
 }
 
 /* 1 while the cache's context has not begun to end; asked between begin and end. */

@@ -15,7 +15,7 @@ const (
 	// Regions of slabs begin small and double.
 	firstRegion = 1 << 20
 	lastRegion  = 64 << 20
-	hugeRegion  = 8 << 20
+	hugeRegion  = 2 << 20
 )
 
 // sizeClass is what a context has of one size class, beside what is in magazines and in use.

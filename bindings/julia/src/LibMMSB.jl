@@ -377,6 +377,11 @@ mmsb_page_create(context, size, options, page) =
     @ccall libmmsb.mmsb_page_create(
         context::mmsb_context_t, size::UInt64, options::Ptr{mmsb_page_options_t}, page::Ptr{mmsb_page_t}
     )::mmsb_status_t
+mmsb_page_create_with_address(context, size, options, page, address) =
+    @ccall libmmsb.mmsb_page_create_with_address(
+        context::mmsb_context_t, size::UInt64, options::Ptr{mmsb_page_options_t}, page::Ptr{mmsb_page_t},
+        address::Ptr{Ptr{Cvoid}}
+    )::mmsb_status_t
 mmsb_page_create_many(context, size, count, options, work, pages) =
     @ccall libmmsb.mmsb_page_create_many(
         context::mmsb_context_t, size::UInt64, count::Csize_t, options::Ptr{mmsb_page_options_t},
@@ -417,6 +422,10 @@ mmsb_page_info_many(pages, count, infos, bad_index) =
         pages::Ptr{mmsb_page_t}, count::Csize_t, infos::Ptr{mmsb_page_info_t}, bad_index::Ptr{Csize_t}
     )::mmsb_status_t
 mmsb_page_address(page) = @ccall libmmsb.mmsb_page_address(page::mmsb_page_t)::Ptr{Cvoid}
+mmsb_page_address_many(pages, count, addresses, bad_index) =
+    @ccall libmmsb.mmsb_page_address_many(
+        pages::Ptr{mmsb_page_t}, count::Csize_t, addresses::Ptr{Ptr{Cvoid}}, bad_index::Ptr{Csize_t}
+    )::mmsb_status_t
 mmsb_page_size(page) = @ccall libmmsb.mmsb_page_size(page::mmsb_page_t)::UInt64
 mmsb_page_epoch(page) = @ccall libmmsb.mmsb_page_epoch(page::mmsb_page_t)::UInt64
 mmsb_page_version(page) = @ccall libmmsb.mmsb_page_version(page::mmsb_page_t)::UInt64

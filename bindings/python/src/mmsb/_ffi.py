@@ -283,6 +283,10 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_ticket_destroy": (c_int32, (c_uint64,)),
     "mmsb_page_options_init": (None, (POINTER(PageOptions),)),
     "mmsb_page_create": (c_int32, (c_uint64, c_uint64, POINTER(PageOptions), POINTER(c_uint64))),
+    "mmsb_page_create_with_address": (
+        c_int32,
+        (c_uint64, c_uint64, POINTER(PageOptions), POINTER(c_uint64), POINTER(c_void_p)),
+    ),
     "mmsb_page_create_many": (
         c_int32,
         (c_uint64, c_uint64, c_size_t, POINTER(PageOptions), POINTER(WorkOptions), c_void_p),
@@ -304,6 +308,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_page_info": (c_int32, (c_uint64, POINTER(PageInfo))),
     "mmsb_page_info_many": (c_int32, (c_void_p, c_size_t, POINTER(PageInfo), POINTER(c_size_t))),
     "mmsb_page_address": (c_void_p, (c_uint64,)),
+    "mmsb_page_address_many": (c_int32, (POINTER(c_uint64), c_size_t, POINTER(c_void_p), POINTER(c_size_t))),
     "mmsb_page_size": (c_uint64, (c_uint64,)),
     "mmsb_page_epoch": (c_uint64, (c_uint64,)),
     "mmsb_page_version": (c_uint64, (c_uint64,)),
