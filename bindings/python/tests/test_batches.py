@@ -159,3 +159,14 @@ def test_info_many_with_a_bad_page(ctx: mmsb.Context) -> None:
     with pytest.raises(mmsb.StaleHandleError) as caught:
         ctx.info_many(pages)
     assert caught.value.index == 1
+
+
+def test_addresses_of_many_pages(ctx: mmsb.Context) -> None:
+    pages = ctx.create_pages(5, 100)
+    addresses = pages.addresses()
+    assert list(addresses) == [page.address for page in pages]
+    assert ctx.create_pages(0, 100).addresses().nbytes == 0
+    pages[3].destroy()
+    with pytest.raises(mmsb.StaleHandleError) as raised:
+        pages.addresses()
+    assert raised.value.index == 3

@@ -464,6 +464,13 @@ class PageArray(Sequence[Page]):
 
         return as_array(numpy.asarray(self._handles), dtype, copy)
 
+    def addresses(self) -> memoryview:
+        """Where each page's bytes lie, unsigned 64-bit numbers: valid until the page is moved, resized or destroyed."""
+        batch = Batch(self._context, self)
+        found = (ctypes.c_void_p * batch.count)()
+        batch.check(lib.mmsb_page_address_many(batch.address, batch.count, found, batch.bad))
+        return memoryview(found).cast("B").cast("Q")
+
     def __repr__(self) -> str:
         return f"<mmsb.PageArray of {len(self)}>"
 
