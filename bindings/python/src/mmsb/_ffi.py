@@ -308,7 +308,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_page_info": (c_int32, (c_uint64, POINTER(PageInfo))),
     "mmsb_page_info_many": (c_int32, (c_void_p, c_size_t, POINTER(PageInfo), POINTER(c_size_t))),
     "mmsb_page_address": (c_void_p, (c_uint64,)),
-    "mmsb_page_address_many": (c_int32, (POINTER(c_uint64), c_size_t, POINTER(c_void_p), POINTER(c_size_t))),
+    "mmsb_page_address_many": (c_int32, (c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_size_t))),
     "mmsb_page_size": (c_uint64, (c_uint64,)),
     "mmsb_page_epoch": (c_uint64, (c_uint64,)),
     "mmsb_page_version": (c_uint64, (c_uint64,)),
