@@ -101,7 +101,7 @@ typedef int32_t mmsb_status_t;
 #define MMSB_E_FORMAT 52  /* not ours, or newer than this library */
 #define MMSB_E_PEER 60    /* a rank or an agent failed */
 #define MMSB_E_INTERNAL 90
-#define MMSB_E_POISONED 91 /* an earlier internal error; only destroy, free and the error functions still work */
+#define MMSB_E_POISONED 91 /* an earlier internal error; only destroy, free, unpin, leak counts and errors still work */
 
 /* ------------------------------------------------------------------------------------------------- handles ---- */
 
