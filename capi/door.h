@@ -10,30 +10,30 @@
 #pragma GCC visibility push(hidden)
 
 /* The first line of every function that returns a status. */
-#define DOOR_ENTER()                                               \
-    do {                                                           \
-        if (MMSB_UNLIKELY(mmsb_gate != MMSB_OK)) {                 \
-            mmsb_status_t door_status = mmsb_gate_closed();        \
-            if (door_status != MMSB_OK)                            \
-                return door_status;                                \
-        }                                                          \
+#define DOOR_ENTER() \
+    do { \
+        if (MMSB_UNLIKELY(mmsb_gate != MMSB_OK)) { \
+            mmsb_status_t door_status = mmsb_gate_closed(); \
+            if (door_status != MMSB_OK) \
+                return door_status; \
+        } \
     } while (0)
 
 /* The same for functions that give something back: they also work after an internal error. */
-#define DOOR_ENTER_TO_END()                                        \
-    do {                                                           \
-        if (MMSB_UNLIKELY(mmsb_gate != MMSB_OK)) {                 \
-            mmsb_status_t door_status = mmsb_gate_closed();        \
+#define DOOR_ENTER_TO_END() \
+    do { \
+        if (MMSB_UNLIKELY(mmsb_gate != MMSB_OK)) { \
+            mmsb_status_t door_status = mmsb_gate_closed(); \
             if (door_status != MMSB_OK && door_status != MMSB_E_POISONED) \
-                return door_status;                                \
-        }                                                          \
+                return door_status; \
+        } \
     } while (0)
 
-#define DOOR_CHECK(check)                                          \
-    do {                                                           \
-        mmsb_status_t door_status = (check);                       \
-        if (MMSB_UNLIKELY(door_status != MMSB_OK))                 \
-            return door_status;                                    \
+#define DOOR_CHECK(check) \
+    do { \
+        mmsb_status_t door_status = (check); \
+        if (MMSB_UNLIKELY(door_status != MMSB_OK)) \
+            return door_status; \
     } while (0)
 
 mmsb_status_t door_bad_pointer(const char *name, const void *pointer, size_t alignment);
@@ -78,19 +78,19 @@ static inline uint64_t door_or(const uint64_t *words, size_t count) {
 }
 
 /* A struct of this library: struct_size is right, and the words named reserved are 0. */
-#define DOOR_STRUCT(name, value, more_reserved)                                                                        \
-    do {                                                                                                               \
-        DOOR_POINTER(value);                                                                                           \
-        if (MMSB_UNLIKELY((value)->struct_size != sizeof *(value) || (more_reserved) != 0 ||                           \
-                          door_or((value)->reserved, sizeof(value)->reserved / sizeof(value)->reserved[0]) != 0))      \
-            return door_bad_struct(name, (value)->struct_size, sizeof *(value));                                       \
+#define DOOR_STRUCT(name, value, more_reserved) \
+    do { \
+        DOOR_POINTER(value); \
+        if (MMSB_UNLIKELY((value)->struct_size != sizeof *(value) || (more_reserved) != 0 || \
+                          door_or((value)->reserved, sizeof(value)->reserved / sizeof(value)->reserved[0]) != 0)) \
+            return door_bad_struct(name, (value)->struct_size, sizeof *(value)); \
     } while (0)
 
 /* Fills a struct's size and zeroes the rest. */
-#define DOOR_INIT(value)                          \
-    do {                                          \
-        memset(value, 0, sizeof *(value));        \
-        (value)->struct_size = sizeof *(value);   \
+#define DOOR_INIT(value) \
+    do { \
+        memset(value, 0, sizeof *(value)); \
+        (value)->struct_size = sizeof *(value); \
     } while (0)
 
 #pragma GCC visibility pop

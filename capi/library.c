@@ -14,14 +14,14 @@ mmsb_status_t door_bad_pointer(const char *name, const void *pointer, size_t ali
 }
 
 mmsb_status_t door_bad_count(const char *name, uint64_t count, size_t size) {
-    return mmsb_fail(MMSB_E_INVALID_SIZE, "%llu items of %zu bytes in %s are more than can be addressed", (unsigned long long)count, size,
-                     name);
+    return mmsb_fail(MMSB_E_INVALID_SIZE, "%llu items of %zu bytes in %s are more than can be addressed",
+                     (unsigned long long)count, size, name);
 }
 
 mmsb_status_t door_bad_struct(const char *name, uint32_t struct_size, size_t expected) {
     if (struct_size != expected)
-        return mmsb_fail(MMSB_E_STRUCT_VERSION, "struct_size of %s is %u, not %zu: call its _init function first", name, struct_size,
-                         expected);
+        return mmsb_fail(MMSB_E_STRUCT_VERSION, "struct_size of %s is %u, not %zu: call its _init function first", name,
+                         struct_size, expected);
     return mmsb_fail(MMSB_E_STRUCT_VERSION, "a reserved word of %s is not 0", name);
 }
 
@@ -48,8 +48,8 @@ const char *mmsb_build_info(void) {
     if (info[0] == 0) {
         char go[32];
         mmsbgo_go_version(go, sizeof go);
-        snprintf(info, sizeof info, "libmmsb %s, ABI %d, C %s, %s, byte loops %s, %s the go overlay, no CUDA", MMSB_VERSION_STRING,
-                 MMSB_ABI_VERSION, __VERSION__, go, mmsb_bytes.name, OVERLAY);
+        snprintf(info, sizeof info, "libmmsb %s, ABI %d, C %s, %s, byte loops %s, %s the go overlay, no CUDA",
+                 MMSB_VERSION_STRING, MMSB_ABI_VERSION, __VERSION__, go, mmsb_bytes.name, OVERLAY);
     }
     pthread_mutex_unlock(&lock);
     return info;
@@ -176,20 +176,34 @@ mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count) {
 
 size_t mmsb_sizeof(int32_t structure) {
     switch (structure) {
-    case MMSB_STRUCT_ERROR_DETAIL: return sizeof(mmsb_error_detail_t);
-    case MMSB_STRUCT_CAPABILITY: return sizeof(mmsb_capability_t);
-    case MMSB_STRUCT_CONTEXT_OPTIONS: return sizeof(mmsb_context_options_t);
-    case MMSB_STRUCT_CONTEXT_STATS: return sizeof(mmsb_context_stats_t);
-    case MMSB_STRUCT_MEMORY_USAGE: return sizeof(mmsb_memory_usage_t);
-    case MMSB_STRUCT_PAGE_OPTIONS: return sizeof(mmsb_page_options_t);
-    case MMSB_STRUCT_PAGE_INFO: return sizeof(mmsb_page_info_t);
-    case MMSB_STRUCT_PAGE_RANGE: return sizeof(mmsb_page_range_t);
-    case MMSB_STRUCT_ADOPT_OPTIONS: return sizeof(mmsb_adopt_options_t);
-    case MMSB_STRUCT_WORK_OPTIONS: return sizeof(mmsb_work_options_t);
-    case MMSB_STRUCT_RUN: return sizeof(mmsb_run_t);
-    case MMSB_STRUCT_DELTA: return sizeof(mmsb_delta_t);
-    case MMSB_STRUCT_PAGE_RUNS: return sizeof(mmsb_page_runs_t);
-    default: return 0;
+    case MMSB_STRUCT_ERROR_DETAIL:
+        return sizeof(mmsb_error_detail_t);
+    case MMSB_STRUCT_CAPABILITY:
+        return sizeof(mmsb_capability_t);
+    case MMSB_STRUCT_CONTEXT_OPTIONS:
+        return sizeof(mmsb_context_options_t);
+    case MMSB_STRUCT_CONTEXT_STATS:
+        return sizeof(mmsb_context_stats_t);
+    case MMSB_STRUCT_MEMORY_USAGE:
+        return sizeof(mmsb_memory_usage_t);
+    case MMSB_STRUCT_PAGE_OPTIONS:
+        return sizeof(mmsb_page_options_t);
+    case MMSB_STRUCT_PAGE_INFO:
+        return sizeof(mmsb_page_info_t);
+    case MMSB_STRUCT_PAGE_RANGE:
+        return sizeof(mmsb_page_range_t);
+    case MMSB_STRUCT_ADOPT_OPTIONS:
+        return sizeof(mmsb_adopt_options_t);
+    case MMSB_STRUCT_WORK_OPTIONS:
+        return sizeof(mmsb_work_options_t);
+    case MMSB_STRUCT_RUN:
+        return sizeof(mmsb_run_t);
+    case MMSB_STRUCT_DELTA:
+        return sizeof(mmsb_delta_t);
+    case MMSB_STRUCT_PAGE_RUNS:
+        return sizeof(mmsb_page_runs_t);
+    default:
+        return 0;
     }
 }
 

@@ -11,9 +11,8 @@ void mmsb_page_options_init(mmsb_page_options_t *options) {
     options->numa_node = -1;
 }
 
-static const mmsb_page_options_t default_options = {.struct_size = sizeof(mmsb_page_options_t),
-                                                    .location = MMSB_LOCATION_DEFAULT,
-                                                    .numa_node = -1};
+static const mmsb_page_options_t default_options = {
+    .struct_size = sizeof(mmsb_page_options_t), .location = MMSB_LOCATION_DEFAULT, .numa_node = -1};
 
 /* NULL, or a struct of this library with known contents. */
 static mmsb_status_t check_options(const mmsb_page_options_t **options) {
@@ -41,8 +40,8 @@ static inline int is_plain(mmsb_context_t context, uint64_t size, const mmsb_pag
 }
 
 /* Kept apart, so that the fast paths need no stack frame. */
-static __attribute__((noinline)) mmsb_status_t create_slow(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
-                                                           mmsb_page_t *page) {
+static __attribute__((noinline)) mmsb_status_t create_slow(mmsb_context_t context, uint64_t size,
+                                                           const mmsb_page_options_t *options, mmsb_page_t *page) {
     DOOR_ENTER();
     DOOR_CHECK(check_options(&options));
     DOOR_POINTER(page);
@@ -87,7 +86,8 @@ static mmsb_status_t check_work(const mmsb_work_options_t *work) {
         return MMSB_OK;
     DOOR_STRUCT("mmsb_work_options_t", work, 0);
     if (work->stream != 0)
-        return mmsb_fail(MMSB_E_INVALID_HANDLE, "0x%016llx is not a stream: this release has none", (unsigned long long)work->stream);
+        return mmsb_fail(MMSB_E_INVALID_HANDLE, "0x%016llx is not a stream: this release has none",
+                         (unsigned long long)work->stream);
     if (work->device != 0)
         return mmsb_fail(MMSB_E_NO_DEVICE, "no device %d: this release has no devices", work->device);
     DOOR_ARRAY(work->after, work->after_count);

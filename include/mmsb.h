@@ -288,17 +288,17 @@ MMSB_API mmsb_status_t mmsb_context_destroy(mmsb_context_t context);
 typedef struct mmsb_context_stats {
     uint32_t struct_size;
     uint32_t reserved_word;
-    uint64_t pages;              /* live pages */
-    uint64_t bytes;              /* sum of their sizes */
-    uint64_t peak_bytes;         /* largest value of bytes seen; may lag behind by what the threads' caches hold */
-    uint64_t allocations;        /* pages created since the context began */
-    uint64_t frees;              /* pages ended */
-    uint64_t pinned_pages;       /* pages with at least one pin */
-    uint64_t memory_used;        /* host memory taken from the system for this context: what memory_limit limits */
-    uint64_t memory_limit;       /* 0 = none */
-    uint64_t disk_used;          /* bytes of disk files */
-    uint64_t location_pages[8];  /* live pages by location */
-    uint64_t location_bytes[8];  /* and their bytes */
+    uint64_t pages;             /* live pages */
+    uint64_t bytes;             /* sum of their sizes */
+    uint64_t peak_bytes;        /* largest value of bytes seen; may lag behind by what the threads' caches hold */
+    uint64_t allocations;       /* pages created since the context began */
+    uint64_t frees;             /* pages ended */
+    uint64_t pinned_pages;      /* pages with at least one pin */
+    uint64_t memory_used;       /* host memory taken from the system for this context: what memory_limit limits */
+    uint64_t memory_limit;      /* 0 = none */
+    uint64_t disk_used;         /* bytes of disk files */
+    uint64_t location_pages[8]; /* live pages by location */
+    uint64_t location_bytes[8]; /* and their bytes */
     uint64_t reserved[8];
 } mmsb_context_stats_t;
 
@@ -352,9 +352,9 @@ MMSB_API mmsb_status_t mmsb_memory_usage(mmsb_memory_usage_t *usage);
 /* How a long operation runs. The blocking form uses timeout_ns; the _start form uses after, device and stream. */
 typedef struct mmsb_work_options {
     uint32_t struct_size;
-    int32_t device;       /* 0 */
-    uint64_t timeout_ns;  /* MMSB_WAIT_FOREVER; 0 = do not wait */
-    mmsb_stream_t stream; /* 0 = none; comes with devices */
+    int32_t device;        /* 0 */
+    uint64_t timeout_ns;   /* MMSB_WAIT_FOREVER; 0 = do not wait */
+    mmsb_stream_t stream;  /* 0 = none; comes with devices */
     const uint64_t *after; /* handles of tickets that must be done first; copied. One that failed or was cancelled lets
                               this work fail with MMSB_E_CANCELLED */
     uint64_t after_count;
@@ -466,8 +466,8 @@ MMSB_API void mmsb_adopt_options_init(mmsb_adopt_options_t *options);
  * memory. It counts as pinned for writing as far as change tracking goes.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (NULL memory), MMSB_E_INVALID_SIZE, MMSB_E_ALREADY_EXISTS,
  * MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
-MMSB_API mmsb_status_t mmsb_page_adopt(mmsb_context_t context, void *memory, uint64_t size,
-                                       const mmsb_adopt_options_t *options, mmsb_page_t *page);
+MMSB_API mmsb_status_t mmsb_page_adopt(mmsb_context_t context, void *memory, uint64_t size, const mmsb_adopt_options_t *options,
+                                       mmsb_page_t *page);
 
 /* Ends the page and gives its memory back. Destroying 0 is a no-op.
  * Errors: handle errors, MMSB_E_BUSY (pinned). Threads: any. Blocks: short. Since 0.1. */
@@ -501,7 +501,7 @@ typedef struct mmsb_page_info {
     uint32_t struct_size;
     mmsb_location_t location;
     int32_t device;
-    int32_t numa_node;      /* -1 = any */
+    int32_t numa_node; /* -1 = any */
     mmsb_page_t page;
     mmsb_context_t context;
     uint64_t id;
@@ -510,8 +510,8 @@ typedef struct mmsb_page_info {
     uint64_t version;
     uint32_t read_pins;
     uint32_t write_pins;
-    int32_t simulated;      /* 1 = the bytes lie on a simulated device */
-    int32_t adopted;        /* 1 = the bytes are memory of the caller */
+    int32_t simulated; /* 1 = the bytes lie on a simulated device */
+    int32_t adopted;   /* 1 = the bytes are memory of the caller */
     int32_t read_only;
     uint32_t metadata_count;
     uint64_t reserved[4];
@@ -526,8 +526,7 @@ MMSB_API mmsb_status_t mmsb_page_info(mmsb_page_t page, mmsb_page_info_t *info);
 
 /* The same for many pages, at one moment; every info must have its struct_size set.
  * Errors: as mmsb_page_info. Threads: any. Blocks: short. Since 0.1. */
-MMSB_API mmsb_status_t mmsb_page_info_many(const mmsb_page_t *pages, size_t count, mmsb_page_info_t *infos,
-                                           size_t *bad_index);
+MMSB_API mmsb_status_t mmsb_page_info_many(const mmsb_page_t *pages, size_t count, mmsb_page_info_t *infos, size_t *bad_index);
 
 /* Where the bytes lie, without a pin: valid until the page is moved, resized or destroyed. NULL for a bad handle (the code is
  * in mmsb_last_error_code) and for a DISK page that is not pinned. From then on the page counts as pinned for writing as far as
@@ -625,21 +624,21 @@ typedef struct mmsb_run {
 /* A change of a page. Pointers stay the caller's and are only read. */
 typedef struct mmsb_delta {
     uint32_t struct_size;
-    mmsb_delta_kind_t kind;      /* must be set */
-    uint64_t id;                 /* the caller's; 0 = none */
-    uint64_t page_id;            /* 0 = whichever page it is applied to; else it must match */
-    uint64_t epoch;              /* 0 = the page's + 1; else larger than the page's */
-    uint64_t timestamp_ns;       /* 0 = now */
-    const char *source;          /* who made it; UTF-8 or NULL */
-    const char *intent;          /* why; UTF-8 or NULL */
-    const void *mask;            /* DENSE_*, SPARSE_BITS */
-    uint64_t mask_length;        /* in bytes of the page; at most its size */
-    const uint64_t *offsets;     /* INDEXED: this … */
-    const uint32_t *offsets32;   /* … or this */
-    const mmsb_run_t *runs;      /* RUNS */
-    uint64_t count;              /* INDEXED, RUNS */
+    mmsb_delta_kind_t kind;    /* must be set */
+    uint64_t id;               /* the caller's; 0 = none */
+    uint64_t page_id;          /* 0 = whichever page it is applied to; else it must match */
+    uint64_t epoch;            /* 0 = the page's + 1; else larger than the page's */
+    uint64_t timestamp_ns;     /* 0 = now */
+    const char *source;        /* who made it; UTF-8 or NULL */
+    const char *intent;        /* why; UTF-8 or NULL */
+    const void *mask;          /* DENSE_*, SPARSE_BITS */
+    uint64_t mask_length;      /* in bytes of the page; at most its size */
+    const uint64_t *offsets;   /* INDEXED: this … */
+    const uint32_t *offsets32; /* … or this */
+    const mmsb_run_t *runs;    /* RUNS */
+    uint64_t count;            /* INDEXED, RUNS */
     const void *payload;
-    uint64_t payload_length;     /* bytes; 0 = what the rest implies; else it must be just that */
+    uint64_t payload_length; /* bytes; 0 = what the rest implies; else it must be just that */
     uint64_t reserved[4];
 } mmsb_delta_t;
 
@@ -670,10 +669,10 @@ typedef struct mmsb_page_runs {
     uint64_t count;
     const mmsb_page_t *pages;
     const uint64_t *offsets;
-    const uint64_t *lengths;  /* NULL = every run has the length uniform_length */
+    const uint64_t *lengths; /* NULL = every run has the length uniform_length */
     uint64_t uniform_length;
     const void *payload;
-    uint64_t payload_length;  /* bytes; 0 = the sum of the lengths; else it must be just that */
+    uint64_t payload_length; /* bytes; 0 = the sum of the lengths; else it must be just that */
     uint64_t reserved[4];
 } mmsb_page_runs_t;
 
@@ -730,8 +729,8 @@ MMSB_API mmsb_status_t mmsb_page_metadata_set(mmsb_page_t page, const char *key,
 /* Copies the value; *length is its length, also when the buffer is too small. A list (see the rules) of bytes.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE (a key of 4 GiB or more), MMSB_E_NOT_FOUND,
  * MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short. Since 0.1. */
-MMSB_API mmsb_status_t mmsb_page_metadata_get(mmsb_page_t page, const char *key, size_t key_length, void *value,
-                                              size_t capacity, size_t *length);
+MMSB_API mmsb_status_t mmsb_page_metadata_get(mmsb_page_t page, const char *key, size_t key_length, void *value, size_t capacity,
+                                              size_t *length);
 
 /* Removes a key. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE, MMSB_E_NOT_FOUND. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_metadata_remove(mmsb_page_t page, const char *key, size_t key_length);

@@ -46,7 +46,8 @@ static mmsb_status_t check_offsets(const mmsb_delta_t *delta, uint64_t page_size
     if (misaligned(delta->offsets, sizeof(uint64_t)) || misaligned(delta->offsets32, sizeof(uint32_t)))
         return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "offsets at %p are not aligned to their size",
                          delta->offsets ? (const void *)delta->offsets : (const void *)delta->offsets32);
-    uint64_t largest = delta->offsets ? mmsb_bytes.maximum64(delta->offsets, count) : mmsb_bytes.maximum32(delta->offsets32, count);
+    uint64_t largest =
+        delta->offsets ? mmsb_bytes.maximum64(delta->offsets, count) : mmsb_bytes.maximum32(delta->offsets32, count);
     if (largest >= page_size)
         return mmsb_fail(MMSB_E_OUT_OF_RANGE, "offset %llu lies past the page of %llu bytes", (unsigned long long)largest,
                          (unsigned long long)page_size);
@@ -99,10 +100,17 @@ mmsb_status_t mmsb_delta_check(const mmsb_delta_t *delta, uint64_t page_size) {
     switch (delta->kind) {
     case MMSB_DELTA_DENSE_BYTES:
     case MMSB_DELTA_DENSE_BITS:
-    case MMSB_DELTA_SPARSE_BITS: status = check_mask(delta, page_size); break;
-    case MMSB_DELTA_INDEXED: status = check_offsets(delta, page_size); break;
-    case MMSB_DELTA_RUNS: status = check_runs(delta, page_size); break;
-    default: status = mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%d is no kind of delta", delta->kind);
+    case MMSB_DELTA_SPARSE_BITS:
+        status = check_mask(delta, page_size);
+        break;
+    case MMSB_DELTA_INDEXED:
+        status = check_offsets(delta, page_size);
+        break;
+    case MMSB_DELTA_RUNS:
+        status = check_runs(delta, page_size);
+        break;
+    default:
+        status = mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%d is no kind of delta", delta->kind);
     }
     if (MMSB_LIKELY(status == MMSB_OK))
         status = check_text("source", delta->source);
@@ -184,7 +192,8 @@ static void apply_locked(mmsb_record_t *record, const mmsb_delta_t *delta) {
         else
             mmsb_bytes.expand_bits(bytes, delta->mask, payload, delta->mask_length, changed);
         break;
-    default: __builtin_unreachable();
+    default:
+        __builtin_unreachable();
     }
     move_epoch(record, delta->epoch);
 }
@@ -288,7 +297,8 @@ static int is_consecutive(const mmsb_delta_t *delta) {
                                            : mmsb_bytes.run_length32(delta->offsets32, delta->count));
 }
 
-static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *argument, size_t i, mmsb_record_t *record, uint64_t state) {
+static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *argument, size_t i, mmsb_record_t *record,
+                                                                        uint64_t state) {
     struct_work_t *work = argument;
     const mmsb_delta_t *delta = &work->deltas[i];
     plan_t *plan = &work->plans[i];
@@ -354,18 +364,22 @@ static mmsb_status_t check_epochs(const struct_work_t *work, size_t count, size_
 }
 
 mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad_index) {
-    mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count};
+    mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .keeps = 1};
     struct_work_t work = {pages, deltas, plans_for(count), 0};
     if (!work.plans && count > 0)
         return mmsb_error()->error_code;
     mmsb_status_t status = mmsb_batch_lock(&batch, check_struct, &work, bad_index);
-    if (status != MMSB_OK)
-        return status;
-    size_t bad = 0;
-    if (MMSB_UNLIKELY(batch.repeats && work.chosen_epochs) && (status = check_epochs(&work, count, &bad)) != MMSB_OK) {
-        mmsb_batch_unlock(&batch, count);
-        if (bad_index)
-            *bad_index = bad;
+    size_t good = status == MMSB_OK ? count : batch.bad, bad = 0;
+    if (MMSB_UNLIKELY(batch.repeats && work.chosen_epochs)) { /* an item before the bad one may have too old an epoch */
+        mmsb_status_t order = check_epochs(&work, good, &bad);
+        if (order != MMSB_OK) {
+            status = order;
+            if (bad_index)
+                *bad_index = bad;
+        }
+    }
+    if (MMSB_UNLIKELY(status != MMSB_OK)) {
+        mmsb_batch_unlock(&batch, good < count ? good + 1 : count);
         return status;
     }
     for (size_t i = 0; i < count; i++) {
@@ -380,14 +394,14 @@ mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t
     return MMSB_OK;
 }
 
-
 typedef struct array_work {
     const mmsb_page_runs_t *runs;
     plan_t *plans;
     const uint8_t *payload;
 } array_work_t;
 
-static inline __attribute__((always_inline)) mmsb_status_t check_array(void *argument, size_t i, mmsb_record_t *record, uint64_t state) {
+static inline __attribute__((always_inline)) mmsb_status_t check_array(void *argument, size_t i, mmsb_record_t *record,
+                                                                       uint64_t state) {
     array_work_t *work = argument;
     const mmsb_page_runs_t *runs = work->runs;
     uint64_t offset = runs->offsets[i], length = runs->lengths ? runs->lengths[i] : runs->uniform_length;

@@ -59,7 +59,8 @@ static mmsb_status_t start(void) {
     }
     pthread_mutex_unlock(&gate_lock);
     if (error != 0)
-        return mmsb_fail(MMSB_E_OUT_OF_MEMORY, "cannot reserve 34 GiB of addresses (a limit as of ulimit -v?): %s", strerror(error));
+        return mmsb_fail(MMSB_E_OUT_OF_MEMORY, "cannot reserve 34 GiB of addresses (a limit as of ulimit -v?): %s",
+                         strerror(error));
     return code;
 }
 

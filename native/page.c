@@ -18,8 +18,9 @@ mmsb_status_t mmsb_page_fail(uint64_t page) {
         return mmsb_fail(MMSB_E_INVALID_HANDLE, "0x%016llx is not a page: kind %u", shown, MMSB_HANDLE_KIND(page));
     uint32_t kind = MMSB_HANDLE_KIND(state);
     /* A live record of this very generation: the page was created, or its call ended, since the caller looked. */
-    int given_out = generation != 0 && (generation < newest || (generation == newest && (kind == MMSB_STATE_ENDED ||
-                                        kind == MMSB_STATE_RETIRED || kind == MMSB_KIND_PAGE)));
+    int given_out = generation != 0 &&
+                    (generation < newest || (generation == newest &&
+                                             (kind == MMSB_STATE_ENDED || kind == MMSB_STATE_RETIRED || kind == MMSB_KIND_PAGE)));
     if (given_out)
         return mmsb_fail(MMSB_E_STALE_HANDLE, "page 0x%016llx has been destroyed", shown);
     return mmsb_fail(MMSB_E_INVALID_HANDLE, "0x%016llx was never given out", shown);
@@ -68,8 +69,8 @@ uint64_t mmsb_record_lock_library(uint32_t index) {
     uint32_t round = 0;
     for (;;) {
         uint64_t seen = mmsb_state_load(record);
-        if (!(seen & MMSB_OWNER_MASK) && __atomic_compare_exchange_n(&record->state, &seen, seen | MMSB_OWNER_LIBRARY, 1,
-                                                                     __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
+        if (!(seen & MMSB_OWNER_MASK) &&
+            __atomic_compare_exchange_n(&record->state, &seen, seen | MMSB_OWNER_LIBRARY, 1, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
             return seen;
         wait_a_little(&round);
     }
@@ -117,7 +118,8 @@ static mmsb_status_t pop(mmsb_cache_t *cache, uint32_t class_number, uint64_t *h
 
 mmsb_status_t mmsb_page_create_small(uint64_t context, uint64_t size, int zeroed, mmsb_page_t *page) {
     mmsb_cache_t *cache = mmsb_current;
-    if (!cache || context == 0 || __atomic_load_n(&cache->context, __ATOMIC_RELAXED) != context) /* a free cache has the context 0 */
+    if (!cache || context == 0 ||
+        __atomic_load_n(&cache->context, __ATOMIC_RELAXED) != context) /* a free cache has the context 0 */
         cache = mmsb_cache_enter(context);
     if (!cache)
         return mmsb_error()->error_code;
@@ -203,7 +205,8 @@ static mmsb_status_t room(mmsb_cache_t *cache, uint32_t class_number) {
 
 /* The cache of this thread for the context that has an index. */
 static mmsb_cache_t *cache_for(uint32_t context_index) {
-    if (mmsb_current && mmsb_current->context_index == context_index && mmsb_current->context != 0)
+    if (mmsb_current && mmsb_current->context_index == context_index &&
+        __atomic_load_n(&mmsb_current->context, __ATOMIC_RELAXED) != 0)
         return mmsb_current;
     uint64_t context = __atomic_load_n(&mmsb_context_record(context_index)->handle, __ATOMIC_RELAXED);
     if (context != 0)
@@ -213,8 +216,8 @@ static mmsb_cache_t *cache_for(uint32_t context_index) {
 }
 
 static mmsb_status_t pinned(uint64_t page, const mmsb_record_t *record) {
-    return mmsb_fail(MMSB_E_BUSY, "page 0x%016llx is pinned: %u to read, %u to write", (unsigned long long)page, record->read_pins,
-                     record->write_pins);
+    return mmsb_fail(MMSB_E_BUSY, "page 0x%016llx is pinned: %u to read, %u to write", (unsigned long long)page,
+                     record->read_pins, record->write_pins);
 }
 
 /* Ends a locked page without pins. */
@@ -281,14 +284,15 @@ static size_t end_run(const mmsb_page_t *pages, size_t count) {
         return 0;
     }
     mmsb_magazine_t *magazine = cache->loaded[class_number];
-    uint32_t filled = magazine ? magazine->count : MMSB_MAGAZINE_ROUNDS; /* kept here: the field would chain one item to the next */
+    uint32_t filled =
+        magazine ? magazine->count : MMSB_MAGAZINE_ROUNDS; /* kept here: the field would chain one item to the next */
     size_t i = 0;
     uint64_t bytes = 0;
     for (; i < count; i++) {
         uint64_t page = pages[i];
         mmsb_record_t *record = mmsb_record_of(page);
-        if (MMSB_UNLIKELY(page == 0 || MMSB_STATE_CLASS(record->state) != class_number || (record->cold | record->mask_block) != 0 ||
-                          MMSB_HANDLE_GENERATION(page) == MMSB_GENERATION_MAX ||
+        if (MMSB_UNLIKELY(page == 0 || MMSB_STATE_CLASS(record->state) != class_number ||
+                          (record->cold | record->mask_block) != 0 || MMSB_HANDLE_GENERATION(page) == MMSB_GENERATION_MAX ||
                           mmsb_record_context(MMSB_HANDLE_INDEX(page)) != cache->context_index))
             break;
         if (MMSB_UNLIKELY(filled == MMSB_MAGAZINE_ROUNDS)) {
@@ -312,7 +316,8 @@ static size_t end_run(const mmsb_page_t *pages, size_t count) {
 }
 
 mmsb_status_t mmsb_page_destroy_batch(const mmsb_page_t *pages, size_t count, size_t *bad_index) {
-    mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .distinct = 1, .bytes_stay = 1};
+    mmsb_batch_t batch = {
+        .first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .distinct = 1, .bytes_stay = 1};
     mmsb_status_t status = mmsb_batch_lock(&batch, check_destroy, (void *)(uintptr_t)pages, bad_index);
     if (status != MMSB_OK)
         return status;
@@ -485,8 +490,8 @@ static mmsb_status_t read_only(uint64_t page) {
 }
 
 static mmsb_status_t out_of_range(uint64_t page, uint64_t offset, uint64_t length, uint64_t size) {
-    return mmsb_fail(MMSB_E_OUT_OF_RANGE, "%llu bytes at offset %llu reach past page 0x%016llx of %llu bytes", (unsigned long long)length,
-                     (unsigned long long)offset, (unsigned long long)page, (unsigned long long)size);
+    return mmsb_fail(MMSB_E_OUT_OF_RANGE, "%llu bytes at offset %llu reach past page 0x%016llx of %llu bytes",
+                     (unsigned long long)length, (unsigned long long)offset, (unsigned long long)page, (unsigned long long)size);
 }
 
 static int within(uint64_t offset, uint64_t length, uint64_t size) {
@@ -503,8 +508,8 @@ mmsb_status_t mmsb_page_pin_bytes(uint64_t page, int32_t mode, void **address) {
     if (MMSB_UNLIKELY(mode == MMSB_PIN_WRITE && (state & MMSB_READ_ONLY))) {
         status = read_only(page);
     } else if (MMSB_UNLIKELY(*pins == UINT16_MAX)) {
-        status = mmsb_fail(MMSB_E_LIMIT, "page 0x%016llx has %u pins of mode %d, the most there can be", (unsigned long long)page, *pins,
-                           mode);
+        status = mmsb_fail(MMSB_E_LIMIT, "page 0x%016llx has %u pins of mode %d, the most there can be", (unsigned long long)page,
+                           *pins, mode);
     } else {
         ++*pins;
         if (mode == MMSB_PIN_WRITE)
@@ -756,8 +761,8 @@ void mmsb_page_publish(uint32_t index, uint64_t size, uint64_t low, uint64_t epo
     __atomic_store_n(&record->epoch, epoch, __ATOMIC_RELAXED);
     __atomic_store_n(&record->version, version, __ATOMIC_RELAXED);
     mmsb_context_add(mmsb_record_context(index), 1, 0, size, 0);
-    __atomic_store_n(&record->state,
-                     MMSB_STATE(MMSB_KIND_PAGE, MMSB_HANDLE_GENERATION(state), (state & MMSB_CLASS_MASK) | low), __ATOMIC_RELEASE);
+    __atomic_store_n(&record->state, MMSB_STATE(MMSB_KIND_PAGE, MMSB_HANDLE_GENERATION(state), (state & MMSB_CLASS_MASK) | low),
+                     __ATOMIC_RELEASE);
 }
 
 mmsb_page_t mmsb_page_find(const mmsb_context_record_t *context, uint64_t id) {
@@ -765,7 +770,8 @@ mmsb_page_t mmsb_page_find(const mmsb_context_record_t *context, uint64_t id) {
         return 0;
     uint64_t page = ((id * context->id_inverse) & MMSB_ID_MASK) | (uint64_t)MMSB_KIND_PAGE << 60;
     uint64_t state = mmsb_state_load(mmsb_record_of(page));
-    if (!mmsb_state_is(state, page) || (state & MMSB_EXPLICIT_ID) || mmsb_record_context(MMSB_HANDLE_INDEX(page)) != context->index)
+    if (!mmsb_state_is(state, page) || (state & MMSB_EXPLICIT_ID) ||
+        mmsb_record_context(MMSB_HANDLE_INDEX(page)) != context->index)
         return 0;
     return page;
 }
@@ -789,7 +795,8 @@ void mmsb_records_survey(uint32_t first, uint32_t count, mmsb_survey_t *survey) 
             continue;
         survey->pages[MMSB_STATE_LOCATION(state)]++;
         survey->bytes[MMSB_STATE_LOCATION(state)] += __atomic_load_n(&record->size, __ATOMIC_RELAXED);
-        survey->pinned += (__atomic_load_n(&record->read_pins, __ATOMIC_RELAXED) | __atomic_load_n(&record->write_pins, __ATOMIC_RELAXED)) != 0;
+        survey->pinned +=
+            (__atomic_load_n(&record->read_pins, __ATOMIC_RELAXED) | __atomic_load_n(&record->write_pins, __ATOMIC_RELAXED)) != 0;
     }
 }
 
@@ -804,8 +811,9 @@ uint32_t mmsb_records_end(uint32_t first, uint32_t count, uint32_t *indices, uin
         if (kind != MMSB_KIND_PAGE && kind != MMSB_STATE_FREE)
             continue;
         /* Who holds locks does not wait: what has been reported is dealt with first. */
-        if (reported > 0 && ((state & MMSB_OWNER_MASK) || !__atomic_compare_exchange_n(&record->state, &state, state | MMSB_OWNER_LIBRARY,
-                                                                                        0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
+        if (reported > 0 &&
+            ((state & MMSB_OWNER_MASK) || !__atomic_compare_exchange_n(&record->state, &state, state | MMSB_OWNER_LIBRARY, 0,
+                                                                       __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
             break;
         if (reported == 0)
             state = mmsb_record_lock_library(first + i);
@@ -828,7 +836,8 @@ uint32_t mmsb_records_end(uint32_t first, uint32_t count, uint32_t *indices, uin
         } else {
             MMSB_POISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
             __atomic_store_n(&record->state,
-                             MMSB_STATE(MMSB_STATE_FREE, generation + 1, (uint64_t)class_number << MMSB_CLASS_SHIFT), __ATOMIC_RELEASE);
+                             MMSB_STATE(MMSB_STATE_FREE, generation + 1, (uint64_t)class_number << MMSB_CLASS_SHIFT),
+                             __ATOMIC_RELEASE);
         }
     }
     *looked = i;
@@ -873,7 +882,8 @@ mmsb_status_t mmsb_batch_meet(mmsb_batch_t *batch, uint64_t page, int patient, m
         if (owner == batch->owner) {
             batch->repeats = 1;
             *state = seen & ~MMSB_OWNER_MASK;
-            return batch->distinct ? mmsb_fail(MMSB_E_STALE_HANDLE, "page 0x%016llx comes twice", (unsigned long long)page) : MMSB_OK;
+            return batch->distinct ? mmsb_fail(MMSB_E_STALE_HANDLE, "page 0x%016llx comes twice", (unsigned long long)page)
+                                   : MMSB_OK;
         }
         if (owner != 0) {
             if (!patient)

@@ -95,8 +95,8 @@ static inline void mmsb_record_clean(mmsb_record_t *record, uint32_t class_numbe
     if (mmsb_exposed(record))
         mmsb_bytes.zero(bytes, mmsb_class_size(class_number));
     else if (record->dirty_first <= record->dirty_last)
-        mmsb_bytes.zero(bytes + ((uint64_t)record->dirty_first << 4),
-                        (uint64_t)(record->dirty_last - record->dirty_first + 1) << 4);
+        mmsb_bytes.zero(bytes + ((uint64_t)record->dirty_first << 4), (uint64_t)(record->dirty_last - record->dirty_first + 1)
+                                                                          << 4);
     else
         return;
     mmsb_dirty_none(record);
@@ -186,16 +186,16 @@ static inline void mmsb_page_begin(mmsb_record_t *record, uint64_t page, uint64_
 /* The options that the fast path knows: those of mmsb_page_options_init, zeroed or not. */
 static inline int mmsb_options_plain(const mmsb_page_options_t *options) {
     return options->struct_size == sizeof *options && options->location == MMSB_LOCATION_DEFAULT && options->contents <= 1 &&
-           (options->id | (uint32_t)options->device | (uint32_t)~options->numa_node | options->reserved_word | options->reserved[0] |
-            options->reserved[1] | options->reserved[2] | options->reserved[3]) == 0;
+           (options->id | (uint32_t)options->device | (uint32_t)~options->numa_node | options->reserved_word |
+            options->reserved[0] | options->reserved[1] | options->reserved[2] | options->reserved[3]) == 0;
 }
 
 /* Creates a page where that takes no call to another function: its record, or NULL with nothing done. */
 static inline mmsb_record_t *mmsb_page_create_fast(uint64_t context, uint64_t size, const mmsb_page_options_t *options,
                                                    mmsb_page_t *page) {
     mmsb_cache_t *cache = mmsb_current;
-    if (MMSB_UNLIKELY(!cache || __atomic_load_n(&cache->plain_context, __ATOMIC_RELAXED) != context || size - 1 >= MMSB_SMALL_MAX ||
-                      (options && !mmsb_options_plain(options))))
+    if (MMSB_UNLIKELY(!cache || __atomic_load_n(&cache->plain_context, __ATOMIC_RELAXED) != context ||
+                      size - 1 >= MMSB_SMALL_MAX || (options && !mmsb_options_plain(options))))
         return NULL;
     mmsb_cache_begin(cache);
     uint32_t class_number = mmsb_class_of(size);
@@ -386,6 +386,7 @@ typedef struct mmsb_batch {
     size_t count;
     uint32_t bytes_stay; /* 1: pages that are away are not given an address */
     uint32_t distinct;   /* 1: handles 0 are skipped, and a page's second place is MMSB_E_STALE_HANDLE */
+    uint32_t keeps;      /* 1: after a bad item the caller unlocks the items up to it */
     /* Filled by mmsb_batch_lock: */
     uint32_t owner;
     uint32_t repeats; /* 1 where a page appears more than once */
@@ -417,8 +418,8 @@ void mmsb_batch_settled(mmsb_patience_t *patience);
  * *bad_index, and none locked. Two batches never wait for each other: who meets a lock while it holds others lets go of all and
  * tries again; after some tries it waits with its locks held, which only one batch of the process may do at a time. Inline, so that each
  * kind of batch has its check within the loop. */
-static inline __attribute__((always_inline)) mmsb_status_t mmsb_batch_lock(mmsb_batch_t *batch, mmsb_batch_check_t check, void *work,
-                                                                           size_t *bad_index) {
+static inline __attribute__((always_inline)) mmsb_status_t mmsb_batch_lock(mmsb_batch_t *batch, mmsb_batch_check_t check,
+                                                                           void *work, size_t *bad_index) {
     /* Copies that no other function can change. */
     const uint8_t *const first = batch->first;
     const size_t stride = batch->stride, count = batch->count;
@@ -440,9 +441,9 @@ static inline __attribute__((always_inline)) mmsb_status_t mmsb_batch_lock(mmsb_
                 continue;
             mmsb_record_t *record = mmsb_record_of(page);
             uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
-            if (MMSB_UNLIKELY(!mmsb_state_is(state, page) || (state & (MMSB_OWNER_MASK | MMSB_AWAY)) != 0 ||
-                              !__atomic_compare_exchange_n(&record->state, &state, state | owner, 0, __ATOMIC_ACQUIRE,
-                                                           __ATOMIC_RELAXED))) {
+            if (MMSB_UNLIKELY(
+                    !mmsb_state_is(state, page) || (state & (MMSB_OWNER_MASK | MMSB_AWAY)) != 0 ||
+                    !__atomic_compare_exchange_n(&record->state, &state, state | owner, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))) {
                 status = mmsb_batch_meet(batch, page, patience.patient, &record, &state);
                 if (MMSB_UNLIKELY(status != MMSB_OK))
                     break;
@@ -453,7 +454,8 @@ static inline __attribute__((always_inline)) mmsb_status_t mmsb_batch_lock(mmsb_
         if (MMSB_LIKELY(status == MMSB_OK))
             break;
         batch->bad = i;
-        mmsb_batch_unlock(batch, i < count && status != MMSB_E_WOULD_BLOCK ? i + 1 : i);
+        if (!batch->keeps || status == MMSB_E_WOULD_BLOCK)
+            mmsb_batch_unlock(batch, i + 1); /* item i perhaps, too: only what this thread holds */
         if (status != MMSB_E_WOULD_BLOCK) {
             if (bad_index)
                 *bad_index = i;

@@ -13,10 +13,10 @@ mmsb_table_t mmsb_table;
 
 _Static_assert(sizeof(mmsb_record_t) == 64, "a record is one line of the cache");
 _Static_assert(sizeof(mmsb_cold_t) == 64, "a cold record is one line of the cache");
-_Static_assert(offsetof(mmsb_record_t, state) == 8 && offsetof(mmsb_record_t, place) == 16 && offsetof(mmsb_record_t, size) == 24 &&
-                   offsetof(mmsb_record_t, epoch) == 32 && offsetof(mmsb_record_t, version) == 40 &&
-                   offsetof(mmsb_record_t, mask_place) == 48 && offsetof(mmsb_record_t, dirty_first) == 56 &&
-                   offsetof(mmsb_record_t, read_pins) == 60,
+_Static_assert(offsetof(mmsb_record_t, state) == 8 && offsetof(mmsb_record_t, place) == 16 &&
+                   offsetof(mmsb_record_t, size) == 24 && offsetof(mmsb_record_t, epoch) == 32 &&
+                   offsetof(mmsb_record_t, version) == 40 && offsetof(mmsb_record_t, mask_place) == 48 &&
+                   offsetof(mmsb_record_t, dirty_first) == 56 && offsetof(mmsb_record_t, read_pins) == 60,
                "native/record.go says the same");
 
 /* Read-only memory that is only reserved counts towards no limit but that of addresses, and reads as free records. */

@@ -47,14 +47,14 @@
 #define MMSB_READ_ONLY (UINT64_C(1) << 25)
 
 #define MMSB_STATE(kind, generation, low) (MMSB_HANDLE(kind, generation, 0) | (low))
-#define MMSB_STATE_CLASS(state) ((uint32_t)(((state)&MMSB_CLASS_MASK) >> MMSB_CLASS_SHIFT))
-#define MMSB_STATE_LOCATION(state) ((int32_t)(((state)&MMSB_LOCATION_MASK) >> MMSB_LOCATION_SHIFT))
+#define MMSB_STATE_CLASS(state) ((uint32_t)(((state) & MMSB_CLASS_MASK) >> MMSB_CLASS_SHIFT))
+#define MMSB_STATE_LOCATION(state) ((int32_t)(((state) & MMSB_LOCATION_MASK) >> MMSB_LOCATION_SHIFT))
 
 /* Size classes: 64, 128, 192; then 256 … 4096 in steps of 256. Small memory is reused as it is; the others are Go's. */
 #define MMSB_SMALL_CLASSES 19
 #define MMSB_SMALL_MAX 4096
-#define MMSB_CLASS_EXTENT 28 /* whole system pages out of a shared region */
-#define MMSB_CLASS_MAPPED 29 /* a mapping of its own */
+#define MMSB_CLASS_EXTENT 28  /* whole system pages out of a shared region */
+#define MMSB_CLASS_MAPPED 29  /* a mapping of its own */
 #define MMSB_CLASS_FOREIGN 30 /* memory of the caller, or of a file */
 #define MMSB_CLASS_NONE 31
 
@@ -68,18 +68,18 @@
 /* One line of the cache. state is not at offset 0: stores to the first word of a page-aligned page would alias with it at
  * every 64th record (4 KiB aliasing), which was seen to double the time of create. */
 typedef struct mmsb_record {
-    uint32_t cold;        /* index of the cold record; 0 = none */
-    uint32_t mask_block;  /* record whose memory is the change mask; 0 = none */
+    uint32_t cold;       /* index of the cold record; 0 = none */
+    uint32_t mask_block; /* record whose memory is the change mask; 0 = none */
     uint64_t state;
-    uint64_t place;       /* region and offset of the bytes */
-    uint64_t size;        /* of the page; of a block: its capacity */
+    uint64_t place; /* region and offset of the bytes */
+    uint64_t size;  /* of the page; of a block: its capacity */
     uint64_t epoch;
     uint64_t version;
-    uint64_t mask_place;  /* region and offset of the change mask; 0 = none */
-    uint8_t dirty_first;  /* small pages: the 16-byte units first … last may differ from 0; none when first > last */
+    uint64_t mask_place; /* region and offset of the change mask; 0 = none */
+    uint8_t dirty_first; /* small pages: the 16-byte units first … last may differ from 0; none when first > last */
     uint8_t dirty_last;
-    uint8_t exposed;      /* the address was given out: any byte may have changed */
-    uint8_t id_taken;     /* the id of a coming generation may be in use: creation has to ask */
+    uint8_t exposed;  /* the address was given out: any byte may have changed */
+    uint8_t id_taken; /* the id of a coming generation may be in use: creation has to ask */
     uint16_t read_pins;
     uint16_t write_pins;
 } mmsb_record_t;
@@ -104,10 +104,10 @@ typedef struct mmsb_cold {
 #define MMSB_CHUNKS (1u << (MMSB_INDEX_BITS - MMSB_CHUNK_BITS))
 
 typedef struct mmsb_table {
-    mmsb_record_t *records;                 /* 2^28, reserved; writable as far as chunks have been taken */
-    mmsb_cold_t *colds;                     /* likewise */
-    uintptr_t region_base[MMSB_REGIONS];    /* address of each region here; 0 = not mapped */
-    uint32_t chunk_context[MMSB_CHUNKS];    /* index of the context that has the chunk; 0 = none */
+    mmsb_record_t *records;              /* 2^28, reserved; writable as far as chunks have been taken */
+    mmsb_cold_t *colds;                  /* likewise */
+    uintptr_t region_base[MMSB_REGIONS]; /* address of each region here; 0 = not mapped */
+    uint32_t chunk_context[MMSB_CHUNKS]; /* index of the context that has the chunk; 0 = none */
 } mmsb_table_t;
 
 extern mmsb_table_t mmsb_table;

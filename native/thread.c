@@ -125,7 +125,7 @@ static void cache_empty(mmsb_cache_t *cache, int keep) {
     while (*link != cache)
         link = &(*link)->next_of_context;
     *link = cache->next_of_context;
-    cache->owner = &nobody;
+    __atomic_store_n(&cache->owner, &nobody, __ATOMIC_RELAXED);
     __atomic_store_n(&cache->plain_context, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&cache->context, 0, __ATOMIC_RELAXED);
 }
@@ -176,15 +176,15 @@ mmsb_thread_t *mmsb_thread_enter(void) {
 }
 
 mmsb_status_t mmsb_thread_fail(void) {
-    return mmsb_fail(MMSB_E_LIMIT, "no room for one more thread: %u threads use the library, %u can", owners_made - owners_free_count,
-                     MMSB_OWNER_LIBRARY - 1);
+    return mmsb_fail(MMSB_E_LIMIT, "no room for one more thread: %u threads use the library, %u can",
+                     owners_made - owners_free_count, MMSB_OWNER_LIBRARY - 1);
 }
 
 int mmsb_thread_start(void) {
     if (magazines)
         return 0;
-    void *base = mmap(NULL, MAGAZINES * sizeof(mmsb_magazine_t), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                      -1, 0);
+    void *base = mmap(NULL, MAGAZINES * sizeof(mmsb_magazine_t), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
         return errno;
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0) != 0)
@@ -248,7 +248,7 @@ mmsb_cache_t *mmsb_cache_enter(uint64_t context) {
         mmsb_fail(MMSB_E_STALE_HANDLE, "context 0x%016llx has ended", (unsigned long long)context);
         return NULL;
     }
-    unused->owner = record;
+    __atomic_store_n(&unused->owner, record, __ATOMIC_RELAXED);
     unused->context_index = record->index;
     unused->next_of_context = record->caches;
     record->caches = unused;
@@ -337,14 +337,14 @@ mmsb_status_t mmsb_magazine_refill(mmsb_cache_t *cache, uint32_t class_number) {
     if (!loaded && !(loaded = cache->loaded[class_number] = magazine_new()))
         return no_magazine();
     /* Not busy while in Go: the context's end waits for busy threads, perhaps under the lock that Go needs. */
-    uint64_t context = cache->context, handles[MMSB_MAGAZINE_ROUNDS];
+    uint64_t context = __atomic_load_n(&cache->context, __ATOMIC_RELAXED), handles[MMSB_MAGAZINE_ROUNDS];
     uint32_t count = 0;
     mmsb_cache_end(cache);
     mmsb_status_t status = mmsb_upcalls.refill(context, class_number, handles, MMSB_MAGAZINE_ROUNDS, &count);
     mmsb_cache_begin(cache);
     if (status != MMSB_OK)
         return status;
-    if (cache->context != context || !mmsb_cache_open(cache))
+    if (__atomic_load_n(&cache->context, __ATOMIC_RELAXED) != context || !mmsb_cache_open(cache))
         return mmsb_fail(MMSB_E_STALE_HANDLE, "context 0x%016llx has ended", (unsigned long long)context);
     memcpy(loaded->handles, handles, count * sizeof handles[0]);
     loaded->count = count;

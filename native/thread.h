@@ -61,11 +61,11 @@ typedef struct mmsb_context_record {
     uint32_t generation; /* of the newest handle */
     int32_t default_location;
     uint32_t reserved;
-    uint64_t id_factor;  /* automatic ids: the handle's low 60 bits times this odd number, modulo 2^60 */
+    uint64_t id_factor; /* automatic ids: the handle's low 60 bits times this odd number, modulo 2^60 */
     uint64_t id_inverse;
-    mmsb_cache_t *caches;                 /* under the lock of thread.c */
-    uint64_t depot[MMSB_SMALL_CLASSES];   /* tag (32) | number of the first full magazine (32) */
-    uint64_t creates, frees;              /* by calls that pass no cache, and of caches that were given up */
+    mmsb_cache_t *caches;               /* under the lock of thread.c */
+    uint64_t depot[MMSB_SMALL_CLASSES]; /* tag (32) | number of the first full magazine (32) */
+    uint64_t creates, frees;            /* by calls that pass no cache, and of caches that were given up */
     uint64_t bytes_created, bytes_freed;
     uint64_t peak_bytes;
 } mmsb_context_record_t;
@@ -138,7 +138,8 @@ static inline void mmsb_cache_end(mmsb_cache_t *cache) {
 
 /* 1 while the cache's context has not begun to end; asked between begin and end. */
 static inline int mmsb_cache_open(const mmsb_cache_t *cache) {
-    return __atomic_load_n(&cache->owner->handle, __ATOMIC_RELAXED) == cache->context;
+    const mmsb_context_record_t *owner = __atomic_load_n(&cache->owner, __ATOMIC_RELAXED);
+    return __atomic_load_n(&owner->handle, __ATOMIC_RELAXED) == __atomic_load_n(&cache->context, __ATOMIC_RELAXED);
 }
 
 static inline void mmsb_counter_add(uint64_t *counter, uint64_t amount) { /* one writer, many readers */

@@ -43,9 +43,6 @@ type Context struct {
 		sync.Mutex
 		graph *graph.Graph
 	}
-
-	// metadataBytes is the memory of metadata blobs.
-	metadataBytes atomic.Uint64
 }
 
 var (
@@ -150,8 +147,8 @@ func (c *Context) end() error {
 	if !c.memory.close() {
 		return status.Errorf(status.StaleHandle, "context 0x%016x has ended", c.handle)
 	}
-	c.users.Lock()
-	c.users.Unlock() //nolint:staticcheck // who comes now finds it closed
+	c.users.Lock() // waits for calls that run; who comes now finds it closed
+	defer c.users.Unlock()
 	native.DetachContext(c.index)
 	survivors := 0
 	for _, chunk := range c.memory.chunks {

@@ -498,6 +498,24 @@ static void shutdown_ends_everything(void) {
     CHECK_OK(mmsb_context_destroy(next));
 }
 
+/* A thread's cache of a context that has ended must not serve the next one, which has the same index. */
+static void a_context_follows_another(void) {
+    mmsb_context_t first = new_context();
+    CHECK_OK(mmsb_page_destroy(new_page(first, 100)));
+    CHECK_OK(mmsb_context_destroy(first));
+    mmsb_context_t second = new_context();
+    mmsb_page_t pages[10];
+    mmsb_ticket_t ticket;
+    REQUIRE_OK(mmsb_page_create_many_start(second, 100, 10, NULL, NULL, pages, &ticket));
+    CHECK_OK(mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER));
+    CHECK_OK(mmsb_ticket_destroy(ticket));
+    for (int i = 0; i < 10; i++) {
+        CHECK_OK(mmsb_page_destroy(pages[i])); /* made by another thread */
+    }
+    CHECK_EQUAL(context_stats(second).pages, 0);
+    CHECK_OK(mmsb_context_destroy(second));
+}
+
 int main(void) {
     unsetenv("MMSB_SIMULATE");
     RUN(options_have_defaults);
@@ -513,5 +531,6 @@ int main(void) {
     RUN(trim_gives_memory_back);
     RUN(memory_is_counted_by_purpose);
     RUN(shutdown_ends_everything);
+    RUN(a_context_follows_another);
     return check_report();
 }

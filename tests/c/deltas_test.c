@@ -710,6 +710,27 @@ static void deltas_are_freed_once(void) {
     CHECK_EQUAL(check_live(MMSB_KIND_DELTA), 0);
 }
 
+/* The first bad item is reported, also where an epoch is too old only because of a delta before it. */
+static void the_first_bad_delta_of_a_batch_is_reported(void) {
+    mmsb_context_t context = new_context();
+    mmsb_page_t page = new_page(context, 64);
+    mmsb_run_t run = {0, 3};
+    mmsb_delta_t deltas[3] = {one_run(&run, "abc"), one_run(&run, "def"), one_run(&run, "ghi")};
+    deltas[0].epoch = 5;
+    deltas[1].epoch = 4;
+    const mmsb_page_t pages[3] = {page, page, context};
+    size_t bad = 99;
+    CHECK_STATUS(mmsb_page_apply_many(pages, deltas, 3, &bad), MMSB_E_EPOCH);
+    CHECK_EQUAL(bad, 1);
+    deltas[1].epoch = 6;
+    CHECK_STATUS(mmsb_page_apply_many(pages, deltas, 3, &bad), MMSB_E_INVALID_HANDLE);
+    CHECK_EQUAL(bad, 2);
+    CHECK_EQUAL(mmsb_page_epoch(page), 0);
+    CHECK_OK(mmsb_page_apply_many(pages, deltas, 2, &bad));
+    CHECK_EQUAL(mmsb_page_epoch(page), 6);
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
 int main(void) {
     RUN(all_kinds_are_applied);
     RUN(long_masks_are_applied);
@@ -721,5 +742,6 @@ int main(void) {
     RUN(conversions_keep_the_change);
     RUN(deltas_come_from_two_pages);
     RUN(deltas_are_freed_once);
+    RUN(the_first_bad_delta_of_a_batch_is_reported);
     return check_report();
 }
