@@ -65,6 +65,23 @@ SPECIALISED uint64_t touch_word(void *address, uint64_t value) {
     return before;
 }
 
+/* A page for its user: touched pages come with their address, as the peer's blocks do. */
+SPECIALISED mmsb_page_t make_page(set_t *set, const mmsb_page_options_t *options, touch_t touch, uint64_t value) {
+    mmsb_page_t page;
+    if (touch == TOUCHED) {
+        void *address;
+        BENCH_CALL(mmsb_page_create_with_address(context, SIZE, options, &page, &address));
+        uint64_t before = touch_word(address, value);
+        if (!options)
+            set->wrong |= before;
+        return page;
+    }
+    BENCH_CALL(mmsb_page_create(context, SIZE, options, &page));
+    if (touch == WRITTEN)
+        BENCH_CALL(mmsb_page_write(page, 0, &value, sizeof value));
+    return page;
+}
+
 SPECIALISED void use_page(set_t *set, mmsb_page_t page, const mmsb_page_options_t *options, touch_t touch, uint64_t value) {
     if (touch == TOUCHED) {
         uint64_t before = touch_word(mmsb_page_address(page), value);
@@ -86,10 +103,7 @@ SPECIALISED void use_block(set_t *set, void *block, bool zeroed, touch_t touch, 
 
 SPECIALISED void ours_single(set_t *set, uint64_t count, const mmsb_page_options_t *options, touch_t touch) {
     for (uint64_t i = 1; i <= count; i++) {
-        mmsb_page_t page;
-        BENCH_CALL(mmsb_page_create(context, SIZE, options, &page));
-        use_page(set, page, options, touch, i);
-        BENCH_CALL(mmsb_page_destroy(page));
+        BENCH_CALL(mmsb_page_destroy(make_page(set, options, touch, i)));
     }
 }
 
@@ -104,8 +118,7 @@ SPECIALISED void peer_single(set_t *set, uint64_t count, bool zeroed, touch_t to
 SPECIALISED void ours_live(set_t *set, uint64_t count, const mmsb_page_options_t *options, touch_t touch) {
     for (uint64_t turn = 1; turn <= count; turn++) {
         for (uint32_t i = 0; i < set->live; i++) {
-            BENCH_CALL(mmsb_page_create(context, SIZE, options, &set->pages[i]));
-            use_page(set, set->pages[i], options, touch, turn);
+            set->pages[i] = make_page(set, options, touch, turn);
         }
         for (uint32_t i = 0; i < set->live; i++)
             BENCH_CALL(mmsb_page_destroy(set->pages[set->order[i]]));
