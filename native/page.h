@@ -108,10 +108,6 @@ static inline void *mmsb_record_expose(mmsb_record_t *record) {
     return mmsb_record_bytes(record);
 }
 
-static inline int mmsb_record_is_clean(const mmsb_record_t *record) {
-    return !mmsb_exposed(record) && record->dirty_first > record->dirty_last;
-}
-
 #define MMSB_ID_AUTOMATIC (UINT64_C(0xa) << 60)
 #define MMSB_ID_MASK ((UINT64_C(1) << 60) - 1)
 
@@ -190,9 +186,28 @@ static inline int mmsb_options_plain(const mmsb_page_options_t *options) {
             options->reserved[0] | options->reserved[1] | options->reserved[2] | options->reserved[3]) == 0;
 }
 
+/* Cleans where little is dirty, without a call to another function. 0 = it is not little. */
+static inline int mmsb_record_clean_little(mmsb_record_t *record) {
+    if (mmsb_exposed(record))
+        return 0;
+    int units = record->dirty_last - record->dirty_first + 1;
+    if (units <= 0)
+        return 1;
+    if (units > 4)
+        return 0;
+    MMSB_UNPOISON(mmsb_record_bytes(record) + ((uint64_t)record->dirty_first << 4), (uint64_t)units << 4);
+    uint64_t *words = (uint64_t *)(void *)(mmsb_record_bytes(record) + ((uint64_t)record->dirty_first << 4));
+    for (int i = 0; i < units; i++) {
+        words[2 * i] = 0;
+        words[2 * i + 1] = 0;
+    }
+    mmsb_dirty_none(record);
+    return 1;
+}
+
 /* Creates a page where that takes no call to another function: its record, or NULL with nothing done. */
-static inline mmsb_record_t *mmsb_page_create_fast(uint64_t context, uint64_t size, const mmsb_page_options_t *options,
-                                                   mmsb_page_t *page) {
+static inline __attribute__((always_inline)) mmsb_record_t *
+mmsb_page_create_fast(uint64_t context, uint64_t size, const mmsb_page_options_t *options, mmsb_page_t *page) {
     mmsb_cache_t *cache = mmsb_current;
     if (MMSB_UNLIKELY(!cache || __atomic_load_n(&cache->plain_context, __ATOMIC_RELAXED) != context ||
                       size - 1 >= MMSB_SMALL_MAX || (options && !mmsb_options_plain(options))))
@@ -204,7 +219,7 @@ static inline mmsb_record_t *mmsb_page_create_fast(uint64_t context, uint64_t si
         uint64_t handle = magazine->handles[magazine->count - 1];
         mmsb_record_t *record = mmsb_record_of(handle);
         if (MMSB_LIKELY(!__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED) &&
-                        ((options && options->contents == MMSB_PAGE_UNINITIALISED) || mmsb_record_is_clean(record)))) {
+                        ((options && options->contents == MMSB_PAGE_UNINITIALISED) || mmsb_record_clean_little(record)))) {
             uint32_t left = --magazine->count;
             /* The record of the next page; with none left it is any, and not read. */
             __builtin_prefetch(mmsb_record_of(magazine->handles[left > 0 ? left - 1 : 0]), 1);

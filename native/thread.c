@@ -29,7 +29,10 @@ static mmsb_context_record_t nobody = {.handle = ~UINT64_C(0)};
 #define MAGAZINE_SKEW 192
 static uint8_t *magazines;
 static uint32_t magazines_made;
-static uint64_t empty_magazines; /* tag (32) | number of the first (32) */
+static struct {
+    uint64_t head; /* tag (32) | number of the first (32) */
+    uint64_t unused[7];
+} empty_magazines[MMSB_SHARDS];
 
 static mmsb_magazine_t *magazine_at(uint32_t number) {
     return (mmsb_magazine_t *)(magazines + MAGAZINE_SKEW + (uint64_t)number * sizeof(mmsb_magazine_t));
@@ -56,8 +59,8 @@ static mmsb_magazine_t *stack_pop(uint64_t *head) {
     return magazine;
 }
 
-static mmsb_magazine_t *magazine_new(void) {
-    mmsb_magazine_t *magazine = stack_pop(&empty_magazines);
+static mmsb_magazine_t *magazine_new(uint32_t shard) {
+    mmsb_magazine_t *magazine = stack_pop(&empty_magazines[shard].head);
     if (!magazine) {
         uint32_t number = __atomic_add_fetch(&magazines_made, 1, __ATOMIC_RELAXED);
         if (number >= MAGAZINES - 1) {
@@ -71,9 +74,17 @@ static mmsb_magazine_t *magazine_new(void) {
     return magazine;
 }
 
-static void magazine_drop(mmsb_magazine_t *magazine) {
+static void magazine_drop(mmsb_magazine_t *magazine, uint32_t shard) {
     if (magazine)
-        stack_push(&empty_magazines, magazine);
+        stack_push(&empty_magazines[shard].head, magazine);
+}
+
+/* A full magazine, from the own shard before others. */
+static mmsb_magazine_t *depot_pop(mmsb_context_record_t *context, uint32_t class_number, uint32_t shard) {
+    mmsb_magazine_t *magazine = NULL;
+    for (uint32_t i = 0; i < MMSB_SHARDS && !magazine; i++)
+        magazine = stack_pop(&context->depot[(shard + i) % MMSB_SHARDS].full[class_number]);
+    return magazine;
 }
 
 /* --------------------------------------------------------------------------------------------------- threads ---- */
@@ -110,9 +121,9 @@ static void cache_empty(mmsb_cache_t *cache, int keep) {
         mmsb_magazine_t *both[2] = {cache->loaded[class_number], cache->previous[class_number]};
         for (int i = 0; i < 2; i++) {
             if (both[i] && keep && both[i]->count > 0)
-                stack_push(&context->depot[class_number], both[i]);
+                stack_push(&context->depot[cache->shard].full[class_number], both[i]);
             else
-                magazine_drop(both[i]);
+                magazine_drop(both[i], cache->shard);
         }
         cache->loaded[class_number] = cache->previous[class_number] = NULL;
     }
@@ -248,6 +259,7 @@ mmsb_cache_t *mmsb_cache_enter(uint64_t context) {
         mmsb_fail(MMSB_E_STALE_HANDLE, "context 0x%016llx has ended", (unsigned long long)context);
         return NULL;
     }
+    unused->shard = self->owner % MMSB_SHARDS;
     __atomic_store_n(&unused->owner, record, __ATOMIC_RELAXED);
     unused->context_index = record->index;
     unused->next_of_context = record->caches;
@@ -280,10 +292,10 @@ void mmsb_context_detach(mmsb_context_record_t *context) {
     wait_for_caches(context);
     while (context->caches)
         cache_empty(context->caches, 0);
-    for (int class_number = 0; class_number < MMSB_SMALL_CLASSES; class_number++) {
+    for (uint32_t class_number = 0; class_number < MMSB_SMALL_CLASSES; class_number++) {
         mmsb_magazine_t *magazine;
-        while ((magazine = stack_pop(&context->depot[class_number])))
-            magazine_drop(magazine);
+        while ((magazine = depot_pop(context, class_number, 0)))
+            magazine_drop(magazine, 0);
     }
     pthread_mutex_unlock(&caches_lock);
 }
@@ -328,13 +340,13 @@ mmsb_status_t mmsb_magazine_refill(mmsb_cache_t *cache, uint32_t class_number) {
         cache->previous[class_number] = loaded;
         return MMSB_OK;
     }
-    mmsb_magazine_t *full = stack_pop(&cache->owner->depot[class_number]);
+    mmsb_magazine_t *full = depot_pop(cache->owner, class_number, cache->shard);
     if (full) {
-        magazine_drop(loaded);
+        magazine_drop(loaded, cache->shard);
         cache->loaded[class_number] = full;
         return MMSB_OK;
     }
-    if (!loaded && !(loaded = cache->loaded[class_number] = magazine_new()))
+    if (!loaded && !(loaded = cache->loaded[class_number] = magazine_new(cache->shard)))
         return no_magazine();
     /* Not busy while in Go: the context's end waits for busy threads, perhaps under the lock that Go needs. */
     uint64_t context = __atomic_load_n(&cache->context, __ATOMIC_RELAXED), handles[MMSB_MAGAZINE_ROUNDS];
@@ -358,12 +370,12 @@ mmsb_status_t mmsb_magazine_make_room(mmsb_cache_t *cache, uint32_t class_number
         cache->previous[class_number] = loaded;
         return MMSB_OK;
     }
-    mmsb_magazine_t *empty = magazine_new();
+    mmsb_magazine_t *empty = magazine_new(cache->shard);
     if (!empty)
         return no_magazine();
     if (loaded) {
         if (previous)
-            stack_push(&cache->owner->depot[class_number], previous);
+            stack_push(&cache->owner->depot[cache->shard].full[class_number], previous);
         cache->previous[class_number] = loaded;
     }
     cache->loaded[class_number] = empty;
@@ -371,11 +383,11 @@ mmsb_status_t mmsb_magazine_make_room(mmsb_cache_t *cache, uint32_t class_number
 }
 
 uint32_t mmsb_depot_take(mmsb_context_record_t *context, uint32_t class_number, uint64_t *handles) {
-    mmsb_magazine_t *magazine = stack_pop(&context->depot[class_number]);
+    mmsb_magazine_t *magazine = depot_pop(context, class_number, 0);
     if (!magazine)
         return 0;
     uint32_t count = magazine->count;
     memcpy(handles, magazine->handles, count * sizeof handles[0]);
-    magazine_drop(magazine);
+    magazine_drop(magazine, 0);
     return count;
 }

@@ -2,8 +2,10 @@
  * thread.h — what a thread keeps: its number as owner of page locks, its last error, and its caches of free pages.
  *
  * A cache belongs to one thread and one context. It holds magazines of handles that the next pages will have, so that creating and
- * destroying a small page touches nothing that other threads write. Full magazines go to the context's depot, a stack without locks,
+ * destroying a small page touches nothing that other threads write. Full magazines go to the context's depot, stacks without locks,
  * and come from there; only when the depot is empty does a thread ask Go for memory (Bonwick and Adams, "Magazines and Vmem", 2001).
+ * The depot has shards: a thread leaves its magazines in one and looks there first, so that memory stays near the processor that used it
+ * last; it takes from the others before it asks Go.
  *
  * A thread marks its cache busy, with plain stores, while it works in it; whoever must know that nobody does (the end of a context, an
  * id that is taken) asks the kernel for a barrier on all threads and waits for the marks: mmsb_synchronize.
@@ -33,7 +35,8 @@ typedef struct mmsb_cache {
     uint64_t context;       /* handle; 0 = the cache is free for another context */
     uint64_t plain_context; /* the same, unless pages go elsewhere than to the host by default: then 0 */
     uint32_t context_index;
-    uint32_t busy; /* 1 while the thread works in the cache */
+    uint32_t shard; /* of the depot */
+    uint32_t busy;  /* 1 while the thread works in the cache */
     struct mmsb_context_record *owner;
     uint64_t creates, frees; /* written by the thread alone, read by all */
     uint64_t bytes_created, bytes_freed;
@@ -42,6 +45,13 @@ typedef struct mmsb_cache {
     struct mmsb_cache *next_of_thread;
     struct mmsb_cache *next_of_context;
 } mmsb_cache_t;
+
+#define MMSB_SHARDS 16
+
+typedef struct mmsb_shard {
+    uint64_t full[MMSB_SMALL_CLASSES]; /* tag (32) | number of the first full magazine (32) */
+    uint64_t unused[5];                /* no two shards share a line of the cache */
+} mmsb_shard_t;
 
 typedef struct mmsb_thread {
     uint32_t owner; /* 1 … MMSB_OWNER_LIBRARY - 1 */
@@ -63,9 +73,9 @@ typedef struct mmsb_context_record {
     uint32_t reserved;
     uint64_t id_factor; /* automatic ids: the handle's low 60 bits times this odd number, modulo 2^60 */
     uint64_t id_inverse;
-    mmsb_cache_t *caches;               /* under the lock of thread.c */
-    uint64_t depot[MMSB_SMALL_CLASSES]; /* tag (32) | number of the first full magazine (32) */
-    uint64_t creates, frees;            /* by calls that pass no cache, and of caches that were given up */
+    mmsb_cache_t *caches; /* under the lock of thread.c */
+    mmsb_shard_t depot[MMSB_SHARDS];
+    uint64_t creates, frees; /* by calls that pass no cache, and of caches that were given up */
     uint64_t bytes_created, bytes_freed;
     uint64_t peak_bytes;
 } mmsb_context_record_t;
