@@ -14,7 +14,11 @@ SEED ?=
 # build/bin holds links to the tools that tools/require.sh chose, and comes first.
 export PATH := $(CURDIR)/build/bin:$(PATH)
 export GOTOOLCHAIN := local
-export GOFLAGS := -mod=readonly -buildvcs=false
+export GOFLAGS := -mod=readonly -buildvcs=false -modcacherw
+# Caches lie in build/ like everything else that is made.
+export GOCACHE := $(CURDIR)/build/cache/go
+export GOMODCACHE := $(CURDIR)/build/cache/go-modules
+export PIP_CACHE_DIR := $(CURDIR)/build/cache/pip
 # Go's build cache does not see headers outside the folder of a cgo package: their hash in a flag makes it compile anew.
 export CGO_CFLAGS := -O2 -g -DMMSB_HEADERS_$(shell cat include/*.h native/*.h | sha256sum | cut -c 1-16)
 export PYTHONDONTWRITEBYTECODE := 1
@@ -80,7 +84,7 @@ $(STAMPS)/venv-wheel: tools/requirements/wheel.txt $(STAMPS)/tools
 	@touch $@
 
 $(STAMPS)/staticcheck: tools/requirements/staticcheck.txt $(STAMPS)/tools
-	@GOFLAGS= GOBIN=$(CURDIR)/build/bin go install "$$(cat tools/requirements/staticcheck.txt)"
+	@GOFLAGS=-modcacherw GOBIN=$(CURDIR)/build/bin go install "$$(cat tools/requirements/staticcheck.txt)"
 	@touch $@
 
 $(STAMPS)/abigail: tools/fetch_abigail.sh
