@@ -115,7 +115,7 @@ wheel: $(STAMPS)/venv-wheel ## build/wheel/*.whl for every glibc from 2.28 on
 # --------------------------------------------------------------------------------------------------- checks ----
 
 .PHONY: check
-check: lib $(STAMPS)/venv-check $(STAMPS)/venv $(STAMPS)/staticcheck ## format, vet, staticcheck, ruff, mypy, header alone, house rules
+check: lib $(STAMPS)/venv-check $(STAMPS)/venv-test $(STAMPS)/staticcheck ## format, vet, staticcheck, ruff, mypy, header alone, house rules
 	@tools/check.sh
 
 .PHONY: fmt

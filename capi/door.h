@@ -59,7 +59,7 @@ mmsb_status_t door_bad_count(const char *name, uint64_t count, size_t size);
 static inline mmsb_status_t door_array(const char *name, const void *pointer, uint64_t count, size_t size, size_t alignment) {
     if (MMSB_UNLIKELY(count > PTRDIFF_MAX / size))
         return door_bad_count(name, count, size);
-    return count == 0 ? door_optional(name, pointer, alignment) : door_pointer(name, pointer, alignment);
+    return count == 0 ? MMSB_OK : door_pointer(name, pointer, alignment);
 }
 
 #define DOOR_POINTER(pointer) DOOR_CHECK(door_pointer(#pointer, pointer, __alignof__(*(pointer))))

@@ -31,12 +31,11 @@ static mmsb_status_t check_options(const mmsb_page_options_t **options) {
 
 /* What native code does alone: small pages on the host with automatic ids. The default location can be another. */
 static inline int is_plain(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options) {
-    if (MMSB_UNLIKELY(size - 1 >= MMSB_SMALL_MAX || options->id != 0 || options->numa_node >= 0))
+    if (MMSB_UNLIKELY(size - 1 >= MMSB_SMALL_MAX || options->id != 0 || options->numa_node >= 0 || options->device != 0))
         return 0;
-    if (options->location == MMSB_LOCATION_CPU)
-        return options->device == 0;
-    return options->location == MMSB_LOCATION_DEFAULT &&
-           mmsb_context_record(MMSB_HANDLE_INDEX(context) & (MMSB_CONTEXTS - 1))->default_location == MMSB_LOCATION_CPU;
+    return options->location == MMSB_LOCATION_CPU ||
+           (options->location == MMSB_LOCATION_DEFAULT &&
+            mmsb_context_record(MMSB_HANDLE_INDEX(context) & (MMSB_CONTEXTS - 1))->default_location == MMSB_LOCATION_CPU);
 }
 
 /* Kept apart, so that the fast paths need no stack frame. */

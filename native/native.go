@@ -41,6 +41,7 @@ static inline uint64_t mask_bytes(void) {
 import "C"
 
 import (
+	"runtime"
 	"syscall"
 	"unsafe"
 )
@@ -257,15 +258,23 @@ func CallRelease(release, user, memory uintptr, size uint64) {
 	C.call_release(C.uintptr_t(release), C.uintptr_t(user), C.uintptr_t(memory), C.uint64_t(size))
 }
 
-// LockPair locks two different pages together and makes sure that their bytes have addresses.
+// LockPair locks two different pages together and makes sure that their bytes have addresses. The locks are the thread's, so the
+// goroutine stays on it until UnlockPair.
 func LockPair(pages *[2]uint64) (bad int, code int32) {
+	runtime.LockOSThread()
 	var index C.size_t
 	code = int32(C.mmsb_pair_lock((*C.mmsb_page_t)(unsafe.Pointer(pages)), &index))
+	if code != 0 {
+		runtime.UnlockOSThread()
+	}
 	return int(index), code
 }
 
 // UnlockPair ends LockPair.
-func UnlockPair(pages *[2]uint64) { C.mmsb_pair_unlock((*C.mmsb_page_t)(unsafe.Pointer(pages))) }
+func UnlockPair(pages *[2]uint64) {
+	C.mmsb_pair_unlock((*C.mmsb_page_t)(unsafe.Pointer(pages)))
+	runtime.UnlockOSThread()
+}
 
 func flag(b bool) int {
 	if b {

@@ -174,6 +174,26 @@ func Discard(number uint32, offset, length uint64) {
 	advise(get(number).base+uintptr(offset), length, unix.MADV_DONTNEED)
 }
 
+// Prefer asks the system to take a region's memory from a NUMA node as long as that has some.
+func Prefer(number uint32, node int32) error {
+	const preferred = 1 // MPOL_PREFERRED
+	var nodes [16]uint64
+	if node < 0 || int(node) >= len(nodes)*64 {
+		return status.Errorf(status.InvalidArgument, "%d is no NUMA node", node)
+	}
+	nodes[node/64] = 1 << (node % 64)
+	r := get(number)
+	_, _, errno := syscall.Syscall6(syscall.SYS_MBIND, r.base, uintptr(r.length), preferred, uintptr(unsafe.Pointer(&nodes)),
+		uintptr(len(nodes)*64), 0)
+	switch {
+	case errno == 0 || errno == unix.ENOSYS && node == 0: // a kernel without NUMA has one node
+		return nil
+	case errno == unix.EINVAL || errno == unix.ENOSYS:
+		return status.FromErrno(status.InvalidArgument, errno, "no NUMA node %d", node)
+	}
+	return status.FromErrno(status.Unsupported, errno, "cannot ask for NUMA node %d", node)
+}
+
 // Base is where a region lies.
 func Base(number uint32) uintptr { return get(number).base }
 

@@ -131,11 +131,12 @@ func (c *Context) newIndex() (uint32, error) {
 
 // takeBlock takes a block of more than native.SmallMax bytes, all zero.
 func takeBlock(context uint32, size uint64) (uint32, int32) {
-	index, err := byIndex[context].Load().takeLarge(size)
+	index, err := byIndex[context].Load().takeLarge(size, false)
 	return index, failed(err)
 }
 
-func (c *Context) takeLarge(size uint64) (uint32, error) {
+// takeLarge takes a block of whole system pages; mapped asks for a mapping of its own, which large ones have anyway.
+func (c *Context) takeLarge(size uint64, mapped bool) (uint32, error) {
 	if size == 0 || size > MaxSize {
 		return 0, status.Errorf(status.InvalidSize, "a size of %d bytes: 1 … %d can be", size, uint64(MaxSize))
 	}
@@ -147,7 +148,10 @@ func (c *Context) takeLarge(size uint64) (uint32, error) {
 	}
 	capacity := roundUp(size)
 	if err := c.ledger.Take(capacity); err != nil {
-		return 0, err
+		// What small pages have left free may be enough.
+		if c.trim() == 0 || c.ledger.Take(capacity) != nil {
+			return 0, err
+		}
 	}
 	index, err := c.newIndex()
 	if err != nil {
@@ -155,7 +159,7 @@ func (c *Context) takeLarge(size uint64) (uint32, error) {
 		return 0, err
 	}
 	place, class, err := uint64(0), uint64(0), error(nil)
-	if size >= mappedMin {
+	if mapped || size >= mappedMin {
 		class = native.ClassMapped
 		var number uint32
 		if number, err = mem.Map(capacity, c.options.HugePages); err == nil {

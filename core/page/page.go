@@ -138,10 +138,11 @@ func checkSize(size uint64) error {
 }
 
 func (c *Context) place(o *CreateOptions) (int32, error) {
-	if o.Location == LocationDefault {
-		return c.options.DefaultLocation, nil
+	location := o.Location
+	if location == LocationDefault {
+		location = c.options.DefaultLocation
 	}
-	return resolve(o.Location, o.Device, c.options.Fallback)
+	return resolve(location, o.Device, c.options.Fallback)
 }
 
 // Create makes one page of any size, place and id.
@@ -154,9 +155,14 @@ func (c *Context) Create(size uint64, options CreateOptions) (uint64, error) {
 		return 0, err
 	}
 	var b block
-	if location == LocationDisk {
+	switch {
+	case location == LocationDisk && options.NUMANode >= 0:
+		err = status.Errorf(status.InvalidArgument, "numa_node is %d, but a page on disk has none", options.NUMANode)
+	case location == LocationDisk:
 		b, err = c.takeDisk(size)
-	} else {
+	case options.NUMANode >= 0:
+		b, err = c.takeOnNode(size, options.NUMANode)
+	default:
 		b, err = c.take(size)
 	}
 	if err != nil {
@@ -176,6 +182,19 @@ type block struct {
 func (c *Context) take(size uint64) (block, error) {
 	index, code := native.TakeBlock(c.index, size)
 	return block{index: index}, fromNative(code)
+}
+
+// takeOnNode takes memory of a NUMA node: a mapping of its own, however small.
+func (c *Context) takeOnNode(size uint64, node int32) (block, error) {
+	index, err := c.takeLarge(size, true)
+	if err != nil {
+		return block{}, err
+	}
+	if err := mem.Prefer(native.PlaceRegion(native.RecordAt(index).Place), node); err != nil {
+		native.GiveBlock(c.index, index)
+		return block{}, err
+	}
+	return block{index: index}, nil
 }
 
 // give gives back what was taken and not published.
@@ -593,7 +612,8 @@ func (p *locked) resizeMemory(size uint64) error {
 		return p.resizeDisk(size)
 	}
 	class := native.Class(p.state)
-	if class == native.ClassMapped && size > native.SmallMax {
+	onNode := p.record.Cold != 0 && native.ColdAt(p.record.Cold).NUMANode >= 0
+	if class == native.ClassMapped && (size > native.SmallMax || onNode) {
 		return c.resizeMapped(p.record, roundUp(old), roundUp(size), old, size)
 	}
 	if class == native.ClassExtent && size > native.SmallMax && size < mappedMin && roundUp(size) == roundUp(old) {

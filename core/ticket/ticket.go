@@ -7,6 +7,7 @@ package ticket
 import (
 	"errors"
 	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -66,6 +67,9 @@ func Start(total uint64, after []*Ticket, run func(*Work) error) *Ticket {
 
 // execute is the work from waiting for the others to its result; a panic becomes one too.
 func (t *Ticket) execute(after []*Ticket, run func(*Work) error) (err error) {
+	// Native code keeps its last error per thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	returned := false
 	defer func() {
 		if value := recover(); value != nil {

@@ -15,7 +15,8 @@ if ! command -v cmake > /dev/null || ! command -v pkg-config > /dev/null; then
     { [[ -x $wheels/bin/cmake && -x $wheels/bin/pkgconf ]] ||
         { python3 -m venv "$wheels" && "$wheels/bin/python" -m pip install --quiet -r tools/requirements/install.txt; }; } || exit 1
     command -v cmake > /dev/null || ln -sfn "$wheels/bin/cmake" build/bin/cmake
-    command -v pkg-config > /dev/null || ln -sfn "$wheels/bin/pkgconf" build/bin/pkg-config
+    # The program itself: the wheel's own wrapper of it prints nothing.
+    command -v pkg-config > /dev/null || ln -sfn "$(echo "$wheels"/lib/python3*/site-packages/pkgconf/.bin/pkgconf)" build/bin/pkg-config
 fi
 
 passed=0

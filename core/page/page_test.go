@@ -1,0 +1,354 @@
+package page
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+
+	"libmmsb/core/delta"
+	"libmmsb/core/status"
+	"libmmsb/core/ticket"
+	"libmmsb/native"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func defaults() Options {
+	return Options{SimulatedDevices: 1, SimulatedMemory: 1 << 30, HugePages: true}
+}
+
+func withContext(t *testing.T, options Options, test func(h uint64, c *Context)) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	h, err := NewContext(options)
+	require.NoError(t, err)
+	c, err := contexts.Get(h)
+	require.NoError(t, err)
+	test(h, c)
+	require.NoError(t, Destroy(h))
+	require.Equal(t, status.StaleHandle, status.CodeOf(Destroy(h)))
+	require.Zero(t, LivePages())
+	require.Zero(t, Outliving())
+}
+
+var plain = CreateOptions{Location: LocationDefault, NUMANode: -1}
+
+func create(t *testing.T, c *Context, size, id uint64) uint64 {
+	t.Helper()
+	options := plain
+	options.ID = id
+	page, err := c.Create(size, options)
+	require.NoError(t, err)
+	return page
+}
+
+// content is a page's bytes, wherever it lies.
+func content(t *testing.T, page uint64) []byte {
+	t.Helper()
+	p, err := lock(page)
+	require.NoError(t, err)
+	defer p.unlock()
+	if p.state&native.Away != 0 {
+		require.NoError(t, p.context.disk.bring(p.record))
+	}
+	return bytes.Clone(p.bytes())
+}
+
+func fill(t *testing.T, page uint64, seed byte) []byte {
+	t.Helper()
+	p, err := lock(page)
+	require.NoError(t, err)
+	defer p.unlock()
+	if p.state&native.Away != 0 {
+		require.NoError(t, p.context.disk.bring(p.record))
+	}
+	for i := range p.bytes() {
+		p.bytes()[i] = seed + byte(i)
+	}
+	return bytes.Clone(p.bytes())
+}
+
+func TestOptionsAreParsedOrLeftAlone(t *testing.T) {
+	o := defaults()
+	at, err := o.Parse(" memory_limit=3M,simulate=always fallback=host location=disk huge_pages=0 disk_path=/a b")
+	require.NoError(t, err)
+	assert.Equal(t, Options{
+		DefaultLocation: LocationDisk, Simulate: SimulateAlways, SimulatedDevices: 1, Fallback: FallbackHost, SimulatedMemory: 1 << 30,
+		MemoryLimit: 3 << 20, DiskPath: "/a b",
+	}, o)
+	assert.Equal(t, " memory_limit=3M,simulate=always fallback=host location=disk huge_pages=0 disk_path=/a b"[at:], "/a b")
+	for _, text := range []string{
+		"x", "x=1", "memory_limit=", "memory_limit=-1", "memory_limit=1Q", "memory_limit=16777216T", "simulate=yes", "location=moon",
+		"default_device=a", "huge_pages=2", "disk_path=", "disk_path=\xff", "fallback=", "simulated_devices=9999999999",
+	} {
+		before := o
+		_, err := o.Parse("memory_limit=1 " + text)
+		assert.Equal(t, status.InvalidArgument, status.CodeOf(err), text)
+		assert.Equal(t, before, o, text)
+	}
+}
+
+func TestPagesOfAllSizesKeepTheirBytes(t *testing.T) {
+	withContext(t, defaults(), func(_ uint64, c *Context) {
+		sizes := []uint64{1, 63, 64, 65, 255, 256, 257, 4095, 4096, 4097, 65536, 1 << 20, 1<<20 + 1, 5 << 20}
+		for i, from := range sizes {
+			for j, to := range sizes {
+				page := create(t, c, from, 0)
+				old := fill(t, page, byte(i+j))
+				require.NoError(t, Resize(page, to))
+				want := make([]byte, to)
+				copy(want, old)
+				require.True(t, bytes.Equal(want, content(t, page)), "%d to %d", from, to)
+				require.Zero(t, native.Destroy(page))
+			}
+		}
+		assert.NoError(t, c.memory.extents.Check())
+	})
+}
+
+func TestPlacesKeepBytesAndMetadata(t *testing.T) {
+	options := defaults()
+	options.DiskPath = t.TempDir()
+	withContext(t, options, func(_ uint64, c *Context) {
+		for _, size := range []uint64{1, 100, 4096, 70000, 3 << 20} {
+			page := create(t, c, size, 0)
+			want := fill(t, page, 7)
+			require.NoError(t, SetMetadata(page, []byte("key"), []byte("value")))
+			for _, location := range []int32{LocationDisk, LocationCPU, LocationDisk, LocationDisk} {
+				require.NoError(t, Migrate(page, location, 0))
+				require.True(t, bytes.Equal(want, content(t, page)))
+			}
+			clone, err := Clone(page, 99)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(want, content(t, clone)))
+			require.NoError(t, GetMetadata(clone, []byte("key"), func(value []byte) error {
+				assert.Equal(t, "value", string(value))
+				return nil
+			}))
+			require.Zero(t, native.Destroy(page))
+			require.Zero(t, native.Destroy(clone))
+			require.Zero(t, c.disk.bytes())
+		}
+		page := create(t, c, 10, 0)
+		for _, location := range []int32{LocationGPU, LocationUnified, LocationPinned} {
+			assert.Equal(t, status.NoDevice, status.CodeOf(Migrate(page, location, 0)))
+		}
+		assert.Equal(t, status.InvalidArgument, status.CodeOf(Migrate(page, 77, 0)))
+		assert.Equal(t, status.InvalidArgument, status.CodeOf(Migrate(page, LocationDisk, 1)))
+	})
+	left, err := os.ReadDir(options.DiskPath)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+// A caller may choose an id that the library would have picked for a page to come; no id is ever that of two pages.
+func TestIdsThatTheCallerTakesAreNotPicked(t *testing.T) {
+	withContext(t, defaults(), func(_ uint64, c *Context) {
+		page := create(t, c, 64, 0)
+		index := native.Index(page)
+		taken := make(map[uint64]bool)
+		for generation := native.Generation(page) + 1; generation < native.Generation(page)+20; generation += 3 {
+			id := c.ids.automatic(native.Handle(native.KindPage, generation, index))
+			taken[id] = true
+			create(t, c, 64, id)
+		}
+		far := c.ids.automatic(native.Handle(native.KindPage, 1, index+native.ChunkRecords*3)) // a chunk to come
+		create(t, c, 64, far)
+		for range 200 {
+			require.Zero(t, native.Destroy(page))
+			var pages [1]uint64
+			if code := native.CreateBatch(c.handle, 64, true, pages[:]); code == native.EnterGo {
+				pages[0] = create(t, c, 64, 0)
+			}
+			page = pages[0]
+			id := recordID(native.Index(page), native.RecordAt(native.Index(page)).LoadState())
+			require.False(t, taken[id])
+			found, err := c.Lookup(id)
+			require.NoError(t, err)
+			require.Equal(t, page, found)
+		}
+		options := plain
+		options.ID = far
+		_, err := c.Create(64, options)
+		require.Equal(t, status.AlreadyExists, status.CodeOf(err))
+		options.ID = recordID(native.Index(page), native.RecordAt(native.Index(page)).LoadState())
+		_, err = c.Create(64, options)
+		require.Equal(t, status.AlreadyExists, status.CodeOf(err))
+	})
+}
+
+func TestTheMemoryLimitIsExactAndGivenBack(t *testing.T) {
+	options := defaults()
+	options.MemoryLimit = 8 << 20
+	withContext(t, options, func(_ uint64, c *Context) {
+		for _, size := range []uint64{64, 4096, 100000, 2 << 20, 192} {
+			var pages []uint64
+			for {
+				page, err := c.Create(size, plain)
+				if err != nil {
+					require.Equal(t, status.Limit, status.CodeOf(err))
+					break
+				}
+				pages = append(pages, page)
+				require.LessOrEqual(t, c.ledger.Used(), options.MemoryLimit)
+			}
+			require.GreaterOrEqual(t, uint64(len(pages))*size, options.MemoryLimit/2, "pages of %d", size)
+			destroyAll(pages)
+		}
+		c.Trim()
+		assert.LessOrEqual(t, c.ledger.Used(), uint64(1<<20)) // what this thread's magazines keep
+	})
+}
+
+func TestPagesOfANodeComeFromMappings(t *testing.T) {
+	withContext(t, defaults(), func(_ uint64, c *Context) {
+		options := plain
+		options.NUMANode = 0
+		page, err := c.Create(100, options)
+		if status.CodeOf(err) == status.Unsupported {
+			t.Log("the kernel refuses mbind: only the refusal is tested")
+			return
+		}
+		require.NoError(t, err)
+		want := fill(t, page, 3)
+		require.NoError(t, Resize(page, 5000))
+		require.True(t, bytes.Equal(want, content(t, page)[:100]))
+		require.EqualValues(t, native.ClassMapped, native.Class(native.RecordAt(native.Index(page)).LoadState()))
+		require.Zero(t, native.Destroy(page))
+		options.NUMANode = 900
+		_, err = c.Create(100, options)
+		assert.Equal(t, status.InvalidArgument, status.CodeOf(err))
+		options.NUMANode, options.Location = 0, LocationDisk
+		_, err = c.Create(100, options)
+		assert.Equal(t, status.InvalidArgument, status.CodeOf(err))
+	})
+}
+
+func TestManyPagesComeInTimeOrNotAtAll(t *testing.T) {
+	withContext(t, defaults(), func(h uint64, c *Context) {
+		pages := make([]uint64, 10000)
+		require.NoError(t, CreateManyWithin(h, 64, plain, pages, nil, math.MaxUint64-1))
+		require.EqualValues(t, len(pages), c.Count())
+		destroyAll(pages)
+		waiting := ticket.Start(0, nil, func(w *ticket.Work) error {
+			<-w.Done()
+			return nil
+		})
+		err := CreateManyWithin(h, 64, plain, pages, []*ticket.Ticket{waiting}, 1000000)
+		require.Equal(t, status.Timeout, status.CodeOf(err))
+		waiting.Cancel()
+		waiting.Close()
+		require.Zero(t, c.Count())
+	})
+}
+
+// Random calls from many goroutines on the same pages; the race detector and the final recount look for what is wrong.
+func TestCallsFromManyGoroutines(t *testing.T) {
+	options := defaults()
+	options.DiskPath = t.TempDir()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	withContext(t, options, func(_ uint64, c *Context) {
+		const shared = 32
+		var lock sync.Mutex
+		pages := make([]uint64, shared)
+		for i := range pages {
+			pages[i] = create(t, c, 100, 0)
+		}
+		pick := func(random *rand.Rand) uint64 {
+			lock.Lock()
+			defer lock.Unlock()
+			return pages[random.IntN(shared)]
+		}
+		var group sync.WaitGroup
+		for worker := range uint64(6) {
+			group.Add(1)
+			go func() {
+				defer group.Done()
+				runtime.LockOSThread() // as a call from C is: native code keeps its last error per thread
+				random := rand.New(rand.NewPCG(seed, worker))
+				for range 1500 {
+					page := pick(random)
+					var err error
+					switch random.IntN(9) {
+					case 0:
+						err = Resize(page, 1+random.Uint64N(9000))
+					case 1:
+						err = Migrate(page, []int32{LocationCPU, LocationDisk}[random.IntN(2)], 0)
+					case 2:
+						err = SetMetadata(page, []byte{'a' + byte(random.IntN(4))}, make([]byte, random.IntN(5000)))
+					case 3:
+						var clone uint64
+						if clone, err = Clone(page, 0); err == nil {
+							native.Destroy(clone)
+						}
+					case 4:
+						err = AddDependency(page, pick(random))
+					case 5:
+						_, err = Difference(page, pick(random))
+					case 6:
+						var cursor uint64
+						for found := [64]uint64{}; c.Pages(&cursor, found[:]) > 0; {
+						}
+						c.Stats()
+					case 7:
+						c.Trim()
+					case 8:
+						var fresh uint64
+						if fresh, err = c.Create(1+random.Uint64N(6000), plain); err == nil {
+							lock.Lock()
+							at := random.IntN(shared)
+							fresh, pages[at] = pages[at], fresh
+							lock.Unlock()
+							err = fromNative(native.Destroy(fresh))
+						}
+					}
+					switch code := status.CodeOf(err); code {
+					case status.OK, status.StaleHandle, status.AlreadyExists, status.InvalidArgument, status.Mismatch, status.NotFound:
+					default:
+						t.Errorf("unexpected %v", err)
+					}
+				}
+			}()
+		}
+		group.Wait()
+		stats := c.Stats()
+		assert.EqualValues(t, shared, stats.Creates-stats.Frees)
+		var sizes uint64
+		for _, page := range pages {
+			sizes += uint64(len(content(t, page)))
+		}
+		assert.Equal(t, sizes, stats.BytesCreated-stats.BytesFreed)
+		if c.memory.extents != nil {
+			assert.NoError(t, c.memory.extents.Check())
+		}
+	})
+}
+
+func TestDifferenceTurnsOnePageIntoAnother(t *testing.T) {
+	withContext(t, defaults(), func(_ uint64, c *Context) {
+		a, b := create(t, c, 5000, 0), create(t, c, 5000, 0)
+		before, want := fill(t, a, 1), fill(t, b, 1)
+		for _, i := range []int{0, 17, 18, 19, 4999} {
+			want[i] ^= 0xff
+		}
+		p, err := lock(b)
+		require.NoError(t, err)
+		copy(p.bytes(), want)
+		p.unlock()
+		form, err := Difference(a, b)
+		require.NoError(t, err)
+		delta.Apply(form, before, make([]byte, 625))
+		assert.True(t, bytes.Equal(want, before))
+		assert.EqualValues(t, 3, form.Count)
+		form, err = Difference(a, a)
+		require.NoError(t, err)
+		assert.Zero(t, form.Count)
+	})
+}
