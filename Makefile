@@ -203,6 +203,10 @@ test-julia: lib $(STAMPS)/julia ## the Julia package, with 1 and 2 threads
 	        $(JULIA) --project=bindings/julia bindings/julia/test/runtests.jl; \
 	done
 
+.PHONY: test-examples
+test-examples: lib $(STAMPS)/venv-test ## the replay of a generated git history, and mistakes that it must name
+	@$(VENV)/python -m pytest -q -p no:cacheprovider examples
+
 .PHONY: test-quickstarts
 test-quickstarts: lib $(STAMPS)/venv $(STAMPS)/julia ## the README's programs and the quickstarts
 	@examples/run_quickstarts.sh

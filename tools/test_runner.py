@@ -21,6 +21,7 @@ SUITES = [
     "test-fuzz",
     "test-python",
     "test-julia",
+    "test-examples",
     "test-quickstarts",
     "test-install",
     "test-wheel",
