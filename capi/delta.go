@@ -44,6 +44,9 @@ func form(d *C.mmsb_delta_t) *delta.Form {
 	return f
 }
 
+// Go reads the caller's runs in place.
+var _ = [1]struct{}{}[unsafe.Sizeof(delta.Run{})-C.sizeof_mmsb_run_t+unsafe.Offsetof(delta.Run{}.Length)-8]
+
 // Deltas that the library made, by address.
 var owned = struct {
 	sync.Mutex

@@ -159,6 +159,11 @@ func CreateBatch(context, size uint64, zeroed bool, pages []uint64) int32 {
 		(*C.mmsb_page_t)(unsafe.Pointer(unsafe.SliceData(pages)))))
 }
 
+// Uncreate takes back pages of a call that failed.
+func Uncreate(pages []uint64) {
+	C.mmsb_page_uncreate((*C.mmsb_page_t)(unsafe.Pointer(unsafe.SliceData(pages))), C.size_t(len(pages)))
+}
+
 // Destroy ends a page as mmsb_page_destroy does.
 func Destroy(page uint64) int32 { return int32(C.mmsb_page_destroy_slow(C.uint64_t(page))) }
 
@@ -233,6 +238,8 @@ type Survey struct {
 	Pages, Bytes [8]uint64
 	Pinned       uint64
 }
+
+var _ = [1]struct{}{}[unsafe.Sizeof(Survey{})-C.sizeof_mmsb_survey_t]
 
 // SurveyRecords adds the live pages among count records.
 func SurveyRecords(first, count uint32, survey *Survey) {

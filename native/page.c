@@ -154,6 +154,15 @@ mmsb_status_t mmsb_page_create_small(uint64_t context, uint64_t size, int zeroed
     return MMSB_OK;
 }
 
+void mmsb_page_uncreate(const mmsb_page_t *pages, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t context = mmsb_record_context(MMSB_HANDLE_INDEX(pages[i]));
+        uint64_t size = mmsb_record_of(pages[i])->size;
+        if (mmsb_page_destroy_slow(pages[i]) == MMSB_OK) /* counted twice, where it should not count at all */
+            mmsb_context_add(context, -UINT64_C(1), -UINT64_C(1), -size, -size);
+    }
+}
+
 mmsb_status_t mmsb_page_create_batch(uint64_t context, uint64_t size, size_t count, int zeroed, mmsb_page_t *pages) {
     mmsb_cache_t *cache = mmsb_cache_enter(context);
     if (!cache)
@@ -191,10 +200,8 @@ mmsb_status_t mmsb_page_create_batch(uint64_t context, uint64_t size, size_t cou
         if (status != MMSB_OK)
             break;
     }
-    if (status != MMSB_OK && made > 0) { /* the error of the failed call stays the last one */
-        for (size_t i = 0; i < made; i++)
-            mmsb_page_destroy_slow(pages[i]);
-    }
+    if (status != MMSB_OK) /* the error of the failed call stays the last one */
+        mmsb_page_uncreate(pages, made);
     return status;
 }
 

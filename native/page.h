@@ -169,6 +169,8 @@ mmsb_status_t mmsb_page_create_small(uint64_t context, uint64_t size, int zeroed
 mmsb_status_t mmsb_page_destroy_slow(uint64_t page);
 mmsb_status_t mmsb_page_create_batch(uint64_t context, uint64_t size, size_t count, int zeroed, mmsb_page_t *pages);
 mmsb_status_t mmsb_page_destroy_batch(const mmsb_page_t *pages, size_t count, size_t *bad_index);
+/* Takes back pages of a call that failed, as if they had never been. */
+void mmsb_page_uncreate(const mmsb_page_t *pages, size_t count);
 
 /* The page of this handle begins: its record is free, and this thread's. */
 static inline void mmsb_page_begin(mmsb_record_t *record, uint64_t page, uint64_t size, uint32_t class_number) {

@@ -199,7 +199,7 @@ func TestTheMemoryLimitIsExactAndGivenBack(t *testing.T) {
 				require.LessOrEqual(t, c.ledger.Used(), options.MemoryLimit)
 			}
 			require.GreaterOrEqual(t, uint64(len(pages))*size, options.MemoryLimit/2, "pages of %d", size)
-			destroyAll(pages)
+			native.Uncreate(pages)
 		}
 		c.Trim()
 		assert.LessOrEqual(t, c.ledger.Used(), uint64(1<<20)) // what this thread's magazines keep
@@ -235,7 +235,7 @@ func TestManyPagesComeInTimeOrNotAtAll(t *testing.T) {
 		pages := make([]uint64, 10000)
 		require.NoError(t, CreateManyWithin(h, 64, plain, pages, nil, math.MaxUint64-1))
 		require.EqualValues(t, len(pages), c.Count())
-		destroyAll(pages)
+		native.Uncreate(pages)
 		waiting := ticket.Start(0, nil, func(w *ticket.Work) error {
 			<-w.Done()
 			return nil

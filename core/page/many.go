@@ -1,0 +1,87 @@
+package page
+
+import (
+	"libmmsb/core/status"
+	"libmmsb/core/ticket"
+	"libmmsb/native"
+)
+
+// createBatch is how many pages are made between two looks at the time.
+const createBatch = 4096
+
+// CreateMany makes many pages as work: all, or none when it fails or is cancelled.
+func CreateMany(context, size uint64, options CreateOptions, pages []uint64, w *ticket.Work) error {
+	for done := 0; done < len(pages); {
+		if w != nil && w.Cancelled() {
+			native.Uncreate(pages[:done])
+			return status.Errorf(status.Cancelled, "cancelled after %d of %d pages", done, len(pages))
+		}
+		n := min(createBatch, len(pages)-done)
+		if err := createSome(context, size, options, pages[done:done+n]); err != nil {
+			native.Uncreate(pages[:done])
+			return err
+		}
+		done += n
+		if w != nil {
+			w.Progress(uint64(done))
+		}
+	}
+	return nil
+}
+
+// CreateManyWithin does the work on the calling thread as far as that goes, and gives up when the time is over.
+func CreateManyWithin(context, size uint64, options CreateOptions, pages []uint64, after []*ticket.Ticket, timeout uint64) error {
+	if timeout == ticket.Forever && len(after) == 0 {
+		return CreateMany(context, size, options, pages, nil)
+	}
+	made := make([]uint64, len(pages)) // the caller's array is only written on success
+	t := ticket.Start(uint64(len(pages)), after, func(w *ticket.Work) error { return CreateMany(context, size, options, made, w) })
+	defer t.Close()
+	err := t.Wait(timeout)
+	if code := status.CodeOf(err); code == status.Timeout || code == status.WouldBlock {
+		t.Cancel()
+		if ended := t.Wait(ticket.Forever); ended != nil { // cancelled; else it was done just in time
+			return err
+		}
+		err = nil
+	}
+	if err == nil {
+		copy(pages, made)
+	}
+	return err
+}
+
+func createSome(context, size uint64, options CreateOptions, pages []uint64) error {
+	return Use(context, func(c *Context) error {
+		location, err := c.place(&options)
+		if err != nil {
+			return err
+		}
+		if size <= native.SmallMax && location == LocationCPU && options.NUMANode < 0 {
+			if code := native.CreateBatch(context, size, !options.Uninitialised, pages); code != native.EnterGo {
+				return fromNative(code)
+			}
+		}
+		for i := range pages {
+			if pages[i], err = c.Create(size, options); err != nil {
+				native.Uncreate(pages[:i])
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// CheckCreateMany tells whether the arguments of such work are right.
+func CheckCreateMany(context, size uint64, options CreateOptions) error {
+	return Use(context, func(c *Context) error {
+		if err := checkSize(size); err != nil {
+			return err
+		}
+		if options.ID != 0 {
+			return status.Errorf(status.InvalidArgument, "id is %d, but many pages cannot have one id", options.ID)
+		}
+		_, err := c.place(&options)
+		return err
+	})
+}
