@@ -215,13 +215,18 @@ mmsb_status_t mmsb_page_apply_delta(uint64_t page, const mmsb_delta_t *delta) {
 
 /* -------------------------------------------------------------------------------------------------- many pages ---- */
 
-/* What pass one of a batch finds out about an item that is one run, so that pass two only copies. */
-typedef struct mmsb_plan {
+/* Where a run goes: what pass one of a batch finds out, so that pass two only copies. Small, so that a batch of thousands stays in the
+ * nearest cache. */
+typedef struct target {
     uint8_t *bytes;   /* NULL = not one run */
     uint8_t *changed; /* the byte of the change mask that the run begins in */
+} target_t;
+
+/* The same with what arrays of runs say by themselves. */
+typedef struct mmsb_plan {
+    target_t target;
     const uint8_t *payload;
-    uint64_t length;
-    uint64_t offset;
+    uint64_t length_and_bit; /* length << 3 | first bit in *changed */
 } plan_t;
 
 /* The thread's room for so many plans; NULL with the last error set. It is kept for the next batch. */
@@ -244,32 +249,37 @@ static plan_t *plans_for(size_t count) {
     return self->plans;
 }
 
-static inline void plan_run(plan_t *plan, const mmsb_record_t *record, uint64_t offset, uint64_t length, const uint8_t *payload) {
-    plan->bytes = mmsb_record_bytes(record) + offset;
-    plan->changed = mmsb_place_address(record->mask_place) + (offset >> 3);
-    plan->payload = payload;
-    plan->length = length;
-    plan->offset = offset;
+static inline target_t target_of(const mmsb_record_t *record, uint64_t offset) {
+    target_t target = {mmsb_record_bytes(record) + offset, mmsb_place_address(record->mask_place) + (offset >> 3)};
+    return target;
+}
+
+static inline plan_t plan_run(const mmsb_record_t *record, uint64_t offset, uint64_t length, const uint8_t *payload) {
+    plan_t plan = {target_of(record, offset), payload, length << 3 | (offset & 7)};
+    return plan;
 }
 
 /* How many items ahead the lines of pages and masks are fetched. */
 #define AHEAD 16
 
-static inline void prefetch_plan(const plan_t *plan) {
-    __builtin_prefetch(plan->bytes, 1);
-    __builtin_prefetch(plan->bytes + 63, 1);
-    __builtin_prefetch(plan->changed, 1);
+static inline void prefetch_target(const target_t *target) {
+    __builtin_prefetch(target->bytes, 1);
+    __builtin_prefetch(target->bytes + 63, 1);
+    __builtin_prefetch(target->changed, 1);
 }
 
 /* Does what was planned. */
-static inline void apply_plan(mmsb_record_t *record, const plan_t *plan, uint64_t epoch) {
-    if (MMSB_LIKELY(plan->length == 64)) /* a number that the compiler knows */
-        memcpy(plan->bytes, plan->payload, 64);
-    else if (plan->length > 0)
-        memcpy(plan->bytes, plan->payload, plan->length);
-    mmsb_bits_set_range(plan->changed, plan->offset & 7, plan->length);
-    if (MMSB_UNLIKELY(!mmsb_exposed(record)) && plan->length > 0)
-        mmsb_dirty_range(record, plan->offset, plan->offset + plan->length - 1);
+static inline void apply_target(mmsb_record_t *record, const target_t *target, uint64_t bit, uint64_t length,
+                                const uint8_t *payload, uint64_t epoch) {
+    if (MMSB_LIKELY(length == 64)) /* a number that the compiler knows */
+        memcpy(target->bytes, payload, 64);
+    else if (length > 0)
+        memcpy(target->bytes, payload, length);
+    mmsb_bits_set_range(target->changed, bit, length);
+    if (MMSB_UNLIKELY(!mmsb_exposed(record)) && length > 0) {
+        uint64_t offset = (uint64_t)(target->bytes - mmsb_record_bytes(record));
+        mmsb_dirty_range(record, offset, offset + length - 1);
+    }
     move_epoch(record, epoch);
 }
 
@@ -280,21 +290,25 @@ typedef struct struct_work {
     int chosen_epochs; /* some delta names its epoch */
 } struct_work_t;
 
-/* One run without anything else that needs a look: what most deltas of large batches are. */
-static inline int is_plain_run(const mmsb_delta_t *delta, const mmsb_record_t *record, uint64_t state) {
-    return delta->kind == MMSB_DELTA_RUNS && delta->count == 1 && delta->struct_size == sizeof *delta &&
-           (delta->reserved[0] | delta->reserved[1] | delta->reserved[2] | delta->reserved[3] | delta->page_id) == 0 &&
-           !delta->source && !delta->intent && !(state & MMSB_READ_ONLY) && delta->runs && !misaligned(delta->runs, 8) &&
-           delta->payload && delta->runs->offset <= record->size && delta->runs->length <= record->size - delta->runs->offset &&
-           (delta->payload_length == 0 || delta->payload_length == delta->runs->length);
-}
-
-/* Whether all offsets follow each other, so that they are one run. */
-static int is_consecutive(const mmsb_delta_t *delta) {
-    if (delta->kind != MMSB_DELTA_INDEXED || delta->count == 0)
+/* Whether the delta is one run and nothing else in it needs a look: what most deltas of large batches are. Offsets that follow each other
+ * are a run, too. */
+static inline int is_one_run(const mmsb_delta_t *delta, const mmsb_record_t *record, uint64_t state, uint64_t *offset,
+                             uint64_t *length) {
+    if (delta->struct_size != sizeof *delta || (state & MMSB_READ_ONLY) || delta->source || delta->intent || !delta->payload ||
+        (delta->reserved[0] | delta->reserved[1] | delta->reserved[2] | delta->reserved[3] | delta->page_id) != 0)
         return 0;
-    return delta->count == (delta->offsets ? mmsb_bytes.run_length64(delta->offsets, delta->count)
-                                           : mmsb_bytes.run_length32(delta->offsets32, delta->count));
+    if (delta->kind == MMSB_DELTA_RUNS && delta->count == 1 && delta->runs && !misaligned(delta->runs, 8)) {
+        *offset = delta->runs->offset;
+        *length = delta->runs->length;
+    } else if (delta->kind == MMSB_DELTA_INDEXED && delta->offsets && !delta->offsets32 && !misaligned(delta->offsets, 8) &&
+               delta->count - 1 < record->size && mmsb_bytes.run_length64(delta->offsets, delta->count) == delta->count) {
+        *offset = delta->offsets[0];
+        *length = delta->count;
+    } else {
+        return 0;
+    }
+    return *offset <= record->size && *length <= record->size - *offset &&
+           (delta->payload_length == 0 || delta->payload_length == *length);
 }
 
 static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *argument, size_t i, mmsb_record_t *record,
@@ -302,19 +316,18 @@ static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *ar
     struct_work_t *work = argument;
     const mmsb_delta_t *delta = &work->deltas[i];
     plan_t *plan = &work->plans[i];
+    uint64_t offset, length;
     mmsb_status_t status;
-    if (MMSB_LIKELY(is_plain_run(delta, record, state))) {
+    if (MMSB_LIKELY(is_one_run(delta, record, state, &offset, &length))) {
         status = mmsb_mask_make(record);
         if (MMSB_UNLIKELY(status != MMSB_OK))
             return status;
-        plan_run(plan, record, delta->runs->offset, delta->runs->length, delta->payload);
+        *plan = plan_run(record, offset, length, delta->payload);
     } else {
         status = check_locked(work->pages[i], delta, record, state);
         if (MMSB_UNLIKELY(status != MMSB_OK))
             return status;
-        plan->bytes = NULL;
-        if (is_consecutive(delta))
-            plan_run(plan, record, delta->offsets ? delta->offsets[0] : delta->offsets32[0], delta->count, delta->payload);
+        plan->target.bytes = NULL;
     }
     work->chosen_epochs |= delta->epoch != 0;
     /* Where earlier deltas of the batch move the epoch they move it up: what is too old now is too old then. The rest: check_epochs. */
@@ -383,10 +396,12 @@ mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t
         return status;
     }
     for (size_t i = 0; i < count; i++) {
-        if (MMSB_LIKELY(i + AHEAD < count && work.plans[i + AHEAD].bytes))
-            prefetch_plan(&work.plans[i + AHEAD]);
-        if (MMSB_LIKELY(work.plans[i].bytes != NULL))
-            apply_plan(mmsb_record_of(pages[i]), &work.plans[i], deltas[i].epoch);
+        const plan_t *plan = &work.plans[i];
+        if (MMSB_LIKELY(i + AHEAD < count && plan[AHEAD].target.bytes))
+            prefetch_target(&plan[AHEAD].target);
+        if (MMSB_LIKELY(plan->target.bytes != NULL))
+            apply_target(mmsb_record_of(pages[i]), &plan->target, plan->length_and_bit & 7, plan->length_and_bit >> 3,
+                         plan->payload, deltas[i].epoch);
         else
             apply_locked(mmsb_record_of(pages[i]), &deltas[i]);
     }
@@ -396,8 +411,7 @@ mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t
 
 typedef struct array_work {
     const mmsb_page_runs_t *runs;
-    plan_t *plans;
-    const uint8_t *payload;
+    target_t *targets;
 } array_work_t;
 
 static inline __attribute__((always_inline)) mmsb_status_t check_array(void *argument, size_t i, mmsb_record_t *record,
@@ -410,10 +424,7 @@ static inline __attribute__((always_inline)) mmsb_status_t check_array(void *arg
     mmsb_status_t status = check_run(offset, length, record->size);
     if (MMSB_UNLIKELY(status != MMSB_OK) || MMSB_UNLIKELY((status = mmsb_mask_make(record)) != MMSB_OK))
         return status;
-    if (i == 0) /* the batch may begin anew */
-        work->payload = runs->payload;
-    plan_run(&work->plans[i], record, offset, length, work->payload);
-    work->payload += length;
+    work->targets[i] = target_of(record, offset);
     return check_epoch(runs->pages[i], 0, record->epoch);
 }
 
@@ -448,16 +459,19 @@ mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *b
     if (status != MMSB_OK)
         return status;
     mmsb_batch_t batch = {.first = (const uint8_t *)runs->pages, .stride = sizeof *runs->pages, .count = count};
-    array_work_t work = {runs, plans_for(count), runs->payload};
-    if (!work.plans)
+    array_work_t work = {runs, (target_t *)(void *)plans_for(count)};
+    if (!work.targets)
         return mmsb_error()->error_code;
     status = mmsb_batch_lock(&batch, check_array, &work, bad_index);
     if (status != MMSB_OK)
         return status;
+    const uint8_t *payload = runs->payload;
     for (size_t i = 0; i < count; i++) {
         if (MMSB_LIKELY(i + AHEAD < count))
-            prefetch_plan(&work.plans[i + AHEAD]);
-        apply_plan(mmsb_record_of(runs->pages[i]), &work.plans[i], 0);
+            prefetch_target(&work.targets[i + AHEAD]);
+        uint64_t length = runs->lengths ? runs->lengths[i] : runs->uniform_length;
+        apply_target(mmsb_record_of(runs->pages[i]), &work.targets[i], runs->offsets[i] & 7, length, payload, 0);
+        payload += length;
     }
     mmsb_batch_unlock(&batch, count);
     return MMSB_OK;
