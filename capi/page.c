@@ -63,6 +63,17 @@ mmsb_status_t mmsb_page_create(mmsb_context_t context, uint64_t size, const mmsb
     return create_slow(context, size, options, page);
 }
 
+static __attribute__((noinline)) mmsb_status_t create_with_address_slow(mmsb_context_t context, uint64_t size,
+                                                                        const mmsb_page_options_t *options, mmsb_page_t *page,
+                                                                        void **address) {
+    DOOR_ENTER();
+    DOOR_POINTER(address);
+    DOOR_CHECK(create_slow(context, size, options, page));
+    mmsb_record_t *record = mmsb_record_of(*page);
+    *address = mmsb_state_load(record) & MMSB_AWAY ? NULL : mmsb_record_expose(record);
+    return MMSB_OK;
+}
+
 mmsb_status_t mmsb_page_create_with_address(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
                                             mmsb_page_t *page, void **address) {
     if (MMSB_LIKELY(mmsb_gate == MMSB_OK && usable(page) && usable(address) && ((uintptr_t)options & 7) == 0)) {
@@ -72,12 +83,7 @@ mmsb_status_t mmsb_page_create_with_address(mmsb_context_t context, uint64_t siz
             return MMSB_OK;
         }
     }
-    DOOR_ENTER();
-    DOOR_POINTER(address);
-    DOOR_CHECK(create_slow(context, size, options, page));
-    const mmsb_record_t *record = mmsb_record_of(*page);
-    *address = mmsb_state_load(record) & MMSB_AWAY ? NULL : mmsb_record_expose(mmsb_record_of(*page));
-    return MMSB_OK;
+    return create_with_address_slow(context, size, options, page, address);
 }
 
 static mmsb_status_t check_work(const mmsb_work_options_t *work) {
