@@ -415,12 +415,16 @@ def report(replay: Replay, name: str, merges: int, seconds: float) -> None:
         "deltas": f"{tally['deltas']} with {tally['runs']} runs, in {tally['batches']} batches",
         "bytes changed": f"{tally['bytes changed']}",
         "rate": f"{rate:.0f} deltas/s in {1000 * replay.seconds_in_batches:.1f} ms of batch calls",
-        "memory": ", ".join(f"{purpose} {size / 2**20:.1f} MiB" for purpose, size in purposes.items()),
+        "memory": ", ".join(f"{purpose} {readable(size)}" for purpose, size in purposes.items()),
         "seen": ", ".join(f"{tally[kind]} {kind}" for kind in kinds) + "; submodules have no page",
     }
     print(name)
     for label, line in lines.items():
         print(f"  {label:<14} {line}")
+
+
+def readable(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB"
 
 
 def resident_bytes() -> int:
