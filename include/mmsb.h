@@ -427,8 +427,8 @@ MMSB_API mmsb_status_t mmsb_page_create_with_address(mmsb_context_t context, uin
                                                      mmsb_page_t *page, void **address);
 
 /* count new pages of size bytes each, or none; pages must hold count handles, and may hold anything after a failure.
- * options->id must be 0. work (may be NULL): timeout_ns and after count. Errors: as mmsb_page_create; MMSB_E_TIMEOUT. Threads: any. Blocks: until done or the time is
- * over. Since 0.1. */
+ * options->id must be 0. work (may be NULL): timeout_ns and after count.
+ * Errors: as mmsb_page_create; MMSB_E_TIMEOUT. Threads: any. Blocks: until done or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_create_many(mmsb_context_t context, uint64_t size, size_t count,
                                              const mmsb_page_options_t *options, const mmsb_work_options_t *work,
                                              mmsb_page_t *pages);
@@ -602,7 +602,8 @@ MMSB_API mmsb_status_t mmsb_page_resize(mmsb_page_t page, uint64_t size);
 MMSB_API mmsb_status_t mmsb_page_migrate(mmsb_page_t page, mmsb_location_t location, int32_t device);
 
 /* Moves many pages. Arguments are checked for all before the first moves. statuses (may be NULL) takes a code per page: each page
- * has moved whole or not at all. Returns MMSB_OK when all moved, else the code of the first that did not, its index in *bad_index.
+ * has moved whole or not at all. Returns MMSB_OK when all moved, else the code of the first that did not, its index in
+ * *bad_index.
  * Errors: as mmsb_page_migrate. Threads: any. Blocks: while the bytes move. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_migrate_many(const mmsb_page_t *pages, size_t count, mmsb_location_t location, int32_t device,
                                               mmsb_status_t *statuses, size_t *bad_index);
@@ -696,7 +697,8 @@ MMSB_API mmsb_status_t mmsb_delta_from_pages(mmsb_page_t old_page, mmsb_page_t n
 
 /* The same change in another form. Owned by the library until mmsb_delta_free. For the mask kinds the mask reaches to the last
  * addressed byte; INDEXED and RUNS come in rising order without overlaps.
- * Errors: those of mmsb_delta_validate, MMSB_E_INVALID_ARGUMENT (kind), MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: no. Since 0.1. */
+ * Errors: those of mmsb_delta_validate, MMSB_E_INVALID_ARGUMENT (kind), MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: no.
+ * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_delta_convert(const mmsb_delta_t *delta, mmsb_delta_kind_t kind, mmsb_delta_t **converted);
 
 /* Gives back a delta that the library made, with all it points to. NULL is a no-op.
@@ -732,7 +734,8 @@ MMSB_API mmsb_status_t mmsb_page_metadata_set(mmsb_page_t page, const char *key,
 MMSB_API mmsb_status_t mmsb_page_metadata_get(mmsb_page_t page, const char *key, size_t key_length, void *value, size_t capacity,
                                               size_t *length);
 
-/* Removes a key. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE, MMSB_E_NOT_FOUND. Threads: any. Blocks: short. Since 0.1. */
+/* Removes a key. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE, MMSB_E_NOT_FOUND. Threads: any.
+ * Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_metadata_remove(mmsb_page_t page, const char *key, size_t key_length);
 
 /* Copies the keys, each as u32 length and bytes. A list of bytes. *count (may be NULL) is the number of keys.
@@ -744,8 +747,8 @@ MMSB_API mmsb_status_t mmsb_page_metadata_keys(mmsb_page_t page, void *keys, siz
 MMSB_API mmsb_status_t mmsb_page_metadata_export(mmsb_page_t page, void *blob, size_t capacity, size_t *length);
 
 /* Replaces all entries by those of a blob, or does nothing. length 0 removes all.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_CORRUPT (truncated, lying lengths, a key twice, bytes after the end, broken
- * UTF-8: the text names the offset), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT. Threads: any. Blocks: short. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_CORRUPT (truncated, lying lengths, a key twice, bytes after the end,
+ * broken UTF-8: the text names the offset), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_metadata_import(mmsb_page_t page, const void *blob, size_t length);
 
 /* ------------------------------------------------------------------------------------------------ dependencies ---- */
