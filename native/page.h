@@ -211,7 +211,7 @@ static inline int mmsb_record_clean_little(mmsb_record_t *record) {
 static inline __attribute__((always_inline)) mmsb_record_t *
 mmsb_page_create_fast(uint64_t context, uint64_t size, const mmsb_page_options_t *options, mmsb_page_t *page) {
     mmsb_cache_t *cache = mmsb_current;
-    if (MMSB_UNLIKELY(!cache || __atomic_load_n(&cache->plain_context, __ATOMIC_RELAXED) != context ||
+    if (MMSB_UNLIKELY(!cache || __atomic_load_n(&cache->context, __ATOMIC_RELAXED) != context || !cache->plain ||
                       size - 1 >= MMSB_SMALL_MAX || (options && !mmsb_options_plain(options))))
         return NULL;
     mmsb_cache_begin(cache);

@@ -137,7 +137,6 @@ static void cache_empty(mmsb_cache_t *cache, int keep) {
         link = &(*link)->next_of_context;
     *link = cache->next_of_context;
     __atomic_store_n(&cache->owner, &nobody, __ATOMIC_RELAXED);
-    __atomic_store_n(&cache->plain_context, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&cache->context, 0, __ATOMIC_RELAXED);
 }
 
@@ -265,7 +264,7 @@ mmsb_cache_t *mmsb_cache_enter(uint64_t context) {
     unused->next_of_context = record->caches;
     record->caches = unused;
     __atomic_store_n(&unused->context, context, __ATOMIC_RELAXED);
-    __atomic_store_n(&unused->plain_context, record->default_location == MMSB_LOCATION_CPU ? context : 0, __ATOMIC_RELAXED);
+    unused->plain = record->default_location == MMSB_LOCATION_CPU;
     pthread_mutex_unlock(&caches_lock);
     return mmsb_current = unused;
 }

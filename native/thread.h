@@ -32,10 +32,10 @@ typedef struct mmsb_magazine {
 } mmsb_magazine_t;
 
 typedef struct mmsb_cache {
-    uint64_t context;       /* handle; 0 = the cache is free for another context */
-    uint64_t plain_context; /* the same, unless pages go elsewhere than to the host by default: then 0 */
+    uint64_t context; /* handle; 0 = the cache is free for another context */
     uint32_t context_index;
     uint32_t shard; /* of the depot */
+    uint32_t plain; /* 1: pages go to the host by default */
     uint32_t busy;  /* 1 while the thread works in the cache */
     struct mmsb_context_record *owner;
     uint64_t creates, frees; /* written by the thread alone, read by all */

@@ -257,7 +257,7 @@ func (p *locked) migrate(location, device int32) (release func(), err error) {
 	if location == LocationDisk {
 		return p.toDisk(size)
 	}
-	b, err := c.take(size)
+	b, err := p.takeLike(size)
 	if err != nil {
 		return nil, err
 	}

@@ -119,7 +119,10 @@ func (c *Context) Lookup(id uint64) (uint64, error) {
 	c.ids.Lock()
 	defer c.ids.Unlock()
 	if page := c.ids.explicit[id]; page != 0 {
-		return page, nil
+		// It may be about to begin.
+		if state := native.RecordAt(native.Index(page)).LoadState(); (state^page)>>native.IndexBits == 0 {
+			return page, nil
+		}
 	}
 	return 0, status.Errorf(status.NotFound, "no page has the id %d", id)
 }

@@ -197,6 +197,22 @@ func (c *Context) takeOnNode(size uint64, node int32) (block, error) {
 	return block{index: index}, nil
 }
 
+// node is the NUMA node that the page's memory was asked from; -1 = any.
+func (p *locked) node() int32 {
+	if p.record.Cold == 0 {
+		return -1
+	}
+	return native.ColdAt(p.record.Cold).NUMANode
+}
+
+// takeLike takes host memory of the page's NUMA node.
+func (p *locked) takeLike(size uint64) (block, error) {
+	if node := p.node(); node >= 0 {
+		return p.context.takeOnNode(size, node)
+	}
+	return p.context.take(size)
+}
+
 // give gives back what was taken and not published.
 func (c *Context) give(b block) {
 	if b.disk.length > 0 {
@@ -250,10 +266,10 @@ func (c *Context) publish(b block, size, id uint64, numaNode int32, low uint64, 
 	if prepare == nil {
 		epoch, version = 0, 1
 	}
-	native.PublishPage(b.index, size, low|b.location, epoch, version)
-	if id != 0 {
+	if id != 0 { // before anybody can see the page and destroy it
 		c.ids.set(id, p.handle)
 	}
+	native.PublishPage(b.index, size, low|b.location, epoch, version)
 	return p.handle, nil
 }
 
@@ -276,7 +292,6 @@ func endPage(index uint32, state uint64) { contextOf(index).takeApart(index, sta
 // takeApart ends a locked page and frees its record.
 func (c *Context) takeApart(index uint32, state uint64) {
 	record := native.RecordAt(index)
-	page := native.Handle(native.KindPage, native.Generation(state), index)
 	size := record.Size
 	c.forgetDependencies(index)
 	c.metadataGone(record)
@@ -303,14 +318,14 @@ func (c *Context) takeApart(index uint32, state uint64) {
 		}
 		c.disk.give(diskExtent{cold.DiskOffset, cold.DiskLength})
 	}
-	c.freeRecord(index, state, page)
+	c.freeRecord(index, state)
 	if cold.Release != 0 {
 		native.CallRelease(cold.Release, cold.User, base, size)
 	}
 }
 
 // freeRecord frees the record of a page that has nothing left but its memory.
-func (c *Context) freeRecord(index uint32, state, page uint64) {
+func (c *Context) freeRecord(index uint32, state uint64) {
 	record := native.RecordAt(index)
 	generation := native.Generation(state)
 	class := native.Class(state)
@@ -324,7 +339,6 @@ func (c *Context) freeRecord(index uint32, state, page uint64) {
 	native.AddCounts(c.index, 0, 1, 0, record.Size)
 	next := generation + 1 // 0 when the generations are used up
 	c.dropMemory(index, record.Size, next)
-	_ = page
 }
 
 // moveMemoryAway gives a record's small memory to another one, because its own generations are used up.
@@ -356,12 +370,12 @@ func Clone(page, id uint64) (uint64, error) {
 	if p.location() == LocationDisk {
 		b, err = c.takeDisk(size)
 	} else {
-		b, err = c.take(size)
+		b, err = p.takeLike(size)
 	}
 	if err != nil {
 		return 0, err
 	}
-	return c.publish(b, size, id, -1, 0, func(q *locked) error {
+	return c.publish(b, size, id, p.node(), 0, func(q *locked) error {
 		if err := c.copyBytes(p, b, size); err != nil {
 			return err
 		}
@@ -612,8 +626,7 @@ func (p *locked) resizeMemory(size uint64) error {
 		return p.resizeDisk(size)
 	}
 	class := native.Class(p.state)
-	onNode := p.record.Cold != 0 && native.ColdAt(p.record.Cold).NUMANode >= 0
-	if class == native.ClassMapped && (size > native.SmallMax || onNode) {
+	if class == native.ClassMapped && (size > native.SmallMax || p.node() >= 0) {
 		return c.resizeMapped(p.record, roundUp(old), roundUp(size), old, size)
 	}
 	if class == native.ClassExtent && size > native.SmallMax && size < mappedMin && roundUp(size) == roundUp(old) {

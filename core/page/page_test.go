@@ -220,6 +220,13 @@ func TestPagesOfANodeComeFromMappings(t *testing.T) {
 		require.NoError(t, Resize(page, 5000))
 		require.True(t, bytes.Equal(want, content(t, page)[:100]))
 		require.EqualValues(t, native.ClassMapped, native.Class(native.RecordAt(native.Index(page)).LoadState()))
+		clone, err := Clone(page, 0)
+		require.NoError(t, err)
+		require.NoError(t, Migrate(clone, LocationDisk, 0))
+		require.NoError(t, Migrate(clone, LocationCPU, 0))
+		require.EqualValues(t, native.ClassMapped, native.Class(native.RecordAt(native.Index(clone)).LoadState()))
+		require.True(t, bytes.Equal(want, content(t, clone)[:100]))
+		require.Zero(t, native.Destroy(clone))
 		require.Zero(t, native.Destroy(page))
 		options.NUMANode = 900
 		_, err = c.Create(100, options)

@@ -498,6 +498,29 @@ static void shutdown_ends_everything(void) {
     CHECK_OK(mmsb_context_destroy(next));
 }
 
+/* The context 0 is none, also on a thread whose last context puts its pages elsewhere than on the host. */
+static void the_context_0_is_never_another(void) {
+    mmsb_context_options_t options = defaults();
+    options.default_location = MMSB_LOCATION_DISK;
+    mmsb_context_t context;
+    REQUIRE_OK(mmsb_context_create(&options, &context));
+    mmsb_page_options_t on_host;
+    mmsb_page_options_init(&on_host);
+    on_host.location = MMSB_LOCATION_CPU;
+    mmsb_page_t page = 42;
+    CHECK_OK(mmsb_page_create(context, 100, &on_host, &page)); /* the context is the thread's last now */
+    CHECK_OK(mmsb_page_destroy(page));
+    page = 42;
+    void *address = NULL;
+    CHECK_STATUS(mmsb_page_create(0, 100, NULL, &page), MMSB_E_INVALID_HANDLE);
+    CHECK_STATUS(mmsb_page_create_with_address(0, 100, NULL, &page, &address), MMSB_E_INVALID_HANDLE);
+    CHECK_EQUAL(page, 42);
+    CHECK_EQUAL(context_stats(context).pages, 0);
+    CHECK_OK(mmsb_page_create(context, 100, NULL, &page));
+    CHECK_EQUAL(context_stats(context).location_pages[MMSB_LOCATION_DISK], 1);
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
 /* A thread's cache of a context that has ended must not serve the next one, which has the same index. */
 static void a_context_follows_another(void) {
     mmsb_context_t first = new_context();
@@ -531,6 +554,7 @@ int main(void) {
     RUN(trim_gives_memory_back);
     RUN(memory_is_counted_by_purpose);
     RUN(shutdown_ends_everything);
+    RUN(the_context_0_is_never_another);
     RUN(a_context_follows_another);
     return check_report();
 }
