@@ -27,13 +27,13 @@ type Ticket struct {
 	cancelled  chan struct{} // closed when the work is asked to stop
 	cancelOnce sync.Once
 	finished   chan struct{} // closed when the work has ended
-	err        error         // its result, written before finished is closed
+	err        error         // its result, written before ended is set
+	ended      atomic.Bool   // set before the eventfd is made readable and finished is closed; polls take no lock
 	done       atomic.Uint64
 	total      atomic.Uint64
 
 	mutex      sync.Mutex
-	ended      bool // set, and the eventfd made readable, before finished is closed
-	descriptor int  // eventfd, -1 before it was asked for
+	descriptor int // eventfd, -1 before it was asked for
 	closed     bool
 }
 
@@ -107,7 +107,7 @@ func (t *Ticket) await(after []*Ticket) error {
 func (t *Ticket) finish(err error) {
 	t.mutex.Lock()
 	t.err = err
-	t.ended = true
+	t.ended.Store(true)
 	if t.descriptor >= 0 {
 		signal(t.descriptor)
 	}
@@ -138,11 +138,7 @@ func (w *Work) Progress(done uint64) { w.ticket.done.Store(done) }
 func (w *Work) SetTotal(total uint64) { w.ticket.total.Store(total) }
 
 // Poll says whether the work has ended, well or badly. It is true for whoever has seen the eventfd readable.
-func (t *Ticket) Poll() bool {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	return t.ended
-}
+func (t *Ticket) Poll() bool { return t.ended.Load() }
 
 // Wait waits for the end of the work and returns its error. Errors: Timeout, or WouldBlock for a timeout of 0: the work
 // goes on.
@@ -209,7 +205,7 @@ func (t *Ticket) EventFD() (int, error) {
 		return -1, status.FromErrno(code, errno, "eventfd of a ticket")
 	}
 	t.descriptor = descriptor
-	if t.ended {
+	if t.ended.Load() {
 		signal(descriptor)
 	}
 	return descriptor, nil
