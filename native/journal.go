@@ -69,7 +69,9 @@ func (r Ring) Append(head Head, pieces ...[]byte) (sequence uint64, code int32) 
 }
 
 // Wait returns when the record is durable, where each call waits for that. A failure is the thread's last error.
-func (r Ring) Wait(sequence uint64) int32 { return int32(C.mmsb_ring_wait(r.ring, C.uint64_t(sequence))) }
+func (r Ring) Wait(sequence uint64) int32 {
+	return int32(C.mmsb_ring_wait(r.ring, C.uint64_t(sequence)))
+}
 
 // Flush returns when the record is durable, whatever the journal's durability. A failure is the thread's last error.
 func (r Ring) Flush(sequence uint64) int32 {

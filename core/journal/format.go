@@ -1,0 +1,207 @@
+// Package journal is the file format, the writer and the reader of a context's journal: a directory of segments that hold a record of
+// every change, so that a snapshot and the records after it give the state again. docs/journal-format.md describes the format.
+//
+// Records are made by native code in whole buffers; this package frames them, writes them, and reads them back. A frame is the unit that
+// is whole or cut.
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"strconv"
+	"strings"
+
+	"libmmsb/core/status"
+)
+
+// Version of the format.
+const Version = 1
+
+const (
+	byteOrder        = 0x01020304
+	blockBytes       = 4096 // the header, and what every frame is a multiple of
+	segmentHeadBytes = 64   // of the header, without what fills it up
+	segmentCRCAt     = blockBytes - 4
+
+	// FrameHeadBytes is the room at the front of a buffer that the writer fills.
+	FrameHeadBytes = 64
+	frameCRCAt     = FrameHeadBytes - 4
+	// MaximumFrame is the length that no frame passes.
+	MaximumFrame = 4 << 20
+
+	recordHeadBytes = 40
+)
+
+var (
+	segmentMagic = []byte("MMSBJRNL")
+	frameMagic   = []byte("MMSBFRAM")
+	castagnoli   = crc32.MakeTable(crc32.Castagnoli)
+)
+
+// ID is a journal's name, random.
+type ID [16]byte
+
+// String is the id as 32 hexadecimal digits.
+func (id ID) String() string { return fmt.Sprintf("%x", id[:]) }
+
+// Kind says what a record tells of.
+type Kind uint8
+
+// The kinds of records.
+const (
+	Create Kind = 1 + iota
+	Adopt
+	Clone
+	Destroy
+	Resize
+	Migrate
+	Write
+	Run
+	Delta
+	MaskClear
+	MetadataSet
+	MetadataRemove
+	MetadataImport
+	DependencyAdd
+	DependencyRemove
+)
+
+var kindNames = [...]string{Create: "create", Adopt: "adopt", Clone: "clone", Destroy: "destroy", Resize: "resize",
+	Migrate: "migrate", Write: "write", Run: "run", Delta: "delta", MaskClear: "mask-clear", MetadataSet: "metadata-set",
+	MetadataRemove: "metadata-remove", MetadataImport: "metadata-import", DependencyAdd: "dependency-add",
+	DependencyRemove: "dependency-remove"}
+
+// String is the kind's name, like "dependency-add".
+func (k Kind) String() string {
+	if k >= Create && int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "kind " + strconv.Itoa(int(k))
+}
+
+// Flags of a record.
+const (
+	More      = 1 // the next record belongs to the same group
+	Piece     = 2 // the body goes on in the next record
+	Annotated = 4 // the body begins with a delta's id, time, source and intent
+)
+
+// The forms of a Delta record: the kinds of mmsb_delta_t, and one more.
+const (
+	DenseBytes = 1 + iota
+	DenseBits
+	SparseBits
+	Indexed
+	Runs
+	Indexed32
+)
+
+// segment is what a segment's header says.
+type segment struct {
+	journal  ID
+	first    uint64 // sequence number of the first record
+	previous uint32 // crc of the frame before, in the segment before; 0 = there was none
+	created  int64  // nanoseconds since 1970
+}
+
+func segmentName(first uint64) string { return fmt.Sprintf("journal-%020d.mmsbj", first) }
+
+// segmentFirst is the sequence number in a segment's file name.
+func segmentFirst(name string) (first uint64, ok bool) {
+	digits, found := strings.CutPrefix(name, "journal-")
+	digits, ends := strings.CutSuffix(digits, ".mmsbj")
+	if !found || !ends || len(digits) != 20 {
+		return 0, false
+	}
+	first, err := strconv.ParseUint(digits, 10, 64)
+	return first, err == nil && first > 0
+}
+
+func (s segment) encode(header []byte) {
+	clear(header[:blockBytes])
+	copy(header, segmentMagic)
+	binary.LittleEndian.PutUint32(header[8:], Version)
+	binary.LittleEndian.PutUint32(header[12:], byteOrder)
+	copy(header[16:32], s.journal[:])
+	binary.LittleEndian.PutUint64(header[32:], s.first)
+	binary.LittleEndian.PutUint64(header[40:], uint64(s.created))
+	binary.LittleEndian.PutUint32(header[48:], s.previous)
+	binary.LittleEndian.PutUint32(header[segmentCRCAt:], crc32.Checksum(header[:segmentCRCAt], castagnoli))
+}
+
+// decodeSegment reads a segment's header, the first 4096 bytes of its file.
+func decodeSegment(header []byte, name string) (segment, error) {
+	if len(header) < blockBytes {
+		return segment{}, status.Errorf(status.Corrupt, "%s: %d bytes are too few for a journal's header of %d", name, len(header),
+			blockBytes)
+	}
+	if !bytes.Equal(header[:8], segmentMagic) {
+		return segment{}, status.Errorf(status.Format, "%s: not a journal: it begins with %q at offset 0", name, header[:8])
+	}
+	if crc := crc32.Checksum(header[:segmentCRCAt], castagnoli); crc != binary.LittleEndian.Uint32(header[segmentCRCAt:]) {
+		return segment{}, status.Errorf(status.Corrupt, "%s: the header's checksum is 0x%08x, not 0x%08x at offset %d", name, crc,
+			binary.LittleEndian.Uint32(header[segmentCRCAt:]), segmentCRCAt)
+	}
+	if version := binary.LittleEndian.Uint32(header[8:]); version != Version {
+		return segment{}, status.Errorf(status.Format, "%s: version %d of the journal's format; this library reads version %d", name,
+			version, Version)
+	}
+	if order := binary.LittleEndian.Uint32(header[12:]); order != byteOrder {
+		return segment{}, status.Errorf(status.Format, "%s: byte order 0x%08x at offset 12", name, order)
+	}
+	s := segment{first: binary.LittleEndian.Uint64(header[32:]), created: int64(binary.LittleEndian.Uint64(header[40:])),
+		previous: binary.LittleEndian.Uint32(header[48:])}
+	copy(s.journal[:], header[16:32])
+	if s.first == 0 {
+		return segment{}, status.Errorf(status.Corrupt, "%s: the first record has the number 0 at offset 32", name)
+	}
+	return s, nil
+}
+
+// frame is what a frame's head says.
+type frame struct {
+	journal  ID
+	length   uint32 // bytes, with the head and without what fills it up to a multiple of 4096
+	count    uint32 // records
+	first    uint64 // sequence number of the first record, or of the next one where there is none
+	durable  uint64 // every record up to this one was on the disk when the frame was written
+	previous uint32 // crc of the frame before
+	crc      uint32 // of the whole frame without this number
+}
+
+// padded is the room that so many bytes of a frame take in the file.
+func padded(length int) int { return (length + blockBytes - 1) &^ (blockBytes - 1) }
+
+// encode fills in the head of a frame whose records lie behind it, with zeros up to the next multiple of 4096; it sets crc.
+func (f *frame) encode(buffer []byte) {
+	copy(buffer, frameMagic)
+	binary.LittleEndian.PutUint32(buffer[8:], f.length)
+	binary.LittleEndian.PutUint32(buffer[12:], f.count)
+	copy(buffer[16:32], f.journal[:])
+	binary.LittleEndian.PutUint64(buffer[32:], f.first)
+	binary.LittleEndian.PutUint64(buffer[40:], f.durable)
+	binary.LittleEndian.PutUint32(buffer[48:], f.previous)
+	clear(buffer[52:frameCRCAt])
+	f.crc = frameCRC(buffer[:padded(int(f.length))])
+	binary.LittleEndian.PutUint32(buffer[frameCRCAt:], f.crc)
+}
+
+func frameCRC(whole []byte) uint32 {
+	return crc32.Update(crc32.Checksum(whole[:frameCRCAt], castagnoli), castagnoli, whole[FrameHeadBytes:])
+}
+
+// decodeFrame reads a frame's head; ok says that it may be one of this journal. Its checksum is not looked at.
+func decodeFrame(head []byte, journal ID) (f frame, ok bool) {
+	if len(head) < FrameHeadBytes || !bytes.Equal(head[:8], frameMagic) || !bytes.Equal(head[16:32], journal[:]) {
+		return frame{}, false
+	}
+	f = frame{journal: journal, length: binary.LittleEndian.Uint32(head[8:]), count: binary.LittleEndian.Uint32(head[12:]),
+		first: binary.LittleEndian.Uint64(head[32:]), durable: binary.LittleEndian.Uint64(head[40:]),
+		previous: binary.LittleEndian.Uint32(head[48:]), crc: binary.LittleEndian.Uint32(head[frameCRCAt:])}
+	ok = f.length >= FrameHeadBytes && f.length <= MaximumFrame && f.first > 0 && f.durable < f.first &&
+		uint64(f.count) <= math.MaxUint64-f.first && uint64(f.count) <= uint64(f.length-FrameHeadBytes)/recordHeadBytes
+	return f, ok
+}
