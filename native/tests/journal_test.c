@@ -1,0 +1,313 @@
+/*
+ * The journal's ring without Go and without a disk: threads put records and groups, a writer takes buffers and walks them. Every record
+ * must come out once, whole, in the order of its number, groups unbroken. Meant for ThreadSanitizer.
+ */
+#include "../journal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define THREADS 4
+#define CONTEXT_INDEX 9
+#define RECORDS 6000 /* of a thread */
+
+static int passed, failed, wrong;
+
+#define CHECK(condition) \
+    do { \
+        if (!(condition)) { \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+            __atomic_add_fetch(&wrong, 1, __ATOMIC_RELAXED); \
+        } \
+    } while (0)
+
+/* ------------------------------------------------------------------------------------------------- the writer ---- */
+
+typedef struct reading {
+    mmsb_ring_t *ring;
+    uint64_t next;             /* number of the next record */
+    uint64_t versions[THREADS]; /* per page: the last version */
+    int in_pieces;             /* a great record is coming */
+    uint64_t body;             /* bytes of its payload so far */
+    uint64_t great;            /* great records seen */
+    uint64_t group_page;       /* page of the group that is open; 0 = none */
+    uint64_t fail_after;       /* 0 = never */
+    int frames;
+} reading_t;
+
+static uint8_t byte_of(uint64_t page, uint64_t version, uint64_t i) {
+    return (uint8_t)(page * 31 + version * 7 + i);
+}
+
+static void read_record(reading_t *reading, const uint8_t *at) {
+    mmsb_journal_head_t head;
+    memcpy(&head, at, sizeof head);
+    CHECK(head.page >= 1 && head.page <= THREADS && head.length >= sizeof head && head.time_ns > 0);
+    CHECK(reading->group_page == 0 || reading->group_page == head.page);
+    reading->group_page = head.flags & MMSB_JOURNAL_MORE ? head.page : 0;
+    uint64_t body = head.length - sizeof head, skip = 0;
+    if (head.kind == MMSB_JOURNAL_RUN && !reading->in_pieces) {
+        uint64_t offset;
+        memcpy(&offset, at + sizeof head, 8);
+        CHECK(offset == head.version * 8);
+        skip = 8;
+    }
+    const uint8_t *bytes = at + sizeof head + skip;
+    for (uint64_t i = 0; i < body - skip; i += 97) /* a prime: not each byte, but all places over time */
+        CHECK(bytes[i] == byte_of(head.page, head.version, reading->body + i));
+    for (uint64_t i = head.length; i < mmsb_journal_space(body); i++)
+        CHECK(at[i] == 0);
+    if (head.flags & MMSB_JOURNAL_PIECE) {
+        CHECK((body & 7) == 0);
+        reading->in_pieces = 1;
+        reading->body += body - skip;
+        return;
+    }
+    reading->great += reading->in_pieces != 0;
+    reading->in_pieces = 0;
+    reading->body = 0;
+    CHECK(head.version == reading->versions[head.page - 1] + 1);
+    reading->versions[head.page - 1] = head.version;
+}
+
+static void *write_out(void *argument) {
+    reading_t *reading = argument;
+    for (;;) {
+        mmsb_stretch_t stretch;
+        int taken = mmsb_ring_take(reading->ring, 50 * 1000000, &stretch);
+        if (taken < 0)
+            break;
+        if (taken == 0) {
+            mmsb_ring_durable(reading->ring, reading->next - 1);
+            continue;
+        }
+        CHECK(stretch.first == reading->next && stretch.used <= stretch.capacity);
+        uint32_t count = 0;
+        for (uint64_t at = MMSB_FRAME_HEAD; at < stretch.used; count++) {
+            uint32_t length;
+            memcpy(&length, stretch.bytes + at, sizeof length);
+            read_record(reading, stretch.bytes + at);
+            at += (length + UINT64_C(7)) & ~UINT64_C(7);
+        }
+        CHECK(count == stretch.count);
+        for (uint64_t at = stretch.used; at & 4095; at++)
+            CHECK(stretch.bytes[at] == 0);
+        CHECK(!stretch.ends || reading->group_page == 0);
+        reading->next += count;
+        reading->frames++;
+        if (reading->fail_after != 0 && reading->next > reading->fail_after) {
+            mmsb_ring_fail(reading->ring, MMSB_E_NO_SPACE, MMSB_DOMAIN_ERRNO, 28, "the disk is full", 16);
+            break;
+        }
+        mmsb_ring_durable(reading->ring, reading->next - 1);
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------ the threads ---- */
+
+typedef struct putter {
+    mmsb_ring_t *ring;
+    uint64_t page;
+    uint64_t version;
+    int each_call;
+    mmsb_status_t status;
+} putter_t;
+
+static uint8_t *payload_of(uint8_t *room, uint64_t page, uint64_t version, uint64_t length) {
+    for (uint64_t i = 0; i < length; i++)
+        room[i] = byte_of(page, version, i);
+    return room;
+}
+
+#define LONGEST (MMSB_RING_BYTES_MIN * 3 + 13)
+
+static void *put(void *argument) {
+    putter_t *putter = argument;
+    uint8_t *room = malloc(LONGEST);
+    uint32_t random = (uint32_t)putter->page;
+    uint64_t records = putter->each_call ? RECORDS / 20 : RECORDS, last = 0;
+    while (putter->version < records && putter->status == MMSB_OK) {
+        random = random * 1664525 + 1013904223;
+        uint32_t choice = random >> 24;
+        mmsb_group_t group;
+        uint64_t page = putter->page, version = putter->version;
+        if (choice < 200) { /* one run */
+            uint64_t length = choice & 1 ? 64 : choice;
+            putter->status = mmsb_ring_begin(putter->ring, &group, mmsb_journal_run_space(length), 1);
+            if (putter->status == MMSB_OK) {
+                version++;
+                mmsb_ring_put_run(&group, page, version, version, version * 8, payload_of(room, page, version, length), length);
+                putter->status = mmsb_ring_end(&group);
+            }
+        } else if (choice < 250) { /* several */
+            uint64_t count = choice - 190;
+            putter->status = mmsb_ring_begin(putter->ring, &group, count * mmsb_journal_run_space(64), count);
+            for (uint64_t i = 0; putter->status == MMSB_OK && i < count; i++) {
+                version++;
+                mmsb_ring_put_run(&group, page, version, version, version * 8, payload_of(room, page, version, 64), 64);
+            }
+            if (putter->status == MMSB_OK)
+                putter->status = mmsb_ring_end(&group);
+        } else if (choice < 254) { /* one of any length, most larger than a buffer */
+            uint64_t length = random % LONGEST;
+            mmsb_journal_head_t head = {.kind = MMSB_JOURNAL_WRITE, .page = page, .version = ++version, .epoch = version};
+            mmsb_piece_t pieces[] = {{payload_of(room, page, version, length), length / 3}, {NULL, 0}, {room + length / 3, length - length / 3}};
+            putter->status = mmsb_ring_append(putter->ring, head, pieces, 3, &last);
+            group.last = last;
+        } else { /* a group larger than a buffer */
+            uint64_t count = MMSB_RING_BYTES_MIN / mmsb_journal_run_space(64) * 2;
+            putter->status = mmsb_ring_begin(putter->ring, &group, count * mmsb_journal_run_space(64), count);
+            for (uint64_t i = 0; putter->status == MMSB_OK && i < count; i++) {
+                version++;
+                mmsb_ring_put_run(&group, page, version, version, version * 8, payload_of(room, page, version, 64), 64);
+            }
+            if (putter->status == MMSB_OK)
+                putter->status = mmsb_ring_end(&group);
+        }
+        if (putter->status == MMSB_OK) {
+            CHECK(group.last > last || (group.last == last && last > 0));
+            last = group.last;
+            putter->version = version;
+            putter->status = mmsb_ring_wait(putter->ring, last);
+            CHECK(!putter->each_call || putter->status != MMSB_OK ||
+                  __atomic_load_n(&putter->ring->durable, __ATOMIC_SEQ_CST) >= last);
+        }
+    }
+    free(room);
+    return NULL;
+}
+
+static reading_t run(int each_call, int64_t interval_ns, uint64_t fail_after, putter_t putters[THREADS]) {
+    CHECK(mmsb_ring_for(CONTEXT_INDEX) == NULL);
+    CHECK(mmsb_ring_open(CONTEXT_INDEX, 1, MMSB_RING_BYTES_MIN, interval_ns, each_call) == MMSB_OK);
+    mmsb_ring_t *ring = mmsb_ring_for(CONTEXT_INDEX);
+    CHECK(ring != NULL && mmsb_ring_last(ring) == 0);
+    CHECK(mmsb_ring_for(CONTEXT_INDEX + 1) == NULL);
+    reading_t reading = {.ring = ring, .next = 1, .fail_after = fail_after};
+    pthread_t writer, threads[THREADS];
+    CHECK(pthread_create(&writer, NULL, write_out, &reading) == 0);
+    for (int i = 0; i < THREADS; i++) {
+        putters[i] = (putter_t){.ring = ring, .page = (uint64_t)i + 1, .each_call = each_call};
+        CHECK(pthread_create(&threads[i], NULL, put, &putters[i]) == 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    uint64_t last = mmsb_ring_last(ring);
+    if (fail_after == 0) {
+        CHECK(mmsb_ring_flush(ring, last) == MMSB_OK);
+        CHECK(__atomic_load_n(&ring->durable, __ATOMIC_SEQ_CST) == last);
+    }
+    mmsb_ring_stop(ring);
+    CHECK(pthread_join(writer, NULL) == 0);
+    mmsb_ring_close(ring);
+    CHECK(mmsb_ring_for(CONTEXT_INDEX) == NULL);
+    return reading;
+}
+
+/* ------------------------------------------------------------------------------------------------------- tests ---- */
+
+static void check_all_came(const reading_t *reading, const putter_t putters[THREADS]) {
+    for (int i = 0; i < THREADS; i++) {
+        CHECK(putters[i].status == MMSB_OK);
+        CHECK(reading->versions[i] == putters[i].version);
+    }
+    CHECK(reading->group_page == 0 && reading->body == 0);
+}
+
+static void test_four_threads(void) {
+    putter_t putters[THREADS];
+    reading_t reading = run(0, 1000000, 0, putters);
+    check_all_came(&reading, putters);
+    CHECK(reading.great > 0 && reading.frames > 10);
+}
+
+static void test_each_call_waits(void) {
+    putter_t putters[THREADS];
+    reading_t reading = run(1, 0, 0, putters);
+    check_all_came(&reading, putters);
+}
+
+static void test_a_full_disk_fails_calls(void) {
+    putter_t putters[THREADS];
+    reading_t reading = run(0, 1000000, 2000, putters);
+    CHECK(reading.next > 2000);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(putters[i].status == MMSB_E_NO_SPACE);
+}
+
+static void test_a_full_disk_fails_waits(void) {
+    putter_t putters[THREADS];
+    run(1, 0, 300, putters);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(putters[i].status == MMSB_E_NO_SPACE);
+}
+
+/* What lies in the file is the delta as it came, with 48 bytes and less around a run. */
+static void test_spaces(void) {
+    CHECK(mmsb_journal_run_space(64) == 112);
+    mmsb_run_t runs[2] = {{0, 3}, {10, 4}};
+    uint64_t offsets[3] = {1, 2, 3};
+    uint8_t mask[16] = {0x81, 1}, payload[16] = {0};
+    struct {
+        mmsb_delta_t delta;
+        uint64_t space;
+    } cases[] = {
+        {{.kind = MMSB_DELTA_RUNS, .runs = runs, .count = 1, .payload = payload}, 56},
+        {{.kind = MMSB_DELTA_RUNS, .runs = runs, .count = 2, .payload = payload}, 40 + 8 + 32 + 8},
+        {{.kind = MMSB_DELTA_INDEXED, .offsets = offsets, .count = 3, .payload = payload}, 40 + 8 + 24 + 8},
+        {{.kind = MMSB_DELTA_DENSE_BYTES, .mask = mask, .mask_length = 9, .payload = payload}, 40 + 8 + 24},
+        {{.kind = MMSB_DELTA_DENSE_BITS, .mask = mask, .mask_length = 9, .payload = payload}, 40 + 8 + 16},
+        {{.kind = MMSB_DELTA_SPARSE_BITS, .mask = mask, .mask_length = 9, .payload = payload}, 40 + 8 + 8},
+        {{.kind = MMSB_DELTA_RUNS, .runs = runs, .count = 1, .payload = payload, .source = "ab"}, 56 + 24 + 8},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        CHECK(mmsb_journal_delta_space(&cases[i].delta) == cases[i].space);
+}
+
+static void test_closed_ring_takes_nothing(void) {
+    CHECK(mmsb_ring_open(CONTEXT_INDEX, 41, MMSB_RING_BYTES_MIN, 0, 0) == MMSB_OK);
+    mmsb_ring_t *ring = mmsb_ring_for(CONTEXT_INDEX);
+    mmsb_journal_head_t head = {.kind = MMSB_JOURNAL_DESTROY, .page = 1};
+    uint64_t sequence = 7;
+    CHECK(mmsb_ring_append(ring, head, NULL, 0, &sequence) == MMSB_OK && sequence == 41);
+    mmsb_ring_stop(ring);
+    mmsb_stretch_t stretch;
+    CHECK(mmsb_ring_take(ring, -1, &stretch) == 1 && stretch.first == 41 && stretch.count == 1 && stretch.ends);
+    CHECK(mmsb_ring_take(ring, -1, &stretch) == -1);
+    CHECK(mmsb_ring_append(ring, head, NULL, 0, &sequence) == MMSB_OK && sequence == 0);
+    mmsb_ring_close(ring);
+    CHECK(mmsb_ring_append(ring, head, NULL, 0, &sequence) == MMSB_OK && sequence == 0);
+}
+
+static void report(const char *name) {
+    if (wrong == 0)
+        passed++;
+    else {
+        failed++;
+        printf("FAILED  %s: %d checks\n", name, wrong);
+    }
+    wrong = 0;
+}
+
+int main(void) {
+    struct {
+        const char *name;
+        void (*run)(void);
+    } tests[] = {
+        {"spaces", test_spaces},
+        {"closed ring takes nothing", test_closed_ring_takes_nothing},
+        {"four threads", test_four_threads},
+        {"each call waits", test_each_call_waits},
+        {"a full disk fails calls", test_a_full_disk_fails_calls},
+        {"a full disk fails waits", test_a_full_disk_fails_waits},
+    };
+    if (mmsb_gate_closed() != MMSB_OK)
+        return 1;
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        tests[i].run();
+        report(tests[i].name);
+    }
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed > 0;
+}
