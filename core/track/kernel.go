@@ -1,0 +1,226 @@
+package track
+
+import (
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"libmmsb/core/status"
+
+	"golang.org/x/sys/unix"
+)
+
+// What golang.org/x/sys does not have: linux/userfaultfd.h and the scan of linux/fs.h.
+const (
+	userModeOnly = 1
+
+	apiVersion      = 0xAA
+	featureWPShared = 1 << 12 // write-protect on shared memory
+	featureWPAsync  = 1 << 15 // the kernel takes the fault itself; also protects pages that were never touched
+
+	ioctlAPI          = 0xC018AA3F
+	ioctlRegister     = 0xC020AA00
+	ioctlUnregister   = 0x8010AA01
+	ioctlWriteProtect = 0xC018AA06
+	ioctlPagemapScan  = 0xC0606610
+
+	registerWP     = 1 << 1
+	zeroPageNumber = 4 // a bit of what register answers: huge pages of hugetlbfs lack it
+	protect        = 1 << 0
+
+	scanRearm       = 1 << 0
+	scanOnlyTracked = 1 << 1
+
+	pageTracked = 1 << 0
+	pageWritten = 1 << 1
+	pagePresent = 1 << 3
+	pageSwapped = 1 << 4 // also what write-protecting leaves of a page that was never touched
+)
+
+// The kernel holds the lock of the address space for one call: pieces let mmap and munmap of other threads in between.
+const pieceSize = 256 << 20
+
+type apiArgument struct{ version, features, ioctls uint64 }
+
+type rangeArgument struct{ start, length uint64 }
+
+type registerArgument struct {
+	where        rangeArgument
+	mode, ioctls uint64
+}
+
+type protectArgument struct {
+	where rangeArgument
+	mode  uint64
+}
+
+type scanArgument struct {
+	size, flags, start, end, walkEnd, vector, vectorLength, maxPages uint64
+	categoryInverted, categoryMask, categoryAnyOf, categoryReturned  uint64
+}
+
+type pageRegion struct{ start, end, categories uint64 }
+
+// kernel is this process's door to the kernel's tracking. The descriptors stay bound to the address space that opened them,
+// also in a forked child.
+type kernel struct {
+	process int
+	faults  int
+	pagemap int
+	maps    int
+	regions [2048]pageRegion // what a scan answers, under the lock of the tracker
+}
+
+func ioctl(descriptor int, request uintptr, argument unsafe.Pointer) syscall.Errno {
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(descriptor), request, uintptr(argument))
+		if errno != unix.EINTR && errno != unix.EAGAIN {
+			return errno
+		}
+	}
+}
+
+// openKernel opens the door and tries it on a page of its own.
+func openKernel() (*kernel, error) {
+	faults, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|userModeOnly, 0, 0)
+	if errno != 0 {
+		return nil, status.FromErrno(status.Unsupported, errno,
+			"the kernel gives no userfaultfd (it has none, or a seccomp filter forbids it)")
+	}
+	k := &kernel{process: os.Getpid(), faults: int(faults), pagemap: -1, maps: -1}
+	api := apiArgument{version: apiVersion, features: featureWPAsync | featureWPShared}
+	if errno := ioctl(k.faults, ioctlAPI, unsafe.Pointer(&api)); errno != 0 {
+		k.close()
+		return nil, status.FromErrno(status.Unsupported, errno,
+			"this kernel's userfaultfd has no asynchronous write-protect (Linux 6.7 and newer have)")
+	}
+	for _, file := range [...]struct {
+		path       string
+		descriptor *int
+	}{{"/proc/self/pagemap", &k.pagemap}, {"/proc/self/maps", &k.maps}} {
+		descriptor, err := unix.Open(file.path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			k.close()
+			return nil, status.FromErrno(status.Unsupported, errnoOf(err), "cannot open %s", file.path)
+		}
+		*file.descriptor = descriptor
+	}
+	if err := k.try(); err != nil {
+		k.close()
+		return nil, err
+	}
+	return k, nil
+}
+
+func (k *kernel) close() {
+	for _, descriptor := range [...]int{k.faults, k.pagemap, k.maps} {
+		if descriptor >= 0 {
+			_ = unix.Close(descriptor)
+		}
+	}
+}
+
+// try follows one write: of three pages the one in the middle.
+func (k *kernel) try() error {
+	size := systemPage
+	memory, err := unix.Mmap(-1, 0, int(3*size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return status.FromErrno(status.OutOfMemory, errnoOf(err), "cannot map %d bytes to try write tracking", 3*size)
+	}
+	defer func() { _ = unix.Munmap(memory) }()
+	start := uintptr(unsafe.Pointer(&memory[0]))
+	all := Range{start, start + 3*size}
+	if _, errno := k.register(all); errno != 0 {
+		return status.FromErrno(status.Unsupported, errno, "userfaultfd refuses to write-protect")
+	}
+	if err := k.scan(all, true, func(Range) {}); err != nil {
+		return status.Errorf(status.Unsupported, "trying the page map: %s", status.Of(err).Text)
+	}
+	memory[size] = 1
+	var written []Range
+	if err := k.scan(all, true, func(r Range) { written = add(written, 0, r) }); err != nil {
+		return status.Errorf(status.Unsupported, "trying the page map: %s", status.Of(err).Text)
+	}
+	if len(written) != 1 || written[0] != (Range{start + size, start + 2*size}) {
+		return status.Errorf(status.Unsupported,
+			"this kernel's write tracking is not exact: a write at 0x%x was reported as %x", start+size, written)
+	}
+	return nil
+}
+
+// register makes a range known to userfaultfd; plain is false for memory of hugetlbfs.
+func (k *kernel) register(r Range) (plain bool, errno syscall.Errno) {
+	argument := registerArgument{where: rangeArgument{uint64(r.Start), uint64(r.End - r.Start)}, mode: registerWP}
+	errno = ioctl(k.faults, ioctlRegister, unsafe.Pointer(&argument))
+	return argument.ioctls&(1<<zeroPageNumber) != 0, errno
+}
+
+// unregister also takes the protection off. What is no longer mapped needs none.
+func (k *kernel) unregister(r Range) {
+	argument := rangeArgument{uint64(r.Start), uint64(r.End - r.Start)}
+	_ = ioctl(k.faults, ioctlUnregister, unsafe.Pointer(&argument))
+}
+
+func (k *kernel) writeProtect(r Range) syscall.Errno {
+	argument := protectArgument{where: rangeArgument{uint64(r.Start), uint64(r.End - r.Start)}, mode: protect}
+	return ioctl(k.faults, ioctlWriteProtect, unsafe.Pointer(&argument))
+}
+
+// scan tells of every written stretch, in order, and with rearm protects it in the same step: a write is either before, and
+// told now, or after, and told by the next scan. It fails where a part of the range is not (any more) registered.
+func (k *kernel) scan(r Range, rearm bool, written func(Range)) error {
+	argument := scanArgument{
+		size:  uint64(unsafe.Sizeof(scanArgument{})),
+		flags: scanOnlyTracked,
+		// Every page is asked for, so that a hole shows as a gap in the answer.
+		categoryMask:     pageTracked,
+		categoryReturned: pageWritten | pagePresent | pageSwapped,
+		vector:           uint64(uintptr(unsafe.Pointer(&k.regions[0]))),
+		vectorLength:     uint64(len(k.regions)),
+	}
+	if rearm {
+		argument.flags |= scanRearm
+	}
+	for start := uint64(r.Start); start < uint64(r.End); start = argument.walkEnd {
+		argument.start, argument.end = start, min(uint64(r.End), start+pieceSize)
+		count, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(k.pagemap), ioctlPagemapScan, uintptr(unsafe.Pointer(&argument)))
+		switch errno {
+		case 0:
+		case unix.EINTR:
+			argument.walkEnd = start
+			continue
+		case unix.EPERM:
+			return gone(start)
+		default:
+			return status.FromErrno(status.Internal, errno, "cannot scan the page map of [0x%x, 0x%x)", start, argument.end)
+		}
+		at := start
+		for _, region := range k.regions[:count] {
+			if region.start != at {
+				return gone(at)
+			}
+			at = region.end
+			stretch := Range{uintptr(region.start), uintptr(region.end)}
+			if region.categories&pageWritten == 0 {
+				if region.categories&(pagePresent|pageSwapped) != 0 {
+					continue
+				}
+				// Nothing is left of what protecting puts in: the page was discarded, and reads as zero.
+				if rearm && k.writeProtect(stretch) != 0 {
+					return gone(region.start)
+				}
+			}
+			written(stretch)
+		}
+		if at != argument.walkEnd {
+			return gone(at)
+		}
+	}
+	runtime.KeepAlive(k)
+	return nil
+}
+
+func gone(address uint64) error {
+	return status.Errorf(status.InvalidState, "the memory at 0x%x is no longer mapped as it was when watched", address)
+}
