@@ -1,0 +1,157 @@
+package snapshot
+
+import (
+	"libmmsb/core/file"
+	"libmmsb/core/status"
+)
+
+// CompactOptions of Compact.
+type CompactOptions struct {
+	OpenOptions
+	File     file.Options
+	Progress Progress
+}
+
+// Compact writes the state of a file and its bases as one whole file with an id of its own, at the same time and position of
+// the journal; it makes version 3 of version 2. The file appears whole or not at all. What was compressed stays so. Errors:
+// InvalidArgument (the file to write is a base of the one to read, which would be lost), Cancelled, those of reading and
+// writing.
+func Compact(from, to string, o CompactOptions) (Report, error) {
+	s, err := Open(from, o.OpenOptions)
+	if err != nil {
+		return Report{}, err
+	}
+	defer func() { _ = s.Close() }()
+	if err := s.refuseBase(to, o.OpenOptions); err != nil {
+		return Report{}, err
+	}
+	fs := o.FS
+	if fs == nil {
+		fs = file.OS{}
+	}
+	sink, err := file.Replace(fs, to, o.File)
+	if err != nil {
+		return Report{}, err
+	}
+	report, err := s.CompactTo(sink, o.Progress)
+	if err != nil {
+		sink.Abort()
+	}
+	return report, err
+}
+
+// refuseBase finds a base of this snapshot in the way. Its newest file can be replaced: its state stays.
+func (s *Snapshot) refuseBase(path string, o OpenOptions) error {
+	there, err := Inspect(path, o)
+	if err != nil {
+		return nil // nothing that could be read is lost
+	}
+	for _, v := range s.volumes[1:] {
+		if v.header.ID == there.ID && there.Header.Version == Version {
+			return status.Errorf(status.InvalidArgument, "%s is a base of %s, which could not be read without it", path,
+				s.volumes[0].name)
+		}
+	}
+	return nil
+}
+
+// CompactTo writes the state into a sink and finishes it; after an error the sink is still to be aborted.
+func (s *Snapshot) CompactTo(sink file.Sink, progress Progress) (Report, error) {
+	header, totals := s.Header(), s.Totals()
+	average := uint64(0)
+	if totals.StatePages > 0 {
+		average = totals.StateBytes / totals.StatePages
+	}
+	w, err := NewWriter(sink, Header{Taken: header.Taken, Journal: header.Journal}, Options{AveragePageSize: average})
+	if err != nil {
+		return Report{}, err
+	}
+	c := compaction{s: s, w: w, progress: progress, total: totals.StateBytes}
+	if err := s.Segments(LoadOptions{}, c.segment); err != nil {
+		return Report{}, err
+	}
+	var pairs [][2]uint64
+	for pair, err := range s.Edges() {
+		if err != nil {
+			return Report{}, err
+		}
+		if pairs = append(pairs, pair); len(pairs) == (SegmentBytes-segmentHeader)/edgeBytes {
+			if err := w.Edges(pairs); err != nil {
+				return Report{}, err
+			}
+			pairs = pairs[:0]
+		}
+	}
+	if err := w.Edges(pairs); err != nil {
+		return Report{}, err
+	}
+	return w.Finish(totals.StatePages, totals.StateBytes)
+}
+
+// compaction copies extents as they are stored.
+type compaction struct {
+	s           *Snapshot
+	w           *Writer
+	progress    Progress
+	done, total uint64
+	last        uint64 // page that was copied from its own file, and can go on
+}
+
+func (c *compaction) segment(loaded Loaded) error {
+	for entry := range loaded.Pages {
+		page := &loaded.Pages[entry]
+		switch {
+		case page.Flags&FlagKnown != 0 && page.ID != c.last:
+			continue // it was put together when it came first
+		case page.Flags&FlagKnown == 0 && page.Flags&FlagChanges != 0:
+			c.last = 0
+			if err := c.together(page.ID); err != nil {
+				return err
+			}
+			continue
+		}
+		c.last = page.ID
+		for _, extent := range loaded.Extents[page.FirstExtent:][:page.Extents] {
+			if err := c.add(page, extent, loaded.Bytes[extent.At:][:extent.Stored]); err != nil {
+				return err
+			}
+		}
+	}
+	return c.progress.report(c.done, c.total)
+}
+
+// together copies a page that lies in several files.
+func (c *compaction) together(id uint64) error {
+	group, page, err := c.s.find(id)
+	if err != nil {
+		return err
+	}
+	pieces, err := c.s.gather(group)
+	if err != nil {
+		return err
+	}
+	memory := chunks.Get().(*[2 * Chunk]byte)
+	defer chunks.Put(memory)
+	for number := range pieces {
+		piece, v := &pieces[number], c.s.volumes[pieces[number].File]
+		stored := memory[:piece.Stored]
+		if err := read(v.name, v.source, stored, piece.Place); err != nil {
+			return err
+		}
+		if err := v.checkStored(id, &piece.Extent, stored, piece.base); err != nil {
+			return err
+		}
+		if err := c.add(&page, piece.Extent, stored); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *compaction) add(page *Page, extent Extent, stored []byte) error {
+	if extent.Kind == KindBytes {
+		c.done += uint64(extent.Length)
+	}
+	entry := page.ofState()
+	return c.w.addStored(&entry, extent, stored)
+}

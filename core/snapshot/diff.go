@@ -1,0 +1,307 @@
+package snapshot
+
+import (
+	"bytes"
+	"iter"
+	"slices"
+)
+
+// What happened to a page between two states.
+type Change int
+
+// The changes.
+const (
+	Added Change = iota + 1
+	Removed
+	Changed
+)
+
+// String is the change's word.
+func (c Change) String() string {
+	return [...]string{"nothing", "added", "removed", "changed"}[c]
+}
+
+// Difference is a page that differs between two states.
+type Difference struct {
+	ID            uint64
+	What          Change
+	Before, After Page // without the page where it is not there
+	// Of a changed page: what differs. Attributes are size, location, device, NUMA node, epoch and flags.
+	Bytes, Mask, Metadata, Attributes bool
+}
+
+// Range is a stretch of bytes.
+type Range struct{ Offset, Length uint64 }
+
+// Diff walks the pages that differ from a to b, by id. Pages of the same version whose checksums agree are taken for equal;
+// where the versions differ and the checksums agree, the bytes are compared. A page whose version alone moved is equal. An
+// error ends the walk.
+func Diff(a, b *Snapshot) iter.Seq2[Difference, error] {
+	return func(yield func(Difference, error) bool) {
+		if err := diff(a, b, func(d Difference) bool { return yield(d, nil) }); err != nil {
+			yield(Difference{}, err)
+		}
+	}
+}
+
+func diff(a, b *Snapshot, yield func(Difference) bool) error {
+	before, err := a.index()
+	if err != nil {
+		return err
+	}
+	after, err := b.index()
+	if err != nil {
+		return err
+	}
+	for len(before) > 0 || len(after) > 0 {
+		var id uint64
+		if len(after) == 0 || len(before) > 0 && before[0].id < after[0].id {
+			id = before[0].id
+		} else {
+			id = after[0].id
+		}
+		d := Difference{ID: id}
+		var old, new []record
+		old, before = cut(before, id)
+		new, after = cut(after, id)
+		switch {
+		case len(old) == 0 && len(new) == 0:
+			continue
+		case len(old) == 0:
+			d.What = Added
+		case len(new) == 0:
+			d.What = Removed
+		default:
+			d.What = Changed
+		}
+		differs, err := compare(a, b, old, new, &d)
+		if err != nil {
+			return err
+		}
+		if differs && !yield(d) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// cut takes a page's records off the front of a list; none where it is removed.
+func cut(list records, id uint64) (group, rest records) {
+	n := 0
+	for n < len(list) && list[n].id == id {
+		n++
+	}
+	if group = list[:n]; n > 0 && group[0].removed() {
+		group = nil
+	}
+	return group, list[n:]
+}
+
+// compare fills in the pages and what differs.
+func compare(a, b *Snapshot, old, new records, d *Difference) (bool, error) {
+	entry := func(s *Snapshot, group records) (Page, error) {
+		if len(group) == 0 {
+			return Page{}, nil
+		}
+		t, err := s.table(group[0].segment)
+		if err != nil {
+			return Page{}, err
+		}
+		return t.pages[group[0].entry()].ofState(), nil
+	}
+	var err error
+	if d.Before, err = entry(a, old); err != nil {
+		return false, err
+	}
+	if d.After, err = entry(b, new); err != nil || d.What != Changed {
+		return true, err
+	}
+	if samePlace(a, b, old[0], new[0]) {
+		return false, nil
+	}
+	withoutVersion := d.Before
+	withoutVersion.Version, withoutVersion.MetadataCount = d.After.Version, d.After.MetadataCount
+	d.Attributes = withoutVersion != d.After
+	from, err := a.gather(old)
+	if err != nil {
+		return false, err
+	}
+	to, err := b.gather(new)
+	if err != nil {
+		return false, err
+	}
+	for kind, differs := range []*bool{KindBytes: &d.Bytes, KindMask: &d.Mask, KindMetadata: &d.Metadata} {
+		if *differs, err = piecesDiffer(a, b, d, ofKind(from, uint32(kind)), ofKind(to, uint32(kind))); err != nil {
+			return false, err
+		}
+	}
+	return d.Bytes || d.Mask || d.Metadata || d.Attributes, nil
+}
+
+// samePlace says whether two records are one entry of one file: then everything below is the same, too.
+func samePlace(a, b *Snapshot, old, new record) bool {
+	oldFile, oldNumber := a.volumeOf(old.segment)
+	newFile, newNumber := b.volumeOf(new.segment)
+	id := a.volumes[oldFile].header.ID
+	return id != ID{} && id == b.volumes[newFile].header.ID && oldNumber == newNumber && old.entry() == new.entry()
+}
+
+func ofKind(pieces []Piece, kind uint32) []Piece {
+	from := slices.IndexFunc(pieces, func(p Piece) bool { return p.Kind == kind })
+	if from < 0 {
+		return nil
+	}
+	to := from
+	for to < len(pieces) && pieces[to].Kind == kind {
+		to++
+	}
+	return pieces[from:to]
+}
+
+func piecesDiffer(a, b *Snapshot, d *Difference, from, to []Piece) (bool, error) {
+	if len(from) != len(to) {
+		return true, nil
+	}
+	for number := range from {
+		same, err := samePiece(a, b, d, &from[number], &to[number])
+		if err != nil || !same {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+func samePiece(a, b *Snapshot, d *Difference, old, new *Piece) (bool, error) {
+	if old.Length != new.Length {
+		return false, nil
+	}
+	summed := a.volumes[old.File].header.Version == Version && b.volumes[new.File].header.Version == Version
+	if summed && old.Compression == new.Compression {
+		switch {
+		case old.Compression == Zeros:
+			return true, nil
+		case old.Compression == Uncompressed && old.CRC != new.CRC:
+			return false, nil
+		case d.Before.Version == d.After.Version && old.CRC == new.CRC && old.Stored == new.Stored:
+			return true, nil
+		}
+	}
+	memory := [2]*[2 * Chunk]byte{chunks.Get().(*[2 * Chunk]byte), chunks.Get().(*[2 * Chunk]byte)}
+	defer chunks.Put(memory[0])
+	defer chunks.Put(memory[1])
+	if err := a.readPiece(memory[0][:old.Length], d.ID, old, memory[0][Chunk:]); err != nil {
+		return false, err
+	}
+	if err := b.readPiece(memory[1][:new.Length], d.ID, new, memory[1][Chunk:]); err != nil {
+		return false, err
+	}
+	return bytes.Equal(memory[0][:old.Length], memory[1][:new.Length]), nil
+}
+
+// Ranges walks the stretches of a page's bytes that differ from a to b, in rising order. What only one of them has differs.
+// Errors end the walk: NotFound where one has no such page, those of reading.
+func Ranges(a, b *Snapshot, id uint64) iter.Seq2[Range, error] {
+	return func(yield func(Range, error) bool) {
+		if err := ranges(a, b, id, func(r Range) bool { return yield(r, nil) }); err != nil {
+			yield(Range{}, err)
+		}
+	}
+}
+
+func ranges(a, b *Snapshot, id uint64, yield func(Range) bool) error {
+	from, err := a.Extents(id)
+	if err != nil {
+		return err
+	}
+	to, err := b.Extents(id)
+	if err != nil {
+		return err
+	}
+	from, to = ofKind(from, KindBytes), ofKind(to, KindBytes)
+	memory := [2]*[2 * Chunk]byte{chunks.Get().(*[2 * Chunk]byte), chunks.Get().(*[2 * Chunk]byte)}
+	defer chunks.Put(memory[0])
+	defer chunks.Put(memory[1])
+	var open Range // found, but it may go on
+	emit := func(offset, length uint64) bool {
+		if open.Length > 0 && open.Offset+open.Length == offset {
+			open.Length += length
+			return true
+		}
+		done := open
+		open = Range{offset, length}
+		return done.Length == 0 || yield(done)
+	}
+	for number := range max(len(from), len(to)) {
+		var old, new []byte
+		if number < len(from) {
+			old = memory[0][:from[number].Length]
+			if err := a.readPiece(old, id, &from[number], memory[0][Chunk:]); err != nil {
+				return err
+			}
+		}
+		if number < len(to) {
+			new = memory[1][:to[number].Length]
+			if err := b.readPiece(new, id, &to[number], memory[1][Chunk:]); err != nil {
+				return err
+			}
+		}
+		if !differences(old, new, uint64(number)*Chunk, emit) {
+			return nil
+		}
+	}
+	if open.Length > 0 {
+		yield(open)
+	}
+	return nil
+}
+
+// differences gives the stretches that differ, and that only one has.
+func differences(old, new []byte, base uint64, emit func(offset, length uint64) bool) bool {
+	common := min(len(old), len(new))
+	for at := 0; at < common; {
+		if bytes.Equal(old[at:common], new[at:common]) {
+			break
+		}
+		for old[at] == new[at] {
+			at++
+		}
+		start := at
+		for at < common && old[at] != new[at] {
+			at++
+		}
+		if !emit(base+uint64(start), uint64(at-start)) {
+			return false
+		}
+	}
+	if rest := max(len(old), len(new)) - common; rest > 0 {
+		return emit(base+uint64(common), uint64(rest))
+	}
+	return true
+}
+
+// DiffEdges gives the dependencies, parent and child, that only one of two states has.
+func DiffEdges(a, b *Snapshot) (added, removed [][2]uint64, err error) {
+	left := map[[2]uint64]struct{}{}
+	for pair, err := range a.Edges() {
+		if err != nil {
+			return nil, nil, err
+		}
+		left[pair] = struct{}{}
+	}
+	for pair, err := range b.Edges() {
+		if err != nil {
+			return nil, nil, err
+		}
+		if _, both := left[pair]; both {
+			delete(left, pair)
+		} else {
+			added = append(added, pair)
+		}
+	}
+	for pair := range a.Edges() {
+		if _, only := left[pair]; only {
+			removed = append(removed, pair)
+		}
+	}
+	return added, removed, nil
+}

@@ -1,0 +1,348 @@
+// Package snapshot writes and reads snapshot files: docs/snapshot-format.md, version 3, and reads the original's version 2.
+//
+// It knows nothing of live pages. A Writer fills segments and hands them to a file.Sink; a Snapshot is a file with the chain
+// of its bases, read through a file.Source. Every byte that comes from a file is checked before it is used, and errors name
+// the file, the page and the offset. The errors: Corrupt (damaged, truncated), Format (not a snapshot, or of a newer
+// version), NotFound (a base is missing), Mismatch (a base is another snapshot), and those of reading files.
+package snapshot
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"hash/crc32"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+	"unsafe"
+
+	"libmmsb/core/status"
+)
+
+const (
+	// Version is that of the files that are written.
+	Version = 3
+	// OriginalVersion is that of the original's files, which are read only.
+	OriginalVersion = 2
+	// Chunk is the most bytes that an extent stands for; extents begin at multiples of it.
+	Chunk = 256 << 10
+	// SegmentBytes is the most bytes of a segment.
+	SegmentBytes = 4 << 20
+
+	blockBytes       = 4096 // parts of a file begin at multiples of it
+	segmentHeader    = 56
+	pageBytes        = 64
+	extentBytes      = 32
+	idBytes          = 8
+	edgeBytes        = 16
+	maximumName      = 255
+	maximumMetadata  = 1 << 32
+	byteOrder        = 0x01020304
+	magicHeader      = "MMSBSNAP"
+	magicSegment     = "MMSBSEGM"
+	magicFooter      = "MMSBDONE"
+	crcAt            = blockBytes - 4 // of a header and a footer
+	headerReservedAt = 72 + maximumName
+	footerReservedAt = 100
+)
+
+// What a segment holds.
+const (
+	segmentPages   = 1
+	segmentRemoved = 2
+	segmentEdges   = 3
+)
+
+// Kinds of extents.
+const (
+	KindBytes    = 0
+	KindMask     = 1
+	KindMetadata = 2
+)
+
+// Compression says how an extent is stored; given to Writer.Add, what it may use.
+type Compression = uint32
+
+// The compressions. With Uncompressed a page can be mapped; Zstd stores a chunk of zeros as Zeros.
+const (
+	Uncompressed Compression = 0
+	Zstd         Compression = 1
+	Zeros        Compression = 2
+)
+
+// Flags of a page.
+const (
+	// FlagChanges: the extents of kind 0 in this file are only those that changed since the base.
+	FlagChanges uint32 = 1
+	// FlagAdopted: the page was adopted.
+	FlagAdopted uint32 = 2
+	// FlagReadOnly: the page was read-only.
+	FlagReadOnly uint32 = 4
+	// FlagKnown is set by Segments alone: the page came before in the same walk, and only its extents are new.
+	FlagKnown uint32 = 1 << 31
+
+	flagsInFiles = FlagChanges | FlagAdopted | FlagReadOnly
+)
+
+// lastLocation is the largest location of a page: disk.
+const lastLocation = 4
+
+// ID is a snapshot's random id; zeros for none.
+type ID [16]byte
+
+// String is the id in hexadecimal.
+func (id ID) String() string { return hex.EncodeToString(id[:]) }
+
+// Header says what a file is.
+type Header struct {
+	Version  uint32 // 3; 2 for a file of the original. A Writer ignores it
+	ID       ID     // a Writer makes a random one of zeros
+	Base     ID     // zeros: the snapshot is whole
+	BaseName string // file name of the base, in the same directory
+	Taken    time.Time
+	Journal  uint64 // every record of the journal with a number up to this one has its effect in the snapshot
+}
+
+// Page is a page's entry, as it lies in a file.
+type Page struct {
+	ID            uint64
+	Size          uint64
+	Epoch         uint64
+	Version       uint64
+	Location      int32
+	Device        int32
+	NUMANode      int32
+	Flags         uint32
+	FirstExtent   uint32
+	Extents       uint32
+	MetadataCount uint32
+	Reserved      uint32
+}
+
+// Extent says where a part of a page lies, as it lies in a file.
+type Extent struct {
+	Offset      uint64 // in the page's bytes, mask or metadata
+	Length      uint32
+	Stored      uint32 // length as stored
+	At          uint32 // from the segment's start
+	CRC         uint32 // of the bytes as stored
+	Kind        uint32
+	Compression Compression
+}
+
+// Pages and extents are read and written where they lie: the two sizes are those of the format.
+var (
+	_ [pageBytes]struct{}   = [unsafe.Sizeof(Page{})]struct{}{}
+	_ [extentBytes]struct{} = [unsafe.Sizeof(Extent{})]struct{}{}
+)
+
+// Totals are the numbers of a file's footer.
+type Totals struct {
+	Segments    uint64
+	FileBytes   uint64
+	Pages       uint64 // with an entry in this file
+	StatePages  uint64 // of the state, which the chain gives together
+	StateBytes  uint64 // of these pages
+	StoredBytes uint64 // of pages, stored in this file, before compression
+	Removed     uint64
+	Edges       uint64
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(parts ...[]byte) uint32 {
+	sum := uint32(0)
+	for _, part := range parts {
+		sum = crc32.Update(sum, castagnoli, part)
+	}
+	return sum
+}
+
+// alignment is that of an uncompressed page's bytes in the file; all else has that of a page of one byte.
+func alignment(kind uint32, compression Compression, size uint64) uint64 {
+	switch {
+	case kind != KindBytes || compression != Uncompressed || size < 256:
+		return 64
+	case size < 4096:
+		return 256
+	default:
+		return 4096
+	}
+}
+
+func roundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
+
+// lengthOf is how many bytes the page's kind has; for metadata, how many it can have.
+func lengthOf(size uint64, kind uint32) uint64 {
+	switch kind {
+	case KindBytes:
+		return size
+	case KindMask:
+		return size/8 + (size%8+7)/8
+	default:
+		return maximumMetadata
+	}
+}
+
+func allZero(b []byte) bool {
+	for len(b) >= 8 {
+		if binary.NativeEndian.Uint64(b) != 0 {
+			return false
+		}
+		b = b[8:]
+	}
+	for _, one := range b {
+		if one != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// checkBaseName says whether a file name leads to a file of the same directory and nowhere else.
+func checkBaseName(name string) error {
+	switch {
+	case name == "" || len(name) > maximumName:
+		return status.Errorf(status.InvalidArgument, "the base's file name has %d bytes, not 1 to %d", len(name), maximumName)
+	case name == "." || name == ".." || strings.ContainsAny(name, "/\x00") || !utf8.ValidString(name):
+		return status.Errorf(status.InvalidArgument, "%q is no file name for a base: UTF-8 without slash is", name)
+	}
+	return nil
+}
+
+// encodeHeader fills a block.
+func encodeHeader(block []byte, h *Header) {
+	clear(block)
+	copy(block, magicHeader)
+	binary.LittleEndian.PutUint32(block[8:], Version)
+	binary.LittleEndian.PutUint32(block[12:], byteOrder)
+	copy(block[16:], h.ID[:])
+	copy(block[32:], h.Base[:])
+	binary.LittleEndian.PutUint64(block[48:], uint64(h.Taken.UnixNano()))
+	binary.LittleEndian.PutUint64(block[56:], h.Journal)
+	binary.LittleEndian.PutUint32(block[68:], uint32(len(h.BaseName)))
+	copy(block[72:headerReservedAt], h.BaseName)
+	binary.LittleEndian.PutUint32(block[crcAt:], checksum(block[:crcAt]))
+}
+
+// decodeVersion looks at a file's first bytes, 12 of them where it has as many.
+func decodeVersion(name string, first []byte) (uint32, error) {
+	magic := first[:min(len(first), len(magicHeader))]
+	if !strings.HasPrefix(magicHeader, string(magic)) {
+		return 0, status.Errorf(status.Format, "%s is not a snapshot: it begins with %q, not %q", name, magic, magicHeader)
+	}
+	if len(first) < 12 {
+		return 0, status.Errorf(status.Corrupt, "%s is truncated: %d bytes", name, len(first))
+	}
+	version := binary.LittleEndian.Uint32(first[8:])
+	switch version {
+	case OriginalVersion, Version:
+		return version, nil
+	}
+	return 0, status.Errorf(status.Format, "%s is a snapshot of version %d: versions %d and %d can be read", name, version,
+		OriginalVersion, Version)
+}
+
+// decodeHeader reads a block of which decodeVersion found that it is of version 3.
+func decodeHeader(name string, block []byte) (Header, error) {
+	fail := func(format string, args ...any) (Header, error) {
+		return Header{}, status.Errorf(status.Corrupt, "%s: the header at offset 0 "+format, append([]any{name}, args...)...)
+	}
+	if want, got := binary.LittleEndian.Uint32(block[crcAt:]), checksum(block[:crcAt]); want != got {
+		return fail("has the checksum %08x, its bytes have %08x", want, got)
+	}
+	if order := binary.LittleEndian.Uint32(block[12:]); order != byteOrder {
+		return fail("has the byte order %08x, not %08x", order, byteOrder)
+	}
+	if flags := binary.LittleEndian.Uint32(block[64:]); flags != 0 {
+		return fail("has the flags %#x, which are unknown", flags)
+	}
+	h := Header{
+		Version: Version,
+		ID:      ID(block[16:32]),
+		Base:    ID(block[32:48]),
+		Taken:   time.Unix(0, int64(binary.LittleEndian.Uint64(block[48:]))),
+		Journal: binary.LittleEndian.Uint64(block[56:]),
+	}
+	length := binary.LittleEndian.Uint32(block[68:])
+	switch {
+	case h.ID == ID{}:
+		return fail("has no id")
+	case (h.Base == ID{}) != (length == 0):
+		return fail("has a base with the id %s and a name of %d bytes", h.Base, length)
+	case length > maximumName:
+		return fail("has a name of the base of %d bytes, more than %d", length, maximumName)
+	case !allZero(block[72+length : crcAt]):
+		return fail("has bytes other than 0 behind the name of the base")
+	}
+	if length > 0 {
+		h.BaseName = string(block[72 : 72+length])
+		if err := checkBaseName(h.BaseName); err != nil {
+			return fail("is wrong: %s", status.Of(err).Text)
+		}
+	}
+	return h, nil
+}
+
+// footer is a file's last block.
+type footer struct {
+	totals   Totals
+	tableAt  uint64
+	tableCRC uint32
+}
+
+func encodeFooter(block []byte, id ID, f *footer) {
+	clear(block)
+	copy(block, magicFooter)
+	binary.LittleEndian.PutUint32(block[8:], Version)
+	binary.LittleEndian.PutUint32(block[12:], uint32(f.totals.Segments))
+	copy(block[16:], id[:])
+	for number, value := range []uint64{f.tableAt, f.totals.FileBytes, f.totals.Pages, f.totals.StatePages, f.totals.StateBytes,
+		f.totals.StoredBytes, f.totals.Removed, f.totals.Edges} {
+		binary.LittleEndian.PutUint64(block[32+8*number:], value)
+	}
+	binary.LittleEndian.PutUint32(block[96:], f.tableCRC)
+	binary.LittleEndian.PutUint32(block[crcAt:], checksum(block[:crcAt]))
+}
+
+// decodeFooter reads the last block of a file of fileBytes bytes.
+func decodeFooter(name string, block []byte, id ID, fileBytes uint64) (footer, error) {
+	at := fileBytes - blockBytes
+	if !bytes.HasPrefix(block, []byte(magicFooter)) {
+		return footer{}, status.Errorf(status.Corrupt, "%s is truncated or damaged: no footer at offset %d of %d", name, at,
+			fileBytes)
+	}
+	fail := func(format string, args ...any) (footer, error) {
+		args = append([]any{name, at}, args...)
+		return footer{}, status.Errorf(status.Corrupt, "%s: the footer at offset %d "+format, args...)
+	}
+	if want, got := binary.LittleEndian.Uint32(block[crcAt:]), checksum(block[:crcAt]); want != got {
+		return fail("has the checksum %08x, its bytes have %08x", want, got)
+	}
+	number := func(at int) uint64 { return binary.LittleEndian.Uint64(block[at:]) }
+	f := footer{
+		tableAt:  number(32),
+		tableCRC: binary.LittleEndian.Uint32(block[96:]),
+		totals: Totals{
+			Segments: uint64(binary.LittleEndian.Uint32(block[12:])), FileBytes: number(40), Pages: number(48),
+			StatePages: number(56), StateBytes: number(64), StoredBytes: number(72), Removed: number(80), Edges: number(88),
+		},
+	}
+	switch version := binary.LittleEndian.Uint32(block[8:]); {
+	case version != Version:
+		return fail("is of version %d, the header of %d", version, Version)
+	case ID(block[16:32]) != id:
+		return fail("is of the snapshot %s, the header of %s", ID(block[16:32]), id)
+	case f.totals.FileBytes != fileBytes:
+		return fail("is of a file of %d bytes, this one has %d", f.totals.FileBytes, fileBytes)
+	case f.tableAt%blockBytes != 0 || f.tableAt < blockBytes || f.tableAt > at ||
+		at-f.tableAt != roundUp(8*f.totals.Segments, blockBytes):
+		return fail("places a table of %d segments at offset %d", f.totals.Segments, f.tableAt)
+	case f.totals.StateBytes > math.MaxInt64 || f.totals.StoredBytes > math.MaxInt64:
+		return fail("counts %d bytes of the state and %d stored", f.totals.StateBytes, f.totals.StoredBytes)
+	case !allZero(block[footerReservedAt:crcAt]):
+		return fail("has bytes other than 0 behind its numbers")
+	}
+	return f, nil
+}

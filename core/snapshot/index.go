@@ -1,0 +1,204 @@
+package snapshot
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sync"
+
+	"libmmsb/core/status"
+)
+
+// record is where a file says something about a page.
+type record struct {
+	id      uint64
+	size    uint64
+	segment uint32 // counted over the chain
+	what    uint32 // entry and marks
+}
+
+// Marks of a record beside its entry, which is less.
+const (
+	markRemoved = 1 << 31 // the file removes the page
+	markChanges = 1 << 30 // the file has only what changed
+	markGoesOn  = 1 << 29 // more of the page is in the next segment
+	markEntry   = markGoesOn - 1
+)
+
+func (r *record) removed() bool { return r.what&markRemoved != 0 }
+func (r *record) changes() bool { return r.what&markChanges != 0 }
+func (r *record) goesOn() bool  { return r.what&markGoesOn != 0 }
+func (r *record) entry() uint32 { return r.what & markEntry }
+
+// records are sorted by id, and those of an id newest first.
+type records []record
+
+// of is those of a page, and where they begin.
+func (all records) of(id uint64) (from int, group []record) {
+	from, _ = slices.BinarySearchFunc(all, id, func(r record, id uint64) int { return cmp.Compare(r.id, id) })
+	to := from
+	for to < len(all) && all[to].id == id {
+		to++
+	}
+	return from, all[from:to]
+}
+
+// index makes records of the newest files, depth of them, when they are first asked for.
+type index struct {
+	depth int
+	lock  sync.Mutex
+	made  bool
+	list  records
+}
+
+// index is of the whole chain: 24 bytes a page.
+func (s *Snapshot) index() (records, error) { return s.all.get(s) }
+
+func (x *index) get(s *Snapshot) (records, error) {
+	x.lock.Lock()
+	defer x.lock.Unlock()
+	if x.made {
+		return x.list, nil
+	}
+	list, counts, err := s.collect(x.depth, 0, 1)
+	if err != nil {
+		return nil, err
+	}
+	if x.depth == len(s.volumes) {
+		if err := s.checkState(counts); err != nil {
+			return nil, err
+		}
+	}
+	x.list, x.made = list, true
+	return list, nil
+}
+
+// state counts pages.
+type state struct{ pages, bytes uint64 }
+
+// add counts a page. Its size is below 2^63.
+func (c *state) add(name string, id, size uint64) error {
+	c.pages++
+	if c.bytes += size; c.bytes > math.MaxInt64 {
+		return status.Errorf(status.Corrupt, "%s: the sizes of the pages up to page %d add up to more than 2^63", name, id)
+	}
+	return nil
+}
+
+func (s *Snapshot) checkState(counts state) error {
+	v := s.volumes[0]
+	if v.header.Version == OriginalVersion {
+		v.totals.StatePages, v.totals.StateBytes = counts.pages, counts.bytes
+	}
+	if counts.pages != v.totals.StatePages || counts.bytes != v.totals.StateBytes {
+		return status.Errorf(status.Corrupt, "%s: the footer counts %d pages with %d bytes in the state, the chain has %d with %d",
+			v.name, v.totals.StatePages, v.totals.StateBytes, counts.pages, counts.bytes)
+	}
+	return nil
+}
+
+// collect reads the tables of the newest files, depth of them, and makes the records of those ids that are in a part, of so
+// many parts. It finds what is there twice, and changes of what is not there.
+func (s *Snapshot) collect(depth int, part, parts uint64) (records, state, error) {
+	var list records
+	var scratch []byte
+	mine := func(id uint64) bool { return parts == 1 || id*0x9e3779b97f4a7c15>>32%parts == part }
+	for number, v := range s.volumes[:depth] {
+		check := sequence{v: v}
+		for segment := range v.segments() {
+			t, used, err := v.readTable(segment, scratch)
+			if err != nil {
+				return nil, state{}, err
+			}
+			scratch = used
+			goesOn, err := check.add(t)
+			if err != nil {
+				return nil, state{}, err
+			}
+			if goesOn && mine(t.pages[0].ID) {
+				list[len(list)-1].what |= markGoesOn
+			}
+			list = appendRecords(list, t, s.first[number]+uint32(segment), goesOn, mine)
+		}
+		if err := check.finish(); err != nil {
+			return nil, state{}, err
+		}
+	}
+	slices.SortFunc(list, func(a, b record) int {
+		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.segment, b.segment), cmp.Compare(a.entry(), b.entry()))
+	})
+	counts, err := s.resolve(list, depth == len(s.volumes))
+	return list, counts, err
+}
+
+func appendRecords(list records, t *table, segment uint32, goesOn bool, mine func(id uint64) bool) records {
+	for entry := range t.pages {
+		page := &t.pages[entry]
+		if entry == 0 && goesOn || !mine(page.ID) {
+			continue
+		}
+		what := uint32(entry)
+		if page.Flags&FlagChanges != 0 {
+			what |= markChanges
+		}
+		list = append(list, record{page.ID, page.Size, segment, what})
+	}
+	for entry, id := range t.ids {
+		if mine(id) {
+			list = append(list, record{id, 0, segment, uint32(entry) | markRemoved})
+		}
+	}
+	return list
+}
+
+// resolve looks at what the files say about each page together, and counts the state's pages.
+func (s *Snapshot) resolve(list records, whole bool) (counts state, err error) {
+	for from, to := 0, 0; from < len(list); from = to {
+		for to = from; to < len(list) && list[to].id == list[from].id; to++ {
+		}
+		group := list[from:to]
+		for number := range group[1:] {
+			a, _ := s.volumeOf(group[number].segment)
+			if b, _ := s.volumeOf(group[number+1].segment); a == b {
+				return counts, status.Errorf(status.Corrupt, "%s: page %d is there twice, in segments %d and %d", s.volumes[a].name,
+					group[0].id, group[number].segment-s.first[a], group[number+1].segment-s.first[a])
+			}
+		}
+		if group[0].removed() {
+			continue
+		}
+		if err := s.checkChanges(group, whole); err != nil {
+			return counts, err
+		}
+		if err := counts.add(s.volumes[0].name, group[0].id, group[0].size); err != nil {
+			return counts, err
+		}
+	}
+	return counts, nil
+}
+
+// checkChanges finds changes of a page that the base does not have like that. Without the whole chain the oldest file can
+// have it.
+func (s *Snapshot) checkChanges(group []record, whole bool) error {
+	for number := range group {
+		if !group[number].changes() {
+			return nil
+		}
+		if number+1 == len(group) {
+			if whole {
+				return s.foreignBase(&group[number])
+			}
+			return nil
+		}
+		if older := &group[number+1]; older.removed() || older.size != group[number].size {
+			return s.foreignBase(&group[number])
+		}
+	}
+	return nil
+}
+
+func (s *Snapshot) foreignBase(r *record) error {
+	file, number := s.volumeOf(r.segment)
+	return status.Errorf(status.Corrupt, "%s: segment %d has changes of page %d with %d bytes, and its base has no such page",
+		s.volumes[file].name, number, r.id, r.size)
+}

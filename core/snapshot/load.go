@@ -1,0 +1,309 @@
+package snapshot
+
+import (
+	"slices"
+
+	"libmmsb/core/file"
+	"libmmsb/core/status"
+)
+
+// LoadOptions of Segments and Load.
+type LoadOptions struct {
+	// Want chooses pages; nil: all. Segments without a chosen page are not read.
+	Want func(id uint64) bool
+	// SkipDataChecks leaves the checksums of extents to the caller, who can check them while copying.
+	SkipDataChecks bool
+	// TablesOnly reads no data: Loaded.Bytes is nil.
+	TablesOnly bool
+}
+
+// Loaded is a segment's part of the state: the pages that newer files do not replace, and of their extents those that count.
+// All of it is valid during the call only.
+type Loaded struct {
+	File    int    // number in Chain
+	Offset  uint64 // of Bytes in the file
+	Bytes   []byte // an extent's At counts from its start
+	Pages   []Page // FirstExtent counts in Extents; with FlagKnown the page came before
+	Extents []Extent
+}
+
+// Decompress fills into, as long as the extent, with what a zstd frame holds, and says whether that is exactly as much.
+func Decompress(into, frame []byte) bool { return decompress(into, frame) }
+
+// Segments walks the state in the order of the files, newest first, with big sequential reads, each extent once. A page
+// comes with its newest entry first; what is left of it in other segments and files comes later with FlagKnown. The tables
+// and the zeros between extents are always checked, and in the end that the state is complete; so is every checksum unless
+// the options say otherwise. A whole file is not searched for an id that is there twice: who makes pages of ids finds it, as
+// do Verify and Find. An error of each ends the walk and is returned.
+func (s *Snapshot) Segments(o LoadOptions, each func(segment Loaded) error) error {
+	newer, err := s.newerRecords()
+	if err != nil {
+		return err
+	}
+	w := walk{s: s, newer: newer, whole: make([]uint64, (len(newer)+63)/64), want: o.Want}
+	for number := range s.volumes {
+		if err := w.volume(number, o, each); err != nil {
+			return err
+		}
+	}
+	return w.finish()
+}
+
+// newerRecords are enough to know what newer files replace.
+func (s *Snapshot) newerRecords() (records, error) {
+	s.all.lock.Lock()
+	made := s.all.made
+	s.all.lock.Unlock()
+	if made {
+		return s.all.list, nil
+	}
+	return s.newer.get(s)
+}
+
+// walk is one walk over the segments of a chain.
+type walk struct {
+	s       *Snapshot
+	newer   records
+	whole   []uint64 // a bit for each of newer: the bytes under its changes came
+	want    func(id uint64) bool
+	counts  state
+	pages   []Page
+	extents []Extent
+	covered struct { // extents that newer files have of the page that came last
+		id      uint64
+		file    int
+		offsets map[uint64]struct{}
+	}
+}
+
+// choice is a segment that is to be read.
+type choice struct {
+	segment int
+	goesOn  bool // its first page began before
+}
+
+// volume walks one file. Where pages are chosen, its tables are read first, to know which segments are needed.
+func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) error) error {
+	v := w.s.volumes[number]
+	check := sequence{v: v}
+	var chosen []choice
+	var scratch []byte
+	for segment := range v.segments() {
+		if !o.TablesOnly && o.Want == nil {
+			chosen = append(chosen, choice{segment: segment})
+			continue
+		}
+		t, used, err := v.readTable(segment, scratch)
+		if err != nil {
+			return err
+		}
+		scratch = used
+		goesOn, err := check.add(t)
+		if err != nil {
+			return err
+		}
+		loaded, err := w.part(number, t, goesOn, true)
+		if err != nil {
+			return err
+		}
+		if len(loaded.Pages) == 0 {
+			continue
+		}
+		chosen = append(chosen, choice{segment, goesOn})
+		if o.TablesOnly {
+			if err := each(loaded); err != nil {
+				return err
+			}
+		}
+	}
+	if o.TablesOnly {
+		return check.finish()
+	}
+	if err := w.read(number, chosen, o, &check, each); err != nil {
+		return err
+	}
+	return check.finish()
+}
+
+// read reads segments whole. Where pages are chosen, the tables went through check before.
+func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence, each func(segment Loaded) error) error {
+	v := w.s.volumes[number]
+	ranges := make([]file.Range, 0, len(chosen))
+	for _, one := range chosen {
+		offset, length := v.place(one.segment)
+		ranges = append(ranges, file.Range{Offset: int64(offset), Length: int64(length)})
+	}
+	return file.Pieces(v.source, ranges, func(i int, piece []byte) error {
+		t, err := v.loaded(chosen[i].segment, piece)
+		if err != nil {
+			return err
+		}
+		if o.Want == nil {
+			if chosen[i].goesOn, err = check.add(t); err != nil {
+				return err
+			}
+		}
+		loaded, err := w.part(number, t, chosen[i].goesOn, o.Want == nil)
+		if err != nil || len(t.pages) == 0 {
+			return err
+		}
+		depth := checkSums
+		if o.SkipDataChecks {
+			depth = checkGaps
+		}
+		if err := v.checkData(t, piece, depth); err != nil {
+			return err
+		}
+		if len(loaded.Pages) == 0 {
+			return nil
+		}
+		loaded.Bytes = piece
+		if v.header.Version == OriginalVersion {
+			for number := range loaded.Extents {
+				extent := &loaded.Extents[number]
+				extent.CRC = checksum(piece[extent.At:][:extent.Stored])
+			}
+		}
+		return each(loaded)
+	})
+}
+
+// loaded is the table of a segment that was read whole.
+func (v *volume) loaded(segment int, piece []byte) (*table, error) {
+	if v.header.Version == OriginalVersion {
+		return v.original[segment], nil
+	}
+	return v.parse(segment, piece)
+}
+
+// part is what of a segment belongs to the state. With count its pages are counted.
+func (w *walk) part(number int, t *table, goesOn, count bool) (Loaded, error) {
+	w.pages, w.extents = w.pages[:0], w.extents[:0]
+	for entry := range t.pages {
+		page := t.pages[entry]
+		begins := entry > 0 || !goesOn
+		at, newer := w.newerOf(page.ID, number)
+		if slices.ContainsFunc(newer, func(r record) bool { return r.removed() || !r.changes() }) {
+			continue
+		}
+		if begins && count {
+			if err := w.count(number, &page, at, newer); err != nil {
+				return Loaded{}, err
+			}
+		}
+		if w.want != nil && !w.want(page.ID) {
+			continue
+		}
+		extents := t.extents[page.FirstExtent:][:page.Extents]
+		page.FirstExtent = uint32(len(w.extents))
+		if len(newer) == 0 {
+			w.extents = append(w.extents, extents...)
+		} else if err := w.rest(number, page.ID, newer, extents); err != nil {
+			return Loaded{}, err
+		}
+		page.Extents = uint32(len(w.extents)) - page.FirstExtent
+		if !begins || len(newer) > 0 {
+			if page.Extents == 0 {
+				continue
+			}
+			page.Flags |= FlagKnown
+		}
+		w.pages = append(w.pages, page)
+	}
+	return Loaded{File: number, Offset: t.offset, Pages: w.pages, Extents: w.extents}, nil
+}
+
+// newerOf is what newer files than one say about a page, and where in all records its own begin.
+func (w *walk) newerOf(id uint64, number int) (int, []record) {
+	if number == 0 {
+		return 0, nil
+	}
+	at, group := w.newer.of(id)
+	for len(group) > 0 && group[len(group)-1].segment >= w.s.first[number] {
+		group = group[:len(group)-1]
+	}
+	return at, group
+}
+
+// count counts a page of the state, or the page of an older file that lies under its changes.
+func (w *walk) count(number int, page *Page, at int, newer []record) error {
+	v := w.s.volumes[number]
+	if len(newer) == 0 {
+		return w.counts.add(v.name, page.ID, page.Size)
+	}
+	if last := &newer[len(newer)-1]; last.size != page.Size {
+		return w.s.foreignBase(last)
+	}
+	if page.Flags&FlagChanges != 0 {
+		return nil
+	}
+	bit := uint64(1) << (at % 64)
+	if w.whole[at/64]&bit != 0 {
+		return status.Errorf(status.Corrupt, "%s: page %d is there twice", v.name, page.ID)
+	}
+	w.whole[at/64] |= bit
+	return nil
+}
+
+// rest adds those of an older file's extents that newer ones do not have.
+func (w *walk) rest(number int, id uint64, newer []record, extents []Extent) error {
+	if w.covered.id != id || w.covered.file != number {
+		pieces, err := w.s.gather(newer)
+		if err != nil {
+			return err
+		}
+		w.covered.id, w.covered.file, w.covered.offsets = id, number, map[uint64]struct{}{}
+		for _, piece := range pieces {
+			if piece.Kind == KindBytes {
+				w.covered.offsets[piece.Offset] = struct{}{}
+			}
+		}
+	}
+	for _, extent := range extents {
+		if _, covered := w.covered.offsets[extent.Offset]; extent.Kind == KindBytes && !covered {
+			w.extents = append(w.extents, extent)
+		}
+	}
+	return nil
+}
+
+// finish says whether the state was complete.
+func (w *walk) finish() error {
+	for at := range w.newer {
+		r := &w.newer[at]
+		if at > 0 && w.newer[at-1].id == r.id || r.removed() || !r.changes() {
+			continue
+		}
+		if w.whole[at/64]&(1<<(at%64)) == 0 {
+			return w.s.foreignBase(r)
+		}
+	}
+	return w.s.checkState(w.counts)
+}
+
+// Load walks the state like Segments, and gives each part of a page as it was before compression: bytes are valid during
+// the call only.
+func (s *Snapshot) Load(want func(id uint64) bool, each func(page Page, kind uint32, offset uint64, bytes []byte) error) error {
+	var memory []byte
+	return s.Segments(LoadOptions{Want: want}, func(loaded Loaded) error {
+		for entry := range loaded.Pages {
+			page := &loaded.Pages[entry]
+			for _, extent := range loaded.Extents[page.FirstExtent:][:page.Extents] {
+				content := loaded.Bytes[extent.At:][:extent.Stored]
+				if extent.Compression != Uncompressed {
+					if memory == nil {
+						memory = make([]byte, Chunk)
+					}
+					if err := s.volumes[loaded.File].expand(memory[:extent.Length], page.ID, &extent, content, loaded.Offset); err != nil {
+						return err
+					}
+					content = memory[:extent.Length]
+				}
+				if err := each(*page, extent.Kind, extent.Offset, content); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}

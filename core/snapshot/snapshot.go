@@ -1,0 +1,605 @@
+package snapshot
+
+import (
+	"errors"
+	"io"
+	"iter"
+	"path/filepath"
+	"sync"
+
+	"libmmsb/core/file"
+	"libmmsb/core/metadata"
+	"libmmsb/core/status"
+)
+
+// OpenOptions of Open and OpenSource.
+type OpenOptions struct {
+	// FS is the file system, nil for the real one.
+	FS file.FS
+	// Base opens a base by its file name; nil stands for the directory of the file, and in OpenSource for none.
+	Base func(name string) (file.Source, error)
+}
+
+// Info is what is known of one file of a chain.
+type Info struct {
+	Name string // path or what stands for it in errors
+	Header
+	Totals
+}
+
+// Snapshot is an open file with the chain of its bases: a state. It is safe for concurrent use, but for Close.
+type Snapshot struct {
+	volumes []*volume // newest first
+	first   []uint32  // number of each one's first segment, counted over the chain
+	all     index     // of the whole chain
+	newer   index     // of all files but the oldest
+	tables  tableCache
+	maps    []mapping // of each file
+}
+
+// Open opens a file and its bases. No symbolic link is followed at the end of a path.
+func Open(path string, o OpenOptions) (*Snapshot, error) {
+	if o.FS == nil {
+		o.FS = file.OS{}
+	}
+	if o.Base == nil {
+		o.Base = func(name string) (file.Source, error) {
+			return file.Open(o.FS, filepath.Join(filepath.Dir(path), name))
+		}
+	}
+	source, err := file.Open(o.FS, path)
+	if err != nil {
+		return nil, err
+	}
+	return open(path, source, o)
+}
+
+// OpenSource opens what a source holds. The source is the Snapshot's, also after an error.
+func OpenSource(source file.Source, o OpenOptions) (*Snapshot, error) {
+	if o.Base == nil {
+		o.Base = func(name string) (file.Source, error) {
+			return nil, status.Errorf(status.NotFound, "no directory is known in which the base %q could lie", name)
+		}
+	}
+	return open("snapshot", source, o)
+}
+
+func open(name string, source file.Source, o OpenOptions) (*Snapshot, error) {
+	newest, err := openVolume(name, source)
+	if err != nil {
+		return nil, errors.Join(err, source.Close())
+	}
+	s := &Snapshot{volumes: []*volume{newest}}
+	for err == nil {
+		last := s.volumes[len(s.volumes)-1]
+		if last.header.Base == (ID{}) {
+			break
+		}
+		err = s.openBase(last, filepath.Join(filepath.Dir(name), last.header.BaseName), o)
+	}
+	if err == nil {
+		err = s.number()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// openBase adds the base of a file to the chain.
+func (s *Snapshot) openBase(of *volume, name string, o OpenOptions) error {
+	source, err := o.Base(of.header.BaseName)
+	if err != nil {
+		own := *status.Of(err)
+		own.Text = of.name + " needs its base " + of.header.BaseName + " (" + of.header.Base.String() + "): " + own.Text
+		return &own
+	}
+	base, err := openVolume(name, source)
+	if err != nil {
+		return errors.Join(err, source.Close())
+	}
+	s.volumes = append(s.volumes, base)
+	if base.header.ID != of.header.Base {
+		return status.Errorf(status.Mismatch, "%s needs the snapshot %s as its base, %s is %s", of.name, of.header.Base, name,
+			base.header.ID)
+	}
+	for _, before := range s.volumes[:len(s.volumes)-1] {
+		if before.header.ID == base.header.ID {
+			return status.Errorf(status.Corrupt, "%s and %s are the same snapshot %s: the chain of bases has no end", before.name,
+				name, base.header.ID)
+		}
+	}
+	return nil
+}
+
+// number counts the segments over the chain.
+func (s *Snapshot) number() error {
+	total := uint64(0)
+	for _, v := range s.volumes {
+		s.first = append(s.first, uint32(total))
+		if total += uint64(v.segments()); total > 1<<32-1 {
+			return status.Errorf(status.Limit, "the chain of %s has %d segments and more", s.volumes[0].name, total)
+		}
+	}
+	s.all.depth, s.newer.depth = len(s.volumes), len(s.volumes)-1
+	s.maps = make([]mapping, len(s.volumes))
+	if s.volumes[0].header.Version == OriginalVersion {
+		_, err := s.index() // the numbers of its header come from here
+		return err
+	}
+	return nil
+}
+
+// Close ends the use of the files. Views are gone with it.
+func (s *Snapshot) Close() error {
+	var all error
+	for number := range s.maps {
+		s.maps[number].release()
+	}
+	for _, v := range s.volumes {
+		all = errors.Join(all, v.close())
+	}
+	s.volumes = nil
+	return all
+}
+
+// Inspect reads what a file says of itself, without its bases.
+func Inspect(path string, o OpenOptions) (Info, error) {
+	if o.FS == nil {
+		o.FS = file.OS{}
+	}
+	source, err := file.Open(o.FS, path)
+	if err != nil {
+		return Info{}, err
+	}
+	v, err := openVolume(path, source)
+	if err != nil {
+		return Info{}, errors.Join(err, source.Close())
+	}
+	return v.info(), v.close()
+}
+
+func (v *volume) info() Info { return Info{Name: v.name, Header: v.header, Totals: v.totals} }
+
+// Header is the newest file's.
+func (s *Snapshot) Header() Header { return s.volumes[0].header }
+
+// Totals are the newest file's; StatePages and StateBytes count the whole chain.
+func (s *Snapshot) Totals() Totals { return s.volumes[0].totals }
+
+// Chain is the files, newest first.
+func (s *Snapshot) Chain() []Info {
+	chain := make([]Info, 0, len(s.volumes))
+	for _, v := range s.volumes {
+		chain = append(chain, v.info())
+	}
+	return chain
+}
+
+// volumeOf is the file of a segment that is counted over the chain, and the segment's number in it.
+func (s *Snapshot) volumeOf(segment uint32) (file, number int) {
+	for file = len(s.first) - 1; s.first[file] > segment; file-- {
+	}
+	return file, int(segment - s.first[file])
+}
+
+// table is a segment's, counted over the chain.
+func (s *Snapshot) table(segment uint32) (*table, error) {
+	if found := s.tables.get(segment); found != nil {
+		return found, nil
+	}
+	file, number := s.volumeOf(segment)
+	t, _, err := s.volumes[file].readTable(number, nil)
+	if err != nil {
+		return nil, err
+	}
+	s.tables.put(segment, t)
+	return t, nil
+}
+
+// tableCache keeps the tables that were used last.
+type tableCache struct {
+	lock  sync.Mutex
+	slots [16]struct {
+		segment uint32
+		table   *table
+	}
+	next int
+}
+
+func (c *tableCache) get(segment uint32) *table {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	for number := range c.slots {
+		if slot := &c.slots[number]; slot.table != nil && slot.segment == segment {
+			return slot.table
+		}
+	}
+	return nil
+}
+
+func (c *tableCache) put(segment uint32, t *table) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.slots[c.next].segment, c.slots[c.next].table = segment, t
+	c.next = (c.next + 1) % len(c.slots)
+}
+
+// Pages walks the pages of the state, in the order of the files. An error ends the walk.
+func (s *Snapshot) Pages() iter.Seq2[Page, error] {
+	return func(yield func(Page, error) bool) {
+		err := s.Segments(LoadOptions{TablesOnly: true}, func(loaded Loaded) error {
+			for _, page := range loaded.Pages {
+				if page.Flags&FlagKnown == 0 && !yield(page.ofState(), nil) {
+					return errStop
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errStop) {
+			yield(Page{}, err)
+		}
+	}
+}
+
+// errStop ends a walk from inside.
+var errStop = errors.New("the walk was ended")
+
+// ofState is an entry without what concerns its file alone.
+func (page Page) ofState() Page {
+	page.Flags &^= FlagChanges | FlagKnown
+	page.FirstExtent, page.Extents = 0, 0
+	return page
+}
+
+// Find is a page of the state. Errors: NotFound, those of reading.
+func (s *Snapshot) Find(id uint64) (Page, error) {
+	_, page, err := s.find(id)
+	return page.ofState(), err
+}
+
+// find gives a page's records, newest first, and its newest entry.
+func (s *Snapshot) find(id uint64) ([]record, Page, error) {
+	records, err := s.index()
+	if err != nil {
+		return nil, Page{}, err
+	}
+	_, group := records.of(id)
+	if len(group) == 0 || group[0].removed() {
+		return nil, Page{}, status.Errorf(status.NotFound, "%s has no page %d", s.volumes[0].name, id)
+	}
+	t, err := s.table(group[0].segment)
+	if err != nil {
+		return nil, Page{}, err
+	}
+	return group, t.pages[group[0].entry()], nil
+}
+
+// Edges walks the dependencies, parent and child, oldest first. An error ends the walk.
+func (s *Snapshot) Edges() iter.Seq2[[2]uint64, error] {
+	return func(yield func([2]uint64, error) bool) {
+		v := s.volumes[0]
+		if v.totals.Edges == 0 {
+			return
+		}
+		var scratch []byte
+		for number := range v.segments() {
+			t, used, err := v.readTable(number, scratch)
+			if err != nil {
+				yield([2]uint64{}, err)
+				return
+			}
+			scratch = used
+			for _, pair := range t.edges {
+				if !yield(pair, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Piece is an extent of a page, with its place in a file of the chain.
+type Piece struct {
+	Extent
+	File  int    // number in Chain
+	Place uint64 // offset in the file; of no meaning for Zeros
+	base  uint64 // Place without At, for errors
+}
+
+// Extents lists where a page's bytes, mask and metadata lie, by kind and offset. The checksums are those of the files: 0
+// and not to be compared in a file of version 2.
+func (s *Snapshot) Extents(id uint64) ([]Piece, error) {
+	group, _, err := s.find(id)
+	if err != nil {
+		return nil, err
+	}
+	return s.gather(group)
+}
+
+// gather collects the extents of a page's records, down to the first that is whole.
+func (s *Snapshot) gather(group []record) ([]Piece, error) {
+	var pieces []Piece
+	for depth, from := range group {
+		if from.removed() {
+			break
+		}
+		added, err := s.extentsOf(from)
+		if err != nil {
+			return nil, err
+		}
+		if depth == 0 {
+			pieces = added
+		} else {
+			pieces = under(pieces, added)
+		}
+		if !from.changes() {
+			break
+		}
+	}
+	return pieces, nil
+}
+
+// under puts those bytes of an older file between the pieces that these do not have.
+func under(pieces, older []Piece) []Piece {
+	merged := make([]Piece, 0, len(pieces)+len(older))
+	at := 0
+	for _, piece := range pieces {
+		for ; at < len(older) && older[at].Kind == KindBytes && (piece.Kind != KindBytes || older[at].Offset < piece.Offset); at++ {
+			merged = append(merged, older[at])
+		}
+		if at < len(older) && older[at].Kind == KindBytes && older[at].Offset == piece.Offset && piece.Kind == KindBytes {
+			at++
+		}
+		merged = append(merged, piece)
+	}
+	for ; at < len(older) && older[at].Kind == KindBytes; at++ {
+		merged = append(merged, older[at])
+	}
+	return merged
+}
+
+// extentsOf lists the extents of one file's entry, with those of the segments where it goes on.
+func (s *Snapshot) extentsOf(from record) ([]Piece, error) {
+	file, number := s.volumeOf(from.segment)
+	v := s.volumes[file]
+	t, err := s.table(from.segment)
+	if err != nil {
+		return nil, err
+	}
+	page := t.pages[from.entry()]
+	var pieces []Piece
+	for {
+		for number := range page.Extents {
+			extent := t.extents[page.FirstExtent+number]
+			pieces = append(pieces, Piece{extent, file, t.offset + uint64(extent.At), t.offset})
+		}
+		if !from.goesOn() || page.ID != t.pages[len(t.pages)-1].ID {
+			return pieces, nil
+		}
+		for t = nil; t == nil || len(t.pages) == 0; {
+			if number++; number == v.segments() {
+				return pieces, nil
+			}
+			if t, err = s.table(s.first[file] + uint32(number)); err != nil {
+				return nil, err
+			}
+		}
+		if page = t.pages[0]; page.ID != from.id {
+			return pieces, nil
+		}
+	}
+}
+
+// readPiece fills into, which is as long as the piece, and checks it. scratch is memory of Chunk bytes.
+func (s *Snapshot) readPiece(into []byte, id uint64, piece *Piece, scratch []byte) error {
+	v := s.volumes[piece.File]
+	if piece.Compression == Zeros {
+		clear(into)
+		return nil
+	}
+	stored := into
+	if piece.Compression != Uncompressed {
+		stored = scratch[:piece.Stored]
+	}
+	if err := read(v.name, v.source, stored, piece.Place); err != nil {
+		return err
+	}
+	if err := v.checkStored(id, &piece.Extent, stored, piece.base); err != nil {
+		return err
+	}
+	if piece.Compression == Uncompressed {
+		return nil
+	}
+	return v.expand(into, id, &piece.Extent, stored, piece.base)
+}
+
+var chunks = sync.Pool{New: func() any { return new([2 * Chunk]byte) }}
+
+// ReadAt fills a buffer with a page's bytes or its mask, from offset on; a page without a mask has one of zeros. What is
+// read is verified. Errors: NotFound, OutOfRange, InvalidArgument (kind), those of reading.
+func (s *Snapshot) ReadAt(id uint64, kind uint32, buffer []byte, offset uint64) error {
+	if kind > KindMask {
+		return status.Errorf(status.InvalidArgument, "kind is %d, neither bytes (%d) nor mask (%d)", kind, KindBytes, KindMask)
+	}
+	group, page, err := s.find(id)
+	if err != nil {
+		return err
+	}
+	whole := lengthOf(page.Size, kind)
+	if offset > whole || uint64(len(buffer)) > whole-offset {
+		return status.Errorf(status.OutOfRange, "%d bytes from %d on, page %d has %d", len(buffer), offset, id, whole)
+	}
+	pieces, err := s.gather(group)
+	if err != nil {
+		return err
+	}
+	if kind == KindMask {
+		clear(buffer) // there may be none
+	}
+	return s.readPieces(buffer, offset, id, kind, pieces)
+}
+
+// readPieces fills a buffer from those pieces of a kind that lie in it.
+func (s *Snapshot) readPieces(buffer []byte, offset uint64, id uint64, kind uint32, pieces []Piece) error {
+	memory := chunks.Get().(*[2 * Chunk]byte)
+	defer chunks.Put(memory)
+	end := offset + uint64(len(buffer))
+	for number := range pieces {
+		piece := &pieces[number]
+		pieceEnd := piece.Offset + uint64(piece.Length)
+		if piece.Kind != kind || piece.Offset >= end || pieceEnd <= offset {
+			continue
+		}
+		from, to := max(piece.Offset, offset), min(pieceEnd, end)
+		into := buffer[from-offset : to-offset]
+		whole := into
+		if len(into) < int(piece.Length) {
+			whole = memory[:piece.Length]
+		}
+		if err := s.readPiece(whole, id, piece, memory[Chunk:]); err != nil {
+			return err
+		}
+		if len(into) < len(whole) {
+			copy(into, whole[from-piece.Offset:])
+		}
+	}
+	return nil
+}
+
+// HasMask says whether the page has a change mask.
+func (s *Snapshot) HasMask(id uint64) (bool, error) {
+	pieces, err := s.Extents(id)
+	for _, piece := range pieces {
+		if piece.Kind == KindMask {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// Metadata is a page's metadata blob, valid, empty where there is none.
+func (s *Snapshot) Metadata(id uint64) ([]byte, error) {
+	group, page, err := s.find(id)
+	if err != nil {
+		return nil, err
+	}
+	pieces, err := s.gather(group)
+	if err != nil {
+		return nil, err
+	}
+	length := uint64(0)
+	for _, piece := range pieces {
+		if piece.Kind == KindMetadata {
+			length = piece.Offset + uint64(piece.Length)
+		}
+	}
+	blob := make([]byte, length)
+	if err := s.readPieces(blob, 0, id, KindMetadata, pieces); err != nil {
+		return nil, err
+	}
+	return blob, checkMetadata(s.volumes[0].name, &page, blob)
+}
+
+// checkMetadata looks at a page's whole blob.
+func checkMetadata(name string, page *Page, blob []byte) error {
+	count, err := metadata.Validate(blob)
+	if err != nil {
+		return status.Errorf(status.Corrupt, "%s: page %d: %s", name, page.ID, status.Of(err).Text)
+	}
+	if uint64(count) != uint64(page.MetadataCount) {
+		return status.Errorf(status.Corrupt, "%s: page %d has %d keys of metadata, its entry says %d", name, page.ID, count,
+			page.MetadataCount)
+	}
+	return nil
+}
+
+// mapping is a file in memory, once somebody asked.
+type mapping struct {
+	once  sync.Once
+	bytes []byte
+	close func()
+	err   error
+}
+
+func (m *mapping) release() {
+	if m.close != nil {
+		m.close()
+	}
+}
+
+// Mapping is a file of the chain in memory, read-only, until Close. Whoever makes the file shorter meanwhile makes reading
+// it a bus error.
+func (s *Snapshot) Mapping(number int) ([]byte, error) {
+	m := &s.maps[number]
+	m.once.Do(func() { m.bytes, m.close, m.err = file.Map(s.volumes[number].source) })
+	return m.bytes, m.err
+}
+
+// View is a page's bytes where they lie in the mapped file, verified, until Close. Errors: NotFound; Unsupported (they are
+// compressed, or lie in several places: ReadAt gives them); those of reading.
+func (s *Snapshot) View(id uint64) ([]byte, error) {
+	group, page, err := s.find(id)
+	if err != nil {
+		return nil, err
+	}
+	pieces, err := s.gather(group)
+	if err != nil {
+		return nil, err
+	}
+	for number, piece := range pieces {
+		if piece.Kind != KindBytes {
+			pieces = pieces[:number]
+			break
+		}
+		if piece.Compression != Uncompressed {
+			return nil, status.Errorf(status.Unsupported, "page %d is compressed from %d on: it cannot be mapped", id, piece.Offset)
+		}
+		if piece.File != pieces[0].File || piece.Place != pieces[0].Place+piece.Offset {
+			return nil, status.Errorf(status.Unsupported, "page %d lies in several places of the snapshot: it cannot be mapped", id)
+		}
+	}
+	mapped, err := s.Mapping(pieces[0].File)
+	if err != nil {
+		return nil, err
+	}
+	v, from := s.volumes[pieces[0].File], pieces[0].Place
+	if from > uint64(len(mapped)) || page.Size > uint64(len(mapped))-from {
+		return nil, status.Errorf(status.Corrupt, "%s is truncated: %d bytes, page %d lies from %d on", v.name, len(mapped), id, from)
+	}
+	view := mapped[from : from+page.Size : from+page.Size]
+	for number := range pieces {
+		piece := &pieces[number]
+		stored := view[piece.Offset : piece.Offset+uint64(piece.Length)]
+		if err := v.checkStored(id, &piece.Extent, stored, piece.base); err != nil {
+			return nil, err
+		}
+	}
+	return view, nil
+}
+
+// Extract writes a page's bytes, verified, and returns how many. Errors: NotFound, those of reading, that of the writer.
+func (s *Snapshot) Extract(id uint64, into io.Writer) (uint64, error) {
+	pieces, err := s.Extents(id)
+	if err != nil {
+		return 0, err
+	}
+	memory := chunks.Get().(*[2 * Chunk]byte)
+	defer chunks.Put(memory)
+	written := uint64(0)
+	for number := range pieces {
+		piece := &pieces[number]
+		if piece.Kind != KindBytes {
+			break
+		}
+		chunk := memory[:piece.Length]
+		if err := s.readPiece(chunk, id, piece, memory[Chunk:]); err != nil {
+			return written, err
+		}
+		if _, err := into.Write(chunk); err != nil {
+			return written, err
+		}
+		written += uint64(len(chunk))
+	}
+	return written, nil
+}

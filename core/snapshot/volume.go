@@ -1,0 +1,500 @@
+package snapshot
+
+import (
+	"encoding/binary"
+	"math"
+	"unsafe"
+
+	"libmmsb/core/file"
+	"libmmsb/core/status"
+)
+
+// volume is one file of a chain: where its segments lie, and their tables.
+type volume struct {
+	name     string
+	source   file.Source
+	header   Header
+	totals   Totals
+	offsets  []uint64 // of the segments, and where the last one ends
+	original []*table // of a file of version 2, which has no tables
+}
+
+// table is a segment without its data.
+type table struct {
+	offset  uint64 // of the segment in the file
+	length  uint64
+	dataAt  uint64
+	kind    uint32
+	pages   []Page
+	extents []Extent
+	ids     []uint64
+	edges   [][2]uint64
+}
+
+// openVolume looks at both ends of a file. The source is the volume's, unless there is an error.
+func openVolume(name string, source file.Source) (*volume, error) {
+	size := uint64(max(source.Size(), 0))
+	first := make([]byte, min(size, blockBytes))
+	if err := read(name, source, first, 0); err != nil {
+		return nil, err
+	}
+	version, err := decodeVersion(name, first[:min(len(first), 12)])
+	if err != nil {
+		return nil, err
+	}
+	if version == OriginalVersion {
+		return openOriginal(name, source)
+	}
+	if size < 2*blockBytes || size%blockBytes != 0 {
+		return nil, status.Errorf(status.Corrupt, "%s is truncated: %d bytes, a snapshot has a multiple of %d and %d at least",
+			name, size, blockBytes, 2*blockBytes)
+	}
+	v := &volume{name: name, source: source}
+	if v.header, err = decodeHeader(name, first); err != nil {
+		return nil, err
+	}
+	last := make([]byte, blockBytes)
+	if err = read(name, source, last, size-blockBytes); err != nil {
+		return nil, err
+	}
+	foot, err := decodeFooter(name, last, v.header.ID, size)
+	if err != nil {
+		return nil, err
+	}
+	v.totals = foot.totals
+	return v, v.readOffsets(&foot)
+}
+
+// read reads exactly len(into) bytes.
+func read(name string, source file.Source, into []byte, offset uint64) error {
+	n, err := source.ReadAt(into, int64(offset))
+	if n == len(into) {
+		return nil
+	}
+	if status.CodeOf(err) == status.Internal || err == nil { // io.EOF, of a file that became shorter
+		return status.Errorf(status.Corrupt, "%s is truncated: %d bytes at offset %d, %d are expected", name, n, offset, len(into))
+	}
+	return err
+}
+
+// readOffsets reads the segment table.
+func (v *volume) readOffsets(foot *footer) error {
+	// A segment has a block at least: the table is no longer than that, whatever the footer says.
+	if foot.totals.Segments > (foot.tableAt-blockBytes)/blockBytes {
+		return status.Errorf(status.Corrupt, "%s: the footer at offset %d counts %d segments before offset %d", v.name,
+			foot.totals.FileBytes-blockBytes, foot.totals.Segments, foot.tableAt)
+	}
+	raw := make([]byte, roundUp(8*foot.totals.Segments, blockBytes))
+	if err := read(v.name, v.source, raw, foot.tableAt); err != nil {
+		return err
+	}
+	used := raw[:8*foot.totals.Segments]
+	if got := checksum(used); got != foot.tableCRC {
+		return status.Errorf(status.Corrupt, "%s: the segment table at offset %d has the checksum %08x, the footer says %08x",
+			v.name, foot.tableAt, got, foot.tableCRC)
+	}
+	if !allZero(raw[len(used):]) {
+		return status.Errorf(status.Corrupt, "%s: bytes other than 0 behind the segment table at offset %d", v.name, foot.tableAt)
+	}
+	v.offsets = make([]uint64, 0, foot.totals.Segments+1)
+	for at := 0; at < len(used); at += 8 {
+		v.offsets = append(v.offsets, binary.LittleEndian.Uint64(used[at:]))
+	}
+	v.offsets = append(v.offsets, foot.tableAt)
+	if v.offsets[0] != blockBytes {
+		return status.Errorf(status.Corrupt, "%s: the first segment lies at offset %d, not %d", v.name, v.offsets[0], blockBytes)
+	}
+	for number, offset := range v.offsets[1:] {
+		before := v.offsets[number]
+		if offset <= before || offset-before > SegmentBytes || offset%blockBytes != 0 {
+			return status.Errorf(status.Corrupt, "%s: segment %d lies from offset %d to %d", v.name, number, before, offset)
+		}
+	}
+	return nil
+}
+
+func (v *volume) close() error { return v.source.Close() }
+
+// segments is how many there are.
+func (v *volume) segments() int {
+	if v.header.Version == OriginalVersion {
+		return len(v.original)
+	}
+	return len(v.offsets) - 1
+}
+
+// place is where a segment lies.
+func (v *volume) place(number int) (offset, length uint64) {
+	if v.header.Version == OriginalVersion {
+		return v.original[number].offset, v.original[number].length
+	}
+	return v.offsets[number], v.offsets[number+1] - v.offsets[number]
+}
+
+// readTable reads and checks the tables of a segment. scratch is memory that may be used, and is given back.
+func (v *volume) readTable(number int, scratch []byte) (*table, []byte, error) {
+	if v.header.Version == OriginalVersion {
+		return v.original[number], scratch, nil
+	}
+	offset, length := v.place(number)
+	if uint64(cap(scratch)) < blockBytes {
+		scratch = make([]byte, 16*blockBytes)
+	}
+	scratch = scratch[:min(uint64(cap(scratch)), length)]
+	if err := read(v.name, v.source, scratch, offset); err != nil {
+		return nil, scratch, err
+	}
+	// A lie is found by parse, which looks at everything again; here it only must not make us read past the segment.
+	dataAt := uint64(binary.LittleEndian.Uint32(scratch[48:]))
+	if dataAt > uint64(len(scratch)) && dataAt <= length {
+		scratch = make([]byte, dataAt)
+		if err := read(v.name, v.source, scratch, offset); err != nil {
+			return nil, scratch, err
+		}
+	}
+	parsed, err := v.parse(number, scratch)
+	return parsed, scratch, err
+}
+
+// parse checks and copies the tables of a segment, of which raw holds at least the beginning up to its data.
+func (v *volume) parse(number int, raw []byte) (*table, error) {
+	offset, length := v.place(number)
+	fail := func(format string, args ...any) (*table, error) {
+		args = append([]any{v.name, number, offset}, args...)
+		return nil, status.Errorf(status.Corrupt, "%s: segment %d at offset %d "+format, args...)
+	}
+	word := func(at int) uint32 { return binary.LittleEndian.Uint32(raw[at:]) }
+	kind, n, m, dataAt := word(36), uint64(word(40)), uint64(word(44)), uint64(word(48))
+	switch {
+	case string(raw[:8]) != magicSegment:
+		return fail("does not begin with %q", magicSegment)
+	case binary.LittleEndian.Uint64(raw[8:]) != length:
+		return fail("says it has %d bytes, the segment table %d", binary.LittleEndian.Uint64(raw[8:]), length)
+	case ID(raw[16:32]) != v.header.ID:
+		return fail("is of the snapshot %s, not %s", ID(raw[16:32]), v.header.ID)
+	case uint64(word(32)) != uint64(number):
+		return fail("says it is number %d", word(32))
+	}
+	var entryBytes uint64
+	switch kind {
+	case segmentPages:
+		entryBytes = pageBytes
+	case segmentRemoved:
+		entryBytes = idBytes
+	case segmentEdges:
+		entryBytes = edgeBytes
+	default:
+		return fail("is of kind %d, not 1 to 3", kind)
+	}
+	tables := segmentHeader + n*entryBytes + m*extentBytes // below 2^40
+	switch {
+	case n == 0 || m > 0 && kind != segmentPages:
+		return fail("of kind %d has %d entries and %d extents", kind, n, m)
+	case dataAt%blockBytes != 0 || tables > dataAt || dataAt > length || dataAt > uint64(len(raw)):
+		return fail("has data from %d on, %d bytes of tables, and %d in all", dataAt, tables, length)
+	case kind != segmentPages && dataAt != length:
+		return fail("of kind %d has data", kind)
+	}
+	if want, got := word(52), checksum(raw[:52], raw[segmentHeader:tables]); want != got {
+		return fail("has the checksum %08x, its tables have %08x", want, got)
+	}
+	if !allZero(raw[tables:dataAt]) {
+		return fail("has bytes other than 0 between its tables and its data")
+	}
+	t := &table{offset: offset, length: length, dataAt: dataAt, kind: kind}
+	at := raw[segmentHeader:]
+	switch kind {
+	case segmentPages:
+		t.pages = copied[Page](at, n)
+		t.extents = copied[Extent](at[n*pageBytes:], m)
+		return t, v.checkPages(t, number)
+	case segmentRemoved:
+		t.ids = copied[uint64](at, n)
+		for entry, id := range t.ids {
+			if id == 0 {
+				return fail("has the id 0 as entry %d", entry)
+			}
+		}
+		if v.header.Base == (ID{}) {
+			return fail("removes pages, but the snapshot has no base")
+		}
+	case segmentEdges:
+		t.edges = copied[[2]uint64](at, n)
+		for entry, pair := range t.edges {
+			if pair[0] == 0 || pair[1] == 0 || pair[0] == pair[1] {
+				return fail("has a dependency of page %d on page %d as entry %d", pair[1], pair[0], entry)
+			}
+		}
+	}
+	return t, nil
+}
+
+// copied reads a list of plain entries. A copy, as the bytes can be those of a mapped file, which others change.
+func copied[E any](raw []byte, count uint64) []E {
+	list := make([]E, count)
+	if count > 0 {
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), count*uint64(unsafe.Sizeof(list[0]))), raw)
+	}
+	return list
+}
+
+// checkPages looks at what a segment of pages says, as far as it can be seen without other segments.
+func (v *volume) checkPages(t *table, number int) error {
+	next := uint64(0)  // the first extent of the next page
+	stored := t.dataAt // where the next extent's bytes lie at least
+	for entry := range t.pages {
+		page := &t.pages[entry]
+		if what := v.pageFault(page); what != "" {
+			return status.Errorf(status.Corrupt, "%s: page %d, entry %d of segment %d at offset %d: %s", v.name, page.ID, entry,
+				number, t.offset, what)
+		}
+		if uint64(page.FirstExtent) != next || uint64(page.Extents) > uint64(len(t.extents))-next {
+			return status.Errorf(status.Corrupt, "%s: page %d, entry %d of segment %d at offset %d: extents %d and %d more, "+
+				"expected from %d on of %d", v.name, page.ID, entry, number, t.offset, page.FirstExtent, page.Extents, next,
+				len(t.extents))
+		}
+		for ; next < uint64(page.FirstExtent)+uint64(page.Extents); next++ {
+			extent := &t.extents[next]
+			if what := extentFault(page, extent, stored, t.length); what != "" {
+				return status.Errorf(status.Corrupt, "%s: page %d, extent %d of segment %d at offset %d (kind %d, offset %d, "+
+					"length %d, compression %d, %d bytes at %d): %s", v.name, page.ID, next, number, t.offset, extent.Kind,
+					extent.Offset, extent.Length, extent.Compression, extent.Stored, extent.At, what)
+			}
+			if extent.Compression != Zeros {
+				stored = uint64(extent.At) + uint64(extent.Stored)
+			}
+		}
+	}
+	if next != uint64(len(t.extents)) {
+		return status.Errorf(status.Corrupt, "%s: segment %d at offset %d has %d extents, its pages %d", v.name, number, t.offset,
+			len(t.extents), next)
+	}
+	return nil
+}
+
+func (v *volume) pageFault(page *Page) string {
+	switch {
+	case page.ID == 0:
+		return "the id is 0"
+	case page.Size == 0 || page.Size > math.MaxInt64:
+		return "a size that no page has"
+	case page.Location < 0 || page.Location > lastLocation:
+		return "a location that does not exist"
+	case page.Flags&^flagsInFiles != 0:
+		return "flags that are unknown"
+	case page.Flags&FlagChanges != 0 && v.header.Base == ID{}:
+		return "only its changes are stored, but the snapshot has no base"
+	case page.Extents == 0 && page.Flags&FlagChanges == 0:
+		return "nothing of it is stored"
+	case page.Reserved != 0:
+		return "a reserved field is not 0"
+	}
+	return ""
+}
+
+// extentFault looks at an extent whose bytes may lie from stored up to the segment's length.
+func extentFault(page *Page, extent *Extent, stored, length uint64) string {
+	if extent.Kind > KindMetadata {
+		return "a kind that does not exist"
+	}
+	whole := lengthOf(page.Size, extent.Kind)
+	switch {
+	case extent.Offset%Chunk != 0 || extent.Offset >= whole:
+		return "an offset where no extent begins"
+	case extent.Length == 0 || extent.Length > Chunk || uint64(extent.Length) > whole-extent.Offset,
+		extent.Kind != KindMetadata && uint64(extent.Length) != min(Chunk, whole-extent.Offset):
+		return "a length that is not the chunk's"
+	}
+	switch extent.Compression {
+	case Uncompressed:
+		if extent.Stored != extent.Length {
+			return "stored in another length, but not compressed"
+		}
+	case Zstd:
+		if extent.Stored == 0 || extent.Stored >= extent.Length {
+			return "compressed, but not to fewer bytes"
+		}
+	case Zeros:
+		if extent.Stored != 0 || extent.At != 0 || extent.CRC != 0 {
+			return "zeros of which something is stored"
+		}
+		return ""
+	default:
+		return "a compression that does not exist"
+	}
+	at := uint64(extent.At)
+	switch {
+	case at < stored:
+		return "stored over what comes before"
+	case at%alignment(extent.Kind, extent.Compression, page.Size) != 0:
+		return "stored at an offset that is not aligned"
+	case uint64(extent.Stored) > length || at > length-uint64(extent.Stored):
+		return "stored past the segment's end"
+	}
+	return ""
+}
+
+// How deep checkData looks.
+const (
+	checkGaps   = iota // what lies between the extents is zero
+	checkSums          // and the checksum of each extent is right
+	checkFrames        // and what is compressed can be decompressed
+)
+
+// checkData looks at the data of a segment.
+func (v *volume) checkData(t *table, raw []byte, depth int) error {
+	if v.header.Version == OriginalVersion {
+		return nil
+	}
+	end := t.dataAt
+	gap := func(to uint64) error {
+		if allZero(raw[end:to]) {
+			return nil
+		}
+		return status.Errorf(status.Corrupt, "%s: bytes other than 0 between extents, from offset %d to %d", v.name, t.offset+end,
+			t.offset+to)
+	}
+	var scratch []byte
+	for entry := range t.pages {
+		page := &t.pages[entry]
+		for number := range page.Extents {
+			extent := &t.extents[page.FirstExtent+number]
+			if extent.Compression == Zeros {
+				continue
+			}
+			if err := gap(uint64(extent.At)); err != nil {
+				return err
+			}
+			end = uint64(extent.At) + uint64(extent.Stored)
+			if depth < checkSums {
+				continue
+			}
+			stored := raw[extent.At:end]
+			if err := v.checkStored(page.ID, extent, stored, t.offset); err != nil {
+				return err
+			}
+			if depth >= checkFrames && extent.Compression == Zstd {
+				if scratch == nil {
+					scratch = make([]byte, Chunk)
+				}
+				if err := v.expand(scratch[:extent.Length], page.ID, extent, stored, t.offset); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return gap(t.length)
+}
+
+// checkStored compares the checksum of an extent's bytes, of a segment at offset.
+func (v *volume) checkStored(id uint64, extent *Extent, stored []byte, offset uint64) error {
+	if v.header.Version == OriginalVersion {
+		return nil
+	}
+	if got := checksum(stored); got != extent.CRC {
+		return status.Errorf(status.Corrupt, "%s: page %d is damaged: %d bytes at offset %d of the file (kind %d, offset %d) "+
+			"have the checksum %08x, not %08x", v.name, id, len(stored), offset+uint64(extent.At), extent.Kind, extent.Offset,
+			got, extent.CRC)
+	}
+	return nil
+}
+
+// expand fills into with what an extent's stored bytes stand for.
+func (v *volume) expand(into []byte, id uint64, extent *Extent, stored []byte, offset uint64) error {
+	switch extent.Compression {
+	case Zeros:
+		clear(into)
+	case Uncompressed:
+		copy(into, stored)
+	default:
+		if !decompress(into, stored) {
+			return status.Errorf(status.Corrupt, "%s: page %d is damaged: %d bytes at offset %d of the file (kind %d, offset %d) "+
+				"are no zstd frame of %d bytes", v.name, id, len(stored), offset+uint64(extent.At), extent.Kind, extent.Offset,
+				extent.Length)
+		}
+	}
+	return nil
+}
+
+// sequence checks what can be seen only over all segments of a file, one after the other: that its pages are whole, and that
+// the footer counts them right.
+type sequence struct {
+	v      *volume
+	page   Page // the last one, of which more can come
+	kind   uint32
+	next   [KindMetadata + 1]uint64 // per kind: the page's extents reach up to here
+	counts Totals
+}
+
+// add takes the next segment's tables. The result says whether its first page goes on from the segment before.
+func (q *sequence) add(t *table) (goesOn bool, err error) {
+	q.counts.Removed += uint64(len(t.ids))
+	q.counts.Edges += uint64(len(t.edges))
+	for entry := range t.pages {
+		page := &t.pages[entry]
+		if entry == 0 && page.ID == q.page.ID {
+			goesOn = true
+			before := q.page
+			before.FirstExtent, before.Extents = page.FirstExtent, page.Extents
+			if before != *page || page.Extents == 0 {
+				return false, status.Errorf(status.Corrupt, "%s: page %d goes on at offset %d in another way than it began, or is "+
+					"there twice", q.v.name, page.ID, t.offset)
+			}
+		} else {
+			if err = q.complete(); err != nil {
+				return false, err
+			}
+			q.page, q.kind, q.next = *page, 0, [KindMetadata + 1]uint64{}
+			q.counts.Pages++
+		}
+		for number := range page.Extents {
+			extent := &t.extents[page.FirstExtent+number]
+			want := q.next[extent.Kind]
+			partial := extent.Kind == KindBytes && page.Flags&FlagChanges != 0
+			if extent.Kind < q.kind || extent.Offset < want || extent.Offset != want && !partial {
+				return false, status.Errorf(status.Corrupt, "%s: page %d, extent %d of the segment at offset %d (kind %d, offset "+
+					"%d): expected is kind %d, offset %d", q.v.name, page.ID, page.FirstExtent+number, t.offset, extent.Kind,
+					extent.Offset, max(q.kind, extent.Kind), want)
+			}
+			q.kind, q.next[extent.Kind] = extent.Kind, extent.Offset+uint64(extent.Length)
+			if extent.Kind == KindBytes {
+				q.counts.StoredBytes += uint64(extent.Length)
+			}
+		}
+	}
+	return goesOn, nil
+}
+
+// complete says whether all of the last page was there.
+func (q *sequence) complete() error {
+	page := &q.page
+	mask := lengthOf(page.Size, KindMask)
+	switch {
+	case page.ID == 0:
+	case page.Flags&FlagChanges == 0 && q.next[KindBytes] != page.Size:
+		return status.Errorf(status.Corrupt, "%s: page %d has %d bytes, its extents end at %d", q.v.name, page.ID, page.Size,
+			q.next[KindBytes])
+	case q.next[KindMask] != 0 && q.next[KindMask] != mask:
+		return status.Errorf(status.Corrupt, "%s: page %d has a mask of %d bytes, its extents end at %d", q.v.name, page.ID, mask,
+			q.next[KindMask])
+	case (page.MetadataCount == 0) != (q.next[KindMetadata] == 0):
+		return status.Errorf(status.Corrupt, "%s: page %d has %d keys of metadata in %d bytes", q.v.name, page.ID,
+			page.MetadataCount, q.next[KindMetadata])
+	}
+	return nil
+}
+
+// finish compares with the footer.
+func (q *sequence) finish() error {
+	if err := q.complete(); err != nil {
+		return err
+	}
+	want := q.v.totals
+	if q.counts.Pages != want.Pages || q.counts.StoredBytes != want.StoredBytes || q.counts.Removed != want.Removed ||
+		q.counts.Edges != want.Edges {
+		return status.Errorf(status.Corrupt, "%s: the footer counts %d pages, %d bytes of them, %d removed, %d dependencies; the "+
+			"segments have %d, %d, %d, %d", q.v.name, want.Pages, want.StoredBytes, want.Removed, want.Edges, q.counts.Pages,
+			q.counts.StoredBytes, q.counts.Removed, q.counts.Edges)
+	}
+	return nil
+}

@@ -1,0 +1,380 @@
+package snapshot
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"hash/crc32"
+	"math"
+	"time"
+	"unsafe"
+
+	"libmmsb/core/file"
+	"libmmsb/core/status"
+)
+
+// Options of a Writer.
+type Options struct {
+	// AveragePageSize is what the first segment's room for entries is made for, 0 stands for 4096; later ones go by the
+	// segment before.
+	AveragePageSize uint64
+}
+
+// Segment is the segment being filled, for code that fills it by itself. Pages and Extents have a fixed capacity, lie in
+// Buffer before DataAt and hold no pointers; bytes are put at Buffer[Used:] and Used moves behind them. An extent's At
+// counts from the start of Buffer, a page's FirstExtent from the first of Extents. What lies between extents is made zero
+// by Next. A page that does not fit goes on as the first one of the next segment.
+type Segment struct {
+	Buffer       []byte
+	DataAt, Used int
+	Pages        []Page
+	Extents      []Extent
+}
+
+// Report says what a Writer wrote.
+type Report struct {
+	ID ID
+	Totals
+}
+
+// Writer writes a file into a sink, front to back. It is not safe for concurrent use. Pages come in any order, each once,
+// its extents by kind and offset. After an error all its calls give that error; Abort is still due.
+type Writer struct {
+	sink     file.Sink
+	header   Header
+	totals   Totals
+	offset   uint64   // where the next part goes
+	table    []uint64 // offsets of the closed segments
+	segment  Segment
+	open     bool   // segment is in use
+	last     uint64 // id of the last page of the last closed segment of pages
+	entries  int    // room of the next segment
+	extents  int
+	compress *compressor
+	err      error
+}
+
+// NewWriter begins a file: writes the header. A zero id is replaced by a random one, a zero time by now. Errors:
+// InvalidArgument (the base's name), those of the sink. The sink is the Writer's, also after an error: the caller calls
+// Finish or Abort of the Writer, or of the sink where there is no Writer.
+func NewWriter(sink file.Sink, header Header, options Options) (*Writer, error) {
+	if header.ID == (ID{}) {
+		_, _ = rand.Read(header.ID[:]) // never fails
+	}
+	if header.Taken.IsZero() {
+		header.Taken = time.Now()
+	}
+	if header.Base != (ID{}) || header.BaseName != "" {
+		if err := checkBaseName(header.BaseName); err != nil {
+			return nil, err
+		}
+		if header.Base == (ID{}) || header.Base == header.ID {
+			return nil, status.Errorf(status.InvalidArgument, "the base %q has the id %s", header.BaseName, header.Base)
+		}
+	}
+	w := &Writer{sink: sink, header: header}
+	average := options.AveragePageSize
+	if average == 0 {
+		average = blockBytes
+	}
+	w.makeRoom(1, int(roundUp(average, Chunk)/Chunk), average)
+	err := w.block(func(block []byte) { encodeHeader(block, &header) })
+	return w, err
+}
+
+// Header is that of the file being written, with its id.
+func (w *Writer) Header() Header { return w.header }
+
+// block writes one block.
+func (w *Writer) block(fill func(block []byte)) error {
+	buffer, err := w.buffer()
+	if err != nil {
+		return err
+	}
+	fill(buffer[:blockBytes])
+	return w.write(buffer, blockBytes)
+}
+
+func (w *Writer) buffer() ([]byte, error) {
+	if w.err != nil {
+		return nil, w.err
+	}
+	if w.open { // a segment without a page
+		w.open = false
+		return w.segment.Buffer, nil
+	}
+	buffer, err := w.sink.Buffer()
+	w.err = err
+	return buffer, err
+}
+
+func (w *Writer) write(buffer []byte, n int) error {
+	if w.err == nil {
+		w.err = w.sink.Write(buffer, n)
+	}
+	w.offset += uint64(n)
+	return w.err
+}
+
+// makeRoom divides a segment for pages like those given: so many, with extents and bytes.
+func (w *Writer) makeRoom(pages, extents int, bytes uint64) {
+	perPage := float64(extents) / float64(pages)
+	each := pageBytes + perPage*extentBytes + float64(max(bytes, 64))/float64(pages)
+	count := float64(SegmentBytes-blockBytes) / each
+	const spare = 1.03 // pages differ
+	w.entries = int(count * spare)
+	w.extents = int(count * spare * perPage)
+	const leastPages, leastExtents = 20, 86 // fill the least room, one block
+	w.entries, w.extents = max(w.entries, leastPages), max(w.extents, leastExtents)
+}
+
+// Segment is the segment being filled, a new one where there is none.
+func (w *Writer) Segment() (*Segment, error) {
+	if w.open || w.err != nil {
+		return &w.segment, w.err
+	}
+	buffer, err := w.buffer()
+	if err != nil {
+		return nil, err
+	}
+	buffer = buffer[:SegmentBytes]
+	dataAt := int(roundUp(uint64(segmentHeader+pageBytes*w.entries+extentBytes*w.extents), blockBytes))
+	entries := unsafe.Slice((*Page)(unsafe.Pointer(&buffer[segmentHeader])), w.entries)
+	extents := unsafe.Slice((*Extent)(unsafe.Pointer(&buffer[dataAt-extentBytes*w.extents])), w.extents)
+	w.segment = Segment{Buffer: buffer, DataAt: dataAt, Used: dataAt, Pages: entries[:0], Extents: extents[:0]}
+	w.open = true
+	return &w.segment, nil
+}
+
+// Next closes the segment being filled, and hands it to the sink; nothing where none has a page. Errors: Internal (what a
+// caller put into the segment cannot be), those of the sink.
+func (w *Writer) Next() error {
+	if !w.open || len(w.segment.Pages) == 0 {
+		return w.err
+	}
+	s := &w.segment
+	w.open = false
+	if err := w.account(s); err != nil {
+		w.err = err
+		return err
+	}
+	copied := unsafe.Slice((*Extent)(unsafe.Pointer(&s.Buffer[segmentHeader+pageBytes*len(s.Pages)])), len(s.Extents))
+	copy(copied, s.Extents)
+	w.makeRoom(len(s.Pages), len(s.Extents), uint64(s.Used-s.DataAt))
+	return w.close(s.Buffer, segmentPages, len(s.Pages), len(s.Extents), s.DataAt, s.Used)
+}
+
+// account adds a segment's pages to the totals, and makes what lies between its extents zero.
+func (w *Writer) account(s *Segment) error {
+	end := uint64(s.DataAt)
+	for number := range s.Extents {
+		extent := &s.Extents[number]
+		if extent.Kind == KindBytes {
+			w.totals.StoredBytes += uint64(extent.Length)
+		}
+		if extent.Compression == Zeros {
+			continue
+		}
+		at := uint64(extent.At)
+		if at < end || at+uint64(extent.Stored) > uint64(s.Used) {
+			return status.Errorf(status.Internal, "extent %d of %d of a segment lies at %d with %d bytes, data from %d to %d",
+				number, len(s.Extents), at, extent.Stored, end, s.Used)
+		}
+		clear(s.Buffer[end:at])
+		end = at + uint64(extent.Stored)
+	}
+	if s.Used > len(s.Buffer) {
+		return status.Errorf(status.Internal, "a segment of %d bytes is filled up to %d", len(s.Buffer), s.Used)
+	}
+	clear(s.Buffer[end:s.Used])
+	w.totals.Pages += uint64(len(s.Pages))
+	if s.Pages[0].ID == w.last {
+		w.totals.Pages--
+	}
+	w.last = s.Pages[len(s.Pages)-1].ID
+	return nil
+}
+
+// close writes a segment whose entries and extents are in place. Its data lies from dataAt up to used.
+func (w *Writer) close(buffer []byte, kind uint32, entries, extents, dataAt, used int) error {
+	entryBytes := map[uint32]int{segmentPages: pageBytes, segmentRemoved: idBytes, segmentEdges: edgeBytes}[kind]
+	tables := segmentHeader + entryBytes*entries + extentBytes*extents
+	length := int(roundUp(uint64(used), blockBytes))
+	if used == dataAt { // no data, so that the tables' room can be cut
+		dataAt = int(roundUp(uint64(tables), blockBytes))
+		length = dataAt
+		used = dataAt
+	}
+	clear(buffer[tables:dataAt])
+	clear(buffer[used:length])
+	clear(buffer[:segmentHeader])
+	copy(buffer, magicSegment)
+	binary.LittleEndian.PutUint64(buffer[8:], uint64(length))
+	copy(buffer[16:], w.header.ID[:])
+	for number, value := range []uint32{uint32(len(w.table)), kind, uint32(entries), uint32(extents), uint32(dataAt)} {
+		binary.LittleEndian.PutUint32(buffer[32+4*number:], value)
+	}
+	binary.LittleEndian.PutUint32(buffer[52:], checksum(buffer[:52], buffer[segmentHeader:tables]))
+	w.table = append(w.table, w.offset)
+	if uint64(len(w.table)) > math.MaxUint32 {
+		w.err = status.Errorf(status.Limit, "the snapshot has more than %d segments", uint32(math.MaxUint32))
+	}
+	return w.write(buffer, length)
+}
+
+// Add writes a part of a page: its bytes, its mask or its metadata from offset on, which is a multiple of Chunk. Calls for
+// a page follow each other, by kind and offset. A page of which nothing is stored (FlagChanges) is a call without bytes.
+// Errors: InvalidArgument (offset), those of the sink.
+func (w *Writer) Add(page Page, kind uint32, offset uint64, bytes []byte, compression Compression) error {
+	if offset%Chunk != 0 {
+		return status.Errorf(status.InvalidArgument, "page %d: an extent begins at %d, no multiple of %d", page.ID, offset, Chunk)
+	}
+	if len(bytes) == 0 {
+		_, _, err := w.place(&page, 0, 0, 1)
+		return err
+	}
+	for len(bytes) > 0 {
+		chunk := bytes[:min(len(bytes), Chunk)]
+		bytes = bytes[len(chunk):]
+		extent := Extent{Offset: offset, Length: uint32(len(chunk)), Kind: kind}
+		stored := chunk
+		switch {
+		case compression != Uncompressed && allZero(chunk):
+			extent.Compression, stored = Zeros, nil
+		case compression == Zstd:
+			if w.compress == nil {
+				w.compress = newCompressor()
+			}
+			if smaller := w.compress.encode(chunk); len(smaller) < len(chunk) {
+				extent.Compression, stored = Zstd, smaller
+			}
+		}
+		extent.CRC = checksum(stored)
+		if err := w.addStored(&page, extent, stored); err != nil {
+			return err
+		}
+		offset += uint64(len(chunk))
+	}
+	return nil
+}
+
+// addStored writes an extent whose bytes are already as they are stored.
+func (w *Writer) addStored(page *Page, extent Extent, stored []byte) error {
+	s, at, err := w.place(page, 1, len(stored), alignment(extent.Kind, extent.Compression, page.Size))
+	if err != nil {
+		return err
+	}
+	extent.Stored, extent.At = uint32(len(stored)), 0
+	if extent.Compression != Zeros {
+		extent.At = uint32(at)
+		copy(s.Buffer[at:], stored)
+		s.Used = at + len(stored)
+	}
+	s.Extents = append(s.Extents, extent)
+	s.Pages[len(s.Pages)-1].Extents++
+	return nil
+}
+
+// place finds a segment with room for the page's entry, extents more and bytes more, and where the bytes go.
+func (w *Writer) place(page *Page, extents, bytes int, align uint64) (s *Segment, at int, err error) {
+	for range 2 {
+		if s, err = w.Segment(); err != nil {
+			return nil, 0, err
+		}
+		entries := 1
+		if len(s.Pages) > 0 && s.Pages[len(s.Pages)-1].ID == page.ID {
+			entries = 0
+		}
+		at = int(roundUp(uint64(s.Used), align))
+		if len(s.Pages)+entries <= cap(s.Pages) && len(s.Extents)+extents <= cap(s.Extents) && at+bytes <= len(s.Buffer) {
+			if entries == 1 {
+				entry := *page
+				entry.FirstExtent, entry.Extents = uint32(len(s.Extents)), 0
+				s.Pages = append(s.Pages, entry)
+			}
+			return s, at, nil
+		}
+		if err = w.Next(); err != nil {
+			return nil, 0, err
+		}
+	}
+	return nil, 0, status.Errorf(status.Internal, "page %d: %d bytes do not fit into an empty segment", page.ID, bytes)
+}
+
+// Removed writes ids of pages of the base that are no more.
+func (w *Writer) Removed(ids []uint64) error {
+	w.totals.Removed += uint64(len(ids))
+	return writeEntries(w, segmentRemoved, idBytes, ids, func(at []byte, id uint64) {
+		binary.LittleEndian.PutUint64(at, id)
+	})
+}
+
+// Edges writes dependencies, parent and child, oldest first; those of all calls together are the whole graph.
+func (w *Writer) Edges(pairs [][2]uint64) error {
+	w.totals.Edges += uint64(len(pairs))
+	return writeEntries(w, segmentEdges, edgeBytes, pairs, func(at []byte, pair [2]uint64) {
+		binary.LittleEndian.PutUint64(at, pair[0])
+		binary.LittleEndian.PutUint64(at[8:], pair[1])
+	})
+}
+
+func writeEntries[E any](w *Writer, kind uint32, size int, list []E, put func(at []byte, entry E)) error {
+	if err := w.Next(); err != nil {
+		return err
+	}
+	for len(list) > 0 {
+		buffer, err := w.buffer()
+		if err != nil {
+			return err
+		}
+		part := list[:min(len(list), (SegmentBytes-segmentHeader)/size)]
+		list = list[len(part):]
+		for number, entry := range part {
+			put(buffer[segmentHeader+size*number:], entry)
+		}
+		end := int(roundUp(uint64(segmentHeader+size*len(part)), blockBytes))
+		if err := w.close(buffer, kind, len(part), 0, end, end); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Finish writes the segment table and the footer and finishes the sink: the file is there. statePages and stateBytes are
+// of the whole state, with what the bases give.
+func (w *Writer) Finish(statePages, stateBytes uint64) (Report, error) {
+	if err := w.Next(); err != nil {
+		return Report{}, err
+	}
+	f := footer{totals: w.totals, tableAt: w.offset}
+	table := w.table
+	for len(table) > 0 {
+		buffer, err := w.buffer()
+		if err != nil {
+			return Report{}, err
+		}
+		part := table[:min(len(table), SegmentBytes/8)]
+		table = table[len(part):]
+		for number, offset := range part {
+			binary.LittleEndian.PutUint64(buffer[8*number:], offset)
+		}
+		f.tableCRC = crc32.Update(f.tableCRC, castagnoli, buffer[:8*len(part)])
+		length := int(roundUp(uint64(8*len(part)), blockBytes))
+		clear(buffer[8*len(part) : length])
+		if err := w.write(buffer, length); err != nil {
+			return Report{}, err
+		}
+	}
+	f.totals.Segments = uint64(len(w.table))
+	f.totals.FileBytes = w.offset + blockBytes
+	f.totals.StatePages, f.totals.StateBytes = statePages, stateBytes
+	if err := w.block(func(block []byte) { encodeFooter(block, w.header.ID, &f) }); err != nil {
+		return Report{}, err
+	}
+	if w.err = w.sink.Finish(); w.err != nil {
+		return Report{}, w.err
+	}
+	return Report{ID: w.header.ID, Totals: f.totals}, nil
+}
+
+// Abort ends the writing: nothing is left of the file.
+func (w *Writer) Abort() { w.sink.Abort() }
