@@ -1,0 +1,139 @@
+package file
+
+import (
+	"sync"
+
+	"libmmsb/core/safego"
+	"libmmsb/core/status"
+)
+
+// Sink takes the bytes of a file in order. It is used by one goroutine; its writing goes on beside that one.
+type Sink interface {
+	// Buffer is an empty buffer of BufferSize bytes, with any content. It waits until one is free: at most Buffers of them
+	// are out and not yet written. It fails where an earlier write did.
+	Buffer() ([]byte, error)
+	// Write hands a buffer over: its first n bytes come next in the file. n is a multiple of Alignment, except once, at the
+	// end. It may return before they are down; a failure is told by a later call.
+	Write(buffer []byte, n int) error
+	// Finish ends the sink: all bytes are down, and what was promised about them holds. Where it fails, the sink is
+	// aborted.
+	Finish() error
+	// Abort ends the sink: nothing is left of it, as far as that can be. After Finish it does nothing.
+	Abort()
+}
+
+// pipeline is the part that all sinks have in common: buffers on their way from the filling goroutine to those that write.
+type pipeline struct {
+	buffers *buffers
+	work    chan piece
+	writers sync.WaitGroup
+	done    <-chan struct{} // nil, or closed when the work is to be given up
+
+	size  int64 // of what was handed over
+	ended bool
+
+	mutex sync.Mutex
+	err   error // the first one
+}
+
+type piece struct {
+	bytes []byte
+	at    int64
+}
+
+// start begins with a number of goroutines that write pieces. Where there is more than one, pieces are written in any order.
+func (p *pipeline) start(writers int, write func(bytes []byte, at int64) error) error {
+	memory, err := newBuffers()
+	if err != nil {
+		return err
+	}
+	p.buffers = memory
+	p.work = make(chan piece, Buffers)
+	p.writers.Add(writers)
+	for range writers {
+		safego.Go(func() {
+			defer p.writers.Done()
+			for piece := range p.work {
+				p.writeOne(piece, write)
+			}
+		})
+	}
+	return nil
+}
+
+func (p *pipeline) writeOne(piece piece, write func([]byte, int64) error) {
+	err := status.Errorf(status.Internal, "writing at offset %d panicked", piece.at)
+	defer func() {
+		p.fail(err)
+		p.buffers.free <- piece.bytes[:BufferSize]
+	}()
+	if err = p.failure(); err == nil {
+		err = write(piece.bytes, piece.at)
+	}
+}
+
+func (p *pipeline) fail(err error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.err == nil {
+		p.err = err
+	}
+}
+
+func (p *pipeline) failure() error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.err
+}
+
+func (p *pipeline) Buffer() ([]byte, error) {
+	if p.ended {
+		return nil, errEnded()
+	}
+	select {
+	case buffer := <-p.buffers.free:
+		if err := p.failure(); err != nil {
+			p.buffers.free <- buffer
+			return nil, err
+		}
+		return buffer, nil
+	case <-p.done:
+		return nil, errCancelled(p.size)
+	}
+}
+
+func (p *pipeline) Write(buffer []byte, n int) error {
+	if p.ended {
+		return errEnded()
+	}
+	if len(buffer) != BufferSize || n < 0 || n > BufferSize || p.size%Alignment != 0 && n > 0 {
+		return status.Errorf(status.Internal, "%d bytes of a buffer of %d after %d bytes of a file", n, len(buffer), p.size)
+	}
+	if n == 0 {
+		p.buffers.free <- buffer
+		return p.failure()
+	}
+	p.work <- piece{buffer[:n], p.size}
+	p.size += int64(n)
+	return p.failure()
+}
+
+// end waits for what was handed over and gives the buffers back. It says whether the sink had not ended before.
+func (p *pipeline) end() bool {
+	if p.ended {
+		return false
+	}
+	p.ended = true
+	close(p.work)
+	p.writers.Wait()
+	p.buffers.release()
+	return true
+}
+
+func errEnded() error {
+	return status.Errorf(status.InvalidState, "the file is already finished or given up")
+}
+
+func errCancelled(at int64) error {
+	return status.Errorf(status.Cancelled, "cancelled after %d bytes", at)
+}

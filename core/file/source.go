@@ -1,0 +1,249 @@
+package file
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"libmmsb/core/status"
+)
+
+// Source is a file that is read. Its methods may be called at the same time, Close last.
+type Source interface {
+	// ReadAt fills p. It is Corrupt where the file ends earlier.
+	ReadAt(p []byte, offset int64) (int, error)
+	// Size is the length when it was opened.
+	Size() int64
+	Close() error
+}
+
+// opened is the source of an open file.
+type opened struct {
+	path string
+	file File
+	size int64
+
+	directOnce sync.Once
+	direct     File // the same file without the page cache; nil where there is no such thing
+}
+
+// Open opens a regular file. It does not follow a symbolic link in the last component, and waits for no FIFO or device.
+// Errors: NotFound, IO.
+func Open(fs FS, path string) (Source, error) {
+	// A device can do something when it is opened; so look first, and again at what was opened.
+	info, err := fs.Stat(path)
+	if err != nil {
+		return nil, Failed(err, "cannot look at %s", path)
+	}
+	if !info.Mode.IsRegular() {
+		return nil, irregular(path, info.Mode)
+	}
+	f, err := fs.Open(path, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, Failed(err, "cannot open %s", path)
+	}
+	return sourceOf(f, path)
+}
+
+// sourceOf takes the file over.
+func sourceOf(f File, path string) (Source, error) {
+	info, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return nil, Failed(err, "cannot look at %s", path)
+	}
+	if !info.Mode.IsRegular() {
+		_ = f.Close()
+		return nil, irregular(path, info.Mode)
+	}
+	return &opened{path: path, file: f, size: info.Size}, nil
+}
+
+func (o *opened) Size() int64 { return o.size }
+
+func (o *opened) ReadAt(p []byte, offset int64) (int, error) {
+	if offset < 0 {
+		return 0, errTooShort(o.path, offset, int64(len(p)), o.size)
+	}
+	n, err := ReadFull(o.file, p, offset)
+	switch {
+	case err != nil:
+		return n, Failed(err, "cannot read %d bytes of %s at offset %d", len(p), o.path, offset)
+	case n < len(p):
+		return n, errTooShort(o.path, offset, int64(len(p)), offset+int64(n))
+	}
+	return n, nil
+}
+
+func errTooShort(name string, offset, length, end int64) error {
+	return status.Errorf(status.Corrupt, "%s ends at %d: no %d bytes at offset %d", name, end, length, offset)
+}
+
+func (o *opened) Close() error {
+	if o.direct != nil {
+		_ = o.direct.Close()
+	}
+	if err := o.file.Close(); err != nil {
+		return Failed(err, "cannot close %s", o.path)
+	}
+	return nil
+}
+
+// readPiece reads from one offset to another into a buffer that has room for whole blocks around them.
+func (o *opened) readPiece(buffer []byte, from, to int64) ([]byte, error) {
+	start := alignDown(from)
+	if direct := o.pastCache(); direct != nil && !o.file.Cached(from, to-from) {
+		// Where the file ends within a block, or an error came, the way through the cache does the rest or says why not.
+		n, err := direct.Pread(buffer[:alignUp(to-start)], start)
+		if err == nil && start+int64(n) >= to {
+			return buffer[from-start : to-start], nil
+		}
+	}
+	piece := buffer[from-start : to-start]
+	_, err := o.ReadAt(piece, from)
+	return piece, err
+}
+
+func (o *opened) pastCache() File {
+	o.directOnce.Do(func() {
+		if direct, err := o.file.Reopen(unix.O_RDONLY | unix.O_DIRECT); err == nil {
+			o.direct = direct
+		}
+	})
+	return o.direct
+}
+
+// Bytes is memory as a source. It is not copied.
+func Bytes(b []byte) Source { return memorySource(b) }
+
+type memorySource []byte
+
+func (m memorySource) Size() int64  { return int64(len(m)) }
+func (m memorySource) Close() error { return nil }
+
+func (m memorySource) ReadAt(p []byte, offset int64) (int, error) {
+	if offset < 0 || offset > int64(len(m)) {
+		return 0, errTooShort("the file in memory", offset, int64(len(p)), int64(len(m)))
+	}
+	n := copy(p, m[offset:])
+	if n < len(p) {
+		return n, errTooShort("the file in memory", offset, int64(len(p)), int64(len(m)))
+	}
+	return n, nil
+}
+
+func (m memorySource) readPiece(_ []byte, from, to int64) ([]byte, error) { return m[from:to:to], nil }
+
+// Map maps a source for reading; unmap gives the mapping back, which stays valid when the source is closed. A file that was
+// replaced (by Replace, or any rename) stays as it was in the mapping. One that is truncated in place does not: touching the
+// pages behind its new end raises SIGBUS, as with any mapping. Where there is no descriptor, the mapping is a copy.
+func Map(source Source) (bytes []byte, unmap func(), err error) {
+	if memory, ok := source.(memorySource); ok {
+		return memory, func() {}, nil
+	}
+	size := source.Size()
+	if size == 0 {
+		return nil, func() {}, nil
+	}
+	if size != int64(int(size)) {
+		return nil, nil, status.Errorf(status.OutOfMemory, "cannot map a file of %d bytes", size)
+	}
+	descriptor, flags, protection := -1, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, unix.PROT_READ|unix.PROT_WRITE
+	if o, ok := source.(*opened); ok && o.file.Descriptor() >= 0 {
+		descriptor, flags, protection = o.file.Descriptor(), unix.MAP_SHARED, unix.PROT_READ
+	}
+	bytes, err = unix.Mmap(descriptor, 0, int(size), protection, flags)
+	if err != nil {
+		return nil, nil, Failed(err, "cannot map a file of %d bytes", size)
+	}
+	unmap = func() { _ = unix.Munmap(bytes) }
+	if descriptor < 0 {
+		if _, err = source.ReadAt(bytes, 0); err != nil {
+			unmap()
+			return nil, nil, err
+		}
+	}
+	return bytes, unmap, nil
+}
+
+// Spool makes a source of an open descriptor of the caller, which stays open. A regular file that stands at its beginning is
+// read in place; all else is read to its end into a file without a name in the directory ("" = the one for temporary files).
+// When done is closed (nil = never), it fails with Cancelled.
+func Spool(fd int, directory string, done <-chan struct{}) (Source, error) {
+	name := "what descriptor " + strconv.Itoa(fd) + " gives"
+	var stat unix.Stat_t
+	if err := retry(func() error { return unix.Fstat(fd, &stat) }); err != nil {
+		return nil, Failed(err, "cannot look at descriptor %d", fd)
+	}
+	if stat.Mode&unix.S_IFMT == unix.S_IFREG {
+		if at, err := unix.Seek(fd, 0, unix.SEEK_CUR); err == nil && at == 0 {
+			own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+			if err != nil {
+				return nil, Failed(err, "cannot duplicate descriptor %d", fd)
+			}
+			return sourceOf(osFile(own), name)
+		}
+	}
+	if directory == "" {
+		directory = os.TempDir()
+	}
+	f, err := nameless(directory)
+	if err != nil {
+		return nil, err
+	}
+	if err := spool(fd, f, directory, done); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return sourceOf(f, name)
+}
+
+func spool(fd int, f File, directory string, done <-chan struct{}) error {
+	memory, err := newBuffers()
+	if err != nil {
+		return err
+	}
+	defer memory.release()
+	buffer := <-memory.free
+	for at := int64(0); ; {
+		if err := await(fd, unix.POLLIN, done, at); err != nil {
+			return err
+		}
+		n, err := retryCount(func() (int, error) { return unix.Read(fd, buffer) })
+		switch {
+		case err == unix.EAGAIN:
+			continue
+		case err != nil:
+			return Failed(err, "cannot read descriptor %d at offset %d of the stream", fd, at)
+		case n == 0:
+			return nil
+		}
+		if err := WriteFull(f, buffer[:n], at); err != nil {
+			return Failed(err, "cannot write %d bytes at offset %d of a temporary file in %s", n, at, directory)
+		}
+		at += int64(n)
+	}
+}
+
+// nameless makes a file without a name, where need be by taking its name away.
+func nameless(directory string) (File, error) {
+	f, err := open(directory, unix.O_RDWR|unix.O_TMPFILE|unix.O_EXCL, 0o600)
+	if err == nil {
+		return f, nil
+	}
+	if err != unix.EOPNOTSUPP && err != unix.EISDIR {
+		return nil, Failed(err, "cannot make a temporary file in %s", directory)
+	}
+	f, path, err := createTemporary(OS{}, strings.TrimSuffix(directory, "/")+"/", "spool", 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := (OS{}).Remove(path); err != nil {
+		_ = f.Close()
+		return nil, Failed(err, "cannot remove the name of %s", path)
+	}
+	return f, nil
+}
