@@ -1,0 +1,317 @@
+package journal
+
+import (
+	"iter"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"libmmsb/core/file"
+	"libmmsb/core/status"
+)
+
+// Journal is a journal that is read: what of it was whole when it was opened.
+type Journal struct {
+	fs        file.FS
+	directory string
+	segments  []openSegment
+	info      Info
+	tail      tail
+}
+
+type openSegment struct {
+	segment
+	name string
+	size int64
+}
+
+// tail is where a journal ends.
+type tail struct {
+	end   int64  // offset in the last segment, behind the last whole group
+	chain uint32 // crc of the last frame before
+	ended bool   // that frame says that the journal was closed
+}
+
+// Info is what is known of a journal without reading all of it.
+type Info struct {
+	ID       ID
+	Segments []SegmentInfo
+	First    uint64 // sequence number of the oldest record that is left; Last + 1 where there is none
+	Last     uint64 // of the newest whole one
+	// Times of these, nanoseconds since 1970; 0 where no record is left.
+	FirstTime, LastTime int64
+	// TornBytes at the end of the last segment were cut: a crash, or a writer that is writing them.
+	TornBytes int64
+	// Closed says that the writer ended well.
+	Closed bool
+}
+
+// SegmentInfo is a file of a journal.
+type SegmentInfo struct {
+	Name        string
+	First, Last uint64 // Last = First - 1 where it has no records
+	Bytes       int64
+	Created     int64 // nanoseconds since 1970
+}
+
+// Open opens a journal for reading, also while it is written. It reads the last segment, to find where the journal ends: a torn tail is
+// cut, as if it were not there. Errors: NotFound (no journal there), Corrupt (damage to what was durable, a segment is missing or
+// foreign), Format (newer than this library, or not ours), and those of the file system.
+func Open(fs file.FS, directory string) (*Journal, error) {
+	firsts, err := list(fs, directory)
+	if err != nil {
+		return nil, err
+	}
+	if len(firsts) == 0 {
+		return nil, status.Errorf(status.NotFound, "no journal in %s", directory)
+	}
+	j := &Journal{fs: fs, directory: directory}
+	for _, first := range firsts {
+		s, err := j.openSegment(first)
+		if err != nil {
+			return nil, err
+		}
+		if len(j.segments) > 0 && s.journal != j.segments[0].journal {
+			return nil, status.Errorf(status.Corrupt, "%s is of the journal %v, the segments before it are of %v", j.path(s.name),
+				s.journal, j.segments[0].journal)
+		}
+		j.segments = append(j.segments, s)
+	}
+	return j, j.look()
+}
+
+func (j *Journal) path(name string) string { return filepath.Join(j.directory, name) }
+
+func (j *Journal) openSegment(first uint64) (openSegment, error) {
+	name := segmentName(first)
+	path := j.path(name)
+	f, size, err := openRegular(j.fs, path)
+	if err != nil {
+		return openSegment{}, err
+	}
+	defer func() { _ = f.Close() }()
+	header := make([]byte, blockBytes)
+	n, err := file.ReadFull(f, header, 0)
+	if err != nil {
+		return openSegment{}, file.Failed(err, "cannot read %s", path)
+	}
+	s, err := decodeSegment(header[:n], path)
+	if err != nil {
+		return openSegment{}, err
+	}
+	if s.first != first {
+		return openSegment{}, status.Errorf(status.Corrupt, "%s: the first record has the number %d at offset 32, not the name's", path,
+			s.first)
+	}
+	return openSegment{s, name, size}, nil
+}
+
+// openRegular opens a file for reading that must be a regular one.
+func openRegular(fs file.FS, path string) (file.File, int64, error) {
+	f, err := fs.Open(path, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, 0, file.Failed(err, "cannot open %s", path)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		err = file.Failed(err, "cannot open %s", path)
+	} else if !info.Mode.IsRegular() {
+		err = status.Errorf(status.IO, "%s is not a regular file", path)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, 0, err
+	}
+	return f, info.Size, nil
+}
+
+// look finds the end, and fills in the info.
+func (j *Journal) look() error {
+	end := len(j.segments) - 1
+	last := &j.segments[end]
+	j.info = Info{ID: last.journal, First: j.segments[0].first, Last: last.first - 1}
+	j.tail = tail{end: blockBytes, chain: last.previous}
+	open := false
+	err := j.scan(end, toTheEnd, func(f *frame, records []byte, offset int64) (bool, error) {
+		err := eachRecord(f, records, func(_ uint64, head recordHead, _ []byte) bool {
+			open = head.flags&More != 0
+			if !open {
+				j.info.LastTime = head.time
+			}
+			return true
+		})
+		if err == nil && !open {
+			j.info.Last = f.first + uint64(f.count) - 1
+			j.tail = tail{end: offset + int64(padded(int(f.length))), chain: f.crc, ended: f.count == 0}
+		}
+		return true, err
+	})
+	if err != nil {
+		return err
+	}
+	j.info.TornBytes, j.info.Closed = last.size-j.tail.end, j.tail.ended
+	for i, s := range j.segments {
+		segment := SegmentInfo{Name: s.name, First: s.first, Last: j.info.Last, Bytes: s.size, Created: s.created}
+		if i < end {
+			segment.Last = j.segments[i+1].first - 1
+		}
+		j.info.Segments = append(j.info.Segments, segment)
+	}
+	return j.times()
+}
+
+// times finds the times of the first and last record, where look has not.
+func (j *Journal) times() error {
+	if j.info.First > j.info.Last {
+		return nil
+	}
+	err := j.heads(j.info.First, func(_ uint64, head recordHead) bool {
+		j.info.FirstTime = head.time
+		return false
+	})
+	last := len(j.segments) - 1
+	if err != nil || j.info.Last >= j.segments[last].first {
+		return err
+	}
+	return j.heads(j.segments[last-1].first, func(_ uint64, head recordHead) bool { // the last segment is empty
+		j.info.LastTime = head.time
+		return true
+	})
+}
+
+// Info is what is known of the journal.
+func (j *Journal) Info() Info { return j.info }
+
+// Records walks the records with the numbers from first to last; those behind the journal's end are not missed. The
+// record first must begin a group and last end one, as those that Find returns do; or last is math.MaxUint64. It ends at the first error. Errors: NotFound (first was dropped),
+// Corrupt, Format, and those of the file system.
+func (j *Journal) Records(first, last uint64) iter.Seq2[*Record, error] {
+	return func(yield func(*Record, error) bool) {
+		var a assembler
+		yielding := true
+		err := j.from(first, func(f *frame, records []byte) (bool, error) {
+			var bad error
+			err := eachRecord(f, records, func(sequence uint64, head recordHead, content []byte) bool {
+				if sequence > last {
+					yielding = false
+					return false
+				}
+				var record *Record
+				if record, bad = a.add(sequence, head, content); bad != nil {
+					return false
+				}
+				if record != nil && sequence >= first {
+					yielding = yield(record, nil)
+				}
+				return yielding
+			})
+			if bad != nil {
+				err = bad
+			}
+			return yielding, err
+		})
+		if err != nil && yielding {
+			yield(nil, err)
+		}
+	}
+}
+
+// assembler makes records of what lies in the frames: it puts those together that came in pieces, and knows groups.
+type assembler struct {
+	record Record
+	group  uint64 // first record of the group; 0 = the next record begins one
+	head   recordHead
+	pieces []byte
+	within bool // a record's pieces are coming
+}
+
+// add takes a record as it lies in the file, and returns it where it is whole.
+func (a *assembler) add(sequence uint64, head recordHead, content []byte) (*Record, error) {
+	if a.group == 0 {
+		a.group = sequence
+	}
+	group, last := a.group, head.flags&More == 0
+	if last {
+		a.group = 0
+	}
+	if a.within && (head.kind != a.head.kind || head.page != a.head.page || head.version != a.head.version) ||
+		head.flags&Piece != 0 && last {
+		return nil, status.Errorf(status.Corrupt, "record %d (%v of page 0x%016x) does not belong to the pieces before it", sequence,
+			head.kind, head.page)
+	}
+	if head.flags&Piece != 0 || a.within {
+		if !a.within {
+			a.pieces = a.pieces[:0]
+		}
+		a.head, a.within = head, head.flags&Piece != 0
+		a.pieces = append(a.pieces, content...)
+		if a.within {
+			return nil, nil
+		}
+		content = a.pieces
+	}
+	a.record.Sequence, a.record.Group, a.record.Last = sequence, group, last
+	return &a.record, a.record.decode(head, content)
+}
+
+// Until says how far a replay goes: to the last whole group in which no record is behind any of these.
+type Until struct {
+	Sequence uint64 // of the record; 0 = any
+	Time     int64  // of the record, nanoseconds since 1970; 0 = any
+	Page     uint64 // only where Epoch is not 0
+	Epoch    uint64 // of Page; 0 = any
+}
+
+func (u Until) passed(sequence uint64, head recordHead) bool {
+	return u.Sequence != 0 && sequence > u.Sequence || u.Time != 0 && head.time > u.Time ||
+		u.Epoch != 0 && head.page == u.Page && head.epoch > u.Epoch
+}
+
+// Find is the sequence number of the last record of a replay of the records behind after; after itself where it is none. Errors: as
+// Records.
+func (j *Journal) Find(after uint64, until Until) (uint64, error) {
+	found := after
+	err := j.heads(after+1, func(sequence uint64, head recordHead) bool {
+		if until.passed(sequence, head) {
+			return false
+		}
+		if head.flags&More == 0 {
+			found = sequence
+		}
+		return true
+	})
+	return found, err
+}
+
+// heads walks the heads of the records from first on, pieces and all.
+func (j *Journal) heads(first uint64, visit func(sequence uint64, head recordHead) bool) error {
+	return j.from(first, func(f *frame, records []byte) (more bool, err error) {
+		more = true
+		err = eachRecord(f, records, func(sequence uint64, head recordHead, _ []byte) bool {
+			more = sequence < first || visit(sequence, head)
+			return more
+		})
+		return more, err
+	})
+}
+
+// from walks the frames from the one on that has the record first.
+func (j *Journal) from(first uint64, visit func(f *frame, records []byte) (more bool, err error)) error {
+	if first > j.info.Last {
+		return nil
+	}
+	if first < j.info.First {
+		return status.Errorf(status.NotFound, "the journal %s begins at record %d: record %d was dropped", j.directory, j.info.First,
+			first)
+	}
+	start := len(j.segments) - 1
+	for j.segments[start].first > first {
+		start--
+	}
+	return j.scan(start, j.tail.end, func(f *frame, records []byte, _ int64) (bool, error) {
+		if f.first+uint64(f.count) <= first {
+			return true, nil
+		}
+		return visit(f, records)
+	})
+}
