@@ -35,16 +35,7 @@ func CreateManyWithin(context, size uint64, options CreateOptions, pages []uint6
 		return CreateMany(context, size, options, pages, nil)
 	}
 	made := make([]uint64, len(pages)) // the caller's array is only written on success
-	t := ticket.Start(uint64(len(pages)), after, func(w *ticket.Work) error { return CreateMany(context, size, options, made, w) })
-	defer t.Close()
-	err := t.Wait(timeout)
-	if code := status.CodeOf(err); code == status.Timeout || code == status.WouldBlock {
-		t.Cancel()
-		if ended := t.Wait(ticket.Forever); ended != nil { // cancelled; else it was done just in time
-			return err
-		}
-		err = nil
-	}
+	err := ticket.Within(timeout, after, func(w *ticket.Work) error { return CreateMany(context, size, options, made, w) })
 	if err == nil {
 		copy(pages, made)
 	}

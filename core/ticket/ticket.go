@@ -65,6 +65,25 @@ func Start(total uint64, after []*Ticket, run func(*Work) error) *Ticket {
 	return t
 }
 
+// Within runs a function as work that the caller waits for, on the calling thread as far as there is nothing to wait for;
+// the function's Work is nil then. When the time is over the work is cancelled, and Within returns when it has stopped.
+// Errors: Timeout or WouldBlock, those of the function.
+func Within(timeoutNanoseconds uint64, after []*Ticket, run func(*Work) error) error {
+	if timeoutNanoseconds == Forever && len(after) == 0 {
+		return run(nil)
+	}
+	t := Start(0, after, run)
+	defer t.Close()
+	err := t.Wait(timeoutNanoseconds)
+	if code := status.CodeOf(err); code == status.Timeout || code == status.WouldBlock {
+		t.Cancel()
+		if t.Wait(Forever) == nil { // it was done just in time
+			return nil
+		}
+	}
+	return err
+}
+
 // execute is the work from waiting for the others to its result; a panic becomes one too.
 func (t *Ticket) execute(after []*Ticket, run func(*Work) error) (err error) {
 	// Native code keeps its last error per thread.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -290,4 +291,34 @@ func TestATicketUsedByManyThreads(t *testing.T) {
 		group.Wait()
 		work.Close()
 	}
+}
+
+func TestWithin(t *testing.T) {
+	require.NoError(t, ticket.Within(ticket.Forever, nil, func(work *ticket.Work) error {
+		assert.Nil(t, work, "nothing to wait for: it runs here")
+		return nil
+	}))
+	require.NoError(t, ticket.Within(uint64(time.Minute), nil, succeed))
+	fails := func(*ticket.Work) error { return status.Errorf(status.Corrupt, "damage") }
+	assert.Equal(t, status.Corrupt, status.CodeOf(ticket.Within(ticket.Forever, nil, fails)))
+	assert.Equal(t, status.Corrupt, status.CodeOf(ticket.Within(uint64(time.Minute), nil, fails)))
+
+	stopped := false
+	err := ticket.Within(uint64(time.Millisecond), nil, func(work *ticket.Work) error {
+		<-work.Done()
+		stopped = true
+		return status.Errorf(status.Cancelled, "asked to stop")
+	})
+	assert.Equal(t, status.Timeout, status.CodeOf(err))
+	assert.True(t, stopped, "Within returns when the work has stopped")
+	err = ticket.Within(0, nil, func(work *ticket.Work) error {
+		<-work.Done()
+		return nil
+	})
+	require.NoError(t, err, "it was done all the same")
+
+	before := ticket.Start(0, nil, fails)
+	defer before.Close()
+	err = ticket.Within(ticket.Forever, []*ticket.Ticket{before}, succeed)
+	assert.Equal(t, status.Cancelled, status.CodeOf(err))
 }
