@@ -311,11 +311,15 @@ func TestWithin(t *testing.T) {
 	})
 	assert.Equal(t, status.Timeout, status.CodeOf(err))
 	assert.True(t, stopped, "Within returns when the work has stopped")
-	err = ticket.Within(0, nil, func(work *ticket.Work) error {
-		<-work.Done()
+	begun := make(chan struct{})
+	blocker := ticket.Start(0, nil, func(*ticket.Work) error {
+		<-begun
 		return nil
 	})
-	require.NoError(t, err, "it was done all the same")
+	defer blocker.Close()
+	err = ticket.Within(uint64(time.Millisecond), []*ticket.Ticket{blocker}, succeed)
+	assert.Equal(t, status.Timeout, status.CodeOf(err), "the time for waiting counts, too")
+	close(begun)
 
 	before := ticket.Start(0, nil, fails)
 	defer before.Close()
