@@ -145,8 +145,8 @@ func (v *volume) addOriginal(page Page, kind uint32, at, length uint64) {
 	for offset := uint64(0); offset < length; offset += Chunk {
 		extent := Extent{Offset: offset, Length: uint32(min(Chunk, length-offset)), Kind: kind}
 		extent.Stored = extent.Length
-		from, to := at+offset, at+offset+uint64(extent.Length)
-		t := v.stretch(from, to)
+		from := at + offset
+		t := v.stretch(from, from+uint64(extent.Length))
 		if n := len(t.pages); n == 0 || t.pages[n-1].ID != page.ID {
 			page.FirstExtent, page.Extents = uint32(len(t.extents)), 0
 			t.pages = append(t.pages, page)
@@ -158,8 +158,10 @@ func (v *volume) addOriginal(page Page, kind uint32, at, length uint64) {
 }
 
 // stretch is the table of a stretch of the file in which these bytes lie: the last one where it can be made long enough.
-// What comes later in a page's extents can lie before its other bytes in the file.
+// What comes later in a page's extents can lie before its other bytes in the file. It begins at a whole block, so that it is
+// read in one piece.
 func (v *volume) stretch(from, to uint64) *table {
+	from = from / blockBytes * blockBytes
 	if n := len(v.original); n > 0 {
 		t := v.original[n-1]
 		begin, end := min(t.offset, from), max(t.offset+t.length, to)
