@@ -18,6 +18,7 @@ mmsb_ring_t *mmsb_rings[MMSB_CONTEXTS];
 #define WORD_USED(word) ((uint64_t)(uint32_t)(word) << 3)
 #define WORD_RECORDS(word) ((word) >> 32 & 0x0fffffff)
 #define WORD_BUFFER(word) ((word) >> MMSB_RING_BUFFER_SHIFT & 1)
+#define HUGE_PAGE ((uint64_t)2 << 20)
 #define WORD_EMPTY(word) (WORD_USED(word) == MMSB_FRAME_HEAD)
 
 /* ------------------------------------------------------------------------------------------- sleeping and waking ---- */
@@ -82,8 +83,8 @@ static inline reservation_t reserve(mmsb_ring_t *ring, uint64_t bytes, uint64_t 
             return GREAT_GROUP;
         if (MMSB_UNLIKELY(bytes > ring->capacity - WORD_USED(word)))
             return FULL;
-    } while (!__atomic_compare_exchange_n(&ring->word, &word, word + records * MMSB_RING_RECORD + (bytes >> 3), 0, __ATOMIC_SEQ_CST,
-                                          __ATOMIC_SEQ_CST));
+    } while (!__atomic_compare_exchange_n(&ring->word, &word, word + records * MMSB_RING_RECORD + (bytes >> 3), 0,
+                                          __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
     /* The buffer stays active, or at least unwritten, until this reservation is filled. */
     mmsb_ring_buffer_t *of = *buffer = &ring->buffers[WORD_BUFFER(word)];
     *at = of->bytes + WORD_USED(word);
@@ -106,7 +107,8 @@ static void press(mmsb_ring_t *ring) {
 }
 
 /* Reserves for a group that a buffer holds, however long that takes. */
-static reservation_t reserve_patiently(mmsb_ring_t *ring, mmsb_group_t *group, uint64_t bytes, uint64_t records, uint64_t *first) {
+static reservation_t reserve_patiently(mmsb_ring_t *ring, mmsb_group_t *group, uint64_t bytes, uint64_t records,
+                                       uint64_t *first) {
     for (;;) {
         uint32_t turn = __atomic_load_n(&ring->turns, __ATOMIC_SEQ_CST);
         reservation_t got = reserve(ring, bytes, records, 0, &group->buffer, &group->at, first);
@@ -224,8 +226,8 @@ static void put_great(mmsb_group_t *group, mmsb_journal_head_t head, walk_t walk
             await_move(&ring->turns, turn, &ring->turn_waiters);
         } else {
             mmsb_journal_head_t piece = head;
-            piece.flags |= (uint8_t)((part < body ? MMSB_JOURNAL_PIECE : 0) |
-                                     (part < body || group->left > 0 ? MMSB_JOURNAL_MORE : 0));
+            piece.flags |=
+                (uint8_t)((part < body ? MMSB_JOURNAL_PIECE : 0) | (part < body || group->left > 0 ? MMSB_JOURNAL_MORE : 0));
             write_record(at, piece, &walk, part);
             fill(buffer, mmsb_journal_space(part));
             if (part == body)
@@ -384,8 +386,7 @@ mmsb_status_t mmsb_ring_flush(mmsb_ring_t *ring, uint64_t sequence) {
             return answer_failure(ring);
         uint64_t wanted = __atomic_load_n(&ring->wanted, __ATOMIC_SEQ_CST);
         while (wanted < sequence &&
-               !__atomic_compare_exchange_n(&ring->wanted, &wanted, sequence, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
-        }
+               !__atomic_compare_exchange_n(&ring->wanted, &wanted, sequence, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
         ring_bell(ring);
         await_move(&ring->rounds, round, &ring->round_waiters);
     }
@@ -410,7 +411,7 @@ mmsb_status_t mmsb_ring_open(uint32_t context_index, uint64_t next, uint64_t buf
     mmsb_ring_t *ring = mmsb_rings[context_index];
     if (!ring && posix_memalign((void **)(void *)&ring, 64, sizeof *ring) != 0)
         return mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory for the journal's ring");
-    uint8_t *memory = mmap(NULL, 2 * buffer_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *memory = mmap(NULL, 2 * buffer_bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
         if (!mmsb_rings[context_index])
             free(ring);
@@ -421,9 +422,12 @@ mmsb_status_t mmsb_ring_open(uint32_t context_index, uint64_t next, uint64_t buf
         memset(ring, 0, sizeof *ring);
         ring->word = MMSB_RING_CLOSED;
     }
+    ring->memory = memory;
+    uint8_t *bytes = memory + (-(uintptr_t)memory & (HUGE_PAGE - 1));
+    madvise(bytes, 2 * buffer_bytes, MADV_HUGEPAGE); /* a request to the disk then has few pieces */
     for (int i = 0; i < 2; i++) {
         mmsb_ring_buffer_t *buffer = &ring->buffers[i];
-        buffer->bytes = memory + (uint64_t)i * buffer_bytes;
+        buffer->bytes = bytes + (uint64_t)i * buffer_bytes;
         buffer->filled = buffer->awaited = 0;
         __atomic_store_n(&buffer->first, next, __ATOMIC_RELAXED);
     }
@@ -474,7 +478,7 @@ void mmsb_ring_close(mmsb_ring_t *ring) {
     await_filled(&ring->buffers[WORD_BUFFER(word)], WORD_USED(word) - MMSB_FRAME_HEAD);
     __atomic_store_n(&ring->open, 0, __ATOMIC_SEQ_CST);
     __atomic_sub_fetch(&mmsb_rings_open, 1, __ATOMIC_SEQ_CST);
-    munmap(ring->buffers[0].bytes, 2 * ring->capacity);
+    munmap(ring->memory, 2 * ring->capacity + HUGE_PAGE);
     ring->buffers[0].bytes = ring->buffers[1].bytes = NULL;
 }
 
@@ -487,15 +491,15 @@ static void change_buffers(mmsb_ring_t *ring, uint64_t word, mmsb_stretch_t *str
     __atomic_store_n(&next->filled, 0, __ATOMIC_RELAXED);
     do
         __atomic_store_n(&next->first, first + WORD_RECORDS(word), __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(
-        &ring->word, &word, (1 - active) << MMSB_RING_BUFFER_SHIFT | (word & MMSB_RING_GREAT) | MMSB_FRAME_HEAD >> 3, 0,
-        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+    while (!__atomic_compare_exchange_n(&ring->word, &word,
+                                        (1 - active) << MMSB_RING_BUFFER_SHIFT | (word & MMSB_RING_GREAT) | MMSB_FRAME_HEAD >> 3,
+                                        0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
     move(&ring->turns, &ring->turn_waiters);
     uint64_t used = WORD_USED(word);
     await_filled(full, used - MMSB_FRAME_HEAD);
     memset(full->bytes + used, 0, (size_t)(-used & 4095));
-    *stretch = (mmsb_stretch_t){full->bytes, used, ring->capacity, first, (uint32_t)WORD_RECORDS(word),
-                                !(word & MMSB_RING_GREAT), 0};
+    *stretch =
+        (mmsb_stretch_t){full->bytes, used, ring->capacity, first, (uint32_t)WORD_RECORDS(word), !(word & MMSB_RING_GREAT), 0};
     ring->taken = first + stretch->count - 1;
     ring->taken_at = now_on(CLOCK_MONOTONIC);
     stretch->wanted = __atomic_load_n(&ring->wanted, __ATOMIC_SEQ_CST) > __atomic_load_n(&ring->durable, __ATOMIC_RELAXED);

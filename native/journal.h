@@ -74,15 +74,15 @@ typedef struct mmsb_piece {
 
 /* ------------------------------------------------------------------------------------------------------ rings ---- */
 
-#define MMSB_FRAME_HEAD 64                           /* bytes at the front of a buffer that Go fills */
-#define MMSB_RING_BYTES_MIN (UINT64_C(64) << 10)     /* of a buffer; a multiple of 4096 */
-#define MMSB_RING_BYTES_MAX (UINT64_C(4) << 20)      /* the longest frame that readers take */
+#define MMSB_FRAME_HEAD 64                       /* bytes at the front of a buffer that Go fills */
+#define MMSB_RING_BYTES_MIN (UINT64_C(64) << 10) /* of a buffer; a multiple of 4096 */
+#define MMSB_RING_BYTES_MAX (UINT64_C(4) << 20)  /* the longest frame that readers take */
 
 typedef struct mmsb_ring_buffer {
     uint8_t *bytes;
-    uint64_t first;                                      /* sequence number of its first record */
-    uint32_t filled __attribute__((aligned(64)));        /* bytes behind the frame's head that are copied */
-    uint32_t awaited;                                    /* 1: the writer sleeps until filled moves */
+    uint64_t first;                               /* sequence number of its first record */
+    uint32_t filled __attribute__((aligned(64))); /* bytes behind the frame's head that are copied */
+    uint32_t awaited;                             /* 1: the writer sleeps until filled moves */
 } mmsb_ring_buffer_t;
 
 /* Whether the writer sleeps: until a time, or until there is a record. */
@@ -95,6 +95,7 @@ typedef struct mmsb_ring {
     uint64_t word __attribute__((aligned(64)));
     mmsb_ring_buffer_t buffers[2];
     uint64_t capacity; /* of a buffer */
+    void *memory;      /* the mapping that holds both */
     int64_t interval_ns;
     uint32_t each_call; /* 1: wait waits */
     uint32_t open;      /* 1 from open to close */
@@ -107,7 +108,7 @@ typedef struct mmsb_ring {
     uint64_t wanted;  /* somebody waits until this one is */
 
     uint32_t bell __attribute__((aligned(64))); /* futex: moves when the writer has a reason to look */
-    uint32_t asleep; /* MMSB_AWAKE, … */
+    uint32_t asleep;                            /* MMSB_AWAKE, … */
     uint32_t pressed;                           /* 1: somebody waits for the other buffer */
     uint32_t stopping;
     uint64_t taken; /* the writer's own: the last sequence number it took */
@@ -188,13 +189,13 @@ static inline void mmsb_ring_put_run(mmsb_group_t *group, uint64_t page, uint64_
     mmsb_journal_head_t *head = (mmsb_journal_head_t *)(void *)group->at;
     group->left--;
     *head = (mmsb_journal_head_t){(uint32_t)(sizeof *head + 8 + length),
-                                 MMSB_JOURNAL_RUN,
-                                 group->left > 0 ? MMSB_JOURNAL_MORE : 0,
-                                 0,
-                                 page,
-                                 version,
-                                 epoch,
-                                 group->time_ns};
+                                  MMSB_JOURNAL_RUN,
+                                  group->left > 0 ? MMSB_JOURNAL_MORE : 0,
+                                  0,
+                                  page,
+                                  version,
+                                  epoch,
+                                  group->time_ns};
     memcpy(head + 1, &offset, 8);
     uint8_t *to = group->at + sizeof *head + 8;
     group->at += mmsb_journal_run_space(length);

@@ -4,8 +4,6 @@ import (
 	"iter"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"libmmsb/core/file"
 	"libmmsb/core/status"
 )
@@ -85,17 +83,16 @@ func (j *Journal) path(name string) string { return filepath.Join(j.directory, n
 func (j *Journal) openSegment(first uint64) (openSegment, error) {
 	name := segmentName(first)
 	path := j.path(name)
-	f, size, err := openRegular(j.fs, path)
+	source, err := file.Open(j.fs, path)
 	if err != nil {
 		return openSegment{}, err
 	}
-	defer func() { _ = f.Close() }()
-	header := make([]byte, blockBytes)
-	n, err := file.ReadFull(f, header, 0)
-	if err != nil {
-		return openSegment{}, file.Failed(err, "cannot read %s", path)
+	defer func() { _ = source.Close() }()
+	header := make([]byte, min(blockBytes, source.Size()))
+	if _, err := source.ReadAt(header, 0); err != nil {
+		return openSegment{}, err
 	}
-	s, err := decodeSegment(header[:n], path)
+	s, err := decodeSegment(header, path)
 	if err != nil {
 		return openSegment{}, err
 	}
@@ -103,26 +100,7 @@ func (j *Journal) openSegment(first uint64) (openSegment, error) {
 		return openSegment{}, status.Errorf(status.Corrupt, "%s: the first record has the number %d at offset 32, not the name's", path,
 			s.first)
 	}
-	return openSegment{s, name, size}, nil
-}
-
-// openRegular opens a file for reading that must be a regular one.
-func openRegular(fs file.FS, path string) (file.File, int64, error) {
-	f, err := fs.Open(path, unix.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, 0, file.Failed(err, "cannot open %s", path)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		err = file.Failed(err, "cannot open %s", path)
-	} else if !info.Mode.IsRegular() {
-		err = status.Errorf(status.IO, "%s is not a regular file", path)
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, 0, err
-	}
-	return f, info.Size, nil
+	return openSegment{s, name, source.Size()}, nil
 }
 
 // look finds the end, and fills in the info.

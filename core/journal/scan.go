@@ -1,13 +1,11 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
-	"io"
-
-	"golang.org/x/sys/unix"
+	"slices"
 
 	"libmmsb/core/file"
-	"libmmsb/core/safego"
 	"libmmsb/core/status"
 )
 
@@ -53,7 +51,7 @@ func (j *Journal) scan(start int, end int64, visit func(f *frame, records []byte
 }
 
 // errNotNext is what a visit says of a frame that is whole, but none of the frames that belong here.
-var errNotNext = io.ErrUnexpectedEOF
+var errNotNext = errors.New("not the next frame")
 
 func damaged(path string, offset int64, next uint64) error {
 	return status.Errorf(status.Corrupt, "%s: the frame at offset %d, of record %d and those behind it, is damaged", path, offset, next)
@@ -63,28 +61,27 @@ func damaged(path string, offset int64, next uint64) error {
 // later frame says that the record next was durable.
 func (j *Journal) torn(s *openSegment, offset int64, next uint64) error {
 	path := j.path(s.name)
-	f, size, err := openRegular(j.fs, path)
+	source, err := file.Open(j.fs, path)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }()
+	defer func() { _ = source.Close() }()
 	block, whole := make([]byte, 1<<20), make([]byte, MaximumFrame)
-	for at := offset &^ (blockBytes - 1); at < size; at += int64(len(block)) {
-		n, err := file.ReadFull(f, block, at)
-		if err != nil {
-			return file.Failed(err, "cannot read %s at offset %d", path, at)
+	for at := offset &^ (blockBytes - 1); at < s.size; at += int64(len(block)) {
+		block = block[:min(int64(len(block)), s.size-at)]
+		if _, err := source.ReadAt(block, at); err != nil {
+			return err
 		}
-		for i := 0; i < n; i += blockBytes {
-			head, ok := decodeFrame(block[i:n], s.journal)
-			if !ok || head.durable < next {
+		for i := 0; i < len(block); i += blockBytes {
+			head, ok := decodeFrame(block[i:], s.journal)
+			if !ok || head.durable < next || at+int64(i+padded(int(head.length))) > s.size {
 				continue
 			}
-			length := padded(int(head.length))
-			n, err := file.ReadFull(f, whole[:length], at+int64(i))
-			if err != nil {
-				return file.Failed(err, "cannot read %s at offset %d", path, at+int64(i))
+			candidate := whole[:padded(int(head.length))]
+			if _, err := source.ReadAt(candidate, at+int64(i)); err != nil {
+				return err
 			}
-			if n == length && frameCRC(whole[:length]) == head.crc {
+			if frameCRC(candidate) == head.crc {
 				return damaged(path, offset, next)
 			}
 		}
@@ -118,127 +115,91 @@ func eachRecord(f *frame, records []byte, visit func(sequence uint64, head recor
 	return nil
 }
 
-const pieceBytes = 4 << 20 // of a read
-
-// pieces reads a file ahead: while a piece is looked at, the next one comes. Before each piece there is room for the end of the one
-// before, so that a frame that lies in both can be put together in place.
-type pieces struct {
-	memory []byte
-	free   chan []byte
-	read   chan piece
-}
-
-type piece struct {
-	room  []byte // MaximumFrame bytes, then the piece
-	bytes int
-	err   error
-}
-
-func readAhead(f file.File, from, to int64) (*pieces, error) {
-	const room = MaximumFrame + pieceBytes
-	memory, err := unix.Mmap(-1, 0, 2*room, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		return nil, file.Failed(err, "no memory for %d bytes", 2*room)
-	}
-	p := &pieces{memory: memory, free: make(chan []byte, 2), read: make(chan piece)}
-	p.free <- memory[:room:room]
-	p.free <- memory[room:]
-	safego.Go(func() {
-		defer close(p.read)
-		for at := from; at < to; at += pieceBytes {
-			buffer, wanted := <-p.free
-			if !wanted {
-				return
-			}
-			n, err := readPiece(f, buffer[MaximumFrame:][:min(pieceBytes, to-at)], at)
-			p.read <- piece{buffer, n, err}
-			if err != nil {
-				return
-			}
-		}
-	})
-	return p, nil
-}
-
-// readPiece fills p, whose end may be any byte of a file that is read past the page cache.
-func readPiece(f file.File, p []byte, at int64) (n int, err error) {
-	for n < len(p) {
-		part, err := f.Pread(p[n:padded(len(p))], at+int64(n))
-		if err != nil || part == 0 {
-			return n, err
-		}
-		n += part
-	}
-	return min(n, len(p)), nil
-}
-
-// close ends the reading and gives back the memory.
-func (p *pieces) close() {
-	close(p.free)
-	for range p.read {
-	}
-	_ = unix.Munmap(p.memory)
-}
-
 // eachFrame walks the frames of a segment up to the offset limit. It returns the offset behind the last frame that is whole and that the
 // visit takes, which answers errNotNext for one that is not to be taken. whole is good during the visit.
 func eachFrame(fs file.FS, path string, journal ID, limit int64,
 	visit func(f *frame, whole []byte, offset int64) (more bool, err error)) (stopped int64, err error) {
-	f, _, err := openRegular(fs, path)
+	source, err := file.Open(fs, path)
 	if err != nil {
-		return 0, err
+		return blockBytes, err
 	}
-	defer func() { _ = f.Close() }()
-	_ = f.SetDirect(true) // or through the page cache
-	stopped = blockBytes
-	p, err := readAhead(f, stopped, limit)
-	if err != nil {
-		return stopped, err
+	defer func() { _ = source.Close() }()
+	w := frameWalk{path: path, journal: journal, visit: visit, offset: blockBytes}
+	stretch := file.Range{Offset: blockBytes, Length: min(limit, source.Size()) - blockBytes}
+	if stretch.Length <= small {
+		piece := make([]byte, max(0, stretch.Length))
+		if _, err = source.ReadAt(piece, blockBytes); err == nil {
+			err = w.feed(piece)
+		}
+	} else {
+		err = file.Pieces(source, []file.Range{stretch}, func(_ int, piece []byte) error { return w.feed(piece) })
 	}
-	defer p.close()
-	var rest, before []byte // what is left of the piece before, and its memory
-	for piece := range p.read {
-		if piece.err != nil {
-			return stopped, file.Failed(piece.err, "cannot read %s at offset %d", path, stopped+int64(len(rest)))
+	if err == errEnough || err == errNotNext {
+		err = nil
+	}
+	return w.offset, err
+}
+
+// small is the length up to which a file is read at once.
+const small = 128 << 10
+
+// errEnough is what ends a walk whose visit wants no more.
+var errEnough = errors.New("the walk ends here")
+
+// frameWalk puts frames together from the pieces of a file.
+type frameWalk struct {
+	path    string
+	journal ID
+	visit   func(f *frame, whole []byte, offset int64) (more bool, err error)
+	offset  int64  // of the next frame
+	rest    []byte // the beginning of a frame whose end is in the next piece
+}
+
+func (w *frameWalk) feed(piece []byte) error {
+	for len(piece) > 0 {
+		data := piece
+		if len(w.rest) > 0 {
+			head, _ := decodeFrame(w.rest, w.journal)
+			n := min(padded(int(head.length))-len(w.rest), len(piece))
+			w.rest, piece = append(w.rest, piece[:n]...), piece[n:]
+			data = w.rest
 		}
-		from := MaximumFrame - len(rest)
-		copy(piece.room[from:], rest)
-		if before != nil {
-			p.free <- before
+		head, ok := decodeFrame(data, w.journal)
+		if !ok {
+			return errNotNext
 		}
-		before = piece.room
-		rest = piece.room[from : MaximumFrame+piece.bytes]
-		for len(rest) > 0 {
-			head, ok := decodeFrame(rest, journal)
-			if !ok && (len(rest) >= FrameHeadBytes) {
-				return stopped, nil
+		length := padded(int(head.length))
+		if length > len(data) {
+			if len(w.rest) == 0 {
+				w.rest = append(slices.Grow(w.rest, length), data...)
 			}
-			length := padded(int(head.length))
-			if !ok || length > len(rest) {
-				break
-			}
-			if frameCRC(rest[:length]) != head.crc {
-				return stopped, nil
-			}
-			more, err := visit(&head, rest[:length], stopped)
-			if err == errNotNext {
-				return stopped, nil
-			}
-			if err != nil {
-				return stopped, inFrame(err, path, stopped)
-			}
-			stopped += int64(length)
-			if !more {
-				return stopped, nil
-			}
-			rest = rest[length:]
+			return nil
+		}
+		if frameCRC(data[:length]) != head.crc {
+			return errNotNext
+		}
+		more, err := w.visit(&head, data[:length], w.offset)
+		if err != nil {
+			return inFrame(err, w.path, w.offset)
+		}
+		w.offset += int64(length)
+		if !more {
+			return errEnough
+		}
+		if len(w.rest) > 0 {
+			w.rest = w.rest[:0]
+		} else {
+			piece = piece[length:]
 		}
 	}
-	return stopped, nil
+	return nil
 }
 
 // inFrame adds to an error of a record where it lies.
 func inFrame(err error, path string, offset int64) error {
+	if err == errNotNext {
+		return err
+	}
 	own := status.Of(err)
 	return &status.Error{Code: own.Code, Domain: own.Domain, Foreign: own.Foreign,
 		Text: fmt.Sprintf("%s: in the frame at offset %d: %s", path, offset, own.Text)}

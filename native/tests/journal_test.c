@@ -25,13 +25,13 @@ static int passed, failed, wrong;
 
 typedef struct reading {
     mmsb_ring_t *ring;
-    uint64_t next;             /* number of the next record */
+    uint64_t next;              /* number of the next record */
     uint64_t versions[THREADS]; /* per page: the last version */
-    int in_pieces;             /* a great record is coming */
-    uint64_t body;             /* bytes of its payload so far */
-    uint64_t great;            /* great records seen */
-    uint64_t group_page;       /* page of the group that is open; 0 = none */
-    uint64_t fail_after;       /* 0 = never */
+    int in_pieces;              /* a great record is coming */
+    uint64_t body;              /* bytes of its payload so far */
+    uint64_t great;             /* great records seen */
+    uint64_t group_page;        /* page of the group that is open; 0 = none */
+    uint64_t fail_after;        /* 0 = never */
     int frames;
 } reading_t;
 
@@ -152,7 +152,8 @@ static void *put(void *argument) {
         } else if (choice < 254) { /* one of any length, most larger than a buffer */
             uint64_t length = random % LONGEST;
             mmsb_journal_head_t head = {.kind = MMSB_JOURNAL_WRITE, .page = page, .version = ++version, .epoch = version};
-            mmsb_piece_t pieces[] = {{payload_of(room, page, version, length), length / 3}, {NULL, 0}, {room + length / 3, length - length / 3}};
+            mmsb_piece_t pieces[] = {
+                {payload_of(room, page, version, length), length / 3}, {NULL, 0}, {room + length / 3, length - length / 3}};
             putter->status = mmsb_ring_append(putter->ring, head, pieces, 3, &last);
             group.last = last;
         } else { /* a group larger than a buffer */
