@@ -83,20 +83,9 @@ func (v *volume) verify(progress func(bytes uint64) error) error {
 		offset, length := v.place(segment)
 		ranges = append(ranges, file.Range{Offset: int64(offset), Length: int64(length)})
 	}
-	check := sequence{v: v}
-	blob := metadataCheck{v: v}
+	check := verification{v: v, sequence: sequence{v: v}, metadata: metadataCheck{v: v}}
 	err := file.Pieces(v.source, ranges, func(segment int, piece []byte) error {
-		t, err := v.loaded(segment, piece)
-		if err != nil {
-			return err
-		}
-		if _, err := check.add(t); err != nil {
-			return err
-		}
-		if err := v.checkData(t, piece, checkFrames); err != nil {
-			return err
-		}
-		if err := blob.add(t, piece); err != nil {
+		if err := check.segment(segment, piece); err != nil {
 			return err
 		}
 		return progress(uint64(len(piece)))
@@ -104,10 +93,35 @@ func (v *volume) verify(progress func(bytes uint64) error) error {
 	if err != nil {
 		return err
 	}
-	if err := blob.flush(); err != nil {
+	return check.finish()
+}
+
+// verification looks at all of a file, one segment after the other.
+type verification struct {
+	v        *volume
+	sequence sequence
+	metadata metadataCheck
+}
+
+func (c *verification) segment(number int, raw []byte) error {
+	t, err := c.v.loaded(number, raw)
+	if err != nil {
 		return err
 	}
-	return check.finish()
+	if _, err := c.sequence.add(t); err != nil {
+		return err
+	}
+	if err := c.v.checkData(t, raw, checkFrames); err != nil {
+		return err
+	}
+	return c.metadata.add(t, raw)
+}
+
+func (c *verification) finish() error {
+	if err := c.metadata.flush(); err != nil {
+		return err
+	}
+	return c.sequence.finish()
 }
 
 // metadataCheck puts the metadata of a page together and looks at it.

@@ -157,10 +157,30 @@ func (w *Writer) Next() error {
 		w.err = err
 		return err
 	}
-	copied := unsafe.Slice((*Extent)(unsafe.Pointer(&s.Buffer[segmentHeader+pageBytes*len(s.Pages)])), len(s.Extents))
-	copy(copied, s.Extents)
+	extents := unsafe.Slice((*Extent)(unsafe.Pointer(&s.Buffer[segmentHeader+pageBytes*len(s.Pages)])), len(s.Extents))
+	copy(extents, s.Extents)
+	s.Extents = extents
 	w.makeRoom(len(s.Pages), len(s.Extents), uint64(s.Used-s.DataAt))
+	s.closeUp()
 	return w.close(s.Buffer, segmentPages, len(s.Pages), len(s.Extents), s.DataAt, s.Used)
+}
+
+// closeUp moves the data to the tables where much of their room is left, as in a file of few pages.
+func (s *Segment) closeUp() {
+	tables := segmentHeader + pageBytes*len(s.Pages) + extentBytes*len(s.Extents)
+	free := s.DataAt - int(roundUp(uint64(tables), blockBytes))
+	const much = 8 // parts of the segment
+	if free*much < s.Used {
+		return
+	}
+	copy(s.Buffer[s.DataAt-free:], s.Buffer[s.DataAt:s.Used])
+	for number := range s.Extents {
+		if extent := &s.Extents[number]; extent.Compression != Zeros {
+			extent.At -= uint32(free)
+		}
+	}
+	s.DataAt -= free
+	s.Used -= free
 }
 
 // account adds a segment's pages to the totals, and makes what lies between its extents zero.

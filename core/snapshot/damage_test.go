@@ -1,0 +1,372 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/file"
+	"libmmsb/core/status"
+)
+
+// verdict opens and reads everything.
+func verdict(raw []byte) error {
+	s, err := OpenSource(file.Bytes(raw), OpenOptions{})
+	if err != nil {
+		return err
+	}
+	return readAll(s)
+}
+
+// damaged says whether an error is one for files that are damaged or not ours.
+func damaged(err error) bool {
+	code := status.CodeOf(err)
+	return code == status.Corrupt || code == status.Format || code == status.NotFound // a bit of the base's id
+}
+
+// quickVerdict is what Verify does, without the large buffers that it reads with.
+func quickVerdict(raw []byte) error {
+	s, err := OpenSource(file.Bytes(raw), OpenOptions{})
+	if err != nil {
+		return err
+	}
+	v := s.volumes[0]
+	check := verification{v: v, sequence: sequence{v: v}, metadata: metadataCheck{v: v}}
+	for number := range v.segments() {
+		at, length := v.place(number)
+		if err := check.segment(number, raw[at:at+length]); err != nil {
+			return err
+		}
+	}
+	if err := check.finish(); err != nil {
+		return err
+	}
+	return s.verifyState(1)
+}
+
+func TestEveryFlippedBitIsFound(t *testing.T) {
+	for _, compression := range []Compression{Uncompressed, Zstd} {
+		raw := whole(t, small(t), compression)
+		require.NoError(t, quickVerdict(raw))
+		require.Less(t, len(raw), 40<<10)
+		step := 1
+		if raceDetector { // ten times as slow, and nothing here runs at the same time
+			step = 61
+		}
+		for bit := 0; bit < 8*len(raw); bit += step {
+			raw[bit/8] ^= 1 << (bit % 8)
+			err := quickVerdict(raw)
+			if !damaged(err) {
+				t.Fatalf("bit %d of byte %d: %v", bit%8, bit/8, err)
+			}
+			raw[bit/8] ^= 1 << (bit % 8)
+		}
+	}
+}
+
+// TestNoWrongByteIsRead looks at flipped bits by the ways of reading that do not look at everything.
+func TestNoWrongByteIsRead(t *testing.T) {
+	for _, compression := range []Compression{Uncompressed, Zstd} {
+		m := small(t)
+		raw := whole(t, m, compression)
+		for at := 0; at < len(raw); at += 1 + at%7 {
+			raw[at] ^= 0x10
+			if s, err := OpenSource(file.Bytes(raw), OpenOptions{}); err == nil {
+				for id, one := range m.pages {
+					buffer := make([]byte, one.page.Size)
+					if s.ReadAt(id, KindBytes, buffer, 0) == nil && !bytes.Equal(buffer, one.bytes) {
+						t.Fatalf("byte %d: page %d is wrong", at, id)
+					}
+					if view, err := s.View(id); err == nil && !bytes.Equal(view, one.bytes) {
+						t.Fatalf("byte %d: view of page %d is wrong", at, id)
+					}
+					if blob, err := s.Metadata(id); err == nil && !bytes.Equal(blob, one.metadata) {
+						t.Fatalf("byte %d: metadata of page %d is wrong", at, id)
+					}
+				}
+			}
+			raw[at] ^= 0x10
+		}
+	}
+}
+
+func TestEveryTruncationIsFound(t *testing.T) {
+	raw := whole(t, small(t), Uncompressed)
+	for length := range len(raw) {
+		_, err := OpenSource(file.Bytes(raw[:length]), OpenOptions{})
+		require.Equal(t, status.Corrupt, status.CodeOf(err), "%d bytes: %v", length, err)
+	}
+	for _, more := range []int{1, blockBytes, len(raw)} {
+		_, err := OpenSource(file.Bytes(append(bytes.Clone(raw), make([]byte, more)...)), OpenOptions{})
+		assert.Equal(t, status.Corrupt, status.CodeOf(err))
+	}
+}
+
+func TestOthersAndNewerFilesAreOfAnotherFormat(t *testing.T) {
+	raw := whole(t, small(t), Uncompressed)
+	for _, version := range []uint32{0, 1, 4, 1 << 31} {
+		newer := bytes.Clone(raw)
+		binary.LittleEndian.PutUint32(newer[8:], version)
+		require.True(t, seal(newer))
+		err := verdict(newer)
+		assert.Equal(t, status.Format, status.CodeOf(err))
+		assert.ErrorContains(t, err, "version")
+	}
+	for _, other := range []string{"PK\x03\x04 an archive", "M", "MMSBSNAQ\x03\x00\x00\x00"} {
+		err := verdict([]byte(other))
+		if other == "M" {
+			assert.Equal(t, status.Corrupt, status.CodeOf(err))
+		} else {
+			assert.Equal(t, status.Format, status.CodeOf(err), "%q", other)
+		}
+	}
+}
+
+// The places in the file of small: the header, a segment of pages, one of dependencies, the segment table, the footer.
+const (
+	pagesAt  = blockBytes
+	entry    = pagesAt + segmentHeader
+	extentAt = entry + 4*pageBytes
+)
+
+func put32(at int, value uint32) func(raw []byte) {
+	return func(raw []byte) { binary.LittleEndian.PutUint32(raw[at:], value) }
+}
+
+func put64(at int, value uint64) func(raw []byte) {
+	return func(raw []byte) { binary.LittleEndian.PutUint64(raw[at:], value) }
+}
+
+// TestLiesAreFound changes fields and makes all checksums right again.
+func TestLiesAreFound(t *testing.T) {
+	raw := whole(t, small(t), Uncompressed)
+	edgesAt := int(binary.LittleEndian.Uint64(raw[len(raw)-2*blockBytes+8:]))
+	table, foot := len(raw)-2*blockBytes, len(raw)-blockBytes
+	extent := func(number, field int) int { return extentAt + number*extentBytes + field }
+	for name, lie := range map[string]func(raw []byte){
+		"byte order":                   put32(12, 0x04030201),
+		"no id":                        func(raw []byte) { clear(raw[16:32]) },
+		"base without a name":          put32(32, 1),
+		"name without a base":          put32(68, 4),
+		"unknown flags of the file":    put32(64, 1),
+		"rest of the header":           put32(1000, 1),
+		"footer of another":            put32(foot+16, 99),
+		"footer of another version":    put32(foot+8, 4),
+		"file length":                  put64(foot+40, 1<<62),
+		"table offset":                 put64(foot+32, 1<<63),
+		"table offset not aligned":     put64(foot+32, uint64(table)+8),
+		"table of too many":            put32(foot+12, 0xffffffff),
+		"table of 513":                 put32(foot+12, 513),
+		"table of fewer":               put32(foot+12, 1),
+		"pages":                        put64(foot+48, 5),
+		"pages of the state":           put64(foot+56, 3),
+		"bytes of the state":           put64(foot+64, 1<<63),
+		"bytes of the state, one more": put64(foot+64, 875),
+		"stored bytes":                 put64(foot+72, 1<<40),
+		"removed":                      put64(foot+80, 1),
+		"edges":                        put64(foot+88, 3),
+		"rest of the footer":           put64(foot+200, 3),
+		"behind the table":             put64(table+16, 3),
+		"first segment elsewhere":      put64(table, 2*blockBytes),
+		"segments backwards":           put64(table+8, blockBytes),
+		"segment past the end":         put64(table+8, 1<<40),
+		"segment not aligned":          put64(table+8, uint64(edgesAt)+64),
+		"segment's magic":              put64(pagesAt, 0),
+		"segment's length":             put64(pagesAt+8, 1<<62),
+		"segment of another":           put64(pagesAt+16, 4),
+		"segment's number":             put32(pagesAt+32, 1),
+		"segment's kind":               put32(pagesAt+36, 4),
+		"segment's kind 2":             put32(pagesAt+36, 2),
+		"segment's kind 3":             put32(pagesAt+36, 3),
+		"no entries":                   put32(pagesAt+40, 0),
+		"too many entries":             put32(pagesAt+40, 0xffffffff),
+		"one entry less":               put32(pagesAt+40, 3),
+		"too many extents":             put32(pagesAt+44, 0xffffffff),
+		"one extent less":              put32(pagesAt+44, 7),
+		"data over the tables":         put32(pagesAt+48, 0),
+		"data not aligned":             put32(pagesAt+48, 4097),
+		"data past the end":            put32(pagesAt+48, 1<<31),
+		"no data":                      put32(pagesAt+48, 2*blockBytes),
+		"edge to 0":                    put64(edgesAt+segmentHeader, 0),
+		"edge to itself":               put64(edgesAt+segmentHeader, 2),
+		"edges with extents":           put32(edgesAt+44, 1),
+		"id 0":                         put64(entry, 0),
+		"id twice":                     put64(entry+2*pageBytes, 1),
+		"size 0":                       put64(entry+8, 0),
+		"size 2^63":                    put64(entry+8, 1<<63),
+		"size smaller":                 put64(entry+8, 9),
+		"size larger":                  put64(entry+8, 11),
+		"size much larger":             put64(entry+8, 1<<62),
+		"location":                     put32(entry+32, 5),
+		"location below 0":             put32(entry+32, 0xffffffff),
+		"flags":                        put32(entry+44, 8),
+		"known":                        put32(entry+44, FlagKnown),
+		"changes without a base":       put32(entry+44, FlagChanges),
+		"first extent":                 put32(entry+48, 1),
+		"number of extents":            put32(entry+52, 0xffffffff),
+		"no extents":                   put32(entry+52, 0),
+		"one extent more":              put32(entry+52, 2),
+		"metadata keys":                put32(entry+56, 1),
+		"metadata keys, one more":      put32(entry+pageBytes+56, 3),
+		"reserved":                     put32(entry+60, 1),
+		"extent's offset":              put64(extent(0, 0), 1),
+		"extent past the page":         put64(extent(0, 0), Chunk),
+		"extent past everything":       put64(extent(0, 0), 1<<64-Chunk),
+		"extent's length 0":            put32(extent(0, 8), 0),
+		"extent's length":              put32(extent(0, 8), 9),
+		"extent's length, large":       put32(extent(0, 8), 0xffffffff),
+		"stored length":                put32(extent(0, 12), 9),
+		"stored length, large":         put32(extent(0, 12), 0xffffffff),
+		"stored nowhere":               put32(extent(0, 16), 0xffffffc0),
+		"stored in the tables":         put32(extent(0, 16), 64),
+		"stored not aligned":           put32(extent(0, 16), blockBytes+8),
+		"stored over another":          put32(extent(1, 16), blockBytes),
+		"kind":                         put32(extent(0, 24), 3),
+		"kind is mask":                 put32(extent(0, 24), 1),
+		"kind is metadata":             put32(extent(0, 24), 2),
+		"compression":                  put32(extent(0, 28), 3),
+		"zstd of the same length":      put32(extent(0, 28), 1),
+		"zeros that are stored":        put32(extent(0, 28), 2),
+	} {
+		t.Run(name, func(t *testing.T) {
+			lying := bytes.Clone(raw)
+			lie(lying)
+			require.False(t, bytes.Equal(lying, raw), "the lie changes something")
+			require.True(t, seal(lying))
+			err := verdict(lying)
+			assert.Equal(t, status.Corrupt, status.CodeOf(err), "%v", err)
+		})
+	}
+	unchanged := bytes.Clone(raw)
+	require.True(t, seal(unchanged))
+	require.True(t, bytes.Equal(raw, unchanged), "seal makes what the writer made")
+}
+
+func TestErrorsNameFilePageAndOffset(t *testing.T) {
+	path := t.TempDir() + "/name.mmsb"
+	raw := whole(t, small(t), Uncompressed)
+	raw[2*blockBytes] ^= 1
+	store(t, path, raw)
+	_, err := Verify(path, VerifyOptions{})
+	assert.Equal(t, status.Corrupt, status.CodeOf(err))
+	assert.ErrorContains(t, err, path+": page 1 is damaged: 10 bytes at offset 8192 of the file (kind 0, offset 0)")
+}
+
+func TestSwappedPartsAreFound(t *testing.T) {
+	m := newModel()
+	for id := uint64(1); id <= 300; id++ {
+		m.pages[id] = content{page: Page{ID: id, Size: 64 << 10}, bytes: pattern(id, 64<<10)}
+	}
+	raw := whole(t, m, Uncompressed)
+	require.NoError(t, verdict(raw))
+	swap := func(a, b, length int) []byte {
+		swapped := bytes.Clone(raw)
+		copy(swapped[a:], raw[b:b+length])
+		copy(swapped[b:], raw[a:a+length])
+		return swapped
+	}
+	s := openBytes(t, raw)
+	pieces := func(id uint64) int {
+		found, err := s.Extents(id)
+		require.NoError(t, err)
+		return int(found[0].Place)
+	}
+	assert.Equal(t, status.Corrupt, status.CodeOf(verdict(swap(pieces(3), pieces(4), 64<<10))), "pages")
+	v := s.volumes[0]
+	require.Equal(t, v.offsets[2]-v.offsets[1], v.offsets[3]-v.offsets[2], "segments of one length")
+	segments := swap(int(v.offsets[1]), int(v.offsets[2]), int(v.offsets[2]-v.offsets[1]))
+	assert.Equal(t, status.Corrupt, status.CodeOf(verdict(segments)), "segments")
+	table := len(raw) - 2*blockBytes
+	order := swap(table+8, table+16, 8)
+	require.True(t, seal(order))
+	assert.Equal(t, status.Corrupt, status.CodeOf(verdict(order)), "offsets")
+
+	t.Run("segment of another snapshot", func(t *testing.T) {
+		other := write(t, Header{ID: ID{9}}, m, parts{whole: m.ids()}, Uncompressed)
+		mixed := bytes.Clone(raw)
+		copy(mixed[v.offsets[1]:v.offsets[2]], other[v.offsets[1]:v.offsets[2]])
+		require.True(t, seal(mixed))
+		assert.ErrorContains(t, verdict(mixed), "is of the snapshot "+ID{9}.String())
+	})
+	t.Run("a segment is missing", func(t *testing.T) {
+		// The page of the last entry before and the first one behind are whole: only numbers and sums tell.
+		short := append(bytes.Clone(raw[:v.offsets[1]]), raw[v.offsets[2]:]...)
+		length := v.offsets[2] - v.offsets[1]
+		table := short[len(short)-2*blockBytes:]
+		for number := range 3 {
+			at := binary.LittleEndian.Uint64(table[8*number+8:])
+			binary.LittleEndian.PutUint64(table[8*number:], at)
+			if number > 0 {
+				binary.LittleEndian.PutUint64(table[8*number:], at-length)
+			}
+		}
+		put32(len(short)-blockBytes+12, uint32(v.totals.Segments-1))(short)
+		put64(len(short)-blockBytes+32, uint64(len(short)-2*blockBytes))(short)
+		put64(len(short)-blockBytes+40, uint64(len(short)))(short)
+		seal(short)
+		assert.Equal(t, status.Corrupt, status.CodeOf(verdict(short)))
+	})
+}
+
+func TestAFrameThatHoldsMoreThanItMayIsAnError(t *testing.T) {
+	page := Page{ID: 1, Size: 100}
+	for _, length := range []int{99, 101, 1 << 28} {
+		frame := bytes.Clone(newCompressor().encode(make([]byte, length)))
+		for len(frame) >= 100 { // a frame of many blocks; its beginning will do
+			frame = frame[:99]
+		}
+		sink, err := file.Memory()
+		require.NoError(t, err)
+		w, err := NewWriter(sink, Header{}, Options{})
+		require.NoError(t, err)
+		require.NoError(t, w.addStored(&page, Extent{Length: 100, Compression: Zstd, CRC: checksum(frame)}, frame))
+		_, err = w.Finish(1, 100)
+		require.NoError(t, err)
+		s := openBytes(t, sink.Bytes())
+		for _, err := range []error{s.Verify(nil), s.ReadAt(1, KindBytes, make([]byte, 1), 0)} {
+			assert.Equal(t, status.Corrupt, status.CodeOf(err))
+			assert.ErrorContains(t, err, "page 1 is damaged")
+		}
+		sink.Close()
+	}
+}
+
+func TestSizesThatAddUpToTooMuchAreAnError(t *testing.T) {
+	// Pages of which only changes are stored can have any size; their base is as large.
+	header := Header{ID: ID{2}, Base: ID{1}, BaseName: "base"}
+	huge := func(flags uint32) []byte {
+		sink, err := file.Memory()
+		require.NoError(t, err)
+		defer sink.Close()
+		w, err := NewWriter(sink, header, Options{})
+		require.NoError(t, err)
+		for id := range uint64(3) {
+			require.NoError(t, w.Add(Page{ID: id + 1, Size: 1 << 62, Flags: flags}, KindBytes, 0, nil, Uncompressed))
+		}
+		_, err = w.Finish(3, 0)
+		require.NoError(t, err)
+		return bytes.Clone(sink.Bytes())
+	}
+	s, err := OpenSource(file.Bytes(huge(FlagChanges)), OpenOptions{Base: func(string) (file.Source, error) {
+		return file.Bytes(write(t, Header{ID: ID{1}}, newModel(), parts{}, Uncompressed)), nil
+	}})
+	require.NoError(t, err)
+	assert.Equal(t, status.Corrupt, status.CodeOf(s.Verify(nil)))
+	counts := state{}
+	require.NoError(t, counts.add("a", 1, 1<<62))
+	assert.Equal(t, status.Corrupt, status.CodeOf(counts.add("a", 2, 1<<62)))
+}
+
+func TestAFileThatBecomesShorterIsAnError(t *testing.T) {
+	path := t.TempDir() + "/short"
+	raw := whole(t, small(t), Uncompressed)
+	store(t, path, raw)
+	s := openPath(t, path)
+	require.NoError(t, os.Truncate(path, 2*blockBytes))
+	assert.Equal(t, status.Corrupt, status.CodeOf(s.Verify(nil)))
+	assert.Equal(t, status.Corrupt, status.CodeOf(s.ReadAt(1, KindBytes, make([]byte, 1), 0)))
+}
