@@ -41,6 +41,8 @@ var (
 	castagnoli   = crc32.MakeTable(crc32.Castagnoli)
 )
 
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
 // ID is a journal's name, random.
 type ID [16]byte
 
@@ -129,7 +131,7 @@ func (s segment) encode(header []byte) {
 	binary.LittleEndian.PutUint64(header[32:], s.first)
 	binary.LittleEndian.PutUint64(header[40:], uint64(s.created))
 	binary.LittleEndian.PutUint32(header[48:], s.previous)
-	binary.LittleEndian.PutUint32(header[segmentCRCAt:], crc32.Checksum(header[:segmentCRCAt], castagnoli))
+	binary.LittleEndian.PutUint32(header[segmentCRCAt:], checksum(header[:segmentCRCAt]))
 }
 
 // decodeSegment reads a segment's header, the first 4096 bytes of its file.
@@ -141,7 +143,7 @@ func decodeSegment(header []byte, name string) (segment, error) {
 	if !bytes.Equal(header[:8], segmentMagic) {
 		return segment{}, status.Errorf(status.Format, "%s: not a journal: it begins with %q at offset 0", name, header[:8])
 	}
-	if crc := crc32.Checksum(header[:segmentCRCAt], castagnoli); crc != binary.LittleEndian.Uint32(header[segmentCRCAt:]) {
+	if crc := checksum(header[:segmentCRCAt]); crc != binary.LittleEndian.Uint32(header[segmentCRCAt:]) {
 		return segment{}, status.Errorf(status.Corrupt, "%s: the header's checksum is 0x%08x, not 0x%08x at offset %d", name, crc,
 			binary.LittleEndian.Uint32(header[segmentCRCAt:]), segmentCRCAt)
 	}
@@ -190,7 +192,7 @@ func (f *frame) encode(buffer []byte) {
 }
 
 func frameCRC(whole []byte) uint32 {
-	return crc32.Update(crc32.Checksum(whole[:frameCRCAt], castagnoli), castagnoli, whole[FrameHeadBytes:])
+	return crc32.Update(checksum(whole[:frameCRCAt]), castagnoli, whole[FrameHeadBytes:])
 }
 
 // decodeFrame reads a frame's head; ok says that it may be one of this journal. Its checksum is not looked at.

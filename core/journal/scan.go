@@ -66,8 +66,9 @@ func (j *Journal) torn(s *openSegment, offset int64, next uint64) error {
 		return err
 	}
 	defer func() { _ = source.Close() }()
-	block, whole := make([]byte, 1<<20), make([]byte, MaximumFrame)
-	for at := offset &^ (blockBytes - 1); at < s.size; at += int64(len(block)) {
+	start := offset &^ (blockBytes - 1)
+	block := make([]byte, min(1<<20, s.size-start))
+	for at := start; at < s.size; at += int64(len(block)) {
 		block = block[:min(int64(len(block)), s.size-at)]
 		if _, err := source.ReadAt(block, at); err != nil {
 			return err
@@ -77,7 +78,7 @@ func (j *Journal) torn(s *openSegment, offset int64, next uint64) error {
 			if !ok || head.durable < next || at+int64(i+padded(int(head.length))) > s.size {
 				continue
 			}
-			candidate := whole[:padded(int(head.length))]
+			candidate := make([]byte, padded(int(head.length)))
 			if _, err := source.ReadAt(candidate, at+int64(i)); err != nil {
 				return err
 			}

@@ -226,7 +226,7 @@ func (w *Writer) Write(buffer []byte, used int, first uint64, count uint32, ends
 	if first != w.last+1 {
 		return w.fail(status.Errorf(status.Internal, "the journal's next record is %d, not %d", w.last+1, first))
 	}
-	if w.offset >= w.options.SegmentBytes && !w.within {
+	if count > 0 && w.offset >= w.options.SegmentBytes && !w.within {
 		if err := w.rotate(); err != nil {
 			return err
 		}

@@ -1,0 +1,830 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"libmmsb/core/file"
+	"libmmsb/core/file/filetest"
+	"libmmsb/core/status"
+)
+
+const directory = "/journal"
+
+func open(t *testing.T, fs file.FS, options Options) *Writer {
+	t.Helper()
+	w, err := NewWriter(fs, directory, options)
+	require.NoError(t, err)
+	return w
+}
+
+// write appends records as one frame, each a group of its own.
+func write(w *Writer, records ...Record) error {
+	var encoded [][]byte
+	for _, r := range records {
+		encoded = append(encoded, r.encode(0))
+	}
+	whole, used := buffer(encoded...)
+	return w.Write(whole, used, w.Next(), uint32(len(records)), true)
+}
+
+// writeGroup appends frames of one record each, which together are a group.
+func writeGroup(w *Writer, records ...Record) error {
+	for i, r := range records {
+		flags := uint8(More)
+		if i == len(records)-1 {
+			flags = 0
+		}
+		whole, used := buffer(r.encode(flags))
+		if err := w.Write(whole, used, w.Next(), 1, flags == 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run is a small record that says which one it is.
+func run(number uint64) Record {
+	return Record{Kind: Run, Page: 1 + number%5, Version: number, Epoch: number, Time: int64(number) * 10,
+		Bytes: fmt.Appendf(nil, "record number %d", number)}
+}
+
+// copyOf is a record that outlives its buffer, without what the reader adds.
+func copyOf(r *Record) Record {
+	c := *r
+	c.Sequence, c.Group, c.Last = 0, 0, false
+	for _, b := range []*[]byte{&c.Bytes, &c.Mask, &c.Places, &c.Source, &c.Intent, &c.Key, &c.Value} {
+		*b = bytes.Clone(*b)
+	}
+	return c
+}
+
+// readAll is all records from first on, and the error that ended them.
+func readAll(fs file.FS, first uint64) (records []Record, info Info, err error) {
+	j, err := Open(fs, directory)
+	if err != nil {
+		return nil, Info{}, err
+	}
+	for record, err := range j.Records(first, math.MaxUint64) {
+		if err != nil {
+			return records, j.Info(), err
+		}
+		records = append(records, copyOf(record))
+	}
+	return records, j.Info(), nil
+}
+
+func requireRuns(t *testing.T, records []Record, from, to uint64) {
+	t.Helper()
+	require.Len(t, records, int(to-from+1))
+	for i, record := range records {
+		require.Equal(t, run(from+uint64(i)).Bytes, record.Bytes)
+	}
+}
+
+func code(err error) status.Code { return status.CodeOf(err) }
+
+func TestEveryKindComesBackAsItWas(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{})
+	require.NoError(t, write(w, examples()...))
+	require.NoError(t, w.Close())
+
+	records, info, err := readAll(disk, 1)
+	require.NoError(t, err)
+	require.Len(t, records, len(examples()))
+	for i, want := range examples() {
+		got := records[i]
+		if want.Bytes == nil && len(got.Bytes) == 0 {
+			got.Bytes = nil
+		}
+		for _, b := range []*[]byte{&got.Mask, &got.Places, &got.Source, &got.Intent, &got.Value} {
+			if len(*b) == 0 {
+				*b = nil
+			}
+		}
+		assert.Equal(t, want, got, "%v", want.Kind)
+	}
+	assert.Equal(t, Info{ID: w.ID(), Segments: info.Segments, First: 1, Last: uint64(len(examples())), FirstTime: 1,
+		LastTime: examples()[len(examples())-1].Time, Closed: true}, info)
+	assert.Len(t, info.Segments, 1)
+}
+
+func TestRecordsThatAreNotWhatTheySayAreRefused(t *testing.T) {
+	long := func(r Record, body ...byte) []byte { return r.wrap(0, body) }
+	page := Record{Kind: Delta, Page: 1}
+	form := func(form uint16, parts ...[]byte) []byte {
+		return Record{Kind: Delta, Page: 1, Form: form}.wrap(0, bytes.Join(parts, nil))
+	}
+	word := func(n uint64) []byte { return places(n) }
+	for name, record := range map[string][]byte{
+		"no page":                       Record{Kind: Destroy}.encode(0),
+		"a body too many":               long(Record{Kind: Destroy, Page: 1}, 1),
+		"an offset cut short":           long(Record{Kind: Write, Page: 1}, 1, 2, 3),
+		"a range past 2^64":             Record{Kind: Run, Page: 1, Offset: math.MaxUint64, Bytes: []byte{1, 2}}.encode(0),
+		"no size":                       Record{Kind: Create, Page: 1}.encode(0),
+		"a size of 0":                   Record{Kind: Resize, Page: 1}.encode(0),
+		"contents shorter than a size":  Record{Kind: Adopt, Page: 1, Size: 4, Bytes: []byte{1}}.encode(0),
+		"a place cut short":             long(Record{Kind: Migrate, Page: 1}, 1, 0, 0, 0),
+		"a last word":                   Record{Kind: Migrate, Page: 1, State: 1}.encode(0),
+		"no page to copy":               Record{Kind: Clone, Page: 1}.encode(0),
+		"no child":                      Record{Kind: DependencyAdd, Page: 1}.encode(0),
+		"no key":                        Record{Kind: MetadataSet, Page: 1, Value: []byte("v")}.encode(0),
+		"a key past the end":            long(Record{Kind: MetadataSet, Page: 1}, 255, 255, 255, 255, 1, 0, 0, 0, 'k'),
+		"no key to remove":              Record{Kind: MetadataRemove, Page: 1}.encode(0),
+		"no form":                       form(0, word(0)),
+		"an unknown form":               form(9, word(0)),
+		"no count":                      page.wrap(0, nil),
+		"a mask past the end":           form(DenseBits, word(math.MaxUint64)),
+		"a payload too short":           form(DenseBytes, word(2), []byte{1, 1}, []byte{5}),
+		"a payload of other bits":       form(SparseBits, word(8), []byte{3}, []byte{5}),
+		"offsets past the end":          form(Indexed, word(1<<61), []byte("abc")),
+		"a count past 2^64":             form(Runs, word(1<<60)),
+		"runs that add up past 2^64":    form(Runs, word(2), places(0, 1<<63, 0, 1<<63)),
+		"a run past 2^64":               form(Runs, word(1), places(math.MaxUint64, 2), []byte("ab")),
+		"an annotation of a write":      Record{Kind: Write, Page: 1, DeltaID: 1, Bytes: []byte("w")}.encode(0),
+		"an annotation cut short":       Record{Kind: Run, Page: 1}.wrap(Annotated, []byte{1, 2, 3}),
+		"a source past the end":         Record{Kind: Run, Page: 1}.wrap(Annotated, append(places(1, 1), 255, 255, 255, 255, 0, 0, 0, 0)),
+		"a piece that ends its group":   Record{Kind: Run, Page: 1}.wrap(Piece, places(1)),
+		"fewer bytes than a head":       make([]byte, 8),
+		"a length below a head's":       binary.LittleEndian.AppendUint64(nil, 39|uint64(Destroy)<<32),
+		"a length past the frame's end": binary.LittleEndian.AppendUint64(nil, 4096|uint64(Destroy)<<32),
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := filetest.NewDisk()
+			w := open(t, disk, Options{})
+			if len(record) < recordHeadBytes {
+				record = append(bytes.Clone(record), make([]byte, recordHeadBytes-len(record))...)
+			}
+			whole, used := buffer(record)
+			require.NoError(t, w.Write(whole, used, 1, 1, true))
+			require.NoError(t, w.Close())
+			_, _, err := readAll(disk, 1)
+			assert.Equal(t, status.Corrupt, code(err), "%v", err)
+			assert.ErrorContains(t, err, "journal-00000000000000000001.mmsbj: in the frame at offset 4096: record 1")
+		})
+	}
+	t.Run("a kind of the future", func(t *testing.T) {
+		disk := filetest.NewDisk()
+		w := open(t, disk, Options{})
+		require.NoError(t, write(w, Record{Kind: 99, Page: 1}))
+		require.NoError(t, w.Close())
+		_, _, err := readAll(disk, 1)
+		assert.Equal(t, status.Format, code(err), "%v", err)
+	})
+}
+
+func TestRecordsInPieces(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{SegmentBytes: 8192})
+	require.NoError(t, write(w, run(1)))
+	body := append(places(5), bytes.Repeat([]byte("0123456789abcdef"), 20)...)
+	great := Record{Kind: Write, Page: 3, Version: 7, Epoch: 2, Time: 50}
+	for i, part := range [][]byte{body[:8], body[8:160], body[160:]} {
+		flags := uint8(More | Piece)
+		if i == 2 {
+			flags = 0
+		}
+		whole, used := buffer(great.wrap(flags, part))
+		require.NoError(t, w.Write(whole, used, w.Next(), 1, i == 2))
+	}
+	require.NoError(t, write(w, run(5)))
+	require.NoError(t, w.Close())
+
+	j, err := Open(disk, directory)
+	require.NoError(t, err)
+	var seen []uint64
+	for record, err := range j.Records(1, math.MaxUint64) {
+		require.NoError(t, err)
+		seen = append(seen, record.Sequence)
+		if record.Kind == Write {
+			assert.Equal(t, uint64(2), record.Group)
+			assert.True(t, record.Last)
+			assert.Equal(t, uint64(5), record.Offset)
+			assert.Equal(t, body[8:], record.Bytes)
+		}
+	}
+	assert.Equal(t, []uint64{1, 4, 5}, seen)
+	// The group was in one segment, although that was long enough after its first frame.
+	var firsts []uint64
+	for _, s := range j.Info().Segments {
+		firsts = append(firsts, s.First)
+	}
+	assert.Equal(t, []uint64{1, 2, 5}, firsts)
+}
+
+func TestItGoesOnWhereItEnded(t *testing.T) {
+	disk := filetest.NewDisk()
+	var id ID
+	for session := range uint64(5) {
+		w := open(t, disk, Options{SegmentBytes: 20000})
+		if session == 0 {
+			id = w.ID()
+		}
+		assert.Equal(t, id, w.ID())
+		for i := range uint64(4) {
+			require.Equal(t, session*4+i+1, w.Next())
+			require.NoError(t, write(w, run(session*4+i+1)))
+		}
+		require.NoError(t, w.Close())
+	}
+	records, info, err := readAll(disk, 1)
+	require.NoError(t, err)
+	requireRuns(t, records, 1, 20)
+	assert.Greater(t, len(info.Segments), 2)
+	assert.Equal(t, []int64{10, 200}, []int64{info.FirstTime, info.LastTime})
+	for i, s := range info.Segments[1:] {
+		assert.Equal(t, info.Segments[i].Last+1, s.First)
+	}
+	records, _, err = readAll(disk, 11)
+	require.NoError(t, err)
+	requireRuns(t, records, 11, 20)
+}
+
+func TestANewJournalBeginsBehindTheState(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{After: 500})
+	assert.Equal(t, uint64(501), w.Next())
+	require.NoError(t, write(w, run(501)))
+	require.NoError(t, w.Close())
+	_, err := NewWriter(disk, directory, Options{After: 502})
+	assert.Equal(t, status.InvalidState, code(err))
+	assert.ErrorContains(t, err, "ends at record 501, but the state holds records up to 502")
+	require.NoError(t, open(t, disk, Options{After: 501}).Close())
+}
+
+func TestTwoWriters(t *testing.T) {
+	for name, fs := range map[string]file.FS{"in memory": filetest.NewDisk(), "on disk": file.OS{}} {
+		t.Run(name, func(t *testing.T) {
+			folder := directory
+			if fs == (file.OS{}) {
+				folder = filepath.Join(t.TempDir(), "journal")
+			}
+			w, err := NewWriter(fs, folder, Options{})
+			require.NoError(t, err)
+			_, err = NewWriter(fs, folder, Options{})
+			assert.Equal(t, status.Busy, code(err), "%v", err)
+			assert.Equal(t, status.Busy, code(Drop(fs, folder, 5)))
+			require.NoError(t, w.Close())
+			w, err = NewWriter(fs, folder, Options{})
+			require.NoError(t, err)
+			require.NoError(t, w.Close())
+		})
+	}
+}
+
+// The real file system, with O_DIRECT where it has that, and frames that lie across the pieces of a read.
+func TestOnTheRealFileSystem(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "journal")
+	w, err := NewWriter(file.OS{}, folder, Options{SegmentBytes: 12 << 20})
+	require.NoError(t, err)
+	memory, err := unix.Mmap(-1, 0, MaximumFrame, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	require.NoError(t, err)
+	defer func() { _ = unix.Munmap(memory) }()
+	random := rand.New(rand.NewPCG(1, 2))
+	var wanted [][]byte
+	for w.offset < 10<<20 || w.begins == 1 {
+		content := make([]byte, random.IntN(MaximumFrame-200))
+		for i := range content {
+			content[i] = byte(i * len(wanted))
+		}
+		wanted = append(wanted, content)
+		whole, used := buffer(Record{Kind: Write, Page: 1, Version: uint64(len(wanted)), Bytes: content}.encode(0))
+		copy(memory, whole)
+		require.NoError(t, w.Write(memory[:len(whole)], used, w.Next(), 1, true))
+	}
+	require.NoError(t, w.Close())
+	j, err := Open(file.OS{}, folder)
+	require.NoError(t, err)
+	require.Len(t, j.Info().Segments, 2)
+	var next int
+	for record, err := range j.Records(1, math.MaxUint64) {
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(wanted[next], record.Bytes))
+		next++
+	}
+	assert.Equal(t, len(wanted), next)
+	stopped := 0
+	for range j.Records(1, math.MaxUint64) {
+		if stopped++; stopped == 3 {
+			break
+		}
+	}
+	assert.Equal(t, 3, stopped)
+}
+
+func TestDrop(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{SegmentBytes: 8192})
+	for number := range uint64(10) {
+		require.NoError(t, write(w, run(number+1)))
+	}
+	firsts := func() []uint64 {
+		found, err := list(disk, directory)
+		require.NoError(t, err)
+		return found
+	}
+	all := firsts()
+	require.Greater(t, len(all), 4)
+	require.NoError(t, w.Drop(all[2]-2))
+	assert.Equal(t, all[1:], firsts(), "a segment whose last record is behind the snapshot stays")
+	require.NoError(t, w.Drop(all[3]-1))
+	assert.Equal(t, all[3:], firsts())
+	require.NoError(t, write(w, run(11)))
+	require.NoError(t, w.Close())
+	_, _, err := readAll(disk, all[3]-1)
+	assert.Equal(t, status.NotFound, code(err), "%v", err)
+	records, info, err := readAll(disk, all[3])
+	require.NoError(t, err)
+	requireRuns(t, records, all[3], 11)
+	assert.Equal(t, all[3], info.First)
+	require.NoError(t, Drop(disk, directory, math.MaxUint64-1))
+	assert.Len(t, firsts(), 1, "the last segment stays: it knows the numbers")
+	assert.Equal(t, uint64(12), open(t, disk, Options{}).Next())
+}
+
+func TestFind(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{SegmentBytes: 8192})
+	require.NoError(t, write(w, run(1), run(2)))
+	require.NoError(t, writeGroup(w, run(3), run(4), run(5)))
+	require.NoError(t, write(w, run(6), run(7)))
+	require.NoError(t, w.Close())
+	j, err := Open(disk, directory)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		after uint64
+		until Until
+		want  uint64
+	}{
+		{0, Until{}, 7},
+		{0, Until{Sequence: 1}, 1},
+		{0, Until{Sequence: 4}, 2},
+		{0, Until{Sequence: 5}, 5},
+		{0, Until{Sequence: 100}, 7},
+		{0, Until{Time: 60}, 6},
+		{0, Until{Time: 49}, 2},
+		{0, Until{Time: 5}, 0},
+		{6, Until{Time: 5}, 6},
+		{0, Until{Page: 2, Epoch: 1}, 5},
+		{0, Until{Page: 4, Epoch: 2}, 2},
+		{7, Until{}, 7},
+	} {
+		got, err := j.Find(c.after, c.until)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, got, "%+v", c)
+	}
+}
+
+// small is a closed journal of one segment, as bytes, with what it says.
+func smallJournal(t *testing.T, close bool) (content []byte, records []Record) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{})
+	require.NoError(t, write(w, run(1), run(2)))
+	_, err := w.Sync()
+	require.NoError(t, err)
+	require.NoError(t, write(w, examples()[6:15]...))
+	if close {
+		require.NoError(t, w.Close())
+	}
+	source, err := file.Open(disk, directory+"/"+segmentName(1))
+	require.NoError(t, err)
+	content = make([]byte, source.Size())
+	_, err = source.ReadAt(content, 0)
+	require.NoError(t, err)
+	records, _, err = readAll(disk, 1)
+	require.NoError(t, err)
+	return content, records
+}
+
+// place makes a disk with a segment of this content.
+func place(t *testing.T, content []byte) (*filetest.Disk, file.File) {
+	disk := filetest.NewDisk()
+	require.NoError(t, disk.MakeDirectory(directory, 0o777))
+	f, err := disk.Open(directory+"/"+segmentName(1), unix.O_CREAT|unix.O_RDWR, 0o666)
+	require.NoError(t, err)
+	require.NoError(t, file.WriteFull(f, content, 0))
+	return disk, f
+}
+
+// requirePrefix: what was read is the beginning of what was written, never anything else.
+func requirePrefix(t *testing.T, whole, read []Record) {
+	if len(read) > len(whole) {
+		t.Fatalf("%d records of %d", len(read), len(whole))
+	}
+	for i := range read {
+		if read[i].Kind != whole[i].Kind || !bytes.Equal(read[i].Bytes, whole[i].Bytes) || read[i].Version != whole[i].Version {
+			t.Fatalf("record %d is another", i+1)
+		}
+	}
+}
+
+func TestTruncationAtEveryByte(t *testing.T) {
+	content, whole := smallJournal(t, false)
+	disk, f := place(t, content)
+	counts := map[int]int{}
+	for size := len(content) - 1; size >= 0; size-- {
+		if err := f.Truncate(int64(size)); err != nil {
+			t.Fatal(err)
+		}
+		records, info, err := readAll(disk, 1)
+		if size < blockBytes {
+			if code(err) != status.Corrupt && code(err) != status.Format {
+				t.Fatalf("%d bytes: %v", size, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		requirePrefix(t, whole, records)
+		counts[len(records)]++
+		if info.TornBytes != int64(size%4096) {
+			t.Fatalf("%d bytes: %d torn", size, info.TornBytes)
+		}
+	}
+	assert.Equal(t, map[int]int{0: 4096, 2: 4096}, counts)
+}
+
+func TestEveryFlippedBit(t *testing.T) {
+	content, whole := smallJournal(t, true)
+	disk, f := place(t, content)
+	cut, refused := 0, 0
+	for at := range content {
+		for bit := range 8 {
+			flipped := []byte{content[at] ^ 1<<bit}
+			if err := file.WriteFull(f, flipped, int64(at)); err != nil {
+				t.Fatal(err)
+			}
+			records, info, err := readAll(disk, 1)
+			switch {
+			case err != nil && (code(err) == status.Corrupt || code(err) == status.Format):
+				if !strings.Contains(err.Error(), segmentName(1)) || !strings.Contains(err.Error(), "offset") {
+					t.Fatalf("byte %d, bit %d: no file and offset in %v", at, bit, err)
+				}
+				refused++
+			case err != nil:
+				t.Fatalf("byte %d, bit %d: %v", at, bit, err)
+			case len(records) != len(whole) || info.TornBytes != blockBytes:
+				t.Fatalf("byte %d, bit %d: %d records, %d torn bytes", at, bit, len(records), info.TornBytes)
+			default: // the frame that says that the journal was closed
+				cut++
+			}
+		}
+		if err := file.WriteFull(f, content[at:at+1], int64(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	assert.Equal(t, blockBytes*8, cut)
+	assert.Equal(t, len(content)*8-cut, refused)
+}
+
+// Damage to what a later frame calls durable is damage; to what may have been on its way it is a torn tail.
+func TestDamageAndTornTails(t *testing.T) {
+	for name, durable := range map[string]bool{"durable": true, "on its way": false} {
+		t.Run(name, func(t *testing.T) {
+			disk := filetest.NewDisk()
+			w := open(t, disk, Options{})
+			for number := range uint64(4) {
+				require.NoError(t, write(w, run(number+1)))
+				if durable {
+					_, err := w.Sync()
+					require.NoError(t, err)
+				}
+			}
+			f, err := disk.Open(directory+"/"+segmentName(1), unix.O_RDWR, 0)
+			require.NoError(t, err)
+			require.NoError(t, file.WriteFull(f, make([]byte, 4096), 2*4096))
+			disk = disk.Kill()
+			records, info, err := readAll(disk, 1)
+			if durable {
+				assert.Equal(t, status.Corrupt, code(err), "%v", err)
+				assert.ErrorContains(t, err, "the frame at offset 8192, of record 2")
+				_, err = NewWriter(disk, directory, Options{})
+				assert.Equal(t, status.Corrupt, code(err), "%v", err)
+				return
+			}
+			require.NoError(t, err)
+			requireRuns(t, records, 1, 1)
+			assert.Equal(t, int64(3*4096), info.TornBytes)
+			w = open(t, disk, Options{})
+			require.Equal(t, uint64(2), w.Next())
+			require.NoError(t, write(w, run(2)))
+			require.NoError(t, w.Close())
+			records, info, err = readAll(disk, 1)
+			require.NoError(t, err)
+			requireRuns(t, records, 1, 2)
+			assert.Zero(t, info.TornBytes)
+		})
+	}
+}
+
+func TestSegmentsThatAreMissingOrForeign(t *testing.T) {
+	build := func() (*filetest.Disk, []string) {
+		disk := filetest.NewDisk()
+		w := open(t, disk, Options{SegmentBytes: 8192})
+		for number := range uint64(8) {
+			require.NoError(t, write(w, run(number+1)))
+		}
+		require.NoError(t, w.Close())
+		firsts, err := list(disk, directory)
+		require.NoError(t, err)
+		var names []string
+		for _, first := range firsts {
+			names = append(names, directory+"/"+segmentName(first))
+		}
+		require.Greater(t, len(names), 3)
+		return disk, names
+	}
+	disk, names := build()
+	require.NoError(t, disk.Remove(names[1]))
+	_, _, err := readAll(disk, 1)
+	assert.Equal(t, status.Corrupt, code(err))
+	assert.ErrorContains(t, err, "a segment is missing or foreign")
+
+	disk, names = build()
+	require.NoError(t, disk.Rename(names[1], directory+"/"+segmentName(9999)))
+	_, _, err = readAll(disk, 1)
+	assert.Equal(t, status.Corrupt, code(err))
+	assert.ErrorContains(t, err, "not the name's")
+
+	// A segment of another journal, and one of the same journal as it would have gone on otherwise.
+	other, _ := build()
+	source, err := file.Open(other, names[1])
+	require.NoError(t, err)
+	content := make([]byte, source.Size())
+	_, err = source.ReadAt(content, 0)
+	require.NoError(t, err)
+	replace := func() {
+		f, err := disk.Open(names[1], unix.O_RDWR|unix.O_TRUNC, 0)
+		require.NoError(t, err)
+		require.NoError(t, file.WriteFull(f, content, 0))
+	}
+	disk, _ = build()
+	replace()
+	_, _, err = readAll(disk, 1)
+	assert.ErrorContains(t, err, "is of the journal")
+
+	disk, _ = build()
+	s, err := decodeSegment(readHeader(t, disk, names[1]), names[1])
+	require.NoError(t, err)
+	s.previous++
+	s.encode(content)
+	replace()
+	_, _, err = readAll(disk, 1)
+	assert.ErrorContains(t, err, "a segment is missing or foreign")
+}
+
+func readHeader(t *testing.T, fs file.FS, path string) []byte {
+	source, err := file.Open(fs, path)
+	require.NoError(t, err)
+	header := make([]byte, blockBytes)
+	_, err = source.ReadAt(header, 0)
+	require.NoError(t, err)
+	return header
+}
+
+func TestANewerVersionIsRefused(t *testing.T) {
+	content, _ := smallJournal(t, true)
+	binary.LittleEndian.PutUint32(content[8:], Version+1)
+	binary.LittleEndian.PutUint32(content[segmentCRCAt:], checksum(content[:segmentCRCAt]))
+	disk, _ := place(t, content)
+	_, err := Open(disk, directory)
+	assert.Equal(t, status.Format, code(err), "%v", err)
+	assert.ErrorContains(t, err, "version 2")
+}
+
+func TestNoJournal(t *testing.T) {
+	disk := filetest.NewDisk()
+	_, err := Open(disk, directory)
+	assert.Equal(t, status.NotFound, code(err), "%v", err)
+	require.NoError(t, disk.MakeDirectory(directory, 0o777))
+	_, err = Open(disk, directory)
+	assert.Equal(t, status.NotFound, code(err), "%v", err)
+	assert.ErrorContains(t, err, "no journal in /journal")
+}
+
+// scenario writes a journal with rotation, groups and syncs. acknowledged is the last record that Sync called durable.
+func scenario(fs file.FS, acknowledged *uint64) error {
+	w, err := NewWriter(fs, directory, Options{SegmentBytes: 16 << 10})
+	if err != nil {
+		return err
+	}
+	closed := false
+	defer func() {
+		if !closed {
+			w.release()
+		}
+	}()
+	for step := range 8 {
+		next := w.Next()
+		if step%3 == 2 {
+			err = writeGroup(w, run(next), run(next+1), run(next+2))
+		} else {
+			err = write(w, run(next), run(next+1))
+		}
+		if err != nil {
+			return err
+		}
+		if step%2 == 1 {
+			durable, err := w.Sync()
+			if err != nil {
+				return err
+			}
+			*acknowledged = durable
+		}
+	}
+	closed = true
+	if err = w.Close(); err == nil {
+		*acknowledged = w.last
+	}
+	return err
+}
+
+// requireState: the journal of a disk holds all acknowledged records, whole groups only, and can be continued.
+func requireState(t *testing.T, disk *filetest.Disk, acknowledged uint64, what string) {
+	t.Helper()
+	records, info, err := readAll(disk, 1)
+	if code(err) == status.NotFound && acknowledged == 0 {
+		records, info, err = nil, Info{}, nil
+	}
+	require.NoError(t, err, what)
+	require.GreaterOrEqual(t, info.Last, acknowledged, what)
+	require.Equal(t, int(info.Last), len(records), what)
+	for i := range records {
+		require.Equal(t, run(uint64(i)+1).Bytes, records[i].Bytes, what)
+	}
+	// Groups of three are 5 … 7 and 12 … 14.
+	require.NotContains(t, []uint64{5, 6, 12, 13}, info.Last, what)
+	w, err := NewWriter(disk, directory, Options{SegmentBytes: 16 << 10})
+	require.NoError(t, err, what)
+	require.Equal(t, info.Last+1, w.Next(), what)
+	require.NoError(t, write(w, run(w.Next())), what)
+	require.NoError(t, w.Close(), what)
+	records, after, err := readAll(disk, 1)
+	require.NoError(t, err, what)
+	require.Equal(t, info.Last+1, after.Last, what)
+	require.Equal(t, run(info.Last+1).Bytes, records[info.Last].Bytes, what)
+	names, err := disk.List(directory)
+	require.NoError(t, err)
+	for _, name := range names {
+		require.False(t, strings.HasSuffix(name, rubbishSuffix), "%s: %s", what, name)
+	}
+}
+
+// A power cut before every operation, and what it may leave by many seeds; sectors of 512 bytes, so that frames tear.
+func TestPowerCuts(t *testing.T) {
+	seeds := uint64(40)
+	if testing.Short() {
+		seeds = 2
+	}
+	inner := filetest.NewDisk()
+	inner.Block = 512
+	counting := filetest.NewFaulty(inner)
+	operations := 0
+	counting.Before = func(filetest.Kind, int) { operations++ }
+	acknowledged := uint64(0)
+	require.NoError(t, scenario(counting, &acknowledged))
+	require.Equal(t, uint64(18), acknowledged)
+	require.Greater(t, operations, 50)
+	cuts := 0
+	for cut := 1; cut <= operations; cut++ {
+		disk := filetest.NewDisk()
+		disk.Block = 512
+		fs := filetest.NewFaulty(disk)
+		at, acknowledged := 0, uint64(0)
+		fs.Before = func(kind filetest.Kind, _ int) {
+			if at++; at != cut {
+				return
+			}
+			requireState(t, disk.Kill(), acknowledged, fmt.Sprintf("killed before operation %d (%s)", cut, kind))
+			for seed := range seeds {
+				requireState(t, disk.Crash(seed), acknowledged, fmt.Sprintf("cut before operation %d (%s), seed %d", cut, kind, seed))
+				cuts++
+			}
+		}
+		require.NoError(t, scenario(fs, &acknowledged))
+	}
+	require.Equal(t, operations*int(seeds), cuts)
+}
+
+// The test above finds a writer that calls durable what is not.
+func TestPowerCutsFindALie(t *testing.T) {
+	disk := filetest.NewDisk()
+	acknowledged := uint64(0)
+	require.NoError(t, scenario(filetest.NewFaulty(disk, filetest.Fault{Kind: filetest.Sync, Nth: 1, Forever: true, Lie: true}),
+		&acknowledged))
+	lost := 0
+	for seed := range uint64(20) {
+		if records, _, err := readAll(disk.Crash(seed), 1); err != nil || uint64(len(records)) < acknowledged {
+			lost++
+		}
+	}
+	assert.Positive(t, lost)
+}
+
+// Every operation fails once, with errors that disks have; writes are also cut short.
+func TestFaults(t *testing.T) {
+	counting := filetest.NewFaulty(filetest.NewDisk())
+	acknowledged := uint64(0)
+	require.NoError(t, scenario(counting, &acknowledged))
+	faults := 0
+	for _, kind := range []filetest.Kind{filetest.Open, filetest.OpenDirectory, filetest.List, filetest.Rename, filetest.MakeDirectory,
+		filetest.Write, filetest.Sync, filetest.SyncDirectory, filetest.Lock} {
+		require.Positive(t, counting.Count(kind), "%s", kind)
+		for nth := 1; nth <= counting.Count(kind); nth++ {
+			for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EIO} {
+				disk := filetest.NewDisk()
+				what := fmt.Sprintf("%s number %d: %v", kind, nth, errno)
+				list := []filetest.Fault{{Kind: kind, Nth: nth, Errno: errno}}
+				if kind == filetest.Write { // half a write, then the error
+					list = []filetest.Fault{{Kind: kind, Nth: nth, Short: 1000}, {Kind: kind, Nth: nth + 1, Errno: errno}}
+				}
+				fs := filetest.NewFaulty(disk, list...)
+				acknowledged := uint64(0)
+				err := scenario(fs, &acknowledged)
+				require.Equal(t, len(list), fs.Hits(), what)
+				require.Error(t, err, what)
+				var own *status.Error
+				require.True(t, errors.As(err, &own), "%s: %v", what, err)
+				require.Equal(t, status.DomainErrno, own.Domain, what)
+				require.Equal(t, int32(errno), own.Foreign, "%s: %v", what, err)
+				requireState(t, disk.Kill(), acknowledged, what)
+				requireState(t, disk.Crash(uint64(nth)), acknowledged, what)
+				faults++
+			}
+		}
+	}
+	t.Logf("%d faults", faults)
+}
+
+// After an error the writer does nothing more: a later Sync could not know what the first one lost.
+func TestAFailedWriterStaysFailed(t *testing.T) {
+	fs := filetest.NewFaulty(filetest.NewDisk())
+	w := open(t, fs, Options{})
+	require.NoError(t, write(w, run(1)))
+	failing := filetest.NewFaulty(filetest.NewDisk(), filetest.Fault{Kind: filetest.Sync, Nth: 2, Errno: syscall.EIO})
+	w = open(t, failing, Options{})
+	require.NoError(t, write(w, run(1)))
+	_, err := w.Sync()
+	require.Equal(t, status.IO, code(err))
+	writes := failing.Count(filetest.Write)
+	assert.Equal(t, err, write(w, run(2)))
+	_, again := w.Sync()
+	assert.Equal(t, err, again)
+	assert.Equal(t, err, w.Close())
+	assert.Equal(t, writes, failing.Count(filetest.Write))
+	assert.Equal(t, 2, failing.Count(filetest.Sync))
+}
+
+func FuzzReader(f *testing.F) {
+	content, _ := smallJournal(&testing.T{}, true)
+	f.Add(content, false)
+	f.Add(content, true)
+	f.Add(content[:9000], true)
+	// With honest, checksums are made right, so that what lies behind them is looked at.
+	f.Fuzz(func(t *testing.T, content []byte, honest bool) {
+		if honest {
+			makeHonest(content)
+		}
+		disk, _ := place(t, content)
+		_, _, err := readAll(disk, 1)
+		if own := status.Of(err); own != nil && own.Code != status.Corrupt && own.Code != status.Format {
+			t.Fatal(err)
+		}
+	})
+}
+
+// makeHonest makes the checksums and chain of a segment right, as far as its lengths go.
+func makeHonest(content []byte) {
+	if len(content) < blockBytes {
+		return
+	}
+	binary.LittleEndian.PutUint32(content[segmentCRCAt:], checksum(content[:segmentCRCAt]))
+	chain, next := binary.LittleEndian.Uint32(content[48:]), binary.LittleEndian.Uint64(content[32:])
+	for rest := content[blockBytes:]; len(rest) >= FrameHeadBytes; {
+		length := padded(int(binary.LittleEndian.Uint32(rest[8:])))
+		if length < FrameHeadBytes || length > len(rest) {
+			return
+		}
+		copy(rest[16:32], content[16:32])
+		binary.LittleEndian.PutUint32(rest[48:], chain)
+		binary.LittleEndian.PutUint64(rest[32:], next)
+		chain = frameCRC(rest[:length])
+		binary.LittleEndian.PutUint32(rest[frameCRCAt:], chain)
+		next += uint64(binary.LittleEndian.Uint32(rest[12:]))
+		rest = rest[length:]
+	}
+}

@@ -1,0 +1,119 @@
+package journal
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/file/filetest"
+	"libmmsb/core/status"
+)
+
+// script is a ring that hands out what a test says, and remembers what it is told.
+type script struct {
+	steps    []step
+	next     uint64
+	patience []time.Duration
+	durable  []uint64
+	failure  error
+}
+
+// step is one answer of Take: a buffer with so many records, or none.
+type step struct {
+	records uint32
+	wanted  bool
+	delay   time.Duration
+}
+
+func (s *script) Take(patience time.Duration) ([]byte, int, uint64, uint32, bool, bool, bool) {
+	s.patience = append(s.patience, patience)
+	if len(s.steps) == 0 {
+		return nil, 0, 0, 0, false, false, false
+	}
+	now := s.steps[0]
+	s.steps = s.steps[1:]
+	time.Sleep(now.delay)
+	if now.records == 0 {
+		return nil, 0, 0, 0, false, false, true
+	}
+	var records [][]byte
+	first := s.next + 1
+	for range now.records {
+		s.next++
+		records = append(records, run(s.next).encode(0))
+	}
+	whole, used := buffer(records...)
+	return whole, used, first, now.records, true, now.wanted, true
+}
+
+func (s *script) Durable(sequence uint64) { s.durable = append(s.durable, sequence) }
+
+func (s *script) Fail(code, domain, foreign int32, text string) {
+	s.failure = &status.Error{Code: status.Code(code), Domain: domain, Foreign: foreign, Text: text}
+}
+
+func serve(t *testing.T, options Options, steps ...step) (*script, *filetest.Faulty) {
+	disk := filetest.NewDisk()
+	fs := filetest.NewFaulty(disk)
+	w := open(t, fs, options)
+	ring := &script{steps: steps}
+	before := fs.Count(filetest.Sync)
+	require.NoError(t, w.Serve(ring))
+	assert.GreaterOrEqual(t, fs.Count(filetest.Sync), before)
+	records, info, err := readAll(disk, 1)
+	require.NoError(t, err)
+	requireRuns(t, records, 1, ring.next)
+	assert.True(t, info.Closed)
+	assert.Equal(t, ring.next, ring.durable[len(ring.durable)-1])
+	return ring, fs
+}
+
+func TestEachCallIsDurableAtOnce(t *testing.T) {
+	ring, _ := serve(t, Options{Durability: EachCall}, step{records: 2}, step{records: 1})
+	assert.Equal(t, []uint64{2, 3, 3}, ring.durable)
+	assert.Equal(t, []time.Duration{-1, -1, -1}, ring.patience)
+}
+
+func TestAnIntervalIsWaitedForAndNoLonger(t *testing.T) {
+	const interval = time.Hour
+	ring, _ := serve(t, Options{Interval: interval}, step{records: 2}, step{records: 1}, step{}, step{records: 3, wanted: true})
+	assert.Equal(t, []uint64{0, 0, 3, 6, 6}, ring.durable, "what did not fill an interval waits, and what is wanted does not")
+	assert.Equal(t, time.Duration(-1), ring.patience[0])
+	assert.InDelta(t, interval, ring.patience[1], float64(time.Minute), "records that are not durable yet let nobody sleep longer")
+	assert.Equal(t, time.Duration(-1), ring.patience[3])
+
+	ring, _ = serve(t, Options{Interval: time.Millisecond}, step{records: 2, delay: 5 * time.Millisecond})
+	assert.Equal(t, []uint64{2, 2}, ring.durable)
+}
+
+func TestNoDurabilityLeavesItToTheSystem(t *testing.T) {
+	ring, _ := serve(t, Options{Durability: None}, step{records: 2, delay: 20 * time.Millisecond}, step{records: 1},
+		step{records: 1, wanted: true})
+	assert.Equal(t, []uint64{0, 0, 4, 4}, ring.durable)
+	assert.Equal(t, []time.Duration{-1, -1, -1, -1}, ring.patience)
+}
+
+func TestAFailureReachesTheRing(t *testing.T) {
+	for _, kind := range []filetest.Kind{filetest.Write, filetest.Sync} {
+		disk := filetest.NewDisk()
+		fs := filetest.NewFaulty(disk, filetest.Fault{Kind: kind, Nth: 3, Errno: syscall.ENOSPC})
+		w := open(t, fs, Options{Durability: EachCall})
+		ring := &script{steps: []step{{records: 1}, {records: 1}, {records: 1}}}
+		err := w.Serve(ring)
+		require.Error(t, err)
+		var own *status.Error
+		require.True(t, errors.As(ring.failure, &own))
+		assert.Equal(t, status.NoSpace, own.Code)
+		assert.Equal(t, int32(syscall.ENOSPC), own.Foreign)
+		assert.Contains(t, own.Text, "the journal has failed: cannot ")
+		assert.Contains(t, own.Text, "/journal/journal-00000000000000000001.mmsbj: ENOSPC (no space left on device)")
+		assert.Equal(t, []uint64{1}, ring.durable)
+		w, err = NewWriter(disk, directory, Options{})
+		require.NoError(t, err, "the directory was let go")
+		require.NoError(t, w.Close())
+	}
+}
