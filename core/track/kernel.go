@@ -69,7 +69,7 @@ type kernel struct {
 	faults  int
 	pagemap int
 	maps    int
-	regions [2048]pageRegion // what a scan answers, under the lock of the tracker
+	regions [512]pageRegion // what a scan answers, under the lock of the tracker
 }
 
 func ioctl(descriptor int, request uintptr, argument unsafe.Pointer) syscall.Errno {
@@ -182,43 +182,43 @@ func (k *kernel) scan(r Range, rearm bool, written func(Range)) error {
 	if rearm {
 		argument.flags |= scanRearm
 	}
-	for start := uint64(r.Start); start < uint64(r.End); start = argument.walkEnd {
-		argument.start, argument.end = start, min(uint64(r.End), start+pieceSize)
+	for at := uint64(r.Start); at < uint64(r.End); {
+		argument.start, argument.end = at, min(uint64(r.End), at+pieceSize)
 		count, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(k.pagemap), ioctlPagemapScan, uintptr(unsafe.Pointer(&argument)))
-		switch errno {
-		case 0:
-		case unix.EINTR:
-			argument.walkEnd = start
+		switch {
+		case errno == unix.EINTR:
 			continue
-		case unix.EPERM:
-			return gone(start)
-		default:
-			return status.FromErrno(status.Internal, errno, "cannot scan the page map of [0x%x, 0x%x)", start, argument.end)
+		case errno == unix.EPERM || errno == 0 && count == 0:
+			return gone(at)
+		case errno != 0:
+			return status.FromErrno(status.Internal, errno, "cannot scan the page map of [0x%x, 0x%x)", at, argument.end)
 		}
-		at := start
+		// Where the answer has no more room the next one goes on at its end. The kernel's own word for that, walkEnd, is short of
+		// it where the kernel has gone on by itself.
 		for _, region := range k.regions[:count] {
 			if region.start != at {
 				return gone(at)
 			}
 			at = region.end
 			stretch := Range{uintptr(region.start), uintptr(region.end)}
-			if region.categories&pageWritten == 0 {
-				if region.categories&(pagePresent|pageSwapped) != 0 {
-					continue
-				}
-				// Nothing is left of what protecting puts in: the page was discarded, and reads as zero.
-				if rearm && k.writeProtect(stretch) != 0 {
-					return gone(region.start)
-				}
+			changed, absent := wasWritten(region.categories)
+			if absent && rearm && k.writeProtect(stretch) != 0 {
+				return gone(region.start)
 			}
-			written(stretch)
-		}
-		if at != argument.walkEnd {
-			return gone(at)
+			if changed {
+				written(stretch)
+			}
 		}
 	}
 	runtime.KeepAlive(k)
 	return nil
+}
+
+// wasWritten reads what a scan says of a page. Nothing of what protecting puts in is left of one that was discarded, and that is
+// now zero: newer kernels call it written and protect it in the scan, older ones leave it absent and do not.
+func wasWritten(categories uint64) (written, absent bool) {
+	absent = categories&(pageWritten|pagePresent|pageSwapped) == 0
+	return absent || categories&pageWritten != 0, absent
 }
 
 func gone(address uint64) error {

@@ -40,6 +40,15 @@ func mapped(t testing.TB, pages int) []byte {
 	return memory
 }
 
+// passing is memory that a test unmaps in part: the rest stays, for who knows what has taken the place of the part.
+func passing(t *testing.T, pages int) []byte {
+	t.Helper()
+	memory, err := unix.Mmap(-1, 0, pages*int(systemPage), readWrite, private)
+	require.NoError(t, err)
+	require.NoError(t, unix.Madvise(memory, unix.MADV_NOHUGEPAGE))
+	return memory
+}
+
 func mappedWith(t testing.TB, size, flags, descriptor int) []byte {
 	t.Helper()
 	memory, err := unix.Mmap(descriptor, 0, size, readWrite, flags)
@@ -118,6 +127,22 @@ func TestWritesAreFound(t *testing.T) {
 	appended, err := m.Collect(m.Whole(), true, []Range{{1, 2}})
 	require.NoError(t, err)
 	assert.Equal(t, []Range{{1, 2}}, appended)
+}
+
+// More separate stretches than one answer of the kernel has room for.
+func TestManyStretches(t *testing.T) {
+	needTracking(t)
+	const pages = 5000
+	memory := mapped(t, pages)
+	m := armed(t, memory)
+	var want [][2]int
+	for number := 1; number < pages; number += 2 {
+		page(memory, number)[0] = 1
+		want = append(want, [2]int{number, number + 1})
+	}
+	assert.Equal(t, want, collected(t, m, false))
+	assert.Equal(t, want, collected(t, m, true))
+	assert.Empty(t, collected(t, m, true))
 }
 
 // A memory of random overlapping watches against a model that knows what was written.
@@ -257,6 +282,10 @@ func TestNoWriteIsLost(t *testing.T) {
 			var stop atomic.Bool
 			var stamps, working atomic.Uint64
 			var group sync.WaitGroup
+			defer func() {
+				stop.Store(true)
+				group.Wait()
+			}()
 			for writer := range writers {
 				group.Go(func() {
 					random := rand.New(rand.NewPCG(1, uint64(writer)))
@@ -361,7 +390,7 @@ func TestUnwatchable(t *testing.T) {
 	privateFile := rangeOf(mappedWith(t, size, unix.MAP_PRIVATE, int(file.Fd()))).Start
 	variables := specialMapping(t, "[vvar]")
 	length := func(r Range) uintptr { return r.End - r.Start }
-	hole := rangeOf(mapped(t, 4)) // last: a later mapping would fill it
+	hole := rangeOf(passing(t, 4)) // last: a later mapping would fill it
 	unmap(t, Range{hole.Start + systemPage, hole.Start + 2*systemPage})
 	for _, c := range []struct {
 		name            string
@@ -445,8 +474,9 @@ func TestAnotherUserfaultfd(t *testing.T) {
 	codeIs(t, status.Unsupported, err)
 	assert.Contains(t, err.Error(), "another userfaultfd")
 	assert.EqualValues(t, unix.EBUSY, status.Of(err).Foreign)
-	_, err = Watch(r.Start, 2*systemPage)
+	below, err := Watch(r.Start, 2*systemPage)
 	require.NoError(t, err, "a refused watch left its mark, or took too much")
+	defer below.Release()
 	require.NoError(t, other.scan(rangeOf(page(memory, 2)), true, func(Range) {}), "the refused watch ended the other's")
 }
 
@@ -486,7 +516,7 @@ func TestMemoryThatGoesAway(t *testing.T) {
 			require.Zero(t, errno)
 		},
 		"moved away": func(t *testing.T, memory []byte) {
-			to := rangeOf(mapped(t, 8))
+			to := rangeOf(passing(t, 8))
 			r := rangeOf(memory)
 			_, _, errno := unix.Syscall6(unix.SYS_MREMAP, r.Start, 8*systemPage, 8*systemPage,
 				unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED, to.Start, 0)
@@ -500,7 +530,7 @@ func TestMemoryThatGoesAway(t *testing.T) {
 	}
 	for name, change := range remap {
 		t.Run(name, func(t *testing.T) {
-			memory := mapped(t, 8)
+			memory := passing(t, 8)
 			m := armed(t, memory)
 			page(memory, 0)[0] = 1
 			change(t, memory)
@@ -513,14 +543,14 @@ func TestMemoryThatGoesAway(t *testing.T) {
 		})
 	}
 	t.Run("after an error all counts", func(t *testing.T) {
-		memory := mapped(t, 8)
+		memory := passing(t, 8)
 		m := armed(t, memory)
 		page(memory, 0)[0] = 1
 		r := rangeOf(page(memory, 2))
 		unmap(t, r)
 		_, err := m.Collect(m.Whole(), true, nil)
 		codeIs(t, status.InvalidState, err)
-		_, _, errno := unix.Syscall6(unix.SYS_MMAP, r.Start, systemPage, readWrite, private|unix.MAP_FIXED, ^uintptr(0), 0)
+		_, _, errno := unix.Syscall6(unix.SYS_MMAP, r.Start, systemPage, readWrite, private|unix.MAP_FIXED_NOREPLACE, ^uintptr(0), 0)
 		require.Zero(t, errno)
 		again := watchAll(t, memory)
 		assert.Equal(t, [][2]int{{0, 8}}, collected(t, again, false))
@@ -580,6 +610,31 @@ func TestDiscarding(t *testing.T) {
 		t.Log("the kernel did not take the page that MADV_FREE offered")
 		assert.Empty(t, collected(t, m, true), "page offered but not taken")
 	}
+}
+
+// What kernels before 6.18 say of a discarded page, and what is then done for it.
+func TestDiscardingOnOlderKernels(t *testing.T) {
+	for categories, want := range map[uint64][2]bool{
+		pageTracked:                             {true, true},
+		pageTracked | pageWritten:               {true, false},
+		pageTracked | pagePresent:               {false, false},
+		pageTracked | pageSwapped:               {false, false},
+		pageTracked | pagePresent | pageWritten: {true, false},
+		pageTracked | pageSwapped | pageWritten: {true, false},
+	} {
+		written, absent := wasWritten(categories)
+		assert.Equal(t, want, [2]bool{written, absent}, "%#x", categories)
+	}
+	needTracking(t)
+	memory := mapped(t, 4)
+	m := armed(t, memory)
+	require.NoError(t, unix.Madvise(memory[systemPage:3*systemPage], unix.MADV_DONTNEED))
+	k, err := usable()
+	require.NoError(t, err)
+	require.Zero(t, k.writeProtect(rangeOf(page(memory, 1))))
+	assert.Equal(t, [][2]int{{2, 3}}, collected(t, m, true))
+	page(memory, 1)[0] = 1
+	assert.Equal(t, [][2]int{{1, 2}}, collected(t, m, true))
 }
 
 // hugeMemory is memory in huge pages, all written.
@@ -743,7 +798,7 @@ func TestMappingsBothWays(t *testing.T) {
 		assert.Equal(t, queried, listed)
 		assert.Equal(t, rangeOf(memory).Start, rangeOf(memory).within(listed.where).Start)
 	}
-	unused := rangeOf(mapped(t, 3))
+	unused := rangeOf(passing(t, 3))
 	unmap(t, Range{unused.Start + systemPage, unused.Start + 2*systemPage})
 	for _, lookUp := range []func(uintptr) (mapping, error){k.mappingAt, listedMappingAt} {
 		next, err := lookUp(unused.Start + systemPage)
