@@ -36,7 +36,7 @@ def read(path):
         check(data[start : start + 52] + data[entries : extents + 32 * m], crc, f"segment {number}")
         if (magic, segment_id, own_number) != (b"MMSBSEGM", own, number):
             raise ValueError(f"segment {number} is another one")
-        for id in struct.unpack_from(f"<{n}Q", data, entries) if kind == 2 else []:
+        for id in set(struct.unpack_from(f"<{n}Q", data, entries) if kind == 2 else ()) - begun:
             pages.pop(id, None)
         edges += struct.iter_unpack("<QQ", data[entries:extents]) if kind == 3 else []
         for fields in struct.iter_unpack("<4Q3i4I4x", data[entries:extents]) if kind == 1 else []:

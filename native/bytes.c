@@ -6,6 +6,7 @@ mmsb_bytes_table_t mmsb_bytes;
 int mmsb_bytes_select(const char *name) {
     if (strcmp(name, "portable") == 0) {
         mmsb_bytes_use_portable(&mmsb_bytes);
+        mmsb_checksum_use_portable(&mmsb_bytes);
         return 0;
     }
 #if defined(__x86_64__)
@@ -13,18 +14,24 @@ int mmsb_bytes_select(const char *name) {
     if (strcmp(name, "sse2") == 0) {
         mmsb_bytes_use_portable(&mmsb_bytes);
         mmsb_bytes_use_sse2(&mmsb_bytes);
+        mmsb_checksum_use_portable(&mmsb_bytes);
+        mmsb_checksum_use_instruction(&mmsb_bytes);
         return 0;
     }
     if (strcmp(name, "avx2") == 0 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt")) {
         mmsb_bytes_use_portable(&mmsb_bytes);
         mmsb_bytes_use_avx2(&mmsb_bytes);
+        mmsb_checksum_use_portable(&mmsb_bytes);
+        mmsb_checksum_use_instruction(&mmsb_bytes);
         return 0;
     }
 #elif defined(__aarch64__)
     if (strcmp(name, "neon") == 0) {
         mmsb_bytes_use_portable(&mmsb_bytes);
         mmsb_bytes_use_neon(&mmsb_bytes);
+        mmsb_checksum_use_portable(&mmsb_bytes);
+        mmsb_checksum_use_instruction(&mmsb_bytes);
         return 0;
     }
 #endif

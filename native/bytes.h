@@ -46,6 +46,8 @@ typedef struct mmsb_bytes_table {
     uint64_t (*next_agreement)(const uint8_t *a, const uint8_t *b, uint64_t from, uint64_t length);
     /* Sets length bytes to 0; tuned for blocks up to some KiB that are used at once afterwards. */
     void (*zero)(void *bytes, uint64_t length);
+    /* CRC-32C of bytes that follow others whose checksum is crc; 0 at first. */
+    uint32_t (*crc32c)(uint32_t crc, const void *bytes, uint64_t length);
 } mmsb_bytes_table_t;
 
 /* The table in use: the best one of this processor. */
@@ -59,6 +61,8 @@ void mmsb_bytes_use_portable(mmsb_bytes_table_t *table);
 void mmsb_bytes_use_sse2(mmsb_bytes_table_t *table);
 void mmsb_bytes_use_avx2(mmsb_bytes_table_t *table);
 void mmsb_bytes_use_neon(mmsb_bytes_table_t *table);
+void mmsb_checksum_use_portable(mmsb_bytes_table_t *table);
+void mmsb_checksum_use_instruction(mmsb_bytes_table_t *table);
 
 /* Sets in the first (count+7)/8 bytes of bits, and touches no others, the bits set in word. count ≤ 64; the bits of word from
  * count on are 0. */

@@ -1,5 +1,7 @@
 #include "delta.h"
 
+#include "capture.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -198,19 +200,44 @@ static void apply_locked(mmsb_record_t *record, const mmsb_delta_t *delta) {
     move_epoch(record, delta->epoch);
 }
 
+/* Before a valid delta changes a page that is locked: capture.h. */
+static int touch_delta(mmsb_record_t *record, uint64_t state, const mmsb_delta_t *delta) {
+    int again = mmsb_capture_touch(record, state, 0, 0); /* the epoch moves in any case */
+    switch (delta->kind) {
+    case MMSB_DELTA_RUNS:
+        for (uint64_t i = 0; !again && i < delta->count; i++)
+            again = mmsb_capture_touch(record, state, delta->runs[i].offset, delta->runs[i].length);
+        break;
+    case MMSB_DELTA_INDEXED:
+        for (uint64_t i = 0; !again && i < delta->count; i++)
+            again = mmsb_capture_touch(record, state, delta->offsets ? delta->offsets[i] : delta->offsets32[i], 1);
+        break;
+    default:
+        again = again || mmsb_capture_touch(record, state, 0, delta->mask_length);
+    }
+    return again;
+}
+
 mmsb_status_t mmsb_page_apply_delta(uint64_t page, const mmsb_delta_t *delta) {
     mmsb_record_t *record;
     uint64_t state;
-    mmsb_status_t status = mmsb_page_enter(page, &record, &state);
-    if (MMSB_UNLIKELY(status != MMSB_OK))
-        return status;
-    status = check_locked(page, delta, record, state);
-    if (MMSB_LIKELY(status == MMSB_OK))
-        status = check_epoch(page, delta->epoch, record->epoch);
-    if (MMSB_LIKELY(status == MMSB_OK))
-        apply_locked(record, delta);
-    mmsb_page_unlock(record, state);
-    return status;
+    for (;;) {
+        mmsb_status_t status = mmsb_page_enter(page, &record, &state);
+        if (MMSB_UNLIKELY(status != MMSB_OK))
+            return status;
+        int again = 0;
+        status = check_locked(page, delta, record, state);
+        if (MMSB_LIKELY(status == MMSB_OK))
+            status = check_epoch(page, delta->epoch, record->epoch);
+        if (MMSB_LIKELY(status == MMSB_OK) && MMSB_UNLIKELY(__atomic_load_n(&mmsb_capturing, __ATOMIC_RELAXED) != 0))
+            again = touch_delta(record, state, delta);
+        if (MMSB_LIKELY(status == MMSB_OK && !again))
+            apply_locked(record, delta);
+        mmsb_page_unlock(record, state);
+        if (MMSB_LIKELY(!again))
+            return status;
+        mmsb_capture_wait(MMSB_HANDLE_INDEX(page));
+    }
 }
 
 /* -------------------------------------------------------------------------------------------------- many pages ---- */
@@ -376,25 +403,31 @@ static mmsb_status_t check_epochs(const struct_work_t *work, size_t count, size_
     return check_epoch(work->pages[first_bad], work->deltas[first_bad].epoch, bad_epoch);
 }
 
+static int touch_struct(const void *deltas, size_t i, mmsb_record_t *record, uint64_t state) {
+    return touch_delta(record, state, (const mmsb_delta_t *)deltas + i);
+}
+
 mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad_index) {
     mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .keeps = 1};
     struct_work_t work = {pages, deltas, plans_for(count), 0};
     if (!work.plans && count > 0)
         return mmsb_error()->error_code;
-    mmsb_status_t status = mmsb_batch_lock(&batch, check_struct, &work, bad_index);
-    size_t good = status == MMSB_OK ? count : batch.bad, bad = 0;
-    if (MMSB_UNLIKELY(batch.repeats && work.chosen_epochs)) { /* an item before the bad one may have too old an epoch */
-        mmsb_status_t order = check_epochs(&work, good, &bad);
-        if (order != MMSB_OK) {
-            status = order;
-            if (bad_index)
-                *bad_index = bad;
+    do {
+        mmsb_status_t status = mmsb_batch_lock(&batch, check_struct, &work, bad_index);
+        size_t good = status == MMSB_OK ? count : batch.bad, bad = 0;
+        if (MMSB_UNLIKELY(batch.repeats && work.chosen_epochs)) { /* an item before the bad one may have too old an epoch */
+            mmsb_status_t order = check_epochs(&work, good, &bad);
+            if (order != MMSB_OK) {
+                status = order;
+                if (bad_index)
+                    *bad_index = bad;
+            }
         }
-    }
-    if (MMSB_UNLIKELY(status != MMSB_OK)) {
-        mmsb_batch_unlock(&batch, good < count ? good + 1 : count);
-        return status;
-    }
+        if (MMSB_UNLIKELY(status != MMSB_OK)) {
+            mmsb_batch_unlock(&batch, good < count ? good + 1 : count);
+            return status;
+        }
+    } while (MMSB_UNLIKELY(mmsb_batch_touch(&batch, touch_struct, deltas)));
     for (size_t i = 0; i < count; i++) {
         const plan_t *plan = &work.plans[i];
         if (MMSB_LIKELY(i + AHEAD < count && plan[AHEAD].target.bytes))
@@ -426,6 +459,12 @@ static inline __attribute__((always_inline)) mmsb_status_t check_array(void *arg
         return status;
     work->targets[i] = target_of(record, offset);
     return check_epoch(runs->pages[i], 0, record->epoch);
+}
+
+static int touch_array(const void *argument, size_t i, mmsb_record_t *record, uint64_t state) {
+    const mmsb_page_runs_t *runs = argument;
+    int again = mmsb_capture_touch(record, state, 0, 0);
+    return again || mmsb_capture_touch(record, state, runs->offsets[i], runs->lengths ? runs->lengths[i] : runs->uniform_length);
 }
 
 mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *bad_index) {
@@ -462,9 +501,11 @@ mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *b
     array_work_t work = {runs, (target_t *)(void *)plans_for(count)};
     if (!work.targets)
         return mmsb_error()->error_code;
-    status = mmsb_batch_lock(&batch, check_array, &work, bad_index);
-    if (status != MMSB_OK)
-        return status;
+    do {
+        status = mmsb_batch_lock(&batch, check_array, &work, bad_index);
+        if (status != MMSB_OK)
+            return status;
+    } while (MMSB_UNLIKELY(mmsb_batch_touch(&batch, touch_array, runs)));
     const uint8_t *payload = runs->payload;
     for (size_t i = 0; i < count; i++) {
         if (MMSB_LIKELY(i + AHEAD < count))

@@ -1,4 +1,4 @@
-#include "page.h"
+#include "capture.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -132,6 +132,7 @@ mmsb_status_t mmsb_page_create_small(uint64_t context, uint64_t size, int zeroed
         cache = mmsb_cache_enter(context);
     if (!cache)
         return mmsb_error()->error_code;
+    mmsb_context_await(cache->context_index);
     uint32_t class_number = mmsb_class_of(size);
     uint64_t handle;
     mmsb_status_t status = pop(cache, class_number, &handle);
@@ -146,6 +147,7 @@ mmsb_status_t mmsb_page_create_small(uint64_t context, uint64_t size, int zeroed
     if (zeroed)
         prefetch_next(cache->loaded[class_number]);
     open_memory(record, class_number, zeroed);
+    mmsb_capture_created(MMSB_HANDLE_INDEX(handle));
     mmsb_page_begin(record, handle, size, class_number);
     mmsb_counter_add(&cache->creates, 1);
     mmsb_counter_add(&cache->bytes_created, size);
@@ -167,6 +169,7 @@ mmsb_status_t mmsb_page_create_batch(uint64_t context, uint64_t size, size_t cou
     mmsb_cache_t *cache = mmsb_cache_enter(context);
     if (!cache)
         return mmsb_error()->error_code;
+    mmsb_context_await(cache->context_index);
     uint32_t class_number = mmsb_class_of(size);
     size_t made = 0;
     mmsb_status_t status = MMSB_OK;
@@ -191,6 +194,7 @@ mmsb_status_t mmsb_page_create_batch(uint64_t context, uint64_t size, size_t cou
             }
             magazine->count--;
             open_memory(record, class_number, zeroed);
+            mmsb_capture_created(MMSB_HANDLE_INDEX(handle));
             mmsb_page_begin(record, handle, size, class_number);
             pages[made++] = handle;
         }
@@ -252,13 +256,19 @@ static void end_locked(uint64_t page, mmsb_record_t *record, uint64_t state) {
 mmsb_status_t mmsb_page_destroy_slow(uint64_t page) {
     mmsb_record_t *record;
     uint64_t state;
-    mmsb_status_t status = mmsb_page_lock(page, &record, &state);
-    if (status != MMSB_OK)
-        return status;
-    if (mmsb_record_pinned(record)) {
-        status = pinned(page, record);
+    for (;;) {
+        mmsb_status_t status = mmsb_page_lock(page, &record, &state);
+        if (status != MMSB_OK)
+            return status;
+        if (mmsb_record_pinned(record)) {
+            status = pinned(page, record);
+            __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+            return status;
+        }
+        if (MMSB_LIKELY(!mmsb_capture_touch_all(record, state)))
+            break;
         __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
-        return status;
+        mmsb_capture_wait(MMSB_HANDLE_INDEX(page));
     }
     end_locked(page, record, state);
     return MMSB_OK;
@@ -336,9 +346,11 @@ static size_t end_run(const mmsb_page_t *pages, size_t count) {
 mmsb_status_t mmsb_page_destroy_batch(const mmsb_page_t *pages, size_t count, size_t *bad_index) {
     mmsb_batch_t batch = {
         .first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .distinct = 1, .bytes_stay = 1};
-    mmsb_status_t status = mmsb_batch_lock(&batch, check_destroy, (void *)(uintptr_t)pages, bad_index);
-    if (status != MMSB_OK)
-        return status;
+    do {
+        mmsb_status_t status = mmsb_batch_lock(&batch, check_destroy, (void *)(uintptr_t)pages, bad_index);
+        if (status != MMSB_OK)
+            return status;
+    } while (MMSB_UNLIKELY(mmsb_batch_touch(&batch, NULL, NULL)));
     size_t done = 0;
     while (done < count) {
         done += end_run(pages + done, count - done);
@@ -448,8 +460,7 @@ void *mmsb_page_address_slow(uint64_t page) {
         return NULL;
     void *address = NULL;
     if (!(state & MMSB_AWAY) || mmsb_record_pinned(record)) {
-        mmsb_dirty_all(record);
-        address = mmsb_record_bytes(record);
+        address = mmsb_record_expose(record);
     } else {
         mmsb_fail(MMSB_E_INVALID_STATE, "page 0x%016llx is on disk and not pinned: it has no address", (unsigned long long)page);
     }
@@ -531,7 +542,7 @@ mmsb_status_t mmsb_page_pin_bytes(uint64_t page, int32_t mode, void **address) {
     } else {
         ++*pins;
         if (mode == MMSB_PIN_WRITE)
-            mmsb_dirty_all(record);
+            mmsb_record_expose(record);
         if (address)
             *address = mmsb_record_bytes(record);
     }
@@ -611,17 +622,22 @@ static void write_locked(mmsb_record_t *record, uint64_t offset, const void *buf
 mmsb_status_t mmsb_page_write_bytes(uint64_t page, uint64_t offset, const void *buffer, uint64_t length) {
     mmsb_record_t *record;
     uint64_t state;
-    mmsb_status_t status = mmsb_page_enter(page, &record, &state);
-    if (MMSB_UNLIKELY(status != MMSB_OK))
-        return status;
-    if (MMSB_UNLIKELY(state & MMSB_READ_ONLY))
-        status = read_only(page);
-    else if (MMSB_UNLIKELY(!within(offset, length, record->size)))
-        status = out_of_range(page, offset, length, record->size);
-    else
-        write_locked(record, offset, buffer, length);
-    mmsb_page_unlock(record, state);
-    return status;
+    for (;;) {
+        mmsb_status_t status = mmsb_page_enter(page, &record, &state);
+        if (MMSB_UNLIKELY(status != MMSB_OK))
+            return status;
+        int again = 0;
+        if (MMSB_UNLIKELY(state & MMSB_READ_ONLY))
+            status = read_only(page);
+        else if (MMSB_UNLIKELY(!within(offset, length, record->size)))
+            status = out_of_range(page, offset, length, record->size);
+        else if (MMSB_LIKELY(!(again = mmsb_capture_touch(record, state, offset, length))))
+            write_locked(record, offset, buffer, length);
+        mmsb_page_unlock(record, state);
+        if (MMSB_LIKELY(!again))
+            return status;
+        mmsb_capture_wait(MMSB_HANDLE_INDEX(page));
+    }
 }
 
 static mmsb_status_t check_range(void *work, size_t i, mmsb_record_t *record, uint64_t state) {
@@ -653,15 +669,33 @@ mmsb_status_t mmsb_page_read_batch(const mmsb_page_range_t *ranges, size_t count
     return MMSB_OK;
 }
 
+static int touch_range(const void *work, size_t i, mmsb_record_t *record, uint64_t state) {
+    const mmsb_page_range_t *range = (const mmsb_page_range_t *)work + i;
+    return mmsb_capture_touch(record, state, range->offset, range->length);
+}
+
 mmsb_status_t mmsb_page_write_batch(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {
     mmsb_batch_t batch = {.first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count};
-    mmsb_status_t status = mmsb_batch_lock(&batch, check_write, (void *)(uintptr_t)ranges, bad_index);
-    if (status != MMSB_OK)
-        return status;
+    do {
+        mmsb_status_t status = mmsb_batch_lock(&batch, check_write, (void *)(uintptr_t)ranges, bad_index);
+        if (status != MMSB_OK)
+            return status;
+    } while (MMSB_UNLIKELY(mmsb_batch_touch(&batch, touch_range, ranges)));
     for (size_t i = 0; i < count; i++)
         write_locked(mmsb_record_of(ranges[i].page), ranges[i].offset, ranges[i].buffer, ranges[i].length);
     mmsb_batch_unlock(&batch, count);
     return MMSB_OK;
+}
+
+/* Locks a page to change it as a whole. */
+static mmsb_status_t lock_to_change(uint64_t page, mmsb_record_t **record, uint64_t *state) {
+    for (;;) {
+        mmsb_status_t status = mmsb_page_lock(page, record, state);
+        if (status != MMSB_OK || MMSB_LIKELY(!mmsb_capture_touch_all(*record, *state)))
+            return status;
+        __atomic_store_n(&(*record)->state, *state, __ATOMIC_RELEASE);
+        mmsb_capture_wait(MMSB_HANDLE_INDEX(page));
+    }
 }
 
 /* Cuts or extends a change mask within its memory: what lies behind the page's end is zero. */
@@ -678,7 +712,7 @@ static void mask_trim(mmsb_record_t *record, uint64_t size) {
 mmsb_status_t mmsb_page_resize_in_place(uint64_t page, uint64_t size) {
     mmsb_record_t *record;
     uint64_t state;
-    mmsb_status_t status = mmsb_page_lock(page, &record, &state);
+    mmsb_status_t status = lock_to_change(page, &record, &state);
     if (status != MMSB_OK)
         return status;
     uint32_t class_number = MMSB_STATE_CLASS(state);
@@ -728,11 +762,13 @@ mmsb_status_t mmsb_page_mask_copy(uint64_t page, uint64_t offset, void *bits, ui
 mmsb_status_t mmsb_page_mask_reset(uint64_t page) {
     mmsb_record_t *record;
     uint64_t state;
-    mmsb_status_t status = mmsb_page_lock(page, &record, &state);
+    mmsb_status_t status = lock_to_change(page, &record, &state);
     if (status != MMSB_OK)
         return status;
-    if (record->mask_block != 0)
+    if (record->mask_block != 0) {
         memset(mmsb_place_address(record->mask_place), 0, mmsb_mask_length(record->size));
+        mmsb_version_move(record); /* a snapshot has the mask, so an incremental one must see the change */
+    }
     __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
     return MMSB_OK;
 }
@@ -779,6 +815,7 @@ void mmsb_page_publish(uint32_t index, uint64_t size, uint64_t low, uint64_t epo
     __atomic_store_n(&record->epoch, epoch, __ATOMIC_RELAXED);
     __atomic_store_n(&record->version, version, __ATOMIC_RELAXED);
     mmsb_context_add(mmsb_record_context(index), 1, 0, size, 0);
+    mmsb_capture_created(index);
     __atomic_store_n(&record->state, MMSB_STATE(MMSB_KIND_PAGE, MMSB_HANDLE_GENERATION(state), (state & MMSB_CLASS_MASK) | low),
                      __ATOMIC_RELEASE);
 }
@@ -887,6 +924,24 @@ void mmsb_batch_unlock(const mmsb_batch_t *batch, size_t count) {
         if ((state & MMSB_OWNER_MASK) == batch->owner) /* else it appears twice and is unlocked by now */
             mmsb_page_unlock(record, state & ~MMSB_OWNER_MASK);
     }
+}
+
+int mmsb_batch_touch(const mmsb_batch_t *batch, mmsb_batch_touch_t touch, const void *work) {
+    if (MMSB_LIKELY(__atomic_load_n(&mmsb_capturing, __ATOMIC_RELAXED) == 0))
+        return 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        uint64_t page = mmsb_handle_at(batch->first, batch->stride, i);
+        if (page == 0)
+            continue;
+        mmsb_record_t *record = mmsb_record_of(page);
+        uint64_t state = record->state & ~MMSB_OWNER_MASK;
+        if (touch ? touch(work, i, record, state) : mmsb_capture_touch_all(record, state)) {
+            mmsb_batch_unlock(batch, batch->count);
+            mmsb_capture_wait(MMSB_HANDLE_INDEX(page));
+            return 1;
+        }
+    }
+    return 0;
 }
 
 mmsb_status_t mmsb_batch_meet(mmsb_batch_t *batch, uint64_t page, int patient, mmsb_record_t **record, uint64_t *state) {

@@ -13,6 +13,9 @@
 
 #define MMSB_ENTER_GO (-1)
 
+/* How many contexts are captured or frozen (capture.h): calls that change pages look closer. */
+extern uint32_t mmsb_capturing;
+
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #define MMSB_POISON(address, length) __asan_poison_memory_region(address, length)
@@ -59,8 +62,10 @@ static inline void mmsb_version_move(mmsb_record_t *record) {
     __atomic_store_n(&record->version, record->version + 1, __ATOMIC_RELAXED);
 }
 
+/* Any byte of small memory may differ from 0. */
 static inline void mmsb_dirty_all(mmsb_record_t *record) {
-    __atomic_store_n(&record->exposed, 1, __ATOMIC_RELAXED);
+    record->dirty_first = 0;
+    record->dirty_last = 255;
 }
 
 static inline int mmsb_exposed(const mmsb_record_t *record) {
@@ -91,20 +96,21 @@ static inline void mmsb_dirty_none(mmsb_record_t *record) {
 
 /* Makes all bytes of small memory zero, writing only those that may not be. */
 static inline void mmsb_record_clean(mmsb_record_t *record, uint32_t class_number) {
-    uint8_t *bytes = mmsb_record_bytes(record);
+    uint64_t first = (uint64_t)record->dirty_first << 4, end = ((uint64_t)record->dirty_last + 1) << 4;
+    uint64_t size = mmsb_class_size(class_number);
     if (mmsb_exposed(record))
-        mmsb_bytes.zero(bytes, mmsb_class_size(class_number));
-    else if (record->dirty_first <= record->dirty_last)
-        mmsb_bytes.zero(bytes + ((uint64_t)record->dirty_first << 4), (uint64_t)(record->dirty_last - record->dirty_first + 1)
-                                                                          << 4);
-    else
+        first = 0, end = size;
+    else if (record->dirty_first > record->dirty_last)
         return;
+    if (end > size)
+        end = size;
+    mmsb_bytes.zero(mmsb_record_bytes(record) + first, end - first);
     mmsb_dirty_none(record);
 }
 
 /* The address of a page that has one. From now on any byte may have changed. */
 static inline void *mmsb_record_expose(mmsb_record_t *record) {
-    mmsb_dirty_all(record);
+    __atomic_store_n(&record->exposed, 1, __ATOMIC_RELAXED);
     return mmsb_record_bytes(record);
 }
 
@@ -217,7 +223,8 @@ mmsb_page_create_fast(uint64_t context, uint64_t size, const mmsb_page_options_t
     mmsb_cache_begin(cache);
     uint32_t class_number = mmsb_class_of(size);
     mmsb_magazine_t *magazine = cache->loaded[class_number];
-    if (MMSB_LIKELY(mmsb_cache_open(cache) && magazine && magazine->count > 0)) {
+    if (MMSB_LIKELY(mmsb_cache_open(cache) && __atomic_load_n(&mmsb_capturing, __ATOMIC_RELAXED) == 0 && magazine &&
+                    magazine->count > 0)) {
         uint64_t handle = magazine->handles[magazine->count - 1];
         mmsb_record_t *record = mmsb_record_of(handle);
         if (MMSB_LIKELY(!__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED) &&
@@ -268,7 +275,8 @@ static inline int mmsb_page_destroy_fast(uint64_t page) {
         return 0;
     mmsb_cache_begin(cache);
     mmsb_magazine_t *magazine = cache->loaded[class_number];
-    if (MMSB_LIKELY(mmsb_cache_open(cache) && magazine && magazine->count < MMSB_MAGAZINE_ROUNDS &&
+    if (MMSB_LIKELY(mmsb_cache_open(cache) && __atomic_load_n(&mmsb_capturing, __ATOMIC_RELAXED) == 0 && magazine &&
+                    magazine->count < MMSB_MAGAZINE_ROUNDS &&
                     __atomic_compare_exchange_n(&record->state, &state, state | mmsb_self->owner, 0, __ATOMIC_ACQUIRE,
                                                 __ATOMIC_RELAXED))) {
         if (MMSB_LIKELY(!mmsb_record_pinned(record) && (record->cold | record->mask_block) == 0 &&
@@ -425,6 +433,10 @@ typedef struct mmsb_patience {
 } mmsb_patience_t;
 
 void mmsb_batch_unlock(const mmsb_batch_t *batch, size_t count);
+/* Item i is about to change its page, which is locked: capture.h. */
+typedef int (*mmsb_batch_touch_t)(const void *work, size_t i, mmsb_record_t *record, uint64_t state);
+/* Before the first change of a batch that is locked; touch NULL: the pages change as a whole. 1: the batch is unlocked, and begins anew. */
+int mmsb_batch_touch(const mmsb_batch_t *batch, mmsb_batch_touch_t touch, const void *work);
 /* Locks a page of a batch that is not simply free: MMSB_E_WOULD_BLOCK where another thread has it and the batch is not patient. */
 mmsb_status_t mmsb_batch_meet(mmsb_batch_t *batch, uint64_t page, int patient, mmsb_record_t **record, uint64_t *state);
 /* Waits before the next try; after some tries the batch becomes patient, which only one of the process may be. */

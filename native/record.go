@@ -125,9 +125,18 @@ func PlaceOffset(place uint64) uint64 { return place & (1<<offsetBits - 1) }
 
 // Bytes are the memory at a place.
 func Bytes(place, length uint64) []byte {
-	base := loadUintptr((*uintptr)(unsafe.Pointer(&C.mmsb_table.region_base[PlaceRegion(place)])))
-	//nolint:govet // region bases are not Go memory
-	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(nil), base+uintptr(PlaceOffset(place)))), length)
+	return Memory(Address(place), length)
+}
+
+// Address is that of a place.
+func Address(place uint64) uintptr {
+	return loadUintptr((*uintptr)(unsafe.Pointer(&C.mmsb_table.region_base[PlaceRegion(place)]))) + uintptr(PlaceOffset(place))
+}
+
+// Memory is memory of the caller, which is none of Go's.
+func Memory(address uintptr, length uint64) []byte {
+	//nolint:govet // not Go memory
+	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(nil), address)), length)
 }
 
 // LoadState reads a record's state.

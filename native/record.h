@@ -78,7 +78,7 @@ typedef struct mmsb_record {
     uint64_t mask_place; /* region and offset of the change mask; 0 = none */
     uint8_t dirty_first; /* small pages: the 16-byte units first … last may differ from 0; none when first > last */
     uint8_t dirty_last;
-    uint8_t exposed;  /* the address was given out: any byte may have changed */
+    uint8_t exposed;  /* the address was given out: any byte may change at any time */
     uint8_t id_taken; /* the id of a coming generation may be in use: creation has to ask */
     uint16_t read_pins;
     uint16_t write_pins;

@@ -78,6 +78,7 @@ typedef struct mmsb_context_record {
     uint64_t creates, frees; /* by calls that pass no cache, and of caches that were given up */
     uint64_t bytes_created, bytes_freed;
     uint64_t peak_bytes;
+    struct mmsb_capture *capture; /* capture.h; NULL until the first */
 } mmsb_context_record_t;
 
 /* What native code asks of Go. Set once, before the first context. Every function may be called with page locks held. */

@@ -6,6 +6,7 @@
 package graph
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ type edge struct {
 	ends     [2]uint32 // the node that list is of: the parent for children, the child for parents
 	next     [2]uint32 // younger edge in the list; of a free edge, next[children] is the next free one
 	previous [2]uint32 // older edge in the list
+	age      uint64    // number of edges that were added before
 }
 
 // head is what is known of a node: per list its oldest and youngest edge, 0 for none, and its length.
@@ -37,6 +39,7 @@ type Graph struct {
 	edges []edge // the edge at index 0 is not used
 	free  uint32
 	live  int
+	added uint64
 }
 
 // New makes an empty graph. name says how a node is called in an error's text; nil = by its number.
@@ -49,6 +52,22 @@ func New(name func(node uint32) string) *Graph {
 
 // Edges is the number of edges.
 func (g *Graph) Edges() int { return g.live }
+
+// All lists the edges, parent and child, the oldest first.
+func (g *Graph) All() [][2]uint32 {
+	indices := make([]uint32, 0, g.live)
+	for index := range g.edges {
+		if g.edges[index].ends != [2]uint32{} {
+			indices = append(indices, uint32(index))
+		}
+	}
+	slices.SortFunc(indices, func(a, b uint32) int { return cmp.Compare(g.edges[a].age, g.edges[b].age) })
+	all := make([][2]uint32, len(indices))
+	for i, index := range indices {
+		all[i] = g.edges[index].ends
+	}
+	return all
+}
 
 // Add makes child depend on parent. Errors: AlreadyExists, InvalidArgument (it would close a cycle, which the text names).
 func (g *Graph) Add(parent, child uint32) error {
@@ -66,7 +85,8 @@ func (g *Graph) Add(parent, child uint32) error {
 		index = uint32(len(g.edges))
 		g.edges = append(g.edges, edge{})
 	}
-	g.edges[index] = edge{ends: [2]uint32{children: parent, parents: child}}
+	g.edges[index] = edge{ends: [2]uint32{children: parent, parents: child}, age: g.added}
+	g.added++
 	g.link(index, children)
 	g.link(index, parents)
 	g.live++

@@ -38,6 +38,7 @@ type Context struct {
 	memory memory
 	ids    ids
 	disk   disk
+	saves  saves
 
 	dependencies struct {
 		sync.Mutex
@@ -147,6 +148,7 @@ func (c *Context) end() error {
 	if !c.memory.close() {
 		return status.Errorf(status.StaleHandle, "context 0x%016x has ended", c.handle)
 	}
+	c.saves.ending.Store(true)
 	c.users.Lock() // waits for calls that run; who comes now finds it closed
 	defer c.users.Unlock()
 	native.DetachContext(c.index)

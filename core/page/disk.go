@@ -194,7 +194,7 @@ func (p *locked) resizeDisk(size uint64) error {
 
 // Migrate moves a page's bytes to another place.
 func Migrate(page uint64, location, device int32) error {
-	p, err := lock(page)
+	p, err := lockToChange(page)
 	if err != nil {
 		return err
 	}

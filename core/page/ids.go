@@ -51,22 +51,34 @@ func (c *Context) reserve(id uint64) error {
 		return status.Errorf(status.AlreadyExists, "id %d is that of page 0x%016x", id, page)
 	}
 	if id&^native.IDMask == native.IDAutomatic {
-		handle := id * i.inverse & native.IDMask
-		index := native.Index(handle)
-		if native.ChunkContext(index>>native.ChunkBits) == c.index {
-			native.RecordAt(index).IDTaken = 1
+		if i.mark(c.index, id) {
 			// From here on whoever creates a page on the record sees the mark; who did not see it has finished.
 			native.Synchronize(c.index)
 			if page := native.FindPage(c.index, id); page != 0 {
 				return status.Errorf(status.AlreadyExists, "id %d is that of page 0x%016x", id, page)
 			}
-		} else {
-			chunk := index >> native.ChunkBits
-			i.waiting[chunk] = append(i.waiting[chunk], index)
 		}
 	}
 	i.explicit[id] = 0
 	return nil
+}
+
+// mark marks the record whose automatic id an id may be: creating a page on it asks. True where the context has the record already. Under
+// the lock.
+func (i *ids) mark(context uint32, id uint64) bool {
+	handle := id * i.inverse & native.IDMask
+	index := native.Index(handle)
+	chunk := index >> native.ChunkBits
+	if native.ChunkContext(chunk) == context {
+		record := native.RecordAt(index)
+		if native.Generation(handle) < native.Generation(record.LoadState()) { // that page has been
+			return false
+		}
+		record.IDTaken = 1
+		return true
+	}
+	i.waiting[chunk] = append(i.waiting[chunk], index)
+	return false
 }
 
 // set says which page has a reserved id; drop gives the id up.

@@ -126,6 +126,7 @@ func (c *Context) newIndex() (uint32, error) {
 			return 0, err
 		}
 		m.chunks = append(m.chunks, chunk{number: number})
+		native.CaptureLater(c.index, number)
 	}
 }
 
@@ -181,7 +182,7 @@ func (c *Context) takeLarge(size uint64, mapped bool) (uint32, error) {
 		return 0, err
 	}
 	record := native.RecordAt(index)
-	record.Place, record.Size, record.Exposed = place, capacity, 1
+	record.Place, record.Size, record.Exposed = place, capacity, 0
 	record.StoreState(native.State(native.StateBlock, native.Generation(record.LoadState()), class<<native.ClassShift))
 	return index, nil
 }
@@ -375,6 +376,7 @@ func (c *Context) forgetIfOver() {
 	}
 	endedChunks.Unlock()
 	for _, chunk := range m.chunks {
+		native.ForgetSaved(chunk.number)
 		giveChunk(chunk.number)
 	}
 	m.chunks = nil

@@ -61,7 +61,7 @@ func (p *locked) storeMetadata(blob []byte, count uint32) error {
 
 // SetMetadata sets a key.
 func SetMetadata(page uint64, key, value []byte) error {
-	p, err := lock(page)
+	p, err := lockToChange(page)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func RemoveMetadata(page uint64, key []byte) error {
 	if err := metadata.CheckKey(key); err != nil {
 		return err
 	}
-	p, err := lock(page)
+	p, err := lockToChange(page)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func ImportMetadata(page uint64, blob []byte) error {
 	if _, err := metadata.Validate(blob); err != nil {
 		return err
 	}
-	p, err := lock(page)
+	p, err := lockToChange(page)
 	if err != nil {
 		return err
 	}

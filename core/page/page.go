@@ -3,6 +3,7 @@ package page
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"libmmsb/core/mem"
@@ -56,6 +57,18 @@ func lock(page uint64) (*locked, error) {
 	index := native.Index(page)
 	record := native.RecordAt(index)
 	return &locked{contextOf(index), page, index, record, record.LoadState() &^ native.OwnerMask}, nil
+}
+
+// lockToChange locks a page that is to change as a whole: what is being saved has it as it was.
+func lockToChange(page uint64) (*locked, error) {
+	for {
+		p, err := lock(page)
+		if err != nil || !native.Touch(p.index, p.state) {
+			return p, err
+		}
+		p.unlock()
+		native.TouchWait(p.index)
+	}
 }
 
 func (p *locked) unlock() { native.UnlockRecord(p.index, p.state) }
@@ -223,6 +236,7 @@ func (c *Context) give(b block) {
 
 // publish makes a page of a block; prepare, where it is not nil, works on the page before anybody can see it.
 func (c *Context) publish(b block, size, id uint64, numaNode int32, low uint64, prepare func(p *locked) error) (uint64, error) {
+	native.AwaitThaw(c.index)
 	record := native.RecordAt(b.index)
 	p := &locked{context: c, index: b.index, record: record}
 	undo := func(err error) (uint64, error) {
@@ -264,13 +278,29 @@ func (c *Context) publish(b block, size, id uint64, numaNode int32, low uint64, 
 	}
 	epoch, version := record.Epoch, record.Version
 	if prepare == nil {
-		epoch, version = 0, 1
+		epoch, version = 0, firstVersion(id)
 	}
 	if id != 0 { // before anybody can see the page and destroy it
 		c.ids.set(id, p.handle)
 	}
 	native.PublishPage(b.index, size, low|b.location, epoch, version)
 	return p.handle, nil
+}
+
+// explicitPages counts pages with ids that the caller chose, from anywhere on.
+var explicitPages = func() *atomic.Uint32 {
+	counter := new(atomic.Uint32)
+	counter.Store(uint32(randomOdd()))
+	return counter
+}()
+
+// firstVersion is the version of a new page. An id that the caller chose may come again after the page's end: the new page's versions are
+// others, so that an incremental snapshot tells it from the old one.
+func firstVersion(id uint64) uint64 {
+	if id == 0 {
+		return 1
+	}
+	return uint64(explicitPages.Add(1))<<32 | 1
 }
 
 // skipTaken moves a block's record to the first generation whose automatic id is not in use.
@@ -454,7 +484,7 @@ func (c *Context) Adopt(memory uintptr, size uint64, options AdoptOptions) (uint
 		low |= native.ReadOnly
 	}
 	return c.publish(block{index: index}, size, options.ID, -1, low, func(p *locked) error {
-		record.Epoch, record.Version = 0, 1
+		record.Epoch, record.Version = 0, firstVersion(options.ID)
 		cold, err := p.cold()
 		if err != nil {
 			return err
@@ -494,7 +524,7 @@ type releasedBlock struct {
 
 // Release ends a page but leaves its memory to the caller.
 func Release(page uint64) (memory uintptr, size uint64, err error) {
-	p, err := lock(page)
+	p, err := lockToChange(page)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -553,7 +583,7 @@ func Resize(page, size uint64) error {
 	if err := checkSize(size); err != nil {
 		return err
 	}
-	p, err := lock(page)
+	p, err := lockToChange(page)
 	if err != nil {
 		return err
 	}

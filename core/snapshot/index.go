@@ -127,8 +127,27 @@ func (s *Snapshot) collect(depth int, part, parts uint64) (records, state, error
 	slices.SortFunc(list, func(a, b record) int {
 		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.segment, b.segment), cmp.Compare(a.entry(), b.entry()))
 	})
+	list = s.withoutReplaced(list)
 	counts, err := s.resolve(list, depth == len(s.volumes))
 	return list, counts, err
+}
+
+// withoutReplaced leaves out removals of pages in whose place the same file has a new page with the id. It is a whole page.
+func (s *Snapshot) withoutReplaced(list records) records {
+	replaces := func(page, removal *record) bool {
+		a, _ := s.volumeOf(page.segment)
+		b, _ := s.volumeOf(removal.segment)
+		return page.id == removal.id && a == b && !page.removed() && !page.changes()
+	}
+	kept := make(records, 0, len(list))
+	for at := range list {
+		r := &list[at]
+		if r.removed() && (at > 0 && replaces(&list[at-1], r) || at+1 < len(list) && replaces(&list[at+1], r)) {
+			continue
+		}
+		kept = append(kept, *r)
+	}
+	return kept
 }
 
 func appendRecords(list records, t *table, segment uint32, goesOn bool, mine func(id uint64) bool) records {

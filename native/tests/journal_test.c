@@ -266,6 +266,124 @@ static void test_spaces(void) {
         CHECK(mmsb_journal_delta_space(&cases[i].delta) == cases[i].space);
 }
 
+/* The bodies of deltas of all forms, as docs/journal-format.md has them. */
+static void test_deltas_as_they_lie_in_the_file(void) {
+    mmsb_run_t runs[2] = {{0, 2}, {0x0a, 1}};
+    uint64_t offsets[2] = {1, 0x0203};
+    uint32_t offsets32[3] = {4, 5, 6};
+    static const uint8_t mask[2] = {0x81, 0x01};
+    struct {
+        mmsb_delta_t delta;
+        uint8_t kind, flags;
+        uint16_t form;
+        const char *body;
+        size_t length;
+    } cases[] = {
+        {{.kind = MMSB_DELTA_RUNS, .runs = runs + 1, .count = 1, .payload = "x"},
+         MMSB_JOURNAL_RUN,
+         0,
+         0,
+         "\x0a\0\0\0\0\0\0\0x",
+         9},
+        {{.kind = MMSB_DELTA_RUNS, .runs = runs, .count = 2, .payload = "xyz"},
+         MMSB_JOURNAL_DELTA,
+         0,
+         5,
+         "\2\0\0\0\0\0\0\0"
+         "\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0"
+         "\x0a\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"
+         "xyz",
+         43},
+        {{.kind = MMSB_DELTA_RUNS}, MMSB_JOURNAL_DELTA, 0, 5, "\0\0\0\0\0\0\0\0", 8},
+        {{.kind = MMSB_DELTA_INDEXED, .offsets = offsets, .count = 2, .payload = "pq"},
+         MMSB_JOURNAL_DELTA,
+         0,
+         4,
+         "\2\0\0\0\0\0\0\0"
+         "\1\0\0\0\0\0\0\0\3\2\0\0\0\0\0\0"
+         "pq",
+         26},
+        {{.kind = MMSB_DELTA_INDEXED, .offsets32 = offsets32, .count = 3, .payload = "pqr"},
+         MMSB_JOURNAL_DELTA,
+         0,
+         6,
+         "\3\0\0\0\0\0\0\0"
+         "\4\0\0\0\5\0\0\0\6\0\0\0"
+         "pqr",
+         23},
+        {{.kind = MMSB_DELTA_INDEXED}, MMSB_JOURNAL_DELTA, 0, 4, "\0\0\0\0\0\0\0\0", 8},
+        {{.kind = MMSB_DELTA_DENSE_BYTES, .mask = mask, .mask_length = 2, .payload = "de"},
+         MMSB_JOURNAL_DELTA,
+         0,
+         1,
+         "\2\0\0\0\0\0\0\0"
+         "\x81\1"
+         "de",
+         12},
+        {{.kind = MMSB_DELTA_DENSE_BITS, .mask = mask, .mask_length = 9, .payload = "123456789"},
+         MMSB_JOURNAL_DELTA,
+         0,
+         2,
+         "\x09\0\0\0\0\0\0\0"
+         "\x81\1"
+         "123456789",
+         19},
+        {{.kind = MMSB_DELTA_SPARSE_BITS, .mask = mask, .mask_length = 9, .payload = "abc"},
+         MMSB_JOURNAL_DELTA,
+         0,
+         3,
+         "\x09\0\0\0\0\0\0\0"
+         "\x81\1"
+         "abc",
+         13},
+        {{.kind = MMSB_DELTA_RUNS,
+          .runs = runs + 1,
+          .count = 1,
+          .payload = "x",
+          .id = 3,
+          .timestamp_ns = 4,
+          .source = "me",
+          .intent = "why"},
+         MMSB_JOURNAL_RUN,
+         MMSB_JOURNAL_ANNOTATED,
+         0,
+         "\3\0\0\0\0\0\0\0\4\0\0\0\0\0\0\0\2\0\0\0\3\0\0\0mewhy\0\0\0"
+         "\x0a\0\0\0\0\0\0\0x",
+         41},
+    };
+    enum { COUNT = sizeof cases / sizeof *cases };
+    CHECK(mmsb_ring_open(CONTEXT_INDEX, 1, MMSB_RING_BYTES_MIN, 0, 0) == MMSB_OK);
+    mmsb_ring_t *ring = mmsb_ring_for(CONTEXT_INDEX);
+    mmsb_group_t group;
+    uint64_t bytes = 0, sequence = 0;
+    for (size_t i = 0; i < COUNT; i++)
+        bytes += mmsb_journal_delta_space(&cases[i].delta);
+    CHECK(mmsb_ring_begin(ring, &group, bytes, COUNT) == MMSB_OK);
+    for (size_t i = 0; i < COUNT; i++)
+        mmsb_ring_put_delta(&group, 100 + i, 200 + i, 300 + i, &cases[i].delta);
+    CHECK(group.left == 0 && mmsb_ring_end(&group) == MMSB_OK);
+    for (size_t i = 0; i < COUNT; i++) /* and each by itself */
+        CHECK(mmsb_ring_append_delta(ring, 100 + i, 200 + i, 300 + i, &cases[i].delta, &sequence) == MMSB_OK);
+    CHECK(sequence == 2 * COUNT);
+    mmsb_ring_stop(ring);
+    mmsb_stretch_t stretch;
+    CHECK(mmsb_ring_take(ring, -1, &stretch) == 1 && stretch.count == 2 * COUNT);
+    const uint8_t *at = stretch.bytes + MMSB_FRAME_HEAD;
+    for (size_t i = 0; i < (size_t)2 * COUNT; i++) {
+        mmsb_journal_head_t head;
+        memcpy(&head, at, sizeof head);
+        size_t j = i % COUNT;
+        CHECK(head.length == sizeof head + cases[j].length && head.kind == cases[j].kind && head.form == cases[j].form);
+        CHECK(head.flags == (cases[j].flags | (i + 1 < COUNT ? MMSB_JOURNAL_MORE : 0)));
+        CHECK(head.page == 100 + j && head.version == 200 + j && head.epoch == 300 + j);
+        CHECK(memcmp(at + sizeof head, cases[j].body, cases[j].length) == 0);
+        at += mmsb_journal_space(cases[j].length);
+    }
+    CHECK(at == stretch.bytes + stretch.used);
+    CHECK(mmsb_ring_take(ring, -1, &stretch) == -1);
+    mmsb_ring_close(ring);
+}
+
 static void test_closed_ring_takes_nothing(void) {
     CHECK(mmsb_ring_open(CONTEXT_INDEX, 41, MMSB_RING_BYTES_MIN, 0, 0) == MMSB_OK);
     mmsb_ring_t *ring = mmsb_ring_for(CONTEXT_INDEX);
@@ -297,6 +415,7 @@ int main(void) {
         void (*run)(void);
     } tests[] = {
         {"spaces", test_spaces},
+        {"deltas as they lie in the file", test_deltas_as_they_lie_in_the_file},
         {"closed ring takes nothing", test_closed_ring_takes_nothing},
         {"four threads", test_four_threads},
         {"each call waits", test_each_call_waits},

@@ -1,0 +1,478 @@
+package page
+
+import (
+	"libmmsb/core/file"
+	"libmmsb/core/graph"
+	"libmmsb/core/log"
+	"libmmsb/core/metadata"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+	"libmmsb/core/ticket"
+	"libmmsb/native"
+)
+
+// Loading a snapshot: its pages are made as blocks that nobody can see; when all are there and verified, the context is frozen, the pages that
+// they replace end, and they become pages. Until that last step nothing of the context has changed.
+
+// LoadOptions are those of mmsb_load_options_t.
+type LoadOptions struct {
+	Lazy             bool
+	IDs              []uint64 // nil = the whole state
+	Journal          string
+	JournalUntil     uint64
+	JournalUntilTime int64
+}
+
+// LoadSource is where a snapshot comes from.
+type LoadSource struct {
+	path       string
+	descriptor int32
+	memory     []byte
+	file.FS    // of a path
+}
+
+// FromPath, FromDescriptor and FromMemory are the sources there are.
+func FromPath(path string) LoadSource { return LoadSource{path: path, FS: file.OS{}} }
+
+// FromDescriptor reads a file descriptor of the caller to its end.
+func FromDescriptor(descriptor int32) LoadSource { return LoadSource{descriptor: descriptor} }
+
+// FromMemory reads memory of the caller.
+func FromMemory(address uintptr, length uint64) LoadSource {
+	return LoadSource{memory: native.Memory(address, length), descriptor: -1}
+}
+
+func (l *LoadSource) open(c *Context, done <-chan struct{}) (*snapshot.Snapshot, error) {
+	switch {
+	case l.FS != nil:
+		return snapshot.Open(l.path, snapshot.OpenOptions{FS: l.FS})
+	case l.memory != nil:
+		return snapshot.OpenSource(file.Bytes(l.memory), snapshot.OpenOptions{})
+	}
+	source, err := file.Spool(int(l.descriptor), c.options.DiskPath, done)
+	if err != nil {
+		return nil, err
+	}
+	return snapshot.OpenSource(source, snapshot.OpenOptions{})
+}
+
+// CheckLoad tells whether the arguments of a load are right.
+func CheckLoad(context uint64, source LoadSource, _ LoadOptions) error {
+	return Use(context, func(*Context) error { return source.check() })
+}
+
+func (l *LoadSource) check() error {
+	if l.FS != nil && l.path == "" {
+		return status.Errorf(status.InvalidArgument, "the path is empty")
+	}
+	return nil
+}
+
+// Load makes the context what a snapshot says. w may be nil.
+func Load(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) error {
+	var releases []func()
+	err := Use(context, func(c *Context) error {
+		if err := source.check(); err != nil {
+			return err
+		}
+		if !c.saves.TryLock() {
+			return status.Errorf(status.Busy, "another save or load of context 0x%016x is running", c.handle)
+		}
+		defer c.saves.Unlock()
+		var done <-chan struct{}
+		if w != nil {
+			done = w.Done()
+		}
+		state, err := source.open(c, done)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = state.Close() }()
+		l := &loader{c: c, o: &o, work: w, state: state, pages: make(map[uint64]uint64), sums: make(map[uint32][]uint32)}
+		releases, err = l.run()
+		return err
+	})
+	for _, release := range releases { // the callers' functions, outside every lock
+		release()
+	}
+	return err
+}
+
+// loader is one load.
+type loader struct {
+	c     *Context
+	o     *LoadOptions
+	work  *ticket.Work
+	state *snapshot.Snapshot
+
+	staged []staged
+	pages  map[uint64]uint64 // handle that a page will have, by id
+	sums   map[uint32][]uint32
+	graph  *graph.Graph
+	done   uint64
+}
+
+// staged is a block that becomes a page.
+type staged struct {
+	id, size, epoch, version, low uint64
+	index, sum                    uint32
+}
+
+func (l *loader) run() (releases []func(), err error) {
+	defer func() {
+		if err != nil {
+			l.drop()
+		}
+	}()
+	if l.work != nil {
+		l.work.SetTotal(l.state.Totals().StateBytes)
+	}
+	var want func(id uint64) bool
+	if l.o.IDs != nil {
+		chosen := make(map[uint64]struct{}, len(l.o.IDs))
+		for _, id := range l.o.IDs {
+			chosen[id] = struct{}{}
+		}
+		want = func(id uint64) bool { _, ok := chosen[id]; return ok }
+	} else {
+		l.staged = make([]staged, 0, l.state.Totals().StatePages)
+	}
+	if err := l.state.Segments(snapshot.LoadOptions{Want: want}, l.segment); err != nil {
+		return nil, err
+	}
+	for _, id := range l.o.IDs {
+		if _, ok := l.pages[id]; !ok {
+			return nil, status.Errorf(status.NotFound, "the snapshot has no page %d", id)
+		}
+	}
+	if l.o.IDs == nil {
+		if err := l.edges(); err != nil {
+			return nil, err
+		}
+	}
+	return l.commit()
+}
+
+// goesOn says whether the load is still wanted.
+func (l *loader) goesOn() error {
+	if l.c.saves.ending.Load() {
+		return status.Errorf(status.StaleHandle, "context 0x%016x is ending", l.c.handle)
+	}
+	if l.work != nil && l.work.Cancelled() {
+		return status.Errorf(status.Cancelled, "cancelled after %d bytes", l.done)
+	}
+	return nil
+}
+
+// segment makes blocks of the pages in a segment.
+func (l *loader) segment(segment snapshot.Loaded) error {
+	if err := l.goesOn(); err != nil {
+		return err
+	}
+	for i := range segment.Pages {
+		page := &segment.Pages[i]
+		if page.Flags&snapshot.FlagKnown == 0 {
+			if err := l.stage(page); err != nil {
+				return err
+			}
+		}
+		index := native.Index(l.pages[page.ID])
+		for at := range segment.Extents[page.FirstExtent:][:page.Extents] {
+			extent := &segment.Extents[page.FirstExtent:][at]
+			if err := l.extent(page, index, extent, segment.Bytes); err != nil {
+				return err
+			}
+		}
+	}
+	if l.work != nil {
+		l.work.Progress(l.done)
+	}
+	return nil
+}
+
+// stage takes memory for a page.
+func (l *loader) stage(page *snapshot.Page) error {
+	c := l.c
+	if _, ok := l.pages[page.ID]; ok {
+		return status.Errorf(status.Corrupt, "page %d is in the snapshot twice", page.ID)
+	}
+	if err := checkSize(page.Size); err != nil {
+		return err
+	}
+	location, err := resolve(page.Location, page.Device, c.options.Fallback)
+	if err != nil {
+		return err
+	}
+	var b block
+	switch {
+	case location == LocationDisk:
+		b, err = c.takeDisk(page.Size)
+	case page.NUMANode >= 0:
+		if b, err = c.takeOnNode(page.Size, page.NUMANode); err != nil { // this machine may have no such node
+			page.NUMANode = -1
+			b, err = c.take(page.Size)
+		}
+	default:
+		b, err = c.take(page.Size)
+	}
+	if err != nil {
+		return err
+	}
+	record := native.RecordAt(b.index)
+	p := &locked{context: c, index: b.index, record: record}
+	cold, err := p.cold()
+	if err != nil {
+		c.give(b)
+		return err
+	}
+	cold.ID, cold.DiskOffset, cold.DiskLength, cold.NUMANode = page.ID, b.disk.offset, b.disk.length, page.NUMANode
+	l.staged = append(l.staged, staged{
+		id: page.ID, size: page.Size, epoch: page.Epoch, version: page.Version, low: b.location | native.ExplicitID, index: b.index,
+	})
+	l.pages[page.ID] = native.Handle(native.KindPage, native.Generation(record.LoadState()), b.index)
+	if page.Size > native.ChunkBytes {
+		l.sums[b.index] = make([]uint32, (page.Size+native.ChunkBytes-1)/native.ChunkBytes)
+	}
+	return nil
+}
+
+// extent puts a part of a page where it belongs.
+func (l *loader) extent(page *snapshot.Page, index uint32, extent *snapshot.Extent, bytes []byte) error {
+	c := l.c
+	record := native.RecordAt(index)
+	var content []byte
+	switch extent.Compression {
+	case snapshot.Zeros:
+		content = make([]byte, extent.Length)
+	case snapshot.Zstd:
+		content = make([]byte, extent.Length)
+		if !snapshot.Decompress(content, bytes[extent.At:][:extent.Stored]) {
+			return status.Errorf(status.Corrupt, "page %d: the part at %d cannot be decompressed", page.ID, extent.Offset)
+		}
+	default:
+		content = bytes[extent.At:][:extent.Stored]
+	}
+	switch extent.Kind {
+	case snapshot.KindBytes:
+		sum := extent.CRC
+		if extent.Compression != snapshot.Uncompressed {
+			sum = native.Checksum(content)
+		}
+		if sums := l.sums[index]; sums != nil {
+			sums[extent.Offset/native.ChunkBytes] = sum
+		} else if page.Flags&snapshot.FlagKnown == 0 { // else it is not known, and the page is saved if in doubt
+			l.staged[len(l.staged)-1].sum = sum
+		}
+		l.done += uint64(extent.Length)
+		if cold := native.ColdAt(record.Cold); cold.DiskLength > 0 {
+			return c.disk.write(diskExtent{cold.DiskOffset + extent.Offset, uint64(extent.Length)}, content)
+		}
+		copy(native.Bytes(record.Place, page.Size)[extent.Offset:], content)
+	case snapshot.KindMask:
+		if record.MaskBlock == 0 {
+			block, code := native.TakeBlock(c.index, (page.Size+7)/8)
+			if code != 0 {
+				return fromNative(code)
+			}
+			native.UseMask(index, block)
+		}
+		copy(native.Bytes(record.MaskPlace, (page.Size+7)/8)[extent.Offset:], content)
+	case snapshot.KindMetadata:
+		return l.metadata(page, index, extent, content)
+	}
+	return nil
+}
+
+// metadata collects a page's blob and takes it when it is whole.
+func (l *loader) metadata(page *snapshot.Page, index uint32, extent *snapshot.Extent, content []byte) error {
+	blob := content
+	if page.Flags&snapshot.FlagKnown != 0 || extent.Offset > 0 || extent.Length == snapshot.Chunk { // perhaps one part of several
+		var err error
+		if blob, err = l.state.Metadata(page.ID); err != nil {
+			return err
+		}
+	}
+	count, err := metadata.Validate(blob)
+	if err != nil {
+		return status.Errorf(status.Corrupt, "page %d: %v", page.ID, err)
+	}
+	if uint32(count) != page.MetadataCount {
+		return status.Errorf(status.Corrupt, "page %d: %d metadata keys, its entry says %d", page.ID, count, page.MetadataCount)
+	}
+	return (&locked{context: l.c, index: index, record: native.RecordAt(index)}).storeMetadata(blob, uint32(count))
+}
+
+// edges makes the graph of dependencies. Edges of pages that are not in the state are ignored.
+func (l *loader) edges() error {
+	l.graph = graph.New(l.c.nodeName)
+	for edge, err := range l.state.Edges() {
+		if err != nil {
+			return err
+		}
+		parent, parentOK := l.pages[edge[0]]
+		child, childOK := l.pages[edge[1]]
+		if !parentOK || !childOK {
+			continue
+		}
+		if err := l.graph.Add(native.Index(parent), native.Index(child)); err != nil {
+			return status.Errorf(status.Corrupt, "page %d cannot depend on page %d: twice, or in a cycle", edge[1], edge[0])
+		}
+	}
+	return nil
+}
+
+// drop gives back what was staged.
+func (l *loader) drop() {
+	for i := range l.staged {
+		l.dropOne(&l.staged[i])
+	}
+}
+
+func (l *loader) dropOne(s *staged) {
+	record := native.RecordAt(s.index)
+	l.c.metadataGone(record)
+	if record.MaskBlock != 0 {
+		native.DropMask(s.index)
+	}
+	b := block{index: s.index}
+	if record.Cold != 0 {
+		cold := native.ColdAt(record.Cold)
+		b.disk = diskExtent{cold.DiskOffset, cold.DiskLength}
+		giveCold(record.Cold)
+		record.Cold = 0
+	}
+	l.c.give(b)
+}
+
+// commit ends the pages that are replaced and begins the new ones.
+func (l *loader) commit() (releases []func(), err error) {
+	c := l.c
+	if code := native.Freeze(c.index); code != 0 {
+		return nil, fromNative(code)
+	}
+	defer native.Thaw(c.index)
+	old, err := l.lockOld()
+	if err != nil {
+		return nil, err
+	}
+	for _, page := range old {
+		if page.state&native.Adopted != 0 {
+			cold := native.ColdAt(page.record.Cold)
+			if function, user := cold.Release, cold.User; function != 0 {
+				base, size := native.Address(page.record.Place), page.record.Size
+				releases = append(releases, func() { native.CallRelease(function, user, base, size) })
+			}
+			cold.Release, cold.User = 0, 0
+		}
+		c.takeApart(page.index, page.state)
+	}
+	l.takeIDs()
+	for i := range l.staged {
+		s := &l.staged[i]
+		native.PublishPage(s.index, s.size, s.low, s.epoch, s.version)
+	}
+	l.remember()
+	log.Logf(log.Info, "context 0x%016x loaded: %d pages, snapshot %s", c.handle, len(l.staged), l.state.Header().ID)
+	return releases, nil
+}
+
+// lockOld locks the pages that end; none where one of them is pinned.
+func (l *loader) lockOld() (old []*locked, err error) {
+	unlock := func() {
+		for _, page := range old {
+			page.unlock()
+		}
+	}
+	take := func(index uint32) error {
+		state := native.LockRecord(index)
+		p := &locked{context: l.c, handle: native.Handle(native.KindPage, native.Generation(state), index), index: index,
+			record: native.RecordAt(index), state: state}
+		if native.Kind(state) != native.KindPage {
+			p.unlock()
+			return nil
+		}
+		old = append(old, p)
+		return p.notPinned()
+	}
+	if l.o.IDs != nil {
+		for i := range l.staged {
+			if handle, err := l.c.Lookup(l.staged[i].id); err == nil {
+				if err := take(native.Index(handle)); err != nil {
+					unlock()
+					return nil, err
+				}
+			}
+		}
+		return old, nil
+	}
+	for _, chunk := range l.c.chunks() {
+		for record := range chunk.used {
+			index := chunk.first() + record
+			if native.Kind(native.RecordAt(index).LoadState()) != native.KindPage {
+				continue
+			}
+			if err := take(index); err != nil {
+				unlock()
+				return nil, err
+			}
+		}
+	}
+	return old, nil
+}
+
+// takeIDs makes the new pages' ids those of the context. Nobody creates pages meanwhile.
+func (l *loader) takeIDs() {
+	c := l.c
+	i := &c.ids
+	i.Lock()
+	defer i.Unlock()
+	if l.o.IDs == nil {
+		i.explicit = l.pages
+	} else {
+		for id, page := range l.pages {
+			i.explicit[id] = page
+		}
+	}
+	for id := range l.pages {
+		if id&^native.IDMask == native.IDAutomatic {
+			i.mark(c.index, id)
+		}
+	}
+	c.dependencies.Lock()
+	if l.graph != nil {
+		c.dependencies.graph = l.graph
+	}
+	c.dependencies.Unlock()
+}
+
+// remember notes what the context's pages are in the snapshot, for incremental saves.
+func (l *loader) remember() {
+	c := l.c
+	for _, chunk := range c.chunks() {
+		native.ForgetSaved(chunk.number)
+	}
+	saves := &c.saves
+	saves.lineage, saves.large = nil, make(map[uint32]largeSaved)
+	if l.o.IDs != nil || l.state.Header().Version != snapshot.Version {
+		return
+	}
+	chain := l.state.Chain()
+	for i := len(chain) - 1; i >= 0; i-- {
+		saves.lineage = append(saves.lineage, chain[i].ID)
+	}
+	totals := l.state.Totals()
+	saves.totals.pages, saves.totals.bytes = totals.StatePages, totals.StateBytes
+	for i := range l.staged {
+		s := &l.staged[i]
+		saved := native.SavedChunk(s.index >> native.ChunkBits)
+		if saved == nil { // then the next save must be a whole one
+			saves.lineage = nil
+			return
+		}
+		generation := native.Generation(l.pages[s.id])
+		saved[s.index&(native.ChunkRecords-1)] = native.Saved{Version: s.version, ID: s.id, Size: s.size, Generation: generation, CRC: s.sum}
+		if sums := l.sums[s.index]; sums != nil {
+			saves.large[s.index] = largeSaved{generation, sums}
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package page
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/snapshot"
+	"libmmsb/native"
+)
+
+// contents is what a context's pages hold, by id.
+func contents(t *testing.T, context uint64) map[uint64][]byte {
+	t.Helper()
+	found := make(map[uint64][]byte)
+	require.NoError(t, Use(context, func(c *Context) error {
+		var cursor uint64
+		pages := make([]uint64, 100)
+		for n := c.Pages(&cursor, pages); n > 0; n = c.Pages(&cursor, pages) {
+			for _, handle := range pages[:n] {
+				index := native.Index(handle)
+				record := native.RecordAt(index)
+				id := recordID(index, record.LoadState())
+				found[id] = bytes.Clone(native.Bytes(record.Place, record.Size))
+			}
+		}
+		return nil
+	}))
+	return found
+}
+
+func newContext(t *testing.T) uint64 {
+	t.Helper()
+	context, err := NewContext(Options{SimulatedDevices: 1})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = Destroy(context) })
+	return context
+}
+
+func createFilled(t *testing.T, context, size, id uint64, fill byte) uint64 {
+	t.Helper()
+	var handle uint64
+	require.NoError(t, Use(context, func(c *Context) (err error) {
+		handle, err = c.Create(size, CreateOptions{ID: id, NUMANode: -1})
+		return err
+	}))
+	write(t, handle, 0, bytes.Repeat([]byte{fill}, int(size)))
+	return handle
+}
+
+func write(t *testing.T, handle, offset uint64, content []byte) {
+	t.Helper()
+	require.Zero(t, native.WritePage(handle, offset, content))
+}
+
+func load(t *testing.T, path string) uint64 {
+	t.Helper()
+	context := newContext(t)
+	require.NoError(t, Load(context, FromPath(path), LoadOptions{}, nil))
+	return context
+}
+
+var sizes = []uint64{1, 63, 64, 100, 255, 256, 1000, 4095, 4096, 4097, 70000, 262144, 262145, 1 << 20, 3<<20 + 17}
+
+func TestASavedStateComesBack(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for _, compression := range []int32{0, 1} {
+		t.Run(fmt.Sprint("compression ", compression), func(t *testing.T) {
+			context := newContext(t)
+			for i, size := range sizes {
+				id := uint64(0)
+				if i%2 == 0 {
+					id = uint64(1000 + i)
+				}
+				handle := createFilled(t, context, size, id, byte(i+1))
+				if i%3 == 0 {
+					require.NoError(t, SetMetadata(handle, []byte("name"), []byte(fmt.Sprint("page ", i))))
+				}
+			}
+			before := contents(t, context)
+			require.Len(t, before, len(sizes))
+			path := filepath.Join(t.TempDir(), "state.mmsb")
+			require.NoError(t, Save(context, ToPath(path), SaveOptions{Compression: compression}, nil))
+			_, err := snapshot.Verify(path, snapshot.VerifyOptions{})
+			require.NoError(t, err)
+			require.Equal(t, before, contents(t, load(t, path)))
+
+			// Into the living context: what was changed and added meanwhile is gone.
+			createFilled(t, context, 5000, 7777, 9)
+			require.NoError(t, Load(context, FromPath(path), LoadOptions{}, nil))
+			require.Equal(t, before, contents(t, context))
+			entries, err := os.ReadDir(filepath.Dir(path))
+			require.NoError(t, err)
+			require.Len(t, entries, 1)
+		})
+	}
+}
+
+func TestAChainOfSnapshotsGivesEachState(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	folder := t.TempDir()
+	random := rand.New(rand.NewPCG(1, 2))
+	context := newContext(t)
+	live := make(map[uint64]uint64) // handle by id
+	var states []map[uint64][]byte
+	var paths []string
+	next := uint64(1)
+	for round := range 12 {
+		for range 40 {
+			switch random.IntN(4) {
+			case 0, 1:
+				size := sizes[random.IntN(len(sizes))]
+				id := next
+				if random.IntN(5) == 0 && next > 3 { // an id that was used before, perhaps
+					id = random.Uint64N(next) + 1
+				}
+				if _, there := live[id]; there {
+					continue
+				}
+				next = max(next, id) + 1
+				live[id] = createFilled(t, context, size, id, byte(random.Uint32()))
+			case 2:
+				for id, handle := range live {
+					require.Zero(t, native.Destroy(handle))
+					delete(live, id)
+					break
+				}
+			default:
+				for _, handle := range live {
+					size := native.RecordAt(native.Index(handle)).Size
+					write(t, handle, random.Uint64N(size), []byte{byte(random.Uint32())})
+					break
+				}
+			}
+		}
+		path := filepath.Join(folder, fmt.Sprintf("%d.mmsb", round))
+		o := SaveOptions{}
+		if round > 0 {
+			base := len(paths) - 1
+			if round == 3 || round == 11 { // not the newest
+				base -= random.IntN(3)
+			}
+			o.Base = paths[base]
+		}
+		require.NoError(t, Save(context, ToPath(path), o, nil))
+		paths, states = append(paths, path), append(states, contents(t, context))
+		if round == 6 { // goes on from a loaded state
+			loaded := load(t, path)
+			context = loaded
+			live = make(map[uint64]uint64)
+			require.NoError(t, Use(context, func(c *Context) error {
+				for id := range states[round] {
+					handle, err := c.Lookup(id)
+					if err != nil {
+						return err
+					}
+					live[id] = handle
+				}
+				return nil
+			}))
+		}
+	}
+	for i, path := range paths {
+		_, err := snapshot.Verify(path, snapshot.VerifyOptions{})
+		require.NoError(t, err, path)
+		require.Equal(t, states[i], contents(t, load(t, path)), path)
+	}
+}
+
+// Writers move a token's worth of bytes between pages of several sizes while snapshots are taken; each snapshot must be one moment.
+func TestASnapshotIsOneMoment(t *testing.T) {
+	folder := t.TempDir()
+	context := newContext(t)
+	const writers = 3
+	type pair struct{ first, second uint64 }
+	var pairs [writers]pair
+	for i := range pairs {
+		pairs[i] = pair{createFilled(t, context, 4096, uint64(10*i+1), 0), createFilled(t, context, 1<<20, uint64(10*i+2), 0)}
+	}
+	for i := range 2000 {
+		createFilled(t, context, 4096, uint64(1000+i), byte(i))
+	}
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	for i := range pairs {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			for n := uint32(1); ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				word := []byte{byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24)}
+				native.WritePage(pairs[i].first, 100, word)    // first is never behind
+				native.WritePage(pairs[i].second, 1<<19, word) // second is never ahead
+			}
+		}()
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	word := func(content []byte, at int) uint32 {
+		return uint32(content[at]) | uint32(content[at+1])<<8 | uint32(content[at+2])<<16 | uint32(content[at+3])<<24
+	}
+	for round := range 20 {
+		path := filepath.Join(folder, fmt.Sprintf("%d.mmsb", round%2))
+		o := SaveOptions{NotDurable: true}
+		if round%2 == 1 {
+			o.Base = filepath.Join(folder, "0.mmsb")
+		}
+		require.NoError(t, Save(context, ToPath(path), o, nil))
+		found := contents(t, load(t, path))
+		require.Len(t, found, 2*writers+2000)
+		for i := range pairs {
+			first, second := word(found[uint64(10*i+1)], 100), word(found[uint64(10*i+2)], 1<<19)
+			require.True(t, first == second || first == second+1, "round %d: %d and %d", round, first, second)
+		}
+	}
+	close(stop)
+	group.Wait()
+}

@@ -1,0 +1,841 @@
+#include "capture.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define BUCKETS 1024
+#define URGENT_MAX 64
+
+enum { OFF, CAPTURING, FROZEN };
+
+/* A page that a writer copied before it changed it. */
+typedef struct copy {
+    struct copy *next;
+    mmsb_image_t image;
+    uint32_t index;
+    uint32_t length, mask_length, metadata_length;
+    uint8_t data[]; /* bytes, mask, metadata */
+} copy_t;
+
+typedef struct removed {
+    uint32_t index;
+    uint64_t id;
+} removed_t;
+
+/* One for each context that was ever captured or frozen; never freed, because writers find it without a lock. */
+struct mmsb_capture {
+    uint32_t context;
+    int mode;          /* OFF, CAPTURING, FROZEN */
+    uint32_t touching; /* writers that look at it */
+
+    /* The saver's alone. */
+    uint32_t *chunks, *used;
+    uint32_t chunk_count, chunk_at, record_at;
+    mmsb_saved_t **base;
+    copy_t *drained; /* copies taken off the list */
+    uint64_t *removed_ids;
+    int refuse_pinned;
+
+    copy_t *copies; /* pushed by writers */
+    uint64_t copy_bytes, copy_limit;
+
+    pthread_mutex_t lock; /* of all below */
+    mmsb_large_t *large[BUCKETS];
+    removed_t *removed;
+    uint64_t removed_count, removed_capacity;
+    int64_t pages, bytes; /* what the state has more than the base */
+    uint32_t urgent[URGENT_MAX];
+    uint32_t urgent_count;
+    int out_of_memory; /* something could not be noted: the capture fails */
+    mmsb_capture_stats_t stats;
+};
+
+uint32_t mmsb_capturing;
+mmsb_saved_t *mmsb_saved[MMSB_CHUNKS];
+static mmsb_saved_t *fresh[MMSB_CHUNKS]; /* what the running capture of the chunk's context found */
+
+static uint8_t *marks; /* by record */
+
+static pthread_mutex_t waiting_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t waiting_changed = PTHREAD_COND_INITIALIZER;
+static uint32_t waiting; /* threads in mmsb_capture_wait */
+
+static void wake(void) {
+    if (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST) == 0)
+        return;
+    pthread_mutex_lock(&waiting_lock);
+    pthread_cond_broadcast(&waiting_changed);
+    pthread_mutex_unlock(&waiting_lock);
+}
+
+static uint8_t mark_of(uint32_t index) {
+    return __atomic_load_n(&marks[index], __ATOMIC_ACQUIRE);
+}
+
+static void set_mark(uint32_t index, uint8_t mark) {
+    __atomic_store_n(&marks[index], mark, __ATOMIC_RELEASE);
+}
+
+/* ---------------------------------------------------------------------------------------------- what was saved ---- */
+
+static mmsb_saved_t *chunk_of(mmsb_saved_t **table, uint32_t chunk) {
+    mmsb_saved_t *found = __atomic_load_n(&table[chunk], __ATOMIC_ACQUIRE);
+    if (found)
+        return found;
+    mmsb_saved_t *made = calloc(MMSB_CHUNK_RECORDS, sizeof *made);
+    if (!made)
+        return NULL;
+    if (__atomic_compare_exchange_n(&table[chunk], &found, made, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return made;
+    free(made);
+    return found;
+}
+
+mmsb_saved_t *mmsb_saved_chunk(uint32_t chunk) {
+    return chunk_of(mmsb_saved, chunk);
+}
+
+void mmsb_saved_forget(uint32_t chunk) {
+    free(mmsb_saved[chunk]);
+    mmsb_saved[chunk] = NULL;
+}
+
+/* The base's page on the record; NULL = none. */
+static const mmsb_saved_t *base_of(const mmsb_capture_t *capture, uint32_t index) {
+    if (!capture->base || !capture->base[index >> MMSB_CHUNK_BITS])
+        return NULL;
+    const mmsb_saved_t *saved = &capture->base[index >> MMSB_CHUNK_BITS][index & (MMSB_CHUNK_RECORDS - 1)];
+    return saved->generation != 0 ? saved : NULL;
+}
+
+static void note_out_of_memory(mmsb_capture_t *capture) {
+    __atomic_store_n(&capture->out_of_memory, 1, __ATOMIC_RELAXED);
+}
+
+/* Under the capture's lock. */
+static void note_removed(mmsb_capture_t *capture, uint32_t index, const mmsb_saved_t *saved) {
+    if (capture->removed_count == capture->removed_capacity) {
+        uint64_t capacity = capture->removed_capacity != 0 ? 2 * capture->removed_capacity : 1024;
+        removed_t *more = realloc(capture->removed, capacity * sizeof *more);
+        if (!more) {
+            note_out_of_memory(capture);
+            return;
+        }
+        capture->removed = more;
+        capture->removed_capacity = capacity;
+    }
+    capture->removed[capture->removed_count++] = (removed_t){index, saved->id};
+    capture->pages--;
+    capture->bytes -= (int64_t)saved->size;
+}
+
+/* Notes a page that is captured, for the next save and for the totals. The page is locked. */
+static void note_captured(mmsb_capture_t *capture, uint32_t index, const mmsb_image_t *image, uint32_t generation) {
+    const mmsb_saved_t *saved = base_of(capture, index);
+    mmsb_saved_t *chunk = chunk_of(fresh, index >> MMSB_CHUNK_BITS);
+    if (chunk)
+        chunk[index & (MMSB_CHUNK_RECORDS - 1)] = (mmsb_saved_t){image->version, image->id, image->size, generation, 0};
+    else
+        note_out_of_memory(capture);
+    pthread_mutex_lock(&capture->lock);
+    if (saved && saved->generation != generation) {
+        note_removed(capture, index, saved);
+        saved = NULL;
+    }
+    capture->pages += !saved;
+    capture->bytes += (int64_t)image->size - (saved ? (int64_t)saved->size : 0);
+    pthread_mutex_unlock(&capture->lock);
+}
+
+/* ------------------------------------------------------------------------------------------------------ images ---- */
+
+static const mmsb_cold_t *cold_of(const mmsb_record_t *record) {
+    return record->cold ? &mmsb_table.colds[record->cold] : NULL;
+}
+
+static void fill_image(const mmsb_record_t *record, uint32_t index, uint64_t state, mmsb_image_t *image) {
+    const mmsb_cold_t *cold = cold_of(record);
+    memset(image, 0, sizeof *image);
+    image->id = mmsb_record_id(index, state);
+    image->size = record->size;
+    image->epoch = record->epoch;
+    image->version = record->version;
+    image->location = MMSB_STATE_LOCATION(state);
+    image->device = cold ? cold->device : 0;
+    image->numa_node = cold ? cold->numa_node : -1;
+    image->flags = (state & MMSB_ADOPTED ? MMSB_IMAGE_ADOPTED : 0) | (state & MMSB_READ_ONLY ? MMSB_IMAGE_READ_ONLY : 0);
+    image->metadata_count = cold ? cold->metadata_count : 0;
+}
+
+static uint64_t metadata_length(const mmsb_record_t *record) {
+    const mmsb_cold_t *cold = cold_of(record);
+    return cold && cold->metadata_block ? cold->metadata_length : 0;
+}
+
+static const uint8_t *metadata_bytes(const mmsb_record_t *record) {
+    return mmsb_record_bytes(mmsb_record_at(cold_of(record)->metadata_block));
+}
+
+static int is_large(const mmsb_record_t *record, uint64_t state) {
+    return record->size > MMSB_CHUNK_BYTES || (state & MMSB_AWAY) || metadata_length(record) > MMSB_CHUNK_BYTES;
+}
+
+static int as_saved(const mmsb_saved_t *saved, const mmsb_record_t *record, uint64_t state) {
+    return saved && saved->generation == MMSB_HANDLE_GENERATION(state) && saved->version == record->version;
+}
+
+/* Whether bytes may have changed that no version tells of. */
+static int suspect(const mmsb_record_t *record) {
+    return mmsb_exposed(record) || record->write_pins != 0;
+}
+
+static uint64_t aligned(uint64_t at, uint64_t size, uint32_t kind) {
+    uint64_t alignment = kind != MMSB_IMAGE_BYTES || size < 256 ? 64 : size < 4096 ? 256 : 4096;
+    return (at + alignment - 1) & ~(alignment - 1);
+}
+
+/* Whether a small page with all that belongs to it fits. */
+static int fits(const mmsb_room_t *room, uint64_t size, uint64_t length, uint64_t mask, uint64_t metadata) {
+    uint64_t end = aligned(aligned(aligned(room->used, size, MMSB_IMAGE_BYTES) + length, 0, MMSB_IMAGE_MASK) + mask, 0,
+                           MMSB_IMAGE_METADATA) +
+                   metadata;
+    return end <= room->capacity && room->image_count < room->image_capacity && room->extent_count + 3 <= room->extent_capacity;
+}
+
+/* Appends bytes of a small page, which fit. Returns their checksum. */
+static uint32_t append(mmsb_room_t *room, const mmsb_image_t *image, uint32_t kind, const uint8_t *bytes, uint64_t length) {
+    if (length == 0)
+        return 0;
+    if (room->image_count == 0 || room->images[room->image_count - 1].id != image->id) {
+        mmsb_image_t *entry = &room->images[room->image_count++];
+        *entry = *image;
+        entry->first_extent = room->extent_count;
+        entry->extents = 0;
+    }
+    room->images[room->image_count - 1].extents++;
+    uint64_t at = aligned(room->used, image->size, kind);
+    memcpy(room->buffer + at, bytes, length);
+    uint32_t crc = mmsb_bytes.crc32c(0, room->buffer + at, length);
+    room->extents[room->extent_count++] = (mmsb_image_extent_t){0, (uint32_t)length, (uint32_t)length, (uint32_t)at, crc, kind, 0};
+    room->used = at + length;
+    return crc;
+}
+
+/* ----------------------------------------------------------------------------------------------- large pages ---- */
+
+static mmsb_large_t *find_large(mmsb_capture_t *capture, uint32_t index) {
+    mmsb_large_t *large = capture->large[index % BUCKETS];
+    while (large && large->index != index)
+        large = large->next;
+    return large;
+}
+
+static uint32_t parts_of(uint64_t length) {
+    return (uint32_t)((length + MMSB_CHUNK_BYTES - 1) / MMSB_CHUNK_BYTES);
+}
+
+static uint32_t part_length(uint64_t length, uint32_t part) {
+    uint64_t left = length - part * MMSB_CHUNK_BYTES;
+    return (uint32_t)(left < MMSB_CHUNK_BYTES ? left : MMSB_CHUNK_BYTES);
+}
+
+/* The capture's knowledge of a large page that is locked, made where there is none yet. NULL: no memory. */
+static mmsb_large_t *open_large(mmsb_capture_t *capture, mmsb_record_t *record, uint64_t state) {
+    uint32_t index = (uint32_t)(record - mmsb_table.records);
+    pthread_mutex_lock(&capture->lock);
+    mmsb_large_t *large = find_large(capture, index);
+    pthread_mutex_unlock(&capture->lock);
+    if (large)
+        return large;
+    uint32_t byte_parts = parts_of(record->size), mask_parts = record->mask_block ? parts_of(mmsb_mask_length(record->size)) : 0;
+    uint64_t metadata = metadata_length(record);
+    large = calloc(1, sizeof *large + (size_t)(byte_parts + mask_parts) * sizeof large->parts[0]);
+    if (large && metadata > 0 && !(large->metadata = malloc(metadata))) {
+        free(large);
+        large = NULL;
+    }
+    if (!large)
+        return NULL;
+    if (metadata > 0)
+        memcpy(large->metadata, metadata_bytes(record), metadata);
+    large->metadata_length = metadata;
+    large->index = index;
+    large->byte_parts = byte_parts;
+    large->mask_parts = mask_parts;
+    for (uint32_t part = 0; part < byte_parts + mask_parts; part++)
+        large->parts[part].length = part < byte_parts ? part_length(record->size, part)
+                                                      : part_length(mmsb_mask_length(record->size), part - byte_parts);
+    fill_image(record, index, state, &large->image);
+    const mmsb_saved_t *saved = base_of(capture, index);
+    large->unchanged = (uint32_t)as_saved(saved, record, state);
+    if (saved && saved->generation == MMSB_HANDLE_GENERATION(state) && saved->size == record->size && record->size > MMSB_CHUNK_BYTES)
+        large->image.flags |= MMSB_IMAGE_PARTIAL;
+    note_captured(capture, index, &large->image, MMSB_HANDLE_GENERATION(state));
+    pthread_mutex_lock(&capture->lock);
+    large->next = capture->large[index % BUCKETS];
+    capture->large[index % BUCKETS] = large;
+    pthread_mutex_unlock(&capture->lock);
+    set_mark(index, MMSB_MARK_PARTS);
+    return large;
+}
+
+mmsb_large_t *mmsb_capture_large(mmsb_capture_t *capture, uint32_t index, mmsb_status_t *failed) {
+    mmsb_record_t *record = mmsb_record_at(index);
+    uint64_t state = mmsb_record_lock_library(index);
+    mmsb_large_t *large = NULL;
+    uint8_t mark = mark_of(index);
+    *failed = MMSB_OK;
+    if (MMSB_HANDLE_KIND(state) == MMSB_KIND_PAGE && (mark == MMSB_MARK_NONE || mark == MMSB_MARK_PARTS)) {
+        if (mark == MMSB_MARK_NONE && as_saved(base_of(capture, index), record, state) && !suspect(record))
+            set_mark(index, MMSB_MARK_DONE);
+        else if (capture->refuse_pinned && record->write_pins != 0)
+            *failed = MMSB_E_BUSY;
+        else if (!(large = open_large(capture, record, state)))
+            *failed = MMSB_E_OUT_OF_MEMORY;
+    }
+    __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+    return large;
+}
+
+/* Where a part of a page lies that is locked, has an address, and is as it was. */
+static const uint8_t *part_bytes(const mmsb_large_t *large, const mmsb_record_t *record, uint32_t part) {
+    if (part < large->byte_parts)
+        return mmsb_record_bytes(record) + part * MMSB_CHUNK_BYTES;
+    return mmsb_place_address(record->mask_place) + (part - large->byte_parts) * MMSB_CHUNK_BYTES;
+}
+
+static void release_part(mmsb_capture_t *capture, mmsb_part_t *part) {
+    free(part->copy);
+    part->copy = NULL;
+    __atomic_sub_fetch(&capture->copy_bytes, part->length, __ATOMIC_RELAXED);
+    wake();
+}
+
+uint32_t mmsb_capture_part(mmsb_capture_t *capture, mmsb_large_t *large, uint32_t number, uint8_t *buffer) {
+    mmsb_part_t *part = &large->parts[number];
+    mmsb_record_t *record = mmsb_record_at(large->index);
+    if (!__atomic_load_n(&part->taken, __ATOMIC_ACQUIRE)) {
+        uint64_t state = mmsb_record_lock_library(large->index);
+        int taken = part->taken, failed = 0;
+        if (!taken) { /* then the page is as it was: whoever ends or moves it waits */
+            failed = (state & MMSB_AWAY) && number < large->byte_parts && mmsb_upcalls.bring(large->index) != MMSB_OK;
+            if (!failed) {
+                memcpy(buffer, part_bytes(large, record, number), part->length);
+                __atomic_store_n(&part->taken, 1, __ATOMIC_RELEASE);
+            }
+        }
+        if (failed)
+            __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+        else
+            mmsb_page_unlock(record, state);
+        if (!taken)
+            return failed ? 0 : part->length;
+    }
+    memcpy(buffer, part->copy, part->length);
+    release_part(capture, part);
+    return part->length;
+}
+
+void mmsb_capture_large_done(mmsb_capture_t *capture, mmsb_large_t *large) {
+    (void)capture;
+    set_mark(large->index, MMSB_MARK_DONE);
+    wake();
+}
+
+uint32_t mmsb_capture_urgent(mmsb_capture_t *capture) {
+    if (__atomic_load_n(&capture->urgent_count, __ATOMIC_RELAXED) == 0)
+        return 0;
+    pthread_mutex_lock(&capture->lock);
+    uint32_t index = capture->urgent_count > 0 ? capture->urgent[--capture->urgent_count] : 0;
+    pthread_mutex_unlock(&capture->lock);
+    return index;
+}
+
+static void make_urgent(mmsb_capture_t *capture, uint32_t index) {
+    pthread_mutex_lock(&capture->lock);
+    uint32_t i = 0;
+    while (i < capture->urgent_count && capture->urgent[i] != index)
+        i++;
+    if (i == capture->urgent_count && i < URGENT_MAX)
+        capture->urgent[capture->urgent_count++] = index;
+    pthread_mutex_unlock(&capture->lock);
+}
+
+/* ----------------------------------------------------------------------------------------------------- writers ---- */
+
+/* Memory for a copy: NULL where the limit does not allow it, *blocked 1, or where there is none, *blocked 0. One copy can always be. */
+static void *take_copy(mmsb_capture_t *capture, uint64_t bytes, int *blocked) {
+    uint64_t used = __atomic_add_fetch(&capture->copy_bytes, bytes, __ATOMIC_RELAXED);
+    *blocked = used > capture->copy_limit && used != bytes;
+    void *copy = *blocked ? NULL : malloc(bytes);
+    if (!copy) {
+        __atomic_sub_fetch(&capture->copy_bytes, bytes, __ATOMIC_RELAXED);
+        if (!*blocked) /* the change goes on, and the capture fails */
+            note_out_of_memory(capture);
+        return NULL;
+    }
+    __atomic_add_fetch(&capture->stats.copied_bytes, bytes, __ATOMIC_RELAXED);
+    if (used > __atomic_load_n(&capture->stats.copied_peak, __ATOMIC_RELAXED))
+        __atomic_store_n(&capture->stats.copied_peak, used, __ATOMIC_RELAXED);
+    return copy;
+}
+
+static void push_copy(mmsb_capture_t *capture, copy_t *copy) {
+    copy->next = __atomic_load_n(&capture->copies, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&capture->copies, &copy->next, copy, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+    }
+}
+
+static int copy_small(mmsb_capture_t *capture, mmsb_record_t *record, uint32_t index, uint64_t state) {
+    uint64_t mask = record->mask_block != 0 ? mmsb_mask_length(record->size) : 0, metadata = metadata_length(record);
+    int blocked;
+    copy_t *copy = take_copy(capture, sizeof *copy + record->size + mask + metadata, &blocked);
+    if (!copy)
+        return blocked;
+    fill_image(record, index, state, &copy->image);
+    copy->index = index;
+    copy->length = (uint32_t)record->size;
+    copy->mask_length = (uint32_t)mask;
+    copy->metadata_length = (uint32_t)metadata;
+    memcpy(copy->data, mmsb_record_bytes(record), copy->length);
+    if (mask > 0)
+        memcpy(copy->data + copy->length, mmsb_place_address(record->mask_place), mask);
+    if (metadata > 0)
+        memcpy(copy->data + copy->length + mask, metadata_bytes(record), metadata);
+    note_captured(capture, index, &copy->image, MMSB_HANDLE_GENERATION(state));
+    set_mark(index, MMSB_MARK_DONE);
+    push_copy(capture, copy);
+    return 0;
+}
+
+static int copy_part(mmsb_capture_t *capture, mmsb_large_t *large, const mmsb_record_t *record, uint32_t number) {
+    mmsb_part_t *part = &large->parts[number];
+    int blocked;
+    if (part->taken)
+        return 0;
+    uint8_t *copy = take_copy(capture, part->length, &blocked);
+    if (!copy)
+        return blocked;
+    memcpy(copy, part_bytes(large, record, number), part->length);
+    part->copy = copy;
+    __atomic_store_n(&part->taken, 1, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* The parts that hold bytes first … last and their mask. */
+static int copy_parts(mmsb_capture_t *capture, mmsb_large_t *large, const mmsb_record_t *record, uint64_t first, uint64_t last) {
+    for (uint64_t part = first / MMSB_CHUNK_BYTES; part <= last / MMSB_CHUNK_BYTES; part++) {
+        if (copy_part(capture, large, record, (uint32_t)part))
+            return 1;
+    }
+    for (uint64_t part = first / 8 / MMSB_CHUNK_BYTES; large->mask_parts > 0 && part <= last / 8 / MMSB_CHUNK_BYTES; part++) {
+        if (copy_part(capture, large, record, large->byte_parts + (uint32_t)part))
+            return 1;
+    }
+    return 0;
+}
+
+static int touch(mmsb_capture_t *capture, mmsb_record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
+    uint32_t index = (uint32_t)(record - mmsb_table.records);
+    uint8_t mark = mark_of(index);
+    if (mark == MMSB_MARK_DONE || mark == MMSB_MARK_LATER)
+        return 0;
+    if (mark == MMSB_MARK_NONE && as_saved(base_of(capture, index), record, state) && !suspect(record)) {
+        set_mark(index, MMSB_MARK_DONE);
+        return 0;
+    }
+    if (!is_large(record, state) && mark == MMSB_MARK_NONE)
+        return copy_small(capture, record, index, state);
+    mmsb_large_t *large = open_large(capture, record, state);
+    if (!large) {
+        note_out_of_memory(capture);
+        return 0;
+    }
+    int again = length == UINT64_MAX || (length > 0 && copy_parts(capture, large, record, offset, offset + length - 1));
+    if (again)
+        make_urgent(capture, index);
+    return again;
+}
+
+static mmsb_capture_t *capture_of(uint32_t context) {
+    return __atomic_load_n(&mmsb_context_record(context)->capture, __ATOMIC_ACQUIRE);
+}
+
+int mmsb_capture_touch_slow(mmsb_record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
+    mmsb_capture_t *capture = capture_of(mmsb_record_context((uint32_t)(record - mmsb_table.records)));
+    if (!capture)
+        return 0;
+    __atomic_add_fetch(&capture->touching, 1, __ATOMIC_SEQ_CST);
+    int mode = __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST);
+    int again = mode == OFF ? 0 : mode == FROZEN ? 1 : touch(capture, record, state, offset, length);
+    __atomic_sub_fetch(&capture->touching, 1, __ATOMIC_RELEASE);
+    return again;
+}
+
+void mmsb_capture_created_slow(uint32_t index) {
+    mmsb_capture_t *capture = capture_of(mmsb_record_context(index));
+    if (capture && __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST) == CAPTURING && mark_of(index) == MMSB_MARK_NONE)
+        set_mark(index, MMSB_MARK_LATER);
+}
+
+/* A little while, or until something has changed. */
+static void wait_for_change(void) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_lock(&waiting_lock);
+    pthread_cond_timedwait(&waiting_changed, &waiting_lock, &until);
+    pthread_mutex_unlock(&waiting_lock);
+    __atomic_sub_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+}
+
+static uint64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+void mmsb_capture_wait(uint32_t index) {
+    mmsb_capture_t *capture = capture_of(mmsb_record_context(index));
+    uint64_t begin = now();
+    wait_for_change();
+    if (!capture)
+        return;
+    __atomic_add_fetch(&capture->stats.waits, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&capture->stats.waited_ns, now() - begin, __ATOMIC_RELAXED);
+}
+
+void mmsb_context_await_slow(uint32_t context) {
+    const mmsb_capture_t *capture = capture_of(context);
+    while (capture && __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST) == FROZEN)
+        wait_for_change();
+}
+
+/* ------------------------------------------------------------------------------------------------------- saver ---- */
+
+static int reserve_marks(void) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    if (!marks) {
+        void *made = mmap(NULL, (size_t)1 << MMSB_INDEX_BITS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (made != MAP_FAILED)
+            __atomic_store_n(&marks, made, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&lock);
+    return marks != NULL;
+}
+
+/* The context's capture, made where it has none. */
+static mmsb_capture_t *capture_for(uint32_t context) {
+    mmsb_capture_t *capture = capture_of(context);
+    if (capture)
+        return capture;
+    if (!reserve_marks() || !(capture = calloc(1, sizeof *capture))) {
+        mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory to capture pages");
+        return NULL;
+    }
+    capture->context = context;
+    pthread_mutex_init(&capture->lock, NULL);
+    mmsb_capture_t *other = NULL;
+    if (__atomic_compare_exchange_n(&mmsb_context_record(context)->capture, &other, capture, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return capture;
+    free(capture);
+    return other;
+}
+
+static void turn(mmsb_capture_t *capture, int mode) {
+    if (mode == OFF) {
+        __atomic_store_n(&capture->mode, OFF, __ATOMIC_SEQ_CST);
+        __atomic_sub_fetch(&mmsb_capturing, 1, __ATOMIC_SEQ_CST);
+        while (__atomic_load_n(&capture->touching, __ATOMIC_SEQ_CST) != 0)
+            sched_yield();
+        wake();
+        return;
+    }
+    __atomic_store_n(&capture->mode, mode, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&mmsb_capturing, 1, __ATOMIC_SEQ_CST);
+}
+
+void mmsb_capture_settle(mmsb_capture_t *capture) {
+    mmsb_synchronize(mmsb_context_record(capture->context));
+}
+
+mmsb_capture_t *mmsb_capture_begin(uint32_t context, const uint32_t *chunks, const uint32_t *used, uint32_t count,
+                                   mmsb_saved_t **base, uint64_t copy_limit, int refuse_pinned) {
+    mmsb_capture_t *capture = capture_for(context);
+    if (!capture)
+        return NULL;
+    capture->chunks = malloc((count + 1) * 2 * sizeof *chunks);
+    if (!capture->chunks) {
+        mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory to capture %u chunks of pages", count);
+        return NULL;
+    }
+    capture->used = capture->chunks + count + 1;
+    memcpy(capture->chunks, chunks, count * sizeof *chunks);
+    memcpy(capture->used, used, count * sizeof *used);
+    capture->chunk_count = count;
+    capture->chunk_at = capture->record_at = 0;
+    capture->base = base;
+    capture->copy_limit = copy_limit;
+    capture->refuse_pinned = refuse_pinned;
+    capture->removed_count = 0;
+    capture->pages = capture->bytes = 0;
+    capture->urgent_count = 0;
+    capture->out_of_memory = 0;
+    memset(&capture->stats, 0, sizeof capture->stats);
+    for (uint32_t i = 0; i < count; i++)
+        memset(marks + ((size_t)chunks[i] << MMSB_CHUNK_BITS), MMSB_MARK_NONE, MMSB_CHUNK_RECORDS);
+    turn(capture, CAPTURING);
+    return capture;
+}
+
+void mmsb_capture_later(uint32_t context, uint32_t chunk) {
+    mmsb_capture_t *capture = capture_of(context);
+    if (capture && __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST) == CAPTURING)
+        memset(marks + ((size_t)chunk << MMSB_CHUNK_BITS), MMSB_MARK_LATER, MMSB_CHUNK_RECORDS);
+}
+
+/* Puts a copy into the room and gives its memory back. */
+static void drain(mmsb_capture_t *capture, mmsb_room_t *room, copy_t *copy) {
+    uint32_t crc = append(room, &copy->image, MMSB_IMAGE_BYTES, copy->data, copy->length);
+    append(room, &copy->image, MMSB_IMAGE_MASK, copy->data + copy->length, copy->mask_length);
+    append(room, &copy->image, MMSB_IMAGE_METADATA, copy->data + copy->length + copy->mask_length, copy->metadata_length);
+    if (fresh[copy->index >> MMSB_CHUNK_BITS])
+        fresh[copy->index >> MMSB_CHUNK_BITS][copy->index & (MMSB_CHUNK_RECORDS - 1)].crc = crc;
+    __atomic_sub_fetch(&capture->copy_bytes, sizeof *copy + copy->length + copy->mask_length + copy->metadata_length,
+                       __ATOMIC_RELAXED);
+    free(copy);
+    wake();
+}
+
+/* 1: all copies that there are have been put into the room. */
+static int drain_copies(mmsb_capture_t *capture, mmsb_room_t *room) {
+    for (;;) {
+        if (!capture->drained)
+            capture->drained = __atomic_exchange_n(&capture->copies, NULL, __ATOMIC_ACQUIRE);
+        copy_t *copy = capture->drained;
+        if (!copy)
+            return 1;
+        if (!fits(room, copy->image.size, copy->length, copy->mask_length, copy->metadata_length))
+            return 0;
+        capture->drained = copy->next;
+        drain(capture, room, copy);
+    }
+}
+
+typedef enum step { GO_ON, FULL, LARGE, PINNED } step_t;
+
+/* A page that is locked, and whose mark is none. */
+static step_t save_locked(mmsb_capture_t *capture, mmsb_room_t *room, mmsb_record_t *record, uint32_t index, uint64_t state) {
+    const mmsb_saved_t *saved = base_of(capture, index);
+    if (as_saved(saved, record, state)) {
+        if (!suspect(record)) {
+            set_mark(index, MMSB_MARK_DONE);
+            return GO_ON;
+        }
+        if (!is_large(record, state)) {
+            __atomic_add_fetch(&capture->stats.compared_bytes, record->size, __ATOMIC_RELAXED);
+            if (mmsb_bytes.crc32c(0, mmsb_record_bytes(record), record->size) == saved->crc) {
+                set_mark(index, MMSB_MARK_DONE);
+                return GO_ON;
+            }
+        }
+    }
+    if (capture->refuse_pinned && record->write_pins != 0)
+        return PINNED;
+    if (is_large(record, state))
+        return LARGE;
+    uint64_t mask = record->mask_block != 0 ? mmsb_mask_length(record->size) : 0, metadata = metadata_length(record);
+    if (!fits(room, record->size, record->size, mask, metadata))
+        return FULL;
+    mmsb_image_t image;
+    fill_image(record, index, state, &image);
+    note_captured(capture, index, &image, MMSB_HANDLE_GENERATION(state));
+    uint32_t crc = append(room, &image, MMSB_IMAGE_BYTES, mmsb_record_bytes(record), record->size);
+    if (mask > 0)
+        append(room, &image, MMSB_IMAGE_MASK, mmsb_place_address(record->mask_place), mask);
+    if (metadata > 0)
+        append(room, &image, MMSB_IMAGE_METADATA, metadata_bytes(record), metadata);
+    if (fresh[index >> MMSB_CHUNK_BITS])
+        fresh[index >> MMSB_CHUNK_BITS][index & (MMSB_CHUNK_RECORDS - 1)].crc = crc;
+    set_mark(index, MMSB_MARK_DONE);
+    return GO_ON;
+}
+
+static step_t save_record(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t index) {
+    mmsb_record_t *record = mmsb_record_at(index);
+    for (;;) {
+        uint8_t mark = mark_of(index);
+        if (mark == MMSB_MARK_DONE)
+            return GO_ON;
+        if (mark == MMSB_MARK_PARTS)
+            return LARGE;
+        const mmsb_saved_t *saved = base_of(capture, index);
+        uint64_t state = mmsb_state_load(record);
+        if (mark == MMSB_MARK_LATER || MMSB_HANDLE_KIND(state) != MMSB_KIND_PAGE) {
+            if (mark == MMSB_MARK_NONE && mark_of(index) != MMSB_MARK_NONE)
+                continue; /* it ended after the look at its mark */
+            if (saved) {
+                pthread_mutex_lock(&capture->lock);
+                note_removed(capture, index, saved);
+                pthread_mutex_unlock(&capture->lock);
+            }
+            return GO_ON;
+        }
+        /* Unlocked and as it was saved: whoever changes it from now on looks first. */
+        if (!(state & MMSB_OWNER_MASK) && as_saved(saved, record, state) && !suspect(record))
+            return GO_ON;
+        state = mmsb_record_lock_library(index);
+        step_t step = GO_ON;
+        int looked = MMSB_HANDLE_KIND(state) == MMSB_KIND_PAGE && mark_of(index) == MMSB_MARK_NONE;
+        if (looked)
+            step = save_locked(capture, room, record, index, state);
+        __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+        if (looked)
+            return step;
+    }
+}
+
+mmsb_fill_t mmsb_capture_fill(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t *index) {
+    for (; capture->chunk_at < capture->chunk_count; capture->chunk_at++, capture->record_at = 0) {
+        for (; capture->record_at < capture->used[capture->chunk_at]; capture->record_at++) {
+            if (MMSB_UNLIKELY(__atomic_load_n(&capture->copies, __ATOMIC_RELAXED) || capture->drained) && !drain_copies(capture, room))
+                return MMSB_FILL_FULL;
+            *index = capture->chunks[capture->chunk_at] << MMSB_CHUNK_BITS | capture->record_at;
+            switch (save_record(capture, room, *index)) {
+            case GO_ON:
+                break;
+            case FULL:
+                return MMSB_FILL_FULL;
+            case LARGE:
+                capture->record_at++;
+                return MMSB_FILL_LARGE;
+            case PINNED:
+                return MMSB_FILL_PINNED;
+            }
+        }
+    }
+    return drain_copies(capture, room) ? MMSB_FILL_END : MMSB_FILL_FULL;
+}
+
+const uint64_t *mmsb_capture_removed(mmsb_capture_t *capture, uint64_t *count) {
+    pthread_mutex_lock(&capture->lock);
+    *count = capture->removed_count;
+    free(capture->removed_ids);
+    capture->removed_ids = malloc((capture->removed_count + 1) * sizeof(uint64_t));
+    for (uint64_t i = 0; capture->removed_ids && i < capture->removed_count; i++)
+        capture->removed_ids[i] = capture->removed[i].id;
+    pthread_mutex_unlock(&capture->lock);
+    return capture->removed_ids;
+}
+
+int mmsb_capture_failed(const mmsb_capture_t *capture) {
+    return __atomic_load_n(&capture->out_of_memory, __ATOMIC_RELAXED);
+}
+
+void mmsb_capture_commit(mmsb_capture_t *capture) {
+    mmsb_saved_t **base = capture->base;
+    for (uint64_t i = 0; base && i < capture->removed_count; i++)
+        base[capture->removed[i].index >> MMSB_CHUNK_BITS][capture->removed[i].index & (MMSB_CHUNK_RECORDS - 1)].generation = 0;
+    for (uint32_t i = 0; i < capture->chunk_count; i++) {
+        uint32_t chunk = capture->chunks[i];
+        mmsb_saved_t *old = base ? base[chunk] : NULL, *found = fresh[chunk];
+        fresh[chunk] = NULL;
+        if (old && found) {
+            for (uint32_t r = 0; r < MMSB_CHUNK_RECORDS; r++) {
+                if (found[r].generation != 0)
+                    old[r] = found[r];
+            }
+            free(found);
+            found = NULL;
+        }
+        mmsb_saved_t *now_saved = old ? old : found;
+        if (mmsb_saved[chunk] != now_saved)
+            free(mmsb_saved[chunk]);
+        mmsb_saved[chunk] = now_saved;
+    }
+}
+
+void mmsb_capture_stats(const mmsb_capture_t *capture, mmsb_capture_stats_t *stats) {
+    stats->copied_bytes = __atomic_load_n(&capture->stats.copied_bytes, __ATOMIC_RELAXED);
+    stats->copied_peak = __atomic_load_n(&capture->stats.copied_peak, __ATOMIC_RELAXED);
+    stats->waits = __atomic_load_n(&capture->stats.waits, __ATOMIC_RELAXED);
+    stats->waited_ns = __atomic_load_n(&capture->stats.waited_ns, __ATOMIC_RELAXED);
+    stats->compared_bytes = __atomic_load_n(&capture->stats.compared_bytes, __ATOMIC_RELAXED);
+}
+
+void mmsb_capture_compared(mmsb_capture_t *capture, uint64_t bytes) {
+    __atomic_add_fetch(&capture->stats.compared_bytes, bytes, __ATOMIC_RELAXED);
+}
+
+void mmsb_capture_totals(mmsb_capture_t *capture, int64_t *pages, int64_t *bytes) {
+    pthread_mutex_lock(&capture->lock);
+    *pages = capture->pages;
+    *bytes = capture->bytes;
+    pthread_mutex_unlock(&capture->lock);
+}
+
+static void free_copies(copy_t *copy) {
+    while (copy) {
+        copy_t *next = copy->next;
+        free(copy);
+        copy = next;
+    }
+}
+
+void mmsb_capture_stop(mmsb_capture_t *capture) {
+    if (capture->mode != OFF)
+        turn(capture, OFF);
+}
+
+void mmsb_capture_end(mmsb_capture_t *capture) {
+    mmsb_capture_stop(capture);
+    free_copies(capture->drained);
+    free_copies(capture->copies);
+    capture->drained = capture->copies = NULL;
+    capture->copy_bytes = 0;
+    for (uint32_t bucket = 0; bucket < BUCKETS; bucket++) {
+        while (capture->large[bucket]) {
+            mmsb_large_t *large = capture->large[bucket];
+            capture->large[bucket] = large->next;
+            for (uint32_t part = 0; part < large->byte_parts + large->mask_parts; part++)
+                free(large->parts[part].copy);
+            free(large->metadata);
+            free(large);
+        }
+    }
+    for (uint32_t i = 0; i < capture->chunk_count; i++) { /* not committed */
+        free(fresh[capture->chunks[i]]);
+        fresh[capture->chunks[i]] = NULL;
+    }
+    free(capture->removed);
+    free(capture->removed_ids);
+    free(capture->chunks);
+    capture->removed = NULL;
+    capture->removed_ids = NULL;
+    capture->removed_capacity = 0;
+    capture->chunks = NULL;
+    capture->chunk_count = 0;
+}
+
+mmsb_status_t mmsb_context_freeze(uint32_t context) {
+    mmsb_capture_t *capture = capture_for(context);
+    if (!capture)
+        return MMSB_E_OUT_OF_MEMORY;
+    turn(capture, FROZEN);
+    mmsb_capture_settle(capture);
+    return MMSB_OK;
+}
+
+void mmsb_context_thaw(uint32_t context) {
+    turn(capture_of(context), OFF);
+}
