@@ -117,3 +117,17 @@ func TestAFailureReachesTheRing(t *testing.T) {
 		require.NoError(t, w.Close())
 	}
 }
+
+// panicking is a ring that goes wrong.
+type panicking struct{ script }
+
+func (*panicking) Take(time.Duration) ([]byte, int, uint64, uint32, bool, bool, bool) { panic("planted") }
+
+func TestAPanicLetsNobodyWait(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{})
+	var ring panicking
+	assert.PanicsWithValue(t, "planted", func() { _ = w.Serve(&ring) })
+	assert.Equal(t, status.Internal, code(ring.failure))
+	require.NoError(t, open(t, disk, Options{}).Close(), "the directory was let go")
+}

@@ -379,7 +379,15 @@ type Ring interface {
 // Serve writes what comes out of a ring, as durably as the options say, until the ring is stopped and empty, and closes the writer. A
 // failure is the ring's, and returned.
 func (w *Writer) Serve(ring Ring) error {
+	returned := false
+	defer func() {
+		if !returned { // a panic, which is reported by others: nobody may wait for this writer any more
+			w.release()
+			ring.Fail(int32(status.Internal), status.DomainNone, 0, "the journal has failed: its writer panicked")
+		}
+	}()
 	err := w.serve(ring)
+	returned = true
 	if err == nil {
 		err = w.Close()
 	} else {
