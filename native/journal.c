@@ -393,7 +393,7 @@ mmsb_status_t mmsb_ring_flush(mmsb_ring_t *ring, uint64_t sequence) {
 }
 
 mmsb_status_t mmsb_ring_wait(mmsb_ring_t *ring, uint64_t sequence) {
-    return ring->each_call && sequence > 0 ? mmsb_ring_flush(ring, sequence) : MMSB_OK;
+    return __atomic_load_n(&ring->each_call, __ATOMIC_RELAXED) && sequence > 0 ? mmsb_ring_flush(ring, sequence) : MMSB_OK;
 }
 
 uint64_t mmsb_ring_last(mmsb_ring_t *ring) {
@@ -409,6 +409,9 @@ uint64_t mmsb_ring_last(mmsb_ring_t *ring) {
 
 mmsb_status_t mmsb_ring_open(uint32_t context_index, uint64_t next, uint64_t buffer_bytes, int64_t interval_ns, int each_call) {
     mmsb_ring_t *ring = mmsb_rings[context_index];
+    if (ring && ring->capacity != buffer_bytes)
+        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "a ring of %llu bytes cannot become one of %llu",
+                         (unsigned long long)ring->capacity, (unsigned long long)buffer_bytes);
     if (!ring && posix_memalign((void **)(void *)&ring, 64, sizeof *ring) != 0)
         return mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory for the journal's ring");
     uint8_t *memory = mmap(NULL, 2 * buffer_bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -421,6 +424,7 @@ mmsb_status_t mmsb_ring_open(uint32_t context_index, uint64_t next, uint64_t buf
     if (!mmsb_rings[context_index]) {
         memset(ring, 0, sizeof *ring);
         ring->word = MMSB_RING_CLOSED;
+        ring->capacity = buffer_bytes;
     }
     ring->memory = memory;
     uint8_t *bytes = memory + (-(uintptr_t)memory & (HUGE_PAGE - 1));
@@ -428,12 +432,11 @@ mmsb_status_t mmsb_ring_open(uint32_t context_index, uint64_t next, uint64_t buf
     for (int i = 0; i < 2; i++) {
         mmsb_ring_buffer_t *buffer = &ring->buffers[i];
         buffer->bytes = bytes + (uint64_t)i * buffer_bytes;
-        buffer->filled = buffer->awaited = 0;
+        __atomic_store_n(&buffer->filled, 0, __ATOMIC_RELAXED); /* a late thread may still look at awaited, which is 0 */
         __atomic_store_n(&buffer->first, next, __ATOMIC_RELAXED);
     }
-    ring->capacity = buffer_bytes;
     ring->interval_ns = interval_ns;
-    ring->each_call = each_call != 0;
+    __atomic_store_n(&ring->each_call, each_call != 0, __ATOMIC_RELAXED);
     ring->taken = next - 1;
     ring->taken_at = 0;
     __atomic_store_n(&ring->pressed, 0, __ATOMIC_RELAXED);

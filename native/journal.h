@@ -221,7 +221,8 @@ uint64_t mmsb_ring_last(mmsb_ring_t *ring);
 /* ------------------------------------------------------------------------------------------------ for the writer ---- */
 
 /* Opens the ring of a context, which has none that is open: its first record gets the number next. interval_ns is how long records may
- * wait for others; each_call: wait waits. Errors: MMSB_E_OUT_OF_MEMORY. */
+ * wait for others; each_call: wait waits. buffer_bytes is the same each time, because threads may still look at a ring that was closed. Errors:
+ * MMSB_E_OUT_OF_MEMORY, MMSB_E_INVALID_ARGUMENT. */
 mmsb_status_t mmsb_ring_open(uint32_t context_index, uint64_t next, uint64_t buffer_bytes, int64_t interval_ns, int each_call);
 /* No more records; take hands out what is left and then says -1. Returns at once. */
 void mmsb_ring_stop(mmsb_ring_t *ring);

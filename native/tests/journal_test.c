@@ -4,6 +4,7 @@
  */
 #include "../journal.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -399,6 +400,62 @@ static void test_closed_ring_takes_nothing(void) {
     CHECK(mmsb_ring_append(ring, head, NULL, 0, &sequence) == MMSB_OK && sequence == 0);
 }
 
+static int enough;
+
+/* Puts records for as long as the test lasts, whether there is a journal or not. */
+static void *put_on(void *argument) {
+    uint64_t *put = argument;
+    uint8_t room[64];
+    uint64_t version = 0;
+    while (!__atomic_load_n(&enough, __ATOMIC_RELAXED)) {
+        mmsb_ring_t *ring = mmsb_ring_for(CONTEXT_INDEX);
+        if (!ring) {
+            sched_yield();
+            continue;
+        }
+        mmsb_group_t group;
+        CHECK(mmsb_ring_begin(ring, &group, 3 * mmsb_journal_run_space(64), 3) == MMSB_OK);
+        for (uint64_t i = 0; i < 3; i++)
+            mmsb_ring_put_run(&group, 1, version, version, version * 8, payload_of(room, 1, version, 64), 64);
+        CHECK(mmsb_ring_end(&group) == MMSB_OK);
+        *put += group.last > 0 ? 3 : 0;
+        version++;
+    }
+    return NULL;
+}
+
+/* Journals come and go while threads work: what was put into one came out of it. */
+static void test_opened_and_closed_under_load(void) {
+    pthread_t threads[THREADS];
+    uint64_t put[THREADS] = {0}, taken = 0, next = 1;
+    __atomic_store_n(&enough, 0, __ATOMIC_RELAXED);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, put_on, &put[i]) == 0);
+    for (int round = 0; round < 100; round++) {
+        CHECK(mmsb_ring_open(CONTEXT_INDEX, next, MMSB_RING_BYTES_MIN, 0, 0) == MMSB_OK);
+        mmsb_ring_t *ring = mmsb_ring_for(CONTEXT_INDEX);
+        mmsb_stretch_t stretch;
+        int answer;
+        for (int i = 0; (answer = mmsb_ring_take(ring, i < 5 ? 1000000 : -1, &stretch)) >= 0; i++) {
+            if (answer > 0) {
+                CHECK(stretch.first == next);
+                next += stretch.count;
+                taken += stretch.count;
+            }
+            if (i == 5)
+                mmsb_ring_stop(ring);
+        }
+        mmsb_ring_close(ring);
+    }
+    __atomic_store_n(&enough, 1, __ATOMIC_RELAXED);
+    uint64_t sum = 0;
+    for (int i = 0; i < THREADS; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+        sum += put[i];
+    }
+    CHECK(taken > 0 && sum == taken);
+}
+
 static void report(const char *name) {
     if (wrong == 0)
         passed++;
@@ -421,6 +478,7 @@ int main(void) {
         {"each call waits", test_each_call_waits},
         {"a full disk fails calls", test_a_full_disk_fails_calls},
         {"a full disk fails waits", test_a_full_disk_fails_waits},
+        {"opened and closed under load", test_opened_and_closed_under_load},
     };
     if (mmsb_gate_closed() != MMSB_OK)
         return 1;
