@@ -142,25 +142,27 @@ func TestDiffFindsWhatDiffers(t *testing.T) {
 	}
 }
 
-// requireRanges marks what differs, byte by byte.
+// requireRanges looks at each byte of the ranges, and that the others are equal.
 func requireRanges(t *testing.T, from, to *Snapshot, id uint64, old, new []byte) {
 	t.Helper()
-	marked := make([]bool, max(len(old), len(new)))
 	end := uint64(0)
 	for r, err := range Ranges(from, to, id) {
 		require.NoError(t, err)
 		require.NotZero(t, r.Length)
 		require.True(t, end == 0 || r.Offset > end, "ranges that touch are one")
+		require.True(t, bytes.Equal(old[end:r.Offset], new[end:r.Offset]), "page %d up to %d", id, r.Offset)
 		end = r.Offset + r.Length
 		for at := r.Offset; at < end; at++ {
-			marked[at] = true
+			if at < uint64(len(old)) && at < uint64(len(new)) && old[at] == new[at] {
+				t.Fatalf("byte %d of page %d is the same", at, id)
+			}
 		}
 	}
-	for at, differs := range marked {
-		same := at < len(old) && at < len(new) && old[at] == new[at]
-		if same == differs {
-			t.Fatalf("byte %d of page %d: same %v, in a range %v", at, id, same, differs)
-		}
+	require.LessOrEqual(t, end, uint64(max(len(old), len(new))))
+	if len(old) == len(new) {
+		require.True(t, bytes.Equal(old[end:], new[end:]), "page %d from %d on", id, end)
+	} else {
+		require.Equal(t, uint64(max(len(old), len(new))), end)
 	}
 }
 

@@ -156,8 +156,8 @@ func TestTheDocumentIsEnough(t *testing.T) {
 	changed.put(t, 7, pattern(1, 1))
 	delete(changed.pages, 8)
 	path := filepath.Join(directory, "change")
-	store(t, path, write(t, Header{ID: ID{2}, Base: ID{1}, BaseName: "base"}, changed, parts{whole: []uint64{7}, removed: []uint64{8}},
-		Uncompressed))
+	header := Header{ID: ID{2}, Base: ID{1}, BaseName: "base"}
+	store(t, path, write(t, header, changed, parts{whole: []uint64{7}, removed: []uint64{8}}, Uncompressed))
 	read, err := readByPython(t, path)
 	require.NoError(t, err)
 	assert.Equal(t, changed.summed(), read)

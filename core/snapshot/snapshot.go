@@ -139,7 +139,7 @@ func (s *Snapshot) Close() error {
 	for _, v := range s.volumes {
 		all = errors.Join(all, v.close())
 	}
-	s.volumes = nil
+	s.maps, s.volumes = nil, nil
 	return all
 }
 
