@@ -32,7 +32,7 @@ func newBuffers() (*buffers, error) {
 		return nil, status.Errorf(status.OutOfMemory, "cannot map %d bytes for buffers: %v", Buffers*BufferSize+hugePage, err)
 	}
 	b := &buffers{mapping, make(chan []byte, Buffers)}
-	base := int(-uintptr(unsafe.Pointer(unsafe.SliceData(mapping))) % hugePage)
+	base := int(-address(mapping) % hugePage)
 	_ = unix.Madvise(mapping[base:base+Buffers*BufferSize], unix.MADV_HUGEPAGE)
 	for i := range Buffers {
 		from := base + i*BufferSize
@@ -40,6 +40,8 @@ func newBuffers() (*buffers, error) {
 	}
 	return b, nil
 }
+
+func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 func (b *buffers) release() {
 	if b.mapping != nil {

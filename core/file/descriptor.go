@@ -15,16 +15,30 @@ type descriptor struct {
 // a regular file. Abort cannot take back what was written. When done is closed (nil = never), what waits for the other side
 // fails with Cancelled.
 func Descriptor(fd int, done <-chan struct{}) (Sink, error) {
-	var stat unix.Stat_t
-	if err := retry(func() error { return unix.Fstat(fd, &stat) }); err != nil {
-		return nil, Failed(err, "cannot look at descriptor %d", fd)
+	kind, err := kindOf(fd, unix.O_RDONLY)
+	if err != nil {
+		return nil, Failed(err, "cannot write to descriptor %d", fd)
 	}
-	d := &descriptor{fd: fd, kind: stat.Mode & unix.S_IFMT}
+	d := &descriptor{fd: fd, kind: kind}
 	d.done = done
 	if err := d.start(1, d.write); err != nil {
 		return nil, err
 	}
 	return d, nil
+}
+
+// kindOf is an open descriptor's S_IFREG, S_IFIFO, …; EBADF where it is open only for the wrong direction: a poll for the
+// other one would never end.
+func kindOf(fd int, wrong int) (uint32, error) {
+	var stat unix.Stat_t
+	if err := retry(func() error { return unix.Fstat(fd, &stat) }); err != nil {
+		return 0, err
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err == nil && flags&unix.O_ACCMODE == wrong {
+		err = unix.EBADF
+	}
+	return stat.Mode & unix.S_IFMT, err
 }
 
 // write runs on a goroutine of ours, where Go's handler takes the SIGPIPE of a pipe without reader: the program sees EPIPE.
@@ -73,14 +87,16 @@ const pipeAtomic = 4096
 // await waits until a descriptor is ready or the work is given up.
 func await(fd int, events int16, done <-chan struct{}, at int64) error {
 	const lookAtDone = 50 // milliseconds
-	for !ready(fd, events, lookAtDone) {
+	for {
 		select {
 		case <-done:
 			return errCancelled(at)
 		default:
 		}
+		if ready(fd, events, lookAtDone) {
+			return nil
+		}
 	}
-	return nil
 }
 
 // ready is also true where the next call will fail: that one says why.

@@ -162,12 +162,13 @@ func (r *replacement) Abort() {
 	}
 }
 
-// discard removes the temporary name before the lock goes with the descriptor.
+// discard removes the temporary name before the lock goes with the descriptor. It waits for the file's end: where the disk was
+// full, the caller may try again at once with less.
 func (r *replacement) discard() {
 	if !r.renamed {
 		_ = r.fs.Remove(r.temporary)
 	}
-	closeBehind(r.file)
+	_ = r.file.Close()
 	r.closeDirectory()
 }
 

@@ -67,7 +67,7 @@ func (p *pipeline) writeOne(piece piece, write func([]byte, int64) error) {
 		p.fail(err)
 		p.buffers.free <- piece.bytes[:BufferSize]
 	}()
-	if err = p.failure(); err == nil {
+	if p.failure() == nil {
 		err = write(piece.bytes, piece.at)
 	}
 }
@@ -98,7 +98,8 @@ func (p *pipeline) Buffer() ([]byte, error) {
 		}
 		return buffer, nil
 	case <-p.done:
-		return nil, errCancelled(p.size)
+		p.fail(errCancelled(p.size))
+		return nil, p.failure()
 	}
 }
 

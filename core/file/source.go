@@ -174,11 +174,11 @@ func Map(source Source) (bytes []byte, unmap func(), err error) {
 // When done is closed (nil = never), it fails with Cancelled.
 func Spool(fd int, directory string, done <-chan struct{}) (Source, error) {
 	name := "what descriptor " + strconv.Itoa(fd) + " gives"
-	var stat unix.Stat_t
-	if err := retry(func() error { return unix.Fstat(fd, &stat) }); err != nil {
-		return nil, Failed(err, "cannot look at descriptor %d", fd)
+	kind, err := kindOf(fd, unix.O_WRONLY)
+	if err != nil {
+		return nil, Failed(err, "cannot read descriptor %d", fd)
 	}
-	if stat.Mode&unix.S_IFMT == unix.S_IFREG {
+	if kind == unix.S_IFREG {
 		if at, err := unix.Seek(fd, 0, unix.SEEK_CUR); err == nil && at == 0 {
 			own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 			if err != nil {
