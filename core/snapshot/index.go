@@ -100,7 +100,7 @@ func (s *Snapshot) checkState(counts state) error {
 // collect reads the tables of the newest files, depth of them, and makes the records of those ids that are in a part, of so
 // many parts. It finds what is there twice, and changes of what is not there.
 func (s *Snapshot) collect(depth int, part, parts uint64) (records, state, error) {
-	var list records
+	list := make(records, 0, s.entries(depth)/parts*17/16+64) // the parts are not quite equal
 	var scratch []byte
 	mine := func(id uint64) bool { return parts == 1 || id*0x9e3779b97f4a7c15>>32%parts == part }
 	for number, v := range s.volumes[:depth] {
@@ -148,6 +148,14 @@ func (s *Snapshot) withoutReplaced(list records) records {
 		kept = append(kept, *r)
 	}
 	return kept
+}
+
+// entries is how many the newest files say they have, no more than they have room for.
+func (s *Snapshot) entries(depth int) (count uint64) {
+	for _, v := range s.volumes[:depth] {
+		count += min(v.totals.Pages, v.totals.FileBytes/pageBytes) + min(v.totals.Removed, v.totals.FileBytes/idBytes)
+	}
+	return count
 }
 
 func appendRecords(list records, t *table, segment uint32, goesOn bool, mine func(id uint64) bool) records {

@@ -47,9 +47,7 @@ func (s *Snapshot) Verify(progress Progress) error {
 			total += length
 		}
 	}
-	entries := uint64(0)
 	for _, v := range s.volumes {
-		entries += v.totals.Pages + v.totals.Removed
 		if err := v.verify(func(bytes uint64) error {
 			done += bytes
 			return progress.report(done, total)
@@ -57,7 +55,7 @@ func (s *Snapshot) Verify(progress Progress) error {
 			return err
 		}
 	}
-	return s.verifyState(entries/pagesAtATime + 1)
+	return s.verifyState(s.entries(len(s.volumes))/pagesAtATime + 1)
 }
 
 // verifyState compares what the files say about each page, in parts that memory holds.
