@@ -21,8 +21,9 @@ type Options struct {
 
 // Segment is the segment being filled, for code that fills it by itself. Pages and Extents have a fixed capacity, lie in
 // Buffer before DataAt and hold no pointers; bytes are put at Buffer[Used:] and Used moves behind them. An extent's At
-// counts from the start of Buffer, a page's FirstExtent from the first of Extents. What lies between extents is made zero
-// by Next. A page that does not fit goes on as the first one of the next segment.
+// counts from the start of Buffer, a page's FirstExtent from the first of Extents. Both rise: extents come in the order of
+// their pages and bytes, aligned as the format says, and a Zeros extent has 0 for Stored, At and CRC. What lies between
+// extents is made zero by Next. A page that does not fit goes on as the first one of the next segment.
 type Segment struct {
 	Buffer       []byte
 	DataAt, Used int
