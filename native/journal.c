@@ -42,7 +42,8 @@ static int64_t now_on(clockid_t clock) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Every wait is the same dance: the waiter reads the futex, then looks at what it waits for; the waker changes that, then the futex. */
+/* Every wait is the same dance: the waiter reads the futex, then looks at what it waits for; the waker changes that, then the
+ * futex. */
 static void move(uint32_t *futex, uint32_t *waiters) {
     __atomic_add_fetch(futex, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(waiters, __ATOMIC_SEQ_CST) != 0)

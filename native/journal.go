@@ -26,15 +26,15 @@ import (
 	"unsafe"
 )
 
-// Ring is the way of a context's records to its journal; core/journal's Writer takes them out. All its methods but Append, Wait, Flush
-// and Last are the writer's.
+// Ring is the way of a context's records to its journal; core/journal's Writer takes them out. All its methods but Append,
+// Wait, Flush and Last are the writer's.
 type Ring struct{ ring *C.mmsb_ring_t }
 
 // RingBytes is the size of a ring's two buffers, and the longest frame.
 const RingBytes = int(C.MMSB_RING_BYTES_MAX)
 
-// OpenRing opens the ring of a context that has none: its first record gets the number next. interval is how long a record may wait for
-// others to go with it; with eachCall Wait waits. A failure is the thread's last error.
+// OpenRing opens the ring of a context that has none: its first record gets the number next. interval is how long a record
+// may wait for others to go with it; with eachCall Wait waits. A failure is the thread's last error.
 func OpenRing(context uint32, next uint64, bufferBytes int, interval time.Duration, eachCall bool) (Ring, int32) {
 	code := int32(C.mmsb_ring_open(C.uint32_t(context), C.uint64_t(next), C.uint64_t(bufferBytes), C.int64_t(interval),
 		C.int(flag(eachCall))))
@@ -54,8 +54,9 @@ type Head struct {
 	Page, Version, Epoch uint64
 }
 
-// Append puts one record, whose body is the pieces (at most three) one after the other, before its change is made. A failure is the
-// thread's last error; nothing may be changed then. sequence is what to Wait for; 0 where the journal was closed meanwhile.
+// Append puts one record, whose body is the pieces (at most three) one after the other, before its change is made. A failure
+// is the thread's last error; nothing may be changed then. sequence is what to Wait for; 0 where the journal was closed
+// meanwhile.
 func (r Ring) Append(head Head, pieces ...[]byte) (sequence uint64, code int32) {
 	var parts [3][]byte
 	copy(parts[:], pieces)
@@ -81,9 +82,10 @@ func (r Ring) Flush(sequence uint64) int32 {
 // Last is the last sequence number that was given to a record.
 func (r Ring) Last() uint64 { return uint64(C.mmsb_ring_last(r.ring)) }
 
-// Take waits for records; patience below 0 is for ever. buffer is a whole one with room for the frame's head at its front, used is where
-// its records end, first the number of the first of count; ends says that no group goes on behind them; wanted, that somebody waits for
-// them. No buffer: there were no records, or somebody waits for those taken before to be durable. open is false after the last.
+// Take waits for records; patience below 0 is for ever. buffer is a whole one with room for the frame's head at its front,
+// used is where its records end, first the number of the first of count; ends says that no group goes on behind them; wanted,
+// that somebody waits for them. No buffer: there were no records, or somebody waits for those taken before to be durable.
+// open is false after the last.
 func (r Ring) Take(patience time.Duration) (buffer []byte, used int, first uint64, count uint32, ends, wanted, open bool) {
 	var stretch C.mmsb_stretch_t
 	switch C.mmsb_ring_take(r.ring, C.int64_t(patience), &stretch) {

@@ -1,10 +1,10 @@
 /*
- * journal.h — the way of records into the journal: two buffers outside Go's heap. Threads put records into one while Go writes the other
- * to the disk. docs/journal-format.md says what a record looks like.
+ * journal.h — the way of records into the journal: two buffers outside Go's heap. Threads put records into one while Go writes
+ * the other to the disk. docs/journal-format.md says what a record looks like.
  *
- * A thread that holds its page's lock reserves room and sequence numbers with one compare-and-swap, copies, and says that it is done
- * with one addition; nobody waits for a thread that was interrupted but the writer. A record is put before its change is made: begin is
- * the last step of a call that can fail.
+ * A thread that holds its page's lock reserves room and sequence numbers with one compare-and-swap, copies, and says that it is
+ * done with one addition; nobody waits for a thread that was interrupted but the writer. A record is put before its change is
+ * made: begin is the last step of a call that can fail.
  *
  *     mmsb_ring_t *ring = mmsb_ring_for(context_index);          under the page's lock
  *     mmsb_ring_begin(ring, &group, bytes, records)              may wait and fail: nothing has changed yet
@@ -65,6 +65,17 @@ typedef struct mmsb_journal_head {
 
 _Static_assert(sizeof(mmsb_journal_head_t) == 40, "the file's record head has 40 bytes");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are stored as they lie in memory");
+
+/* The body of CREATE, and of ADOPT before the bytes. */
+typedef struct mmsb_journal_create {
+    uint64_t size;
+    int32_t location;
+    int32_t device;
+    int32_t numa_node;
+    uint32_t state; /* 1 adopted, 2 read-only */
+} mmsb_journal_create_t;
+
+_Static_assert(sizeof(mmsb_journal_create_t) == 24, "the body of CREATE has 24 bytes");
 
 /* Bytes somewhere that become part of a body. */
 typedef struct mmsb_piece {
@@ -160,15 +171,15 @@ static inline uint64_t mmsb_journal_run_space(uint64_t length) {
 }
 uint64_t mmsb_journal_delta_space(const mmsb_delta_t *delta);
 
-/* Makes room for a group: records of bytes together, each counted by its space function. Waits while both buffers are full. Errors: the
- * journal's, MMSB_E_IO or MMSB_E_NO_SPACE, with the disk's errno; the caller then changes nothing. */
+/* Makes room for a group: records of bytes together, each counted by its space function. Waits while both buffers are full.
+ * Errors: the journal's, MMSB_E_IO or MMSB_E_NO_SPACE, with the disk's errno; the caller then changes nothing. */
 mmsb_status_t mmsb_ring_begin(mmsb_ring_t *ring, mmsb_group_t *group, uint64_t bytes, uint64_t records);
 /* Puts a record: head.kind, flags (ANNOTATED), form, page, version and epoch are the caller's. */
 void mmsb_ring_put(mmsb_group_t *group, mmsb_journal_head_t head, const mmsb_piece_t *pieces, size_t count);
 /* The record of a delta that was checked, in the form it has. */
 void mmsb_ring_put_delta(mmsb_group_t *group, uint64_t page, uint64_t version, uint64_t epoch, const mmsb_delta_t *delta);
-/* All records are put. Fails only where the group was larger than a buffer: the disk failed while the group went through, so that none
- * of it will come back. */
+/* All records are put. Fails only where the group was larger than a buffer: the disk failed while the group went through, so
+ * that none of it will come back. */
 mmsb_status_t mmsb_ring_end(mmsb_group_t *group);
 /* One record that is a group of its own, whole before anything changes. *sequence is what to wait for. */
 mmsb_status_t mmsb_ring_append(mmsb_ring_t *ring, mmsb_journal_head_t head, const mmsb_piece_t *pieces, size_t count,
@@ -210,8 +221,8 @@ static inline void mmsb_ring_put_run(mmsb_group_t *group, uint64_t page, uint64_
 
 /* ---------------------------------------------------------------------------------------------------- waiting ---- */
 
-/* Returns when the record is on the disk, where the journal's durability is "each call"; else at once. Not with a page locked: it takes
- * as long as the disk does. Errors: the journal's; the change is in memory, but may not come back. */
+/* Returns when the record is on the disk, where the journal's durability is "each call"; else at once. Not with a page locked:
+ * it takes as long as the disk does. Errors: the journal's; the change is in memory, but may not come back. */
 mmsb_status_t mmsb_ring_wait(mmsb_ring_t *ring, uint64_t sequence);
 /* The same whatever the durability is. */
 mmsb_status_t mmsb_ring_flush(mmsb_ring_t *ring, uint64_t sequence);
@@ -220,9 +231,9 @@ uint64_t mmsb_ring_last(mmsb_ring_t *ring);
 
 /* ------------------------------------------------------------------------------------------------ for the writer ---- */
 
-/* Opens the ring of a context, which has none that is open: its first record gets the number next. interval_ns is how long records may
- * wait for others; each_call: wait waits. buffer_bytes is the same each time, because threads may still look at a ring that was closed. Errors:
- * MMSB_E_OUT_OF_MEMORY, MMSB_E_INVALID_ARGUMENT. */
+/* Opens the ring of a context, which has none that is open: its first record gets the number next. interval_ns is how long
+ * records may wait for others; each_call: wait waits. buffer_bytes is the same each time, because threads may still look at a
+ * ring that was closed. Errors: MMSB_E_OUT_OF_MEMORY, MMSB_E_INVALID_ARGUMENT. */
 mmsb_status_t mmsb_ring_open(uint32_t context_index, uint64_t next, uint64_t buffer_bytes, int64_t interval_ns, int each_call);
 /* No more records; take hands out what is left and then says -1. Returns at once. */
 void mmsb_ring_stop(mmsb_ring_t *ring);
@@ -240,8 +251,8 @@ typedef struct mmsb_stretch {
     uint32_t wanted;   /* 1: somebody waits until it is durable */
 } mmsb_stretch_t;
 
-/* Waits for records: 1 = *stretch is to be written, 0 = there were none for patience_ns (negative: for ever) or somebody wants what was
- * written to be durable, -1 = the ring is stopped and empty, or has failed. */
+/* Waits for records: 1 = *stretch is to be written, 0 = there were none for patience_ns (negative: for ever) or somebody wants
+ * what was written to be durable, -1 = the ring is stopped and empty, or has failed. */
 int mmsb_ring_take(mmsb_ring_t *ring, int64_t patience_ns, mmsb_stretch_t *stretch);
 /* Every record up to this one is on the disk. */
 void mmsb_ring_durable(mmsb_ring_t *ring, uint64_t sequence);

@@ -2,7 +2,6 @@ package native_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math"
 	"runtime"
 	"sync"
@@ -51,8 +50,6 @@ func (s serving) close(t *testing.T) {
 	s.ring.Close()
 }
 
-func word(n uint64) []byte { return binary.LittleEndian.AppendUint64(nil, n) }
-
 // Records of several threads, some larger than a buffer, through the C ring to the disk and back; over two sessions.
 func TestFromTheRingToTheDiskAndBack(t *testing.T) {
 	disk := filetest.NewDisk()
@@ -72,7 +69,7 @@ func TestFromTheRingToTheDiskAndBack(t *testing.T) {
 				for i := range uint64(perSession) {
 					version := session*perSession + i + 1
 					sequence, code := s.ring.Append(native.Head{Kind: uint8(journal.Write), Page: page, Version: version, Epoch: 5},
-						word(version), content(page, version))
+						journal.Words(version), content(page, version))
 					assert.Zero(t, code)
 					assert.Zero(t, s.ring.Wait(sequence), "returns at once")
 				}
@@ -147,7 +144,7 @@ func TestAFullDiskFailsCalls(t *testing.T) {
 	assert.Equal(t, []int32{int32(status.NoSpace), status.DomainErrno, int32(syscall.ENOSPC)}, []int32{last, domain, foreign})
 	assert.Contains(t, text, "the journal has failed: cannot write 4096 bytes at offset 12288 of /journal/journal-")
 	// A record larger than both buffers fails as well.
-	_, code = s.ring.Append(native.Head{Kind: uint8(journal.Write), Page: 1}, word(0), make([]byte, 300_000))
+	_, code = s.ring.Append(native.Head{Kind: uint8(journal.Write), Page: 1}, journal.Words(0), make([]byte, 300_000))
 	assert.Equal(t, int32(status.NoSpace), code)
 	s.ring.Close()
 	sequence, code := s.ring.Append(native.Head{Kind: uint8(journal.Destroy), Page: 1})

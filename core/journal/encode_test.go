@@ -23,31 +23,25 @@ func (r Record) encode(flags uint8) []byte {
 	}
 	switch r.Kind {
 	case Create, Adopt:
-		u64(r.Size)
-		fallthrough
+		b = append(b, CreateBody(r.Size, r.Location, r.Device, r.NUMANode, r.State)...)
 	case Migrate:
-		u32(uint32(r.Location))
-		u32(uint32(r.Device))
-		u32(uint32(r.NUMANode))
-		u32(r.State)
+		b = append(b, MigrateBody(r.Location, r.Device, r.NUMANode)...)
 	case Clone:
-		u64(r.Other)
-		u64(r.OtherVersion)
+		b = append(b, Words(r.Other, r.OtherVersion)...)
 	case Resize:
-		u64(r.Size)
+		b = append(b, Words(r.Size)...)
 	case Write, Run:
-		u64(r.Offset)
+		b = append(b, Words(r.Offset)...)
 	case Delta:
 		u64(r.MaskLength + r.Count)
 		b = append(append(b, r.Mask...), r.Places...)
 	case MetadataSet:
-		u32(uint32(len(r.Key)))
-		u32(uint32(len(r.Value)))
+		b = append(b, MetadataBody(uint32(len(r.Key)), uint32(len(r.Value)))...)
 		b = append(append(b, r.Key...), r.Value...)
 	case MetadataRemove:
 		b = append(b, r.Key...)
 	case DependencyAdd, DependencyRemove:
-		u64(r.Other)
+		b = append(b, Words(r.Other)...)
 	}
 	return r.wrap(flags, append(b, r.Bytes...))
 }
@@ -76,14 +70,6 @@ func buffer(records ...[]byte) (whole []byte, used int) {
 	return append(whole, make([]byte, padded(used)-used)...), used
 }
 
-// places are numbers as they lie in a delta's record.
-func places(numbers ...uint64) (b []byte) {
-	for _, n := range numbers {
-		b = binary.LittleEndian.AppendUint64(b, n)
-	}
-	return b
-}
-
 // examples has a record of each kind and of each form of a delta.
 func examples() []Record {
 	all := []Record{
@@ -99,9 +85,9 @@ func examples() []Record {
 		{Kind: Delta, Form: DenseBytes, MaskLength: 5, Mask: []byte{0, 1, 0, 2, 1}, Bytes: []byte("dense")},
 		{Kind: Delta, Form: DenseBits, MaskLength: 11, Mask: []byte{0x11, 0x04}, Bytes: []byte("elevenbytes")},
 		{Kind: Delta, Form: SparseBits, MaskLength: 75, Mask: []byte{1, 0, 0, 0, 0, 0, 0, 0x80, 3, 0xff}, Bytes: []byte("1234567")},
-		{Kind: Delta, Form: Indexed, Count: 2, Places: places(7, 3), Bytes: []byte("io")},
+		{Kind: Delta, Form: Indexed, Count: 2, Places: Words(7, 3), Bytes: []byte("io")},
 		{Kind: Delta, Form: Indexed32, Count: 3, Places: []byte{1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0}, Bytes: []byte("abc")},
-		{Kind: Delta, Form: Runs, Count: 2, Places: places(0, 2, 8, 1), Bytes: []byte("run"), DeltaID: 1,
+		{Kind: Delta, Form: Runs, Count: 2, Places: Words(0, 2, 8, 1), Bytes: []byte("run"), DeltaID: 1,
 			Intent: []byte("intent")},
 		{Kind: Delta, Form: Runs, Bytes: []byte{}},
 		{Kind: MaskClear},

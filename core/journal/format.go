@@ -1,8 +1,9 @@
-// Package journal is the file format, the writer and the reader of a context's journal: a directory of segments that hold a record of
-// every change, so that a snapshot and the records after it give the state again. docs/journal-format.md describes the format.
+// Package journal is the file format, the writer and the reader of a context's journal: a directory of segments that hold a
+// record of every change, so that a snapshot and the records after it give the state again. docs/journal-format.md describes
+// the format.
 //
-// Records are made by native code in whole buffers; this package frames them, writes them, and reads them back. A frame is the unit that
-// is whole or cut.
+// Records are made by native code in whole buffers; this package frames them, writes them, and reads them back. A frame is
+// the unit that is whole or cut.
 package journal
 
 import (

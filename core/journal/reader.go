@@ -52,9 +52,9 @@ type SegmentInfo struct {
 	Created     int64 // nanoseconds since 1970
 }
 
-// Open opens a journal for reading, also while it is written. It reads the last segment, to find where the journal ends: a torn tail is
-// cut, as if it were not there. Errors: NotFound (no journal there), Corrupt (damage to what was durable, a segment is missing or
-// foreign), Format (newer than this library, or not ours), and those of the file system.
+// Open opens a journal for reading, also while it is written. It reads the last segment, to find where the journal ends: a
+// torn tail is cut, as if it were not there. Errors: NotFound (no journal there), Corrupt (damage to what was durable, a
+// segment is missing or foreign), Format (newer than this library, or not ours), and those of the file system.
 func Open(fs file.FS, directory string) (*Journal, error) {
 	firsts, err := list(fs, directory)
 	if err != nil {
@@ -160,9 +160,9 @@ func (j *Journal) times() error {
 // Info is what is known of the journal.
 func (j *Journal) Info() Info { return j.info }
 
-// Records walks the records with the numbers from first to last; those behind the journal's end are not missed. The
-// record first must begin a group and last end one, as those that Find returns do; or last is math.MaxUint64. It ends at the first error. Errors: NotFound (first was dropped),
-// Corrupt, Format, and those of the file system.
+// Records walks the records with the numbers from first to last; those behind the journal's end are not missed. The record
+// first must begin a group and last end one, as those that Find returns do; or last is math.MaxUint64. It ends at the first
+// error. Errors: NotFound (first was dropped), Corrupt, Format, and those of the file system.
 func (j *Journal) Records(first, last uint64) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		var a assembler
@@ -245,8 +245,8 @@ func (u Until) passed(sequence uint64, head recordHead) bool {
 		u.Epoch != 0 && head.page == u.Page && head.epoch > u.Epoch
 }
 
-// Find is the sequence number of the last record of a replay of the records behind after; after itself where it is none. Errors: as
-// Records.
+// Find is the sequence number of the last record of a replay of the records behind after; after itself where it is none.
+// Errors: as Records.
 func (j *Journal) Find(after uint64, until Until) (uint64, error) {
 	found := after
 	err := j.heads(after+1, func(sequence uint64, head recordHead) bool {

@@ -7,8 +7,8 @@ import (
 	"libmmsb/core/status"
 )
 
-// Record is one change. Which fields it has depends on its kind. Its byte slices are parts of a buffer that the reader uses again: they
-// are good until the next record is asked for.
+// Record is one change. Which fields it has depends on its kind. Its byte slices are parts of a buffer that the reader uses
+// again: they are good until the next record is asked for.
 type Record struct {
 	Sequence uint64 // 1, 2, 3, … of the whole journal
 	Group    uint64 // sequence number of the first record of its group; all records of a group belong together
@@ -33,8 +33,8 @@ type Record struct {
 	Form       uint16
 	Mask       []byte // DenseBytes, DenseBits, SparseBits
 	MaskLength uint64 // bytes of the page
-	// Places are the offsets (8 bytes each, 4 of Indexed32) or runs (offset and length, 8 bytes each) as they lie in the file, Count of
-	// them, at an address that is a multiple of 8.
+	// Places are the offsets (8 bytes each, 4 of Indexed32) or runs (offset and length, 8 bytes each) as they lie in the
+	// file, Count of them, at an address that is a multiple of 8.
 	Places []byte
 	Count  uint64
 	// The annotation of Run and Delta.
@@ -44,7 +44,8 @@ type Record struct {
 	// MetadataSet, MetadataRemove.
 	Key, Value []byte
 
-	// Other is the child of DependencyAdd and DependencyRemove, and the page that Clone copies; OtherVersion is the latter's version.
+	// Other is the child of DependencyAdd and DependencyRemove, and the page that Clone copies; OtherVersion is the latter's
+	// version.
 	Other, OtherVersion uint64
 }
 
@@ -108,8 +109,8 @@ func (b *body) require(condition bool, what string) {
 // decode fills the fields of the record's kind from its whole body. Errors: Corrupt, Format.
 func (r *Record) decode(head recordHead, content []byte) error {
 	sequence, group, last := r.Sequence, r.Group, r.Last
-	*r = Record{Sequence: sequence, Group: group, Last: last, Kind: head.kind, Page: head.page, Version: head.version, Epoch: head.epoch,
-		Time: head.time, Form: head.form}
+	*r = Record{Sequence: sequence, Group: group, Last: last, Kind: head.kind, Page: head.page, Version: head.version,
+		Epoch: head.epoch, Time: head.time, Form: head.form}
 	b := body{left: content}
 	if head.flags&Annotated != 0 {
 		b.require(head.kind == Run || head.kind == Delta, "an annotation")

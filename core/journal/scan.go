@@ -12,8 +12,9 @@ import (
 // toTheEnd is the end of a scan that finds the end by itself.
 const toTheEnd = -1
 
-// scan walks the frames from a segment's first on, checked. In the last segment it ends at the offset end; with toTheEnd at the first frame
-// that is not whole, where nothing behind it says that it was durable. Errors: those of visit, Corrupt, and those of the file system.
+// scan walks the frames from a segment's first on, checked. In the last segment it ends at the offset end; with toTheEnd at
+// the first frame that is not whole, where nothing behind it says that it was durable. Errors: those of visit, Corrupt, and
+// those of the file system.
 func (j *Journal) scan(start int, end int64, visit func(f *frame, records []byte, offset int64) (more bool, err error)) error {
 	next, chain := j.segments[start].first, j.segments[start].previous
 	for i := start; i < len(j.segments); i++ {
@@ -54,11 +55,12 @@ func (j *Journal) scan(start int, end int64, visit func(f *frame, records []byte
 var errNotNext = errors.New("not the next frame")
 
 func damaged(path string, offset int64, next uint64) error {
-	return status.Errorf(status.Corrupt, "%s: the frame at offset %d, of record %d and those behind it, is damaged", path, offset, next)
+	return status.Errorf(status.Corrupt, "%s: the frame at offset %d, of record %d and those behind it, is damaged", path, offset,
+		next)
 }
 
-// torn looks at what lies behind the last whole frame: nil where it can be the rest of a write that a crash cut short, Corrupt where a
-// later frame says that the record next was durable.
+// torn looks at what lies behind the last whole frame: nil where it can be the rest of a write that a crash cut short,
+// Corrupt where a later frame says that the record next was durable.
 func (j *Journal) torn(s *openSegment, offset int64, next uint64) error {
 	path := j.path(s.name)
 	source, err := file.Open(j.fs, path)
@@ -111,13 +113,14 @@ func eachRecord(f *frame, records []byte, visit func(sequence uint64, head recor
 		at += min(int(head.length+7)&^7, len(left))
 	}
 	if at != len(records) {
-		return status.Errorf(status.Corrupt, "the frame of record %d has %d bytes behind its %d records", f.first, len(records)-at, f.count)
+		return status.Errorf(status.Corrupt, "the frame of record %d has %d bytes behind its %d records", f.first, len(records)-at,
+			f.count)
 	}
 	return nil
 }
 
-// eachFrame walks the frames of a segment up to the offset limit. It returns the offset behind the last frame that is whole and that the
-// visit takes, which answers errNotNext for one that is not to be taken. whole is good during the visit.
+// eachFrame walks the frames of a segment up to the offset limit. It returns the offset behind the last frame that is whole
+// and that the visit takes, which answers errNotNext for one that is not to be taken. whole is good during the visit.
 func eachFrame(fs file.FS, path string, journal ID, limit int64,
 	visit func(f *frame, whole []byte, offset int64) (more bool, err error)) (stopped int64, err error) {
 	source, err := file.Open(fs, path)

@@ -121,7 +121,9 @@ func TestAFailureReachesTheRing(t *testing.T) {
 // panicking is a ring that goes wrong.
 type panicking struct{ script }
 
-func (*panicking) Take(time.Duration) ([]byte, int, uint64, uint32, bool, bool, bool) { panic("planted") }
+func (*panicking) Take(time.Duration) ([]byte, int, uint64, uint32, bool, bool, bool) {
+	panic("planted")
+}
 
 func TestAPanicLetsNobodyWait(t *testing.T) {
 	disk := filetest.NewDisk()

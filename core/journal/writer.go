@@ -43,8 +43,8 @@ type Options struct {
 
 const lockName = "journal.lock"
 
-// Writer appends frames to a journal. A directory has one at a time. Write, Sync, Close and Serve are for one goroutine; the other
-// methods for any.
+// Writer appends frames to a journal. A directory has one at a time. Write, Sync, Close and Serve are for one goroutine; the
+// other methods for any.
 type Writer struct {
 	fs        file.FS
 	directory string
@@ -66,9 +66,9 @@ type Writer struct {
 	drop sync.Mutex // one Drop at a time
 }
 
-// NewWriter opens the journal in a directory for appending, or makes one; also the directory, but not those above it. What a crash left
-// half-written is cut off. Errors: Busy (another writer has it), InvalidState (it ends before Options.After), Corrupt, Format, and those
-// of the file system.
+// NewWriter opens the journal in a directory for appending, or makes one; also the directory, but not those above it. What a
+// crash left half-written is cut off. Errors: Busy (another writer has it), InvalidState (it ends before Options.After),
+// Corrupt, Format, and those of the file system.
 func NewWriter(fs file.FS, directory string, options Options) (*Writer, error) {
 	if options.Durability == Default {
 		options.Durability = Interval
@@ -216,9 +216,9 @@ func (w *Writer) Next() uint64 { return w.last + 1 }
 // ID is the journal's name.
 func (w *Writer) ID() ID { return w.journal }
 
-// Write appends a frame: used bytes of a buffer whose first FrameHeadBytes are the writer's and in which zeros follow up to a multiple of
-// 4096, with count records from the number first on. ends says that the last of them ends its group for certain. After an error the
-// writer is of no more use. Errors: those of the file system.
+// Write appends a frame: used bytes of a buffer whose first FrameHeadBytes are the writer's and in which zeros follow up to a
+// multiple of 4096, with count records from the number first on. ends says that the last of them ends its group for certain.
+// After an error the writer is of no more use. Errors: those of the file system.
 func (w *Writer) Write(buffer []byte, used int, first uint64, count uint32, ends bool) error {
 	if w.failed != nil {
 		return w.failed
@@ -273,8 +273,8 @@ func (w *Writer) rotate() error {
 	return nil
 }
 
-// Close makes everything durable, says in the file that it ends here, and lets the directory go. It returns the first error of the
-// writer's life.
+// Close makes everything durable, says in the file that it ends here, and lets the directory go. It returns the first error
+// of the writer's life.
 func (w *Writer) Close() error {
 	_, err := w.Sync()
 	if err == nil && !w.ended {
@@ -367,8 +367,8 @@ func list(fs file.FS, directory string) ([]uint64, error) {
 
 // Ring is where records come from: native's.
 type Ring interface {
-	// Take waits for records, at most so long; below 0 for ever. Without a buffer there were none, or somebody waits for those taken before
-	// to be durable. open is false when no more will come.
+	// Take waits for records, at most so long; below 0 for ever. Without a buffer there were none, or somebody waits for
+	// those taken before to be durable. open is false when no more will come.
 	Take(patience time.Duration) (buffer []byte, used int, first uint64, count uint32, ends, wanted, open bool)
 	// Durable says up to which record all are on the disk.
 	Durable(sequence uint64)
@@ -376,8 +376,8 @@ type Ring interface {
 	Fail(code, domain, foreign int32, text string)
 }
 
-// Serve writes what comes out of a ring, as durably as the options say, until the ring is stopped and empty, and closes the writer. A
-// failure is the ring's, and returned.
+// Serve writes what comes out of a ring, as durably as the options say, until the ring is stopped and empty, and closes the
+// writer. A failure is the ring's, and returned.
 func (w *Writer) Serve(ring Ring) error {
 	returned := false
 	defer func() {

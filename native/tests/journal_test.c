@@ -1,6 +1,6 @@
 /*
- * The journal's ring without Go and without a disk: threads put records and groups, a writer takes buffers and walks them. Every record
- * must come out once, whole, in the order of its number, groups unbroken. Meant for ThreadSanitizer.
+ * The journal's ring without Go and without a disk: threads put records and groups, a writer takes buffers and walks them. Every
+ * record must come out once, whole, in the order of its number, groups unbroken. Meant for ThreadSanitizer.
  */
 #include "../journal.h"
 
