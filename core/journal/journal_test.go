@@ -122,6 +122,22 @@ func TestEveryKindComesBackAsItWas(t *testing.T) {
 	assert.Len(t, info.Segments, 1)
 }
 
+// What this version wrote once must be read for ever. The file was written by TestEveryKindComesBackAsItWas's steps.
+func TestAJournalOfVersion1IsRead(t *testing.T) {
+	j, err := Open(file.OS{}, "testdata/version-1")
+	require.NoError(t, err)
+	assert.Equal(t, "6a6f75726e616c2076657273696f6e31", j.Info().ID.String())
+	assert.True(t, j.Info().Closed)
+	next := 0
+	for record, err := range j.Records(1, math.MaxUint64) {
+		require.NoError(t, err)
+		want := examples()[next]
+		assert.Equal(t, want.encode(0), copyOf(record).encode(0), "%v", want.Kind)
+		next++
+	}
+	assert.Equal(t, len(examples()), next)
+}
+
 func TestRecordsThatAreNotWhatTheySayAreRefused(t *testing.T) {
 	long := func(r Record, body ...byte) []byte { return r.wrap(0, body) }
 	page := Record{Kind: Delta, Page: 1}
