@@ -161,8 +161,9 @@ type saver struct {
 	scratch *snapshot.Segment // what is compressed goes through it
 	chunk   []byte
 	large   map[uint32]largeSaved
-	fast    bool // the base is what native.LastSaved tells of
-	done    uint64
+	fast    bool   // the base is what native.LastSaved tells of
+	done    uint64 // bytes, of about total: masks and metadata come on top, and a base has some of them
+	total   uint64
 }
 
 func (c *Context) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (err error) {
@@ -189,8 +190,9 @@ func (c *Context) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (err 
 	if live := stats.Creates - stats.Frees; live > 0 {
 		average = max(1, (stats.BytesCreated-stats.BytesFreed)/live)
 	}
+	s.total = stats.BytesCreated - stats.BytesFreed
 	if w != nil {
-		w.SetTotal(stats.BytesCreated - stats.BytesFreed)
+		w.SetTotal(s.total)
 	}
 	edges, err := s.begin(known.table)
 	if err != nil {
@@ -211,6 +213,7 @@ func (c *Context) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (err 
 		keepSaved(memory, target)
 	}
 	s.commit(report, &known, begin)
+	s.progress(s.total)
 	return nil
 }
 
@@ -372,7 +375,7 @@ func (s *saver) fillSegment(segment *snapshot.Segment) (native.Fill, uint32) {
 }
 
 func (s *saver) progress(bytes uint64) {
-	s.done += bytes
+	s.done = min(s.done+bytes, s.total)
 	if s.work != nil {
 		s.work.Progress(s.done)
 	}
