@@ -71,14 +71,19 @@ func (d *descriptor) writeSome(bytes []byte) (int, error) {
 		if err != unix.EOPNOTSUPP && err != unix.ENOSYS {
 			return n, err
 		}
-		// An older kernel. A pipe that poll calls writable has room for pipeAtomic bytes.
-		if !ready(d.fd, unix.POLLOUT, 0) {
-			return 0, unix.EAGAIN
-		}
-		return unix.Write(d.fd, bytes[:min(len(bytes), pipeAtomic)])
+		return d.writeAtomic(bytes)
 	default:
 		return unix.Write(d.fd, bytes)
 	}
+}
+
+// writeAtomic is for kernels that know no RWF_NOWAIT on pipes (before Linux 6.4): a pipe that poll calls writable has room for
+// pipeAtomic bytes.
+func (d *descriptor) writeAtomic(bytes []byte) (int, error) {
+	if !ready(d.fd, unix.POLLOUT, 0) {
+		return 0, unix.EAGAIN
+	}
+	return unix.Write(d.fd, bytes[:min(len(bytes), pipeAtomic)])
 }
 
 // pipeAtomic is PIPE_BUF.

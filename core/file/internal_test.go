@@ -2,11 +2,14 @@ package file
 
 import (
 	"errors"
+	"os"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"golang.org/x/sys/unix"
 
 	"libmmsb/core/status"
 )
@@ -75,4 +78,43 @@ func TestAPanicInAWriterIsAnError(t *testing.T) {
 	}
 	assert.Equal(t, status.Internal, status.CodeOf(err))
 	assert.True(t, p.end())
+}
+
+func TestAnOlderKernelWritesToPipesInSmallSteps(t *testing.T) {
+	var ends [2]int
+	require.NoError(t, unix.Pipe2(ends[:], unix.O_CLOEXEC))
+	d := &descriptor{fd: ends[1], kind: unix.S_IFIFO}
+	block := make([]byte, 10_000)
+	total := 0
+	for {
+		n, err := d.writeAtomic(block)
+		if err == unix.EAGAIN {
+			break
+		}
+		require.NoError(t, err)
+		require.Equal(t, pipeAtomic, n)
+		total += n
+	}
+	assert.Equal(t, 64<<10, total, "it fills the pipe and does not wait")
+	require.NoError(t, unix.Close(ends[0]))
+	_, err := d.writeAtomic(block)
+	assert.Equal(t, syscall.EPIPE, err)
+	require.NoError(t, unix.Close(ends[1]))
+}
+
+func TestAFileWithoutANameOnOlderFileSystems(t *testing.T) {
+	directory := t.TempDir()
+	f, err := unnamed(directory)
+	require.NoError(t, err)
+	require.NoError(t, WriteFull(f, []byte("content"), 0))
+	got := make([]byte, 10)
+	n, err := ReadFull(f, got, 0)
+	require.NoError(t, err)
+	assert.Equal(t, "content", string(got[:n]))
+	require.NoError(t, f.Close())
+	entries, err := os.ReadDir(directory)
+	require.NoError(t, err)
+	assert.Empty(t, entries)
+	_, err = unnamed(directory + "/none")
+	assert.Equal(t, status.NotFound, status.CodeOf(err))
 }

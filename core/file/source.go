@@ -228,15 +228,20 @@ func spool(fd int, f File, directory string, done <-chan struct{}) error {
 	}
 }
 
-// nameless makes a file without a name, where need be by taking its name away.
+// nameless makes a file without a name.
 func nameless(directory string) (File, error) {
 	f, err := open(directory, unix.O_RDWR|unix.O_TMPFILE|unix.O_EXCL, 0o600)
 	if err == nil {
 		return f, nil
 	}
-	if err != unix.EOPNOTSUPP && err != unix.EISDIR {
-		return nil, Failed(err, "cannot make a temporary file in %s", directory)
+	if err == unix.EOPNOTSUPP || err == unix.EISDIR {
+		return unnamed(directory)
 	}
+	return nil, Failed(err, "cannot make a temporary file in %s", directory)
+}
+
+// unnamed is for file systems that have no files without a name from the beginning.
+func unnamed(directory string) (File, error) {
 	f, path, err := createTemporary(OS{}, strings.TrimSuffix(directory, "/")+"/", "spool", 0o600)
 	if err != nil {
 		return nil, err
