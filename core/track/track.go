@@ -17,7 +17,8 @@
 //
 // Reading never counts. The unit is the system page, also in transparent huge pages: the first write to an armed one splits
 // its mapping, and from then on its small pages count alone. As long as one of them is armed the kernel does not join them
-// again. A huge page that comes into being by a write, because it was not armed, counts whole.
+// again, and memory that was armed before it was ever touched comes in small pages: arm memory when it is filled. A huge page
+// that comes into being by a write, because it was not armed, counts whole.
 //
 // A forked child is not watched and cannot use what it inherits; watching goes on in the parent.
 package track

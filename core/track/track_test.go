@@ -612,7 +612,7 @@ func TestDiscarding(t *testing.T) {
 	}
 }
 
-// What kernels before 6.18 say of a discarded page, and what is then done for it.
+// What older kernels say of a discarded page, and what is then done for it.
 func TestDiscardingOnOlderKernels(t *testing.T) {
 	for categories, want := range map[uint64][2]bool{
 		pageTracked:                             {true, true},
