@@ -437,6 +437,12 @@ func unmap(t *testing.T, r Range) {
 	require.Zero(t, errno)
 }
 
+func mapAt(t *testing.T, r Range, flag uintptr) {
+	t.Helper()
+	_, _, errno := unix.Syscall6(unix.SYS_MMAP, r.Start, r.End-r.Start, readWrite, private|flag, ^uintptr(0), 0)
+	require.Zero(t, errno)
+}
+
 // specialMapping is a mapping by its name in /proc/self/maps.
 func specialMapping(t *testing.T, name string) Range {
 	t.Helper()
@@ -512,8 +518,7 @@ func TestMemoryThatGoesAway(t *testing.T) {
 		"unmapped wholly":     func(t *testing.T, memory []byte) { unmap(t, rangeOf(memory)) },
 		"mapped anew": func(t *testing.T, memory []byte) {
 			r := rangeOf(page(memory, 2))
-			_, _, errno := unix.Syscall6(unix.SYS_MMAP, r.Start, systemPage, readWrite, private|unix.MAP_FIXED, ^uintptr(0), 0)
-			require.Zero(t, errno)
+			mapAt(t, r, unix.MAP_FIXED)
 		},
 		"moved away": func(t *testing.T, memory []byte) {
 			to := rangeOf(passing(t, 8))
@@ -550,8 +555,7 @@ func TestMemoryThatGoesAway(t *testing.T) {
 		unmap(t, r)
 		_, err := m.Collect(m.Whole(), true, nil)
 		codeIs(t, status.InvalidState, err)
-		_, _, errno := unix.Syscall6(unix.SYS_MMAP, r.Start, systemPage, readWrite, private|unix.MAP_FIXED_NOREPLACE, ^uintptr(0), 0)
-		require.Zero(t, errno)
+		mapAt(t, r, unix.MAP_FIXED_NOREPLACE)
 		again := watchAll(t, memory)
 		assert.Equal(t, [][2]int{{0, 8}}, collected(t, again, false))
 		assert.Equal(t, [][2]int{{0, 8}}, collected(t, m, true), "the write to page 0 was lost with the error")
