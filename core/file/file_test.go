@@ -126,8 +126,8 @@ func TestRelativeAndStrangeNames(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.Mkdir("real", 0o777))
 	require.NoError(t, os.Symlink("real", "link"))
-	names := []string{"plain", "./dot", "link/through", "real/../up", "link/../real/above", "with space", ".hidden", "ünï", "-", "a\nb",
-		strings.Repeat("n", 97), strings.Repeat("n", 255)}
+	names := []string{"plain", "./dot", "link/through", "real/../up", "link/../real/above", "with space", ".hidden", "ünï", "-",
+		"a\nb", strings.Repeat("n", 97), strings.Repeat("n", 255)}
 	for _, name := range names {
 		require.NoError(t, save(file.OS{}, name, []byte(name), file.Options{Durable: true}, 4096), name)
 		data, err := os.ReadFile(name)
