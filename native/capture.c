@@ -51,17 +51,18 @@ struct mmsb_capture {
     uint32_t urgent[URGENT_MAX];
     uint32_t urgent_count;
     int out_of_memory; /* something could not be noted: the capture fails */
+    uint32_t pinned;   /* page that a writer would have had to copy, but that may not be saved; 0 = none */
     mmsb_capture_stats_t stats;
 };
 
-uint32_t mmsb_capturing;
+uint32_t mmsb_capturing, mmsb_moments;
 mmsb_saved_t *mmsb_saved[MMSB_CHUNKS];
 static mmsb_saved_t *fresh[MMSB_CHUNKS]; /* what the running capture of the chunk's context found */
 
 static uint8_t *marks; /* by record */
 
 static pthread_mutex_t waiting_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t waiting_changed = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t waiting_changed; /* initialised with the marks */
 static uint32_t waiting; /* threads in mmsb_capture_wait */
 
 static void wake(void) {
@@ -185,12 +186,18 @@ static int is_large(const mmsb_record_t *record, uint64_t state) {
 }
 
 static int as_saved(const mmsb_saved_t *saved, const mmsb_record_t *record, uint64_t state) {
-    return saved && saved->generation == MMSB_HANDLE_GENERATION(state) && saved->version == record->version;
+    return saved && saved->generation == MMSB_HANDLE_GENERATION(state) &&
+           saved->version == __atomic_load_n(&record->version, __ATOMIC_RELAXED);
 }
 
-/* Whether bytes may have changed that no version tells of. */
+/* Whether bytes may have changed that no version tells of. Both are looked at without a lock, too. */
 static int suspect(const mmsb_record_t *record) {
-    return mmsb_exposed(record) || record->write_pins != 0;
+    return mmsb_exposed(record) || __atomic_load_n(&record->write_pins, __ATOMIC_RELAXED) != 0;
+}
+
+/* Whether the page may not be saved, because its bytes may be half written. It is locked. */
+static int refused(const mmsb_capture_t *capture, const mmsb_record_t *record) {
+    return capture->refuse_pinned && record->write_pins != 0;
 }
 
 static uint64_t aligned(uint64_t at, uint64_t size, uint32_t kind) {
@@ -285,15 +292,17 @@ static mmsb_large_t *open_large(mmsb_capture_t *capture, mmsb_record_t *record, 
 
 mmsb_large_t *mmsb_capture_large(mmsb_capture_t *capture, uint32_t index, mmsb_status_t *failed) {
     mmsb_record_t *record = mmsb_record_at(index);
-    uint64_t state = mmsb_record_lock_library(index);
     mmsb_large_t *large = NULL;
-    uint8_t mark = mark_of(index);
+    uint64_t state;
     *failed = MMSB_OK;
-    if (MMSB_HANDLE_KIND(state) == MMSB_KIND_PAGE && (mark == MMSB_MARK_NONE || mark == MMSB_MARK_PARTS)) {
-        if (mark == MMSB_MARK_NONE && as_saved(base_of(capture, index), record, state) && !suspect(record))
-            set_mark(index, MMSB_MARK_DONE);
-        else if (capture->refuse_pinned && record->write_pins != 0)
+    if (!mmsb_record_lock_page(index, &state)) /* captured, and then ended */
+        return NULL;
+    uint8_t mark = mark_of(index);
+    if (mark == MMSB_MARK_NONE || mark == MMSB_MARK_PARTS) {
+        if (refused(capture, record))
             *failed = MMSB_E_BUSY;
+        else if (mark == MMSB_MARK_NONE && as_saved(base_of(capture, index), record, state) && !suspect(record))
+            set_mark(index, MMSB_MARK_DONE);
         else if (!(large = open_large(capture, record, state)))
             *failed = MMSB_E_OUT_OF_MEMORY;
     }
@@ -340,9 +349,28 @@ uint32_t mmsb_capture_part(mmsb_capture_t *capture, mmsb_large_t *large, uint32_
     return part->length;
 }
 
+/* Frees copies of parts that nobody took: of a mask that is not written, or of a capture that has failed. */
+static void free_large(mmsb_capture_t *capture, mmsb_large_t *large) {
+    for (uint32_t number = 0; number < large->byte_parts + large->mask_parts; number++) {
+        if (large->parts[number].copy)
+            release_part(capture, &large->parts[number]);
+    }
+    free(large->metadata);
+    free(large);
+}
+
 void mmsb_capture_large_done(mmsb_capture_t *capture, mmsb_large_t *large) {
-    (void)capture;
-    set_mark(large->index, MMSB_MARK_DONE);
+    uint32_t index = large->index;
+    uint64_t state = mmsb_record_lock_library(index); /* a writer may be copying; the page cannot have ended before its mark says so */
+    pthread_mutex_lock(&capture->lock);
+    mmsb_large_t **link = &capture->large[index % BUCKETS];
+    while (*link != large)
+        link = &(*link)->next;
+    *link = large->next;
+    pthread_mutex_unlock(&capture->lock);
+    free_large(capture, large);
+    set_mark(index, MMSB_MARK_DONE);
+    __atomic_store_n(&mmsb_record_at(index)->state, state, __ATOMIC_RELEASE);
     wake();
 }
 
@@ -350,7 +378,9 @@ uint32_t mmsb_capture_urgent(mmsb_capture_t *capture) {
     if (__atomic_load_n(&capture->urgent_count, __ATOMIC_RELAXED) == 0)
         return 0;
     pthread_mutex_lock(&capture->lock);
-    uint32_t index = capture->urgent_count > 0 ? capture->urgent[--capture->urgent_count] : 0;
+    uint32_t count = capture->urgent_count, index = count > 0 ? capture->urgent[count - 1] : 0;
+    if (count > 0)
+        __atomic_store_n(&capture->urgent_count, count - 1, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&capture->lock);
     return index;
 }
@@ -360,8 +390,10 @@ static void make_urgent(mmsb_capture_t *capture, uint32_t index) {
     uint32_t i = 0;
     while (i < capture->urgent_count && capture->urgent[i] != index)
         i++;
-    if (i == capture->urgent_count && i < URGENT_MAX)
-        capture->urgent[capture->urgent_count++] = index;
+    if (i == capture->urgent_count && i < URGENT_MAX) {
+        capture->urgent[i] = index;
+        __atomic_store_n(&capture->urgent_count, i + 1, __ATOMIC_RELAXED);
+    }
     pthread_mutex_unlock(&capture->lock);
 }
 
@@ -379,8 +411,9 @@ static void *take_copy(mmsb_capture_t *capture, uint64_t bytes, int *blocked) {
         return NULL;
     }
     __atomic_add_fetch(&capture->stats.copied_bytes, bytes, __ATOMIC_RELAXED);
-    if (used > __atomic_load_n(&capture->stats.copied_peak, __ATOMIC_RELAXED))
-        __atomic_store_n(&capture->stats.copied_peak, used, __ATOMIC_RELAXED);
+    uint64_t peak = __atomic_load_n(&capture->stats.copied_peak, __ATOMIC_RELAXED);
+    while (used > peak && !__atomic_compare_exchange_n(&capture->stats.copied_peak, &peak, used, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
     return copy;
 }
 
@@ -448,6 +481,10 @@ static int touch(mmsb_capture_t *capture, mmsb_record_t *record, uint64_t state,
         set_mark(index, MMSB_MARK_DONE);
         return 0;
     }
+    if (refused(capture, record)) { /* the change goes on, and the capture fails */
+        __atomic_store_n(&capture->pinned, index, __ATOMIC_RELAXED);
+        return 0;
+    }
     if (!is_large(record, state) && mark == MMSB_MARK_NONE)
         return copy_small(capture, record, index, state);
     mmsb_large_t *large = open_large(capture, record, state);
@@ -465,27 +502,46 @@ static mmsb_capture_t *capture_of(uint32_t context) {
     return __atomic_load_n(&mmsb_context_record(context)->capture, __ATOMIC_ACQUIRE);
 }
 
+/* The context's mode, which stays as long as the caller has not left: between them it knows whose marks it sees. */
+static int enter(mmsb_capture_t *capture) {
+    __atomic_add_fetch(&capture->touching, 1, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST);
+}
+
+static void leave(mmsb_capture_t *capture) {
+    __atomic_sub_fetch(&capture->touching, 1, __ATOMIC_RELEASE);
+}
+
 int mmsb_capture_touch_slow(mmsb_record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
     mmsb_capture_t *capture = capture_of(mmsb_record_context((uint32_t)(record - mmsb_table.records)));
     if (!capture)
         return 0;
-    __atomic_add_fetch(&capture->touching, 1, __ATOMIC_SEQ_CST);
-    int mode = __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST);
+    int mode = enter(capture);
     int again = mode == OFF ? 0 : mode == FROZEN ? 1 : touch(capture, record, state, offset, length);
-    __atomic_sub_fetch(&capture->touching, 1, __ATOMIC_RELEASE);
+    leave(capture);
     return again;
 }
 
 void mmsb_capture_created_slow(uint32_t index) {
     mmsb_capture_t *capture = capture_of(mmsb_record_context(index));
-    if (capture && __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST) == CAPTURING && mark_of(index) == MMSB_MARK_NONE)
+    if (!capture)
+        return;
+    if (enter(capture) == CAPTURING && mark_of(index) == MMSB_MARK_NONE)
         set_mark(index, MMSB_MARK_LATER);
+    leave(capture);
+}
+
+uint32_t mmsb_moments_now(void) {
+    uint32_t moments;
+    while ((moments = __atomic_load_n(&mmsb_moments, __ATOMIC_SEQ_CST)) & 1)
+        sched_yield();
+    return moments;
 }
 
 /* A little while, or until something has changed. */
 static void wait_for_change(void) {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += 1000000;
     if (until.tv_nsec >= 1000000000) {
         until.tv_nsec -= 1000000000;
@@ -506,9 +562,10 @@ static uint64_t now(void) {
 
 void mmsb_capture_wait(uint32_t index) {
     mmsb_capture_t *capture = capture_of(mmsb_record_context(index));
+    int counts = capture && __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST) == CAPTURING;
     uint64_t begin = now();
     wait_for_change();
-    if (!capture)
+    if (!counts)
         return;
     __atomic_add_fetch(&capture->stats.waits, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&capture->stats.waited_ns, now() - begin, __ATOMIC_RELAXED);
@@ -526,6 +583,11 @@ static int reserve_marks(void) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&lock);
     if (!marks) {
+        pthread_condattr_t attributes;
+        pthread_condattr_init(&attributes);
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* a wait does not depend on what time it is */
+        pthread_cond_init(&waiting_changed, &attributes);
+        pthread_condattr_destroy(&attributes);
         void *made = mmap(NULL, (size_t)1 << MMSB_INDEX_BITS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (made != MAP_FAILED)
             __atomic_store_n(&marks, made, __ATOMIC_RELEASE);
@@ -552,21 +614,36 @@ static mmsb_capture_t *capture_for(uint32_t context) {
     return other;
 }
 
-static void turn(mmsb_capture_t *capture, int mode) {
-    if (mode == OFF) {
-        __atomic_store_n(&capture->mode, OFF, __ATOMIC_SEQ_CST);
-        __atomic_sub_fetch(&mmsb_capturing, 1, __ATOMIC_SEQ_CST);
-        while (__atomic_load_n(&capture->touching, __ATOMIC_SEQ_CST) != 0)
-            sched_yield();
-        wake();
-        return;
-    }
-    __atomic_store_n(&capture->mode, mode, __ATOMIC_SEQ_CST);
+static void turn_on(mmsb_capture_t *capture, int mode) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    __atomic_add_fetch(&mmsb_moments, 1, __ATOMIC_SEQ_CST);
+    /* In this order: whoever sees the mode sees the count, and so does everybody after it, whatever other captures do. */
     __atomic_add_fetch(&mmsb_capturing, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&capture->mode, mode, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&mmsb_moments, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&lock);
+}
+
+static void turn_off(mmsb_capture_t *capture) {
+    __atomic_store_n(&capture->mode, OFF, __ATOMIC_SEQ_CST);
+    __atomic_sub_fetch(&mmsb_capturing, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&capture->touching, __ATOMIC_SEQ_CST) != 0)
+        sched_yield();
+    wake();
 }
 
 void mmsb_capture_settle(mmsb_capture_t *capture) {
     mmsb_synchronize(mmsb_context_record(capture->context));
+}
+
+/* Who waited for an earlier capture may be counting still. */
+static void reset_stats(mmsb_capture_stats_t *stats) {
+    __atomic_store_n(&stats->copied_bytes, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&stats->copied_peak, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&stats->waits, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&stats->waited_ns, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&stats->compared_bytes, 0, __ATOMIC_RELAXED);
 }
 
 mmsb_capture_t *mmsb_capture_begin(uint32_t context, const uint32_t *chunks, const uint32_t *used, uint32_t count,
@@ -591,10 +668,11 @@ mmsb_capture_t *mmsb_capture_begin(uint32_t context, const uint32_t *chunks, con
     capture->pages = capture->bytes = 0;
     capture->urgent_count = 0;
     capture->out_of_memory = 0;
-    memset(&capture->stats, 0, sizeof capture->stats);
+    capture->pinned = 0;
+    reset_stats(&capture->stats);
     for (uint32_t i = 0; i < count; i++)
         memset(marks + ((size_t)chunks[i] << MMSB_CHUNK_BITS), MMSB_MARK_NONE, MMSB_CHUNK_RECORDS);
-    turn(capture, CAPTURING);
+    turn_on(capture, CAPTURING);
     return capture;
 }
 
@@ -637,6 +715,8 @@ typedef enum step { GO_ON, FULL, LARGE, PINNED } step_t;
 /* A page that is locked, and whose mark is none. */
 static step_t save_locked(mmsb_capture_t *capture, mmsb_room_t *room, mmsb_record_t *record, uint32_t index, uint64_t state) {
     const mmsb_saved_t *saved = base_of(capture, index);
+    if (refused(capture, record))
+        return PINNED;
     if (as_saved(saved, record, state)) {
         if (!suspect(record)) {
             set_mark(index, MMSB_MARK_DONE);
@@ -650,8 +730,6 @@ static step_t save_locked(mmsb_capture_t *capture, mmsb_room_t *room, mmsb_recor
             }
         }
     }
-    if (capture->refuse_pinned && record->write_pins != 0)
-        return PINNED;
     if (is_large(record, state))
         return LARGE;
     uint64_t mask = record->mask_block != 0 ? mmsb_mask_length(record->size) : 0, metadata = metadata_length(record);
@@ -682,8 +760,10 @@ static step_t save_record(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t i
         const mmsb_saved_t *saved = base_of(capture, index);
         uint64_t state = mmsb_state_load(record);
         if (mark == MMSB_MARK_LATER || MMSB_HANDLE_KIND(state) != MMSB_KIND_PAGE) {
-            if (mark == MMSB_MARK_NONE && mark_of(index) != MMSB_MARK_NONE)
-                continue; /* it ended after the look at its mark */
+            /* What begins here from now on is not part of it, even where its creator has not seen the moment. */
+            if (mark == MMSB_MARK_NONE && !__atomic_compare_exchange_n(&marks[index], &mark, MMSB_MARK_LATER, 0, __ATOMIC_ACQ_REL,
+                                                                       __ATOMIC_ACQUIRE))
+                continue; /* a page ended after the look at its mark */
             if (saved) {
                 pthread_mutex_lock(&capture->lock);
                 note_removed(capture, index, saved);
@@ -694,9 +774,10 @@ static step_t save_record(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t i
         /* Unlocked and as it was saved: whoever changes it from now on looks first. */
         if (!(state & MMSB_OWNER_MASK) && as_saved(saved, record, state) && !suspect(record))
             return GO_ON;
-        state = mmsb_record_lock_library(index);
+        if (!mmsb_record_lock_page(index, &state))
+            continue;
         step_t step = GO_ON;
-        int looked = MMSB_HANDLE_KIND(state) == MMSB_KIND_PAGE && mark_of(index) == MMSB_MARK_NONE;
+        int looked = mark_of(index) == MMSB_MARK_NONE;
         if (looked)
             step = save_locked(capture, room, record, index, state);
         __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
@@ -706,6 +787,8 @@ static step_t save_record(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t i
 }
 
 mmsb_fill_t mmsb_capture_fill(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t *index) {
+    if ((*index = __atomic_load_n(&capture->pinned, __ATOMIC_RELAXED)) != 0)
+        return MMSB_FILL_PINNED;
     for (; capture->chunk_at < capture->chunk_count; capture->chunk_at++, capture->record_at = 0) {
         for (; capture->record_at < capture->used[capture->chunk_at]; capture->record_at++) {
             if (MMSB_UNLIKELY(__atomic_load_n(&capture->copies, __ATOMIC_RELAXED) || capture->drained) && !drain_copies(capture, room))
@@ -794,7 +877,7 @@ static void free_copies(copy_t *copy) {
 
 void mmsb_capture_stop(mmsb_capture_t *capture) {
     if (capture->mode != OFF)
-        turn(capture, OFF);
+        turn_off(capture);
 }
 
 void mmsb_capture_end(mmsb_capture_t *capture) {
@@ -807,10 +890,7 @@ void mmsb_capture_end(mmsb_capture_t *capture) {
         while (capture->large[bucket]) {
             mmsb_large_t *large = capture->large[bucket];
             capture->large[bucket] = large->next;
-            for (uint32_t part = 0; part < large->byte_parts + large->mask_parts; part++)
-                free(large->parts[part].copy);
-            free(large->metadata);
-            free(large);
+            free_large(capture, large);
         }
     }
     for (uint32_t i = 0; i < capture->chunk_count; i++) { /* not committed */
@@ -831,11 +911,11 @@ mmsb_status_t mmsb_context_freeze(uint32_t context) {
     mmsb_capture_t *capture = capture_for(context);
     if (!capture)
         return MMSB_E_OUT_OF_MEMORY;
-    turn(capture, FROZEN);
+    turn_on(capture, FROZEN);
     mmsb_capture_settle(capture);
     return MMSB_OK;
 }
 
 void mmsb_context_thaw(uint32_t context) {
-    turn(capture_of(context), OFF);
+    turn_off(capture_of(context));
 }

@@ -3,7 +3,8 @@
  *
  * The moment is the store that turns the context's capture on. A call that changes a page looks at mmsb_capturing while it holds the page's
  * lock: where it sees none, its change is part of the capture, because the saver takes the same lock later; else it first copies what it
- * is about to change, unless that has been saved. A batch looks once, with all its locks held, and is wholly in or wholly out.
+ * is about to change, unless that has been saved. A batch looks with all its locks held, again if a moment comes meanwhile, and is wholly
+ * in or wholly out.
  *
  * A mark per record says how far its page is: MMSB_MARK_*. Pages of up to MMSB_CHUNK_BYTES are captured whole; of longer ones each chunk apart, so
  * that nobody waits for more than one.
@@ -119,7 +120,7 @@ mmsb_large_t *mmsb_capture_large(mmsb_capture_t *capture, uint32_t index, mmsb_s
 /* Puts a part as it was at the moment into buffer, which has room for a chunk. Once for each part. Returns its length; 0: the bytes could not
  * be brought in, and the last error is set. */
 uint32_t mmsb_capture_part(mmsb_capture_t *capture, mmsb_large_t *large, uint32_t part, uint8_t *buffer);
-/* All of its parts were put somewhere. */
+/* All of its parts were put somewhere; large is no more. */
 void mmsb_capture_large_done(mmsb_capture_t *capture, mmsb_large_t *large);
 /* A page that a writer waits for; 0 = none. */
 uint32_t mmsb_capture_urgent(mmsb_capture_t *capture);
@@ -151,6 +152,14 @@ void mmsb_context_thaw(uint32_t context);
 
 /* 1: the caller, which holds the page's lock, lets go of it, waits, and begins anew. */
 int mmsb_capture_touch_slow(mmsb_record_t *record, uint64_t state, uint64_t offset, uint64_t length);
+/* How many moments of all contexts have begun and how many have been, added: odd while one is being taken. A call that touches more than once,
+ * one page or several, has to see the same at each: where the number has changed meanwhile it touches all of them again, under the same
+ * locks. Else a moment could lie within the call. */
+extern uint32_t mmsb_moments;
+uint32_t mmsb_moments_now(void);
+static inline int mmsb_moment_came(uint32_t before) {
+    return __atomic_load_n(&mmsb_moments, __ATOMIC_SEQ_CST) != before;
+}
 /* Before bytes from offset on are changed, or the epoch, the mask or the metadata with them. */
 static inline int mmsb_capture_touch(mmsb_record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
     if (MMSB_LIKELY(__atomic_load_n(&mmsb_capturing, __ATOMIC_RELAXED) == 0))

@@ -157,8 +157,12 @@ static inline void apply_run(mmsb_record_t *record, uint8_t *bytes, uint8_t *cha
     mmsb_dirty_range(record, offset, offset + length - 1);
 }
 
+static inline uint64_t epoch_after(const mmsb_record_t *record, uint64_t wanted) {
+    return wanted != 0 ? wanted : record->epoch + 1;
+}
+
 static inline void move_epoch(mmsb_record_t *record, uint64_t wanted) {
-    __atomic_store_n(&record->epoch, wanted != 0 ? wanted : record->epoch + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->epoch, epoch_after(record, wanted), __ATOMIC_RELAXED);
     mmsb_version_move(record);
 }
 
@@ -200,22 +204,32 @@ static void apply_locked(mmsb_record_t *record, const mmsb_delta_t *delta) {
     move_epoch(record, delta->epoch);
 }
 
+/* Before a stretch of a delta is changed. *chunk is the one that was touched last. */
+static inline int touch_stretch(mmsb_record_t *record, uint64_t state, uint64_t offset, uint64_t length, uint64_t *chunk) {
+    if (length == 0 || (offset / MMSB_CHUNK_BYTES == *chunk && (offset + length - 1) / MMSB_CHUNK_BYTES == *chunk))
+        return 0;
+    *chunk = (offset + length - 1) / MMSB_CHUNK_BYTES;
+    return mmsb_capture_touch(record, state, offset, length);
+}
+
 /* Before a valid delta changes a page that is locked: capture.h. */
 static int touch_delta(mmsb_record_t *record, uint64_t state, const mmsb_delta_t *delta) {
+    uint32_t moments = mmsb_moments_now();
     int again = mmsb_capture_touch(record, state, 0, 0); /* the epoch moves in any case */
+    uint64_t chunk = UINT64_MAX;
     switch (delta->kind) {
     case MMSB_DELTA_RUNS:
         for (uint64_t i = 0; !again && i < delta->count; i++)
-            again = mmsb_capture_touch(record, state, delta->runs[i].offset, delta->runs[i].length);
+            again = touch_stretch(record, state, delta->runs[i].offset, delta->runs[i].length, &chunk);
         break;
     case MMSB_DELTA_INDEXED:
         for (uint64_t i = 0; !again && i < delta->count; i++)
-            again = mmsb_capture_touch(record, state, delta->offsets ? delta->offsets[i] : delta->offsets32[i], 1);
+            again = touch_stretch(record, state, delta->offsets ? delta->offsets[i] : delta->offsets32[i], 1, &chunk);
         break;
     default:
-        again = again || mmsb_capture_touch(record, state, 0, delta->mask_length);
+        again = again || touch_stretch(record, state, 0, delta->mask_length, &chunk);
     }
-    return again;
+    return again || !mmsb_moment_came(moments) ? again : touch_delta(record, state, delta);
 }
 
 mmsb_status_t mmsb_page_apply_delta(uint64_t page, const mmsb_delta_t *delta) {
@@ -226,16 +240,22 @@ mmsb_status_t mmsb_page_apply_delta(uint64_t page, const mmsb_delta_t *delta) {
         if (MMSB_UNLIKELY(status != MMSB_OK))
             return status;
         int again = 0;
+        mmsb_ring_t *ring = NULL;
+        uint64_t sequence = 0;
         status = check_locked(page, delta, record, state);
         if (MMSB_LIKELY(status == MMSB_OK))
             status = check_epoch(page, delta->epoch, record->epoch);
         if (MMSB_LIKELY(status == MMSB_OK) && MMSB_UNLIKELY(__atomic_load_n(&mmsb_capturing, __ATOMIC_RELAXED) != 0))
             again = touch_delta(record, state, delta);
+        if (MMSB_LIKELY(status == MMSB_OK && !again) && MMSB_UNLIKELY(__atomic_load_n(&mmsb_rings_open, __ATOMIC_RELAXED) != 0) &&
+            (ring = mmsb_ring_for(mmsb_record_context(MMSB_HANDLE_INDEX(page)))))
+            status = mmsb_ring_append_delta(ring, mmsb_record_id(MMSB_HANDLE_INDEX(page), state), record->version + 1,
+                                            epoch_after(record, delta->epoch), delta, &sequence);
         if (MMSB_LIKELY(status == MMSB_OK && !again))
             apply_locked(record, delta);
         mmsb_page_unlock(record, state);
         if (MMSB_LIKELY(!again))
-            return status;
+            return mmsb_journal_settle(ring, sequence, status);
         mmsb_capture_wait(MMSB_HANDLE_INDEX(page));
     }
 }
@@ -428,8 +448,26 @@ mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t
             return status;
         }
     } while (MMSB_UNLIKELY(mmsb_batch_touch(&batch, touch_struct, deltas)));
+    mmsb_group_t group;
+    mmsb_ring_t *ring;
+    mmsb_status_t status = mmsb_batch_ring(&batch, &ring);
+    if (status == MMSB_OK && ring) {
+        uint64_t bytes = 0;
+        for (size_t i = 0; i < count; i++)
+            bytes += mmsb_journal_delta_space(&deltas[i]);
+        status = mmsb_ring_begin(ring, &group, bytes, count);
+    }
+    if (MMSB_UNLIKELY(status != MMSB_OK)) {
+        mmsb_batch_unlock(&batch, count);
+        return status;
+    }
     for (size_t i = 0; i < count; i++) {
         const plan_t *plan = &work.plans[i];
+        if (MMSB_UNLIKELY(ring)) {
+            const mmsb_record_t *record = mmsb_record_of(pages[i]);
+            mmsb_ring_put_delta(&group, mmsb_record_id(MMSB_HANDLE_INDEX(pages[i]), record->state), record->version + 1,
+                                epoch_after(record, deltas[i].epoch), &deltas[i]);
+        }
         if (MMSB_LIKELY(i + AHEAD < count && plan[AHEAD].target.bytes))
             prefetch_target(&plan[AHEAD].target);
         if (MMSB_LIKELY(plan->target.bytes != NULL))
@@ -438,8 +476,10 @@ mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t
         else
             apply_locked(mmsb_record_of(pages[i]), &deltas[i]);
     }
+    if (MMSB_UNLIKELY(ring))
+        status = mmsb_ring_end(&group);
     mmsb_batch_unlock(&batch, count);
-    return MMSB_OK;
+    return MMSB_UNLIKELY(ring) ? mmsb_journal_settle(ring, group.last, status) : MMSB_OK;
 }
 
 typedef struct array_work {
@@ -506,14 +546,61 @@ mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *b
         if (status != MMSB_OK)
             return status;
     } while (MMSB_UNLIKELY(mmsb_batch_touch(&batch, touch_array, runs)));
+    mmsb_group_t group;
+    mmsb_ring_t *ring;
+    status = mmsb_batch_ring(&batch, &ring);
+    if (status == MMSB_OK && ring) {
+        uint64_t bytes = 0;
+        for (size_t i = 0; i < count; i++)
+            bytes += mmsb_journal_run_space(runs->lengths ? runs->lengths[i] : runs->uniform_length);
+        status = mmsb_ring_begin(ring, &group, bytes, count);
+    }
+    if (MMSB_UNLIKELY(status != MMSB_OK)) {
+        mmsb_batch_unlock(&batch, count);
+        return status;
+    }
     const uint8_t *payload = runs->payload;
     for (size_t i = 0; i < count; i++) {
         if (MMSB_LIKELY(i + AHEAD < count))
             prefetch_target(&work.targets[i + AHEAD]);
         uint64_t length = runs->lengths ? runs->lengths[i] : runs->uniform_length;
+        if (MMSB_UNLIKELY(ring)) {
+            const mmsb_record_t *record = mmsb_record_of(runs->pages[i]);
+            mmsb_ring_put_run(&group, mmsb_record_id(MMSB_HANDLE_INDEX(runs->pages[i]), record->state), record->version + 1,
+                              record->epoch + 1, runs->offsets[i], payload, length);
+        }
         apply_target(mmsb_record_of(runs->pages[i]), &work.targets[i], runs->offsets[i] & 7, length, payload, 0);
         payload += length;
     }
+    if (MMSB_UNLIKELY(ring))
+        status = mmsb_ring_end(&group);
     mmsb_batch_unlock(&batch, count);
-    return MMSB_OK;
+    return MMSB_UNLIKELY(ring) ? mmsb_journal_settle(ring, group.last, status) : MMSB_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------ replay ---- */
+
+mmsb_status_t mmsb_page_redo(uint64_t page, uint64_t version, uint64_t epoch, const mmsb_redo_t *change) {
+    mmsb_record_t *record;
+    uint64_t state;
+    mmsb_status_t status = mmsb_page_enter(page, &record, &state);
+    if (status != MMSB_OK)
+        return status;
+    if (record->version < version) {
+        uint64_t length = change->delta.payload_length;
+        if (change->is_delta) {
+            status = check_locked(page, &change->delta, record, state & ~MMSB_READ_ONLY);
+            if (status == MMSB_OK)
+                apply_locked(record, &change->delta);
+        } else if ((status = check_run(change->offset, length, record->size)) == MMSB_OK && length > 0) {
+            memcpy(mmsb_record_bytes(record) + change->offset, change->delta.payload, length);
+            mmsb_dirty_range(record, change->offset, change->offset + length - 1);
+        }
+        if (status == MMSB_OK) {
+            __atomic_store_n(&record->version, version, __ATOMIC_RELAXED);
+            __atomic_store_n(&record->epoch, epoch, __ATOMIC_RELAXED);
+        }
+    }
+    mmsb_page_unlock(record, state);
+    return status;
 }

@@ -16,6 +16,7 @@ static mmsb_status_t append_record(mmsb_ring_t *ring, mmsb_journal_head_t head, 
     mmsb_piece_t pieces[] = {{a, a_length}, {b, b_length}, {c, c_length}};
     return mmsb_ring_append(ring, head, pieces, 3, sequence);
 }
+static inline uint64_t ring_synced(const mmsb_ring_t *ring) { return __atomic_load_n(&ring->durable, __ATOMIC_ACQUIRE); }
 #cgo noescape append_record
 #cgo nocallback append_record
 */
@@ -97,6 +98,9 @@ func (r Ring) Take(patience time.Duration) (buffer []byte, used int, first uint6
 	return unsafe.Slice((*byte)(stretch.bytes), stretch.capacity), int(stretch.used), uint64(stretch.first), uint32(stretch.count),
 		stretch.ends != 0, stretch.wanted != 0, true
 }
+
+// Synced is the number up to which every record is on the disk.
+func (r Ring) Synced() uint64 { return uint64(C.ring_synced(r.ring)) }
 
 // Durable says that every record up to sequence is on the disk.
 func (r Ring) Durable(sequence uint64) { C.mmsb_ring_durable(r.ring, C.uint64_t(sequence)) }

@@ -173,6 +173,9 @@ func WritePage(page, offset uint64, bytes []byte) int32 {
 		C.uint64_t(len(bytes))))
 }
 
+// ClearMask clears a page's change mask. The calling goroutine is bound to its thread.
+func ClearMask(page uint64) int32 { return int32(C.mmsb_page_mask_reset(C.uint64_t(page))) }
+
 // FinishRecord frees a small record whose page has been taken apart and that the caller has locked.
 func FinishRecord(index uint32, state uint64) {
 	C.mmsb_record_finish(C.uint32_t(index), C.uint64_t(state))

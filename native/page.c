@@ -76,6 +76,22 @@ uint64_t mmsb_record_lock_library(uint32_t index) {
     }
 }
 
+int mmsb_record_lock_page(uint32_t index, uint64_t *state) {
+    mmsb_record_t *record = mmsb_record_at(index);
+    uint32_t round = 0;
+    for (;;) {
+        uint64_t seen = mmsb_state_load(record);
+        if (MMSB_HANDLE_KIND(seen) != MMSB_KIND_PAGE)
+            return 0;
+        if (!(seen & MMSB_OWNER_MASK) && __atomic_compare_exchange_n(&record->state, &seen, seen | MMSB_OWNER_LIBRARY, 1,
+                                                                     __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+            *state = seen;
+            return 1;
+        }
+        wait_a_little(&round);
+    }
+}
+
 void mmsb_record_unlock(uint32_t index, uint64_t state) {
     mmsb_page_unlock(mmsb_record_at(index), state);
 }
@@ -125,6 +141,22 @@ static mmsb_status_t pop(mmsb_cache_t *cache, uint32_t class_number, uint64_t *h
     return MMSB_OK;
 }
 
+/* The body of a CREATE record. */
+typedef struct creation {
+    uint64_t size;
+    int32_t location, device, numa_node;
+    uint32_t state;
+} creation_t;
+
+/* Puts the record of a small page that is about to begin. */
+static mmsb_status_t journal_create(mmsb_ring_t *ring, const mmsb_cache_t *cache, uint64_t page, uint64_t size, uint64_t *sequence) {
+    creation_t creation = {size, MMSB_LOCATION_CPU, 0, -1, 0};
+    mmsb_journal_head_t head = {.kind = MMSB_JOURNAL_CREATE,
+                                .page = mmsb_automatic_id(mmsb_context_record(cache->context_index), page),
+                                .version = 1};
+    return mmsb_ring_append(ring, head, &(mmsb_piece_t){&creation, sizeof creation}, 1, sequence);
+}
+
 mmsb_status_t mmsb_page_create_small(uint64_t context, uint64_t size, int zeroed, mmsb_page_t *page) {
     mmsb_cache_t *cache = mmsb_current;
     if (!cache || context == 0 ||
@@ -144,6 +176,13 @@ mmsb_status_t mmsb_page_create_small(uint64_t context, uint64_t size, int zeroed
         mmsb_cache_end(cache);
         return MMSB_ENTER_GO;
     }
+    mmsb_ring_t *ring = mmsb_ring_for(cache->context_index);
+    uint64_t sequence = 0;
+    if (MMSB_UNLIKELY(ring) && (status = journal_create(ring, cache, handle, size, &sequence)) != MMSB_OK) {
+        cache->loaded[class_number]->count++;
+        mmsb_cache_end(cache);
+        return status;
+    }
     if (zeroed)
         prefetch_next(cache->loaded[class_number]);
     open_memory(record, class_number, zeroed);
@@ -153,7 +192,7 @@ mmsb_status_t mmsb_page_create_small(uint64_t context, uint64_t size, int zeroed
     mmsb_counter_add(&cache->bytes_created, size);
     mmsb_cache_end(cache);
     *page = handle;
-    return MMSB_OK;
+    return mmsb_journal_settle(ring, sequence, MMSB_OK);
 }
 
 void mmsb_page_uncreate(const mmsb_page_t *pages, size_t count) {
@@ -173,6 +212,8 @@ mmsb_status_t mmsb_page_create_batch(uint64_t context, uint64_t size, size_t cou
     uint32_t class_number = mmsb_class_of(size);
     size_t made = 0;
     mmsb_status_t status = MMSB_OK;
+    mmsb_ring_t *ring = mmsb_ring_for(cache->context_index);
+    uint64_t sequence = 0;
     while (made < count) {
         uint64_t handle;
         status = pop(cache, class_number, &handle);
@@ -192,6 +233,8 @@ mmsb_status_t mmsb_page_create_batch(uint64_t context, uint64_t size, size_t cou
                 status = MMSB_ENTER_GO;
                 break;
             }
+            if (MMSB_UNLIKELY(ring) && (status = journal_create(ring, cache, handle, size, &sequence)) != MMSB_OK)
+                break;
             magazine->count--;
             open_memory(record, class_number, zeroed);
             mmsb_capture_created(MMSB_HANDLE_INDEX(handle));
@@ -204,9 +247,11 @@ mmsb_status_t mmsb_page_create_batch(uint64_t context, uint64_t size, size_t cou
         if (status != MMSB_OK)
             break;
     }
-    if (status != MMSB_OK) /* the error of the failed call stays the last one */
+    if (status != MMSB_OK) { /* the error of the failed call stays the last one */
         mmsb_page_uncreate(pages, made);
-    return status;
+        return status;
+    }
+    return mmsb_journal_settle(ring, sequence, MMSB_OK);
 }
 
 /* Makes room for one handle of a class; begins the cache and leaves it begun on MMSB_OK only. */
@@ -242,6 +287,19 @@ static mmsb_status_t pinned(uint64_t page, const mmsb_record_t *record) {
                      record->read_pins, record->write_pins);
 }
 
+/* Puts the record of a change to a page that is locked, before the change. *sequence is what to wait for when the page is unlocked. */
+static mmsb_status_t journal_change(const mmsb_record_t *record, uint64_t state, mmsb_journal_kind_t kind, uint64_t version,
+                                    const mmsb_piece_t *pieces, size_t count, mmsb_ring_t **ring, uint64_t *sequence) {
+    uint32_t index = (uint32_t)(record - mmsb_table.records);
+    *ring = mmsb_ring_for(mmsb_record_context(index));
+    *sequence = 0;
+    if (MMSB_LIKELY(!*ring))
+        return MMSB_OK;
+    mmsb_journal_head_t head = {
+        .kind = (uint8_t)kind, .page = mmsb_record_id(index, state), .version = version, .epoch = record->epoch};
+    return mmsb_ring_append(*ring, head, pieces, count, sequence);
+}
+
 /* Ends a locked page without pins. */
 static void end_locked(uint64_t page, mmsb_record_t *record, uint64_t state) {
     uint32_t class_number = MMSB_STATE_CLASS(state), index = MMSB_HANDLE_INDEX(page);
@@ -270,8 +328,15 @@ mmsb_status_t mmsb_page_destroy_slow(uint64_t page) {
         __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
         mmsb_capture_wait(MMSB_HANDLE_INDEX(page));
     }
+    mmsb_ring_t *ring;
+    uint64_t sequence;
+    mmsb_status_t status = journal_change(record, state, MMSB_JOURNAL_DESTROY, record->version, NULL, 0, &ring, &sequence);
+    if (status != MMSB_OK) {
+        __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+        return status;
+    }
     end_locked(page, record, state);
-    return MMSB_OK;
+    return mmsb_journal_settle(ring, sequence, MMSB_OK);
 }
 
 void mmsb_record_finish(uint32_t index, uint64_t state) {
@@ -343,6 +408,30 @@ static size_t end_run(const mmsb_page_t *pages, size_t count) {
     return i;
 }
 
+/* Puts the records of pages that end together. */
+static mmsb_status_t journal_destroy(mmsb_ring_t *ring, mmsb_group_t *group, const mmsb_page_t *pages, size_t count) {
+    size_t records = 0;
+    for (size_t i = 0; i < count; i++)
+        records += pages[i] != 0;
+    group->last = 0;
+    if (records == 0)
+        return MMSB_OK;
+    mmsb_status_t status = mmsb_ring_begin(ring, group, records * mmsb_journal_space(0), records);
+    if (status != MMSB_OK)
+        return status;
+    for (size_t i = 0; i < count; i++) {
+        const mmsb_record_t *record = mmsb_record_of(pages[i]);
+        if (pages[i] == 0)
+            continue;
+        mmsb_journal_head_t head = {.kind = MMSB_JOURNAL_DESTROY,
+                                    .page = mmsb_record_id(MMSB_HANDLE_INDEX(pages[i]), record->state),
+                                    .version = record->version,
+                                    .epoch = record->epoch};
+        mmsb_ring_put(group, head, NULL, 0);
+    }
+    return mmsb_ring_end(group);
+}
+
 mmsb_status_t mmsb_page_destroy_batch(const mmsb_page_t *pages, size_t count, size_t *bad_index) {
     mmsb_batch_t batch = {
         .first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .distinct = 1, .bytes_stay = 1};
@@ -351,6 +440,15 @@ mmsb_status_t mmsb_page_destroy_batch(const mmsb_page_t *pages, size_t count, si
         if (status != MMSB_OK)
             return status;
     } while (MMSB_UNLIKELY(mmsb_batch_touch(&batch, NULL, NULL)));
+    mmsb_group_t group;
+    mmsb_ring_t *ring;
+    mmsb_status_t status = mmsb_batch_ring(&batch, &ring);
+    if (status == MMSB_OK && ring)
+        status = journal_destroy(ring, &group, pages, count);
+    if (status != MMSB_OK) {
+        mmsb_batch_unlock(&batch, count);
+        return status;
+    }
     size_t done = 0;
     while (done < count) {
         done += end_run(pages + done, count - done);
@@ -360,7 +458,7 @@ mmsb_status_t mmsb_page_destroy_batch(const mmsb_page_t *pages, size_t count, si
             done++;
         }
     }
-    return MMSB_OK;
+    return ring ? mmsb_journal_settle(ring, group.last, MMSB_OK) : MMSB_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------------ blocks ---- */
@@ -540,7 +638,7 @@ mmsb_status_t mmsb_page_pin_bytes(uint64_t page, int32_t mode, void **address) {
         status = mmsb_fail(MMSB_E_LIMIT, "page 0x%016llx has %u pins of mode %d, the most there can be", (unsigned long long)page,
                            *pins, mode);
     } else {
-        ++*pins;
+        __atomic_store_n(pins, (uint16_t)(*pins + 1), __ATOMIC_RELAXED);
         if (mode == MMSB_PIN_WRITE)
             mmsb_record_expose(record);
         if (address)
@@ -589,7 +687,7 @@ mmsb_status_t mmsb_page_unpin_bytes(uint64_t page, int32_t mode) {
     if (MMSB_UNLIKELY(*pins == 0)) {
         status = mmsb_fail(MMSB_E_INVALID_STATE, "page 0x%016llx has no pin of mode %d", (unsigned long long)page, mode);
     } else {
-        --*pins;
+        __atomic_store_n(pins, (uint16_t)(*pins - 1), __ATOMIC_RELAXED);
         if (mode == MMSB_PIN_WRITE)
             mmsb_version_move(record);
     }
@@ -627,15 +725,21 @@ mmsb_status_t mmsb_page_write_bytes(uint64_t page, uint64_t offset, const void *
         if (MMSB_UNLIKELY(status != MMSB_OK))
             return status;
         int again = 0;
+        mmsb_ring_t *ring = NULL;
+        uint64_t sequence = 0;
         if (MMSB_UNLIKELY(state & MMSB_READ_ONLY))
             status = read_only(page);
         else if (MMSB_UNLIKELY(!within(offset, length, record->size)))
             status = out_of_range(page, offset, length, record->size);
-        else if (MMSB_LIKELY(!(again = mmsb_capture_touch(record, state, offset, length))))
+        else if (MMSB_LIKELY(!(again = mmsb_capture_touch(record, state, offset, length))) &&
+                 (MMSB_LIKELY(!mmsb_watched()) || length == 0 ||
+                  (status = journal_change(record, state, MMSB_JOURNAL_WRITE, record->version + 1,
+                                           (mmsb_piece_t[]){{&offset, sizeof offset}, {buffer, length}}, 2, &ring, &sequence)) ==
+                      MMSB_OK))
             write_locked(record, offset, buffer, length);
         mmsb_page_unlock(record, state);
         if (MMSB_LIKELY(!again))
-            return status;
+            return mmsb_journal_settle(ring, sequence, status);
         mmsb_capture_wait(MMSB_HANDLE_INDEX(page));
     }
 }
@@ -669,6 +773,25 @@ mmsb_status_t mmsb_page_read_batch(const mmsb_page_range_t *ranges, size_t count
     return MMSB_OK;
 }
 
+/* Makes room in the journal for writes; those of no bytes are none. */
+static mmsb_status_t begin_writes(mmsb_ring_t *ring, mmsb_group_t *group, const mmsb_page_range_t *ranges, size_t count) {
+    uint64_t bytes = 0, records = 0;
+    for (size_t i = 0; i < count; i++) {
+        bytes += ranges[i].length > 0 ? mmsb_journal_run_space(ranges[i].length) : 0;
+        records += ranges[i].length > 0;
+    }
+    group->last = 0;
+    return records > 0 ? mmsb_ring_begin(ring, group, bytes, records) : MMSB_OK;
+}
+
+static void put_write(mmsb_group_t *group, const mmsb_record_t *record, const mmsb_page_range_t *range) {
+    mmsb_journal_head_t head = {.kind = MMSB_JOURNAL_WRITE,
+                                .page = mmsb_record_id(MMSB_HANDLE_INDEX(range->page), record->state),
+                                .version = record->version + 1,
+                                .epoch = record->epoch};
+    mmsb_ring_put(group, head, (mmsb_piece_t[]){{&range->offset, sizeof range->offset}, {range->buffer, range->length}}, 2);
+}
+
 static int touch_range(const void *work, size_t i, mmsb_record_t *record, uint64_t state) {
     const mmsb_page_range_t *range = (const mmsb_page_range_t *)work + i;
     return mmsb_capture_touch(record, state, range->offset, range->length);
@@ -681,10 +804,25 @@ mmsb_status_t mmsb_page_write_batch(const mmsb_page_range_t *ranges, size_t coun
         if (status != MMSB_OK)
             return status;
     } while (MMSB_UNLIKELY(mmsb_batch_touch(&batch, touch_range, ranges)));
-    for (size_t i = 0; i < count; i++)
-        write_locked(mmsb_record_of(ranges[i].page), ranges[i].offset, ranges[i].buffer, ranges[i].length);
+    mmsb_group_t group;
+    mmsb_ring_t *ring;
+    mmsb_status_t status = mmsb_batch_ring(&batch, &ring);
+    if (status == MMSB_OK && ring)
+        status = begin_writes(ring, &group, ranges, count);
+    if (status != MMSB_OK) {
+        mmsb_batch_unlock(&batch, count);
+        return status;
+    }
+    for (size_t i = 0; i < count; i++) {
+        mmsb_record_t *record = mmsb_record_of(ranges[i].page);
+        if (MMSB_UNLIKELY(ring) && ranges[i].length > 0)
+            put_write(&group, record, &ranges[i]);
+        write_locked(record, ranges[i].offset, ranges[i].buffer, ranges[i].length);
+    }
+    if (MMSB_UNLIKELY(ring) && group.last != 0)
+        status = mmsb_ring_end(&group);
     mmsb_batch_unlock(&batch, count);
-    return MMSB_OK;
+    return ring ? mmsb_journal_settle(ring, group.last, status) : MMSB_OK;
 }
 
 /* Locks a page to change it as a whole. */
@@ -715,13 +853,17 @@ mmsb_status_t mmsb_page_resize_in_place(uint64_t page, uint64_t size) {
     mmsb_status_t status = lock_to_change(page, &record, &state);
     if (status != MMSB_OK)
         return status;
+    mmsb_ring_t *ring = NULL;
+    uint64_t sequence = 0;
     uint32_t class_number = MMSB_STATE_CLASS(state);
     if (mmsb_record_pinned(record)) {
         status = pinned(page, record);
     } else if (class_number >= MMSB_SMALL_CLASSES || size > MMSB_SMALL_MAX || mmsb_class_of(size) != class_number ||
                (record->mask_block != 0 && mmsb_mask_length(size) > mmsb_record_at(record->mask_block)->size)) {
         status = MMSB_ENTER_GO;
-    } else if (size != record->size) {
+    } else if (size != record->size && (status = journal_change(record, state, MMSB_JOURNAL_RESIZE, record->version + 1,
+                                                               &(mmsb_piece_t){&size, sizeof size}, 1, &ring, &sequence)) ==
+                                           MMSB_OK) {
         uint8_t *bytes = mmsb_record_bytes(record);
         uint64_t old = record->size;
         MMSB_UNPOISON(bytes, mmsb_class_size(class_number));
@@ -738,7 +880,7 @@ mmsb_status_t mmsb_page_resize_in_place(uint64_t page, uint64_t size) {
         mmsb_version_move(record);
     }
     __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
-    return status;
+    return mmsb_journal_settle(ring, sequence, status);
 }
 
 /* ------------------------------------------------------------------------------------------------ change masks ---- */
@@ -765,12 +907,15 @@ mmsb_status_t mmsb_page_mask_reset(uint64_t page) {
     mmsb_status_t status = lock_to_change(page, &record, &state);
     if (status != MMSB_OK)
         return status;
-    if (record->mask_block != 0) {
+    mmsb_ring_t *ring = NULL;
+    uint64_t sequence = 0;
+    if (record->mask_block != 0 && (status = journal_change(record, state, MMSB_JOURNAL_MASK_CLEAR, record->version + 1, NULL, 0, &ring,
+                                                            &sequence)) == MMSB_OK) {
         memset(mmsb_place_address(record->mask_place), 0, mmsb_mask_length(record->size));
         mmsb_version_move(record); /* a snapshot has the mask, so an incremental one must see the change */
     }
     __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
-    return MMSB_OK;
+    return mmsb_journal_settle(ring, sequence, status);
 }
 
 mmsb_status_t mmsb_page_mask_bits(uint64_t page, uint64_t *count) {
@@ -926,9 +1071,32 @@ void mmsb_batch_unlock(const mmsb_batch_t *batch, size_t count) {
     }
 }
 
+mmsb_status_t mmsb_batch_ring(const mmsb_batch_t *batch, mmsb_ring_t **ring) {
+    *ring = NULL;
+    if (MMSB_LIKELY(__atomic_load_n(&mmsb_rings_open, __ATOMIC_RELAXED) == 0) || batch->count == 0)
+        return MMSB_OK;
+    uint32_t first = 0;
+    int several = 0, journalled = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        uint64_t page = mmsb_handle_at(batch->first, batch->stride, i);
+        if (page == 0)
+            continue;
+        uint32_t context = mmsb_record_context(MMSB_HANDLE_INDEX(page));
+        mmsb_ring_t *found = mmsb_ring_for(context);
+        several |= first != 0 && first != context;
+        journalled |= found != NULL;
+        first = context;
+        *ring = found;
+    }
+    if (several && journalled)
+        return mmsb_fail(MMSB_E_UNSUPPORTED, "the batch's pages are of several contexts, and one of them has a journal");
+    return MMSB_OK;
+}
+
 int mmsb_batch_touch(const mmsb_batch_t *batch, mmsb_batch_touch_t touch, const void *work) {
     if (MMSB_LIKELY(__atomic_load_n(&mmsb_capturing, __ATOMIC_RELAXED) == 0))
         return 0;
+    uint32_t moments = mmsb_moments_now();
     for (size_t i = 0; i < batch->count; i++) {
         uint64_t page = mmsb_handle_at(batch->first, batch->stride, i);
         if (page == 0)
@@ -941,7 +1109,8 @@ int mmsb_batch_touch(const mmsb_batch_t *batch, mmsb_batch_touch_t touch, const 
             return 1;
         }
     }
-    return 0;
+    /* Pages before the moment and pages after it: all again, under the same locks. */
+    return mmsb_moment_came(moments) ? mmsb_batch_touch(batch, touch, work) : 0;
 }
 
 mmsb_status_t mmsb_batch_meet(mmsb_batch_t *batch, uint64_t page, int patient, mmsb_record_t **record, uint64_t *state) {

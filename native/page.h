@@ -9,12 +9,18 @@
 #define MMSB_NATIVE_PAGE_H
 
 #include "bytes.h"
+#include "journal.h"
 #include "thread.h"
 
 #define MMSB_ENTER_GO (-1)
 
 /* How many contexts are captured or frozen (capture.h): calls that change pages look closer. */
 extern uint32_t mmsb_capturing;
+
+/* 1 while some context is captured, frozen or journalled: then creating and destroying take their longer way. */
+static inline int mmsb_watched(void) {
+    return (__atomic_load_n(&mmsb_capturing, __ATOMIC_RELAXED) | __atomic_load_n(&mmsb_rings_open, __ATOMIC_RELAXED)) != 0;
+}
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -131,8 +137,11 @@ mmsb_status_t mmsb_page_fail(uint64_t page);
 /* Lock for the owner, waiting for others. For Go: lock now, unlock from any thread. */
 mmsb_status_t mmsb_page_lock_slow(uint64_t page, uint32_t owner, mmsb_record_t **record, uint64_t *state);
 mmsb_status_t mmsb_page_lock_library(uint64_t page);
-/* The same for any kind of record, by index: live, ended. Returns the unlocked state. */
+/* The same by index for a record that cannot become free meanwhile: live, ended. Returns the unlocked state. */
 uint64_t mmsb_record_lock_library(uint32_t index);
+/* The page that lives on a record: 0 where none does, also where it ends meanwhile. Records that are free are never locked by chance: who
+ * has their handles begins pages on them by a plain store. */
+int mmsb_record_lock_page(uint32_t index, uint64_t *state);
 void mmsb_record_unlock(uint32_t index, uint64_t state);
 
 static inline mmsb_status_t mmsb_page_lock(uint64_t page, mmsb_record_t **record, uint64_t *state) {
@@ -223,8 +232,7 @@ mmsb_page_create_fast(uint64_t context, uint64_t size, const mmsb_page_options_t
     mmsb_cache_begin(cache);
     uint32_t class_number = mmsb_class_of(size);
     mmsb_magazine_t *magazine = cache->loaded[class_number];
-    if (MMSB_LIKELY(mmsb_cache_open(cache) && __atomic_load_n(&mmsb_capturing, __ATOMIC_RELAXED) == 0 && magazine &&
-                    magazine->count > 0)) {
+    if (MMSB_LIKELY(mmsb_cache_open(cache) && !mmsb_watched() && magazine && magazine->count > 0)) {
         uint64_t handle = magazine->handles[magazine->count - 1];
         mmsb_record_t *record = mmsb_record_of(handle);
         if (MMSB_LIKELY(!__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED) &&
@@ -275,8 +283,7 @@ static inline int mmsb_page_destroy_fast(uint64_t page) {
         return 0;
     mmsb_cache_begin(cache);
     mmsb_magazine_t *magazine = cache->loaded[class_number];
-    if (MMSB_LIKELY(mmsb_cache_open(cache) && __atomic_load_n(&mmsb_capturing, __ATOMIC_RELAXED) == 0 && magazine &&
-                    magazine->count < MMSB_MAGAZINE_ROUNDS &&
+    if (MMSB_LIKELY(mmsb_cache_open(cache) && !mmsb_watched() && magazine && magazine->count < MMSB_MAGAZINE_ROUNDS &&
                     __atomic_compare_exchange_n(&record->state, &state, state | mmsb_self->owner, 0, __ATOMIC_ACQUIRE,
                                                 __ATOMIC_RELAXED))) {
         if (MMSB_LIKELY(!mmsb_record_pinned(record) && (record->cold | record->mask_block) == 0 &&
@@ -437,6 +444,16 @@ void mmsb_batch_unlock(const mmsb_batch_t *batch, size_t count);
 typedef int (*mmsb_batch_touch_t)(const void *work, size_t i, mmsb_record_t *record, uint64_t state);
 /* Before the first change of a batch that is locked; touch NULL: the pages change as a whole. 1: the batch is unlocked, and begins anew. */
 int mmsb_batch_touch(const mmsb_batch_t *batch, mmsb_batch_touch_t touch, const void *work);
+/* The journal of a locked batch, NULL where there is none. Errors: MMSB_E_UNSUPPORTED (the batch's pages are of several contexts, and one of
+ * them has a journal). */
+mmsb_status_t mmsb_batch_ring(const mmsb_batch_t *batch, mmsb_ring_t **ring);
+/* The end of a call whose pages are unlocked: waits for the journal where a call does, and puts both results together. */
+static inline mmsb_status_t mmsb_journal_settle(mmsb_ring_t *ring, uint64_t sequence, mmsb_status_t status) {
+    if (MMSB_LIKELY(sequence == 0))
+        return status;
+    mmsb_status_t waited = mmsb_ring_wait(ring, sequence);
+    return status != MMSB_OK ? status : waited;
+}
 /* Locks a page of a batch that is not simply free: MMSB_E_WOULD_BLOCK where another thread has it and the batch is not patient. */
 mmsb_status_t mmsb_batch_meet(mmsb_batch_t *batch, uint64_t page, int patient, mmsb_record_t **record, uint64_t *state);
 /* Waits before the next try; after some tries the batch becomes patient, which only one of the process may be. */

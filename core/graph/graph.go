@@ -114,6 +114,9 @@ func (g *Graph) RemoveNode(node uint32) {
 	}
 }
 
+// Has tells whether a child depends on a parent.
+func (g *Graph) Has(parent, child uint32) bool { return g.find(parent, child) != 0 }
+
 // Parents lists the nodes that a node depends on, the oldest edge first.
 func (g *Graph) Parents(node uint32) []uint32 { return g.list(node, parents) }
 

@@ -40,6 +40,8 @@ type Context struct {
 	disk   disk
 	saves  saves
 
+	journals journals
+
 	dependencies struct {
 		sync.Mutex
 		graph *graph.Graph
@@ -88,6 +90,7 @@ func NewContext(options Options) (uint64, error) {
 		return 0, err
 	}
 	c.handle, c.index = h, native.Index(h)
+	c.journals.context = c.index
 	byIndex[c.index].Store(c)
 	native.BeginContext(c.index, h, options.DefaultLocation, c.ids.factor, c.ids.inverse)
 	log.Logf(log.Info, "context 0x%016x created, memory_limit %d", h, options.MemoryLimit)
@@ -151,6 +154,7 @@ func (c *Context) end() error {
 	c.saves.ending.Store(true)
 	c.users.Lock() // waits for calls that run; who comes now finds it closed
 	defer c.users.Unlock()
+	c.journals.end()
 	native.DetachContext(c.index)
 	survivors := 0
 	for _, chunk := range c.memory.chunks {

@@ -1,30 +1,52 @@
 package page
 
 import (
+	"libmmsb/core/journal"
 	"libmmsb/core/status"
 	"libmmsb/native"
 )
 
 // AddDependency makes child depend on parent.
 func AddDependency(parent, child uint64) error {
-	return withPair(parent, child, func(c *Context, parent, child uint32) error {
+	return withPair(parent, child, func(c *Context, parent, child uint32, told *journalled) error {
 		for _, index := range [2]uint32{parent, child} { // a page with a cold record is taken apart by Go when it ends
 			p := locked{record: native.RecordAt(index)}
 			if _, err := p.cold(); err != nil {
 				return err
 			}
 		}
-		return c.dependencies.graph.Add(parent, child)
+		if err := c.dependencies.graph.Add(parent, child); err != nil {
+			return err
+		}
+		err := c.journalEdge(journal.DependencyAdd, parent, child, told)
+		if err != nil {
+			_ = c.dependencies.graph.Remove(parent, child)
+		}
+		return err
 	})
 }
 
 // RemoveDependency removes the edge.
 func RemoveDependency(parent, child uint64) error {
-	return withPair(parent, child, func(c *Context, parent, child uint32) error { return c.dependencies.graph.Remove(parent, child) })
+	return withPair(parent, child, func(c *Context, parent, child uint32, told *journalled) error {
+		if !c.dependencies.graph.Has(parent, child) {
+			return c.dependencies.graph.Remove(parent, child)
+		}
+		if err := c.journalEdge(journal.DependencyRemove, parent, child, told); err != nil {
+			return err
+		}
+		return c.dependencies.graph.Remove(parent, child)
+	})
 }
 
 // withPair works on the edges between two live pages of one context.
-func withPair(parent, child uint64, work func(c *Context, parent, child uint32) error) error {
+func withPair(parent, child uint64, work func(c *Context, parent, child uint32, told *journalled) error) (err error) {
+	var told journalled
+	defer func() { // after the pages are unlocked
+		if waited := told.wait(); err == nil {
+			err = waited
+		}
+	}()
 	if parent == child {
 		p, err := lock(parent)
 		if err != nil {
@@ -33,7 +55,7 @@ func withPair(parent, child uint64, work func(c *Context, parent, child uint32) 
 		defer p.unlock()
 		p.context.dependencies.Lock()
 		defer p.context.dependencies.Unlock()
-		return work(p.context, p.index, p.index)
+		return work(p.context, p.index, p.index, &told)
 	}
 	pages := [2]uint64{parent, child}
 	if _, code := native.LockPair(&pages); code != 0 {
@@ -48,7 +70,7 @@ func withPair(parent, child uint64, work func(c *Context, parent, child uint32) 
 	}
 	c.dependencies.Lock()
 	defer c.dependencies.Unlock()
-	return work(c, a, b)
+	return work(c, a, b, &told)
 }
 
 // forgetDependencies removes a page's edges.

@@ -183,6 +183,9 @@ func (p *locked) resizeDisk(size uint64) error {
 		err = d.write(extent, p.bytes()[:min(size, p.record.Size)])
 		d.leave(p.record)
 	}
+	if err == nil {
+		err = p.journalResize(size)
+	}
 	if err != nil {
 		d.give(extent)
 		return err
@@ -199,7 +202,7 @@ func Migrate(page uint64, location, device int32) error {
 		return err
 	}
 	release, err := p.migrate(location, device)
-	p.unlock()
+	p.settle(&err)
 	if release != nil {
 		release()
 	}
@@ -264,13 +267,21 @@ func (p *locked) migrate(location, device int32) (release func(), err error) {
 	if p.location() == LocationDisk {
 		cold := native.ColdAt(p.record.Cold)
 		extent := diskExtent{cold.DiskOffset, cold.DiskLength}
-		if err := c.disk.read(extent, native.Bytes(native.RecordAt(b.index).Place, size)); err != nil {
+		err := c.disk.read(extent, native.Bytes(native.RecordAt(b.index).Place, size))
+		if err == nil {
+			err = p.journalMigrate(location, device)
+		}
+		if err != nil {
 			c.give(b)
 			return nil, err
 		}
 		c.disk.give(extent)
 		cold.DiskOffset, cold.DiskLength = 0, 0
 	} else {
+		if err := p.journalMigrate(location, device); err != nil {
+			c.give(b)
+			return nil, err
+		}
 		copy(native.Bytes(native.RecordAt(b.index).Place, size), p.bytes())
 	}
 	release = p.leaveMemory(b.index, size)
@@ -291,7 +302,10 @@ func (p *locked) toDisk(size uint64) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.disk.write(b.disk, p.bytes()); err != nil {
+	if err = c.disk.write(b.disk, p.bytes()); err == nil {
+		err = p.journalMigrate(LocationDisk, 0)
+	}
+	if err != nil {
 		c.give(b)
 		return nil, err
 	}

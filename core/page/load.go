@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"libmmsb/core/file"
 	"libmmsb/core/graph"
 	"libmmsb/core/log"
@@ -44,6 +45,8 @@ func FromMemory(address uintptr, length uint64) LoadSource {
 
 func (l *LoadSource) open(c *Context, done <-chan struct{}) (*snapshot.Snapshot, error) {
 	switch {
+	case l.FS != nil && l.path == "":
+		return emptyState()
 	case l.FS != nil:
 		return snapshot.Open(l.path, snapshot.OpenOptions{FS: l.FS})
 	case l.memory != nil:
@@ -57,28 +60,52 @@ func (l *LoadSource) open(c *Context, done <-chan struct{}) (*snapshot.Snapshot,
 }
 
 // CheckLoad tells whether the arguments of a load are right.
-func CheckLoad(context uint64, source LoadSource, _ LoadOptions) error {
-	return Use(context, func(*Context) error { return source.check() })
+func CheckLoad(context uint64, source LoadSource, o LoadOptions) error {
+	return Use(context, func(*Context) error { return source.check(&o) })
 }
 
-func (l *LoadSource) check() error {
-	if l.FS != nil && l.path == "" {
-		return status.Errorf(status.InvalidArgument, "the path is empty")
+func (l *LoadSource) check(o *LoadOptions) error {
+	switch {
+	case o.Journal != "" && o.IDs != nil:
+		return status.Errorf(status.InvalidArgument, "a journal tells of the whole state, but %d pages are chosen", len(o.IDs))
+	case l.FS != nil && l.path == "" && o.Journal == "":
+		return status.Errorf(status.InvalidArgument, "the path is empty, and no journal is named")
 	}
 	return nil
+}
+
+// emptyState is a snapshot without pages: what a journal began with that has all its records.
+func emptyState() (*snapshot.Snapshot, error) {
+	sink, err := file.Memory()
+	if err != nil {
+		return nil, err
+	}
+	writer, err := snapshot.NewWriter(sink, snapshot.Header{}, snapshot.Options{})
+	if err == nil {
+		_, err = writer.Finish(0, 0)
+	}
+	if err != nil {
+		sink.Abort()
+		return nil, err
+	}
+	defer sink.Close()
+	return snapshot.OpenSource(file.Bytes(bytes.Clone(sink.Bytes())), snapshot.OpenOptions{})
 }
 
 // Load makes the context what a snapshot says. w may be nil.
 func Load(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) error {
 	var releases []func()
 	err := Use(context, func(c *Context) error {
-		if err := source.check(); err != nil {
+		if err := source.check(&o); err != nil {
 			return err
 		}
 		if !c.saves.TryLock() {
 			return status.Errorf(status.Busy, "another save or load of context 0x%016x is running", c.handle)
 		}
 		defer c.saves.Unlock()
+		if _, ok := native.RingOf(c.index); ok {
+			return status.Errorf(status.InvalidState, "context 0x%016x has a journal, which cannot tell of a load: close it first", c.handle)
+		}
 		var done <-chan struct{}
 		if w != nil {
 			done = w.Done()
@@ -150,7 +177,22 @@ func (l *loader) run() (releases []func(), err error) {
 			return nil, err
 		}
 	}
-	return l.commit()
+	again, err := l.openReplay()
+	if err != nil {
+		return nil, err
+	}
+	releases, err = l.commit()
+	if err != nil {
+		return releases, err
+	}
+	if l.o.IDs == nil {
+		l.c.journals.at = l.state.Header().Journal
+	}
+	l.staged = nil // they are pages now
+	if again != nil {
+		err = again.run()
+	}
+	return releases, err
 }
 
 // goesOn says whether the load is still wanted.
@@ -299,7 +341,7 @@ func (l *loader) metadata(page *snapshot.Page, index uint32, extent *snapshot.Ex
 	if uint32(count) != page.MetadataCount {
 		return status.Errorf(status.Corrupt, "page %d: %d metadata keys, its entry says %d", page.ID, count, page.MetadataCount)
 	}
-	return (&locked{context: l.c, index: index, record: native.RecordAt(index)}).storeMetadata(blob, uint32(count))
+	return (&locked{context: l.c, index: index, record: native.RecordAt(index)}).storeMetadata(blob, uint32(count), nil)
 }
 
 // edges makes the graph of dependencies. Edges of pages that are not in the state are ignored.

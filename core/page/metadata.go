@@ -3,6 +3,7 @@ package page
 import (
 	"encoding/binary"
 
+	"libmmsb/core/journal"
 	"libmmsb/core/metadata"
 	"libmmsb/core/status"
 	"libmmsb/native"
@@ -36,10 +37,16 @@ func (c *Context) metadataGone(record *native.Record) {
 	cold.MetadataBlock, cold.MetadataCount, cold.MetadataLength = 0, 0, 0
 }
 
-// storeMetadata replaces a locked page's blob.
-func (p *locked) storeMetadata(blob []byte, count uint32) error {
+// storeMetadata replaces a locked page's blob. ready, where it is not nil, is called when nothing else can fail.
+func (p *locked) storeMetadata(blob []byte, count uint32, ready func() error) error {
 	c := p.context
+	if ready == nil {
+		ready = func() error { return nil }
+	}
 	if count == 0 {
+		if err := ready(); err != nil {
+			return err
+		}
 		c.metadataGone(p.record)
 		return nil
 	}
@@ -51,6 +58,10 @@ func (p *locked) storeMetadata(blob []byte, count uint32) error {
 	if code != 0 {
 		return fromNative(code)
 	}
+	if err := ready(); err != nil {
+		native.GiveBlock(c.index, block)
+		return err
+	}
 	record := native.RecordAt(block)
 	copy(native.Bytes(record.Place, uint64(len(blob))), blob)
 	c.metadataGone(p.record)
@@ -60,21 +71,23 @@ func (p *locked) storeMetadata(blob []byte, count uint32) error {
 }
 
 // SetMetadata sets a key.
-func SetMetadata(page uint64, key, value []byte) error {
+func SetMetadata(page uint64, key, value []byte) (err error) {
 	p, err := lockToChange(page)
 	if err != nil {
 		return err
 	}
-	defer p.unlock()
+	defer p.settle(&err)
 	blob, err := metadata.Set(metadataOf(p.record), key, value)
 	if err != nil {
 		return err
 	}
-	return p.changeMetadata(blob)
+	return p.changeMetadata(blob, journal.MetadataSet, journal.MetadataBody(uint32(len(key)), uint32(len(value))), key, value)
 }
 
-func (p *locked) changeMetadata(blob []byte) error {
-	if err := p.storeMetadata(blob, uint32(metadata.Count(blob))); err != nil {
+// changeMetadata replaces the blob; pieces are what the journal says of it.
+func (p *locked) changeMetadata(blob []byte, kind journal.Kind, pieces ...[]byte) error {
+	told := func() error { return p.journal(kind, p.record.Version+1, pieces...) }
+	if err := p.storeMetadata(blob, uint32(metadata.Count(blob)), told); err != nil {
 		return err
 	}
 	p.record.MoveVersion()
@@ -103,7 +116,7 @@ func noKey(page uint64, key []byte) error {
 }
 
 // RemoveMetadata removes a key.
-func RemoveMetadata(page uint64, key []byte) error {
+func RemoveMetadata(page uint64, key []byte) (err error) {
 	if err := metadata.CheckKey(key); err != nil {
 		return err
 	}
@@ -111,12 +124,12 @@ func RemoveMetadata(page uint64, key []byte) error {
 	if err != nil {
 		return err
 	}
-	defer p.unlock()
+	defer p.settle(&err)
 	blob, ok := metadata.Remove(metadataOf(p.record), key)
 	if !ok {
 		return noKey(page, key)
 	}
-	return p.changeMetadata(blob)
+	return p.changeMetadata(blob, journal.MetadataRemove, key)
 }
 
 // MetadataKeys calls found with all keys, each as u32 length and bytes, and their number.
@@ -151,7 +164,7 @@ func ExportMetadata(page uint64, found func(blob []byte) error) error {
 }
 
 // ImportMetadata replaces all entries.
-func ImportMetadata(page uint64, blob []byte) error {
+func ImportMetadata(page uint64, blob []byte) (err error) {
 	if _, err := metadata.Validate(blob); err != nil {
 		return err
 	}
@@ -159,6 +172,6 @@ func ImportMetadata(page uint64, blob []byte) error {
 	if err != nil {
 		return err
 	}
-	defer p.unlock()
-	return p.changeMetadata(blob)
+	defer p.settle(&err)
+	return p.changeMetadata(blob, journal.MetadataImport, blob)
 }

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"libmmsb/core/journal"
+	"libmmsb/core/log"
 	"libmmsb/core/mem"
 	"libmmsb/core/status"
 	"libmmsb/native"
@@ -47,6 +49,8 @@ type locked struct {
 	index   uint32
 	record  *native.Record
 	state   uint64 // as it will be when the page is unlocked
+
+	journalled journalled
 }
 
 // lock locks a page; unlock must follow, or end.
@@ -56,7 +60,7 @@ func lock(page uint64) (*locked, error) {
 	}
 	index := native.Index(page)
 	record := native.RecordAt(index)
-	return &locked{contextOf(index), page, index, record, record.LoadState() &^ native.OwnerMask}, nil
+	return &locked{context: contextOf(index), handle: page, index: index, record: record, state: record.LoadState() &^ native.OwnerMask}, nil
 }
 
 // lockToChange locks a page that is to change as a whole: what is being saved has it as it was.
@@ -181,7 +185,7 @@ func (c *Context) Create(size uint64, options CreateOptions) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return c.publish(b, size, options.ID, options.NUMANode, 0, nil)
+	return c.publish(b, size, options.ID, options.NUMANode, 0, entry{kind: journal.Create}, nil)
 }
 
 // block is memory for a page, and the record that has it.
@@ -235,7 +239,8 @@ func (c *Context) give(b block) {
 }
 
 // publish makes a page of a block; prepare, where it is not nil, works on the page before anybody can see it.
-func (c *Context) publish(b block, size, id uint64, numaNode int32, low uint64, prepare func(p *locked) error) (uint64, error) {
+// entry is what the journal says of it.
+func (c *Context) publish(b block, size, id uint64, numaNode int32, low uint64, entry entry, prepare func(p *locked) error) (uint64, error) {
 	native.AwaitThaw(c.index)
 	record := native.RecordAt(b.index)
 	p := &locked{context: c, index: b.index, record: record}
@@ -280,11 +285,18 @@ func (c *Context) publish(b block, size, id uint64, numaNode int32, low uint64, 
 	if prepare == nil {
 		epoch, version = 0, firstVersion(id)
 	}
+	p.state = native.State(native.KindPage, native.Generation(p.handle), low|b.location)
+	if err := p.journalPublished(entry, epoch, version); err != nil {
+		if id != 0 {
+			c.ids.drop(id)
+		}
+		return undo(err)
+	}
 	if id != 0 { // before anybody can see the page and destroy it
 		c.ids.set(id, p.handle)
 	}
 	native.PublishPage(b.index, size, low|b.location, epoch, version)
-	return p.handle, nil
+	return p.handle, p.journalled.wait()
 }
 
 // explicitPages counts pages with ids that the caller chose, from anywhere on.
@@ -405,7 +417,8 @@ func Clone(page, id uint64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return c.publish(b, size, id, p.node(), 0, func(q *locked) error {
+	copied := entry{kind: journal.Clone, body: journal.Words(recordID(p.index, p.state), p.record.Version)}
+	return c.publish(b, size, id, p.node(), 0, copied, func(q *locked) error {
 		if err := c.copyBytes(p, b, size); err != nil {
 			return err
 		}
@@ -418,7 +431,7 @@ func Clone(page, id uint64) (uint64, error) {
 		}
 		if p.record.Cold != 0 {
 			if blob := metadataOf(p.record); len(blob) > 0 {
-				if err := q.storeMetadata(blob, native.ColdAt(p.record.Cold).MetadataCount); err != nil {
+				if err := q.storeMetadata(blob, native.ColdAt(p.record.Cold).MetadataCount, nil); err != nil {
 					return err
 				}
 			}
@@ -483,7 +496,8 @@ func (c *Context) Adopt(memory uintptr, size uint64, options AdoptOptions) (uint
 	if options.ReadOnly {
 		low |= native.ReadOnly
 	}
-	return c.publish(block{index: index}, size, options.ID, -1, low, func(p *locked) error {
+	adopted := entry{kind: journal.Adopt, bytes: native.Memory(memory, size)}
+	return c.publish(block{index: index}, size, options.ID, -1, low, adopted, func(p *locked) error {
 		record.Epoch, record.Version = 0, firstVersion(options.ID)
 		cold, err := p.cold()
 		if err != nil {
@@ -541,6 +555,11 @@ func Release(page uint64) (memory uintptr, size uint64, err error) {
 		return 0, 0, err
 	}
 	bare, err := p.context.takeBare()
+	if err == nil {
+		if err = p.journal(journal.Destroy, p.record.Version); err != nil {
+			native.GiveBlock(p.context.index, bare)
+		}
+	}
 	if err != nil {
 		p.unlock()
 		return 0, 0, err
@@ -558,7 +577,7 @@ func Release(page uint64) (memory uintptr, size uint64, err error) {
 	p.context.memory.outlives(native.PlaceRegion(block.Place))
 	p.record.StoreState(p.state | native.OwnerLibrary)
 	p.context.takeApart(p.index, p.state)
-	return memory, size, nil
+	return memory, size, p.journalled.wait()
 }
 
 // FreeReleased gives such memory back.
@@ -579,7 +598,7 @@ func FreeReleased(memory uintptr) error {
 }
 
 // Resize changes a page's size where its memory cannot stay as it is.
-func Resize(page, size uint64) error {
+func Resize(page, size uint64) (err error) {
 	if err := checkSize(size); err != nil {
 		return err
 	}
@@ -587,7 +606,7 @@ func Resize(page, size uint64) error {
 	if err != nil {
 		return err
 	}
-	defer p.unlock()
+	defer p.settle(&err)
 	if p.state&native.Adopted != 0 {
 		return status.Errorf(status.InvalidState, "page 0x%016x is adopted: its memory is not the library's to resize", page)
 	}
@@ -648,7 +667,7 @@ func (p *locked) useMask(block uint32) {
 	native.UseMask(p.index, block)
 }
 
-// resizeMemory moves the page's bytes into memory of another size.
+// resizeMemory moves the page's bytes into memory of another size; the journal is told when nothing can fail any more.
 func (p *locked) resizeMemory(size uint64) error {
 	c := p.context
 	old := p.record.Size
@@ -657,9 +676,12 @@ func (p *locked) resizeMemory(size uint64) error {
 	}
 	class := native.Class(p.state)
 	if class == native.ClassMapped && (size > native.SmallMax || p.node() >= 0) {
-		return c.resizeMapped(p.record, roundUp(old), roundUp(size), old, size)
+		return p.resizeMapped(roundUp(old), roundUp(size), old, size)
 	}
 	if class == native.ClassExtent && size > native.SmallMax && size < mappedMin && roundUp(size) == roundUp(old) {
+		if err := p.journalResize(size); err != nil {
+			return err
+		}
 		if size > old {
 			native.Fence(p.index, p.state, size)
 			clear(native.Bytes(p.record.Place, size)[old:])
@@ -670,7 +692,10 @@ func (p *locked) resizeMemory(size uint64) error {
 	if err != nil {
 		return err
 	}
-	if err := c.copyBytes(p, b, size); err != nil {
+	if err = c.copyBytes(p, b, size); err == nil {
+		err = p.journalResize(size)
+	}
+	if err != nil {
 		c.give(b)
 		return err
 	}
@@ -698,22 +723,32 @@ func (p *locked) swap(index uint32) {
 }
 
 // resizeMapped makes a mapping longer or shorter where it is.
-func (c *Context) resizeMapped(record *native.Record, from, to, old, size uint64) error {
+func (p *locked) resizeMapped(from, to, old, size uint64) error {
+	c, region := p.context, native.PlaceRegion(p.record.Place)
 	if to > from {
 		if err := c.ledger.Take(to - from); err != nil {
 			return err
 		}
+		if err := mem.Resize(region, to); err != nil {
+			c.ledger.Give(to - from)
+			return err
+		}
 	}
-	if size < old { // the rest of the last system page must be zero when the page grows again
-		clear(native.Bytes(record.Place, min(old, to))[size:])
-	}
-	if err := mem.Resize(native.PlaceRegion(record.Place), to); err != nil {
+	if err := p.journalResize(size); err != nil {
 		if to > from {
+			_ = mem.Resize(region, from)
 			c.ledger.Give(to - from)
 		}
 		return err
 	}
+	if size < old { // the rest of the last system page must be zero when the page grows again
+		clear(native.Bytes(p.record.Place, min(old, to))[size:])
+	}
 	if to < from {
+		if err := mem.Resize(region, to); err != nil { // nothing is lost but memory
+			log.Logf(log.Warning, "a mapping of %d bytes cannot be cut to %d: %v", from, to, err)
+			return nil
+		}
 		c.ledger.Give(from - to)
 	}
 	return nil

@@ -194,7 +194,7 @@ func (c *Context) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (err 
 	if w != nil {
 		w.SetTotal(s.total)
 	}
-	edges, err := s.begin(known.table)
+	edges, err := s.begin(known.table, &header)
 	if err != nil {
 		sink.Abort()
 		return err
@@ -204,7 +204,7 @@ func (c *Context) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (err 
 		sink.Abort()
 		return err
 	}
-	report, err := s.write(edges, &known)
+	report, err := s.write(edges, &known, header.Journal)
 	if err != nil {
 		s.writer.Abort()
 		return err
@@ -214,11 +214,14 @@ func (c *Context) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (err 
 	}
 	s.commit(report, &known, begin)
 	s.progress(s.total)
+	if target.FS != nil && !o.NotDurable {
+		c.journals.dropBefore(header.Journal)
+	}
 	return nil
 }
 
 // begin takes the moment.
-func (s *saver) begin(table *native.Base) (edges [][2]uint64, err error) {
+func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]uint64, err error) {
 	c := s.c
 	limit := s.o.CopyLimit
 	if limit == 0 {
@@ -227,6 +230,7 @@ func (s *saver) begin(table *native.Base) (edges [][2]uint64, err error) {
 	// No edge and no chunk of records comes or goes meanwhile.
 	c.dependencies.Lock()
 	c.memory.Lock()
+	header.Journal = c.journals.position() // every change before it is made before the moment
 	var numbers, used []uint32
 	for _, chunk := range c.memory.chunks {
 		numbers, used = append(numbers, chunk.number), append(used, chunk.used)
@@ -261,7 +265,7 @@ func (s *saver) end() {
 	s.capture.End()
 }
 
-func (s *saver) write(edges [][2]uint64, known *base) (snapshot.Report, error) {
+func (s *saver) write(edges [][2]uint64, known *base, journalled uint64) (snapshot.Report, error) {
 	if err := s.fill(); err != nil {
 		return snapshot.Report{}, err
 	}
@@ -283,6 +287,9 @@ func (s *saver) write(edges [][2]uint64, known *base) (snapshot.Report, error) {
 		}
 	}
 	if err := s.writer.Edges(edges); err != nil {
+		return snapshot.Report{}, err
+	}
+	if err := s.c.journals.flush(journalled); err != nil { // a snapshot is never ahead of its journal
 		return snapshot.Report{}, err
 	}
 	pages, bytes := s.capture.Totals()

@@ -1,0 +1,472 @@
+package page
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"libmmsb/core/file"
+	"libmmsb/core/journal"
+	"libmmsb/core/log"
+	"libmmsb/core/safego"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+	"libmmsb/native"
+)
+
+// A context's journal: native/journal.h takes the records of changes, core/journal writes them. Native code puts the records of its own changes;
+// here are those of Go's, put when nothing else of a change can fail.
+
+// journalled is a record that was put: what a call that is durable waits for.
+type journalled struct {
+	ring     native.Ring
+	sequence uint64
+}
+
+func (j *journalled) wait() error {
+	if j.sequence == 0 {
+		return nil
+	}
+	return fromNative(j.ring.Wait(j.sequence))
+}
+
+// settle unlocks a page and waits for the record of its change.
+func (p *locked) settle(err *error) {
+	p.unlock()
+	if waited := p.journalled.wait(); *err == nil {
+		*err = waited
+	}
+}
+
+// journal puts the record of a change that is about to be made.
+func (p *locked) journal(kind journal.Kind, version uint64, pieces ...[]byte) error {
+	ring, ok := native.RingOf(p.context.index)
+	if !ok {
+		return nil
+	}
+	head := native.Head{Kind: uint8(kind), Page: recordID(p.index, p.state), Version: version, Epoch: p.record.Epoch}
+	sequence, code := ring.Append(head, pieces...)
+	p.journalled = journalled{ring, sequence}
+	return fromNative(code)
+}
+
+func (p *locked) journalResize(size uint64) error {
+	return p.journal(journal.Resize, p.record.Version+1, journal.Words(size))
+}
+
+func (p *locked) journalMigrate(location, device int32) error {
+	return p.journal(journal.Migrate, p.record.Version+1, journal.MigrateBody(location, device, p.node()))
+}
+
+// entry is the record of a new page: the kind, and what follows size, place and state.
+type entry struct {
+	kind  journal.Kind
+	body  []byte // of a clone
+	bytes []byte // of an adopted page
+}
+
+// journalPublished puts the record of a page that is about to begin.
+func (p *locked) journalPublished(e entry, epoch, version uint64) error {
+	ring, ok := native.RingOf(p.context.index)
+	if !ok {
+		return nil
+	}
+	id := p.context.ids.automatic(p.handle)
+	device := int32(0)
+	if p.record.Cold != 0 {
+		device = native.ColdAt(p.record.Cold).Device
+		if p.state&native.ExplicitID != 0 {
+			id = native.ColdAt(p.record.Cold).ID
+		}
+	}
+	body := e.body
+	if e.kind != journal.Clone {
+		state := uint32(0)
+		if p.state&native.Adopted != 0 {
+			state |= 1
+		}
+		if p.state&native.ReadOnly != 0 {
+			state |= 2
+		}
+		body = journal.CreateBody(p.record.Size, p.location(), device, p.node(), state)
+	}
+	sequence, code := ring.Append(native.Head{Kind: uint8(e.kind), Page: id, Version: version, Epoch: epoch}, body, e.bytes)
+	p.journalled = journalled{ring, sequence}
+	return fromNative(code)
+}
+
+// journalEdge puts the record of a dependency. The pages are locked.
+func (c *Context) journalEdge(kind journal.Kind, parent, child uint32, told *journalled) error {
+	ring, ok := native.RingOf(c.index)
+	if !ok {
+		return nil
+	}
+	sequence, code := ring.Append(native.Head{Kind: uint8(kind), Page: liveID(parent)}, journal.Words(liveID(child)))
+	*told = journalled{ring, sequence}
+	return fromNative(code)
+}
+
+// JournalOptions are those of mmsb_journal_options_t.
+type JournalOptions struct {
+	Durability   int32
+	IntervalMs   uint32
+	SegmentBytes uint64
+	Keep         bool
+}
+
+// The values of mmsb_journal_options_t's durability.
+const (
+	DurabilityInterval = 0
+	DurabilityCall     = 1
+	DurabilityNone     = 2
+)
+
+// JournalInfo is mmsb_journal_info_t.
+type JournalInfo struct {
+	Segments                   uint32
+	First, Last, Synced, Bytes uint64
+}
+
+// journals is what a context knows of its journal.
+type journals struct {
+	context    uint32
+	sync.Mutex      // opening and closing
+	keep       bool // segments that snapshots have made unnecessary
+	writer     *journal.Writer
+	ring       native.Ring
+	directory  string
+	served     chan struct{} // closed when the writer has ended
+	failed     error         // of the writer, when it has ended
+	// at is the number of the last record that the state has.
+	at uint64
+}
+
+// OpenJournal begins to journal a context.
+func OpenJournal(context uint64, directory string, o JournalOptions) error {
+	durability := journal.Interval
+	switch o.Durability {
+	case DurabilityInterval:
+	case DurabilityCall:
+		durability = journal.EachCall
+	case DurabilityNone:
+		durability = journal.None
+	default:
+		return status.Errorf(status.InvalidArgument, "durability %d is not interval, call or none", o.Durability)
+	}
+	if directory == "" {
+		return status.Errorf(status.InvalidArgument, "the directory is empty")
+	}
+	if o.SegmentBytes > math.MaxInt64 {
+		return status.Errorf(status.InvalidArgument, "segment_bytes is %d", o.SegmentBytes)
+	}
+	if o.IntervalMs == 0 {
+		return status.Errorf(status.InvalidArgument, "interval_ms is 0")
+	}
+	interval := time.Duration(o.IntervalMs) * time.Millisecond
+	return Use(context, func(c *Context) error {
+		if !c.saves.TryLock() {
+			return status.Errorf(status.Busy, "a save or load of context 0x%016x is running", c.handle)
+		}
+		defer c.saves.Unlock()
+		j := &c.journals
+		j.Lock()
+		defer j.Unlock()
+		if j.writer != nil {
+			return status.Errorf(status.AlreadyExists, "context 0x%016x has the journal %q", c.handle, j.directory)
+		}
+		writer, err := journal.NewWriter(file.OS{}, directory, journal.Options{
+			Durability: durability, Interval: interval, SegmentBytes: int64(o.SegmentBytes), After: j.at,
+		})
+		if err != nil {
+			return err
+		}
+		if last := writer.Next() - 1; last != j.at && c.Count() > 0 || last > 0 && last != j.at {
+			_ = writer.Close()
+			return status.Errorf(status.Mismatch, "the journal %q ends with record %d, the context's state is that after record %d", directory,
+				last, j.at)
+		}
+		ring, code := native.OpenRing(c.index, writer.Next(), native.RingBytes, interval, durability == journal.EachCall)
+		if code != 0 {
+			err := fromNative(code)
+			_ = writer.Close()
+			return err
+		}
+		j.writer, j.ring, j.directory, j.served, j.failed, j.keep = writer, ring, directory, make(chan struct{}), nil, o.Keep
+		safego.Go(func() {
+			defer close(j.served)
+			j.failed = writer.Serve(ring)
+		})
+		return nil
+	})
+}
+
+// CloseJournal ends a context's journal; all records are on the disk then.
+func CloseJournal(context uint64) error {
+	return Use(context, func(c *Context) error {
+		c.journals.Lock()
+		defer c.journals.Unlock()
+		if c.journals.writer == nil {
+			return noJournal(c)
+		}
+		return c.journals.close()
+	})
+}
+
+func noJournal(c *Context) error {
+	return status.Errorf(status.InvalidState, "context 0x%016x has no journal", c.handle)
+}
+
+// close ends the journal. Under the lock.
+func (j *journals) close() error {
+	j.at = j.ring.Last()
+	j.ring.Stop()
+	<-j.served
+	j.ring.Close()
+	j.writer = nil
+	return j.failed
+}
+
+// position is the number of the last record that was put; without a journal that of the last one that the state has.
+func (j *journals) position() uint64 {
+	if ring, ok := native.RingOf(j.context); ok {
+		return ring.Last()
+	}
+	return j.at
+}
+
+// flush waits until the record is on the disk, where there is a journal.
+func (j *journals) flush(sequence uint64) error {
+	if ring, ok := native.RingOf(j.context); ok {
+		return fromNative(ring.Flush(sequence))
+	}
+	return nil
+}
+
+// dropBefore removes segments that a snapshot has made unnecessary, unless the journal is to keep them.
+func (j *journals) dropBefore(sequence uint64) {
+	j.Lock()
+	defer j.Unlock()
+	if j.writer == nil || j.keep {
+		return
+	}
+	if err := j.writer.Drop(sequence); err != nil { // the next save tries again
+		log.Logf(log.Warning, "segments of the journal %q before record %d are not removed: %v", j.directory, sequence, err)
+	}
+}
+
+// end ends the journal of a context that ends.
+func (j *journals) end() {
+	j.Lock()
+	defer j.Unlock()
+	if j.writer != nil {
+		if err := j.close(); err != nil {
+			log.Logf(log.Error, "the journal %q ended badly: %v", j.directory, err)
+		}
+	}
+}
+
+// SyncJournal waits until all calls that have returned are on the disk.
+func SyncJournal(context uint64) error {
+	return onJournal(context, func(j *journals) error { return fromNative(j.ring.Flush(j.ring.Last())) })
+}
+
+func onJournal(context uint64, work func(j *journals) error) error {
+	return Use(context, func(c *Context) error {
+		c.journals.Lock()
+		defer c.journals.Unlock()
+		if c.journals.writer == nil {
+			return noJournal(c)
+		}
+		return work(&c.journals)
+	})
+}
+
+// DropJournal removes the segments that a snapshot makes unnecessary.
+func DropJournal(context uint64, path string) error {
+	return onJournal(context, func(j *journals) error {
+		info, err := snapshot.Verify(path, snapshot.VerifyOptions{})
+		if err != nil {
+			return err
+		}
+		return j.writer.Drop(info.Journal)
+	})
+}
+
+// GetJournalInfo is what a context's journal says of itself.
+func GetJournalInfo(context uint64) (info JournalInfo, err error) {
+	err = onJournal(context, func(j *journals) error {
+		info.Last, info.Synced = j.ring.Last(), j.ring.Synced()
+		read, err := journal.Open(file.OS{}, j.directory)
+		if err != nil {
+			return err
+		}
+		found := read.Info()
+		info.Segments, info.First = uint32(len(found.Segments)), found.First
+		for _, segment := range found.Segments {
+			info.Bytes += uint64(segment.Bytes)
+		}
+		return nil
+	})
+	return info, err
+}
+
+// replay applies the records of a journal that a loaded state does not have, up to where the options say.
+type replay struct {
+	c    *Context
+	read *journal.Journal
+	from uint64 // the first record
+	to   uint64 // the last one
+}
+
+// openReplay finds the records after a snapshot.
+func (l *loader) openReplay() (*replay, error) {
+	if l.o.Journal == "" {
+		return nil, nil
+	}
+	read, err := journal.Open(file.OS{}, l.o.Journal)
+	if err != nil {
+		return nil, err
+	}
+	held := l.state.Header().Journal
+	info := read.Info()
+	if info.First > held+1 {
+		return nil, status.Errorf(status.Mismatch, "the journal %q begins with record %d, the snapshot has those up to %d", l.o.Journal,
+			info.First, held)
+	}
+	until := journal.Until{Sequence: l.o.JournalUntil, Time: l.o.JournalUntilTime}
+	last, err := read.Find(held, until)
+	if err != nil {
+		return nil, err
+	}
+	for _, err := range read.Records(held+1, last) { // every record is whole, before anything changes
+		if err != nil {
+			return nil, err
+		}
+	}
+	return &replay{c: l.c, read: read, from: held + 1, to: last}, nil
+}
+
+func (r *replay) run() error {
+	for record, err := range r.read.Records(r.from, r.to) {
+		if err == nil {
+			err = r.apply(record)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	r.c.journals.at = r.to
+	return nil
+}
+
+// apply makes a change again, unless the state has it: docs/journal-format.md.
+func (r *replay) apply(record *journal.Record) error {
+	c := r.c
+	handle, missing := c.Lookup(record.Page)
+	switch record.Kind {
+	case journal.Create, journal.Adopt, journal.Clone:
+		if missing == nil {
+			return nil
+		}
+		return r.create(record)
+	case journal.DependencyAdd, journal.DependencyRemove:
+		child, err := c.Lookup(record.Other)
+		if missing != nil || err != nil {
+			return nil
+		}
+		change := AddDependency
+		if record.Kind == journal.DependencyRemove {
+			change = RemoveDependency
+		}
+		err = change(handle, child)
+		if code := status.CodeOf(err); code == status.AlreadyExists || code == status.NotFound {
+			err = nil
+		}
+		return err
+	}
+	if missing != nil {
+		return nil
+	}
+	switch record.Kind {
+	case journal.Destroy:
+		return fromNative(native.Destroy(handle))
+	case journal.Write:
+		return fromNative(native.RedoWrite(handle, record.Version, record.Epoch, record.Offset, record.Bytes))
+	case journal.Run:
+		run := journal.Words(record.Offset, uint64(len(record.Bytes)))
+		return fromNative(native.RedoDelta(handle, record.Version, record.Epoch, journal.Runs, nil, 0, run, 1, record.Bytes))
+	case journal.Delta:
+		return fromNative(native.RedoDelta(handle, record.Version, record.Epoch, record.Form, record.Mask, record.MaskLength, record.Places,
+			record.Count, record.Bytes))
+	}
+	if native.RecordAt(native.Index(handle)).Version >= record.Version {
+		return nil
+	}
+	if err := r.change(handle, record); err != nil {
+		return err
+	}
+	return stamp(handle, record)
+}
+
+// change makes a change that goes through Go.
+func (r *replay) change(handle uint64, record *journal.Record) error {
+	switch record.Kind {
+	case journal.Resize:
+		return Resize(handle, record.Size)
+	case journal.Migrate:
+		return Migrate(handle, record.Location, record.Device)
+	case journal.MaskClear:
+		return fromNative(native.ClearMask(handle))
+	case journal.MetadataSet:
+		return SetMetadata(handle, record.Key, record.Value)
+	case journal.MetadataRemove:
+		err := RemoveMetadata(handle, record.Key)
+		if status.CodeOf(err) == status.NotFound {
+			err = nil
+		}
+		return err
+	case journal.MetadataImport:
+		return ImportMetadata(handle, record.Bytes)
+	}
+	return status.Errorf(status.Corrupt, "record %d is of the unknown kind %d", record.Sequence, record.Kind)
+}
+
+// create makes a page again.
+func (r *replay) create(record *journal.Record) error {
+	c := r.c
+	if record.Kind == journal.Clone {
+		source, err := c.Lookup(record.Other)
+		if err != nil {
+			return status.Errorf(status.Corrupt, "record %d clones page %d, which is not there", record.Sequence, record.Other)
+		}
+		handle, err := Clone(source, record.Page)
+		if err != nil {
+			return err
+		}
+		return stamp(handle, record)
+	}
+	handle, err := c.Create(record.Size, CreateOptions{
+		ID: record.Page, Location: record.Location, Device: record.Device, NUMANode: record.NUMANode,
+	})
+	if status.CodeOf(err) == status.InvalidArgument && record.NUMANode >= 0 { // this machine may have no such node
+		handle, err = c.Create(record.Size, CreateOptions{ID: record.Page, Location: record.Location, Device: record.Device, NUMANode: -1})
+	}
+	if err == nil && len(record.Bytes) > 0 {
+		err = fromNative(native.WritePage(handle, 0, record.Bytes))
+	}
+	if err != nil {
+		return err
+	}
+	return stamp(handle, record)
+}
+
+// stamp gives a page the version and epoch that it had after a record.
+func stamp(handle uint64, record *journal.Record) error {
+	p, err := lock(handle)
+	if err != nil {
+		return err
+	}
+	defer p.unlock()
+	p.record.Version, p.record.Epoch = record.Version, record.Epoch
+	return nil
+}

@@ -1,0 +1,184 @@
+package page
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/status"
+	"libmmsb/native"
+)
+
+func openJournal(t *testing.T, context uint64, directory string) {
+	t.Helper()
+	require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1}))
+}
+
+// replayed is a new context that has what a snapshot and a journal say.
+func replayed(t *testing.T, path, directory string, o LoadOptions) uint64 {
+	t.Helper()
+	context := newContext(t)
+	o.Journal = directory
+	require.NoError(t, Load(context, FromPath(path), o, nil))
+	return context
+}
+
+func TestASnapshotAndTheJournalGiveTheLastState(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	random := rand.New(rand.NewPCG(3, 4))
+	folder := t.TempDir()
+	directory, path := filepath.Join(folder, "journal"), filepath.Join(folder, "state.mmsb")
+	context := newContext(t)
+	openJournal(t, context, directory)
+	live := make(map[uint64]uint64)
+	next := uint64(1)
+	pick := func() (uint64, uint64) {
+		for id, handle := range live {
+			return id, handle
+		}
+		return 0, 0
+	}
+	for step := range 3000 {
+		id, handle := pick()
+		switch random.IntN(10) {
+		case 0, 1:
+			size := sizes[random.IntN(len(sizes))]
+			live[next] = createFilled(t, context, size, next, byte(random.Uint32()))
+			next++
+		case 2:
+			if id != 0 {
+				require.Zero(t, native.Destroy(handle))
+				delete(live, id)
+			}
+		case 3:
+			if id != 0 {
+				require.NoError(t, Resize(handle, sizes[random.IntN(len(sizes))]))
+			}
+		case 4:
+			if id != 0 {
+				require.NoError(t, SetMetadata(handle, []byte(fmt.Sprint("key", random.IntN(3))), []byte(fmt.Sprint(step))))
+			}
+		case 5:
+			if id != 0 && len(live) < 60 {
+				clone, err := Clone(handle, next)
+				require.NoError(t, err)
+				live[next] = clone
+				next++
+			}
+		case 6:
+			if id != 0 && random.IntN(4) == 0 {
+				code := RemoveMetadata(handle, []byte("key0"))
+				require.Contains(t, []status.Code{0, status.NotFound}, status.CodeOf(code))
+			}
+		default:
+			if id != 0 {
+				size := native.RecordAt(native.Index(handle)).Size
+				offset := random.Uint64N(size)
+				write(t, handle, offset, make([]byte, random.Uint64N(min(size-offset, 300))+1))
+			}
+		}
+		if len(live) > 60 {
+			require.Zero(t, native.Destroy(handle))
+			delete(live, id)
+		}
+		if step == 1000 {
+			require.NoError(t, Save(context, ToPath(path), SaveOptions{}, nil))
+		}
+		if step == 1500 {
+			require.NoError(t, CloseJournal(context))
+			loaded := replayed(t, path, directory, LoadOptions{})
+			require.Equal(t, contents(t, context), contents(t, loaded))
+			openJournal(t, loaded, directory) // and goes on there
+			require.NoError(t, Destroy(context))
+			context = loaded
+			require.NoError(t, Use(context, func(c *Context) (err error) {
+				for id := range live {
+					if live[id], err = c.Lookup(id); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+		}
+	}
+	require.NoError(t, SyncJournal(context))
+	loaded := replayed(t, path, directory, LoadOptions{})
+	require.Equal(t, contents(t, context), contents(t, loaded))
+	require.NoError(t, Use(loaded, func(c *Context) error {
+		for id, handle := range live {
+			other, err := c.Lookup(id)
+			require.NoError(t, err)
+			a, b := native.RecordAt(native.Index(handle)), native.RecordAt(native.Index(other))
+			require.Equal(t, a.Version, b.Version, id)
+			require.Equal(t, a.Epoch, b.Epoch, id)
+			require.Equal(t, metadataOf(a), metadataOf(b), id)
+		}
+		return nil
+	}))
+}
+
+func TestAJournalIsReplayedUpToARecord(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	directory := filepath.Join(t.TempDir(), "journal")
+	context := newContext(t)
+	openJournal(t, context, directory)
+	handle := createFilled(t, context, 8, 5, 0) // records 1 and 2
+	for n := range byte(10) {
+		write(t, handle, 0, []byte{n + 1})
+	}
+	require.NoError(t, CloseJournal(context))
+	for until, expected := range map[uint64]byte{3: 1, 7: 5, 12: 10, 100: 10} {
+		loaded := replayed(t, "", directory, LoadOptions{JournalUntil: until})
+		require.Equal(t, expected, contents(t, loaded)[5][0], "until %d", until)
+	}
+	loaded := replayed(t, "", directory, LoadOptions{JournalUntil: 7})
+	err := OpenJournal(loaded, directory, JournalOptions{IntervalMs: 1})
+	require.Equal(t, status.Mismatch, status.CodeOf(err), "%v", err) // it would fork the history
+}
+
+func TestSnapshotsOfAJournalledContextUnderLoad(t *testing.T) {
+	folder := t.TempDir()
+	directory := filepath.Join(folder, "journal")
+	context := newContext(t)
+	openJournal(t, context, directory)
+	var handles []uint64
+	for i := range 50 {
+		handles = append(handles, createFilled(t, context, sizes[i%len(sizes)], uint64(i+1), byte(i)))
+	}
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	for worker := range 2 {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			random := rand.New(rand.NewPCG(uint64(worker), 1))
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				handle := handles[random.IntN(len(handles))]
+				size := native.RecordAt(native.Index(handle)).Size
+				native.WritePage(handle, random.Uint64N(size), []byte{byte(n)})
+			}
+		}()
+	}
+	path := filepath.Join(folder, "state.mmsb")
+	for range 5 {
+		require.NoError(t, Save(context, ToPath(path), SaveOptions{}, nil))
+	}
+	close(stop)
+	group.Wait()
+	require.NoError(t, SyncJournal(context))
+	require.Equal(t, contents(t, context), contents(t, replayed(t, path, directory, LoadOptions{})))
+}
