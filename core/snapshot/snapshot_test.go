@@ -115,6 +115,31 @@ func TestRoomForEntriesFollowsThePages(t *testing.T) {
 }
 
 // TestSegmentsCanBeFilledByHand does what native code does.
+// TestZerosTakeTablesOnly writes a page whose extents fill segments by themselves, and then one chunk that is not zero.
+func TestZerosTakeTablesOnly(t *testing.T) {
+	sink, err := file.Memory()
+	require.NoError(t, err)
+	defer sink.Close()
+	w, err := NewWriter(sink, Header{}, Options{})
+	require.NoError(t, err)
+	const zeroChunks = 150_000 // more than the extents of a segment
+	page := Page{ID: 1, Size: (zeroChunks + 1) * Chunk, Version: 1, NUMANode: -1}
+	zeros := Extent{Length: Chunk, Kind: KindBytes, Compression: Zeros}
+	for range zeroChunks {
+		require.NoError(t, w.addStored(&page, zeros, nil))
+		zeros.Offset += Chunk
+	}
+	last := pattern(1, Chunk)
+	require.NoError(t, w.Add(page, KindBytes, zeros.Offset, last, Zeros))
+	_, err = w.Finish(1, page.Size)
+	require.NoError(t, err)
+	s := openBytes(t, sink.Bytes())
+	require.NoError(t, s.Verify(nil))
+	read := pattern(2, Chunk)
+	require.NoError(t, s.ReadAt(1, KindBytes, read, zeros.Offset))
+	require.True(t, bytes.Equal(last, read))
+}
+
 func TestSegmentsCanBeFilledByHand(t *testing.T) {
 	sink, err := file.Memory()
 	require.NoError(t, err)

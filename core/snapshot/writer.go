@@ -126,6 +126,11 @@ func (w *Writer) makeRoom(pages, extents int, bytes uint64) {
 	w.extents = int(count * spare * perPage)
 	const leastPages, leastExtents = 20, 86 // fill the least room, one block
 	w.entries, w.extents = max(w.entries, leastPages), max(w.extents, leastExtents)
+	// Where most chunks are zeros the tables take nearly all; the data needs room for a chunk at least.
+	if most, tables := SegmentBytes-Chunk-segmentHeader, pageBytes*w.entries+extentBytes*w.extents; tables > most {
+		w.entries = int(float64(w.entries) * float64(most) / float64(tables))
+		w.extents = (most - pageBytes*w.entries) / extentBytes
+	}
 }
 
 // Segment is the segment being filled, a new one where there is none.
