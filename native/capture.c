@@ -349,6 +349,13 @@ uint32_t mmsb_capture_part(mmsb_capture_t *capture, mmsb_large_t *large, uint32_
     return part->length;
 }
 
+void mmsb_capture_skip(mmsb_capture_t *capture, mmsb_large_t *large, uint32_t number) {
+    mmsb_part_t *part = &large->parts[number];
+    uint32_t taken = 0;
+    if (!__atomic_compare_exchange_n(&part->taken, &taken, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) && part->copy)
+        release_part(capture, part);
+}
+
 /* Frees copies of parts that nobody took: of a mask that is not written, or of a capture that has failed. */
 static void free_large(mmsb_capture_t *capture, mmsb_large_t *large) {
     for (uint32_t number = 0; number < large->byte_parts + large->mask_parts; number++) {

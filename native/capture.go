@@ -114,6 +114,9 @@ func (c Capture) Part(l Large, part int, buffer []byte) int {
 	return int(C.mmsb_capture_part(c.capture, l.large, C.uint32_t(part), (*C.uint8_t)(unsafe.SliceData(buffer))))
 }
 
+// Skip says that a part is as the base has it.
+func (c Capture) Skip(l Large, part int) { C.mmsb_capture_skip(c.capture, l.large, C.uint32_t(part)) }
+
 // LargeDone says that all chunks are taken.
 func (c Capture) LargeDone(l Large) { C.mmsb_capture_large_done(c.capture, l.large) }
 

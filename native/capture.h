@@ -120,6 +120,8 @@ mmsb_large_t *mmsb_capture_large(mmsb_capture_t *capture, uint32_t index, mmsb_s
 /* Puts a part as it was at the moment into buffer, which has room for a chunk. Once for each part. Returns its length; 0: the bytes could not
  * be brought in, and the last error is set. */
 uint32_t mmsb_capture_part(mmsb_capture_t *capture, mmsb_large_t *large, uint32_t part, uint8_t *buffer);
+/* The part is as the base has it: nobody copies it any more. */
+void mmsb_capture_skip(mmsb_capture_t *capture, mmsb_large_t *large, uint32_t part);
 /* All of its parts were put somewhere; large is no more. */
 void mmsb_capture_large_done(mmsb_capture_t *capture, mmsb_large_t *large);
 /* A page that a writer waits for; 0 = none. */

@@ -81,14 +81,14 @@ void mmsb_checksum_use_portable(mmsb_bytes_table_t *table) {
     table->crc32c = portable;
 }
 
-static inline uint32_t over(const uint32_t table[4][256], uint32_t crc) {
+static inline uint32_t over(uint32_t table[4][256], uint32_t crc) {
     return table[0][crc & 255] ^ table[1][crc >> 8 & 255] ^ table[2][crc >> 16 & 255] ^ table[3][crc >> 24];
 }
 
 /* The loop for an instruction that adds eight bytes, and one that adds one. */
 #define CHECKSUM_LOOP(name, attribute, add8, add1) \
     attribute static uint64_t name##_stretches(uint64_t crc, const uint8_t **bytes, uint64_t *length, uint64_t stretch, \
-                                               const uint32_t table[4][256]) { \
+                                               uint32_t table[4][256]) { \
         const uint8_t *at = *bytes; \
         uint64_t left = *length; \
         for (; left >= 3 * stretch; left -= 3 * stretch, at += 3 * stretch) { \

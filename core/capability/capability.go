@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 
+	"libmmsb/core/track"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -22,7 +24,7 @@ func List() []Capability {
 	return []Capability{
 		hugePages(),
 		membarrier(),
-		absent("write tracking", "comes with snapshots: not in this release"),
+		writeTracking(),
 		absent("cuda", noDevices),
 		absent("managed memory", noDevices),
 		absent("virtual memory management", noDevices),
@@ -42,6 +44,14 @@ func hugePages() Capability {
 	}
 	setting := strings.TrimSpace(string(content))
 	return Capability{Name: "huge pages", Available: !strings.Contains(setting, "[never]"), Reason: path + ": " + setting}
+}
+
+// writeTracking tells incremental snapshots what was written through pointers; without it they compare checksums.
+func writeTracking() Capability {
+	if err := track.Available(); err != nil {
+		return Capability{Name: "write tracking", Reason: err.Error() + ": checksums are compared"}
+	}
+	return Capability{Name: "write tracking", Available: true, Reason: "userfaultfd and PAGEMAP_SCAN"}
 }
 
 // membarrier is what keeps creating a page free of fences; without it every create and destroy pays one.

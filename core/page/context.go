@@ -41,6 +41,7 @@ type Context struct {
 	saves  saves
 
 	journals journals
+	tracking tracking
 
 	dependencies struct {
 		sync.Mutex
@@ -155,6 +156,7 @@ func (c *Context) end() error {
 	c.users.Lock() // waits for calls that run; who comes now finds it closed
 	defer c.users.Unlock()
 	c.journals.end()
+	c.tracking.forgetAll()
 	native.DetachContext(c.index)
 	survivors := 0
 	for _, chunk := range c.memory.chunks {

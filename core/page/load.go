@@ -514,7 +514,7 @@ func (l *loader) remember() {
 		generation := native.Generation(l.pages[s.id])
 		saved[s.index&(native.ChunkRecords-1)] = native.Saved{Version: s.version, ID: s.id, Size: s.size, Generation: generation, CRC: s.sum}
 		if sums := l.sums[s.index]; sums != nil {
-			saves.large[s.index] = largeSaved{generation, sums}
+			saves.large[s.index] = largeSaved{generation: generation, sums: sums}
 		}
 	}
 }

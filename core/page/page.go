@@ -336,6 +336,7 @@ func (c *Context) takeApart(index uint32, state uint64) {
 	record := native.RecordAt(index)
 	size := record.Size
 	c.forgetDependencies(index)
+	c.tracking.forget(index)
 	c.metadataGone(record)
 	if record.MaskBlock != 0 {
 		native.DropMask(index)
@@ -715,6 +716,7 @@ func blockSize(record *native.Record, size uint64) uint64 {
 
 // swap gives the page the memory of a block, and the block the page's.
 func (p *locked) swap(index uint32) {
+	p.context.tracking.forget(p.index)
 	block := native.RecordAt(index)
 	state := block.LoadState()
 	native.SwapMemory(p.index, &p.state, index, &state)
@@ -725,6 +727,7 @@ func (p *locked) swap(index uint32) {
 // resizeMapped makes a mapping longer or shorter where it is.
 func (p *locked) resizeMapped(from, to, old, size uint64) error {
 	c, region := p.context, native.PlaceRegion(p.record.Place)
+	c.tracking.forget(p.index)
 	if to > from {
 		if err := c.ledger.Take(to - from); err != nil {
 			return err

@@ -71,6 +71,7 @@ type saves struct {
 type largeSaved struct {
 	generation uint32
 	sums       []uint32 // checksums of its chunks
+	tracked    bool     // the kernel counts what was written since
 }
 
 // SaveStats are those of mmsb_save_stats_t.
@@ -420,6 +421,12 @@ func (s *saver) saveLarge(index uint32) error {
 	if known, ok := s.c.saves.large[index]; ok && s.fast && known.generation == generation && page.Flags&snapshot.FlagChanges != 0 {
 		before = known.sums
 	}
+	known := s.c.saves.large[index]
+	changed, tracked, begun := s.c.tracking.written(index, generation, before != nil && known.tracked)
+	if known.tracked { // counted from now on: should this save fail, the next one compares everything
+		known.tracked = false
+		s.c.saves.large[index] = known
+	}
 	sums := make([]uint32, byteParts)
 	written := false
 	add := func(kind uint32, offset uint64, bytes []byte) error {
@@ -439,6 +446,11 @@ func (s *saver) saveLarge(index uint32) error {
 		return s.chunk[:length], nil
 	}
 	for number := range byteParts {
+		if tracked && !changed[number] {
+			s.capture.Skip(large, number)
+			sums[number] = before[number]
+			continue
+		}
 		bytes, err := part(number)
 		if err != nil {
 			return err
@@ -469,7 +481,7 @@ func (s *saver) saveLarge(index uint32) error {
 			return err
 		}
 	}
-	s.large[index] = largeSaved{generation, sums}
+	s.large[index] = largeSaved{generation, sums, begun}
 	s.capture.LargeDone(large)
 	return nil
 }

@@ -9,10 +9,13 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"libmmsb/core/snapshot"
+	"libmmsb/core/track"
 	"libmmsb/native"
 )
 
@@ -230,4 +233,62 @@ func TestASnapshotIsOneMoment(t *testing.T) {
 	}
 	close(stop)
 	group.Wait()
+}
+
+// Bytes written through pointers, of pages that the kernel watches and of pages that are compared, are in the next incremental snapshot; what was
+// not written is not.
+func TestRawWritesAreFound(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	random := rand.New(rand.NewPCG(5, 6))
+	folder := t.TempDir()
+	context := newContext(t)
+	memory, err := unix.Mmap(-1, 0, 6<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, unix.Munmap(memory)) }()
+	var adopted uint64
+	require.NoError(t, Use(context, func(c *Context) (err error) {
+		address := uintptr(unsafe.Pointer(unsafe.SliceData(memory))) + 100
+		adopted, err = c.Adopt(address, 5<<20, AdoptOptions{ID: 1})
+		return err
+	}))
+	raw := map[uint64][]byte{1: memory[100 : 100+5<<20]}
+	for id, size := range map[uint64]uint64{2: 3 << 20, 3: 4096, 4: 100, 5: 300000} {
+		handle := createFilled(t, context, size, id, 7)
+		record := native.RecordAt(native.Index(handle))
+		record.Exposed = 1 // as mmsb_page_address does
+		raw[id] = native.Bytes(record.Place, size)
+	}
+	for id := uint64(10); id < 200; id++ {
+		createFilled(t, context, 4096, id, byte(id))
+	}
+	base := filepath.Join(folder, "0.mmsb")
+	require.NoError(t, Save(context, ToPath(base), SaveOptions{}, nil))
+	for round := 1; round < 10; round++ {
+		touched := 0
+		for id, bytes := range raw {
+			if random.IntN(2) == 0 || id == 1 {
+				bytes[random.IntN(len(bytes))] ^= byte(1 + random.IntN(255))
+				touched++
+			}
+		}
+		path := filepath.Join(folder, fmt.Sprint(round, ".mmsb"))
+		require.NoError(t, Save(context, ToPath(path), SaveOptions{Base: base}, nil))
+		info, err := snapshot.Inspect(path, snapshot.OpenOptions{})
+		require.NoError(t, err)
+		require.EqualValues(t, touched, info.Pages)
+		require.LessOrEqual(t, info.StoredBytes, uint64(touched*native.ChunkBytes))
+		require.Equal(t, contents(t, context), contents(t, load(t, path)))
+		base = path
+		if round == 5 { // a whole one begins anew
+			base = filepath.Join(folder, "5w.mmsb")
+			require.NoError(t, Save(context, ToPath(base), SaveOptions{}, nil))
+		}
+	}
+	if track.Available() == nil { // only what was written was read
+		stats, err := GetSaveStats(context)
+		require.NoError(t, err)
+		require.Less(t, stats.ComparedBytes, uint64(4<<20))
+	}
+	require.Zero(t, native.Destroy(adopted))
 }

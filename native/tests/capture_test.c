@@ -1,0 +1,1185 @@
+/*
+ * Captures without Go and without files: a saver puts what it gets into memory, on top of what an earlier capture gave, and the result must be
+ * the state at the moment. First a saver that is stepped between random calls, then one beside threads. Meant for ThreadSanitizer.
+ *
+ * At the end bugs are planted: the test changes a line of the library, builds itself with it, and must fail.
+ */
+#include "../capture.h"
+#include "../delta.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CONTEXT_INDEX 7
+#define OTHER_INDEX 8
+#define CHUNK_COUNT 8
+#define OTHER_CHUNK CHUNK_COUNT
+#define RECORDS (CHUNK_COUNT * MMSB_CHUNK_RECORDS)
+#define REGION 1
+#define REGION_BYTES (UINT64_C(1) << 30)
+#define LEAST_LIMIT (3 * MMSB_CHUNK_BYTES) /* has room for any copy that a writer makes */
+
+static int passed, failed, wrong;
+static int planted; /* the first thing that is not true ends the process */
+
+#define CHECK(condition) \
+    do { \
+        if (!(condition)) { \
+            if (planted) \
+                _exit(3); \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+            if (__atomic_add_fetch(&wrong, 1, __ATOMIC_RELAXED) > 20) \
+                exit(1); \
+        } \
+    } while (0)
+
+/* ------------------------------------------------------------------------------------- what Go does otherwise ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t next_index = MMSB_CHUNK_RECORDS - 150; /* chunks are taken while captures run */
+static uint64_t next_offset = 4096, context_handle;
+static uint32_t chunks_taken = 1;
+static uint64_t capacity_of[RECORDS]; /* of large memory */
+static uint32_t free_large[4096], free_large_count;
+
+/* Under the lock. */
+static uint32_t take_record(uint64_t size, uint64_t state) {
+    uint32_t index = next_index++;
+    CHECK(index < RECORDS && next_offset + size <= REGION_BYTES);
+    if (index >> MMSB_CHUNK_BITS >= chunks_taken) {
+        mmsb_table.chunk_context[chunks_taken] = CONTEXT_INDEX;
+        mmsb_capture_later(CONTEXT_INDEX, chunks_taken++);
+    }
+    mmsb_record_t *record = mmsb_record_at(index);
+    record->place = MMSB_PLACE(REGION, next_offset);
+    next_offset += size;
+    mmsb_dirty_none(record);
+    __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+    return index;
+}
+
+static mmsb_status_t refill(uint64_t context, uint32_t class_number, uint64_t *handles, uint32_t capacity, uint32_t *count) {
+    (void)context;
+    pthread_mutex_lock(&lock);
+    for (*count = 0; *count < capacity && *count < 8; ++*count) {
+        uint64_t state = MMSB_STATE(MMSB_STATE_FREE, 1, (uint64_t)class_number << MMSB_CLASS_SHIFT);
+        handles[*count] = MMSB_HANDLE(MMSB_KIND_PAGE, 1, take_record(mmsb_class_size(class_number), state));
+    }
+    pthread_mutex_unlock(&lock);
+    return MMSB_OK;
+}
+
+static mmsb_status_t take_block(uint32_t context, uint64_t size, uint32_t *index) {
+    const uint64_t class_bits = (uint64_t)MMSB_CLASS_EXTENT << MMSB_CLASS_SHIFT;
+    uint64_t capacity = (size + 4095) & ~UINT64_C(4095);
+    (void)context;
+    pthread_mutex_lock(&lock);
+    uint32_t i = 0;
+    while (i < free_large_count && capacity_of[free_large[i]] != capacity)
+        i++;
+    if (i < free_large_count) {
+        *index = free_large[i];
+        free_large[i] = free_large[--free_large_count];
+    } else {
+        *index = take_record(capacity, MMSB_STATE(MMSB_STATE_FREE, 1, class_bits));
+        capacity_of[*index] = capacity;
+    }
+    mmsb_record_t *record = mmsb_record_at(*index);
+    memset(mmsb_record_bytes(record), 0, capacity);
+    __atomic_store_n(&record->size, capacity, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->exposed, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->state, MMSB_STATE(MMSB_STATE_BLOCK, MMSB_HANDLE_GENERATION(record->state), class_bits), __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&lock);
+    return MMSB_OK;
+}
+
+static void drop_large(uint32_t index, uint32_t generation) {
+    pthread_mutex_lock(&lock);
+    __atomic_store_n(&mmsb_record_at(index)->state,
+                     MMSB_STATE(MMSB_STATE_FREE, generation, (uint64_t)MMSB_CLASS_EXTENT << MMSB_CLASS_SHIFT), __ATOMIC_RELEASE);
+    CHECK(free_large_count < 4096);
+    free_large[free_large_count++] = index;
+    pthread_mutex_unlock(&lock);
+}
+
+static void give_block(uint32_t context, uint32_t index) {
+    (void)context;
+    drop_large(index, MMSB_HANDLE_GENERATION(mmsb_state_load(mmsb_record_at(index))));
+}
+
+/* Cold records have the index of their page. */
+static mmsb_cold_t *cold_for(uint32_t index) {
+    mmsb_record_t *record = mmsb_record_at(index);
+    if (record->cold == 0) {
+        mmsb_table.colds[index] = (mmsb_cold_t){.numa_node = -1};
+        record->cold = index;
+    }
+    return &mmsb_table.colds[index];
+}
+
+static void drop_metadata(mmsb_cold_t *cold) {
+    if (cold->metadata_block != 0)
+        mmsb_block_give(CONTEXT_INDEX, cold->metadata_block);
+    cold->metadata_block = cold->metadata_count = 0;
+    cold->metadata_length = 0;
+}
+
+static void end_page(uint32_t index, uint64_t state) {
+    mmsb_record_t *record = mmsb_record_at(index);
+    mmsb_mask_drop(record);
+    if (record->cold != 0) {
+        mmsb_cold_t *cold = cold_for(index);
+        drop_metadata(cold);
+        if (state & MMSB_AWAY)
+            record->place = cold->disk_offset;
+        record->cold = 0;
+    }
+    if (MMSB_STATE_CLASS(state) < MMSB_SMALL_CLASSES)
+        mmsb_record_finish(index, state);
+    else
+        drop_large(index, MMSB_HANDLE_GENERATION(state) + 1);
+}
+
+static mmsb_status_t bring(uint32_t index) {
+    __atomic_store_n(&mmsb_record_at(index)->place, mmsb_table.colds[index].disk_offset, __ATOMIC_RELAXED);
+    return MMSB_OK;
+}
+
+static void leave(uint32_t index) {
+    __atomic_store_n(&mmsb_record_at(index)->place, 0, __ATOMIC_RELAXED);
+}
+
+static void begin_context(uint32_t index) {
+    mmsb_context_record_t *record = mmsb_context_record(index);
+    record->index = index;
+    record->id_factor = record->id_inverse = 1;
+    record->generation = 1;
+    __atomic_store_n(&record->handle, MMSB_HANDLE(MMSB_KIND_CONTEXT, 1, index), __ATOMIC_RELEASE);
+}
+
+static void start(void) {
+    CHECK(mmsb_gate_closed() == MMSB_OK);
+    for (uint32_t chunk = 0; chunk <= OTHER_CHUNK; chunk++)
+        CHECK(mmsb_table_open_chunk(chunk) == 0 && mmsb_table_open_colds(chunk) == 0);
+    mmsb_table.chunk_context[0] = CONTEXT_INDEX;
+    mmsb_table.chunk_context[OTHER_CHUNK] = OTHER_INDEX;
+    mmsb_table.region_base[REGION] =
+        (uintptr_t)mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    mmsb_upcalls = (mmsb_upcalls_t){refill, take_block, give_block, bring, leave, end_page, NULL};
+    begin_context(CONTEXT_INDEX);
+    begin_context(OTHER_INDEX);
+    context_handle = mmsb_context_record(CONTEXT_INDEX)->handle;
+}
+
+/* A page with an id of the caller where it is not 0. */
+static uint64_t create(uint64_t size, uint64_t id) {
+    static uint64_t explicit_pages;
+    mmsb_page_t page = 0;
+    if (size <= MMSB_SMALL_MAX && id == 0) {
+        if (!mmsb_page_create_fast(context_handle, size, NULL, &page))
+            CHECK(mmsb_page_create_small(context_handle, size, 1, &page) == MMSB_OK);
+        return page;
+    }
+    mmsb_context_await(CONTEXT_INDEX);
+    uint32_t index;
+    CHECK(mmsb_block_take(CONTEXT_INDEX, size, &index) == MMSB_OK);
+    uint64_t version = 1;
+    if (id != 0) {
+        cold_for(index)->id = id;
+        version = __atomic_add_fetch(&explicit_pages, 1, __ATOMIC_RELAXED) << 32 | 1;
+    }
+    uint32_t generation = MMSB_HANDLE_GENERATION(mmsb_state_load(mmsb_record_at(index)));
+    mmsb_page_publish(index, size, id != 0 ? MMSB_EXPLICIT_ID : 0, 0, version);
+    return MMSB_HANDLE(MMSB_KIND_PAGE, generation, index);
+}
+
+/* Locks a page to change it as a whole, as Go does. */
+static uint64_t lock_page(uint64_t page) {
+    uint32_t index = MMSB_HANDLE_INDEX(page);
+    for (;;) {
+        CHECK(mmsb_page_lock_library(page) == MMSB_OK);
+        uint64_t state = mmsb_record_at(index)->state & ~MMSB_OWNER_MASK;
+        if (!mmsb_capture_touch_all(mmsb_record_at(index), state))
+            return state;
+        mmsb_record_unlock(index, state);
+        mmsb_capture_wait(index);
+    }
+}
+
+static void set_metadata(uint64_t page, const uint8_t *blob, uint64_t length) {
+    uint64_t state = lock_page(page);
+    uint32_t index = MMSB_HANDLE_INDEX(page), block;
+    mmsb_record_t *record = mmsb_record_at(index);
+    mmsb_cold_t *cold = cold_for(index);
+    drop_metadata(cold);
+    if (length > 0) {
+        CHECK(mmsb_block_take(CONTEXT_INDEX, length, &block) == MMSB_OK);
+        memcpy(mmsb_record_bytes(mmsb_record_at(block)), blob, length);
+        cold->metadata_block = block;
+        cold->metadata_count = 1;
+        cold->metadata_length = length;
+    }
+    mmsb_version_move(record);
+    mmsb_record_unlock(index, state);
+}
+
+/* Moves a page away, or back. */
+static void move(uint64_t page) {
+    uint64_t state = lock_page(page);
+    uint32_t index = MMSB_HANDLE_INDEX(page);
+    mmsb_record_t *record = mmsb_record_at(index);
+    mmsb_cold_t *cold = cold_for(index);
+    if (state & MMSB_AWAY) {
+        __atomic_store_n(&record->place, cold->disk_offset, __ATOMIC_RELAXED);
+        state &= ~(MMSB_AWAY | MMSB_LOCATION_MASK);
+    } else {
+        cold->disk_offset = record->place;
+        __atomic_store_n(&record->place, 0, __ATOMIC_RELAXED);
+        state |= MMSB_AWAY | (uint64_t)MMSB_LOCATION_DISK << MMSB_LOCATION_SHIFT;
+    }
+    mmsb_version_move(record);
+    mmsb_record_unlock(index, state);
+}
+
+/* ------------------------------------------------------------------------------------------------------ states ---- */
+
+/* A page as a capture has it, or as it is. */
+typedef struct held {
+    mmsb_image_t image;
+    uint8_t *bytes, *mask, *metadata;
+    uint64_t metadata_length;
+    int fresh; /* of the capture that is running */
+} held_t;
+
+typedef struct state {
+    held_t *pages;
+    size_t count, capacity;
+} state_t;
+
+static void drop_held(held_t *page) {
+    free(page->bytes);
+    free(page->mask);
+    free(page->metadata);
+}
+
+static void drop_state(state_t *state) {
+    for (size_t i = 0; i < state->count; i++)
+        drop_held(&state->pages[i]);
+    free(state->pages);
+    *state = (state_t){0};
+}
+
+static held_t *find(const state_t *state, uint64_t id) {
+    for (size_t i = 0; i < state->count; i++) {
+        if (state->pages[i].image.id == id)
+            return &state->pages[i];
+    }
+    return NULL;
+}
+
+/* Room for the page of an image, zero. */
+static held_t held_of(const mmsb_image_t *image) {
+    held_t page = {*image, calloc(1, image->size), calloc(1, mmsb_mask_length(image->size)), NULL, 0, 0};
+    page.image.first_extent = page.image.extents = 0;
+    return page;
+}
+
+static held_t *add(state_t *state, held_t page) {
+    if (state->count == state->capacity) {
+        state->capacity = state->capacity ? 2 * state->capacity : 256;
+        state->pages = realloc(state->pages, state->capacity * sizeof *state->pages);
+    }
+    state->pages[state->count] = page;
+    return &state->pages[state->count++];
+}
+
+static void set_blob(held_t *page, const uint8_t *metadata, uint64_t length) {
+    free(page->metadata);
+    page->metadata = malloc(length + 1);
+    page->metadata_length = length;
+    if (length > 0)
+        memcpy(page->metadata, metadata, length);
+}
+
+static held_t copy_held(const held_t *from) {
+    held_t page = held_of(&from->image);
+    memcpy(page.bytes, from->bytes, from->image.size);
+    memcpy(page.mask, from->mask, mmsb_mask_length(from->image.size));
+    set_blob(&page, from->metadata, from->metadata_length);
+    return page;
+}
+
+/* What there is now. Nobody changes it meanwhile. */
+static state_t look(void) {
+    state_t state = {0};
+    for (uint32_t index = 1; index < next_index; index++) {
+        mmsb_record_t *record = mmsb_record_at(index);
+        uint64_t is = mmsb_state_load(record);
+        if (MMSB_HANDLE_KIND(is) != MMSB_KIND_PAGE)
+            continue;
+        mmsb_image_t image = {.id = mmsb_record_id(index, is), .size = record->size, .epoch = record->epoch,
+                              .version = record->version, .location = MMSB_STATE_LOCATION(is), .numa_node = -1};
+        const mmsb_cold_t *cold = record->cold ? &mmsb_table.colds[index] : NULL;
+        image.metadata_count = cold ? cold->metadata_count : 0;
+        held_t page = held_of(&image);
+        memcpy(page.bytes, mmsb_place_address(is & MMSB_AWAY ? cold->disk_offset : record->place), record->size);
+        if (record->mask_block != 0)
+            memcpy(page.mask, mmsb_place_address(record->mask_place), mmsb_mask_length(record->size));
+        if (image.metadata_count > 0)
+            set_blob(&page, mmsb_record_bytes(mmsb_record_at(cold->metadata_block)), cold->metadata_length);
+        else
+            set_blob(&page, NULL, 0);
+        add(&state, page);
+    }
+    return state;
+}
+
+static int same_page(const held_t *a, const held_t *b) {
+    const mmsb_image_t *x = &a->image, *y = &b->image;
+    return x->size == y->size && x->epoch == y->epoch && x->version == y->version && x->location == y->location &&
+           x->numa_node == y->numa_node && x->metadata_count == y->metadata_count && memcmp(a->bytes, b->bytes, x->size) == 0 &&
+           memcmp(a->mask, b->mask, mmsb_mask_length(x->size)) == 0 && a->metadata_length == b->metadata_length &&
+           (a->metadata_length == 0 || memcmp(a->metadata, b->metadata, a->metadata_length) == 0);
+}
+
+static int same_state(const state_t *a, const state_t *b) {
+    if (a->count != b->count)
+        return 0;
+    for (size_t i = 0; i < a->count; i++) {
+        const held_t *other = find(b, a->pages[i].image.id);
+        if (!other || !same_page(&a->pages[i], other))
+            return 0;
+    }
+    return 1;
+}
+
+/* ------------------------------------------------------------------------------------------------------- saver ---- */
+
+#define ROOM_BYTES (UINT64_C(1) << 20)
+#define ROOM_IMAGES 64
+
+static uint8_t room_bytes[ROOM_BYTES], part_bytes[MMSB_CHUNK_BYTES];
+static mmsb_image_t room_images[ROOM_IMAGES];
+static mmsb_image_extent_t room_extents[3 * ROOM_IMAGES];
+
+typedef struct saver {
+    mmsb_capture_t *capture; /* NULL = none runs */
+    state_t state;           /* that of the base, becoming that of the moment */
+    state_t moment;
+    uint64_t base_pages, base_bytes, limit;
+    mmsb_large_t *large; /* being saved */
+    held_t held;         /* of it */
+    uint32_t part;
+    uint32_t images; /* how many pages came */
+    int stopped, pinned;
+    unsigned seed;
+} saver_t;
+
+static void capture_begin(saver_t *saver, const state_t *base, uint64_t limit, int refuse, int look_now) {
+    uint32_t chunks[CHUNK_COUNT], used[CHUNK_COUNT];
+    pthread_mutex_lock(&lock);
+    for (uint32_t chunk = 0; chunk < chunks_taken; chunk++) {
+        chunks[chunk] = chunk;
+        used[chunk] = chunk + 1 < chunks_taken ? MMSB_CHUNK_RECORDS : next_index - chunk * MMSB_CHUNK_RECORDS;
+    }
+    if (look_now)
+        saver->moment = look();
+    saver->capture = mmsb_capture_begin(CONTEXT_INDEX, chunks, used, chunks_taken, base ? mmsb_saved : NULL, limit, refuse);
+    pthread_mutex_unlock(&lock);
+    CHECK(saver->capture != NULL);
+    mmsb_capture_settle(saver->capture);
+    saver->state = (state_t){0};
+    saver->base_pages = saver->base_bytes = 0;
+    for (size_t i = 0; base && i < base->count; i++) {
+        add(&saver->state, copy_held(&base->pages[i]));
+        saver->base_pages++;
+        saver->base_bytes += base->pages[i].image.size;
+    }
+    saver->limit = limit;
+    saver->large = NULL;
+    saver->images = 0;
+    saver->stopped = saver->pinned = 0;
+}
+
+/* A page came, whole but for what of the base's it keeps. */
+static held_t *put(saver_t *saver, held_t page) {
+    held_t *old = find(&saver->state, page.image.id);
+    CHECK(!old || !old->fresh); /* else it came twice */
+    page.fresh = 1;
+    page.image.flags &= ~(uint32_t)MMSB_IMAGE_PARTIAL;
+    saver->images++;
+    if (!old)
+        return add(&saver->state, page);
+    drop_held(old);
+    *old = page;
+    return old;
+}
+
+static void unpack(saver_t *saver, const mmsb_room_t *room) {
+    for (uint32_t i = 0; i < room->image_count; i++) {
+        const mmsb_image_t *image = &room->images[i];
+        held_t page = held_of(image);
+        set_blob(&page, NULL, 0);
+        CHECK(!(image->flags & MMSB_IMAGE_PARTIAL) && image->first_extent + image->extents <= room->extent_count);
+        for (uint32_t e = image->first_extent; e < image->first_extent + image->extents; e++) {
+            const mmsb_image_extent_t *extent = &room->extents[e];
+            const uint8_t *at = room->buffer + extent->at;
+            CHECK(extent->at + (uint64_t)extent->length <= room->used && extent->stored == extent->length && extent->offset == 0 &&
+                  extent->at % 64 == 0 && mmsb_bytes.crc32c(0, at, extent->length) == extent->crc);
+            if (extent->kind == MMSB_IMAGE_METADATA)
+                set_blob(&page, at, extent->length);
+            else
+                memcpy(extent->kind == MMSB_IMAGE_MASK ? page.mask : page.bytes, at, extent->length);
+        }
+        put(saver, page);
+    }
+}
+
+static void begin_large(saver_t *saver, uint32_t index) {
+    mmsb_status_t status;
+    saver->large = mmsb_capture_large(saver->capture, index, &status);
+    CHECK(status == MMSB_OK);
+    if (!saver->large)
+        return;
+    const mmsb_image_t *image = &saver->large->image;
+    const held_t *old = find(&saver->state, image->id);
+    CHECK(!(image->flags & MMSB_IMAGE_PARTIAL) || (old && old->image.size == image->size));
+    saver->held = held_of(image);
+    if (saver->large->unchanged) /* its mask and its metadata are the base's */
+        memcpy(saver->held.mask, old->mask, mmsb_mask_length(image->size));
+    set_blob(&saver->held, saver->large->metadata, saver->large->metadata_length);
+    saver->part = 0;
+}
+
+/* One step: one room, or one part of a large page. 0 = there are no more. */
+static int step(saver_t *saver) {
+    mmsb_large_t *large = saver->large;
+    if (large) {
+        uint32_t end = large->byte_parts + (large->unchanged ? 0 : large->mask_parts), part = saver->part++;
+        if (part < end) {
+            uint32_t length = mmsb_capture_part(saver->capture, large, part, part_bytes);
+            CHECK(length == large->parts[part].length);
+            if (part < large->byte_parts)
+                memcpy(saver->held.bytes + part * MMSB_CHUNK_BYTES, part_bytes, length);
+            else
+                memcpy(saver->held.mask + (part - large->byte_parts) * MMSB_CHUNK_BYTES, part_bytes, length);
+            return 1;
+        }
+        put(saver, saver->held);
+        mmsb_capture_large_done(saver->capture, large);
+        saver->large = NULL;
+        return 1;
+    }
+    uint32_t urgent = mmsb_capture_urgent(saver->capture), index = 0;
+    if (urgent != 0) {
+        begin_large(saver, urgent);
+        return 1;
+    }
+    uint32_t images = 1 + (uint32_t)rand_r(&saver->seed) % ROOM_IMAGES;
+    mmsb_room_t room = {.buffer = room_bytes, .capacity = ROOM_BYTES, .images = room_images, .image_capacity = images,
+                        .extents = room_extents, .extent_capacity = 3 * images};
+    mmsb_fill_t fill = mmsb_capture_fill(saver->capture, &room, &index);
+    unpack(saver, &room);
+    if (fill == MMSB_FILL_LARGE)
+        begin_large(saver, index);
+    if (fill == MMSB_FILL_PINNED) {
+        saver->pinned = 1;
+        return 0;
+    }
+    if (fill == MMSB_FILL_END && !saver->stopped) {
+        mmsb_capture_stop(saver->capture);
+        saver->stopped = 1;
+        return 1;
+    }
+    return fill != MMSB_FILL_END;
+}
+
+/* After the last step: what the capture says beside its pages. */
+static void finish(saver_t *saver) {
+    uint64_t count;
+    int64_t pages, bytes;
+    const uint64_t *removed = mmsb_capture_removed(saver->capture, &count);
+    CHECK(!mmsb_capture_failed(saver->capture));
+    for (uint64_t i = 0; i < count; i++) {
+        held_t *gone = find(&saver->state, removed[i]);
+        CHECK(gone != NULL); /* else it is removed twice, or was not there */
+        if (!gone || gone->fresh)
+            continue;
+        drop_held(gone);
+        *gone = saver->state.pages[--saver->state.count];
+    }
+    uint64_t total = 0;
+    for (size_t i = 0; i < saver->state.count; i++) {
+        total += saver->state.pages[i].image.size;
+        saver->state.pages[i].fresh = 0;
+    }
+    mmsb_capture_totals(saver->capture, &pages, &bytes);
+    CHECK(saver->base_pages + (uint64_t)pages == saver->state.count && saver->base_bytes + (uint64_t)bytes == total);
+    mmsb_capture_stats_t stats;
+    mmsb_capture_stats(saver->capture, &stats);
+    CHECK(stats.copied_peak <= stats.copied_bytes && stats.copied_peak <= saver->limit);
+}
+
+static void capture_end(saver_t *saver, int commit, state_t *base) {
+    if (saver->large) /* given up in the middle of a page */
+        drop_held(&saver->held);
+    if (commit) {
+        mmsb_capture_commit(saver->capture);
+        drop_state(base);
+        *base = saver->state;
+        saver->state = (state_t){0};
+    }
+    mmsb_capture_end(saver->capture);
+    saver->capture = NULL;
+    drop_state(&saver->state);
+    drop_state(&saver->moment);
+}
+
+/* ----------------------------------------------------------------------------------------- calls one at a time ---- */
+
+/* Calls run on a thread of their own: where one waits for the saver, the saver is stepped meanwhile. */
+static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t turn_changed = PTHREAD_COND_INITIALIZER;
+static int turn; /* 0 = the saver's, 1 = the caller's, 2 = the caller ends */
+
+#define PAGES 160
+static struct {
+    uint64_t page, id; /* id 0 = automatic */
+} live[PAGES];
+static unsigned calls_seed;
+static uint32_t large_pages;
+static int capturing_now;
+static uint8_t noise[2 << 20];
+
+static unsigned dice(unsigned sides) {
+    return (unsigned)rand_r(&calls_seed) % sides;
+}
+
+static uint64_t size_of(uint64_t page) {
+    return mmsb_page_look(page, MMSB_FIELD_SIZE);
+}
+
+static int is_large_size(uint64_t size) {
+    return size > MMSB_CHUNK_BYTES;
+}
+
+/* Somewhere in the page, more often short. */
+static void stretch(uint64_t size, uint64_t *offset, uint64_t *length) {
+    *offset = dice((unsigned)size);
+    *length = dice(8) == 0 ? size - *offset : 1 + dice(64);
+    if (*length > size - *offset)
+        *length = size - *offset;
+}
+
+static void create_one(size_t slot) {
+    static const uint64_t sizes[] = {1, 64, 100, 500, 4096, 4097, 9000, MMSB_CHUNK_BYTES, MMSB_CHUNK_BYTES + 1, 3 * MMSB_CHUNK_BYTES + 77};
+    uint64_t size = sizes[dice(large_pages < 6 ? 10 : 8)], id = dice(3) == 0 ? 1 + slot : 0;
+    large_pages += (uint32_t)is_large_size(size);
+    live[slot].page = create(size, id);
+    live[slot].id = id;
+}
+
+static void destroy_one(size_t slot) {
+    large_pages -= (uint32_t)is_large_size(size_of(live[slot].page));
+    if (!mmsb_page_destroy_fast(live[slot].page))
+        CHECK(mmsb_page_destroy_slow(live[slot].page) == MMSB_OK);
+    live[slot].page = 0;
+}
+
+static void apply_one(uint64_t page) {
+    uint64_t size = size_of(page), offsets[5];
+    mmsb_run_t runs[3];
+    mmsb_delta_t delta = {.struct_size = sizeof delta, .payload = noise + dice(1000)};
+    switch (dice(3)) {
+    case 0:
+        delta.kind = MMSB_DELTA_RUNS;
+        delta.count = 3;
+        delta.runs = runs;
+        for (int i = 0; i < 3; i++)
+            stretch(size, &runs[i].offset, &runs[i].length);
+        break;
+    case 1:
+        delta.kind = MMSB_DELTA_INDEXED;
+        delta.count = 5;
+        delta.offsets = offsets;
+        for (int i = 0; i < 5; i++)
+            offsets[i] = dice((unsigned)size);
+        break;
+    default:
+        delta.kind = MMSB_DELTA_DENSE_BYTES;
+        delta.mask = noise + dice(1000);
+        delta.mask_length = dice((unsigned)(size < 300000 ? size : 300000));
+    }
+    CHECK(mmsb_page_apply_delta(page, &delta) == MMSB_OK);
+}
+
+static void apply_many(void) {
+    mmsb_page_t pages[8];
+    uint64_t offsets[8], lengths[8];
+    mmsb_page_range_t ranges[8];
+    size_t count = 0;
+    for (int i = 0; i < 8; i++) {
+        uint64_t page = live[dice(PAGES)].page;
+        if (page == 0)
+            continue;
+        pages[count] = page;
+        stretch(size_of(page), &offsets[count], &lengths[count]);
+        ranges[count] = (mmsb_page_range_t){page, offsets[count], lengths[count], noise + dice(1000)};
+        count++;
+    }
+    size_t bad;
+    if (dice(2) == 0) {
+        CHECK(mmsb_page_write_batch(ranges, count, &bad) == MMSB_OK);
+        return;
+    }
+    uint8_t *payload = malloc(8 * sizeof noise);
+    memset(payload, (int)dice(256), 8 * sizeof noise);
+    mmsb_page_runs_t runs = {.pages = pages, .offsets = offsets, .lengths = lengths, .count = count, .payload = payload};
+    CHECK(mmsb_page_apply_run_arrays(&runs, &bad) == MMSB_OK);
+    free(payload);
+}
+
+static void destroy_many(void) {
+    mmsb_page_t pages[3];
+    size_t count = 0, bad;
+    for (size_t slot = dice(PAGES - 3), end = slot + 3; slot < end; slot++) {
+        if (live[slot].page == 0)
+            continue;
+        large_pages -= (uint32_t)is_large_size(size_of(live[slot].page));
+        pages[count++] = live[slot].page;
+        live[slot].page = 0;
+    }
+    CHECK(mmsb_page_destroy_batch(pages, count, &bad) == MMSB_OK);
+}
+
+/* Writes that no version tells of: only while none is captured, so that it is known what is saved. */
+static void write_raw(uint64_t page) {
+    void *address;
+    uint64_t size = size_of(page), at = dice((unsigned)size);
+    if (capturing_now)
+        return;
+    if (dice(2) == 0) {
+        CHECK(mmsb_page_pin_bytes(page, MMSB_PIN_WRITE, &address) == MMSB_OK);
+        ((uint8_t *)address)[at] ^= 0x55;
+        CHECK(mmsb_page_unpin_bytes(page, MMSB_PIN_WRITE) == MMSB_OK);
+    } else if (!(mmsb_state_load(mmsb_record_of(page)) & MMSB_AWAY)) {
+        ((uint8_t *)mmsb_page_address_of(page))[at] ^= 0x55;
+    }
+}
+
+static void call_one(void) {
+    size_t slot = dice(PAGES);
+    uint64_t page = live[slot].page, offset, length, size;
+    if (page == 0) {
+        create_one(slot);
+        return;
+    }
+    size = size_of(page);
+    switch (dice(12)) {
+    case 0:
+        destroy_one(slot);
+        break;
+    case 1:
+        destroy_one(slot);
+        create_one(slot);
+        break;
+    case 2:
+        destroy_many();
+        break;
+    case 3:
+    case 4:
+        apply_one(page);
+        break;
+    case 5:
+    case 6:
+        apply_many();
+        break;
+    case 7:
+        if (size <= MMSB_SMALL_MAX && !(mmsb_state_load(mmsb_record_of(page)) & MMSB_AWAY)) {
+            mmsb_status_t status = mmsb_page_resize_in_place(page, 1 + dice(MMSB_SMALL_MAX));
+            CHECK(status == MMSB_OK || status == MMSB_ENTER_GO);
+        }
+        break;
+    case 8:
+        if (dice(2) == 0)
+            CHECK(mmsb_page_mask_reset(page) == MMSB_OK);
+        else
+            set_metadata(page, noise + dice(1000), dice(3) == 0 ? 0 : dice(20) == 0 ? MMSB_CHUNK_BYTES + 5 : dice(300));
+        break;
+    case 9:
+        move(page);
+        break;
+    case 10:
+        write_raw(page);
+        break;
+    default:
+        stretch(size, &offset, &length);
+        CHECK(mmsb_page_write_bytes(page, offset, noise + dice(1000), length) == MMSB_OK);
+    }
+}
+
+static void *caller(void *unused) {
+    (void)unused;
+    pthread_mutex_lock(&turn_lock);
+    for (;;) {
+        while (turn == 0)
+            pthread_cond_wait(&turn_changed, &turn_lock);
+        if (turn == 2)
+            break;
+        pthread_mutex_unlock(&turn_lock);
+        call_one();
+        pthread_mutex_lock(&turn_lock);
+        turn = 0;
+        pthread_cond_broadcast(&turn_changed);
+    }
+    pthread_mutex_unlock(&turn_lock);
+    return NULL;
+}
+
+/* One call. Where it waits, the saver goes on. */
+static void let_call(saver_t *saver) {
+    pthread_mutex_lock(&turn_lock);
+    turn = 1;
+    pthread_cond_broadcast(&turn_changed);
+    while (turn != 0) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 2000000;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_nsec -= 1000000000;
+            until.tv_sec++;
+        }
+        if (pthread_cond_timedwait(&turn_changed, &turn_lock, &until) != 0 && turn != 0 && saver->capture) {
+            pthread_mutex_unlock(&turn_lock);
+            step(saver);
+            pthread_mutex_lock(&turn_lock);
+        }
+    }
+    pthread_mutex_unlock(&turn_lock);
+}
+
+static void captures_are_the_state_at_the_moment(unsigned seed) {
+    static const uint64_t limits[] = {LEAST_LIMIT, 2 * LEAST_LIMIT, 64 << 20};
+    pthread_t thread;
+    saver_t saver = {.seed = seed};
+    state_t base = {0};
+    int based = 0;
+    uint64_t waits = 0, incremental = 0, kept = 0;
+    calls_seed = seed;
+    for (size_t i = 0; i < sizeof noise; i++)
+        noise[i] = (uint8_t)(i * 131 ^ i >> 7);
+    CHECK(pthread_create(&thread, NULL, caller, NULL) == 0);
+    for (int i = 0; i < 150; i++)
+        let_call(&saver);
+    for (int round = 0; round < 150; round++) {
+        int whole = !based || rand_r(&saver.seed) % 5 == 0;
+        capture_begin(&saver, whole ? NULL : &base, limits[rand_r(&saver.seed) % 3], 0, 1);
+        capturing_now = 1;
+        unsigned calls = (unsigned)rand_r(&saver.seed) % 20;
+        int given_up = 0, more = 1;
+        while (more) {
+            for (unsigned i = 0; i < calls; i++)
+                let_call(&saver);
+            more = step(&saver);
+            given_up = given_up || rand_r(&saver.seed) % 400 == 0;
+            if (given_up)
+                break;
+        }
+        if (!given_up) {
+            finish(&saver);
+            CHECK(same_state(&saver.state, &saver.moment));
+            if (!whole) {
+                incremental++;
+                kept += saver.state.count - saver.images;
+            }
+            based = 1;
+        }
+        mmsb_capture_stats_t stats;
+        mmsb_capture_stats(saver.capture, &stats);
+        waits += stats.waits;
+        capture_end(&saver, !given_up, &base);
+        capturing_now = 0;
+        for (unsigned i = (unsigned)rand_r(&saver.seed) % 30; i > 0; i--)
+            let_call(&saver);
+    }
+    CHECK(waits > 0);                                  /* else nothing of waiting was tested */
+    CHECK(incremental > 20 && kept > incremental * 5); /* else the incremental ones were whole */
+    pthread_mutex_lock(&turn_lock);
+    turn = 2;
+    pthread_cond_broadcast(&turn_changed);
+    pthread_mutex_unlock(&turn_lock);
+    pthread_join(thread, NULL);
+    turn = 0;
+    drop_state(&base);
+    for (size_t slot = 0; slot < PAGES; slot++) {
+        if (live[slot].page != 0)
+            destroy_one(slot);
+    }
+}
+
+/* A page that is pinned for writing is refused, whoever comes to it first. */
+static void pinned_pages_are_refused(void) {
+    for (int writer_first = 0; writer_first < 2; writer_first++) {
+        saver_t saver = {.seed = 3};
+        state_t base = {0};
+        uint64_t page = create(100, 0), value = 7;
+        CHECK(mmsb_page_pin_bytes(page, MMSB_PIN_WRITE, NULL) == MMSB_OK);
+        capture_begin(&saver, NULL, 64 << 20, 1, 0);
+        if (writer_first)
+            CHECK(mmsb_page_write_bytes(page, 0, &value, 8) == MMSB_OK);
+        while (step(&saver)) {
+        }
+        CHECK(saver.pinned);
+        capture_end(&saver, 0, &base);
+        CHECK(mmsb_page_unpin_bytes(page, MMSB_PIN_WRITE) == MMSB_OK);
+        CHECK(mmsb_page_destroy_slow(page) == MMSB_OK);
+    }
+}
+
+/* ----------------------------------------------------------------------------------------------------- threads ---- */
+
+/* Groups of pages that batches change together: each page says the same number, at two places. */
+#define GROUPS 2
+#define MEMBERS 200
+/* Rows of pages that one thread changes one after the other: never is one ahead of the one before it. */
+#define ROWS 2
+#define ROW_PAGES 6
+
+static mmsb_page_t members[GROUPS][MEMBERS], row[ROWS][ROW_PAGES];
+static int stop;
+
+static uint64_t last_word(uint64_t size) {
+    return size - 8;
+}
+
+static void *batches(void *argument) {
+    const mmsb_page_t *pages = members[(uintptr_t)argument];
+    static const uint64_t length = 8;
+    mmsb_page_t both[2 * MEMBERS];
+    uint64_t offsets[2 * MEMBERS], payload[2 * MEMBERS];
+    for (size_t i = 0; i < MEMBERS; i++) {
+        both[2 * i] = both[2 * i + 1] = pages[i];
+        offsets[2 * i] = 0;
+        offsets[2 * i + 1] = last_word(size_of(pages[i]));
+    }
+    mmsb_page_runs_t runs = {.pages = both, .offsets = offsets, .count = 2 * MEMBERS, .payload = (uint8_t *)payload,
+                             .uniform_length = length};
+    for (uint64_t n = 1; !__atomic_load_n(&stop, __ATOMIC_RELAXED); n++) {
+        size_t bad;
+        for (size_t i = 0; i < 2 * MEMBERS; i++)
+            payload[i] = n;
+        CHECK(mmsb_page_apply_run_arrays(&runs, &bad) == MMSB_OK);
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void *rows(void *argument) {
+    const mmsb_page_t *pages = row[(uintptr_t)argument];
+    for (uint64_t n = 1; !__atomic_load_n(&stop, __ATOMIC_RELAXED); n++) {
+        for (size_t i = 0; i < ROW_PAGES; i++) {
+            /* One delta of two runs, which a moment must not part. */
+            uint64_t payload[2] = {n, n};
+            mmsb_run_t two[2] = {{0, 8}, {last_word(size_of(pages[i])), 8}};
+            mmsb_delta_t delta = {
+                .struct_size = sizeof delta, .kind = MMSB_DELTA_RUNS, .runs = two, .count = 2, .payload = (uint8_t *)payload};
+            CHECK(mmsb_page_apply_delta(pages[i], &delta) == MMSB_OK);
+        }
+    }
+    return NULL;
+}
+
+/* Pages come before the one before them goes: at each moment there are one or two of a size. */
+static void *generations(void *argument) {
+    uint64_t size = 1000 + 300 * (uintptr_t)argument, before = 0;
+    if ((uintptr_t)argument == 1)
+        size = 2 * MMSB_CHUNK_BYTES;
+    for (uint64_t n = 1; !__atomic_load_n(&stop, __ATOMIC_RELAXED); n++) {
+        uint64_t page = create(size, 0);
+        CHECK(mmsb_page_write_bytes(page, 0, &n, 8) == MMSB_OK);
+        if (before != 0 && !mmsb_page_destroy_fast(before))
+            CHECK(mmsb_page_destroy_slow(before) == MMSB_OK);
+        before = page;
+        if ((uintptr_t)argument == 1)
+            sched_yield();
+    }
+    CHECK(mmsb_page_destroy_slow(before) == MMSB_OK);
+    return NULL;
+}
+
+/* Another context's captures: calls of the first one look closer all the time, and moments come while they do. */
+static void *captures_of_another(void *unused) {
+    (void)unused;
+    uint32_t chunk = OTHER_CHUNK, used = 0;
+    while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+        mmsb_capture_t *capture = mmsb_capture_begin(OTHER_INDEX, &chunk, &used, 1, NULL, 1 << 20, 0);
+        CHECK(capture != NULL);
+        mmsb_capture_settle(capture);
+        struct timespec pause = {0, 3000000};
+        nanosleep(&pause, NULL);
+        mmsb_capture_end(capture);
+    }
+    return NULL;
+}
+
+static uint64_t word_at(const held_t *page, uint64_t offset) {
+    uint64_t word;
+    memcpy(&word, page->bytes + offset, 8);
+    return word;
+}
+
+static const held_t *held_page(const state_t *state, uint64_t page) {
+    const held_t *found = find(state, mmsb_automatic_id(mmsb_context_record(CONTEXT_INDEX), page));
+    CHECK(found != NULL);
+    if (!found)
+        exit(1);
+    return found;
+}
+
+static void check_moment(const state_t *state) {
+    for (size_t group = 0; group < GROUPS; group++) {
+        uint64_t first = word_at(held_page(state, members[group][0]), 0);
+        for (size_t i = 0; i < MEMBERS; i++) {
+            const held_t *page = held_page(state, members[group][i]);
+            CHECK(word_at(page, 0) == first && word_at(page, last_word(page->image.size)) == first && page->image.epoch == 2 * first);
+        }
+    }
+    for (size_t r = 0; r < ROWS; r++) {
+        uint64_t first = word_at(held_page(state, row[r][0]), 0), before = first;
+        for (size_t i = 0; i < ROW_PAGES; i++) {
+            const held_t *page = held_page(state, row[r][i]);
+            uint64_t word = word_at(page, 0);
+            CHECK(word == word_at(page, last_word(page->image.size)) && word == page->image.epoch);
+            CHECK(word <= before && word + 1 >= first);
+            before = word;
+        }
+    }
+    for (uintptr_t g = 0; g < 2; g++) {
+        uint64_t size = g == 1 ? 2 * MMSB_CHUNK_BYTES : 1000, words[3];
+        size_t count = 0;
+        for (size_t i = 0; i < state->count; i++) {
+            if (state->pages[i].image.size == size && count < 3)
+                words[count++] = word_at(&state->pages[i], 0);
+        }
+        CHECK(count <= 2);
+        if (count != 2) /* none only before the first */
+            continue;
+        uint64_t low = words[0] < words[1] ? words[0] : words[1], high = words[0] ^ words[1] ^ low;
+        CHECK(low == 0 || high == low + 1);
+    }
+}
+
+static void captures_beside_threads_are_one_moment(int rounds) {
+    void *(*const bodies[])(void *) = {batches, batches, rows, rows, generations, generations, captures_of_another};
+    static const uintptr_t arguments[] = {0, 1, 0, 1, 0, 1, 0};
+    pthread_t threads[7];
+    for (size_t group = 0; group < GROUPS; group++) {
+        for (size_t i = 0; i < MEMBERS; i++)
+            members[group][i] = create(i == MEMBERS / 2 ? MMSB_CHUNK_BYTES + 4096 : i % 50 == 7 ? 5000 : 64, 0);
+    }
+    for (size_t r = 0; r < ROWS; r++) {
+        for (size_t i = 0; i < ROW_PAGES; i++)
+            row[r][i] = create(i % 3 == 2 ? 2 * MMSB_CHUNK_BYTES + 4096 : 256, 0);
+    }
+    for (size_t i = 0; i < 7; i++)
+        CHECK(pthread_create(&threads[i], NULL, bodies[i], (void *)arguments[i]) == 0);
+    state_t base = {0};
+    uint64_t copied = 0;
+    for (int round = 0; round < rounds; round++) {
+        saver_t saver = {.seed = (unsigned)round};
+        capture_begin(&saver, round % 4 == 0 ? NULL : &base, round % 3 == 0 ? LEAST_LIMIT : 64 << 20, 0, 0);
+        while (step(&saver)) {
+        }
+        finish(&saver);
+        check_moment(&saver.state);
+        mmsb_capture_stats_t stats;
+        mmsb_capture_stats(saver.capture, &stats);
+        copied += stats.copied_bytes;
+        capture_end(&saver, 1, &base);
+    }
+    CHECK(copied > 0);
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < 7; i++)
+        pthread_join(threads[i], NULL);
+    drop_state(&base);
+    stop = 0;
+}
+
+/* While the context is frozen nothing of it changes, and after it all goes on. */
+static uint64_t frozen_calls;
+
+static void *calls_into_a_freeze(void *argument) {
+    uint64_t page = row[0][(uintptr_t)argument], n = 0;
+    while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+        uint64_t other = create(64, 0);
+        CHECK(mmsb_page_write_bytes(page, 0, &n, 8) == MMSB_OK);
+        if (!mmsb_page_destroy_fast(other))
+            CHECK(mmsb_page_destroy_slow(other) == MMSB_OK);
+        __atomic_add_fetch(&frozen_calls, 1, __ATOMIC_RELAXED);
+        n++;
+    }
+    return NULL;
+}
+
+static void a_frozen_context_stands_still(void) {
+    pthread_t threads[2];
+    for (uintptr_t i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, calls_into_a_freeze, (void *)i) == 0);
+    for (int round = 0; round < 20; round++) {
+        uint64_t calls = __atomic_load_n(&frozen_calls, __ATOMIC_RELAXED);
+        while (__atomic_load_n(&frozen_calls, __ATOMIC_RELAXED) < calls + 20)
+            sched_yield();
+        CHECK(mmsb_context_freeze(CONTEXT_INDEX) == MMSB_OK);
+        uint64_t state;
+        for (uint32_t index = 1; index < next_index; index++) { /* calls that looked before the freeze have their locks until they end */
+            if (mmsb_record_lock_page(index, &state))
+                mmsb_record_unlock(index, state);
+        }
+        state_t before = look();
+        struct timespec pause = {0, 2000000};
+        nanosleep(&pause, NULL);
+        state_t after = look();
+        CHECK(same_state(&before, &after));
+        drop_state(&before);
+        drop_state(&after);
+        mmsb_context_thaw(CONTEXT_INDEX);
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    stop = 0;
+}
+
+static void end_case(const char *name) {
+    if (wrong == 0) {
+        passed++;
+    } else {
+        failed++;
+        fprintf(stderr, "FAILED: %s\n", name);
+    }
+    wrong = 0;
+}
+
+/* ------------------------------------------------------------------------------------------------ planted bugs ---- */
+
+typedef struct plant {
+    const char *what, *file, *from, *to;
+} plant_t;
+
+static const plant_t plants[] = {
+    {"a page is captured though a writer copied it meanwhile", "capture.c", "int looked = mark_of(index) == MMSB_MARK_NONE;",
+     "int looked = 1;"},
+    {"a batch looks once more than it should: no second look when a moment comes", "page.c",
+     "return mmsb_moment_came(moments) ? mmsb_batch_touch(batch, touch, work) : 0;", "return (void)moments, 0;"},
+    {"a writer marks a page and forgets the copy", "capture.c", "    push_copy(capture, copy);\n", "    free(copy);\n"},
+    {"the last of several parts is not copied", "capture.c",
+     "part = first / MMSB_CHUNK_BYTES; part <= last / MMSB_CHUNK_BYTES;", "part = first / MMSB_CHUNK_BYTES; part < last / MMSB_CHUNK_BYTES;"},
+    {"a part of the change mask is not copied", "capture.c", "large->mask_parts > 0 && part <=", "large->mask_parts > 9 && part <="},
+    {"a page that was created later is captured", "capture.c", "        set_mark(index, MMSB_MARK_LATER);\n", "        (void)index;\n"},
+    {"an ended page is not reported", "capture.c",
+     "    capture->removed[capture->removed_count++] = (removed_t){index, saved->id};\n", ""},
+    {"writes through an address are not looked for", "capture.c",
+     "    return mmsb_exposed(record) || __atomic_load_n(&record->write_pins, __ATOMIC_RELAXED) != 0;\n",
+     "    return (void)record, 0;\n"},
+    {"copies have no limit", "capture.c", "*blocked = used > capture->copy_limit && used != bytes;", "*blocked = 0;"},
+    {"a page goes while parts of it are to be saved", "capture.c", "int again = length == UINT64_MAX ||",
+     "int again = (length == UINT64_MAX && 0) ||"},
+    {"a delta without bytes is not noticed", "delta.c",
+     "int again = mmsb_capture_touch(record, state, 0, 0); /* the epoch moves in any case */", "int again = 0;"},
+    {"chunks taken later are captured", "capture.c",
+     "        memset(marks + ((size_t)chunk << MMSB_CHUNK_BITS), MMSB_MARK_LATER, MMSB_CHUNK_RECORDS);\n",
+     "        (void)chunk;\n"},
+};
+
+static char *read_text(const char *folder, const char *name) {
+    char path[8192];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL);
+    if (!file)
+        exit(1);
+    char *text = calloc(1, 1 << 20);
+    CHECK(fread(text, 1, (1 << 20) - 1, file) > 0 && feof(file));
+    fclose(file);
+    return text;
+}
+
+/* The exit status of a shell command; 124 where it ran too long. */
+static int shell(const char *command) {
+    int status = system(command);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+static const char *const natives[] = {"bytes", "bytes_portable", "bytes_x86", "bytes_neon", "checksum", "gate", "record", "thread",
+                                      "journal", "capture", "page", "delta"};
+
+#define COMPILE "gcc -std=gnu11 -O0 -Iinclude -pthread -w -I%s "
+
+static void planted_bugs_are_caught(const char *self) {
+    char folder[4096], build[4096], command[16384];
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(__FILE__, '/') - __FILE__ - strlen("/tests")), __FILE__);
+    snprintf(build, sizeof build, "%s.planted", self);
+    CHECK(mkdir(build, 0777) == 0 || access(build, W_OK) == 0);
+    for (size_t i = 0; i < sizeof natives / sizeof *natives; i++) {
+        snprintf(command, sizeof command, COMPILE "-c %s/%s.c -o %s/%s.o", folder, folder, natives[i], build, natives[i]);
+        CHECK(shell(command) == 0);
+    }
+    snprintf(command, sizeof command, COMPILE "-c %s -o %s/test.o", folder, __FILE__, build);
+    CHECK(shell(command) == 0);
+    const size_t count = sizeof plants / sizeof *plants;
+    size_t caught = 0;
+    for (size_t i = 0; i <= count; i++) { /* the last one is none: it must pass, else nothing has been shown */
+        static const plant_t none = {"nothing", "capture.c", "", ""};
+        const plant_t *plant = i < count ? &plants[i] : &none;
+        char *text = read_text(folder, plant->file), *at = strstr(text, plant->from), path[4200];
+        CHECK(at != NULL && (i == count || strstr(at + 1, plant->from) == NULL)); /* it is there once */
+        if (!at)
+            return;
+        snprintf(path, sizeof path, "%s/planted.c", build);
+        FILE *file = fopen(path, "w");
+        CHECK(file && fprintf(file, "%.*s%s%s", (int)(at - text), text, plant->to, at + strlen(plant->from)) > 0 && fclose(file) == 0);
+        free(text);
+        size_t written = (size_t)snprintf(command, sizeof command, COMPILE "%s -x none", folder, path);
+        for (size_t n = 0; n < sizeof natives / sizeof *natives; n++) {
+            if (strncmp(plant->file, natives[n], strlen(natives[n])) != 0 || plant->file[strlen(natives[n])] != '.')
+                written += (size_t)snprintf(command + written, sizeof command - written, " %s/%s.o", build, natives[n]);
+        }
+        snprintf(command + written, sizeof command - written, " %s/test.o -o %s/test -ldl -lm", build, build);
+        CHECK(shell(command) == 0);
+        snprintf(command, sizeof command, "timeout 10 %s/test planted", build);
+        int status = shell(command);
+        if (i == count)
+            CHECK(status == 0);
+        else if (status != 0)
+            caught++;
+        else
+            fprintf(stderr, "not caught: %s\n", plant->what);
+    }
+    printf("planted bugs: caught %zu of %zu\n", caught, count);
+    CHECK(caught == count);
+}
+
+int main(int argument_count, char **arguments) {
+    planted = argument_count > 1 && strcmp(arguments[1], "planted") == 0;
+    unsigned seed = argument_count > 1 && !planted ? (unsigned)strtoul(arguments[1], NULL, 0) : 1;
+    start();
+    captures_are_the_state_at_the_moment(seed);
+    end_case("captures_are_the_state_at_the_moment");
+    pinned_pages_are_refused();
+    end_case("pinned_pages_are_refused");
+    captures_beside_threads_are_one_moment(60);
+    end_case("captures_beside_threads_are_one_moment");
+    a_frozen_context_stands_still();
+    end_case("a_frozen_context_stands_still");
+    if (!planted) {
+        planted_bugs_are_caught(arguments[0]);
+        end_case("planted_bugs_are_caught");
+    }
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}
