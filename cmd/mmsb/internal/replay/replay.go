@@ -1,0 +1,171 @@
+package replay
+
+import (
+	"path/filepath"
+	"time"
+
+	"libmmsb/core/file"
+	"libmmsb/core/journal"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+)
+
+// Options of Run.
+type Options struct {
+	FS          file.FS
+	Snapshot    string // path; its bases lie beside it
+	Journal     string // directory
+	Output      string // path of the new snapshot
+	Until       journal.Until
+	Compression snapshot.Compression     // of what is new; the rest stays as it is
+	Done        <-chan struct{}          // when closed, the work ends with Cancelled
+	Records     func(done, total uint64) // is told how many records are applied, of how many
+	Bytes       snapshot.Progress        // is told how much is written
+}
+
+// Report says what Run did.
+type Report struct {
+	snapshot.Report
+	First, Last uint64    // records that were applied; none where Last is First - 1
+	Taken       time.Time // the moment that the new snapshot shows; zero where that is not known
+}
+
+// Run writes a whole snapshot of the state at a record, an epoch or a time: that of an older snapshot with the journal's
+// records behind it. Errors: InvalidArgument (the snapshot is younger than what is asked for), NotFound (the journal ends
+// before, or begins too late), InvalidState (the journal ends
+// before the snapshot), those of State and of reading and writing.
+func Run(o Options) (Report, error) {
+	directory := filepath.Dir(o.Output)
+	from, err := o.openBase(directory)
+	if err != nil {
+		return Report{}, err
+	}
+	defer from.close()
+	changes, err := newScratch(directory, o.Done)
+	if err != nil {
+		return Report{}, err
+	}
+	defer changes.close()
+	report, err := o.apply(from, changes)
+	if err != nil {
+		return report, err
+	}
+	after, err := changes.open(from.again)
+	if err != nil {
+		return report, err
+	}
+	defer func() { _ = after.Close() }()
+	sink, err := file.Replace(o.FS, o.Output, file.Options{Durable: true})
+	if err != nil {
+		return report, err
+	}
+	if report.Report, err = after.CompactTo(sink, o.Bytes); err != nil {
+		sink.Abort()
+	}
+	return report, err
+}
+
+// base is the snapshot that the replay begins with.
+type base struct {
+	*snapshot.Snapshot
+	name  string
+	again func(name string) (file.Source, error) // opens its file, or one of its bases, once more
+	close func()
+}
+
+// openBase opens the snapshot. A file of version 2 cannot be a base: it is made one of version 3 first.
+func (o *Options) openBase(directory string) (*base, error) {
+	s, err := snapshot.Open(o.Snapshot, snapshot.OpenOptions{FS: o.FS})
+	if err != nil {
+		return nil, err
+	}
+	if s.Header().Version == snapshot.Version {
+		folder, name := filepath.Split(o.Snapshot)
+		again := func(name string) (file.Source, error) { return file.Open(o.FS, folder+name) }
+		return &base{s, name, again, func() { _ = s.Close() }}, nil
+	}
+	defer func() { _ = s.Close() }()
+	converted, err := newScratch(directory, o.Done)
+	if err != nil {
+		return nil, err
+	}
+	err = converted.write(func(sink file.Sink) error {
+		_, err := s.CompactTo(sink, nil)
+		return err
+	})
+	var whole *snapshot.Snapshot
+	if err == nil {
+		whole, err = converted.open(nil)
+	}
+	if err != nil {
+		converted.close()
+		return nil, err
+	}
+	again := func(string) (file.Source, error) { return converted.source() }
+	return &base{whole, "converted", again, func() { _ = whole.Close(); converted.close() }}, nil
+}
+
+// apply applies the records and writes what they change.
+func (o *Options) apply(from *base, changes *scratch) (Report, error) {
+	header := from.Header()
+	report := Report{First: header.Journal + 1, Taken: header.Taken}
+	log, err := journal.Open(o.FS, o.Journal)
+	if err != nil {
+		return report, err
+	}
+	if err := o.check(header, log.Info()); err != nil {
+		return report, err
+	}
+	if report.Last, err = log.Find(header.Journal, o.Until); err != nil {
+		return report, err
+	}
+	state, err := New(from.Snapshot)
+	if err != nil {
+		return report, err
+	}
+	total := report.Last - header.Journal
+	for record, err := range log.Records(report.First, report.Last) {
+		if err == nil {
+			err = state.Apply(record)
+		}
+		if err != nil {
+			return report, err
+		}
+		if at := time.Unix(0, record.Time); at.After(report.Taken) {
+			report.Taken = at
+		}
+		if o.Records != nil {
+			o.Records(record.Sequence-header.Journal, total)
+		}
+		select {
+		case <-o.Done:
+			return report, errCancelled
+		default:
+		}
+	}
+	return report, changes.write(func(sink file.Sink) error {
+		return state.WriteChanges(sink, snapshot.Header{Taken: report.Taken, Journal: report.Last}, from.name, o.Compression)
+	})
+}
+
+// check says whether what is asked for lies between the snapshot and the journal's end.
+func (o *Options) check(header snapshot.Header, info journal.Info) error {
+	until := &o.Until
+	switch {
+	case info.Last < header.Journal:
+		return status.Errorf(status.InvalidState, "the journal %s ends at record %d, but %s holds records up to %d", o.Journal, info.Last,
+			o.Snapshot, header.Journal)
+	case until.Sequence != 0 && until.Sequence < header.Journal:
+		return status.Errorf(status.InvalidArgument, "%s holds all records up to %d: for the state at record %d take an older snapshot",
+			o.Snapshot, header.Journal, until.Sequence)
+	case until.Sequence > info.Last:
+		return status.Errorf(status.NotFound, "the journal %s ends at record %d: there is no record %d", o.Journal, info.Last,
+			until.Sequence)
+	case until.Time != 0 && until.Time < header.Taken.UnixNano() && !header.Taken.IsZero():
+		return status.Errorf(status.InvalidArgument, "%s was taken at %s: for the state at %s take an older snapshot", o.Snapshot,
+			timestamp(header.Taken), timestamp(time.Unix(0, until.Time)))
+	}
+	return nil
+}
+
+func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -1,0 +1,371 @@
+// Package replay applies a journal's records to a snapshot's pages by the rules of docs/journal-format.md, in Go alone: no
+// library is loaded, and nothing of the snapshot is in memory but what the records change.
+package replay
+
+import (
+	"bytes"
+	"maps"
+	"math"
+	"slices"
+
+	"libmmsb/core/file"
+	"libmmsb/core/journal"
+	"libmmsb/core/metadata"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+)
+
+// State is a snapshot's state with records applied.
+type State struct {
+	base  *snapshot.Snapshot
+	pages map[uint64]*page // those that records touched; nil: they are no more
+	edges edges
+}
+
+// page is one that a record has touched.
+type page struct {
+	entry       snapshot.Page
+	bytes, mask content
+	hasMask     bool
+	// ofBase says that it is the base's page still, of the same size: only what changed is written.
+	ofBase bool
+	// metadata is known when it was asked for; before, it is that of the page of the base with the id metadataOf.
+	metadata   []byte
+	metadataOf uint64
+}
+
+// New begins with what a snapshot of version 3 holds, which stays open as long as the State is used.
+func New(base *snapshot.Snapshot) (*State, error) {
+	s := &State{base: base, pages: make(map[uint64]*page)}
+	for edge, err := range base.Edges() {
+		if err != nil {
+			return nil, err
+		}
+		s.edges.add(edge)
+	}
+	return s, nil
+}
+
+// find is a page, nil where there is none.
+func (s *State) find(id uint64) (*page, error) {
+	if known, touched := s.pages[id]; touched {
+		return known, nil
+	}
+	entry, err := s.base.Find(id)
+	if status.CodeOf(err) == status.NotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &page{entry: entry, ofBase: true, metadataOf: id}
+	p.bytes = content{size: entry.Size, floor: entry.Size, below: s.below(id, snapshot.KindBytes)}
+	if p.hasMask, err = s.base.HasMask(id); err != nil {
+		return nil, err
+	}
+	length := maskLength(entry.Size)
+	p.mask = content{size: length, floor: length, below: s.below(id, snapshot.KindMask)}
+	s.pages[id] = p
+	return p, nil
+}
+
+func (s *State) below(id uint64, kind uint32) func([]byte, uint64) error {
+	return func(into []byte, offset uint64) error { return s.base.ReadAt(id, kind, into, offset) }
+}
+
+func maskLength(size uint64) uint64 { return (size-1)/8 + 1 }
+
+// Apply does what a record says. After an error the State is of no more use. Errors: Corrupt (the record cannot be applied to
+// the page), Mismatch (journal and snapshot do not belong together), those of reading the snapshot.
+func (s *State) Apply(r *journal.Record) error {
+	p, err := s.find(r.Page)
+	if err != nil {
+		return err
+	}
+	switch r.Kind {
+	case journal.Create, journal.Adopt:
+		if p != nil {
+			return nil
+		}
+		return s.create(r)
+	case journal.Clone:
+		if p != nil {
+			return nil
+		}
+		return s.clone(r)
+	}
+	if p == nil {
+		return nil
+	}
+	if r.Kind == journal.Destroy {
+		s.pages[r.Page] = nil
+		s.edges.removePage(r.Page)
+		return nil
+	}
+	older := p.entry.Version >= r.Version
+	switch r.Kind {
+	case journal.DependencyAdd, journal.DependencyRemove:
+		err = s.depend(r)
+	case journal.MaskClear:
+		p.clearMask()
+	case journal.MetadataSet, journal.MetadataRemove, journal.MetadataImport:
+		err = s.changeMetadata(p, r)
+	default:
+		if older {
+			return nil
+		}
+		err = p.change(r)
+	}
+	if err == nil && !older {
+		p.entry.Version, p.entry.Epoch = r.Version, r.Epoch
+	}
+	return err
+}
+
+func invalid(r *journal.Record, format string, args ...any) error {
+	return status.Errorf(status.Corrupt, "record %d (%v of page %d) "+format, append([]any{r.Sequence, r.Kind, r.Page}, args...)...)
+}
+
+func (s *State) create(r *journal.Record) error {
+	if r.Size > math.MaxInt64 {
+		return invalid(r, "has a size of %d bytes", r.Size)
+	}
+	p := &page{bytes: content{size: r.Size}, mask: content{size: maskLength(r.Size)}}
+	p.entry = snapshot.Page{ID: r.Page, Size: r.Size, Epoch: r.Epoch, Version: r.Version}
+	if err := p.place(r); err != nil {
+		return err
+	}
+	if r.State&1 != 0 {
+		p.entry.Flags |= snapshot.FlagAdopted
+	}
+	if r.State&2 != 0 {
+		p.entry.Flags |= snapshot.FlagReadOnly
+	}
+	s.pages[r.Page] = p
+	return p.bytes.write(0, r.Bytes)
+}
+
+func (s *State) clone(r *journal.Record) error {
+	of, err := s.find(r.Other)
+	if err != nil {
+		return err
+	}
+	if of == nil || of.entry.Version != r.OtherVersion {
+		found := "there is no such page"
+		if of != nil {
+			found = "it has another version"
+		}
+		return status.Errorf(status.Mismatch,
+			"record %d copies page %d at version %d into page %d, but %s: the journal is not that of the snapshot",
+			r.Sequence, r.Other, r.OtherVersion, r.Page, found)
+	}
+	p := *of
+	p.ofBase = false
+	p.bytes, p.mask = of.bytes.clone(), of.mask.clone()
+	p.entry.ID, p.entry.Version, p.entry.Epoch = r.Page, r.Version, r.Epoch
+	p.entry.Flags &^= snapshot.FlagAdopted | snapshot.FlagReadOnly
+	s.pages[r.Page] = &p
+	return nil
+}
+
+func (s *State) depend(r *journal.Record) error {
+	child, err := s.find(r.Other)
+	if err != nil || child == nil {
+		return err
+	}
+	edge := [2]uint64{r.Page, r.Other}
+	switch {
+	case r.Kind == journal.DependencyRemove:
+		s.edges.remove(edge)
+	case r.Page == r.Other:
+		return invalid(r, "depends on itself")
+	default:
+		s.edges.add(edge)
+	}
+	return nil
+}
+
+// metadataBlob is a page's.
+func (s *State) metadataBlob(p *page) ([]byte, error) {
+	if p.metadataOf != 0 {
+		blob, err := s.base.Metadata(p.metadataOf)
+		if err != nil {
+			return nil, err
+		}
+		p.metadata, p.metadataOf = blob, 0
+	}
+	return p.metadata, nil
+}
+
+func (s *State) changeMetadata(p *page, r *journal.Record) error {
+	blob, err := s.metadataBlob(p)
+	if err != nil {
+		return err
+	}
+	switch r.Kind {
+	case journal.MetadataSet:
+		blob, err = metadata.Set(blob, r.Key, r.Value)
+	case journal.MetadataRemove:
+		blob, _ = metadata.Remove(blob, r.Key)
+	default:
+		_, err = metadata.Validate(r.Bytes)
+		blob = bytes.Clone(r.Bytes)
+	}
+	if err != nil {
+		return invalid(r, "cannot be applied: %s", status.Of(err).Text)
+	}
+	if p.entry.MetadataCount = uint32(metadata.Count(blob)); p.entry.MetadataCount == 0 {
+		blob = nil
+	}
+	p.metadata = blob
+	return nil
+}
+
+func (p *page) clearMask() {
+	p.hasMask = false
+	p.mask = content{size: p.mask.size}
+}
+
+// place takes the place that a record names.
+func (p *page) place(r *journal.Record) error {
+	const lastLocation = 4
+	if r.Location < 0 || r.Location > lastLocation {
+		return invalid(r, "has the location %d, not 0 to %d", r.Location, lastLocation)
+	}
+	p.entry.Location, p.entry.Device, p.entry.NUMANode = r.Location, r.Device, r.NUMANode
+	return nil
+}
+
+// change is of the kinds whose effect is that of their version.
+func (p *page) change(r *journal.Record) error {
+	switch r.Kind {
+	case journal.Resize:
+		return p.resize(r)
+	case journal.Migrate:
+		p.entry.Flags &^= snapshot.FlagAdopted | snapshot.FlagReadOnly
+		return p.place(r)
+	}
+	if r.MaskLength > p.entry.Size {
+		return invalid(r, "has a mask for %d bytes, the page has %d", r.MaskLength, p.entry.Size)
+	}
+	marks := r.Kind != journal.Write
+	p.hasMask = p.hasMask || marks
+	return stretches(r, func(offset uint64, bytes []byte) error {
+		length := uint64(len(bytes))
+		if length > p.entry.Size || offset > p.entry.Size-length {
+			return invalid(r, "changes %d bytes at offset %d, the page has %d", length, offset, p.entry.Size)
+		}
+		if err := p.bytes.write(offset, bytes); err != nil || !marks {
+			return err
+		}
+		return p.mask.mark(offset, length)
+	})
+}
+
+func (p *page) resize(r *journal.Record) error {
+	if r.Size > math.MaxInt64 {
+		return invalid(r, "has a size of %d bytes", r.Size)
+	}
+	p.ofBase = p.ofBase && r.Size == p.entry.Size
+	p.bytes.resize(r.Size)
+	p.mask.resize(maskLength(r.Size))
+	p.entry.Size = r.Size
+	if bits := r.Size % 8; bits != 0 && p.hasMask { // none behind the page's end
+		last := (p.mask.size - 1) / snapshot.Chunk
+		chunk, err := p.mask.change(last)
+		if err != nil {
+			return err
+		}
+		chunk[len(chunk)-1] &= 1<<bits - 1
+	}
+	return nil
+}
+
+// WriteChanges writes what is not as in the base, as a snapshot that is based on it under the name given, and is that of the
+// header in all else. It ends the use of the State. The sink is to be aborted after an error.
+func (s *State) WriteChanges(sink file.Sink, header snapshot.Header, baseName string, compression snapshot.Compression) error {
+	header.Base, header.BaseName = s.base.Header().ID, baseName
+	w, err := snapshot.NewWriter(sink, header, snapshot.Options{})
+	if err != nil {
+		return err
+	}
+	totals := s.base.Totals()
+	pages, size := totals.StatePages, totals.StateBytes
+	var removed []uint64
+	memory := make([]byte, snapshot.Chunk)
+	for _, id := range slices.Sorted(maps.Keys(s.pages)) {
+		p := s.pages[id]
+		before, err := s.base.Find(id)
+		switch {
+		case err == nil:
+			pages--
+			size -= before.Size
+			if p == nil {
+				removed = append(removed, id)
+			}
+		case status.CodeOf(err) != status.NotFound:
+			return err
+		}
+		if p == nil {
+			continue
+		}
+		pages++
+		if size += p.entry.Size; size > math.MaxInt64 {
+			return status.Errorf(status.Corrupt, "the sizes of the pages up to page %d add up to more than 2^63", id)
+		}
+		if err := s.writePage(w, p, memory, compression); err != nil {
+			return err
+		}
+		delete(s.pages, id)
+	}
+	if err := w.Removed(removed); err != nil {
+		return err
+	}
+	if err := w.Edges(s.edges.all()); err != nil {
+		return err
+	}
+	_, err = w.Finish(pages, size)
+	return err
+}
+
+func (s *State) writePage(w *snapshot.Writer, p *page, memory []byte, compression snapshot.Compression) error {
+	blob, err := s.metadataBlob(p)
+	if err != nil {
+		return err
+	}
+	if p.ofBase {
+		p.entry.Flags |= snapshot.FlagChanges
+		for _, number := range slices.Sorted(maps.Keys(p.bytes.chunks)) {
+			if err := w.Add(p.entry, snapshot.KindBytes, number*snapshot.Chunk, p.bytes.chunks[number], compression); err != nil {
+				return err
+			}
+		}
+		if err := w.Add(p.entry, snapshot.KindBytes, 0, nil, compression); err != nil { // also where no byte changed
+			return err
+		}
+	} else if err := writeAll(w, p, snapshot.KindBytes, &p.bytes, memory, compression); err != nil {
+		return err
+	}
+	if p.hasMask {
+		if err := writeAll(w, p, snapshot.KindMask, &p.mask, memory, compression); err != nil {
+			return err
+		}
+	}
+	if len(blob) == 0 {
+		return nil
+	}
+	return w.Add(p.entry, snapshot.KindMetadata, 0, blob, compression)
+}
+
+func writeAll(w *snapshot.Writer, p *page, kind uint32, c *content, memory []byte, compression snapshot.Compression) error {
+	for number := range (c.size-1)/snapshot.Chunk + 1 {
+		chunk, err := c.read(number, memory)
+		if err != nil {
+			return err
+		}
+		if err := w.Add(p.entry, kind, number*snapshot.Chunk, chunk, compression); err != nil {
+			return err
+		}
+	}
+	return nil
+}
