@@ -70,6 +70,12 @@ static inline mmsb_status_t door_array(const char *name, const void *pointer, ui
 #define DOOR_BUFFER(pointer, length) DOOR_CHECK((length) == 0 ? MMSB_OK : door_pointer(#pointer, pointer, 1))
 #define DOOR_BYTE_ARRAY(pointer, count) DOOR_CHECK(door_array(#pointer, pointer, count, 1, 1))
 
+/* A file name: bytes as the system takes them, but not empty. */
+mmsb_status_t door_path(const char *name, const char *path);
+
+/* NULL, or options of work that this release can do. */
+mmsb_status_t door_work(const mmsb_work_options_t *work);
+
 static inline uint64_t door_or(const uint64_t *words, size_t count) {
     uint64_t all = 0;
     for (size_t i = 0; i < count; i++)

@@ -25,6 +25,11 @@ mmsb_status_t door_bad_struct(const char *name, uint32_t struct_size, size_t exp
     return mmsb_fail(MMSB_E_STRUCT_VERSION, "a reserved word of %s is not 0", name);
 }
 
+mmsb_status_t door_path(const char *name, const char *path) {
+    DOOR_CHECK(door_pointer(name, path, 1));
+    return path[0] ? MMSB_OK : mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%s is empty", name);
+}
+
 const char *mmsb_version(void) {
     return MMSB_VERSION_STRING;
 }
@@ -202,6 +207,22 @@ size_t mmsb_sizeof(int32_t structure) {
         return sizeof(mmsb_delta_t);
     case MMSB_STRUCT_PAGE_RUNS:
         return sizeof(mmsb_page_runs_t);
+    case MMSB_STRUCT_SAVE_OPTIONS:
+        return sizeof(mmsb_save_options_t);
+    case MMSB_STRUCT_LOAD_OPTIONS:
+        return sizeof(mmsb_load_options_t);
+    case MMSB_STRUCT_SAVE_STATS:
+        return sizeof(mmsb_save_stats_t);
+    case MMSB_STRUCT_SNAPSHOT_INFO:
+        return sizeof(mmsb_snapshot_info_t);
+    case MMSB_STRUCT_SNAPSHOT_PAGE:
+        return sizeof(mmsb_snapshot_page_t);
+    case MMSB_STRUCT_SNAPSHOT_CHANGE:
+        return sizeof(mmsb_snapshot_change_t);
+    case MMSB_STRUCT_JOURNAL_OPTIONS:
+        return sizeof(mmsb_journal_options_t);
+    case MMSB_STRUCT_JOURNAL_INFO:
+        return sizeof(mmsb_journal_info_t);
     default:
         return 0;
     }

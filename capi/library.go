@@ -56,7 +56,8 @@ func mmsbgo_live_objects(kind C.int32_t, count *C.uint64_t) (code C.mmsb_status_
 	defer guard(&code)
 	counters := map[C.int32_t]func() uint64{
 		C.MMSB_KIND_PAGE: page.LivePages, C.MMSB_KIND_CONTEXT: page.LiveContexts, C.MMSB_KIND_TICKET: tickets.Live,
-		C.MMSB_KIND_DELTA: liveDeltas, C.MMSB_KIND_MEMORY: page.Outliving,
+		C.MMSB_KIND_DELTA: liveDeltas, C.MMSB_KIND_SNAPSHOT: snapshots.Live,
+		C.MMSB_KIND_MEMORY: func() uint64 { return page.Outliving() + uint64(savedInMemory.Load()) },
 	}
 	counter, ok := counters[kind]
 	if !ok {
@@ -72,6 +73,9 @@ func mmsbgo_shutdown() (code C.mmsb_status_t) {
 	ticket.StopAll(true)
 	for handle := range tickets.All() {
 		_ = closeTicket(handle)
+	}
+	for handle := range snapshots.All() {
+		_ = closeSnapshot(handle)
 	}
 	page.DestroyAll()
 	return C.MMSB_OK

@@ -86,24 +86,11 @@ mmsb_status_t mmsb_page_create_with_address(mmsb_context_t context, uint64_t siz
     return create_with_address_slow(context, size, options, page, address);
 }
 
-static mmsb_status_t check_work(const mmsb_work_options_t *work) {
-    if (!work)
-        return MMSB_OK;
-    DOOR_STRUCT("mmsb_work_options_t", work, 0);
-    if (work->stream != 0)
-        return mmsb_fail(MMSB_E_INVALID_HANDLE, "0x%016llx is not a stream: this release has none",
-                         (unsigned long long)work->stream);
-    if (work->device != 0)
-        return mmsb_fail(MMSB_E_NO_DEVICE, "no device %d: this release has no devices", work->device);
-    DOOR_ARRAY(work->after, work->after_count);
-    return MMSB_OK;
-}
-
 mmsb_status_t mmsb_page_create_many(mmsb_context_t context, uint64_t size, size_t count, const mmsb_page_options_t *options,
                                     const mmsb_work_options_t *work, mmsb_page_t *pages) {
     DOOR_ENTER();
     DOOR_CHECK(check_options(&options));
-    DOOR_CHECK(check_work(work));
+    DOOR_CHECK(door_work(work));
     DOOR_ARRAY(pages, count);
     if (is_plain(context, size, options) && (!work || (work->timeout_ns == MMSB_WAIT_FOREVER && work->after_count == 0))) {
         mmsb_status_t status = mmsb_page_create_batch(context, size, count, options->contents == MMSB_PAGE_ZEROED, pages);
@@ -117,7 +104,7 @@ mmsb_status_t mmsb_page_create_many_start(mmsb_context_t context, uint64_t size,
                                           const mmsb_work_options_t *work, mmsb_page_t *pages, mmsb_ticket_t *ticket) {
     DOOR_ENTER();
     DOOR_CHECK(check_options(&options));
-    DOOR_CHECK(check_work(work));
+    DOOR_CHECK(door_work(work));
     DOOR_ARRAY(pages, count);
     DOOR_POINTER(ticket);
     return mmsbgo_page_create_many_start(context, size, count, (mmsb_page_options_t *)options, (mmsb_work_options_t *)work, pages,

@@ -108,15 +108,17 @@ typedef int32_t mmsb_status_t;
 typedef uint64_t mmsb_context_t;
 typedef uint64_t mmsb_page_t;
 typedef uint64_t mmsb_ticket_t;
-typedef uint64_t mmsb_stream_t; /* comes with devices; 0 in every struct until then */
+typedef uint64_t mmsb_snapshot_t; /* a snapshot file that is open for reading */
+typedef uint64_t mmsb_stream_t;   /* comes with devices; 0 in every struct until then */
 
 /* The highest four bits of a handle are its kind. */
 #define MMSB_KIND_PAGE 1
 #define MMSB_KIND_CONTEXT 2
 #define MMSB_KIND_TICKET 3
+#define MMSB_KIND_SNAPSHOT 6
 /* For mmsb_debug_live_objects only. */
 #define MMSB_KIND_DELTA 4  /* deltas owned by the library, not handles */
-#define MMSB_KIND_MEMORY 5 /* memory that outlives its page: pinned when its context ended, or released */
+#define MMSB_KIND_MEMORY 5 /* memory outside of pages: pinned when its context ended, released, or a snapshot saved to memory */
 
 /* ------------------------------------------------------------------------------------------------- places ---- */
 
@@ -229,12 +231,20 @@ MMSB_API mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count);
 #define MMSB_STRUCT_RUN 11
 #define MMSB_STRUCT_DELTA 12
 #define MMSB_STRUCT_PAGE_RUNS 13
+#define MMSB_STRUCT_SAVE_OPTIONS 14
+#define MMSB_STRUCT_LOAD_OPTIONS 15
+#define MMSB_STRUCT_SAVE_STATS 16
+#define MMSB_STRUCT_SNAPSHOT_INFO 17
+#define MMSB_STRUCT_SNAPSHOT_PAGE 18
+#define MMSB_STRUCT_SNAPSHOT_CHANGE 19
+#define MMSB_STRUCT_JOURNAL_OPTIONS 20
+#define MMSB_STRUCT_JOURNAL_INFO 21
 
 /* Size in bytes of a public struct in the loaded library; 0 for an unknown one.
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API size_t mmsb_sizeof(int32_t structure);
 
-/* Ends every context and ticket of the process (as their destroy functions would) and stops the library's own work.
+/* Ends every context, ticket and open snapshot of the process (as their own functions would) and stops the library's own work.
  * Using the library again afterwards starts it afresh. Idempotent. Not needed before exit.
  * Errors: none of its own. Threads: any. Blocks: until running work has been cancelled. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_shutdown(void);
@@ -772,6 +782,294 @@ MMSB_API mmsb_status_t mmsb_page_children(mmsb_page_t page, mmsb_page_t *childre
 /* All pages of the context that have dependencies, parents before children. A list.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mmsb_page_t *pages, size_t capacity, size_t *count);
+
+/* --------------------------------------------------------------------------------------------------- snapshots ---- */
+
+/* A snapshot holds the pages of a context as they were at one moment: bytes, id, size, place, epoch, version, change mask,
+ * metadata and dependencies, with a checksum for each chunk of 256 KiB. docs/snapshot-format.md describes the file.
+ *
+ * The moment   Other threads go on while a snapshot is taken. All changes that go through this API are ordered against one
+ *              moment: a call or a batch is wholly in the snapshot or wholly not. Whoever changes a page that has not been
+ *              saved yet copies it first, by chunks; copy_limit bounds these copies, and beyond it writers wait for the disk.
+ *              Bytes that a program writes through pointers are saved as they are when their page is reached.
+ * Durable      A file appears under its name when it is complete and on disk (temporary file, fsync, rename, fsync of the
+ *              directory). A save that fails or is killed leaves the file that was there; its rubbish goes with the next save.
+ * Incremental  base names the file of an earlier snapshot in the same directory, from which this context's state comes: one
+ *              that it saved or loaded. Only pages that are new or changed since are written; restoring reads the whole chain.
+ *              Writes through pointers count: where the kernel can track them (mmsb_capabilities, "write tracking") the changed
+ *              parts are known, else the bytes of every page whose address was given out are compared by checksum.
+ * Paths        are bytes as the system takes them, not empty. A symbolic link in a path's last place is not followed.
+ */
+
+#define MMSB_COMPRESSION_NONE 0
+#define MMSB_COMPRESSION_ZSTD 1
+
+#define MMSB_RAW_WRITES_ALLOW 0  /* pages pinned for writing are saved as they are when they are reached */
+#define MMSB_RAW_WRITES_REFUSE 1 /* MMSB_E_BUSY while a page is pinned for writing */
+
+typedef struct mmsb_save_options {
+    uint32_t struct_size;
+    int32_t compression;       /* MMSB_COMPRESSION_NONE */
+    int32_t compression_level; /* 0 = the default of the compression; zstd 1 … 4 */
+    int32_t raw_writes;        /* MMSB_RAW_WRITES_ALLOW */
+    int32_t not_durable;       /* 0; 1 = do not wait for the disk: after a power cut the file may be damaged, and says so */
+    uint32_t reserved_word;
+    uint64_t copy_limit; /* bytes for copies of pages that change meanwhile; 0 = 256 MiB, the least is 4 MiB */
+    const char *base;    /* path of an earlier snapshot, NULL = save everything */
+    uint64_t reserved[4];
+} mmsb_save_options_t;
+
+/* The defaults, named above. Errors: none. Threads: any. Blocks: no. Since 0.2. */
+MMSB_API void mmsb_save_options_init(mmsb_save_options_t *options);
+
+/* Saves the context to a file, replacing one that is there. One save of a context runs at a time.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (path, options; base in another directory, or base and path are the same file),
+ * MMSB_E_STRUCT_VERSION, MMSB_E_BUSY (a save or a load of the context is running; raw_writes), MMSB_E_NO_SPACE, MMSB_E_IO,
+ * MMSB_E_NOT_FOUND (base), MMSB_E_MISMATCH (the state does not come from base), MMSB_E_CORRUPT, MMSB_E_FORMAT (base),
+ * MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: until it is on disk. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_save(mmsb_context_t context, const char *path, const mmsb_save_options_t *options);
+
+/* The same as work of its own; progress counts bytes. The moment of the snapshot lies between call and end.
+ * Errors: of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_save_start(mmsb_context_t context, const char *path, const mmsb_save_options_t *options,
+                                                const mmsb_work_options_t *work, mmsb_ticket_t *ticket);
+
+/* Writes the snapshot to a file descriptor from its position on: a pipe, a socket, a file. The descriptor stays the caller's.
+ * What a failed call has written is incomplete and says so. options->base is refused. Errors: as mmsb_snapshot_save.
+ * Threads: any. Blocks: until all is written. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_save_descriptor(mmsb_context_t context, int32_t descriptor,
+                                                     const mmsb_save_options_t *options);
+
+/* Writes the snapshot into memory of the library, which mmsb_snapshot_free_memory gives back. options->base is refused.
+ * Errors: as mmsb_snapshot_save. Threads: any. Blocks: until done. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_save_memory(mmsb_context_t context, const mmsb_save_options_t *options, void **memory,
+                                                 uint64_t *length);
+
+/* Gives such memory back. NULL is a no-op. Errors: MMSB_E_STALE_HANDLE (not such memory, or already given back).
+ * Threads: any. Blocks: no. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_free_memory(void *memory);
+
+#define MMSB_LOAD_EAGER 0 /* all bytes are read and verified before the call returns */
+#define MMSB_LOAD_LAZY 1  /* bytes of large pages come in when they are first used, and are verified then */
+
+typedef struct mmsb_load_options {
+    uint32_t struct_size;
+    int32_t mode;                  /* MMSB_LOAD_EAGER */
+    const uint64_t *page_ids;      /* NULL = the whole state */
+    uint64_t page_count;           /* 0; with page_ids: how many */
+    const char *journal;           /* NULL; directory of a journal whose records after the snapshot are applied */
+    uint64_t journal_until;        /* 0 = all; number of the last record to apply */
+    int64_t journal_until_time_ns; /* 0 = all; records later than this (since 1970 UTC) are not applied */
+    uint64_t reserved[4];
+} mmsb_load_options_t;
+
+/* The defaults, named above. Errors: none. Threads: any. Blocks: no. Since 0.2. */
+MMSB_API void mmsb_load_options_init(mmsb_load_options_t *options);
+
+/* Makes the context what the snapshot says. Whole: all pages of the context are replaced at once, their handles are stale from
+ * then on; calls of other threads on the context wait meanwhile. With page_ids: these pages are replaced or added, all others
+ * stay. Versions go on from those of the snapshot. Pages on devices come back there, or where the context's fallback says. On any
+ * error the context is as before. Files of the original program's version 2 are read, too.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_BUSY (a page that would be replaced is pinned; a
+ * save or a load is running), MMSB_E_NOT_FOUND (file, base, or a page id), MMSB_E_IO, MMSB_E_FORMAT, MMSB_E_CORRUPT (the text
+ * names page and offset), MMSB_E_MISMATCH (a base that is another snapshot), MMSB_E_ALREADY_EXISTS (an id that a page created
+ * meanwhile has), MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE.
+ * Threads: any. Blocks: until done. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_load(mmsb_context_t context, const char *path, const mmsb_load_options_t *options);
+
+/* The same as work of its own; progress counts bytes. page_ids and the strings are copied.
+ * Errors: of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_load_start(mmsb_context_t context, const char *path, const mmsb_load_options_t *options,
+                                                const mmsb_work_options_t *work, mmsb_ticket_t *ticket);
+
+/* The same from a file descriptor, read from its position to its end: a pipe, a socket, a file. Snapshots with a base are
+ * refused. Errors: as mmsb_snapshot_load. Threads: any. Blocks: until done. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_load_descriptor(mmsb_context_t context, int32_t descriptor,
+                                                     const mmsb_load_options_t *options);
+
+/* The same from memory. Errors: as mmsb_snapshot_load. Threads: any. Blocks: until done. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_load_memory(mmsb_context_t context, const void *memory, uint64_t length,
+                                                 const mmsb_load_options_t *options);
+
+/* Counters of a context's saves. */
+typedef struct mmsb_save_stats {
+    uint32_t struct_size;
+    uint32_t reserved_word;
+    uint64_t saves;      /* that ended well */
+    uint64_t last_pages; /* pages in the last one's file */
+    uint64_t last_bytes; /* length of the last one's file */
+    uint64_t last_duration_ns;
+    uint64_t copied_bytes;   /* copied by writers for the last one, or for the one that is running */
+    uint64_t copied_peak;    /* most bytes of copies at one time */
+    uint64_t waits;          /* calls that waited, because copy_limit was reached */
+    uint64_t waited_ns;      /* by all of them together */
+    uint64_t compared_bytes; /* read only to compare checksums */
+    uint64_t reserved[4];
+} mmsb_save_stats_t;
+
+/* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.2. */
+MMSB_API void mmsb_save_stats_init(mmsb_save_stats_t *stats);
+
+/* The counters now, also while a save is running.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_context_save_stats(mmsb_context_t context, mmsb_save_stats_t *stats);
+
+/* --------------------------------------------------------------------------------------- reading snapshot files ---- */
+
+typedef struct mmsb_snapshot_info {
+    uint32_t struct_size;
+    uint32_t format; /* version of the file: 3, or 2 of the original program */
+    uint8_t id[16];
+    uint8_t base[16];    /* zeros = whole */
+    int64_t taken_ns;    /* since 1970 UTC; 0 in files of version 2 */
+    uint64_t journal;    /* number of the last journal record that is in it */
+    uint64_t pages;      /* of the state */
+    uint64_t bytes;      /* of these pages */
+    uint64_t file_pages; /* pages with an entry in this file */
+    uint64_t file_bytes; /* length of this file */
+    uint64_t edges;      /* dependencies */
+    uint32_t chain;      /* files that the state comes from: 1 = this one alone */
+    uint32_t reserved_word;
+    uint64_t reserved[4];
+} mmsb_snapshot_info_t;
+
+typedef struct mmsb_snapshot_page {
+    uint64_t id;
+    uint64_t size;
+    uint64_t epoch;
+    uint64_t version;
+    mmsb_location_t location;
+    int32_t device;
+    int32_t numa_node; /* -1 = any */
+    uint32_t metadata_count;
+    uint64_t reserved;
+} mmsb_snapshot_page_t;
+
+/* Opens a snapshot file, with its chain of bases, for reading; it is mapped or read as needed. No context is involved.
+ * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND, MMSB_E_IO, MMSB_E_FORMAT, MMSB_E_CORRUPT, MMSB_E_MISMATCH, MMSB_E_LIMIT.
+ * Threads: any. Blocks: for the disk. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_open(const char *path, mmsb_snapshot_t *snapshot);
+
+/* Closes it; its views end with it. The handle 0 is a no-op. Errors: handle errors. Threads: any.
+ * Blocks: until calls on it have ended. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_close(mmsb_snapshot_t snapshot);
+
+/* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.2. */
+MMSB_API void mmsb_snapshot_info_init(mmsb_snapshot_info_t *info);
+
+/* What the file's header and index say.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_info(mmsb_snapshot_t snapshot, mmsb_snapshot_info_t *info);
+
+/* The pages of the state, at most capacity (1 or more) at a time, in the order of the files. *cursor is 0 at first and moved by
+ * each call; the walk is over when *count is 0.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the disk. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_pages(mmsb_snapshot_t snapshot, uint64_t *cursor, mmsb_snapshot_page_t *pages,
+                                           size_t capacity, size_t *count);
+
+/* One page by its id. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND, MMSB_E_IO, MMSB_E_CORRUPT.
+ * Threads: any. Blocks: for the disk. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_find(mmsb_snapshot_t snapshot, uint64_t id, mmsb_snapshot_page_t *page);
+
+/* Copies bytes of a page, verified. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND, MMSB_E_OUT_OF_RANGE,
+ * MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the disk. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_read(mmsb_snapshot_t snapshot, uint64_t id, uint64_t offset, void *buffer, uint64_t length);
+
+/* A page's bytes where they lie in the mapped file, read-only, valid until mmsb_snapshot_close; all of them are verified by this
+ * call. If the file is cut short meanwhile, touching them raises SIGBUS: use mmsb_snapshot_read for files that others change.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND, MMSB_E_UNSUPPORTED (compressed, or not in one piece),
+ * MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the disk. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_view(mmsb_snapshot_t snapshot, uint64_t id, const void **bytes, uint64_t *length);
+
+/* A page's metadata blob. A list of bytes. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND, MMSB_E_OUT_OF_RANGE,
+ * MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the disk. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_metadata(mmsb_snapshot_t snapshot, uint64_t id, void *blob, size_t capacity, size_t *length);
+
+/* Reads a snapshot and its bases and checks every checksum and every length. work (may be NULL): timeout_ns and after.
+ * Errors: as mmsb_snapshot_open; MMSB_E_STRUCT_VERSION and handle errors (work), MMSB_E_TIMEOUT, MMSB_E_CANCELLED. Threads: any.
+ * Blocks: until done or the time is over. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_verify(const char *path, const mmsb_work_options_t *work);
+
+#define MMSB_CHANGE_ADDED 1   /* only the newer snapshot has the page */
+#define MMSB_CHANGE_REMOVED 2 /* only the older one has it */
+#define MMSB_CHANGE_BYTES 3   /* size or bytes differ, perhaps more */
+#define MMSB_CHANGE_OTHER 4   /* epoch, change mask, metadata or place differ, the bytes do not */
+
+typedef struct mmsb_snapshot_change {
+    uint64_t id;
+    int32_t change; /* MMSB_CHANGE_* */
+    int32_t reserved;
+} mmsb_snapshot_change_t;
+
+/* Pages that differ between two snapshots, in ascending order of ids. A list.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE, MMSB_E_IO, MMSB_E_CORRUPT. Threads: any.
+ * Blocks: for the disk. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_diff(mmsb_snapshot_t older, mmsb_snapshot_t newer, mmsb_snapshot_change_t *changes,
+                                          size_t capacity, size_t *count);
+
+/* Writes the state that a snapshot and its bases give together into one whole snapshot file, which gets a new id. What is
+ * compressed stays so. Of options (may be NULL) only not_durable may be other than its default. to must not be one of the bases.
+ * Errors: as mmsb_snapshot_open and mmsb_snapshot_save. Threads: any. Blocks: until it is on disk. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_snapshot_compact(const char *path, const char *to, const mmsb_save_options_t *options);
+
+/* ---------------------------------------------------------------------------------------------------- journal ---- */
+
+/* The durable log of every change that goes through the API. A snapshot and the journal's records after it give the state at the
+ * last call whose record reached the disk: mmsb_load_options_t.journal applies them. docs/journal-format.md describes the files.
+ * Bytes that a program writes through pointers are not in the journal. */
+
+#define MMSB_DURABILITY_INTERVAL 0 /* on disk within interval_ms */
+#define MMSB_DURABILITY_CALL 1     /* a call returns when its record is on disk */
+#define MMSB_DURABILITY_NONE 2     /* when the system likes */
+
+typedef struct mmsb_journal_options {
+    uint32_t struct_size;
+    int32_t durability;     /* MMSB_DURABILITY_INTERVAL */
+    uint32_t interval_ms;   /* 10 */
+    int32_t keep;           /* 0 = a durable save removes the segments that it makes unnecessary; 1 = they stay */
+    uint64_t segment_bytes; /* 256 MiB; a segment file that is longer is followed by a new one */
+    uint64_t reserved[4];
+} mmsb_journal_options_t;
+
+/* The defaults, named above. Errors: none. Threads: any. Blocks: no. Since 0.2. */
+MMSB_API void mmsb_journal_options_init(mmsb_journal_options_t *options);
+
+/* Begins to journal a context into a directory, which is made where it is missing. A directory with a journal is continued: the
+ * context's state must be the one that the journal ends with (load with its records first) or begin with a save. A torn end is
+ * cut. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_ALREADY_EXISTS (the context has a journal),
+ * MMSB_E_BUSY (another process writes it), MMSB_E_MISMATCH (its end is not this context's state), MMSB_E_IO, MMSB_E_NO_SPACE,
+ * MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: for the disk. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_journal_open(mmsb_context_t context, const char *directory, const mmsb_journal_options_t *options);
+
+/* Waits until every call that has returned is on disk. Errors: handle errors, MMSB_E_INVALID_STATE (no journal), MMSB_E_IO,
+ * MMSB_E_NO_SPACE. Threads: any. Blocks: for the disk. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_journal_sync(mmsb_context_t context);
+
+/* Ends the journal, after a sync. Destroying the context does it, too. Errors: as mmsb_journal_sync; the journal ends all the
+ * same. Threads: any. Blocks: for the disk. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_journal_close(mmsb_context_t context);
+
+/* Removes the journal's segments that hold only records which a snapshot already has, after it was verified.
+ * Errors: as mmsb_journal_sync, and those of mmsb_snapshot_open. Threads: any. Blocks: for the disk. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_journal_drop(mmsb_context_t context, const char *snapshot);
+
+typedef struct mmsb_journal_info {
+    uint32_t struct_size;
+    uint32_t segments;
+    uint64_t first;  /* number of the oldest record that is kept */
+    uint64_t last;   /* number of the newest; 0 when there was none yet */
+    uint64_t synced; /* up to this one all are on disk */
+    uint64_t bytes;  /* of all segments */
+    uint64_t reserved[4];
+} mmsb_journal_info_t;
+
+/* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.2. */
+MMSB_API void mmsb_journal_info_init(mmsb_journal_info_t *info);
+
+/* How far the journal is.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_STATE (no journal), MMSB_E_IO.
+ * Threads: any. Blocks: no. Since 0.2. */
+MMSB_API mmsb_status_t mmsb_journal_info(mmsb_context_t context, mmsb_journal_info_t *info);
 
 #ifdef __cplusplus
 }

@@ -13,6 +13,7 @@ typedef struct abuse {
     mmsb_page_t shared;       /* a page that nobody may change */
     mmsb_page_t stale[STALE]; /* destroyed pages, and pages of an ended context */
     mmsb_ticket_t ended_ticket;
+    mmsb_snapshot_t ended_snapshot;
 } abuse_t;
 
 /* One wrong call: the code, and a text of one line that has a number in it. */
@@ -53,7 +54,8 @@ static void bad_handles(const abuse_t *abuse, uint64_t *seed) {
         default: {
             uint64_t stale = call->kind == MMSB_KIND_PAGE      ? abuse->stale[random_below(seed, STALE)]
                              : call->kind == MMSB_KIND_CONTEXT ? abuse->ended_context
-                                                               : abuse->ended_ticket;
+                             : call->kind == MMSB_KIND_TICKET  ? abuse->ended_ticket
+                                                               : abuse->ended_snapshot;
             CHECK_STATUS(call->run(stale), MMSB_E_STALE_HANDLE);
             CHECK_STATUS(call->run(call->kind == MMSB_KIND_PAGE ? abuse->context : abuse->shared), MMSB_E_INVALID_HANDLE);
         }
@@ -373,6 +375,8 @@ static void sixty_four_threads_of_abuse(void) {
     uint64_t version = mmsb_page_version(abuse.shared);
     REQUIRE_OK(mmsb_page_create_many_start(abuse.context, 8, 0, NULL, NULL, NULL, &abuse.ended_ticket));
     REQUIRE_OK(mmsb_ticket_destroy(abuse.ended_ticket));
+    abuse.ended_snapshot = new_snapshot();
+    REQUIRE_OK(mmsb_snapshot_close(abuse.ended_snapshot));
     run_team(THREADS, abuse_the_library, &abuse);
     CHECK_EQUAL(mmsb_page_version(abuse.shared), version);
     CHECK_EQUAL(context_stats(abuse.context).pages, 1);

@@ -42,6 +42,11 @@ typedef struct call_arguments {
     mmsb_context_options_t options;
     mmsb_context_stats_t stats;
     mmsb_memory_usage_t usage;
+    mmsb_save_stats_t save_stats;
+    mmsb_snapshot_info_t snapshot_info;
+    mmsb_snapshot_page_t snapshot_page;
+    mmsb_journal_info_t journal_info;
+    const void *view;
 } call_arguments_t;
 
 static inline call_arguments_t call_arguments(uint64_t handle) {
@@ -61,6 +66,9 @@ static inline call_arguments_t call_arguments(uint64_t handle) {
     mmsb_context_options_init(&a.options);
     mmsb_context_stats_init(&a.stats);
     mmsb_memory_usage_init(&a.usage);
+    mmsb_save_stats_init(&a.save_stats);
+    mmsb_snapshot_info_init(&a.snapshot_info);
+    mmsb_journal_info_init(&a.journal_info);
     return a;
 }
 
@@ -72,6 +80,9 @@ static inline void call_arguments_link(call_arguments_t *a) {
     a->runs.payload = a->bytes;
     a->range.buffer = a->bytes;
 }
+
+/* A path at which there is nothing and can be nothing. */
+#define NO_FILE "/dev/null/file"
 
 #define EVERY_CALL(CALL) \
     CALL(mmsb_last_error_copy, 0, REPORTS, (a.text, sizeof a.text, NULL)) \
@@ -141,7 +152,33 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_page_dependency_remove, MMSB_KIND_PAGE, ORDINARY, (handle, handle)) \
     CALL(mmsb_page_parents, MMSB_KIND_PAGE, ORDINARY, (handle, NULL, 0, &a.length)) \
     CALL(mmsb_page_children, MMSB_KIND_PAGE, ORDINARY, (handle, NULL, 0, &a.length)) \
-    CALL(mmsb_context_dependency_order, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, 0, &a.length))
+    CALL(mmsb_context_dependency_order, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, 0, &a.length)) \
+    CALL(mmsb_snapshot_save, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL)) \
+    CALL(mmsb_snapshot_save_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL, NULL, &a.number)) \
+    CALL(mmsb_snapshot_save_descriptor, MMSB_KIND_CONTEXT, ORDINARY, (handle, 1, NULL)) \
+    CALL(mmsb_snapshot_save_memory, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, &a.pointer, &a.number)) \
+    CALL(mmsb_snapshot_free_memory, 0, ENDS, (NULL)) \
+    CALL(mmsb_snapshot_load, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL)) \
+    CALL(mmsb_snapshot_load_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL, NULL, &a.number)) \
+    CALL(mmsb_snapshot_load_descriptor, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, NULL)) \
+    CALL(mmsb_snapshot_load_memory, MMSB_KIND_CONTEXT, ORDINARY, (handle, a.bytes, sizeof a.bytes, NULL)) \
+    CALL(mmsb_context_save_stats, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.save_stats)) \
+    CALL(mmsb_snapshot_open, 0, ORDINARY, (NO_FILE, &a.number)) \
+    CALL(mmsb_snapshot_close, MMSB_KIND_SNAPSHOT, ENDS, (handle)) \
+    CALL(mmsb_snapshot_info, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, &a.snapshot_info)) \
+    CALL(mmsb_snapshot_pages, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, &a.number, &a.snapshot_page, 1, &a.length)) \
+    CALL(mmsb_snapshot_find, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, 1, &a.snapshot_page)) \
+    CALL(mmsb_snapshot_read, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, 1, 0, a.bytes, 1)) \
+    CALL(mmsb_snapshot_view, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, 1, &a.view, &a.number)) \
+    CALL(mmsb_snapshot_metadata, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, 1, NULL, 0, &a.length)) \
+    CALL(mmsb_snapshot_verify, 0, ORDINARY, (NO_FILE, NULL)) \
+    CALL(mmsb_snapshot_diff, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, handle, NULL, 0, &a.length)) \
+    CALL(mmsb_snapshot_compact, 0, ORDINARY, (NO_FILE, NO_FILE, NULL)) \
+    CALL(mmsb_journal_open, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL)) \
+    CALL(mmsb_journal_sync, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
+    CALL(mmsb_journal_close, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
+    CALL(mmsb_journal_drop, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE)) \
+    CALL(mmsb_journal_info, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.journal_info))
 
 #define DEFINE_CALL(name, kind, role, arguments) \
     static inline mmsb_status_t call_##name(uint64_t handle) { \

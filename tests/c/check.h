@@ -94,7 +94,7 @@ static inline uint64_t check_live(int32_t kind) {
 
 /* Nothing may be left alive. Work whose ticket was given back unfinished may take a moment to end. */
 static inline void check_nothing_lives(void) {
-    for (int32_t kind = MMSB_KIND_PAGE; kind <= MMSB_KIND_MEMORY; kind++) {
+    for (int32_t kind = MMSB_KIND_PAGE; kind <= MMSB_KIND_SNAPSHOT; kind++) {
         for (int attempt = 0; attempt < 1000 && check_live(kind) != 0; attempt++) {
             check_sleep_ms(10);
         }
@@ -146,6 +146,21 @@ static inline mmsb_page_t new_disk_page(mmsb_context_t context, uint64_t size) {
     mmsb_page_t page = 0;
     REQUIRE_OK(mmsb_page_create(context, size, &options, &page));
     return page;
+}
+
+/* A snapshot file of an empty context, opened for reading. The file is gone again: it lives as long as the handle. */
+static inline mmsb_snapshot_t new_snapshot(void) {
+    char path[] = "/tmp/mmsb-snapshot-XXXXXX";
+    int descriptor = mkstemp(path);
+    REQUIRE(descriptor >= 0);
+    close(descriptor);
+    mmsb_context_t context = new_context();
+    REQUIRE_OK(mmsb_snapshot_save(context, path, NULL));
+    REQUIRE_OK(mmsb_context_destroy(context));
+    mmsb_snapshot_t snapshot = 0;
+    REQUIRE_OK(mmsb_snapshot_open(path, &snapshot));
+    REQUIRE(unlink(path) == 0);
+    return snapshot;
 }
 
 static inline mmsb_page_info_t page_info(mmsb_page_t page) {

@@ -16,9 +16,9 @@ static int exit_status(pid_t child) {
 }
 
 /* Runs in the child. Reports through its exit status: the parent's counters are out of reach. */
-static int every_call_answers_forked(mmsb_context_t context, mmsb_page_t page, mmsb_ticket_t ticket, void *memory,
-                                     mmsb_delta_t *delta) {
-    const uint64_t handles[4] = {1, page, context, ticket};
+static int every_call_answers_forked(mmsb_context_t context, mmsb_page_t page, mmsb_ticket_t ticket, mmsb_snapshot_t snapshot,
+                                     void *memory, mmsb_delta_t *delta) {
+    const uint64_t handles[] = {1, page, context, ticket, 0, 0, snapshot};
     for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
         const call_t *call = &every_call[i];
         mmsb_status_t status = call->run(handles[call->kind]);
@@ -62,19 +62,22 @@ static void a_child_gets_forked(void) {
     REQUIRE_OK(mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER));
     REQUIRE_OK(mmsb_page_release(released, &memory, &size));
     REQUIRE_OK(mmsb_delta_from_pages(page, page, &delta));
+    mmsb_snapshot_t snapshot = new_snapshot();
     write_pattern(page, 1);
     for (int i = 0; i < 5; i++) {
         fflush(NULL);
         pid_t child = fork();
         if (child == 0) {
             alarm(SECONDS);
-            exit(every_call_answers_forked(context, page, ticket, memory, delta) == 0 ? 0 : 1); /* through all exit handlers */
+            /* Through all exit handlers. */
+            exit(every_call_answers_forked(context, page, ticket, snapshot, memory, delta) == 0 ? 0 : 1);
         }
         CHECK_EQUAL(exit_status(child), 0);
         /* The parent is as it was. */
         CHECK(page_holds_pattern(page, 1, 100));
         CHECK_EQUAL(context_stats(context).pages, 2);
     }
+    CHECK_OK(mmsb_snapshot_close(snapshot));
     CHECK_OK(mmsb_delta_free(delta));
     CHECK_OK(mmsb_memory_free(memory));
     CHECK_OK(mmsb_ticket_destroy(ticket));

@@ -333,7 +333,7 @@ static void check_context(int index) {
 }
 
 static void check_everything(void) {
-    uint64_t live[MMSB_KIND_MEMORY + 1] = {0};
+    uint64_t live[MMSB_KIND_SNAPSHOT + 1] = {0};
     for (int i = 0; i < PAGES; i++) {
         if (pages[i].handle != 0) {
             check_page(&pages[i]);
@@ -358,7 +358,7 @@ static void check_everything(void) {
         live[MMSB_KIND_MEMORY] += memories[i].address != NULL;
         SAME(memories[i].address == NULL || memcmp(memories[i].address, memories[i].bytes, memories[i].size) == 0, 1);
     }
-    for (int32_t kind = MMSB_KIND_PAGE; kind <= MMSB_KIND_MEMORY; kind++) {
+    for (int32_t kind = MMSB_KIND_PAGE; kind <= MMSB_KIND_SNAPSHOT; kind++) {
         SAME(check_live(kind), live[kind]);
     }
 }
@@ -2356,7 +2356,7 @@ int main(int count, char **arguments) {
     for (int i = 0; i < MEMORIES; i++) {
         CALL(mmsb_memory_free(memories[i].address), MMSB_OK);
     }
-    for (int32_t kind = MMSB_KIND_PAGE; kind <= MMSB_KIND_MEMORY; kind++) {
+    for (int32_t kind = MMSB_KIND_PAGE; kind <= MMSB_KIND_SNAPSHOT; kind++) {
         SAME(check_live(kind), 0);
     }
     double share = 100.0 * (double)succeeded / (double)calls;

@@ -55,6 +55,10 @@ static void bad_handles_answer_their_codes(void) {
     CHECK_EQUAL(page >> 60, MMSB_KIND_PAGE);
     CHECK_EQUAL(context >> 60, MMSB_KIND_CONTEXT);
     CHECK_EQUAL(ticket >> 60, MMSB_KIND_TICKET);
+    mmsb_snapshot_t snapshot = new_snapshot();
+    CHECK_EQUAL(snapshot >> 60, MMSB_KIND_SNAPSHOT);
+    mmsb_snapshot_t ended_snapshot = new_snapshot();
+    REQUIRE_OK(mmsb_snapshot_close(ended_snapshot));
 
     mmsb_context_t ended_context = new_context();
     mmsb_page_t page_of_ended_context = new_page(ended_context, 64);
@@ -67,15 +71,17 @@ static void bad_handles_answer_their_codes(void) {
     REQUIRE_OK(mmsb_ticket_wait(ended_ticket, MMSB_WAIT_FOREVER));
     REQUIRE_OK(mmsb_ticket_destroy(ended_ticket));
 
-    const uint64_t live[4] = {0, page, context, ticket};
-    const uint64_t ended[4] = {0, ended_page, ended_context, ended_ticket};
+    static const int kinds[] = {MMSB_KIND_PAGE, MMSB_KIND_CONTEXT, MMSB_KIND_TICKET, MMSB_KIND_SNAPSHOT};
+    const uint64_t live[] = {0, page, context, ticket, 0, 0, snapshot};
+    const uint64_t ended[] = {0, ended_page, ended_context, ended_ticket, 0, 0, ended_snapshot};
     for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
         const call_t *call = &every_call[i];
         if (call->kind == 0) {
             continue;
         }
         check_call(call, "zero", 0, call->role == ENDS ? MMSB_OK : MMSB_E_INVALID_HANDLE);
-        for (int kind = MMSB_KIND_PAGE; kind <= MMSB_KIND_TICKET; kind++) {
+        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+            int kind = kinds[k];
             if (kind != call->kind) {
                 check_call(call, "another kind", live[kind], MMSB_E_INVALID_HANDLE);
                 check_call(call, "another kind, ended", ended[kind], MMSB_E_INVALID_HANDLE);
@@ -95,6 +101,7 @@ static void bad_handles_answer_their_codes(void) {
     /* All that did nothing. */
     CHECK_EQUAL(context_stats(context).pages, 3);
     CHECK_EQUAL(mmsb_page_size(page), 64);
+    CHECK_OK(mmsb_snapshot_close(snapshot));
     CHECK_OK(mmsb_ticket_destroy(ticket));
     CHECK_OK(mmsb_context_destroy(context));
 }

@@ -149,6 +149,90 @@ FIELD_AT(mmsb_page_runs_t, payload, 48);
 FIELD_AT(mmsb_page_runs_t, payload_length, 56);
 FIELD_AT(mmsb_page_runs_t, reserved, 64);
 
+SIZE_IS(mmsb_save_options_t, 72);
+FIELD_AT(mmsb_save_options_t, struct_size, 0);
+FIELD_AT(mmsb_save_options_t, compression, 4);
+FIELD_AT(mmsb_save_options_t, compression_level, 8);
+FIELD_AT(mmsb_save_options_t, raw_writes, 12);
+FIELD_AT(mmsb_save_options_t, not_durable, 16);
+FIELD_AT(mmsb_save_options_t, reserved_word, 20);
+FIELD_AT(mmsb_save_options_t, copy_limit, 24);
+FIELD_AT(mmsb_save_options_t, base, 32);
+FIELD_AT(mmsb_save_options_t, reserved, 40);
+
+SIZE_IS(mmsb_load_options_t, 80);
+FIELD_AT(mmsb_load_options_t, struct_size, 0);
+FIELD_AT(mmsb_load_options_t, mode, 4);
+FIELD_AT(mmsb_load_options_t, page_ids, 8);
+FIELD_AT(mmsb_load_options_t, page_count, 16);
+FIELD_AT(mmsb_load_options_t, journal, 24);
+FIELD_AT(mmsb_load_options_t, journal_until, 32);
+FIELD_AT(mmsb_load_options_t, journal_until_time_ns, 40);
+FIELD_AT(mmsb_load_options_t, reserved, 48);
+
+SIZE_IS(mmsb_save_stats_t, 112);
+FIELD_AT(mmsb_save_stats_t, struct_size, 0);
+FIELD_AT(mmsb_save_stats_t, reserved_word, 4);
+FIELD_AT(mmsb_save_stats_t, saves, 8);
+FIELD_AT(mmsb_save_stats_t, last_pages, 16);
+FIELD_AT(mmsb_save_stats_t, last_bytes, 24);
+FIELD_AT(mmsb_save_stats_t, last_duration_ns, 32);
+FIELD_AT(mmsb_save_stats_t, copied_bytes, 40);
+FIELD_AT(mmsb_save_stats_t, copied_peak, 48);
+FIELD_AT(mmsb_save_stats_t, waits, 56);
+FIELD_AT(mmsb_save_stats_t, waited_ns, 64);
+FIELD_AT(mmsb_save_stats_t, compared_bytes, 72);
+FIELD_AT(mmsb_save_stats_t, reserved, 80);
+
+SIZE_IS(mmsb_snapshot_info_t, 136);
+FIELD_AT(mmsb_snapshot_info_t, struct_size, 0);
+FIELD_AT(mmsb_snapshot_info_t, format, 4);
+FIELD_AT(mmsb_snapshot_info_t, id, 8);
+FIELD_AT(mmsb_snapshot_info_t, base, 24);
+FIELD_AT(mmsb_snapshot_info_t, taken_ns, 40);
+FIELD_AT(mmsb_snapshot_info_t, journal, 48);
+FIELD_AT(mmsb_snapshot_info_t, pages, 56);
+FIELD_AT(mmsb_snapshot_info_t, bytes, 64);
+FIELD_AT(mmsb_snapshot_info_t, file_pages, 72);
+FIELD_AT(mmsb_snapshot_info_t, file_bytes, 80);
+FIELD_AT(mmsb_snapshot_info_t, edges, 88);
+FIELD_AT(mmsb_snapshot_info_t, chain, 96);
+FIELD_AT(mmsb_snapshot_info_t, reserved_word, 100);
+FIELD_AT(mmsb_snapshot_info_t, reserved, 104);
+
+SIZE_IS(mmsb_snapshot_page_t, 56);
+FIELD_AT(mmsb_snapshot_page_t, id, 0);
+FIELD_AT(mmsb_snapshot_page_t, size, 8);
+FIELD_AT(mmsb_snapshot_page_t, epoch, 16);
+FIELD_AT(mmsb_snapshot_page_t, version, 24);
+FIELD_AT(mmsb_snapshot_page_t, location, 32);
+FIELD_AT(mmsb_snapshot_page_t, device, 36);
+FIELD_AT(mmsb_snapshot_page_t, numa_node, 40);
+FIELD_AT(mmsb_snapshot_page_t, metadata_count, 44);
+FIELD_AT(mmsb_snapshot_page_t, reserved, 48);
+
+SIZE_IS(mmsb_snapshot_change_t, 16);
+FIELD_AT(mmsb_snapshot_change_t, id, 0);
+FIELD_AT(mmsb_snapshot_change_t, change, 8);
+FIELD_AT(mmsb_snapshot_change_t, reserved, 12);
+
+SIZE_IS(mmsb_journal_options_t, 56);
+FIELD_AT(mmsb_journal_options_t, struct_size, 0);
+FIELD_AT(mmsb_journal_options_t, durability, 4);
+FIELD_AT(mmsb_journal_options_t, interval_ms, 8);
+FIELD_AT(mmsb_journal_options_t, keep, 12);
+FIELD_AT(mmsb_journal_options_t, segment_bytes, 16);
+FIELD_AT(mmsb_journal_options_t, reserved, 24);
+
+SIZE_IS(mmsb_journal_info_t, 72);
+FIELD_AT(mmsb_journal_info_t, struct_size, 0);
+FIELD_AT(mmsb_journal_info_t, segments, 4);
+FIELD_AT(mmsb_journal_info_t, first, 8);
+FIELD_AT(mmsb_journal_info_t, last, 16);
+FIELD_AT(mmsb_journal_info_t, synced, 24);
+FIELD_AT(mmsb_journal_info_t, bytes, 32);
+FIELD_AT(mmsb_journal_info_t, reserved, 40);
+
 static void the_library_has_the_same_sizes(void) {
     static const struct {
         int32_t structure;
@@ -167,13 +251,21 @@ static void the_library_has_the_same_sizes(void) {
         {MMSB_STRUCT_RUN, sizeof(mmsb_run_t)},
         {MMSB_STRUCT_DELTA, sizeof(mmsb_delta_t)},
         {MMSB_STRUCT_PAGE_RUNS, sizeof(mmsb_page_runs_t)},
+        {MMSB_STRUCT_SAVE_OPTIONS, sizeof(mmsb_save_options_t)},
+        {MMSB_STRUCT_LOAD_OPTIONS, sizeof(mmsb_load_options_t)},
+        {MMSB_STRUCT_SAVE_STATS, sizeof(mmsb_save_stats_t)},
+        {MMSB_STRUCT_SNAPSHOT_INFO, sizeof(mmsb_snapshot_info_t)},
+        {MMSB_STRUCT_SNAPSHOT_PAGE, sizeof(mmsb_snapshot_page_t)},
+        {MMSB_STRUCT_SNAPSHOT_CHANGE, sizeof(mmsb_snapshot_change_t)},
+        {MMSB_STRUCT_JOURNAL_OPTIONS, sizeof(mmsb_journal_options_t)},
+        {MMSB_STRUCT_JOURNAL_INFO, sizeof(mmsb_journal_info_t)},
     };
     for (size_t i = 0; i < sizeof structures / sizeof structures[0]; i++) {
         CHECK_EQUAL(mmsb_sizeof(structures[i].structure), structures[i].size);
     }
     CHECK_EQUAL(mmsb_sizeof(0), 0);
     CHECK_EQUAL(mmsb_sizeof(-1), 0);
-    CHECK_EQUAL(mmsb_sizeof(MMSB_STRUCT_PAGE_RUNS + 1), 0);
+    CHECK_EQUAL(mmsb_sizeof(MMSB_STRUCT_JOURNAL_INFO + 1), 0);
     CHECK_EQUAL(mmsb_sizeof(INT32_MAX), 0);
 }
 
@@ -204,6 +296,12 @@ static void init_fills_the_struct_and_no_more(void) {
     CHECK_INIT(mmsb_page_info_t, mmsb_page_info_init);
     CHECK_INIT(mmsb_delta_t, mmsb_delta_init);
     CHECK_INIT(mmsb_page_runs_t, mmsb_page_runs_init);
+    CHECK_INIT(mmsb_save_options_t, mmsb_save_options_init);
+    CHECK_INIT(mmsb_load_options_t, mmsb_load_options_init);
+    CHECK_INIT(mmsb_save_stats_t, mmsb_save_stats_init);
+    CHECK_INIT(mmsb_snapshot_info_t, mmsb_snapshot_info_init);
+    CHECK_INIT(mmsb_journal_options_t, mmsb_journal_options_init);
+    CHECK_INIT(mmsb_journal_info_t, mmsb_journal_info_init);
 }
 
 int main(void) {

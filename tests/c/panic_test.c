@@ -18,10 +18,13 @@ static void a_panic_poisons_the_library(void) {
     REQUIRE_OK(mmsb_page_release(released, &memory, &size));
     REQUIRE_OK(mmsb_delta_from_pages(page, page, &delta));
     REQUIRE_OK(mmsb_page_pin(page, MMSB_PIN_WRITE, NULL));
+    mmsb_snapshot_t snapshot = new_snapshot();
+    void *saved;
+    REQUIRE_OK(mmsb_snapshot_save_memory(context, NULL, &saved, &size));
 
     CHECK_STATUS(mmsb_test_panic(), MMSB_E_INTERNAL);
     CHECK_STATUS(mmsb_test_panic(), MMSB_E_POISONED);
-    const uint64_t handles[4] = {0, page, context, ticket};
+    const uint64_t handles[] = {0, page, context, ticket, 0, 0, snapshot};
     for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
         const call_t *call = &every_call[i];
         if (call->role != ORDINARY) {
@@ -53,6 +56,10 @@ static void a_panic_poisons_the_library(void) {
     CHECK_STATUS(mmsb_memory_free(memory), MMSB_E_STALE_HANDLE);
     CHECK_OK(mmsb_delta_free(delta));
     CHECK_STATUS(mmsb_delta_free(delta), MMSB_E_STALE_HANDLE);
+    CHECK_OK(mmsb_snapshot_free_memory(saved));
+    CHECK_STATUS(mmsb_snapshot_free_memory(saved), MMSB_E_STALE_HANDLE);
+    CHECK_OK(mmsb_snapshot_close(snapshot));
+    CHECK_STATUS(mmsb_snapshot_close(snapshot), MMSB_E_STALE_HANDLE);
     CHECK_OK(mmsb_ticket_destroy(ticket));
     CHECK_STATUS(mmsb_ticket_destroy(ticket), MMSB_E_STALE_HANDLE);
     CHECK_OK(mmsb_context_destroy(context));

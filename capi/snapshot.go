@@ -1,0 +1,432 @@
+package main
+
+/*
+#include "mmsb.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"libmmsb/core/file"
+	"libmmsb/core/handle"
+	"libmmsb/core/page"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+	"libmmsb/core/ticket"
+)
+
+// Saving.
+
+func saveOptions(o *C.mmsb_save_options_t) page.SaveOptions {
+	options := page.SaveOptions{
+		Compression: int32(o.compression), Level: int32(o.compression_level),
+		RefuseRawWrites: o.raw_writes == C.MMSB_RAW_WRITES_REFUSE, NotDurable: o.not_durable != 0, CopyLimit: uint64(o.copy_limit),
+	}
+	if o.base != nil {
+		options.Base = C.GoString(o.base)
+	}
+	return options
+}
+
+//export mmsbgo_snapshot_save
+func mmsbgo_snapshot_save(context C.mmsb_context_t, path *C.char, o *C.mmsb_save_options_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return failed(page.Save(uint64(context), page.ToPath(C.GoString(path)), saveOptions(o), nil))
+}
+
+//export mmsbgo_snapshot_save_start
+func mmsbgo_snapshot_save_start(context C.mmsb_context_t, path *C.char, o *C.mmsb_save_options_t, work *C.mmsb_work_options_t,
+	to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	target, options := page.ToPath(C.GoString(path)), saveOptions(o)
+	if err := page.CheckSave(uint64(context), target, options); err != nil {
+		return failed(err)
+	}
+	return startWork(work, to, func(w *ticket.Work) error { return page.Save(uint64(context), target, options, w) })
+}
+
+// startWork begins work of which it is not known yet how much it is.
+func startWork(work *C.mmsb_work_options_t, to *C.mmsb_ticket_t, run func(w *ticket.Work) error) C.mmsb_status_t {
+	h, err := startTicket(0, work, run)
+	if err == nil {
+		*to = C.mmsb_ticket_t(h)
+	}
+	return failed(err)
+}
+
+//export mmsbgo_snapshot_save_descriptor
+func mmsbgo_snapshot_save_descriptor(context C.mmsb_context_t, descriptor C.int32_t,
+	o *C.mmsb_save_options_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return failed(page.Save(uint64(context), page.ToDescriptor(int32(descriptor)), saveOptions(o), nil))
+}
+
+// savedInMemory counts the snapshots in memory that were not given back.
+var savedInMemory atomic.Int64
+
+//export mmsbgo_snapshot_save_memory
+func mmsbgo_snapshot_save_memory(context C.mmsb_context_t, o *C.mmsb_save_options_t, memory *C.uintptr_t,
+	length *C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	var address uintptr
+	var bytes uint64
+	err := page.Save(uint64(context), page.ToMemory(&address, &bytes), saveOptions(o), nil)
+	if err == nil {
+		*memory, *length = C.uintptr_t(address), C.uint64_t(bytes)
+		savedInMemory.Add(1)
+	}
+	return failed(err)
+}
+
+//export mmsbgo_snapshot_free_memory
+func mmsbgo_snapshot_free_memory(memory C.uintptr_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	err := page.FreeSaved(uintptr(memory))
+	if err == nil {
+		savedInMemory.Add(-1)
+	}
+	return failed(err)
+}
+
+//export mmsbgo_context_save_stats
+func mmsbgo_context_save_stats(context C.mmsb_context_t, stats *C.mmsb_save_stats_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	s, err := page.GetSaveStats(uint64(context))
+	if err != nil {
+		return failed(err)
+	}
+	stats.saves = C.uint64_t(s.Saves)
+	stats.last_pages = C.uint64_t(s.LastPages)
+	stats.last_bytes = C.uint64_t(s.LastBytes)
+	stats.last_duration_ns = C.uint64_t(s.LastDurationNs)
+	stats.copied_bytes = C.uint64_t(s.CopiedBytes)
+	stats.copied_peak = C.uint64_t(s.CopiedPeak)
+	stats.waits = C.uint64_t(s.Waits)
+	stats.waited_ns = C.uint64_t(s.WaitedNs)
+	stats.compared_bytes = C.uint64_t(s.ComparedBytes)
+	return C.MMSB_OK
+}
+
+// Loading.
+
+func loadOptions(o *C.mmsb_load_options_t) page.LoadOptions {
+	options := page.LoadOptions{
+		Lazy: o.mode == C.MMSB_LOAD_LAZY, JournalUntil: uint64(o.journal_until), JournalUntilTime: int64(o.journal_until_time_ns),
+	}
+	if o.page_ids != nil {
+		ids := array((*uint64)(unsafe.Pointer(o.page_ids)), C.size_t(o.page_count))
+		options.IDs = append(make([]uint64, 0, len(ids)), ids...) // not nil, also where there are none
+	}
+	if o.journal != nil {
+		options.Journal = C.GoString(o.journal)
+	}
+	return options
+}
+
+//export mmsbgo_snapshot_load
+func mmsbgo_snapshot_load(context C.mmsb_context_t, path *C.char, o *C.mmsb_load_options_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return failed(page.Load(uint64(context), page.FromPath(C.GoString(path)), loadOptions(o), nil))
+}
+
+//export mmsbgo_snapshot_load_start
+func mmsbgo_snapshot_load_start(context C.mmsb_context_t, path *C.char, o *C.mmsb_load_options_t, work *C.mmsb_work_options_t,
+	to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	source, options := page.FromPath(C.GoString(path)), loadOptions(o)
+	if err := page.CheckLoad(uint64(context), source, options); err != nil {
+		return failed(err)
+	}
+	return startWork(work, to, func(w *ticket.Work) error { return page.Load(uint64(context), source, options, w) })
+}
+
+//export mmsbgo_snapshot_load_descriptor
+func mmsbgo_snapshot_load_descriptor(context C.mmsb_context_t, descriptor C.int32_t,
+	o *C.mmsb_load_options_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return failed(page.Load(uint64(context), page.FromDescriptor(int32(descriptor)), loadOptions(o), nil))
+}
+
+//export mmsbgo_snapshot_load_memory
+func mmsbgo_snapshot_load_memory(context C.mmsb_context_t, memory C.uintptr_t, length C.uint64_t,
+	o *C.mmsb_load_options_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return failed(page.Load(uint64(context), page.FromMemory(uintptr(memory), uint64(length)), loadOptions(o), nil))
+}
+
+// Reading files.
+
+// snapshotKind is MMSB_KIND_SNAPSHOT.
+const snapshotKind = 6
+
+// reader is a snapshot that is open. Closing it waits for the calls that use it; a call never waits for closing.
+type reader struct {
+	mutex  sync.Mutex
+	idle   *sync.Cond // there are no users
+	users  int
+	closed bool
+	file   *snapshot.Snapshot
+}
+
+var snapshots = handle.New[*reader](snapshotKind)
+
+func newReader(file *snapshot.Snapshot) *reader {
+	r := &reader{file: file}
+	r.idle = sync.NewCond(&r.mutex)
+	return r
+}
+
+// acquire says whether the snapshot can be used, until release.
+func (r *reader) acquire() bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if !r.closed {
+		r.users++
+	}
+	return !r.closed
+}
+
+func (r *reader) release() {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.users--; r.users == 0 {
+		r.idle.Broadcast()
+	}
+}
+
+func (r *reader) close() error {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.closed = true
+	for r.users > 0 {
+		r.idle.Wait()
+	}
+	return r.file.Close()
+}
+
+// useSnapshot runs a call on an open snapshot.
+func useSnapshot(h C.mmsb_snapshot_t, call func(s *snapshot.Snapshot) error) error {
+	r, err := snapshots.Get(uint64(h))
+	if err != nil {
+		return err
+	}
+	if !r.acquire() {
+		return status.Errorf(status.StaleHandle, "snapshot %#x was closed", uint64(h))
+	}
+	defer r.release()
+	return call(r.file)
+}
+
+func onSnapshot(h C.mmsb_snapshot_t, call func(s *snapshot.Snapshot) error) C.mmsb_status_t {
+	return failed(useSnapshot(h, call))
+}
+
+func closeSnapshot(h uint64) error {
+	r, err := snapshots.Remove(h)
+	if err != nil {
+		return err
+	}
+	return r.close()
+}
+
+//export mmsbgo_snapshot_open
+func mmsbgo_snapshot_open(path *C.char, to *C.mmsb_snapshot_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	opened, err := snapshot.Open(C.GoString(path), snapshot.OpenOptions{})
+	if err != nil {
+		return failed(err)
+	}
+	h, err := snapshots.Put(newReader(opened))
+	if err != nil {
+		return failed(errors.Join(err, opened.Close()))
+	}
+	*to = C.mmsb_snapshot_t(h)
+	return C.MMSB_OK
+}
+
+//export mmsbgo_snapshot_close
+func mmsbgo_snapshot_close(h C.mmsb_snapshot_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return failed(closeSnapshot(uint64(h)))
+}
+
+func putID(to *[16]C.uint8_t, id snapshot.ID) {
+	for i, value := range id {
+		to[i] = C.uint8_t(value)
+	}
+}
+
+//export mmsbgo_snapshot_info
+func mmsbgo_snapshot_info(h C.mmsb_snapshot_t, info *C.mmsb_snapshot_info_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onSnapshot(h, func(s *snapshot.Snapshot) error {
+		header, totals := s.Header(), s.Totals()
+		info.format = C.uint32_t(header.Version)
+		putID(&info.id, header.ID)
+		putID(&info.base, header.Base)
+		info.taken_ns = 0
+		if !header.Taken.IsZero() {
+			info.taken_ns = C.int64_t(header.Taken.UnixNano())
+		}
+		info.journal = C.uint64_t(header.Journal)
+		info.pages = C.uint64_t(totals.StatePages)
+		info.bytes = C.uint64_t(totals.StateBytes)
+		info.file_pages = C.uint64_t(totals.Pages)
+		info.file_bytes = C.uint64_t(totals.FileBytes)
+		info.edges = C.uint64_t(totals.Edges)
+		info.chain = C.uint32_t(len(s.Chain()))
+		return nil
+	})
+}
+
+func putPage(to *C.mmsb_snapshot_page_t, p *snapshot.Page) {
+	*to = C.mmsb_snapshot_page_t{
+		id: C.uint64_t(p.ID), size: C.uint64_t(p.Size), epoch: C.uint64_t(p.Epoch), version: C.uint64_t(p.Version),
+		location: C.mmsb_location_t(p.Location), device: C.int32_t(p.Device), numa_node: C.int32_t(p.NUMANode),
+		metadata_count: C.uint32_t(p.MetadataCount),
+	}
+}
+
+//export mmsbgo_snapshot_find
+func mmsbgo_snapshot_find(h C.mmsb_snapshot_t, id C.uint64_t, to *C.mmsb_snapshot_page_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onSnapshot(h, func(s *snapshot.Snapshot) error {
+		p, err := s.Find(uint64(id))
+		if err == nil {
+			putPage(to, &p)
+		}
+		return err
+	})
+}
+
+//export mmsbgo_snapshot_read
+func mmsbgo_snapshot_read(h C.mmsb_snapshot_t, id, offset C.uint64_t, buffer unsafe.Pointer,
+	length C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onSnapshot(h, func(s *snapshot.Snapshot) error {
+		return s.ReadAt(uint64(id), snapshot.KindBytes, bytes(buffer, C.size_t(length)), uint64(offset))
+	})
+}
+
+//export mmsbgo_snapshot_view
+func mmsbgo_snapshot_view(h C.mmsb_snapshot_t, id C.uint64_t, address *C.uintptr_t, length *C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onSnapshot(h, func(s *snapshot.Snapshot) error {
+		view, err := s.View(uint64(id))
+		if err == nil {
+			*address, *length = C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(view)))), C.uint64_t(len(view))
+		}
+		return err
+	})
+}
+
+//export mmsbgo_snapshot_metadata
+func mmsbgo_snapshot_metadata(h C.mmsb_snapshot_t, id C.uint64_t, blob unsafe.Pointer, capacity C.size_t,
+	length *C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onSnapshot(h, func(s *snapshot.Snapshot) error {
+		found, err := s.Metadata(uint64(id))
+		if err != nil {
+			return err
+		}
+		return list(found, bytes(blob, capacity), length)
+	})
+}
+
+//export mmsbgo_snapshot_pages
+func mmsbgo_snapshot_pages(h C.mmsb_snapshot_t, cursor *C.uint64_t, to *C.mmsb_snapshot_page_t, capacity C.size_t,
+	count *C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onSnapshot(h, func(s *snapshot.Snapshot) error {
+		found := make([]snapshot.Page, min(int(capacity), pagesAtATime))
+		n, next, err := s.PagesFrom(uint64(*cursor), found)
+		if err != nil {
+			return err
+		}
+		places := array(to, C.size_t(n))
+		for i := range places {
+			putPage(&places[i], &found[i])
+		}
+		*cursor, *count = C.uint64_t(next), C.size_t(n)
+		return nil
+	})
+}
+
+// pagesAtATime bounds the memory of one call, whatever capacity it is given.
+const pagesAtATime = 4096
+
+// Whole files.
+
+// progressOf tells the work, where there is one, of the bytes that are done, and whether it may go on.
+func progressOf(w *ticket.Work) snapshot.Progress {
+	if w == nil {
+		return nil
+	}
+	return func(done, total uint64) bool {
+		w.SetTotal(total)
+		w.Progress(done)
+		return !w.Cancelled()
+	}
+}
+
+//export mmsbgo_snapshot_verify
+func mmsbgo_snapshot_verify(path *C.char, work *C.mmsb_work_options_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	name, timeout := C.GoString(path), ticket.Forever
+	after, err := afterTickets(work)
+	if err != nil {
+		return failed(err)
+	}
+	if work != nil {
+		timeout = uint64(work.timeout_ns)
+	}
+	return failed(ticket.Within(timeout, after, func(w *ticket.Work) error {
+		_, err := snapshot.Verify(name, snapshot.VerifyOptions{Progress: progressOf(w)})
+		return err
+	}))
+}
+
+// changeOf is a difference as mmsb.h has it.
+func changeOf(d *snapshot.Difference) C.int32_t {
+	switch {
+	case d.What == snapshot.Added:
+		return C.MMSB_CHANGE_ADDED
+	case d.What == snapshot.Removed:
+		return C.MMSB_CHANGE_REMOVED
+	case d.Bytes || d.Before.Size != d.After.Size:
+		return C.MMSB_CHANGE_BYTES
+	default:
+		return C.MMSB_CHANGE_OTHER
+	}
+}
+
+//export mmsbgo_snapshot_diff
+func mmsbgo_snapshot_diff(older, newer C.mmsb_snapshot_t, to *C.mmsb_snapshot_change_t, capacity C.size_t,
+	count *C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onSnapshot(older, func(a *snapshot.Snapshot) error {
+		return useSnapshot(newer, func(b *snapshot.Snapshot) error {
+			var changes []C.mmsb_snapshot_change_t
+			for d, err := range snapshot.Diff(a, b) {
+				if err != nil {
+					return err
+				}
+				changes = append(changes, C.mmsb_snapshot_change_t{id: C.uint64_t(d.ID), change: changeOf(&d)})
+			}
+			return list(changes, array(to, capacity), count)
+		})
+	})
+}
+
+//export mmsbgo_snapshot_compact
+func mmsbgo_snapshot_compact(path, to *C.char, o *C.mmsb_save_options_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	_, err := snapshot.Compact(C.GoString(path), C.GoString(to), snapshot.CompactOptions{
+		File: file.Options{Durable: o.not_durable == 0},
+	})
+	return failed(err)
+}

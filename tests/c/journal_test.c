@@ -1,0 +1,369 @@
+/* The journal: snapshot and tail give the state after the last call, or after one in between; what a kill and bad arguments do. */
+#include "check.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static char *program;
+static char folder[] = "/tmp/mmsb-journal-test-XXXXXX";
+
+/* The path of a file in the test's folder; valid until the fourth next call. */
+static const char *at(const char *name) {
+    static char paths[4][256];
+    static int next;
+    next = (next + 1) % 4;
+    snprintf(paths[next], sizeof paths[next], "%s/%s", folder, name);
+    return paths[next];
+}
+
+static void clear(const char *path) {
+    DIR *directory = opendir(path);
+    if (directory == NULL) {
+        return;
+    }
+    struct dirent *entry;
+    while ((entry = readdir(directory)) != NULL) {
+        if (entry->d_name[0] != '.' && unlinkat(dirfd(directory), entry->d_name, 0) != 0) {
+            clear(at(entry->d_name));
+            unlinkat(dirfd(directory), entry->d_name, AT_REMOVEDIR);
+        }
+    }
+    closedir(directory);
+}
+
+static mmsb_journal_info_t info_of(mmsb_context_t context) {
+    mmsb_journal_info_t info;
+    mmsb_journal_info_init(&info);
+    CHECK_OK(mmsb_journal_info(context, &info));
+    return info;
+}
+
+static void begin(mmsb_context_t context, int32_t durability) {
+    mmsb_journal_options_t options;
+    mmsb_journal_options_init(&options);
+    options.durability = durability;
+    CHECK_OK(mmsb_journal_open(context, at("journal"), &options));
+}
+
+/* A new context from the snapshot "start" and the journal's records up to a number, 0 for all. */
+static mmsb_context_t replayed(uint64_t until) {
+    mmsb_context_t context = new_context();
+    char journal[256];
+    snprintf(journal, sizeof journal, "%s", at("journal"));
+    mmsb_load_options_t options;
+    mmsb_load_options_init(&options);
+    options.journal = journal;
+    options.journal_until = until;
+    CHECK_OK(mmsb_snapshot_load(context, at("start"), &options));
+    return context;
+}
+
+static mmsb_page_t page_of(mmsb_context_t context, uint64_t id) {
+    mmsb_page_t page = 0;
+    CHECK_OK(mmsb_page_lookup(context, id, &page));
+    return page;
+}
+
+static void check_same_page(mmsb_page_t page, mmsb_page_t twin) {
+    mmsb_page_info_t one = page_info(page), other = page_info(twin);
+    CHECK_EQUAL(other.size, one.size);
+    CHECK_EQUAL(other.epoch, one.epoch);
+    CHECK_EQUAL(other.version, one.version);
+    CHECK_EQUAL(other.location, one.location);
+    CHECK_EQUAL(other.metadata_count, one.metadata_count);
+    uint8_t *bytes = calloc(2, one.size);
+    REQUIRE(bytes != NULL);
+    CHECK_OK(mmsb_page_read(page, 0, bytes, one.size));
+    CHECK(page_holds(twin, bytes, one.size));
+    memset(bytes, 0, 2 * one.size);
+    CHECK_OK(mmsb_page_mask_read(page, 0, bytes, one.size));
+    CHECK_OK(mmsb_page_mask_read(twin, 0, bytes + one.size, one.size));
+    CHECK(memcmp(bytes, bytes + one.size, one.size) == 0);
+    free(bytes);
+}
+
+/* One call of each kind that changes something. */
+static void every_change_is_replayed(void) {
+    mmsb_context_t context = new_context();
+    mmsb_page_t page = new_page(context, 5000);
+    write_pattern(page, 1);
+    CHECK_OK(mmsb_snapshot_save(context, at("start"), NULL));
+    begin(context, MMSB_DURABILITY_INTERVAL);
+
+    mmsb_run_t run = {100, 5};
+    mmsb_delta_t delta = one_run(&run, "runs!");
+    CHECK_OK(mmsb_page_apply(page, &delta));
+    const uint64_t offsets[] = {7, 4000};
+    mmsb_delta_init(&delta);
+    delta.kind = MMSB_DELTA_INDEXED;
+    delta.offsets = offsets;
+    delta.count = 2;
+    delta.payload = "ix";
+    CHECK_OK(mmsb_page_apply(page, &delta));
+    uint8_t mask[5000] = {0};
+    mask[9] = mask[4999] = 1;
+    uint8_t payload[5000];
+    memset(payload, 'd', sizeof payload);
+    mmsb_delta_init(&delta);
+    delta.kind = MMSB_DELTA_DENSE_BYTES;
+    delta.mask = mask;
+    delta.mask_length = sizeof mask;
+    delta.payload = payload;
+    delta.payload_length = sizeof payload;
+    CHECK_OK(mmsb_page_apply(page, &delta));
+    CHECK_OK(mmsb_page_write(page, 1000, "written", 7));
+    CHECK_OK(mmsb_page_metadata_set(page, "key", 3, "value", 5));
+    CHECK_OK(mmsb_page_metadata_set(page, "gone", 4, "value", 5));
+    CHECK_OK(mmsb_page_metadata_remove(page, "gone", 4));
+    mmsb_page_t many[20];
+    CHECK_OK(mmsb_page_create_many(context, 64, 20, NULL, NULL, many));
+    mmsb_page_range_t range = {many[1], 3, 4, "rang"};
+    CHECK_OK(mmsb_page_write_many(&range, 1, NULL));
+    const uint64_t places[] = {0, 10};
+    mmsb_page_runs_t runs;
+    mmsb_page_runs_init(&runs);
+    runs.count = 2;
+    runs.pages = &many[2];
+    runs.offsets = places;
+    runs.uniform_length = 3;
+    runs.payload = "abcdef";
+    CHECK_OK(mmsb_page_apply_runs(&runs, NULL));
+    CHECK_OK(mmsb_page_destroy_many(&many[10], 10, NULL));
+    CHECK_OK(mmsb_page_destroy(many[9]));
+    mmsb_page_t clone = 0;
+    CHECK_OK(mmsb_page_clone(page, 777, &clone));
+    CHECK_OK(mmsb_page_resize(clone, 100000));
+    CHECK_OK(mmsb_page_write(clone, 99990, "far", 3));
+    CHECK_OK(mmsb_page_resize(clone, 99995));
+    CHECK_OK(mmsb_page_mask_clear(clone));
+    CHECK_OK(mmsb_page_migrate(many[4], MMSB_LOCATION_DISK, 0));
+    static uint8_t array[3000];
+    fill_pattern(array, sizeof array, 3);
+    mmsb_page_t adopted = 0;
+    CHECK_OK(mmsb_page_adopt(context, array, sizeof array, NULL, &adopted));
+    CHECK_OK(mmsb_page_write(adopted, 5, "adopted", 7));
+    CHECK_OK(mmsb_page_dependency_add(page, clone));
+    CHECK_OK(mmsb_page_dependency_add(clone, many[0]));
+    CHECK_OK(mmsb_page_dependency_remove(clone, many[0]));
+    CHECK_OK(mmsb_journal_sync(context));
+    mmsb_journal_info_t info = info_of(context);
+    CHECK(info.first == 1 && info.last >= 20 && info.synced == info.last && info.segments == 1 && info.bytes > 5000);
+
+    mmsb_context_t again = replayed(0);
+    CHECK_EQUAL(context_stats(again).pages, context_stats(context).pages);
+    mmsb_page_t all[] = {page, clone, adopted, many[0], many[1], many[2], many[3], many[4], many[8]};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        check_same_page(all[i], page_of(again, page_info(all[i]).id));
+    }
+    mmsb_page_t children[2] = {0, 0};
+    size_t count = 0;
+    CHECK_OK(mmsb_page_children(page_of(again, page_info(page).id), children, 2, &count));
+    CHECK(count == 1 && children[0] == page_of(again, 777));
+    CHECK_OK(mmsb_page_children(children[0], NULL, 0, &count));
+    CHECK_EQUAL(count, 0);
+    CHECK_OK(mmsb_context_destroy(again));
+
+    /* What comes after the end of the journal is not in it. */
+    CHECK_OK(mmsb_journal_close(context));
+    CHECK_STATUS(mmsb_journal_close(context), MMSB_E_INVALID_STATE);
+    CHECK_OK(mmsb_page_write(page, 0, "later", 5));
+    again = replayed(0);
+    CHECK(!page_holds(page_of(again, page_info(page).id), "later", 5));
+    CHECK_OK(mmsb_page_read(page_of(again, page_info(page).id), 0, mask, 1));
+    CHECK_EQUAL(mask[0], pattern_byte(1, 0));
+    CHECK_OK(mmsb_context_destroy(again));
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+static void the_state_after_each_record(void) {
+    mmsb_context_t context = new_context();
+    mmsb_page_t page = new_page(context, 8);
+    uint64_t id = page_info(page).id;
+    CHECK_OK(mmsb_snapshot_save(context, at("start"), NULL));
+    begin(context, MMSB_DURABILITY_CALL);
+    for (uint64_t i = 1; i <= 50; i++) {
+        mmsb_run_t run = {0, sizeof i};
+        mmsb_delta_t delta = one_run(&run, &i);
+        CHECK_OK(mmsb_page_apply(page, &delta));
+        mmsb_journal_info_t info = info_of(context);
+        CHECK_EQUAL(info.last, i);
+        CHECK_EQUAL(info.synced, i); /* the call has returned */
+    }
+    for (uint64_t i = 1; i <= 50; i += 7) {
+        mmsb_context_t again = replayed(i);
+        CHECK_EQUAL(mmsb_page_epoch(page_of(again, id)), i);
+        CHECK(page_holds(page_of(again, id), &i, sizeof i));
+        CHECK_OK(mmsb_context_destroy(again));
+    }
+    CHECK_OK(mmsb_context_destroy(context)); /* which ends the journal, too */
+}
+
+/* Threads that change pages of their own and one that all of them change. */
+typedef struct busy {
+    mmsb_context_t context;
+    mmsb_page_t pages[5];
+} busy_t;
+
+static void *change(void *argument) {
+    team_member_t *member = argument;
+    busy_t *busy = member->shared;
+    uint64_t random = member->index;
+    for (int i = 0; i < 2000; i++) {
+        uint64_t value = random_next(&random);
+        mmsb_run_t run = {value % 4000, sizeof value};
+        mmsb_delta_t delta = one_run(&run, &value);
+        CHECK_OK(mmsb_page_apply(busy->pages[i % 2 == 0 ? member->index : 4], &delta));
+        if (i % 100 == 0) {
+            CHECK_OK(mmsb_page_destroy(new_page(busy->context, 100)));
+        }
+    }
+    return NULL;
+}
+
+static void threads_write_one_journal(void) {
+    busy_t busy = {.context = new_context()};
+    for (int i = 0; i < 5; i++) {
+        busy.pages[i] = new_page(busy.context, 4096);
+    }
+    CHECK_OK(mmsb_snapshot_save(busy.context, at("start"), NULL));
+    begin(busy.context, MMSB_DURABILITY_INTERVAL);
+    run_team(4, change, &busy);
+    CHECK_OK(mmsb_journal_sync(busy.context));
+    CHECK_EQUAL(info_of(busy.context).last, 4 * 2000 + 4 * 20 * 2);
+    mmsb_context_t again = replayed(0);
+    CHECK_EQUAL(context_stats(again).pages, 5);
+    for (int i = 0; i < 5; i++) {
+        check_same_page(busy.pages[i], page_of(again, page_info(busy.pages[i]).id));
+    }
+    CHECK_OK(mmsb_context_destroy(again));
+    CHECK_OK(mmsb_context_destroy(busy.context));
+}
+
+/* Runs in a program of its own: each call that has returned writes its number into a pipe, until the program is killed. */
+static int acknowledge_until_killed(const char *directory, int to) {
+    snprintf(folder, sizeof folder, "%s", directory);
+    mmsb_context_t context = replayed(0);
+    begin(context, MMSB_DURABILITY_CALL);
+    mmsb_page_t page = page_of(context, 1);
+    for (uint64_t i = mmsb_page_epoch(page) + 1;; i++) {
+        mmsb_run_t run = {0, sizeof i};
+        mmsb_delta_t delta = one_run(&run, &i);
+        REQUIRE_OK(mmsb_page_apply(page, &delta));
+        REQUIRE(write(to, &i, sizeof i) == sizeof i);
+        if (i % 50 == 0) {
+            REQUIRE_OK(mmsb_snapshot_save(context, at("start"), NULL));
+        }
+    }
+}
+
+static void nothing_acknowledged_is_lost(void) {
+    mmsb_context_t context = new_context();
+    mmsb_page_options_t options;
+    mmsb_page_options_init(&options);
+    options.id = 1;
+    mmsb_page_t page;
+    REQUIRE_OK(mmsb_page_create(context, 8, &options, &page));
+    CHECK_OK(mmsb_snapshot_save(context, at("start"), NULL));
+    begin(context, MMSB_DURABILITY_NONE);
+    CHECK_OK(mmsb_context_destroy(context));
+    uint64_t random = 5, acknowledged = 0;
+    for (int round = 0; round < 15; round++) {
+        int ends[2];
+        REQUIRE(pipe(ends) == 0);
+        pid_t child = fork();
+        if (child == 0) {
+            char descriptor[16];
+            snprintf(descriptor, sizeof descriptor, "%d", ends[1]);
+            execl(program, program, "acknowledge", folder, descriptor, (char *)NULL);
+            _exit(127);
+        }
+        close(ends[1]);
+        uint64_t wanted = random_below(&random, 120), value = 0;
+        for (uint64_t i = 0; i <= wanted && read(ends[0], &value, sizeof value) == sizeof value; i++) {
+            CHECK_EQUAL(value, acknowledged + 1);
+            acknowledged = value;
+        }
+        CHECK(kill(child, SIGKILL) == 0);
+        while (read(ends[0], &value, sizeof value) == sizeof value) {
+            acknowledged = value;
+        }
+        close(ends[0]);
+        int status = 0;
+        CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        /* What is there is what was acknowledged, and at most the call that was running. */
+        mmsb_context_t again = replayed(0);
+        uint64_t epoch = mmsb_page_epoch(page_of(again, 1));
+        CHECK(epoch == acknowledged || epoch == acknowledged + 1);
+        CHECK(page_holds(page_of(again, 1), &epoch, sizeof epoch));
+        acknowledged = epoch;
+        CHECK_OK(mmsb_context_destroy(again));
+    }
+    CHECK(acknowledged > 100);
+}
+
+static void what_a_journal_refuses(void) {
+    mmsb_context_t context = new_context();
+    mmsb_journal_options_t options;
+#define REFUSED(change, code) \
+    do { \
+        mmsb_journal_options_init(&options); \
+        options.change; \
+        CHECK_STATUS(mmsb_journal_open(context, at("journal"), &options), code); \
+    } while (0)
+    REFUSED(struct_size = 1, MMSB_E_STRUCT_VERSION);
+    REFUSED(reserved[1] = 1, MMSB_E_STRUCT_VERSION);
+    REFUSED(durability = -1, MMSB_E_INVALID_ARGUMENT);
+    REFUSED(durability = 3, MMSB_E_INVALID_ARGUMENT);
+    REFUSED(interval_ms = 0, MMSB_E_INVALID_ARGUMENT);
+    REFUSED(keep = 2, MMSB_E_INVALID_ARGUMENT);
+    REFUSED(segment_bytes = UINT64_MAX, MMSB_E_INVALID_ARGUMENT);
+    CHECK(access(at("journal"), F_OK) != 0);
+    mmsb_journal_info_t info;
+    mmsb_journal_info_init(&info);
+    CHECK_STATUS(mmsb_journal_open(context, NULL, NULL), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_journal_open(context, "", NULL), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_journal_sync(context), MMSB_E_INVALID_STATE);
+    CHECK_STATUS(mmsb_journal_info(context, &info), MMSB_E_INVALID_STATE);
+    CHECK_STATUS(mmsb_journal_info(context, NULL), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_journal_drop(context, at("start")), MMSB_E_INVALID_STATE);
+    CHECK_STATUS(mmsb_journal_drop(context, ""), MMSB_E_INVALID_ARGUMENT);
+    CHECK(close(open(at("file"), O_CREAT | O_WRONLY, 0600)) == 0);
+    CHECK(mmsb_journal_open(context, at("file"), NULL) != MMSB_OK);
+    CHECK(mmsb_journal_open(context, at("no/journal"), NULL) != MMSB_OK);
+
+    CHECK_OK(mmsb_journal_open(context, at("journal"), NULL));
+    CHECK_STATUS(mmsb_journal_open(context, at("other"), NULL), MMSB_E_ALREADY_EXISTS);
+    CHECK_STATUS(mmsb_journal_drop(context, at("none")), MMSB_E_NOT_FOUND);
+    mmsb_context_t other = new_context();
+    CHECK_STATUS(mmsb_journal_open(other, at("journal"), NULL), MMSB_E_BUSY);
+    new_page(context, 10);
+    CHECK_OK(mmsb_journal_close(context));
+    CHECK_STATUS(mmsb_journal_open(other, at("journal"), NULL), MMSB_E_MISMATCH); /* it is empty, the journal is not */
+    CHECK_OK(mmsb_journal_open(context, at("journal"), NULL));
+    CHECK_EQUAL(info_of(context).last, 1);
+    CHECK_OK(mmsb_context_destroy(other));
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+int main(int count, char **arguments) {
+    program = arguments[0];
+    if (count > 3 && strcmp(arguments[1], "acknowledge") == 0) {
+        return acknowledge_until_killed(arguments[2], atoi(arguments[3]));
+    }
+    REQUIRE(mkdtemp(folder) != NULL);
+#define RUN_IN_FOLDER(function) \
+    do { \
+        RUN(function); \
+        clear(folder); \
+    } while (0)
+    RUN_IN_FOLDER(every_change_is_replayed);
+    RUN_IN_FOLDER(the_state_after_each_record);
+    RUN_IN_FOLDER(threads_write_one_journal);
+    RUN_IN_FOLDER(nothing_acknowledged_is_lost);
+    RUN_IN_FOLDER(what_a_journal_refuses);
+    CHECK(rmdir(folder) == 0);
+    return check_report();
+}
