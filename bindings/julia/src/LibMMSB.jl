@@ -69,6 +69,7 @@ const MMSB_KIND_CONTEXT = Int32(2)
 const MMSB_KIND_TICKET = Int32(3)
 const MMSB_KIND_DELTA = Int32(4)
 const MMSB_KIND_MEMORY = Int32(5)
+const MMSB_KIND_SNAPSHOT = Int32(6)
 
 const MMSB_LOCATION_DEFAULT = Int32(-1)
 const MMSB_LOCATION_CPU = Int32(0)
@@ -102,6 +103,14 @@ const MMSB_STRUCT_WORK_OPTIONS = Int32(10)
 const MMSB_STRUCT_RUN = Int32(11)
 const MMSB_STRUCT_DELTA = Int32(12)
 const MMSB_STRUCT_PAGE_RUNS = Int32(13)
+const MMSB_STRUCT_SAVE_OPTIONS = Int32(14)
+const MMSB_STRUCT_LOAD_OPTIONS = Int32(15)
+const MMSB_STRUCT_SAVE_STATS = Int32(16)
+const MMSB_STRUCT_SNAPSHOT_INFO = Int32(17)
+const MMSB_STRUCT_SNAPSHOT_PAGE = Int32(18)
+const MMSB_STRUCT_SNAPSHOT_CHANGE = Int32(19)
+const MMSB_STRUCT_JOURNAL_OPTIONS = Int32(20)
+const MMSB_STRUCT_JOURNAL_INFO = Int32(21)
 
 const MMSB_SIMULATE_OFF = Int32(0)
 const MMSB_SIMULATE_IF_NO_GPU = Int32(1)
@@ -124,6 +133,24 @@ const MMSB_DELTA_SPARSE_BITS = Int32(3)
 const MMSB_DELTA_INDEXED = Int32(4)
 const MMSB_DELTA_RUNS = Int32(5)
 
+const MMSB_COMPRESSION_NONE = Int32(0)
+const MMSB_COMPRESSION_ZSTD = Int32(1)
+
+const MMSB_RAW_WRITES_ALLOW = Int32(0)
+const MMSB_RAW_WRITES_REFUSE = Int32(1)
+
+const MMSB_LOAD_EAGER = Int32(0)
+const MMSB_LOAD_LAZY = Int32(1)
+
+const MMSB_CHANGE_ADDED = Int32(1)
+const MMSB_CHANGE_REMOVED = Int32(2)
+const MMSB_CHANGE_BYTES = Int32(3)
+const MMSB_CHANGE_OTHER = Int32(4)
+
+const MMSB_DURABILITY_INTERVAL = Int32(0)
+const MMSB_DURABILITY_CALL = Int32(1)
+const MMSB_DURABILITY_NONE = Int32(2)
+
 # Types.
 
 const mmsb_status_t = Int32
@@ -132,6 +159,7 @@ const mmsb_delta_kind_t = Int32
 const mmsb_context_t = UInt64
 const mmsb_page_t = UInt64
 const mmsb_ticket_t = UInt64
+const mmsb_snapshot_t = UInt64
 const mmsb_stream_t = UInt64
 
 struct mmsb_error_detail_t
@@ -292,6 +320,98 @@ struct mmsb_page_runs_t
     reserved::NTuple{4,UInt64}
 end
 
+struct mmsb_save_options_t
+    struct_size::UInt32
+    compression::Int32
+    compression_level::Int32
+    raw_writes::Int32
+    not_durable::Int32
+    reserved_word::UInt32
+    copy_limit::UInt64
+    base::Ptr{UInt8}
+    reserved::NTuple{4,UInt64}
+end
+
+struct mmsb_load_options_t
+    struct_size::UInt32
+    mode::Int32
+    page_ids::Ptr{UInt64}
+    page_count::UInt64
+    journal::Ptr{UInt8}
+    journal_until::UInt64
+    journal_until_time_ns::Int64
+    reserved::NTuple{4,UInt64}
+end
+
+struct mmsb_save_stats_t
+    struct_size::UInt32
+    reserved_word::UInt32
+    saves::UInt64
+    last_pages::UInt64
+    last_bytes::UInt64
+    last_duration_ns::UInt64
+    copied_bytes::UInt64
+    copied_peak::UInt64
+    waits::UInt64
+    waited_ns::UInt64
+    compared_bytes::UInt64
+    reserved::NTuple{4,UInt64}
+end
+
+struct mmsb_snapshot_info_t
+    struct_size::UInt32
+    format::UInt32
+    id::NTuple{16,UInt8}
+    base::NTuple{16,UInt8}
+    taken_ns::Int64
+    journal::UInt64
+    pages::UInt64
+    bytes::UInt64
+    file_pages::UInt64
+    file_bytes::UInt64
+    edges::UInt64
+    chain::UInt32
+    reserved_word::UInt32
+    reserved::NTuple{4,UInt64}
+end
+
+struct mmsb_snapshot_page_t
+    id::UInt64
+    size::UInt64
+    epoch::UInt64
+    version::UInt64
+    location::mmsb_location_t
+    device::Int32
+    numa_node::Int32
+    metadata_count::UInt32
+    reserved::UInt64
+end
+
+struct mmsb_snapshot_change_t
+    id::UInt64
+    change::Int32
+    reserved::Int32
+end
+
+struct mmsb_journal_options_t
+    struct_size::UInt32
+    durability::Int32
+    interval_ms::UInt32
+    keep::Int32
+    segment_bytes::UInt64
+    reserved::NTuple{4,UInt64}
+end
+
+struct mmsb_journal_info_t
+    struct_size::UInt32
+    segments::UInt32
+    first::UInt64
+    last::UInt64
+    synced::UInt64
+    bytes::UInt64
+    reserved::NTuple{4,UInt64}
+end
+
 const STRUCTS = (
     MMSB_STRUCT_ERROR_DETAIL => mmsb_error_detail_t,
     MMSB_STRUCT_CAPABILITY => mmsb_capability_t,
@@ -306,6 +426,14 @@ const STRUCTS = (
     MMSB_STRUCT_RUN => mmsb_run_t,
     MMSB_STRUCT_DELTA => mmsb_delta_t,
     MMSB_STRUCT_PAGE_RUNS => mmsb_page_runs_t,
+    MMSB_STRUCT_SAVE_OPTIONS => mmsb_save_options_t,
+    MMSB_STRUCT_LOAD_OPTIONS => mmsb_load_options_t,
+    MMSB_STRUCT_SAVE_STATS => mmsb_save_stats_t,
+    MMSB_STRUCT_SNAPSHOT_INFO => mmsb_snapshot_info_t,
+    MMSB_STRUCT_SNAPSHOT_PAGE => mmsb_snapshot_page_t,
+    MMSB_STRUCT_SNAPSHOT_CHANGE => mmsb_snapshot_change_t,
+    MMSB_STRUCT_JOURNAL_OPTIONS => mmsb_journal_options_t,
+    MMSB_STRUCT_JOURNAL_INFO => mmsb_journal_info_t,
 )
 
 # Functions, in the order of the header.
@@ -525,6 +653,97 @@ mmsb_context_dependency_order(context, pages, capacity, count) =
     @ccall libmmsb.mmsb_context_dependency_order(
         context::mmsb_context_t, pages::Ptr{mmsb_page_t}, capacity::Csize_t, count::Ptr{Csize_t}
     )::mmsb_status_t
+mmsb_save_options_init(options) = @ccall libmmsb.mmsb_save_options_init(options::Ptr{mmsb_save_options_t})::Cvoid
+mmsb_snapshot_save(context, path, options) =
+    @ccall libmmsb.mmsb_snapshot_save(
+        context::mmsb_context_t, path::Ptr{UInt8}, options::Ptr{mmsb_save_options_t}
+    )::mmsb_status_t
+mmsb_snapshot_save_start(context, path, options, work, ticket) =
+    @ccall libmmsb.mmsb_snapshot_save_start(
+        context::mmsb_context_t, path::Ptr{UInt8}, options::Ptr{mmsb_save_options_t}, work::Ptr{mmsb_work_options_t},
+        ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
+mmsb_snapshot_save_descriptor(context, descriptor, options) =
+    @ccall libmmsb.mmsb_snapshot_save_descriptor(
+        context::mmsb_context_t, descriptor::Int32, options::Ptr{mmsb_save_options_t}
+    )::mmsb_status_t
+mmsb_snapshot_save_memory(context, options, memory, length) =
+    @ccall libmmsb.mmsb_snapshot_save_memory(
+        context::mmsb_context_t, options::Ptr{mmsb_save_options_t}, memory::Ptr{Ptr{Cvoid}}, length::Ptr{UInt64}
+    )::mmsb_status_t
+mmsb_snapshot_free_memory(memory) = @ccall libmmsb.mmsb_snapshot_free_memory(memory::Ptr{Cvoid})::mmsb_status_t
+mmsb_load_options_init(options) = @ccall libmmsb.mmsb_load_options_init(options::Ptr{mmsb_load_options_t})::Cvoid
+mmsb_snapshot_load(context, path, options) =
+    @ccall libmmsb.mmsb_snapshot_load(
+        context::mmsb_context_t, path::Ptr{UInt8}, options::Ptr{mmsb_load_options_t}
+    )::mmsb_status_t
+mmsb_snapshot_load_start(context, path, options, work, ticket) =
+    @ccall libmmsb.mmsb_snapshot_load_start(
+        context::mmsb_context_t, path::Ptr{UInt8}, options::Ptr{mmsb_load_options_t}, work::Ptr{mmsb_work_options_t},
+        ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
+mmsb_snapshot_load_descriptor(context, descriptor, options) =
+    @ccall libmmsb.mmsb_snapshot_load_descriptor(
+        context::mmsb_context_t, descriptor::Int32, options::Ptr{mmsb_load_options_t}
+    )::mmsb_status_t
+mmsb_snapshot_load_memory(context, memory, length, options) =
+    @ccall libmmsb.mmsb_snapshot_load_memory(
+        context::mmsb_context_t, memory::Ptr{Cvoid}, length::UInt64, options::Ptr{mmsb_load_options_t}
+    )::mmsb_status_t
+mmsb_save_stats_init(stats) = @ccall libmmsb.mmsb_save_stats_init(stats::Ptr{mmsb_save_stats_t})::Cvoid
+mmsb_context_save_stats(context, stats) =
+    @ccall libmmsb.mmsb_context_save_stats(context::mmsb_context_t, stats::Ptr{mmsb_save_stats_t})::mmsb_status_t
+mmsb_snapshot_open(path, snapshot) =
+    @ccall libmmsb.mmsb_snapshot_open(path::Ptr{UInt8}, snapshot::Ptr{mmsb_snapshot_t})::mmsb_status_t
+mmsb_snapshot_close(snapshot) = @ccall libmmsb.mmsb_snapshot_close(snapshot::mmsb_snapshot_t)::mmsb_status_t
+mmsb_snapshot_info_init(info) = @ccall libmmsb.mmsb_snapshot_info_init(info::Ptr{mmsb_snapshot_info_t})::Cvoid
+mmsb_snapshot_info(snapshot, info) =
+    @ccall libmmsb.mmsb_snapshot_info(snapshot::mmsb_snapshot_t, info::Ptr{mmsb_snapshot_info_t})::mmsb_status_t
+mmsb_snapshot_pages(snapshot, cursor, pages, capacity, count) =
+    @ccall libmmsb.mmsb_snapshot_pages(
+        snapshot::mmsb_snapshot_t, cursor::Ptr{UInt64}, pages::Ptr{mmsb_snapshot_page_t}, capacity::Csize_t,
+        count::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_snapshot_find(snapshot, id, page) =
+    @ccall libmmsb.mmsb_snapshot_find(
+        snapshot::mmsb_snapshot_t, id::UInt64, page::Ptr{mmsb_snapshot_page_t}
+    )::mmsb_status_t
+mmsb_snapshot_read(snapshot, id, offset, buffer, length) =
+    @ccall libmmsb.mmsb_snapshot_read(
+        snapshot::mmsb_snapshot_t, id::UInt64, offset::UInt64, buffer::Ptr{Cvoid}, length::UInt64
+    )::mmsb_status_t
+mmsb_snapshot_view(snapshot, id, bytes, length) =
+    @ccall libmmsb.mmsb_snapshot_view(
+        snapshot::mmsb_snapshot_t, id::UInt64, bytes::Ptr{Ptr{Cvoid}}, length::Ptr{UInt64}
+    )::mmsb_status_t
+mmsb_snapshot_metadata(snapshot, id, blob, capacity, length) =
+    @ccall libmmsb.mmsb_snapshot_metadata(
+        snapshot::mmsb_snapshot_t, id::UInt64, blob::Ptr{Cvoid}, capacity::Csize_t, length::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_snapshot_verify(path, work) =
+    @ccall libmmsb.mmsb_snapshot_verify(path::Ptr{UInt8}, work::Ptr{mmsb_work_options_t})::mmsb_status_t
+mmsb_snapshot_diff(older, newer, changes, capacity, count) =
+    @ccall libmmsb.mmsb_snapshot_diff(
+        older::mmsb_snapshot_t, newer::mmsb_snapshot_t, changes::Ptr{mmsb_snapshot_change_t}, capacity::Csize_t,
+        count::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_snapshot_compact(path, to, options) =
+    @ccall libmmsb.mmsb_snapshot_compact(
+        path::Ptr{UInt8}, to::Ptr{UInt8}, options::Ptr{mmsb_save_options_t}
+    )::mmsb_status_t
+mmsb_journal_options_init(options) =
+    @ccall libmmsb.mmsb_journal_options_init(options::Ptr{mmsb_journal_options_t})::Cvoid
+mmsb_journal_open(context, directory, options) =
+    @ccall libmmsb.mmsb_journal_open(
+        context::mmsb_context_t, directory::Ptr{UInt8}, options::Ptr{mmsb_journal_options_t}
+    )::mmsb_status_t
+mmsb_journal_sync(context) = @ccall libmmsb.mmsb_journal_sync(context::mmsb_context_t)::mmsb_status_t
+mmsb_journal_close(context) = @ccall libmmsb.mmsb_journal_close(context::mmsb_context_t)::mmsb_status_t
+mmsb_journal_drop(context, snapshot) =
+    @ccall libmmsb.mmsb_journal_drop(context::mmsb_context_t, snapshot::Ptr{UInt8})::mmsb_status_t
+mmsb_journal_info_init(info) = @ccall libmmsb.mmsb_journal_info_init(info::Ptr{mmsb_journal_info_t})::Cvoid
+mmsb_journal_info(context, info) =
+    @ccall libmmsb.mmsb_journal_info(context::mmsb_context_t, info::Ptr{mmsb_journal_info_t})::mmsb_status_t
 
 for name in names(@__MODULE__; all = true)
     startswith(string(name), r"mmsb_|MMSB_") && @eval export $name

@@ -16,6 +16,8 @@ include("metadata.jl")
 include("deltas.jl")
 include("dependencies.jl")
 include("tickets.jl")
+include("snapshots.jl")
+include("journal.jl")
 include("PageAllocator.jl")
 include("DeviceSync.jl")
 
@@ -26,6 +28,10 @@ export get_page, get_pages, read_page, write_page!, with_page
 export apply_delta!, apply_deltas!
 export add_dependency!, remove_dependency!, get_parents, get_children
 export progress, cancel!
+export save_snapshot, async_save_snapshot, get_save_statistics
+export load_snapshot, restore!, async_restore!
+export Snapshot, SnapshotPage, verify_snapshot, compact_snapshot, diff_snapshots
+export open_journal!, sync_journal, close_journal!, drop_journal!, get_journal_info
 
 for exporter in (PageAllocator, DeviceSync)
     @eval using .$(nameof(exporter))

@@ -2,8 +2,8 @@
 module PageAllocator
 
 using ..MMSB: MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION
-using ..MMSB: byte_count, call, check, fill_reference, find_page, handle, import_metadata!, keep_while_running, reject
-using ..MMSB: stored_entries, throw_page_not_found, with_fields
+using ..MMSB: byte_count, call, check, fill_reference, find_page, finish_work, handle, import_metadata!, keep_while_running
+using ..MMSB: reject, stored_entries, throw_page_not_found, with_fields, with_work
 using ..MMSB.LibMMSB
 
 export allocate_page_arrays, async_create_pages!, clone_page, create_cpu_page!, create_gpu_page!, create_page!
@@ -75,14 +75,12 @@ function async_create_pages!(
 )
     count < 0 && throw(ArgumentError("a count of $count pages"))
     options = page_options(location, device)
-    waited_for = UInt64[handle(ticket) for ticket in after]
-    work = Ref{mmsb_work_options_t}()
-    mmsb_work_options_init(work)
     pages = Vector{mmsb_page_t}(undef, count)
-    work[] = with_fields(work[], (after = pointer(waited_for), after_count = length(waited_for)))
-    ticket = GC.@preserve waited_for after fill_reference(
-        mmsb_ticket_t, mmsb_page_create_many_start, state, byte_count(size), count, options, work, pages,
-    )
+    ticket = with_work(after) do work
+        fill_reference(
+            mmsb_ticket_t, mmsb_page_create_many_start, state, byte_count(size), count, options, work, pages,
+        )
+    end
     return keep_while_running(Ticket(ticket, state, () -> Page[Page(state, page) for page in pages]))
 end
 
@@ -91,14 +89,8 @@ end
 
 `count` new pages of `size` bytes each, or none.
 """
-function create_pages!(state::MMSBState, size::Integer, count::Integer, location = nothing; device::Integer = 0)
-    ticket = async_create_pages!(state, size, count, location; device = device)
-    try
-        return fetch(ticket)
-    finally
-        close(ticket)
-    end
-end
+create_pages!(state::MMSBState, size::Integer, count::Integer, location = nothing; device::Integer = 0) =
+    finish_work(async_create_pages!(state, size, count, location; device = device))
 
 """
     delete_page!(state, id)

@@ -14,6 +14,7 @@ for (name, meaning) in (
     (:PageBusyError, "The page is pinned, or held by work that runs."),
     (:WaitTimeoutError, "The time to wait was over; the work goes on."),
     (:WorkCancelledError, "The work was cancelled and has changed nothing."),
+    (:CorruptFileError, "A checksum or a structure of a file is wrong; the message names page and offset."),
     (:MemoryLimitError, "The memory limit of the state is reached, or the system has no memory left."),
 )
     @eval begin
@@ -35,6 +36,7 @@ error_type(code) =
     code == MMSB_E_BUSY ? PageBusyError :
     code == MMSB_E_TIMEOUT ? WaitTimeoutError :
     code == MMSB_E_CANCELLED ? WorkCancelledError :
+    code == MMSB_E_CORRUPT ? CorruptFileError :
     code == MMSB_E_LIMIT || code == MMSB_E_OUT_OF_MEMORY ? MemoryLimitError :
     MMSBError
 

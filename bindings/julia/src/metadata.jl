@@ -66,8 +66,11 @@ function import_metadata!(page::Page, stored)
 end
 
 "All entries at one moment, in the order in which the keys were first set."
-function entries(metadata::PageMetadata)
-    stored = decode_metadata(fill_list(UInt8, mmsb_page_metadata_export, metadata.page))
+entries(metadata::PageMetadata) = read_entries(fill_list(UInt8, mmsb_page_metadata_export, metadata.page))
+
+"The entries of a blob with their values as they were set."
+function read_entries(blob::Vector{UInt8})
+    stored = isempty(blob) ? Pair{String,Vector{UInt8}}[] : decode_metadata(blob)
     listed = String[]
     for (key, value) in stored
         key == BYTE_KEYS && append!(listed, split(String(copy(value)), BYTE_KEYS_SEPARATOR))

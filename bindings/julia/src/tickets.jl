@@ -15,6 +15,15 @@ mutable struct Ticket
     Ticket(handle::UInt64, state, result) = finalizer(destroy_ticket, new(Threads.Atomic{UInt64}(handle), state, result))
 end
 
+"Calls `f(work)` with the options of work that begins when the work of these tickets has succeeded."
+function with_work(f, after::AbstractVector{Ticket})
+    waited_for = UInt64[handle(ticket) for ticket in after]
+    work = Ref{mmsb_work_options_t}()
+    mmsb_work_options_init(work)
+    work[] = with_fields(work[], (after = pointer(waited_for), after_count = UInt64(length(waited_for))))
+    return GC.@preserve waited_for after f(work)
+end
+
 destroy_ticket(ticket) = mmsb_ticket_destroy(Threads.atomic_xchg!(ticket.handle, UInt64(0)))
 
 owner(ticket::Ticket) = ticket
@@ -70,6 +79,15 @@ end
 function Base.fetch(ticket::Ticket)
     wait(ticket)
     return ticket.result()
+end
+
+"The result of work that was started for the caller alone."
+function finish_work(ticket::Ticket)
+    try
+        return fetch(ticket)
+    finally
+        close(ticket)
+    end
 end
 
 """

@@ -5,6 +5,7 @@ const SOURCE = read(joinpath(@__DIR__, "..", "src", "LibMMSB.jl"), String)
 
 const C_TYPES = Dict(
     "void" => Cvoid, "char" => UInt8, "size_t" => Csize_t, "int32_t" => Int32, "uint32_t" => UInt32, "uint64_t" => UInt64,
+    "uint8_t" => UInt8, "int64_t" => Int64,
 )
 
 # The Julia type of a C declaration's type. A text that comes back is a Cstring.

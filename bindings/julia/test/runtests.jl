@@ -6,13 +6,14 @@ using Test
 
 const TEST_FILES = (
     "loading.jl", "header.jl", "names.jl", "states.jl", "pages.jl", "metadata.jl", "deltas.jl", "dependencies.jl",
-    "allocator.jl", "statistics.jl", "tickets.jl", "threads.jl", "garbage.jl",
+    "allocator.jl", "statistics.jl", "tickets.jl", "threads.jl", "snapshots.jl", "journal.jl",
+    "garbage.jl",
 )
 
 # Number of live objects of each kind in the process.
 const KINDS = (
     LibMMSB.MMSB_KIND_PAGE, LibMMSB.MMSB_KIND_CONTEXT, LibMMSB.MMSB_KIND_TICKET, LibMMSB.MMSB_KIND_DELTA,
-    LibMMSB.MMSB_KIND_MEMORY,
+    LibMMSB.MMSB_KIND_MEMORY, LibMMSB.MMSB_KIND_SNAPSHOT,
 )
 
 function live_objects(kind)
@@ -47,7 +48,7 @@ function run_file(file)
     try
         set = @testset "$file" begin
             include(file)
-            @test live_objects() == (0, 0, 0, 0, 0)
+            @test live_objects() == (0, 0, 0, 0, 0, 0)
         end
         return passes(set), 0
     catch failure

@@ -58,7 +58,7 @@ end
     @test MMSBError <: AbstractMMSBError <: Exception
     for type in (
         MMSBError, PageNotFoundError, UnsupportedLocationError, StaleHandleError, OutOfRangeError, MismatchError, EpochError,
-        PageBusyError, WaitTimeoutError, WorkCancelledError, MemoryLimitError,
+        PageBusyError, WaitTimeoutError, WorkCancelledError, CorruptFileError, MemoryLimitError,
     )
         @test type <: AbstractMMSBError
         text = sprint(showerror, type(Int32(77), "what happened"))

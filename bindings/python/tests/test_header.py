@@ -15,7 +15,9 @@ HEADER = (Path(__file__).resolve().parents[3] / "include" / "mmsb.h").read_text(
 
 SCALARS: dict[str, Any] = {
     "char": ctypes.c_char,
+    "uint8_t": ctypes.c_uint8,
     "int32_t": ctypes.c_int32,
+    "int64_t": ctypes.c_int64,
     "uint32_t": ctypes.c_uint32,
     "uint64_t": ctypes.c_uint64,
     "size_t": ctypes.c_size_t,
@@ -107,7 +109,7 @@ def camel(name: str) -> str:
 def test_functions_and_structs_are_those_of_the_header() -> None:
     assert differences(HEADER) == []
     assert len(_ffi.FUNCTIONS) > 80
-    assert len(_ffi.STRUCTS) == 13
+    assert len(_ffi.STRUCTS) == 21
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_functions_and_structs_are_those_of_the_header() -> None:
         ("mmsb_status_t mmsb_shutdown(void)", "mmsb_status_t mmsb_shutdown(int32_t how)"),
         ("    uint32_t read_pins;\n    uint32_t write_pins;", "    uint32_t write_pins;\n    uint32_t read_pins;"),
         ("char name[32]", "char name[64]"),
-        ("#define MMSB_STRUCT_RUN 11", "#define MMSB_STRUCT_RUN 14"),
+        ("#define MMSB_STRUCT_RUN 11", "#define MMSB_STRUCT_RUN 22"),
         ("    uint64_t uniform_length;\n", ""),
     ],
 )
@@ -141,6 +143,11 @@ def test_constants_are_those_of_the_header() -> None:
         "DOMAIN": _ffi.DOMAINS | {"none": 0},
         "LOG": _ffi.LOG_LEVELS,
         "DELTA": _ffi.DELTA_KINDS,
+        "COMPRESSION": _ffi.COMPRESSION,
+        "RAW_WRITES": _ffi.RAW_WRITES,
+        "LOAD": _ffi.LOAD,
+        "CHANGE": _ffi.CHANGE,
+        "DURABILITY": _ffi.DURABILITY,
     }.items():
         ours = {f"{prefix}_{name.upper().replace('-', '_')}": number for name, number in table.items()}
         assert ours == {

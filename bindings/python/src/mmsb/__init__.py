@@ -39,6 +39,7 @@ from ._errors import (
 )
 from .context import Context, ContextStats
 from .delta import Delta
+from .journal import Journal, JournalInfo
 from .library import (
     Capability,
     LogLines,
@@ -55,6 +56,7 @@ from .library import (
 )
 from .metadata import Metadata
 from .page import Page, PageArray, PageInfo
+from .snapshot import Change, SaveStats, Snapshot, SnapshotPage, compact, diff, verify
 from .ticket import Ticket
 
 __version__ = "0.1.0"
@@ -64,6 +66,7 @@ __all__ = [
     "BusyError",
     "CancelledError",
     "Capability",
+    "Change",
     "ClosedError",
     "Context",
     "ContextStats",
@@ -80,6 +83,8 @@ __all__ = [
     "InvalidSizeError",
     "InvalidStateError",
     "IoError",
+    "Journal",
+    "JournalInfo",
     "LimitError",
     "LogLines",
     "MMSBError",
@@ -96,7 +101,10 @@ __all__ = [
     "PageInfo",
     "PeerError",
     "PoisonedError",
+    "SaveStats",
     "SimulatedDeviceWarning",
+    "Snapshot",
+    "SnapshotPage",
     "StaleHandleError",
     "StructVersionError",
     "Ticket",
@@ -106,10 +114,13 @@ __all__ = [
     "abi_version",
     "build_info",
     "capabilities",
+    "compact",
     "debug_live_objects",
+    "diff",
     "log_configure",
     "log_read",
     "memory_usage",
     "shutdown",
+    "verify",
     "version",
 ]

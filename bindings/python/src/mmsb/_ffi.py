@@ -9,7 +9,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable
-from ctypes import POINTER, c_char, c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char, c_char_p, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ E_INVALID_STATE = 15
 E_NOT_FOUND = 20
 E_WOULD_BLOCK = 23
 E_TIMEOUT = 24
+E_UNSUPPORTED = 40
 
 PIN_READ = 1
 PIN_WRITE = 2
@@ -33,12 +34,17 @@ PAGE_UNINITIALISED = 1
 WAIT_FOREVER = 2**64 - 1
 DOMAIN_ERRNO = 1
 
-KINDS = {"page": 1, "context": 2, "ticket": 3, "delta": 4, "memory": 5}
+KINDS = {"page": 1, "context": 2, "ticket": 3, "delta": 4, "memory": 5, "snapshot": 6}
 LOCATIONS = {"cpu": 0, "gpu": 1, "unified": 2, "pinned": 3, "disk": 4}
 SIMULATE = {"off": 0, "if-no-gpu": 1, "always": 2}
 FALLBACK = {"error": 0, "host": 1}
 DOMAINS = {"errno": 1, "cuda": 2, "nccl": 3, "nixl": 4}
 LOG_LEVELS = {"off": 0, "error": 1, "warning": 2, "info": 3, "debug": 4}
+COMPRESSION = {"none": 0, "zstd": 1}
+RAW_WRITES = {"allow": 0, "refuse": 1}
+LOAD = {"eager": 0, "lazy": 1}
+CHANGE = {"added": 1, "removed": 2, "bytes": 3, "other": 4}
+DURABILITY = {"interval": 0, "call": 1, "none": 2}
 DELTA_KINDS = {"dense_bytes": 1, "dense_bits": 2, "sparse_bits": 3, "indexed": 4, "runs": 5}
 
 ReleaseFunction = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint64)
@@ -228,6 +234,114 @@ class PageRuns(ctypes.Structure):
     )
 
 
+class SaveOptions(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("compression", c_int32),
+        ("compression_level", c_int32),
+        ("raw_writes", c_int32),
+        ("not_durable", c_int32),
+        ("reserved_word", c_uint32),
+        ("copy_limit", c_uint64),
+        ("base", c_char_p),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class LoadOptions(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("mode", c_int32),
+        ("page_ids", c_void_p),
+        ("page_count", c_uint64),
+        ("journal", c_char_p),
+        ("journal_until", c_uint64),
+        ("journal_until_time_ns", c_int64),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class SaveStats(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("reserved_word", c_uint32),
+        ("saves", c_uint64),
+        ("last_pages", c_uint64),
+        ("last_bytes", c_uint64),
+        ("last_duration_ns", c_uint64),
+        ("copied_bytes", c_uint64),
+        ("copied_peak", c_uint64),
+        ("waits", c_uint64),
+        ("waited_ns", c_uint64),
+        ("compared_bytes", c_uint64),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class SnapshotInfo(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("format", c_uint32),
+        ("id", c_uint8 * 16),
+        ("base", c_uint8 * 16),
+        ("taken_ns", c_int64),
+        ("journal", c_uint64),
+        ("pages", c_uint64),
+        ("bytes", c_uint64),
+        ("file_pages", c_uint64),
+        ("file_bytes", c_uint64),
+        ("edges", c_uint64),
+        ("chain", c_uint32),
+        ("reserved_word", c_uint32),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class SnapshotPage(ctypes.Structure):
+    _fields_ = (
+        ("id", c_uint64),
+        ("size", c_uint64),
+        ("epoch", c_uint64),
+        ("version", c_uint64),
+        ("location", c_int32),
+        ("device", c_int32),
+        ("numa_node", c_int32),
+        ("metadata_count", c_uint32),
+        ("reserved", c_uint64),
+    )
+
+
+class SnapshotChange(ctypes.Structure):
+    _fields_ = (
+        ("id", c_uint64),
+        ("change", c_int32),
+        ("reserved", c_int32),
+    )
+
+
+class JournalOptions(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("durability", c_int32),
+        ("interval_ms", c_uint32),
+        ("keep", c_int32),
+        ("segment_bytes", c_uint64),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class JournalInfo(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("segments", c_uint32),
+        ("first", c_uint64),
+        ("last", c_uint64),
+        ("synced", c_uint64),
+        ("bytes", c_uint64),
+        ("reserved", c_uint64 * 4),
+    )
+
+
 # The number by which mmsb_sizeof knows each struct.
 STRUCTS: dict[int, type[ctypes.Structure]] = {
     1: ErrorDetail,
@@ -243,6 +357,14 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     11: Run,
     12: Delta,
     13: PageRuns,
+    14: SaveOptions,
+    15: LoadOptions,
+    16: SaveStats,
+    17: SnapshotInfo,
+    18: SnapshotPage,
+    19: SnapshotChange,
+    20: JournalOptions,
+    21: JournalInfo,
 }
 
 # Arrays and bytes are c_void_p, which takes addresses, bytes objects and ctypes arrays; single results are typed pointers.
@@ -345,6 +467,44 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_page_parents": (c_int32, (c_uint64, c_void_p, c_size_t, POINTER(c_size_t))),
     "mmsb_page_children": (c_int32, (c_uint64, c_void_p, c_size_t, POINTER(c_size_t))),
     "mmsb_context_dependency_order": (c_int32, (c_uint64, c_void_p, c_size_t, POINTER(c_size_t))),
+    "mmsb_save_options_init": (None, (POINTER(SaveOptions),)),
+    "mmsb_snapshot_save": (c_int32, (c_uint64, c_char_p, POINTER(SaveOptions))),
+    "mmsb_snapshot_save_start": (
+        c_int32,
+        (c_uint64, c_char_p, POINTER(SaveOptions), POINTER(WorkOptions), POINTER(c_uint64)),
+    ),
+    "mmsb_snapshot_save_descriptor": (c_int32, (c_uint64, c_int32, POINTER(SaveOptions))),
+    "mmsb_snapshot_save_memory": (c_int32, (c_uint64, POINTER(SaveOptions), POINTER(c_void_p), POINTER(c_uint64))),
+    "mmsb_snapshot_free_memory": (c_int32, (c_void_p,)),
+    "mmsb_load_options_init": (None, (POINTER(LoadOptions),)),
+    "mmsb_snapshot_load": (c_int32, (c_uint64, c_char_p, POINTER(LoadOptions))),
+    "mmsb_snapshot_load_start": (
+        c_int32,
+        (c_uint64, c_char_p, POINTER(LoadOptions), POINTER(WorkOptions), POINTER(c_uint64)),
+    ),
+    "mmsb_snapshot_load_descriptor": (c_int32, (c_uint64, c_int32, POINTER(LoadOptions))),
+    "mmsb_snapshot_load_memory": (c_int32, (c_uint64, c_void_p, c_uint64, POINTER(LoadOptions))),
+    "mmsb_save_stats_init": (None, (POINTER(SaveStats),)),
+    "mmsb_context_save_stats": (c_int32, (c_uint64, POINTER(SaveStats))),
+    "mmsb_snapshot_open": (c_int32, (c_char_p, POINTER(c_uint64))),
+    "mmsb_snapshot_close": (c_int32, (c_uint64,)),
+    "mmsb_snapshot_info_init": (None, (POINTER(SnapshotInfo),)),
+    "mmsb_snapshot_info": (c_int32, (c_uint64, POINTER(SnapshotInfo))),
+    "mmsb_snapshot_pages": (c_int32, (c_uint64, POINTER(c_uint64), POINTER(SnapshotPage), c_size_t, POINTER(c_size_t))),
+    "mmsb_snapshot_find": (c_int32, (c_uint64, c_uint64, POINTER(SnapshotPage))),
+    "mmsb_snapshot_read": (c_int32, (c_uint64, c_uint64, c_uint64, c_void_p, c_uint64)),
+    "mmsb_snapshot_view": (c_int32, (c_uint64, c_uint64, POINTER(c_void_p), POINTER(c_uint64))),
+    "mmsb_snapshot_metadata": (c_int32, (c_uint64, c_uint64, c_void_p, c_size_t, POINTER(c_size_t))),
+    "mmsb_snapshot_verify": (c_int32, (c_char_p, POINTER(WorkOptions))),
+    "mmsb_snapshot_diff": (c_int32, (c_uint64, c_uint64, POINTER(SnapshotChange), c_size_t, POINTER(c_size_t))),
+    "mmsb_snapshot_compact": (c_int32, (c_char_p, c_char_p, POINTER(SaveOptions))),
+    "mmsb_journal_options_init": (None, (POINTER(JournalOptions),)),
+    "mmsb_journal_open": (c_int32, (c_uint64, c_char_p, POINTER(JournalOptions))),
+    "mmsb_journal_sync": (c_int32, (c_uint64,)),
+    "mmsb_journal_close": (c_int32, (c_uint64,)),
+    "mmsb_journal_drop": (c_int32, (c_uint64, c_char_p)),
+    "mmsb_journal_info_init": (None, (POINTER(JournalInfo),)),
+    "mmsb_journal_info": (c_int32, (c_uint64, POINTER(JournalInfo))),
 }
 
 # These take nanoseconds and no lock, so that giving up the interpreter lock for them would cost more than they do.

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex, Union, cast
 
 from . import _ffi
 from ._convert import (
@@ -18,7 +18,6 @@ from ._convert import (
     Numbers,
     c_text,
     fetch,
-    nanoseconds,
     new_bytes,
     readable,
     signed,
@@ -26,15 +25,37 @@ from ._convert import (
     words,
     zeroed_words,
 )
-from ._errors import ClosedError, InvalidSizeError, MismatchError, MMSBError, OutOfMemoryError, OutOfRangeError
+from ._errors import (
+    ClosedError,
+    InvalidArgumentError,
+    InvalidSizeError,
+    MismatchError,
+    MMSBError,
+    OutOfMemoryError,
+    OutOfRangeError,
+)
 from ._ffi import check, failure, lib, name_of, value_of
 from ._lease import drop_released, hold, let_go, release_adopted, when_dropped
 from .delta import Delta, struct_of
+from .journal import Journal
 from .page import Batch, Page, PageArray, PageInfo, Pages, failure_of_two, page_info
-from .ticket import Ticket, sweep
+from .snapshot import AnyPath, LoadOptions, SaveStats, path_bytes, save_options
+from .ticket import Ticket, sweep, work_options
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from os import PathLike
+
+    from typing_extensions import Self
+
+
+class HasDescriptor(Protocol):
+    """An open file, a pipe's end, a socket."""
+
+    def fileno(self) -> int: ...
+
+
+File = Union[int, HasDescriptor]
 
 _WALK = 4096
 _ADDRESSABLE = 1 << 47
@@ -185,7 +206,7 @@ class Context:
     ) -> PageArray:
         """Count new pages of size bytes each, or none."""
         options = _page_options(0, location, device, zeroed, numa_node)
-        work = _work_options(timeout, ())
+        work = work_options(timeout, ())
         handles = zeroed_words(unsigned(count, "count"))
         self._check(
             lib.mmsb_page_create_many(
@@ -213,8 +234,7 @@ class Context:
         """The same as work of its own, begun when the tickets in after are done; progress counts pages."""
         sweep()
         options = _page_options(0, location, device, zeroed, numa_node)
-        tickets = array("Q", [ticket.handle for ticket in after])
-        work = _work_options(None, tickets)
+        work = work_options(None, after)
         handles = zeroed_words(unsigned(count, "count"))
         size = unsigned(size, "size", InvalidSizeError)
         ticket = ctypes.c_uint64()
@@ -432,6 +452,189 @@ class Context:
         self._check(status)
         return PageArray(self, array("Q", data))
 
+    # -------------------------------------------------------------------------------------------------- snapshots
+
+    def save(
+        self,
+        path: AnyPath,
+        base: AnyPath | None = None,
+        compression: str | None = None,
+        raw_writes: str = "allow",
+        durable: bool = True,
+        copy_limit: int | None = None,
+        *,
+        compression_level: int = 0,
+    ) -> None:
+        """Saves all pages, as they are at one moment, to a file that appears when it is complete and on disk.
+
+        - base: an earlier snapshot of this state in the same folder; only what has changed since is written
+        - compression: None or "zstd", with a compression_level from 1 to 4 (0: the default)
+        - raw_writes: "allow" saves pages with writable views as they are when they are reached, "refuse" raises BusyError
+        - durable: False does not wait for the disk
+        - copy_limit: bytes for copies of pages that others change meanwhile
+        """
+        options = save_options(base, compression, compression_level, raw_writes, durable, copy_limit)
+        self._check(lib.mmsb_snapshot_save(self.handle, path_bytes(path, "path"), options))
+
+    def save_start(
+        self,
+        path: AnyPath,
+        base: AnyPath | None = None,
+        compression: str | None = None,
+        raw_writes: str = "allow",
+        durable: bool = True,
+        copy_limit: int | None = None,
+        *,
+        compression_level: int = 0,
+        after: Iterable[Ticket[Any]] = (),
+    ) -> Ticket[None]:
+        """The same as work of its own, begun when the tickets in after are done; progress counts bytes."""
+        sweep()
+        options = save_options(base, compression, compression_level, raw_writes, durable, copy_limit)
+        ticket = ctypes.c_uint64()
+        self._check(
+            lib.mmsb_snapshot_save_start(self.handle, path_bytes(path, "path"), options, work_options(None, after), ticket)
+        )
+        return Ticket(ticket.value, hold(None), _nothing)
+
+    def save_to(
+        self,
+        file: File,
+        compression: str | None = None,
+        raw_writes: str = "allow",
+        durable: bool = True,
+        copy_limit: int | None = None,
+        *,
+        compression_level: int = 0,
+    ) -> None:
+        """Writes the snapshot to a file descriptor, or an open file that has one: a pipe, a socket, a file."""
+        options = save_options(None, compression, compression_level, raw_writes, durable, copy_limit)
+        self._check(lib.mmsb_snapshot_save_descriptor(self.handle, _descriptor(file), options))
+
+    def save_bytes(
+        self,
+        compression: str | None = None,
+        raw_writes: str = "allow",
+        copy_limit: int | None = None,
+        *,
+        compression_level: int = 0,
+    ) -> bytes:
+        """The snapshot as bytes."""
+        options = save_options(None, compression, compression_level, raw_writes, True, copy_limit)
+        memory, length = ctypes.c_void_p(), ctypes.c_uint64()
+        self._check(lib.mmsb_snapshot_save_memory(self.handle, options, memory, length))
+        try:
+            return ctypes.string_at(memory, length.value)
+        finally:
+            check(lib.mmsb_snapshot_free_memory(memory))
+
+    def save_stats(self) -> SaveStats:
+        """Counters of the saves."""
+        raw = _ffi.SaveStats(struct_size=ctypes.sizeof(_ffi.SaveStats))
+        self._check(lib.mmsb_context_save_stats(self.handle, raw))
+        return SaveStats(**{name: getattr(raw, name) for name in SaveStats.__dataclass_fields__})
+
+    @classmethod
+    def load(
+        cls,
+        path: AnyPath,
+        *,
+        ids: Numbers | None = None,
+        lazy: bool = False,
+        journal: AnyPath | None = None,
+        until: int | None = None,
+        until_time: datetime | float | None = None,
+        **context_options: Any,
+    ) -> Self:
+        """A new context with the pages of a snapshot; context_options are those of Context, the rest those of restore."""
+        context = cls(**context_options)
+        try:
+            context.restore(path, ids, lazy, journal, until, until_time)
+        except BaseException:
+            context.close()
+            raise
+        return context
+
+    def restore(
+        self,
+        path: AnyPath,
+        ids: Numbers | None = None,
+        lazy: bool = False,
+        journal: AnyPath | None = None,
+        until: int | None = None,
+        until_time: datetime | float | None = None,
+    ) -> None:
+        """Makes the context what a snapshot says, or raises and changes nothing.
+
+        The pages there were are ended: the objects for them raise StaleHandleError. A page with views out is not replaced
+        (BusyError).
+
+        - ids: only these pages are replaced or added, all others stay
+        - lazy: the bytes of large pages come in when they are first used
+        - journal: folder of a journal whose records after the snapshot are applied, up to the number until and to the time
+          until_time (a datetime, or seconds since 1970)
+        """
+        options = LoadOptions(ids, lazy, journal, until, until_time)
+        status = lib.mmsb_snapshot_load(self.handle, path_bytes(path, "path"), options.raw)
+        self._check_load(status)
+
+    def restore_start(
+        self,
+        path: AnyPath,
+        ids: Numbers | None = None,
+        lazy: bool = False,
+        journal: AnyPath | None = None,
+        until: int | None = None,
+        until_time: datetime | float | None = None,
+        *,
+        after: Iterable[Ticket[Any]] = (),
+    ) -> Ticket[None]:
+        """The same as work of its own, begun when the tickets in after are done; progress counts bytes."""
+        sweep()
+        options = LoadOptions(ids, lazy, journal, until, until_time)
+        ticket = ctypes.c_uint64()
+        self._check(
+            lib.mmsb_snapshot_load_start(self.handle, path_bytes(path, "path"), options.raw, work_options(None, after), ticket)
+        )
+        return Ticket(ticket.value, hold(None), drop_released)
+
+    def restore_from(self, file: File, ids: Numbers | None = None, lazy: bool = False) -> None:
+        """The same from a file descriptor, or an open file that has one, read from its position to its end."""
+        options = LoadOptions(ids, lazy, None, None, None)
+        self._check_load(lib.mmsb_snapshot_load_descriptor(self.handle, _descriptor(file), options.raw))
+
+    def restore_bytes(self, data: BytesLike, ids: Numbers | None = None) -> None:
+        """The same from the bytes of a snapshot."""
+        options, source = LoadOptions(ids, False, None, None, None), readable(data)
+        self._check_load(lib.mmsb_snapshot_load_memory(self.handle, source.address, source.length, options.raw))
+
+    def journal(
+        self,
+        directory: AnyPath,
+        durability: str = "interval",
+        interval_ms: int = 10,
+        segment_bytes: int | None = None,
+        keep: bool = False,
+    ) -> Journal:
+        """Begins to write every change of this context into a journal in a folder.
+
+        - durability: "interval" (on disk within interval_ms), "call" (a call returns when it is on disk), or "none"
+        - segment_bytes: length from which on a file of the journal is followed by a new one
+        - keep: False removes, with each durable save, the files that it makes unnecessary
+        """
+        options = _ffi.JournalOptions()
+        lib.mmsb_journal_options_init(options)
+        options.durability = value_of(_ffi.DURABILITY, durability, "durability")
+        interval = unsigned(interval_ms, "interval_ms")
+        if interval >= 2**32:
+            raise InvalidArgumentError(f"interval_ms {interval} is not a 32-bit number")
+        options.interval_ms = interval
+        if segment_bytes is not None:
+            options.segment_bytes = unsigned(segment_bytes, "segment_bytes")
+        options.keep = int(bool(keep))
+        self._check(lib.mmsb_journal_open(self.handle, path_bytes(directory, "directory"), options))
+        return Journal(self)
+
     # ------------------------------------------------------------------------------------------------- resources
 
     def stats(self) -> ContextStats:
@@ -465,6 +668,10 @@ class Context:
             error = failure(status)
             raise ClosedError("the context is closed") if status == _ffi.E_STALE_HANDLE and self.closed else error
 
+    def _check_load(self, status: int) -> None:
+        drop_released()  # the objects whose memory the replaced pages had adopted
+        self._check(status)
+
     def _created(self, handles: array[int], location: str | None) -> PageArray:
         pages = PageArray(self, handles)
         if pages:
@@ -479,6 +686,20 @@ def _close(handle: int) -> None:
         sweep()
 
 
+def _nothing() -> None:
+    """The result of work that has none."""
+
+
+def _descriptor(file: File) -> int:
+    """The descriptor behind a file, with nothing left in Python's own buffer."""
+    if isinstance(file, int):
+        return signed(file, "descriptor")
+    flush = getattr(file, "flush", None)
+    if flush is not None:
+        flush()
+    return file.fileno()
+
+
 def _page_options(id: int, location: str | None, device: int, zeroed: bool, numa_node: int) -> _ffi.PageOptions | None:
     """None where all is as the library would have it."""
     if not id and location is None and not device and zeroed and numa_node == -1:
@@ -491,15 +712,4 @@ def _page_options(id: int, location: str | None, device: int, zeroed: bool, numa
     options.device = signed(device, "device")
     options.numa_node = signed(numa_node, "numa_node")
     options.contents = _ffi.PAGE_ZEROED if zeroed else _ffi.PAGE_UNINITIALISED
-    return options
-
-
-def _work_options(timeout: float | None, after: array[int] | tuple[()]) -> _ffi.WorkOptions | None:
-    if timeout is None and not after:
-        return None
-    options = _ffi.WorkOptions()
-    lib.mmsb_work_options_init(options)
-    options.timeout_ns = nanoseconds(timeout)
-    if after:
-        options.after, options.after_count = after.buffer_info()
     return options

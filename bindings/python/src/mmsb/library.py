@@ -105,7 +105,7 @@ def log_read() -> LogLines:
 
 
 def debug_live_objects(kind: str) -> int:
-    """Live objects of a kind ("page", "context", "ticket", "delta", "memory") in the process, for leak checks."""
+    """Live objects of a kind ("page", "context", "ticket", "delta", "memory", "snapshot") in the process, for leak checks."""
     count = ctypes.c_uint64()
     check(lib.mmsb_debug_live_objects(value_of(_ffi.KINDS, kind, "kind"), count))
     return count.value

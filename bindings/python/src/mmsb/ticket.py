@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import time
+from array import array
 from collections.abc import Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
@@ -17,7 +18,7 @@ from ._lease import let_go, when_dropped
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 T = TypeVar("T")
 
@@ -152,6 +153,20 @@ class Ticket(Generic[T]):
 def _end(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+def work_options(timeout: float | None, after: Iterable[Ticket[Any]]) -> _ffi.WorkOptions | None:
+    """How long work may take, and what must be done before it begins; None where there is neither."""
+    tickets = array("Q", [ticket.handle for ticket in after])
+    if timeout is None and not tickets:
+        return None
+    options = _ffi.WorkOptions()
+    lib.mmsb_work_options_init(options)
+    options.timeout_ns = nanoseconds(timeout)
+    if tickets:
+        options.after, options.after_count = tickets.buffer_info()
+        options.kept = tickets  # the array lives as long as the options
+    return options
 
 
 # Tickets nobody holds any more whose work was running when that was last looked at, and the token of what it writes into.

@@ -1,0 +1,70 @@
+# The journal of a state: every change that goes through the library, on disk.
+
+journal_option(::Val{:durability}, value) =
+    value === :interval ? MMSB_DURABILITY_INTERVAL :
+    value === :call ? MMSB_DURABILITY_CALL :
+    value === :none ? MMSB_DURABILITY_NONE :
+    throw(ArgumentError("durability is :interval, :call or :none, not $(repr(value))"))
+journal_option(::Val{:interval_ms}, value::Integer) = UInt32(value)
+journal_option(::Val{:segment_bytes}, value::Integer) = UInt64(value)
+journal_option(::Val{:keep}, value::Bool) = Int32(value)
+journal_option(::Val{name}, value) where {name} = throw(ArgumentError("a journal has no option $name = $(repr(value))"))
+
+"""
+    open_journal!(state, directory; durability = :interval, interval_ms = 10, options...)
+
+From now on every change of the state is written into a journal in a folder; `restore!` and `load_snapshot` can apply it to a
+snapshot. What is written through `with_page` is not in it. `durability` is `:interval` (on disk within `interval_ms`), `:call`
+(a call returns when it is on disk) or `:none`. The other options: `segment_bytes` (length from which on a file is followed by a
+new one), `keep = true` (a durable save does not remove the files that it makes unnecessary).
+"""
+function open_journal!(state::MMSBState, directory::AbstractString; options...)
+    record = Ref{mmsb_journal_options_t}()
+    mmsb_journal_options_init(record)
+    record[] = with_fields(record[], (; (name => journal_option(Val(name), value) for (name, value) in options)...))
+    call(mmsb_journal_open, state, path_text(directory), record)
+    return state
+end
+
+"""
+    sync_journal(state)
+
+Waits until every change that has been made is on disk.
+"""
+sync_journal(state::MMSBState) = call(mmsb_journal_sync, state)
+
+"""
+    close_journal!(state)
+
+Ends the journal when all of it is on disk.
+"""
+function close_journal!(state::MMSBState)
+    call(mmsb_journal_close, state)
+    return state
+end
+
+"""
+    drop_journal!(state, snapshot)
+
+Removes the journal's files that hold only what a snapshot already has.
+"""
+function drop_journal!(state::MMSBState, snapshot::AbstractString)
+    call(mmsb_journal_drop, state, path_text(snapshot))
+    return state
+end
+
+"""
+    get_journal_info(state) -> (segments, first, last, synced, bytes)
+
+How far the journal is: its files, the numbers of the oldest record that is kept, of the newest, and of the newest that is
+surely on disk, and the length of all files.
+"""
+function get_journal_info(state::MMSBState)
+    info = Ref{mmsb_journal_info_t}()
+    mmsb_journal_info_init(info)
+    call(mmsb_journal_info, state, info)
+    return (
+        segments = Int(info[].segments), first = Int(info[].first), last = Int(info[].last), synced = Int(info[].synced),
+        bytes = Int(info[].bytes),
+    )
+end

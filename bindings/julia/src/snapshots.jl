@@ -1,0 +1,371 @@
+# Snapshots: saved, loaded, read without a state.
+
+"A file name for the library; a zero within it is an ArgumentError."
+function path_text(path::AbstractString)
+    text = String(path)
+    '\0' in text && throw(ArgumentError("the path $(repr(text)) has a zero in it"))
+    return text
+end
+
+# Saving.
+
+save_option(::Val{:compression}, value) =
+    value === :none ? MMSB_COMPRESSION_NONE :
+    value === :zstd ? MMSB_COMPRESSION_ZSTD :
+    throw(ArgumentError("compression is :none or :zstd, not $(repr(value))"))
+save_option(::Val{:raw_writes}, value) =
+    value === :allow ? MMSB_RAW_WRITES_ALLOW :
+    value === :refuse ? MMSB_RAW_WRITES_REFUSE :
+    throw(ArgumentError("raw_writes is :allow or :refuse, not $(repr(value))"))
+save_option(::Val{:compression_level}, value::Integer) = Int32(value)
+save_option(::Val{:copy_limit}, value::Integer) = UInt64(value)
+save_option(::Val{:base}, value::String) = text_pointer(value)
+save_option(::Val{:durable}, value::Bool) = Int32(!value)
+save_option(::Val{name}, value) where {name} =
+    throw(ArgumentError("saving has no option $name = $(repr(value))"))
+
+"The options of a save. A base's name must be kept alive by the caller."
+function save_options(options)
+    record = Ref{mmsb_save_options_t}()
+    mmsb_save_options_init(record)
+    field(name) = name === :durable ? :not_durable : name
+    record[] = with_fields(record[], (; (field(name) => save_option(Val(name), value) for (name, value) in options)...))
+    return record
+end
+
+"""
+    async_save_snapshot(state, path; after = Ticket[], options...)::Ticket
+
+Starts what `save_snapshot` does, when the work of the tickets in `after` has succeeded. `progress` counts bytes.
+"""
+function async_save_snapshot(
+    state::MMSBState,
+    path::AbstractString;
+    base::Union{AbstractString,Nothing} = nothing,
+    after::AbstractVector{Ticket} = Ticket[],
+    options...,
+)
+    named = base === nothing ? nothing : path_text(base)
+    with_base = named === nothing ? options : merge(values(options), (base = named,))
+    ticket = GC.@preserve named with_work(after) do work
+        fill_reference(mmsb_ticket_t, mmsb_snapshot_save_start, state, path_text(path), save_options(pairs(with_base)), work)
+    end
+    return keep_while_running(Ticket(ticket, state, () -> nothing))
+end
+
+"""
+    save_snapshot(state, path; base = nothing, compression = :none, options...)
+
+Saves all pages, as they are at one moment, to a file that appears when it is complete and on disk; other tasks go on
+meanwhile. With `base`, an earlier snapshot of this state in the same folder, only what has changed since is written.
+
+The other options: `compression` (`:none` or `:zstd`), `compression_level` (1 to 4, 0 = the default), `raw_writes` (`:allow`
+saves pages that are pinned for writing as they are, `:refuse` throws), `durable = false` (do not wait for the disk),
+`copy_limit` (bytes for copies of pages that change meanwhile).
+"""
+save_snapshot(state::MMSBState, path::AbstractString; options...) =
+    finish_work(async_save_snapshot(state, path; options...))
+
+"""
+    get_save_statistics(state)::Dict{Symbol,Int}
+
+Counters of the saves of a state: of all (`:saves`), and of the last one or the one that is running.
+"""
+function get_save_statistics(state::MMSBState)
+    stats = Ref{mmsb_save_stats_t}()
+    mmsb_save_stats_init(stats)
+    call(mmsb_context_save_stats, state, stats)
+    counters = filter(name -> !(name in (:struct_size, :reserved_word, :reserved)), fieldnames(mmsb_save_stats_t))
+    return Dict{Symbol,Int}(name => getfield(stats[], name) for name in counters)
+end
+
+# Loading.
+
+"""
+    async_restore!(state, path; after = Ticket[], options...)::Ticket
+
+Starts what `restore!` does, when the work of the tickets in `after` has succeeded. `progress` counts bytes.
+"""
+function async_restore!(
+    state::MMSBState,
+    path::AbstractString;
+    ids::Union{AbstractVector,Nothing} = nothing,
+    lazy::Bool = false,
+    journal::Union{AbstractString,Nothing} = nothing,
+    until::Union{Integer,Nothing} = nothing,
+    until_time::Union{Real,Nothing} = nothing,
+    after::AbstractVector{Ticket} = Ticket[],
+)
+    record = Ref{mmsb_load_options_t}()
+    mmsb_load_options_init(record)
+    chosen = ids === nothing ? nothing : Vector{UInt64}(ids)
+    folder = journal === nothing ? nothing : path_text(journal)
+    ticket = GC.@preserve chosen folder begin
+        record[] = with_fields(record[], (mode = lazy ? MMSB_LOAD_LAZY : MMSB_LOAD_EAGER,))
+        chosen === nothing ||
+            (record[] = with_fields(record[], (page_ids = list_pointer(chosen), page_count = UInt64(length(chosen)))))
+        folder === nothing || (record[] = with_fields(record[], (journal = text_pointer(folder),)))
+        until === nothing || (record[] = with_fields(record[], (journal_until = record_number(until),)))
+        until_time === nothing ||
+            (record[] = with_fields(record[], (journal_until_time_ns = nanoseconds_since_1970(until_time),)))
+        with_work(after) do work
+            fill_reference(mmsb_ticket_t, mmsb_snapshot_load_start, state, path_text(path), record, work)
+        end
+    end
+    return keep_while_running(Ticket(ticket, state, () -> state))
+end
+
+record_number(number) = number < 1 ? throw(ArgumentError("record $number: the first has the number 1")) : UInt64(number)
+
+"Never 0, which stands for no time."
+nanoseconds_since_1970(seconds) = (time = floor(Int64, seconds * 1e9); time == 0 ? 1 : time)
+
+"Where a list lies: somewhere, also when it is empty, as NULL means that there is no list."
+list_pointer(list::Vector{UInt64}) = isempty(list) ? Ptr{UInt64}(sizeof(UInt64)) : pointer(list)
+
+"""
+    restore!(state, path; ids = nothing, lazy = false, journal = nothing, until = nothing, until_time = nothing)
+
+Makes the state what a snapshot says, or throws and changes nothing. The views of the pages there were are stale then. With
+`ids` only these pages are replaced or added. `lazy`: the bytes of large pages come in when they are first used. `journal`:
+folder of a journal whose records after the snapshot are applied, up to the number `until` and to the time `until_time`
+(seconds since 1970, as `time()` gives them).
+"""
+restore!(state::MMSBState, path::AbstractString; options...) = finish_work(async_restore!(state, path; options...))
+
+"""
+    load_snapshot(path; options...)::MMSBState
+
+A new state with the pages of a snapshot. The options are those of `restore!` and of `MMSBState`.
+"""
+function load_snapshot(
+    path::AbstractString; ids = nothing, lazy = false, journal = nothing, until = nothing, until_time = nothing, options...,
+)
+    state = MMSBState(; options...)
+    try
+        return restore!(
+            state, path; ids = ids, lazy = lazy, journal = journal, until = until, until_time = until_time,
+        )
+    catch
+        close(state)
+        rethrow()
+    end
+end
+
+# Reading files.
+
+"""
+    Snapshot(path)
+    Snapshot(f, path)
+
+A snapshot file, with its chain of bases, open for reading until `close`; the form with `f` closes it when `f(snapshot)` is
+done. `snapshot[id]` is a page, `get_pages(snapshot)` gives all, `length` and `haskey` work. Its properties: `id` and `base`
+(hexadecimal; `base` is `nothing` where the snapshot is whole), `taken` (seconds since 1970, or `nothing`), `format` (version
+of the file), `chain` (number of files the state comes from), `journal` (number of the last record of the journal that is in it).
+"""
+mutable struct Snapshot
+    handle::Threads.Atomic{UInt64}    # 0 once it is closed
+    info::mmsb_snapshot_info_t
+    views::Int                        # calls of with_page that run
+    lock::ReentrantLock               # for views
+
+    function Snapshot(path::AbstractString)
+        opened = Ref{mmsb_snapshot_t}(0)
+        check(mmsb_snapshot_open(path_text(path), opened))
+        info = Ref{mmsb_snapshot_info_t}()
+        mmsb_snapshot_info_init(info)
+        check(mmsb_snapshot_info(opened[], info))
+        return finalizer(close_snapshot, new(Threads.Atomic{UInt64}(opened[]), info[], 0, ReentrantLock()))
+    end
+end
+
+function Snapshot(f::Function, path::AbstractString)
+    snapshot = Snapshot(path)
+    try
+        return f(snapshot)
+    finally
+        close(snapshot)
+    end
+end
+
+close_snapshot(snapshot) = mmsb_snapshot_close(Threads.atomic_xchg!(getfield(snapshot, :handle), UInt64(0)))
+
+function handle(snapshot::Snapshot)
+    value = getfield(snapshot, :handle)[]
+    value == 0 && reject(MMSB_E_STALE_HANDLE, "the snapshot is closed")
+    return value
+end
+
+owner(snapshot::Snapshot) = snapshot
+
+function Base.close(snapshot::Snapshot)
+    lock(getfield(snapshot, :lock)) do
+        getfield(snapshot, :views) == 0 || reject(MMSB_E_BUSY, "with_page shows a page of the snapshot")
+        check(close_snapshot(snapshot))
+    end
+end
+
+Base.isopen(snapshot::Snapshot) = getfield(snapshot, :handle)[] != 0
+Base.length(snapshot::Snapshot) = Int(getfield(snapshot, :info).pages)
+Base.show(io::IO, snapshot::Snapshot) = print(io, "Snapshot(", snapshot.id, ", ", length(snapshot), " pages)")
+
+hexadecimal(id::NTuple{16,UInt8}) = bytes2hex(collect(id))
+
+Base.propertynames(::Snapshot, private::Bool = false) = (:id, :base, :taken, :format, :chain, :journal)
+
+function Base.getproperty(snapshot::Snapshot, name::Symbol)
+    info = getfield(snapshot, :info)
+    return name === :id ? hexadecimal(info.id) :
+        name === :base ? (all(iszero, info.base) ? nothing : hexadecimal(info.base)) :
+        name === :taken ? (info.taken_ns == 0 ? nothing : info.taken_ns / 1e9) :
+        name === :format ? Int(info.format) :
+        name === :chain ? Int(info.chain) :
+        name === :journal ? Int(info.journal) :
+        throw(ArgumentError("a snapshot has no property $name"))
+end
+
+"""
+    SnapshotPage
+
+A page as a snapshot has it, with the properties `id`, `size`, `location`, `device`, `epoch` and `metadata`.
+`read_page` gives its bytes.
+"""
+struct SnapshotPage
+    snapshot::Snapshot
+    record::mmsb_snapshot_page_t
+end
+
+owner(page::SnapshotPage) = getfield(page, :snapshot)
+handle(page::SnapshotPage) = handle(owner(page))
+
+Base.propertynames(::SnapshotPage, private::Bool = false) = (:id, :size, :location, :device, :epoch, :metadata)
+
+function Base.getproperty(page::SnapshotPage, name::Symbol)
+    record = getfield(page, :record)
+    return name === :id ? record.id :
+        name === :size ? Int(record.size) :
+        name === :location ? PageLocation(record.location) :
+        name === :device ? Int(record.device) :
+        name === :epoch ? record.epoch :
+        name === :metadata ? snapshot_metadata(page) :
+        throw(ArgumentError("a page of a snapshot has no property $name"))
+end
+
+Base.show(io::IO, page::SnapshotPage) = print(io, "SnapshotPage(id = ", page.id, ")")
+
+snapshot_metadata(page::SnapshotPage) = Dict{Symbol,Any}(
+    read_entries(
+        fill_list(UInt8, (snapshot, blob, capacity, length) ->
+            mmsb_snapshot_metadata(snapshot, page.id, blob, capacity, length), page),
+    ),
+)
+
+"The status of a look for a page, and what was found."
+function look_up(snapshot::Snapshot, id::Integer)
+    record = Ref{mmsb_snapshot_page_t}()
+    status = id < 0 ? MMSB_E_NOT_FOUND : GC.@preserve snapshot mmsb_snapshot_find(handle(snapshot), id, record)
+    return status, record[]
+end
+
+function Base.getindex(snapshot::Snapshot, id::Integer)
+    status, record = look_up(snapshot, id)
+    status == MMSB_E_NOT_FOUND && throw(PageNotFoundError(status, "the snapshot has no page with id $id"))
+    check(status)
+    return SnapshotPage(snapshot, record)
+end
+
+function Base.haskey(snapshot::Snapshot, id::Integer)
+    status, _ = look_up(snapshot, id)
+    status == MMSB_E_NOT_FOUND && return false
+    check(status)
+    return true
+end
+
+"""
+    get_pages(snapshot)::Vector{SnapshotPage}
+
+All pages of a snapshot, in the order of the files.
+"""
+function get_pages(snapshot::Snapshot)
+    pages = SnapshotPage[]
+    cursor = Ref{UInt64}(0)
+    records = Vector{mmsb_snapshot_page_t}(undef, 256)
+    count = Ref{Csize_t}(0)
+    while true
+        call(mmsb_snapshot_pages, snapshot, cursor, records, length(records), count)
+        count[] == 0 && return pages
+        append!(pages, (SnapshotPage(snapshot, record) for record in view(records, 1:Int(count[]))))
+    end
+end
+
+"""
+    read_page(page::SnapshotPage[, range])::Vector{UInt8}
+
+A copy of the page's bytes, all or those at the positions of the range (from 1 on); their checksums are verified.
+"""
+read_page(page::SnapshotPage) = read_page(page, 1:page.size)
+
+function read_page(page::SnapshotPage, range::AbstractUnitRange{<:Integer})
+    offset = page_offset(first(range))
+    last(range) > page.size && reject(MMSB_E_OUT_OF_RANGE, "positions $range of a page of $(page.size) bytes")
+    bytes = Vector{UInt8}(undef, length(range))
+    call(mmsb_snapshot_read, page, page.id, offset, bytes, length(bytes))
+    return bytes
+end
+
+"""
+    with_page(f, page::SnapshotPage)
+
+Calls `f(bytes)` with the page's bytes where they lie in the mapped file, all of them verified, and returns what `f` returns.
+`bytes` must be neither written nor used after `f` is done. Pages that are compressed or lie in several places cannot be seen so.
+"""
+function with_page(f, page::SnapshotPage)
+    snapshot = owner(page)
+    change_views!(snapshot, 1)
+    try
+        address, size = Ref{Ptr{Cvoid}}(), Ref{UInt64}(0)
+        call(mmsb_snapshot_view, page, page.id, address, size)
+        return f(unsafe_wrap(Array, convert(Ptr{UInt8}, address[]), Int(size[]); own = false))
+    finally
+        change_views!(snapshot, -1)
+    end
+end
+
+change_views!(snapshot, by) =
+    lock(() -> setfield!(snapshot, :views, getfield(snapshot, :views) + by), getfield(snapshot, :lock))
+
+# Whole files.
+
+"""
+    verify_snapshot(path)
+
+Reads a snapshot and its bases whole and checks all of it; throws for the first damage.
+"""
+verify_snapshot(path::AbstractString) = check(mmsb_snapshot_verify(path_text(path), C_NULL))
+
+"""
+    compact_snapshot(path, to; durable = true)
+
+Writes the state that a snapshot and its bases give together as one whole snapshot.
+"""
+compact_snapshot(path::AbstractString, to::AbstractString; durable::Bool = true) =
+    check(mmsb_snapshot_compact(path_text(path), path_text(to), save_options((durable = durable,) |> pairs)))
+
+const CHANGES = Dict(
+    MMSB_CHANGE_ADDED => :added, MMSB_CHANGE_REMOVED => :removed, MMSB_CHANGE_BYTES => :bytes, MMSB_CHANGE_OTHER => :other,
+)
+
+"""
+    diff_snapshots(older, newer)::Vector{Pair{PageID,Symbol}}
+
+The pages that differ between two snapshots, by ascending ids, each with `:added`, `:removed`, `:bytes` (size or bytes
+differ, perhaps more) or `:other` (the bytes are the same).
+"""
+function diff_snapshots(older::Snapshot, newer::Snapshot)
+    changes = GC.@preserve newer fill_list(
+        mmsb_snapshot_change_t,
+        (first, list, capacity, count) -> mmsb_snapshot_diff(first, handle(newer), list, capacity, count),
+        older,
+    )
+    return Pair{PageID,Symbol}[change.id => CHANGES[change.change] for change in changes]
+end

@@ -1,0 +1,188 @@
+# Snapshots: saved, restored, read without a state.
+
+saved_pattern(seed, size) = UInt8[(seed * 131 + i * 7 + i ÷ 251) % 256 for i in 1:size]
+
+# Pages of all sizes with bytes, metadata, masks and dependencies.
+function fill_state!(state)
+    before = nothing
+    for (seed, size) in enumerate((1, 100, 4096, 5000, 300_000, 1_000_003))
+        page = create_page!(state, size; metadata = Dict(:name => "page $seed", :blob => UInt8[0xff, seed]))
+        write_page!(page, saved_pattern(seed, size))
+        apply_delta!(page, [size], [0x21])
+        before === nothing || add_dependency!(state, before, page)
+        before = page
+    end
+    return state
+end
+
+all_of(page) = (read_page(page), page.epoch, page.size, page.location, Dict(page.metadata))
+all_of(state::MMSBState) = Dict(page.id => (all_of(page), [child.id for child in get_children(page)]) for page in get_pages(state))
+
+@testset "save_snapshot and load_snapshot" begin
+    for options in ((), (compression = :zstd,), (compression = :zstd, compression_level = 1, durable = false, copy_limit = 1 << 23))
+        path = joinpath(mktempdir(), "state.mmsb")
+        MMSBState() do state
+            fill_state!(state)
+            @test save_snapshot(state, path; options...) === nothing
+            restored = load_snapshot(path; memory_limit = 1 << 26)
+            @test restored isa MMSBState
+            @test all_of(restored) == all_of(state)
+            close(restored)
+            @test readdir(dirname(path)) == ["state.mmsb"]
+            @test get_save_statistics(state)[:saves] == 1
+            @test get_save_statistics(state)[:last_bytes] == filesize(path)
+        end
+    end
+end
+
+@testset "restore! replaces the living pages" begin
+    path = joinpath(mktempdir(), "state.mmsb")
+    MMSBState() do state
+        fill_state!(state)
+        before = all_of(state)
+        save_snapshot(state, path)
+        old = get_pages(state)
+        write_page!(old[2], [0x00])
+        delete_page!(state, old[3])
+        create_page!(state, 7)
+        @test restore!(state, path) === state
+        @test all_of(state) == before
+        @test fails(() -> read_page(old[1]), StaleHandleError, 12)
+        ids = sort([page.id for page in get_pages(state)])
+        foreach(page -> write_page!(page, [0x00]), get_pages(state))
+        restore!(state, path; ids = ids[2:2])
+        @test all_of(get_page(state, ids[2])) == before[ids[2]][1]
+        @test read_page(get_page(state, ids[1]))[1] == 0x00
+        changed = all_of(state)
+        restore!(state, path; ids = UInt64[])
+        @test fails(() -> restore!(state, path; ids = [typemax(UInt32)]), MMSBError, 20)
+        @test all_of(state) == changed
+        page = get_page(state, ids[4])
+        with_page(page; write = true) do bytes
+            @test fails(() -> restore!(state, path), PageBusyError, 22)
+        end
+        restore!(state, path; lazy = true)
+        @test all_of(state) == before
+    end
+end
+
+@testset "work of its own" begin
+    path = joinpath(mktempdir(), "state.mmsb")
+    MMSBState() do state
+        fill_state!(state)
+        before = all_of(state)
+        saving = async_save_snapshot(state, path)
+        loading = async_restore!(state, path; after = [saving])
+        @test fetch(loading) === state
+        @test fetch(saving) === nothing
+        done, total = progress(saving)
+        @test done == total > 1_000_000
+        close(saving)
+        close(loading)
+        @test all_of(state) == before
+        failing = async_restore!(state, path * ".none")
+        @test fails(() -> wait(failing), MMSBError, 20)
+        close(failing)
+    end
+end
+
+@testset "a chain" begin
+    folder = mktempdir()
+    first_path, second_path, whole_path = joinpath.(folder, ("first", "second", "whole"))
+    MMSBState() do state
+        pages = create_pages!(state, 4096, 1000)
+        save_snapshot(state, first_path)
+        apply_delta!(pages[17], [1], [0x07])
+        gone = pages[18].id
+        delete_page!(state, gone)
+        added = create_page!(state, 9)
+        save_snapshot(state, second_path; base = first_path)
+        @test filesize(second_path) * 20 < filesize(first_path)
+        Snapshot(first_path) do older
+            Snapshot(second_path) do newer
+                @test newer.base == older.id
+                @test (older.chain, newer.chain) == (1, 2)
+                changes = diff_snapshots(older, newer)
+                @test issorted(map(first, changes))
+                @test Dict(changes) == Dict(pages[17].id => :bytes, gone => :removed, added.id => :added)
+                @test isempty(diff_snapshots(newer, newer))
+            end
+        end
+        @test verify_snapshot(second_path) === nothing
+        compact_snapshot(second_path, whole_path; durable = false)
+        rm(first_path)
+        @test fails(() -> verify_snapshot(second_path), MMSBError, 20)
+        restored = load_snapshot(whole_path)
+        @test all_of(restored) == all_of(state)
+        close(restored)
+    end
+end
+
+@testset "reading without a state" begin
+    path = joinpath(mktempdir(), "state.mmsb")
+    contents = MMSBState() do state
+        fill_state!(state)
+        save_snapshot(state, path)
+        Dict(page.id => all_of(page) for page in get_pages(state))
+    end
+    snapshot = Snapshot(path)
+    @test isopen(snapshot)
+    @test length(snapshot) == length(contents)
+    @test length(snapshot.id) == 32 && occursin(snapshot.id, string(snapshot))
+    @test snapshot.base === nothing
+    @test (snapshot.format, snapshot.chain, snapshot.journal) == (3, 1, 0)
+    @test abs(snapshot.taken - time()) < 60
+    @test thrown(() -> snapshot.colour) isa ArgumentError
+    pages = get_pages(snapshot)
+    @test Set(page.id for page in pages) == keys(contents)
+    for page in pages
+        @test page isa SnapshotPage
+        @test all_of(page) == contents[page.id]
+        @test page.device == 0
+        @test haskey(snapshot, page.id)
+        @test read_page(snapshot[page.id], page.size:page.size) == [0x21]
+        @test fails(() -> read_page(page, 1:page.size+1), OutOfRangeError, 14)
+        @test with_page(copy, page) == contents[page.id][1]
+    end
+    @test string(first(pages)) == "SnapshotPage(id = $(first(pages).id))"
+    @test thrown(() -> first(pages).colour) isa ArgumentError
+    @test !haskey(snapshot, 123_456_789) && !haskey(snapshot, -1)
+    @test fails(() -> snapshot[123_456_789], PageNotFoundError, 20)
+    with_page(first(pages)) do bytes
+        @test fails(() -> close(snapshot), PageBusyError, 22)
+    end
+    close(snapshot)
+    close(snapshot)
+    @test !isopen(snapshot)
+    @test fails(() -> get_pages(snapshot), StaleHandleError, 12)
+    @test fails(() -> read_page(first(pages)), StaleHandleError, 12)
+end
+
+@testset "bad files and arguments" begin
+    folder = mktempdir()
+    path = joinpath(folder, "state.mmsb")
+    MMSBState() do state
+        fill_state!(state)
+        before = all_of(state)
+        save_snapshot(state, path)
+        bytes = read(path)
+        cut, foreign = joinpath(folder, "cut"), joinpath(folder, "foreign")
+        write(cut, bytes[1:end-1])
+        write(foreign, rand(UInt8, 5000))
+        @test fails(() -> restore!(state, cut), CorruptFileError, 51)
+        @test fails(() -> verify_snapshot(cut), CorruptFileError, 51)
+        @test fails(() -> load_snapshot(foreign), MMSBError, 52)
+        @test fails(() -> Snapshot(joinpath(folder, "none")), MMSBError, 20)
+        @test fails(() -> save_snapshot(state, joinpath(folder, "no", "file")), MMSBError, MMSB.LibMMSB.MMSB_E_NOT_FOUND) ||
+              fails(() -> save_snapshot(state, joinpath(folder, "no", "file")), MMSBError, MMSB.LibMMSB.MMSB_E_IO)
+        @test fails(() -> save_snapshot(state, ""), MMSBError, 10)
+        @test thrown(() -> save_snapshot(state, "a\0b")) isa ArgumentError
+        @test thrown(() -> save_snapshot(state, path; compression = :lzma)) isa ArgumentError
+        @test thrown(() -> save_snapshot(state, path; raw_writes = :maybe)) isa ArgumentError
+        @test thrown(() -> save_snapshot(state, path; colour = :red)) isa ArgumentError
+        @test fails(() -> save_snapshot(state, path; compression_level = 1), MMSBError, 10)
+        @test thrown(() -> load_snapshot(path; simulate = :maybe)) isa ArgumentError
+        @test thrown(() -> restore!(state, path; until = 0)) isa ArgumentError
+        @test all_of(state) == before
+    end
+end

@@ -1,0 +1,427 @@
+"""Snapshot files: read without a context, verified, compared, compacted; and the options of saving and loading."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, Union
+
+from . import _ffi
+from ._convert import Buffer, Numbers, fetch, new_bytes, signed, unsigned, words
+from ._errors import ClosedError, InvalidArgumentError, MismatchError, OutOfRangeError, UnsupportedError
+from ._ffi import check, lib, name_of, value_of
+from ._lease import view_memory, when_dropped
+from .ticket import work_options
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from numpy.typing import DTypeLike, NDArray
+
+#: The path of a file or folder.
+AnyPath = Union[str, bytes, "PathLike[str]", "PathLike[bytes]"]
+
+_WALK = 4096
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class SaveStats:
+    """Counters of a context's saves: of all of them, of the last one, or of the one that is running."""
+
+    #: Saves that ended well.
+    saves: int
+    last_pages: int
+    last_bytes: int
+    last_duration_ns: int
+    #: Bytes that writers copied, since the pages they changed were not saved yet, and the most of them at one time.
+    copied_bytes: int
+    copied_peak: int
+    #: Calls that waited because copy_limit was reached, and how long they did together.
+    waits: int
+    waited_ns: int
+    #: Bytes that were read only to compare checksums.
+    compared_bytes: int
+
+
+class Change(NamedTuple):
+    """A page that differs between two snapshots.
+
+    change is "added", "removed", "bytes" (size or bytes differ, perhaps more), or "other" (the bytes are the same).
+    """
+
+    id: int
+    change: str
+
+
+class Snapshot:
+    """A snapshot file, with its chain of bases, open for reading. No context is involved.
+
+    It maps ids to pages. Dropping or closing it closes the file; views of its pages keep the file mapped until the last of
+    them is gone.
+    """
+
+    def __init__(self, path: AnyPath) -> None:
+        handle = ctypes.c_uint64()
+        check(lib.mmsb_snapshot_open(path_bytes(path, "path"), handle))
+        self._file: _File | None = _File(handle.value)
+        raw = _ffi.SnapshotInfo(struct_size=ctypes.sizeof(_ffi.SnapshotInfo))
+        check(lib.mmsb_snapshot_info(self._file.handle, raw))
+        self._info = raw
+
+    # ------------------------------------------------------------------------------------------------- properties
+
+    @property
+    def id(self) -> str:
+        """The snapshot's random id, in hexadecimal; zeros in a file of version 2."""
+        return bytes(self._info.id).hex()
+
+    @property
+    def base(self) -> str | None:
+        """The id of the snapshot that this one adds to; None where it is whole."""
+        base = bytes(self._info.base)
+        return base.hex() if any(base) else None
+
+    @property
+    def taken(self) -> datetime | None:
+        """When it was taken; None in a file of version 2."""
+        return _EPOCH + timedelta(microseconds=self._info.taken_ns // 1000) if self._info.taken_ns else None
+
+    @property
+    def format(self) -> int:
+        """Version of the file: 3, or 2 of the original program."""
+        return int(self._info.format)
+
+    @property
+    def journal(self) -> int:
+        """Number of the last record of the journal whose effect is in the snapshot."""
+        return int(self._info.journal)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all pages."""
+        return int(self._info.bytes)
+
+    @property
+    def file_pages(self) -> int:
+        """Pages with an entry in this file, without those of its bases."""
+        return int(self._info.file_pages)
+
+    @property
+    def file_size(self) -> int:
+        """Length of this file."""
+        return int(self._info.file_bytes)
+
+    @property
+    def chain(self) -> int:
+        """How many files the state comes from: 1 is this one alone."""
+        return int(self._info.chain)
+
+    @property
+    def dependencies(self) -> int:
+        """How many dependencies there are between the pages."""
+        return int(self._info.edges)
+
+    # ------------------------------------------------------------------------------------------------------ pages
+
+    def pages(self) -> Iterator[SnapshotPage]:
+        """All pages, in the order of the files."""
+        file, cursor, count = self._opened(), ctypes.c_uint64(), ctypes.c_size_t()
+        part = (_ffi.SnapshotPage * _WALK)()
+        while True:
+            check(lib.mmsb_snapshot_pages(file.handle, cursor, part, _WALK, count))
+            if not count.value:
+                return
+            for raw in part[: count.value]:
+                yield SnapshotPage(file, _ffi.SnapshotPage.from_buffer_copy(raw))
+
+    def __getitem__(self, id: int) -> SnapshotPage:
+        file, raw = self._opened(), _ffi.SnapshotPage()
+        check(lib.mmsb_snapshot_find(file.handle, unsigned(id, "id"), raw))
+        return SnapshotPage(file, raw)
+
+    def __contains__(self, id: object) -> bool:
+        if not isinstance(id, SupportsIndex) or not 0 <= id.__index__() < 2**64:
+            return False
+        file = self._opened()
+        status = lib.mmsb_snapshot_find(file.handle, id.__index__(), _ffi.SnapshotPage())
+        if status != _ffi.E_NOT_FOUND:
+            check(status)
+        return bool(status == _ffi.OK)
+
+    def __iter__(self) -> Iterator[int]:
+        return (page.id for page in self.pages())
+
+    def __len__(self) -> int:
+        return int(self._info.pages)
+
+    def __bool__(self) -> bool:
+        return True
+
+    # --------------------------------------------------------------------------------------------------- lifetime
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() has been called."""
+        return self._file is None
+
+    def close(self) -> None:
+        """Closes the file, once its pages and their views are gone. Idempotent."""
+        self._file = None
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<mmsb.Snapshot {self.id} of {len(self)} pages{', closed' if self.closed else ''}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an open snapshot cannot be pickled or copied")
+
+    def _opened(self) -> _File:
+        if self._file is None:
+            raise ClosedError("the snapshot is closed")
+        return self._file
+
+
+class SnapshotPage:
+    """A page as a snapshot has it."""
+
+    __slots__ = ("_file", "_raw")
+
+    def __init__(self, file: _File, raw: _ffi.SnapshotPage) -> None:
+        self._file = file
+        self._raw = raw
+
+    @property
+    def id(self) -> int:
+        """The page's number in its context."""
+        return int(self._raw.id)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return int(self._raw.size)
+
+    @property
+    def epoch(self) -> int:
+        """Moved by deltas only."""
+        return int(self._raw.epoch)
+
+    @property
+    def version(self) -> int:
+        """Moved by every change."""
+        return int(self._raw.version)
+
+    @property
+    def location(self) -> str:
+        """Where the bytes lay: "cpu", "gpu", "unified", "pinned" or "disk"."""
+        return name_of(_ffi.LOCATIONS, self._raw.location)
+
+    @property
+    def device(self) -> int:
+        """The driver's ordinal; 0 for host memory."""
+        return int(self._raw.device)
+
+    @property
+    def numa_node(self) -> int:
+        """The NUMA node that was asked for; -1 for any."""
+        return int(self._raw.numa_node)
+
+    @property
+    def metadata(self) -> dict[str, bytes]:
+        """Names to bytes, in the order in which they were first set."""
+        if not self._raw.metadata_count:
+            return {}
+        status, blob = fetch(
+            lambda buffer, capacity, length: lib.mmsb_snapshot_metadata(self._file.handle, self.id, buffer, capacity, length)
+        )
+        check(status)
+        return _entries(blob)
+
+    def read(self, offset: int = 0, length: int | None = None) -> bytes:
+        """The bytes from offset on, verified; None is all of them."""
+        offset = unsigned(offset, "offset", OutOfRangeError)
+        length = max(self.size - offset, 0) if length is None else unsigned(length, "length", OutOfRangeError)
+        if length > self.size:
+            raise OutOfRangeError(f"offset {offset} and length {length} reach past the page's {self.size} bytes")
+        data = new_bytes(length)
+        check(lib.mmsb_snapshot_read(self._file.handle, self.id, offset, data, length))
+        return data
+
+    def memory(self) -> memoryview:
+        """A read-only view of the page's bytes in the mapped file, all of them verified now.
+
+        UnsupportedError where the bytes are compressed or do not lie in one piece. A file that others cut short while it is
+        viewed ends the process (SIGBUS): read() is for those.
+        """
+        address, length = ctypes.c_void_p(), ctypes.c_uint64()
+        check(lib.mmsb_snapshot_view(self._file.handle, self.id, address, length))
+        assert address.value is not None
+        return view_memory(address.value, length.value, False, _let_go, self._file)
+
+    def array(self, dtype: DTypeLike = "uint8") -> NDArray[Any]:
+        """The page's bytes as a read-only NumPy array: a view of the mapped file, or a copy where memory() is unsupported."""
+        import numpy
+
+        item = numpy.dtype(dtype)
+        if item.hasobject or item.itemsize == 0:
+            raise TypeError(f"a page cannot be seen as {item}")
+        if self.size % item.itemsize:
+            raise MismatchError(f"the page's {self.size} bytes are no multiple of the {item.itemsize} bytes of {item}")
+        try:
+            source: memoryview | bytes = self.memory()
+        except UnsupportedError:
+            source = self.read()
+        return numpy.frombuffer(source, dtype=item)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        from .page import as_array
+
+        return as_array(self.array(), dtype, copy)
+
+    def __bytes__(self) -> bytes:
+        return self.read()
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"<mmsb.SnapshotPage {self.id} {self.location} size={self.size} epoch={self.epoch}>"
+
+
+class _File:
+    """An open snapshot of the library, closed when nobody uses it any more."""
+
+    __slots__ = ("__weakref__", "handle")
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+        when_dropped(self, _close, handle)
+
+
+def _close(handle: int) -> None:
+    if not lib.forked:
+        lib.mmsb_snapshot_close(handle)
+
+
+def _let_go(_file: _File) -> None:
+    """Called when a view has gone, which held the file until then."""
+
+
+def _entries(blob: bytes) -> dict[str, bytes]:
+    """The entries of a metadata blob: a count, then each key and value with its length before it."""
+    parts: list[bytes] = []
+    start = 4
+    for _ in range(2 * int.from_bytes(blob[:4], "little")):
+        length = int.from_bytes(blob[start : start + 4], "little")
+        parts.append(blob[start + 4 : start + 4 + length])
+        start += 4 + length
+    return {key.decode(): value for key, value in zip(parts[::2], parts[1::2])}
+
+
+# ------------------------------------------------------------------------------------------------------ whole files
+
+
+def verify(path: AnyPath, timeout: float | None = None) -> None:
+    """Reads a snapshot and its bases whole and checks all of it; raises for the first damage."""
+    check(lib.mmsb_snapshot_verify(path_bytes(path, "path"), work_options(timeout, ())))
+
+
+def diff(older: Snapshot, newer: Snapshot) -> list[Change]:
+    """The pages that differ between two snapshots, by ascending ids."""
+    first, second, count, capacity = older._opened(), newer._opened(), ctypes.c_size_t(), 256
+    while True:
+        found = (_ffi.SnapshotChange * capacity)()
+        status = lib.mmsb_snapshot_diff(first.handle, second.handle, found, capacity, count)
+        if status != _ffi.E_OUT_OF_RANGE or count.value <= capacity:
+            check(status)
+            return [Change(raw.id, name_of(_ffi.CHANGE, raw.change)) for raw in found[: count.value]]
+        capacity = count.value
+
+
+def compact(path: AnyPath, to: AnyPath, *, durable: bool = True) -> None:
+    """Writes the state that a snapshot and its bases give together as one whole snapshot; what is compressed stays so."""
+    options = save_options(None, None, 0, "allow", durable, None)
+    check(lib.mmsb_snapshot_compact(path_bytes(path, "path"), path_bytes(to, "to"), options))
+
+
+# ---------------------------------------------------------------------------------------------------------- options
+
+
+def path_bytes(path: AnyPath, what: str) -> bytes:
+    """A path as the system takes it."""
+    data = os.fsencode(path)
+    if b"\0" in data:
+        raise InvalidArgumentError(f"{what} has a zero byte at {data.index(0)}")
+    return data
+
+
+def save_options(
+    base: AnyPath | None,
+    compression: str | None,
+    compression_level: int,
+    raw_writes: str,
+    durable: bool,
+    copy_limit: int | None,
+) -> _ffi.SaveOptions:
+    """Options of a save."""
+    options = _ffi.SaveOptions()
+    lib.mmsb_save_options_init(options)
+    options.compression = value_of(_ffi.COMPRESSION, "none" if compression is None else compression, "compression")
+    options.compression_level = signed(compression_level, "compression_level")
+    options.raw_writes = value_of(_ffi.RAW_WRITES, raw_writes, "raw_writes")
+    options.not_durable = int(not durable)
+    if copy_limit is not None:
+        options.copy_limit = unsigned(copy_limit, "copy_limit")
+    if base is not None:
+        options.base = path_bytes(base, "base")
+    return options
+
+
+class LoadOptions:
+    """Options of a load, and what they point to."""
+
+    __slots__ = ("_ids", "raw")
+
+    def __init__(
+        self,
+        ids: Numbers | None,
+        lazy: bool,
+        journal: AnyPath | None,
+        until: int | None,
+        until_time: datetime | float | None,
+    ) -> None:
+        self.raw = _ffi.LoadOptions()
+        lib.mmsb_load_options_init(self.raw)
+        self.raw.mode = _ffi.LOAD["lazy" if lazy else "eager"]
+        self._ids: Buffer | None = None
+        if ids is not None:
+            self._ids = words(ids, "ids")
+            self.raw.page_ids, self.raw.page_count = self._ids.address, self._ids.length // 8
+        if journal is not None:
+            self.raw.journal = path_bytes(journal, "journal")
+        if until is not None:
+            self.raw.journal_until = unsigned(until, "until")
+            if not until:
+                raise InvalidArgumentError("until is 0: the numbers of records begin with 1")
+        if until_time is not None:
+            self.raw.journal_until_time_ns = _time_ns(until_time)
+
+
+def _time_ns(time: datetime | float) -> int:
+    """Nanoseconds since 1970; a datetime without a time zone is local time."""
+    seconds = time.timestamp() if isinstance(time, datetime) else float(time)
+    if not abs(seconds) < 2**63 / 1e9:
+        raise InvalidArgumentError(f"until_time {time} is too far from 1970")
+    return int(seconds * 1e9) or 1  # 0 stands for no time
