@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs the quickstarts and the README's programs against the library that `make` built. The whole quickstarts need devices and
-# snapshots; until the library has them, quickstarts-today.patch deletes what needs them, and this script makes sure that the
-# patch only deletes.
+# Runs the quickstarts and the README's programs against the library that `make` built. The whole quickstarts need a device;
+# until the library has them, quickstarts-today.patch deletes what needs one, and this script makes sure that the patch only
+# deletes.
 # Last line: N passed, M failed. Exit code 0 only when nothing failed.
 #
 # Environment, each with what `make` built as its default: MMSB_LIBRARY, PYTHON, JULIA; CC and CXX.
