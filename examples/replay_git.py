@@ -6,7 +6,12 @@ that it changes, besides the pages that it creates, resizes and destroys; a rena
 is compared with the newest commit byte for byte. Merges are followed along their first parent, so that the history is a line.
 Symbolic links are files whose bytes are their target; submodules are counted and left out.
 
-Exit code: 0 when everything matches, 1 when something does not, 2 when git cannot read the repository, 130 after Ctrl-C.
+With --state the pages are kept in a folder, as kept_state.py says: every change goes into a journal, each commit is on disk
+before the next begins, and each 50th is followed by a snapshot of what changed. A replay that ended early, killed or not, goes on
+behind the last whole commit. kill_replay.py puts that to the test.
+
+Exit code: 0 when everything matches, 1 when something does not, 2 when git cannot read the repository or the folder is not usable,
+130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -32,6 +37,7 @@ except ImportError as error:
 
 import generated_history
 from generated_history import SUBMODULE, SYMLINK
+from kept_state import KeptState, StateError
 
 FEWEST_COMMITS = 500
 GENERATED_COMMITS = 600
@@ -100,9 +106,9 @@ class Repository:
             raise GitError(f"{self.folder}: {errors.decode(errors='replace').splitlines()[0]}")
         return output
 
-    def commits(self) -> list[bytes]:
-        """Commits from the first to HEAD, along first parents."""
-        return self._run("rev-list", "--first-parent", "--reverse", "HEAD", "--").split()
+    def commits(self, newest: str = "HEAD") -> list[bytes]:
+        """Commits from the first to the newest, along first parents."""
+        return self._run("rev-list", "--first-parent", "--reverse", "--end-of-options", newest, "--").split()
 
     def merges(self, newest: bytes) -> int:
         return int(self._run("rev-list", "--first-parent", "--merges", "--count", newest.decode(), "--"))
@@ -127,10 +133,10 @@ class Repository:
             mode, _, blob = description.split()
             yield path, mode, blob
 
-    def changes(self, commits: list[bytes]) -> Iterator[list[Change]]:
-        """For each commit what it changes against the one before."""
+    def changes(self, commits: list[bytes], done: int = 0) -> Iterator[list[Change]]:
+        """For each commit, without those that are done, what it changes against the one before."""
         with tempfile.TemporaryFile() as pairs:
-            pairs.writelines(b" ".join(reversed(commits[max(i - 1, 0) : i + 1])) + b"\n" for i in range(len(commits)))
+            pairs.writelines(b" ".join(reversed(commits[max(i - 1, 0) : i + 1])) + b"\n" for i in range(done, len(commits)))
             pairs.seek(0)
             process = self._start(["diff-tree", "--stdin", "--root", "--always", "--raw", "-r", "-z", "-M", "--no-abbrev"], pairs)
         try:
@@ -217,6 +223,15 @@ class Replay:
     epochs: Counter[int] = field(default_factory=Counter)  # deltas by id of the page
     tally: Counter[str] = field(default_factory=Counter)
     seconds_in_batches: float = 0.0
+    position: mmsb.Page | None = None  # a page of the context that is no file
+
+    def take_over(self, position: mmsb.Page) -> None:
+        """Begins with the pages that the context has; one of them holds the position."""
+        self.position = position
+        for page in self.context.pages():
+            if page != position:
+                self.pages[page.metadata["path"]] = page
+                self.epochs[page.id] = page.epoch
 
     def content(self, mode: bytes, blob: bytes) -> bytes:
         return b"" if mode in (ABSENT, SUBMODULE) else self.repository.blob(blob)
@@ -312,6 +327,8 @@ def differences(replay: Replay, commit: bytes) -> tuple[int, list[str]]:
     pages: dict[bytes, mmsb.Page] = {}
     for page in replay.context.pages():
         path = page.metadata.get("path", b"")
+        if page == replay.position:
+            continue
         if path in pages:
             found.append(f"{path!r}: two pages")
         else:
@@ -366,35 +383,77 @@ class Progress:
             self.stream.flush()
 
 
-def replay_all(replay: Replay, commits: list[bytes]) -> None:
+def replay_all(replay: Replay, commits: list[bytes], kept: KeptState | None = None) -> None:
+    """Replays what of the commits is not done yet."""
+    done = take_over_kept(replay, commits, kept) if kept else 0
     progress = Progress(len(commits), sys.stderr)
     try:
-        for changes in replay.repository.changes(commits):
+        for changes in replay.repository.changes(commits, done):
+            if kept:
+                kept.begin(done + 1)
             replay.commit(changes)
-            progress.update(replay.tally["commits"])
+            done += 1
+            if kept:
+                kept.end(done, commits[done - 1])
+            progress.update(done)
     finally:
         progress.clear()
-    if replay.tally["commits"] != len(commits):
-        raise GitError(f"git diff-tree showed {replay.tally['commits']} of {len(commits)} commits")
+    if done != len(commits):
+        raise GitError(f"git diff-tree showed {done} of {len(commits)} commits")
 
 
-def replay_repository(folder: Path, name: str) -> bool:
+def take_over_kept(replay: Replay, commits: list[bytes], kept: KeptState) -> int:
+    """Begins where a kept state stands; gives the number of commits that are done."""
+    done, newest = kept.commits()
+    if done > 0 and commits[done - 1 : done] != [newest]:
+        raise StateError(f"{kept.folder}: commit {done} is {newest.decode()}, which {replay.repository.folder} does not have there")
+    replay.take_over(kept.position)
+    return done
+
+
+def replay_repository(folder: Path, name: str, newest: str = "HEAD") -> bool:
     """Replays one repository, prints what was done, and tells whether all matches."""
     with Repository(folder) as repository, mmsb.Context() as context:
-        commits = repository.commits()
-        replay = Replay(repository, context)
-        started = time.perf_counter()
-        replay_all(replay, commits)
-        seconds = time.perf_counter() - started
-        files, found = differences(replay, commits[-1])
-        report(replay, name, repository.merges(commits[-1]), seconds)
-        for line in found[:10]:
-            print(f"    DIFFERS  {line}")
-        if len(found) > 10:
-            print(f"    … and {len(found) - 10} more")
-        verdict = "every one the same byte for byte, no page too many" if not found else f"{len(found)} differences"
-        print(f"  {'check':<14} {files} files with bytes in the newest commit, {len(context)} pages: {verdict}")
-        return not found
+        commits = repository.commits(newest)
+        return replay_and_check(Replay(repository, context), name, commits)
+
+
+def replay_kept(folder: Path, state: Path, newest: str, acknowledge: bool) -> bool:
+    """The same with pages that are kept in a folder; what is done already is not done again."""
+    with Repository(folder) as repository, mmsb.Context() as context:
+        commits = repository.commits(newest)
+        tell = say if acknowledge else silence
+        with KeptState(state, context, tell) as kept:
+            return replay_and_check(Replay(repository, context), f"{folder}, kept in {state}", commits, kept)
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+def silence(line: str) -> None:
+    """What happens to the state is for programs that ask for it."""
+
+
+def replay_and_check(replay: Replay, name: str, commits: list[bytes], kept: KeptState | None = None) -> bool:
+    started = time.perf_counter()
+    replay_all(replay, commits, kept)
+    seconds = time.perf_counter() - started
+    report(replay, name, replay.repository.merges(commits[-1]), seconds)
+    return check(replay, commits[-1])
+
+
+def check(replay: Replay, commit: bytes) -> bool:
+    """Prints whether the pages are the files of the commit."""
+    files, found = differences(replay, commit)
+    for line in found[:10]:
+        print(f"    DIFFERS  {line}")
+    if len(found) > 10:
+        print(f"    … and {len(found) - 10} more")
+    verdict = "every one the same byte for byte, no page too many" if not found else f"{len(found)} differences"
+    pages = len(replay.context) - (replay.position is not None)
+    print(f"  {'check':<14} {files} files with bytes in the newest commit, {pages} pages: {verdict}")
+    return not found
 
 
 def report(replay: Replay, name: str, merges: int, seconds: float) -> None:
@@ -411,7 +470,7 @@ def report(replay: Replay, name: str, merges: int, seconds: float) -> None:
     }
     lines = {
         "commits": f"{tally['commits']}, of which {merges} merges (first parent followed); {seconds:.2f} s with git's part",
-        "pages": f"{len(replay.context)}; {', '.join(f'{tally[what]} {what}' for what in ('created', 'resized', 'destroyed'))}",
+        "pages": f"{len(replay.pages)}; {', '.join(f'{tally[what]} {what}' for what in ('created', 'resized', 'destroyed'))}",
         "deltas": f"{tally['deltas']} with {tally['runs']} runs, in {tally['batches']} batches",
         "bytes changed": f"{tally['bytes changed']}",
         "rate": f"{rate:.0f} deltas/s in {1000 * replay.seconds_in_batches:.1f} ms of batch calls",
@@ -434,27 +493,34 @@ def resident_bytes() -> int:
     raise OSError("/proc/self/status has no VmRSS")
 
 
-def count_commits(folder: Path) -> int:
+def count_commits(folder: Path, newest: str = "HEAD") -> int:
     with Repository(folder) as repository:
-        return len(repository.commits())
+        return len(repository.commits(newest))
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Replays the history of a git repository into libmmsb and checks every page.")
     parser.add_argument("repository", nargs="?", type=Path, metavar="REPO", help="default: the one this file lies in")
     parser.add_argument("--seed", type=int, default=1, help="of the generated history; default 1")
+    parser.add_argument("--state", type=Path, metavar="DIR", help="keeps the pages in this folder, and goes on with those in it")
+    parser.add_argument("--commit", default="HEAD", help="the newest one; default HEAD")
+    parser.add_argument("--acknowledge", action="store_true", help="with --state: a line for each commit when it is on disk")
     options = parser.parse_args(arguments)
+    if options.acknowledge and not options.state:
+        parser.error("--acknowledge needs --state")
     this_one: Path = Path(__file__).resolve().parent.parent
     folder: Path = options.repository or this_one
     try:
+        if options.state:
+            return 0 if replay_kept(folder, options.state, options.commit, options.acknowledge) else 1
         try:
-            commits = count_commits(folder)
+            commits = count_commits(folder, options.commit)
         except GitError as error:
             if options.repository:
                 raise
             print(f"{error}: the generated history only")
             commits = 0
-        matches = replay_repository(folder, f"{folder}") if commits else True
+        matches = replay_repository(folder, f"{folder}", options.commit) if commits else True
         if commits < FEWEST_COMMITS:
             print(
                 f"{commits} commits are fewer than {FEWEST_COMMITS}: a generated history of {GENERATED_COMMITS} follows",
@@ -464,7 +530,7 @@ def main(arguments: list[str] | None = None) -> int:
                 generated = Path(temporary) / "generated.git"
                 generated_history.generate(generated, GENERATED_COMMITS, options.seed)
                 matches = replay_repository(generated, f"generated history, seed {options.seed}") and matches
-    except (GitError, generated_history.GenerationError, mmsb.MMSBError) as error:
+    except (GitError, generated_history.GenerationError, StateError, mmsb.MMSBError) as error:
         print(f"replay_git: {error}", file=sys.stderr)
         return 1 if isinstance(error, mmsb.MMSBError) else 2
     except KeyboardInterrupt:

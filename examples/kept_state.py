@@ -1,0 +1,149 @@
+"""A replay's pages on disk, so that it can be killed at any moment and goes on after the last whole commit.
+
+The folder holds a chain of snapshots, `state-<number>.mmsb`, and the journal of every change since, `state-<number>.journal`,
+named after the snapshot behind which it begins. Which commit the pages stand at is metadata of a page of its own, so that it is
+in snapshots and journal like everything else: "begun" is written before the changes of a commit, with the number of the
+journal's last record, and "done" after them. Where the newest "begun" has no "done" the process was killed within a commit; the
+state is then loaded again only up to that record, and a new journal begins behind it. So nothing of half a commit remains, and
+pages, epochs and versions are those of a replay that was never killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import mmsb
+
+POSITION_PAGE = 1  # its id
+COMMITS_PER_SNAPSHOT = 50
+LONGEST_CHAIN = 10
+SEGMENT_BYTES = 1 << 20
+
+
+class StateError(Exception):
+    """The folder cannot be used."""
+
+
+def numbered(folder: Path, suffix: str) -> list[int]:
+    """The numbers of the snapshots or journals in a folder, in rising order. A journal counts once it has a segment."""
+    found = folder.glob(f"state-*{suffix}")
+    return sorted(int(path.stem.removeprefix("state-")) for path in found if path.is_file() or any(path.glob("journal-*.mmsbj")))
+
+
+class KeptState:
+    """The state of one context in one folder.
+
+    What happens to it is told, a line each: "began"; "restored COMMITS whole|half"; "acknowledged COMMIT RECORDS BYTES", with the
+    records that the journal has had and the bytes that it has; "saving"; "saved whole|incremental PAGES BYTES".
+    """
+
+    def __init__(self, folder: Path, context: mmsb.Context, tell: Callable[[str], None] = lambda line: None) -> None:
+        self.folder = folder
+        self.context = context
+        self.tell = tell
+        folder.mkdir(parents=True, exist_ok=True)
+        self.lock = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self.lock)
+            raise StateError(f"{folder}: another replay uses it") from None
+        try:
+            self._begin_or_go_on()
+        except BaseException:
+            os.close(self.lock)
+            raise
+
+    def close(self) -> None:
+        self.journal.close()
+        os.close(self.lock)
+
+    def __enter__(self) -> KeptState:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _path(self, number: int, suffix: str) -> Path:
+        return self.folder / f"state-{number:08}{suffix}"
+
+    # ------------------------------------------------------------------------------------------------ restoring
+
+    def _begin_or_go_on(self) -> None:
+        snapshots = numbered(self.folder, ".mmsb")
+        if not snapshots:
+            self.number = self.chain = 0
+            self.position = self.context.create_page(1, id=POSITION_PAGE)
+            self.position.metadata["done"] = b"0 none"
+            self.save()
+            self._begin_journal()
+            self.tell("began")
+            return
+        self.number = snapshots[-1]
+        with mmsb.Snapshot(self._path(self.number, ".mmsb")) as snapshot:
+            self.chain = snapshot.chain
+        journals = numbered(self.folder, ".journal")
+        journal = self._path(journals[-1], ".journal") if journals else None
+        self._restore(journal)
+        half = self._half_done()
+        if half is not None:
+            self._restore(journal, until=half)
+        if half is None and journal is not None:
+            self.journal = self.context.journal(journal, segment_bytes=SEGMENT_BYTES)
+        else:
+            self.save()
+            self._begin_journal()
+        self.tell(f"restored {self.commits()[0]} {'whole' if half is None else 'half'}")
+
+    def _restore(self, journal: Path | None, until: int | None = None) -> None:
+        self.context.restore(self._path(self.number, ".mmsb"), journal=journal, until=until)
+        self.position = self.context.page(POSITION_PAGE)
+
+    def _half_done(self) -> int | None:
+        """The journal's last record before a commit that was begun and is not done."""
+        begun, _, record = self.position.metadata.get("begun", b"0 0").partition(b" ")
+        return int(record) if int(begun) > self.commits()[0] else None
+
+    def _begin_journal(self) -> None:
+        journal = self._path(self.number, ".journal")
+        self.journal = self.context.journal(journal, segment_bytes=SEGMENT_BYTES)
+        for other in self.folder.glob("state-*.journal"):
+            if other != journal:
+                shutil.rmtree(other)
+
+    # ------------------------------------------------------------------------------------------------- going on
+
+    def commits(self) -> tuple[int, bytes]:
+        """How many commits are whole in the pages, and the name of the newest."""
+        number, _, name = self.position.metadata["done"].partition(b" ")
+        return int(number), name
+
+    def begin(self, number: int) -> None:
+        """Before the changes of a commit."""
+        self.position.metadata["begun"] = b"%d %d" % (number, self.journal.info().last)
+
+    def end(self, number: int, name: bytes) -> None:
+        """After them; when this returns, the commit is on disk."""
+        self.position.metadata["done"] = b"%d %s" % (number, name)
+        self.journal.sync()
+        info = self.journal.info()
+        self.tell(f"acknowledged {number} {info.last} {info.bytes}")
+        if number % COMMITS_PER_SNAPSHOT == 0:
+            self.save()
+
+    def save(self) -> None:
+        """What changed since the newest snapshot, or all where the chain is as long as it may be; its files are removed then."""
+        base = self._path(self.number, ".mmsb") if 0 < self.chain < LONGEST_CHAIN else None
+        self.tell("saving")
+        self.context.save(self._path(self.number + 1, ".mmsb"), base=base)
+        self.number += 1
+        self.chain = self.chain + 1 if base else 1
+        if not base:
+            for older in numbered(self.folder, ".mmsb")[:-1]:
+                self._path(older, ".mmsb").unlink()
+        stats = self.context.save_stats()
+        self.tell(f"saved {'incremental' if base else 'whole'} {stats.last_pages} {stats.last_bytes}")

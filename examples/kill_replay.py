@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Kills a replay of a git history that keeps its pages on disk, again and again, and checks that nothing is lost.
+
+replay_git.py --state runs as a process of its own and says of each commit when it is on disk. It is killed (SIGKILL) at random
+moments: while it starts or restores, within commits, while it saves a snapshot. After each kill the newest snapshot is read whole
+and checked; the next run must go on with every commit that the one before had acknowledged, and at most one more. In the end
+the pages must be the files of the newest commit byte for byte, with as many deltas each as in a replay that nobody killed.
+
+Exit code: as that of replay_git.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import generated_history
+import mmsb
+import replay_git
+from kept_state import KeptState, StateError, numbered
+
+DEFAULT_KILLS = 5
+# Seconds: about what a run needs before its first commit, what a commit needs, and what a save needs.
+START, COMMIT, SAVE = 0.5, 0.01, 0.02
+
+
+class Lost(Exception):
+    """The state does not hold what it must."""
+
+
+@dataclass
+class Runs:
+    """What the runs of one replay said."""
+
+    folder: Path
+    state: Path
+    newest: str
+    acknowledged: int = 0
+    kills: Counter[str] = field(default_factory=Counter)  # by what the run did
+    tally: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    @contextmanager
+    def run(self) -> Iterator[subprocess.Popen[str]]:
+        program = [sys.executable, replay_git.__file__, str(self.folder), "--state", str(self.state), "--commit", self.newest]
+        started = time.perf_counter()
+        with subprocess.Popen([*program, "--acknowledge"], stdout=subprocess.PIPE, text=True) as child:
+            try:
+                yield child
+            finally:
+                child.kill()
+        self.seconds += time.perf_counter() - started
+
+    def hear(self, line: str) -> str:
+        """Takes in one line of a run; gives its first word."""
+        what, *words = line.split()
+        if what == "restored":
+            self._restored(int(words[0]), words[1] == "half")
+        elif what == "began" and self.acknowledged > 0:
+            raise Lost(f"{self.acknowledged} commits were acknowledged, the next run began with none")
+        elif what == "acknowledged":
+            self.acknowledged = int(words[0])
+            self.tally["records"] = int(words[1])
+            self.tally["journal bytes"] = int(words[2])
+            self.tally["most journal bytes"] = max(self.tally["most journal bytes"], int(words[2]))
+        elif what == "saved":
+            self.tally[f"{words[0]} snapshots"] += 1
+            self.tally[f"{words[0]} bytes"] += int(words[2])
+        return what
+
+    def _restored(self, commits: int, half: bool) -> None:
+        # A commit may be on disk whole when its acknowledgement is not out yet.
+        if not self.acknowledged <= commits <= self.acknowledged + 1:
+            raise Lost(f"commit {self.acknowledged} was acknowledged last, the state holds {commits} commits")
+        self.tally["restored"] += 1
+        self.tally["half commits"] += half
+        self.acknowledged = commits
+
+    def killed(self, numbers: random.Random, commits: int) -> None:
+        """One run that is killed before `commits` more are acknowledged."""
+        moment = numbers.choices(["start", "commit", "save"], [1, 3, 2])[0]
+        wanted, limit = "acknowledged", numbers.randint(1, commits)
+        if moment == "save":
+            wanted, limit = "saving", 1
+        with self.run() as child:
+            assert child.stdout is not None
+            last, heard, seen = "", 0, 0
+            while moment != "start" and heard < limit and seen < commits and (line := child.stdout.readline()):
+                last = self.hear(line)
+                heard += last == wanted
+                seen += last == "acknowledged"
+            time.sleep(numbers.random() * {"start": START, "commit": COMMIT, "save": SAVE}[moment])
+            child.send_signal(signal.SIGKILL)
+            for line in child.stdout:  # what it said before it died
+                last = self.hear(line)
+        if child.returncode != -signal.SIGKILL:
+            raise Lost(f"the replay ended with {child.returncode} before it was killed")
+        doing = {"": "starting", "saving": "saving", "began": "replaying", "restored": "replaying"}
+        self.kills[doing.get(last, "replaying")] += 1
+        if numbered(self.state, ".mmsb"):
+            mmsb.verify(self.state / f"state-{numbered(self.state, '.mmsb')[-1]:08}.mmsb")
+
+    def finished(self) -> None:
+        """One run to the end."""
+        with self.run() as child:
+            assert child.stdout is not None
+            for line in child.stdout:
+                if not line.startswith(" "):
+                    self.hear(line)
+            child.wait()
+        if child.returncode != 0:
+            raise Lost(f"the last run ended with {child.returncode}")
+
+
+def kill_and_check(folder: Path, name: str, kills: int, seed: int, state: Path) -> bool:
+    """Kills and restarts a replay so many times, prints what happened, and tells whether all matches."""
+    numbers = random.Random(seed)
+    with replay_git.Repository(folder) as repository, mmsb.Context() as undisturbed, mmsb.Context() as context:
+        commits = repository.commits()
+        plain = replay_git.Replay(repository, undisturbed)
+        replay_git.replay_all(plain, commits)
+        runs = Runs(folder, state, commits[-1].decode())
+        for left in range(kills, 0, -1):
+            some = (len(commits) - runs.acknowledged) // left
+            if some < 1:
+                raise StateError(f"{len(commits)} commits are too few for {kills} kills")
+            runs.killed(numbers, some)
+        runs.finished()
+        with KeptState(state, context) as kept:
+            again = replay_git.Replay(repository, context)
+            replay_git.take_over_kept(again, commits, kept)
+            again.epochs = Counter({page.id: plain.epochs[plain.pages[path].id] for path, page in again.pages.items()})
+            report(runs, plain, again, name, len(commits))
+            return replay_git.check(again, commits[-1])
+
+
+def report(runs: Runs, plain: replay_git.Replay, again: replay_git.Replay, name: str, commits: int) -> None:
+    tally, readable = runs.tally, replay_git.readable
+    deltas = plain.tally["deltas"]
+    size = sum(page.size for page in again.pages.values())
+    where = ", ".join(f"{count} while {what}" for what, count in sorted(runs.kills.items()))
+    lines = {
+        "commits": f"{commits}; {runs.seconds:.2f} s with git's part and {runs.kills.total()} restarts",
+        "pages": f"{len(again.pages)} with {size} bytes",
+        "deltas": f"{deltas}; {deltas / runs.seconds:.0f} deltas/s, {deltas / plain.seconds_in_batches:.0f} in a replay without journal",
+        "snapshots": ", ".join(f"{tally[f'{kind} snapshots']} {kind} ({readable(tally[f'{kind} bytes'])})" for kind in ("whole", "incremental")),
+        "journal": f"{tally['records']} records; {readable(tally['journal bytes'])} kept, {readable(tally['most journal bytes'])} at most",
+        "kills survived": f"{runs.kills.total()}: {where}; {tally['half commits']} times half a commit was undone",
+    }
+    print(f"{name}, killed and restarted")
+    for label, line in lines.items():
+        print(f"  {label:<14} {line}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Kills a replay of a git history at random moments and checks that nothing is lost.")
+    parser.add_argument("repository", nargs="?", type=Path, metavar="REPO", help="default: a generated history")
+    parser.add_argument("--kills", type=int, default=DEFAULT_KILLS, metavar="N", help=f"default {DEFAULT_KILLS}")
+    parser.add_argument("--seed", type=int, help="of the moments and of the generated history; default: a random one")
+    options = parser.parse_args(arguments)
+    seed = random.randrange(1 << 32) if options.seed is None else options.seed
+    try:
+        with tempfile.TemporaryDirectory(prefix="mmsb-replay-") as temporary:
+            folder, name = options.repository, f"{options.repository}, seed {seed}"
+            if folder is None:
+                folder, name = Path(temporary) / "generated.git", f"generated history, seed {seed}"
+                generated_history.generate(folder, replay_git.GENERATED_COMMITS, seed)
+            return 0 if kill_and_check(folder, name, options.kills, seed, Path(temporary) / "state") else 1
+    except (Lost, mmsb.MMSBError) as error:
+        print(f"kill_replay: seed {seed}: {error}", file=sys.stderr)
+        return 1
+    except (replay_git.GitError, generated_history.GenerationError, StateError) as error:
+        print(f"kill_replay: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("kill_replay: interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
