@@ -152,6 +152,13 @@ static void note_captured(mmsb_capture_t *capture, uint32_t index, const mmsb_im
     pthread_mutex_unlock(&capture->lock);
 }
 
+/* The checksum of what was captured of a page, for the next save. */
+static void note_checksum(uint32_t index, uint32_t crc) {
+    mmsb_saved_t *chunk = __atomic_load_n(&fresh[index >> MMSB_CHUNK_BITS], __ATOMIC_ACQUIRE);
+    if (chunk) /* else there was no memory, and the capture fails */
+        chunk[index & (MMSB_CHUNK_RECORDS - 1)].crc = crc;
+}
+
 /* ------------------------------------------------------------------------------------------------------ images ---- */
 
 static const mmsb_cold_t *cold_of(const mmsb_record_t *record) {
@@ -331,7 +338,7 @@ uint32_t mmsb_capture_part(mmsb_capture_t *capture, mmsb_large_t *large, uint32_
         uint64_t state = mmsb_record_lock_library(large->index);
         int taken = part->taken, failed = 0;
         if (!taken) { /* then the page is as it was: whoever ends or moves it waits */
-            failed = (state & MMSB_AWAY) && number < large->byte_parts && mmsb_upcalls.bring(large->index) != MMSB_OK;
+            failed = (state & MMSB_AWAY) && number < large->byte_parts && mmsb_page_bring(record, &state) != MMSB_OK;
             if (!failed) {
                 memcpy(buffer, part_bytes(large, record, number), part->length);
                 __atomic_store_n(&part->taken, 1, __ATOMIC_RELEASE);
@@ -694,8 +701,7 @@ static void drain(mmsb_capture_t *capture, mmsb_room_t *room, copy_t *copy) {
     uint32_t crc = append(room, &copy->image, MMSB_IMAGE_BYTES, copy->data, copy->length);
     append(room, &copy->image, MMSB_IMAGE_MASK, copy->data + copy->length, copy->mask_length);
     append(room, &copy->image, MMSB_IMAGE_METADATA, copy->data + copy->length + copy->mask_length, copy->metadata_length);
-    if (fresh[copy->index >> MMSB_CHUNK_BITS])
-        fresh[copy->index >> MMSB_CHUNK_BITS][copy->index & (MMSB_CHUNK_RECORDS - 1)].crc = crc;
+    note_checksum(copy->index, crc);
     __atomic_sub_fetch(&capture->copy_bytes, sizeof *copy + copy->length + copy->mask_length + copy->metadata_length,
                        __ATOMIC_RELAXED);
     free(copy);
@@ -750,8 +756,7 @@ static step_t save_locked(mmsb_capture_t *capture, mmsb_room_t *room, mmsb_recor
         append(room, &image, MMSB_IMAGE_MASK, mmsb_place_address(record->mask_place), mask);
     if (metadata > 0)
         append(room, &image, MMSB_IMAGE_METADATA, metadata_bytes(record), metadata);
-    if (fresh[index >> MMSB_CHUNK_BITS])
-        fresh[index >> MMSB_CHUNK_BITS][index & (MMSB_CHUNK_RECORDS - 1)].crc = crc;
+    note_checksum(index, crc);
     set_mark(index, MMSB_MARK_DONE);
     return GO_ON;
 }

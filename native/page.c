@@ -557,6 +557,10 @@ void *mmsb_page_address_slow(uint64_t page) {
     if (mmsb_page_lock(page, &record, &state) != MMSB_OK)
         return NULL;
     void *address = NULL;
+    if ((state & MMSB_AWAY) && MMSB_STATE_LOCATION(state) != MMSB_LOCATION_DISK && mmsb_page_bring(record, &state) != MMSB_OK) {
+        __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+        return NULL;
+    }
     if (!(state & MMSB_AWAY) || mmsb_record_pinned(record)) {
         address = mmsb_record_expose(record);
     } else {
@@ -1135,7 +1139,7 @@ mmsb_status_t mmsb_batch_meet(mmsb_batch_t *batch, uint64_t page, int patient, m
             *state = seen;
             if (!(seen & MMSB_AWAY) || batch->bytes_stay)
                 return MMSB_OK;
-            mmsb_status_t status = mmsb_upcalls.bring(MMSB_HANDLE_INDEX(page));
+            mmsb_status_t status = mmsb_page_bring(of, state);
             if (status != MMSB_OK)
                 __atomic_store_n(&of->state, seen, __ATOMIC_RELEASE);
             return status;

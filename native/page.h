@@ -165,13 +165,20 @@ static inline void mmsb_page_unlock(mmsb_record_t *record, uint64_t state) {
     __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
 }
 
+/* Gives the bytes of a locked page that is away an address: until it is unlocked, or for good. */
+static inline mmsb_status_t mmsb_page_bring(const mmsb_record_t *record, uint64_t *state) {
+    mmsb_status_t status = mmsb_upcalls.bring((uint32_t)(record - mmsb_table.records));
+    *state = mmsb_state_load(record) & ~MMSB_OWNER_MASK;
+    return status;
+}
+
 /* Locks a page and makes sure that its bytes have an address. */
 static inline mmsb_status_t mmsb_page_enter(uint64_t page, mmsb_record_t **record, uint64_t *state) {
     mmsb_status_t status = mmsb_page_lock(page, record, state);
     if (MMSB_UNLIKELY(status != MMSB_OK))
         return status;
     if (MMSB_UNLIKELY(*state & MMSB_AWAY)) {
-        status = mmsb_upcalls.bring((uint32_t)(*record - mmsb_table.records));
+        status = mmsb_page_bring(*record, state);
         if (status != MMSB_OK)
             __atomic_store_n(&(*record)->state, *state, __ATOMIC_RELEASE);
     }

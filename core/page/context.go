@@ -42,6 +42,7 @@ type Context struct {
 
 	journals journals
 	tracking tracking
+	lazies   lazies
 
 	dependencies struct {
 		sync.Mutex

@@ -153,8 +153,6 @@ func (d *disk) leave(record *native.Record) {
 	mem.Unmap(region)
 }
 
-func bring(index uint32) int32 { return failed(contextOf(index).disk.bring(native.RecordAt(index))) }
-
 func leave(index uint32) { contextOf(index).disk.leave(native.RecordAt(index)) }
 
 // takeDisk takes file space for a page, and a record without memory.

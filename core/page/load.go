@@ -114,9 +114,11 @@ func Load(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) erro
 		if err != nil {
 			return err
 		}
-		defer func() { _ = state.Close() }()
 		l := &loader{c: c, o: &o, work: w, state: state, pages: make(map[uint64]uint64), sums: make(map[uint32][]uint32)}
 		releases, err = l.run()
+		if l.lazy == 0 { // else the last of them closes it
+			_ = state.Close()
+		}
 		return err
 	})
 	for _, release := range releases { // the callers' functions, outside every lock
@@ -137,6 +139,9 @@ type loader struct {
 	sums   map[uint32][]uint32
 	graph  *graph.Graph
 	done   uint64
+
+	source *lazySource // of pages that are loaded lazily
+	lazy   int         // their number
 }
 
 // staged is a block that becomes a page.
@@ -163,6 +168,12 @@ func (l *loader) run() (releases []func(), err error) {
 		want = func(id uint64) bool { _, ok := chosen[id]; return ok }
 	} else {
 		l.staged = make([]staged, 0, l.state.Totals().StatePages)
+	}
+	if l.o.Lazy {
+		want, err = l.stageLazy(want)
+		if err != nil {
+			return nil, err
+		}
 	}
 	if err := l.state.Segments(snapshot.LoadOptions{Want: want}, l.segment); err != nil {
 		return nil, err
@@ -232,6 +243,102 @@ func (l *loader) segment(segment snapshot.Loaded) error {
 	return nil
 }
 
+// stageLazy makes records of large pages, whose bytes stay in the file for now, and returns who is to be read.
+func (l *loader) stageLazy(want func(id uint64) bool) (rest func(id uint64) bool, err error) {
+	l.source = &lazySource{state: l.state}
+	err = l.state.Segments(snapshot.LoadOptions{Want: want, TablesOnly: true}, func(segment snapshot.Loaded) error {
+		for i := range segment.Pages {
+			page := &segment.Pages[i]
+			if page.Size <= native.SmallMax || page.Location == LocationDisk {
+				continue
+			}
+			if page.Flags&snapshot.FlagKnown == 0 {
+				if err := l.stageOneLazy(page); err != nil {
+					return err
+				}
+			}
+			l.noteSums(page, segment.Extents[page.FirstExtent:][:page.Extents])
+		}
+		return l.goesOn()
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range l.staged {
+		if err := l.readBeside(&l.staged[i]); err != nil {
+			return nil, err
+		}
+	}
+	return func(id uint64) bool {
+		_, staged := l.pages[id]
+		return !staged && (want == nil || want(id))
+	}, nil
+}
+
+func (l *loader) stageOneLazy(page *snapshot.Page) error {
+	if _, ok := l.pages[page.ID]; ok {
+		return status.Errorf(status.Corrupt, "page %d is in the snapshot twice", page.ID)
+	}
+	if err := checkSize(page.Size); err != nil {
+		return err
+	}
+	location, err := resolve(page.Location, page.Device, l.c.options.Fallback)
+	if err != nil {
+		return err
+	}
+	index, err := l.c.takeBare()
+	if err != nil {
+		return err
+	}
+	page.NUMANode = -1 // memory comes later, from anywhere
+	l.lazy++
+	l.c.lazies.wait(index, l.source)
+	return l.note(page, block{index: index, location: native.Away | uint64(location)<<native.LocationShift})
+}
+
+// noteSums notes checksums of a page's chunks, as far as the file has them. A chunk that is not known is saved when in doubt.
+func (l *loader) noteSums(page *snapshot.Page, extents []snapshot.Extent) {
+	index := native.Index(l.pages[page.ID])
+	for i := range extents {
+		extent := &extents[i]
+		switch sums := l.sums[index]; {
+		case extent.Kind != snapshot.KindBytes || extent.Compression != snapshot.Uncompressed:
+		case sums != nil:
+			sums[extent.Offset/native.ChunkBytes] = extent.CRC
+		case page.Flags&snapshot.FlagKnown == 0:
+			l.staged[len(l.staged)-1].sum = extent.CRC
+		}
+	}
+}
+
+// readBeside reads what belongs to a lazy page beside its bytes.
+func (l *loader) readBeside(s *staged) error {
+	has, err := l.state.HasMask(s.id)
+	if err != nil {
+		return err
+	}
+	if has {
+		length := (s.size + 7) / 8
+		block, code := native.TakeBlock(l.c.index, length)
+		if code != 0 {
+			return fromNative(code)
+		}
+		native.UseMask(s.index, block)
+		if err := l.state.ReadAt(s.id, snapshot.KindMask, native.Bytes(native.RecordAt(s.index).MaskPlace, length), 0); err != nil {
+			return err
+		}
+	}
+	blob, err := l.state.Metadata(s.id)
+	if err != nil || len(blob) == 0 {
+		return err
+	}
+	count, err := metadata.Validate(blob)
+	if err != nil {
+		return status.Errorf(status.Corrupt, "page %d: %v", s.id, err)
+	}
+	return (&locked{context: l.c, index: s.index, record: native.RecordAt(s.index)}).storeMetadata(blob, uint32(count), nil)
+}
+
 // stage takes memory for a page.
 func (l *loader) stage(page *snapshot.Page) error {
 	c := l.c
@@ -260,11 +367,17 @@ func (l *loader) stage(page *snapshot.Page) error {
 	if err != nil {
 		return err
 	}
+	return l.note(page, b)
+}
+
+// note notes a block that becomes a page.
+func (l *loader) note(page *snapshot.Page, b block) error {
 	record := native.RecordAt(b.index)
-	p := &locked{context: c, index: b.index, record: record}
+	p := &locked{context: l.c, index: b.index, record: record}
 	cold, err := p.cold()
 	if err != nil {
-		c.give(b)
+		l.c.lazies.forget(b.index)
+		l.c.give(b)
 		return err
 	}
 	cold.ID, cold.DiskOffset, cold.DiskLength, cold.NUMANode = page.ID, b.disk.offset, b.disk.length, page.NUMANode
@@ -372,6 +485,7 @@ func (l *loader) drop() {
 
 func (l *loader) dropOne(s *staged) {
 	record := native.RecordAt(s.index)
+	l.c.lazies.forget(s.index)
 	l.c.metadataGone(record)
 	if record.MaskBlock != 0 {
 		native.DropMask(s.index)

@@ -67,8 +67,15 @@ func lock(page uint64) (*locked, error) {
 func lockToChange(page uint64) (*locked, error) {
 	for {
 		p, err := lock(page)
-		if err != nil || !native.Touch(p.index, p.state) {
-			return p, err
+		if err != nil {
+			return nil, err
+		}
+		if !native.Touch(p.index, p.state) {
+			if err := p.present(); err != nil {
+				p.unlock()
+				return nil, err
+			}
+			return p, nil
 		}
 		p.unlock()
 		native.TouchWait(p.index)
@@ -337,6 +344,7 @@ func (c *Context) takeApart(index uint32, state uint64) {
 	size := record.Size
 	c.forgetDependencies(index)
 	c.tracking.forget(index)
+	c.lazies.forget(index)
 	c.metadataGone(record)
 	if record.MaskBlock != 0 {
 		native.DropMask(index)
@@ -407,6 +415,9 @@ func Clone(page, id uint64) (uint64, error) {
 		return 0, err
 	}
 	defer p.unlock()
+	if err := p.present(); err != nil {
+		return 0, err
+	}
 	c := p.context
 	size := p.record.Size
 	var b block

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
 	"libmmsb/core/track"
 	"libmmsb/native"
 )
@@ -31,6 +32,7 @@ func contents(t *testing.T, context uint64) map[uint64][]byte {
 				index := native.Index(handle)
 				record := native.RecordAt(index)
 				id := recordID(index, record.LoadState())
+				require.Zero(t, native.WritePage(handle, 0, nil)) // brings lazy bytes in
 				found[id] = bytes.Clone(native.Bytes(record.Place, record.Size))
 			}
 		}
@@ -291,4 +293,64 @@ func TestRawWritesAreFound(t *testing.T) {
 		require.Less(t, stats.ComparedBytes, uint64(4<<20))
 	}
 	require.Zero(t, native.Destroy(adopted))
+}
+
+func TestALazyLoadBringsBytesWhenTheyAreUsed(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	folder := t.TempDir()
+	for _, compression := range []int32{0, 1} {
+		context := newContext(t)
+		for i, size := range sizes {
+			handle := createFilled(t, context, size, uint64(i+1), byte(i+1))
+			require.NoError(t, SetMetadata(handle, []byte("key"), []byte{byte(i)}))
+		}
+		base, path := filepath.Join(folder, "base.mmsb"), filepath.Join(folder, "state.mmsb")
+		require.NoError(t, Save(context, ToPath(base), SaveOptions{Compression: compression}, nil))
+		handle := func(context, id uint64) (found uint64) {
+			require.NoError(t, Use(context, func(c *Context) (err error) {
+				found, err = c.Lookup(id)
+				return err
+			}))
+			return found
+		}
+		write(t, handle(context, uint64(len(sizes))), 1<<20, []byte{1, 2, 3})
+		require.NoError(t, Save(context, ToPath(path), SaveOptions{Base: base}, nil))
+		loaded := newContext(t)
+		require.NoError(t, Load(loaded, FromPath(path), LoadOptions{Lazy: true}, nil))
+		waiting := func() int { return len(contextOf(native.Index(handle(loaded, 1))).lazies.pages) }
+		require.Equal(t, 6, waiting()) // those of more than 4096 bytes
+
+		// Saved again before anybody touched it; destroyed, cloned, resized.
+		again := filepath.Join(folder, "again.mmsb")
+		require.NoError(t, Save(loaded, ToPath(again), SaveOptions{Base: path}, nil))
+		require.Equal(t, 6, waiting())
+		require.Equal(t, contents(t, context), contents(t, load(t, again)))
+		_, err := Clone(handle(loaded, 10), 100)
+		require.NoError(t, err)
+		require.NoError(t, Resize(handle(loaded, 11), 5000))
+		require.Zero(t, native.Destroy(handle(loaded, 12)))
+		require.Equal(t, 3, waiting())
+		found := contents(t, loaded)
+		require.Zero(t, waiting())
+		expected := contents(t, context)
+		expected[100] = expected[10]
+		expected[11] = expected[11][:5000]
+		delete(expected, 12)
+		require.Equal(t, expected, found)
+
+		// Damage shows when the bytes are needed, and the page is as it was.
+		loaded = newContext(t)
+		require.NoError(t, Load(loaded, FromPath(base), LoadOptions{Lazy: true}, nil))
+		info, err := os.Stat(base)
+		require.NoError(t, err)
+		content := bytes.Repeat([]byte{0xaa}, int(info.Size()))
+		file, err := os.OpenFile(base, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = file.WriteAt(content[:info.Size()-8192], 4096)
+		require.NoError(t, err)
+		require.NoError(t, file.Close())
+		require.EqualValues(t, status.Corrupt, native.WritePage(handle(loaded, 14), 0, []byte{1}))
+		require.Equal(t, 6, len(contextOf(native.Index(handle(loaded, 1))).lazies.pages))
+	}
 }
