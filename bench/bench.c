@@ -197,8 +197,12 @@ static const char *unit_name(bench_unit_t unit) {
         return "MB/s";
     case BENCH_GIBIBYTES:
         return "GiB";
+    case BENCH_MEBIBYTES:
+        return "MiB";
     case BENCH_MILLISECONDS:
         return "ms";
+    case BENCH_MICROSECONDS:
+        return "us";
     }
     return "";
 }

@@ -17,7 +17,9 @@ typedef enum bench_unit {
     BENCH_MILLIONS,    /* of operations a second */
     BENCH_MEGABYTES,   /* of payload a second */
     BENCH_GIBIBYTES,   /* plain values, measured by the program itself */
-    BENCH_MILLISECONDS
+    BENCH_MEBIBYTES,
+    BENCH_MILLISECONDS,
+    BENCH_MICROSECONDS
 } bench_unit_t;
 
 typedef enum bench_aim { BENCH_INFORMATION, BENCH_AT_MOST, BENCH_AT_LEAST } bench_aim_t;
