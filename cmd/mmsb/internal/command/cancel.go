@@ -1,0 +1,107 @@
+package command
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"libmmsb/core/file"
+	"libmmsb/core/status"
+)
+
+// interrupted is why a context was ended.
+type interrupted struct{ signal syscall.Signal }
+
+func (i interrupted) Error() string { return i.signal.String() }
+
+// UntilSignal is a context that the first of the signals ends. The second one does what it does to a program without a handler.
+func UntilSignal(parent context.Context, signals ...os.Signal) context.Context {
+	if len(signals) == 0 { // Notify would take all
+		return parent
+	}
+	ctx, cancel := context.WithCancelCause(parent)
+	received := make(chan os.Signal, 1)
+	signal.Notify(received, signals...)
+	go func() {
+		s := <-received
+		signal.Reset(signals...)
+		number, _ := s.(syscall.Signal)
+		cancel(interrupted{number})
+	}()
+	return ctx
+}
+
+func errCancelled(ctx context.Context) error {
+	return status.Errorf(status.Cancelled, "cancelled: %v", context.Cause(ctx))
+}
+
+// cancellable is a file system whose files are neither read nor written any more when the context has ended. So every piece of
+// work on files ends then, wherever it is.
+type cancellable struct {
+	file.FS
+	ctx context.Context
+}
+
+func (c cancellable) Open(path string, flags int, mode os.FileMode) (file.File, error) {
+	if c.ctx.Err() != nil {
+		return nil, errCancelled(c.ctx)
+	}
+	return c.wrap(c.FS.Open(path, flags, mode))
+}
+
+func (c cancellable) wrap(f file.File, err error) (file.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return cancellableFile{f, c}, nil
+}
+
+type cancellableFile struct {
+	file.File
+	fs cancellable
+}
+
+func (f cancellableFile) Pread(p []byte, offset int64) (int, error) {
+	if f.fs.ctx.Err() != nil {
+		return 0, errCancelled(f.fs.ctx)
+	}
+	return f.File.Pread(p, offset)
+}
+
+func (f cancellableFile) Pwrite(p []byte, offset int64) (int, error) {
+	if f.fs.ctx.Err() != nil {
+		return 0, errCancelled(f.fs.ctx)
+	}
+	return f.File.Pwrite(p, offset)
+}
+
+func (f cancellableFile) Reopen(flags int) (file.File, error) { return f.fs.wrap(f.File.Reopen(flags)) }
+
+// patient is a writer that does not keep the program when the context has ended, though nobody reads the pipe that it writes to.
+type patient struct {
+	io.Writer
+	ctx context.Context
+}
+
+func (p patient) Write(b []byte) (int, error) {
+	type result struct {
+		n   int
+		err error
+	}
+	written := make(chan result, 1)
+	go func() {
+		n, err := p.Writer.Write(b)
+		written <- result{n, err}
+	}()
+	select {
+	case r := <-written:
+		if r.err != nil {
+			return r.n, file.Failed(r.err, "cannot write the output")
+		}
+		return r.n, nil
+	case <-p.ctx.Done():
+		return 0, errCancelled(p.ctx)
+	}
+}

@@ -1,0 +1,376 @@
+package command
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"libmmsb/cmd/mmsb/internal/replay"
+	"libmmsb/core/journal"
+	"libmmsb/core/snapshot"
+)
+
+func (r *run) journal() *cobra.Command {
+	return group("journal", "look at journals, and replay them", r.journalList(), r.journalReplay())
+}
+
+// directories has a shell complete directories only.
+func directories(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveFilterDirs
+}
+
+// untilFlags say how far to go.
+type untilFlags struct {
+	sequence uint64
+	time     string
+}
+
+func (u *untilFlags) add(c *cobra.Command) {
+	c.Flags().Uint64Var(&u.sequence, "until", 0, "go up to the record `N`")
+	c.Flags().StringVar(&u.time, "until-time", "", "go up to the `TIME`, like 2026-01-31T12:00:00Z")
+	c.MarkFlagsMutuallyExclusive("until", "until-time")
+}
+
+func (u *untilFlags) given(c *cobra.Command) bool {
+	return c.Flags().Changed("until") || c.Flags().Changed("until-time")
+}
+
+func (u *untilFlags) parse(c *cobra.Command) (until journal.Until, err error) {
+	if c.Flags().Changed("until") && u.sequence == 0 {
+		return until, fmt.Errorf("records are counted from 1, there is no record 0")
+	}
+	until.Sequence = u.sequence
+	if c.Flags().Changed("until-time") {
+		moment, err := time.Parse(time.RFC3339Nano, u.time)
+		if err != nil {
+			return until, fmt.Errorf("%q is no time like 2026-01-31T12:00:00Z", u.time)
+		}
+		if until.Time = moment.UnixNano(); until.Time <= 0 || moment.Year() > 2261 {
+			return until, fmt.Errorf("%q lies outside the years that a journal can name", u.time)
+		}
+	}
+	return until, nil
+}
+
+// -------------------------------------------------------------------------------------------------------------- list ----
+
+func (r *run) journalList() *cobra.Command {
+	c := &cobra.Command{Use: "ls DIR", Short: "list the segments and records of a journal",
+		Long: `ls shows a journal's segments, which records they hold, and how many bytes at its end are torn: written by halves when the writer
+died, or being written just now. With --records, --from or an end it lists the records, too. An end means the last whole group of
+records before what is behind it, as for replay.`,
+		Example: "  mmsb journal ls journal/\n  mmsb journal ls journal/ --from 1000 --until 1100",
+		Args:    takes("a DIRectory", 1, 1), ValidArgsFunction: directories}
+	asJSON, exact := jsonFlag(c), bytesFlag(c)
+	records := c.Flags().Bool("records", false, "list all records")
+	from := c.Flags().Uint64("from", 0, "list records from the one with the number `N` on")
+	var until untilFlags
+	until.add(c)
+	c.RunE = func(_ *cobra.Command, arguments []string) error {
+		end, err := until.parse(c)
+		if err != nil {
+			return err
+		}
+		log, err := journal.Open(r.FS, arguments[0])
+		if err != nil {
+			return err
+		}
+		l := logList{run: r, log: log, info: log.Info(), directory: arguments[0], from: *from, until: end, show: sizes{*exact}}
+		l.records = *records || c.Flags().Changed("from") || until.given(c)
+		if *asJSON {
+			return l.json()
+		}
+		return l.text()
+	}
+	return c
+}
+
+// logList is a journal being listed.
+type logList struct {
+	*run
+	log       *journal.Journal
+	info      journal.Info
+	directory string
+	records   bool
+	from      uint64
+	until     journal.Until
+	show      sizes
+}
+
+// each walks the records that are wanted.
+func (l *logList) each(visit func(record *journal.Record) error) error {
+	if !l.records || l.info.First > l.info.Last {
+		return nil
+	}
+	last := uint64(math.MaxUint64)
+	if l.until != (journal.Until{}) {
+		var err error
+		if last, err = l.log.Find(l.info.First-1, l.until); err != nil {
+			return err
+		}
+	}
+	// A group can begin before the record that the list begins with, but not before its segment.
+	first := l.info.First
+	for _, segment := range l.info.Segments {
+		if segment.First <= l.from {
+			first = max(first, segment.First)
+		}
+	}
+	for record, err := range l.log.Records(first, last) {
+		if err != nil {
+			return err
+		}
+		if record.Sequence < l.from {
+			continue
+		}
+		if err := visit(record); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func span(first, last uint64) string {
+	if first > last {
+		return "none"
+	}
+	return fmt.Sprintf("%d to %d", first, last)
+}
+
+func (l *logList) text() error {
+	info := &l.info
+	end := "open: being written, or its writer died"
+	if info.Closed {
+		end = "closed"
+	}
+	if info.TornBytes > 0 {
+		end = fmt.Sprintf("torn: %s behind record %d do not count", l.show.of(uint64(info.TornBytes)), info.Last)
+	}
+	err := list(l.out, [2]string{"journal", shown(l.directory)}, [2]string{"id", info.ID.String()},
+		[2]string{"records", span(info.First, info.Last)}, [2]string{"first", moment(nanoseconds(info.FirstTime))},
+		[2]string{"last", moment(nanoseconds(info.LastTime))}, [2]string{"end", end})
+	if err != nil {
+		return err
+	}
+	if err := l.out.WriteByte('\n'); err != nil {
+		return err
+	}
+	t := newTable(l.out, "SEGMENT", "RECORDS", ">SIZE", "BEGUN")
+	for _, s := range info.Segments {
+		if err := t.add(s.Name, span(s.First, s.Last), l.show.of(uint64(s.Bytes)), moment(nanoseconds(s.Created))); err != nil {
+			return err
+		}
+	}
+	if err := t.finish(); err != nil || !l.records {
+		return err
+	}
+	if err := l.out.WriteByte('\n'); err != nil {
+		return err
+	}
+	t = newTable(l.out, ">RECORD", ">GROUP", "TIME", "KIND", ">PAGE", ">VERSION", ">EPOCH", "WHAT")
+	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	err = l.each(func(r *journal.Record) error {
+		return t.add(number(r.Sequence), number(r.Group), moment(time.Unix(0, r.Time)), r.Kind.String(), number(r.Page),
+			number(r.Version), number(r.Epoch), l.what(r))
+	})
+	if err != nil {
+		return err
+	}
+	return t.finish()
+}
+
+// what says what a record does, in a few words.
+func (l *logList) what(r *journal.Record) string {
+	text := ""
+	switch r.Kind {
+	case journal.Create, journal.Adopt:
+		text = l.show.of(r.Size) + ", " + place(r.Location, r.Device)
+	case journal.Clone:
+		text = fmt.Sprintf("of page %d at version %d", r.Other, r.OtherVersion)
+	case journal.Resize:
+		text = l.show.of(r.Size)
+	case journal.Migrate:
+		text = place(r.Location, r.Device)
+	case journal.Write, journal.Run:
+		text = fmt.Sprintf("%s at offset %d", l.show.of(uint64(len(r.Bytes))), r.Offset)
+	case journal.Delta:
+		text = fmt.Sprintf("%s, %s", form(r.Form), l.show.of(uint64(len(r.Bytes))))
+	case journal.MetadataSet:
+		text = fmt.Sprintf("%s, %s", shown(string(r.Key)), l.show.of(uint64(len(r.Value))))
+	case journal.MetadataRemove:
+		text = shown(string(r.Key))
+	case journal.MetadataImport:
+		text = l.show.of(uint64(len(r.Bytes)))
+	case journal.DependencyAdd, journal.DependencyRemove:
+		text = fmt.Sprintf("page %d on it", r.Other)
+	}
+	if len(r.Source) > 0 {
+		text += ", by " + shown(string(r.Source))
+	}
+	if len(r.Intent) > 0 {
+		text += ": " + shown(string(r.Intent))
+	}
+	return text
+}
+
+func form(number uint16) string {
+	names := [...]string{"", "dense-bytes", "dense-bits", "sparse-bits", "indexed", "runs", "indexed32"}
+	return names[number] // the reader knows no other
+}
+
+// segmentShown is a file of a journal in JSON.
+type segmentShown struct {
+	Name  string  `json:"name"`
+	First uint64  `json:"first"`
+	Last  uint64  `json:"last"`
+	Bytes int64   `json:"bytes"`
+	Begun *string `json:"begun"`
+}
+
+// recordShown is a record in JSON.
+type recordShown struct {
+	Record  uint64 `json:"record"`
+	Group   uint64 `json:"group"`
+	Time    string `json:"time"`
+	Kind    string `json:"kind"`
+	Page    uint64 `json:"page,string"`
+	Version uint64 `json:"version,string"`
+	Epoch   uint64 `json:"epoch,string"`
+
+	Size     *uint64 `json:"size,omitempty"`
+	Location string  `json:"location,omitempty"`
+	Device   *int32  `json:"device,omitempty"`
+	NUMANode *int32  `json:"numa_node,omitempty"`
+	Adopted  bool    `json:"adopted,omitempty"`
+	ReadOnly bool    `json:"read_only,omitempty"`
+	Offset   *uint64 `json:"offset,omitempty"`
+	Bytes    *int    `json:"bytes,omitempty"`
+	Form     string  `json:"form,omitempty"`
+	Key      string  `json:"key,omitempty"`
+	Source   string  `json:"source,omitempty"`
+	Intent   string  `json:"intent,omitempty"`
+	Child    uint64  `json:"child,omitempty,string"`
+	Of       uint64  `json:"of,omitempty,string"`
+	OfAt     uint64  `json:"of_version,omitempty,string"`
+}
+
+func showRecord(r *journal.Record) recordShown {
+	s := recordShown{Record: r.Sequence, Group: r.Group, Time: moment(time.Unix(0, r.Time)), Kind: r.Kind.String(), Page: r.Page,
+		Version: r.Version, Epoch: r.Epoch, Key: string(r.Key), Source: string(r.Source), Intent: string(r.Intent)}
+	length := len(r.Bytes)
+	switch r.Kind {
+	case journal.Create, journal.Adopt:
+		s.Size, s.Adopted, s.ReadOnly = &r.Size, r.State&1 != 0, r.State&2 != 0
+		s.Location, s.Device, s.NUMANode = location(r.Location), &r.Device, &r.NUMANode
+	case journal.Resize:
+		s.Size = &r.Size
+	case journal.Migrate:
+		s.Location, s.Device, s.NUMANode = location(r.Location), &r.Device, &r.NUMANode
+	case journal.Write, journal.Run:
+		s.Offset, s.Bytes = &r.Offset, &length
+	case journal.Delta:
+		s.Form, s.Bytes = form(r.Form), &length
+	case journal.MetadataSet:
+		length = len(r.Value)
+		s.Bytes = &length
+	case journal.MetadataImport:
+		s.Bytes = &length
+	case journal.Clone:
+		s.Of, s.OfAt = r.Other, r.OtherVersion
+	case journal.DependencyAdd, journal.DependencyRemove:
+		s.Child = r.Other
+	}
+	return s
+}
+
+func (l *logList) json() error {
+	info := &l.info
+	head := struct {
+		Directory string         `json:"directory"`
+		ID        string         `json:"id"`
+		First     uint64         `json:"first"`
+		Last      uint64         `json:"last"`
+		FirstTime *string        `json:"first_time"`
+		LastTime  *string        `json:"last_time"`
+		TornBytes int64          `json:"torn_bytes"`
+		Closed    bool           `json:"closed"`
+		Segments  []segmentShown `json:"segments"`
+	}{l.directory, info.ID.String(), info.First, info.Last, momentOrNothing(nanoseconds(info.FirstTime)),
+		momentOrNothing(nanoseconds(info.LastTime)), info.TornBytes, info.Closed, nil}
+	for _, s := range info.Segments {
+		head.Segments = append(head.Segments, segmentShown{s.Name, s.First, s.Last, s.Bytes, momentOrNothing(nanoseconds(s.Created))})
+	}
+	if !l.records {
+		return encoded(l.out, head)
+	}
+	list, err := newStream(l.out, head, "records")
+	if err != nil {
+		return err
+	}
+	if err := l.each(func(r *journal.Record) error { return list.add(showRecord(r)) }); err != nil {
+		return err
+	}
+	return list.end("")
+}
+
+// ------------------------------------------------------------------------------------------------------------ replay ----
+
+func (r *run) journalReplay() *cobra.Command {
+	c := &cobra.Command{Use: "replay DIR --snapshot FILE -o OUT", Short: "make a snapshot of a state as it was",
+		Long: `replay applies a journal's records to the pages of a snapshot, from the first that the snapshot does not hold to the end, to a
+record or to a time, and writes the state as a new whole snapshot, which appears whole or not at all. Calls that changed several
+pages at once are applied whole or not at all. The snapshot must not be younger than what is asked for, and the journal must reach
+back to it. What programs wrote through pointers is in no journal.
+
+In memory it has what the records change; the snapshot is read from the disk.`,
+		Example: "  mmsb journal replay journal/ --snapshot monday.mmsb -o now.mmsb\n" +
+			"  mmsb journal replay journal/ --snapshot monday.mmsb -o noon.mmsb --until-time 2026-01-31T12:00:00Z",
+		Args: takes("a DIRectory", 1, 1), ValidArgsFunction: directories}
+	out := output(c, "`FILE` to write")
+	from := c.Flags().StringP("snapshot", "s", "", "`FILE` of the snapshot to begin with")
+	compress := c.Flags().Bool("compress", false, "compress what is new (zstd)")
+	exact := bytesFlag(c)
+	var until untilFlags
+	until.add(c)
+	_ = c.MarkFlagRequired("output")
+	_ = c.MarkFlagRequired("snapshot")
+	c.RunE = func(_ *cobra.Command, arguments []string) error {
+		end, err := until.parse(c)
+		if err != nil {
+			return err
+		}
+		if err := r.refuseBase(*out, *from); err != nil {
+			return err
+		}
+		applying, writing := r.bar("replaying"), r.bar("writing "+filepath.Base(*out))
+		o := replay.Options{FS: r.FS, Snapshot: *from, Journal: arguments[0], Output: *out, Until: end, Done: r.ctx.Done(),
+			Records: applying.records, Bytes: writing.bytes}
+		if *compress {
+			o.Compression = snapshot.Zstd
+		}
+		report, err := replay.Run(o)
+		applying.clear()
+		writing.clear()
+		if err != nil {
+			return err
+		}
+		applied := report.Last - report.First + 1
+		return r.written(*out, &report.Report, sizes{*exact},
+			fmt.Sprintf(", at record %d, %s (%s applied)", report.Last, moment(report.Taken), count(applied, "record")))
+	}
+	return c
+}
+
+// refuseBase is an error where the file to write is a base of the snapshot. Its newest file can be replaced.
+func (r *run) refuseBase(path, from string) error {
+	s, err := r.open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }()
+	return refuse(path, s.Chain()[1:])
+}

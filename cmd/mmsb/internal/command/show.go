@@ -1,0 +1,232 @@
+package command
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"libmmsb/core/file"
+)
+
+// sizes shows numbers of bytes: exactly, or for people.
+type sizes struct{ exact bool }
+
+func (s sizes) of(bytes uint64) string {
+	if s.exact {
+		return strconv.FormatUint(bytes, 10)
+	}
+	if bytes < 1024 {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	value, unit := float64(bytes), 0
+	for value >= 1023.95 { // what would be shown as 1024.0
+		value /= 1024
+		unit++
+	}
+	return fmt.Sprintf("%.1f %ciB", value, " KMGTPE"[unit])
+}
+
+// count shows a number of things.
+func count(n uint64, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return strconv.FormatUint(n, 10) + " " + thing
+}
+
+// moment shows a time; "-" where it is not known.
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// nanoseconds is a time as files have it; 0: not known.
+func nanoseconds(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
+
+// momentOrNothing is for JSON: null where it is not known.
+func momentOrNothing(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	text := moment(t)
+	return &text
+}
+
+// shown is a text out of a file, without what could move a terminal's cursor.
+func shown(text string) string {
+	plain := utf8.ValidString(text) && text != "" &&
+		strings.IndexFunc(text, func(c rune) bool { return !unicode.IsGraphic(c) || c == '"' }) < 0
+	if plain {
+		return text
+	}
+	return strconv.Quote(text)
+}
+
+// orDash shows that there is nothing.
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// table prints rows in columns. The widths are those of the rows that it has seen before the first is printed.
+type table struct {
+	w       *bufio.Writer
+	columns []column
+	waiting [][]string
+	printed bool
+}
+
+type column struct {
+	name  string
+	right bool
+	width int
+}
+
+// newTable takes the names of the columns; those that begin with ">" are for numbers.
+func newTable(w *bufio.Writer, names ...string) *table {
+	t := &table{w: w}
+	header := make([]string, len(names))
+	for number, name := range names {
+		bare, right := strings.CutPrefix(name, ">")
+		t.columns = append(t.columns, column{name: bare, right: right})
+		header[number] = bare
+	}
+	t.fit(header)
+	return t
+}
+
+func (t *table) fit(row []string) {
+	for number, cell := range row {
+		t.columns[number].width = max(t.columns[number].width, utf8.RuneCountInString(cell))
+	}
+}
+
+// rowsToFit is how many rows the widths are taken from, where all were too many.
+const rowsToFit = 4096
+
+// add takes a row. Of many, the first are kept until the widths are known.
+func (t *table) add(row ...string) error {
+	if t.printed {
+		return t.print(row)
+	}
+	t.fit(row)
+	if t.waiting = append(t.waiting, row); len(t.waiting) == rowsToFit {
+		return t.finish()
+	}
+	return nil
+}
+
+// finish prints what was kept.
+func (t *table) finish() error {
+	if t.printed {
+		return nil
+	}
+	t.printed = true
+	header := make([]string, 0, len(t.columns))
+	for _, column := range t.columns {
+		header = append(header, column.name)
+	}
+	for _, row := range append([][]string{header}, t.waiting...) {
+		if err := t.print(row); err != nil {
+			return err
+		}
+	}
+	t.waiting = nil
+	return nil
+}
+
+func (t *table) print(row []string) error {
+	var line strings.Builder
+	for number, cell := range row {
+		space := strings.Repeat(" ", max(0, t.columns[number].width-utf8.RuneCountInString(cell)))
+		if number > 0 {
+			line.WriteString("  ")
+		}
+		if t.columns[number].right {
+			line.WriteString(space + cell)
+		} else {
+			line.WriteString(cell + space)
+		}
+	}
+	_, err := io.WriteString(t.w, strings.TrimRight(line.String(), " ")+"\n")
+	return err
+}
+
+// list prints names and values below each other.
+func list(w *bufio.Writer, pairs ...[2]string) error {
+	width := 0
+	for _, pair := range pairs {
+		width = max(width, len(pair[0]))
+	}
+	for _, pair := range pairs {
+		if _, err := fmt.Fprintf(w, "%-*s  %s\n", width, pair[0], pair[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// encoded prints one JSON document.
+func encoded(w io.Writer, document any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return failedEncoding(e.Encode(document))
+}
+
+func failedEncoding(err error) error {
+	if err == nil {
+		return nil
+	}
+	return file.Failed(err, "cannot write JSON")
+}
+
+// stream prints one JSON document: an object with a list at its end that need not be in memory.
+type stream struct {
+	w     *bufio.Writer
+	count int
+}
+
+// newStream begins with the fields of head, a struct with some, and the list's name.
+func newStream(w *bufio.Writer, head any, name string) (*stream, error) {
+	fields, err := json.Marshal(head)
+	if err != nil {
+		return nil, failedEncoding(err)
+	}
+	_, err = fmt.Fprintf(w, "%s,%q:[", fields[:len(fields)-1], name)
+	return &stream{w: w}, err
+}
+
+func (s *stream) add(element any) error {
+	separator := ",\n"
+	if s.count++; s.count == 1 {
+		separator = "\n"
+	}
+	b, err := json.Marshal(element)
+	if err != nil {
+		return failedEncoding(err)
+	}
+	_, err = s.w.WriteString(separator + string(b))
+	return err
+}
+
+// end closes the list; what follows are more fields of the object, or nothing.
+func (s *stream) end(more string) error {
+	_, err := s.w.WriteString("]" + more + "}\n")
+	return err
+}

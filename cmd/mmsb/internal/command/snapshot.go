@@ -1,0 +1,561 @@
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"libmmsb/core/file"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+)
+
+func (r *run) snapshot() *cobra.Command {
+	return group("snapshot", "look at, check and convert snapshots", r.snapshotList(), r.snapshotInfo(), r.snapshotVerify(),
+		r.snapshotDiff(), r.snapshotExtract(), r.snapshotCompact())
+}
+
+func (r *run) open(path string) (*snapshot.Snapshot, error) {
+	return snapshot.Open(path, snapshot.OpenOptions{FS: r.FS})
+}
+
+func jsonFlag(c *cobra.Command) *bool {
+	return c.Flags().Bool("json", false, "print one JSON document")
+}
+
+func bytesFlag(c *cobra.Command) *bool {
+	return c.Flags().Bool("bytes", false, "show sizes as exact numbers of bytes")
+}
+
+// ------------------------------------------------------------------------------------------------------------- pages ----
+
+// pageShown is a page in JSON. Ids, epochs and versions, which can be any 64-bit number, are strings: many programs that read
+// JSON keep 53 bits of a number.
+type pageShown struct {
+	ID       uint64 `json:"id,string"`
+	Size     uint64 `json:"size"`
+	Location string `json:"location"`
+	Device   int32  `json:"device"`
+	NUMANode int32  `json:"numa_node"`
+	Epoch    uint64 `json:"epoch,string"`
+	Version  uint64 `json:"version,string"`
+	Keys     uint32 `json:"metadata_keys"`
+	Adopted  bool   `json:"adopted"`
+	ReadOnly bool   `json:"read_only"`
+}
+
+func showPage(p *snapshot.Page) *pageShown {
+	return &pageShown{ID: p.ID, Size: p.Size, Location: location(p.Location), Device: p.Device, NUMANode: p.NUMANode, Epoch: p.Epoch,
+		Version: p.Version, Keys: p.MetadataCount, Adopted: p.Flags&snapshot.FlagAdopted != 0,
+		ReadOnly: p.Flags&snapshot.FlagReadOnly != 0}
+}
+
+func location(number int32) string {
+	names := [...]string{"cpu", "gpu", "unified", "pinned", "disk"}
+	if number < 0 || int(number) >= len(names) {
+		return strconv.Itoa(int(number))
+	}
+	return names[number]
+}
+
+// place is a location with its device, where there can be several.
+func place(number, device int32) string {
+	const gpu, unified = 1, 2
+	if number == gpu || number == unified {
+		return location(number) + ":" + strconv.Itoa(int(device))
+	}
+	return location(number)
+}
+
+// idRange is ids from one to another, both with it.
+type idRange struct{ first, last uint64 }
+
+func parseID(text string) (uint64, error) {
+	id, err := strconv.ParseUint(text, 0, 64)
+	if err != nil || id == 0 {
+		return 0, fmt.Errorf("%q is no id of a page", text)
+	}
+	return id, nil
+}
+
+func parseRanges(arguments []string) ([]idRange, error) {
+	var ranges []idRange
+	for _, argument := range arguments {
+		from, to, isRange := strings.Cut(argument, "-")
+		first, err := parseID(from)
+		last := first
+		if err == nil && isRange {
+			last, err = parseID(to)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if last < first {
+			return nil, fmt.Errorf("the range of ids %q ends before it begins", argument)
+		}
+		ranges = append(ranges, idRange{first, last})
+	}
+	return ranges, nil
+}
+
+func (r *run) snapshotList() *cobra.Command {
+	c := &cobra.Command{Use: "ls FILE [ID | FIRST-LAST]...", Short: "list the pages of a snapshot",
+		Long: `ls lists the pages of the state that a snapshot and its bases give together, by id: all, or those with the ids given. An id
+that is given alone must be there.`,
+		Example: "  mmsb snapshot ls state.mmsb\n  mmsb snapshot ls state.mmsb 7 100-199 --bytes\n" +
+			"  mmsb snapshot ls state.mmsb --json | jq '[.pages[].size] | add'",
+		Args: takes("a FILE and ids", 1, math.MaxInt)}
+	asJSON, exact := jsonFlag(c), bytesFlag(c)
+	c.RunE = func(_ *cobra.Command, arguments []string) error {
+		ranges, err := parseRanges(arguments[1:])
+		if err != nil {
+			return err
+		}
+		s, err := r.open(arguments[0])
+		if err != nil {
+			return err
+		}
+		defer func() { _ = s.Close() }()
+		pages, err := choose(s, ranges)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			err = r.listJSON(arguments[0], pages)
+		} else {
+			err = r.listTable(pages, sizes{*exact})
+		}
+		if err != nil {
+			return err
+		}
+		return missing(arguments[0], pages, ranges)
+	}
+	return c
+}
+
+// choose collects pages, sorted by id.
+func choose(s *snapshot.Snapshot, ranges []idRange) ([]snapshot.Page, error) {
+	var pages []snapshot.Page
+	for page, err := range s.Pages() {
+		if err != nil {
+			return nil, err
+		}
+		within := func(r idRange) bool { return r.first <= page.ID && page.ID <= r.last }
+		if len(ranges) == 0 || slices.ContainsFunc(ranges, within) {
+			pages = append(pages, page)
+		}
+	}
+	slices.SortFunc(pages, func(a, b snapshot.Page) int { return cmp.Compare(a.ID, b.ID) })
+	return pages, nil
+}
+
+// missing is an error where an id that was given alone is not there.
+func missing(path string, pages []snapshot.Page, ranges []idRange) error {
+	for _, wanted := range ranges {
+		_, there := slices.BinarySearchFunc(pages, wanted.first, func(p snapshot.Page, id uint64) int { return cmp.Compare(p.ID, id) })
+		if wanted.first == wanted.last && !there {
+			return status.Errorf(status.NotFound, "%s has no page %d", path, wanted.first)
+		}
+	}
+	return nil
+}
+
+func (r *run) listTable(pages []snapshot.Page, show sizes) error {
+	t := newTable(r.out, ">ID", ">SIZE", "LOCATION", ">EPOCH", ">VERSION", ">KEYS")
+	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	row := func(p *snapshot.Page) []string {
+		return []string{number(p.ID), show.of(p.Size), place(p.Location, p.Device), number(p.Epoch), number(p.Version),
+			number(uint64(p.MetadataCount))}
+	}
+	for at := range pages {
+		t.fit(row(&pages[at]))
+	}
+	if err := t.finish(); err != nil {
+		return err
+	}
+	for at := range pages {
+		if err := t.print(row(&pages[at])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) listJSON(path string, pages []snapshot.Page) error {
+	list, err := newStream(r.out, struct {
+		File string `json:"file"`
+	}{path}, "pages")
+	for at := range pages {
+		if err == nil {
+			err = list.add(showPage(&pages[at]))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return list.end("")
+}
+
+// -------------------------------------------------------------------------------------------------------------- info ----
+
+// fileShown is a file of a chain in JSON.
+type fileShown struct {
+	File         string  `json:"file"`
+	Format       uint32  `json:"format"`
+	ID           *string `json:"id"`
+	Base         *string `json:"base"`
+	BaseName     *string `json:"base_name"`
+	Taken        *string `json:"taken"`
+	Journal      uint64  `json:"journal"`
+	FileBytes    uint64  `json:"file_bytes"`
+	Segments     uint64  `json:"segments"`
+	Pages        uint64  `json:"pages"`
+	StoredBytes  uint64  `json:"stored_bytes"`
+	Removed      uint64  `json:"removed"`
+	Dependencies uint64  `json:"dependencies"`
+}
+
+func showFile(i *snapshot.Info) fileShown {
+	f := fileShown{File: i.Name, Format: i.Version, Taken: momentOrNothing(i.Taken), Journal: i.Journal, FileBytes: i.FileBytes,
+		Segments: i.Segments, Pages: i.Pages, StoredBytes: i.StoredBytes, Removed: i.Removed, Dependencies: i.Edges}
+	none := snapshot.ID{}
+	if i.ID != none {
+		id := i.ID.String()
+		f.ID = &id
+	}
+	if i.Base != none {
+		base := i.Base.String()
+		f.Base, f.BaseName = &base, &i.BaseName
+	}
+	return f
+}
+
+func (r *run) snapshotInfo() *cobra.Command {
+	c := &cobra.Command{Use: "info FILE", Short: "show what a snapshot says of itself",
+		Long: `info shows a snapshot's header and the files of its chain: the snapshot, its base, the base of that, down to a whole one. Where
+a base is missing it shows what the file alone says, and ends with an error.`,
+		Example: "  mmsb snapshot info state.mmsb",
+		Args:    takes("a FILE", 1, 1)}
+	asJSON, exact := jsonFlag(c), bytesFlag(c)
+	c.RunE = func(_ *cobra.Command, arguments []string) error {
+		chain, broken := r.chain(arguments[0])
+		if len(chain) == 0 {
+			return broken
+		}
+		show := r.infoText
+		if *asJSON {
+			show = r.infoJSON
+		}
+		if err := show(chain, sizes{*exact}); err != nil {
+			return err
+		}
+		return broken
+	}
+	return c
+}
+
+// chain is the files of a snapshot; the snapshot alone, and why, where a base cannot be opened.
+func (r *run) chain(path string) ([]snapshot.Info, error) {
+	s, err := r.open(path)
+	if err == nil {
+		defer func() { _ = s.Close() }()
+		return s.Chain(), nil
+	}
+	alone, bad := snapshot.Inspect(path, snapshot.OpenOptions{FS: r.FS})
+	if bad != nil {
+		return nil, err
+	}
+	return []snapshot.Info{alone}, err
+}
+
+func (r *run) infoJSON(chain []snapshot.Info, _ sizes) error {
+	newest := &chain[0]
+	document := struct {
+		fileShown
+		State struct {
+			Pages uint64 `json:"pages"`
+			Bytes uint64 `json:"bytes"`
+		} `json:"state"`
+		Chain []fileShown `json:"chain"`
+	}{fileShown: showFile(newest)}
+	document.State.Pages, document.State.Bytes = newest.StatePages, newest.StateBytes
+	for number := range chain {
+		document.Chain = append(document.Chain, showFile(&chain[number]))
+	}
+	return encoded(r.out, document)
+}
+
+func (r *run) infoText(chain []snapshot.Info, show sizes) error {
+	newest, none := &chain[0], snapshot.ID{}
+	id, base := "-", "-"
+	if newest.ID != none {
+		id = newest.ID.String()
+	}
+	if newest.Base != none {
+		base = newest.Base.String() + " " + shown(newest.BaseName)
+	}
+	err := list(r.out, [2]string{"file", shown(newest.Name)}, [2]string{"format", strconv.Itoa(int(newest.Version))},
+		[2]string{"id", id}, [2]string{"base", base}, [2]string{"taken", moment(newest.Taken)},
+		[2]string{"journal", fmt.Sprintf("up to record %d", newest.Journal)},
+		[2]string{"state", count(newest.StatePages, "page") + ", " + show.of(newest.StateBytes)},
+		[2]string{"dependencies", strconv.FormatUint(newest.Edges, 10)})
+	if err != nil {
+		return err
+	}
+	if err := r.out.WriteByte('\n'); err != nil {
+		return err
+	}
+	t := newTable(r.out, "FILE", ">SIZE", ">SEGMENTS", ">PAGES", ">STORED", ">REMOVED", "TAKEN")
+	for number := range chain {
+		f := &chain[number]
+		err := t.add(shown(f.Name), show.of(f.FileBytes), strconv.FormatUint(f.Segments, 10), strconv.FormatUint(f.Pages, 10),
+			show.of(f.StoredBytes), strconv.FormatUint(f.Removed, 10), moment(f.Taken))
+		if err != nil {
+			return err
+		}
+	}
+	return t.finish()
+}
+
+// ------------------------------------------------------------------------------------------------------------ verify ----
+
+func (r *run) snapshotVerify() *cobra.Command {
+	c := &cobra.Command{Use: "verify FILE...", Short: "check every byte of snapshots",
+		Long: `verify reads snapshots with all their bases and compares every checksum and everything else that the format promises. It tells
+of the first damage in each: the file, the page, the offset. It goes on with the next file then, and ends with exit code 1 where
+one is damaged, else with 3 where one cannot be read.`,
+		Example: "  mmsb snapshot verify backups/*.mmsb",
+		Args:    takes("FILEs", 1, math.MaxInt)}
+	asJSON, exact := jsonFlag(c), bytesFlag(c)
+	c.RunE = func(_ *cobra.Command, arguments []string) error {
+		v := verification{run: r, show: sizes{*exact}}
+		err := v.all(arguments, *asJSON)
+		if err == nil && v.worst != exitGood {
+			err = result(v.worst)
+		}
+		return err
+	}
+	return c
+}
+
+// verifiedShown is what became of a file, in JSON.
+type verifiedShown struct {
+	File  string `json:"file"`
+	Good  bool   `json:"good"`
+	Files uint64 `json:"files,omitempty"`
+	Pages uint64 `json:"pages"`
+	Bytes uint64 `json:"bytes"`
+	Error string `json:"error,omitempty"`
+}
+
+type verification struct {
+	*run
+	show  sizes
+	worst int // exit code
+}
+
+func (v *verification) all(paths []string, asJSON bool) error {
+	shown := []verifiedShown{}
+	for _, path := range paths {
+		one, err := v.one(path)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			shown = append(shown, one)
+		}
+		if !asJSON && one.Good {
+			if _, err := fmt.Fprintf(v.out, "%s: good, %s, %s, %s\n", path, count(one.Pages, "page"), v.show.of(one.Bytes),
+				count(one.Files, "file")); err != nil {
+				return err
+			}
+			if err := v.out.Flush(); err != nil { // the next one may take long
+				return err
+			}
+		}
+	}
+	if !asJSON {
+		return nil
+	}
+	return encoded(v.out, map[string]any{"files": shown})
+}
+
+// one verifies a file, and tells of what is wrong with it. Its error is that of the whole run.
+func (v *verification) one(path string) (verifiedShown, error) {
+	totals, files, err := v.read(path)
+	if err == nil {
+		return verifiedShown{File: path, Good: true, Files: files, Pages: totals.StatePages, Bytes: totals.StateBytes}, nil
+	}
+	if status.CodeOf(err) == status.Cancelled {
+		return verifiedShown{}, err
+	}
+	v.complain(err)
+	if code := codeOf(err); v.worst != exitBad {
+		v.worst = code
+	}
+	return verifiedShown{File: path, Error: status.Of(err).Text}, nil
+}
+
+func (v *verification) read(path string) (snapshot.Totals, uint64, error) {
+	s, err := v.open(path)
+	if err != nil {
+		return snapshot.Totals{}, 0, err
+	}
+	defer func() { _ = s.Close() }()
+	bar := v.bar(filepath.Base(path))
+	defer bar.clear()
+	if err := s.Verify(bar.bytes); err != nil {
+		return snapshot.Totals{}, 0, err
+	}
+	return s.Totals(), uint64(len(s.Chain())), nil
+}
+
+// ----------------------------------------------------------------------------------------------------------- extract ----
+
+// output is the flag for the file that is written.
+func output(c *cobra.Command, usage string) *string {
+	return c.Flags().StringP("output", "o", "", usage)
+}
+
+func (r *run) snapshotExtract() *cobra.Command {
+	c := &cobra.Command{Use: "extract FILE ID [-o OUT]", Short: "take the bytes of a page out of a snapshot",
+		Long: `extract writes the bytes of a page, verified, to a file, which appears whole or not at all, or to the standard output, where they
+do not go to a terminal unless they must.`,
+		Example: "  mmsb snapshot extract state.mmsb 7 -o page7\n  mmsb snapshot extract state.mmsb 0x2a | sha256sum",
+		Args:    takes("a FILE and an ID", 2, 2)}
+	out, force := output(c, "`FILE` to write; - is the standard output"), c.Flags().BoolP("force", "f", false, "write to a terminal")
+	c.RunE = func(_ *cobra.Command, arguments []string) error {
+		id, err := parseID(arguments[1])
+		if err != nil {
+			return err
+		}
+		toOutput := *out == "" || *out == "-"
+		if toOutput && !*force && isTerminal(r.Stdout) {
+			return fmt.Errorf("the bytes of a page are not for a terminal: give -o OUT, or --force")
+		}
+		s, err := r.open(arguments[0])
+		if err != nil {
+			return err
+		}
+		defer func() { _ = s.Close() }()
+		if toOutput {
+			_, err = s.Extract(id, r.out)
+			return err
+		}
+		if err := refuse(*out, s.Chain()); err != nil {
+			return err
+		}
+		if _, err := s.Find(id); err != nil { // before a file is begun
+			return err
+		}
+		return r.writeFile(*out, func(w *sinkWriter) error {
+			_, err := s.Extract(id, w)
+			return err
+		})
+	}
+	return c
+}
+
+// refuse is an error where a file that is to be written is one of a chain, which could not be read any more.
+func refuse(path string, chain []snapshot.Info) error {
+	target, err := os.Lstat(path)
+	if err != nil {
+		return nil
+	}
+	for _, f := range chain {
+		if there, err := os.Lstat(f.Name); err == nil && os.SameFile(target, there) {
+			return fmt.Errorf("%s is the snapshot itself, or one of its bases: it is not replaced by something else", path)
+		}
+	}
+	return nil
+}
+
+// sinkWriter fills a sink's buffers.
+type sinkWriter struct {
+	file.Sink
+	buffer []byte
+	used   int
+}
+
+func (w *sinkWriter) Write(b []byte) (int, error) {
+	written := 0
+	for written < len(b) {
+		if w.buffer == nil {
+			var err error
+			if w.buffer, err = w.Buffer(); err != nil {
+				return written, err
+			}
+		}
+		n := copy(w.buffer[w.used:], b[written:])
+		written += n
+		if w.used += n; w.used == len(w.buffer) {
+			if err := w.flush(); err != nil {
+				return written, err
+			}
+		}
+	}
+	return written, nil
+}
+
+func (w *sinkWriter) flush() error {
+	if w.used == 0 {
+		return nil
+	}
+	buffer, used := w.buffer, w.used
+	w.buffer, w.used = nil, 0
+	return w.Sink.Write(buffer, used)
+}
+
+// writeFile makes a file that is there whole or not at all.
+func (r *run) writeFile(path string, fill func(w *sinkWriter) error) error {
+	sink, err := file.Replace(r.FS, path, file.Options{Durable: true})
+	if err != nil {
+		return err
+	}
+	w := &sinkWriter{Sink: sink}
+	if err = fill(w); err == nil {
+		err = w.flush()
+	}
+	if err != nil {
+		sink.Abort()
+		return err
+	}
+	return sink.Finish()
+}
+
+// ----------------------------------------------------------------------------------------------------------- compact ----
+
+func (r *run) snapshotCompact() *cobra.Command {
+	c := &cobra.Command{Use: "compact FILE -o OUT", Short: "make one whole snapshot of a snapshot and its bases",
+		Long: `compact writes the state that a snapshot and its bases give together into one file of version 3, with an id of its own. The file
+appears whole or not at all; it may take the place of FILE, but not of a base. What is compressed stays so.`,
+		Example: "  mmsb snapshot compact monday.mmsb -o whole.mmsb\n  mmsb snapshot compact original.mmsbsnap -o new.mmsb",
+		Args:    takes("a FILE", 1, 1)}
+	out := output(c, "`FILE` to write")
+	exact := bytesFlag(c)
+	_ = c.MarkFlagRequired("output")
+	c.RunE = func(_ *cobra.Command, arguments []string) error {
+		bar := r.bar(filepath.Base(arguments[0]))
+		report, err := snapshot.Compact(arguments[0], *out, snapshot.CompactOptions{OpenOptions: snapshot.OpenOptions{FS: r.FS},
+			File: file.Options{Durable: true}, Progress: bar.bytes})
+		bar.clear()
+		if err != nil {
+			return err
+		}
+		return r.written(*out, &report, sizes{*exact}, "")
+	}
+	return c
+}
+
+// written tells of a new snapshot.
+func (r *run) written(path string, report *snapshot.Report, show sizes, more string) error {
+	_, err := fmt.Fprintf(r.out, "%s: %s, %s, id %s%s\n", path, count(report.StatePages, "page"), show.of(report.StateBytes), report.ID, more)
+	return err
+}

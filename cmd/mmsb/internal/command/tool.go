@@ -1,0 +1,193 @@
+// Package command is the commands of the tool mmsb.
+package command
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"libmmsb/core/file"
+	"libmmsb/core/journal"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+)
+
+// Exit codes.
+const (
+	exitGood    = 0
+	exitBad     = 1 // damaged or different
+	exitUsage   = 2
+	exitFailed  = 3 // what was asked for cannot be read or written
+	exitSignals = 128
+)
+
+// ExitCodes says what the exit codes mean, to people.
+const ExitCodes = `0: good. 1: damaged, or different. 2: not used as it is meant to be. 3: what was asked for is not there, or cannot be read or
+written. 128 and a signal's number: ended by it, 130 by Ctrl-C; no file is left half-written.`
+
+// Tool is what a run of the program works with.
+type Tool struct {
+	Version        string
+	FS             file.FS
+	Stdout, Stderr io.Writer
+}
+
+// run is one run of the program.
+type run struct {
+	Tool
+	ctx context.Context
+	out *bufio.Writer
+}
+
+// Run does what the arguments say, and gives the exit code.
+func (t Tool) Run(ctx context.Context, arguments []string) int {
+	r := &run{Tool: t, ctx: ctx, out: bufio.NewWriterSize(patient{t.Stdout, ctx}, 64<<10)}
+	r.FS = cancellable{t.FS, ctx}
+	root := r.root()
+	root.SetArgs(arguments)
+	root.SetOut(r.out)
+	root.SetErr(t.Stderr)
+	err := root.ExecuteContext(ctx)
+	if flushed := r.out.Flush(); err == nil {
+		err = flushed
+	}
+	return r.code(err)
+}
+
+// Root is the tree of commands, to describe it.
+func Root() *cobra.Command { return (&run{}).root() }
+
+func (r *run) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "mmsb",
+		Short: "look at, check and convert snapshots and journals of libmmsb",
+		Long: `mmsb shows the snapshots and journals that programs with libmmsb write, checks every byte of them, compares them, takes
+pages out of them and makes new snapshots of them. It reads snapshots of version 3 and of version 2, and changes no file that
+it reads.
+
+Sizes are shown in powers of 1024 and times in UTC. Page ids are given in decimal, or in hexadecimal with 0x.
+
+Exit codes: ` + ExitCodes,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return fmt.Errorf("%w; see %s --help", err, c.CommandPath()) })
+	root.AddCommand(r.snapshot(), r.journal(), r.version(), r.completion())
+	return root
+}
+
+// takes says which arguments a command needs: their names, and how many of them at least and at most.
+func takes(names string, least, most int) cobra.PositionalArgs {
+	return func(c *cobra.Command, arguments []string) error {
+		if len(arguments) < least || len(arguments) > most {
+			return fmt.Errorf("%s takes %s, not %d arguments; see %s --help", c.CommandPath(), names, len(arguments), c.CommandPath())
+		}
+		return nil
+	}
+}
+
+// group is a command that is nothing without another.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+		return fmt.Errorf("%s needs a command; see %s --help", c.CommandPath(), c.CommandPath())
+	}}
+	c.AddCommand(commands...)
+	return c
+}
+
+func (r *run) version() *cobra.Command {
+	return &cobra.Command{Use: "version", Short: "the version of the tool and of the files that it knows", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintf(r.out, "mmsb %s\nsnapshots: version %d; version %d is read only\njournals: version %d\nbuilt by %s for %s/%s\n",
+				r.Version, snapshot.Version, snapshot.OriginalVersion, journal.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		}}
+}
+
+func (r *run) completion() *cobra.Command {
+	shells := map[string]func(root *cobra.Command) error{
+		"bash": func(root *cobra.Command) error { return root.GenBashCompletionV2(r.out, true) },
+		"fish": func(root *cobra.Command) error { return root.GenFishCompletion(r.out, true) },
+		"zsh":  func(root *cobra.Command) error { return root.GenZshCompletion(r.out) },
+	}
+	return &cobra.Command{Use: "completion bash | fish | zsh", Short: "print what a shell needs to complete commands",
+		Long: `completion prints a script for a shell, which then completes commands, flags and files on the key Tab. An installed mmsb has
+installed it.`,
+		Example:   "  source <(mmsb completion bash)\n  mmsb completion fish | source",
+		ValidArgs: slices.Sorted(maps.Keys(shells)),
+		Args:      takes("the name of a shell", 1, 1),
+		RunE: func(c *cobra.Command, arguments []string) error {
+			generate, known := shells[arguments[0]]
+			if !known {
+				return fmt.Errorf("%q is not bash, fish or zsh", arguments[0])
+			}
+			return generate(c.Root())
+		}}
+}
+
+// result is the exit code of a command that found a difference, or has told of damage already.
+type result int
+
+func (r result) Error() string { return fmt.Sprintf("exit code %d", int(r)) }
+
+// code reports an error, if there is one, and gives the exit code for it.
+func (r *run) code(err error) int {
+	var own *status.Error
+	var given result
+	switch {
+	case err == nil:
+		return exitGood
+	case errors.As(err, &given):
+		return int(given)
+	case errors.As(err, &own):
+		if own.Code == status.Cancelled {
+			var by interrupted
+			if errors.As(context.Cause(r.ctx), &by) {
+				return exitSignals + int(by.signal)
+			}
+			return exitSignals
+		}
+		r.complain(own)
+		return codeOf(own)
+	default: // of cobra, which has not begun with anything
+		r.complain(status.Of(err))
+		return exitUsage
+	}
+}
+
+// complain prints an error.
+func (r *run) complain(err error) { _, _ = fmt.Fprintf(r.Stderr, "mmsb: %s\n", status.Of(err).Text) }
+
+func codeOf(err error) int {
+	switch status.CodeOf(err) {
+	case status.OK:
+		return exitGood
+	case status.Corrupt, status.Format, status.Mismatch:
+		return exitBad
+	case status.InvalidArgument:
+		return exitUsage
+	default:
+		return exitFailed
+	}
+}
+
+// isTerminal says whether a person looks at what is written.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

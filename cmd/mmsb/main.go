@@ -1,0 +1,31 @@
+// mmsb is the command-line tool: it shows snapshots and journals, checks them, and makes new snapshots of them. It needs
+// nothing of the library.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"libmmsb/cmd/mmsb/internal/command"
+	"libmmsb/core/file"
+)
+
+// version is set when the program is built.
+var version = "development"
+
+func main() {
+	ctx := command.UntilSignal(context.Background(), interrupts()...)
+	os.Exit(command.Tool{Version: version, FS: file.OS{}, Stdout: os.Stdout, Stderr: os.Stderr}.Run(ctx, os.Args[1:]))
+}
+
+// interrupts are the signals that end the work, without those that the caller has us ignore, like a shell's for a background job.
+func interrupts() (wanted []os.Signal) {
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) {
+			wanted = append(wanted, s)
+		}
+	}
+	return wanted
+}
