@@ -872,8 +872,9 @@ MMSB_API void mmsb_load_options_init(mmsb_load_options_t *options);
  * error the context is as before. Files of the original program's version 2 are read, too.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_BUSY (a page that would be replaced is pinned; a
  * save or a load is running), MMSB_E_NOT_FOUND (file, base, or a page id), MMSB_E_IO, MMSB_E_FORMAT, MMSB_E_CORRUPT (the text
- * names page and offset), MMSB_E_MISMATCH (a base that is another snapshot), MMSB_E_ALREADY_EXISTS (an id that a page created
- * meanwhile has), MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE.
+ * names page and offset), MMSB_E_MISMATCH (a base that is another snapshot; a journal that begins after it),
+ * MMSB_E_ALREADY_EXISTS (an id that a page created meanwhile has), MMSB_E_INVALID_STATE (the context writes a journal, which
+ * could not tell of a load: close it first), MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE.
  * Threads: any. Blocks: until done. Since 0.2. */
 MMSB_API mmsb_status_t mmsb_snapshot_load(mmsb_context_t context, const char *path, const mmsb_load_options_t *options);
 
@@ -1016,7 +1017,8 @@ MMSB_API mmsb_status_t mmsb_snapshot_compact(const char *path, const char *to, c
 
 /* The durable log of every change that goes through the API. A snapshot and the journal's records after it give the state at the
  * last call whose record reached the disk: mmsb_load_options_t.journal applies them. docs/journal-format.md describes the files.
- * Bytes that a program writes through pointers are not in the journal. */
+ * Bytes that a program writes through pointers are not in the journal. A batch (_many, _runs) that changes pages of several
+ * contexts, one of which has a journal, answers MMSB_E_UNSUPPORTED. */
 
 #define MMSB_DURABILITY_INTERVAL 0 /* on disk within interval_ms */
 #define MMSB_DURABILITY_CALL 1     /* a call returns when its record is on disk */

@@ -8,6 +8,8 @@
  */
 #include "check.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <poll.h>
 
 enum {
@@ -41,6 +43,7 @@ typedef struct page {
     int location;
     uint32_t pins[2]; /* READ, WRITE */
     int read_only;
+    int raw;          /* it may have bytes that no call gave it since the last snapshot */
     uint8_t *adopted; /* memory of ours */
     uint8_t bytes[LARGEST];
     uint8_t mask[LARGEST]; /* one byte per bit */
@@ -52,6 +55,7 @@ typedef struct context {
     mmsb_context_t handle; /* 0 = free */
     uint64_t allocations;
     uint64_t frees;
+    int journalled; /* it has a journal, whose records follow a snapshot */
 } context_t;
 
 typedef struct edge {
@@ -214,6 +218,22 @@ static int any_context(void) {
 static int pinned(const page_t *page) {
     return page->pins[0] + page->pins[1] > 0;
 }
+
+/* Whether a batch's pages are of several contexts, one of which has a journal: no batch is in two journals. */
+static int mixes_journals(page_t *const *chosen, size_t count) {
+    int first = -1, several = 0, journalled = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (chosen[i] != NULL) {
+            several |= first >= 0 && first != chosen[i]->context;
+            journalled |= contexts[chosen[i]->context].journalled;
+            first = chosen[i]->context;
+        }
+    }
+    return several && journalled;
+}
+
+/* A call that such a batch is refused by, unless something else of it is wrong as well. */
+#define CALL_MIXED(call, code) CALL_EITHER(call, MMSB_E_UNSUPPORTED, (code) == MMSB_OK ? MMSB_E_UNSUPPORTED : (code))
 
 /* ------------------------------------------------------------------------------------------------- comparison ---- */
 
@@ -464,6 +484,7 @@ static mmsb_page_options_t any_options(int *location, int *fault, mmsb_status_t 
 static void take_uninitialised_bytes(page_t *page, const mmsb_page_options_t *options) {
     if (options->contents == MMSB_PAGE_UNINITIALISED) {
         SAME(mmsb_page_read(page->handle, 0, page->bytes, page->size), MMSB_OK);
+        page->raw = 1;
     }
 }
 
@@ -636,6 +657,7 @@ static void fuzz_clone(void) {
     enter(place, clone, from->context, from->size, from->location);
     SAME(id == 0 || place->id == id, 1);
     place->epoch = from->epoch;
+    place->raw = from->raw;
     memcpy(place->bytes, from->bytes, sizeof place->bytes);
     memcpy(place->mask, from->mask, sizeof place->mask);
     memcpy(place->entries, from->entries, sizeof place->entries);
@@ -727,7 +749,7 @@ static void fuzz_destroy(void) {
 
 static void fuzz_destroy_many(void) {
     mmsb_page_t list[4];
-    page_t *chosen[4];
+    page_t *chosen[4] = {NULL};
     size_t count = below(5);
     mmsb_status_t code = MMSB_OK;
     size_t bad = 99;
@@ -751,6 +773,10 @@ static void fuzz_destroy_many(void) {
             code = own;
             expected_bad = i;
         }
+    }
+    if (mixes_journals(chosen, count)) {
+        CALL_MIXED(mmsb_page_destroy_many(list, count, &bad), code);
+        return;
     }
     int before = releases;
     CALL(mmsb_page_destroy_many(list, count, &bad), code);
@@ -930,6 +956,7 @@ static void fuzz_getters(void) {
         if (chance(50)) { /* written through the address: nobody is told */
             uint64_t offset = below(page->size);
             page->bytes[offset] = address[offset] = (uint8_t)random_next(&seed);
+            page->raw = 1;
         }
     }
     check_page(page);
@@ -961,6 +988,7 @@ static void fuzz_pin(void) {
         if (mode == MMSB_PIN_WRITE) {
             uint64_t offset = below(page->size);
             page->bytes[offset] = ((uint8_t *)address)[offset] = (uint8_t)random_next(&seed);
+            page->raw = 1;
         }
         check_version(page, STAYS);
         check_page(page);
@@ -986,6 +1014,7 @@ static void fuzz_unpin(void) {
     CALL(mmsb_page_unpin(target.handle, mode), code);
     if (code == MMSB_OK) {
         page->pins[mode - 1]--;
+        page->raw |= mode == MMSB_PIN_WRITE;
         check_version(page, mode == MMSB_PIN_WRITE ? MOVES : STAYS);
         check_page(page);
     }
@@ -1073,7 +1102,7 @@ static void fuzz_write(void) {
 static void fuzz_ranges_of_many(void) {
     enum { MOST = 4 };
     mmsb_page_range_t ranges[MOST];
-    page_t *chosen[MOST];
+    page_t *chosen[MOST] = {NULL};
     size_t count = below(MOST + 1);
     size_t expected_bad = 99;
     mmsb_status_t code = MMSB_OK;
@@ -1104,6 +1133,10 @@ static void fuzz_ranges_of_many(void) {
         }
     }
     size_t bad = 99;
+    if (writes && mixes_journals(chosen, count)) {
+        CALL_MIXED(mmsb_page_write_many(ranges, count, &bad), code);
+        return;
+    }
     if (writes) {
         CALL(mmsb_page_write_many(ranges, count, &bad), code);
     } else {
@@ -1402,7 +1435,7 @@ static void fuzz_apply_many(void) {
     static made_delta_t made[MOST];
     mmsb_delta_t list[MOST];
     mmsb_page_t handles[MOST];
-    page_t *chosen[MOST];
+    page_t *chosen[MOST] = {NULL};
     size_t count = below(MOST + 1);
     size_t expected_bad = 99;
     mmsb_status_t code = MMSB_OK;
@@ -1432,6 +1465,10 @@ static void fuzz_apply_many(void) {
         }
     }
     size_t bad = 99;
+    if (mixes_journals(chosen, count)) {
+        CALL_MIXED(mmsb_page_apply_many(handles, list, count, &bad), code);
+        return;
+    }
     CALL(mmsb_page_apply_many(handles, list, count, &bad), code);
     SAME(code != MMSB_OK && bad != expected_bad, 0);
     for (size_t i = 0; code == MMSB_OK && i < count; i++) {
@@ -1450,7 +1487,7 @@ static void fuzz_apply_runs(void) {
     mmsb_page_t handles[MOST];
     uint64_t offsets[MOST];
     uint64_t lengths[MOST];
-    page_t *chosen[MOST];
+    page_t *chosen[MOST] = {NULL};
     mmsb_page_runs_t runs;
     mmsb_page_runs_init(&runs);
     runs.count = below(MOST + 1);
@@ -1510,6 +1547,10 @@ static void fuzz_apply_runs(void) {
         return;
     }
     size_t bad = 99;
+    if (mixes_journals(chosen, runs.count)) {
+        CALL_MIXED(mmsb_page_apply_runs(&runs, &bad), code);
+        return;
+    }
     CALL(mmsb_page_apply_runs(&runs, &bad), code);
     SAME(code != MMSB_OK && bad != expected_bad, 0);
     const uint8_t *payload = buffer;
@@ -2152,6 +2193,182 @@ static void fuzz_shutdown(void) {
     }
 }
 
+/* ---------------------------------------------------------------------------------------- snapshots and journals ---- */
+
+static char folder[] = "/tmp/mmsb-fuzz-XXXXXX";
+
+/* Path of a context's file in the folder; valid until the fourth next call. */
+static const char *file_of(int index, const char *name) {
+    static char paths[4][128];
+    static int next;
+    next = (next + 1) % 4;
+    snprintf(paths[next], sizeof paths[next], "%s/%s-%d", folder, name, index);
+    return paths[next];
+}
+
+static void remove_files(const char *path) {
+    DIR *directory = opendir(path);
+    if (directory == NULL) {
+        return;
+    }
+    struct dirent *entry;
+    while ((entry = readdir(directory)) != NULL) {
+        if (entry->d_name[0] != '.' && unlinkat(dirfd(directory), entry->d_name, 0) != 0) {
+            char below[512];
+            snprintf(below, sizeof below, "%s/%s", path, entry->d_name);
+            remove_files(below);
+            rmdir(below);
+        }
+    }
+    closedir(directory);
+}
+
+static mmsb_save_options_t any_save_options(void) {
+    mmsb_save_options_t options;
+    mmsb_save_options_init(&options);
+    options.not_durable = 1;
+    options.compression = chance(30);
+    return options;
+}
+
+/* The pages of a context have been replaced by those of a snapshot of the state that the model has. */
+static void pages_replaced(int index, int released_before) {
+    int expected_releases = released_before;
+    for (int i = 0; i < PAGES; i++) {
+        page_t *page = &pages[i];
+        if (page->handle == 0 || page->context != index) {
+            continue;
+        }
+        expected_releases += page->adopted != NULL;
+        free(page->adopted);
+        page->adopted = NULL;
+        page->read_only = 0;
+        SAME(mmsb_page_size(page->handle), 0);
+        remember_stale(MMSB_KIND_PAGE, page->handle);
+        SAME(mmsb_page_lookup(contexts[index].handle, page->id, &page->handle), MMSB_OK);
+        contexts[index].frees++;
+        contexts[index].allocations++;
+    }
+    SAME(releases, expected_releases);
+    for (int i = 0; i < PAGES; i++) {
+        if (pages[i].handle != 0 && pages[i].context == index) {
+            check_page(&pages[i]);
+            check_metadata(&pages[i]);
+            check_edges(&pages[i]);
+        }
+    }
+    check_context(index);
+}
+
+/* Whether any page of a context is pinned. */
+static int any_pinned(int index) {
+    for (int i = 0; i < PAGES; i++) {
+        if (pages[i].handle != 0 && pages[i].context == index && pinned(&pages[i])) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void fuzz_snapshot(void) {
+    int index = any_context();
+    mmsb_context_t handle = contexts[index].handle;
+    mmsb_save_options_t options = any_save_options();
+    void *memory = NULL;
+    uint64_t length = 0;
+    if (chance(15)) {
+        pick_t bad = bad_handle(MMSB_KIND_CONTEXT);
+        CALL(mmsb_snapshot_save_memory(bad.handle, &options, &memory, &length), bad.code);
+        CALL(mmsb_snapshot_load_memory(bad.handle, &options, sizeof options, NULL), bad.code);
+        return;
+    }
+    if (chance(15)) {
+        options.compression_level = options.compression ? 5 : 1;
+        CALL(mmsb_snapshot_save_memory(handle, &options, &memory, &length), MMSB_E_INVALID_ARGUMENT);
+        return;
+    }
+    CALL(mmsb_snapshot_save_memory(handle, &options, &memory, &length), MMSB_OK);
+    if (chance(30)) { /* a byte of it is wrong: nothing changes */
+        ((uint8_t *)memory)[below(length)] ^= (uint8_t)(1 + below(255));
+        CALL_EITHER(mmsb_snapshot_load_memory(handle, memory, length, NULL),
+                    contexts[index].journalled ? MMSB_E_INVALID_STATE : MMSB_E_CORRUPT, MMSB_E_FORMAT);
+    } else {
+        int before = releases;
+        mmsb_status_t code = contexts[index].journalled ? MMSB_E_INVALID_STATE : any_pinned(index) ? MMSB_E_BUSY : MMSB_OK;
+        if (CALL(mmsb_snapshot_load_memory(handle, memory, length, NULL), code) == MMSB_OK) {
+            pages_replaced(index, before);
+        }
+    }
+    CALL(mmsb_snapshot_free_memory(memory), MMSB_OK);
+    CALL(mmsb_snapshot_free_memory(memory), MMSB_E_STALE_HANDLE);
+    check_context(index);
+}
+
+/* Begins a journal after a snapshot; or takes both and compares the state that they give with the model. */
+static void fuzz_journal(void) {
+    int index = any_context();
+    context_t *context = &contexts[index];
+    if (!context->journalled) {
+        mmsb_save_options_t save = any_save_options();
+        mmsb_journal_options_t options;
+        mmsb_journal_options_init(&options);
+        options.durability = MMSB_DURABILITY_NONE;
+        options.segment_bytes = 1 << 16;
+        CALL(mmsb_journal_sync(context->handle), MMSB_E_INVALID_STATE);
+        remove_files(file_of(index, "journal"));
+        CALL(mmsb_journal_open(context->handle, file_of(index, "journal"), &options), MMSB_OK);
+        CALL(mmsb_snapshot_save(context->handle, file_of(index, "start"), &save), MMSB_OK);
+        context->journalled = 1;
+        for (int i = 0; i < PAGES; i++) {
+            pages[i].raw &= pages[i].context != index;
+        }
+        return;
+    }
+    CALL(mmsb_journal_open(context->handle, file_of(index, "journal"), NULL), MMSB_E_ALREADY_EXISTS);
+    CALL(mmsb_journal_sync(context->handle), MMSB_OK);
+    mmsb_load_options_t load;
+    mmsb_load_options_init(&load);
+    load.journal = file_of(index, "journal");
+    load.mode = chance(50) ? MMSB_LOAD_LAZY : MMSB_LOAD_EAGER;
+    context_t live = *context;
+    CALL(mmsb_context_create(NULL, &context->handle), MMSB_OK);
+    CALL(mmsb_snapshot_load(context->handle, file_of(index, "start"), &load), MMSB_OK);
+    /* The twin of the context takes its place in the model for as long as it is compared. */
+    static page_t kept[PAGES];
+    memcpy(kept, pages, sizeof kept);
+    uint64_t count = 0;
+    for (int i = 0; i < PAGES; i++) {
+        page_t *page = &pages[i];
+        if (page->handle != 0 && page->context == index) {
+            SAME(mmsb_page_lookup(context->handle, page->id, &page->handle), MMSB_OK);
+            page->adopted = NULL;
+            page->read_only = 0;
+            page->pins[0] = page->pins[1] = 0;
+            if (page->raw) {
+                SAME(mmsb_page_read(page->handle, 0, page->bytes, page->size), MMSB_OK);
+                SAME(mmsb_page_version(page->handle) <= page->version, 1); /* the end of a pin for writing moves it */
+                page->version = mmsb_page_version(page->handle);
+            }
+            count++;
+        }
+    }
+    SAME(context_stats(context->handle).pages, count);
+    for (int i = 0; i < PAGES; i++) {
+        if (pages[i].handle != 0 && pages[i].context == index) {
+            check_page(&pages[i]);
+            check_metadata(&pages[i]);
+            check_edges(&pages[i]);
+        }
+    }
+    memcpy(pages, kept, sizeof kept);
+    CALL(mmsb_context_destroy(context->handle), MMSB_OK);
+    *context = live;
+    if (chance(50)) {
+        CALL(mmsb_journal_close(context->handle), MMSB_OK);
+        context->journalled = 0;
+    }
+}
+
 static void fuzz_ticket(void) {
     int place = (int)below(TICKETS);
     mmsb_ticket_t ticket = tickets[place];
@@ -2236,9 +2453,9 @@ static void fuzz_library(void) {
     size_t length = 42;
     switch (below(9)) {
     case 0: {
-        int32_t kind = (int32_t)below(8) - 1;
+        int32_t kind = (int32_t)below(9) - 1;
         CALL(mmsb_debug_live_objects(kind, &count),
-             kind >= MMSB_KIND_PAGE && kind <= MMSB_KIND_MEMORY ? MMSB_OK : MMSB_E_INVALID_ARGUMENT);
+             kind >= MMSB_KIND_PAGE && kind <= MMSB_KIND_SNAPSHOT ? MMSB_OK : MMSB_E_INVALID_ARGUMENT);
         break;
     }
     case 1: {
@@ -2314,7 +2531,7 @@ static const struct {
     {fuzz_apply_runs, 5},     {fuzz_validate, 2},    {fuzz_merge, 3},       {fuzz_convert, 3},    {fuzz_from_pages, 3},
     {fuzz_owned_delta, 6},    {fuzz_mask, 5},        {fuzz_metadata, 8},    {fuzz_dependency, 5}, {fuzz_dependency_lists, 2},
     {fuzz_context, 3},        {fuzz_end_context, 1}, {fuzz_shutdown, 1},    {fuzz_ticket, 5},     {fuzz_options_text, 2},
-    {fuzz_library, 3},
+    {fuzz_library, 3},        {fuzz_snapshot, 1},    {fuzz_journal, 1},
 };
 
 int main(int count, char **arguments) {
@@ -2327,6 +2544,7 @@ int main(int count, char **arguments) {
     for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
         weights += operations[i].weight;
     }
+    REQUIRE(mkdtemp(folder) != NULL);
     for (int i = 0; i < CONTEXTS; i++) {
         open_context(i);
     }
@@ -2359,6 +2577,8 @@ int main(int count, char **arguments) {
     for (int32_t kind = MMSB_KIND_PAGE; kind <= MMSB_KIND_SNAPSHOT; kind++) {
         SAME(check_live(kind), 0);
     }
+    remove_files(folder);
+    rmdir(folder);
     double share = 100.0 * (double)succeeded / (double)calls;
     printf("%llu calls, %.1f %% succeeded (at least 30 %% must)\n", (unsigned long long)calls, share);
     printf("%d passed, %d failed\n", share >= 30, share < 30);
