@@ -21,7 +21,9 @@ import mmsb
 POSITION_PAGE = 1  # its id
 COMMITS_PER_SNAPSHOT = 50
 LONGEST_CHAIN = 10
-SEGMENT_BYTES = 1 << 20
+# Shorter than a commit takes, so that a kill finds commits half on the disk.
+INTERVAL_MS = 1
+SEGMENT_BYTES = 256 << 10
 
 
 class StateError(Exception):
@@ -93,7 +95,7 @@ class KeptState:
         if half is not None:
             self._restore(journal, until=half)
         if half is None and journal is not None:
-            self.journal = self.context.journal(journal, segment_bytes=SEGMENT_BYTES)
+            self._open_journal(journal)
         else:
             self.save()
             self._begin_journal()
@@ -110,10 +112,14 @@ class KeptState:
 
     def _begin_journal(self) -> None:
         journal = self._path(self.number, ".journal")
-        self.journal = self.context.journal(journal, segment_bytes=SEGMENT_BYTES)
+        self._open_journal(journal)
         for other in self.folder.glob("state-*.journal"):
             if other != journal:
                 shutil.rmtree(other)
+
+    def _open_journal(self, folder: Path) -> None:
+        self.journal = self.context.journal(folder, interval_ms=INTERVAL_MS, segment_bytes=SEGMENT_BYTES)
+        self.last_record = self.journal.info().last
 
     # ------------------------------------------------------------------------------------------------- going on
 
@@ -124,13 +130,14 @@ class KeptState:
 
     def begin(self, number: int) -> None:
         """Before the changes of a commit."""
-        self.position.metadata["begun"] = b"%d %d" % (number, self.journal.info().last)
+        self.position.metadata["begun"] = b"%d %d" % (number, self.last_record)
 
     def end(self, number: int, name: bytes) -> None:
         """After them; when this returns, the commit is on disk."""
         self.position.metadata["done"] = b"%d %s" % (number, name)
         self.journal.sync()
         info = self.journal.info()
+        self.last_record = info.last
         self.tell(f"acknowledged {number} {info.last} {info.bytes}")
         if number % COMMITS_PER_SNAPSHOT == 0:
             self.save()

@@ -31,10 +31,10 @@ from kept_state import KeptState, StateError, numbered
 
 DEFAULT_KILLS = 5
 # Seconds: about what a run needs before its first commit, what a commit needs, and what a save needs.
-START, COMMIT, SAVE = 0.5, 0.01, 0.02
+START, COMMIT, SAVE = 0.5, 0.005, 0.01
 
 
-class Lost(Exception):
+class LostError(Exception):
     """The state does not hold what it must."""
 
 
@@ -67,7 +67,7 @@ class Runs:
         if what == "restored":
             self._restored(int(words[0]), words[1] == "half")
         elif what == "began" and self.acknowledged > 0:
-            raise Lost(f"{self.acknowledged} commits were acknowledged, the next run began with none")
+            raise LostError(f"{self.acknowledged} commits were acknowledged, the next run began with none")
         elif what == "acknowledged":
             self.acknowledged = int(words[0])
             self.tally["records"] = int(words[1])
@@ -81,7 +81,7 @@ class Runs:
     def _restored(self, commits: int, half: bool) -> None:
         # A commit may be on disk whole when its acknowledgement is not out yet.
         if not self.acknowledged <= commits <= self.acknowledged + 1:
-            raise Lost(f"commit {self.acknowledged} was acknowledged last, the state holds {commits} commits")
+            raise LostError(f"commit {self.acknowledged} was acknowledged last, the state holds {commits} commits")
         self.tally["restored"] += 1
         self.tally["half commits"] += half
         self.acknowledged = commits
@@ -104,7 +104,7 @@ class Runs:
             for line in child.stdout:  # what it said before it died
                 last = self.hear(line)
         if child.returncode != -signal.SIGKILL:
-            raise Lost(f"the replay ended with {child.returncode} before it was killed")
+            raise LostError(f"the replay ended with {child.returncode} before it was killed")
         doing = {"": "starting", "saving": "saving", "began": "replaying", "restored": "replaying"}
         self.kills[doing.get(last, "replaying")] += 1
         if numbered(self.state, ".mmsb"):
@@ -119,7 +119,7 @@ class Runs:
                     self.hear(line)
             child.wait()
         if child.returncode != 0:
-            raise Lost(f"the last run ended with {child.returncode}")
+            raise LostError(f"the last run ended with {child.returncode}")
 
 
 def kill_and_check(folder: Path, name: str, kills: int, seed: int, state: Path) -> bool:
@@ -145,17 +145,17 @@ def kill_and_check(folder: Path, name: str, kills: int, seed: int, state: Path) 
 
 
 def report(runs: Runs, plain: replay_git.Replay, again: replay_git.Replay, name: str, commits: int) -> None:
-    tally, readable = runs.tally, replay_git.readable
-    deltas = plain.tally["deltas"]
-    size = sum(page.size for page in again.pages.values())
-    where = ", ".join(f"{count} while {what}" for what, count in sorted(runs.kills.items()))
+    tally, kills, deltas = runs.tally, sum(runs.kills.values()), plain.tally["deltas"]
+    sizes = {what: replay_git.readable(tally[f"{what} bytes"]) for what in ("whole", "incremental", "journal", "most journal")}
+    snapshots = [f"{tally[f'{kind} snapshots']} {kind} ({sizes[kind]})" for kind in ("whole", "incremental")]
+    doing = [f"{count} while {what}" for what, count in sorted(runs.kills.items())]
     lines = {
-        "commits": f"{commits}; {runs.seconds:.2f} s with git's part and {runs.kills.total()} restarts",
-        "pages": f"{len(again.pages)} with {size} bytes",
-        "deltas": f"{deltas}; {deltas / runs.seconds:.0f} deltas/s, {deltas / plain.seconds_in_batches:.0f} in a replay without journal",
-        "snapshots": ", ".join(f"{tally[f'{kind} snapshots']} {kind} ({readable(tally[f'{kind} bytes'])})" for kind in ("whole", "incremental")),
-        "journal": f"{tally['records']} records; {readable(tally['journal bytes'])} kept, {readable(tally['most journal bytes'])} at most",
-        "kills survived": f"{runs.kills.total()}: {where}; {tally['half commits']} times half a commit was undone",
+        "commits": f"{commits}; {runs.seconds:.2f} s with git's part and {kills} restarts",
+        "pages": f"{len(again.pages)} with {sum(page.size for page in again.pages.values())} bytes",
+        "deltas": f"{deltas}; {deltas / runs.seconds:.0f} deltas/s with git's part, syncs and restarts",
+        "snapshots": ", ".join(snapshots),
+        "journal": f"{tally['records']} records; {sizes['journal']} kept, {sizes['most journal']} at most",
+        "kills survived": f"{kills}: {', '.join(doing)}; {tally['half commits']} times half a commit was undone",
     }
     print(f"{name}, killed and restarted")
     for label, line in lines.items():
@@ -163,7 +163,9 @@ def report(runs: Runs, plain: replay_git.Replay, again: replay_git.Replay, name:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Kills a replay of a git history at random moments and checks that nothing is lost.")
+    parser = argparse.ArgumentParser(
+        description="Kills a replay of a git history at random moments and checks that nothing is lost."
+    )
     parser.add_argument("repository", nargs="?", type=Path, metavar="REPO", help="default: a generated history")
     parser.add_argument("--kills", type=int, default=DEFAULT_KILLS, metavar="N", help=f"default {DEFAULT_KILLS}")
     parser.add_argument("--seed", type=int, help="of the moments and of the generated history; default: a random one")
@@ -176,7 +178,7 @@ def main(arguments: list[str] | None = None) -> int:
                 folder, name = Path(temporary) / "generated.git", f"generated history, seed {seed}"
                 generated_history.generate(folder, replay_git.GENERATED_COMMITS, seed)
             return 0 if kill_and_check(folder, name, options.kills, seed, Path(temporary) / "state") else 1
-    except (Lost, mmsb.MMSBError) as error:
+    except (LostError, mmsb.MMSBError) as error:
         print(f"kill_replay: seed {seed}: {error}", file=sys.stderr)
         return 1
     except (replay_git.GitError, generated_history.GenerationError, StateError) as error:

@@ -10,8 +10,8 @@ With --state the pages are kept in a folder, as kept_state.py says: every change
 before the next begins, and each 50th is followed by a snapshot of what changed. A replay that ended early, killed or not, goes on
 behind the last whole commit. kill_replay.py puts that to the test.
 
-Exit code: 0 when everything matches, 1 when something does not, 2 when git cannot read the repository or the folder is not usable,
-130 after Ctrl-C.
+Exit code: 0 when everything matches, 1 when something does not, 2 when git cannot read the repository or the folder cannot be
+used, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -406,7 +406,9 @@ def take_over_kept(replay: Replay, commits: list[bytes], kept: KeptState) -> int
     """Begins where a kept state stands; gives the number of commits that are done."""
     done, newest = kept.commits()
     if done > 0 and commits[done - 1 : done] != [newest]:
-        raise StateError(f"{kept.folder}: commit {done} is {newest.decode()}, which {replay.repository.folder} does not have there")
+        raise StateError(
+            f"{kept.folder}: commit {done} is {newest.decode()}, which {replay.repository.folder} does not have there"
+        )
     replay.take_over(kept.position)
     return done
 

@@ -15,6 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import generated_history
 import replay_git
+from kept_state import KeptState
 
 COMMITS = 520
 SEED = 7
@@ -147,8 +148,8 @@ def test_a_mistake_makes_the_program_fail(
 ) -> None:
     replay_all = replay_git.replay_all
 
-    def replay_and_spoil(replay: replay_git.Replay, commits: list[bytes]) -> None:
-        replay_all(replay, commits)
+    def replay_and_spoil(replay: replay_git.Replay, commits: list[bytes], kept: KeptState | None) -> None:
+        replay_all(replay, commits, kept)
         flip_one_byte(replay)
 
     assert replay_git.main([str(history)]) == 0
