@@ -36,7 +36,8 @@ CHECK := build/venv-check/bin
 JULIA := build/julia/usr/bin/julia
 
 GO_ROOMS := $(wildcard capi core native gpu nccl transfer cmd)
-LIBRARY_SOURCES := $(shell find include $(GO_ROOMS) go.mod $(wildcard go.sum) -type f ! -name '*_test.go' ! -path '*/testdata/*')
+LIBRARY_SOURCES := $(shell find include $(filter-out cmd,$(GO_ROOMS)) go.mod $(wildcard go.sum) -type f ! -name '*_test.go' ! -path '*/testdata/*')
+TOOL_SOURCES := $(shell find cmd core go.mod go.sum -type f ! -name '*_test.go')
 C_FILES = $(shell find include capi native tests bench examples -name '*.[ch]' -o -name '*.cpp' | grep -v examples/quickstart)
 PYTHON_FILES = tools tests bench $(filter-out examples/quickstart.py,$(wildcard examples/*.py))
 
@@ -44,10 +45,13 @@ C_FLAGS := -g -O1 -Iinclude -Wall -Wextra -Wpedantic -Werror -pthread
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: all
-all: lib venv ## the library and build/venv with the Python package and NumPy (what `make` alone does)
+all: lib tool venv ## the library, the tool and build/venv with the Python package and NumPy (what `make` alone does)
 
 .PHONY: lib
 lib: build/libmmsb.so ## build/libmmsb.so and its link libmmsb.so.0
+
+.PHONY: tool
+tool: build/mmsb $(STAMPS)/share ## build/mmsb, and its manual page and completions in build/share
 
 .PHONY: venv
 venv: $(STAMPS)/venv
@@ -104,8 +108,18 @@ $(STAMPS)/julia: tools/fetch_julia.sh
 build/libmmsb.so: $(LIBRARY_SOURCES) capi/mmsb.map tools/build_library.sh $(wildcard tools/go-overlay/*) $(STAMPS)/tools
 	@tools/build_library.sh $@
 
+# The tool needs no C: one static program.
+VERSION := $(shell awk '$$2 == "MMSB_VERSION_STRING" { gsub(/"/, "", $$3); print $$3 }' include/mmsb.h)
+build/mmsb: $(TOOL_SOURCES) include/mmsb.h $(STAMPS)/tools
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -buildid= -X main.version=$(VERSION)' -o $@ ./cmd/mmsb
+
+$(STAMPS)/share: $(TOOL_SOURCES) include/mmsb.h $(STAMPS)/tools
+	@rm -rf build/share
+	@CGO_ENABLED=0 go run -trimpath ./cmd/mmsb/generate build/share $(VERSION)
+	@touch $@
+
 .PHONY: install
-install: lib ## library, header, CMake and pkg-config files into PREFIX=
+install: lib tool ## library, header, CMake and pkg-config files, the tool with manual page and completions into PREFIX=
 	@tools/install.sh "$(PREFIX)"
 
 .PHONY: wheel

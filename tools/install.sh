@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tools/install.sh PREFIX: copies the built library and what C and C++ programs need to find it. `make install` and
-# `cmake --install` both come here. DESTDIR is put before PREFIX, for packagers.
+# tools/install.sh PREFIX: copies the built library, what C and C++ programs need to find it, and the tool mmsb. `make install`
+# and `cmake --install` both come here. DESTDIR is put before PREFIX, for packagers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 prefix=${DESTDIR:-}$1
@@ -10,12 +10,16 @@ number() {
 }
 version=$(number MAJOR).$(number MINOR).$(number PATCH)
 
-install -d "$prefix"/{include,lib/cmake/mmsb,lib/pkgconfig,share/licenses/mmsb}
+install -d "$prefix"/{bin,include,lib/cmake/mmsb,lib/pkgconfig,share/licenses/mmsb}
 install -m 755 build/libmmsb.so "$prefix/lib/libmmsb.so.$version"
 ln -sfn "libmmsb.so.$version" "$prefix/lib/libmmsb.so.0"
 ln -sfn libmmsb.so.0 "$prefix/lib/libmmsb.so"
 install -m 644 include/mmsb.h "$prefix/include/mmsb.h"
 install -m 644 LICENSE "$prefix/share/licenses/mmsb/LICENSE"
+install -m 755 build/mmsb "$prefix/bin/mmsb"
+(cd build && find share -type f) | while read -r file; do
+    install -D -m 644 "build/$file" "$prefix/$file"
+done
 for file in cmake/mmsb/mmsb-config.cmake cmake/mmsb/mmsb-config-version.cmake pkgconfig/mmsb.pc; do
     sed "s/@VERSION@/$version/g" "cmake/$(basename "$file").in" > "$prefix/lib/$file"
 done

@@ -20,7 +20,8 @@ func main() {
 	os.Exit(command.Tool{Version: version, FS: file.OS{}, Stdout: os.Stdout, Stderr: os.Stderr}.Run(ctx, os.Args[1:]))
 }
 
-// interrupts are the signals that end the work, without those that the caller has us ignore, like a shell's for a background job.
+// interrupts are the signals that end the work, without those that the caller has us ignore, as a shell does for a job in the
+// background.
 func interrupts() (wanted []os.Signal) {
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		if !signal.Ignored(s) {

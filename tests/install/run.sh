@@ -58,6 +58,17 @@ moved_prefix() {
     mv "$work/by-make" "$work/moved" && consumer find-package -DCMAKE_PREFIX_PATH="$work/moved"
 }
 
+installed_tool() {
+    local prefix=$work/moved script
+    "$prefix/bin/mmsb" version | grep -q "^mmsb [0-9]*\.[0-9]*\.[0-9]*$" &&
+        "$prefix/bin/mmsb" snapshot verify testdata/snapshots/*/* &&
+        grep -q "^\.B \"mmsb snapshot verify FILE" "$prefix/share/man/man1/mmsb.1" || return 1
+    for script in bash-completion/completions/mmsb zsh/site-functions/_mmsb fish/vendor_completions.d/mmsb.fish; do
+        [[ -s $prefix/share/$script ]] || return 1
+    done
+    bash -n "$prefix/share/bash-completion/completions/mmsb"
+}
+
 # An older or newer minor is refused while the ABI number is 0.
 other_version_refused() {
     sed 's/find_package(mmsb 0.1 /find_package(mmsb 0.2 /' tests/install/consumer/CMakeLists.txt > "$work/CMakeLists.txt"
@@ -78,6 +89,7 @@ step "make install" install_by_make
 step "cmake --install" install_by_cmake
 step "both install the same files" same_files
 step "find_package, from a moved prefix" moved_prefix
+step "the tool, its manual page and completions" installed_tool
 step "find_package refuses another minor release" other_version_refused
 step "pkg-config, C99" by_pkg_config gcc c c99
 step "pkg-config, C++17" by_pkg_config g++ c++ c++17

@@ -1,5 +1,5 @@
-// Command generate writes what is made of the commands of mmsb: the manual page and the completions for shells, as they lie under
-// a prefix's share folder.
+// Command generate writes what is made of the commands of mmsb: the manual page and the completions for shells, as they lie
+// under a prefix's share folder.
 //
 //	generate FOLDER VERSION
 package main

@@ -79,7 +79,7 @@ func (f cancellableFile) Pwrite(p []byte, offset int64) (int, error) {
 
 func (f cancellableFile) Reopen(flags int) (file.File, error) { return f.fs.wrap(f.File.Reopen(flags)) }
 
-// patient is a writer that does not keep the program when the context has ended, though nobody reads the pipe that it writes to.
+// patient is a writer that lets the program end with the context, also while nobody reads the pipe that it writes to.
 type patient struct {
 	io.Writer
 	ctx context.Context

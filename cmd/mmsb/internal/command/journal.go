@@ -60,9 +60,9 @@ func (u *untilFlags) parse(c *cobra.Command) (until journal.Until, err error) {
 
 func (r *run) journalList() *cobra.Command {
 	c := &cobra.Command{Use: "ls DIR", Short: "list the segments and records of a journal",
-		Long: `ls shows a journal's segments, which records they hold, and how many bytes at its end are torn: written by halves when the writer
-died, or being written just now. With --records, --from or an end it lists the records, too. An end means the last whole group of
-records before what is behind it, as for replay.`,
+		Long: `ls shows a journal's segments, which records they hold, and how many bytes at its end are torn: written by
+halves when the writer died, or being written just now. With --records, --from or an end it lists the records, too. An end
+means the last whole group of records before what is behind it, as for replay.`,
 		Example: "  mmsb journal ls journal/\n  mmsb journal ls journal/ --from 1000 --until 1100",
 		Args:    takes("a DIRectory", 1, 1), ValidArgsFunction: directories}
 	asJSON, exact := jsonFlag(c), bytesFlag(c)
@@ -302,7 +302,8 @@ func (l *logList) json() error {
 	}{l.directory, info.ID.String(), info.First, info.Last, momentOrNothing(nanoseconds(info.FirstTime)),
 		momentOrNothing(nanoseconds(info.LastTime)), info.TornBytes, info.Closed, nil}
 	for _, s := range info.Segments {
-		head.Segments = append(head.Segments, segmentShown{s.Name, s.First, s.Last, s.Bytes, momentOrNothing(nanoseconds(s.Created))})
+		begun := momentOrNothing(nanoseconds(s.Created))
+		head.Segments = append(head.Segments, segmentShown{s.Name, s.First, s.Last, s.Bytes, begun})
 	}
 	if !l.records {
 		return encoded(l.out, head)
@@ -321,10 +322,10 @@ func (l *logList) json() error {
 
 func (r *run) journalReplay() *cobra.Command {
 	c := &cobra.Command{Use: "replay DIR --snapshot FILE -o OUT", Short: "make a snapshot of a state as it was",
-		Long: `replay applies a journal's records to the pages of a snapshot, from the first that the snapshot does not hold to the end, to a
-record or to a time, and writes the state as a new whole snapshot, which appears whole or not at all. Calls that changed several
-pages at once are applied whole or not at all. The snapshot must not be younger than what is asked for, and the journal must reach
-back to it. What programs wrote through pointers is in no journal.
+		Long: `replay applies a journal's records to the pages of a snapshot, from the first that the snapshot does not hold
+to the end, to a record or to a time, and writes the state as a new whole snapshot, which appears whole or not at all. Calls
+that changed several pages at once are applied whole or not at all. The snapshot must not be younger than what is asked for,
+and the journal must reach back to it. What programs wrote through pointers is in no journal.
 
 In memory it has what the records change; the snapshot is read from the disk.`,
 		Example: "  mmsb journal replay journal/ --snapshot monday.mmsb -o now.mmsb\n" +

@@ -52,8 +52,8 @@ type pageShown struct {
 }
 
 func showPage(p *snapshot.Page) *pageShown {
-	return &pageShown{ID: p.ID, Size: p.Size, Location: location(p.Location), Device: p.Device, NUMANode: p.NUMANode, Epoch: p.Epoch,
-		Version: p.Version, Keys: p.MetadataCount, Adopted: p.Flags&snapshot.FlagAdopted != 0,
+	return &pageShown{ID: p.ID, Size: p.Size, Location: location(p.Location), Device: p.Device, NUMANode: p.NUMANode,
+		Epoch: p.Epoch, Version: p.Version, Keys: p.MetadataCount, Adopted: p.Flags&snapshot.FlagAdopted != 0,
 		ReadOnly: p.Flags&snapshot.FlagReadOnly != 0}
 }
 
@@ -107,8 +107,8 @@ func parseRanges(arguments []string) ([]idRange, error) {
 
 func (r *run) snapshotList() *cobra.Command {
 	c := &cobra.Command{Use: "ls FILE [ID | FIRST-LAST]...", Short: "list the pages of a snapshot",
-		Long: `ls lists the pages of the state that a snapshot and its bases give together, by id: all, or those with the ids given. An id
-that is given alone must be there.`,
+		Long: `ls lists the pages of the state that a snapshot and its bases give together, by id: all, or those with the ids
+given. An id that is given alone must be there.`,
 		Example: "  mmsb snapshot ls state.mmsb\n  mmsb snapshot ls state.mmsb 7 100-199 --bytes\n" +
 			"  mmsb snapshot ls state.mmsb --json | jq '[.pages[].size] | add'",
 		Args: takes("a FILE and ids", 1, math.MaxInt)}
@@ -159,7 +159,8 @@ func choose(s *snapshot.Snapshot, ranges []idRange) ([]snapshot.Page, error) {
 // missing is an error where an id that was given alone is not there.
 func missing(path string, pages []snapshot.Page, ranges []idRange) error {
 	for _, wanted := range ranges {
-		_, there := slices.BinarySearchFunc(pages, wanted.first, func(p snapshot.Page, id uint64) int { return cmp.Compare(p.ID, id) })
+		by := func(p snapshot.Page, id uint64) int { return cmp.Compare(p.ID, id) }
+		_, there := slices.BinarySearchFunc(pages, wanted.first, by)
 		if wanted.first == wanted.last && !there {
 			return status.Errorf(status.NotFound, "%s has no page %d", path, wanted.first)
 		}
@@ -239,8 +240,8 @@ func showFile(i *snapshot.Info) fileShown {
 
 func (r *run) snapshotInfo() *cobra.Command {
 	c := &cobra.Command{Use: "info FILE", Short: "show what a snapshot says of itself",
-		Long: `info shows a snapshot's header and the files of its chain: the snapshot, its base, the base of that, down to a whole one. Where
-a base is missing it shows what the file alone says, and ends with an error.`,
+		Long: `info shows a snapshot's header and the files of its chain: the snapshot, its base, the base of that, down to a
+whole one. Where a base is missing it shows what the file alone says, and ends with an error.`,
 		Example: "  mmsb snapshot info state.mmsb",
 		Args:    takes("a FILE", 1, 1)}
 	asJSON, exact := jsonFlag(c), bytesFlag(c)
@@ -328,9 +329,9 @@ func (r *run) infoText(chain []snapshot.Info, show sizes) error {
 
 func (r *run) snapshotVerify() *cobra.Command {
 	c := &cobra.Command{Use: "verify FILE...", Short: "check every byte of snapshots",
-		Long: `verify reads snapshots with all their bases and compares every checksum and everything else that the format promises. It tells
-of the first damage in each: the file, the page, the offset. It goes on with the next file then, and ends with exit code 1 where
-one is damaged, else with 3 where one cannot be read.`,
+		Long: `verify reads snapshots with all their bases and compares every checksum and everything else that the format
+promises. It tells of the first damage in each: the file, the page, the offset. It goes on with the next file then, and ends
+with exit code 1 where one is damaged, else with 3 where one cannot be read.`,
 		Example: "  mmsb snapshot verify backups/*.mmsb",
 		Args:    takes("FILEs", 1, math.MaxInt)}
 	asJSON, exact := jsonFlag(c), bytesFlag(c)
@@ -426,11 +427,12 @@ func output(c *cobra.Command, usage string) *string {
 
 func (r *run) snapshotExtract() *cobra.Command {
 	c := &cobra.Command{Use: "extract FILE ID [-o OUT]", Short: "take the bytes of a page out of a snapshot",
-		Long: `extract writes the bytes of a page, verified, to a file, which appears whole or not at all, or to the standard output, where they
-do not go to a terminal unless they must.`,
+		Long: `extract writes the bytes of a page, verified, to a file, which appears whole or not at all, or to the standard
+output, where they do not go to a terminal unless they must.`,
 		Example: "  mmsb snapshot extract state.mmsb 7 -o page7\n  mmsb snapshot extract state.mmsb 0x2a | sha256sum",
 		Args:    takes("a FILE and an ID", 2, 2)}
-	out, force := output(c, "`FILE` to write; - is the standard output"), c.Flags().BoolP("force", "f", false, "write to a terminal")
+	out := output(c, "`FILE` to write; - is the standard output")
+	force := c.Flags().BoolP("force", "f", false, "write to a terminal")
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
 		id, err := parseID(arguments[1])
 		if err != nil {
@@ -534,8 +536,8 @@ func (r *run) writeFile(path string, fill func(w *sinkWriter) error) error {
 
 func (r *run) snapshotCompact() *cobra.Command {
 	c := &cobra.Command{Use: "compact FILE -o OUT", Short: "make one whole snapshot of a snapshot and its bases",
-		Long: `compact writes the state that a snapshot and its bases give together into one file of version 3, with an id of its own. The file
-appears whole or not at all; it may take the place of FILE, but not of a base. What is compressed stays so.`,
+		Long: `compact writes the state that a snapshot and its bases give together into one file of version 3, with an id of
+its own. The file appears whole or not at all; it may take the place of FILE, but not of a base. What is compressed stays so.`,
 		Example: "  mmsb snapshot compact monday.mmsb -o whole.mmsb\n  mmsb snapshot compact original.mmsbsnap -o new.mmsb",
 		Args:    takes("a FILE", 1, 1)}
 	out := output(c, "`FILE` to write")
@@ -556,6 +558,7 @@ appears whole or not at all; it may take the place of FILE, but not of a base. W
 
 // written tells of a new snapshot.
 func (r *run) written(path string, report *snapshot.Report, show sizes, more string) error {
-	_, err := fmt.Fprintf(r.out, "%s: %s, %s, id %s%s\n", path, count(report.StatePages, "page"), show.of(report.StateBytes), report.ID, more)
+	_, err := fmt.Fprintf(r.out, "%s: %s, %s, id %s%s\n", path, count(report.StatePages, "page"), show.of(report.StateBytes),
+		report.ID, more)
 	return err
 }

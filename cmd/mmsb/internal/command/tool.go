@@ -31,8 +31,8 @@ const (
 )
 
 // ExitCodes says what the exit codes mean, to people.
-const ExitCodes = `0: good. 1: damaged, or different. 2: not used as it is meant to be. 3: what was asked for is not there, or cannot be read or
-written. 128 and a signal's number: ended by it, 130 by Ctrl-C; no file is left half-written.`
+const ExitCodes = `0: good. 1: damaged, or different. 2: not used as it is meant to be. 3: what was asked for is not
+there, or cannot be read or written. 128 and a signal's number: ended by it, 130 by Ctrl-C; no file is left half-written.`
 
 // Tool is what a run of the program works with.
 type Tool struct {
@@ -70,28 +70,32 @@ func (r *run) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mmsb",
 		Short: "look at, check and convert snapshots and journals of libmmsb",
-		Long: `mmsb shows the snapshots and journals that programs with libmmsb write, checks every byte of them, compares them, takes
-pages out of them and makes new snapshots of them. It reads snapshots of version 3 and of version 2, and changes no file that
-it reads.
+		Long: `mmsb shows the snapshots and journals that programs with libmmsb write, checks every byte of them, compares
+them, takes pages out of them and makes new snapshots of them. It reads snapshots of version 3 and of version 2, and changes
+no file that it reads.
 
 Sizes are shown in powers of 1024 and times in UTC. Page ids are given in decimal, or in hexadecimal with 0x.
 
-Exit codes: ` + ExitCodes,
+Exit codes:` + ExitCodes,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return fmt.Errorf("%w; see %s --help", err, c.CommandPath()) })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return misused(c, err.Error()) })
 	root.AddCommand(r.snapshot(), r.journal(), r.version(), r.completion())
 	return root
+}
+
+func misused(c *cobra.Command, how string) error {
+	return fmt.Errorf("%s; see %s --help", how, c.CommandPath())
 }
 
 // takes says which arguments a command needs: their names, and how many of them at least and at most.
 func takes(names string, least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, arguments []string) error {
 		if len(arguments) < least || len(arguments) > most {
-			return fmt.Errorf("%s takes %s, not %d arguments; see %s --help", c.CommandPath(), names, len(arguments), c.CommandPath())
+			return misused(c, fmt.Sprintf("%s takes %s, not %d arguments", c.CommandPath(), names, len(arguments)))
 		}
 		return nil
 	}
@@ -100,7 +104,7 @@ func takes(names string, least, most int) cobra.PositionalArgs {
 // group is a command that is nothing without another.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-		return fmt.Errorf("%s needs a command; see %s --help", c.CommandPath(), c.CommandPath())
+		return misused(c, c.CommandPath()+" needs a command")
 	}}
 	c.AddCommand(commands...)
 	return c
@@ -109,8 +113,10 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 func (r *run) version() *cobra.Command {
 	return &cobra.Command{Use: "version", Short: "the version of the tool and of the files that it knows", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(r.out, "mmsb %s\nsnapshots: version %d; version %d is read only\njournals: version %d\nbuilt by %s for %s/%s\n",
-				r.Version, snapshot.Version, snapshot.OriginalVersion, journal.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(r.out,
+				"mmsb %s\nsnapshots: version %d; version %d is read only\njournals: version %d\nbuilt by %s for %s/%s\n",
+				r.Version, snapshot.Version, snapshot.OriginalVersion, journal.Version,
+				runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		}}
 }
@@ -122,8 +128,8 @@ func (r *run) completion() *cobra.Command {
 		"zsh":  func(root *cobra.Command) error { return root.GenZshCompletion(r.out) },
 	}
 	return &cobra.Command{Use: "completion bash | fish | zsh", Short: "print what a shell needs to complete commands",
-		Long: `completion prints a script for a shell, which then completes commands, flags and files on the key Tab. An installed mmsb has
-installed it.`,
+		Long: `completion prints a script for a shell, which then completes commands, flags and files on the key Tab. An
+installed mmsb has installed it.`,
 		Example:   "  source <(mmsb completion bash)\n  mmsb completion fish | source",
 		ValidArgs: slices.Sorted(maps.Keys(shells)),
 		Args:      takes("the name of a shell", 1, 1),

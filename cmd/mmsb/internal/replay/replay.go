@@ -153,16 +153,16 @@ func (o *Options) check(header snapshot.Header, info journal.Info) error {
 	until := &o.Until
 	switch {
 	case info.Last < header.Journal:
-		return status.Errorf(status.InvalidState, "the journal %s ends at record %d, but %s holds records up to %d", o.Journal, info.Last,
-			o.Snapshot, header.Journal)
+		return status.Errorf(status.InvalidState, "the journal %s ends at record %d, but %s holds records up to %d", o.Journal,
+			info.Last, o.Snapshot, header.Journal)
 	case until.Sequence != 0 && until.Sequence < header.Journal:
-		return status.Errorf(status.InvalidArgument, "%s holds all records up to %d: for the state at record %d take an older snapshot",
+		return status.Errorf(status.InvalidArgument, "%s holds all records up to %d: the state at record %d is in an older one",
 			o.Snapshot, header.Journal, until.Sequence)
 	case until.Sequence > info.Last:
 		return status.Errorf(status.NotFound, "the journal %s ends at record %d: there is no record %d", o.Journal, info.Last,
 			until.Sequence)
 	case until.Time != 0 && until.Time < header.Taken.UnixNano() && !header.Taken.IsZero():
-		return status.Errorf(status.InvalidArgument, "%s was taken at %s: for the state at %s take an older snapshot", o.Snapshot,
+		return status.Errorf(status.InvalidArgument, "%s was taken at %s: the state at %s is in an older one", o.Snapshot,
 			timestamp(header.Taken), timestamp(time.Unix(0, until.Time)))
 	}
 	return nil

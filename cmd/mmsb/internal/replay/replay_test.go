@@ -53,7 +53,8 @@ func writeJournal(t testing.TB, directory string, after uint64, entries []entry)
 	t.Helper()
 	w, err := journal.NewWriter(file.OS{}, directory, journal.Options{After: after, SegmentBytes: 64 << 10})
 	require.NoError(t, err)
-	memory, err := unix.Mmap(-1, 0, journal.MaximumFrame, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON) // aligned
+	const aligned = unix.MAP_PRIVATE | unix.MAP_ANON
+	memory, err := unix.Mmap(-1, 0, journal.MaximumFrame, unix.PROT_READ|unix.PROT_WRITE, aligned)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Munmap(memory)) }()
 	for number, e := range entries {
@@ -400,7 +401,7 @@ func TestReplayIsWhatTheChangesMade(t *testing.T) {
 // TestRecordsThatTheSnapshotHasAreSkipped replays from a position before the one that the snapshot really has.
 func TestRecordsThatTheSnapshotHasAreSkipped(t *testing.T) {
 	directory := t.TempDir()
-	base, log, out := filepath.Join(directory, "base"), filepath.Join(directory, "journal"), filepath.Join(directory, "out")
+	base, log, out := paths(directory)
 	r := &random{Rand: rand.New(rand.NewPCG(1, 4)), world: &world{pages: map[uint64]*one{}}, versioned: true}
 	var entries []entry
 	for number := range 300 {
@@ -417,7 +418,7 @@ func TestRecordsThatTheSnapshotHasAreSkipped(t *testing.T) {
 
 func TestGroupsAreWhole(t *testing.T) {
 	directory := t.TempDir()
-	base, log, out := filepath.Join(directory, "base"), filepath.Join(directory, "journal"), filepath.Join(directory, "out")
+	base, log, out := paths(directory)
 	w := &world{pages: map[uint64]*one{}}
 	for id := uint64(1); id <= 2; id++ {
 		w.pages[id] = &one{entry: snapshot.Page{ID: id, Size: 8, Version: 1, NUMANode: -1}, data: make([]byte, 8)}
@@ -428,7 +429,8 @@ func TestGroupsAreWhole(t *testing.T) {
 	}
 	writeJournal(t, log, 10, []entry{write(1, 2, 0, 1), write(1, 3, journal.More, 2), write(2, 2, 0, 2), write(2, 3, 0, 3)})
 	for until, want := range map[uint64][2]byte{11: {1, 0}, 12: {1, 0}, 13: {2, 2}, 14: {2, 3}} {
-		report, err := Run(Options{FS: file.OS{}, Snapshot: base, Journal: log, Output: out, Until: journal.Until{Sequence: until}})
+		o := Options{FS: file.OS{}, Snapshot: base, Journal: log, Output: out, Until: journal.Until{Sequence: until}}
+		report, err := Run(o)
 		require.NoError(t, err)
 		s, err := snapshot.Open(out, snapshot.OpenOptions{})
 		require.NoError(t, err)
@@ -441,6 +443,16 @@ func TestGroupsAreWhole(t *testing.T) {
 	}
 }
 
+func paths(directory string) (base, log, out string) {
+	return filepath.Join(directory, "base"), filepath.Join(directory, "journal"), filepath.Join(directory, "out")
+}
+
+// small has one page of 64 bytes.
+func small() *world {
+	entry := snapshot.Page{ID: 1, Size: 64, Version: 1, NUMANode: -1}
+	return &world{pages: map[uint64]*one{1: {entry: entry, data: make([]byte, 64)}}}
+}
+
 func TestWhatCannotBeReplayed(t *testing.T) {
 	word := journal.Words
 	for name, c := range map[string]struct {
@@ -448,22 +460,27 @@ func TestWhatCannotBeReplayed(t *testing.T) {
 		code status.Code
 		text string
 	}{
-		"a write past the end":  {entry{kind: journal.Write, body: append(word(60), 1, 2, 3, 4, 5)}, status.Corrupt, "5 bytes at offset 60"},
-		"a run past the end":    {entry{kind: journal.Run, body: append(word(1<<63), 1)}, status.Corrupt, "1 bytes at offset"},
-		"a mask past the end":   {entry{kind: journal.Delta, form: journal.DenseBits, body: append(word(65), make([]byte, 9+65)...)}, status.Corrupt, "65 bytes"},
-		"an offset too large":   {entry{kind: journal.Delta, form: journal.Indexed, body: append(word(1, 64), 1)}, status.Corrupt, "offset 64"},
-		"a size too large":      {entry{kind: journal.Resize, body: word(1 << 63)}, status.Corrupt, "size"},
-		"no location":           {entry{kind: journal.Migrate, body: journal.MigrateBody(5, 0, 0)}, status.Corrupt, "location 5"},
-		"itself":                {entry{kind: journal.DependencyAdd, body: word(1)}, status.Corrupt, "itself"},
-		"metadata that is none": {entry{kind: journal.MetadataImport, body: []byte{1, 0, 0, 0}}, status.Corrupt, "cannot be applied"},
-		"a copy of nothing":     {entry{kind: journal.Clone, page: 9, body: word(8, 1)}, status.Mismatch, "no such page"},
-		"a copy of another":     {entry{kind: journal.Clone, page: 9, body: word(1, 7)}, status.Mismatch, "another version"},
-		"a page too large":      {entry{kind: journal.Create, page: 9, body: journal.CreateBody(1<<63, 0, 0, -1, 0)}, status.Corrupt, "size"},
+		"a write past the end": {entry{kind: journal.Write, body: append(word(60), 1, 2, 3, 4, 5)}, status.Corrupt,
+			"5 bytes at offset 60"},
+		"a run past the end": {entry{kind: journal.Run, body: append(word(1<<63), 1)}, status.Corrupt, "1 bytes at offset"},
+		"a mask past the end": {entry{kind: journal.Delta, form: journal.DenseBits, body: append(word(65), make([]byte, 74)...)},
+			status.Corrupt, "65 bytes"},
+		"an offset too large": {entry{kind: journal.Delta, form: journal.Indexed, body: append(word(1, 64), 1)}, status.Corrupt,
+			"offset 64"},
+		"a size too large": {entry{kind: journal.Resize, body: word(1 << 63)}, status.Corrupt, "size"},
+		"no location":      {entry{kind: journal.Migrate, body: journal.MigrateBody(5, 0, 0)}, status.Corrupt, "location 5"},
+		"itself":           {entry{kind: journal.DependencyAdd, body: word(1)}, status.Corrupt, "itself"},
+		"metadata that is none": {entry{kind: journal.MetadataImport, body: []byte{1, 0, 0, 0}}, status.Corrupt,
+			"cannot be applied"},
+		"a copy of nothing": {entry{kind: journal.Clone, page: 9, body: word(8, 1)}, status.Mismatch, "no such page"},
+		"a copy of another": {entry{kind: journal.Clone, page: 9, body: word(1, 7)}, status.Mismatch, "another version"},
+		"a page too large": {entry{kind: journal.Create, page: 9, body: journal.CreateBody(1<<63, 0, 0, -1, 0)}, status.Corrupt,
+			"size"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			directory := t.TempDir()
-			base, log, out := filepath.Join(directory, "base"), filepath.Join(directory, "journal"), filepath.Join(directory, "out")
-			w := &world{pages: map[uint64]*one{1: {entry: snapshot.Page{ID: 1, Size: 64, Version: 1, NUMANode: -1}, data: make([]byte, 64)}}}
+			base, log, out := paths(directory)
+			w := small()
 			w.save(t, base, snapshot.Header{Taken: begin}, snapshot.Uncompressed)
 			c.e.version = 2
 			if c.e.page == 0 {
@@ -482,7 +499,7 @@ func TestWhatCannotBeReplayed(t *testing.T) {
 func TestWhatLiesOutsideTheJournal(t *testing.T) {
 	directory := t.TempDir()
 	base, log := filepath.Join(directory, "base"), filepath.Join(directory, "journal")
-	w := &world{pages: map[uint64]*one{1: {entry: snapshot.Page{ID: 1, Size: 64, Version: 1, NUMANode: -1}, data: make([]byte, 64)}}}
+	w := small()
 	w.save(t, base, snapshot.Header{Taken: moment(5), Journal: 5}, snapshot.Uncompressed)
 	change := entry{kind: journal.Write, page: 1, version: 2, body: append(journal.Words(0), 1)}
 	run := func(log string, until journal.Until) error {
@@ -547,8 +564,8 @@ func TestAChainAndTheOriginal(t *testing.T) {
 
 func TestCancelledReplayLeavesNothing(t *testing.T) {
 	directory := t.TempDir()
-	base, log, out := filepath.Join(directory, "base"), filepath.Join(directory, "journal"), filepath.Join(directory, "out")
-	w := &world{pages: map[uint64]*one{1: {entry: snapshot.Page{ID: 1, Size: 64, Version: 1, NUMANode: -1}, data: make([]byte, 64)}}}
+	base, log, out := paths(directory)
+	w := small()
 	w.save(t, base, snapshot.Header{Taken: begin}, snapshot.Uncompressed)
 	writeJournal(t, log, 0, []entry{{kind: journal.Create, page: 9, version: 2, body: journal.CreateBody(1<<40, 0, 0, -1, 0)}})
 	done := make(chan struct{})

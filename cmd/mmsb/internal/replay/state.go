@@ -123,7 +123,8 @@ func (s *State) Apply(r *journal.Record) error {
 }
 
 func invalid(r *journal.Record, format string, args ...any) error {
-	return status.Errorf(status.Corrupt, "record %d (%v of page %d) "+format, append([]any{r.Sequence, r.Kind, r.Page}, args...)...)
+	args = append([]any{r.Sequence, r.Kind, r.Page}, args...)
+	return status.Errorf(status.Corrupt, "record %d (%v of page %d) "+format, args...)
 }
 
 func (s *State) create(r *journal.Record) error {
