@@ -14,14 +14,6 @@
 
 #define MMSB_ENTER_GO (-1)
 
-/* How many contexts are captured or frozen (capture.h): calls that change pages look closer. */
-extern uint32_t mmsb_capturing;
-
-/* 1 while some context is captured, frozen or journalled: then creating and destroying take their longer way. */
-static inline int mmsb_watched(void) {
-    return (__atomic_load_n(&mmsb_capturing, __ATOMIC_RELAXED) | __atomic_load_n(&mmsb_rings_open, __ATOMIC_RELAXED)) != 0;
-}
-
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #define MMSB_POISON(address, length) __asan_poison_memory_region(address, length)
@@ -32,6 +24,14 @@ static inline int mmsb_watched(void) {
 #endif
 
 #pragma GCC visibility push(hidden)
+
+/* How many contexts are captured or frozen (capture.h): calls that change pages look closer. */
+extern uint32_t mmsb_capturing;
+
+/* 1 while some context is captured, frozen or journalled: then creating and destroying take their longer way. */
+static inline int mmsb_watched(void) {
+    return (__atomic_load_n(&mmsb_capturing, __ATOMIC_RELAXED) | __atomic_load_n(&mmsb_rings_open, __ATOMIC_RELAXED)) != 0;
+}
 
 /* ---------------------------------------------------------------------------------------------------- records ---- */
 
