@@ -63,7 +63,7 @@ static uint8_t *marks; /* by record */
 
 static pthread_mutex_t waiting_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t waiting_changed; /* initialised with the marks */
-static uint32_t waiting; /* threads in mmsb_capture_wait */
+static uint32_t waiting;               /* threads in mmsb_capture_wait */
 
 static void wake(void) {
     if (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST) == 0)
@@ -234,7 +234,8 @@ static uint32_t append(mmsb_room_t *room, const mmsb_image_t *image, uint32_t ki
     uint64_t at = aligned(room->used, image->size, kind);
     memcpy(room->buffer + at, bytes, length);
     uint32_t crc = mmsb_bytes.crc32c(0, room->buffer + at, length);
-    room->extents[room->extent_count++] = (mmsb_image_extent_t){0, (uint32_t)length, (uint32_t)length, (uint32_t)at, crc, kind, 0};
+    room->extents[room->extent_count++] =
+        (mmsb_image_extent_t){0, (uint32_t)length, (uint32_t)length, (uint32_t)at, crc, kind, 0};
     room->used = at + length;
     return crc;
 }
@@ -281,12 +282,13 @@ static mmsb_large_t *open_large(mmsb_capture_t *capture, mmsb_record_t *record, 
     large->byte_parts = byte_parts;
     large->mask_parts = mask_parts;
     for (uint32_t part = 0; part < byte_parts + mask_parts; part++)
-        large->parts[part].length = part < byte_parts ? part_length(record->size, part)
-                                                      : part_length(mmsb_mask_length(record->size), part - byte_parts);
+        large->parts[part].length =
+            part < byte_parts ? part_length(record->size, part) : part_length(mmsb_mask_length(record->size), part - byte_parts);
     fill_image(record, index, state, &large->image);
     const mmsb_saved_t *saved = base_of(capture, index);
     large->unchanged = (uint32_t)as_saved(saved, record, state);
-    if (saved && saved->generation == MMSB_HANDLE_GENERATION(state) && saved->size == record->size && record->size > MMSB_CHUNK_BYTES)
+    if (saved && saved->generation == MMSB_HANDLE_GENERATION(state) && saved->size == record->size &&
+        record->size > MMSB_CHUNK_BYTES)
         large->image.flags |= MMSB_IMAGE_PARTIAL;
     note_captured(capture, index, &large->image, MMSB_HANDLE_GENERATION(state));
     pthread_mutex_lock(&capture->lock);
@@ -375,7 +377,8 @@ static void free_large(mmsb_capture_t *capture, mmsb_large_t *large) {
 
 void mmsb_capture_large_done(mmsb_capture_t *capture, mmsb_large_t *large) {
     uint32_t index = large->index;
-    uint64_t state = mmsb_record_lock_library(index); /* a writer may be copying; the page cannot have ended before its mark says so */
+    uint64_t state =
+        mmsb_record_lock_library(index); /* a writer may be copying; the page cannot have ended before its mark says so */
     pthread_mutex_lock(&capture->lock);
     mmsb_large_t **link = &capture->large[index % BUCKETS];
     while (*link != large)
@@ -426,15 +429,14 @@ static void *take_copy(mmsb_capture_t *capture, uint64_t bytes, int *blocked) {
     }
     __atomic_add_fetch(&capture->stats.copied_bytes, bytes, __ATOMIC_RELAXED);
     uint64_t peak = __atomic_load_n(&capture->stats.copied_peak, __ATOMIC_RELAXED);
-    while (used > peak && !__atomic_compare_exchange_n(&capture->stats.copied_peak, &peak, used, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-    }
+    while (used > peak &&
+           !__atomic_compare_exchange_n(&capture->stats.copied_peak, &peak, used, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
     return copy;
 }
 
 static void push_copy(mmsb_capture_t *capture, copy_t *copy) {
     copy->next = __atomic_load_n(&capture->copies, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(&capture->copies, &copy->next, copy, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
-    }
+    while (!__atomic_compare_exchange_n(&capture->copies, &copy->next, copy, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {}
 }
 
 static int copy_small(mmsb_capture_t *capture, mmsb_record_t *record, uint32_t index, uint64_t state) {
@@ -602,7 +604,8 @@ static int reserve_marks(void) {
         pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* a wait does not depend on what time it is */
         pthread_cond_init(&waiting_changed, &attributes);
         pthread_condattr_destroy(&attributes);
-        void *made = mmap(NULL, (size_t)1 << MMSB_INDEX_BITS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *made =
+            mmap(NULL, (size_t)1 << MMSB_INDEX_BITS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (made != MAP_FAILED)
             __atomic_store_n(&marks, made, __ATOMIC_RELEASE);
     }
@@ -622,7 +625,8 @@ static mmsb_capture_t *capture_for(uint32_t context) {
     capture->context = context;
     pthread_mutex_init(&capture->lock, NULL);
     mmsb_capture_t *other = NULL;
-    if (__atomic_compare_exchange_n(&mmsb_context_record(context)->capture, &other, capture, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    if (__atomic_compare_exchange_n(&mmsb_context_record(context)->capture, &other, capture, 0, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE))
         return capture;
     free(capture);
     return other;
@@ -773,8 +777,8 @@ static step_t save_record(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t i
         uint64_t state = mmsb_state_load(record);
         if (mark == MMSB_MARK_LATER || MMSB_HANDLE_KIND(state) != MMSB_KIND_PAGE) {
             /* What begins here from now on is not part of it, even where its creator has not seen the moment. */
-            if (mark == MMSB_MARK_NONE && !__atomic_compare_exchange_n(&marks[index], &mark, MMSB_MARK_LATER, 0, __ATOMIC_ACQ_REL,
-                                                                       __ATOMIC_ACQUIRE))
+            if (mark == MMSB_MARK_NONE &&
+                !__atomic_compare_exchange_n(&marks[index], &mark, MMSB_MARK_LATER, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
                 continue; /* a page ended after the look at its mark */
             if (saved) {
                 pthread_mutex_lock(&capture->lock);
@@ -803,7 +807,8 @@ mmsb_fill_t mmsb_capture_fill(mmsb_capture_t *capture, mmsb_room_t *room, uint32
         return MMSB_FILL_PINNED;
     for (; capture->chunk_at < capture->chunk_count; capture->chunk_at++, capture->record_at = 0) {
         for (; capture->record_at < capture->used[capture->chunk_at]; capture->record_at++) {
-            if (MMSB_UNLIKELY(__atomic_load_n(&capture->copies, __ATOMIC_RELAXED) || capture->drained) && !drain_copies(capture, room))
+            if (MMSB_UNLIKELY(__atomic_load_n(&capture->copies, __ATOMIC_RELAXED) || capture->drained) &&
+                !drain_copies(capture, room))
                 return MMSB_FILL_FULL;
             *index = capture->chunks[capture->chunk_at] << MMSB_CHUNK_BITS | capture->record_at;
             switch (save_record(capture, room, *index)) {

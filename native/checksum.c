@@ -18,7 +18,7 @@
 #define LONG_STRETCH 1344
 #define SHORT_STRETCH 128
 
-static uint32_t by_byte[8][256];                                     /* [n][b]: byte b, then n zero bytes */
+static uint32_t by_byte[8][256];                       /* [n][b]: byte b, then n zero bytes */
 static uint32_t over_long[4][256], over_short[4][256]; /* [n][b]: byte n of a checksum is b, then a stretch of zeros */
 
 static uint64_t word_at(const uint8_t *bytes) {
