@@ -218,7 +218,7 @@ test-julia: lib $(STAMPS)/julia ## the Julia package, with 1 and 2 threads
 	done
 
 .PHONY: test-examples
-test-examples: lib $(STAMPS)/venv-test ## the replay of a generated git history, and mistakes that it must name
+test-examples: lib $(STAMPS)/venv-test ## the replay of a generated git history, also killed and restored; planted mistakes
 	@$(VENV)/python -m pytest -q -p no:cacheprovider examples
 
 .PHONY: test-quickstarts
@@ -244,8 +244,9 @@ fresh-test: ## the README's two commands in a bare Debian 12
 # --------------------------------------------------------------------------------------------- to look at ----
 
 .PHONY: demo
-demo: all $(STAMPS)/julia ## replays a git history (REPO=folder) into pages and checks every byte; then the quickstarts
+demo: all $(STAMPS)/julia ## a git history (REPO=folder) becomes pages, is killed and restored, every byte is checked; the quickstarts
 	@$(VENV)/python examples/replay_git.py $(REPO)
+	@$(VENV)/python examples/kill_replay.py $(REPO)
 	@examples/run_quickstarts.sh
 
 .PHONY: bench

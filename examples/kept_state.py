@@ -13,7 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import mmsb
@@ -34,6 +34,12 @@ def numbered(folder: Path, suffix: str) -> list[int]:
     """The numbers of the snapshots or journals in a folder, in rising order. A journal counts once it has a segment."""
     found = folder.glob(f"state-*{suffix}")
     return sorted(int(path.stem.removeprefix("state-")) for path in found if path.is_file() or any(path.glob("journal-*.mmsbj")))
+
+
+def commits_of(position: Mapping[str, bytes]) -> tuple[int, bytes]:
+    """How many commits are done, and the name of the newest."""
+    number, _, name = position["done"].partition(b" ")
+    return int(number), name
 
 
 class KeptState:
@@ -88,6 +94,7 @@ class KeptState:
         self.number = snapshots[-1]
         with mmsb.Snapshot(self._path(self.number, ".mmsb")) as snapshot:
             self.chain = snapshot.chain
+            self.saved_commits = commits_of(snapshot[POSITION_PAGE].metadata)[0]
         journals = numbered(self.folder, ".journal")
         journal = self._path(journals[-1], ".journal") if journals else None
         self._restore(journal)
@@ -125,8 +132,7 @@ class KeptState:
 
     def commits(self) -> tuple[int, bytes]:
         """How many commits are whole in the pages, and the name of the newest."""
-        number, _, name = self.position.metadata["done"].partition(b" ")
-        return int(number), name
+        return commits_of(self.position.metadata)
 
     def begin(self, number: int) -> None:
         """Before the changes of a commit."""
@@ -139,7 +145,7 @@ class KeptState:
         info = self.journal.info()
         self.last_record = info.last
         self.tell(f"acknowledged {number} {info.last} {info.bytes}")
-        if number % COMMITS_PER_SNAPSHOT == 0:
+        if number - self.saved_commits >= COMMITS_PER_SNAPSHOT:
             self.save()
 
     def save(self) -> None:
@@ -149,6 +155,7 @@ class KeptState:
         self.context.save(self._path(self.number + 1, ".mmsb"), base=base)
         self.number += 1
         self.chain = self.chain + 1 if base else 1
+        self.saved_commits = self.commits()[0]
         if not base:
             for older in numbered(self.folder, ".mmsb")[:-1]:
                 self._path(older, ".mmsb").unlink()

@@ -5,6 +5,7 @@ replay_git.py --state runs as a process of its own and says of each commit when 
 moments: while it starts or restores, within commits, while it saves a snapshot. After each kill the newest snapshot is read whole
 and checked; the next run must go on with every commit that the one before had acknowledged, and at most one more. In the end
 the pages must be the files of the newest commit byte for byte, with as many deltas each as in a replay that nobody killed.
+A history that ends before it was killed often enough is begun anew.
 
 Exit code: as that of replay_git.py.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -87,7 +89,7 @@ class Runs:
         self.acknowledged = commits
 
     def killed(self, numbers: random.Random, commits: int) -> None:
-        """One run that is killed before `commits` more are acknowledged."""
+        """One run that is killed when about so many more commits are acknowledged at most."""
         moment = numbers.choices(["start", "commit", "save"], [1, 3, 2])[0]
         wanted, limit = "acknowledged", numbers.randint(1, commits)
         if moment == "save":
@@ -103,6 +105,8 @@ class Runs:
             child.send_signal(signal.SIGKILL)
             for line in child.stdout:  # what it said before it died
                 last = self.hear(line)
+        if child.returncode == 0:  # it was quicker
+            return self._begin_anew()
         if child.returncode != -signal.SIGKILL:
             raise LostError(f"the replay ended with {child.returncode} before it was killed")
         doing = {"": "starting", "saving": "saving", "began": "replaying", "restored": "replaying"}
@@ -110,19 +114,35 @@ class Runs:
         if numbered(self.state, ".mmsb"):
             mmsb.verify(self.state / f"state-{numbered(self.state, '.mmsb')[-1]:08}.mmsb")
 
+    def _begin_anew(self) -> None:
+        shutil.rmtree(self.state)
+        self.acknowledged = 0
+        self.seconds = 0.0
+
     def finished(self) -> None:
         """One run to the end."""
         with self.run() as child:
             assert child.stdout is not None
             for line in child.stdout:
-                if not line.startswith(" "):
-                    self.hear(line)
+                self.hear(line)
             child.wait()
         if child.returncode != 0:
             raise LostError(f"the last run ended with {child.returncode}")
 
 
-def kill_and_check(folder: Path, name: str, kills: int, seed: int, state: Path) -> bool:
+def long_history(spare: Path, seed: int) -> Path:
+    """The repository this file lies in; one that is generated in `spare` where it is none, or a short one."""
+    this_one = Path(__file__).resolve().parent.parent
+    try:
+        if replay_git.count_commits(this_one) >= replay_git.FEWEST_COMMITS:
+            return this_one
+    except replay_git.GitError:
+        pass
+    generated_history.generate(spare, replay_git.GENERATED_COMMITS, seed)
+    return spare
+
+
+def kill_and_check(folder: Path, kills: int, seed: int, state: Path) -> bool:
     """Kills and restarts a replay so many times, prints what happened, and tells whether all matches."""
     numbers = random.Random(seed)
     with replay_git.Repository(folder) as repository, mmsb.Context() as undisturbed, mmsb.Context() as context:
@@ -130,17 +150,14 @@ def kill_and_check(folder: Path, name: str, kills: int, seed: int, state: Path) 
         plain = replay_git.Replay(repository, undisturbed)
         replay_git.replay_all(plain, commits)
         runs = Runs(folder, state, commits[-1].decode())
-        for left in range(kills, 0, -1):
-            some = (len(commits) - runs.acknowledged) // left
-            if some < 1:
-                raise StateError(f"{len(commits)} commits are too few for {kills} kills")
-            runs.killed(numbers, some)
+        while (left := kills - sum(runs.kills.values())) > 0:
+            runs.killed(numbers, max(1, (len(commits) - runs.acknowledged) // left))
         runs.finished()
         with KeptState(state, context) as kept:
             again = replay_git.Replay(repository, context)
             replay_git.take_over_kept(again, commits, kept)
             again.epochs = Counter({page.id: plain.epochs[plain.pages[path].id] for path, page in again.pages.items()})
-            report(runs, plain, again, name, len(commits))
+            report(runs, plain, again, f"{folder.resolve().name}, seed {seed}", len(commits))
             return replay_git.check(again, commits[-1])
 
 
@@ -166,18 +183,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description="Kills a replay of a git history at random moments and checks that nothing is lost."
     )
-    parser.add_argument("repository", nargs="?", type=Path, metavar="REPO", help="default: a generated history")
+    parser.add_argument(
+        "repository", nargs="?", type=Path, metavar="REPO", help="default: this file's, or a generated one if that is short"
+    )
     parser.add_argument("--kills", type=int, default=DEFAULT_KILLS, metavar="N", help=f"default {DEFAULT_KILLS}")
     parser.add_argument("--seed", type=int, help="of the moments and of the generated history; default: a random one")
     options = parser.parse_args(arguments)
     seed = random.randrange(1 << 32) if options.seed is None else options.seed
     try:
         with tempfile.TemporaryDirectory(prefix="mmsb-replay-") as temporary:
-            folder, name = options.repository, f"{options.repository}, seed {seed}"
-            if folder is None:
-                folder, name = Path(temporary) / "generated.git", f"generated history, seed {seed}"
-                generated_history.generate(folder, replay_git.GENERATED_COMMITS, seed)
-            return 0 if kill_and_check(folder, name, options.kills, seed, Path(temporary) / "state") else 1
+            folder: Path = options.repository or long_history(Path(temporary) / "generated.git", seed)
+            return 0 if kill_and_check(folder, options.kills, seed, Path(temporary) / "state") else 1
     except (LostError, mmsb.MMSBError) as error:
         print(f"kill_replay: seed {seed}: {error}", file=sys.stderr)
         return 1

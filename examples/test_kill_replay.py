@@ -97,6 +97,29 @@ def test_half_a_commit_is_undone(history: Path, tmp_path: Path, monkeypatch: pyt
             assert pages == expected
 
 
+class KilledError(Exception):
+    """What stands for a kill within this process."""
+
+
+def kill(*_: object) -> None:
+    raise KilledError
+
+
+def test_a_snapshot_that_a_kill_prevented_follows_the_next_commit(
+    history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = kept_state.COMMITS_PER_SNAPSHOT
+    with replay_git.Repository(history) as repository:
+        commits = repository.commits()[:SHORT]
+        go_on(repository, tmp_path, commits[: every - 1])
+        with monkeypatch.context() as patch, pytest.raises(KilledError):
+            patch.setattr(KeptState, "save", kill)
+            go_on(repository, tmp_path, commits)
+        pages, told = go_on(repository, tmp_path, commits)
+        assert pages == after_commits(repository, commits)
+    assert [line.split()[:2] for line in told[:3]] == [["restored", f"{every}"], ["acknowledged", f"{every + 1}"], ["saving"]]
+
+
 def half_a_commit(repository: replay_git.Repository, state: Path, commits: list[bytes]) -> None:
     """A state in which the last of the commits is begun and changes something."""
     with mmsb.Context() as context, KeptState(state, context) as kept:
@@ -107,12 +130,6 @@ def half_a_commit(repository: replay_git.Repository, state: Path, commits: list[
 
 
 def test_a_kill_while_half_a_commit_is_undone(history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class KilledError(Exception):
-        pass
-
-    def kill(*_: object) -> None:
-        raise KilledError
-
     state = tmp_path / "state"
     with replay_git.Repository(history) as repository:
         commits = repository.commits()[:SHORT]
@@ -233,7 +250,7 @@ def test_a_snapshot_that_is_damaged_ends_the_replay(history: Path, tmp_path: Pat
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_too_many_kills_for_a_history_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_history_that_ends_too_soon_is_begun_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     generated_history.generate(tmp_path / "short.git", 3, SEED)
-    assert kill_replay.main([str(tmp_path / "short.git"), "--kills", "4"]) == 2
-    assert "3 commits are too few for 4 kills" in capsys.readouterr().err
+    assert kill_replay.main([str(tmp_path / "short.git"), "--kills", "4", "--seed", str(SEED)]) == 0
+    assert "kills survived 4: " in capsys.readouterr().out
