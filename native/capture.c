@@ -464,7 +464,7 @@ static int copy_small(mmsb_capture_t *capture, mmsb_record_t *record, uint32_t i
 static int copy_part(mmsb_capture_t *capture, mmsb_large_t *large, const mmsb_record_t *record, uint32_t number) {
     mmsb_part_t *part = &large->parts[number];
     int blocked;
-    if (part->taken)
+    if (__atomic_load_n(&part->taken, __ATOMIC_RELAXED)) /* or skipped */
         return 0;
     uint8_t *copy = take_copy(capture, part->length, &blocked);
     if (!copy)

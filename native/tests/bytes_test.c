@@ -333,6 +333,47 @@ static void test_zero(uint64_t length, place_t place, uint64_t alignment) {
     check(as_expected(&page), "zero", length);
 }
 
+/* CRC-32C bit by bit: one more byte. */
+static uint32_t checksum_of(uint32_t crc, uint8_t byte) {
+    crc = ~crc ^ byte;
+    for (int i = 0; i < 8; i++)
+        crc = crc & 1 ? crc >> 1 ^ UINT32_C(0x82f63b78) : crc >> 1;
+    return ~crc;
+}
+
+/* The buffer's beginnings and ends of every length (step 1), a beginning and the rest after it being the whole. */
+static void test_checksum(place_t place, uint64_t alignment, uint64_t step) {
+    enum { LENGTH = 5000 };
+    static uint32_t expected[LENGTH + 1]; /* of so many bytes */
+    put(&page, LENGTH, place, alignment);
+    fill(&page);
+    for (uint64_t length = 0; length < LENGTH; length++)
+        expected[length + 1] = checksum_of(expected[length], page.at[length]);
+    int beginnings = 1, ends = 1;
+    for (uint64_t length = 0; length <= LENGTH; length += 1 + below(step)) {
+        beginnings &= mmsb_bytes.crc32c(0, page.at, length) == expected[length];
+        ends &= mmsb_bytes.crc32c(expected[length], page.at + length, LENGTH - length) == expected[LENGTH];
+    }
+    check(beginnings, "crc32c of a beginning", LENGTH);
+    check(ends, "crc32c of what follows", LENGTH);
+}
+
+static void test_checksums(void) {
+    static const uint8_t zeros[32];
+    check(mmsb_bytes.crc32c(0, "123456789", 9) == 0xe3069283 && mmsb_bytes.crc32c(0, zeros, 32) == 0x8a9136aa,
+          "crc32c of the standard's examples", 0);
+    test_checksum(AT_START, 0, 1);
+    test_checksum(AT_END, 0, 1);
+    for (uint64_t alignment = 0; alignment < 64; alignment++)
+        test_checksum(INSIDE, alignment, 100);
+    put(&page, LARGEST, INSIDE, random_word());
+    fill(&page);
+    uint32_t expected = 0;
+    for (uint64_t i = 0; i < LARGEST; i++)
+        expected = checksum_of(expected, page.at[i]);
+    check(mmsb_bytes.crc32c(0, page.at, LARGEST) == expected, "crc32c", LARGEST);
+}
+
 /* ----------------------------------------------------------------------------------------- loops without table ---- */
 
 static void test_set_range(uint64_t first, uint64_t count, place_t place) {
@@ -488,6 +529,7 @@ static void test_table(void) {
         test_scatter(50000, LARGEST, 1, places[place]);
         test_scatter(50000, LARGEST, 300, places[place]);
     }
+    test_checksums();
 }
 
 /* --------------------------------------------------------------------------------------------- planted bugs ---- */
@@ -535,6 +577,11 @@ static void zeroes_a_byte_before(void *bytes, uint64_t length) {
     sound.zero((uint8_t *)bytes - 1, length + 1);
 }
 
+/* As if a stretch that is joined were one byte shorter. */
+static uint32_t skips_a_byte_of_many(uint32_t crc, const void *bytes, uint64_t length) {
+    return sound.crc32c(crc, (const uint8_t *)bytes + (length >= 4032), length - (length >= 4032));
+}
+
 typedef struct planted_bug {
     const char *name;
     void (*plant)(void);
@@ -565,6 +612,10 @@ static void plant_byte_before(void) {
     mmsb_bytes.zero = zeroes_a_byte_before;
 }
 
+static void plant_stretch(void) {
+    mmsb_bytes.crc32c = skips_a_byte_of_many;
+}
+
 /* Each bug runs in a child that must fail its checks or die on a fence. */
 static void test_planted_bugs(void) {
     static const planted_bug_t bugs[] = {
@@ -572,6 +623,7 @@ static void test_planted_bugs(void) {
         {"the last byte is forgotten", plant_last_byte},          {"equal offsets: the first wins", plant_order},
         {"offsets are compared as signed numbers", plant_signed}, {"unused bits are counted", plant_unused_bits},
         {"a byte behind the end is read", plant_look_behind},     {"a byte before the block is zeroed", plant_byte_before},
+        {"a stretch of a checksum is too short", plant_stretch},
     };
     sound = mmsb_bytes;
     int caught = 0, count = (int)(sizeof bugs / sizeof *bugs);
