@@ -98,7 +98,8 @@ static void *request_all(void *argument) {
         uint64_t length = t->length - at < t->block ? t->length - at : t->block;
         ssize_t done;
         length = (length + 4095) / 4096 * 4096; /* the last one may go past the end */
-        done = t->reads ? pread(t->file, requester->buffer, length, (off_t)at) : pwrite(t->file, requester->buffer, length, (off_t)at);
+        done = t->reads ? pread(t->file, requester->buffer, length, (off_t)at)
+                        : pwrite(t->file, requester->buffer, length, (off_t)at);
         if (done < 0 || (uint64_t)done < (t->length - at < length ? t->length - at : length))
             bench_fail("%s of %llu bytes at %llu: %s", t->reads ? "read" : "write", (unsigned long long)length,
                        (unsigned long long)at, done < 0 ? strerror(errno) : "too short");

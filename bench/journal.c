@@ -170,10 +170,20 @@ static void round_of(const work_t *work, figures_t *figures, int round) {
 /* The rows of applying and of recovering. With a bound as rate, applying is judged by deltas a second. */
 static void run(const char *apply, const char *again, work_t work, double rate) {
     bench_row_t rows[2] = {
-        {.what = apply, .unit = BENCH_MEGABYTES, .aim = BENCH_AT_LEAST, .bound = 0.5, .peer_name = "raw write of the journal's bytes",
-         .limit_is_peer = true, .note = "group commit every 10 ms, one thread; until the last delta is on disk; megabytes of journal"},
-        {.what = again, .unit = BENCH_MEGABYTES, .aim = BENCH_AT_LEAST, .bound = 0.5, .peer_name = "raw read of the journal's bytes",
-         .limit_is_peer = true, .note = "a context from a snapshot before them and the journal; megabytes of journal"},
+        {.what = apply,
+         .unit = BENCH_MEGABYTES,
+         .aim = BENCH_AT_LEAST,
+         .bound = 0.5,
+         .peer_name = "raw write of the journal's bytes",
+         .limit_is_peer = true,
+         .note = "group commit every 10 ms, one thread; until the last delta is on disk; megabytes of journal"},
+        {.what = again,
+         .unit = BENCH_MEGABYTES,
+         .aim = BENCH_AT_LEAST,
+         .bound = 0.5,
+         .peer_name = "raw read of the journal's bytes",
+         .limit_is_peer = true,
+         .note = "a context from a snapshot before them and the journal; megabytes of journal"},
     };
     figures_t figures;
     double ours[2][ROUNDS], peer[2][ROUNDS];

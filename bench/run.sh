@@ -6,20 +6,21 @@ cd "$(dirname "$0")/.."
 
 readonly out=$PWD/build/bench library=$PWD/build
 readonly cc=${CC:-cc}
-export BENCH_FILTER=${1:-} BENCH_PEERS=$PWD/build/peers BENCH_BUILD=$out
+export BENCH_FILTER=${1:-} BENCH_PEERS=$PWD/build/peers BENCH_BUILD=$out BENCH_FILES=$PWD/build/bench-files
 
 if [ ! -e "$library/libmmsb.so.0" ]; then
     echo "bench: $library/libmmsb.so.0 is missing: run make first" >&2
     exit 1
 fi
-mkdir -p "$out"
+mkdir -p "$out" "$BENCH_FILES"
+trap 'rm -rf "$BENCH_FILES"' EXIT
 bench/peers.sh
 
 # -fno-plt: a call into a linked library is then one indirect call, like the calls of the peers that are opened at run time.
 flags=(-std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -fno-plt -Iinclude -Ibench)
 "$cc" "${flags[@]}" -fPIC -shared -Wl,-soname,libbench_empty.so bench/empty.c -o "$out/libbench_empty.so"
-for program in pages calls deltas memory; do
-    "$cc" "${flags[@]}" "bench/$program.c" bench/bench.c bench/peers.c -o "$out/$program" "$library/libmmsb.so" \
+for program in pages calls deltas memory snapshots journal; do
+    "$cc" "${flags[@]}" "bench/$program.c" bench/bench.c bench/disk.c bench/peers.c -o "$out/$program" "$library/libmmsb.so" \
         "$out/libbench_empty.so" -ldl -pthread -Wl,--enable-new-dtags,-z,now "-Wl,-rpath,$library:$out"
 done
 if [ -d "$library/go/bin" ]; then export PATH=$library/go/bin:$PATH; fi
@@ -32,7 +33,7 @@ if [ -x build/venv/bin/python ]; then python=build/venv/bin/python; fi
 
 rows=$out/rows.jsonl
 : >"$rows"
-for program in pages calls deltas memory; do
+for program in pages calls deltas memory snapshots journal; do
     echo "bench: $program" >&2
     "$out/$program" >>"$rows"
 done
@@ -42,5 +43,7 @@ GODEBUG=gctrace=1 GOGC=1 "$out/memory" collect >>"$rows" 2>"$out/collections.txt
     exit 1
 }
 echo "bench: python" >&2
-MMSB_LIBRARY=$library/libmmsb.so "$python" bench/python.py >>"$rows"
+export MMSB_LIBRARY=$library/libmmsb.so
+"$python" bench/python.py >>"$rows"
+PYTHONPATH=$BENCH_PEERS/python "$python" bench/snapshots.py >>"$rows"
 "$python" bench/table.py "$rows" build/bench.json

@@ -163,11 +163,17 @@ static void save_and_restore(uint64_t size, const char *const *names) {
     const int rounds = rounds_of(DISK_ROUNDS);
     static measured_t all[SAVE_ROWS];
     bench_row_t rows[SAVE_ROWS] = {
-        [SAVE_BEST] = {.bound = 0.8, .peer_name = "raw write past the page cache, deep queue, fsync", .limit_is_peer = true, .note = note},
+        [SAVE_BEST] = {.bound = 0.8,
+                       .peer_name = "raw write past the page cache, deep queue, fsync",
+                       .limit_is_peer = true,
+                       .note = note},
         [SAVE_BUFFERED] = {.bound = 2, .peer_name = "buffered write and fsync", .note = note},
         [RESTORE] = {.bound = 0.8, .peer_name = "raw read into reused memory", .limit_is_peer = true, .note = note},
         [RESTORE_NEW] = {.peer_name = "raw read into reused memory", .limit_is_peer = true, .note = note},
-        [MEMORY] = {.unit = BENCH_MEBIBYTES, .bound = 64, .absolute = true, .peer_name = "the buffers of a raw write",
+        [MEMORY] = {.unit = BENCH_MEBIBYTES,
+                    .bound = 64,
+                    .absolute = true,
+                    .peer_name = "the buffers of a raw write",
                     .note = "VmHWM during the context's first save, less what was resident before"},
     };
     const char *lacking = bench_no_room(2 * bytes);
@@ -539,11 +545,18 @@ static void live(bench_row_t row, state_t *state, uint64_t *last, uint64_t among
 
 static void run_live(state_t *state) {
     const char *const memory = "live: memory for it beside uniform single deltas, of which 256 MiB may be copies";
-    bench_row_t time = {.aim = BENCH_AT_MOST, .absolute = true, .peer_name = "the same without a save",
+    bench_row_t time = {.aim = BENCH_AT_MOST,
+                        .absolute = true,
+                        .peer_name = "the same without a save",
                         .note = "64-byte deltas to 1 M pages of 4 KiB with change masks, all over them unless it says otherwise"};
     bench_row_t rate = {.unit = BENCH_MILLIONS, .aim = BENCH_AT_LEAST, .peer_name = time.peer_name, .note = time.note};
-    bench_row_t most = {.what = memory, .unit = BENCH_MEBIBYTES, .aim = BENCH_AT_MOST, .absolute = true, .bound = 64 + 256,
-                        .peer_name = "the limit of copies alone", .note = "VmHWM during a save less what was resident before"};
+    bench_row_t most = {.what = memory,
+                        .unit = BENCH_MEBIBYTES,
+                        .aim = BENCH_AT_MOST,
+                        .absolute = true,
+                        .bound = 64 + 256,
+                        .peer_name = "the limit of copies alone",
+                        .note = "VmHWM during a save less what was resident before"};
     const char *lacking = bench_no_room(state_bytes(state) + state_bytes(state) / 4);
     const double limit = 256;
     double more = 0;
@@ -580,8 +593,12 @@ static void run_live(state_t *state) {
 }
 
 static void run_one_page(void) {
-    bench_row_t row = {.what = "live: one page of 1 GiB, longest 64-byte delta", .unit = BENCH_MILLISECONDS, .aim = BENCH_AT_MOST,
-                       .absolute = true, .bound = 5, .peer_name = "the same without a save",
+    bench_row_t row = {.what = "live: one page of 1 GiB, longest 64-byte delta",
+                       .unit = BENCH_MILLISECONDS,
+                       .aim = BENCH_AT_MOST,
+                       .absolute = true,
+                       .bound = 5,
+                       .peer_name = "the same without a save",
                        .note = "with its change mask, all over it; the longest of a slice, median of the slices"};
     const char *lacking = bench_no_room(sized(2 * GIB));
     state_t state;
@@ -602,8 +619,12 @@ static void run_one_page(void) {
 /* --------------------------------------------------------------------------------------------------------- rows ---- */
 
 static void run_million(void) {
-    bench_row_t row = {.what = "snapshot: 1 M pages of 4 KiB, 1 % changed, incremental", .unit = BENCH_MEGABYTES, .aim = BENCH_AT_LEAST,
-                       .bound = 50, .peer_name = "a whole save", .note = "megabytes of state a second"};
+    bench_row_t row = {.what = "snapshot: 1 M pages of 4 KiB, 1 % changed, incremental",
+                       .unit = BENCH_MEGABYTES,
+                       .aim = BENCH_AT_LEAST,
+                       .bound = 50,
+                       .peer_name = "a whole save",
+                       .note = "megabytes of state a second"};
     const uint64_t count = sized(1 << 20);
     state_t state;
     if (bench_wanted(row.what) || bench_wanted("live: ")) {
@@ -622,14 +643,16 @@ static void run_million(void) {
 }
 
 int main(void) {
-    save_and_restore(64 * KIB, (const char *const[]){"snapshot: save, pages of 64 KiB", "snapshot: save, pages of 64 KiB, against buffered",
-                                                     "snapshot: restore, pages of 64 KiB, into a context that has them",
-                                                     "snapshot: restore, pages of 64 KiB, into a new context",
-                                                     "snapshot: memory to save pages of 64 KiB"});
-    save_and_restore(4 * KIB, (const char *const[]){"snapshot: save, pages of 4 KiB", "snapshot: save, pages of 4 KiB, against buffered",
-                                                    "snapshot: restore, pages of 4 KiB, into a context that has them",
-                                                    "snapshot: restore, pages of 4 KiB, into a new context",
-                                                    "snapshot: memory to save pages of 4 KiB"});
+    save_and_restore(64 * KIB,
+                     (const char *const[]){"snapshot: save, pages of 64 KiB", "snapshot: save, pages of 64 KiB, against buffered",
+                                           "snapshot: restore, pages of 64 KiB, into a context that has them",
+                                           "snapshot: restore, pages of 64 KiB, into a new context",
+                                           "snapshot: memory to save pages of 64 KiB"});
+    save_and_restore(4 * KIB,
+                     (const char *const[]){"snapshot: save, pages of 4 KiB", "snapshot: save, pages of 4 KiB, against buffered",
+                                           "snapshot: restore, pages of 4 KiB, into a context that has them",
+                                           "snapshot: restore, pages of 4 KiB, into a new context",
+                                           "snapshot: memory to save pages of 4 KiB"});
     run_adopted();
     run_million();
     run_one_page();
