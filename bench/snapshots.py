@@ -9,6 +9,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,9 +129,9 @@ def measure(size: int, names: tuple[str, str]) -> None:
                                     raise SystemExit("bench: a loaded context is not what was saved")
                         ours_path.unlink()
                     else:
-                        saved[1].append(speed / seconds(lambda: peer.save(path, rows))[0])
+                        saved[1].append(speed / seconds(partial(peer.save, path, rows))[0])
                         forget(path)
-                        time_taken, again = seconds(lambda: peer.load(path))
+                        time_taken, again = seconds(partial(peer.load, path))
                         loaded[1].append(speed / time_taken)
                         if not np.array_equal(again[:: len(rows) // 64], rows[:: len(rows) // 64]):
                             raise SystemExit(f"bench: {peer.name}: what was loaded is not what was saved")
