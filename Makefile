@@ -244,7 +244,7 @@ fresh-test: ## the README's two commands in a bare Debian 12
 # --------------------------------------------------------------------------------------------- to look at ----
 
 .PHONY: demo
-demo: all $(STAMPS)/julia ## a git history (REPO=folder) becomes pages, is killed and restored, every byte is checked; the quickstarts
+demo: all $(STAMPS)/julia ## a git history (REPO=folder) becomes pages, is killed and restored, and checked; the quickstarts
 	@$(VENV)/python examples/replay_git.py $(REPO)
 	@$(VENV)/python examples/kill_replay.py $(REPO)
 	@examples/run_quickstarts.sh
