@@ -133,29 +133,30 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 		offset, length := v.place(one.segment)
 		ranges = append(ranges, file.Range{Offset: int64(offset), Length: int64(length)})
 	}
-	return file.Pieces(v.source, ranges, func(i int, piece []byte) error {
+	depth := checkSums
+	if o.SkipDataChecks {
+		depth = checkGaps
+	}
+	tables := make([]*table, len(chosen))
+	look := func(i int, piece []byte) error { // beside the others: it is most of the work
 		t, err := v.loaded(chosen[i].segment, piece)
-		if err != nil {
+		tables[i] = t
+		if err != nil || len(t.pages) == 0 {
 			return err
 		}
+		return v.checkData(t, piece, depth)
+	}
+	return file.CheckedPieces(v.source, ranges, look, func(i int, piece []byte) (err error) {
+		t := tables[i]
+		tables[i] = nil
 		if o.Want == nil {
 			if chosen[i].goesOn, err = check.add(t); err != nil {
 				return err
 			}
 		}
 		loaded, err := w.part(number, t, chosen[i].goesOn, o.Want == nil)
-		if err != nil || len(t.pages) == 0 {
+		if err != nil || len(loaded.Pages) == 0 {
 			return err
-		}
-		depth := checkSums
-		if o.SkipDataChecks {
-			depth = checkGaps
-		}
-		if err := v.checkData(t, piece, depth); err != nil {
-			return err
-		}
-		if len(loaded.Pages) == 0 {
-			return nil
 		}
 		loaded.Bytes = piece
 		if v.header.Version == OriginalVersion {
