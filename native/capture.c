@@ -26,6 +26,22 @@ typedef struct removed {
     uint64_t id;
 } removed_t;
 
+/* Memory of copies of small pages. The saver gives back what writers take, and the next writer finds it warm. */
+#define POOL_STEP 256
+#define POOL_CLASSES 34 /* a page of 4096 bytes with its mask and some metadata */
+#define POOL_SLAB (UINT64_C(2) << 20)
+
+typedef struct slab {
+    struct slab *next;
+} slab_t;
+
+typedef struct pool {
+    pthread_mutex_t lock;
+    void *given[POOL_CLASSES]; /* lists: the first word is the next one */
+    slab_t *slabs;             /* the newest first, which is being cut */
+    uint64_t used;             /* bytes of the newest */
+} pool_t;
+
 /* One for each context that was ever captured or frozen; never freed, because writers find it without a lock. */
 struct mmsb_capture {
     uint32_t context;
@@ -42,6 +58,7 @@ struct mmsb_capture {
 
     copy_t *copies; /* pushed by writers */
     uint64_t copy_bytes, copy_limit;
+    pool_t pool;
 
     pthread_mutex_t lock; /* of all below */
     mmsb_large_t *large[BUCKETS];
@@ -326,8 +343,61 @@ static const uint8_t *part_bytes(const mmsb_large_t *large, const mmsb_record_t 
     return mmsb_place_address(record->mask_place) + (part - large->byte_parts) * MMSB_CHUNK_BYTES;
 }
 
+static uint64_t pool_class(uint64_t bytes) {
+    return (bytes + POOL_STEP - 1) / POOL_STEP;
+}
+
+static void *pool_take(pool_t *pool, uint64_t bytes) {
+    uint64_t class_number = pool_class(bytes), size = class_number * POOL_STEP;
+    if (class_number >= POOL_CLASSES)
+        return malloc(bytes);
+    pthread_mutex_lock(&pool->lock);
+    void *taken = pool->given[class_number];
+    if (taken) {
+        pool->given[class_number] = *(void **)taken;
+    } else {
+        if (!pool->slabs || pool->used + size > POOL_SLAB) {
+            slab_t *slab = aligned_alloc(POOL_SLAB, POOL_SLAB);
+            if (!slab) {
+                pthread_mutex_unlock(&pool->lock);
+                return NULL;
+            }
+            madvise(slab, POOL_SLAB, MADV_HUGEPAGE);
+            slab->next = pool->slabs;
+            pool->slabs = slab;
+            pool->used = POOL_STEP;
+        }
+        taken = (uint8_t *)pool->slabs + pool->used;
+        pool->used += size;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return taken;
+}
+
+static void pool_give(pool_t *pool, void *memory, uint64_t bytes) {
+    uint64_t class_number = pool_class(bytes);
+    if (class_number >= POOL_CLASSES) {
+        free(memory);
+        return;
+    }
+    pthread_mutex_lock(&pool->lock);
+    *(void **)memory = pool->given[class_number];
+    pool->given[class_number] = memory;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* Everything was given back. */
+static void pool_end(pool_t *pool) {
+    while (pool->slabs) {
+        slab_t *slab = pool->slabs;
+        pool->slabs = slab->next;
+        free(slab);
+    }
+    memset(pool->given, 0, sizeof pool->given);
+}
+
 static void release_part(mmsb_capture_t *capture, mmsb_part_t *part) {
-    free(part->copy);
+    pool_give(&capture->pool, part->copy, part->length);
     part->copy = NULL;
     __atomic_sub_fetch(&capture->copy_bytes, part->length, __ATOMIC_RELAXED);
     wake();
@@ -420,7 +490,7 @@ static void make_urgent(mmsb_capture_t *capture, uint32_t index) {
 static void *take_copy(mmsb_capture_t *capture, uint64_t bytes, int *blocked) {
     uint64_t used = __atomic_add_fetch(&capture->copy_bytes, bytes, __ATOMIC_RELAXED);
     *blocked = used > capture->copy_limit && used != bytes;
-    void *copy = *blocked ? NULL : malloc(bytes);
+    void *copy = *blocked ? NULL : pool_take(&capture->pool, bytes);
     if (!copy) {
         __atomic_sub_fetch(&capture->copy_bytes, bytes, __ATOMIC_RELAXED);
         if (!*blocked) /* the change goes on, and the capture fails */
@@ -624,6 +694,7 @@ static mmsb_capture_t *capture_for(uint32_t context) {
     }
     capture->context = context;
     pthread_mutex_init(&capture->lock, NULL);
+    pthread_mutex_init(&capture->pool.lock, NULL);
     mmsb_capture_t *other = NULL;
     if (__atomic_compare_exchange_n(&mmsb_context_record(context)->capture, &other, capture, 0, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
@@ -702,13 +773,13 @@ void mmsb_capture_later(uint32_t context, uint32_t chunk) {
 
 /* Puts a copy into the room and gives its memory back. */
 static void drain(mmsb_capture_t *capture, mmsb_room_t *room, copy_t *copy) {
+    uint64_t bytes = sizeof *copy + copy->length + copy->mask_length + copy->metadata_length;
     uint32_t crc = append(room, &copy->image, MMSB_IMAGE_BYTES, copy->data, copy->length);
     append(room, &copy->image, MMSB_IMAGE_MASK, copy->data + copy->length, copy->mask_length);
     append(room, &copy->image, MMSB_IMAGE_METADATA, copy->data + copy->length + copy->mask_length, copy->metadata_length);
     note_checksum(copy->index, crc);
-    __atomic_sub_fetch(&capture->copy_bytes, sizeof *copy + copy->length + copy->mask_length + copy->metadata_length,
-                       __ATOMIC_RELAXED);
-    free(copy);
+    __atomic_sub_fetch(&capture->copy_bytes, bytes, __ATOMIC_RELAXED);
+    pool_give(&capture->pool, copy, bytes);
     wake();
 }
 
@@ -884,10 +955,10 @@ void mmsb_capture_totals(mmsb_capture_t *capture, int64_t *pages, int64_t *bytes
     pthread_mutex_unlock(&capture->lock);
 }
 
-static void free_copies(copy_t *copy) {
+static void free_copies(mmsb_capture_t *capture, copy_t *copy) {
     while (copy) {
         copy_t *next = copy->next;
-        free(copy);
+        pool_give(&capture->pool, copy, sizeof *copy + copy->length + copy->mask_length + copy->metadata_length);
         copy = next;
     }
 }
@@ -899,8 +970,8 @@ void mmsb_capture_stop(mmsb_capture_t *capture) {
 
 void mmsb_capture_end(mmsb_capture_t *capture) {
     mmsb_capture_stop(capture);
-    free_copies(capture->drained);
-    free_copies(capture->copies);
+    free_copies(capture, capture->drained);
+    free_copies(capture, capture->copies);
     capture->drained = capture->copies = NULL;
     capture->copy_bytes = 0;
     for (uint32_t bucket = 0; bucket < BUCKETS; bucket++) {
@@ -910,6 +981,7 @@ void mmsb_capture_end(mmsb_capture_t *capture) {
             free_large(capture, large);
         }
     }
+    pool_end(&capture->pool);
     for (uint32_t i = 0; i < capture->chunk_count; i++) { /* not committed */
         free(fresh[capture->chunks[i]]);
         fresh[capture->chunks[i]] = NULL;
