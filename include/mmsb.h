@@ -819,34 +819,34 @@ typedef struct mmsb_save_options {
     uint64_t reserved[4];
 } mmsb_save_options_t;
 
-/* The defaults, named above. Errors: none. Threads: any. Blocks: no. Since 0.2. */
+/* The defaults, named above. Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API void mmsb_save_options_init(mmsb_save_options_t *options);
 
 /* Saves the context to a file, replacing one that is there. One save of a context runs at a time.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (path, options; base in another directory, or base and path are the same file),
  * MMSB_E_STRUCT_VERSION, MMSB_E_BUSY (a save or a load of the context is running; raw_writes), MMSB_E_NO_SPACE, MMSB_E_IO,
  * MMSB_E_NOT_FOUND (base), MMSB_E_MISMATCH (the state does not come from base), MMSB_E_CORRUPT, MMSB_E_FORMAT (base),
- * MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: until it is on disk. Since 0.2. */
+ * MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: until it is on disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_save(mmsb_context_t context, const char *path, const mmsb_save_options_t *options);
 
 /* The same as work of its own; progress counts bytes. The moment of the snapshot lies between call and end.
- * Errors: of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.2. */
+ * Errors: of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_save_start(mmsb_context_t context, const char *path, const mmsb_save_options_t *options,
                                                 const mmsb_work_options_t *work, mmsb_ticket_t *ticket);
 
 /* Writes the snapshot to a file descriptor from its position on: a pipe, a socket, a file. The descriptor stays the caller's.
  * What a failed call has written is incomplete and says so. options->base is refused. Errors: as mmsb_snapshot_save.
- * Threads: any. Blocks: until all is written. Since 0.2. */
+ * Threads: any. Blocks: until all is written. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_save_descriptor(mmsb_context_t context, int32_t descriptor,
                                                      const mmsb_save_options_t *options);
 
 /* Writes the snapshot into memory of the library, which mmsb_snapshot_free_memory gives back. options->base is refused.
- * Errors: as mmsb_snapshot_save. Threads: any. Blocks: until done. Since 0.2. */
+ * Errors: as mmsb_snapshot_save. Threads: any. Blocks: until done. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_save_memory(mmsb_context_t context, const mmsb_save_options_t *options, void **memory,
                                                  uint64_t *length);
 
 /* Gives such memory back. NULL is a no-op. Errors: MMSB_E_STALE_HANDLE (not such memory, or already given back).
- * Threads: any. Blocks: no. Since 0.2. */
+ * Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_free_memory(void *memory);
 
 #define MMSB_LOAD_EAGER 0 /* all bytes are read and verified before the call returns */
@@ -863,7 +863,7 @@ typedef struct mmsb_load_options {
     uint64_t reserved[4];
 } mmsb_load_options_t;
 
-/* The defaults, named above. Errors: none. Threads: any. Blocks: no. Since 0.2. */
+/* The defaults, named above. Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API void mmsb_load_options_init(mmsb_load_options_t *options);
 
 /* Makes the context what the snapshot says. Whole: all pages of the context are replaced at once, their handles are stale from
@@ -875,20 +875,20 @@ MMSB_API void mmsb_load_options_init(mmsb_load_options_t *options);
  * names page and offset), MMSB_E_MISMATCH (a base that is another snapshot; a journal that begins after it),
  * MMSB_E_ALREADY_EXISTS (an id that a page created meanwhile has), MMSB_E_INVALID_STATE (the context writes a journal, which
  * could not tell of a load: close it first), MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE.
- * Threads: any. Blocks: until done. Since 0.2. */
+ * Threads: any. Blocks: until done. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_load(mmsb_context_t context, const char *path, const mmsb_load_options_t *options);
 
 /* The same as work of its own; progress counts bytes. page_ids and the strings are copied.
- * Errors: of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.2. */
+ * Errors: of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_load_start(mmsb_context_t context, const char *path, const mmsb_load_options_t *options,
                                                 const mmsb_work_options_t *work, mmsb_ticket_t *ticket);
 
 /* The same from a file descriptor, read from its position to its end: a pipe, a socket, a file. Snapshots with a base are
- * refused. Errors: as mmsb_snapshot_load. Threads: any. Blocks: until done. Since 0.2. */
+ * refused. Errors: as mmsb_snapshot_load. Threads: any. Blocks: until done. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_load_descriptor(mmsb_context_t context, int32_t descriptor,
                                                      const mmsb_load_options_t *options);
 
-/* The same from memory. Errors: as mmsb_snapshot_load. Threads: any. Blocks: until done. Since 0.2. */
+/* The same from memory. Errors: as mmsb_snapshot_load. Threads: any. Blocks: until done. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_load_memory(mmsb_context_t context, const void *memory, uint64_t length,
                                                  const mmsb_load_options_t *options);
 
@@ -908,11 +908,11 @@ typedef struct mmsb_save_stats {
     uint64_t reserved[4];
 } mmsb_save_stats_t;
 
-/* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.2. */
+/* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API void mmsb_save_stats_init(mmsb_save_stats_t *stats);
 
 /* The counters now, also while a save is running.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.2. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_save_stats(mmsb_context_t context, mmsb_save_stats_t *stats);
 
 /* --------------------------------------------------------------------------------------- reading snapshot files ---- */
@@ -948,47 +948,47 @@ typedef struct mmsb_snapshot_page {
 
 /* Opens a snapshot file, with its chain of bases, for reading; it is mapped or read as needed. No context is involved.
  * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND, MMSB_E_IO, MMSB_E_FORMAT, MMSB_E_CORRUPT, MMSB_E_MISMATCH, MMSB_E_LIMIT.
- * Threads: any. Blocks: for the disk. Since 0.2. */
+ * Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_open(const char *path, mmsb_snapshot_t *snapshot);
 
 /* Closes it; its views end with it. The handle 0 is a no-op. Errors: handle errors. Threads: any.
- * Blocks: until calls on it have ended. Since 0.2. */
+ * Blocks: until calls on it have ended. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_close(mmsb_snapshot_t snapshot);
 
-/* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.2. */
+/* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API void mmsb_snapshot_info_init(mmsb_snapshot_info_t *info);
 
 /* What the file's header and index say.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.2. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_info(mmsb_snapshot_t snapshot, mmsb_snapshot_info_t *info);
 
 /* The pages of the state, at most capacity (1 or more) at a time, in the order of the files. *cursor is 0 at first and moved by
  * each call; the walk is over when *count is 0.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the disk. Since 0.2. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_pages(mmsb_snapshot_t snapshot, uint64_t *cursor, mmsb_snapshot_page_t *pages,
                                            size_t capacity, size_t *count);
 
 /* One page by its id. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND, MMSB_E_IO, MMSB_E_CORRUPT.
- * Threads: any. Blocks: for the disk. Since 0.2. */
+ * Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_find(mmsb_snapshot_t snapshot, uint64_t id, mmsb_snapshot_page_t *page);
 
 /* Copies bytes of a page, verified. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND, MMSB_E_OUT_OF_RANGE,
- * MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the disk. Since 0.2. */
+ * MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_read(mmsb_snapshot_t snapshot, uint64_t id, uint64_t offset, void *buffer, uint64_t length);
 
 /* A page's bytes where they lie in the mapped file, read-only, valid until mmsb_snapshot_close; all of them are verified by this
  * call. If the file is cut short meanwhile, touching them raises SIGBUS: use mmsb_snapshot_read for files that others change.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND, MMSB_E_UNSUPPORTED (compressed, or not in one piece),
- * MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the disk. Since 0.2. */
+ * MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_view(mmsb_snapshot_t snapshot, uint64_t id, const void **bytes, uint64_t *length);
 
 /* A page's metadata blob. A list of bytes. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND, MMSB_E_OUT_OF_RANGE,
- * MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the disk. Since 0.2. */
+ * MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_metadata(mmsb_snapshot_t snapshot, uint64_t id, void *blob, size_t capacity, size_t *length);
 
 /* Reads a snapshot and its bases and checks every checksum and every length. work (may be NULL): timeout_ns and after.
  * Errors: as mmsb_snapshot_open; MMSB_E_STRUCT_VERSION and handle errors (work), MMSB_E_TIMEOUT, MMSB_E_CANCELLED. Threads: any.
- * Blocks: until done or the time is over. Since 0.2. */
+ * Blocks: until done or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_verify(const char *path, const mmsb_work_options_t *work);
 
 #define MMSB_CHANGE_ADDED 1   /* only the newer snapshot has the page */
@@ -1004,13 +1004,13 @@ typedef struct mmsb_snapshot_change {
 
 /* Pages that differ between two snapshots, in ascending order of ids. A list.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE, MMSB_E_IO, MMSB_E_CORRUPT. Threads: any.
- * Blocks: for the disk. Since 0.2. */
+ * Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_diff(mmsb_snapshot_t older, mmsb_snapshot_t newer, mmsb_snapshot_change_t *changes,
                                           size_t capacity, size_t *count);
 
 /* Writes the state that a snapshot and its bases give together into one whole snapshot file, which gets a new id. What is
  * compressed stays so. Of options (may be NULL) only not_durable may be other than its default. to must not be one of the bases.
- * Errors: as mmsb_snapshot_open and mmsb_snapshot_save. Threads: any. Blocks: until it is on disk. Since 0.2. */
+ * Errors: as mmsb_snapshot_open and mmsb_snapshot_save. Threads: any. Blocks: until it is on disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_compact(const char *path, const char *to, const mmsb_save_options_t *options);
 
 /* ---------------------------------------------------------------------------------------------------- journal ---- */
@@ -1033,26 +1033,26 @@ typedef struct mmsb_journal_options {
     uint64_t reserved[4];
 } mmsb_journal_options_t;
 
-/* The defaults, named above. Errors: none. Threads: any. Blocks: no. Since 0.2. */
+/* The defaults, named above. Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API void mmsb_journal_options_init(mmsb_journal_options_t *options);
 
 /* Begins to journal a context into a directory, which is made where it is missing. A directory with a journal is continued: the
  * context's state must be the one that the journal ends with (load with its records first) or begin with a save. A torn end is
  * cut. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_ALREADY_EXISTS (the context has a journal),
  * MMSB_E_BUSY (another process writes it), MMSB_E_MISMATCH (its end is not this context's state), MMSB_E_IO, MMSB_E_NO_SPACE,
- * MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: for the disk. Since 0.2. */
+ * MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_open(mmsb_context_t context, const char *directory, const mmsb_journal_options_t *options);
 
 /* Waits until every call that has returned is on disk. Errors: handle errors, MMSB_E_INVALID_STATE (no journal), MMSB_E_IO,
- * MMSB_E_NO_SPACE. Threads: any. Blocks: for the disk. Since 0.2. */
+ * MMSB_E_NO_SPACE. Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_sync(mmsb_context_t context);
 
 /* Ends the journal, after a sync. Destroying the context does it, too. Errors: as mmsb_journal_sync; the journal ends all the
- * same. Threads: any. Blocks: for the disk. Since 0.2. */
+ * same. Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_close(mmsb_context_t context);
 
 /* Removes the journal's segments that hold only records which a snapshot already has, after it was verified.
- * Errors: as mmsb_journal_sync, and those of mmsb_snapshot_open. Threads: any. Blocks: for the disk. Since 0.2. */
+ * Errors: as mmsb_journal_sync, and those of mmsb_snapshot_open. Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_drop(mmsb_context_t context, const char *snapshot);
 
 typedef struct mmsb_journal_info {
@@ -1065,12 +1065,12 @@ typedef struct mmsb_journal_info {
     uint64_t reserved[4];
 } mmsb_journal_info_t;
 
-/* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.2. */
+/* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API void mmsb_journal_info_init(mmsb_journal_info_t *info);
 
 /* How far the journal is.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_STATE (no journal), MMSB_E_IO.
- * Threads: any. Blocks: no. Since 0.2. */
+ * Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_info(mmsb_context_t context, mmsb_journal_info_t *info);
 
 #ifdef __cplusplus
