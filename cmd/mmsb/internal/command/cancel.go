@@ -86,6 +86,9 @@ type patient struct {
 }
 
 func (p patient) Write(b []byte) (int, error) {
+	if p.ctx.Err() != nil {
+		return 0, errCancelled(p.ctx)
+	}
 	type result struct {
 		n   int
 		err error

@@ -148,7 +148,7 @@ func (l *logList) text() error {
 		end = "closed"
 	}
 	if info.TornBytes > 0 {
-		end = fmt.Sprintf("torn: %s behind record %d do not count", l.show.of(uint64(info.TornBytes)), info.Last)
+		end = fmt.Sprintf("torn: %s behind record %d do not count", l.show.within(uint64(info.TornBytes)), info.Last)
 	}
 	err := list(l.out, [2]string{"journal", shown(l.directory)}, [2]string{"id", info.ID.String()},
 		[2]string{"records", span(info.First, info.Last)}, [2]string{"first", moment(nanoseconds(info.FirstTime))},
@@ -188,25 +188,25 @@ func (l *logList) what(r *journal.Record) string {
 	text := ""
 	switch r.Kind {
 	case journal.Create, journal.Adopt:
-		text = l.show.of(r.Size) + ", " + place(r.Location, r.Device)
+		text = l.show.within(r.Size) + ", " + place(r.Location, r.Device)
 	case journal.Clone:
 		text = fmt.Sprintf("of page %d at version %d", r.Other, r.OtherVersion)
 	case journal.Resize:
-		text = l.show.of(r.Size)
+		text = l.show.within(r.Size)
 	case journal.Migrate:
 		text = place(r.Location, r.Device)
 	case journal.Write, journal.Run:
-		text = fmt.Sprintf("%s at offset %d", l.show.of(uint64(len(r.Bytes))), r.Offset)
+		text = fmt.Sprintf("%s at offset %d", l.show.within(uint64(len(r.Bytes))), r.Offset)
 	case journal.Delta:
-		text = fmt.Sprintf("%s, %s", form(r.Form), l.show.of(uint64(len(r.Bytes))))
+		text = fmt.Sprintf("%s, %s", form(r.Form), l.show.within(uint64(len(r.Bytes))))
 	case journal.MetadataSet:
-		text = fmt.Sprintf("%s, %s", shown(string(r.Key)), l.show.of(uint64(len(r.Value))))
+		text = fmt.Sprintf("%s, %s", shown(string(r.Key)), l.show.within(uint64(len(r.Value))))
 	case journal.MetadataRemove:
 		text = shown(string(r.Key))
 	case journal.MetadataImport:
-		text = l.show.of(uint64(len(r.Bytes)))
+		text = l.show.within(uint64(len(r.Bytes)))
 	case journal.DependencyAdd, journal.DependencyRemove:
-		text = fmt.Sprintf("page %d on it", r.Other)
+		text = fmt.Sprintf("page %d depends on it", r.Other)
 	}
 	if len(r.Source) > 0 {
 		text += ", by " + shown(string(r.Source))

@@ -32,6 +32,14 @@ func (s sizes) of(bytes uint64) string {
 	return fmt.Sprintf("%.1f %ciB", value, " KMGTPE"[unit])
 }
 
+// within shows a size in a sentence.
+func (s sizes) within(bytes uint64) string {
+	if s.exact {
+		return count(bytes, "byte")
+	}
+	return s.of(bytes)
+}
+
 // count shows a number of things.
 func count(n uint64, thing string) string {
 	if n != 1 {

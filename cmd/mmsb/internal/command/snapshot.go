@@ -305,7 +305,7 @@ func (r *run) infoText(chain []snapshot.Info, show sizes) error {
 	err := list(r.out, [2]string{"file", shown(newest.Name)}, [2]string{"format", strconv.Itoa(int(newest.Version))},
 		[2]string{"id", id}, [2]string{"base", base}, [2]string{"taken", moment(newest.Taken)},
 		[2]string{"journal", fmt.Sprintf("up to record %d", newest.Journal)},
-		[2]string{"state", count(newest.StatePages, "page") + ", " + show.of(newest.StateBytes)},
+		[2]string{"state", count(newest.StatePages, "page") + ", " + show.within(newest.StateBytes)},
 		[2]string{"dependencies", strconv.FormatUint(newest.Edges, 10)})
 	if err != nil {
 		return err
@@ -373,7 +373,7 @@ func (v *verification) all(paths []string, asJSON bool) error {
 			shown = append(shown, one)
 		}
 		if !asJSON && one.Good {
-			if _, err := fmt.Fprintf(v.out, "%s: good, %s, %s, %s\n", path, count(one.Pages, "page"), v.show.of(one.Bytes),
+			if _, err := fmt.Fprintf(v.out, "%s: good, %s, %s, %s\n", path, count(one.Pages, "page"), v.show.within(one.Bytes),
 				count(one.Files, "file")); err != nil {
 				return err
 			}
@@ -558,7 +558,7 @@ its own. The file appears whole or not at all; it may take the place of FILE, bu
 
 // written tells of a new snapshot.
 func (r *run) written(path string, report *snapshot.Report, show sizes, more string) error {
-	_, err := fmt.Fprintf(r.out, "%s: %s, %s, id %s%s\n", path, count(report.StatePages, "page"), show.of(report.StateBytes),
+	_, err := fmt.Fprintf(r.out, "%s: %s, %s, id %s%s\n", path, count(report.StatePages, "page"), show.within(report.StateBytes),
 		report.ID, more)
 	return err
 }

@@ -76,7 +76,7 @@ no file that it reads.
 
 Sizes are shown in powers of 1024 and times in UTC. Page ids are given in decimal, or in hexadecimal with 0x.
 
-Exit codes:` + ExitCodes,
+Exit codes: ` + ExitCodes,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
