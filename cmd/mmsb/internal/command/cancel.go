@@ -37,8 +37,8 @@ func errCancelled(ctx context.Context) error {
 	return status.Errorf(status.Cancelled, "cancelled: %v", context.Cause(ctx))
 }
 
-// cancellable is a file system whose files are neither read nor written any more when the context has ended. So every piece of
-// work on files ends then, wherever it is.
+// cancellable is a file system on which nothing is read, written or renamed any more when the context has ended. So every piece
+// of work on files ends then, wherever it is.
 type cancellable struct {
 	file.FS
 	ctx context.Context
@@ -49,6 +49,13 @@ func (c cancellable) Open(path string, flags int, mode os.FileMode) (file.File, 
 		return nil, errCancelled(c.ctx)
 	}
 	return c.wrap(c.FS.Open(path, flags, mode))
+}
+
+func (c cancellable) Rename(from, to string) error {
+	if c.ctx.Err() != nil {
+		return errCancelled(c.ctx)
+	}
+	return c.FS.Rename(from, to)
 }
 
 func (c cancellable) wrap(f file.File, err error) (file.File, error) {

@@ -83,14 +83,6 @@ func shown(text string) string {
 	return strconv.Quote(text)
 }
 
-// orDash shows that there is nothing.
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
 // table prints rows in columns. The widths are those of the rows that it has seen before the first is printed.
 type table struct {
 	w       *bufio.Writer

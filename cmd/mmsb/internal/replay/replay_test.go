@@ -320,7 +320,7 @@ func (r *random) delta(t testing.TB, p *one, e *entry) {
 		f.MaskLength = 1 + r.below(size)
 		f.Mask = r.bytes(int(f.MaskBytes()))
 		for at := range f.Mask {
-			f.Mask[at] &= byte(r.Uint32()) & byte(r.Uint32())
+			f.Mask[at] &= byte(r.Uint32())
 		}
 		e.body = append(journal.Words(f.MaskLength), f.Mask...)
 	case journal.Indexed, journal.Indexed32:
