@@ -149,11 +149,11 @@ typedef struct creation {
 } creation_t;
 
 /* Puts the record of a small page that is about to begin. */
-static mmsb_status_t journal_create(mmsb_ring_t *ring, const mmsb_cache_t *cache, uint64_t page, uint64_t size, uint64_t *sequence) {
+static mmsb_status_t journal_create(mmsb_ring_t *ring, const mmsb_cache_t *cache, uint64_t page, uint64_t size,
+                                    uint64_t *sequence) {
     creation_t creation = {size, MMSB_LOCATION_CPU, 0, -1, 0};
-    mmsb_journal_head_t head = {.kind = MMSB_JOURNAL_CREATE,
-                                .page = mmsb_automatic_id(mmsb_context_record(cache->context_index), page),
-                                .version = 1};
+    mmsb_journal_head_t head = {
+        .kind = MMSB_JOURNAL_CREATE, .page = mmsb_automatic_id(mmsb_context_record(cache->context_index), page), .version = 1};
     return mmsb_ring_append(ring, head, &(mmsb_piece_t){&creation, sizeof creation}, 1, sequence);
 }
 
@@ -865,9 +865,9 @@ mmsb_status_t mmsb_page_resize_in_place(uint64_t page, uint64_t size) {
     } else if (class_number >= MMSB_SMALL_CLASSES || size > MMSB_SMALL_MAX || mmsb_class_of(size) != class_number ||
                (record->mask_block != 0 && mmsb_mask_length(size) > mmsb_record_at(record->mask_block)->size)) {
         status = MMSB_ENTER_GO;
-    } else if (size != record->size && (status = journal_change(record, state, MMSB_JOURNAL_RESIZE, record->version + 1,
-                                                               &(mmsb_piece_t){&size, sizeof size}, 1, &ring, &sequence)) ==
-                                           MMSB_OK) {
+    } else if (size != record->size &&
+               (status = journal_change(record, state, MMSB_JOURNAL_RESIZE, record->version + 1,
+                                        &(mmsb_piece_t){&size, sizeof size}, 1, &ring, &sequence)) == MMSB_OK) {
         uint8_t *bytes = mmsb_record_bytes(record);
         uint64_t old = record->size;
         MMSB_UNPOISON(bytes, mmsb_class_size(class_number));
@@ -913,8 +913,8 @@ mmsb_status_t mmsb_page_mask_reset(uint64_t page) {
         return status;
     mmsb_ring_t *ring = NULL;
     uint64_t sequence = 0;
-    if (record->mask_block != 0 && (status = journal_change(record, state, MMSB_JOURNAL_MASK_CLEAR, record->version + 1, NULL, 0, &ring,
-                                                            &sequence)) == MMSB_OK) {
+    if (record->mask_block != 0 && (status = journal_change(record, state, MMSB_JOURNAL_MASK_CLEAR, record->version + 1, NULL, 0,
+                                                            &ring, &sequence)) == MMSB_OK) {
         memset(mmsb_place_address(record->mask_place), 0, mmsb_mask_length(record->size));
         mmsb_version_move(record); /* a snapshot has the mask, so an incremental one must see the change */
     }
