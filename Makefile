@@ -10,6 +10,7 @@ PREFIX ?= build/prefix
 REPO ?=
 CALLS ?= 1000000
 SEED ?=
+RUNS ?= 2000
 
 # build/bin holds links to the tools that tools/require.sh chose, and comes first.
 export PATH := $(CURDIR)/build/bin:$(PATH)
@@ -205,6 +206,28 @@ test-tsan: $(NATIVE_TESTS:%=build/tsan/%.run) ## native/ alone under ThreadSanit
 .PHONY: test-fuzz
 test-fuzz: build/c/fuzz_test.c.run ## CALLS=1000000 random calls of the C ABI against a model; SEED= repeats a run
 	@tools/fuzz.sh $(CALLS) $(SEED)
+
+# The campaign kills workers; only these are linked with the library.
+CRASH_FLAGS := -std=gnu11 -D_GNU_SOURCE $(C_FLAGS)
+CRASH_HEADERS := $(wildcard tests/crash/*.h) include/mmsb.h
+build/crash/campaign: $(patsubst %,tests/crash/%.c,campaign trace disk files) $(CRASH_HEADERS)
+	@mkdir -p $(@D)
+	@gcc $(CRASH_FLAGS) $(filter %.c,$^) -o $@
+build/crash/worker: tests/crash/worker.c tests/crash/workload.c $(CRASH_HEADERS) build/libmmsb.so
+	@mkdir -p $(@D)
+	@gcc $(CRASH_FLAGS) $(filter %.c,$^) -o $@ $(call with_library,build)
+build/crash/luck_test.run: tests/crash/luck_test.c tests/c/check.h include/mmsb.h build/libmmsb.so
+	@mkdir -p $(@D)
+	@gcc $(CRASH_FLAGS) $< -o $@ $(call with_library,build)
+
+.PHONY: test-crash
+test-crash: build/crash/campaign build/crash/worker build/crash/luck_test.run ## kills and power cuts while saving; bad luck
+	@tools/run_programs.sh build/crash/luck_test.run
+	@build/crash/campaign 50 $(SEED)
+
+.PHONY: crash
+crash: build/crash/campaign build/crash/worker ## the same RUNS=2000 times; SEED= repeats a run
+	@build/crash/campaign $(RUNS) $(SEED)
 
 .PHONY: test-python
 test-python: lib $(STAMPS)/venv-test ## the Python package

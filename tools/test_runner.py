@@ -19,6 +19,7 @@ SUITES = [
     "test-asan",
     "test-tsan",
     "test-fuzz",
+    "test-crash",
     "test-python",
     "test-julia",
     "test-examples",

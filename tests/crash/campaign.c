@@ -1,0 +1,366 @@
+/*
+ * campaign.c RUNS SEED — kills workers (worker.c) again and again, each going on with what the one before left on the disk, and
+ * sees to it that this is the last complete state, and all that was acknowledged. Every third time it is the power that is cut.
+ * Then it plants bugs, which must be found.
+ */
+#include "disk.h"
+#include "files.h"
+#include "trace.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    SHARE = 80 /* per cent of the kills that must fall into a save or a commit */,
+    TRIES = 25 /* kills for a planted bug */,
+    RUBBISH = 64,
+    PROBLEM = 1200
+};
+
+static shared_t *shared;
+static int descriptor;
+static char worker_program[PATH], base_folder[200];
+static uint64_t seed, choices;
+
+/* One mode's files: a chain of crashes. */
+typedef struct history {
+    int mode;
+    int twin;
+    uint32_t number; /* how often it began anew */
+    char folder[256];
+    int begun;
+    checkpoint_t *checkpoint; /* while another history has the shared memory */
+    uint32_t rubbish_count;
+    char rubbish[RUBBISH][256]; /* temporary files that the last kill left */
+} history_t;
+
+/* ------------------------------------------------------------------------------------------------------ histories ---- */
+
+static int run_to_the_end(goal_t goal) {
+    plan_t plan = {.step = STEP_NONE};
+    shared->goal = (int32_t)goal;
+    return run_workers(worker_program, shared, descriptor, 1, &plan).died;
+}
+
+static const char *failure(void) {
+    return shared->workers[0].failure[0] != 0 ? shared->workers[0].failure : shared->workers[1].failure;
+}
+
+static void begin(history_t *history) {
+    snprintf(history->folder, sizeof history->folder, "%s/%s-%d-%u", base_folder, mode_names[history->mode], history->twin,
+             history->number++);
+    make_folder(history->folder);
+    history->rubbish_count = 0;
+    history->begun = 1;
+    if (history->checkpoint == NULL && (history->checkpoint = malloc(sizeof *history->checkpoint)) == NULL) {
+        give_up("no memory");
+    }
+}
+
+/* Puts a history into the shared memory. */
+static void enter(history_t *history) {
+    int is_new = !history->begun;
+    if (is_new) {
+        begin(history);
+    }
+    shared->mode = history->mode;
+    shared->twin = is_new ? TWIN_NONE : history->twin;
+    shared->seed = seed + (uint64_t)history->mode * 1000 + history->number * 1000000;
+    snprintf(shared->directory, sizeof shared->directory, "%s", history->folder);
+    if (is_new) {
+        if (run_to_the_end(GOAL_FOUND) != 0) {
+            give_up("the first state of mode %s: %s", mode_names[history->mode], failure());
+        }
+        shared->twin = history->twin;
+    } else {
+        shared->checkpoints[shared->current] = *history->checkpoint;
+    }
+}
+
+static void leave(history_t *history) {
+    *history->checkpoint = shared->checkpoints[shared->current];
+}
+
+static void end(history_t *history, int keep) {
+    if (history->begun && !keep) {
+        remove_tree(history->folder);
+    }
+    history->begun = 0;
+}
+
+/* -------------------------------------------------------------------------------------------------------- rubbish ---- */
+
+static int is_temporary(const char *name) {
+    size_t length = strlen(name);
+    return length > 4 && strcmp(name + length - 4, ".tmp") == 0;
+}
+
+/* Temporary files in the folder and its journal; names of the journal's begin with "journal-". */
+static uint32_t list_rubbish(const char *folder, char names[RUBBISH][256]) {
+    uint32_t count = 0;
+    for (int i = 0; i < 2; i++) {
+        char path[PATH];
+        snprintf(path, sizeof path, "%s%s", folder, i == 0 ? "" : "/journal");
+        DIR *directory = opendir(path);
+        for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
+            if (is_temporary(entry->d_name) && count < RUBBISH) {
+                snprintf(names[count++], 256, "%s", entry->d_name);
+            }
+        }
+        if (directory != NULL) {
+            closedir(directory);
+        }
+    }
+    return count;
+}
+
+/* Rubbish of a kill must be gone when a later worker has saved to that path, or has opened the journal. */
+static const char *old_rubbish(history_t *history) {
+    static char left[RUBBISH][256];
+    uint32_t count = list_rubbish(history->folder, left);
+    const char *found = NULL;
+    int saved = 0;
+    for (int i = 0; i < 2; i++) {
+        const progress_t *progress = &shared->checkpoints[shared->current].progress[i];
+        /* The first save of a worker goes to the path at which the one before was interrupted. */
+        saved = saved || (shared->workers[i].ready && progress->saved > progress->first);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        int is_old = 0;
+        for (uint32_t old = 0; old < history->rubbish_count; old++) {
+            is_old = is_old || strcmp(left[i], history->rubbish[old]) == 0;
+        }
+        int of_journal = strncmp(left[i], "journal-", 8) == 0;
+        if (is_old && (of_journal ? shared->workers[0].ready : saved)) {
+            found = left[i];
+        }
+    }
+    memcpy(history->rubbish, left, sizeof left);
+    history->rubbish_count = count;
+    return found;
+}
+
+/* ------------------------------------------------------------------------------------------------------------ runs ---- */
+
+static plan_t plan_a_kill(int mode) {
+    static const stage_t of_saves[] = {STEP_CREATE, STEP_WRITE, STEP_SYNC, STEP_RENAME, STEP_SYNC_FOLDER, STEP_SWEEP};
+    static const stage_t of_journals[] = {STEP_FRAME,   STEP_FRAME, STEP_COMMIT,       STEP_COMMIT, STEP_CUT,
+                                          STEP_SEGMENT, STEP_NAME,  STEP_SYNC_JOURNAL, STEP_DROP};
+    plan_t plan = {.step = STEP_NONE, .power_cut = below(&choices, 3) == 0};
+    if (below(&choices, 40) == 0) {
+        plan.restoring = 1;
+        plan.microseconds = below(&choices, 60000);
+    } else if (below(&choices, 2) == 0) {
+        plan.microseconds = below(&choices, has_journal(mode) ? 150000 : 80000);
+    } else {
+        int of_journal = has_journal(mode) && below(&choices, 3) != 0;
+        plan.step = of_journal ? of_journals[below(&choices, sizeof of_journals / sizeof of_journals[0])]
+                               : of_saves[below(&choices, sizeof of_saves / sizeof of_saves[0])];
+        uint64_t often = plan.step == STEP_FRAME || plan.step == STEP_COMMIT ? 60 : plan.step == STEP_WRITE ? 12 : 3;
+        int once = plan.step == STEP_SWEEP || plan.step == STEP_CUT;
+        plan.occurrence = once ? 1 : 1 + (uint32_t)below(&choices, often);
+        plan.moment = (moment_t)below(&choices, 3);
+        plan.microseconds = below(&choices, 4) == 0 ? below(&choices, 5000) : below(&choices, 300);
+        plan.restoring = plan.step == STEP_CUT;
+    }
+    return plan;
+}
+
+static void describe(const plan_t *plan, char *text, size_t capacity) {
+    static const char *const moments[] = {"before", "during", "after"};
+    if (plan->step == STEP_NONE) {
+        snprintf(text, capacity, "after %llu us%s", (unsigned long long)plan->microseconds,
+                 plan->restoring ? " of restoring" : "");
+    } else {
+        snprintf(text, capacity, "%s \"%s\" number %u (%llu us)", moments[plan->moment], stage_names[plan->step],
+                 plan->occurrence, (unsigned long long)plan->microseconds);
+    }
+    if (plan->power_cut) {
+        size_t length = strlen(text);
+        snprintf(text + length, capacity - length, ", the power is cut");
+    }
+}
+
+/* One kill of what goes on in the history. NULL = what was found before it was right. */
+static const char *kill_once(history_t *history, const plan_t *plan, stage_t *stage) {
+    char copies[300];
+    snprintf(copies, sizeof copies, "%s/synced", base_folder);
+    enter(history);
+    if (plan->power_cut) {
+        disk_begin(history->folder, copies);
+    }
+    shared->goal = GOAL_RUN;
+    outcome_t outcome = run_workers(worker_program, shared, descriptor, history->mode == MODE_PAIR ? 2 : 1, plan);
+    *stage = outcome.stage;
+    static char text[PROBLEM];
+    const char *problem = NULL;
+    if (outcome.died != 0) {
+        const char *said = failure();
+        snprintf(text, sizeof text, "a worker ended with status %d: %s", outcome.died, said);
+        problem = text;
+    } else {
+        const char *rubbish = old_rubbish(history);
+        if (rubbish != NULL) {
+            snprintf(text, sizeof text, "%.255s is still there after a later save or open", rubbish);
+            problem = text;
+        } else if (plan->power_cut) {
+            disk_cut(&choices);
+            history->rubbish_count = list_rubbish(history->folder, history->rubbish);
+        }
+    }
+    leave(history);
+    return problem;
+}
+
+/* What the last kill left is right, too, and after one more save nothing else lies there. */
+static const char *finish(history_t *history) {
+    static char names[RUBBISH][256], text[PROBLEM];
+    enter(history);
+    int died = run_to_the_end(GOAL_FINISH);
+    leave(history);
+    if (died != 0) {
+        snprintf(text, sizeof text, "the last worker ended with status %d: %s", died, failure());
+        return text;
+    }
+    if (list_rubbish(history->folder, names) > 0) {
+        snprintf(text, sizeof text, "%s is left at the end", names[0]);
+        return text;
+    }
+    return NULL;
+}
+
+/* -------------------------------------------------------------------------------------------------------- planted ---- */
+
+static const struct {
+    twin_t twin;
+    int mode;
+    int power_cut;
+} planted[] = {
+    {TWIN_LOOSE_JOURNAL, MODE_CALL, 0}, {TWIN_LATE_SYNC, MODE_CALL, 1},  {TWIN_NOT_DURABLE, MODE_WHOLE, 1},
+    {TWIN_NOT_DURABLE, MODE_CHAIN, 1},  {TWIN_NO_SYNC, MODE_WHOLE, 1},   {TWIN_NO_SYNC, MODE_CALL, 1},
+    {TWIN_NO_SYNC, MODE_INTERVAL, 1},   {TWIN_IN_PLACE, MODE_WHOLE, 0},  {TWIN_NO_REPLAY, MODE_CALL, 0},
+    {TWIN_WRONG_BASE, MODE_CHAIN, 0},   {TWIN_NO_REMOVE, MODE_WHOLE, 0},
+};
+enum { PLANTED = sizeof planted / sizeof planted[0] };
+
+/* How many kills it took to find a planted bug; 0 = it was not found. */
+static int find_planted(size_t which, char *text, size_t capacity) {
+    history_t *history = calloc(1, sizeof *history);
+    history->mode = planted[which].mode;
+    history->twin = planted[which].twin;
+    int found = 0;
+    for (int kills = 1; kills <= TRIES && !found; kills++) {
+        plan_t plan = {.microseconds = 5000 + below(&choices, 40000), .power_cut = planted[which].power_cut};
+        stage_t stage = STEP_NONE;
+        const char *problem = kill_once(history, &plan, &stage);
+        if (problem != NULL) {
+            snprintf(text, capacity, "%s", problem);
+            found = kills;
+        }
+    }
+    end(history, 0);
+    free(history->checkpoint);
+    free(history);
+    return found;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- report ---- */
+
+static int print_stages(const uint32_t *stages, uint32_t kills) {
+    uint32_t inside = 0;
+    puts("where the kills fell:");
+    for (int stage = 1; stage < STAGES; stage++) {
+        if (stages[stage] > 0) {
+            printf("  %5u  %4.1f %%  %s\n", stages[stage], 100.0 * stages[stage] / kills, stage_names[stage]);
+        }
+        inside += stage == STAGE_RESTORING || stage == STAGE_OUTSIDE ? 0 : stages[stage];
+    }
+    printf("  %.1f %% in a save or a commit (%d wanted)\n", 100.0 * inside / kills, SHARE);
+    return inside * 100 >= kills * SHARE;
+}
+
+int main(int count, char **arguments) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    uint32_t runs = count > 1 ? (uint32_t)strtoul(arguments[1], NULL, 10) : 50;
+    seed = count > 2 && arguments[2][0] != 0 ? strtoull(arguments[2], NULL, 10) : (uint64_t)time(NULL);
+    choices = seed;
+    const char *temporary = getenv("TMPDIR");
+    snprintf(base_folder, sizeof base_folder, "%s/mmsb-crash-XXXXXX", temporary != NULL ? temporary : "/tmp");
+    if (mkdtemp(base_folder) == NULL) {
+        give_up("no folder %s", base_folder);
+    }
+    snprintf(worker_program, sizeof worker_program, "%s", arguments[0]);
+    char *name = strrchr(worker_program, '/');
+    snprintf(name == NULL ? worker_program : name + 1, 16, "worker");
+    descriptor = memfd_create("crash test", 0);
+    shared = ftruncate(descriptor, sizeof *shared) == 0
+                 ? mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0)
+                 : MAP_FAILED;
+    if (shared == MAP_FAILED) {
+        give_up("no shared memory");
+    }
+    printf("%u runs, SEED=%llu, in %s\n", runs, (unsigned long long)seed, base_folder);
+
+    static history_t histories[MODES];
+    uint32_t stages[STAGES] = {0}, passed = 0, failed = 0, kills = 0, cuts = 0;
+    for (uint32_t run = 0; run < runs + MODES; run++) {
+        int mode = (int)(run % MODES);
+        history_t *history = &histories[mode];
+        history->mode = mode;
+        plan_t plan = plan_a_kill(mode);
+        stage_t stage = STEP_NONE;
+        const char *problem = run < runs ? kill_once(history, &plan, &stage) : finish(history);
+        if (problem != NULL) {
+            char text[200] = "the end";
+            if (run < runs) {
+                describe(&plan, text, sizeof text);
+            }
+            printf("FAILED: run %u, SEED=%llu, mode %s (%s): %s; kept: %s\n", run, (unsigned long long)seed, mode_names[mode],
+                   text, problem, history->folder);
+            failed++;
+            end(history, 1);
+            continue;
+        }
+        passed++;
+        if (run < runs) {
+            kills++;
+            cuts += (uint32_t)plan.power_cut;
+            stages[stage]++;
+        }
+    }
+    for (int mode = 0; mode < MODES; mode++) {
+        end(&histories[mode], 0);
+    }
+    printf("%u kills, %u of them with a power cut\n", kills, cuts);
+    if (kills > 0 && print_stages(stages, kills)) {
+        passed++;
+    } else {
+        failed++;
+    }
+
+    uint32_t caught = 0;
+    for (size_t i = 0; i < PLANTED; i++) {
+        char text[PROBLEM];
+        int needed = find_planted(i, text, sizeof text);
+        caught += needed > 0;
+        printf("planted: %s, mode %s: %s%d kills%s%s\n", twin_names[planted[i].twin], mode_names[planted[i].mode],
+               needed > 0 ? "caught after " : "NOT CAUGHT by ", needed > 0 ? needed : TRIES, needed > 0 ? ": " : "",
+               needed > 0 ? text : "");
+    }
+    printf("planted bugs: caught %u of %u\n", caught, (uint32_t)PLANTED);
+    passed += caught;
+    failed += PLANTED - caught;
+    char copies[300];
+    snprintf(copies, sizeof copies, "%s/synced", base_folder);
+    remove_tree(copies);
+    if (failed == 0) {
+        remove_tree(base_folder);
+    }
+    printf("%u passed, %u failed\n", passed, failed);
+    return failed != 0;
+}
