@@ -199,6 +199,7 @@ func TestGoldenOutputs(t *testing.T) {
 		"journal-ls-records": {"journal", "ls", log, "--records"},
 		"journal-ls-json":    {"journal", "ls", torn, "--records", "--json"},
 		"journal-ls-part":    {"journal", "ls", log, "--from", "3", "--until", "4"},
+		"journal-ls-epoch":   {"journal", "ls", log, "--until-epoch", "2:19"},
 		"journal-ls-time":    {"journal", "ls", log, "--until-time", "2026-01-02T05:04:05+02:00"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -275,6 +276,9 @@ func TestUsage(t *testing.T) {
 		{"is no time", "journal ls a --until-time yesterday"},
 		{"outside the years", "journal ls a --until-time 1969-12-31T23:59:59Z"},
 		{"outside the years", "journal ls a --until-time 2300-01-01T00:00:00Z"},
+		{"\"0\" is no id", "journal ls a --until-epoch 0:1"},
+		{"is no page and epoch", "journal ls a --until-epoch 7"},
+		{"is no page and epoch", "journal ls a --until-epoch 7:0"},
 		{"until until-time", "journal replay a --snapshot b -o c --until 1 --until-time 2026-01-01T00:00:00Z"},
 		{"not bash, fish or zsh", "completion powershell"},
 	} {
@@ -446,7 +450,8 @@ dependency of page 77 on page 1 added
 `, "\n"), text)
 
 	// Up to the middle of a group, and to a time: without the group.
-	for _, until := range [][]string{{"--until", "4"}, {"--until", "3"}, {"--until-time", "2026-01-02T03:04:04.5Z"}} {
+	for _, until := range [][]string{{"--until", "4"}, {"--until", "3"}, {"--until-time", "2026-01-02T03:04:04.5Z"},
+		{"--until-epoch", "1:10"}} {
 		said = good(t, append([]string{"journal", "replay", log, "-s", whole, "-o", out, "--compress"}, until...)...)
 		assert.Contains(t, said, "at record 3, 2026-01-02T03:04:03Z (2 records applied)")
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,18 +26,19 @@ func directories(*cobra.Command, []string, string) ([]string, cobra.ShellCompDir
 
 // untilFlags say how far to go.
 type untilFlags struct {
-	sequence uint64
-	time     string
+	sequence    uint64
+	time, epoch string
 }
 
 func (u *untilFlags) add(c *cobra.Command) {
 	c.Flags().Uint64Var(&u.sequence, "until", 0, "go up to the record `N`")
 	c.Flags().StringVar(&u.time, "until-time", "", "go up to the `TIME`, like 2026-01-31T12:00:00Z")
-	c.MarkFlagsMutuallyExclusive("until", "until-time")
+	c.Flags().StringVar(&u.epoch, "until-epoch", "", "go up to an epoch of a page: `PAGE:EPOCH`")
+	c.MarkFlagsMutuallyExclusive("until", "until-time", "until-epoch")
 }
 
 func (u *untilFlags) given(c *cobra.Command) bool {
-	return c.Flags().Changed("until") || c.Flags().Changed("until-time")
+	return c.Flags().Changed("until") || c.Flags().Changed("until-time") || c.Flags().Changed("until-epoch")
 }
 
 func (u *untilFlags) parse(c *cobra.Command) (until journal.Until, err error) {
@@ -51,6 +53,16 @@ func (u *untilFlags) parse(c *cobra.Command) (until journal.Until, err error) {
 		}
 		if until.Time = moment.UnixNano(); until.Time <= 0 || moment.Year() > 2261 {
 			return until, fmt.Errorf("%q lies outside the years that a journal can name", u.time)
+		}
+	}
+	if c.Flags().Changed("until-epoch") {
+		page, epoch, found := strings.Cut(u.epoch, ":")
+		if until.Page, err = parseID(page); err != nil {
+			return until, err
+		}
+		until.Epoch, err = strconv.ParseUint(epoch, 0, 64)
+		if !found || err != nil || until.Epoch == 0 {
+			return until, fmt.Errorf("%q is no page and epoch above 0, like 7:100", u.epoch)
 		}
 	}
 	return until, nil
