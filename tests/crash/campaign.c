@@ -187,7 +187,7 @@ static void describe(const plan_t *plan, char *text, size_t capacity) {
 }
 
 /* One kill of what goes on in the history. NULL = what was found before it was right. */
-static const char *kill_once(history_t *history, const plan_t *plan, stage_t *stage) {
+static const char *kill_once(history_t *history, const plan_t *plan, outcome_t *outcome) {
     char copies[300];
     snprintf(copies, sizeof copies, "%s/synced", base_folder);
     enter(history);
@@ -195,13 +195,12 @@ static const char *kill_once(history_t *history, const plan_t *plan, stage_t *st
         disk_begin(history->folder, copies);
     }
     shared->goal = GOAL_RUN;
-    outcome_t outcome = run_workers(worker_program, shared, descriptor, history->mode == MODE_PAIR ? 2 : 1, plan);
-    *stage = outcome.stage;
+    *outcome = run_workers(worker_program, shared, descriptor, history->mode == MODE_PAIR ? 2 : 1, plan);
     static char text[PROBLEM];
     const char *problem = NULL;
-    if (outcome.died != 0) {
+    if (outcome->died != 0) {
         const char *said = failure();
-        snprintf(text, sizeof text, "a worker ended with status %d: %s", outcome.died, said);
+        snprintf(text, sizeof text, "a worker ended with status %d: %s", outcome->died, said);
         problem = text;
     } else {
         const char *rubbish = old_rubbish(history);
@@ -256,8 +255,8 @@ static int find_planted(size_t which, char *text, size_t capacity) {
     int found = 0;
     for (int kills = 1; kills <= TRIES && !found; kills++) {
         plan_t plan = {.microseconds = 5000 + below(&choices, 40000), .power_cut = planted[which].power_cut};
-        stage_t stage = STEP_NONE;
-        const char *problem = kill_once(history, &plan, &stage);
+        outcome_t outcome;
+        const char *problem = kill_once(history, &plan, &outcome);
         if (problem != NULL) {
             snprintf(text, capacity, "%s", problem);
             found = kills;
@@ -307,14 +306,14 @@ int main(int count, char **arguments) {
     printf("%u runs, SEED=%llu, in %s\n", runs, (unsigned long long)seed, base_folder);
 
     static history_t histories[MODES];
-    uint32_t stages[STAGES] = {0}, passed = 0, failed = 0, kills = 0, cuts = 0;
+    uint32_t stages[STAGES] = {0}, passed = 0, failed = 0, kills = 0, cuts = 0, planned_steps = 0, reached = 0;
     for (uint32_t run = 0; run < runs + MODES; run++) {
         int mode = (int)(run % MODES);
         history_t *history = &histories[mode];
         history->mode = mode;
         plan_t plan = plan_a_kill(mode);
-        stage_t stage = STEP_NONE;
-        const char *problem = run < runs ? kill_once(history, &plan, &stage) : finish(history);
+        outcome_t outcome;
+        const char *problem = run < runs ? kill_once(history, &plan, &outcome) : finish(history);
         if (problem != NULL) {
             char text[200] = "the end";
             if (run < runs) {
@@ -330,13 +329,15 @@ int main(int count, char **arguments) {
         if (run < runs) {
             kills++;
             cuts += (uint32_t)plan.power_cut;
-            stages[stage]++;
+            stages[outcome.stage]++;
+            planned_steps += plan.step != STEP_NONE;
+            reached += (uint32_t)outcome.reached;
         }
     }
     for (int mode = 0; mode < MODES; mode++) {
         end(&histories[mode], 0);
     }
-    printf("%u kills, %u of them with a power cut\n", kills, cuts);
+    printf("%u kills, %u of them with a power cut; %u were to come at a step, %u did\n", kills, cuts, planned_steps, reached);
     if (kills > 0 && print_stages(stages, kills)) {
         passed++;
     } else {

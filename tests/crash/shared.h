@@ -1,6 +1,6 @@
 /*
- * shared.h — the memory that the campaign shares with its workers. It outlives a killed worker: what the worker had said in it up to
- * then is what the next one holds the files against.
+ * shared.h — the memory that the campaign shares with its workers. It outlives a killed worker: what the worker had said in it up
+ * to then is what the next one holds the files against.
  */
 #ifndef MMSB_TESTS_CRASH_SHARED_H
 #define MMSB_TESTS_CRASH_SHARED_H

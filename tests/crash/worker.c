@@ -1,6 +1,6 @@
 /*
- * worker.c DESCRIPTOR NUMBER — works on a context until it is killed, having found on the disk what the worker before it left there. The
- * descriptor is the shared memory of shared.h.
+ * worker.c DESCRIPTOR NUMBER — works on a context until it is killed, having found on the disk what the worker before it left
+ * there. The descriptor is the shared memory of shared.h.
  */
 #include "shared.h"
 

@@ -268,6 +268,7 @@ static void model_delta(model_t *model, const operation_t *o, const uint8_t *pay
         free(s);
     }
     model->pages[slot].epoch++;
+    model->pages[slot].has_mask = 1; /* also where no byte was addressed */
 }
 
 /* One page's version moves once for each of its changes. */

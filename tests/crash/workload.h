@@ -1,7 +1,7 @@
 /*
- * workload.h — changes of a context that follow from a seed, and a model that makes the same changes in plain memory. The state after
- * change number n is a function of the seed and n: what comes back after a crash is compared with the model, which knows nothing
- * of files.
+ * workload.h — changes of a context that follow from a seed, and a model that makes the same changes in plain memory. The state
+ * after change number n is a function of the seed and n: what comes back after a crash is compared with the model, which knows
+ * nothing of files.
  */
 #ifndef MMSB_TESTS_CRASH_WORKLOAD_H
 #define MMSB_TESTS_CRASH_WORKLOAD_H
