@@ -176,6 +176,39 @@ func TestDiffOfASnapshotWithItselfIsEmpty(t *testing.T) {
 	}
 }
 
+// TestNoMaskIsOneOfZeros compares pages without a mask, with one of zeros, and with one bit.
+func TestNoMaskIsOneOfZeros(t *testing.T) {
+	masked := func(mask []byte, compression Compression) *Snapshot {
+		m := newModel()
+		m.put(t, 1, pattern(1, 3*8*Chunk))
+		one := m.pages[1]
+		one.mask = mask
+		m.pages[1] = one
+		return openBytes(t, whole(t, m, compression))
+	}
+	none, set := masked(nil, Uncompressed), make([]byte, 3*Chunk)
+	set[3*Chunk-1] = 0x80
+	for _, compression := range []Compression{Uncompressed, Zstd, Zeros} {
+		zeros := masked(make([]byte, 3*Chunk), compression)
+		for d, err := range Diff(none, zeros) {
+			t.Errorf("%v %v", d, err)
+		}
+		for d, err := range Diff(zeros, none) {
+			t.Errorf("%v %v", d, err)
+		}
+		bit := masked(set, compression)
+		for _, pair := range [][2]*Snapshot{{none, bit}, {bit, none}, {zeros, bit}} {
+			count := 0
+			for d, err := range Diff(pair[0], pair[1]) {
+				require.NoError(t, err)
+				assert.True(t, d.Mask && !d.Bytes && !d.Metadata && !d.Attributes, "%v", d)
+				count++
+			}
+			assert.Equal(t, 1, count)
+		}
+	}
+}
+
 // brokenSink fails at the n-th call.
 type brokenSink struct {
 	file.Sink

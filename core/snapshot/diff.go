@@ -159,13 +159,34 @@ func ofKind(pieces []Piece, kind uint32) []Piece {
 }
 
 func piecesDiffer(a, b *Snapshot, d *Difference, from, to []Piece) (bool, error) {
-	if len(from) != len(to) {
+	switch {
+	case len(from) == 0 && len(to) > 0 && to[0].Kind == KindMask: // no mask is one of zeros
+		return marks(b, d.ID, to)
+	case len(to) == 0 && len(from) > 0 && from[0].Kind == KindMask:
+		return marks(a, d.ID, from)
+	case len(from) != len(to):
 		return true, nil
 	}
 	for number := range from {
 		same, err := samePiece(a, b, d, &from[number], &to[number])
 		if err != nil || !same {
 			return true, err
+		}
+	}
+	return false, nil
+}
+
+// marks says whether a mask has a bit that is set.
+func marks(s *Snapshot, id uint64, pieces []Piece) (bool, error) {
+	memory := chunks.Get().(*[2 * Chunk]byte)
+	defer chunks.Put(memory)
+	for number := range pieces {
+		bits := memory[:pieces[number].Length]
+		if err := s.readPiece(bits, id, &pieces[number], memory[Chunk:]); err != nil {
+			return false, err
+		}
+		if !allZero(bits) {
+			return true, nil
 		}
 	}
 	return false, nil
