@@ -184,7 +184,7 @@ func TestNoMaskIsOneOfZeros(t *testing.T) {
 		one := m.pages[1]
 		one.mask = mask
 		m.pages[1] = one
-		return openBytes(t, whole(t, m, compression))
+		return openBytes(t, write(t, Header{}, m, parts{whole: m.ids()}, compression))
 	}
 	none, set := masked(nil, Uncompressed), make([]byte, 3*Chunk)
 	set[3*Chunk-1] = 0x80
