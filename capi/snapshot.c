@@ -102,6 +102,9 @@ static mmsb_status_t check_load_options(const mmsb_load_options_t **options) {
         return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "mode is %d, not eager or lazy", given->mode);
     DOOR_CHECK(door_array("page_ids", given->page_ids, given->page_count, sizeof(uint64_t), __alignof__(uint64_t)));
     DOOR_CHECK(door_optional("page_ids", given->page_ids, __alignof__(uint64_t)));
+    if ((given->journal_page == 0) != (given->journal_epoch == 0))
+        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "journal_page is %llu and journal_epoch %llu: both or none",
+                         (unsigned long long)given->journal_page, (unsigned long long)given->journal_epoch);
     return given->journal ? door_path("journal", given->journal) : MMSB_OK;
 }
 

@@ -116,6 +116,7 @@ func mmsbgo_context_save_stats(context C.mmsb_context_t, stats *C.mmsb_save_stat
 func loadOptions(o *C.mmsb_load_options_t) page.LoadOptions {
 	options := page.LoadOptions{
 		Lazy: o.mode == C.MMSB_LOAD_LAZY, JournalUntil: uint64(o.journal_until), JournalUntilTime: int64(o.journal_until_time_ns),
+		JournalPage: uint64(o.journal_page), JournalEpoch: uint64(o.journal_epoch),
 	}
 	if o.page_ids != nil {
 		ids := array((*uint64)(unsafe.Pointer(o.page_ids)), C.size_t(o.page_count))

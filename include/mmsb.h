@@ -860,6 +860,8 @@ typedef struct mmsb_load_options {
     const char *journal;           /* NULL; directory of a journal whose records after the snapshot are applied */
     uint64_t journal_until;        /* 0 = all; number of the last record to apply */
     int64_t journal_until_time_ns; /* 0 = all; records later than this (since 1970 UTC) are not applied */
+    uint64_t journal_page;         /* 0; with journal_epoch: id of a page */
+    uint64_t journal_epoch;        /* 0 = all; records from the one on that moves that page's epoch beyond this are not applied */
     uint64_t reserved[4];
 } mmsb_load_options_t;
 

@@ -333,7 +333,7 @@ func (l *loader) openReplay() (*replay, error) {
 		return nil, status.Errorf(status.Mismatch, "the journal %q begins with record %d, the snapshot has those up to %d", l.o.Journal,
 			info.First, held)
 	}
-	until := journal.Until{Sequence: l.o.JournalUntil, Time: l.o.JournalUntilTime}
+	until := journal.Until{Sequence: l.o.JournalUntil, Time: l.o.JournalUntilTime, Page: l.o.JournalPage, Epoch: l.o.JournalEpoch}
 	last, err := read.Find(held, until)
 	if err != nil {
 		return nil, err

@@ -22,6 +22,8 @@ type LoadOptions struct {
 	Journal          string
 	JournalUntil     uint64
 	JournalUntilTime int64
+	JournalPage      uint64 // only with JournalEpoch
+	JournalEpoch     uint64
 }
 
 // LoadSource is where a snapshot comes from.

@@ -48,17 +48,30 @@ static void begin(mmsb_context_t context, int32_t durability) {
     CHECK_OK(mmsb_journal_open(context, at("journal"), &options));
 }
 
-/* A new context from the snapshot "start" and the journal's records up to a number, 0 for all. */
-static mmsb_context_t replayed(uint64_t until) {
+/* A new context from the snapshot "start" and the journal's records, as far as the options say. */
+static mmsb_context_t replayed_with(mmsb_load_options_t *options) {
     mmsb_context_t context = new_context();
     char journal[256];
     snprintf(journal, sizeof journal, "%s", at("journal"));
+    options->journal = journal;
+    CHECK_OK(mmsb_snapshot_load(context, at("start"), options));
+    return context;
+}
+
+/* The same up to a record, 0 for all. */
+static mmsb_context_t replayed(uint64_t until) {
     mmsb_load_options_t options;
     mmsb_load_options_init(&options);
-    options.journal = journal;
     options.journal_until = until;
-    CHECK_OK(mmsb_snapshot_load(context, at("start"), &options));
-    return context;
+    return replayed_with(&options);
+}
+
+static mmsb_context_t replayed_to_epoch(uint64_t id, uint64_t epoch) {
+    mmsb_load_options_t options;
+    mmsb_load_options_init(&options);
+    options.journal_page = id;
+    options.journal_epoch = epoch;
+    return replayed_with(&options);
 }
 
 static mmsb_page_t page_of(mmsb_context_t context, uint64_t id) {
@@ -199,6 +212,46 @@ static void the_state_after_each_record(void) {
         CHECK_OK(mmsb_context_destroy(again));
     }
     CHECK_OK(mmsb_context_destroy(context)); /* which ends the journal, too */
+}
+
+/* What other pages were when one page had an epoch. A batch is replayed whole or not at all. */
+static void the_state_at_an_epoch_of_a_page(void) {
+    mmsb_context_t context = new_context();
+    mmsb_page_t clock = new_page(context, 1), other = new_page(context, 2);
+    uint64_t id = page_info(clock).id, other_id = page_info(other).id;
+    CHECK_OK(mmsb_snapshot_save(context, at("start"), NULL));
+    begin(context, MMSB_DURABILITY_NONE);
+    for (uint8_t i = 1; i <= 20; i++) {
+        CHECK_OK(mmsb_page_write(other, 0, &i, 1)); /* by a record of its own, before */
+        const mmsb_page_t pages[] = {other, clock};
+        const uint64_t offsets[] = {1, 0};
+        const uint8_t payload[] = {i, i};
+        mmsb_page_runs_t runs;
+        mmsb_page_runs_init(&runs);
+        runs.count = 2;
+        runs.pages = pages;
+        runs.offsets = offsets;
+        runs.uniform_length = 1;
+        runs.payload = payload;
+        CHECK_OK(mmsb_page_apply_runs(&runs, NULL));
+        CHECK_EQUAL(mmsb_page_epoch(clock), i);
+    }
+    CHECK_OK(mmsb_journal_close(context));
+    for (uint8_t i = 1; i <= 20; i += 3) {
+        mmsb_context_t again = replayed_to_epoch(id, i);
+        CHECK_EQUAL(mmsb_page_epoch(page_of(again, id)), i);
+        CHECK(page_holds(page_of(again, id), &i, 1));
+        const uint8_t expected[] = {i < 20 ? (uint8_t)(i + 1) : i, i};
+        CHECK(page_holds(page_of(again, other_id), expected, 2));
+        CHECK_OK(mmsb_context_destroy(again));
+    }
+    mmsb_context_t again = replayed_to_epoch(id, UINT64_MAX);
+    CHECK_EQUAL(mmsb_page_epoch(page_of(again, id)), 20);
+    CHECK_OK(mmsb_context_destroy(again));
+    again = replayed_to_epoch(UINT64_MAX, 1); /* a page that never was moves nothing */
+    CHECK_EQUAL(mmsb_page_epoch(page_of(again, other_id)), 20);
+    CHECK_OK(mmsb_context_destroy(again));
+    CHECK_OK(mmsb_context_destroy(context));
 }
 
 /* Threads that change pages of their own and one that all of them change. */
@@ -361,6 +414,7 @@ int main(int count, char **arguments) {
     } while (0)
     RUN_IN_FOLDER(every_change_is_replayed);
     RUN_IN_FOLDER(the_state_after_each_record);
+    RUN_IN_FOLDER(the_state_at_an_epoch_of_a_page);
     RUN_IN_FOLDER(threads_write_one_journal);
     RUN_IN_FOLDER(nothing_acknowledged_is_lost);
     RUN_IN_FOLDER(what_a_journal_refuses);

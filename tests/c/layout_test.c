@@ -160,7 +160,7 @@ FIELD_AT(mmsb_save_options_t, copy_limit, 24);
 FIELD_AT(mmsb_save_options_t, base, 32);
 FIELD_AT(mmsb_save_options_t, reserved, 40);
 
-SIZE_IS(mmsb_load_options_t, 80);
+SIZE_IS(mmsb_load_options_t, 96);
 FIELD_AT(mmsb_load_options_t, struct_size, 0);
 FIELD_AT(mmsb_load_options_t, mode, 4);
 FIELD_AT(mmsb_load_options_t, page_ids, 8);
@@ -168,7 +168,9 @@ FIELD_AT(mmsb_load_options_t, page_count, 16);
 FIELD_AT(mmsb_load_options_t, journal, 24);
 FIELD_AT(mmsb_load_options_t, journal_until, 32);
 FIELD_AT(mmsb_load_options_t, journal_until_time_ns, 40);
-FIELD_AT(mmsb_load_options_t, reserved, 48);
+FIELD_AT(mmsb_load_options_t, journal_page, 48);
+FIELD_AT(mmsb_load_options_t, journal_epoch, 56);
+FIELD_AT(mmsb_load_options_t, reserved, 64);
 
 SIZE_IS(mmsb_save_stats_t, 112);
 FIELD_AT(mmsb_save_stats_t, struct_size, 0);

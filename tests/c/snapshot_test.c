@@ -646,6 +646,8 @@ static void bad_arguments(void) {
     REFUSED_LOAD(page_count = UINT64_MAX, MMSB_E_INVALID_SIZE);
     REFUSED_LOAD(page_ids = (const uint64_t *)1, MMSB_E_INVALID_ARGUMENT);
     REFUSED_LOAD(journal = "", MMSB_E_INVALID_ARGUMENT);
+    REFUSED_LOAD(journal_page = 1, MMSB_E_INVALID_ARGUMENT);
+    REFUSED_LOAD(journal_epoch = 1, MMSB_E_INVALID_ARGUMENT);
     mmsb_save_options_init(&save);
     save.base = at("state");
     void *memory = NULL;

@@ -340,6 +340,8 @@ struct mmsb_load_options_t
     journal::Ptr{UInt8}
     journal_until::UInt64
     journal_until_time_ns::Int64
+    journal_page::UInt64
+    journal_epoch::UInt64
     reserved::NTuple{4,UInt64}
 end
 

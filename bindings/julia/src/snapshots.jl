@@ -94,6 +94,7 @@ function async_restore!(
     journal::Union{AbstractString,Nothing} = nothing,
     until::Union{Integer,Nothing} = nothing,
     until_time::Union{Real,Nothing} = nothing,
+    until_epoch::Union{Pair,Nothing} = nothing,
     after::AbstractVector{Ticket} = Ticket[],
 )
     record = Ref{mmsb_load_options_t}()
@@ -108,6 +109,7 @@ function async_restore!(
         until === nothing || (record[] = with_fields(record[], (journal_until = record_number(until),)))
         until_time === nothing ||
             (record[] = with_fields(record[], (journal_until_time_ns = nanoseconds_since_1970(until_time),)))
+        until_epoch === nothing || (record[] = with_fields(record[], page_and_epoch(until_epoch)))
         with_work(after) do work
             fill_reference(mmsb_ticket_t, mmsb_snapshot_load_start, state, path_text(path), record, work)
         end
@@ -117,6 +119,12 @@ end
 
 record_number(number) = number < 1 ? throw(ArgumentError("record $number: the first has the number 1")) : UInt64(number)
 
+function page_and_epoch((page, epoch))
+    page < 1 && throw(ArgumentError("page $page: the first id is 1"))
+    epoch < 1 && throw(ArgumentError("epoch $epoch: the first that a change gives a page is 1"))
+    return (journal_page = UInt64(page), journal_epoch = UInt64(epoch))
+end
+
 "Never 0, which stands for no time."
 nanoseconds_since_1970(seconds) = (time = floor(Int64, seconds * 1e9); time == 0 ? 1 : time)
 
@@ -124,12 +132,16 @@ nanoseconds_since_1970(seconds) = (time = floor(Int64, seconds * 1e9); time == 0
 list_pointer(list::Vector{UInt64}) = isempty(list) ? Ptr{UInt64}(sizeof(UInt64)) : pointer(list)
 
 """
-    restore!(state, path; ids = nothing, lazy = false, journal = nothing, until = nothing, until_time = nothing)
+    restore!(
+        state, path; ids = nothing, lazy = false, journal = nothing, until = nothing, until_time = nothing,
+        until_epoch = nothing,
+    )
 
 Makes the state what a snapshot says, or throws and changes nothing. The views of the pages there were are stale then. With
 `ids` only these pages are replaced or added. `lazy`: the bytes of large pages come in when they are first used. `journal`:
-folder of a journal whose records after the snapshot are applied, up to the number `until` and to the time `until_time`
-(seconds since 1970, as `time()` gives them).
+folder of a journal whose records after the snapshot are applied, up to the number `until`, to the time `until_time` (seconds
+since 1970, as `time()` gives them), and to the first that moves a page's epoch beyond that of `until_epoch` (`id => epoch`),
+which is not applied.
 """
 restore!(state::MMSBState, path::AbstractString; options...) = finish_work(async_restore!(state, path; options...))
 
@@ -139,12 +151,14 @@ restore!(state::MMSBState, path::AbstractString; options...) = finish_work(async
 A new state with the pages of a snapshot. The options are those of `restore!` and of `MMSBState`.
 """
 function load_snapshot(
-    path::AbstractString; ids = nothing, lazy = false, journal = nothing, until = nothing, until_time = nothing, options...,
+    path::AbstractString; ids = nothing, lazy = false, journal = nothing, until = nothing, until_time = nothing,
+    until_epoch = nothing, options...,
 )
     state = MMSBState(; options...)
     try
         return restore!(
             state, path; ids = ids, lazy = lazy, journal = journal, until = until, until_time = until_time,
+            until_epoch = until_epoch,
         )
     catch
         close(state)

@@ -24,6 +24,9 @@
         for turn in 1:5
             restore!(restored, start; journal = journal, until = numbers[turn])
             @test get_page(restored, page.id).epoch == turn
+            restore!(restored, start; journal = journal, until_epoch = page.id => turn)
+            @test get_page(restored, page.id).epoch == turn
+            @test length(restored) == (turn < 5 ? 1 : 2) # what follows the last epoch is not beyond it
         end
         restore!(restored, start; journal = journal, until_time = 1e9)
         @test get_page(restored, page.id).epoch == 0

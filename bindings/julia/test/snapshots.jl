@@ -183,6 +183,8 @@ end
         @test fails(() -> save_snapshot(state, path; compression_level = 1), MMSBError, 10)
         @test thrown(() -> load_snapshot(path; simulate = :maybe)) isa ArgumentError
         @test thrown(() -> restore!(state, path; until = 0)) isa ArgumentError
+        @test thrown(() -> restore!(state, path; until_epoch = 0 => 1)) isa ArgumentError
+        @test thrown(() -> restore!(state, path; until_epoch = 1 => 0)) isa ArgumentError
         @test all_of(state) == before
     end
 end

@@ -63,7 +63,7 @@ def test_as_it_was_at(ctx: mmsb.Context, tmp_path: Path) -> None:
         time.sleep(0.02)  # the clock of the records is a coarse one
     assert journal.info().synced == points[-1][0]
     for number, moment, turn in points:
-        for until in ({"until": number}, {"until_time": moment + 0.005}):
+        for until in ({"until": number}, {"until_time": moment + 0.005}, {"until_epoch": (page.id, turn)}):
             with mmsb.Context.load(tmp_path / "start", journal=tmp_path / "journal", **until) as again:
                 assert again.page(page.id)[0] == again.page(page.id).epoch == turn
     before = datetime(2020, 1, 1, tzinfo=timezone.utc)

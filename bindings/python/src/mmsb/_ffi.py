@@ -257,6 +257,8 @@ class LoadOptions(ctypes.Structure):
         ("journal", c_char_p),
         ("journal_until", c_uint64),
         ("journal_until_time_ns", c_int64),
+        ("journal_page", c_uint64),
+        ("journal_epoch", c_uint64),
         ("reserved", c_uint64 * 4),
     )
 

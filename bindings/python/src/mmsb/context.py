@@ -544,12 +544,13 @@ class Context:
         journal: AnyPath | None = None,
         until: int | None = None,
         until_time: datetime | float | None = None,
+        until_epoch: tuple[int, int] | None = None,
         **context_options: Any,
     ) -> Self:
         """A new context with the pages of a snapshot; context_options are those of Context, the rest those of restore."""
         context = cls(**context_options)
         try:
-            context.restore(path, ids, lazy, journal, until, until_time)
+            context.restore(path, ids, lazy, journal, until, until_time, until_epoch)
         except BaseException:
             context.close()
             raise
@@ -563,6 +564,7 @@ class Context:
         journal: AnyPath | None = None,
         until: int | None = None,
         until_time: datetime | float | None = None,
+        until_epoch: tuple[int, int] | None = None,
     ) -> None:
         """Makes the context what a snapshot says, or raises and changes nothing.
 
@@ -571,10 +573,11 @@ class Context:
 
         - ids: only these pages are replaced or added, all others stay
         - lazy: the bytes of large pages come in when they are first used
-        - journal: folder of a journal whose records after the snapshot are applied, up to the number until and to the time
-          until_time (a datetime, or seconds since 1970)
+        - journal: folder of a journal whose records after the snapshot are applied, up to the number until, to the time
+          until_time (a datetime, or seconds since 1970), and to the first that moves a page's epoch beyond that of
+          until_epoch (the page's id and an epoch), which is not applied
         """
-        options = LoadOptions(ids, lazy, journal, until, until_time)
+        options = LoadOptions(ids, lazy, journal, until, until_time, until_epoch)
         status = lib.mmsb_snapshot_load(self.handle, path_bytes(path, "path"), options.raw)
         self._check_load(status)
 
@@ -586,12 +589,13 @@ class Context:
         journal: AnyPath | None = None,
         until: int | None = None,
         until_time: datetime | float | None = None,
+        until_epoch: tuple[int, int] | None = None,
         *,
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[None]:
         """The same as work of its own, begun when the tickets in after are done; progress counts bytes."""
         sweep()
-        options = LoadOptions(ids, lazy, journal, until, until_time)
+        options = LoadOptions(ids, lazy, journal, until, until_time, until_epoch)
         ticket = ctypes.c_uint64()
         self._check(
             lib.mmsb_snapshot_load_start(self.handle, path_bytes(path, "path"), options.raw, work_options(None, after), ticket)
@@ -600,12 +604,12 @@ class Context:
 
     def restore_from(self, file: File, ids: Numbers | None = None, lazy: bool = False) -> None:
         """The same from a file descriptor, or an open file that has one, read from its position to its end."""
-        options = LoadOptions(ids, lazy, None, None, None)
+        options = LoadOptions(ids, lazy, None, None, None, None)
         self._check_load(lib.mmsb_snapshot_load_descriptor(self.handle, _descriptor(file), options.raw))
 
     def restore_bytes(self, data: BytesLike, ids: Numbers | None = None) -> None:
         """The same from the bytes of a snapshot."""
-        options, source = LoadOptions(ids, False, None, None, None), readable(data)
+        options, source = LoadOptions(ids, False, None, None, None, None), readable(data)
         self._check_load(lib.mmsb_snapshot_load_memory(self.handle, source.address, source.length, options.raw))
 
     def journal(

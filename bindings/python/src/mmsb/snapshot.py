@@ -401,6 +401,7 @@ class LoadOptions:
         journal: AnyPath | None,
         until: int | None,
         until_time: datetime | float | None,
+        until_epoch: tuple[int, int] | None,
     ) -> None:
         self.raw = _ffi.LoadOptions()
         lib.mmsb_load_options_init(self.raw)
@@ -417,6 +418,11 @@ class LoadOptions:
                 raise InvalidArgumentError("until is 0: the numbers of records begin with 1")
         if until_time is not None:
             self.raw.journal_until_time_ns = _time_ns(until_time)
+        if until_epoch is not None:
+            page, epoch = until_epoch
+            self.raw.journal_page, self.raw.journal_epoch = unsigned(page, "until_epoch[0]"), unsigned(epoch, "until_epoch[1]")
+            if not (page and epoch):
+                raise InvalidArgumentError(f"until_epoch is {until_epoch}: ids and the epochs of changes begin with 1")
 
 
 def _time_ns(time: datetime | float) -> int:
