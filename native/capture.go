@@ -182,9 +182,6 @@ func Freeze(context uint32) int32 { return int32(C.mmsb_context_freeze(C.uint32_
 // Thaw ends it.
 func Thaw(context uint32) { C.mmsb_context_thaw(C.uint32_t(context)) }
 
-// AwaitThaw waits while the context is frozen.
-func AwaitThaw(context uint32) { C.mmsb_context_await(C.uint32_t(context)) }
-
 // Checksum is the CRC-32C of bytes.
 func Checksum(bytes []byte) uint32 {
 	return uint32(C.checksum((*C.uint8_t)(unsafe.SliceData(bytes)), C.uint64_t(len(bytes))))

@@ -22,7 +22,6 @@ extern void mmsb_native_install(void);
 #cgo nocallback mmsb_records_survey
 #cgo noescape mmsb_memory_swap
 #cgo nocallback mmsb_memory_swap
-#cgo nocallback mmsb_record_lock_library
 #cgo nocallback mmsb_page_lock_library
 
 // Addresses cross as numbers: they are the caller's, and none of Go's business.
@@ -99,9 +98,6 @@ func SetRegion(region uint32, base uintptr) {
 
 // LockPage locks a live page for Go code. A failure is the thread's last error.
 func LockPage(page uint64) int32 { return int32(C.mmsb_page_lock_library(C.uint64_t(page))) }
-
-// LockRecord locks any record and returns its unlocked state.
-func LockRecord(index uint32) uint64 { return uint64(C.mmsb_record_lock_library(C.uint32_t(index))) }
 
 // UnlockRecord gives the record a state without owner; a page that is away and not pinned leaves.
 func UnlockRecord(index uint32, state uint64) {

@@ -39,6 +39,8 @@ type Context struct {
 	ids    ids
 	disk   disk
 	saves  saves
+	// creating is held by calls that make a page in Go, before they lock one: a load comes before them or after them.
+	creating sync.RWMutex
 
 	journals journals
 	tracking tracking

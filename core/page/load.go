@@ -505,6 +505,8 @@ func (l *loader) dropOne(s *staged) {
 // commit ends the pages that are replaced and begins the new ones.
 func (l *loader) commit() (releases []func(), err error) {
 	c := l.c
+	c.creating.Lock()
+	defer c.creating.Unlock()
 	if code := native.Freeze(c.index); code != 0 {
 		return nil, fromNative(code)
 	}
@@ -542,11 +544,12 @@ func (l *loader) lockOld() (old []*locked, err error) {
 		}
 	}
 	take := func(index uint32) error {
-		state := native.LockRecord(index)
-		p := &locked{context: l.c, handle: native.Handle(native.KindPage, native.Generation(state), index), index: index,
-			record: native.RecordAt(index), state: state}
+		state := native.RecordAt(index).LoadState()
 		if native.Kind(state) != native.KindPage {
-			p.unlock()
+			return nil
+		}
+		p, err := lock(native.Handle(native.KindPage, native.Generation(state), index))
+		if err != nil { // it has ended meanwhile, and none begins
 			return nil
 		}
 		old = append(old, p)
@@ -566,9 +569,6 @@ func (l *loader) lockOld() (old []*locked, err error) {
 	for _, chunk := range l.c.chunks() {
 		for record := range chunk.used {
 			index := chunk.first() + record
-			if native.Kind(native.RecordAt(index).LoadState()) != native.KindPage {
-				continue
-			}
 			if err := take(index); err != nil {
 				unlock()
 				return nil, err

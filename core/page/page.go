@@ -171,6 +171,8 @@ func (c *Context) place(o *CreateOptions) (int32, error) {
 
 // Create makes one page of any size, place and id.
 func (c *Context) Create(size uint64, options CreateOptions) (uint64, error) {
+	c.creating.RLock()
+	defer c.creating.RUnlock()
 	if err := checkSize(size); err != nil {
 		return 0, err
 	}
@@ -245,10 +247,9 @@ func (c *Context) give(b block) {
 	native.GiveBlock(c.index, b.index)
 }
 
-// publish makes a page of a block; prepare, where it is not nil, works on the page before anybody can see it.
+// publish makes a page of a block, for who has c.creating; prepare, where it is not nil, works on the page before anybody can see it.
 // entry is what the journal says of it.
 func (c *Context) publish(b block, size, id uint64, numaNode int32, low uint64, entry entry, prepare func(p *locked) error) (uint64, error) {
-	native.AwaitThaw(c.index)
 	record := native.RecordAt(b.index)
 	p := &locked{context: c, index: b.index, record: record}
 	undo := func(err error) (uint64, error) {
@@ -410,6 +411,10 @@ func (c *Context) moveMemoryAway(index uint32, state *uint64) {
 
 // Clone makes a copy of a page under a new id.
 func Clone(page, id uint64) (uint64, error) {
+	if c := contextOf(native.Index(page)); c != nil {
+		c.creating.RLock()
+		defer c.creating.RUnlock()
+	}
 	p, err := lock(page)
 	if err != nil {
 		return 0, err
@@ -449,6 +454,9 @@ func Clone(page, id uint64) (uint64, error) {
 			}
 		}
 		q.record.Epoch, q.record.Version = p.record.Epoch, p.record.Version
+		if id != 0 {
+			q.record.Version = firstVersion(id)
+		}
 		return nil
 	})
 }
@@ -480,6 +488,8 @@ type AdoptOptions struct {
 
 // Adopt makes a page over the caller's memory.
 func (c *Context) Adopt(memory uintptr, size uint64, options AdoptOptions) (uint64, error) {
+	c.creating.RLock()
+	defer c.creating.RUnlock()
 	if err := checkSize(size); err != nil {
 		return 0, err
 	}
