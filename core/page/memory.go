@@ -1,6 +1,8 @@
 package page
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 
 	"libmmsb/core/alloc"
@@ -34,6 +36,12 @@ type extentRegion struct {
 	first, count uint64
 }
 
+// extent is a part of such a region, whole system pages.
+type extent struct {
+	region         uint32
+	offset, length uint64
+}
+
 // memory is what a context's pages are made of.
 type memory struct {
 	sync.Mutex
@@ -47,8 +55,10 @@ type memory struct {
 	classes [native.SmallClasses]sizeClass
 
 	extents       *alloc.Extents
-	extentRegions []extentRegion      // in the order of first
-	extentFirst   map[uint32]uint64   // first by region
+	extentRegions []extentRegion    // in the order of first
+	extentFirst   map[uint32]uint64 // first by region
+	leaving       []extent          // of pages that end together, see leaveTogether
+	together      bool
 	mapped        map[uint32]struct{} // regions of single pages
 
 	survivor map[uint32]int // by region: pieces of memory in it that outlive the context
@@ -264,12 +274,54 @@ func (c *Context) dropMemory(index uint32, size uint64, generation uint32) {
 		mem.Unmap(region)
 		c.ledger.Give(capacity)
 	case class == native.ClassExtent && !m.closed:
-		mem.Discard(region, offset, capacity)
 		native.FenceMemory(record.Place, 0, capacity)
-		_ = m.extents.Free(m.extentFirst[region]+offset/mem.SystemPage, capacity/mem.SystemPage)
-		c.ledger.Give(capacity)
+		if left := (extent{region, offset, capacity}); m.together {
+			m.leaving = append(m.leaving, left)
+		} else {
+			c.freeExtents(left)
+		}
 	}
 	c.freeBare(index, generation)
+}
+
+// freeExtents gives neighbouring extents of a region back. Under the lock.
+func (c *Context) freeExtents(together ...extent) {
+	m := &c.memory
+	first, last := together[0], together[len(together)-1]
+	mem.Discard(first.region, first.offset, last.offset+last.length-first.offset)
+	for _, one := range together {
+		_ = m.extents.Free(m.extentFirst[one.region]+one.offset/mem.SystemPage, one.length/mem.SystemPage)
+		c.ledger.Give(one.length)
+	}
+}
+
+// leaveTogether keeps the extents of pages that end until the function that it returns is called, which gives neighbours back at
+// once. One by one they would split the huge pages that they lie in, and whoever comes next would touch single system pages.
+func (c *Context) leaveTogether() (end func()) {
+	m := &c.memory
+	m.Lock()
+	defer m.Unlock()
+	m.together = true
+	return func() {
+		m.Lock()
+		defer m.Unlock()
+		left := m.leaving
+		m.together, m.leaving = false, nil
+		if m.closed {
+			return // the regions go as a whole
+		}
+		slices.SortFunc(left, func(a, b extent) int {
+			return cmp.Or(cmp.Compare(a.region, b.region), cmp.Compare(a.offset, b.offset))
+		})
+		for len(left) > 0 {
+			n := 1
+			for n < len(left) && left[n].region == left[0].region && left[n].offset == left[n-1].offset+left[n-1].length {
+				n++
+			}
+			c.freeExtents(left[:n]...)
+			left = left[n:]
+		}
+	}
 }
 
 // freeBare makes a record without memory free for a generation; 0 retires it. Under the lock.
