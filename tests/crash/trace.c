@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS = 256, PATIENCE = 4000000 /* microseconds for a step that does not come */ };
+enum { THREADS = 256, PATIENCE = 1500000 /* microseconds for a step that does not come */ };
 
 typedef struct thread {
     pid_t id;
