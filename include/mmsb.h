@@ -1071,7 +1071,7 @@ typedef struct mmsb_journal_info {
 MMSB_API void mmsb_journal_info_init(mmsb_journal_info_t *info);
 
 /* How far the journal is.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_STATE (no journal), MMSB_E_IO.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_STATE (no journal).
  * Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_info(mmsb_context_t context, mmsb_journal_info_t *info);
 

@@ -370,6 +370,59 @@ func TestDrop(t *testing.T) {
 	assert.Equal(t, uint64(12), open(t, disk, Options{}).Next())
 }
 
+// requireExtent compares what a writer says of the files with the files.
+func requireExtent(t *testing.T, w *Writer, fs file.FS) {
+	t.Helper()
+	j, err := Open(fs, directory)
+	require.NoError(t, err)
+	want := Extent{Segments: len(j.Info().Segments), First: j.Info().First}
+	for _, s := range j.Info().Segments {
+		want.Bytes += s.Bytes
+	}
+	require.Equal(t, want, w.Extent())
+}
+
+func TestTheWriterKnowsWhatIsOnTheDisk(t *testing.T) {
+	disk := filetest.NewDisk()
+	fs := filetest.NewFaulty(disk)
+	w := open(t, fs, Options{SegmentBytes: 8192, After: 6})
+	requireExtent(t, w, disk)
+	for number := uint64(7); number <= 20; number++ {
+		require.NoError(t, write(w, run(number)))
+		requireExtent(t, w, disk)
+	}
+	require.Greater(t, w.Extent().Segments, 5)
+	require.NoError(t, w.Drop(9))
+	requireExtent(t, w, disk)
+	assert.Greater(t, w.Extent().First, uint64(7))
+	require.NoError(t, w.Close())
+
+	// What a crash left half-written is cut off when the journal goes on, and does not count.
+	firsts, err := list(disk, directory)
+	require.NoError(t, err)
+	at, err := disk.Open(filepath.Join(directory, segmentName(firsts[len(firsts)-1])), unix.O_RDWR, 0)
+	require.NoError(t, err)
+	info, err := at.Stat()
+	require.NoError(t, err)
+	require.NoError(t, file.WriteFull(at, make([]byte, 5000), info.Size))
+	require.NoError(t, at.Close())
+	w = open(t, disk, Options{SegmentBytes: 8192})
+	requireExtent(t, w, disk)
+	require.NoError(t, w.Close())
+
+	// A Drop that fails has dropped what it has dropped.
+	fs = filetest.NewFaulty(disk, filetest.Fault{Kind: filetest.Remove, Nth: 2, Errno: syscall.EIO})
+	w = open(t, fs, Options{SegmentBytes: 8192})
+	before := w.Extent().Segments
+	require.Equal(t, status.IO, code(w.Drop(20)))
+	requireExtent(t, w, disk)
+	assert.Equal(t, before-1, w.Extent().Segments)
+	require.NoError(t, w.Drop(20))
+	requireExtent(t, w, disk)
+	assert.Equal(t, 1, w.Extent().Segments)
+	require.NoError(t, w.Close())
+}
+
 func TestFind(t *testing.T) {
 	disk := filetest.NewDisk()
 	w := open(t, disk, Options{SegmentBytes: 8192})

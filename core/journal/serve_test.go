@@ -2,6 +2,7 @@ package journal
 
 import (
 	"errors"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -116,6 +117,25 @@ func TestAFailureReachesTheRing(t *testing.T) {
 		require.NoError(t, err, "the directory was let go")
 		require.NoError(t, w.Close())
 	}
+}
+
+func TestTheExtentIsKnownWhileItIsWritten(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{SegmentBytes: 8192})
+	ring := &script{steps: slices.Repeat([]step{{records: 1}}, 200)}
+	served := make(chan error)
+	go func() { served <- w.Serve(ring) }()
+	last := Extent{}
+	for turn := 0; last.First < 150; turn++ {
+		now := w.Extent()
+		require.GreaterOrEqual(t, now.First, last.First)
+		require.Positive(t, now.Segments)
+		require.GreaterOrEqual(t, now.Bytes, int64(now.Segments*blockBytes))
+		require.NoError(t, w.Drop(min(now.First+uint64(turn%7), 170)))
+		last = now
+	}
+	require.NoError(t, <-served)
+	requireExtent(t, w, disk)
 }
 
 // panicking is a ring that goes wrong.

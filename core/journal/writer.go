@@ -43,6 +43,13 @@ type Options struct {
 
 const lockName = "journal.lock"
 
+// Extent is what a journal has on the disk.
+type Extent struct {
+	Segments int
+	First    uint64 // sequence number of the first segment's first record
+	Bytes    int64  // of all segments
+}
+
 // Writer appends frames to a journal. A directory has one at a time. Write, Sync, Close and Serve are for one goroutine; the
 // other methods for any.
 type Writer struct {
@@ -63,7 +70,15 @@ type Writer struct {
 	durable uint64 // every record up to this one is on the disk
 	failed  error
 
-	drop sync.Mutex // one Drop at a time
+	drop   sync.Mutex // one Drop at a time
+	extent sync.Mutex // of kept; never held while the disk works
+	kept   []keptSegment
+}
+
+// keptSegment is a segment on the disk; the last one is written.
+type keptSegment struct {
+	first uint64
+	bytes int64
 }
 
 // NewWriter opens the journal in a directory for appending, or makes one; also the directory, but not those above it. What a
@@ -133,6 +148,10 @@ func (w *Writer) resume(j *Journal) error {
 	tail := j.segments[len(j.segments)-1]
 	w.journal, w.name, w.begins, w.offset = info.ID, tail.name, tail.first, j.tail.end
 	w.chain, w.ended, w.last = j.tail.chain, j.tail.ended, info.Last
+	for _, s := range info.Segments {
+		w.kept = append(w.kept, keptSegment{s.First, s.Bytes})
+	}
+	w.kept[len(w.kept)-1].bytes = w.offset
 	path := filepath.Join(w.directory, w.name)
 	at, err := w.fs.Open(path, unix.O_RDWR, 0)
 	if err != nil {
@@ -207,6 +226,9 @@ func (w *Writer) begin() error {
 	}
 	_ = at.SetDirect(true) // or through the page cache
 	w.at, w.name, w.offset, w.begins, w.ended = at, name, blockBytes, w.last+1, false
+	w.extent.Lock()
+	defer w.extent.Unlock()
+	w.kept = append(w.kept, keptSegment{w.begins, w.offset})
 	return nil
 }
 
@@ -215,6 +237,17 @@ func (w *Writer) Next() uint64 { return w.last + 1 }
 
 // ID is the journal's name.
 func (w *Writer) ID() ID { return w.journal }
+
+// Extent is what the journal has on the disk. It does not look there.
+func (w *Writer) Extent() Extent {
+	w.extent.Lock()
+	defer w.extent.Unlock()
+	e := Extent{Segments: len(w.kept), First: w.kept[0].first}
+	for _, s := range w.kept {
+		e.Bytes += s.bytes
+	}
+	return e
+}
 
 // Write appends a frame: used bytes of a buffer whose first FrameHeadBytes are the writer's and in which zeros follow up to a
 // multiple of 4096, with count records from the number first on. ends says that the last of them ends its group for certain.
@@ -239,8 +272,16 @@ func (w *Writer) Write(buffer []byte, used int, first uint64, count uint32, ends
 			filepath.Join(w.directory, w.name)))
 	}
 	w.offset += int64(length)
+	w.grown()
 	w.chain, w.last, w.within, w.ended = f.crc, w.last+uint64(count), !ends, count == 0
 	return nil
+}
+
+// grown takes the last segment's new length into the extent.
+func (w *Writer) grown() {
+	w.extent.Lock()
+	defer w.extent.Unlock()
+	w.kept[len(w.kept)-1].bytes = w.offset
 }
 
 func (w *Writer) fail(err error) error {
@@ -310,7 +351,17 @@ func (w *Writer) release() {
 func (w *Writer) Drop(upTo uint64) error {
 	w.drop.Lock()
 	defer w.drop.Unlock()
-	return drop(w.fs, w.directory, upTo)
+	w.extent.Lock()
+	var firsts []uint64
+	for _, s := range w.kept {
+		firsts = append(firsts, s.first)
+	}
+	w.extent.Unlock()
+	dropped, err := drop(w.fs, w.directory, firsts, upTo)
+	w.extent.Lock()
+	defer w.extent.Unlock()
+	w.kept = w.kept[dropped:] // new segments came behind
+	return err
 }
 
 // Drop is the same for a journal that nobody writes. Errors: Busy, and those of the file system.
@@ -326,27 +377,28 @@ func Drop(fs file.FS, directory string, upTo uint64) error {
 	} else if err != nil {
 		return file.Failed(err, "cannot lock %s", path)
 	}
-	return drop(fs, directory, upTo)
-}
-
-func drop(fs file.FS, directory string, upTo uint64) error {
 	firsts, err := list(fs, directory)
 	if err != nil {
 		return err
 	}
-	dropped := false
+	_, err = drop(fs, directory, firsts, upTo)
+	return err
+}
+
+// drop removes segments, of which the first records' numbers are given, and returns how many.
+func drop(fs file.FS, directory string, firsts []uint64, upTo uint64) (dropped int, err error) {
 	// Oldest first: what a crash leaves is a journal that begins later.
-	for i := 0; i+1 < len(firsts) && firsts[i+1]-1 <= upTo; i++ {
-		path := filepath.Join(directory, segmentName(firsts[i]))
+	for dropped+1 < len(firsts) && firsts[dropped+1]-1 <= upTo {
+		path := filepath.Join(directory, segmentName(firsts[dropped]))
 		if err := fs.Remove(path); err != nil && err != syscall.ENOENT {
-			return file.Failed(err, "cannot remove the journal's segment %s", path)
+			return dropped, file.Failed(err, "cannot remove the journal's segment %s", path)
 		}
-		dropped = true
+		dropped++
 	}
-	if !dropped {
-		return nil
+	if dropped == 0 {
+		return 0, nil
 	}
-	return file.SyncDirectory(fs, directory)
+	return dropped, file.SyncDirectory(fs, directory)
 }
 
 // list is the first sequence numbers of the segments in a directory, rising.

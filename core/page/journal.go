@@ -3,6 +3,7 @@ package page
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"libmmsb/core/file"
@@ -130,15 +131,20 @@ type JournalInfo struct {
 // journals is what a context knows of its journal.
 type journals struct {
 	context    uint32
-	sync.Mutex      // opening and closing
-	keep       bool // segments that snapshots have made unnecessary
-	writer     *journal.Writer
-	ring       native.Ring
-	directory  string
-	served     chan struct{} // closed when the writer has ended
-	failed     error         // of the writer, when it has ended
+	sync.Mutex                               // opening and closing, and what may not be between them
+	open       atomic.Pointer[openedJournal] // nil where there is none
 	// at is the number of the last record that the state has.
 	at uint64
+}
+
+// openedJournal is a journal from opening to closing.
+type openedJournal struct {
+	keep      bool // segments that snapshots have made unnecessary
+	writer    *journal.Writer
+	ring      native.Ring
+	directory string
+	served    chan struct{} // closed when the writer has ended
+	failed    error         // of the writer, when it has ended
 }
 
 // OpenJournal begins to journal a context.
@@ -171,8 +177,8 @@ func OpenJournal(context uint64, directory string, o JournalOptions) error {
 		j := &c.journals
 		j.Lock()
 		defer j.Unlock()
-		if j.writer != nil {
-			return status.Errorf(status.AlreadyExists, "context 0x%016x has the journal %q", c.handle, j.directory)
+		if opened := j.open.Load(); opened != nil {
+			return status.Errorf(status.AlreadyExists, "context 0x%016x has the journal %q", c.handle, opened.directory)
 		}
 		writer, err := journal.NewWriter(file.OS{}, directory, journal.Options{
 			Durability: durability, Interval: interval, SegmentBytes: int64(o.SegmentBytes), After: j.at,
@@ -191,10 +197,11 @@ func OpenJournal(context uint64, directory string, o JournalOptions) error {
 			_ = writer.Close()
 			return err
 		}
-		j.writer, j.ring, j.directory, j.served, j.failed, j.keep = writer, ring, directory, make(chan struct{}), nil, o.Keep
+		opened := &openedJournal{keep: o.Keep, writer: writer, ring: ring, directory: directory, served: make(chan struct{})}
+		j.open.Store(opened)
 		safego.Go(func() {
-			defer close(j.served)
-			j.failed = writer.Serve(ring)
+			defer close(opened.served)
+			opened.failed = writer.Serve(ring)
 		})
 		return nil
 	})
@@ -205,7 +212,7 @@ func CloseJournal(context uint64) error {
 	return Use(context, func(c *Context) error {
 		c.journals.Lock()
 		defer c.journals.Unlock()
-		if c.journals.writer == nil {
+		if c.journals.open.Load() == nil {
 			return noJournal(c)
 		}
 		return c.journals.close()
@@ -218,12 +225,13 @@ func noJournal(c *Context) error {
 
 // close ends the journal. Under the lock.
 func (j *journals) close() error {
-	j.at = j.ring.Last()
-	j.ring.Stop()
-	<-j.served
-	j.ring.Close()
-	j.writer = nil
-	return j.failed
+	opened := j.open.Load()
+	j.at = opened.ring.Last()
+	opened.ring.Stop()
+	<-opened.served
+	opened.ring.Close()
+	j.open.Store(nil)
+	return opened.failed
 }
 
 // position is the number of the last record that was put; without a journal that of the last one that the state has.
@@ -246,11 +254,12 @@ func (j *journals) flush(sequence uint64) error {
 func (j *journals) dropBefore(sequence uint64) {
 	j.Lock()
 	defer j.Unlock()
-	if j.writer == nil || j.keep {
+	opened := j.open.Load()
+	if opened == nil || opened.keep {
 		return
 	}
-	if err := j.writer.Drop(sequence); err != nil { // the next save tries again
-		log.Logf(log.Warning, "segments of the journal %q before record %d are not removed: %v", j.directory, sequence, err)
+	if err := opened.writer.Drop(sequence); err != nil { // the next save tries again
+		log.Logf(log.Warning, "segments of the journal %q before record %d are not removed: %v", opened.directory, sequence, err)
 	}
 }
 
@@ -258,32 +267,34 @@ func (j *journals) dropBefore(sequence uint64) {
 func (j *journals) end() {
 	j.Lock()
 	defer j.Unlock()
-	if j.writer != nil {
+	if opened := j.open.Load(); opened != nil {
 		if err := j.close(); err != nil {
-			log.Logf(log.Error, "the journal %q ended badly: %v", j.directory, err)
+			log.Logf(log.Error, "the journal %q ended badly: %v", opened.directory, err)
 		}
 	}
 }
 
 // SyncJournal waits until all calls that have returned are on the disk.
 func SyncJournal(context uint64) error {
-	return onJournal(context, func(j *journals) error { return fromNative(j.ring.Flush(j.ring.Last())) })
+	return onJournal(context, func(j *openedJournal) error { return fromNative(j.ring.Flush(j.ring.Last())) })
 }
 
-func onJournal(context uint64, work func(j *journals) error) error {
+// onJournal does something that the journal stays open for.
+func onJournal(context uint64, work func(j *openedJournal) error) error {
 	return Use(context, func(c *Context) error {
 		c.journals.Lock()
 		defer c.journals.Unlock()
-		if c.journals.writer == nil {
+		opened := c.journals.open.Load()
+		if opened == nil {
 			return noJournal(c)
 		}
-		return work(&c.journals)
+		return work(opened)
 	})
 }
 
 // DropJournal removes the segments that a snapshot makes unnecessary.
 func DropJournal(context uint64, path string) error {
-	return onJournal(context, func(j *journals) error {
+	return onJournal(context, func(j *openedJournal) error {
 		info, err := snapshot.Verify(path, snapshot.VerifyOptions{})
 		if err != nil {
 			return err
@@ -292,19 +303,17 @@ func DropJournal(context uint64, path string) error {
 	})
 }
 
-// GetJournalInfo is what a context's journal says of itself.
+// GetJournalInfo is what a context's journal says of itself. It waits for nothing: neither the disk nor who holds the journal for it.
 func GetJournalInfo(context uint64) (info JournalInfo, err error) {
-	err = onJournal(context, func(j *journals) error {
-		info.Last, info.Synced = j.ring.Last(), j.ring.Synced()
-		read, err := journal.Open(file.OS{}, j.directory)
-		if err != nil {
-			return err
+	err = Use(context, func(c *Context) error {
+		opened := c.journals.open.Load()
+		if opened == nil {
+			return noJournal(c)
 		}
-		found := read.Info()
-		info.Segments, info.First = uint32(len(found.Segments)), found.First
-		for _, segment := range found.Segments {
-			info.Bytes += uint64(segment.Bytes)
-		}
+		extent := opened.writer.Extent()
+		info.Segments, info.First, info.Bytes = uint32(extent.Segments), extent.First, uint64(extent.Bytes)
+		info.Synced = opened.ring.Synced() // before Last, which is never behind it
+		info.Last = opened.ring.Last()
 		return nil
 	})
 	return info, err

@@ -3,10 +3,12 @@ package page
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -141,6 +143,49 @@ func TestAJournalIsReplayedUpToARecord(t *testing.T) {
 	loaded := replayed(t, "", directory, LoadOptions{JournalUntil: 7})
 	err := OpenJournal(loaded, directory, JournalOptions{IntervalMs: 1})
 	require.Equal(t, status.Mismatch, status.CodeOf(err), "%v", err) // it would fork the history
+}
+
+func TestAJournalsInfoWaitsForNothing(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "journal")
+	context := newContext(t)
+	_, err := GetJournalInfo(context)
+	require.Equal(t, status.InvalidState, status.CodeOf(err))
+	openJournal(t, context, directory)
+	createFilled(t, context, 8, 5, 0)
+	require.NoError(t, SyncJournal(context))
+	before, err := GetJournalInfo(context)
+	require.NoError(t, err)
+	require.Equal(t, JournalInfo{Segments: 1, First: 1, Last: 2, Synced: 2, Bytes: before.Bytes}, before)
+	files, err := os.ReadDir(directory)
+	require.NoError(t, err)
+	onDisk := uint64(0)
+	for _, entry := range files {
+		info, err := entry.Info()
+		require.NoError(t, err)
+		onDisk += uint64(info.Size())
+	}
+	require.Equal(t, onDisk, before.Bytes)
+
+	// Neither for the files, nor for a call that holds the journal while it works on them.
+	require.NoError(t, os.RemoveAll(directory))
+	told := make(chan JournalInfo)
+	require.NoError(t, onJournal(context, func(*openedJournal) error {
+		go func() {
+			info, _ := GetJournalInfo(context)
+			told <- info
+		}()
+		select {
+		case info := <-told:
+			require.Equal(t, before, info)
+		case <-time.After(10 * time.Second):
+			t.Error("the call waits")
+			go func() { <-told }()
+		}
+		return nil
+	}))
+	require.NoError(t, CloseJournal(context))
+	_, err = GetJournalInfo(context)
+	require.Equal(t, status.InvalidState, status.CodeOf(err))
 }
 
 func TestSnapshotsOfAJournalledContextUnderLoad(t *testing.T) {
