@@ -169,7 +169,9 @@ func (l *loader) run() (releases []func(), err error) {
 		}
 		want = func(id uint64) bool { _, ok := chosen[id]; return ok }
 	} else {
-		l.staged = make([]staged, 0, l.state.Totals().StatePages)
+		const most = 1 << 20 // what the file says is not yet proven
+		expected := min(l.state.Totals().StatePages, most)
+		l.staged, l.pages = make([]staged, 0, expected), make(map[uint64]uint64, expected)
 	}
 	if l.o.Lazy {
 		want, err = l.stageLazy(want)
@@ -226,12 +228,15 @@ func (l *loader) segment(segment snapshot.Loaded) error {
 	}
 	for i := range segment.Pages {
 		page := &segment.Pages[i]
+		var index uint32
 		if page.Flags&snapshot.FlagKnown == 0 {
 			if err := l.stage(page); err != nil {
 				return err
 			}
+			index = l.staged[len(l.staged)-1].index
+		} else {
+			index = native.Index(l.pages[page.ID])
 		}
-		index := native.Index(l.pages[page.ID])
 		for at := range segment.Extents[page.FirstExtent:][:page.Extents] {
 			extent := &segment.Extents[page.FirstExtent:][at]
 			if err := l.extent(page, index, extent, segment.Bytes); err != nil {
@@ -278,9 +283,6 @@ func (l *loader) stageLazy(want func(id uint64) bool) (rest func(id uint64) bool
 }
 
 func (l *loader) stageOneLazy(page *snapshot.Page) error {
-	if _, ok := l.pages[page.ID]; ok {
-		return status.Errorf(status.Corrupt, "page %d is in the snapshot twice", page.ID)
-	}
 	if err := checkSize(page.Size); err != nil {
 		return err
 	}
@@ -344,9 +346,6 @@ func (l *loader) readBeside(s *staged) error {
 // stage takes memory for a page.
 func (l *loader) stage(page *snapshot.Page) error {
 	c := l.c
-	if _, ok := l.pages[page.ID]; ok {
-		return status.Errorf(status.Corrupt, "page %d is in the snapshot twice", page.ID)
-	}
 	if err := checkSize(page.Size); err != nil {
 		return err
 	}
@@ -386,7 +385,11 @@ func (l *loader) note(page *snapshot.Page, b block) error {
 	l.staged = append(l.staged, staged{
 		id: page.ID, size: page.Size, epoch: page.Epoch, version: page.Version, low: b.location | native.ExplicitID, index: b.index,
 	})
+	before := len(l.pages)
 	l.pages[page.ID] = native.Handle(native.KindPage, native.Generation(record.LoadState()), b.index)
+	if len(l.pages) == before {
+		return status.Errorf(status.Corrupt, "page %d is in the snapshot twice", page.ID)
+	}
 	if page.Size > native.ChunkBytes {
 		l.sums[b.index] = make([]uint32, (page.Size+native.ChunkBytes-1)/native.ChunkBytes)
 	}
@@ -415,8 +418,8 @@ func (l *loader) extent(page *snapshot.Page, index uint32, extent *snapshot.Exte
 		if extent.Compression != snapshot.Uncompressed {
 			sum = native.Checksum(content)
 		}
-		if sums := l.sums[index]; sums != nil {
-			sums[extent.Offset/native.ChunkBytes] = sum
+		if page.Size > native.ChunkBytes {
+			l.sums[index][extent.Offset/native.ChunkBytes] = sum
 		} else if page.Flags&snapshot.FlagKnown == 0 { // else it is not known, and the page is saved if in doubt
 			l.staged[len(l.staged)-1].sum = sum
 		}
@@ -514,6 +517,12 @@ func (l *loader) commit() (releases []func(), err error) {
 	old, err := l.lockOld()
 	if err != nil {
 		return nil, err
+	}
+	defer c.leaveTogether()()
+	if l.o.IDs == nil { // none of the ids stays, so that none is looked for
+		c.ids.Lock()
+		c.ids.explicit = make(map[uint64]uint64)
+		c.ids.Unlock()
 	}
 	for _, page := range old {
 		if page.state&native.Adopted != 0 {
@@ -627,7 +636,7 @@ func (l *loader) remember() {
 			saves.lineage = nil
 			return
 		}
-		generation := native.Generation(l.pages[s.id])
+		generation := native.Generation(native.RecordAt(s.index).LoadState())
 		saved[s.index&(native.ChunkRecords-1)] = native.Saved{Version: s.version, ID: s.id, Size: s.size, Generation: generation, CRC: s.sum}
 		if sums := l.sums[s.index]; sums != nil {
 			saves.large[s.index] = largeSaved{generation: generation, sums: sums}
