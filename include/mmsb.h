@@ -1038,9 +1038,11 @@ typedef struct mmsb_journal_options {
 /* The defaults, named above. Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API void mmsb_journal_options_init(mmsb_journal_options_t *options);
 
-/* Begins to journal a context into a directory, which is made where it is missing. A directory with a journal is continued: the
- * context's state must be the one that the journal ends with (load with its records first) or begin with a save. A torn end is
- * cut. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_ALREADY_EXISTS (the context has a journal),
+/* Begins to journal a context into a directory, which is made where it is missing. A directory with a journal is continued, its
+ * torn end cut, by a context that was loaded with all of its records, or whose journal was closed there; a state that was loaded
+ * only up to a record, a time or an epoch is saved first, and begins a new directory. A save comes first also where pages changed
+ * while no journal was open: a replay knows nothing of that.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_ALREADY_EXISTS (the context has a journal),
  * MMSB_E_BUSY (another process writes it), MMSB_E_MISMATCH (its end is not this context's state), MMSB_E_IO, MMSB_E_NO_SPACE,
  * MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_open(mmsb_context_t context, const char *directory, const mmsb_journal_options_t *options);

@@ -275,7 +275,7 @@ func TestANewJournalBeginsBehindTheState(t *testing.T) {
 	require.NoError(t, write(w, run(501)))
 	require.NoError(t, w.Close())
 	_, err := NewWriter(disk, directory, Options{After: 502})
-	assert.Equal(t, status.InvalidState, code(err))
+	assert.Equal(t, status.Mismatch, code(err))
 	assert.ErrorContains(t, err, "ends at record 501, but the state holds records up to 502")
 	require.NoError(t, open(t, disk, Options{After: 501}).Close())
 }

@@ -82,7 +82,7 @@ type keptSegment struct {
 }
 
 // NewWriter opens the journal in a directory for appending, or makes one; also the directory, but not those above it. What a
-// crash left half-written is cut off. Errors: Busy (another writer has it), InvalidState (it ends before Options.After),
+// crash left half-written is cut off. Errors: Busy (another writer has it), Mismatch (it ends before Options.After),
 // Corrupt, Format, and those of the file system.
 func NewWriter(fs file.FS, directory string, options Options) (*Writer, error) {
 	if options.Durability == Default {
@@ -142,7 +142,7 @@ func (w *Writer) open() error {
 func (w *Writer) resume(j *Journal) error {
 	info := j.Info()
 	if info.Last < w.options.After {
-		return status.Errorf(status.InvalidState, "the journal %s ends at record %d, but the state holds records up to %d",
+		return status.Errorf(status.Mismatch, "the journal %s ends at record %d, but the state holds records up to %d",
 			w.directory, info.Last, w.options.After)
 	}
 	tail := j.segments[len(j.segments)-1]

@@ -254,6 +254,52 @@ static void the_state_at_an_epoch_of_a_page(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+static mmsb_status_t journal_into(mmsb_context_t context, const char *name) {
+    return mmsb_journal_open(context, at(name), NULL);
+}
+
+static void who_may_continue_a_journal(void) {
+    mmsb_context_t context = new_context();
+    mmsb_page_t page = new_page(context, 1);
+    uint64_t id = page_info(page).id;
+    CHECK_OK(mmsb_snapshot_save(context, at("start"), NULL));
+    begin(context, MMSB_DURABILITY_NONE);
+    for (uint8_t i = 1; i <= 5; i++) {
+        CHECK_OK(mmsb_page_write(page, 0, &i, 1));
+    }
+    CHECK_OK(mmsb_context_destroy(context));
+
+    /* Not a context that has not all of it: that begins another, after a save. */
+    context = replayed(3);
+    CHECK_STATUS(journal_into(context, "journal"), MMSB_E_MISMATCH);
+    CHECK_OK(mmsb_snapshot_save(context, at("start"), NULL));
+    CHECK_OK(journal_into(context, "branch"));
+    CHECK_OK(mmsb_page_write(page_of(context, id), 0, "b", 1));
+    CHECK_EQUAL(info_of(context).first, 4);
+    CHECK_OK(mmsb_context_destroy(context));
+    mmsb_load_options_t options;
+    mmsb_load_options_init(&options);
+    char branch[256];
+    snprintf(branch, sizeof branch, "%s", at("branch"));
+    options.journal = branch;
+    context = new_context();
+    CHECK_OK(mmsb_snapshot_load(context, at("start"), &options));
+    CHECK(page_holds(page_of(context, id), "b", 1));
+    CHECK_OK(mmsb_context_destroy(context));
+
+    /* One that has all of it does; the other journal ends before that. */
+    context = replayed(0);
+    const uint8_t last = 5;
+    CHECK(page_holds(page_of(context, id), &last, 1));
+    CHECK_STATUS(journal_into(context, "branch"), MMSB_E_MISMATCH);
+    CHECK_OK(journal_into(context, "journal"));
+    CHECK_OK(mmsb_page_write(page_of(context, id), 0, "c", 1));
+    CHECK_EQUAL(info_of(context).last, 6);
+    CHECK_OK(mmsb_journal_close(context));
+    CHECK_OK(journal_into(context, "journal"));
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
 /* Threads that change pages of their own and one that all of them change. */
 typedef struct busy {
     mmsb_context_t context;
@@ -415,6 +461,7 @@ int main(int count, char **arguments) {
     RUN_IN_FOLDER(every_change_is_replayed);
     RUN_IN_FOLDER(the_state_after_each_record);
     RUN_IN_FOLDER(the_state_at_an_epoch_of_a_page);
+    RUN_IN_FOLDER(who_may_continue_a_journal);
     RUN_IN_FOLDER(threads_write_one_journal);
     RUN_IN_FOLDER(nothing_acknowledged_is_lost);
     RUN_IN_FOLDER(what_a_journal_refuses);
