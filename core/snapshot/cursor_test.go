@@ -44,3 +44,27 @@ func TestACursorThatWasNeverGivenIsNoHarm(t *testing.T) {
 		assert.LessOrEqual(t, n, int(s.Totals().StatePages))
 	}
 }
+
+func TestTablesAreKeptUpToALimit(t *testing.T) {
+	var cache tableCache
+	small := &table{pages: make([]Page, 1000)}
+	for segment := range uint32(500) {
+		cache.put(segment, small)
+	}
+	for segment := range uint32(500) {
+		require.NotNil(t, cache.get(segment), "segment %d", segment)
+	}
+	large := &table{extents: make([]Extent, 100_000)}
+	for segment := range uint32(100) {
+		cache.put(1000+segment, large)
+		require.LessOrEqual(t, cache.bytes, uint64(tableCacheBytes))
+		require.NotNil(t, cache.get(1000+segment))
+	}
+	require.Nil(t, cache.get(0))
+	sum := uint64(0)
+	for _, kept := range cache.tables {
+		sum += kept.bytes()
+	}
+	require.Equal(t, sum, cache.bytes)
+	require.Len(t, cache.order, len(cache.tables))
+}

@@ -109,15 +109,15 @@ func compare(a, b *Snapshot, old, new records, d *Difference) (bool, error) {
 		}
 		return t.pages[group[0].entry()].ofState(), nil
 	}
+	if d.What == Changed && samePlace(a, b, old[0], new[0]) { // before any table is read
+		return false, nil
+	}
 	var err error
 	if d.Before, err = entry(a, old); err != nil {
 		return false, err
 	}
 	if d.After, err = entry(b, new); err != nil || d.What != Changed {
 		return true, err
-	}
-	if samePlace(a, b, old[0], new[0]) {
-		return false, nil
 	}
 	withoutVersion := d.Before
 	withoutVersion.Version, withoutVersion.MetadataCount = d.After.Version, d.After.MetadataCount

@@ -197,32 +197,44 @@ func (s *Snapshot) table(segment uint32) (*table, error) {
 	return t, nil
 }
 
-// tableCache keeps the tables that were used last.
+// tableCache keeps the tables that were read last: whoever asks for pages by their ids comes to each table once for every page
+// in it.
 type tableCache struct {
-	lock  sync.Mutex
-	slots [16]struct {
-		segment uint32
-		table   *table
-	}
-	next int
+	lock   sync.Mutex
+	tables map[uint32]*table
+	order  []uint32 // oldest first
+	bytes  uint64
+}
+
+// tableCacheBytes hold the tables of a million pages.
+const tableCacheBytes = 128 << 20
+
+func (t *table) bytes() uint64 {
+	return pageBytes*uint64(len(t.pages)) + extentBytes*uint64(len(t.extents)) + idBytes*uint64(len(t.ids)) +
+		edgeBytes*uint64(len(t.edges))
 }
 
 func (c *tableCache) get(segment uint32) *table {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	for number := range c.slots {
-		if slot := &c.slots[number]; slot.table != nil && slot.segment == segment {
-			return slot.table
-		}
-	}
-	return nil
+	return c.tables[segment]
 }
 
 func (c *tableCache) put(segment uint32, t *table) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	c.slots[c.next].segment, c.slots[c.next].table = segment, t
-	c.next = (c.next + 1) % len(c.slots)
+	if c.tables == nil {
+		c.tables = make(map[uint32]*table)
+	}
+	if c.tables[segment] != nil { // another reader was faster
+		return
+	}
+	for c.bytes += t.bytes(); c.bytes > tableCacheBytes && len(c.order) > 0; c.order = c.order[1:] {
+		c.bytes -= c.tables[c.order[0]].bytes()
+		delete(c.tables, c.order[0])
+	}
+	c.tables[segment] = t
+	c.order = append(c.order, segment)
 }
 
 // Pages walks the pages of the state, in the order of the files. An error ends the walk.
