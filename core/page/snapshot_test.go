@@ -485,7 +485,7 @@ func TestIDsThatComeAgain(t *testing.T) {
 	// As many changes later the clone has the same version again.
 	require.Zero(t, native.Destroy(clone))
 	write(t, source, 0, []byte("two"))
-	clone, err = Clone(source, 2)
+	_, err = Clone(source, 2)
 	require.NoError(t, err)
 	require.Zero(t, native.Destroy(handleOf(t, context, 3)))
 	createFilled(t, context, 70000, 3, 4)
