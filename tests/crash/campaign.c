@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,6 +28,12 @@ static int descriptor;
 static char worker_program[PATH], base_folder[200];
 static uint64_t seed, choices;
 
+/* A temporary file that lies there. A journal may give its name again: then it has been changed since. */
+typedef struct rubbish {
+    char name[256];
+    struct timespec changed;
+} rubbish_t;
+
 /* One mode's files: a chain of crashes. */
 typedef struct history {
     int mode;
@@ -36,7 +43,7 @@ typedef struct history {
     int begun;
     checkpoint_t *checkpoint; /* while another history has the shared memory */
     uint32_t rubbish_count;
-    char rubbish[RUBBISH][256]; /* temporary files that the last kill left */
+    rubbish_t rubbish[RUBBISH]; /* what the last kill left */
 } history_t;
 
 /* ------------------------------------------------------------------------------------------------------ histories ---- */
@@ -101,15 +108,17 @@ static int is_temporary(const char *name) {
 }
 
 /* Temporary files in the folder and its journal; names of the journal's begin with "journal-". */
-static uint32_t list_rubbish(const char *folder, char names[RUBBISH][256]) {
+static uint32_t list_rubbish(const char *folder, rubbish_t *found) {
     uint32_t count = 0;
     for (int i = 0; i < 2; i++) {
         char path[PATH];
         snprintf(path, sizeof path, "%s%s", folder, i == 0 ? "" : "/journal");
         DIR *directory = opendir(path);
         for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
-            if (is_temporary(entry->d_name) && count < RUBBISH) {
-                snprintf(names[count++], 256, "%s", entry->d_name);
+            struct stat file;
+            if (is_temporary(entry->d_name) && count < RUBBISH && fstatat(dirfd(directory), entry->d_name, &file, 0) == 0) {
+                snprintf(found[count].name, sizeof found[count].name, "%s", entry->d_name);
+                found[count++].changed = file.st_ctim;
             }
         }
         if (directory != NULL) {
@@ -121,7 +130,7 @@ static uint32_t list_rubbish(const char *folder, char names[RUBBISH][256]) {
 
 /* Rubbish of a kill must be gone when a later worker has saved to that path, or has opened the journal. */
 static const char *old_rubbish(history_t *history) {
-    static char left[RUBBISH][256];
+    static rubbish_t left[RUBBISH];
     uint32_t count = list_rubbish(history->folder, left);
     const char *found = NULL;
     int saved = 0;
@@ -133,11 +142,13 @@ static const char *old_rubbish(history_t *history) {
     for (uint32_t i = 0; i < count; i++) {
         int is_old = 0;
         for (uint32_t old = 0; old < history->rubbish_count; old++) {
-            is_old = is_old || strcmp(left[i], history->rubbish[old]) == 0;
+            is_old = is_old || (strcmp(left[i].name, history->rubbish[old].name) == 0 &&
+                                left[i].changed.tv_sec == history->rubbish[old].changed.tv_sec &&
+                                left[i].changed.tv_nsec == history->rubbish[old].changed.tv_nsec);
         }
-        int of_journal = strncmp(left[i], "journal-", 8) == 0;
+        int of_journal = strncmp(left[i].name, "journal-", 8) == 0;
         if (is_old && (of_journal ? shared->workers[0].ready : saved)) {
-            found = left[i];
+            found = left[i].name;
         }
     }
     memcpy(history->rubbish, left, sizeof left);
@@ -218,7 +229,8 @@ static const char *kill_once(history_t *history, const plan_t *plan, outcome_t *
 
 /* What the last kill left is right, too, and after one more save nothing else lies there. */
 static const char *finish(history_t *history) {
-    static char names[RUBBISH][256], text[PROBLEM];
+    static rubbish_t left[RUBBISH];
+    static char text[PROBLEM];
     enter(history);
     int died = run_to_the_end(GOAL_FINISH);
     leave(history);
@@ -226,8 +238,8 @@ static const char *finish(history_t *history) {
         snprintf(text, sizeof text, "the last worker ended with status %d: %s", died, failure());
         return text;
     }
-    if (list_rubbish(history->folder, names) > 0) {
-        snprintf(text, sizeof text, "%s is left at the end", names[0]);
+    if (list_rubbish(history->folder, left) > 0) {
+        snprintf(text, sizeof text, "%s is left at the end", left[0].name);
         return text;
     }
     return NULL;
