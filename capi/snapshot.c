@@ -108,18 +108,23 @@ static mmsb_status_t check_load_options(const mmsb_load_options_t **options) {
     return given->journal ? door_path("journal", given->journal) : MMSB_OK;
 }
 
+/* An empty path stands for the state before a journal's first record. */
+static mmsb_status_t check_load_path(const char *path, const mmsb_load_options_t *options) {
+    return path && !*path && options->journal ? MMSB_OK : door_path("path", path);
+}
+
 mmsb_status_t mmsb_snapshot_load(mmsb_context_t context, const char *path, const mmsb_load_options_t *options) {
     DOOR_ENTER();
-    DOOR_CHECK(door_path("path", path));
     DOOR_CHECK(check_load_options(&options));
+    DOOR_CHECK(check_load_path(path, options));
     return mmsbgo_snapshot_load(context, (char *)path, (mmsb_load_options_t *)options);
 }
 
 mmsb_status_t mmsb_snapshot_load_start(mmsb_context_t context, const char *path, const mmsb_load_options_t *options,
                                        const mmsb_work_options_t *work, mmsb_ticket_t *ticket) {
     DOOR_ENTER();
-    DOOR_CHECK(door_path("path", path));
     DOOR_CHECK(check_load_options(&options));
+    DOOR_CHECK(check_load_path(path, options));
     DOOR_CHECK(door_work(work));
     DOOR_POINTER(ticket);
     return mmsbgo_snapshot_load_start(context, (char *)path, (mmsb_load_options_t *)options, (mmsb_work_options_t *)work, ticket);

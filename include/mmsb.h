@@ -871,7 +871,8 @@ MMSB_API void mmsb_load_options_init(mmsb_load_options_t *options);
 /* Makes the context what the snapshot says. Whole: all pages of the context are replaced at once, their handles are stale from
  * then on; calls of other threads on the context wait meanwhile. With page_ids: these pages are replaced or added, all others
  * stay. Versions go on from those of the snapshot. Pages on devices come back there, or where the context's fallback says. On any
- * error the context is as before. Files of the original program's version 2 are read, too.
+ * error the context is as before. Files of the original program's version 2 are read, too. An empty path with a journal in the options
+ * stands for a snapshot without pages: a journal that still has its first record gives the state alone.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_BUSY (a page that would be replaced is pinned; a
  * save or a load is running), MMSB_E_NOT_FOUND (file, base, or a page id), MMSB_E_IO, MMSB_E_FORMAT, MMSB_E_CORRUPT (the text
  * names page and offset), MMSB_E_MISMATCH (a base that is another snapshot; a journal that begins after it),

@@ -74,6 +74,33 @@ static mmsb_context_t replayed_to_epoch(uint64_t id, uint64_t epoch) {
     return replayed_with(&options);
 }
 
+/* A journal that was begun with an empty context needs no snapshot. */
+static void a_journal_alone(void) {
+    mmsb_context_t context = new_context(), other = new_context();
+    char directory[256];
+    snprintf(directory, sizeof directory, "%s", at("alone"));
+    CHECK_OK(mmsb_journal_open(context, directory, NULL));
+    mmsb_page_options_t chosen;
+    mmsb_page_options_init(&chosen);
+    chosen.id = 77;
+    mmsb_page_t page;
+    CHECK_OK(mmsb_page_create(context, 5000, &chosen, &page));
+    CHECK_OK(mmsb_page_write(page, 100, "alone", 5));
+    CHECK_OK(mmsb_journal_sync(context));
+    mmsb_load_options_t options;
+    mmsb_load_options_init(&options);
+    CHECK_STATUS(mmsb_snapshot_load(other, "", &options), MMSB_E_INVALID_ARGUMENT);
+    options.journal = directory;
+    CHECK_STATUS(mmsb_snapshot_load(other, NULL, &options), MMSB_E_INVALID_ARGUMENT);
+    CHECK_OK(mmsb_snapshot_load(other, "", &options));
+    char bytes[5] = {0};
+    CHECK_OK(mmsb_page_lookup(other, 77, &page));
+    CHECK_OK(mmsb_page_read(page, 100, bytes, 5));
+    CHECK(memcmp(bytes, "alone", 5) == 0);
+    CHECK_OK(mmsb_context_destroy(context));
+    CHECK_OK(mmsb_context_destroy(other));
+}
+
 static mmsb_page_t page_of(mmsb_context_t context, uint64_t id) {
     mmsb_page_t page = 0;
     CHECK_OK(mmsb_page_lookup(context, id, &page));
@@ -459,6 +486,7 @@ int main(int count, char **arguments) {
         clear(folder); \
     } while (0)
     RUN_IN_FOLDER(every_change_is_replayed);
+    RUN_IN_FOLDER(a_journal_alone);
     RUN_IN_FOLDER(the_state_after_each_record);
     RUN_IN_FOLDER(the_state_at_an_epoch_of_a_page);
     RUN_IN_FOLDER(who_may_continue_a_journal);
