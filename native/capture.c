@@ -55,6 +55,7 @@ struct mmsb_capture {
     copy_t *drained; /* copies taken off the list */
     uint64_t *removed_ids;
     int refuse_pinned;
+    int committed;
 
     copy_t *copies; /* pushed by writers */
     uint64_t copy_bytes, copy_limit;
@@ -74,7 +75,9 @@ struct mmsb_capture {
 
 uint32_t mmsb_capturing, mmsb_moments;
 mmsb_saved_t *mmsb_saved[MMSB_CHUNKS];
-static mmsb_saved_t *fresh[MMSB_CHUNKS]; /* what the running capture of the chunk's context found */
+/* What the running capture of the chunk's context found. Between captures all zero, or NULL: touching new memory in each incremental save
+ * would take longer than the save. */
+static mmsb_saved_t *fresh[MMSB_CHUNKS];
 
 static uint8_t *marks; /* by record */
 
@@ -119,7 +122,8 @@ mmsb_saved_t *mmsb_saved_chunk(uint32_t chunk) {
 
 void mmsb_saved_forget(uint32_t chunk) {
     free(mmsb_saved[chunk]);
-    mmsb_saved[chunk] = NULL;
+    free(fresh[chunk]);
+    mmsb_saved[chunk] = fresh[chunk] = NULL;
 }
 
 /* The base's page on the record; NULL = none. */
@@ -753,6 +757,7 @@ mmsb_capture_t *mmsb_capture_begin(uint32_t context, const uint32_t *chunks, con
     capture->base = base;
     capture->copy_limit = copy_limit;
     capture->refuse_pinned = refuse_pinned;
+    capture->committed = 0;
     capture->removed_count = 0;
     capture->pages = capture->bytes = 0;
     capture->urgent_count = 0;
@@ -914,21 +919,21 @@ int mmsb_capture_failed(const mmsb_capture_t *capture) {
 }
 
 void mmsb_capture_commit(mmsb_capture_t *capture) {
+    capture->committed = 1;
     mmsb_saved_t **base = capture->base;
     for (uint64_t i = 0; base && i < capture->removed_count; i++)
         base[capture->removed[i].index >> MMSB_CHUNK_BITS][capture->removed[i].index & (MMSB_CHUNK_RECORDS - 1)].generation = 0;
     for (uint32_t i = 0; i < capture->chunk_count; i++) {
         uint32_t chunk = capture->chunks[i];
         mmsb_saved_t *old = base ? base[chunk] : NULL, *found = fresh[chunk];
-        fresh[chunk] = NULL;
-        if (old && found) {
-            for (uint32_t r = 0; r < MMSB_CHUNK_RECORDS; r++) {
-                if (found[r].generation != 0)
-                    old[r] = found[r];
+        for (uint32_t r = 0; old && found && r < MMSB_CHUNK_RECORDS; r++) {
+            if (found[r].generation != 0) {
+                old[r] = found[r];
+                memset(&found[r], 0, sizeof found[r]);
             }
-            free(found);
-            found = NULL;
         }
+        if (!old)
+            fresh[chunk] = NULL;
         mmsb_saved_t *now_saved = old ? old : found;
         if (mmsb_saved[chunk] != now_saved)
             free(mmsb_saved[chunk]);
@@ -982,7 +987,7 @@ void mmsb_capture_end(mmsb_capture_t *capture) {
         }
     }
     pool_end(&capture->pool);
-    for (uint32_t i = 0; i < capture->chunk_count; i++) { /* not committed */
+    for (uint32_t i = 0; !capture->committed && i < capture->chunk_count; i++) {
         free(fresh[capture->chunks[i]]);
         fresh[capture->chunks[i]] = NULL;
     }
