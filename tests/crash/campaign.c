@@ -42,6 +42,7 @@ typedef struct history {
     char folder[256];
     int begun;
     checkpoint_t *checkpoint; /* while another history has the shared memory */
+    int was_cut;              /* the last kill was a power cut */
     uint32_t rubbish_count;
     rubbish_t rubbish[RUBBISH]; /* what the last kill left */
 } history_t;
@@ -158,12 +159,19 @@ static const char *old_rubbish(history_t *history) {
 
 /* ------------------------------------------------------------------------------------------------------------ runs ---- */
 
-static plan_t plan_a_kill(int mode) {
+static plan_t plan_a_kill(const history_t *history) {
+    int mode = history->mode;
     static const stage_t of_saves[] = {STEP_CREATE, STEP_WRITE, STEP_SYNC, STEP_RENAME, STEP_SYNC_FOLDER, STEP_SWEEP};
-    static const stage_t of_journals[] = {STEP_FRAME,   STEP_FRAME, STEP_COMMIT,       STEP_COMMIT, STEP_CUT,
+    static const stage_t of_journals[] = {STEP_FRAME,   STEP_FRAME, STEP_COMMIT,       STEP_COMMIT,
                                           STEP_SEGMENT, STEP_NAME,  STEP_SYNC_JOURNAL, STEP_DROP};
     plan_t plan = {.step = STEP_NONE, .power_cut = below(&choices, 3) == 0};
-    if (below(&choices, 40) == 0) {
+    if (has_journal(mode) && history->was_cut && below(&choices, 2) == 0) { /* its end may be torn */
+        plan = (plan_t){STEP_CUT, 1, (moment_t)below(&choices, 3), below(&choices, 100), 1, plan.power_cut};
+    } else if (has_journal(mode) && plan.power_cut && below(&choices, 2) == 0) { /* between a write and its sync */
+        plan.step = below(&choices, 2) == 0 ? STEP_FRAME : STEP_COMMIT;
+        plan.moment = plan.step == STEP_FRAME ? AFTER : BEFORE;
+        plan.occurrence = 1 + (uint32_t)below(&choices, 60);
+    } else if (below(&choices, 40) == 0) {
         plan.restoring = 1;
         plan.microseconds = below(&choices, 60000);
     } else if (below(&choices, 2) == 0) {
@@ -173,11 +181,9 @@ static plan_t plan_a_kill(int mode) {
         plan.step = of_journal ? of_journals[below(&choices, sizeof of_journals / sizeof of_journals[0])]
                                : of_saves[below(&choices, sizeof of_saves / sizeof of_saves[0])];
         uint64_t often = plan.step == STEP_FRAME || plan.step == STEP_COMMIT ? 60 : plan.step == STEP_WRITE ? 12 : 3;
-        int once = plan.step == STEP_SWEEP || plan.step == STEP_CUT;
-        plan.occurrence = once ? 1 : 1 + (uint32_t)below(&choices, often);
+        plan.occurrence = plan.step == STEP_SWEEP ? 1 : 1 + (uint32_t)below(&choices, often);
         plan.moment = (moment_t)below(&choices, 3);
         plan.microseconds = below(&choices, 4) == 0 ? below(&choices, 5000) : below(&choices, 300);
-        plan.restoring = plan.step == STEP_CUT;
     }
     return plan;
 }
@@ -206,6 +212,7 @@ static const char *kill_once(history_t *history, const plan_t *plan, outcome_t *
         disk_begin(history->folder, copies);
     }
     shared->goal = GOAL_RUN;
+    history->was_cut = plan->power_cut;
     *outcome = run_workers(worker_program, shared, descriptor, history->mode == MODE_PAIR ? 2 : 1, plan);
     static char text[PROBLEM];
     const char *problem = NULL;
@@ -323,7 +330,7 @@ int main(int count, char **arguments) {
         int mode = (int)(run % MODES);
         history_t *history = &histories[mode];
         history->mode = mode;
-        plan_t plan = plan_a_kill(mode);
+        plan_t plan = plan_a_kill(history);
         outcome_t outcome;
         const char *problem = run < runs ? kill_once(history, &plan, &outcome) : finish(history);
         if (problem != NULL) {

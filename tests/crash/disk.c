@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NAMES = 512, FILES = 4096, FOLDERS = 2, SYNCS = 64, BLOCK = 4096 };
+enum { NAMES = 512, FILES = 4096, FOLDERS = 2, SYNCS = 64, BLOCK = 512 /* what a disk writes whole */ };
 
 /* The system gives an inode's number again; identities are never given again. */
 static struct {
@@ -207,9 +207,9 @@ void disk_cut(uint64_t *random) {
             }
             copy_path(names->names[name].identity, synced);
             uint64_t choice = below(random, 4);
-            if (choice < 2 || current[0] == 0) {
+            if (choice == 0 || current[0] == 0) {
                 copy_file(synced, to);
-            } else if (choice == 2) {
+            } else if (choice == 1) {
                 copy_file(current, to);
             } else {
                 mix(synced, current, to, random);

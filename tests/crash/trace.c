@@ -413,18 +413,16 @@ static int one_event(run_t *run, pid_t id, int status) {
 
 /* The time of a kill begins when all have restored. */
 static int time_is_over(run_t *run) {
-    if (!run->planned) {
-        int ready = 1;
-        for (uint32_t i = 0; i < run->count; i++) {
-            ready = ready && run->shared->workers[i].ready;
-        }
-        if (ready) {
-            run->shared->go = 1;
-        }
-        if (ready || run->plan->restoring) {
-            run->planned = 1;
-            run->deadline = now_microseconds() + (run->plan->step == STEP_NONE ? run->plan->microseconds : PATIENCE);
-        }
+    int ready = 1;
+    for (uint32_t i = 0; i < run->count; i++) {
+        ready = ready && run->shared->workers[i].ready;
+    }
+    if (ready) {
+        run->shared->go = 1;
+    }
+    if (!run->planned && (ready || run->plan->restoring)) {
+        run->planned = 1;
+        run->deadline = now_microseconds() + (run->plan->step == STEP_NONE ? run->plan->microseconds : PATIENCE);
     }
     return run->planned && now_microseconds() >= run->deadline;
 }
