@@ -2304,6 +2304,105 @@ static void fuzz_snapshot(void) {
     check_context(index);
 }
 
+/* A snapshot's file by all functions that read one, against the model's pages. */
+static void read_snapshot(mmsb_snapshot_t snapshot, int index) {
+    mmsb_snapshot_info_t info;
+    mmsb_snapshot_info_init(&info);
+    CALL(mmsb_snapshot_info(snapshot, &info), MMSB_OK);
+    mmsb_snapshot_page_t found[8];
+    uint64_t cursor = 0, count = 0;
+    size_t got = 0;
+    do {
+        CALL(mmsb_snapshot_pages(snapshot, &cursor, found, 8, &got), MMSB_OK);
+        count += got;
+    } while (got > 0);
+    SAME(count, info.pages);
+    SAME(context_stats(contexts[index].handle).pages, count);
+    CALL(mmsb_snapshot_pages(snapshot, &cursor, found, 0, &got), MMSB_E_INVALID_ARGUMENT);
+    for (int i = 0; i < PAGES; i++) {
+        page_t *page = &pages[i];
+        if (page->handle == 0 || page->context != index) {
+            continue;
+        }
+        CALL(mmsb_snapshot_find(snapshot, page->id, &found[0]), MMSB_OK);
+        SAME(found[0].size, page->size);
+        SAME(found[0].version, page->version);
+        CALL(mmsb_snapshot_read(snapshot, page->id, 0, buffer, page->size), MMSB_OK);
+        SAME(memcmp(buffer, page->bytes, page->size), 0);
+        CALL(mmsb_snapshot_read(snapshot, page->id, page->size, buffer, 1), MMSB_E_OUT_OF_RANGE);
+        const void *bytes = NULL;
+        uint64_t length = 0;
+        if (CALL_EITHER(mmsb_snapshot_view(snapshot, page->id, &bytes, &length), MMSB_OK, MMSB_E_UNSUPPORTED) == MMSB_OK) {
+            SAME(length, page->size);
+            SAME(memcmp(bytes, page->bytes, page->size), 0);
+        }
+        CALL(mmsb_snapshot_metadata(snapshot, page->id, buffer, sizeof buffer, &got), MMSB_OK);
+    }
+    uint64_t free_id = ((uint64_t)1 << 59) + below(1000);
+    CALL(mmsb_snapshot_find(snapshot, free_id, &found[0]), MMSB_E_NOT_FOUND);
+    CALL(mmsb_snapshot_read(snapshot, free_id, 0, buffer, 1), MMSB_E_NOT_FOUND);
+    CALL(mmsb_snapshot_find(snapshot, free_id, NULL), MMSB_E_INVALID_ARGUMENT);
+    mmsb_snapshot_change_t changes[4];
+    CALL(mmsb_snapshot_diff(snapshot, snapshot, changes, 4, &got), MMSB_OK);
+    SAME(got, 0);
+}
+
+static void fuzz_snapshot_file(void) {
+    int index = any_context();
+    mmsb_context_t handle = contexts[index].handle;
+    mmsb_save_options_t options = any_save_options();
+    mmsb_save_stats_t stats;
+    mmsb_save_stats_init(&stats);
+    mmsb_load_options_t load;
+    mmsb_load_options_init(&load);
+    mmsb_snapshot_t snapshot = 0;
+    mmsb_ticket_t ticket = 0;
+    const char *path = file_of(index, "read"), *copy = file_of(index, "compact");
+    CALL(mmsb_snapshot_save_start(handle, path, &options, NULL, &ticket), MMSB_OK);
+    CALL(mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER), MMSB_OK);
+    CALL(mmsb_ticket_destroy(ticket), MMSB_OK);
+    CALL(mmsb_context_save_stats(handle, &stats), MMSB_OK);
+    SAME(stats.saves > 0, 1);
+    CALL(mmsb_snapshot_verify(path, NULL), MMSB_OK);
+    CALL(mmsb_snapshot_open(path, &snapshot), MMSB_OK);
+    read_snapshot(snapshot, index);
+    CALL(mmsb_snapshot_compact(path, copy, NULL), MMSB_OK);
+    CALL(mmsb_snapshot_close(snapshot), MMSB_OK);
+    CALL(mmsb_snapshot_close(snapshot), MMSB_E_STALE_HANDLE);
+    CALL(mmsb_snapshot_info(snapshot, NULL), MMSB_E_INVALID_ARGUMENT);
+    CALL(mmsb_snapshot_find(snapshot, 1, &(mmsb_snapshot_page_t){0}), MMSB_E_STALE_HANDLE);
+    CALL(mmsb_snapshot_close(0), MMSB_OK);
+    /* A file that is its own base, an unknown option, an empty path, descriptors that are none. */
+    options.base = path;
+    CALL(mmsb_snapshot_save(handle, path, &options), MMSB_E_INVALID_ARGUMENT);
+    options.base = NULL;
+    options.raw_writes = 7;
+    CALL(mmsb_snapshot_save(handle, path, &options), MMSB_E_INVALID_ARGUMENT);
+    CALL(mmsb_snapshot_save(handle, "", NULL), MMSB_E_INVALID_ARGUMENT);
+    CALL(mmsb_snapshot_save_descriptor(handle, -1, NULL), MMSB_E_INVALID_ARGUMENT);
+    CALL(mmsb_snapshot_load_descriptor(handle, -1, NULL), MMSB_E_INVALID_ARGUMENT);
+    load.mode = 9;
+    CALL(mmsb_snapshot_load(handle, path, &load), MMSB_E_INVALID_ARGUMENT);
+    load.mode = MMSB_LOAD_EAGER;
+    load.journal_epoch = 1;
+    CALL(mmsb_snapshot_load_start(handle, path, &load, NULL, &ticket), MMSB_E_INVALID_ARGUMENT);
+    CALL(mmsb_snapshot_open("/nowhere/at all", &snapshot), MMSB_E_NOT_FOUND);
+    CALL(mmsb_snapshot_verify(folder, NULL), MMSB_E_IO);
+    mmsb_journal_info_t journal;
+    mmsb_journal_info_init(&journal);
+    CALL(mmsb_journal_info(handle, &journal), contexts[index].journalled ? MMSB_OK : MMSB_E_INVALID_STATE);
+    if (!contexts[index].journalled) {
+        CALL(mmsb_journal_drop(handle, path), MMSB_E_INVALID_STATE);
+        CALL(mmsb_journal_close(handle), MMSB_E_INVALID_STATE);
+    }
+    int null = open("/dev/null", O_WRONLY);
+    if (null >= 0) {
+        CALL(mmsb_snapshot_save_descriptor(handle, null, NULL), MMSB_OK);
+        close(null);
+    }
+    check_context(index);
+}
+
 /* Begins a journal after a snapshot; or takes both and compares the state that they give with the model. */
 static void fuzz_journal(void) {
     int index = any_context();
@@ -2524,14 +2623,14 @@ static const struct {
     void (*fuzz)(void);
     uint64_t weight;
 } operations[] = {
-    {fuzz_create, 12},        {fuzz_create_many, 3}, {fuzz_clone, 3},       {fuzz_adopt, 2},      {fuzz_destroy, 7},
-    {fuzz_destroy_many, 2},   {fuzz_release, 2},     {fuzz_memory_free, 2}, {fuzz_lookup, 3},     {fuzz_info, 3},
-    {fuzz_getters, 3},        {fuzz_pin, 4},         {fuzz_unpin, 6},       {fuzz_read, 5},       {fuzz_write, 6},
-    {fuzz_ranges_of_many, 4}, {fuzz_resize, 5},      {fuzz_migrate, 2},     {fuzz_apply, 8},      {fuzz_apply_many, 5},
-    {fuzz_apply_runs, 5},     {fuzz_validate, 2},    {fuzz_merge, 3},       {fuzz_convert, 3},    {fuzz_from_pages, 3},
-    {fuzz_owned_delta, 6},    {fuzz_mask, 5},        {fuzz_metadata, 8},    {fuzz_dependency, 5}, {fuzz_dependency_lists, 2},
-    {fuzz_context, 3},        {fuzz_end_context, 1}, {fuzz_shutdown, 1},    {fuzz_ticket, 5},     {fuzz_options_text, 2},
-    {fuzz_library, 3},        {fuzz_snapshot, 1},    {fuzz_journal, 1},
+    {fuzz_create, 12},        {fuzz_create_many, 3}, {fuzz_clone, 3},       {fuzz_adopt, 2},         {fuzz_destroy, 7},
+    {fuzz_destroy_many, 2},   {fuzz_release, 2},     {fuzz_memory_free, 2}, {fuzz_lookup, 3},        {fuzz_info, 3},
+    {fuzz_getters, 3},        {fuzz_pin, 4},         {fuzz_unpin, 6},       {fuzz_read, 5},          {fuzz_write, 6},
+    {fuzz_ranges_of_many, 4}, {fuzz_resize, 5},      {fuzz_migrate, 2},     {fuzz_apply, 8},         {fuzz_apply_many, 5},
+    {fuzz_apply_runs, 5},     {fuzz_validate, 2},    {fuzz_merge, 3},       {fuzz_convert, 3},       {fuzz_from_pages, 3},
+    {fuzz_owned_delta, 6},    {fuzz_mask, 5},        {fuzz_metadata, 8},    {fuzz_dependency, 5},    {fuzz_dependency_lists, 2},
+    {fuzz_context, 3},        {fuzz_end_context, 1}, {fuzz_shutdown, 1},    {fuzz_ticket, 5},        {fuzz_options_text, 2},
+    {fuzz_library, 3},        {fuzz_snapshot, 1},    {fuzz_journal, 1},     {fuzz_snapshot_file, 1},
 };
 
 int main(int count, char **arguments) {
