@@ -117,7 +117,7 @@ static inline uint32_t over(uint32_t table[4][256], uint32_t crc) {
     }
 
 #if defined(__x86_64__)
-CHECKSUM_LOOP(instruction, __attribute__((target("sse4.2"))), _mm_crc32_u64, _mm_crc32_u8)
+CHECKSUM_LOOP(instruction, __attribute__((target("sse4.2,crc32"))), _mm_crc32_u64, _mm_crc32_u8)
 
 void mmsb_checksum_use_instruction(mmsb_bytes_table_t *table) {
     if (__builtin_cpu_supports("sse4.2"))
