@@ -186,7 +186,7 @@ func OpenJournal(context uint64, directory string, o JournalOptions) error {
 		if err != nil {
 			return err
 		}
-		if last := writer.Next() - 1; last != j.at && c.Count() > 0 || last > 0 && last != j.at {
+		if last := writer.Next() - 1; last != j.at { // a new one begins behind it
 			_ = writer.Close()
 			return status.Errorf(status.Mismatch, "the journal %q ends with record %d, the context's state is that after record %d", directory,
 				last, j.at)
@@ -226,9 +226,9 @@ func noJournal(c *Context) error {
 // close ends the journal. Under the lock.
 func (j *journals) close() error {
 	opened := j.open.Load()
-	j.at = opened.ring.Last()
 	opened.ring.Stop()
 	<-opened.served
+	j.at = opened.ring.Last() // with what came until the stop
 	opened.ring.Close()
 	j.open.Store(nil)
 	return opened.failed

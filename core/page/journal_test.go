@@ -227,3 +227,32 @@ func TestSnapshotsOfAJournalledContextUnderLoad(t *testing.T) {
 	require.NoError(t, SyncJournal(context))
 	require.Equal(t, contents(t, context), contents(t, replayed(t, path, directory, LoadOptions{})))
 }
+
+// What is put while a journal is being closed is in it, and the context knows: it may go on with the same directory.
+func TestAJournalIsClosedBesideWriters(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "journal")
+	context := newContext(t)
+	handle := createFilled(t, context, 64, 1, 0)
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	group.Add(1)
+	go func() {
+		defer group.Done()
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+				native.WritePage(handle, 0, []byte{byte(n)})
+			}
+		}
+	}()
+	for range 30 {
+		openJournal(t, context, directory)
+		require.NoError(t, CloseJournal(context))
+	}
+	close(stop)
+	group.Wait()
+}
