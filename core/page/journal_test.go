@@ -249,7 +249,7 @@ func TestAJournalIsClosedBesideWriters(t *testing.T) {
 			}
 		}
 	}()
-	for range 30 {
+	for range 10 {
 		openJournal(t, context, directory)
 		require.NoError(t, CloseJournal(context))
 	}
