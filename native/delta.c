@@ -465,7 +465,7 @@ mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t
         const plan_t *plan = &work.plans[i];
         if (MMSB_UNLIKELY(ring)) {
             const mmsb_record_t *record = mmsb_record_of(pages[i]);
-            mmsb_ring_put_delta(&group, mmsb_record_id(MMSB_HANDLE_INDEX(pages[i]), record->state), record->version + 1,
+            mmsb_ring_put_delta(&group, mmsb_record_id(MMSB_HANDLE_INDEX(pages[i]), mmsb_state_held(record)), record->version + 1,
                                 epoch_after(record, deltas[i].epoch), &deltas[i]);
         }
         if (MMSB_LIKELY(i + AHEAD < count && plan[AHEAD].target.bytes))
@@ -566,8 +566,8 @@ mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *b
         uint64_t length = runs->lengths ? runs->lengths[i] : runs->uniform_length;
         if (MMSB_UNLIKELY(ring)) {
             const mmsb_record_t *record = mmsb_record_of(runs->pages[i]);
-            mmsb_ring_put_run(&group, mmsb_record_id(MMSB_HANDLE_INDEX(runs->pages[i]), record->state), record->version + 1,
-                              record->epoch + 1, runs->offsets[i], payload, length);
+            mmsb_ring_put_run(&group, mmsb_record_id(MMSB_HANDLE_INDEX(runs->pages[i]), mmsb_state_held(record)),
+                              record->version + 1, record->epoch + 1, runs->offsets[i], payload, length);
         }
         apply_target(mmsb_record_of(runs->pages[i]), &work.targets[i], runs->offsets[i] & 7, length, payload, 0);
         payload += length;

@@ -371,7 +371,7 @@ static size_t end_run(const mmsb_page_t *pages, size_t count) {
         mmsb_cache_end(cache);
         return 0;
     }
-    const uint32_t class_number = MMSB_STATE_CLASS(mmsb_record_of(pages[0])->state);
+    const uint32_t class_number = MMSB_STATE_CLASS(mmsb_state_held(mmsb_record_of(pages[0])));
     if (class_number >= MMSB_SMALL_CLASSES) {
         mmsb_cache_end(cache);
         return 0;
@@ -384,7 +384,7 @@ static size_t end_run(const mmsb_page_t *pages, size_t count) {
     for (; i < count; i++) {
         uint64_t page = pages[i];
         mmsb_record_t *record = mmsb_record_of(page);
-        if (MMSB_UNLIKELY(page == 0 || MMSB_STATE_CLASS(record->state) != class_number ||
+        if (MMSB_UNLIKELY(page == 0 || MMSB_STATE_CLASS(mmsb_state_held(record)) != class_number ||
                           (record->cold | record->mask_block) != 0 || MMSB_HANDLE_GENERATION(page) == MMSB_GENERATION_MAX ||
                           mmsb_record_context(MMSB_HANDLE_INDEX(page)) != cache->context_index))
             break;
@@ -424,7 +424,7 @@ static mmsb_status_t journal_destroy(mmsb_ring_t *ring, mmsb_group_t *group, con
         if (pages[i] == 0)
             continue;
         mmsb_journal_head_t head = {.kind = MMSB_JOURNAL_DESTROY,
-                                    .page = mmsb_record_id(MMSB_HANDLE_INDEX(pages[i]), record->state),
+                                    .page = mmsb_record_id(MMSB_HANDLE_INDEX(pages[i]), mmsb_state_held(record)),
                                     .version = record->version,
                                     .epoch = record->epoch};
         mmsb_ring_put(group, head, NULL, 0);
@@ -454,7 +454,8 @@ mmsb_status_t mmsb_page_destroy_batch(const mmsb_page_t *pages, size_t count, si
         done += end_run(pages + done, count - done);
         if (done < count) { /* what ends a run: another context or size class, more than bytes, a full magazine */
             if (pages[done] != 0)
-                end_locked(pages[done], mmsb_record_of(pages[done]), mmsb_record_of(pages[done])->state & ~MMSB_OWNER_MASK);
+                end_locked(pages[done], mmsb_record_of(pages[done]),
+                           mmsb_state_held(mmsb_record_of(pages[done])) & ~MMSB_OWNER_MASK);
             done++;
         }
     }
@@ -608,7 +609,7 @@ mmsb_status_t mmsb_page_info_batch(const mmsb_page_t *pages, size_t count, mmsb_
         return status;
     for (size_t i = 0; i < count; i++) {
         const mmsb_record_t *record = mmsb_record_of(pages[i]);
-        fill_info(pages[i], record, record->state & ~MMSB_OWNER_MASK, &infos[i]);
+        fill_info(pages[i], record, mmsb_state_held(record) & ~MMSB_OWNER_MASK, &infos[i]);
     }
     mmsb_batch_unlock(&batch, count);
     return MMSB_OK;
@@ -790,7 +791,7 @@ static mmsb_status_t begin_writes(mmsb_ring_t *ring, mmsb_group_t *group, const 
 
 static void put_write(mmsb_group_t *group, const mmsb_record_t *record, const mmsb_page_range_t *range) {
     mmsb_journal_head_t head = {.kind = MMSB_JOURNAL_WRITE,
-                                .page = mmsb_record_id(MMSB_HANDLE_INDEX(range->page), record->state),
+                                .page = mmsb_record_id(MMSB_HANDLE_INDEX(range->page), mmsb_state_held(record)),
                                 .version = record->version + 1,
                                 .epoch = record->epoch};
     mmsb_ring_put(group, head, (mmsb_piece_t[]){{&range->offset, sizeof range->offset}, {range->buffer, range->length}}, 2);
@@ -1106,7 +1107,7 @@ int mmsb_batch_touch(const mmsb_batch_t *batch, mmsb_batch_touch_t touch, const 
         if (page == 0)
             continue;
         mmsb_record_t *record = mmsb_record_of(page);
-        uint64_t state = record->state & ~MMSB_OWNER_MASK;
+        uint64_t state = mmsb_state_held(record) & ~MMSB_OWNER_MASK;
         if (touch ? touch(work, i, record, state) : mmsb_capture_touch_all(record, state)) {
             mmsb_batch_unlock(batch, batch->count);
             mmsb_capture_wait(MMSB_HANDLE_INDEX(page));

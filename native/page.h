@@ -47,6 +47,11 @@ static inline uint64_t mmsb_state_load(const mmsb_record_t *record) {
     return __atomic_load_n(&record->state, __ATOMIC_ACQUIRE);
 }
 
+/* The state of a record whose lock this thread holds. Atomic all the same: another thread may be trying to take the lock. */
+static inline uint64_t mmsb_state_held(const mmsb_record_t *record) {
+    return __atomic_load_n(&record->state, __ATOMIC_RELAXED);
+}
+
 /* 1 where the record is that of this live page. */
 static inline int mmsb_state_is(uint64_t state, uint64_t page) {
     return (((state ^ page) >> MMSB_INDEX_BITS) | (MMSB_HANDLE_KIND(page) ^ MMSB_KIND_PAGE)) == 0;

@@ -98,7 +98,7 @@ static mmsb_status_t take_block(uint32_t context, uint64_t size, uint32_t *index
     memset(mmsb_record_bytes(record), 0, capacity);
     __atomic_store_n(&record->size, capacity, __ATOMIC_RELAXED);
     __atomic_store_n(&record->exposed, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&record->state, MMSB_STATE(MMSB_STATE_BLOCK, MMSB_HANDLE_GENERATION(record->state), class_bits),
+    __atomic_store_n(&record->state, MMSB_STATE(MMSB_STATE_BLOCK, MMSB_HANDLE_GENERATION(mmsb_state_held(record)), class_bits),
                      __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
     return MMSB_OK;
@@ -209,7 +209,7 @@ static uint64_t lock_page(uint64_t page) {
     uint32_t index = MMSB_HANDLE_INDEX(page);
     for (;;) {
         CHECK(mmsb_page_lock_library(page) == MMSB_OK);
-        uint64_t state = mmsb_record_at(index)->state & ~MMSB_OWNER_MASK;
+        uint64_t state = mmsb_state_held(mmsb_record_at(index)) & ~MMSB_OWNER_MASK;
         if (!mmsb_capture_touch_all(mmsb_record_at(index), state))
             return state;
         mmsb_record_unlock(index, state);
