@@ -16,8 +16,8 @@ package driver
 // devices: the host's touch of it is an error of the program, a fault where the device is simulated.
 type Address uintptr
 
-// Stream is a queue of work that runs in its order. The values are the driver's own (a CUstream): foreign streams are used as they are.
-// The zero Stream is the device's default stream, which is used only to order with foreign work.
+// Stream is a queue of work that runs in its order. The values are the driver's own (a CUstream), and a device takes only those that
+// it made or that ForeignStream told it of. The zero Stream is the device's default stream, which is used only to order with foreign work.
 type Stream uintptr
 
 // Event is a point in a stream.
@@ -99,7 +99,7 @@ type Device interface {
 	Info() Info
 	// MemoryInfo is the memory that is free for every process, and all there is, in bytes.
 	MemoryInfo() (free, total uint64, err error)
-	// CanReach says whether copies and kernels of this device reach Plain memory of another one of the same driver.
+	// CanReach says whether kernels of this device reach memory that AllocateOrdered of another one of the same driver gave. Copies always do.
 	CanReach(ordinal int) bool
 
 	// Allocate takes memory that is there when the call returns, aligned to 256 bytes at least. Bytes is not 0. May block, as may Free.
@@ -131,6 +131,10 @@ type Device interface {
 
 	// CreateStream makes a stream that does not wait for the default one. Lower numbers run first: 0 is the usual priority, -1 a higher one.
 	CreateStream(priority int) (Stream, error)
+	// ForeignStream makes a stream that others created usable here; nothing that is no stream may be given. It must live until as many
+	// DestroyStream as ForeignStream were called, which then only forget it. A stream of this driver's own may be given, too: then the
+	// last DestroyStream ends it. Errors: InvalidHandle for a stream of another device.
+	ForeignStream(handle uintptr) (Stream, error)
 	// DestroyStream ends a stream; what is queued still runs.
 	DestroyStream(stream Stream) error
 	// QueryStream says whether everything that was queued is done.
@@ -152,8 +156,8 @@ type Device interface {
 	// Wait makes what is queued on the stream from now on wait for the event as it is recorded now, also one of another device.
 	Wait(stream Stream, event Event) error
 
-	// Copy queues copies. Host memory must stay as it is until they are done. It may block where host memory is neither Pinned, Managed nor
-	// registered.
+	// Copy queues copies, in no order among each other. Host memory must stay as it is until they are done. It may block where host memory
+	// is neither Pinned, Managed nor registered. When the driver fails at one of several, those before it may have been queued.
 	Copy(stream Stream, copies ...Copy) error
 	// Fill queues setting bytes to a value.
 	Fill(stream Stream, address Address, value byte, bytes uint64) error
