@@ -1,0 +1,387 @@
+package runtime
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+)
+
+// What a block's record says of it. What callers hold is a handle only: what a block is cannot be forged.
+const (
+	blockFree    = iota // the slot waits for the next block
+	blockLive           //
+	blockFreeing        // its free waits for uses to end
+	blockQueued         // its free is queued on a stream
+)
+
+// block is the record of a block of device memory. Its slot is used again, with another generation.
+type block struct {
+	mutex      sync.Mutex
+	generation uint32
+	state      uint8
+	index      uint32
+
+	memory Memory
+	stream *Stream // on which it was allocated, and is freed unless the caller names another
+	freeOn *Stream // while blockFreeing
+
+	// The order of its uses. The last write comes first with the allocation, which is one.
+	write point
+	reads []point // behind the last write, the last one of each stream
+	open  []openUses
+}
+
+// openUses are uses of one stream that were begun and not ended.
+type openUses struct {
+	stream        *Stream
+	reads, writes uint32
+}
+
+const (
+	blockChunkBits = 10
+	blockChunk     = 1 << blockChunkBits
+	mostBlocks     = 1 << 28
+	indexMask      = mostBlocks - 1
+	lastGeneration = 1<<32 - 1
+)
+
+// blockTable are all blocks of the process. Records lie in chunks that stay.
+type blockTable struct {
+	chunks [mostBlocks / blockChunk]atomic.Pointer[[blockChunk]block]
+	mutex  sync.Mutex
+	made   uint32   // slots that were ever used; slot 0 is not
+	free   []uint32 // slots that no stream keeps
+}
+
+var blocks blockTable
+
+// slotBatch is how many slots a stream takes and gives back at once.
+const slotBatch = 64
+
+// take is a free record and the handle of its next use. Slots go from stream to stream in batches.
+func (t *blockTable) take(s *Stream) (*block, uint64, error) {
+	q := &s.frees
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	if len(q.slots) == 0 {
+		if err := t.fill(q); err != nil {
+			return nil, 0, err
+		}
+	}
+	last := len(q.slots) - 1
+	index := q.slots[last]
+	q.slots = q.slots[:last]
+	b := t.at(index)
+	return b, KindBlock<<60 | uint64(b.generation+1)<<28 | uint64(index), nil
+}
+
+func (t *blockTable) fill(q *freeQueue) error {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if n := min(slotBatch, len(t.free)); n > 0 {
+		q.slots = append(q.slots, t.free[len(t.free)-n:]...)
+		t.free = t.free[:len(t.free)-n]
+		return nil
+	}
+	for range slotBatch {
+		if t.made == mostBlocks-1 {
+			break
+		}
+		t.made++
+		chunk := &t.chunks[t.made>>blockChunkBits]
+		if chunk.Load() == nil {
+			chunk.Store(new([blockChunk]block))
+		}
+		t.at(t.made).index = t.made
+		q.slots = append(q.slots, t.made)
+	}
+	if len(q.slots) == 0 {
+		return status.Errorf(status.Limit, "all %d blocks are live", mostBlocks-1)
+	}
+	return nil
+}
+
+func (t *blockTable) at(index uint32) *block {
+	return &t.chunks[index>>blockChunkBits].Load()[index&(blockChunk-1)]
+}
+
+// find is the record of a handle, which may be stale: locked tells.
+func (t *blockTable) find(handle uint64) (*block, error) {
+	index := uint32(handle & indexMask)
+	if handle>>60 != KindBlock || index == 0 {
+		return nil, status.Errorf(status.InvalidHandle, "0x%016x is not the handle of a block", handle)
+	}
+	chunk := t.chunks[index>>blockChunkBits].Load()
+	if chunk == nil {
+		return nil, status.Errorf(status.InvalidHandle, "block 0x%016x was never given out: no slot %d", handle, index)
+	}
+	return &chunk[index&(blockChunk-1)], nil
+}
+
+// locked is the live block of a handle, locked. Errors: InvalidHandle, StaleHandle.
+func (t *blockTable) locked(handle uint64) (*block, error) {
+	b, err := t.find(handle)
+	if err != nil {
+		return nil, err
+	}
+	b.mutex.Lock()
+	generation := uint32(handle >> 28)
+	if b.generation == generation && b.state == blockLive {
+		return b, nil
+	}
+	never := generation == 0 || generation > b.generation
+	b.mutex.Unlock()
+	if never {
+		return nil, status.Errorf(status.InvalidHandle, "block 0x%016x was never given out: no generation %d of its slot", handle, generation)
+	}
+	return nil, status.Errorf(status.StaleHandle, "block 0x%016x was freed", handle)
+}
+
+// each walks the live blocks of a runtime.
+func (t *blockTable) each(r *Runtime, visit func(b *block, handle uint64)) {
+	t.mutex.Lock()
+	made := t.made
+	t.mutex.Unlock()
+	for index := uint32(1); index <= made; index++ {
+		b := t.at(index)
+		b.mutex.Lock()
+		if b.state == blockLive && b.stream.runtime == r {
+			visit(b, b.handle())
+		}
+		b.mutex.Unlock()
+	}
+}
+
+func (b *block) handle() uint64 {
+	return KindBlock<<60 | uint64(b.generation)<<28 | uint64(b.index)
+}
+
+// begin makes the record that of a live block.
+func (b *block) begin(memory Memory, stream *Stream) {
+	b.mutex.Lock()
+	if !plant(bugGenerationStays) || b.generation == 0 {
+		b.generation++
+	}
+	b.state, b.memory, b.stream = blockLive, memory, stream
+	b.write = stream.next() // whoever uses it on another stream waits for the allocation
+	if plant(bugAllocationIsNoWrite) {
+		b.write = point{}
+	}
+	b.reads = b.reads[:0]
+	b.mutex.Unlock()
+}
+
+// BlockInfo is what is known of a block.
+type BlockInfo struct {
+	Handle  uint64
+	Address driver.Address
+	Bytes   uint64
+	Stream  *Stream
+	Tag     Tag
+	Uses    uint32 // begun, not ended
+}
+
+func (b *block) info(handle uint64) BlockInfo {
+	i := BlockInfo{Handle: handle, Address: b.memory.Address, Bytes: b.memory.Bytes, Stream: b.stream, Tag: b.memory.Tag}
+	for _, open := range b.open {
+		i.Uses += open.reads + open.writes
+	}
+	return i
+}
+
+// FindBlock is what is known of a live block. Errors: InvalidHandle, StaleHandle.
+func FindBlock(handle uint64) (BlockInfo, error) {
+	b, err := blocks.locked(handle)
+	if err != nil {
+		return BlockInfo{}, err
+	}
+	defer b.mutex.Unlock()
+	return b.info(handle), nil
+}
+
+// Access is what a use does with a block.
+type Access uint8
+
+// The kinds of access. ReadWrite is Read | Write.
+const (
+	Read      Access = 1
+	Write     Access = 2
+	ReadWrite Access = Read | Write
+)
+
+// beginUse queues the waits that an access on a stream needs, and pins the block. The block is locked. Errors: Busy where a use of another stream that
+// conflicts is begun and not ended: what it will queue cannot be waited for yet.
+func (b *block) beginUse(s *Stream, access Access) error {
+	if s.runtime != b.stream.runtime {
+		return status.Errorf(status.InvalidArgument, "block 0x%016x is of device %d, the stream of device %d of another runtime", b.handle(),
+			b.stream.runtime.device.Info().Ordinal, s.runtime.device.Info().Ordinal)
+	}
+	for _, open := range b.open {
+		if open.stream != s && (open.writes > 0 || access&Write != 0) && !plant(bugOpenUsesIgnored) {
+			return status.Errorf(status.Busy, "block 0x%016x is in use on stream %d: %d reads and %d writes are begun and not ended", b.handle(),
+				open.stream.index, open.reads, open.writes)
+		}
+	}
+	if err := s.waitFor(b.write); err != nil {
+		return err
+	}
+	if access&Write != 0 && !plant(bugWriterIgnoresReaders) {
+		if err := b.waitForReads(s); err != nil {
+			return err
+		}
+	}
+	b.count(s, access, 1)
+	return nil
+}
+
+func (b *block) waitForReads(s *Stream) error {
+	for _, read := range b.reads {
+		if err := s.waitFor(read); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// count notes that uses of a stream begin or end.
+func (b *block) count(s *Stream, access Access, by int32) {
+	at := -1
+	for i := range b.open {
+		if b.open[i].stream == s {
+			at = i
+		}
+	}
+	if at < 0 {
+		b.open = append(b.open, openUses{stream: s})
+		at = len(b.open) - 1
+	}
+	open := &b.open[at]
+	if access&Write != 0 {
+		open.writes += uint32(by)
+	} else {
+		open.reads += uint32(by)
+	}
+	if open.reads+open.writes == 0 {
+		last := len(b.open) - 1
+		b.open[at] = b.open[last]
+		b.open = b.open[:last]
+	}
+}
+
+// endUse notes the work that was queued. The block is locked, and the use was begun.
+func (b *block) endUse(s *Stream, access Access) {
+	b.count(s, access, -1)
+	p := s.next()
+	switch {
+	case access&Write != 0:
+		// Reads of other streams are behind the wait of the use's begin: none could begin since. Those of this stream are before p.
+		if !plant(bugWriteIsForgotten) {
+			b.write = p
+		}
+		b.reads = b.reads[:0]
+	case plant(bugReadIsForgotten):
+	default:
+		for i := range b.reads {
+			if b.reads[i].stream == s {
+				b.reads[i] = p
+				return
+			}
+			if plant(bugOneReaderOnly) {
+				b.reads = b.reads[:0]
+				break
+			}
+		}
+		b.reads = append(b.reads, p)
+	}
+}
+
+// withdraw takes back a begin whose work was never queued.
+func (b *block) withdraw(s *Stream, access Access) { b.count(s, access, -1) }
+
+// Free ends a block: its handle is stale from then on. Its memory goes back in the order of a stream, the block's own where none is named, behind all uses of the
+// block; never does the host wait for the device. While uses are open the free is deferred until the last of them ends. Errors: InvalidHandle, StaleHandle (also a second
+// free), InvalidArgument (a stream of another runtime), and those of the driver: then the block is as before, and can be freed again.
+func Free(handle uint64, on *Stream) (deferred bool, err error) {
+	b, err := blocks.locked(handle)
+	if err != nil {
+		return false, err
+	}
+	if on == nil {
+		on = b.stream
+	}
+	if on.runtime != b.stream.runtime {
+		b.mutex.Unlock()
+		return false, otherRuntime(on)
+	}
+	if len(b.open) > 0 && !plant(bugFreeDoesNotWait) {
+		b.state, b.freeOn = blockFreeing, on
+		b.countFree()
+		on.runtime.counts.deferredFrees.Add(1)
+		b.mutex.Unlock()
+		return true, nil
+	}
+	length, err := b.queueFree(on)
+	b.mutex.Unlock()
+	if length%reapEvery == reapEvery-1 {
+		on.reap()
+	}
+	return false, err
+}
+
+// countFree notes that a block's bytes are pending.
+func (b *block) countFree() {
+	r := b.stream.runtime
+	r.bytes.freed.Add(b.memory.Bytes)
+	r.counts.frees.Add(1)
+}
+
+// end frees a block of a runtime that closes.
+func (b *block) end() error {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if b.state != blockLive {
+		return nil
+	}
+	_, err := b.queueFree(b.stream)
+	return err
+}
+
+// queueFree queues a block's free behind all its uses, and returns how many frees the stream has queued. The block is locked.
+func (b *block) queueFree(s *Stream) (queued int, err error) {
+	r := s.runtime
+	if s, err = r.streams.usable(s); err != nil {
+		return 0, err
+	}
+	if !plant(bugFreeIgnoresWriter) {
+		err = s.waitFor(b.write)
+	}
+	if err == nil && !plant(bugFreeIgnoresReaders) {
+		err = b.waitForReads(s)
+	}
+	if err == nil {
+		err = r.noteLost(r.layer.Free(b.memory, s))
+	}
+	if err != nil && !r.lost.Load() { // with the device its memory is gone, too
+		return 0, err
+	}
+	if b.state == blockLive {
+		b.countFree()
+	}
+	b.state = blockQueued
+	return s.frees.push(queuedFree{b, s.next().number}), nil
+}
+
+// deferredEnd queues the free of a block whose last use has ended. Where the driver refuses, reaping tries again.
+func (b *block) deferredEnd() {
+	if b.state != blockFreeing || len(b.open) > 0 {
+		return
+	}
+	if _, err := b.queueFree(b.freeOn); err != nil {
+		r := b.stream.runtime
+		r.stuck.mutex.Lock()
+		r.stuck.blocks = append(r.stuck.blocks, b)
+		r.stuck.mutex.Unlock()
+	}
+}

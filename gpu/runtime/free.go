@@ -1,0 +1,221 @@
+package runtime
+
+import (
+	gort "runtime"
+	"sync"
+
+	"libmmsb/core/log"
+)
+
+// freeQueue are a stream's frees that the device has not been seen to have come past, and slots for new blocks.
+type freeQueue struct {
+	mutex  sync.Mutex
+	queued []queuedFree // from head on, in the order of their numbers
+	head   int
+	slots  []uint32
+	mark   *mark // who reaps looks at this event
+}
+
+type queuedFree struct {
+	block  *block
+	number uint64
+}
+
+// reapEvery is the number of frees of a stream after which a free looks for those that are done.
+const reapEvery = 32
+
+// push returns the queue's length.
+func (q *freeQueue) push(f queuedFree) int {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	q.queued = append(q.queued, f)
+	return len(q.queued) - q.head
+}
+
+// ends are the numbers of the queue's ends.
+func (q *freeQueue) ends() (first, last uint64, any bool) {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	if q.head == len(q.queued) {
+		return 0, 0, false
+	}
+	return q.queued[q.head].number, q.queued[len(q.queued)-1].number, true
+}
+
+// pop takes the frees up to a number off the queue.
+func (q *freeQueue) pop(number uint64, done []queuedFree) []queuedFree {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	for q.head < len(q.queued) && q.queued[q.head].number <= number {
+		done = append(done, q.queued[q.head])
+		q.queued[q.head] = queuedFree{}
+		q.head++
+	}
+	if q.head == len(q.queued) {
+		q.queued, q.head = q.queued[:0], 0
+	} else if q.head > len(q.queued)/2 {
+		q.queued, q.head = q.queued[:copy(q.queued, q.queued[q.head:])], 0
+	}
+	return done
+}
+
+// giveSlot keeps a slot for the stream's next block.
+func (q *freeQueue) giveSlot(index uint32) {
+	q.mutex.Lock()
+	q.slots = append(q.slots, index)
+	var more []uint32
+	if len(q.slots) >= 3*slotBatch {
+		more = append(more, q.slots[:slotBatch]...)
+		q.slots = q.slots[:copy(q.slots, q.slots[slotBatch:])]
+	}
+	q.mutex.Unlock()
+	if more != nil {
+		blocks.mutex.Lock()
+		blocks.free = append(blocks.free, more...)
+		blocks.mutex.Unlock()
+	}
+}
+
+// takeBack takes the slots of a stream that ends.
+func (t *blockTable) takeBack(q *freeQueue) {
+	q.mutex.Lock()
+	slots := q.slots
+	q.slots = nil
+	q.mutex.Unlock()
+	t.mutex.Lock()
+	t.free = append(t.free, slots...)
+	t.mutex.Unlock()
+}
+
+// stuck are blocks whose deferred free the driver refused.
+type stuck struct {
+	mutex  sync.Mutex
+	blocks []*block
+}
+
+// Reap looks which queued frees the device has come past, and releases their memory. It never waits for the device, and a stream that cannot be asked
+// does not keep others from being asked.
+func (r *Runtime) Reap() {
+	r.counts.reaps.Add(1)
+	r.stuck.mutex.Lock()
+	again := r.stuck.blocks
+	r.stuck.blocks = nil
+	r.stuck.mutex.Unlock()
+	for _, b := range again {
+		b.mutex.Lock()
+		b.deferredEnd()
+		b.mutex.Unlock()
+	}
+	for _, s := range r.streams.snapshot() {
+		for !s.reap() { // somebody else is at it: what it finds counts for this call
+			gort.Gosched()
+		}
+	}
+}
+
+// reap releases what the stream has come past; false where somebody else is doing that.
+func (s *Stream) reap() bool {
+	if !s.reaper.CompareAndSwap(false, true) {
+		return false
+	}
+	defer s.reaper.Store(false)
+	r := s.runtime
+	q := &s.frees
+	var done []queuedFree
+	for {
+		first, last, any := q.ends()
+		if !any {
+			return true
+		}
+		number := last
+		if !r.lost.Load() {
+			m, err := s.reapMark(first, last)
+			if err != nil {
+				if r.lost.Load() {
+					continue
+				}
+				log.Logf(log.Warning, "device %d: no event for the frees of stream %d: %v", r.device.Info().Ordinal, s.index, err)
+				return true
+			}
+			past, err := r.device.QueryEvent(m.event)
+			if plant(bugReapsTooEarly) {
+				past = true
+			}
+			switch {
+			case r.noteLost(err) != nil && !r.lost.Load():
+				log.Logf(log.Warning, "device %d: the frees of stream %d cannot be asked for: %v", r.device.Info().Ordinal, s.index, err)
+				return true
+			case err == nil && !past:
+				return true
+			}
+			number = m.number
+		}
+		if q.mark != nil {
+			r.letGo(q.mark)
+			q.mark = nil
+		}
+		if s.completed.Load() < number {
+			s.completed.Store(number)
+		}
+		done = q.pop(number, done[:0])
+		for i := range done {
+			done[i].block.released(s)
+		}
+	}
+}
+
+// reapMark is the event that tells of the queue's frees: the one that was looked at last, until it is done.
+func (s *Stream) reapMark(first, last uint64) (*mark, error) {
+	q := &s.frees
+	if q.mark != nil {
+		return q.mark, nil
+	}
+	s.mutex.Lock()
+	if m := s.mark; m != nil && m.number >= first { // recorded for somebody who had to wait
+		m.users.Add(1)
+		q.mark = m
+	}
+	s.mutex.Unlock()
+	if q.mark != nil {
+		return q.mark, nil
+	}
+	m, err := s.covering(last)
+	q.mark = m
+	return m, err
+}
+
+// released ends a block whose free the device has come past.
+func (b *block) released(on *Stream) {
+	b.mutex.Lock()
+	memory, r := b.memory, b.stream.runtime
+	b.state = blockFree
+	b.write, b.reads, b.memory = point{}, b.reads[:0], Memory{}
+	again := b.generation < lastGeneration
+	index := b.index
+	b.mutex.Unlock()
+	if again {
+		on.frees.giveSlot(index)
+	}
+	r.layer.Released(memory)
+	r.bytes.released.Add(memory.Bytes)
+}
+
+// usable is the stream, or one of the runtime's own where it was let go.
+func (t *streamTable) usable(s *Stream) (*Stream, error) {
+	s.mutex.Lock()
+	ended := s.ended
+	s.mutex.Unlock()
+	if !ended {
+		return s, nil
+	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.own == nil {
+		native, err := t.runtime.device.CreateStream(0)
+		if err != nil {
+			return nil, t.runtime.noteLost(err)
+		}
+		t.own = t.add(native, false)
+	}
+	return t.own, nil
+}

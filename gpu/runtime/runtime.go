@@ -1,0 +1,203 @@
+// Package runtime is the stream-ordered device runtime: streams, blocks of device memory, and the order between their uses.
+//
+// Its contract is docs/devices.md and mmsb.h. It keeps order without ever making the host wait for the device: a use that
+// conflicts with work of another stream makes its stream wait for an event. The hazards it closes are those of every stream-ordered
+// allocator: read after write, write after read, write after write, use before the allocation is there, and reuse of memory that is
+// still being used.
+//
+// Locks, each held for a short time only, and none of them while the device is asked anything that may take long: a block's, then a stream's. Two
+// blocks' or two streams' locks are never held together.
+package runtime
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+)
+
+// Options say what a runtime is made of.
+type Options struct {
+	// Streams is the most streams that are leased at a time; 0 = 64.
+	Streams int
+	// Adaptors are put over the device's memory, the first one lowest.
+	Adaptors []Adaptor
+}
+
+// Runtime is the streams and blocks of one device.
+type Runtime struct {
+	device  driver.Device
+	options Options
+	layer   Layer // the uppermost
+	events  eventPool
+	streams streamTable
+
+	// Bytes of all blocks that ever were. They only grow, each after the one above it, so that differences of values that are read from below to above are true
+	// at some moment and never negative: outstanding = live + pending holds without a lock.
+	bytes struct {
+		allocated atomic.Uint64
+		freed     atomic.Uint64 // the free is queued, or waits for a use to end
+		released  atomic.Uint64 // the device has come past the free
+	}
+	stuck  stuck
+	counts counts
+	lost   atomic.Bool
+	closed atomic.Bool
+}
+
+// counts are how often things happened. They only grow.
+type counts struct {
+	allocations, frees, deferredFrees, failures atomic.Uint64
+	uses, aborts, waits, waitsSaved             atomic.Uint64
+	reaps                                       atomic.Uint64
+}
+
+// Usage is what a runtime holds. Outstanding = Live + Pending, always.
+type Usage struct {
+	Outstanding, Live, Pending             uint64 // bytes
+	Blocks                                 uint64 // live ones
+	Allocations, Frees, DeferredFrees      uint64
+	Failures                               uint64 // allocations that failed
+	Uses, Aborts, Waits, WaitsSaved, Reaps uint64
+	EventsMade, EventsEnded                uint64
+	Streams                                uint64 // leased now
+}
+
+// New composes a runtime of its own over a device.
+func New(device driver.Device, options Options) (*Runtime, error) {
+	if !device.Info().OrderedMemory {
+		return nil, status.Errorf(status.Unsupported, "device %d (%s) has no stream-ordered memory", device.Info().Ordinal, device.Info().Name)
+	}
+	if options.Streams == 0 {
+		options.Streams = 64
+	}
+	r := &Runtime{device: device, options: options}
+	r.events.device = device
+	r.streams.init(r)
+	r.layer = &deviceLayer{device: device}
+	for _, adaptor := range options.Adaptors {
+		if err := adaptor.Over(r.layer, r); err != nil {
+			return nil, err
+		}
+		r.layer = adaptor
+	}
+	return r, nil
+}
+
+// shared are the runtimes of the process, one for each device.
+var shared struct {
+	sync.Mutex
+	runtimes map[sharedKey]*sharedEntry
+}
+
+type sharedKey struct {
+	driver  driver.Driver
+	ordinal int
+}
+
+type sharedEntry struct {
+	sync.Mutex
+	runtime *Runtime
+}
+
+// For is the process-wide runtime of a device, built by the first caller; callers that come meanwhile wait for it. Where building fails, the
+// next call tries again.
+func For(of driver.Driver, ordinal int, build func(driver.Device) (*Runtime, error)) (*Runtime, error) {
+	shared.Lock()
+	if shared.runtimes == nil {
+		shared.runtimes = make(map[sharedKey]*sharedEntry)
+	}
+	key := sharedKey{of, ordinal}
+	entry := shared.runtimes[key]
+	if entry == nil {
+		entry = &sharedEntry{}
+		shared.runtimes[key] = entry
+	}
+	shared.Unlock()
+	entry.Lock()
+	defer entry.Unlock()
+	if entry.runtime != nil {
+		return entry.runtime, nil
+	}
+	device, err := of.Open(ordinal)
+	if err != nil {
+		return nil, err
+	}
+	entry.runtime, err = build(device)
+	return entry.runtime, err
+}
+
+// Device is the runtime's device.
+func (r *Runtime) Device() driver.Device { return r.device }
+
+// Usage is what the runtime holds now.
+func (r *Runtime) Usage() Usage {
+	c := &r.counts
+	released, freed, allocated := r.bytes.released.Load(), r.bytes.freed.Load(), r.bytes.allocated.Load()
+	frees := c.frees.Load()
+	u := Usage{
+		Outstanding: allocated - released, Pending: freed - released, Live: allocated - freed,
+		Allocations: c.allocations.Load(), Frees: frees, DeferredFrees: c.deferredFrees.Load(), Failures: c.failures.Load(),
+		Uses: c.uses.Load(), Aborts: c.aborts.Load(), Waits: c.waits.Load(), WaitsSaved: c.waitsSaved.Load(), Reaps: c.reaps.Load(),
+		EventsMade: r.events.made.Load(), EventsEnded: r.events.ended.Load(),
+		Streams: uint64(r.streams.leased()),
+	}
+	u.Blocks = u.Allocations - u.Frees
+	return u
+}
+
+// Blocks are the runtime's live blocks.
+func (r *Runtime) Blocks() []BlockInfo {
+	var all []BlockInfo
+	blocks.each(r, func(b *block, handle uint64) { all = append(all, b.info(handle)) })
+	return all
+}
+
+// check tells whether the runtime can still be used.
+func (r *Runtime) check() error {
+	if r.closed.Load() {
+		return status.Errorf(status.StaleHandle, "the runtime of device %d was closed", r.device.Info().Ordinal)
+	}
+	return nil
+}
+
+// Leaks are what was not given back when a runtime was closed.
+type Leaks struct {
+	Blocks  []BlockInfo
+	Streams int // leased
+	Uses    int // begun, not ended
+}
+
+// Close waits for the device, ends what is left, and says what that was: handles of it are stale from then on. Nothing may be running in the runtime.
+func (r *Runtime) Close() (Leaks, error) {
+	if r.closed.Swap(true) {
+		return Leaks{}, nil
+	}
+	err := r.device.Synchronize()
+	var leaks Leaks
+	leaks.Uses = endUses(r)
+	leaks.Blocks = r.Blocks()
+	for _, info := range leaks.Blocks {
+		if b, findErr := blocks.find(info.Handle); findErr == nil {
+			if endErr := b.end(); err == nil {
+				err = endErr
+			}
+		}
+	}
+	if syncErr := r.device.Synchronize(); err == nil {
+		err = syncErr
+	}
+	r.Reap()
+	leaks.Streams = r.streams.leased()
+	if closeErr := r.streams.close(); err == nil {
+		err = closeErr
+	}
+	if closeErr := r.layer.Close(); err == nil {
+		err = closeErr
+	}
+	if closeErr := r.events.close(); err == nil {
+		err = closeErr
+	}
+	return leaks, err
+}

@@ -1,0 +1,336 @@
+package runtime
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"libmmsb/core/handle"
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+)
+
+// point is a place in a stream: behind the work that was queued when its number was given out. Number 0 is before everything.
+type point struct {
+	stream *Stream
+	number uint64
+}
+
+// Stream is a stream of the device as the runtime sees it. It is never used for another stream of the driver, so that points stay what they were.
+type Stream struct {
+	runtime *Runtime
+	native  driver.Stream
+	index   uint32
+	foreign bool
+	handle  atomic.Uint64 // while it is leased
+
+	queued    atomic.Uint64 // number of the last point
+	completed atomic.Uint64 // the device has come past this point
+
+	mutex sync.Mutex
+	mark  *mark             // the last event that was recorded
+	seen  map[uint32]uint64 // what is queued from now on runs behind these points of other streams, by index
+	ended bool              // a foreign stream that was let go: nothing is recorded on it any more
+
+	frees  freeQueue
+	reaper atomic.Bool // somebody is looking at the frees
+}
+
+// mark is an event that was recorded in a stream, behind all points up to number. Its users count: the event is recorded anew when nobody is left.
+type mark struct {
+	event  driver.Event
+	number uint64
+	seen   map[uint32]uint64 // of the stream, when it was recorded
+	users  atomic.Int32
+}
+
+func (r *Runtime) letGo(m *mark) {
+	if m.users.Add(-1) == 0 {
+		r.events.give(m.event)
+	}
+}
+
+// streamTable are the streams of a runtime: those that are leased, and those that wait for the next lease.
+type streamTable struct {
+	runtime *Runtime
+	mutex   sync.Mutex
+	all     []*Stream
+	idle    map[int][]*Stream // by priority
+	inUse   int               // pooled ones that are leased
+	defined *Stream           // the device's default stream
+	own     *Stream           // for frees whose stream was let go
+}
+
+// streams finds every leased stream of the process by its handle.
+var streams = handle.New[*lease](KindStream)
+
+// Kinds of handles, those of mmsb.h.
+const (
+	KindStream = 7
+	KindBlock  = 8
+	KindUse    = 9
+)
+
+// lease is the use of a stream by a program.
+type lease struct {
+	stream   *Stream
+	priority int
+}
+
+func (t *streamTable) init(r *Runtime) {
+	t.runtime, t.idle = r, make(map[int][]*Stream)
+	t.defined = t.add(0, true)
+	t.defined.handle.Store(0)
+}
+
+// add makes the record of a stream of the driver.
+func (t *streamTable) add(native driver.Stream, foreign bool) *Stream {
+	s := &Stream{runtime: t.runtime, native: native, foreign: foreign, index: uint32(len(t.all)), seen: make(map[uint32]uint64)}
+	t.all = append(t.all, s)
+	return s
+}
+
+func (t *streamTable) leased() int {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return t.inUse
+}
+
+// snapshot is all streams there are, without the lock.
+func (t *streamTable) snapshot() []*Stream {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return t.all[:len(t.all):len(t.all)]
+}
+
+// AcquireStream leases a stream that does not wait for the default stream. Errors: Limit (all are leased), and those of the driver. Never is the
+// default stream given out instead.
+func (r *Runtime) AcquireStream(priority int) (uint64, error) {
+	if err := r.check(); err != nil {
+		return 0, err
+	}
+	t := &r.streams
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.inUse >= r.options.Streams {
+		return 0, status.Errorf(status.Limit, "all %d streams of device %d are leased: release one, or allow more", r.options.Streams,
+			r.device.Info().Ordinal)
+	}
+	var s *Stream
+	if idle := t.idle[priority]; len(idle) > 0 {
+		s, t.idle[priority] = idle[len(idle)-1], idle[:len(idle)-1]
+	} else {
+		native, err := r.device.CreateStream(priority)
+		if err != nil {
+			return 0, r.noteLost(err)
+		}
+		s = t.add(native, false)
+	}
+	h, err := streams.Put(&lease{stream: s, priority: priority})
+	if err != nil {
+		t.idle[priority] = append(t.idle[priority], s)
+		return 0, err
+	}
+	s.handle.Store(h)
+	t.inUse++
+	return h, nil
+}
+
+// WrapStream makes a stream of the caller, given by the driver's own handle, one of the runtime's, until it is released; the caller keeps it alive for as
+// long. 0 is the device's default stream.
+func (r *Runtime) WrapStream(foreign uintptr) (uint64, error) {
+	if err := r.check(); err != nil {
+		return 0, err
+	}
+	t := &r.streams
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	for _, s := range t.all {
+		if s.foreign && uintptr(s.native) == foreign && !s.ended && s.handle.Load() != 0 {
+			return 0, status.Errorf(status.AlreadyExists, "the stream 0x%x is wrapped already, as 0x%016x", foreign, s.handle.Load())
+		}
+	}
+	s := t.defined
+	if foreign != 0 {
+		native, err := r.device.ForeignStream(foreign)
+		if err != nil {
+			return 0, r.noteLost(err)
+		}
+		s = t.add(native, true)
+	}
+	h, err := streams.Put(&lease{stream: s})
+	if err != nil {
+		if s != t.defined {
+			s.ended = true
+			_ = r.device.DestroyStream(s.native)
+		}
+		return 0, err
+	}
+	s.handle.Store(h)
+	return h, nil
+}
+
+// FindStream is the stream of a handle. Errors: InvalidHandle, StaleHandle.
+func FindStream(h uint64) (*Stream, error) {
+	l, err := streams.Get(h)
+	if err != nil {
+		return nil, err
+	}
+	return l.stream, nil
+}
+
+// ReleaseStream ends a lease, or the wrapping of a caller's stream. Work that is queued goes on, and what the runtime knows of it stays in force: a pooled stream
+// serves again later. Before a wrapped one is let go an event is recorded on it, for those who will have to wait for its work.
+func ReleaseStream(h uint64) error {
+	l, err := streams.Get(h)
+	if err != nil {
+		return err
+	}
+	s := l.stream
+	r := s.runtime
+	if s.foreign && s.native != 0 {
+		s.mutex.Lock()
+		err := s.markNow()
+		s.ended = err == nil
+		s.mutex.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := streams.Remove(h); err != nil { // somebody was faster
+		return err
+	}
+	s.handle.Store(0)
+	if s.foreign {
+		if s.native == 0 {
+			return nil
+		}
+		return r.device.DestroyStream(s.native)
+	}
+	r.streams.mutex.Lock()
+	defer r.streams.mutex.Unlock()
+	r.streams.idle[l.priority] = append(r.streams.idle[l.priority], s)
+	r.streams.inUse--
+	return nil
+}
+
+// Native is the driver's stream.
+func (s *Stream) Native() driver.Stream { return s.native }
+
+// Runtime is the runtime that the stream is of.
+func (s *Stream) Runtime() *Runtime { return s.runtime }
+
+// Index is the stream's number in its runtime, for logs.
+func (s *Stream) Index() uint32 { return s.index }
+
+// next is a point behind everything queued so far.
+func (s *Stream) next() point { return point{s, s.queued.Add(1)} }
+
+// markNow records an event behind everything queued so far. The stream's lock is held.
+func (s *Stream) markNow() error {
+	r := s.runtime
+	if s.ended { // everything was marked when it was let go
+		return nil
+	}
+	event, err := r.events.take()
+	if err != nil {
+		return r.noteLost(err)
+	}
+	number := s.queued.Load() // before the event: what comes between is covered, but not promised
+	if plant(bugMarkCountsTooMuch) {
+		number++
+	}
+	if err := r.device.RecordEvent(event, s.native); err != nil {
+		r.events.give(event)
+		return r.noteLost(err)
+	}
+	m := &mark{event: event, number: number, seen: make(map[uint32]uint64, len(s.seen))}
+	for index, seen := range s.seen {
+		m.seen[index] = seen
+	}
+	m.users.Store(1) // the stream's own
+	if s.mark != nil {
+		r.letGo(s.mark)
+	}
+	s.mark = m
+	return nil
+}
+
+// covering is a mark behind the point with this number, which the caller lets go.
+func (s *Stream) covering(number uint64) (*mark, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.mark == nil || s.mark.number < number {
+		if err := s.markNow(); err != nil {
+			return nil, err
+		}
+	}
+	s.mark.users.Add(1)
+	return s.mark, nil
+}
+
+// waitFor makes what is queued on the stream from now on run behind a point of another stream of the device. Points it runs behind already, or that the device
+// has come past, cost nothing.
+func (s *Stream) waitFor(p point) error {
+	if p.stream == s || p.number == 0 || plant(bugMissingWait) {
+		return nil
+	}
+	r := s.runtime
+	if p.stream.completed.Load() >= p.number {
+		r.counts.waitsSaved.Add(1)
+		return nil
+	}
+	s.mutex.Lock()
+	seen := s.seen[p.stream.index]
+	s.mutex.Unlock()
+	if seen >= p.number {
+		r.counts.waitsSaved.Add(1)
+		return nil
+	}
+	m, err := p.stream.covering(p.number)
+	if err != nil {
+		// No event can be had. The order must hold all the same, so that this once the host waits.
+		if r.lost.Load() || r.device.SynchronizeStream(p.stream.native) != nil {
+			return err
+		}
+		return nil
+	}
+	defer r.letGo(m)
+	if err := r.device.Wait(s.native, m.event); err != nil {
+		return r.noteLost(err)
+	}
+	r.counts.waits.Add(1)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.seen[p.stream.index] = max(s.seen[p.stream.index], m.number)
+	for index, number := range m.seen { // what that stream ran behind, this one does now
+		if index != s.index {
+			s.seen[index] = max(s.seen[index], number)
+		}
+	}
+	return nil
+}
+
+// close ends all streams of the runtime.
+func (t *streamTable) close() error {
+	var first error
+	for _, s := range t.snapshot() {
+		if h := s.handle.Load(); h != 0 {
+			_, _ = streams.Remove(h)
+		}
+		s.mutex.Lock()
+		if s.mark != nil {
+			t.runtime.letGo(s.mark)
+			s.mark = nil
+		}
+		foreignGone := s.ended || s.native == 0
+		s.mutex.Unlock()
+		blocks.takeBack(&s.frees)
+		if foreignGone {
+			continue
+		}
+		if err := t.runtime.device.DestroyStream(s.native); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
