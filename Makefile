@@ -216,7 +216,7 @@ build/crash/campaign: $(patsubst %,tests/crash/%.c,campaign trace disk files) $(
 build/crash/worker: tests/crash/worker.c tests/crash/workload.c $(CRASH_HEADERS) build/libmmsb.so
 	@mkdir -p $(@D)
 	@gcc $(CRASH_FLAGS) $(filter %.c,$^) -o $@ $(call with_library,build)
-build/crash/luck_test.run: tests/crash/luck_test.c tests/c/check.h include/mmsb.h build/libmmsb.so
+build/crash/luck_test.run: tests/crash/luck_test.c tests/c/check.h tests/c/folder.h include/mmsb.h build/libmmsb.so
 	@mkdir -p $(@D)
 	@gcc $(CRASH_FLAGS) $< -o $@ $(call with_library,build)
 

@@ -1,38 +1,12 @@
 /* The journal: snapshot and tail give the state after the last call, or after one in between; what a kill and bad arguments do. */
-#include "check.h"
+#include "folder.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
 static char *program;
-static char folder[] = "/tmp/mmsb-journal-test-XXXXXX";
-
-/* The path of a file in the test's folder; valid until the fourth next call. */
-static const char *at(const char *name) {
-    static char paths[4][256];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(paths[next], sizeof paths[next], "%s/%s", folder, name);
-    return paths[next];
-}
-
-static void clear(const char *path) {
-    DIR *directory = opendir(path);
-    if (directory == NULL) {
-        return;
-    }
-    struct dirent *entry;
-    while ((entry = readdir(directory)) != NULL) {
-        if (entry->d_name[0] != '.' && unlinkat(dirfd(directory), entry->d_name, 0) != 0) {
-            clear(at(entry->d_name));
-            unlinkat(dirfd(directory), entry->d_name, AT_REMOVEDIR);
-        }
-    }
-    closedir(directory);
-}
 
 static mmsb_journal_info_t info_of(mmsb_context_t context) {
     mmsb_journal_info_t info;
@@ -370,7 +344,7 @@ static void threads_write_one_journal(void) {
 
 /* Runs in a program of its own: each call that has returned writes its number into a pipe, until the program is killed. */
 static int acknowledge_until_killed(const char *directory, int to) {
-    snprintf(folder, sizeof folder, "%s", directory);
+    folder_use(directory);
     mmsb_context_t context = replayed(0);
     begin(context, MMSB_DURABILITY_CALL);
     mmsb_page_t page = page_of(context, 1);
@@ -479,12 +453,7 @@ int main(int count, char **arguments) {
     if (count > 3 && strcmp(arguments[1], "acknowledge") == 0) {
         return acknowledge_until_killed(arguments[2], atoi(arguments[3]));
     }
-    REQUIRE(mkdtemp(folder) != NULL);
-#define RUN_IN_FOLDER(function) \
-    do { \
-        RUN(function); \
-        clear(folder); \
-    } while (0)
+    folder_make();
     RUN_IN_FOLDER(every_change_is_replayed);
     RUN_IN_FOLDER(a_journal_alone);
     RUN_IN_FOLDER(the_state_after_each_record);
@@ -493,6 +462,6 @@ int main(int count, char **arguments) {
     RUN_IN_FOLDER(threads_write_one_journal);
     RUN_IN_FOLDER(nothing_acknowledged_is_lost);
     RUN_IN_FOLDER(what_a_journal_refuses);
-    CHECK(rmdir(folder) == 0);
+    folder_end();
     return check_report();
 }

@@ -1,7 +1,6 @@
 /* Snapshots: saved and loaded by path, descriptor, memory and ticket; read without a context; what bad arguments and files get. */
-#include "check.h"
+#include "folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -12,37 +11,6 @@
 #include <sys/wait.h>
 
 static char *program;
-static char folder[] = "/tmp/mmsb-snapshot-test-XXXXXX";
-
-/* The path of a file in the test's folder; valid until the fourth next call. */
-static const char *at(const char *name) {
-    static char paths[4][256];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(paths[next], sizeof paths[next], "%s/%s", folder, name);
-    return paths[next];
-}
-
-static int files_in_folder(void) {
-    DIR *directory = opendir(folder);
-    REQUIRE(directory != NULL);
-    int count = 0;
-    while (readdir(directory) != NULL) {
-        count++;
-    }
-    closedir(directory);
-    return count - 2;
-}
-
-static void clear_folder(void) {
-    DIR *directory = opendir(folder);
-    REQUIRE(directory != NULL);
-    struct dirent *entry;
-    while ((entry = readdir(directory)) != NULL) {
-        unlinkat(dirfd(directory), entry->d_name, 0);
-    }
-    closedir(directory);
-}
 
 /* ------------------------------------------------------------------------------------------------------- states ---- */
 
@@ -749,7 +717,7 @@ static void odd_paths(void) {
 
 /* What must hold when the disk gives no more: the code, the old file untouched, nothing else left. */
 static int fill_the_disk(const char *directory, mmsb_status_t expected) {
-    snprintf(folder, sizeof folder, "%s", directory);
+    folder_use(directory);
     mmsb_context_t context = new_context();
     write_pattern(new_page(context, 100000), 1);
     REQUIRE_OK(mmsb_snapshot_save(context, at("state"), NULL));
@@ -805,7 +773,7 @@ static void a_full_disk_leaves_the_old_file(void) {
 
 /* Saves again and again to one path. */
 static int save_in_a_loop(const char *directory, uint64_t seed) {
-    snprintf(folder, sizeof folder, "%s", directory);
+    folder_use(directory);
     mmsb_context_t context = new_context();
     for (int i = 0; i < 20; i++) {
         write_pattern(new_page(context, 100000), seed);
@@ -956,12 +924,7 @@ int main(int count, char **arguments) {
     if (count > 2 && strncmp(arguments[1], "save-", 5) == 0) {
         return save_in_a_loop(arguments[2], (uint64_t)atoi(arguments[1] + 5));
     }
-    REQUIRE(mkdtemp(folder) != NULL);
-#define RUN_IN_FOLDER(function) \
-    do { \
-        RUN(function); \
-        clear_folder(); \
-    } while (0)
+    folder_make();
     RUN_IN_FOLDER(what_is_saved_comes_back);
     RUN_IN_FOLDER(a_load_replaces_all_pages_or_none);
     RUN_IN_FOLDER(descriptors_and_memory);
@@ -977,6 +940,6 @@ int main(int count, char **arguments) {
     RUN_IN_FOLDER(a_batch_is_in_a_snapshot_whole_or_not);
     RUN_IN_FOLDER(pinned_pages_are_saved_unless_refused);
     RUN_IN_FOLDER(shutdown_closes_snapshots);
-    rmdir(folder);
+    folder_end();
     return check_report();
 }

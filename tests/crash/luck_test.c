@@ -2,49 +2,16 @@
  * Bad luck that no crash is: damaged and foreign files, files and folders that are not as they should be, descriptors and readers
  * that go away, Ctrl-C. Every call must say so, and leave files and the living context as they were.
  */
-#include "../c/check.h"
+#include "../c/folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
 static char *program;
-static char folder[200] = "/tmp/mmsb-luck-XXXXXX";
-
-/* The path of a file in the test's folder; valid until the fourth next call. */
-static const char *at(const char *name) {
-    static char paths[4][300];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(paths[next], sizeof paths[next], "%s/%s", folder, name);
-    return paths[next];
-}
-
-static int files_in_folder(void) {
-    DIR *directory = opendir(folder);
-    REQUIRE(directory != NULL);
-    int count = 0;
-    while (readdir(directory) != NULL) {
-        count++;
-    }
-    closedir(directory);
-    return count - 2;
-}
-
-static int remove_one(const char *path, const struct stat *file, int kind, struct FTW *where) {
-    (void)file;
-    (void)kind;
-    return where->level == 0 ? 0 : remove(path);
-}
-
-static void clear_folder(void) {
-    REQUIRE(nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0);
-}
 
 static uint8_t *read_whole(const char *path, size_t *length) {
     FILE *file = fopen(path, "rb");
@@ -542,15 +509,10 @@ int main(int count, char **arguments) {
         if (strcmp(what, "save-for-ever") == 0) {
             return save_for_ever(arguments[2]);
         }
-        snprintf(folder, sizeof folder, "%s", arguments[2]);
+        folder_use(arguments[2]);
         return strcmp(what, "read-only") == 0 ? save_where_nobody_may_write() : fill_a_journal();
     }
-    REQUIRE(mkdtemp(folder) != NULL);
-#define RUN_IN_FOLDER(function) \
-    do { \
-        RUN(function); \
-        clear_folder(); \
-    } while (0)
+    folder_make();
     RUN_IN_FOLDER(every_flipped_byte_is_found);
     RUN_IN_FOLDER(every_truncation_is_found);
     RUN_IN_FOLDER(a_newer_version_is_refused);
@@ -562,6 +524,6 @@ int main(int count, char **arguments) {
     RUN_IN_FOLDER(a_folder_that_may_not_be_written);
     RUN_IN_FOLDER(a_full_disk_ends_a_journal);
     RUN_IN_FOLDER(a_damaged_journal_tells_no_lies);
-    rmdir(folder);
+    folder_end();
     return check_report();
 }
