@@ -1,0 +1,297 @@
+package runtime
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"libmmsb/core/log"
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+)
+
+// Guard is an adaptor for finding bugs: it puts bytes of a known value (canaries) before and behind blocks, fills blocks with a value when they are
+// allocated and another when they are freed, and holds freed ones back for a while (quarantine), so that whoever writes past an end or after the free is found. What
+// it finds is in Reports. A free that the driver refuses leaves a block with poisoned bytes.
+type Guard struct {
+	over
+	options GuardOptions
+	asked   atomic.Uint64
+
+	mutex      sync.Mutex
+	blocks     map[driver.Address]*guarded // by the address that the caller has
+	quarantine []*guarded
+	held       uint64                // bytes in quarantine
+	leaving    map[*Stream][]leaving // out of quarantine, their free queued
+	slabs      []driver.Address      // pinned memory that is cut into slots
+	slots      []driver.Address
+	reports    []GuardReport
+	found      uint64
+}
+
+// GuardOptions say what a guard does. NewGuard sets what is 0.
+type GuardOptions struct {
+	Every      uint64 // every how many-th block is guarded; 1
+	Quarantine uint64 // bytes that are held back; 0 = none
+}
+
+// The values that memory is filled with, and the bytes of a canary: a block's alignment stays.
+const (
+	canaryBytes   = 256
+	canaryValue   = 0xc5
+	freshValue    = 0xaa
+	poisonValue   = 0xdd
+	mostReports   = 1000
+	checkedPoison = 2 * canaryBytes // of a block that leaves quarantine, at its beginning and its end
+	slotBytes     = 2*canaryBytes + checkedPoison
+	slabSlots     = 64
+)
+
+// guarded is a block with canaries.
+type guarded struct {
+	user, real Memory
+	stream     *Stream        // on which it was freed
+	slot       driver.Address // where its canaries are copied to
+}
+
+// leaving is a block whose memory went back behind as many frees of its stream.
+type leaving struct {
+	block *guarded
+	after uint64
+}
+
+// GuardReport is something that was written where nobody may write.
+type GuardReport struct {
+	What    string // "before the block", "behind the block", "after the free"
+	Address driver.Address
+	Bytes   uint64 // of the block
+	Tag     Tag
+	Offset  int64 // of the first wrong byte, from the block's address
+	Found   byte
+}
+
+func (r GuardReport) String() string {
+	return fmt.Sprintf("the block of %d bytes at 0x%x (%v) was written %s: 0x%02x at offset %d", r.Bytes, uintptr(r.Address), r.Tag, r.What, r.Found, r.Offset)
+}
+
+// NewGuard makes a guard.
+func NewGuard(options GuardOptions) *Guard {
+	options.Every = max(1, options.Every)
+	return &Guard{options: options, blocks: make(map[driver.Address]*guarded), leaving: make(map[*Stream][]leaving)}
+}
+
+// Reports are what was found, the first thousand of them, and how many there were.
+func (g *Guard) Reports() (reports []GuardReport, found uint64) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return append(reports, g.reports...), g.found
+}
+
+// Allocate implements Layer.
+func (g *Guard) Allocate(request Request) (Memory, error) {
+	if (g.asked.Add(1)-1)%g.options.Every != 0 {
+		return g.below.Allocate(request)
+	}
+	user := request.Bytes
+	if user > 1<<62 {
+		return Memory{}, status.Errorf(status.OutOfMemory, "%d bytes and two canaries of %d", user, canaryBytes)
+	}
+	request.Bytes += 2 * canaryBytes
+	real, err := g.below.Allocate(request)
+	if err != nil {
+		return Memory{}, err
+	}
+	block := &guarded{real: real, user: Memory{Address: real.Address + canaryBytes, Bytes: user, Tag: real.Tag, Own: real.Own}}
+	native, device := request.Stream.native, g.device()
+	err = device.Fill(native, real.Address, canaryValue, canaryBytes)
+	if err == nil {
+		err = device.Fill(native, block.user.Address, freshValue, user)
+	}
+	if err == nil {
+		err = device.Fill(native, block.user.Address+driver.Address(user), canaryValue, canaryBytes)
+	}
+	if err != nil {
+		g.undo(real, request.Stream)
+		return Memory{}, err
+	}
+	g.mutex.Lock()
+	g.blocks[block.user.Address] = block
+	g.mutex.Unlock()
+	return block.user, nil
+}
+
+// undo gives back memory that was never used.
+func (g *Guard) undo(real Memory, stream *Stream) {
+	if g.below.Free(real, stream) == nil && g.device().SynchronizeStream(stream.native) == nil {
+		g.below.Released(real)
+	}
+}
+
+// Free implements Layer.
+func (g *Guard) Free(memory Memory, stream *Stream) error {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	block := g.blocks[memory.Address]
+	if block == nil {
+		return g.below.Free(memory, stream)
+	}
+	slot, err := g.takeSlot()
+	if err != nil {
+		return err
+	}
+	device, at := g.device(), block.user.Address
+	err = device.Copy(stream.native, driver.Copy{To: slot, From: block.real.Address, Bytes: canaryBytes},
+		driver.Copy{To: slot + canaryBytes, From: at + driver.Address(block.user.Bytes), Bytes: canaryBytes})
+	if err == nil {
+		err = device.Fill(stream.native, block.real.Address, poisonValue, block.real.Bytes)
+	}
+	if err == nil && g.options.Quarantine == 0 {
+		err = g.below.Free(block.real, stream)
+	}
+	if err != nil {
+		g.slots = append(g.slots, slot)
+		return err
+	}
+	block.stream, block.slot = stream, slot
+	return nil
+}
+
+// takeSlot is pinned memory for the canaries of one block.
+func (g *Guard) takeSlot() (driver.Address, error) {
+	if len(g.slots) == 0 {
+		slab, err := g.device().Allocate(driver.Pinned, slabSlots*slotBytes)
+		if err != nil {
+			return 0, err
+		}
+		g.slabs = append(g.slabs, slab)
+		for i := range driver.Address(slabSlots) {
+			g.slots = append(g.slots, slab+i*slotBytes)
+		}
+	}
+	last := len(g.slots) - 1
+	slot := g.slots[last]
+	g.slots = g.slots[:last]
+	return slot, nil
+}
+
+// Released implements Layer: the canaries have come by now.
+func (g *Guard) Released(memory Memory) {
+	g.mutex.Lock()
+	block := g.blocks[memory.Address]
+	if block == nil {
+		g.mutex.Unlock()
+		g.below.Released(memory)
+		return
+	}
+	delete(g.blocks, memory.Address)
+	seen := pinnedBytes(block.slot, 2*canaryBytes)
+	g.check(block, "before the block", seen[:canaryBytes], canaryValue, -canaryBytes)
+	g.check(block, "behind the block", seen[canaryBytes:], canaryValue, int64(block.user.Bytes))
+	if g.options.Quarantine == 0 {
+		g.slots = append(g.slots, block.slot)
+		g.mutex.Unlock()
+		g.below.Released(block.real)
+		return
+	}
+	g.quarantine = append(g.quarantine, block)
+	g.held += block.real.Bytes
+	gone := g.passed(block.stream)
+	for g.held > g.options.Quarantine && len(g.quarantine) > 0 {
+		g.release(g.quarantine[0])
+		g.quarantine = g.quarantine[1:]
+	}
+	g.mutex.Unlock()
+	for _, real := range gone {
+		g.below.Released(real)
+	}
+}
+
+// release queues the free of a block whose quarantine is over, behind copies of its ends: the poison must still be there.
+func (g *Guard) release(block *guarded) {
+	g.held -= block.real.Bytes
+	device := g.device()
+	length := min(block.user.Bytes, canaryBytes)
+	err := device.Copy(block.stream.native, driver.Copy{To: block.slot + 2*canaryBytes, From: block.user.Address, Bytes: length},
+		driver.Copy{To: block.slot + 3*canaryBytes, From: block.user.Address + driver.Address(block.user.Bytes-length), Bytes: length})
+	if err == nil {
+		err = g.below.Free(block.real, block.stream)
+	}
+	if err != nil {
+		log.Logf(log.Warning, "a block of %d bytes does not come out of quarantine: %v", block.user.Bytes, err)
+		return
+	}
+	g.leaving[block.stream] = append(g.leaving[block.stream], leaving{block, block.stream.queued.Load()})
+}
+
+// passed are the blocks whose memory the device is known to have come past: something behind them on their stream was released.
+func (g *Guard) passed(stream *Stream) (gone []Memory) {
+	completed := stream.completed.Load()
+	list := g.leaving[stream]
+	for len(list) > 0 && list[0].after < completed {
+		gone = append(gone, g.gone(list[0].block))
+		list = list[1:]
+	}
+	g.leaving[stream] = list
+	return gone
+}
+
+// gone checks the poison of a block that has left.
+func (g *Guard) gone(block *guarded) Memory {
+	length := int(min(block.user.Bytes, canaryBytes))
+	seen := pinnedBytes(block.slot, slotBytes)
+	g.check(block, "after the free", seen[2*canaryBytes:][:length], poisonValue, 0)
+	g.check(block, "after the free", seen[3*canaryBytes:][:length], poisonValue, int64(block.user.Bytes)-int64(length))
+	g.slots = append(g.slots, block.slot)
+	return block.real
+}
+
+func (g *Guard) check(block *guarded, what string, seen []byte, want byte, offset int64) {
+	for i, found := range seen {
+		if found == want {
+			continue
+		}
+		report := GuardReport{What: what, Address: block.user.Address, Bytes: block.user.Bytes, Tag: block.user.Tag, Offset: offset + int64(i), Found: found}
+		if g.found++; len(g.reports) < mostReports {
+			g.reports = append(g.reports, report)
+		}
+		log.Logf(log.Error, "%v", report)
+		return
+	}
+}
+
+// pinnedBytes are those at an address of pinned memory, which is no memory of Go's.
+func pinnedBytes(address driver.Address, length int) []byte {
+	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&address))), length)
+}
+
+// Close implements Layer.
+func (g *Guard) Close() error {
+	g.mutex.Lock()
+	for _, block := range g.quarantine {
+		g.release(block)
+	}
+	g.quarantine = nil
+	err := g.device().Synchronize()
+	var gone []Memory
+	for stream, list := range g.leaving {
+		for _, l := range list {
+			gone = append(gone, g.gone(l.block))
+		}
+		delete(g.leaving, stream)
+	}
+	for _, slab := range g.slabs {
+		if freeErr := g.device().Free(driver.Pinned, slab); err == nil {
+			err = freeErr
+		}
+	}
+	g.slabs, g.slots = nil, nil
+	g.mutex.Unlock()
+	for _, real := range gone {
+		g.below.Released(real)
+	}
+	if closeErr := g.below.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}

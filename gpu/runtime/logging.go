@@ -1,0 +1,141 @@
+package runtime
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+)
+
+// Log is an adaptor that keeps the last events in a ring in memory. As text it is what RMM's logging adaptor writes and its replay reads
+// (the columns Thread,Time,Action,Pointer,Size,Stream).
+type Log struct {
+	over
+	mutex sync.Mutex
+	ring  []LogRecord
+	next  uint64 // number of the next event; the ring has the last len(ring) of them
+}
+
+// LogAction is what happened.
+type LogAction uint8
+
+// The events of a log.
+const (
+	LogAllocate LogAction = iota + 1
+	LogAllocateFailure
+	LogFree
+	LogFreeFailure
+	LogReleased
+)
+
+var logActions = [...]string{LogAllocate: "allocate", LogAllocateFailure: "allocate failure", LogFree: "free", LogFreeFailure: "free failure", LogReleased: "released"}
+
+// String is the action's name, in RMM's words as far as it has it.
+func (a LogAction) String() string { return logActions[a] }
+
+// LogRecord is one event, in the order of Number. Bytes of a failed allocation are those that were asked for, its address is 0.
+type LogRecord struct {
+	Number  uint64 // from 1 on, without gaps
+	Time    int64  // nanoseconds since 1970
+	Thread  int32  // the system's thread
+	Action  LogAction
+	Code    status.Code
+	Address driver.Address
+	Bytes   uint64
+	Tag     Tag
+	Stream  uint32        // the runtime's number of the stream
+	Native  driver.Stream // the driver's stream
+}
+
+// NewLog makes a log that keeps the last events, as many as are asked for, at least 1.
+func NewLog(events int) *Log { return &Log{ring: make([]LogRecord, max(1, events))} }
+
+func (l *Log) note(action LogAction, err error, memory Memory, stream *Stream) {
+	record := LogRecord{Time: time.Now().UnixNano(), Thread: int32(unix.Gettid()), Action: action, Code: status.CodeOf(err), Address: memory.Address,
+		Bytes: memory.Bytes, Tag: memory.Tag}
+	if stream != nil {
+		record.Stream, record.Native = stream.index, stream.native
+	}
+	l.mutex.Lock()
+	record.Number = l.next + 1
+	l.ring[l.next%uint64(len(l.ring))] = record
+	l.next++
+	l.mutex.Unlock()
+}
+
+// Allocate implements Layer.
+func (l *Log) Allocate(request Request) (Memory, error) {
+	memory, err := l.below.Allocate(request)
+	if err != nil {
+		l.note(LogAllocateFailure, err, Memory{Bytes: request.Bytes, Tag: request.Tag}, request.Stream)
+		return memory, err
+	}
+	l.note(LogAllocate, nil, memory, request.Stream)
+	return memory, nil
+}
+
+// Free implements Layer. The event is noted before the free is queued: after it another thread may get the address, and its event must come later.
+func (l *Log) Free(memory Memory, stream *Stream) error {
+	l.note(LogFree, nil, memory, stream)
+	err := l.below.Free(memory, stream)
+	if err != nil {
+		l.note(LogFreeFailure, err, memory, stream)
+	}
+	return err
+}
+
+// Released implements Layer.
+func (l *Log) Released(memory Memory) {
+	l.below.Released(memory)
+	l.note(LogReleased, nil, memory, nil)
+}
+
+// Read copies events behind a number into records, the oldest first. lost is how many behind it the ring does not have any more.
+func (l *Log) Read(behind uint64, records []LogRecord) (count int, lost uint64) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if behind >= l.next {
+		return 0, 0
+	}
+	first := behind
+	if oldest := l.next - min(l.next, uint64(len(l.ring))); first < oldest {
+		lost, first = oldest-first, oldest
+	}
+	for number := first; number < l.next && count < len(records); number++ {
+		records[count] = l.ring[number%uint64(len(l.ring))]
+		count++
+	}
+	return count, lost
+}
+
+// WriteCSV writes what the ring has in RMM's form. Events that RMM does not know are left out.
+func (l *Log) WriteCSV(to io.Writer) error {
+	out := bufio.NewWriter(to)
+	if _, err := out.WriteString("Thread,Time,Action,Pointer,Size,Stream\n"); err != nil {
+		return err
+	}
+	var records [256]LogRecord
+	for behind := uint64(0); ; {
+		count, _ := l.Read(behind, records[:])
+		if count == 0 {
+			return out.Flush()
+		}
+		for i := range records[:count] {
+			r := &records[i]
+			behind = r.Number
+			if r.Action != LogAllocate && r.Action != LogAllocateFailure && r.Action != LogFree {
+				continue
+			}
+			if _, err := fmt.Fprintf(out, "%d,%s,%v,0x%x,%d,0x%x\n", r.Thread, time.Unix(0, r.Time).Format("15:04:05.000000"), r.Action, uintptr(r.Address), r.Bytes,
+				uintptr(r.Native)); err != nil {
+				return err
+			}
+		}
+	}
+}
