@@ -304,7 +304,8 @@ typedef struct mmsb_context_stats {
     uint64_t allocations;       /* pages created since the context began */
     uint64_t frees;             /* pages ended */
     uint64_t pinned_pages;      /* pages with at least one pin */
-    uint64_t memory_used;       /* host memory taken from the system for this context: what memory_limit limits */
+    uint64_t memory_used;       /* host memory taken from the system for this context, with what it keeps of destroyed pages:
+                                   what memory_limit limits */
     uint64_t memory_limit;      /* 0 = none */
     uint64_t disk_used;         /* bytes of disk files */
     uint64_t location_pages[8]; /* live pages by location */
@@ -331,7 +332,8 @@ MMSB_API mmsb_status_t mmsb_context_pages(mmsb_context_t context, uint64_t *curs
                                           size_t *count);
 
 /* Gives memory of destroyed pages back to the system, as far as whole system pages are free and no thread's cache holds
- * them. *released (may be NULL) is the number of bytes.
+ * them. *released (may be NULL) is the number of bytes. Without it memory of pages of up to 4096 bytes stays with the context,
+ * that of pages of up to 1 MiB for 5 to 10 seconds, and that of larger ones not; memory_limit gets back what it needs.
  * Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_trim(mmsb_context_t context, uint64_t *released);
 

@@ -360,10 +360,10 @@ func (l *loader) stage(page *snapshot.Page) error {
 	case page.NUMANode >= 0:
 		if b, err = c.takeOnNode(page.Size, page.NUMANode); err != nil { // this machine may have no such node
 			page.NUMANode = -1
-			b, err = c.take(page.Size)
+			b, err = c.takeHost(page.Size, false)
 		}
-	default:
-		b, err = c.take(page.Size)
+	default: // every byte comes from the file
+		b, err = c.takeHost(page.Size, false)
 	}
 	if err != nil {
 		return err
@@ -518,7 +518,6 @@ func (l *loader) commit() (releases []func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.leaveTogether()()
 	if l.o.IDs == nil { // none of the ids stays, so that none is looked for
 		c.ids.Lock()
 		c.ids.explicit = make(map[uint64]uint64)

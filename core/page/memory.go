@@ -1,8 +1,6 @@
 package page
 
 import (
-	"cmp"
-	"slices"
 	"sync"
 
 	"libmmsb/core/alloc"
@@ -36,12 +34,6 @@ type extentRegion struct {
 	first, count uint64
 }
 
-// extent is a part of such a region, whole system pages.
-type extent struct {
-	region         uint32
-	offset, length uint64
-}
-
 // memory is what a context's pages are made of.
 type memory struct {
 	sync.Mutex
@@ -57,8 +49,7 @@ type memory struct {
 	extents       *alloc.Extents
 	extentRegions []extentRegion    // in the order of first
 	extentFirst   map[uint32]uint64 // first by region
-	leaving       []extent          // of pages that end together, see leaveTogether
-	together      bool
+	retained      retained
 	mapped        map[uint32]struct{} // regions of single pages
 
 	survivor map[uint32]int // by region: pieces of memory in it that outlive the context
@@ -142,12 +133,13 @@ func (c *Context) newIndex() (uint32, error) {
 
 // takeBlock takes a block of more than native.SmallMax bytes, all zero.
 func takeBlock(context uint32, size uint64) (uint32, int32) {
-	index, err := byIndex[context].Load().takeLarge(size, false)
+	index, err := byIndex[context].Load().takeLarge(size, false, true)
 	return index, failed(err)
 }
 
-// takeLarge takes a block of whole system pages; mapped asks for a mapping of its own, which large ones have anyway.
-func (c *Context) takeLarge(size uint64, mapped bool) (uint32, error) {
+// takeLarge takes a block of whole system pages; mapped asks for a mapping of its own, which large ones have anyway. Where it is not to be
+// zeroed, it may have bytes of the context's ended pages.
+func (c *Context) takeLarge(size uint64, mapped, zeroed bool) (uint32, error) {
 	if size == 0 || size > MaxSize {
 		return 0, status.Errorf(status.InvalidSize, "a size of %d bytes: 1 … %d can be", size, uint64(MaxSize))
 	}
@@ -157,38 +149,20 @@ func (c *Context) takeLarge(size uint64, mapped bool) (uint32, error) {
 	if m.closed {
 		return 0, status.Errorf(status.StaleHandle, "context 0x%016x has ended", c.handle)
 	}
-	capacity := roundUp(size)
-	if err := c.ledger.Take(capacity); err != nil {
-		// What small pages have left free may be enough.
-		if c.trim() == 0 || c.ledger.Take(capacity) != nil {
-			return 0, err
-		}
-	}
 	index, err := c.newIndex()
 	if err != nil {
-		c.ledger.Give(capacity)
 		return 0, err
 	}
-	place, class, err := uint64(0), uint64(0), error(nil)
+	capacity := roundUp(size)
+	place, class := uint64(0), uint64(native.ClassExtent)
 	if mapped || size >= mappedMin {
 		class = native.ClassMapped
-		var number uint32
-		if number, err = mem.Map(capacity, c.options.HugePages); err == nil {
-			if m.mapped == nil {
-				m.mapped = make(map[uint32]struct{})
-			}
-			m.mapped[number] = struct{}{}
-			place = native.Place(number, 0)
-		}
+		place, err = c.takeMapping(capacity)
 	} else {
-		class = native.ClassExtent
-		if place, err = c.takeExtent(capacity / mem.SystemPage); err == nil {
-			native.FenceMemory(place, capacity, capacity)
-		}
+		place, err = c.takeExtent(capacity/mem.SystemPage, zeroed)
 	}
 	if err != nil {
 		m.bare = append(m.bare, index)
-		c.ledger.Give(capacity)
 		return 0, err
 	}
 	record := native.RecordAt(index)
@@ -197,44 +171,93 @@ func (c *Context) takeLarge(size uint64, mapped bool) (uint32, error) {
 	return index, nil
 }
 
-// takeExtent takes zeroed system pages out of the shared regions. Under the lock.
-func (c *Context) takeExtent(count uint64) (uint64, error) {
+// charge counts memory that the context takes. At the limit what it has free may make room. Under the lock.
+func (c *Context) charge(bytes uint64) error {
+	err := c.ledger.Take(bytes)
+	if err != nil && c.trim() > 0 {
+		err = c.ledger.Take(bytes)
+	}
+	return err
+}
+
+// takeMapping takes zeroed memory from the system. Under the lock.
+func (c *Context) takeMapping(length uint64) (uint64, error) {
+	if err := c.charge(length); err != nil {
+		return 0, err
+	}
+	number, err := mem.Map(length, c.options.HugePages)
+	if err != nil {
+		c.ledger.Give(length)
+		return 0, err
+	}
+	if c.memory.mapped == nil {
+		c.memory.mapped = make(map[uint32]struct{})
+	}
+	c.memory.mapped[number] = struct{}{}
+	return native.Place(number, 0), nil
+}
+
+// takeExtent takes system pages out of the shared regions. Under the lock.
+func (c *Context) takeExtent(count uint64, zeroed bool) (uint64, error) {
+	m := &c.memory
+	first, err := c.findExtent(count)
+	if err != nil {
+		return 0, err
+	}
+	// What is retained of it is charged already, unless the charge has to release it.
+	err = c.ledger.Take((count - m.retained.count(first, first+count)) * mem.SystemPage)
+	if err != nil && c.trim() > 0 {
+		err = c.ledger.Take(count * mem.SystemPage)
+	}
+	if err != nil {
+		_ = m.extents.Free(first, count)
+		return 0, err
+	}
+	region := m.extentRegion(first)
+	place := native.Place(region.number, (first-region.first)*mem.SystemPage)
+	native.FenceMemory(place, count*mem.SystemPage, count*mem.SystemPage)
+	c.reuse(first, count, zeroed)
+	return place, nil
+}
+
+// findExtent finds free blocks. Under the lock.
+func (c *Context) findExtent(count uint64) (first uint64, err error) {
 	m := &c.memory
 	if m.extents == nil {
 		m.extents = alloc.NewExtents(0)
 		m.extentFirst = make(map[uint32]uint64)
 	}
 	first, ok := m.extents.Allocate(count, 1)
-	if !ok {
-		length := uint64(lastExtents)
-		if len(m.extentRegions) == 0 {
-			length = firstExtents
-		}
-		number, err := mem.Map(length, c.options.HugePages)
-		if err != nil {
-			return 0, err
-		}
-		blocks := length / mem.SystemPage
-		start := uint64(0)
-		if n := len(m.extentRegions); n > 0 {
-			last := m.extentRegions[n-1]
-			start = last.first + last.count + extentGap
-		}
-		m.regions = append(m.regions, number)
-		m.extentRegions = append(m.extentRegions, extentRegion{number, start, blocks})
-		m.extentFirst[number] = start
-		if start > 0 {
-			m.extents.Skip(extentGap)
-		}
-		if err := m.extents.Grow(start + blocks); err != nil {
-			return 0, err
-		}
-		if first, ok = m.extents.Allocate(count, 1); !ok {
-			return 0, status.Errorf(status.OutOfMemory, "no %d free system pages in a new region of %d", count, blocks)
-		}
+	if ok {
+		return first, nil
 	}
-	region := m.extentRegion(first)
-	return native.Place(region.number, (first-region.first)*mem.SystemPage), nil
+	length := uint64(lastExtents)
+	if len(m.extentRegions) == 0 {
+		length = firstExtents
+	}
+	number, err := mem.Map(length, c.options.HugePages)
+	if err != nil {
+		return 0, err
+	}
+	blocks := length / mem.SystemPage
+	start := uint64(0)
+	if n := len(m.extentRegions); n > 0 {
+		last := m.extentRegions[n-1]
+		start = last.first + last.count + extentGap
+	}
+	m.regions = append(m.regions, number)
+	m.extentRegions = append(m.extentRegions, extentRegion{number, start, blocks})
+	m.extentFirst[number] = start
+	if start > 0 {
+		m.extents.Skip(extentGap)
+	}
+	if err := m.extents.Grow(start + blocks); err != nil {
+		return 0, err
+	}
+	if first, ok = m.extents.Allocate(count, 1); !ok {
+		return 0, status.Errorf(status.OutOfMemory, "no %d free system pages in a new region of %d", count, blocks)
+	}
+	return first, nil
 }
 
 // extentRegion is the region that a block lies in.
@@ -275,53 +298,11 @@ func (c *Context) dropMemory(index uint32, size uint64, generation uint32) {
 		c.ledger.Give(capacity)
 	case class == native.ClassExtent && !m.closed:
 		native.FenceMemory(record.Place, 0, capacity)
-		if left := (extent{region, offset, capacity}); m.together {
-			m.leaving = append(m.leaving, left)
-		} else {
-			c.freeExtents(left)
-		}
+		first, count := m.extentFirst[region]+offset/mem.SystemPage, capacity/mem.SystemPage
+		_ = m.extents.Free(first, count)
+		c.retain(first, count)
 	}
 	c.freeBare(index, generation)
-}
-
-// freeExtents gives neighbouring extents of a region back. Under the lock.
-func (c *Context) freeExtents(together ...extent) {
-	m := &c.memory
-	first, last := together[0], together[len(together)-1]
-	mem.Discard(first.region, first.offset, last.offset+last.length-first.offset)
-	for _, one := range together {
-		_ = m.extents.Free(m.extentFirst[one.region]+one.offset/mem.SystemPage, one.length/mem.SystemPage)
-		c.ledger.Give(one.length)
-	}
-}
-
-// leaveTogether keeps the extents of pages that end until the function that it returns is called, which gives neighbours back at
-// once. One by one they would split the huge pages that they lie in, and whoever comes next would touch single system pages.
-func (c *Context) leaveTogether() (end func()) {
-	m := &c.memory
-	m.Lock()
-	defer m.Unlock()
-	m.together = true
-	return func() {
-		m.Lock()
-		defer m.Unlock()
-		left := m.leaving
-		m.together, m.leaving = false, nil
-		if m.closed {
-			return // the regions go as a whole
-		}
-		slices.SortFunc(left, func(a, b extent) int {
-			return cmp.Or(cmp.Compare(a.region, b.region), cmp.Compare(a.offset, b.offset))
-		})
-		for len(left) > 0 {
-			n := 1
-			for n < len(left) && left[n].region == left[0].region && left[n].offset == left[n-1].offset+left[n-1].length {
-				n++
-			}
-			c.freeExtents(left[:n]...)
-			left = left[n:]
-		}
-	}
 }
 
 // freeBare makes a record without memory free for a generation; 0 retires it. Under the lock.
@@ -344,6 +325,9 @@ func (m *memory) close() bool {
 	defer m.Unlock()
 	first := !m.closed
 	m.closed = true
+	if m.retained.timer != nil {
+		m.retained.timer.Stop()
+	}
 	return first
 }
 

@@ -189,7 +189,7 @@ func (c *Context) Create(size uint64, options CreateOptions) (uint64, error) {
 	case options.NUMANode >= 0:
 		b, err = c.takeOnNode(size, options.NUMANode)
 	default:
-		b, err = c.take(size)
+		b, err = c.takeHost(size, !options.Uninitialised)
 	}
 	if err != nil {
 		return 0, err
@@ -206,13 +206,22 @@ type block struct {
 
 // take takes zeroed host memory; takeDisk file space.
 func (c *Context) take(size uint64) (block, error) {
+	return c.takeHost(size, true)
+}
+
+// takeHost takes host memory. Where it is not to be zeroed, it may have bytes of the context's ended pages.
+func (c *Context) takeHost(size uint64, zeroed bool) (block, error) {
+	if size > native.SmallMax {
+		index, err := c.takeLarge(size, false, zeroed)
+		return block{index: index}, err
+	}
 	index, code := native.TakeBlock(c.index, size)
 	return block{index: index}, fromNative(code)
 }
 
 // takeOnNode takes memory of a NUMA node: a mapping of its own, however small.
 func (c *Context) takeOnNode(size uint64, node int32) (block, error) {
-	index, err := c.takeLarge(size, true)
+	index, err := c.takeLarge(size, true, true)
 	if err != nil {
 		return block{}, err
 	}
@@ -750,7 +759,10 @@ func (p *locked) resizeMapped(from, to, old, size uint64) error {
 	c, region := p.context, native.PlaceRegion(p.record.Place)
 	c.tracking.forget(p.index)
 	if to > from {
-		if err := c.ledger.Take(to - from); err != nil {
+		c.memory.Lock()
+		err := c.charge(to - from)
+		c.memory.Unlock()
+		if err != nil {
 			return err
 		}
 		if err := mem.Resize(region, to); err != nil {

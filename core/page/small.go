@@ -1,6 +1,8 @@
 package page
 
 import (
+	"math"
+
 	"libmmsb/core/mem"
 	"libmmsb/core/status"
 	"libmmsb/native"
@@ -145,7 +147,7 @@ func (c *Context) refill(class uint32, handles []uint64) (int, error) {
 	return count, nil
 }
 
-// Trim gives memory of destroyed pages back to the system: spans all of whose slots are free and in no thread's cache.
+// Trim gives memory of destroyed pages back to the system: free extents, and spans all of whose slots are free and in no thread's cache.
 func (c *Context) Trim() uint64 {
 	c.memory.Lock()
 	defer c.memory.Unlock()
@@ -153,7 +155,7 @@ func (c *Context) Trim() uint64 {
 }
 
 func (c *Context) trim() uint64 {
-	released := uint64(0)
+	released := c.release(0, math.MaxUint64)
 	for class := range uint32(native.SmallClasses) {
 		released += c.trimClass(class)
 	}
