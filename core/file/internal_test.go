@@ -46,10 +46,14 @@ func TestErrnosAndTheirCodes(t *testing.T) {
 }
 
 func TestBuffersAreAlignedAndApart(t *testing.T) {
-	b, err := newBuffers()
+	b, err := newBuffers(Buffers)
 	require.NoError(t, err)
-	for i := range Buffers {
-		buffer := <-b.free
+	all := make([][]byte, Buffers)
+	for i := range all {
+		all[i] = <-b.free
+		clear(all[i]) // they may have been used before
+	}
+	for i, buffer := range all {
 		require.Len(t, buffer, BufferSize)
 		require.Equal(t, BufferSize, cap(buffer))
 		for at := range buffer {
@@ -62,6 +66,22 @@ func TestBuffersAreAlignedAndApart(t *testing.T) {
 	}
 	b.release()
 	b.release()
+}
+
+func TestTheMemoryOfBuffersIsUsedAgainByOneAtATime(t *testing.T) {
+	first, err := newBuffers(1)
+	require.NoError(t, err)
+	memory := address(first.mapping)
+	first.release()
+	second, err := newBuffers(Buffers)
+	require.NoError(t, err)
+	third, err := newBuffers(Buffers)
+	require.NoError(t, err)
+	assert.Equal(t, memory, address(second.mapping))
+	assert.NotEqual(t, memory, address(third.mapping))
+	second.release()
+	third.release()
+	assert.Equal(t, memory, address(spare.mapping))
 }
 
 func TestAPanicInAWriterIsAnError(t *testing.T) {

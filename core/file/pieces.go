@@ -11,6 +11,9 @@ import (
 // Range is a stretch of a file.
 type Range struct{ Offset, Length int64 }
 
+// readRequests is how many pieces are on their way from the disk at a time.
+const readRequests = 3
+
 // pieceReader is a source that has its own way to read a piece.
 type pieceReader interface {
 	readPiece(buffer []byte, from, to int64) ([]byte, error)
@@ -44,15 +47,15 @@ func CheckedPieces(source Source, ranges []Range, check, yield func(i int, piece
 			return status.Errorf(status.Corrupt, "no %d bytes at offset %d in a file of %d bytes", r.Length, r.Offset, source.Size())
 		}
 	}
-	memory, err := newBuffers()
+	memory, err := newBuffers(readBuffers)
 	if err != nil {
 		return err
 	}
 	defer memory.release()
-	work := make(chan *reading, Buffers)
+	work := make(chan *reading, readBuffers)
 	var readers sync.WaitGroup
-	readers.Add(requests)
-	for range requests {
+	readers.Add(readRequests)
+	for range readRequests {
 		safego.Go(func() {
 			defer readers.Done()
 			for r := range work {
@@ -67,7 +70,7 @@ func CheckedPieces(source Source, ranges []Range, check, yield func(i int, piece
 	defer stop()
 	var onTheirWay []*reading
 	for {
-		for len(onTheirWay) < Buffers {
+		for len(onTheirWay) < readBuffers {
 			r, more := next()
 			if !more {
 				break

@@ -22,10 +22,13 @@ type Options struct {
 	Durable bool
 	// Mode is the permissions of the file, less the umask. 0 = those of the file that is replaced, else 0666.
 	Mode os.FileMode
+	// Expected is about how many bytes will come; 0 = not known. Space for them is taken at once, because writes beyond the end
+	// of a file wait for each other.
+	Expected int64
 }
 
 // requests is how many buffers are on their way to the disk at a time; the others are being filled.
-const requests = 3
+const requests = 4
 
 // replacement is the sink of Replace.
 type replacement struct {
@@ -35,6 +38,7 @@ type replacement struct {
 	path, temporary string
 	file            File
 	directory       File // only where it will be synced
+	allocated       bool // it may be longer than what comes
 	renamed         bool
 }
 
@@ -88,6 +92,11 @@ func Replace(fs FS, path string, options Options) (Sink, error) {
 	}
 	// A system that has no such thing writes through its cache.
 	_ = r.file.SetDirect(true)
+	if options.Expected > BufferSize {
+		// Where there is no room for so much, the writes say whether there is enough.
+		_ = r.file.Allocate(0, options.Expected)
+		r.allocated = true
+	}
 	if err = r.start(requests, r.write); err != nil {
 		r.discard()
 		return nil, err
@@ -129,7 +138,7 @@ func (r *replacement) Finish() error {
 }
 
 func (r *replacement) publish() error {
-	if r.size%Alignment != 0 {
+	if r.allocated || r.size%Alignment != 0 {
 		if err := r.file.Truncate(r.size); err != nil {
 			return Failed(err, "cannot cut %s to %d bytes", r.temporary, r.size)
 		}

@@ -97,6 +97,28 @@ func TestASystemThatWantsALargerAlignmentIsWrittenThroughItsCache(t *testing.T) 
 	requireContent(t, file.OS{}, path, data)
 }
 
+func TestSpaceIsTakenForWhatIsExpectedAndTheFileIsAsLongAsWhatCame(t *testing.T) {
+	for _, expected := range []int64{file.BufferSize + 1, 3 * file.BufferSize, 9 * file.BufferSize} {
+		for _, refused := range []syscall.Errno{0, syscall.EOPNOTSUPP, syscall.ENOSPC} {
+			eachFS(t, func(t *testing.T, fs file.FS, directory string) {
+				path := filepath.Join(directory, "state")
+				data := content(6, 3*file.BufferSize+file.Alignment)
+				faulty := filetest.NewFaulty(fs)
+				if refused != 0 {
+					faulty = filetest.NewFaulty(fs, filetest.Fault{Kind: filetest.Allocate, Nth: 1, Errno: refused})
+				}
+				require.NoError(t, save(faulty, path, data, file.Options{Durable: true, Expected: expected}, file.BufferSize))
+				assert.Equal(t, 1, faulty.Count(filetest.Allocate))
+				requireContent(t, fs, path, data)
+				requireAllClosed(t, directory)
+			})
+		}
+	}
+	faulty := filetest.NewFaulty(filetest.NewDisk())
+	require.NoError(t, save(faulty, "/state", []byte("x"), file.Options{Expected: 100}, 4096))
+	assert.Zero(t, faulty.Count(filetest.Allocate), "one buffer needs none")
+}
+
 func TestAFailedSyncOfTheDirectoryIsTold(t *testing.T) {
 	eachFS(t, func(t *testing.T, fs file.FS, directory string) {
 		path := filepath.Join(directory, "state")

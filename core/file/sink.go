@@ -43,7 +43,7 @@ type piece struct {
 
 // start begins with a number of goroutines that write pieces. Where there is more than one, pieces are written in any order.
 func (p *pipeline) start(writers int, write func(bytes []byte, at int64) error) error {
-	memory, err := newBuffers()
+	memory, err := newBuffers(Buffers)
 	if err != nil {
 		return err
 	}

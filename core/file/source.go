@@ -202,7 +202,7 @@ func Spool(fd int, directory string, done <-chan struct{}) (Source, error) {
 }
 
 func spool(fd int, f File, directory string, done <-chan struct{}) error {
-	memory, err := newBuffers()
+	memory, err := newBuffers(1)
 	if err != nil {
 		return err
 	}

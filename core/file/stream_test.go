@@ -124,7 +124,7 @@ func TestAStreamThatNobodyReads(t *testing.T) {
 			require.NoError(t, c.from.Close())
 			sink, err := file.Descriptor(descriptor(t, c.to), nil)
 			require.NoError(t, err)
-			err = fill(sink, content(9, 20*file.BufferSize), file.BufferSize)
+			err = fill(sink, content(9, (file.Buffers+16)*file.BufferSize), file.BufferSize)
 			assert.Equal(t, status.IO, status.CodeOf(err))
 			assert.ErrorContains(t, err, "EPIPE")
 			err = sink.Finish()
@@ -141,7 +141,7 @@ func TestAStreamIsGivenUpWhileTheOtherSideSleeps(t *testing.T) {
 			sink, err := file.Descriptor(descriptor(t, c.to), done)
 			require.NoError(t, err)
 			filled := make(chan error, 1)
-			data := content(10, 6*file.BufferSize)
+			data := content(10, (file.Buffers+2)*file.BufferSize)
 			go func() { filled <- fill(sink, data, file.BufferSize) }()
 			select {
 			case err := <-filled:

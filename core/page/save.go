@@ -1,6 +1,7 @@
 package page
 
 import (
+	"math"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -127,10 +128,10 @@ func (o *SaveOptions) check(target *SaveTarget) error {
 }
 
 // sink opens the target.
-func (t *SaveTarget) sink(o *SaveOptions, done <-chan struct{}) (file.Sink, error) {
+func (t *SaveTarget) sink(o *SaveOptions, expected uint64, done <-chan struct{}) (file.Sink, error) {
 	switch {
 	case t.FS != nil:
-		return file.Replace(t.FS, t.path, file.Options{Durable: !o.NotDurable})
+		return file.Replace(t.FS, t.path, file.Options{Durable: !o.NotDurable, Expected: int64(expected)})
 	case t.memory != nil:
 		return file.Memory()
 	default:
@@ -182,10 +183,6 @@ func (c *Context) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (err 
 	if w != nil {
 		cancel = w.Done()
 	}
-	sink, err := target.sink(o, cancel)
-	if err != nil {
-		return err
-	}
 	stats := c.Stats()
 	average := uint64(0)
 	if live := stats.Creates - stats.Frees; live > 0 {
@@ -194,6 +191,10 @@ func (c *Context) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (err 
 	s.total = stats.BytesCreated - stats.BytesFreed
 	if w != nil {
 		w.SetTotal(s.total)
+	}
+	sink, err := target.sink(o, s.expected(stats.Creates-stats.Frees), cancel)
+	if err != nil {
+		return err
 	}
 	edges, err := s.begin(known.table, &header)
 	if err != nil {
@@ -219,6 +220,15 @@ func (c *Context) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (err 
 		c.journals.dropBefore(header.Journal)
 	}
 	return nil
+}
+
+// expected is about how long the file will be, from the number of pages; 0 where that cannot be known.
+func (s *saver) expected(pages uint64) uint64 {
+	const tables = 128 // of a page, with what lies between pages
+	if s.o.Base != "" || s.o.Compression != int32(snapshot.Uncompressed) || s.total > math.MaxInt64/2 {
+		return 0
+	}
+	return s.total + s.total/64 + pages*tables
 }
 
 // begin takes the moment.
