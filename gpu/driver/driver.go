@@ -8,8 +8,10 @@
 //
 // Errors are *status.Error: Device with the driver's code and name, DeviceLost where the device is gone (then every later call says so),
 // OutOfMemory where its memory does not suffice, InvalidArgument and InvalidHandle for what can be seen to be wrong, Unsupported for what the
-// device cannot do. A call that fails has changed nothing, unless it says otherwise. As with CUDA, work that fails later, on the device, is
-// reported by a later call: then the device is lost.
+// device cannot do. Streams, events, modules and physical memory are named by handles: an unknown, ended or another device's one is
+// InvalidHandle. An address that is not of the device, or not of what the call is for, is InvalidArgument, as is freeing twice. Only Wait
+// takes other devices' events. A call that fails has changed nothing, unless it says otherwise. As with CUDA, work that fails later, on the
+// device, is reported by a later call: then the device is lost.
 package driver
 
 // Address is a place in the address space that all devices and the host share. The bytes of an address of Plain memory are reached only by
@@ -104,7 +106,7 @@ type Device interface {
 
 	// Allocate takes memory that is there when the call returns, aligned to 256 bytes at least. Bytes is not 0. May block, as may Free.
 	Allocate(kind Memory, bytes uint64) (Address, error)
-	// Free gives it back. No work that uses it may be queued or running.
+	// Free gives back what Allocate of this device and kind returned. No work that uses it may be queued or running.
 	Free(kind Memory, address Address) error
 	// Register makes host memory of the caller reachable by copies without staging and by kernels, until Unregister.
 	Register(address Address, bytes uint64) error
@@ -113,7 +115,8 @@ type Device interface {
 	// AllocateOrdered takes Plain memory in the order of the stream: its bytes may be used by what is queued on the stream after the call,
 	// and by other streams that wait for an event recorded there after the call.
 	AllocateOrdered(stream Stream, bytes uint64) (Address, error)
-	// FreeOrdered gives it back in the order of a stream. Other streams' uses must be ordered before.
+	// FreeOrdered gives back what AllocateOrdered of this device returned, in the order of a stream. Other streams' uses must be ordered
+	// before.
 	FreeOrdered(stream Stream, address Address) error
 	// TrimOrdered gives memory that FreeOrdered holds for reuse back to the device, down to keep bytes.
 	TrimOrdered(keep uint64) error
@@ -135,7 +138,7 @@ type Device interface {
 	// DestroyStream as ForeignStream were called, which then only forget it. A stream of this driver's own may be given, too: then the
 	// last DestroyStream ends it. Errors: InvalidHandle for a stream of another device.
 	ForeignStream(handle uintptr) (Stream, error)
-	// DestroyStream ends a stream; what is queued still runs.
+	// DestroyStream ends a stream; what is queued still runs. The default stream does not end.
 	DestroyStream(stream Stream) error
 	// QueryStream says whether everything that was queued is done.
 	QueryStream(stream Stream) (done bool, err error)
@@ -156,13 +159,15 @@ type Device interface {
 	// Wait makes what is queued on the stream from now on wait for the event as it is recorded now, also one of another device.
 	Wait(stream Stream, event Event) error
 
-	// Copy queues copies, in no order among each other. Host memory must stay as it is until they are done. It may block where host memory
-	// is neither Pinned, Managed nor registered. When the driver fails at one of several, those before it may have been queued.
+	// Copy queues copies, in no order among each other; 0 bytes are nothing to do. Errors: InvalidArgument (a copy overlaps itself, an
+	// address is 0). Host memory must stay as it is until they are done. It may block where host memory is neither Pinned, Managed nor
+	// registered. When the driver fails at one of several, those before it may have been queued.
 	Copy(stream Stream, copies ...Copy) error
-	// Fill queues setting bytes to a value.
+	// Fill queues setting bytes to a value; 0 bytes are nothing to do.
 	Fill(stream Stream, address Address, value byte, bytes uint64) error
 
-	// LoadModule loads device code: a fat binary, or PTX. What it means for a simulated device is gpu/kernels' business.
+	// LoadModule loads device code: a fat binary, or PTX; an empty image is InvalidArgument. What it means for a simulated
+	// device is gpu/kernels' business.
 	LoadModule(image []byte) (Module, error)
 	UnloadModule(module Module) error
 	// Function finds a kernel. Errors: NotFound.

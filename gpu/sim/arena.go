@@ -1,0 +1,334 @@
+package sim
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"libmmsb/core/alloc"
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+)
+
+const (
+	// unit is what sizes are rounded up to, and the least alignment.
+	unit = 256
+	// largestSmall is the largest block that shares a frame with others.
+	largestSmall = frameBytes / 4
+	smallSizes   = 7 // 256 bytes to 16 KiB, in powers of two
+
+	// granularity is that of memory that is mapped by hand.
+	granularity = 2 << 20
+
+	// probes is how many blocks that wait for their stream are passed over before memory that was never used is taken.
+	probes = 16
+)
+
+// state is where a block is in its life.
+type state uint8
+
+const (
+	vacant state = iota // free; not counted as used
+	live
+	pooled   // freed in the order of a stream; counted until it is used again or trimmed
+	reserved // addresses without memory
+)
+
+// block is a stretch of addresses that belongs together. A freed one keeps its record, its place in a list and its history until
+// it is used again: addresses are used again last in, first out, so that what touches them too late is found.
+type block struct {
+	address driver.Address
+	slot    uint64 // bytes of addresses
+	arena   *arena
+
+	// Under the arena's lock.
+	state   state
+	ordered bool   // it came from AllocateOrdered
+	bytes   uint64 // as asked for
+	charge  uint64 // counted as used
+	freedAt point  // of a pooled block
+	older   *block // in the list of free blocks
+
+	owner       *device // who took it
+	kind        driver.Memory
+	physical    *physical    // what is mapped here by hand
+	reservation *reservation // where it is mapped
+	history     *history     // nil where order is not checked
+}
+
+// frame is what the directory knows of frameBytes of addresses: a block that covers them, alone or with other frames, or small
+// blocks of one size.
+type frame struct {
+	address driver.Address
+	shift   uint // of the size of a small block; 63 for a large one
+	blocks  []atomic.Pointer[block]
+	used    int // small blocks that were ever used
+}
+
+// freeList is the free blocks of one size, the last freed one first.
+type freeList struct{ youngest *block }
+
+func (l *freeList) each(do func(b *block)) {
+	for b := l.youngest; b != nil; b = b.older {
+		do(b)
+	}
+}
+
+// arena divides a stretch of the window into blocks.
+type arena struct {
+	base      driver.Address
+	bytes     uint64 // of addresses
+	limit     uint64 // of memory
+	device    *device
+	directory []atomic.Pointer[frame]
+	used      atomic.Uint64 // bytes of memory
+
+	mutex   sync.Mutex
+	extents *alloc.Extents // of frames
+	partial [smallSizes]*frame
+	small   [smallSizes]freeList
+	large   map[uint64]*freeList // by number of frames
+
+	reservations map[driver.Address]*reservation
+}
+
+func newArena(device *device, half int, limit, bytes uint64) (*arena, error) {
+	base, err := theWindow.take(half, bytes)
+	if err != nil {
+		return nil, err
+	}
+	return &arena{
+		base: base, bytes: bytes, limit: limit, device: device, directory: make([]atomic.Pointer[frame], bytes/frameBytes),
+		extents: alloc.NewExtents(bytes / frameBytes), large: map[uint64]*freeList{},
+		reservations: map[driver.Address]*reservation{},
+	}, nil
+}
+
+func (a *arena) end() { theWindow.give(a.base, a.bytes) }
+
+// find is the block at an address, in whatever state it is; nil where there never was one.
+func (a *arena) find(address driver.Address) *block {
+	offset := uint64(address - a.base)
+	if offset >= a.bytes {
+		return nil
+	}
+	f := a.directory[offset/frameBytes].Load()
+	if f == nil {
+		return nil
+	}
+	return f.blocks[uint64(address-f.address)>>f.shift].Load()
+}
+
+// smallSize is the number of the small size that holds bytes.
+func smallSize(bytes uint64) int { return bits.Len64((bytes - 1) / unit) }
+
+// allocate takes a block for a stream: one that was freed and whose free is before what the stream does next, the youngest first,
+// else one of addresses that were not used yet. ready says whether a pooled block may be used again now; the lock is held.
+func (a *arena) allocate(bytes uint64, ready func(b *block) bool) (*block, error) {
+	if bytes == 0 {
+		return nil, status.Errorf(status.InvalidArgument, "0 bytes asked for")
+	}
+	charge := (bytes + unit - 1) &^ (unit - 1)
+	if charge < bytes || charge > a.limit {
+		return nil, a.full(bytes)
+	}
+	for attempt := 0; ; attempt++ {
+		if b := a.reuse(bytes, charge, ready); b != nil {
+			return b, nil
+		}
+		if a.limit-a.used.Load() >= charge {
+			b, err := a.fresh(bytes)
+			if err == nil {
+				a.begin(b, bytes, charge)
+			}
+			return b, err
+		}
+		// Memory that waits to be used again is given back before anyone is refused.
+		if attempt > 0 || a.trim(0) == 0 {
+			return nil, a.full(bytes)
+		}
+	}
+}
+
+func (a *arena) full(bytes uint64) error {
+	used := a.used.Load()
+	return status.Errorf(status.OutOfMemory, "%d bytes wanted of %s, but %d of %d are in use", bytes, a.name(), used, a.limit)
+}
+
+func (a *arena) name() string {
+	if a.device == nil {
+		return "simulated host memory"
+	}
+	return a.device.info.Name
+}
+
+// list is the list of free blocks of a size.
+func (a *arena) list(bytes uint64) *freeList {
+	if bytes <= largestSmall {
+		return &a.small[smallSize(bytes)]
+	}
+	frames := (bytes + frameBytes - 1) / frameBytes
+	list := a.large[frames]
+	if list == nil {
+		list = &freeList{}
+		a.large[frames] = list
+	}
+	return list
+}
+
+func (a *arena) reuse(bytes, charge uint64, ready func(b *block) bool) *block {
+	list := a.list(bytes)
+	passed := 0
+	for place := &list.youngest; *place != nil && passed < probes; place = &(*place).older {
+		b := *place
+		if b.state == pooled && !ready(b) {
+			passed++
+			continue
+		}
+		// A vacant block's charge is 0.
+		if a.limit-(a.used.Load()-b.charge) < charge {
+			return nil
+		}
+		*place = b.older
+		a.used.Add(-b.charge)
+		a.begin(b, bytes, charge)
+		return b
+	}
+	return nil
+}
+
+func (a *arena) begin(b *block, bytes, charge uint64) {
+	a.used.Add(charge)
+	b.state, b.bytes, b.charge, b.older, b.freedAt, b.ordered = live, bytes, charge, nil, point{}, false
+}
+
+// fresh is a vacant block of addresses that were not used yet.
+func (a *arena) fresh(bytes uint64) (*block, error) {
+	if bytes > largestSmall {
+		return a.freshFrames((bytes+frameBytes-1)/frameBytes, 1)
+	}
+	size := smallSize(bytes)
+	slot := uint64(unit) << size
+	f := a.partial[size]
+	if f == nil || f.used == len(f.blocks) {
+		at, err := a.addresses(1, 1)
+		if err != nil {
+			return nil, err
+		}
+		f = &frame{address: at, shift: uint(bits.TrailingZeros64(slot)), blocks: make([]atomic.Pointer[block], frameBytes/slot)}
+		a.directory[uint64(at-a.base)/frameBytes].Store(f)
+		a.partial[size] = f
+	}
+	b := &block{address: f.address + driver.Address(uint64(f.used)*slot), slot: slot, arena: a}
+	f.blocks[f.used].Store(b)
+	f.used++
+	return b, nil
+}
+
+func (a *arena) freshFrames(frames, alignment uint64) (*block, error) {
+	at, err := a.addresses(frames, alignment)
+	if err != nil {
+		return nil, err
+	}
+	b := &block{address: at, slot: frames * frameBytes, arena: a}
+	a.enter(b)
+	return b, nil
+}
+
+// enter makes find find a block of whole frames.
+func (a *arena) enter(b *block) { a.enterAt(b, b.address, b.slot) }
+
+// enterAt is enter for some of a block's addresses.
+func (a *arena) enterAt(b *block, address driver.Address, bytes uint64) {
+	f := &frame{address: b.address, shift: 63, blocks: make([]atomic.Pointer[block], 1)}
+	f.blocks[0].Store(b)
+	for i := uint64(0); i < bytes/frameBytes; i++ {
+		a.directory[uint64(address-a.base)/frameBytes+i].Store(f)
+	}
+}
+
+// leave makes the addresses of a block of whole frames unknown.
+func (a *arena) leave(b *block) {
+	for i := uint64(0); i < b.slot/frameBytes; i++ {
+		a.directory[uint64(b.address-a.base)/frameBytes+i].Store(nil)
+	}
+}
+
+func (a *arena) addresses(frames, alignment uint64) (driver.Address, error) {
+	at, ok := a.extents.Allocate(frames, alignment)
+	if !ok {
+		a.forgetVacant()
+		if at, ok = a.extents.Allocate(frames, alignment); !ok {
+			return 0, status.Errorf(status.OutOfMemory, "no %d bytes of addresses in a row are left of %s: %d at most",
+				frames*frameBytes, a.name(), a.extents.Largest()*frameBytes)
+		}
+	}
+	return a.base + driver.Address(at*frameBytes), nil
+}
+
+// release gives up whole frames' addresses.
+func (a *arena) release(b *block) {
+	a.leave(b)
+	if err := a.extents.Free(uint64(b.address-a.base)/frameBytes, b.slot/frameBytes); err != nil {
+		panic(err)
+	}
+}
+
+// forgetVacant gives the addresses of large free blocks up, so that they can be used in other sizes.
+func (a *arena) forgetVacant() {
+	for _, list := range a.large {
+		for place := &list.youngest; *place != nil; {
+			if b := *place; b.state == vacant {
+				*place = b.older
+				a.release(b)
+			} else {
+				place = &b.older
+			}
+		}
+	}
+}
+
+// free puts a live block into its list: pooled if it was freed in the order of a stream, at a point of it, else vacant.
+func (a *arena) free(b *block, to state, at point) {
+	b.freedAt = at
+	if b.state = to; to == vacant {
+		a.vacate(b)
+	}
+	list := a.list(b.bytes)
+	b.older, list.youngest = list.youngest, b
+}
+
+// vacate stops counting a block and gives a large one's bytes back to the system.
+func (a *arena) vacate(b *block) {
+	a.used.Add(-b.charge)
+	b.state, b.charge, b.freedAt = vacant, 0, point{}
+	if b.slot > frameBytes {
+		theWindow.discard(b.address, b.slot)
+	}
+}
+
+// trim makes pooled blocks vacant whose free is done, until no more than keep bytes are pooled; it returns the bytes.
+func (a *arena) trim(keep uint64) (freed uint64) {
+	var all uint64
+	a.eachFree(func(b *block) {
+		if b.state == pooled {
+			all += b.charge
+		}
+	})
+	a.eachFree(func(b *block) {
+		if b.state == pooled && all-freed > keep && b.freedAt.done() {
+			freed += b.charge
+			a.vacate(b)
+		}
+	})
+	return freed
+}
+
+func (a *arena) eachFree(do func(b *block)) {
+	for i := range a.small {
+		a.small[i].each(do)
+	}
+	for _, list := range a.large {
+		list.each(do)
+	}
+}

@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"slices"
+
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+)
+
+// Kernel is what a launch does on a simulated device. reach is its way to the bytes of an address.
+type Kernel func(launch *driver.Launch, reach func(address driver.Address, bytes uint64) []byte)
+
+type module struct {
+	device    *device
+	functions []driver.Function
+}
+
+type function struct {
+	device *device
+	name   string
+	run    Kernel
+}
+
+// LoadModule loads device code. Here it stands for Options.Kernels, whatever the image holds.
+func (d *device) LoadModule(image []byte) (driver.Module, error) {
+	if err := d.enter(LoadModule); err != nil {
+		return 0, err
+	}
+	defer d.leave()
+	if len(image) == 0 {
+		return 0, status.Errorf(status.InvalidArgument, "an image of device code has bytes")
+	}
+	return driver.Module(d.driver.modules.add(func(uintptr) *module { return &module{device: d} })), nil
+}
+
+func (d *device) module(handle driver.Module) (*module, error) {
+	m, found := d.driver.modules.find(uintptr(handle))
+	if !found || m.device != d {
+		return nil, status.Errorf(status.InvalidHandle, "0x%x is no module of %s", uint64(handle), d.info.Name)
+	}
+	return m, nil
+}
+
+// UnloadModule ends a module and its functions.
+func (d *device) UnloadModule(handle driver.Module) error {
+	if err := d.enter(UnloadModule); err != nil {
+		return err
+	}
+	defer d.leave()
+	if _, err := d.module(handle); err != nil {
+		return err
+	}
+	m, removed := d.driver.modules.remove(uintptr(handle))
+	if !removed {
+		return status.Errorf(status.InvalidHandle, "0x%x is no module any more", uint64(handle))
+	}
+	d.driver.hostMutex.Lock()
+	defer d.driver.hostMutex.Unlock()
+	for _, f := range m.functions {
+		d.driver.functions.remove(uintptr(f))
+	}
+	return nil
+}
+
+// Function finds a kernel.
+func (d *device) Function(handle driver.Module, name string) (driver.Function, error) {
+	if err := d.enter(Function); err != nil {
+		return 0, err
+	}
+	defer d.leave()
+	m, err := d.module(handle)
+	if err != nil {
+		return 0, err
+	}
+	kernel := d.driver.options.Kernels[name]
+	if kernel == nil {
+		return 0, status.Errorf(status.NotFound, "no kernel %q", name)
+	}
+	f := driver.Function(d.driver.functions.add(func(uintptr) *function { return &function{d, name, kernel} }))
+	d.driver.hostMutex.Lock()
+	defer d.driver.hostMutex.Unlock()
+	m.functions = append(m.functions, f)
+	return f, nil
+}
+
+// Launch queues a kernel.
+func (d *device) Launch(on driver.Stream, launch *driver.Launch) error {
+	failLater, err := d.enterWork(Launch)
+	if err != nil {
+		return err
+	}
+	defer d.leave()
+	s, err := d.stream(on)
+	if err != nil {
+		return err
+	}
+	f, found := d.driver.functions.find(uintptr(launch.Function))
+	if !found || f.device != d {
+		return status.Errorf(status.InvalidHandle, "0x%x is no kernel of %s", uint64(launch.Function), d.info.Name)
+	}
+	if launch.Blocks == 0 || launch.Threads == 0 || launch.Threads > 1024 {
+		return status.Errorf(status.InvalidArgument, "%d blocks of %d threads: at least one, and at most 1024 threads", launch.Blocks,
+			launch.Threads)
+	}
+	touches := make([]touch, len(launch.Accesses))
+	for i, access := range launch.Accesses {
+		touches[i] = touch{access.Address, access.Bytes, access.Write, 0}
+	}
+	kept := *launch
+	kept.Parameter, kept.Accesses = slices.Clone(launch.Parameter), nil
+	return d.queue(s, Launch, f.name, touches, failLater, func() { f.run(&kept, reach) })
+}

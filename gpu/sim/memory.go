@@ -1,0 +1,555 @@
+package sim
+
+import (
+	"slices"
+
+	"libmmsb/core/mem"
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+)
+
+// What memory holds that nobody has written yet, or that was freed. Large blocks hold it only at their beginning: their bytes go
+// back to the system.
+const (
+	freshByte = 0xcd
+	freedByte = 0xdd
+
+	paintedBytes = 64 << 10
+	keptBytes    = 1 << 20
+)
+
+// registration is host memory that Register made known.
+type registration struct {
+	device  *device
+	address driver.Address
+	bytes   uint64
+	history *history
+}
+
+// physical is memory without an address. Its bytes are those of an address that nobody uses.
+type physical struct {
+	device    *device
+	block     *block
+	bytes     uint64
+	mapped    int
+	destroyed bool
+}
+
+func (d *device) arenaOf(kind driver.Memory) (*arena, error) {
+	switch {
+	case kind == driver.Plain:
+		return d.arena, nil
+	case kind == driver.Managed && !d.info.ManagedMemory:
+		return nil, status.Errorf(status.Unsupported, "%s has no managed memory", d.info.Name)
+	case kind <= driver.Managed:
+		return d.driver.host, nil
+	}
+	return nil, status.Errorf(status.InvalidArgument, "no memory of kind %d", kind)
+}
+
+// Allocate takes memory that is there when the call returns.
+func (d *device) Allocate(kind driver.Memory, bytes uint64) (driver.Address, error) {
+	if err := d.enter(Allocate); err != nil {
+		return 0, err
+	}
+	defer d.leave()
+	d.driver.observe()
+	a, err := d.arenaOf(kind)
+	if err != nil {
+		return 0, err
+	}
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	b, err := a.allocate(bytes, func(b *block) bool { return b.freedAt.done() })
+	if err != nil {
+		return 0, err
+	}
+	b.kind, b.owner = kind, d
+	if o := d.driver.order; o != nil {
+		use := o.hostUse(Allocate)
+		b.history = newHistory(use.of(0, true, b.address, bytes))
+		b.paint(freshByte)
+	}
+	return b.address, nil
+}
+
+// paint overwrites memory whose content nobody may count on.
+func (b *block) paint(value byte) {
+	bytes := b.slot
+	if b.slot > keptBytes {
+		if value == freedByte {
+			theWindow.discard(b.address, b.slot)
+		}
+		bytes = paintedBytes
+	} else if value == freshByte {
+		bytes = min(bytes, paintedBytes)
+	}
+	set(theWindow.reach(b.address, bytes), value)
+}
+
+// set fills memory by doubling what is there already, which takes few large copies.
+func set(bytes []byte, value byte) {
+	if len(bytes) == 0 {
+		return
+	}
+	bytes[0] = value
+	for done := 1; done < len(bytes); done *= 2 {
+		copy(bytes[done:], bytes[:done])
+	}
+}
+
+// owned finds a live block of a device by the address that it begins at; the arena's lock is held.
+func (d *device) owned(a *arena, address driver.Address, kind driver.Memory, ordered bool) (*block, error) {
+	b := a.find(address)
+	if b == nil || b.address != address || b.state != live || b.physical != nil || b.kind != kind || b.owner != d || b.ordered != ordered {
+		return nil, status.Errorf(status.InvalidArgument, "nothing to be freed so begins at 0x%x of %s", uint64(address), d.info.Name)
+	}
+	return b, nil
+}
+
+// Free gives memory back at once.
+func (d *device) Free(kind driver.Memory, address driver.Address) error {
+	if err := d.enter(Free); err != nil {
+		return err
+	}
+	defer d.leave()
+	a, err := d.arenaOf(kind)
+	if err != nil {
+		return err
+	}
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	b, err := d.owned(a, address, kind, false)
+	if err != nil {
+		return err
+	}
+	if o := d.driver.order; o != nil {
+		use := o.hostUse(Free)
+		o.end(b.history, use.of(0, true, b.address, b.bytes), b.bytes)
+		b.paint(freedByte)
+	}
+	a.free(b, vacant, point{})
+	return nil
+}
+
+func (d *device) needs(has bool, what string) error {
+	if !has {
+		return status.Errorf(status.Unsupported, "%s has no %s", d.info.Name, what)
+	}
+	return nil
+}
+
+// AllocateOrdered takes memory in the order of a stream.
+func (d *device) AllocateOrdered(on driver.Stream, bytes uint64) (driver.Address, error) {
+	if err := d.enter(AllocateOrdered); err != nil {
+		return 0, err
+	}
+	defer d.leave()
+	s, err := d.stream(on)
+	if err == nil {
+		err = d.needs(d.info.OrderedMemory, "memory in the order of streams")
+	}
+	if err != nil {
+		return 0, err
+	}
+	d.driver.observe()
+	d.arena.mutex.Lock()
+	defer d.arena.mutex.Unlock()
+	b, err := d.arena.allocate(bytes, func(b *block) bool { return d.reusable(b, s) })
+	if err != nil {
+		return 0, err
+	}
+	b.kind, b.owner, b.ordered = driver.Plain, d, true
+	if o := d.driver.order; o != nil {
+		use := o.streamUse(AllocateOrdered, s)
+		b.history = newHistory(use.of(0, true, b.address, bytes))
+		s.push(operation{call: AllocateOrdered, work: func() { b.paint(freshByte) }})
+	}
+	return b.address, nil
+}
+
+// reusable says whether what a stream does next comes after a block's free: it was freed on that stream, or the stream waits for
+// it, or it is done.
+func (d *device) reusable(b *block, s *stream) bool {
+	if b.freedAt.stream == s || b.freedAt.done() {
+		return true
+	}
+	return b.history != nil && s.clock.join(d.driver.order.host).at(b.history.freed.party) >= b.history.freed.tick
+}
+
+// FreeOrdered gives memory back in the order of a stream.
+func (d *device) FreeOrdered(on driver.Stream, address driver.Address) error {
+	if err := d.enter(FreeOrdered); err != nil {
+		return err
+	}
+	defer d.leave()
+	s, err := d.stream(on)
+	if err == nil {
+		err = d.needs(d.info.OrderedMemory, "memory in the order of streams")
+	}
+	if err != nil {
+		return err
+	}
+	d.arena.mutex.Lock()
+	defer d.arena.mutex.Unlock()
+	b, err := d.owned(d.arena, address, driver.Plain, true)
+	if err != nil {
+		return err
+	}
+	if o := d.driver.order; o != nil {
+		use := o.streamUse(FreeOrdered, s)
+		o.end(b.history, use.of(0, true, b.address, b.bytes), b.bytes)
+		s.push(operation{call: FreeOrdered, work: func() { b.paint(freedByte) }})
+	}
+	d.arena.free(b, pooled, s.end())
+	d.driver.pass()
+	return nil
+}
+
+// TrimOrdered gives memory that waits to be used again back to the device.
+func (d *device) TrimOrdered(keep uint64) error {
+	if err := d.enter(TrimOrdered); err != nil {
+		return err
+	}
+	defer d.leave()
+	if err := d.needs(d.info.OrderedMemory, "memory in the order of streams"); err != nil {
+		return err
+	}
+	d.driver.observe()
+	d.arena.mutex.Lock()
+	defer d.arena.mutex.Unlock()
+	d.arena.trim(keep)
+	return nil
+}
+
+// Register makes host memory reachable.
+func (d *device) Register(address driver.Address, bytes uint64) error {
+	if err := d.enter(Register); err != nil {
+		return err
+	}
+	defer d.leave()
+	if address == 0 || bytes == 0 || uint64(address)+bytes < bytes || theWindow.has(address) {
+		return status.Errorf(status.InvalidArgument, "%d bytes at 0x%x are no host memory to be registered", bytes, uint64(address))
+	}
+	d.driver.hostMutex.Lock()
+	defer d.driver.hostMutex.Unlock()
+	list := d.driver.registered
+	at, _ := slices.BinarySearchFunc(list, address, byAddress)
+	if at < len(list) && uint64(list[at].address-address) < bytes || at > 0 && uint64(address-list[at-1].address) < list[at-1].bytes {
+		return status.Errorf(status.InvalidArgument, "some of %d bytes at 0x%x are registered already", bytes, uint64(address))
+	}
+	r := &registration{device: d, address: address, bytes: bytes}
+	if o := d.driver.order; o != nil {
+		use := o.hostUse(Register)
+		r.history = newHistory(use.of(0, true, address, bytes))
+	}
+	d.driver.registered = slices.Insert(list, at, r)
+	return nil
+}
+
+func byAddress(r *registration, address driver.Address) int {
+	if r.address < address {
+		return -1
+	}
+	return 1
+}
+
+// Unregister ends what Register began.
+func (d *device) Unregister(address driver.Address) error {
+	if err := d.enter(Unregister); err != nil {
+		return err
+	}
+	defer d.leave()
+	d.driver.hostMutex.Lock()
+	defer d.driver.hostMutex.Unlock()
+	at, _ := slices.BinarySearchFunc(d.driver.registered, address, byAddress)
+	if at == len(d.driver.registered) || d.driver.registered[at].address != address || d.driver.registered[at].device != d {
+		return status.Errorf(status.InvalidArgument, "nothing registered begins at 0x%x of %s", uint64(address), d.info.Name)
+	}
+	if o := d.driver.order; o != nil {
+		r := d.driver.registered[at]
+		use := o.hostUse(Unregister)
+		o.end(r.history, use.of(0, true, address, r.bytes), r.bytes)
+	}
+	d.driver.registered = slices.Delete(d.driver.registered, at, at+1)
+	return nil
+}
+
+// whole checks a size or address of memory that is mapped by hand.
+func (d *device) whole(values ...uint64) error {
+	if err := d.needs(d.info.VirtualMemory, "memory that is mapped by hand"); err != nil {
+		return err
+	}
+	for _, value := range values {
+		if value == 0 || value%granularity != 0 {
+			return status.Errorf(status.InvalidArgument, "%d is not a multiple of the granularity %d", value, granularity)
+		}
+	}
+	return nil
+}
+
+// Reserve takes addresses without memory.
+func (d *device) Reserve(bytes uint64) (driver.Address, error) {
+	if err := d.enter(Reserve); err != nil {
+		return 0, err
+	}
+	defer d.leave()
+	if err := d.whole(bytes); err != nil {
+		return 0, err
+	}
+	d.arena.mutex.Lock()
+	defer d.arena.mutex.Unlock()
+	b, err := d.arena.freshFrames(bytes/frameBytes, granularity/frameBytes)
+	if err != nil {
+		return 0, err
+	}
+	b.state, b.bytes, b.owner = reserved, bytes, d
+	d.arena.reservations[b.address] = &reservation{block: b}
+	return b.address, nil
+}
+
+// reservation is a stretch of addresses, and what is mapped in it.
+type reservation struct {
+	block  *block
+	mapped int
+}
+
+// Release gives a reserved stretch back.
+func (d *device) Release(address driver.Address, bytes uint64) error {
+	if err := d.enter(Release); err != nil {
+		return err
+	}
+	defer d.leave()
+	if err := d.whole(bytes); err != nil {
+		return err
+	}
+	d.arena.mutex.Lock()
+	defer d.arena.mutex.Unlock()
+	r := d.arena.reservations[address]
+	if r == nil || r.block.bytes != bytes || r.mapped > 0 {
+		return status.Errorf(status.InvalidArgument, "%d bytes at 0x%x are not reserved, or something is mapped there", bytes, uint64(address))
+	}
+	delete(d.arena.reservations, address)
+	d.arena.release(r.block)
+	return nil
+}
+
+// CreatePhysical takes memory without an address.
+func (d *device) CreatePhysical(bytes uint64) (driver.Physical, error) {
+	if err := d.enter(CreatePhysical); err != nil {
+		return 0, err
+	}
+	defer d.leave()
+	if err := d.whole(bytes); err != nil {
+		return 0, err
+	}
+	a := d.arena
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	if a.limit-a.used.Load() < bytes {
+		a.trim(0)
+	}
+	if a.limit-a.used.Load() < bytes {
+		return 0, a.full(bytes)
+	}
+	b, err := a.freshFrames(bytes/frameBytes, granularity/frameBytes)
+	if err != nil {
+		return 0, err
+	}
+	// Nobody uses this address: there is nothing to be found.
+	a.leave(b)
+	a.used.Add(bytes)
+	b.bytes, b.charge = bytes, bytes
+	if o := d.driver.order; o != nil {
+		use := o.hostUse(CreatePhysical)
+		b.history = newHistory(use.of(0, true, b.address, bytes))
+	}
+	return driver.Physical(d.driver.physicals.add(func(uintptr) *physical { return &physical{device: d, block: b, bytes: bytes} })), nil
+}
+
+// DestroyPhysical ends memory as soon as it is no longer mapped.
+func (d *device) DestroyPhysical(handle driver.Physical) error {
+	if err := d.enter(DestroyPhysical); err != nil {
+		return err
+	}
+	defer d.leave()
+	d.arena.mutex.Lock()
+	defer d.arena.mutex.Unlock()
+	p, found := d.driver.physicals.find(uintptr(handle))
+	if !found || p.device != d {
+		return status.Errorf(status.InvalidHandle, "0x%x is no memory of %s", uint64(handle), d.info.Name)
+	}
+	d.driver.physicals.remove(uintptr(handle))
+	p.destroyed = true
+	p.endIfUnused()
+	return nil
+}
+
+func (p *physical) endIfUnused() {
+	if !p.destroyed || p.mapped > 0 {
+		return
+	}
+	a := p.device.arena
+	a.used.Add(-p.bytes)
+	theWindow.discard(p.block.address, p.bytes)
+	a.release(p.block)
+}
+
+// Map puts physical memory at a reserved address.
+func (d *device) Map(address driver.Address, handle driver.Physical) error {
+	if err := d.enter(Map); err != nil {
+		return err
+	}
+	defer d.leave()
+	if err := d.whole(uint64(address)); err != nil {
+		return err
+	}
+	a := d.arena
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	p, found := d.driver.physicals.find(uintptr(handle))
+	if !found || p.device != d {
+		return status.Errorf(status.InvalidHandle, "0x%x is no memory of %s", uint64(handle), d.info.Name)
+	}
+	r := a.reservationOf(address, p.bytes)
+	if r == nil {
+		return status.Errorf(status.InvalidArgument, "%d bytes at 0x%x are not reserved and free", p.bytes, uint64(address))
+	}
+	if err := theWindow.alias(address, p.block.address, p.bytes); err != nil {
+		return err
+	}
+	a.enter(&block{
+		address: address, slot: p.bytes, arena: a, owner: d, state: live, bytes: p.bytes, physical: p, history: p.block.history,
+		reservation: r,
+	})
+	r.mapped++
+	p.mapped++
+	return nil
+}
+
+// reservationOf is the reservation that holds addresses where nothing is mapped.
+func (a *arena) reservationOf(address driver.Address, bytes uint64) *reservation {
+	first := a.find(address)
+	if first == nil || first.state != reserved || uint64(address-first.address)+bytes > first.bytes {
+		return nil
+	}
+	for offset := uint64(0); offset < bytes; offset += granularity {
+		if a.find(address+driver.Address(offset)) != first {
+			return nil
+		}
+	}
+	return a.reservations[first.address]
+}
+
+// Unmap takes away what was mapped at the address.
+func (d *device) Unmap(address driver.Address) error {
+	if err := d.enter(Unmap); err != nil {
+		return err
+	}
+	defer d.leave()
+	if err := d.whole(uint64(address)); err != nil {
+		return err
+	}
+	a := d.arena
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	b := a.find(address)
+	if b == nil || b.physical == nil || b.address != address {
+		return status.Errorf(status.InvalidArgument, "nothing is mapped at 0x%x of %s", uint64(address), d.info.Name)
+	}
+	if err := theWindow.alias(address, address, b.bytes); err != nil {
+		return err
+	}
+	if o := d.driver.order; o != nil {
+		use := o.hostUse(Unmap)
+		o.access(b.history, use.of(0, true, b.address, b.bytes), 0, b.bytes)
+	}
+	a.enterAt(b.reservation.block, b.address, b.slot)
+	b.reservation.mapped--
+	b.physical.mapped--
+	b.physical.endIfUnused()
+	return nil
+}
+
+// Allocation is memory that is in use.
+type Allocation struct {
+	Device  int // -1: of the host
+	Address driver.Address
+	Bytes   uint64
+	Where   string // the place in the program; empty where order is not checked
+}
+
+// Live is the memory that was not given back, apart from what is mapped by hand.
+func (d *Driver) Live() (live []Allocation) {
+	d.turn.Lock()
+	defer d.turn.Unlock()
+	arenas := []*arena{d.host}
+	for _, device := range d.devices {
+		arenas = append(arenas, device.arena)
+	}
+	for _, a := range arenas {
+		live = append(live, a.live()...)
+	}
+	return live
+}
+
+func (a *arena) live() (list []Allocation) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	ordinal := -1
+	if a.device != nil {
+		ordinal = a.device.info.Ordinal
+	}
+	var last *frame
+	for i := range a.directory {
+		f := a.directory[i].Load()
+		if f == nil || f == last {
+			continue
+		}
+		last = f
+		for j := range f.blocks {
+			if b := f.blocks[j].Load(); b != nil && b.state == live && b.physical == nil {
+				allocation := Allocation{Device: ordinal, Address: b.address, Bytes: b.bytes}
+				if b.history != nil {
+					allocation.Where = b.history.born.Where()
+				}
+				list = append(list, allocation)
+			}
+		}
+	}
+	return list
+}
+
+// Violations is what the program did not order; of many, the first hundred and how many there are.
+func (d *Driver) Violations() (list []Violation, count int) {
+	d.turn.Lock()
+	defer d.turn.Unlock()
+	if d.order == nil {
+		return nil, 0
+	}
+	return slices.Clone(d.order.violations), d.order.count
+}
+
+// Problems is one error for all violations and all that was not given back: InvalidState, nil where there is nothing.
+func (d *Driver) Problems() error {
+	if violations, count := d.Violations(); count > 0 {
+		return status.Errorf(status.InvalidState, "%d violations, the first: %v", count, violations[0])
+	}
+	if live := d.Live(); len(live) > 0 {
+		return status.Errorf(status.InvalidState, "%d blocks were not given back, the first: %d bytes at 0x%x from %s", len(live),
+			live[0].Bytes, uint64(live[0].Address), live[0].Where)
+	}
+	if streams, events, physical := d.streams.length(), d.events.length(), d.physicals.length(); streams+events+physical > 0 {
+		return status.Errorf(status.InvalidState, "%d streams, %d events and %d physical pieces of memory were not given back",
+			streams, events, physical)
+	}
+	return nil
+}
+
+// reach is the bytes at an address for whoever does the work.
+func reach(address driver.Address, bytes uint64) []byte {
+	if theWindow.has(address) {
+		return theWindow.reach(address, bytes)
+	}
+	return mem.BytesAt(uintptr(address), bytes)
+}

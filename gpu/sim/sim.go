@@ -1,0 +1,286 @@
+// Package sim is the simulated device: memory that only devices reach, streams that run in an order of their own, and a check
+// that the program put everything into order that needs it.
+//
+// It is a driver like others, and besides a microscope: Violations are what the program did not order, Live what it did not give
+// back; Inject plants bad luck, Step drives the schedule by hand, and Explore runs a program in all schedules. See
+// docs/devices.md.
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+)
+
+// Scheduler says when queued operations run.
+type Scheduler uint8
+
+const (
+	// Eager runs an operation as soon as everything before it is done: on the thread that queued it, or in goroutines where
+	// operations take time.
+	Eager Scheduler = iota
+	// Seeded runs them at the program's calls, some now and some later, in an order drawn from the seed. A program of one thread
+	// meets the same order each time it is run with one seed.
+	Seeded
+	// Stepped runs none by itself: a test calls Step.
+	Stepped
+)
+
+// Options are what simulated devices are like. The zero value is one device of 1 GiB that takes no time, with all checks.
+type Options struct {
+	Devices     int           // 0 = 1
+	Memory      uint64        // bytes of each device; 0 = 1 GiB
+	HostMemory  uint64        // bytes of Pinned and Managed memory together; 0 = as much as all devices have
+	Bandwidth   uint64        // bytes a second that a device moves; 0 = any number. Only with Eager
+	Latency     time.Duration // of each operation. Only with Eager
+	Scheduler   Scheduler
+	Seed        uint64 // of Seeded; 0 = a new one
+	Unchecked   bool   // order is not checked, and freed memory not overwritten: only a device that is quick
+	Trace       bool   // keep what ran: see Trace
+	NoOrdered   bool   // without AllocateOrdered
+	NoManaged   bool
+	NoVirtual   bool
+	Unreachable bool // kernels do not reach other devices' memory
+	Kernels     map[string]Kernel
+}
+
+const maxDevices = 64
+
+// Driver is a set of simulated devices.
+type Driver struct {
+	options Options
+	devices []*device
+	host    *arena
+	order   *order // nil where order is not checked
+
+	explored bool // the choices are Explore's
+
+	// The turn is held for a whole call wherever one call must be done before the next one is looked at: all but Eager and
+	// Unchecked.
+	serial bool
+	turn   sync.Mutex
+	choose func(choices int) int
+	trace  []Step
+
+	streams   table[*stream]
+	events    table[*event]
+	modules   table[*module]
+	functions table[*function]
+	physicals table[*physical]
+
+	hostMutex  sync.RWMutex
+	registered []*registration // by address
+
+	streamMutex sync.Mutex
+	all         []*stream // that are not ended and done; in the order in which they were made
+	parties     int
+}
+
+type device struct {
+	driver   *Driver
+	info     driver.Info
+	arena    *arena
+	standard *stream
+	trouble  atomic.Bool // lost, or faults are planted
+	lost     atomic.Bool
+	faults   faults
+	past     clock // of streams that are ended and done; under streamMutex
+
+	timeMutex sync.Mutex
+	busyUntil time.Time
+}
+
+var (
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Device = (*device)(nil)
+)
+
+// New makes devices. Close gives their memory back. Errors: InvalidArgument, OutOfMemory (too few addresses are left).
+func New(options Options) (*Driver, error) {
+	var choose func(int) int
+	if options.Scheduler == Seeded {
+		if options.Seed == 0 {
+			options.Seed = rand.Uint64()
+		}
+		choose = rand.New(rand.NewPCG(options.Seed, 0)).IntN
+	}
+	return newDriver(options, choose)
+}
+
+// newDriver is New with somebody who chooses what runs next.
+func newDriver(options Options, choose func(choices int) int) (*Driver, error) {
+	if options.Devices == 0 {
+		options.Devices = 1
+	}
+	if options.Memory == 0 {
+		options.Memory = 1 << 30
+	}
+	if options.Devices < 0 || options.Devices > maxDevices || options.Memory > 1<<40 || options.HostMemory > 1<<46 {
+		return nil, status.Errorf(status.InvalidArgument, "%d simulated devices of %d bytes each: at most %d of %d", options.Devices,
+			options.Memory, maxDevices, uint64(1)<<40)
+	}
+	if options.HostMemory == 0 {
+		options.HostMemory = uint64(options.Devices) * options.Memory
+	}
+	if options.Scheduler > Stepped || options.Latency < 0 {
+		return nil, status.Errorf(status.InvalidArgument, "no scheduler %d, or a negative latency %v", options.Scheduler, options.Latency)
+	}
+	d := &Driver{options: options, parties: 1, choose: choose}
+	if options.Scheduler != Eager && d.timed() {
+		return nil, status.Errorf(status.InvalidArgument, "only the eager scheduler lets operations take time")
+	}
+	if !options.Unchecked {
+		d.order = &order{}
+	}
+	d.serial = d.order != nil || options.Scheduler != Eager
+	var err error
+	if d.host, err = newArena(nil, openHalf, options.HostMemory, addressesFor(options.HostMemory)); err != nil {
+		return nil, err
+	}
+	for ordinal := range options.Devices {
+		if err = d.addDevice(ordinal); err != nil {
+			d.Close()
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// addressesFor is how many bytes of addresses an arena gets: many more than memory, for blocks in all sizes and for reservations.
+func addressesFor(memory uint64) uint64 {
+	return (8*memory + 64<<20 + frameBytes - 1) &^ (frameBytes - 1)
+}
+
+func (d *Driver) addDevice(ordinal int) error {
+	device := &device{driver: d}
+	device.info = driver.Info{
+		Name: fmt.Sprintf("simulated device %d", ordinal), Ordinal: ordinal, Bytes: d.options.Memory,
+		Major: 9, Minor: 0, Multiprocessors: 132, NUMANode: -1, Simulated: true,
+		OrderedMemory: !d.options.NoOrdered, ManagedMemory: !d.options.NoManaged, VirtualMemory: !d.options.NoVirtual,
+	}
+	copy(device.info.UUID[:], "mmsb-simul")
+	binary.BigEndian.PutUint16(device.info.UUID[14:], uint16(ordinal))
+	if device.info.VirtualMemory {
+		device.info.Granularity = granularity
+	}
+	var err error
+	if device.arena, err = newArena(device, closedHalf, d.options.Memory, addressesFor(d.options.Memory)); err != nil {
+		return err
+	}
+	device.standard = d.addStream(device, 0)
+	d.devices = append(d.devices, device)
+	return nil
+}
+
+func (d *Driver) addStream(device *device, handle driver.Stream) *stream {
+	d.streamMutex.Lock()
+	defer d.streamMutex.Unlock()
+	s := newStream(device, handle, d.parties)
+	s.owners = 1
+	d.parties++
+	d.all = append(d.all, s)
+	return s
+}
+
+// Close ends the devices. No call may be running; what is queued does not run any more.
+func (d *Driver) Close() {
+	for _, device := range d.devices {
+		device.lose()
+	}
+	for _, s := range d.streamsNow() {
+		s.sleepWhileRunning()
+	}
+	for _, device := range d.devices {
+		device.arena.end()
+	}
+	d.host.end()
+}
+
+// Name is "simulated".
+func (d *Driver) Name() string { return "simulated" }
+
+// Count is the number of devices.
+func (d *Driver) Count() int { return len(d.devices) }
+
+// Open returns a device by number. Errors: NoDevice.
+func (d *Driver) Open(ordinal int) (driver.Device, error) {
+	device, err := d.device(ordinal)
+	if err != nil {
+		return nil, err
+	}
+	return device, nil
+}
+
+func (d *Driver) device(ordinal int) (*device, error) {
+	if ordinal < 0 || ordinal >= len(d.devices) {
+		return nil, status.Errorf(status.NoDevice, "no device %d: there are %d simulated devices", ordinal, len(d.devices))
+	}
+	return d.devices[ordinal], nil
+}
+
+// Seed is what the order of Seeded is drawn from.
+func (d *Driver) Seed() uint64 { return d.options.Seed }
+
+func (d *Driver) timed() bool { return d.options.Latency > 0 || d.options.Bandwidth > 0 }
+
+// enter begins a call. Where it succeeds, leave must follow.
+func (d *device) enter(call Call) error {
+	_, err := d.enterWork(call)
+	return err
+}
+
+// enterWork is enter for a call whose work may be made to fail later.
+func (d *device) enterWork(call Call) (failLater bool, err error) {
+	if d.driver.serial {
+		d.driver.turn.Lock()
+	}
+	if d.trouble.Load() {
+		if failLater, err = d.meet(call); err != nil {
+			d.leave()
+		}
+	}
+	return failLater, err
+}
+
+func (d *device) leave() {
+	if d.driver.serial {
+		d.driver.turn.Unlock()
+	}
+}
+
+// lose ends a device: what is queued counts as done, and every later call fails.
+func (d *device) lose() {
+	d.lost.Store(true)
+	d.trouble.Store(true)
+	for _, s := range d.driver.streamsNow() {
+		if s.device == d {
+			s.drop()
+		}
+	}
+}
+
+// Info is what the device is.
+func (d *device) Info() driver.Info { return d.info }
+
+// Handle is 0: there is no context.
+func (d *device) Handle() uintptr { return 0 }
+
+// CanReach says whether kernels of the device reach another one's memory.
+func (d *device) CanReach(ordinal int) bool {
+	return ordinal == d.info.Ordinal || ordinal >= 0 && ordinal < len(d.driver.devices) && !d.driver.options.Unreachable
+}
+
+// MemoryInfo is the memory that is free and all there is.
+func (d *device) MemoryInfo() (free, total uint64, err error) {
+	if err = d.enter(MemoryInfo); err != nil {
+		return 0, 0, err
+	}
+	defer d.leave()
+	return d.arena.limit - d.arena.used.Load(), d.arena.limit, nil
+}

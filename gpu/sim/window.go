@@ -1,0 +1,160 @@
+package sim
+
+import (
+	"sync"
+	"unsafe"
+
+	"libmmsb/core/alloc"
+	"libmmsb/core/mem"
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+
+	"golang.org/x/sys/unix"
+)
+
+// frameBytes is the unit in which drivers take memory of the window, and in which an arena keeps its directory.
+const frameBytes = 64 << 10
+
+// The window is all memory of all simulated devices of the process: one memory file without a name. It is mapped twice. At the
+// closed mapping, whose addresses are those of devices, nobody may touch it; a fixed distance away lies the executor's mapping.
+// Behind the part that is mapped twice lies one that is mapped only once: memory of the host that devices reach. It has the same
+// address for everyone.
+//
+// A memory file costs what was touched, so the window can be far larger than what the machine has.
+type window struct {
+	mutex    sync.Mutex
+	file     int
+	closed   uintptr // of file offset 0
+	open     uintptr // of file offset 0
+	bytes    uint64  // of each half
+	halves   [2]*alloc.Extents
+	openErr  error
+	openOnce sync.Once
+}
+
+// The halves of the window.
+const (
+	closedHalf = iota
+	openHalf
+)
+
+var theWindow window
+
+// get makes the window at the first call. Where the program's addresses are limited it is smaller.
+func (w *window) get() error {
+	w.openOnce.Do(func() {
+		for bytes := uint64(16 << 40); bytes >= 1<<30; bytes /= 2 {
+			if w.openErr = w.make(bytes); w.openErr == nil {
+				return
+			}
+		}
+	})
+	return w.openErr
+}
+
+func (w *window) make(bytes uint64) error {
+	file, err := unix.MemfdCreate("mmsb simulated devices", unix.MFD_CLOEXEC)
+	if err != nil {
+		return status.FromErrno(status.OutOfMemory, errno(err), "no memory file for simulated devices")
+	}
+	if err = unix.Ftruncate(file, int64(2*bytes)); err == nil {
+		var open, closed unsafe.Pointer
+		open, err = unix.MmapPtr(file, 0, nil, uintptr(2*bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+		if err == nil {
+			closed, err = unix.MmapPtr(file, 0, nil, uintptr(bytes), unix.PROT_NONE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+			if err == nil {
+				// A core file should not hold the devices' memory; where the advice is not taken nothing else is lost.
+				_ = unix.Madvise(mem.BytesAt(uintptr(open), 2*bytes), unix.MADV_DONTDUMP)
+				w.file, w.open, w.closed, w.bytes = file, uintptr(open), uintptr(closed), bytes
+				w.halves = [2]*alloc.Extents{alloc.NewExtents(bytes / frameBytes), alloc.NewExtents(bytes / frameBytes)}
+				return nil
+			}
+			_ = unix.MunmapPtr(open, uintptr(2*bytes))
+		}
+	}
+	_ = unix.Close(file)
+	return status.FromErrno(status.OutOfMemory, errno(err), "cannot map %d bytes for simulated devices", bytes)
+}
+
+// take is a stretch of a half for an arena; bytes is a multiple of frameBytes.
+func (w *window) take(half int, bytes uint64) (driver.Address, error) {
+	if err := w.get(); err != nil {
+		return 0, err
+	}
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	offset, ok := w.halves[half].Allocate(bytes/frameBytes, 0)
+	if !ok {
+		return 0, status.Errorf(status.OutOfMemory, "%d bytes of addresses wanted for a simulated device, of %d in all", bytes, w.bytes)
+	}
+	if half == openHalf {
+		return driver.Address(uint64(w.open) + w.bytes + offset*frameBytes), nil
+	}
+	return driver.Address(uint64(w.closed) + offset*frameBytes), nil
+}
+
+// give takes a stretch back with its bytes.
+func (w *window) give(address driver.Address, bytes uint64) {
+	w.discard(address, bytes)
+	offset := w.offset(address)
+	half := closedHalf
+	if offset >= w.bytes {
+		half, offset = openHalf, offset-w.bytes
+	}
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if err := w.halves[half].Free(offset/frameBytes, bytes/frameBytes); err != nil {
+		panic(err)
+	}
+}
+
+// has says whether an address is of simulated memory.
+func (w *window) has(address driver.Address) bool {
+	return w.isClosed(address) || uint64(address)-uint64(w.open)-w.bytes < w.bytes
+}
+
+// isClosed says whether an address is one that only devices reach.
+func (w *window) isClosed(address driver.Address) bool {
+	return uint64(address)-uint64(w.closed) < w.bytes
+}
+
+// offset is where in the file the bytes of an address of the window lie, if nothing else is mapped there.
+func (w *window) offset(address driver.Address) uint64 {
+	if w.isClosed(address) {
+		return uint64(address) - uint64(w.closed)
+	}
+	return uint64(address) - uint64(w.open)
+}
+
+// reach is the executor's way to the bytes of any address.
+func (w *window) reach(address driver.Address, bytes uint64) []byte {
+	if w.isClosed(address) {
+		return mem.BytesAt(w.open+uintptr(address)-w.closed, bytes)
+	}
+	return mem.BytesAt(uintptr(address), bytes)
+}
+
+// discard gives the bytes back to the system; they read as zeros.
+func (w *window) discard(address driver.Address, bytes uint64) {
+	if err := unix.Fallocate(w.file, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(w.offset(address)), int64(bytes)); err != nil {
+		clear(w.reach(address, bytes))
+	}
+}
+
+// alias lets the executor find the bytes of one device address at another one.
+func (w *window) alias(address, bytesOf driver.Address, bytes uint64) error {
+	at := unsafe.Add(unsafe.Pointer(nil), w.open+uintptr(w.offset(address)))
+	_, err := unix.MmapPtr(w.file, int64(w.offset(bytesOf)), at, uintptr(bytes), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_NORESERVE|unix.MAP_FIXED)
+	if err != nil {
+		return status.FromErrno(status.OutOfMemory, errno(err), "cannot map %d bytes at 0x%x", bytes, address)
+	}
+	return nil
+}
+
+func errno(err error) unix.Errno {
+	if number, ok := err.(unix.Errno); ok {
+		return number
+	}
+	return unix.EINVAL
+}

@@ -1,0 +1,195 @@
+package sim
+
+import (
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+)
+
+// touch is a stretch of memory that an operation reads or writes.
+type touch struct {
+	address driver.Address
+	bytes   uint64
+	write   bool
+	item    int
+}
+
+// part is a touch of one block or registration: bytes from and to, counted from its beginning.
+type part struct {
+	history  *history
+	touch    touch
+	address  driver.Address
+	from, to uint64
+}
+
+// parts divides touches by blocks. Errors: InvalidArgument where there is no such memory, Unsupported where the device does not
+// reach it.
+func (d *device) parts(call Call, touches []touch) ([]part, error) {
+	parts := make([]part, 0, len(touches))
+	for _, t := range touches {
+		if t.bytes == 0 {
+			continue
+		}
+		if t.address == 0 || uint64(t.address)+t.bytes-1 < uint64(t.address) {
+			return nil, status.Errorf(status.InvalidArgument, "there are no %d bytes at 0x%x", t.bytes, uint64(t.address))
+		}
+		var err error
+		if theWindow.has(t.address) {
+			parts, err = d.deviceParts(parts, call, t)
+		} else {
+			parts = d.driver.hostParts(parts, t)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return parts, nil
+}
+
+func (d *device) deviceParts(parts []part, call Call, t touch) ([]part, error) {
+	a := d.driver.arenaAt(t.address)
+	if a == nil {
+		return nil, status.Errorf(status.InvalidArgument, "0x%x is not an address of these devices", uint64(t.address))
+	}
+	if call == Launch && a.device != nil && !d.CanReach(a.device.info.Ordinal) {
+		return nil, status.Errorf(status.Unsupported, "kernels of %s do not reach the memory of %s", d.info.Name, a.device.info.Name)
+	}
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	for at, left := t.address, t.bytes; left > 0; {
+		b := a.find(at)
+		if b == nil || b.state == reserved {
+			return nil, status.Errorf(status.InvalidArgument, "%d bytes at 0x%x: there is no memory at 0x%x", t.bytes, uint64(t.address), uint64(at))
+		}
+		from := uint64(at - b.address)
+		to := min(b.bytes, from+left)
+		// Only what is mapped by hand goes on in the next block.
+		if from >= b.bytes || to-from < left && b.physical == nil {
+			return nil, status.Errorf(status.InvalidArgument, "%d bytes at 0x%x: the block has %d bytes at 0x%x",
+				t.bytes, uint64(t.address), b.bytes, uint64(b.address))
+		}
+		parts = append(parts, part{b.history, t, at, from, to})
+		at += driver.Address(to - from)
+		left -= to - from
+	}
+	return parts, nil
+}
+
+// arenaAt is the arena that an address lies in.
+func (d *Driver) arenaAt(address driver.Address) *arena {
+	for _, device := range d.devices {
+		if uint64(address-device.arena.base) < device.arena.bytes {
+			return device.arena
+		}
+	}
+	if uint64(address-d.host.base) < d.host.bytes {
+		return d.host
+	}
+	return nil
+}
+
+// hostParts finds what of host memory is registered. Of other host memory nothing is known.
+func (d *Driver) hostParts(parts []part, t touch) []part {
+	d.hostMutex.RLock()
+	defer d.hostMutex.RUnlock()
+	for _, r := range d.registered {
+		from, to := max(t.address, r.address), min(t.address+driver.Address(t.bytes), r.address+driver.Address(r.bytes))
+		if from < to {
+			parts = append(parts, part{r.history, t, from, uint64(from - r.address), uint64(to - r.address)})
+		}
+	}
+	return parts
+}
+
+// check notes the parts of an operation, each with the use that it is.
+func (d *Driver) check(use Use, parts []part) {
+	for _, p := range parts {
+		d.order.access(p.history, use.of(p.touch.item, p.touch.write, p.address, p.to-p.from), p.from, p.to)
+	}
+}
+
+// queue checks an operation and queues it.
+func (d *device) queue(s *stream, call Call, kernel string, touches []touch, failLater bool, work func()) error {
+	parts, err := d.parts(call, touches)
+	if err != nil {
+		return err
+	}
+	if d.driver.order != nil {
+		use := d.driver.order.streamUse(call, s)
+		use.Kernel = kernel
+		d.driver.check(use, parts)
+	}
+	var bytes uint64
+	for _, t := range touches {
+		if t.write {
+			bytes += t.bytes
+		}
+	}
+	if failLater {
+		work = d.lose
+	}
+	s.push(operation{call: call, bytes: bytes, work: work})
+	d.driver.pass()
+	return nil
+}
+
+// Copy queues copies.
+func (d *device) Copy(on driver.Stream, copies ...driver.Copy) error {
+	failLater, err := d.enterWork(Copy)
+	if err != nil {
+		return err
+	}
+	defer d.leave()
+	s, err := d.stream(on)
+	if err != nil {
+		return err
+	}
+	touches := make([]touch, 0, 2*len(copies))
+	kept := make([]driver.Copy, 0, len(copies))
+	for item, c := range copies {
+		if c.Bytes == 0 {
+			continue
+		}
+		if uint64(c.To-c.From) < c.Bytes || uint64(c.From-c.To) < c.Bytes {
+			return status.Errorf(status.InvalidArgument, "%d bytes at 0x%x and 0x%x overlap", c.Bytes, uint64(c.From), uint64(c.To))
+		}
+		touches = append(touches, touch{c.From, c.Bytes, false, item}, touch{c.To, c.Bytes, true, item})
+		kept = append(kept, c)
+	}
+	return d.queue(s, Copy, "", touches, failLater, func() {
+		for _, c := range kept {
+			copy(reach(c.To, c.Bytes), reach(c.From, c.Bytes))
+		}
+	})
+}
+
+// Fill queues setting bytes to a value.
+func (d *device) Fill(on driver.Stream, address driver.Address, value byte, bytes uint64) error {
+	failLater, err := d.enterWork(Fill)
+	if err != nil {
+		return err
+	}
+	defer d.leave()
+	s, err := d.stream(on)
+	if err != nil {
+		return err
+	}
+	return d.queue(s, Fill, "", []touch{{address, bytes, true, 0}}, failLater, func() { set(reach(address, bytes), value) })
+}
+
+// HostAccess says that the host reads or writes Pinned, Managed or registered memory now, so that it can be checked. Of other
+// host memory nothing is known. Errors: InvalidArgument where there is no such memory, or only devices reach it.
+func (d *Driver) HostAccess(address driver.Address, bytes uint64, write bool) error {
+	if theWindow.isClosed(address) {
+		return status.Errorf(status.InvalidArgument, "the host does not reach 0x%x", uint64(address))
+	}
+	if d.serial {
+		d.turn.Lock()
+		defer d.turn.Unlock()
+	}
+	d.observe()
+	parts, err := d.devices[0].parts(HostAccess, []touch{{address: address, bytes: bytes, write: write}})
+	if err == nil && d.order != nil {
+		d.check(d.order.hostUse(HostAccess), parts)
+	}
+	return err
+}
