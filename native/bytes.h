@@ -107,14 +107,8 @@ static inline void mmsb_bits_set_range(uint8_t *bits, uint64_t first, uint64_t c
         return;
     }
     mmsb_bits_or(bits, ~(uint64_t)0 << start, 64);
-    bits += 8;
-    end -= 64;
-    if (end >= 64) {
-        memset(bits, 0xff, end / 8);
-        bits += end / 8;
-        end %= 8;
-    }
-    mmsb_bits_or(bits, ~(~(uint64_t)0 << end), end);
+    memset(bits + 8, 0xff, end / 8 - 8);
+    bits[(end - 1) / 8] = (uint8_t)(bits[(end - 1) / 8] | 0xff >> (-end & 7)); /* the last byte, perhaps once more */
 }
 
 /* Copies count bits from bit first of from on to bit 0 of to; the unused bits of the last byte written are 0. */

@@ -265,6 +265,8 @@ mmsb_status_t mmsb_page_apply_delta(uint64_t page, const mmsb_delta_t *delta) {
 /* Where a run goes: what pass one of a batch finds out, so that pass two only copies. Small, so that a batch of thousands stays in the
  * nearest cache. */
 typedef struct target {
+    mmsb_record_t *record;
+    uint64_t state;   /* of the record when this is done: unlocked by the last delta of its page */
     uint8_t *bytes;   /* NULL = not one run */
     uint8_t *changed; /* the byte of the change mask that the run begins in */
 } target_t;
@@ -296,14 +298,9 @@ static plan_t *plans_for(size_t count) {
     return self->plans;
 }
 
-static inline target_t target_of(const mmsb_record_t *record, uint64_t offset) {
-    target_t target = {mmsb_record_bytes(record) + offset, mmsb_place_address(record->mask_place) + (offset >> 3)};
+static inline target_t target_of(mmsb_record_t *record, uint64_t state, uint64_t offset) {
+    target_t target = {record, state, mmsb_record_bytes(record) + offset, mmsb_place_address(record->mask_place) + (offset >> 3)};
     return target;
-}
-
-static inline plan_t plan_run(const mmsb_record_t *record, uint64_t offset, uint64_t length, const uint8_t *payload) {
-    plan_t plan = {target_of(record, offset), payload, length << 3 | (offset & 7)};
-    return plan;
 }
 
 /* How many items ahead the lines of pages and masks are fetched. */
@@ -316,18 +313,28 @@ static inline void prefetch_target(const target_t *target) {
 }
 
 /* Does what was planned. */
-static inline void apply_target(mmsb_record_t *record, const target_t *target, uint64_t bit, uint64_t length,
-                                const uint8_t *payload, uint64_t epoch) {
-    if (MMSB_LIKELY(length == 64)) /* a number that the compiler knows */
+static inline void apply_target(const target_t *target, uint64_t bit, uint64_t length, const uint8_t *payload, uint64_t epoch) {
+    mmsb_record_t *record = target->record;
+    if (MMSB_LIKELY(length == 64)) { /* a number that the compiler knows */
         memcpy(target->bytes, payload, 64);
-    else if (length > 0)
+        mmsb_bits_set_range(target->changed, bit, 64);
+    } else if (length > 0) {
         memcpy(target->bytes, payload, length);
-    mmsb_bits_set_range(target->changed, bit, length);
+        mmsb_bits_set_range(target->changed, bit, length);
+    }
     if (MMSB_UNLIKELY(!mmsb_exposed(record)) && length > 0) {
         uint64_t offset = (uint64_t)(target->bytes - mmsb_record_bytes(record));
         mmsb_dirty_range(record, offset, offset + length - 1);
     }
     move_epoch(record, epoch);
+}
+
+/* After the last change of a page, with no journal that waits for the rest of the batch. */
+static inline void leave_target(const target_t *target) {
+    if (MMSB_UNLIKELY(target->state & MMSB_AWAY) && (target->state & MMSB_OWNER_MASK) == 0)
+        mmsb_page_unlock(target->record, target->state);
+    else
+        __atomic_store_n(&target->record->state, target->state, __ATOMIC_RELEASE);
 }
 
 typedef struct struct_work {
@@ -369,12 +376,12 @@ static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *ar
         status = mmsb_mask_make(record);
         if (MMSB_UNLIKELY(status != MMSB_OK))
             return status;
-        *plan = plan_run(record, offset, length, delta->payload);
+        *plan = (plan_t){target_of(record, state, offset), delta->payload, length << 3 | (offset & 7)};
     } else {
         status = check_locked(work->pages[i], delta, record, state);
         if (MMSB_UNLIKELY(status != MMSB_OK))
             return status;
-        plan->target.bytes = NULL;
+        plan->target = (target_t){record, state, NULL, NULL};
     }
     work->chosen_epochs |= delta->epoch != 0;
     /* Where earlier deltas of the batch move the epoch they move it up: what is too old now is too old then. The rest: check_epochs. */
@@ -428,11 +435,12 @@ static int touch_struct(const void *deltas, size_t i, mmsb_record_t *record, uin
 }
 
 mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad_index) {
-    mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .keeps = 1};
+    mmsb_batch_t batch;
     struct_work_t work = {pages, deltas, plans_for(count), 0};
     if (!work.plans && count > 0)
         return mmsb_error()->error_code;
     do {
+        batch = (mmsb_batch_t){.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .keeps = 1};
         mmsb_status_t status = mmsb_batch_lock(&batch, check_struct, &work, bad_index);
         size_t good = status == MMSB_OK ? count : batch.bad, bad = 0;
         if (MMSB_UNLIKELY(batch.repeats && work.chosen_epochs)) { /* an item before the bad one may have too old an epoch */
@@ -444,7 +452,7 @@ mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t
             }
         }
         if (MMSB_UNLIKELY(status != MMSB_OK)) {
-            mmsb_batch_unlock(&batch, good < count ? good + 1 : count);
+            mmsb_batch_unlock(&batch);
             return status;
         }
     } while (MMSB_UNLIKELY(mmsb_batch_touch(&batch, touch_struct, deltas)));
@@ -458,7 +466,7 @@ mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t
         status = mmsb_ring_begin(ring, &group, bytes, count);
     }
     if (MMSB_UNLIKELY(status != MMSB_OK)) {
-        mmsb_batch_unlock(&batch, count);
+        mmsb_batch_unlock(&batch);
         return status;
     }
     for (size_t i = 0; i < count; i++) {
@@ -471,15 +479,17 @@ mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t
         if (MMSB_LIKELY(i + AHEAD < count && plan[AHEAD].target.bytes))
             prefetch_target(&plan[AHEAD].target);
         if (MMSB_LIKELY(plan->target.bytes != NULL))
-            apply_target(mmsb_record_of(pages[i]), &plan->target, plan->length_and_bit & 7, plan->length_and_bit >> 3,
-                         plan->payload, deltas[i].epoch);
+            apply_target(&plan->target, plan->length_and_bit & 7, plan->length_and_bit >> 3, plan->payload, deltas[i].epoch);
         else
-            apply_locked(mmsb_record_of(pages[i]), &deltas[i]);
+            apply_locked(plan->target.record, &deltas[i]);
+        if (MMSB_LIKELY(!ring))
+            leave_target(&plan->target);
     }
-    if (MMSB_UNLIKELY(ring))
-        status = mmsb_ring_end(&group);
-    mmsb_batch_unlock(&batch, count);
-    return MMSB_UNLIKELY(ring) ? mmsb_journal_settle(ring, group.last, status) : MMSB_OK;
+    if (MMSB_LIKELY(!ring))
+        return MMSB_OK;
+    status = mmsb_ring_end(&group);
+    mmsb_batch_unlock(&batch);
+    return mmsb_journal_settle(ring, group.last, status);
 }
 
 typedef struct array_work {
@@ -497,7 +507,7 @@ static inline __attribute__((always_inline)) mmsb_status_t check_array(void *arg
     mmsb_status_t status = check_run(offset, length, record->size);
     if (MMSB_UNLIKELY(status != MMSB_OK) || MMSB_UNLIKELY((status = mmsb_mask_make(record)) != MMSB_OK))
         return status;
-    work->targets[i] = target_of(record, offset);
+    work->targets[i] = target_of(record, state, offset);
     return check_epoch(runs->pages[i], 0, record->epoch);
 }
 
@@ -537,11 +547,12 @@ mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *b
     mmsb_status_t status = check_payload(&(mmsb_delta_t){.payload = runs->payload, .payload_length = runs->payload_length}, sum);
     if (status != MMSB_OK)
         return status;
-    mmsb_batch_t batch = {.first = (const uint8_t *)runs->pages, .stride = sizeof *runs->pages, .count = count};
+    mmsb_batch_t batch;
     array_work_t work = {runs, (target_t *)(void *)plans_for(count)};
     if (!work.targets)
         return mmsb_error()->error_code;
     do {
+        batch = (mmsb_batch_t){.first = (const uint8_t *)runs->pages, .stride = sizeof *runs->pages, .count = count};
         status = mmsb_batch_lock(&batch, check_array, &work, bad_index);
         if (status != MMSB_OK)
             return status;
@@ -556,26 +567,32 @@ mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *b
         status = mmsb_ring_begin(ring, &group, bytes, count);
     }
     if (MMSB_UNLIKELY(status != MMSB_OK)) {
-        mmsb_batch_unlock(&batch, count);
+        mmsb_batch_unlock(&batch);
         return status;
     }
+    /* Copies that no page's bytes can be. */
+    const uint64_t *offsets = runs->offsets, *lengths = runs->lengths, uniform_length = runs->uniform_length;
     const uint8_t *payload = runs->payload;
     for (size_t i = 0; i < count; i++) {
+        const target_t *target = &work.targets[i];
         if (MMSB_LIKELY(i + AHEAD < count))
-            prefetch_target(&work.targets[i + AHEAD]);
-        uint64_t length = runs->lengths ? runs->lengths[i] : runs->uniform_length;
+            prefetch_target(target + AHEAD);
+        uint64_t length = lengths ? lengths[i] : uniform_length;
         if (MMSB_UNLIKELY(ring)) {
-            const mmsb_record_t *record = mmsb_record_of(runs->pages[i]);
+            const mmsb_record_t *record = target->record;
             mmsb_ring_put_run(&group, mmsb_record_id(MMSB_HANDLE_INDEX(runs->pages[i]), mmsb_state_held(record)),
-                              record->version + 1, record->epoch + 1, runs->offsets[i], payload, length);
+                              record->version + 1, record->epoch + 1, offsets[i], payload, length);
         }
-        apply_target(mmsb_record_of(runs->pages[i]), &work.targets[i], runs->offsets[i] & 7, length, payload, 0);
+        apply_target(target, offsets[i] & 7, length, payload, 0);
+        if (MMSB_LIKELY(!ring))
+            leave_target(target);
         payload += length;
     }
-    if (MMSB_UNLIKELY(ring))
-        status = mmsb_ring_end(&group);
-    mmsb_batch_unlock(&batch, count);
-    return MMSB_UNLIKELY(ring) ? mmsb_journal_settle(ring, group.last, status) : MMSB_OK;
+    if (MMSB_LIKELY(!ring))
+        return MMSB_OK;
+    status = mmsb_ring_end(&group);
+    mmsb_batch_unlock(&batch);
+    return mmsb_journal_settle(ring, group.last, status);
 }
 
 /* ------------------------------------------------------------------------------------------------------ replay ---- */

@@ -446,7 +446,7 @@ mmsb_status_t mmsb_page_destroy_batch(const mmsb_page_t *pages, size_t count, si
     if (status == MMSB_OK && ring)
         status = journal_destroy(ring, &group, pages, count);
     if (status != MMSB_OK) {
-        mmsb_batch_unlock(&batch, count);
+        mmsb_batch_unlock(&batch);
         return status;
     }
     size_t done = 0;
@@ -611,7 +611,7 @@ mmsb_status_t mmsb_page_info_batch(const mmsb_page_t *pages, size_t count, mmsb_
         const mmsb_record_t *record = mmsb_record_of(pages[i]);
         fill_info(pages[i], record, mmsb_state_held(record) & ~MMSB_OWNER_MASK, &infos[i]);
     }
-    mmsb_batch_unlock(&batch, count);
+    mmsb_batch_unlock(&batch);
     return MMSB_OK;
 }
 
@@ -774,7 +774,7 @@ mmsb_status_t mmsb_page_read_batch(const mmsb_page_range_t *ranges, size_t count
         if (ranges[i].length > 0)
             memcpy(ranges[i].buffer, mmsb_record_bytes(mmsb_record_of(ranges[i].page)) + ranges[i].offset, ranges[i].length);
     }
-    mmsb_batch_unlock(&batch, count);
+    mmsb_batch_unlock(&batch);
     return MMSB_OK;
 }
 
@@ -815,7 +815,7 @@ mmsb_status_t mmsb_page_write_batch(const mmsb_page_range_t *ranges, size_t coun
     if (status == MMSB_OK && ring)
         status = begin_writes(ring, &group, ranges, count);
     if (status != MMSB_OK) {
-        mmsb_batch_unlock(&batch, count);
+        mmsb_batch_unlock(&batch);
         return status;
     }
     for (size_t i = 0; i < count; i++) {
@@ -826,7 +826,7 @@ mmsb_status_t mmsb_page_write_batch(const mmsb_page_range_t *ranges, size_t coun
     }
     if (MMSB_UNLIKELY(ring) && group.last != 0)
         status = mmsb_ring_end(&group);
-    mmsb_batch_unlock(&batch, count);
+    mmsb_batch_unlock(&batch);
     return ring ? mmsb_journal_settle(ring, group.last, status) : MMSB_OK;
 }
 
@@ -1067,8 +1067,8 @@ void mmsb_memory_swap(uint32_t a, uint64_t *a_state, uint32_t b, uint64_t *b_sta
 
 /* -------------------------------------------------------------------------------------------------- many pages ---- */
 
-void mmsb_batch_unlock(const mmsb_batch_t *batch, size_t count) {
-    for (size_t i = 0; i < count; i++) {
+void mmsb_batch_unlock(const mmsb_batch_t *batch) {
+    for (size_t i = 0; i < batch->count; i++) {
         mmsb_record_t *record = mmsb_record_of(mmsb_handle_at(batch->first, batch->stride, i));
         uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
         if ((state & MMSB_OWNER_MASK) == batch->owner) /* else it appears twice and is unlocked by now */
@@ -1109,7 +1109,7 @@ int mmsb_batch_touch(const mmsb_batch_t *batch, mmsb_batch_touch_t touch, const 
         mmsb_record_t *record = mmsb_record_of(page);
         uint64_t state = mmsb_state_held(record) & ~MMSB_OWNER_MASK;
         if (touch ? touch(work, i, record, state) : mmsb_capture_touch_all(record, state)) {
-            mmsb_batch_unlock(batch, batch->count);
+            mmsb_batch_unlock(batch);
             mmsb_capture_wait(MMSB_HANDLE_INDEX(page));
             return 1;
         }
@@ -1118,34 +1118,48 @@ int mmsb_batch_touch(const mmsb_batch_t *batch, mmsb_batch_touch_t touch, const 
     return mmsb_moment_came(moments) ? mmsb_batch_touch(batch, touch, work) : 0;
 }
 
-mmsb_status_t mmsb_batch_meet(mmsb_batch_t *batch, uint64_t page, int patient, mmsb_record_t **record, uint64_t *state) {
-    mmsb_record_t *of = *record = mmsb_record_of(page);
+mmsb_status_t mmsb_batch_meet(const mmsb_batch_t *batch, uint64_t page, int patient, uint64_t *state) {
+    mmsb_record_t *record = mmsb_record_of(page);
     uint32_t round = 0;
     for (;;) {
-        uint64_t seen = mmsb_state_load(of);
+        uint64_t seen = *state = mmsb_state_load(record);
         if (!mmsb_state_is(seen, page))
             return mmsb_page_fail(page);
         uint32_t owner = (uint32_t)(seen & MMSB_OWNER_MASK);
-        if (owner == batch->owner) {
-            batch->repeats = 1;
-            *state = seen & ~MMSB_OWNER_MASK;
+        if (owner == batch->owner)
             return batch->distinct ? mmsb_fail(MMSB_E_STALE_HANDLE, "page 0x%016llx comes twice", (unsigned long long)page)
                                    : MMSB_OK;
-        }
         if (owner != 0) {
             if (!patient)
                 return MMSB_E_WOULD_BLOCK;
             wait_a_little(&round);
-        } else if (__atomic_compare_exchange_n(&of->state, &seen, seen | batch->owner, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-            *state = seen;
+        } else if (__atomic_compare_exchange_n(&record->state, &seen, seen | batch->owner, 0, __ATOMIC_ACQUIRE,
+                                               __ATOMIC_RELAXED)) {
             if (!(seen & MMSB_AWAY) || batch->bytes_stay)
                 return MMSB_OK;
-            mmsb_status_t status = mmsb_page_bring(of, state);
+            mmsb_status_t status = mmsb_page_bring(record, state);
             if (status != MMSB_OK)
-                __atomic_store_n(&of->state, seen, __ATOMIC_RELEASE);
+                __atomic_store_n(&record->state, seen, __ATOMIC_RELEASE);
             return status;
         }
     }
+}
+
+mmsb_status_t mmsb_batch_find_bad(mmsb_batch_t *batch, mmsb_batch_check_t check, void *work, int patient) {
+    batch->repeats = 0;
+    for (batch->bad = 0; batch->bad < batch->count; batch->bad++) {
+        uint64_t page = mmsb_handle_at(batch->first, batch->stride, batch->bad), state;
+        if (page == 0 && batch->distinct)
+            continue;
+        mmsb_status_t status = mmsb_batch_meet(batch, page, patient, &state);
+        if (status == MMSB_OK) {
+            batch->repeats |= (state & MMSB_OWNER_MASK) != 0;
+            status = check ? check(work, batch->bad, mmsb_record_of(page), state) : MMSB_OK;
+        }
+        if (status != MMSB_OK)
+            return status;
+    }
+    return MMSB_OK;
 }
 
 static pthread_mutex_t patience = PTHREAD_MUTEX_INITIALIZER;
@@ -1172,5 +1186,5 @@ mmsb_status_t mmsb_pair_lock(const mmsb_page_t pages[2], size_t *bad_index) {
 
 void mmsb_pair_unlock(const mmsb_page_t pages[2]) {
     mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = 2, .owner = mmsb_self->owner};
-    mmsb_batch_unlock(&batch, 2);
+    mmsb_batch_unlock(&batch);
 }

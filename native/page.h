@@ -430,10 +430,10 @@ typedef struct mmsb_batch {
     size_t count;
     uint32_t bytes_stay; /* 1: pages that are away are not given an address */
     uint32_t distinct;   /* 1: handles 0 are skipped, and a page's second place is MMSB_E_STALE_HANDLE */
-    uint32_t keeps;      /* 1: after a bad item the caller unlocks the items up to it */
+    uint32_t keeps;      /* 1: after a bad item the caller unlocks the batch */
     /* Filled by mmsb_batch_lock: */
     uint32_t owner;
-    uint32_t repeats; /* 1 where a page appears more than once */
+    uint32_t repeats; /* 1 where a page appears more than once; of a bad batch, among the items up to the bad one */
     size_t bad;       /* the bad item */
 } mmsb_batch_t;
 
@@ -441,8 +441,8 @@ static inline uint64_t mmsb_handle_at(const uint8_t *first, size_t stride, size_
     return *(const uint64_t *)(const void *)(first + i * stride);
 }
 
-/* Checks item i of a batch (NULL: nothing to check), whose page is locked and has an address. May make things that do not show, like an
- * empty change mask. */
+/* Checks item i of a batch (NULL: nothing to check), whose page is locked and has an address. state is what the record's state is to be
+ * when item i is done: still locked where a later item has the page, too. May make things that do not show, like an empty change mask. */
 typedef mmsb_status_t (*mmsb_batch_check_t)(void *work, size_t i, mmsb_record_t *record, uint64_t state);
 
 /* How long a batch has tried. */
@@ -451,7 +451,8 @@ typedef struct mmsb_patience {
     int patient;
 } mmsb_patience_t;
 
-void mmsb_batch_unlock(const mmsb_batch_t *batch, size_t count);
+/* Unlocks those of a batch's pages that this thread has locked. */
+void mmsb_batch_unlock(const mmsb_batch_t *batch);
 /* Item i is about to change its page, which is locked: capture.h. */
 typedef int (*mmsb_batch_touch_t)(const void *work, size_t i, mmsb_record_t *record, uint64_t state);
 /* Before the first change of a batch that is locked; touch NULL: the pages change as a whole. 1: the batch is unlocked, and begins anew. */
@@ -466,8 +467,11 @@ static inline mmsb_status_t mmsb_journal_settle(mmsb_ring_t *ring, uint64_t sequ
     mmsb_status_t waited = mmsb_ring_wait(ring, sequence);
     return status != MMSB_OK ? status : waited;
 }
-/* Locks a page of a batch that is not simply free: MMSB_E_WOULD_BLOCK where another thread has it and the batch is not patient. */
-mmsb_status_t mmsb_batch_meet(mmsb_batch_t *batch, uint64_t page, int patient, mmsb_record_t **record, uint64_t *state);
+/* Locks a page of a batch that is not simply free: MMSB_E_WOULD_BLOCK where another thread has it and the batch is not patient. *state is
+ * as it was: locked where this thread had locked the page before. */
+mmsb_status_t mmsb_batch_meet(const mmsb_batch_t *batch, uint64_t page, int patient, uint64_t *state);
+/* Locks and checks the items of an unlocked batch from the first on, up to one that is bad: batch->bad. */
+mmsb_status_t mmsb_batch_find_bad(mmsb_batch_t *batch, mmsb_batch_check_t check, void *work, int patient);
 /* Waits before the next try; after some tries the batch becomes patient, which only one of the process may be. */
 int mmsb_batch_again(mmsb_patience_t *patience);
 void mmsb_batch_settled(mmsb_patience_t *patience);
@@ -475,7 +479,10 @@ void mmsb_batch_settled(mmsb_patience_t *patience);
 /* Locks all pages of a batch and checks all items: MMSB_OK with all locked, or the code of the first bad item, its index in
  * *bad_index, and none locked. Two batches never wait for each other: who meets a lock while it holds others lets go of all and
  * tries again; after some tries it waits with its locks held, which only one batch of the process may do at a time. Inline, so that each
- * kind of batch has its check within the loop. */
+ * kind of batch has its check within the loop.
+ *
+ * From the last item to the first: the item that finds its page unlocked is then the last one that has it, and the caller, who goes from the
+ * first to the last, can unlock each page with its last change. Only where an item is bad are they looked at from the first on. */
 static inline __attribute__((always_inline)) mmsb_status_t mmsb_batch_lock(mmsb_batch_t *batch, mmsb_batch_check_t check,
                                                                            void *work, size_t *bad_index) {
     /* Copies that no other function can change. */
@@ -485,41 +492,52 @@ static inline __attribute__((always_inline)) mmsb_status_t mmsb_batch_lock(mmsb_
     mmsb_thread_t *self = mmsb_thread_enter();
     if (!self)
         return mmsb_thread_fail();
-    const uint32_t owner = batch->owner = self->owner;
+    const uint64_t owner = batch->owner = self->owner;
     mmsb_patience_t patience = {0, 0};
     mmsb_status_t status;
     for (;;) {
-        size_t i = 0;
+        uint64_t repeats = 0;
         status = MMSB_OK;
-        for (; i < count; i++) {
-            if (MMSB_LIKELY(i + 12 < count))
-                __builtin_prefetch(mmsb_record_of(mmsb_handle_at(first, stride, i + 12)), 1);
+        for (size_t i = count; i-- > 0;) {
+            if (MMSB_LIKELY(i >= 12))
+                __builtin_prefetch(mmsb_record_of(mmsb_handle_at(first, stride, i - 12)), 1);
             uint64_t page = mmsb_handle_at(first, stride, i);
-            if (MMSB_UNLIKELY(page == 0 && distinct))
+            if (MMSB_UNLIKELY(distinct && page == 0))
                 continue;
             mmsb_record_t *record = mmsb_record_of(page);
-            uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
-            if (MMSB_UNLIKELY(
-                    !mmsb_state_is(state, page) || (state & (MMSB_OWNER_MASK | MMSB_AWAY)) != 0 ||
-                    !__atomic_compare_exchange_n(&record->state, &state, state | owner, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))) {
-                status = mmsb_batch_meet(batch, page, patience.patient, &record, &state);
+            uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED), seen = state, holder = state & MMSB_OWNER_MASK;
+            /* A page that repeats is locked once more, which changes nothing: the processor would often foresee a branch wrongly, and
+             * the compiler makes none of a product. */
+            uint64_t foreign = distinct ? holder : holder * (holder ^ owner);
+            if (MMSB_UNLIKELY(!mmsb_state_is(state, page) || (foreign | (state & MMSB_AWAY)) != 0 ||
+                              !__atomic_compare_exchange_n(&record->state, &seen, (state & ~MMSB_OWNER_MASK) | owner, 0,
+                                                           __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))) {
+                uint64_t met;
+                status = mmsb_batch_meet(batch, page, patience.patient, &met);
                 if (MMSB_UNLIKELY(status != MMSB_OK))
                     break;
+                state = met;
             }
+            repeats |= state;
             if (check && MMSB_UNLIKELY((status = check(work, i, record, state)) != MMSB_OK))
                 break;
         }
+        batch->repeats = (repeats & MMSB_OWNER_MASK) != 0;
         if (MMSB_LIKELY(status == MMSB_OK))
             break;
-        batch->bad = i;
-        if (!batch->keeps || status == MMSB_E_WOULD_BLOCK)
-            mmsb_batch_unlock(batch, i + 1); /* item i perhaps, too: only what this thread holds */
-        if (status != MMSB_E_WOULD_BLOCK) {
+        mmsb_batch_unlock(batch);
+        if (status != MMSB_E_WOULD_BLOCK)
+            status = mmsb_batch_find_bad(batch, check, work, patience.patient);
+        if (status != MMSB_OK && status != MMSB_E_WOULD_BLOCK) {
+            if (!batch->keeps)
+                mmsb_batch_unlock(batch);
             if (bad_index)
-                *bad_index = i;
+                *bad_index = batch->bad;
             break;
         }
-        mmsb_batch_again(&patience);
+        mmsb_batch_unlock(batch);
+        if (status == MMSB_E_WOULD_BLOCK)
+            mmsb_batch_again(&patience);
     }
     mmsb_batch_settled(&patience);
     return status;
