@@ -370,7 +370,7 @@ func (b *block) queueFree(s *Stream) (queued int, err error) {
 		b.countFree()
 	}
 	b.state = blockQueued
-	return s.frees.push(queuedFree{b, s.next().number}), nil
+	return s.pushFree(b), nil
 }
 
 // deferredEnd queues the free of a block whose last use has ended. Where the driver refuses, reaping tries again.

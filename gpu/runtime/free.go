@@ -24,11 +24,12 @@ type queuedFree struct {
 // reapEvery is the number of frees of a stream after which a free looks for those that are done.
 const reapEvery = 32
 
-// push returns the queue's length.
-func (q *freeQueue) push(f queuedFree) int {
+// pushFree notes a free that was queued, and returns how many there are. Its number is given out under the queue's lock: the queue is in the order of the numbers.
+func (s *Stream) pushFree(b *block) int {
+	q := &s.frees
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	q.queued = append(q.queued, f)
+	q.queued = append(q.queued, queuedFree{b, s.next().number})
 	return len(q.queued) - q.head
 }
 
@@ -128,7 +129,7 @@ func (s *Stream) reap() bool {
 			return true
 		}
 		number := last
-		if !r.lost.Load() {
+		if !r.lost.Load() && !r.idle.Load() {
 			m, err := s.reapMark(first, last)
 			if err != nil {
 				if r.lost.Load() {

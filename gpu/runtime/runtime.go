@@ -43,6 +43,7 @@ type Runtime struct {
 	stuck  stuck
 	counts counts
 	lost   atomic.Bool
+	idle   atomic.Bool // the device has done everything there will ever be
 	closed atomic.Bool
 }
 
@@ -188,6 +189,7 @@ func (r *Runtime) Close() (Leaks, error) {
 	if syncErr := r.device.Synchronize(); err == nil {
 		err = syncErr
 	}
+	r.idle.Store(true) // or gone: nothing that was queued is still to come
 	r.Reap()
 	leaks.Streams = r.streams.leased()
 	if closeErr := r.streams.close(); err == nil {
