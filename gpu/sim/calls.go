@@ -46,7 +46,8 @@ func (d *Driver) eventOf(handle driver.Event) (*event, error) {
 func (d *device) event(handle driver.Event) (*event, error) {
 	e, err := d.driver.eventOf(handle)
 	if err == nil && e.device != d {
-		err = status.Errorf(status.InvalidHandle, "0x%x is an event of %s, not of %s", uint64(handle), e.device.info.Name, d.info.Name)
+		err = status.Errorf(status.InvalidHandle, "0x%x is an event of %s, not of %s",
+			uint64(handle), e.device.info.Name, d.info.Name)
 	}
 	return e, err
 }

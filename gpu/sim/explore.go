@@ -15,7 +15,8 @@ type Schedule []int
 // explorer makes the choices of a schedule, and the first one where that has no more.
 type explorer struct {
 	schedule Schedule
-	choices  []int // how many there were
+	choices  []int // how many ways there are at each
+	at       int   // the next choice
 	problem  error
 }
 
@@ -23,16 +24,19 @@ func (e *explorer) choose(choices int) int {
 	if choices == 1 {
 		return 0
 	}
-	at := len(e.choices)
+	at := e.at
 	if at >= maxChoices {
 		e.problem = status.Errorf(status.Limit, "more than %d choices: the program polls without end", maxChoices)
 		return 0
 	}
-	e.choices = append(e.choices, choices)
+	e.at++
 	if at == len(e.schedule) {
 		e.schedule = append(e.schedule, 0)
 	}
-	if e.schedule[at] >= choices {
+	if at == len(e.choices) {
+		e.choices = append(e.choices, choices)
+	}
+	if e.choices[at] != choices || e.schedule[at] >= choices {
 		e.problem = status.Errorf(status.InvalidState, "choice %d has %d ways now: the program does not repeat", at, choices)
 		return 0
 	}
@@ -44,6 +48,7 @@ func (e *explorer) next() bool {
 	for at := len(e.choices) - 1; at >= 0; at-- {
 		if e.schedule[at]+1 < e.choices[at] {
 			e.schedule = append(e.schedule[:at:at], e.schedule[at]+1)
+			e.choices = e.choices[:at+1]
 			return true
 		}
 	}
@@ -77,7 +82,7 @@ func Replay(options Options, schedule Schedule, program func(*Driver) error) err
 }
 
 func (e *explorer) run(options Options, program func(*Driver) error) error {
-	e.choices = e.choices[:0]
+	e.at = 0
 	options.Scheduler = Stepped
 	d, err := newDriver(options, e.choose)
 	if err != nil {
@@ -85,7 +90,10 @@ func (e *explorer) run(options Options, program func(*Driver) error) error {
 	}
 	defer d.Close()
 	d.explored = true
-	if err = program(d); err == nil {
+	if err = program(d); err == nil && e.at < len(e.choices) {
+		err = status.Errorf(status.InvalidState, "%d choices instead of %d: the program does not repeat", e.at, len(e.choices))
+	}
+	if e.problem != nil {
 		err = e.problem
 	}
 	d.Finish()

@@ -45,9 +45,11 @@ const (
 )
 
 var callNames = [calls]string{
-	"Allocate", "Free", "Register", "Unregister", "AllocateOrdered", "FreeOrdered", "TrimOrdered", "Reserve", "Release", "CreatePhysical",
-	"DestroyPhysical", "Map", "Unmap", "CreateStream", "DestroyStream", "QueryStream", "Synchronize", "CreateEvent", "DestroyEvent",
-	"RecordEvent", "QueryEvent", "Wait", "Copy", "Fill", "LoadModule", "UnloadModule", "Function", "Launch", "MemoryInfo", "HostAccess",
+	"Allocate", "Free", "Register", "Unregister", "AllocateOrdered", "FreeOrdered", "TrimOrdered",
+	"Reserve", "Release", "CreatePhysical", "DestroyPhysical", "Map", "Unmap",
+	"CreateStream", "DestroyStream", "QueryStream", "Synchronize",
+	"CreateEvent", "DestroyEvent", "RecordEvent", "QueryEvent", "Wait", "Copy", "Fill",
+	"LoadModule", "UnloadModule", "Function", "Launch", "MemoryInfo", "HostAccess",
 }
 
 func (c Call) String() string { return callNames[c] }

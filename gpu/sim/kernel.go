@@ -99,8 +99,8 @@ func (d *device) Launch(on driver.Stream, launch *driver.Launch) error {
 		return status.Errorf(status.InvalidHandle, "0x%x is no kernel of %s", uint64(launch.Function), d.info.Name)
 	}
 	if launch.Blocks == 0 || launch.Threads == 0 || launch.Threads > 1024 {
-		return status.Errorf(status.InvalidArgument, "%d blocks of %d threads: at least one, and at most 1024 threads", launch.Blocks,
-			launch.Threads)
+		return status.Errorf(status.InvalidArgument, "%d blocks of %d threads: at least one, and at most 1024 threads",
+			launch.Blocks, launch.Threads)
 	}
 	touches := make([]touch, len(launch.Accesses))
 	for i, access := range launch.Accesses {

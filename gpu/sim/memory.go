@@ -101,8 +101,9 @@ func set(bytes []byte, value byte) {
 // owned finds a live block of a device by the address that it begins at; the arena's lock is held.
 func (d *device) owned(a *arena, address driver.Address, kind driver.Memory, ordered bool) (*block, error) {
 	b := a.find(address)
-	if b == nil || b.address != address || b.state != live || b.physical != nil || b.kind != kind || b.owner != d || b.ordered != ordered {
-		return nil, status.Errorf(status.InvalidArgument, "nothing to be freed so begins at 0x%x of %s", uint64(address), d.info.Name)
+	found := b != nil && b.address == address && b.state == live && b.physical == nil
+	if !found || b.owner != d || b.kind != kind || b.ordered != ordered {
+		return nil, status.Errorf(status.InvalidArgument, "nothing to be freed so begins at 0x%x of %s", address, d.info.Name)
 	}
 	return b, nil
 }
@@ -229,13 +230,15 @@ func (d *device) Register(address driver.Address, bytes uint64) error {
 	}
 	defer d.leave()
 	if address == 0 || bytes == 0 || uint64(address)+bytes < bytes || theWindow.has(address) {
-		return status.Errorf(status.InvalidArgument, "%d bytes at 0x%x are no host memory to be registered", bytes, uint64(address))
+		return status.Errorf(status.InvalidArgument, "%d bytes at 0x%x are no host memory to be registered", bytes, address)
 	}
 	d.driver.hostMutex.Lock()
 	defer d.driver.hostMutex.Unlock()
 	list := d.driver.registered
 	at, _ := slices.BinarySearchFunc(list, address, byAddress)
-	if at < len(list) && uint64(list[at].address-address) < bytes || at > 0 && uint64(address-list[at-1].address) < list[at-1].bytes {
+	behind := at < len(list) && uint64(list[at].address-address) < bytes
+	before := at > 0 && uint64(address-list[at-1].address) < list[at-1].bytes
+	if behind || before {
 		return status.Errorf(status.InvalidArgument, "some of %d bytes at 0x%x are registered already", bytes, uint64(address))
 	}
 	r := &registration{device: d, address: address, bytes: bytes}
@@ -264,7 +267,7 @@ func (d *device) Unregister(address driver.Address) error {
 	defer d.driver.hostMutex.Unlock()
 	at, _ := slices.BinarySearchFunc(d.driver.registered, address, byAddress)
 	if at == len(d.driver.registered) || d.driver.registered[at].address != address || d.driver.registered[at].device != d {
-		return status.Errorf(status.InvalidArgument, "nothing registered begins at 0x%x of %s", uint64(address), d.info.Name)
+		return status.Errorf(status.InvalidArgument, "nothing registered begins at 0x%x of %s", address, d.info.Name)
 	}
 	if o := d.driver.order; o != nil {
 		r := d.driver.registered[at]
@@ -327,7 +330,7 @@ func (d *device) Release(address driver.Address, bytes uint64) error {
 	defer d.arena.mutex.Unlock()
 	r := d.arena.reservations[address]
 	if r == nil || r.block.bytes != bytes || r.mapped > 0 {
-		return status.Errorf(status.InvalidArgument, "%d bytes at 0x%x are not reserved, or something is mapped there", bytes, uint64(address))
+		return status.Errorf(status.InvalidArgument, "%d bytes at 0x%x are not reserved, or something is mapped there", bytes, address)
 	}
 	delete(d.arena.reservations, address)
 	d.arena.release(r.block)
@@ -364,7 +367,8 @@ func (d *device) CreatePhysical(bytes uint64) (driver.Physical, error) {
 		use := o.hostUse(CreatePhysical)
 		b.history = newHistory(use.of(0, true, b.address, bytes))
 	}
-	return driver.Physical(d.driver.physicals.add(func(uintptr) *physical { return &physical{device: d, block: b, bytes: bytes} })), nil
+	p := &physical{device: d, block: b, bytes: bytes}
+	return driver.Physical(d.driver.physicals.add(func(uintptr) *physical { return p })), nil
 }
 
 // DestroyPhysical ends memory as soon as it is no longer mapped.
@@ -455,7 +459,7 @@ func (d *device) Unmap(address driver.Address) error {
 	defer a.mutex.Unlock()
 	b := a.find(address)
 	if b == nil || b.physical == nil || b.address != address {
-		return status.Errorf(status.InvalidArgument, "nothing is mapped at 0x%x of %s", uint64(address), d.info.Name)
+		return status.Errorf(status.InvalidArgument, "nothing is mapped at 0x%x of %s", address, d.info.Name)
 	}
 	if err := theWindow.alias(address, address, b.bytes); err != nil {
 		return err

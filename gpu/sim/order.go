@@ -105,7 +105,8 @@ func (u *Use) String() string {
 	if u.Kernel != "" {
 		call += " of " + u.Kernel
 	}
-	return fmt.Sprintf("%s of %d bytes at 0x%x by %s on %s, called at %s", kind, u.Bytes, uint64(u.Address), call, actor, u.Where())
+	return fmt.Sprintf("%s of %d bytes at 0x%x by %s on %s, called at %s",
+		kind, u.Bytes, uint64(u.Address), call, actor, u.Where())
 }
 
 // Problem is what is wrong between two uses.

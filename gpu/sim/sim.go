@@ -122,14 +122,15 @@ func newDriver(options Options, choose func(choices int) int) (*Driver, error) {
 		options.Memory = 1 << 30
 	}
 	if options.Devices < 0 || options.Devices > maxDevices || options.Memory > 1<<40 || options.HostMemory > 1<<46 {
-		return nil, status.Errorf(status.InvalidArgument, "%d simulated devices of %d bytes each: at most %d of %d", options.Devices,
-			options.Memory, maxDevices, uint64(1)<<40)
+		return nil, status.Errorf(status.InvalidArgument, "%d simulated devices of %d bytes each: at most %d of %d",
+			options.Devices, options.Memory, maxDevices, uint64(1)<<40)
 	}
 	if options.HostMemory == 0 {
 		options.HostMemory = uint64(options.Devices) * options.Memory
 	}
 	if options.Scheduler > Stepped || options.Latency < 0 {
-		return nil, status.Errorf(status.InvalidArgument, "no scheduler %d, or a negative latency %v", options.Scheduler, options.Latency)
+		return nil, status.Errorf(status.InvalidArgument, "no scheduler %d, or a negative latency %v",
+			options.Scheduler, options.Latency)
 	}
 	d := &Driver{options: options, parties: 1, choose: choose}
 	if options.Scheduler != Eager && d.timed() {

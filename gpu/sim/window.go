@@ -58,10 +58,11 @@ func (w *window) make(bytes uint64) error {
 		return status.FromErrno(status.OutOfMemory, errno(err), "no memory file for simulated devices")
 	}
 	if err = unix.Ftruncate(file, int64(2*bytes)); err == nil {
+		const flags = unix.MAP_SHARED | unix.MAP_NORESERVE
 		var open, closed unsafe.Pointer
-		open, err = unix.MmapPtr(file, 0, nil, uintptr(2*bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+		open, err = unix.MmapPtr(file, 0, nil, uintptr(2*bytes), unix.PROT_READ|unix.PROT_WRITE, flags)
 		if err == nil {
-			closed, err = unix.MmapPtr(file, 0, nil, uintptr(bytes), unix.PROT_NONE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+			closed, err = unix.MmapPtr(file, 0, nil, uintptr(bytes), unix.PROT_NONE, flags)
 			if err == nil {
 				// A core file should not hold the devices' memory; where the advice is not taken nothing else is lost.
 				_ = unix.Madvise(mem.BytesAt(uintptr(open), 2*bytes), unix.MADV_DONTDUMP)
@@ -85,7 +86,8 @@ func (w *window) take(half int, bytes uint64) (driver.Address, error) {
 	defer w.mutex.Unlock()
 	offset, ok := w.halves[half].Allocate(bytes/frameBytes, 0)
 	if !ok {
-		return 0, status.Errorf(status.OutOfMemory, "%d bytes of addresses wanted for a simulated device, of %d in all", bytes, w.bytes)
+		return 0, status.Errorf(status.OutOfMemory, "%d bytes of addresses wanted for a simulated device, of %d in all",
+			bytes, w.bytes)
 	}
 	if half == openHalf {
 		return driver.Address(uint64(w.open) + w.bytes + offset*frameBytes), nil
@@ -136,7 +138,8 @@ func (w *window) reach(address driver.Address, bytes uint64) []byte {
 
 // discard gives the bytes back to the system; they read as zeros.
 func (w *window) discard(address driver.Address, bytes uint64) {
-	if err := unix.Fallocate(w.file, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(w.offset(address)), int64(bytes)); err != nil {
+	const punch = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
+	if err := unix.Fallocate(w.file, punch, int64(w.offset(address)), int64(bytes)); err != nil {
 		clear(w.reach(address, bytes))
 	}
 }

@@ -51,14 +51,15 @@ func (d *device) deviceParts(parts []part, call Call, t touch) ([]part, error) {
 		return nil, status.Errorf(status.InvalidArgument, "0x%x is not an address of these devices", uint64(t.address))
 	}
 	if call == Launch && a.device != nil && !d.CanReach(a.device.info.Ordinal) {
-		return nil, status.Errorf(status.Unsupported, "kernels of %s do not reach the memory of %s", d.info.Name, a.device.info.Name)
+		return nil, status.Errorf(status.Unsupported, "kernels of %s do not reach memory of %s", d.info.Name, a.device.info.Name)
 	}
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	for at, left := t.address, t.bytes; left > 0; {
 		b := a.find(at)
 		if b == nil || b.state == reserved {
-			return nil, status.Errorf(status.InvalidArgument, "%d bytes at 0x%x: there is no memory at 0x%x", t.bytes, uint64(t.address), uint64(at))
+			return nil, status.Errorf(status.InvalidArgument, "%d bytes at 0x%x: there is no memory at 0x%x",
+				t.bytes, uint64(t.address), uint64(at))
 		}
 		from := uint64(at - b.address)
 		to := min(b.bytes, from+left)
@@ -150,7 +151,8 @@ func (d *device) Copy(on driver.Stream, copies ...driver.Copy) error {
 			continue
 		}
 		if uint64(c.To-c.From) < c.Bytes || uint64(c.From-c.To) < c.Bytes {
-			return status.Errorf(status.InvalidArgument, "%d bytes at 0x%x and 0x%x overlap", c.Bytes, uint64(c.From), uint64(c.To))
+			return status.Errorf(status.InvalidArgument, "%d bytes at 0x%x and 0x%x overlap",
+				c.Bytes, uint64(c.From), uint64(c.To))
 		}
 		touches = append(touches, touch{c.From, c.Bytes, false, item}, touch{c.To, c.Bytes, true, item})
 		kept = append(kept, c)

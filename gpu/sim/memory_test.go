@@ -1,0 +1,300 @@
+package sim_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"libmmsb/core/mem"
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+	"libmmsb/gpu/driver/conformance"
+	"libmmsb/gpu/sim"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// The host's touch of a device's memory ends the process. It is done by a system call's copy here, and in a process of its own.
+func TestTheHostDoesNotReachDeviceMemory(t *testing.T) {
+	if os.Getenv("TOUCH_DEVICE_MEMORY") != "" {
+		d, err := sim.New(sim.Options{})
+		require.NoError(t, err)
+		device, err := d.Open(0)
+		require.NoError(t, err)
+		pinned, err := device.Allocate(driver.Pinned, 4096)
+		require.NoError(t, err)
+		mem.BytesAt(uintptr(pinned), 1)[0] = 1
+		plain, err := device.Allocate(driver.Plain, 4096)
+		require.NoError(t, err)
+		os.Stderr.WriteString("touching " + strconv.FormatUint(uint64(plain), 16) + "\n")
+		mem.BytesAt(uintptr(plain), 1)[0] = 1
+		os.Stderr.WriteString("survived\n")
+		return
+	}
+	child := exec.Command(os.Args[0], "-test.run=^TestTheHostDoesNotReachDeviceMemory$")
+	child.Env = append(os.Environ(), "TOUCH_DEVICE_MEMORY=1", "GOTRACEBACK=crash")
+	output, err := child.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(output), "touching ")
+	require.NotContains(t, string(output), "survived")
+	require.Contains(t, string(output), "SIGSEGV")
+	address := strings.Fields(string(output)[strings.Index(string(output), "touching "):])[1]
+	require.Contains(t, string(output), "addr=0x"+address)
+}
+
+// The kernel says EFAULT where a process may not touch an address: no need to die of it.
+func TestDeviceAddressesHaveNoAccess(t *testing.T) {
+	d := open(t, sim.Options{})
+	device, err := d.Open(0)
+	require.NoError(t, err)
+	for _, kind := range []driver.Memory{driver.Plain, driver.Pinned, driver.Managed} {
+		block, err := device.Allocate(kind, 4096)
+		require.NoError(t, err)
+		var ends [2]int
+		require.NoError(t, unix.Pipe(ends[:]))
+		_, err = unix.Write(ends[1], mem.BytesAt(uintptr(block), 16))
+		if kind == driver.Plain {
+			require.ErrorIs(t, err, syscall.EFAULT)
+		} else {
+			require.NoError(t, err)
+		}
+		require.NoError(t, unix.Close(ends[0]))
+		require.NoError(t, unix.Close(ends[1]))
+		require.NoError(t, device.Free(kind, block))
+	}
+}
+
+// memoryInUse is what the process has in memory files, in bytes.
+func memoryInUse(t *testing.T) int {
+	text, err := os.ReadFile("/proc/self/status")
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(text), "RssShmem:")
+	require.True(t, found)
+	kilobytes, err := strconv.Atoi(strings.Fields(rest)[0])
+	require.NoError(t, err)
+	return kilobytes << 10
+}
+
+// A device costs what was touched of it, and large blocks give their bytes back when they are freed.
+func TestMemoryCostsWhatIsTouched(t *testing.T) {
+	d := open(t, sim.Options{Memory: 16 << 30})
+	device, err := d.Open(0)
+	require.NoError(t, err)
+	before := memoryInUse(t)
+	block, err := device.Allocate(driver.Plain, 12<<30)
+	require.NoError(t, err)
+	require.Less(t, memoryInUse(t)-before, 1<<20, "allocated")
+	const touched = 64 << 20
+	require.NoError(t, device.Fill(0, block+1<<30, 1, touched))
+	require.NoError(t, device.Synchronize())
+	require.GreaterOrEqual(t, memoryInUse(t)-before, touched, "touched")
+	free, total, err := device.MemoryInfo()
+	require.NoError(t, err)
+	require.EqualValues(t, 4<<30, free)
+	require.EqualValues(t, 16<<30, total)
+	require.NoError(t, device.Free(driver.Plain, block))
+	require.Less(t, memoryInUse(t)-before, 1<<20, "freed")
+}
+
+func read(t *testing.T, device driver.Device, from driver.Address, size uint64) []byte {
+	staging, err := device.Allocate(driver.Pinned, size)
+	require.NoError(t, err)
+	require.NoError(t, device.Copy(0, driver.Copy{To: staging, From: from, Bytes: size}))
+	require.NoError(t, device.Synchronize())
+	content := bytes.Clone(mem.BytesAt(uintptr(staging), size))
+	require.NoError(t, device.Free(driver.Pinned, staging))
+	return content
+}
+
+// Neither new memory nor memory that was freed holds what a program might count on.
+func TestMemoryIsOverwritten(t *testing.T) {
+	d, err := sim.New(sim.Options{})
+	require.NoError(t, err)
+	defer d.Close()
+	device, err := d.Open(0)
+	require.NoError(t, err)
+	for _, size := range []uint64{256, 100_000, 8 << 20} {
+		block, err := device.AllocateOrdered(0, size)
+		require.NoError(t, err)
+		require.Equal(t, bytes.Repeat([]byte{0xcd}, 256), read(t, device, block, 256))
+		require.NoError(t, device.Fill(0, block, 1, size))
+		require.NoError(t, device.FreeOrdered(0, block))
+		require.NoError(t, device.Synchronize())
+	}
+	// Who still reads it is told of, and sees rubbish.
+	block, err := device.AllocateOrdered(0, 256)
+	require.NoError(t, err)
+	require.NoError(t, device.FreeOrdered(0, block))
+	require.Equal(t, bytes.Repeat([]byte{0xdd}, 256), read(t, device, block, 256))
+	require.ErrorContains(t, d.Problems(), "use after free")
+}
+
+// Addresses are used again last in, first out: on the stream that freed them at once, elsewhere only when the free is done or
+// ordered.
+func TestAddressesAreUsedAgainInOrder(t *testing.T) {
+	for _, unchecked := range []bool{false, true} {
+		d := open(t, sim.Options{Scheduler: sim.Stepped, Unchecked: unchecked})
+		device, err := d.Open(0)
+		require.NoError(t, err)
+		a, err := device.CreateStream(0)
+		require.NoError(t, err)
+		b, err := device.CreateStream(0)
+		require.NoError(t, err)
+		take := func(on driver.Stream) driver.Address {
+			block, err := device.AllocateOrdered(on, 1000)
+			require.NoError(t, err)
+			return block
+		}
+		target, err := device.Allocate(driver.Pinned, 16)
+		require.NoError(t, err)
+		first, second := take(a), take(a)
+		require.NoError(t, device.Fill(a, first, 1, 16))
+		require.NoError(t, device.FreeOrdered(a, first))
+		require.NoError(t, device.FreeOrdered(a, second))
+		require.Equal(t, second, take(a), "the last one first")
+		require.Equal(t, first, take(a))
+		require.NoError(t, device.FreeOrdered(a, first))
+		other := take(b)
+		require.NotContains(t, []driver.Address{first, second}, other, "the free is not done")
+		require.NoError(t, device.FreeOrdered(b, other))
+		d.Finish()
+		require.NoError(t, device.Fill(a, target, 1, 16))
+		require.NoError(t, device.FreeOrdered(a, second))
+		require.Equal(t, other, take(b))
+		require.Equal(t, first, take(b), "that free is done")
+		if !unchecked {
+			event, err := device.CreateEvent()
+			require.NoError(t, err)
+			require.NoError(t, device.RecordEvent(event, a))
+			require.NoError(t, device.Wait(b, event))
+			require.Equal(t, second, take(b), "that free is not done, but waited for")
+			require.NoError(t, device.DestroyEvent(event))
+			require.NoError(t, device.FreeOrdered(b, second))
+		}
+		require.NoError(t, device.FreeOrdered(b, other))
+		require.NoError(t, device.FreeOrdered(b, first))
+		d.Finish()
+		require.NoError(t, device.Synchronize())
+		require.NoError(t, device.Free(driver.Pinned, target))
+		require.NoError(t, device.DestroyStream(a))
+		require.NoError(t, device.DestroyStream(b))
+	}
+}
+
+// A device has as many bytes as it says, however they were used before.
+func TestAllMemoryCanBeUsed(t *testing.T) {
+	d := open(t, sim.Options{Memory: 2 << 20})
+	device, err := d.Open(0)
+	require.NoError(t, err)
+	for round, size := range []uint64{1 << 20, 256, 64 << 10, 2 << 20, 1 << 10, 512 << 10} {
+		var blocks []driver.Address
+		for {
+			block, err := device.AllocateOrdered(0, size)
+			if err != nil {
+				require.Equal(t, status.OutOfMemory, status.CodeOf(err))
+				break
+			}
+			blocks = append(blocks, block)
+		}
+		require.Len(t, blocks, int(2<<20/size), "round %d", round)
+		_, err = device.Allocate(driver.Plain, 1)
+		require.Equal(t, status.OutOfMemory, status.CodeOf(err))
+		for _, block := range blocks {
+			require.NoError(t, device.FreeOrdered(0, block))
+		}
+		if round%2 == 0 {
+			require.NoError(t, device.Synchronize())
+			require.NoError(t, device.TrimOrdered(0))
+			free, total, err := device.MemoryInfo()
+			require.NoError(t, err)
+			require.Equal(t, total, free)
+		}
+	}
+	block, err := device.Allocate(driver.Plain, 2<<20)
+	require.NoError(t, err, "memory that waits to be used again is given back for it")
+	require.NoError(t, device.Free(driver.Plain, block))
+}
+
+// What a program touches beside its blocks is refused.
+func TestTouchesOutsideOfBlocksAreRefused(t *testing.T) {
+	d := open(t, sim.Options{})
+	device, err := d.Open(0)
+	require.NoError(t, err)
+	block, err := device.Allocate(driver.Plain, 1000)
+	require.NoError(t, err)
+	unit := device.Info().Granularity
+	addresses, err := device.Reserve(unit)
+	require.NoError(t, err)
+	for name, stretch := range map[string]driver.Copy{
+		"past its end":            {To: block + 900, Bytes: 101},
+		"behind its end":          {To: block + 1000, Bytes: 1},
+		"where nothing was":       {To: block + 1<<20, Bytes: 1},
+		"where nothing is mapped": {To: addresses, Bytes: 1},
+	} {
+		err = device.Fill(0, stretch.To, 1, stretch.Bytes)
+		require.Equal(t, status.InvalidArgument, status.CodeOf(err), name)
+	}
+	require.NoError(t, device.Fill(0, block, 1, 1000))
+	require.NoError(t, device.Synchronize())
+	require.Equal(t, status.InvalidArgument, status.CodeOf(d.HostAccess(block, 1, false)), "the host does not reach it")
+	require.NoError(t, device.Release(addresses, unit))
+	require.NoError(t, device.Free(driver.Plain, block))
+}
+
+func TestWhatIsNotGivenBackIsReported(t *testing.T) {
+	for name, leak := range map[string]func(device driver.Device) error{
+		"a block":  func(device driver.Device) error { _, err := device.Allocate(driver.Plain, 77); return err },
+		"a stream": func(device driver.Device) error { _, err := device.CreateStream(0); return err },
+		"an event": func(device driver.Device) error { _, err := device.CreateEvent(); return err },
+		"memory without an address": func(device driver.Device) error {
+			_, err := device.CreatePhysical(device.Info().Granularity)
+			return err
+		},
+	} {
+		d, err := sim.New(sim.Options{Memory: 8 << 20})
+		require.NoError(t, err)
+		device, err := d.Open(0)
+		require.NoError(t, err)
+		require.NoError(t, d.Problems())
+		require.NoError(t, leak(device))
+		require.ErrorContains(t, d.Problems(), "not given back", name)
+		if live := d.Live(); name == "a block" {
+			require.Len(t, live, 1)
+			require.EqualValues(t, 77, live[0].Bytes)
+			require.Contains(t, live[0].Where, "memory_test.go")
+		}
+		d.Close()
+	}
+}
+
+func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
+	for _, options := range []sim.Options{
+		{Devices: -1}, {Devices: 65}, {Memory: 1<<40 + 1}, {HostMemory: 1 << 47}, {Latency: -1}, {Scheduler: 7},
+		{Scheduler: sim.Seeded, Latency: 1}, {Scheduler: sim.Stepped, Bandwidth: 1},
+	} {
+		_, err := sim.New(options)
+		require.Equal(t, status.InvalidArgument, status.CodeOf(err), "%+v", options)
+	}
+}
+
+func TestALostDevice(t *testing.T) {
+	for _, scheduler := range []sim.Scheduler{sim.Eager, sim.Seeded, sim.Stepped} {
+		conformance.RunLost(t, func(t *testing.T) (driver.Driver, func()) {
+			d, err := sim.New(sim.Options{Devices: 2, Scheduler: scheduler})
+			require.NoError(t, err)
+			t.Cleanup(d.Close)
+			return d, func() {
+				require.NoError(t, d.Inject(sim.Fault{Call: sim.MemoryInfo, Effect: sim.Lose}))
+				device, err := d.Open(0)
+				require.NoError(t, err)
+				_, _, err = device.MemoryInfo()
+				require.Equal(t, status.DeviceLost, status.CodeOf(err))
+			}
+		})
+	}
+}
