@@ -162,6 +162,15 @@ test-go: $(STAMPS)/tools ## the Go packages
 test-race: $(STAMPS)/tools ## the Go packages under the race detector, with the tag invariants
 	@python3 tools/go_test.py -race -tags invariants $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
 
+.PHONY: test-plants
+test-plants: $(STAMPS)/tools ## bugs planted in the device runtime: each must be found
+	@python3 tools/go_test.py -tags plants -run Planted -v ./gpu/runtime
+
+SCHEDULES ?= 1000000
+.PHONY: simulate
+simulate: $(STAMPS)/tools ## the device runtime in all programs of two streams, and SCHEDULES=1000000 random ones of eight; SEED= repeats a run
+	@MMSB_EVERY=1 MMSB_SCHEDULES=$(SCHEDULES) MMSB_SEED=$(SEED) go test -v -timeout 60m -run 'Interleavings|Schedule' ./gpu/runtime
+
 # Every tests/c/*_test.c and .cpp is one program that prints `N passed, M failed`. Those that include test_hooks.h get the
 # library with the test hooks, the others the one that is shipped. Under AddressSanitizer all get one build with the hooks.
 C_TESTS := $(patsubst tests/c/%,%,$(wildcard tests/c/*_test.c tests/c/*_test.cpp))

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """go_test.py ARGUMENTS: runs `go test ARGUMENTS`, shows what failed or was skipped, and ends with `N passed, M failed`.
 
+Of tests that pass, lines are shown that they log as `report: text`.
 A package that does not build, or dies outside a test, counts as one failure.
 """
 
 import json
 import subprocess
 import sys
+
+REPORT = ": report: "
 
 
 def main(arguments: list) -> int:
@@ -40,6 +43,8 @@ def main(arguments: list) -> int:
                         failed_in.add(package)
                     if action != "pass":
                         print("".join(lines), end="")
+                    else:
+                        print("".join(f"{test}: {line.split(REPORT, 1)[1]}" for line in lines if REPORT in line), end="")
     skipped = f", {counts['skip']} skipped" if counts["skip"] else ""
     print(f"{counts['pass']} passed, {counts['fail']} failed{skipped}")
     return process.returncode or (1 if counts["fail"] else 0)

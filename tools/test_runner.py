@@ -15,6 +15,7 @@ SUITES = [
     "abi-check",
     "test-go",
     "test-race",
+    "test-plants",
     "test-c",
     "test-asan",
     "test-tsan",

@@ -20,7 +20,7 @@ type Guard struct {
 	asked   atomic.Uint64
 
 	mutex      sync.Mutex
-	blocks     map[driver.Address]*guarded // by the address that the caller has
+	blocks     map[uint64]*guarded // by Memory.Own: an address may be another block's before the first one's free is done
 	quarantine []*guarded
 	held       uint64                // bytes in quarantine
 	leaving    map[*Stream][]leaving // out of quarantine, their free queued
@@ -47,6 +47,9 @@ const (
 	slotBytes     = 2*canaryBytes + checkedPoison
 	slabSlots     = 64
 )
+
+// guardedBlocks numbers the blocks of all guards, so that one guard does not take another one's block for its own.
+var guardedBlocks atomic.Uint64
 
 // guarded is a block with canaries.
 type guarded struct {
@@ -78,7 +81,7 @@ func (r GuardReport) String() string {
 // NewGuard makes a guard.
 func NewGuard(options GuardOptions) *Guard {
 	options.Every = max(1, options.Every)
-	return &Guard{options: options, blocks: make(map[driver.Address]*guarded), leaving: make(map[*Stream][]leaving)}
+	return &Guard{options: options, blocks: make(map[uint64]*guarded), leaving: make(map[*Stream][]leaving)}
 }
 
 // Reports are what was found, the first thousand of them, and how many there were.
@@ -102,7 +105,7 @@ func (g *Guard) Allocate(request Request) (Memory, error) {
 	if err != nil {
 		return Memory{}, err
 	}
-	block := &guarded{real: real, user: Memory{Address: real.Address + canaryBytes, Bytes: user, Tag: real.Tag, Own: real.Own}}
+	block := &guarded{real: real, user: Memory{Address: real.Address + canaryBytes, Bytes: user, Tag: real.Tag, Own: guardedBlocks.Add(1)}}
 	native, device := request.Stream.native, g.device()
 	err = device.Fill(native, real.Address, canaryValue, canaryBytes)
 	if err == nil {
@@ -116,7 +119,7 @@ func (g *Guard) Allocate(request Request) (Memory, error) {
 		return Memory{}, err
 	}
 	g.mutex.Lock()
-	g.blocks[block.user.Address] = block
+	g.blocks[block.user.Own] = block
 	g.mutex.Unlock()
 	return block.user, nil
 }
@@ -132,7 +135,7 @@ func (g *Guard) undo(real Memory, stream *Stream) {
 func (g *Guard) Free(memory Memory, stream *Stream) error {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
-	block := g.blocks[memory.Address]
+	block := g.blocks[memory.Own]
 	if block == nil {
 		return g.below.Free(memory, stream)
 	}
@@ -178,13 +181,18 @@ func (g *Guard) takeSlot() (driver.Address, error) {
 // Released implements Layer: the canaries have come by now.
 func (g *Guard) Released(memory Memory) {
 	g.mutex.Lock()
-	block := g.blocks[memory.Address]
+	block := g.blocks[memory.Own]
 	if block == nil {
 		g.mutex.Unlock()
 		g.below.Released(memory)
 		return
 	}
-	delete(g.blocks, memory.Address)
+	delete(g.blocks, memory.Own)
+	if block.slot == 0 { // the device was lost before the free
+		g.mutex.Unlock()
+		g.below.Released(block.real)
+		return
+	}
 	seen := pinnedBytes(block.slot, 2*canaryBytes)
 	g.check(block, "before the block", seen[:canaryBytes], canaryValue, -canaryBytes)
 	g.check(block, "behind the block", seen[canaryBytes:], canaryValue, int64(block.user.Bytes))
@@ -197,9 +205,7 @@ func (g *Guard) Released(memory Memory) {
 	g.quarantine = append(g.quarantine, block)
 	g.held += block.real.Bytes
 	gone := g.passed(block.stream)
-	for g.held > g.options.Quarantine && len(g.quarantine) > 0 {
-		g.release(g.quarantine[0])
-		g.quarantine = g.quarantine[1:]
+	for g.held > g.options.Quarantine && g.release() == nil {
 	}
 	g.mutex.Unlock()
 	for _, real := range gone {
@@ -207,9 +213,9 @@ func (g *Guard) Released(memory Memory) {
 	}
 }
 
-// release queues the free of a block whose quarantine is over, behind copies of its ends: the poison must still be there.
-func (g *Guard) release(block *guarded) {
-	g.held -= block.real.Bytes
+// release queues the free of the block that is longest in quarantine, behind copies of its ends: the poison must still be there. Where the driver refuses it stays.
+func (g *Guard) release() error {
+	block := g.quarantine[0]
 	device := g.device()
 	length := min(block.user.Bytes, canaryBytes)
 	err := device.Copy(block.stream.native, driver.Copy{To: block.slot + 2*canaryBytes, From: block.user.Address, Bytes: length},
@@ -217,11 +223,14 @@ func (g *Guard) release(block *guarded) {
 	if err == nil {
 		err = g.below.Free(block.real, block.stream)
 	}
-	if err != nil {
-		log.Logf(log.Warning, "a block of %d bytes does not come out of quarantine: %v", block.user.Bytes, err)
-		return
+	if err != nil && !g.host.Lost() {
+		log.Logf(log.Warning, "a block of %d bytes stays in quarantine: %v", block.user.Bytes, err)
+		return err
 	}
+	g.held -= block.real.Bytes
+	g.quarantine = g.quarantine[1:]
 	g.leaving[block.stream] = append(g.leaving[block.stream], leaving{block, block.stream.queued.Load()})
+	return nil
 }
 
 // passed are the blocks whose memory the device is known to have come past: something behind them on their stream was released.
@@ -247,6 +256,9 @@ func (g *Guard) gone(block *guarded) Memory {
 }
 
 func (g *Guard) check(block *guarded, what string, seen []byte, want byte, offset int64) {
+	if g.host.Lost() { // then nobody knows whether the bytes ever came
+		return
+	}
 	for i, found := range seen {
 		if found == want {
 			continue
@@ -268,11 +280,15 @@ func pinnedBytes(address driver.Address, length int) []byte {
 // Close implements Layer.
 func (g *Guard) Close() error {
 	g.mutex.Lock()
-	for _, block := range g.quarantine {
-		g.release(block)
+	var err error
+	for failures := 0; len(g.quarantine) > 0 && failures < 2; {
+		if err = g.release(); err != nil {
+			failures++
+		}
 	}
-	g.quarantine = nil
-	err := g.device().Synchronize()
+	if syncErr := g.device().Synchronize(); err == nil {
+		err = syncErr
+	}
 	var gone []Memory
 	for stream, list := range g.leaving {
 		for _, l := range list {

@@ -18,7 +18,7 @@ type Memory struct {
 	Address driver.Address
 	Bytes   uint64 // those that were asked for
 	Tag     Tag
-	Own     uint64 // the layer's own word: it comes back with the memory. A layer that needs one keeps that of the layer below
+	Own     uint64 // a layer's own word, which comes back with the memory. A layer that needs one keeps that of the layer below
 }
 
 // Layer is a source of stream-ordered memory. Adaptors are layers over another: budget, statistics, log, guard, failure hook. They stack in
@@ -43,6 +43,8 @@ type Host interface {
 	Reap()
 	// Device is the runtime's.
 	Device() driver.Device
+	// Lost says that the device is lost: what was queued may never have run.
+	Lost() bool
 }
 
 // deviceLayer is the lowest layer: the device's own stream-ordered memory.

@@ -32,5 +32,5 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	_, err := programsIn(3001, most)
 	require.NoError(t, err, "without a bug")
 	require.NoError(t, accountsAreKept())
-	t.Logf("planted bugs: caught %d of %d", caught, int(bugs)-1)
+	t.Logf("report: planted bugs: caught %d of %d", caught, int(bugs)-1)
 }

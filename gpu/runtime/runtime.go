@@ -129,6 +129,9 @@ func For(of driver.Driver, ordinal int, build func(driver.Device) (*Runtime, err
 	return entry.runtime, err
 }
 
+// Lost says that the device is lost.
+func (r *Runtime) Lost() bool { return r.lost.Load() }
+
 // Device is the runtime's device.
 func (r *Runtime) Device() driver.Device { return r.device }
 
@@ -192,10 +195,10 @@ func (r *Runtime) Close() (Leaks, error) {
 	r.idle.Store(true) // or gone: nothing that was queued is still to come
 	r.Reap()
 	leaks.Streams = r.streams.leased()
-	if closeErr := r.streams.close(); err == nil {
+	if closeErr := r.layer.Close(); err == nil {
 		err = closeErr
 	}
-	if closeErr := r.layer.Close(); err == nil {
+	if closeErr := r.streams.close(); err == nil {
 		err = closeErr
 	}
 	if closeErr := r.events.close(); err == nil {

@@ -80,6 +80,7 @@ func (w *world) end() error {
 			return err
 		}
 	}
+	w.scratch = nil
 	if usage := w.runtime.Usage(); usage.Outstanding != 0 || usage.Live != 0 || usage.EventsMade != usage.EventsEnded {
 		return fmt.Errorf("after the end: %+v", usage)
 	}
@@ -129,3 +130,4 @@ type nobody struct{}
 
 func (nobody) Reap()                 {}
 func (nobody) Device() driver.Device { return nil }
+func (nobody) Lost() bool            { return false }
