@@ -39,7 +39,7 @@ JULIA := build/julia/usr/bin/julia
 GO_ROOMS := $(wildcard capi core native gpu nccl transfer cmd)
 LIBRARY_SOURCES := $(shell find include $(filter-out cmd,$(GO_ROOMS)) go.mod $(wildcard go.sum) -type f ! -name '*_test.go' ! -path '*/testdata/*')
 TOOL_SOURCES := $(shell find cmd core go.mod go.sum -type f ! -name '*_test.go')
-C_FILES = $(shell find include capi native tests bench examples -name '*.[ch]' -o -name '*.cpp' | grep -v examples/quickstart)
+C_FILES = $(shell find include capi native gpu tests bench examples -name '*.[ch]' -o -name '*.cpp' | grep -v examples/quickstart)
 PYTHON_FILES = tools tests bench $(filter-out examples/quickstart.py,$(wildcard examples/*.py))
 
 C_FLAGS := -g -O1 -Iinclude -Wall -Wextra -Wpedantic -Werror -pthread
@@ -86,6 +86,13 @@ $(STAMPS)/venv-check: tools/requirements/check.txt $(STAMPS)/tools
 $(STAMPS)/venv-wheel: tools/requirements/wheel.txt $(STAMPS)/tools
 	@python3 -m venv build/venv-wheel
 	@build/venv-wheel/bin/python $(PIP) -r tools/requirements/wheel.txt
+	@touch $@
+
+# NVIDIA's headers, which nothing but tests reads.
+CUDA_HEADERS := build/cuda-headers/nvidia/cu13/include
+$(STAMPS)/cuda-headers: tools/requirements/cuda-headers.txt $(STAMPS)/venv
+	@rm -rf build/cuda-headers
+	@$(VENV)/python $(PIP) --no-deps --target build/cuda-headers -r tools/requirements/cuda-headers.txt
 	@touch $@
 
 $(STAMPS)/staticcheck: tools/requirements/staticcheck.txt $(STAMPS)/tools
@@ -154,12 +161,19 @@ abi-update: lib $(STAMPS)/abigail ## write abi/ anew from the built library
 test: all ## every suite; the last line adds them up
 	@python3 tools/test_runner.py
 
+# The stand-in for NVIDIA's driver library. gpu/cuda's tests find it there.
+FAKECUDA := build/fakecuda/libcuda.so.1
+$(FAKECUDA): tests/fakecuda/library/fakecuda.c tests/fakecuda/fakecuda.h gpu/cuda/abi.h $(STAMPS)/cuda-headers
+	@mkdir -p $(@D)
+	@gcc -std=gnu11 -D_GNU_SOURCE $(C_FLAGS) -fPIC -shared -fvisibility=hidden -isystem $(CUDA_HEADERS) $(filter %.c,$^) -o $@ \
+	    -Wl,-soname,libcuda.so.1,--no-undefined
+
 .PHONY: test-go
-test-go: $(STAMPS)/tools ## the Go packages
+test-go: $(STAMPS)/tools $(FAKECUDA) ## the Go packages
 	@python3 tools/go_test.py ./...
 
 .PHONY: test-race
-test-race: $(STAMPS)/tools ## the Go packages under the race detector, with the tag invariants
+test-race: $(STAMPS)/tools $(FAKECUDA) ## the Go packages under the race detector, with the tag invariants
 	@python3 tools/go_test.py -race -tags invariants $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
 
 .PHONY: test-plants
@@ -266,8 +280,8 @@ test-wheel: wheel ## the wheel in a clean environment
 	@tests/install/wheel.sh
 
 .PHONY: test-gpu
-test-gpu: ## what needs a GPU
-	@echo "not run: this release has no code for GPUs"
+test-gpu: $(STAMPS)/tools ## what needs a GPU: the conformance suite on the driver that is here
+	@python3 tools/go_test.py -tags gpu -count=1 -run '^TestGPU' ./gpu/cuda
 
 .PHONY: fresh-test
 fresh-test: ## the README's two commands in a bare Debian 12

@@ -1,0 +1,218 @@
+package cuda
+
+/*
+#include "table.h"
+
+#cgo noescape mmsb_cuda_allocate
+#cgo noescape mmsb_cuda_allocate_pinned
+#cgo noescape mmsb_cuda_allocate_managed
+#cgo noescape mmsb_cuda_allocate_ordered
+#cgo nocallback mmsb_cuda_allocate_ordered
+#cgo nocallback mmsb_cuda_free_ordered
+*/
+import "C"
+
+import (
+	"math"
+	"sync"
+
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+)
+
+// use is what an address was taken for, and so how it is given back.
+type use uint8
+
+const (
+	plain      = use(driver.Plain)
+	pinned     = use(driver.Pinned)
+	managed    = use(driver.Managed)
+	ordered    = managed + 1
+	registered = managed + 2
+)
+
+var useNames = [...]string{"plain", "pinned", "managed", "stream-ordered", "registered"}
+
+type taken struct {
+	use     use
+	address driver.Address
+}
+
+// memory knows what was taken from the device. The driver frees memory of others just as well, and what one call took by another
+// one.
+type memory struct {
+	mutex sync.Mutex
+	bytes map[taken]uint64
+}
+
+func (m *memory) add(use use, address driver.Address, bytes uint64) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.bytes == nil {
+		m.bytes = map[taken]uint64{}
+	}
+	m.bytes[taken{use, address}] = bytes
+}
+
+// take removes what is to be given back, before the driver can hand out its address anew.
+func (m *memory) take(use use, address driver.Address) (uint64, bool) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	bytes, known := m.bytes[taken{use, address}]
+	delete(m.bytes, taken{use, address})
+	return bytes, known
+}
+
+// giveBack takes memory of a use out of the registry and calls free with it; where that fails it is put back.
+func (d *device) giveBack(use use, address driver.Address, free func() C.struct_mmsb_cuda_outcome) error {
+	if err := d.alive(); err != nil {
+		return err
+	}
+	bytes, known := d.memory.take(use, address)
+	if !known {
+		return d.refuse(status.InvalidArgument, "%#x is no %s memory of this device", address, useNames[use])
+	}
+	if outcome := free(); outcome.code != C.CUDA_SUCCESS {
+		d.memory.add(use, address, bytes)
+		return d.failed(outcome, "giving back %d bytes of %s memory at %#x", bytes, useNames[use], address)
+	}
+	return nil
+}
+
+// mayTake refuses sizes that cannot be.
+func (d *device) mayTake(use use, bytes uint64) error {
+	if err := d.alive(); err != nil {
+		return err
+	}
+	if bytes == 0 {
+		return d.refuse(status.InvalidArgument, "0 bytes of %s memory", useNames[use])
+	}
+	if bytes > math.MaxInt64 {
+		return d.refuse(status.OutOfMemory, "%d bytes of %s memory", bytes, useNames[use])
+	}
+	return nil
+}
+
+// Allocate takes memory. Pinned memory is known to all contexts.
+func (d *device) Allocate(kind driver.Memory, bytes uint64) (driver.Address, error) {
+	if kind > driver.Managed {
+		return 0, d.refuse(status.InvalidArgument, "memory of kind %d", kind)
+	}
+	if err := d.mayTake(use(kind), bytes); err != nil {
+		return 0, err
+	}
+	var outcome C.struct_mmsb_cuda_outcome
+	var address C.uintptr_t
+	switch kind {
+	case driver.Plain:
+		outcome = C.mmsb_cuda_allocate(d.c, C.size_t(bytes), &address)
+	case driver.Pinned:
+		outcome = C.mmsb_cuda_allocate_pinned(d.c, C.size_t(bytes), &address)
+	case driver.Managed:
+		if !d.info.ManagedMemory {
+			return 0, d.refuse(status.Unsupported, "no managed memory")
+		}
+		outcome = C.mmsb_cuda_allocate_managed(d.c, C.size_t(bytes), &address)
+	}
+	if outcome.code != C.CUDA_SUCCESS {
+		return 0, d.failed(outcome, "taking %d bytes of %s memory", bytes, useNames[kind])
+	}
+	d.memory.add(use(kind), driver.Address(address), bytes)
+	return driver.Address(address), nil
+}
+
+// Free gives back what Allocate took.
+func (d *device) Free(kind driver.Memory, address driver.Address) error {
+	if kind > driver.Managed {
+		return d.refuse(status.InvalidArgument, "memory of kind %d", kind)
+	}
+	return d.giveBack(use(kind), address, func() C.struct_mmsb_cuda_outcome {
+		if kind == driver.Pinned {
+			return C.mmsb_cuda_free_pinned(d.c, C.uintptr_t(address))
+		}
+		return C.mmsb_cuda_free(d.c, C.uintptr_t(address))
+	})
+}
+
+// Register pins host memory.
+func (d *device) Register(address driver.Address, bytes uint64) error {
+	if err := d.alive(); err != nil {
+		return err
+	}
+	if !inside(address, bytes) {
+		return d.refuse(status.InvalidArgument, "registering %d bytes at %#x", bytes, address)
+	}
+	if !d.registeredInPlace {
+		return d.refuse(status.Unsupported, "registered memory would have another address on the device")
+	}
+	if outcome := C.mmsb_cuda_register(d.c, C.uintptr_t(address), C.size_t(bytes)); outcome.code != C.CUDA_SUCCESS {
+		return d.failed(outcome, "registering %d bytes at %#x", bytes, address)
+	}
+	d.memory.add(registered, address, bytes)
+	return nil
+}
+
+// Unregister ends what Register began.
+func (d *device) Unregister(address driver.Address) error {
+	return d.giveBack(registered, address, func() C.struct_mmsb_cuda_outcome {
+		return C.mmsb_cuda_unregister(d.c, C.uintptr_t(address))
+	})
+}
+
+// mayOrder refuses calls on stream-ordered memory where there is none.
+func (d *device) mayOrder() error {
+	if err := d.alive(); err != nil {
+		return err
+	}
+	if !d.info.OrderedMemory {
+		return d.refuse(status.Unsupported, "no stream-ordered memory")
+	}
+	return nil
+}
+
+// AllocateOrdered takes memory from the device's pool.
+func (d *device) AllocateOrdered(stream driver.Stream, bytes uint64) (driver.Address, error) {
+	if err := d.mayOrder(); err != nil {
+		return 0, err
+	}
+	if err := d.mayTake(ordered, bytes); err != nil {
+		return 0, err
+	}
+	held, err := d.holdStream(stream)
+	if err != nil {
+		return 0, err
+	}
+	defer held.release()
+	var address C.uintptr_t
+	if outcome := C.mmsb_cuda_allocate_ordered(d.c, C.uintptr_t(stream), C.size_t(bytes), &address); outcome.code != C.CUDA_SUCCESS {
+		return 0, d.failed(outcome, "taking %d bytes of stream-ordered memory", bytes)
+	}
+	d.memory.add(ordered, driver.Address(address), bytes)
+	return driver.Address(address), nil
+}
+
+// FreeOrdered gives memory back to the pool.
+func (d *device) FreeOrdered(stream driver.Stream, address driver.Address) error {
+	if err := d.mayOrder(); err != nil {
+		return err
+	}
+	held, err := d.holdStream(stream)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	return d.giveBack(ordered, address, func() C.struct_mmsb_cuda_outcome {
+		return C.mmsb_cuda_free_ordered(d.c, C.uintptr_t(stream), C.uintptr_t(address))
+	})
+}
+
+// TrimOrdered makes the pool smaller.
+func (d *device) TrimOrdered(keep uint64) error {
+	if err := d.mayOrder(); err != nil {
+		return err
+	}
+	if outcome := C.mmsb_cuda_trim_ordered(d.c, C.size_t(keep)); outcome.code != C.CUDA_SUCCESS {
+		return d.failed(outcome, "trimming the pool to %d bytes", keep)
+	}
+	return nil
+}

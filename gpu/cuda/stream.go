@@ -1,0 +1,269 @@
+package cuda
+
+/*
+#include "table.h"
+
+#cgo noescape mmsb_cuda_create_stream
+#cgo noescape mmsb_cuda_stream_context
+#cgo noescape mmsb_cuda_create_event
+#cgo nocallback mmsb_cuda_query_stream
+#cgo nocallback mmsb_cuda_query_event
+#cgo nocallback mmsb_cuda_record_event
+#cgo nocallback mmsb_cuda_wait
+*/
+import "C"
+
+import (
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+)
+
+// The values that CUDA gives to the default stream and to the calling thread's own one.
+const (
+	legacyStream    = 1
+	perThreadStream = 2
+)
+
+// holdStream keeps a stream for the length of a call. The default stream, which is always there, is nil.
+func (d *device) holdStream(stream driver.Stream) (*object, error) {
+	if err := d.alive(); err != nil {
+		return nil, err
+	}
+	if stream == 0 {
+		return nil, nil
+	}
+	if held := d.streams.hold(uintptr(stream)); held != nil {
+		return held, nil
+	}
+	return nil, d.refuse(status.InvalidHandle, "%#x is no stream of this device", stream)
+}
+
+// holdEvent keeps an event of this device for the length of a call.
+func (d *device) holdEvent(event driver.Event) (*object, error) {
+	held, err := d.holdAnyEvent(event)
+	if err == nil && held.device != d {
+		held.release()
+		return nil, d.refuse(status.InvalidHandle, "event %#x is device %d's", event, held.device.info.Ordinal)
+	}
+	return held, err
+}
+
+// holdAnyEvent keeps an event of any device.
+func (d *device) holdAnyEvent(event driver.Event) (*object, error) {
+	if err := d.alive(); err != nil {
+		return nil, err
+	}
+	if held := d.driver.events.hold(uintptr(event)); held != nil {
+		return held, nil
+	}
+	return nil, d.refuse(status.InvalidHandle, "%#x is no event", event)
+}
+
+// addStream lists a stream that has one user.
+func (d *device) addStream(handle uintptr, end func() error) {
+	d.streams.add(&object{device: d, handle: handle, end: end, users: 1})
+}
+
+// CreateStream makes a stream that does not wait for the default one.
+func (d *device) CreateStream(priority int) (driver.Stream, error) {
+	if err := d.alive(); err != nil {
+		return 0, err
+	}
+	var stream C.uintptr_t
+	if outcome := C.mmsb_cuda_create_stream(d.c, C.int(priority), &stream); outcome.code != C.CUDA_SUCCESS {
+		return 0, d.failed(outcome, "making a stream of priority %d", priority)
+	}
+	d.addStream(uintptr(stream), func() error {
+		if outcome := C.mmsb_cuda_destroy_stream(d.c, stream); outcome.code != C.CUDA_SUCCESS {
+			return d.failed(outcome, "ending stream %#x", uintptr(stream))
+		}
+		return nil
+	})
+	return driver.Stream(stream), nil
+}
+
+// ForeignStream lists a stream that others made in the device's primary context.
+func (d *device) ForeignStream(handle uintptr) (driver.Stream, error) {
+	if err := d.alive(); err != nil {
+		return 0, err
+	}
+	switch handle {
+	case 0, legacyStream:
+		return 0, nil
+	case perThreadStream:
+		return 0, d.refuse(status.Unsupported, "a thread's own default stream is another one for every thread that uses it")
+	}
+	d.foreign.Lock()
+	defer d.foreign.Unlock()
+	if held := d.streams.hold(handle); held != nil {
+		defer held.release()
+		held.users++
+		return driver.Stream(handle), nil
+	}
+	var context C.uintptr_t
+	if outcome := C.mmsb_cuda_stream_context(d.c, C.uintptr_t(handle), &context); outcome.code != C.CUDA_SUCCESS {
+		return 0, d.failed(outcome, "asking for the context of stream %#x", handle)
+	}
+	if uintptr(context) != d.Handle() {
+		return 0, d.refuse(status.InvalidHandle, "stream %#x is not of this device's primary context", handle)
+	}
+	d.addStream(handle, func() error { return nil })
+	return driver.Stream(handle), nil
+}
+
+// DestroyStream ends a stream of ours, or forgets one of others.
+func (d *device) DestroyStream(stream driver.Stream) error {
+	d.foreign.Lock()
+	defer d.foreign.Unlock()
+	held, err := d.holdStream(stream)
+	if err != nil {
+		return err
+	}
+	if held == nil {
+		return d.refuse(status.InvalidHandle, "the default stream cannot be destroyed")
+	}
+	if held.users > 1 {
+		held.users--
+		held.release()
+		return nil
+	}
+	_, err = d.streams.drop(held)
+	return err
+}
+
+// QueryStream asks whether a stream has nothing left to do.
+func (d *device) QueryStream(stream driver.Stream) (bool, error) {
+	held, err := d.holdStream(stream)
+	if err != nil {
+		return false, err
+	}
+	defer held.release()
+	outcome := C.mmsb_cuda_query_stream(d.c, C.uintptr_t(stream))
+	return d.done(outcome, "querying stream %#x", uintptr(stream))
+}
+
+// done is the answer to a query.
+func (d *device) done(outcome C.struct_mmsb_cuda_outcome, format string, handle uintptr) (bool, error) {
+	switch outcome.code {
+	case C.CUDA_SUCCESS:
+		return true, nil
+	case C.CUDA_ERROR_NOT_READY:
+		return false, nil
+	}
+	return false, d.failed(outcome, format, handle)
+}
+
+// SynchronizeStream waits for a stream.
+func (d *device) SynchronizeStream(stream driver.Stream) error {
+	held, err := d.holdStream(stream)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	if outcome := C.mmsb_cuda_synchronize_stream(d.c, C.uintptr_t(stream)); outcome.code != C.CUDA_SUCCESS {
+		return d.failed(outcome, "waiting for stream %#x", stream)
+	}
+	return nil
+}
+
+// Synchronize waits for the device.
+func (d *device) Synchronize() error {
+	if err := d.alive(); err != nil {
+		return err
+	}
+	if outcome := C.mmsb_cuda_synchronize(d.c); outcome.code != C.CUDA_SUCCESS {
+		return d.failed(outcome, "waiting for all streams")
+	}
+	return nil
+}
+
+// CreateEvent makes an event that takes no times.
+func (d *device) CreateEvent() (driver.Event, error) {
+	if err := d.alive(); err != nil {
+		return 0, err
+	}
+	var event C.uintptr_t
+	if outcome := C.mmsb_cuda_create_event(d.c, &event); outcome.code != C.CUDA_SUCCESS {
+		return 0, d.failed(outcome, "making an event")
+	}
+	d.driver.events.add(&object{device: d, handle: uintptr(event), end: func() error {
+		if outcome := C.mmsb_cuda_destroy_event(d.c, event); outcome.code != C.CUDA_SUCCESS {
+			return d.failed(outcome, "ending event %#x", uintptr(event))
+		}
+		return nil
+	}})
+	return driver.Event(event), nil
+}
+
+// DestroyEvent ends an event; who waits for it still does.
+func (d *device) DestroyEvent(event driver.Event) error {
+	held, err := d.holdEvent(event)
+	if err != nil {
+		return err
+	}
+	dropped, err := d.driver.events.drop(held)
+	if !dropped {
+		return d.refuse(status.InvalidHandle, "%#x is no event", event)
+	}
+	return err
+}
+
+// RecordEvent moves an event to the end of a stream.
+func (d *device) RecordEvent(event driver.Event, stream driver.Stream) error {
+	heldEvent, err := d.holdEvent(event)
+	if err != nil {
+		return err
+	}
+	defer heldEvent.release()
+	heldStream, err := d.holdStream(stream)
+	if err != nil {
+		return err
+	}
+	defer heldStream.release()
+	if outcome := C.mmsb_cuda_record_event(d.c, C.uintptr_t(event), C.uintptr_t(stream)); outcome.code != C.CUDA_SUCCESS {
+		return d.failed(outcome, "recording event %#x on stream %#x", event, stream)
+	}
+	return nil
+}
+
+// QueryEvent asks whether the work before an event is done.
+func (d *device) QueryEvent(event driver.Event) (bool, error) {
+	held, err := d.holdEvent(event)
+	if err != nil {
+		return false, err
+	}
+	defer held.release()
+	outcome := C.mmsb_cuda_query_event(d.c, C.uintptr_t(event))
+	return d.done(outcome, "querying event %#x", uintptr(event))
+}
+
+// SynchronizeEvent waits for the work before an event.
+func (d *device) SynchronizeEvent(event driver.Event) error {
+	held, err := d.holdEvent(event)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	if outcome := C.mmsb_cuda_synchronize_event(d.c, C.uintptr_t(event)); outcome.code != C.CUDA_SUCCESS {
+		return d.failed(outcome, "waiting for event %#x", event)
+	}
+	return nil
+}
+
+// Wait makes a stream wait for an event, of whichever device.
+func (d *device) Wait(stream driver.Stream, event driver.Event) error {
+	heldEvent, err := d.holdAnyEvent(event)
+	if err != nil {
+		return err
+	}
+	defer heldEvent.release()
+	heldStream, err := d.holdStream(stream)
+	if err != nil {
+		return err
+	}
+	defer heldStream.release()
+	if outcome := C.mmsb_cuda_wait(d.c, C.uintptr_t(stream), C.uintptr_t(event)); outcome.code != C.CUDA_SUCCESS {
+		return d.failed(outcome, "making stream %#x wait for event %#x", stream, event)
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package cuda
+
+/*
+#include "table.h"
+
+#cgo noescape mmsb_cuda_reserve
+#cgo noescape mmsb_cuda_create_physical
+*/
+import "C"
+
+import (
+	"math"
+	"sync"
+
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+)
+
+// virtual knows addresses that are reserved, memory without an address, and what is mapped where. These calls are slow and rare:
+// one lock is held over each.
+type virtual struct {
+	mutex    sync.Mutex
+	reserved map[driver.Address]uint64 // bytes
+	physical map[driver.Physical]uint64
+	mapped   map[driver.Address]uint64
+}
+
+// lockVirtual locks what a call on virtual memory needs, after the checks they all begin with.
+func (d *device) lockVirtual() error {
+	if err := d.alive(); err != nil {
+		return err
+	}
+	if !d.info.VirtualMemory {
+		return d.refuse(status.Unsupported, "no virtual memory management")
+	}
+	d.virtual.mutex.Lock()
+	if d.virtual.reserved == nil {
+		d.virtual.reserved = map[driver.Address]uint64{}
+		d.virtual.physical = map[driver.Physical]uint64{}
+		d.virtual.mapped = map[driver.Address]uint64{}
+	}
+	return nil
+}
+
+// whole says whether bytes is a size that can be mapped.
+func (d *device) whole(bytes uint64) error {
+	if bytes == 0 || bytes > math.MaxInt64 || bytes%d.info.Granularity != 0 {
+		return d.refuse(status.InvalidArgument, "%d bytes are no multiple of the granularity, %d", bytes, d.info.Granularity)
+	}
+	return nil
+}
+
+// Reserve takes addresses.
+func (d *device) Reserve(bytes uint64) (driver.Address, error) {
+	if err := d.lockVirtual(); err != nil {
+		return 0, err
+	}
+	defer d.virtual.mutex.Unlock()
+	if err := d.whole(bytes); err != nil {
+		return 0, err
+	}
+	var address C.uintptr_t
+	if outcome := C.mmsb_cuda_reserve(d.c, C.size_t(bytes), &address); outcome.code != C.CUDA_SUCCESS {
+		return 0, d.failed(outcome, "reserving %d bytes of addresses", bytes)
+	}
+	d.virtual.reserved[driver.Address(address)] = bytes
+	return driver.Address(address), nil
+}
+
+// Release gives back the whole of what Reserve took.
+func (d *device) Release(address driver.Address, bytes uint64) error {
+	if err := d.lockVirtual(); err != nil {
+		return err
+	}
+	defer d.virtual.mutex.Unlock()
+	if bytes == 0 || d.virtual.reserved[address] != bytes {
+		return d.refuse(status.InvalidArgument, "%d bytes at %#x were not reserved", bytes, address)
+	}
+	for mapped := range d.virtual.mapped {
+		if mapped-address < driver.Address(bytes) {
+			return d.refuse(status.InvalidArgument, "memory is mapped at %#x in the %d bytes reserved at %#x", mapped, bytes, address)
+		}
+	}
+	if outcome := C.mmsb_cuda_release(d.c, C.uintptr_t(address), C.size_t(bytes)); outcome.code != C.CUDA_SUCCESS {
+		return d.failed(outcome, "releasing %d bytes of addresses at %#x", bytes, address)
+	}
+	delete(d.virtual.reserved, address)
+	return nil
+}
+
+// CreatePhysical takes memory of the device.
+func (d *device) CreatePhysical(bytes uint64) (driver.Physical, error) {
+	if err := d.lockVirtual(); err != nil {
+		return 0, err
+	}
+	defer d.virtual.mutex.Unlock()
+	if err := d.whole(bytes); err != nil {
+		return 0, err
+	}
+	var physical C.uint64_t
+	if outcome := C.mmsb_cuda_create_physical(d.c, C.size_t(bytes), &physical); outcome.code != C.CUDA_SUCCESS {
+		return 0, d.failed(outcome, "taking %d bytes without an address", bytes)
+	}
+	d.virtual.physical[driver.Physical(physical)] = bytes
+	return driver.Physical(physical), nil
+}
+
+// DestroyPhysical gives it back; where it is mapped it stays.
+func (d *device) DestroyPhysical(physical driver.Physical) error {
+	if err := d.lockVirtual(); err != nil {
+		return err
+	}
+	defer d.virtual.mutex.Unlock()
+	bytes, known := d.virtual.physical[physical]
+	if !known {
+		return d.refuse(status.InvalidHandle, "%#x is no memory without an address", physical)
+	}
+	if outcome := C.mmsb_cuda_destroy_physical(d.c, C.uint64_t(physical)); outcome.code != C.CUDA_SUCCESS {
+		return d.failed(outcome, "giving back %d bytes without an address", bytes)
+	}
+	delete(d.virtual.physical, physical)
+	return nil
+}
+
+// Map maps memory at addresses that are reserved and have none yet.
+func (d *device) Map(address driver.Address, physical driver.Physical) error {
+	if err := d.lockVirtual(); err != nil {
+		return err
+	}
+	defer d.virtual.mutex.Unlock()
+	bytes, known := d.virtual.physical[physical]
+	if !known {
+		return d.refuse(status.InvalidHandle, "%#x is no memory without an address", physical)
+	}
+	if uint64(address)%d.info.Granularity != 0 || !d.virtual.covers(address, bytes) {
+		return d.refuse(status.InvalidArgument, "%d bytes at %#x do not lie in addresses that were reserved, in whole steps of %d",
+			bytes, address, d.info.Granularity)
+	}
+	for start, length := range d.virtual.mapped {
+		if start < address+driver.Address(bytes) && address < start+driver.Address(length) {
+			return d.refuse(status.InvalidArgument, "%d bytes at %#x: %d are mapped at %#x", bytes, address, length, start)
+		}
+	}
+	if outcome := C.mmsb_cuda_map(d.c, C.uintptr_t(address), C.size_t(bytes), C.uint64_t(physical)); outcome.code != C.CUDA_SUCCESS {
+		return d.failed(outcome, "mapping %d bytes at %#x", bytes, address)
+	}
+	d.virtual.mapped[address] = bytes
+	return nil
+}
+
+// covers says whether all those addresses were reserved together.
+func (v *virtual) covers(address driver.Address, bytes uint64) bool {
+	for start, length := range v.reserved {
+		if address >= start && uint64(address-start) <= length && bytes <= length-uint64(address-start) {
+			return true
+		}
+	}
+	return false
+}
+
+// Unmap takes away the whole of what Map mapped.
+func (d *device) Unmap(address driver.Address) error {
+	if err := d.lockVirtual(); err != nil {
+		return err
+	}
+	defer d.virtual.mutex.Unlock()
+	bytes, known := d.virtual.mapped[address]
+	if !known {
+		return d.refuse(status.InvalidArgument, "nothing is mapped at %#x", address)
+	}
+	if outcome := C.mmsb_cuda_unmap(d.c, C.uintptr_t(address), C.size_t(bytes)); outcome.code != C.CUDA_SUCCESS {
+		return d.failed(outcome, "unmapping %d bytes at %#x", bytes, address)
+	}
+	delete(d.virtual.mapped, address)
+	return nil
+}
