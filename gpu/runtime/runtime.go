@@ -129,6 +129,17 @@ func For(of driver.Driver, ordinal int, build func(driver.Device) (*Runtime, err
 	return entry.runtime, err
 }
 
+// Leave forgets the process-wide runtimes of a driver that ends.
+func Leave(of driver.Driver) {
+	shared.Lock()
+	defer shared.Unlock()
+	for key := range shared.runtimes {
+		if key.driver == of {
+			delete(shared.runtimes, key)
+		}
+	}
+}
+
 // Lost says that the device is lost.
 func (r *Runtime) Lost() bool { return r.lost.Load() }
 
