@@ -588,8 +588,11 @@ static const struct kernel *find_kernel(CUmodule module, const char *name) {
 
 static CUresult compile(const char *text, unsigned int count, const CUjit_option *options, void **values) {
     CUresult result = CUDA_SUCCESS;
-    const char *log = "";
-    if (strstr(text, ".target") == NULL) {
+    const char *log = "", *last = strrchr(text, '}');
+    if (last != NULL && last[1 + strspn(last + 1, " \n")] != '\0') {
+        result = CUDA_ERROR_INVALID_PTX;
+        log = "ptxas fatal: rubbish behind the end";
+    } else if (strstr(text, ".target") == NULL) {
         result = CUDA_ERROR_INVALID_PTX;
         log = "ptxas fatal\n: Missing .target";
     } else if (strstr(text, ".version 99") != NULL) {
