@@ -32,8 +32,7 @@ type Report struct {
 
 // Run writes a whole snapshot of the state at a record, an epoch or a time: that of an older snapshot with the journal's
 // records behind it. Errors: InvalidArgument (the snapshot is younger than what is asked for), NotFound (the journal ends
-// before, or begins too late), InvalidState (the journal ends
-// before the snapshot), those of State and of reading and writing.
+// before, or begins too late), Mismatch (the journal ends before the snapshot), those of State and of reading and writing.
 func Run(o Options) (Report, error) {
 	directory := filepath.Dir(o.Output)
 	from, err := o.openBase(directory)
@@ -153,7 +152,7 @@ func (o *Options) check(header snapshot.Header, info journal.Info) error {
 	until := &o.Until
 	switch {
 	case info.Last < header.Journal:
-		return status.Errorf(status.InvalidState, "the journal %s ends at record %d, but %s holds records up to %d", o.Journal,
+		return status.Errorf(status.Mismatch, "the journal %s ends at record %d, but %s holds records up to %d", o.Journal,
 			info.Last, o.Snapshot, header.Journal)
 	case until.Sequence != 0 && until.Sequence < header.Journal:
 		return status.Errorf(status.InvalidArgument, "%s holds all records up to %d: the state at record %d is in an older one",

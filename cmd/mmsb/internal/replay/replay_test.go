@@ -522,7 +522,7 @@ func TestWhatLiesOutsideTheJournal(t *testing.T) {
 	short := filepath.Join(directory, "short")
 	writeJournal(t, short, 0, []entry{change})
 	err = run(short, journal.Until{})
-	assert.Equal(t, status.InvalidState, status.CodeOf(err), "%v", err)
+	assert.Equal(t, status.Mismatch, status.CodeOf(err), "%v", err)
 }
 
 // TestAChainAndTheOriginal begins with the files of testdata.
