@@ -284,6 +284,17 @@ func WriteFull(f File, p []byte, offset int64) error {
 	return nil
 }
 
+// WriteBlocks is WriteFull for a file that passes the page cache by, where it does. The system may want a larger alignment, or have
+// moved only a part that ends between two blocks, as at a limit of the file's size: then it goes through the cache from now on, and
+// the error is that of this way.
+func WriteBlocks(f File, p []byte, offset int64) error {
+	err := WriteFull(f, p, offset)
+	if err == syscall.EINVAL && f.SetDirect(false) == nil {
+		err = WriteFull(f, p, offset)
+	}
+	return err
+}
+
 // ReadFull fills p, and says how much it is where the file ends earlier; that is no error.
 func ReadFull(f File, p []byte, offset int64) (int, error) {
 	done := 0

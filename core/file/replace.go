@@ -109,12 +109,7 @@ func (r *replacement) write(bytes []byte, at int64) error {
 	n := len(bytes)
 	bytes = bytes[:alignUp(int64(n))]
 	clear(bytes[n:])
-	err := WriteFull(r.file, bytes, at)
-	// The system may want a larger alignment, or have moved only a part that ends between two blocks.
-	if err == syscall.EINVAL && r.file.SetDirect(false) == nil {
-		err = WriteFull(r.file, bytes, at)
-	}
-	if err != nil {
+	if err := WriteBlocks(r.file, bytes, at); err != nil {
 		return Failed(err, "cannot write %d bytes of %s at offset %d", n, r.path, at)
 	}
 	return nil

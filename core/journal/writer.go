@@ -267,7 +267,7 @@ func (w *Writer) Write(buffer []byte, used int, first uint64, count uint32, ends
 	f := frame{journal: w.journal, length: uint32(used), count: count, first: first, durable: w.durable, previous: w.chain}
 	f.encode(buffer)
 	length := padded(used)
-	if err := file.WriteFull(w.at, buffer[:length], w.offset); err != nil {
+	if err := file.WriteBlocks(w.at, buffer[:length], w.offset); err != nil {
 		return w.fail(file.Failed(err, "cannot write %d bytes at offset %d of %s", length, w.offset,
 			filepath.Join(w.directory, w.name)))
 	}
