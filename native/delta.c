@@ -597,27 +597,196 @@ mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *b
 
 /* ------------------------------------------------------------------------------------------------------ replay ---- */
 
-mmsb_status_t mmsb_page_redo(uint64_t page, uint64_t version, uint64_t epoch, const mmsb_redo_t *change) {
+mmsb_status_t mmsb_redo(uint32_t index, uint64_t version, uint64_t epoch, const mmsb_redo_t *change) {
+    mmsb_record_t *record = mmsb_record_at(index);
+    uint64_t length = change->delta.payload_length;
+    mmsb_status_t status;
+    if (record->version >= version)
+        return MMSB_OK;
+    if (change->is_delta) {
+        status = check_locked(0, &change->delta, record, 0);
+        if (status == MMSB_OK)
+            apply_locked(record, &change->delta);
+    } else if ((status = check_run(change->offset, length, record->size)) == MMSB_OK && length > 0) {
+        memcpy(mmsb_record_bytes(record) + change->offset, change->delta.payload, length);
+        mmsb_dirty_range(record, change->offset, change->offset + length - 1);
+    }
+    if (status == MMSB_OK) {
+        __atomic_store_n(&record->version, version, __ATOMIC_RELAXED);
+        __atomic_store_n(&record->epoch, epoch, __ATOMIC_RELAXED);
+    }
+    return status;
+}
+
+/* What a record of a run or of written bytes says; of a delta in another form only the record is known. */
+typedef struct redo {
+    const mmsb_journal_head_t *head;
     mmsb_record_t *record;
-    uint64_t state;
-    mmsb_status_t status = mmsb_page_enter(page, &record, &state);
-    if (status != MMSB_OK)
-        return status;
-    if (record->version < version) {
-        uint64_t length = change->delta.payload_length;
-        if (change->is_delta) {
-            status = check_locked(page, &change->delta, record, state & ~MMSB_READ_ONLY);
-            if (status == MMSB_OK)
-                apply_locked(record, &change->delta);
-        } else if ((status = check_run(change->offset, length, record->size)) == MMSB_OK && length > 0) {
-            memcpy(mmsb_record_bytes(record) + change->offset, change->delta.payload, length);
-            mmsb_dirty_range(record, change->offset, change->offset + length - 1);
+    const uint8_t *body; /* behind the annotation */
+    uint64_t length;     /* of that */
+    uint64_t offset;     /* in the page, of a run or written bytes */
+} redo_t;
+
+/* Records are looked up so far ahead of the one that is made, and bytes half as far. */
+#define REDO_AHEAD 16
+
+static inline uint64_t word_at(const uint8_t *bytes) {
+    uint64_t word;
+    memcpy(&word, bytes, sizeof word);
+    return word;
+}
+
+static inline mmsb_record_t *page_of(const mmsb_redo_pages_t *pages, uint64_t id) {
+    uint64_t mask = pages->capacity - 1;
+    for (uint64_t at = id * pages->factor >> 32 & mask; pages->slots[at].id != 0; at = (at + 1) & mask) {
+        if (pages->slots[at].id == id)
+            return mmsb_record_at((uint32_t)pages->slots[at].index);
+    }
+    return NULL;
+}
+
+/* Takes a record of bytes apart: 1, or 0 where it is none of those that are made here. */
+static inline int redo_read(redo_t *redo, const mmsb_redo_pages_t *pages, const uint8_t *at, uint64_t left) {
+    const mmsb_journal_head_t *head = redo->head = (const mmsb_journal_head_t *)(const void *)at;
+    if (left < sizeof *head || head->length < sizeof *head + 8 || head->length > left || (head->flags & MMSB_JOURNAL_PIECE))
+        return 0;
+    redo->body = at + sizeof *head;
+    redo->length = head->length - sizeof *head;
+    int kind = head->kind;
+    if (kind != MMSB_JOURNAL_RUN && kind != MMSB_JOURNAL_WRITE && kind != MMSB_JOURNAL_DELTA)
+        return 0;
+    if (MMSB_UNLIKELY(head->flags & MMSB_JOURNAL_ANNOTATED)) {
+        if (kind == MMSB_JOURNAL_WRITE || redo->length < 32)
+            return 0;
+        uint64_t texts = word_at(redo->body + 16);
+        uint64_t annotation = 24 + (((texts & UINT32_MAX) + (texts >> 32) + 7) & ~UINT64_C(7));
+        if (annotation > redo->length - 8)
+            return 0;
+        redo->body += annotation;
+        redo->length -= annotation;
+    }
+    redo->offset = word_at(redo->body);
+    redo->record = page_of(pages, head->page);
+    if (!redo->record)
+        return 0;
+    __builtin_prefetch(redo->record, 1);
+    return 1;
+}
+
+static inline void redo_prefetch(const redo_t *redo) {
+    if (redo->head->kind == MMSB_JOURNAL_DELTA || redo->record->place == 0 || redo->offset >= redo->record->size)
+        return;
+    target_t target = target_of(redo->record, 0, redo->offset);
+    __builtin_prefetch(target.bytes, 1);
+    __builtin_prefetch(target.bytes + 63, 1);
+    if (redo->record->mask_block != 0)
+        __builtin_prefetch(target.changed, 1);
+}
+
+/* The delta of a record that is not one run: 1, or 0 where it is not as it must be. */
+static int redo_delta(const redo_t *redo, mmsb_delta_t *delta) {
+    uint64_t number = redo->offset, left = redo->length - 8, places = 0;
+    const uint8_t *at = redo->body + 8;
+    memset(delta, 0, sizeof *delta);
+    delta->struct_size = sizeof *delta;
+    delta->kind = redo->head->form;
+    switch (redo->head->form) {
+    case MMSB_DELTA_DENSE_BYTES:
+    case MMSB_DELTA_DENSE_BITS:
+    case MMSB_DELTA_SPARSE_BITS:
+        places = redo->head->form == MMSB_DELTA_DENSE_BYTES ? number : (number >> 3) + ((number & 7) != 0);
+        delta->mask = at;
+        delta->mask_length = number;
+        break;
+    case MMSB_DELTA_INDEXED:
+    case MMSB_DELTA_RUNS:
+    case MMSB_JOURNAL_INDEXED32:
+        if (number > left) /* each place takes more than a byte */
+            return 0;
+        delta->count = number;
+        if (redo->head->form == MMSB_DELTA_RUNS) {
+            places = number * sizeof(mmsb_run_t);
+            delta->runs = (const mmsb_run_t *)(const void *)at;
+        } else if (redo->head->form == MMSB_DELTA_INDEXED) {
+            places = number * sizeof(uint64_t);
+            delta->offsets = (const uint64_t *)(const void *)at;
+        } else {
+            places = number * sizeof(uint32_t);
+            delta->kind = MMSB_DELTA_INDEXED;
+            delta->offsets32 = (const uint32_t *)(const void *)at;
         }
-        if (status == MMSB_OK) {
-            __atomic_store_n(&record->version, version, __ATOMIC_RELAXED);
-            __atomic_store_n(&record->epoch, epoch, __ATOMIC_RELAXED);
+        break;
+    default:
+        return 0;
+    }
+    if (places >= left) /* without a payload Go says what that means */
+        return 0;
+    delta->payload = at + places;
+    delta->payload_length = left - places;
+    return 1;
+}
+
+/* Makes the change: 1, or 0 with nothing done. */
+static inline int redo_make(const redo_t *redo) {
+    mmsb_record_t *record = redo->record;
+    const mmsb_journal_head_t *head = redo->head;
+    uint64_t length = redo->length - 8;
+    mmsb_delta_t delta;
+    if (record->place == 0 || record->version >= head->version) /* the bytes are elsewhere, or have the change */
+        return 0;
+    if (MMSB_UNLIKELY(head->kind == MMSB_JOURNAL_DELTA)) {
+        if (!redo_delta(redo, &delta) || check_locked(0, &delta, record, 0) != MMSB_OK)
+            return 0;
+        apply_locked(record, &delta);
+    } else {
+        if (redo->offset > record->size || length > record->size - redo->offset)
+            return 0;
+        if (head->kind == MMSB_JOURNAL_WRITE) {
+            uint8_t *bytes = mmsb_record_bytes(record) + redo->offset;
+            if (length > 0) {
+                memcpy(bytes, redo->body + 8, length);
+                mmsb_dirty_range(record, redo->offset, redo->offset + length - 1);
+            }
+        } else {
+            if (mmsb_mask_make(record) != MMSB_OK)
+                return 0;
+            target_t target = target_of(record, 0, redo->offset);
+            apply_target(&target, redo->offset & 7, length, redo->body + 8, 0);
         }
     }
-    mmsb_page_unlock(record, state);
-    return status;
+    __atomic_store_n(&record->version, head->version, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->epoch, head->epoch, __ATOMIC_RELAXED);
+    return 1;
+}
+
+uint64_t mmsb_redo_records(const mmsb_redo_pages_t *pages, const void *records, uint64_t length, uint64_t *count) {
+    redo_t ring[REDO_AHEAD];
+    const uint8_t *base = records;
+    uint64_t read = 0, made = 0, at = 0;
+    int more = 1;
+    for (;;) {
+        while (more && read - made < REDO_AHEAD) {
+            redo_t *redo = &ring[read % REDO_AHEAD];
+            if (!redo_read(redo, pages, base + at, length - at)) {
+                more = 0;
+                break;
+            }
+            at += (redo->head->length + UINT64_C(7)) & ~UINT64_C(7);
+            if (at > length)
+                at = length;
+            read++;
+        }
+        if (made == read)
+            break;
+        const redo_t *soon = &ring[(made + REDO_AHEAD / 2) % REDO_AHEAD];
+        if (made + REDO_AHEAD / 2 < read)
+            redo_prefetch(soon);
+        if (!redo_make(&ring[made % REDO_AHEAD])) {
+            at = (uint64_t)((const uint8_t *)ring[made % REDO_AHEAD].head - base);
+            break;
+        }
+        made++;
+    }
+    *count = made;
+    return at;
 }

@@ -71,8 +71,24 @@ func copyOf(r *Record) Record {
 	return c
 }
 
-// readAll is all records from first on, and the error that ended them.
+// readAll is all records from first on, and the error that ended them: as a walk of the opened journal has them, and as a
+// replay has.
 func readAll(fs file.FS, first uint64) (records []Record, info Info, err error) {
+	records, info, err = walkAll(fs, first)
+	replayed, last, replayErr := replayAll(fs, first-1, Until{})
+	switch {
+	case code(err) != code(replayErr):
+		err = status.Errorf(status.Internal, "a walk ends with %v, a replay with %v", err, replayErr)
+	case err == nil && (len(records) != len(replayed) || last != max(info.Last, first-1)):
+		err = status.Errorf(status.Internal, "a walk has %d records up to %d, a replay %d up to %d", len(records), info.Last, len(replayed),
+			last)
+	case err == nil && !assert.ObjectsAreEqual(records, replayed):
+		err = status.Errorf(status.Internal, "a walk has other records than a replay")
+	}
+	return records, info, err
+}
+
+func walkAll(fs file.FS, first uint64) (records []Record, info Info, err error) {
 	j, err := Open(fs, directory)
 	if err != nil {
 		return nil, Info{}, err
@@ -84,6 +100,26 @@ func readAll(fs file.FS, first uint64) (records []Record, info Info, err error) 
 		records = append(records, copyOf(record))
 	}
 	return records, j.Info(), nil
+}
+
+func replayAll(fs file.FS, after uint64, until Until) (records []Record, last uint64, err error) {
+	r, err := OpenReplay(fs, directory)
+	if err != nil {
+		return nil, 0, err
+	}
+	last, err = r.Run(after, until, func(s *Stretch) error {
+		for len(s.Records) > 0 {
+			record, err := s.Next()
+			if err != nil {
+				return err
+			}
+			if record != nil {
+				records = append(records, copyOf(record))
+			}
+		}
+		return nil
+	})
+	return records, last, err
 }
 
 func requireRuns(t *testing.T, records []Record, from, to uint64) {
@@ -453,7 +489,78 @@ func TestFind(t *testing.T) {
 		got, err := j.Find(c.after, c.until)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, got, "%+v", c)
+		records, last, err := replayAll(disk, c.after, c.until)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, last, "%+v", c)
+		assert.Len(t, records, int(c.want-c.after), "%+v", c)
 	}
+}
+
+// TestAnErrorEndsAReplay also where frames are waiting to be applied.
+func TestAnErrorEndsAReplay(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{})
+	for number := range uint64(20) {
+		require.NoError(t, write(w, run(number+1)))
+	}
+	require.NoError(t, w.Close())
+	r, err := OpenReplay(disk, directory)
+	require.NoError(t, err)
+	calls := 0
+	_, err = r.Run(0, Until{}, func(*Stretch) error {
+		calls++
+		return status.Errorf(status.Cancelled, "enough")
+	})
+	assert.Equal(t, status.Cancelled, code(err))
+	assert.Equal(t, 1, calls)
+}
+
+// A group that goes beyond its frame and whose end is missing is not handed out, however much of it there is.
+func TestAGreatGroupIsReplayedWholeOrNot(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		disk := filetest.NewDisk()
+		w := open(t, disk, Options{})
+		require.NoError(t, write(w, run(1)))
+		for number := range uint64(5) {
+			flags := uint8(More)
+			if whole && number == 4 {
+				flags = 0
+			}
+			encoded, used := buffer(run(number + 2).encode(flags))
+			require.NoError(t, w.Write(encoded, used, w.Next(), 1, flags == 0))
+		}
+		want := uint64(1)
+		if whole {
+			want = 6
+		}
+		_, err := w.Sync()
+		require.NoError(t, err)
+		records, last, err := replayAll(disk, 0, Until{})
+		require.NoError(t, err)
+		assert.Equal(t, want, last)
+		requireRuns(t, records, 1, want)
+	}
+}
+
+// A file system may take a part of a write that passes its cache by, at a limit, and refuse the rest for where it begins: what
+// counts is what the same write says without that.
+func TestAWriteIsTriedAgainThroughTheCache(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{})
+	require.NoError(t, write(w, run(1)))
+	require.NoError(t, w.Close())
+	refuse := filetest.Fault{Kind: filetest.Write, Nth: 1, Errno: syscall.EINVAL}
+	w = open(t, filetest.NewFaulty(disk, refuse), Options{})
+	require.NoError(t, write(w, run(2)))
+	require.NoError(t, w.Close())
+	records, _, err := readAll(disk, 1)
+	require.NoError(t, err)
+	requireRuns(t, records, 1, 2)
+
+	limit := filetest.Fault{Kind: filetest.Write, Nth: 2, Errno: syscall.EFBIG}
+	w = open(t, filetest.NewFaulty(disk, refuse, limit), Options{})
+	err = write(w, run(3))
+	assert.Equal(t, int32(syscall.EFBIG), status.Of(err).Foreign, "%v", err)
 }
 
 // small is a closed journal of one segment, as bytes, with what it says.

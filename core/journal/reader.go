@@ -56,6 +56,15 @@ type SegmentInfo struct {
 // torn tail is cut, as if it were not there. Errors: NotFound (no journal there), Corrupt (damage to what was durable, a
 // segment is missing or foreign), Format (newer than this library, or not ours), and those of the file system.
 func Open(fs file.FS, directory string) (*Journal, error) {
+	j, err := openSegments(fs, directory)
+	if err != nil {
+		return nil, err
+	}
+	return j, j.look()
+}
+
+// openSegments reads the segments' headers.
+func openSegments(fs file.FS, directory string) (*Journal, error) {
 	firsts, err := list(fs, directory)
 	if err != nil {
 		return nil, err
@@ -75,7 +84,7 @@ func Open(fs file.FS, directory string) (*Journal, error) {
 		}
 		j.segments = append(j.segments, s)
 	}
-	return j, j.look()
+	return j, nil
 }
 
 func (j *Journal) path(name string) string { return filepath.Join(j.directory, name) }
@@ -110,7 +119,7 @@ func (j *Journal) look() error {
 	j.info = Info{ID: last.journal, First: j.segments[0].first, Last: last.first - 1}
 	j.tail = tail{end: blockBytes, chain: last.previous}
 	open := false
-	err := j.scan(end, toTheEnd, func(f *frame, records []byte, offset int64) (bool, error) {
+	err := j.scan(j.beginning(end), toTheEnd, func(f *frame, records []byte, at position) (bool, error) {
 		err := eachRecord(f, records, func(_ uint64, head recordHead, _ []byte) bool {
 			open = head.flags&More != 0
 			if !open {
@@ -120,7 +129,7 @@ func (j *Journal) look() error {
 		})
 		if err == nil && !open {
 			j.info.Last = f.first + uint64(f.count) - 1
-			j.tail = tail{end: offset + int64(padded(int(f.length))), chain: f.crc, ended: f.count == 0}
+			j.tail = tail{end: at.offset + int64(padded(int(f.length))), chain: f.crc, ended: f.count == 0}
 		}
 		return true, err
 	})
@@ -282,11 +291,7 @@ func (j *Journal) from(first uint64, visit func(f *frame, records []byte) (more 
 		return status.Errorf(status.NotFound, "the journal %s begins at record %d: record %d was dropped", j.directory, j.info.First,
 			first)
 	}
-	start := len(j.segments) - 1
-	for j.segments[start].first > first {
-		start--
-	}
-	return j.scan(start, j.tail.end, func(f *frame, records []byte, _ int64) (bool, error) {
+	return j.scan(j.beginning(j.holding(first)), j.tail.end, func(f *frame, records []byte, _ position) (bool, error) {
 		if f.first+uint64(f.count) <= first {
 			return true, nil
 		}

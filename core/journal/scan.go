@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,14 +13,37 @@ import (
 // toTheEnd is the end of a scan that finds the end by itself.
 const toTheEnd = -1
 
-// scan walks the frames from a segment's first on, checked. In the last segment it ends at the offset end; with toTheEnd at
-// the first frame that is not whole, where nothing behind it says that it was durable. Errors: those of visit, Corrupt, and
-// those of the file system.
-func (j *Journal) scan(start int, end int64, visit func(f *frame, records []byte, offset int64) (more bool, err error)) error {
-	next, chain := j.segments[start].first, j.segments[start].previous
-	for i := start; i < len(j.segments); i++ {
+// position is where a frame lies, and what it must say to belong there.
+type position struct {
+	segment int   // its number among the journal's
+	offset  int64 // in the segment
+	next    uint64
+	chain   uint32 // crc of the frame before
+}
+
+// beginning is the position of a segment's first frame.
+func (j *Journal) beginning(segment int) position {
+	s := &j.segments[segment]
+	return position{segment, blockBytes, s.first, s.previous}
+}
+
+// holding is the segment that has a record, or would have it.
+func (j *Journal) holding(record uint64) (segment int) {
+	segment = len(j.segments) - 1
+	for segment > 0 && j.segments[segment].first > record {
+		segment--
+	}
+	return segment
+}
+
+// scan walks the frames from a position on, checked. In the last segment it ends at the offset end; with toTheEnd at the first
+// frame that is not whole, where nothing behind it says that it was durable. Errors: those of visit, Corrupt, and those of
+// the file system.
+func (j *Journal) scan(from position, end int64, visit func(f *frame, records []byte, at position) (more bool, err error)) error {
+	offset, next, chain := from.offset, from.next, from.chain
+	for i := from.segment; i < len(j.segments); i++ {
 		s := &j.segments[i]
-		if s.first != next || s.previous != chain {
+		if i > from.segment && (s.first != next || s.previous != chain) {
 			return status.Errorf(status.Corrupt, "%s begins at record %d behind checksum 0x%08x, but record %d behind 0x%08x follows: "+
 				"a segment is missing or foreign", j.path(s.name), s.first, s.previous, next, chain)
 		}
@@ -28,18 +52,21 @@ func (j *Journal) scan(start int, end int64, visit func(f *frame, records []byte
 			limit = end
 		}
 		more := true
-		stopped, err := eachFrame(j.fs, j.path(s.name), s.journal, limit, func(f *frame, whole []byte, offset int64) (bool, error) {
+		walk := frameWalk{path: j.path(s.name), journal: s.journal, offset: offset}
+		walk.visit = func(f *frame, whole []byte, offset int64) (bool, error) {
 			if f.first != next || f.previous != chain {
 				return false, errNotNext
 			}
 			var err error
-			more, err = visit(f, whole[FrameHeadBytes:f.length], offset)
+			more, err = visit(f, whole[FrameHeadBytes:f.length], position{i, offset, next, chain})
 			next, chain = f.first+uint64(f.count), f.crc
 			return more, err
-		})
+		}
+		stopped, err := walk.upTo(limit, j.fs)
 		if err != nil || !more {
 			return err
 		}
+		offset = blockBytes
 		if stopped == limit {
 			continue
 		}
@@ -98,41 +125,57 @@ func eachRecord(f *frame, records []byte, visit func(sequence uint64, head recor
 	for i := range f.count {
 		sequence := f.first + uint64(i)
 		left := records[at:]
-		if len(left) < recordHeadBytes {
-			return status.Errorf(status.Corrupt, "record %d has %d bytes left in its frame, fewer than a head of %d", sequence, len(left),
-				recordHeadBytes)
+		if err := checkLength(sequence, left); err != nil {
+			return err
 		}
 		head := decodeRecordHead(left)
-		if head.length < recordHeadBytes || uint64(head.length) > uint64(len(left)) {
-			return status.Errorf(status.Corrupt, "record %d has a length of %d, with %d bytes left in its frame", sequence, head.length,
-				len(left))
-		}
 		if !visit(sequence, head, left[recordHeadBytes:head.length:head.length]) {
 			return nil
 		}
 		at += min(int(head.length+7)&^7, len(left))
 	}
-	if at != len(records) {
-		return status.Errorf(status.Corrupt, "the frame of record %d has %d bytes behind its %d records", f.first, len(records)-at,
-			f.count)
-	}
-	return nil
+	return checkEnd(f, len(records)-at)
 }
 
-// eachFrame walks the frames of a segment up to the offset limit. It returns the offset behind the last frame that is whole
-// and that the visit takes, which answers errNotNext for one that is not to be taken. whole is good during the visit.
-func eachFrame(fs file.FS, path string, journal ID, limit int64,
-	visit func(f *frame, whole []byte, offset int64) (more bool, err error)) (stopped int64, err error) {
-	source, err := file.Open(fs, path)
+// checkLength says whether what is left of a frame is enough for the next record. Errors: Corrupt.
+func checkLength(sequence uint64, left []byte) error {
+	if len(left) >= recordHeadBytes {
+		if length := binary.LittleEndian.Uint32(left); length >= recordHeadBytes && uint64(length) <= uint64(len(left)) {
+			return nil
+		}
+	}
+	return badLength(sequence, left)
+}
+
+func badLength(sequence uint64, left []byte) error {
+	if len(left) < recordHeadBytes {
+		return status.Errorf(status.Corrupt, "record %d has %d bytes left in its frame, fewer than a head of %d", sequence, len(left),
+			recordHeadBytes)
+	}
+	return status.Errorf(status.Corrupt, "record %d has a length of %d, with %d bytes left in its frame", sequence,
+		binary.LittleEndian.Uint32(left), len(left))
+}
+
+// checkEnd says whether a frame ends with its last record. Errors: Corrupt.
+func checkEnd(f *frame, left int) error {
+	if left == 0 {
+		return nil
+	}
+	return status.Errorf(status.Corrupt, "the frame of record %d has %d bytes behind its %d records", f.first, left, f.count)
+}
+
+// upTo walks the frames of a segment up to the offset limit. It returns the offset behind the last frame that is whole and that
+// the visit takes, which answers errNotNext for one that is not to be taken. What a visit gets is good during the visit.
+func (w *frameWalk) upTo(limit int64, fs file.FS) (stopped int64, err error) {
+	source, err := file.Open(fs, w.path)
 	if err != nil {
-		return blockBytes, err
+		return w.offset, err
 	}
 	defer func() { _ = source.Close() }()
-	w := frameWalk{path: path, journal: journal, visit: visit, offset: blockBytes}
-	stretch := file.Range{Offset: blockBytes, Length: min(limit, source.Size()) - blockBytes}
+	stretch := file.Range{Offset: w.offset, Length: min(limit, source.Size()) - w.offset}
 	if stretch.Length <= small {
 		piece := make([]byte, max(0, stretch.Length))
-		if _, err = source.ReadAt(piece, blockBytes); err == nil {
+		if _, err = source.ReadAt(piece, stretch.Offset); err == nil {
 			err = w.feed(piece)
 		}
 	} else {

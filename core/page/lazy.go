@@ -16,10 +16,10 @@ type lazies struct {
 	pages map[uint32]*lazySource
 }
 
-// lazySource is a snapshot that pages wait in; it is closed with the last of them.
+// lazySource is a snapshot that pages wait in; the last of its users closes it.
 type lazySource struct {
 	state *snapshot.Snapshot
-	pages int
+	users int // the pages, and the load that makes them
 }
 
 // wait lets the page of a record wait in a snapshot.
@@ -30,7 +30,7 @@ func (l *lazies) wait(index uint32, source *lazySource) {
 		l.pages = make(map[uint32]*lazySource)
 	}
 	l.pages[index] = source
-	source.pages++
+	source.users++
 }
 
 // forget lets a page wait no longer. The page is locked.
@@ -42,8 +42,19 @@ func (l *lazies) forget(index uint32) {
 		return
 	}
 	delete(l.pages, index)
-	if source.pages--; source.pages == 0 {
-		_ = source.state.Close()
+	source.leave()
+}
+
+// leave is the end of a load from a source.
+func (l *lazies) leave(source *lazySource) {
+	l.Lock()
+	defer l.Unlock()
+	source.leave()
+}
+
+func (s *lazySource) leave() {
+	if s.users--; s.users == 0 {
+		_ = s.state.Close()
 	}
 }
 

@@ -118,8 +118,10 @@ func Load(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) erro
 		}
 		l := &loader{c: c, o: &o, work: w, state: state, pages: make(map[uint64]uint64), sums: make(map[uint32][]uint32)}
 		releases, err = l.run()
-		if l.lazy == 0 { // else the last of them closes it
+		if l.source == nil {
 			_ = state.Close()
+		} else { // the last page that waits in it closes it
+			c.lazies.leave(l.source)
 		}
 		return err
 	})
@@ -142,14 +144,16 @@ type loader struct {
 	graph  *graph.Graph
 	done   uint64
 
+	inSnapshot []staged // where a journal is replayed: what was staged before
+	replayed   uint64   // the last record that the staged pages have
+
 	source *lazySource // of pages that are loaded lazily
-	lazy   int         // their number
 }
 
 // staged is a block that becomes a page.
 type staged struct {
 	id, size, epoch, version, low uint64
-	index, sum                    uint32
+	index, sum, generation        uint32
 }
 
 func (l *loader) run() (releases []func(), err error) {
@@ -192,8 +196,8 @@ func (l *loader) run() (releases []func(), err error) {
 			return nil, err
 		}
 	}
-	again, err := l.openReplay()
-	if err != nil {
+	l.replayed = l.state.Header().Journal
+	if err := l.replayJournal(); err != nil {
 		return nil, err
 	}
 	releases, err = l.commit()
@@ -201,13 +205,10 @@ func (l *loader) run() (releases []func(), err error) {
 		return releases, err
 	}
 	if l.o.IDs == nil {
-		l.c.journals.at = l.state.Header().Journal
+		l.c.journals.at = l.replayed
 	}
 	l.staged = nil // they are pages now
-	if again != nil {
-		err = again.run()
-	}
-	return releases, err
+	return releases, nil
 }
 
 // goesOn says whether the load is still wanted.
@@ -252,7 +253,7 @@ func (l *loader) segment(segment snapshot.Loaded) error {
 
 // stageLazy makes records of large pages, whose bytes stay in the file for now, and returns who is to be read.
 func (l *loader) stageLazy(want func(id uint64) bool) (rest func(id uint64) bool, err error) {
-	l.source = &lazySource{state: l.state}
+	l.source = &lazySource{state: l.state, users: 1}
 	err = l.state.Segments(snapshot.LoadOptions{Want: want, TablesOnly: true}, func(segment snapshot.Loaded) error {
 		for i := range segment.Pages {
 			page := &segment.Pages[i]
@@ -295,7 +296,6 @@ func (l *loader) stageOneLazy(page *snapshot.Page) error {
 		return err
 	}
 	page.NUMANode = -1 // memory comes later, from anywhere
-	l.lazy++
 	l.c.lazies.wait(index, l.source)
 	return l.note(page, block{index: index, location: native.Away | uint64(location)<<native.LocationShift})
 }
@@ -382,11 +382,13 @@ func (l *loader) note(page *snapshot.Page, b block) error {
 		return err
 	}
 	cold.ID, cold.DiskOffset, cold.DiskLength, cold.NUMANode = page.ID, b.disk.offset, b.disk.length, page.NUMANode
+	generation := native.Generation(record.LoadState())
 	l.staged = append(l.staged, staged{
 		id: page.ID, size: page.Size, epoch: page.Epoch, version: page.Version, low: b.location | native.ExplicitID, index: b.index,
+		generation: generation,
 	})
 	before := len(l.pages)
-	l.pages[page.ID] = native.Handle(native.KindPage, native.Generation(record.LoadState()), b.index)
+	l.pages[page.ID] = native.Handle(native.KindPage, generation, b.index)
 	if len(l.pages) == before {
 		return status.Errorf(status.Corrupt, "page %d is in the snapshot twice", page.ID)
 	}
@@ -628,17 +630,20 @@ func (l *loader) remember() {
 	}
 	totals := l.state.Totals()
 	saves.totals.pages, saves.totals.bytes = totals.StatePages, totals.StateBytes
-	for i := range l.staged {
-		s := &l.staged[i]
+	known := l.staged
+	if l.o.Journal != "" {
+		known = l.inSnapshot
+	}
+	for i := range known {
+		s := &known[i]
 		saved := native.SavedChunk(s.index >> native.ChunkBits)
 		if saved == nil { // then the next save must be a whole one
 			saves.lineage = nil
 			return
 		}
-		generation := native.Generation(native.RecordAt(s.index).LoadState())
-		saved[s.index&(native.ChunkRecords-1)] = native.Saved{Version: s.version, ID: s.id, Size: s.size, Generation: generation, CRC: s.sum}
+		saved[s.index&(native.ChunkRecords-1)] = native.Saved{Version: s.version, ID: s.id, Size: s.size, Generation: s.generation, CRC: s.sum}
 		if sums := l.sums[s.index]; sums != nil {
-			saves.large[s.index] = largeSaved{generation: generation, sums: sums}
+			saves.large[s.index] = largeSaved{generation: s.generation, sums: sums}
 		}
 	}
 }

@@ -176,25 +176,27 @@ func (c *Context) Create(size uint64, options CreateOptions) (uint64, error) {
 	if err := checkSize(size); err != nil {
 		return 0, err
 	}
-	location, err := c.place(&options)
-	if err != nil {
-		return 0, err
-	}
-	var b block
-	switch {
-	case location == LocationDisk && options.NUMANode >= 0:
-		err = status.Errorf(status.InvalidArgument, "numa_node is %d, but a page on disk has none", options.NUMANode)
-	case location == LocationDisk:
-		b, err = c.takeDisk(size)
-	case options.NUMANode >= 0:
-		b, err = c.takeOnNode(size, options.NUMANode)
-	default:
-		b, err = c.takeHost(size, !options.Uninitialised)
-	}
+	b, err := c.takeFor(size, &options)
 	if err != nil {
 		return 0, err
 	}
 	return c.publish(b, size, options.ID, options.NUMANode, 0, entry{kind: journal.Create}, nil)
+}
+
+// takeFor takes what a new page is made of.
+func (c *Context) takeFor(size uint64, options *CreateOptions) (block, error) {
+	location, err := c.place(options)
+	switch {
+	case err != nil:
+		return block{}, err
+	case location == LocationDisk && options.NUMANode >= 0:
+		return block{}, status.Errorf(status.InvalidArgument, "numa_node is %d, but a page on disk has none", options.NUMANode)
+	case location == LocationDisk:
+		return c.takeDisk(size)
+	case options.NUMANode >= 0:
+		return c.takeOnNode(size, options.NUMANode)
+	}
+	return c.takeHost(size, !options.Uninitialised)
 }
 
 // block is memory for a page, and the record that has it.
@@ -433,34 +435,14 @@ func Clone(page, id uint64) (uint64, error) {
 		return 0, err
 	}
 	c := p.context
-	size := p.record.Size
-	var b block
-	if p.location() == LocationDisk {
-		b, err = c.takeDisk(size)
-	} else {
-		b, err = p.takeLike(size)
-	}
+	b, err := p.takeForClone()
 	if err != nil {
 		return 0, err
 	}
 	copied := entry{kind: journal.Clone, body: journal.Words(recordID(p.index, p.state), p.record.Version)}
-	return c.publish(b, size, id, p.node(), 0, copied, func(q *locked) error {
-		if err := c.copyBytes(p, b, size); err != nil {
+	return c.publish(b, p.record.Size, id, p.node(), 0, copied, func(q *locked) error {
+		if err := p.copyTo(q, b); err != nil {
 			return err
-		}
-		if p.record.MaskBlock != 0 {
-			if code := native.MakeMask(q.index); code != 0 {
-				return fromNative(code)
-			}
-			length := (size + 7) / 8
-			copy(native.Bytes(q.record.MaskPlace, length), native.Bytes(p.record.MaskPlace, length))
-		}
-		if p.record.Cold != 0 {
-			if blob := metadataOf(p.record); len(blob) > 0 {
-				if err := q.storeMetadata(blob, native.ColdAt(p.record.Cold).MetadataCount, nil); err != nil {
-					return err
-				}
-			}
 		}
 		q.record.Epoch, q.record.Version = p.record.Epoch, p.record.Version
 		if id != 0 {
@@ -468,6 +450,34 @@ func Clone(page, id uint64) (uint64, error) {
 		}
 		return nil
 	})
+}
+
+// takeForClone takes what a copy of the page is made of.
+func (p *locked) takeForClone() (block, error) {
+	if p.location() == LocationDisk {
+		return p.context.takeDisk(p.record.Size)
+	}
+	return p.takeLike(p.record.Size)
+}
+
+// copyTo copies bytes, change mask and metadata into a page that is made of a block.
+func (p *locked) copyTo(q *locked, b block) error {
+	size := p.record.Size
+	if err := p.context.copyBytes(p, b, size); err != nil {
+		return err
+	}
+	if p.record.MaskBlock != 0 {
+		if code := native.MakeMask(q.index); code != 0 {
+			return fromNative(code)
+		}
+		length := (size + 7) / 8
+		copy(native.Bytes(q.record.MaskPlace, length), native.Bytes(p.record.MaskPlace, length))
+	}
+	blob := metadataOf(p.record)
+	if len(blob) == 0 {
+		return nil
+	}
+	return q.storeMetadata(blob, native.ColdAt(p.record.Cold).MetadataCount, nil)
 }
 
 // copyBytes copies a locked page's bytes into a block.
@@ -648,6 +658,22 @@ func Resize(page, size uint64) (err error) {
 	if size == old {
 		return nil
 	}
+	if err := p.resize(size); err != nil {
+		return err
+	}
+	if size > old {
+		native.AddCounts(p.context.index, 0, 0, size-old, 0)
+	} else {
+		native.AddCounts(p.context.index, 0, 0, 0, old-size)
+	}
+	return nil
+}
+
+// resize changes a page's size.
+func (p *locked) resize(size uint64) error {
+	if err := checkSize(size); err != nil {
+		return err
+	}
 	mask, err := p.resizedMask(size)
 	if err != nil {
 		return err
@@ -662,11 +688,6 @@ func Resize(page, size uint64) (err error) {
 	p.record.SetSize(size)
 	native.Fence(p.index, p.state, size)
 	p.record.MoveVersion()
-	if size > old {
-		native.AddCounts(p.context.index, 0, 0, size-old, 0)
-	} else {
-		native.AddCounts(p.context.index, 0, 0, 0, old-size)
-	}
 	return nil
 }
 

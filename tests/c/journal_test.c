@@ -2,6 +2,7 @@
 #include "folder.h"
 
 #include <fcntl.h>
+#include <glob.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -448,6 +449,200 @@ static void what_a_journal_refuses(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+/* ------------------------------------------------------------------------------------------ histories by chance ---- */
+
+enum { HISTORY_PAGES = 12, HISTORY_STEPS = 1500, PAGE_MOST = 9000 };
+
+/* A delta of any form, valid for a page of this size; what it points to is static. */
+static mmsb_delta_t any_delta(uint64_t *seed, uint64_t size) {
+    static uint8_t mask[PAGE_MOST], payload[PAGE_MOST];
+    static uint64_t offsets[64];
+    static uint32_t offsets32[64];
+    static mmsb_run_t runs[5];
+    mmsb_delta_t delta;
+    mmsb_delta_init(&delta);
+    for (uint64_t i = 0; i < size; i++) {
+        payload[i] = (uint8_t)random_next(seed);
+        mask[i] = random_below(seed, 3) == 0 ? (uint8_t)random_next(seed) : 0;
+    }
+    delta.payload = payload;
+    switch (random_below(seed, 6)) {
+    case 0:
+        delta.kind = MMSB_DELTA_DENSE_BYTES;
+        delta.mask = mask;
+        delta.mask_length = random_below(seed, size + 1);
+        break;
+    case 1:
+        delta.kind = MMSB_DELTA_DENSE_BITS;
+        delta.mask = mask;
+        delta.mask_length = random_below(seed, size + 1);
+        break;
+    case 2:
+        delta.kind = MMSB_DELTA_SPARSE_BITS;
+        delta.mask = mask;
+        delta.mask_length = random_below(seed, size + 1);
+        break;
+    case 3:
+        delta.kind = MMSB_DELTA_INDEXED;
+        delta.count = random_below(seed, 64);
+        delta.offsets = offsets;
+        for (uint64_t i = 0; i < delta.count; i++) {
+            offsets[i] = random_below(seed, size);
+        }
+        break;
+    case 4:
+        delta.kind = MMSB_DELTA_INDEXED;
+        delta.count = 1 + random_below(seed, 63);
+        delta.offsets32 = offsets32;
+        for (uint64_t i = 0; i < delta.count; i++) {
+            offsets32[i] = (uint32_t)random_below(seed, size);
+        }
+        break;
+    default:
+        delta.kind = MMSB_DELTA_RUNS;
+        delta.runs = runs;
+        delta.count = random_below(seed, 6);
+        for (uint64_t i = 0; i < delta.count; i++) {
+            runs[i].offset = random_below(seed, size);
+            runs[i].length = random_below(seed, (size - runs[i].offset) / 5 + 1);
+        }
+    }
+    if (random_below(seed, 4) == 0) {
+        delta.id = random_next(seed);
+        delta.source = "by chance";
+        delta.intent = random_below(seed, 2) ? "to be replayed" : NULL;
+    }
+    return delta;
+}
+
+static mmsb_page_t any_page(uint64_t *seed, mmsb_context_t context) {
+    mmsb_page_options_t options;
+    mmsb_page_options_init(&options);
+    if (random_below(seed, 4) == 0) {
+        options.location = MMSB_LOCATION_DISK;
+    }
+    mmsb_page_t page = 0;
+    CHECK_OK(mmsb_page_create(context, 64 + random_below(seed, PAGE_MOST - 64), &options, &page));
+    return page;
+}
+
+static void any_change(uint64_t *seed, mmsb_context_t context, mmsb_page_t *page) {
+    mmsb_delta_t delta;
+    uint64_t size = page_info(*page).size, offset = random_below(seed, size), choice = random_below(seed, 40);
+    if (choice == 0) {
+        CHECK_OK(mmsb_page_destroy(*page));
+        *page = any_page(seed, context);
+    } else if (choice == 1) {
+        CHECK_OK(mmsb_page_resize(*page, 64 + random_below(seed, PAGE_MOST - 64)));
+    } else if (choice == 2) {
+        CHECK_OK(mmsb_page_migrate(*page, random_below(seed, 2) ? MMSB_LOCATION_DISK : MMSB_LOCATION_CPU, 0));
+    } else if (choice == 3) {
+        CHECK_OK(mmsb_page_mask_clear(*page));
+    } else if (choice == 4) {
+        CHECK_OK(mmsb_page_metadata_set(*page, "key", 3, seed, 4));
+    } else if (choice == 5) {
+        mmsb_page_t copy = 0;
+        CHECK_OK(mmsb_page_clone(*page, 0, &copy));
+        CHECK_OK(mmsb_page_destroy(*page));
+        *page = copy;
+    } else if (choice < 12) {
+        CHECK_OK(mmsb_page_write(*page, offset, &choice, size - offset < 8 ? size - offset : 8));
+    } else {
+        delta = any_delta(seed, size);
+        CHECK_OK(mmsb_page_apply(*page, &delta));
+    }
+}
+
+static void check_same_pages(const mmsb_page_t *pages, mmsb_context_t loaded) {
+    size_t count = 0;
+    uint64_t cursor = 0;
+    mmsb_page_t listed[HISTORY_PAGES + 1];
+    CHECK_OK(mmsb_context_pages(loaded, &cursor, listed, HISTORY_PAGES + 1, &count));
+    CHECK_EQUAL(count, HISTORY_PAGES);
+    for (int p = 0; p < HISTORY_PAGES; p++) {
+        check_same_page(pages[p], page_of(loaded, page_info(pages[p]).id));
+    }
+}
+
+/* Deltas of all forms between all other changes, from a snapshot in the middle: loaded at once and lazily; what an incremental
+ * save of the replayed state says; and the journal with a byte that is another one, anywhere, which changes nothing. */
+static void histories_are_replayed(void) {
+    uint64_t seed = 20;
+    mmsb_context_t context = new_context();
+    mmsb_page_t pages[HISTORY_PAGES];
+    begin(context, MMSB_DURABILITY_INTERVAL);
+    for (int p = 0; p < HISTORY_PAGES; p++) {
+        pages[p] = any_page(&seed, context);
+    }
+    for (int step = 0; step < HISTORY_STEPS; step++) {
+        any_change(&seed, context, &pages[random_below(&seed, HISTORY_PAGES)]);
+        if (step == HISTORY_STEPS / 3) {
+            CHECK_OK(mmsb_snapshot_save(context, at("start"), NULL));
+        }
+        if (step % 100 == 0) {
+            CHECK_OK(mmsb_journal_sync(context));
+        }
+    }
+    CHECK_OK(mmsb_journal_close(context));
+    mmsb_load_options_t options;
+    for (int lazy = 0; lazy < 2; lazy++) {
+        mmsb_load_options_init(&options);
+        options.mode = lazy ? MMSB_LOAD_LAZY : MMSB_LOAD_EAGER;
+        mmsb_context_t loaded = replayed_with(&options), again = new_context();
+        mmsb_save_options_t save;
+        mmsb_save_options_init(&save);
+        save.base = at("start");
+        CHECK_OK(mmsb_snapshot_save(loaded, at("next"), &save));
+        check_same_pages(pages, loaded);
+        CHECK_OK(mmsb_snapshot_load(again, at("next"), NULL));
+        check_same_pages(pages, again);
+        CHECK_OK(mmsb_context_destroy(again));
+        CHECK_OK(mmsb_context_destroy(loaded));
+    }
+
+    glob_t found;
+    char pattern[512], journal[256];
+    snprintf(journal, sizeof journal, "%s", at("journal"));
+    snprintf(pattern, sizeof pattern, "%s/journal-*.mmsbj", journal);
+    REQUIRE(glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1);
+    int file = open(found.gl_pathv[0], O_RDWR);
+    struct stat status;
+    REQUIRE(file >= 0 && fstat(file, &status) == 0);
+    mmsb_load_options_init(&options);
+    options.journal = journal;
+    mmsb_context_stats_t before, after;
+    mmsb_context_stats_init(&before);
+    mmsb_context_stats_init(&after);
+    CHECK_OK(mmsb_snapshot_load(context, at("start"), &options)); /* what it has comes from a load then, as after */
+    for (int n = 0; n < HISTORY_PAGES; n++) {
+        pages[n] = 0;
+    }
+    uint64_t cursor = 0;
+    size_t count = 0;
+    CHECK_OK(mmsb_context_pages(context, &cursor, pages, HISTORY_PAGES, &count));
+    CHECK_EQUAL(count, HISTORY_PAGES);
+    CHECK_OK(mmsb_context_stats(context, &before));
+    for (off_t place = 4096 + (off_t)random_below(&seed, 4096); place < status.st_size; place += status.st_size / 40) {
+        uint8_t was, changed;
+        REQUIRE(pread(file, &was, 1, place) == 1);
+        changed = was ^ 0x10;
+        REQUIRE(pwrite(file, &changed, 1, place) == 1);
+        CHECK_STATUS(mmsb_snapshot_load(context, at("start"), &options), MMSB_E_CORRUPT);
+        REQUIRE(pwrite(file, &was, 1, place) == 1);
+        CHECK_OK(mmsb_context_stats(context, &after));
+        CHECK_EQUAL(after.pages, before.pages);
+        CHECK_EQUAL(after.bytes, before.bytes);
+        CHECK_EQUAL(after.disk_used, before.disk_used);
+    }
+    mmsb_load_options_init(&options);
+    mmsb_context_t whole = replayed_with(&options);
+    check_same_pages(pages, whole);
+    close(file);
+    globfree(&found);
+    CHECK_OK(mmsb_context_destroy(whole));
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
 int main(int count, char **arguments) {
     program = arguments[0];
     if (count > 3 && strcmp(arguments[1], "acknowledge") == 0) {
@@ -456,6 +651,7 @@ int main(int count, char **arguments) {
     folder_make();
     RUN_IN_FOLDER(every_change_is_replayed);
     RUN_IN_FOLDER(a_journal_alone);
+    RUN_IN_FOLDER(histories_are_replayed);
     RUN_IN_FOLDER(the_state_after_each_record);
     RUN_IN_FOLDER(the_state_at_an_epoch_of_a_page);
     RUN_IN_FOLDER(who_may_continue_a_journal);

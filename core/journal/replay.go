@@ -1,0 +1,197 @@
+package journal
+
+import (
+	"encoding/binary"
+
+	"libmmsb/core/file"
+	"libmmsb/core/safego"
+	"libmmsb/core/status"
+)
+
+// Replay is a journal that is read once, to apply its records: frames are read and checked on one goroutine while the
+// records of those before are applied on another.
+type Replay struct{ journal *Journal }
+
+// OpenReplay opens a journal like Open, but looks at nothing except its segments' headers.
+func OpenReplay(fs file.FS, directory string) (*Replay, error) {
+	j, err := openSegments(fs, directory)
+	if err != nil {
+		return nil, err
+	}
+	return &Replay{j}, nil
+}
+
+// First is the number of the oldest record that is left.
+func (r *Replay) First() uint64 { return r.journal.segments[0].first }
+
+// Stretch is a part of a frame: records that lie one behind the other, of groups that are whole.
+type Stretch struct {
+	Records   []byte // those that are left, at an address that is a multiple of 8
+	sequence  uint64 // of the first of them
+	assembler *assembler
+	path      string // of the segment
+	offset    int64  // of the frame
+	room      []byte
+}
+
+// framesAhead is how many frames are read before they are applied.
+const framesAhead = 3
+
+// Run walks the groups behind the record after, up to where until says or the journal ends, and returns the number of the
+// last record. apply gets them in order; it is called on this goroutine, and its first error ends the walk. What a stretch
+// has is good until apply returns. Nothing is known of what lies behind: an error may come after many calls of apply.
+// Errors: NotFound (the record behind after was dropped), those of apply, Corrupt, Format, and those of the file system.
+func (r *Replay) Run(after uint64, until Until, apply func(s *Stretch) error) (last uint64, err error) {
+	j := r.journal
+	if after+1 < r.First() {
+		return after, status.Errorf(status.NotFound, "the journal %s begins at record %d: record %d was dropped", j.directory,
+			r.First(), after+1)
+	}
+	p := &player{journal: j, after: after, last: after, until: until, ready: make(chan *Stretch, framesAhead),
+		free: make(chan *Stretch, framesAhead), stopped: make(chan struct{})}
+	var pieces assembler
+	for range framesAhead {
+		p.free <- &Stretch{assembler: &pieces}
+	}
+	safego.Go(func() {
+		defer close(p.ready)
+		p.failed = status.Errorf(status.Internal, "reading the journal %s panicked", j.directory)
+		p.failed = j.scan(j.beginning(j.holding(after+1)), toTheEnd, p.frame)
+	})
+	for s := range p.ready {
+		if err == nil {
+			if err = apply(s); err != nil {
+				close(p.stopped)
+			}
+		}
+		p.free <- s
+	}
+	if err == nil {
+		err = p.failed
+	}
+	return p.last, err
+}
+
+// player finds whole groups in frames.
+type player struct {
+	journal *Journal
+	after   uint64
+	until   Until
+	last    uint64 // of the groups that were found
+	great   uint64 // the last record of a group that goes beyond its frame, and that is whole
+	ended   bool   // what follows is not to be applied
+	ready   chan *Stretch
+	free    chan *Stretch
+	stopped chan struct{}
+	failed  error
+}
+
+// frame is a visit of scan.
+func (p *player) frame(f *frame, records []byte, at position) (more bool, err error) {
+	if f.first+uint64(f.count) <= p.after+1 {
+		return true, nil
+	}
+	begin, end := -1, 0 // what is to be applied
+	group := uint64(0)  // the first record of the one that is not whole yet
+	bounded := p.until != Until{}
+	next := 0
+	for i := uint64(0); i < uint64(f.count) && !p.ended; i++ { // a tight loop: eachRecord costs as much as the records' changes
+		sequence, here := f.first+i, next
+		left := records[here:]
+		if err := checkLength(sequence, left); err != nil {
+			return false, err
+		}
+		next = min(here+int(binary.LittleEndian.Uint32(left)+7)&^7, len(records))
+		if sequence <= p.after {
+			continue
+		}
+		if begin < 0 {
+			begin, end = here, here
+		}
+		switch {
+		case sequence <= p.great:
+			end, p.last = next, sequence
+		case bounded && p.until.passed(sequence, decodeRecordHead(left)):
+			p.ended = true
+		case left[5]&More == 0:
+			end, p.last, group = next, sequence, 0
+		case group == 0:
+			group = sequence
+		}
+	}
+	if !p.ended {
+		if err := checkEnd(f, len(records)-next); err != nil {
+			return false, err
+		}
+	}
+	if !p.ended && group != 0 {
+		if p.great, err = p.groupEnds(group, at); err != nil {
+			return false, err
+		}
+		if p.great == 0 {
+			p.ended = true
+		} else {
+			end, p.last = len(records), f.first+uint64(f.count)-1
+		}
+	}
+	if begin >= 0 && begin < end {
+		p.hand(max(f.first, p.after+1), records[begin:end], at)
+	}
+	return !p.ended, nil
+}
+
+// groupEnds is the number of the last record of a group that goes beyond the frame that it begins in; 0 where that one is
+// missing, or where the group is not to be applied.
+func (p *player) groupEnds(group uint64, at position) (last uint64, err error) {
+	err = p.journal.scan(at, toTheEnd, func(f *frame, records []byte, _ position) (more bool, err error) {
+		more = true
+		err = eachRecord(f, records, func(sequence uint64, head recordHead, _ []byte) bool {
+			if sequence < group {
+				return true
+			}
+			more = !p.until.passed(sequence, head)
+			if more && head.flags&More == 0 {
+				last, more = sequence, false
+			}
+			return more
+		})
+		return more, err
+	})
+	return last, err
+}
+
+// hand hands records over to be applied, where they are still wanted.
+func (p *player) hand(first uint64, records []byte, at position) {
+	select {
+	case <-p.stopped:
+		p.ended = true
+	case s := <-p.free:
+		s.room = append(s.room[:0], records...)
+		s.Records, s.sequence = s.room, first
+		s.path, s.offset = p.journal.path(p.journal.segments[at.segment].name), at.offset
+		p.ready <- s
+	}
+}
+
+// Skip leaves out so many records of so many bytes together.
+func (s *Stretch) Skip(records uint64, bytes int) {
+	s.sequence += records
+	s.Records = s.Records[bytes:]
+}
+
+// Within says that a record's pieces were read, but not its last one: what comes next is for Next.
+func (s *Stretch) Within() bool { return s.assembler.within }
+
+// Next is the next record; nil where its last piece is in a stretch that follows. It is good until the next call. Errors:
+// Corrupt, Format.
+func (s *Stretch) Next() (record *Record, err error) {
+	for record == nil && len(s.Records) > 0 {
+		head := decodeRecordHead(s.Records) // its length was compared when its group was found
+		record, err = s.assembler.add(s.sequence, head, s.Records[recordHeadBytes:head.length:head.length])
+		if err != nil {
+			return nil, inFrame(err, s.path, s.offset)
+		}
+		s.Skip(1, min(int(head.length+7)&^7, len(s.Records)))
+	}
+	return record, nil
+}
