@@ -104,7 +104,18 @@ func newArena(device *device, half int, limit, bytes uint64) (*arena, error) {
 	}, nil
 }
 
-func (a *arena) end() { theWindow.give(a.base, a.bytes) }
+// end gives the addresses back. Where something is still mapped by hand, they lead to their own bytes again; addresses for which that
+// fails are never used again.
+func (a *arena) end() {
+	for _, r := range a.reservations {
+		if r.mapped > 0 {
+			if err := theWindow.alias(r.block.address, r.block.address, r.block.bytes); err != nil {
+				return
+			}
+		}
+	}
+	theWindow.give(a.base, a.bytes)
+}
 
 // find is the block at an address, in whatever state it is; nil where there never was one.
 func (a *arena) find(address driver.Address) *block {

@@ -83,3 +83,35 @@ func BenchmarkNew(b *testing.B) {
 		d.Close()
 	}
 }
+
+// What a checked operation costs: a program of many schedules is made of these.
+func BenchmarkCheckedOperations(b *testing.B) {
+	d, err := sim.New(sim.Options{Memory: 16 << 20, Scheduler: sim.Seeded, Seed: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Close()
+	device, err := d.Open(0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var streams []driver.Stream
+	for range 8 {
+		s, _ := device.CreateStream(0)
+		streams = append(streams, s)
+	}
+	e, _ := device.CreateEvent()
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		s := streams[i%8]
+		block, _ := device.AllocateOrdered(s, 1024)
+		_ = device.Fill(s, block, 1, 1024)
+		_ = device.RecordEvent(e, s)
+		_ = device.Wait(streams[(i+1)%8], e)
+		_, _ = device.QueryEvent(e)
+		_ = device.FreeOrdered(s, block)
+	}
+	if _, count := d.Violations(); count > 0 {
+		b.Fatal(d.Problems())
+	}
+}

@@ -272,6 +272,52 @@ func TestWhatIsNotGivenBackIsReported(t *testing.T) {
 	}
 }
 
+// What is still mapped when devices are closed does not show through in those that come after.
+func TestMappedMemoryEndsWithItsDevices(t *testing.T) {
+	for round := range byte(3) {
+		d, err := sim.New(sim.Options{Memory: 16 << 20})
+		require.NoError(t, err)
+		device, err := d.Open(0)
+		require.NoError(t, err)
+		unit := device.Info().Granularity
+		addresses, err := device.Reserve(2 * unit)
+		require.NoError(t, err)
+		var pieces [2]driver.Physical
+		for i := range pieces {
+			pieces[i], err = device.CreatePhysical(unit)
+			require.NoError(t, err)
+		}
+		// The other way round than their addresses, so that bytes and addresses differ.
+		require.NoError(t, device.Map(addresses, pieces[1]))
+		require.NoError(t, device.Map(addresses+driver.Address(unit), pieces[0]))
+		block, err := device.Allocate(driver.Plain, 2*unit)
+		require.NoError(t, err)
+		require.NoError(t, device.Fill(0, addresses, 10+round, 2*unit))
+		require.NoError(t, device.Fill(0, block, 20+round, 2*unit))
+		require.Equal(t, bytes.Repeat([]byte{10 + round}, int(2*unit)), read(t, device, addresses, 2*unit))
+		require.Equal(t, bytes.Repeat([]byte{20 + round}, int(2*unit)), read(t, device, block, 2*unit))
+		d.Close()
+
+		// One block over all addresses that the device had: each byte of it is its own.
+		d, err = sim.New(sim.Options{Memory: 64 << 20, Unchecked: true})
+		require.NoError(t, err)
+		device, err = d.Open(0)
+		require.NoError(t, err)
+		block, err = device.Allocate(driver.Plain, 16<<20)
+		require.NoError(t, err)
+		content := make([]byte, 16<<20)
+		for i := range content {
+			content[i] = byte(i>>12) + byte(i>>20)*3
+		}
+		staging, err := device.Allocate(driver.Pinned, 16<<20)
+		require.NoError(t, err)
+		copy(mem.BytesAt(uintptr(staging), 16<<20), content)
+		require.NoError(t, device.Copy(0, driver.Copy{To: block, From: staging, Bytes: 16 << 20}))
+		require.True(t, bytes.Equal(content, read(t, device, block, 16<<20)))
+		d.Close()
+	}
+}
+
 func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	for _, options := range []sim.Options{
 		{Devices: -1}, {Devices: 65}, {Memory: 1<<40 + 1}, {HostMemory: 1 << 47}, {Latency: -1}, {Scheduler: 7},
