@@ -173,6 +173,8 @@ type frame struct {
 	durable  uint64 // every record up to this one was on the disk when the frame was written
 	previous uint32 // crc of the frame before
 	crc      uint32 // of the whole frame without this number
+
+	room *[]byte // of a frame that was put together from pieces: its memory, which a visit may exchange for other
 }
 
 // padded is the room that so many bytes of a frame take in the file.

@@ -135,7 +135,7 @@ func (p *player) frame(f *frame, records []byte, at position) (more bool, err er
 		}
 	}
 	if begin >= 0 && begin < end {
-		p.hand(max(f.first, p.after+1), records[begin:end], at)
+		p.hand(f, records[begin:end], at)
 	}
 	return !p.ended, nil
 }
@@ -161,13 +161,19 @@ func (p *player) groupEnds(group uint64, at position) (last uint64, err error) {
 }
 
 // hand hands records over to be applied, where they are still wanted.
-func (p *player) hand(first uint64, records []byte, at position) {
+func (p *player) hand(f *frame, records []byte, at position) {
 	select {
 	case <-p.stopped:
 		p.ended = true
 	case s := <-p.free:
-		s.room = append(s.room[:0], records...)
-		s.Records, s.sequence = s.room, first
+		if f.room != nil {
+			s.room, *f.room = *f.room, s.room
+			s.Records = records
+		} else {
+			s.room = append(s.room[:0], records...)
+			s.Records = s.room
+		}
+		s.sequence = max(f.first, p.after+1)
 		s.path, s.offset = p.journal.path(p.journal.segments[at.segment].name), at.offset
 		p.ready <- s
 	}

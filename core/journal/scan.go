@@ -225,6 +225,10 @@ func (w *frameWalk) feed(piece []byte) error {
 		if frameCRC(data[:length]) != head.crc {
 			return errNotNext
 		}
+		assembled := len(w.rest) > 0
+		if assembled {
+			head.room = &w.rest
+		}
 		more, err := w.visit(&head, data[:length], w.offset)
 		if err != nil {
 			return inFrame(err, w.path, w.offset)
@@ -233,7 +237,7 @@ func (w *frameWalk) feed(piece []byte) error {
 		if !more {
 			return errEnough
 		}
-		if len(w.rest) > 0 {
+		if assembled {
 			w.rest = w.rest[:0]
 		} else {
 			piece = piece[length:]
