@@ -10,6 +10,8 @@ PREFIX ?= build/prefix
 REPO ?=
 CALLS ?= 1000000
 SEED ?=
+MMSB_CUDA ?= on
+export MMSB_CUDA
 RUNS ?= 2000
 
 # build/bin holds links to the tools that tools/require.sh chose, and comes first.
@@ -21,7 +23,7 @@ export GOCACHE := $(CURDIR)/build/cache/go
 export GOMODCACHE := $(CURDIR)/build/cache/go-modules
 export PIP_CACHE_DIR := $(CURDIR)/build/cache/pip
 # Go's build cache does not see headers outside the folder of a cgo package: their hash in a flag makes it compile anew.
-export CGO_CFLAGS := -O2 -g -DMMSB_HEADERS_$(shell cat include/*.h native/*.h | sha256sum | cut -c 1-16)
+export CGO_CFLAGS := -O2 -g -DMMSB_HEADERS_$(shell cat include/*.h native/*.h kernels/* | sha256sum | cut -c 1-16)
 export PYTHONDONTWRITEBYTECODE := 1
 export MMSB_LIBRARY := $(CURDIR)/build/libmmsb.so
 
@@ -37,10 +39,14 @@ CHECK := build/venv-check/bin
 JULIA := build/julia/usr/bin/julia
 
 GO_ROOMS := $(wildcard capi core native gpu nccl transfer cmd)
-LIBRARY_SOURCES := $(shell find include $(filter-out cmd,$(GO_ROOMS)) go.mod $(wildcard go.sum) -type f ! -name '*_test.go' ! -path '*/testdata/*')
+LIBRARY_SOURCES := $(shell find include kernels $(filter-out cmd,$(GO_ROOMS)) go.mod $(wildcard go.sum) -type f ! -name '*_test.go' ! -path '*/testdata/*')
 TOOL_SOURCES := $(shell find cmd core go.mod go.sum -type f ! -name '*_test.go')
-C_FILES = $(shell find include capi native gpu tests bench examples -name '*.[ch]' -o -name '*.cpp' | grep -v examples/quickstart)
+C_FILES = $(shell find include capi native gpu kernels tests bench examples -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' | \
+    grep -v examples/quickstart)
 PYTHON_FILES = tools tests bench $(filter-out examples/quickstart.py,$(wildcard examples/*.py))
+
+# What the library needs of kernels/: nothing where MMSB_CUDA is off.
+KERNELS := $(if $(filter off,$(MMSB_CUDA)),,build/kernels/libmmsb_kernels.a)
 
 C_FLAGS := -g -O1 -Iinclude -Wall -Wextra -Wpedantic -Werror -pthread
 PIP := -m pip install --quiet --disable-pip-version-check
@@ -113,8 +119,22 @@ $(STAMPS)/julia: tools/fetch_julia.sh
 
 # -------------------------------------------------------------------------------------------------- library ----
 
-build/libmmsb.so: $(LIBRARY_SOURCES) capi/mmsb.map tools/build_library.sh $(wildcard tools/go-overlay/*) $(STAMPS)/tools
+build/libmmsb.so: $(LIBRARY_SOURCES) $(KERNELS) $(STAMPS)/cuda-setting capi/mmsb.map tools/build_library.sh \
+    $(wildcard tools/go-overlay/*) $(STAMPS)/tools
 	@tools/build_library.sh $@
+
+# The kernels for CUDA; MMSB_CUDA=off leaves them out, and a change of mind builds the library anew.
+$(STAMPS)/cuda: tools/fetch_nvcc.sh tools/requirements/cuda.txt tools/requirements/cuda-headers.txt $(STAMPS)/tools
+	@tools/fetch_nvcc.sh
+	@touch $@
+build/kernels/libmmsb_kernels.a: $(wildcard kernels/*) tools/build_kernels.sh $(STAMPS)/cuda
+	@tools/build_kernels.sh $(@D)
+
+.PHONY: always
+always:
+$(STAMPS)/cuda-setting: always
+	@mkdir -p $(@D)
+	@echo '$(MMSB_CUDA)' | cmp -s - $@ || echo '$(MMSB_CUDA)' > $@
 
 # The tool needs no C: one static program.
 VERSION := $(shell awk '$$2 == "MMSB_VERSION_STRING" { gsub(/"/, "", $$3); print $$3 }' include/mmsb.h)
@@ -131,7 +151,7 @@ install: lib tool ## library, header, CMake and pkg-config files, the tool with 
 	@tools/install.sh "$(PREFIX)"
 
 .PHONY: wheel
-wheel: $(STAMPS)/venv-wheel ## build/wheel/*.whl for every glibc from 2.28 on
+wheel: $(STAMPS)/venv-wheel $(KERNELS) ## build/wheel/*.whl for every glibc from 2.28 on
 	@tools/build_wheel.sh build/wheel
 
 # --------------------------------------------------------------------------------------------------- checks ----
@@ -163,7 +183,8 @@ test: all ## every suite; the last line adds them up
 
 # The stand-in for NVIDIA's driver library. gpu/cuda's tests find it there.
 FAKECUDA := build/fakecuda/libcuda.so.1
-$(FAKECUDA): tests/fakecuda/library/fakecuda.c tests/fakecuda/fakecuda.h gpu/cuda/abi.h $(STAMPS)/cuda-headers
+$(FAKECUDA): tests/fakecuda/library/fakecuda.c kernels/host.c $(wildcard kernels/*.h) tests/fakecuda/fakecuda.h gpu/cuda/abi.h \
+    $(STAMPS)/cuda-headers
 	@mkdir -p $(@D)
 	@gcc -std=gnu11 -D_GNU_SOURCE $(C_FLAGS) -fPIC -shared -fvisibility=hidden -isystem $(CUDA_HEADERS) $(filter %.c,$^) -o $@ \
 	    -Wl,-soname,libcuda.so.1,--no-undefined
@@ -226,6 +247,13 @@ build/tsan/%.run: native/tests/% $(NATIVE_FILES) $(wildcard native/*.h native/te
 test-tsan: $(NATIVE_TESTS:%=build/tsan/%.run) ## native/ alone under ThreadSanitizer
 	@tools/run_programs.sh $^
 
+# These need the compiled kernels, whatever MMSB_CUDA says.
+.PHONY: test-kernels
+test-kernels: build/kernels/libmmsb_kernels.a ## the kernels: what the archive holds, what the compiler says, their host build
+	@grep -E "Compiling|Used|spill" build/kernels/report.txt
+	@python3 tools/go_test.py -count=1 -tags mmsbcuda ./gpu/kernels
+	@python3 tools/go_test.py -count=1 -asan ./gpu/kernels
+
 .PHONY: test-fuzz
 test-fuzz: build/c/fuzz_test.c.run ## CALLS=1000000 random calls of the C ABI against a model; SEED= repeats a run
 	@tools/fuzz.sh $(CALLS) $(SEED)
@@ -280,8 +308,8 @@ test-wheel: wheel ## the wheel in a clean environment
 	@tests/install/wheel.sh
 
 .PHONY: test-gpu
-test-gpu: $(STAMPS)/tools ## what needs a GPU: the conformance suite on the driver that is here
-	@python3 tools/go_test.py -tags gpu -count=1 -run '^TestGPU' ./gpu/cuda
+test-gpu: build/kernels/libmmsb_kernels.a ## what needs a GPU: the conformance suite on the driver that is here
+	@python3 tools/go_test.py -tags gpu,mmsbcuda -count=1 -run '^TestGPU' ./gpu/cuda
 
 .PHONY: fresh-test
 fresh-test: ## the README's two commands in a bare Debian 12

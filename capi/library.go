@@ -15,13 +15,14 @@ import (
 	"libmmsb/core/page"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
+	"libmmsb/gpu/kernels"
 	"libmmsb/native"
 )
 
 //export mmsbgo_capabilities
 func mmsbgo_capabilities(records *C.mmsb_capability_t, capacity C.size_t, count *C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	known := capability.List()
+	known := append(capability.List(), kernels.Capability())
 	all := make([]C.mmsb_capability_t, len(known))
 	for i, k := range known {
 		all[i].struct_size = C.sizeof_mmsb_capability_t

@@ -1,10 +1,22 @@
 #!/usr/bin/env bash
-# tools/build_library.sh OUTPUT [go build flags]: builds the shared library as OUTPUT, with the link libmmsb.so.0 beside it.
-# The same tree gives the same bytes in every folder. CC chooses the C compiler.
+# tools/build_library.sh OUTPUT [-tags TAG] [go build flags]: builds the shared library as OUTPUT, with the link libmmsb.so.0 beside it.
+# The same tree gives the same bytes in every folder. CC chooses the C compiler, MMSB_CUDA=off leaves out the kernels for CUDA.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 output=$1
 shift
+tags=
+if [[ ${1:-} == -tags ]]; then
+    tags=$2
+    shift 2
+fi
+if [[ ${MMSB_CUDA:-on} != off ]]; then
+    if [[ ! -e build/kernels/libmmsb_kernels.a ]]; then
+        echo "No kernels in build/kernels: make builds them first. MMSB_CUDA=off builds without." >&2
+        exit 1
+    fi
+    tags+=,mmsbcuda
+fi
 
 folder=$(dirname "$output")
 mkdir -p "$folder" build
@@ -27,7 +39,7 @@ export CGO_ENABLED=1 CGO_CFLAGS="${CGO_CFLAGS:--O2 -g} -DMMSB_GO_OVERLAY=$define
 linker="-Wl,-soname,libmmsb.so.0 -Wl,--version-script=$PWD/capi/mmsb.map -Wl,--no-undefined -Wl,-z,nodelete -Wl,--build-id=none"
 work=$(mktemp -d "$folder/.library-XXXXXX")
 trap 'rm -rf "$work"' EXIT
-go build -trimpath -buildvcs=false -buildmode=c-shared "${overlay[@]}" "$@" \
+go build -trimpath -buildvcs=false -buildmode=c-shared "${overlay[@]}" -tags "$tags" "$@" \
     -ldflags "-buildid= -X=runtime.godebugDefault=asyncpreemptoff=1 -extldflags '$linker'" \
     -o "$work/libmmsb.so" ./capi
 mv "$work/libmmsb.so" "$output"

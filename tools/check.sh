@@ -75,12 +75,13 @@ step "header alone as C99" header_alone gcc -x c -std=c99
 step "header alone as C11" header_alone gcc -x c -std=c11
 step "header alone as C++17" header_alone g++ -x c++ -std=c++17
 step "gofmt" go_format
-step "clang-format" over '*.c' '*.h' '*.cpp' -- "$check/clang-format" --dry-run -Werror
+step "clang-format" over '*.c' '*.h' '*.cpp' '*.cu' -- "$check/clang-format" --dry-run -Werror
 step "ruff check" python_lint check
 step "ruff format" python_lint format --check
 step "mypy --strict" python_types
 step "go.mod is tidy" go mod tidy -diff
 step "go vet" go vet ./...
+step "go vet with kernels" go vet -tags mmsbcuda ./gpu/kernels
 step "staticcheck" build/bin/staticcheck ./...
 
 echo "$passed passed, $failed failed"

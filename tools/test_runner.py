@@ -19,6 +19,7 @@ SUITES = [
     "test-c",
     "test-asan",
     "test-tsan",
+    "test-kernels",
     "test-fuzz",
     "test-crash",
     "test-python",

@@ -5,6 +5,7 @@ import (
 
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
+	"libmmsb/gpu/kernels"
 )
 
 // Kernel is what a launch does on a simulated device. reach is its way to the bytes of an address.
@@ -19,9 +20,12 @@ type function struct {
 	device *device
 	name   string
 	run    Kernel
+	// parameterBytes is the size of the parameter, -1 for any.
+	parameterBytes int
 }
 
-// LoadModule loads device code. Here it stands for Options.Kernels, whatever the image holds.
+// LoadModule loads device code. Here it stands for Options.Kernels and the host build of the library's own, whatever the image
+// holds.
 func (d *device) LoadModule(image []byte) (driver.Module, error) {
 	if err := d.enter(LoadModule); err != nil {
 		return 0, err
@@ -72,15 +76,29 @@ func (d *device) Function(handle driver.Module, name string) (driver.Function, e
 	if err != nil {
 		return 0, err
 	}
-	kernel := d.driver.options.Kernels[name]
-	if kernel == nil {
-		return 0, status.Errorf(status.NotFound, "no kernel %q", name)
+	found := &function{device: d, name: name, run: d.driver.options.Kernels[name], parameterBytes: -1}
+	if found.run == nil {
+		host, err := kernels.FindHost(name)
+		if err != nil {
+			return 0, err
+		}
+		found.run, found.parameterBytes = runHost(host), host.ParameterBytes()
 	}
-	f := driver.Function(d.driver.functions.add(func(uintptr) *function { return &function{d, name, kernel} }))
+	f := driver.Function(d.driver.functions.add(func(uintptr) *function { return found }))
 	d.driver.hostMutex.Lock()
 	defer d.driver.hostMutex.Unlock()
 	m.functions = append(m.functions, f)
 	return f, nil
+}
+
+// runHost is a kernel of the library, whose host build reaches the window by itself.
+func runHost(host kernels.Host) Kernel {
+	return func(launch *driver.Launch, _ func(driver.Address, uint64) []byte) {
+		threads := uint64(launch.Blocks) * uint64(launch.Threads)
+		if err := host.Run(launch.Parameter, 0, threads, threads); err != nil {
+			panic(err) // the parameter's size, which Launch has looked at
+		}
+	}
 }
 
 // Launch queues a kernel.
@@ -101,6 +119,10 @@ func (d *device) Launch(on driver.Stream, launch *driver.Launch) error {
 	if launch.Blocks == 0 || launch.Threads == 0 || launch.Threads > 1024 {
 		return status.Errorf(status.InvalidArgument, "%d blocks of %d threads: at least one, and at most 1024 threads",
 			launch.Blocks, launch.Threads)
+	}
+	if f.parameterBytes >= 0 && len(launch.Parameter) != f.parameterBytes {
+		return status.Errorf(status.InvalidArgument, "%s has a parameter of %d bytes, not %d", f.name, f.parameterBytes,
+			len(launch.Parameter))
 	}
 	touches := make([]touch, len(launch.Accesses))
 	for i, access := range launch.Accesses {

@@ -8,6 +8,7 @@ import (
 	"libmmsb/core/mem"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
+	"libmmsb/gpu/kernels"
 
 	"golang.org/x/sys/unix"
 )
@@ -67,6 +68,7 @@ func (w *window) make(bytes uint64) error {
 				// A core file should not hold the devices' memory; where the advice is not taken nothing else is lost.
 				_ = unix.Madvise(mem.BytesAt(uintptr(open), 2*bytes), unix.MADV_DONTDUMP)
 				w.file, w.open, w.closed, w.bytes = file, uintptr(open), uintptr(closed), bytes
+				kernels.Reach(w.closed, w.closed+uintptr(bytes), w.open-w.closed)
 				w.halves = [2]*alloc.Extents{alloc.NewExtents(bytes / frameBytes), alloc.NewExtents(bytes / frameBytes)}
 				return nil
 			}

@@ -88,6 +88,7 @@ var behaviours = []behaviour{
 	{name: "refuses bad copies", run: refusesCopies},
 	{name: "fills", run: fills},
 	{name: "refuses bad images and kernels", run: refusesKernels},
+	{name: "runs the library's kernels", run: runsKernels},
 	{name: "synchronizes a device", run: synchronizesDevice},
 	{name: "copies between devices", run: copiesBetweenDevices, devices: 2},
 	{name: "events order devices", run: ordersDevices, devices: 2},

@@ -13,6 +13,7 @@
 #include <cudaTypedefs.h>
 
 #include "../../../gpu/cuda/abi.h"
+#include "../../../kernels/kernels.h"
 #include "../fakecuda.h"
 
 #include <pthread.h>
@@ -370,12 +371,6 @@ static void forget_mark(struct mark *mark) {
         free(mark);
 }
 
-struct kernel {
-    const char *name;
-    size_t parameter_bytes;
-    void (*body)(const void *parameter, uint64_t thread, uint64_t threads);
-};
-
 enum work_kind { COPY, FILL, FREE, MARK, WAIT, KERNEL };
 
 struct work {
@@ -384,7 +379,7 @@ struct work {
     size_t bytes;
     int value;
     struct mark *mark;
-    const struct kernel *kernel;
+    const mmsb_kernel_host_t *kernel;
     uint64_t threads;
     struct work *next;
     unsigned char parameter[];
@@ -546,7 +541,7 @@ static void queue(CUstream stream, struct work work, const void *parameter, size
 
 /* ---------------------------------------------------------------------------------- kernels and modules ---- */
 
-/* What PTX of tests names. */
+/* What PTX of tests names. A fat binary stands for the library's kernels, whose host build is linked in. */
 static void fill_body(const void *parameter, uint64_t thread, uint64_t threads) {
     const struct {
         uint64_t address, bytes, value;
@@ -554,11 +549,11 @@ static void fill_body(const void *parameter, uint64_t thread, uint64_t threads) 
     for (uint64_t i = thread; i < fill->bytes; i += threads)
         ((unsigned char *)fill->address)[i] = (unsigned char)fill->value;
 }
-static const struct kernel kernels_of_tests[] = {{"fakecuda_fill", 24, fill_body}, {"fakecuda_trap", 0, trap}};
+static const mmsb_kernel_host_t kernels_of_tests[] = {{"fakecuda_fill", 24, fill_body}, {"fakecuda_trap", 0, trap}};
 
 struct CUfunc_st {
     CUmodule module;
-    const struct kernel *kernel;
+    const mmsb_kernel_host_t *kernel;
     CUfunction next;
 };
 
@@ -569,9 +564,9 @@ struct CUmod_st {
 };
 static CUmodule modules;
 
-static const struct kernel *find_kernel(CUmodule module, const char *name) {
+static const mmsb_kernel_host_t *find_kernel(CUmodule module, const char *name) {
     if (module->text == NULL)
-        return NULL;
+        return mmsb_kernel_host(name);
     size_t length = strlen(name);
     const char *entry = module->text;
     while ((entry = strstr(entry, ".entry ")) != NULL) {
@@ -1316,7 +1311,7 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule handle, const
     BEGIN_IN_CONTEXT(cuModuleGetFunction);
     (void)context;
     CUmodule module = known_module(handle);
-    const struct kernel *kernel = find_kernel(module, name);
+    const mmsb_kernel_host_t *kernel = find_kernel(module, name);
     if (kernel == NULL)
         return end(CUDA_ERROR_NOT_FOUND);
     for (*function = module->functions; *function != NULL; *function = (*function)->next) {

@@ -1,0 +1,157 @@
+package conformance
+
+import (
+	"bytes"
+	"encoding/binary"
+	"unsafe"
+
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+	"libmmsb/gpu/kernels"
+)
+
+// image is the library's device code. A build without it has a fat binary of nothing: stand-ins know the kernels by name.
+func image() []byte {
+	if code := kernels.Image(); len(code) != 0 {
+		return code
+	}
+	nothing := make([]byte, 16)
+	binary.LittleEndian.PutUint32(nothing, 0xba55ed50)
+	binary.LittleEndian.PutUint16(nothing[4:], 1)
+	binary.LittleEndian.PutUint16(nothing[6:], 16)
+	return nothing
+}
+
+// kernelTrial is a page with its change mask on a device, and what both should be.
+type kernelTrial struct {
+	*subject
+	set      *kernels.Set
+	page     kernels.Page
+	expected []byte
+	changed  []byte
+}
+
+// expect says that a kernel sets a byte of the page.
+func (k *kernelTrial) expect(offset int, value byte) {
+	k.expected[offset] = value
+	k.changed[offset/8] |= 1 << (offset % 8)
+}
+
+// give is memory of the device with this content.
+func (k *kernelTrial) give(content []byte) driver.Address {
+	address := k.memory(k.device, driver.Plain, uint64(max(len(content), 1)))
+	k.put(k.device, k.stream, address, content)
+	return address
+}
+
+// run launches and compares the page and its change mask.
+func (k *kernelTrial) run(launch driver.Launch, err error) {
+	k.NoError(err)
+	k.NoError(k.device.Launch(k.stream, &launch))
+	k.Equal(k.expected, k.get(k.device, k.stream, k.page.Address, k.page.Bytes))
+	k.Equal(k.changed, k.get(k.device, k.stream, k.page.Changed, uint64(len(k.changed))))
+}
+
+// words are numbers as they lie in memory.
+func words[T uint32 | uint64 | kernels.Span](values []T) []byte {
+	return bytes.Clone(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(values[0]))))
+}
+
+// runsKernels runs each kernel on a page of an odd size, so that whole vectors and their rests are there, with some threads
+// more or fewer than the work has. gpu/kernels tests the bodies; here it is that a device runs them.
+func runsKernels(s *subject) {
+	const size = 100_003
+	set, err := kernels.Load(s.device, image())
+	if status.CodeOf(err) == status.Unsupported {
+		s.ErrorContains(err, "need driver 580 or newer")
+		return
+	}
+	s.NoError(err)
+	page := kernels.Page{Bytes: size}
+	k := &kernelTrial{subject: s, set: set, page: page, expected: noise(size, 1), changed: make([]byte, (size+31)/32*4)}
+	k.page.Address, k.page.Changed = k.give(k.expected), k.give(k.changed)
+
+	k.NoError(k.device.Fill(k.stream, k.page.Changed, 0, uint64(len(k.changed))))
+	launch, err := set.Fill(k.page.Address+3, 0x5a, 50_000)
+	copy(k.expected[3:], bytes.Repeat([]byte{0x5a}, 50_000))
+	k.run(launch, err)
+
+	payload := noise(size, 2)
+	from := k.give(payload)
+	launch, err = set.Copy(k.page.Address+60_001, from+5, 30_000)
+	copy(k.expected[60_001:], payload[5:30_005])
+	k.run(launch, err)
+
+	mask, bits := make([]byte, size), make([]byte, (size+7)/8)
+	var sparse []byte
+	for i, value := range noise(size, 3) {
+		if value < 80 || i/1000%7 == 3 {
+			mask[i] = value | 1
+			bits[i/8] |= 1 << (i % 8)
+			sparse = append(sparse, ^payload[i])
+		}
+	}
+	merge := func(payload func(i int) byte) {
+		for i := range size {
+			if mask[i] != 0 {
+				k.expect(i, payload(i))
+			}
+		}
+	}
+	merge(func(i int) byte { return payload[i] })
+	launch, err = set.MergeBytes(k.page, k.give(mask), from, size)
+	k.run(launch, err)
+
+	flags := k.give(bits)
+	other := noise(size, 4)
+	merge(func(i int) byte { return other[i] })
+	launch, err = set.MergeBits(k.page, flags, k.give(other), size)
+	k.run(launch, err)
+
+	ranks, total := kernels.Ranks(bits, size)
+	s.Equal(len(sparse), int(total))
+	merge(func(i int) byte { return ^payload[i] })
+	launch, err = set.ExpandBits(k.page, flags, k.give(words(ranks)), k.give(sparse), size, total)
+	k.run(launch, err)
+
+	offsets, wide := make([]uint32, 0, 3000), make([]uint64, 0, 3000)
+	for i := range 3000 {
+		offsets, wide = append(offsets, uint32(i*7919%size)), append(wide, uint64(i*7907%size))
+	}
+	for i, offset := range offsets {
+		k.expect(int(offset), payload[i])
+	}
+	launch, err = set.Scatter(k.page, k.give(words(offsets)), 4, from, uint64(len(offsets)))
+	k.run(launch, err)
+	for i, offset := range wide {
+		k.expect(int(offset), other[i])
+	}
+	launch, err = set.Scatter(k.page, k.give(words(wide)), 8, k.give(other), uint64(len(wide)))
+	k.run(launch, err)
+
+	var spans []kernels.Span
+	for at, length := 1, 1; at+length < size; at, length = at+length+1, length*3/2+1 {
+		spans = append(spans, kernels.Span{To: k.page.Address + driver.Address(at), From: from + driver.Address(at/2), Bytes: uint64(length)})
+		for i := range length {
+			k.expect(at+i, payload[at/2+i])
+		}
+	}
+	_, err = kernels.Prepare(spans)
+	s.NoError(err)
+	table := k.give(words(spans))
+	launch, err = set.ScatterRuns(k.page, table, spans)
+	k.run(launch, err)
+
+	launch, err = set.CopyMany(table, spans)
+	s.NoError(err)
+	s.NoError(s.device.Fill(s.stream, k.page.Address, 0, size))
+	clear(k.expected)
+	for _, span := range spans {
+		copy(k.expected[span.To-k.page.Address:], payload[span.From-from:][:span.Bytes])
+	}
+	k.run(launch, nil)
+
+	launch.Parameter = launch.Parameter[1:]
+	s.fails(status.InvalidArgument, s.device.Launch(s.stream, &launch))
+	s.NoError(set.Unload())
+}

@@ -1,0 +1,68 @@
+package kernels
+
+/*
+#cgo CFLAGS: -std=gnu11 -O2 -Wall -fno-strict-aliasing
+#include "../../kernels/kernels.h"
+
+#cgo noescape mmsb_kernel_host
+#cgo nocallback mmsb_kernel_host
+#cgo noescape run_threads
+#cgo nocallback run_threads
+
+static inline void run_threads(const mmsb_kernel_host_t *kernel, const void *parameter, uint64_t first, uint64_t end,
+                               uint64_t threads) {
+    for (uint64_t thread = first; thread < end; thread++)
+        kernel->body(parameter, thread, threads);
+}
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"libmmsb/core/status"
+)
+
+// Host is a kernel built for the host: what a simulated device launches.
+type Host struct {
+	kernel *C.mmsb_kernel_host_t
+}
+
+// FindHost finds a kernel by the name of the device's function. Errors: NotFound.
+func FindHost(name string) (Host, error) {
+	text := append([]byte(name), 0)
+	kernel := C.mmsb_kernel_host((*C.char)(unsafe.Pointer(&text[0])))
+	if kernel == nil {
+		return Host{}, status.Errorf(status.NotFound, "no kernel has the name %q", name)
+	}
+	return Host{kernel}, nil
+}
+
+// ParameterBytes is the size of the kernel's parameter.
+func (h Host) ParameterBytes() int { return int(h.kernel.parameter_bytes) }
+
+// Run does the work of the threads from first to before end, of so many. The threads may be run in any order, in parts, and at
+// the same time. Errors: Mismatch where the parameter is not that kernel's.
+func (h Host) Run(parameter []byte, first, end, threads uint64) error {
+	if len(parameter) != h.ParameterBytes() {
+		return status.Errorf(status.Mismatch, "the parameter of %s has %d bytes, not %d", C.GoString(h.kernel.name),
+			h.ParameterBytes(), len(parameter))
+	}
+	C.run_threads(h.kernel, unsafe.Pointer(&parameter[0]), C.uint64_t(first), C.uint64_t(end), C.uint64_t(threads))
+	return nil
+}
+
+// Reach tells where the memory of simulated devices is for the host: addresses from base to before end are reached distance bytes
+// further on, modulo 2^64; distance is a multiple of 16. To be called before the first kernel runs.
+func Reach(base, end, distance uintptr) {
+	C.mmsb_kernel_reach(C.uint64_t(base), C.uint64_t(end), C.uint64_t(distance))
+}
+
+// headerLayout is what Span and the constants must agree with.
+func headerLayout() [7]uintptr {
+	var span C.mmsb_kernel_span_t
+	return [7]uintptr{
+		unsafe.Offsetof(span.to), unsafe.Offsetof(span.from), unsafe.Offsetof(span.bytes), unsafe.Offsetof(span.piece),
+		unsafe.Sizeof(span), C.MMSB_KERNEL_PIECE, C.MMSB_KERNEL_RANK,
+	}
+}

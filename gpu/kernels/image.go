@@ -1,0 +1,23 @@
+//go:build mmsbcuda
+
+package kernels
+
+/*
+#cgo LDFLAGS: ${SRCDIR}/../../build/kernels/libmmsb_kernels.a
+#include <stddef.h>
+#include <stdint.h>
+
+extern const uint8_t mmsb_kernel_image[], mmsb_kernel_image_end[];
+
+static inline size_t image_bytes(void) {
+    return (size_t)(mmsb_kernel_image_end - mmsb_kernel_image);
+}
+*/
+import "C"
+
+import "unsafe"
+
+// Image is the kernels' device code, a fat binary that a CUDA driver loads: empty in a build without it. It is read-only.
+func Image() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(&C.mmsb_kernel_image)), int(C.image_bytes()))
+}

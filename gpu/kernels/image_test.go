@@ -1,0 +1,47 @@
+//go:build mmsbcuda
+
+package kernels
+
+import (
+	"bytes"
+	"debug/elf"
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const machineCUDA = elf.Machine(190)
+
+func TestImageHasEveryKernelForEveryTarget(t *testing.T) {
+	require.ElementsMatch(t, []string{"compute_80", "sm_80", "sm_90", "sm_100"}, Targets(Image()))
+	for _, entry := range entries(Image()) {
+		if entry.target == "compute_80" {
+			continue // it is compressed; kernels.ptx is the same
+		}
+		file, err := elf.NewFile(bytes.NewReader(entry.code))
+		require.NoError(t, err, entry.target)
+		require.Equal(t, machineCUDA, file.Machine)
+		for _, name := range names {
+			require.NotNil(t, file.Section(".text."+name), "%s for %s", name, entry.target)
+		}
+	}
+}
+
+func TestKernelsMoveSixteenBytesAtATime(t *testing.T) {
+	code, err := os.ReadFile("../../build/kernels/kernels.ptx")
+	require.NoError(t, err)
+	loads, stores := regexp.MustCompile(`ld\.global\.v[24]\.[a-z]`), regexp.MustCompile(`st\.global\.v[24]\.[a-z]`)
+	for kernel, name := range names {
+		body := regexp.MustCompile(`(?s)\.entry ` + name + `\(.*?\n}`).Find(code)
+		require.NotEmpty(t, body, name)
+		if kernel == scatter {
+			continue // its bytes lie anywhere
+		}
+		require.Regexp(t, stores, string(body), name)
+		if kernel != fill {
+			require.Regexp(t, loads, string(body), name)
+		}
+	}
+}

@@ -1,0 +1,408 @@
+// Package kernels has the kernels that libmmsb brings along: their device code, the same bodies built for the host, and what
+// launches them.
+//
+// A Set is the kernels on one device; its methods make a driver.Launch and start nothing. Threads of a kernel run in any order,
+// so no byte may be addressed twice by one launch. For deltas, of which later bytes win, that is the caller's business: offsets
+// that rise (Rising), and runs that rise without overlap (Prepare), are fine as they are; others become such runs by core/delta
+// before.
+package kernels
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"unsafe"
+
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+)
+
+// The parameters, as kernels/kernels.h has them.
+type (
+	fillParameter       struct{ to, bytes, value uint64 }
+	copyParameter       struct{ to, from, bytes uint64 }
+	copyManyParameter   struct{ spans, count, pieces uint64 }
+	mergeBytesParameter struct{ page, mask, payload, length, changed uint64 }
+	mergeBitsParameter  struct{ page, bits, payload, length, changed uint64 }
+	expandBitsParameter struct {
+		page, bits, ranks, payload, length, changed uint64
+	}
+	scatterParameter struct {
+		page, offsets, offsetBytes, payload, count, changed uint64
+	}
+	scatterRunsParameter struct{ page, spans, count, pieces, changed uint64 }
+)
+
+const (
+	fill = iota
+	copying
+	copyMany
+	mergeBytes
+	mergeBits
+	expandBits
+	scatter
+	scatterRuns
+	kernelCount
+)
+
+// names are those of the device's functions.
+var names = [kernelCount]string{
+	fill:        "mmsb_kernel_fill",
+	copying:     "mmsb_kernel_copy",
+	copyMany:    "mmsb_kernel_copy_many",
+	mergeBytes:  "mmsb_kernel_merge_bytes",
+	mergeBits:   "mmsb_kernel_merge_bits",
+	expandBits:  "mmsb_kernel_expand_bits",
+	scatter:     "mmsb_kernel_scatter",
+	scatterRuns: "mmsb_kernel_scatter_runs",
+}
+
+const (
+	pieceBytes = 2048 // MMSB_KERNEL_PIECE
+	// RankBits is how many bits of a mask one rank stands for.
+	RankBits = 512
+
+	threadsOfBlock         = 256
+	blocksOfMultiprocessor = 8 // as many as may run at a time
+	bytesOfThread          = 64
+	lanesOfPiece           = 8
+	changedAlignment       = 4
+	tableAlignment         = 8
+)
+
+// Set is the kernels on one device. Its methods may be called from any goroutine.
+type Set struct {
+	device    driver.Device
+	module    driver.Module
+	functions [kernelCount]driver.Function
+	blocks    uint64 // no launch has more
+	simulated bool   // then a launch says what it accesses
+}
+
+// hostImage stands for the host build, which a simulated device launches whatever the image holds.
+var hostImage = []byte("the host build")
+
+// Load brings the kernels to a device. image is Image(), which a simulated device does not need. Errors: Unsupported where
+// it is empty; those of the driver.
+func Load(device driver.Device, image []byte) (*Set, error) {
+	info := device.Info()
+	if info.Simulated {
+		image = hostImage
+	}
+	if len(image) == 0 {
+		return nil, status.Errorf(status.Unsupported, "this build has no kernels for CUDA: it was made with MMSB_CUDA=off")
+	}
+	module, err := device.LoadModule(image)
+	if err != nil {
+		return nil, err
+	}
+	set := &Set{device: device, module: module, simulated: info.Simulated}
+	set.blocks = blocksOfMultiprocessor * uint64(max(info.Multiprocessors, 1))
+	for i, name := range names {
+		if set.functions[i], err = device.Function(module, name); err != nil {
+			if unload := device.UnloadModule(module); unload != nil {
+				return nil, unload
+			}
+			return nil, err
+		}
+	}
+	return set, nil
+}
+
+// Unload takes the kernels off the device. None of them may be queued or running.
+func (s *Set) Unload() error { return s.device.UnloadModule(s.module) }
+
+// Page is a page on the device. Changed is its change mask, or 0 where none is kept: aligned to 4 bytes, and a whole number of
+// them long.
+type Page struct {
+	Address driver.Address
+	Bytes   uint64
+	Changed driver.Address
+}
+
+// Span is one copy of many, as the kernels read it from an array in memory.
+type Span struct {
+	To, From driver.Address
+	Bytes    uint64
+	Piece    uint64 // set by Prepare
+}
+
+// Prepare readies spans for the array that kernels read, and says how many pieces of work they are. Errors: OutOfRange for one
+// that reaches past the end of addresses; InvalidArgument where their targets do not rise without overlap.
+func Prepare(spans []Span) (pieces uint64, err error) {
+	var end uint64
+	for i := range spans {
+		span := &spans[i]
+		if err := checkRange("a span's target", span.To, span.Bytes); err != nil {
+			return 0, err
+		}
+		if err := checkRange("a span's source", span.From, span.Bytes); err != nil {
+			return 0, err
+		}
+		span.Piece = pieces
+		if span.Bytes == 0 {
+			continue
+		}
+		if uint64(span.To) < end {
+			return 0, status.Errorf(status.InvalidArgument, "span %d begins at 0x%x, before another's end at 0x%x", i, span.To, end)
+		}
+		end = uint64(span.To) + span.Bytes
+		pieces += (uint64(span.To)%16 + span.Bytes - 1) / pieceBytes
+		pieces++
+	}
+	return pieces, nil
+}
+
+// Rising says whether each offset is larger than the one before.
+func Rising[T uint32 | uint64](offsets []T) bool {
+	for i := 1; i < len(offsets); i++ {
+		if offsets[i] <= offsets[i-1] {
+			return false
+		}
+	}
+	return true
+}
+
+// RankBytes is the memory that the ranks of a mask of length bits take, 8 bytes each.
+func RankBytes(length uint64) uint64 {
+	return (length/RankBits + (length%RankBits+RankBits-1)/RankBits) * 8
+}
+
+// Ranks lists, for every RankBits bits of a mask of length bits, how many are set below; total is how many are set at all.
+// mask has (length+7)/8 bytes at least.
+func Ranks(mask []byte, length uint64) (ranks []uint64, total uint64) {
+	ranks = make([]uint64, 0, RankBytes(length)/8)
+	for first := uint64(0); first < length; first += RankBits {
+		ranks = append(ranks, total)
+		block := mask[first/8 : min(first+RankBits, length)/8]
+		for ; len(block) >= 8; block = block[8:] {
+			total += uint64(bits.OnesCount64(binary.LittleEndian.Uint64(block)))
+		}
+		for _, chosen := range block {
+			total += uint64(bits.OnesCount8(chosen))
+		}
+	}
+	if rest := length % 8; rest != 0 {
+		total += uint64(bits.OnesCount8(mask[length/8] & (1<<rest - 1)))
+	}
+	return ranks, total
+}
+
+// Fill sets bytes to a value. Errors: OutOfRange past the end of addresses.
+func (s *Set) Fill(to driver.Address, value byte, bytes uint64) (driver.Launch, error) {
+	if err := checkRange("the target", to, bytes); err != nil {
+		return driver.Launch{}, err
+	}
+	parameter := &fillParameter{to: uint64(to), bytes: bytes, value: uint64(value)}
+	return s.launch(fill, bytesOf(parameter), bytes/bytesOfThread, writes(to, bytes)), nil
+}
+
+// Copy copies bytes. Errors: OutOfRange past the end of addresses; InvalidArgument where the two overlap.
+func (s *Set) Copy(to, from driver.Address, bytes uint64) (driver.Launch, error) {
+	err := cmp.Or(checkRange("the target", to, bytes), checkRange("the source", from, bytes))
+	if err != nil {
+		return driver.Launch{}, err
+	}
+	if uint64(max(to, from)-min(to, from)) < bytes {
+		return driver.Launch{}, status.Errorf(status.InvalidArgument, "%d bytes at 0x%x overlap those at 0x%x", bytes, from, to)
+	}
+	parameter := &copyParameter{to: uint64(to), from: uint64(from), bytes: bytes}
+	return s.launch(copying, bytesOf(parameter), bytes/bytesOfThread, reads(from, bytes), writes(to, bytes)), nil
+}
+
+// CopyMany copies spans that were prepared and then put into memory at table, aligned to 8; what is there when the kernel runs
+// counts. No target may overlap a source. Errors: InvalidArgument for the alignment; those of Prepare.
+func (s *Set) CopyMany(table driver.Address, spans []Span) (driver.Launch, error) {
+	pieces, err := checkTable(table, spans)
+	if err != nil {
+		return driver.Launch{}, err
+	}
+	parameter := &copyManyParameter{spans: uint64(table), count: uint64(len(spans)), pieces: pieces}
+	return s.launch(copyMany, bytesOf(parameter), pieces*lanesOfPiece, s.spanAccesses(table, spans)...), nil
+}
+
+// MergeBytes puts the bytes of payload into the page where those of mask are not 0, for length bytes. Nobody else may write the
+// page meanwhile: the bytes in between are written back. Errors: OutOfRange; InvalidArgument (alignment of the change mask).
+func (s *Set) MergeBytes(page Page, mask, payload driver.Address, length uint64) (driver.Launch, error) {
+	err := cmp.Or(page.check(length), checkRange("the mask", mask, length), checkRange("the payload", payload, length))
+	if err != nil {
+		return driver.Launch{}, err
+	}
+	parameter := &mergeBytesParameter{page: uint64(page.Address), mask: uint64(mask), payload: uint64(payload),
+		length: length, changed: uint64(page.Changed)}
+	accesses := append(page.accesses(length), reads(mask, length), reads(payload, length))
+	return s.launch(mergeBytes, bytesOf(parameter), length/16, accesses...), nil
+}
+
+// MergeBits is MergeBytes with a bit mask.
+func (s *Set) MergeBits(page Page, mask, payload driver.Address, length uint64) (driver.Launch, error) {
+	err := cmp.Or(page.check(length), checkRange("the mask", mask, bitBytes(length)),
+		checkRange("the payload", payload, length))
+	if err != nil {
+		return driver.Launch{}, err
+	}
+	parameter := &mergeBitsParameter{page: uint64(page.Address), bits: uint64(mask), payload: uint64(payload),
+		length: length, changed: uint64(page.Changed)}
+	accesses := append(page.accesses(length), reads(mask, bitBytes(length)), reads(payload, length))
+	return s.launch(mergeBits, bytesOf(parameter), length/16, accesses...), nil
+}
+
+// ExpandBits is MergeBits with a payload of only the total bytes whose bits are set, in order. ranks is what Ranks makes of the
+// mask; both are aligned to 8. Errors: as before, InvalidArgument for these alignments, Mismatch for a total that cannot be.
+func (s *Set) ExpandBits(page Page, mask, ranks, payload driver.Address, length, total uint64) (driver.Launch, error) {
+	rankBytes := RankBytes(length)
+	err := cmp.Or(page.check(length), checkRange("the mask", mask, bitBytes(length)), checkAligned("the mask", mask, tableAlignment),
+		checkRange("the ranks", ranks, rankBytes), checkAligned("the ranks", ranks, tableAlignment),
+		checkRange("the payload", payload, total))
+	if err != nil {
+		return driver.Launch{}, err
+	}
+	if total > length {
+		return driver.Launch{}, status.Errorf(status.Mismatch, "%d of %d bits are set", total, length)
+	}
+	parameter := &expandBitsParameter{page: uint64(page.Address), bits: uint64(mask), ranks: uint64(ranks),
+		payload: uint64(payload), length: length, changed: uint64(page.Changed)}
+	accesses := append(page.accesses(length), reads(mask, bitBytes(length)), reads(ranks, rankBytes), reads(payload, total))
+	return s.launch(expandBits, bytesOf(parameter), length/16, accesses...), nil
+}
+
+// Scatter puts byte i of payload at offset i of the page, for count offsets of 4 or 8 bytes each, aligned to that. All are
+// below the page's size and no two are equal. Errors: OutOfRange; InvalidArgument (alignments, size of an offset).
+func (s *Set) Scatter(page Page, offsets driver.Address, offsetBytes uint64, payload driver.Address,
+	count uint64) (driver.Launch, error) {
+	if offsetBytes != 4 && offsetBytes != 8 {
+		return driver.Launch{}, status.Errorf(status.InvalidArgument, "an offset has 4 or 8 bytes, not %d", offsetBytes)
+	}
+	if count > page.Bytes {
+		return driver.Launch{}, status.Errorf(status.OutOfRange, "%d different offsets in a page of %d bytes", count, page.Bytes)
+	}
+	if count > math.MaxUint64/offsetBytes {
+		return driver.Launch{}, status.Errorf(status.OutOfRange, "%d offsets are beyond what can be addressed", count)
+	}
+	err := cmp.Or(page.check(page.Bytes), checkAligned("the offsets", offsets, offsetBytes),
+		checkRange("the offsets", offsets, count*offsetBytes), checkRange("the payload", payload, count))
+	if err != nil {
+		return driver.Launch{}, err
+	}
+	parameter := &scatterParameter{page: uint64(page.Address), offsets: uint64(offsets), offsetBytes: offsetBytes,
+		payload: uint64(payload), count: count, changed: uint64(page.Changed)}
+	accesses := append(page.accesses(page.Bytes), reads(offsets, count*offsetBytes), reads(payload, count))
+	return s.launch(scatter, bytesOf(parameter), count, accesses...), nil
+}
+
+// ScatterRuns is CopyMany with targets in the page. Errors: those of CopyMany; OutOfRange for a target out of the page;
+// InvalidArgument (alignment of the change mask).
+func (s *Set) ScatterRuns(page Page, table driver.Address, spans []Span) (driver.Launch, error) {
+	if err := page.check(page.Bytes); err != nil {
+		return driver.Launch{}, err
+	}
+	pieces, err := checkTable(table, spans)
+	if err != nil {
+		return driver.Launch{}, err
+	}
+	for i, span := range spans {
+		if offset := uint64(span.To - page.Address); offset > page.Bytes || span.Bytes > page.Bytes-offset {
+			return driver.Launch{}, status.Errorf(status.OutOfRange, "span %d, %d bytes at 0x%x, is not inside the %d bytes at 0x%x",
+				i, span.Bytes, span.To, page.Bytes, page.Address)
+		}
+	}
+	parameter := &scatterRunsParameter{page: uint64(page.Address), spans: uint64(table), count: uint64(len(spans)),
+		pieces: pieces, changed: uint64(page.Changed)}
+	accesses := append(s.spanAccesses(table, spans), page.changedAccess(page.Bytes)...)
+	return s.launch(scatterRuns, bytesOf(parameter), pieces*lanesOfPiece, accesses...), nil
+}
+
+// launch is a kernel with enough threads for the work, up to what the device runs at once.
+func (s *Set) launch(kernel int, parameter []byte, threads uint64, accesses ...driver.Access) driver.Launch {
+	blocks := min(threads/threadsOfBlock+1, s.blocks)
+	launch := driver.Launch{Function: s.functions[kernel], Blocks: uint32(blocks), Threads: threadsOfBlock,
+		Parameter: parameter}
+	if s.simulated {
+		for _, access := range accesses {
+			if access.Bytes > 0 {
+				launch.Accesses = append(launch.Accesses, access)
+			}
+		}
+	}
+	return launch
+}
+
+func (s *Set) spanAccesses(table driver.Address, spans []Span) []driver.Access {
+	if !s.simulated {
+		return nil
+	}
+	accesses := make([]driver.Access, 0, 2*len(spans)+2)
+	accesses = append(accesses, reads(table, uint64(len(spans))*uint64(unsafe.Sizeof(Span{}))))
+	for _, span := range spans {
+		accesses = append(accesses, reads(span.From, span.Bytes), writes(span.To, span.Bytes))
+	}
+	return accesses
+}
+
+// check looks at a page whose first length bytes are addressed.
+func (p Page) check(length uint64) error {
+	if length > p.Bytes {
+		return status.Errorf(status.OutOfRange, "%d bytes are addressed in a page of %d", length, p.Bytes)
+	}
+	if err := checkRange("the page", p.Address, p.Bytes); err != nil {
+		return err
+	}
+	if err := checkRange("the change mask", p.Changed, changedBytes(p.Bytes)); err != nil {
+		return err
+	}
+	return checkAligned("the change mask", p.Changed, changedAlignment)
+}
+
+func (p Page) accesses(length uint64) []driver.Access {
+	return append(p.changedAccess(length), writes(p.Address, length))
+}
+
+func (p Page) changedAccess(length uint64) []driver.Access {
+	if p.Changed == 0 {
+		return nil
+	}
+	return []driver.Access{writes(p.Changed, changedBytes(length))}
+}
+
+func reads(address driver.Address, bytes uint64) driver.Access {
+	return driver.Access{Address: address, Bytes: bytes}
+}
+
+func writes(address driver.Address, bytes uint64) driver.Access {
+	return driver.Access{Address: address, Bytes: bytes, Write: true}
+}
+
+func checkTable(table driver.Address, spans []Span) (pieces uint64, err error) {
+	if err := checkAligned("the table of spans", table, tableAlignment); err != nil {
+		return 0, err
+	}
+	if err := checkRange("the table of spans", table, uint64(len(spans))*uint64(unsafe.Sizeof(Span{}))); err != nil {
+		return 0, err
+	}
+	return Prepare(spans)
+}
+
+func checkRange(what string, address driver.Address, bytes uint64) error {
+	if bytes > math.MaxUint64-uint64(address) {
+		return status.Errorf(status.OutOfRange, "%s of %d bytes at 0x%x reaches past the end of addresses", what, bytes, address)
+	}
+	return nil
+}
+
+func checkAligned(what string, address driver.Address, alignment uint64) error {
+	if uint64(address)%alignment != 0 {
+		return status.Errorf(status.InvalidArgument, "%s at 0x%x is not aligned to %d bytes", what, address, alignment)
+	}
+	return nil
+}
+
+func bitBytes(length uint64) uint64 { return length/8 + (length%8+7)/8 }
+
+// changedBytes is the memory of a change mask: whole words of 4 bytes.
+func changedBytes(length uint64) uint64 { return (bitBytes(length) + 3) / 4 * 4 }
+
+// bytesOf is a parameter as the driver wants it.
+func bytesOf[T any](parameter *T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(parameter)), int(unsafe.Sizeof(*parameter)))
+}
