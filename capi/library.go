@@ -16,13 +16,14 @@ import (
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
 	"libmmsb/gpu/kernels"
+	"libmmsb/gpu/nvml"
 	"libmmsb/native"
 )
 
 //export mmsbgo_capabilities
 func mmsbgo_capabilities(records *C.mmsb_capability_t, capacity C.size_t, count *C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	known := append(capability.List(), kernels.Capability())
+	known := append(capability.List(), kernels.Capability(), nvml.Capability())
 	all := make([]C.mmsb_capability_t, len(known))
 	for i, k := range known {
 		all[i].struct_size = C.sizeof_mmsb_capability_t

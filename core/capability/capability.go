@@ -29,7 +29,6 @@ func List() []Capability {
 		absent("managed memory", noDevices),
 		absent("virtual memory management", noDevices),
 		absent("simulated device", noDevices),
-		absent("nvml", noDevices),
 		absent("nccl", "this release has no collectives"),
 		absent("nixl", "this release has no transfers"),
 	}
