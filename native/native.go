@@ -187,10 +187,51 @@ func TakeBlock(context uint32, size uint64) (index uint32, code int32) {
 // GiveBlock gives such memory back.
 func GiveBlock(context, index uint32) { C.mmsb_block_give(C.uint32_t(context), C.uint32_t(index)) }
 
+// TakeBlocks takes so many blocks of small memory, or none. Without zeroed they may have bytes of the context's ended pages.
+func TakeBlocks(context uint32, size uint64, zeroed bool, indices []uint32) int32 {
+	return int32(C.mmsb_blocks_take(C.uint32_t(context), C.uint64_t(size), C.int(flag(zeroed)),
+		(*C.uint32_t)(unsafe.SliceData(indices)), C.uint32_t(len(indices))))
+}
+
+// Staged is a block that becomes a page with these low bits of the state, size class aside. CRC and Generation are the caller's.
+type Staged struct {
+	ID, Size, Epoch, Version, Low uint64
+	Index, CRC, Generation, _     uint32
+}
+
+var _ = [1]struct{}{}[unsafe.Sizeof(Staged{})-C.sizeof_mmsb_staged_t]
+
+// PublishPages turns blocks of a context into live pages.
+func PublishPages(context uint32, pages []Staged) {
+	C.mmsb_pages_publish(C.uint32_t(context), (*C.mmsb_staged_t)(unsafe.Pointer(unsafe.SliceData(pages))), C.size_t(len(pages)))
+}
+
 // PublishPage turns a block into a live page.
 func PublishPage(index uint32, size, low, epoch, version uint64) {
-	Fence(index, RecordAt(index).LoadState(), size)
 	C.mmsb_page_publish(C.uint32_t(index), C.uint64_t(size), C.uint64_t(low), C.uint64_t(epoch), C.uint64_t(version))
+}
+
+// LockRecords locks the pages that live on count records. It returns count, or which one is pinned: those behind it are not
+// locked.
+func LockRecords(first, count uint32) uint32 {
+	return uint32(C.mmsb_records_lock(C.uint32_t(first), C.uint32_t(count)))
+}
+
+// UnlockRecords unlocks them.
+func UnlockRecords(first, count uint32) { C.mmsb_records_unlock(C.uint32_t(first), C.uint32_t(count)) }
+
+// Finished is what is left when pages of a chunk have ended: their cold records, and the records of pages that Go takes apart.
+type Finished struct {
+	coldsCount, leftCount uint32
+	colds, left           [ChunkRecords]uint32
+}
+
+var _ = [1]struct{}{}[unsafe.Sizeof(Finished{})-C.sizeof_mmsb_finished_t]
+
+// FinishRecords ends the locked pages on count records but for those that are left.
+func (f *Finished) FinishRecords(first, count uint32) (colds, left []uint32) {
+	C.mmsb_records_finish(C.uint32_t(first), C.uint32_t(count), (*C.mmsb_finished_t)(unsafe.Pointer(f)))
+	return f.colds[:f.coldsCount], f.left[:f.leftCount]
 }
 
 // UseMask makes a block the change mask of a locked page that has none.
@@ -201,10 +242,6 @@ func UseMask(index, block uint32) {
 // Fence lets only a locked page's bytes be touched after it got other memory.
 func Fence(index uint32, state, size uint64) {
 	C.mmsb_page_fence(C.uint32_t(index), C.uint64_t(state), C.uint64_t(size))
-	if Class(state) == ClassExtent {
-		const unit = 4096 // extents are whole system pages
-		FenceMemory(RecordAt(index).Place, size, (size+unit-1)&^(unit-1))
-	}
 }
 
 // FenceMemory lets only the first size of length bytes be touched.

@@ -464,28 +464,47 @@ mmsb_status_t mmsb_page_destroy_batch(const mmsb_page_t *pages, size_t count, si
 
 /* ------------------------------------------------------------------------------------------------------ blocks ---- */
 
-mmsb_status_t mmsb_block_take(uint32_t context_index, uint64_t size, uint32_t *index) {
-    if (size > MMSB_SMALL_MAX)
-        return mmsb_upcalls.take_block(context_index, size, index);
-    mmsb_cache_t *cache = cache_for(context_index);
-    if (!cache)
-        return mmsb_error()->error_code;
-    uint32_t class_number = mmsb_class_of(size);
-    uint64_t handle;
-    mmsb_status_t status = pop(cache, class_number, &handle);
-    if (status != MMSB_OK)
-        return status;
+/* Makes a block of a free record that this thread has. */
+static void begin_block(uint64_t handle, uint32_t class_number, int zeroed) {
     mmsb_record_t *record = mmsb_record_of(handle);
     MMSB_UNPOISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
-    mmsb_record_clean(record, class_number);
+    if (zeroed)
+        mmsb_record_clean(record, class_number);
     mmsb_dirty_all(record);
     __atomic_store_n(&record->size, mmsb_class_size(class_number), __ATOMIC_RELAXED);
     __atomic_store_n(&record->state,
                      MMSB_STATE(MMSB_STATE_BLOCK, MMSB_HANDLE_GENERATION(handle), (uint64_t)class_number << MMSB_CLASS_SHIFT),
                      __ATOMIC_RELEASE);
-    mmsb_cache_end(cache);
-    *index = MMSB_HANDLE_INDEX(handle);
+}
+
+mmsb_status_t mmsb_blocks_take(uint32_t context_index, uint64_t size, int zeroed, uint32_t *indices, uint32_t count) {
+    mmsb_cache_t *cache = cache_for(context_index);
+    if (!cache)
+        return mmsb_error()->error_code;
+    uint32_t class_number = mmsb_class_of(size), taken = 0;
+    while (taken < count) {
+        uint64_t handle;
+        mmsb_status_t status = pop(cache, class_number, &handle);
+        if (status != MMSB_OK) {
+            while (taken > 0)
+                mmsb_block_give(context_index, indices[--taken]);
+            return status;
+        }
+        mmsb_magazine_t *magazine = cache->loaded[class_number];
+        for (magazine->count++; magazine->count > 0 && taken < count; taken++) {
+            handle = magazine->handles[--magazine->count];
+            begin_block(handle, class_number, zeroed);
+            indices[taken] = MMSB_HANDLE_INDEX(handle);
+        }
+        mmsb_cache_end(cache);
+    }
     return MMSB_OK;
+}
+
+mmsb_status_t mmsb_block_take(uint32_t context_index, uint64_t size, uint32_t *index) {
+    if (size > MMSB_SMALL_MAX)
+        return mmsb_upcalls.take_block(context_index, size, index);
+    return mmsb_blocks_take(context_index, size, 1, index, 1);
 }
 
 void mmsb_block_give(uint32_t context_index, uint32_t index) {
@@ -947,27 +966,81 @@ void mmsb_context_add(uint32_t context_index, uint64_t creates, uint64_t frees, 
 void mmsb_page_fence(uint32_t index, uint64_t state, uint64_t size) {
     mmsb_record_t *record = mmsb_record_at(index);
     uint32_t class_number = MMSB_STATE_CLASS(state);
-    if (class_number >= MMSB_SMALL_CLASSES)
+    uint64_t whole = class_number == MMSB_CLASS_EXTENT ? (size + 4095) & ~UINT64_C(4095) : 0; /* of whole system pages */
+    if (class_number < MMSB_SMALL_CLASSES)
+        whole = mmsb_class_size(class_number);
+    if (whole == 0)
         return;
     MMSB_UNPOISON(mmsb_record_bytes(record), size);
-    MMSB_POISON(mmsb_record_bytes(record) + size, mmsb_class_size(class_number) - size);
+    MMSB_POISON(mmsb_record_bytes(record) + size, whole - size);
 }
 
 void mmsb_memory_unfence(void *memory, uint64_t length) {
     MMSB_UNPOISON(memory, length);
 }
 
-void mmsb_page_publish(uint32_t index, uint64_t size, uint64_t low, uint64_t epoch, uint64_t version) {
-    mmsb_record_t *record = mmsb_record_at(index);
+static void publish(const mmsb_staged_t *page) {
+    mmsb_record_t *record = mmsb_record_at(page->index);
     uint64_t state = mmsb_state_load(record);
-    mmsb_page_fence(index, state, size);
-    __atomic_store_n(&record->size, size, __ATOMIC_RELAXED);
-    __atomic_store_n(&record->epoch, epoch, __ATOMIC_RELAXED);
-    __atomic_store_n(&record->version, version, __ATOMIC_RELAXED);
-    mmsb_context_add(mmsb_record_context(index), 1, 0, size, 0);
-    mmsb_capture_created(index);
-    __atomic_store_n(&record->state, MMSB_STATE(MMSB_KIND_PAGE, MMSB_HANDLE_GENERATION(state), (state & MMSB_CLASS_MASK) | low),
+    mmsb_page_fence(page->index, state, page->size);
+    __atomic_store_n(&record->size, page->size, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->epoch, page->epoch, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->version, page->version, __ATOMIC_RELAXED);
+    mmsb_capture_created(page->index);
+    __atomic_store_n(&record->state,
+                     MMSB_STATE(MMSB_KIND_PAGE, MMSB_HANDLE_GENERATION(state), (state & MMSB_CLASS_MASK) | page->low),
                      __ATOMIC_RELEASE);
+}
+
+void mmsb_pages_publish(uint32_t context_index, const mmsb_staged_t *pages, size_t count) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += pages[i].size;
+    mmsb_context_add(context_index, count, 0, bytes, 0);
+    for (size_t i = 0; i < count; i++)
+        publish(&pages[i]);
+}
+
+void mmsb_page_publish(uint32_t index, uint64_t size, uint64_t low, uint64_t epoch, uint64_t version) {
+    mmsb_staged_t page = {.size = size, .epoch = epoch, .version = version, .low = low, .index = index};
+    mmsb_pages_publish(mmsb_record_context(index), &page, 1);
+}
+
+uint32_t mmsb_records_lock(uint32_t first, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t state;
+        if (mmsb_record_lock_page(first + i, &state) && mmsb_record_pinned(mmsb_record_at(first + i)))
+            return i;
+    }
+    return count;
+}
+
+void mmsb_records_unlock(uint32_t first, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t state = mmsb_state_load(mmsb_record_at(first + i));
+        if (MMSB_HANDLE_KIND(state) == MMSB_KIND_PAGE)
+            mmsb_page_unlock(mmsb_record_at(first + i), state & ~MMSB_OWNER_MASK);
+    }
+}
+
+void mmsb_records_finish(uint32_t first, uint32_t count, mmsb_finished_t *finished) {
+    finished->colds_count = finished->left_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        mmsb_record_t *record = mmsb_record_at(first + i);
+        uint64_t state = mmsb_state_load(record);
+        if (MMSB_HANDLE_KIND(state) != MMSB_KIND_PAGE)
+            continue;
+        if (MMSB_STATE_CLASS(state) >= MMSB_SMALL_CLASSES || MMSB_HANDLE_GENERATION(state) == MMSB_GENERATION_MAX ||
+            (record->cold != 0 && mmsb_table.colds[record->cold].metadata_block != 0)) {
+            finished->left[finished->left_count++] = first + i;
+            continue;
+        }
+        if (record->cold != 0)
+            finished->colds[finished->colds_count++] = record->cold;
+        record->cold = 0;
+        mmsb_mask_drop(record);
+        mmsb_record_finish(first + i, state & ~MMSB_OWNER_MASK);
+    }
 }
 
 mmsb_page_t mmsb_page_find(const mmsb_context_record_t *context, uint64_t id) {

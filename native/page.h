@@ -317,6 +317,8 @@ void mmsb_record_finish(uint32_t index, uint64_t state);
 
 /* Memory for the library's own use: a record whose bytes are no page's, all zero, size = capacity. */
 mmsb_status_t mmsb_block_take(uint32_t context_index, uint64_t size, uint32_t *index);
+/* Many small ones, or none. Those that are not zeroed may have bytes of the context's ended pages. */
+mmsb_status_t mmsb_blocks_take(uint32_t context_index, uint64_t size, int zeroed, uint32_t *indices, uint32_t count);
 void mmsb_block_give(uint32_t context_index, uint32_t index);
 /* Makes sure that the page, which is locked, has a change mask. */
 mmsb_status_t mmsb_mask_add(mmsb_record_t *record);
@@ -390,8 +392,34 @@ mmsb_status_t mmsb_page_mask_bits(uint64_t page, uint64_t *count);
 
 /* ------------------------------------------------------------------------------------------------ walks, for Go ---- */
 
-/* Turns a block into a live page with the given low state bits (size class aside) and counts it. */
+/* A block that becomes a page with these low state bits, size class aside. */
+typedef struct mmsb_staged {
+    uint64_t id, size, epoch, version, low;
+    uint32_t index;
+    uint32_t crc, generation; /* for Go */
+    uint32_t reserved;
+} mmsb_staged_t;
+/* Turns blocks of a context into live pages and counts them. */
+void mmsb_pages_publish(uint32_t context_index, const mmsb_staged_t *pages, size_t count);
+
+/* Turns one block into a live page. */
 void mmsb_page_publish(uint32_t index, uint64_t size, uint64_t low, uint64_t epoch, uint64_t version);
+
+/* All pages of a frozen context are replaced, chunk by chunk. The first of these locks the pages that live on count records for
+ * the library. It returns count, or which one is pinned: those behind it are not locked. */
+uint32_t mmsb_records_lock(uint32_t first, uint32_t count);
+/* Unlocks as many. */
+void mmsb_records_unlock(uint32_t first, uint32_t count);
+
+/* What is left when pages have ended. */
+typedef struct mmsb_finished {
+    uint32_t colds_count, left_count;
+    uint32_t colds[MMSB_CHUNK_RECORDS]; /* their cold records, which are free */
+    uint32_t left[MMSB_CHUNK_RECORDS];  /* records of pages that Go takes apart: with other than small memory, or with metadata */
+} mmsb_finished_t;
+/* Ends them, except for those that are left. */
+void mmsb_records_finish(uint32_t first, uint32_t count, mmsb_finished_t *finished);
+
 /* Makes a block the change mask of a locked page that has none. */
 void mmsb_mask_use(mmsb_record_t *record, uint32_t block);
 /* After a locked page got other memory: only its bytes may be touched (AddressSanitizer builds). */

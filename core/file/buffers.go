@@ -1,6 +1,7 @@
 package file
 
 import (
+	"runtime"
 	"sync"
 	"unsafe"
 
@@ -14,7 +15,7 @@ const (
 	BufferSize = 4 << 20
 	// Buffers is how many a Sink has, readBuffers how many there are to read.
 	Buffers     = 8
-	readBuffers = 4
+	readBuffers = 6
 	// Alignment is that of buffers, offsets and lengths where the page cache is passed by.
 	Alignment = 4096
 )
@@ -34,8 +35,13 @@ var spare struct {
 	mapping []byte
 }
 
+// moreProcessors gives Go's scheduler a processor more for each buffer. A goroutine in a system call that blocks keeps one until
+// the runtime takes it away, which can be milliseconds later: work on other buffers, and calls from C into Go, would wait.
+var moreProcessors = sync.OnceFunc(func() { runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + Buffers) })
+
 // newBuffers gives count buffers, at most Buffers.
 func newBuffers(count int) (*buffers, error) {
+	moreProcessors()
 	mapping, err := bufferMemory()
 	if err != nil {
 		return nil, err

@@ -11,8 +11,11 @@ import (
 // Range is a stretch of a file.
 type Range struct{ Offset, Length int64 }
 
-// readRequests is how many pieces are on their way from the disk at a time.
-const readRequests = 3
+// readRequests is how many goroutines read and check pieces at a time, resters how many do what is left to do with them.
+const (
+	readRequests = 4
+	resters      = 2
+)
 
 // pieceReader is a source that has its own way to read a piece.
 type pieceReader interface {
@@ -27,6 +30,7 @@ type reading struct {
 	piece    []byte
 	err      error
 	ready    chan struct{}
+	rest     func() error
 }
 
 // Pieces reads stretches of a file, several pieces at a time, and gives the pieces to yield in order: one a range, or more,
@@ -36,12 +40,14 @@ type reading struct {
 //
 // It passes the page cache by, where the file is not in it already.
 func Pieces(source Source, ranges []Range, yield func(i int, piece []byte) error) error {
-	return CheckedPieces(source, ranges, nil, yield)
+	return CheckedPieces(source, ranges, nil, func(i int, piece []byte) (func() error, error) { return nil, yield(i, piece) })
 }
 
-// CheckedPieces is Pieces with a look at each piece before yield gets it: check, where it is not nil, is called for several
-// pieces at a time, in any order. Where it gives an error, that ends the reading in the place of yield.
-func CheckedPieces(source Source, ranges []Range, check, yield func(i int, piece []byte) error) error {
+// CheckedPieces is Pieces with work on each piece before and after yield, for several pieces at a time and in any order: check,
+// where it is not nil, looks at a piece before yield gets it, and rest, where yield returns it, goes on with the piece, which is
+// valid until then. An error of either ends the reading like one of yield.
+func CheckedPieces(source Source, ranges []Range, check func(i int, piece []byte) error,
+	yield func(i int, piece []byte) (rest func() error, err error)) error {
 	for _, r := range ranges {
 		if r.Offset < 0 || r.Length < 0 || r.Offset > source.Size()-r.Length {
 			return status.Errorf(status.Corrupt, "no %d bytes at offset %d in a file of %d bytes", r.Length, r.Offset, source.Size())
@@ -52,47 +58,112 @@ func CheckedPieces(source Source, ranges []Range, check, yield func(i int, piece
 		return err
 	}
 	defer memory.release()
-	work := make(chan *reading, readBuffers)
-	var readers sync.WaitGroup
-	readers.Add(readRequests)
-	for range readRequests {
-		safego.Go(func() {
-			defer readers.Done()
-			for r := range work {
-				r.read(source, check)
-			}
-		})
-	}
-	defer readers.Wait()
-	defer close(work)
+	readings := startWorkers(readRequests, func(r *reading) { r.read(source, check) })
+	defer readings.end()
+	var rests rests
+	resting := startWorkers(resters, func(r *reading) { rests.do(r, memory) })
+	defer resting.end()
 
 	next, stop := iter.Pull(plan(ranges))
 	defer stop()
+	coming, more := next()
 	var onTheirWay []*reading
-	for {
-		for len(onTheirWay) < readBuffers {
-			r, more := next()
-			if !more {
-				break
-			}
-			r.buffer = <-memory.free
-			onTheirWay = append(onTheirWay, r)
-			work <- r
+	for more || len(onTheirWay) > 0 {
+		var free <-chan []byte
+		if more {
+			free = memory.free
 		}
-		if len(onTheirWay) == 0 {
-			return nil
+		var ready <-chan struct{}
+		if len(onTheirWay) > 0 {
+			ready = onTheirWay[0].ready
+		}
+		select {
+		case coming.buffer = <-free:
+			onTheirWay = append(onTheirWay, coming)
+			readings.work <- coming
+			coming, more = next()
+			continue
+		case <-ready:
 		}
 		r := onTheirWay[0]
 		onTheirWay = onTheirWay[1:]
-		<-r.ready
+		if r.err == nil {
+			r.err = rests.failure()
+		}
+		if r.err == nil {
+			r.rest, r.err = yield(r.index, r.piece)
+		}
 		if r.err != nil {
 			return r.err
 		}
-		if err := yield(r.index, r.piece); err != nil {
-			return err
+		if r.rest != nil {
+			resting.work <- r
+		} else {
+			memory.free <- r.buffer
 		}
-		memory.free <- r.buffer
 	}
+	resting.end()
+	return rests.failure()
+}
+
+// workers are goroutines that each do one piece of work after the other.
+type workers struct {
+	work  chan *reading
+	group sync.WaitGroup
+	ended bool
+}
+
+func startWorkers(count int, do func(*reading)) *workers {
+	w := &workers{work: make(chan *reading, readBuffers)}
+	w.group.Add(count)
+	for range count {
+		safego.Go(func() {
+			defer w.group.Done()
+			for r := range w.work {
+				do(r)
+			}
+		})
+	}
+	return w
+}
+
+// end waits until all that was given to them is done. It may be called twice.
+func (w *workers) end() {
+	if !w.ended {
+		w.ended = true
+		close(w.work)
+	}
+	w.group.Wait()
+}
+
+// rests is what became of the work after yield: its first error.
+type rests struct {
+	sync.Mutex
+	err error
+}
+
+func (r *rests) do(one *reading, memory *buffers) {
+	err := status.Errorf(status.Internal, "work on what was read at offset %d panicked", one.from)
+	defer func() {
+		if value := recover(); value != nil { // the goroutine goes on: others wait for their buffers
+			safego.Caught(value)
+		}
+		r.Lock()
+		if r.err == nil {
+			r.err = err
+		}
+		r.Unlock()
+		memory.free <- one.buffer
+	}()
+	if r.failure() == nil {
+		err = one.rest()
+	}
+}
+
+func (r *rests) failure() error {
+	r.Lock()
+	defer r.Unlock()
+	return r.err
 }
 
 // plan cuts ranges into pieces that fit into a buffer with the whole blocks around them.

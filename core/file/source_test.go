@@ -1,10 +1,12 @@
 package file_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -254,4 +256,61 @@ func TestWhatCannotBeOpened(t *testing.T) {
 	_, err := file.Open(swapped, regular)
 	assert.ErrorContains(t, err, "FIFO")
 	requireAllClosed(t, directory)
+}
+
+func TestTheRestOfThePiecesIsDoneBesideTheReading(t *testing.T) {
+	own := errors.New("own")
+	data := content(17, 12*file.BufferSize)
+	var ranges []file.Range
+	for at := int64(0); at < int64(len(data)); at += file.BufferSize {
+		ranges = append(ranges, file.Range{Offset: at, Length: file.BufferSize})
+	}
+	run := func(source file.Source, rest func(i int, piece []byte) error) (yielded int, err error) {
+		err = file.CheckedPieces(source, ranges, nil, func(i int, piece []byte) (func() error, error) {
+			if i != yielded {
+				t.Errorf("piece %d came as number %d", i, yielded)
+			}
+			yielded++
+			if i%3 == 2 { // there need not be a rest
+				return nil, nil
+			}
+			return func() error { return rest(i, piece) }, nil
+		})
+		return yielded, err
+	}
+	eachSource(t, data, func(t *testing.T, source file.Source) {
+		t.Run("all", func(t *testing.T) {
+			var done atomic.Int64
+			yielded, err := run(source, func(i int, piece []byte) error {
+				for range 3 { // others are read meanwhile
+					if !bytes.Equal(data[ranges[i].Offset:][:ranges[i].Length], piece) {
+						return own
+					}
+				}
+				done.Add(1)
+				return nil
+			})
+			require.NoError(t, err)
+			assert.Equal(t, len(ranges), yielded)
+			assert.EqualValues(t, 8, done.Load(), "all are done when the reading returns")
+		})
+		t.Run("an error", func(t *testing.T) {
+			_, err := run(source, func(i int, _ []byte) error {
+				if i == 1 {
+					return own
+				}
+				return nil
+			})
+			assert.Equal(t, own, err)
+		})
+		t.Run("an error of the last", func(t *testing.T) {
+			_, err := run(source, func(i int, _ []byte) error {
+				if i == 10 {
+					return own
+				}
+				return nil
+			})
+			assert.Equal(t, own, err)
+		})
+	})
 }

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"slices"
 	"sync"
 
 	"libmmsb/core/status"
@@ -14,9 +15,13 @@ import (
 type ids struct {
 	sync.Mutex
 	factor, inverse uint64
-	explicit        map[uint64]uint64   // page by id
-	waiting         map[uint32][]uint32 // marks for records of chunks that the context does not have yet: indices by chunk
+	explicit        map[uint64]uint64 // page by id
+	// waiting are marks for records of chunks that the context does not have yet: indices by group of chunks.
+	waiting map[uint32][]uint32
 }
+
+// chunkGroup is how many chunks' marks wait together: after a load every page has one, all over.
+const chunkGroup = 256
 
 func (i *ids) start() {
 	i.factor = randomOdd()
@@ -77,7 +82,7 @@ func (i *ids) mark(context uint32, id uint64) bool {
 		record.IDTaken = 1
 		return true
 	}
-	i.waiting[chunk] = append(i.waiting[chunk], index)
+	i.waiting[chunk/chunkGroup] = append(i.waiting[chunk/chunkGroup], index)
 	return false
 }
 
@@ -116,10 +121,14 @@ func (c *Context) takeChunk() (uint32, error) {
 			native.RecordAt(number<<native.ChunkBits | index).IDTaken = 0
 		}
 	}
-	for _, index := range i.waiting[number] {
+	waiting := i.waiting[number/chunkGroup]
+	i.waiting[number/chunkGroup] = slices.DeleteFunc(waiting, func(index uint32) bool {
+		if index>>native.ChunkBits != number {
+			return false
+		}
 		native.RecordAt(index).IDTaken = 1
-	}
-	delete(i.waiting, number)
+		return true
+	})
 	return number, nil
 }
 

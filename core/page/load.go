@@ -2,6 +2,8 @@ package page
 
 import (
 	"bytes"
+	"sync"
+
 	"libmmsb/core/file"
 	"libmmsb/core/graph"
 	"libmmsb/core/log"
@@ -138,22 +140,18 @@ type loader struct {
 	work  *ticket.Work
 	state *snapshot.Snapshot
 
-	staged []staged
-	pages  map[uint64]uint64 // handle that a page will have, by id
-	sums   map[uint32][]uint32
+	staged []native.Staged
+	pages  map[uint64]uint64   // handle that a page will have, by id
+	sums   map[uint32][]uint32 // of the chunks of large pages, by record
 	graph  *graph.Graph
 	done   uint64
+	// filling is held where goroutines that fill pages meet the one that stages them: at staged and sums.
+	filling sync.Mutex
 
-	inSnapshot []staged // where a journal is replayed: what was staged before
-	replayed   uint64   // the last record that the staged pages have
+	inSnapshot []native.Staged // where a journal is replayed: what was staged before
+	replayed   uint64          // the last record that the staged pages have
 
 	source *lazySource // of pages that are loaded lazily
-}
-
-// staged is a block that becomes a page.
-type staged struct {
-	id, size, epoch, version, low uint64
-	index, sum, generation        uint32
 }
 
 func (l *loader) run() (releases []func(), err error) {
@@ -175,7 +173,7 @@ func (l *loader) run() (releases []func(), err error) {
 	} else {
 		const most = 1 << 20 // what the file says is not yet proven
 		expected := min(l.state.Totals().StatePages, most)
-		l.staged, l.pages = make([]staged, 0, expected), make(map[uint64]uint64, expected)
+		l.staged, l.pages = make([]native.Staged, 0, expected), make(map[uint64]uint64, expected)
 	}
 	if l.o.Lazy {
 		want, err = l.stageLazy(want)
@@ -183,7 +181,7 @@ func (l *loader) run() (releases []func(), err error) {
 			return nil, err
 		}
 	}
-	if err := l.state.Segments(snapshot.LoadOptions{Want: want}, l.segment); err != nil {
+	if err := l.state.ParallelSegments(snapshot.LoadOptions{Want: want}, l.segment); err != nil {
 		return nil, err
 	}
 	for _, id := range l.o.IDs {
@@ -222,33 +220,31 @@ func (l *loader) goesOn() error {
 	return nil
 }
 
-// segment makes blocks of the pages in a segment.
-func (l *loader) segment(segment snapshot.Loaded) error {
+// segment makes blocks of the pages in a segment, and gives them all but their bytes, which fill brings.
+func (l *loader) segment(segment snapshot.Loaded) (fill func() error, err error) {
 	if err := l.goesOn(); err != nil {
-		return err
+		return nil, err
+	}
+	first := len(l.staged)
+	indices, err := l.stage(segment.Pages)
+	if err != nil {
+		return nil, err
 	}
 	for i := range segment.Pages {
 		page := &segment.Pages[i]
-		var index uint32
-		if page.Flags&snapshot.FlagKnown == 0 {
-			if err := l.stage(page); err != nil {
-				return err
-			}
-			index = l.staged[len(l.staged)-1].index
-		} else {
-			index = native.Index(l.pages[page.ID])
-		}
 		for at := range segment.Extents[page.FirstExtent:][:page.Extents] {
 			extent := &segment.Extents[page.FirstExtent:][at]
-			if err := l.extent(page, index, extent, segment.Bytes); err != nil {
-				return err
+			if extent.Kind == snapshot.KindBytes {
+				l.done += uint64(extent.Length)
+			} else if err := l.beside(page, indices[i], extent, segment.Bytes); err != nil {
+				return nil, err
 			}
 		}
 	}
 	if l.work != nil {
 		l.work.Progress(l.done)
 	}
-	return nil
+	return func() error { return l.fill(segment, indices, first) }, nil
 }
 
 // stageLazy makes records of large pages, whose bytes stay in the file for now, and returns who is to be read.
@@ -297,7 +293,7 @@ func (l *loader) stageOneLazy(page *snapshot.Page) error {
 	}
 	page.NUMANode = -1 // memory comes later, from anywhere
 	l.c.lazies.wait(index, l.source)
-	return l.note(page, block{index: index, location: native.Away | uint64(location)<<native.LocationShift})
+	return l.noteOne(page, block{index: index, location: native.Away | uint64(location)<<native.LocationShift})
 }
 
 // noteSums notes checksums of a page's chunks, as far as the file has them. A chunk that is not known is saved when in doubt.
@@ -310,48 +306,88 @@ func (l *loader) noteSums(page *snapshot.Page, extents []snapshot.Extent) {
 		case sums != nil:
 			sums[extent.Offset/native.ChunkBytes] = extent.CRC
 		case page.Flags&snapshot.FlagKnown == 0:
-			l.staged[len(l.staged)-1].sum = extent.CRC
+			l.staged[len(l.staged)-1].CRC = extent.CRC
 		}
 	}
 }
 
 // readBeside reads what belongs to a lazy page beside its bytes.
-func (l *loader) readBeside(s *staged) error {
-	has, err := l.state.HasMask(s.id)
+func (l *loader) readBeside(s *native.Staged) error {
+	has, err := l.state.HasMask(s.ID)
 	if err != nil {
 		return err
 	}
 	if has {
-		length := (s.size + 7) / 8
+		length := (s.Size + 7) / 8
 		block, code := native.TakeBlock(l.c.index, length)
 		if code != 0 {
 			return fromNative(code)
 		}
-		native.UseMask(s.index, block)
-		if err := l.state.ReadAt(s.id, snapshot.KindMask, native.Bytes(native.RecordAt(s.index).MaskPlace, length), 0); err != nil {
+		native.UseMask(s.Index, block)
+		mask := native.Bytes(native.RecordAt(s.Index).MaskPlace, length)
+		if err := l.state.ReadAt(s.ID, snapshot.KindMask, mask, 0); err != nil {
 			return err
 		}
 	}
-	blob, err := l.state.Metadata(s.id)
+	blob, err := l.state.Metadata(s.ID)
 	if err != nil || len(blob) == 0 {
 		return err
 	}
 	count, err := metadata.Validate(blob)
 	if err != nil {
-		return status.Errorf(status.Corrupt, "page %d: %v", s.id, err)
+		return status.Errorf(status.Corrupt, "page %d: %v", s.ID, err)
 	}
-	return (&locked{context: l.c, index: s.index, record: native.RecordAt(s.index)}).storeMetadata(blob, uint32(count), nil)
+	return (&locked{context: l.c, index: s.Index, record: native.RecordAt(s.Index)}).storeMetadata(blob, uint32(count), nil)
 }
 
-// stage takes memory for a page.
-func (l *loader) stage(page *snapshot.Page) error {
+// stage makes blocks for those pages that come for the first time, and says which records all of them have.
+func (l *loader) stage(pages []snapshot.Page) (indices []uint32, err error) {
+	indices = make([]uint32, len(pages))
+	for i := 0; i < len(pages); {
+		page, count := &pages[i], 1
+		switch {
+		case page.Flags&snapshot.FlagKnown != 0:
+			indices[i] = native.Index(l.pages[page.ID])
+		case isSmall(page):
+			for i+count < len(pages) && isSmall(&pages[i+count]) && pages[i+count].Size == page.Size {
+				count++
+			}
+			err = l.stageSmall(pages[i:][:count], indices[i:])
+		default:
+			indices[i], err = l.stageOne(page)
+		}
+		if err != nil {
+			return nil, err
+		}
+		i += count
+	}
+	return indices, nil
+}
+
+// isSmall tells a page that comes for the first time and goes into small memory.
+func isSmall(page *snapshot.Page) bool {
+	return page.Flags&snapshot.FlagKnown == 0 && page.Size-1 < native.SmallMax && page.Location == LocationCPU &&
+		page.Device == 0 && page.NUMANode < 0
+}
+
+// stageSmall takes memory for small pages of one size. Every byte of it comes from the file.
+func (l *loader) stageSmall(pages []snapshot.Page, indices []uint32) error {
+	indices = indices[:len(pages)]
+	if code := native.TakeBlocks(l.c.index, pages[0].Size, false, indices); code != 0 {
+		return fromNative(code)
+	}
+	return l.note(pages, indices, block{})
+}
+
+// stageOne takes memory for a page.
+func (l *loader) stageOne(page *snapshot.Page) (uint32, error) {
 	c := l.c
 	if err := checkSize(page.Size); err != nil {
-		return err
+		return 0, err
 	}
 	location, err := resolve(page.Location, page.Device, c.options.Fallback)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var b block
 	switch {
@@ -366,82 +402,142 @@ func (l *loader) stage(page *snapshot.Page) error {
 		b, err = c.takeHost(page.Size, false)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return l.note(page, b)
+	return b.index, l.noteOne(page, b)
 }
 
-// note notes a block that becomes a page.
-func (l *loader) note(page *snapshot.Page, b block) error {
-	record := native.RecordAt(b.index)
-	p := &locked{context: l.c, index: b.index, record: record}
-	cold, err := p.cold()
-	if err != nil {
-		l.c.lazies.forget(b.index)
-		l.c.give(b)
+func (l *loader) noteOne(page *snapshot.Page, b block) error {
+	return l.note([]snapshot.Page{*page}, []uint32{b.index}, b)
+}
+
+// note notes blocks that become pages, of one kind as b says.
+func (l *loader) note(pages []snapshot.Page, indices []uint32, b block) error {
+	colds := make([]uint32, len(pages))
+	if err := takeColds(colds); err != nil {
+		for _, index := range indices {
+			l.c.lazies.forget(index)
+			l.c.give(block{index: index, disk: b.disk})
+		}
 		return err
 	}
-	cold.ID, cold.DiskOffset, cold.DiskLength, cold.NUMANode = page.ID, b.disk.offset, b.disk.length, page.NUMANode
-	generation := native.Generation(record.LoadState())
-	l.staged = append(l.staged, staged{
-		id: page.ID, size: page.Size, epoch: page.Epoch, version: page.Version, low: b.location | native.ExplicitID, index: b.index,
-		generation: generation,
-	})
-	before := len(l.pages)
-	l.pages[page.ID] = native.Handle(native.KindPage, generation, b.index)
-	if len(l.pages) == before {
-		return status.Errorf(status.Corrupt, "page %d is in the snapshot twice", page.ID)
+	l.filling.Lock()
+	defer l.filling.Unlock()
+	var twice error
+	for i := range pages {
+		page, index := &pages[i], indices[i]
+		record, cold := native.RecordAt(index), native.ColdAt(colds[i])
+		generation := native.Generation(record.LoadState())
+		record.Cold = colds[i]
+		cold.ID, cold.DiskOffset, cold.DiskLength, cold.NUMANode = page.ID, b.disk.offset, b.disk.length, page.NUMANode
+		l.staged = append(l.staged, native.Staged{
+			ID: page.ID, Size: page.Size, Epoch: page.Epoch, Version: page.Version, Low: b.location | native.ExplicitID,
+			Index: index, Generation: generation,
+		})
+		l.pages[page.ID] = native.Handle(native.KindPage, generation, index)
+		if len(l.pages) != len(l.staged) && twice == nil {
+			twice = status.Errorf(status.Corrupt, "page %d is in the snapshot twice", page.ID)
+		}
+		if page.Size > native.ChunkBytes {
+			l.sums[index] = make([]uint32, (page.Size+native.ChunkBytes-1)/native.ChunkBytes)
+		}
 	}
-	if page.Size > native.ChunkBytes {
-		l.sums[b.index] = make([]uint32, (page.Size+native.ChunkBytes-1)/native.ChunkBytes)
+	return twice
+}
+
+// fill puts a segment's bytes into its pages, of which first is the first one that was staged. Several segments are filled at a
+// time.
+func (l *loader) fill(segment snapshot.Loaded, indices []uint32, first int) error {
+	sums := make([]uint32, len(segment.Extents))
+	for i := range segment.Pages {
+		page := &segment.Pages[i]
+		for at := page.FirstExtent; at < page.FirstExtent+page.Extents; at++ {
+			extent := &segment.Extents[at]
+			if extent.Kind != snapshot.KindBytes {
+				continue
+			}
+			var err error
+			if sums[at], err = l.fillPart(page, indices[i], extent, segment.Bytes); err != nil {
+				return err
+			}
+		}
+	}
+	l.filling.Lock()
+	defer l.filling.Unlock()
+	for i := range segment.Pages {
+		page := &segment.Pages[i]
+		var staged *native.Staged // nil: the page came before; its sum is not known, and it is saved if in doubt
+		if page.Flags&snapshot.FlagKnown == 0 {
+			staged = &l.staged[first]
+			first++
+		}
+		for at := page.FirstExtent; at < page.FirstExtent+page.Extents; at++ {
+			extent := &segment.Extents[at]
+			switch {
+			case extent.Kind != snapshot.KindBytes:
+			case page.Size > native.ChunkBytes:
+				l.sums[indices[i]][extent.Offset/native.ChunkBytes] = sums[at]
+			case staged != nil:
+				staged.CRC = sums[at]
+			}
+		}
 	}
 	return nil
 }
 
-// extent puts a part of a page where it belongs.
-func (l *loader) extent(page *snapshot.Page, index uint32, extent *snapshot.Extent, bytes []byte) error {
-	c := l.c
+// fillPart puts a part of a page where it belongs, and returns its checksum.
+func (l *loader) fillPart(page *snapshot.Page, index uint32, extent *snapshot.Extent, bytes []byte) (sum uint32, err error) {
 	record := native.RecordAt(index)
-	var content []byte
+	cold := native.ColdAt(record.Cold)
+	stored := bytes[extent.At:][:extent.Stored]
+	onDisk := cold.DiskLength > 0
+	if onDisk && extent.Compression == snapshot.Uncompressed {
+		return extent.CRC, l.c.disk.write(diskExtent{cold.DiskOffset + extent.Offset, uint64(extent.Length)}, stored)
+	}
+	var into []byte
+	if onDisk {
+		into = make([]byte, extent.Length)
+	} else {
+		into = native.Bytes(record.Place, page.Size)[extent.Offset:][:extent.Length]
+	}
 	switch extent.Compression {
+	case snapshot.Uncompressed:
+		copy(into, stored)
+		return extent.CRC, nil
 	case snapshot.Zeros:
+		clear(into)
+	default:
+		if !snapshot.Decompress(into, stored) {
+			return 0, status.Errorf(status.Corrupt, "page %d: the part at %d cannot be decompressed", page.ID, extent.Offset)
+		}
+	}
+	if onDisk {
+		err = l.c.disk.write(diskExtent{cold.DiskOffset + extent.Offset, uint64(extent.Length)}, into)
+	}
+	return native.Checksum(into), err
+}
+
+// beside takes a part of a page's mask or metadata.
+func (l *loader) beside(page *snapshot.Page, index uint32, extent *snapshot.Extent, bytes []byte) error {
+	content := bytes[extent.At:][:extent.Stored]
+	if extent.Compression != snapshot.Uncompressed {
 		content = make([]byte, extent.Length)
-	case snapshot.Zstd:
-		content = make([]byte, extent.Length)
-		if !snapshot.Decompress(content, bytes[extent.At:][:extent.Stored]) {
+		if extent.Compression == snapshot.Zstd && !snapshot.Decompress(content, bytes[extent.At:][:extent.Stored]) {
 			return status.Errorf(status.Corrupt, "page %d: the part at %d cannot be decompressed", page.ID, extent.Offset)
 		}
-	default:
-		content = bytes[extent.At:][:extent.Stored]
 	}
-	switch extent.Kind {
-	case snapshot.KindBytes:
-		sum := extent.CRC
-		if extent.Compression != snapshot.Uncompressed {
-			sum = native.Checksum(content)
-		}
-		if page.Size > native.ChunkBytes {
-			l.sums[index][extent.Offset/native.ChunkBytes] = sum
-		} else if page.Flags&snapshot.FlagKnown == 0 { // else it is not known, and the page is saved if in doubt
-			l.staged[len(l.staged)-1].sum = sum
-		}
-		l.done += uint64(extent.Length)
-		if cold := native.ColdAt(record.Cold); cold.DiskLength > 0 {
-			return c.disk.write(diskExtent{cold.DiskOffset + extent.Offset, uint64(extent.Length)}, content)
-		}
-		copy(native.Bytes(record.Place, page.Size)[extent.Offset:], content)
-	case snapshot.KindMask:
-		if record.MaskBlock == 0 {
-			block, code := native.TakeBlock(c.index, (page.Size+7)/8)
-			if code != 0 {
-				return fromNative(code)
-			}
-			native.UseMask(index, block)
-		}
-		copy(native.Bytes(record.MaskPlace, (page.Size+7)/8)[extent.Offset:], content)
-	case snapshot.KindMetadata:
+	if extent.Kind == snapshot.KindMetadata {
 		return l.metadata(page, index, extent, content)
 	}
+	record := native.RecordAt(index)
+	if record.MaskBlock == 0 {
+		block, code := native.TakeBlock(l.c.index, (page.Size+7)/8)
+		if code != 0 {
+			return fromNative(code)
+		}
+		native.UseMask(index, block)
+	}
+	copy(native.Bytes(record.MaskPlace, (page.Size+7)/8)[extent.Offset:], content)
 	return nil
 }
 
@@ -490,14 +586,14 @@ func (l *loader) drop() {
 	}
 }
 
-func (l *loader) dropOne(s *staged) {
-	record := native.RecordAt(s.index)
-	l.c.lazies.forget(s.index)
+func (l *loader) dropOne(s *native.Staged) {
+	record := native.RecordAt(s.Index)
+	l.c.lazies.forget(s.Index)
 	l.c.metadataGone(record)
 	if record.MaskBlock != 0 {
-		native.DropMask(s.index)
+		native.DropMask(s.Index)
 	}
-	b := block{index: s.index}
+	b := block{index: s.Index}
 	if record.Cold != 0 {
 		cold := native.ColdAt(record.Cold)
 		b.disk = diskExtent{cold.DiskOffset, cold.DiskLength}
@@ -516,76 +612,94 @@ func (l *loader) commit() (releases []func(), err error) {
 		return nil, fromNative(code)
 	}
 	defer native.Thaw(c.index)
-	old, err := l.lockOld()
+	if l.o.IDs == nil {
+		releases, err = l.endAll()
+	} else {
+		releases, err = l.endChosen()
+	}
 	if err != nil {
 		return nil, err
 	}
-	if l.o.IDs == nil { // none of the ids stays, so that none is looked for
-		c.ids.Lock()
-		c.ids.explicit = make(map[uint64]uint64)
-		c.ids.Unlock()
-	}
-	for _, page := range old {
-		if page.state&native.Adopted != 0 {
-			cold := native.ColdAt(page.record.Cold)
-			if function, user := cold.Release, cold.User; function != 0 {
-				base, size := native.Address(page.record.Place), page.record.Size
-				releases = append(releases, func() { native.CallRelease(function, user, base, size) })
-			}
-			cold.Release, cold.User = 0, 0
-		}
-		c.takeApart(page.index, page.state)
-	}
 	l.takeIDs()
-	for i := range l.staged {
-		s := &l.staged[i]
-		native.PublishPage(s.index, s.size, s.low, s.epoch, s.version)
-	}
+	native.PublishPages(c.index, l.staged)
 	l.remember()
 	log.Logf(log.Info, "context 0x%016x loaded: %d pages, snapshot %s", c.handle, len(l.staged), l.state.Header().ID)
 	return releases, nil
 }
 
-// lockOld locks the pages that end; none where one of them is pinned.
-func (l *loader) lockOld() (old []*locked, err error) {
-	unlock := func() {
-		for _, page := range old {
-			page.unlock()
+// endAll ends all pages of the context; none where one of them is pinned.
+func (l *loader) endAll() (releases []func(), err error) {
+	c := l.c
+	chunks := c.chunks()
+	for i, chunk := range chunks {
+		looked := native.LockRecords(chunk.first(), chunk.used)
+		if looked == chunk.used {
+			continue
+		}
+		index := chunk.first() + looked
+		record := native.RecordAt(index)
+		page := native.Handle(native.KindPage, native.Generation(record.LoadState()), index)
+		err := (&locked{handle: page, record: record}).notPinned()
+		native.UnlockRecords(chunk.first(), looked+1)
+		for _, chunk := range chunks[:i] {
+			native.UnlockRecords(chunk.first(), chunk.used)
+		}
+		return nil, err
+	}
+	c.ids.Lock()
+	c.ids.explicit = make(map[uint64]uint64) // none of them stays, so that none is looked for
+	c.ids.Unlock()
+	finished := new(native.Finished)
+	for _, chunk := range chunks {
+		colds, left := finished.FinishRecords(chunk.first(), chunk.used)
+		giveColds(colds)
+		for _, index := range left {
+			releases = c.endReplaced(index, releases)
 		}
 	}
-	take := func(index uint32) error {
-		state := native.RecordAt(index).LoadState()
-		if native.Kind(state) != native.KindPage {
-			return nil
+	return releases, nil
+}
+
+// endChosen ends the pages whose ids are those of staged ones; none where one of them is pinned.
+func (l *loader) endChosen() (releases []func(), err error) {
+	var old []*locked
+	for i := range l.staged {
+		handle, err := l.c.Lookup(l.staged[i].ID)
+		if err != nil {
+			continue
 		}
-		p, err := lock(native.Handle(native.KindPage, native.Generation(state), index))
+		page, err := lock(handle)
 		if err != nil { // it has ended meanwhile, and none begins
-			return nil
+			continue
 		}
-		old = append(old, p)
-		return p.notPinned()
-	}
-	if l.o.IDs != nil {
-		for i := range l.staged {
-			if handle, err := l.c.Lookup(l.staged[i].id); err == nil {
-				if err := take(native.Index(handle)); err != nil {
-					unlock()
-					return nil, err
-				}
+		old = append(old, page)
+		if err := page.notPinned(); err != nil {
+			for _, page := range old {
+				page.unlock()
 			}
-		}
-		return old, nil
-	}
-	for _, chunk := range l.c.chunks() {
-		for record := range chunk.used {
-			index := chunk.first() + record
-			if err := take(index); err != nil {
-				unlock()
-				return nil, err
-			}
+			return nil, err
 		}
 	}
-	return old, nil
+	for _, page := range old {
+		releases = l.c.endReplaced(page.index, releases)
+	}
+	return releases, nil
+}
+
+// endReplaced ends a locked page. Where its memory is the caller's, releases gets the call that gives it back.
+func (c *Context) endReplaced(index uint32, releases []func()) []func() {
+	record := native.RecordAt(index)
+	state := record.LoadState() &^ native.OwnerMask
+	if state&native.Adopted != 0 {
+		cold := native.ColdAt(record.Cold)
+		if function, user := cold.Release, cold.User; function != 0 {
+			base, size := native.Address(record.Place), record.Size
+			releases = append(releases, func() { native.CallRelease(function, user, base, size) })
+		}
+		cold.Release, cold.User = 0, 0
+	}
+	c.takeApart(index, state)
+	return releases
 }
 
 // takeIDs makes the new pages' ids those of the context. Nobody creates pages meanwhile.
@@ -596,13 +710,14 @@ func (l *loader) takeIDs() {
 	defer i.Unlock()
 	if l.o.IDs == nil {
 		i.explicit = l.pages
+		clear(i.waiting) // no other id is in use
 	} else {
 		for id, page := range l.pages {
 			i.explicit[id] = page
 		}
 	}
-	for id := range l.pages {
-		if id&^native.IDMask == native.IDAutomatic {
+	for at := range l.staged {
+		if id := l.staged[at].ID; id&^native.IDMask == native.IDAutomatic {
 			i.mark(c.index, id)
 		}
 	}
@@ -634,16 +749,21 @@ func (l *loader) remember() {
 	if l.o.Journal != "" {
 		known = l.inSnapshot
 	}
+	var saved *[native.ChunkRecords]native.Saved
 	for i := range known {
 		s := &known[i]
-		saved := native.SavedChunk(s.index >> native.ChunkBits)
+		if i == 0 || s.Index>>native.ChunkBits != known[i-1].Index>>native.ChunkBits {
+			saved = native.SavedChunk(s.Index >> native.ChunkBits)
+		}
 		if saved == nil { // then the next save must be a whole one
 			saves.lineage = nil
 			return
 		}
-		saved[s.index&(native.ChunkRecords-1)] = native.Saved{Version: s.version, ID: s.id, Size: s.size, Generation: s.generation, CRC: s.sum}
-		if sums := l.sums[s.index]; sums != nil {
-			saves.large[s.index] = largeSaved{generation: s.generation, sums: sums}
+		saved[s.Index&(native.ChunkRecords-1)] = native.Saved{
+			Version: s.Version, ID: s.ID, Size: s.Size, Generation: s.Generation, CRC: s.CRC,
+		}
+		if sums := l.sums[s.Index]; sums != nil {
+			saves.large[s.Index] = largeSaved{generation: s.Generation, sums: sums}
 		}
 	}
 }

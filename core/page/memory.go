@@ -137,8 +137,8 @@ func takeBlock(context uint32, size uint64) (uint32, int32) {
 	return index, failed(err)
 }
 
-// takeLarge takes a block of whole system pages; mapped asks for a mapping of its own, which large ones have anyway. Where it is not to be
-// zeroed, it may have bytes of the context's ended pages.
+// takeLarge takes a block of whole system pages; mapped asks for a mapping of its own, which large ones have anyway. Where it is
+// not to be zeroed, it may have bytes of the context's ended pages.
 func (c *Context) takeLarge(size uint64, mapped, zeroed bool) (uint32, error) {
 	if size == 0 || size > MaxSize {
 		return 0, status.Errorf(status.InvalidSize, "a size of %d bytes: 1 … %d can be", size, uint64(MaxSize))

@@ -117,31 +117,43 @@ var colds struct {
 }
 
 func takeCold() (uint32, error) {
-	colds.Lock()
-	defer colds.Unlock()
-	var index uint32
-	if n := len(colds.free); n > 0 {
-		index = colds.free[n-1]
-		colds.free = colds.free[:n-1]
-	} else {
-		if colds.next+1 == native.IndexMask {
-			return 0, status.Errorf(status.Limit, "all %d cold records are in use", colds.next)
-		}
-		if next := colds.next + 1; colds.next == 0 || next%native.ChunkRecords == 0 {
-			if errno := native.OpenColds(next / native.ChunkRecords); errno != 0 {
-				return 0, status.FromErrno(status.OutOfMemory, errno, "no memory for cold records")
-			}
-		}
-		colds.next++
-		index = colds.next
-	}
-	*native.ColdAt(index) = native.Cold{NUMANode: -1}
-	return index, nil
+	var index [1]uint32
+	err := takeColds(index[:])
+	return index[0], err
 }
 
-func giveCold(index uint32) {
+// takeColds takes as many as there is room for, or none.
+func takeColds(indices []uint32) error {
 	colds.Lock()
-	colds.free = append(colds.free, index)
+	defer colds.Unlock()
+	reused := min(len(indices), len(colds.free))
+	rest := len(colds.free) - reused
+	next := colds.next
+	for i := reused; i < len(indices); i++ {
+		if next+1 == native.IndexMask {
+			return status.Errorf(status.Limit, "all %d cold records are in use", next)
+		}
+		if next == 0 || (next+1)%native.ChunkRecords == 0 {
+			if errno := native.OpenColds((next + 1) / native.ChunkRecords); errno != 0 {
+				return status.FromErrno(status.OutOfMemory, errno, "no memory for cold records")
+			}
+		}
+		next++
+		indices[i] = next
+	}
+	copy(indices, colds.free[rest:])
+	colds.next, colds.free = next, colds.free[:rest]
+	for _, index := range indices {
+		*native.ColdAt(index) = native.Cold{NUMANode: -1}
+	}
+	return nil
+}
+
+func giveCold(index uint32) { giveColds([]uint32{index}) }
+
+func giveColds(indices []uint32) {
+	colds.Lock()
+	colds.free = append(colds.free, indices...)
 	colds.Unlock()
 }
 

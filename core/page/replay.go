@@ -44,23 +44,23 @@ func (l *loader) beginReplay() *replay {
 	r := &replay{l, native.NewRedoPages(len(l.staged))}
 	for i := range l.staged {
 		s := &l.staged[i]
-		record := native.RecordAt(s.index)
-		record.Size, record.Epoch, record.Version = s.size, s.epoch, s.version
-		record.StoreState(record.LoadState() | s.low)
-		r.pages.Put(s.id, s.index)
+		record := native.RecordAt(s.Index)
+		record.Size, record.Epoch, record.Version = s.Size, s.Epoch, s.Version
+		record.StoreState(record.LoadState() | s.Low)
+		r.pages.Put(s.ID, s.Index)
 	}
 	return r
 }
 
 // end makes the list of staged blocks anew.
 func (r *replay) end() {
-	r.l.staged = make([]staged, 0, len(r.l.pages))
+	r.l.staged = make([]native.Staged, 0, len(r.l.pages))
 	r.pages.All(func(id uint64, index uint32) {
 		record := native.RecordAt(index)
 		state := record.LoadState()
-		r.l.staged = append(r.l.staged, staged{
-			id: id, size: record.Size, epoch: record.Epoch, version: record.Version, index: index, generation: native.Generation(state),
-			low: state & (native.ExplicitID | native.Away | native.LocationMask),
+		r.l.staged = append(r.l.staged, native.Staged{
+			ID: id, Size: record.Size, Epoch: record.Epoch, Version: record.Version, Index: index, Generation: native.Generation(state),
+			Low: state & (native.ExplicitID | native.Away | native.LocationMask),
 		})
 	})
 }
@@ -279,5 +279,5 @@ func (r *replay) destroy(id uint64, p *locked) {
 	if generation := native.Generation(p.state); generation < native.GenerationMax {
 		p.record.StoreState(native.State(native.StateBlock, generation+1, p.state&native.ClassMask))
 	}
-	r.l.dropOne(&staged{index: p.index})
+	r.l.dropOne(&native.Staged{Index: p.index})
 }

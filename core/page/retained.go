@@ -16,8 +16,9 @@ const (
 	releaseAtOnce = (16 << 20) / mem.SystemPage
 )
 
-// retained are free blocks of the extents' space whose memory the system has not got back. What is freed and soon taken again, as by a program
-// that restores one snapshot after the other, so costs no page faults. They hold bytes of ended pages, and count as memory used.
+// retained are free blocks of the extents' space whose memory the system has not got back. What is freed and soon taken again,
+// as by a program that restores one snapshot after the other, so costs no page faults. They hold bytes of ended pages, and count
+// as memory used.
 type retained struct {
 	recent, older blockSet    // freed in this period, and in the one before
 	timer         *time.Timer // of this period; nil while nothing is retained

@@ -147,7 +147,8 @@ func (c *Context) refill(class uint32, handles []uint64) (int, error) {
 	return count, nil
 }
 
-// Trim gives memory of destroyed pages back to the system: free extents, and spans all of whose slots are free and in no thread's cache.
+// Trim gives memory of destroyed pages back to the system: free extents, and spans all of whose slots are free and in no
+// thread's cache.
 func (c *Context) Trim() uint64 {
 	c.memory.Lock()
 	defer c.memory.Unlock()

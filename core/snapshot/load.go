@@ -18,7 +18,7 @@ type LoadOptions struct {
 }
 
 // Loaded is a segment's part of the state: the pages that newer files do not replace, and of their extents those that count.
-// All of it is valid during the call only.
+// Bytes are valid during the call only.
 type Loaded struct {
 	File    int    // number in Chain
 	Offset  uint64 // of Bytes in the file
@@ -36,6 +36,12 @@ func Decompress(into, frame []byte) bool { return decompress(into, frame) }
 // the options say otherwise. A whole file is not searched for an id that is there twice: who makes pages of ids finds it, as
 // do Verify and Find. An error of each ends the walk and is returned.
 func (s *Snapshot) Segments(o LoadOptions, each func(segment Loaded) error) error {
+	return s.ParallelSegments(o, func(segment Loaded) (func() error, error) { return nil, each(segment) })
+}
+
+// ParallelSegments is Segments with work for which the order does not matter: where each returns rest, that is called beside the
+// segments that follow, for several at a time, and Bytes are valid until it returns. Its error ends the walk, too.
+func (s *Snapshot) ParallelSegments(o LoadOptions, each func(segment Loaded) (rest func() error, err error)) error {
 	newer, err := s.newerRecords()
 	if err != nil {
 		return err
@@ -67,8 +73,6 @@ type walk struct {
 	whole   []uint64 // a bit for each of newer: the bytes under its changes came
 	want    func(id uint64) bool
 	counts  state
-	pages   []Page
-	extents []Extent
 	covered struct { // extents that newer files have of the page that came last
 		id      uint64
 		file    int
@@ -83,7 +87,7 @@ type choice struct {
 }
 
 // volume walks one file. Where pages are chosen, its tables are read first, to know which segments are needed.
-func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) error) error {
+func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) (func() error, error)) error {
 	v := w.s.volumes[number]
 	check := sequence{v: v}
 	var chosen []choice
@@ -111,7 +115,11 @@ func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) error
 		}
 		chosen = append(chosen, choice{segment, goesOn})
 		if o.TablesOnly {
-			if err := each(loaded); err != nil {
+			rest, err := each(loaded)
+			if err == nil && rest != nil {
+				err = rest()
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -126,7 +134,8 @@ func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) error
 }
 
 // read reads segments whole. Where pages are chosen, the tables went through check before.
-func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence, each func(segment Loaded) error) error {
+func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
+	each func(segment Loaded) (func() error, error)) error {
 	v := w.s.volumes[number]
 	ranges := make([]file.Range, 0, len(chosen))
 	for _, one := range chosen {
@@ -146,17 +155,17 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 		}
 		return v.checkData(t, piece, depth)
 	}
-	return file.CheckedPieces(v.source, ranges, look, func(i int, piece []byte) (err error) {
+	return file.CheckedPieces(v.source, ranges, look, func(i int, piece []byte) (rest func() error, err error) {
 		t := tables[i]
 		tables[i] = nil
 		if o.Want == nil {
 			if chosen[i].goesOn, err = check.add(t); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		loaded, err := w.part(number, t, chosen[i].goesOn, o.Want == nil)
 		if err != nil || len(loaded.Pages) == 0 {
-			return err
+			return nil, err
 		}
 		loaded.Bytes = piece
 		if v.header.Version == OriginalVersion {
@@ -178,8 +187,13 @@ func (v *volume) loaded(segment int, piece []byte) (*table, error) {
 }
 
 // part is what of a segment belongs to the state. With count its pages are counted.
-func (w *walk) part(number int, t *table, goesOn, count bool) (Loaded, error) {
-	w.pages, w.extents = w.pages[:0], w.extents[:0]
+func (w *walk) part(number int, t *table, goesOn, count bool) (_ Loaded, err error) {
+	if number == 0 && w.want == nil && w.s.volumes[0].header.Version != OriginalVersion {
+		return w.all(t, goesOn)
+	}
+	loaded := Loaded{
+		File: number, Offset: t.offset, Pages: make([]Page, 0, len(t.pages)), Extents: make([]Extent, 0, len(t.extents)),
+	}
 	for entry := range t.pages {
 		page := t.pages[entry]
 		begins := entry > 0 || !goesOn
@@ -196,22 +210,35 @@ func (w *walk) part(number int, t *table, goesOn, count bool) (Loaded, error) {
 			continue
 		}
 		extents := t.extents[page.FirstExtent:][:page.Extents]
-		page.FirstExtent = uint32(len(w.extents))
+		page.FirstExtent = uint32(len(loaded.Extents))
 		if len(newer) == 0 {
-			w.extents = append(w.extents, extents...)
-		} else if err := w.rest(number, page.ID, newer, extents); err != nil {
+			loaded.Extents = append(loaded.Extents, extents...)
+		} else if loaded.Extents, err = w.rest(loaded.Extents, number, page.ID, newer, extents); err != nil {
 			return Loaded{}, err
 		}
-		page.Extents = uint32(len(w.extents)) - page.FirstExtent
+		page.Extents = uint32(len(loaded.Extents)) - page.FirstExtent
 		if !begins || len(newer) > 0 {
 			if page.Extents == 0 {
 				continue
 			}
 			page.Flags |= FlagKnown
 		}
-		w.pages = append(w.pages, page)
+		loaded.Pages = append(loaded.Pages, page)
 	}
-	return Loaded{File: number, Offset: t.offset, Pages: w.pages, Extents: w.extents}, nil
+	return loaded, nil
+}
+
+// all is a whole segment of the newest file, whose table is this walk's own.
+func (w *walk) all(t *table, goesOn bool) (Loaded, error) {
+	for entry := range t.pages {
+		page := &t.pages[entry]
+		if entry == 0 && goesOn {
+			page.Flags |= FlagKnown
+		} else if err := w.counts.add(w.s.volumes[0].name, page.ID, page.Size); err != nil {
+			return Loaded{}, err
+		}
+	}
+	return Loaded{Offset: t.offset, Pages: t.pages, Extents: t.extents}, nil
 }
 
 // newerOf is what newer files than one say about a page, and where in all records its own begin.
@@ -247,11 +274,11 @@ func (w *walk) count(number int, page *Page, at int, newer []record) error {
 }
 
 // rest adds those of an older file's extents that newer ones do not have.
-func (w *walk) rest(number int, id uint64, newer []record, extents []Extent) error {
+func (w *walk) rest(added []Extent, number int, id uint64, newer []record, extents []Extent) ([]Extent, error) {
 	if w.covered.id != id || w.covered.file != number {
 		pieces, err := w.s.gather(newer)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		w.covered.id, w.covered.file, w.covered.offsets = id, number, map[uint64]struct{}{}
 		for _, piece := range pieces {
@@ -262,10 +289,10 @@ func (w *walk) rest(number int, id uint64, newer []record, extents []Extent) err
 	}
 	for _, extent := range extents {
 		if _, covered := w.covered.offsets[extent.Offset]; extent.Kind == KindBytes && !covered {
-			w.extents = append(w.extents, extent)
+			added = append(added, extent)
 		}
 	}
-	return nil
+	return added, nil
 }
 
 // finish says whether the state was complete.

@@ -1,0 +1,84 @@
+package page
+
+import (
+	"bytes"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/status"
+	"libmmsb/native"
+)
+
+// Loads take memory of ended pages as it is: what comes back is what was saved, and pages that are made later are zero.
+func TestLoadsGoIntoMemoryOfEndedPages(t *testing.T) {
+	onOneThread(t)
+	sizes := []uint64{1, 100, 250, 3000, 4096, 4097, 65536, 70001, native.ChunkBytes, native.ChunkBytes + 1, 1<<20 - 1, 2 << 20}
+	for _, compression := range []int32{0, 1} {
+		saved := newContext(t)
+		id := uint64(0)
+		for _, size := range sizes {
+			for _, filling := range []byte{0, 1} {
+				id++
+				createFilled(t, saved, size, id, filling)
+			}
+		}
+		path := filepath.Join(t.TempDir(), "state")
+		require.NoError(t, Save(saved, ToPath(path), SaveOptions{Compression: compression}, nil))
+		expected := contents(t, saved)
+
+		context := newContext(t)
+		for _, size := range sizes {
+			for range 4 {
+				createFilled(t, context, size, 0, 0xff)
+			}
+		}
+		for range 3 {
+			require.NoError(t, Load(context, FromPath(path), LoadOptions{}, nil))
+			require.Equal(t, expected, contents(t, context))
+			for id, content := range expected {
+				write(t, handleOf(t, context, id), 0, bytes.Repeat([]byte{0xff}, len(content)))
+			}
+		}
+		require.NoError(t, Load(context, FromPath(path), LoadOptions{}, nil))
+		require.NoError(t, Use(context, func(c *Context) error {
+			for _, size := range sizes {
+				for range 4 {
+					page := create(t, c, size, 0)
+					require.True(t, bytes.Equal(make([]byte, size), content(t, page)), "a new page of %d bytes is not zero", size)
+				}
+				grown := create(t, c, size, 0)
+				require.NoError(t, Resize(grown, size+50))
+				zero := bytes.Equal(make([]byte, size+50), content(t, grown))
+				require.True(t, zero, "a page of %d bytes that grew is not zero", size)
+			}
+			return nil
+		}))
+		require.NoError(t, Destroy(context))
+	}
+}
+
+// Pages are locked chunk by chunk of records; where one is pinned, all chunks are unlocked.
+func TestOnePinnedPageOfManyRefusesALoad(t *testing.T) {
+	onOneThread(t)
+	const count, size = 3 * native.ChunkRecords, 64
+	context := newContext(t)
+	pages := make([]uint64, count)
+	require.NoError(t, CreateMany(context, size, plain, pages, nil))
+	path := filepath.Join(t.TempDir(), "state")
+	require.NoError(t, Save(context, ToPath(path), SaveOptions{}, nil))
+	for _, pinned := range []int{0, count / 2, count - 1} {
+		pinToWrite(t, pages[pinned], 1)
+		require.Equal(t, status.Busy, code(Load(context, FromPath(path), LoadOptions{}, nil)))
+		for _, page := range pages {
+			state := native.RecordAt(native.Index(page)).LoadState()
+			require.Zero(t, state&native.OwnerMask, "page 0x%016x is still locked", page)
+			require.Equal(t, page>>native.IndexBits, state>>native.IndexBits, "page 0x%016x has ended", page)
+		}
+		pinToWrite(t, pages[pinned], -1)
+	}
+	require.EqualValues(t, count, LivePages())
+	require.NoError(t, Load(context, FromPath(path), LoadOptions{}, nil))
+	require.EqualValues(t, count, LivePages())
+}
