@@ -248,7 +248,7 @@ func TestACancelledSaveLeavesNothing(t *testing.T) {
 	onOneThread(t)
 	folder := t.TempDir()
 	context := newContext(t)
-	for i := range 100 {
+	for i := range 200 { // more than all buffers hold: the save is not through when it is cancelled
 		createFilled(t, context, 200000, uint64(i+1), byte(i))
 	}
 	path := filepath.Join(folder, "state")
