@@ -792,7 +792,8 @@ MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mms
  *
  * The moment   Other threads go on while a snapshot is taken. All changes that go through this API are ordered against one
  *              moment: a call or a batch is wholly in the snapshot or wholly not. Whoever changes a page that has not been
- *              saved yet copies it first, by chunks; copy_limit bounds these copies, and beyond it writers wait for the disk.
+ *              saved yet keeps what it changes, by lines of 64 bytes, and the whole of a page that ends or is resized; copy_limit
+ *              bounds these copies, and beyond it writers wait for the disk.
  *              Bytes that a program writes through pointers are saved as they are when their page is reached.
  * Durable      A file appears under its name when it is complete and on disk (temporary file, fsync, rename, fsync of the
  *              directory). A save that fails or is killed leaves the file that was there; its rubbish goes with the next save.

@@ -12,13 +12,23 @@
 
 enum { OFF, CAPTURING, FROZEN };
 
-/* A page that a writer copied before it changed it. */
+/* Lines next to each other of a part, as they were at the moment. */
+struct mmsb_kept {
+    mmsb_kept_t *next;
+    uint32_t offset, length;
+    uint8_t bytes[];
+};
+
+/* What writers kept of a small page. */
 typedef struct copy {
     struct copy *next;
     mmsb_image_t image;
-    uint32_t index;
-    uint32_t length, mask_length, metadata_length;
-    uint8_t data[]; /* bytes, mask, metadata */
+    uint32_t index, generation;
+    uint8_t *
+        whole; /* bytes, mask and metadata as they were when the page was about to change as a whole; NULL = they are the page's */
+    uint64_t whole_length;
+    mmsb_part_t bytes, mask;
+    uint64_t lines[]; /* of both */
 } copy_t;
 
 typedef struct removed {
@@ -26,9 +36,9 @@ typedef struct removed {
     uint64_t id;
 } removed_t;
 
-/* Memory of copies of small pages. The saver gives back what writers take, and the next writer finds it warm. */
-#define POOL_STEP 256
-#define POOL_CLASSES 34 /* a page of 4096 bytes with its mask and some metadata */
+/* Memory of copies. The saver gives back what writers take, and the next writer finds it warm. */
+#define POOL_STEP 16
+#define POOL_CLASSES 320 /* a page of 4096 bytes with its mask and some metadata */
 #define POOL_SLAB (UINT64_C(2) << 20)
 
 typedef struct slab {
@@ -36,7 +46,8 @@ typedef struct slab {
 } slab_t;
 
 typedef struct pool {
-    pthread_mutex_t lock;
+    uint8_t locked;            /* for a few instructions at a time */
+    uint64_t bytes, limit;     /* of copies */
     void *given[POOL_CLASSES]; /* lists: the first word is the next one */
     slab_t *slabs;             /* the newest first, which is being cut */
     uint64_t used;             /* bytes of the newest */
@@ -58,7 +69,6 @@ struct mmsb_capture {
     int committed;
 
     copy_t *copies; /* pushed by writers */
-    uint64_t copy_bytes, copy_limit;
     pool_t pool;
 
     pthread_mutex_t lock; /* of all below */
@@ -74,12 +84,14 @@ struct mmsb_capture {
 };
 
 uint32_t mmsb_capturing, mmsb_moments;
+static uint32_t frozen; /* contexts */
 mmsb_saved_t *mmsb_saved[MMSB_CHUNKS];
 /* What the running capture of the chunk's context found. Between captures all zero, or NULL: touching new memory in each incremental save
  * would take longer than the save. */
 static mmsb_saved_t *fresh[MMSB_CHUNKS];
 
 static uint8_t *marks; /* by record */
+static copy_t **kept;  /* by record: of those whose mark is MMSB_MARK_KEPT */
 
 static pthread_mutex_t waiting_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t waiting_changed; /* initialised with the marks */
@@ -95,6 +107,11 @@ static void wake(void) {
 
 static uint8_t mark_of(uint32_t index) {
     return __atomic_load_n(&marks[index], __ATOMIC_ACQUIRE);
+}
+
+/* Whoever changes the page need not keep anything. */
+static int needs_nothing(uint8_t mark) {
+    return mark == MMSB_MARK_DONE || mark == MMSB_MARK_LATER;
 }
 
 static void set_mark(uint32_t index, uint8_t mark) {
@@ -155,7 +172,7 @@ static void note_removed(mmsb_capture_t *capture, uint32_t index, const mmsb_sav
     capture->bytes -= (int64_t)saved->size;
 }
 
-/* Notes a page that is captured, for the next save and for the totals. The page is locked. */
+/* Notes a page that is captured, for the next save and for the totals. */
 static void note_captured(mmsb_capture_t *capture, uint32_t index, const mmsb_image_t *image, uint32_t generation) {
     const mmsb_saved_t *saved = base_of(capture, index);
     mmsb_saved_t *chunk = chunk_of(fresh, index >> MMSB_CHUNK_BITS);
@@ -200,6 +217,10 @@ static void fill_image(const mmsb_record_t *record, uint32_t index, uint64_t sta
     image->metadata_count = cold ? cold->metadata_count : 0;
 }
 
+static uint64_t mask_length(const mmsb_record_t *record) {
+    return record->mask_block != 0 ? mmsb_mask_length(record->size) : 0;
+}
+
 static uint64_t metadata_length(const mmsb_record_t *record) {
     const mmsb_cold_t *cold = cold_of(record);
     return cold && cold->metadata_block ? cold->metadata_length : 0;
@@ -241,10 +262,10 @@ static int fits(const mmsb_room_t *room, uint64_t size, uint64_t length, uint64_
     return end <= room->capacity && room->image_count < room->image_capacity && room->extent_count + 3 <= room->extent_capacity;
 }
 
-/* Appends bytes of a small page, which fit. Returns their checksum. */
-static uint32_t append(mmsb_room_t *room, const mmsb_image_t *image, uint32_t kind, const uint8_t *bytes, uint64_t length) {
+/* Appends bytes of a small page, which fit. Their checksum follows. */
+static void append(mmsb_room_t *room, const mmsb_image_t *image, uint32_t kind, const uint8_t *bytes, uint64_t length) {
     if (length == 0)
-        return 0;
+        return;
     if (room->image_count == 0 || room->images[room->image_count - 1].id != image->id) {
         mmsb_image_t *entry = &room->images[room->image_count++];
         *entry = *image;
@@ -254,11 +275,131 @@ static uint32_t append(mmsb_room_t *room, const mmsb_image_t *image, uint32_t ki
     room->images[room->image_count - 1].extents++;
     uint64_t at = aligned(room->used, image->size, kind);
     memcpy(room->buffer + at, bytes, length);
-    uint32_t crc = mmsb_bytes.crc32c(0, room->buffer + at, length);
-    room->extents[room->extent_count++] =
-        (mmsb_image_extent_t){0, (uint32_t)length, (uint32_t)length, (uint32_t)at, crc, kind, 0};
+    room->extents[room->extent_count++] = (mmsb_image_extent_t){0, (uint32_t)length, (uint32_t)length, (uint32_t)at, 0, kind, 0};
     room->used = at + length;
-    return crc;
+}
+
+/* ------------------------------------------------------------------------------------------- memory of copies ---- */
+
+static uint64_t pool_class(uint64_t bytes) {
+    return (bytes + POOL_STEP - 1) / POOL_STEP;
+}
+
+static void lock_pool(pool_t *pool) {
+    while (__atomic_exchange_n(&pool->locked, 1, __ATOMIC_ACQUIRE))
+        sched_yield();
+}
+
+static void unlock_pool(pool_t *pool) {
+    __atomic_store_n(&pool->locked, 0, __ATOMIC_RELEASE);
+}
+
+/* Under its lock. */
+static void *pool_take(pool_t *pool, uint64_t class_number) {
+    uint64_t size = class_number * POOL_STEP;
+    void *taken = pool->given[class_number];
+    if (taken) {
+        pool->given[class_number] = *(void **)taken;
+        return taken;
+    }
+    if (!pool->slabs || pool->used + size > POOL_SLAB) {
+        slab_t *slab = aligned_alloc(POOL_SLAB, POOL_SLAB);
+        if (!slab)
+            return NULL;
+        madvise(slab, POOL_SLAB, MADV_HUGEPAGE);
+        slab->next = pool->slabs;
+        pool->slabs = slab;
+        pool->used = POOL_STEP;
+    }
+    taken = (uint8_t *)pool->slabs + pool->used;
+    pool->used += size;
+    return taken;
+}
+
+static void pool_give(pool_t *pool, void *memory, uint64_t bytes) {
+    uint64_t class_number = pool_class(bytes);
+    if (class_number >= POOL_CLASSES)
+        free(memory);
+    lock_pool(pool);
+    if (class_number < POOL_CLASSES) {
+        *(void **)memory = pool->given[class_number];
+        pool->given[class_number] = memory;
+    }
+    pool->bytes -= bytes;
+    unlock_pool(pool);
+}
+
+/* Everything was given back. */
+static void pool_end(pool_t *pool) {
+    while (pool->slabs) {
+        slab_t *slab = pool->slabs;
+        pool->slabs = slab->next;
+        free(slab);
+    }
+    memset(pool->given, 0, sizeof pool->given);
+}
+
+/* Memory for a copy: NULL where the limit does not allow it, *blocked 1, or where there is none, *blocked 0. One copy can always be. */
+static void *take_copy(mmsb_capture_t *capture, uint64_t bytes, int *blocked) {
+    pool_t *pool = &capture->pool;
+    mmsb_capture_stats_t *stats = &capture->stats;
+    uint64_t class_number = pool_class(bytes);
+    void *copy = NULL;
+    lock_pool(pool);
+    *blocked = pool->bytes + bytes > pool->limit && pool->bytes != 0;
+    if (!*blocked && (copy = class_number < POOL_CLASSES ? pool_take(pool, class_number) : malloc(bytes))) {
+        pool->bytes += bytes;
+        __atomic_store_n(&stats->copied_bytes, stats->copied_bytes + bytes, __ATOMIC_RELAXED);
+        if (pool->bytes > stats->copied_peak)
+            __atomic_store_n(&stats->copied_peak, pool->bytes, __ATOMIC_RELAXED);
+    }
+    unlock_pool(pool);
+    if (!copy && !*blocked) /* the change goes on, and the capture fails */
+        note_out_of_memory(capture);
+    return copy;
+}
+
+/* Keeps the lines that bytes first … last of a part lie in, those that are not kept yet. 1: the limit of copies does not allow it yet. */
+static int keep(mmsb_capture_t *capture, mmsb_part_t *part, const uint8_t *bytes, uint64_t first, uint64_t last) {
+    int blocked;
+    for (uint64_t line = first / MMSB_LINE_BYTES, end; line <= last / MMSB_LINE_BYTES; line = end) {
+        end = line;
+        while (end <= last / MMSB_LINE_BYTES && !(part->lines[end / 64] >> end % 64 & 1))
+            end++;
+        if (end == line) {
+            end++;
+            continue;
+        }
+        uint64_t offset = line * MMSB_LINE_BYTES,
+                 length = end * MMSB_LINE_BYTES < part->length ? (end - line) * MMSB_LINE_BYTES : part->length - offset;
+        mmsb_kept_t *lines = take_copy(capture, sizeof *lines + length, &blocked);
+        if (!lines)
+            return blocked;
+        *lines = (mmsb_kept_t){part->kept, (uint32_t)offset, (uint32_t)length};
+        memcpy(lines->bytes, bytes + offset, length);
+        part->kept = lines;
+        for (uint64_t at = line; at < end; at++)
+            part->lines[at / 64] |= UINT64_C(1) << at % 64;
+    }
+    return 0;
+}
+
+/* Makes a copy of a part what the part was at the moment. Nobody keeps lines of it any more. */
+static void put_back(const mmsb_part_t *part, uint8_t *copy) {
+    for (const mmsb_kept_t *lines = part->kept; lines; lines = lines->next)
+        memcpy(copy + lines->offset, lines->bytes, lines->length);
+}
+
+static void free_kept(mmsb_capture_t *capture, mmsb_part_t *part) {
+    while (part->kept) {
+        mmsb_kept_t *lines = part->kept;
+        part->kept = lines->next;
+        pool_give(&capture->pool, lines, sizeof *lines + lines->length);
+    }
+}
+
+static uint64_t words_of(uint64_t length) {
+    return (length + 64 * MMSB_LINE_BYTES - 1) / (64 * MMSB_LINE_BYTES);
 }
 
 /* ----------------------------------------------------------------------------------------------- large pages ---- */
@@ -287,7 +428,7 @@ static mmsb_large_t *open_large(mmsb_capture_t *capture, mmsb_record_t *record, 
     pthread_mutex_unlock(&capture->lock);
     if (large)
         return large;
-    uint32_t byte_parts = parts_of(record->size), mask_parts = record->mask_block ? parts_of(mmsb_mask_length(record->size)) : 0;
+    uint32_t byte_parts = parts_of(record->size), mask_parts = parts_of(mask_length(record));
     uint64_t metadata = metadata_length(record);
     large = calloc(1, sizeof *large + (size_t)(byte_parts + mask_parts) * sizeof large->parts[0]);
     if (large && metadata > 0 && !(large->metadata = malloc(metadata))) {
@@ -311,7 +452,7 @@ static mmsb_large_t *open_large(mmsb_capture_t *capture, mmsb_record_t *record, 
     if (saved && saved->generation == MMSB_HANDLE_GENERATION(state) && saved->size == record->size &&
         record->size > MMSB_CHUNK_BYTES)
         large->image.flags |= MMSB_IMAGE_PARTIAL;
-    note_captured(capture, index, &large->image, MMSB_HANDLE_GENERATION(state));
+    large->generation = MMSB_HANDLE_GENERATION(state);
     pthread_mutex_lock(&capture->lock);
     large->next = capture->large[index % BUCKETS];
     capture->large[index % BUCKETS] = large;
@@ -347,104 +488,39 @@ static const uint8_t *part_bytes(const mmsb_large_t *large, const mmsb_record_t 
     return mmsb_place_address(record->mask_place) + (part - large->byte_parts) * MMSB_CHUNK_BYTES;
 }
 
-static uint64_t pool_class(uint64_t bytes) {
-    return (bytes + POOL_STEP - 1) / POOL_STEP;
-}
-
-static void *pool_take(pool_t *pool, uint64_t bytes) {
-    uint64_t class_number = pool_class(bytes), size = class_number * POOL_STEP;
-    if (class_number >= POOL_CLASSES)
-        return malloc(bytes);
-    pthread_mutex_lock(&pool->lock);
-    void *taken = pool->given[class_number];
-    if (taken) {
-        pool->given[class_number] = *(void **)taken;
-    } else {
-        if (!pool->slabs || pool->used + size > POOL_SLAB) {
-            slab_t *slab = aligned_alloc(POOL_SLAB, POOL_SLAB);
-            if (!slab) {
-                pthread_mutex_unlock(&pool->lock);
-                return NULL;
-            }
-            madvise(slab, POOL_SLAB, MADV_HUGEPAGE);
-            slab->next = pool->slabs;
-            pool->slabs = slab;
-            pool->used = POOL_STEP;
-        }
-        taken = (uint8_t *)pool->slabs + pool->used;
-        pool->used += size;
-    }
-    pthread_mutex_unlock(&pool->lock);
-    return taken;
-}
-
-static void pool_give(pool_t *pool, void *memory, uint64_t bytes) {
-    uint64_t class_number = pool_class(bytes);
-    if (class_number >= POOL_CLASSES) {
-        free(memory);
-        return;
-    }
-    pthread_mutex_lock(&pool->lock);
-    *(void **)memory = pool->given[class_number];
-    pool->given[class_number] = memory;
-    pthread_mutex_unlock(&pool->lock);
-}
-
-/* Everything was given back. */
-static void pool_end(pool_t *pool) {
-    while (pool->slabs) {
-        slab_t *slab = pool->slabs;
-        pool->slabs = slab->next;
-        free(slab);
-    }
-    memset(pool->given, 0, sizeof pool->given);
-}
-
-static void release_part(mmsb_capture_t *capture, mmsb_part_t *part) {
-    pool_give(&capture->pool, part->copy, part->length);
-    part->copy = NULL;
-    __atomic_sub_fetch(&capture->copy_bytes, part->length, __ATOMIC_RELAXED);
+static void free_part(mmsb_capture_t *capture, mmsb_part_t *part) {
+    free_kept(capture, part);
+    if (part->lines)
+        pool_give(&capture->pool, part->lines, words_of(part->length) * sizeof *part->lines);
+    part->lines = NULL;
     wake();
 }
 
 uint32_t mmsb_capture_part(mmsb_capture_t *capture, mmsb_large_t *large, uint32_t number, uint8_t *buffer) {
     mmsb_part_t *part = &large->parts[number];
     mmsb_record_t *record = mmsb_record_at(large->index);
-    if (!__atomic_load_n(&part->taken, __ATOMIC_ACQUIRE)) {
-        uint64_t state = mmsb_record_lock_library(large->index);
-        int taken = part->taken, failed = 0;
-        if (!taken) { /* then the page is as it was: whoever ends or moves it waits */
-            failed = (state & MMSB_AWAY) && number < large->byte_parts && mmsb_page_bring(record, &state) != MMSB_OK;
-            if (!failed) {
-                memcpy(buffer, part_bytes(large, record, number), part->length);
-                __atomic_store_n(&part->taken, 1, __ATOMIC_RELEASE);
-            }
-        }
-        if (failed)
-            __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
-        else
-            mmsb_page_unlock(record, state);
-        if (!taken)
-            return failed ? 0 : part->length;
+    /* The page is as it was, but for lines that were kept: whoever ends or moves it waits. */
+    uint64_t state = mmsb_record_lock_library(large->index);
+    if ((state & MMSB_AWAY) && number < large->byte_parts && mmsb_page_bring(record, &state) != MMSB_OK) {
+        __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+        return 0;
     }
-    memcpy(buffer, part->copy, part->length);
-    release_part(capture, part);
+    memcpy(buffer, part_bytes(large, record, number), part->length);
+    __atomic_store_n(&part->taken, 1, __ATOMIC_RELEASE);
+    mmsb_page_unlock(record, state);
+    put_back(part, buffer);
+    free_part(capture, part);
     return part->length;
 }
 
-void mmsb_capture_skip(mmsb_capture_t *capture, mmsb_large_t *large, uint32_t number) {
-    mmsb_part_t *part = &large->parts[number];
-    uint32_t taken = 0;
-    if (!__atomic_compare_exchange_n(&part->taken, &taken, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) && part->copy)
-        release_part(capture, part);
+void mmsb_capture_skip(mmsb_large_t *large, uint32_t number) {
+    __atomic_store_n(&large->parts[number].taken, 1, __ATOMIC_RELEASE);
 }
 
-/* Frees copies of parts that nobody took: of a mask that is not written, or of a capture that has failed. */
+/* With what was kept of parts that nobody took: as the base has them, of a mask that is not written, or of a capture that has failed. */
 static void free_large(mmsb_capture_t *capture, mmsb_large_t *large) {
-    for (uint32_t number = 0; number < large->byte_parts + large->mask_parts; number++) {
-        if (large->parts[number].copy)
-            release_part(capture, &large->parts[number]);
-    }
+    for (uint32_t number = 0; number < large->byte_parts + large->mask_parts; number++)
+        free_part(capture, &large->parts[number]);
     free(large->metadata);
     free(large);
 }
@@ -459,9 +535,10 @@ void mmsb_capture_large_done(mmsb_capture_t *capture, mmsb_large_t *large) {
         link = &(*link)->next;
     *link = large->next;
     pthread_mutex_unlock(&capture->lock);
-    free_large(capture, large);
     set_mark(index, MMSB_MARK_DONE);
     __atomic_store_n(&mmsb_record_at(index)->state, state, __ATOMIC_RELEASE);
+    note_captured(capture, index, &large->image, large->generation);
+    free_large(capture, large);
     wake();
 }
 
@@ -490,82 +567,109 @@ static void make_urgent(mmsb_capture_t *capture, uint32_t index) {
 
 /* ----------------------------------------------------------------------------------------------------- writers ---- */
 
-/* Memory for a copy: NULL where the limit does not allow it, *blocked 1, or where there is none, *blocked 0. One copy can always be. */
-static void *take_copy(mmsb_capture_t *capture, uint64_t bytes, int *blocked) {
-    uint64_t used = __atomic_add_fetch(&capture->copy_bytes, bytes, __ATOMIC_RELAXED);
-    *blocked = used > capture->copy_limit && used != bytes;
-    void *copy = *blocked ? NULL : pool_take(&capture->pool, bytes);
-    if (!copy) {
-        __atomic_sub_fetch(&capture->copy_bytes, bytes, __ATOMIC_RELAXED);
-        if (!*blocked) /* the change goes on, and the capture fails */
-            note_out_of_memory(capture);
-        return NULL;
-    }
-    __atomic_add_fetch(&capture->stats.copied_bytes, bytes, __ATOMIC_RELAXED);
-    uint64_t peak = __atomic_load_n(&capture->stats.copied_peak, __ATOMIC_RELAXED);
-    while (used > peak &&
-           !__atomic_compare_exchange_n(&capture->stats.copied_peak, &peak, used, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
-    return copy;
-}
-
 static void push_copy(mmsb_capture_t *capture, copy_t *copy) {
     copy->next = __atomic_load_n(&capture->copies, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(&capture->copies, &copy->next, copy, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {}
 }
 
-static int copy_small(mmsb_capture_t *capture, mmsb_record_t *record, uint32_t index, uint64_t state) {
-    uint64_t mask = record->mask_block != 0 ? mmsb_mask_length(record->size) : 0, metadata = metadata_length(record);
-    int blocked;
-    copy_t *copy = take_copy(capture, sizeof *copy + record->size + mask + metadata, &blocked);
+/* What is kept of a small page, begun where nothing is yet; NULL without memory, or where the limit does not allow it. */
+static copy_t *copy_of(mmsb_capture_t *capture, const mmsb_record_t *record, uint32_t index, uint64_t state, int *blocked) {
+    if (mark_of(index) == MMSB_MARK_KEPT)
+        return kept[index];
+    uint64_t mask = mask_length(record), byte_words = words_of(record->size), words = byte_words + words_of(mask);
+    copy_t *copy = take_copy(capture, sizeof *copy + words * sizeof *copy->lines, blocked);
     if (!copy)
-        return blocked;
+        return NULL;
     fill_image(record, index, state, &copy->image);
     copy->index = index;
-    copy->length = (uint32_t)record->size;
-    copy->mask_length = (uint32_t)mask;
-    copy->metadata_length = (uint32_t)metadata;
-    memcpy(copy->data, mmsb_record_bytes(record), copy->length);
-    if (mask > 0)
-        memcpy(copy->data + copy->length, mmsb_place_address(record->mask_place), mask);
-    if (metadata > 0)
-        memcpy(copy->data + copy->length + mask, metadata_bytes(record), metadata);
-    note_captured(capture, index, &copy->image, MMSB_HANDLE_GENERATION(state));
-    set_mark(index, MMSB_MARK_DONE);
+    copy->generation = MMSB_HANDLE_GENERATION(state);
+    copy->whole = NULL;
+    copy->whole_length = 0;
+    memset(copy->lines, 0, words * sizeof *copy->lines);
+    copy->bytes = (mmsb_part_t){.lines = copy->lines, .length = (uint32_t)record->size};
+    copy->mask = (mmsb_part_t){.lines = copy->lines + byte_words, .length = (uint32_t)mask};
+    kept[index] = copy;
+    set_mark(index, MMSB_MARK_KEPT);
     push_copy(capture, copy);
+    return copy;
+}
+
+/* The page is about to change as a whole, or to end. */
+static int copy_whole(mmsb_capture_t *capture, const mmsb_record_t *record, uint32_t index, uint64_t state) {
+    /* A mask that has been made since is no part of it. */
+    uint64_t mask = mark_of(index) == MMSB_MARK_KEPT ? kept[index]->mask.length : mask_length(record);
+    uint64_t metadata = metadata_length(record), length = record->size + mask + metadata;
+    int blocked;
+    uint8_t *whole = take_copy(capture, length, &blocked);
+    copy_t *copy = whole ? copy_of(capture, record, index, state, &blocked) : NULL;
+    if (!copy) {
+        if (whole)
+            pool_give(&capture->pool, whole, length);
+        return blocked;
+    }
+    memcpy(whole, mmsb_record_bytes(record), record->size);
+    if (mask > 0)
+        memcpy(whole + record->size, mmsb_place_address(record->mask_place), mask);
+    if (metadata > 0)
+        memcpy(whole + record->size + mask, metadata_bytes(record), metadata);
+    copy->whole = whole;
+    copy->whole_length = length;
+    set_mark(index, MMSB_MARK_DONE);
     return 0;
 }
 
-static int copy_part(mmsb_capture_t *capture, mmsb_large_t *large, const mmsb_record_t *record, uint32_t number) {
+static int keep_small(mmsb_capture_t *capture, const mmsb_record_t *record, copy_t *copy, uint64_t first, uint64_t last) {
+    return keep(capture, &copy->bytes, mmsb_record_bytes(record), first, last) ||
+           (copy->mask.length > 0 && keep(capture, &copy->mask, mmsb_place_address(record->mask_place), first / 8, last / 8));
+}
+
+static int keep_part(mmsb_capture_t *capture, mmsb_large_t *large, const mmsb_record_t *record, uint32_t number, uint64_t first,
+                     uint64_t last) {
     mmsb_part_t *part = &large->parts[number];
     int blocked;
     if (__atomic_load_n(&part->taken, __ATOMIC_RELAXED)) /* or skipped */
         return 0;
-    uint8_t *copy = take_copy(capture, part->length, &blocked);
-    if (!copy)
-        return blocked;
-    memcpy(copy, part_bytes(large, record, number), part->length);
-    part->copy = copy;
-    __atomic_store_n(&part->taken, 1, __ATOMIC_RELEASE);
+    if (!part->lines) {
+        uint64_t bytes = words_of(part->length) * sizeof *part->lines;
+        if (!(part->lines = take_copy(capture, bytes, &blocked)))
+            return blocked;
+        memset(part->lines, 0, bytes);
+    }
+    return keep(capture, part, part_bytes(large, record, number), first, last);
+}
+
+/* Bytes first … last of what begins with a part, number by number. */
+static int keep_parts(mmsb_capture_t *capture, mmsb_large_t *large, const mmsb_record_t *record, uint32_t number, uint64_t first,
+                      uint64_t last) {
+    for (uint64_t part = first / MMSB_CHUNK_BYTES; part <= last / MMSB_CHUNK_BYTES; part++) {
+        uint64_t begin = part * MMSB_CHUNK_BYTES, end = begin + MMSB_CHUNK_BYTES - 1;
+        if (keep_part(capture, large, record, number + (uint32_t)part, first > begin ? first - begin : 0,
+                      (last < end ? last : end) - begin))
+            return 1;
+    }
     return 0;
 }
 
-/* The parts that hold bytes first … last and their mask. */
-static int copy_parts(mmsb_capture_t *capture, mmsb_large_t *large, const mmsb_record_t *record, uint64_t first, uint64_t last) {
-    for (uint64_t part = first / MMSB_CHUNK_BYTES; part <= last / MMSB_CHUNK_BYTES; part++) {
-        if (copy_part(capture, large, record, (uint32_t)part))
-            return 1;
-    }
-    for (uint64_t part = first / 8 / MMSB_CHUNK_BYTES; large->mask_parts > 0 && part <= last / 8 / MMSB_CHUNK_BYTES; part++) {
-        if (copy_part(capture, large, record, large->byte_parts + (uint32_t)part))
-            return 1;
-    }
-    return 0;
+static int keep_large(mmsb_capture_t *capture, mmsb_large_t *large, const mmsb_record_t *record, uint64_t first, uint64_t last) {
+    return keep_parts(capture, large, record, 0, first, last) ||
+           (large->mask_parts > 0 && keep_parts(capture, large, record, large->byte_parts, first / 8, last / 8));
+}
+
+static int touch_small(mmsb_capture_t *capture, mmsb_record_t *record, uint32_t index, uint64_t state, uint64_t offset,
+                       uint64_t length) {
+    if (length == UINT64_MAX)
+        return copy_whole(capture, record, index, state);
+    int blocked;
+    copy_t *copy = copy_of(capture, record, index, state, &blocked);
+    if (!copy)
+        return blocked;
+    return length > 0 && keep_small(capture, record, copy, offset, offset + length - 1);
 }
 
 static int touch(mmsb_capture_t *capture, mmsb_record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
     uint32_t index = (uint32_t)(record - mmsb_table.records);
     uint8_t mark = mark_of(index);
-    if (mark == MMSB_MARK_DONE || mark == MMSB_MARK_LATER)
+    if (needs_nothing(mark))
         return 0;
     if (mark == MMSB_MARK_NONE && as_saved(base_of(capture, index), record, state) && !suspect(record)) {
         set_mark(index, MMSB_MARK_DONE);
@@ -575,14 +679,14 @@ static int touch(mmsb_capture_t *capture, mmsb_record_t *record, uint64_t state,
         __atomic_store_n(&capture->pinned, index, __ATOMIC_RELAXED);
         return 0;
     }
-    if (!is_large(record, state) && mark == MMSB_MARK_NONE)
-        return copy_small(capture, record, index, state);
+    if (mark == MMSB_MARK_KEPT || (mark == MMSB_MARK_NONE && !is_large(record, state)))
+        return touch_small(capture, record, index, state, offset, length);
     mmsb_large_t *large = open_large(capture, record, state);
     if (!large) {
         note_out_of_memory(capture);
         return 0;
     }
-    int again = length == UINT64_MAX || (length > 0 && copy_parts(capture, large, record, offset, offset + length - 1));
+    int again = length == UINT64_MAX || (length > 0 && keep_large(capture, large, record, offset, offset + length - 1));
     if (again)
         make_urgent(capture, index);
     return again;
@@ -603,8 +707,12 @@ static void leave(mmsb_capture_t *capture) {
 }
 
 int mmsb_capture_touch_slow(mmsb_record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
-    mmsb_capture_t *capture = capture_of(mmsb_record_context((uint32_t)(record - mmsb_table.records)));
+    uint32_t index = (uint32_t)(record - mmsb_table.records);
+    mmsb_capture_t *capture = capture_of(mmsb_record_context(index));
     if (!capture)
+        return 0;
+    /* Where the mark is an earlier capture's, the call has not seen the next moment, and its change is part of that capture. */
+    if (MMSB_LIKELY(__atomic_load_n(&frozen, __ATOMIC_RELAXED) == 0) && needs_nothing(mark_of(index)))
         return 0;
     int mode = enter(capture);
     int again = mode == OFF ? 0 : mode == FROZEN ? 1 : touch(capture, record, state, offset, length);
@@ -678,10 +786,13 @@ static int reserve_marks(void) {
         pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* a wait does not depend on what time it is */
         pthread_cond_init(&waiting_changed, &attributes);
         pthread_condattr_destroy(&attributes);
-        void *made =
-            mmap(NULL, (size_t)1 << MMSB_INDEX_BITS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (made != MAP_FAILED)
-            __atomic_store_n(&marks, made, __ATOMIC_RELEASE);
+        const size_t records = (size_t)1 << MMSB_INDEX_BITS;
+        void *made = mmap(NULL, records * (sizeof *kept + sizeof *marks), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (made != MAP_FAILED) {
+            kept = made;
+            __atomic_store_n(&marks, (uint8_t *)made + records * sizeof *kept, __ATOMIC_RELEASE);
+        }
     }
     pthread_mutex_unlock(&lock);
     return marks != NULL;
@@ -698,7 +809,6 @@ static mmsb_capture_t *capture_for(uint32_t context) {
     }
     capture->context = context;
     pthread_mutex_init(&capture->lock, NULL);
-    pthread_mutex_init(&capture->pool.lock, NULL);
     mmsb_capture_t *other = NULL;
     if (__atomic_compare_exchange_n(&mmsb_context_record(context)->capture, &other, capture, 0, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
@@ -711,6 +821,8 @@ static void turn_on(mmsb_capture_t *capture, int mode) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&lock);
     __atomic_add_fetch(&mmsb_moments, 1, __ATOMIC_SEQ_CST);
+    if (mode == FROZEN)
+        __atomic_add_fetch(&frozen, 1, __ATOMIC_SEQ_CST);
     /* In this order: whoever sees the mode sees the count, and so does everybody after it, whatever other captures do. */
     __atomic_add_fetch(&mmsb_capturing, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&capture->mode, mode, __ATOMIC_SEQ_CST);
@@ -718,11 +830,17 @@ static void turn_on(mmsb_capture_t *capture, int mode) {
     pthread_mutex_unlock(&lock);
 }
 
-static void turn_off(mmsb_capture_t *capture) {
-    __atomic_store_n(&capture->mode, OFF, __ATOMIC_SEQ_CST);
-    __atomic_sub_fetch(&mmsb_capturing, 1, __ATOMIC_SEQ_CST);
+/* What writers that look at the capture have seen of it is over. */
+static void await_touching(const mmsb_capture_t *capture) {
     while (__atomic_load_n(&capture->touching, __ATOMIC_SEQ_CST) != 0)
         sched_yield();
+}
+
+static void turn_off(mmsb_capture_t *capture) {
+    if (__atomic_exchange_n(&capture->mode, OFF, __ATOMIC_SEQ_CST) == FROZEN)
+        __atomic_sub_fetch(&frozen, 1, __ATOMIC_SEQ_CST);
+    __atomic_sub_fetch(&mmsb_capturing, 1, __ATOMIC_SEQ_CST);
+    await_touching(capture);
     wake();
 }
 
@@ -755,7 +873,7 @@ mmsb_capture_t *mmsb_capture_begin(uint32_t context, const uint32_t *chunks, con
     capture->chunk_count = count;
     capture->chunk_at = capture->record_at = 0;
     capture->base = base;
-    capture->copy_limit = copy_limit;
+    capture->pool.limit = copy_limit;
     capture->refuse_pinned = refuse_pinned;
     capture->committed = 0;
     capture->removed_count = 0;
@@ -776,76 +894,131 @@ void mmsb_capture_later(uint32_t context, uint32_t chunk) {
         memset(marks + ((size_t)chunk << MMSB_CHUNK_BITS), MMSB_MARK_LATER, MMSB_CHUNK_RECORDS);
 }
 
-/* Puts a copy into the room and gives its memory back. */
-static void drain(mmsb_capture_t *capture, mmsb_room_t *room, copy_t *copy) {
-    uint64_t bytes = sizeof *copy + copy->length + copy->mask_length + copy->metadata_length;
-    uint32_t crc = append(room, &copy->image, MMSB_IMAGE_BYTES, copy->data, copy->length);
-    append(room, &copy->image, MMSB_IMAGE_MASK, copy->data + copy->length, copy->mask_length);
-    append(room, &copy->image, MMSB_IMAGE_METADATA, copy->data + copy->length + copy->mask_length, copy->metadata_length);
-    note_checksum(copy->index, crc);
-    __atomic_sub_fetch(&capture->copy_bytes, bytes, __ATOMIC_RELAXED);
-    pool_give(&capture->pool, copy, bytes);
-    wake();
+typedef enum step { GO_ON, FULL, LARGE, PINNED } step_t;
+
+/* Puts a small page into the room, which has space: as it is now, or what was copied when it was about to change as a whole. */
+static void put_page(mmsb_room_t *room, const mmsb_image_t *image, const uint8_t *bytes, const uint8_t *mask,
+                     uint64_t mask_length, const uint8_t *metadata, uint64_t metadata_length) {
+    append(room, image, MMSB_IMAGE_BYTES, bytes, image->size);
+    append(room, image, MMSB_IMAGE_MASK, mask, mask_length);
+    append(room, image, MMSB_IMAGE_METADATA, metadata, metadata_length);
 }
 
-/* 1: all copies that there are have been put into the room. */
-static int drain_copies(mmsb_capture_t *capture, mmsb_room_t *room) {
+static void put_record(mmsb_room_t *room, const mmsb_image_t *image, const mmsb_record_t *record, uint64_t mask) {
+    uint64_t metadata = metadata_length(record);
+    put_page(room, image, mmsb_record_bytes(record), mask > 0 ? mmsb_place_address(record->mask_place) : NULL, mask,
+             metadata > 0 ? metadata_bytes(record) : NULL, metadata);
+}
+
+/* The extents of a page from first on are as they will be in the file. */
+static void finish_page(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t first, uint32_t index, const mmsb_image_t *image,
+                        uint32_t generation) {
+    for (uint32_t i = first; i < room->extent_count; i++)
+        room->extents[i].crc = mmsb_bytes.crc32c(0, room->buffer + room->extents[i].at, room->extents[i].length);
+    note_captured(capture, index, image, generation);
+    note_checksum(index, room->extents[first].crc);
+}
+
+static void free_copy(mmsb_capture_t *capture, copy_t *copy) {
+    uint64_t words = words_of(copy->bytes.length) + words_of(copy->mask.length);
+    free_kept(capture, &copy->bytes);
+    free_kept(capture, &copy->mask);
+    if (copy->whole)
+        pool_give(&capture->pool, copy->whole, copy->whole_length);
+    pool_give(&capture->pool, copy, sizeof *copy + words * sizeof *copy->lines);
+}
+
+/* Puts a page into the room of which something was kept, and gives its memory back. */
+static step_t save_copy(mmsb_capture_t *capture, mmsb_room_t *room, copy_t *copy) {
+    const mmsb_image_t *image = &copy->image;
+    uint32_t first = room->extent_count, index = copy->index;
+    const mmsb_record_t *record = mmsb_record_at(index);
+    uint64_t state;
+    if (mark_of(index) == MMSB_MARK_KEPT && mmsb_record_lock_page(index, &state)) {
+        step_t step = GO_ON;
+        if (mark_of(index) == MMSB_MARK_KEPT) {
+            if (refused(capture, record)) {
+                step = PINNED;
+            } else if (!fits(room, image->size, image->size, copy->mask.length, metadata_length(record))) {
+                step = FULL;
+            } else {
+                put_record(room, image, record, copy->mask.length);
+                set_mark(index, MMSB_MARK_DONE);
+            }
+        }
+        mmsb_record_unlock(index, state);
+        if (step != GO_ON)
+            return step;
+    }
+    if (copy->whole) { /* which is not seen before the mark */
+        const uint8_t *mask = copy->whole + image->size, *metadata = mask + copy->mask.length;
+        uint64_t metadata_length = copy->whole_length - image->size - copy->mask.length;
+        if (!fits(room, image->size, image->size, copy->mask.length, metadata_length))
+            return FULL;
+        put_page(room, image, copy->whole, mask, copy->mask.length, metadata, metadata_length);
+    }
+    put_back(&copy->bytes, room->buffer + room->extents[first].at);
+    if (copy->mask.length > 0)
+        put_back(&copy->mask, room->buffer + room->extents[first + 1].at);
+    finish_page(capture, room, first, index, image, copy->generation);
+    free_copy(capture, copy);
+    wake();
+    return GO_ON;
+}
+
+/* GO_ON: all copies that there are have been put into the room. */
+static step_t save_copies(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t *index) {
     for (;;) {
         if (!capture->drained)
             capture->drained = __atomic_exchange_n(&capture->copies, NULL, __ATOMIC_ACQUIRE);
         copy_t *copy = capture->drained;
         if (!copy)
-            return 1;
-        if (!fits(room, copy->image.size, copy->length, copy->mask_length, copy->metadata_length))
-            return 0;
-        capture->drained = copy->next;
-        drain(capture, room, copy);
+            return GO_ON;
+        copy_t *next = copy->next;
+        *index = copy->index;
+        step_t step = save_copy(capture, room, copy);
+        if (step != GO_ON)
+            return step;
+        capture->drained = next;
     }
 }
 
-typedef enum step { GO_ON, FULL, LARGE, PINNED } step_t;
-
-/* A page that is locked, and whose mark is none. */
+/* A page that is locked, and whose mark is none. Unlocks it. */
 static step_t save_locked(mmsb_capture_t *capture, mmsb_room_t *room, mmsb_record_t *record, uint32_t index, uint64_t state) {
     const mmsb_saved_t *saved = base_of(capture, index);
-    if (refused(capture, record))
-        return PINNED;
-    if (as_saved(saved, record, state)) {
-        if (!suspect(record)) {
-            set_mark(index, MMSB_MARK_DONE);
-            return GO_ON;
-        }
-        if (!is_large(record, state)) {
-            __atomic_add_fetch(&capture->stats.compared_bytes, record->size, __ATOMIC_RELAXED);
-            if (mmsb_bytes.crc32c(0, mmsb_record_bytes(record), record->size) == saved->crc) {
-                set_mark(index, MMSB_MARK_DONE);
-                return GO_ON;
-            }
-        }
-    }
-    if (is_large(record, state))
-        return LARGE;
-    uint64_t mask = record->mask_block != 0 ? mmsb_mask_length(record->size) : 0, metadata = metadata_length(record);
-    if (!fits(room, record->size, record->size, mask, metadata))
-        return FULL;
+    uint32_t first = room->extent_count;
+    uint64_t mask = mask_length(record);
+    int suspected = suspect(record), same = as_saved(saved, record, state), large = is_large(record, state);
     mmsb_image_t image;
-    fill_image(record, index, state, &image);
-    note_captured(capture, index, &image, MMSB_HANDLE_GENERATION(state));
-    uint32_t crc = append(room, &image, MMSB_IMAGE_BYTES, mmsb_record_bytes(record), record->size);
-    if (mask > 0)
-        append(room, &image, MMSB_IMAGE_MASK, mmsb_place_address(record->mask_place), mask);
-    if (metadata > 0)
-        append(room, &image, MMSB_IMAGE_METADATA, metadata_bytes(record), metadata);
-    note_checksum(index, crc);
-    set_mark(index, MMSB_MARK_DONE);
-    return GO_ON;
+    step_t step = GO_ON;
+    if (same && suspected && !large) {
+        __atomic_add_fetch(&capture->stats.compared_bytes, record->size, __ATOMIC_RELAXED);
+        suspected = mmsb_bytes.crc32c(0, mmsb_record_bytes(record), record->size) != saved->crc;
+    }
+    if (refused(capture, record)) {
+        step = PINNED;
+    } else if (same && !suspected) {
+        set_mark(index, MMSB_MARK_DONE);
+    } else if (large) {
+        step = LARGE;
+    } else if (!fits(room, record->size, record->size, mask, metadata_length(record))) {
+        step = FULL;
+    } else {
+        fill_image(record, index, state, &image);
+        put_record(room, &image, record, mask);
+        set_mark(index, MMSB_MARK_DONE);
+    }
+    __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+    if (room->extent_count > first)
+        finish_page(capture, room, first, index, &image, MMSB_HANDLE_GENERATION(state));
+    return step;
 }
 
 static step_t save_record(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t index) {
     mmsb_record_t *record = mmsb_record_at(index);
     for (;;) {
         uint8_t mark = mark_of(index);
-        if (mark == MMSB_MARK_DONE)
+        if (mark == MMSB_MARK_DONE || mark == MMSB_MARK_KEPT)
             return GO_ON;
         if (mark == MMSB_MARK_PARTS)
             return LARGE;
@@ -868,39 +1041,39 @@ static step_t save_record(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t i
             return GO_ON;
         if (!mmsb_record_lock_page(index, &state))
             continue;
-        step_t step = GO_ON;
-        int looked = mark_of(index) == MMSB_MARK_NONE;
-        if (looked)
-            step = save_locked(capture, room, record, index, state);
+        if (mark_of(index) == MMSB_MARK_NONE)
+            return save_locked(capture, room, record, index, state);
         __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
-        if (looked)
-            return step;
     }
 }
 
+static int any_pinned(const mmsb_capture_t *capture, uint32_t *index) {
+    *index = __atomic_load_n(&capture->pinned, __ATOMIC_RELAXED);
+    return *index != 0;
+}
+
 mmsb_fill_t mmsb_capture_fill(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t *index) {
-    if ((*index = __atomic_load_n(&capture->pinned, __ATOMIC_RELAXED)) != 0)
+    static const mmsb_fill_t fills[] = {[FULL] = MMSB_FILL_FULL, [LARGE] = MMSB_FILL_LARGE, [PINNED] = MMSB_FILL_PINNED};
+    step_t step = GO_ON;
+    if (any_pinned(capture, index))
         return MMSB_FILL_PINNED;
     for (; capture->chunk_at < capture->chunk_count; capture->chunk_at++, capture->record_at = 0) {
         for (; capture->record_at < capture->used[capture->chunk_at]; capture->record_at++) {
-            if (MMSB_UNLIKELY(__atomic_load_n(&capture->copies, __ATOMIC_RELAXED) || capture->drained) &&
-                !drain_copies(capture, room))
-                return MMSB_FILL_FULL;
-            *index = capture->chunks[capture->chunk_at] << MMSB_CHUNK_BITS | capture->record_at;
-            switch (save_record(capture, room, *index)) {
-            case GO_ON:
-                break;
-            case FULL:
-                return MMSB_FILL_FULL;
-            case LARGE:
-                capture->record_at++;
-                return MMSB_FILL_LARGE;
-            case PINNED:
-                return MMSB_FILL_PINNED;
+            if (MMSB_UNLIKELY(__atomic_load_n(&capture->copies, __ATOMIC_RELAXED) || capture->drained))
+                step = save_copies(capture, room, index);
+            if (MMSB_LIKELY(step == GO_ON)) {
+                *index = capture->chunks[capture->chunk_at] << MMSB_CHUNK_BITS | capture->record_at;
+                step = save_record(capture, room, *index);
+                capture->record_at += step == LARGE;
             }
+            if (MMSB_UNLIKELY(step != GO_ON))
+                return fills[step];
         }
     }
-    return drain_copies(capture, room) ? MMSB_FILL_END : MMSB_FILL_FULL;
+    await_touching(capture); /* each page has its mark; now its copy is on the list, too */
+    if ((step = save_copies(capture, room, index)) != GO_ON)
+        return fills[step];
+    return any_pinned(capture, index) ? MMSB_FILL_PINNED : MMSB_FILL_END;
 }
 
 const uint64_t *mmsb_capture_removed(mmsb_capture_t *capture, uint64_t *count) {
@@ -963,7 +1136,7 @@ void mmsb_capture_totals(mmsb_capture_t *capture, int64_t *pages, int64_t *bytes
 static void free_copies(mmsb_capture_t *capture, copy_t *copy) {
     while (copy) {
         copy_t *next = copy->next;
-        pool_give(&capture->pool, copy, sizeof *copy + copy->length + copy->mask_length + copy->metadata_length);
+        free_copy(capture, copy);
         copy = next;
     }
 }
@@ -978,7 +1151,6 @@ void mmsb_capture_end(mmsb_capture_t *capture) {
     free_copies(capture, capture->drained);
     free_copies(capture, capture->copies);
     capture->drained = capture->copies = NULL;
-    capture->copy_bytes = 0;
     for (uint32_t bucket = 0; bucket < BUCKETS; bucket++) {
         while (capture->large[bucket]) {
             mmsb_large_t *large = capture->large[bucket];

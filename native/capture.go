@@ -115,7 +115,7 @@ func (c Capture) Part(l Large, part int, buffer []byte) int {
 }
 
 // Skip says that a part is as the base has it.
-func (c Capture) Skip(l Large, part int) { C.mmsb_capture_skip(c.capture, l.large, C.uint32_t(part)) }
+func (c Capture) Skip(l Large, part int) { C.mmsb_capture_skip(l.large, C.uint32_t(part)) }
 
 // LargeDone says that all chunks are taken.
 func (c Capture) LargeDone(l Large) { C.mmsb_capture_large_done(c.capture, l.large) }
@@ -126,7 +126,7 @@ func (c Capture) Urgent() uint32 { return uint32(C.mmsb_capture_urgent(c.capture
 // Compared counts bytes that were read only to compare them.
 func (c Capture) Compared(bytes uint64) { C.mmsb_capture_compared(c.capture, C.uint64_t(bytes)) }
 
-// Stop lets writers go on as ever. What they have copied is still to be put into rooms.
+// Stop lets writers go on as ever: after FillEnd, when every page is captured.
 func (c Capture) Stop() { C.mmsb_capture_stop(c.capture) }
 
 // Failed tells whether a writer had no memory for a copy.

@@ -2,9 +2,9 @@
  * capture.h — the pages of a context as they were at one moment, while writers go on. Snapshots are made of it.
  *
  * The moment is the store that turns the context's capture on. A call that changes a page looks at mmsb_capturing while it holds the page's
- * lock: where it sees none, its change is part of the capture, because the saver takes the same lock later; else it first copies what it
- * is about to change, unless that has been saved. A batch looks with all its locks held, again if a moment comes meanwhile, and is wholly
- * in or wholly out.
+ * lock: where it sees none, its change is part of the capture, because the saver takes the same lock later; else it first keeps the lines of
+ * the page's bytes and of its change mask that it is about to change, each once. The saver copies the page and puts the kept lines back
+ * into its copy. A batch looks with all its locks held, again if a moment comes meanwhile, and is wholly in or wholly out.
  *
  * A mark per record says how far its page is: MMSB_MARK_*. Pages of up to MMSB_CHUNK_BYTES are captured whole; of longer ones each chunk apart, so
  * that nobody waits for more than one.
@@ -17,11 +17,13 @@
 #pragma GCC visibility push(hidden)
 
 #define MMSB_CHUNK_BYTES (UINT64_C(256) << 10)
+#define MMSB_LINE_BYTES 64
 
 #define MMSB_MARK_NONE 0  /* as it was, or not part of it */
 #define MMSB_MARK_DONE 1  /* captured, or known to be as the base has it */
 #define MMSB_MARK_PARTS 2 /* some of its chunks are captured */
 #define MMSB_MARK_LATER 3 /* the page was created after the moment */
+#define MMSB_MARK_KEPT 4  /* a small page of which lines are kept */
 
 /* A page and a stretch of its bytes as the file has them: docs/snapshot-format.md. */
 typedef struct mmsb_image {
@@ -69,10 +71,13 @@ typedef struct mmsb_room {
     uint32_t extent_count, extent_capacity;
 } mmsb_room_t;
 
-/* A part of a large page: a chunk of its bytes or of its change mask. */
+typedef struct mmsb_kept mmsb_kept_t;
+
+/* The bytes or the change mask of a small page; of a large one, a chunk of them. */
 typedef struct mmsb_part {
-    uint8_t *copy; /* a writer's, until the saver has it */
-    uint32_t taken;
+    uint64_t *lines;   /* a bit for each: it is kept; NULL = none is */
+    mmsb_kept_t *kept; /* lines as they were at the moment */
+    uint32_t taken;    /* of a large page: by the saver, and nothing is kept any more */
     uint32_t length;
 } mmsb_part_t;
 
@@ -80,6 +85,7 @@ typedef struct mmsb_part {
 typedef struct mmsb_large {
     struct mmsb_large *next;
     uint32_t index;
+    uint32_t generation;
     uint32_t unchanged; /* as the base has it by version, but its address was given out */
     mmsb_image_t image;
     uint8_t *metadata;
@@ -112,7 +118,7 @@ typedef enum mmsb_fill { MMSB_FILL_FULL, MMSB_FILL_LARGE, MMSB_FILL_END, MMSB_FI
  * saved because it is pinned for writing. */
 mmsb_fill_t mmsb_capture_fill(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t *index);
 
-/* After MMSB_FILL_END: every page is captured, and writers go on as ever. What they copied until now is still to be put into rooms. */
+/* After MMSB_FILL_END: writers go on as ever. */
 void mmsb_capture_stop(mmsb_capture_t *capture);
 
 /* The large page of a record, made ready. NULL: there is nothing to capture (any more), or *failed says why not. */
@@ -121,8 +127,8 @@ mmsb_large_t *mmsb_capture_large(mmsb_capture_t *capture, uint32_t index, mmsb_s
  * be brought in, and the last error is set. */
 uint32_t mmsb_capture_part(mmsb_capture_t *capture, mmsb_large_t *large, uint32_t part, uint8_t *buffer);
 /* The part is as the base has it: nobody copies it any more. */
-void mmsb_capture_skip(mmsb_capture_t *capture, mmsb_large_t *large, uint32_t part);
-/* All of its parts were put somewhere; large is no more. */
+void mmsb_capture_skip(mmsb_large_t *large, uint32_t part);
+/* All of its parts were put somewhere or skipped; large is no more. */
 void mmsb_capture_large_done(mmsb_capture_t *capture, mmsb_large_t *large);
 /* A page that a writer waits for; 0 = none. */
 uint32_t mmsb_capture_urgent(mmsb_capture_t *capture);

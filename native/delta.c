@@ -204,31 +204,33 @@ static void apply_locked(mmsb_record_t *record, const mmsb_delta_t *delta) {
     move_epoch(record, delta->epoch);
 }
 
-/* Before a stretch of a delta is changed. *chunk is the one that was touched last. */
-static inline int touch_stretch(mmsb_record_t *record, uint64_t state, uint64_t offset, uint64_t length, uint64_t *chunk) {
-    if (length == 0 || (offset / MMSB_CHUNK_BYTES == *chunk && (offset + length - 1) / MMSB_CHUNK_BYTES == *chunk))
+/* Before a stretch of a delta is changed. *line is the one that was touched last. */
+static inline int touch_stretch(mmsb_record_t *record, uint64_t state, uint64_t offset, uint64_t length, uint64_t *line) {
+    if (length == 0 || (offset / MMSB_LINE_BYTES == *line && (offset + length - 1) / MMSB_LINE_BYTES == *line))
         return 0;
-    *chunk = (offset + length - 1) / MMSB_CHUNK_BYTES;
+    *line = (offset + length - 1) / MMSB_LINE_BYTES;
     return mmsb_capture_touch(record, state, offset, length);
 }
 
 /* Before a valid delta changes a page that is locked: capture.h. */
 static int touch_delta(mmsb_record_t *record, uint64_t state, const mmsb_delta_t *delta) {
     uint32_t moments = mmsb_moments_now();
-    int again = mmsb_capture_touch(record, state, 0, 0); /* the epoch moves in any case */
-    uint64_t chunk = UINT64_MAX;
+    int again = 0;
+    uint64_t line = UINT64_MAX;
     switch (delta->kind) {
     case MMSB_DELTA_RUNS:
         for (uint64_t i = 0; !again && i < delta->count; i++)
-            again = touch_stretch(record, state, delta->runs[i].offset, delta->runs[i].length, &chunk);
+            again = touch_stretch(record, state, delta->runs[i].offset, delta->runs[i].length, &line);
         break;
     case MMSB_DELTA_INDEXED:
         for (uint64_t i = 0; !again && i < delta->count; i++)
-            again = touch_stretch(record, state, delta->offsets ? delta->offsets[i] : delta->offsets32[i], 1, &chunk);
+            again = touch_stretch(record, state, delta->offsets ? delta->offsets[i] : delta->offsets32[i], 1, &line);
         break;
     default:
-        again = again || touch_stretch(record, state, 0, delta->mask_length, &chunk);
+        again = touch_stretch(record, state, 0, delta->mask_length, &line);
     }
+    if (line == UINT64_MAX) /* no byte changes, but the epoch moves */
+        again = mmsb_capture_touch(record, state, 0, 0);
     return again || !mmsb_moment_came(moments) ? again : touch_delta(record, state, delta);
 }
 
@@ -312,6 +314,12 @@ static inline void prefetch_target(const target_t *target) {
     __builtin_prefetch(target->changed, 1);
 }
 
+/* While pages are captured their lines are read before the pass that changes them. */
+static inline void prefetch_kept(const target_t *target) {
+    if (MMSB_UNLIKELY(__atomic_load_n(&mmsb_capturing, __ATOMIC_RELAXED) != 0))
+        prefetch_target(target);
+}
+
 /* Does what was planned. */
 static inline void apply_target(const target_t *target, uint64_t bit, uint64_t length, const uint8_t *payload, uint64_t epoch) {
     mmsb_record_t *record = target->record;
@@ -377,6 +385,7 @@ static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *ar
         if (MMSB_UNLIKELY(status != MMSB_OK))
             return status;
         *plan = (plan_t){target_of(record, state, offset), delta->payload, length << 3 | (offset & 7)};
+        prefetch_kept(&plan->target);
     } else {
         status = check_locked(work->pages[i], delta, record, state);
         if (MMSB_UNLIKELY(status != MMSB_OK))
@@ -508,13 +517,13 @@ static inline __attribute__((always_inline)) mmsb_status_t check_array(void *arg
     if (MMSB_UNLIKELY(status != MMSB_OK) || MMSB_UNLIKELY((status = mmsb_mask_make(record)) != MMSB_OK))
         return status;
     work->targets[i] = target_of(record, state, offset);
+    prefetch_kept(&work->targets[i]);
     return check_epoch(runs->pages[i], 0, record->epoch);
 }
 
 static int touch_array(const void *argument, size_t i, mmsb_record_t *record, uint64_t state) {
     const mmsb_page_runs_t *runs = argument;
-    int again = mmsb_capture_touch(record, state, 0, 0);
-    return again || mmsb_capture_touch(record, state, runs->offsets[i], runs->lengths ? runs->lengths[i] : runs->uniform_length);
+    return mmsb_capture_touch(record, state, runs->offsets[i], runs->lengths ? runs->lengths[i] : runs->uniform_length);
 }
 
 mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *bad_index) {

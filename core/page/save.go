@@ -281,9 +281,6 @@ func (s *saver) write(edges [][2]uint64, known *base, journalled uint64) (snapsh
 		return snapshot.Report{}, err
 	}
 	s.capture.Stop()
-	if err := s.fill(); err != nil { // what writers copied meanwhile
-		return snapshot.Report{}, err
-	}
 	if s.capture.Failed() {
 		return snapshot.Report{}, status.Errorf(status.OutOfMemory, "no memory for copies of pages that changed meanwhile")
 	}

@@ -616,7 +616,7 @@ func TestTheLimitOfCopies(t *testing.T) {
 		close(goOn)
 	}()
 	for _, page := range pages {
-		write(t, page, 0, []byte{2})
+		write(t, page, 0, bytes.Repeat([]byte{2}, size)) // all of it is kept
 	}
 	require.NoError(t, <-saved)
 	stats, err := GetSaveStats(context)
