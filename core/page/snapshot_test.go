@@ -208,17 +208,15 @@ func TestAdoptedPagesComeBackAsPagesOfTheLibrary(t *testing.T) {
 	require.NotEqual(t, []byte{0xff, 0xfe}, memory[1000:1002])
 }
 
-// slow is a file system that stops at the first write until it is let go on.
+// slow is a file system that stops at its writes until it is let go on.
 func slow() (fs *filetest.Faulty, reached, goOn chan struct{}) {
 	reached, goOn = make(chan struct{}), make(chan struct{})
 	fs = filetest.NewFaulty(file.OS{})
 	var once sync.Once
 	fs.Before = func(kind filetest.Kind, _ int) {
 		if kind == filetest.Write {
-			once.Do(func() {
-				close(reached)
-				<-goOn
-			})
+			once.Do(func() { close(reached) })
+			<-goOn
 		}
 	}
 	return fs, reached, goOn
@@ -611,9 +609,11 @@ func TestTheLimitOfCopies(t *testing.T) {
 		saved <- Save(context, SaveTarget{path: path, FS: fs}, SaveOptions{CopyLimit: leastCopyLimit}, nil)
 	}()
 	<-reached
-	go func() {
-		time.Sleep(50 * time.Millisecond)
-		close(goOn)
+	go func() { // nothing is written before a writer has waited
+		defer close(goOn)
+		for stats := (SaveStats{}); stats.Waits == 0; time.Sleep(time.Millisecond) {
+			stats, _ = GetSaveStats(context)
+		}
 	}()
 	for _, page := range pages {
 		write(t, page, 0, bytes.Repeat([]byte{2}, size)) // all of it is kept
