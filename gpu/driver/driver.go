@@ -166,8 +166,8 @@ type Device interface {
 	// Fill queues setting bytes to a value; 0 bytes are nothing to do.
 	Fill(stream Stream, address Address, value byte, bytes uint64) error
 
-	// LoadModule loads device code: a fat binary, or PTX; an empty image is InvalidArgument. What it means for a simulated
-	// device is gpu/kernels' business.
+	// LoadModule loads device code: a fat binary, or PTX; an empty image is InvalidArgument. A simulated device does not look
+	// into it: it knows the kernels of gpu/kernels.
 	LoadModule(image []byte) (Module, error)
 	UnloadModule(module Module) error
 	// Function finds a kernel. Errors: NotFound.

@@ -321,7 +321,7 @@ var mistakes = []mistake{
 	}},
 	{"a kernel that does not wait", sim.Unordered, sim.Fill, sim.Launch, func(p *program, planted bool) {
 		block := p.allocate(driver.Plain)
-		module, err := p.d.LoadModule([]byte("image"))
+		module, err := p.d.LoadModule(nil)
 		p.NoError(err)
 		function, err := p.d.Function(module, "nothing")
 		p.NoError(err)

@@ -46,8 +46,8 @@ type Options struct {
 	NoOrdered   bool   // without AllocateOrdered
 	NoManaged   bool
 	NoVirtual   bool
-	Unreachable bool // kernels do not reach other devices' memory
-	Kernels     map[string]Kernel
+	Unreachable bool              // kernels do not reach other devices' memory
+	Kernels     map[string]Kernel // beside those of gpu/kernels
 }
 
 const maxDevices = 64

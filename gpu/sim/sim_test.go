@@ -1,10 +1,13 @@
 package sim_test
 
 import (
+	"encoding/binary"
 	"testing"
 
+	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/driver/conformance"
+	"libmmsb/gpu/kernels"
 	"libmmsb/gpu/sim"
 
 	"github.com/stretchr/testify/require"
@@ -40,4 +43,43 @@ func TestSimulatedDevicesConform(t *testing.T) {
 			conformance.Run(t, func(t *testing.T) driver.Driver { return open(t, options) })
 		})
 	}
+}
+
+// A build without device code simulates all the same.
+func TestSimulatedDevicesNeedNoImage(t *testing.T) {
+	d := open(t, sim.Options{})
+	device, err := d.Open(0)
+	require.NoError(t, err)
+	set, err := kernels.Load(device, nil)
+	require.NoError(t, err)
+	require.NoError(t, set.Unload())
+}
+
+// A simulated device knows the program's kernels besides; they get what the launch says.
+func TestKernelsOfTheProgram(t *testing.T) {
+	runs := 0
+	d := open(t, sim.Options{Kernels: map[string]sim.Kernel{
+		"add": func(launch *driver.Launch, reach func(driver.Address, uint64) []byte) {
+			runs++
+			address := driver.Address(binary.LittleEndian.Uint64(launch.Parameter))
+			reach(address, 1)[0] += byte(launch.Blocks * launch.Threads)
+		},
+	}})
+	device, err := d.Open(0)
+	require.NoError(t, err)
+	module, err := device.LoadModule(nil)
+	require.NoError(t, err)
+	_, err = device.Function(module, "subtract")
+	require.Equal(t, status.NotFound, status.CodeOf(err))
+	add, err := device.Function(module, "add")
+	require.NoError(t, err)
+	block, err := device.Allocate(driver.Plain, 256)
+	require.NoError(t, err)
+	require.NoError(t, device.Fill(0, block, 1, 256))
+	parameter := binary.LittleEndian.AppendUint64(nil, uint64(block))
+	require.NoError(t, device.Launch(0, &driver.Launch{Function: add, Blocks: 3, Threads: 4, Parameter: parameter, AccessUnknown: true}))
+	require.Equal(t, byte(13), read(t, device, block, 1)[0])
+	require.Equal(t, 1, runs)
+	require.NoError(t, device.UnloadModule(module))
+	require.NoError(t, device.Free(driver.Plain, block))
 }

@@ -57,16 +57,25 @@ func words[T uint32 | uint64 | kernels.Span](values []T) []byte {
 	return bytes.Clone(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(values[0]))))
 }
 
+// kernels loads the library's kernels; nil where the driver is too old for them.
+func (s *subject) kernels() *kernels.Set {
+	set, err := kernels.Load(s.device, image())
+	if status.CodeOf(err) == status.Unsupported {
+		s.ErrorContains(err, "need driver 580 or newer")
+		return nil
+	}
+	s.NoError(err)
+	return set
+}
+
 // runsKernels runs each kernel on a page of an odd size, so that whole vectors and their rests are there, with some threads
 // more or fewer than the work has. gpu/kernels tests the bodies; here it is that a device runs them.
 func runsKernels(s *subject) {
 	const size = 100_003
-	set, err := kernels.Load(s.device, image())
-	if status.CodeOf(err) == status.Unsupported {
-		s.ErrorContains(err, "need driver 580 or newer")
+	set := s.kernels()
+	if set == nil {
 		return
 	}
-	s.NoError(err)
 	page := kernels.Page{Bytes: size}
 	k := &kernelTrial{subject: s, set: set, page: page, expected: noise(size, 1), changed: make([]byte, (size+31)/32*4)}
 	k.page.Address, k.page.Changed = k.give(k.expected), k.give(k.changed)
@@ -154,4 +163,79 @@ func runsKernels(s *subject) {
 	launch.Parameter = launch.Parameter[1:]
 	s.fails(status.InvalidArgument, s.device.Launch(s.stream, &launch))
 	s.NoError(set.Unload())
+}
+
+// Kernels, fills and copies of one stream see what those before them wrote, and a launch's parameter is copied.
+func launchesInOrder(s *subject) {
+	const size = 100_000
+	set := s.kernels()
+	if set == nil {
+		return
+	}
+	for _, kind := range s.kinds() {
+		memory, other := s.memory(s.device, kind, size), s.memory(s.device, driver.Plain, size)
+		model := bytes.Repeat([]byte{1}, size)
+		s.NoError(s.device.Fill(s.stream, memory, 1, size))
+		for value := range byte(30) {
+			offset, length := int(value)*3001, 10_000>>(value%8)
+			copy(model[offset:], bytes.Repeat([]byte{value}, length))
+			fill, err := set.Fill(memory+driver.Address(offset), value, uint64(length))
+			s.NoError(err)
+			s.NoError(s.device.Launch(s.stream, &fill))
+			clear(fill.Parameter)
+			back, err := set.Copy(other, memory, size)
+			s.NoError(err)
+			s.NoError(s.device.Launch(s.stream, &back))
+			s.NoError(s.device.Copy(s.stream, driver.Copy{To: memory, From: other, Bytes: size}))
+		}
+		s.Equal(model, s.get(s.device, s.stream, memory, size), "kind %d", kind)
+	}
+	s.NoError(set.Unload())
+}
+
+func refusesLaunches(s *subject) {
+	set := s.kernels()
+	if set == nil {
+		return
+	}
+	memory := s.memory(s.device, driver.Plain, 4096)
+	s.put(s.device, s.stream, memory, noise(4096, 1))
+	good, err := set.Fill(memory, 7, 4096)
+	s.NoError(err)
+	for name, change := range map[string]func(launch *driver.Launch){
+		"no blocks":           func(launch *driver.Launch) { launch.Blocks = 0 },
+		"no threads":          func(launch *driver.Launch) { launch.Threads = 0 },
+		"too many threads":    func(launch *driver.Launch) { launch.Threads = 1025 },
+		"half a parameter":    func(launch *driver.Launch) { launch.Parameter = launch.Parameter[:8] },
+		"no parameter at all": func(launch *driver.Launch) { launch.Parameter = nil },
+	} {
+		bad := good
+		change(&bad)
+		s.fails(status.InvalidArgument, s.device.Launch(s.stream, &bad), name)
+	}
+	for _, stream := range s.badStreams() {
+		s.fails(status.InvalidHandle, s.device.Launch(stream, &good))
+	}
+	s.Equal(noise(4096, 1), s.get(s.device, s.stream, memory, 4096), "nothing was changed")
+	s.NoError(s.device.Launch(s.stream, &good))
+	s.Equal(bytes.Repeat([]byte{7}, 4096), s.get(s.device, s.stream, memory, 4096))
+	s.NoError(set.Unload())
+}
+
+func endsModules(s *subject) {
+	first, second := s.kernels(), s.kernels()
+	if first == nil {
+		return
+	}
+	memory := s.memory(s.device, driver.Plain, 256)
+	launch, err := first.Fill(memory, 1, 256)
+	s.NoError(err)
+	ended, err := second.Fill(memory, 2, 256)
+	s.NoError(err)
+	s.NoError(second.Unload())
+	s.fails(status.InvalidHandle, second.Unload(), "twice")
+	s.fails(status.InvalidHandle, s.device.Launch(s.stream, &ended), "its module has ended")
+	s.NoError(s.device.Launch(s.stream, &launch), "the other one's stay")
+	s.Equal(bytes.Repeat([]byte{1}, 256), s.get(s.device, s.stream, memory, 256))
+	s.NoError(first.Unload())
 }
