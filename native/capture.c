@@ -496,7 +496,18 @@ static void free_part(mmsb_capture_t *capture, mmsb_part_t *part) {
     wake();
 }
 
-uint32_t mmsb_capture_part(mmsb_capture_t *capture, mmsb_large_t *large, uint32_t number, uint8_t *buffer) {
+static void copy_blocks(uint8_t *into, const uint8_t *from, uint32_t length, uint64_t blocks) {
+    if (blocks == UINT64_MAX) {
+        memcpy(into, from, length);
+        return;
+    }
+    for (uint64_t at = 0; at < length && blocks != 0; at += MMSB_BLOCK_BYTES, blocks >>= 1) {
+        if (blocks & 1)
+            memcpy(into + at, from + at, length - at < MMSB_BLOCK_BYTES ? length - at : MMSB_BLOCK_BYTES);
+    }
+}
+
+uint32_t mmsb_capture_part(mmsb_capture_t *capture, mmsb_large_t *large, uint32_t number, uint64_t blocks, uint8_t *buffer) {
     mmsb_part_t *part = &large->parts[number];
     mmsb_record_t *record = mmsb_record_at(large->index);
     /* The page is as it was, but for lines that were kept: whoever ends or moves it waits. */
@@ -505,7 +516,7 @@ uint32_t mmsb_capture_part(mmsb_capture_t *capture, mmsb_large_t *large, uint32_
         __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
         return 0;
     }
-    memcpy(buffer, part_bytes(large, record, number), part->length);
+    copy_blocks(buffer, part_bytes(large, record, number), part->length, blocks);
     __atomic_store_n(&part->taken, 1, __ATOMIC_RELEASE);
     mmsb_page_unlock(record, state);
     put_back(part, buffer);

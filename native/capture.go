@@ -14,6 +14,12 @@ import "unsafe"
 // ChunkBytes is the stretch of a large page that is captured at once.
 const ChunkBytes = C.MMSB_CHUNK_BYTES
 
+// BlockBytes is the grain in which a part can be captured, and AllBlocks a part's blocks.
+const (
+	BlockBytes = C.MMSB_BLOCK_BYTES
+	AllBlocks  = 1<<(ChunkBytes/BlockBytes) - 1
+)
+
 // Saved is what the last save knows of a record's page: mmsb_saved_t.
 type Saved struct {
 	Version, ID, Size uint64
@@ -108,10 +114,10 @@ func (l Large) Metadata() []byte {
 	return unsafe.Slice((*byte)(l.large.metadata), int(l.large.metadata_length))
 }
 
-// Part puts a part, as it was at the moment, into a buffer with room for ChunkBytes; parts of the mask follow those of the bytes. It
-// returns its length; 0 is a failure, and the error is the thread's last one.
-func (c Capture) Part(l Large, part int, buffer []byte) int {
-	return int(C.mmsb_capture_part(c.capture, l.large, C.uint32_t(part), (*C.uint8_t)(unsafe.SliceData(buffer))))
+// Part puts those blocks of a part whose bits are set, as they were at the moment, where they lie in a buffer with room for ChunkBytes; parts
+// of the mask follow those of the bytes. It returns the part's length; 0 is a failure, and the error is the thread's last one.
+func (c Capture) Part(l Large, part int, blocks uint64, buffer []byte) int {
+	return int(C.mmsb_capture_part(c.capture, l.large, C.uint32_t(part), C.uint64_t(blocks), (*C.uint8_t)(unsafe.SliceData(buffer))))
 }
 
 // Skip says that a part is as the base has it.

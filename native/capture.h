@@ -19,6 +19,9 @@
 #define MMSB_CHUNK_BYTES (UINT64_C(256) << 10)
 #define MMSB_LINE_BYTES 64
 
+/* A part's blocks have a bit each in a word. */
+#define MMSB_BLOCK_BYTES UINT64_C(4096)
+
 #define MMSB_MARK_NONE 0  /* as it was, or not part of it */
 #define MMSB_MARK_DONE 1  /* captured, or known to be as the base has it */
 #define MMSB_MARK_PARTS 2 /* some of its chunks are captured */
@@ -123,9 +126,10 @@ void mmsb_capture_stop(mmsb_capture_t *capture);
 
 /* The large page of a record, made ready. NULL: there is nothing to capture (any more), or *failed says why not. */
 mmsb_large_t *mmsb_capture_large(mmsb_capture_t *capture, uint32_t index, mmsb_status_t *failed);
-/* Puts a part as it was at the moment into buffer, which has room for a chunk. Once for each part. Returns its length; 0: the bytes could not
- * be brought in, and the last error is set. */
-uint32_t mmsb_capture_part(mmsb_capture_t *capture, mmsb_large_t *large, uint32_t part, uint8_t *buffer);
+/* Puts a part as it was at the moment into buffer, which has room for a chunk: those of its blocks whose bits are set, where they lie in the
+ * part; the rest of the buffer is anything. Once for each part. Returns its length; 0: the bytes could not be brought in, and the last error is
+ * set. */
+uint32_t mmsb_capture_part(mmsb_capture_t *capture, mmsb_large_t *large, uint32_t part, uint64_t blocks, uint8_t *buffer);
 /* The part is as the base has it: nobody copies it any more. */
 void mmsb_capture_skip(mmsb_large_t *large, uint32_t part);
 /* All of its parts were put somewhere or skipped; large is no more. */

@@ -303,12 +303,17 @@ func (l *loader) noteSums(page *snapshot.Page, extents []snapshot.Extent) {
 		extent := &extents[i]
 		switch sums := l.sums[index]; {
 		case extent.Kind != snapshot.KindBytes || extent.Compression != snapshot.Uncompressed:
-		case sums != nil:
+		case sums != nil && isChunk(page, extent):
 			sums[extent.Offset/native.ChunkBytes] = extent.CRC
-		case page.Flags&snapshot.FlagKnown == 0:
+		case sums == nil && page.Flags&snapshot.FlagKnown == 0:
 			l.staged[len(l.staged)-1].CRC = extent.CRC
 		}
 	}
+}
+
+// isChunk says whether a stretch of a page's bytes is a whole chunk, and not blocks of one that lies in several files.
+func isChunk(page *snapshot.Page, extent *snapshot.Extent) bool {
+	return extent.Offset%native.ChunkBytes == 0 && uint64(extent.Length) == min(native.ChunkBytes, page.Size-extent.Offset)
 }
 
 // readBeside reads what belongs to a lazy page beside its bytes.
@@ -476,7 +481,9 @@ func (l *loader) fill(segment snapshot.Loaded, indices []uint32, first int) erro
 			switch {
 			case extent.Kind != snapshot.KindBytes:
 			case page.Size > native.ChunkBytes:
-				l.sums[indices[i]][extent.Offset/native.ChunkBytes] = sums[at]
+				if isChunk(page, extent) {
+					l.sums[indices[i]][extent.Offset/native.ChunkBytes] = sums[at]
+				}
 			case staged != nil:
 				staged.CRC = sums[at]
 			}
@@ -763,7 +770,7 @@ func (l *loader) remember() {
 			Version: s.Version, ID: s.ID, Size: s.Size, Generation: s.Generation, CRC: s.CRC,
 		}
 		if sums := l.sums[s.Index]; sums != nil {
-			saves.large[s.Index] = largeSaved{generation: s.Generation, sums: sums}
+			saves.large[s.Index] = largeSaved{generation: s.Generation, sums: sums, layers: make([]uint8, len(sums))}
 		}
 	}
 }

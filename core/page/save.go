@@ -2,6 +2,7 @@ package page
 
 import (
 	"math"
+	"math/bits"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -71,9 +72,13 @@ type saves struct {
 // largeSaved is what the newest snapshot has of a large page.
 type largeSaved struct {
 	generation uint32
-	sums       []uint32 // checksums of its chunks
+	sums       []uint32 // checksums of its chunks; 0 is not known
+	layers     []uint8  // in how many newer files blocks of a chunk lie
 	tracked    bool     // the kernel counts what was written since
 }
+
+// mostLayers is how many files a chunk's blocks may lie in before it is written whole again: each makes reading it longer.
+const mostLayers = 32
 
 // SaveStats are those of mmsb_save_stats_t.
 type SaveStats struct {
@@ -183,7 +188,7 @@ func (c *Context) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (err 
 	if w != nil {
 		cancel = w.Done()
 	}
-	stats := c.Stats()
+	stats := native.CountContext(c.index)
 	average := uint64(0)
 	if live := stats.Creates - stats.Frees; live > 0 {
 		average = max(1, (stats.BytesCreated-stats.BytesFreed)/live)
@@ -434,17 +439,21 @@ func (s *saver) saveLarge(index uint32) error {
 		known.tracked = false
 		s.c.saves.large[index] = known
 	}
-	sums := make([]uint32, byteParts)
+	if begun && s.changedSince(index, generation, page.Version) {
+		// A change that was made after the moment and counted before now is not in this snapshot, and would not be in the next one.
+		begun = false
+	}
+	now := largeSaved{generation, make([]uint32, byteParts), make([]uint8, byteParts), begun}
 	written := false
 	add := func(kind uint32, offset uint64, bytes []byte) error {
 		written = true
 		return s.writer.Add(page, kind, offset, bytes, snapshot.Compression(s.o.Compression))
 	}
-	part := func(number int) ([]byte, error) {
+	part := func(number int, blocks uint64) ([]byte, error) {
 		if err := s.goesOn(); err != nil {
 			return nil, err
 		}
-		length := s.capture.Part(large, number, s.chunk)
+		length := s.capture.Part(large, number, blocks, s.chunk)
 		if length == 0 {
 			code, domain, foreign, text := native.LastError()
 			return nil, &status.Error{Code: status.Code(code), Domain: domain, Foreign: foreign, Text: text}
@@ -453,29 +462,42 @@ func (s *saver) saveLarge(index uint32) error {
 		return s.chunk[:length], nil
 	}
 	for number := range byteParts {
-		if tracked && !changed[number] {
+		offset := uint64(number) * native.ChunkBytes
+		if tracked && changed[number] == 0 {
 			s.capture.Skip(large, number)
-			sums[number] = before[number]
+			now.sums[number], now.layers[number] = before[number], known.layers[number]
 			continue
 		}
-		bytes, err := part(number)
+		if tracked && fewBlocks(changed[number]) && known.layers[number] < mostLayers {
+			now.layers[number] = known.layers[number] + 1
+			bytes, err := part(number, changed[number])
+			if err == nil {
+				err = addBlocks(changed[number], bytes, offset, add)
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		bytes, err := part(number, native.AllBlocks)
 		if err != nil {
 			return err
 		}
-		sums[number] = native.Checksum(bytes)
+		now.sums[number] = native.Checksum(bytes)
 		if before != nil {
 			s.capture.Compared(uint64(len(bytes)))
-			if before[number] == sums[number] {
+			if before[number] == now.sums[number] && before[number] != 0 {
+				now.layers[number] = known.layers[number]
 				continue
 			}
 		}
-		if err := add(snapshot.KindBytes, uint64(number)*native.ChunkBytes, bytes); err != nil {
+		if err := add(snapshot.KindBytes, offset, bytes); err != nil {
 			return err
 		}
 	}
 	if !large.Unchanged() || written || before == nil {
 		for number := range maskParts {
-			bytes, err := part(byteParts + number)
+			bytes, err := part(byteParts+number, native.AllBlocks)
 			if err == nil {
 				err = add(snapshot.KindMask, uint64(number)*native.ChunkBytes, bytes)
 			}
@@ -488,8 +510,37 @@ func (s *saver) saveLarge(index uint32) error {
 			return err
 		}
 	}
-	s.large[index] = largeSaved{generation, sums, begun}
+	s.large[index] = now
 	s.capture.LargeDone(large)
+	return nil
+}
+
+// changedSince says whether calls have changed a page since it had a version.
+func (s *saver) changedSince(index, generation uint32, version uint64) bool {
+	p, err := lock(native.Handle(native.KindPage, generation, index)) // so that no change is half made
+	if err != nil {
+		return true
+	}
+	defer p.unlock()
+	return p.record.Version != version
+}
+
+// fewBlocks says whether so few blocks of a chunk are better written apart.
+func fewBlocks(blocks uint64) bool {
+	return bits.OnesCount64(blocks) <= native.ChunkBytes/native.BlockBytes/2
+}
+
+// addBlocks writes those blocks of a chunk at offset whose bits are set, each stretch of them as one.
+func addBlocks(blocks uint64, chunk []byte, offset uint64, add func(kind uint32, offset uint64, bytes []byte) error) error {
+	for blocks != 0 {
+		first := bits.TrailingZeros64(blocks)
+		count := bits.TrailingZeros64(^(blocks >> first))
+		from, to := first*native.BlockBytes, min((first+count)*native.BlockBytes, len(chunk))
+		if err := add(snapshot.KindBytes, offset+uint64(from), chunk[from:to]); err != nil {
+			return err
+		}
+		blocks &^= (uint64(1)<<count - 1) << first
+	}
 	return nil
 }
 

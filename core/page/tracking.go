@@ -41,9 +41,9 @@ func (t *tracking) forgetAll() {
 	t.pages = nil
 }
 
-// written says which chunks of a large page were written since the last save, and counts anew from now on. known is false where the kernel
-// cannot tell; begun, that it can the next time.
-func (t *tracking) written(index, generation uint32, since bool) (chunks []bool, known, begun bool) {
+// written says which blocks of a large page were written since the last save, a word for each chunk, and counts anew from now on. known is
+// false where the kernel cannot tell; begun, that it can the next time.
+func (t *tracking) written(index, generation uint32, since bool) (blocks []uint64, known, begun bool) {
 	record := native.RecordAt(index)
 	if record.Exposed == 0 && record.WritePins == 0 || track.Available() != nil {
 		return nil, false, false
@@ -60,7 +60,7 @@ func (t *tracking) written(index, generation uint32, since bool) (chunks []bool,
 	if ok && since {
 		ranges, err := page.memory.Collect(page.memory.Whole(), true, nil)
 		if err == nil && page.memory.Whole() == (track.Range{Start: address, End: address + uintptr(size)}) {
-			return chunksOf(ranges, address, size), true, true
+			return blocksOf(ranges, address, size), true, true
 		}
 		page.memory.Release()
 		delete(t.pages, index)
@@ -85,13 +85,14 @@ func (t *tracking) written(index, generation uint32, since bool) (chunks []bool,
 	return nil, false, true
 }
 
-// chunksOf says which chunks ranges touch.
-func chunksOf(ranges []track.Range, address uintptr, size uint64) []bool {
-	chunks := make([]bool, (size+native.ChunkBytes-1)/native.ChunkBytes)
+// blocksOf says which blocks ranges touch, by chunk.
+func blocksOf(ranges []track.Range, address uintptr, size uint64) []uint64 {
+	const perChunk = native.ChunkBytes / native.BlockBytes
+	blocks := make([]uint64, (size+native.ChunkBytes-1)/native.ChunkBytes)
 	for _, r := range ranges {
-		for chunk := uint64(r.Start-address) / native.ChunkBytes; chunk <= uint64(r.End-1-address)/native.ChunkBytes; chunk++ {
-			chunks[chunk] = true
+		for block := uint64(r.Start-address) / native.BlockBytes; block <= uint64(r.End-1-address)/native.BlockBytes; block++ {
+			blocks[block/perChunk] |= 1 << (block % perChunk)
 		}
 	}
-	return chunks
+	return blocks
 }

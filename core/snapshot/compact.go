@@ -132,20 +132,52 @@ func (c *compaction) together(id uint64) error {
 	}
 	memory := chunks.Get().(*[2 * Chunk]byte)
 	defer chunks.Put(memory)
-	for number := range pieces {
-		piece, v := &pieces[number], c.s.volumes[pieces[number].File]
-		stored := memory[:piece.Stored]
-		if err := read(v.name, v.source, stored, piece.Place); err != nil {
+	bytes := ofKind(pieces, KindBytes)
+	for _, group := range byChunk(bytes) {
+		if len(group) == 1 && group[0].isWhole() {
+			err = c.copy(&page, &group[0], memory[:group[0].Stored])
+		} else {
+			err = c.compose(&page, group, memory[:])
+		}
+		if err != nil {
 			return err
 		}
-		if err := v.checkStored(id, &piece.Extent, stored, piece.base); err != nil {
-			return err
-		}
-		if err := c.add(&page, piece.Extent, stored); err != nil {
+	}
+	for number := range pieces[len(bytes):] {
+		piece := &pieces[len(bytes)+number]
+		if err := c.copy(&page, piece, memory[:piece.Stored]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// copy copies an extent as it is stored.
+func (c *compaction) copy(page *Page, piece *Piece, stored []byte) error {
+	v := c.s.volumes[piece.File]
+	if err := read(v.name, v.source, stored, piece.Place); err != nil {
+		return err
+	}
+	if err := v.checkStored(page.ID, &piece.Extent, stored, piece.base); err != nil {
+		return err
+	}
+	return c.add(page, piece.Extent, stored)
+}
+
+// compose writes a chunk of which several files have a part: compressed where one of them has it so.
+func (c *compaction) compose(page *Page, group []Piece, memory []byte) error {
+	stretch, compression := visible(group), Uncompressed
+	for number := range group {
+		if group[number].Compression != Uncompressed {
+			compression = Zstd
+		}
+	}
+	chunk := memory[:stretch.Length]
+	if err := c.s.readPieces(chunk, stretch.Offset, page.ID, KindBytes, group); err != nil {
+		return err
+	}
+	c.done += stretch.Length
+	return c.w.Add(page.ofState(), KindBytes, stretch.Offset, chunk, compression)
 }
 
 func (c *compaction) add(page *Page, extent Extent, stored []byte) error {

@@ -33,6 +33,8 @@ type Difference struct {
 // Range is a stretch of bytes.
 type Range struct{ Offset, Length uint64 }
 
+func (r Range) end() uint64 { return r.Offset + r.Length }
+
 // Diff walks the pages that differ from a to b, by id. Pages of the same version whose checksums agree are taken for equal;
 // where the versions differ and the checksums agree, the bytes are compared. A page whose version alone moved is equal. An
 // error ends the walk.
@@ -164,11 +166,13 @@ func piecesDiffer(a, b *Snapshot, d *Difference, from, to []Piece) (bool, error)
 		return marks(b, d.ID, to)
 	case len(to) == 0 && len(from) > 0 && from[0].Kind == KindMask:
 		return marks(a, d.ID, from)
-	case len(from) != len(to):
+	}
+	old, new := byChunk(from), byChunk(to)
+	if len(old) != len(new) {
 		return true, nil
 	}
-	for number := range from {
-		same, err := samePiece(a, b, d, &from[number], &to[number])
+	for number := range old {
+		same, err := sameChunk(a, b, d, old[number], new[number])
 		if err != nil || !same {
 			return true, err
 		}
@@ -192,12 +196,15 @@ func marks(s *Snapshot, id uint64, pieces []Piece) (bool, error) {
 	return false, nil
 }
 
-func samePiece(a, b *Snapshot, d *Difference, old, new *Piece) (bool, error) {
-	if old.Length != new.Length {
+func sameChunk(a, b *Snapshot, d *Difference, from, to []Piece) (bool, error) {
+	stretch := visible(from)
+	if visible(to) != stretch {
 		return false, nil
 	}
+	old, new := &from[0], &to[0]
+	whole := len(from) == 1 && len(to) == 1 && old.isWhole() && new.isWhole()
 	summed := a.volumes[old.File].header.Version == Version && b.volumes[new.File].header.Version == Version
-	if summed && old.Compression == new.Compression {
+	if whole && summed && old.Compression == new.Compression {
 		switch {
 		case old.Compression == Zeros:
 			return true, nil
@@ -210,13 +217,14 @@ func samePiece(a, b *Snapshot, d *Difference, old, new *Piece) (bool, error) {
 	memory := [2]*[2 * Chunk]byte{chunks.Get().(*[2 * Chunk]byte), chunks.Get().(*[2 * Chunk]byte)}
 	defer chunks.Put(memory[0])
 	defer chunks.Put(memory[1])
-	if err := a.readPiece(memory[0][:old.Length], d.ID, old, memory[0][Chunk:]); err != nil {
+	before, after := memory[0][:stretch.Length], memory[1][:stretch.Length]
+	if err := a.readPieces(before, stretch.Offset, d.ID, old.Kind, from); err != nil {
 		return false, err
 	}
-	if err := b.readPiece(memory[1][:new.Length], d.ID, new, memory[1][Chunk:]); err != nil {
+	if err := b.readPieces(after, stretch.Offset, d.ID, new.Kind, to); err != nil {
 		return false, err
 	}
-	return bytes.Equal(memory[0][:old.Length], memory[1][:new.Length]), nil
+	return bytes.Equal(before, after), nil
 }
 
 // Ranges walks the stretches of a page's bytes that differ from a to b, in rising order. What only one of them has differs.
@@ -238,7 +246,7 @@ func ranges(a, b *Snapshot, id uint64, yield func(Range) bool) error {
 	if err != nil {
 		return err
 	}
-	from, to = ofKind(from, KindBytes), ofKind(to, KindBytes)
+	before, after := byChunk(ofKind(from, KindBytes)), byChunk(ofKind(to, KindBytes))
 	memory := [2]*[2 * Chunk]byte{chunks.Get().(*[2 * Chunk]byte), chunks.Get().(*[2 * Chunk]byte)}
 	defer chunks.Put(memory[0])
 	defer chunks.Put(memory[1])
@@ -252,17 +260,17 @@ func ranges(a, b *Snapshot, id uint64, yield func(Range) bool) error {
 		open = Range{offset, length}
 		return done.Length == 0 || yield(done)
 	}
-	for number := range max(len(from), len(to)) {
+	for number := range max(len(before), len(after)) {
 		var old, new []byte
-		if number < len(from) {
-			old = memory[0][:from[number].Length]
-			if err := a.readPiece(old, id, &from[number], memory[0][Chunk:]); err != nil {
+		if number < len(before) {
+			old = memory[0][:visible(before[number]).Length]
+			if err := a.readPieces(old, uint64(number)*Chunk, id, KindBytes, before[number]); err != nil {
 				return err
 			}
 		}
-		if number < len(to) {
-			new = memory[1][:to[number].Length]
-			if err := b.readPiece(new, id, &to[number], memory[1][Chunk:]); err != nil {
+		if number < len(after) {
+			new = memory[1][:visible(after[number]).Length]
+			if err := b.readPieces(new, uint64(number)*Chunk, id, KindBytes, after[number]); err != nil {
 				return err
 			}
 		}

@@ -25,8 +25,11 @@ const (
 	Version = 3
 	// OriginalVersion is that of the original's files, which are read only.
 	OriginalVersion = 2
-	// Chunk is the most bytes that an extent stands for; extents begin at multiples of it.
+	// Chunk is the most bytes that an extent stands for; extents begin at multiples of it, those of changes at multiples of Block
+	// within one.
 	Chunk = 256 << 10
+	// Block is the grain of a page's changes.
+	Block = 4096
 	// SegmentBytes is the most bytes of a segment.
 	SegmentBytes = 4 << 20
 

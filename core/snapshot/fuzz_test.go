@@ -14,8 +14,13 @@ import (
 
 // tryAll opens and reads everything: whatever the bytes are, there is an error of those that are documented, or what is read
 // is the same by all ways.
-func tryAll(t *testing.T, raw, base []byte) {
-	s, err := OpenSource(file.Bytes(raw), OpenOptions{Base: func(string) (file.Source, error) { return file.Bytes(base), nil }})
+func tryAll(t *testing.T, raw []byte, bases map[string][]byte) {
+	s, err := OpenSource(file.Bytes(raw), OpenOptions{Base: func(name string) (file.Source, error) {
+		if base, ok := bases[name]; ok {
+			return file.Bytes(base), nil
+		}
+		return nil, status.Errorf(status.NotFound, "no %q", name)
+	}})
 	if err == nil {
 		defer func() { require.NoError(t, s.Close()) }()
 		err = s.verifyState(1)
@@ -84,13 +89,12 @@ func tryAll(t *testing.T, raw, base []byte) {
 // FuzzOpen changes bytes of good files, five bytes of edits each, and makes the checksums right again, else nothing behind
 // them would be reached.
 func FuzzOpen(f *testing.F) {
-	base, err := os.ReadFile(testdata("version3", "whole.mmsb"))
-	require.NoError(f, err)
-	files := [][]byte{base, whole(f, small(f), Uncompressed), whole(f, small(f), Zstd)}
-	for _, name := range []string{"change.mmsb", "zstd.mmsb"} {
+	files, bases := [][]byte{whole(f, small(f), Uncompressed), whole(f, small(f), Zstd)}, map[string][]byte{}
+	for _, name := range []string{"whole.mmsb", "change.mmsb", "blocks.mmsb", "zstd.mmsb"} {
 		raw, err := os.ReadFile(testdata("version3", name))
 		require.NoError(f, err)
 		files = append(files, raw)
+		bases[name] = raw
 	}
 	const editBytes = 5
 	for number := range files {
@@ -108,7 +112,7 @@ func FuzzOpen(f *testing.F) {
 		if sealed {
 			seal(raw)
 		}
-		tryAll(t, raw, base)
+		tryAll(t, raw, bases)
 	})
 }
 

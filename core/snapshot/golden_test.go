@@ -37,6 +37,9 @@ func goldenZeros(first byte) content {
 	return one
 }
 
+// goldenBlocks are what blocks.mmsb has of page 3.
+var goldenBlocks = []Range{{Block, 2 * Block}, {2*Chunk - Block, Block}, {2 * Chunk, 10}}
+
 // golden are the states of testdata/snapshots/README.md.
 func golden(t testing.TB) map[string]model {
 	second := goldenPage(2, 100)
@@ -50,11 +53,18 @@ func golden(t testing.TB) map[string]model {
 	require.NoError(t, err)
 	adopted := goldenPage(1, 5000)
 	adopted.page.Flags = FlagAdopted
+	blocks := goldenZeros(11)
+	for _, r := range goldenBlocks {
+		for at := r.Offset; at < r.end(); at++ {
+			blocks.bytes[at] = byte(31*at + 3)
+		}
+	}
 	return map[string]model{
 		"whole": {map[uint64]content{1: goldenPage(1, 4096), 2: second, 3: goldenZeros(1)}, [][2]uint64{{1, 2}, {2, 3}}},
 		"change": {map[uint64]content{1: goldenPage(1, 5000), 3: goldenZeros(11), 9: goldenPage(9, 64)},
 			[][2]uint64{{1, 9}}},
-		"zstd": {map[uint64]content{1: adopted, 3: goldenZeros(11), 9: goldenPage(9, 64)}, [][2]uint64{{1, 9}}},
+		"blocks": {map[uint64]content{1: goldenPage(1, 5000), 3: blocks, 9: goldenPage(9, 64)}, [][2]uint64{{1, 9}}},
+		"zstd":   {map[uint64]content{1: adopted, 3: goldenZeros(11), 9: goldenPage(9, 64)}, [][2]uint64{{1, 9}}},
 	}
 }
 
@@ -66,6 +76,8 @@ func TestGoldenFiles(t *testing.T) {
 		"whole": write(t, Header{ID: goldenID(1), Taken: noon, Journal: 1}, states["whole"], parts{whole: []uint64{1, 2, 3}}, Zeros),
 		"change": write(t, Header{ID: goldenID(2), Base: goldenID(1), BaseName: "whole.mmsb", Taken: noon, Journal: 2},
 			states["change"], parts{whole: []uint64{1, 9}, changes: map[uint64][]uint64{3: {2 * Chunk}}, removed: []uint64{2}}, Zeros),
+		"blocks": write(t, Header{ID: goldenID(4), Base: goldenID(2), BaseName: "change.mmsb", Taken: noon, Journal: 4},
+			states["blocks"], parts{stretches: map[uint64][]Range{3: goldenBlocks}}, Zeros),
 		"zstd": write(t, Header{ID: goldenID(3), Taken: noon, Journal: 3}, states["zstd"], parts{whole: []uint64{1, 3, 9}}, Zstd),
 	}
 	for name, m := range states {

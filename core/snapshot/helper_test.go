@@ -79,9 +79,10 @@ func (m model) put(t testing.TB, id uint64, content_ []byte, keys ...string) {
 
 // parts are what a file holds of a state.
 type parts struct {
-	whole   []uint64            // pages
-	changes map[uint64][]uint64 // page: offsets of its chunks
-	removed []uint64
+	whole     []uint64            // pages
+	changes   map[uint64][]uint64 // page: offsets of its chunks
+	stretches map[uint64][]Range  // page: blocks of chunks, each stretch in one
+	removed   []uint64
 }
 
 // write writes a file into memory.
@@ -109,6 +110,14 @@ func writeTo(t testing.TB, sink file.Sink, header Header, m model, p parts, comp
 		require.NoError(t, w.Add(one.page, KindBytes, 0, nil, compression))
 		for _, offset := range p.changes[id] {
 			require.NoError(t, w.Add(one.page, KindBytes, offset, one.bytes[offset:min(offset+Chunk, one.page.Size)], compression))
+		}
+		addRest(t, w, one, compression)
+	}
+	for _, id := range slices.Sorted(maps.Keys(p.stretches)) {
+		one := m.pages[id]
+		one.page.Flags |= FlagChanges
+		for _, r := range p.stretches[id] {
+			require.NoError(t, w.Add(one.page, KindBytes, r.Offset, one.bytes[r.Offset:r.end()], compression))
 		}
 		addRest(t, w, one, compression)
 	}

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"slices"
 
 	"libmmsb/core/file"
@@ -11,8 +12,6 @@ import (
 type LoadOptions struct {
 	// Want chooses pages; nil: all. Segments without a chosen page are not read.
 	Want func(id uint64) bool
-	// SkipDataChecks leaves the checksums of extents to the caller, who can check them while copying.
-	SkipDataChecks bool
 	// TablesOnly reads no data: Loaded.Bytes is nil.
 	TablesOnly bool
 }
@@ -27,14 +26,17 @@ type Loaded struct {
 	Extents []Extent
 }
 
+// An extent that newer files cover in part comes as the stretches they leave, each an extent that has no checksum; what is
+// compressed of it has been decompressed.
+
 // Decompress fills into, as long as the extent, with what a zstd frame holds, and says whether that is exactly as much.
 func Decompress(into, frame []byte) bool { return decompress(into, frame) }
 
 // Segments walks the state in the order of the files, newest first, with big sequential reads, each extent once. A page
 // comes with its newest entry first; what is left of it in other segments and files comes later with FlagKnown. The tables
-// and the zeros between extents are always checked, and in the end that the state is complete; so is every checksum unless
-// the options say otherwise. A whole file is not searched for an id that is there twice: who makes pages of ids finds it, as
-// do Verify and Find. An error of each ends the walk and is returned.
+// and the zeros between extents are always checked, every checksum, and in the end that the state is complete. A whole file is
+// not searched for an id that is there twice: who makes pages of ids finds it, as do Verify and Find. An error of each ends the
+// walk and is returned.
 func (s *Snapshot) Segments(o LoadOptions, each func(segment Loaded) error) error {
 	return s.ParallelSegments(o, func(segment Loaded) (func() error, error) { return nil, each(segment) })
 }
@@ -73,11 +75,19 @@ type walk struct {
 	whole   []uint64 // a bit for each of newer: the bytes under its changes came
 	want    func(id uint64) bool
 	counts  state
-	covered struct { // extents that newer files have of the page that came last
-		id      uint64
-		file    int
-		offsets map[uint64]struct{}
+	frames  []frame
+	covered struct { // what newer files have of the bytes of the page that came last
+		id     uint64
+		file   int
+		ranges []Range
 	}
+}
+
+// frame is a compressed extent of which newer files leave these stretches.
+type frame struct {
+	page   Page
+	extent Extent
+	left   []Range
 }
 
 // choice is a segment that is to be read.
@@ -110,7 +120,7 @@ func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) (func
 		if err != nil {
 			return err
 		}
-		if len(loaded.Pages) == 0 {
+		if len(loaded.Pages)+len(w.frames) == 0 {
 			continue
 		}
 		chosen = append(chosen, choice{segment, goesOn})
@@ -142,10 +152,6 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 		offset, length := v.place(one.segment)
 		ranges = append(ranges, file.Range{Offset: int64(offset), Length: int64(length)})
 	}
-	depth := checkSums
-	if o.SkipDataChecks {
-		depth = checkGaps
-	}
 	tables := make([]*table, len(chosen))
 	look := func(i int, piece []byte) error { // beside the others: it is most of the work
 		t, err := v.loaded(chosen[i].segment, piece)
@@ -153,7 +159,7 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 		if err != nil || len(t.pages) == 0 {
 			return err
 		}
-		return v.checkData(t, piece, depth)
+		return v.checkData(t, piece, checkSums)
 	}
 	return file.CheckedPieces(v.source, ranges, look, func(i int, piece []byte) (rest func() error, err error) {
 		t := tables[i]
@@ -164,8 +170,16 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 			}
 		}
 		loaded, err := w.part(number, t, chosen[i].goesOn, o.Want == nil)
-		if err != nil || len(loaded.Pages) == 0 {
+		if err != nil {
 			return nil, err
+		}
+		for number := range w.frames {
+			if err := w.frames[number].decompressed(v, &loaded, piece, each); err != nil {
+				return nil, err
+			}
+		}
+		if len(loaded.Pages) == 0 {
+			return nil, nil
 		}
 		loaded.Bytes = piece
 		if v.header.Version == OriginalVersion {
@@ -178,6 +192,39 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 	})
 }
 
+// decompressed gives the stretches that are left of a frame.
+func (f *frame) decompressed(v *volume, of *Loaded, piece []byte, each func(segment Loaded) (func() error, error)) error {
+	memory := chunks.Get().(*[2 * Chunk]byte)
+	defer chunks.Put(memory)
+	bytes := memory[:f.extent.Length]
+	if err := v.expand(bytes, f.page.ID, &f.extent, piece[f.extent.At:][:f.extent.Stored], of.Offset); err != nil {
+		return err
+	}
+	page := f.page
+	page.Flags |= FlagKnown
+	page.FirstExtent, page.Extents = 0, uint32(len(f.left))
+	whole := f.extent
+	whole.At, whole.Stored, whole.Compression = 0, whole.Length, Uncompressed
+	rest, err := each(Loaded{File: of.File, Offset: of.Offset, Bytes: bytes, Pages: []Page{page}, Extents: whole.stretches(f.left)})
+	if err == nil && rest != nil {
+		err = rest()
+	}
+	return err
+}
+
+// stretches are parts of an extent that is not compressed.
+func (extent *Extent) stretches(left []Range) (parts []Extent) {
+	for _, stretch := range left {
+		part := *extent
+		part.Offset, part.Length, part.CRC = stretch.Offset, uint32(stretch.Length), 0
+		if extent.Compression == Uncompressed {
+			part.Stored, part.At = part.Length, extent.At+uint32(stretch.Offset-extent.Offset)
+		}
+		parts = append(parts, part)
+	}
+	return parts
+}
+
 // loaded is the table of a segment that was read whole.
 func (v *volume) loaded(segment int, piece []byte) (*table, error) {
 	if v.header.Version == OriginalVersion {
@@ -188,6 +235,7 @@ func (v *volume) loaded(segment int, piece []byte) (*table, error) {
 
 // part is what of a segment belongs to the state. With count its pages are counted.
 func (w *walk) part(number int, t *table, goesOn, count bool) (_ Loaded, err error) {
+	w.frames = w.frames[:0]
 	if number == 0 && w.want == nil && w.s.volumes[0].header.Version != OriginalVersion {
 		return w.all(t, goesOn)
 	}
@@ -213,7 +261,7 @@ func (w *walk) part(number int, t *table, goesOn, count bool) (_ Loaded, err err
 		page.FirstExtent = uint32(len(loaded.Extents))
 		if len(newer) == 0 {
 			loaded.Extents = append(loaded.Extents, extents...)
-		} else if loaded.Extents, err = w.rest(loaded.Extents, number, page.ID, newer, extents); err != nil {
+		} else if loaded.Extents, err = w.rest(loaded.Extents, number, page, newer, extents); err != nil {
 			return Loaded{}, err
 		}
 		page.Extents = uint32(len(loaded.Extents)) - page.FirstExtent
@@ -274,22 +322,33 @@ func (w *walk) count(number int, page *Page, at int, newer []record) error {
 }
 
 // rest adds those of an older file's extents that newer ones do not have.
-func (w *walk) rest(added []Extent, number int, id uint64, newer []record, extents []Extent) ([]Extent, error) {
-	if w.covered.id != id || w.covered.file != number {
+func (w *walk) rest(added []Extent, number int, page Page, newer []record, extents []Extent) ([]Extent, error) {
+	if w.covered.id != page.ID || w.covered.file != number {
 		pieces, err := w.s.gather(newer)
 		if err != nil {
 			return nil, err
 		}
-		w.covered.id, w.covered.file, w.covered.offsets = id, number, map[uint64]struct{}{}
-		for _, piece := range pieces {
-			if piece.Kind == KindBytes {
-				w.covered.offsets[piece.Offset] = struct{}{}
-			}
+		w.covered.id, w.covered.file, w.covered.ranges = page.ID, number, w.covered.ranges[:0]
+		for _, piece := range ofKind(pieces, KindBytes) {
+			w.covered.ranges = append(w.covered.ranges, piece.Visible)
 		}
 	}
+	covered := w.covered.ranges
 	for _, extent := range extents {
-		if _, covered := w.covered.offsets[extent.Offset]; extent.Kind == KindBytes && !covered {
+		if extent.Kind != KindBytes {
+			continue
+		}
+		stretch := Range{extent.Offset, uint64(extent.Length)}
+		from, _ := slices.BinarySearchFunc(covered, stretch.Offset, func(r Range, at uint64) int { return cmp.Compare(r.end(), at+1) })
+		to, _ := slices.BinarySearchFunc(covered, stretch.end(), func(r Range, at uint64) int { return cmp.Compare(r.Offset, at) })
+		switch left := uncovered(stretch, covered[from:to]); {
+		case len(left) == 0:
+		case left[0] == stretch:
 			added = append(added, extent)
+		case extent.Compression == Zstd:
+			w.frames = append(w.frames, frame{page, extent, left})
+		default:
+			added = append(added, extent.stretches(left)...)
 		}
 	}
 	return added, nil

@@ -311,16 +311,21 @@ func (s *Snapshot) Edges() iter.Seq2[[2]uint64, error] {
 	}
 }
 
-// Piece is an extent of a page, with its place in a file of the chain.
+// Piece is an extent of a page, with its place in a file of the chain. What newer files have of its bytes is not visible; where
+// that leaves several stretches, there is a piece for each.
 type Piece struct {
 	Extent
-	File  int    // number in Chain
-	Place uint64 // offset in the file; of no meaning for Zeros
-	base  uint64 // Place without At, for errors
+	Visible Range  // in the page's bytes, mask or metadata
+	File    int    // number in Chain
+	Place   uint64 // offset in the file; of no meaning for Zeros
+	base    uint64 // Place without At, for errors
 }
 
-// Extents lists where a page's bytes, mask and metadata lie, by kind and offset. The checksums are those of the files: 0
-// and not to be compared in a file of version 2.
+// isWhole says whether nothing of the extent is covered.
+func (p *Piece) isWhole() bool { return p.Visible == Range{p.Offset, uint64(p.Length)} }
+
+// Extents lists where a page's bytes, mask and metadata lie, by kind and offset of what is visible. The checksums are those of
+// the files: 0 and not to be compared in a file of version 2.
 func (s *Snapshot) Extents(id uint64) ([]Piece, error) {
 	group, _, err := s.find(id)
 	if err != nil {
@@ -354,21 +359,65 @@ func (s *Snapshot) gather(group []record) ([]Piece, error) {
 
 // under puts those bytes of an older file between the pieces that these do not have.
 func under(pieces, older []Piece) []Piece {
+	newer := ofKind(pieces, KindBytes)
+	beside := pieces[len(newer):] // bytes come first
 	merged := make([]Piece, 0, len(pieces)+len(older))
-	at := 0
-	for _, piece := range pieces {
-		for ; at < len(older) && older[at].Kind == KindBytes && (piece.Kind != KindBytes || older[at].Offset < piece.Offset); at++ {
-			merged = append(merged, older[at])
+	for _, piece := range ofKind(older, KindBytes) {
+		for len(newer) > 0 && newer[0].Visible.end() <= piece.Visible.Offset {
+			merged, newer = append(merged, newer[0]), newer[1:]
 		}
-		if at < len(older) && older[at].Kind == KindBytes && older[at].Offset == piece.Offset && piece.Kind == KindBytes {
-			at++
+		hidden := 0 // newer pieces that begin before this one ends
+		for hidden < len(newer) && newer[hidden].Visible.Offset < piece.Visible.end() {
+			hidden++
 		}
-		merged = append(merged, piece)
+		covered := make([]Range, 0, hidden)
+		for _, over := range newer[:hidden] {
+			covered = append(covered, over.Visible)
+		}
+		for _, left := range uncovered(piece.Visible, covered) {
+			for len(newer) > 0 && newer[0].Visible.Offset < left.Offset {
+				merged, newer = append(merged, newer[0]), newer[1:]
+			}
+			piece.Visible = left
+			merged = append(merged, piece)
+		}
 	}
-	for ; at < len(older) && older[at].Kind == KindBytes; at++ {
-		merged = append(merged, older[at])
+	return append(append(merged, newer...), beside...)
+}
+
+// uncovered is what of a stretch others leave, which rise and do not overlap.
+func uncovered(stretch Range, others []Range) (left []Range) {
+	at := stretch.Offset
+	for _, other := range others {
+		if other.end() <= at || other.Offset >= stretch.end() {
+			continue
+		}
+		if other.Offset > at {
+			left = append(left, Range{at, other.Offset - at})
+		}
+		at = other.end()
 	}
-	return merged
+	if at < stretch.end() {
+		left = append(left, Range{at, stretch.end() - at})
+	}
+	return left
+}
+
+// byChunk divides pieces of one kind.
+func byChunk(pieces []Piece) (chunks [][]Piece) {
+	for from, to := 0, 0; from < len(pieces); from = to {
+		for to < len(pieces) && pieces[to].Visible.Offset/Chunk == pieces[from].Visible.Offset/Chunk {
+			to++
+		}
+		chunks = append(chunks, pieces[from:to])
+	}
+	return chunks
+}
+
+// visible is the stretch that pieces, one after the other, give together.
+func visible(pieces []Piece) Range {
+	from := pieces[0].Visible.Offset
+	return Range{from, pieces[len(pieces)-1].Visible.end() - from}
 }
 
 // extentsOf lists the extents of one file's entry, with those of the segments where it goes on.
@@ -384,7 +433,8 @@ func (s *Snapshot) extentsOf(from record) ([]Piece, error) {
 	for {
 		for number := range page.Extents {
 			extent := t.extents[page.FirstExtent+number]
-			pieces = append(pieces, Piece{extent, file, t.offset + uint64(extent.At), t.offset})
+			seen := Range{extent.Offset, uint64(extent.Length)}
+			pieces = append(pieces, Piece{extent, seen, file, t.offset + uint64(extent.At), t.offset})
 		}
 		if !from.goesOn() || page.ID != t.pages[len(t.pages)-1].ID {
 			return pieces, nil
@@ -403,7 +453,7 @@ func (s *Snapshot) extentsOf(from record) ([]Piece, error) {
 	}
 }
 
-// readPiece fills into, which is as long as the piece, and checks it. scratch is memory of Chunk bytes.
+// readPiece fills into, which is as long as the extent, and checks it. scratch is memory of Chunk bytes.
 func (s *Snapshot) readPiece(into []byte, id uint64, piece *Piece, scratch []byte) error {
 	v := s.volumes[piece.File]
 	if piece.Compression == Zeros {
@@ -456,25 +506,29 @@ func (s *Snapshot) ReadAt(id uint64, kind uint32, buffer []byte, offset uint64) 
 func (s *Snapshot) readPieces(buffer []byte, offset uint64, id uint64, kind uint32, pieces []Piece) error {
 	memory := chunks.Get().(*[2 * Chunk]byte)
 	defer chunks.Put(memory)
+	var held *Piece // its extent is in memory
 	end := offset + uint64(len(buffer))
 	for number := range pieces {
 		piece := &pieces[number]
-		pieceEnd := piece.Offset + uint64(piece.Length)
-		if piece.Kind != kind || piece.Offset >= end || pieceEnd <= offset {
+		if piece.Kind != kind || piece.Visible.Offset >= end || piece.Visible.end() <= offset {
 			continue
 		}
-		from, to := max(piece.Offset, offset), min(pieceEnd, end)
+		from, to := max(piece.Visible.Offset, offset), min(piece.Visible.end(), end)
 		into := buffer[from-offset : to-offset]
-		whole := into
-		if len(into) < int(piece.Length) {
-			whole = memory[:piece.Length]
+		if len(into) == int(piece.Length) {
+			if err := s.readPiece(into, id, piece, memory[Chunk:]); err != nil {
+				return err
+			}
+			continue
 		}
-		if err := s.readPiece(whole, id, piece, memory[Chunk:]); err != nil {
-			return err
+		whole := memory[:piece.Length]
+		if held == nil || held.File != piece.File || held.base != piece.base || held.Extent != piece.Extent {
+			if err := s.readPiece(whole, id, piece, memory[Chunk:]); err != nil {
+				return err
+			}
+			held = piece
 		}
-		if len(into) < len(whole) {
-			copy(into, whole[from-piece.Offset:])
-		}
+		copy(into, whole[from-piece.Offset:])
 	}
 	return nil
 }
@@ -567,7 +621,7 @@ func (s *Snapshot) View(id uint64) ([]byte, error) {
 		if piece.Compression != Uncompressed {
 			return nil, status.Errorf(status.Unsupported, "page %d is compressed from %d on: it cannot be mapped", id, piece.Offset)
 		}
-		if piece.File != pieces[0].File || piece.Place != pieces[0].Place+piece.Offset {
+		if !piece.isWhole() || piece.File != pieces[0].File || piece.Place != pieces[0].Place+piece.Offset {
 			return nil, status.Errorf(status.Unsupported, "page %d lies in several places of the snapshot: it cannot be mapped", id)
 		}
 	}
@@ -599,13 +653,10 @@ func (s *Snapshot) Extract(id uint64, into io.Writer) (uint64, error) {
 	memory := chunks.Get().(*[2 * Chunk]byte)
 	defer chunks.Put(memory)
 	written := uint64(0)
-	for number := range pieces {
-		piece := &pieces[number]
-		if piece.Kind != KindBytes {
-			break
-		}
-		chunk := memory[:piece.Length]
-		if err := s.readPiece(chunk, id, piece, memory[Chunk:]); err != nil {
+	for _, group := range byChunk(ofKind(pieces, KindBytes)) {
+		stretch := visible(group)
+		chunk := memory[:stretch.Length]
+		if err := s.readPieces(chunk, stretch.Offset, id, KindBytes, group); err != nil {
 			return written, err
 		}
 		if _, err := into.Write(chunk); err != nil {

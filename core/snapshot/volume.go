@@ -297,12 +297,17 @@ func extentFault(page *Page, extent *Extent, stored, length uint64) string {
 	if extent.Kind > KindMetadata {
 		return "a kind that does not exist"
 	}
-	whole := lengthOf(page.Size, extent.Kind)
-	switch {
-	case extent.Offset%Chunk != 0 || extent.Offset >= whole:
+	whole, grain := lengthOf(page.Size, extent.Kind), uint64(Chunk)
+	if extent.Kind == KindBytes && page.Flags&FlagChanges != 0 {
+		grain = Block
+	}
+	if extent.Offset%grain != 0 || extent.Offset >= whole {
 		return "an offset where no extent begins"
-	case extent.Length == 0 || extent.Length > Chunk || uint64(extent.Length) > whole-extent.Offset,
-		extent.Kind != KindMetadata && uint64(extent.Length) != min(Chunk, whole-extent.Offset):
+	}
+	left := min(Chunk-extent.Offset%Chunk, whole-extent.Offset) // in the chunk
+	switch stands := uint64(extent.Length); {
+	case stands == 0 || stands > left,
+		stands < left && extent.Kind != KindMetadata && stands%grain != 0:
 		return "a length that is not the chunk's"
 	}
 	switch extent.Compression {

@@ -247,19 +247,23 @@ func (w *Writer) close(buffer []byte, kind uint32, entries, extents, dataAt, use
 	return w.write(buffer, length)
 }
 
-// Add writes a part of a page: its bytes, its mask or its metadata from offset on, which is a multiple of Chunk. Calls for
-// a page follow each other, by kind and offset. A page of which nothing is stored (FlagChanges) is a call without bytes.
+// Add writes a part of a page: its bytes, its mask or its metadata from offset on, which is a multiple of Chunk, or of Block for
+// the bytes of a page with FlagChanges. Calls for a page follow each other, by kind and offset. A page of which nothing is stored (FlagChanges) is a call without bytes.
 // Errors: InvalidArgument (offset), those of the sink.
 func (w *Writer) Add(page Page, kind uint32, offset uint64, bytes []byte, compression Compression) error {
-	if offset%Chunk != 0 {
-		return status.Errorf(status.InvalidArgument, "page %d: an extent begins at %d, no multiple of %d", page.ID, offset, Chunk)
+	grain := uint64(Chunk)
+	if kind == KindBytes && page.Flags&FlagChanges != 0 {
+		grain = Block
+	}
+	if offset%grain != 0 {
+		return status.Errorf(status.InvalidArgument, "page %d: an extent begins at %d, no multiple of %d", page.ID, offset, grain)
 	}
 	if len(bytes) == 0 {
 		_, _, err := w.place(&page, 0, 0, 1)
 		return err
 	}
 	for len(bytes) > 0 {
-		chunk := bytes[:min(len(bytes), Chunk)]
+		chunk := bytes[:min(uint64(len(bytes)), Chunk-offset%Chunk)]
 		bytes = bytes[len(chunk):]
 		extent := Extent{Offset: offset, Length: uint32(len(chunk)), Kind: kind}
 		stored := chunk

@@ -474,7 +474,7 @@ static int step(saver_t *saver) {
     if (large) {
         uint32_t end = large->byte_parts + (large->unchanged ? 0 : large->mask_parts), part = saver->part++;
         if (part < end) {
-            uint32_t length = mmsb_capture_part(saver->capture, large, part, part_bytes);
+            uint32_t length = mmsb_capture_part(saver->capture, large, part, UINT64_MAX, part_bytes);
             CHECK(length == large->parts[part].length);
             if (part < large->byte_parts)
                 memcpy(saver->held->bytes + part * MMSB_CHUNK_BYTES, part_bytes, length);

@@ -1,0 +1,183 @@
+package snapshot
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/file"
+	"libmmsb/core/status"
+)
+
+// scatter changes some blocks of a page and says which.
+func scatter(random *rand.Rand, one content, share float64) (content, []Range) {
+	one.bytes = bytes.Clone(one.bytes)
+	var changed []Range
+	for at := uint64(0); at < one.page.Size; at += Block {
+		if random.Float64() >= share {
+			continue
+		}
+		r := Range{at, min(Block, one.page.Size-at)}
+		copy(one.bytes[at:r.end()], pattern(random.Uint64(), r.Length))
+		if last := len(changed) - 1; last >= 0 && changed[last].end() == at && at%Chunk != 0 {
+			changed[last].Length += r.Length
+		} else {
+			changed = append(changed, r)
+		}
+	}
+	one.page.Version++
+	return one, changed
+}
+
+// TestChangedBlocksLieOverTheirBase reads chains in which newer files have blocks of chunks of older ones, stored in every way.
+func TestChangedBlocksLieOverTheirBase(t *testing.T) {
+	for seed, compressions := range [][]Compression{
+		{Uncompressed, Uncompressed, Uncompressed, Uncompressed}, {Zstd, Zstd, Zstd, Zstd}, {Zeros, Uncompressed, Zstd, Zeros},
+		{Zstd, Uncompressed, Uncompressed, Zeros},
+	} {
+		t.Run(fmt.Sprint(compressions), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(uint64(seed), 3))
+			directory := t.TempDir()
+			m := newModel()
+			m.put(t, 1, bytes.Repeat([]byte("a page that can be compressed "), (3*Chunk+5000)/30))
+			m.put(t, 3, make([]byte, 2*Chunk))
+			m.put(t, 4, pattern(4, Chunk+100), "key")
+			states, paths := []model{}, []string{}
+			for number, compression := range compressions {
+				header := Header{ID: ID{byte(number + 1)}, Taken: noon}
+				p := parts{whole: m.ids()}
+				if number > 0 {
+					header.Base, header.BaseName = ID{byte(number)}, filepath.Base(paths[number-1])
+					m, p = m.clone(), parts{stretches: map[uint64][]Range{}}
+					for _, id := range m.ids() {
+						m.pages[id], p.stretches[id] = scatter(random, m.pages[id], 0.1*float64(number))
+					}
+				}
+				paths = append(paths, filepath.Join(directory, fmt.Sprint(number)))
+				store(t, paths[number], write(t, header, m, p, compression))
+				states = append(states, m)
+				s := openPath(t, paths[number])
+				requireState(t, s, m)
+				if number > 0 {
+					_, err := s.View(1)
+					assert.Equal(t, status.Unsupported, status.CodeOf(err))
+				}
+			}
+			for i, a := range states {
+				for j, b := range states {
+					from, to := openPath(t, paths[i]), openPath(t, paths[j])
+					want := differencesOf(a, b)
+					for d, err := range Diff(from, to) {
+						require.NoError(t, err)
+						require.Equal(t, want[d.ID], d, "from %d to %d", i, j)
+						delete(want, d.ID)
+						requireRanges(t, from, to, d.ID, a.pages[d.ID].bytes, b.pages[d.ID].bytes)
+					}
+					assert.Empty(t, want, "from %d to %d", i, j)
+				}
+			}
+			to := filepath.Join(directory, "whole")
+			_, err := Compact(paths[len(paths)-1], to, CompactOptions{})
+			require.NoError(t, err)
+			s := openPath(t, to)
+			assert.Len(t, s.Chain(), 1)
+			requireState(t, s, m)
+		})
+	}
+}
+
+func TestDamageUnderChangedBlocksIsFound(t *testing.T) {
+	directory := t.TempDir()
+	m := newModel()
+	m.put(t, 1, pattern(1, Chunk))
+	base := write(t, Header{ID: ID{1}}, m, parts{whole: m.ids()}, Uncompressed)
+	m, p := m.clone(), parts{stretches: map[uint64][]Range{}}
+	m.pages[1], p.stretches[1] = scatter(rand.New(rand.NewPCG(1, 2)), m.pages[1], 0.5)
+	change := write(t, Header{ID: ID{2}, Base: ID{1}, BaseName: "base"}, m, p, Uncompressed)
+	covered := p.stretches[1][0].Offset
+	base[2*blockBytes+covered] ^= 1 // nobody would see it
+	store(t, filepath.Join(directory, "base"), base)
+	store(t, filepath.Join(directory, "change"), change)
+	s := openPath(t, filepath.Join(directory, "change"))
+	assert.Equal(t, status.Corrupt, status.CodeOf(s.ReadAt(1, KindBytes, make([]byte, Chunk), 0)))
+	assert.Equal(t, status.Corrupt, status.CodeOf(s.Verify(nil)))
+	assert.Equal(t, status.Corrupt, status.CodeOf(s.Load(nil, func(Page, uint32, uint64, []byte) error { return nil })))
+	_, err := s.Extract(1, discard{})
+	assert.Equal(t, status.Corrupt, status.CodeOf(err))
+}
+
+func TestBlocksThatCannotBeAreLies(t *testing.T) {
+	m := newModel()
+	m.put(t, 1, pattern(1, 2*Chunk))
+	p := parts{stretches: map[uint64][]Range{1: {{Block, 2 * Block}, {5 * Block, Block}}}}
+	raw := write(t, Header{ID: ID{2}, Base: ID{1}, BaseName: "base"}, m, p, Uncompressed)
+	extent := func(number, field int) int { return pagesAt + segmentHeader + pageBytes + number*extentBytes + field }
+	length := func(number int, bytes uint32) func(raw []byte) {
+		return func(raw []byte) {
+			put32(extent(number, 8), bytes)(raw)
+			put32(extent(number, 12), bytes)(raw)
+		}
+	}
+	for name, lie := range map[string]func(raw []byte){
+		"not a block":            put64(extent(0, 0), 100),
+		"past the page":          put64(extent(1, 0), 2*Chunk),
+		"past everything":        put64(extent(1, 0), 1<<64-Block),
+		"backwards":              put64(extent(1, 0), 0),
+		"over another":           put64(extent(1, 0), 2*Block),
+		"part of a block":        length(0, 100),
+		"a block and a part":     length(0, Block+100),
+		"over the chunk's end":   put64(extent(0, 0), Chunk-Block),
+		"over the page's end":    put64(extent(1, 0), 2*Chunk-Block+1),
+		"changes of a whole one": put32(pagesAt+segmentHeader+44, 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			lying := bytes.Clone(raw)
+			lie(lying)
+			require.True(t, seal(lying))
+			v, err := openVolume("lying", file.Bytes(lying))
+			require.NoError(t, err)
+			assert.Equal(t, status.Corrupt, status.CodeOf(v.verify(func(uint64) error { return nil })))
+		})
+	}
+	v, err := openVolume("honest", file.Bytes(raw))
+	require.NoError(t, err)
+	require.NoError(t, v.verify(func(uint64) error { return nil }))
+}
+
+// TestUncovered compares with a look at each byte.
+func TestUncovered(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	for range 2000 {
+		hidden := map[uint64]bool{}
+		var others []Range
+		for at := random.Uint64N(5); at < 30; at += 1 + random.Uint64N(6) {
+			r := Range{at, 1 + random.Uint64N(5)}
+			others = append(others, r)
+			for ; at < r.end(); at++ {
+				hidden[at] = true
+			}
+		}
+		stretch := Range{random.Uint64N(20), 1 + random.Uint64N(20)}
+		want := map[uint64]bool{}
+		for at := stretch.Offset; at < stretch.end(); at++ {
+			want[at] = !hidden[at]
+		}
+		maps.DeleteFunc(want, func(_ uint64, seen bool) bool { return !seen })
+		got := map[uint64]bool{}
+		left := uncovered(stretch, others)
+		for number, r := range left {
+			require.NotZero(t, r.Length)
+			require.True(t, number == 0 || left[number-1].end() < r.Offset)
+			for at := r.Offset; at < r.end(); at++ {
+				got[at] = true
+			}
+		}
+		require.Equal(t, want, got, "%v without %v", stretch, others)
+	}
+}
