@@ -67,23 +67,33 @@ BODY uint8_t *reach(uint64_t address) {
     return (uint8_t *)(uintptr_t)address;
 }
 
+/* A device faults where an access is not aligned to its size, and so does the host. */
+BODY void fault_unless_aligned(const uint8_t *address, uintptr_t size) {
+    if ((uintptr_t)address % size != 0)
+        __builtin_trap();
+}
+
 BODY vector_t load_vector(const uint8_t *from) {
+    fault_unless_aligned(from, 16);
     vector_t value;
     memcpy(&value, from, sizeof value);
     return value;
 }
 
 BODY void store_vector(uint8_t *to, vector_t value) {
+    fault_unless_aligned(to, 16);
     memcpy(to, &value, sizeof value);
 }
 
 BODY uint32_t load_word(const uint8_t *from) {
+    fault_unless_aligned(from, 4);
     uint32_t value;
     memcpy(&value, from, sizeof value);
     return value;
 }
 
 BODY uint64_t load_long(const uint8_t *from) {
+    fault_unless_aligned(from, 8);
     uint64_t value;
     memcpy(&value, from, sizeof value);
     return value;
@@ -94,6 +104,7 @@ BODY uint64_t count_ones(uint64_t bits) {
 }
 
 BODY void set_bits(uint8_t *word, uint32_t bits) {
+    fault_unless_aligned(word, 4);
     __atomic_fetch_or((uint32_t *)(void *)word, bits, __ATOMIC_RELAXED);
 }
 

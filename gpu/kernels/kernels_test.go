@@ -99,15 +99,16 @@ func trials(t *testing.T, count int, run func(t *trial)) {
 // take is memory of random bytes, aligned at least as wanted. Often the allocation ends right behind it, so that
 // AddressSanitizer sees a touch beyond.
 func (t *trial) take(size, alignment int) *memory {
-	m := &memory{whole: make([]byte, 64+size+t.IntN(2)*t.IntN(64)), size: size}
+	skew, margin := t.IntN(2)*t.IntN(16)/alignment*alignment, t.IntN(2)*t.IntN(64)
+	m := &memory{start: 32 + skew, size: size}
+	for m.whole == nil || uintptr(unsafe.Pointer(&m.whole[0]))%16 != 0 {
+		m.whole = make([]byte, m.start+size+margin)
+	}
 	for i := range m.whole {
 		m.whole[i] = byte(t.Uint32())
 	}
 	t.pins.Pin(&m.whole[0])
-	skew := t.IntN(2) * t.IntN(16) / alignment * alignment
-	address := uintptr(unsafe.Pointer(&m.whole[0]))
-	m.start = 16 + int(-address%16) + skew
-	m.address = driver.Address(address + uintptr(m.start) + alias)
+	m.address = driver.Address(uintptr(unsafe.Pointer(&m.whole[m.start-1])) + 1 + alias)
 	m.wanted = bytes.Clone(m.whole)
 	t.memories = append(t.memories, m)
 	return m
