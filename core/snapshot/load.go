@@ -159,7 +159,7 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 		if err != nil || len(t.pages) == 0 {
 			return err
 		}
-		return v.checkData(t, piece, checkSums)
+		return v.checkData(t, piece, false)
 	}
 	return file.CheckedPieces(v.source, ranges, look, func(i int, piece []byte) (rest func() error, err error) {
 		t := tables[i]

@@ -339,15 +339,9 @@ func extentFault(page *Page, extent *Extent, stored, length uint64) string {
 	return ""
 }
 
-// How deep checkData looks.
-const (
-	checkGaps   = iota // what lies between the extents is zero
-	checkSums          // and the checksum of each extent is right
-	checkFrames        // and what is compressed can be decompressed
-)
-
-// checkData looks at the data of a segment.
-func (v *volume) checkData(t *table, raw []byte, depth int) error {
+// checkData looks at the data of a segment: what lies between the extents is zero, the checksum of each extent is right and, if
+// wanted, what is compressed can be decompressed.
+func (v *volume) checkData(t *table, raw []byte, frames bool) error {
 	if v.header.Version == OriginalVersion {
 		return nil
 	}
@@ -371,14 +365,11 @@ func (v *volume) checkData(t *table, raw []byte, depth int) error {
 				return err
 			}
 			end = uint64(extent.At) + uint64(extent.Stored)
-			if depth < checkSums {
-				continue
-			}
 			stored := raw[extent.At:end]
 			if err := v.checkStored(page.ID, extent, stored, t.offset); err != nil {
 				return err
 			}
-			if depth >= checkFrames && extent.Compression == Zstd {
+			if frames && extent.Compression == Zstd {
 				if scratch == nil {
 					scratch = make([]byte, Chunk)
 				}
