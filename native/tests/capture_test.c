@@ -860,6 +860,46 @@ static void pinned_pages_are_refused(void) {
     }
 }
 
+/* Writes all of a page of each address. */
+enum { LIMITED_PAGES = 16 };
+typedef struct {
+    uint64_t pages[LIMITED_PAGES];
+    int done;
+} limited_t;
+
+static void *write_all(void *argument) {
+    limited_t *limited = argument;
+    for (size_t i = 0; i < LIMITED_PAGES; i++)
+        CHECK(mmsb_page_write_bytes(limited->pages[i], 0, noise + i, MMSB_CHUNK_BYTES) == MMSB_OK);
+    __atomic_store_n(&limited->done, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* A writer of more than the limit waits for the saver, and goes on when its copies are saved. */
+static void copies_wait_at_their_limit(void) {
+    saver_t saver = {.seed = 5};
+    state_t base = {0};
+    limited_t limited = {.done = 0};
+    mmsb_capture_stats_t stats;
+    pthread_t thread;
+    for (size_t i = 0; i < LIMITED_PAGES; i++)
+        limited.pages[i] = create(MMSB_CHUNK_BYTES, 0);
+    capture_begin(&saver, NULL, LEAST_LIMIT, 0, 1);
+    CHECK(pthread_create(&thread, NULL, write_all, &limited) == 0);
+    do {
+        sched_yield();
+        mmsb_capture_stats(saver.capture, &stats);
+    } while (stats.waits == 0 && !__atomic_load_n(&limited.done, __ATOMIC_ACQUIRE));
+    CHECK(stats.waits > 0 && stats.copied_bytes > 0);
+    while (step(&saver)) {}
+    pthread_join(thread, NULL);
+    finish(&saver);
+    CHECK(same_state(&saver.state, &saver.moment));
+    capture_end(&saver, 0, &base);
+    for (size_t i = 0; i < LIMITED_PAGES; i++)
+        CHECK(mmsb_page_destroy_slow(limited.pages[i]) == MMSB_OK);
+}
+
 /* ----------------------------------------------------------------------------------------------------- threads ---- */
 
 /* Groups of pages that batches change together: each page says the same number, at two places. */
@@ -1133,7 +1173,7 @@ static const plant_t plants[] = {
      "    return mmsb_exposed(record) || __atomic_load_n(&record->write_pins, __ATOMIC_RELAXED) != 0;\n",
      "    return (void)record, 0;\n", "calls"},
     {"copies have no limit", "capture.c", "*blocked = pool->bytes + bytes > pool->limit && pool->bytes != 0;", "*blocked = 0;",
-     "calls"},
+     "limit"},
     {"a page goes while parts of it are to be saved", "capture.c", "length == UINT64_MAX || (length > 0 && keep_large(",
      "(length == UINT64_MAX && 0) || (length > 0 && keep_large(", "calls"},
     {"a delta without bytes is not noticed", "delta.c", "if (line == UINT64_MAX) /* no byte changes, but the epoch moves */",
@@ -1213,11 +1253,15 @@ static void planted_bugs_are_caught(const char *self) {
 
 int main(int argument_count, char **arguments) {
     const char *argument = argument_count > 1 ? arguments[1] : "1";
-    planted = strcmp(argument, "calls") == 0 || strcmp(argument, "threads") == 0 || strcmp(argument, "freezes") == 0;
+    static const char *const modes[] = {"calls", "threads", "freezes", "limit"};
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        planted |= strcmp(argument, modes[i]) == 0;
     start();
     if (planted) {
         if (argument[0] == 'c')
             captures_are_the_state_at_the_moment(1);
+        else if (argument[0] == 'l')
+            copies_wait_at_their_limit();
         else
             captures_beside_threads_are_one_moment(argument[0] == 't' ? 200 : 2);
         if (argument[0] == 'f')
@@ -1229,6 +1273,8 @@ int main(int argument_count, char **arguments) {
     end_case("captures_are_the_state_at_the_moment");
     pinned_pages_are_refused();
     end_case("pinned_pages_are_refused");
+    copies_wait_at_their_limit();
+    end_case("copies_wait_at_their_limit");
     captures_beside_threads_are_one_moment(ROUNDS);
     end_case("captures_beside_threads_are_one_moment");
     a_frozen_context_stands_still();
