@@ -1,4 +1,5 @@
-// Package ticket runs work that takes time: it can be polled, waited for, cancelled, chained, and put into an event loop.
+// Package ticket runs work that takes time: it can be polled, waited for, cancelled, chained, and put into an event loop. So can
+// what ends by itself: a Source.
 //
 // A ticket is what the starter holds, a Work what the running function holds. A ticket does not own its work: closing it
 // lets the work go on.
@@ -31,10 +32,23 @@ type Ticket struct {
 	ended      atomic.Bool   // set before the eventfd is made readable and finished is closed; polls take no lock
 	done       atomic.Uint64
 	total      atomic.Uint64
+	source     Source // nil where a function runs
 
 	mutex      sync.Mutex
 	descriptor int // eventfd, -1 before it was asked for
 	closed     bool
+	watched    bool // a goroutine waits for the source
+}
+
+// Source is something that ends without a function of ours: a point in a stream of a device. All its methods may be called at the same
+// time.
+type Source interface {
+	// Poll says whether it has ended, and how. It does not wait.
+	Poll() (ended bool, err error)
+	// Wait blocks until it has ended, and says how.
+	Wait() error
+	// Close says that nobody will ask again.
+	Close()
 }
 
 // Work is the running function's side of a ticket.
@@ -56,6 +70,9 @@ func Start(total uint64, after []*Ticket, run func(*Work) error) *Ticket {
 	t := &Ticket{cancelled: make(chan struct{}), finished: make(chan struct{}), descriptor: -1}
 	t.total.Store(total)
 	after = append([]*Ticket(nil), after...)
+	for _, other := range after { // now: one that is closed later is waited for all the same
+		_ = other.watch()
+	}
 	running.Lock()
 	running.tickets[t] = struct{}{}
 	running.Unlock()
@@ -64,6 +81,42 @@ func Start(total uint64, after []*Ticket, run func(*Work) error) *Ticket {
 	})
 	return t
 }
+
+// Of is the ticket of a source, which it closes. A goroutine waits for the source only where somebody waits for the ticket. There is nothing
+// to cancel.
+func Of(source Source) *Ticket {
+	return &Ticket{cancelled: make(chan struct{}), finished: make(chan struct{}), descriptor: -1, source: source}
+}
+
+// Source is what the ticket is of; nil where a function runs.
+func (t *Ticket) Source() Source { return t.source }
+
+// watch sees to it that finished is closed when the source ends. Errors: StaleHandle (the ticket is closed).
+func (t *Ticket) watch() error {
+	if t.source == nil {
+		return nil
+	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return t.watchLocked()
+}
+
+func (t *Ticket) watchLocked() error {
+	switch {
+	case t.ended.Load() || t.watched:
+		return nil
+	case t.closed:
+		return errClosed()
+	}
+	t.watched = true
+	safego.Go(func() {
+		t.finish(t.source.Wait())
+		t.source.Close()
+	})
+	return nil
+}
+
+func errClosed() error { return status.Errorf(status.StaleHandle, "the ticket is closed") }
 
 // Within runs a function as work that the caller waits for, on the calling thread as far as there is nothing to wait for;
 // the function's Work is nil then. When the time is over the work is cancelled, and Within returns when it has stopped.
@@ -107,6 +160,9 @@ func (t *Ticket) execute(after []*Ticket, run func(*Work) error) (err error) {
 
 func (t *Ticket) await(after []*Ticket) error {
 	for at, other := range after {
+		if err := other.watch(); err != nil {
+			return status.Errorf(status.Cancelled, "not started: of the work it waits for (number %d of %d) %v", at+1, len(after), err)
+		}
 		select {
 		case <-other.finished:
 		case <-t.cancelled:
@@ -123,8 +179,13 @@ func (t *Ticket) await(after []*Ticket) error {
 	return nil
 }
 
+// finish notes the result; the first one counts.
 func (t *Ticket) finish(err error) {
 	t.mutex.Lock()
+	if t.ended.Load() {
+		t.mutex.Unlock()
+		return
+	}
 	t.err = err
 	t.ended.Store(true)
 	if t.descriptor >= 0 {
@@ -157,7 +218,14 @@ func (w *Work) Progress(done uint64) { w.ticket.done.Store(done) }
 func (w *Work) SetTotal(total uint64) { w.ticket.total.Store(total) }
 
 // Poll says whether the work has ended, well or badly. It is true for whoever has seen the eventfd readable.
-func (t *Ticket) Poll() bool { return t.ended.Load() }
+func (t *Ticket) Poll() bool {
+	if !t.ended.Load() && t.source != nil {
+		if ended, err := t.source.Poll(); ended {
+			t.finish(err)
+		}
+	}
+	return t.ended.Load()
+}
 
 // Wait waits for the end of the work and returns its error. Errors: Timeout, or WouldBlock for a timeout of 0: the work
 // goes on.
@@ -168,7 +236,15 @@ func (t *Ticket) Wait(timeoutNanoseconds uint64) error {
 	if timeoutNanoseconds == 0 {
 		return t.unfinished(status.WouldBlock, "")
 	}
-	if timeoutNanoseconds > math.MaxInt64 { // 292 years are for ever
+	forever := timeoutNanoseconds > math.MaxInt64 // 292 years are
+	if forever && t.source != nil {
+		t.finish(t.source.Wait())
+		return t.err
+	}
+	if err := t.watch(); err != nil {
+		return err
+	}
+	if forever {
 		<-t.finished
 		return t.err
 	}
@@ -208,10 +284,15 @@ func (t *Ticket) EventFD() (int, error) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if t.closed {
-		return -1, status.Errorf(status.StaleHandle, "the ticket is closed")
+		return -1, errClosed()
 	}
 	if t.descriptor >= 0 {
 		return t.descriptor, nil
+	}
+	if t.source != nil {
+		if err := t.watchLocked(); err != nil {
+			return -1, err
+		}
 	}
 	descriptor, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -244,6 +325,9 @@ func (t *Ticket) Close() {
 	if t.descriptor >= 0 {
 		_ = unix.Close(t.descriptor)
 		t.descriptor = -1
+	}
+	if t.source != nil && !t.watched {
+		t.source.Close()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -325,4 +326,79 @@ func TestWithin(t *testing.T) {
 	defer before.Close()
 	err = ticket.Within(ticket.Forever, []*ticket.Ticket{before}, succeed)
 	assert.Equal(t, status.Cancelled, status.CodeOf(err))
+}
+
+// outside is a source that a test ends.
+type outside struct {
+	end    chan error
+	waits  atomic.Int32
+	closed atomic.Int32
+	result error
+	over   atomic.Bool
+}
+
+func newOutside() *outside { return &outside{end: make(chan error)} }
+
+func (o *outside) Poll() (bool, error) { return o.over.Load(), o.result }
+
+func (o *outside) Wait() error {
+	o.waits.Add(1)
+	<-o.end
+	return o.result
+}
+
+func (o *outside) Close() { o.closed.Add(1) }
+
+func (o *outside) finish(err error) {
+	o.result = err
+	o.over.Store(true)
+	close(o.end)
+}
+
+func TestASourceIsPolledWithoutAnybodyWaiting(t *testing.T) {
+	source := newOutside()
+	work := ticket.Of(source)
+	assert.False(t, work.Poll())
+	assert.Equal(t, status.WouldBlock, status.CodeOf(work.Wait(0)))
+	work.Cancel()
+	assert.False(t, work.Poll(), "there is nothing to cancel")
+	source.finish(status.Errorf(status.DeviceLost, "gone"))
+	assert.True(t, work.Poll())
+	assert.Equal(t, status.DeviceLost, status.CodeOf(work.Wait(ticket.Forever)))
+	work.Close()
+	assert.EqualValues(t, 1, source.closed.Load())
+	assert.Zero(t, source.waits.Load())
+}
+
+func TestOneGoroutineWaitsForASource(t *testing.T) {
+	source := newOutside()
+	work := ticket.Of(source)
+	assert.Equal(t, status.Timeout, status.CodeOf(work.Wait(1000)))
+	assert.Equal(t, status.Timeout, status.CodeOf(work.Wait(1000)))
+	descriptor, err := work.EventFD()
+	require.NoError(t, err)
+	assert.False(t, readable(t, descriptor))
+	next := ticket.Start(0, []*ticket.Ticket{work}, succeed)
+	assert.False(t, next.Poll())
+	source.finish(nil)
+	assert.Equal(t, status.OK, finish(t, next))
+	assert.True(t, readable(t, descriptor))
+	assert.EqualValues(t, 1, source.waits.Load())
+	work.Close()
+	require.Eventually(t, func() bool { return source.closed.Load() == 1 }, time.Minute, time.Millisecond)
+}
+
+func TestWorkWaitsForASourceWhoseTicketWasClosed(t *testing.T) {
+	source := newOutside()
+	work := ticket.Of(source)
+	next := ticket.Start(0, []*ticket.Ticket{work}, succeed)
+	work.Close()
+	assert.False(t, next.Poll())
+	source.finish(nil)
+	assert.Equal(t, status.OK, finish(t, next))
+
+	closed := ticket.Of(newOutside())
+	closed.Close()
+	assert.Equal(t, status.Cancelled, finish(t, ticket.Start(0, []*ticket.Ticket{closed}, succeed)))
+	assert.Equal(t, status.StaleHandle, status.CodeOf(closed.Wait(1000)))
 }

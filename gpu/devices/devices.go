@@ -1,9 +1,11 @@
 // Package devices chooses which devices a context has: those of the driver, or simulated ones where it asked for them. It never chooses
 // silently: a machine without a working GPU answers NoDevice unless simulation was asked for, and a broken driver is an error even then.
+// It composes their runtimes, and knows those that programs have handles of.
 package devices
 
 import (
 	"sync"
+	"time"
 
 	"libmmsb/core/status"
 	"libmmsb/gpu/cuda"
@@ -37,14 +39,18 @@ type Set struct {
 	sim     *sim.Driver // where it is simulated: the context's own
 	err     error
 
-	mutex    sync.Mutex
-	runtimes map[*runtime.Runtime]struct{} // of the simulated devices, and those of the program
-	closed   bool
+	users  sync.RWMutex // calls that run on the set
+	ended  bool
+	closed bool
+
+	mutex  sync.Mutex
+	shared map[*Runtime]struct{} // of the simulated devices
+	own    map[*Runtime]struct{} // of the program
 }
 
 // NewSet makes a set, without looking for devices.
 func NewSet(options Options) *Set {
-	return &Set{options: options, runtimes: make(map[*runtime.Runtime]struct{})}
+	return &Set{options: options, shared: make(map[*Runtime]struct{}), own: make(map[*Runtime]struct{})}
 }
 
 // load is cuda.Load; tests put others in its place.
@@ -67,7 +73,7 @@ func (s *Set) Driver() (driver.Driver, error) {
 				return
 			}
 		}
-		s.sim, s.err = sim.New(sim.Options{Devices: s.options.Devices, Memory: s.options.Memory})
+		s.sim, s.err = sim.New(sim.Options{Devices: s.options.Devices, Memory: s.options.Memory, Latency: simulatedLatency})
 		if s.err == nil {
 			s.driver = s.sim
 		}
@@ -81,75 +87,145 @@ func (s *Set) Simulated() bool {
 	return s.sim != nil
 }
 
-// Shared is the runtime of a device that everybody shares.
-func (s *Set) Shared(ordinal int) (*runtime.Runtime, error) {
-	d, err := s.Driver()
+// simulatedLatency is what an operation of a simulated device takes; tests make it longer.
+var simulatedLatency time.Duration
+
+// Device is what a device is, and how much of its memory is free.
+type Device struct {
+	driver.Info
+	Free uint64 // 0 where it cannot be asked
+}
+
+// List is the set's devices. It opens each of them.
+func (s *Set) List() ([]Device, error) {
+	d, err := s.enter()
 	if err != nil {
 		return nil, err
 	}
-	if err := s.open(); err != nil {
+	defer s.users.RUnlock()
+	list := make([]Device, d.Count())
+	for ordinal := range list {
+		device, err := d.Open(ordinal)
+		if err != nil {
+			return nil, err
+		}
+		list[ordinal].Info = device.Info()
+		if free, _, err := device.MemoryInfo(); err == nil {
+			list[ordinal].Free = free
+		}
+	}
+	return list, nil
+}
+
+// enter begins a call of the program on the set's driver, which does not end until users is unlocked; not where there is an error.
+func (s *Set) enter() (driver.Driver, error) {
+	s.users.RLock()
+	return s.entered(s.ended)
+}
+
+func (s *Set) entered(over bool) (d driver.Driver, err error) {
+	if over {
+		err = status.Errorf(status.StaleHandle, "the context of these devices has ended")
+	} else {
+		d, err = s.Driver()
+	}
+	if err != nil {
+		s.users.RUnlock()
+	}
+	return d, err
+}
+
+// Shared is the runtime of a device that everybody shares: all contexts, where it is the driver's. Pages use it until Close.
+func (s *Set) Shared(ordinal int) (*runtime.Runtime, error) {
+	s.users.RLock()
+	d, err := s.entered(s.closed)
+	if err != nil {
 		return nil, err
 	}
+	defer s.users.RUnlock()
+	return s.sharedOf(d, ordinal)
+}
+
+func (s *Set) sharedOf(d driver.Driver, ordinal int) (*runtime.Runtime, error) {
 	return runtime.For(d, ordinal, func(device driver.Device) (*runtime.Runtime, error) {
-		r, err := runtime.New(device, runtime.Options{})
-		if err == nil && s.sim != nil {
-			s.note(r)
+		r, err := compose(device, RuntimeOptions{})
+		if err != nil {
+			return nil, err
 		}
-		return r, err
+		r.shared = true
+		registry.add(r)
+		if s.sim != nil {
+			s.mutex.Lock()
+			s.shared[r] = struct{}{}
+			s.mutex.Unlock()
+		}
+		return r.Runtime, nil
 	})
 }
 
-// New composes a runtime of the program's own. It ends with the set, if it is not closed before.
-func (s *Set) New(ordinal int, options runtime.Options) (*runtime.Runtime, error) {
-	d, err := s.Driver()
+// New composes a runtime of the program's own. It ends with the set, if it is not destroyed before.
+func (s *Set) New(ordinal int, options RuntimeOptions) (*Runtime, error) {
+	d, err := s.enter()
 	if err != nil {
 		return nil, err
 	}
-	if err := s.open(); err != nil {
-		return nil, err
-	}
+	defer s.users.RUnlock()
 	device, err := d.Open(ordinal)
 	if err != nil {
 		return nil, err
 	}
-	r, err := runtime.New(device, options)
-	if err == nil {
-		s.note(r)
+	r, err := compose(device, options)
+	if err != nil {
+		return nil, err
 	}
-	return r, err
+	r.set = s
+	s.mutex.Lock()
+	s.own[r] = struct{}{}
+	s.mutex.Unlock()
+	return r, nil
 }
 
-func (s *Set) open() error {
+// forget lets a runtime go that was destroyed.
+func (s *Set) forget(r *Runtime) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.closed {
-		return status.Errorf(status.StaleHandle, "the context of these devices has ended")
+	delete(s.own, r)
+}
+
+// End waits for the calls that are running, and ends what programs have of the set: their runtimes, and their handles of shared ones. What pages have stays until
+// Close.
+func (s *Set) End() {
+	s.users.Lock()
+	s.ended = true
+	s.users.Unlock()
+	s.mutex.Lock()
+	own := s.own
+	s.own = nil
+	for r := range s.shared {
+		registry.remove(r)
 	}
-	return nil
-}
-
-func (s *Set) note(r *runtime.Runtime) {
-	s.mutex.Lock()
-	s.runtimes[r] = struct{}{}
 	s.mutex.Unlock()
+	for r := range own {
+		r.end()
+	}
 }
 
-// Forget lets a runtime go that was closed.
-func (s *Set) Forget(r *runtime.Runtime) {
-	s.mutex.Lock()
-	delete(s.runtimes, r)
-	s.mutex.Unlock()
-}
-
-// Close ends the set's runtimes and its simulated devices. Nothing may be running in them.
+// Close ends the set, its simulated devices and all of their runtimes, once.
 func (s *Set) Close() {
-	s.mutex.Lock()
+	s.End()
+	s.users.Lock()
+	before := s.closed
 	s.closed = true
-	runtimes := s.runtimes
-	s.runtimes = nil
+	s.users.Unlock()
+	if before {
+		return
+	}
+	s.mutex.Lock()
+	shared := s.shared
+	s.shared = nil
 	s.mutex.Unlock()
-	for r := range runtimes {
-		_, _ = r.Close()
+	for r := range shared {
+		r.end()
 	}
 	if s.sim != nil {
 		runtime.Leave(s.sim)

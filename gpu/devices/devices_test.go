@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,7 +53,7 @@ func TestWhoServes(t *testing.T) {
 			if err != nil {
 				_, err := set.Shared(0)
 				require.Equal(t, c.want, status.CodeOf(err))
-				_, err = set.New(0, runtime.Options{})
+				_, err = set.New(0, RuntimeOptions{})
 				require.Equal(t, c.want, status.CodeOf(err))
 				return
 			}
@@ -64,9 +65,9 @@ func TestWhoServes(t *testing.T) {
 			again, err := set.Shared(0)
 			require.NoError(t, err)
 			require.Same(t, r, again)
-			own, err := set.New(0, runtime.Options{Streams: 1})
+			own, err := set.New(0, RuntimeOptions{Streams: 1})
 			require.NoError(t, err)
-			require.NotSame(t, r, own)
+			require.NotSame(t, r, own.Runtime)
 			_, err = set.Shared(7)
 			require.Equal(t, status.NoDevice, status.CodeOf(err))
 		})
@@ -84,4 +85,168 @@ func TestASetEndsWhatItMade(t *testing.T) {
 	require.Equal(t, status.StaleHandle, status.CodeOf(err))
 	_, err = set.Shared(0)
 	require.Equal(t, status.StaleHandle, status.CodeOf(err))
+}
+
+func simulated(t *testing.T, devices int) *Set {
+	set := NewSet(Options{Simulate: Always, Devices: devices, Memory: 1 << 20})
+	t.Cleanup(set.Close)
+	return set
+}
+
+func code(t *testing.T, want status.Code, err error) {
+	t.Helper()
+	require.Equal(t, want, status.CodeOf(err), "%v", err)
+}
+
+func TestListIsEveryDevice(t *testing.T) {
+	set := simulated(t, 3)
+	list, err := set.List()
+	require.NoError(t, err)
+	require.Len(t, list, 3)
+	for ordinal, device := range list {
+		require.Equal(t, ordinal, device.Ordinal)
+		require.True(t, device.Simulated)
+		require.EqualValues(t, 1<<20, device.Bytes)
+		require.EqualValues(t, 1<<20, device.Free)
+	}
+	set.Close()
+	_, err = set.List()
+	code(t, status.StaleHandle, err)
+}
+
+func TestHandlesOfRuntimes(t *testing.T) {
+	set := simulated(t, 1)
+	before := LiveRuntimes()
+	shared, err := set.SharedHandle(0)
+	require.NoError(t, err)
+	again, err := set.SharedHandle(0)
+	require.NoError(t, err)
+	require.Equal(t, shared, again)
+	code(t, status.InvalidState, DestroyRuntime(shared))
+	own, err := set.Compose(0, RuntimeOptions{})
+	require.NoError(t, err)
+	require.NotEqual(t, shared, own)
+	require.EqualValues(t, before+2, LiveRuntimes())
+	require.NoError(t, DestroyRuntime(own))
+	code(t, status.StaleHandle, DestroyRuntime(own))
+	left, err := set.Compose(0, RuntimeOptions{})
+	require.NoError(t, err)
+	set.End()
+	for _, h := range []uint64{shared, left} {
+		_, err = FindRuntime(h)
+		code(t, status.StaleHandle, err)
+	}
+	_, err = set.SharedHandle(0)
+	code(t, status.StaleHandle, err)
+	_, err = set.Shared(0)
+	require.NoError(t, err, "pages use it until Close")
+	set.Close()
+	_, err = set.Shared(0)
+	code(t, status.StaleHandle, err)
+	require.EqualValues(t, before, LiveRuntimes())
+}
+
+func TestSharedRuntimesOfTheDriverEndWithTheLibrary(t *testing.T) {
+	gpu, err := sim.New(sim.Options{})
+	require.NoError(t, err)
+	defer gpu.Close()
+	loading(t, gpu, nil)
+	first, second := NewSet(Options{}), NewSet(Options{})
+	defer first.Close()
+	h, err := first.SharedHandle(0)
+	require.NoError(t, err)
+	same, err := second.SharedHandle(0)
+	require.NoError(t, err)
+	require.Equal(t, h, same, "one runtime for all contexts")
+	second.Close()
+	_, err = FindRuntime(h)
+	require.NoError(t, err)
+	EndShared()
+	_, err = FindRuntime(h)
+	code(t, status.StaleHandle, err)
+	anew, err := first.SharedHandle(0)
+	require.NoError(t, err)
+	require.NotEqual(t, h, anew)
+	EndShared()
+	require.NoError(t, gpu.Problems())
+}
+
+func TestPromisesEndWithTheirRuntime(t *testing.T) {
+	set := simulated(t, 1)
+	path := t.TempDir() + "/ledger"
+	h, err := set.Compose(0, RuntimeOptions{Budget: 1000, Ledger: path})
+	require.NoError(t, err)
+	r, err := FindRuntime(h)
+	require.NoError(t, err)
+	promise, err := r.Promise(600)
+	require.NoError(t, err)
+	_, err = r.Promise(401)
+	code(t, status.Limit, err)
+	state, err := r.State()
+	require.NoError(t, err)
+	require.Equal(t, runtime.BudgetState{Limit: 1000, Booked: 600, Promised: 600, Peak: 600, Refusals: 1}, state.Budget)
+	other, err := set.Compose(0, RuntimeOptions{Ledger: path})
+	require.NoError(t, err)
+	require.NoError(t, DestroyRuntime(h))
+	_, err = EndPromise(promise)
+	code(t, status.StaleHandle, err)
+	_, err = r.State()
+	code(t, status.StaleHandle, err)
+	_, err = r.Promise(1)
+	code(t, status.StaleHandle, err)
+	r, err = FindRuntime(other)
+	require.NoError(t, err)
+	promise, err = r.Promise(1000)
+	require.NoError(t, err, "the ledger has the bytes back")
+	left, err := EndPromise(promise)
+	require.NoError(t, err)
+	require.EqualValues(t, 1000, left)
+}
+
+func TestOptionsThatCannotBe(t *testing.T) {
+	set := simulated(t, 1)
+	_, err := set.Compose(0, RuntimeOptions{LogEvents: mostLogEvents + 1})
+	code(t, status.InvalidArgument, err)
+	_, err = set.Compose(0, RuntimeOptions{GuardQuarantine: 1})
+	code(t, status.InvalidArgument, err)
+	_, err = set.Compose(0, RuntimeOptions{Ledger: t.TempDir() + "/none"})
+	code(t, status.InvalidArgument, err)
+	_, err = set.Compose(1, RuntimeOptions{})
+	code(t, status.NoDevice, err)
+}
+
+func TestRuntimesEndWhileTheyAreUsed(t *testing.T) {
+	for range 50 {
+		set := NewSet(Options{Simulate: Always, Devices: 1, Memory: 1 << 20})
+		h, err := set.Compose(0, RuntimeOptions{Budget: 1 << 20})
+		require.NoError(t, err)
+		r, err := FindRuntime(h)
+		require.NoError(t, err)
+		var users sync.WaitGroup
+		begun := make(chan struct{}, 4)
+		for range 4 {
+			users.Go(func() {
+				begun <- struct{}{}
+				for {
+					stream, err := r.AcquireStream(0)
+					if err != nil {
+						code(t, status.StaleHandle, err)
+						return
+					}
+					s, err := runtime.FindStream(stream)
+					if err == nil {
+						_, _, _ = Allocate(s, 64, 0, 0)
+						if promise, err := r.Promise(10); err == nil {
+							_, _ = EndPromise(promise)
+						}
+						_ = runtime.ReleaseStream(stream)
+					}
+				}
+			})
+		}
+		<-begun
+		set.Close()
+		users.Wait()
+	}
+	require.Zero(t, LivePromises())
 }

@@ -139,15 +139,15 @@ func (t *blockTable) locked(handle uint64) (*block, error) {
 	return nil, status.Errorf(status.StaleHandle, "block 0x%016x was freed", handle)
 }
 
-// each walks the live blocks of a runtime.
-func (t *blockTable) each(r *Runtime, visit func(b *block, handle uint64)) {
+// each walks the live blocks.
+func (t *blockTable) each(visit func(b *block, handle uint64)) {
 	t.mutex.Lock()
 	made := t.made
 	t.mutex.Unlock()
 	for index := uint32(1); index <= made; index++ {
 		b := t.at(index)
 		b.mutex.Lock()
-		if b.state == blockLive && b.stream.runtime == r {
+		if b.state == blockLive {
 			visit(b, b.handle())
 		}
 		b.mutex.Unlock()
@@ -199,6 +199,12 @@ func FindBlock(handle uint64) (BlockInfo, error) {
 	}
 	defer b.mutex.Unlock()
 	return b.info(handle), nil
+}
+
+// LiveBlocks is the number of live blocks of the process.
+func LiveBlocks() (live uint64) {
+	blocks.each(func(*block, uint64) { live++ })
+	return live
 }
 
 // Access is what a use does with a block.
@@ -308,17 +314,23 @@ func Free(handle uint64, on *Stream) (deferred bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	r := b.stream.runtime
+	if err := r.enter(); err != nil {
+		b.mutex.Unlock()
+		return false, err
+	}
+	defer r.leave()
 	if on == nil {
 		on = b.stream
 	}
-	if on.runtime != b.stream.runtime {
+	if on.runtime != r {
 		b.mutex.Unlock()
 		return false, otherRuntime(on)
 	}
 	if len(b.open) > 0 && !plant(bugFreeDoesNotWait) {
 		b.state, b.freeOn = blockFreeing, on
 		b.countFree()
-		on.runtime.counts.deferredFrees.Add(1)
+		r.counts.deferredFrees.Add(1)
 		b.mutex.Unlock()
 		return true, nil
 	}

@@ -169,10 +169,11 @@ func (p *Promise) give(bytes uint64) {
 	}
 }
 
-// End gives back what is left. Blocks that were made of the promise stay.
-func (p *Promise) End() {
+// End gives back what is left, and says how many bytes that were. Blocks that were made of the promise stay.
+func (p *Promise) End() (left uint64) {
 	p.ended.Store(true)
-	left := p.remaining.Swap(0)
+	left = p.remaining.Swap(0)
 	p.budget.promised.Add(-left)
 	p.budget.ledger.Give(left)
+	return left
 }

@@ -97,6 +97,13 @@ type stuck struct {
 // Reap looks which queued frees the device has come past, and releases their memory. It never waits for the device, and a stream that cannot be asked
 // does not keep others from being asked.
 func (r *Runtime) Reap() {
+	if r.enter() == nil { // else its end reaps everything
+		defer r.leave()
+		r.reap()
+	}
+}
+
+func (r *Runtime) reap() {
 	r.counts.reaps.Add(1)
 	r.stuck.mutex.Lock()
 	again := r.stuck.blocks

@@ -77,9 +77,10 @@ func (r *Runtime) Allocate(request Request) (handle uint64, address driver.Addre
 	case stream.runtime != r:
 		return 0, 0, otherRuntime(stream)
 	}
-	if err := r.check(); err != nil {
+	if err := r.enter(); err != nil {
 		return 0, 0, err
 	}
+	defer r.leave()
 	b, handle, err := blocks.take(stream)
 	if err != nil {
 		return 0, 0, err
@@ -110,6 +111,10 @@ func (r *Runtime) noteLost(err error) error {
 
 // Trim gives back memory that the layers keep for reuse, down to keep bytes.
 func (r *Runtime) Trim(keep uint64) error {
-	r.Reap()
-	return r.layer.Trim(keep)
+	if err := r.enter(); err != nil {
+		return err
+	}
+	defer r.leave()
+	r.reap()
+	return r.noteLost(r.layer.Trim(keep))
 }

@@ -42,9 +42,14 @@ type Runtime struct {
 	}
 	stuck  stuck
 	counts counts
+	points pointTable
+	calls  calls
 	lost   atomic.Bool
 	idle   atomic.Bool // the device has done everything there will ever be
-	closed atomic.Bool
+
+	closing sync.Once
+	leaks   Leaks
+	closed  error // what closing met
 }
 
 // counts are how often things happened. They only grow.
@@ -75,6 +80,7 @@ func New(device driver.Device, options Options) (*Runtime, error) {
 	}
 	r := &Runtime{device: device, options: options}
 	r.events.device = device
+	r.calls.last = make(chan struct{}, 1)
 	r.streams.init(r)
 	r.layer = &deviceLayer{device: device}
 	for _, adaptor := range options.Adaptors {
@@ -140,6 +146,19 @@ func Leave(of driver.Driver) {
 	}
 }
 
+// Drop forgets one of the process-wide runtimes, which ends: the next For builds another.
+func Drop(r *Runtime) {
+	shared.Lock()
+	defer shared.Unlock()
+	for key, entry := range shared.runtimes {
+		entry.Lock()
+		if entry.runtime == r {
+			delete(shared.runtimes, key)
+		}
+		entry.Unlock()
+	}
+}
+
 // Lost says that the device is lost.
 func (r *Runtime) Lost() bool { return r.lost.Load() }
 
@@ -165,16 +184,12 @@ func (r *Runtime) Usage() Usage {
 // Blocks are the runtime's live blocks.
 func (r *Runtime) Blocks() []BlockInfo {
 	var all []BlockInfo
-	blocks.each(r, func(b *block, handle uint64) { all = append(all, b.info(handle)) })
+	blocks.each(func(b *block, handle uint64) {
+		if b.stream.runtime == r {
+			all = append(all, b.info(handle))
+		}
+	})
 	return all
-}
-
-// check tells whether the runtime can still be used.
-func (r *Runtime) check() error {
-	if r.closed.Load() {
-		return status.Errorf(status.StaleHandle, "the runtime of device %d was closed", r.device.Info().Ordinal)
-	}
-	return nil
 }
 
 // Leaks are what was not given back when a runtime was closed.
@@ -184,12 +199,16 @@ type Leaks struct {
 	Uses    int // begun, not ended
 }
 
-// Close waits for the device, ends what is left, and says what that was: handles of it are stale from then on. Nothing may be running in the runtime.
+// Close waits for the calls that are running and for the device, ends what is left, and says what that was: handles of it are stale from then on. Who calls it
+// again gets the same answer, when it has ended.
 func (r *Runtime) Close() (Leaks, error) {
-	if r.closed.Swap(true) {
-		return Leaks{}, nil
-	}
-	err := r.device.Synchronize()
+	r.closing.Do(func() { r.leaks, r.closed = r.close() })
+	return r.leaks, r.closed
+}
+
+func (r *Runtime) close() (Leaks, error) {
+	r.calls.end()
+	err := r.noteLost(r.device.Synchronize())
 	var leaks Leaks
 	leaks.Uses = endUses(r)
 	leaks.Blocks = r.Blocks()
@@ -200,11 +219,12 @@ func (r *Runtime) Close() (Leaks, error) {
 			}
 		}
 	}
-	if syncErr := r.device.Synchronize(); err == nil {
+	if syncErr := r.noteLost(r.device.Synchronize()); err == nil {
 		err = syncErr
 	}
 	r.idle.Store(true) // or gone: nothing that was queued is still to come
-	r.Reap()
+	r.points.settle(err)
+	r.reap()
 	leaks.Streams = r.streams.leased()
 	if closeErr := r.layer.Close(); err == nil {
 		err = closeErr

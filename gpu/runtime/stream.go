@@ -105,9 +105,10 @@ func (t *streamTable) snapshot() []*Stream {
 // AcquireStream leases a stream that does not wait for the default stream. Errors: Limit (all are leased), and those of the driver. Never is the
 // default stream given out instead.
 func (r *Runtime) AcquireStream(priority int) (uint64, error) {
-	if err := r.check(); err != nil {
+	if err := r.enter(); err != nil {
 		return 0, err
 	}
+	defer r.leave()
 	t := &r.streams
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -138,9 +139,10 @@ func (r *Runtime) AcquireStream(priority int) (uint64, error) {
 // WrapStream makes a stream of the caller, given by the driver's own handle, one of the runtime's, until it is released; the caller keeps it alive for as
 // long. 0 is the device's default stream.
 func (r *Runtime) WrapStream(foreign uintptr) (uint64, error) {
-	if err := r.check(); err != nil {
+	if err := r.enter(); err != nil {
 		return 0, err
 	}
+	defer r.leave()
 	t := &r.streams
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -187,6 +189,10 @@ func ReleaseStream(h uint64) error {
 	}
 	s := l.stream
 	r := s.runtime
+	if err := r.enter(); err != nil {
+		return err
+	}
+	defer r.leave()
 	if s.foreign && s.native != 0 {
 		s.mutex.Lock()
 		err := s.markNow()
@@ -212,6 +218,12 @@ func ReleaseStream(h uint64) error {
 	r.streams.inUse--
 	return nil
 }
+
+// LiveStreams is the number of streams of the process that have a handle.
+func LiveStreams() uint64 { return streams.Live() }
+
+// Handle is what the stream is found by; 0 where it was released.
+func (s *Stream) Handle() uint64 { return s.handle.Load() }
 
 // Native is the driver's stream.
 func (s *Stream) Native() driver.Stream { return s.native }

@@ -44,6 +44,13 @@ func TagOf(name string) (Tag, error) {
 	return tag, nil
 }
 
+// Known says whether the tag is one of those that TagOf gave, or 0.
+func (t Tag) Known() bool {
+	tags.RLock()
+	defer tags.RUnlock()
+	return int(t) < len(tags.names)
+}
+
 // String is the tag's name.
 func (t Tag) String() string {
 	tags.RLock()

@@ -104,9 +104,10 @@ func (t *useTable) locked(handle uint64) (*useRecord, error) {
 // blocks or none: bad is the index of the first that cannot be used. Errors: InvalidHandle, StaleHandle, InvalidArgument (another runtime's stream, an
 // access of no kind), Busy (a conflicting use of another stream is open), Device, DeviceLost.
 func BeginUse(s *Stream, uses ...Use) (handle uint64, bad int, err error) {
-	if err := s.runtime.check(); err != nil {
+	if err := s.runtime.enter(); err != nil {
 		return 0, 0, err
 	}
+	defer s.runtime.leave()
 	u, handle, err := openUseTable.take(s, useBegun)
 	if err != nil {
 		return 0, 0, err
@@ -170,6 +171,12 @@ func endUse(handle uint64, abort bool) error {
 	if err != nil {
 		return err
 	}
+	r := u.stream.runtime
+	if err := r.enter(); err != nil { // its end ends the use
+		u.mutex.Unlock()
+		return err
+	}
+	defer r.leave()
 	if u.state == useRecording && !abort {
 		u.mutex.Unlock()
 		return status.Errorf(status.InvalidState, "use 0x%016x was recorded, but never begun: its work is not in order", handle)
@@ -196,13 +203,29 @@ func (u *useRecord) end(abort bool) {
 	u.state = useFree
 }
 
+// LiveUses is the number of uses of the process that are recorded or begun, and not ended.
+func LiveUses() (live uint64) {
+	for _, u := range openUseTable.all() {
+		u.mutex.Lock()
+		if u.state != useFree {
+			live++
+		}
+		u.mutex.Unlock()
+	}
+	return live
+}
+
+// all are the uses that ever were.
+func (t *useTable) all() []*useRecord {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return t.slots[1:len(t.slots):len(t.slots)]
+}
+
 // endUses ends what is open in a runtime that closes, and returns how many uses that were.
 func endUses(r *Runtime) int {
-	openUseTable.mutex.Lock()
-	all := openUseTable.slots[:len(openUseTable.slots):len(openUseTable.slots)]
-	openUseTable.mutex.Unlock()
 	ended := 0
-	for _, u := range all[1:] {
+	for _, u := range openUseTable.all() {
 		u.mutex.Lock()
 		mine := u.state != useFree && u.stream.runtime == r
 		if mine {
@@ -220,9 +243,10 @@ func endUses(r *Runtime) int {
 // RecordUse begins a recording: what a launch will touch is collected by AddUse while its arguments are put together, BeginRecorded makes the stream ready before the
 // launch, EndUse comes after it. A strict recording refuses memory that is no block of ours, a permissive one passes over it.
 func RecordUse(s *Stream, permissive bool) (uint64, error) {
-	if err := s.runtime.check(); err != nil {
+	if err := s.runtime.enter(); err != nil {
 		return 0, err
 	}
+	defer s.runtime.leave()
 	u, handle, err := openUseTable.take(s, useRecording)
 	if err == nil {
 		u.permissive = permissive
@@ -265,6 +289,10 @@ func BeginRecorded(handle uint64) error {
 		return err
 	}
 	defer u.mutex.Unlock()
+	if err := u.stream.runtime.enter(); err != nil {
+		return err
+	}
+	defer u.stream.runtime.leave()
 	switch {
 	case u.state != useRecording:
 		return status.Errorf(status.InvalidState, "use 0x%016x has begun before", handle)

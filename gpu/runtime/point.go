@@ -1,0 +1,189 @@
+package runtime
+
+import (
+	"sync"
+	"time"
+
+	"libmmsb/core/status"
+)
+
+// Point is a place in a stream, behind everything that was queued on it when the point was recorded. It can be asked, waited for, and named to other streams;
+// core/ticket makes a ticket of it. What it keeps of the driver goes back when the device has come past it, or when it is closed.
+type Point struct {
+	place   point
+	mutex   sync.Mutex
+	mark    *mark // nil once the point is settled
+	err     error
+	settled chan struct{}
+}
+
+// pointTable are the points of a runtime that are not settled.
+type pointTable struct {
+	mutex  sync.Mutex
+	points map[*Point]struct{}
+}
+
+func (t *pointTable) add(p *Point) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.points == nil {
+		t.points = make(map[*Point]struct{})
+	}
+	t.points[p] = struct{}{}
+}
+
+func (t *pointTable) remove(p *Point) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	delete(t.points, p)
+}
+
+// settle settles all points of a runtime that ends: the device has done what it will ever do.
+func (t *pointTable) settle(err error) {
+	t.mutex.Lock()
+	left := t.points
+	t.points = nil
+	t.mutex.Unlock()
+	for p := range left {
+		p.settle(err)
+	}
+}
+
+// Record makes a point of the stream's end. Errors: StaleHandle, Device, DeviceLost.
+func (s *Stream) Record() (*Point, error) {
+	r := s.runtime
+	if err := r.enter(); err != nil {
+		return nil, err
+	}
+	defer r.leave()
+	place := s.next() // above all marks: what the program queued by itself has no number, so that the event must be a new one
+	m, err := s.covering(place.number)
+	if err != nil {
+		return nil, err
+	}
+	p := &Point{place: place, mark: m, settled: make(chan struct{})}
+	r.points.add(p)
+	return p, nil
+}
+
+// settle notes how the point ended; the first result counts.
+func (p *Point) settle(err error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.settleLocked(err)
+}
+
+func (p *Point) settleLocked(err error) {
+	if p.mark == nil {
+		return
+	}
+	r := p.place.stream.runtime
+	r.letGo(p.mark)
+	p.mark, p.err = nil, err
+	r.points.remove(p)
+	close(p.settled)
+}
+
+// Poll says whether the device has come past the point, and what became of it: DeviceLost, Device.
+func (p *Point) Poll() (past bool, err error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.mark == nil {
+		return true, p.err
+	}
+	r := p.place.stream.runtime
+	if r.enter() != nil { // its end settles the point
+		return false, nil
+	}
+	defer r.leave()
+	if past, err = r.device.QueryEvent(p.mark.event); past || err != nil {
+		p.settleLocked(r.noteLost(err))
+	}
+	return p.mark == nil, p.err
+}
+
+// Wait blocks until the device has come past the point.
+func (p *Point) Wait() error {
+	r := p.place.stream.runtime
+	p.mutex.Lock()
+	m := p.mark
+	if m == nil || r.enter() != nil {
+		p.mutex.Unlock()
+		<-p.settled
+		return p.err
+	}
+	m.users.Add(1)
+	p.mutex.Unlock()
+	err := r.noteLost(r.device.SynchronizeEvent(m.event))
+	r.letGo(m)
+	r.leave()
+	p.settle(err)
+	return err
+}
+
+// Close gives back what the point keeps. Who asks it later is told that it was closed.
+func (p *Point) Close() { p.settle(status.Errorf(status.StaleHandle, "the point was closed")) }
+
+// WaitFor makes what is queued on the stream from now on run behind a point, also one of another device of the same driver. Errors: InvalidArgument (a device of
+// another driver), StaleHandle, and those of the point and the driver.
+func (s *Stream) WaitFor(p *Point) error {
+	r, other := s.runtime, p.place.stream.runtime
+	if err := r.enter(); err != nil {
+		return err
+	}
+	defer r.leave()
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	switch {
+	case p.mark == nil:
+		return p.err
+	case r == other:
+		return s.waitFor(p.place)
+	case r.device.Info().Simulated != other.device.Info().Simulated:
+		return otherDriver(r, other)
+	}
+	if err := other.enter(); err != nil {
+		return err
+	}
+	defer other.leave()
+	err := r.noteLost(r.device.Wait(s.native, p.mark.event))
+	if status.CodeOf(err) == status.InvalidHandle { // simulated devices of another context
+		return otherDriver(r, other)
+	}
+	return err
+}
+
+func otherDriver(r, other *Runtime) error {
+	return status.Errorf(status.InvalidArgument, "device %d (%s) cannot wait for device %d (%s): they are of different drivers or contexts",
+		r.device.Info().Ordinal, r.device.Info().Name, other.device.Info().Ordinal, other.device.Info().Name)
+}
+
+// How long a wait with a time limit sleeps between two looks at the device.
+const (
+	shortestSleep = 10 * time.Microsecond
+	longestSleep  = 500 * time.Microsecond
+)
+
+// SynchronizeWithin blocks until everything that was queued is done, or the time is over. Errors: WouldBlock (no time was given), Timeout, StaleHandle, and those of the
+// driver.
+func (s *Stream) SynchronizeWithin(timeout time.Duration) error {
+	p, err := s.Record()
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	end, sleep := time.Now().Add(timeout), shortestSleep
+	for {
+		past, err := p.Poll()
+		switch {
+		case past:
+			return err
+		case timeout == 0:
+			return status.Errorf(status.WouldBlock, "stream %d of device %d has work to do", s.index, s.runtime.device.Info().Ordinal)
+		case !time.Now().Before(end):
+			return status.Errorf(status.Timeout, "stream %d of device %d still has work to do after %v", s.index, s.runtime.device.Info().Ordinal, timeout)
+		}
+		time.Sleep(min(sleep, time.Until(end)))
+		sleep = min(2*sleep, longestSleep)
+	}
+}
