@@ -13,6 +13,7 @@ import (
 	"libmmsb/core/page"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
+	gpupages "libmmsb/gpu/pages"
 )
 
 func contextOptions(o *C.mmsb_context_options_t) page.Options {
@@ -52,12 +53,15 @@ func mmsbgo_context_options_parse(o *C.mmsb_context_options_t, text *C.char, len
 	return C.MMSB_OK
 }
 
-var logStarted sync.Once
+var started sync.Once
 
 //export mmsbgo_context_create
 func mmsbgo_context_create(o *C.mmsb_context_options_t, context *C.mmsb_context_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	logStarted.Do(startLog)
+	started.Do(func() {
+		startLog()
+		gpupages.Use()
+	})
 	h, err := page.NewContext(contextOptions(o))
 	if err == nil {
 		*context = C.mmsb_context_t(h)

@@ -14,35 +14,11 @@ import (
 	"libmmsb/core/delta"
 	"libmmsb/core/page"
 	"libmmsb/core/status"
+	"libmmsb/native"
 )
 
 // form is a C delta that has been checked, as core/delta knows it. Its slices lie in the caller's memory.
-func form(d *C.mmsb_delta_t) *delta.Form {
-	f := &delta.Form{
-		Kind: delta.Kind(d.kind), ID: uint64(d.id), PageID: uint64(d.page_id), Epoch: uint64(d.epoch),
-		TimestampNanoseconds: uint64(d.timestamp_ns), MaskLength: uint64(d.mask_length), Count: uint64(d.count),
-	}
-	if d.source != nil {
-		f.Source = C.GoString(d.source)
-	}
-	if d.intent != nil {
-		f.Intent = C.GoString(d.intent)
-	}
-	switch {
-	case f.Kind == delta.Indexed && d.offsets != nil:
-		f.Offsets = array((*uint64)(unsafe.Pointer(d.offsets)), C.size_t(d.count))
-	case f.Kind == delta.Indexed && d.offsets32 != nil:
-		f.Offsets32 = array((*uint32)(unsafe.Pointer(d.offsets32)), C.size_t(d.count))
-	case f.Kind == delta.Runs && d.runs != nil:
-		f.Runs = array((*delta.Run)(unsafe.Pointer(d.runs)), C.size_t(d.count))
-	case d.mask != nil:
-		f.Mask = bytes(d.mask, C.size_t(f.MaskBytes()))
-	}
-	if length, err := f.PayloadBytes(); err == nil && d.payload != nil {
-		f.Payload = bytes(d.payload, C.size_t(length))
-	}
-	return f
-}
+func form(d *C.mmsb_delta_t) *delta.Form { return delta.FromNative((*native.Delta)(unsafe.Pointer(d))) }
 
 // Go reads the caller's runs in place.
 var _ = [1]struct{}{}[unsafe.Sizeof(delta.Run{})-C.sizeof_mmsb_run_t+unsafe.Offsetof(delta.Run{}.Length)-8]

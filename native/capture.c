@@ -512,11 +512,20 @@ uint32_t mmsb_capture_part(mmsb_capture_t *capture, mmsb_large_t *large, uint32_
     mmsb_record_t *record = mmsb_record_at(large->index);
     /* The page is as it was, but for lines that were kept: whoever ends or moves it waits. */
     uint64_t state = mmsb_record_lock_library(large->index);
-    if ((state & MMSB_AWAY) && number < large->byte_parts && mmsb_page_bring(record, &state) != MMSB_OK) {
+    int away = (state & MMSB_AWAY) && number < large->byte_parts, on_device = away && mmsb_on_device(state);
+    mmsb_status_t status = MMSB_OK;
+    if (on_device) { /* there parts are not worth asking for */
+        status = mmsb_device_read(record, number * MMSB_CHUNK_BYTES, buffer, part->length);
+        state = mmsb_state_load(record) & ~MMSB_OWNER_MASK;
+    } else if (away) {
+        status = mmsb_page_bring(record, &state);
+    }
+    if (status != MMSB_OK) {
         __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
         return 0;
     }
-    copy_blocks(buffer, part_bytes(large, record, number), part->length, blocks);
+    if (!on_device)
+        copy_blocks(buffer, part_bytes(large, record, number), part->length, blocks);
     __atomic_store_n(&part->taken, 1, __ATOMIC_RELEASE);
     mmsb_page_unlock(record, state);
     put_back(part, buffer);

@@ -234,11 +234,54 @@ static int touch_delta(mmsb_record_t *record, uint64_t state, const mmsb_delta_t
     return again || !mmsb_moment_came(moments) ? again : touch_delta(record, state, delta);
 }
 
+/* Marks what a valid delta addresses in the page's change mask. */
+static void mark(mmsb_record_t *record, const mmsb_delta_t *delta) {
+    uint8_t *changed = mmsb_place_address(record->mask_place);
+    const uint8_t *mask = delta->mask;
+    switch (delta->kind) {
+    case MMSB_DELTA_RUNS:
+        for (uint64_t i = 0; i < delta->count; i++) {
+            if (delta->runs[i].length > 0)
+                mmsb_bits_set_range(changed, delta->runs[i].offset, delta->runs[i].length);
+        }
+        break;
+    case MMSB_DELTA_INDEXED:
+        for (uint64_t i = 0; i < delta->count; i++) {
+            uint64_t offset = delta->offsets ? delta->offsets[i] : delta->offsets32[i];
+            changed[offset / 8] |= (uint8_t)(1u << offset % 8);
+        }
+        break;
+    case MMSB_DELTA_DENSE_BYTES:
+        for (uint64_t i = 0; i < delta->mask_length; i++)
+            changed[i / 8] |= (uint8_t)((mask[i] != 0) << i % 8);
+        break;
+    default:
+        for (uint64_t i = 0; i < delta->mask_length / 8; i++)
+            changed[i] |= mask[i];
+        if (delta->mask_length % 8 != 0)
+            changed[delta->mask_length / 8] |= mask[delta->mask_length / 8] & ((1u << delta->mask_length % 8) - 1);
+    }
+}
+
+/* A valid delta of a page that stays on its device. Nobody watches: else the page has been brought in. */
+static mmsb_status_t apply_on_device(mmsb_record_t *record, uint64_t *state, const mmsb_delta_t *delta) {
+    mmsb_status_t status = mmsb_upcalls.device_apply((uint32_t)(record - mmsb_table.records), delta);
+    *state = mmsb_state_load(record) & ~MMSB_OWNER_MASK;
+    if (status == MMSB_OK) {
+        mark(record, delta);
+        move_epoch(record, delta->epoch);
+    } else if (status == MMSB_E_UNSUPPORTED && (status = mmsb_page_bring(record, state)) == MMSB_OK) {
+        apply_locked(record, delta);
+    }
+    return status;
+}
+
 mmsb_status_t mmsb_page_apply_delta(uint64_t page, const mmsb_delta_t *delta) {
     mmsb_record_t *record;
     uint64_t state;
     for (;;) {
-        mmsb_status_t status = mmsb_page_enter(page, &record, &state);
+        int on_device;
+        mmsb_status_t status = mmsb_page_enter_to_change(page, &record, &state, &on_device);
         if (MMSB_UNLIKELY(status != MMSB_OK))
             return status;
         int again = 0;
@@ -247,6 +290,11 @@ mmsb_status_t mmsb_page_apply_delta(uint64_t page, const mmsb_delta_t *delta) {
         status = check_locked(page, delta, record, state);
         if (MMSB_LIKELY(status == MMSB_OK))
             status = check_epoch(page, delta->epoch, record->epoch);
+        if (MMSB_UNLIKELY(on_device && status == MMSB_OK)) {
+            status = apply_on_device(record, &state, delta);
+            mmsb_page_unlock(record, state);
+            return status;
+        }
         if (MMSB_LIKELY(status == MMSB_OK) && MMSB_UNLIKELY(__atomic_load_n(&mmsb_capturing, __ATOMIC_RELAXED) != 0))
             again = touch_delta(record, state, delta);
         if (MMSB_LIKELY(status == MMSB_OK && !again) && MMSB_UNLIKELY(__atomic_load_n(&mmsb_rings_open, __ATOMIC_RELAXED) != 0) &&

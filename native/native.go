@@ -133,6 +133,11 @@ func CountContext(index uint32) Counts {
 	return Counts{uint64(creates), uint64(frees), uint64(bytesCreated), uint64(bytesFreed), uint64(record.peak_bytes)}
 }
 
+// SetSimulated notes whether a context's devices are simulated ones.
+func SetSimulated(index uint32, simulated bool) {
+	storeInt32((*int32)(&C.mmsb_context_record(C.uint32_t(index)).simulated), int32(flag(simulated)))
+}
+
 // AddCounts counts what Go did with pages by itself.
 func AddCounts(index uint32, creates, frees, bytesCreated, bytesFreed uint64) {
 	C.mmsb_context_add(C.uint32_t(index), C.uint64_t(creates), C.uint64_t(frees), C.uint64_t(bytesCreated), C.uint64_t(bytesFreed))

@@ -569,6 +569,13 @@ uint64_t mmsb_page_look_slow(uint64_t page, mmsb_field_t field) {
     return 0;
 }
 
+/* Where a locked page lies that is on a device. */
+static mmsb_status_t device_address(const mmsb_record_t *record, uint64_t *state, void **address) {
+    mmsb_status_t status = mmsb_upcalls.device_address((uint32_t)(record - mmsb_table.records), address);
+    *state = mmsb_state_load(record) & ~MMSB_OWNER_MASK;
+    return status;
+}
+
 void *mmsb_page_address_slow(uint64_t page) {
     mmsb_record_t *record;
     uint64_t state;
@@ -577,17 +584,25 @@ void *mmsb_page_address_slow(uint64_t page) {
     if (mmsb_page_lock(page, &record, &state) != MMSB_OK)
         return NULL;
     void *address = NULL;
-    if ((state & MMSB_AWAY) && MMSB_STATE_LOCATION(state) != MMSB_LOCATION_DISK && mmsb_page_bring(record, &state) != MMSB_OK) {
+    int bring = (state & MMSB_AWAY) && !mmsb_on_device(state) && MMSB_STATE_LOCATION(state) != MMSB_LOCATION_DISK;
+    if (bring && mmsb_page_bring(record, &state) != MMSB_OK) { /* out of a lazily loaded snapshot, for good */
         __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
         return NULL;
     }
-    if (!(state & MMSB_AWAY) || mmsb_record_pinned(record)) {
+    if (mmsb_on_device(state)) {
+        if (device_address(record, &state, &address) == MMSB_OK)
+            __atomic_store_n(&record->exposed, 1, __ATOMIC_RELAXED);
+    } else if (!(state & MMSB_AWAY) || mmsb_record_pinned(record)) {
         address = mmsb_record_expose(record);
     } else {
         mmsb_fail(MMSB_E_INVALID_STATE, "page 0x%016llx is on disk and not pinned: it has no address", (unsigned long long)page);
     }
     mmsb_page_unlock(record, state);
     return address;
+}
+
+static int is_device_location(int32_t location) {
+    return location == MMSB_LOCATION_GPU || location == MMSB_LOCATION_UNIFIED || location == MMSB_LOCATION_PINNED;
 }
 
 static void fill_info(uint64_t page, const mmsb_record_t *record, uint64_t state, mmsb_page_info_t *info) {
@@ -604,7 +619,8 @@ static void fill_info(uint64_t page, const mmsb_record_t *record, uint64_t state
     info->version = record->version;
     info->read_pins = record->read_pins;
     info->write_pins = record->write_pins;
-    info->simulated = 0;
+    info->simulated = is_device_location(info->location) &&
+                      __atomic_load_n(&mmsb_context_record(mmsb_record_context(index))->simulated, __ATOMIC_RELAXED);
     info->adopted = (state & MMSB_ADOPTED) != 0;
     info->read_only = (state & MMSB_READ_ONLY) != 0;
     info->metadata_count = cold ? cold->metadata_count : 0;
@@ -652,9 +668,14 @@ static int within(uint64_t offset, uint64_t length, uint64_t size) {
 mmsb_status_t mmsb_page_pin_bytes(uint64_t page, int32_t mode, void **address) {
     mmsb_record_t *record;
     uint64_t state;
-    mmsb_status_t status = mmsb_page_enter(page, &record, &state);
+    mmsb_status_t status = mmsb_page_enter_where_it_is(page, &record, &state);
     if (MMSB_UNLIKELY(status != MMSB_OK))
         return status;
+    void *on_device = NULL;
+    if (MMSB_UNLIKELY(mmsb_on_device(state)) && (status = device_address(record, &state, &on_device)) != MMSB_OK) {
+        mmsb_page_unlock(record, state);
+        return status;
+    }
     uint16_t *pins = mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
     if (MMSB_UNLIKELY(mode == MMSB_PIN_WRITE && (state & MMSB_READ_ONLY))) {
         status = read_only(page);
@@ -666,7 +687,7 @@ mmsb_status_t mmsb_page_pin_bytes(uint64_t page, int32_t mode, void **address) {
         if (mode == MMSB_PIN_WRITE)
             mmsb_record_expose(record);
         if (address)
-            *address = mmsb_record_bytes(record);
+            *address = MMSB_UNLIKELY(on_device) ? on_device : mmsb_record_bytes(record);
     }
     mmsb_page_unlock(record, state);
     return status;
@@ -722,13 +743,17 @@ mmsb_status_t mmsb_page_unpin_bytes(uint64_t page, int32_t mode) {
 mmsb_status_t mmsb_page_read_bytes(uint64_t page, uint64_t offset, void *buffer, uint64_t length) {
     mmsb_record_t *record;
     uint64_t state;
-    mmsb_status_t status = mmsb_page_enter(page, &record, &state);
+    mmsb_status_t status = mmsb_page_enter_where_it_is(page, &record, &state);
     if (MMSB_UNLIKELY(status != MMSB_OK))
         return status;
-    if (MMSB_UNLIKELY(!within(offset, length, record->size)))
+    if (MMSB_UNLIKELY(!within(offset, length, record->size))) {
         status = out_of_range(page, offset, length, record->size);
-    else if (length > 0)
+    } else if (MMSB_UNLIKELY(mmsb_on_device(state))) {
+        status = mmsb_device_read(record, offset, buffer, length);
+        state = mmsb_state_load(record) & ~MMSB_OWNER_MASK;
+    } else if (length > 0) {
         memcpy(buffer, mmsb_record_bytes(record) + offset, length);
+    }
     mmsb_page_unlock(record, state);
     return status;
 }
@@ -741,11 +766,24 @@ static void write_locked(mmsb_record_t *record, uint64_t offset, const void *buf
     mmsb_version_move(record);
 }
 
+/* Nobody watches: else the page has been brought in. */
+static mmsb_status_t write_on_device(mmsb_record_t *record, uint64_t *state, uint64_t offset, const void *buffer,
+                                     uint64_t length) {
+    if (length == 0)
+        return MMSB_OK;
+    mmsb_status_t status = mmsb_upcalls.device_write((uint32_t)(record - mmsb_table.records), offset, buffer, length);
+    *state = mmsb_state_load(record) & ~MMSB_OWNER_MASK;
+    if (status == MMSB_OK)
+        mmsb_version_move(record);
+    return status;
+}
+
 mmsb_status_t mmsb_page_write_bytes(uint64_t page, uint64_t offset, const void *buffer, uint64_t length) {
     mmsb_record_t *record;
     uint64_t state;
     for (;;) {
-        mmsb_status_t status = mmsb_page_enter(page, &record, &state);
+        int on_device;
+        mmsb_status_t status = mmsb_page_enter_to_change(page, &record, &state, &on_device);
         if (MMSB_UNLIKELY(status != MMSB_OK))
             return status;
         int again = 0;
@@ -755,6 +793,8 @@ mmsb_status_t mmsb_page_write_bytes(uint64_t page, uint64_t offset, const void *
             status = read_only(page);
         else if (MMSB_UNLIKELY(!within(offset, length, record->size)))
             status = out_of_range(page, offset, length, record->size);
+        else if (MMSB_UNLIKELY(on_device))
+            status = write_on_device(record, &state, offset, buffer, length);
         else if (MMSB_LIKELY(!(again = mmsb_capture_touch(record, state, offset, length))) &&
                  (MMSB_LIKELY(!mmsb_watched()) || length == 0 ||
                   (status = journal_change(record, state, MMSB_JOURNAL_WRITE, record->version + 1,

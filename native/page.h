@@ -165,7 +165,7 @@ static inline mmsb_status_t mmsb_page_lock(uint64_t page, mmsb_record_t **record
 }
 
 static inline void mmsb_page_unlock(mmsb_record_t *record, uint64_t state) {
-    if (MMSB_UNLIKELY(state & MMSB_AWAY) && !mmsb_record_pinned(record))
+    if (MMSB_UNLIKELY(state & MMSB_AWAY))
         mmsb_upcalls.leave((uint32_t)(record - mmsb_table.records));
     __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
 }
@@ -177,15 +177,38 @@ static inline mmsb_status_t mmsb_page_bring(const mmsb_record_t *record, uint64_
     return status;
 }
 
-/* Locks a page and makes sure that its bytes have an address. */
-static inline mmsb_status_t mmsb_page_enter(uint64_t page, mmsb_record_t **record, uint64_t *state) {
+/* Whether the bytes of a locked page lie where only devices reach them. */
+static inline int mmsb_on_device(uint64_t state) {
+    return (state & MMSB_AWAY) && MMSB_STATE_LOCATION(state) == MMSB_LOCATION_GPU;
+}
+
+/* Bytes of a locked page that is on a device, which stay there. */
+static inline mmsb_status_t mmsb_device_read(const mmsb_record_t *record, uint64_t offset, void *buffer, uint64_t length) {
+    return length == 0 ? MMSB_OK : mmsb_upcalls.device_read((uint32_t)(record - mmsb_table.records), offset, buffer, length);
+}
+
+/* Locks a page that is read, and makes sure that its bytes have an address: but for one on a device. */
+static inline mmsb_status_t mmsb_page_enter_where_it_is(uint64_t page, mmsb_record_t **record, uint64_t *state) {
     mmsb_status_t status = mmsb_page_lock(page, record, state);
-    if (MMSB_UNLIKELY(status != MMSB_OK))
-        return status;
-    if (MMSB_UNLIKELY(*state & MMSB_AWAY)) {
+    if (MMSB_UNLIKELY(status == MMSB_OK && (*state & MMSB_AWAY) && !mmsb_on_device(*state))) {
         status = mmsb_page_bring(*record, state);
         if (status != MMSB_OK)
             __atomic_store_n(&(*record)->state, *state, __ATOMIC_RELEASE);
+    }
+    return status;
+}
+
+/* The same for one that is changed. Where somebody has to know what its bytes were it is brought in all the same. */
+static inline mmsb_status_t mmsb_page_enter_to_change(uint64_t page, mmsb_record_t **record, uint64_t *state, int *on_device) {
+    mmsb_status_t status = mmsb_page_enter_where_it_is(page, record, state);
+    *on_device = 0;
+    if (MMSB_UNLIKELY(status == MMSB_OK && (*state & MMSB_AWAY) && mmsb_on_device(*state))) {
+        *on_device = !mmsb_watched();
+        if (!*on_device) {
+            status = mmsb_page_bring(*record, state);
+            if (status != MMSB_OK)
+                __atomic_store_n(&(*record)->state, *state, __ATOMIC_RELEASE);
+        }
     }
     return status;
 }

@@ -4,7 +4,7 @@ package native
 #include "delta.h"
 #include <stddef.h>
 _Static_assert(sizeof(mmsb_record_t) == 64 && sizeof(mmsb_cold_t) == 64 && offsetof(mmsb_cold_t, metadata_length) == 16 &&
-               offsetof(mmsb_cold_t, disk_offset) == 32 && offsetof(mmsb_cold_t, release) == 48, "Record and Cold below say the same");
+               offsetof(mmsb_cold_t, away_at) == 32 && offsetof(mmsb_cold_t, release) == 48, "Record and Cold below say the same");
 */
 import "C"
 
@@ -38,6 +38,7 @@ const (
 
 	SmallClasses   = C.MMSB_SMALL_CLASSES
 	SmallMax       = C.MMSB_SMALL_MAX
+	ClassDevice    = C.MMSB_CLASS_DEVICE
 	ClassExtent    = C.MMSB_CLASS_EXTENT
 	ClassMapped    = C.MMSB_CLASS_MAPPED
 	ClassForeign   = C.MMSB_CLASS_FOREIGN
@@ -71,8 +72,8 @@ type Cold struct {
 	MetadataBlock, MetadataCount uint32
 	MetadataLength               uint64
 	Device, NUMANode             int32
-	DiskOffset, DiskLength       uint64
-	Release, User                uintptr
+	AwayAt, AwayLength           uint64
+	Release, User                uintptr // of adopted memory; a page away on a device has its block in User
 }
 
 // The Go structs are as long as C's and their fields lie where C's lie.
@@ -83,7 +84,7 @@ var (
 	_ [C.sizeof_mmsb_cold_t - unsafe.Sizeof(Cold{})]struct{}
 	_ [unsafe.Offsetof(Record{}.MaskPlace) - 48]struct{}
 	_ [unsafe.Offsetof(Record{}.ReadPins) - 60]struct{}
-	_ [unsafe.Offsetof(Cold{}.DiskOffset) - 32]struct{}
+	_ [unsafe.Offsetof(Cold{}.AwayAt) - 32]struct{}
 	_ [unsafe.Offsetof(Cold{}.Release) - 48]struct{}
 )
 
@@ -109,6 +110,11 @@ func Index(handle uint64) uint32      { return uint32(handle & IndexMask) }
 
 // State puts a state together.
 func State(kind, generation uint32, low uint64) uint64 { return Handle(kind, generation, 0) | low }
+
+// OnDevice says whether the bytes of a page in a state lie where only devices reach them.
+func OnDevice(state uint64) bool {
+	return state&Away != 0 && Location(state) == C.MMSB_LOCATION_GPU
+}
 
 // Class and Location read a state.
 func Class(state uint64) uint32   { return uint32(state & ClassMask >> ClassShift) }
@@ -164,6 +170,7 @@ func ClassSize(class uint32) uint64 { return uint64(C.mmsb_class_size(C.uint32_t
 func loadUint32(p *uint32) uint32        { return atomic.LoadUint32(p) }
 func storeUint32(p *uint32, v uint32)    { atomic.StoreUint32(p, v) }
 func loadUint64(p *uint64) uint64        { return atomic.LoadUint64(p) }
+func storeInt32(p *int32, v int32)       { atomic.StoreInt32(p, v) }
 func storeUint64(p *uint64, v uint64)    { atomic.StoreUint64(p, v) }
 func loadUintptr(p *uintptr) uintptr     { return atomic.LoadUintptr(p) }
 func storeUintptr(p *uintptr, v uintptr) { atomic.StoreUintptr(p, v) }

@@ -53,6 +53,7 @@
 /* Size classes: 64, 128, 192; then 256 … 4096 in steps of 256. Small memory is reused as it is; the others are Go's. */
 #define MMSB_SMALL_CLASSES 19
 #define MMSB_SMALL_MAX 4096
+#define MMSB_CLASS_DEVICE 27  /* memory of a device that the host reaches, too */
 #define MMSB_CLASS_EXTENT 28  /* whole system pages out of a shared region */
 #define MMSB_CLASS_MAPPED 29  /* a mapping of its own */
 #define MMSB_CLASS_FOREIGN 30 /* memory of the caller, or of a file */
@@ -92,10 +93,14 @@ typedef struct mmsb_cold {
     uint64_t metadata_length;
     int32_t device;
     int32_t numa_node;
-    uint64_t disk_offset;
-    uint64_t disk_length; /* 0 = no file space */
-    void (*release)(void *user, void *memory, uint64_t size);
-    void *user;
+    /* Where the bytes of a page lie that is away: in the context's file, or at an address of the device. Length 0 is nowhere. */
+    uint64_t away_at;
+    uint64_t away_length;
+    void (*release)(void *user, void *memory, uint64_t size); /* of adopted memory */
+    union {
+        void *user;     /* of release */
+        uint64_t block; /* of the device that the bytes of a page away lie in; 0 = they are in the file */
+    };
 } mmsb_cold_t;
 
 /* Indices come in chunks; all records of a chunk belong to one context. */

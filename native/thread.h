@@ -79,6 +79,7 @@ typedef struct mmsb_context_record {
     uint64_t bytes_created, bytes_freed;
     uint64_t peak_bytes;
     struct mmsb_capture *capture; /* capture.h; NULL until the first */
+    int32_t simulated;            /* its devices are */
 } mmsb_context_record_t;
 
 /* What native code asks of Go. Set once, before the first context. Every function may be called with page locks held. */
@@ -91,6 +92,12 @@ typedef struct mmsb_upcalls {
     /* Gives the bytes of a page that is away an address; and takes it back. */
     mmsb_status_t (*bring)(uint32_t index);
     void (*leave)(uint32_t index);
+    /* Of a page that is away on a device: its address there; bytes of it to or from memory of the host; a valid delta's change of its bytes, which
+     * may also be left to do on the host: MMSB_E_UNSUPPORTED, with no error stored. */
+    mmsb_status_t (*device_address)(uint32_t index, void **address);
+    mmsb_status_t (*device_read)(uint32_t index, uint64_t offset, void *buffer, uint64_t length);
+    mmsb_status_t (*device_write)(uint32_t index, uint64_t offset, const void *buffer, uint64_t length);
+    mmsb_status_t (*device_apply)(uint32_t index, const mmsb_delta_t *delta);
     /* Ends a page that is locked and has more than small memory: takes it apart and frees the record. */
     void (*end)(uint32_t index, uint64_t state);
     /* The last pin of a page whose context has ended is gone. */

@@ -4,7 +4,18 @@
 #include "_cgo_export.h"
 
 __attribute__((visibility("hidden"))) void mmsb_native_install(void) {
-    mmsb_upcalls_t all = {mmsbgo_refill, mmsbgo_take_block, mmsbgo_give_block,   mmsbgo_bring,
-                          mmsbgo_leave,  mmsbgo_end,        mmsbgo_release_ended};
+    mmsb_upcalls_t all = {
+        .refill = mmsbgo_refill,
+        .take_block = mmsbgo_take_block,
+        .give_block = mmsbgo_give_block,
+        .bring = mmsbgo_bring,
+        .leave = mmsbgo_leave,
+        .device_address = mmsbgo_device_address,
+        .device_read = mmsbgo_device_read,
+        .device_write = (mmsb_status_t (*)(uint32_t, uint64_t, const void *, uint64_t))mmsbgo_device_write,
+        .device_apply = (mmsb_status_t (*)(uint32_t, const mmsb_delta_t *))mmsbgo_device_apply,
+        .end = mmsbgo_end,
+        .release_ended = mmsbgo_release_ended,
+    };
     mmsb_upcalls = all;
 }

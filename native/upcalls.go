@@ -9,11 +9,17 @@ import "unsafe"
 
 // Upcalls is what C asks of Go; core/page sets it before the first context. Functions that return a code store the thread's last error.
 type Upcalls struct {
-	Refill       func(context uint64, class uint32, handles []uint64) (count int, code int32)
-	TakeBlock    func(context uint32, size uint64) (index uint32, code int32)
-	GiveBlock    func(context, index uint32)
-	Bring        func(index uint32) int32
-	Leave        func(index uint32)
+	Refill    func(context uint64, class uint32, handles []uint64) (count int, code int32)
+	TakeBlock func(context uint32, size uint64) (index uint32, code int32)
+	GiveBlock func(context, index uint32)
+	Bring     func(index uint32) int32
+	Leave     func(index uint32)
+	// Of a page away on a device. Apply's done is false where the change is left to the host.
+	DeviceAddress func(index uint32) (address uintptr, code int32)
+	DeviceRead    func(index uint32, offset uint64, to []byte) int32
+	DeviceWrite   func(index uint32, offset uint64, from []byte) int32
+	DeviceApply   func(index uint32, delta *Delta) (done bool, code int32)
+
 	End          func(index uint32, state uint64)
 	ReleaseEnded func(index uint32)
 	// Panicked hears of a panic in any of them.
@@ -67,6 +73,36 @@ func mmsbgo_bring(index C.uint32_t) (code C.mmsb_status_t) {
 func mmsbgo_leave(index C.uint32_t) {
 	defer guard(nil)
 	upcalls.Leave(uint32(index))
+}
+
+//export mmsbgo_device_address
+func mmsbgo_device_address(index C.uint32_t, address *unsafe.Pointer) (code C.mmsb_status_t) {
+	defer guard(&code)
+	at, status := upcalls.DeviceAddress(uint32(index))
+	*address = unsafe.Add(unsafe.Pointer(nil), at)
+	return C.mmsb_status_t(status)
+}
+
+//export mmsbgo_device_read
+func mmsbgo_device_read(index C.uint32_t, offset C.uint64_t, buffer unsafe.Pointer, length C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return C.mmsb_status_t(upcalls.DeviceRead(uint32(index), uint64(offset), unsafe.Slice((*byte)(buffer), int(length))))
+}
+
+//export mmsbgo_device_write
+func mmsbgo_device_write(index C.uint32_t, offset C.uint64_t, buffer unsafe.Pointer, length C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return C.mmsb_status_t(upcalls.DeviceWrite(uint32(index), uint64(offset), unsafe.Slice((*byte)(buffer), int(length))))
+}
+
+//export mmsbgo_device_apply
+func mmsbgo_device_apply(index C.uint32_t, delta *C.mmsb_delta_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	done, status := upcalls.DeviceApply(uint32(index), (*Delta)(unsafe.Pointer(delta)))
+	if !done && status == 0 {
+		return C.MMSB_E_UNSUPPORTED
+	}
+	return C.mmsb_status_t(status)
 }
 
 //export mmsbgo_end

@@ -33,11 +33,13 @@ type Context struct {
 	index   uint32
 	options Options
 	ledger  mem.Ledger
+	devices Devices
 
 	users  sync.RWMutex // calls that run on the context
 	memory memory
 	ids    ids
 	disk   disk
+	visits visits
 	saves  saves
 	// creating is held by calls that make a page in Go, before they lock one: a load comes before them or after them.
 	creating sync.RWMutex
@@ -67,6 +69,7 @@ func Start() error {
 	started.Do(func() {
 		native.SetUpcalls(native.Upcalls{
 			Refill: refill, TakeBlock: takeBlock, GiveBlock: giveBlock, Bring: bring, Leave: leave, End: endPage,
+			DeviceAddress: deviceAddress, DeviceRead: deviceRead, DeviceWrite: deviceWrite, DeviceApply: deviceApply,
 			ReleaseEnded: releaseEnded, Panicked: safego.Caught,
 		})
 		safego.OnPanic(native.Poison)
@@ -85,7 +88,7 @@ func NewContext(options Options) (uint64, error) {
 	if err := options.check(); err != nil {
 		return 0, err
 	}
-	c := &Context{options: options}
+	c := &Context{options: options, devices: newDevices(&options)}
 	c.ledger.SetLimit(options.MemoryLimit)
 	c.dependencies.graph = graph.New(c.nodeName)
 	c.ids.start()
@@ -95,8 +98,15 @@ func NewContext(options Options) (uint64, error) {
 	}
 	c.handle, c.index = h, native.Index(h)
 	c.journals.context = c.index
+	native.SetSimulated(c.index, false)
+	byDefault, err := c.resolve(options.DefaultLocation, options.DefaultDevice)
+	if err != nil {
+		_, _ = contexts.Remove(h)
+		return 0, err
+	}
+	c.options.DefaultLocation, c.options.DefaultDevice = byDefault.location, byDefault.device
 	byIndex[c.index].Store(c)
-	native.BeginContext(c.index, h, options.DefaultLocation, c.ids.factor, c.ids.inverse)
+	native.BeginContext(c.index, h, c.options.DefaultLocation, c.ids.factor, c.ids.inverse)
 	log.Logf(log.Info, "context 0x%016x created, memory_limit %d", h, options.MemoryLimit)
 	return h, nil
 }
@@ -166,6 +176,7 @@ func (c *Context) end() error {
 		survivors += c.endChunk(chunk)
 	}
 	c.disk.close()
+	c.devices.End()
 	log.Logf(log.Info, "context 0x%016x ended, %d pages still pinned", c.handle, survivors)
 	c.leaveEnded()
 	byIndex[c.index].Store(nil)
@@ -248,14 +259,9 @@ func (o *Options) check() error {
 		return status.Errorf(status.InvalidArgument, "simulate is %d, not off, if-no-gpu or always (is MMSB_SIMULATE set?)", o.Simulate)
 	case o.Fallback < FallbackError || o.Fallback > FallbackHost:
 		return status.Errorf(status.InvalidArgument, "fallback %d is not error or host", o.Fallback)
-	case o.SimulatedDevices < 1 || o.SimulatedDevices > 1024:
-		return status.Errorf(status.InvalidArgument, "simulated_devices is %d, not 1 … 1024", o.SimulatedDevices)
+	case o.SimulatedDevices < 1 || o.SimulatedDevices > 64:
+		return status.Errorf(status.InvalidArgument, "simulated_devices is %d, not 1 … 64", o.SimulatedDevices)
 	}
-	place, err := resolve(o.DefaultLocation, o.DefaultDevice, o.Fallback)
-	if err != nil {
-		return err
-	}
-	o.DefaultLocation = place
 	if o.DiskPath == "" {
 		o.DiskPath = os.Getenv("TMPDIR")
 		if o.DiskPath == "" {
@@ -272,27 +278,6 @@ func (o *Options) check() error {
 		return status.FromErrno(status.IO, errnoOf(err), "disk_path %q cannot be written", o.DiskPath)
 	}
 	return nil
-}
-
-// resolve says where a page goes that is to lie at a location: there, on the host instead, or nowhere.
-func resolve(location, device, fallback int32) (int32, error) {
-	switch location {
-	case LocationCPU, LocationDisk:
-		if device != 0 {
-			return 0, status.Errorf(status.InvalidArgument, "device is %d; on the CPU and on disk it is 0", device)
-		}
-		return location, nil
-	case LocationGPU, LocationUnified, LocationPinned:
-		if device < 0 {
-			return 0, status.Errorf(status.InvalidArgument, "device %d is negative", device)
-		}
-		if fallback == FallbackHost {
-			return LocationCPU, nil
-		}
-		return 0, status.Errorf(status.NoDevice, "no device %d for location %d: this release has no devices, real or simulated", device,
-			location)
-	}
-	return 0, status.Errorf(status.InvalidArgument, "%d is no location", location)
 }
 
 // randomOdd is an odd number below 2^60 from the system's randomness.

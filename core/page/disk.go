@@ -130,66 +130,34 @@ func (d *disk) read(extent diskExtent, bytes []byte) error {
 	return nil
 }
 
-// bring maps a locked page that is away, unless it is mapped because it is pinned; leave undoes it.
-func (d *disk) bring(record *native.Record) error {
-	if record.Place != 0 {
-		return nil
-	}
-	cold := native.ColdAt(record.Cold)
-	region, err := mem.MapFile(int(d.file.Fd()), cold.DiskOffset, cold.DiskLength)
-	if err != nil {
-		return err
-	}
-	record.SetPlace(native.Place(region, 0))
-	return nil
-}
-
-func (d *disk) leave(record *native.Record) {
-	if record.Place == 0 || record.Pinned() {
-		return
-	}
-	region := native.PlaceRegion(record.Place)
-	record.SetPlace(0)
-	mem.Unmap(region)
-}
-
-func leave(index uint32) { contextOf(index).disk.leave(native.RecordAt(index)) }
-
-// takeDisk takes file space for a page, and a record without memory.
-func (c *Context) takeDisk(size uint64) (block, error) {
-	extent, err := c.disk.take(c.options.DiskPath, size)
-	if err != nil {
-		return block{}, err
-	}
-	index, err := c.takeBare()
-	if err != nil {
-		c.disk.give(extent)
-		return block{}, err
-	}
-	return block{index: index, disk: extent, location: native.Away | LocationDisk<<native.LocationShift}, nil
-}
-
-// resizeDisk moves a DISK page into file space of another size.
-func (p *locked) resizeDisk(size uint64) error {
-	d := &p.context.disk
+// resizeAway moves a page that is away into space of another size.
+func (p *locked) resizeAway(size uint64) error {
+	c := p.context
 	cold := native.ColdAt(p.record.Cold)
-	extent, err := d.take(p.context.options.DiskPath, size)
+	old := awayOf(cold)
+	b, err := c.takeAway(place{p.location(), old.device}, size)
 	if err != nil {
 		return err
 	}
-	if err = d.bring(p.record); err == nil {
-		err = d.write(extent, p.bytes()[:min(size, p.record.Size)])
-		d.leave(p.record)
+	kept := min(size, p.record.Size)
+	if old.block != 0 && p.record.Place == 0 {
+		err = c.devices.Copy(b.away.device, b.away.address(), old.device, old.address(), kept)
+	} else if err = c.bringIn(p.index); err == nil {
+		err = c.writeAway(b.away, 0, p.bytes()[:kept])
 	}
 	if err == nil {
 		err = p.journalResize(size)
 	}
 	if err != nil {
-		d.give(extent)
+		c.give(b)
 		return err
 	}
-	d.give(diskExtent{cold.DiskOffset, cold.DiskLength})
-	cold.DiskOffset, cold.DiskLength = extent.offset, extent.length
+	if p.record.Place != 0 {
+		c.dropView(p.index)
+	}
+	c.giveAway(old)
+	b.away.note(cold)
+	native.GiveBlock(c.index, b.index)
 	return nil
 }
 
@@ -233,7 +201,7 @@ func check(page uint64, location, device int32) error {
 		return err
 	}
 	defer p.unlock()
-	if _, err := resolve(location, device, p.context.options.Fallback); err != nil {
+	if _, err := p.context.resolve(location, device); err != nil {
 		return err
 	}
 	return p.notPinned()
@@ -242,80 +210,49 @@ func check(page uint64, location, device int32) error {
 // migrate moves a locked page. It may leave a function to be called when the page is unlocked.
 func (p *locked) migrate(location, device int32) (release func(), err error) {
 	c := p.context
-	if location == LocationDefault {
-		location = c.options.DefaultLocation
-	}
-	if location, err = resolve(location, device, c.options.Fallback); err != nil {
+	to, err := c.resolve(location, device)
+	if err != nil {
 		return nil, err
 	}
 	if err := p.notPinned(); err != nil {
 		return nil, err
 	}
-	if location == p.location() {
+	if to == p.place() {
 		return nil, nil
 	}
 	size := p.record.Size
-	if location == LocationDisk {
-		return p.toDisk(size)
-	}
-	b, err := p.takeLike(size)
-	if err != nil {
-		return nil, err
-	}
-	if p.location() == LocationDisk {
-		cold := native.ColdAt(p.record.Cold)
-		extent := diskExtent{cold.DiskOffset, cold.DiskLength}
-		err := c.disk.read(extent, native.Bytes(native.RecordAt(b.index).Place, size))
-		if err == nil {
-			err = p.journalMigrate(location, device)
-		}
-		if err != nil {
-			c.give(b)
+	if to != (place{}) { // which is written before anything can fail that cannot be taken back
+		if _, err := p.cold(); err != nil {
 			return nil, err
 		}
-		c.disk.give(extent)
-		cold.DiskOffset, cold.DiskLength = 0, 0
-	} else {
-		if err := p.journalMigrate(location, device); err != nil {
-			c.give(b)
-			return nil, err
-		}
-		copy(native.Bytes(native.RecordAt(b.index).Place, size), p.bytes())
 	}
-	release = p.leaveMemory(b.index, size)
-	p.state &^= native.Away | native.LocationMask | native.Adopted | native.ReadOnly
-	native.Fence(p.index, p.state, size)
-	p.record.MoveVersion()
-	return release, nil
-}
-
-// toDisk moves a locked page of the host into the file.
-func (p *locked) toDisk(size uint64) (release func(), err error) {
-	c := p.context
-	cold, err := p.cold()
+	b, err := c.takeAt(to, size, p.node(), true)
 	if err != nil {
 		return nil, err
 	}
-	b, err := c.takeDisk(size)
-	if err != nil {
-		return nil, err
-	}
-	if err = c.disk.write(b.disk, p.bytes()); err == nil {
-		err = p.journalMigrate(LocationDisk, 0)
+	if err = c.copyBytes(p, b, size); err == nil {
+		err = p.journalMigrate(to.location, to.device)
 	}
 	if err != nil {
 		c.give(b)
 		return nil, err
 	}
-	release = p.leaveMemory(b.index, size)
-	cold.DiskOffset, cold.DiskLength = b.disk.offset, b.disk.length
-	p.state = p.state&^(native.LocationMask|native.Adopted|native.ReadOnly) | b.location
+	release = p.leavePlace(b, size)
 	p.record.MoveVersion()
 	return release, nil
 }
 
-// leaveMemory gives the page a block's memory and frees what it had. It may leave a function to be called when the page is unlocked.
-func (p *locked) leaveMemory(index uint32, size uint64) (release func()) {
+// place is where the page lies.
+func (p *locked) place() place {
+	if p.record.Cold == 0 {
+		return place{location: p.location()}
+	}
+	return place{p.location(), native.ColdAt(p.record.Cold).Device}
+}
+
+// leavePlace gives the page what a block has and frees what the page had. It may leave a function to be called when the page is unlocked.
+func (p *locked) leavePlace(b block, size uint64) (release func()) {
+	c := p.context
 	if p.state&native.Adopted != 0 {
 		cold := native.ColdAt(p.record.Cold)
 		if function, user := cold.Release, cold.User; function != 0 {
@@ -324,9 +261,22 @@ func (p *locked) leaveMemory(index uint32, size uint64) (release func()) {
 		}
 		cold.Release, cold.User = 0, 0
 	}
-	p.swap(index)
-	block := native.RecordAt(index)
-	block.Size = blockSize(block, size)
-	native.GiveBlock(p.context.index, index)
+	if p.state&native.Away != 0 {
+		if p.record.Place != 0 {
+			c.dropView(p.index)
+		}
+		c.giveAway(awayOf(native.ColdAt(p.record.Cold)))
+	}
+	if p.record.Cold != 0 {
+		b.away.note(native.ColdAt(p.record.Cold))
+	}
+	p.state = p.state&^(native.Away|native.LocationMask|native.Adopted|native.ReadOnly) | b.location
+	p.swap(b.index)
+	had := native.RecordAt(b.index)
+	had.Size = blockSize(had, size)
+	native.GiveBlock(c.index, b.index)
+	if p.state&native.Away == 0 {
+		native.Fence(p.index, p.state, size)
+	}
 	return release
 }

@@ -3,6 +3,7 @@ package page
 import (
 	"sync"
 
+	"libmmsb/core/mem"
 	"libmmsb/core/snapshot"
 	"libmmsb/native"
 )
@@ -75,29 +76,38 @@ func (p *locked) present() error {
 	if err != nil {
 		return err
 	}
-	if err := source.state.ReadAt(recordID(p.index, p.state), snapshot.KindBytes, native.Bytes(native.RecordAt(b.index).Place, size), 0); err != nil {
+	if err := p.readInto(b, source, size); err != nil {
 		p.context.give(b)
 		return err
 	}
-	p.state &^= native.Away
+	if p.record.Cold != 0 {
+		b.away.note(native.ColdAt(p.record.Cold))
+	}
+	p.state = p.state&^native.Away | b.location&native.Away
 	p.swap(b.index)
 	native.RecordAt(b.index).Size = 0
 	native.GiveBlock(p.context.index, b.index)
 	p.context.lazies.forget(p.index)
-	native.Fence(p.index, p.state, size)
+	if p.state&native.Away == 0 {
+		native.Fence(p.index, p.state, size)
+	}
 	return nil
 }
 
-// bring gives the bytes of a page that is away an address: for good where they waited in a snapshot, else until leave. The record is locked.
-func bring(index uint32) int32 {
-	c := contextOf(index)
-	record := native.RecordAt(index)
-	if c.lazies.of(index) != nil {
-		p := &locked{context: c, index: index, record: record, state: record.LoadState() &^ native.OwnerMask}
-		owner := record.LoadState() & native.OwnerMask
-		err := p.present()
-		record.StoreState(p.state | owner)
-		return failed(err)
+// readInto reads the page's bytes from a snapshot into a block.
+func (p *locked) readInto(b block, source *lazySource, size uint64) error {
+	id := recordID(p.index, p.state)
+	if b.away.length == 0 {
+		return source.state.ReadAt(id, snapshot.KindBytes, native.Bytes(native.RecordAt(b.index).Place, size), 0)
 	}
-	return failed(c.disk.bring(record))
+	region, err := mem.Map(size, p.context.options.HugePages)
+	if err != nil {
+		return err
+	}
+	defer mem.Unmap(region)
+	bytes := native.Bytes(native.Place(region, 0), size)
+	if err := source.state.ReadAt(id, snapshot.KindBytes, bytes, 0); err != nil {
+		return err
+	}
+	return p.context.writeAway(b.away, 0, bytes)
 }

@@ -283,7 +283,7 @@ func (l *loader) stageOneLazy(page *snapshot.Page) error {
 	if err := checkSize(page.Size); err != nil {
 		return err
 	}
-	location, err := resolve(page.Location, page.Device, l.c.options.Fallback)
+	to, err := l.c.resolve(page.Location, page.Device)
 	if err != nil {
 		return err
 	}
@@ -293,7 +293,9 @@ func (l *loader) stageOneLazy(page *snapshot.Page) error {
 	}
 	page.NUMANode = -1 // memory comes later, from anywhere
 	l.c.lazies.wait(index, l.source)
-	return l.noteOne(page, block{index: index, location: native.Away | uint64(location)<<native.LocationShift})
+	return l.noteOne(page, block{
+		index: index, away: away{device: to.device}, location: native.Away | uint64(to.location)<<native.LocationShift,
+	})
 }
 
 // noteSums notes checksums of a page's chunks, as far as the file has them. A chunk that is not known is saved when in doubt.
@@ -390,21 +392,14 @@ func (l *loader) stageOne(page *snapshot.Page) (uint32, error) {
 	if err := checkSize(page.Size); err != nil {
 		return 0, err
 	}
-	location, err := resolve(page.Location, page.Device, c.options.Fallback)
+	to, err := c.resolve(page.Location, page.Device)
 	if err != nil {
 		return 0, err
 	}
-	var b block
-	switch {
-	case location == LocationDisk:
-		b, err = c.takeDisk(page.Size)
-	case page.NUMANode >= 0:
-		if b, err = c.takeOnNode(page.Size, page.NUMANode); err != nil { // this machine may have no such node
-			page.NUMANode = -1
-			b, err = c.takeHost(page.Size, false)
-		}
-	default: // every byte comes from the file
-		b, err = c.takeHost(page.Size, false)
+	b, err := c.takeAt(to, page.Size, page.NUMANode, false) // every byte comes from the file
+	if err != nil && page.NUMANode >= 0 {                   // this machine may have no such node
+		page.NUMANode = -1
+		b, err = c.takeAt(to, page.Size, -1, false)
 	}
 	if err != nil {
 		return 0, err
@@ -422,7 +417,7 @@ func (l *loader) note(pages []snapshot.Page, indices []uint32, b block) error {
 	if err := takeColds(colds); err != nil {
 		for _, index := range indices {
 			l.c.lazies.forget(index)
-			l.c.give(block{index: index, disk: b.disk})
+			l.c.give(block{index: index, away: b.away})
 		}
 		return err
 	}
@@ -434,7 +429,8 @@ func (l *loader) note(pages []snapshot.Page, indices []uint32, b block) error {
 		record, cold := native.RecordAt(index), native.ColdAt(colds[i])
 		generation := native.Generation(record.LoadState())
 		record.Cold = colds[i]
-		cold.ID, cold.DiskOffset, cold.DiskLength, cold.NUMANode = page.ID, b.disk.offset, b.disk.length, page.NUMANode
+		cold.ID, cold.NUMANode = page.ID, page.NUMANode
+		b.away.note(cold)
 		l.staged = append(l.staged, native.Staged{
 			ID: page.ID, Size: page.Size, Epoch: page.Epoch, Version: page.Version, Low: b.location | native.ExplicitID,
 			Index: index, Generation: generation,
@@ -495,14 +491,13 @@ func (l *loader) fill(segment snapshot.Loaded, indices []uint32, first int) erro
 // fillPart puts a part of a page where it belongs, and returns its checksum.
 func (l *loader) fillPart(page *snapshot.Page, index uint32, extent *snapshot.Extent, bytes []byte) (sum uint32, err error) {
 	record := native.RecordAt(index)
-	cold := native.ColdAt(record.Cold)
+	a := awayOf(native.ColdAt(record.Cold))
 	stored := bytes[extent.At:][:extent.Stored]
-	onDisk := cold.DiskLength > 0
-	if onDisk && extent.Compression == snapshot.Uncompressed {
-		return extent.CRC, l.c.disk.write(diskExtent{cold.DiskOffset + extent.Offset, uint64(extent.Length)}, stored)
+	if a.length > 0 && extent.Compression == snapshot.Uncompressed {
+		return extent.CRC, l.c.writeAway(a, extent.Offset, stored)
 	}
 	var into []byte
-	if onDisk {
+	if a.length > 0 {
 		into = make([]byte, extent.Length)
 	} else {
 		into = native.Bytes(record.Place, page.Size)[extent.Offset:][:extent.Length]
@@ -518,8 +513,8 @@ func (l *loader) fillPart(page *snapshot.Page, index uint32, extent *snapshot.Ex
 			return 0, status.Errorf(status.Corrupt, "page %d: the part at %d cannot be decompressed", page.ID, extent.Offset)
 		}
 	}
-	if onDisk {
-		err = l.c.disk.write(diskExtent{cold.DiskOffset + extent.Offset, uint64(extent.Length)}, into)
+	if a.length > 0 {
+		err = l.c.writeAway(a, extent.Offset, into)
 	}
 	return native.Checksum(into), err
 }
@@ -603,7 +598,7 @@ func (l *loader) dropOne(s *native.Staged) {
 	b := block{index: s.Index}
 	if record.Cold != 0 {
 		cold := native.ColdAt(record.Cold)
-		b.disk = diskExtent{cold.DiskOffset, cold.DiskLength}
+		b.away = awayOf(cold)
 		giveCold(record.Cold)
 		record.Cold = 0
 	}

@@ -44,11 +44,11 @@ func CreateManyWithin(context, size uint64, options CreateOptions, pages []uint6
 
 func createSome(context, size uint64, options CreateOptions, pages []uint64) error {
 	return Use(context, func(c *Context) error {
-		location, err := c.place(&options)
+		to, err := c.resolve(options.Location, options.Device)
 		if err != nil {
 			return err
 		}
-		if size <= native.SmallMax && location == LocationCPU && options.NUMANode < 0 {
+		if size <= native.SmallMax && to.location == LocationCPU && options.NUMANode < 0 {
 			if code := native.CreateBatch(context, size, !options.Uninitialised, pages); code != native.EnterGo {
 				return fromNative(code)
 			}
@@ -72,7 +72,7 @@ func CheckCreateMany(context, size uint64, options CreateOptions) error {
 		if options.ID != 0 {
 			return status.Errorf(status.InvalidArgument, "id is %d, but many pages cannot have one id", options.ID)
 		}
-		_, err := c.place(&options)
+		_, err := c.resolve(options.Location, options.Device)
 		return err
 	})
 }

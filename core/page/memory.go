@@ -51,9 +51,11 @@ type memory struct {
 	extentFirst   map[uint32]uint64 // first by region
 	retained      retained
 	mapped        map[uint32]struct{} // regions of single pages
+	shared        map[uint32]place    // regions of single pages that are a device's
 
 	survivor map[uint32]int // by region: pieces of memory in it that outlive the context
 	ended    bool
+	over     bool // nothing is left, and the devices are not closed yet
 }
 
 // Chunks of records that no context has.
@@ -283,13 +285,16 @@ func giveBlock(_, index uint32) {
 // dropMemory gives large memory of a record back. The record is bare and free for the next generation, 0 = for none.
 func (c *Context) dropMemory(index uint32, size uint64, generation uint32) {
 	m := &c.memory
+	record := native.RecordAt(index)
+	if native.Class(record.LoadState()) == native.ClassDevice { // the driver may wait for the device
+		c.dropShared(native.PlaceRegion(record.Place))
+	}
 	m.Lock()
 	defer m.Unlock()
-	record := native.RecordAt(index)
 	capacity := roundUp(size)
 	region, offset := native.PlaceRegion(record.Place), native.PlaceOffset(record.Place)
 	switch class := native.Class(record.LoadState()); {
-	case class == native.ClassForeign:
+	case class == native.ClassForeign, class == native.ClassDevice:
 		mem.Unmap(region)
 	case m.ended: // the region goes as a whole
 	case class == native.ClassMapped:
@@ -303,6 +308,15 @@ func (c *Context) dropMemory(index uint32, size uint64, generation uint32) {
 		c.retain(first, count)
 	}
 	c.freeBare(index, generation)
+}
+
+// dropShared gives memory of a device back that the host reaches.
+func (c *Context) dropShared(region uint32) {
+	c.memory.Lock()
+	of := c.memory.shared[region]
+	delete(c.memory.shared, region)
+	c.memory.Unlock()
+	c.devices.FreeHost(of.location, of.device, mem.Base(region))
 }
 
 // freeBare makes a record without memory free for a generation; 0 retires it. Under the lock.
@@ -351,6 +365,7 @@ func (m *memory) outlives(region uint32) {
 // leaveEnded gives everything back that nobody holds any more. The context's pages have ended.
 func (c *Context) leaveEnded() {
 	m := &c.memory
+	defer c.closeIfOver()
 	m.Lock()
 	defer m.Unlock()
 	m.ended = true
@@ -379,6 +394,7 @@ func (c *Context) leaveEnded() {
 // outlivedEnds is the end of a piece of memory that outlived the context.
 func (c *Context) outlivedEnds(region uint32) {
 	m := &c.memory
+	defer c.closeIfOver()
 	m.Lock()
 	defer m.Unlock()
 	outliving.Add(^uint64(0))
@@ -416,6 +432,18 @@ func (c *Context) forgetIfOver() {
 		giveChunk(chunk.number)
 	}
 	m.chunks = nil
+	m.over = true
+}
+
+// closeIfOver ends the devices of a context that has nothing left. Without the lock: it may wait for them.
+func (c *Context) closeIfOver() {
+	c.memory.Lock()
+	over := c.memory.over
+	c.memory.over = false
+	c.memory.Unlock()
+	if over {
+		c.devices.Close()
+	}
 }
 
 // Chunks of contexts that have ended but that something outlives.

@@ -173,14 +173,6 @@ func checkSize(size uint64) error {
 	return nil
 }
 
-func (c *Context) place(o *CreateOptions) (int32, error) {
-	location := o.Location
-	if location == LocationDefault {
-		location = c.options.DefaultLocation
-	}
-	return resolve(location, o.Device, c.options.Fallback)
-}
-
 // Create makes one page of any size, place and id.
 func (c *Context) Create(size uint64, options CreateOptions) (uint64, error) {
 	c.creating.RLock()
@@ -197,34 +189,34 @@ func (c *Context) Create(size uint64, options CreateOptions) (uint64, error) {
 
 // takeFor takes what a new page is made of.
 func (c *Context) takeFor(size uint64, options *CreateOptions) (block, error) {
-	location, err := c.place(options)
-	switch {
-	case err != nil:
+	to, err := c.resolve(options.Location, options.Device)
+	if err != nil {
 		return block{}, err
-	case location == LocationDisk && options.NUMANode >= 0:
-		return block{}, status.Errorf(status.InvalidArgument, "numa_node is %d, but a page on disk has none", options.NUMANode)
-	case location == LocationDisk:
-		return c.takeDisk(size)
-	case options.NUMANode >= 0:
-		return c.takeOnNode(size, options.NUMANode)
 	}
-	return c.takeHost(size, !options.Uninitialised)
+	if to.location != LocationCPU && options.NUMANode >= 0 {
+		return block{}, status.Errorf(status.InvalidArgument, "numa_node is %d, but a page at location %d has none", options.NUMANode, to.location)
+	}
+	return c.takeAt(to, size, options.NUMANode, !options.Uninitialised)
 }
 
-// block is memory for a page, and the record that has it.
+// block is what a page is made of: a record, which has the memory of the page, and where its bytes lie if it has none.
 type block struct {
 	index    uint32
-	disk     diskExtent // where the bytes lie on disk
-	location uint64     // low bits of the state
+	away     away
+	location uint64 // low bits of the state
 }
 
-// take takes zeroed host memory; takeDisk file space.
-func (c *Context) take(size uint64) (block, error) {
-	return c.takeHost(size, true)
-}
-
-// takeHost takes host memory. Where it is not to be zeroed, it may have bytes of the context's ended pages.
-func (c *Context) takeHost(size uint64, zeroed bool) (block, error) {
+// takeAt takes memory for a page at a place; of a NUMA node, unless that is -1. Where it is not to be zeroed, it may have bytes of the context's
+// ended pages.
+func (c *Context) takeAt(to place, size uint64, node int32, zeroed bool) (block, error) {
+	switch {
+	case to.away():
+		return c.takeAway(to, size)
+	case to.location != LocationCPU:
+		return c.takeShared(to, size)
+	case node >= 0:
+		return c.takeOnNode(size, node)
+	}
 	if size > native.SmallMax {
 		index, err := c.takeLarge(size, false, zeroed)
 		return block{index: index}, err
@@ -254,19 +246,14 @@ func (p *locked) node() int32 {
 	return native.ColdAt(p.record.Cold).NUMANode
 }
 
-// takeLike takes host memory of the page's NUMA node.
+// takeLike takes memory where the page lies.
 func (p *locked) takeLike(size uint64) (block, error) {
-	if node := p.node(); node >= 0 {
-		return p.context.takeOnNode(size, node)
-	}
-	return p.context.take(size)
+	return p.context.takeAt(p.place(), size, p.node(), true)
 }
 
 // give gives back what was taken and not published.
 func (c *Context) give(b block) {
-	if b.disk.length > 0 {
-		c.disk.give(b.disk)
-	}
+	c.giveAway(b.away)
 	native.GiveBlock(c.index, b.index)
 }
 
@@ -287,12 +274,13 @@ func (c *Context) publish(b block, size, id uint64, numaNode int32, low uint64, 
 		c.give(b)
 		return 0, err
 	}
-	if id != 0 || b.disk.length > 0 || numaNode >= 0 {
+	if id != 0 || b.away.length > 0 || b.away.device != 0 || numaNode >= 0 {
 		cold, err := p.cold()
 		if err != nil {
 			return undo(err)
 		}
-		cold.ID, cold.DiskOffset, cold.DiskLength, cold.NUMANode = id, b.disk.offset, b.disk.length, numaNode
+		cold.ID, cold.NUMANode = id, numaNode
+		b.away.note(cold)
 	}
 	if id != 0 {
 		if err := c.reserve(id); err != nil {
@@ -386,12 +374,11 @@ func (c *Context) takeApart(index uint32, state uint64) {
 	if state&native.Adopted != 0 {
 		base = mem.Base(native.PlaceRegion(record.Place))
 	}
-	if cold.DiskLength > 0 {
+	if a := awayOf(&cold); a.length > 0 {
 		if record.Place != 0 {
-			mem.Unmap(native.PlaceRegion(record.Place))
-			record.Place = 0
+			c.dropView(index)
 		}
-		c.disk.give(diskExtent{cold.DiskOffset, cold.DiskLength})
+		c.giveAway(a)
 	}
 	c.freeRecord(index, state)
 	if cold.Release != 0 {
@@ -447,7 +434,7 @@ func Clone(page, id uint64) (uint64, error) {
 		return 0, err
 	}
 	c := p.context
-	b, err := p.takeForClone()
+	b, err := p.takeLike(p.record.Size)
 	if err != nil {
 		return 0, err
 	}
@@ -462,14 +449,6 @@ func Clone(page, id uint64) (uint64, error) {
 		}
 		return nil
 	})
-}
-
-// takeForClone takes what a copy of the page is made of.
-func (p *locked) takeForClone() (block, error) {
-	if p.location() == LocationDisk {
-		return p.context.takeDisk(p.record.Size)
-	}
-	return p.takeLike(p.record.Size)
 }
 
 // copyTo copies bytes, change mask and metadata into a page that is made of a block.
@@ -495,16 +474,26 @@ func (p *locked) copyTo(q *locked, b block) error {
 // copyBytes copies a locked page's bytes into a block.
 func (c *Context) copyBytes(p *locked, b block, size uint64) error {
 	count := min(size, p.record.Size)
+	to := native.RecordAt(b.index)
+	if native.OnDevice(p.state) && p.record.Place == 0 {
+		from := awayOf(native.ColdAt(p.record.Cold))
+		switch {
+		case b.away.block != 0:
+			return c.devices.Copy(b.away.device, b.away.address(), from.device, from.address(), count)
+		case b.away.length == 0:
+			return c.readAway(from, 0, native.Bytes(to.Place, count))
+		}
+	}
 	if p.state&native.Away != 0 {
-		if err := c.disk.bring(p.record); err != nil {
+		if err := c.bringIn(p.index); err != nil {
 			return err
 		}
-		defer c.disk.leave(p.record)
+		defer c.leave(p.index)
 	}
-	if b.disk.length > 0 {
-		return c.disk.write(b.disk, p.bytes()[:count])
+	if b.away.length > 0 {
+		return c.writeAway(b.away, 0, p.bytes()[:count])
 	}
-	copy(native.Bytes(native.RecordAt(b.index).Place, count), p.bytes()[:count])
+	copy(native.Bytes(to.Place, count), p.bytes()[:count])
 	return nil
 }
 
@@ -525,7 +514,7 @@ func (c *Context) Adopt(memory uintptr, size uint64, options AdoptOptions) (uint
 		return 0, err
 	}
 	if options.Location != LocationCPU || options.Device != 0 {
-		if _, err := resolve(options.Location, options.Device, FallbackError); err != nil {
+		if _, err := c.resolve(options.Location, options.Device); err != nil {
 			return 0, err
 		}
 		return 0, status.Errorf(status.InvalidArgument, "memory of location %d cannot be adopted", options.Location)
@@ -735,8 +724,8 @@ func (p *locked) useMask(block uint32) {
 func (p *locked) resizeMemory(size uint64) error {
 	c := p.context
 	old := p.record.Size
-	if p.location() == LocationDisk {
-		return p.resizeDisk(size)
+	if p.place().away() {
+		return p.resizeAway(size)
 	}
 	class := native.Class(p.state)
 	if class == native.ClassMapped && (size > native.SmallMax || p.node() >= 0) {
@@ -752,7 +741,7 @@ func (p *locked) resizeMemory(size uint64) error {
 		}
 		return nil
 	}
-	b, err := c.take(size)
+	b, err := p.takeLike(size)
 	if err != nil {
 		return err
 	}

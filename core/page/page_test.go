@@ -55,7 +55,7 @@ func content(t *testing.T, page uint64) []byte {
 	require.NoError(t, err)
 	defer p.unlock()
 	if p.state&native.Away != 0 {
-		require.NoError(t, p.context.disk.bring(p.record))
+		require.NoError(t, p.context.bringIn(p.index))
 	}
 	return bytes.Clone(p.bytes())
 }
@@ -66,7 +66,7 @@ func fill(t *testing.T, page uint64, seed byte) []byte {
 	require.NoError(t, err)
 	defer p.unlock()
 	if p.state&native.Away != 0 {
-		require.NoError(t, p.context.disk.bring(p.record))
+		require.NoError(t, p.context.bringIn(p.index))
 	}
 	for i := range p.bytes() {
 		p.bytes()[i] = seed + byte(i)

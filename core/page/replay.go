@@ -187,10 +187,10 @@ func (r *replay) change(p *locked, record *journal.Record) error {
 // bytes makes a change of a page's bytes that native code has left to Go.
 func (r *replay) bytes(p *locked, record *journal.Record) error {
 	if p.state&native.Away != 0 {
-		if err := p.context.disk.bring(p.record); err != nil {
+		if err := p.context.bringIn(p.index); err != nil {
 			return err
 		}
-		defer p.context.disk.leave(p.record)
+		defer p.context.leave(p.index)
 	}
 	switch record.Kind {
 	case journal.Write:
@@ -226,8 +226,8 @@ func (r *replay) create(record *journal.Record) error {
 		switch {
 		case len(record.Bytes) == 0:
 			return nil
-		case b.disk.length > 0:
-			return c.disk.write(b.disk, record.Bytes)
+		case b.away.length > 0:
+			return c.writeAway(b.away, 0, record.Bytes)
 		}
 		copy(p.bytes(), record.Bytes)
 		return nil
@@ -245,7 +245,7 @@ func (r *replay) clone(record *journal.Record) error {
 	if err != nil {
 		return err
 	}
-	b, err := source.takeForClone()
+	b, err := source.takeLike(source.record.Size)
 	if err != nil {
 		return err
 	}
@@ -260,7 +260,8 @@ func (r *replay) begin(record *journal.Record, b block, size uint64, numaNode in
 		r.l.c.give(b)
 		return err
 	}
-	cold.ID, cold.DiskOffset, cold.DiskLength, cold.NUMANode = record.Page, b.disk.offset, b.disk.length, numaNode
+	cold.ID, cold.NUMANode = record.Page, numaNode
+	b.away.note(cold)
 	p.record.Size, p.record.Version, p.record.Epoch = size, record.Version, record.Epoch
 	p.record.StoreState(p.state | b.location | native.ExplicitID)
 	r.pages.Put(record.Page, b.index)

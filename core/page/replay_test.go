@@ -186,7 +186,7 @@ func requireSamePage(t *testing.T, one, other uint64, size uint64) {
 			bytes[i] = make([]byte, size)
 			if p.state&native.Away != 0 {
 				cold := native.ColdAt(p.record.Cold)
-				return c.disk.read(diskExtent{cold.DiskOffset, cold.DiskLength}, bytes[i])
+				return c.disk.read(diskExtent{cold.AwayAt, cold.AwayLength}, bytes[i])
 			}
 			copy(bytes[i], p.bytes())
 			return nil

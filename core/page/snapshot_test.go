@@ -69,7 +69,7 @@ func change(t *testing.T, page, at uint64, value byte) {
 	require.NoError(t, err)
 	defer p.unlock()
 	if p.state&native.Away != 0 {
-		require.NoError(t, p.context.disk.bring(p.record))
+		require.NoError(t, p.context.bringIn(p.index))
 	}
 	if p.record.MaskBlock == 0 {
 		require.Zero(t, native.MakeMask(p.index))

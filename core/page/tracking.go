@@ -45,7 +45,7 @@ func (t *tracking) forgetAll() {
 // false where the kernel cannot tell; begun, that it can the next time.
 func (t *tracking) written(index, generation uint32, since bool) (blocks []uint64, known, begun bool) {
 	record := native.RecordAt(index)
-	if record.Exposed == 0 && record.WritePins == 0 || track.Available() != nil {
+	if record.Exposed == 0 && record.WritePins == 0 || record.Place == 0 || track.Available() != nil {
 		return nil, false, false
 	}
 	t.Lock()

@@ -142,7 +142,7 @@ static void end_page(uint32_t index, uint64_t state) {
         mmsb_cold_t *cold = cold_for(index);
         drop_metadata(cold);
         if (state & MMSB_AWAY)
-            record->place = cold->disk_offset;
+            record->place = cold->away_at;
         record->cold = 0;
     }
     if (MMSB_STATE_CLASS(state) < MMSB_SMALL_CLASSES)
@@ -152,7 +152,7 @@ static void end_page(uint32_t index, uint64_t state) {
 }
 
 static mmsb_status_t bring(uint32_t index) {
-    __atomic_store_n(&mmsb_record_at(index)->place, mmsb_table.colds[index].disk_offset, __ATOMIC_RELAXED);
+    __atomic_store_n(&mmsb_record_at(index)->place, mmsb_table.colds[index].away_at, __ATOMIC_RELAXED);
     return MMSB_OK;
 }
 
@@ -241,10 +241,10 @@ static void move(uint64_t page) {
     mmsb_record_t *record = mmsb_record_at(index);
     mmsb_cold_t *cold = cold_for(index);
     if (state & MMSB_AWAY) {
-        __atomic_store_n(&record->place, cold->disk_offset, __ATOMIC_RELAXED);
+        __atomic_store_n(&record->place, cold->away_at, __ATOMIC_RELAXED);
         state &= ~(MMSB_AWAY | MMSB_LOCATION_MASK);
     } else {
-        cold->disk_offset = record->place;
+        cold->away_at = record->place;
         __atomic_store_n(&record->place, 0, __ATOMIC_RELAXED);
         state |= MMSB_AWAY | (uint64_t)MMSB_LOCATION_DISK << MMSB_LOCATION_SHIFT;
     }
@@ -341,7 +341,7 @@ static state_t look(void) {
         const mmsb_cold_t *cold = record->cold ? &mmsb_table.colds[index] : NULL;
         image.metadata_count = cold ? cold->metadata_count : 0;
         held_t *page = held_of(&image);
-        memcpy(page->bytes, mmsb_place_address(is & MMSB_AWAY ? cold->disk_offset : record->place), record->size);
+        memcpy(page->bytes, mmsb_place_address(is & MMSB_AWAY ? cold->away_at : record->place), record->size);
         if (record->mask_block != 0)
             memcpy(page->mask, mmsb_place_address(record->mask_place), mmsb_mask_length(record->size));
         if (image.metadata_count > 0)

@@ -1,0 +1,32 @@
+package runtime
+
+import "libmmsb/gpu/driver"
+
+// work runs a call on the stream's device while the runtime does not end.
+func (s *Stream) work(call func() error) error {
+	if err := s.runtime.enter(); err != nil {
+		return err
+	}
+	defer s.runtime.leave()
+	return s.runtime.noteLost(call())
+}
+
+// Copy queues copies on the stream, in no order among each other. Errors: those of the driver.
+func (s *Stream) Copy(copies ...driver.Copy) error {
+	return s.work(func() error { return s.runtime.device.Copy(s.native, copies...) })
+}
+
+// Fill queues setting bytes to a value.
+func (s *Stream) Fill(address driver.Address, value byte, bytes uint64) error {
+	return s.work(func() error { return s.runtime.device.Fill(s.native, address, value, bytes) })
+}
+
+// Launch queues a kernel.
+func (s *Stream) Launch(launch *driver.Launch) error {
+	return s.work(func() error { return s.runtime.device.Launch(s.native, launch) })
+}
+
+// Synchronize blocks until everything that was queued is done.
+func (s *Stream) Synchronize() error {
+	return s.work(func() error { return s.runtime.device.SynchronizeStream(s.native) })
+}

@@ -1,0 +1,44 @@
+package native
+
+/*
+#include "delta.h"
+
+_Static_assert(offsetof(mmsb_delta_t, mask) == 56 && offsetof(mmsb_delta_t, payload_length) == 112, "Delta below says the same");
+*/
+import "C"
+
+import "unsafe"
+
+// Delta is an mmsb_delta_t.
+type Delta struct {
+	_                        uint32
+	Kind                     int32
+	ID, PageID, Epoch        uint64
+	TimestampNanoseconds     uint64
+	source, intent           *C.char
+	Mask                     unsafe.Pointer
+	MaskLength               uint64
+	Offsets, Offsets32, Runs unsafe.Pointer
+	Count                    uint64
+	Payload                  unsafe.Pointer
+	PayloadLength            uint64
+	_                        [4]uint64
+}
+
+var (
+	_ [unsafe.Sizeof(Delta{}) - C.sizeof_mmsb_delta_t]struct{}
+	_ [C.sizeof_mmsb_delta_t - unsafe.Sizeof(Delta{})]struct{}
+	_ [unsafe.Offsetof(Delta{}.Mask) - 56]struct{}
+	_ [unsafe.Offsetof(Delta{}.PayloadLength) - 112]struct{}
+)
+
+// Source and Intent are its texts, empty where they are NULL.
+func (d *Delta) Source() string { return textOf(d.source) }
+func (d *Delta) Intent() string { return textOf(d.intent) }
+
+func textOf(text *C.char) string {
+	if text == nil {
+		return ""
+	}
+	return C.GoString(text)
+}
