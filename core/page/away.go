@@ -32,7 +32,7 @@ func awayOf(cold *native.Cold) away {
 // note writes it into the page's cold record.
 func (a away) note(cold *native.Cold) {
 	cold.AwayAt, cold.AwayLength = a.at, a.length
-	if a.block != 0 {
+	if cold.Release == 0 { // else the memory is the caller's, and so is the word
 		cold.User = uintptr(a.block)
 	}
 	cold.Device = a.device
