@@ -11,7 +11,7 @@ import "unsafe"
 
 // Delta is an mmsb_delta_t.
 type Delta struct {
-	_                        uint32
+	structSize               uint32
 	Kind                     int32
 	ID, PageID, Epoch        uint64
 	TimestampNanoseconds     uint64

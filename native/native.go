@@ -165,18 +165,6 @@ func Uncreate(pages []uint64) {
 	C.mmsb_page_uncreate((*C.mmsb_page_t)(unsafe.Pointer(unsafe.SliceData(pages))), C.size_t(len(pages)))
 }
 
-// Destroy ends a page as mmsb_page_destroy does.
-func Destroy(page uint64) int32 { return int32(C.mmsb_page_destroy_slow(C.uint64_t(page))) }
-
-// WritePage copies bytes into a page. The calling goroutine is bound to its thread.
-func WritePage(page, offset uint64, bytes []byte) int32 {
-	return int32(C.mmsb_page_write_bytes(C.uint64_t(page), C.uint64_t(offset), unsafe.Pointer(unsafe.SliceData(bytes)),
-		C.uint64_t(len(bytes))))
-}
-
-// ClearMask clears a page's change mask. The calling goroutine is bound to its thread.
-func ClearMask(page uint64) int32 { return int32(C.mmsb_page_mask_reset(C.uint64_t(page))) }
-
 // FinishRecord frees a small record whose page has been taken apart and that the caller has locked.
 func FinishRecord(index uint32, state uint64) {
 	C.mmsb_record_finish(C.uint32_t(index), C.uint64_t(state))

@@ -10,9 +10,9 @@ typedef struct place {
     int32_t device;
 } place_t;
 
-static const place_t places[] = {
-    {MMSB_LOCATION_CPU, 0},     {MMSB_LOCATION_GPU, 0},    {MMSB_LOCATION_GPU, 1}, {MMSB_LOCATION_UNIFIED, 0},
-    {MMSB_LOCATION_UNIFIED, 1}, {MMSB_LOCATION_PINNED, 0}, {MMSB_LOCATION_DISK, 0}};
+static const place_t places[] = {{MMSB_LOCATION_CPU, 0},     {MMSB_LOCATION_GPU, 0},     {MMSB_LOCATION_GPU, 1},
+                                 {MMSB_LOCATION_UNIFIED, 0}, {MMSB_LOCATION_UNIFIED, 1}, {MMSB_LOCATION_PINNED, 0},
+                                 {MMSB_LOCATION_DISK, 0}};
 #define PLACES (sizeof places / sizeof places[0])
 
 static mmsb_context_t simulated_context(void) {
@@ -50,7 +50,8 @@ static void check_same(mmsb_page_t page, mmsb_page_t twin, int line) {
                mmsb_page_read(twin, 0, bytes + size, size) == MMSB_OK && memcmp(bytes, bytes + size, size) == 0;
     if (!good)
         check_fail(__FILE__, line, "the bytes differ: %s", mmsb_last_error());
-    good = mmsb_page_mask_read(page, 0, mask, size) == MMSB_OK && mmsb_page_mask_read(twin, 0, mask + size / 8 + 1, size) == MMSB_OK &&
+    good = mmsb_page_mask_read(page, 0, mask, size) == MMSB_OK &&
+           mmsb_page_mask_read(twin, 0, mask + size / 8 + 1, size) == MMSB_OK &&
            memcmp(mask, mask + size / 8 + 1, size / 8 + 1) == 0;
     if (!good)
         check_fail(__FILE__, line, "the masks differ: %s", mmsb_last_error());
@@ -282,7 +283,7 @@ static void pins_give_the_address_of_the_place(void) {
             CHECK(WIFSIGNALED(how) && WTERMSIG(how) == SIGSEGV);
             /* Calls go on beside the pin. */
             CHECK_OK(mmsb_page_write(page, 77, "x", 1));
-            mmsb_page_range_t range = {.page = page, .offset = 78, .buffer = (void *)(uintptr_t) "y", .length = 1};
+            mmsb_page_range_t range = {.page = page, .offset = 78, .buffer = (void *)(uintptr_t)"y", .length = 1};
             CHECK_OK(mmsb_page_write_many(&range, 1, NULL));
             char two[2];
             CHECK_OK(mmsb_page_read(page, 77, two, 2));

@@ -1,0 +1,231 @@
+package pages
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/delta"
+	"libmmsb/core/page"
+	"libmmsb/core/status"
+	"libmmsb/gpu/sim"
+	"libmmsb/native"
+)
+
+func init() { Use() }
+
+// world is a context on simulated devices.
+type world struct {
+	*testing.T
+	context uint64
+	sim     *sim.Driver
+}
+
+// on runs a test on a context of its own, which leaves nothing behind and nothing out of order. Native locks belong to threads.
+func on(t *testing.T, test func(w *world)) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	context, err := page.NewContext(page.Options{Simulate: page.SimulateAlways, SimulatedDevices: 2, SimulatedMemory: 64 << 20})
+	require.NoError(t, err)
+	set, err := SetOf(context)
+	require.NoError(t, err)
+	driver, err := set.Driver()
+	require.NoError(t, err)
+	w := &world{t, context, driver.(*sim.Driver)}
+	test(w)
+	violations, _ := w.sim.Violations()
+	require.Empty(t, violations)
+	require.NoError(t, page.Destroy(context))
+	require.Zero(t, page.Outliving())
+	_, err = SetOf(context)
+	require.Equal(t, status.StaleHandle, status.CodeOf(err))
+}
+
+func (w *world) create(location, device int32, size uint64) (handle uint64) {
+	require.NoError(w, page.Use(w.context, func(c *page.Context) (err error) {
+		handle, err = c.Create(size, page.CreateOptions{Location: location, Device: device, NUMANode: -1})
+		return err
+	}))
+	return handle
+}
+
+func (w *world) fail(call sim.Call, after int, effect sim.Effect) {
+	require.NoError(w, w.sim.Inject(sim.Fault{Call: call, After: after, Effect: effect}))
+}
+
+func (w *world) write(handle, offset uint64, content string) status.Code {
+	return status.Code(native.WritePage(handle, offset, []byte(content)))
+}
+
+func (w *world) read(handle, offset, length uint64) (string, status.Code) {
+	into := make([]byte, length)
+	code := native.ReadPage(handle, offset, into)
+	return string(into), status.Code(code)
+}
+
+func (w *world) holds(handle, offset uint64, content string) {
+	w.Helper()
+	got, code := w.read(handle, offset, uint64(len(content)))
+	require.Equal(w, status.OK, code)
+	require.Equal(w, content, got)
+}
+
+// apply applies a delta of scattered bytes: nothing that a copy could do.
+func (w *world) apply(handle uint64, offsets []uint64, payload string) status.Code {
+	values := []byte(payload)
+	var pinned runtime.Pinner
+	defer pinned.Unpin()
+	pinned.Pin(&offsets[0])
+	pinned.Pin(&values[0])
+	return status.Code(native.ApplyPage(handle, &native.Delta{
+		Kind: int32(delta.Indexed), Offsets: unsafe.Pointer(&offsets[0]), Count: uint64(len(offsets)), Payload: unsafe.Pointer(&values[0]),
+	}))
+}
+
+func (w *world) pin(handle uint64) {
+	_, code := native.PinPage(handle, true)
+	require.Zero(w, code)
+}
+
+func (w *world) unpin(handle uint64) { require.Zero(w, native.UnpinPage(handle, true)) }
+
+func TestADeltaOfAPageOnADeviceIsAKernel(t *testing.T) {
+	on(t, func(w *world) {
+		handle := w.create(page.LocationGPU, 0, 10000)
+		w.fail(sim.Launch, 0, sim.Fail)
+		require.Equal(t, status.Device, w.apply(handle, []uint64{7, 9, 5000}, "abc"), "it is not launched")
+		w.holds(handle, 7, "\x00\x00\x00")
+		require.Equal(t, status.OK, w.apply(handle, []uint64{7, 9, 5000}, "abc"))
+		w.holds(handle, 7, "a\x00b")
+		require.Equal(t, status.OK, w.apply(handle, []uint64{5000, 9, 9}, "xyz"), "of equal offsets the last wins")
+		w.holds(handle, 9, "z")
+		w.holds(handle, 5000, "x")
+	})
+}
+
+func TestAFailedCallChangesNothing(t *testing.T) {
+	on(t, func(w *world) {
+		handle := w.create(page.LocationGPU, 0, 5000)
+		require.Equal(t, status.OK, w.write(handle, 100, "before"))
+		for _, call := range []func() status.Code{
+			func() status.Code { return w.write(handle, 100, "after!") },
+			func() status.Code { _, code := w.read(handle, 100, 6); return code },
+			func() status.Code { return w.apply(handle, []uint64{100, 103}, "af") },
+			func() status.Code { return status.CodeOf(page.Migrate(handle, page.LocationCPU, 0)) },
+			func() status.Code { return status.CodeOf(page.Migrate(handle, page.LocationDisk, 0)) },
+			func() status.Code { return status.CodeOf(page.Migrate(handle, page.LocationGPU, 1)) },
+			func() status.Code { return status.CodeOf(page.Resize(handle, 6000)) },
+			func() status.Code { _, err := page.Clone(handle, 0); return status.CodeOf(err) },
+		} {
+			for device := range 2 { // copies run on the device that is written to
+				require.NoError(t, w.sim.Inject(sim.Fault{Device: device, Call: sim.Copy, Effect: sim.Fail}))
+			}
+			require.Equal(t, status.Device, call())
+			for device := range 2 {
+				w.use(device)
+			}
+			w.holds(handle, 100, "before")
+		}
+		w.fail(sim.AllocateOrdered, 0, sim.Fail)
+		_, err := page.Clone(handle, 0)
+		require.Error(t, err)
+		w.holds(handle, 100, "before")
+	})
+}
+
+// use lets what was planted on a device's copies come to pass, where the call before had none.
+func (w *world) use(device int) {
+	memory := w.create(page.LocationGPU, int32(device), 1)
+	for range 2 {
+		_ = w.write(memory, 0, "x")
+	}
+	require.Zero(w, native.Destroy(memory))
+}
+
+// A batch works on a copy on the host. Where the device does not take it back it is the newest there is, until the device does.
+func TestACopyThatCannotLeaveIsTheNewest(t *testing.T) {
+	for _, pinned := range []bool{false, true} {
+		on(t, func(w *world) {
+			handle := w.create(page.LocationGPU, 0, 5000)
+			require.Equal(t, status.OK, w.write(handle, 0, "0123456789"))
+			if pinned {
+				w.pin(handle)
+			}
+			w.fail(sim.Copy, 1, sim.Fail) // the way back
+			require.Zero(t, native.WritePages([]uint64{handle, handle}, []uint64{2, 4}, []uint64{2, 2}, []byte("abcd")))
+			w.holds(handle, 0, "01abcd6789")
+			w.fail(sim.Copy, 0, sim.Fail)
+			require.Equal(t, status.Device, w.write(handle, 9, "x"), "the copy still cannot leave")
+			w.holds(handle, 0, "01abcd6789")
+			require.Equal(t, status.OK, w.write(handle, 9, "x"))
+			w.holds(handle, 0, "01abcd678x")
+			if pinned {
+				w.unpin(handle)
+			}
+			require.NoError(t, page.Migrate(handle, page.LocationCPU, 0))
+			w.holds(handle, 0, "01abcd678x")
+		})
+	}
+}
+
+// What a pin's holder writes on the device while a batch works on its copy must stay: only what the batch has changed goes back.
+func TestABatchBesideAPinSendsBackWhatItChanged(t *testing.T) {
+	on(t, func(w *world) {
+		handle := w.create(page.LocationGPU, 0, 5000)
+		w.pin(handle)
+		w.fail(sim.Copy, 2, sim.Fail) // one copy there, one back for each of the two ranges: the second of these
+		require.Zero(t, native.WritePages([]uint64{handle, handle}, []uint64{2, 4000}, []uint64{2, 3}, []byte("abcde")))
+		w.holds(handle, 4000, "cde")
+		w.holds(handle, 2, "ab")
+		require.Equal(t, status.OK, w.write(handle, 0, "x"))
+		w.holds(handle, 0, "x\x00ab")
+		w.unpin(handle)
+	})
+}
+
+func TestALostDeviceTakesItsPagesAndNoMore(t *testing.T) {
+	on(t, func(w *world) {
+		lost, other, host := w.create(page.LocationGPU, 0, 5000), w.create(page.LocationGPU, 1, 5000), w.create(page.LocationCPU, 0, 5000)
+		w.fail(sim.Copy, 0, sim.Lose)
+		require.Equal(t, status.DeviceLost, w.write(lost, 0, "x"))
+		_, code := w.read(lost, 0, 1)
+		require.Equal(t, status.DeviceLost, code)
+		require.Equal(t, status.DeviceLost, status.CodeOf(page.Migrate(lost, page.LocationCPU, 0)))
+		require.Equal(t, status.DeviceLost, status.CodeOf(page.Migrate(host, page.LocationGPU, 0)))
+		require.Equal(t, status.OK, w.write(other, 0, "x"))
+		require.Equal(t, status.OK, w.write(host, 0, "x"))
+		require.NoError(t, page.Migrate(host, page.LocationGPU, 1))
+		w.holds(host, 0, "x")
+		require.Zero(t, native.Destroy(lost))
+	})
+}
+
+func TestManyThreadsOnOneDevice(t *testing.T) {
+	on(t, func(w *world) {
+		const threads = 3 * mostStreams
+		done := make(chan error, threads)
+		for thread := range threads {
+			handle := w.create(page.LocationGPU, int32(thread%2), 4096)
+			go func() {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				content := bytes.Repeat([]byte{byte(thread)}, 4096)
+				for range 50 {
+					native.WritePage(handle, 0, content)
+					into := make([]byte, 4096)
+					if native.ReadPage(handle, 0, into); !bytes.Equal(into, content) {
+						done <- status.Errorf(status.Internal, "thread %d reads another's bytes", thread)
+						return
+					}
+				}
+				done <- nil
+			}()
+		}
+		for range threads {
+			require.NoError(t, <-done)
+		}
+	})
+}

@@ -1,0 +1,69 @@
+package native
+
+/*
+#include <stdlib.h>
+
+#include "delta.h"
+*/
+import "C"
+
+import "unsafe"
+
+// What programs call, for Go: for replays and tests. The calling goroutine is bound to its thread.
+
+// Destroy ends a page as mmsb_page_destroy does.
+func Destroy(page uint64) int32 { return int32(C.mmsb_page_destroy_slow(C.uint64_t(page))) }
+
+// ReadPage copies bytes out of a page.
+func ReadPage(page, offset uint64, to []byte) int32 {
+	return int32(C.mmsb_page_read_bytes(C.uint64_t(page), C.uint64_t(offset), unsafe.Pointer(unsafe.SliceData(to)), C.uint64_t(len(to))))
+}
+
+// WritePage copies bytes into a page.
+func WritePage(page, offset uint64, bytes []byte) int32 {
+	return int32(C.mmsb_page_write_bytes(C.uint64_t(page), C.uint64_t(offset), unsafe.Pointer(unsafe.SliceData(bytes)),
+		C.uint64_t(len(bytes))))
+}
+
+// WritePages copies parts of one piece of bytes into pages, all or none: part i has lengths[i] bytes.
+func WritePages(pages, offsets, lengths []uint64, bytes []byte) int32 {
+	ranges := make([]C.mmsb_page_range_t, len(pages))
+	memory := C.CBytes(bytes)
+	defer C.free(memory)
+	at := uint64(0)
+	for i := range ranges {
+		ranges[i] = C.mmsb_page_range_t{
+			page: C.mmsb_page_t(pages[i]), offset: C.uint64_t(offsets[i]), length: C.uint64_t(lengths[i]), buffer: unsafe.Add(memory, at),
+		}
+		at += lengths[i]
+	}
+	return int32(C.mmsb_page_write_batch(unsafe.SliceData(ranges), C.size_t(len(ranges)), nil))
+}
+
+// ApplyPage applies a delta, which lies in memory that is not Go's or is pinned.
+func ApplyPage(page uint64, delta *Delta) int32 {
+	delta.structSize = C.sizeof_mmsb_delta_t
+	return int32(C.mmsb_page_apply_delta(C.uint64_t(page), (*C.mmsb_delta_t)(unsafe.Pointer(delta))))
+}
+
+// PinPage and UnpinPage hold a page where it is.
+func PinPage(page uint64, write bool) (address uintptr, code int32) {
+	var at unsafe.Pointer
+	code = int32(C.mmsb_page_pin_bytes(C.uint64_t(page), C.int32_t(pinMode(write)), &at))
+	return uintptr(at), code
+}
+
+// UnpinPage ends what PinPage began.
+func UnpinPage(page uint64, write bool) int32 {
+	return int32(C.mmsb_page_unpin_bytes(C.uint64_t(page), C.int32_t(pinMode(write))))
+}
+
+func pinMode(write bool) int32 {
+	if write {
+		return C.MMSB_PIN_WRITE
+	}
+	return C.MMSB_PIN_READ
+}
+
+// ClearMask clears a page's change mask.
+func ClearMask(page uint64) int32 { return int32(C.mmsb_page_mask_reset(C.uint64_t(page))) }
