@@ -36,6 +36,12 @@ typedef struct removed {
     uint64_t id;
 } removed_t;
 
+/* A page that was captured, for the table that the base has of its chunk. */
+typedef struct found {
+    uint32_t index;
+    mmsb_saved_t saved;
+} found_t;
+
 /* Memory of copies. The saver gives back what writers take, and the next writer finds it warm. */
 #define POOL_STEP 16
 #define POOL_CLASSES 320 /* a page of 4096 bytes with its mask and some metadata */
@@ -65,6 +71,8 @@ struct mmsb_capture {
     mmsb_saved_t **base;
     copy_t *drained; /* copies taken off the list */
     uint64_t *removed_ids;
+    found_t *found;
+    uint64_t found_count, found_capacity;
     int refuse_pinned;
     int committed;
 
@@ -86,8 +94,7 @@ struct mmsb_capture {
 uint32_t mmsb_capturing, mmsb_moments;
 static uint32_t frozen; /* contexts */
 mmsb_saved_t *mmsb_saved[MMSB_CHUNKS];
-/* What the running capture of the chunk's context found. Between captures all zero, or NULL: touching new memory in each incremental save
- * would take longer than the save. */
+/* What the running capture of the chunk's context found, where its base has no table of the chunk. */
 static mmsb_saved_t *fresh[MMSB_CHUNKS];
 
 static uint8_t *marks; /* by record */
@@ -172,14 +179,33 @@ static void note_removed(mmsb_capture_t *capture, uint32_t index, const mmsb_sav
     capture->bytes -= (int64_t)saved->size;
 }
 
+/* What the next save will know of a page. An incremental save finds few: a list of them is less to touch than tables. */
+static void note_found(mmsb_capture_t *capture, uint32_t index, mmsb_saved_t saved) {
+    if (!capture->base || !capture->base[index >> MMSB_CHUNK_BITS]) {
+        mmsb_saved_t *chunk = chunk_of(fresh, index >> MMSB_CHUNK_BITS);
+        if (chunk)
+            chunk[index & (MMSB_CHUNK_RECORDS - 1)] = saved;
+        else
+            note_out_of_memory(capture);
+        return;
+    }
+    if (capture->found_count == capture->found_capacity) {
+        uint64_t capacity = capture->found_capacity != 0 ? 2 * capture->found_capacity : 1024;
+        found_t *more = realloc(capture->found, capacity * sizeof *more);
+        if (!more) {
+            note_out_of_memory(capture);
+            return;
+        }
+        capture->found = more;
+        capture->found_capacity = capacity;
+    }
+    capture->found[capture->found_count++] = (found_t){index, saved};
+}
+
 /* Notes a page that is captured, for the next save and for the totals. */
-static void note_captured(mmsb_capture_t *capture, uint32_t index, const mmsb_image_t *image, uint32_t generation) {
+static void note_captured(mmsb_capture_t *capture, uint32_t index, const mmsb_image_t *image, uint32_t generation, uint32_t crc) {
     const mmsb_saved_t *saved = base_of(capture, index);
-    mmsb_saved_t *chunk = chunk_of(fresh, index >> MMSB_CHUNK_BITS);
-    if (chunk)
-        chunk[index & (MMSB_CHUNK_RECORDS - 1)] = (mmsb_saved_t){image->version, image->id, image->size, generation, 0};
-    else
-        note_out_of_memory(capture);
+    note_found(capture, index, (mmsb_saved_t){image->version, image->id, image->size, generation, crc});
     pthread_mutex_lock(&capture->lock);
     if (saved && saved->generation != generation) {
         note_removed(capture, index, saved);
@@ -188,13 +214,6 @@ static void note_captured(mmsb_capture_t *capture, uint32_t index, const mmsb_im
     capture->pages += !saved;
     capture->bytes += (int64_t)image->size - (saved ? (int64_t)saved->size : 0);
     pthread_mutex_unlock(&capture->lock);
-}
-
-/* The checksum of what was captured of a page, for the next save. */
-static void note_checksum(uint32_t index, uint32_t crc) {
-    mmsb_saved_t *chunk = __atomic_load_n(&fresh[index >> MMSB_CHUNK_BITS], __ATOMIC_ACQUIRE);
-    if (chunk) /* else there was no memory, and the capture fails */
-        chunk[index & (MMSB_CHUNK_RECORDS - 1)].crc = crc;
 }
 
 /* ------------------------------------------------------------------------------------------------------ images ---- */
@@ -557,7 +576,7 @@ void mmsb_capture_large_done(mmsb_capture_t *capture, mmsb_large_t *large) {
     pthread_mutex_unlock(&capture->lock);
     set_mark(index, MMSB_MARK_DONE);
     __atomic_store_n(&mmsb_record_at(index)->state, state, __ATOMIC_RELEASE);
-    note_captured(capture, index, &large->image, large->generation);
+    note_captured(capture, index, &large->image, large->generation, 0);
     free_large(capture, large);
     wake();
 }
@@ -935,8 +954,7 @@ static void finish_page(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t fir
                         uint32_t generation) {
     for (uint32_t i = first; i < room->extent_count; i++)
         room->extents[i].crc = mmsb_bytes.crc32c(0, room->buffer + room->extents[i].at, room->extents[i].length);
-    note_captured(capture, index, image, generation);
-    note_checksum(index, room->extents[first].crc);
+    note_captured(capture, index, image, generation, room->extents[first].crc);
 }
 
 static void free_copy(mmsb_capture_t *capture, copy_t *copy) {
@@ -1116,18 +1134,14 @@ void mmsb_capture_commit(mmsb_capture_t *capture) {
     mmsb_saved_t **base = capture->base;
     for (uint64_t i = 0; base && i < capture->removed_count; i++)
         base[capture->removed[i].index >> MMSB_CHUNK_BITS][capture->removed[i].index & (MMSB_CHUNK_RECORDS - 1)].generation = 0;
+    for (uint64_t i = 0; i < capture->found_count; i++) {
+        const found_t *found = &capture->found[i];
+        base[found->index >> MMSB_CHUNK_BITS][found->index & (MMSB_CHUNK_RECORDS - 1)] = found->saved;
+    }
     for (uint32_t i = 0; i < capture->chunk_count; i++) {
         uint32_t chunk = capture->chunks[i];
-        mmsb_saved_t *old = base ? base[chunk] : NULL, *found = fresh[chunk];
-        for (uint32_t r = 0; old && found && r < MMSB_CHUNK_RECORDS; r++) {
-            if (found[r].generation != 0) {
-                old[r] = found[r];
-                memset(&found[r], 0, sizeof found[r]);
-            }
-        }
-        if (!old)
-            fresh[chunk] = NULL;
-        mmsb_saved_t *now_saved = old ? old : found;
+        mmsb_saved_t *now_saved = base && base[chunk] ? base[chunk] : fresh[chunk];
+        fresh[chunk] = NULL;
         if (mmsb_saved[chunk] != now_saved)
             free(mmsb_saved[chunk]);
         mmsb_saved[chunk] = now_saved;
@@ -1183,8 +1197,11 @@ void mmsb_capture_end(mmsb_capture_t *capture) {
         free(fresh[capture->chunks[i]]);
         fresh[capture->chunks[i]] = NULL;
     }
+    free(capture->found);
     free(capture->removed);
     free(capture->removed_ids);
+    capture->found = NULL;
+    capture->found_count = capture->found_capacity = 0;
     free(capture->chunks);
     capture->removed = NULL;
     capture->removed_ids = NULL;
