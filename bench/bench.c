@@ -212,7 +212,7 @@ static int rising(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-static double median(const double *values, int count) {
+double bench_median(const double *values, int count) {
     double sorted[MOST_ROUNDS];
     memcpy(sorted, values, (size_t)count * sizeof *values);
     qsort(sorted, (size_t)count, sizeof *sorted, rising);
@@ -267,14 +267,14 @@ static const char *verdict(const bench_row_t *row, double value, double ratio, b
 }
 
 void bench_report(const bench_row_t *row, const double *ours, const double *peer, const double *limit, int rounds) {
-    double ratios[MOST_ROUNDS], ratio = 0, value = median(ours, rounds);
+    double ratios[MOST_ROUNDS], ratio = 0, value = bench_median(ours, rounds);
     print_names(row);
     print_number("ours", value);
     if (peer) {
         for (int round = 0; round < rounds; round++)
             ratios[round] = ours[round] / peer[round];
-        ratio = median(ratios, rounds);
-        print_number("peer", median(peer, rounds));
+        ratio = bench_median(ratios, rounds);
+        print_number("peer", bench_median(peer, rounds));
         print_number("ratio", ratio);
         qsort(ratios, (size_t)rounds, sizeof *ratios, rising);
         print_number("ratio_quarter", ratios[rounds / 4]);
@@ -283,7 +283,7 @@ void bench_report(const bench_row_t *row, const double *ours, const double *peer
     if (row->limit_is_peer)
         limit = peer;
     if (limit)
-        print_number("limit", median(limit, rounds));
+        print_number("limit", bench_median(limit, rounds));
     print_end(verdict(row, value, ratio, peer));
 }
 

@@ -55,6 +55,7 @@ int bench_rounds(void);
 void bench_run(const bench_row_t *row);
 /* Prints a row that was measured elsewhere: a value of each round in the row's unit; peer and limit may be NULL. */
 void bench_report(const bench_row_t *row, const double *ours, const double *peer, const double *limit, int rounds);
+double bench_median(const double *values, int count);
 /* Prints a row that cannot be measured on this machine. */
 void bench_not_run(const bench_row_t *row, const char *why);
 /* Prints a fact about the run: a version, a place. */

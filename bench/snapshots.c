@@ -157,6 +157,17 @@ typedef struct measured {
     double ours[DISK_ROUNDS], peer[DISK_ROUNDS];
 } measured_t;
 
+/* What a save can reach against a buffered write: twice its rate, or, where the disk's best raw write has less than 2.5 times of it,
+ * as much of that one as the row beside asks for. */
+static double against_buffered(const double *best, const double *buffered, int rounds) {
+    const double twice = 2, of_best = 0.8;
+    double ratios[DISK_ROUNDS];
+    for (int round = 0; round < rounds; round++)
+        ratios[round] = best[round] / buffered[round];
+    double attainable = of_best * bench_median(ratios, rounds);
+    return attainable < twice ? attainable : twice;
+}
+
 static void save_and_restore(uint64_t size, const char *const *names) {
     static const char *const note = "2 GiB, durable, every checksum made or verified; megabytes of file";
     const uint64_t bytes = sized(2 * GIB);
@@ -167,7 +178,9 @@ static void save_and_restore(uint64_t size, const char *const *names) {
                        .peer_name = "raw write past the page cache, deep queue, fsync",
                        .limit_is_peer = true,
                        .note = note},
-        [SAVE_BUFFERED] = {.bound = 2, .peer_name = "buffered write and fsync", .note = note},
+        [SAVE_BUFFERED] = {.peer_name = "buffered write and fsync",
+                           .limit_name = "raw write past the page cache, deep queue, fsync",
+                           .note = "as above; the aim is 2, but at most 0.8 of what the limit reaches against the peer"},
         [RESTORE] = {.bound = 0.8, .peer_name = "raw read into reused memory", .limit_is_peer = true, .note = note},
         [RESTORE_NEW] = {.peer_name = "raw read into reused memory", .limit_is_peer = true, .note = note},
         [MEMORY] = {.unit = BENCH_MEBIBYTES,
@@ -239,9 +252,11 @@ static void save_and_restore(uint64_t size, const char *const *names) {
         BENCH_CALL(mmsb_context_destroy(empty));
         bench_remove(saved);
     }
+    rows[SAVE_BUFFERED].bound = against_buffered(all[SAVE_BEST].peer, all[SAVE_BUFFERED].peer, rounds);
     for (int r = 0; r < SAVE_ROWS; r++) {
         if (bench_wanted(rows[r].what))
-            bench_report(&rows[r], all[r].ours, all[r].peer, NULL, r == MEMORY ? 1 : rounds);
+            bench_report(&rows[r], all[r].ours, all[r].peer, r == SAVE_BUFFERED ? all[SAVE_BEST].peer : NULL,
+                         r == MEMORY ? 1 : rounds);
     }
     BENCH_CALL(mmsb_context_destroy(restored));
     end_state(&state);
