@@ -8,6 +8,7 @@
 #include <time.h>
 
 #define BUCKETS 1024
+#define CHUNK_WORDS (MMSB_CHUNK_RECORDS / 64) /* of a bit for each record */
 #define URGENT_MAX 64
 
 enum { OFF, CAPTURING, FROZEN };
@@ -69,7 +70,10 @@ struct mmsb_capture {
     uint32_t *chunks, *used;
     uint32_t chunk_count, chunk_at, record_at;
     mmsb_saved_t **base;
-    copy_t *drained; /* copies taken off the list */
+    uint64_t *differing; /* by chunk, a bit for each record that is not as the base has it; NULL = no base, all are to be saved */
+    uint8_t *looked;     /* by chunk: its bits are there */
+    uint32_t look_at;    /* the first chunk that nobody looks at */
+    copy_t *drained;     /* copies taken off the list */
     uint64_t *removed_ids;
     found_t *found;
     uint64_t found_count, found_capacity;
@@ -896,13 +900,26 @@ static void reset_stats(mmsb_capture_stats_t *stats) {
     __atomic_store_n(&stats->compared_bytes, 0, __ATOMIC_RELAXED);
 }
 
+static void free_chunks(mmsb_capture_t *capture) {
+    free(capture->chunks);
+    free(capture->differing);
+    free(capture->looked);
+    capture->chunks = NULL;
+    capture->differing = NULL;
+    capture->looked = NULL;
+    capture->chunk_count = 0;
+}
+
 mmsb_capture_t *mmsb_capture_begin(uint32_t context, const uint32_t *chunks, const uint32_t *used, uint32_t count,
                                    mmsb_saved_t **base, uint64_t copy_limit, int refuse_pinned) {
     mmsb_capture_t *capture = capture_for(context);
     if (!capture)
         return NULL;
     capture->chunks = malloc((count + 1) * 2 * sizeof *chunks);
-    if (!capture->chunks) {
+    capture->differing = base ? malloc((count + 1) * CHUNK_WORDS * sizeof(uint64_t)) : NULL;
+    capture->looked = base ? calloc(count + 1, 1) : NULL;
+    if (!capture->chunks || (base && (!capture->differing || !capture->looked))) {
+        free_chunks(capture);
         mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory to capture %u chunks of pages", count);
         return NULL;
     }
@@ -910,7 +927,7 @@ mmsb_capture_t *mmsb_capture_begin(uint32_t context, const uint32_t *chunks, con
     memcpy(capture->chunks, chunks, count * sizeof *chunks);
     memcpy(capture->used, used, count * sizeof *used);
     capture->chunk_count = count;
-    capture->chunk_at = capture->record_at = 0;
+    capture->chunk_at = capture->record_at = capture->look_at = 0;
     capture->base = base;
     capture->pool.limit = copy_limit;
     capture->refuse_pinned = refuse_pinned;
@@ -1052,6 +1069,14 @@ static step_t save_locked(mmsb_capture_t *capture, mmsb_room_t *room, mmsb_recor
     return step;
 }
 
+/* Unlocked and as it was saved: whoever changes it from now on looks first. */
+static int is_unchanged(const mmsb_capture_t *capture, uint32_t index) {
+    const mmsb_record_t *record = mmsb_record_at(index);
+    uint64_t state = mmsb_state_load(record);
+    return MMSB_HANDLE_KIND(state) == MMSB_KIND_PAGE && !(state & MMSB_OWNER_MASK) &&
+           as_saved(base_of(capture, index), record, state) && !suspect(record);
+}
+
 static step_t save_record(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t index) {
     mmsb_record_t *record = mmsb_record_at(index);
     for (;;) {
@@ -1074,8 +1099,7 @@ static step_t save_record(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t i
             }
             return GO_ON;
         }
-        /* Unlocked and as it was saved: whoever changes it from now on looks first. */
-        if (!(state & MMSB_OWNER_MASK) && as_saved(saved, record, state) && !suspect(record))
+        if (is_unchanged(capture, index))
             return GO_ON;
         if (!mmsb_record_lock_page(index, &state))
             continue;
@@ -1083,6 +1107,42 @@ static step_t save_record(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t i
             return save_locked(capture, room, record, index, state);
         __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
     }
+}
+
+int mmsb_capture_look(mmsb_capture_t *capture) {
+    if (!capture->differing)
+        return 0;
+    uint32_t chunk = __atomic_fetch_add(&capture->look_at, 1, __ATOMIC_RELAXED);
+    if (chunk >= capture->chunk_count) {
+        __atomic_store_n(&capture->look_at, capture->chunk_count, __ATOMIC_RELAXED); /* does not wrap */
+        return 0;
+    }
+    uint64_t *words = capture->differing + chunk * CHUNK_WORDS;
+    uint32_t first = capture->chunks[chunk] << MMSB_CHUNK_BITS;
+    memset(words, 0, CHUNK_WORDS * sizeof *words);
+    for (uint32_t i = 0; i < capture->used[chunk]; i++)
+        words[i / 64] |= (uint64_t)!is_unchanged(capture, first | i) << i % 64;
+    __atomic_store_n(&capture->looked[chunk], 1, __ATOMIC_RELEASE);
+    return 1;
+}
+
+/* The first record from record_at on of the saver's chunk that is to be saved; used, where none is. */
+static uint32_t next_differing(mmsb_capture_t *capture) {
+    uint32_t at = capture->record_at, used = capture->used[capture->chunk_at];
+    if (!capture->differing)
+        return at;
+    while (!__atomic_load_n(&capture->looked[capture->chunk_at], __ATOMIC_ACQUIRE)) {
+        if (!mmsb_capture_look(capture))
+            sched_yield();
+    }
+    const uint64_t *words = capture->differing + capture->chunk_at * CHUNK_WORDS;
+    while (at < used) {
+        uint64_t left = words[at / 64] >> at % 64;
+        if (left != 0)
+            return at + (uint32_t)__builtin_ctzll(left);
+        at = (at / 64 + 1) * 64;
+    }
+    return used;
 }
 
 static int any_pinned(const mmsb_capture_t *capture, uint32_t *index) {
@@ -1096,7 +1156,7 @@ mmsb_fill_t mmsb_capture_fill(mmsb_capture_t *capture, mmsb_room_t *room, uint32
     if (any_pinned(capture, index))
         return MMSB_FILL_PINNED;
     for (; capture->chunk_at < capture->chunk_count; capture->chunk_at++, capture->record_at = 0) {
-        for (; capture->record_at < capture->used[capture->chunk_at]; capture->record_at++) {
+        for (; (capture->record_at = next_differing(capture)) < capture->used[capture->chunk_at]; capture->record_at++) {
             if (MMSB_UNLIKELY(__atomic_load_n(&capture->copies, __ATOMIC_RELAXED) || capture->drained))
                 step = save_copies(capture, room, index);
             if (MMSB_LIKELY(step == GO_ON)) {
@@ -1202,12 +1262,10 @@ void mmsb_capture_end(mmsb_capture_t *capture) {
     free(capture->removed_ids);
     capture->found = NULL;
     capture->found_count = capture->found_capacity = 0;
-    free(capture->chunks);
+    free_chunks(capture);
     capture->removed = NULL;
     capture->removed_ids = NULL;
     capture->removed_capacity = 0;
-    capture->chunks = NULL;
-    capture->chunk_count = 0;
 }
 
 mmsb_status_t mmsb_context_freeze(uint32_t context) {

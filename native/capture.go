@@ -90,6 +90,10 @@ func (c Capture) Fill(room *Room) (Fill, uint32) {
 	return Fill(fill), uint32(index)
 }
 
+// Look helps the goroutine that fills, beside it: it finds the pages of a chunk that are not as the base has them. false: all are
+// found.
+func (c Capture) Look() bool { return C.mmsb_capture_look(c.capture) != 0 }
+
 // Large is a large page of a capture.
 type Large struct{ large *C.mmsb_large_t }
 

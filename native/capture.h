@@ -121,6 +121,10 @@ typedef enum mmsb_fill { MMSB_FILL_FULL, MMSB_FILL_LARGE, MMSB_FILL_END, MMSB_FI
  * saved because it is pinned for writing. */
 mmsb_fill_t mmsb_capture_fill(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t *index);
 
+/* Looks which records of a chunk are not as the base has them: of the first chunk that nobody has looked at. 0: there is none. For
+ * threads beside the one that fills, which looks for itself where it comes to a chunk first. */
+int mmsb_capture_look(mmsb_capture_t *capture);
+
 /* After MMSB_FILL_END: writers go on as ever. */
 void mmsb_capture_stop(mmsb_capture_t *capture);
 

@@ -11,6 +11,7 @@ import (
 
 	"libmmsb/core/file"
 	"libmmsb/core/log"
+	"libmmsb/core/safego"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
@@ -168,8 +169,9 @@ type saver struct {
 	scratch *snapshot.Segment // what is compressed goes through it
 	chunk   []byte
 	large   map[uint32]largeSaved
-	fast    bool   // the base is what native.LastSaved tells of
-	done    uint64 // bytes, of about total: masks and metadata come on top, and a base has some of them
+	looking sync.WaitGroup // the goroutine that helps to find what is not as the base has it
+	fast    bool           // the base is what native.LastSaved tells of
+	done    uint64         // bytes, of about total: masks and metadata come on top, and a base has some of them
 	total   uint64
 }
 
@@ -263,6 +265,12 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 	}
 	capture.Settle()
 	s.capture = capture
+	s.looking.Add(1)
+	safego.Go(func() { // beside the goroutine that fills: half of an incremental save is looking
+		defer s.looking.Done()
+		for capture.Look() {
+		}
+	})
 	c.saves.statistics.Lock()
 	c.saves.running, c.saves.isRunning = capture, true
 	c.saves.statistics.Unlock()
@@ -278,6 +286,7 @@ func (s *saver) end() {
 	saves.note(s.capture.Stats())
 	saves.isRunning = false
 	saves.statistics.Unlock()
+	s.looking.Wait()
 	s.capture.End()
 }
 

@@ -1033,6 +1033,11 @@ static void check_moment(const state_t *state) {
     }
 }
 
+static void *look_for_changes(void *capture) {
+    while (mmsb_capture_look(capture)) {}
+    return NULL;
+}
+
 static void captures_beside_threads_are_one_moment(int rounds) {
     void *(*const bodies[])(void *) = {batches, batches, rows, rows, generations, generations, captures_of_another};
     static const uintptr_t arguments[] = {0, 1, 0, 1, 0, 1, 0};
@@ -1052,7 +1057,10 @@ static void captures_beside_threads_are_one_moment(int rounds) {
     for (int round = 0; round < rounds; round++) {
         saver_t saver = {.seed = (unsigned)round};
         capture_begin(&saver, round % 4 == 0 ? NULL : &base, round % 3 == 0 ? LEAST_LIMIT : 64 << 20, 0, 0);
+        pthread_t helper;
+        CHECK(pthread_create(&helper, NULL, look_for_changes, saver.capture) == 0);
         while (step(&saver)) {}
+        pthread_join(helper, NULL);
         finish(&saver);
         check_moment(&saver.state);
         mmsb_capture_stats_t stats;
@@ -1172,6 +1180,8 @@ static const plant_t plants[] = {
     {"writes through an address are not looked for", "capture.c",
      "    return mmsb_exposed(record) || __atomic_load_n(&record->write_pins, __ATOMIC_RELAXED) != 0;\n",
      "    return (void)record, 0;\n", "calls"},
+    {"a page is not looked at once an earlier one was taken", "capture.c", "uint64_t left = words[at / 64] >> at % 64;",
+     "uint64_t left = at % 64 ? 0 : words[at / 64];", "calls"},
     {"copies have no limit", "capture.c", "*blocked = pool->bytes + bytes > pool->limit && pool->bytes != 0;", "*blocked = 0;",
      "limit"},
     {"a page goes while parts of it are to be saved", "capture.c", "length == UINT64_MAX || (length > 0 && keep_large(",
