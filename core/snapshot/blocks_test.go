@@ -37,10 +37,14 @@ func scatter(random *rand.Rand, one content, share float64) (content, []Range) {
 
 // TestChangedBlocksLieOverTheirBase reads chains in which newer files have blocks of chunks of older ones, stored in every way.
 func TestChangedBlocksLieOverTheirBase(t *testing.T) {
-	for seed, compressions := range [][]Compression{
-		{Uncompressed, Uncompressed, Uncompressed, Uncompressed}, {Zstd, Zstd, Zstd, Zstd}, {Zeros, Uncompressed, Zstd, Zeros},
+	chains := [][]Compression{
+		{Zeros, Uncompressed, Zstd, Zeros}, {Uncompressed, Uncompressed, Uncompressed, Uncompressed}, {Zstd, Zstd, Zstd, Zstd},
 		{Zstd, Uncompressed, Uncompressed, Zeros},
-	} {
+	}
+	if raceDetector {
+		chains = chains[:1]
+	}
+	for seed, compressions := range chains {
 		t.Run(fmt.Sprint(compressions), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(seed), 3))
 			directory := t.TempDir()
