@@ -195,8 +195,13 @@ def test_bytes_that_do_not_change_make_no_run() -> None:
 
 
 def run_program(*arguments: str) -> subprocess.Popen[str]:
+    """The program as a person starts it: who runs these tests in a shell's background ignores Ctrl-C, and would hand that on."""
     command = [sys.executable, str(Path(replay_git.__file__)), *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_folder_without_a_repository_is_named(tmp_path: Path) -> None:
