@@ -325,6 +325,17 @@ mmsb_status_t mmsb_page_migrate_many(const mmsb_page_t *pages, size_t count, mms
     return mmsbgo_page_migrate_many((mmsb_page_t *)pages, count, location, device, statuses, bad_index);
 }
 
+mmsb_status_t mmsb_page_migrate_many_start(const mmsb_page_t *pages, size_t count, mmsb_location_t location, int32_t device,
+                                           const mmsb_work_options_t *work, mmsb_status_t *statuses, mmsb_ticket_t *ticket) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_work(work));
+    DOOR_ARRAY(pages, count);
+    DOOR_OPTIONAL(statuses);
+    DOOR_POINTER(ticket);
+    return mmsbgo_page_migrate_many_start((mmsb_page_t *)pages, count, location, device, (mmsb_work_options_t *)work, statuses,
+                                          ticket);
+}
+
 /* ------------------------------------------------------------------------------------------------ change masks ---- */
 
 mmsb_status_t mmsb_page_mask_read(mmsb_page_t page, uint64_t offset, void *bits, uint64_t length) {

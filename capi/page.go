@@ -6,6 +6,7 @@ package main
 import "C"
 
 import (
+	"slices"
 	"unsafe"
 
 	"libmmsb/core/page"
@@ -143,13 +144,38 @@ func mmsbgo_page_migrate(of C.mmsb_page_t, location C.mmsb_location_t, device C.
 func mmsbgo_page_migrate_many(of *C.mmsb_page_t, count C.size_t, location C.mmsb_location_t, device C.int32_t,
 	statuses *C.mmsb_status_t, bad *C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	var codes []int32
-	if statuses != nil {
-		codes = array((*int32)(unsafe.Pointer(statuses)), count)
+	index, err := page.CheckMigrateMany(pages(of, count), int32(location), int32(device))
+	if err == nil {
+		index, err = page.MigrateMany(pages(of, count), int32(location), int32(device), codes(statuses, count), nil)
 	}
-	index, err := page.MigrateMany(pages(of, count), int32(location), int32(device), codes)
 	badIndex(bad, index, err)
 	return failed(err)
+}
+
+//export mmsbgo_page_migrate_many_start
+func mmsbgo_page_migrate_many_start(of *C.mmsb_page_t, count C.size_t, location C.mmsb_location_t, device C.int32_t,
+	work *C.mmsb_work_options_t, statuses *C.mmsb_status_t, to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	moved := slices.Clone(pages(of, count))
+	if _, err := page.CheckMigrateMany(moved, int32(location), int32(device)); err != nil {
+		return failed(err)
+	}
+	h, err := startTicket(uint64(count), work, func(w *ticket.Work) error {
+		_, err := page.MigrateMany(moved, int32(location), int32(device), codes(statuses, count), w)
+		return err
+	})
+	if err == nil {
+		*to = C.mmsb_ticket_t(h)
+	}
+	return failed(err)
+}
+
+// codes are statuses in C memory; none where that is NULL.
+func codes(first *C.mmsb_status_t, count C.size_t) []int32 {
+	if first == nil {
+		return nil
+	}
+	return array((*int32)(unsafe.Pointer(first)), count)
 }
 
 func bytes(first unsafe.Pointer, count C.size_t) []byte {

@@ -608,9 +608,10 @@ MMSB_API mmsb_status_t mmsb_page_write_many(const mmsb_page_range_t *ranges, siz
 MMSB_API mmsb_status_t mmsb_page_resize(mmsb_page_t page, uint64_t size);
 
 /* Moves the bytes to another place; id, epoch, mask and metadata stay. Nothing happens where the page is there already. device
- * is 0 for CPU and DISK. DISK bytes lie in an unlinked file in the context's disk_path and are not durable: snapshots are.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_BUSY (pinned), MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT,
- * MMSB_E_NO_SPACE, MMSB_E_IO. Threads: any. Blocks: while the bytes move. Since 0.1. */
+ * is 0 for CPU and DISK. DISK bytes lie in an unlinked file in the context's disk_path and are not durable: snapshots are. GPU bytes lie in
+ * memory that only devices reach, UNIFIED and PINNED ones in memory that the host reaches, too.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_BUSY (pinned), MMSB_E_NO_DEVICE, MMSB_E_UNSUPPORTED (a device without managed memory),
+ * MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_IO, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: while the bytes move. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_migrate(mmsb_page_t page, mmsb_location_t location, int32_t device);
 
 /* Moves many pages. Arguments are checked for all before the first moves. statuses (may be NULL) takes a code per page: each page
@@ -619,6 +620,13 @@ MMSB_API mmsb_status_t mmsb_page_migrate(mmsb_page_t page, mmsb_location_t locat
  * Errors: as mmsb_page_migrate. Threads: any. Blocks: while the bytes move. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_migrate_many(const mmsb_page_t *pages, size_t count, mmsb_location_t location, int32_t device,
                                               mmsb_status_t *statuses, size_t *bad_index);
+
+/* The same as work of its own; progress counts pages. The handles are copied; statuses (may be NULL) must stay valid until the ticket is done. After
+ * a cancel what has moved stays there, and the other pages' statuses are MMSB_E_CANCELLED.
+ * Errors: of the arguments as mmsb_page_migrate_many, at once; all others through the ticket. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_migrate_many_start(const mmsb_page_t *pages, size_t count, mmsb_location_t location,
+                                                    int32_t device, const mmsb_work_options_t *work, mmsb_status_t *statuses,
+                                                    mmsb_ticket_t *ticket);
 
 /* ------------------------------------------------------------------------------------------------------ deltas ---- */
 

@@ -8,6 +8,7 @@ import (
 	"libmmsb/core/log"
 	"libmmsb/core/mem"
 	"libmmsb/core/status"
+	"libmmsb/core/ticket"
 	"libmmsb/native"
 
 	"golang.org/x/sys/unix"
@@ -175,20 +176,32 @@ func Migrate(page uint64, location, device int32) error {
 	return err
 }
 
-// MigrateMany moves many pages: arguments are checked for all, then each page moves or does not. bad is the first that did not.
-func MigrateMany(pages []uint64, location, device int32, codes []int32) (bad int, err error) {
+// CheckMigrateMany tells whether pages could go to a place, as far as can be said before; bad is the first that could not.
+func CheckMigrateMany(pages []uint64, location, device int32) (bad int, err error) {
 	for i, page := range pages {
 		if err := check(page, location, device); err != nil {
 			return i, err
 		}
 	}
+	return 0, nil
+}
+
+// MigrateMany moves many pages: each moves or does not, and has its code in codes, where that is not nil. bad is the first that did not. w is nil, or
+// the work that this is.
+func MigrateMany(pages []uint64, location, device int32, codes []int32, w *ticket.Work) (bad int, err error) {
 	for i, page := range pages {
-		moved := Migrate(page, location, device)
+		moved := status.Errorf(status.Cancelled, "cancelled after %d of %d pages", i, len(pages))
+		if w == nil || !w.Cancelled() {
+			moved = Migrate(page, location, device)
+		}
 		if codes != nil {
 			codes[i] = int32(status.CodeOf(moved))
 		}
 		if moved != nil && err == nil {
 			bad, err = i, moved
+		}
+		if w != nil {
+			w.Progress(uint64(i + 1))
 		}
 	}
 	return bad, err

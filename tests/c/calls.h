@@ -131,6 +131,7 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_page_resize, MMSB_KIND_PAGE, ORDINARY, (handle, 100)) \
     CALL(mmsb_page_migrate, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_LOCATION_DISK, 0)) \
     CALL(mmsb_page_migrate_many, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, MMSB_LOCATION_DISK, 0, NULL, NULL)) \
+    CALL(mmsb_page_migrate_many_start, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, MMSB_LOCATION_DISK, 0, NULL, NULL, &a.number)) \
     CALL(mmsb_delta_validate, 0, ORDINARY, (&a.delta, 64)) \
     CALL(mmsb_page_apply, MMSB_KIND_PAGE, ORDINARY, (handle, &a.delta)) \
     CALL(mmsb_page_apply_many, MMSB_KIND_PAGE, ORDINARY, (&handle, &a.delta, 1, NULL)) \

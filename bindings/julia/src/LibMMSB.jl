@@ -586,6 +586,11 @@ mmsb_page_migrate_many(pages, count, location, device, statuses, bad_index) =
         pages::Ptr{mmsb_page_t}, count::Csize_t, location::mmsb_location_t, device::Int32,
         statuses::Ptr{mmsb_status_t}, bad_index::Ptr{Csize_t}
     )::mmsb_status_t
+mmsb_page_migrate_many_start(pages, count, location, device, work, statuses, ticket) =
+    @ccall libmmsb.mmsb_page_migrate_many_start(
+        pages::Ptr{mmsb_page_t}, count::Csize_t, location::mmsb_location_t, device::Int32,
+        work::Ptr{mmsb_work_options_t}, statuses::Ptr{mmsb_status_t}, ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
 mmsb_delta_init(delta) = @ccall libmmsb.mmsb_delta_init(delta::Ptr{mmsb_delta_t})::Cvoid
 mmsb_delta_validate(delta, page_size) =
     @ccall libmmsb.mmsb_delta_validate(delta::Ptr{mmsb_delta_t}, page_size::UInt64)::mmsb_status_t

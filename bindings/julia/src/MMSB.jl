@@ -20,6 +20,7 @@ include("snapshots.jl")
 include("journal.jl")
 include("PageAllocator.jl")
 include("DeviceSync.jl")
+include("DeviceFallback.jl")
 
 export AbstractMMSBError
 export MMSBState, Page, PageID, PageLocation, Ticket
@@ -33,7 +34,7 @@ export load_snapshot, restore!, async_restore!
 export Snapshot, SnapshotPage, verify_snapshot, compact_snapshot, diff_snapshots
 export open_journal!, sync_journal, close_journal!, drop_journal!, get_journal_info
 
-for exporter in (PageAllocator, DeviceSync)
+for exporter in (PageAllocator, DeviceSync, DeviceFallback)
     @eval using .$(nameof(exporter))
     for name in names(exporter)
         @eval export $name

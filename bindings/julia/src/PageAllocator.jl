@@ -2,7 +2,7 @@
 module PageAllocator
 
 using ..MMSB: MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION
-using ..MMSB: byte_count, call, check, fill_reference, find_page, finish_work, handle, import_metadata!, keep_while_running
+using ..MMSB: byte_count, call, check, fill_reference, move_page!, place, find_page, finish_work, handle, import_metadata!, keep_while_running
 using ..MMSB: reject, stored_entries, throw_page_not_found, with_fields, with_work
 using ..MMSB.LibMMSB
 
@@ -13,8 +13,8 @@ export create_pages!, delete_page!, migrate_page!, resize_page!
 function page_options(location, device, id = 0)
     options = Ref{mmsb_page_options_t}()
     mmsb_page_options_init(options)
-    tag = location === nothing ? MMSB_LOCATION_DEFAULT : Int32(location)
-    options[] = with_fields(options[], (location = tag, device = device, id = id))
+    tag, ordinal = location === nothing ? (MMSB_LOCATION_DEFAULT, device) : place(location, device)
+    options[] = with_fields(options[], (location = tag, device = ordinal, id = id))
     return options
 end
 
@@ -111,9 +111,7 @@ end
 Moves the page's bytes to another place. Its id, epoch, change mask and metadata stay.
 """
 function migrate_page!(state::MMSBState, id::Union{Integer,Page}, location::PageLocation; device::Integer = 0)
-    page = find_page(state, id)
-    call(mmsb_page_migrate, page, Int32(location), device)
-    return page
+    return move_page!(find_page(state, id), location, device)
 end
 
 """

@@ -48,6 +48,12 @@ function page_epoch(page::Page)
     return epoch == 0 ? page_info(page).epoch : epoch
 end
 
+"Moves the page's bytes to another place."
+function move_page!(page::Page, location::PageLocation, device::Integer)
+    call(mmsb_page_migrate, page, place(location, device)...)
+    return page
+end
+
 Base.propertynames(::Page, private::Bool = false) = (:id, :size, :location, :device, :epoch, :metadata)
 
 Base.getproperty(page::Page, name::Symbol) =
@@ -174,7 +180,7 @@ function with_page(f, page::Page; write::Bool = false)
     address = fill_reference(Ptr{Cvoid}, mmsb_page_pin, page, mode)
     try
         location = page.location
-        location in (GPU_LOCATION, UNIFIED_LOCATION) &&
+        location == GPU_LOCATION &&
             reject(MMSB_E_UNSUPPORTED, "page $(page.id) lies in $location, which a Vector cannot show: move it first")
         return f(unsafe_wrap(Array, convert(Ptr{UInt8}, address), page.size; own = false))
     finally

@@ -9,6 +9,16 @@
     DISK_LOCATION = MMSB_LOCATION_DISK
 end
 
+"Whether a location is one of devices."
+on_device(location::PageLocation) = location in (GPU_LOCATION, UNIFIED_LOCATION, PINNED_LOCATION)
+
+# Set while fallback_to_cpu runs a function for the second time.
+const CPU_ONLY = :MMSB_pages_stay_on_the_cpu
+
+"Location and device of a page that is to go there, as the library takes them: on the path of fallback_to_cpu it stays on the CPU."
+place(location::PageLocation, device::Integer) =
+    on_device(location) && get(task_local_storage(), CPU_ONLY, false) ? (Int32(CPU_LOCATION), 0) : (Int32(location), device)
+
 "Identity of a page in its state."
 const PageID = UInt64
 

@@ -1,20 +1,21 @@
 # What the package exports.
 
 public = filter(!=(:MMSB), names(MMSB))
+const PARTS = (MMSB.PageAllocator, MMSB.DeviceSync, MMSB.DeviceFallback)
 
 @testset "no name of Base or Core is exported" begin
     @test isempty(intersect(public, union(names(Base), names(Core))))
 end
 
 @testset "the names of every module are exported by MMSB" begin
-    for part in (MMSB.PageAllocator, MMSB.DeviceSync), name in names(part)
+    for part in PARTS, name in names(part)
         @test name in public
         @test getfield(MMSB, name) === getfield(part, name)
     end
 end
 
 documented(name) =
-    any(part -> haskey(Docs.meta(part), Docs.Binding(part, name)), (MMSB, MMSB.PageAllocator, MMSB.DeviceSync))
+    any(part -> haskey(Docs.meta(part), Docs.Binding(part, name)), (MMSB, PARTS...))
 
 @testset "every public name has its text and appears in the tests" begin
     tests = join(read(joinpath(@__DIR__, file), String) for file in TEST_FILES)

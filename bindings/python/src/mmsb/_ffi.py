@@ -445,6 +445,10 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_page_resize": (c_int32, (c_uint64, c_uint64)),
     "mmsb_page_migrate": (c_int32, (c_uint64, c_int32, c_int32)),
     "mmsb_page_migrate_many": (c_int32, (c_void_p, c_size_t, c_int32, c_int32, c_void_p, POINTER(c_size_t))),
+    "mmsb_page_migrate_many_start": (
+        c_int32,
+        (c_void_p, c_size_t, c_int32, c_int32, POINTER(WorkOptions), c_void_p, POINTER(c_uint64)),
+    ),
     "mmsb_delta_init": (None, (POINTER(Delta),)),
     "mmsb_delta_validate": (c_int32, (POINTER(Delta), c_uint64)),
     "mmsb_page_apply": (c_int32, (c_uint64, POINTER(Delta))),

@@ -428,6 +428,28 @@ class Context:
         if batch.count:
             Page(self, ctypes.c_uint64.from_address(batch.address).value)._note_place(location)
 
+    def migrate_many_start(
+        self, pages: Pages, location: str, device: int = 0, *, after: Iterable[Ticket[Any]] = ()
+    ) -> Ticket[None]:
+        """The same as work of its own, begun when the tickets in after are done; progress counts pages."""
+        batch = Batch(self, pages)
+        work = work_options(None, after)
+        ticket = ctypes.c_uint64()
+        place = value_of(_ffi.LOCATIONS, location, "location")
+        self._check(
+            lib.mmsb_page_migrate_many_start(
+                batch.address, batch.count, place, signed(device, "device"), work, None, ticket
+            )
+        )
+        first = ctypes.c_uint64.from_address(batch.address).value if batch.count else 0
+
+        def finish() -> None:
+            drop_released()
+            if first:
+                Page(self, first)._note_place(location)
+
+        return Ticket(ticket.value, 0, finish)
+
     # ---------------------------------------------------------------------------------------------- dependencies
 
     def add_dependency(self, parent: Page, child: Page) -> None:

@@ -1,0 +1,146 @@
+# DeviceSync and DeviceFallback, on simulated devices.
+
+const PLACES = (CPU_LOCATION, GPU_LOCATION, UNIFIED_LOCATION, PINNED_LOCATION, DISK_LOCATION)
+
+simulated(f) = MMSBState(f; simulate = :always, simulated_devices = 2)
+
+function filled_page(state, size, location)
+    page = create_page!(state, size, location)
+    bytes = rand(UInt8, size)
+    write_page!(page, bytes)
+    return page, bytes
+end
+
+@testset "pages work in every place" begin
+    simulated() do state
+        for location in PLACES
+            page, bytes = filled_page(state, 10_000, location)
+            @test page.location == location && page.device == 0
+            @test read_page(page) == bytes
+            apply_delta!(page, [1, 5000], [0x01, 0x02])
+            mask = fill(false, 10_000)
+            mask[100:2:300] .= true
+            apply_delta!(page, mask, fill(0x77, 10_000))
+            bytes[[1, 5000]] = [0x01, 0x02]
+            bytes[mask] .= 0x77
+            @test read_page(page) == bytes && page.epoch == 2
+            copied = clone_page(state, page.id)
+            @test copied.location == location && read_page(copied) == bytes
+            resize_page!(state, copied.id, 100)
+            @test read_page(copied) == bytes[1:100]
+            if location == GPU_LOCATION
+                @test fails(() -> with_page(identity, page), UnsupportedLocationError, 40)
+            else
+                @test with_page(copy, page) == bytes
+            end
+        end
+        @test get_sync_statistics(state)[:gpu_pages] == 2
+    end
+end
+
+@testset "sync_page_to_gpu! and back" begin
+    simulated() do state
+        for location in PLACES
+            page, bytes = filled_page(state, 4097, location)
+            @test sync_page_to_gpu!(page) == page
+            @test page.location == (location == UNIFIED_LOCATION ? UNIFIED_LOCATION : GPU_LOCATION)
+            @test read_page(page) == bytes
+            @test sync_page_to_cpu!(page) == page
+            @test page.location == (location == UNIFIED_LOCATION ? UNIFIED_LOCATION : CPU_LOCATION)
+            @test read_page(page) == bytes
+        end
+        page, bytes = filled_page(state, 100, CPU_LOCATION)
+        sync_page_to_gpu!(page; device = 1)
+        @test page.device == 1
+        @test fails(() -> sync_page_to_gpu!(sync_page_to_cpu!(page); device = 2), UnsupportedLocationError, 41)
+        @test read_page(page) == bytes
+    end
+end
+
+@testset "sync_bidirectional! and ensure_page_on_device!" begin
+    simulated() do state
+        (a, in_a), (b, in_b) = filled_page(state, 100, CPU_LOCATION), filled_page(state, 200, DISK_LOCATION)
+        @test sync_bidirectional!(a, b) == (a, b)
+        @test a.location == b.location == GPU_LOCATION
+        @test read_page(a) == in_a && read_page(b) == in_b
+        (c, _), (d, _) = filled_page(state, 100, CPU_LOCATION), filled_page(state, 200, CPU_LOCATION)
+        sync_bidirectional!(c, d)
+        @test c.location == d.location == CPU_LOCATION    # they do not differ
+        for location in PLACES
+            moves = c.location != location
+            @test ensure_page_on_device!(c, location) == moves
+            @test c.location == location
+            @test !ensure_page_on_device!(c, location)
+        end
+    end
+    MMSBState(; simulate = :off) do state
+        page = create_page!(state, 10, CPU_LOCATION)
+        has_gpu_support() && return
+        @test fails(() -> ensure_page_on_device!(page, GPU_LOCATION), UnsupportedLocationError, 41)
+    end
+end
+
+@testset "many pages, and work beside the program" begin
+    simulated() do state
+        pages, contents = map(collect, zip((filled_page(state, 1000 + i, CPU_LOCATION) for i in 1:20)...))
+        @test batch_sync_to_gpu!(pages) == pages
+        @test all(page -> page.location == GPU_LOCATION, pages)
+        @test map(read_page, pages) == contents
+        @test batch_sync_to_cpu!(pages) == pages
+        @test all(page -> page.location == CPU_LOCATION, pages)
+        @test batch_sync_to_cpu!(Page[]) == Page[]
+        moved = prefetch_pages_to_gpu!(state, [pages[1].id, 12345, pages[3].id])
+        @test moved == [pages[1], pages[3]]
+        @test [page.location for page in pages[1:3]] == [GPU_LOCATION, CPU_LOCATION, GPU_LOCATION]
+        ticket = async_sync_page_to_gpu!(pages[2])
+        @test fetch(ticket) == pages[2] && progress(ticket) == (1, 1)
+        next = async_sync_page_to_gpu!(pages[2], ticket; device = 1)
+        @test fetch(next).device == 1
+        @test read_page(pages[2]) == contents[2]
+        foreach(close, (ticket, next))
+        with_page(pages[5]) do _
+            @test fails(() -> batch_sync_to_gpu!(pages), PageBusyError, 22)
+        end
+        @test map(read_page, pages) == contents
+    end
+end
+
+@testset "fallback_to_cpu" begin
+    MMSBState(; simulate = :off) do state
+        has_gpu_support() && return
+        runs = 0
+        page = @test_logs (:warn,) fallback_to_cpu() do
+            runs += 1
+            sync_page_to_gpu!(create_gpu_page!(state, 10))
+        end
+        @test runs == 2 && page.location == CPU_LOCATION
+        @test fails(() -> create_gpu_page!(state, 10), UnsupportedLocationError, 41)    # it is over
+        @test thrown(() -> fallback_to_cpu(() -> error("mine"))) == ErrorException("mine")
+        @test fails(() -> fallback_to_cpu(() -> resize_page!(state, page, 0)), MMSBError, 13)
+    end
+    simulated() do state
+        @test fallback_to_cpu(() -> create_gpu_page!(state, 10)).location == GPU_LOCATION
+    end
+    @test has_gpu_support() isa Bool
+end
+
+@testset "snapshots bring pages back to devices" begin
+    path = joinpath(mktempdir(), "devices.mmsb")
+    contents = simulated() do state
+        pages = [filled_page(state, 5000, location) for location in PLACES]
+        save_snapshot(state, path)
+        Dict(page.id => (page.location, bytes) for (page, bytes) in pages)
+    end
+    restored = load_snapshot(path; simulate = :always, simulated_devices = 2)
+    for (id, (location, bytes)) in contents
+        page = get_page(restored, id)
+        @test page.location == location && read_page(page) == bytes
+    end
+    close(restored)
+    fallen = load_snapshot(path; simulate = :off, fallback = :host)
+    if !has_gpu_support()
+        @test all(page -> page.location in (CPU_LOCATION, DISK_LOCATION), get_pages(fallen))
+    end
+    @test all(page -> read_page(page) == contents[page.id][2], get_pages(fallen))
+    close(fallen)
+end
