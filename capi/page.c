@@ -69,8 +69,8 @@ static __attribute__((noinline)) mmsb_status_t create_with_address_slow(mmsb_con
     DOOR_ENTER();
     DOOR_POINTER(address);
     DOOR_CHECK(create_slow(context, size, options, page));
-    mmsb_record_t *record = mmsb_record_of(*page);
-    *address = mmsb_state_load(record) & MMSB_AWAY ? NULL : mmsb_record_expose(record);
+    int on_disk = MMSB_STATE_LOCATION(mmsb_state_load(mmsb_record_of(*page))) == MMSB_LOCATION_DISK;
+    *address = on_disk ? NULL : mmsb_page_address_of(*page);
     return MMSB_OK;
 }
 

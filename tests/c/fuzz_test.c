@@ -442,23 +442,34 @@ static int id_is_used(int context, uint64_t id) {
     return 0;
 }
 
+/* The one device of each context is simulated: 0. */
+static const int device_locations[] = {MMSB_LOCATION_GPU, MMSB_LOCATION_UNIFIED, MMSB_LOCATION_PINNED};
+
+static int any_location(void) {
+    return chance(8) ? MMSB_LOCATION_DISK : chance(15) ? device_locations[below(3)] : MMSB_LOCATION_CPU;
+}
+
+static int32_t no_device(void) {
+    return 1 + (int32_t)below(100);
+}
+
 static mmsb_page_options_t any_options(int *location, int *fault, mmsb_status_t *code) {
     mmsb_page_options_t options;
     mmsb_page_options_init(&options);
-    *location = chance(8) ? MMSB_LOCATION_DISK : MMSB_LOCATION_CPU;
+    *location = any_location();
     options.location = *location == MMSB_LOCATION_CPU && chance(50) ? MMSB_LOCATION_DEFAULT : *location;
     options.contents = chance(20) ? MMSB_PAGE_UNINITIALISED : MMSB_PAGE_ZEROED;
     *code = MMSB_OK;
     *fault = chance(15);
     if (*fault) {
-        static const int32_t devices[] = {MMSB_LOCATION_GPU, MMSB_LOCATION_UNIFIED, MMSB_LOCATION_PINNED};
         switch (below(6)) {
         case 0:
             options.location = (int32_t)(5 + below(1000));
             *code = MMSB_E_INVALID_ARGUMENT;
             break;
         case 1:
-            options.location = devices[below(3)];
+            options.location = device_locations[below(3)];
+            options.device = no_device();
             *code = MMSB_E_NO_DEVICE;
             break;
         case 2:
@@ -544,7 +555,7 @@ static void fuzz_create(void) {
         CALL(mmsb_page_create(handle, size, &options, without_out ? NULL : &page), code);
     }
     if (code == MMSB_OK) {
-        SAME(address != NULL, with_address && location == MMSB_LOCATION_CPU);
+        SAME(address != NULL, with_address && location != MMSB_LOCATION_DISK);
         place = enter(place, page, context, size, location);
         SAME(options.id == 0 || place->id == options.id, 1);
         take_uninitialised_bytes(place, &options);
@@ -703,8 +714,9 @@ static void fuzz_adopt(void) {
             code = MMSB_E_STRUCT_VERSION;
             break;
         case 3:
-            options.location = MMSB_LOCATION_GPU;
-            code = MMSB_E_NO_DEVICE;
+            options.location = device_locations[below(3)];
+            options.device = chance(50) ? 0 : no_device();
+            code = options.device == 0 ? MMSB_E_INVALID_ARGUMENT : MMSB_E_NO_DEVICE;
             break;
         case 4:
             options.read_only = 2 + (int32_t)below(9);
@@ -950,10 +962,10 @@ static void fuzz_getters(void) {
     SAME(address == unused, 1);
     SAME(address != NULL, 1);
     SAME(page->adopted == NULL || page->adopted == address, 1);
-    SAME(memcmp(address, page->bytes, page->size), 0);
-    if (page->location == MMSB_LOCATION_CPU && page->adopted == NULL) {
+    SAME(page->location == MMSB_LOCATION_GPU || memcmp(address, page->bytes, page->size) == 0, 1);
+    if (page->location != MMSB_LOCATION_DISK && page->adopted == NULL) {
         SAME((uintptr_t)address % (page->size >= 256 ? 256 : 64), 0);
-        if (chance(50)) { /* written through the address: nobody is told */
+        if (page->location != MMSB_LOCATION_GPU && chance(50)) { /* written through the address: nobody is told */
             uint64_t offset = below(page->size);
             page->bytes[offset] = address[offset] = (uint8_t)random_next(&seed);
             page->raw = 1;
@@ -984,8 +996,12 @@ static void fuzz_pin(void) {
     CALL(mmsb_page_pin(target.handle, mode, &address), code);
     if (code == MMSB_OK) {
         page->pins[mode - 1]++;
-        SAME(memcmp(address, page->bytes, page->size), 0);
-        if (mode == MMSB_PIN_WRITE) {
+        if (page->location == MMSB_LOCATION_GPU) {
+            SAME(address != NULL, 1);
+        } else {
+            SAME(memcmp(address, page->bytes, page->size), 0);
+        }
+        if (mode == MMSB_PIN_WRITE && page->location != MMSB_LOCATION_GPU) {
             uint64_t offset = below(page->size);
             page->bytes[offset] = ((uint8_t *)address)[offset] = (uint8_t)random_next(&seed);
             page->raw = 1;
@@ -1196,15 +1212,17 @@ static void fuzz_resize(void) {
 static void fuzz_migrate(void) {
     pick_t target = pick_page(15);
     page_t *page = target.page;
-    int location = page == NULL || page->location == MMSB_LOCATION_DISK || chance(30) ? MMSB_LOCATION_CPU : MMSB_LOCATION_DISK;
+    int location = page == NULL || page->location != MMSB_LOCATION_CPU ? MMSB_LOCATION_CPU : MMSB_LOCATION_DISK;
+    if (chance(40)) {
+        location = chance(30) ? MMSB_LOCATION_CPU : device_locations[below(3)];
+    }
     mmsb_status_t code = target.code;
     if (page != NULL && chance(15)) {
-        static const int32_t devices[] = {MMSB_LOCATION_GPU, MMSB_LOCATION_UNIFIED, MMSB_LOCATION_PINNED};
         if (pinned(page)) {
             return;
         }
         if (chance(50)) {
-            CALL(mmsb_page_migrate(page->handle, devices[below(3)], 0), MMSB_E_NO_DEVICE);
+            CALL(mmsb_page_migrate(page->handle, device_locations[below(3)], no_device()), MMSB_E_NO_DEVICE);
         } else {
             CALL(mmsb_page_migrate(page->handle, 5 + (int32_t)below(1000), 0), MMSB_E_INVALID_ARGUMENT);
         }
@@ -2134,6 +2152,7 @@ static void fuzz_end_context(void) {
         break;
     case 2:
         options.default_location = MMSB_LOCATION_GPU;
+        options.default_device = no_device();
         CALL(mmsb_context_create(&options, &context), MMSB_E_NO_DEVICE);
         break;
     case 3: {
@@ -2644,6 +2663,7 @@ int main(int count, char **arguments) {
         weights += operations[i].weight;
     }
     REQUIRE(mkdtemp(folder) != NULL);
+    REQUIRE(setenv("MMSB_SIMULATE", "always", 1) == 0);
     for (int i = 0; i < CONTEXTS; i++) {
         open_context(i);
     }
