@@ -272,17 +272,21 @@ static int refused(const mmsb_capture_t *capture, const mmsb_record_t *record) {
     return capture->refuse_pinned && record->write_pins != 0;
 }
 
-static uint64_t aligned(uint64_t at, uint64_t size, uint32_t kind) {
-    uint64_t alignment = kind != MMSB_IMAGE_BYTES || size < 256 ? 64 : size < 4096 ? 256 : 4096;
-    return (at + alignment - 1) & ~(alignment - 1);
+/* Where a page's bytes go behind what is there, and where its mask or metadata goes before it. */
+static uint64_t place_behind(uint64_t used, uint64_t size) {
+    uint64_t alignment = size < 256 ? 64 : size < 4096 ? 256 : 4096;
+    return (used + alignment - 1) & ~(alignment - 1);
+}
+
+static uint64_t place_before(uint64_t end, uint64_t length) {
+    return (end - length) & ~UINT64_C(63);
 }
 
 /* Whether a small page with all that belongs to it fits. */
-static int fits(const mmsb_room_t *room, uint64_t size, uint64_t length, uint64_t mask, uint64_t metadata) {
-    uint64_t end = aligned(aligned(aligned(room->used, size, MMSB_IMAGE_BYTES) + length, 0, MMSB_IMAGE_MASK) + mask, 0,
-                           MMSB_IMAGE_METADATA) +
-                   metadata;
-    return end <= room->capacity && room->image_count < room->image_capacity && room->extent_count + 3 <= room->extent_capacity;
+static int fits(const mmsb_room_t *room, uint64_t size, uint64_t mask, uint64_t metadata) {
+    uint64_t used = place_behind(room->used, size) + size, around = 2 * 64; /* at most, because of places */
+    return used + mask + metadata + around <= room->end && room->image_count < room->image_capacity &&
+           room->extent_count + 3 <= room->extent_capacity;
 }
 
 /* Appends bytes of a small page, which fit. Their checksum follows. */
@@ -296,10 +300,13 @@ static void append(mmsb_room_t *room, const mmsb_image_t *image, uint32_t kind, 
         entry->extents = 0;
     }
     room->images[room->image_count - 1].extents++;
-    uint64_t at = aligned(room->used, image->size, kind);
+    uint64_t at = kind == MMSB_IMAGE_BYTES ? place_behind(room->used, image->size) : place_before(room->end, length);
     memcpy(room->buffer + at, bytes, length);
     room->extents[room->extent_count++] = (mmsb_image_extent_t){0, (uint32_t)length, (uint32_t)length, (uint32_t)at, 0, kind, 0};
-    room->used = at + length;
+    if (kind == MMSB_IMAGE_BYTES)
+        room->used = at + length;
+    else
+        room->end = at;
 }
 
 /* ------------------------------------------------------------------------------------------- memory of copies ---- */
@@ -994,7 +1001,7 @@ static step_t save_copy(mmsb_capture_t *capture, mmsb_room_t *room, copy_t *copy
         if (mark_of(index) == MMSB_MARK_KEPT) {
             if (refused(capture, record)) {
                 step = PINNED;
-            } else if (!fits(room, image->size, image->size, copy->mask.length, metadata_length(record))) {
+            } else if (!fits(room, image->size, copy->mask.length, metadata_length(record))) {
                 step = FULL;
             } else {
                 put_record(room, image, record, copy->mask.length);
@@ -1008,7 +1015,7 @@ static step_t save_copy(mmsb_capture_t *capture, mmsb_room_t *room, copy_t *copy
     if (copy->whole) { /* which is not seen before the mark */
         const uint8_t *mask = copy->whole + image->size, *metadata = mask + copy->mask.length;
         uint64_t metadata_length = copy->whole_length - image->size - copy->mask.length;
-        if (!fits(room, image->size, image->size, copy->mask.length, metadata_length))
+        if (!fits(room, image->size, copy->mask.length, metadata_length))
             return FULL;
         put_page(room, image, copy->whole, mask, copy->mask.length, metadata, metadata_length);
     }
@@ -1056,7 +1063,7 @@ static step_t save_locked(mmsb_capture_t *capture, mmsb_room_t *room, mmsb_recor
         set_mark(index, MMSB_MARK_DONE);
     } else if (large) {
         step = LARGE;
-    } else if (!fits(room, record->size, record->size, mask, metadata_length(record))) {
+    } else if (!fits(room, record->size, mask, metadata_length(record))) {
         step = FULL;
     } else {
         fill_image(record, index, state, &image);

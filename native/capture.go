@@ -52,7 +52,7 @@ func ForgetSaved(chunk uint32) { C.mmsb_saved_forget(C.uint32_t(chunk)) }
 // Room is where captured pages go: mmsb_room_t. The addresses are of memory that stays where it is.
 type Room struct {
 	Buffer                      uintptr
-	Capacity, Used              uint64
+	Used, End                   uint64
 	Images                      uintptr
 	ImageCount, ImageCapacity   uint32
 	Extents                     uintptr

@@ -66,8 +66,8 @@ extern mmsb_saved_t *mmsb_saved[MMSB_CHUNKS];
 /* Room in a segment that is being filled. */
 typedef struct mmsb_room {
     uint8_t *buffer;
-    uint64_t capacity; /* of the buffer */
-    uint64_t used;     /* data goes to buffer + used */
+    uint64_t used; /* a page's bytes go to buffer + used, upwards */
+    uint64_t end;  /* its mask and its metadata below buffer + end, downwards */
     mmsb_image_t *images;
     uint32_t image_count, image_capacity;
     mmsb_image_extent_t *extents;

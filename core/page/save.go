@@ -382,24 +382,26 @@ func (s *saver) room() (*snapshot.Segment, error) {
 			Buffer: make([]byte, snapshot.SegmentBytes), Pages: make([]snapshot.Page, 0, pages), Extents: make([]snapshot.Extent, 0, extents),
 		}
 	}
-	s.scratch.Used, s.scratch.Pages, s.scratch.Extents = 0, s.scratch.Pages[:0], s.scratch.Extents[:0]
+	s.scratch.Used, s.scratch.End = 0, len(s.scratch.Buffer)
+	s.scratch.Pages, s.scratch.Extents = s.scratch.Pages[:0], s.scratch.Extents[:0]
 	return s.scratch, nil
 }
 
 // fillSegment lets native code put pages into a segment.
 func (s *saver) fillSegment(segment *snapshot.Segment) (native.Fill, uint32) {
-	before := segment.Used
+	before := segment.Used - segment.End
 	room := native.Room{
-		Buffer: uintptr(unsafe.Pointer(unsafe.SliceData(segment.Buffer))), Capacity: uint64(len(segment.Buffer)), Used: uint64(segment.Used),
+		Buffer: uintptr(unsafe.Pointer(unsafe.SliceData(segment.Buffer))),
+		Used:   uint64(segment.Used), End: uint64(segment.End),
 		Images: uintptr(unsafe.Pointer(unsafe.SliceData(segment.Pages))), ImageCount: uint32(len(segment.Pages)),
 		ImageCapacity: uint32(cap(segment.Pages)),
 		Extents:       uintptr(unsafe.Pointer(unsafe.SliceData(segment.Extents))), ExtentCount: uint32(len(segment.Extents)),
 		ExtentCapacity: uint32(cap(segment.Extents)),
 	}
 	fill, index := s.capture.Fill(&room)
-	segment.Used = int(room.Used)
+	segment.Used, segment.End = int(room.Used), int(room.End)
 	segment.Pages, segment.Extents = segment.Pages[:room.ImageCount], segment.Extents[:room.ExtentCount]
-	s.progress(uint64(segment.Used - before))
+	s.progress(uint64(segment.Used - segment.End - before))
 	return fill, index
 }
 

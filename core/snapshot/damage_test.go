@@ -230,6 +230,9 @@ func TestLiesAreFound(t *testing.T) {
 		"stored in the tables":         put32(extent(0, 16), 64),
 		"stored not aligned":           put32(extent(0, 16), blockBytes+8),
 		"stored over another":          put32(extent(1, 16), blockBytes),
+		"bytes stored over a mask":     func(raw []byte) { raw[extent(6, 17)]++ }, // 256 bytes further
+		"mask stored over metadata":    func(raw []byte) { copy(raw[extent(7, 16):][:4], raw[extent(5, 16):][:4]) },
+		"metadata stored over a mask":  func(raw []byte) { copy(raw[extent(3, 16):][:4], raw[extent(2, 16):][:4]) },
 		"kind":                         put32(extent(0, 24), 3),
 		"kind is mask":                 put32(extent(0, 24), 1),
 		"kind is metadata":             put32(extent(0, 24), 2),

@@ -162,11 +162,13 @@ func checksum(parts ...[]byte) uint32 {
 	return sum
 }
 
-// alignment is that of an uncompressed page's bytes in the file; all else has that of a page of one byte.
+const leastAlignment = 64
+
+// alignment is that of an uncompressed page's bytes in the file; all else has the least.
 func alignment(kind uint32, compression Compression, size uint64) uint64 {
 	switch {
 	case kind != KindBytes || compression != Uncompressed || size < 256:
-		return 64
+		return leastAlignment
 	case size < 4096:
 		return 256
 	default:

@@ -2,7 +2,9 @@ package snapshot
 
 import (
 	"encoding/binary"
+	"iter"
 	"math"
+	"slices"
 	"unsafe"
 
 	"libmmsb/core/file"
@@ -240,8 +242,8 @@ func copied[E any](raw []byte, count uint64) []E {
 
 // checkPages looks at what a segment of pages says, as far as it can be seen without other segments.
 func (v *volume) checkPages(t *table, number int) error {
-	next := uint64(0)  // the first extent of the next page
-	stored := t.dataAt // where the next extent's bytes lie at least
+	next := uint64(0)                // the first extent of the next page
+	room := room{t.dataAt, t.length} // of the next extent
 	for entry := range t.pages {
 		page := &t.pages[entry]
 		if what := v.pageFault(page); what != "" {
@@ -255,13 +257,10 @@ func (v *volume) checkPages(t *table, number int) error {
 		}
 		for ; next < uint64(page.FirstExtent)+uint64(page.Extents); next++ {
 			extent := &t.extents[next]
-			if what := extentFault(page, extent, stored, t.length); what != "" {
+			if what := room.take(page, extent); what != "" {
 				return status.Errorf(status.Corrupt, "%s: page %d, extent %d of segment %d at offset %d (kind %d, offset %d, "+
 					"length %d, compression %d, %d bytes at %d): %s", v.name, page.ID, next, number, t.offset, extent.Kind,
 					extent.Offset, extent.Length, extent.Compression, extent.Stored, extent.At, what)
-			}
-			if extent.Compression != Zeros {
-				stored = uint64(extent.At) + uint64(extent.Stored)
 			}
 		}
 	}
@@ -292,8 +291,11 @@ func (v *volume) pageFault(page *Page) string {
 	return ""
 }
 
-// extentFault looks at an extent whose bytes may lie from stored up to the segment's length.
-func extentFault(page *Page, extent *Extent, stored, length uint64) string {
+// room is where the next extents of a segment can lie: those of bytes come from below, all others from above.
+type room struct{ from, to uint64 }
+
+// take looks at the next extent, and says what is wrong with it.
+func (r *room) take(page *Page, extent *Extent) string {
 	if extent.Kind > KindMetadata {
 		return "a kind that does not exist"
 	}
@@ -327,14 +329,19 @@ func extentFault(page *Page, extent *Extent, stored, length uint64) string {
 	default:
 		return "a compression that does not exist"
 	}
-	at := uint64(extent.At)
+	at, behind := uint64(extent.At), uint64(extent.At)+uint64(extent.Stored)
 	switch {
-	case at < stored:
+	case at < r.from:
 		return "stored over what comes before"
 	case at%alignment(extent.Kind, extent.Compression, page.Size) != 0:
 		return "stored at an offset that is not aligned"
-	case uint64(extent.Stored) > length || at > length-uint64(extent.Stored):
-		return "stored past the segment's end"
+	case behind > r.to:
+		return "stored over what lies behind, or past the segment's end"
+	}
+	if extent.Kind == KindBytes {
+		r.from = behind
+	} else {
+		r.to = at
 	}
 	return ""
 }
@@ -354,32 +361,50 @@ func (v *volume) checkData(t *table, raw []byte, frames bool) error {
 			t.offset+to)
 	}
 	var scratch []byte
-	for entry := range t.pages {
-		page := &t.pages[entry]
-		for number := range page.Extents {
-			extent := &t.extents[page.FirstExtent+number]
-			if extent.Compression == Zeros {
-				continue
+	for page, extent := range t.asStored() {
+		if err := gap(uint64(extent.At)); err != nil {
+			return err
+		}
+		end = uint64(extent.At) + uint64(extent.Stored)
+		stored := raw[extent.At:end]
+		if err := v.checkStored(page.ID, extent, stored, t.offset); err != nil {
+			return err
+		}
+		if frames && extent.Compression == Zstd {
+			if scratch == nil {
+				scratch = make([]byte, Chunk)
 			}
-			if err := gap(uint64(extent.At)); err != nil {
+			if err := v.expand(scratch[:extent.Length], page.ID, extent, stored, t.offset); err != nil {
 				return err
-			}
-			end = uint64(extent.At) + uint64(extent.Stored)
-			stored := raw[extent.At:end]
-			if err := v.checkStored(page.ID, extent, stored, t.offset); err != nil {
-				return err
-			}
-			if frames && extent.Compression == Zstd {
-				if scratch == nil {
-					scratch = make([]byte, Chunk)
-				}
-				if err := v.expand(scratch[:extent.Length], page.ID, extent, stored, t.offset); err != nil {
-					return err
-				}
 			}
 		}
 	}
 	return gap(t.length)
+}
+
+// asStored walks the extents of which something is stored in the order in which they lie: bytes as in the tables, then all else the
+// other way round.
+func (t *table) asStored() iter.Seq2[*Page, *Extent] {
+	return func(yield func(*Page, *Extent) bool) {
+		for entry := range t.pages {
+			page := &t.pages[entry]
+			for number := range page.Extents {
+				extent := &t.extents[page.FirstExtent+number]
+				if extent.Kind == KindBytes && extent.Compression != Zeros && !yield(page, extent) {
+					return
+				}
+			}
+		}
+		for entry := range slices.Backward(t.pages) {
+			page := &t.pages[entry]
+			for number := page.Extents; number > 0; number-- {
+				extent := &t.extents[page.FirstExtent+number-1]
+				if extent.Kind != KindBytes && extent.Compression != Zeros && !yield(page, extent) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // checkStored compares the checksum of an extent's bytes, of a segment at offset.

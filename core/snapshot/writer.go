@@ -20,15 +20,16 @@ type Options struct {
 }
 
 // Segment is the segment being filled, for code that fills it by itself. Pages and Extents have a fixed capacity, lie in
-// Buffer before DataAt and hold no pointers; bytes are put at Buffer[Used:] and Used moves behind them. An extent's At
-// counts from the start of Buffer, a page's FirstExtent from the first of Extents. Both rise: extents come in the order of
-// their pages and bytes, aligned as the format says, and a Zeros extent has 0 for Stored, At and CRC. What lies between
-// extents is made zero by Next. A page that does not fit goes on as the first one of the next segment.
+// Buffer before DataAt and hold no pointers. A page's bytes are put at Buffer[Used:] and Used moves behind them; its mask and
+// its metadata are put before Buffer[End:] and End moves before them, so that they take no room between pages that are
+// aligned. An extent's At counts from the start of Buffer, a page's FirstExtent from the first of Extents. Extents come in the
+// order of their pages, aligned as the format says, and a Zeros extent has 0 for Stored, At and CRC. What lies between extents
+// is made zero by Next. A page that does not fit goes on as the first one of the next segment.
 type Segment struct {
-	Buffer       []byte
-	DataAt, Used int
-	Pages        []Page
-	Extents      []Extent
+	Buffer            []byte
+	DataAt, Used, End int
+	Pages             []Page
+	Extents           []Extent
 }
 
 // Report says what a Writer wrote.
@@ -146,7 +147,7 @@ func (w *Writer) Segment() (*Segment, error) {
 	dataAt := int(roundUp(uint64(segmentHeader+pageBytes*w.entries+extentBytes*w.extents), blockBytes))
 	entries := unsafe.Slice((*Page)(unsafe.Pointer(&buffer[segmentHeader])), w.entries)
 	extents := unsafe.Slice((*Extent)(unsafe.Pointer(&buffer[dataAt-extentBytes*w.extents])), w.extents)
-	w.segment = Segment{Buffer: buffer, DataAt: dataAt, Used: dataAt, Pages: entries[:0], Extents: extents[:0]}
+	w.segment = Segment{Buffer: buffer, DataAt: dataAt, Used: dataAt, End: len(buffer), Pages: entries[:0], Extents: extents[:0]}
 	w.open = true
 	return &w.segment, nil
 }
@@ -159,6 +160,11 @@ func (w *Writer) Next() error {
 	}
 	s := &w.segment
 	w.open = false
+	if s.Used > s.End || s.End > len(s.Buffer) || s.End%leastAlignment != 0 {
+		w.err = status.Errorf(status.Internal, "a segment of %d bytes is filled up to %d and from %d on", len(s.Buffer), s.Used, s.End)
+		return w.err
+	}
+	s.join()
 	if err := w.account(s); err != nil {
 		w.err = err
 		return err
@@ -169,6 +175,21 @@ func (w *Writer) Next() error {
 	w.makeRoom(len(s.Pages), len(s.Extents), uint64(s.Used-s.DataAt))
 	s.closeUp()
 	return w.close(s.Buffer, segmentPages, len(s.Pages), len(s.Extents), s.DataAt, s.Used)
+}
+
+// join moves the masks and the metadata to the bytes.
+func (s *Segment) join() {
+	if s.End == len(s.Buffer) {
+		return
+	}
+	to := int(roundUp(uint64(s.Used), leastAlignment))
+	for number := range s.Extents {
+		if extent := &s.Extents[number]; extent.Kind != KindBytes && extent.Compression != Zeros {
+			extent.At -= uint32(s.End - to)
+		}
+	}
+	s.Used = to + copy(s.Buffer[to:], s.Buffer[s.End:])
+	s.End = len(s.Buffer)
 }
 
 // closeUp moves the data to the tables where much of their room is left, as in a file of few pages.
@@ -191,7 +212,7 @@ func (s *Segment) closeUp() {
 
 // account adds a segment's pages to the totals, and makes what lies between its extents zero.
 func (w *Writer) account(s *Segment) error {
-	end := uint64(s.DataAt)
+	end, beyond := uint64(s.DataAt), uint64(s.Used) // the room that is left: bytes take it from below, all else from above
 	for number := range s.Extents {
 		extent := &s.Extents[number]
 		if extent.Kind == KindBytes {
@@ -200,18 +221,20 @@ func (w *Writer) account(s *Segment) error {
 		if extent.Compression == Zeros {
 			continue
 		}
-		at := uint64(extent.At)
-		if at < end || at+uint64(extent.Stored) > uint64(s.Used) {
-			return status.Errorf(status.Internal, "extent %d of %d of a segment lies at %d with %d bytes, data from %d to %d",
-				number, len(s.Extents), at, extent.Stored, end, s.Used)
+		at, behind := uint64(extent.At), uint64(extent.At)+uint64(extent.Stored)
+		if at < end || behind > beyond {
+			return status.Errorf(status.Internal, "extent %d of %d of a segment lies at %d with %d bytes, where %d to %d are free",
+				number, len(s.Extents), at, extent.Stored, end, beyond)
 		}
-		clear(s.Buffer[end:at])
-		end = at + uint64(extent.Stored)
+		if extent.Kind == KindBytes {
+			clear(s.Buffer[end:at])
+			end = behind
+		} else {
+			clear(s.Buffer[behind:beyond])
+			beyond = at
+		}
 	}
-	if s.Used > len(s.Buffer) {
-		return status.Errorf(status.Internal, "a segment of %d bytes is filled up to %d", len(s.Buffer), s.Used)
-	}
-	clear(s.Buffer[end:s.Used])
+	clear(s.Buffer[end:beyond])
 	w.totals.Pages += uint64(len(s.Pages))
 	if s.Pages[0].ID == w.last {
 		w.totals.Pages--
@@ -259,7 +282,7 @@ func (w *Writer) Add(page Page, kind uint32, offset uint64, bytes []byte, compre
 		return status.Errorf(status.InvalidArgument, "page %d: an extent begins at %d, no multiple of %d", page.ID, offset, grain)
 	}
 	if len(bytes) == 0 {
-		_, _, err := w.place(&page, 0, 0, 1)
+		_, err := w.place(&page, 0, 0, 1)
 		return err
 	}
 	for len(bytes) > 0 {
@@ -289,45 +312,50 @@ func (w *Writer) Add(page Page, kind uint32, offset uint64, bytes []byte, compre
 
 // addStored writes an extent whose bytes are already as they are stored.
 func (w *Writer) addStored(page *Page, extent Extent, stored []byte) error {
-	s, at, err := w.place(page, 1, len(stored), alignment(extent.Kind, extent.Compression, page.Size))
+	s, err := w.place(page, 1, len(stored), alignment(extent.Kind, extent.Compression, page.Size))
 	if err != nil {
 		return err
 	}
 	extent.Stored, extent.At = uint32(len(stored)), 0
-	if extent.Compression != Zeros {
-		extent.At = uint32(at)
-		copy(s.Buffer[at:], stored)
-		s.Used = at + len(stored)
+	switch {
+	case extent.Compression == Zeros:
+	case extent.Kind == KindBytes:
+		extent.At = uint32(roundUp(uint64(s.Used), alignment(extent.Kind, extent.Compression, page.Size)))
+		s.Used = int(extent.At) + copy(s.Buffer[extent.At:], stored)
+	default:
+		s.End = (s.End - len(stored)) &^ (leastAlignment - 1)
+		extent.At = uint32(s.End)
+		copy(s.Buffer[s.End:], stored)
 	}
 	s.Extents = append(s.Extents, extent)
 	s.Pages[len(s.Pages)-1].Extents++
 	return nil
 }
 
-// place finds a segment with room for the page's entry, extents more and bytes more, and where the bytes go.
-func (w *Writer) place(page *Page, extents, bytes int, align uint64) (s *Segment, at int, err error) {
+// place finds a segment with room for the page's entry, extents more and bytes more, aligned.
+func (w *Writer) place(page *Page, extents, bytes int, align uint64) (s *Segment, err error) {
 	for range 2 {
 		if s, err = w.Segment(); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		entries := 1
 		if len(s.Pages) > 0 && s.Pages[len(s.Pages)-1].ID == page.ID {
 			entries = 0
 		}
-		at = int(roundUp(uint64(s.Used), align))
-		if len(s.Pages)+entries <= cap(s.Pages) && len(s.Extents)+extents <= cap(s.Extents) && at+bytes <= len(s.Buffer) {
+		at := int(roundUp(uint64(s.Used), align))
+		if len(s.Pages)+entries <= cap(s.Pages) && len(s.Extents)+extents <= cap(s.Extents) && at+bytes <= s.End {
 			if entries == 1 {
 				entry := *page
 				entry.FirstExtent, entry.Extents = uint32(len(s.Extents)), 0
 				s.Pages = append(s.Pages, entry)
 			}
-			return s, at, nil
+			return s, nil
 		}
 		if err = w.Next(); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 	}
-	return nil, 0, status.Errorf(status.Internal, "page %d: %d bytes do not fit into an empty segment", page.ID, bytes)
+	return nil, status.Errorf(status.Internal, "page %d: %d bytes do not fit into an empty segment", page.ID, bytes)
 }
 
 // Removed writes ids of pages of the base that are no more.

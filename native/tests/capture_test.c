@@ -176,7 +176,8 @@ static void start(void) {
     mmsb_table.chunk_context[OTHER_CHUNK] = OTHER_INDEX;
     mmsb_table.region_base[REGION] =
         (uintptr_t)mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    mmsb_upcalls = (mmsb_upcalls_t){refill, take_block, give_block, bring, leave, end_page, NULL};
+    mmsb_upcalls = (mmsb_upcalls_t){
+        .refill = refill, .take_block = take_block, .give_block = give_block, .bring = bring, .leave = leave, .end = end_page};
     begin_context(CONTEXT_INDEX);
     begin_context(OTHER_INDEX);
     context_handle = mmsb_context_record(CONTEXT_INDEX)->handle;
@@ -441,8 +442,11 @@ static void unpack(saver_t *saver, const mmsb_room_t *room) {
         for (uint32_t e = image->first_extent; e < image->first_extent + image->extents; e++) {
             const mmsb_image_extent_t *extent = &room->extents[e];
             const uint8_t *at = room->buffer + extent->at;
-            CHECK(extent->at + (uint64_t)extent->length <= room->used && extent->stored == extent->length &&
-                  extent->offset == 0 && extent->at % 64 == 0 && mmsb_bytes.crc32c(0, at, extent->length) == extent->crc);
+            int below = extent->kind == MMSB_IMAGE_BYTES;
+            CHECK(extent->at >= (below ? 0 : room->end) &&
+                  extent->at + (uint64_t)extent->length <= (below ? room->used : ROOM_BYTES));
+            CHECK(room->used <= room->end && extent->stored == extent->length && extent->offset == 0 && extent->at % 64 == 0 &&
+                  mmsb_bytes.crc32c(0, at, extent->length) == extent->crc);
             if (extent->kind == MMSB_IMAGE_METADATA)
                 set_blob(page, at, extent->length);
             else
@@ -498,7 +502,7 @@ static int step(saver_t *saver) {
     }
     uint32_t images = 1 + (uint32_t)rand_r(&saver->seed) % ROOM_IMAGES;
     mmsb_room_t room = {.buffer = room_bytes,
-                        .capacity = ROOM_BYTES,
+                        .end = ROOM_BYTES,
                         .images = room_images,
                         .image_capacity = images,
                         .extents = room_extents,
