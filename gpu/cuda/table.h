@@ -9,6 +9,8 @@
 
 #include "abi.h"
 
+#pragma GCC visibility push(hidden)
+
 /* The oldest driver that serves: the first with the form of cuGetProcAddress that says why it found nothing. */
 #define MMSB_CUDA_OLDEST_VERSION 12000
 
@@ -117,5 +119,7 @@ struct mmsb_cuda_outcome mmsb_cuda_function(struct mmsb_cuda_device *device, uin
                                             uintptr_t *function);
 struct mmsb_cuda_outcome mmsb_cuda_launch(struct mmsb_cuda_device *device, uintptr_t stream, uintptr_t function, uint32_t blocks,
                                           uint32_t threads, uint32_t shared, const void *parameter, size_t parameter_bytes);
+
+#pragma GCC visibility pop
 
 #endif
