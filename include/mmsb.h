@@ -124,11 +124,11 @@ typedef uint64_t mmsb_stream_t;   /* comes with devices; 0 in every struct until
 
 typedef int32_t mmsb_location_t;
 #define MMSB_LOCATION_DEFAULT (-1) /* the context's default location */
-#define MMSB_LOCATION_CPU 0
-#define MMSB_LOCATION_GPU 1
-#define MMSB_LOCATION_UNIFIED 2
-#define MMSB_LOCATION_PINNED 3
-#define MMSB_LOCATION_DISK 4
+#define MMSB_LOCATION_CPU 0     /* memory of the host */
+#define MMSB_LOCATION_GPU 1     /* memory of a device, which the host does not reach: its address is the device's */
+#define MMSB_LOCATION_UNIFIED 2 /* memory that the driver moves between a device and the host, at one address for both */
+#define MMSB_LOCATION_PINNED 3  /* memory of the host that devices reach, at one address for both */
+#define MMSB_LOCATION_DISK 4    /* a file, mapped while the page is pinned */
 
 /* ------------------------------------------------------------------------------------------- library and errors ---- */
 
@@ -263,7 +263,7 @@ typedef struct mmsb_context_options {
     mmsb_location_t default_location; /* MMSB_LOCATION_CPU */
     int32_t default_device;           /* 0 */
     int32_t simulate;                 /* MMSB_SIMULATE_OFF, or what the environment variable MMSB_SIMULATE says */
-    int32_t simulated_devices;        /* 1 */
+    int32_t simulated_devices;        /* 1; at most 64 */
     int32_t fallback;                 /* MMSB_FALLBACK_ERROR */
     uint64_t simulated_memory;        /* bytes of each simulated device; 1 GiB */
     uint64_t memory_limit;            /* bytes of host memory for this context's pages, masks and metadata; 0 = none */
@@ -541,7 +541,8 @@ MMSB_API mmsb_status_t mmsb_page_info(mmsb_page_t page, mmsb_page_info_t *info);
 MMSB_API mmsb_status_t mmsb_page_info_many(const mmsb_page_t *pages, size_t count, mmsb_page_info_t *infos, size_t *bad_index);
 
 /* Where the bytes lie, without a pin: valid until the page is moved, resized or destroyed. NULL for a bad handle (the code is
- * in mmsb_last_error_code) and for a DISK page that is not pinned. From then on the page counts as pinned for writing as far as
+ * in mmsb_last_error_code) and for a DISK page that is not pinned. Of a GPU page it is an address of the device, aligned to 256 bytes at
+ * least, which the host must not touch. From then on the page counts as pinned for writing as far as
  * change tracking goes. Errors: NULL. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API void *mmsb_page_address(mmsb_page_t page);
 
@@ -569,9 +570,9 @@ MMSB_API uint64_t mmsb_page_version(mmsb_page_t page);
 
 /* Holds the page where it is and gives its address. While it is pinned, destroy, resize and migrate answer MMSB_E_BUSY; reads,
  * writes and deltas go on, and the holder of the pointer orders its own accesses with them. Each pin needs one unpin of the
- * same mode. The pointer is valid until then, also when the context ends first. address may be NULL.
+ * same mode. The pointer is valid until then, also when the context ends first; of a GPU page it is the device's. address may be NULL.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (mode), MMSB_E_INVALID_STATE (WRITE on a read-only page), MMSB_E_LIMIT (more
- * than 65 535 pins of one mode), MMSB_E_IO (DISK). Threads: any; unpin may come from another thread. Blocks: short. Since 0.1. */
+ * than 65 535 pins of one mode), MMSB_E_IO (DISK), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any; unpin may come from another thread. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_pin(mmsb_page_t page, int32_t mode, void **address);
 
 /* Ends one pin of this mode. A WRITE unpin moves the version. Works also after the context has ended.
