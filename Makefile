@@ -309,8 +309,9 @@ test-wheel: wheel ## the wheel in a clean environment
 	@tests/install/wheel.sh
 
 .PHONY: test-gpu
-test-gpu: build/kernels/libmmsb_kernels.a ## what needs a GPU: the conformance suite on the driver that is here
+test-gpu: build/kernels/libmmsb_kernels.a build/c/places_test.c.run ## what needs a GPU: the conformance suite on the driver that is here
 	@python3 tools/go_test.py -tags gpu,mmsbcuda -count=1 -run '^TestGPU' ./gpu/cuda
+	@MMSB_TEST_GPU=1 tools/run_programs.sh build/c/places_test.c.run
 
 .PHONY: fresh-test
 fresh-test: ## the README's two commands in a bare Debian 12

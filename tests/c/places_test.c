@@ -10,15 +10,24 @@ typedef struct place {
     int32_t device;
 } place_t;
 
-static const place_t places[] = {{MMSB_LOCATION_CPU, 0},     {MMSB_LOCATION_GPU, 0},     {MMSB_LOCATION_GPU, 1},
-                                 {MMSB_LOCATION_UNIFIED, 0}, {MMSB_LOCATION_UNIFIED, 1}, {MMSB_LOCATION_PINNED, 0},
-                                 {MMSB_LOCATION_DISK, 0}};
-#define PLACES (sizeof places / sizeof places[0])
+/* On two simulated devices; with MMSB_TEST_GPU in the environment on GPU 0. */
+static const place_t simulated_places[] = {{MMSB_LOCATION_CPU, 0},     {MMSB_LOCATION_GPU, 0},     {MMSB_LOCATION_GPU, 1},
+                                           {MMSB_LOCATION_UNIFIED, 0}, {MMSB_LOCATION_UNIFIED, 1}, {MMSB_LOCATION_PINNED, 0},
+                                           {MMSB_LOCATION_DISK, 0}},
+                     gpu_places[] = {{MMSB_LOCATION_CPU, 0},
+                                     {MMSB_LOCATION_GPU, 0},
+                                     {MMSB_LOCATION_UNIFIED, 0},
+                                     {MMSB_LOCATION_PINNED, 0},
+                                     {MMSB_LOCATION_DISK, 0}};
+#define MOST_PLACES (sizeof simulated_places / sizeof simulated_places[0])
+static const place_t *places = simulated_places;
+static size_t place_count = MOST_PLACES;
+static int simulated = 1;
 
-static mmsb_context_t simulated_context(void) {
+static mmsb_context_t device_context(void) {
     mmsb_context_options_t options;
     mmsb_context_options_init(&options);
-    options.simulate = MMSB_SIMULATE_ALWAYS;
+    options.simulate = simulated ? MMSB_SIMULATE_ALWAYS : MMSB_SIMULATE_OFF;
     options.simulated_devices = 2;
     options.simulated_memory = 64 << 20;
     mmsb_context_t context;
@@ -39,7 +48,7 @@ static mmsb_page_t page_at(mmsb_context_t context, uint64_t size, place_t place)
 static int is_at(mmsb_page_t page, place_t place) {
     mmsb_page_info_t info = page_info(page);
     int device = place.location != MMSB_LOCATION_CPU && place.location != MMSB_LOCATION_DISK;
-    return info.location == place.location && info.device == place.device && info.simulated == device;
+    return info.location == place.location && info.device == place.device && info.simulated == (device && simulated);
 }
 
 /* Bytes, change mask, epoch, version and metadata of two pages. */
@@ -166,6 +175,15 @@ static void work_at(mmsb_context_t context, place_t place, uint64_t size) {
     CHECK(memcmp(read, want, size) == 0);
     free(read);
     free(want);
+    /* The delta that makes one of the other. */
+    mmsb_delta_t *difference = NULL;
+    CHECK_OK(mmsb_page_write(twin, size - 1, "?", 1));
+    CHECK_OK(mmsb_delta_from_pages(page, twin, &difference));
+    difference->page_id = 0; /* else it is of the page alone */
+    CHECK_OK(mmsb_page_apply(page, difference));
+    CHECK_OK(mmsb_page_apply(twin, difference));
+    CHECK_OK(mmsb_delta_free(difference));
+    CHECK_SAME(page, twin);
     /* A clone, and other sizes. */
     mmsb_page_t clone = 0;
     CHECK_OK(mmsb_page_metadata_set(page, "key", 3, "value", 5));
@@ -187,8 +205,8 @@ static void work_at(mmsb_context_t context, place_t place, uint64_t size) {
 
 static void pages_work_wherever_they_are(void) {
     static const uint64_t sizes[] = {1, 100, 4096, 70001};
-    mmsb_context_t context = simulated_context();
-    for (size_t at = 0; at < PLACES; at++) {
+    mmsb_context_t context = device_context();
+    for (size_t at = 0; at < place_count; at++) {
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
             work_at(context, places[at], sizes[i]);
     }
@@ -196,9 +214,9 @@ static void pages_work_wherever_they_are(void) {
 }
 
 static void pages_move_from_everywhere_to_everywhere(void) {
-    mmsb_context_t context = simulated_context();
-    for (size_t from = 0; from < PLACES; from++) {
-        for (size_t to = 0; to < PLACES; to++) {
+    mmsb_context_t context = device_context();
+    for (size_t from = 0; from < place_count; from++) {
+        for (size_t to = 0; to < place_count; to++) {
             mmsb_page_t page = page_at(context, 9001, places[from]), twin = new_page(context, 9001);
             write_pattern(page, from);
             write_pattern(twin, from);
@@ -209,10 +227,11 @@ static void pages_move_from_everywhere_to_everywhere(void) {
             CHECK(is_at(page, places[to]));
             CHECK_EQUAL(mmsb_page_version(page), version + (from != to));
             CHECK_SAME(page, twin);
-            CHECK_STATUS(mmsb_page_migrate(page, MMSB_LOCATION_GPU, 2), MMSB_E_NO_DEVICE);
+            CHECK_STATUS(mmsb_page_migrate(page, MMSB_LOCATION_GPU, 99), MMSB_E_NO_DEVICE);
             CHECK_STATUS(mmsb_page_migrate(page, MMSB_LOCATION_GPU, -1), MMSB_E_INVALID_ARGUMENT);
             CHECK_OK(mmsb_page_pin(page, MMSB_PIN_READ, NULL));
-            CHECK_STATUS(mmsb_page_migrate(page, MMSB_LOCATION_GPU, 1), MMSB_E_BUSY);
+            const place_t *other = &places[(to + 1) % place_count];
+            CHECK_STATUS(mmsb_page_migrate(page, other->location, other->device), MMSB_E_BUSY);
             CHECK_STATUS(mmsb_page_resize(page, 5), MMSB_E_BUSY);
             CHECK_STATUS(mmsb_page_destroy(page), MMSB_E_BUSY);
             CHECK_OK(mmsb_page_unpin(page, MMSB_PIN_READ));
@@ -234,7 +253,7 @@ static void release(void *user, void *memory, uint64_t size) {
 }
 
 static void adopted_memory_moves_to_a_device(void) {
-    mmsb_context_t context = simulated_context();
+    mmsb_context_t context = device_context();
     uint8_t *memory = malloc(5000);
     memset(memory, 0x5a, 5000);
     mmsb_adopt_options_t options;
@@ -244,7 +263,7 @@ static void adopted_memory_moves_to_a_device(void) {
     mmsb_page_t page;
     CHECK_OK(mmsb_page_adopt(context, memory, 5000, &options, &page));
     released = 0;
-    CHECK_OK(mmsb_page_migrate(page, MMSB_LOCATION_GPU, 1));
+    CHECK_OK(mmsb_page_migrate(page, MMSB_LOCATION_GPU, 0));
     CHECK_EQUAL(released, 1);
     memset(memory, 0, 5000);
     free(memory);
@@ -257,10 +276,23 @@ static void adopted_memory_moves_to_a_device(void) {
     CHECK_EQUAL(released, 1);
 }
 
+static int touching_is_a_fault(const void *address) {
+    fflush(NULL);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        _exit(*(const volatile uint8_t *)address);
+    }
+    int how;
+    REQUIRE(waitpid(child, &how, 0) == child);
+    return WIFSIGNALED(how) && WTERMSIG(how) == SIGSEGV;
+}
+
 /* The address of a page on a device is one that only devices reach; those of pinned and managed memory are everybody's. */
 static void pins_give_the_address_of_the_place(void) {
-    mmsb_context_t context = simulated_context();
-    for (size_t at = 0; at < PLACES; at++) {
+    mmsb_context_t context = device_context();
+    for (size_t at = 0; at < place_count; at++) {
         mmsb_page_t page = page_at(context, 10000, places[at]);
         write_pattern(page, 1);
         void *address = NULL, *again = NULL;
@@ -271,16 +303,7 @@ static void pins_give_the_address_of_the_place(void) {
         CHECK_EQUAL(page_info(page).write_pins, 1);
         CHECK_OK(mmsb_page_unpin(page, MMSB_PIN_READ));
         if (places[at].location == MMSB_LOCATION_GPU) {
-            fflush(NULL);
-            pid_t child = fork();
-            REQUIRE(child >= 0);
-            if (child == 0) {
-                signal(SIGSEGV, SIG_DFL);
-                _exit(*(volatile uint8_t *)address);
-            }
-            int how;
-            REQUIRE(waitpid(child, &how, 0) == child);
-            CHECK(WIFSIGNALED(how) && WTERMSIG(how) == SIGSEGV);
+            CHECK(touching_is_a_fault(address));
             /* Calls go on beside the pin. */
             CHECK_OK(mmsb_page_write(page, 77, "x", 1));
             mmsb_page_range_t range = {.page = page, .offset = 78, .buffer = (void *)(uintptr_t)"y", .length = 1};
@@ -304,8 +327,8 @@ static void pins_give_the_address_of_the_place(void) {
 }
 
 static void a_pin_outlives_the_context_on_a_device(void) {
-    for (size_t at = 0; at < PLACES; at++) {
-        mmsb_context_t context = simulated_context();
+    for (size_t at = 0; at < place_count; at++) {
+        mmsb_context_t context = device_context();
         mmsb_page_t page = page_at(context, 5000, places[at]);
         CHECK_OK(mmsb_page_pin(page, MMSB_PIN_WRITE, NULL));
         CHECK_OK(mmsb_context_destroy(context));
@@ -319,10 +342,10 @@ static void a_pin_outlives_the_context_on_a_device(void) {
 /* Everything comes back to its place: whole, lazily, chosen pages, and a second snapshot that has what was changed. */
 static void snapshots_bring_pages_back_to_their_place(void) {
     for (int lazy = 0; lazy < 2; lazy++) {
-        mmsb_context_t context = simulated_context();
-        mmsb_page_t pages[PLACES], twins[PLACES];
-        uint64_t ids[PLACES];
-        for (size_t at = 0; at < PLACES; at++) {
+        mmsb_context_t context = device_context();
+        mmsb_page_t pages[MOST_PLACES], twins[MOST_PLACES];
+        uint64_t ids[MOST_PLACES];
+        for (size_t at = 0; at < place_count; at++) {
             uint64_t size = at % 2 ? 300000 : 3000;
             pages[at] = page_at(context, size, places[at]);
             write_pattern(pages[at], at);
@@ -330,20 +353,19 @@ static void snapshots_bring_pages_back_to_their_place(void) {
             ids[at] = page_info(pages[at]).id;
         }
         CHECK_OK(mmsb_snapshot_save(context, at("first.mmsb"), NULL));
-        for (size_t at = 0; at < PLACES; at++)
+        for (size_t at = 0; at < place_count; at++)
             apply_all(pages[at], 3000, (unsigned)at);
         mmsb_save_options_t save;
         mmsb_save_options_init(&save);
         const char *base = at("first.mmsb");
         save.base = base;
         CHECK_OK(mmsb_snapshot_save(context, at("second.mmsb"), &save));
-        mmsb_context_t other = simulated_context(), host = new_context();
+        mmsb_context_t other = device_context();
         mmsb_load_options_t load;
         mmsb_load_options_init(&load);
         load.mode = lazy ? MMSB_LOAD_LAZY : MMSB_LOAD_EAGER;
         CHECK_OK(mmsb_snapshot_load(other, at("second.mmsb"), &load));
-        CHECK_STATUS(mmsb_snapshot_load(host, at("second.mmsb"), &load), MMSB_E_NO_DEVICE);
-        for (size_t at = 0; at < PLACES; at++) {
+        for (size_t at = 0; at < place_count; at++) {
             REQUIRE(mmsb_page_lookup(other, ids[at], &twins[at]) == MMSB_OK);
             CHECK(is_at(twins[at], places[at]));
             if (at == 1) /* the address is asked for first */
@@ -353,7 +375,7 @@ static void snapshots_bring_pages_back_to_their_place(void) {
             CHECK_EQUAL(page_info(twins[at]).metadata_count, 1);
         }
         /* What was loaded is changed, and saved again upon what it came from. */
-        for (size_t at = 0; at < PLACES; at++) {
+        for (size_t at = 0; at < place_count; at++) {
             CHECK_OK(mmsb_page_write(twins[at], 17, "changed", 7));
             CHECK_OK(mmsb_page_write(pages[at], 17, "changed", 7));
         }
@@ -361,18 +383,17 @@ static void snapshots_bring_pages_back_to_their_place(void) {
         save.base = base;
         CHECK_OK(mmsb_snapshot_save(other, at("third.mmsb"), &save));
         CHECK_OK(mmsb_snapshot_load(other, at("third.mmsb"), &load));
-        for (size_t at = 0; at < PLACES; at++) {
+        for (size_t at = 0; at < place_count; at++) {
             REQUIRE(mmsb_page_lookup(other, ids[at], &twins[at]) == MMSB_OK);
             CHECK_SAME(twins[at], pages[at]);
         }
         CHECK_OK(mmsb_context_destroy(other));
-        CHECK_OK(mmsb_context_destroy(host));
         CHECK_OK(mmsb_context_destroy(context));
     }
 }
 
 static void a_snapshot_comes_to_the_host_where_there_is_no_device(void) {
-    mmsb_context_t context = simulated_context();
+    mmsb_context_t context = device_context();
     mmsb_page_t page = page_at(context, 5000, places[1]);
     write_pattern(page, 4);
     uint64_t id = page_info(page).id;
@@ -381,6 +402,10 @@ static void a_snapshot_comes_to_the_host_where_there_is_no_device(void) {
     mmsb_context_options_t options;
     mmsb_context_options_init(&options);
     options.simulate = MMSB_SIMULATE_OFF;
+    mmsb_context_t strict;
+    CHECK_OK(mmsb_context_create(&options, &strict));
+    CHECK_STATUS(mmsb_snapshot_load(strict, at("state.mmsb"), NULL), MMSB_E_NO_DEVICE);
+    CHECK_OK(mmsb_context_destroy(strict));
     options.fallback = MMSB_FALLBACK_HOST;
     options.default_location = MMSB_LOCATION_GPU; /* falls back, too */
     CHECK_OK(mmsb_context_create(&options, &context));
@@ -395,33 +420,33 @@ static void a_snapshot_comes_to_the_host_where_there_is_no_device(void) {
 
 /* The journal has what happens on devices, too. */
 static void a_journal_brings_pages_back(void) {
-    mmsb_context_t context = simulated_context();
+    mmsb_context_t context = device_context();
     CHECK_OK(mmsb_journal_open(context, at("journal"), NULL));
-    mmsb_page_t pages[PLACES];
-    uint64_t ids[PLACES];
-    for (size_t at = 0; at < PLACES; at++) {
+    mmsb_page_t pages[MOST_PLACES];
+    uint64_t ids[MOST_PLACES];
+    for (size_t at = 0; at < place_count; at++) {
         pages[at] = page_at(context, 7000, places[at]);
         ids[at] = page_info(pages[at]).id;
         write_pattern(pages[at], at);
         apply_all(pages[at], 7000, (unsigned)at);
         CHECK_OK(mmsb_page_resize(pages[at], 8000));
-        const place_t *next = &places[(at + 1) % PLACES];
+        const place_t *next = &places[(at + 1) % place_count];
         CHECK_OK(mmsb_page_migrate(pages[at], next->location, next->device));
         CHECK_OK(mmsb_page_write(pages[at], 7990, "journal", 7));
         mmsb_page_t clone;
         CHECK_OK(mmsb_page_clone(pages[at], 1000 + at, &clone));
     }
     CHECK_OK(mmsb_journal_close(context));
-    mmsb_context_t other = simulated_context();
+    mmsb_context_t other = device_context();
     mmsb_load_options_t load;
     mmsb_load_options_init(&load);
     const char *journal = at("journal");
     load.journal = journal;
     CHECK_OK(mmsb_snapshot_load(other, "", &load));
-    for (size_t at = 0; at < PLACES; at++) {
+    for (size_t at = 0; at < place_count; at++) {
         mmsb_page_t again, clone;
         REQUIRE(mmsb_page_lookup(other, ids[at], &again) == MMSB_OK && mmsb_page_lookup(other, 1000 + at, &clone) == MMSB_OK);
-        CHECK(is_at(again, places[(at + 1) % PLACES]) && is_at(clone, places[(at + 1) % PLACES]));
+        CHECK(is_at(again, places[(at + 1) % place_count]) && is_at(clone, places[(at + 1) % place_count]));
         CHECK_SAME(again, pages[at]);
         CHECK_SAME(clone, pages[at]);
     }
@@ -431,7 +456,7 @@ static void a_journal_brings_pages_back(void) {
 
 /* More than the device has: nothing changes, and what is there can go. */
 static void a_full_device_says_so(void) {
-    mmsb_context_t context = simulated_context();
+    mmsb_context_t context = device_context();
     mmsb_page_options_t options;
     mmsb_page_options_init(&options);
     options.location = MMSB_LOCATION_GPU;
@@ -477,7 +502,7 @@ static void *write_beside(void *argument) {
 
 static void pages_move_beside_writers_and_a_save(void) {
     enum { WRITERS = 3 };
-    mmsb_context_t context = simulated_context();
+    mmsb_context_t context = device_context();
     beside_t beside[WRITERS];
     pthread_t threads[WRITERS];
     for (size_t i = 0; i < WRITERS; i++) {
@@ -486,12 +511,12 @@ static void pages_move_beside_writers_and_a_save(void) {
     }
     for (size_t round = 0; round < 20; round++) {
         for (size_t i = 0; i < WRITERS; i++) {
-            const place_t *to = &places[(round + i) % PLACES];
+            const place_t *to = &places[(round + i) % place_count];
             CHECK_OK(mmsb_page_migrate(beside[i].page, to->location, to->device));
         }
         if (round % 5 == 0) {
             CHECK_OK(mmsb_snapshot_save(context, at("beside.mmsb"), NULL));
-            mmsb_context_t other = simulated_context();
+            mmsb_context_t other = device_context();
             CHECK_OK(mmsb_snapshot_load(other, at("beside.mmsb"), NULL));
             for (size_t i = 0; i < WRITERS; i++) {
                 mmsb_page_t again;
@@ -518,6 +543,21 @@ static void pages_move_beside_writers_and_a_save(void) {
 }
 
 int main(void) {
+    if (getenv("MMSB_TEST_GPU")) {
+        places = gpu_places;
+        place_count = sizeof gpu_places / sizeof gpu_places[0];
+        simulated = 0;
+        mmsb_context_t context = device_context();
+        mmsb_page_options_t options;
+        mmsb_page_options_init(&options);
+        options.location = MMSB_LOCATION_GPU;
+        mmsb_page_t page;
+        if (mmsb_page_create(context, 1, &options, &page) == MMSB_E_NO_DEVICE) {
+            printf("not run: %s\n", mmsb_last_error());
+            return 0;
+        }
+        mmsb_context_destroy(context);
+    }
     folder_make();
     unsigned seed = 1;
     for (size_t i = 0; i < sizeof noise; i++)
@@ -528,9 +568,11 @@ int main(void) {
     RUN(pins_give_the_address_of_the_place);
     RUN(a_pin_outlives_the_context_on_a_device);
     RUN_IN_FOLDER(snapshots_bring_pages_back_to_their_place);
-    RUN_IN_FOLDER(a_snapshot_comes_to_the_host_where_there_is_no_device);
     RUN_IN_FOLDER(a_journal_brings_pages_back);
-    RUN(a_full_device_says_so);
+    if (simulated) {
+        RUN(a_full_device_says_so);
+        RUN_IN_FOLDER(a_snapshot_comes_to_the_host_where_there_is_no_device);
+    }
     RUN_IN_FOLDER(pages_move_beside_writers_and_a_save);
     folder_end();
     return check_report();
