@@ -437,9 +437,7 @@ class Context:
         ticket = ctypes.c_uint64()
         place = value_of(_ffi.LOCATIONS, location, "location")
         self._check(
-            lib.mmsb_page_migrate_many_start(
-                batch.address, batch.count, place, signed(device, "device"), work, None, ticket
-            )
+            lib.mmsb_page_migrate_many_start(batch.address, batch.count, place, signed(device, "device"), work, None, ticket)
         )
         first = ctypes.c_uint64.from_address(batch.address).value if batch.count else 0
 
