@@ -90,7 +90,7 @@ with mmsb.Context(simulate="always") as ctx, warnings.catch_warnings(record=True
 
 
 def test_snapshots_bring_pages_back_to_their_place(devices: mmsb.Context, tmp_path: Path) -> None:
-    contents = {}
+    contents: dict[int, tuple[str, bytes]] = {}
     for place in PLACES:
         page = devices.create_page(300_000, location=place)
         contents[page.id] = (place, np.random.default_rng(len(contents)).bytes(300_000))
