@@ -124,11 +124,11 @@ typedef uint64_t mmsb_stream_t;   /* comes with devices; 0 in every struct until
 
 typedef int32_t mmsb_location_t;
 #define MMSB_LOCATION_DEFAULT (-1) /* the context's default location */
-#define MMSB_LOCATION_CPU 0     /* memory of the host */
-#define MMSB_LOCATION_GPU 1     /* memory of a device, which the host does not reach: its address is the device's */
-#define MMSB_LOCATION_UNIFIED 2 /* memory that the driver moves between a device and the host, at one address for both */
-#define MMSB_LOCATION_PINNED 3  /* memory of the host that devices reach, at one address for both */
-#define MMSB_LOCATION_DISK 4    /* a file, mapped while the page is pinned */
+#define MMSB_LOCATION_CPU 0        /* memory of the host */
+#define MMSB_LOCATION_GPU 1        /* memory of a device, which the host does not reach: its address is the device's */
+#define MMSB_LOCATION_UNIFIED 2    /* memory that the driver moves between a device and the host, at one address for both */
+#define MMSB_LOCATION_PINNED 3     /* memory of the host that devices reach, at one address for both */
+#define MMSB_LOCATION_DISK 4       /* a file, mapped while the page is pinned */
 
 /* ------------------------------------------------------------------------------------------- library and errors ---- */
 
