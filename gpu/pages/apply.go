@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"runtime"
 	"unsafe"
 
 	"libmmsb/core/delta"
@@ -11,27 +10,17 @@ import (
 	"libmmsb/native"
 )
 
-// part is memory of the host that a kernel reads: all parts of a delta go to the device in one block.
-type part struct {
-	bytes  []byte
-	offset uint64 // in the block
-}
-
-// upload is a block on the device for one launch.
-type upload struct {
-	parts []part
-	bytes uint64
-}
+// parts are memory that a kernel reads: all of a delta's go to the device as one block.
+type parts struct{ bytes []byte }
 
 // partAlignment suits every kernel's parameters.
 const partAlignment = 16
 
 // add appends a part and returns where it will be from the block's beginning on.
-func (u *upload) add(bytes []byte) uint64 {
-	offset := u.bytes
-	u.parts = append(u.parts, part{bytes, offset})
-	u.bytes += (uint64(len(bytes)) + partAlignment - 1) &^ (partAlignment - 1)
-	return offset
+func (p *parts) add(bytes []byte) driver.Address {
+	offset := (len(p.bytes) + partAlignment - 1) &^ (partAlignment - 1)
+	p.bytes = append(append(p.bytes, make([]byte, offset-len(p.bytes))...), bytes...)
+	return driver.Address(offset)
 }
 
 // Apply is page.Devices'. One run is a copy; everything else is a kernel's work.
@@ -52,9 +41,8 @@ func (c *context) Apply(ordinal int32, at uintptr, bytes uint64, change *native.
 			return false, err
 		}
 	}
-	defer runtime.KeepAlive(f)
-	return true, c.run(ordinal, func(d *device, s *gpu.Stream) error {
-		return d.apply(s, kernels.Page{Address: driver.Address(at), Bytes: bytes}, f)
+	return true, c.run(ordinal, func(d *device, l *lane) error {
+		return d.apply(l, kernels.Page{Address: driver.Address(at), Bytes: bytes}, f)
 	})
 }
 
@@ -77,85 +65,69 @@ func apart(runs []delta.Run) bool {
 	return true
 }
 
-// apply queues a delta: its parts' way to the device, and the kernel.
-func (d *device) apply(s *gpu.Stream, page kernels.Page, f *delta.Form) error {
-	var u upload
-	var launch func(base driver.Address) (driver.Launch, error)
-	payload := u.add(f.Payload)
-	switch f.Kind {
-	case delta.DenseBytes:
-		mask := u.add(f.Mask)
-		launch = func(base driver.Address) (driver.Launch, error) {
-			return d.kernels.MergeBytes(page, base+driver.Address(mask), base+driver.Address(payload), f.MaskLength)
-		}
-	case delta.DenseBits:
-		mask := u.add(f.Mask)
-		launch = func(base driver.Address) (driver.Launch, error) {
-			return d.kernels.MergeBits(page, base+driver.Address(mask), base+driver.Address(payload), f.MaskLength)
-		}
-	case delta.SparseBits:
-		ranks, total := kernels.Ranks(f.Mask, f.MaskLength)
-		mask, table := u.add(f.Mask), u.add(bytesOf(ranks))
-		launch = func(base driver.Address) (driver.Launch, error) {
-			return d.kernels.ExpandBits(page, base+driver.Address(mask), base+driver.Address(table), base+driver.Address(payload), f.MaskLength,
-				total)
-		}
-	case delta.Indexed:
-		size, offsets := uint64(8), uint64(0)
-		if f.Offsets != nil {
-			offsets = u.add(bytesOf(f.Offsets))
-		} else {
-			size, offsets = 4, u.add(bytesOf(f.Offsets32))
-		}
-		launch = func(base driver.Address) (driver.Launch, error) {
-			return d.kernels.Scatter(page, base+driver.Address(offsets), size, base+driver.Address(payload), f.Count)
-		}
-	default:
-		spans := make([]kernels.Span, len(f.Runs))
-		table := u.add(bytesOf(spans))
-		launch = func(base driver.Address) (driver.Launch, error) {
-			from := base + driver.Address(payload)
-			for i, run := range f.Runs {
-				spans[i] = kernels.Span{To: page.Address + driver.Address(run.Offset), From: from, Bytes: run.Length}
-				from += driver.Address(run.Length)
-			}
-			return d.kernels.ScatterRuns(page, base+driver.Address(table), spans)
-		}
+// apply queues a delta: its parts' way to the device, the kernel, and the end of their block behind it.
+func (d *device) apply(l *lane, page kernels.Page, f *delta.Form) error {
+	p := parts{make([]byte, 0, partsBytes(f))}
+	payload := p.add(f.Payload)
+	mask := p.add(f.Mask)
+	var more driver.Address // ranks, offsets or spans
+	var total uint64
+	var spans []kernels.Span
+	offsetBytes := uint64(8)
+	switch {
+	case f.Kind == delta.SparseBits:
+		var ranks []uint64
+		ranks, total = kernels.Ranks(f.Mask, f.MaskLength)
+		more = p.add(bytesOf(ranks))
+	case f.Kind == delta.Indexed && f.Offsets != nil:
+		more = p.add(bytesOf(f.Offsets))
+	case f.Kind == delta.Indexed:
+		offsetBytes = 4
+		more = p.add(bytesOf(f.Offsets32))
+	case f.Kind == delta.Runs:
+		spans = make([]kernels.Span, len(f.Runs))
+		more = p.add(bytesOf(spans))
 	}
-	return d.launch(s, &u, launch)
-}
-
-// launch brings the parts to the device, launches, and frees their block behind the kernel. The parts are read until the stream has come past.
-func (d *device) launch(s *gpu.Stream, u *upload, prepare func(base driver.Address) (driver.Launch, error)) error {
-	block, base, err := d.runtime.Allocate(gpu.Request{Bytes: u.bytes, Stream: s, Tag: tag()})
+	block, base, err := d.runtime.Allocate(gpu.Request{Bytes: uint64(len(p.bytes)), Stream: l.Stream, Tag: tag()})
 	if err != nil {
 		return err
 	}
-	launch, err := prepare(base)
-	if err == nil {
-		err = s.Copy(u.copies(base)...)
+	payload, mask, more = base+payload, base+mask, base+more
+	var launch driver.Launch
+	switch f.Kind {
+	case delta.DenseBytes:
+		launch, err = d.kernels.MergeBytes(page, mask, payload, f.MaskLength)
+	case delta.DenseBits:
+		launch, err = d.kernels.MergeBits(page, mask, payload, f.MaskLength)
+	case delta.SparseBits:
+		launch, err = d.kernels.ExpandBits(page, mask, more, payload, f.MaskLength, total)
+	case delta.Indexed:
+		launch, err = d.kernels.Scatter(page, more, offsetBytes, payload, f.Count)
+	default:
+		from := payload
+		for i, run := range f.Runs {
+			spans[i] = kernels.Span{To: page.Address + driver.Address(run.Offset), From: from, Bytes: run.Length}
+			from += driver.Address(run.Length)
+		}
+		launch, err = d.kernels.ScatterRuns(page, more, spans) // which completes the spans
+		copy(p.bytes[more-base:], bytesOf(spans))
 	}
 	if err == nil {
-		err = s.Launch(&launch)
+		err = l.upload(base, p.bytes)
 	}
-	if _, freeErr := gpu.Free(block, s); err == nil {
+	if err == nil {
+		err = l.Launch(&launch)
+	}
+	if _, freeErr := gpu.Free(block, l.Stream); err == nil {
 		err = freeErr
 	}
-	if waited := s.Synchronize(); err == nil {
-		err = waited
-	}
-	runtime.KeepAlive(u)
 	return err
 }
 
-func (u *upload) copies(base driver.Address) []driver.Copy {
-	copies := make([]driver.Copy, len(u.parts))
-	for i, p := range u.parts {
-		copies[i] = driver.Copy{
-			To: base + driver.Address(p.offset), From: driver.Address(uintptr(unsafe.Pointer(unsafe.SliceData(p.bytes)))), Bytes: uint64(len(p.bytes)),
-		}
-	}
-	return copies
+// partsBytes is how much memory a delta's parts take at most.
+func partsBytes(f *delta.Form) uint64 {
+	words := uint64(len(f.Offsets)) + uint64(len(f.Offsets32)+1)/2 + 4*uint64(len(f.Runs)) + kernels.RankBytes(f.MaskLength)/8
+	return uint64(len(f.Payload)+len(f.Mask)) + 8*words + 3*partAlignment
 }
 
 func bytesOf[T any](items []T) []byte {

@@ -2,7 +2,6 @@
 package pages
 
 import (
-	"runtime"
 	"sync"
 	"unsafe"
 
@@ -47,18 +46,35 @@ type context struct {
 	devices map[int32]*device // those that pages were on
 }
 
-// mostStreams is how many calls work on the pages of a device at a time; others wait.
-const mostStreams = 4
+const (
+	// mostLanes is how many calls work on the pages of a device at a time; others wait.
+	mostLanes = 4
+	// stagingBytes is what goes to or from a device at a time.
+	stagingBytes = 1 << 20
+)
 
-// device is one of them, with streams that calls take turns with.
+// device is one of them, with lanes that calls take turns with.
 type device struct {
 	runtime *gpu.Runtime
 	kernels *kernels.Set // nil = this build has none for it
 
-	mutex   sync.Mutex
-	turn    sync.Cond
-	idle    []*gpu.Stream
-	handles []uint64
+	mutex sync.Mutex
+	turn  sync.Cond
+	lanes []*lane // all there are
+	idle  []*lane
+}
+
+// lane is a stream, and pinned memory of the host through which all bytes of the host come and go. So a device never sees memory of
+// Go's, which only Go may point to, and no copy is slow because the driver has to stage it.
+type lane struct {
+	*gpu.Stream
+	handle  uint64
+	staging driver.Address
+}
+
+// bytes are the staging memory.
+func (l *lane) bytes() []byte {
+	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(nil), uintptr(l.staging))), stagingBytes)
 }
 
 var tag = sync.OnceValue(func() gpu.Tag {
@@ -101,53 +117,77 @@ func (c *context) Check(location, ordinal int32) error {
 // Simulated is page.Devices'.
 func (c *context) Simulated() bool { return c.set.Simulated() }
 
-// take is a stream that nobody else uses, until give.
-func (d *device) take() (*gpu.Stream, error) {
+// take is a lane that nobody else uses, until give.
+func (d *device) take() (*lane, error) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	for len(d.idle) == 0 {
-		if len(d.handles) < mostStreams {
-			handle, err := d.runtime.AcquireStream(0)
+		if len(d.lanes) < mostLanes {
+			l, err := d.open()
 			if err == nil {
-				stream, findErr := gpu.FindStream(handle)
-				if findErr == nil {
-					d.handles = append(d.handles, handle)
-					return stream, nil
-				}
-				err = findErr
+				d.lanes = append(d.lanes, l)
+				return l, nil
 			}
-			if len(d.handles) == 0 {
+			if len(d.lanes) == 0 {
 				return nil, err
 			}
 		}
 		d.turn.Wait()
 	}
 	last := len(d.idle) - 1
-	stream := d.idle[last]
+	l := d.idle[last]
 	d.idle = d.idle[:last]
-	return stream, nil
+	return l, nil
 }
 
-func (d *device) give(stream *gpu.Stream) {
+func (d *device) give(l *lane) {
 	d.mutex.Lock()
-	d.idle = append(d.idle, stream)
+	d.idle = append(d.idle, l)
 	d.mutex.Unlock()
 	d.turn.Signal()
 }
 
-// run queues work on a stream and waits until it is done.
-func (c *context) run(ordinal int32, work func(d *device, s *gpu.Stream) error) error {
+// open makes a lane.
+func (d *device) open() (*lane, error) {
+	staging, err := d.runtime.AllocateHost(driver.Pinned, stagingBytes)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := d.runtime.AcquireStream(0)
+	if err == nil {
+		var stream *gpu.Stream
+		if stream, err = gpu.FindStream(handle); err == nil {
+			return &lane{Stream: stream, handle: handle, staging: staging}, nil
+		}
+	}
+	_ = d.runtime.FreeHost(driver.Pinned, staging)
+	return nil, err
+}
+
+// close ends the device's lanes and kernels. Nobody uses them.
+func (d *device) close() {
+	for _, l := range d.lanes {
+		_ = gpu.ReleaseStream(l.handle)
+		_ = d.runtime.FreeHost(driver.Pinned, l.staging)
+	}
+	if d.kernels != nil {
+		_ = d.kernels.Unload()
+	}
+}
+
+// run queues work on a lane and waits until it is done.
+func (c *context) run(ordinal int32, work func(d *device, l *lane) error) error {
 	d, err := c.device(ordinal)
 	if err != nil {
 		return err
 	}
-	stream, err := d.take()
+	l, err := d.take()
 	if err != nil {
 		return err
 	}
-	defer d.give(stream)
-	err = work(d, stream)
-	if waited := stream.Synchronize(); err == nil { // also what was queued before an error is done when the call returns
+	defer d.give(l)
+	err = work(d, l)
+	if waited := l.Synchronize(); err == nil { // also what was queued before an error is done when the call returns
 		err = waited
 	}
 	return err
@@ -155,13 +195,13 @@ func (c *context) run(ordinal int32, work func(d *device, s *gpu.Stream) error) 
 
 // Allocate is page.Devices'.
 func (c *context) Allocate(ordinal int32, bytes uint64) (memory page.DeviceMemory, err error) {
-	err = c.run(ordinal, func(d *device, s *gpu.Stream) error {
-		handle, address, err := d.runtime.Allocate(gpu.Request{Bytes: bytes, Stream: s, Tag: tag()})
+	err = c.run(ordinal, func(d *device, l *lane) error {
+		handle, address, err := d.runtime.Allocate(gpu.Request{Bytes: bytes, Stream: l.Stream, Tag: tag()})
 		if err != nil {
 			return err
 		}
 		memory = page.DeviceMemory{Device: ordinal, Address: uintptr(address), Block: handle}
-		return s.Fill(address, 0, bytes)
+		return l.Fill(address, 0, bytes)
 	})
 	if err != nil && memory.Block != 0 {
 		c.Free(memory)
@@ -210,31 +250,48 @@ func kindOf(location int32) driver.Memory {
 
 // Read is page.Devices'.
 func (c *context) Read(ordinal int32, from uintptr, to []byte) error {
-	return c.move(ordinal, to, func(host driver.Address) driver.Copy {
-		return driver.Copy{To: host, From: driver.Address(from), Bytes: uint64(len(to))}
+	return c.run(ordinal, func(_ *device, l *lane) error {
+		for done := 0; done < len(to); {
+			n := min(stagingBytes, len(to)-done)
+			err := l.Copy(driver.Copy{To: l.staging, From: driver.Address(from) + driver.Address(done), Bytes: uint64(n)})
+			if err == nil {
+				err = l.Synchronize()
+			}
+			if err != nil {
+				return err
+			}
+			done += copy(to[done:], l.bytes()[:n])
+		}
+		return nil
 	})
 }
 
 // Write is page.Devices'.
 func (c *context) Write(ordinal int32, to uintptr, from []byte) error {
-	return c.move(ordinal, from, func(host driver.Address) driver.Copy {
-		return driver.Copy{To: driver.Address(to), From: host, Bytes: uint64(len(from))}
-	})
+	return c.run(ordinal, func(_ *device, l *lane) error { return l.upload(driver.Address(to), from) })
 }
 
-func (c *context) move(ordinal int32, bytes []byte, of func(host driver.Address) driver.Copy) error {
-	if len(bytes) == 0 {
-		return nil
+// upload brings bytes to the device, and returns when the last of them are on their way.
+func (l *lane) upload(to driver.Address, from []byte) error {
+	for done := 0; done < len(from); {
+		if done > 0 { // the staging memory is in use until then
+			if err := l.Synchronize(); err != nil {
+				return err
+			}
+		}
+		n := copy(l.bytes(), from[done:])
+		if err := l.Copy(driver.Copy{To: to + driver.Address(done), From: l.staging, Bytes: uint64(n)}); err != nil {
+			return err
+		}
+		done += n
 	}
-	defer runtime.KeepAlive(&bytes[0])
-	host := driver.Address(uintptr(unsafe.Pointer(&bytes[0])))
-	return c.run(ordinal, func(_ *device, s *gpu.Stream) error { return s.Copy(of(host)) })
+	return nil
 }
 
 // Copy is page.Devices'. It runs on the device that is written to.
 func (c *context) Copy(toDevice int32, to uintptr, _ int32, from uintptr, bytes uint64) error {
-	return c.run(toDevice, func(_ *device, s *gpu.Stream) error {
-		return s.Copy(driver.Copy{To: driver.Address(to), From: driver.Address(from), Bytes: bytes})
+	return c.run(toDevice, func(_ *device, l *lane) error {
+		return l.Copy(driver.Copy{To: driver.Address(to), From: driver.Address(from), Bytes: bytes})
 	})
 }
 
@@ -246,12 +303,7 @@ func (c *context) Close() {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	for _, d := range c.devices {
-		if d.kernels != nil {
-			_ = d.kernels.Unload()
-		}
-		for _, handle := range d.handles {
-			_ = gpu.ReleaseStream(handle)
-		}
+		d.close()
 	}
 	c.set.Close()
 }

@@ -205,7 +205,7 @@ func TestALostDeviceTakesItsPagesAndNoMore(t *testing.T) {
 
 func TestManyThreadsOnOneDevice(t *testing.T) {
 	on(t, func(w *world) {
-		const threads = 3 * mostStreams
+		const threads = 3 * mostLanes
 		done := make(chan error, threads)
 		for thread := range threads {
 			handle := w.create(page.LocationGPU, int32(thread%2), 4096)
