@@ -825,16 +825,22 @@ static mmsb_status_t check_write(void *work, size_t i, mmsb_record_t *record, ui
 }
 
 mmsb_status_t mmsb_page_read_batch(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {
-    mmsb_batch_t batch = {.first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count};
+    mmsb_batch_t batch = {.first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count, .reads = 1};
     mmsb_status_t status = mmsb_batch_lock(&batch, check_range, (void *)(uintptr_t)ranges, bad_index);
     if (status != MMSB_OK)
         return status;
-    for (size_t i = 0; i < count; i++) {
-        if (ranges[i].length > 0)
-            memcpy(ranges[i].buffer, mmsb_record_bytes(mmsb_record_of(ranges[i].page)) + ranges[i].offset, ranges[i].length);
+    for (size_t i = 0; i < count && status == MMSB_OK; i++) {
+        const mmsb_record_t *record = mmsb_record_of(ranges[i].page);
+        if (MMSB_UNLIKELY(mmsb_on_device(mmsb_state_held(record)))) {
+            status = mmsb_device_read(record, ranges[i].offset, ranges[i].buffer, ranges[i].length);
+            if (status != MMSB_OK && bad_index)
+                *bad_index = i;
+        } else if (ranges[i].length > 0) {
+            memcpy(ranges[i].buffer, mmsb_record_bytes(record) + ranges[i].offset, ranges[i].length);
+        }
     }
     mmsb_batch_unlock(&batch);
-    return MMSB_OK;
+    return status;
 }
 
 /* Makes room in the journal for writes; those of no bytes are none. */
@@ -1248,7 +1254,7 @@ mmsb_status_t mmsb_batch_meet(const mmsb_batch_t *batch, uint64_t page, int pati
             wait_a_little(&round);
         } else if (__atomic_compare_exchange_n(&record->state, &seen, seen | batch->owner, 0, __ATOMIC_ACQUIRE,
                                                __ATOMIC_RELAXED)) {
-            if (!(seen & MMSB_AWAY) || batch->bytes_stay)
+            if (!(seen & MMSB_AWAY) || batch->bytes_stay || (batch->reads && mmsb_on_device(seen)))
                 return MMSB_OK;
             mmsb_status_t status = mmsb_page_bring(record, state);
             if (status != MMSB_OK)
