@@ -106,11 +106,8 @@ mmsb_status_t door_work(const mmsb_work_options_t *work) {
     if (!work)
         return MMSB_OK;
     DOOR_STRUCT("mmsb_work_options_t", work, 0);
-    if (work->stream != 0)
-        return mmsb_fail(MMSB_E_INVALID_HANDLE, "0x%016llx is not a stream: this release has none",
-                         (unsigned long long)work->stream);
-    if (work->device != 0)
-        return mmsb_fail(MMSB_E_NO_DEVICE, "no device %d: this release has no devices", work->device);
+    if (work->device != 0 && work->stream == 0)
+        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "device is %d, but there is no stream", work->device);
     DOOR_ARRAY(work->after, work->after_count);
     return MMSB_OK;
 }

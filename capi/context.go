@@ -156,7 +156,11 @@ func startTicket(total uint64, work *C.mmsb_work_options_t, run func(w *ticket.W
 	if err != nil {
 		return 0, err
 	}
-	t := ticket.Start(total, after, run)
+	return putTicket(ticket.Start(total, after, run))
+}
+
+// putTicket gives a ticket a handle.
+func putTicket(t *ticket.Ticket) (uint64, error) {
 	h, err := tickets.Put(t)
 	if err != nil {
 		t.Cancel()
@@ -166,7 +170,7 @@ func startTicket(total uint64, work *C.mmsb_work_options_t, run func(w *ticket.W
 }
 
 func afterTickets(work *C.mmsb_work_options_t) ([]*ticket.Ticket, error) {
-	if work == nil || work.after_count == 0 {
+	if work == nil {
 		return nil, nil
 	}
 	var after []*ticket.Ticket
@@ -177,7 +181,11 @@ func afterTickets(work *C.mmsb_work_options_t) ([]*ticket.Ticket, error) {
 		}
 		after = append(after, t)
 	}
-	return after, nil
+	queued, err := afterStream(work)
+	if queued != nil {
+		after = append(after, queued)
+	}
+	return after, err
 }
 
 //export mmsbgo_ticket_poll

@@ -223,6 +223,18 @@ size_t mmsb_sizeof(int32_t structure) {
         return sizeof(mmsb_journal_options_t);
     case MMSB_STRUCT_JOURNAL_INFO:
         return sizeof(mmsb_journal_info_t);
+    case MMSB_STRUCT_DEVICE_INFO:
+        return sizeof(mmsb_device_info_t);
+    case MMSB_STRUCT_RUNTIME_OPTIONS:
+        return sizeof(mmsb_runtime_options_t);
+    case MMSB_STRUCT_RUNTIME_STATS:
+        return sizeof(mmsb_runtime_stats_t);
+    case MMSB_STRUCT_TAG_STATS:
+        return sizeof(mmsb_tag_stats_t);
+    case MMSB_STRUCT_BLOCK_INFO:
+        return sizeof(mmsb_block_info_t);
+    case MMSB_STRUCT_ACCESS:
+        return sizeof(mmsb_access_t);
     default:
         return 0;
     }

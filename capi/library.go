@@ -15,15 +15,18 @@ import (
 	"libmmsb/core/page"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
+	"libmmsb/gpu/cuda"
+	"libmmsb/gpu/devices"
 	"libmmsb/gpu/kernels"
 	"libmmsb/gpu/nvml"
+	gpu "libmmsb/gpu/runtime"
 	"libmmsb/native"
 )
 
 //export mmsbgo_capabilities
 func mmsbgo_capabilities(records *C.mmsb_capability_t, capacity C.size_t, count *C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	known := append(capability.List(), kernels.Capability(), nvml.Capability())
+	known := append(append(capability.List(), cuda.Capabilities()...), kernels.Capability(), nvml.Capability())
 	all := make([]C.mmsb_capability_t, len(known))
 	for i, k := range known {
 		all[i].struct_size = C.sizeof_mmsb_capability_t
@@ -58,8 +61,10 @@ func mmsbgo_live_objects(kind C.int32_t, count *C.uint64_t) (code C.mmsb_status_
 	defer guard(&code)
 	counters := map[C.int32_t]func() uint64{
 		C.MMSB_KIND_PAGE: page.LivePages, C.MMSB_KIND_CONTEXT: page.LiveContexts, C.MMSB_KIND_TICKET: tickets.Live,
-		C.MMSB_KIND_DELTA: liveDeltas, C.MMSB_KIND_SNAPSHOT: snapshots.Live,
-		C.MMSB_KIND_MEMORY: func() uint64 { return page.Outliving() + uint64(savedInMemory.Load()) },
+		C.MMSB_KIND_DELTA: liveDeltas, C.MMSB_KIND_SNAPSHOT: snapshots.Live, C.MMSB_KIND_STREAM: gpu.LiveStreams,
+		C.MMSB_KIND_BLOCK: gpu.LiveBlocks, C.MMSB_KIND_USE: gpu.LiveUses, C.MMSB_KIND_RUNTIME: devices.LiveRuntimes,
+		C.MMSB_KIND_PROMISE: devices.LivePromises,
+		C.MMSB_KIND_MEMORY:  func() uint64 { return page.Outliving() + uint64(savedInMemory.Load()) },
 	}
 	counter, ok := counters[kind]
 	if !ok {
@@ -80,6 +85,7 @@ func mmsbgo_shutdown() (code C.mmsb_status_t) {
 		_ = closeSnapshot(handle)
 	}
 	page.DestroyAll()
+	devices.EndShared()
 	return C.MMSB_OK
 }
 

@@ -92,7 +92,8 @@ mmsb_status_t mmsb_page_create_many(mmsb_context_t context, uint64_t size, size_
     DOOR_CHECK(check_options(&options));
     DOOR_CHECK(door_work(work));
     DOOR_ARRAY(pages, count);
-    if (is_plain(context, size, options) && (!work || (work->timeout_ns == MMSB_WAIT_FOREVER && work->after_count == 0))) {
+    if (is_plain(context, size, options) &&
+        (!work || (work->timeout_ns == MMSB_WAIT_FOREVER && work->after_count == 0 && work->stream == 0))) {
         mmsb_status_t status = mmsb_page_create_batch(context, size, count, options->contents == MMSB_PAGE_ZEROED, pages);
         if (status != MMSB_ENTER_GO)
             return status;

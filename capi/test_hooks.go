@@ -9,8 +9,12 @@ import "C"
 
 import (
 	"runtime"
+	"time"
 
 	"libmmsb/core/page"
+	"libmmsb/core/status"
+	"libmmsb/gpu/devices"
+	"libmmsb/gpu/sim"
 )
 
 //export mmsbgo_test_panic
@@ -34,4 +38,23 @@ func mmsbgo_test_collect(pause, total *C.uint64_t) (code C.mmsb_status_t) {
 	runtime.ReadMemStats(&after)
 	*pause = C.uint64_t(after.PauseTotalNs - before.PauseTotalNs)
 	return C.MMSB_OK
+}
+
+//export mmsbgo_test_slow_devices
+func mmsbgo_test_slow_devices(latency C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	devices.Slow(time.Duration(latency))
+	return C.MMSB_OK
+}
+
+//export mmsbgo_test_device_fault
+func mmsbgo_test_device_fault(context C.mmsb_context_t, device, call, after, effect C.int32_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	calls := []sim.Call{sim.AllocateOrdered, sim.Copy, sim.Fill, sim.Wait, sim.RecordEvent, sim.FreeOrdered}
+	if call < 0 || int(call) >= len(calls) {
+		return failed(status.Errorf(status.InvalidArgument, "%d is no call", call))
+	}
+	return onDevices(context, func(set *devices.Set) error {
+		return set.Inject(sim.Fault{Device: int(device), Call: calls[call], After: int(after), Effect: sim.Effect(effect)})
+	})
 }

@@ -109,13 +109,23 @@ typedef uint64_t mmsb_context_t;
 typedef uint64_t mmsb_page_t;
 typedef uint64_t mmsb_ticket_t;
 typedef uint64_t mmsb_snapshot_t; /* a snapshot file that is open for reading */
-typedef uint64_t mmsb_stream_t;   /* comes with devices; 0 in every struct until then */
+typedef uint64_t mmsb_runtime_t;  /* the streams and blocks of a device */
+typedef uint64_t mmsb_promise_t;  /* bytes of a runtime's budget that are kept */
+typedef uint64_t mmsb_stream_t;
+typedef uint64_t mmsb_block_t; /* device memory */
+typedef uint64_t mmsb_use_t;
+typedef uint32_t mmsb_tag_t; /* no handle: the number of a name */
 
 /* The highest four bits of a handle are its kind. */
 #define MMSB_KIND_PAGE 1
 #define MMSB_KIND_CONTEXT 2
 #define MMSB_KIND_TICKET 3
 #define MMSB_KIND_SNAPSHOT 6
+#define MMSB_KIND_STREAM 7
+#define MMSB_KIND_BLOCK 8
+#define MMSB_KIND_USE 9
+#define MMSB_KIND_RUNTIME 11
+#define MMSB_KIND_PROMISE 12
 /* For mmsb_debug_live_objects only. */
 #define MMSB_KIND_DELTA 4  /* deltas owned by the library, not handles */
 #define MMSB_KIND_MEMORY 5 /* memory outside of pages: pinned when its context ended, released, or a snapshot saved to memory */
@@ -239,12 +249,19 @@ MMSB_API mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count);
 #define MMSB_STRUCT_SNAPSHOT_CHANGE 19
 #define MMSB_STRUCT_JOURNAL_OPTIONS 20
 #define MMSB_STRUCT_JOURNAL_INFO 21
+#define MMSB_STRUCT_DEVICE_INFO 22
+#define MMSB_STRUCT_RUNTIME_OPTIONS 23
+#define MMSB_STRUCT_RUNTIME_STATS 24
+#define MMSB_STRUCT_TAG_STATS 25
+#define MMSB_STRUCT_BLOCK_INFO 26
+#define MMSB_STRUCT_ACCESS 27
 
 /* Size in bytes of a public struct in the loaded library; 0 for an unknown one.
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API size_t mmsb_sizeof(int32_t structure);
 
-/* Ends every context, ticket and open snapshot of the process (as their own functions would) and stops the library's own work.
+/* Ends every context, runtime, ticket and open snapshot of the process (as their own functions would) and stops the
+ * library's own work.
  * Using the library again afterwards starts it afresh. Idempotent. Not needed before exit.
  * Errors: none of its own. Threads: any. Blocks: until running work has been cancelled. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_shutdown(void);
@@ -290,8 +307,8 @@ MMSB_API mmsb_status_t mmsb_context_options_parse(mmsb_context_options_t *option
  * than 65 535 contexts at once). Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_create(const mmsb_context_options_t *options, mmsb_context_t *context);
 
-/* Ends the context and its pages: their handles are stale from now on. Memory that is still pinned or in flight outlives
- * it, out of reach, and is given back by its last unpin. Waits for calls that are running on its pages, never for pins.
+/* Ends the context, its pages and its runtimes: their handles are stale from now on. Memory that is still pinned or in flight
+ * outlives it, out of reach, and is given back by its last unpin. Waits for calls that are running on its pages, never for pins.
  * Errors: handle errors. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_destroy(mmsb_context_t context);
 
@@ -361,12 +378,12 @@ MMSB_API mmsb_status_t mmsb_memory_usage(mmsb_memory_usage_t *usage);
 
 #define MMSB_WAIT_FOREVER UINT64_MAX
 
-/* How a long operation runs. The blocking form uses timeout_ns; the _start form uses after, device and stream. */
+/* How a long operation runs. The blocking form uses timeout_ns; both begin behind after and stream. */
 typedef struct mmsb_work_options {
     uint32_t struct_size;
-    int32_t device;        /* 0 */
+    int32_t device;        /* 0; with stream: that stream's device */
     uint64_t timeout_ns;   /* MMSB_WAIT_FOREVER; 0 = do not wait */
-    mmsb_stream_t stream;  /* 0 = none; comes with devices */
+    mmsb_stream_t stream;  /* 0 = none; everything queued on it so far must be done first, as in after */
     const uint64_t *after; /* handles of tickets that must be done first; copied. One that failed or was cancelled lets
                               this work fail with MMSB_E_CANCELLED */
     uint64_t after_count;
@@ -1089,6 +1106,280 @@ MMSB_API void mmsb_journal_info_init(mmsb_journal_info_t *info);
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_STATE (no journal).
  * Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_info(mmsb_context_t context, mmsb_journal_info_t *info);
+
+/* ---------------------------------------------------------------------------------------------------- devices ---- */
+
+/* GPUs, and the simulated devices that stand in for them where a context asks for that (mmsb_context_options_t.simulate). The
+ * devices of a context are of one kind: the driver's, or simulated ones of its own. docs/devices.md says how all of this
+ * works. */
+
+typedef struct mmsb_device_info {
+    int32_t ordinal;   /* the driver's number of the device */
+    int32_t simulated; /* 1 = no hardware: its memory is the host's */
+    char name[96];
+    char pci[16]; /* "0000:65:00.0"; empty where there is none */
+    uint8_t uuid[16];
+    uint64_t bytes;       /* of its memory */
+    uint64_t free_bytes;  /* of these, what no process has taken; 0 where it cannot be asked */
+    uint64_t granularity; /* of addresses that are reserved and mapped; 0 = the device cannot do that */
+    int32_t major;        /* of the compute capability */
+    int32_t minor;
+    int32_t multiprocessors;
+    int32_t numa_node;      /* of the host, nearest to it; -1 = not known */
+    int32_t ordered_memory; /* 1 = runtimes can be made */
+    int32_t managed_memory; /* 1 = UNIFIED pages can be there */
+    uint64_t reserved[4];
+} mmsb_device_info_t;
+
+/* The context's devices, in the order of their ordinals. A list.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE, MMSB_E_NO_DEVICE (no driver library, or it knows no
+ * device: the text says what was looked for), MMSB_E_DEVICE (a driver that is broken or too old: named). Threads: any. Blocks:
+ * until each device is open. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_device_list(mmsb_context_t context, mmsb_device_info_t *devices, size_t capacity, size_t *count);
+
+/* --------------------------------------------------------------------------------------- the device runtime ---- */
+
+/* Stream-ordered memory of a device. A stream is a queue of work. A block is device memory that is taken and given back in the
+ * order of a stream. A use says what work that is about to be queued does with blocks: mmsb_use_begin makes the stream wait
+ * for everything on other streams that conflicts with it, mmsb_use_end says that the work is queued. Memory that was freed is
+ * used again only behind all uses of it. The host never waits for the device, but where a comment says so. */
+
+typedef struct mmsb_runtime_options {
+    uint32_t struct_size;
+    uint32_t streams;          /* 64; the most that mmsb_stream_create gives out at a time */
+    uint64_t budget;           /* bytes that blocks may take; 0 = no limit */
+    const char *ledger;        /* NULL; a file like "/dev/shm/name" in which the processes of a machine book one budget together.
+                                  It is made, with the limit budget, where it is missing; with budget 0 its own limit holds.
+                                  What a process took comes back when it ends, however it ends */
+    uint64_t log_events;       /* 0; how many events the log keeps, at most 2^24 */
+    uint64_t guard_every;      /* 0 = none; every how many-th block has canaries, and is filled when it is taken and given back */
+    uint64_t guard_quarantine; /* 0; bytes of freed blocks that the guard holds back, to see who writes to them */
+    /* Called by mmsb_block_allocate where memory is refused (code: MMSB_E_LIMIT, MMSB_E_OUT_OF_MEMORY), on the thread of that call,
+     * with no lock held: it may free blocks and ask anything, but must not end the runtime. attempt counts from 1. Not 0 = try
+     * again. NULL = none. */
+    int32_t (*refused)(void *user, uint64_t bytes, uint32_t attempt, mmsb_status_t code);
+    void *refused_user;        /* NULL; its first argument */
+    uint64_t refused_attempts; /* 8; the most calls of it for one block */
+    uint64_t reserved[4];
+} mmsb_runtime_options_t;
+
+/* The defaults, named above. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_runtime_options_init(mmsb_runtime_options_t *options);
+
+/* The runtime of a device that everybody shares, pages on the device included: without budget, log and guard. The same handle
+ * each time. A simulated device's ends with the context, a driver's with mmsb_shutdown, and with it the streams and blocks
+ * that were not given back.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NO_DEVICE, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST, MMSB_E_UNSUPPORTED (no
+ * stream-ordered memory). Threads: any. Blocks: until the device is open. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_runtime_shared(mmsb_context_t context, int32_t device, mmsb_runtime_t *runtime);
+
+/* A runtime of the program's own. options may be NULL.
+ * Errors: as mmsb_runtime_shared; MMSB_E_STRUCT_VERSION, MMSB_E_LIMIT; of the ledger: MMSB_E_IO, MMSB_E_FORMAT (no ledger),
+ * MMSB_E_MISMATCH (it has another limit), MMSB_E_INVALID_ARGUMENT (missing, and no budget to begin it with). Threads: any.
+ * Blocks: until the device is open. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_runtime_create(mmsb_context_t context, int32_t device, const mmsb_runtime_options_t *options,
+                                           mmsb_runtime_t *runtime);
+
+/* Ends a runtime of the program's own, with its streams, blocks, uses and promises: their handles are stale from now on, and
+ * the log of the library tells how many there were. Its context's end does it, too. Errors: handle errors,
+ * MMSB_E_INVALID_STATE (the shared one). Threads: any. Blocks: until running calls have returned and the device has done what
+ * is queued. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_runtime_destroy(mmsb_runtime_t runtime);
+
+typedef struct mmsb_runtime_stats {
+    uint32_t struct_size;
+    uint32_t streams;     /* that are leased */
+    uint64_t outstanding; /* bytes: live + pending, at every moment */
+    uint64_t live;        /* of blocks that were not freed */
+    uint64_t pending;     /* freed, but the device is not known to have come past the free */
+    uint64_t peak;        /* the most bytes that were outstanding */
+    uint64_t blocks;      /* that were not freed */
+    uint64_t allocations; /* ever, as all of the following */
+    uint64_t frees;
+    uint64_t failures;       /* allocations that failed */
+    uint64_t deferred_frees; /* frees that came while a use was open */
+    uint64_t uses;
+    uint64_t aborts;
+    uint64_t waits;       /* of a stream for another one */
+    uint64_t waits_saved; /* that needed no event: implied by others, or done already */
+    uint64_t budget;      /* the limit in bytes; 0 = none, then the following are 0, too */
+    uint64_t booked;      /* bytes, those that are promised included; with a ledger, of all its processes */
+    uint64_t promised;
+    uint64_t booked_peak;
+    uint64_t refusals;
+    uint64_t reports; /* of the guard: who wrote where nobody may. The log of the library has the first 1000 */
+    uint64_t reserved[8];
+} mmsb_runtime_stats_t;
+
+/* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_runtime_stats_init(mmsb_runtime_stats_t *stats);
+
+/* The counters now. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since
+ * 0.1. */
+MMSB_API mmsb_status_t mmsb_runtime_stats(mmsb_runtime_t runtime, mmsb_runtime_stats_t *stats);
+
+/* Looks which frees the device has come past, and counts their bytes as free. It does not wait. A refusal by the budget looks
+ * first, too.
+ * Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_runtime_reap(mmsb_runtime_t runtime);
+
+/* Gives memory that the driver keeps for reuse back to the device, down to keep bytes.
+ * Errors: handle errors, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_runtime_trim(mmsb_runtime_t runtime, uint64_t keep);
+
+/* Writes what the log has as text, in the form of RMM's logging adaptor: a line Thread,Time,Action,Pointer,Size,Stream, then
+ * one for each allocation, refused allocation and free. Errors: handle errors, MMSB_E_INVALID_STATE (no log), MMSB_E_IO,
+ * MMSB_E_NO_SPACE. Threads: any. Blocks: for the descriptor. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_runtime_log_write(mmsb_runtime_t runtime, int32_t descriptor);
+
+/* The number of a name for what memory is for: in statistics, logs and reports. Equal names have equal numbers, until the
+ * process ends; 0 is "untagged". Errors: MMSB_E_INVALID_ARGUMENT (NULL, broken UTF-8, more than 64 bytes), MMSB_E_LIMIT (65
+ * 536 names). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_tag_of(const char *name, mmsb_tag_t *tag);
+
+typedef struct mmsb_tag_stats {
+    uint64_t live; /* bytes that are outstanding */
+    uint64_t peak;
+    uint64_t total;    /* bytes, ever */
+    uint64_t blocks;   /* that are outstanding */
+    uint64_t ever;     /* blocks */
+    uint64_t failures; /* allocations that failed */
+    uint64_t reserved[2];
+} mmsb_tag_stats_t;
+
+/* What a runtime has of one tag. Errors: handle errors, MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_runtime_tag_stats(mmsb_runtime_t runtime, mmsb_tag_t tag, mmsb_tag_stats_t *stats);
+
+/* Keeps bytes of the budget for blocks to come: nobody else gets them. mmsb_block_allocate takes them where it is given the
+ * promise.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE (0), MMSB_E_INVALID_STATE (no budget), MMSB_E_LIMIT.
+ * Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_promise_create(mmsb_runtime_t runtime, uint64_t bytes, mmsb_promise_t *promise);
+
+/* Gives back what is left of a promise: *left bytes (may be NULL). Blocks that were made of it stay.
+ * Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_promise_destroy(mmsb_promise_t promise, uint64_t *left);
+
+/* Leases a stream, which does not wait for the device's default stream. priority: 0, or -1 to be served first.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_LIMIT (all are leased), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads:
+ * any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_create(mmsb_runtime_t runtime, int32_t priority, mmsb_stream_t *stream);
+
+/* Makes a stream of the program (a CUstream, a cudaStream_t) known until mmsb_stream_destroy; the program keeps it alive for
+ * as long. NULL is the device's default stream. native must be a stream: the driver may crash on anything else.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_ALREADY_EXISTS (known to this runtime: the text has its handle),
+ * MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_wrap(mmsb_runtime_t runtime, void *native, mmsb_stream_t *stream);
+
+/* Ends the lease, or forgets the program's stream. Queued work goes on, and what comes later stays in order with it. The
+ * stream's blocks stay. Errors: handle errors, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_destroy(mmsb_stream_t stream);
+
+/* The driver's stream, to queue work on. Errors: handle errors, MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_native(mmsb_stream_t stream, void **native);
+
+/* Waits until everything that is queued is done. timeout_ns 0 = do not wait.
+ * Errors: handle errors, MMSB_E_WOULD_BLOCK, MMSB_E_TIMEOUT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: until
+ * done or the time is over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_wait(mmsb_stream_t stream, uint64_t timeout_ns);
+
+/* Copies bytes in the order of a stream, between any two of: memory of devices, memory of the host. They must not overlap, and
+ * the host's must stay as it is until the stream has come past. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_DEVICE,
+ * MMSB_E_DEVICE_LOST. Threads: any. Blocks: where the host's memory is not pinned, perhaps until it is copied. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_copy(mmsb_stream_t stream, void *to, const void *from, uint64_t bytes);
+
+/* Sets bytes of device memory to a value, in the order of a stream.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_fill(mmsb_stream_t stream, void *address, uint8_t value, uint64_t bytes);
+
+/* A ticket that is done when everything queued on the stream so far is done, in whatever way it was queued: it can be polled,
+ * waited for, put into an event loop, and named in the after of other work. There is nothing to cancel. The end of the runtime
+ * ends it, too.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_LIMIT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no.
+ * Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_record(mmsb_stream_t stream, mmsb_ticket_t *ticket);
+
+/* Makes what is queued on a stream from now on run behind a ticket of mmsb_stream_record, also one of another device. The
+ * device waits, not the host. Errors: handle errors, MMSB_E_INVALID_ARGUMENT (another ticket; simulated devices of another
+ * context), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_after(mmsb_stream_t stream, mmsb_ticket_t ticket);
+
+/* Takes device memory in the order of a stream, aligned to 256 bytes; its bytes are not defined. Work queued on this stream
+ * may use it at once, work on others within a use. tag: 0 or of mmsb_tag_of; promise: 0 = none, else the bytes are taken of
+ * it. *address is the device's: the host must not touch it.
+ * Errors: handle errors (stream, promise), MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE (0), MMSB_E_LIMIT (the budget or the
+ * promise: the text has requested, taken, left and limit), MMSB_E_OUT_OF_MEMORY, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads:
+ * any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t bytes, mmsb_tag_t tag, mmsb_promise_t promise,
+                                           mmsb_block_t *block, void **address);
+
+/* Gives a block back, behind all its uses, in the order of a stream (0 = the one it was allocated on). Its handle is stale
+ * from now on. *deferred (may be NULL) is 1 where a use is open: the end of the last one frees it. A failed call leaves the
+ * block as it was.
+ * Errors: handle errors (a second free: MMSB_E_STALE_HANDLE), MMSB_E_INVALID_ARGUMENT (a stream of another runtime),
+ * MMSB_E_DEVICE. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_block_free(mmsb_block_t block, mmsb_stream_t stream, int32_t *deferred);
+
+typedef struct mmsb_block_info {
+    uint32_t struct_size;
+    int32_t device;
+    void *address;
+    uint64_t bytes;
+    mmsb_stream_t stream; /* the one it was allocated on; 0 where that was given back */
+    mmsb_tag_t tag;
+    uint32_t uses; /* that are begun and not ended */
+    uint64_t reserved[4];
+} mmsb_block_info_t;
+
+/* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_block_info_init(mmsb_block_info_t *info);
+
+/* What a block is. Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_block_info(mmsb_block_t block, mmsb_block_info_t *info);
+
+#define MMSB_ACCESS_READ 1
+#define MMSB_ACCESS_WRITE 2
+#define MMSB_ACCESS_READ_WRITE 3
+
+typedef struct mmsb_access {
+    mmsb_block_t block;
+    int32_t access; /* MMSB_ACCESS_* */
+    int32_t reserved;
+} mmsb_access_t;
+
+/* Makes a stream ready for work on blocks: it waits for what conflicts with that on other streams, and the blocks' memory
+ * stays until mmsb_use_end. Of one block accesses add up. All blocks or none; *bad_index (may be NULL) is the first that
+ * cannot be used.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a block of another runtime, an unknown access), MMSB_E_BUSY (a use on
+ * another stream that conflicts is begun and not ended: what it will queue cannot be waited for yet), MMSB_E_LIMIT,
+ * MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_use_begin(mmsb_stream_t stream, const mmsb_access_t *accesses, size_t count, mmsb_use_t *use,
+                                      size_t *bad_index);
+
+/* The work is queued. Errors: handle errors, MMSB_E_INVALID_STATE (recorded, and never begun). Threads: any. Blocks: no. Since
+ * 0.1. */
+MMSB_API mmsb_status_t mmsb_use_end(mmsb_use_t use);
+
+/* The launch has failed, and perhaps something was queued all the same: what the order is then, is what it is after
+ * mmsb_use_end. A use that was recorded and never begun is forgotten. Errors: handle errors. Threads: any. Blocks: no. Since
+ * 0.1. */
+MMSB_API mmsb_status_t mmsb_use_abort(mmsb_use_t use);
+
+/* A use whose blocks are collected one by one while a launch is put together: mmsb_use_add for each, mmsb_use_begin_recorded
+ * before the launch, mmsb_use_end after it. permissive: 1 = memory that is no block (block 0) is passed over, 0 = it is
+ * refused.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_LIMIT. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_use_record(mmsb_stream_t stream, int32_t permissive, mmsb_use_t *use);
+
+/* Adds a block. One that cannot be used is reported by mmsb_use_begin_recorded, so that a row of calls needs no check after
+ * each.
+ * Errors: handle errors (of the use), MMSB_E_INVALID_ARGUMENT (an unknown access), MMSB_E_INVALID_STATE (it has begun).
+ * Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_use_add(mmsb_use_t use, mmsb_block_t block, int32_t access);
+
+/* Begins a use that was recorded. Where it fails nothing has begun, and it can be tried again.
+ * Errors: as mmsb_use_begin; MMSB_E_INVALID_STATE (it has begun). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_use_begin_recorded(mmsb_use_t use);
 
 #ifdef __cplusplus
 }

@@ -8,12 +8,10 @@ enum { THREADS = 64, ROUNDS = 60, STALE = 32 };
 
 typedef struct abuse {
     mmsb_context_t context;
-    mmsb_context_t limited; /* with a memory limit that is reached */
-    mmsb_context_t ended_context;
-    mmsb_page_t shared;       /* a page that nobody may change */
-    mmsb_page_t stale[STALE]; /* destroyed pages, and pages of an ended context */
-    mmsb_ticket_t ended_ticket;
-    mmsb_snapshot_t ended_snapshot;
+    mmsb_context_t limited;                /* with a memory limit that is reached */
+    mmsb_page_t shared;                    /* a page that nobody may change */
+    mmsb_page_t stale[STALE];              /* destroyed pages, and pages of an ended context */
+    uint64_t ended[MMSB_KIND_PROMISE + 1]; /* by kind, but for pages */
 } abuse_t;
 
 /* One wrong call: the code, and a text of one line that has a number in it. */
@@ -52,10 +50,7 @@ static void bad_handles(const abuse_t *abuse, uint64_t *seed) {
             }
             break;
         default: {
-            uint64_t stale = call->kind == MMSB_KIND_PAGE      ? abuse->stale[random_below(seed, STALE)]
-                             : call->kind == MMSB_KIND_CONTEXT ? abuse->ended_context
-                             : call->kind == MMSB_KIND_TICKET  ? abuse->ended_ticket
-                                                               : abuse->ended_snapshot;
+            uint64_t stale = call->kind == MMSB_KIND_PAGE ? abuse->stale[random_below(seed, STALE)] : abuse->ended[call->kind];
             CHECK_STATUS(call->run(stale), MMSB_E_STALE_HANDLE);
             CHECK_STATUS(call->run(call->kind == MMSB_KIND_PAGE ? abuse->context : abuse->shared), MMSB_E_INVALID_HANDLE);
         }
@@ -362,21 +357,29 @@ static void sixty_four_threads_of_abuse(void) {
     mmsb_context_options_init(&options);
     options.memory_limit = 16 << 20;
     REQUIRE_OK(mmsb_context_create(&options, &abuse.limited));
-    abuse.ended_context = new_context();
+    abuse.ended[MMSB_KIND_CONTEXT] = new_context();
     for (int i = 0; i < STALE; i++) {
-        abuse.stale[i] = new_page(i % 2 == 0 ? abuse.context : abuse.ended_context, 64);
+        abuse.stale[i] = new_page(i % 2 == 0 ? abuse.context : abuse.ended[MMSB_KIND_CONTEXT], 64);
         if (i % 2 == 0) {
             REQUIRE_OK(mmsb_page_destroy(abuse.stale[i]));
         }
     }
-    REQUIRE_OK(mmsb_context_destroy(abuse.ended_context));
+    REQUIRE_OK(mmsb_context_destroy(abuse.ended[MMSB_KIND_CONTEXT]));
     abuse.shared = new_page(abuse.context, 5000);
     write_pattern(abuse.shared, 4711);
     uint64_t version = mmsb_page_version(abuse.shared);
-    REQUIRE_OK(mmsb_page_create_many_start(abuse.context, 8, 0, NULL, NULL, NULL, &abuse.ended_ticket));
-    REQUIRE_OK(mmsb_ticket_destroy(abuse.ended_ticket));
-    abuse.ended_snapshot = new_snapshot();
-    REQUIRE_OK(mmsb_snapshot_close(abuse.ended_snapshot));
+    REQUIRE_OK(mmsb_page_create_many_start(abuse.context, 8, 0, NULL, NULL, NULL, &abuse.ended[MMSB_KIND_TICKET]));
+    REQUIRE_OK(mmsb_ticket_destroy(abuse.ended[MMSB_KIND_TICKET]));
+    abuse.ended[MMSB_KIND_SNAPSHOT] = new_snapshot();
+    REQUIRE_OK(mmsb_snapshot_close(abuse.ended[MMSB_KIND_SNAPSHOT]));
+    device_objects_t device = new_device_objects();
+    end_device_objects(&device);
+    REQUIRE_OK(mmsb_context_destroy(device.context));
+    abuse.ended[MMSB_KIND_STREAM] = device.stream;
+    abuse.ended[MMSB_KIND_BLOCK] = device.block;
+    abuse.ended[MMSB_KIND_USE] = device.use;
+    abuse.ended[MMSB_KIND_RUNTIME] = device.runtime;
+    abuse.ended[MMSB_KIND_PROMISE] = device.promise;
     run_team(THREADS, abuse_the_library, &abuse);
     CHECK_EQUAL(mmsb_page_version(abuse.shared), version);
     CHECK_EQUAL(context_stats(abuse.context).pages, 1);

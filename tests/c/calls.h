@@ -46,6 +46,10 @@ typedef struct call_arguments {
     mmsb_snapshot_info_t snapshot_info;
     mmsb_snapshot_page_t snapshot_page;
     mmsb_journal_info_t journal_info;
+    mmsb_runtime_stats_t runtime_stats;
+    mmsb_tag_stats_t tag_stats;
+    mmsb_block_info_t block_info;
+    mmsb_tag_t tag;
     const void *view;
 } call_arguments_t;
 
@@ -69,6 +73,8 @@ static inline call_arguments_t call_arguments(uint64_t handle) {
     mmsb_save_stats_init(&a.save_stats);
     mmsb_snapshot_info_init(&a.snapshot_info);
     mmsb_journal_info_init(&a.journal_info);
+    mmsb_runtime_stats_init(&a.runtime_stats);
+    mmsb_block_info_init(&a.block_info);
     return a;
 }
 
@@ -179,7 +185,37 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_journal_sync, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
     CALL(mmsb_journal_close, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
     CALL(mmsb_journal_drop, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE)) \
-    CALL(mmsb_journal_info, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.journal_info))
+    CALL(mmsb_journal_info, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.journal_info)) \
+    CALL(mmsb_device_list, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, 0, &a.length)) \
+    CALL(mmsb_runtime_shared, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, &a.number)) \
+    CALL(mmsb_runtime_create, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, NULL, &a.number)) \
+    CALL(mmsb_runtime_destroy, MMSB_KIND_RUNTIME, ENDS, (handle)) \
+    CALL(mmsb_runtime_stats, MMSB_KIND_RUNTIME, ORDINARY, (handle, &a.runtime_stats)) \
+    CALL(mmsb_runtime_reap, MMSB_KIND_RUNTIME, ORDINARY, (handle)) \
+    CALL(mmsb_runtime_trim, MMSB_KIND_RUNTIME, ORDINARY, (handle, 0)) \
+    CALL(mmsb_runtime_log_write, MMSB_KIND_RUNTIME, ORDINARY, (handle, 1)) \
+    CALL(mmsb_tag_of, 0, ORDINARY, ("tag", &a.tag)) \
+    CALL(mmsb_runtime_tag_stats, MMSB_KIND_RUNTIME, ORDINARY, (handle, 0, &a.tag_stats)) \
+    CALL(mmsb_promise_create, MMSB_KIND_RUNTIME, ORDINARY, (handle, 1, &a.number)) \
+    CALL(mmsb_promise_destroy, MMSB_KIND_PROMISE, ENDS, (handle, NULL)) \
+    CALL(mmsb_stream_create, MMSB_KIND_RUNTIME, ORDINARY, (handle, 0, &a.number)) \
+    CALL(mmsb_stream_wrap, MMSB_KIND_RUNTIME, ORDINARY, (handle, NULL, &a.number)) \
+    CALL(mmsb_stream_destroy, MMSB_KIND_STREAM, ENDS, (handle)) \
+    CALL(mmsb_stream_native, MMSB_KIND_STREAM, ORDINARY, (handle, &a.pointer)) \
+    CALL(mmsb_stream_wait, MMSB_KIND_STREAM, ORDINARY, (handle, MMSB_WAIT_FOREVER)) \
+    CALL(mmsb_stream_copy, MMSB_KIND_STREAM, ORDINARY, (handle, a.bytes, a.bytes + 32, 1)) \
+    CALL(mmsb_stream_fill, MMSB_KIND_STREAM, ORDINARY, (handle, a.bytes, 0, 1)) \
+    CALL(mmsb_stream_record, MMSB_KIND_STREAM, ORDINARY, (handle, &a.number)) \
+    CALL(mmsb_stream_after, MMSB_KIND_STREAM, ORDINARY, (handle, 0)) \
+    CALL(mmsb_block_allocate, MMSB_KIND_STREAM, ORDINARY, (handle, 64, 0, 0, &a.number, &a.pointer)) \
+    CALL(mmsb_block_free, MMSB_KIND_BLOCK, ENDS, (handle, 0, NULL)) \
+    CALL(mmsb_block_info, MMSB_KIND_BLOCK, ORDINARY, (handle, &a.block_info)) \
+    CALL(mmsb_use_begin, MMSB_KIND_STREAM, ORDINARY, (handle, NULL, 0, &a.number, NULL)) \
+    CALL(mmsb_use_end, MMSB_KIND_USE, SURVIVES, (handle)) \
+    CALL(mmsb_use_abort, MMSB_KIND_USE, SURVIVES, (handle)) \
+    CALL(mmsb_use_record, MMSB_KIND_STREAM, ORDINARY, (handle, 0, &a.number)) \
+    CALL(mmsb_use_add, MMSB_KIND_USE, ORDINARY, (handle, 0, MMSB_ACCESS_READ)) \
+    CALL(mmsb_use_begin_recorded, MMSB_KIND_USE, ORDINARY, (handle))
 
 #define DEFINE_CALL(name, kind, role, arguments) \
     static inline mmsb_status_t call_##name(uint64_t handle) { \

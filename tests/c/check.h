@@ -94,7 +94,11 @@ static inline uint64_t check_live(int32_t kind) {
 
 /* Nothing may be left alive. Work whose ticket was given back unfinished may take a moment to end. */
 static inline void check_nothing_lives(void) {
-    for (int32_t kind = MMSB_KIND_PAGE; kind <= MMSB_KIND_SNAPSHOT; kind++) {
+    static const int32_t kinds[] = {MMSB_KIND_PAGE,   MMSB_KIND_CONTEXT,  MMSB_KIND_TICKET, MMSB_KIND_DELTA,
+                                    MMSB_KIND_MEMORY, MMSB_KIND_SNAPSHOT, MMSB_KIND_STREAM, MMSB_KIND_BLOCK,
+                                    MMSB_KIND_USE,    MMSB_KIND_RUNTIME,  MMSB_KIND_PROMISE};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        int32_t kind = kinds[i];
         for (int attempt = 0; attempt < 1000 && check_live(kind) != 0; attempt++) {
             check_sleep_ms(10);
         }
@@ -161,6 +165,51 @@ static inline mmsb_snapshot_t new_snapshot(void) {
     REQUIRE_OK(mmsb_snapshot_open(path, &snapshot));
     REQUIRE(unlink(path) == 0);
     return snapshot;
+}
+
+static inline mmsb_context_t new_simulated_context(int32_t devices) {
+    mmsb_context_options_t options;
+    mmsb_context_options_init(&options);
+    options.simulate = MMSB_SIMULATE_ALWAYS;
+    options.simulated_devices = devices;
+    options.simulated_memory = 64 << 20;
+    mmsb_context_t context = 0;
+    REQUIRE_OK(mmsb_context_create(&options, &context));
+    return context;
+}
+
+/* One of everything that there is of a device. */
+typedef struct device_objects {
+    mmsb_context_t context;
+    mmsb_runtime_t runtime;
+    mmsb_stream_t stream;
+    mmsb_block_t block;
+    void *address; /* of the block's 4096 bytes */
+    mmsb_use_t use;
+    mmsb_promise_t promise;
+} device_objects_t;
+
+static inline device_objects_t new_device_objects(void) {
+    device_objects_t o = {.context = new_simulated_context(1)};
+    mmsb_runtime_options_t options;
+    mmsb_runtime_options_init(&options);
+    options.budget = 1 << 20;
+    REQUIRE_OK(mmsb_runtime_create(o.context, 0, &options, &o.runtime));
+    REQUIRE_OK(mmsb_stream_create(o.runtime, 0, &o.stream));
+    REQUIRE_OK(mmsb_block_allocate(o.stream, 4096, 0, 0, &o.block, &o.address));
+    const mmsb_access_t access = {.block = o.block, .access = MMSB_ACCESS_READ_WRITE};
+    REQUIRE_OK(mmsb_use_begin(o.stream, &access, 1, &o.use, NULL));
+    REQUIRE_OK(mmsb_promise_create(o.runtime, 100, &o.promise));
+    return o;
+}
+
+/* Each by its own function; the context stays. */
+static inline void end_device_objects(const device_objects_t *o) {
+    REQUIRE_OK(mmsb_use_end(o->use));
+    REQUIRE_OK(mmsb_promise_destroy(o->promise, NULL));
+    REQUIRE_OK(mmsb_block_free(o->block, 0, NULL));
+    REQUIRE_OK(mmsb_stream_destroy(o->stream));
+    REQUIRE_OK(mmsb_runtime_destroy(o->runtime));
 }
 
 static inline mmsb_page_info_t page_info(mmsb_page_t page) {

@@ -71,9 +71,22 @@ static void bad_handles_answer_their_codes(void) {
     REQUIRE_OK(mmsb_ticket_wait(ended_ticket, MMSB_WAIT_FOREVER));
     REQUIRE_OK(mmsb_ticket_destroy(ended_ticket));
 
-    static const int kinds[] = {MMSB_KIND_PAGE, MMSB_KIND_CONTEXT, MMSB_KIND_TICKET, MMSB_KIND_SNAPSHOT};
-    const uint64_t live[] = {0, page, context, ticket, 0, 0, snapshot};
-    const uint64_t ended[] = {0, ended_page, ended_context, ended_ticket, 0, 0, ended_snapshot};
+    device_objects_t device = new_device_objects();
+    device_objects_t ended_device = new_device_objects();
+    end_device_objects(&ended_device);
+    CHECK_EQUAL(device.stream >> 60, MMSB_KIND_STREAM);
+    CHECK_EQUAL(device.block >> 60, MMSB_KIND_BLOCK);
+    CHECK_EQUAL(device.use >> 60, MMSB_KIND_USE);
+    CHECK_EQUAL(device.runtime >> 60, MMSB_KIND_RUNTIME);
+    CHECK_EQUAL(device.promise >> 60, MMSB_KIND_PROMISE);
+
+    static const int kinds[] = {MMSB_KIND_PAGE,  MMSB_KIND_CONTEXT, MMSB_KIND_TICKET,  MMSB_KIND_SNAPSHOT, MMSB_KIND_STREAM,
+                                MMSB_KIND_BLOCK, MMSB_KIND_USE,     MMSB_KIND_RUNTIME, MMSB_KIND_PROMISE};
+    const uint64_t live[] = {0,          page, context,        ticket,        0, 0, snapshot, device.stream, device.block,
+                             device.use, 0,    device.runtime, device.promise};
+    const uint64_t ended[] = {0, ended_page,           ended_context,       ended_ticket,       0,
+                              0, ended_snapshot,       ended_device.stream, ended_device.block, ended_device.use,
+                              0, ended_device.runtime, ended_device.promise};
     for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
         const call_t *call = &every_call[i];
         if (call->kind == 0) {
@@ -98,7 +111,14 @@ static void bad_handles_answer_their_codes(void) {
             check_call(&every_call[i], "a page of an ended context", page_of_ended_context, MMSB_E_STALE_HANDLE);
         }
     }
+    REQUIRE_OK(mmsb_context_destroy(ended_device.context));
     /* All that did nothing. */
+    mmsb_runtime_stats_t stats;
+    mmsb_runtime_stats_init(&stats);
+    CHECK_OK(mmsb_runtime_stats(device.runtime, &stats));
+    CHECK(stats.streams == 1 && stats.blocks == 1 && stats.promised == 100 && stats.uses == 1);
+    end_device_objects(&device);
+    CHECK_OK(mmsb_context_destroy(device.context));
     CHECK_EQUAL(context_stats(context).pages, 3);
     CHECK_EQUAL(mmsb_page_size(page), 64);
     CHECK_OK(mmsb_snapshot_close(snapshot));

@@ -235,6 +235,84 @@ FIELD_AT(mmsb_journal_info_t, synced, 24);
 FIELD_AT(mmsb_journal_info_t, bytes, 32);
 FIELD_AT(mmsb_journal_info_t, reserved, 40);
 
+SIZE_IS(mmsb_device_info_t, 216);
+FIELD_AT(mmsb_device_info_t, ordinal, 0);
+FIELD_AT(mmsb_device_info_t, simulated, 4);
+FIELD_AT(mmsb_device_info_t, name, 8);
+FIELD_AT(mmsb_device_info_t, pci, 104);
+FIELD_AT(mmsb_device_info_t, uuid, 120);
+FIELD_AT(mmsb_device_info_t, bytes, 136);
+FIELD_AT(mmsb_device_info_t, free_bytes, 144);
+FIELD_AT(mmsb_device_info_t, granularity, 152);
+FIELD_AT(mmsb_device_info_t, major, 160);
+FIELD_AT(mmsb_device_info_t, minor, 164);
+FIELD_AT(mmsb_device_info_t, multiprocessors, 168);
+FIELD_AT(mmsb_device_info_t, numa_node, 172);
+FIELD_AT(mmsb_device_info_t, ordered_memory, 176);
+FIELD_AT(mmsb_device_info_t, managed_memory, 180);
+FIELD_AT(mmsb_device_info_t, reserved, 184);
+
+SIZE_IS(mmsb_runtime_options_t, 104);
+FIELD_AT(mmsb_runtime_options_t, struct_size, 0);
+FIELD_AT(mmsb_runtime_options_t, streams, 4);
+FIELD_AT(mmsb_runtime_options_t, budget, 8);
+FIELD_AT(mmsb_runtime_options_t, ledger, 16);
+FIELD_AT(mmsb_runtime_options_t, log_events, 24);
+FIELD_AT(mmsb_runtime_options_t, guard_every, 32);
+FIELD_AT(mmsb_runtime_options_t, guard_quarantine, 40);
+FIELD_AT(mmsb_runtime_options_t, refused, 48);
+FIELD_AT(mmsb_runtime_options_t, refused_user, 56);
+FIELD_AT(mmsb_runtime_options_t, refused_attempts, 64);
+FIELD_AT(mmsb_runtime_options_t, reserved, 72);
+
+SIZE_IS(mmsb_runtime_stats_t, 224);
+FIELD_AT(mmsb_runtime_stats_t, struct_size, 0);
+FIELD_AT(mmsb_runtime_stats_t, streams, 4);
+FIELD_AT(mmsb_runtime_stats_t, outstanding, 8);
+FIELD_AT(mmsb_runtime_stats_t, live, 16);
+FIELD_AT(mmsb_runtime_stats_t, pending, 24);
+FIELD_AT(mmsb_runtime_stats_t, peak, 32);
+FIELD_AT(mmsb_runtime_stats_t, blocks, 40);
+FIELD_AT(mmsb_runtime_stats_t, allocations, 48);
+FIELD_AT(mmsb_runtime_stats_t, frees, 56);
+FIELD_AT(mmsb_runtime_stats_t, failures, 64);
+FIELD_AT(mmsb_runtime_stats_t, deferred_frees, 72);
+FIELD_AT(mmsb_runtime_stats_t, uses, 80);
+FIELD_AT(mmsb_runtime_stats_t, aborts, 88);
+FIELD_AT(mmsb_runtime_stats_t, waits, 96);
+FIELD_AT(mmsb_runtime_stats_t, waits_saved, 104);
+FIELD_AT(mmsb_runtime_stats_t, budget, 112);
+FIELD_AT(mmsb_runtime_stats_t, booked, 120);
+FIELD_AT(mmsb_runtime_stats_t, promised, 128);
+FIELD_AT(mmsb_runtime_stats_t, booked_peak, 136);
+FIELD_AT(mmsb_runtime_stats_t, refusals, 144);
+FIELD_AT(mmsb_runtime_stats_t, reports, 152);
+FIELD_AT(mmsb_runtime_stats_t, reserved, 160);
+
+SIZE_IS(mmsb_tag_stats_t, 64);
+FIELD_AT(mmsb_tag_stats_t, live, 0);
+FIELD_AT(mmsb_tag_stats_t, peak, 8);
+FIELD_AT(mmsb_tag_stats_t, total, 16);
+FIELD_AT(mmsb_tag_stats_t, blocks, 24);
+FIELD_AT(mmsb_tag_stats_t, ever, 32);
+FIELD_AT(mmsb_tag_stats_t, failures, 40);
+FIELD_AT(mmsb_tag_stats_t, reserved, 48);
+
+SIZE_IS(mmsb_block_info_t, 72);
+FIELD_AT(mmsb_block_info_t, struct_size, 0);
+FIELD_AT(mmsb_block_info_t, device, 4);
+FIELD_AT(mmsb_block_info_t, address, 8);
+FIELD_AT(mmsb_block_info_t, bytes, 16);
+FIELD_AT(mmsb_block_info_t, stream, 24);
+FIELD_AT(mmsb_block_info_t, tag, 32);
+FIELD_AT(mmsb_block_info_t, uses, 36);
+FIELD_AT(mmsb_block_info_t, reserved, 40);
+
+SIZE_IS(mmsb_access_t, 16);
+FIELD_AT(mmsb_access_t, block, 0);
+FIELD_AT(mmsb_access_t, access, 8);
+FIELD_AT(mmsb_access_t, reserved, 12);
+
 static void the_library_has_the_same_sizes(void) {
     static const struct {
         int32_t structure;
@@ -261,13 +339,19 @@ static void the_library_has_the_same_sizes(void) {
         {MMSB_STRUCT_SNAPSHOT_CHANGE, sizeof(mmsb_snapshot_change_t)},
         {MMSB_STRUCT_JOURNAL_OPTIONS, sizeof(mmsb_journal_options_t)},
         {MMSB_STRUCT_JOURNAL_INFO, sizeof(mmsb_journal_info_t)},
+        {MMSB_STRUCT_DEVICE_INFO, sizeof(mmsb_device_info_t)},
+        {MMSB_STRUCT_RUNTIME_OPTIONS, sizeof(mmsb_runtime_options_t)},
+        {MMSB_STRUCT_RUNTIME_STATS, sizeof(mmsb_runtime_stats_t)},
+        {MMSB_STRUCT_TAG_STATS, sizeof(mmsb_tag_stats_t)},
+        {MMSB_STRUCT_BLOCK_INFO, sizeof(mmsb_block_info_t)},
+        {MMSB_STRUCT_ACCESS, sizeof(mmsb_access_t)},
     };
     for (size_t i = 0; i < sizeof structures / sizeof structures[0]; i++) {
         CHECK_EQUAL(mmsb_sizeof(structures[i].structure), structures[i].size);
     }
     CHECK_EQUAL(mmsb_sizeof(0), 0);
     CHECK_EQUAL(mmsb_sizeof(-1), 0);
-    CHECK_EQUAL(mmsb_sizeof(MMSB_STRUCT_JOURNAL_INFO + 1), 0);
+    CHECK_EQUAL(mmsb_sizeof(MMSB_STRUCT_ACCESS + 1), 0);
     CHECK_EQUAL(mmsb_sizeof(INT32_MAX), 0);
 }
 
@@ -304,6 +388,9 @@ static void init_fills_the_struct_and_no_more(void) {
     CHECK_INIT(mmsb_snapshot_info_t, mmsb_snapshot_info_init);
     CHECK_INIT(mmsb_journal_options_t, mmsb_journal_options_init);
     CHECK_INIT(mmsb_journal_info_t, mmsb_journal_info_init);
+    CHECK_INIT(mmsb_runtime_options_t, mmsb_runtime_options_init);
+    CHECK_INIT(mmsb_runtime_stats_t, mmsb_runtime_stats_init);
+    CHECK_INIT(mmsb_block_info_t, mmsb_block_info_init);
 }
 
 int main(void) {

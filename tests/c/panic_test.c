@@ -19,12 +19,14 @@ static void a_panic_poisons_the_library(void) {
     REQUIRE_OK(mmsb_delta_from_pages(page, page, &delta));
     REQUIRE_OK(mmsb_page_pin(page, MMSB_PIN_WRITE, NULL));
     mmsb_snapshot_t snapshot = new_snapshot();
+    device_objects_t device = new_device_objects();
     void *saved;
     REQUIRE_OK(mmsb_snapshot_save_memory(context, NULL, &saved, &size));
 
     CHECK_STATUS(mmsb_test_panic(), MMSB_E_INTERNAL);
     CHECK_STATUS(mmsb_test_panic(), MMSB_E_POISONED);
-    const uint64_t handles[] = {0, page, context, ticket, 0, 0, snapshot};
+    const uint64_t handles[] = {0,          page, context,        ticket,        0, 0, snapshot, device.stream, device.block,
+                                device.use, 0,    device.runtime, device.promise};
     for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
         const call_t *call = &every_call[i];
         if (call->role != ORDINARY) {
@@ -60,6 +62,9 @@ static void a_panic_poisons_the_library(void) {
     CHECK_STATUS(mmsb_snapshot_free_memory(saved), MMSB_E_STALE_HANDLE);
     CHECK_OK(mmsb_snapshot_close(snapshot));
     CHECK_STATUS(mmsb_snapshot_close(snapshot), MMSB_E_STALE_HANDLE);
+    end_device_objects(&device);
+    CHECK_STATUS(mmsb_use_end(device.use), MMSB_E_STALE_HANDLE);
+    CHECK_OK(mmsb_context_destroy(device.context));
     CHECK_OK(mmsb_ticket_destroy(ticket));
     CHECK_STATUS(mmsb_ticket_destroy(ticket), MMSB_E_STALE_HANDLE);
     CHECK_OK(mmsb_context_destroy(context));

@@ -16,4 +16,19 @@ uint64_t mmsb_test_stack_bound_queries(void);
 /* Moves the slot of a live page to another, later generation: *moved is the page's handle from then on, the old one is stale. */
 mmsb_status_t mmsb_test_page_generation(mmsb_page_t page, uint32_t generation, mmsb_page_t *moved);
 
+/* From now on each operation takes so long on the simulated devices of contexts that did not use theirs yet. */
+mmsb_status_t mmsb_test_slow_devices(uint64_t latency_ns);
+
+#define MMSB_TEST_ALLOCATE 0 /* memory of a stream */
+#define MMSB_TEST_COPY 1
+#define MMSB_TEST_FILL 2
+#define MMSB_TEST_WAIT 3   /* of a stream for an event */
+#define MMSB_TEST_RECORD 4 /* an event */
+#define MMSB_TEST_FREE 5   /* of a stream */
+#define MMSB_TEST_FAIL 0   /* the call fails and changes nothing */
+#define MMSB_TEST_LOSE 1   /* the device is lost in the call */
+
+/* Makes a call of a simulated device fail, after so many of its kind that go well. */
+mmsb_status_t mmsb_test_device_fault(mmsb_context_t context, int32_t device, int32_t call, int32_t after, int32_t effect);
+
 #endif /* MMSB_TESTS_TEST_HOOKS_H */

@@ -70,6 +70,11 @@ const MMSB_KIND_TICKET = Int32(3)
 const MMSB_KIND_DELTA = Int32(4)
 const MMSB_KIND_MEMORY = Int32(5)
 const MMSB_KIND_SNAPSHOT = Int32(6)
+const MMSB_KIND_STREAM = Int32(7)
+const MMSB_KIND_BLOCK = Int32(8)
+const MMSB_KIND_USE = Int32(9)
+const MMSB_KIND_RUNTIME = Int32(11)
+const MMSB_KIND_PROMISE = Int32(12)
 
 const MMSB_LOCATION_DEFAULT = Int32(-1)
 const MMSB_LOCATION_CPU = Int32(0)
@@ -111,6 +116,12 @@ const MMSB_STRUCT_SNAPSHOT_PAGE = Int32(18)
 const MMSB_STRUCT_SNAPSHOT_CHANGE = Int32(19)
 const MMSB_STRUCT_JOURNAL_OPTIONS = Int32(20)
 const MMSB_STRUCT_JOURNAL_INFO = Int32(21)
+const MMSB_STRUCT_DEVICE_INFO = Int32(22)
+const MMSB_STRUCT_RUNTIME_OPTIONS = Int32(23)
+const MMSB_STRUCT_RUNTIME_STATS = Int32(24)
+const MMSB_STRUCT_TAG_STATS = Int32(25)
+const MMSB_STRUCT_BLOCK_INFO = Int32(26)
+const MMSB_STRUCT_ACCESS = Int32(27)
 
 const MMSB_SIMULATE_OFF = Int32(0)
 const MMSB_SIMULATE_IF_NO_GPU = Int32(1)
@@ -151,6 +162,10 @@ const MMSB_DURABILITY_INTERVAL = Int32(0)
 const MMSB_DURABILITY_CALL = Int32(1)
 const MMSB_DURABILITY_NONE = Int32(2)
 
+const MMSB_ACCESS_READ = Int32(1)
+const MMSB_ACCESS_WRITE = Int32(2)
+const MMSB_ACCESS_READ_WRITE = Int32(3)
+
 # Types.
 
 const mmsb_status_t = Int32
@@ -161,6 +176,11 @@ const mmsb_page_t = UInt64
 const mmsb_ticket_t = UInt64
 const mmsb_snapshot_t = UInt64
 const mmsb_stream_t = UInt64
+const mmsb_runtime_t = UInt64
+const mmsb_promise_t = UInt64
+const mmsb_block_t = UInt64
+const mmsb_use_t = UInt64
+const mmsb_tag_t = UInt32
 
 struct mmsb_error_detail_t
     struct_size::UInt32
@@ -414,6 +434,90 @@ struct mmsb_journal_info_t
     reserved::NTuple{4,UInt64}
 end
 
+struct mmsb_device_info_t
+    ordinal::Int32
+    simulated::Int32
+    name::NTuple{96,UInt8}
+    pci::NTuple{16,UInt8}
+    uuid::NTuple{16,UInt8}
+    bytes::UInt64
+    free_bytes::UInt64
+    granularity::UInt64
+    major::Int32
+    minor::Int32
+    multiprocessors::Int32
+    numa_node::Int32
+    ordered_memory::Int32
+    managed_memory::Int32
+    reserved::NTuple{4,UInt64}
+end
+
+struct mmsb_runtime_options_t
+    struct_size::UInt32
+    streams::UInt32
+    budget::UInt64
+    ledger::Ptr{UInt8}
+    log_events::UInt64
+    guard_every::UInt64
+    guard_quarantine::UInt64
+    refused::Ptr{Cvoid}
+    refused_user::Ptr{Cvoid}
+    refused_attempts::UInt64
+    reserved::NTuple{4,UInt64}
+end
+
+struct mmsb_runtime_stats_t
+    struct_size::UInt32
+    streams::UInt32
+    outstanding::UInt64
+    live::UInt64
+    pending::UInt64
+    peak::UInt64
+    blocks::UInt64
+    allocations::UInt64
+    frees::UInt64
+    failures::UInt64
+    deferred_frees::UInt64
+    uses::UInt64
+    aborts::UInt64
+    waits::UInt64
+    waits_saved::UInt64
+    budget::UInt64
+    booked::UInt64
+    promised::UInt64
+    booked_peak::UInt64
+    refusals::UInt64
+    reports::UInt64
+    reserved::NTuple{8,UInt64}
+end
+
+struct mmsb_tag_stats_t
+    live::UInt64
+    peak::UInt64
+    total::UInt64
+    blocks::UInt64
+    ever::UInt64
+    failures::UInt64
+    reserved::NTuple{2,UInt64}
+end
+
+struct mmsb_block_info_t
+    struct_size::UInt32
+    device::Int32
+    address::Ptr{Cvoid}
+    bytes::UInt64
+    stream::mmsb_stream_t
+    tag::mmsb_tag_t
+    uses::UInt32
+    reserved::NTuple{4,UInt64}
+end
+
+struct mmsb_access_t
+    block::mmsb_block_t
+    access::Int32
+    reserved::Int32
+end
+
 const STRUCTS = (
     MMSB_STRUCT_ERROR_DETAIL => mmsb_error_detail_t,
     MMSB_STRUCT_CAPABILITY => mmsb_capability_t,
@@ -436,6 +540,12 @@ const STRUCTS = (
     MMSB_STRUCT_SNAPSHOT_CHANGE => mmsb_snapshot_change_t,
     MMSB_STRUCT_JOURNAL_OPTIONS => mmsb_journal_options_t,
     MMSB_STRUCT_JOURNAL_INFO => mmsb_journal_info_t,
+    MMSB_STRUCT_DEVICE_INFO => mmsb_device_info_t,
+    MMSB_STRUCT_RUNTIME_OPTIONS => mmsb_runtime_options_t,
+    MMSB_STRUCT_RUNTIME_STATS => mmsb_runtime_stats_t,
+    MMSB_STRUCT_TAG_STATS => mmsb_tag_stats_t,
+    MMSB_STRUCT_BLOCK_INFO => mmsb_block_info_t,
+    MMSB_STRUCT_ACCESS => mmsb_access_t,
 )
 
 # Functions, in the order of the header.
@@ -751,6 +861,88 @@ mmsb_journal_drop(context, snapshot) =
 mmsb_journal_info_init(info) = @ccall libmmsb.mmsb_journal_info_init(info::Ptr{mmsb_journal_info_t})::Cvoid
 mmsb_journal_info(context, info) =
     @ccall libmmsb.mmsb_journal_info(context::mmsb_context_t, info::Ptr{mmsb_journal_info_t})::mmsb_status_t
+mmsb_device_list(context, devices, capacity, count) =
+    @ccall libmmsb.mmsb_device_list(
+        context::mmsb_context_t, devices::Ptr{mmsb_device_info_t}, capacity::Csize_t, count::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_runtime_options_init(options) =
+    @ccall libmmsb.mmsb_runtime_options_init(options::Ptr{mmsb_runtime_options_t})::Cvoid
+mmsb_runtime_shared(context, device, runtime) =
+    @ccall libmmsb.mmsb_runtime_shared(
+        context::mmsb_context_t, device::Int32, runtime::Ptr{mmsb_runtime_t}
+    )::mmsb_status_t
+mmsb_runtime_create(context, device, options, runtime) =
+    @ccall libmmsb.mmsb_runtime_create(
+        context::mmsb_context_t, device::Int32, options::Ptr{mmsb_runtime_options_t},
+        runtime::Ptr{mmsb_runtime_t}
+    )::mmsb_status_t
+mmsb_runtime_destroy(runtime) = @ccall libmmsb.mmsb_runtime_destroy(runtime::mmsb_runtime_t)::mmsb_status_t
+mmsb_runtime_stats_init(stats) = @ccall libmmsb.mmsb_runtime_stats_init(stats::Ptr{mmsb_runtime_stats_t})::Cvoid
+mmsb_runtime_stats(runtime, stats) =
+    @ccall libmmsb.mmsb_runtime_stats(runtime::mmsb_runtime_t, stats::Ptr{mmsb_runtime_stats_t})::mmsb_status_t
+mmsb_runtime_reap(runtime) = @ccall libmmsb.mmsb_runtime_reap(runtime::mmsb_runtime_t)::mmsb_status_t
+mmsb_runtime_trim(runtime, keep) =
+    @ccall libmmsb.mmsb_runtime_trim(runtime::mmsb_runtime_t, keep::UInt64)::mmsb_status_t
+mmsb_runtime_log_write(runtime, descriptor) =
+    @ccall libmmsb.mmsb_runtime_log_write(runtime::mmsb_runtime_t, descriptor::Int32)::mmsb_status_t
+mmsb_tag_of(name, tag) = @ccall libmmsb.mmsb_tag_of(name::Ptr{UInt8}, tag::Ptr{mmsb_tag_t})::mmsb_status_t
+mmsb_runtime_tag_stats(runtime, tag, stats) =
+    @ccall libmmsb.mmsb_runtime_tag_stats(
+        runtime::mmsb_runtime_t, tag::mmsb_tag_t, stats::Ptr{mmsb_tag_stats_t}
+    )::mmsb_status_t
+mmsb_promise_create(runtime, bytes, promise) =
+    @ccall libmmsb.mmsb_promise_create(
+        runtime::mmsb_runtime_t, bytes::UInt64, promise::Ptr{mmsb_promise_t}
+    )::mmsb_status_t
+mmsb_promise_destroy(promise, left) =
+    @ccall libmmsb.mmsb_promise_destroy(promise::mmsb_promise_t, left::Ptr{UInt64})::mmsb_status_t
+mmsb_stream_create(runtime, priority, stream) =
+    @ccall libmmsb.mmsb_stream_create(
+        runtime::mmsb_runtime_t, priority::Int32, stream::Ptr{mmsb_stream_t}
+    )::mmsb_status_t
+mmsb_stream_wrap(runtime, native, stream) =
+    @ccall libmmsb.mmsb_stream_wrap(
+        runtime::mmsb_runtime_t, native::Ptr{Cvoid}, stream::Ptr{mmsb_stream_t}
+    )::mmsb_status_t
+mmsb_stream_destroy(stream) = @ccall libmmsb.mmsb_stream_destroy(stream::mmsb_stream_t)::mmsb_status_t
+mmsb_stream_native(stream, native) =
+    @ccall libmmsb.mmsb_stream_native(stream::mmsb_stream_t, native::Ptr{Ptr{Cvoid}})::mmsb_status_t
+mmsb_stream_wait(stream, timeout_ns) =
+    @ccall libmmsb.mmsb_stream_wait(stream::mmsb_stream_t, timeout_ns::UInt64)::mmsb_status_t
+mmsb_stream_copy(stream, to, from, bytes) =
+    @ccall libmmsb.mmsb_stream_copy(
+        stream::mmsb_stream_t, to::Ptr{Cvoid}, from::Ptr{Cvoid}, bytes::UInt64
+    )::mmsb_status_t
+mmsb_stream_fill(stream, address, value, bytes) =
+    @ccall libmmsb.mmsb_stream_fill(
+        stream::mmsb_stream_t, address::Ptr{Cvoid}, value::UInt8, bytes::UInt64
+    )::mmsb_status_t
+mmsb_stream_record(stream, ticket) =
+    @ccall libmmsb.mmsb_stream_record(stream::mmsb_stream_t, ticket::Ptr{mmsb_ticket_t})::mmsb_status_t
+mmsb_stream_after(stream, ticket) =
+    @ccall libmmsb.mmsb_stream_after(stream::mmsb_stream_t, ticket::mmsb_ticket_t)::mmsb_status_t
+mmsb_block_allocate(stream, bytes, tag, promise, block, address) =
+    @ccall libmmsb.mmsb_block_allocate(
+        stream::mmsb_stream_t, bytes::UInt64, tag::mmsb_tag_t, promise::mmsb_promise_t,
+        block::Ptr{mmsb_block_t}, address::Ptr{Ptr{Cvoid}}
+    )::mmsb_status_t
+mmsb_block_free(block, stream, deferred) =
+    @ccall libmmsb.mmsb_block_free(block::mmsb_block_t, stream::mmsb_stream_t, deferred::Ptr{Int32})::mmsb_status_t
+mmsb_block_info_init(info) = @ccall libmmsb.mmsb_block_info_init(info::Ptr{mmsb_block_info_t})::Cvoid
+mmsb_block_info(block, info) =
+    @ccall libmmsb.mmsb_block_info(block::mmsb_block_t, info::Ptr{mmsb_block_info_t})::mmsb_status_t
+mmsb_use_begin(stream, accesses, count, use, bad_index) =
+    @ccall libmmsb.mmsb_use_begin(
+        stream::mmsb_stream_t, accesses::Ptr{mmsb_access_t}, count::Csize_t, use::Ptr{mmsb_use_t},
+        bad_index::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_use_end(use) = @ccall libmmsb.mmsb_use_end(use::mmsb_use_t)::mmsb_status_t
+mmsb_use_abort(use) = @ccall libmmsb.mmsb_use_abort(use::mmsb_use_t)::mmsb_status_t
+mmsb_use_record(stream, permissive, use) =
+    @ccall libmmsb.mmsb_use_record(stream::mmsb_stream_t, permissive::Int32, use::Ptr{mmsb_use_t})::mmsb_status_t
+mmsb_use_add(use, block, access) =
+    @ccall libmmsb.mmsb_use_add(use::mmsb_use_t, block::mmsb_block_t, access::Int32)::mmsb_status_t
+mmsb_use_begin_recorded(use) = @ccall libmmsb.mmsb_use_begin_recorded(use::mmsb_use_t)::mmsb_status_t
 
 for name in names(@__MODULE__; all = true)
     startswith(string(name), r"mmsb_|MMSB_") && @eval export $name

@@ -34,7 +34,19 @@ PAGE_UNINITIALISED = 1
 WAIT_FOREVER = 2**64 - 1
 DOMAIN_ERRNO = 1
 
-KINDS = {"page": 1, "context": 2, "ticket": 3, "delta": 4, "memory": 5, "snapshot": 6}
+KINDS = {
+    "page": 1,
+    "context": 2,
+    "ticket": 3,
+    "delta": 4,
+    "memory": 5,
+    "snapshot": 6,
+    "stream": 7,
+    "block": 8,
+    "use": 9,
+    "runtime": 11,
+    "promise": 12,
+}
 LOCATIONS = {"cpu": 0, "gpu": 1, "unified": 2, "pinned": 3, "disk": 4}
 SIMULATE = {"off": 0, "if-no-gpu": 1, "always": 2}
 FALLBACK = {"error": 0, "host": 1}
@@ -45,9 +57,11 @@ RAW_WRITES = {"allow": 0, "refuse": 1}
 LOAD = {"eager": 0, "lazy": 1}
 CHANGE = {"added": 1, "removed": 2, "bytes": 3, "other": 4}
 DURABILITY = {"interval": 0, "call": 1, "none": 2}
+ACCESS = {"read": 1, "write": 2, "read_write": 3}
 DELTA_KINDS = {"dense_bytes": 1, "dense_bits": 2, "sparse_bits": 3, "indexed": 4, "runs": 5}
 
 ReleaseFunction = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint64)
+RefusedFunction = ctypes.CFUNCTYPE(c_int32, c_void_p, c_uint64, c_uint32, c_int32)
 
 
 class ErrorDetail(ctypes.Structure):
@@ -344,6 +358,102 @@ class JournalInfo(ctypes.Structure):
     )
 
 
+class DeviceInfo(ctypes.Structure):
+    _fields_ = (
+        ("ordinal", c_int32),
+        ("simulated", c_int32),
+        ("name", c_char * 96),
+        ("pci", c_char * 16),
+        ("uuid", c_uint8 * 16),
+        ("bytes", c_uint64),
+        ("free_bytes", c_uint64),
+        ("granularity", c_uint64),
+        ("major", c_int32),
+        ("minor", c_int32),
+        ("multiprocessors", c_int32),
+        ("numa_node", c_int32),
+        ("ordered_memory", c_int32),
+        ("managed_memory", c_int32),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class RuntimeOptions(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("streams", c_uint32),
+        ("budget", c_uint64),
+        ("ledger", c_char_p),
+        ("log_events", c_uint64),
+        ("guard_every", c_uint64),
+        ("guard_quarantine", c_uint64),
+        ("refused", RefusedFunction),
+        ("refused_user", c_void_p),
+        ("refused_attempts", c_uint64),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class RuntimeStats(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("streams", c_uint32),
+        ("outstanding", c_uint64),
+        ("live", c_uint64),
+        ("pending", c_uint64),
+        ("peak", c_uint64),
+        ("blocks", c_uint64),
+        ("allocations", c_uint64),
+        ("frees", c_uint64),
+        ("failures", c_uint64),
+        ("deferred_frees", c_uint64),
+        ("uses", c_uint64),
+        ("aborts", c_uint64),
+        ("waits", c_uint64),
+        ("waits_saved", c_uint64),
+        ("budget", c_uint64),
+        ("booked", c_uint64),
+        ("promised", c_uint64),
+        ("booked_peak", c_uint64),
+        ("refusals", c_uint64),
+        ("reports", c_uint64),
+        ("reserved", c_uint64 * 8),
+    )
+
+
+class TagStats(ctypes.Structure):
+    _fields_ = (
+        ("live", c_uint64),
+        ("peak", c_uint64),
+        ("total", c_uint64),
+        ("blocks", c_uint64),
+        ("ever", c_uint64),
+        ("failures", c_uint64),
+        ("reserved", c_uint64 * 2),
+    )
+
+
+class BlockInfo(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("device", c_int32),
+        ("address", c_void_p),
+        ("bytes", c_uint64),
+        ("stream", c_uint64),
+        ("tag", c_uint32),
+        ("uses", c_uint32),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class Access(ctypes.Structure):
+    _fields_ = (
+        ("block", c_uint64),
+        ("access", c_int32),
+        ("reserved", c_int32),
+    )
+
+
 # The number by which mmsb_sizeof knows each struct.
 STRUCTS: dict[int, type[ctypes.Structure]] = {
     1: ErrorDetail,
@@ -367,6 +477,12 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     19: SnapshotChange,
     20: JournalOptions,
     21: JournalInfo,
+    22: DeviceInfo,
+    23: RuntimeOptions,
+    24: RuntimeStats,
+    25: TagStats,
+    26: BlockInfo,
+    27: Access,
 }
 
 # Arrays and bytes are c_void_p, which takes addresses, bytes objects and ctypes arrays; single results are typed pointers.
@@ -511,6 +627,39 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_journal_drop": (c_int32, (c_uint64, c_char_p)),
     "mmsb_journal_info_init": (None, (POINTER(JournalInfo),)),
     "mmsb_journal_info": (c_int32, (c_uint64, POINTER(JournalInfo))),
+    "mmsb_device_list": (c_int32, (c_uint64, POINTER(DeviceInfo), c_size_t, POINTER(c_size_t))),
+    "mmsb_runtime_options_init": (None, (POINTER(RuntimeOptions),)),
+    "mmsb_runtime_shared": (c_int32, (c_uint64, c_int32, POINTER(c_uint64))),
+    "mmsb_runtime_create": (c_int32, (c_uint64, c_int32, POINTER(RuntimeOptions), POINTER(c_uint64))),
+    "mmsb_runtime_destroy": (c_int32, (c_uint64,)),
+    "mmsb_runtime_stats_init": (None, (POINTER(RuntimeStats),)),
+    "mmsb_runtime_stats": (c_int32, (c_uint64, POINTER(RuntimeStats))),
+    "mmsb_runtime_reap": (c_int32, (c_uint64,)),
+    "mmsb_runtime_trim": (c_int32, (c_uint64, c_uint64)),
+    "mmsb_runtime_log_write": (c_int32, (c_uint64, c_int32)),
+    "mmsb_tag_of": (c_int32, (c_char_p, POINTER(c_uint32))),
+    "mmsb_runtime_tag_stats": (c_int32, (c_uint64, c_uint32, POINTER(TagStats))),
+    "mmsb_promise_create": (c_int32, (c_uint64, c_uint64, POINTER(c_uint64))),
+    "mmsb_promise_destroy": (c_int32, (c_uint64, POINTER(c_uint64))),
+    "mmsb_stream_create": (c_int32, (c_uint64, c_int32, POINTER(c_uint64))),
+    "mmsb_stream_wrap": (c_int32, (c_uint64, c_void_p, POINTER(c_uint64))),
+    "mmsb_stream_destroy": (c_int32, (c_uint64,)),
+    "mmsb_stream_native": (c_int32, (c_uint64, POINTER(c_void_p))),
+    "mmsb_stream_wait": (c_int32, (c_uint64, c_uint64)),
+    "mmsb_stream_copy": (c_int32, (c_uint64, c_void_p, c_void_p, c_uint64)),
+    "mmsb_stream_fill": (c_int32, (c_uint64, c_void_p, c_uint8, c_uint64)),
+    "mmsb_stream_record": (c_int32, (c_uint64, POINTER(c_uint64))),
+    "mmsb_stream_after": (c_int32, (c_uint64, c_uint64)),
+    "mmsb_block_allocate": (c_int32, (c_uint64, c_uint64, c_uint32, c_uint64, POINTER(c_uint64), POINTER(c_void_p))),
+    "mmsb_block_free": (c_int32, (c_uint64, c_uint64, POINTER(c_int32))),
+    "mmsb_block_info_init": (None, (POINTER(BlockInfo),)),
+    "mmsb_block_info": (c_int32, (c_uint64, POINTER(BlockInfo))),
+    "mmsb_use_begin": (c_int32, (c_uint64, POINTER(Access), c_size_t, POINTER(c_uint64), POINTER(c_size_t))),
+    "mmsb_use_end": (c_int32, (c_uint64,)),
+    "mmsb_use_abort": (c_int32, (c_uint64,)),
+    "mmsb_use_record": (c_int32, (c_uint64, c_int32, POINTER(c_uint64))),
+    "mmsb_use_add": (c_int32, (c_uint64, c_uint64, c_int32)),
+    "mmsb_use_begin_recorded": (c_int32, (c_uint64,)),
 }
 
 # These take nanoseconds and no lock, so that giving up the interpreter lock for them would cost more than they do.

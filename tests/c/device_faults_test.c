@@ -1,0 +1,201 @@
+/* Devices that take their time, and devices that fail: on simulated ones that the test build makes slow or breaks. */
+#include "check.h"
+#include "test_hooks.h"
+
+#include <poll.h>
+
+enum { BLOCK = 4096, OPERATION_MS = 30 };
+
+typedef struct device {
+    mmsb_context_t context;
+    mmsb_runtime_t runtime;
+    mmsb_stream_t stream;
+    mmsb_block_t block;
+    void *address;
+} device_t;
+
+static device_t new_device(uint64_t latency_ms) {
+    REQUIRE_OK(mmsb_test_slow_devices(latency_ms * 1000000));
+    device_t d = {.context = new_simulated_context(2)};
+    mmsb_runtime_options_t options;
+    mmsb_runtime_options_init(&options);
+    options.budget = 1 << 20;
+    REQUIRE_OK(mmsb_runtime_create(d.context, 0, &options, &d.runtime));
+    REQUIRE_OK(mmsb_stream_create(d.runtime, 0, &d.stream));
+    REQUIRE_OK(mmsb_block_allocate(d.stream, BLOCK, 0, 0, &d.block, &d.address));
+    REQUIRE_OK(mmsb_stream_wait(d.stream, MMSB_WAIT_FOREVER));
+    return d;
+}
+
+static int readable(int32_t descriptor, int milliseconds) {
+    struct pollfd ready = {.fd = descriptor, .events = POLLIN};
+    return poll(&ready, 1, milliseconds);
+}
+
+static void queued_work_is_seen_undone_and_done(void) {
+    device_t d = new_device(OPERATION_MS);
+    CHECK_OK(mmsb_stream_wait(d.stream, 0));
+    CHECK_OK(mmsb_stream_fill(d.stream, d.address, 1, BLOCK));
+    CHECK_STATUS(mmsb_stream_wait(d.stream, 0), MMSB_E_WOULD_BLOCK);
+    CHECK_STATUS(mmsb_stream_wait(d.stream, 1000), MMSB_E_TIMEOUT);
+    CHECK_OK(mmsb_stream_wait(d.stream, 60000000000ULL));
+    CHECK_OK(mmsb_stream_wait(d.stream, 0));
+
+    mmsb_ticket_t ticket = 0;
+    int32_t done = 7;
+    mmsb_status_t code = 0;
+    CHECK_OK(mmsb_stream_fill(d.stream, d.address, 2, BLOCK));
+    CHECK_OK(mmsb_stream_record(d.stream, &ticket));
+    CHECK_OK(mmsb_ticket_poll(ticket, &done));
+    CHECK_EQUAL(done, 0);
+    CHECK_OK(mmsb_ticket_status(ticket, &code, NULL, 0));
+    CHECK_EQUAL(code, MMSB_E_WOULD_BLOCK);
+    CHECK_OK(mmsb_ticket_cancel(ticket));
+    CHECK_STATUS(mmsb_ticket_wait(ticket, 0), MMSB_E_WOULD_BLOCK);
+    CHECK_STATUS(mmsb_ticket_wait(ticket, 1000), MMSB_E_TIMEOUT);
+    int32_t descriptor = -1;
+    CHECK_OK(mmsb_ticket_eventfd(ticket, &descriptor));
+    CHECK_EQUAL(readable(descriptor, 60000), 1);
+    CHECK_OK(mmsb_ticket_poll(ticket, &done));
+    CHECK_EQUAL(done, 1);
+    CHECK_OK(mmsb_ticket_destroy(ticket));
+
+    /* Given back undone, it still holds up what was started behind it. */
+    uint8_t seen[BLOCK] = {0};
+    CHECK_OK(mmsb_stream_fill(d.stream, d.address, 3, BLOCK));
+    CHECK_OK(mmsb_stream_copy(d.stream, seen, d.address, BLOCK));
+    CHECK_OK(mmsb_stream_record(d.stream, &ticket));
+    mmsb_work_options_t work;
+    mmsb_work_options_init(&work);
+    work.after = &ticket;
+    work.after_count = 1;
+    mmsb_page_t page = 0;
+    mmsb_ticket_t made = 0;
+    CHECK_OK(mmsb_page_create_many_start(d.context, 64, 1, NULL, &work, &page, &made));
+    CHECK_OK(mmsb_ticket_destroy(ticket));
+    CHECK_STATUS(mmsb_ticket_wait(made, 0), MMSB_E_WOULD_BLOCK);
+    CHECK_OK(mmsb_ticket_wait(made, MMSB_WAIT_FOREVER));
+    CHECK(seen[0] == 3 && seen[BLOCK - 1] == 3);
+    CHECK_OK(mmsb_ticket_destroy(made));
+    mmsb_work_options_init(&work);
+    work.stream = d.stream;
+    work.timeout_ns = 1000000;
+    CHECK_OK(mmsb_stream_fill(d.stream, d.address, 4, BLOCK));
+    CHECK_STATUS(mmsb_page_create_many(d.context, 64, 1, NULL, &work, &page), MMSB_E_TIMEOUT);
+    CHECK_OK(mmsb_context_destroy(d.context));
+    REQUIRE_OK(mmsb_test_slow_devices(0));
+}
+
+static void a_stream_waits_for_a_ticket_on_the_device(void) {
+    device_t d = new_device(OPERATION_MS);
+    mmsb_stream_t other = 0;
+    REQUIRE_OK(mmsb_stream_create(d.runtime, 0, &other));
+    uint8_t seen[BLOCK] = {0};
+    mmsb_ticket_t ticket = 0;
+    CHECK_OK(mmsb_stream_fill(d.stream, d.address, 5, BLOCK));
+    CHECK_OK(mmsb_stream_record(d.stream, &ticket));
+    CHECK_OK(mmsb_stream_after(other, ticket));
+    CHECK_OK(mmsb_ticket_destroy(ticket));
+    CHECK_OK(mmsb_stream_copy(other, seen, d.address, BLOCK));
+    CHECK_OK(mmsb_stream_wait(other, MMSB_WAIT_FOREVER));
+    CHECK(seen[0] == 5 && seen[BLOCK - 1] == 5);
+
+    /* Frees wait, too, and are counted until the device has come past. */
+    mmsb_runtime_stats_t stats;
+    mmsb_runtime_stats_init(&stats);
+    CHECK_OK(mmsb_stream_fill(d.stream, d.address, 6, BLOCK));
+    CHECK_OK(mmsb_block_free(d.block, 0, NULL));
+    CHECK_OK(mmsb_runtime_reap(d.runtime));
+    CHECK_OK(mmsb_runtime_stats(d.runtime, &stats));
+    CHECK(stats.pending == BLOCK && stats.booked == BLOCK);
+    CHECK_OK(mmsb_stream_wait(d.stream, MMSB_WAIT_FOREVER));
+    CHECK_OK(mmsb_runtime_reap(d.runtime));
+    CHECK_OK(mmsb_runtime_stats(d.runtime, &stats));
+    CHECK(stats.pending == 0 && stats.booked == 0);
+    CHECK_OK(mmsb_context_destroy(d.context));
+    REQUIRE_OK(mmsb_test_slow_devices(0));
+}
+
+static void failed_calls_change_nothing(void) {
+    device_t d = new_device(0);
+    mmsb_runtime_stats_t stats;
+    mmsb_runtime_stats_init(&stats);
+    mmsb_block_t block = 42;
+    void *address = NULL;
+    REQUIRE_OK(mmsb_test_device_fault(d.context, 0, MMSB_TEST_ALLOCATE, 0, MMSB_TEST_FAIL));
+    CHECK_STATUS(mmsb_block_allocate(d.stream, 100, 0, 0, &block, &address), MMSB_E_OUT_OF_MEMORY);
+    CHECK_EQUAL(block, 42);
+    CHECK_OK(mmsb_runtime_stats(d.runtime, &stats));
+    CHECK(stats.booked == BLOCK && stats.live == BLOCK);
+    REQUIRE_OK(mmsb_test_device_fault(d.context, 0, MMSB_TEST_COPY, 0, MMSB_TEST_FAIL));
+    CHECK_STATUS(mmsb_stream_copy(d.stream, &stats, d.address, 1), MMSB_E_DEVICE);
+    REQUIRE_OK(mmsb_test_device_fault(d.context, 0, MMSB_TEST_RECORD, 0, MMSB_TEST_FAIL));
+    mmsb_ticket_t ticket = 42;
+    CHECK_STATUS(mmsb_stream_record(d.stream, &ticket), MMSB_E_DEVICE);
+    CHECK_EQUAL(ticket, 42);
+    REQUIRE_OK(mmsb_test_device_fault(d.context, 0, MMSB_TEST_FREE, 0, MMSB_TEST_FAIL));
+    CHECK_STATUS(mmsb_block_free(d.block, 0, NULL), MMSB_E_DEVICE);
+    CHECK_OK(mmsb_block_free(d.block, 0, NULL));
+    CHECK_OK(mmsb_context_destroy(d.context));
+}
+
+static void a_lost_device_says_so_and_is_given_back(void) {
+    for (int32_t call = MMSB_TEST_ALLOCATE; call <= MMSB_TEST_FREE; call++) {
+        device_t d = new_device(0);
+        mmsb_stream_t other = 0;
+        mmsb_promise_t promise = 0;
+        mmsb_use_t open = 0;
+        mmsb_ticket_t before = 0;
+        REQUIRE_OK(mmsb_stream_create(d.runtime, 0, &other));
+        REQUIRE_OK(mmsb_promise_create(d.runtime, 1000, &promise));
+        REQUIRE_OK(mmsb_stream_record(d.stream, &before));
+        const mmsb_access_t access = {.block = d.block, .access = MMSB_ACCESS_WRITE};
+        REQUIRE_OK(mmsb_use_begin(d.stream, &access, 1, &open, NULL));
+        REQUIRE_OK(mmsb_stream_fill(d.stream, d.address, 1, BLOCK));
+        REQUIRE_OK(mmsb_test_device_fault(d.context, 0, call, 0, MMSB_TEST_LOSE));
+        mmsb_block_t block = 0;
+        mmsb_ticket_t ticket = 0;
+        mmsb_use_t use = 0;
+        void *address;
+        /* In the midst of work: one of these meets it first, all after it are told. */
+        mmsb_block_allocate(d.stream, 100, 0, 0, &block, &address);
+        mmsb_stream_copy(d.stream, &use, d.address, 8);
+        mmsb_stream_fill(d.stream, d.address, 2, BLOCK);
+        CHECK_OK(mmsb_use_end(open));
+        mmsb_stream_record(d.stream, &ticket);
+        if (mmsb_use_begin(other, &access, 1, &use, NULL) == MMSB_OK) {
+            CHECK_OK(mmsb_use_end(use));
+        }
+        CHECK_OK(mmsb_block_free(d.block, 0, NULL)); /* with the device its memory is gone, too */
+        CHECK_STATUS(mmsb_block_allocate(d.stream, 100, 0, 0, &block, &address), MMSB_E_DEVICE_LOST);
+        CHECK_STATUS(mmsb_stream_copy(d.stream, &use, d.address, 8), MMSB_E_DEVICE_LOST);
+        CHECK_STATUS(mmsb_stream_wait(d.stream, MMSB_WAIT_FOREVER), MMSB_E_DEVICE_LOST);
+        CHECK_STATUS(mmsb_stream_wait(d.stream, 0), MMSB_E_DEVICE_LOST);
+        if (ticket != 0) {
+            CHECK_STATUS(mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER), MMSB_E_DEVICE_LOST);
+            CHECK_OK(mmsb_ticket_destroy(ticket));
+        }
+        CHECK_OK(mmsb_ticket_destroy(before));
+        CHECK_OK(mmsb_promise_destroy(promise, NULL));
+        CHECK_OK(mmsb_block_free(block, 0, NULL));
+        CHECK_OK(mmsb_runtime_reap(d.runtime));
+        /* What was booked is what a recount gives: nothing. The other device works. */
+        mmsb_runtime_stats_t stats;
+        mmsb_runtime_stats_init(&stats);
+        CHECK_OK(mmsb_runtime_stats(d.runtime, &stats));
+        CHECK(stats.outstanding == 0 && stats.booked == 0);
+        mmsb_runtime_t far = 0;
+        CHECK_OK(mmsb_runtime_shared(d.context, 1, &far));
+        CHECK_OK(mmsb_stream_create(far, 0, &other));
+        CHECK_OK(mmsb_block_allocate(other, 100, 0, 0, &block, &address));
+        CHECK_OK(mmsb_context_destroy(d.context));
+    }
+}
+
+int main(void) {
+    RUN(queued_work_is_seen_undone_and_done);
+    RUN(a_stream_waits_for_a_ticket_on_the_device);
+    RUN(failed_calls_change_nothing);
+    RUN(a_lost_device_says_so_and_is_given_back);
+    return check_report();
+}
