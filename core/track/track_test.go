@@ -311,7 +311,7 @@ func TestNoWriteIsLost(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			found := 0
-			for range rounds {
+			for round := 0; round < rounds || found <= rounds; round++ { // on a busy machine the writers may come late
 				found += collect()
 			}
 			stop.Store(true)
@@ -320,7 +320,6 @@ func TestNoWriteIsLost(t *testing.T) {
 			for number, stamp := range copied {
 				require.Equal(t, stampOf(number).Load(), stamp, "the last write to page %d was lost", number)
 			}
-			require.Greater(t, found, rounds, "the writers did nothing while pages were collected")
 			t.Logf("%d writes, %d pages collected in %d rounds", stamps.Load(), found, rounds)
 		})
 	}

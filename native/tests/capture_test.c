@@ -1220,6 +1220,9 @@ static const char *const natives[] = {"bytes",  "bytes_portable", "bytes_x86", "
 
 #define COMPILE "gcc -std=gnu11 -O1 -Iinclude -pthread -w -I%s "
 
+/* Threads may do nothing that shows a bug for a whole run: nine of ten runs show it. */
+#define MOST_TRIES 20
+
 static void planted_bugs_are_caught(const char *self) {
     char folder[4096], build[4096], command[16384];
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(__FILE__, '/') - __FILE__ - strlen("/tests")), __FILE__);
@@ -1253,12 +1256,15 @@ static void planted_bugs_are_caught(const char *self) {
         snprintf(command + written, sizeof command - written, " %s/test.o -o %s/test -ldl -lm", build, build);
         CHECK(shell(command) == 0);
         snprintf(command, sizeof command, "timeout 120 %s/test %s >%s/output 2>&1", build, plant->mode, build);
-        int status = shell(command);
-        if (i == count)
-            CHECK(status == 0);
-        else if (status != 0 && status != 124)
-            caught++;
-        else
+        int tries = i == count || strcmp(plant->mode, "calls") == 0 ? 1 : MOST_TRIES, found = 0;
+        while (!found && tries-- > 0) {
+            int status = shell(command);
+            found = status != 0 && status != 124;
+            if (i == count)
+                CHECK(status == 0);
+        }
+        caught += (size_t)found;
+        if (!found && i < count)
             fprintf(stderr, "not caught: %s\n", plant->what);
     }
     printf("planted bugs: caught %zu of %zu\n", caught, count);
