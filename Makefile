@@ -152,8 +152,11 @@ install: lib tool ## library, header, CMake and pkg-config files, the tool with 
 	@tools/install.sh "$(PREFIX)"
 
 .PHONY: wheel
-wheel: $(STAMPS)/venv-wheel $(KERNELS) ## build/wheel/*.whl for every glibc from 2.28 on
+wheel: $(STAMPS)/wheel ## build/wheel/*.whl for every glibc from 2.28 on
+$(STAMPS)/wheel: $(LIBRARY_SOURCES) $(KERNELS) $(STAMPS)/cuda-setting $(shell find bindings/python -name '*.py' -o -name '*.toml') \
+    $(wildcard tools/*wheel.sh tools/zig_cc.sh tools/build_library.sh tools/go-overlay/*) $(STAMPS)/venv-wheel
 	@tools/build_wheel.sh build/wheel
+	@touch $@
 
 # --------------------------------------------------------------------------------------------------- checks ----
 
@@ -179,8 +182,13 @@ abi-update: lib $(STAMPS)/abigail ## write abi/ anew from the built library
 # ---------------------------------------------------------------------------------------------------- tests ----
 
 .PHONY: test
-test: all ## every suite; the last line adds them up
+test: ## every suite; the last line adds them up
 	@python3 tools/test_runner.py
+
+# `make INPUTS_ONLY=yes SUITE...` makes what the suites need, but runs none of them.
+ifdef INPUTS_ONLY
+$(MAKECMDGOALS): private SHELL := true
+endif
 
 # The stand-in for NVIDIA's driver library. gpu/cuda's tests find it there.
 FAKECUDA := build/fakecuda/libcuda.so.1

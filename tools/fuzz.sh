@@ -9,10 +9,8 @@ rm -rf "$folder"
 mkdir -p "$folder/tmp"
 
 # The compiler's notes lie beside the objects in Go's work folder, which -work keeps. The define makes the door compile anew.
-GOTMPDIR=$folder/tmp CGO_CFLAGS="-O0 -g --coverage -fprofile-update=atomic -DMMSB_COVERAGE_RUN=$$" go build -work -buildmode=c-shared \
-    -tags mmsbtest -ldflags "-extldflags '-Wl,-soname,libmmsb.so.0 -Wl,--version-script=$PWD/capi/mmsb.map --coverage'" \
-    -o "$folder/libmmsb.so" ./capi 2> "$folder/build.log" || { cat "$folder/build.log"; exit 1; }
-ln -s libmmsb.so "$folder/libmmsb.so.0"
+GOTMPDIR=$folder/tmp CGO_CFLAGS="-O0 -g --coverage -fprofile-update=atomic -DMMSB_COVERAGE_RUN=$$" CGO_LDFLAGS=--coverage \
+    tools/build_library.sh "$folder/libmmsb.so" -tags mmsbtest -work 2> "$folder/build.log" || { cat "$folder/build.log"; exit 1; }
 
 status=0
 LD_LIBRARY_PATH=$folder build/c/fuzz_test.c.run "$@" || status=1

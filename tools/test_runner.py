@@ -1,35 +1,41 @@
 #!/usr/bin/env python3
-"""Runs the suites of `make test` one after the other and adds up what they count.
+"""Runs the suites of `make test`, two at a time, and adds up what they count.
 
-A suite is a make target. It fails when it ends with a status other than 0, whatever it counted, and a suite that counts a
-failure fails too. Counts are read from lines `N passed, M failed[, K skipped]` and from pytest's closing line.
+A suite is a make target. What several need (the library in its builds, environments, test programs) is made first, once, by one
+make. A suite's lines are shown when it has ended, so that they stay together. It fails when it ends with a status other than 0,
+whatever it counted, and a suite that counts a failure fails too. Counts are read from lines `N passed, M failed[, K skipped]` and
+from pytest's closing line.
 """
 
 import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+# The long ones first, so that none is left alone at the end.
 SUITES = [
     "check",
-    "abi-check",
-    "test-go",
     "test-race",
-    "test-plants",
-    "test-c",
-    "test-asan",
     "test-tsan",
-    "test-kernels",
+    "test-go",
+    "test-asan",
     "test-fuzz",
-    "test-crash",
-    "test-python",
+    "test-kernels",
     "test-julia",
+    "test-wheel",
+    "test-c",
+    "test-crash",
     "test-examples",
+    "test-python",
+    "test-plants",
+    "abi-check",
     "test-quickstarts",
     "test-install",
-    "test-wheel",
     "test-gpu",
 ]
+# A suite seldom keeps two processors busy all the time.
+TOGETHER = 2
 
 PLAIN = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?")
 PYTEST = re.compile(r"(?:=+ )?((?:\d+ [a-z]+(?:, )?)+) in [\d.]+s(?: \([\d:]+\))?(?: =+)?")
@@ -53,39 +59,50 @@ def count(line: str, counts: dict) -> None:
         for number, word in re.findall(r"(\d+) ([a-z]+)", match.group(1)):
             if word in WORDS:
                 counts[WORDS[word]] += int(number)
+    elif text.startswith("not run: "):
+        counts["skipped"] += 1
+
+
+def make(*arguments: str) -> subprocess.CompletedProcess:
+    command = ["make", "--no-print-directory", *arguments]
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+
+
+def make_inputs(suites: list) -> bool:
+    """Everything that the suites need, and none of them."""
+    start = time.monotonic()
+    result = make("--keep-going", f"--jobs={TOGETHER}", "--output-sync=target", "INPUTS_ONLY=yes", "all", *suites)
+    print(result.stdout + f"---- what the suites need: {time.monotonic() - start:.0f} s\n", flush=True)
+    return result.returncode == 0
 
 
 def run(suite: str) -> dict:
+    print(f"     {suite} …", flush=True)
+    start = time.monotonic()
+    result = make(suite)
     counts = {"passed": 0, "failed": 0, "skipped": 0}
-    command = ["make", "--no-print-directory", suite]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process:
-        for line in process.stdout:
-            print(line, end="", flush=True)
-            count(line, counts)
-            if line.startswith("not run: "):
-                counts["skipped"] += 1
-    if process.returncode != 0 and counts["failed"] == 0:
+    for line in result.stdout.splitlines():
+        count(line, counts)
+    if result.returncode != 0 and counts["failed"] == 0:
         counts["failed"] = 1
+    verdict = "FAILED" if counts["failed"] else "ok"
+    print(f"---- {suite}\n{result.stdout}---- {suite}: {verdict}, {time.monotonic() - start:.0f} s\n", flush=True)
     return counts
 
 
 def main(suites: list) -> int:
-    total = {"passed": 0, "failed": 0, "skipped": 0}
-    failed = []
-    for suite in suites:
-        print(f"---- {suite}", flush=True)
-        start = time.monotonic()
-        counts = run(suite)
-        for name, number in counts.items():
-            total[name] += number
-        if counts["failed"]:
-            failed.append(suite)
-        print(f"---- {suite}: {'FAILED' if counts['failed'] else 'ok'}, {time.monotonic() - start:.0f} s\n", flush=True)
-    if failed:
+    # What could not be made, its suites try again and say: one after the other, as they would write the same files.
+    together = TOGETHER if make_inputs(suites) else 1
+    with ThreadPoolExecutor(together) as pool:
+        results = dict(zip(suites, pool.map(run, suites)))
+    total = {name: sum(counts[name] for counts in results.values()) for name in ("passed", "failed", "skipped")}
+    if failed := [suite for suite, counts in results.items() if counts["failed"]]:
         print("failed suites: " + ", ".join(failed))
     print("skipped: what needs a GPU, for this machine has none" if total["skipped"] else "skipped: nothing")
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
-    return 1 if failed else 0
+    return 1 if total["failed"] else 0
 
 
 sys.exit(main(sys.argv[1:] or SUITES))

@@ -2653,7 +2653,7 @@ static const struct {
 };
 
 int main(int count, char **arguments) {
-    uint64_t wanted = count > 1 ? strtoull(arguments[1], NULL, 10) : 100000;
+    uint64_t wanted = count > 1 ? strtoull(arguments[1], NULL, 10) : 30000;
     first_seed = count > 2 ? strtoull(arguments[2], NULL, 10) : (uint64_t)time(NULL) * 1000003 ^ (uint64_t)getpid();
     seed = first_seed;
     printf("fuzz_test %llu %llu\n", (unsigned long long)wanted, (unsigned long long)first_seed);
