@@ -7,7 +7,10 @@ package native
 */
 import "C"
 
-import "unsafe"
+import (
+	"runtime"
+	"unsafe"
+)
 
 // What programs call, for Go: for replays and tests. The calling goroutine is bound to its thread.
 
@@ -38,6 +41,20 @@ func WritePages(pages, offsets, lengths []uint64, bytes []byte) int32 {
 		at += lengths[i]
 	}
 	return int32(C.mmsb_page_write_batch(unsafe.SliceData(ranges), C.size_t(len(ranges)), nil))
+}
+
+// ApplyRuns changes a run of each page, all or none: length bytes each.
+func ApplyRuns(pages, offsets []uint64, length uint64, bytes []byte) int32 {
+	var pinned runtime.Pinner
+	defer pinned.Unpin()
+	pinned.Pin(&pages[0])
+	pinned.Pin(&offsets[0])
+	pinned.Pin(&bytes[0])
+	runs := C.mmsb_page_runs_t{
+		struct_size: C.sizeof_mmsb_page_runs_t, uniform_length: C.uint64_t(length), count: C.uint64_t(len(pages)),
+		pages: (*C.mmsb_page_t)(unsafe.Pointer(&pages[0])), offsets: (*C.uint64_t)(unsafe.Pointer(&offsets[0])), payload: unsafe.Pointer(&bytes[0]),
+	}
+	return int32(C.mmsb_page_apply_run_arrays(&runs, nil))
 }
 
 // ApplyPage applies a delta, which lies in memory that is not Go's or is pinned.

@@ -491,14 +491,59 @@ static int touch_struct(const void *deltas, size_t i, mmsb_record_t *record, uin
     return touch_delta(record, state, (const mmsb_delta_t *)deltas + i);
 }
 
+static mmsb_status_t check_there(void *argument, size_t i, mmsb_record_t *record, uint64_t state) {
+    struct_work_t *work = argument;
+    mmsb_status_t status = check_locked(work->pages[i], &work->deltas[i], record, state);
+    work->chosen_epochs |= work->deltas[i].epoch != 0;
+    return status == MMSB_OK ? check_epoch(work->pages[i], work->deltas[i].epoch, record->epoch) : status;
+}
+
+/* A batch that has pages on devices, which stay there. Devices come first: where one fails, no page of the host has changed.
+ * MMSB_ENTER_GO with nothing done: somebody watches. */
+static mmsb_status_t apply_where_they_are(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad) {
+    struct_work_t work = {pages, deltas, NULL, 0};
+    mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .on_devices = 1, .keeps = 1};
+    mmsb_status_t status = mmsb_batch_lock(&batch, check_there, &work, bad);
+    if (batch.repeats && work.chosen_epochs) {
+        mmsb_status_t order = check_epochs(&work, status == MMSB_OK ? count : batch.bad, bad);
+        status = order != MMSB_OK ? order : status;
+    }
+    if (status == MMSB_OK)
+        status = mmsb_watched() ? MMSB_ENTER_GO : mmsb_upcalls.device_apply_many(pages, deltas, count, bad);
+    for (size_t i = 0; status == MMSB_OK && i < count; i++) {
+        mmsb_record_t *record = mmsb_record_of(pages[i]);
+        if (mmsb_on_device(mmsb_state_held(record))) {
+            mark(record, &deltas[i]);
+            move_epoch(record, deltas[i].epoch);
+        } else {
+            apply_locked(record, &deltas[i]);
+        }
+    }
+    mmsb_batch_unlock(&batch);
+    return status;
+}
+
 mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad_index) {
     mmsb_batch_t batch;
     struct_work_t work = {pages, deltas, plans_for(count), 0};
     if (!work.plans && count > 0)
         return mmsb_error()->error_code;
-    do {
-        batch = (mmsb_batch_t){.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .keeps = 1};
-        mmsb_status_t status = mmsb_batch_lock(&batch, check_struct, &work, bad_index);
+    for (;;) {
+        batch =
+            (mmsb_batch_t){.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .diverts = 1, .keeps = 1};
+        size_t bad_item;
+        mmsb_status_t status = mmsb_batch_lock(&batch, check_struct, &work, &bad_item);
+        if (MMSB_UNLIKELY(status == MMSB_ENTER_GO)) {
+            mmsb_batch_unlock(&batch);
+            status = apply_where_they_are(pages, deltas, count, &bad_item);
+            if (status == MMSB_ENTER_GO)
+                continue;
+            if (status != MMSB_OK && bad_index)
+                *bad_index = bad_item;
+            return status;
+        }
+        if (MMSB_UNLIKELY(status != MMSB_OK) && bad_index)
+            *bad_index = bad_item;
         size_t good = status == MMSB_OK ? count : batch.bad, bad = 0;
         if (MMSB_UNLIKELY(batch.repeats && work.chosen_epochs)) { /* an item before the bad one may have too old an epoch */
             mmsb_status_t order = check_epochs(&work, good, &bad);
@@ -512,7 +557,9 @@ mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t
             mmsb_batch_unlock(&batch);
             return status;
         }
-    } while (MMSB_UNLIKELY(mmsb_batch_touch(&batch, touch_struct, deltas)));
+        if (MMSB_LIKELY(!mmsb_batch_touch(&batch, touch_struct, deltas)))
+            break;
+    }
     mmsb_group_t group;
     mmsb_ring_t *ring;
     mmsb_status_t status = mmsb_batch_ring(&batch, &ring);
@@ -574,6 +621,30 @@ static int touch_array(const void *argument, size_t i, mmsb_record_t *record, ui
     return mmsb_capture_touch(record, state, runs->offsets[i], runs->lengths ? runs->lengths[i] : runs->uniform_length);
 }
 
+/* As apply_where_they_are, of a valid batch: its arrays become deltas. */
+static mmsb_status_t apply_arrays_where_they_are(const mmsb_page_runs_t *runs, size_t *bad) {
+    typedef struct one {
+        mmsb_delta_t delta;
+        mmsb_run_t run;
+    } one_t;
+    size_t count = runs->count;
+    mmsb_delta_t *deltas = count <= SIZE_MAX / sizeof(one_t) ? malloc(count * sizeof(one_t)) : NULL;
+    *bad = 0;
+    if (!deltas)
+        return mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory for a batch of %zu deltas", count);
+    mmsb_run_t *items = (mmsb_run_t *)(void *)(deltas + count);
+    const uint8_t *payload = runs->payload;
+    for (size_t i = 0; i < count; i++) {
+        items[i] = (mmsb_run_t){runs->offsets[i], runs->lengths ? runs->lengths[i] : runs->uniform_length};
+        deltas[i] = (mmsb_delta_t){
+            .struct_size = sizeof *deltas, .kind = MMSB_DELTA_RUNS, .runs = &items[i], .count = 1, .payload = payload};
+        payload += items[i].length;
+    }
+    mmsb_status_t status = apply_where_they_are(runs->pages, deltas, count, bad);
+    free(deltas);
+    return status;
+}
+
 mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *bad_index) {
     uint64_t count = runs->count, sum = 0;
     if (count == 0)
@@ -608,12 +679,21 @@ mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *b
     array_work_t work = {runs, (target_t *)(void *)plans_for(count)};
     if (!work.targets)
         return mmsb_error()->error_code;
-    do {
-        batch = (mmsb_batch_t){.first = (const uint8_t *)runs->pages, .stride = sizeof *runs->pages, .count = count};
-        status = mmsb_batch_lock(&batch, check_array, &work, bad_index);
-        if (status != MMSB_OK)
+    for (;;) {
+        size_t bad;
+        batch =
+            (mmsb_batch_t){.first = (const uint8_t *)runs->pages, .stride = sizeof *runs->pages, .count = count, .diverts = 1};
+        status = mmsb_batch_lock(&batch, check_array, &work, &bad);
+        int diverted = status == MMSB_ENTER_GO;
+        if (MMSB_UNLIKELY(diverted) && (status = apply_arrays_where_they_are(runs, &bad)) == MMSB_ENTER_GO)
+            continue;
+        if (MMSB_UNLIKELY(status != MMSB_OK) && bad_index)
+            *bad_index = bad;
+        if (MMSB_UNLIKELY(status != MMSB_OK || diverted))
             return status;
-    } while (MMSB_UNLIKELY(mmsb_batch_touch(&batch, touch_array, runs)));
+        if (MMSB_LIKELY(!mmsb_batch_touch(&batch, touch_array, runs)))
+            break;
+    }
     mmsb_group_t group;
     mmsb_ring_t *ring;
     status = mmsb_batch_ring(&batch, &ring);

@@ -825,7 +825,7 @@ static mmsb_status_t check_write(void *work, size_t i, mmsb_record_t *record, ui
 }
 
 mmsb_status_t mmsb_page_read_batch(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {
-    mmsb_batch_t batch = {.first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count, .reads = 1};
+    mmsb_batch_t batch = {.first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count, .on_devices = 1};
     mmsb_status_t status = mmsb_batch_lock(&batch, check_range, (void *)(uintptr_t)ranges, bad_index);
     if (status != MMSB_OK)
         return status;
@@ -1254,9 +1254,10 @@ mmsb_status_t mmsb_batch_meet(const mmsb_batch_t *batch, uint64_t page, int pati
             wait_a_little(&round);
         } else if (__atomic_compare_exchange_n(&record->state, &seen, seen | batch->owner, 0, __ATOMIC_ACQUIRE,
                                                __ATOMIC_RELAXED)) {
-            if (!(seen & MMSB_AWAY) || batch->bytes_stay || (batch->reads && mmsb_on_device(seen)))
+            if (!(seen & MMSB_AWAY) || batch->bytes_stay || (batch->on_devices && mmsb_on_device(seen)))
                 return MMSB_OK;
-            mmsb_status_t status = mmsb_page_bring(record, state);
+            int divert = batch->diverts && mmsb_on_device(seen) && !mmsb_watched();
+            mmsb_status_t status = divert ? MMSB_ENTER_GO : mmsb_page_bring(record, state);
             if (status != MMSB_OK)
                 __atomic_store_n(&record->state, seen, __ATOMIC_RELEASE);
             return status;

@@ -481,7 +481,8 @@ typedef struct mmsb_batch {
     size_t count;
     uint32_t bytes_stay; /* 1: pages that are away are not given an address */
     uint32_t distinct;   /* 1: handles 0 are skipped, and a page's second place is MMSB_E_STALE_HANDLE */
-    uint32_t reads;      /* 1: those on devices stay there, the others are */
+    uint32_t on_devices; /* 1: those on devices stay there, the others are given one */
+    uint32_t diverts;    /* 1: where nobody watches, a page on a device ends the locking: MMSB_ENTER_GO */
     uint32_t keeps;      /* 1: after a bad item the caller unlocks the batch */
     /* Filled by mmsb_batch_lock: */
     uint32_t owner;

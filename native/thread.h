@@ -98,6 +98,8 @@ typedef struct mmsb_upcalls {
     mmsb_status_t (*device_read)(uint32_t index, uint64_t offset, void *buffer, uint64_t length);
     mmsb_status_t (*device_write)(uint32_t index, uint64_t offset, const void *buffer, uint64_t length);
     mmsb_status_t (*device_apply)(uint32_t index, const mmsb_delta_t *delta);
+    /* Those changes of a batch whose pages are on devices, in their order: all of one device at once. */
+    mmsb_status_t (*device_apply_many)(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad);
     /* Ends a page that is locked and has more than small memory: takes it apart and frees the record. */
     void (*end)(uint32_t index, uint64_t state);
     /* The last pin of a page whose context has ended is gone. */

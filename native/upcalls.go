@@ -19,6 +19,8 @@ type Upcalls struct {
 	DeviceRead    func(index uint32, offset uint64, to []byte) int32
 	DeviceWrite   func(index uint32, offset uint64, from []byte) int32
 	DeviceApply   func(index uint32, delta *Delta) (done bool, code int32)
+	// DeviceApplyMany passes over pages that are on no device; bad is the first change that could not be made.
+	DeviceApplyMany func(pages []uint64, deltas []Delta) (bad int, code int32)
 
 	End          func(index uint32, state uint64)
 	ReleaseEnded func(index uint32)
@@ -102,6 +104,15 @@ func mmsbgo_device_apply(index C.uint32_t, delta *C.mmsb_delta_t) (code C.mmsb_s
 	if !done && status == 0 {
 		return C.MMSB_E_UNSUPPORTED
 	}
+	return C.mmsb_status_t(status)
+}
+
+//export mmsbgo_device_apply_many
+func mmsbgo_device_apply_many(pages *C.mmsb_page_t, deltas *C.mmsb_delta_t, count C.size_t, bad *C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	first, status := upcalls.DeviceApplyMany(unsafe.Slice((*uint64)(unsafe.Pointer(pages)), int(count)),
+		unsafe.Slice((*Delta)(unsafe.Pointer(deltas)), int(count)))
+	*bad = C.size_t(first)
 	return C.mmsb_status_t(status)
 }
 

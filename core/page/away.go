@@ -263,6 +263,36 @@ func deviceApply(index uint32, change *native.Delta) (done bool, code int32) {
 	return done, failed(err)
 }
 
+// deviceApplyMany makes those changes of a batch whose pages are on devices; their records are locked.
+func deviceApplyMany(pages []uint64, changes []native.Delta) (bad int, code int32) {
+	type batch struct {
+		first   int
+		changes []Change
+	}
+	batches := make(map[*Context]*batch)
+	for i, page := range pages {
+		index := native.Index(page)
+		if !native.OnDevice(native.RecordAt(index).LoadState()) {
+			continue
+		}
+		c := contextOf(index)
+		a, err := c.deviceOf(index)
+		if err != nil {
+			return i, failed(err)
+		}
+		if batches[c] == nil {
+			batches[c] = &batch{first: i}
+		}
+		batches[c].changes = append(batches[c].changes, Change{a.device, a.address(), &changes[i]})
+	}
+	for c, batch := range batches {
+		if err := c.devices.ApplyMany(batch.changes); err != nil {
+			return batch.first, failed(err)
+		}
+	}
+	return 0, 0
+}
+
 // presentAt gives a locked page its bytes where they wait in a snapshot.
 func (c *Context) presentAt(index uint32) error {
 	if c.lazies.of(index) == nil {

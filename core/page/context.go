@@ -70,7 +70,8 @@ func Start() error {
 		native.SetUpcalls(native.Upcalls{
 			Refill: refill, TakeBlock: takeBlock, GiveBlock: giveBlock, Bring: bring, Leave: leave, End: endPage,
 			DeviceAddress: deviceAddress, DeviceRead: deviceRead, DeviceWrite: deviceWrite, DeviceApply: deviceApply,
-			ReleaseEnded: releaseEnded, Panicked: safego.Caught,
+			DeviceApplyMany: deviceApplyMany,
+			ReleaseEnded:    releaseEnded, Panicked: safego.Caught,
 		})
 		safego.OnPanic(native.Poison)
 		if errno := native.Start(); errno != 0 {

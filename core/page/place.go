@@ -26,10 +26,19 @@ type Devices interface {
 	Copy(toDevice int32, to uintptr, fromDevice int32, from uintptr, bytes uint64) error
 	// Apply makes a valid delta's change of a page's bytes, without its change mask. done is false where it has to be made on the host.
 	Apply(device int32, page uintptr, bytes uint64, delta *native.Delta) (done bool, err error)
+	// ApplyMany makes the changes of a batch in their order: on one device all or none, unless the device is lost.
+	ApplyMany(changes []Change) error
 	// End comes when the context ends: handles that the program has of its devices are stale from then on. Close comes when its last page
 	// is gone, too.
 	End()
 	Close()
+}
+
+// Change is a valid delta's change of the bytes of a page on a device.
+type Change struct {
+	Device int32
+	Page   uintptr
+	Delta  *native.Delta
 }
 
 // DeviceMemory is a block of device memory.
@@ -77,8 +86,9 @@ func (d noDevices) Copy(device int32, _ uintptr, _ int32, _ uintptr, _ uint64) e
 func (d noDevices) Apply(device int32, _ uintptr, _ uint64, _ *native.Delta) (bool, error) {
 	return false, d.Check(LocationGPU, device)
 }
-func (noDevices) End()   {}
-func (noDevices) Close() {}
+func (d noDevices) ApplyMany(changes []Change) error { return d.Check(LocationGPU, changes[0].Device) }
+func (noDevices) End()                               {}
+func (noDevices) Close()                             {}
 
 // Devices are the context's.
 func (c *Context) Devices() Devices { return c.devices }

@@ -1,9 +1,13 @@
 package pages
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"unsafe"
 
 	"libmmsb/core/delta"
+	"libmmsb/core/page"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/kernels"
 	gpu "libmmsb/gpu/runtime"
@@ -65,8 +69,113 @@ func apart(runs []delta.Run) bool {
 	return true
 }
 
+// pageRuns are all runs of a batch into one page, in the order in which they take effect.
+type pageRuns struct {
+	address driver.Address
+	form    delta.Form
+}
+
+// ApplyMany is page.Devices'. For each device the changes become one list of copies that rise without overlap, which one kernel does.
+func (c *context) ApplyMany(changes []page.Change) error {
+	devices := make(map[int32]map[uintptr]*pageRuns)
+	for _, change := range changes {
+		f, err := delta.FromNative(change.Delta), error(nil)
+		if f.Kind != delta.Runs {
+			if f, err = delta.Convert(f, delta.Runs); err != nil {
+				return err
+			}
+		}
+		of := devices[change.Device]
+		if of == nil {
+			of = make(map[uintptr]*pageRuns)
+			devices[change.Device] = of
+		}
+		runs := of[change.Page]
+		if runs == nil {
+			runs = &pageRuns{address: driver.Address(change.Page), form: delta.Form{Kind: delta.Runs}}
+			of[change.Page] = runs
+		}
+		runs.form.Runs = append(runs.form.Runs, f.Runs...)
+		runs.form.Payload = append(runs.form.Payload, f.Payload...)
+		runs.form.Count = uint64(len(runs.form.Runs))
+	}
+	for ordinal, of := range devices {
+		list := slices.SortedFunc(maps.Values(of), func(a, b *pageRuns) int { return cmp.Compare(a.address, b.address) })
+		bytes := 0
+		for _, runs := range list {
+			if !apart(runs.form.Runs) {
+				settled, err := delta.Convert(&runs.form, delta.Runs)
+				if err != nil {
+					return err
+				}
+				runs.form = *settled
+			}
+			bytes += len(runs.form.Payload)
+		}
+		if bytes == 0 {
+			continue
+		}
+		if err := c.run(ordinal, func(d *device, l *lane) error { return d.applyMany(l, list, bytes) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyMany queues the changes of several pages: payloads and list of copies go to the device as one block.
+func (d *device) applyMany(l *lane, list []*pageRuns, bytes int) error {
+	p := parts{make([]byte, 0, bytes)}
+	var spans []kernels.Span
+	for _, runs := range list {
+		from := driver.Address(len(p.bytes)) // in the block
+		for _, run := range runs.form.Runs {
+			if run.Length > 0 {
+				spans = append(spans, kernels.Span{To: runs.address + driver.Address(run.Offset), From: from, Bytes: run.Length})
+			}
+			from += driver.Address(run.Length)
+		}
+		p.bytes = append(p.bytes, runs.form.Payload...)
+	}
+	table := p.add(bytesOf(spans))
+	block, base, err := d.runtime.Allocate(gpu.Request{Bytes: uint64(len(p.bytes)), Stream: l.Stream, Tag: tag()})
+	if err != nil {
+		return err
+	}
+	for i := range spans {
+		spans[i].From += base
+	}
+	if d.kernels == nil {
+		err = l.copySpans(base, p.bytes[:table], spans)
+	} else {
+		var launch driver.Launch
+		if launch, err = d.kernels.CopyMany(base+table, spans); err == nil { // which completes the spans
+			copy(p.bytes[table:], bytesOf(spans))
+			err = l.upload(base, p.bytes)
+		}
+		if err == nil {
+			err = l.Launch(&launch)
+		}
+	}
+	if _, freeErr := gpu.Free(block, l.Stream); err == nil {
+		err = freeErr
+	}
+	return err
+}
+
+// copySpans is what a build without kernels for the device does.
+func (l *lane) copySpans(base driver.Address, payload []byte, spans []kernels.Span) error {
+	copies := make([]driver.Copy, len(spans))
+	for i, span := range spans {
+		copies[i] = driver.Copy{To: span.To, From: span.From, Bytes: span.Bytes}
+	}
+	if err := l.upload(base, payload); err != nil {
+		return err
+	}
+	return l.Copy(copies...)
+}
+
 // apply queues a delta: its parts' way to the device, the kernel, and the end of their block behind it.
-func (d *device) apply(l *lane, page kernels.Page, f *delta.Form) error {
+func (d *device) apply(l *lane, target kernels.Page, f *delta.Form) error {
 	p := parts{make([]byte, 0, partsBytes(f))}
 	payload := p.add(f.Payload)
 	mask := p.add(f.Mask)
@@ -96,20 +205,20 @@ func (d *device) apply(l *lane, page kernels.Page, f *delta.Form) error {
 	var launch driver.Launch
 	switch f.Kind {
 	case delta.DenseBytes:
-		launch, err = d.kernels.MergeBytes(page, mask, payload, f.MaskLength)
+		launch, err = d.kernels.MergeBytes(target, mask, payload, f.MaskLength)
 	case delta.DenseBits:
-		launch, err = d.kernels.MergeBits(page, mask, payload, f.MaskLength)
+		launch, err = d.kernels.MergeBits(target, mask, payload, f.MaskLength)
 	case delta.SparseBits:
-		launch, err = d.kernels.ExpandBits(page, mask, more, payload, f.MaskLength, total)
+		launch, err = d.kernels.ExpandBits(target, mask, more, payload, f.MaskLength, total)
 	case delta.Indexed:
-		launch, err = d.kernels.Scatter(page, more, offsetBytes, payload, f.Count)
+		launch, err = d.kernels.Scatter(target, more, offsetBytes, payload, f.Count)
 	default:
 		from := payload
 		for i, run := range f.Runs {
-			spans[i] = kernels.Span{To: page.Address + driver.Address(run.Offset), From: from, Bytes: run.Length}
+			spans[i] = kernels.Span{To: target.Address + driver.Address(run.Offset), From: from, Bytes: run.Length}
 			from += driver.Address(run.Length)
 		}
-		launch, err = d.kernels.ScatterRuns(page, more, spans) // which completes the spans
+		launch, err = d.kernels.ScatterRuns(target, more, spans) // which completes the spans
 		copy(p.bytes[more-base:], bytesOf(spans))
 	}
 	if err == nil {

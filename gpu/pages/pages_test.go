@@ -186,6 +186,22 @@ func TestABatchBesideAPinSendsBackWhatItChanged(t *testing.T) {
 	})
 }
 
+func TestAFailedBatchOfDeltasChangesNoPage(t *testing.T) {
+	on(t, func(w *world) {
+		device, host := w.create(page.LocationGPU, 0, 5000), w.create(page.LocationCPU, 0, 5000)
+		both := []uint64{host, device, host, device}
+		for _, call := range []sim.Call{sim.AllocateOrdered, sim.Copy, sim.Launch} {
+			w.fail(call, 0, sim.Fail)
+			require.NotZero(t, native.ApplyRuns(both, []uint64{0, 0, 2, 3}, 4, []byte("abcdefghijklmnop")))
+			w.holds(host, 0, "\x00\x00\x00\x00")
+			w.holds(device, 0, "\x00\x00\x00\x00")
+		}
+		require.Zero(t, native.ApplyRuns(both, []uint64{0, 0, 2, 3}, 4, []byte("abcdefghijklmnop")))
+		w.holds(host, 0, "abijkl")
+		w.holds(device, 0, "efgmnop")
+	})
+}
+
 func TestALostDeviceTakesItsPagesAndNoMore(t *testing.T) {
 	on(t, func(w *world) {
 		lost, other, host := w.create(page.LocationGPU, 0, 5000), w.create(page.LocationGPU, 1, 5000), w.create(page.LocationCPU, 0, 5000)

@@ -2571,9 +2571,9 @@ static void fuzz_library(void) {
     size_t length = 42;
     switch (below(9)) {
     case 0: {
-        int32_t kind = (int32_t)below(9) - 1;
+        int32_t kind = (int32_t)below(16) - 1;
         CALL(mmsb_debug_live_objects(kind, &count),
-             kind >= MMSB_KIND_PAGE && kind <= MMSB_KIND_SNAPSHOT ? MMSB_OK : MMSB_E_INVALID_ARGUMENT);
+             kind >= MMSB_KIND_PAGE && kind <= MMSB_KIND_PROMISE && kind != 10 ? MMSB_OK : MMSB_E_INVALID_ARGUMENT);
         break;
     }
     case 1: {

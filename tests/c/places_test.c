@@ -213,6 +213,74 @@ static void pages_work_wherever_they_are(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+/* Batches of pages in all places, some several times, with deltas of all kinds: as the twins of the pages on the host. */
+static void batches_mix_places(void) {
+    enum { SIZE = 3000, ITEMS = 40 };
+    mmsb_context_t context = device_context();
+    mmsb_page_t pages[2][2 * MOST_PLACES], batch[2][ITEMS];
+    size_t count = 2 * place_count;
+    unsigned seed = 3;
+    for (size_t i = 0; i < count; i++) {
+        pages[0][i] = page_at(context, SIZE, places[i % place_count]);
+        pages[1][i] = new_page(context, SIZE);
+    }
+    for (int round = 0; round < 30; round++) {
+        mmsb_delta_t deltas[ITEMS];
+        mmsb_run_t runs[ITEMS][2];
+        uint64_t offsets[ITEMS][3], starts[ITEMS];
+        uint8_t masks[ITEMS][64];
+        for (size_t i = 0; i < ITEMS; i++) {
+            size_t which = (size_t)rand_r(&seed) % count;
+            batch[0][i] = pages[0][which];
+            batch[1][i] = pages[1][which];
+            starts[i] = (uint64_t)rand_r(&seed) % (SIZE - 100);
+            mmsb_delta_init(&deltas[i]);
+            deltas[i].payload = noise + rand_r(&seed) % 1000;
+            deltas[i].kind = 1 + rand_r(&seed) % 5;
+            deltas[i].count = deltas[i].kind == MMSB_DELTA_INDEXED ? 3 : (uint64_t)rand_r(&seed) % 3;
+            deltas[i].runs = runs[i];
+            deltas[i].offsets = offsets[i];
+            deltas[i].mask = masks[i];
+            for (int k = 0; k < 3; k++)
+                offsets[i][k] = (uint64_t)rand_r(&seed) % SIZE;
+            for (int k = 0; k < 2; k++)
+                runs[i][k] = (mmsb_run_t){(uint64_t)rand_r(&seed) % (SIZE - 400), (uint64_t)rand_r(&seed) % 400};
+            for (size_t k = 0; k < sizeof masks[i]; k++)
+                masks[i][k] = (uint8_t)(rand_r(&seed) % 3 * 77);
+            deltas[i].mask_length = sizeof masks[i];
+        }
+        size_t bad = 99;
+        for (int twin = 0; twin < 2; twin++) {
+            CHECK_OK(mmsb_page_apply_many(batch[twin], deltas, ITEMS, &bad));
+            mmsb_page_runs_t arrays;
+            mmsb_page_runs_init(&arrays);
+            arrays.pages = batch[twin];
+            arrays.offsets = starts;
+            arrays.uniform_length = 90;
+            arrays.count = ITEMS;
+            arrays.payload = noise;
+            CHECK_OK(mmsb_page_apply_runs(&arrays, &bad));
+            CHECK_EQUAL(bad, 99);
+            /* One bad item, and no page has changed. */
+            uint64_t start = starts[ITEMS - 1];
+            starts[ITEMS - 1] = SIZE - 89;
+            CHECK_STATUS(mmsb_page_apply_runs(&arrays, &bad), MMSB_E_OUT_OF_RANGE);
+            CHECK_EQUAL(bad, ITEMS - 1);
+            starts[ITEMS - 1] = start;
+            deltas[7].page_id = 1234;
+            CHECK_STATUS(mmsb_page_apply_many(batch[twin], deltas, ITEMS, &bad), MMSB_E_MISMATCH);
+            CHECK_EQUAL(bad, 7);
+            deltas[7].page_id = 0;
+            bad = 99;
+        }
+        for (size_t i = 0; i < count; i++) {
+            CHECK(is_at(pages[0][i], places[i % place_count]));
+            CHECK_SAME(pages[0][i], pages[1][i]);
+        }
+    }
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
 static void pages_move_from_everywhere_to_everywhere(void) {
     mmsb_context_t context = device_context();
     for (size_t from = 0; from < place_count; from++) {
@@ -563,6 +631,7 @@ int main(void) {
     for (size_t i = 0; i < sizeof noise; i++)
         noise[i] = (uint8_t)rand_r(&seed);
     RUN(pages_work_wherever_they_are);
+    RUN(batches_mix_places);
     RUN(pages_move_from_everywhere_to_everywhere);
     RUN(adopted_memory_moves_to_a_device);
     RUN(pins_give_the_address_of_the_place);
