@@ -333,10 +333,10 @@ static void *pool_take(pool_t *pool, uint64_t class_number) {
         return taken;
     }
     if (!pool->slabs || pool->used + size > POOL_SLAB) {
-        slab_t *slab = aligned_alloc(POOL_SLAB, POOL_SLAB);
+        /* No huge page: a virtual machine's host may need up to 30 ms to give one, and one writer would wait for all of it. */
+        slab_t *slab = malloc(POOL_SLAB);
         if (!slab)
             return NULL;
-        madvise(slab, POOL_SLAB, MADV_HUGEPAGE);
         slab->next = pool->slabs;
         pool->slabs = slab;
         pool->used = POOL_STEP;
