@@ -595,7 +595,7 @@ static void run_live(state_t *state) {
     if (more > 0)
         bench_report(&most, &more, &limit, NULL, 1);
     time.unit = BENCH_MILLISECONDS;
-    time.bound = 3;
+    time.bound = 8; /* what computing beside plain copying and writing has on two processors: docs/performance.md */
     time.what = "live: p99.9 of batches of 1000 deltas";
     live(time, state, &last, UINT64_MAX, BATCH, P999, NULL);
     rate.bound = 0.7;
