@@ -18,6 +18,7 @@ include("dependencies.jl")
 include("tickets.jl")
 include("snapshots.jl")
 include("journal.jl")
+include("devices.jl")
 include("PageAllocator.jl")
 include("DeviceSync.jl")
 include("DeviceFallback.jl")
@@ -32,6 +33,11 @@ export progress, cancel!
 export save_snapshot, async_save_snapshot, get_save_statistics
 export load_snapshot, restore!, async_restore!
 export Snapshot, SnapshotPage, verify_snapshot, compact_snapshot, diff_snapshots
+export get_devices, DeviceRuntime, DeviceStream, DeviceBlock
+export get_runtime, create_runtime!, get_runtime_statistics, get_tag_statistics
+export reap_frees!, trim_memory!, write_runtime_log, promise_bytes!, end_promise!
+export open_stream!, wrap_stream!, native_stream, record_stream, wait_on_device!
+export allocate_block!, free_block!, count_uses, with_use, write_block!, read_block, copy_block!, fill_block!
 export open_journal!, sync_journal, close_journal!, drop_journal!, get_journal_info
 
 for exporter in (PageAllocator, DeviceSync, DeviceFallback)

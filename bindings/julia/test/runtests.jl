@@ -6,14 +6,15 @@ using Test
 
 const TEST_FILES = (
     "loading.jl", "header.jl", "names.jl", "states.jl", "pages.jl", "metadata.jl", "deltas.jl", "dependencies.jl",
-    "allocator.jl", "statistics.jl", "devicesync.jl", "tickets.jl", "threads.jl", "snapshots.jl", "journal.jl",
+    "allocator.jl", "statistics.jl", "devicesync.jl", "tickets.jl", "threads.jl", "snapshots.jl", "journal.jl", "devices.jl",
     "garbage.jl",
 )
 
 # Number of live objects of each kind in the process.
 const KINDS = (
     LibMMSB.MMSB_KIND_PAGE, LibMMSB.MMSB_KIND_CONTEXT, LibMMSB.MMSB_KIND_TICKET, LibMMSB.MMSB_KIND_DELTA,
-    LibMMSB.MMSB_KIND_MEMORY, LibMMSB.MMSB_KIND_SNAPSHOT,
+    LibMMSB.MMSB_KIND_MEMORY, LibMMSB.MMSB_KIND_SNAPSHOT, LibMMSB.MMSB_KIND_STREAM, LibMMSB.MMSB_KIND_BLOCK,
+    LibMMSB.MMSB_KIND_USE, LibMMSB.MMSB_KIND_RUNTIME, LibMMSB.MMSB_KIND_PROMISE,
 )
 
 function live_objects(kind)
@@ -48,7 +49,7 @@ function run_file(file)
     try
         set = @testset "$file" begin
             include(file)
-            @test live_objects() == (0, 0, 0, 0, 0, 0)
+            @test all(==(0), live_objects())
         end
         return passes(set), 0
     catch failure

@@ -39,6 +39,7 @@ from ._errors import (
 )
 from .context import Context, ContextStats
 from .delta import Delta
+from .device import Block, BlockInfo, Device, Promise, Recorder, Runtime, RuntimeStats, Stream, TagStats, Use
 from .journal import Journal, JournalInfo
 from .library import (
     Capability,
@@ -63,6 +64,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AlreadyExistsError",
+    "Block",
+    "BlockInfo",
     "BusyError",
     "CancelledError",
     "Capability",
@@ -72,6 +75,7 @@ __all__ = [
     "ContextStats",
     "CorruptError",
     "Delta",
+    "Device",
     "DeviceError",
     "DeviceLostError",
     "EpochError",
@@ -101,15 +105,22 @@ __all__ = [
     "PageInfo",
     "PeerError",
     "PoisonedError",
+    "Promise",
+    "Recorder",
+    "Runtime",
+    "RuntimeStats",
     "SaveStats",
     "SimulatedDeviceWarning",
     "Snapshot",
     "SnapshotPage",
     "StaleHandleError",
+    "Stream",
     "StructVersionError",
+    "TagStats",
     "Ticket",
     "TimeoutError",
     "UnsupportedError",
+    "Use",
     "WouldBlockError",
     "abi_version",
     "build_info",

@@ -37,12 +37,14 @@ from ._errors import (
 from ._ffi import check, failure, lib, name_of, value_of
 from ._lease import drop_released, hold, let_go, release_adopted, when_dropped
 from .delta import Delta, struct_of
+from .device import Device, Runtime, create_runtime, list_devices, shared_runtime
 from .journal import Journal
 from .page import Batch, Page, PageArray, PageInfo, Pages, failure_of_two, page_info
 from .snapshot import AnyPath, LoadOptions, SaveStats, path_bytes, save_options
 from .ticket import Ticket, sweep, work_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
     from os import PathLike
 
@@ -660,6 +662,48 @@ class Context:
         return Journal(self)
 
     # ------------------------------------------------------------------------------------------------- resources
+
+    def devices(self) -> list[Device]:
+        """The driver's devices, or simulated ones where the context asked for them. NoDeviceError says why there are none."""
+        return list_devices(self)
+
+    def runtime(self, device: int = 0) -> Runtime:
+        """The runtime of a device that everybody shares: streams and stream-ordered memory without limits."""
+        return shared_runtime(self, device)
+
+    def create_runtime(
+        self,
+        device: int = 0,
+        *,
+        streams: int | None = None,
+        budget: int = 0,
+        ledger: str | PathLike[str] | None = None,
+        log_events: int = 0,
+        guard_every: int = 0,
+        guard_quarantine: int = 0,
+        refused: Callable[[int, int], bool] | None = None,
+        refused_attempts: int | None = None,
+    ) -> Runtime:
+        """A runtime of the program's own.
+
+        - streams: the most that are leased at a time
+        - budget: bytes that blocks may take, 0 for no limit; ledger: a file in which processes book one budget together
+        - log_events: how many events the log keeps, for write_log()
+        - guard_every: every how many-th block is guarded; guard_quarantine: bytes of freed blocks that are held back
+        - refused: called with bytes and attempt where memory is refused; it may free blocks, and True tries again
+        """
+        return create_runtime(
+            self,
+            device,
+            streams,
+            budget,
+            ledger,
+            log_events,
+            guard_every,
+            guard_quarantine,
+            refused,
+            refused_attempts,
+        )
 
     def stats(self) -> ContextStats:
         """Counters."""

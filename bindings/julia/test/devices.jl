@@ -1,0 +1,104 @@
+# Devices and the stream-ordered runtime, on simulated devices.
+
+with_devices(f) = MMSBState(f; simulate = :always, simulated_devices = 2, simulated_memory = 64 << 20)
+
+@testset "devices are listed" begin
+    with_devices() do state
+        devices = get_devices(state)
+        @test map(device -> device.ordinal, devices) == [0, 1]
+        @test devices[1].name == "simulated device 0" && devices[1].simulated && devices[1].pci == ""
+        @test devices[1].bytes == devices[1].free_bytes == 64 << 20
+        @test devices[1].compute_capability >= v"8.0" && devices[1].ordered_memory && devices[1].managed_memory
+    end
+end
+
+@testset "bytes go to the device and back" begin
+    with_devices() do state
+        runtime = create_runtime!(state, 0)
+        first_stream, second_stream = open_stream!(runtime), open_stream!(runtime; priority = -1)
+        from, to = allocate_block!(first_stream, 1000; tag = "julia"), allocate_block!(second_stream, 1000)
+        @test runtime isa DeviceRuntime && first_stream isa DeviceStream && from isa DeviceBlock
+        bytes = UInt8[i % 251 for i in 1:1000]
+        @test write_block!(from, bytes) === from
+        with_use(second_stream, from => :read, to => :write) do
+            @test count_uses(from) == 1
+            copy_block!(second_stream, to, from)
+        end
+        @test read_block(to) == bytes
+        @test read_block(to, 10) == bytes[1:10]
+        with_use(() -> fill_block!(first_stream, from, 0x07), first_stream, from => :write)
+        @test read_block(from) == fill(0x07, 1000)
+        @test fails(() -> read_block(to, 1001), OutOfRangeError, 14)
+        @test get_tag_statistics(runtime, "julia").live == 1000
+        @test free_block!(from) == false
+        @test fails(() -> free_block!(from), StaleHandleError, 12)
+        with_use(second_stream, to => :read) do
+            @test free_block!(to, first_stream) == true
+        end
+        wait(first_stream)
+        reap_frees!(runtime)
+        trim_memory!(runtime)
+        statistics = get_runtime_statistics(runtime)
+        @test statistics.outstanding == 0 && statistics.allocations == 2 && statistics.deferred_frees == 1
+        close(second_stream)
+        @test fails(() -> wait(second_stream), StaleHandleError, 12)
+        close(runtime)
+        @test fails(() -> get_runtime_statistics(runtime), StaleHandleError, 12)
+    end
+end
+
+@testset "uses keep order" begin
+    with_devices() do state
+        runtime = get_runtime(state, 1)
+        @test fails(() -> close(runtime), MMSBError, 15)
+        mine, other = open_stream!(runtime), open_stream!(runtime)
+        block = allocate_block!(mine, 64)
+        with_use(mine, block => :read) do
+            @test fails(() -> with_use(() -> nothing, other, block => :write), PageBusyError, 22)
+        end
+        @test thrown(() -> with_use(() -> error("launch"), mine, block => :write)) isa ErrorException
+        @test thrown(() -> with_use(() -> nothing, mine, block => :look)) isa ArgumentError
+        @test count_uses(block) == 0
+        @test get_runtime_statistics(runtime).aborts >= 1
+    end
+end
+
+@testset "points are tickets" begin
+    with_devices() do state
+        near, far = open_stream!(get_runtime(state, 0)), open_stream!(get_runtime(state, 1))
+        ticket = record_stream(near)
+        wait_on_device!(far, ticket)
+        @test fetch(ticket) === nothing && isready(ticket)
+        wait(far; timeout = 10)
+        wait(far; timeout = 0)
+        close(ticket)
+        other = create_runtime!(state, 0)
+        wrapped = wrap_stream!(other, native_stream(near))
+        @test native_stream(wrapped) == native_stream(near)
+        @test fails(() -> wrap_stream!(other, native_stream(near)), MMSBError, 21)
+        close(wrapped)
+    end
+end
+
+@testset "budgets, promises, log" begin
+    with_devices() do state
+        folder = mktempdir()
+        runtime = create_runtime!(state, 0; budget = 1000, streams = 1, log_events = 10, ledger = joinpath(folder, "ledger"))
+        stream = open_stream!(runtime)
+        @test fails(() -> open_stream!(runtime), MemoryLimitError, 31)
+        allocate_block!(stream, 600)
+        @test fails(() -> allocate_block!(stream, 401), MemoryLimitError, 31)
+        promise = promise_bytes!(runtime, 400)
+        allocate_block!(stream, 150; promise)
+        @test end_promise!(promise) == 250
+        @test fails(() -> end_promise!(promise), StaleHandleError, 12)
+        statistics = get_runtime_statistics(runtime)
+        @test statistics.booked == 750 && statistics.budget == 1000 && statistics.refusals == 1
+        open(file -> write_runtime_log(runtime, file), joinpath(folder, "log"), "w")
+        lines = readlines(joinpath(folder, "log"))
+        @test lines[1] == "Thread,Time,Action,Pointer,Size,Stream" && length(lines) == 4
+        @test thrown(() -> create_runtime!(state, 0; speed = 1)) isa ArgumentError
+        @test fails(() -> create_runtime!(state, 2), UnsupportedLocationError, 41)
+        close(runtime)
+    end
+end

@@ -1,0 +1,312 @@
+"""Devices and the stream-ordered runtime, on simulated devices."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import mmsb
+import pytest
+
+BYTES = 4096
+
+
+@pytest.fixture
+def sim() -> Iterator[mmsb.Context]:
+    with mmsb.Context(simulate="always", simulated_devices=2, simulated_memory=64 << 20) as context:
+        yield context
+
+
+@pytest.fixture
+def runtime(sim: mmsb.Context) -> Iterator[mmsb.Runtime]:
+    with sim.create_runtime() as made:
+        yield made
+
+
+@pytest.fixture
+def stream(runtime: mmsb.Runtime) -> Iterator[mmsb.Stream]:
+    with runtime.stream() as made:
+        yield made
+
+
+def test_devices_are_listed(sim: mmsb.Context) -> None:
+    first, second = sim.devices()
+    assert isinstance(first, mmsb.Device)
+    assert (first.ordinal, second.ordinal) == (0, 1)
+    assert first.name == "simulated device 0"
+    assert first.simulated and first.ordered_memory and first.managed_memory
+    assert first.pci == "" and first.numa_node is None
+    assert len(first.uuid) == 16 and first.uuid != second.uuid
+    assert first.bytes == first.free_bytes == 64 << 20
+    assert first.granularity > 0 and first.multiprocessors > 0
+    assert first.compute_capability >= (8, 0)
+
+
+def test_without_a_device_nothing_is_simulated(ctx: mmsb.Context) -> None:
+    cuda = mmsb.capabilities()["cuda"]
+    if cuda.available:
+        assert not ctx.devices()[0].simulated
+    else:
+        with pytest.raises((mmsb.NoDeviceError, mmsb.DeviceError)) as raised:
+            ctx.devices()
+        assert cuda.reason in str(raised.value)
+        with pytest.raises(raised.type):
+            ctx.runtime()
+
+
+def test_runtimes_are_shared_or_own(sim: mmsb.Context) -> None:
+    assert sim.runtime().handle == sim.runtime(0).handle != sim.runtime(1).handle
+    own = sim.create_runtime(1, streams=1)
+    assert own.handle >> 60 == 11
+    with own.stream(priority=-1), pytest.raises(mmsb.LimitError):
+        own.stream()
+    assert not own.closed
+    own.close()
+    own.close()
+    assert own.closed
+    with pytest.raises(mmsb.ClosedError):
+        own.stats()
+    with pytest.raises(mmsb.NoDeviceError):
+        sim.runtime(2)
+    with pytest.raises(mmsb.InvalidArgumentError):
+        sim.create_runtime(0, guard_quarantine=1)
+
+
+def test_bytes_go_to_the_device_and_back(runtime: mmsb.Runtime, stream: mmsb.Stream) -> None:
+    data = bytes(range(256)) * 16
+    block = stream.allocate(BYTES, tag="weights")
+    assert len(block) == block.bytes == BYTES
+    assert block.address % 256 == 0
+    stream.write(block, data)
+    other = runtime.stream()
+    copied = other.allocate(BYTES)
+    with other.use((block, "read"), (copied, "write")) as use:
+        assert isinstance(use, mmsb.Use)
+        assert block.info().uses == 1
+        other.copy(copied, block, BYTES)
+        other.fill(copied.address + 8, 0xFF, 4)
+    assert other.read(copied, 16) == data[:8] + b"\xff" * 4 + data[12:16]
+    assert other.read(copied, offset=4000) == data[4000:]
+    assert other.read(copied, 0) == b""
+    stream.fill(block, 7)
+    assert stream.read(block) == b"\x07" * BYTES
+    info = block.info()
+    assert isinstance(info, mmsb.BlockInfo)
+    assert (info.device, info.address, info.bytes, info.uses) == (0, block.address, BYTES, 0)
+    with pytest.raises(mmsb.OutOfRangeError):
+        stream.write(block, b"12", BYTES - 1)
+    with pytest.raises(mmsb.OutOfRangeError):
+        stream.copy(block, copied, BYTES + 1)
+    with pytest.raises(mmsb.OutOfRangeError):
+        stream.fill(block, 256)
+    with pytest.raises(mmsb.InvalidArgumentError):
+        stream.fill(block.address, 1)
+    assert block.free() is False
+    with pytest.raises(mmsb.ClosedError):
+        block.free()
+    with pytest.raises(mmsb.ClosedError):
+        stream.copy(block, copied, 8)
+    assert "freed" in repr(block)
+
+
+def test_uses_keep_order_and_blocks(runtime: mmsb.Runtime, stream: mmsb.Stream) -> None:
+    other = runtime.stream()
+    block = stream.allocate(BYTES)
+    with stream.use((block, "read")):
+        with pytest.raises(mmsb.BusyError), other.use((block, "write")):
+            pass
+        with other.use((block, "read")):
+            assert block.free() is True
+        assert runtime.stats().pending == BYTES
+    runtime.reap()
+    assert runtime.stats().outstanding == 0
+    block = stream.allocate(BYTES)
+    with pytest.raises(ZeroDivisionError), stream.use((block, "read_write")):
+        1 / 0  # noqa: B018
+    assert runtime.stats().aborts == 1
+    with pytest.raises(mmsb.InvalidArgumentError):
+        stream.use((block, "look"))
+    use = stream.use((block, "write"))
+    with use, pytest.raises(mmsb.InvalidArgumentError):
+        use.__enter__()
+
+
+def test_uses_are_recorded(runtime: mmsb.Runtime, stream: mmsb.Stream) -> None:
+    other = runtime.stream()
+    blocks = [stream.allocate(BYTES) for _ in range(2)]
+    launch = other.recorder()
+    assert isinstance(launch, mmsb.Recorder)
+    launch.add(blocks[0], "read")
+    launch.add(blocks[0], "write")
+    launch.add(blocks[1], "read")
+    with stream.use((blocks[1], "write")), pytest.raises(mmsb.BusyError), launch:
+        pass
+    with launch:  # tried again
+        other.fill(blocks[0], 1)
+        assert [block.info().uses for block in blocks] == [1, 1]
+    with pytest.raises(mmsb.ClosedError):
+        launch.add(blocks[0], "read")
+    strict = other.recorder()
+    strict.add(None, "read")
+    with pytest.raises(mmsb.InvalidArgumentError), strict:
+        pass
+    permissive = other.recorder(permissive=True)
+    permissive.add(None, "read")
+    with permissive:
+        pass
+
+
+def test_points_are_tickets(sim: mmsb.Context, stream: mmsb.Stream) -> None:
+    far = sim.runtime(1).stream()
+    block = stream.allocate(BYTES)
+    stream.fill(block, 3)
+    with stream.record() as ticket:
+        far.after(ticket)
+        assert ticket.wait() is None
+        assert ticket.done()
+        with sim.create_pages_start(1, 64, after=[ticket]) as pages:
+            assert len(pages.wait()) == 1
+            with pytest.raises(mmsb.InvalidArgumentError):
+                far.after(pages)  # type: ignore[arg-type]
+
+    async def awaited() -> None:
+        with stream.record() as point:
+            await point
+
+    asyncio.run(awaited())
+    stream.wait()
+    stream.wait(0)
+    stream.wait(10)
+
+
+class Foreign:
+    def __init__(self, native: int, version: int = 0) -> None:
+        self.native = native
+        self.version = version
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return self.version, self.native
+
+
+def test_streams_of_the_program(sim: mmsb.Context, stream: mmsb.Stream) -> None:
+    assert stream.native != 0
+    assert stream.__cuda_stream__() == (0, stream.native)
+    with sim.create_runtime() as other:
+        for foreign in (Foreign(stream.native), stream, stream.native):
+            with other.wrap(foreign) as wrapped:
+                assert wrapped.native == stream.native
+                with pytest.raises(mmsb.AlreadyExistsError):
+                    other.wrap(foreign)
+            assert wrapped.closed
+        with other.wrap(0) as default:
+            assert default.native == 0
+        with pytest.raises(mmsb.InvalidArgumentError):
+            other.wrap(Foreign(stream.native, version=1))
+        with pytest.raises(mmsb.InvalidHandleError):
+            other.wrap(12345)
+        for wrong in ("a stream", True, 1.5, None):
+            with pytest.raises(TypeError):
+                other.wrap(wrong)
+
+
+def test_budgets_and_promises(sim: mmsb.Context) -> None:
+    with sim.create_runtime(budget=1000) as runtime, runtime.stream() as stream:
+        block = stream.allocate(600)
+        with pytest.raises(mmsb.LimitError, match=r"401.*600.*400.*1000"):
+            stream.allocate(401)
+        with runtime.promise(400) as promise:
+            assert isinstance(promise, mmsb.Promise)
+            assert promise.handle >> 60 == 12
+            with pytest.raises(mmsb.LimitError):
+                stream.allocate(1)
+            part = stream.allocate(150, promise=promise)
+            assert promise.close() == 250
+            assert promise.close() == 0
+        with pytest.raises(mmsb.ClosedError):
+            stream.allocate(1, promise=promise)
+        stats = runtime.stats()
+        assert isinstance(stats, mmsb.RuntimeStats)
+        assert (stats.budget, stats.booked, stats.promised, stats.booked_peak, stats.refusals) == (1000, 750, 0, 1000, 2)
+        assert (stats.streams, stats.blocks, stats.live, stats.peak, stats.allocations, stats.failures) == (1, 2, 750, 750, 2, 2)
+        assert (stats.frees, stats.deferred_frees, stats.uses, stats.waits, stats.waits_saved, stats.reports) == (0,) * 6
+        del block, part
+        gc.collect()
+        runtime.reap()
+        runtime.trim()
+        assert runtime.stats().outstanding == 0, "dropped blocks are given back"
+    with pytest.raises(mmsb.InvalidStateError):
+        sim.runtime().promise(1)
+
+
+def test_a_refusal_asks_the_program(sim: mmsb.Context) -> None:
+    kept: list[mmsb.Block] = []
+    asked: list[tuple[int, int]] = []
+
+    def refused(size: int, attempt: int) -> bool:
+        asked.append((size, attempt))
+        if not kept:
+            return False
+        kept.pop().free()
+        return True
+
+    with sim.create_runtime(budget=1000, refused=refused, refused_attempts=5) as runtime, runtime.stream() as stream:
+        kept += [stream.allocate(300) for _ in range(3)]
+        large = stream.allocate(900)
+        assert asked == [(900, 1), (900, 2), (900, 3)]
+        with pytest.raises(mmsb.LimitError):
+            stream.allocate(900)
+        assert large.free() is False
+
+
+def test_log_ledger_guard_and_tags(sim: mmsb.Context, tmp_path: Path) -> None:
+    with sim.create_runtime(log_events=100, guard_every=1, budget=10_000, ledger=tmp_path / "ledger") as runtime:
+        with runtime.stream() as stream:
+            block = stream.allocate(100, tag="cache ä")
+            with pytest.raises(mmsb.MismatchError):
+                sim.create_runtime(budget=9_999, ledger=tmp_path / "ledger")
+            stream.fill(block.address + 90, 1, 11)
+            block.free()
+            stream.wait()
+            runtime.reap()
+            tag = runtime.tag_stats("cache ä")
+            assert isinstance(tag, mmsb.TagStats)
+            assert (tag.live, tag.peak, tag.total, tag.blocks, tag.ever, tag.failures) == (0, 100, 100, 0, 1, 0)
+        assert runtime.stats().reports == 1
+        with open(tmp_path / "log", "wb") as file:
+            runtime.write_log(file)
+        lines = (tmp_path / "log").read_text().splitlines()
+        assert lines[0] == "Thread,Time,Action,Pointer,Size,Stream"
+        assert [line.split(",")[2] for line in lines[1:]] == ["allocate", "free"]
+    with pytest.raises(mmsb.InvalidStateError):
+        sim.runtime().write_log(os.open(os.devnull, os.O_WRONLY))
+
+
+def test_everything_ends_with_its_context() -> None:
+    ctx = mmsb.Context(simulate="always")
+    runtime = ctx.create_runtime()
+    stream = runtime.stream()
+    block = stream.allocate(BYTES)
+    use = stream.use((block, "write"))
+    use.__enter__()
+    ctx.close()
+    assert runtime.closed and not stream.closed
+    with pytest.raises(mmsb.StaleHandleError):
+        stream.allocate(1)
+    with pytest.raises(mmsb.StaleHandleError):
+        block.info()
+    with pytest.raises(mmsb.StaleHandleError):
+        use.__exit__(None, None, None)
+    with pytest.raises(mmsb.StaleHandleError):
+        stream.close()
+    for thing in (runtime, stream, block, use):
+        with pytest.raises(TypeError):
+            pickle.dumps(thing)
+        with pytest.raises(TypeError):
+            copy.copy(thing)
+    assert repr(runtime) == "<mmsb.Runtime closed>"
+    assert repr(stream) == "<mmsb.Stream closed>"
