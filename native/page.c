@@ -867,13 +867,59 @@ static int touch_range(const void *work, size_t i, mmsb_record_t *record, uint64
     return mmsb_capture_touch(record, state, range->offset, range->length);
 }
 
+/* A valid batch that has pages on devices, which stay there. Devices come first: where one fails, no page of the host has changed.
+ * MMSB_ENTER_GO with nothing done: somebody watches. */
+static mmsb_status_t write_where_they_are(const mmsb_page_range_t *ranges, size_t count, size_t *bad) {
+    typedef struct one {
+        mmsb_delta_t delta;
+        mmsb_run_t run;
+        mmsb_page_t page;
+    } one_t;
+    mmsb_delta_t *deltas = count <= SIZE_MAX / sizeof(one_t) ? malloc(count * sizeof(one_t)) : NULL;
+    *bad = 0;
+    if (!deltas)
+        return mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory for a batch of %zu writes", count);
+    mmsb_run_t *runs = (mmsb_run_t *)(void *)(deltas + count);
+    mmsb_page_t *pages = (mmsb_page_t *)(void *)(runs + count);
+    for (size_t i = 0; i < count; i++) {
+        pages[i] = ranges[i].page;
+        runs[i] = (mmsb_run_t){ranges[i].offset, ranges[i].length};
+        deltas[i] = (mmsb_delta_t){
+            .struct_size = sizeof *deltas, .kind = MMSB_DELTA_RUNS, .runs = &runs[i], .count = 1, .payload = ranges[i].buffer};
+    }
+    mmsb_batch_t batch = {.first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count, .on_devices = 1};
+    mmsb_status_t status = mmsb_batch_lock(&batch, check_write, (void *)(uintptr_t)ranges, bad);
+    int locked = status == MMSB_OK;
+    if (locked)
+        status = mmsb_watched() ? MMSB_ENTER_GO : mmsb_upcalls.device_apply_many(pages, deltas, count, bad);
+    for (size_t i = 0; status == MMSB_OK && i < count; i++) {
+        mmsb_record_t *record = mmsb_record_of(pages[i]);
+        if (!mmsb_on_device(mmsb_state_held(record)))
+            write_locked(record, ranges[i].offset, ranges[i].buffer, ranges[i].length);
+        else if (ranges[i].length > 0)
+            mmsb_version_move(record);
+    }
+    if (locked)
+        mmsb_batch_unlock(&batch);
+    free(deltas);
+    return status;
+}
+
 mmsb_status_t mmsb_page_write_batch(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {
-    mmsb_batch_t batch = {.first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count};
-    do {
-        mmsb_status_t status = mmsb_batch_lock(&batch, check_write, (void *)(uintptr_t)ranges, bad_index);
-        if (status != MMSB_OK)
+    mmsb_batch_t batch = {.first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count, .diverts = 1};
+    for (;;) {
+        size_t bad;
+        mmsb_status_t status = mmsb_batch_lock(&batch, check_write, (void *)(uintptr_t)ranges, &bad);
+        int diverted = status == MMSB_ENTER_GO;
+        if (MMSB_UNLIKELY(diverted) && (status = write_where_they_are(ranges, count, &bad)) == MMSB_ENTER_GO)
+            continue;
+        if (MMSB_UNLIKELY(status != MMSB_OK) && bad_index)
+            *bad_index = bad;
+        if (MMSB_UNLIKELY(status != MMSB_OK || diverted))
             return status;
-    } while (MMSB_UNLIKELY(mmsb_batch_touch(&batch, touch_range, ranges)));
+        if (MMSB_LIKELY(!mmsb_batch_touch(&batch, touch_range, ranges)))
+            break;
+    }
     mmsb_group_t group;
     mmsb_ring_t *ring;
     mmsb_status_t status = mmsb_batch_ring(&batch, &ring);

@@ -145,21 +145,32 @@ func (w *world) use(device int) {
 	require.Zero(w, native.Destroy(memory))
 }
 
-// A batch works on a copy on the host. Where the device does not take it back it is the newest there is, until the device does.
+// watch makes changes take the way over the host, as they do beside a journal.
+func (w *world) watch() {
+	require.NoError(w, page.OpenJournal(w.context, w.TempDir(), page.JournalOptions{Durability: page.DurabilityNone, IntervalMs: 10, SegmentBytes: 1 << 20}))
+}
+
+// Changes that somebody watches are made in a copy on the host. Where the device does not take it back it is the newest there is, until the device does.
 func TestACopyThatCannotLeaveIsTheNewest(t *testing.T) {
 	for _, pinned := range []bool{false, true} {
 		on(t, func(w *world) {
 			handle := w.create(page.LocationGPU, 0, 5000)
 			require.Equal(t, status.OK, w.write(handle, 0, "0123456789"))
+			w.watch()
 			if pinned {
 				w.pin(handle)
 			}
 			w.fail(sim.Copy, 1, sim.Fail) // the way back
 			require.Zero(t, native.WritePages([]uint64{handle, handle}, []uint64{2, 4}, []uint64{2, 2}, []byte("abcd")))
+			w.fail(sim.Copy, 0, sim.Fail) // each call tries again
 			w.holds(handle, 0, "01abcd6789")
 			w.fail(sim.Copy, 0, sim.Fail)
-			require.Equal(t, status.Device, w.write(handle, 9, "x"), "the copy still cannot leave")
-			w.holds(handle, 0, "01abcd6789")
+			require.Equal(t, status.OK, w.write(handle, 9, "y"), "the copy takes it")
+			w.fail(sim.Copy, 0, sim.Fail)
+			w.fail(sim.Copy, 1, sim.Fail)
+			_, code := native.PinPage(handle, false)
+			require.Equal(t, int32(status.Device), code, "a pin needs the device's own bytes")
+			w.holds(handle, 0, "01abcd678y")
 			require.Equal(t, status.OK, w.write(handle, 9, "x"))
 			w.holds(handle, 0, "01abcd678x")
 			if pinned {
@@ -171,10 +182,11 @@ func TestACopyThatCannotLeaveIsTheNewest(t *testing.T) {
 	}
 }
 
-// What a pin's holder writes on the device while a batch works on its copy must stay: only what the batch has changed goes back.
-func TestABatchBesideAPinSendsBackWhatItChanged(t *testing.T) {
+// What a pin's holder writes on the device while a call works on a copy must stay: only what the call has changed goes back.
+func TestACallBesideAPinSendsBackWhatItChanged(t *testing.T) {
 	on(t, func(w *world) {
 		handle := w.create(page.LocationGPU, 0, 5000)
+		w.watch()
 		w.pin(handle)
 		w.fail(sim.Copy, 2, sim.Fail) // one copy there, one back for each of the two ranges: the second of these
 		require.Zero(t, native.WritePages([]uint64{handle, handle}, []uint64{2, 4000}, []uint64{2, 3}, []byte("abcde")))
@@ -193,12 +205,17 @@ func TestAFailedBatchOfDeltasChangesNoPage(t *testing.T) {
 		for _, call := range []sim.Call{sim.AllocateOrdered, sim.Copy, sim.Launch} {
 			w.fail(call, 0, sim.Fail)
 			require.NotZero(t, native.ApplyRuns(both, []uint64{0, 0, 2, 3}, 4, []byte("abcdefghijklmnop")))
+			w.fail(call, 0, sim.Fail)
+			require.NotZero(t, native.WritePages(both, []uint64{0, 0, 2, 3}, []uint64{4, 4, 4, 4}, []byte("abcdefghijklmnop")))
 			w.holds(host, 0, "\x00\x00\x00\x00")
 			w.holds(device, 0, "\x00\x00\x00\x00")
 		}
 		require.Zero(t, native.ApplyRuns(both, []uint64{0, 0, 2, 3}, 4, []byte("abcdefghijklmnop")))
 		w.holds(host, 0, "abijkl")
 		w.holds(device, 0, "efgmnop")
+		require.Zero(t, native.WritePages(both, []uint64{0, 0, 2, 3}, []uint64{4, 4, 4, 4}, []byte("ABCDEFGHIJKLMNOP")))
+		w.holds(host, 0, "ABIJKL")
+		w.holds(device, 0, "EFGMNOP")
 	})
 }
 
