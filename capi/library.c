@@ -51,10 +51,12 @@ const char *mmsb_build_info(void) {
         return "libmmsb " MMSB_VERSION_STRING;
     pthread_mutex_lock(&lock);
     if (info[0] == 0) {
-        char go[32];
+        char go[32], targets[64];
         mmsbgo_go_version(go, sizeof go);
-        snprintf(info, sizeof info, "libmmsb %s, ABI %d, C %s, %s, byte loops %s, %s the go overlay, no CUDA",
-                 MMSB_VERSION_STRING, MMSB_ABI_VERSION, __VERSION__, go, mmsb_bytes.name, OVERLAY);
+        mmsbgo_kernel_targets(targets, sizeof targets);
+        snprintf(info, sizeof info, "libmmsb %s, ABI %d, C %s, %s, byte loops %s, %s the go overlay, kernels for %s",
+                 MMSB_VERSION_STRING, MMSB_ABI_VERSION, __VERSION__, go, mmsb_bytes.name, OVERLAY,
+                 targets[0] ? targets : "no CUDA");
     }
     pthread_mutex_unlock(&lock);
     return info;

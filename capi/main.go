@@ -11,11 +11,13 @@ import "C"
 
 import (
 	"runtime"
+	"strings"
 	"unsafe"
 
 	"libmmsb/core/page"
 	"libmmsb/core/safego"
 	"libmmsb/core/status"
+	"libmmsb/gpu/kernels"
 	"libmmsb/native"
 )
 
@@ -69,6 +71,13 @@ func badIndex(to *C.size_t, index int, err error) {
 // onContext runs a call on a context.
 func onContext(context C.mmsb_context_t, call func(c *page.Context) error) C.mmsb_status_t {
 	return failed(page.Use(uint64(context), call))
+}
+
+//export mmsbgo_kernel_targets
+func mmsbgo_kernel_targets(text *C.char, capacity C.size_t) {
+	var code C.mmsb_status_t
+	defer guard(&code)
+	putText(text, capacity, strings.Join(kernels.Targets(kernels.Image()), " "))
 }
 
 //export mmsbgo_go_version
