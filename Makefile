@@ -41,7 +41,7 @@ JULIA := build/julia/usr/bin/julia
 
 GO_ROOMS := $(wildcard capi core native gpu nccl transfer cmd)
 LIBRARY_SOURCES := $(shell find include kernels $(filter-out cmd,$(GO_ROOMS)) go.mod $(wildcard go.sum) -type f ! -name '*_test.go' ! -path '*/testdata/*')
-TOOL_SOURCES := $(shell find cmd core go.mod go.sum -type f ! -name '*_test.go')
+TOOL_SOURCES := $(shell find cmd core gpu kernels go.mod go.sum -type f ! -name '*_test.go')
 C_FILES = $(shell find include capi native gpu kernels tests bench examples -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' | \
     grep -v examples/quickstart)
 PYTHON_FILES = tools tests bench $(filter-out examples/quickstart.py,$(wildcard examples/*.py))
@@ -137,10 +137,10 @@ $(STAMPS)/cuda-setting: always
 	@mkdir -p $(@D)
 	@echo '$(MMSB_CUDA)' | cmp -s - $@ || echo '$(MMSB_CUDA)' > $@
 
-# The tool needs no C: one static program.
+# The tool needs no library but C's: device drivers are opened by name when they are asked for.
 VERSION := $(shell awk '$$2 == "MMSB_VERSION_STRING" { gsub(/"/, "", $$3); print $$3 }' include/mmsb.h)
 build/mmsb: $(TOOL_SOURCES) include/mmsb.h $(STAMPS)/tools
-	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -buildid= -X main.version=$(VERSION)' -o $@ ./cmd/mmsb
+	@go build -trimpath -ldflags '-s -w -buildid= -X main.version=$(VERSION)' -o $@ ./cmd/mmsb
 
 $(STAMPS)/share: $(TOOL_SOURCES) include/mmsb.h $(STAMPS)/tools
 	@rm -rf build/share

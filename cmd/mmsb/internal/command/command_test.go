@@ -24,6 +24,7 @@ import (
 	"libmmsb/core/file/filetest"
 	"libmmsb/core/journal"
 	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
 )
 
 var update = flag.Bool("update", false, "write the files in testdata anew")
@@ -513,4 +514,48 @@ func TestATableOfManyRows(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Len(t, lines, 3*rowsToFit+1)
 	assert.Equal(t, "4095  x", lines[rowsToFit])
+}
+
+func TestDevicesAreListed(t *testing.T) {
+	node := 1
+	two := []Device{
+		{Ordinal: 0, Name: "NVIDIA H200", PCI: "0000:65:00.0", UUID: "00", Bytes: 141 << 30, FreeBytes: 140 << 30, Capability: "9.0",
+			Multiprocessors: 132, NUMANode: &node, Telemetry: &Telemetry{BytesOfOthers: 1 << 30, Utilization: 7, Temperature: -1, PCIeGeneration: 5,
+				PCIeLanes: 16, Links: []string{"0000:66:00.0"}, Paths: []string{"0000:66:00.0: one switch"}}},
+		{Ordinal: 1, Name: "simulated device 1", Simulated: true, UUID: "01", Bytes: 1 << 30, FreeBytes: 1 << 30, Capability: "9.0", Multiprocessors: 132},
+	}
+	var asked []int
+	run := func(devices Devices, arguments ...string) (string, string, int) {
+		var stdout, stderr bytes.Buffer
+		code := Tool{FS: file.OS{}, Devices: devices, Stdout: &stdout, Stderr: &stderr}.Run(context.Background(), append([]string{"device", "ls"}, arguments...))
+		return stdout.String(), stderr.String(), code
+	}
+	list := func(simulated int) ([]Device, error) {
+		asked = append(asked, simulated)
+		return two, nil
+	}
+	out, complaint, code := run(list)
+	assert.Equal(t, exitGood, code, complaint)
+	lines := strings.Split(out, "\n")
+	assert.Regexp(t, `^ *device +name +memory +free +capability +use +temperature +pci +numa +nvlinks +paths$`, lines[0])
+	assert.Regexp(t, `^ *0 +NVIDIA H200 +141.* +140.* +9\.0 +7% +- +0000:65:00\.0 +1 +1 +0000:66:00\.0: one switch$`, lines[1])
+	assert.Regexp(t, `^ *1 +simulated device 1 .* 9\.0 +- +- +- +- +- +-$`, lines[2])
+	out, _, code = run(list, "--simulate", "2", "--json")
+	assert.Equal(t, exitGood, code)
+	var document struct{ Devices []Device }
+	require.NoError(t, json.Unmarshal([]byte(out), &document))
+	assert.Equal(t, two, document.Devices)
+	assert.Equal(t, []int{0, 2}, asked)
+
+	_, complaint, code = run(list, "--simulate", "0")
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, complaint, "--simulate 0")
+	_, _, code = run(list, "surplus")
+	assert.Equal(t, exitUsage, code)
+	_, complaint, code = run(func(int) ([]Device, error) { return nil, status.Errorf(status.NoDevice, "no NVIDIA driver") })
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, complaint, "no NVIDIA driver")
+	_, complaint, code = run(nil)
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, complaint, "without C")
 }

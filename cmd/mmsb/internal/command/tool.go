@@ -38,6 +38,7 @@ there, or cannot be read or written. 128 and a signal's number: ended by it, 130
 type Tool struct {
 	Version        string
 	FS             file.FS
+	Devices        Devices // nil = cannot be listed
 	Stdout, Stderr io.Writer
 }
 
@@ -72,7 +73,7 @@ func (r *run) root() *cobra.Command {
 		Short: "look at, check and convert snapshots and journals of libmmsb",
 		Long: `mmsb shows the snapshots and journals that programs with libmmsb write, checks every byte of them, compares
 them, takes pages out of them and makes new snapshots of them. It reads snapshots of version 3 and of version 2, and changes
-no file that it reads.
+no file that it reads. It also lists the devices that libmmsb can use.
 
 Sizes are shown in powers of 1024 and times in UTC. Page ids are given in decimal, or in hexadecimal with 0x.
 
@@ -83,7 +84,7 @@ Exit codes: ` + ExitCodes,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return misused(c, err.Error()) })
-	root.AddCommand(r.snapshot(), r.journal(), r.version(), r.completion())
+	root.AddCommand(r.snapshot(), r.journal(), r.device(), r.version(), r.completion())
 	return root
 }
 
