@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"libmmsb/core/mem"
 	"libmmsb/core/status"
@@ -343,4 +344,23 @@ func TestALostDevice(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWildAddressesAreErrors(t *testing.T) {
+	d, err := sim.New(sim.Options{})
+	require.NoError(t, err)
+	defer d.Close()
+	device, err := d.Open(0)
+	require.NoError(t, err)
+	memory, err := device.Allocate(driver.Plain, 4096)
+	require.NoError(t, err)
+	host := make([]byte, 16)
+	for _, wild := range []driver.Address{0, 8, 4095, driver.Address(uintptr(unsafe.Pointer(&host[0])))} {
+		require.Equal(t, status.InvalidArgument, status.CodeOf(device.Fill(0, wild, 1, 16)))
+	}
+	for _, wild := range []driver.Address{0, 8, 4095, memory + 4096} {
+		require.Equal(t, status.InvalidArgument, status.CodeOf(device.Copy(0, driver.Copy{To: wild, From: memory, Bytes: 16})))
+		require.Equal(t, status.InvalidArgument, status.CodeOf(device.Copy(0, driver.Copy{To: memory, From: wild, Bytes: 16})))
+	}
+	require.NoError(t, device.Free(driver.Plain, memory))
 }

@@ -21,6 +21,9 @@ type part struct {
 	from, to uint64
 }
 
+// lowestAddress is the first that a program can have memory at, as the system is usually set up.
+const lowestAddress = 4096
+
 // parts divides touches by blocks. Errors: InvalidArgument where there is no such memory, Unsupported where the device does not
 // reach it.
 func (d *device) parts(call Call, touches []touch) ([]part, error) {
@@ -29,14 +32,17 @@ func (d *device) parts(call Call, touches []touch) ([]part, error) {
 		if t.bytes == 0 {
 			continue
 		}
-		if t.address == 0 || uint64(t.address)+t.bytes-1 < uint64(t.address) {
+		if t.address < lowestAddress || uint64(t.address)+t.bytes-1 < uint64(t.address) {
 			return nil, status.Errorf(status.InvalidArgument, "there are no %d bytes at 0x%x", t.bytes, uint64(t.address))
 		}
 		var err error
 		if theWindow.has(t.address) {
 			parts, err = d.deviceParts(parts, call, t)
 		} else {
-			parts = d.driver.hostParts(parts, t)
+			before := len(parts)
+			if parts = d.driver.hostParts(parts, t); call == Fill && len(parts) == before {
+				err = status.Errorf(status.InvalidArgument, "0x%x is memory of the host that no device reaches", uint64(t.address))
+			}
 		}
 		if err != nil {
 			return nil, err
