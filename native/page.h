@@ -233,15 +233,9 @@ static inline void mmsb_page_begin(mmsb_record_t *record, uint64_t page, uint64_
 
 /* The options that the fast path knows: those of mmsb_page_options_init, zeroed or not. */
 static inline int mmsb_options_plain(const mmsb_page_options_t *options) {
-    _Static_assert(sizeof *options == 64 && offsetof(mmsb_page_options_t, device) == 8 &&
-                       offsetof(mmsb_page_options_t, id) == 16 && offsetof(mmsb_page_options_t, contents) == 24,
-                   "the words below are the options' fields");
-    uint64_t words[8]; /* eight loads and no branches */
-    memcpy(words, options, sizeof words);
-    words[0] ^= sizeof *options | (uint64_t)(uint32_t)MMSB_LOCATION_DEFAULT << 32;
-    words[1] ^= (uint64_t)UINT32_MAX << 32; /* device and numa_node */
-    words[3] >>= 1;                         /* contents is 0 or 1, reserved_word 0 */
-    return (words[0] | words[1] | words[2] | words[3] | words[4] | words[5] | words[6] | words[7]) == 0;
+    return options->struct_size == sizeof *options && options->location == MMSB_LOCATION_DEFAULT && options->contents <= 1 &&
+           (options->id | (uint32_t)options->device | (uint32_t)~options->numa_node | options->reserved_word |
+            options->reserved[0] | options->reserved[1] | options->reserved[2] | options->reserved[3]) == 0;
 }
 
 /* Cleans where little is dirty, without a call to another function. 0 = it is not little. */
