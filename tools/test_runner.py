@@ -17,12 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 SUITES = [
     "check",
     "test-race",
+    "test-julia",
     "test-tsan",
     "test-go",
     "test-asan",
     "test-fuzz",
     "test-kernels",
-    "test-julia",
     "test-wheel",
     "test-c",
     "test-crash",
