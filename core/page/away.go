@@ -209,6 +209,37 @@ func (c *Context) dropView(index uint32) {
 	mem.Unmap(region)
 }
 
+// resizeAway moves a page that is away into space of another size.
+func (p *locked) resizeAway(size uint64) error {
+	c := p.context
+	cold := native.ColdAt(p.record.Cold)
+	old := awayOf(cold)
+	b, err := c.takeAway(place{p.location(), old.device}, size)
+	if err != nil {
+		return err
+	}
+	kept := min(size, p.record.Size)
+	if old.block != 0 && p.record.Place == 0 {
+		err = c.devices.Copy(b.away.device, b.away.address(), old.device, old.address(), kept)
+	} else if err = c.bringIn(p.index); err == nil {
+		err = c.writeAway(b.away, 0, p.bytes()[:kept])
+	}
+	if err == nil {
+		err = p.journalResize(size)
+	}
+	if err != nil {
+		c.give(b)
+		return err
+	}
+	if p.record.Place != 0 {
+		c.dropView(p.index)
+	}
+	c.giveAway(old)
+	b.away.note(cold)
+	native.GiveBlock(c.index, b.index)
+	return nil
+}
+
 // deviceOf is where a locked page lies that is on a device, with the device's bytes the newest.
 func (c *Context) deviceOf(index uint32) (away, error) {
 	record := native.RecordAt(index)
