@@ -15,12 +15,18 @@ import (
 
 // retainedBytes are those of a context's retained memory.
 func retainedBytes(c *Context) uint64 {
+	retained, _ := retainedAndUsed(c)
+	return retained
+}
+
+// retainedAndUsed are read together: a period may end at any time.
+func retainedAndUsed(c *Context) (retained, used uint64) {
 	c.memory.Lock()
 	defer c.memory.Unlock()
-	if c.memory.extents == nil {
-		return 0
+	if c.memory.extents != nil {
+		retained = c.memory.retained.count(0, c.memory.extents.Limit()) * mem.SystemPage
 	}
-	return c.memory.retained.count(0, c.memory.extents.Limit()) * mem.SystemPage
+	return retained, c.ledger.Used()
 }
 
 func TestFreedExtentsStayForAWhile(t *testing.T) {
@@ -130,7 +136,8 @@ func TestNothingLeaksOutOfRetainedMemory(t *testing.T) {
 			default:
 				c.endPeriod()
 			}
-			require.Equal(t, live+retainedBytes(c), c.ledger.Used())
+			retained, used := retainedAndUsed(c)
+			require.Equal(t, live+retained, used)
 		}
 		require.Positive(t, refused)
 		require.NoError(t, c.memory.extents.Check())
