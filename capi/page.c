@@ -56,11 +56,27 @@ static inline int usable(const void *pointer) {
     return pointer && ((uintptr_t)pointer & 7) == 0;
 }
 
-mmsb_status_t mmsb_page_create(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options, mmsb_page_t *page) {
-    if (MMSB_LIKELY(mmsb_gate == MMSB_OK && usable(page) && ((uintptr_t)options & 7) == 0) &&
-        MMSB_LIKELY(mmsb_page_create_fast(context, size, options, page)))
+static inline int uninitialised(const mmsb_page_options_t *options) {
+    return options && ((uintptr_t)options & 7) == 0 && options->contents == MMSB_PAGE_UNINITIALISED &&
+           mmsb_options_plain(options);
+}
+
+static inline int zeroed(const mmsb_page_options_t *options) {
+    return !options || (((uintptr_t)options & 7) == 0 && options->contents == MMSB_PAGE_ZEROED && mmsb_options_plain(options));
+}
+
+static __attribute__((noinline)) mmsb_status_t create_zeroed(mmsb_context_t context, uint64_t size,
+                                                             const mmsb_page_options_t *options, mmsb_page_t *page) {
+    if (MMSB_LIKELY(usable(page) && zeroed(options) && mmsb_page_create_fast(context, size, 1, page, NULL)))
         return MMSB_OK;
     return create_slow(context, size, options, page);
+}
+
+/* What is asked first is what costs least: pages that are not cleaned. */
+mmsb_status_t mmsb_page_create(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options, mmsb_page_t *page) {
+    if (MMSB_LIKELY(uninitialised(options) && usable(page)) && MMSB_LIKELY(mmsb_page_create_fast(context, size, 0, page, NULL)))
+        return MMSB_OK;
+    return create_zeroed(context, size, options, page);
 }
 
 static __attribute__((noinline)) mmsb_status_t create_with_address_slow(mmsb_context_t context, uint64_t size,
@@ -74,16 +90,20 @@ static __attribute__((noinline)) mmsb_status_t create_with_address_slow(mmsb_con
     return MMSB_OK;
 }
 
+static __attribute__((noinline)) mmsb_status_t create_zeroed_with_address(mmsb_context_t context, uint64_t size,
+                                                                          const mmsb_page_options_t *options, mmsb_page_t *page,
+                                                                          void **address) {
+    if (MMSB_LIKELY(usable(page) && usable(address) && zeroed(options) && mmsb_page_create_fast(context, size, 1, page, address)))
+        return MMSB_OK;
+    return create_with_address_slow(context, size, options, page, address);
+}
+
 mmsb_status_t mmsb_page_create_with_address(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
                                             mmsb_page_t *page, void **address) {
-    if (MMSB_LIKELY(mmsb_gate == MMSB_OK && usable(page) && usable(address) && ((uintptr_t)options & 7) == 0)) {
-        mmsb_record_t *record = mmsb_page_create_fast(context, size, options, page);
-        if (MMSB_LIKELY(record)) {
-            *address = mmsb_record_expose(record);
-            return MMSB_OK;
-        }
-    }
-    return create_with_address_slow(context, size, options, page, address);
+    if (MMSB_LIKELY(uninitialised(options) && usable(page) && usable(address)) &&
+        MMSB_LIKELY(mmsb_page_create_fast(context, size, 0, page, address)))
+        return MMSB_OK;
+    return create_zeroed_with_address(context, size, options, page, address);
 }
 
 mmsb_status_t mmsb_page_create_many(mmsb_context_t context, uint64_t size, size_t count, const mmsb_page_options_t *options,
@@ -144,7 +164,7 @@ static __attribute__((noinline)) mmsb_status_t destroy_slow(mmsb_page_t page) {
 }
 
 mmsb_status_t mmsb_page_destroy(mmsb_page_t page) {
-    if (MMSB_LIKELY(mmsb_gate == MMSB_OK && mmsb_page_destroy_fast(page)))
+    if (MMSB_LIKELY(mmsb_page_destroy_fast(page)))
         return MMSB_OK;
     return destroy_slow(page);
 }

@@ -873,6 +873,7 @@ static void turn_on(mmsb_capture_t *capture, int mode) {
     __atomic_add_fetch(&mmsb_moments, 1, __ATOMIC_SEQ_CST);
     if (mode == FROZEN)
         __atomic_add_fetch(&frozen, 1, __ATOMIC_SEQ_CST);
+    mmsb_detour_begin();
     /* In this order: whoever sees the mode sees the count, and so does everybody after it, whatever other captures do. */
     __atomic_add_fetch(&mmsb_capturing, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&capture->mode, mode, __ATOMIC_SEQ_CST);
@@ -890,6 +891,7 @@ static void turn_off(mmsb_capture_t *capture) {
     if (__atomic_exchange_n(&capture->mode, OFF, __ATOMIC_SEQ_CST) == FROZEN)
         __atomic_sub_fetch(&frozen, 1, __ATOMIC_SEQ_CST);
     __atomic_sub_fetch(&mmsb_capturing, 1, __ATOMIC_SEQ_CST);
+    mmsb_detour_end();
     await_touching(capture);
     wake();
 }

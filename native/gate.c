@@ -10,6 +10,7 @@
 /* Not started: the first call reserves what every call takes for granted. */
 #define NOT_STARTED (-1)
 mmsb_status_t mmsb_gate = NOT_STARTED;
+uint32_t mmsb_detours = 1;
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static char poison_text[512];
@@ -56,6 +57,7 @@ static mmsb_status_t start(void) {
     if (code == NOT_STARTED && (error = mmsb_table_reserve()) == 0 && (error = mmsb_thread_start()) == 0) {
         code = MMSB_OK;
         __atomic_store_n(&mmsb_gate, code, __ATOMIC_RELEASE);
+        mmsb_detour_end();
     }
     pthread_mutex_unlock(&gate_lock);
     if (error != 0)
@@ -82,12 +84,14 @@ void mmsb_gate_poison(const char *text, size_t length) {
             length = sizeof poison_text - 1;
         memcpy(poison_text, text, length);
         poison_text[length] = 0;
+        mmsb_detour_begin();
         __atomic_store_n(&mmsb_gate, MMSB_E_POISONED, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&gate_lock);
 }
 
 static void in_child(void) {
+    mmsb_detour_begin();
     mmsb_gate = MMSB_E_FORKED;
 }
 

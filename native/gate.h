@@ -17,6 +17,19 @@
 /* 0, or what mmsb_gate_closed deals with: the library has not started yet, it was forked, or it is poisoned. */
 extern mmsb_status_t mmsb_gate;
 
+/* How many reasons there are for creating and destroying to take their longer way: the gate is closed, the kernel knows no membarrier, a
+ * context is captured or frozen, a journal is open. One word, because these calls are counted in nanoseconds. It moves before what it stands
+ * for comes and after it has gone. */
+extern uint32_t mmsb_detours;
+
+static inline void mmsb_detour_begin(void) {
+    __atomic_add_fetch(&mmsb_detours, 1, __ATOMIC_SEQ_CST);
+}
+
+static inline void mmsb_detour_end(void) {
+    __atomic_sub_fetch(&mmsb_detours, 1, __ATOMIC_SEQ_CST);
+}
+
 /* Starts the library: MMSB_OK; or stores the reason as last error: MMSB_E_FORKED in the child of a process that has the library,
  * MMSB_E_POISONED after an internal error, MMSB_E_OUT_OF_MEMORY. */
 mmsb_status_t mmsb_gate_closed(void);

@@ -448,6 +448,7 @@ mmsb_status_t mmsb_ring_open(uint32_t context_index, uint64_t next, uint64_t buf
     __atomic_store_n(&ring->open, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&mmsb_rings[context_index], ring, __ATOMIC_RELEASE);
     __atomic_store_n(&ring->word, MMSB_FRAME_HEAD >> 3, __ATOMIC_SEQ_CST);
+    mmsb_detour_begin();
     __atomic_add_fetch(&mmsb_rings_open, 1, __ATOMIC_SEQ_CST);
     return MMSB_OK;
 }
@@ -482,6 +483,7 @@ void mmsb_ring_close(mmsb_ring_t *ring) {
     await_filled(&ring->buffers[WORD_BUFFER(word)], WORD_USED(word) - MMSB_FRAME_HEAD);
     __atomic_store_n(&ring->open, 0, __ATOMIC_SEQ_CST);
     __atomic_sub_fetch(&mmsb_rings_open, 1, __ATOMIC_SEQ_CST);
+    mmsb_detour_end();
     munmap(ring->memory, 2 * ring->capacity + HUGE_PAGE);
     ring->buffers[0].bytes = ring->buffers[1].bytes = NULL;
 }

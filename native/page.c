@@ -204,6 +204,26 @@ void mmsb_page_uncreate(const mmsb_page_t *pages, size_t count) {
     }
 }
 
+/* Begins pages on a magazine's records that nobody watches and nobody cleans, up to one whose id may be taken. How many. */
+static size_t begin_run(mmsb_magazine_t *magazine, uint32_t class_number, uint64_t size, size_t most, mmsb_page_t *pages) {
+    const uint32_t count = magazine->count < most ? magazine->count : (uint32_t)most;
+    const uint64_t *handles = magazine->handles + magazine->count;
+    uint32_t i = 0;
+    for (; i < count; i++) {
+        if (i + 4 < count)
+            __builtin_prefetch(mmsb_record_of(handles[-5]), 1);
+        const uint64_t handle = *--handles;
+        mmsb_record_t *record = mmsb_record_of(handle);
+        if (MMSB_UNLIKELY(__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED)))
+            break;
+        open_memory(record, class_number, 0);
+        mmsb_page_begin(record, handle, size, class_number);
+        pages[i] = handle;
+    }
+    magazine->count -= i;
+    return i;
+}
+
 mmsb_status_t mmsb_page_create_batch(uint64_t context, uint64_t size, size_t count, int zeroed, mmsb_page_t *pages) {
     mmsb_cache_t *cache = mmsb_cache_enter(context);
     if (!cache)
@@ -212,24 +232,29 @@ mmsb_status_t mmsb_page_create_batch(uint64_t context, uint64_t size, size_t cou
     uint32_t class_number = mmsb_class_of(size);
     size_t made = 0;
     mmsb_status_t status = MMSB_OK;
-    mmsb_ring_t *ring = mmsb_ring_for(cache->context_index);
+    mmsb_ring_t *written = NULL;
     uint64_t sequence = 0;
     while (made < count) {
         uint64_t handle;
         status = pop(cache, class_number, &handle);
         if (status != MMSB_OK)
             break;
+        /* What is asked now holds for the pages of this magazine: who opens a journal or captures waits for the cache. */
+        mmsb_ring_t *ring = mmsb_ring_for(cache->context_index);
+        if (MMSB_UNLIKELY(ring))
+            written = ring;
         mmsb_magazine_t *magazine = cache->loaded[class_number];
         magazine->count++;
-        size_t left = count - made, batch = magazine->count < left ? magazine->count : left, first = made;
+        const size_t first = made;
+        if (!zeroed && MMSB_LIKELY(__atomic_load_n(&mmsb_detours, __ATOMIC_RELAXED) == 0))
+            made += begin_run(magazine, class_number, size, count - made, pages + made);
+        const size_t batch = magazine->count < count - made ? magazine->count : count - made;
         for (size_t i = 0; i < batch; i++) {
-            if (i + 4 < batch) {
-                mmsb_record_t *ahead = mmsb_record_of(magazine->handles[magazine->count - 5]);
-                __builtin_prefetch(ahead, 1);
-            }
+            if (i + 4 < batch)
+                __builtin_prefetch(mmsb_record_of(magazine->handles[magazine->count - 5]), 1);
             handle = magazine->handles[magazine->count - 1];
             mmsb_record_t *record = mmsb_record_of(handle);
-            if (__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED)) {
+            if (MMSB_UNLIKELY(__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED))) {
                 status = MMSB_ENTER_GO;
                 break;
             }
@@ -251,7 +276,7 @@ mmsb_status_t mmsb_page_create_batch(uint64_t context, uint64_t size, size_t cou
         mmsb_page_uncreate(pages, made);
         return status;
     }
-    return mmsb_journal_settle(ring, sequence, MMSB_OK);
+    return mmsb_journal_settle(written, sequence, MMSB_OK);
 }
 
 /* Makes room for one handle of a class; begins the cache and leaves it begun on MMSB_OK only. */
@@ -345,7 +370,7 @@ void mmsb_record_finish(uint32_t index, uint64_t state) {
     uint32_t class_number = MMSB_STATE_CLASS(state);
     mmsb_cache_t *cache = cache_for(mmsb_record_context(index));
     if (cache && room(cache, class_number) == MMSB_OK) {
-        mmsb_page_end(cache, record, page, class_number);
+        mmsb_page_end(cache, cache->loaded[class_number], record, page, class_number);
         mmsb_cache_end(cache);
         return;
     }
@@ -433,9 +458,10 @@ static mmsb_status_t journal_destroy(mmsb_ring_t *ring, mmsb_group_t *group, con
 }
 
 mmsb_status_t mmsb_page_destroy_batch(const mmsb_page_t *pages, size_t count, size_t *bad_index) {
-    mmsb_batch_t batch = {
-        .first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .distinct = 1, .bytes_stay = 1};
-    do {
+    mmsb_batch_t batch;
+    do { /* begun anew, so that the compiler knows what it is */
+        batch = (mmsb_batch_t){
+            .first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .distinct = 1, .bytes_stay = 1};
         mmsb_status_t status = mmsb_batch_lock(&batch, check_destroy, (void *)(uintptr_t)pages, bad_index);
         if (status != MMSB_OK)
             return status;

@@ -257,52 +257,56 @@ static inline int mmsb_record_clean_little(mmsb_record_t *record) {
     return 1;
 }
 
-/* Creates a page where that takes no call to another function: its record, or NULL with nothing done. */
-static inline __attribute__((always_inline)) mmsb_record_t *
-mmsb_page_create_fast(uint64_t context, uint64_t size, const mmsb_page_options_t *options, mmsb_page_t *page) {
+/* Creates a page, with its address where that is asked for, in no call to another function: 1, or 0 with nothing done. The options are
+ * plain. */
+static inline __attribute__((always_inline)) int mmsb_page_create_fast(uint64_t context, uint64_t size, int zeroed,
+                                                                       mmsb_page_t *page, void **address) {
     mmsb_cache_t *cache = mmsb_current;
-    if (MMSB_UNLIKELY(!cache || __atomic_load_n(&cache->context, __ATOMIC_RELAXED) != context || !cache->plain ||
-                      size - 1 >= MMSB_SMALL_MAX || (options && !mmsb_options_plain(options))))
-        return NULL;
-    mmsb_cache_begin(cache);
+    if (MMSB_UNLIKELY(!cache || context == 0 || size - 1 >= MMSB_SMALL_MAX))
+        return 0;
+    mmsb_cache_mark(cache);
     uint32_t class_number = mmsb_class_of(size);
     mmsb_magazine_t *magazine = cache->loaded[class_number];
-    if (MMSB_LIKELY(mmsb_cache_open(cache) && !mmsb_watched() && magazine && magazine->count > 0)) {
-        uint64_t handle = magazine->handles[magazine->count - 1];
+    if (MMSB_LIKELY(__atomic_load_n(&mmsb_detours, __ATOMIC_RELAXED) == 0 &&
+                    __atomic_load_n(&cache->plain_context, __ATOMIC_RELAXED) == context && magazine && magazine->count > 0)) {
+        uint32_t left = magazine->count - 1;
+        uint64_t handle = magazine->handles[left];
         mmsb_record_t *record = mmsb_record_of(handle);
-        if (MMSB_LIKELY(!__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED) &&
-                        ((options && options->contents == MMSB_PAGE_UNINITIALISED) || mmsb_record_clean_little(record)))) {
-            uint32_t left = --magazine->count;
-            /* The record of the next page; with none left it is any, and not read. */
-            __builtin_prefetch(mmsb_record_of(magazine->handles[left > 0 ? left - 1 : 0]), 1);
+        if (MMSB_LIKELY(!__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED) && (!zeroed || mmsb_record_clean_little(record)))) {
+            magazine->count = left;
+            if (left >= 8) { /* for who creates many: their first words share one set of the cache, so that each touch misses */
+                __builtin_prefetch(mmsb_record_of(magazine->handles[left - 8]), 1);
+                __builtin_prefetch(mmsb_record_bytes(mmsb_record_of(magazine->handles[left - 4])), 1);
+            }
             MMSB_UNPOISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
             mmsb_page_begin(record, handle, size, class_number);
             mmsb_counter_add(&cache->creates, 1);
             mmsb_counter_add(&cache->bytes_created, size);
             mmsb_cache_end(cache);
             *page = handle;
-            return record;
+            if (address)
+                *address = mmsb_record_expose(record);
+            return 1;
         }
     }
     mmsb_cache_end(cache);
-    return NULL;
+    return 0;
 }
 
-/* The record of a page that ends is free from now on. Returns the handle of its next page. */
+/* The record of a page that ends is free from now on, for the next generation. Returns the handle of its next page. */
 static inline uint64_t mmsb_record_free(mmsb_record_t *record, uint64_t page, uint32_t class_number) {
     uint64_t next = page + (UINT64_C(1) << MMSB_INDEX_BITS);
-    /* The handle without kind and index is the state of a free record. */
     __atomic_store_n(&record->state, (next & (MMSB_ID_MASK & ~MMSB_INDEX_MASK)) | (uint64_t)class_number << MMSB_CLASS_SHIFT,
                      __ATOMIC_RELEASE);
     return next;
 }
 
 /* The record of a page that ends, locked by the caller, is free from now on, for the next generation. The cache is begun and has room. */
-static inline void mmsb_page_end(mmsb_cache_t *cache, mmsb_record_t *record, uint64_t page, uint32_t class_number) {
+static inline void mmsb_page_end(mmsb_cache_t *cache, mmsb_magazine_t *magazine, mmsb_record_t *record, uint64_t page,
+                                 uint32_t class_number) {
     MMSB_POISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
     mmsb_counter_add(&cache->bytes_freed, record->size);
     mmsb_counter_add(&cache->frees, 1);
-    mmsb_magazine_t *magazine = cache->loaded[class_number];
     magazine->handles[magazine->count++] = mmsb_record_free(record, page, class_number);
 }
 
@@ -313,17 +317,17 @@ static inline int mmsb_page_destroy_fast(uint64_t page) {
     uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
     uint32_t class_number = MMSB_STATE_CLASS(state);
     if (MMSB_UNLIKELY(!cache || !mmsb_state_is(state, page) || class_number >= MMSB_SMALL_CLASSES ||
-                      (state & (MMSB_INDEX_MASK & ~MMSB_CLASS_MASK)) != 0 ||
-                      mmsb_record_context((uint32_t)(page & MMSB_INDEX_MASK)) != cache->context_index))
+                      (state & (MMSB_INDEX_MASK & ~MMSB_CLASS_MASK)) != 0 || MMSB_HANDLE_GENERATION(page) == MMSB_GENERATION_MAX))
         return 0;
-    mmsb_cache_begin(cache);
+    mmsb_cache_mark(cache);
     mmsb_magazine_t *magazine = cache->loaded[class_number];
-    if (MMSB_LIKELY(mmsb_cache_open(cache) && !mmsb_watched() && magazine && magazine->count < MMSB_MAGAZINE_ROUNDS &&
-                    __atomic_compare_exchange_n(&record->state, &state, state | mmsb_self->owner, 0, __ATOMIC_ACQUIRE,
-                                                __ATOMIC_RELAXED))) {
-        if (MMSB_LIKELY(!mmsb_record_pinned(record) && (record->cold | record->mask_block) == 0 &&
-                        MMSB_HANDLE_GENERATION(page) != MMSB_GENERATION_MAX)) {
-            mmsb_page_end(cache, record, page, class_number);
+    if (MMSB_LIKELY(
+            __atomic_load_n(&mmsb_detours, __ATOMIC_RELAXED) == 0 &&
+            mmsb_record_context(MMSB_HANDLE_INDEX(page)) == __atomic_load_n(&cache->open_index, __ATOMIC_RELAXED) && magazine &&
+            magazine->count < MMSB_MAGAZINE_ROUNDS &&
+            __atomic_compare_exchange_n(&record->state, &state, state | cache->thread, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))) {
+        if (MMSB_LIKELY(!mmsb_record_pinned(record) && (record->cold | record->mask_block) == 0)) {
+            mmsb_page_end(cache, magazine, record, page, class_number);
             mmsb_cache_end(cache);
             return 1;
         }

@@ -18,8 +18,6 @@ uint32_t mmsb_busy_fence;
 static pthread_mutex_t caches_lock = PTHREAD_MUTEX_INITIALIZER;
 static mmsb_context_record_t contexts[MMSB_CONTEXTS];
 static uint64_t cache_bytes;
-/* Owner of a cache that is free: a thread that still takes the cache for its context's asks it and finds it closed. */
-static mmsb_context_record_t nobody = {.handle = ~UINT64_C(0)};
 
 /* ------------------------------------------------------------------------------------------------- magazines ---- */
 
@@ -114,6 +112,13 @@ static void owner_give(uint32_t owner) {
     pthread_mutex_unlock(&owners_lock);
 }
 
+/* From now on the thread finds no context in the cache. Under caches_lock. */
+static void cache_close(mmsb_cache_t *cache) {
+    __atomic_store_n(&cache->context, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&cache->plain_context, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&cache->open_index, MMSB_CONTEXTS, __ATOMIC_RELAXED);
+}
+
 /* Hands a cache's magazines to the depot, where keep says so, and its counters to the context. Under caches_lock. */
 static void cache_empty(mmsb_cache_t *cache, int keep) {
     mmsb_context_record_t *context = cache->owner;
@@ -136,8 +141,8 @@ static void cache_empty(mmsb_cache_t *cache, int keep) {
     while (*link != cache)
         link = &(*link)->next_of_context;
     *link = cache->next_of_context;
-    __atomic_store_n(&cache->owner, &nobody, __ATOMIC_RELAXED);
-    __atomic_store_n(&cache->context, 0, __ATOMIC_RELAXED);
+    cache_close(cache);
+    __atomic_store_n(&cache->owner, NULL, __ATOMIC_RELAXED);
 }
 
 static void thread_exit(void *argument) {
@@ -150,7 +155,7 @@ static void thread_exit(void *argument) {
     while (self->caches) {
         mmsb_cache_t *cache = self->caches;
         self->caches = cache->next_of_thread;
-        if (cache->context)
+        if (cache->owner)
             cache_empty(cache, 1);
         cache_bytes -= sizeof *cache;
         free(cache);
@@ -197,8 +202,10 @@ int mmsb_thread_start(void) {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
         return errno;
-    if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0) != 0)
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0) != 0) {
         mmsb_busy_fence = 1;
+        mmsb_detour_begin();
+    }
     magazines = base;
     return 0;
 }
@@ -234,15 +241,13 @@ mmsb_cache_t *mmsb_cache_enter(uint64_t context) {
         return NULL;
     mmsb_cache_t *unused = NULL;
     for (mmsb_cache_t *cache = self->caches; cache; cache = cache->next_of_thread) {
-        uint64_t of = __atomic_load_n(&cache->context, __ATOMIC_RELAXED);
-        if (of == context)
+        if (__atomic_load_n(&cache->context, __ATOMIC_RELAXED) == context)
             return mmsb_current = cache;
-        if (of == 0)
+        if (!__atomic_load_n(&cache->owner, __ATOMIC_RELAXED))
             unused = cache;
     }
     pthread_mutex_lock(&caches_lock);
     if (!unused) {
-
         unused = calloc(1, sizeof *unused);
         if (!unused) {
             pthread_mutex_unlock(&caches_lock);
@@ -259,12 +264,15 @@ mmsb_cache_t *mmsb_cache_enter(uint64_t context) {
         return NULL;
     }
     unused->shard = self->owner % MMSB_SHARDS;
+    unused->thread = self->owner;
     __atomic_store_n(&unused->owner, record, __ATOMIC_RELAXED);
     unused->context_index = record->index;
     unused->next_of_context = record->caches;
     record->caches = unused;
+    __atomic_store_n(&unused->open_index, record->index, __ATOMIC_RELAXED);
+    if (record->default_location == MMSB_LOCATION_CPU)
+        __atomic_store_n(&unused->plain_context, context, __ATOMIC_RELAXED);
     __atomic_store_n(&unused->context, context, __ATOMIC_RELAXED);
-    unused->plain = record->default_location == MMSB_LOCATION_CPU;
     pthread_mutex_unlock(&caches_lock);
     return mmsb_current = unused;
 }
@@ -288,6 +296,8 @@ void mmsb_synchronize(mmsb_context_record_t *context) {
 void mmsb_context_detach(mmsb_context_record_t *context) {
     pthread_mutex_lock(&caches_lock);
     __atomic_store_n(&context->handle, 0, __ATOMIC_SEQ_CST);
+    for (mmsb_cache_t *cache = context->caches; cache; cache = cache->next_of_context)
+        cache_close(cache);
     wait_for_caches(context);
     while (context->caches)
         cache_empty(context->caches, 0);
@@ -355,7 +365,7 @@ mmsb_status_t mmsb_magazine_refill(mmsb_cache_t *cache, uint32_t class_number) {
     mmsb_cache_begin(cache);
     if (status != MMSB_OK)
         return status;
-    if (__atomic_load_n(&cache->context, __ATOMIC_RELAXED) != context || !mmsb_cache_open(cache))
+    if (__atomic_load_n(&cache->context, __ATOMIC_RELAXED) != context)
         return mmsb_fail(MMSB_E_STALE_HANDLE, "context 0x%016llx has ended", (unsigned long long)context);
     memcpy(loaded->handles, handles, count * sizeof handles[0]);
     loaded->count = count;

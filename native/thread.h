@@ -32,13 +32,16 @@ typedef struct mmsb_magazine {
 } mmsb_magazine_t;
 
 typedef struct mmsb_cache {
-    uint64_t context; /* handle; 0 = the cache is free for another context */
+    uint64_t context;       /* handle; 0 = the context has ended */
+    uint64_t plain_context; /* the same where pages go to the host by default; else 0 */
     uint32_t context_index;
-    uint32_t shard; /* of the depot */
-    uint32_t plain; /* 1: pages go to the host by default */
-    uint32_t busy;  /* 1 while the thread works in the cache */
-    struct mmsb_context_record *owner;
-    uint64_t creates, frees; /* written by the thread alone, read by all */
+    uint32_t open_index; /* the same until the context ends; then MMSB_CONTEXTS */
+    uint32_t shard;      /* of the depot */
+    uint32_t thread;     /* the owner number of the thread */
+    uint32_t busy;       /* 1 while the thread works in the cache */
+    uint32_t reserved;
+    struct mmsb_context_record *owner; /* NULL = the cache is free for another context */
+    uint64_t creates, frees;           /* written by the thread alone, read by all */
     uint64_t bytes_created, bytes_freed;
     mmsb_magazine_t *loaded[MMSB_SMALL_CLASSES];
     mmsb_magazine_t *previous[MMSB_SMALL_CLASSES];
@@ -144,12 +147,16 @@ uint32_t mmsb_depot_take(mmsb_context_record_t *context, uint32_t class_number, 
 /* Marks a stretch of work in a cache. On a kernel without membarrier the mark is a full fence. */
 extern uint32_t mmsb_busy_fence;
 
-static inline void mmsb_cache_begin(mmsb_cache_t *cache) {
+/* Enough for who looks at mmsb_detours next. */
+static inline void mmsb_cache_mark(mmsb_cache_t *cache) {
     __atomic_store_n(&cache->busy, 1, __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+static inline void mmsb_cache_begin(mmsb_cache_t *cache) {
+    mmsb_cache_mark(cache);
     if (MMSB_UNLIKELY(mmsb_busy_fence))
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    else
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
 static inline void mmsb_cache_end(mmsb_cache_t *cache) {
@@ -158,8 +165,7 @@ static inline void mmsb_cache_end(mmsb_cache_t *cache) {
 
 /* 1 while the cache's context has not begun to end; asked between begin and end. */
 static inline int mmsb_cache_open(const mmsb_cache_t *cache) {
-    const mmsb_context_record_t *owner = __atomic_load_n(&cache->owner, __ATOMIC_RELAXED);
-    return __atomic_load_n(&owner->handle, __ATOMIC_RELAXED) == __atomic_load_n(&cache->context, __ATOMIC_RELAXED);
+    return __atomic_load_n(&cache->context, __ATOMIC_RELAXED) != 0;
 }
 
 static inline void mmsb_counter_add(uint64_t *counter, uint64_t amount) { /* one writer, many readers */

@@ -188,7 +188,7 @@ static uint64_t create(uint64_t size, uint64_t id) {
     static uint64_t explicit_pages;
     mmsb_page_t page = 0;
     if (size <= MMSB_SMALL_MAX && id == 0) {
-        if (!mmsb_page_create_fast(context_handle, size, NULL, &page))
+        if (!mmsb_page_create_fast(context_handle, size, 1, &page, NULL))
             CHECK(mmsb_page_create_small(context_handle, size, 1, &page) == MMSB_OK);
         return page;
     }

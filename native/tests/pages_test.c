@@ -101,12 +101,8 @@ static uint64_t shared[512];
 static uint8_t handed_out[MMSB_CHUNK_RECORDS * 8];
 
 static uint64_t create(uint64_t size, int zeroed) {
-    mmsb_page_options_t options = {.struct_size = sizeof options,
-                                   .location = MMSB_LOCATION_DEFAULT,
-                                   .numa_node = -1,
-                                   .contents = zeroed ? MMSB_PAGE_ZEROED : MMSB_PAGE_UNINITIALISED};
     mmsb_page_t page = 0;
-    if (!mmsb_page_create_fast(context_handle, size, &options, &page)) {
+    if (!mmsb_page_create_fast(context_handle, size, zeroed, &page, NULL)) {
         mmsb_status_t status = mmsb_page_create_small(context_handle, size, zeroed, &page);
         CHECK(status == MMSB_OK);
     }
