@@ -35,7 +35,8 @@ typedef struct bench_row {
     double ours_operations; /* operations that one count of ours does; 0 = 1 */
     double peer_operations; /* the same of the peer and the limit; 0 = 1 */
     double bytes;           /* payload of an operation, for BENCH_MEGABYTES */
-    bench_aim_t aim;        /* what the aim asks of the ratio ours / peer, */
+    int threads;     /* of ours, where the peer is one of them: rounds in which the processors are not there do not count */
+    bench_aim_t aim; /* what the aim asks of the ratio ours / peer, */
     double bound;
     bool absolute; /* or, where this is set, of the value of ours */
     const char *peer_name;

@@ -122,6 +122,7 @@ static void run_two_threads(calls_t *calls) {
     pair_t ours = {ours_go, {calls, calls}}, peer = {peer_go, {NULL, NULL}};
     bench_row_t row = {.what = "calls: into Go (poll of a finished ticket), two threads",
                        .unit = BENCH_MILLIONS,
+                       .threads = 2,
                        .ours = on_two,
                        .peer = on_one,
                        .peer_name = "one thread",

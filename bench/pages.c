@@ -396,6 +396,7 @@ static void run_threads(void) {
             team_t team = {.work = works[i].work, .threads = threads};
             bench_row_t row = {.what = what,
                                .unit = BENCH_MILLIONS,
+                               .threads = threads,
                                .ours = team_all,
                                .peer = team_one,
                                .peer_name = "one thread",
