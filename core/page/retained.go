@@ -9,12 +9,11 @@ import (
 	"libmmsb/native"
 )
 
-const (
-	// retentionPeriod is how long memory of ended pages stays with the context: one period at least, two at most.
-	retentionPeriod = 5 * time.Second
-	// releaseAtOnce is how many blocks go back to the system without a chance for others to take the context's lock.
-	releaseAtOnce = (16 << 20) / mem.SystemPage
-)
+// retentionPeriod is how long memory of ended pages stays with the context: one period at least, two at most. Tests let it be longer.
+var retentionPeriod = 5 * time.Second
+
+// releaseAtOnce is how many blocks go back to the system without a chance for others to take the context's lock.
+const releaseAtOnce = (16 << 20) / mem.SystemPage
 
 // retained are free blocks of the extents' space whose memory the system has not got back. What is freed and soon taken again,
 // as by a program that restores one snapshot after the other, so costs no page faults. They hold bytes of ended pages, and count
