@@ -14,8 +14,26 @@ import (
 // A point is what core/ticket makes a ticket of.
 var _ ticket.Source = (*Point)(nil)
 
-// slow lets every operation take long enough to be looked at before it is done.
+// slow lets operations end while the program goes on.
 var slow = sim.Options{Latency: 20 * time.Millisecond}
+
+// still is a world whose device does nothing until it is told to: what a test sees undone is undone however late it looks.
+func still(t *testing.T) *world {
+	w := newWorld(t, sim.Options{Scheduler: sim.Stepped}, 1)
+	t.Cleanup(w.driver.Finish) // before the world's end
+	return w
+}
+
+// goOn lets the device do what is queued while wait waits for it.
+func (w *world) goOn(wait func()) {
+	finished := make(chan struct{})
+	go func() {
+		w.driver.Finish()
+		close(finished)
+	}()
+	wait()
+	<-finished
+}
 
 // fill queues work that the runtime was not told of.
 func (w *world) fill(t *testing.T, stream int) {
@@ -23,7 +41,7 @@ func (w *world) fill(t *testing.T, stream int) {
 }
 
 func TestAPointIsBehindWhatTheProgramQueuedByItself(t *testing.T) {
-	w := newWorld(t, slow, 1)
+	w := still(t)
 	s := w.streams[0]
 	early, err := s.Record()
 	require.NoError(t, err)
@@ -33,7 +51,7 @@ func TestAPointIsBehindWhatTheProgramQueuedByItself(t *testing.T) {
 	past, err := late.Poll()
 	require.False(t, past)
 	require.NoError(t, err)
-	require.NoError(t, late.Wait())
+	w.goOn(func() { require.NoError(t, late.Wait()) })
 	for _, p := range []*Point{early, late} {
 		past, err = p.Poll()
 		require.True(t, past)
@@ -44,7 +62,7 @@ func TestAPointIsBehindWhatTheProgramQueuedByItself(t *testing.T) {
 }
 
 func TestAClosedPointSaysSo(t *testing.T) {
-	w := newWorld(t, slow, 1)
+	w := still(t)
 	w.fill(t, 0)
 	p, err := w.streams[0].Record()
 	require.NoError(t, err)
@@ -84,7 +102,7 @@ func TestStreamsWaitForPoints(t *testing.T) {
 		}
 		p.Close()
 	}
-	stranger := newWorld(t, slow, 1)
+	stranger := still(t)
 	stranger.fill(t, 0)
 	p, err := stranger.streams[0].Record()
 	require.NoError(t, err)
@@ -131,12 +149,12 @@ func TestALostDeviceSettlesPoints(t *testing.T) {
 }
 
 func TestWaitingForAStream(t *testing.T) {
-	w := newWorld(t, slow, 1)
+	w := still(t)
 	s := w.streams[0]
 	require.NoError(t, s.SynchronizeWithin(time.Minute))
 	w.fill(t, 0)
 	requireCode(t, status.WouldBlock, s.SynchronizeWithin(0))
 	requireCode(t, status.Timeout, s.SynchronizeWithin(time.Millisecond))
-	require.NoError(t, s.SynchronizeWithin(time.Minute))
+	w.goOn(func() { require.NoError(t, s.SynchronizeWithin(time.Minute)) })
 	require.NoError(t, s.SynchronizeWithin(0))
 }
