@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 
 func process(t *testing.T, stand string, arguments ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, os.Args[0], arguments...)
 	c.Env = append(os.Environ(), beTheTool+"=1", standAt+"="+stand)
