@@ -242,6 +242,66 @@ static void limit_touch_many(void *state, uint64_t count) {
     }
 }
 
+/* What is left of a batch when nothing is checked and nothing can fail: records and pages where the library has them, a handle taken, four
+ * words written, the address looked up and its first word touched, a lock, the record freed, the handle put back. */
+typedef struct bare_record {
+    uint64_t unused, state, place, size, epoch, version, more[2];
+} bare_record_t;
+static bare_record_t *bare_records;
+static uint64_t bare_bases[2], bare_free[LIVE], bare_handles[LIVE];
+
+static __attribute__((noinline)) void bare_create(void) {
+    for (uint32_t i = 0; i < LIVE; i++) {
+        const uint64_t handle = bare_free[LIVE - 1 - i];
+        bare_record_t *record = &bare_records[handle & 0xfffffff];
+        record->size = SIZE;
+        record->epoch = 0;
+        record->version = 1;
+        __atomic_store_n(&record->state, handle & ~UINT64_C(0xfffffff), __ATOMIC_RELEASE);
+        bare_handles[i] = handle;
+    }
+}
+
+static __attribute__((noinline)) void *bare_address(uint64_t handle) {
+    bare_record_t *record = &bare_records[handle & 0xfffffff];
+    record->unused = 1;
+    return (void *)(uintptr_t)(bare_bases[record->place >> 44] + (record->place & ((UINT64_C(1) << 44) - 1)));
+}
+
+static __attribute__((noinline)) void bare_destroy(void) {
+    for (uint32_t i = LIVE; i-- > 0;) {
+        if (i >= 12)
+            __builtin_prefetch(&bare_records[bare_handles[i - 12] & 0xfffffff], 1);
+        bare_record_t *record = &bare_records[bare_handles[i] & 0xfffffff];
+        uint64_t state = record->state;
+        if (!__atomic_compare_exchange_n(&record->state, &state, state | 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            bench_fail("a record is locked");
+    }
+    for (uint32_t i = 0; i < LIVE; i++) {
+        const uint64_t next = bare_handles[i] + (UINT64_C(1) << 28);
+        __atomic_store_n(&bare_records[next & 0xfffffff].state, next & UINT64_C(0x0ffffffff0000000), __ATOMIC_RELEASE);
+        bare_free[i] = next;
+    }
+}
+
+static void limit_batch(void *state, uint64_t count) {
+    (void)state;
+    if (!bare_records) {
+        bare_records = bench_memory(LIVE * sizeof *bare_records);
+        bare_bases[1] = (uint64_t)(uintptr_t)bench_memory((size_t)LIVE * SIZE);
+        for (uint32_t i = 0; i < LIVE; i++) {
+            bare_records[i].place = UINT64_C(1) << 44 | (uint64_t)i * SIZE;
+            bare_free[i] = UINT64_C(1) << 60 | UINT64_C(1) << 28 | i;
+        }
+    }
+    for (uint64_t turn = 1; turn <= count; turn++) {
+        bare_create();
+        for (uint32_t i = 0; i < LIVE; i++)
+            touch_word(bare_address(bare_handles[i]), turn);
+        bare_destroy();
+    }
+}
+
 /* ---- the results, checked before and after the figures ---- */
 
 static void check_contents(void) {
@@ -314,8 +374,8 @@ static plan_t plans[] = {
         "two empty C calls", 0.4, 1, NULL),
     ROW("pages: 4 KiB zeroed, 8 bytes by page_write, 1000 live", ours_live_written, peer_live_calloc, limit_touch_many,
         "touching", 0.4, LIVE, NULL),
-    ROW("pages: batch of 1000 x 4 KiB uninitialised, touched", ours_batch_uninitialised, peer_batch_malloc, limit_touch_many,
-        "touching", 0.4, LIVE, NULL),
+    ROW("pages: batch of 1000 x 4 KiB uninitialised, touched", ours_batch_uninitialised, peer_batch_malloc, limit_batch,
+        "the same without checks", 0.45, LIVE, NULL),
     ROW("pages: batch of 1000 x 4 KiB zeroed, touched", ours_batch_zeroed, peer_batch_calloc, limit_fill_many, "memset 4 KiB",
         1.0, LIVE, NULL),
     ROW("pages: batch of 1000 x 4 KiB zeroed, untouched", ours_batch_untouched, peer_batch_untouched, NULL, NULL, 0.3, LIVE,
