@@ -69,6 +69,7 @@ struct mmsb_capture {
     /* The saver's alone. */
     uint32_t *chunks, *used;
     uint32_t chunk_count, chunk_at, record_at;
+    uint32_t far_at, near_at; /* records of the chunk that are being fetched: the record, its bytes */
     mmsb_saved_t **base;
     uint64_t *differing; /* by chunk, a bit for each record that is not as the base has it; NULL = no base, all are to be saved */
     uint8_t *looked;     /* by chunk: its bits are there */
@@ -937,6 +938,7 @@ mmsb_capture_t *mmsb_capture_begin(uint32_t context, const uint32_t *chunks, con
     memcpy(capture->used, used, count * sizeof *used);
     capture->chunk_count = count;
     capture->chunk_at = capture->record_at = capture->look_at = 0;
+    capture->far_at = capture->near_at = 0;
     capture->base = base;
     capture->pool.limit = copy_limit;
     capture->refuse_pinned = refuse_pinned;
@@ -1135,16 +1137,10 @@ int mmsb_capture_look(mmsb_capture_t *capture) {
     return 1;
 }
 
-/* The first record from record_at on of the saver's chunk that is to be saved; used, where none is. */
-static uint32_t next_differing(mmsb_capture_t *capture) {
-    uint32_t at = capture->record_at, used = capture->used[capture->chunk_at];
-    if (!capture->differing)
-        return at;
-    while (!__atomic_load_n(&capture->looked[capture->chunk_at], __ATOMIC_ACQUIRE)) {
-        if (!mmsb_capture_look(capture))
-            sched_yield();
-    }
+/* The first record from at on of the saver's chunk that was found to differ; used, where none was. */
+static uint32_t differing_from(const mmsb_capture_t *capture, uint32_t at) {
     const uint64_t *words = capture->differing + capture->chunk_at * CHUNK_WORDS;
+    const uint32_t used = capture->used[capture->chunk_at];
     while (at < used) {
         uint64_t left = words[at / 64] >> at % 64;
         if (left != 0)
@@ -1152,6 +1148,54 @@ static uint32_t next_differing(mmsb_capture_t *capture) {
         at = (at / 64 + 1) * 64;
     }
     return used;
+}
+
+static void fetch_far(mmsb_capture_t *capture) {
+    capture->far_at = differing_from(capture, capture->far_at + 1);
+    uint32_t chunk = capture->chunks[capture->chunk_at];
+    __builtin_prefetch(mmsb_record_at(chunk << MMSB_CHUNK_BITS | (capture->far_at & (MMSB_CHUNK_RECORDS - 1))), 1);
+    if (capture->base[chunk])
+        __builtin_prefetch(&capture->base[chunk][capture->far_at & (MMSB_CHUNK_RECORDS - 1)]);
+}
+
+static void fetch_near(mmsb_capture_t *capture) {
+    enum { LINES = 8 }; /* from the first few on the processor fetches by itself */
+    capture->near_at = differing_from(capture, capture->near_at + 1);
+    if (capture->near_at >= capture->used[capture->chunk_at])
+        return;
+    const mmsb_record_t *record = mmsb_record_at(capture->chunks[capture->chunk_at] << MMSB_CHUNK_BITS | capture->near_at);
+    const uint64_t mask = __atomic_load_n(&record->mask_place, __ATOMIC_RELAXED);
+    const uint8_t *bytes = mmsb_record_bytes(record);
+    for (int line = 0; line < LINES; line++)
+        __builtin_prefetch(bytes + line * 64);
+    if (mask != 0)
+        __builtin_prefetch(mmsb_place_address(mask));
+}
+
+/* What differs lies anywhere: each page would wait for its record, then for its bytes and its mask. */
+static void fetch_behind(mmsb_capture_t *capture, uint32_t at) {
+    enum { FAR = 8, NEAR = 4 };
+    const int begins = capture->near_at <= at;
+    if (begins)
+        capture->far_at = capture->near_at = at;
+    for (int i = 0; i < (begins ? FAR : 1); i++)
+        fetch_far(capture);
+    for (int i = 0; i < (begins ? NEAR : 1); i++)
+        fetch_near(capture);
+}
+
+/* The first record from record_at on of the saver's chunk that is to be saved; used, where none is. */
+static uint32_t next_differing(mmsb_capture_t *capture) {
+    if (!capture->differing)
+        return capture->record_at;
+    while (!__atomic_load_n(&capture->looked[capture->chunk_at], __ATOMIC_ACQUIRE)) {
+        if (!mmsb_capture_look(capture))
+            sched_yield();
+    }
+    uint32_t next = differing_from(capture, capture->record_at);
+    if (next < capture->used[capture->chunk_at])
+        fetch_behind(capture, next);
+    return next;
 }
 
 static int any_pinned(const mmsb_capture_t *capture, uint32_t *index) {
@@ -1164,7 +1208,8 @@ mmsb_fill_t mmsb_capture_fill(mmsb_capture_t *capture, mmsb_room_t *room, uint32
     step_t step = GO_ON;
     if (any_pinned(capture, index))
         return MMSB_FILL_PINNED;
-    for (; capture->chunk_at < capture->chunk_count; capture->chunk_at++, capture->record_at = 0) {
+    for (; capture->chunk_at < capture->chunk_count;
+         capture->chunk_at++, capture->record_at = capture->far_at = capture->near_at = 0) {
         for (; (capture->record_at = next_differing(capture)) < capture->used[capture->chunk_at]; capture->record_at++) {
             if (MMSB_UNLIKELY(__atomic_load_n(&capture->copies, __ATOMIC_RELAXED) || capture->drained))
                 step = save_copies(capture, room, index);
