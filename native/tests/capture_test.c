@@ -1192,6 +1192,8 @@ static const plant_t plants[] = {
      "(length == UINT64_MAX && 0) || (length > 0 && keep_large(", "calls"},
     {"a delta without bytes is not noticed", "delta.c", "if (line == UINT64_MAX) /* no byte changes, but the epoch moves */",
      "if (0)", "calls"},
+    {"destroying takes the short way beside a capture", "capture.c", "    mmsb_detour_begin();\n    /* In this order",
+     "    /* In this order", "calls"},
     {"marks of the capture before are left", "capture.c",
      "        memset(marks + ((size_t)chunks[i] << MMSB_CHUNK_BITS), MMSB_MARK_NONE, MMSB_CHUNK_RECORDS);\n", "", "calls"},
 };
