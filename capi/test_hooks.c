@@ -11,6 +11,7 @@ MMSB_API uint64_t mmsb_test_stack_bound_queries(void);
 MMSB_API mmsb_status_t mmsb_test_page_generation(mmsb_page_t page, uint32_t generation, mmsb_page_t *moved);
 MMSB_API mmsb_status_t mmsb_test_collect(uint64_t *pause_ns, uint64_t *total_ns);
 MMSB_API mmsb_status_t mmsb_test_slow_devices(uint64_t latency_ns);
+MMSB_API mmsb_status_t mmsb_test_hold_devices(int32_t hold);
 MMSB_API mmsb_status_t mmsb_test_device_fault(mmsb_context_t context, int32_t device, int32_t call, int32_t after,
                                               int32_t effect);
 
@@ -39,6 +40,11 @@ mmsb_status_t mmsb_test_collect(uint64_t *pause_ns, uint64_t *total_ns) {
 mmsb_status_t mmsb_test_slow_devices(uint64_t latency_ns) {
     DOOR_ENTER();
     return mmsbgo_test_slow_devices(latency_ns);
+}
+
+mmsb_status_t mmsb_test_hold_devices(int32_t hold) {
+    DOOR_ENTER();
+    return mmsbgo_test_hold_devices(hold);
 }
 
 mmsb_status_t mmsb_test_device_fault(mmsb_context_t context, int32_t device, int32_t call, int32_t after, int32_t effect) {

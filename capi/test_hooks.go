@@ -47,6 +47,17 @@ func mmsbgo_test_slow_devices(latency C.uint64_t) (code C.mmsb_status_t) {
 	return C.MMSB_OK
 }
 
+//export mmsbgo_test_hold_devices
+func mmsbgo_test_hold_devices(hold C.int32_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	if hold != 0 {
+		devices.Hold()
+	} else {
+		devices.LetGo()
+	}
+	return C.MMSB_OK
+}
+
 //export mmsbgo_test_device_fault
 func mmsbgo_test_device_fault(context C.mmsb_context_t, device, call, after, effect C.int32_t) (code C.mmsb_status_t) {
 	defer guard(&code)

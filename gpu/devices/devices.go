@@ -73,7 +73,8 @@ func (s *Set) Driver() (driver.Driver, error) {
 				return
 			}
 		}
-		s.sim, s.err = sim.New(sim.Options{Devices: s.options.Devices, Memory: s.options.Memory, Latency: simulatedLatency})
+		s.sim, s.err = sim.New(sim.Options{Devices: s.options.Devices, Memory: s.options.Memory, Latency: simulatedLatency,
+			Hold: simulatedHold})
 		if s.err == nil {
 			s.driver = s.sim
 		}
@@ -87,8 +88,12 @@ func (s *Set) Simulated() bool {
 	return s.sim != nil
 }
 
-// simulatedLatency is what an operation of a simulated device takes; tests make it longer.
-var simulatedLatency time.Duration
+// simulatedLatency is what an operation of a simulated device takes, and simulatedHold what it waits for before it ends; tests
+// make it longer.
+var (
+	simulatedLatency time.Duration
+	simulatedHold    func()
+)
 
 // Device is what a device is, and how much of its memory is free.
 type Device struct {

@@ -3,14 +3,30 @@
 package devices
 
 import (
+	"sync"
 	"time"
 
 	"libmmsb/core/status"
 	"libmmsb/gpu/sim"
 )
 
+// held is locked while no operation of a slow device may end.
+var held sync.RWMutex
+
 // Slow lets operations of simulated devices that are made from now on take time.
-func Slow(latency time.Duration) { simulatedLatency = latency }
+func Slow(latency time.Duration) {
+	simulatedLatency = latency
+	simulatedHold = func() {
+		held.RLock()
+		defer held.RUnlock()
+	}
+}
+
+// Hold keeps the operations of slow devices from ending until LetGo is called.
+func Hold() { held.Lock() }
+
+// LetGo lets them end.
+func LetGo() { held.Unlock() }
 
 // Inject plants bad luck in a simulated device. Errors: InvalidState (the devices are real ones), NoDevice.
 func (s *Set) Inject(fault sim.Fault) error {

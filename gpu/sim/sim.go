@@ -39,6 +39,7 @@ type Options struct {
 	HostMemory  uint64        // bytes of Pinned and Managed memory together; 0 = as much as all devices have
 	Bandwidth   uint64        // bytes a second that a device moves; 0 = any number. Only with Eager
 	Latency     time.Duration // of each operation. Only with Eager
+	Hold        func()        // nil, or what each operation that takes time waits for before it ends
 	Scheduler   Scheduler
 	Seed        uint64 // of Seeded; 0 = a new one
 	Unchecked   bool   // order is not checked, and freed memory not overwritten: only a device that is quick

@@ -204,4 +204,7 @@ func (d *device) spend(bytes uint64) {
 		d.timeMutex.Unlock()
 	}
 	time.Sleep(time.Until(end.Add(options.Latency)))
+	if options.Hold != nil {
+		options.Hold()
+	}
 }

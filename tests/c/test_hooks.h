@@ -19,6 +19,9 @@ mmsb_status_t mmsb_test_page_generation(mmsb_page_t page, uint32_t generation, m
 /* From now on each operation takes so long on the simulated devices of contexts that did not use theirs yet. */
 mmsb_status_t mmsb_test_slow_devices(uint64_t latency_ns);
 
+/* Whether operations of devices that take time are kept from ending: 1, and 0 lets them go on. */
+mmsb_status_t mmsb_test_hold_devices(int32_t hold);
+
 #define MMSB_TEST_ALLOCATE 0 /* memory of a stream */
 #define MMSB_TEST_COPY 1
 #define MMSB_TEST_FILL 2
