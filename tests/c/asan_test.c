@@ -118,7 +118,7 @@ static void bad_touches_are_reported(void) {
                 dup2(ends[1], STDERR_FILENO);
                 close(ends[0]);
                 close(ends[1]);
-                alarm(60);
+                alarm(CHECK_PATIENCE);
                 execl(program, program, which, size, (char *)NULL);
                 _exit(127);
             }

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-enum { SECONDS = 60, STATUS = 7, LARGE = 3000000 };
+enum { SECONDS = CHECK_PATIENCE, STATUS = 7, LARGE = 3000000 };
 
 static char *program;
 static mmsb_page_t large[LARGE];

@@ -5,7 +5,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
-enum { SECONDS = 30 }; /* after which a child that hangs is killed */
+enum { SECONDS = CHECK_PATIENCE }; /* after which a child that hangs is killed */
 
 static char *program;
 

@@ -50,7 +50,7 @@ static void in_either_order_of_loading(void) {
     pid_t child = fork();
     if (child == 0) {
         setenv("LD_PRELOAD", SECOND_LIBRARY, 1);
-        alarm(120);
+        alarm(CHECK_PATIENCE);
         execl(program, program, "preloaded", (char *)NULL);
         _exit(127);
     }

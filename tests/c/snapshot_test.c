@@ -438,14 +438,15 @@ static void a_chain_holds_what_changed(void) {
 
 static void files_are_read_without_a_context(void) {
     mmsb_context_t context = new_state();
+    struct timespec before, after;
+    clock_gettime(CLOCK_REALTIME, &before);
     CHECK_OK(mmsb_snapshot_save(context, at("state"), NULL));
+    clock_gettime(CLOCK_REALTIME, &after);
     CHECK_OK(mmsb_context_destroy(context));
     mmsb_snapshot_t snapshot = opened(at("state"));
     CHECK_EQUAL(check_live(MMSB_KIND_SNAPSHOT), 1);
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     mmsb_snapshot_info_t info = info_of(snapshot);
-    CHECK(info.taken_ns / 1000000000 <= now.tv_sec && info.taken_ns / 1000000000 >= now.tv_sec - 60);
+    CHECK(info.taken_ns / 1000000000 >= before.tv_sec && info.taken_ns / 1000000000 <= after.tv_sec);
     CHECK_EQUAL(info.pages, COUNT);
     for (size_t capacity = 1; capacity <= COUNT + 1; capacity += 4) {
         uint64_t cursor = 0, found = 0;
@@ -640,7 +641,7 @@ static void bad_arguments(void) {
     work.after_count = 1;
     CHECK_STATUS(mmsb_snapshot_verify(at("state"), &work), MMSB_E_INVALID_HANDLE);
     mmsb_work_options_init(&work);
-    work.timeout_ns = UINT64_C(60000000000);
+    work.timeout_ns = UINT64_C(1000000000) * CHECK_PATIENCE;
     CHECK_OK(mmsb_snapshot_verify(at("state"), &work));
     mmsb_snapshot_t snapshot = 42;
     CHECK_STATUS(mmsb_snapshot_open("", &snapshot), MMSB_E_INVALID_ARGUMENT);
