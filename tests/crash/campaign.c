@@ -18,7 +18,9 @@
 
 enum {
     SHARE = 80 /* per cent of the kills that must fall into a save or a commit */,
-    TRIES = 25 /* kills for a planted bug */,
+    MOST = 4 /* times as many runs as asked for, where chance or a slow machine gives too small a share */,
+    PATIENCE = 1200 /* seconds for a planted bug: only one that nothing finds is ended by it */,
+    WIDER = 25 /* kills after which the time in which they fall is doubled, for a machine that is slow */,
     RUBBISH = 64,
     PROBLEM = 1200
 };
@@ -266,14 +268,16 @@ static const struct {
 };
 enum { PLANTED = sizeof planted / sizeof planted[0] };
 
-/* How many kills it took to find a planted bug; 0 = it was not found. */
+/* How many kills it took to find a planted bug, which depends on where they fall; 0 = it was not found. */
 static int find_planted(size_t which, char *text, size_t capacity) {
     history_t *history = calloc(1, sizeof *history);
     history->mode = planted[which].mode;
     history->twin = planted[which].twin;
     int found = 0;
-    for (int kills = 1; kills <= TRIES && !found; kills++) {
-        plan_t plan = {.microseconds = 5000 + below(&choices, 40000), .power_cut = planted[which].power_cut};
+    const time_t last = time(NULL) + PATIENCE;
+    for (int kills = 1; !found && time(NULL) < last; kills++) {
+        int doubled = kills / WIDER < 6 ? kills / WIDER : 6;
+        plan_t plan = {.microseconds = 5000 + (below(&choices, 40000) << doubled), .power_cut = planted[which].power_cut};
         outcome_t outcome;
         const char *problem = kill_once(history, &plan, &outcome);
         if (problem != NULL) {
@@ -289,14 +293,22 @@ static int find_planted(size_t which, char *text, size_t capacity) {
 
 /* ---------------------------------------------------------------------------------------------------------- report ---- */
 
-static int print_stages(const uint32_t *stages, uint32_t kills) {
+/* How many of the kills fell into a save or a commit. */
+static uint32_t inside_of(const uint32_t *stages) {
     uint32_t inside = 0;
+    for (int stage = 1; stage < STAGES; stage++) {
+        inside += stage == STAGE_RESTORING || stage == STAGE_OUTSIDE ? 0 : stages[stage];
+    }
+    return inside;
+}
+
+static int print_stages(const uint32_t *stages, uint32_t kills) {
+    uint32_t inside = inside_of(stages);
     puts("where the kills fell:");
     for (int stage = 1; stage < STAGES; stage++) {
         if (stages[stage] > 0) {
             printf("  %5u  %4.1f %%  %s\n", stages[stage], 100.0 * stages[stage] / kills, stage_names[stage]);
         }
-        inside += stage == STAGE_RESTORING || stage == STAGE_OUTSIDE ? 0 : stages[stage];
     }
     printf("  %.1f %% in a save or a commit (%d wanted)\n", 100.0 * inside / kills, SHARE);
     return inside * 100 >= kills * SHARE;
@@ -326,7 +338,10 @@ int main(int count, char **arguments) {
 
     static history_t histories[MODES];
     uint32_t stages[STAGES] = {0}, passed = 0, failed = 0, kills = 0, cuts = 0, planned_steps = 0, reached = 0;
-    for (uint32_t run = 0; run < runs + MODES; run++) {
+    for (uint32_t run = 0, most = runs * MOST; run < runs + MODES; run++) {
+        if (run == runs && runs < most && inside_of(stages) * 100 < kills * SHARE) {
+            runs++;
+        }
         int mode = (int)(run % MODES);
         history_t *history = &histories[mode];
         history->mode = mode;
@@ -368,9 +383,13 @@ int main(int count, char **arguments) {
         char text[PROBLEM];
         int needed = find_planted(i, text, sizeof text);
         caught += needed > 0;
-        printf("planted: %s, mode %s: %s%d kills%s%s\n", twin_names[planted[i].twin], mode_names[planted[i].mode],
-               needed > 0 ? "caught after " : "NOT CAUGHT by ", needed > 0 ? needed : TRIES, needed > 0 ? ": " : "",
-               needed > 0 ? text : "");
+        if (needed > 0) {
+            printf("planted: %s, mode %s: caught after %d kills: %s\n", twin_names[planted[i].twin], mode_names[planted[i].mode],
+                   needed, text);
+        } else {
+            printf("planted: %s, mode %s: NOT CAUGHT in %d seconds\n", twin_names[planted[i].twin], mode_names[planted[i].mode],
+                   PATIENCE);
+        }
     }
     printf("planted bugs: caught %u of %u\n", caught, (uint32_t)PLANTED);
     passed += caught;
