@@ -12,6 +12,7 @@ from pathlib import Path
 
 import mmsb
 import pytest
+from conftest import PATIENCE
 
 BYTES = 4096
 
@@ -181,7 +182,7 @@ def test_points_are_tickets(sim: mmsb.Context, stream: mmsb.Stream) -> None:
     asyncio.run(awaited())
     stream.wait()
     stream.wait(0)
-    stream.wait(10)
+    stream.wait(PATIENCE)
 
 
 class Foreign:

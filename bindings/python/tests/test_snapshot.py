@@ -14,7 +14,7 @@ from pathlib import Path
 import mmsb
 import numpy as np
 import pytest
-from conftest import RunPython
+from conftest import PATIENCE, RunPython
 
 SIZES = [1, 100, 256, 4096, 5000, 300_000, 1_000_003]
 
@@ -258,7 +258,7 @@ def test_work_of_its_own(ctx: mmsb.Context, path: Path) -> None:
     fill(ctx)
     before = state(ctx)
     with ctx.save_start(path) as saving, ctx.restore_start(path, after=[saving]) as loading:
-        assert loading.wait(60) is None
+        assert loading.wait(PATIENCE) is None
         assert saving.wait(0) is None
         done, total = saving.progress()
         assert done == total == sum(SIZES)
@@ -506,7 +506,7 @@ def test_files_that_are_none(ctx: mmsb.Context, tmp_path: Path) -> None:
                 act()
     assert state(ctx) == before
     assert not (tmp_path / "out").exists()
-    mmsb.verify(good, timeout=60)
+    mmsb.verify(good, timeout=PATIENCE)
 
 
 def test_places_where_nothing_can_be_saved(ctx: mmsb.Context, tmp_path: Path) -> None:

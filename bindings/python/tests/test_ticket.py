@@ -8,6 +8,7 @@ import time
 
 import mmsb
 import pytest
+from conftest import PATIENCE
 from mmsb import ticket as ticket_module
 from mmsb._ffi import E_TIMEOUT, lib
 
@@ -29,7 +30,7 @@ def test_waiting_with_a_descriptor(ctx: mmsb.Context) -> None:
     with ctx.create_pages_start(10, 64) as ticket:
         poll = select.poll()
         poll.register(ticket, select.POLLIN)
-        assert poll.poll(10_000) == [(ticket.fileno(), select.POLLIN)]
+        assert poll.poll(PATIENCE * 1000) == [(ticket.fileno(), select.POLLIN)]
         assert ticket.done()
         assert len(ticket.wait(0)) == 10
 
@@ -56,7 +57,7 @@ def test_cancel(ctx: mmsb.Context) -> None:
     made = 0
     for ticket, count in ((first, 200_000), (second, 10)):
         try:
-            made += len(ticket.wait(30))
+            made += len(ticket.wait(PATIENCE))
         except mmsb.CancelledError:
             error = ticket.error()
             assert isinstance(error, mmsb.CancelledError)
@@ -71,7 +72,7 @@ def test_cancel(ctx: mmsb.Context) -> None:
 def test_after(ctx: mmsb.Context) -> None:
     first = ctx.create_pages_start(50_000, 64)
     second = ctx.create_pages_start(5, 64, after=[first])
-    assert len(second.wait(30)) == 5
+    assert len(second.wait(PATIENCE)) == 5
     assert first.done()
     first.close()
     second.close()
@@ -87,13 +88,13 @@ def test_not_waiting_for_unfinished_work(ctx: mmsb.Context) -> None:
             ticket.wait(1e-9)
         except mmsb.TimeoutError as error:
             assert isinstance(error, TimeoutError)
-        assert len(ticket.wait(60)) == 300_000
+        assert len(ticket.wait(PATIENCE)) == 300_000
 
 
 def test_long_waits_are_cut_into_short_ones(ctx: mmsb.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ticket_module, "_SLICE_NS", 1000)
     with ctx.create_pages_start(100_000, 64) as ticket:
-        assert len(ticket.wait(60)) == 100_000
+        assert len(ticket.wait(PATIENCE)) == 100_000
 
 
 def test_work_that_ends_in_the_moment_the_time_is_over(ctx: mmsb.Context, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +115,7 @@ def test_failing_work() -> None:
             pass
         else:
             with ticket, pytest.raises(mmsb.LimitError):
-                ticket.wait(30)
+                ticket.wait(PATIENCE)
         assert len(ctx) == 0
         with pytest.raises(mmsb.LimitError):
             ctx.create_pages(1000, 1 << 16)
@@ -132,7 +133,7 @@ def test_bad_arguments(ctx: mmsb.Context) -> None:
     for timeout in (-1, float("nan")):
         with pytest.raises(mmsb.InvalidArgumentError):
             ctx.create_pages(10, 5, timeout=timeout)
-    assert len(ctx.create_pages(10, 5, timeout=60)) == 10
+    assert len(ctx.create_pages(10, 5, timeout=PATIENCE)) == 10
     with pytest.raises(AttributeError):
         ctx.create_pages_start(10, 5, after=[5])  # type: ignore[list-item]
 
@@ -157,7 +158,7 @@ def test_closed_tickets(ctx: mmsb.Context) -> None:
 def test_a_dropped_ticket_lets_its_work_go_on(ctx: mmsb.Context) -> None:
     ctx.create_pages_start(100_000, 64)
     gc.collect()
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE
     while len(ctx) < 100_000:
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -173,7 +174,7 @@ def test_a_context_closed_while_work_runs() -> None:
         ticket = ctx.create_pages_start(20_000, 64)
         ctx.close()
         try:
-            pages = ticket.wait(30)
+            pages = ticket.wait(PATIENCE)
         except mmsb.MMSBError as error:
             assert error.code in (12, 25)
         else:
