@@ -244,7 +244,7 @@ def test_a_snapshot_that_is_damaged_ends_the_replay(history: Path, tmp_path: Pat
     data[len(data) // 2] ^= 1
     newest.write_bytes(data)
     program = [sys.executable, replay_git.__file__, str(history), "--state", str(state)]
-    result = subprocess.run(program, capture_output=True, text=True, check=False, timeout=60)
+    result = subprocess.run(program, capture_output=True, text=True, check=False, timeout=600)
     assert result.returncode == 1
     assert newest.name in result.stderr
     assert len(result.stderr.splitlines()) == 1

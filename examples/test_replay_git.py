@@ -206,7 +206,7 @@ def run_program(*arguments: str) -> subprocess.Popen[str]:
 
 def test_a_folder_without_a_repository_is_named(tmp_path: Path) -> None:
     with run_program(str(tmp_path)) as program:
-        _, errors = program.communicate(timeout=60)
+        _, errors = program.communicate(timeout=600)
     assert program.returncode == 2
     assert errors.startswith(f"replay_git: {tmp_path}: ")
     assert len(errors.splitlines()) == 1
@@ -220,6 +220,6 @@ def test_a_short_history_is_lengthened_and_interrupting_is_clean(tmp_path: Path)
         while "a generated history of 600 follows" not in (line := program.stdout.readline()):
             assert line, program.stderr.read()
         program.send_signal(signal.SIGINT)
-        _, errors = program.communicate(timeout=60)
+        _, errors = program.communicate(timeout=600)
     assert program.returncode == 130
     assert errors == "replay_git: interrupted\n"
