@@ -69,7 +69,7 @@ end
         ticket = record_stream(near)
         wait_on_device!(far, ticket)
         @test fetch(ticket) === nothing && isready(ticket)
-        wait(far; timeout = 10)
+        wait(far; timeout = 600)
         wait(far; timeout = 0)
         close(ticket)
         other = create_runtime!(state, 0)
