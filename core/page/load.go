@@ -8,6 +8,7 @@ import (
 	"libmmsb/core/graph"
 	"libmmsb/core/log"
 	"libmmsb/core/metadata"
+	"libmmsb/core/safego"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
@@ -181,7 +182,7 @@ func (l *loader) run() (releases []func(), err error) {
 			return nil, err
 		}
 	}
-	if err := l.state.ParallelSegments(snapshot.LoadOptions{Want: want}, l.segment); err != nil {
+	if err := l.state.ParallelSegments(snapshot.LoadOptions{Want: want, SumsLater: true}, l.segment); err != nil {
 		return nil, err
 	}
 	for _, id := range l.o.IDs {
@@ -458,7 +459,7 @@ func (l *loader) fill(segment snapshot.Loaded, indices []uint32, first int) erro
 				continue
 			}
 			var err error
-			if sums[at], err = l.fillPart(page, indices[i], extent, segment.Bytes); err != nil {
+			if sums[at], err = l.fillPart(&segment, page, indices[i], extent); err != nil {
 				return err
 			}
 		}
@@ -489,12 +490,18 @@ func (l *loader) fill(segment snapshot.Loaded, indices []uint32, first int) erro
 }
 
 // fillPart puts a part of a page where it belongs, and returns its checksum.
-func (l *loader) fillPart(page *snapshot.Page, index uint32, extent *snapshot.Extent, bytes []byte) (sum uint32, err error) {
+func (l *loader) fillPart(segment *snapshot.Loaded, page *snapshot.Page, index uint32, extent *snapshot.Extent) (sum uint32, err error) {
 	record := native.RecordAt(index)
 	a := awayOf(native.ColdAt(record.Cold))
-	stored := bytes[extent.At:][:extent.Stored]
+	stored := segment.Bytes[extent.At:][:extent.Stored]
 	if a.length > 0 && extent.Compression == snapshot.Uncompressed {
-		return extent.CRC, l.c.writeAway(a, extent.Offset, stored)
+		if segment.SumsLater {
+			err = segment.CheckBytes(page, extent, stored)
+		}
+		if err == nil {
+			err = l.c.writeAway(a, extent.Offset, stored)
+		}
+		return extent.CRC, err
 	}
 	var into []byte
 	if a.length > 0 {
@@ -505,7 +512,10 @@ func (l *loader) fillPart(page *snapshot.Page, index uint32, extent *snapshot.Ex
 	switch extent.Compression {
 	case snapshot.Uncompressed:
 		copy(into, stored)
-		return extent.CRC, nil
+		if segment.SumsLater { // of the copy: it is in the cache now, and nobody sees it yet
+			err = segment.CheckBytes(page, extent, into)
+		}
+		return extent.CRC, err
 	case snapshot.Zeros:
 		clear(into)
 	default:
@@ -622,9 +632,14 @@ func (l *loader) commit() (releases []func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	remembered := make(chan struct{})
+	safego.Go(func() { // what it notes only a save reads, and there is none
+		defer close(remembered)
+		l.remember()
+	})
 	l.takeIDs()
 	native.PublishPages(c.index, l.staged)
-	l.remember()
+	<-remembered
 	log.Logf(log.Info, "context 0x%016x loaded: %d pages, snapshot %s", c.handle, len(l.staged), l.state.Header().ID)
 	return releases, nil
 }

@@ -2,6 +2,9 @@ package page
 
 import (
 	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -81,4 +84,54 @@ func TestOnePinnedPageOfManyRefusesALoad(t *testing.T) {
 	require.EqualValues(t, count, LivePages())
 	require.NoError(t, Load(context, FromPath(path), LoadOptions{}, nil))
 	require.EqualValues(t, count, LivePages())
+}
+
+// A load finds a damaged byte wherever it lies, and leaves the context as it was.
+func TestALoadRefusesADamagedByte(t *testing.T) {
+	for _, compression := range []int32{0, 1} {
+		t.Run(fmt.Sprint("compression ", compression), func(t *testing.T) {
+			onOneThread(t)
+			context, random := newContext(t), rand.New(rand.NewPCG(1, 2))
+			saved := make(map[uint64][]byte)
+			for i, size := range []uint64{100, 4096, 4096, 70000, native.ChunkBytes + 5000, 4096, 70000} {
+				handle := createFilled(t, context, size, uint64(i+1), 0)
+				filling := make([]byte, size)
+				for at := range filling { // half of it can be compressed
+					filling[at] = byte(random.IntN(16))
+				}
+				write(t, handle, 0, filling)
+				saved[uint64(i+1)] = filling
+				if i >= 5 {
+					require.NoError(t, Migrate(handle, LocationDisk, 0))
+				}
+			}
+			path := filepath.Join(t.TempDir(), "state.mmsb")
+			require.NoError(t, Save(context, ToPath(path), SaveOptions{Compression: compression}, nil))
+			file, err := os.ReadFile(path)
+			require.NoError(t, err)
+
+			living := newContext(t)
+			createFilled(t, living, 5000, 3, 9)
+			before := contents(t, living)
+			for at := 0; at < len(file); at += 1 + random.IntN(2000) {
+				damaged := bytes.Clone(file)
+				damaged[at] ^= 1 << random.IntN(8)
+				require.NoError(t, os.WriteFile(path, damaged, 0o600))
+				err := Load(living, FromPath(path), LoadOptions{}, nil)
+				require.Error(t, err, "the byte at %d of %d is damaged", at, len(file))
+				require.Contains(t, []status.Code{status.Corrupt, status.Format}, status.CodeOf(err), "%d: %v", at, err)
+				require.Equal(t, before, contents(t, living), "%d: %v", at, err)
+			}
+			require.NoError(t, os.WriteFile(path, file, 0o600))
+			require.NoError(t, Load(living, FromPath(path), LoadOptions{}, nil))
+			require.NoError(t, Use(living, func(c *Context) error {
+				for id, expected := range saved {
+					handle, err := c.Lookup(id)
+					require.NoError(t, err)
+					require.Equal(t, expected, content(t, handle))
+				}
+				return nil
+			}))
+		})
+	}
 }

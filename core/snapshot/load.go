@@ -14,6 +14,9 @@ type LoadOptions struct {
 	Want func(id uint64) bool
 	// TablesOnly reads no data: Loaded.Bytes is nil.
 	TablesOnly bool
+	// SumsLater leaves the checksums of uncompressed bytes to the caller, where Loaded.SumsLater says so. Who copies them finds them in
+	// the processor's cache then.
+	SumsLater bool
 }
 
 // Loaded is a segment's part of the state: the pages that newer files do not replace, and of their extents those that count.
@@ -24,6 +27,15 @@ type Loaded struct {
 	Bytes   []byte // an extent's At counts from its start
 	Pages   []Page // FirstExtent counts in Extents; with FlagKnown the page came before
 	Extents []Extent
+	// SumsLater: the caller calls CheckBytes for each uncompressed extent of KindBytes.
+	SumsLater bool
+
+	volume *volume
+}
+
+// CheckBytes compares the checksum of an extent's bytes, which may have been copied.
+func (l *Loaded) CheckBytes(page *Page, extent *Extent, bytes []byte) error {
+	return l.volume.checkStored(page.ID, extent, bytes, l.Offset)
 }
 
 // An extent that newer files cover in part comes as the stretches they leave, each an extent that has no checksum; what is
@@ -153,13 +165,14 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 		ranges = append(ranges, file.Range{Offset: int64(offset), Length: int64(length)})
 	}
 	tables := make([]*table, len(chosen))
+	later := o.SumsLater && w.comesWhole(number)
 	look := func(i int, piece []byte) error { // beside the others: it is most of the work
 		t, err := v.loaded(chosen[i].segment, piece)
 		tables[i] = t
 		if err != nil || len(t.pages) == 0 {
 			return err
 		}
-		return v.checkData(t, piece, false)
+		return v.checkData(t, piece, false, !later)
 	}
 	return file.CheckedPieces(v.source, ranges, look, func(i int, piece []byte) (rest func() error, err error) {
 		t := tables[i]
@@ -181,7 +194,7 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 		if len(loaded.Pages) == 0 {
 			return nil, nil
 		}
-		loaded.Bytes = piece
+		loaded.Bytes, loaded.SumsLater, loaded.volume = piece, later, v
 		if v.header.Version == OriginalVersion {
 			for number := range loaded.Extents {
 				extent := &loaded.Extents[number]
@@ -236,7 +249,7 @@ func (v *volume) loaded(segment int, piece []byte) (*table, error) {
 // part is what of a segment belongs to the state. With count its pages are counted.
 func (w *walk) part(number int, t *table, goesOn, count bool) (_ Loaded, err error) {
 	w.frames = w.frames[:0]
-	if number == 0 && w.want == nil && w.s.volumes[0].header.Version != OriginalVersion {
+	if w.comesWhole(number) {
 		return w.all(t, goesOn)
 	}
 	loaded := Loaded{
@@ -274,6 +287,11 @@ func (w *walk) part(number int, t *table, goesOn, count bool) (_ Loaded, err err
 		loaded.Pages = append(loaded.Pages, page)
 	}
 	return loaded, nil
+}
+
+// comesWhole says whether nothing of a file's segments is left out: it is the newest one, and no pages are chosen.
+func (w *walk) comesWhole(number int) bool {
+	return number == 0 && w.want == nil && w.s.volumes[0].header.Version != OriginalVersion
 }
 
 // all is a whole segment of the newest file, whose table is this walk's own.

@@ -109,7 +109,7 @@ func (c *verification) segment(number int, raw []byte) error {
 	if _, err := c.sequence.add(t); err != nil {
 		return err
 	}
-	if err := c.v.checkData(t, raw, true); err != nil {
+	if err := c.v.checkData(t, raw, true, true); err != nil {
 		return err
 	}
 	return c.metadata.add(t, raw)
