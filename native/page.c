@@ -567,7 +567,8 @@ mmsb_status_t mmsb_mask_add(mmsb_record_t *record) {
 
 void mmsb_mask_use(mmsb_record_t *record, uint32_t block) {
     __atomic_add_fetch(&mmsb_mask_bytes, mmsb_record_at(block)->size, __ATOMIC_RELAXED);
-    record->mask_place = mmsb_record_at(block)->place;
+    __atomic_store_n(&record->mask_place, mmsb_record_at(block)->place,
+                     __ATOMIC_RELAXED); /* a saver that fetches ahead has no lock */
     record->mask_block = block;
 }
 
@@ -577,7 +578,7 @@ void mmsb_mask_drop(mmsb_record_t *record) {
     __atomic_sub_fetch(&mmsb_mask_bytes, mmsb_record_at(record->mask_block)->size, __ATOMIC_RELAXED);
     mmsb_block_give(mmsb_record_context((uint32_t)(record - mmsb_table.records)), record->mask_block);
     record->mask_block = 0;
-    record->mask_place = 0;
+    __atomic_store_n(&record->mask_place, 0, __ATOMIC_RELAXED);
 }
 
 /* ---------------------------------------------------------------------------------------------------- looking ---- */
@@ -1221,7 +1222,7 @@ uint32_t mmsb_records_end(uint32_t first, uint32_t count, uint32_t *indices, uin
         if (record->mask_block != 0)
             __atomic_sub_fetch(&mmsb_mask_bytes, mmsb_record_at(record->mask_block)->size, __ATOMIC_RELAXED);
         record->mask_block = 0; /* its memory goes with the context */
-        record->mask_place = 0;
+        __atomic_store_n(&record->mask_place, 0, __ATOMIC_RELAXED);
         uint32_t generation = MMSB_HANDLE_GENERATION(state);
         if (mmsb_record_pinned(record)) {
             state = MMSB_STATE(MMSB_STATE_ENDED, generation, state & MMSB_INDEX_MASK);

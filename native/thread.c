@@ -366,9 +366,11 @@ mmsb_status_t mmsb_magazine_refill(mmsb_cache_t *cache, uint32_t class_number) {
     }
     if (!loaded && !(loaded = cache->loaded[class_number] = magazine_new(cache->shard)))
         return no_magazine();
-    /* Not busy while in Go: the context's end waits for busy threads, perhaps under the lock that Go needs. */
     uint64_t context = __atomic_load_n(&cache->context, __ATOMIC_RELAXED), handles[MMSB_MAGAZINE_ROUNDS];
     uint32_t count = 0;
+    if (context == 0) /* its end closes the cache, and waits until this thread is not busy */
+        return mmsb_fail(MMSB_E_STALE_HANDLE, "the context has ended");
+    /* Not busy while in Go: the context's end waits for busy threads, perhaps under the lock that Go needs. */
     mmsb_cache_end(cache);
     mmsb_status_t status = mmsb_upcalls.refill(context, class_number, handles, MMSB_MAGAZINE_ROUNDS, &count);
     mmsb_cache_begin(cache);
