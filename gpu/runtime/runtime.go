@@ -165,14 +165,24 @@ func (r *Runtime) Lost() bool { return r.lost.Load() }
 // Device is the runtime's device.
 func (r *Runtime) Device() driver.Device { return r.device }
 
+// mostLooks ends Usage where blocks go all the time: what is live can then be too many by those that went meanwhile.
+const mostLooks = 1000
+
 // Usage is what the runtime holds now.
 func (r *Runtime) Usage() Usage {
 	c := &r.counts
-	released, freed, allocated := r.bytes.released.Load(), r.bytes.freed.Load(), r.bytes.allocated.Load()
-	frees := c.frees.Load()
+	var released, freed, allocated, frees, allocations uint64
+	// What goes is read before and behind what comes: where it has not moved, all of them are of one moment.
+	for range mostLooks {
+		released, freed, frees = r.bytes.released.Load(), r.bytes.freed.Load(), c.frees.Load()
+		allocated, allocations = r.bytes.allocated.Load(), c.allocations.Load()
+		if r.bytes.released.Load() == released && r.bytes.freed.Load() == freed && c.frees.Load() == frees {
+			break
+		}
+	}
 	u := Usage{
 		Outstanding: allocated - released, Pending: freed - released, Live: allocated - freed,
-		Allocations: c.allocations.Load(), Frees: frees, DeferredFrees: c.deferredFrees.Load(), Failures: c.failures.Load(),
+		Allocations: allocations, Frees: frees, DeferredFrees: c.deferredFrees.Load(), Failures: c.failures.Load(),
 		Uses: c.uses.Load(), Aborts: c.aborts.Load(), Waits: c.waits.Load(), WaitsSaved: c.waitsSaved.Load(), Reaps: c.reaps.Load(),
 		EventsMade: r.events.made.Load(), EventsEnded: r.events.ended.Load(),
 		Streams: uint64(r.streams.leased()),
