@@ -375,7 +375,7 @@ static plan_t plans[] = {
     ROW("pages: 4 KiB zeroed, 8 bytes by page_write, 1000 live", ours_live_written, peer_live_calloc, limit_touch_many,
         "touching", 0.4, LIVE, NULL),
     ROW("pages: batch of 1000 x 4 KiB uninitialised, touched", ours_batch_uninitialised, peer_batch_malloc, limit_batch,
-        "the same without checks", 0.45, LIVE, NULL),
+        "the same without checks", 0.4, LIVE, NULL),
     ROW("pages: batch of 1000 x 4 KiB zeroed, touched", ours_batch_zeroed, peer_batch_calloc, limit_fill_many, "memset 4 KiB",
         1.0, LIVE, NULL),
     ROW("pages: batch of 1000 x 4 KiB zeroed, untouched", ours_batch_untouched, peer_batch_untouched, NULL, NULL, 0.3, LIVE,

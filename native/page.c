@@ -567,8 +567,8 @@ mmsb_status_t mmsb_mask_add(mmsb_record_t *record) {
 
 void mmsb_mask_use(mmsb_record_t *record, uint32_t block) {
     __atomic_add_fetch(&mmsb_mask_bytes, mmsb_record_at(block)->size, __ATOMIC_RELAXED);
-    __atomic_store_n(&record->mask_place, mmsb_record_at(block)->place,
-                     __ATOMIC_RELAXED); /* a saver that fetches ahead has no lock */
+    /* In one piece: a saver that fetches ahead reads it without the lock. */
+    __atomic_store_n(&record->mask_place, mmsb_record_at(block)->place, __ATOMIC_RELAXED);
     record->mask_block = block;
 }
 

@@ -28,7 +28,7 @@
 /* How many contexts are captured or frozen (capture.h): calls that change pages look closer. */
 extern uint32_t mmsb_capturing;
 
-/* 1 while some context is captured, frozen or journalled: then creating and destroying take their longer way. */
+/* 1 while some context is captured, frozen or journalled. */
 static inline int mmsb_watched(void) {
     return (__atomic_load_n(&mmsb_capturing, __ATOMIC_RELAXED) | __atomic_load_n(&mmsb_rings_open, __ATOMIC_RELAXED)) != 0;
 }
