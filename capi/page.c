@@ -277,23 +277,39 @@ uint64_t mmsb_page_version(mmsb_page_t page) {
     return mmsb_page_look(page, MMSB_FIELD_VERSION);
 }
 
-static mmsb_status_t check_mode(int32_t mode) {
-    if (MMSB_LIKELY(mode == MMSB_PIN_READ || mode == MMSB_PIN_WRITE))
-        return MMSB_OK;
-    return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%d is no mode of a pin", mode);
+static inline int is_mode(int32_t mode) {
+    return mode == MMSB_PIN_READ || mode == MMSB_PIN_WRITE;
 }
 
-mmsb_status_t mmsb_page_pin(mmsb_page_t page, int32_t mode, void **address) {
+static mmsb_status_t check_mode(int32_t mode) {
+    return is_mode(mode) ? MMSB_OK : mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%d is no mode of a pin", mode);
+}
+
+/* For all that the fast paths leave; apart, so that these save no registers. */
+static __attribute__((noinline)) mmsb_status_t pin_slow(mmsb_page_t page, int32_t mode, void **address) {
     DOOR_ENTER();
     DOOR_CHECK(check_mode(mode));
     DOOR_OPTIONAL(address);
     return mmsb_page_pin_bytes(page, mode, address);
 }
 
-mmsb_status_t mmsb_page_unpin(mmsb_page_t page, int32_t mode) {
+static __attribute__((noinline)) mmsb_status_t unpin_slow(mmsb_page_t page, int32_t mode) {
     DOOR_ENTER_TO_END();
     DOOR_CHECK(check_mode(mode));
     return mmsb_page_unpin_bytes(page, mode);
+}
+
+mmsb_status_t mmsb_page_pin(mmsb_page_t page, int32_t mode, void **address) {
+    if (MMSB_LIKELY(mmsb_gate == MMSB_OK && is_mode(mode) && ((uintptr_t)address & (sizeof *address - 1)) == 0 &&
+                    mmsb_page_pin_fast(page, mode, address)))
+        return MMSB_OK;
+    return pin_slow(page, mode, address);
+}
+
+mmsb_status_t mmsb_page_unpin(mmsb_page_t page, int32_t mode) {
+    if (MMSB_LIKELY(mmsb_gate == MMSB_OK && is_mode(mode) && mmsb_page_unpin_fast(page, mode)))
+        return MMSB_OK;
+    return unpin_slow(page, mode);
 }
 
 mmsb_status_t mmsb_page_read(mmsb_page_t page, uint64_t offset, void *buffer, uint64_t length) {

@@ -93,7 +93,7 @@ func ChunkContext(chunk uint32) uint32 {
 
 // SetRegion says where a region lies; 0 = nowhere.
 func SetRegion(region uint32, base uintptr) {
-	storeUintptr((*uintptr)(unsafe.Pointer(&C.mmsb_table.region_base[region])), base)
+	C.mmsb_region_map(C.uint32_t(region), C.uintptr_t(base))
 }
 
 // LockPage locks a live page for Go code. A failure is the thread's last error.

@@ -52,9 +52,24 @@ static inline uint64_t mmsb_state_held(const mmsb_record_t *record) {
     return __atomic_load_n(&record->state, __ATOMIC_RELAXED);
 }
 
+/* What a state has beside the page's kind and generation: above MMSB_INDEX_BITS nothing, where they are the same. */
+static inline uint64_t mmsb_state_beside(uint64_t state, uint64_t page) {
+    return state ^ (page & ~MMSB_INDEX_MASK);
+}
+
 /* 1 where the record is that of this live page. */
 static inline int mmsb_state_is(uint64_t state, uint64_t page) {
-    return (((state ^ page) >> MMSB_INDEX_BITS) | (MMSB_HANDLE_KIND(page) ^ MMSB_KIND_PAGE)) == 0;
+    return mmsb_state_beside(state, page) >> MMSB_LIVE_SHIFT == 1;
+}
+
+/* 1 where its bytes have an address, too. */
+static inline int mmsb_state_is_here(uint64_t state, uint64_t page) {
+    return mmsb_state_beside(state, page) >> MMSB_AWAY_SHIFT == MMSB_LIVE >> MMSB_AWAY_SHIFT;
+}
+
+/* 1 where nobody has locked it, either. */
+static inline int mmsb_state_is_open(uint64_t state, uint64_t page) {
+    return mmsb_state_beside(state, page) >> MMSB_OWNER_SHIFT == MMSB_LIVE >> MMSB_OWNER_SHIFT;
 }
 
 static inline uint32_t mmsb_record_context(uint32_t index) {
@@ -152,7 +167,7 @@ void mmsb_record_unlock(uint32_t index, uint64_t state);
 static inline mmsb_status_t mmsb_page_lock(uint64_t page, mmsb_record_t **record, uint64_t *state) {
     mmsb_record_t *of = mmsb_record_of(page);
     uint64_t seen = __atomic_load_n(&of->state, __ATOMIC_RELAXED);
-    if (MMSB_LIKELY(mmsb_self && mmsb_state_is(seen, page) && !(seen & MMSB_OWNER_MASK)) &&
+    if (MMSB_LIKELY(mmsb_self && mmsb_state_is_open(seen, page)) &&
         __atomic_compare_exchange_n(&of->state, &seen, seen | mmsb_self->owner, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
         *record = of;
         *state = seen;
@@ -228,7 +243,8 @@ static inline void mmsb_page_begin(mmsb_record_t *record, uint64_t page, uint64_
     __atomic_store_n(&record->size, size, __ATOMIC_RELAXED);
     __atomic_store_n(&record->epoch, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&record->version, 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&record->state, (page & ~MMSB_INDEX_MASK) | (uint64_t)class_number << MMSB_CLASS_SHIFT, __ATOMIC_RELEASE);
+    __atomic_store_n(&record->state, (page & ~MMSB_INDEX_MASK) | MMSB_LIVE | (uint64_t)class_number << MMSB_CLASS_SHIFT,
+                     __ATOMIC_RELEASE);
 }
 
 /* The options that the fast path knows: those of mmsb_page_options_init, zeroed or not. */
@@ -315,10 +331,10 @@ static inline int mmsb_page_destroy_fast(uint64_t page) {
     mmsb_cache_t *cache = mmsb_current;
     mmsb_record_t *record = mmsb_record_of(page);
     uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
-    uint32_t class_number = MMSB_STATE_CLASS(state);
-    if (MMSB_UNLIKELY(!cache || !mmsb_state_is(state, page) || class_number >= MMSB_SMALL_CLASSES ||
-                      (state & (MMSB_INDEX_MASK & ~MMSB_CLASS_MASK)) != 0 || MMSB_HANDLE_GENERATION(page) == MMSB_GENERATION_MAX))
+    const uint64_t beside = mmsb_state_beside(state, page) - MMSB_LIVE; /* of the pages meant here nothing but the class */
+    if (MMSB_UNLIKELY(!cache || beside >= MMSB_SMALL_CLASSES || MMSB_HANDLE_GENERATION(page) == MMSB_GENERATION_MAX))
         return 0;
+    const uint32_t class_number = (uint32_t)beside;
     mmsb_cache_mark(cache);
     mmsb_magazine_t *magazine = cache->loaded[class_number];
     if (MMSB_LIKELY(
@@ -376,9 +392,10 @@ void *mmsb_page_address_slow(uint64_t page);
 static inline uint64_t mmsb_page_look(uint64_t page, mmsb_field_t field) {
     if (MMSB_LIKELY(mmsb_gate == MMSB_OK)) {
         const mmsb_record_t *record = mmsb_record_of(page);
-        if (MMSB_LIKELY(mmsb_state_is(mmsb_state_load(record), page))) {
+        const uint64_t state = mmsb_state_load(record);
+        if (MMSB_LIKELY(mmsb_state_is(state, page))) {
             uint64_t value = mmsb_field_load(record, field);
-            if (MMSB_LIKELY(((mmsb_state_load(record) ^ page) >> MMSB_INDEX_BITS) == 0))
+            if (MMSB_LIKELY(mmsb_state_load(record) == state))
                 return value;
         }
     }
@@ -388,11 +405,11 @@ static inline uint64_t mmsb_page_look(uint64_t page, mmsb_field_t field) {
 static inline void *mmsb_page_address_of(uint64_t page) {
     if (MMSB_LIKELY(mmsb_gate == MMSB_OK)) {
         mmsb_record_t *record = mmsb_record_of(page);
-        uint64_t state = mmsb_state_load(record);
-        if (MMSB_LIKELY(mmsb_state_is(state, page) && !(state & MMSB_AWAY))) {
+        const uint64_t state = mmsb_state_load(record);
+        if (MMSB_LIKELY(mmsb_state_is_here(state, page))) {
             /* Marked without a lock: where the record has a new page by now, one mark too many is harmless. */
             void *address = mmsb_record_expose(record);
-            if (MMSB_LIKELY(((mmsb_state_load(record) ^ page) >> MMSB_INDEX_BITS) == 0))
+            if (MMSB_LIKELY(mmsb_state_load(record) == state))
                 return address;
         }
     }
@@ -403,6 +420,46 @@ mmsb_status_t mmsb_page_info_fill(uint64_t page, mmsb_page_info_t *info);
 mmsb_status_t mmsb_page_info_batch(const mmsb_page_t *pages, size_t count, mmsb_page_info_t *infos, size_t *bad_index);
 
 /* ---------------------------------------------------------------------------------------------- bytes of pages ---- */
+
+/* Pins a page that has an address, may be written and is locked by nobody, in no call to another function: 1, or 0 with nothing done. */
+static inline int mmsb_page_pin_fast(uint64_t page, int32_t mode, void **address) {
+    mmsb_record_t *record = mmsb_record_of(page);
+    uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
+    if (MMSB_UNLIKELY(!mmsb_self || !mmsb_state_is_open(state, page) || (state & MMSB_READ_ONLY) ||
+                      !__atomic_compare_exchange_n(&record->state, &state, state | mmsb_self->owner, 0, __ATOMIC_ACQUIRE,
+                                                   __ATOMIC_RELAXED)))
+        return 0;
+    uint16_t *pins = mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
+    const int room = *pins != UINT16_MAX;
+    if (MMSB_LIKELY(room)) {
+        __atomic_store_n(pins, (uint16_t)(*pins + 1), __ATOMIC_RELAXED);
+        if (mode == MMSB_PIN_WRITE)
+            mmsb_record_expose(record);
+        if (address)
+            *address = mmsb_record_bytes(record);
+    }
+    __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+    return room;
+}
+
+/* The end of a pin, likewise. */
+static inline int mmsb_page_unpin_fast(uint64_t page, int32_t mode) {
+    mmsb_record_t *record = mmsb_record_of(page);
+    uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
+    if (MMSB_UNLIKELY(!mmsb_self || !mmsb_state_is_open(state, page) ||
+                      !__atomic_compare_exchange_n(&record->state, &state, state | mmsb_self->owner, 0, __ATOMIC_ACQUIRE,
+                                                   __ATOMIC_RELAXED)))
+        return 0;
+    uint16_t *pins = mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
+    const int pinned = *pins != 0;
+    if (MMSB_LIKELY(pinned)) {
+        __atomic_store_n(pins, (uint16_t)(*pins - 1), __ATOMIC_RELAXED);
+        if (mode == MMSB_PIN_WRITE)
+            mmsb_version_move(record);
+    }
+    __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+    return pinned;
+}
 
 mmsb_status_t mmsb_page_pin_bytes(uint64_t page, int32_t mode, void **address);
 mmsb_status_t mmsb_page_unpin_bytes(uint64_t page, int32_t mode);
@@ -562,13 +619,12 @@ static inline __attribute__((always_inline)) mmsb_status_t mmsb_batch_lock(mmsb_
             if (MMSB_UNLIKELY(distinct && page == 0))
                 continue;
             mmsb_record_t *record = mmsb_record_of(page);
-            uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED), seen = state, holder = state & MMSB_OWNER_MASK;
-            /* A page that repeats is locked once more, which changes nothing: the processor would often foresee a branch wrongly, and
-             * the compiler makes none of a product. */
-            uint64_t foreign = distinct ? holder : holder * (holder ^ owner);
-            if (MMSB_UNLIKELY(!mmsb_state_is(state, page) || (foreign | (state & MMSB_AWAY)) != 0 ||
-                              !__atomic_compare_exchange_n(&record->state, &seen, (state & ~MMSB_OWNER_MASK) | owner, 0,
-                                                           __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))) {
+            uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED), seen = state;
+            /* A page that repeats is locked once more, which changes nothing: the processor would often foresee a branch wrongly. */
+            const uint64_t had = distinct ? 0 : owner & -(uint64_t)((state & MMSB_OWNER_MASK) == owner);
+            if (MMSB_UNLIKELY(
+                    !mmsb_state_is_open(state ^ had, page) ||
+                    !__atomic_compare_exchange_n(&record->state, &seen, state | owner, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))) {
                 uint64_t met;
                 status = mmsb_batch_meet(batch, page, patience.patient, &met);
                 if (MMSB_UNLIKELY(status != MMSB_OK))

@@ -25,16 +25,17 @@ const (
 	StateEnded   = C.MMSB_STATE_ENDED
 	StateRetired = C.MMSB_STATE_RETIRED
 
-	OwnerMask     = 0x3fff
-	OwnerLibrary  = C.MMSB_OWNER_LIBRARY
 	ClassShift    = C.MMSB_CLASS_SHIFT
 	ClassMask     = 0x1f << ClassShift
 	LocationShift = C.MMSB_LOCATION_SHIFT
 	LocationMask  = 7 << LocationShift
-	ExplicitID    = 1 << 22
-	Away          = 1 << 23
-	Adopted       = 1 << 24
-	ReadOnly      = 1 << 25
+	ExplicitID    = 1 << 8
+	Adopted       = 1 << 9
+	ReadOnly      = 1 << 10
+	OwnerMask     = C.MMSB_OWNER_LIBRARY
+	OwnerLibrary  = C.MMSB_OWNER_LIBRARY
+	Away          = 1 << C.MMSB_AWAY_SHIFT
+	live          = 1 << C.MMSB_LIVE_SHIFT
 
 	SmallClasses   = C.MMSB_SMALL_CLASSES
 	SmallMax       = C.MMSB_SMALL_MAX
@@ -108,8 +109,13 @@ func Kind(handle uint64) uint32       { return uint32(handle >> 60) }
 func Generation(handle uint64) uint32 { return uint32(handle >> IndexBits) }
 func Index(handle uint64) uint32      { return uint32(handle & IndexMask) }
 
-// State puts a state together.
-func State(kind, generation uint32, low uint64) uint64 { return Handle(kind, generation, 0) | low }
+// State puts a state together. Whether it is that of a live page follows from the kind.
+func State(kind, generation uint32, low uint64) uint64 {
+	if kind == KindPage {
+		return Handle(kind, generation, 0) | low | live
+	}
+	return Handle(kind, generation, 0) | low&^live
+}
 
 // OnDevice says whether the bytes of a page in a state lie where only devices reach them.
 func OnDevice(state uint64) bool {
@@ -136,7 +142,7 @@ func Bytes(place, length uint64) []byte {
 
 // Address is that of a place.
 func Address(place uint64) uintptr {
-	return loadUintptr((*uintptr)(unsafe.Pointer(&C.mmsb_table.region_base[PlaceRegion(place)]))) + uintptr(PlaceOffset(place))
+	return loadUintptr((*uintptr)(unsafe.Pointer(&C.mmsb_table.region_base[PlaceRegion(place)]))) + uintptr(place)
 }
 
 // Memory is memory of the caller, which is none of Go's.

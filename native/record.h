@@ -34,19 +34,27 @@
 #define MMSB_STATE_ENDED 13   /* its context has ended, but it is pinned */
 #define MMSB_STATE_RETIRED 14 /* its generations are used up */
 
-/* The low 28 bits of a state. */
-#define MMSB_OWNER_MASK UINT64_C(0x3fff) /* number of the thread that runs a call on the page; 0 = none */
-#define MMSB_OWNER_LIBRARY 0x3fffu       /* Go code, which is not bound to a thread */
-#define MMSB_CLASS_SHIFT 14              /* size class of the memory */
-#define MMSB_CLASS_MASK (UINT64_C(0x1f) << MMSB_CLASS_SHIFT)
-#define MMSB_LOCATION_SHIFT 19
+/* The low 28 bits of a state: what the page is, then who has it, then whether and how it can be met. In this order a handle's state less its
+ * kind and generation (mmsb_state_beside) is a number that one comparison judges: a live page, one whose bytes have an address, one that
+ * nobody has locked, a small one without anything beside its bytes. */
+#define MMSB_CLASS_SHIFT 0 /* size class of the memory */
+#define MMSB_CLASS_MASK UINT64_C(0x1f)
+#define MMSB_LOCATION_SHIFT 5
 #define MMSB_LOCATION_MASK (UINT64_C(7) << MMSB_LOCATION_SHIFT)
-#define MMSB_EXPLICIT_ID (UINT64_C(1) << 22) /* the id is in the cold record, not derived from the handle */
-#define MMSB_AWAY (UINT64_C(1) << 23)        /* the bytes have no address until the page is brought in */
-#define MMSB_ADOPTED (UINT64_C(1) << 24)
-#define MMSB_READ_ONLY (UINT64_C(1) << 25)
+#define MMSB_EXPLICIT_ID (UINT64_C(1) << 8) /* the id is in the cold record, not derived from the handle */
+#define MMSB_ADOPTED (UINT64_C(1) << 9)
+#define MMSB_READ_ONLY (UINT64_C(1) << 10)
+#define MMSB_OWNER_SHIFT 12 /* the thread that runs a call on the page; 0 = none. Owners are kept shifted to their place. */
+#define MMSB_OWNERS 0x3fff
+#define MMSB_OWNER_MASK ((uint64_t)MMSB_OWNERS << MMSB_OWNER_SHIFT)
+#define MMSB_OWNER_LIBRARY ((uint32_t)MMSB_OWNERS << MMSB_OWNER_SHIFT) /* Go code, which is not bound to a thread */
+#define MMSB_AWAY_SHIFT 26
+#define MMSB_AWAY (UINT64_C(1) << MMSB_AWAY_SHIFT) /* the bytes have no address until the page is brought in */
+#define MMSB_LIVE_SHIFT 27
+#define MMSB_LIVE (UINT64_C(1) << MMSB_LIVE_SHIFT) /* follows from the kind: a page's state has it, no other */
 
-#define MMSB_STATE(kind, generation, low) (MMSB_HANDLE(kind, generation, 0) | (low))
+#define MMSB_STATE(kind, generation, low) \
+    (MMSB_HANDLE(kind, generation, 0) | ((uint64_t)(low) & ~MMSB_LIVE) | ((kind) == MMSB_KIND_PAGE ? MMSB_LIVE : 0))
 #define MMSB_STATE_CLASS(state) ((uint32_t)(((state) & MMSB_CLASS_MASK) >> MMSB_CLASS_SHIFT))
 #define MMSB_STATE_LOCATION(state) ((int32_t)(((state) & MMSB_LOCATION_MASK) >> MMSB_LOCATION_SHIFT))
 
@@ -109,17 +117,21 @@ typedef struct mmsb_cold {
 #define MMSB_CHUNKS (1u << (MMSB_INDEX_BITS - MMSB_CHUNK_BITS))
 
 typedef struct mmsb_table {
+    uintptr_t region_base[MMSB_REGIONS]; /* of each region that is mapped: what its places are short of their addresses */
     mmsb_record_t *records;              /* 2^28, reserved; writable as far as chunks have been taken */
     mmsb_cold_t *colds;                  /* likewise */
-    uintptr_t region_base[MMSB_REGIONS]; /* address of each region here; 0 = not mapped */
     uint32_t chunk_context[MMSB_CHUNKS]; /* index of the context that has the chunk; 0 = none */
 } mmsb_table_t;
 
 extern mmsb_table_t mmsb_table;
 
 static inline uint8_t *mmsb_place_address(uint64_t place) {
-    return (uint8_t *)(__atomic_load_n(&mmsb_table.region_base[MMSB_PLACE_REGION(place)], __ATOMIC_RELAXED) +
-                       MMSB_PLACE_OFFSET(place));
+    return (uint8_t *)(__atomic_load_n(&mmsb_table.region_base[MMSB_PLACE_REGION(place)], __ATOMIC_RELAXED) + place);
+}
+
+/* From now on places of the region are at base. */
+static inline void mmsb_region_map(uint32_t region, uintptr_t base) {
+    __atomic_store_n(&mmsb_table.region_base[region], base - (uintptr_t)MMSB_PLACE(region, 0), __ATOMIC_RELAXED);
 }
 
 static inline uint32_t mmsb_class_of(uint64_t size) { /* 1 ≤ size ≤ MMSB_SMALL_MAX */

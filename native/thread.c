@@ -92,7 +92,7 @@ static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 static int thread_key_made;
 
 static pthread_mutex_t owners_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint16_t owners_free[MMSB_OWNER_LIBRARY];
+static uint16_t owners_free[MMSB_OWNERS];
 static uint32_t owners_free_count, owners_made;
 
 /* Zeroed memory that shares no line of the cache with what other threads write, nor the line beside it, which processors fetch along. For
@@ -109,15 +109,15 @@ static uint32_t owner_take(void) {
     pthread_mutex_lock(&owners_lock);
     if (owners_free_count > 0)
         owner = owners_free[--owners_free_count];
-    else if (owners_made + 1 < MMSB_OWNER_LIBRARY)
+    else if (owners_made + 1 < MMSB_OWNERS)
         owner = ++owners_made;
     pthread_mutex_unlock(&owners_lock);
-    return owner;
+    return owner << MMSB_OWNER_SHIFT;
 }
 
 static void owner_give(uint32_t owner) {
     pthread_mutex_lock(&owners_lock);
-    owners_free[owners_free_count++] = (uint16_t)owner;
+    owners_free[owners_free_count++] = (uint16_t)(owner >> MMSB_OWNER_SHIFT);
     pthread_mutex_unlock(&owners_lock);
 }
 
@@ -201,7 +201,7 @@ mmsb_thread_t *mmsb_thread_enter(void) {
 
 mmsb_status_t mmsb_thread_fail(void) {
     return mmsb_fail(MMSB_E_LIMIT, "no room for one more thread: %u threads use the library, %u can",
-                     owners_made - owners_free_count, MMSB_OWNER_LIBRARY - 1);
+                     owners_made - owners_free_count, MMSB_OWNERS - 1);
 }
 
 int mmsb_thread_start(void) {
@@ -272,7 +272,7 @@ mmsb_cache_t *mmsb_cache_enter(uint64_t context) {
         mmsb_fail(MMSB_E_STALE_HANDLE, "context 0x%016llx has ended", (unsigned long long)context);
         return NULL;
     }
-    unused->shard = self->owner % MMSB_SHARDS;
+    unused->shard = (self->owner >> MMSB_OWNER_SHIFT) % MMSB_SHARDS;
     unused->thread = self->owner;
     __atomic_store_n(&unused->owner, record, __ATOMIC_RELAXED);
     unused->context_index = record->index;

@@ -37,7 +37,7 @@ typedef struct mmsb_cache {
     uint32_t context_index;
     uint32_t open_index; /* the same until the context ends; then MMSB_CONTEXTS */
     uint32_t shard;      /* of the depot */
-    uint32_t thread;     /* the owner number of the thread */
+    uint32_t thread;     /* the owner that the thread is */
     uint32_t busy;       /* 1 while the thread works in the cache */
     uint32_t reserved;
     struct mmsb_context_record *owner; /* NULL = the cache is free for another context */
@@ -57,7 +57,7 @@ typedef struct mmsb_shard {
 } mmsb_shard_t;
 
 typedef struct mmsb_thread {
-    uint32_t owner; /* 1 … MMSB_OWNER_LIBRARY - 1 */
+    uint32_t owner; /* of what the thread locks: 1 … MMSB_OWNERS - 1, shifted to its place */
     mmsb_status_t error_code;
     int32_t error_domain;
     int32_t error_foreign;

@@ -177,8 +177,8 @@ static void start(void) {
         CHECK(mmsb_table_open_chunk(chunk) == 0 && mmsb_table_open_colds(chunk) == 0);
     mmsb_table.chunk_context[0] = CONTEXT_INDEX;
     mmsb_table.chunk_context[OTHER_CHUNK] = OTHER_INDEX;
-    mmsb_table.region_base[REGION] =
-        (uintptr_t)mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    mmsb_region_map(
+        REGION, (uintptr_t)mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     mmsb_upcalls = (mmsb_upcalls_t){
         .refill = refill, .take_block = take_block, .give_block = give_block, .bring = bring, .leave = leave, .end = end_page};
     begin_context(CONTEXT_INDEX);

@@ -71,8 +71,8 @@ static void start(void) {
         CHECK(mmsb_table_open_chunk(chunk) == 0);
         mmsb_table.chunk_context[chunk] = CONTEXT_INDEX;
     }
-    mmsb_table.region_base[REGION] =
-        (uintptr_t)mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    mmsb_region_map(
+        REGION, (uintptr_t)mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     mmsb_upcalls.refill = refill;
 }
 
