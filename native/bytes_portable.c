@@ -60,7 +60,8 @@ static uint64_t next_agreement(const uint8_t *a, const uint8_t *b, uint64_t from
     return words_next_agreement(a, b, from, length);
 }
 
-static void zero(void *bytes, uint64_t length) {
+static void zero(void *bytes, uint64_t length, const void *next) {
+    (void)next;
     memset(bytes, 0, length);
 }
 

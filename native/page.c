@@ -108,20 +108,16 @@ uint64_t mmsb_record_id(uint32_t index, uint64_t state) {
 
 /* ----------------------------------------------------------------------------------------- creating, destroying ---- */
 
-/* Small memory as a new page has it. */
-static void open_memory(mmsb_record_t *record, uint32_t class_number, int zeroed) {
-    MMSB_UNPOISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
-    if (zeroed)
-        mmsb_record_clean(record, class_number);
+/* What the magazine gives next, or NULL. */
+static const void *next_memory(const mmsb_magazine_t *magazine) {
+    return magazine->count == 0 ? NULL : mmsb_record_bytes(mmsb_record_of(magazine->handles[magazine->count - 1]));
 }
 
-/* The first lines of what the magazine gives next, while this page is filled: the processor's own prefetching stops at a system page. */
-static void prefetch_next(const mmsb_magazine_t *magazine) {
-    if (magazine->count == 0)
-        return;
-    const uint8_t *bytes = mmsb_record_bytes(mmsb_record_of(magazine->handles[magazine->count - 1]));
-    for (int line = 0; line < 8; line++)
-        __builtin_prefetch(bytes + line * 64, 1);
+/* Small memory, just popped off the magazine, as a new page has it. */
+static void open_memory(mmsb_record_t *record, uint32_t class_number, int zeroed, const mmsb_magazine_t *magazine) {
+    MMSB_UNPOISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
+    if (zeroed)
+        mmsb_record_clean(record, class_number, next_memory(magazine));
 }
 
 /* Pops a handle whose automatic id nobody took; begins the cache and leaves it begun on MMSB_OK only. */
@@ -183,9 +179,7 @@ mmsb_status_t mmsb_page_create_small(uint64_t context, uint64_t size, int zeroed
         mmsb_cache_end(cache);
         return status;
     }
-    if (zeroed)
-        prefetch_next(cache->loaded[class_number]);
-    open_memory(record, class_number, zeroed);
+    open_memory(record, class_number, zeroed, cache->loaded[class_number]);
     mmsb_capture_created(MMSB_HANDLE_INDEX(handle));
     mmsb_page_begin(record, handle, size, class_number);
     mmsb_counter_add(&cache->creates, 1);
@@ -216,7 +210,7 @@ static size_t begin_run(mmsb_magazine_t *magazine, uint32_t class_number, uint64
         mmsb_record_t *record = mmsb_record_of(handle);
         if (MMSB_UNLIKELY(__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED)))
             break;
-        open_memory(record, class_number, 0);
+        open_memory(record, class_number, 0, magazine);
         mmsb_page_begin(record, handle, size, class_number);
         pages[i] = handle;
     }
@@ -261,7 +255,7 @@ mmsb_status_t mmsb_page_create_batch(uint64_t context, uint64_t size, size_t cou
             if (MMSB_UNLIKELY(ring) && (status = journal_create(ring, cache, handle, size, &sequence)) != MMSB_OK)
                 break;
             magazine->count--;
-            open_memory(record, class_number, zeroed);
+            open_memory(record, class_number, zeroed, magazine);
             mmsb_capture_created(MMSB_HANDLE_INDEX(handle));
             mmsb_page_begin(record, handle, size, class_number);
             pages[made++] = handle;
@@ -368,16 +362,15 @@ void mmsb_record_finish(uint32_t index, uint64_t state) {
     mmsb_record_t *record = mmsb_record_at(index);
     uint64_t page = MMSB_HANDLE(MMSB_KIND_PAGE, MMSB_HANDLE_GENERATION(state), index);
     uint32_t class_number = MMSB_STATE_CLASS(state);
+    uint64_t free_state = MMSB_STATE(MMSB_STATE_FREE, MMSB_HANDLE_GENERATION(page) + 1, state & MMSB_CLASS_MASK);
     mmsb_cache_t *cache = cache_for(mmsb_record_context(index));
     if (cache && room(cache, class_number) == MMSB_OK) {
-        mmsb_page_end(cache, cache->loaded[class_number], record, page, class_number);
+        mmsb_page_end(cache, cache->loaded[class_number], record, page, free_state);
         mmsb_cache_end(cache);
         return;
     }
     /* The context is ending: its end takes the record whatever it says, once it is unlocked. */
-    __atomic_store_n(&record->state,
-                     MMSB_STATE(MMSB_STATE_FREE, MMSB_HANDLE_GENERATION(page) + 1, (uint64_t)class_number << MMSB_CLASS_SHIFT),
-                     __ATOMIC_RELEASE);
+    __atomic_store_n(&record->state, free_state, __ATOMIC_RELEASE);
 }
 
 static mmsb_status_t check_destroy(void *work, size_t i, mmsb_record_t *record, uint64_t state) {
@@ -396,8 +389,9 @@ static size_t end_run(const mmsb_page_t *pages, size_t count) {
         mmsb_cache_end(cache);
         return 0;
     }
-    const uint32_t class_number = MMSB_STATE_CLASS(mmsb_state_held(mmsb_record_of(pages[0])));
-    if (class_number >= MMSB_SMALL_CLASSES) {
+    const uint64_t held = mmsb_state_held(mmsb_record_of(pages[0])), low = held & MMSB_INDEX_MASK;
+    const uint32_t class_number = MMSB_STATE_CLASS(held);
+    if (class_number >= MMSB_SMALL_CLASSES || (low & ~MMSB_OWNER_MASK) != (MMSB_LIVE | class_number)) {
         mmsb_cache_end(cache);
         return 0;
     }
@@ -405,14 +399,19 @@ static size_t end_run(const mmsb_page_t *pages, size_t count) {
     uint32_t filled =
         magazine ? magazine->count : MMSB_MAGAZINE_ROUNDS; /* kept here: the field would chain one item to the next */
     size_t i = 0;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, known = ~pages[0]; /* a page of a chunk that is the context's: none yet */
     for (; i < count; i++) {
         uint64_t page = pages[i];
         mmsb_record_t *record = mmsb_record_of(page);
-        if (MMSB_UNLIKELY(page == 0 || MMSB_STATE_CLASS(mmsb_state_held(record)) != class_number ||
-                          (record->cold | record->mask_block) != 0 || MMSB_HANDLE_GENERATION(page) == MMSB_GENERATION_MAX ||
-                          mmsb_record_context(MMSB_HANDLE_INDEX(page)) != cache->context_index))
+        const uint64_t state = mmsb_state_held(record);
+        /* Handles 0, which are skipped, belong to no state that is live. */
+        if (MMSB_UNLIKELY(mmsb_state_beside(state, page) != low || !mmsb_record_bare(record) || mmsb_page_is_last(page)))
             break;
+        if (MMSB_UNLIKELY((page ^ known) & MMSB_INDEX_MASK & ~(uint64_t)(MMSB_CHUNK_RECORDS - 1))) {
+            if (mmsb_record_context(MMSB_HANDLE_INDEX(page)) != cache->context_index)
+                break;
+            known = page;
+        }
         if (MMSB_UNLIKELY(filled == MMSB_MAGAZINE_ROUNDS)) {
             if (magazine)
                 magazine->count = filled;
@@ -423,7 +422,8 @@ static size_t end_run(const mmsb_page_t *pages, size_t count) {
         }
         MMSB_POISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
         bytes += record->size;
-        magazine->handles[filled++] = mmsb_record_free(record, page, class_number);
+        __atomic_store_n(&record->state, mmsb_state_after(state - (low & MMSB_OWNER_MASK)), __ATOMIC_RELEASE);
+        magazine->handles[filled++] = mmsb_page_next(page);
     }
     if (magazine)
         magazine->count = filled;
@@ -495,7 +495,7 @@ static void begin_block(uint64_t handle, uint32_t class_number, int zeroed) {
     mmsb_record_t *record = mmsb_record_of(handle);
     MMSB_UNPOISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
     if (zeroed)
-        mmsb_record_clean(record, class_number);
+        mmsb_record_clean(record, class_number, NULL);
     mmsb_dirty_all(record);
     __atomic_store_n(&record->size, mmsb_class_size(class_number), __ATOMIC_RELAXED);
     __atomic_store_n(&record->state,

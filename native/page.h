@@ -120,8 +120,8 @@ static inline void mmsb_dirty_none(mmsb_record_t *record) {
     record->dirty_last = 0;
 }
 
-/* Makes all bytes of small memory zero, writing only those that may not be. */
-static inline void mmsb_record_clean(mmsb_record_t *record, uint32_t class_number) {
+/* Makes all bytes of small memory zero, writing only those that may not be. next as in bytes.h. */
+static inline void mmsb_record_clean(mmsb_record_t *record, uint32_t class_number, const void *next) {
     uint64_t first = (uint64_t)record->dirty_first << 4, end = ((uint64_t)record->dirty_last + 1) << 4;
     uint64_t size = mmsb_class_size(class_number);
     if (mmsb_exposed(record))
@@ -130,7 +130,7 @@ static inline void mmsb_record_clean(mmsb_record_t *record, uint32_t class_numbe
         return;
     if (end > size)
         end = size;
-    mmsb_bytes.zero(mmsb_record_bytes(record) + first, end - first);
+    mmsb_bytes.zero(mmsb_record_bytes(record) + first, end - first, next);
     mmsb_dirty_none(record);
 }
 
@@ -309,21 +309,33 @@ static inline __attribute__((always_inline)) int mmsb_page_create_fast(uint64_t 
     return 0;
 }
 
-/* The record of a page that ends is free from now on, for the next generation. Returns the handle of its next page. */
-static inline uint64_t mmsb_record_free(mmsb_record_t *record, uint64_t page, uint32_t class_number) {
-    uint64_t next = page + (UINT64_C(1) << MMSB_INDEX_BITS);
-    __atomic_store_n(&record->state, (next & (MMSB_ID_MASK & ~MMSB_INDEX_MASK)) | (uint64_t)class_number << MMSB_CLASS_SHIFT,
-                     __ATOMIC_RELEASE);
-    return next;
+/* The handle of the next page that the record of a page will have; where there is none, its kind is another. */
+static inline uint64_t mmsb_page_next(uint64_t page) {
+    return page + (UINT64_C(1) << MMSB_INDEX_BITS);
 }
 
-/* The record of a page that ends, locked by the caller, is free from now on, for the next generation. The cache is begun and has room. */
+static inline int mmsb_page_is_last(uint64_t page) {
+    return (mmsb_page_next(page) & UINT64_C(2) << 60) != 0; /* MMSB_KIND_PAGE is 1 */
+}
+
+/* The state that follows on that of a live page which has nothing but a size class: free, for the next generation. */
+static inline uint64_t mmsb_state_after(uint64_t state) {
+    return state + (UINT64_C(1) << MMSB_INDEX_BITS) - ((uint64_t)MMSB_KIND_PAGE << 60 | MMSB_LIVE);
+}
+
+/* 1 where a locked page has neither metadata or an id of its own, nor a change mask. */
+static inline int mmsb_record_bare(const mmsb_record_t *record) {
+    return (record->cold | record->mask_block) == 0;
+}
+
+/* The record of a page that ends, locked by the caller, is free from now on. The cache is begun and has room. */
 static inline void mmsb_page_end(mmsb_cache_t *cache, mmsb_magazine_t *magazine, mmsb_record_t *record, uint64_t page,
-                                 uint32_t class_number) {
-    MMSB_POISON(mmsb_record_bytes(record), mmsb_class_size(class_number));
+                                 uint64_t free_state) {
+    MMSB_POISON(mmsb_record_bytes(record), mmsb_class_size(MMSB_STATE_CLASS(free_state)));
     mmsb_counter_add(&cache->bytes_freed, record->size);
     mmsb_counter_add(&cache->frees, 1);
-    magazine->handles[magazine->count++] = mmsb_record_free(record, page, class_number);
+    __atomic_store_n(&record->state, free_state, __ATOMIC_RELEASE);
+    magazine->handles[magazine->count++] = mmsb_page_next(page);
 }
 
 /* Ends a small page that has nothing beside its bytes: 1, or 0 with nothing done. */
@@ -332,7 +344,7 @@ static inline int mmsb_page_destroy_fast(uint64_t page) {
     mmsb_record_t *record = mmsb_record_of(page);
     uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
     const uint64_t beside = mmsb_state_beside(state, page) - MMSB_LIVE; /* of the pages meant here nothing but the class */
-    if (MMSB_UNLIKELY(!cache || beside >= MMSB_SMALL_CLASSES || MMSB_HANDLE_GENERATION(page) == MMSB_GENERATION_MAX))
+    if (MMSB_UNLIKELY(!cache || beside >= MMSB_SMALL_CLASSES || mmsb_page_is_last(page)))
         return 0;
     const uint32_t class_number = (uint32_t)beside;
     mmsb_cache_mark(cache);
@@ -342,8 +354,8 @@ static inline int mmsb_page_destroy_fast(uint64_t page) {
             mmsb_record_context(MMSB_HANDLE_INDEX(page)) == __atomic_load_n(&cache->open_index, __ATOMIC_RELAXED) && magazine &&
             magazine->count < MMSB_MAGAZINE_ROUNDS &&
             __atomic_compare_exchange_n(&record->state, &state, state | cache->thread, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))) {
-        if (MMSB_LIKELY(!mmsb_record_pinned(record) && (record->cold | record->mask_block) == 0)) {
-            mmsb_page_end(cache, magazine, record, page, class_number);
+        if (MMSB_LIKELY(!mmsb_record_pinned(record) && mmsb_record_bare(record))) {
+            mmsb_page_end(cache, magazine, record, page, mmsb_state_after(state));
             mmsb_cache_end(cache);
             return 1;
         }

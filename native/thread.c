@@ -38,27 +38,33 @@ static mmsb_magazine_t *magazine_at(uint32_t number) {
 
 /* Stacks without locks: the tag counts every change, so that a head that came back is not taken for the same (Treiber, IBM RJ 5118). */
 static void stack_push(uint64_t *head, mmsb_magazine_t *magazine) {
-    uint64_t seen = __atomic_load_n(head, __ATOMIC_RELAXED), next;
+    uint64_t seen = __atomic_load_n(head, __ATOMIC_ACQUIRE), next;
     do {
+        /* Of a head that is no longer one, any depth: the exchange fails then. */
+        uint32_t below = (uint32_t)seen == 0 ? 0 : __atomic_load_n(&magazine_at((uint32_t)seen)->depth, __ATOMIC_RELAXED);
+        __atomic_store_n(&magazine->depth, below + 1, __ATOMIC_RELAXED);
         __atomic_store_n(&magazine->next, (uint32_t)seen, __ATOMIC_RELAXED);
         next = ((seen >> 32) + 1) << 32 | magazine->number;
-    } while (!__atomic_compare_exchange_n(head, &seen, next, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+    } while (!__atomic_compare_exchange_n(head, &seen, next, 1, __ATOMIC_RELEASE, __ATOMIC_ACQUIRE));
 }
 
-static mmsb_magazine_t *stack_pop(uint64_t *head) {
+/* The top of a stack that has more than keeps. */
+static mmsb_magazine_t *stack_pop(uint64_t *head, uint32_t keeps) {
     uint64_t seen = __atomic_load_n(head, __ATOMIC_ACQUIRE), next;
     mmsb_magazine_t *magazine;
     do {
         if ((uint32_t)seen == 0)
             return NULL;
         magazine = magazine_at((uint32_t)seen);
+        if (keeps != 0 && __atomic_load_n(&magazine->depth, __ATOMIC_RELAXED) <= keeps)
+            return NULL;
         next = ((seen >> 32) + 1) << 32 | __atomic_load_n(&magazine->next, __ATOMIC_RELAXED);
     } while (!__atomic_compare_exchange_n(head, &seen, next, 1, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE));
     return magazine;
 }
 
 static mmsb_magazine_t *magazine_new(uint32_t shard) {
-    mmsb_magazine_t *magazine = stack_pop(&empty_magazines[shard].head);
+    mmsb_magazine_t *magazine = stack_pop(&empty_magazines[shard].head, 0);
     if (!magazine) {
         uint32_t number = __atomic_add_fetch(&magazines_made, 1, __ATOMIC_RELAXED);
         if (number >= MAGAZINES - 1) {
@@ -77,11 +83,11 @@ static void magazine_drop(mmsb_magazine_t *magazine, uint32_t shard) {
         stack_push(&empty_magazines[shard].head, magazine);
 }
 
-/* A full magazine, from the own shard before others. */
-static mmsb_magazine_t *depot_pop(mmsb_context_record_t *context, uint32_t class_number, uint32_t shard) {
-    mmsb_magazine_t *magazine = NULL;
-    for (uint32_t i = 0; i < MMSB_SHARDS && !magazine; i++)
-        magazine = stack_pop(&context->depot[(shard + i) % MMSB_SHARDS].full[class_number]);
+/* A full magazine, from one shard before the others, which keep some. */
+static mmsb_magazine_t *depot_pop(mmsb_context_record_t *context, uint32_t class_number, uint32_t shard, uint32_t others_keep) {
+    mmsb_magazine_t *magazine = stack_pop(&context->depot[shard].full[class_number], 0);
+    for (uint32_t i = 1; i < MMSB_SHARDS && !magazine; i++)
+        magazine = stack_pop(&context->depot[(shard + i) % MMSB_SHARDS].full[class_number], others_keep);
     return magazine;
 }
 
@@ -312,7 +318,7 @@ void mmsb_context_detach(mmsb_context_record_t *context) {
         cache_empty(context->caches, 0);
     for (uint32_t class_number = 0; class_number < MMSB_SMALL_CLASSES; class_number++) {
         mmsb_magazine_t *magazine;
-        while ((magazine = depot_pop(context, class_number, 0)))
+        while ((magazine = depot_pop(context, class_number, 0, 0)))
             magazine_drop(magazine, 0);
     }
     pthread_mutex_unlock(&caches_lock);
@@ -358,7 +364,7 @@ mmsb_status_t mmsb_magazine_refill(mmsb_cache_t *cache, uint32_t class_number) {
         cache->previous[class_number] = loaded;
         return MMSB_OK;
     }
-    mmsb_magazine_t *full = depot_pop(cache->owner, class_number, cache->shard);
+    mmsb_magazine_t *full = depot_pop(cache->owner, class_number, cache->shard, MMSB_SHARD_KEEPS);
     if (full) {
         magazine_drop(loaded, cache->shard);
         cache->loaded[class_number] = full;
@@ -403,7 +409,7 @@ mmsb_status_t mmsb_magazine_make_room(mmsb_cache_t *cache, uint32_t class_number
 }
 
 uint32_t mmsb_depot_take(mmsb_context_record_t *context, uint32_t class_number, uint64_t *handles) {
-    mmsb_magazine_t *magazine = depot_pop(context, class_number, 0);
+    mmsb_magazine_t *magazine = depot_pop(context, class_number, 0, 0);
     if (!magazine)
         return 0;
     uint32_t count = magazine->count;

@@ -5,7 +5,8 @@
  * destroying a small page touches nothing that other threads write. Full magazines go to the context's depot, stacks without locks,
  * and come from there; only when the depot is empty does a thread ask Go for memory (Bonwick and Adams, "Magazines and Vmem", 2001).
  * The depot has shards: a thread leaves its magazines in one and looks there first, so that memory stays near the processor that used it
- * last; it takes from the others before it asks Go.
+ * last. Of the others it takes what they have beyond MMSB_SHARD_KEEPS before it asks Go, and the rest when Go has no memory left: records of
+ * threads that share a few magazines come to lie line by line beside each other, and then both are slower by a third.
  *
  * A thread marks its cache busy, with plain stores, while it works in it; whoever must know that nobody does (the end of a context, an
  * id that is taken) asks the kernel for a barrier on all threads and waits for the marks: mmsb_synchronize.
@@ -27,7 +28,7 @@ typedef struct mmsb_magazine {
     uint32_t count;
     uint32_t next; /* number of the next magazine in the depot */
     uint32_t number;
-    uint32_t reserved;
+    uint32_t depth; /* how many there are from here to the bottom of the depot's stack */
     uint64_t handles[MMSB_MAGAZINE_ROUNDS];
 } mmsb_magazine_t;
 
@@ -50,6 +51,7 @@ typedef struct mmsb_cache {
 } mmsb_cache_t;
 
 #define MMSB_SHARDS 16
+#define MMSB_SHARD_KEEPS 32 /* full magazines of a size class: 2000 pages */
 
 typedef struct mmsb_shard {
     uint64_t full[MMSB_SMALL_CLASSES]; /* tag (32) | number of the first full magazine (32) */

@@ -130,7 +130,7 @@ func (c *Context) refill(class uint32, handles []uint64) (int, error) {
 	k := &c.memory.classes[class]
 	for len(k.slots) < want {
 		err := c.newSpan(class)
-		if err != nil && len(k.slots) == 0 && c.trim() > 0 { // what other size classes have free may be enough
+		if err != nil && len(k.slots) == 0 && !c.takeDepot(class) && c.trim() > 0 { // what other size classes have free may be enough
 			err = c.newSpan(class)
 		}
 		if err != nil {
@@ -163,11 +163,18 @@ func (c *Context) trim() uint64 {
 	return released
 }
 
+// takeDepot takes a magazine of free slots that threads keep for themselves, if there is one. Under the lock.
+func (c *Context) takeDepot(class uint32) bool {
+	var handles [native.MagazineRounds]uint64
+	n := native.TakeDepot(c.index, class, &handles)
+	k := &c.memory.classes[class]
+	k.slots = append(k.slots, handles[:n]...)
+	return n > 0
+}
+
 func (c *Context) trimClass(class uint32) uint64 {
 	k := &c.memory.classes[class]
-	var handles [native.MagazineRounds]uint64
-	for n := native.TakeDepot(c.index, class, &handles); n > 0; n = native.TakeDepot(c.index, class, &handles) {
-		k.slots = append(k.slots, handles[:n]...)
+	for c.takeDepot(class) {
 	}
 	size := native.ClassSize(class)
 	bytes := spanBytes(size)

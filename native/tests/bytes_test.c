@@ -329,7 +329,7 @@ static void test_zero(uint64_t length, place_t place, uint64_t alignment) {
     fill(&page);
     uint8_t *after = remember(&page);
     memset(after, 0, length);
-    mmsb_bytes.zero(page.at, length);
+    mmsb_bytes.zero(page.at, length, below(2) ? payload.at : NULL);
     check(as_expected(&page), "zero", length);
 }
 
@@ -573,8 +573,8 @@ static uint64_t looks_behind_the_end(const uint8_t *a, const uint8_t *b, uint64_
     return *(const volatile uint8_t *)(a + length) == *(const volatile uint8_t *)(b + length) ? found : found;
 }
 
-static void zeroes_a_byte_before(void *bytes, uint64_t length) {
-    sound.zero((uint8_t *)bytes - 1, length + 1);
+static void zeroes_a_byte_before(void *bytes, uint64_t length, const void *next) {
+    sound.zero((uint8_t *)bytes - 1, length + 1, next);
 }
 
 /* As if a stretch that is joined were one byte shorter. */
