@@ -112,6 +112,12 @@ static inline void mmsb_bits_set_range(uint8_t *bits, uint64_t first, uint64_t c
     bits[(end - 1) / 8] = (uint8_t)(bits[(end - 1) / 8] | 0xff >> (-end & 7)); /* the last byte, perhaps once more */
 }
 
+/* Sets 64 bits from bit first < 64 on. By whole words, which lie in one line of the cache each: bytes at any place cost twice as much. */
+static inline void mmsb_bits_set_64(uint64_t *words, uint64_t first) {
+    words[0] |= ~(uint64_t)0 << first;
+    words[(first + 63) / 64] |= ~(uint64_t)0 >> (-first & 63); /* of one word, perhaps once more */
+}
+
 /* Copies count bits from bit first of from on to bit 0 of to; the unused bits of the last byte written are 0. */
 void mmsb_bits_extract(uint8_t *to, const uint8_t *from, uint64_t first, uint64_t count);
 /* 1 where text is valid UTF-8 (no surrogates, no overlong forms, at most U+10FFFF). */

@@ -316,16 +316,16 @@ mmsb_status_t mmsb_page_apply_delta(uint64_t page, const mmsb_delta_t *delta) {
  * nearest cache. */
 typedef struct target {
     mmsb_record_t *record;
-    uint64_t state;   /* of the record when this is done: unlocked by the last delta of its page */
-    uint8_t *bytes;   /* NULL = not one run */
-    uint8_t *changed; /* the byte of the change mask that the run begins in */
+    uint64_t state;    /* of the record when this is done: unlocked by the last delta of its page */
+    uint8_t *bytes;    /* NULL = not one run */
+    uint64_t *changed; /* the word of the change mask that the run begins in */
 } target_t;
 
 /* The same with what arrays of runs say by themselves. */
 typedef struct mmsb_plan {
     target_t target;
     const uint8_t *payload;
-    uint64_t length_and_bit; /* length << 3 | first bit in *changed */
+    uint64_t length_and_bit; /* length << 6 | first bit in *changed */
 } plan_t;
 
 /* The thread's room for so many plans; NULL with the last error set. It is kept for the next batch. */
@@ -349,7 +349,8 @@ static plan_t *plans_for(size_t count) {
 }
 
 static inline target_t target_of(mmsb_record_t *record, uint64_t state, uint64_t offset) {
-    target_t target = {record, state, mmsb_record_bytes(record) + offset, mmsb_place_address(record->mask_place) + (offset >> 3)};
+    target_t target = {record, state, mmsb_record_bytes(record) + offset,
+                       (uint64_t *)(void *)mmsb_place_address(record->mask_place) + (offset >> 6)};
     return target;
 }
 
@@ -361,6 +362,7 @@ static inline void prefetch_target(const target_t *target) {
     __builtin_prefetch(target->bytes, 1);
     __builtin_prefetch(target->bytes + 63, 1);
     __builtin_prefetch(target->changed, 1);
+    __builtin_prefetch(target->changed + 1, 1);
 }
 
 /* While pages are captured their lines are read before the pass that changes them. */
@@ -375,10 +377,10 @@ static inline __attribute__((always_inline)) void apply_target(const target_t *t
     mmsb_record_t *record = target->record;
     if (MMSB_LIKELY(length == 64)) { /* a number that the compiler knows */
         memcpy(target->bytes, payload, 64);
-        mmsb_bits_set_range(target->changed, bit, 64);
+        mmsb_bits_set_64(target->changed, bit);
     } else if (length > 0) {
         memcpy(target->bytes, payload, length);
-        mmsb_bits_set_range(target->changed, bit, length);
+        mmsb_bits_set_range((uint8_t *)target->changed, bit, length);
     }
     if (MMSB_UNLIKELY(!mmsb_exposed(record)) && length > 0) {
         uint64_t offset = (uint64_t)(target->bytes - mmsb_record_bytes(record));
@@ -453,7 +455,7 @@ static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *ar
         status = mmsb_mask_make(record);
         if (MMSB_UNLIKELY(status != MMSB_OK))
             return status;
-        *plan = (plan_t){target_of(record, state, offset), delta->payload, length << 3 | (offset & 7)};
+        *plan = (plan_t){target_of(record, state, offset), delta->payload, length << 6 | (offset & 63)};
         prefetch_kept(&plan->target);
     } else {
         status = check_locked(work->pages[i], delta, record, state);
@@ -559,7 +561,7 @@ static inline __attribute__((always_inline)) void apply_structs(const struct_wor
         if (MMSB_LIKELY(i + NEAR < count && plan[NEAR].target.bytes))
             prefetch_target(&plan[NEAR].target);
         if (MMSB_LIKELY(plan->target.bytes != NULL))
-            apply_target(&plan->target, plan->length_and_bit & 7, plan->length_and_bit >> 3, plan->payload, deltas[i].epoch);
+            apply_target(&plan->target, plan->length_and_bit & 63, plan->length_and_bit >> 6, plan->payload, deltas[i].epoch);
         else
             apply_locked(plan->target.record, &deltas[i]);
         if (!group)
@@ -694,7 +696,7 @@ static inline __attribute__((always_inline)) void apply_arrays(const array_work_
             mmsb_ring_put_run(group, mmsb_record_id(MMSB_HANDLE_INDEX(runs.pages[i]), mmsb_state_held(record)),
                               record->version + 1, record->epoch + 1, runs.offsets[i], payload, length);
         }
-        apply_target(target, runs.offsets[i] & 7, length, payload, 0);
+        apply_target(target, runs.offsets[i] & 63, length, payload, 0);
         if (!group)
             leave_target(target);
         payload += length;
@@ -929,7 +931,7 @@ static inline int redo_make(const redo_t *redo) {
             if (mmsb_mask_make(record) != MMSB_OK)
                 return 0;
             target_t target = target_of(record, 0, redo->offset);
-            apply_target(&target, redo->offset & 7, length, redo->body + 8, 0);
+            apply_target(&target, redo->offset & 63, length, redo->body + 8, 0);
         }
     }
     __atomic_store_n(&record->version, head->version, __ATOMIC_RELAXED);

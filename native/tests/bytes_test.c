@@ -386,6 +386,16 @@ static void test_set_range(uint64_t first, uint64_t count, place_t place) {
     check(as_expected(&changed), "bits_set_range", count);
 }
 
+static void test_set_64(uint64_t first, place_t place) {
+    put(&changed, first == 0 ? 8 : 16, place, 8 * below(8));
+    fill(&changed);
+    uint8_t *after = remember(&changed);
+    for (uint64_t i = 0; i < 64; i++)
+        set_bit(after, first + i);
+    mmsb_bits_set_64((uint64_t *)(void *)changed.at, first);
+    check(as_expected(&changed), "bits_set_64", first);
+}
+
 static void test_extract(uint64_t first, uint64_t count, place_t place) {
     put(&mask, (first + count + 7) / 8, place, random_word());
     put(&page, (count + 7) / 8, place, random_word());
@@ -409,6 +419,8 @@ static void test_bit_ranges(void) {
                 test_extract(first, count, places[place]);
             }
         }
+        for (uint64_t first = 0; first < 64; first++)
+            test_set_64(first, places[place]);
         for (int i = 0; i < 20; i++) {
             test_set_range(below(100000), below(100000), places[place]);
             test_extract(below(100000), below(100000), places[place]);

@@ -145,7 +145,7 @@ static void end_page(uint32_t index, uint64_t state) {
         mmsb_cold_t *cold = cold_for(index);
         drop_metadata(cold);
         if (state & MMSB_AWAY)
-            record->place = cold->away_at;
+            __atomic_store_n(&record->place, cold->away_at, __ATOMIC_RELAXED);
         record->cold = 0;
     }
     if (MMSB_STATE_CLASS(state) < MMSB_SMALL_CLASSES)
