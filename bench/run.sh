@@ -17,7 +17,8 @@ trap 'rm -rf "$BENCH_FILES"' EXIT
 bench/peers.sh
 
 # -fno-plt: a call into a linked library is then one indirect call, like the calls of the peers that are opened at run time.
-flags=(-std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -fno-plt -Iinclude -Ibench)
+# -falign: where a loop of calls happens to lie is worth half a nanosecond, to us or to the peer.
+flags=(-std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -fno-plt -falign-functions=64 -falign-loops=64 -Iinclude -Ibench)
 "$cc" "${flags[@]}" -fPIC -shared -Wl,-soname,libbench_empty.so bench/empty.c -o "$out/libbench_empty.so"
 for program in pages calls deltas memory snapshots journal; do
     "$cc" "${flags[@]}" "bench/$program.c" bench/bench.c bench/disk.c bench/peers.c -o "$out/$program" "$library/libmmsb.so" \

@@ -9,6 +9,9 @@
 
 #pragma GCC visibility push(hidden)
 
+/* For functions that take some nanoseconds: they begin a line of the cache, because where they happen to lie is worth half of one. */
+#define DOOR_QUICK __attribute__((aligned(64)))
+
 /* The first line of every function that returns a status. */
 #define DOOR_ENTER() \
     do { \

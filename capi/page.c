@@ -73,7 +73,8 @@ static __attribute__((noinline)) mmsb_status_t create_zeroed(mmsb_context_t cont
 }
 
 /* What is asked first is what costs least: pages that are not cleaned. */
-mmsb_status_t mmsb_page_create(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options, mmsb_page_t *page) {
+DOOR_QUICK mmsb_status_t mmsb_page_create(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
+                                          mmsb_page_t *page) {
     if (MMSB_LIKELY(uninitialised(options) && usable(page)) && MMSB_LIKELY(mmsb_page_create_fast(context, size, 0, page, NULL)))
         return MMSB_OK;
     return create_zeroed(context, size, options, page);
@@ -98,8 +99,8 @@ static __attribute__((noinline)) mmsb_status_t create_zeroed_with_address(mmsb_c
     return create_with_address_slow(context, size, options, page, address);
 }
 
-mmsb_status_t mmsb_page_create_with_address(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
-                                            mmsb_page_t *page, void **address) {
+DOOR_QUICK mmsb_status_t mmsb_page_create_with_address(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
+                                                       mmsb_page_t *page, void **address) {
     if (MMSB_LIKELY(uninitialised(options) && usable(page) && usable(address)) &&
         MMSB_LIKELY(mmsb_page_create_fast(context, size, 0, page, address)))
         return MMSB_OK;
@@ -163,7 +164,7 @@ static __attribute__((noinline)) mmsb_status_t destroy_slow(mmsb_page_t page) {
     return mmsb_page_destroy_slow(page);
 }
 
-mmsb_status_t mmsb_page_destroy(mmsb_page_t page) {
+DOOR_QUICK mmsb_status_t mmsb_page_destroy(mmsb_page_t page) {
     if (MMSB_LIKELY(mmsb_page_destroy_fast(page)))
         return MMSB_OK;
     return destroy_slow(page);
@@ -243,7 +244,7 @@ mmsb_status_t mmsb_page_info_many(const mmsb_page_t *pages, size_t count, mmsb_p
     return mmsb_page_info_batch(pages, count, infos, bad_index);
 }
 
-void *mmsb_page_address(mmsb_page_t page) {
+DOOR_QUICK void *mmsb_page_address(mmsb_page_t page) {
     return mmsb_page_address_of(page);
 }
 
@@ -265,15 +266,15 @@ mmsb_status_t mmsb_page_address_many(const mmsb_page_t *pages, size_t count, voi
     return MMSB_OK;
 }
 
-uint64_t mmsb_page_size(mmsb_page_t page) {
+DOOR_QUICK uint64_t mmsb_page_size(mmsb_page_t page) {
     return mmsb_page_look(page, MMSB_FIELD_SIZE);
 }
 
-uint64_t mmsb_page_epoch(mmsb_page_t page) {
+DOOR_QUICK uint64_t mmsb_page_epoch(mmsb_page_t page) {
     return mmsb_page_look(page, MMSB_FIELD_EPOCH);
 }
 
-uint64_t mmsb_page_version(mmsb_page_t page) {
+DOOR_QUICK uint64_t mmsb_page_version(mmsb_page_t page) {
     return mmsb_page_look(page, MMSB_FIELD_VERSION);
 }
 
@@ -299,14 +300,14 @@ static __attribute__((noinline)) mmsb_status_t unpin_slow(mmsb_page_t page, int3
     return mmsb_page_unpin_bytes(page, mode);
 }
 
-mmsb_status_t mmsb_page_pin(mmsb_page_t page, int32_t mode, void **address) {
+DOOR_QUICK mmsb_status_t mmsb_page_pin(mmsb_page_t page, int32_t mode, void **address) {
     if (MMSB_LIKELY(mmsb_gate == MMSB_OK && is_mode(mode) && ((uintptr_t)address & (sizeof *address - 1)) == 0 &&
                     mmsb_page_pin_fast(page, mode, address)))
         return MMSB_OK;
     return pin_slow(page, mode, address);
 }
 
-mmsb_status_t mmsb_page_unpin(mmsb_page_t page, int32_t mode) {
+DOOR_QUICK mmsb_status_t mmsb_page_unpin(mmsb_page_t page, int32_t mode) {
     if (MMSB_LIKELY(mmsb_gate == MMSB_OK && is_mode(mode) && mmsb_page_unpin_fast(page, mode)))
         return MMSB_OK;
     return unpin_slow(page, mode);
