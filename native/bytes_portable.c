@@ -60,6 +60,10 @@ static uint64_t next_agreement(const uint8_t *a, const uint8_t *b, uint64_t from
     return words_next_agreement(a, b, from, length);
 }
 
+static void differences(uint8_t *bits, const uint8_t *a, const uint8_t *b, uint64_t length) {
+    words_differences(bits, a, b, length);
+}
+
 static void zero(void *bytes, uint64_t length, const void *next) {
     (void)next;
     memset(bytes, 0, length);
@@ -81,6 +85,7 @@ void mmsb_bytes_use_portable(mmsb_bytes_table_t *table) {
         .count_nonzero = count_nonzero,
         .next_difference = next_difference,
         .next_agreement = next_agreement,
+        .differences = differences,
         .zero = zero,
     };
 }

@@ -166,6 +166,13 @@ static inline uint64_t words_next_difference(const uint8_t *a, const uint8_t *b,
     return i;
 }
 
+static inline void words_differences(uint8_t *bits, const uint8_t *a, const uint8_t *b, uint64_t length) {
+    for (uint64_t i = 0; i < length; i += 8) {
+        uint64_t count = lesser(8, length - i), other = b ? load_part(b + i, count) : 0;
+        bits[i / 8] = (uint8_t)bits_of_bytes(nonzero_bytes(load_part(a + i, count) ^ other));
+    }
+}
+
 static inline uint64_t words_next_agreement(const uint8_t *a, const uint8_t *b, uint64_t from, uint64_t length) {
     uint64_t i = from;
     for (; length - i >= 8; i += 8) {

@@ -337,6 +337,17 @@ AVX2 static uint64_t avx2_next_agreement(const uint8_t *a, const uint8_t *b, uin
     return words_next_agreement(a, b, i, length);
 }
 
+AVX2 static inline uint64_t differing32(const uint8_t *a, const uint8_t *b) {
+    return sign_bits(_mm256_cmpeq_epi8(load256(a), b ? load256(b) : _mm256_setzero_si256())) ^ 0xffffffff;
+}
+
+AVX2 static void avx2_differences(uint8_t *bits, const uint8_t *a, const uint8_t *b, uint64_t length) {
+    uint64_t i = 0;
+    for (; length - i >= 64; i += 64)
+        store64(bits + i / 8, differing32(a + i, b ? b + i : b) | differing32(a + i + 32, b ? b + i + 32 : b) << 32);
+    words_differences(bits + i / 8, a + i, b ? b + i : b, length - i);
+}
+
 /* From here on the C library's memset gains: it goes around the caches for sizes that they cannot hold. */
 #define ZERO_BY_LIBRARY (256u * 1024)
 
@@ -390,6 +401,7 @@ void mmsb_bytes_use_avx2(mmsb_bytes_table_t *table) {
     table->count_nonzero = avx2_count_nonzero;
     table->next_difference = avx2_next_difference;
     table->next_agreement = avx2_next_agreement;
+    table->differences = avx2_differences;
     table->zero = avx2_zero;
 }
 

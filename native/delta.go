@@ -3,6 +3,10 @@ package native
 /*
 #include "delta.h"
 
+static inline void differences(uint8_t *bits, const uint8_t *a, const uint8_t *b, uint64_t length) {
+	mmsb_bytes.differences(bits, a, b, length);
+}
+
 _Static_assert(offsetof(mmsb_delta_t, mask) == 56 && offsetof(mmsb_delta_t, payload_length) == 112, "Delta below says the same");
 */
 import "C"
@@ -31,6 +35,14 @@ var (
 	_ [unsafe.Offsetof(Delta{}.Mask) - 56]struct{}
 	_ [unsafe.Offsetof(Delta{}.PayloadLength) - 112]struct{}
 )
+
+// Differences are bits that say where two ranges of bytes of one length differ; a nil b stands for zeros.
+func Differences(a, b []byte) []byte {
+	bits := make([]byte, (len(a)+7)/8)
+	C.differences((*C.uint8_t)(unsafe.SliceData(bits)), (*C.uint8_t)(unsafe.SliceData(a)), (*C.uint8_t)(unsafe.SliceData(b)),
+		C.uint64_t(len(a)))
+	return bits
+}
 
 // Source and Intent are its texts, empty where they are NULL.
 func (d *Delta) Source() string { return textOf(d.source) }

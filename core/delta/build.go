@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"libmmsb/core/status"
+	"libmmsb/native"
 )
 
 // Merge makes one delta of two of the same page: first a, then b. Later wins byte by byte; the larger epoch and timestamp;
@@ -57,13 +58,10 @@ func Convert(f *Form, kind Kind) (*Form, error) {
 // FromPages is the delta that turns the bytes of one page into those of another, which must be as many: runs of just the
 // bytes that differ.
 func FromPages(old, new []byte) *Form {
-	var list []piece
-	length := uint64(len(old))
-	new = new[:length]
-	for start := seekByte(old, new, 0, true); start < length; {
-		end := seekByte(old, new, start, false)
-		list = append(list, piece{start, end - start, start})
-		start = seekByte(old, new, end, true)
+	runs := bitRuns(native.Differences(old, new[:len(old)]), uint64(len(old)))
+	list := make([]piece, 0, len(runs))
+	for _, run := range runs {
+		list = append(list, piece{run.Offset, run.Length, run.Offset})
 	}
 	return asRuns(list, payloads{new})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"libmmsb/core/status"
+	"libmmsb/native"
 )
 
 var kinds = []Kind{DenseBytes, DenseBits, SparseBits, Indexed, Runs}
@@ -381,43 +382,52 @@ func TestFarOffsetsCostNothingAsRunsAndAreRefusedAsMasks(t *testing.T) {
 	requireOrdered(t, converted, 4<<20+1)
 }
 
-func TestSeekingAgreesWithLookingAtEachByte(t *testing.T) {
+func TestMarkedRunsAgreeWithLookingAtEachByte(t *testing.T) {
 	s := seeded(1)
-	for range 300 {
-		length := s.below(100)
-		a, b := make([]byte, length), make([]byte, length)
-		for at := range a {
-			a[at], b[at] = byte(s.below(2)*s.below(256)), byte(s.below(2)*s.below(2))
-		}
-		bitLength := uint64(length*8 - s.below(8)*min(length, 1))
-		set := uint64(0)
-		for at := range bitLength {
-			if bit(a, at) {
-				set++
+	runsOf := func(length uint64, marked func(at uint64) bool) []Run {
+		runs := []Run{}
+		for at := range length {
+			switch {
+			case !marked(at):
+			case at > 0 && marked(at-1):
+				runs[len(runs)-1].Length++
+			default:
+				runs = append(runs, Run{at, 1})
 			}
+		}
+		return runs
+	}
+	for range 1000 {
+		length := s.below(300)
+		a, b := make([]byte, length), make([]byte, length)
+		few := 1 + s.below(200) // long runs as well as short ones
+		same := false
+		for at := range a {
+			if s.below(few) == 0 {
+				same = !same
+			}
+			a[at] = byte(1 + s.below(255))
+			if b[at] = a[at]; !same {
+				b[at] ^= byte(1 << s.below(8))
+			}
+			if s.below(few) == 0 {
+				a[at] = 0
+			}
+		}
+		require.Equal(t, runsOf(uint64(length), func(at uint64) bool { return a[at] != b[at] }), bitRuns(native.Differences(a, b), uint64(length)))
+		require.Equal(t, runsOf(uint64(length), func(at uint64) bool { return a[at] != 0 }), bitRuns(native.Differences(a, nil), uint64(length)))
+		bitLength := uint64(length*8 - s.below(8)*min(length, 1))
+		marked := runsOf(bitLength, func(at uint64) bool { return bit(a, at) })
+		require.Equal(t, marked, bitRuns(a, bitLength))
+		set := uint64(0)
+		for _, run := range marked {
+			set += run.Length
 		}
 		require.Equal(t, set, countBits(a, bitLength))
-		from := uint64(s.below(length + 1))
-		for _, wanted := range []bool{true, false} {
-			expected := from
-			for expected < uint64(length) && (a[expected] != b[expected]) != wanted {
-				expected++
-			}
-			require.Equal(t, expected, seekByte(a, b, from, wanted))
-			expected = from
-			for expected < uint64(length) && (a[expected] != 0) != wanted {
-				expected++
-			}
-			require.Equal(t, expected, seekByte(a, nil, from, wanted))
-			for from := range bitLength {
-				expected := from
-				for expected < bitLength && bit(a, expected) != wanted {
-					expected++
-				}
-				require.Equal(t, expected, seekBit(a, from, bitLength, wanted), "bit %d of %d", from, bitLength)
-			}
-		}
 	}
+	all := bytes.Repeat([]byte{1}, 4096)
+	require.Equal(t, []Run{{0, 4096}}, bitRuns(native.Differences(all, nil), 4096))
+	require.Empty(t, bitRuns(native.Differences(all, all), 4096))
 }
 
 func BenchmarkMergeDense(b *testing.B) {

@@ -2,8 +2,9 @@ package delta
 
 import (
 	"cmp"
-	"iter"
 	"slices"
+
+	"libmmsb/native"
 )
 
 // piece is a range of a page and where in the payloads its bytes are; never empty. Every form is a list of pieces, of which a later
@@ -41,17 +42,14 @@ func pieces(f *Form, base uint64) []piece {
 	next := base // where the payload of kinds without gaps goes on
 	switch f.Kind {
 	case DenseBytes, DenseBits, SparseBits:
-		count := 0 // counting first is cheaper than a list that grows
-		for range f.maskRuns() {
-			count++
-		}
-		list = make([]piece, 0, count)
-		for start, end := range f.maskRuns() {
+		runs := f.maskRuns()
+		list = make([]piece, 0, len(runs))
+		for _, run := range runs {
 			if f.Kind != SparseBits {
-				next = base + start
+				next = base + run.Offset
 			}
-			list = append(list, piece{start, end - start, next})
-			next += end - start
+			list = append(list, piece{run.Offset, run.Length, next})
+			next += run.Length
 		}
 	case Indexed:
 		list = make([]piece, 0, f.Count)
@@ -75,21 +73,12 @@ func pieces(f *Form, base uint64) []piece {
 	return list
 }
 
-// maskRuns walks the ranges of set bytes or bits of a mask, from start to end.
-func (f *Form) maskRuns() iter.Seq2[uint64, uint64] {
-	seek := func(from uint64, set bool) uint64 { return seekBit(f.Mask, from, f.MaskLength, set) }
+// maskRuns are the ranges of set bytes or bits of a mask.
+func (f *Form) maskRuns() []Run {
 	if f.Kind == DenseBytes {
-		seek = func(from uint64, set bool) uint64 { return seekByte(f.Mask, nil, from, set) }
+		return bitRuns(native.Differences(f.Mask, nil), f.MaskLength)
 	}
-	return func(yield func(start, end uint64) bool) {
-		for start := seek(0, true); start < f.MaskLength; {
-			end := seek(start, false)
-			if !yield(start, end) {
-				return
-			}
-			start = seek(end, true)
-		}
-	}
+	return bitRuns(f.Mask, f.MaskLength)
 }
 
 // resolve turns pieces of which a later one wins into pieces in rising order that do not overlap: it goes over the page

@@ -5,61 +5,47 @@ import (
 	"math/bits"
 )
 
-const (
-	lowBits  = 0x7f7f7f7f7f7f7f7f
-	highBits = 0x8080808080808080
-)
-
-// seekByte is the first index ≥ from where a byte of a differs from that of b (differs) or agrees with it, or the length of
-// a. A nil b stands for zeros.
-func seekByte(a, b []byte, from uint64, differs bool) uint64 {
-	length := uint64(len(a))
-	for ; length-from >= 8; from += 8 {
-		word := binary.LittleEndian.Uint64(a[from:])
-		if b != nil {
-			word ^= binary.LittleEndian.Uint64(b[from:])
+// bitRuns are the ranges of set bits among the first length ones.
+func bitRuns(mask []byte, length uint64) []Run {
+	count := 0
+	edges(mask, length, func(uint64) { count++ })
+	runs := make([]Run, 0, count/2) // counting first is cheaper than a list that grows
+	start, inside := uint64(0), false
+	edges(mask, length, func(at uint64) {
+		if inside {
+			runs = append(runs, Run{Offset: start, Length: at - start})
 		}
-		found := ((word & lowBits) + lowBits | word) & highBits // the high bit of each byte that is not 0
-		if !differs {
-			found ^= highBits
-		}
-		if found != 0 {
-			return from + uint64(bits.TrailingZeros64(found)/8)
-		}
-	}
-	for ; from < length; from++ {
-		other := byte(0)
-		if b != nil {
-			other = b[from]
-		}
-		if (a[from] != other) == differs {
-			break
-		}
-	}
-	return from
+		start, inside = at, !inside
+	})
+	return runs
 }
 
-// seekBit is the first index ≥ from and < length of a bit of that value, or length.
-func seekBit(mask []byte, from, length uint64, value bool) uint64 {
-	var flip uint64
-	if !value {
-		flip = ^flip
-	}
-	for from < length {
-		at := from / 8
-		if from%8 == 0 && uint64(len(mask))-at >= 8 {
-			if word := binary.LittleEndian.Uint64(mask[at:]) ^ flip; word != 0 {
-				return min(length, from+uint64(bits.TrailingZeros64(word)))
-			}
-			from += 64
-			continue
+// edges calls yield with where set and other bits meet, in rising order: where a run begins, where it ends, and so on.
+func edges(mask []byte, length uint64, yield func(at uint64)) {
+	last := uint64(0) // the highest bit of the word before
+	for start := uint64(0); start < length; start += 64 {
+		word := wordAt(mask, start/8)
+		if rest := length - start; rest < 64 {
+			word &= 1<<rest - 1
 		}
-		if rest := (mask[at] ^ byte(flip)) >> (from % 8); rest != 0 {
-			return min(length, from+uint64(bits.TrailingZeros8(rest)))
+		for edges := word ^ (word<<1 | last); edges != 0; edges &= edges - 1 {
+			yield(start + uint64(bits.TrailingZeros64(edges)))
 		}
-		from = (at + 1) * 8
+		last = word >> 63
 	}
-	return length
+	if last != 0 { // else the last run ends within a word
+		yield(length)
+	}
+}
+
+// wordAt are the eight bytes from an index on, with zeros behind the last one.
+func wordAt(bytes []byte, at uint64) uint64 {
+	if uint64(len(bytes))-at >= 8 {
+		return binary.LittleEndian.Uint64(bytes[at:])
+	}
+	var last [8]byte
+	copy(last[:], bytes[at:])
+	return binary.LittleEndian.Uint64(last[:])
 }
 
 // countBits is the number of set bits among the first length ones.

@@ -324,6 +324,28 @@ static void test_comparisons(uint64_t length, place_t place, uint64_t alignment)
     check(mmsb_bytes.next_agreement(page.at, payload.at, from, length) == goal, "next_agreement", length);
 }
 
+static void test_differences(uint64_t length, pattern_t pattern, place_t place, uint64_t alignment) {
+    address(length, pattern);
+    put(&page, length, place, alignment);
+    put(&payload, length, place, random_word());
+    put(&changed, (length + 7) / 8, place, random_word());
+    for (int of_zeros = 0; of_zeros < 2; of_zeros++) {
+        fill(&page);
+        fill(&changed);
+        uint8_t *after = remember(&changed);
+        memset(after, 0, (length + 7) / 8);
+        for (uint64_t i = 0; i < length; i++) {
+            payload.at[i] = addressed[i] ? (uint8_t)(page.at[i] ^ 1 << below(8)) : page.at[i];
+            if (of_zeros)
+                page.at[i] = addressed[i] ? (uint8_t)(1 << below(8)) : 0;
+            if (addressed[i])
+                set_bit(after, i);
+        }
+        mmsb_bytes.differences(changed.at, page.at, of_zeros ? NULL : payload.at, length);
+        check(as_expected(&changed), "differences", length);
+    }
+}
+
 static void test_zero(uint64_t length, place_t place, uint64_t alignment) {
     put(&page, length, place, alignment);
     fill(&page);
@@ -510,6 +532,7 @@ static void test_length(uint64_t length, pattern_t pattern, place_t place, uint6
     test_blends(length, pattern, place, alignment);
     test_counts(length, pattern, place, alignment);
     test_comparisons(length, place, alignment);
+    test_differences(length, pattern, place, alignment);
     test_zero(length, place, alignment);
 }
 
