@@ -365,12 +365,6 @@ static inline void prefetch_target(const target_t *target) {
     __builtin_prefetch(target->changed + 1, 1);
 }
 
-/* While pages are captured their lines are read before the pass that changes them. */
-static inline void prefetch_kept(const target_t *target) {
-    if (MMSB_UNLIKELY(__atomic_load_n(&mmsb_capturing, __ATOMIC_RELAXED) != 0))
-        prefetch_target(target);
-}
-
 /* Does what was planned. Inlined: a call for each item of a batch costs a tenth of it. */
 static inline __attribute__((always_inline)) void apply_target(const target_t *target, uint64_t bit, uint64_t length,
                                                                const uint8_t *payload, uint64_t epoch) {
@@ -401,6 +395,7 @@ typedef struct struct_work {
     const mmsb_page_t *pages;
     const mmsb_delta_t *deltas;
     plan_t *plans;
+    size_t count;
     int chosen_epochs; /* some delta names its epoch */
 } struct_work_t;
 
@@ -456,7 +451,6 @@ static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *ar
         if (MMSB_UNLIKELY(status != MMSB_OK))
             return status;
         *plan = (plan_t){target_of(record, state, offset), delta->payload, length << 6 | (offset & 63)};
-        prefetch_kept(&plan->target);
     } else {
         status = check_locked(work->pages[i], delta, record, state);
         if (MMSB_UNLIKELY(status != MMSB_OK))
@@ -510,8 +504,12 @@ static mmsb_status_t check_epochs(const struct_work_t *work, size_t count, size_
     return check_epoch(work->pages[first_bad], work->deltas[first_bad].epoch, bad_epoch);
 }
 
-static int touch_struct(const void *deltas, size_t i, mmsb_record_t *record, uint64_t state) {
-    return touch_delta(record, state, (const mmsb_delta_t *)deltas + i);
+/* While pages are captured their lines are read before the pass that changes them. */
+static int touch_struct(const void *argument, size_t i, mmsb_record_t *record, uint64_t state) {
+    const struct_work_t *work = argument;
+    if (i + NEAR < work->count && work->plans[i + NEAR].target.bytes)
+        prefetch_target(&work->plans[i + NEAR].target);
+    return touch_delta(record, state, &work->deltas[i]);
 }
 
 static mmsb_status_t check_there(void *argument, size_t i, mmsb_record_t *record, uint64_t state) {
@@ -524,7 +522,7 @@ static mmsb_status_t check_there(void *argument, size_t i, mmsb_record_t *record
 /* A batch that has pages on devices, which stay there. Devices come first: where one fails, no page of the host has changed.
  * MMSB_ENTER_GO with nothing done: somebody watches. */
 static mmsb_status_t apply_where_they_are(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad) {
-    struct_work_t work = {pages, deltas, NULL, 0};
+    struct_work_t work = {.pages = pages, .deltas = deltas, .count = count};
     mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .on_devices = 1, .keeps = 1};
     mmsb_status_t status = mmsb_batch_lock(&batch, check_there, &work, bad);
     if (batch.repeats && work.chosen_epochs) {
@@ -571,7 +569,7 @@ static inline __attribute__((always_inline)) void apply_structs(const struct_wor
 
 mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad_index) {
     mmsb_batch_t batch;
-    struct_work_t work = {pages, deltas, plans_for(count), 0};
+    struct_work_t work = {.pages = pages, .deltas = deltas, .plans = plans_for(count), .count = count};
     if (!work.plans && count > 0)
         return mmsb_error()->error_code;
     for (;;) {
@@ -603,7 +601,7 @@ mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t
             mmsb_batch_unlock(&batch);
             return status;
         }
-        if (MMSB_LIKELY(!mmsb_batch_touch(&batch, touch_struct, deltas)))
+        if (MMSB_LIKELY(!mmsb_batch_touch(&batch, touch_struct, &work)))
             break;
     }
     mmsb_group_t group;
@@ -632,71 +630,76 @@ mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t
 typedef struct array_work {
     const mmsb_page_runs_t *runs;
     target_t *targets;
+    const uint64_t *pages, *offsets, *lengths;
+    size_t each; /* 0: one length for all */
 } array_work_t;
+
+static inline uint64_t length_of(const array_work_t *work, size_t i) {
+    return work->lengths[i & work->each];
+}
 
 static inline __attribute__((always_inline)) mmsb_status_t check_array(void *argument, size_t i, mmsb_record_t *record,
                                                                        uint64_t state) {
-    array_work_t *work = argument;
-    const mmsb_page_runs_t *runs = work->runs;
-    uint64_t offset = runs->offsets[i], length = runs->lengths ? runs->lengths[i] : runs->uniform_length;
+    const array_work_t *work = argument;
+    uint64_t offset = work->offsets[i], length = length_of(work, i);
     if (MMSB_UNLIKELY(state & MMSB_READ_ONLY))
-        return mmsb_fail(MMSB_E_INVALID_STATE, "page 0x%016llx was adopted as read-only", (unsigned long long)runs->pages[i]);
+        return mmsb_fail(MMSB_E_INVALID_STATE, "page 0x%016llx was adopted as read-only", (unsigned long long)work->pages[i]);
     mmsb_status_t status = check_run(offset, length, record->size);
     if (MMSB_UNLIKELY(status != MMSB_OK) || MMSB_UNLIKELY((status = mmsb_mask_make(record)) != MMSB_OK))
         return status;
     work->targets[i] = target_of(record, state, offset);
-    prefetch_kept(&work->targets[i]);
-    return check_epoch(runs->pages[i], 0, record->epoch);
+    return check_epoch(work->pages[i], 0, record->epoch);
 }
 
 static int touch_array(const void *argument, size_t i, mmsb_record_t *record, uint64_t state) {
-    const mmsb_page_runs_t *runs = argument;
-    return mmsb_capture_touch(record, state, runs->offsets[i], runs->lengths ? runs->lengths[i] : runs->uniform_length);
+    const array_work_t *work = argument;
+    if (i + NEAR < work->runs->count)
+        prefetch_target(&work->targets[i + NEAR]);
+    return mmsb_capture_touch(record, state, work->offsets[i], length_of(work, i));
 }
 
 /* As apply_where_they_are, of a valid batch: its arrays become deltas. */
-static mmsb_status_t apply_arrays_where_they_are(const mmsb_page_runs_t *runs, size_t *bad) {
+static mmsb_status_t apply_arrays_where_they_are(const array_work_t *work, size_t *bad) {
     typedef struct one {
         mmsb_delta_t delta;
         mmsb_run_t run;
     } one_t;
-    size_t count = runs->count;
+    size_t count = work->runs->count;
     mmsb_delta_t *deltas = count <= SIZE_MAX / sizeof(one_t) ? malloc(count * sizeof(one_t)) : NULL;
     *bad = 0;
     if (!deltas)
         return mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory for a batch of %zu deltas", count);
     mmsb_run_t *items = (mmsb_run_t *)(void *)(deltas + count);
-    const uint8_t *payload = runs->payload;
+    const uint8_t *payload = work->runs->payload;
     for (size_t i = 0; i < count; i++) {
-        items[i] = (mmsb_run_t){runs->offsets[i], runs->lengths ? runs->lengths[i] : runs->uniform_length};
+        items[i] = (mmsb_run_t){work->offsets[i], length_of(work, i)};
         deltas[i] = (mmsb_delta_t){
             .struct_size = sizeof *deltas, .kind = MMSB_DELTA_RUNS, .runs = &items[i], .count = 1, .payload = payload};
         payload += items[i].length;
     }
-    mmsb_status_t status = apply_where_they_are(runs->pages, deltas, count, bad);
+    mmsb_status_t status = apply_where_they_are(work->pages, deltas, count, bad);
     free(deltas);
     return status;
 }
 
 /* As apply_structs. */
-static inline __attribute__((always_inline)) void apply_arrays(const array_work_t *work, mmsb_group_t *group) {
-    /* Copies that no page's bytes can be. */
-    const mmsb_page_runs_t runs = *work->runs;
-    const uint8_t *payload = runs.payload;
-    const size_t count = runs.count;
+static inline __attribute__((always_inline)) void apply_arrays(const array_work_t *shared, mmsb_group_t *group) {
+    const array_work_t work = *shared; /* a copy that no page's bytes can be */
+    const uint8_t *payload = work.runs->payload;
+    const size_t count = work.runs->count;
     for (size_t i = 0; i < count; i++) {
-        const target_t *target = &work->targets[i];
+        const target_t *target = &work.targets[i];
         if (MMSB_LIKELY(i + AHEAD < count))
             prefetch_target(target + AHEAD);
         if (MMSB_LIKELY(i + NEAR < count))
             prefetch_target(target + NEAR);
-        uint64_t length = runs.lengths ? runs.lengths[i] : runs.uniform_length;
+        uint64_t length = length_of(&work, i);
         if (group) {
             const mmsb_record_t *record = target->record;
-            mmsb_ring_put_run(group, mmsb_record_id(MMSB_HANDLE_INDEX(runs.pages[i]), mmsb_state_held(record)),
-                              record->version + 1, record->epoch + 1, runs.offsets[i], payload, length);
+            mmsb_ring_put_run(group, mmsb_record_id(MMSB_HANDLE_INDEX(work.pages[i]), mmsb_state_held(record)),
+                              record->version + 1, record->epoch + 1, work.offsets[i], payload, length);
         }
-        apply_target(target, runs.offsets[i] & 63, length, payload, 0);
+        apply_target(target, work.offsets[i] & 63, length, payload, 0);
         if (!group)
             leave_target(target);
         payload += length;
@@ -734,7 +737,12 @@ mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *b
     if (status != MMSB_OK)
         return status;
     mmsb_batch_t batch;
-    array_work_t work = {runs, (target_t *)(void *)plans_for(count)};
+    array_work_t work = {.runs = runs,
+                         .targets = (target_t *)(void *)plans_for(count),
+                         .pages = runs->pages,
+                         .offsets = runs->offsets,
+                         .lengths = runs->lengths ? runs->lengths : &runs->uniform_length,
+                         .each = runs->lengths ? SIZE_MAX : 0};
     if (!work.targets)
         return mmsb_error()->error_code;
     for (;;) {
@@ -743,13 +751,13 @@ mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *b
             (mmsb_batch_t){.first = (const uint8_t *)runs->pages, .stride = sizeof *runs->pages, .count = count, .diverts = 1};
         status = mmsb_batch_lock(&batch, check_array, &work, &bad);
         int diverted = status == MMSB_ENTER_GO;
-        if (MMSB_UNLIKELY(diverted) && (status = apply_arrays_where_they_are(runs, &bad)) == MMSB_ENTER_GO)
+        if (MMSB_UNLIKELY(diverted) && (status = apply_arrays_where_they_are(&work, &bad)) == MMSB_ENTER_GO)
             continue;
         if (MMSB_UNLIKELY(status != MMSB_OK) && bad_index)
             *bad_index = bad;
         if (MMSB_UNLIKELY(status != MMSB_OK || diverted))
             return status;
-        if (MMSB_LIKELY(!mmsb_batch_touch(&batch, touch_array, runs)))
+        if (MMSB_LIKELY(!mmsb_batch_touch(&batch, touch_array, &work)))
             break;
     }
     mmsb_group_t group;
@@ -758,7 +766,7 @@ mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *b
     if (status == MMSB_OK && ring) {
         uint64_t bytes = 0;
         for (size_t i = 0; i < count; i++)
-            bytes += mmsb_journal_run_space(runs->lengths ? runs->lengths[i] : runs->uniform_length);
+            bytes += mmsb_journal_run_space(length_of(&work, i));
         status = mmsb_ring_begin(ring, &group, bytes, count);
     }
     if (MMSB_UNLIKELY(status != MMSB_OK)) {
