@@ -32,6 +32,7 @@ const (
 	ExplicitID    = 1 << 8
 	Adopted       = 1 << 9
 	ReadOnly      = 1 << 10
+	Beginning     = 1 << 11
 	OwnerMask     = C.MMSB_OWNER_LIBRARY
 	OwnerLibrary  = C.MMSB_OWNER_LIBRARY
 	Away          = 1 << C.MMSB_AWAY_SHIFT

@@ -44,6 +44,7 @@
 #define MMSB_EXPLICIT_ID (UINT64_C(1) << 8) /* the id is in the cold record, not derived from the handle */
 #define MMSB_ADOPTED (UINT64_C(1) << 9)
 #define MMSB_READ_ONLY (UINT64_C(1) << 10)
+#define MMSB_BEGINNING (UINT64_C(1) << 11) /* of a block: a page with its automatic id is about to begin */
 #define MMSB_OWNER_SHIFT 12 /* the thread that runs a call on the page; 0 = none. Owners are kept shifted to their place. */
 #define MMSB_OWNERS 0x3fff
 #define MMSB_OWNER_MASK ((uint64_t)MMSB_OWNERS << MMSB_OWNER_SHIFT)

@@ -59,6 +59,9 @@ func (c *Context) reserve(id uint64) error {
 		if i.mark(c.index, id) {
 			// From here on whoever creates a page on the record sees the mark; who did not see it has finished.
 			native.Synchronize(c.index)
+			if i.begins(id) { // asked before the page is looked for, which it may be by then
+				return status.Errorf(status.AlreadyExists, "id %d is that of a page that is about to begin", id)
+			}
 			if page := native.FindPage(c.index, id); page != 0 {
 				return status.Errorf(status.AlreadyExists, "id %d is that of page 0x%016x", id, page)
 			}
@@ -99,12 +102,31 @@ func (i *ids) drop(id uint64) {
 	i.Unlock()
 }
 
-// taken tells whether the automatic id of a handle is in use.
+// taken tells whether the caller chose the automatic id of a handle. Under the lock.
 func (i *ids) taken(handle uint64) bool {
-	i.Lock()
-	defer i.Unlock()
 	_, ok := i.explicit[i.automatic(handle)]
 	return ok
+}
+
+// claim moves a block's record to the first generation whose automatic id is not in use, for a page that begins. Go code is in no cache, so
+// that reserve does not wait for it: the block says that its id is no longer to be had.
+func (i *ids) claim(index uint32) {
+	i.Lock()
+	defer i.Unlock()
+	record := native.RecordAt(index)
+	state := record.LoadState()
+	generation := native.Generation(state)
+	for generation != native.GenerationMax && i.taken(native.Handle(native.KindPage, generation, index)) {
+		generation++
+	}
+	record.StoreState(native.State(native.StateBlock, generation, state&native.ClassMask|native.Beginning))
+}
+
+// begins tells whether a page is about to begin whose automatic id this is. Under the lock.
+func (i *ids) begins(id uint64) bool {
+	handle := id * i.inverse & native.IDMask
+	state := native.RecordAt(native.Index(handle)).LoadState()
+	return native.Kind(state) == native.StateBlock && native.Generation(state) == native.Generation(handle) && state&native.Beginning != 0
 }
 
 // takeChunk takes a chunk of records for the context, with the marks that wait for them.

@@ -287,8 +287,8 @@ func (c *Context) publish(b block, size, id uint64, numaNode int32, low uint64, 
 			return undo(err)
 		}
 		low |= native.ExplicitID
-	} else if record.IDTaken != 0 {
-		c.skipTaken(b.index)
+	} else {
+		c.ids.claim(b.index)
 	}
 	p.handle = native.Handle(native.KindPage, native.Generation(record.LoadState()), b.index)
 	record.Size = size // for prepare
@@ -332,19 +332,6 @@ func firstVersion(id uint64) uint64 {
 		return 1
 	}
 	return uint64(explicitPages.Add(1))<<32 | 1
-}
-
-// skipTaken moves a block's record to the first generation whose automatic id is not in use.
-func (c *Context) skipTaken(index uint32) {
-	record := native.RecordAt(index)
-	for {
-		state := record.LoadState()
-		generation := native.Generation(state)
-		if generation == native.GenerationMax || !c.ids.taken(native.Handle(native.KindPage, generation, index)) {
-			return
-		}
-		record.StoreState(native.State(native.StateBlock, generation+1, state&native.ClassMask))
-	}
 }
 
 // endPage takes a locked page apart that has more than small memory.

@@ -22,12 +22,20 @@ func defaults() Options {
 	return Options{SimulatedDevices: 1, SimulatedMemory: 1 << 30, HugePages: true}
 }
 
-func withContext(t *testing.T, options Options, test func(h uint64, c *Context)) {
+// tester is what a check needs of the test it is part of.
+type tester interface {
+	require.TestingT
+	Helper()
+	TempDir() string
+}
+
+func withContext(t tester, options Options, test func(h uint64, c *Context)) {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	h, err := NewContext(options)
 	require.NoError(t, err)
+	defer func() { _ = Destroy(h) }() // where the test fails, too: the next one counts the pages there are
 	c, err := contexts.Get(h)
 	require.NoError(t, err)
 	test(h, c)
@@ -39,7 +47,7 @@ func withContext(t *testing.T, options Options, test func(h uint64, c *Context))
 
 var plain = CreateOptions{Location: LocationDefault, NUMANode: -1}
 
-func create(t *testing.T, c *Context, size, id uint64) uint64 {
+func create(t tester, c *Context, size, id uint64) uint64 {
 	t.Helper()
 	options := plain
 	options.ID = id
@@ -149,42 +157,6 @@ func TestPlacesKeepBytesAndMetadata(t *testing.T) {
 	left, err := os.ReadDir(options.DiskPath)
 	require.NoError(t, err)
 	assert.Empty(t, left)
-}
-
-// A caller may choose an id that the library would have picked for a page to come; no id is ever that of two pages.
-func TestIdsThatTheCallerTakesAreNotPicked(t *testing.T) {
-	withContext(t, defaults(), func(_ uint64, c *Context) {
-		page := create(t, c, 64, 0)
-		index := native.Index(page)
-		taken := make(map[uint64]bool)
-		for generation := native.Generation(page) + 1; generation < native.Generation(page)+20; generation += 3 {
-			id := c.ids.automatic(native.Handle(native.KindPage, generation, index))
-			taken[id] = true
-			create(t, c, 64, id)
-		}
-		far := c.ids.automatic(native.Handle(native.KindPage, 1, index+native.ChunkRecords*3)) // a chunk to come
-		create(t, c, 64, far)
-		for range 200 {
-			require.Zero(t, native.Destroy(page))
-			var pages [1]uint64
-			if code := native.CreateBatch(c.handle, 64, true, pages[:]); code == native.EnterGo {
-				pages[0] = create(t, c, 64, 0)
-			}
-			page = pages[0]
-			id := recordID(native.Index(page), native.RecordAt(native.Index(page)).LoadState())
-			require.False(t, taken[id])
-			found, err := c.Lookup(id)
-			require.NoError(t, err)
-			require.Equal(t, page, found)
-		}
-		options := plain
-		options.ID = far
-		_, err := c.Create(64, options)
-		require.Equal(t, status.AlreadyExists, status.CodeOf(err))
-		options.ID = recordID(native.Index(page), native.RecordAt(native.Index(page)).LoadState())
-		_, err = c.Create(64, options)
-		require.Equal(t, status.AlreadyExists, status.CodeOf(err))
-	})
 }
 
 func TestTheMemoryLimitIsExactAndGivenBack(t *testing.T) {
