@@ -3,6 +3,7 @@ package runtime
 import (
 	"sync/atomic"
 
+	"libmmsb/core/plant"
 	"libmmsb/core/status"
 )
 
@@ -107,7 +108,7 @@ func (b *Budget) Allocate(request Request) (Memory, error) {
 		return Memory{}, err
 	}
 	memory, err := b.below.Allocate(request)
-	if err != nil && !plant(bugFailureStaysBooked) {
+	if err != nil && !plant.Has(bugFailureStaysBooked) {
 		b.ledger.Give(request.Bytes)
 	}
 	return memory, err
@@ -116,7 +117,7 @@ func (b *Budget) Allocate(request Request) (Memory, error) {
 // Released implements Layer.
 func (b *Budget) Released(memory Memory) {
 	b.below.Released(memory)
-	if !plant(bugLedgerDrifts) {
+	if !plant.Has(bugLedgerDrifts) {
 		b.ledger.Give(memory.Bytes)
 	}
 }

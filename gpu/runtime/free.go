@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"libmmsb/core/log"
+	"libmmsb/core/plant"
 )
 
 // freeQueue are a stream's frees that the device has not been seen to have come past, and slots for new blocks.
@@ -146,7 +147,7 @@ func (s *Stream) reap() bool {
 				return true
 			}
 			past, err := r.device.QueryEvent(m.event)
-			if plant(bugReapsTooEarly) {
+			if plant.Has(bugReapsTooEarly) {
 				past = true
 			}
 			switch {

@@ -1,6 +1,6 @@
 package runtime
 
-// bug is one that can be planted, with the build tag plants, to show that the tests find it.
+// bug is one that can be planted (core/plant), to show that the tests find it.
 type bug int
 
 const (

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/plant"
 )
 
 // TestPlantedBugsAreFound plants each bug, and looks for it as the tests do. None may need more than 10 000 schedules.
@@ -13,7 +15,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	const most = 10_000
 	caught := 0
 	for bug := noBug + 1; bug < bugs; bug++ {
-		Planted = bug
+		plant.Planted = bug
 		_, err := programsIn(37, most)
 		if err == nil {
 			_, err = randomSchedules(1, most)
@@ -21,7 +23,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		if err == nil {
 			err = accountsAreKept()
 		}
-		Planted = noBug
+		plant.Planted = nil
 		if err == nil {
 			t.Errorf("not caught: bug %d", bug)
 			continue

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"libmmsb/core/handle"
+	"libmmsb/core/plant"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -248,7 +249,7 @@ func (s *Stream) markNow() error {
 		return r.noteLost(err)
 	}
 	number := s.queued.Load() // before the event: what comes between is covered, but not promised
-	if plant(bugMarkCountsTooMuch) {
+	if plant.Has(bugMarkCountsTooMuch) {
 		number++
 	}
 	if err := r.device.RecordEvent(event, s.native); err != nil {
@@ -283,7 +284,7 @@ func (s *Stream) covering(number uint64) (*mark, error) {
 // waitFor makes what is queued on the stream from now on run behind a point of another stream of the device. Points it runs behind already, or that the device
 // has come past, cost nothing.
 func (s *Stream) waitFor(p point) error {
-	if p.stream == s || p.number == 0 || plant(bugMissingWait) {
+	if p.stream == s || p.number == 0 || plant.Has(bugMissingWait) {
 		return nil
 	}
 	r := s.runtime
