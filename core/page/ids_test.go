@@ -1,6 +1,10 @@
 package page
 
 import (
+	"errors"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,8 +14,113 @@ import (
 	"libmmsb/native"
 )
 
+// idChecks are what is promised of ids. The planted bugs are looked for with the same.
+var idChecks = []struct {
+	name  string
+	check func(t tester)
+}{
+	{"an automatic id leads to its page", automaticIDsLeadToTheirPages},
+	{"an id is that of one page at a time", anIDIsThatOfOnePageAtATime},
+	{"an id that the caller took is not picked", idsThatTheCallerTookAreNotPicked},
+	{"a page that begins has its id", aPageThatBeginsHasItsID},
+	{"a page that begins elsewhere meanwhile has its id", pagesThatBeginMeanwhileHaveTheirIDs},
+	{"marks wait for chunks", marksWaitForChunks},
+	{"marks go with their context", marksGoWithTheirContext},
+	{"former pages leave no marks", formerPagesLeaveNoMarks},
+	{"an id that a load brought is not picked", idsThatALoadBroughtAreNotPicked},
+}
+
+func TestIDs(t *testing.T) {
+	for _, c := range idChecks {
+		t.Run(c.name, func(t *testing.T) { c.check(t) })
+	}
+}
+
+// choose creates a page with an id.
+func choose(c *Context, id uint64) (uint64, error) {
+	options := plain
+	options.ID = id
+	return c.Create(64, options)
+}
+
+// coming is the automatic id of the first page that a record will have, or the next.
+func (c *Context) coming(index uint32) uint64 {
+	state := native.RecordAt(index).LoadState()
+	generation := max(native.Generation(state), 1)
+	if native.Kind(state) == native.KindPage {
+		generation++
+	}
+	return c.ids.automatic(native.Handle(native.KindPage, generation, index))
+}
+
+func requirePage(t tester, c *Context, id, page uint64) {
+	t.Helper()
+	found, err := c.Lookup(id)
+	require.NoError(t, err)
+	require.Equal(t, page, found)
+}
+
+func requireNoPage(t tester, c *Context, id uint64) {
+	t.Helper()
+	_, err := c.Lookup(id)
+	require.Equal(t, status.NotFound, status.CodeOf(err))
+}
+
+func requireTaken(t tester, c *Context, id uint64) {
+	t.Helper()
+	_, err := choose(c, id)
+	require.Equal(t, status.AlreadyExists, status.CodeOf(err))
+}
+
+func automaticIDsLeadToTheirPages(t tester) {
+	withContext(t, defaults(), func(_ uint64, c *Context) {
+		pages := make([]uint64, 1000)
+		require.NoError(t, CreateMany(c.handle, 64, plain, pages, nil))
+		for _, page := range pages {
+			requirePage(t, c, c.ids.automatic(page), page)
+		}
+		requireTaken(t, c, c.ids.automatic(pages[0]))
+		native.Uncreate(pages)
+		requireNoPage(t, c, c.ids.automatic(pages[0]))
+	})
+}
+
+func anIDIsThatOfOnePageAtATime(t tester) {
+	withContext(t, defaults(), func(_ uint64, c *Context) {
+		failure := errors.New("it fails")
+		publish := func(id uint64, prepare func(*locked) error) error {
+			block, err := c.takeFor(64, &plain)
+			require.NoError(t, err)
+			_, err = c.publish(block, 64, id, -1, 0, entry{kind: journal.Create}, prepare)
+			return err
+		}
+		far := c.ids.automatic(native.Handle(native.KindPage, 1, native.IndexMask))
+		for _, id := range []uint64{1, 77, native.IDMask, far} {
+			for range 3 {
+				page := create(t, c, 64, id)
+				requirePage(t, c, id, page)
+				requireTaken(t, c, id)
+				require.Zero(t, native.Destroy(page))
+				requireNoPage(t, c, id)
+			}
+			require.Equal(t, failure, publish(id, func(*locked) error {
+				requireNoPage(t, c, id)
+				requireTaken(t, c, id)
+				return failure
+			}))
+			requireNoPage(t, c, id)
+			require.NoError(t, publish(id, func(p *locked) error {
+				c.ids.set(id, p.handle) // as it is when the page begins at once
+				requireNoPage(t, c, id)
+				return nil
+			}))
+			requireTaken(t, c, id)
+		}
+	})
+}
+
 // A caller may choose an id that the library would have picked for a page to come; no id is ever that of two pages.
-func TestIdsThatTheCallerTakesAreNotPicked(t *testing.T) {
+func idsThatTheCallerTookAreNotPicked(t tester) {
 	withContext(t, defaults(), func(_ uint64, c *Context) {
 		page := create(t, c, 64, 0)
 		index := native.Index(page)
@@ -21,8 +130,6 @@ func TestIdsThatTheCallerTakesAreNotPicked(t *testing.T) {
 			taken[id] = true
 			create(t, c, 64, id)
 		}
-		far := c.ids.automatic(native.Handle(native.KindPage, 1, index+native.ChunkRecords*3)) // a chunk to come
-		create(t, c, 64, far)
 		for range 200 {
 			require.Zero(t, native.Destroy(page))
 			var pages [1]uint64
@@ -32,35 +139,182 @@ func TestIdsThatTheCallerTakesAreNotPicked(t *testing.T) {
 			page = pages[0]
 			id := recordID(native.Index(page), native.RecordAt(native.Index(page)).LoadState())
 			require.False(t, taken[id])
-			found, err := c.Lookup(id)
-			require.NoError(t, err)
-			require.Equal(t, page, found)
+			requirePage(t, c, id, page)
 		}
-		options := plain
-		options.ID = far
-		_, err := c.Create(64, options)
-		require.Equal(t, status.AlreadyExists, status.CodeOf(err))
-		options.ID = recordID(native.Index(page), native.RecordAt(native.Index(page)).LoadState())
-		_, err = c.Create(64, options)
-		require.Equal(t, status.AlreadyExists, status.CodeOf(err))
+		requireTaken(t, c, recordID(native.Index(page), native.RecordAt(native.Index(page)).LoadState()))
 	})
 }
 
-// A page that begins has its automatic id from before anybody can see it.
-func TestTheIDOfAPageThatBeginsCannotBeChosen(t *testing.T) {
+// A page that Go code makes has its automatic id from before anybody can see it.
+func aPageThatBeginsHasItsID(t tester) {
 	withContext(t, defaults(), func(_ uint64, c *Context) {
 		block, err := c.takeFor(64, &plain)
 		require.NoError(t, err)
 		page, err := c.publish(block, 64, 0, -1, 0, entry{kind: journal.Create}, func(p *locked) error {
-			options := plain
-			options.ID = c.ids.automatic(p.handle)
-			_, err := c.Create(64, options)
-			require.Equal(t, status.AlreadyExists, status.CodeOf(err))
+			requireTaken(t, c, c.ids.automatic(p.handle))
 			return nil
 		})
 		require.NoError(t, err)
-		found, err := c.Lookup(c.ids.automatic(page))
-		require.NoError(t, err)
-		require.Equal(t, page, found)
+		requirePage(t, c, c.ids.automatic(page), page)
 	})
+}
+
+// One thread creates and destroys pages on one record, in native code, or in Go where the record is marked; another chooses the ids of these
+// pages as they begin.
+func pagesThatBeginMeanwhileHaveTheirIDs(t tester) {
+	withContext(t, defaults(), func(_ uint64, c *Context) {
+		const tries = 2000
+		var index, rounds, stop atomic.Uint32
+		var twice error
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			twice = createAndDestroy(c, &index, &rounds, &stop)
+		}()
+		// await waits for pages that the thread begins from now on.
+		await := func(more uint32) {
+			for last := rounds.Load() + more; int32(last-rounds.Load()) > 0; runtime.Gosched() {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+			}
+		}
+		await(1)
+		for range tries {
+			page, err := choose(c, c.coming(index.Load()))
+			if err != nil {
+				continue
+			}
+			await(2)
+			native.Destroy(page)
+			native.RecordAt(index.Load()).IDTaken = 0 // and native code creates again
+		}
+		stop.Store(1)
+		<-ended
+		require.NoError(t, twice)
+	})
+}
+
+func createAndDestroy(c *Context, index, rounds, stop *atomic.Uint32) error {
+	var pages [1]uint64
+	full := make([]byte, native.SmallMax) // has to be zeroed, between the look at the mark and the page's beginning
+	for i := range full {
+		full[i] = 1
+	}
+	for stop.Load() == 0 {
+		code := native.CreateBatch(c.handle, native.SmallMax, true, pages[:])
+		if code == native.EnterGo {
+			var err error
+			if pages[0], err = c.Create(native.SmallMax, plain); err != nil {
+				return err
+			}
+		} else if code != 0 {
+			return fromNative(code)
+		}
+		c.ids.Lock()
+		taken := c.ids.taken(pages[0])
+		c.ids.Unlock()
+		if taken {
+			return status.Errorf(status.Internal, "page 0x%016x has an id that another page has", pages[0])
+		}
+		native.WritePage(pages[0], 0, full)
+		native.Destroy(pages[0])
+		index.Store(native.Index(pages[0]))
+		rounds.Add(1)
+	}
+	return nil
+}
+
+// nextChunks are the numbers of the chunks that a context takes next, and of the one after.
+func nextChunks() []uint32 {
+	chunks.Lock()
+	defer chunks.Unlock()
+	next := []uint32{chunks.next, chunks.next + 1}
+	for _, number := range chunks.free {
+		next = append([]uint32{number}, next...)
+	}
+	return next[:2]
+}
+
+// An id may be that of a page whose record lies in a chunk that the context does not have yet.
+func marksWaitForChunks(t tester) {
+	withContext(t, defaults(), func(_ uint64, c *Context) {
+		create(t, c, 64, 0)
+		chosen := make(map[uint64]uint64)
+		for _, number := range nextChunks() {
+			require.Zero(t, native.OpenChunk(number)) // so that its records can be asked for their generations
+			for index := uint32(1); index < native.ChunkRecords; index += 100 {
+				id := c.coming(number<<native.ChunkBits | index)
+				chosen[id] = create(t, c, 64, id)
+			}
+		}
+		pages := make([]uint64, 3*native.ChunkRecords)
+		require.NoError(t, CreateMany(c.handle, 64, plain, pages, nil))
+		for _, page := range pages {
+			require.NotContains(t, chosen, c.ids.automatic(page))
+		}
+		for id, page := range chosen {
+			requirePage(t, c, id, page)
+		}
+	})
+}
+
+// A chunk comes without the marks of the context that had it before: they would send each creation to Go.
+func marksGoWithTheirContext(t tester) {
+	var number uint32
+	withContext(t, defaults(), func(_ uint64, c *Context) {
+		page := create(t, c, 64, 0)
+		number = native.Index(page) >> native.ChunkBits
+		create(t, c, 64, c.coming(native.Index(page)))
+		require.NotZero(t, native.RecordAt(native.Index(page)).IDTaken)
+	})
+	withContext(t, defaults(), func(_ uint64, c *Context) {
+		require.Equal(t, number, native.Index(create(t, c, 64, 0))>>native.ChunkBits)
+		for index := range uint32(native.ChunkRecords) {
+			require.Zero(t, native.RecordAt(number<<native.ChunkBits|index).IDTaken)
+		}
+	})
+}
+
+// The id of a page that has been is free, and no page to come has it.
+func formerPagesLeaveNoMarks(t tester) {
+	withContext(t, defaults(), func(_ uint64, c *Context) {
+		former := create(t, c, 64, 0)
+		require.Zero(t, native.Destroy(former))
+		id := c.ids.automatic(former)
+		requirePage(t, c, id, create(t, c, 64, id))
+		require.Zero(t, native.RecordAt(native.Index(former)).IDTaken)
+	})
+}
+
+// A load brings ids of another context, which may be those of pages to come.
+func idsThatALoadBroughtAreNotPicked(t tester) {
+	path := filepath.Join(t.TempDir(), "state")
+	for _, whole := range []bool{false, true} {
+		withContext(t, defaults(), func(h uint64, c *Context) {
+			page := create(t, c, 64, 0)
+			id := c.coming(native.Index(page))
+			chosen := create(t, c, 64, id)
+			require.NoError(t, Save(h, ToPath(path), SaveOptions{}, nil))
+			require.Zero(t, native.Destroy(chosen))
+			native.RecordAt(native.Index(page)).IDTaken = 0 // as it is where only the load has the id
+			options := LoadOptions{}
+			if !whole {
+				options.IDs = []uint64{id}
+			}
+			require.NoError(t, Load(h, FromPath(path), options, nil))
+			if !whole {
+				require.Zero(t, native.Destroy(page))
+			}
+			pages := make([]uint64, 100)
+			require.NoError(t, CreateMany(h, 64, plain, pages, nil))
+			for _, page := range pages {
+				require.NotEqual(t, id, c.ids.automatic(page))
+			}
+		})
+	}
 }
