@@ -207,8 +207,8 @@ test-race: $(STAMPS)/tools $(FAKECUDA) ## the Go packages under the race detecto
 	@python3 tools/go_test.py -race -tags invariants $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
 
 .PHONY: test-plants
-test-plants: $(STAMPS)/tools ## bugs planted in the device runtime: each must be found
-	@python3 tools/go_test.py -tags plants -run Planted -v ./gpu/runtime
+test-plants: $(STAMPS)/tools ## bugs planted in the device runtime and in what gives pages their ids: each must be found
+	@python3 tools/go_test.py -tags plants -run Planted -v ./core/page ./gpu/runtime
 
 SCHEDULES ?= 1000000
 .PHONY: simulate

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"libmmsb/core/plant"
 	"libmmsb/core/status"
 	"libmmsb/native"
 )
@@ -27,7 +28,10 @@ func (i *ids) start() {
 	i.factor = randomOdd()
 	// Newton: each step doubles the number of right low bits.
 	i.inverse = i.factor
-	for range 6 {
+	for step := range 6 {
+		if plant.Has(bugInverseIsTooShort) && step == 3 {
+			break
+		}
 		i.inverse *= 2 - i.factor*i.inverse
 	}
 	i.inverse &= native.IDMask
@@ -52,17 +56,19 @@ func (c *Context) reserve(id uint64) error {
 	i := &c.ids
 	i.Lock()
 	defer i.Unlock()
-	if page, ok := i.explicit[id]; ok {
+	if page, ok := i.explicit[id]; ok && !plant.Has(bugIDIsChosenTwice) {
 		return status.Errorf(status.AlreadyExists, "id %d is that of page 0x%016x", id, page)
 	}
 	if id&^native.IDMask == native.IDAutomatic {
 		if i.mark(c.index, id) {
 			// From here on whoever creates a page on the record sees the mark; who did not see it has finished.
-			native.Synchronize(c.index)
-			if i.begins(id) { // asked before the page is looked for, which it may be by then
+			if !plant.Has(bugMarkIsNotAwaited) {
+				native.Synchronize(c.index)
+			}
+			if i.begins(id) && !plant.Has(bugBeginningPageIsIgnored) { // asked before the page is looked for, which it may be by then
 				return status.Errorf(status.AlreadyExists, "id %d is that of a page that is about to begin", id)
 			}
-			if page := native.FindPage(c.index, id); page != 0 {
+			if page := native.FindPage(c.index, id); page != 0 && !plant.Has(bugLivePageIsIgnored) {
 				return status.Errorf(status.AlreadyExists, "id %d is that of page 0x%016x", id, page)
 			}
 		}
@@ -79,10 +85,16 @@ func (i *ids) mark(context uint32, id uint64) bool {
 	chunk := index >> native.ChunkBits
 	if native.ChunkContext(chunk) == context {
 		record := native.RecordAt(index)
-		if native.Generation(handle) < native.Generation(record.LoadState()) { // that page has been
+		generation := native.Generation(record.LoadState())
+		if plant.Has(bugPageThatIsHasBeen) {
+			generation++
+		}
+		if native.Generation(handle) < generation && !plant.Has(bugPastIsMarked) { // that page has been
 			return false
 		}
-		record.IDTaken = 1
+		if !plant.Has(bugComingPageIsNotMarked) {
+			record.IDTaken = 1
+		}
 		return true
 	}
 	i.waiting[chunk/chunkGroup] = append(i.waiting[chunk/chunkGroup], index)
@@ -91,12 +103,18 @@ func (i *ids) mark(context uint32, id uint64) bool {
 
 // set says which page has a reserved id; drop gives the id up.
 func (i *ids) set(id, page uint64) {
+	if plant.Has(bugIDIsThatOfTheNextPage) {
+		page += 1 << native.IndexBits
+	}
 	i.Lock()
 	i.explicit[id] = page
 	i.Unlock()
 }
 
 func (i *ids) drop(id uint64) {
+	if plant.Has(bugIDStaysTaken) {
+		return
+	}
 	i.Lock()
 	delete(i.explicit, id)
 	i.Unlock()
@@ -116,7 +134,7 @@ func (i *ids) claim(index uint32) {
 	record := native.RecordAt(index)
 	state := record.LoadState()
 	generation := native.Generation(state)
-	for generation != native.GenerationMax && i.taken(native.Handle(native.KindPage, generation, index)) {
+	for !plant.Has(bugTakenIDIsPicked) && generation != native.GenerationMax && i.taken(native.Handle(native.KindPage, generation, index)) {
 		generation++
 	}
 	record.StoreState(native.State(native.StateBlock, generation, state&native.ClassMask|native.Beginning))
@@ -138,15 +156,18 @@ func (c *Context) takeChunk() (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	if used { // by another context, whose marks mean nothing here
+	if used && !plant.Has(bugMarksOutliveTheirContext) { // by another context, whose marks mean nothing here
 		for index := range uint32(native.ChunkRecords) {
 			native.RecordAt(number<<native.ChunkBits | index).IDTaken = 0
 		}
 	}
+	if plant.Has(bugWaitingMarksAreForgotten) {
+		return number, nil
+	}
 	waiting := i.waiting[number/chunkGroup]
 	i.waiting[number/chunkGroup] = slices.DeleteFunc(waiting, func(index uint32) bool {
 		if index>>native.ChunkBits != number {
-			return false
+			return plant.Has(bugOtherChunksMarksAreForgotten)
 		}
 		native.RecordAt(index).IDTaken = 1
 		return true
@@ -163,7 +184,7 @@ func (c *Context) Lookup(id uint64) (uint64, error) {
 	defer c.ids.Unlock()
 	if page := c.ids.explicit[id]; page != 0 {
 		// It may be about to begin.
-		if state := native.RecordAt(native.Index(page)).LoadState(); (state^page)>>native.IndexBits == 0 {
+		if state := native.RecordAt(native.Index(page)).LoadState(); (state^page)>>native.IndexBits == 0 || plant.Has(bugPageIsFoundBeforeItBegins) {
 			return page, nil
 		}
 	}

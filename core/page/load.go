@@ -8,6 +8,7 @@ import (
 	"libmmsb/core/graph"
 	"libmmsb/core/log"
 	"libmmsb/core/metadata"
+	"libmmsb/core/plant"
 	"libmmsb/core/safego"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
@@ -734,7 +735,7 @@ func (l *loader) takeIDs() {
 		}
 	}
 	for at := range l.staged {
-		if id := l.staged[at].ID; id&^native.IDMask == native.IDAutomatic {
+		if id := l.staged[at].ID; id&^native.IDMask == native.IDAutomatic && !plant.Has(bugLoadedIDsAreNotMarked) {
 			i.mark(c.index, id)
 		}
 	}

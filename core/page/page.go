@@ -9,6 +9,7 @@ import (
 	"libmmsb/core/journal"
 	"libmmsb/core/log"
 	"libmmsb/core/mem"
+	"libmmsb/core/plant"
 	"libmmsb/core/status"
 	"libmmsb/native"
 )
@@ -274,6 +275,12 @@ func (c *Context) publish(b block, size, id uint64, numaNode int32, low uint64, 
 		c.give(b)
 		return 0, err
 	}
+	giveUp := func(err error) (uint64, error) {
+		if id != 0 && !plant.Has(bugFailureKeepsID) {
+			c.ids.drop(id)
+		}
+		return undo(err)
+	}
 	if id != 0 || b.away.length > 0 || b.away.device != 0 || numaNode >= 0 {
 		cold, err := p.cold()
 		if err != nil {
@@ -294,10 +301,7 @@ func (c *Context) publish(b block, size, id uint64, numaNode int32, low uint64, 
 	record.Size = size // for prepare
 	if prepare != nil {
 		if err := prepare(p); err != nil {
-			if id != 0 {
-				c.ids.drop(id)
-			}
-			return undo(err)
+			return giveUp(err)
 		}
 	}
 	epoch, version := record.Epoch, record.Version
@@ -306,10 +310,7 @@ func (c *Context) publish(b block, size, id uint64, numaNode int32, low uint64, 
 	}
 	p.state = native.State(native.KindPage, native.Generation(p.handle), low|b.location)
 	if err := p.journalPublished(entry, epoch, version); err != nil {
-		if id != 0 {
-			c.ids.drop(id)
-		}
-		return undo(err)
+		return giveUp(err)
 	}
 	if id != 0 { // before anybody can see the page and destroy it
 		c.ids.set(id, p.handle)
