@@ -19,6 +19,7 @@ type ids struct {
 	explicit        map[uint64]uint64 // page by id
 	// waiting are marks for records of chunks that the context does not have yet: indices by group of chunks.
 	waiting map[uint32][]uint32
+	waits   int // their number
 }
 
 // chunkGroup is how many chunks' marks wait together: after a load every page has one, all over.
@@ -60,6 +61,7 @@ func (c *Context) reserve(id uint64) error {
 		return status.Errorf(status.AlreadyExists, "id %d is that of page 0x%016x", id, page)
 	}
 	if id&^native.IDMask == native.IDAutomatic {
+		i.tidy(c.index)
 		if i.mark(c.index, id) {
 			// From here on whoever creates a page on the record sees the mark; who did not see it has finished.
 			if !plant.Has(bugMarkIsNotAwaited) {
@@ -98,7 +100,23 @@ func (i *ids) mark(context uint32, id uint64) bool {
 		return true
 	}
 	i.waiting[chunk/chunkGroup] = append(i.waiting[chunk/chunkGroup], index)
+	i.waits++
 	return false
+}
+
+// tidy forgets the marks that wait for ids which nobody has any more, once they are the most: ids that come and go would leave ever more of
+// them. Under the lock.
+func (i *ids) tidy(context uint32) {
+	if i.waits <= 2*len(i.explicit)+chunkGroup || plant.Has(bugWaitingMarksPileUp) {
+		return
+	}
+	clear(i.waiting)
+	i.waits = 0
+	for id := range i.explicit {
+		if id&^native.IDMask == native.IDAutomatic && !plant.Has(bugTidyForgetsWhatIsInUse) {
+			i.mark(context, id)
+		}
+	}
 }
 
 // set says which page has a reserved id; drop gives the id up.
@@ -165,13 +183,15 @@ func (c *Context) takeChunk() (uint32, error) {
 		return number, nil
 	}
 	waiting := i.waiting[number/chunkGroup]
-	i.waiting[number/chunkGroup] = slices.DeleteFunc(waiting, func(index uint32) bool {
+	left := slices.DeleteFunc(waiting, func(index uint32) bool {
 		if index>>native.ChunkBits != number {
 			return plant.Has(bugOtherChunksMarksAreForgotten)
 		}
 		native.RecordAt(index).IDTaken = 1
 		return true
 	})
+	i.waits -= len(waiting) - len(left)
+	i.waiting[number/chunkGroup] = left
 	return number, nil
 }
 

@@ -252,6 +252,17 @@ func marksWaitForChunks(t tester) {
 				chosen[id] = create(t, c, 64, id)
 			}
 		}
+		// Ids of a chunk that never comes are chosen and given up.
+		for generation := range uint32(2000) {
+			page := create(t, c, 64, c.ids.automatic(native.Handle(native.KindPage, generation, native.IndexMask)))
+			require.Zero(t, native.Destroy(page))
+		}
+		waits := 0
+		for _, waiting := range c.ids.waiting {
+			waits += len(waiting)
+		}
+		require.Equal(t, waits, c.ids.waits)
+		require.Less(t, waits, 1000)
 		pages := make([]uint64, 3*native.ChunkRecords)
 		require.NoError(t, CreateMany(c.handle, 64, plain, pages, nil))
 		for _, page := range pages {

@@ -729,7 +729,9 @@ func (l *loader) takeIDs() {
 	if l.o.IDs == nil {
 		i.explicit = l.pages
 		clear(i.waiting) // no other id is in use
+		i.waits = 0
 	} else {
+		i.tidy(c.index)
 		for id, page := range l.pages {
 			i.explicit[id] = page
 		}

@@ -16,6 +16,8 @@ const (
 	bugTakenIDIsPicked                  // a marked record's page begins with the id all the same
 	bugWaitingMarksAreForgotten         // a chunk comes without the marks that wait for it
 	bugOtherChunksMarksAreForgotten     // a chunk takes the marks of others with it
+	bugWaitingMarksPileUp               // marks stay that wait for ids nobody has any more
+	bugTidyForgetsWhatIsInUse           // and with these those go that wait for ids somebody has
 	bugMarksOutliveTheirContext         // a chunk keeps the marks of the context that had it
 	bugLoadedIDsAreNotMarked            // a load's ids are not those of pages to come
 	bugIDIsThatOfTheNextPage            // the map has a handle of another generation
