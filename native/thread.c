@@ -37,6 +37,10 @@ static mmsb_magazine_t *magazine_at(uint32_t number) {
 }
 
 /* Stacks without locks: the tag counts every change, so that a head that came back is not taken for the same (Treiber, IBM RJ 5118). */
+static uint64_t head_after(uint64_t seen, uint32_t first) {
+    return ((seen >> 32) + 1) << 32 | first;
+}
+
 static void stack_push(uint64_t *head, mmsb_magazine_t *magazine) {
     uint64_t seen = __atomic_load_n(head, __ATOMIC_ACQUIRE), next;
     do {
@@ -44,7 +48,7 @@ static void stack_push(uint64_t *head, mmsb_magazine_t *magazine) {
         uint32_t below = (uint32_t)seen == 0 ? 0 : __atomic_load_n(&magazine_at((uint32_t)seen)->depth, __ATOMIC_RELAXED);
         __atomic_store_n(&magazine->depth, below + 1, __ATOMIC_RELAXED);
         __atomic_store_n(&magazine->next, (uint32_t)seen, __ATOMIC_RELAXED);
-        next = ((seen >> 32) + 1) << 32 | magazine->number;
+        next = head_after(seen, magazine->number);
     } while (!__atomic_compare_exchange_n(head, &seen, next, 1, __ATOMIC_RELEASE, __ATOMIC_ACQUIRE));
 }
 
@@ -58,7 +62,7 @@ static mmsb_magazine_t *stack_pop(uint64_t *head, uint32_t keeps) {
         magazine = magazine_at((uint32_t)seen);
         if (keeps != 0 && __atomic_load_n(&magazine->depth, __ATOMIC_RELAXED) <= keeps)
             return NULL;
-        next = ((seen >> 32) + 1) << 32 | __atomic_load_n(&magazine->next, __ATOMIC_RELAXED);
+        next = head_after(seen, __atomic_load_n(&magazine->next, __ATOMIC_RELAXED));
     } while (!__atomic_compare_exchange_n(head, &seen, next, 1, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE));
     return magazine;
 }
