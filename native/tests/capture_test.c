@@ -6,14 +6,9 @@
  */
 #include "../capture.h"
 #include "../delta.h"
+#include "plants.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define CONTEXT_INDEX 7
 #define OTHER_INDEX 8
@@ -31,20 +26,6 @@
 
 /* Seconds for what must come, which thread runs when: only what never comes, or hangs, is ended by it. */
 #define PATIENCE 1200
-
-static int passed, failed, wrong;
-static int planted; /* the first thing that is not true ends the process */
-
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            if (planted) \
-                _exit(3); \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-            if (__atomic_add_fetch(&wrong, 1, __ATOMIC_RELAXED) > 20) \
-                exit(1); \
-        } \
-    } while (0)
 
 /* ------------------------------------------------------------------------------------- what Go does otherwise ---- */
 
@@ -1141,21 +1122,7 @@ static void a_frozen_context_stands_still(void) {
     stop = 0;
 }
 
-static void end_case(const char *name) {
-    if (wrong == 0) {
-        passed++;
-    } else {
-        failed++;
-        fprintf(stderr, "FAILED: %s\n", name);
-    }
-    wrong = 0;
-}
-
 /* ------------------------------------------------------------------------------------------------ planted bugs ---- */
-
-typedef struct plant {
-    const char *what, *file, *from, *to, *mode; /* which of the tests can show it */
-} plant_t;
 
 static const plant_t plants[] = {
     {"a page is captured though a writer kept something of it meanwhile", "capture.c",
@@ -1203,85 +1170,8 @@ static const plant_t plants[] = {
      "    /* In this order", "calls"},
     {"marks of the capture before are left", "capture.c",
      "        memset(marks + ((size_t)chunks[i] << MMSB_CHUNK_BITS), MMSB_MARK_NONE, MMSB_CHUNK_RECORDS);\n", "", "calls"},
+    {NULL, "capture.c", "", "", "calls"},
 };
-
-static char *read_text(const char *folder, const char *name) {
-    char path[8192];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "r");
-    CHECK(file != NULL);
-    if (!file)
-        exit(1);
-    char *text = calloc(1, 1 << 20);
-    CHECK(fread(text, 1, (1 << 20) - 1, file) > 0 && feof(file));
-    fclose(file);
-    return text;
-}
-
-/* The exit status of a shell command; 124 where it ran too long. */
-static int shell(const char *command) {
-    int status = system(command);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
-static const char *const natives[] = {"bytes",  "bytes_portable", "bytes_x86", "bytes_neon", "checksum", "gate",
-                                      "record", "thread",         "journal",   "capture",    "page",     "delta"};
-
-#define COMPILE "gcc -std=gnu11 -O1 -Iinclude -pthread -w -I%s "
-
-/* Seconds of a run with a bug: it may hang. Threads may do nothing in it that shows the bug, the less the fewer processors they have
- * for themselves: it is run until it shows, each time with another seed. */
-#define ONE_TRY 120
-
-static void planted_bugs_are_caught(const char *self) {
-    char folder[4096], build[4096], command[16384];
-    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(__FILE__, '/') - __FILE__ - strlen("/tests")), __FILE__);
-    snprintf(build, sizeof build, "%s.planted", self);
-    CHECK(mkdir(build, 0777) == 0 || access(build, W_OK) == 0);
-    for (size_t i = 0; i < sizeof natives / sizeof *natives; i++) {
-        snprintf(command, sizeof command, COMPILE "-c %s/%s.c -o %s/%s.o", folder, folder, natives[i], build, natives[i]);
-        CHECK(shell(command) == 0);
-    }
-    snprintf(command, sizeof command, COMPILE "-c %s -o %s/test.o", folder, __FILE__, build);
-    CHECK(shell(command) == 0);
-    const size_t count = sizeof plants / sizeof *plants;
-    size_t caught = 0;
-    for (size_t i = 0; i <= count; i++) { /* the last one is none: it must pass, else nothing has been shown */
-        static const plant_t none = {"nothing", "capture.c", "", "", "calls"};
-        const plant_t *plant = i < count ? &plants[i] : &none;
-        char *text = read_text(folder, plant->file), *at = strstr(text, plant->from), path[4200];
-        CHECK(at != NULL && (i == count || strstr(at + 1, plant->from) == NULL)); /* it is there once */
-        if (!at)
-            return;
-        snprintf(path, sizeof path, "%s/planted.c", build);
-        FILE *file = fopen(path, "w");
-        CHECK(file && fprintf(file, "%.*s%s%s", (int)(at - text), text, plant->to, at + strlen(plant->from)) > 0 &&
-              fclose(file) == 0);
-        free(text);
-        size_t written = (size_t)snprintf(command, sizeof command, COMPILE "%s -x none", folder, path);
-        for (size_t n = 0; n < sizeof natives / sizeof *natives; n++) {
-            if (strncmp(plant->file, natives[n], strlen(natives[n])) != 0 || plant->file[strlen(natives[n])] != '.')
-                written += (size_t)snprintf(command + written, sizeof command - written, " %s/%s.o", build, natives[n]);
-        }
-        snprintf(command + written, sizeof command - written, " %s/test.o -o %s/test -ldl -lm", build, build);
-        CHECK(shell(command) == 0);
-        const time_t end = time(NULL) + PATIENCE;
-        int found = 0, seed = 1;
-        do {
-            snprintf(command, sizeof command, "timeout %d %s/test %s %d >%s/output 2>&1", i == count ? PATIENCE : ONE_TRY, build,
-                     plant->mode, seed++, build);
-            int status = shell(command);
-            found = status != 0 && status != 124;
-            if (i == count)
-                CHECK(status == 0);
-        } while (!found && i < count && time(NULL) < end);
-        caught += (size_t)found;
-        if (!found && i < count)
-            fprintf(stderr, "not caught: %s\n", plant->what);
-    }
-    printf("planted bugs: caught %zu of %zu\n", caught, count);
-    CHECK(caught == count);
-}
 
 int main(int argument_count, char **arguments) {
     const char *argument = argument_count > 1 ? arguments[1] : "1";
@@ -1311,7 +1201,8 @@ int main(int argument_count, char **arguments) {
     end_case("captures_beside_threads_are_one_moment");
     a_frozen_context_stands_still();
     end_case("a_frozen_context_stands_still");
-    planted_bugs_are_caught(arguments[0]);
+    /* Threads may do nothing that shows a bug, the less the fewer processors they have for themselves: it is run until it shows. */
+    planted_bugs_are_caught(arguments[0], __FILE__, plants, sizeof plants / sizeof *plants, PATIENCE);
     end_case("planted_bugs_are_caught");
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
