@@ -1,28 +1,24 @@
 /*
  * Records, thread caches, depots and locks without Go: a stand-in hands out memory. Threads create, destroy, write and batch over the same
- * pages; nothing may be handed out twice, lost, or seen half-done. Meant for ThreadSanitizer.
+ * pages; nothing may be handed out twice, lost, or seen half-done. Meant for ThreadSanitizer. Other cases go step by step, so that what they
+ * look for shows each time.
+ *
+ * At the end bugs are planted: the test changes a line of the library, builds itself with it, and must fail.
  */
+#define _GNU_SOURCE
 #include "../delta.h"
+#include "plants.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <dlfcn.h>
+#include <linux/membarrier.h>
+#include <stdarg.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #define THREADS 4
 #define CONTEXT_INDEX 7
 #define REGION 1
 #define REGION_BYTES (UINT64_C(256) << 20)
-
-static int passed, failed, wrong;
-
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-            __atomic_add_fetch(&wrong, 1, __ATOMIC_RELAXED); \
-        } \
-    } while (0)
 
 /* ------------------------------------------------------------------------------------- what Go does otherwise ---- */
 
@@ -30,6 +26,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t next_index = 1;
 static uint64_t next_offset, context_handle;
 static uint32_t generation;
+static uint32_t refills; /* under the lock */
 
 static mmsb_status_t refill(uint64_t context, uint32_t class_number, uint64_t *handles, uint32_t capacity, uint32_t *count) {
     pthread_mutex_lock(&lock);
@@ -37,6 +34,7 @@ static mmsb_status_t refill(uint64_t context, uint32_t class_number, uint64_t *h
     if (context != context_handle)
         status = mmsb_fail(MMSB_E_STALE_HANDLE, "the context has ended");
     uint32_t made = 0;
+    refills++;
     uint64_t size = mmsb_class_size(class_number);
     for (; status == MMSB_OK && made < capacity && made < 8; made++) {
         CHECK(next_index < MMSB_CHUNK_RECORDS * 8 && next_offset + size <= REGION_BYTES);
@@ -65,6 +63,38 @@ static uint64_t begin_context(void) {
     return context_handle;
 }
 
+/* Stands for all that Go takes apart. */
+static uint32_t ended;
+
+static void end(uint32_t index, uint64_t state) {
+    ended++;
+    __atomic_store_n(&mmsb_record_at(index)->state, MMSB_STATE(MMSB_STATE_RETIRED, MMSB_HANDLE_GENERATION(state), 0),
+                     __ATOMIC_RELEASE);
+}
+
+/* What the library asks of the kernel passes here: whether it was asked for a barrier cannot be told from what threads see, but by luck. */
+static uint32_t barriers, early_barriers;
+static const uint64_t *closed_by_then;
+
+long syscall(long number, ...) {
+    static long (*kernel)(long, ...);
+    long arguments[6];
+    va_list list;
+    va_start(list, number);
+    for (int i = 0; i < 6; i++)
+        arguments[i] = va_arg(list, long);
+    va_end(list);
+    if (!kernel)
+        kernel = (long (*)(long, ...))(uintptr_t)dlsym(RTLD_NEXT, "syscall");
+    if (number == SYS_membarrier && (int)arguments[0] == MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
+        barriers++;
+        early_barriers += closed_by_then && __atomic_load_n(closed_by_then, __ATOMIC_RELAXED) != 0;
+    }
+    long result = kernel(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+    /* A kernel that knows no barrier must not hide that nobody asks for it. */
+    return planted && number == SYS_membarrier ? 0 : result;
+}
+
 static void start(void) {
     CHECK(mmsb_gate_closed() == MMSB_OK);
     for (uint32_t chunk = 0; chunk < 8; chunk++) {
@@ -74,6 +104,7 @@ static void start(void) {
     mmsb_region_map(
         REGION, (uintptr_t)mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     mmsb_upcalls.refill = refill;
+    mmsb_upcalls.end = end;
 }
 
 static void run_threads(void *(*body)(void *)) {
@@ -84,22 +115,6 @@ static void run_threads(void *(*body)(void *)) {
         pthread_join(threads[i], NULL);
 }
 
-static void end_case(const char *name) {
-    if (wrong == 0) {
-        passed++;
-    } else {
-        failed++;
-        fprintf(stderr, "FAILED: %s\n", name);
-    }
-    wrong = 0;
-}
-
-/* ------------------------------------------------------------------------------------------------------- cases ---- */
-
-/* Pages that threads create and leave for others to destroy. */
-static uint64_t shared[512];
-static uint8_t handed_out[MMSB_CHUNK_RECORDS * 8];
-
 static uint64_t create(uint64_t size, int zeroed) {
     mmsb_page_t page = 0;
     if (!mmsb_page_create_fast(context_handle, size, zeroed, &page, NULL)) {
@@ -108,6 +123,579 @@ static uint64_t create(uint64_t size, int zeroed) {
     }
     return page;
 }
+
+/* ------------------------------------------------------------------------------------------------- the depot ---- */
+
+/* Magazines whose handles are only numbers, in caches that belong to no thread: of any shard, in any order. */
+#define NUMBERS 65536
+#define NUMBERED (MMSB_SMALL_CLASSES - 1) /* size class */
+static uint64_t next_number;
+static uint8_t taken[NUMBERS];
+static uint64_t numbers_taken;
+
+static void begin_numbers(void) {
+    begin_context();
+    next_number = numbers_taken = 0;
+    memset(taken, 0, sizeof taken);
+}
+
+static mmsb_cache_t cache_of(uint32_t shard) {
+    return (mmsb_cache_t){
+        .context = context_handle, .context_index = CONTEXT_INDEX, .shard = shard, .owner = mmsb_context_record(CONTEXT_INDEX)};
+}
+
+/* Leaves full magazines in the depot. */
+static void give(mmsb_cache_t *cache, uint32_t magazines) {
+    for (uint32_t i = 0; i < magazines + 2; i++) { /* what the cache has goes as well */
+        CHECK(mmsb_magazine_make_room(cache, NUMBERED) == MMSB_OK);
+        mmsb_magazine_t *magazine = cache->loaded[NUMBERED];
+        CHECK(magazine->count == 0);
+        for (; i < magazines && magazine->count < MMSB_MAGAZINE_ROUNDS; magazine->count++)
+            magazine->handles[magazine->count] = next_number++;
+    }
+    CHECK(next_number <= NUMBERS);
+}
+
+static void note(const uint64_t *numbers, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        CHECK(numbers[i] < next_number);
+        if (numbers[i] < next_number)
+            CHECK(taken[numbers[i]]++ == 0); /* else it was in two places */
+    }
+    numbers_taken += count;
+}
+
+static void note_loaded(mmsb_cache_t *cache) {
+    note(cache->loaded[NUMBERED]->handles, cache->loaded[NUMBERED]->count);
+    cache->loaded[NUMBERED]->count = 0;
+}
+
+/* Fetches the cache a magazine: 1 where it comes from the depot, 0 where it is fresh memory. */
+static int fetch(mmsb_cache_t *cache) {
+    const uint32_t before = refills;
+    CHECK(mmsb_magazine_refill(cache, NUMBERED) == MMSB_OK);
+    if (refills == before)
+        return 1;
+    cache->loaded[NUMBERED]->count = 0;
+    return 0;
+}
+
+static uint32_t take_the_rest(void) {
+    uint64_t numbers[MMSB_MAGAZINE_ROUNDS];
+    uint32_t magazines = 0, count;
+    for (; magazines < NUMBERS && (count = mmsb_depot_take(mmsb_context_record(CONTEXT_INDEX), NUMBERED, numbers)) != 0;
+         magazines++)
+        note(numbers, count);
+    return magazines;
+}
+
+static void end_numbers(void) {
+    take_the_rest();
+    CHECK(numbers_taken == next_number); /* else some are lost */
+    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+}
+
+static void the_depot_gives_what_it_got(void) {
+    begin_numbers();
+    mmsb_cache_t giver = cache_of(3), taker = cache_of(3);
+    give(&giver, 5);
+    for (int i = 0; i < 5; i++) {
+        CHECK(fetch(&taker));
+        CHECK(taker.loaded[NUMBERED]->count == MMSB_MAGAZINE_ROUNDS);
+        note_loaded(&taker);
+    }
+    CHECK(!fetch(&taker));
+    end_numbers();
+}
+
+/* A planted run calls this at a place in the library where another thread may come between. */
+static void (*meanwhile)(void);
+
+void test_meanwhile(void);
+void test_meanwhile(void) {
+    void (*todo)(void) = meanwhile;
+    meanwhile = NULL;
+    if (todo)
+        todo();
+}
+
+static mmsb_cache_t thieves[2];
+
+/* Two are taken off the stack, and the first is put back: it is on top again, but another lies below. */
+static void take_two_and_put_one_back(void) {
+    CHECK(fetch(&thieves[0]) && fetch(&thieves[1]));
+    CHECK(mmsb_magazine_make_room(&thieves[0], NUMBERED) == MMSB_OK && mmsb_magazine_make_room(&thieves[0], NUMBERED) == MMSB_OK);
+}
+
+static void a_head_that_came_back_is_another(void) {
+    begin_numbers();
+    mmsb_cache_t giver = cache_of(3), taker = cache_of(3);
+    thieves[0] = thieves[1] = cache_of(3);
+    give(&giver, 4);
+    meanwhile = take_two_and_put_one_back;
+    CHECK(fetch(&taker));
+    test_meanwhile(); /* at the latest */
+    note_loaded(&taker);
+    note_loaded(&thieves[1]);
+    CHECK(fetch(&taker));
+    note_loaded(&taker);
+    CHECK(fetch(&taker));
+    note_loaded(&taker);
+    CHECK(!fetch(&taker));
+    end_numbers();
+}
+
+static void fresh_memory_comes_before_the_last_of_other_shards(void) {
+    begin_numbers();
+    mmsb_cache_t giver = cache_of(9), taker = cache_of(2), mover = cache_of(5);
+    give(&giver, MMSB_SHARD_KEEPS);
+    CHECK(!fetch(&taker));
+    give(&giver, 2);
+    CHECK(fetch(&taker));
+    note_loaded(&taker);
+    CHECK(fetch(&taker));
+    note_loaded(&taker);
+    CHECK(!fetch(&taker));
+    give(&giver, 1);
+    CHECK(fetch(&mover)); /* what was high in one stack lies low in another */
+    CHECK(mmsb_magazine_make_room(&mover, NUMBERED) == MMSB_OK && mmsb_magazine_make_room(&mover, NUMBERED) == MMSB_OK);
+    CHECK(!fetch(&taker));
+    CHECK(fetch(&giver)); /* its own shard gives all it has */
+    note_loaded(&giver);
+    CHECK(take_the_rest() == MMSB_SHARD_KEEPS);
+    end_numbers();
+}
+
+/* Magazines go round; a thread that has one is the only one. */
+#define ROUND_MAGAZINES 48
+
+static mmsb_status_t nothing_left(uint64_t context, uint32_t class_number, uint64_t *handles, uint32_t capacity,
+                                  uint32_t *count) {
+    (void)context, (void)class_number, (void)handles, (void)capacity;
+    *count = 0;
+    return MMSB_E_OUT_OF_MEMORY;
+}
+
+static void *pass_magazines(void *argument) {
+    unsigned seed = (unsigned)(uintptr_t)argument + 5;
+    mmsb_cache_t cache = cache_of((uint32_t)(uintptr_t)argument % 2);
+    for (int i = 0; i < 3000; i++) {
+        if (mmsb_magazine_refill(&cache, NUMBERED) == MMSB_OK) {
+            mmsb_magazine_t *magazine = cache.loaded[NUMBERED];
+            CHECK(magazine->count == MMSB_MAGAZINE_ROUNDS);
+            CHECK(__atomic_exchange_n(&taken[magazine->handles[0]], 1, __ATOMIC_RELAXED) == 0);
+            if (rand_r(&seed) % 64 == 0)
+                sched_yield();
+            CHECK(__atomic_exchange_n(&taken[magazine->handles[0]], 0, __ATOMIC_RELAXED) == 1);
+            CHECK(mmsb_magazine_make_room(&cache, NUMBERED) == MMSB_OK && mmsb_magazine_make_room(&cache, NUMBERED) == MMSB_OK);
+        }
+    }
+    return NULL;
+}
+
+static void magazines_go_round(void) {
+    begin_numbers();
+    mmsb_cache_t giver = cache_of(0);
+    give(&giver, ROUND_MAGAZINES);
+    mmsb_upcalls.refill = nothing_left;
+    run_threads(pass_magazines);
+    mmsb_upcalls.refill = refill;
+    CHECK(take_the_rest() == ROUND_MAGAZINES);
+    end_numbers();
+}
+
+/* ------------------------------------------------------------------------------------------------ step by step ---- */
+
+static const uint64_t each_size[] = {1, 64, 130, 192, 500, 4096};
+#define SIZES (sizeof each_size / sizeof *each_size)
+
+static uint64_t state_of(uint64_t page) {
+    return mmsb_state_load(mmsb_record_of(page));
+}
+
+static uint64_t live_state(uint64_t page, uint64_t size) {
+    return MMSB_STATE(MMSB_KIND_PAGE, MMSB_HANDLE_GENERATION(page), mmsb_class_of(size));
+}
+
+static uint64_t free_state(uint64_t page, uint64_t size) {
+    return MMSB_STATE(MMSB_STATE_FREE, MMSB_HANDLE_GENERATION(page) + 1, mmsb_class_of(size));
+}
+
+/* The ways there are to create and to destroy. */
+static uint64_t create_by(int way, uint64_t size, int zeroed) {
+    mmsb_page_t page = 0;
+    if (way == 0)
+        CHECK(mmsb_page_create_fast(context_handle, size, zeroed, &page, NULL));
+    else if (way == 1)
+        CHECK(mmsb_page_create_small(context_handle, size, zeroed, &page) == MMSB_OK);
+    else
+        CHECK(mmsb_page_create_batch(context_handle, size, 1, zeroed, &page) == MMSB_OK);
+    CHECK(mmsb_current->busy == 0);
+    return page;
+}
+
+static void destroy_by(int way, uint64_t page) {
+    if (way == 0)
+        CHECK(mmsb_page_destroy_fast(page));
+    else if (way == 1)
+        CHECK(mmsb_page_destroy_slow(page) == MMSB_OK);
+    else
+        CHECK(mmsb_page_destroy_batch(&page, 1, NULL) == MMSB_OK);
+    CHECK(mmsb_current->busy == 0);
+}
+
+static void each_page_has_a_handle_of_its_own(void) {
+    begin_context();
+    for (size_t s = 0; s < SIZES; s++) {
+        const uint64_t size = each_size[s];
+        mmsb_page_t pages[2];
+        CHECK(mmsb_page_create_batch(context_handle, size, 2, 0, pages) == MMSB_OK);
+        uint64_t first = pages[0], last = pages[1];
+        CHECK(MMSB_HANDLE_INDEX(first) != MMSB_HANDLE_INDEX(last));
+        for (int way = 0; way < 9; way++) {
+            CHECK(state_of(last) == live_state(last, size));
+            CHECK(mmsb_page_look(last, MMSB_FIELD_SIZE) == size);
+            destroy_by(way % 3, last);
+            CHECK(state_of(last) == free_state(last, size));
+            CHECK(mmsb_page_destroy_slow(last) == MMSB_E_STALE_HANDLE && !mmsb_page_destroy_fast(last));
+            uint64_t next = create_by(way / 3, size, 0), other = create_by(way / 3, size, 0);
+            CHECK(next == mmsb_page_next(last)); /* what was used last is in the processor's cache */
+            CHECK(MMSB_HANDLE_INDEX(other) != MMSB_HANDLE_INDEX(next));
+            CHECK(mmsb_page_look(last, MMSB_FIELD_SIZE) == 0);
+            CHECK(mmsb_page_destroy_slow(last) == MMSB_E_STALE_HANDLE && !mmsb_page_destroy_fast(last));
+            destroy_by(way % 3, other);
+            last = next;
+        }
+        pages[1] = last;
+        CHECK(mmsb_page_destroy_batch(pages, 2, NULL) == MMSB_OK);
+    }
+    uint64_t creates, frees, bytes_created, bytes_freed;
+    mmsb_context_record_t *context = mmsb_context_record(CONTEXT_INDEX);
+    const uint64_t creates_before = context->creates, bytes_before = context->bytes_created;
+    mmsb_context_count(context, &creates, &frees, &bytes_created, &bytes_freed);
+    CHECK(creates - creates_before == SIZES * 20 && creates == frees && bytes_created == bytes_freed);
+    uint64_t bytes = 0;
+    for (size_t s = 0; s < SIZES; s++)
+        bytes += 20 * each_size[s];
+    CHECK(bytes_created - bytes_before == bytes);
+    mmsb_context_detach(context);
+}
+
+static void pages_in_use_stay(void) {
+    begin_context();
+    mmsb_page_t pages[3] = {create(100, 1), create(100, 1), create(100, 1)};
+    const uint64_t page = pages[1];
+    for (int mode = MMSB_PIN_READ; mode <= MMSB_PIN_WRITE; mode++) {
+        CHECK(mmsb_page_pin_fast(page, mode, NULL));
+        CHECK(!mmsb_page_destroy_fast(page));
+        CHECK(mmsb_page_destroy_slow(page) == MMSB_E_BUSY);
+        size_t bad = 99;
+        CHECK(mmsb_page_destroy_batch(pages, 3, &bad) == MMSB_E_BUSY && bad == 1);
+        for (int i = 0; i < 3; i++)
+            CHECK(state_of(pages[i]) == live_state(pages[i], 100));
+        CHECK(mmsb_page_unpin_fast(page, mode));
+    }
+    CHECK(mmsb_page_lock_library(page) == MMSB_OK);
+    const uint64_t locked = live_state(page, 100) | MMSB_OWNER_LIBRARY;
+    CHECK(!mmsb_page_pin_fast(page, MMSB_PIN_READ, NULL) && state_of(page) == locked);
+    CHECK(!mmsb_page_destroy_fast(page) && state_of(page) == locked);
+    mmsb_record_unlock(MMSB_HANDLE_INDEX(page), live_state(page, 100));
+    mmsb_run_t run = {5, 1};
+    uint8_t payload = 9;
+    mmsb_delta_t delta = {.struct_size = sizeof delta, .kind = MMSB_DELTA_RUNS, .runs = &run, .count = 1, .payload = &payload};
+    CHECK(mmsb_page_apply_batch(&page, &delta, 1, NULL) == MMSB_OK);
+    CHECK(!mmsb_page_destroy_fast(page)); /* it has a change mask */
+    CHECK(mmsb_page_destroy_batch(pages, 3, NULL) == MMSB_OK);
+    CHECK(mmsb_mask_bytes == 0 && mmsb_record_of(page)->mask_block == 0);
+    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+}
+
+static void an_id_in_use_goes_to_go(void) {
+    begin_context();
+    uint64_t page = create(64, 1);
+    mmsb_record_t *record = mmsb_record_of(page);
+    destroy_by(0, page);
+    for (int marked = 1; marked >= 0; marked--) {
+        mmsb_page_t pages[2];
+        __atomic_store_n(&record->id_taken, (uint8_t)marked, __ATOMIC_RELAXED);
+        for (int zeroed = 0; zeroed < 2 && marked; zeroed++) {
+            CHECK(!mmsb_page_create_fast(context_handle, 64, zeroed, pages, NULL));
+            CHECK(mmsb_page_create_small(context_handle, 64, zeroed, pages) == MMSB_ENTER_GO);
+            CHECK(mmsb_page_create_batch(context_handle, 64, 2, zeroed, pages) == MMSB_ENTER_GO);
+            CHECK(mmsb_state_load(record) == free_state(page, 64) && mmsb_current->busy == 0);
+        }
+    }
+    CHECK(create(64, 1) == mmsb_page_next(page));
+    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+}
+
+static void the_last_generation_is_the_last(void) {
+    begin_context();
+    ended = 0;
+    for (int way = 1; way <= 2; way++) {
+        uint64_t page = create(64, 1);
+        destroy_by(0, page);
+        mmsb_magazine_t *magazine = mmsb_current->loaded[0];
+        uint64_t *handle = &magazine->handles[magazine->count - 1];
+        CHECK(*handle == mmsb_page_next(page));
+        *handle = MMSB_HANDLE(MMSB_KIND_PAGE, MMSB_GENERATION_MAX, MMSB_HANDLE_INDEX(page));
+        __atomic_store_n(&mmsb_record_of(page)->state, MMSB_STATE(MMSB_STATE_FREE, MMSB_GENERATION_MAX, 0), __ATOMIC_RELEASE);
+        page = create(64, 1);
+        CHECK(MMSB_HANDLE_GENERATION(page) == MMSB_GENERATION_MAX);
+        CHECK(!mmsb_page_destroy_fast(page) && state_of(page) == live_state(page, 64));
+        destroy_by(way, page);
+        CHECK(ended == (uint32_t)way && MMSB_HANDLE_KIND(state_of(page)) == MMSB_STATE_RETIRED);
+    }
+    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+}
+
+static void zeroed_pages_are_zero(void) {
+    static const uint64_t ranges[][2] = {{0, 1}, {15, 1}, {16, 17}, {100, 300}, {0, 512}, {511, 1}, {63, 2}};
+    uint8_t bytes[512], zeros[512] = {0};
+    begin_context();
+    memset(bytes, 0xff, sizeof bytes);
+    for (int way = 0; way < 3; way++) {
+        for (size_t r = 0; r < sizeof ranges / sizeof *ranges; r++) {
+            uint8_t got[512];
+            uint64_t page = create(512, 1);
+            CHECK(mmsb_page_write_bytes(page, ranges[r][0], bytes, ranges[r][1]) == MMSB_OK);
+            destroy_by(0, page);
+            mmsb_page_t next;
+            if (way != 0 ||
+                !mmsb_page_create_fast(context_handle, 512, 1, &next, NULL)) /* which leaves long ranges to the other */
+                next = create_by(way == 0 ? 1 : way, 512, 1);
+            CHECK(next == mmsb_page_next(page));
+            CHECK(mmsb_page_read_bytes(next, 0, got, 512) == MMSB_OK && memcmp(got, zeros, 512) == 0);
+            destroy_by(0, next);
+        }
+    }
+    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+}
+
+/* ---------------------------------------------------------------------------------------------- bad batches ---- */
+
+typedef enum batch_kind { READ_BATCH, WRITE_BATCH, DELTA_BATCH, DESTROY_BATCH, BATCH_KINDS } batch_kind_t;
+
+/* Bytes 3 and 4 of each page; of a bad one that there is, bytes that it has not. */
+static mmsb_status_t batch_of(batch_kind_t kind, const mmsb_page_t *pages, size_t count, size_t beyond, size_t *bad) {
+    uint8_t bytes[2] = {7, 8};
+    mmsb_page_range_t ranges[4];
+    mmsb_run_t runs[4];
+    mmsb_delta_t deltas[4];
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t offset = i == beyond ? 63 : 3;
+        ranges[i] = (mmsb_page_range_t){.page = pages[i], .offset = offset, .length = 2, .buffer = bytes};
+        runs[i] = (mmsb_run_t){offset, 2};
+        deltas[i] = (mmsb_delta_t){
+            .struct_size = sizeof deltas[i], .kind = MMSB_DELTA_RUNS, .runs = &runs[i], .count = 1, .payload = bytes};
+    }
+    switch (kind) {
+    case READ_BATCH:
+        return mmsb_page_read_batch(ranges, count, bad);
+    case WRITE_BATCH:
+        return mmsb_page_write_batch(ranges, count, bad);
+    case DELTA_BATCH:
+        return mmsb_page_apply_batch(pages, deltas, count, bad);
+    default:
+        return mmsb_page_destroy_batch(pages, count, bad);
+    }
+}
+
+static void a_bad_item_changes_nothing(void) {
+    begin_context();
+    mmsb_page_t pages[4];
+    uint64_t ended_page = create(64, 1);
+    destroy_by(0, ended_page);
+    for (int i = 0; i < 4; i++)
+        pages[i] = create(64, 1);
+    for (int kind = 0; kind < BATCH_KINDS; kind++) {
+        for (size_t at = 0; at < 4; at++) {
+            size_t bad = 99;
+            mmsb_page_t tried[4];
+            memcpy(tried, pages, sizeof tried);
+            if (kind != DESTROY_BATCH)
+                CHECK(batch_of((batch_kind_t)kind, tried, 4, at, &bad) == MMSB_E_OUT_OF_RANGE && bad == at);
+            tried[at] = ended_page;
+            bad = 99;
+            CHECK(batch_of((batch_kind_t)kind, tried, 4, 99, &bad) == MMSB_E_STALE_HANDLE && bad == at);
+            for (int i = 0; i < 4; i++) {
+                uint64_t word = 1;
+                CHECK(state_of(pages[i]) == live_state(pages[i], 64));
+                CHECK(mmsb_page_read_bytes(pages[i], 0, &word, 8) == MMSB_OK && word == 0);
+                CHECK(mmsb_page_look(pages[i], MMSB_FIELD_EPOCH) == 0);
+            }
+        }
+    }
+    mmsb_page_t repeats[4] = {pages[0], pages[1], pages[0], pages[0]};
+    for (int kind = 0; kind < DESTROY_BATCH; kind++) {
+        CHECK(batch_of((batch_kind_t)kind, repeats, 4, 99, NULL) == MMSB_OK);
+        CHECK(state_of(pages[0]) == live_state(pages[0], 64) && state_of(pages[1]) == live_state(pages[1], 64));
+    }
+    CHECK(mmsb_page_look(pages[0], MMSB_FIELD_EPOCH) == 3 && mmsb_page_look(pages[1], MMSB_FIELD_EPOCH) == 1);
+    size_t bad = 99;
+    CHECK(mmsb_page_destroy_batch(repeats, 4, &bad) == MMSB_E_STALE_HANDLE && bad == 2);
+    CHECK(state_of(pages[0]) == live_state(pages[0], 64));
+    CHECK(mmsb_page_destroy_batch(pages, 4, NULL) == MMSB_OK);
+    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+}
+
+/* A batch meets a page that somebody else has, with another page locked: at first it lets go of that, then it keeps it. */
+static mmsb_page_t met[2];
+
+static void *meet_a_lock(void *argument) {
+    (void)argument;
+    CHECK(batch_of(WRITE_BATCH, met, 2, 99, NULL) == MMSB_OK);
+    return NULL;
+}
+
+static void others_locks_stay(void) {
+    begin_context();
+    for (int i = 0; i < 2; i++)
+        met[i] = create(64, 1);
+    const uint64_t free_to_lock = live_state(met[0], 64), locked = free_to_lock | MMSB_OWNER_LIBRARY;
+    for (int round = 0; round < 20; round++) {
+        pthread_t thread;
+        int held = 0, ours = 1;
+        CHECK(mmsb_page_lock_library(met[0]) == MMSB_OK);
+        CHECK(pthread_create(&thread, NULL, meet_a_lock, NULL) == 0);
+        while (held < 20 && ours) {
+            ours = state_of(met[0]) == locked;
+            held = (state_of(met[1]) & MMSB_OWNER_MASK) ? held + 1 : 0;
+            sched_yield();
+        }
+        CHECK(ours);
+        if (ours)
+            mmsb_record_unlock(MMSB_HANDLE_INDEX(met[0]), free_to_lock);
+        pthread_join(thread, NULL);
+    }
+    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+}
+
+/* ----------------------------------------------------------------------------------------------- ends, marks ---- */
+
+static void *leave_many(void *argument) {
+    mmsb_page_t *pages = argument;
+    for (int i = 0; i < 300; i++)
+        pages[i] = create(64, 1);
+    for (int i = 0; i < 300; i++) {
+        if (!mmsb_page_destroy_fast(pages[i]))
+            CHECK(mmsb_page_destroy_slow(pages[i]) == MMSB_OK);
+    }
+    return NULL;
+}
+
+static uint32_t take_all(uint32_t class_number) {
+    uint64_t handles[MMSB_MAGAZINE_ROUNDS];
+    uint32_t found = 0, count;
+    while (found < 100000 && (count = mmsb_depot_take(mmsb_context_record(CONTEXT_INDEX), class_number, handles)) != 0)
+        found += count;
+    return found;
+}
+
+static void the_depot_has_what_threads_leave(void) {
+    mmsb_page_t pages[300];
+    pthread_t thread;
+    for (int emptied = 0; emptied < 2; emptied++) {
+        begin_context();
+        const uint32_t before = next_index;
+        CHECK(pthread_create(&thread, NULL, leave_many, pages) == 0);
+        pthread_join(thread, NULL);
+        CHECK(next_index - before >= 300);
+        if (emptied)
+            CHECK(take_all(0) == next_index - before);
+        mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+        begin_context();
+        CHECK(take_all(0) == 0); /* the next context has none of it */
+        mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+    }
+}
+
+static uint64_t left_behind;
+
+static void call_into_the_end(void) {
+    mmsb_page_t page;
+    CHECK(!mmsb_page_create_fast(context_handle, 128, 0, &page, NULL));
+    CHECK(mmsb_page_create_small(context_handle, 128, 0, &page) == MMSB_E_STALE_HANDLE);
+    CHECK(!mmsb_page_destroy_fast(left_behind));
+}
+
+static void nothing_begins_after_the_end(void) {
+    begin_context();
+    left_behind = create(128, 0);
+    uint64_t page = create(128, 0);
+    destroy_by(0, page);
+    barriers = early_barriers = 0;
+    mmsb_synchronize(mmsb_context_record(CONTEXT_INDEX));
+    CHECK(barriers == 1 || mmsb_busy_fence);
+    closed_by_then = &mmsb_current->context;
+    meanwhile = call_into_the_end;
+    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+    closed_by_then = NULL;
+    CHECK((barriers == 2 && early_barriers == 0) || mmsb_busy_fence);
+    test_meanwhile();
+}
+
+static int stays, left;
+
+static void *stay_busy(void *argument) {
+    (void)argument;
+    create(64, 0);
+    mmsb_cache_begin(mmsb_current);
+    __atomic_store_n(&stays, 1, __ATOMIC_RELEASE);
+    struct timespec pause = {0, 10000000};
+    nanosleep(&pause, NULL);
+    __atomic_store_n(&left, 1, __ATOMIC_RELAXED);
+    mmsb_cache_end(mmsb_current);
+    return NULL;
+}
+
+static void who_is_busy_is_waited_for(void) {
+    begin_context();
+    for (int round = 0; round < 20; round++) {
+        pthread_t thread;
+        stays = left = 0;
+        CHECK(pthread_create(&thread, NULL, stay_busy, NULL) == 0);
+        while (!__atomic_load_n(&stays, __ATOMIC_ACQUIRE))
+            sched_yield();
+        mmsb_synchronize(mmsb_context_record(CONTEXT_INDEX));
+        CHECK(__atomic_load_n(&left, __ATOMIC_RELAXED));
+        pthread_join(thread, NULL);
+    }
+    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+}
+
+static void (*zero)(void *bytes, uint64_t length, const void *next);
+static uint32_t looks;
+
+static void look_for_the_mark(void *bytes, uint64_t length, const void *next) {
+    CHECK(__atomic_load_n(&mmsb_current->busy, __ATOMIC_RELAXED) == 1);
+    looks++;
+    zero(bytes, length, next);
+}
+
+static void who_works_in_a_cache_says_so(void) {
+    begin_context();
+    zero = mmsb_bytes.zero;
+    mmsb_bytes.zero = look_for_the_mark;
+    looks = 0;
+    for (int way = 1; way <= 2; way++) {
+        uint8_t bytes[256];
+        memset(bytes, way, sizeof bytes);
+        uint64_t page = create(256, 1);
+        CHECK(mmsb_page_write_bytes(page, 0, bytes, 256) == MMSB_OK);
+        destroy_by(0, page);
+        create_by(way, 256, 1);
+    }
+    mmsb_bytes.zero = zero;
+    CHECK(looks == 2);
+    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+}
+
+/* ------------------------------------------------------------------------------------------------------ storms ---- */
+
+/* Pages that threads create and leave for others to destroy. */
+static uint64_t shared[512];
+static uint8_t handed_out[MMSB_CHUNK_RECORDS * 8];
 
 static void *storm(void *argument) {
     unsigned seed = (unsigned)(uintptr_t)argument + 1;
@@ -134,13 +722,18 @@ static void *storm(void *argument) {
 }
 
 static void pages_are_handed_out_once(void) {
-    run_threads(storm);
+    begin_context();
     uint64_t creates, frees, bytes_created, bytes_freed, live = 0;
+    const uint64_t creates_before = mmsb_context_record(CONTEXT_INDEX)->creates;
+    const uint64_t frees_before = mmsb_context_record(CONTEXT_INDEX)->frees;
+    run_threads(storm);
     for (int i = 0; i < 512; i++) {
         if (shared[i] != 0)
             live++;
     }
     mmsb_context_count(mmsb_context_record(CONTEXT_INDEX), &creates, &frees, &bytes_created, &bytes_freed);
+    creates -= creates_before;
+    frees -= frees_before;
     CHECK(creates == THREADS * 20000u && creates - frees == live);
     for (int i = 0; i < 512; i++) {
         if (shared[i] != 0)
@@ -148,6 +741,7 @@ static void pages_are_handed_out_once(void) {
         shared[i] = 0;
     }
     memset(handed_out, 0, sizeof handed_out);
+    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
 }
 
 /* Every batch adds one to each page it names; batches overlap, and one page comes twice. */
@@ -182,6 +776,7 @@ static void *batches(void *argument) {
 }
 
 static void batches_are_whole(void) {
+    begin_context();
     for (int i = 0; i < 16; i++)
         counters[i] = create(64, 1);
     run_threads(batches);
@@ -193,6 +788,7 @@ static void batches_are_whole(void) {
     size_t bad = 99;
     CHECK(mmsb_page_destroy_batch(repeated, 3, &bad) == MMSB_E_STALE_HANDLE && bad == 2);
     CHECK(mmsb_page_destroy_batch(counters, 16, &bad) == MMSB_OK);
+    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
 }
 
 /* The context ends while threads create: each gets pages or the news, and nothing after it. */
@@ -247,7 +843,7 @@ static void marks_are_seen_after_synchronise(void) {
     pthread_t threads[THREADS];
     for (uintptr_t i = 0; i < THREADS; i++)
         CHECK(pthread_create(&threads[i], NULL, create_and_destroy, (void *)i) == 0);
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < 100; round++) {
         pthread_mutex_lock(&lock);
         uint32_t last = next_index;
         pthread_mutex_unlock(&lock);
@@ -269,18 +865,147 @@ static void marks_are_seen_after_synchronise(void) {
     mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
 }
 
-int main(void) {
+/* ------------------------------------------------------------------------------------------------ planted bugs ---- */
+
+#define MEANWHILE "    extern void test_meanwhile(void);\n    test_meanwhile();\n"
+
+static const plant_t plants[] = {
+    {"the tag of a stack does not count", "thread.c", "    return ((seen >> 32) + 1) << 32 | first;\n",
+     MEANWHILE "    return (seen >> 32) << 32 | first;\n", "steps"},
+    {NULL, "thread.c", "    return ((seen >> 32) + 1) << 32 | first;\n",
+     MEANWHILE "    return ((seen >> 32) + 1) << 32 | first;\n", "steps"},
+    {"a magazine that is taken stays in the depot", "thread.c",
+     "next = head_after(seen, __atomic_load_n(&magazine->next, __ATOMIC_RELAXED));", "next = head_after(seen, (uint32_t)seen);",
+     "steps"},
+    {"a full magazine is taken for an empty one", "thread.c",
+     "            stack_push(&cache->owner->depot[cache->shard].full[class_number], previous);\n",
+     "            magazine_drop(previous, cache->shard);\n", "steps"},
+    {"a magazine does not know how many lie below it", "thread.c",
+     "__atomic_store_n(&magazine->depth, below + 1, __ATOMIC_RELAXED);",
+     "__atomic_store_n(&magazine->depth, 1, __ATOMIC_RELAXED);", "steps"},
+    {"a magazine has the depth that it had", "thread.c",
+     "        __atomic_store_n(&magazine->depth, below + 1, __ATOMIC_RELAXED);\n",
+     "        if (magazine->depth == 0)\n            magazine->depth = below + 1;\n", "steps"},
+    {"other shards keep nothing", "thread.c", "% MMSB_SHARDS].full[class_number], others_keep);",
+     "% MMSB_SHARDS].full[class_number], 0);", "steps"},
+    {"other shards keep one more", "thread.c", "__ATOMIC_RELAXED) <= keeps)", "__ATOMIC_RELAXED) <= keeps + 1)", "steps"},
+    {"a thread's own shard keeps some, too", "thread.c", "stack_pop(&context->depot[shard].full[class_number], 0);",
+     "stack_pop(&context->depot[shard].full[class_number], others_keep);", "steps"},
+    {"shards keep magazines though no memory is left", "thread.c",
+     "    mmsb_magazine_t *magazine = depot_pop(context, class_number, 0, 0);\n",
+     "    mmsb_magazine_t *magazine = depot_pop(context, class_number, 0, MMSB_SHARD_KEEPS);\n", "steps"},
+    {"a thread that ends takes its handles along", "thread.c", "            cache_empty(cache, 1);\n",
+     "            cache_empty(cache, 0);\n", "steps"},
+    {"handles of a context that has ended stay in the depot", "thread.c",
+     "        while ((magazine = depot_pop(context, class_number, 0, 0)))\n            magazine_drop(magazine, 0);\n",
+     "        (void)magazine;\n", "steps"},
+    {"a handle is taken and stays in the magazine", "page.c",
+     "    *handle = magazine->handles[--magazine->count];\n    return MMSB_OK;",
+     "    *handle = magazine->handles[magazine->count - 1];\n    return MMSB_OK;", "steps"},
+    {"a handle is taken on the short way and stays in the magazine", "page.h", "            magazine->count = left;\n", "",
+     "steps"},
+    {"a cache is not closed when its context ends", "thread.c", "        cache_close(cache);\n    wait_for_caches(context);\n",
+     "        ;\n    wait_for_caches(context);\n" MEANWHILE, "steps"},
+    {"a cache that is closed still ends pages", "thread.c", "        cache_close(cache);\n    wait_for_caches(context);\n",
+     "        cache->context = cache->plain_context = 0;\n    wait_for_caches(context);\n" MEANWHILE, "steps"},
+    {NULL, "thread.c", "        cache_close(cache);\n    wait_for_caches(context);\n",
+     "        cache_close(cache);\n    wait_for_caches(context);\n" MEANWHILE, "steps"},
+    {"caches are closed after the barrier", "thread.c", "        cache_close(cache);\n    wait_for_caches(context);\n",
+     "        ;\n    wait_for_caches(context);\n    for (mmsb_cache_t *cache = context->caches; cache; cache = "
+     "cache->next_of_context)\n        cache_close(cache);\n",
+     "steps"},
+    {"the barrier is left out", "thread.c", "        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);\n",
+     "        ;\n", "steps"},
+    {"who is busy is not waited for", "thread.c", "while (__atomic_load_n(&cache->busy, __ATOMIC_ACQUIRE))", "while (0)",
+     "steps"},
+    {"who works in a cache does not say so", "thread.h", "    __atomic_store_n(&cache->busy, 1, __ATOMIC_RELAXED);\n", "",
+     "steps"},
+    {"who has created a page stays busy", "page.h", "            mmsb_cache_end(cache);\n            *page = handle;",
+     "            *page = handle;", "steps"},
+    {"the generation does not count in the state", "page.h", "    return state + (UINT64_C(1) << MMSB_INDEX_BITS) - ",
+     "    return state - ", "steps"},
+    {"the generation does not count in the handle", "page.h", "    return page + (UINT64_C(1) << MMSB_INDEX_BITS);",
+     "    return page;", "steps"},
+    {"a state lacks its size class", "page.h", "MMSB_LIVE | (uint64_t)class_number << MMSB_CLASS_SHIFT,", "MMSB_LIVE,", "steps"},
+    {"a pinned page is destroyed on the short way", "page.h",
+     "MMSB_LIKELY(!mmsb_record_pinned(record) && mmsb_record_bare(record))", "MMSB_LIKELY(mmsb_record_bare(record))", "steps"},
+    {"a pinned page is destroyed by a batch", "page.c", "return mmsb_record_pinned(record) ? pinned(pages[i], record) : MMSB_OK;",
+     "return (void)pages, (void)i, (void)record, MMSB_OK;", "steps"},
+    {"a change mask is left where its page ends", "page.h", "    return (record->cold | record->mask_block) == 0;",
+     "    return record->cold == 0;", "steps"},
+    {"a page of the last generation ends like the others", "page.h", "|| mmsb_page_is_last(page)))\n        return 0;",
+     "))\n        return 0;", "steps"},
+    {"an id that is in use is given to a page of a batch", "page.c",
+     "        if (MMSB_UNLIKELY(__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED)))\n            break;\n", "", "steps"},
+    {"the last bytes are not cleaned", "page.h", "end = ((uint64_t)record->dirty_last + 1) << 4;",
+     "end = (uint64_t)record->dirty_last << 4;", "steps"},
+    {"a batch of pages is counted as one", "page.c", "mmsb_counter_add(&cache->frees, i);",
+     "mmsb_counter_add(&cache->frees, i != 0);", "steps"},
+    {"the first item of a batch is not looked at", "page.h", "for (size_t i = count; i-- > 0;) {",
+     "for (size_t i = count; i-- > 1;) {", "steps"},
+    {"items are locked from the first on, and the last change of a page locks it", "page.h", "for (size_t i = count; i-- > 0;) {",
+     "for (size_t i = 0; i < count; i++) {", "steps"},
+    {"pages stay locked where a later item is bad", "page.h",
+     "            if (!batch->keeps)\n                mmsb_batch_unlock(batch);\n", "", "steps"},
+    {"pages of a batch of deltas stay locked where one is bad", "delta.c",
+     "            mmsb_batch_unlock(&batch);\n            return status;\n        }\n        if "
+     "(MMSB_LIKELY(!mmsb_batch_touch(&batch, touch_struct",
+     "            return status;\n        }\n        if (MMSB_LIKELY(!mmsb_batch_touch(&batch, touch_struct", "steps"},
+    {"a batch unlocks pages of others", "page.c", "if ((state & MMSB_OWNER_MASK) == batch->owner)",
+     "if (state & MMSB_OWNER_MASK)", "steps"},
+    {"a batch destroys a page twice", "page.c", "return batch->distinct ? mmsb_fail(", "return 0 ? mmsb_fail(", "steps"},
+    {"a page that somebody has locked is open to all", "page.h",
+     "return mmsb_state_beside(state, page) >> MMSB_OWNER_SHIFT == MMSB_LIVE >> MMSB_OWNER_SHIFT;",
+     "return mmsb_state_beside(state, page) >> MMSB_AWAY_SHIFT == MMSB_LIVE >> MMSB_AWAY_SHIFT;", "steps"},
+    {"a handle of an earlier page is taken for the record's page", "page.h", "    return state ^ (page & ~MMSB_INDEX_MASK);",
+     "    return (state ^ (page & ~MMSB_INDEX_MASK)) & 0xf00000000fffffff;", "steps"},
+};
+
+typedef struct test_case {
+    const char *name;
+    void (*run)(void);
+} test_case_t;
+#define CASE(name) {#name, name}
+
+/* What shows each time. */
+static const test_case_t steps[] = {
+    CASE(the_depot_gives_what_it_got),
+    CASE(a_head_that_came_back_is_another),
+    CASE(fresh_memory_comes_before_the_last_of_other_shards),
+    CASE(each_page_has_a_handle_of_its_own),
+    CASE(pages_in_use_stay),
+    CASE(an_id_in_use_goes_to_go),
+    CASE(the_last_generation_is_the_last),
+    CASE(zeroed_pages_are_zero),
+    CASE(a_bad_item_changes_nothing),
+    CASE(others_locks_stay),
+    CASE(the_depot_has_what_threads_leave),
+    CASE(nothing_begins_after_the_end),
+    CASE(who_is_busy_is_waited_for),
+    CASE(who_works_in_a_cache_says_so),
+};
+
+static const test_case_t storms[] = {
+    CASE(pages_are_handed_out_once),        CASE(batches_are_whole),  CASE(contexts_end_under_work),
+    CASE(marks_are_seen_after_synchronise), CASE(magazines_go_round),
+};
+
+static void run_cases(const test_case_t *cases, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        cases[i].run();
+        end_case(cases[i].name);
+    }
+}
+
+int main(int argument_count, char **arguments) {
+    planted = argument_count > 1 && strcmp(arguments[1], "steps") == 0;
     start();
-    begin_context();
-    pages_are_handed_out_once();
-    end_case("pages_are_handed_out_once");
-    batches_are_whole();
-    end_case("batches_are_whole");
-    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
-    contexts_end_under_work();
-    end_case("contexts_end_under_work");
-    marks_are_seen_after_synchronise();
-    end_case("marks_are_seen_after_synchronise");
+    run_cases(steps, sizeof steps / sizeof *steps);
+    if (planted)
+        return 0;
+    run_cases(storms, sizeof storms / sizeof *storms);
+    planted_bugs_are_caught(arguments[0], __FILE__, plants, sizeof plants / sizeof *plants, 0);
+    end_case("planted_bugs_are_caught");
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }
