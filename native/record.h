@@ -73,7 +73,6 @@
 #define MMSB_OFFSET_BITS 44
 #define MMSB_PLACE(region, offset) ((uint64_t)(region) << MMSB_OFFSET_BITS | (uint64_t)(offset))
 #define MMSB_PLACE_REGION(place) ((uint32_t)((place) >> MMSB_OFFSET_BITS))
-#define MMSB_PLACE_OFFSET(place) ((place) & ((UINT64_C(1) << MMSB_OFFSET_BITS) - 1))
 
 /* One line of the cache. state is not at offset 0: stores to the first word of a page-aligned page would alias with it at
  * every 64th record (4 KiB aliasing), which was seen to double the time of create. */

@@ -843,7 +843,7 @@ static void marks_are_seen_after_synchronise(void) {
     pthread_t threads[THREADS];
     for (uintptr_t i = 0; i < THREADS; i++)
         CHECK(pthread_create(&threads[i], NULL, create_and_destroy, (void *)i) == 0);
-    for (int round = 0; round < 100; round++) {
+    for (int round = 0; round < 300; round++) {
         pthread_mutex_lock(&lock);
         uint32_t last = next_index;
         pthread_mutex_unlock(&lock);
@@ -937,6 +937,14 @@ static const plant_t plants[] = {
      "))\n        return 0;", "steps"},
     {"an id that is in use is given to a page of a batch", "page.c",
      "        if (MMSB_UNLIKELY(__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED)))\n            break;\n", "", "steps"},
+    {"the same of a zeroed batch", "page.c",
+     "            if (MMSB_UNLIKELY(__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED))) {\n", "            if (0) {\n",
+     "steps"},
+    {"the same of a single page, the short way", "page.h", "!__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED) && (!zeroed",
+     "(!zeroed", "steps"},
+    {"the same of a single page, the longer way", "page.c",
+     "    if (__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED)) { /* Go knows which ids are taken */\n", "    if (0) {\n",
+     "steps"},
     {"the last bytes are not cleaned", "page.h", "end = ((uint64_t)record->dirty_last + 1) << 4;",
      "end = (uint64_t)record->dirty_last << 4;", "steps"},
     {"a batch of pages is counted as one", "page.c", "mmsb_counter_add(&cache->frees, i);",
