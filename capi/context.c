@@ -42,9 +42,9 @@ mmsb_status_t mmsb_context_create(const mmsb_context_options_t *options, mmsb_co
     }
     DOOR_STRUCT("mmsb_context_options_t", options, options->reserved_word);
     if (options->huge_pages < 0 || options->huge_pages > 1)
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "huge_pages is %d, not 0 or 1", options->huge_pages);
-    if (options->disk_path && !mmsb_utf8_valid(options->disk_path, strlen(options->disk_path)))
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "disk_path is not valid UTF-8");
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "huge_pages is %d, not 0 or 1", options->huge_pages);
+    if (options->disk_path && !mmsb__utf8_valid(options->disk_path, strlen(options->disk_path)))
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "disk_path is not valid UTF-8");
     DOOR_POINTER(context);
     return mmsbgo_context_create((mmsb_context_options_t *)options, context);
 }
@@ -78,7 +78,7 @@ mmsb_status_t mmsb_context_pages(mmsb_context_t context, uint64_t *cursor, mmsb_
     DOOR_POINTER(pages);
     DOOR_POINTER(count);
     if (capacity == 0)
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "capacity is 0");
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "capacity is 0");
     return mmsbgo_context_pages(context, cursor, pages, capacity, count);
 }
 
@@ -107,7 +107,7 @@ mmsb_status_t door_work(const mmsb_work_options_t *work) {
         return MMSB_OK;
     DOOR_STRUCT("mmsb_work_options_t", work, 0);
     if (work->device != 0 && work->stream == 0)
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "device is %d, but there is no stream", work->device);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "device is %d, but there is no stream", work->device);
     DOOR_ARRAY(work->after, work->after_count);
     return MMSB_OK;
 }

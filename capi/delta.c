@@ -12,13 +12,13 @@ void mmsb_delta_init(mmsb_delta_t *delta) {
 mmsb_status_t mmsb_delta_validate(const mmsb_delta_t *delta, uint64_t page_size) {
     DOOR_ENTER();
     DOOR_POINTER(delta);
-    return mmsb_delta_check(delta, page_size);
+    return mmsb__delta_check(delta, page_size);
 }
 
 mmsb_status_t mmsb_page_apply(mmsb_page_t page, const mmsb_delta_t *delta) {
     DOOR_ENTER();
     DOOR_POINTER(delta);
-    return mmsb_page_apply_delta(page, delta);
+    return mmsb__page_apply(page, delta);
 }
 
 mmsb_status_t mmsb_page_apply_many(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad_index) {
@@ -26,7 +26,7 @@ mmsb_status_t mmsb_page_apply_many(const mmsb_page_t *pages, const mmsb_delta_t 
     DOOR_ARRAY(pages, count);
     DOOR_ARRAY(deltas, count);
     DOOR_OPTIONAL(bad_index);
-    return mmsb_page_apply_batch(pages, deltas, count, bad_index);
+    return mmsb__page_apply_many(pages, deltas, count, bad_index);
 }
 
 void mmsb_page_runs_init(mmsb_page_runs_t *runs) {
@@ -37,7 +37,7 @@ mmsb_status_t mmsb_page_apply_runs(const mmsb_page_runs_t *runs, size_t *bad_ind
     DOOR_ENTER();
     DOOR_STRUCT("mmsb_page_runs_t", runs, runs->reserved_word);
     DOOR_OPTIONAL(bad_index);
-    return mmsb_page_apply_run_arrays(runs, bad_index);
+    return mmsb__page_apply_runs(runs, bad_index);
 }
 
 /* A delta on its own may be of any page. */
@@ -48,8 +48,8 @@ mmsb_status_t mmsb_delta_merge(const mmsb_delta_t *first, const mmsb_delta_t *se
     DOOR_POINTER(first);
     DOOR_POINTER(second);
     DOOR_POINTER(merged);
-    DOOR_CHECK(mmsb_delta_check(first, ANY_PAGE));
-    DOOR_CHECK(mmsb_delta_check(second, ANY_PAGE));
+    DOOR_CHECK(mmsb__delta_check(first, ANY_PAGE));
+    DOOR_CHECK(mmsb__delta_check(second, ANY_PAGE));
     return mmsbgo_delta_merge((mmsb_delta_t *)first, (mmsb_delta_t *)second, merged);
 }
 
@@ -64,8 +64,8 @@ mmsb_status_t mmsb_delta_convert(const mmsb_delta_t *delta, mmsb_delta_kind_t ki
     DOOR_POINTER(delta);
     DOOR_POINTER(converted);
     if (kind < MMSB_DELTA_DENSE_BYTES || kind > MMSB_DELTA_RUNS)
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%d is no kind of delta", kind);
-    DOOR_CHECK(mmsb_delta_check(delta, ANY_PAGE));
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%d is no kind of delta", kind);
+    DOOR_CHECK(mmsb__delta_check(delta, ANY_PAGE));
     return mmsbgo_delta_convert((mmsb_delta_t *)delta, kind, converted);
 }
 

@@ -36,7 +36,7 @@ mmsb_status_t mmsb_runtime_create(mmsb_context_t context, int32_t device, const 
     }
     DOOR_STRUCT("mmsb_runtime_options_t", options, 0);
     if (options->streams == 0)
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "streams is 0");
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "streams is 0");
     if (options->ledger)
         DOOR_CHECK(door_path("ledger", options->ledger));
     DOOR_POINTER(runtime);
@@ -86,8 +86,8 @@ mmsb_status_t mmsb_tag_of(const char *name, mmsb_tag_t *tag) {
     DOOR_BYTES(name);
     DOOR_POINTER(tag);
     size_t length = strlen(name);
-    if (!mmsb_utf8_valid(name, length))
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "the tag's name is not valid UTF-8");
+    if (!mmsb__utf8_valid(name, length))
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "the tag's name is not valid UTF-8");
     return mmsbgo_tag_of((char *)name, length, tag);
 }
 
@@ -97,18 +97,18 @@ mmsb_status_t mmsb_runtime_tag_stats(mmsb_runtime_t runtime, mmsb_tag_t tag, mms
     return mmsbgo_runtime_tag_stats(runtime, tag, stats);
 }
 
-mmsb_status_t mmsb_promise_create(mmsb_runtime_t runtime, uint64_t bytes, mmsb_promise_t *promise) {
+mmsb_status_t mmsb_reservation_create(mmsb_runtime_t runtime, uint64_t bytes, mmsb_reservation_t *reservation) {
     DOOR_ENTER();
-    DOOR_POINTER(promise);
-    return mmsbgo_promise_create(runtime, bytes, promise);
+    DOOR_POINTER(reservation);
+    return mmsbgo_reservation_create(runtime, bytes, reservation);
 }
 
-mmsb_status_t mmsb_promise_destroy(mmsb_promise_t promise, uint64_t *left) {
+mmsb_status_t mmsb_reservation_destroy(mmsb_reservation_t reservation, uint64_t *left) {
     DOOR_ENTER_TO_END();
     DOOR_OPTIONAL(left);
-    if (promise == 0)
+    if (reservation == 0)
         return MMSB_OK;
-    return mmsbgo_promise_destroy(promise, left);
+    return mmsbgo_reservation_destroy(reservation, left);
 }
 
 /* ----------------------------------------------------------------------------------------------------- streams ---- */
@@ -117,7 +117,7 @@ mmsb_status_t mmsb_stream_create(mmsb_runtime_t runtime, int32_t priority, mmsb_
     DOOR_ENTER();
     DOOR_POINTER(stream);
     if (priority < -1 || priority > 0)
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "priority is %d, not 0 or -1", priority);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "priority is %d, not 0 or -1", priority);
     return mmsbgo_stream_create(runtime, priority, stream);
 }
 
@@ -147,10 +147,10 @@ mmsb_status_t mmsb_stream_wait(mmsb_stream_t stream, uint64_t timeout_ns) {
 
 static mmsb_status_t check_range(const char *name, const void *address, uint64_t bytes) {
     if (!address)
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%s is NULL", name);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s is NULL", name);
     if (bytes > UINTPTR_MAX - (uintptr_t)address)
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%s at %p and %llu bytes reach beyond the last address", name, address,
-                         (unsigned long long)bytes);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s at %p and %llu bytes reach beyond the last address", name, address,
+                          (unsigned long long)bytes);
     return MMSB_OK;
 }
 
@@ -180,12 +180,12 @@ mmsb_status_t mmsb_stream_after(mmsb_stream_t stream, mmsb_ticket_t ticket) {
 
 /* ------------------------------------------------------------------------------------------------------ blocks ---- */
 
-mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t bytes, mmsb_tag_t tag, mmsb_promise_t promise,
+mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t bytes, mmsb_tag_t tag, mmsb_reservation_t reservation,
                                   mmsb_block_t *block, void **address) {
     DOOR_ENTER();
     DOOR_POINTER(block);
     DOOR_POINTER(address);
-    return mmsbgo_block_allocate(stream, bytes, tag, promise, block, (uintptr_t *)address);
+    return mmsbgo_block_allocate(stream, bytes, tag, reservation, block, (uintptr_t *)address);
 }
 
 mmsb_status_t mmsb_block_free(mmsb_block_t block, mmsb_stream_t stream, int32_t *deferred) {
@@ -230,7 +230,7 @@ mmsb_status_t mmsb_use_abort(mmsb_use_t use) {
 mmsb_status_t mmsb_use_record(mmsb_stream_t stream, int32_t permissive, mmsb_use_t *use) {
     DOOR_ENTER();
     if (permissive < 0 || permissive > 1)
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "permissive is %d, not 0 or 1", permissive);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "permissive is %d, not 0 or 1", permissive);
     DOOR_POINTER(use);
     return mmsbgo_use_record(stream, permissive, use);
 }

@@ -144,8 +144,8 @@ func mmsbgo_runtime_stats(h C.mmsb_runtime_t, stats *C.mmsb_runtime_stats_t) (co
 		stats.failures, stats.deferred_frees = C.uint64_t(s.Failures), C.uint64_t(s.DeferredFrees)
 		stats.uses, stats.aborts = C.uint64_t(s.Uses), C.uint64_t(s.Aborts)
 		stats.waits, stats.waits_saved = C.uint64_t(s.Waits), C.uint64_t(s.WaitsSaved)
-		stats.budget, stats.booked = C.uint64_t(s.Budget.Limit), C.uint64_t(s.Budget.Booked)
-		stats.promised, stats.booked_peak = C.uint64_t(s.Budget.Promised), C.uint64_t(s.Budget.Peak)
+		stats.budget, stats.charged = C.uint64_t(s.Budget.Limit), C.uint64_t(s.Budget.Charged)
+		stats.reserved_bytes, stats.charged_peak = C.uint64_t(s.Budget.Reserved), C.uint64_t(s.Budget.Peak)
 		stats.refusals = C.uint64_t(s.Budget.Refusals)
 		return nil
 	})
@@ -205,16 +205,16 @@ func mmsbgo_runtime_tag_stats(h C.mmsb_runtime_t, tag C.mmsb_tag_t, stats *C.mms
 	})
 }
 
-//export mmsbgo_promise_create
-func mmsbgo_promise_create(h C.mmsb_runtime_t, bytes C.uint64_t, to *C.mmsb_promise_t) (code C.mmsb_status_t) {
+//export mmsbgo_reservation_create
+func mmsbgo_reservation_create(h C.mmsb_runtime_t, bytes C.uint64_t, to *C.mmsb_reservation_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return onRuntime(h, func(r *devices.Runtime) error { return store(to)(r.Promise(uint64(bytes))) })
+	return onRuntime(h, func(r *devices.Runtime) error { return store(to)(r.Reserve(uint64(bytes))) })
 }
 
-//export mmsbgo_promise_destroy
-func mmsbgo_promise_destroy(h C.mmsb_promise_t, to *C.uint64_t) (code C.mmsb_status_t) {
+//export mmsbgo_reservation_destroy
+func mmsbgo_reservation_destroy(h C.mmsb_reservation_t, to *C.uint64_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	left, err := devices.EndPromise(uint64(h))
+	left, err := devices.EndReservation(uint64(h))
 	if err == nil && to != nil {
 		*to = C.uint64_t(left)
 	}
@@ -325,11 +325,11 @@ func afterStream(work *C.mmsb_work_options_t) (*ticket.Ticket, error) {
 // Blocks.
 
 //export mmsbgo_block_allocate
-func mmsbgo_block_allocate(h C.mmsb_stream_t, bytes C.uint64_t, tag C.mmsb_tag_t, promise C.mmsb_promise_t, to *C.mmsb_block_t,
+func mmsbgo_block_allocate(h C.mmsb_stream_t, bytes C.uint64_t, tag C.mmsb_tag_t, reservation C.mmsb_reservation_t, to *C.mmsb_block_t,
 	address *C.uintptr_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return onStream(h, func(s *gpu.Stream) error {
-		block, at, err := devices.Allocate(s, uint64(bytes), gpu.Tag(tag), uint64(promise))
+		block, at, err := devices.Allocate(s, uint64(bytes), gpu.Tag(tag), uint64(reservation))
 		if err == nil {
 			*to, *address = C.mmsb_block_t(block), C.uintptr_t(at)
 		}

@@ -15,8 +15,8 @@
 /* The first line of every function that returns a status. */
 #define DOOR_ENTER() \
     do { \
-        if (MMSB_UNLIKELY(mmsb_gate != MMSB_OK)) { \
-            mmsb_status_t door_status = mmsb_gate_closed(); \
+        if (MMSB__UNLIKELY(mmsb__gate != MMSB_OK)) { \
+            mmsb_status_t door_status = mmsb__gate_closed(); \
             if (door_status != MMSB_OK) \
                 return door_status; \
         } \
@@ -25,8 +25,8 @@
 /* The same for functions that give something back: they also work after an internal error. */
 #define DOOR_ENTER_TO_END() \
     do { \
-        if (MMSB_UNLIKELY(mmsb_gate != MMSB_OK)) { \
-            mmsb_status_t door_status = mmsb_gate_closed(); \
+        if (MMSB__UNLIKELY(mmsb__gate != MMSB_OK)) { \
+            mmsb_status_t door_status = mmsb__gate_closed(); \
             if (door_status != MMSB_OK && door_status != MMSB_E_POISONED) \
                 return door_status; \
         } \
@@ -35,7 +35,7 @@
 #define DOOR_CHECK(check) \
     do { \
         mmsb_status_t door_status = (check); \
-        if (MMSB_UNLIKELY(door_status != MMSB_OK)) \
+        if (MMSB__UNLIKELY(door_status != MMSB_OK)) \
             return door_status; \
     } while (0)
 
@@ -44,14 +44,14 @@ mmsb_status_t door_bad_struct(const char *name, uint32_t struct_size, size_t exp
 
 /* A pointer that must be there, aligned for what it points to. */
 static inline mmsb_status_t door_pointer(const char *name, const void *pointer, size_t alignment) {
-    if (MMSB_LIKELY(pointer && ((uintptr_t)pointer & (alignment - 1)) == 0))
+    if (MMSB__LIKELY(pointer && ((uintptr_t)pointer & (alignment - 1)) == 0))
         return MMSB_OK;
     return door_bad_pointer(name, pointer, alignment);
 }
 
 /* A pointer that may be NULL. */
 static inline mmsb_status_t door_optional(const char *name, const void *pointer, size_t alignment) {
-    if (MMSB_LIKELY(((uintptr_t)pointer & (alignment - 1)) == 0))
+    if (MMSB__LIKELY(((uintptr_t)pointer & (alignment - 1)) == 0))
         return MMSB_OK;
     return door_bad_pointer(name, pointer, alignment);
 }
@@ -60,7 +60,7 @@ mmsb_status_t door_bad_count(const char *name, uint64_t count, size_t size);
 
 /* An array that must be there unless it is empty, of no more items than there are addresses. */
 static inline mmsb_status_t door_array(const char *name, const void *pointer, uint64_t count, size_t size, size_t alignment) {
-    if (MMSB_UNLIKELY(count > PTRDIFF_MAX / size))
+    if (MMSB__UNLIKELY(count > PTRDIFF_MAX / size))
         return door_bad_count(name, count, size);
     return count == 0 ? MMSB_OK : door_pointer(name, pointer, alignment);
 }
@@ -90,8 +90,8 @@ static inline uint64_t door_or(const uint64_t *words, size_t count) {
 #define DOOR_STRUCT(name, value, more_reserved) \
     do { \
         DOOR_POINTER(value); \
-        if (MMSB_UNLIKELY((value)->struct_size != sizeof *(value) || (more_reserved) != 0 || \
-                          door_or((value)->reserved, sizeof(value)->reserved / sizeof(value)->reserved[0]) != 0)) \
+        if (MMSB__UNLIKELY((value)->struct_size != sizeof *(value) || (more_reserved) != 0 || \
+                           door_or((value)->reserved, sizeof(value)->reserved / sizeof(value)->reserved[0]) != 0)) \
             return door_bad_struct(name, (value)->struct_size, sizeof *(value)); \
     } while (0)
 

@@ -21,7 +21,7 @@ mmsb_status_t mmsb_journal_open(mmsb_context_t context, const char *directory, c
     DOOR_CHECK(door_path("directory", directory));
     DOOR_STRUCT("mmsb_journal_options_t", options, 0);
     if (options->keep < 0 || options->keep > 1)
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "keep is %d, not 0 or 1", options->keep);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "keep is %d, not 0 or 1", options->keep);
     return mmsbgo_journal_open(context, (char *)directory, (mmsb_journal_options_t *)options);
 }
 

@@ -9,25 +9,25 @@
 
 mmsb_status_t door_bad_pointer(const char *name, const void *pointer, size_t alignment) {
     if (!pointer)
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%s is NULL", name);
-    return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%s at %p is not aligned to %zu", name, pointer, alignment);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s is NULL", name);
+    return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s at %p is not aligned to %zu", name, pointer, alignment);
 }
 
 mmsb_status_t door_bad_count(const char *name, uint64_t count, size_t size) {
-    return mmsb_fail(MMSB_E_INVALID_SIZE, "%llu items of %zu bytes in %s are more than can be addressed",
-                     (unsigned long long)count, size, name);
+    return mmsb__fail(MMSB_E_INVALID_SIZE, "%llu items of %zu bytes in %s are more than can be addressed",
+                      (unsigned long long)count, size, name);
 }
 
 mmsb_status_t door_bad_struct(const char *name, uint32_t struct_size, size_t expected) {
     if (struct_size != expected)
-        return mmsb_fail(MMSB_E_STRUCT_VERSION, "struct_size of %s is %u, not %zu: call its _init function first", name,
-                         struct_size, expected);
-    return mmsb_fail(MMSB_E_STRUCT_VERSION, "a reserved word of %s is not 0", name);
+        return mmsb__fail(MMSB_E_STRUCT_VERSION, "struct_size of %s is %u, not %zu: call its _init function first", name,
+                          struct_size, expected);
+    return mmsb__fail(MMSB_E_STRUCT_VERSION, "a reserved word of %s is not 0", name);
 }
 
 mmsb_status_t door_path(const char *name, const char *path) {
     DOOR_CHECK(door_pointer(name, path, 1));
-    return path[0] ? MMSB_OK : mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%s is empty", name);
+    return path[0] ? MMSB_OK : mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s is empty", name);
 }
 
 const char *mmsb_version(void) {
@@ -47,7 +47,7 @@ uint32_t mmsb_abi_version(void) {
 const char *mmsb_build_info(void) {
     static char info[256];
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    if (mmsb_gate != MMSB_OK && mmsb_gate_closed() != MMSB_OK) /* Go may not run here */
+    if (mmsb__gate != MMSB_OK && mmsb__gate_closed() != MMSB_OK) /* Go may not run here */
         return "libmmsb " MMSB_VERSION_STRING;
     pthread_mutex_lock(&lock);
     if (info[0] == 0) {
@@ -55,7 +55,7 @@ const char *mmsb_build_info(void) {
         mmsbgo_go_version(go, sizeof go);
         mmsbgo_kernel_targets(targets, sizeof targets);
         snprintf(info, sizeof info, "libmmsb %s, ABI %d, C %s, %s, byte loops %s, %s the go overlay, kernels for %s",
-                 MMSB_VERSION_STRING, MMSB_ABI_VERSION, __VERSION__, go, mmsb_bytes.name, OVERLAY,
+                 MMSB_VERSION_STRING, MMSB_ABI_VERSION, __VERSION__, go, mmsb__bytes.name, OVERLAY,
                  targets[0] ? targets : "no CUDA");
     }
     pthread_mutex_unlock(&lock);
@@ -111,15 +111,15 @@ const char *mmsb_strerror(mmsb_status_t code) {
 }
 
 const char *mmsb_last_error(void) {
-    return mmsb_error()->error_text;
+    return mmsb__error()->error_text;
 }
 
 mmsb_status_t mmsb_last_error_code(void) {
-    return mmsb_error()->error_code;
+    return mmsb__error()->error_code;
 }
 
 mmsb_status_t mmsb_last_error_copy(char *buffer, size_t capacity, size_t *length) {
-    const char *text = mmsb_error()->error_text;
+    const char *text = mmsb__error()->error_text;
     size_t needed = strlen(text);
     if (length)
         *length = needed;
@@ -140,7 +140,7 @@ mmsb_status_t mmsb_last_error_detail(mmsb_error_detail_t *detail) {
         return MMSB_E_INVALID_ARGUMENT;
     if (detail->struct_size != sizeof *detail || door_or(detail->reserved, 4) != 0)
         return MMSB_E_STRUCT_VERSION;
-    const mmsb_thread_t *self = mmsb_error();
+    const mmsb__thread_t *self = mmsb__error();
     detail->code = self->error_code;
     detail->domain = self->error_domain;
     detail->foreign_code = self->error_foreign;

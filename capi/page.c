@@ -23,19 +23,19 @@ static mmsb_status_t check_options(const mmsb_page_options_t **options) {
     const mmsb_page_options_t *given = *options;
     DOOR_STRUCT("mmsb_page_options_t", given, given->reserved_word);
     if (given->contents > MMSB_PAGE_UNINITIALISED)
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "contents is %u, not zeroed or uninitialised", given->contents);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "contents is %u, not zeroed or uninitialised", given->contents);
     if (given->numa_node < -1)
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "numa_node is %d", given->numa_node);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "numa_node is %d", given->numa_node);
     return MMSB_OK;
 }
 
 /* What native code does alone: small pages on the host with automatic ids. The default location can be another. */
 static inline int is_plain(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options) {
-    if (MMSB_UNLIKELY(size - 1 >= MMSB_SMALL_MAX || options->id != 0 || options->numa_node >= 0 || options->device != 0))
+    if (MMSB__UNLIKELY(size - 1 >= MMSB__SMALL_MAX || options->id != 0 || options->numa_node >= 0 || options->device != 0))
         return 0;
     return options->location == MMSB_LOCATION_CPU ||
            (options->location == MMSB_LOCATION_DEFAULT &&
-            mmsb_context_record(MMSB_HANDLE_INDEX(context) & (MMSB_CONTEXTS - 1))->default_location == MMSB_LOCATION_CPU);
+            mmsb__context_record(MMSB__HANDLE_INDEX(context) & (MMSB__CONTEXTS - 1))->default_location == MMSB_LOCATION_CPU);
 }
 
 /* Kept apart, so that the fast paths need no stack frame. */
@@ -45,8 +45,8 @@ static __attribute__((noinline)) mmsb_status_t create_slow(mmsb_context_t contex
     DOOR_CHECK(check_options(&options));
     DOOR_POINTER(page);
     if (is_plain(context, size, options)) {
-        mmsb_status_t status = mmsb_page_create_small(context, size, options->contents == MMSB_PAGE_ZEROED, page);
-        if (status != MMSB_ENTER_GO)
+        mmsb_status_t status = mmsb__page_create_small(context, size, options->contents == MMSB_PAGE_ZEROED, page);
+        if (status != MMSB__ENTER_GO)
             return status;
     }
     return mmsbgo_page_create(context, size, (mmsb_page_options_t *)options, page);
@@ -58,16 +58,16 @@ static inline int usable(const void *pointer) {
 
 static inline int uninitialised(const mmsb_page_options_t *options) {
     return options && ((uintptr_t)options & 7) == 0 && options->contents == MMSB_PAGE_UNINITIALISED &&
-           mmsb_options_plain(options);
+           mmsb__options_plain(options);
 }
 
 static inline int zeroed(const mmsb_page_options_t *options) {
-    return !options || (((uintptr_t)options & 7) == 0 && options->contents == MMSB_PAGE_ZEROED && mmsb_options_plain(options));
+    return !options || (((uintptr_t)options & 7) == 0 && options->contents == MMSB_PAGE_ZEROED && mmsb__options_plain(options));
 }
 
 static __attribute__((noinline)) mmsb_status_t create_zeroed(mmsb_context_t context, uint64_t size,
                                                              const mmsb_page_options_t *options, mmsb_page_t *page) {
-    if (MMSB_LIKELY(usable(page) && zeroed(options) && mmsb_page_create_fast(context, size, 1, page, NULL)))
+    if (MMSB__LIKELY(usable(page) && zeroed(options) && mmsb__page_create_fast(context, size, 1, page, NULL)))
         return MMSB_OK;
     return create_slow(context, size, options, page);
 }
@@ -75,7 +75,8 @@ static __attribute__((noinline)) mmsb_status_t create_zeroed(mmsb_context_t cont
 /* What is asked first is what costs least: pages that are not cleaned. */
 DOOR_QUICK mmsb_status_t mmsb_page_create(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
                                           mmsb_page_t *page) {
-    if (MMSB_LIKELY(uninitialised(options) && usable(page)) && MMSB_LIKELY(mmsb_page_create_fast(context, size, 0, page, NULL)))
+    if (MMSB__LIKELY(uninitialised(options) && usable(page)) &&
+        MMSB__LIKELY(mmsb__page_create_fast(context, size, 0, page, NULL)))
         return MMSB_OK;
     return create_zeroed(context, size, options, page);
 }
@@ -86,23 +87,24 @@ static __attribute__((noinline)) mmsb_status_t create_with_address_slow(mmsb_con
     DOOR_ENTER();
     DOOR_POINTER(address);
     DOOR_CHECK(create_slow(context, size, options, page));
-    int on_disk = MMSB_STATE_LOCATION(mmsb_state_load(mmsb_record_of(*page))) == MMSB_LOCATION_DISK;
-    *address = on_disk ? NULL : mmsb_page_address_of(*page);
+    int on_disk = MMSB__STATE_LOCATION(mmsb__state_load(mmsb__record_of(*page))) == MMSB_LOCATION_DISK;
+    *address = on_disk ? NULL : mmsb__page_address(*page);
     return MMSB_OK;
 }
 
 static __attribute__((noinline)) mmsb_status_t create_zeroed_with_address(mmsb_context_t context, uint64_t size,
                                                                           const mmsb_page_options_t *options, mmsb_page_t *page,
                                                                           void **address) {
-    if (MMSB_LIKELY(usable(page) && usable(address) && zeroed(options) && mmsb_page_create_fast(context, size, 1, page, address)))
+    if (MMSB__LIKELY(usable(page) && usable(address) && zeroed(options) &&
+                     mmsb__page_create_fast(context, size, 1, page, address)))
         return MMSB_OK;
     return create_with_address_slow(context, size, options, page, address);
 }
 
 DOOR_QUICK mmsb_status_t mmsb_page_create_with_address(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
                                                        mmsb_page_t *page, void **address) {
-    if (MMSB_LIKELY(uninitialised(options) && usable(page) && usable(address)) &&
-        MMSB_LIKELY(mmsb_page_create_fast(context, size, 0, page, address)))
+    if (MMSB__LIKELY(uninitialised(options) && usable(page) && usable(address)) &&
+        MMSB__LIKELY(mmsb__page_create_fast(context, size, 0, page, address)))
         return MMSB_OK;
     return create_zeroed_with_address(context, size, options, page, address);
 }
@@ -115,8 +117,8 @@ mmsb_status_t mmsb_page_create_many(mmsb_context_t context, uint64_t size, size_
     DOOR_ARRAY(pages, count);
     if (is_plain(context, size, options) &&
         (!work || (work->timeout_ns == MMSB_WAIT_FOREVER && work->after_count == 0 && work->stream == 0))) {
-        mmsb_status_t status = mmsb_page_create_batch(context, size, count, options->contents == MMSB_PAGE_ZEROED, pages);
-        if (status != MMSB_ENTER_GO)
+        mmsb_status_t status = mmsb__page_create_many(context, size, count, options->contents == MMSB_PAGE_ZEROED, pages);
+        if (status != MMSB__ENTER_GO)
             return status;
     }
     return mmsbgo_page_create_many(context, size, count, (mmsb_page_options_t *)options, (mmsb_work_options_t *)work, pages);
@@ -151,7 +153,7 @@ mmsb_status_t mmsb_page_adopt(mmsb_context_t context, void *memory, uint64_t siz
         options = &defaults;
     DOOR_STRUCT("mmsb_adopt_options_t", options, 0);
     if (options->read_only < 0 || options->read_only > 1)
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "read_only is %d, not 0 or 1", options->read_only);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "read_only is %d, not 0 or 1", options->read_only);
     DOOR_BYTES(memory);
     DOOR_POINTER(page);
     return mmsbgo_page_adopt(context, (uintptr_t)memory, size, (mmsb_adopt_options_t *)options, page);
@@ -161,11 +163,11 @@ static __attribute__((noinline)) mmsb_status_t destroy_slow(mmsb_page_t page) {
     DOOR_ENTER_TO_END();
     if (page == 0)
         return MMSB_OK;
-    return mmsb_page_destroy_slow(page);
+    return mmsb__page_destroy_slow(page);
 }
 
 DOOR_QUICK mmsb_status_t mmsb_page_destroy(mmsb_page_t page) {
-    if (MMSB_LIKELY(mmsb_page_destroy_fast(page)))
+    if (MMSB__LIKELY(mmsb__page_destroy_fast(page)))
         return MMSB_OK;
     return destroy_slow(page);
 }
@@ -174,7 +176,7 @@ mmsb_status_t mmsb_page_destroy_many(const mmsb_page_t *pages, size_t count, siz
     DOOR_ENTER_TO_END();
     DOOR_ARRAY(pages, count);
     DOOR_OPTIONAL(bad_index);
-    return mmsb_page_destroy_batch(pages, count, bad_index);
+    return mmsb__page_destroy_many(pages, count, bad_index);
 }
 
 mmsb_status_t mmsb_page_release(mmsb_page_t page, void **memory, uint64_t *size) {
@@ -194,10 +196,10 @@ mmsb_status_t mmsb_memory_free(void *memory) {
 mmsb_status_t mmsb_page_lookup(mmsb_context_t context, uint64_t id, mmsb_page_t *page) {
     DOOR_ENTER();
     DOOR_POINTER(page);
-    mmsb_context_record_t *record = mmsb_context_find(context);
+    mmsb__context_record_t *record = mmsb__context_find(context);
     if (!record)
-        return mmsb_error()->error_code;
-    mmsb_page_t found = mmsb_page_find(record, id);
+        return mmsb__error()->error_code;
+    mmsb_page_t found = mmsb__page_find(record, id);
     if (found == 0)
         return mmsbgo_page_lookup(context, id, page);
     *page = found;
@@ -220,7 +222,7 @@ void mmsb_page_info_init(mmsb_page_info_t *info) {
 mmsb_status_t mmsb_page_info(mmsb_page_t page, mmsb_page_info_t *info) {
     DOOR_ENTER();
     DOOR_STRUCT("mmsb_page_info_t", info, 0);
-    return mmsb_page_info_fill(page, info);
+    return mmsb__page_info(page, info);
 }
 
 static mmsb_status_t check_info(const mmsb_page_info_t *info) {
@@ -241,11 +243,11 @@ mmsb_status_t mmsb_page_info_many(const mmsb_page_t *pages, size_t count, mmsb_p
             return status;
         }
     }
-    return mmsb_page_info_batch(pages, count, infos, bad_index);
+    return mmsb__page_info_many(pages, count, infos, bad_index);
 }
 
 DOOR_QUICK void *mmsb_page_address(mmsb_page_t page) {
-    return mmsb_page_address_of(page);
+    return mmsb__page_address(page);
 }
 
 mmsb_status_t mmsb_page_address_many(const mmsb_page_t *pages, size_t count, void **addresses, size_t *bad_index) {
@@ -255,27 +257,27 @@ mmsb_status_t mmsb_page_address_many(const mmsb_page_t *pages, size_t count, voi
     DOOR_OPTIONAL(bad_index);
     for (size_t i = 0; i < count; i++) {
         if (i + 8 < count)
-            __builtin_prefetch(mmsb_record_of(pages[i + 8]), 1);
-        addresses[i] = mmsb_page_address_of(pages[i]);
-        if (MMSB_UNLIKELY(!addresses[i])) {
+            __builtin_prefetch(mmsb__record_of(pages[i + 8]), 1);
+        addresses[i] = mmsb__page_address(pages[i]);
+        if (MMSB__UNLIKELY(!addresses[i])) {
             if (bad_index)
                 *bad_index = i;
-            return mmsb_error()->error_code;
+            return mmsb__error()->error_code;
         }
     }
     return MMSB_OK;
 }
 
 DOOR_QUICK uint64_t mmsb_page_size(mmsb_page_t page) {
-    return mmsb_page_look(page, MMSB_FIELD_SIZE);
+    return mmsb__page_look(page, MMSB__FIELD_SIZE);
 }
 
 DOOR_QUICK uint64_t mmsb_page_epoch(mmsb_page_t page) {
-    return mmsb_page_look(page, MMSB_FIELD_EPOCH);
+    return mmsb__page_look(page, MMSB__FIELD_EPOCH);
 }
 
 DOOR_QUICK uint64_t mmsb_page_version(mmsb_page_t page) {
-    return mmsb_page_look(page, MMSB_FIELD_VERSION);
+    return mmsb__page_look(page, MMSB__FIELD_VERSION);
 }
 
 static inline int is_mode(int32_t mode) {
@@ -283,7 +285,7 @@ static inline int is_mode(int32_t mode) {
 }
 
 static mmsb_status_t check_mode(int32_t mode) {
-    return is_mode(mode) ? MMSB_OK : mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%d is no mode of a pin", mode);
+    return is_mode(mode) ? MMSB_OK : mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%d is no mode of a pin", mode);
 }
 
 /* For all that the fast paths leave; apart, so that these save no registers. */
@@ -291,24 +293,24 @@ static __attribute__((noinline)) mmsb_status_t pin_slow(mmsb_page_t page, int32_
     DOOR_ENTER();
     DOOR_CHECK(check_mode(mode));
     DOOR_OPTIONAL(address);
-    return mmsb_page_pin_bytes(page, mode, address);
+    return mmsb__page_pin(page, mode, address);
 }
 
 static __attribute__((noinline)) mmsb_status_t unpin_slow(mmsb_page_t page, int32_t mode) {
     DOOR_ENTER_TO_END();
     DOOR_CHECK(check_mode(mode));
-    return mmsb_page_unpin_bytes(page, mode);
+    return mmsb__page_unpin(page, mode);
 }
 
 DOOR_QUICK mmsb_status_t mmsb_page_pin(mmsb_page_t page, int32_t mode, void **address) {
-    if (MMSB_LIKELY(mmsb_gate == MMSB_OK && is_mode(mode) && ((uintptr_t)address & (sizeof *address - 1)) == 0 &&
-                    mmsb_page_pin_fast(page, mode, address)))
+    if (MMSB__LIKELY(mmsb__gate == MMSB_OK && is_mode(mode) && ((uintptr_t)address & (sizeof *address - 1)) == 0 &&
+                     mmsb__page_pin_fast(page, mode, address)))
         return MMSB_OK;
     return pin_slow(page, mode, address);
 }
 
 DOOR_QUICK mmsb_status_t mmsb_page_unpin(mmsb_page_t page, int32_t mode) {
-    if (MMSB_LIKELY(mmsb_gate == MMSB_OK && is_mode(mode) && mmsb_page_unpin_fast(page, mode)))
+    if (MMSB__LIKELY(mmsb__gate == MMSB_OK && is_mode(mode) && mmsb__page_unpin_fast(page, mode)))
         return MMSB_OK;
     return unpin_slow(page, mode);
 }
@@ -316,34 +318,34 @@ DOOR_QUICK mmsb_status_t mmsb_page_unpin(mmsb_page_t page, int32_t mode) {
 mmsb_status_t mmsb_page_read(mmsb_page_t page, uint64_t offset, void *buffer, uint64_t length) {
     DOOR_ENTER();
     DOOR_BUFFER(buffer, length);
-    return mmsb_page_read_bytes(page, offset, buffer, length);
+    return mmsb__page_read(page, offset, buffer, length);
 }
 
 mmsb_status_t mmsb_page_write(mmsb_page_t page, uint64_t offset, const void *buffer, uint64_t length) {
     DOOR_ENTER();
     DOOR_BUFFER(buffer, length);
-    return mmsb_page_write_bytes(page, offset, buffer, length);
+    return mmsb__page_write(page, offset, buffer, length);
 }
 
 mmsb_status_t mmsb_page_read_many(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {
     DOOR_ENTER();
     DOOR_ARRAY(ranges, count);
     DOOR_OPTIONAL(bad_index);
-    return mmsb_page_read_batch(ranges, count, bad_index);
+    return mmsb__page_read_many(ranges, count, bad_index);
 }
 
 mmsb_status_t mmsb_page_write_many(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {
     DOOR_ENTER();
     DOOR_ARRAY(ranges, count);
     DOOR_OPTIONAL(bad_index);
-    return mmsb_page_write_batch(ranges, count, bad_index);
+    return mmsb__page_write_many(ranges, count, bad_index);
 }
 
 mmsb_status_t mmsb_page_resize(mmsb_page_t page, uint64_t size) {
     DOOR_ENTER();
     if (size != 0) {
-        mmsb_status_t status = mmsb_page_resize_in_place(page, size);
-        if (status != MMSB_ENTER_GO)
+        mmsb_status_t status = mmsb__page_resize_in_place(page, size);
+        if (status != MMSB__ENTER_GO)
             return status;
     }
     return mmsbgo_page_resize(page, size);
@@ -379,18 +381,18 @@ mmsb_status_t mmsb_page_migrate_many_start(const mmsb_page_t *pages, size_t coun
 mmsb_status_t mmsb_page_mask_read(mmsb_page_t page, uint64_t offset, void *bits, uint64_t length) {
     DOOR_ENTER();
     DOOR_BUFFER(bits, length);
-    return mmsb_page_mask_copy(page, offset, bits, length);
+    return mmsb__page_mask_read(page, offset, bits, length);
 }
 
 mmsb_status_t mmsb_page_mask_clear(mmsb_page_t page) {
     DOOR_ENTER();
-    return mmsb_page_mask_reset(page);
+    return mmsb__page_mask_clear(page);
 }
 
 mmsb_status_t mmsb_page_mask_count(mmsb_page_t page, uint64_t *count) {
     DOOR_ENTER();
     DOOR_POINTER(count);
-    return mmsb_page_mask_bits(page, count);
+    return mmsb__page_mask_count(page, count);
 }
 
 /* --------------------------------------------------------------------------------------------------- metadata ---- */
@@ -399,7 +401,7 @@ mmsb_status_t mmsb_page_mask_count(mmsb_page_t page, uint64_t *count) {
 static mmsb_status_t check_key(const char *key, size_t key_length) {
     DOOR_BYTES(key);
     if (key_length > UINT32_MAX)
-        return mmsb_fail(MMSB_E_INVALID_SIZE, "a key of %zu bytes: at most %u can be", key_length, UINT32_MAX);
+        return mmsb__fail(MMSB_E_INVALID_SIZE, "a key of %zu bytes: at most %u can be", key_length, UINT32_MAX);
     return MMSB_OK;
 }
 
@@ -408,7 +410,7 @@ mmsb_status_t mmsb_page_metadata_set(mmsb_page_t page, const char *key, size_t k
     DOOR_ENTER();
     DOOR_CHECK(check_key(key, key_length));
     if (value_length > UINT32_MAX)
-        return mmsb_fail(MMSB_E_INVALID_SIZE, "a value of %zu bytes: at most %u can be", value_length, UINT32_MAX);
+        return mmsb__fail(MMSB_E_INVALID_SIZE, "a value of %zu bytes: at most %u can be", value_length, UINT32_MAX);
     DOOR_BYTE_ARRAY(value, value_length);
     return mmsbgo_page_metadata_set(page, (char *)key, key_length, (void *)value, value_length);
 }

@@ -108,9 +108,9 @@ typedef int32_t mmsb_status_t;
 typedef uint64_t mmsb_context_t;
 typedef uint64_t mmsb_page_t;
 typedef uint64_t mmsb_ticket_t;
-typedef uint64_t mmsb_snapshot_t; /* a snapshot file that is open for reading */
-typedef uint64_t mmsb_runtime_t;  /* the streams and blocks of a device */
-typedef uint64_t mmsb_promise_t;  /* bytes of a runtime's budget that are kept */
+typedef uint64_t mmsb_snapshot_t;    /* a snapshot file that is open for reading */
+typedef uint64_t mmsb_runtime_t;     /* the streams and blocks of a device */
+typedef uint64_t mmsb_reservation_t; /* bytes of a runtime's budget that are kept */
 typedef uint64_t mmsb_stream_t;
 typedef uint64_t mmsb_block_t; /* device memory */
 typedef uint64_t mmsb_use_t;
@@ -125,7 +125,7 @@ typedef uint32_t mmsb_tag_t; /* no handle: the number of a name */
 #define MMSB_KIND_BLOCK 8
 #define MMSB_KIND_USE 9
 #define MMSB_KIND_RUNTIME 11
-#define MMSB_KIND_PROMISE 12
+#define MMSB_KIND_RESERVATION 12
 /* For mmsb_debug_live_objects only. */
 #define MMSB_KIND_DELTA 4  /* deltas owned by the library, not handles */
 #define MMSB_KIND_MEMORY 5 /* memory outside of pages: pinned when its context ended, released, or a snapshot saved to memory */
@@ -1146,13 +1146,13 @@ MMSB_API mmsb_status_t mmsb_device_list(mmsb_context_t context, mmsb_device_info
 
 typedef struct mmsb_runtime_options {
     uint32_t struct_size;
-    uint32_t streams;          /* 64; the most that mmsb_stream_create gives out at a time */
-    uint64_t budget;           /* bytes that blocks may take; 0 = no limit */
-    const char *ledger;        /* NULL; a file like "/dev/shm/name" in which the processes of a machine book one budget together.
+    uint32_t streams;     /* 64; the most that mmsb_stream_create gives out at a time */
+    uint64_t budget;      /* bytes that blocks may take; 0 = no limit */
+    const char *ledger;   /* NULL; a file like "/dev/shm/name" in which the processes of a machine charge one budget together.
                                   It is made, with the limit budget, where it is missing; with budget 0 its own limit holds.
                                   What a process took comes back when it ends, however it ends */
-    uint64_t log_events;       /* 0; how many events the log keeps, at most 2^24 */
-    uint64_t guard_every;      /* 0 = none; every how many-th block has canaries, and is filled when it is taken and given back */
+    uint64_t log_events;  /* 0; how many events the log keeps, at most 2^24 */
+    uint64_t guard_every; /* 0 = none; every how many-th block has canaries, and is filled when it is taken and given back */
     uint64_t guard_quarantine; /* 0; bytes of freed blocks that the guard holds back, to see who writes to them */
     /* Called by mmsb_block_allocate where memory is refused (code: MMSB_E_LIMIT, MMSB_E_OUT_OF_MEMORY), on the thread of that call,
      * with no lock held: it may free blocks and ask anything, but must not end the runtime. attempt counts from 1. Not 0 = try
@@ -1180,7 +1180,7 @@ MMSB_API mmsb_status_t mmsb_runtime_shared(mmsb_context_t context, int32_t devic
 MMSB_API mmsb_status_t mmsb_runtime_create(mmsb_context_t context, int32_t device, const mmsb_runtime_options_t *options,
                                            mmsb_runtime_t *runtime);
 
-/* Ends a runtime of the program's own, with its streams, blocks, uses and promises: their handles are stale from now on, and
+/* Ends a runtime of the program's own, with its streams, blocks, uses and reservations: their handles are stale from now on, and
  * the log of the library tells how many there were. Its context's end does it, too. Errors: handle errors,
  * MMSB_E_INVALID_STATE (the shared one). Threads: any. Blocks: until running calls have returned and the device has done what
  * is queued. Since 0.1. */
@@ -1203,9 +1203,9 @@ typedef struct mmsb_runtime_stats {
     uint64_t waits;       /* of a stream for another one */
     uint64_t waits_saved; /* that needed no event: implied by others, or done already */
     uint64_t budget;      /* the limit in bytes; 0 = none, then the following are 0, too */
-    uint64_t booked;      /* bytes, those that are promised included; with a ledger, of all its processes */
-    uint64_t promised;
-    uint64_t booked_peak;
+    uint64_t charged;     /* bytes, those that are reserved_bytes included; with a ledger, of all its processes */
+    uint64_t reserved_bytes;
+    uint64_t charged_peak;
     uint64_t refusals;
     uint64_t reports; /* of the guard: who wrote where nobody may. The log of the library has the first 1000 */
     uint64_t reserved[8];
@@ -1251,14 +1251,14 @@ typedef struct mmsb_tag_stats {
 MMSB_API mmsb_status_t mmsb_runtime_tag_stats(mmsb_runtime_t runtime, mmsb_tag_t tag, mmsb_tag_stats_t *stats);
 
 /* Keeps bytes of the budget for blocks to come: nobody else gets them. mmsb_block_allocate takes them where it is given the
- * promise.
+ * reservation.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE (0), MMSB_E_INVALID_STATE (no budget), MMSB_E_LIMIT.
  * Threads: any. Blocks: no. Since 0.1. */
-MMSB_API mmsb_status_t mmsb_promise_create(mmsb_runtime_t runtime, uint64_t bytes, mmsb_promise_t *promise);
+MMSB_API mmsb_status_t mmsb_reservation_create(mmsb_runtime_t runtime, uint64_t bytes, mmsb_reservation_t *reservation);
 
-/* Gives back what is left of a promise: *left bytes (may be NULL). Blocks that were made of it stay.
+/* Gives back what is left of a reservation: *left bytes (may be NULL). Blocks that were made of it stay.
  * Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
-MMSB_API mmsb_status_t mmsb_promise_destroy(mmsb_promise_t promise, uint64_t *left);
+MMSB_API mmsb_status_t mmsb_reservation_destroy(mmsb_reservation_t reservation, uint64_t *left);
 
 /* Leases a stream, which does not wait for the device's default stream. priority: 0, or -1 to be served first.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_LIMIT (all are leased), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads:
@@ -1305,12 +1305,12 @@ MMSB_API mmsb_status_t mmsb_stream_record(mmsb_stream_t stream, mmsb_ticket_t *t
 MMSB_API mmsb_status_t mmsb_stream_after(mmsb_stream_t stream, mmsb_ticket_t ticket);
 
 /* Takes device memory in the order of a stream, aligned to 256 bytes; its bytes are not defined. Work queued on this stream
- * may use it at once, work on others within a use. tag: 0 or of mmsb_tag_of; promise: 0 = none, else the bytes are taken of
+ * may use it at once, work on others within a use. tag: 0 or of mmsb_tag_of; reservation: 0 = none, else the bytes are taken of
  * it. *address is the device's: the host must not touch it.
- * Errors: handle errors (stream, promise), MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE (0), MMSB_E_LIMIT (the budget or the
- * promise: the text has requested, taken, left and limit), MMSB_E_OUT_OF_MEMORY, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads:
+ * Errors: handle errors (stream, reservation), MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE (0), MMSB_E_LIMIT (the budget or the
+ * reservation: the text has requested, taken, left and limit), MMSB_E_OUT_OF_MEMORY, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads:
  * any. Blocks: no. Since 0.1. */
-MMSB_API mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t bytes, mmsb_tag_t tag, mmsb_promise_t promise,
+MMSB_API mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t bytes, mmsb_tag_t tag, mmsb_reservation_t reservation,
                                            mmsb_block_t *block, void **address);
 
 /* Gives a block back, behind all its uses, in the order of a stream (0 = the one it was allocated on). Its handle is stale

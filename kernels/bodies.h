@@ -58,12 +58,12 @@ BODY void set_bits(uint8_t *word, uint32_t bits) {
 
 #define BODY static inline
 
-/* The addresses that mmsb_kernel_reach told of. */
-extern uint64_t mmsb_kernel_base, mmsb_kernel_end, mmsb_kernel_distance;
+/* The addresses that mmsb__kernel_reach told of. */
+extern uint64_t mmsb__kernel_base, mmsb__kernel_end, mmsb__kernel_distance;
 
 BODY uint8_t *reach(uint64_t address) {
-    if (address >= mmsb_kernel_base && address < mmsb_kernel_end)
-        address += mmsb_kernel_distance;
+    if (address >= mmsb__kernel_base && address < mmsb__kernel_end)
+        address += mmsb__kernel_distance;
     return (uint8_t *)(uintptr_t)address;
 }
 
@@ -223,18 +223,18 @@ BODY void mark_range(uint8_t *changed, uint64_t first, uint64_t count, uint64_t 
     }
 }
 
-BODY void mmsb_kernel_fill_body(const mmsb_kernel_fill_t *p, uint64_t thread, uint64_t threads) {
+BODY void mmsb__kernel_fill_body(const mmsb__kernel_fill_t *p, uint64_t thread, uint64_t threads) {
     fill_range(reach(p->to), (uint8_t)p->value, p->bytes, thread, threads);
 }
 
-BODY void mmsb_kernel_copy_body(const mmsb_kernel_copy_t *p, uint64_t thread, uint64_t threads) {
+BODY void mmsb__kernel_copy_body(const mmsb__kernel_copy_t *p, uint64_t thread, uint64_t threads) {
     copy_range(reach(p->to), reach(p->from), p->bytes, thread, threads);
 }
 
 /* ------------------------------------------------------------------------------------------------ many ranges ---- */
 
 /* The last span with no more pieces before it. Those without pieces come before their like and are passed over. */
-BODY const mmsb_kernel_span_t *span_of(const mmsb_kernel_span_t *spans, uint64_t count, uint64_t piece) {
+BODY const mmsb__kernel_span_t *span_of(const mmsb__kernel_span_t *spans, uint64_t count, uint64_t piece) {
     uint64_t low = 0, high = count;
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
@@ -248,28 +248,28 @@ BODY const mmsb_kernel_span_t *span_of(const mmsb_kernel_span_t *spans, uint64_t
 
 /* Eight threads take a piece together, so that short spans do not leave most of a warp idle and their loads are still whole
  * lines. */
-BODY void copy_spans(const mmsb_kernel_copy_many_t *p, uint64_t page, uint64_t changed, uint64_t thread, uint64_t threads) {
+BODY void copy_spans(const mmsb__kernel_copy_many_t *p, uint64_t page, uint64_t changed, uint64_t thread, uint64_t threads) {
     unsigned shift = threads % 8 == 0 ? 3 : 0;
     uint64_t lanes = (uint64_t)1 << shift, lane = thread & (lanes - 1);
-    const mmsb_kernel_span_t *spans = (const mmsb_kernel_span_t *)(const void *)reach(p->spans);
+    const mmsb__kernel_span_t *spans = (const mmsb__kernel_span_t *)(const void *)reach(p->spans);
     for (uint64_t piece = thread >> shift; piece < p->pieces; piece += threads >> shift) {
-        mmsb_kernel_span_t span = *span_of(spans, p->count, piece);
+        mmsb__kernel_span_t span = *span_of(spans, p->count, piece);
         /* Pieces end at aligned targets, so that only a span's first one has a head. */
         uint64_t skew = span.to % 16, number = piece - span.piece;
-        uint64_t begin = number == 0 ? 0 : number * MMSB_KERNEL_PIECE - skew;
-        uint64_t end = lesser((number + 1) * MMSB_KERNEL_PIECE - skew, span.bytes);
+        uint64_t begin = number == 0 ? 0 : number * MMSB__KERNEL_PIECE - skew;
+        uint64_t end = lesser((number + 1) * MMSB__KERNEL_PIECE - skew, span.bytes);
         copy_range(reach(span.to + begin), reach(span.from + begin), end - begin, lane, lanes);
         if (changed != 0)
             mark_range(reach(changed), span.to - page + begin, end - begin, lane, lanes);
     }
 }
 
-BODY void mmsb_kernel_copy_many_body(const mmsb_kernel_copy_many_t *p, uint64_t thread, uint64_t threads) {
+BODY void mmsb__kernel_copy_many_body(const mmsb__kernel_copy_many_t *p, uint64_t thread, uint64_t threads) {
     copy_spans(p, 0, 0, thread, threads);
 }
 
-BODY void mmsb_kernel_scatter_runs_body(const mmsb_kernel_scatter_runs_t *p, uint64_t thread, uint64_t threads) {
-    mmsb_kernel_copy_many_t copies = {p->spans, p->count, p->pieces};
+BODY void mmsb__kernel_scatter_runs_body(const mmsb__kernel_scatter_runs_t *p, uint64_t thread, uint64_t threads) {
+    mmsb__kernel_copy_many_t copies = {p->spans, p->count, p->pieces};
     copy_spans(&copies, p->page, p->changed, thread, threads);
 }
 
@@ -311,7 +311,7 @@ BODY uint32_t load_chosen(const uint8_t *bits, uint64_t first, uint64_t length) 
     return count < 16 ? chosen & ~(~(uint32_t)0 << count) : chosen;
 }
 
-BODY void mmsb_kernel_merge_bytes_body(const mmsb_kernel_merge_bytes_t *p, uint64_t thread, uint64_t threads) {
+BODY void mmsb__kernel_merge_bytes_body(const mmsb__kernel_merge_bytes_t *p, uint64_t thread, uint64_t threads) {
     uint8_t *page = reach(p->page);
     const uint8_t *mask = reach(p->mask), *payload = reach(p->payload);
     int aligned = is_aligned(page) && is_aligned(mask) && is_aligned(payload);
@@ -332,7 +332,7 @@ BODY void mmsb_kernel_merge_bytes_body(const mmsb_kernel_merge_bytes_t *p, uint6
     }
 }
 
-BODY void mmsb_kernel_merge_bits_body(const mmsb_kernel_merge_bits_t *p, uint64_t thread, uint64_t threads) {
+BODY void mmsb__kernel_merge_bits_body(const mmsb__kernel_merge_bits_t *p, uint64_t thread, uint64_t threads) {
     uint8_t *page = reach(p->page);
     const uint8_t *bits = reach(p->bits), *payload = reach(p->payload);
     int aligned = is_aligned(page) && is_aligned(payload);
@@ -350,7 +350,7 @@ BODY void mmsb_kernel_merge_bits_body(const mmsb_kernel_merge_bits_t *p, uint64_
 
 /* How many bits are set below bit first, a multiple of 16. */
 BODY uint64_t rank_of(const uint8_t *bits, const uint8_t *ranks, uint64_t first) {
-    uint64_t block = first / MMSB_KERNEL_RANK, i = block * MMSB_KERNEL_RANK;
+    uint64_t block = first / MMSB__KERNEL_RANK, i = block * MMSB__KERNEL_RANK;
     uint64_t rank = load_long(ranks + 8 * block);
     for (; first - i >= 64; i += 64)
         rank += count_ones(load_long(bits + i / 8));
@@ -374,7 +374,7 @@ BODY uint64_t expand(uint32_t chosen, const uint8_t *payload) {
     return word;
 }
 
-BODY void mmsb_kernel_expand_bits_body(const mmsb_kernel_expand_bits_t *p, uint64_t thread, uint64_t threads) {
+BODY void mmsb__kernel_expand_bits_body(const mmsb__kernel_expand_bits_t *p, uint64_t thread, uint64_t threads) {
     uint8_t *page = reach(p->page);
     const uint8_t *bits = reach(p->bits), *ranks = reach(p->ranks);
     int aligned = is_aligned(page);
@@ -399,7 +399,7 @@ BODY void mmsb_kernel_expand_bits_body(const mmsb_kernel_expand_bits_t *p, uint6
 
 /* ---------------------------------------------------------------------------------------------------- scatter ---- */
 
-BODY void mmsb_kernel_scatter_body(const mmsb_kernel_scatter_t *p, uint64_t thread, uint64_t threads) {
+BODY void mmsb__kernel_scatter_body(const mmsb__kernel_scatter_t *p, uint64_t thread, uint64_t threads) {
     uint8_t *page = reach(p->page);
     const uint8_t *offsets = reach(p->offsets), *payload = reach(p->payload);
     for (uint64_t i = thread; i < p->count; i += threads) {

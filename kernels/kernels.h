@@ -16,75 +16,75 @@
 #include <stdint.h>
 
 /* Sets bytes to a value. */
-typedef struct mmsb_kernel_fill {
+typedef struct mmsb__kernel_fill {
     uint64_t to, bytes, value;
-} mmsb_kernel_fill_t;
+} mmsb__kernel_fill_t;
 
-typedef struct mmsb_kernel_copy {
+typedef struct mmsb__kernel_copy {
     uint64_t to, from, bytes;
-} mmsb_kernel_copy_t;
+} mmsb__kernel_copy_t;
 
 /* One copy of many, in an array aligned to 8. Work is shared out in pieces: piece is how many those before it have.
- * It has (to % 16 + bytes + MMSB_KERNEL_PIECE - 1) / MMSB_KERNEL_PIECE itself, or none where bytes is 0. */
-#define MMSB_KERNEL_PIECE 2048
-typedef struct mmsb_kernel_span {
+ * It has (to % 16 + bytes + MMSB__KERNEL_PIECE - 1) / MMSB__KERNEL_PIECE itself, or none where bytes is 0. */
+#define MMSB__KERNEL_PIECE 2048
+typedef struct mmsb__kernel_span {
     uint64_t to, from, bytes, piece;
-} mmsb_kernel_span_t;
+} mmsb__kernel_span_t;
 
-typedef struct mmsb_kernel_copy_many {
+typedef struct mmsb__kernel_copy_many {
     uint64_t spans, count;
     uint64_t pieces; /* of all spans */
-} mmsb_kernel_copy_many_t;
+} mmsb__kernel_copy_many_t;
 
 /* page[i] = payload[i] where mask[i] != 0, for i < length. This kernel and the next two may write the bytes in between back as
  * they read them: the page must have no other writer. */
-typedef struct mmsb_kernel_merge_bytes {
+typedef struct mmsb__kernel_merge_bytes {
     uint64_t page, mask, payload, length, changed;
-} mmsb_kernel_merge_bytes_t;
+} mmsb__kernel_merge_bytes_t;
 
 /* page[i] = payload[i] where bit i of bits is set, for i < length. */
-typedef struct mmsb_kernel_merge_bits {
+typedef struct mmsb__kernel_merge_bits {
     uint64_t page, bits, payload, length, changed;
-} mmsb_kernel_merge_bits_t;
+} mmsb__kernel_merge_bits_t;
 
 /* The same with a payload that holds only the bytes of the set bits, in order. bits is aligned to 8. ranks[i] is how many bits
- * are set below bit i * MMSB_KERNEL_RANK. */
-#define MMSB_KERNEL_RANK 512
-typedef struct mmsb_kernel_expand_bits {
+ * are set below bit i * MMSB__KERNEL_RANK. */
+#define MMSB__KERNEL_RANK 512
+typedef struct mmsb__kernel_expand_bits {
     uint64_t page, bits, ranks, payload, length, changed;
-} mmsb_kernel_expand_bits_t;
+} mmsb__kernel_expand_bits_t;
 
 /* page[offsets[i]] = payload[i], for i < count. The offsets are 4 or 8 bytes each, and aligned to that. */
-typedef struct mmsb_kernel_scatter {
+typedef struct mmsb__kernel_scatter {
     uint64_t page, offsets, offset_bytes, payload, count, changed;
-} mmsb_kernel_scatter_t;
+} mmsb__kernel_scatter_t;
 
 /* Copies like copy_many whose targets lie in the page. */
-typedef struct mmsb_kernel_scatter_runs {
+typedef struct mmsb__kernel_scatter_runs {
     uint64_t page, spans, count, pieces, changed;
-} mmsb_kernel_scatter_runs_t;
+} mmsb__kernel_scatter_runs_t;
 
-/* A kernel NAME is the device's function mmsb_kernel_NAME with a parameter of type mmsb_kernel_NAME_t. */
+/* A kernel NAME is the device's function mmsb__kernel_NAME with a parameter of type mmsb__kernel_NAME_t. */
 #define MMSB_KERNELS(X) X(fill) X(copy) X(copy_many) X(merge_bytes) X(merge_bits) X(expand_bits) X(scatter) X(scatter_runs)
 
 #if !defined(__CUDACC__)
 #pragma GCC visibility push(hidden)
 
 /* What a thread of a kernel does. All threads are run, in any order, also at the same time. */
-typedef void (*mmsb_kernel_body_t)(const void *parameter, uint64_t thread, uint64_t threads);
+typedef void (*mmsb__kernel_body_t)(const void *parameter, uint64_t thread, uint64_t threads);
 
-typedef struct mmsb_kernel_host {
+typedef struct mmsb__kernel_host {
     const char *name; /* the device's function */
     size_t parameter_bytes;
-    mmsb_kernel_body_t body;
-} mmsb_kernel_host_t;
+    mmsb__kernel_body_t body;
+} mmsb__kernel_host_t;
 
 /* The kernel with that name, or NULL. */
-const mmsb_kernel_host_t *mmsb_kernel_host(const char *name);
+const mmsb__kernel_host_t *mmsb__kernel_host(const char *name);
 
 /* Where a simulated device's memory is for the host: addresses from base to before end are reached distance bytes further on.
  * It is a multiple of 16. To be called before the first kernel runs; at first no address is translated. */
-void mmsb_kernel_reach(uint64_t base, uint64_t end, uint64_t distance);
+void mmsb__kernel_reach(uint64_t base, uint64_t end, uint64_t distance);
 
 #pragma GCC visibility pop
 #endif

@@ -1,37 +1,37 @@
 /* bytes.c — the choice of the table, and the loops that need no table. */
 #include "bytes_words.h"
 
-mmsb_bytes_table_t mmsb_bytes;
+mmsb__bytes_table_t mmsb__bytes;
 
-int mmsb_bytes_select(const char *name) {
+int mmsb__bytes_select(const char *name) {
     if (strcmp(name, "portable") == 0) {
-        mmsb_bytes_use_portable(&mmsb_bytes);
-        mmsb_checksum_use_portable(&mmsb_bytes);
+        mmsb__bytes_use_portable(&mmsb__bytes);
+        mmsb__checksum_use_portable(&mmsb__bytes);
         return 0;
     }
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (strcmp(name, "sse2") == 0) {
-        mmsb_bytes_use_portable(&mmsb_bytes);
-        mmsb_bytes_use_sse2(&mmsb_bytes);
-        mmsb_checksum_use_portable(&mmsb_bytes);
-        mmsb_checksum_use_instruction(&mmsb_bytes);
+        mmsb__bytes_use_portable(&mmsb__bytes);
+        mmsb__bytes_use_sse2(&mmsb__bytes);
+        mmsb__checksum_use_portable(&mmsb__bytes);
+        mmsb__checksum_use_instruction(&mmsb__bytes);
         return 0;
     }
     if (strcmp(name, "avx2") == 0 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt")) {
-        mmsb_bytes_use_portable(&mmsb_bytes);
-        mmsb_bytes_use_avx2(&mmsb_bytes);
-        mmsb_checksum_use_portable(&mmsb_bytes);
-        mmsb_checksum_use_instruction(&mmsb_bytes);
+        mmsb__bytes_use_portable(&mmsb__bytes);
+        mmsb__bytes_use_avx2(&mmsb__bytes);
+        mmsb__checksum_use_portable(&mmsb__bytes);
+        mmsb__checksum_use_instruction(&mmsb__bytes);
         return 0;
     }
 #elif defined(__aarch64__)
     if (strcmp(name, "neon") == 0) {
-        mmsb_bytes_use_portable(&mmsb_bytes);
-        mmsb_bytes_use_neon(&mmsb_bytes);
-        mmsb_checksum_use_portable(&mmsb_bytes);
-        mmsb_checksum_use_instruction(&mmsb_bytes);
+        mmsb__bytes_use_portable(&mmsb__bytes);
+        mmsb__bytes_use_neon(&mmsb__bytes);
+        mmsb__checksum_use_portable(&mmsb__bytes);
+        mmsb__checksum_use_instruction(&mmsb__bytes);
         return 0;
     }
 #endif
@@ -42,11 +42,11 @@ int mmsb_bytes_select(const char *name) {
 __attribute__((constructor(101))) static void choose_table(void) {
     static const char *const best_first[] = {"avx2", "sse2", "neon", "portable"};
     for (size_t i = 0; i < sizeof best_first / sizeof *best_first; i++)
-        if (mmsb_bytes_select(best_first[i]) == 0)
+        if (mmsb__bytes_select(best_first[i]) == 0)
             return;
 }
 
-void mmsb_bits_extract(uint8_t *to, const uint8_t *from, uint64_t first, uint64_t count) {
+void mmsb__bits_extract(uint8_t *to, const uint8_t *from, uint64_t first, uint64_t count) {
     from += first / 8;
     uint64_t shift = first % 8;
     if (shift == 0) {
@@ -102,7 +102,7 @@ static size_t utf8_sequence(const uint8_t *text, size_t length) {
     return size;
 }
 
-int mmsb_utf8_valid(const char *text, size_t length) {
+int mmsb__utf8_valid(const char *text, size_t length) {
     const uint8_t *bytes = (const uint8_t *)text;
     size_t i = 0;
     while (i < length) {

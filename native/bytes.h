@@ -17,7 +17,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "bit masks are read an
 
 #pragma GCC visibility push(hidden)
 
-typedef struct mmsb_bytes_table {
+typedef struct mmsb__bytes_table {
     const char *name; /* "avx2", "sse2", "neon", "portable" */
 
     /* page[i] = payload[i] where mask[i] != 0, for i < length. This loop, blend_bits and expand_bits may write the bytes in
@@ -51,25 +51,25 @@ typedef struct mmsb_bytes_table {
     void (*zero)(void *bytes, uint64_t length, const void *next);
     /* CRC-32C of bytes that follow others whose checksum is crc; 0 at first. */
     uint32_t (*crc32c)(uint32_t crc, const void *bytes, uint64_t length);
-} mmsb_bytes_table_t;
+} mmsb__bytes_table_t;
 
 /* The table in use: the best one of this processor. */
-extern mmsb_bytes_table_t mmsb_bytes;
+extern mmsb__bytes_table_t mmsb__bytes;
 
 /* For tests and benchmarks: uses the table of that name. 0, or -1 where this build or processor has none such. */
-int mmsb_bytes_select(const char *name);
+int mmsb__bytes_select(const char *name);
 
 /* Each puts the loops of its instruction set into the table. Portable fills it; the others replace what they do better. */
-void mmsb_bytes_use_portable(mmsb_bytes_table_t *table);
-void mmsb_bytes_use_sse2(mmsb_bytes_table_t *table);
-void mmsb_bytes_use_avx2(mmsb_bytes_table_t *table);
-void mmsb_bytes_use_neon(mmsb_bytes_table_t *table);
-void mmsb_checksum_use_portable(mmsb_bytes_table_t *table);
-void mmsb_checksum_use_instruction(mmsb_bytes_table_t *table);
+void mmsb__bytes_use_portable(mmsb__bytes_table_t *table);
+void mmsb__bytes_use_sse2(mmsb__bytes_table_t *table);
+void mmsb__bytes_use_avx2(mmsb__bytes_table_t *table);
+void mmsb__bytes_use_neon(mmsb__bytes_table_t *table);
+void mmsb__checksum_use_portable(mmsb__bytes_table_t *table);
+void mmsb__checksum_use_instruction(mmsb__bytes_table_t *table);
 
 /* Sets in the first (count+7)/8 bytes of bits, and touches no others, the bits set in word. count ≤ 64; the bits of word from
  * count on are 0. */
-static inline void mmsb_bits_or(uint8_t *bits, uint64_t word, uint64_t count) {
+static inline void mmsb__bits_or(uint8_t *bits, uint64_t word, uint64_t count) {
     uint64_t bytes = (count + 7) / 8;
     if (bytes == 8) {
         uint64_t old;
@@ -99,31 +99,31 @@ static inline void mmsb_bits_or(uint8_t *bits, uint64_t word, uint64_t count) {
 }
 
 /* Sets count bits from bit first on. Inline because every applied run ends here. */
-static inline void mmsb_bits_set_range(uint8_t *bits, uint64_t first, uint64_t count) {
+static inline void mmsb__bits_set_range(uint8_t *bits, uint64_t first, uint64_t count) {
     if (count == 0)
         return;
     bits += first / 8;
     uint64_t start = first % 8;
     uint64_t end = start + count;
     if (end < 64) {
-        mmsb_bits_or(bits, ~(uint64_t)0 << start & ~(~(uint64_t)0 << end), end);
+        mmsb__bits_or(bits, ~(uint64_t)0 << start & ~(~(uint64_t)0 << end), end);
         return;
     }
-    mmsb_bits_or(bits, ~(uint64_t)0 << start, 64);
+    mmsb__bits_or(bits, ~(uint64_t)0 << start, 64);
     memset(bits + 8, 0xff, end / 8 - 8);
     bits[(end - 1) / 8] = (uint8_t)(bits[(end - 1) / 8] | 0xff >> (-end & 7)); /* the last byte, perhaps once more */
 }
 
 /* Sets 64 bits from bit first < 64 on. By whole words, which lie in one line of the cache each: bytes at any place cost twice as much. */
-static inline void mmsb_bits_set_64(uint64_t *words, uint64_t first) {
+static inline void mmsb__bits_set_64(uint64_t *words, uint64_t first) {
     words[0] |= ~(uint64_t)0 << first;
     words[(first + 63) / 64] |= ~(uint64_t)0 >> (-first & 63); /* of one word, perhaps once more */
 }
 
 /* Copies count bits from bit first of from on to bit 0 of to; the unused bits of the last byte written are 0. */
-void mmsb_bits_extract(uint8_t *to, const uint8_t *from, uint64_t first, uint64_t count);
+void mmsb__bits_extract(uint8_t *to, const uint8_t *from, uint64_t first, uint64_t count);
 /* 1 where text is valid UTF-8 (no surrogates, no overlong forms, at most U+10FFFF). */
-int mmsb_utf8_valid(const char *text, size_t length);
+int mmsb__utf8_valid(const char *text, size_t length);
 
 #pragma GCC visibility pop
 

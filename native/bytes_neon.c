@@ -30,7 +30,7 @@ static void blend_bytes(uint8_t *page, const uint8_t *mask, const uint8_t *paylo
             take[part] = vtstq_u8(given, given);
             vst1q_u8(page + at, vbslq_u8(take[part], vld1q_u8(payload + at), vld1q_u8(page + at)));
         }
-        mmsb_bits_or(changed + i / 8, bits_of_vectors(take), 64);
+        mmsb__bits_or(changed + i / 8, bits_of_vectors(take), 64);
     }
     words_blend_bytes(page + i, mask + i, payload + i, length - i, changed + i / 8);
 }
@@ -44,7 +44,7 @@ static void blend_bits(uint8_t *page, const uint8_t *bits, const uint8_t *payloa
             uint8x16_t take = vtstq_u8(spread, one_bit_each());
             vst1q_u8(page + at, vbslq_u8(take, vld1q_u8(payload + at), vld1q_u8(page + at)));
         }
-        mmsb_bits_or(changed + i / 8, load64(bits + i / 8), 64);
+        mmsb__bits_or(changed + i / 8, load64(bits + i / 8), 64);
     }
     words_blend_bits(page + i, bits + i / 8, payload + i, length - i, changed + i / 8);
 }
@@ -82,7 +82,7 @@ static uint64_t next_agreement(const uint8_t *a, const uint8_t *b, uint64_t from
     return words_next_agreement(a, b, i, length);
 }
 
-void mmsb_bytes_use_neon(mmsb_bytes_table_t *table) {
+void mmsb__bytes_use_neon(mmsb__bytes_table_t *table) {
     table->name = "neon";
     table->blend_bytes = blend_bytes;
     table->blend_bits = blend_bits;

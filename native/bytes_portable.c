@@ -69,8 +69,8 @@ static void zero(void *bytes, uint64_t length, const void *next) {
     memset(bytes, 0, length);
 }
 
-void mmsb_bytes_use_portable(mmsb_bytes_table_t *table) {
-    *table = (mmsb_bytes_table_t){
+void mmsb__bytes_use_portable(mmsb__bytes_table_t *table) {
+    *table = (mmsb__bytes_table_t){
         .name = "portable",
         .blend_bytes = blend_bytes,
         .blend_bits = blend_bits,

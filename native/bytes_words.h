@@ -136,7 +136,7 @@ static inline void words_expand_bits(uint8_t *page, const uint8_t *bits, const u
         } else {
             payload += words_expand(page + i, chosen, payload);
         }
-        mmsb_bits_or(changed + i / 8, chosen, count);
+        mmsb__bits_or(changed + i / 8, chosen, count);
     }
 }
 
@@ -199,7 +199,7 @@ static inline uint64_t words_next_agreement(const uint8_t *a, const uint8_t *b, 
             uint64_t run = run_length(offsets + i, count - i); \
             if (run >= SCATTER_GROUP) { \
                 memcpy(page + offsets[i], payload + i, run); \
-                mmsb_bits_set_range(changed, offsets[i], run); \
+                mmsb__bits_set_range(changed, offsets[i], run); \
                 i += run; \
                 continue; \
             } \

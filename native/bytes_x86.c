@@ -43,7 +43,7 @@ static void sse2_blend_bytes(uint8_t *page, const uint8_t *mask, const uint8_t *
             sse2_blend(page + i + part, payload + i + part, keep);
             kept |= (uint64_t)(uint32_t)_mm_movemask_epi8(keep) << part;
         }
-        mmsb_bits_or(changed + i / 8, ~kept, 64);
+        mmsb__bits_or(changed + i / 8, ~kept, 64);
     }
     words_blend_bytes(page + i, mask + i, payload + i, length - i, changed + i / 8);
 }
@@ -54,7 +54,7 @@ static void sse2_blend_bits(uint8_t *page, const uint8_t *bits, const uint8_t *p
         uint64_t chosen = load64(bits + i / 8);
         for (uint64_t part = 0; part < 64; part += 16)
             sse2_blend(page + i + part, payload + i + part, sse2_clear_bits(chosen >> part));
-        mmsb_bits_or(changed + i / 8, chosen, 64);
+        mmsb__bits_or(changed + i / 8, chosen, 64);
     }
     words_blend_bits(page + i, bits + i / 8, payload + i, length - i, changed + i / 8);
 }
@@ -79,7 +79,7 @@ static uint64_t sse2_next_agreement(const uint8_t *a, const uint8_t *b, uint64_t
     return words_next_agreement(a, b, i, length);
 }
 
-void mmsb_bytes_use_sse2(mmsb_bytes_table_t *table) {
+void mmsb__bytes_use_sse2(mmsb__bytes_table_t *table) {
     table->name = "sse2";
     table->blend_bytes = sse2_blend_bytes;
     table->blend_bits = sse2_blend_bits;
@@ -115,11 +115,11 @@ AVX2 static void avx2_blend_bytes(uint8_t *page, const uint8_t *mask, const uint
     for (; length - i >= 64; i += 64) {
         uint64_t kept = blend_bytes32(page + i, mask + i, payload + i);
         kept |= blend_bytes32(page + i + 32, mask + i + 32, payload + i + 32) << 32;
-        mmsb_bits_or(changed + i / 8, ~kept, 64);
+        mmsb__bits_or(changed + i / 8, ~kept, 64);
     }
     if (length - i >= 32) {
         uint64_t kept = blend_bytes32(page + i, mask + i, payload + i);
-        mmsb_bits_or(changed + i / 8, kept ^ 0xffffffff, 32);
+        mmsb__bits_or(changed + i / 8, kept ^ 0xffffffff, 32);
         i += 32;
     }
     words_blend_bytes(page + i, mask + i, payload + i, length - i, changed + i / 8);
@@ -140,12 +140,12 @@ AVX2 static void avx2_blend_bits(uint8_t *page, const uint8_t *bits, const uint8
         uint64_t chosen = load64(bits + i / 8);
         blend_bits32(page + i, chosen, payload + i);
         blend_bits32(page + i + 32, chosen >> 32, payload + i + 32);
-        mmsb_bits_or(changed + i / 8, chosen, 64);
+        mmsb__bits_or(changed + i / 8, chosen, 64);
     }
     if (length - i >= 32) {
         uint64_t chosen = load_bits(bits + i / 8, 32);
         blend_bits32(page + i, chosen, payload + i);
-        mmsb_bits_or(changed + i / 8, chosen, 32);
+        mmsb__bits_or(changed + i / 8, chosen, 32);
         i += 32;
     }
     words_blend_bits(page + i, bits + i / 8, payload + i, length - i, changed + i / 8);
@@ -210,7 +210,7 @@ AVX2 static void avx2_expand_bits(uint8_t *page, const uint8_t *bits, const uint
         expand16(page + i + 16, chosen >> 16, payload + __builtin_popcountll(chosen & 0xffff));
         expand16(page + i + 32, chosen >> 32, payload + __builtin_popcountll(chosen & 0xffffffff));
         expand16(page + i + 48, chosen >> 48, payload + __builtin_popcountll(chosen & 0xffffffffffff));
-        mmsb_bits_or(changed + i / 8, chosen, 64);
+        mmsb__bits_or(changed + i / 8, chosen, 64);
         uint64_t taken = (uint64_t)__builtin_popcountll(chosen);
         payload += taken;
         left -= taken;
@@ -385,7 +385,7 @@ AVX2 static void avx2_zero(void *bytes, uint64_t length, const void *next) {
     store256(last, nothing);
 }
 
-void mmsb_bytes_use_avx2(mmsb_bytes_table_t *table) {
+void mmsb__bytes_use_avx2(mmsb__bytes_table_t *table) {
     fill_places();
     table->name = "avx2";
     table->blend_bytes = avx2_blend_bytes;

@@ -15,16 +15,16 @@ import (
 // What programs call, for Go: for replays and tests. The calling goroutine is bound to its thread.
 
 // Destroy ends a page as mmsb_page_destroy does.
-func Destroy(page uint64) int32 { return int32(C.mmsb_page_destroy_slow(C.uint64_t(page))) }
+func Destroy(page uint64) int32 { return int32(C.mmsb__page_destroy_slow(C.uint64_t(page))) }
 
 // ReadPage copies bytes out of a page.
 func ReadPage(page, offset uint64, to []byte) int32 {
-	return int32(C.mmsb_page_read_bytes(C.uint64_t(page), C.uint64_t(offset), unsafe.Pointer(unsafe.SliceData(to)), C.uint64_t(len(to))))
+	return int32(C.mmsb__page_read(C.uint64_t(page), C.uint64_t(offset), unsafe.Pointer(unsafe.SliceData(to)), C.uint64_t(len(to))))
 }
 
 // WritePage copies bytes into a page.
 func WritePage(page, offset uint64, bytes []byte) int32 {
-	return int32(C.mmsb_page_write_bytes(C.uint64_t(page), C.uint64_t(offset), unsafe.Pointer(unsafe.SliceData(bytes)),
+	return int32(C.mmsb__page_write(C.uint64_t(page), C.uint64_t(offset), unsafe.Pointer(unsafe.SliceData(bytes)),
 		C.uint64_t(len(bytes))))
 }
 
@@ -40,7 +40,7 @@ func WritePages(pages, offsets, lengths []uint64, bytes []byte) int32 {
 		}
 		at += lengths[i]
 	}
-	return int32(C.mmsb_page_write_batch(unsafe.SliceData(ranges), C.size_t(len(ranges)), nil))
+	return int32(C.mmsb__page_write_many(unsafe.SliceData(ranges), C.size_t(len(ranges)), nil))
 }
 
 // ApplyRuns changes a run of each page, all or none: length bytes each.
@@ -54,25 +54,25 @@ func ApplyRuns(pages, offsets []uint64, length uint64, bytes []byte) int32 {
 		struct_size: C.sizeof_mmsb_page_runs_t, uniform_length: C.uint64_t(length), count: C.uint64_t(len(pages)),
 		pages: (*C.mmsb_page_t)(unsafe.Pointer(&pages[0])), offsets: (*C.uint64_t)(unsafe.Pointer(&offsets[0])), payload: unsafe.Pointer(&bytes[0]),
 	}
-	return int32(C.mmsb_page_apply_run_arrays(&runs, nil))
+	return int32(C.mmsb__page_apply_runs(&runs, nil))
 }
 
 // ApplyPage applies a delta, which lies in memory that is not Go's or is pinned.
 func ApplyPage(page uint64, delta *Delta) int32 {
 	delta.structSize = C.sizeof_mmsb_delta_t
-	return int32(C.mmsb_page_apply_delta(C.uint64_t(page), (*C.mmsb_delta_t)(unsafe.Pointer(delta))))
+	return int32(C.mmsb__page_apply(C.uint64_t(page), (*C.mmsb_delta_t)(unsafe.Pointer(delta))))
 }
 
 // PinPage and UnpinPage hold a page where it is.
 func PinPage(page uint64, write bool) (address uintptr, code int32) {
 	var at unsafe.Pointer
-	code = int32(C.mmsb_page_pin_bytes(C.uint64_t(page), C.int32_t(pinMode(write)), &at))
+	code = int32(C.mmsb__page_pin(C.uint64_t(page), C.int32_t(pinMode(write)), &at))
 	return uintptr(at), code
 }
 
 // UnpinPage ends what PinPage began.
 func UnpinPage(page uint64, write bool) int32 {
-	return int32(C.mmsb_page_unpin_bytes(C.uint64_t(page), C.int32_t(pinMode(write))))
+	return int32(C.mmsb__page_unpin(C.uint64_t(page), C.int32_t(pinMode(write))))
 }
 
 func pinMode(write bool) int32 {
@@ -83,4 +83,4 @@ func pinMode(write bool) int32 {
 }
 
 // ClearMask clears a page's change mask.
-func ClearMask(page uint64) int32 { return int32(C.mmsb_page_mask_reset(C.uint64_t(page))) }
+func ClearMask(page uint64) int32 { return int32(C.mmsb__page_mask_clear(C.uint64_t(page))) }

@@ -8,14 +8,14 @@
 #include <time.h>
 
 #define BUCKETS 1024
-#define CHUNK_WORDS (MMSB_CHUNK_RECORDS / 64) /* of a bit for each record */
+#define CHUNK_WORDS (MMSB__LEAF_RECORDS / 64) /* of a bit for each record */
 #define URGENT_MAX 64
 
 enum { OFF, CAPTURING, FROZEN };
 
 /* Lines next to each other of a part, as they were at the moment. */
-struct mmsb_kept {
-    mmsb_kept_t *next;
+struct mmsb__preimage {
+    mmsb__preimage_t *next;
     uint32_t offset, length;
     uint8_t bytes[];
 };
@@ -23,12 +23,12 @@ struct mmsb_kept {
 /* What writers kept of a small page. */
 typedef struct copy {
     struct copy *next;
-    mmsb_image_t image;
+    mmsb__image_t image;
     uint32_t index, generation;
     uint8_t *
         whole; /* bytes, mask and metadata as they were when the page was about to change as a whole; NULL = they are the page's */
     uint64_t whole_length;
-    mmsb_part_t bytes, mask;
+    mmsb__part_t bytes, mask;
     uint64_t lines[]; /* of both */
 } copy_t;
 
@@ -40,7 +40,7 @@ typedef struct removed {
 /* A page that was captured, for the table that the base has of its chunk. */
 typedef struct found {
     uint32_t index;
-    mmsb_saved_t saved;
+    mmsb__saved_t saved;
 } found_t;
 
 /* Memory of copies. The saver gives back what writers take, and the next writer finds it warm. */
@@ -61,7 +61,7 @@ typedef struct pool {
 } pool_t;
 
 /* One for each context that was ever captured or frozen; never freed, because writers find it without a lock. */
-struct mmsb_capture {
+struct mmsb__capture {
     uint32_t context;
     int mode;          /* OFF, CAPTURING, FROZEN */
     uint32_t touching; /* writers that look at it */
@@ -70,7 +70,7 @@ struct mmsb_capture {
     uint32_t *chunks, *used;
     uint32_t chunk_count, chunk_at, record_at;
     uint32_t far_at, near_at; /* records of the chunk that are being fetched: the record, its bytes */
-    mmsb_saved_t **base;
+    mmsb__saved_t **base;
     uint64_t *differing; /* by chunk, a bit for each record that is not as the base has it; NULL = no base, all are to be saved */
     uint8_t *looked;     /* by chunk: its bits are there */
     uint32_t look_at;    /* the first chunk that nobody looks at */
@@ -85,7 +85,7 @@ struct mmsb_capture {
     pool_t pool;
 
     pthread_mutex_t lock; /* of all below */
-    mmsb_large_t *large[BUCKETS];
+    mmsb__large_t *large[BUCKETS];
     removed_t *removed;
     uint64_t removed_count, removed_capacity;
     int64_t pages, bytes; /* what the state has more than the base */
@@ -93,21 +93,21 @@ struct mmsb_capture {
     uint32_t urgent_count;
     int out_of_memory; /* something could not be noted: the capture fails */
     uint32_t pinned;   /* page that a writer would have had to copy, but that may not be saved; 0 = none */
-    mmsb_capture_stats_t stats;
+    mmsb__capture_stats_t stats;
 };
 
-uint32_t mmsb_capturing, mmsb_moments;
+uint32_t mmsb__capturing, mmsb__moments;
 static uint32_t frozen; /* contexts */
-mmsb_saved_t *mmsb_saved[MMSB_CHUNKS];
+mmsb__saved_t *mmsb__saved[MMSB__LEAVES];
 /* What the running capture of the chunk's context found, where its base has no table of the chunk. */
-static mmsb_saved_t *fresh[MMSB_CHUNKS];
+static mmsb__saved_t *fresh[MMSB__LEAVES];
 
 static uint8_t *marks; /* by record */
-static copy_t **kept;  /* by record: of those whose mark is MMSB_MARK_KEPT */
+static copy_t **kept;  /* by record: of those whose mark is MMSB__CAPTURE_PREIMAGE */
 
 static pthread_mutex_t waiting_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t waiting_changed; /* initialised with the marks */
-static uint32_t waiting;               /* threads in mmsb_capture_wait */
+static uint32_t waiting;               /* threads in mmsb__capture_wait */
 
 static void wake(void) {
     if (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST) == 0)
@@ -117,26 +117,26 @@ static void wake(void) {
     pthread_mutex_unlock(&waiting_lock);
 }
 
-static uint8_t mark_of(uint32_t index) {
+static uint8_t capture_state_of(uint32_t index) {
     return __atomic_load_n(&marks[index], __ATOMIC_ACQUIRE);
 }
 
 /* Whoever changes the page need not keep anything. */
 static int needs_nothing(uint8_t mark) {
-    return mark == MMSB_MARK_DONE || mark == MMSB_MARK_LATER;
+    return mark == MMSB__CAPTURE_DONE || mark == MMSB__CAPTURE_LATER;
 }
 
-static void set_mark(uint32_t index, uint8_t mark) {
+static void set_capture_state(uint32_t index, uint8_t mark) {
     __atomic_store_n(&marks[index], mark, __ATOMIC_RELEASE);
 }
 
 /* ---------------------------------------------------------------------------------------------- what was saved ---- */
 
-static mmsb_saved_t *chunk_of(mmsb_saved_t **table, uint32_t chunk) {
-    mmsb_saved_t *found = __atomic_load_n(&table[chunk], __ATOMIC_ACQUIRE);
+static mmsb__saved_t *chunk_of(mmsb__saved_t **table, uint32_t chunk) {
+    mmsb__saved_t *found = __atomic_load_n(&table[chunk], __ATOMIC_ACQUIRE);
     if (found)
         return found;
-    mmsb_saved_t *made = calloc(MMSB_CHUNK_RECORDS, sizeof *made);
+    mmsb__saved_t *made = calloc(MMSB__LEAF_RECORDS, sizeof *made);
     if (!made)
         return NULL;
     if (__atomic_compare_exchange_n(&table[chunk], &found, made, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
@@ -145,30 +145,30 @@ static mmsb_saved_t *chunk_of(mmsb_saved_t **table, uint32_t chunk) {
     return found;
 }
 
-mmsb_saved_t *mmsb_saved_chunk(uint32_t chunk) {
-    return chunk_of(mmsb_saved, chunk);
+mmsb__saved_t *mmsb__saved_leaf(uint32_t chunk) {
+    return chunk_of(mmsb__saved, chunk);
 }
 
-void mmsb_saved_forget(uint32_t chunk) {
-    free(mmsb_saved[chunk]);
+void mmsb__saved_forget(uint32_t chunk) {
+    free(mmsb__saved[chunk]);
     free(fresh[chunk]);
-    mmsb_saved[chunk] = fresh[chunk] = NULL;
+    mmsb__saved[chunk] = fresh[chunk] = NULL;
 }
 
 /* The base's page on the record; NULL = none. */
-static const mmsb_saved_t *base_of(const mmsb_capture_t *capture, uint32_t index) {
-    if (!capture->base || !capture->base[index >> MMSB_CHUNK_BITS])
+static const mmsb__saved_t *base_of(const mmsb__capture_t *capture, uint32_t index) {
+    if (!capture->base || !capture->base[index >> MMSB__LEAF_BITS])
         return NULL;
-    const mmsb_saved_t *saved = &capture->base[index >> MMSB_CHUNK_BITS][index & (MMSB_CHUNK_RECORDS - 1)];
+    const mmsb__saved_t *saved = &capture->base[index >> MMSB__LEAF_BITS][index & (MMSB__LEAF_RECORDS - 1)];
     return saved->generation != 0 ? saved : NULL;
 }
 
-static void note_out_of_memory(mmsb_capture_t *capture) {
+static void note_out_of_memory(mmsb__capture_t *capture) {
     __atomic_store_n(&capture->out_of_memory, 1, __ATOMIC_RELAXED);
 }
 
 /* Under the capture's lock. */
-static void note_removed(mmsb_capture_t *capture, uint32_t index, const mmsb_saved_t *saved) {
+static void note_removed(mmsb__capture_t *capture, uint32_t index, const mmsb__saved_t *saved) {
     if (capture->removed_count == capture->removed_capacity) {
         uint64_t capacity = capture->removed_capacity != 0 ? 2 * capture->removed_capacity : 1024;
         removed_t *more = realloc(capture->removed, capacity * sizeof *more);
@@ -185,11 +185,11 @@ static void note_removed(mmsb_capture_t *capture, uint32_t index, const mmsb_sav
 }
 
 /* What the next save will know of a page. An incremental save finds few: a list of them is less to touch than tables. */
-static void note_found(mmsb_capture_t *capture, uint32_t index, mmsb_saved_t saved) {
-    if (!capture->base || !capture->base[index >> MMSB_CHUNK_BITS]) {
-        mmsb_saved_t *chunk = chunk_of(fresh, index >> MMSB_CHUNK_BITS);
+static void note_found(mmsb__capture_t *capture, uint32_t index, mmsb__saved_t saved) {
+    if (!capture->base || !capture->base[index >> MMSB__LEAF_BITS]) {
+        mmsb__saved_t *chunk = chunk_of(fresh, index >> MMSB__LEAF_BITS);
         if (chunk)
-            chunk[index & (MMSB_CHUNK_RECORDS - 1)] = saved;
+            chunk[index & (MMSB__LEAF_RECORDS - 1)] = saved;
         else
             note_out_of_memory(capture);
         return;
@@ -208,9 +208,10 @@ static void note_found(mmsb_capture_t *capture, uint32_t index, mmsb_saved_t sav
 }
 
 /* Notes a page that is captured, for the next save and for the totals. */
-static void note_captured(mmsb_capture_t *capture, uint32_t index, const mmsb_image_t *image, uint32_t generation, uint32_t crc) {
-    const mmsb_saved_t *saved = base_of(capture, index);
-    note_found(capture, index, (mmsb_saved_t){image->version, image->id, image->size, generation, crc});
+static void note_captured(mmsb__capture_t *capture, uint32_t index, const mmsb__image_t *image, uint32_t generation,
+                          uint32_t crc) {
+    const mmsb__saved_t *saved = base_of(capture, index);
+    note_found(capture, index, (mmsb__saved_t){image->version, image->id, image->size, generation, crc});
     pthread_mutex_lock(&capture->lock);
     if (saved && saved->generation != generation) {
         note_removed(capture, index, saved);
@@ -223,53 +224,53 @@ static void note_captured(mmsb_capture_t *capture, uint32_t index, const mmsb_im
 
 /* ------------------------------------------------------------------------------------------------------ images ---- */
 
-static const mmsb_cold_t *cold_of(const mmsb_record_t *record) {
-    return record->cold ? &mmsb_table.colds[record->cold] : NULL;
+static const mmsb__side_t *side_of(const mmsb__record_t *record) {
+    return record->side ? &mmsb__table.sides[record->side] : NULL;
 }
 
-static void fill_image(const mmsb_record_t *record, uint32_t index, uint64_t state, mmsb_image_t *image) {
-    const mmsb_cold_t *cold = cold_of(record);
+static void fill_image(const mmsb__record_t *record, uint32_t index, uint64_t state, mmsb__image_t *image) {
+    const mmsb__side_t *side = side_of(record);
     memset(image, 0, sizeof *image);
-    image->id = mmsb_record_id(index, state);
+    image->id = mmsb__record_id(index, state);
     image->size = record->size;
     image->epoch = record->epoch;
     image->version = record->version;
-    image->location = MMSB_STATE_LOCATION(state);
-    image->device = cold ? cold->device : 0;
-    image->numa_node = cold ? cold->numa_node : -1;
-    image->flags = (state & MMSB_ADOPTED ? MMSB_IMAGE_ADOPTED : 0) | (state & MMSB_READ_ONLY ? MMSB_IMAGE_READ_ONLY : 0);
-    image->metadata_count = cold ? cold->metadata_count : 0;
+    image->location = MMSB__STATE_LOCATION(state);
+    image->device = side ? side->device : 0;
+    image->numa_node = side ? side->numa_node : -1;
+    image->flags = (state & MMSB__ADOPTED ? MMSB__IMAGE_ADOPTED : 0) | (state & MMSB__READ_ONLY ? MMSB__IMAGE_READ_ONLY : 0);
+    image->metadata_count = side ? side->metadata_count : 0;
 }
 
-static uint64_t mask_length(const mmsb_record_t *record) {
-    return record->mask_block != 0 ? mmsb_mask_length(record->size) : 0;
+static uint64_t mask_length(const mmsb__record_t *record) {
+    return record->mask_frame != 0 ? mmsb__mask_length(record->size) : 0;
 }
 
-static uint64_t metadata_length(const mmsb_record_t *record) {
-    const mmsb_cold_t *cold = cold_of(record);
-    return cold && cold->metadata_block ? cold->metadata_length : 0;
+static uint64_t metadata_length(const mmsb__record_t *record) {
+    const mmsb__side_t *side = side_of(record);
+    return side && side->metadata_frame ? side->metadata_length : 0;
 }
 
-static const uint8_t *metadata_bytes(const mmsb_record_t *record) {
-    return mmsb_record_bytes(mmsb_record_at(cold_of(record)->metadata_block));
+static const uint8_t *metadata_bytes(const mmsb__record_t *record) {
+    return mmsb__record_bytes(mmsb__record_at(side_of(record)->metadata_frame));
 }
 
-static int is_large(const mmsb_record_t *record, uint64_t state) {
-    return record->size > MMSB_CHUNK_BYTES || (state & MMSB_AWAY) || metadata_length(record) > MMSB_CHUNK_BYTES;
+static int is_large(const mmsb__record_t *record, uint64_t state) {
+    return record->size > MMSB__CHUNK_BYTES || (state & MMSB__NONRESIDENT) || metadata_length(record) > MMSB__CHUNK_BYTES;
 }
 
-static int as_saved(const mmsb_saved_t *saved, const mmsb_record_t *record, uint64_t state) {
-    return saved && saved->generation == MMSB_HANDLE_GENERATION(state) &&
+static int as_saved(const mmsb__saved_t *saved, const mmsb__record_t *record, uint64_t state) {
+    return saved && saved->generation == MMSB__HANDLE_GENERATION(state) &&
            saved->version == __atomic_load_n(&record->version, __ATOMIC_RELAXED);
 }
 
 /* Whether bytes may have changed that no version tells of. Both are looked at without a lock, too. */
-static int suspect(const mmsb_record_t *record) {
-    return mmsb_exposed(record) || __atomic_load_n(&record->write_pins, __ATOMIC_RELAXED) != 0;
+static int suspect(const mmsb__record_t *record) {
+    return mmsb__exposed(record) || __atomic_load_n(&record->write_pins, __ATOMIC_RELAXED) != 0;
 }
 
 /* Whether the page may not be saved, because its bytes may be half written. It is locked. */
-static int refused(const mmsb_capture_t *capture, const mmsb_record_t *record) {
+static int refused(const mmsb__capture_t *capture, const mmsb__record_t *record) {
     return capture->refuse_pinned && record->write_pins != 0;
 }
 
@@ -284,27 +285,27 @@ static uint64_t place_before(uint64_t end, uint64_t length) {
 }
 
 /* Whether a small page with all that belongs to it fits. */
-static int fits(const mmsb_room_t *room, uint64_t size, uint64_t mask, uint64_t metadata) {
+static int fits(const mmsb__segment_t *room, uint64_t size, uint64_t mask, uint64_t metadata) {
     uint64_t used = place_behind(room->used, size) + size, around = 2 * 64; /* at most, because of places */
     return used + mask + metadata + around <= room->end && room->image_count < room->image_capacity &&
            room->extent_count + 3 <= room->extent_capacity;
 }
 
 /* Appends bytes of a small page, which fit. Their checksum follows. */
-static void append(mmsb_room_t *room, const mmsb_image_t *image, uint32_t kind, const uint8_t *bytes, uint64_t length) {
+static void append(mmsb__segment_t *room, const mmsb__image_t *image, uint32_t kind, const uint8_t *bytes, uint64_t length) {
     if (length == 0)
         return;
     if (room->image_count == 0 || room->images[room->image_count - 1].id != image->id) {
-        mmsb_image_t *entry = &room->images[room->image_count++];
+        mmsb__image_t *entry = &room->images[room->image_count++];
         *entry = *image;
         entry->first_extent = room->extent_count;
         entry->extents = 0;
     }
     room->images[room->image_count - 1].extents++;
-    uint64_t at = kind == MMSB_IMAGE_BYTES ? place_behind(room->used, image->size) : place_before(room->end, length);
+    uint64_t at = kind == MMSB__IMAGE_BYTES ? place_behind(room->used, image->size) : place_before(room->end, length);
     memcpy(room->buffer + at, bytes, length);
-    room->extents[room->extent_count++] = (mmsb_image_extent_t){0, (uint32_t)length, (uint32_t)length, (uint32_t)at, 0, kind, 0};
-    if (kind == MMSB_IMAGE_BYTES)
+    room->extents[room->extent_count++] = (mmsb__image_extent_t){0, (uint32_t)length, (uint32_t)length, (uint32_t)at, 0, kind, 0};
+    if (kind == MMSB__IMAGE_BYTES)
         room->used = at + length;
     else
         room->end = at;
@@ -371,9 +372,9 @@ static void pool_end(pool_t *pool) {
 }
 
 /* Memory for a copy: NULL where the limit does not allow it, *blocked 1, or where there is none, *blocked 0. One copy can always be. */
-static void *take_copy(mmsb_capture_t *capture, uint64_t bytes, int *blocked) {
+static void *take_copy(mmsb__capture_t *capture, uint64_t bytes, int *blocked) {
     pool_t *pool = &capture->pool;
-    mmsb_capture_stats_t *stats = &capture->stats;
+    mmsb__capture_stats_t *stats = &capture->stats;
     uint64_t class_number = pool_class(bytes);
     void *copy = NULL;
     lock_pool(pool);
@@ -391,22 +392,22 @@ static void *take_copy(mmsb_capture_t *capture, uint64_t bytes, int *blocked) {
 }
 
 /* Keeps the lines that bytes first … last of a part lie in, those that are not kept yet. 1: the limit of copies does not allow it yet. */
-static int keep(mmsb_capture_t *capture, mmsb_part_t *part, const uint8_t *bytes, uint64_t first, uint64_t last) {
+static int keep(mmsb__capture_t *capture, mmsb__part_t *part, const uint8_t *bytes, uint64_t first, uint64_t last) {
     int blocked;
-    for (uint64_t line = first / MMSB_LINE_BYTES, end; line <= last / MMSB_LINE_BYTES; line = end) {
+    for (uint64_t line = first / MMSB__LINE_BYTES, end; line <= last / MMSB__LINE_BYTES; line = end) {
         end = line;
-        while (end <= last / MMSB_LINE_BYTES && !(part->lines[end / 64] >> end % 64 & 1))
+        while (end <= last / MMSB__LINE_BYTES && !(part->lines[end / 64] >> end % 64 & 1))
             end++;
         if (end == line) {
             end++;
             continue;
         }
-        uint64_t offset = line * MMSB_LINE_BYTES,
-                 length = end * MMSB_LINE_BYTES < part->length ? (end - line) * MMSB_LINE_BYTES : part->length - offset;
-        mmsb_kept_t *lines = take_copy(capture, sizeof *lines + length, &blocked);
+        uint64_t offset = line * MMSB__LINE_BYTES,
+                 length = end * MMSB__LINE_BYTES < part->length ? (end - line) * MMSB__LINE_BYTES : part->length - offset;
+        mmsb__preimage_t *lines = take_copy(capture, sizeof *lines + length, &blocked);
         if (!lines)
             return blocked;
-        *lines = (mmsb_kept_t){part->kept, (uint32_t)offset, (uint32_t)length};
+        *lines = (mmsb__preimage_t){part->kept, (uint32_t)offset, (uint32_t)length};
         memcpy(lines->bytes, bytes + offset, length);
         part->kept = lines;
         for (uint64_t at = line; at < end; at++)
@@ -416,46 +417,46 @@ static int keep(mmsb_capture_t *capture, mmsb_part_t *part, const uint8_t *bytes
 }
 
 /* Makes a copy of a part what the part was at the moment. Nobody keeps lines of it any more. */
-static void put_back(const mmsb_part_t *part, uint8_t *copy) {
-    for (const mmsb_kept_t *lines = part->kept; lines; lines = lines->next)
+static void put_back(const mmsb__part_t *part, uint8_t *copy) {
+    for (const mmsb__preimage_t *lines = part->kept; lines; lines = lines->next)
         memcpy(copy + lines->offset, lines->bytes, lines->length);
 }
 
-static void free_kept(mmsb_capture_t *capture, mmsb_part_t *part) {
+static void free_kept(mmsb__capture_t *capture, mmsb__part_t *part) {
     while (part->kept) {
-        mmsb_kept_t *lines = part->kept;
+        mmsb__preimage_t *lines = part->kept;
         part->kept = lines->next;
         pool_give(&capture->pool, lines, sizeof *lines + lines->length);
     }
 }
 
 static uint64_t words_of(uint64_t length) {
-    return (length + 64 * MMSB_LINE_BYTES - 1) / (64 * MMSB_LINE_BYTES);
+    return (length + 64 * MMSB__LINE_BYTES - 1) / (64 * MMSB__LINE_BYTES);
 }
 
 /* ----------------------------------------------------------------------------------------------- large pages ---- */
 
-static mmsb_large_t *find_large(mmsb_capture_t *capture, uint32_t index) {
-    mmsb_large_t *large = capture->large[index % BUCKETS];
+static mmsb__large_t *find_large(mmsb__capture_t *capture, uint32_t index) {
+    mmsb__large_t *large = capture->large[index % BUCKETS];
     while (large && large->index != index)
         large = large->next;
     return large;
 }
 
 static uint32_t parts_of(uint64_t length) {
-    return (uint32_t)((length + MMSB_CHUNK_BYTES - 1) / MMSB_CHUNK_BYTES);
+    return (uint32_t)((length + MMSB__CHUNK_BYTES - 1) / MMSB__CHUNK_BYTES);
 }
 
 static uint32_t part_length(uint64_t length, uint32_t part) {
-    uint64_t left = length - part * MMSB_CHUNK_BYTES;
-    return (uint32_t)(left < MMSB_CHUNK_BYTES ? left : MMSB_CHUNK_BYTES);
+    uint64_t left = length - part * MMSB__CHUNK_BYTES;
+    return (uint32_t)(left < MMSB__CHUNK_BYTES ? left : MMSB__CHUNK_BYTES);
 }
 
 /* The capture's knowledge of a large page that is locked, made where there is none yet. NULL: no memory. */
-static mmsb_large_t *open_large(mmsb_capture_t *capture, mmsb_record_t *record, uint64_t state) {
-    uint32_t index = (uint32_t)(record - mmsb_table.records);
+static mmsb__large_t *open_large(mmsb__capture_t *capture, mmsb__record_t *record, uint64_t state) {
+    uint32_t index = (uint32_t)(record - mmsb__table.records);
     pthread_mutex_lock(&capture->lock);
-    mmsb_large_t *large = find_large(capture, index);
+    mmsb__large_t *large = find_large(capture, index);
     pthread_mutex_unlock(&capture->lock);
     if (large)
         return large;
@@ -476,35 +477,35 @@ static mmsb_large_t *open_large(mmsb_capture_t *capture, mmsb_record_t *record, 
     large->mask_parts = mask_parts;
     for (uint32_t part = 0; part < byte_parts + mask_parts; part++)
         large->parts[part].length =
-            part < byte_parts ? part_length(record->size, part) : part_length(mmsb_mask_length(record->size), part - byte_parts);
+            part < byte_parts ? part_length(record->size, part) : part_length(mmsb__mask_length(record->size), part - byte_parts);
     fill_image(record, index, state, &large->image);
-    const mmsb_saved_t *saved = base_of(capture, index);
+    const mmsb__saved_t *saved = base_of(capture, index);
     large->unchanged = (uint32_t)as_saved(saved, record, state);
-    if (saved && saved->generation == MMSB_HANDLE_GENERATION(state) && saved->size == record->size &&
-        record->size > MMSB_CHUNK_BYTES)
-        large->image.flags |= MMSB_IMAGE_PARTIAL;
-    large->generation = MMSB_HANDLE_GENERATION(state);
+    if (saved && saved->generation == MMSB__HANDLE_GENERATION(state) && saved->size == record->size &&
+        record->size > MMSB__CHUNK_BYTES)
+        large->image.flags |= MMSB__IMAGE_PARTIAL;
+    large->generation = MMSB__HANDLE_GENERATION(state);
     pthread_mutex_lock(&capture->lock);
     large->next = capture->large[index % BUCKETS];
     capture->large[index % BUCKETS] = large;
     pthread_mutex_unlock(&capture->lock);
-    set_mark(index, MMSB_MARK_PARTS);
+    set_capture_state(index, MMSB__CAPTURE_PARTIAL);
     return large;
 }
 
-mmsb_large_t *mmsb_capture_large(mmsb_capture_t *capture, uint32_t index, mmsb_status_t *failed) {
-    mmsb_record_t *record = mmsb_record_at(index);
-    mmsb_large_t *large = NULL;
+mmsb__large_t *mmsb__capture_large(mmsb__capture_t *capture, uint32_t index, mmsb_status_t *failed) {
+    mmsb__record_t *record = mmsb__record_at(index);
+    mmsb__large_t *large = NULL;
     uint64_t state;
     *failed = MMSB_OK;
-    if (!mmsb_record_lock_page(index, &state)) /* captured, and then ended */
+    if (!mmsb__record_lock_page(index, &state)) /* captured, and then ended */
         return NULL;
-    uint8_t mark = mark_of(index);
-    if (mark == MMSB_MARK_NONE || mark == MMSB_MARK_PARTS) {
+    uint8_t mark = capture_state_of(index);
+    if (mark == MMSB__CAPTURE_NONE || mark == MMSB__CAPTURE_PARTIAL) {
         if (refused(capture, record))
             *failed = MMSB_E_BUSY;
-        else if (mark == MMSB_MARK_NONE && as_saved(base_of(capture, index), record, state) && !suspect(record))
-            set_mark(index, MMSB_MARK_DONE);
+        else if (mark == MMSB__CAPTURE_NONE && as_saved(base_of(capture, index), record, state) && !suspect(record))
+            set_capture_state(index, MMSB__CAPTURE_DONE);
         else if (!(large = open_large(capture, record, state)))
             *failed = MMSB_E_OUT_OF_MEMORY;
     }
@@ -513,13 +514,13 @@ mmsb_large_t *mmsb_capture_large(mmsb_capture_t *capture, uint32_t index, mmsb_s
 }
 
 /* Where a part of a page lies that is locked, has an address, and is as it was. */
-static const uint8_t *part_bytes(const mmsb_large_t *large, const mmsb_record_t *record, uint32_t part) {
+static const uint8_t *part_bytes(const mmsb__large_t *large, const mmsb__record_t *record, uint32_t part) {
     if (part < large->byte_parts)
-        return mmsb_record_bytes(record) + part * MMSB_CHUNK_BYTES;
-    return mmsb_place_address(record->mask_place) + (part - large->byte_parts) * MMSB_CHUNK_BYTES;
+        return mmsb__record_bytes(record) + part * MMSB__CHUNK_BYTES;
+    return mmsb__locator_address(record->mask_locator) + (part - large->byte_parts) * MMSB__CHUNK_BYTES;
 }
 
-static void free_part(mmsb_capture_t *capture, mmsb_part_t *part) {
+static void free_part(mmsb__capture_t *capture, mmsb__part_t *part) {
     free_kept(capture, part);
     if (part->lines)
         pool_give(&capture->pool, part->lines, words_of(part->length) * sizeof *part->lines);
@@ -527,73 +528,73 @@ static void free_part(mmsb_capture_t *capture, mmsb_part_t *part) {
     wake();
 }
 
-static void copy_blocks(uint8_t *into, const uint8_t *from, uint32_t length, uint64_t blocks) {
+static void copy_granules(uint8_t *into, const uint8_t *from, uint32_t length, uint64_t blocks) {
     if (blocks == UINT64_MAX) {
         memcpy(into, from, length);
         return;
     }
-    for (uint64_t at = 0; at < length && blocks != 0; at += MMSB_BLOCK_BYTES, blocks >>= 1) {
+    for (uint64_t at = 0; at < length && blocks != 0; at += MMSB__GRANULE_BYTES, blocks >>= 1) {
         if (blocks & 1)
-            memcpy(into + at, from + at, length - at < MMSB_BLOCK_BYTES ? length - at : MMSB_BLOCK_BYTES);
+            memcpy(into + at, from + at, length - at < MMSB__GRANULE_BYTES ? length - at : MMSB__GRANULE_BYTES);
     }
 }
 
-uint32_t mmsb_capture_part(mmsb_capture_t *capture, mmsb_large_t *large, uint32_t number, uint64_t blocks, uint8_t *buffer) {
-    mmsb_part_t *part = &large->parts[number];
-    mmsb_record_t *record = mmsb_record_at(large->index);
+uint32_t mmsb__capture_part(mmsb__capture_t *capture, mmsb__large_t *large, uint32_t number, uint64_t blocks, uint8_t *buffer) {
+    mmsb__part_t *part = &large->parts[number];
+    mmsb__record_t *record = mmsb__record_at(large->index);
     /* The page is as it was, but for lines that were kept: whoever ends or moves it waits. */
-    uint64_t state = mmsb_record_lock_library(large->index);
-    int away = (state & MMSB_AWAY) && number < large->byte_parts, on_device = away && mmsb_on_device(state);
+    uint64_t state = mmsb__record_lock_library(large->index);
+    int away = (state & MMSB__NONRESIDENT) && number < large->byte_parts, on_device = away && mmsb__on_device(state);
     mmsb_status_t status = MMSB_OK;
     if (on_device) { /* there parts are not worth asking for */
-        status = mmsb_device_read(record, number * MMSB_CHUNK_BYTES, buffer, part->length);
-        state = mmsb_state_load(record) & ~MMSB_OWNER_MASK;
+        status = mmsb__device_read(record, number * MMSB__CHUNK_BYTES, buffer, part->length);
+        state = mmsb__state_load(record) & ~MMSB__OWNER_MASK;
     } else if (away) {
-        status = mmsb_page_bring(record, &state);
+        status = mmsb__page_make_resident(record, &state);
     }
     if (status != MMSB_OK) {
         __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
         return 0;
     }
     if (!on_device)
-        copy_blocks(buffer, part_bytes(large, record, number), part->length, blocks);
+        copy_granules(buffer, part_bytes(large, record, number), part->length, blocks);
     __atomic_store_n(&part->taken, 1, __ATOMIC_RELEASE);
-    mmsb_page_unlock(record, state);
+    mmsb__page_unlock(record, state);
     put_back(part, buffer);
     free_part(capture, part);
     return part->length;
 }
 
-void mmsb_capture_skip(mmsb_large_t *large, uint32_t number) {
+void mmsb__capture_skip(mmsb__large_t *large, uint32_t number) {
     __atomic_store_n(&large->parts[number].taken, 1, __ATOMIC_RELEASE);
 }
 
 /* With what was kept of parts that nobody took: as the base has them, of a mask that is not written, or of a capture that has failed. */
-static void free_large(mmsb_capture_t *capture, mmsb_large_t *large) {
+static void free_large(mmsb__capture_t *capture, mmsb__large_t *large) {
     for (uint32_t number = 0; number < large->byte_parts + large->mask_parts; number++)
         free_part(capture, &large->parts[number]);
     free(large->metadata);
     free(large);
 }
 
-void mmsb_capture_large_done(mmsb_capture_t *capture, mmsb_large_t *large) {
+void mmsb__capture_large_done(mmsb__capture_t *capture, mmsb__large_t *large) {
     uint32_t index = large->index;
     uint64_t state =
-        mmsb_record_lock_library(index); /* a writer may be copying; the page cannot have ended before its mark says so */
+        mmsb__record_lock_library(index); /* a writer may be copying; the page cannot have ended before its mark says so */
     pthread_mutex_lock(&capture->lock);
-    mmsb_large_t **link = &capture->large[index % BUCKETS];
+    mmsb__large_t **link = &capture->large[index % BUCKETS];
     while (*link != large)
         link = &(*link)->next;
     *link = large->next;
     pthread_mutex_unlock(&capture->lock);
-    set_mark(index, MMSB_MARK_DONE);
-    __atomic_store_n(&mmsb_record_at(index)->state, state, __ATOMIC_RELEASE);
+    set_capture_state(index, MMSB__CAPTURE_DONE);
+    __atomic_store_n(&mmsb__record_at(index)->state, state, __ATOMIC_RELEASE);
     note_captured(capture, index, &large->image, large->generation, 0);
     free_large(capture, large);
     wake();
 }
 
-uint32_t mmsb_capture_urgent(mmsb_capture_t *capture) {
+uint32_t mmsb__capture_urgent(mmsb__capture_t *capture) {
     if (__atomic_load_n(&capture->urgent_count, __ATOMIC_RELAXED) == 0)
         return 0;
     pthread_mutex_lock(&capture->lock);
@@ -604,7 +605,7 @@ uint32_t mmsb_capture_urgent(mmsb_capture_t *capture) {
     return index;
 }
 
-static void make_urgent(mmsb_capture_t *capture, uint32_t index) {
+static void make_urgent(mmsb__capture_t *capture, uint32_t index) {
     pthread_mutex_lock(&capture->lock);
     uint32_t i = 0;
     while (i < capture->urgent_count && capture->urgent[i] != index)
@@ -618,14 +619,14 @@ static void make_urgent(mmsb_capture_t *capture, uint32_t index) {
 
 /* ----------------------------------------------------------------------------------------------------- writers ---- */
 
-static void push_copy(mmsb_capture_t *capture, copy_t *copy) {
+static void push_copy(mmsb__capture_t *capture, copy_t *copy) {
     copy->next = __atomic_load_n(&capture->copies, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(&capture->copies, &copy->next, copy, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {}
 }
 
 /* What is kept of a small page, begun where nothing is yet; NULL without memory, or where the limit does not allow it. */
-static copy_t *copy_of(mmsb_capture_t *capture, const mmsb_record_t *record, uint32_t index, uint64_t state, int *blocked) {
-    if (mark_of(index) == MMSB_MARK_KEPT)
+static copy_t *copy_of(mmsb__capture_t *capture, const mmsb__record_t *record, uint32_t index, uint64_t state, int *blocked) {
+    if (capture_state_of(index) == MMSB__CAPTURE_PREIMAGE)
         return kept[index];
     uint64_t mask = mask_length(record), byte_words = words_of(record->size), words = byte_words + words_of(mask);
     copy_t *copy = take_copy(capture, sizeof *copy + words * sizeof *copy->lines, blocked);
@@ -633,22 +634,22 @@ static copy_t *copy_of(mmsb_capture_t *capture, const mmsb_record_t *record, uin
         return NULL;
     fill_image(record, index, state, &copy->image);
     copy->index = index;
-    copy->generation = MMSB_HANDLE_GENERATION(state);
+    copy->generation = MMSB__HANDLE_GENERATION(state);
     copy->whole = NULL;
     copy->whole_length = 0;
     memset(copy->lines, 0, words * sizeof *copy->lines);
-    copy->bytes = (mmsb_part_t){.lines = copy->lines, .length = (uint32_t)record->size};
-    copy->mask = (mmsb_part_t){.lines = copy->lines + byte_words, .length = (uint32_t)mask};
+    copy->bytes = (mmsb__part_t){.lines = copy->lines, .length = (uint32_t)record->size};
+    copy->mask = (mmsb__part_t){.lines = copy->lines + byte_words, .length = (uint32_t)mask};
     kept[index] = copy;
-    set_mark(index, MMSB_MARK_KEPT);
+    set_capture_state(index, MMSB__CAPTURE_PREIMAGE);
     push_copy(capture, copy);
     return copy;
 }
 
 /* The page is about to change as a whole, or to end. */
-static int copy_whole(mmsb_capture_t *capture, const mmsb_record_t *record, uint32_t index, uint64_t state) {
+static int copy_whole(mmsb__capture_t *capture, const mmsb__record_t *record, uint32_t index, uint64_t state) {
     /* A mask that has been made since is no part of it. */
-    uint64_t mask = mark_of(index) == MMSB_MARK_KEPT ? kept[index]->mask.length : mask_length(record);
+    uint64_t mask = capture_state_of(index) == MMSB__CAPTURE_PREIMAGE ? kept[index]->mask.length : mask_length(record);
     uint64_t metadata = metadata_length(record), length = record->size + mask + metadata;
     int blocked;
     uint8_t *whole = take_copy(capture, length, &blocked);
@@ -658,25 +659,26 @@ static int copy_whole(mmsb_capture_t *capture, const mmsb_record_t *record, uint
             pool_give(&capture->pool, whole, length);
         return blocked;
     }
-    memcpy(whole, mmsb_record_bytes(record), record->size);
+    memcpy(whole, mmsb__record_bytes(record), record->size);
     if (mask > 0)
-        memcpy(whole + record->size, mmsb_place_address(record->mask_place), mask);
+        memcpy(whole + record->size, mmsb__locator_address(record->mask_locator), mask);
     if (metadata > 0)
         memcpy(whole + record->size + mask, metadata_bytes(record), metadata);
     copy->whole = whole;
     copy->whole_length = length;
-    set_mark(index, MMSB_MARK_DONE);
+    set_capture_state(index, MMSB__CAPTURE_DONE);
     return 0;
 }
 
-static int keep_small(mmsb_capture_t *capture, const mmsb_record_t *record, copy_t *copy, uint64_t first, uint64_t last) {
-    return keep(capture, &copy->bytes, mmsb_record_bytes(record), first, last) ||
-           (copy->mask.length > 0 && keep(capture, &copy->mask, mmsb_place_address(record->mask_place), first / 8, last / 8));
+static int keep_small(mmsb__capture_t *capture, const mmsb__record_t *record, copy_t *copy, uint64_t first, uint64_t last) {
+    return keep(capture, &copy->bytes, mmsb__record_bytes(record), first, last) ||
+           (copy->mask.length > 0 &&
+            keep(capture, &copy->mask, mmsb__locator_address(record->mask_locator), first / 8, last / 8));
 }
 
-static int keep_part(mmsb_capture_t *capture, mmsb_large_t *large, const mmsb_record_t *record, uint32_t number, uint64_t first,
-                     uint64_t last) {
-    mmsb_part_t *part = &large->parts[number];
+static int keep_part(mmsb__capture_t *capture, mmsb__large_t *large, const mmsb__record_t *record, uint32_t number,
+                     uint64_t first, uint64_t last) {
+    mmsb__part_t *part = &large->parts[number];
     int blocked;
     if (__atomic_load_n(&part->taken, __ATOMIC_RELAXED)) /* or skipped */
         return 0;
@@ -690,10 +692,10 @@ static int keep_part(mmsb_capture_t *capture, mmsb_large_t *large, const mmsb_re
 }
 
 /* Bytes first … last of what begins with a part, number by number. */
-static int keep_parts(mmsb_capture_t *capture, mmsb_large_t *large, const mmsb_record_t *record, uint32_t number, uint64_t first,
-                      uint64_t last) {
-    for (uint64_t part = first / MMSB_CHUNK_BYTES; part <= last / MMSB_CHUNK_BYTES; part++) {
-        uint64_t begin = part * MMSB_CHUNK_BYTES, end = begin + MMSB_CHUNK_BYTES - 1;
+static int keep_parts(mmsb__capture_t *capture, mmsb__large_t *large, const mmsb__record_t *record, uint32_t number,
+                      uint64_t first, uint64_t last) {
+    for (uint64_t part = first / MMSB__CHUNK_BYTES; part <= last / MMSB__CHUNK_BYTES; part++) {
+        uint64_t begin = part * MMSB__CHUNK_BYTES, end = begin + MMSB__CHUNK_BYTES - 1;
         if (keep_part(capture, large, record, number + (uint32_t)part, first > begin ? first - begin : 0,
                       (last < end ? last : end) - begin))
             return 1;
@@ -701,12 +703,13 @@ static int keep_parts(mmsb_capture_t *capture, mmsb_large_t *large, const mmsb_r
     return 0;
 }
 
-static int keep_large(mmsb_capture_t *capture, mmsb_large_t *large, const mmsb_record_t *record, uint64_t first, uint64_t last) {
+static int keep_large(mmsb__capture_t *capture, mmsb__large_t *large, const mmsb__record_t *record, uint64_t first,
+                      uint64_t last) {
     return keep_parts(capture, large, record, 0, first, last) ||
            (large->mask_parts > 0 && keep_parts(capture, large, record, large->byte_parts, first / 8, last / 8));
 }
 
-static int touch_small(mmsb_capture_t *capture, mmsb_record_t *record, uint32_t index, uint64_t state, uint64_t offset,
+static int touch_small(mmsb__capture_t *capture, mmsb__record_t *record, uint32_t index, uint64_t state, uint64_t offset,
                        uint64_t length) {
     if (length == UINT64_MAX)
         return copy_whole(capture, record, index, state);
@@ -717,22 +720,22 @@ static int touch_small(mmsb_capture_t *capture, mmsb_record_t *record, uint32_t 
     return length > 0 && keep_small(capture, record, copy, offset, offset + length - 1);
 }
 
-static int touch(mmsb_capture_t *capture, mmsb_record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
-    uint32_t index = (uint32_t)(record - mmsb_table.records);
-    uint8_t mark = mark_of(index);
+static int touch(mmsb__capture_t *capture, mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
+    uint32_t index = (uint32_t)(record - mmsb__table.records);
+    uint8_t mark = capture_state_of(index);
     if (needs_nothing(mark))
         return 0;
-    if (mark == MMSB_MARK_NONE && as_saved(base_of(capture, index), record, state) && !suspect(record)) {
-        set_mark(index, MMSB_MARK_DONE);
+    if (mark == MMSB__CAPTURE_NONE && as_saved(base_of(capture, index), record, state) && !suspect(record)) {
+        set_capture_state(index, MMSB__CAPTURE_DONE);
         return 0;
     }
     if (refused(capture, record)) { /* the change goes on, and the capture fails */
         __atomic_store_n(&capture->pinned, index, __ATOMIC_RELAXED);
         return 0;
     }
-    if (mark == MMSB_MARK_KEPT || (mark == MMSB_MARK_NONE && !is_large(record, state)))
+    if (mark == MMSB__CAPTURE_PREIMAGE || (mark == MMSB__CAPTURE_NONE && !is_large(record, state)))
         return touch_small(capture, record, index, state, offset, length);
-    mmsb_large_t *large = open_large(capture, record, state);
+    mmsb__large_t *large = open_large(capture, record, state);
     if (!large) {
         note_out_of_memory(capture);
         return 0;
@@ -743,27 +746,27 @@ static int touch(mmsb_capture_t *capture, mmsb_record_t *record, uint64_t state,
     return again;
 }
 
-static mmsb_capture_t *capture_of(uint32_t context) {
-    return __atomic_load_n(&mmsb_context_record(context)->capture, __ATOMIC_ACQUIRE);
+static mmsb__capture_t *capture_of(uint32_t context) {
+    return __atomic_load_n(&mmsb__context_record(context)->capture, __ATOMIC_ACQUIRE);
 }
 
 /* The context's mode, which stays as long as the caller has not left: between them it knows whose marks it sees. */
-static int enter(mmsb_capture_t *capture) {
+static int enter(mmsb__capture_t *capture) {
     __atomic_add_fetch(&capture->touching, 1, __ATOMIC_SEQ_CST);
     return __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST);
 }
 
-static void leave(mmsb_capture_t *capture) {
+static void leave(mmsb__capture_t *capture) {
     __atomic_sub_fetch(&capture->touching, 1, __ATOMIC_RELEASE);
 }
 
-int mmsb_capture_touch_slow(mmsb_record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
-    uint32_t index = (uint32_t)(record - mmsb_table.records);
-    mmsb_capture_t *capture = capture_of(mmsb_record_context(index));
+int mmsb__capture_touch_slow(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
+    uint32_t index = (uint32_t)(record - mmsb__table.records);
+    mmsb__capture_t *capture = capture_of(mmsb__record_context(index));
     if (!capture)
         return 0;
     /* Where the mark is an earlier capture's, the call has not seen the next moment, and its change is part of that capture. */
-    if (MMSB_LIKELY(__atomic_load_n(&frozen, __ATOMIC_RELAXED) == 0) && needs_nothing(mark_of(index)))
+    if (MMSB__LIKELY(__atomic_load_n(&frozen, __ATOMIC_RELAXED) == 0) && needs_nothing(capture_state_of(index)))
         return 0;
     int mode = enter(capture);
     int again = mode == OFF ? 0 : mode == FROZEN ? 1 : touch(capture, record, state, offset, length);
@@ -771,18 +774,18 @@ int mmsb_capture_touch_slow(mmsb_record_t *record, uint64_t state, uint64_t offs
     return again;
 }
 
-void mmsb_capture_created_slow(uint32_t index) {
-    mmsb_capture_t *capture = capture_of(mmsb_record_context(index));
+void mmsb__capture_created_slow(uint32_t index) {
+    mmsb__capture_t *capture = capture_of(mmsb__record_context(index));
     if (!capture)
         return;
-    if (enter(capture) == CAPTURING && mark_of(index) == MMSB_MARK_NONE)
-        set_mark(index, MMSB_MARK_LATER);
+    if (enter(capture) == CAPTURING && capture_state_of(index) == MMSB__CAPTURE_NONE)
+        set_capture_state(index, MMSB__CAPTURE_LATER);
     leave(capture);
 }
 
-uint32_t mmsb_moments_now(void) {
+uint32_t mmsb__moments_now(void) {
     uint32_t moments;
-    while ((moments = __atomic_load_n(&mmsb_moments, __ATOMIC_SEQ_CST)) & 1)
+    while ((moments = __atomic_load_n(&mmsb__moments, __ATOMIC_SEQ_CST)) & 1)
         sched_yield();
     return moments;
 }
@@ -809,8 +812,8 @@ static uint64_t now(void) {
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-void mmsb_capture_wait(uint32_t index) {
-    mmsb_capture_t *capture = capture_of(mmsb_record_context(index));
+void mmsb__capture_wait(uint32_t index) {
+    mmsb__capture_t *capture = capture_of(mmsb__record_context(index));
     int counts = capture && __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST) == CAPTURING;
     uint64_t begin = now();
     wait_for_change();
@@ -820,8 +823,8 @@ void mmsb_capture_wait(uint32_t index) {
     __atomic_add_fetch(&capture->stats.waited_ns, now() - begin, __ATOMIC_RELAXED);
 }
 
-void mmsb_context_await_slow(uint32_t context) {
-    const mmsb_capture_t *capture = capture_of(context);
+void mmsb__context_await_slow(uint32_t context) {
+    const mmsb__capture_t *capture = capture_of(context);
     while (capture && __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST) == FROZEN)
         wait_for_change();
 }
@@ -837,7 +840,7 @@ static int reserve_marks(void) {
         pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* a wait does not depend on what time it is */
         pthread_cond_init(&waiting_changed, &attributes);
         pthread_condattr_destroy(&attributes);
-        const size_t records = (size_t)1 << MMSB_INDEX_BITS;
+        const size_t records = (size_t)1 << MMSB__INDEX_BITS;
         void *made = mmap(NULL, records * (sizeof *kept + sizeof *marks), PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (made != MAP_FAILED) {
@@ -850,59 +853,59 @@ static int reserve_marks(void) {
 }
 
 /* The context's capture, made where it has none. */
-static mmsb_capture_t *capture_for(uint32_t context) {
-    mmsb_capture_t *capture = capture_of(context);
+static mmsb__capture_t *capture_for(uint32_t context) {
+    mmsb__capture_t *capture = capture_of(context);
     if (capture)
         return capture;
     if (!reserve_marks() || !(capture = calloc(1, sizeof *capture))) {
-        mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory to capture pages");
+        mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory to capture pages");
         return NULL;
     }
     capture->context = context;
     pthread_mutex_init(&capture->lock, NULL);
-    mmsb_capture_t *other = NULL;
-    if (__atomic_compare_exchange_n(&mmsb_context_record(context)->capture, &other, capture, 0, __ATOMIC_ACQ_REL,
+    mmsb__capture_t *other = NULL;
+    if (__atomic_compare_exchange_n(&mmsb__context_record(context)->capture, &other, capture, 0, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
         return capture;
     free(capture);
     return other;
 }
 
-static void turn_on(mmsb_capture_t *capture, int mode) {
+static void turn_on(mmsb__capture_t *capture, int mode) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&lock);
-    __atomic_add_fetch(&mmsb_moments, 1, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&mmsb__moments, 1, __ATOMIC_SEQ_CST);
     if (mode == FROZEN)
         __atomic_add_fetch(&frozen, 1, __ATOMIC_SEQ_CST);
-    mmsb_detour_begin();
+    mmsb__detour_begin();
     /* In this order: whoever sees the mode sees the count, and so does everybody after it, whatever other captures do. */
-    __atomic_add_fetch(&mmsb_capturing, 1, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&mmsb__capturing, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&capture->mode, mode, __ATOMIC_SEQ_CST);
-    __atomic_add_fetch(&mmsb_moments, 1, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&mmsb__moments, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&lock);
 }
 
 /* What writers that look at the capture have seen of it is over. */
-static void await_touching(const mmsb_capture_t *capture) {
+static void await_touching(const mmsb__capture_t *capture) {
     while (__atomic_load_n(&capture->touching, __ATOMIC_SEQ_CST) != 0)
         sched_yield();
 }
 
-static void turn_off(mmsb_capture_t *capture) {
+static void turn_off(mmsb__capture_t *capture) {
     if (__atomic_exchange_n(&capture->mode, OFF, __ATOMIC_SEQ_CST) == FROZEN)
         __atomic_sub_fetch(&frozen, 1, __ATOMIC_SEQ_CST);
-    __atomic_sub_fetch(&mmsb_capturing, 1, __ATOMIC_SEQ_CST);
-    mmsb_detour_end();
+    __atomic_sub_fetch(&mmsb__capturing, 1, __ATOMIC_SEQ_CST);
+    mmsb__detour_end();
     await_touching(capture);
     wake();
 }
 
-void mmsb_capture_settle(mmsb_capture_t *capture) {
-    mmsb_synchronize(mmsb_context_record(capture->context));
+void mmsb__capture_settle(mmsb__capture_t *capture) {
+    mmsb__synchronize(mmsb__context_record(capture->context));
 }
 
 /* Who waited for an earlier capture may be counting still. */
-static void reset_stats(mmsb_capture_stats_t *stats) {
+static void reset_stats(mmsb__capture_stats_t *stats) {
     __atomic_store_n(&stats->copied_bytes, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&stats->copied_peak, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&stats->waits, 0, __ATOMIC_RELAXED);
@@ -910,7 +913,7 @@ static void reset_stats(mmsb_capture_stats_t *stats) {
     __atomic_store_n(&stats->compared_bytes, 0, __ATOMIC_RELAXED);
 }
 
-static void free_chunks(mmsb_capture_t *capture) {
+static void free_chunks(mmsb__capture_t *capture) {
     free(capture->chunks);
     free(capture->differing);
     free(capture->looked);
@@ -920,9 +923,9 @@ static void free_chunks(mmsb_capture_t *capture) {
     capture->chunk_count = 0;
 }
 
-mmsb_capture_t *mmsb_capture_begin(uint32_t context, const uint32_t *chunks, const uint32_t *used, uint32_t count,
-                                   mmsb_saved_t **base, uint64_t copy_limit, int refuse_pinned) {
-    mmsb_capture_t *capture = capture_for(context);
+mmsb__capture_t *mmsb__capture_begin(uint32_t context, const uint32_t *chunks, const uint32_t *used, uint32_t count,
+                                     mmsb__saved_t **base, uint64_t copy_limit, int refuse_pinned) {
+    mmsb__capture_t *capture = capture_for(context);
     if (!capture)
         return NULL;
     capture->chunks = malloc((count + 1) * 2 * sizeof *chunks);
@@ -930,7 +933,7 @@ mmsb_capture_t *mmsb_capture_begin(uint32_t context, const uint32_t *chunks, con
     capture->looked = base ? calloc(count + 1, 1) : NULL;
     if (!capture->chunks || (base && (!capture->differing || !capture->looked))) {
         free_chunks(capture);
-        mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory to capture %u chunks of pages", count);
+        mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory to capture %u chunks of pages", count);
         return NULL;
     }
     capture->used = capture->chunks + count + 1;
@@ -950,42 +953,42 @@ mmsb_capture_t *mmsb_capture_begin(uint32_t context, const uint32_t *chunks, con
     capture->pinned = 0;
     reset_stats(&capture->stats);
     for (uint32_t i = 0; i < count; i++)
-        memset(marks + ((size_t)chunks[i] << MMSB_CHUNK_BITS), MMSB_MARK_NONE, MMSB_CHUNK_RECORDS);
+        memset(marks + ((size_t)chunks[i] << MMSB__LEAF_BITS), MMSB__CAPTURE_NONE, MMSB__LEAF_RECORDS);
     turn_on(capture, CAPTURING);
     return capture;
 }
 
-void mmsb_capture_later(uint32_t context, uint32_t chunk) {
-    mmsb_capture_t *capture = capture_of(context);
+void mmsb__capture_later(uint32_t context, uint32_t chunk) {
+    mmsb__capture_t *capture = capture_of(context);
     if (capture && __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST) == CAPTURING)
-        memset(marks + ((size_t)chunk << MMSB_CHUNK_BITS), MMSB_MARK_LATER, MMSB_CHUNK_RECORDS);
+        memset(marks + ((size_t)chunk << MMSB__LEAF_BITS), MMSB__CAPTURE_LATER, MMSB__LEAF_RECORDS);
 }
 
 typedef enum step { GO_ON, FULL, LARGE, PINNED } step_t;
 
 /* Puts a small page into the room, which has space: as it is now, or what was copied when it was about to change as a whole. */
-static void put_page(mmsb_room_t *room, const mmsb_image_t *image, const uint8_t *bytes, const uint8_t *mask,
+static void put_page(mmsb__segment_t *room, const mmsb__image_t *image, const uint8_t *bytes, const uint8_t *mask,
                      uint64_t mask_length, const uint8_t *metadata, uint64_t metadata_length) {
-    append(room, image, MMSB_IMAGE_BYTES, bytes, image->size);
-    append(room, image, MMSB_IMAGE_MASK, mask, mask_length);
-    append(room, image, MMSB_IMAGE_METADATA, metadata, metadata_length);
+    append(room, image, MMSB__IMAGE_BYTES, bytes, image->size);
+    append(room, image, MMSB__IMAGE_MASK, mask, mask_length);
+    append(room, image, MMSB__IMAGE_METADATA, metadata, metadata_length);
 }
 
-static void put_record(mmsb_room_t *room, const mmsb_image_t *image, const mmsb_record_t *record, uint64_t mask) {
+static void put_record(mmsb__segment_t *room, const mmsb__image_t *image, const mmsb__record_t *record, uint64_t mask) {
     uint64_t metadata = metadata_length(record);
-    put_page(room, image, mmsb_record_bytes(record), mask > 0 ? mmsb_place_address(record->mask_place) : NULL, mask,
+    put_page(room, image, mmsb__record_bytes(record), mask > 0 ? mmsb__locator_address(record->mask_locator) : NULL, mask,
              metadata > 0 ? metadata_bytes(record) : NULL, metadata);
 }
 
 /* The extents of a page from first on are as they will be in the file. */
-static void finish_page(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t first, uint32_t index, const mmsb_image_t *image,
-                        uint32_t generation) {
+static void finish_page(mmsb__capture_t *capture, mmsb__segment_t *room, uint32_t first, uint32_t index,
+                        const mmsb__image_t *image, uint32_t generation) {
     for (uint32_t i = first; i < room->extent_count; i++)
-        room->extents[i].crc = mmsb_bytes.crc32c(0, room->buffer + room->extents[i].at, room->extents[i].length);
+        room->extents[i].crc = mmsb__bytes.crc32c(0, room->buffer + room->extents[i].at, room->extents[i].length);
     note_captured(capture, index, image, generation, room->extents[first].crc);
 }
 
-static void free_copy(mmsb_capture_t *capture, copy_t *copy) {
+static void free_copy(mmsb__capture_t *capture, copy_t *copy) {
     uint64_t words = words_of(copy->bytes.length) + words_of(copy->mask.length);
     free_kept(capture, &copy->bytes);
     free_kept(capture, &copy->mask);
@@ -995,24 +998,24 @@ static void free_copy(mmsb_capture_t *capture, copy_t *copy) {
 }
 
 /* Puts a page into the room of which something was kept, and gives its memory back. */
-static step_t save_copy(mmsb_capture_t *capture, mmsb_room_t *room, copy_t *copy) {
-    const mmsb_image_t *image = &copy->image;
+static step_t save_copy(mmsb__capture_t *capture, mmsb__segment_t *room, copy_t *copy) {
+    const mmsb__image_t *image = &copy->image;
     uint32_t first = room->extent_count, index = copy->index;
-    const mmsb_record_t *record = mmsb_record_at(index);
+    const mmsb__record_t *record = mmsb__record_at(index);
     uint64_t state;
-    if (mark_of(index) == MMSB_MARK_KEPT && mmsb_record_lock_page(index, &state)) {
+    if (capture_state_of(index) == MMSB__CAPTURE_PREIMAGE && mmsb__record_lock_page(index, &state)) {
         step_t step = GO_ON;
-        if (mark_of(index) == MMSB_MARK_KEPT) {
+        if (capture_state_of(index) == MMSB__CAPTURE_PREIMAGE) {
             if (refused(capture, record)) {
                 step = PINNED;
             } else if (!fits(room, image->size, copy->mask.length, metadata_length(record))) {
                 step = FULL;
             } else {
                 put_record(room, image, record, copy->mask.length);
-                set_mark(index, MMSB_MARK_DONE);
+                set_capture_state(index, MMSB__CAPTURE_DONE);
             }
         }
-        mmsb_record_unlock(index, state);
+        mmsb__record_unlock(index, state);
         if (step != GO_ON)
             return step;
     }
@@ -1033,7 +1036,7 @@ static step_t save_copy(mmsb_capture_t *capture, mmsb_room_t *room, copy_t *copy
 }
 
 /* GO_ON: all copies that there are have been put into the room. */
-static step_t save_copies(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t *index) {
+static step_t save_copies(mmsb__capture_t *capture, mmsb__segment_t *room, uint32_t *index) {
     for (;;) {
         if (!capture->drained)
             capture->drained = __atomic_exchange_n(&capture->copies, NULL, __ATOMIC_ACQUIRE);
@@ -1050,21 +1053,22 @@ static step_t save_copies(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t *
 }
 
 /* A page that is locked, and whose mark is none. Unlocks it. */
-static step_t save_locked(mmsb_capture_t *capture, mmsb_room_t *room, mmsb_record_t *record, uint32_t index, uint64_t state) {
-    const mmsb_saved_t *saved = base_of(capture, index);
+static step_t save_locked(mmsb__capture_t *capture, mmsb__segment_t *room, mmsb__record_t *record, uint32_t index,
+                          uint64_t state) {
+    const mmsb__saved_t *saved = base_of(capture, index);
     uint32_t first = room->extent_count;
     uint64_t mask = mask_length(record);
     int suspected = suspect(record), same = as_saved(saved, record, state), large = is_large(record, state);
-    mmsb_image_t image;
+    mmsb__image_t image;
     step_t step = GO_ON;
     if (same && suspected && !large) {
         __atomic_add_fetch(&capture->stats.compared_bytes, record->size, __ATOMIC_RELAXED);
-        suspected = mmsb_bytes.crc32c(0, mmsb_record_bytes(record), record->size) != saved->crc;
+        suspected = mmsb__bytes.crc32c(0, mmsb__record_bytes(record), record->size) != saved->crc;
     }
     if (refused(capture, record)) {
         step = PINNED;
     } else if (same && !suspected) {
-        set_mark(index, MMSB_MARK_DONE);
+        set_capture_state(index, MMSB__CAPTURE_DONE);
     } else if (large) {
         step = LARGE;
     } else if (!fits(room, record->size, mask, metadata_length(record))) {
@@ -1072,36 +1076,36 @@ static step_t save_locked(mmsb_capture_t *capture, mmsb_room_t *room, mmsb_recor
     } else {
         fill_image(record, index, state, &image);
         put_record(room, &image, record, mask);
-        set_mark(index, MMSB_MARK_DONE);
+        set_capture_state(index, MMSB__CAPTURE_DONE);
     }
     __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
     if (room->extent_count > first)
-        finish_page(capture, room, first, index, &image, MMSB_HANDLE_GENERATION(state));
+        finish_page(capture, room, first, index, &image, MMSB__HANDLE_GENERATION(state));
     return step;
 }
 
 /* Unlocked and as it was saved: whoever changes it from now on looks first. */
-static int is_unchanged(const mmsb_capture_t *capture, uint32_t index) {
-    const mmsb_record_t *record = mmsb_record_at(index);
-    uint64_t state = mmsb_state_load(record);
-    return MMSB_HANDLE_KIND(state) == MMSB_KIND_PAGE && !(state & MMSB_OWNER_MASK) &&
+static int is_unchanged(const mmsb__capture_t *capture, uint32_t index) {
+    const mmsb__record_t *record = mmsb__record_at(index);
+    uint64_t state = mmsb__state_load(record);
+    return MMSB__HANDLE_KIND(state) == MMSB_KIND_PAGE && !(state & MMSB__OWNER_MASK) &&
            as_saved(base_of(capture, index), record, state) && !suspect(record);
 }
 
-static step_t save_record(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t index) {
-    mmsb_record_t *record = mmsb_record_at(index);
+static step_t save_record(mmsb__capture_t *capture, mmsb__segment_t *room, uint32_t index) {
+    mmsb__record_t *record = mmsb__record_at(index);
     for (;;) {
-        uint8_t mark = mark_of(index);
-        if (mark == MMSB_MARK_DONE || mark == MMSB_MARK_KEPT)
+        uint8_t mark = capture_state_of(index);
+        if (mark == MMSB__CAPTURE_DONE || mark == MMSB__CAPTURE_PREIMAGE)
             return GO_ON;
-        if (mark == MMSB_MARK_PARTS)
+        if (mark == MMSB__CAPTURE_PARTIAL)
             return LARGE;
-        const mmsb_saved_t *saved = base_of(capture, index);
-        uint64_t state = mmsb_state_load(record);
-        if (mark == MMSB_MARK_LATER || MMSB_HANDLE_KIND(state) != MMSB_KIND_PAGE) {
+        const mmsb__saved_t *saved = base_of(capture, index);
+        uint64_t state = mmsb__state_load(record);
+        if (mark == MMSB__CAPTURE_LATER || MMSB__HANDLE_KIND(state) != MMSB_KIND_PAGE) {
             /* What begins here from now on is not part of it, even where its creator has not seen the moment. */
-            if (mark == MMSB_MARK_NONE &&
-                !__atomic_compare_exchange_n(&marks[index], &mark, MMSB_MARK_LATER, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            if (mark == MMSB__CAPTURE_NONE &&
+                !__atomic_compare_exchange_n(&marks[index], &mark, MMSB__CAPTURE_LATER, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
                 continue; /* a page ended after the look at its mark */
             if (saved) {
                 pthread_mutex_lock(&capture->lock);
@@ -1112,15 +1116,15 @@ static step_t save_record(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t i
         }
         if (is_unchanged(capture, index))
             return GO_ON;
-        if (!mmsb_record_lock_page(index, &state))
+        if (!mmsb__record_lock_page(index, &state))
             continue;
-        if (mark_of(index) == MMSB_MARK_NONE)
+        if (capture_state_of(index) == MMSB__CAPTURE_NONE)
             return save_locked(capture, room, record, index, state);
         __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
     }
 }
 
-int mmsb_capture_look(mmsb_capture_t *capture) {
+int mmsb__capture_look(mmsb__capture_t *capture) {
     if (!capture->differing)
         return 0;
     uint32_t chunk = __atomic_fetch_add(&capture->look_at, 1, __ATOMIC_RELAXED);
@@ -1129,7 +1133,7 @@ int mmsb_capture_look(mmsb_capture_t *capture) {
         return 0;
     }
     uint64_t *words = capture->differing + chunk * CHUNK_WORDS;
-    uint32_t first = capture->chunks[chunk] << MMSB_CHUNK_BITS;
+    uint32_t first = capture->chunks[chunk] << MMSB__LEAF_BITS;
     memset(words, 0, CHUNK_WORDS * sizeof *words);
     for (uint32_t i = 0; i < capture->used[chunk]; i++)
         words[i / 64] |= (uint64_t)!is_unchanged(capture, first | i) << i % 64;
@@ -1138,7 +1142,7 @@ int mmsb_capture_look(mmsb_capture_t *capture) {
 }
 
 /* The first record from at on of the saver's chunk that was found to differ; used, where none was. */
-static uint32_t differing_from(const mmsb_capture_t *capture, uint32_t at) {
+static uint32_t differing_from(const mmsb__capture_t *capture, uint32_t at) {
     const uint64_t *words = capture->differing + capture->chunk_at * CHUNK_WORDS;
     const uint32_t used = capture->used[capture->chunk_at];
     while (at < used) {
@@ -1150,30 +1154,30 @@ static uint32_t differing_from(const mmsb_capture_t *capture, uint32_t at) {
     return used;
 }
 
-static void fetch_far(mmsb_capture_t *capture) {
+static void fetch_far(mmsb__capture_t *capture) {
     capture->far_at = differing_from(capture, capture->far_at + 1);
     uint32_t chunk = capture->chunks[capture->chunk_at];
-    __builtin_prefetch(mmsb_record_at(chunk << MMSB_CHUNK_BITS | (capture->far_at & (MMSB_CHUNK_RECORDS - 1))), 1);
+    __builtin_prefetch(mmsb__record_at(chunk << MMSB__LEAF_BITS | (capture->far_at & (MMSB__LEAF_RECORDS - 1))), 1);
     if (capture->base[chunk])
-        __builtin_prefetch(&capture->base[chunk][capture->far_at & (MMSB_CHUNK_RECORDS - 1)]);
+        __builtin_prefetch(&capture->base[chunk][capture->far_at & (MMSB__LEAF_RECORDS - 1)]);
 }
 
-static void fetch_near(mmsb_capture_t *capture) {
+static void fetch_near(mmsb__capture_t *capture) {
     enum { LINES = 8 }; /* from the first few on the processor fetches by itself */
     capture->near_at = differing_from(capture, capture->near_at + 1);
     if (capture->near_at >= capture->used[capture->chunk_at])
         return;
-    const mmsb_record_t *record = mmsb_record_at(capture->chunks[capture->chunk_at] << MMSB_CHUNK_BITS | capture->near_at);
-    const uint64_t mask = __atomic_load_n(&record->mask_place, __ATOMIC_RELAXED);
-    const uint8_t *bytes = mmsb_record_bytes(record);
+    const mmsb__record_t *record = mmsb__record_at(capture->chunks[capture->chunk_at] << MMSB__LEAF_BITS | capture->near_at);
+    const uint64_t mask = __atomic_load_n(&record->mask_locator, __ATOMIC_RELAXED);
+    const uint8_t *bytes = mmsb__record_bytes(record);
     for (int line = 0; line < LINES; line++)
         __builtin_prefetch(bytes + line * 64);
     if (mask != 0)
-        __builtin_prefetch(mmsb_place_address(mask));
+        __builtin_prefetch(mmsb__locator_address(mask));
 }
 
 /* What differs lies anywhere: each page would wait for its record, then for its bytes and its mask. */
-static void fetch_behind(mmsb_capture_t *capture, uint32_t at) {
+static void fetch_behind(mmsb__capture_t *capture, uint32_t at) {
     enum { FAR = 8, NEAR = 4 };
     const int begins = capture->near_at <= at;
     if (begins)
@@ -1185,11 +1189,11 @@ static void fetch_behind(mmsb_capture_t *capture, uint32_t at) {
 }
 
 /* The first record from record_at on of the saver's chunk that is to be saved; used, where none is. */
-static uint32_t next_differing(mmsb_capture_t *capture) {
+static uint32_t next_differing(mmsb__capture_t *capture) {
     if (!capture->differing)
         return capture->record_at;
     while (!__atomic_load_n(&capture->looked[capture->chunk_at], __ATOMIC_ACQUIRE)) {
-        if (!mmsb_capture_look(capture))
+        if (!mmsb__capture_look(capture))
             sched_yield();
     }
     uint32_t next = differing_from(capture, capture->record_at);
@@ -1198,37 +1202,37 @@ static uint32_t next_differing(mmsb_capture_t *capture) {
     return next;
 }
 
-static int any_pinned(const mmsb_capture_t *capture, uint32_t *index) {
+static int any_pinned(const mmsb__capture_t *capture, uint32_t *index) {
     *index = __atomic_load_n(&capture->pinned, __ATOMIC_RELAXED);
     return *index != 0;
 }
 
-mmsb_fill_t mmsb_capture_fill(mmsb_capture_t *capture, mmsb_room_t *room, uint32_t *index) {
-    static const mmsb_fill_t fills[] = {[FULL] = MMSB_FILL_FULL, [LARGE] = MMSB_FILL_LARGE, [PINNED] = MMSB_FILL_PINNED};
+mmsb__fill_t mmsb__capture_fill(mmsb__capture_t *capture, mmsb__segment_t *room, uint32_t *index) {
+    static const mmsb__fill_t fills[] = {[FULL] = MMSB__FILL_FULL, [LARGE] = MMSB__FILL_LARGE, [PINNED] = MMSB__FILL_PINNED};
     step_t step = GO_ON;
     if (any_pinned(capture, index))
-        return MMSB_FILL_PINNED;
+        return MMSB__FILL_PINNED;
     for (; capture->chunk_at < capture->chunk_count;
          capture->chunk_at++, capture->record_at = capture->far_at = capture->near_at = 0) {
         for (; (capture->record_at = next_differing(capture)) < capture->used[capture->chunk_at]; capture->record_at++) {
-            if (MMSB_UNLIKELY(__atomic_load_n(&capture->copies, __ATOMIC_RELAXED) || capture->drained))
+            if (MMSB__UNLIKELY(__atomic_load_n(&capture->copies, __ATOMIC_RELAXED) || capture->drained))
                 step = save_copies(capture, room, index);
-            if (MMSB_LIKELY(step == GO_ON)) {
-                *index = capture->chunks[capture->chunk_at] << MMSB_CHUNK_BITS | capture->record_at;
+            if (MMSB__LIKELY(step == GO_ON)) {
+                *index = capture->chunks[capture->chunk_at] << MMSB__LEAF_BITS | capture->record_at;
                 step = save_record(capture, room, *index);
                 capture->record_at += step == LARGE;
             }
-            if (MMSB_UNLIKELY(step != GO_ON))
+            if (MMSB__UNLIKELY(step != GO_ON))
                 return fills[step];
         }
     }
     await_touching(capture); /* each page has its mark; now its copy is on the list, too */
     if ((step = save_copies(capture, room, index)) != GO_ON)
         return fills[step];
-    return any_pinned(capture, index) ? MMSB_FILL_PINNED : MMSB_FILL_END;
+    return any_pinned(capture, index) ? MMSB__FILL_PINNED : MMSB__FILL_END;
 }
 
-const uint64_t *mmsb_capture_removed(mmsb_capture_t *capture, uint64_t *count) {
+const uint64_t *mmsb__capture_removed(mmsb__capture_t *capture, uint64_t *count) {
     pthread_mutex_lock(&capture->lock);
     *count = capture->removed_count;
     free(capture->removed_ids);
@@ -1239,30 +1243,30 @@ const uint64_t *mmsb_capture_removed(mmsb_capture_t *capture, uint64_t *count) {
     return capture->removed_ids;
 }
 
-int mmsb_capture_failed(const mmsb_capture_t *capture) {
+int mmsb__capture_failed(const mmsb__capture_t *capture) {
     return __atomic_load_n(&capture->out_of_memory, __ATOMIC_RELAXED);
 }
 
-void mmsb_capture_commit(mmsb_capture_t *capture) {
+void mmsb__capture_commit(mmsb__capture_t *capture) {
     capture->committed = 1;
-    mmsb_saved_t **base = capture->base;
+    mmsb__saved_t **base = capture->base;
     for (uint64_t i = 0; base && i < capture->removed_count; i++)
-        base[capture->removed[i].index >> MMSB_CHUNK_BITS][capture->removed[i].index & (MMSB_CHUNK_RECORDS - 1)].generation = 0;
+        base[capture->removed[i].index >> MMSB__LEAF_BITS][capture->removed[i].index & (MMSB__LEAF_RECORDS - 1)].generation = 0;
     for (uint64_t i = 0; i < capture->found_count; i++) {
         const found_t *found = &capture->found[i];
-        base[found->index >> MMSB_CHUNK_BITS][found->index & (MMSB_CHUNK_RECORDS - 1)] = found->saved;
+        base[found->index >> MMSB__LEAF_BITS][found->index & (MMSB__LEAF_RECORDS - 1)] = found->saved;
     }
     for (uint32_t i = 0; i < capture->chunk_count; i++) {
         uint32_t chunk = capture->chunks[i];
-        mmsb_saved_t *now_saved = base && base[chunk] ? base[chunk] : fresh[chunk];
+        mmsb__saved_t *now_saved = base && base[chunk] ? base[chunk] : fresh[chunk];
         fresh[chunk] = NULL;
-        if (mmsb_saved[chunk] != now_saved)
-            free(mmsb_saved[chunk]);
-        mmsb_saved[chunk] = now_saved;
+        if (mmsb__saved[chunk] != now_saved)
+            free(mmsb__saved[chunk]);
+        mmsb__saved[chunk] = now_saved;
     }
 }
 
-void mmsb_capture_stats(const mmsb_capture_t *capture, mmsb_capture_stats_t *stats) {
+void mmsb__capture_stats(const mmsb__capture_t *capture, mmsb__capture_stats_t *stats) {
     stats->copied_bytes = __atomic_load_n(&capture->stats.copied_bytes, __ATOMIC_RELAXED);
     stats->copied_peak = __atomic_load_n(&capture->stats.copied_peak, __ATOMIC_RELAXED);
     stats->waits = __atomic_load_n(&capture->stats.waits, __ATOMIC_RELAXED);
@@ -1270,18 +1274,18 @@ void mmsb_capture_stats(const mmsb_capture_t *capture, mmsb_capture_stats_t *sta
     stats->compared_bytes = __atomic_load_n(&capture->stats.compared_bytes, __ATOMIC_RELAXED);
 }
 
-void mmsb_capture_compared(mmsb_capture_t *capture, uint64_t bytes) {
+void mmsb__capture_compared(mmsb__capture_t *capture, uint64_t bytes) {
     __atomic_add_fetch(&capture->stats.compared_bytes, bytes, __ATOMIC_RELAXED);
 }
 
-void mmsb_capture_totals(mmsb_capture_t *capture, int64_t *pages, int64_t *bytes) {
+void mmsb__capture_totals(mmsb__capture_t *capture, int64_t *pages, int64_t *bytes) {
     pthread_mutex_lock(&capture->lock);
     *pages = capture->pages;
     *bytes = capture->bytes;
     pthread_mutex_unlock(&capture->lock);
 }
 
-static void free_copies(mmsb_capture_t *capture, copy_t *copy) {
+static void free_copies(mmsb__capture_t *capture, copy_t *copy) {
     while (copy) {
         copy_t *next = copy->next;
         free_copy(capture, copy);
@@ -1289,19 +1293,19 @@ static void free_copies(mmsb_capture_t *capture, copy_t *copy) {
     }
 }
 
-void mmsb_capture_stop(mmsb_capture_t *capture) {
+void mmsb__capture_stop(mmsb__capture_t *capture) {
     if (capture->mode != OFF)
         turn_off(capture);
 }
 
-void mmsb_capture_end(mmsb_capture_t *capture) {
-    mmsb_capture_stop(capture);
+void mmsb__capture_end(mmsb__capture_t *capture) {
+    mmsb__capture_stop(capture);
     free_copies(capture, capture->drained);
     free_copies(capture, capture->copies);
     capture->drained = capture->copies = NULL;
     for (uint32_t bucket = 0; bucket < BUCKETS; bucket++) {
         while (capture->large[bucket]) {
-            mmsb_large_t *large = capture->large[bucket];
+            mmsb__large_t *large = capture->large[bucket];
             capture->large[bucket] = large->next;
             free_large(capture, large);
         }
@@ -1322,15 +1326,15 @@ void mmsb_capture_end(mmsb_capture_t *capture) {
     capture->removed_capacity = 0;
 }
 
-mmsb_status_t mmsb_context_freeze(uint32_t context) {
-    mmsb_capture_t *capture = capture_for(context);
+mmsb_status_t mmsb__context_freeze(uint32_t context) {
+    mmsb__capture_t *capture = capture_for(context);
     if (!capture)
         return MMSB_E_OUT_OF_MEMORY;
     turn_on(capture, FROZEN);
-    mmsb_capture_settle(capture);
+    mmsb__capture_settle(capture);
     return MMSB_OK;
 }
 
-void mmsb_context_thaw(uint32_t context) {
+void mmsb__context_thaw(uint32_t context) {
     turn_off(capture_of(context));
 }

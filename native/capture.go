@@ -5,22 +5,22 @@ package native
 
 #include <stdlib.h>
 
-static inline uint32_t checksum(const uint8_t *bytes, uint64_t length) { return mmsb_bytes.crc32c(0, bytes, length); }
+static inline uint32_t checksum(const uint8_t *bytes, uint64_t length) { return mmsb__bytes.crc32c(0, bytes, length); }
 */
 import "C"
 
 import "unsafe"
 
 // ChunkBytes is the stretch of a large page that is captured at once.
-const ChunkBytes = C.MMSB_CHUNK_BYTES
+const ChunkBytes = C.MMSB__CHUNK_BYTES
 
-// BlockBytes is the grain in which a part can be captured, and AllBlocks a part's blocks.
+// GranuleBytes is the grain in which a part can be captured, and AllBlocks a part's blocks.
 const (
-	BlockBytes = C.MMSB_BLOCK_BYTES
-	AllBlocks  = 1<<(ChunkBytes/BlockBytes) - 1
+	GranuleBytes = C.MMSB__GRANULE_BYTES
+	AllBlocks    = 1<<(ChunkBytes/GranuleBytes) - 1
 )
 
-// Saved is what the last save knows of a record's page: mmsb_saved_t.
+// Saved is what the last save knows of a record's page: mmsb__saved_t.
 type Saved struct {
 	Version, ID, Size uint64
 	Generation        uint32 // 0 = the record had no page
@@ -28,28 +28,28 @@ type Saved struct {
 }
 
 // Base is what an earlier save knows, by chunk of records.
-type Base [Chunks]*Saved
+type Base [Leaves]*Saved
 
 // LastSaved is what the last save of each chunk's context knows.
-func LastSaved() *Base { return (*Base)(unsafe.Pointer(&C.mmsb_saved)) }
+func LastSaved() *Base { return (*Base)(unsafe.Pointer(&C.mmsb__saved)) }
 
-// SavedChunk is what is saved of a chunk's pages; nil without memory.
-func SavedChunk(chunk uint32) *[ChunkRecords]Saved {
-	return (*[ChunkRecords]Saved)(unsafe.Pointer(C.mmsb_saved_chunk(C.uint32_t(chunk))))
+// SavedLeaf is what is saved of a chunk's pages; nil without memory.
+func SavedLeaf(chunk uint32) *[LeafRecords]Saved {
+	return (*[LeafRecords]Saved)(unsafe.Pointer(C.mmsb__saved_leaf(C.uint32_t(chunk))))
 }
 
-// NewSavedChunk is an empty one outside the Go heap, for a Base; nil without memory.
-func NewSavedChunk() *Saved {
-	return (*Saved)(C.calloc(ChunkRecords, C.sizeof_mmsb_saved_t))
+// NewSavedLeaf is an empty one outside the Go heap, for a Base; nil without memory.
+func NewSavedLeaf() *Saved {
+	return (*Saved)(C.calloc(LeafRecords, C.sizeof_mmsb__saved_t))
 }
 
-// FreeSavedChunk gives back what no capture has taken over.
-func FreeSavedChunk(saved *Saved) { C.free(unsafe.Pointer(saved)) }
+// FreeSavedLeaf gives back what no capture has taken over.
+func FreeSavedLeaf(saved *Saved) { C.free(unsafe.Pointer(saved)) }
 
 // ForgetSaved forgets what is saved of a chunk.
-func ForgetSaved(chunk uint32) { C.mmsb_saved_forget(C.uint32_t(chunk)) }
+func ForgetSaved(chunk uint32) { C.mmsb__saved_forget(C.uint32_t(chunk)) }
 
-// Room is where captured pages go: mmsb_room_t. The addresses are of memory that stays where it is.
+// Room is where captured pages go: mmsb__segment_t. The addresses are of memory that stays where it is.
 type Room struct {
 	Buffer                      uintptr
 	Used, End                   uint64
@@ -64,43 +64,43 @@ type Fill int
 
 // What Fill can be.
 const (
-	FillFull   Fill = C.MMSB_FILL_FULL
-	FillLarge  Fill = C.MMSB_FILL_LARGE
-	FillEnd    Fill = C.MMSB_FILL_END
-	FillPinned Fill = C.MMSB_FILL_PINNED
+	FillFull   Fill = C.MMSB__FILL_FULL
+	FillLarge  Fill = C.MMSB__FILL_LARGE
+	FillEnd    Fill = C.MMSB__FILL_END
+	FillPinned Fill = C.MMSB__FILL_PINNED
 )
 
 // Capture is a running capture of a context.
-type Capture struct{ capture *C.mmsb_capture_t }
+type Capture struct{ capture *C.mmsb__capture_t }
 
 // BeginCapture begins; Settle must follow, under no lock. base nil captures everything. The error is the thread's last one.
 func BeginCapture(context uint32, chunks, used []uint32, base *Base, copyLimit uint64, refusePinned bool) (Capture, bool) {
-	capture := C.mmsb_capture_begin(C.uint32_t(context), (*C.uint32_t)(unsafe.SliceData(chunks)), (*C.uint32_t)(unsafe.SliceData(used)),
-		C.uint32_t(len(chunks)), (**C.mmsb_saved_t)(unsafe.Pointer(base)), C.uint64_t(copyLimit), C.int(flag(refusePinned)))
+	capture := C.mmsb__capture_begin(C.uint32_t(context), (*C.uint32_t)(unsafe.SliceData(chunks)), (*C.uint32_t)(unsafe.SliceData(used)),
+		C.uint32_t(len(chunks)), (**C.mmsb__saved_t)(unsafe.Pointer(base)), C.uint64_t(copyLimit), C.int(flag(refusePinned)))
 	return Capture{capture}, capture != nil
 }
 
 // Settle makes sure that calls without locks see the moment.
-func (c Capture) Settle() { C.mmsb_capture_settle(c.capture) }
+func (c Capture) Settle() { C.mmsb__capture_settle(c.capture) }
 
 // Fill puts pages into a room.
 func (c Capture) Fill(room *Room) (Fill, uint32) {
 	var index C.uint32_t
-	fill := C.mmsb_capture_fill(c.capture, (*C.mmsb_room_t)(unsafe.Pointer(room)), &index)
+	fill := C.mmsb__capture_fill(c.capture, (*C.mmsb__segment_t)(unsafe.Pointer(room)), &index)
 	return Fill(fill), uint32(index)
 }
 
 // Look helps the goroutine that fills, beside it: it finds the pages of a chunk that are not as the base has them. false: all are
 // found.
-func (c Capture) Look() bool { return C.mmsb_capture_look(c.capture) != 0 }
+func (c Capture) Look() bool { return C.mmsb__capture_look(c.capture) != 0 }
 
 // Large is a large page of a capture.
-type Large struct{ large *C.mmsb_large_t }
+type Large struct{ large *C.mmsb__large_t }
 
 // Large makes the large page of a record ready. ok is false where there is nothing to capture; code says why it failed.
 func (c Capture) Large(index uint32) (large Large, ok bool, code int32) {
 	var failed C.mmsb_status_t
-	found := C.mmsb_capture_large(c.capture, C.uint32_t(index), &failed)
+	found := C.mmsb__capture_large(c.capture, C.uint32_t(index), &failed)
 	return Large{found}, found != nil, int32(failed)
 }
 
@@ -121,38 +121,38 @@ func (l Large) Metadata() []byte {
 // Part puts those blocks of a part whose bits are set, as they were at the moment, where they lie in a buffer with room for ChunkBytes; parts
 // of the mask follow those of the bytes. It returns the part's length; 0 is a failure, and the error is the thread's last one.
 func (c Capture) Part(l Large, part int, blocks uint64, buffer []byte) int {
-	return int(C.mmsb_capture_part(c.capture, l.large, C.uint32_t(part), C.uint64_t(blocks), (*C.uint8_t)(unsafe.SliceData(buffer))))
+	return int(C.mmsb__capture_part(c.capture, l.large, C.uint32_t(part), C.uint64_t(blocks), (*C.uint8_t)(unsafe.SliceData(buffer))))
 }
 
 // Skip says that a part is as the base has it.
-func (c Capture) Skip(l Large, part int) { C.mmsb_capture_skip(l.large, C.uint32_t(part)) }
+func (c Capture) Skip(l Large, part int) { C.mmsb__capture_skip(l.large, C.uint32_t(part)) }
 
 // LargeDone says that all chunks are taken.
-func (c Capture) LargeDone(l Large) { C.mmsb_capture_large_done(c.capture, l.large) }
+func (c Capture) LargeDone(l Large) { C.mmsb__capture_large_done(c.capture, l.large) }
 
 // Urgent is a page that a writer waits for; 0 = none.
-func (c Capture) Urgent() uint32 { return uint32(C.mmsb_capture_urgent(c.capture)) }
+func (c Capture) Urgent() uint32 { return uint32(C.mmsb__capture_urgent(c.capture)) }
 
 // Compared counts bytes that were read only to compare them.
-func (c Capture) Compared(bytes uint64) { C.mmsb_capture_compared(c.capture, C.uint64_t(bytes)) }
+func (c Capture) Compared(bytes uint64) { C.mmsb__capture_compared(c.capture, C.uint64_t(bytes)) }
 
 // Stop lets writers go on as ever: after FillEnd, when every page is captured.
-func (c Capture) Stop() { C.mmsb_capture_stop(c.capture) }
+func (c Capture) Stop() { C.mmsb__capture_stop(c.capture) }
 
 // Failed tells whether a writer had no memory for a copy.
-func (c Capture) Failed() bool { return C.mmsb_capture_failed(c.capture) != 0 }
+func (c Capture) Failed() bool { return C.mmsb__capture_failed(c.capture) != 0 }
 
 // Removed are ids of pages of the base that are no more, valid until the end; ok is false without memory.
 func (c Capture) Removed() (ids []uint64, ok bool) {
 	var count C.uint64_t
-	first := C.mmsb_capture_removed(c.capture, &count)
+	first := C.mmsb__capture_removed(c.capture, &count)
 	return unsafe.Slice((*uint64)(first), int(count)), first != nil
 }
 
 // Totals are the pages and bytes that the state has more than the base.
 func (c Capture) Totals() (pages, bytes int64) {
 	var p, b C.int64_t
-	C.mmsb_capture_totals(c.capture, &p, &b)
+	C.mmsb__capture_totals(c.capture, &p, &b)
 	return int64(p), int64(b)
 }
 
@@ -161,36 +161,36 @@ type CaptureStats struct{ CopiedBytes, CopiedPeak, Waits, WaitedNs, ComparedByte
 
 // Stats are those so far.
 func (c Capture) Stats() CaptureStats {
-	var stats C.mmsb_capture_stats_t
-	C.mmsb_capture_stats(c.capture, &stats)
+	var stats C.mmsb__capture_stats_t
+	C.mmsb__capture_stats(c.capture, &stats)
 	return CaptureStats{uint64(stats.copied_bytes), uint64(stats.copied_peak), uint64(stats.waits), uint64(stats.waited_ns),
 		uint64(stats.compared_bytes)}
 }
 
 // Commit makes what was captured what is saved.
-func (c Capture) Commit() { C.mmsb_capture_commit(c.capture) }
+func (c Capture) Commit() { C.mmsb__capture_commit(c.capture) }
 
 // End ends the capture.
-func (c Capture) End() { C.mmsb_capture_end(c.capture) }
+func (c Capture) End() { C.mmsb__capture_end(c.capture) }
 
 // CaptureLater says that a context took a chunk, where it is being captured.
 func CaptureLater(context, chunk uint32) {
-	C.mmsb_capture_later(C.uint32_t(context), C.uint32_t(chunk))
+	C.mmsb__capture_later(C.uint32_t(context), C.uint32_t(chunk))
 }
 
 // Touch is called before a locked page changes as a whole: true = unlock, TouchWait, and begin anew.
 func Touch(index uint32, state uint64) bool {
-	return C.mmsb_capture_touch_all(C.mmsb_record_at(C.uint32_t(index)), C.uint64_t(state)) != 0
+	return C.mmsb__capture_touch_all(C.mmsb__record_at(C.uint32_t(index)), C.uint64_t(state)) != 0
 }
 
 // TouchWait waits until another try makes sense.
-func TouchWait(index uint32) { C.mmsb_capture_wait(C.uint32_t(index)) }
+func TouchWait(index uint32) { C.mmsb__capture_wait(C.uint32_t(index)) }
 
 // Freeze lets every call that would change a page of the context wait until Thaw.
-func Freeze(context uint32) int32 { return int32(C.mmsb_context_freeze(C.uint32_t(context))) }
+func Freeze(context uint32) int32 { return int32(C.mmsb__context_freeze(C.uint32_t(context))) }
 
 // Thaw ends it.
-func Thaw(context uint32) { C.mmsb_context_thaw(C.uint32_t(context)) }
+func Thaw(context uint32) { C.mmsb__context_thaw(C.uint32_t(context)) }
 
 // Checksum is the CRC-32C of bytes.
 func Checksum(bytes []byte) uint32 {

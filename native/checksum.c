@@ -76,7 +76,7 @@ static void fill_tables(void) {
     fill_over(over_short, SHORT_STRETCH);
 }
 
-void mmsb_checksum_use_portable(mmsb_bytes_table_t *table) {
+void mmsb__checksum_use_portable(mmsb__bytes_table_t *table) {
     fill_tables();
     table->crc32c = portable;
 }
@@ -119,7 +119,7 @@ static inline uint32_t over(uint32_t table[4][256], uint32_t crc) {
 #if defined(__x86_64__)
 CHECKSUM_LOOP(instruction, __attribute__((target("sse4.2,crc32"))), _mm_crc32_u64, _mm_crc32_u8)
 
-void mmsb_checksum_use_instruction(mmsb_bytes_table_t *table) {
+void mmsb__checksum_use_instruction(mmsb__bytes_table_t *table) {
     if (__builtin_cpu_supports("sse4.2"))
         table->crc32c = instruction;
 }
@@ -127,7 +127,7 @@ void mmsb_checksum_use_instruction(mmsb_bytes_table_t *table) {
 #define ADD8(crc, word) __crc32cd((uint32_t)(crc), word)
 CHECKSUM_LOOP(instruction, __attribute__((target("+crc"))), ADD8, __crc32cb)
 
-void mmsb_checksum_use_instruction(mmsb_bytes_table_t *table) {
+void mmsb__checksum_use_instruction(mmsb__bytes_table_t *table) {
     if (getauxval(AT_HWCAP) & HWCAP_CRC32)
         table->crc32c = instruction;
 }

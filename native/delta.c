@@ -8,7 +8,7 @@
 /* -------------------------------------------------------------------------------------------------- validation ---- */
 
 static mmsb_status_t null_pointer(const char *what, uint64_t count) {
-    return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%s is NULL, but %llu are to be read", what, (unsigned long long)count);
+    return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s is NULL, but %llu are to be read", what, (unsigned long long)count);
 }
 
 static int misaligned(const void *pointer, size_t alignment) {
@@ -16,23 +16,23 @@ static int misaligned(const void *pointer, size_t alignment) {
 }
 
 static mmsb_status_t check_payload(const mmsb_delta_t *delta, uint64_t needed) {
-    if (MMSB_UNLIKELY(delta->payload_length != 0 && delta->payload_length != needed))
-        return mmsb_fail(MMSB_E_MISMATCH, "payload_length is %llu, but the delta changes %llu bytes",
-                         (unsigned long long)delta->payload_length, (unsigned long long)needed);
-    if (MMSB_UNLIKELY(!delta->payload && needed > 0))
+    if (MMSB__UNLIKELY(delta->payload_length != 0 && delta->payload_length != needed))
+        return mmsb__fail(MMSB_E_MISMATCH, "payload_length is %llu, but the delta changes %llu bytes",
+                          (unsigned long long)delta->payload_length, (unsigned long long)needed);
+    if (MMSB__UNLIKELY(!delta->payload && needed > 0))
         return null_pointer("payload", needed);
     return MMSB_OK;
 }
 
 static mmsb_status_t check_mask(const mmsb_delta_t *delta, uint64_t page_size) {
     if (delta->mask_length > page_size)
-        return mmsb_fail(MMSB_E_OUT_OF_RANGE, "mask_length is %llu, longer than the page of %llu bytes",
-                         (unsigned long long)delta->mask_length, (unsigned long long)page_size);
+        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "mask_length is %llu, longer than the page of %llu bytes",
+                          (unsigned long long)delta->mask_length, (unsigned long long)page_size);
     if (!delta->mask && delta->mask_length > 0)
         return null_pointer("mask", delta->mask_length);
     uint64_t needed = delta->mask_length;
     if (delta->kind == MMSB_DELTA_SPARSE_BITS)
-        needed = mmsb_bytes.count_bits(delta->mask, delta->mask_length);
+        needed = mmsb__bytes.count_bits(delta->mask, delta->mask_length);
     return check_payload(delta, needed);
 }
 
@@ -41,26 +41,26 @@ static mmsb_status_t check_offsets(const mmsb_delta_t *delta, uint64_t page_size
     if (count == 0)
         return check_payload(delta, 0);
     if ((delta->offsets != NULL) == (delta->offsets32 != NULL))
-        return delta->offsets ? mmsb_fail(MMSB_E_INVALID_ARGUMENT, "both offsets and offsets32 are set")
+        return delta->offsets ? mmsb__fail(MMSB_E_INVALID_ARGUMENT, "both offsets and offsets32 are set")
                               : null_pointer("offsets", count);
     if (count > UINT64_MAX / sizeof(uint64_t))
-        return mmsb_fail(MMSB_E_OUT_OF_RANGE, "count is %llu, beyond what can be addressed", (unsigned long long)count);
+        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "count is %llu, beyond what can be addressed", (unsigned long long)count);
     if (misaligned(delta->offsets, sizeof(uint64_t)) || misaligned(delta->offsets32, sizeof(uint32_t)))
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "offsets at %p are not aligned to their size",
-                         delta->offsets ? (const void *)delta->offsets : (const void *)delta->offsets32);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "offsets at %p are not aligned to their size",
+                          delta->offsets ? (const void *)delta->offsets : (const void *)delta->offsets32);
     uint64_t largest =
-        delta->offsets ? mmsb_bytes.maximum64(delta->offsets, count) : mmsb_bytes.maximum32(delta->offsets32, count);
+        delta->offsets ? mmsb__bytes.maximum64(delta->offsets, count) : mmsb__bytes.maximum32(delta->offsets32, count);
     if (largest >= page_size)
-        return mmsb_fail(MMSB_E_OUT_OF_RANGE, "offset %llu lies past the page of %llu bytes", (unsigned long long)largest,
-                         (unsigned long long)page_size);
+        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "offset %llu lies past the page of %llu bytes", (unsigned long long)largest,
+                          (unsigned long long)page_size);
     return check_payload(delta, count);
 }
 
 static mmsb_status_t check_run(uint64_t offset, uint64_t length, uint64_t page_size) {
-    if (MMSB_LIKELY(offset <= page_size && length <= page_size - offset))
+    if (MMSB__LIKELY(offset <= page_size && length <= page_size - offset))
         return MMSB_OK;
-    return mmsb_fail(MMSB_E_OUT_OF_RANGE, "a run of %llu bytes at offset %llu reaches past the page of %llu bytes",
-                     (unsigned long long)length, (unsigned long long)offset, (unsigned long long)page_size);
+    return mmsb__fail(MMSB_E_OUT_OF_RANGE, "a run of %llu bytes at offset %llu reaches past the page of %llu bytes",
+                      (unsigned long long)length, (unsigned long long)offset, (unsigned long long)page_size);
 }
 
 static mmsb_status_t check_runs(const mmsb_delta_t *delta, uint64_t page_size) {
@@ -70,34 +70,34 @@ static mmsb_status_t check_runs(const mmsb_delta_t *delta, uint64_t page_size) {
     if (!delta->runs)
         return null_pointer("runs", count);
     if (count > UINT64_MAX / sizeof(mmsb_run_t))
-        return mmsb_fail(MMSB_E_OUT_OF_RANGE, "count is %llu, beyond what can be addressed", (unsigned long long)count);
+        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "count is %llu, beyond what can be addressed", (unsigned long long)count);
     if (misaligned(delta->runs, sizeof(uint64_t)))
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "runs at %p are not aligned to 8", (const void *)delta->runs);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "runs at %p are not aligned to 8", (const void *)delta->runs);
     for (uint64_t i = 0; i < count; i++) {
         mmsb_status_t status = check_run(delta->runs[i].offset, delta->runs[i].length, page_size);
-        if (MMSB_UNLIKELY(status != MMSB_OK))
+        if (MMSB__UNLIKELY(status != MMSB_OK))
             return status;
-        if (MMSB_UNLIKELY(__builtin_add_overflow(sum, delta->runs[i].length, &sum)))
-            return mmsb_fail(MMSB_E_OUT_OF_RANGE, "the runs' lengths add up to more than 2^64 bytes");
+        if (MMSB__UNLIKELY(__builtin_add_overflow(sum, delta->runs[i].length, &sum)))
+            return mmsb__fail(MMSB_E_OUT_OF_RANGE, "the runs' lengths add up to more than 2^64 bytes");
     }
     return check_payload(delta, sum);
 }
 
 static mmsb_status_t check_text(const char *what, const char *text) {
-    if (MMSB_LIKELY(!text))
+    if (MMSB__LIKELY(!text))
         return MMSB_OK;
     size_t length = strlen(text);
-    if (mmsb_utf8_valid(text, length))
+    if (mmsb__utf8_valid(text, length))
         return MMSB_OK;
-    return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%s of %zu bytes is not valid UTF-8", what, length);
+    return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s of %zu bytes is not valid UTF-8", what, length);
 }
 
-mmsb_status_t mmsb_delta_check(const mmsb_delta_t *delta, uint64_t page_size) {
-    if (MMSB_UNLIKELY(delta->struct_size != sizeof *delta))
-        return mmsb_fail(MMSB_E_STRUCT_VERSION, "struct_size of a delta is %u, not %zu: call mmsb_delta_init first",
-                         delta->struct_size, sizeof *delta);
-    if (MMSB_UNLIKELY((delta->reserved[0] | delta->reserved[1] | delta->reserved[2] | delta->reserved[3]) != 0))
-        return mmsb_fail(MMSB_E_STRUCT_VERSION, "a reserved word of a delta is not 0");
+mmsb_status_t mmsb__delta_check(const mmsb_delta_t *delta, uint64_t page_size) {
+    if (MMSB__UNLIKELY(delta->struct_size != sizeof *delta))
+        return mmsb__fail(MMSB_E_STRUCT_VERSION, "struct_size of a delta is %u, not %zu: call mmsb_delta_init first",
+                          delta->struct_size, sizeof *delta);
+    if (MMSB__UNLIKELY((delta->reserved[0] | delta->reserved[1] | delta->reserved[2] | delta->reserved[3]) != 0))
+        return mmsb__fail(MMSB_E_STRUCT_VERSION, "a reserved word of a delta is not 0");
     mmsb_status_t status;
     switch (delta->kind) {
     case MMSB_DELTA_DENSE_BYTES:
@@ -112,11 +112,11 @@ mmsb_status_t mmsb_delta_check(const mmsb_delta_t *delta, uint64_t page_size) {
         status = check_runs(delta, page_size);
         break;
     default:
-        status = mmsb_fail(MMSB_E_INVALID_ARGUMENT, "%d is no kind of delta", delta->kind);
+        status = mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%d is no kind of delta", delta->kind);
     }
-    if (MMSB_LIKELY(status == MMSB_OK))
+    if (MMSB__LIKELY(status == MMSB_OK))
         status = check_text("source", delta->source);
-    if (MMSB_LIKELY(status == MMSB_OK))
+    if (MMSB__LIKELY(status == MMSB_OK))
         status = check_text("intent", delta->intent);
     return status;
 }
@@ -124,50 +124,50 @@ mmsb_status_t mmsb_delta_check(const mmsb_delta_t *delta, uint64_t page_size) {
 /* ------------------------------------------------------------------------------------------------- application ---- */
 
 static mmsb_status_t check_epoch(uint64_t page, uint64_t wanted, uint64_t epoch) {
-    if (wanted == 0 && MMSB_UNLIKELY(epoch == UINT64_MAX))
-        return mmsb_fail(MMSB_E_EPOCH, "page 0x%016llx is at the last epoch, 2^64 - 1", (unsigned long long)page);
+    if (wanted == 0 && MMSB__UNLIKELY(epoch == UINT64_MAX))
+        return mmsb__fail(MMSB_E_EPOCH, "page 0x%016llx is at the last epoch, 2^64 - 1", (unsigned long long)page);
     if (wanted == 0 || wanted > epoch)
         return MMSB_OK;
-    return mmsb_fail(MMSB_E_EPOCH, "the delta's epoch %llu is not larger than %llu of page 0x%016llx", (unsigned long long)wanted,
-                     (unsigned long long)epoch, (unsigned long long)page);
+    return mmsb__fail(MMSB_E_EPOCH, "the delta's epoch %llu is not larger than %llu of page 0x%016llx",
+                      (unsigned long long)wanted, (unsigned long long)epoch, (unsigned long long)page);
 }
 
 /* Everything but the epoch, which an earlier delta of the batch may move. */
-static mmsb_status_t check_locked(uint64_t page, const mmsb_delta_t *delta, mmsb_record_t *record, uint64_t state) {
-    if (MMSB_UNLIKELY(state & MMSB_READ_ONLY))
-        return mmsb_fail(MMSB_E_INVALID_STATE, "page 0x%016llx was adopted as read-only", (unsigned long long)page);
-    mmsb_status_t status = mmsb_delta_check(delta, record->size);
-    if (MMSB_UNLIKELY(status != MMSB_OK))
+static mmsb_status_t check_locked(uint64_t page, const mmsb_delta_t *delta, mmsb__record_t *record, uint64_t state) {
+    if (MMSB__UNLIKELY(state & MMSB__READ_ONLY))
+        return mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx was adopted as read-only", (unsigned long long)page);
+    mmsb_status_t status = mmsb__delta_check(delta, record->size);
+    if (MMSB__UNLIKELY(status != MMSB_OK))
         return status;
-    if (MMSB_UNLIKELY(delta->page_id != 0)) {
-        uint64_t id = mmsb_record_id((uint32_t)(record - mmsb_table.records), state);
+    if (MMSB__UNLIKELY(delta->page_id != 0)) {
+        uint64_t id = mmsb__record_id((uint32_t)(record - mmsb__table.records), state);
         if (delta->page_id != id)
-            return mmsb_fail(MMSB_E_MISMATCH, "the delta is of page %llu, not of page %llu", (unsigned long long)delta->page_id,
-                             (unsigned long long)id);
+            return mmsb__fail(MMSB_E_MISMATCH, "the delta is of page %llu, not of page %llu", (unsigned long long)delta->page_id,
+                              (unsigned long long)id);
     }
-    return mmsb_mask_make(record);
+    return mmsb__mask_make(record);
 }
 
-static inline void apply_run(mmsb_record_t *record, uint8_t *bytes, uint8_t *changed, uint64_t offset, uint64_t length,
+static inline void apply_run(mmsb__record_t *record, uint8_t *bytes, uint8_t *changed, uint64_t offset, uint64_t length,
                              const uint8_t *payload) {
     if (length == 0)
         return;
     memcpy(bytes + offset, payload, length);
-    mmsb_bits_set_range(changed, offset, length);
-    mmsb_dirty_range(record, offset, offset + length - 1);
+    mmsb__bits_set_range(changed, offset, length);
+    mmsb__dirty_range(record, offset, offset + length - 1);
 }
 
-static inline uint64_t epoch_after(const mmsb_record_t *record, uint64_t wanted) {
+static inline uint64_t epoch_after(const mmsb__record_t *record, uint64_t wanted) {
     return wanted != 0 ? wanted : record->epoch + 1;
 }
 
-static inline void move_epoch(mmsb_record_t *record, uint64_t wanted) {
+static inline void move_epoch(mmsb__record_t *record, uint64_t wanted) {
     __atomic_store_n(&record->epoch, epoch_after(record, wanted), __ATOMIC_RELAXED);
-    mmsb_version_move(record);
+    mmsb__version_move(record);
 }
 
-static void apply_locked(mmsb_record_t *record, const mmsb_delta_t *delta) {
-    uint8_t *bytes = mmsb_record_bytes(record), *changed = mmsb_place_address(record->mask_place);
+static void apply_locked(mmsb__record_t *record, const mmsb_delta_t *delta) {
+    uint8_t *bytes = mmsb__record_bytes(record), *changed = mmsb__locator_address(record->mask_locator);
     const uint8_t *payload = delta->payload;
     switch (delta->kind) {
     case MMSB_DELTA_RUNS:
@@ -177,26 +177,26 @@ static void apply_locked(mmsb_record_t *record, const mmsb_delta_t *delta) {
         }
         break;
     case MMSB_DELTA_INDEXED:
-        mmsb_dirty_all(record);
+        mmsb__dirty_all(record);
         if (delta->count == 0)
             break;
         if (delta->offsets)
-            mmsb_bytes.scatter64(bytes, delta->offsets, payload, delta->count, changed);
+            mmsb__bytes.scatter64(bytes, delta->offsets, payload, delta->count, changed);
         else
-            mmsb_bytes.scatter32(bytes, delta->offsets32, payload, delta->count, changed);
+            mmsb__bytes.scatter32(bytes, delta->offsets32, payload, delta->count, changed);
         break;
     case MMSB_DELTA_DENSE_BYTES:
     case MMSB_DELTA_DENSE_BITS:
     case MMSB_DELTA_SPARSE_BITS:
         if (delta->mask_length == 0)
             break;
-        mmsb_dirty_all(record);
+        mmsb__dirty_all(record);
         if (delta->kind == MMSB_DELTA_DENSE_BYTES)
-            mmsb_bytes.blend_bytes(bytes, delta->mask, payload, delta->mask_length, changed);
+            mmsb__bytes.blend_bytes(bytes, delta->mask, payload, delta->mask_length, changed);
         else if (delta->kind == MMSB_DELTA_DENSE_BITS)
-            mmsb_bytes.blend_bits(bytes, delta->mask, payload, delta->mask_length, changed);
+            mmsb__bytes.blend_bits(bytes, delta->mask, payload, delta->mask_length, changed);
         else
-            mmsb_bytes.expand_bits(bytes, delta->mask, payload, delta->mask_length, changed);
+            mmsb__bytes.expand_bits(bytes, delta->mask, payload, delta->mask_length, changed);
         break;
     default:
         __builtin_unreachable();
@@ -205,16 +205,16 @@ static void apply_locked(mmsb_record_t *record, const mmsb_delta_t *delta) {
 }
 
 /* Before a stretch of a delta is changed. *line is the one that was touched last. */
-static inline int touch_stretch(mmsb_record_t *record, uint64_t state, uint64_t offset, uint64_t length, uint64_t *line) {
-    if (length == 0 || (offset / MMSB_LINE_BYTES == *line && (offset + length - 1) / MMSB_LINE_BYTES == *line))
+static inline int touch_stretch(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length, uint64_t *line) {
+    if (length == 0 || (offset / MMSB__LINE_BYTES == *line && (offset + length - 1) / MMSB__LINE_BYTES == *line))
         return 0;
-    *line = (offset + length - 1) / MMSB_LINE_BYTES;
-    return mmsb_capture_touch(record, state, offset, length);
+    *line = (offset + length - 1) / MMSB__LINE_BYTES;
+    return mmsb__capture_touch(record, state, offset, length);
 }
 
 /* Before a valid delta changes a page that is locked: capture.h. */
-static int touch_delta(mmsb_record_t *record, uint64_t state, const mmsb_delta_t *delta) {
-    uint32_t moments = mmsb_moments_now();
+static int touch_delta(mmsb__record_t *record, uint64_t state, const mmsb_delta_t *delta) {
+    uint32_t moments = mmsb__moments_now();
     int again = 0;
     uint64_t line = UINT64_MAX;
     switch (delta->kind) {
@@ -230,19 +230,19 @@ static int touch_delta(mmsb_record_t *record, uint64_t state, const mmsb_delta_t
         again = touch_stretch(record, state, 0, delta->mask_length, &line);
     }
     if (line == UINT64_MAX) /* no byte changes, but the epoch moves */
-        again = mmsb_capture_touch(record, state, 0, 0);
-    return again || !mmsb_moment_came(moments) ? again : touch_delta(record, state, delta);
+        again = mmsb__capture_touch(record, state, 0, 0);
+    return again || !mmsb__moment_came(moments) ? again : touch_delta(record, state, delta);
 }
 
 /* Marks what a valid delta addresses in the page's change mask. */
-static void mark(mmsb_record_t *record, const mmsb_delta_t *delta) {
-    uint8_t *changed = mmsb_place_address(record->mask_place);
+static void mark(mmsb__record_t *record, const mmsb_delta_t *delta) {
+    uint8_t *changed = mmsb__locator_address(record->mask_locator);
     const uint8_t *mask = delta->mask;
     switch (delta->kind) {
     case MMSB_DELTA_RUNS:
         for (uint64_t i = 0; i < delta->count; i++) {
             if (delta->runs[i].length > 0)
-                mmsb_bits_set_range(changed, delta->runs[i].offset, delta->runs[i].length);
+                mmsb__bits_set_range(changed, delta->runs[i].offset, delta->runs[i].length);
         }
         break;
     case MMSB_DELTA_INDEXED:
@@ -264,49 +264,50 @@ static void mark(mmsb_record_t *record, const mmsb_delta_t *delta) {
 }
 
 /* A valid delta of a page that stays on its device. Nobody watches: else the page has been brought in. */
-static mmsb_status_t apply_on_device(mmsb_record_t *record, uint64_t *state, const mmsb_delta_t *delta) {
-    mmsb_status_t status = mmsb_upcalls.device_apply((uint32_t)(record - mmsb_table.records), delta);
-    *state = mmsb_state_load(record) & ~MMSB_OWNER_MASK;
+static mmsb_status_t apply_on_device(mmsb__record_t *record, uint64_t *state, const mmsb_delta_t *delta) {
+    mmsb_status_t status = mmsb__upcalls.device_apply((uint32_t)(record - mmsb__table.records), delta);
+    *state = mmsb__state_load(record) & ~MMSB__OWNER_MASK;
     if (status == MMSB_OK) {
         mark(record, delta);
         move_epoch(record, delta->epoch);
-    } else if (status == MMSB_E_UNSUPPORTED && (status = mmsb_page_bring(record, state)) == MMSB_OK) {
+    } else if (status == MMSB_E_UNSUPPORTED && (status = mmsb__page_make_resident(record, state)) == MMSB_OK) {
         apply_locked(record, delta);
     }
     return status;
 }
 
-mmsb_status_t mmsb_page_apply_delta(uint64_t page, const mmsb_delta_t *delta) {
-    mmsb_record_t *record;
+mmsb_status_t mmsb__page_apply(uint64_t page, const mmsb_delta_t *delta) {
+    mmsb__record_t *record;
     uint64_t state;
     for (;;) {
         int on_device;
-        mmsb_status_t status = mmsb_page_enter_to_change(page, &record, &state, &on_device);
-        if (MMSB_UNLIKELY(status != MMSB_OK))
+        mmsb_status_t status = mmsb__page_enter_to_change(page, &record, &state, &on_device);
+        if (MMSB__UNLIKELY(status != MMSB_OK))
             return status;
         int again = 0;
-        mmsb_ring_t *ring = NULL;
+        mmsb__ring_t *ring = NULL;
         uint64_t sequence = 0;
         status = check_locked(page, delta, record, state);
-        if (MMSB_LIKELY(status == MMSB_OK))
+        if (MMSB__LIKELY(status == MMSB_OK))
             status = check_epoch(page, delta->epoch, record->epoch);
-        if (MMSB_UNLIKELY(on_device && status == MMSB_OK)) {
+        if (MMSB__UNLIKELY(on_device && status == MMSB_OK)) {
             status = apply_on_device(record, &state, delta);
-            mmsb_page_unlock(record, state);
+            mmsb__page_unlock(record, state);
             return status;
         }
-        if (MMSB_LIKELY(status == MMSB_OK) && MMSB_UNLIKELY(__atomic_load_n(&mmsb_capturing, __ATOMIC_RELAXED) != 0))
+        if (MMSB__LIKELY(status == MMSB_OK) && MMSB__UNLIKELY(__atomic_load_n(&mmsb__capturing, __ATOMIC_RELAXED) != 0))
             again = touch_delta(record, state, delta);
-        if (MMSB_LIKELY(status == MMSB_OK && !again) && MMSB_UNLIKELY(__atomic_load_n(&mmsb_rings_open, __ATOMIC_RELAXED) != 0) &&
-            (ring = mmsb_ring_for(mmsb_record_context(MMSB_HANDLE_INDEX(page)))))
-            status = mmsb_ring_append_delta(ring, mmsb_record_id(MMSB_HANDLE_INDEX(page), state), record->version + 1,
-                                            epoch_after(record, delta->epoch), delta, &sequence);
-        if (MMSB_LIKELY(status == MMSB_OK && !again))
+        if (MMSB__LIKELY(status == MMSB_OK && !again) &&
+            MMSB__UNLIKELY(__atomic_load_n(&mmsb__rings_open, __ATOMIC_RELAXED) != 0) &&
+            (ring = mmsb__ring_for(mmsb__record_context(MMSB__HANDLE_INDEX(page)))))
+            status = mmsb__ring_append_delta(ring, mmsb__record_id(MMSB__HANDLE_INDEX(page), state), record->version + 1,
+                                             epoch_after(record, delta->epoch), delta, &sequence);
+        if (MMSB__LIKELY(status == MMSB_OK && !again))
             apply_locked(record, delta);
-        mmsb_page_unlock(record, state);
-        if (MMSB_LIKELY(!again))
-            return mmsb_journal_settle(ring, sequence, status);
-        mmsb_capture_wait(MMSB_HANDLE_INDEX(page));
+        mmsb__page_unlock(record, state);
+        if (MMSB__LIKELY(!again))
+            return mmsb__journal_settle(ring, sequence, status);
+        mmsb__capture_wait(MMSB__HANDLE_INDEX(page));
     }
 }
 
@@ -315,14 +316,14 @@ mmsb_status_t mmsb_page_apply_delta(uint64_t page, const mmsb_delta_t *delta) {
 /* Where a run goes: what pass one of a batch finds out, so that pass two only copies. Small, so that a batch of thousands stays in the
  * nearest cache. */
 typedef struct target {
-    mmsb_record_t *record;
+    mmsb__record_t *record;
     uint64_t state;    /* of the record when this is done: unlocked by the last delta of its page */
     uint8_t *bytes;    /* NULL = not one run */
     uint64_t *changed; /* the word of the change mask that the run begins in */
 } target_t;
 
 /* The same with what arrays of runs say by themselves. */
-typedef struct mmsb_plan {
+typedef struct mmsb__plan {
     target_t target;
     const uint8_t *payload;
     uint64_t length_and_bit; /* length << 6 | first bit in *changed */
@@ -330,15 +331,15 @@ typedef struct mmsb_plan {
 
 /* The thread's room for so many plans; NULL with the last error set. It is kept for the next batch. */
 static plan_t *plans_for(size_t count) {
-    mmsb_thread_t *self = mmsb_thread_enter();
+    mmsb__thread_t *self = mmsb__thread_enter();
     if (!self) {
-        mmsb_thread_fail();
+        mmsb__thread_fail();
         return NULL;
     }
     if (count > self->plan_capacity) {
         plan_t *more = count <= SIZE_MAX / sizeof *more ? malloc(count * sizeof *more) : NULL;
         if (!more) {
-            mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory for a batch of %zu deltas", count);
+            mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for a batch of %zu deltas", count);
             return NULL;
         }
         free(self->plans);
@@ -348,9 +349,9 @@ static plan_t *plans_for(size_t count) {
     return self->plans;
 }
 
-static inline target_t target_of(mmsb_record_t *record, uint64_t state, uint64_t offset) {
-    target_t target = {record, state, mmsb_record_bytes(record) + offset,
-                       (uint64_t *)(void *)mmsb_place_address(record->mask_place) + (offset >> 6)};
+static inline target_t target_of(mmsb__record_t *record, uint64_t state, uint64_t offset) {
+    target_t target = {record, state, mmsb__record_bytes(record) + offset,
+                       (uint64_t *)(void *)mmsb__locator_address(record->mask_locator) + (offset >> 6)};
     return target;
 }
 
@@ -368,25 +369,25 @@ static inline void prefetch_target(const target_t *target) {
 /* Does what was planned. Inlined: a call for each item of a batch costs a tenth of it. */
 static inline __attribute__((always_inline)) void apply_target(const target_t *target, uint64_t bit, uint64_t length,
                                                                const uint8_t *payload, uint64_t epoch) {
-    mmsb_record_t *record = target->record;
-    if (MMSB_LIKELY(length == 64)) { /* a number that the compiler knows */
+    mmsb__record_t *record = target->record;
+    if (MMSB__LIKELY(length == 64)) { /* a number that the compiler knows */
         memcpy(target->bytes, payload, 64);
-        mmsb_bits_set_64(target->changed, bit);
+        mmsb__bits_set_64(target->changed, bit);
     } else if (length > 0) {
         memcpy(target->bytes, payload, length);
-        mmsb_bits_set_range((uint8_t *)target->changed, bit, length);
+        mmsb__bits_set_range((uint8_t *)target->changed, bit, length);
     }
-    if (MMSB_UNLIKELY(!mmsb_exposed(record)) && length > 0) {
-        uint64_t offset = (uint64_t)(target->bytes - mmsb_record_bytes(record));
-        mmsb_dirty_range(record, offset, offset + length - 1);
+    if (MMSB__UNLIKELY(!mmsb__exposed(record)) && length > 0) {
+        uint64_t offset = (uint64_t)(target->bytes - mmsb__record_bytes(record));
+        mmsb__dirty_range(record, offset, offset + length - 1);
     }
     move_epoch(record, epoch);
 }
 
 /* After the last change of a page, with no journal that waits for the rest of the batch. */
 static inline void leave_target(const target_t *target) {
-    if (MMSB_UNLIKELY(target->state & MMSB_AWAY) && (target->state & MMSB_OWNER_MASK) == 0)
-        mmsb_page_unlock(target->record, target->state);
+    if (MMSB__UNLIKELY(target->state & MMSB__NONRESIDENT) && (target->state & MMSB__OWNER_MASK) == 0)
+        mmsb__page_unlock(target->record, target->state);
     else
         __atomic_store_n(&target->record->state, target->state, __ATOMIC_RELEASE);
 }
@@ -401,16 +402,16 @@ typedef struct struct_work {
 
 /* Whether the delta is one run and nothing else in it needs a look: what most deltas of large batches are. Offsets that follow each other
  * are a run, too. */
-static inline __attribute__((always_inline)) int is_one_run(const mmsb_delta_t *delta, const mmsb_record_t *record,
+static inline __attribute__((always_inline)) int is_one_run(const mmsb_delta_t *delta, const mmsb__record_t *record,
                                                             uint64_t state, uint64_t *offset, uint64_t *length) {
-    if (delta->struct_size != sizeof *delta || (state & MMSB_READ_ONLY) || delta->source || delta->intent || !delta->payload ||
+    if (delta->struct_size != sizeof *delta || (state & MMSB__READ_ONLY) || delta->source || delta->intent || !delta->payload ||
         (delta->reserved[0] | delta->reserved[1] | delta->reserved[2] | delta->reserved[3] | delta->page_id) != 0)
         return 0;
     if (delta->kind == MMSB_DELTA_RUNS && delta->count == 1 && delta->runs && !misaligned(delta->runs, 8)) {
         *offset = delta->runs->offset;
         *length = delta->runs->length;
     } else if (delta->kind == MMSB_DELTA_INDEXED && delta->offsets && !delta->offsets32 && !misaligned(delta->offsets, 8) &&
-               delta->count - 1 < record->size && mmsb_bytes.run_length64(delta->offsets, delta->count) == delta->count) {
+               delta->count - 1 < record->size && mmsb__bytes.run_length64(delta->offsets, delta->count) == delta->count) {
         *offset = delta->offsets[0];
         *length = delta->count;
     } else {
@@ -435,25 +436,25 @@ static inline void prefetch_places(const mmsb_delta_t *delta) {
         __builtin_prefetch(delta->offsets + i);
 }
 
-static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *argument, size_t i, mmsb_record_t *record,
+static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *argument, size_t i, mmsb__record_t *record,
                                                                         uint64_t state) {
     struct_work_t *work = argument;
     const mmsb_delta_t *delta = &work->deltas[i];
     plan_t *plan = &work->plans[i];
     uint64_t offset, length;
     mmsb_status_t status;
-    if (MMSB_LIKELY(i >= 8)) {
+    if (MMSB__LIKELY(i >= 8)) {
         prefetch_delta(delta - 8);
         prefetch_places(delta - 4);
     }
-    if (MMSB_LIKELY(is_one_run(delta, record, state, &offset, &length))) {
-        status = mmsb_mask_make(record);
-        if (MMSB_UNLIKELY(status != MMSB_OK))
+    if (MMSB__LIKELY(is_one_run(delta, record, state, &offset, &length))) {
+        status = mmsb__mask_make(record);
+        if (MMSB__UNLIKELY(status != MMSB_OK))
             return status;
         *plan = (plan_t){target_of(record, state, offset), delta->payload, length << 6 | (offset & 63)};
     } else {
         status = check_locked(work->pages[i], delta, record, state);
-        if (MMSB_UNLIKELY(status != MMSB_OK))
+        if (MMSB__UNLIKELY(status != MMSB_OK))
             return status;
         plan->target = (target_t){record, state, NULL, NULL};
     }
@@ -464,35 +465,35 @@ static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *ar
 
 typedef struct item {
     uint32_t page_index;
-    uint32_t place; /* in the batch */
+    uint32_t at; /* in the batch */
 } item_t;
 
 static int by_page(const void *a, const void *b) {
     const item_t *x = a, *y = b;
     if (x->page_index != y->page_index)
         return x->page_index < y->page_index ? -1 : 1;
-    return (x->place > y->place) - (x->place < y->place);
+    return (x->at > y->at) - (x->at < y->at);
 }
 
 /* Whether each delta's epoch is larger than what the deltas before it leave. Only for batches in which a page repeats and a delta
  * names its epoch. */
 static mmsb_status_t check_epochs(const struct_work_t *work, size_t count, size_t *bad) {
     if (count > UINT32_MAX)
-        return mmsb_fail(MMSB_E_LIMIT, "%zu deltas in a batch that names epochs: %u can be", count, UINT32_MAX);
+        return mmsb__fail(MMSB_E_LIMIT, "%zu deltas in a batch that names epochs: %u can be", count, UINT32_MAX);
     item_t *items = malloc(count * sizeof *items);
     if (!items)
-        return mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory for the order of %zu deltas", count);
+        return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for the order of %zu deltas", count);
     for (size_t i = 0; i < count; i++)
-        items[i] = (item_t){MMSB_HANDLE_INDEX(work->pages[i]), (uint32_t)i};
+        items[i] = (item_t){MMSB__HANDLE_INDEX(work->pages[i]), (uint32_t)i};
     qsort(items, count, sizeof *items, by_page);
     size_t first_bad = count;
     uint64_t epoch = 0, bad_epoch = 0;
     for (size_t i = 0; i < count; i++) {
         if (i == 0 || items[i].page_index != items[i - 1].page_index)
-            epoch = mmsb_record_at(items[i].page_index)->epoch;
-        uint64_t wanted = work->deltas[items[i].place].epoch;
-        if ((wanted != 0 ? wanted <= epoch : epoch == UINT64_MAX) && items[i].place < first_bad) {
-            first_bad = items[i].place;
+            epoch = mmsb__record_at(items[i].page_index)->epoch;
+        uint64_t wanted = work->deltas[items[i].at].epoch;
+        if ((wanted != 0 ? wanted <= epoch : epoch == UINT64_MAX) && items[i].at < first_bad) {
+            first_bad = items[i].at;
             bad_epoch = epoch;
         }
         epoch = wanted != 0 ? wanted : epoch + 1;
@@ -505,14 +506,14 @@ static mmsb_status_t check_epochs(const struct_work_t *work, size_t count, size_
 }
 
 /* While pages are captured their lines are read before the pass that changes them. */
-static int touch_struct(const void *argument, size_t i, mmsb_record_t *record, uint64_t state) {
+static int touch_struct(const void *argument, size_t i, mmsb__record_t *record, uint64_t state) {
     const struct_work_t *work = argument;
     if (i + NEAR < work->count && work->plans[i + NEAR].target.bytes)
         prefetch_target(&work->plans[i + NEAR].target);
     return touch_delta(record, state, &work->deltas[i]);
 }
 
-static mmsb_status_t check_there(void *argument, size_t i, mmsb_record_t *record, uint64_t state) {
+static mmsb_status_t check_there(void *argument, size_t i, mmsb__record_t *record, uint64_t state) {
     struct_work_t *work = argument;
     mmsb_status_t status = check_locked(work->pages[i], &work->deltas[i], record, state);
     work->chosen_epochs |= work->deltas[i].epoch != 0;
@@ -520,45 +521,45 @@ static mmsb_status_t check_there(void *argument, size_t i, mmsb_record_t *record
 }
 
 /* A batch that has pages on devices, which stay there. Devices come first: where one fails, no page of the host has changed.
- * MMSB_ENTER_GO with nothing done: somebody watches. */
+ * MMSB__ENTER_GO with nothing done: somebody watches. */
 static mmsb_status_t apply_where_they_are(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad) {
     struct_work_t work = {.pages = pages, .deltas = deltas, .count = count};
-    mmsb_batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .on_devices = 1, .keeps = 1};
-    mmsb_status_t status = mmsb_batch_lock(&batch, check_there, &work, bad);
+    mmsb__batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .on_devices = 1, .keeps = 1};
+    mmsb_status_t status = mmsb__batch_lock(&batch, check_there, &work, bad);
     if (batch.repeats && work.chosen_epochs) {
         mmsb_status_t order = check_epochs(&work, status == MMSB_OK ? count : batch.bad, bad);
         status = order != MMSB_OK ? order : status;
     }
     if (status == MMSB_OK)
-        status = mmsb_watched() ? MMSB_ENTER_GO : mmsb_upcalls.device_apply_many(pages, deltas, count, bad);
+        status = mmsb__watched() ? MMSB__ENTER_GO : mmsb__upcalls.device_apply_many(pages, deltas, count, bad);
     for (size_t i = 0; status == MMSB_OK && i < count; i++) {
-        mmsb_record_t *record = mmsb_record_of(pages[i]);
-        if (mmsb_on_device(mmsb_state_held(record))) {
+        mmsb__record_t *record = mmsb__record_of(pages[i]);
+        if (mmsb__on_device(mmsb__state_held(record))) {
             mark(record, &deltas[i]);
             move_epoch(record, deltas[i].epoch);
         } else {
             apply_locked(record, &deltas[i]);
         }
     }
-    mmsb_batch_unlock(&batch);
+    mmsb__batch_unlock(&batch);
     return status;
 }
 
 /* The second pass: changes the pages and tells the journal, where there is one; without one each page is unlocked with its last change. */
-static inline __attribute__((always_inline)) void apply_structs(const struct_work_t *work, size_t count, mmsb_group_t *group) {
+static inline __attribute__((always_inline)) void apply_structs(const struct_work_t *work, size_t count, mmsb__group_t *group) {
     const mmsb_delta_t *deltas = work->deltas;
     for (size_t i = 0; i < count; i++) {
         const plan_t *plan = &work->plans[i];
         if (group) {
-            const mmsb_record_t *record = plan->target.record;
-            mmsb_ring_put_delta(group, mmsb_record_id(MMSB_HANDLE_INDEX(work->pages[i]), mmsb_state_held(record)),
-                                record->version + 1, epoch_after(record, deltas[i].epoch), &deltas[i]);
+            const mmsb__record_t *record = plan->target.record;
+            mmsb__ring_put_delta(group, mmsb__record_id(MMSB__HANDLE_INDEX(work->pages[i]), mmsb__state_held(record)),
+                                 record->version + 1, epoch_after(record, deltas[i].epoch), &deltas[i]);
         }
-        if (MMSB_LIKELY(i + AHEAD < count && plan[AHEAD].target.bytes))
+        if (MMSB__LIKELY(i + AHEAD < count && plan[AHEAD].target.bytes))
             prefetch_target(&plan[AHEAD].target);
-        if (MMSB_LIKELY(i + NEAR < count && plan[NEAR].target.bytes))
+        if (MMSB__LIKELY(i + NEAR < count && plan[NEAR].target.bytes))
             prefetch_target(&plan[NEAR].target);
-        if (MMSB_LIKELY(plan->target.bytes != NULL))
+        if (MMSB__LIKELY(plan->target.bytes != NULL))
             apply_target(&plan->target, plan->length_and_bit & 63, plan->length_and_bit >> 6, plan->payload, deltas[i].epoch);
         else
             apply_locked(plan->target.record, &deltas[i]);
@@ -567,29 +568,29 @@ static inline __attribute__((always_inline)) void apply_structs(const struct_wor
     }
 }
 
-mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad_index) {
-    mmsb_batch_t batch;
+mmsb_status_t mmsb__page_apply_many(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad_index) {
+    mmsb__batch_t batch;
     struct_work_t work = {.pages = pages, .deltas = deltas, .plans = plans_for(count), .count = count};
     if (!work.plans && count > 0)
-        return mmsb_error()->error_code;
+        return mmsb__error()->error_code;
     for (;;) {
         batch =
-            (mmsb_batch_t){.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .diverts = 1, .keeps = 1};
+            (mmsb__batch_t){.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .diverts = 1, .keeps = 1};
         size_t bad_item;
-        mmsb_status_t status = mmsb_batch_lock(&batch, check_struct, &work, &bad_item);
-        if (MMSB_UNLIKELY(status == MMSB_ENTER_GO)) {
-            mmsb_batch_unlock(&batch);
+        mmsb_status_t status = mmsb__batch_lock(&batch, check_struct, &work, &bad_item);
+        if (MMSB__UNLIKELY(status == MMSB__ENTER_GO)) {
+            mmsb__batch_unlock(&batch);
             status = apply_where_they_are(pages, deltas, count, &bad_item);
-            if (status == MMSB_ENTER_GO)
+            if (status == MMSB__ENTER_GO)
                 continue;
             if (status != MMSB_OK && bad_index)
                 *bad_index = bad_item;
             return status;
         }
-        if (MMSB_UNLIKELY(status != MMSB_OK) && bad_index)
+        if (MMSB__UNLIKELY(status != MMSB_OK) && bad_index)
             *bad_index = bad_item;
         size_t good = status == MMSB_OK ? count : batch.bad, bad = 0;
-        if (MMSB_UNLIKELY(batch.repeats && work.chosen_epochs)) { /* an item before the bad one may have too old an epoch */
+        if (MMSB__UNLIKELY(batch.repeats && work.chosen_epochs)) { /* an item before the bad one may have too old an epoch */
             mmsb_status_t order = check_epochs(&work, good, &bad);
             if (order != MMSB_OK) {
                 status = order;
@@ -597,34 +598,34 @@ mmsb_status_t mmsb_page_apply_batch(const mmsb_page_t *pages, const mmsb_delta_t
                     *bad_index = bad;
             }
         }
-        if (MMSB_UNLIKELY(status != MMSB_OK)) {
-            mmsb_batch_unlock(&batch);
+        if (MMSB__UNLIKELY(status != MMSB_OK)) {
+            mmsb__batch_unlock(&batch);
             return status;
         }
-        if (MMSB_LIKELY(!mmsb_batch_touch(&batch, touch_struct, &work)))
+        if (MMSB__LIKELY(!mmsb__batch_touch(&batch, touch_struct, &work)))
             break;
     }
-    mmsb_group_t group;
-    mmsb_ring_t *ring;
-    mmsb_status_t status = mmsb_batch_ring(&batch, &ring);
+    mmsb__group_t group;
+    mmsb__ring_t *ring;
+    mmsb_status_t status = mmsb__batch_ring(&batch, &ring);
     if (status == MMSB_OK && ring) {
         uint64_t bytes = 0;
         for (size_t i = 0; i < count; i++)
-            bytes += mmsb_journal_delta_space(&deltas[i]);
-        status = mmsb_ring_begin(ring, &group, bytes, count);
+            bytes += mmsb__journal_delta_space(&deltas[i]);
+        status = mmsb__ring_begin(ring, &group, bytes, count);
     }
-    if (MMSB_UNLIKELY(status != MMSB_OK)) {
-        mmsb_batch_unlock(&batch);
+    if (MMSB__UNLIKELY(status != MMSB_OK)) {
+        mmsb__batch_unlock(&batch);
         return status;
     }
-    if (MMSB_LIKELY(!ring)) {
+    if (MMSB__LIKELY(!ring)) {
         apply_structs(&work, count, NULL);
         return MMSB_OK;
     }
     apply_structs(&work, count, &group);
-    status = mmsb_ring_end(&group);
-    mmsb_batch_unlock(&batch);
-    return mmsb_journal_settle(ring, group.last, status);
+    status = mmsb__ring_end(&group);
+    mmsb__batch_unlock(&batch);
+    return mmsb__journal_settle(ring, group.last, status);
 }
 
 typedef struct array_work {
@@ -638,24 +639,24 @@ static inline uint64_t length_of(const array_work_t *work, size_t i) {
     return work->lengths[i & work->each];
 }
 
-static inline __attribute__((always_inline)) mmsb_status_t check_array(void *argument, size_t i, mmsb_record_t *record,
+static inline __attribute__((always_inline)) mmsb_status_t check_array(void *argument, size_t i, mmsb__record_t *record,
                                                                        uint64_t state) {
     const array_work_t *work = argument;
     uint64_t offset = work->offsets[i], length = length_of(work, i);
-    if (MMSB_UNLIKELY(state & MMSB_READ_ONLY))
-        return mmsb_fail(MMSB_E_INVALID_STATE, "page 0x%016llx was adopted as read-only", (unsigned long long)work->pages[i]);
+    if (MMSB__UNLIKELY(state & MMSB__READ_ONLY))
+        return mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx was adopted as read-only", (unsigned long long)work->pages[i]);
     mmsb_status_t status = check_run(offset, length, record->size);
-    if (MMSB_UNLIKELY(status != MMSB_OK) || MMSB_UNLIKELY((status = mmsb_mask_make(record)) != MMSB_OK))
+    if (MMSB__UNLIKELY(status != MMSB_OK) || MMSB__UNLIKELY((status = mmsb__mask_make(record)) != MMSB_OK))
         return status;
     work->targets[i] = target_of(record, state, offset);
     return check_epoch(work->pages[i], 0, record->epoch);
 }
 
-static int touch_array(const void *argument, size_t i, mmsb_record_t *record, uint64_t state) {
+static int touch_array(const void *argument, size_t i, mmsb__record_t *record, uint64_t state) {
     const array_work_t *work = argument;
     if (i + NEAR < work->runs->count)
         prefetch_target(&work->targets[i + NEAR]);
-    return mmsb_capture_touch(record, state, work->offsets[i], length_of(work, i));
+    return mmsb__capture_touch(record, state, work->offsets[i], length_of(work, i));
 }
 
 /* As apply_where_they_are, of a valid batch: its arrays become deltas. */
@@ -668,7 +669,7 @@ static mmsb_status_t apply_arrays_where_they_are(const array_work_t *work, size_
     mmsb_delta_t *deltas = count <= SIZE_MAX / sizeof(one_t) ? malloc(count * sizeof(one_t)) : NULL;
     *bad = 0;
     if (!deltas)
-        return mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory for a batch of %zu deltas", count);
+        return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for a batch of %zu deltas", count);
     mmsb_run_t *items = (mmsb_run_t *)(void *)(deltas + count);
     const uint8_t *payload = work->runs->payload;
     for (size_t i = 0; i < count; i++) {
@@ -683,21 +684,21 @@ static mmsb_status_t apply_arrays_where_they_are(const array_work_t *work, size_
 }
 
 /* As apply_structs. */
-static inline __attribute__((always_inline)) void apply_arrays(const array_work_t *shared, mmsb_group_t *group) {
+static inline __attribute__((always_inline)) void apply_arrays(const array_work_t *shared, mmsb__group_t *group) {
     const array_work_t work = *shared; /* a copy that no page's bytes can be */
     const uint8_t *payload = work.runs->payload;
     const size_t count = work.runs->count;
     for (size_t i = 0; i < count; i++) {
         const target_t *target = &work.targets[i];
-        if (MMSB_LIKELY(i + AHEAD < count))
+        if (MMSB__LIKELY(i + AHEAD < count))
             prefetch_target(target + AHEAD);
-        if (MMSB_LIKELY(i + NEAR < count))
+        if (MMSB__LIKELY(i + NEAR < count))
             prefetch_target(target + NEAR);
         uint64_t length = length_of(&work, i);
         if (group) {
-            const mmsb_record_t *record = target->record;
-            mmsb_ring_put_run(group, mmsb_record_id(MMSB_HANDLE_INDEX(work.pages[i]), mmsb_state_held(record)),
-                              record->version + 1, record->epoch + 1, work.offsets[i], payload, length);
+            const mmsb__record_t *record = target->record;
+            mmsb__ring_put_run(group, mmsb__record_id(MMSB__HANDLE_INDEX(work.pages[i]), mmsb__state_held(record)),
+                               record->version + 1, record->epoch + 1, work.offsets[i], payload, length);
         }
         apply_target(target, work.offsets[i] & 63, length, payload, 0);
         if (!group)
@@ -706,7 +707,7 @@ static inline __attribute__((always_inline)) void apply_arrays(const array_work_
     }
 }
 
-mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *bad_index) {
+mmsb_status_t mmsb__page_apply_runs(const mmsb_page_runs_t *runs, size_t *bad_index) {
     uint64_t count = runs->count, sum = 0;
     if (count == 0)
         return check_payload(&(mmsb_delta_t){.payload = runs->payload, .payload_length = runs->payload_length}, 0);
@@ -714,29 +715,29 @@ mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *b
         return null_pointer(runs->pages ? "offsets" : "pages", count);
     if (misaligned(runs->pages, sizeof(uint64_t)) || misaligned(runs->offsets, sizeof(uint64_t)) ||
         misaligned(runs->lengths, sizeof(uint64_t)))
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "pages, offsets and lengths must be aligned to 8");
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "pages, offsets and lengths must be aligned to 8");
     if (count > UINT64_MAX / sizeof(uint64_t))
-        return mmsb_fail(MMSB_E_OUT_OF_RANGE, "count is %llu, beyond what can be addressed", (unsigned long long)count);
+        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "count is %llu, beyond what can be addressed", (unsigned long long)count);
     if (!runs->lengths) {
         if (__builtin_mul_overflow(count, runs->uniform_length, &sum)) {
             if (bad_index)
                 *bad_index = 0;
-            return mmsb_fail(MMSB_E_OUT_OF_RANGE, "%llu runs of %llu bytes are more than 2^64 bytes", (unsigned long long)count,
-                             (unsigned long long)runs->uniform_length);
+            return mmsb__fail(MMSB_E_OUT_OF_RANGE, "%llu runs of %llu bytes are more than 2^64 bytes", (unsigned long long)count,
+                              (unsigned long long)runs->uniform_length);
         }
     } else {
         for (uint64_t i = 0; i < count; i++) {
             if (__builtin_add_overflow(sum, runs->lengths[i], &sum)) {
                 if (bad_index)
                     *bad_index = i;
-                return mmsb_fail(MMSB_E_OUT_OF_RANGE, "the runs' lengths add up to more than 2^64 bytes");
+                return mmsb__fail(MMSB_E_OUT_OF_RANGE, "the runs' lengths add up to more than 2^64 bytes");
             }
         }
     }
     mmsb_status_t status = check_payload(&(mmsb_delta_t){.payload = runs->payload, .payload_length = runs->payload_length}, sum);
     if (status != MMSB_OK)
         return status;
-    mmsb_batch_t batch;
+    mmsb__batch_t batch;
     array_work_t work = {.runs = runs,
                          .targets = (target_t *)(void *)plans_for(count),
                          .pages = runs->pages,
@@ -744,49 +745,49 @@ mmsb_status_t mmsb_page_apply_run_arrays(const mmsb_page_runs_t *runs, size_t *b
                          .lengths = runs->lengths ? runs->lengths : &runs->uniform_length,
                          .each = runs->lengths ? SIZE_MAX : 0};
     if (!work.targets)
-        return mmsb_error()->error_code;
+        return mmsb__error()->error_code;
     for (;;) {
         size_t bad;
         batch =
-            (mmsb_batch_t){.first = (const uint8_t *)runs->pages, .stride = sizeof *runs->pages, .count = count, .diverts = 1};
-        status = mmsb_batch_lock(&batch, check_array, &work, &bad);
-        int diverted = status == MMSB_ENTER_GO;
-        if (MMSB_UNLIKELY(diverted) && (status = apply_arrays_where_they_are(&work, &bad)) == MMSB_ENTER_GO)
+            (mmsb__batch_t){.first = (const uint8_t *)runs->pages, .stride = sizeof *runs->pages, .count = count, .diverts = 1};
+        status = mmsb__batch_lock(&batch, check_array, &work, &bad);
+        int diverted = status == MMSB__ENTER_GO;
+        if (MMSB__UNLIKELY(diverted) && (status = apply_arrays_where_they_are(&work, &bad)) == MMSB__ENTER_GO)
             continue;
-        if (MMSB_UNLIKELY(status != MMSB_OK) && bad_index)
+        if (MMSB__UNLIKELY(status != MMSB_OK) && bad_index)
             *bad_index = bad;
-        if (MMSB_UNLIKELY(status != MMSB_OK || diverted))
+        if (MMSB__UNLIKELY(status != MMSB_OK || diverted))
             return status;
-        if (MMSB_LIKELY(!mmsb_batch_touch(&batch, touch_array, &work)))
+        if (MMSB__LIKELY(!mmsb__batch_touch(&batch, touch_array, &work)))
             break;
     }
-    mmsb_group_t group;
-    mmsb_ring_t *ring;
-    status = mmsb_batch_ring(&batch, &ring);
+    mmsb__group_t group;
+    mmsb__ring_t *ring;
+    status = mmsb__batch_ring(&batch, &ring);
     if (status == MMSB_OK && ring) {
         uint64_t bytes = 0;
         for (size_t i = 0; i < count; i++)
-            bytes += mmsb_journal_run_space(length_of(&work, i));
-        status = mmsb_ring_begin(ring, &group, bytes, count);
+            bytes += mmsb__journal_run_space(length_of(&work, i));
+        status = mmsb__ring_begin(ring, &group, bytes, count);
     }
-    if (MMSB_UNLIKELY(status != MMSB_OK)) {
-        mmsb_batch_unlock(&batch);
+    if (MMSB__UNLIKELY(status != MMSB_OK)) {
+        mmsb__batch_unlock(&batch);
         return status;
     }
-    if (MMSB_LIKELY(!ring)) {
+    if (MMSB__LIKELY(!ring)) {
         apply_arrays(&work, NULL);
         return MMSB_OK;
     }
     apply_arrays(&work, &group);
-    status = mmsb_ring_end(&group);
-    mmsb_batch_unlock(&batch);
-    return mmsb_journal_settle(ring, group.last, status);
+    status = mmsb__ring_end(&group);
+    mmsb__batch_unlock(&batch);
+    return mmsb__journal_settle(ring, group.last, status);
 }
 
 /* ------------------------------------------------------------------------------------------------------ replay ---- */
 
-mmsb_status_t mmsb_redo(uint32_t index, uint64_t version, uint64_t epoch, const mmsb_redo_t *change) {
-    mmsb_record_t *record = mmsb_record_at(index);
+mmsb_status_t mmsb__redo(uint32_t index, uint64_t version, uint64_t epoch, const mmsb__redo_t *change) {
+    mmsb__record_t *record = mmsb__record_at(index);
     uint64_t length = change->delta.payload_length;
     mmsb_status_t status;
     if (record->version >= version)
@@ -796,8 +797,8 @@ mmsb_status_t mmsb_redo(uint32_t index, uint64_t version, uint64_t epoch, const 
         if (status == MMSB_OK)
             apply_locked(record, &change->delta);
     } else if ((status = check_run(change->offset, length, record->size)) == MMSB_OK && length > 0) {
-        memcpy(mmsb_record_bytes(record) + change->offset, change->delta.payload, length);
-        mmsb_dirty_range(record, change->offset, change->offset + length - 1);
+        memcpy(mmsb__record_bytes(record) + change->offset, change->delta.payload, length);
+        mmsb__dirty_range(record, change->offset, change->offset + length - 1);
     }
     if (status == MMSB_OK) {
         __atomic_store_n(&record->version, version, __ATOMIC_RELAXED);
@@ -808,8 +809,8 @@ mmsb_status_t mmsb_redo(uint32_t index, uint64_t version, uint64_t epoch, const 
 
 /* What a record of a run or of written bytes says; of a delta in another form only the record is known. */
 typedef struct redo {
-    const mmsb_journal_head_t *head;
-    mmsb_record_t *record;
+    const mmsb__journal_head_t *head;
+    mmsb__record_t *record;
     const uint8_t *body; /* behind the annotation */
     uint64_t length;     /* of that */
     uint64_t offset;     /* in the page, of a run or written bytes */
@@ -824,27 +825,27 @@ static inline uint64_t word_at(const uint8_t *bytes) {
     return word;
 }
 
-static inline mmsb_record_t *page_of(const mmsb_redo_pages_t *pages, uint64_t id) {
+static inline mmsb__record_t *page_of(const mmsb__redo_pages_t *pages, uint64_t id) {
     uint64_t mask = pages->capacity - 1;
     for (uint64_t at = id * pages->factor >> 32 & mask; pages->slots[at].id != 0; at = (at + 1) & mask) {
         if (pages->slots[at].id == id)
-            return mmsb_record_at((uint32_t)pages->slots[at].index);
+            return mmsb__record_at((uint32_t)pages->slots[at].index);
     }
     return NULL;
 }
 
 /* Takes a record of bytes apart: 1, or 0 where it is none of those that are made here. */
-static inline int redo_read(redo_t *redo, const mmsb_redo_pages_t *pages, const uint8_t *at, uint64_t left) {
-    const mmsb_journal_head_t *head = redo->head = (const mmsb_journal_head_t *)(const void *)at;
-    if (left < sizeof *head || head->length < sizeof *head + 8 || head->length > left || (head->flags & MMSB_JOURNAL_PIECE))
+static inline int redo_read(redo_t *redo, const mmsb__redo_pages_t *pages, const uint8_t *at, uint64_t left) {
+    const mmsb__journal_head_t *head = redo->head = (const mmsb__journal_head_t *)(const void *)at;
+    if (left < sizeof *head || head->length < sizeof *head + 8 || head->length > left || (head->flags & MMSB__JOURNAL_PIECE))
         return 0;
     redo->body = at + sizeof *head;
     redo->length = head->length - sizeof *head;
     int kind = head->kind;
-    if (kind != MMSB_JOURNAL_RUN && kind != MMSB_JOURNAL_WRITE && kind != MMSB_JOURNAL_DELTA)
+    if (kind != MMSB__JOURNAL_RUN && kind != MMSB__JOURNAL_WRITE && kind != MMSB__JOURNAL_DELTA)
         return 0;
-    if (MMSB_UNLIKELY(head->flags & MMSB_JOURNAL_ANNOTATED)) {
-        if (kind == MMSB_JOURNAL_WRITE || redo->length < 32)
+    if (MMSB__UNLIKELY(head->flags & MMSB__JOURNAL_ANNOTATED)) {
+        if (kind == MMSB__JOURNAL_WRITE || redo->length < 32)
             return 0;
         uint64_t texts = word_at(redo->body + 16);
         uint64_t annotation = 24 + (((texts & UINT32_MAX) + (texts >> 32) + 7) & ~UINT64_C(7));
@@ -862,12 +863,12 @@ static inline int redo_read(redo_t *redo, const mmsb_redo_pages_t *pages, const 
 }
 
 static inline void redo_prefetch(const redo_t *redo) {
-    if (redo->head->kind == MMSB_JOURNAL_DELTA || redo->record->place == 0 || redo->offset >= redo->record->size)
+    if (redo->head->kind == MMSB__JOURNAL_DELTA || redo->record->locator == 0 || redo->offset >= redo->record->size)
         return;
     target_t target = target_of(redo->record, 0, redo->offset);
     __builtin_prefetch(target.bytes, 1);
     __builtin_prefetch(target.bytes + 63, 1);
-    if (redo->record->mask_block != 0)
+    if (redo->record->mask_frame != 0)
         __builtin_prefetch(target.changed, 1);
 }
 
@@ -888,7 +889,7 @@ static int redo_delta(const redo_t *redo, mmsb_delta_t *delta) {
         break;
     case MMSB_DELTA_INDEXED:
     case MMSB_DELTA_RUNS:
-    case MMSB_JOURNAL_INDEXED32:
+    case MMSB__JOURNAL_INDEXED32:
         if (number > left) /* each place takes more than a byte */
             return 0;
         delta->count = number;
@@ -916,27 +917,27 @@ static int redo_delta(const redo_t *redo, mmsb_delta_t *delta) {
 
 /* Makes the change: 1, or 0 with nothing done. */
 static inline int redo_make(const redo_t *redo) {
-    mmsb_record_t *record = redo->record;
-    const mmsb_journal_head_t *head = redo->head;
+    mmsb__record_t *record = redo->record;
+    const mmsb__journal_head_t *head = redo->head;
     uint64_t length = redo->length - 8;
     mmsb_delta_t delta;
-    if (record->place == 0 || record->version >= head->version) /* the bytes are elsewhere, or have the change */
+    if (record->locator == 0 || record->version >= head->version) /* the bytes are elsewhere, or have the change */
         return 0;
-    if (MMSB_UNLIKELY(head->kind == MMSB_JOURNAL_DELTA)) {
+    if (MMSB__UNLIKELY(head->kind == MMSB__JOURNAL_DELTA)) {
         if (!redo_delta(redo, &delta) || check_locked(0, &delta, record, 0) != MMSB_OK)
             return 0;
         apply_locked(record, &delta);
     } else {
         if (redo->offset > record->size || length > record->size - redo->offset)
             return 0;
-        if (head->kind == MMSB_JOURNAL_WRITE) {
-            uint8_t *bytes = mmsb_record_bytes(record) + redo->offset;
+        if (head->kind == MMSB__JOURNAL_WRITE) {
+            uint8_t *bytes = mmsb__record_bytes(record) + redo->offset;
             if (length > 0) {
                 memcpy(bytes, redo->body + 8, length);
-                mmsb_dirty_range(record, redo->offset, redo->offset + length - 1);
+                mmsb__dirty_range(record, redo->offset, redo->offset + length - 1);
             }
         } else {
-            if (mmsb_mask_make(record) != MMSB_OK)
+            if (mmsb__mask_make(record) != MMSB_OK)
                 return 0;
             target_t target = target_of(record, 0, redo->offset);
             apply_target(&target, redo->offset & 63, length, redo->body + 8, 0);
@@ -947,7 +948,7 @@ static inline int redo_make(const redo_t *redo) {
     return 1;
 }
 
-uint64_t mmsb_redo_records(const mmsb_redo_pages_t *pages, const void *records, uint64_t length, uint64_t *count) {
+uint64_t mmsb__redo_records(const mmsb__redo_pages_t *pages, const void *records, uint64_t length, uint64_t *count) {
     redo_t ring[REDO_AHEAD];
     const uint8_t *base = records;
     uint64_t read = 0, made = 0, at = 0;

@@ -4,7 +4,7 @@ package native
 #include "delta.h"
 
 static inline void differences(uint8_t *bits, const uint8_t *a, const uint8_t *b, uint64_t length) {
-	mmsb_bytes.differences(bits, a, b, length);
+	mmsb__bytes.differences(bits, a, b, length);
 }
 
 _Static_assert(offsetof(mmsb_delta_t, mask) == 56 && offsetof(mmsb_delta_t, payload_length) == 112, "Delta below says the same");

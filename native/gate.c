@@ -9,17 +9,17 @@
 
 /* Not started: the first call reserves what every call takes for granted. */
 #define NOT_STARTED (-1)
-mmsb_status_t mmsb_gate = NOT_STARTED;
-uint32_t mmsb_detours = 1;
+mmsb_status_t mmsb__gate = NOT_STARTED;
+uint32_t mmsb__detours = 1;
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static char poison_text[512];
 
 /* Where a thread that could not be made known keeps its error: shared, so that reporting an error can never fail. */
-static mmsb_thread_t nameless;
+static mmsb__thread_t nameless;
 
-mmsb_status_t mmsb_fail_foreign(mmsb_status_t code, int32_t domain, int32_t foreign_code, const char *text, size_t length) {
-    mmsb_thread_t *self = mmsb_self ? mmsb_self : mmsb_thread_enter();
+mmsb_status_t mmsb__fail_foreign(mmsb_status_t code, int32_t domain, int32_t foreign_code, const char *text, size_t length) {
+    mmsb__thread_t *self = mmsb__self ? mmsb__self : mmsb__thread_enter();
     if (!self)
         self = &nameless;
     self->error_code = code;
@@ -35,7 +35,7 @@ mmsb_status_t mmsb_fail_foreign(mmsb_status_t code, int32_t domain, int32_t fore
     return code;
 }
 
-mmsb_status_t mmsb_fail(mmsb_status_t code, const char *format, ...) {
+mmsb_status_t mmsb__fail(mmsb_status_t code, const char *format, ...) {
     char text[1024];
     va_list arguments;
     va_start(arguments, format);
@@ -43,56 +43,56 @@ mmsb_status_t mmsb_fail(mmsb_status_t code, const char *format, ...) {
     va_end(arguments);
     if (length < 0)
         length = 0;
-    return mmsb_fail_foreign(code, MMSB_DOMAIN_NONE, 0, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
+    return mmsb__fail_foreign(code, MMSB_DOMAIN_NONE, 0, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
 }
 
-mmsb_thread_t *mmsb_error(void) {
-    return mmsb_self ? mmsb_self : &nameless;
+mmsb__thread_t *mmsb__error(void) {
+    return mmsb__self ? mmsb__self : &nameless;
 }
 
 static mmsb_status_t start(void) {
     pthread_mutex_lock(&gate_lock);
-    mmsb_status_t code = mmsb_gate;
+    mmsb_status_t code = mmsb__gate;
     int error = 0;
-    if (code == NOT_STARTED && (error = mmsb_table_reserve()) == 0 && (error = mmsb_thread_start()) == 0) {
+    if (code == NOT_STARTED && (error = mmsb__table_reserve()) == 0 && (error = mmsb__thread_start()) == 0) {
         code = MMSB_OK;
-        __atomic_store_n(&mmsb_gate, code, __ATOMIC_RELEASE);
-        mmsb_detour_end();
+        __atomic_store_n(&mmsb__gate, code, __ATOMIC_RELEASE);
+        mmsb__detour_end();
     }
     pthread_mutex_unlock(&gate_lock);
     if (error != 0)
-        return mmsb_fail(MMSB_E_OUT_OF_MEMORY, "cannot reserve 34 GiB of addresses (a limit as of ulimit -v?): %s",
-                         strerror(error));
+        return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "cannot reserve 34 GiB of addresses (a limit as of ulimit -v?): %s",
+                          strerror(error));
     return code;
 }
 
-mmsb_status_t mmsb_gate_closed(void) {
-    mmsb_status_t code = __atomic_load_n(&mmsb_gate, __ATOMIC_ACQUIRE);
+mmsb_status_t mmsb__gate_closed(void) {
+    mmsb_status_t code = __atomic_load_n(&mmsb__gate, __ATOMIC_ACQUIRE);
     if (code == NOT_STARTED)
         code = start();
     if (code == MMSB_E_FORKED)
-        return mmsb_fail(code, "the process was forked after it had used libmmsb: use it after the fork only, or spawn");
+        return mmsb__fail(code, "the process was forked after it had used libmmsb: use it after the fork only, or spawn");
     if (code == MMSB_E_POISONED)
-        return mmsb_fail(code, "an earlier internal error stopped the library: %s", poison_text);
+        return mmsb__fail(code, "an earlier internal error stopped the library: %s", poison_text);
     return code;
 }
 
-void mmsb_gate_poison(const char *text, size_t length) {
+void mmsb__gate_poison(const char *text, size_t length) {
     pthread_mutex_lock(&gate_lock);
-    if (mmsb_gate == MMSB_OK) {
+    if (mmsb__gate == MMSB_OK) {
         if (length >= sizeof poison_text)
             length = sizeof poison_text - 1;
         memcpy(poison_text, text, length);
         poison_text[length] = 0;
-        mmsb_detour_begin();
-        __atomic_store_n(&mmsb_gate, MMSB_E_POISONED, __ATOMIC_RELEASE);
+        mmsb__detour_begin();
+        __atomic_store_n(&mmsb__gate, MMSB_E_POISONED, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&gate_lock);
 }
 
 static void in_child(void) {
-    mmsb_detour_begin();
-    mmsb_gate = MMSB_E_FORKED;
+    mmsb__detour_begin();
+    mmsb__gate = MMSB_E_FORKED;
 }
 
 /* From the moment the library is loaded, because Go's threads do not live on in a child. */

@@ -12,14 +12,14 @@
 
 #include "bytes.h"
 
-uint32_t mmsb_rings_open;
-mmsb_ring_t *mmsb_rings[MMSB_CONTEXTS];
+uint32_t mmsb__rings_open;
+mmsb__ring_t *mmsb__rings[MMSB__CONTEXTS];
 
 #define WORD_USED(word) ((uint64_t)(uint32_t)(word) << 3)
 #define WORD_RECORDS(word) ((word) >> 32 & 0x0fffffff)
-#define WORD_BUFFER(word) ((word) >> MMSB_RING_BUFFER_SHIFT & 1)
+#define WORD_BUFFER(word) ((word) >> MMSB__RING_BUFFER_SHIFT & 1)
 #define HUGE_PAGE ((uint64_t)2 << 20)
-#define WORD_EMPTY(word) (WORD_USED(word) == MMSB_FRAME_HEAD)
+#define WORD_EMPTY(word) (WORD_USED(word) == MMSB__RING_HEAD_BYTES)
 
 /* ------------------------------------------------------------------------------------------- sleeping and waking ---- */
 
@@ -56,16 +56,16 @@ static void await_move(uint32_t *futex, uint32_t seen, uint32_t *waiters) {
     __atomic_sub_fetch(waiters, 1, __ATOMIC_SEQ_CST);
 }
 
-static void ring_bell(mmsb_ring_t *ring) {
+static void ring_bell(mmsb__ring_t *ring) {
     move(&ring->bell, &ring->asleep);
 }
 
-static mmsb_status_t answer_failure(mmsb_ring_t *ring) {
-    return mmsb_fail_foreign(__atomic_load_n(&ring->failed, __ATOMIC_ACQUIRE), ring->failed_domain, ring->failed_foreign,
-                             ring->failed_text, strlen(ring->failed_text));
+static mmsb_status_t answer_failure(mmsb__ring_t *ring) {
+    return mmsb__fail_foreign(__atomic_load_n(&ring->failed, __ATOMIC_ACQUIRE), ring->failed_domain, ring->failed_foreign,
+                              ring->failed_text, strlen(ring->failed_text));
 }
 
-static int has_failed(mmsb_ring_t *ring) {
+static int has_failed(mmsb__ring_t *ring) {
     return __atomic_load_n(&ring->failed, __ATOMIC_ACQUIRE) != MMSB_OK;
 }
 
@@ -73,47 +73,47 @@ static int has_failed(mmsb_ring_t *ring) {
 
 typedef enum reservation { RESERVED, FULL, GREAT_GROUP, NOT_OPEN } reservation_t;
 
-/* Takes room in the active buffer, if it has so much. great: for the group that has MMSB_RING_GREAT. */
-static inline reservation_t reserve(mmsb_ring_t *ring, uint64_t bytes, uint64_t records, int great, mmsb_ring_buffer_t **buffer,
+/* Takes room in the active buffer, if it has so much. great: for the group that has MMSB__RING_GREAT. */
+static inline reservation_t reserve(mmsb__ring_t *ring, uint64_t bytes, uint64_t records, int great, mmsb__ring_buffer_t **buffer,
                                     uint8_t **at, uint64_t *first) {
     uint64_t word = __atomic_load_n(&ring->word, __ATOMIC_SEQ_CST);
     do {
-        if (MMSB_UNLIKELY(word & MMSB_RING_CLOSED))
+        if (MMSB__UNLIKELY(word & MMSB__RING_CLOSED))
             return NOT_OPEN;
-        if (MMSB_UNLIKELY((word & MMSB_RING_GREAT) && !great))
+        if (MMSB__UNLIKELY((word & MMSB__RING_GREAT) && !great))
             return GREAT_GROUP;
-        if (MMSB_UNLIKELY(bytes > ring->capacity - WORD_USED(word)))
+        if (MMSB__UNLIKELY(bytes > ring->capacity - WORD_USED(word)))
             return FULL;
-    } while (!__atomic_compare_exchange_n(&ring->word, &word, word + records * MMSB_RING_RECORD + (bytes >> 3), 0,
+    } while (!__atomic_compare_exchange_n(&ring->word, &word, word + records * MMSB__RING_RECORD + (bytes >> 3), 0,
                                           __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
     /* The buffer stays active, or at least unwritten, until this reservation is filled. */
-    mmsb_ring_buffer_t *of = *buffer = &ring->buffers[WORD_BUFFER(word)];
+    mmsb__ring_buffer_t *of = *buffer = &ring->buffers[WORD_BUFFER(word)];
     *at = of->bytes + WORD_USED(word);
     *first = __atomic_load_n(&of->first, __ATOMIC_RELAXED) + WORD_RECORDS(word);
-    if (MMSB_UNLIKELY(WORD_EMPTY(word)) && __atomic_load_n(&ring->asleep, __ATOMIC_SEQ_CST) == MMSB_ASLEEP_IDLE)
+    if (MMSB__UNLIKELY(WORD_EMPTY(word)) && __atomic_load_n(&ring->asleep, __ATOMIC_SEQ_CST) == MMSB__ASLEEP_IDLE)
         ring_bell(ring);
     return RESERVED;
 }
 
-static inline void fill(mmsb_ring_buffer_t *buffer, uint64_t bytes) {
+static inline void fill(mmsb__ring_buffer_t *buffer, uint64_t bytes) {
     __atomic_add_fetch(&buffer->filled, (uint32_t)bytes, __ATOMIC_SEQ_CST);
-    if (MMSB_UNLIKELY(__atomic_load_n(&buffer->awaited, __ATOMIC_SEQ_CST) != 0))
+    if (MMSB__UNLIKELY(__atomic_load_n(&buffer->awaited, __ATOMIC_SEQ_CST) != 0))
         futex_wake_all(&buffer->filled);
 }
 
 /* Asks the writer for the other buffer. */
-static void press(mmsb_ring_t *ring) {
+static void press(mmsb__ring_t *ring) {
     __atomic_store_n(&ring->pressed, 1, __ATOMIC_SEQ_CST);
     ring_bell(ring);
 }
 
 /* Reserves for a group that a buffer holds, however long that takes. */
-static reservation_t reserve_patiently(mmsb_ring_t *ring, mmsb_group_t *group, uint64_t bytes, uint64_t records,
+static reservation_t reserve_patiently(mmsb__ring_t *ring, mmsb__group_t *group, uint64_t bytes, uint64_t records,
                                        uint64_t *first) {
     for (;;) {
         uint32_t turn = __atomic_load_n(&ring->turns, __ATOMIC_SEQ_CST);
         reservation_t got = reserve(ring, bytes, records, 0, &group->buffer, &group->at, first);
-        if (MMSB_LIKELY(got == RESERVED) || got == NOT_OPEN)
+        if (MMSB__LIKELY(got == RESERVED) || got == NOT_OPEN)
             return got;
         if (got == FULL)
             press(ring);
@@ -122,20 +122,21 @@ static reservation_t reserve_patiently(mmsb_ring_t *ring, mmsb_group_t *group, u
 }
 
 /* Keeps all others out, and waits until the active buffer is empty: a group that spans buffers begins a frame. */
-static reservation_t begin_great(mmsb_ring_t *ring) {
+static reservation_t begin_great(mmsb__ring_t *ring) {
     int mine = 0;
     for (;;) {
         uint32_t turn = __atomic_load_n(&ring->turns, __ATOMIC_SEQ_CST);
         uint64_t word = __atomic_load_n(&ring->word, __ATOMIC_SEQ_CST);
-        if (word & MMSB_RING_CLOSED) {
+        if (word & MMSB__RING_CLOSED) {
             if (mine) {
-                __atomic_and_fetch(&ring->word, ~MMSB_RING_GREAT, __ATOMIC_SEQ_CST);
+                __atomic_and_fetch(&ring->word, ~MMSB__RING_GREAT, __ATOMIC_SEQ_CST);
                 move(&ring->turns, &ring->turn_waiters);
             }
             return NOT_OPEN;
         }
-        if (!mine && !(word & MMSB_RING_GREAT)) {
-            mine = __atomic_compare_exchange_n(&ring->word, &word, word | MMSB_RING_GREAT, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+        if (!mine && !(word & MMSB__RING_GREAT)) {
+            mine =
+                __atomic_compare_exchange_n(&ring->word, &word, word | MMSB__RING_GREAT, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
             continue;
         }
         if (mine && WORD_EMPTY(word))
@@ -146,14 +147,14 @@ static reservation_t begin_great(mmsb_ring_t *ring) {
     }
 }
 
-mmsb_status_t mmsb_ring_begin(mmsb_ring_t *ring, mmsb_group_t *group, uint64_t bytes, uint64_t records) {
-    *group = (mmsb_group_t){.left = records, .reserved = bytes, .status = MMSB_OK};
-    if (MMSB_UNLIKELY(records == 0))
+mmsb_status_t mmsb__ring_begin(mmsb__ring_t *ring, mmsb__group_t *group, uint64_t bytes, uint64_t records) {
+    *group = (mmsb__group_t){.left = records, .reserved = bytes, .status = MMSB_OK};
+    if (MMSB__UNLIKELY(records == 0))
         return MMSB_OK;
     uint64_t first = 0;
-    int great = bytes > ring->capacity - MMSB_FRAME_HEAD;
+    int great = bytes > ring->capacity - MMSB__RING_HEAD_BYTES;
     reservation_t got = great ? begin_great(ring) : reserve_patiently(ring, group, bytes, records, &first);
-    if (MMSB_UNLIKELY(got == NOT_OPEN))
+    if (MMSB__UNLIKELY(got == NOT_OPEN))
         return has_failed(ring) && __atomic_load_n(&ring->open, __ATOMIC_ACQUIRE) ? answer_failure(ring) : MMSB_OK;
     group->ring = ring;
     group->last = great ? 0 : first + records - 1;
@@ -161,15 +162,15 @@ mmsb_status_t mmsb_ring_begin(mmsb_ring_t *ring, mmsb_group_t *group, uint64_t b
     return MMSB_OK;
 }
 
-mmsb_status_t mmsb_ring_end(mmsb_group_t *group) {
-    mmsb_ring_t *ring = group->ring;
-    if (MMSB_UNLIKELY(!ring))
+mmsb_status_t mmsb__ring_end(mmsb__group_t *group) {
+    mmsb__ring_t *ring = group->ring;
+    if (MMSB__UNLIKELY(!ring))
         return MMSB_OK;
-    if (MMSB_LIKELY(group->buffer != NULL)) {
+    if (MMSB__LIKELY(group->buffer != NULL)) {
         fill(group->buffer, group->reserved);
         return MMSB_OK;
     }
-    __atomic_and_fetch(&ring->word, ~MMSB_RING_GREAT, __ATOMIC_SEQ_CST);
+    __atomic_and_fetch(&ring->word, ~MMSB__RING_GREAT, __ATOMIC_SEQ_CST);
     move(&ring->turns, &ring->turn_waiters);
     ring_bell(ring); /* a writer that was told to stop waits for this */
     return group->status;
@@ -179,7 +180,7 @@ mmsb_status_t mmsb_ring_end(mmsb_group_t *group) {
 
 /* Where in the pieces of a body the copy stands. */
 typedef struct walk {
-    const mmsb_piece_t *piece;
+    const mmsb__piece_t *piece;
     uint64_t offset;
 } walk_t;
 
@@ -200,37 +201,37 @@ static void copy_on(walk_t *walk, uint8_t *to, uint64_t length) {
     }
 }
 
-static void write_record(uint8_t *at, mmsb_journal_head_t head, walk_t *walk, uint64_t body) {
+static void write_record(uint8_t *at, mmsb__journal_head_t head, walk_t *walk, uint64_t body) {
     head.length = (uint32_t)(sizeof head + body);
     memcpy(at, &head, sizeof head);
     copy_on(walk, at + sizeof head, body);
-    memset(at + sizeof head + body, 0, (size_t)(mmsb_journal_space(body) - sizeof head - body));
+    memset(at + sizeof head + body, 0, (size_t)(mmsb__journal_space(body) - sizeof head - body));
 }
 
 /* A record of a group that no buffer holds, in as many pieces as it takes. */
-static void put_great(mmsb_group_t *group, mmsb_journal_head_t head, walk_t walk, uint64_t body) {
-    mmsb_ring_t *ring = group->ring;
+static void put_great(mmsb__group_t *group, mmsb__journal_head_t head, walk_t walk, uint64_t body) {
+    mmsb__ring_t *ring = group->ring;
     group->left--;
     while (group->status == MMSB_OK) {
         uint32_t turn = __atomic_load_n(&ring->turns, __ATOMIC_SEQ_CST);
         uint64_t room = ring->capacity - WORD_USED(__atomic_load_n(&ring->word, __ATOMIC_SEQ_CST));
         uint64_t part = body;
-        if (mmsb_journal_space(part) > room)
+        if (mmsb__journal_space(part) > room)
             part = room < sizeof head + 8 ? 8 : room - sizeof head;
-        mmsb_ring_buffer_t *buffer;
+        mmsb__ring_buffer_t *buffer;
         uint8_t *at;
-        reservation_t got = reserve(ring, mmsb_journal_space(part), 1, 1, &buffer, &at, &group->last);
+        reservation_t got = reserve(ring, mmsb__journal_space(part), 1, 1, &buffer, &at, &group->last);
         if (got == NOT_OPEN) {
             group->status = answer_failure(ring);
         } else if (got == FULL) {
             press(ring);
             await_move(&ring->turns, turn, &ring->turn_waiters);
         } else {
-            mmsb_journal_head_t piece = head;
+            mmsb__journal_head_t piece = head;
             piece.flags |=
-                (uint8_t)((part < body ? MMSB_JOURNAL_PIECE : 0) | (part < body || group->left > 0 ? MMSB_JOURNAL_MORE : 0));
+                (uint8_t)((part < body ? MMSB__JOURNAL_PIECE : 0) | (part < body || group->left > 0 ? MMSB__JOURNAL_MORE : 0));
             write_record(at, piece, &walk, part);
-            fill(buffer, mmsb_journal_space(part));
+            fill(buffer, mmsb__journal_space(part));
             if (part == body)
                 return;
             body -= part;
@@ -238,44 +239,44 @@ static void put_great(mmsb_group_t *group, mmsb_journal_head_t head, walk_t walk
     }
 }
 
-void mmsb_ring_put(mmsb_group_t *group, mmsb_journal_head_t head, const mmsb_piece_t *pieces, size_t count) {
-    if (MMSB_UNLIKELY(!group->ring))
+void mmsb__ring_put(mmsb__group_t *group, mmsb__journal_head_t head, const mmsb__piece_t *pieces, size_t count) {
+    if (MMSB__UNLIKELY(!group->ring))
         return;
     uint64_t body = 0;
     for (size_t i = 0; i < count; i++)
         body += pieces[i].length;
-    head.flags &= MMSB_JOURNAL_ANNOTATED;
+    head.flags &= MMSB__JOURNAL_ANNOTATED;
     head.time_ns = group->time_ns;
     walk_t walk = {pieces, 0};
-    if (MMSB_UNLIKELY(!group->at)) {
+    if (MMSB__UNLIKELY(!group->at)) {
         put_great(group, head, walk, body);
         return;
     }
     if (--group->left > 0)
-        head.flags |= MMSB_JOURNAL_MORE;
+        head.flags |= MMSB__JOURNAL_MORE;
     write_record(group->at, head, &walk, body);
-    group->at += mmsb_journal_space(body);
+    group->at += mmsb__journal_space(body);
 }
 
-void mmsb_ring_put_run_slow(mmsb_group_t *group, uint64_t page, uint64_t version, uint64_t epoch, uint64_t offset,
-                            const void *payload, uint64_t length) {
-    mmsb_piece_t pieces[] = {{&offset, sizeof offset}, {payload, length}};
-    mmsb_journal_head_t head = {.kind = MMSB_JOURNAL_RUN, .page = page, .version = version, .epoch = epoch};
-    mmsb_ring_put(group, head, pieces, 2);
+void mmsb__ring_put_run_slow(mmsb__group_t *group, uint64_t page, uint64_t version, uint64_t epoch, uint64_t offset,
+                             const void *payload, uint64_t length) {
+    mmsb__piece_t pieces[] = {{&offset, sizeof offset}, {payload, length}};
+    mmsb__journal_head_t head = {.kind = MMSB__JOURNAL_RUN, .page = page, .version = version, .epoch = epoch};
+    mmsb__ring_put(group, head, pieces, 2);
 }
 
-mmsb_status_t mmsb_ring_append(mmsb_ring_t *ring, mmsb_journal_head_t head, const mmsb_piece_t *pieces, size_t count,
-                               uint64_t *sequence) {
+mmsb_status_t mmsb__ring_append(mmsb__ring_t *ring, mmsb__journal_head_t head, const mmsb__piece_t *pieces, size_t count,
+                                uint64_t *sequence) {
     uint64_t body = 0;
     for (size_t i = 0; i < count; i++)
         body += pieces[i].length;
-    mmsb_group_t group;
-    mmsb_status_t status = mmsb_ring_begin(ring, &group, mmsb_journal_space(body), 1);
-    if (MMSB_UNLIKELY(status != MMSB_OK))
+    mmsb__group_t group;
+    mmsb_status_t status = mmsb__ring_begin(ring, &group, mmsb__journal_space(body), 1);
+    if (MMSB__UNLIKELY(status != MMSB_OK))
         return status;
-    mmsb_ring_put(&group, head, pieces, count);
+    mmsb__ring_put(&group, head, pieces, count);
     *sequence = group.last;
-    status = mmsb_ring_end(&group);
+    status = mmsb__ring_end(&group);
     *sequence = group.last;
     return status;
 }
@@ -284,25 +285,25 @@ mmsb_status_t mmsb_ring_append(mmsb_ring_t *ring, mmsb_journal_head_t head, cons
 
 /* A delta's body: annotation, what it addresses, payload. */
 typedef struct delta_body {
-    mmsb_journal_head_t head;
+    mmsb__journal_head_t head;
     uint64_t annotation[3]; /* id, time, lengths of source and intent */
     uint64_t number;        /* offset, count or mask length */
-    mmsb_piece_t pieces[7];
+    mmsb__piece_t pieces[7];
     size_t count;
 } delta_body_t;
 
 static const uint8_t zeros[8];
 
 static void add(delta_body_t *body, const void *bytes, uint64_t length) {
-    body->pieces[body->count++] = (mmsb_piece_t){bytes, length};
+    body->pieces[body->count++] = (mmsb__piece_t){bytes, length};
 }
 
 static void describe(delta_body_t *body, const mmsb_delta_t *delta) {
-    body->head = (mmsb_journal_head_t){.kind = MMSB_JOURNAL_DELTA, .form = (uint16_t)delta->kind};
+    body->head = (mmsb__journal_head_t){.kind = MMSB__JOURNAL_DELTA, .form = (uint16_t)delta->kind};
     body->count = 0;
     if (delta->id | delta->timestamp_ns || delta->source || delta->intent) {
         uint64_t source = delta->source ? strlen(delta->source) : 0, intent = delta->intent ? strlen(delta->intent) : 0;
-        body->head.flags = MMSB_JOURNAL_ANNOTATED;
+        body->head.flags = MMSB__JOURNAL_ANNOTATED;
         body->annotation[0] = delta->id;
         body->annotation[1] = delta->timestamp_ns;
         body->annotation[2] = source | intent << 32;
@@ -316,7 +317,7 @@ static void describe(delta_body_t *body, const mmsb_delta_t *delta) {
     switch (delta->kind) {
     case MMSB_DELTA_RUNS:
         if (delta->count == 1) {
-            body->head.kind = MMSB_JOURNAL_RUN;
+            body->head.kind = MMSB__JOURNAL_RUN;
             body->head.form = 0;
             body->number = delta->runs->offset;
             payload = delta->runs->length;
@@ -330,7 +331,7 @@ static void describe(delta_body_t *body, const mmsb_delta_t *delta) {
     case MMSB_DELTA_INDEXED:
         body->number = payload = delta->count;
         if (delta->offsets32 && delta->count > 0) {
-            body->head.form = MMSB_JOURNAL_INDEXED32;
+            body->head.form = MMSB__JOURNAL_INDEXED32;
             add(body, delta->offsets32, delta->count * sizeof *delta->offsets32);
         } else {
             add(body, delta->offsets, delta->count * sizeof *delta->offsets);
@@ -339,19 +340,20 @@ static void describe(delta_body_t *body, const mmsb_delta_t *delta) {
     default: /* the three with a mask */
         body->number = payload = delta->mask_length;
         if (delta->kind == MMSB_DELTA_SPARSE_BITS)
-            payload = delta->payload_length != 0 ? delta->payload_length : mmsb_bytes.count_bits(delta->mask, delta->mask_length);
+            payload =
+                delta->payload_length != 0 ? delta->payload_length : mmsb__bytes.count_bits(delta->mask, delta->mask_length);
         add(body, delta->mask, delta->kind == MMSB_DELTA_DENSE_BYTES ? delta->mask_length : (delta->mask_length + 7) >> 3);
     }
     add(body, delta->payload, payload);
 }
 
-uint64_t mmsb_journal_delta_space(const mmsb_delta_t *delta) {
+uint64_t mmsb__journal_delta_space(const mmsb_delta_t *delta) {
     delta_body_t body;
     describe(&body, delta);
     uint64_t length = 0;
     for (size_t i = 0; i < body.count; i++)
         length += body.pieces[i].length;
-    return mmsb_journal_space(length);
+    return mmsb__journal_space(length);
 }
 
 static void describe_of(delta_body_t *body, uint64_t page, uint64_t version, uint64_t epoch, const mmsb_delta_t *delta) {
@@ -361,24 +363,24 @@ static void describe_of(delta_body_t *body, uint64_t page, uint64_t version, uin
     body->head.epoch = epoch;
 }
 
-void mmsb_ring_put_delta(mmsb_group_t *group, uint64_t page, uint64_t version, uint64_t epoch, const mmsb_delta_t *delta) {
-    if (MMSB_UNLIKELY(!group->ring))
+void mmsb__ring_put_delta(mmsb__group_t *group, uint64_t page, uint64_t version, uint64_t epoch, const mmsb_delta_t *delta) {
+    if (MMSB__UNLIKELY(!group->ring))
         return;
     delta_body_t body;
     describe_of(&body, page, version, epoch, delta);
-    mmsb_ring_put(group, body.head, body.pieces, body.count);
+    mmsb__ring_put(group, body.head, body.pieces, body.count);
 }
 
-mmsb_status_t mmsb_ring_append_delta(mmsb_ring_t *ring, uint64_t page, uint64_t version, uint64_t epoch,
-                                     const mmsb_delta_t *delta, uint64_t *sequence) {
+mmsb_status_t mmsb__ring_append_delta(mmsb__ring_t *ring, uint64_t page, uint64_t version, uint64_t epoch,
+                                      const mmsb_delta_t *delta, uint64_t *sequence) {
     delta_body_t body;
     describe_of(&body, page, version, epoch, delta);
-    return mmsb_ring_append(ring, body.head, body.pieces, body.count, sequence);
+    return mmsb__ring_append(ring, body.head, body.pieces, body.count, sequence);
 }
 
 /* ----------------------------------------------------------------------------------------------------- waiting ---- */
 
-mmsb_status_t mmsb_ring_flush(mmsb_ring_t *ring, uint64_t sequence) {
+mmsb_status_t mmsb__ring_flush(mmsb__ring_t *ring, uint64_t sequence) {
     for (;;) {
         uint32_t round = __atomic_load_n(&ring->rounds, __ATOMIC_SEQ_CST);
         if (__atomic_load_n(&ring->durable, __ATOMIC_SEQ_CST) >= sequence)
@@ -393,11 +395,11 @@ mmsb_status_t mmsb_ring_flush(mmsb_ring_t *ring, uint64_t sequence) {
     }
 }
 
-mmsb_status_t mmsb_ring_wait(mmsb_ring_t *ring, uint64_t sequence) {
-    return __atomic_load_n(&ring->each_call, __ATOMIC_RELAXED) && sequence > 0 ? mmsb_ring_flush(ring, sequence) : MMSB_OK;
+mmsb_status_t mmsb__ring_wait(mmsb__ring_t *ring, uint64_t sequence) {
+    return __atomic_load_n(&ring->each_call, __ATOMIC_RELAXED) && sequence > 0 ? mmsb__ring_flush(ring, sequence) : MMSB_OK;
 }
 
-uint64_t mmsb_ring_last(mmsb_ring_t *ring) {
+uint64_t mmsb__ring_last(mmsb__ring_t *ring) {
     for (;;) { /* a buffer's first number belongs to the word only while the word does not move */
         uint64_t word = __atomic_load_n(&ring->word, __ATOMIC_SEQ_CST);
         uint64_t first = __atomic_load_n(&ring->buffers[WORD_BUFFER(word)].first, __ATOMIC_SEQ_CST);
@@ -408,30 +410,30 @@ uint64_t mmsb_ring_last(mmsb_ring_t *ring) {
 
 /* -------------------------------------------------------------------------------------------------- the writer ---- */
 
-mmsb_status_t mmsb_ring_open(uint32_t context_index, uint64_t next, uint64_t buffer_bytes, int64_t interval_ns, int each_call) {
-    mmsb_ring_t *ring = mmsb_rings[context_index];
+mmsb_status_t mmsb__ring_open(uint32_t context_index, uint64_t next, uint64_t buffer_bytes, int64_t interval_ns, int each_call) {
+    mmsb__ring_t *ring = mmsb__rings[context_index];
     if (ring && ring->capacity != buffer_bytes)
-        return mmsb_fail(MMSB_E_INVALID_ARGUMENT, "a ring of %llu bytes cannot become one of %llu",
-                         (unsigned long long)ring->capacity, (unsigned long long)buffer_bytes);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "a ring of %llu bytes cannot become one of %llu",
+                          (unsigned long long)ring->capacity, (unsigned long long)buffer_bytes);
     if (!ring && posix_memalign((void **)(void *)&ring, 64, sizeof *ring) != 0)
-        return mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory for the journal's ring");
+        return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for the journal's ring");
     uint8_t *memory = mmap(NULL, 2 * buffer_bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
-        if (!mmsb_rings[context_index])
+        if (!mmsb__rings[context_index])
             free(ring);
-        return mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory for the journal's two buffers of %llu bytes",
-                         (unsigned long long)buffer_bytes);
+        return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for the journal's two buffers of %llu bytes",
+                          (unsigned long long)buffer_bytes);
     }
-    if (!mmsb_rings[context_index]) {
+    if (!mmsb__rings[context_index]) {
         memset(ring, 0, sizeof *ring);
-        ring->word = MMSB_RING_CLOSED;
+        ring->word = MMSB__RING_CLOSED;
         ring->capacity = buffer_bytes;
     }
     ring->memory = memory;
     uint8_t *bytes = memory + (-(uintptr_t)memory & (HUGE_PAGE - 1));
     madvise(bytes, 2 * buffer_bytes, MADV_HUGEPAGE); /* a request to the disk then has few pieces */
     for (int i = 0; i < 2; i++) {
-        mmsb_ring_buffer_t *buffer = &ring->buffers[i];
+        mmsb__ring_buffer_t *buffer = &ring->buffers[i];
         buffer->bytes = bytes + (uint64_t)i * buffer_bytes;
         __atomic_store_n(&buffer->filled, 0, __ATOMIC_RELAXED); /* a late thread may still look at awaited, which is 0 */
         __atomic_store_n(&buffer->first, next, __ATOMIC_RELAXED);
@@ -446,20 +448,20 @@ mmsb_status_t mmsb_ring_open(uint32_t context_index, uint64_t next, uint64_t buf
     __atomic_store_n(&ring->durable, next - 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&ring->failed, MMSB_OK, __ATOMIC_SEQ_CST);
     __atomic_store_n(&ring->open, 1, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&mmsb_rings[context_index], ring, __ATOMIC_RELEASE);
-    __atomic_store_n(&ring->word, MMSB_FRAME_HEAD >> 3, __ATOMIC_SEQ_CST);
-    mmsb_detour_begin();
-    __atomic_add_fetch(&mmsb_rings_open, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&mmsb__rings[context_index], ring, __ATOMIC_RELEASE);
+    __atomic_store_n(&ring->word, MMSB__RING_HEAD_BYTES >> 3, __ATOMIC_SEQ_CST);
+    mmsb__detour_begin();
+    __atomic_add_fetch(&mmsb__rings_open, 1, __ATOMIC_SEQ_CST);
     return MMSB_OK;
 }
 
-void mmsb_ring_stop(mmsb_ring_t *ring) {
+void mmsb__ring_stop(mmsb__ring_t *ring) {
     __atomic_store_n(&ring->stopping, 1, __ATOMIC_SEQ_CST);
     ring_bell(ring);
 }
 
 /* Waits until all that was reserved in a buffer is filled. */
-static void await_filled(mmsb_ring_buffer_t *buffer, uint64_t bytes) {
+static void await_filled(mmsb__ring_buffer_t *buffer, uint64_t bytes) {
     for (int round = 0; __atomic_load_n(&buffer->filled, __ATOMIC_ACQUIRE) != bytes && round < 64; round++)
         sched_yield();
     __atomic_store_n(&buffer->awaited, 1, __ATOMIC_SEQ_CST);
@@ -472,46 +474,46 @@ static void await_filled(mmsb_ring_buffer_t *buffer, uint64_t bytes) {
     __atomic_store_n(&buffer->awaited, 0, __ATOMIC_SEQ_CST);
 }
 
-void mmsb_ring_close(mmsb_ring_t *ring) {
+void mmsb__ring_close(mmsb__ring_t *ring) {
     for (;;) { /* a group that a failure cut short lets go of its mark last */
         uint32_t turn = __atomic_load_n(&ring->turns, __ATOMIC_SEQ_CST);
-        if (!(__atomic_load_n(&ring->word, __ATOMIC_SEQ_CST) & MMSB_RING_GREAT))
+        if (!(__atomic_load_n(&ring->word, __ATOMIC_SEQ_CST) & MMSB__RING_GREAT))
             break;
         await_move(&ring->turns, turn, &ring->turn_waiters);
     }
     uint64_t word = __atomic_load_n(&ring->word, __ATOMIC_SEQ_CST);
-    await_filled(&ring->buffers[WORD_BUFFER(word)], WORD_USED(word) - MMSB_FRAME_HEAD);
+    await_filled(&ring->buffers[WORD_BUFFER(word)], WORD_USED(word) - MMSB__RING_HEAD_BYTES);
     __atomic_store_n(&ring->open, 0, __ATOMIC_SEQ_CST);
-    __atomic_sub_fetch(&mmsb_rings_open, 1, __ATOMIC_SEQ_CST);
-    mmsb_detour_end();
+    __atomic_sub_fetch(&mmsb__rings_open, 1, __ATOMIC_SEQ_CST);
+    mmsb__detour_end();
     munmap(ring->memory, 2 * ring->capacity + HUGE_PAGE);
     ring->buffers[0].bytes = ring->buffers[1].bytes = NULL;
 }
 
 /* Makes the other buffer, which is written and free, the active one. */
-static void change_buffers(mmsb_ring_t *ring, uint64_t word, mmsb_stretch_t *stretch) {
+static void change_buffers(mmsb__ring_t *ring, uint64_t word, mmsb__ring_batch_t *stretch) {
     __atomic_store_n(&ring->pressed, 0, __ATOMIC_SEQ_CST);
     uint64_t active = WORD_BUFFER(word);
-    mmsb_ring_buffer_t *full = &ring->buffers[active], *next = &ring->buffers[1 - active];
+    mmsb__ring_buffer_t *full = &ring->buffers[active], *next = &ring->buffers[1 - active];
     uint64_t first = __atomic_load_n(&full->first, __ATOMIC_RELAXED);
     __atomic_store_n(&next->filled, 0, __ATOMIC_RELAXED);
     do
         __atomic_store_n(&next->first, first + WORD_RECORDS(word), __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(&ring->word, &word,
-                                        (1 - active) << MMSB_RING_BUFFER_SHIFT | (word & MMSB_RING_GREAT) | MMSB_FRAME_HEAD >> 3,
-                                        0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+    while (!__atomic_compare_exchange_n(
+        &ring->word, &word, (1 - active) << MMSB__RING_BUFFER_SHIFT | (word & MMSB__RING_GREAT) | MMSB__RING_HEAD_BYTES >> 3, 0,
+        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
     move(&ring->turns, &ring->turn_waiters);
     uint64_t used = WORD_USED(word);
-    await_filled(full, used - MMSB_FRAME_HEAD);
+    await_filled(full, used - MMSB__RING_HEAD_BYTES);
     memset(full->bytes + used, 0, (size_t)(-used & 4095));
-    *stretch =
-        (mmsb_stretch_t){full->bytes, used, ring->capacity, first, (uint32_t)WORD_RECORDS(word), !(word & MMSB_RING_GREAT), 0};
+    *stretch = (mmsb__ring_batch_t){
+        full->bytes, used, ring->capacity, first, (uint32_t)WORD_RECORDS(word), !(word & MMSB__RING_GREAT), 0};
     ring->taken = first + stretch->count - 1;
     ring->taken_at = now_on(CLOCK_MONOTONIC);
     stretch->wanted = __atomic_load_n(&ring->wanted, __ATOMIC_SEQ_CST) > __atomic_load_n(&ring->durable, __ATOMIC_RELAXED);
 }
 
-int mmsb_ring_take(mmsb_ring_t *ring, int64_t patience_ns, mmsb_stretch_t *stretch) {
+int mmsb__ring_take(mmsb__ring_t *ring, int64_t patience_ns, mmsb__ring_batch_t *stretch) {
     int64_t now = now_on(CLOCK_MONOTONIC);
     int64_t until = patience_ns < 0 ? INT64_MAX : now + patience_ns, due = ring->taken_at + ring->interval_ns;
     int was_empty = 0;
@@ -532,28 +534,28 @@ int mmsb_ring_take(mmsb_ring_t *ring, int64_t patience_ns, mmsb_stretch_t *stret
         }
         if (now >= until || wanted > __atomic_load_n(&ring->durable, __ATOMIC_RELAXED))
             return 0;
-        if (empty && stopping && !(word & MMSB_RING_GREAT)) {
-            if (!__atomic_compare_exchange_n(&ring->word, &word, word | MMSB_RING_CLOSED, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        if (empty && stopping && !(word & MMSB__RING_GREAT)) {
+            if (!__atomic_compare_exchange_n(&ring->word, &word, word | MMSB__RING_CLOSED, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
                 continue;
             move(&ring->turns, &ring->turn_waiters);
             return -1;
         }
         was_empty |= empty;
         int64_t wake = empty || until < due ? until : due;
-        __atomic_store_n(&ring->asleep, empty ? MMSB_ASLEEP_IDLE : MMSB_ASLEEP_TIMED, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&ring->asleep, empty ? MMSB__ASLEEP_IDLE : MMSB__ASLEEP_TIMED, __ATOMIC_SEQ_CST);
         if (!empty || __atomic_load_n(&ring->word, __ATOMIC_SEQ_CST) == word)
             futex_wait(&ring->bell, bell, wake == INT64_MAX ? INT64_MAX : wake - now);
-        __atomic_store_n(&ring->asleep, MMSB_AWAKE, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&ring->asleep, MMSB__AWAKE, __ATOMIC_SEQ_CST);
         now = now_on(CLOCK_MONOTONIC);
     }
 }
 
-void mmsb_ring_durable(mmsb_ring_t *ring, uint64_t sequence) {
+void mmsb__ring_durable(mmsb__ring_t *ring, uint64_t sequence) {
     __atomic_store_n(&ring->durable, sequence, __ATOMIC_SEQ_CST);
     move(&ring->rounds, &ring->round_waiters);
 }
 
-void mmsb_ring_fail(mmsb_ring_t *ring, mmsb_status_t code, int32_t domain, int32_t foreign, const char *text, size_t length) {
+void mmsb__ring_fail(mmsb__ring_t *ring, mmsb_status_t code, int32_t domain, int32_t foreign, const char *text, size_t length) {
     if (length >= sizeof ring->failed_text)
         length = sizeof ring->failed_text - 1;
     memcpy(ring->failed_text, text, length);
@@ -561,7 +563,7 @@ void mmsb_ring_fail(mmsb_ring_t *ring, mmsb_status_t code, int32_t domain, int32
     ring->failed_domain = domain;
     ring->failed_foreign = foreign;
     __atomic_store_n(&ring->failed, code, __ATOMIC_SEQ_CST);
-    __atomic_or_fetch(&ring->word, MMSB_RING_CLOSED, __ATOMIC_SEQ_CST);
+    __atomic_or_fetch(&ring->word, MMSB__RING_CLOSED, __ATOMIC_SEQ_CST);
     move(&ring->turns, &ring->turn_waiters);
     move(&ring->rounds, &ring->round_waiters);
 }

@@ -3,20 +3,20 @@ package native
 /*
 #include "journal.h"
 
-#cgo noescape mmsb_ring_take
-#cgo nocallback mmsb_ring_take
-#cgo noescape mmsb_ring_fail
-#cgo nocallback mmsb_ring_fail
-#cgo nocallback mmsb_ring_flush
-#cgo nocallback mmsb_ring_wait
+#cgo noescape mmsb__ring_take
+#cgo nocallback mmsb__ring_take
+#cgo noescape mmsb__ring_fail
+#cgo nocallback mmsb__ring_fail
+#cgo nocallback mmsb__ring_flush
+#cgo nocallback mmsb__ring_wait
 
 // One record of at most three pieces, for Go: the pieces are built here, because Go may not put its pointers into C structs.
-static mmsb_status_t append_record(mmsb_ring_t *ring, mmsb_journal_head_t head, const void *a, uint64_t a_length, const void *b,
+static mmsb_status_t append_record(mmsb__ring_t *ring, mmsb__journal_head_t head, const void *a, uint64_t a_length, const void *b,
                                    uint64_t b_length, const void *c, uint64_t c_length, uint64_t *sequence) {
-    mmsb_piece_t pieces[] = {{a, a_length}, {b, b_length}, {c, c_length}};
-    return mmsb_ring_append(ring, head, pieces, 3, sequence);
+    mmsb__piece_t pieces[] = {{a, a_length}, {b, b_length}, {c, c_length}};
+    return mmsb__ring_append(ring, head, pieces, 3, sequence);
 }
-static inline uint64_t ring_synced(const mmsb_ring_t *ring) { return __atomic_load_n(&ring->durable, __ATOMIC_ACQUIRE); }
+static inline uint64_t ring_synced(const mmsb__ring_t *ring) { return __atomic_load_n(&ring->durable, __ATOMIC_ACQUIRE); }
 #cgo noescape append_record
 #cgo nocallback append_record
 */
@@ -29,22 +29,22 @@ import (
 
 // Ring is the way of a context's records to its journal; core/journal's Writer takes them out. All its methods but Append,
 // Wait, Flush and Last are the writer's.
-type Ring struct{ ring *C.mmsb_ring_t }
+type Ring struct{ ring *C.mmsb__ring_t }
 
 // RingBytes is the size of a ring's two buffers, and the longest frame.
-const RingBytes = int(C.MMSB_RING_BYTES_MAX)
+const RingBytes = int(C.MMSB__RING_BYTES_MAX)
 
 // OpenRing opens the ring of a context that has none: its first record gets the number next. interval is how long a record
 // may wait for others to go with it; with eachCall Wait waits. A failure is the thread's last error.
 func OpenRing(context uint32, next uint64, bufferBytes int, interval time.Duration, eachCall bool) (Ring, int32) {
-	code := int32(C.mmsb_ring_open(C.uint32_t(context), C.uint64_t(next), C.uint64_t(bufferBytes), C.int64_t(interval),
+	code := int32(C.mmsb__ring_open(C.uint32_t(context), C.uint64_t(next), C.uint64_t(bufferBytes), C.int64_t(interval),
 		C.int(flag(eachCall))))
-	return Ring{C.mmsb_rings[context]}, code
+	return Ring{C.mmsb__rings[context]}, code
 }
 
 // RingOf is the ring of a context; ok says whether it is open.
 func RingOf(context uint32) (ring Ring, ok bool) {
-	found := C.mmsb_ring_for(C.uint32_t(context))
+	found := C.mmsb__ring_for(C.uint32_t(context))
 	return Ring{found}, found != nil
 }
 
@@ -62,7 +62,7 @@ func (r Ring) Append(head Head, pieces ...[]byte) (sequence uint64, code int32) 
 	var parts [3][]byte
 	copy(parts[:], pieces)
 	var number C.uint64_t
-	code = int32(C.append_record(r.ring, C.mmsb_journal_head_t{kind: C.uint8_t(head.Kind), flags: C.uint8_t(head.Flags),
+	code = int32(C.append_record(r.ring, C.mmsb__journal_head_t{kind: C.uint8_t(head.Kind), flags: C.uint8_t(head.Flags),
 		form: C.uint16_t(head.Form), page: C.uint64_t(head.Page), version: C.uint64_t(head.Version), epoch: C.uint64_t(head.Epoch)},
 		unsafe.Pointer(unsafe.SliceData(parts[0])), C.uint64_t(len(parts[0])),
 		unsafe.Pointer(unsafe.SliceData(parts[1])), C.uint64_t(len(parts[1])),
@@ -72,24 +72,24 @@ func (r Ring) Append(head Head, pieces ...[]byte) (sequence uint64, code int32) 
 
 // Wait returns when the record is durable, where each call waits for that. A failure is the thread's last error.
 func (r Ring) Wait(sequence uint64) int32 {
-	return int32(C.mmsb_ring_wait(r.ring, C.uint64_t(sequence)))
+	return int32(C.mmsb__ring_wait(r.ring, C.uint64_t(sequence)))
 }
 
 // Flush returns when the record is durable, whatever the journal's durability. A failure is the thread's last error.
 func (r Ring) Flush(sequence uint64) int32 {
-	return int32(C.mmsb_ring_flush(r.ring, C.uint64_t(sequence)))
+	return int32(C.mmsb__ring_flush(r.ring, C.uint64_t(sequence)))
 }
 
 // Last is the last sequence number that was given to a record.
-func (r Ring) Last() uint64 { return uint64(C.mmsb_ring_last(r.ring)) }
+func (r Ring) Last() uint64 { return uint64(C.mmsb__ring_last(r.ring)) }
 
 // Take waits for records; patience below 0 is for ever. buffer is a whole one with room for the frame's head at its front,
 // used is where its records end, first the number of the first of count; ends says that no group goes on behind them; wanted,
 // that somebody waits for them. No buffer: there were no records, or somebody waits for those taken before to be durable.
 // open is false after the last.
 func (r Ring) Take(patience time.Duration) (buffer []byte, used int, first uint64, count uint32, ends, wanted, open bool) {
-	var stretch C.mmsb_stretch_t
-	switch C.mmsb_ring_take(r.ring, C.int64_t(patience), &stretch) {
+	var stretch C.mmsb__ring_batch_t
+	switch C.mmsb__ring_take(r.ring, C.int64_t(patience), &stretch) {
 	case -1:
 		return nil, 0, 0, 0, false, false, false
 	case 0:
@@ -103,16 +103,16 @@ func (r Ring) Take(patience time.Duration) (buffer []byte, used int, first uint6
 func (r Ring) Synced() uint64 { return uint64(C.ring_synced(r.ring)) }
 
 // Durable says that every record up to sequence is on the disk.
-func (r Ring) Durable(sequence uint64) { C.mmsb_ring_durable(r.ring, C.uint64_t(sequence)) }
+func (r Ring) Durable(sequence uint64) { C.mmsb__ring_durable(r.ring, C.uint64_t(sequence)) }
 
 // Fail says that the disk failed: calls that would be journalled fail from now on with this error.
 func (r Ring) Fail(code, domain, foreign int32, text string) {
-	C.mmsb_ring_fail(r.ring, C.mmsb_status_t(code), C.int32_t(domain), C.int32_t(foreign),
+	C.mmsb__ring_fail(r.ring, C.mmsb_status_t(code), C.int32_t(domain), C.int32_t(foreign),
 		(*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.size_t(len(text)))
 }
 
 // Stop lets no more records in; Take hands out what is left. It returns at once.
-func (r Ring) Stop() { C.mmsb_ring_stop(r.ring) }
+func (r Ring) Stop() { C.mmsb__ring_stop(r.ring) }
 
 // Close gives back the buffers, after Take has said that it is over or after Fail.
-func (r Ring) Close() { C.mmsb_ring_close(r.ring) }
+func (r Ring) Close() { C.mmsb__ring_close(r.ring) }

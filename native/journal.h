@@ -6,12 +6,12 @@
  * done with one addition; nobody waits for a thread that was interrupted but the writer. A record is put before its change is
  * made: begin is the last step of a call that can fail.
  *
- *     mmsb_ring_t *ring = mmsb_ring_for(context_index);          under the page's lock
- *     mmsb_ring_begin(ring, &group, bytes, records)              may wait and fail: nothing has changed yet
- *     mmsb_ring_put…(&group, …), and the change it tells of      for each record
- *     mmsb_ring_end(&group)
+ *     mmsb__ring_t *ring = mmsb__ring_for(context_index);          under the page's lock
+ *     mmsb__ring_begin(ring, &group, bytes, records)              may wait and fail: nothing has changed yet
+ *     mmsb__ring_put…(&group, …), and the change it tells of      for each record
+ *     mmsb__ring_end(&group)
  *     unlock the page
- *     mmsb_ring_wait(ring, group.last)                           durability "each call" only; else it returns at once
+ *     mmsb__ring_wait(ring, group.last)                           durability "each call" only; else it returns at once
  *
  * Between begin and end a thread may not begin another group. The records of a group come back all or not at all.
  */
@@ -26,33 +26,33 @@
 
 /* ---------------------------------------------------------------------------------------------------- records ---- */
 
-typedef enum mmsb_journal_kind {
-    MMSB_JOURNAL_CREATE = 1,
-    MMSB_JOURNAL_ADOPT = 2,
-    MMSB_JOURNAL_CLONE = 3,
-    MMSB_JOURNAL_DESTROY = 4,
-    MMSB_JOURNAL_RESIZE = 5,
-    MMSB_JOURNAL_MIGRATE = 6,
-    MMSB_JOURNAL_WRITE = 7,
-    MMSB_JOURNAL_RUN = 8,
-    MMSB_JOURNAL_DELTA = 9,
-    MMSB_JOURNAL_MASK_CLEAR = 10,
-    MMSB_JOURNAL_METADATA_SET = 11,
-    MMSB_JOURNAL_METADATA_REMOVE = 12,
-    MMSB_JOURNAL_METADATA_IMPORT = 13,
-    MMSB_JOURNAL_DEPENDENCY_ADD = 14,
-    MMSB_JOURNAL_DEPENDENCY_REMOVE = 15,
-} mmsb_journal_kind_t;
+typedef enum mmsb__journal_kind {
+    MMSB__JOURNAL_CREATE = 1,
+    MMSB__JOURNAL_ADOPT = 2,
+    MMSB__JOURNAL_CLONE = 3,
+    MMSB__JOURNAL_DESTROY = 4,
+    MMSB__JOURNAL_RESIZE = 5,
+    MMSB__JOURNAL_MIGRATE = 6,
+    MMSB__JOURNAL_WRITE = 7,
+    MMSB__JOURNAL_RUN = 8,
+    MMSB__JOURNAL_DELTA = 9,
+    MMSB__JOURNAL_MASK_CLEAR = 10,
+    MMSB__JOURNAL_METADATA_SET = 11,
+    MMSB__JOURNAL_METADATA_REMOVE = 12,
+    MMSB__JOURNAL_METADATA_IMPORT = 13,
+    MMSB__JOURNAL_DEPENDENCY_ADD = 14,
+    MMSB__JOURNAL_DEPENDENCY_REMOVE = 15,
+} mmsb__journal_kind_t;
 
-#define MMSB_JOURNAL_MORE 1      /* the next record belongs to the same group */
-#define MMSB_JOURNAL_PIECE 2     /* the body goes on in the next record */
-#define MMSB_JOURNAL_ANNOTATED 4 /* the body begins with id, time, source and intent of the delta */
+#define MMSB__JOURNAL_MORE 1      /* the next record belongs to the same group */
+#define MMSB__JOURNAL_PIECE 2     /* the body goes on in the next record */
+#define MMSB__JOURNAL_ANNOTATED 4 /* the body begins with id, time, source and intent of the delta */
 
 /* The form of a DELTA record: the delta's kind, and one more. */
-#define MMSB_JOURNAL_INDEXED32 6
+#define MMSB__JOURNAL_INDEXED32 6
 
 /* What every record begins with, as it lies in the file. */
-typedef struct mmsb_journal_head {
+typedef struct mmsb__journal_head {
     uint32_t length; /* with this head, without what fills it up to a multiple of 8 */
     uint8_t kind;
     uint8_t flags;
@@ -61,50 +61,50 @@ typedef struct mmsb_journal_head {
     uint64_t version; /* of the page after the change */
     uint64_t epoch;   /* of the page after the change */
     int64_t time_ns;  /* since 1970 */
-} mmsb_journal_head_t;
+} mmsb__journal_head_t;
 
-_Static_assert(sizeof(mmsb_journal_head_t) == 40, "the file's record head has 40 bytes");
+_Static_assert(sizeof(mmsb__journal_head_t) == 40, "the file's record head has 40 bytes");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are stored as they lie in memory");
 
 /* The body of CREATE, and of ADOPT before the bytes. */
-typedef struct mmsb_journal_create {
+typedef struct mmsb__journal_create {
     uint64_t size;
     int32_t location;
     int32_t device;
     int32_t numa_node;
     uint32_t state; /* 1 adopted, 2 read-only */
-} mmsb_journal_create_t;
+} mmsb__journal_create_t;
 
-_Static_assert(sizeof(mmsb_journal_create_t) == 24, "the body of CREATE has 24 bytes");
+_Static_assert(sizeof(mmsb__journal_create_t) == 24, "the body of CREATE has 24 bytes");
 
 /* Bytes somewhere that become part of a body. */
-typedef struct mmsb_piece {
+typedef struct mmsb__piece {
     const void *bytes;
     uint64_t length;
-} mmsb_piece_t;
+} mmsb__piece_t;
 
 /* ------------------------------------------------------------------------------------------------------ rings ---- */
 
-#define MMSB_FRAME_HEAD 64                       /* bytes at the front of a buffer that Go fills */
-#define MMSB_RING_BYTES_MIN (UINT64_C(64) << 10) /* of a buffer; a multiple of 4096 */
-#define MMSB_RING_BYTES_MAX (UINT64_C(4) << 20)  /* the longest frame that readers take */
+#define MMSB__RING_HEAD_BYTES 64                  /* bytes at the front of a buffer that Go fills */
+#define MMSB__RING_BYTES_MIN (UINT64_C(64) << 10) /* of a buffer; a multiple of 4096 */
+#define MMSB__RING_BYTES_MAX (UINT64_C(4) << 20)  /* the longest frame that readers take */
 
-typedef struct mmsb_ring_buffer {
+typedef struct mmsb__ring_buffer {
     uint8_t *bytes;
     uint64_t first;                               /* sequence number of its first record */
     uint32_t filled __attribute__((aligned(64))); /* bytes behind the frame's head that are copied */
     uint32_t awaited;                             /* 1: the writer sleeps until filled moves */
-} mmsb_ring_buffer_t;
+} mmsb__ring_buffer_t;
 
 /* Whether the writer sleeps: until a time, or until there is a record. */
-#define MMSB_AWAKE 0
-#define MMSB_ASLEEP_TIMED 1
-#define MMSB_ASLEEP_IDLE 2
+#define MMSB__AWAKE 0
+#define MMSB__ASLEEP_TIMED 1
+#define MMSB__ASLEEP_IDLE 2
 
-typedef struct mmsb_ring {
+typedef struct mmsb__ring {
     /* Bits 0 … 31: bytes of the active buffer that are reserved, in words of 8; 32 … 59: its records; 60: which buffer it is. */
     uint64_t word __attribute__((aligned(64)));
-    mmsb_ring_buffer_t buffers[2];
+    mmsb__ring_buffer_t buffers[2];
     uint64_t capacity; /* of a buffer */
     void *memory;      /* the mapping that holds both */
     int64_t interval_ns;
@@ -119,7 +119,7 @@ typedef struct mmsb_ring {
     uint64_t wanted;  /* somebody waits until this one is */
 
     uint32_t bell __attribute__((aligned(64))); /* futex: moves when the writer has a reason to look */
-    uint32_t asleep;                            /* MMSB_AWAKE, … */
+    uint32_t asleep;                            /* MMSB__AWAKE, … */
     uint32_t pressed;                           /* 1: somebody waits for the other buffer */
     uint32_t stopping;
     uint64_t taken; /* the writer's own: the last sequence number it took */
@@ -129,88 +129,88 @@ typedef struct mmsb_ring {
     int32_t failed_domain;
     int32_t failed_foreign;
     char failed_text[512];
-} mmsb_ring_t;
+} mmsb__ring_t;
 
-#define MMSB_RING_BUFFER_SHIFT 60
-#define MMSB_RING_GREAT (UINT64_C(1) << 61)  /* a group that no buffer holds goes through; all others wait */
-#define MMSB_RING_CLOSED (UINT64_C(1) << 62) /* no record is taken: closed, or failed */
-#define MMSB_RING_RECORD (UINT64_C(1) << 32)
+#define MMSB__RING_BUFFER_SHIFT 60
+#define MMSB__RING_GREAT (UINT64_C(1) << 61)  /* a group that no buffer holds goes through; all others wait */
+#define MMSB__RING_CLOSED (UINT64_C(1) << 62) /* no record is taken: closed, or failed */
+#define MMSB__RING_RECORD (UINT64_C(1) << 32)
 
 /* Number of rings that are open, and the rings by context index. A ring that was made is never freed: it is opened again. */
-extern uint32_t mmsb_rings_open;
-extern mmsb_ring_t *mmsb_rings[MMSB_CONTEXTS];
+extern uint32_t mmsb__rings_open;
+extern mmsb__ring_t *mmsb__rings[MMSB__CONTEXTS];
 
 /* The ring of a context, NULL where it has no journal: one load where no context has. */
-static inline mmsb_ring_t *mmsb_ring_for(uint32_t context_index) {
-    if (MMSB_LIKELY(__atomic_load_n(&mmsb_rings_open, __ATOMIC_RELAXED) == 0))
+static inline mmsb__ring_t *mmsb__ring_for(uint32_t context_index) {
+    if (MMSB__LIKELY(__atomic_load_n(&mmsb__rings_open, __ATOMIC_RELAXED) == 0))
         return NULL;
-    mmsb_ring_t *ring = __atomic_load_n(&mmsb_rings[context_index], __ATOMIC_ACQUIRE);
+    mmsb__ring_t *ring = __atomic_load_n(&mmsb__rings[context_index], __ATOMIC_ACQUIRE);
     return ring && __atomic_load_n(&ring->open, __ATOMIC_RELAXED) ? ring : NULL;
 }
 
 /* ----------------------------------------------------------------------------------------------------- groups ---- */
 
-typedef struct mmsb_group {
-    mmsb_ring_t *ring; /* NULL: the journal was closed meanwhile; nothing is put */
-    mmsb_ring_buffer_t *buffer;
+typedef struct mmsb__group {
+    mmsb__ring_t *ring; /* NULL: the journal was closed meanwhile; nothing is put */
+    mmsb__ring_buffer_t *buffer;
     uint8_t *at;       /* where the next record goes; NULL: the group is larger than a buffer, or there is no ring */
     uint64_t left;     /* records still to come */
     uint64_t reserved; /* bytes, said to be filled at the end */
     uint64_t last;     /* sequence number of the last record; what to wait for; 0 = nothing */
     int64_t time_ns;
     mmsb_status_t status;
-} mmsb_group_t;
+} mmsb__group_t;
 
 /* The room that a record takes. */
-static inline uint64_t mmsb_journal_space(uint64_t body) {
-    return (sizeof(mmsb_journal_head_t) + body + 7) & ~UINT64_C(7);
+static inline uint64_t mmsb__journal_space(uint64_t body) {
+    return (sizeof(mmsb__journal_head_t) + body + 7) & ~UINT64_C(7);
 }
 /* The same of a RUN record, and of the record of any delta. */
-static inline uint64_t mmsb_journal_run_space(uint64_t length) {
-    return mmsb_journal_space(8 + length);
+static inline uint64_t mmsb__journal_run_space(uint64_t length) {
+    return mmsb__journal_space(8 + length);
 }
-uint64_t mmsb_journal_delta_space(const mmsb_delta_t *delta);
+uint64_t mmsb__journal_delta_space(const mmsb_delta_t *delta);
 
 /* Makes room for a group: records of bytes together, each counted by its space function. Waits while both buffers are full.
  * Errors: the journal's, MMSB_E_IO or MMSB_E_NO_SPACE, with the disk's errno; the caller then changes nothing. */
-mmsb_status_t mmsb_ring_begin(mmsb_ring_t *ring, mmsb_group_t *group, uint64_t bytes, uint64_t records);
+mmsb_status_t mmsb__ring_begin(mmsb__ring_t *ring, mmsb__group_t *group, uint64_t bytes, uint64_t records);
 /* Puts a record: head.kind, flags (ANNOTATED), form, page, version and epoch are the caller's. */
-void mmsb_ring_put(mmsb_group_t *group, mmsb_journal_head_t head, const mmsb_piece_t *pieces, size_t count);
+void mmsb__ring_put(mmsb__group_t *group, mmsb__journal_head_t head, const mmsb__piece_t *pieces, size_t count);
 /* The record of a delta that was checked, in the form it has. */
-void mmsb_ring_put_delta(mmsb_group_t *group, uint64_t page, uint64_t version, uint64_t epoch, const mmsb_delta_t *delta);
+void mmsb__ring_put_delta(mmsb__group_t *group, uint64_t page, uint64_t version, uint64_t epoch, const mmsb_delta_t *delta);
 /* All records are put. Fails only where the group was larger than a buffer: the disk failed while the group went through, so
  * that none of it will come back. */
-mmsb_status_t mmsb_ring_end(mmsb_group_t *group);
+mmsb_status_t mmsb__ring_end(mmsb__group_t *group);
 /* One record that is a group of its own, whole before anything changes. *sequence is what to wait for. */
-mmsb_status_t mmsb_ring_append(mmsb_ring_t *ring, mmsb_journal_head_t head, const mmsb_piece_t *pieces, size_t count,
-                               uint64_t *sequence);
-mmsb_status_t mmsb_ring_append_delta(mmsb_ring_t *ring, uint64_t page, uint64_t version, uint64_t epoch,
-                                     const mmsb_delta_t *delta, uint64_t *sequence);
+mmsb_status_t mmsb__ring_append(mmsb__ring_t *ring, mmsb__journal_head_t head, const mmsb__piece_t *pieces, size_t count,
+                                uint64_t *sequence);
+mmsb_status_t mmsb__ring_append_delta(mmsb__ring_t *ring, uint64_t page, uint64_t version, uint64_t epoch,
+                                      const mmsb_delta_t *delta, uint64_t *sequence);
 
-void mmsb_ring_put_run_slow(mmsb_group_t *group, uint64_t page, uint64_t version, uint64_t epoch, uint64_t offset,
-                            const void *payload, uint64_t length);
+void mmsb__ring_put_run_slow(mmsb__group_t *group, uint64_t page, uint64_t version, uint64_t epoch, uint64_t offset,
+                             const void *payload, uint64_t length);
 
 /* The record of a delta that is one run. */
-static inline void mmsb_ring_put_run(mmsb_group_t *group, uint64_t page, uint64_t version, uint64_t epoch, uint64_t offset,
-                                     const void *payload, uint64_t length) {
-    if (MMSB_UNLIKELY(!group->at)) {
-        mmsb_ring_put_run_slow(group, page, version, epoch, offset, payload, length);
+static inline void mmsb__ring_put_run(mmsb__group_t *group, uint64_t page, uint64_t version, uint64_t epoch, uint64_t offset,
+                                      const void *payload, uint64_t length) {
+    if (MMSB__UNLIKELY(!group->at)) {
+        mmsb__ring_put_run_slow(group, page, version, epoch, offset, payload, length);
         return;
     }
-    mmsb_journal_head_t *head = (mmsb_journal_head_t *)(void *)group->at;
+    mmsb__journal_head_t *head = (mmsb__journal_head_t *)(void *)group->at;
     group->left--;
-    *head = (mmsb_journal_head_t){(uint32_t)(sizeof *head + 8 + length),
-                                  MMSB_JOURNAL_RUN,
-                                  group->left > 0 ? MMSB_JOURNAL_MORE : 0,
-                                  0,
-                                  page,
-                                  version,
-                                  epoch,
-                                  group->time_ns};
+    *head = (mmsb__journal_head_t){(uint32_t)(sizeof *head + 8 + length),
+                                   MMSB__JOURNAL_RUN,
+                                   group->left > 0 ? MMSB__JOURNAL_MORE : 0,
+                                   0,
+                                   page,
+                                   version,
+                                   epoch,
+                                   group->time_ns};
     memcpy(head + 1, &offset, 8);
     uint8_t *to = group->at + sizeof *head + 8;
-    group->at += mmsb_journal_run_space(length);
-    if (MMSB_LIKELY(length == 64)) { /* a number that the compiler knows */
+    group->at += mmsb__journal_run_space(length);
+    if (MMSB__LIKELY(length == 64)) { /* a number that the compiler knows */
         memcpy(to, payload, 64);
         return;
     }
@@ -223,25 +223,25 @@ static inline void mmsb_ring_put_run(mmsb_group_t *group, uint64_t page, uint64_
 
 /* Returns when the record is on the disk, where the journal's durability is "each call"; else at once. Not with a page locked:
  * it takes as long as the disk does. Errors: the journal's; the change is in memory, but may not come back. */
-mmsb_status_t mmsb_ring_wait(mmsb_ring_t *ring, uint64_t sequence);
+mmsb_status_t mmsb__ring_wait(mmsb__ring_t *ring, uint64_t sequence);
 /* The same whatever the durability is. */
-mmsb_status_t mmsb_ring_flush(mmsb_ring_t *ring, uint64_t sequence);
+mmsb_status_t mmsb__ring_flush(mmsb__ring_t *ring, uint64_t sequence);
 /* The last sequence number that was given to a record. */
-uint64_t mmsb_ring_last(mmsb_ring_t *ring);
+uint64_t mmsb__ring_last(mmsb__ring_t *ring);
 
 /* ------------------------------------------------------------------------------------------------ for the writer ---- */
 
 /* Opens the ring of a context, which has none that is open: its first record gets the number next. interval_ns is how long
  * records may wait for others; each_call: wait waits. buffer_bytes is the same each time, because threads may still look at a
  * ring that was closed. Errors: MMSB_E_OUT_OF_MEMORY, MMSB_E_INVALID_ARGUMENT. */
-mmsb_status_t mmsb_ring_open(uint32_t context_index, uint64_t next, uint64_t buffer_bytes, int64_t interval_ns, int each_call);
+mmsb_status_t mmsb__ring_open(uint32_t context_index, uint64_t next, uint64_t buffer_bytes, int64_t interval_ns, int each_call);
 /* No more records; take hands out what is left and then says -1. Returns at once. */
-void mmsb_ring_stop(mmsb_ring_t *ring);
+void mmsb__ring_stop(mmsb__ring_t *ring);
 /* After take said -1, or after a failure: waits for threads that still copy, and gives back the buffers. */
-void mmsb_ring_close(mmsb_ring_t *ring);
+void mmsb__ring_close(mmsb__ring_t *ring);
 
 /* A buffer for the disk. It is the writer's until its next take. */
-typedef struct mmsb_stretch {
+typedef struct mmsb__ring_batch {
     uint8_t *bytes;
     uint64_t used;     /* bytes, with the frame's head */
     uint64_t capacity; /* bytes behind the used ones up to the next multiple of 4096 are zero */
@@ -249,15 +249,15 @@ typedef struct mmsb_stretch {
     uint32_t count;    /* records */
     uint32_t ends;     /* 1: the last record ends its group for certain */
     uint32_t wanted;   /* 1: somebody waits until it is durable */
-} mmsb_stretch_t;
+} mmsb__ring_batch_t;
 
 /* Waits for records: 1 = *stretch is to be written, 0 = there were none for patience_ns (negative: for ever) or somebody wants
  * what was written to be durable, -1 = the ring is stopped and empty, or has failed. */
-int mmsb_ring_take(mmsb_ring_t *ring, int64_t patience_ns, mmsb_stretch_t *stretch);
+int mmsb__ring_take(mmsb__ring_t *ring, int64_t patience_ns, mmsb__ring_batch_t *stretch);
 /* Every record up to this one is on the disk. */
-void mmsb_ring_durable(mmsb_ring_t *ring, uint64_t sequence);
+void mmsb__ring_durable(mmsb__ring_t *ring, uint64_t sequence);
 /* The disk failed: calls that would be journalled fail from now on. */
-void mmsb_ring_fail(mmsb_ring_t *ring, mmsb_status_t code, int32_t domain, int32_t foreign, const char *text, size_t length);
+void mmsb__ring_fail(mmsb__ring_t *ring, mmsb_status_t code, int32_t domain, int32_t foreign, const char *text, size_t length);
 
 #pragma GCC visibility pop
 #endif

@@ -9,32 +9,32 @@ package native
 #include <sys/mman.h>
 #include "delta.h"
 
-extern void mmsb_native_install(void);
+extern void mmsb__native_install(void);
 
 // Calls that neither keep a Go pointer nor come back into Go.
-#cgo noescape mmsb_fail_foreign
-#cgo nocallback mmsb_fail_foreign
-#cgo noescape mmsb_gate_poison
-#cgo nocallback mmsb_gate_poison
-#cgo noescape mmsb_records_list
-#cgo nocallback mmsb_records_list
-#cgo noescape mmsb_records_survey
-#cgo nocallback mmsb_records_survey
-#cgo noescape mmsb_memory_swap
-#cgo nocallback mmsb_memory_swap
-#cgo nocallback mmsb_page_lock_library
+#cgo noescape mmsb__fail_foreign
+#cgo nocallback mmsb__fail_foreign
+#cgo noescape mmsb__gate_poison
+#cgo nocallback mmsb__gate_poison
+#cgo noescape mmsb__records_list
+#cgo nocallback mmsb__records_list
+#cgo noescape mmsb__records_survey
+#cgo nocallback mmsb__records_survey
+#cgo noescape mmsb__memory_swap
+#cgo nocallback mmsb__memory_swap
+#cgo nocallback mmsb__page_lock_library
 
 // Addresses cross as numbers: they are the caller's, and none of Go's business.
 static inline void call_release(uintptr_t release, uintptr_t user, uintptr_t memory, uint64_t size) {
     ((void (*)(void *, void *, uint64_t))release)((void *)user, (void *)memory, size);
 }
 // In AddressSanitizer builds: of length bytes at memory only the first size may be touched.
-static inline void fence_memory(uintptr_t memory, uint64_t size, uint64_t length) {
-    MMSB_UNPOISON((void *)memory, size);
-    MMSB_POISON((uint8_t *)memory + size, length - size);
+static inline void redzone_memory(uintptr_t memory, uint64_t size, uint64_t length) {
+    MMSB__UNPOISON((void *)memory, size);
+    MMSB__POISON((uint8_t *)memory + size, length - size);
 }
 static inline uint64_t mask_bytes(void) {
-    return __atomic_load_n(&mmsb_mask_bytes, __ATOMIC_RELAXED);
+    return __atomic_load_n(&mmsb__mask_bytes, __ATOMIC_RELAXED);
 }
 */
 import "C"
@@ -47,69 +47,69 @@ import (
 
 // Start reserves the records' addresses and tells C where Go is. It may be called more than once.
 func Start() syscall.Errno {
-	if C.mmsb_gate != 0 && C.mmsb_gate_closed() != 0 {
+	if C.mmsb__gate != 0 && C.mmsb__gate_closed() != 0 {
 		return syscall.ENOMEM
 	}
-	C.mmsb_native_install()
+	C.mmsb__native_install()
 	return 0
 }
 
 // Poison closes the library after an internal error.
 func Poison(text string) {
-	C.mmsb_gate_poison((*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.size_t(len(text)))
+	C.mmsb__gate_poison((*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.size_t(len(text)))
 }
 
 // Fail stores the calling thread's last error and returns the code.
 func Fail(code, domain, foreign int32, text string) int32 {
-	return int32(C.mmsb_fail_foreign(C.mmsb_status_t(code), C.int32_t(domain), C.int32_t(foreign),
+	return int32(C.mmsb__fail_foreign(C.mmsb_status_t(code), C.int32_t(domain), C.int32_t(foreign),
 		(*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.size_t(len(text))))
 }
 
 // LastError is what C code stored for this thread.
 func LastError() (code, domain, foreign int32, text string) {
-	thread := C.mmsb_error()
+	thread := C.mmsb__error()
 	return int32(thread.error_code), int32(thread.error_domain), int32(thread.error_foreign), C.GoString(&thread.error_text[0])
 }
 
-// OpenChunk makes the records of a chunk writable.
-func OpenChunk(chunk uint32) syscall.Errno {
-	return syscall.Errno(C.mmsb_table_open_chunk(C.uint32_t(chunk)))
+// OpenLeaf makes the records of a chunk writable.
+func OpenLeaf(chunk uint32) syscall.Errno {
+	return syscall.Errno(C.mmsb__table_open_leaf(C.uint32_t(chunk)))
 }
 
-// OpenColds makes the cold records of a chunk writable.
-func OpenColds(chunk uint32) syscall.Errno {
-	return syscall.Errno(C.mmsb_table_open_colds(C.uint32_t(chunk)))
+// OpenSides makes the side records of a chunk writable.
+func OpenSides(chunk uint32) syscall.Errno {
+	return syscall.Errno(C.mmsb__table_open_sides(C.uint32_t(chunk)))
 }
 
-// SetChunkContext says whose the records of a chunk are; 0 = nobody's.
-func SetChunkContext(chunk, context uint32) {
-	storeUint32((*uint32)(unsafe.Pointer(&C.mmsb_table.chunk_context[chunk])), context)
+// SetLeafContext says whose the records of a chunk are; 0 = nobody's.
+func SetLeafContext(chunk, context uint32) {
+	storeUint32((*uint32)(unsafe.Pointer(&C.mmsb__table.leaf_context[chunk])), context)
 }
 
-// ChunkContext is the index of the context that has the chunk.
-func ChunkContext(chunk uint32) uint32 {
-	return loadUint32((*uint32)(unsafe.Pointer(&C.mmsb_table.chunk_context[chunk])))
+// LeafContext is the index of the context that has the chunk.
+func LeafContext(chunk uint32) uint32 {
+	return loadUint32((*uint32)(unsafe.Pointer(&C.mmsb__table.leaf_context[chunk])))
 }
 
 // SetRegion says where a region lies; 0 = nowhere.
 func SetRegion(region uint32, base uintptr) {
-	C.mmsb_region_map(C.uint32_t(region), C.uintptr_t(base))
+	C.mmsb__region_map(C.uint32_t(region), C.uintptr_t(base))
 }
 
 // LockPage locks a live page for Go code. A failure is the thread's last error.
-func LockPage(page uint64) int32 { return int32(C.mmsb_page_lock_library(C.uint64_t(page))) }
+func LockPage(page uint64) int32 { return int32(C.mmsb__page_lock_library(C.uint64_t(page))) }
 
 // UnlockRecord gives the record a state without owner; a page that is away and not pinned leaves.
 func UnlockRecord(index uint32, state uint64) {
-	C.mmsb_record_unlock(C.uint32_t(index), C.uint64_t(state))
+	C.mmsb__record_unlock(C.uint32_t(index), C.uint64_t(state))
 }
 
 // Synchronize returns when every thread that works in a cache of the context knows what the caller has written before.
-func Synchronize(context uint32) { C.mmsb_synchronize(C.mmsb_context_record(C.uint32_t(context))) }
+func Synchronize(context uint32) { C.mmsb__synchronize(C.mmsb__context_record(C.uint32_t(context))) }
 
 // BeginContext opens a context's record.
 func BeginContext(index uint32, handle uint64, defaultLocation int32, idFactor, idInverse uint64) {
-	record := C.mmsb_context_record(C.uint32_t(index))
+	record := C.mmsb__context_record(C.uint32_t(index))
 	record.index = C.uint32_t(index)
 	record.default_location = C.int32_t(defaultLocation)
 	record.id_factor = C.uint64_t(idFactor)
@@ -120,69 +120,69 @@ func BeginContext(index uint32, handle uint64, defaultLocation int32, idFactor, 
 }
 
 // DetachContext makes the context's handle stale and takes it away from every thread's cache.
-func DetachContext(index uint32) { C.mmsb_context_detach(C.mmsb_context_record(C.uint32_t(index))) }
+func DetachContext(index uint32) { C.mmsb__context_detach(C.mmsb__context_record(C.uint32_t(index))) }
 
 // Counts are a context's counters.
 type Counts struct{ Creates, Frees, BytesCreated, BytesFreed, PeakBytes uint64 }
 
 // CountContext adds up a context's counters.
 func CountContext(index uint32) Counts {
-	record := C.mmsb_context_record(C.uint32_t(index))
+	record := C.mmsb__context_record(C.uint32_t(index))
 	var creates, frees, bytesCreated, bytesFreed C.uint64_t
-	C.mmsb_context_count(record, &creates, &frees, &bytesCreated, &bytesFreed)
+	C.mmsb__context_count(record, &creates, &frees, &bytesCreated, &bytesFreed)
 	return Counts{uint64(creates), uint64(frees), uint64(bytesCreated), uint64(bytesFreed), uint64(record.peak_bytes)}
 }
 
 // SetSimulated notes whether a context's devices are simulated ones.
 func SetSimulated(index uint32, simulated bool) {
-	storeInt32((*int32)(&C.mmsb_context_record(C.uint32_t(index)).simulated), int32(flag(simulated)))
+	storeInt32((*int32)(&C.mmsb__context_record(C.uint32_t(index)).simulated), int32(flag(simulated)))
 }
 
 // AddCounts counts what Go did with pages by itself.
 func AddCounts(index uint32, creates, frees, bytesCreated, bytesFreed uint64) {
-	C.mmsb_context_add(C.uint32_t(index), C.uint64_t(creates), C.uint64_t(frees), C.uint64_t(bytesCreated), C.uint64_t(bytesFreed))
+	C.mmsb__context_add(C.uint32_t(index), C.uint64_t(creates), C.uint64_t(frees), C.uint64_t(bytesCreated), C.uint64_t(bytesFreed))
 }
 
 // CacheBytes is the memory of all threads' caches.
-func CacheBytes() uint64 { return uint64(C.mmsb_cache_bytes()) }
+func CacheBytes() uint64 { return uint64(C.mmsb__cache_bytes()) }
 
 // MaskBytes is the memory of all change masks.
 func MaskBytes() uint64 { return uint64(C.mask_bytes()) }
 
 // TakeDepot takes a magazine of free handles out of a context's depot.
 func TakeDepot(context, class uint32, handles *[MagazineRounds]uint64) int {
-	return int(C.mmsb_depot_take(C.mmsb_context_record(C.uint32_t(context)), C.uint32_t(class), (*C.uint64_t)(&handles[0])))
+	return int(C.mmsb__depot_take(C.mmsb__context_record(C.uint32_t(context)), C.uint32_t(class), (*C.uint64_t)(&handles[0])))
 }
 
-// CreateBatch creates small pages with automatic ids. MMSB_ENTER_GO (-1) when an id is taken.
+// CreateBatch creates small pages with automatic ids. MMSB__ENTER_GO (-1) when an id is taken.
 func CreateBatch(context, size uint64, zeroed bool, pages []uint64) int32 {
-	return int32(C.mmsb_page_create_batch(C.uint64_t(context), C.uint64_t(size), C.size_t(len(pages)), C.int(flag(zeroed)),
+	return int32(C.mmsb__page_create_many(C.uint64_t(context), C.uint64_t(size), C.size_t(len(pages)), C.int(flag(zeroed)),
 		(*C.mmsb_page_t)(unsafe.Pointer(unsafe.SliceData(pages)))))
 }
 
 // Uncreate takes back pages of a call that failed.
 func Uncreate(pages []uint64) {
-	C.mmsb_page_uncreate((*C.mmsb_page_t)(unsafe.Pointer(unsafe.SliceData(pages))), C.size_t(len(pages)))
+	C.mmsb__page_uncreate((*C.mmsb_page_t)(unsafe.Pointer(unsafe.SliceData(pages))), C.size_t(len(pages)))
 }
 
 // FinishRecord frees a small record whose page has been taken apart and that the caller has locked.
 func FinishRecord(index uint32, state uint64) {
-	C.mmsb_record_finish(C.uint32_t(index), C.uint64_t(state))
+	C.mmsb__record_finish(C.uint32_t(index), C.uint64_t(state))
 }
 
-// TakeBlock takes memory for the library's own use: a record, all zero.
-func TakeBlock(context uint32, size uint64) (index uint32, code int32) {
+// TakeFrame takes memory for the library's own use: a record, all zero.
+func TakeFrame(context uint32, size uint64) (index uint32, code int32) {
 	var taken C.uint32_t
-	code = int32(C.mmsb_block_take(C.uint32_t(context), C.uint64_t(size), &taken))
+	code = int32(C.mmsb__frame_take(C.uint32_t(context), C.uint64_t(size), &taken))
 	return uint32(taken), code
 }
 
-// GiveBlock gives such memory back.
-func GiveBlock(context, index uint32) { C.mmsb_block_give(C.uint32_t(context), C.uint32_t(index)) }
+// GiveFrame gives such memory back.
+func GiveFrame(context, index uint32) { C.mmsb__frame_give(C.uint32_t(context), C.uint32_t(index)) }
 
-// TakeBlocks takes so many blocks of small memory, or none. Without zeroed they may have bytes of the context's ended pages.
-func TakeBlocks(context uint32, size uint64, zeroed bool, indices []uint32) int32 {
-	return int32(C.mmsb_blocks_take(C.uint32_t(context), C.uint64_t(size), C.int(flag(zeroed)),
+// TakeFrames takes so many blocks of small memory, or none. Without zeroed they may have bytes of the context's ended pages.
+func TakeFrames(context uint32, size uint64, zeroed bool, indices []uint32) int32 {
+	return int32(C.mmsb__frames_take(C.uint32_t(context), C.uint64_t(size), C.int(flag(zeroed)),
 		(*C.uint32_t)(unsafe.SliceData(indices)), C.uint32_t(len(indices))))
 }
 
@@ -192,78 +192,78 @@ type Staged struct {
 	Index, CRC, Generation, _     uint32
 }
 
-var _ = [1]struct{}{}[unsafe.Sizeof(Staged{})-C.sizeof_mmsb_staged_t]
+var _ = [1]struct{}{}[unsafe.Sizeof(Staged{})-C.sizeof_mmsb__staged_t]
 
 // PublishPages turns blocks of a context into live pages.
 func PublishPages(context uint32, pages []Staged) {
-	C.mmsb_pages_publish(C.uint32_t(context), (*C.mmsb_staged_t)(unsafe.Pointer(unsafe.SliceData(pages))), C.size_t(len(pages)))
+	C.mmsb__pages_publish(C.uint32_t(context), (*C.mmsb__staged_t)(unsafe.Pointer(unsafe.SliceData(pages))), C.size_t(len(pages)))
 }
 
 // PublishPage turns a block into a live page.
 func PublishPage(index uint32, size, low, epoch, version uint64) {
-	C.mmsb_page_publish(C.uint32_t(index), C.uint64_t(size), C.uint64_t(low), C.uint64_t(epoch), C.uint64_t(version))
+	C.mmsb__page_publish(C.uint32_t(index), C.uint64_t(size), C.uint64_t(low), C.uint64_t(epoch), C.uint64_t(version))
 }
 
 // LockRecords locks the pages that live on count records. It returns count, or which one is pinned: those behind it are not
 // locked.
 func LockRecords(first, count uint32) uint32 {
-	return uint32(C.mmsb_records_lock(C.uint32_t(first), C.uint32_t(count)))
+	return uint32(C.mmsb__records_lock(C.uint32_t(first), C.uint32_t(count)))
 }
 
 // UnlockRecords unlocks them.
-func UnlockRecords(first, count uint32) { C.mmsb_records_unlock(C.uint32_t(first), C.uint32_t(count)) }
+func UnlockRecords(first, count uint32) { C.mmsb__records_unlock(C.uint32_t(first), C.uint32_t(count)) }
 
-// Finished is what is left when pages of a chunk have ended: their cold records, and the records of pages that Go takes apart.
+// Finished is what is left when pages of a chunk have ended: their side records, and the records of pages that Go takes apart.
 type Finished struct {
-	coldsCount, leftCount uint32
-	colds, left           [ChunkRecords]uint32
+	sidesCount, leftCount uint32
+	sides, left           [LeafRecords]uint32
 }
 
-var _ = [1]struct{}{}[unsafe.Sizeof(Finished{})-C.sizeof_mmsb_finished_t]
+var _ = [1]struct{}{}[unsafe.Sizeof(Finished{})-C.sizeof_mmsb__finished_t]
 
 // FinishRecords ends the locked pages on count records but for those that are left.
-func (f *Finished) FinishRecords(first, count uint32) (colds, left []uint32) {
-	C.mmsb_records_finish(C.uint32_t(first), C.uint32_t(count), (*C.mmsb_finished_t)(unsafe.Pointer(f)))
-	return f.colds[:f.coldsCount], f.left[:f.leftCount]
+func (f *Finished) FinishRecords(first, count uint32) (sides, left []uint32) {
+	C.mmsb__records_finish(C.uint32_t(first), C.uint32_t(count), (*C.mmsb__finished_t)(unsafe.Pointer(f)))
+	return f.sides[:f.sidesCount], f.left[:f.leftCount]
 }
 
 // UseMask makes a block the change mask of a locked page that has none.
 func UseMask(index, block uint32) {
-	C.mmsb_mask_use(C.mmsb_record_at(C.uint32_t(index)), C.uint32_t(block))
+	C.mmsb__mask_use(C.mmsb__record_at(C.uint32_t(index)), C.uint32_t(block))
 }
 
-// Fence lets only a locked page's bytes be touched after it got other memory.
-func Fence(index uint32, state, size uint64) {
-	C.mmsb_page_fence(C.uint32_t(index), C.uint64_t(state), C.uint64_t(size))
+// Redzone lets only a locked page's bytes be touched after it got other memory.
+func Redzone(index uint32, state, size uint64) {
+	C.mmsb__page_redzone(C.uint32_t(index), C.uint64_t(state), C.uint64_t(size))
 }
 
-// FenceMemory lets only the first size of length bytes be touched.
-func FenceMemory(place, size, length uint64) {
-	C.fence_memory(C.uintptr_t(uintptr(unsafe.Pointer(&Bytes(place, 1)[0]))), C.uint64_t(size), C.uint64_t(length))
+// RedzoneMemory lets only the first size of length bytes be touched.
+func RedzoneMemory(locator, size, length uint64) {
+	C.redzone_memory(C.uintptr_t(uintptr(unsafe.Pointer(&Bytes(locator, 1)[0]))), C.uint64_t(size), C.uint64_t(length))
 }
 
-// Unfence lets memory be touched by whoever gets it from the system next.
-func Unfence(memory uintptr, length uint64) {
-	C.mmsb_memory_unfence(*(*unsafe.Pointer)(unsafe.Pointer(&memory)), C.uint64_t(length))
+// Unpoison lets memory be touched by whoever gets it from the system next.
+func Unpoison(memory uintptr, length uint64) {
+	C.mmsb__memory_unpoison(*(*unsafe.Pointer)(unsafe.Pointer(&memory)), C.uint64_t(length))
 }
 
 // MakeMask gives a locked page a change mask.
 func MakeMask(index uint32) int32 {
-	return int32(C.mmsb_mask_make(C.mmsb_record_at(C.uint32_t(index))))
+	return int32(C.mmsb__mask_make(C.mmsb__record_at(C.uint32_t(index))))
 }
 
 // DropMask takes it away.
-func DropMask(index uint32) { C.mmsb_mask_drop(C.mmsb_record_at(C.uint32_t(index))) }
+func DropMask(index uint32) { C.mmsb__mask_drop(C.mmsb__record_at(C.uint32_t(index))) }
 
 // FindPage is the live page with an automatic id; 0 = none.
 func FindPage(context uint32, id uint64) uint64 {
-	return uint64(C.mmsb_page_find(C.mmsb_context_record(C.uint32_t(context)), C.uint64_t(id)))
+	return uint64(C.mmsb__page_find(C.mmsb__context_record(C.uint32_t(context)), C.uint64_t(id)))
 }
 
 // ListRecords writes the handles of live pages among count records and says how many records it looked at.
 func ListRecords(first, count uint32, pages []uint64) (looked, found uint32) {
 	var n C.uint32_t
-	looked = uint32(C.mmsb_records_list(C.uint32_t(first), C.uint32_t(count),
+	looked = uint32(C.mmsb__records_list(C.uint32_t(first), C.uint32_t(count),
 		(*C.mmsb_page_t)(unsafe.Pointer(unsafe.SliceData(pages))), C.uint32_t(len(pages)), &n))
 	return looked, uint32(n)
 }
@@ -274,25 +274,25 @@ type Survey struct {
 	Pinned       uint64
 }
 
-var _ = [1]struct{}{}[unsafe.Sizeof(Survey{})-C.sizeof_mmsb_survey_t]
+var _ = [1]struct{}{}[unsafe.Sizeof(Survey{})-C.sizeof_mmsb__survey_t]
 
 // SurveyRecords adds the live pages among count records.
 func SurveyRecords(first, count uint32, survey *Survey) {
-	C.mmsb_records_survey(C.uint32_t(first), C.uint32_t(count), (*C.mmsb_survey_t)(unsafe.Pointer(survey)))
+	C.mmsb__records_survey(C.uint32_t(first), C.uint32_t(count), (*C.mmsb__survey_t)(unsafe.Pointer(survey)))
 }
 
 // EndRecords ends the pages among count records of a detached context. The indices it writes are locked and wait for Go: pinned pages
 // in the state ENDED, others to be taken apart. It says how many it wrote and how many records it looked at.
 func EndRecords(first, count uint32, indices []uint32) (reported, looked uint32) {
 	var n C.uint32_t
-	reported = uint32(C.mmsb_records_end(C.uint32_t(first), C.uint32_t(count),
+	reported = uint32(C.mmsb__records_end(C.uint32_t(first), C.uint32_t(count),
 		(*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(indices))), C.uint32_t(len(indices)), &n))
 	return reported, uint32(n)
 }
 
 // SwapMemory swaps the memory of two records that the caller has locked or that are blocks.
 func SwapMemory(a uint32, aState *uint64, b uint32, bState *uint64) {
-	C.mmsb_memory_swap(C.uint32_t(a), (*C.uint64_t)(aState), C.uint32_t(b), (*C.uint64_t)(bState))
+	C.mmsb__memory_swap(C.uint32_t(a), (*C.uint64_t)(aState), C.uint32_t(b), (*C.uint64_t)(bState))
 }
 
 // CallRelease calls the caller's function for adopted memory, on this thread.
@@ -305,7 +305,7 @@ func CallRelease(release, user, memory uintptr, size uint64) {
 func LockPair(pages *[2]uint64) (bad int, code int32) {
 	runtime.LockOSThread()
 	var index C.size_t
-	code = int32(C.mmsb_pair_lock((*C.mmsb_page_t)(unsafe.Pointer(pages)), &index))
+	code = int32(C.mmsb__pair_lock((*C.mmsb_page_t)(unsafe.Pointer(pages)), &index))
 	if code != 0 {
 		runtime.UnlockOSThread()
 	}
@@ -314,7 +314,7 @@ func LockPair(pages *[2]uint64) (bad int, code int32) {
 
 // UnlockPair ends LockPair.
 func UnlockPair(pages *[2]uint64) {
-	C.mmsb_pair_unlock((*C.mmsb_page_t)(unsafe.Pointer(pages)))
+	C.mmsb__pair_unlock((*C.mmsb_page_t)(unsafe.Pointer(pages)))
 	runtime.UnlockOSThread()
 }
 

@@ -4,19 +4,19 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
-mmsb_table_t mmsb_table;
+mmsb__table_t mmsb__table;
 
-#define RECORD_BYTES ((UINT64_C(1) << MMSB_INDEX_BITS) * sizeof(mmsb_record_t))
-#define COLD_BYTES ((UINT64_C(1) << MMSB_INDEX_BITS) * sizeof(mmsb_cold_t))
+#define RECORD_BYTES ((UINT64_C(1) << MMSB__INDEX_BITS) * sizeof(mmsb__record_t))
+#define COLD_BYTES ((UINT64_C(1) << MMSB__INDEX_BITS) * sizeof(mmsb__side_t))
 /* Records become writable in steps of one huge page. */
 #define STEP (UINT64_C(2) << 20)
 
-_Static_assert(sizeof(mmsb_record_t) == 64, "a record is one line of the cache");
-_Static_assert(sizeof(mmsb_cold_t) == 64, "a cold record is one line of the cache");
-_Static_assert(offsetof(mmsb_record_t, state) == 8 && offsetof(mmsb_record_t, place) == 16 &&
-                   offsetof(mmsb_record_t, size) == 24 && offsetof(mmsb_record_t, epoch) == 32 &&
-                   offsetof(mmsb_record_t, version) == 40 && offsetof(mmsb_record_t, mask_place) == 48 &&
-                   offsetof(mmsb_record_t, dirty_first) == 56 && offsetof(mmsb_record_t, read_pins) == 60,
+_Static_assert(sizeof(mmsb__record_t) == 64, "a record is one line of the cache");
+_Static_assert(sizeof(mmsb__side_t) == 64, "a side record is one line of the cache");
+_Static_assert(offsetof(mmsb__record_t, state) == 8 && offsetof(mmsb__record_t, locator) == 16 &&
+                   offsetof(mmsb__record_t, size) == 24 && offsetof(mmsb__record_t, epoch) == 32 &&
+                   offsetof(mmsb__record_t, version) == 40 && offsetof(mmsb__record_t, mask_locator) == 48 &&
+                   offsetof(mmsb__record_t, dirty_first) == 56 && offsetof(mmsb__record_t, read_pins) == 60,
                "native/record.go says the same");
 
 /* Read-only memory that is only reserved counts towards no limit but that of addresses, and reads as free records. */
@@ -27,10 +27,10 @@ static void *reserve(uint64_t bytes) {
     return (void *)(((uintptr_t)base + STEP - 1) & ~(uintptr_t)(STEP - 1));
 }
 
-int mmsb_table_reserve(void) {
-    if (!mmsb_table.colds && !(mmsb_table.colds = reserve(COLD_BYTES)))
+int mmsb__table_reserve(void) {
+    if (!mmsb__table.sides && !(mmsb__table.sides = reserve(COLD_BYTES)))
         return errno;
-    if (!mmsb_table.records && !(mmsb_table.records = reserve(RECORD_BYTES)))
+    if (!mmsb__table.records && !(mmsb__table.records = reserve(RECORD_BYTES)))
         return errno;
     return 0;
 }
@@ -43,12 +43,12 @@ static int open_range(uint8_t *base, uint64_t offset, uint64_t length) {
     return 0;
 }
 
-int mmsb_table_open_chunk(uint32_t chunk) {
-    uint64_t length = MMSB_CHUNK_RECORDS * sizeof(mmsb_record_t);
-    return open_range((uint8_t *)mmsb_table.records, chunk * length, length);
+int mmsb__table_open_leaf(uint32_t chunk) {
+    uint64_t length = MMSB__LEAF_RECORDS * sizeof(mmsb__record_t);
+    return open_range((uint8_t *)mmsb__table.records, chunk * length, length);
 }
 
-int mmsb_table_open_colds(uint32_t chunk) {
-    uint64_t length = MMSB_CHUNK_RECORDS * sizeof(mmsb_cold_t);
-    return open_range((uint8_t *)mmsb_table.colds, chunk * length, length);
+int mmsb__table_open_sides(uint32_t chunk) {
+    uint64_t length = MMSB__LEAF_RECORDS * sizeof(mmsb__side_t);
+    return open_range((uint8_t *)mmsb__table.sides, chunk * length, length);
 }

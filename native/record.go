@@ -3,8 +3,8 @@ package native
 /*
 #include "delta.h"
 #include <stddef.h>
-_Static_assert(sizeof(mmsb_record_t) == 64 && sizeof(mmsb_cold_t) == 64 && offsetof(mmsb_cold_t, metadata_length) == 16 &&
-               offsetof(mmsb_cold_t, away_at) == 32 && offsetof(mmsb_cold_t, release) == 48, "Record and Cold below say the same");
+_Static_assert(sizeof(mmsb__record_t) == 64 && sizeof(mmsb__side_t) == 64 && offsetof(mmsb__side_t, metadata_length) == 16 &&
+               offsetof(mmsb__side_t, backing_at) == 32 && offsetof(mmsb__side_t, release) == 48, "Record and Side below say the same");
 */
 import "C"
 
@@ -15,89 +15,89 @@ import (
 
 // The layout of handles and states, as record.h has it.
 const (
-	IndexBits     = C.MMSB_INDEX_BITS
+	IndexBits     = C.MMSB__INDEX_BITS
 	IndexMask     = 1<<IndexBits - 1
 	GenerationMax = 1<<32 - 1
 
 	KindPage     = C.MMSB_KIND_PAGE
-	StateFree    = C.MMSB_STATE_FREE
-	StateBlock   = C.MMSB_STATE_BLOCK
-	StateEnded   = C.MMSB_STATE_ENDED
-	StateRetired = C.MMSB_STATE_RETIRED
+	StateFree    = C.MMSB__STATE_FREE
+	StateFrame   = C.MMSB__STATE_FRAME
+	StateEnded   = C.MMSB__STATE_ENDED
+	StateRetired = C.MMSB__STATE_RETIRED
 
-	ClassShift    = C.MMSB_CLASS_SHIFT
+	ClassShift    = C.MMSB__CLASS_SHIFT
 	ClassMask     = 0x1f << ClassShift
-	LocationShift = C.MMSB_LOCATION_SHIFT
+	LocationShift = C.MMSB__LOCATION_SHIFT
 	LocationMask  = 7 << LocationShift
 	ExplicitID    = 1 << 8
 	Adopted       = 1 << 9
 	ReadOnly      = 1 << 10
 	Beginning     = 1 << 11
-	OwnerMask     = C.MMSB_OWNER_LIBRARY
-	OwnerLibrary  = C.MMSB_OWNER_LIBRARY
-	Away          = 1 << C.MMSB_AWAY_SHIFT
-	live          = 1 << C.MMSB_LIVE_SHIFT
+	OwnerMask     = C.MMSB__OWNER_LIBRARY
+	OwnerLibrary  = C.MMSB__OWNER_LIBRARY
+	Nonresident   = 1 << C.MMSB__NONRESIDENT_SHIFT
+	live          = 1 << C.MMSB__LIVE_SHIFT
 
-	SmallClasses   = C.MMSB_SMALL_CLASSES
-	SmallMax       = C.MMSB_SMALL_MAX
-	ClassDevice    = C.MMSB_CLASS_DEVICE
-	ClassExtent    = C.MMSB_CLASS_EXTENT
-	ClassMapped    = C.MMSB_CLASS_MAPPED
-	ClassForeign   = C.MMSB_CLASS_FOREIGN
-	ClassNone      = C.MMSB_CLASS_NONE
-	MagazineRounds = C.MMSB_MAGAZINE_ROUNDS
+	SmallClasses   = C.MMSB__SMALL_CLASSES
+	SmallMax       = C.MMSB__SMALL_MAX
+	ClassDevice    = C.MMSB__CLASS_DEVICE
+	ClassExtent    = C.MMSB__CLASS_EXTENT
+	ClassMapped    = C.MMSB__CLASS_MAPPED
+	ClassForeign   = C.MMSB__CLASS_FOREIGN
+	ClassNone      = C.MMSB__CLASS_NONE
+	MagazineRounds = C.MMSB__MAGAZINE_ROUNDS
 
-	Regions      = C.MMSB_REGIONS
-	offsetBits   = C.MMSB_OFFSET_BITS
-	ChunkBits    = C.MMSB_CHUNK_BITS
-	ChunkRecords = 1 << ChunkBits
-	Chunks       = 1 << (IndexBits - ChunkBits)
+	Regions     = C.MMSB__REGIONS
+	offsetBits  = C.MMSB__OFFSET_BITS
+	LeafBits    = C.MMSB__LEAF_BITS
+	LeafRecords = 1 << LeafBits
+	Leaves      = 1 << (IndexBits - LeafBits)
 
 	IDAutomatic = 0xa << 60
 	IDMask      = 1<<60 - 1
 
-	EnterGo = C.MMSB_ENTER_GO
+	EnterGo = C.MMSB__ENTER_GO
 )
 
 // Record is a page's record; see record.h.
 type Record struct {
-	Cold, MaskBlock                         uint32
-	State                                   uint64
-	Place, Size, Epoch, Version, MaskPlace  uint64
-	DirtyFirst, DirtyLast, Exposed, IDTaken uint8
-	ReadPins, WritePins                     uint16
+	Side, MaskFrame                            uint32
+	State                                      uint64
+	Locator, Size, Epoch, Version, MaskLocator uint64
+	DirtyFirst, DirtyLast, Exposed, IDTaken    uint8
+	ReadPins, WritePins                        uint16
 }
 
-// Cold is what few pages need; see record.h.
-type Cold struct {
+// Side is what few pages need; see record.h.
+type Side struct {
 	ID                           uint64
-	MetadataBlock, MetadataCount uint32
+	MetadataFrame, MetadataCount uint32
 	MetadataLength               uint64
 	Device, NUMANode             int32
-	AwayAt, AwayLength           uint64
+	BackingAt, BackingLength     uint64
 	Release, User                uintptr // of adopted memory; a page away on a device has its block in User
 }
 
 // The Go structs are as long as C's and their fields lie where C's lie.
 var (
-	_ [unsafe.Sizeof(Record{}) - C.sizeof_mmsb_record_t]struct{}
-	_ [C.sizeof_mmsb_record_t - unsafe.Sizeof(Record{})]struct{}
-	_ [unsafe.Sizeof(Cold{}) - C.sizeof_mmsb_cold_t]struct{}
-	_ [C.sizeof_mmsb_cold_t - unsafe.Sizeof(Cold{})]struct{}
-	_ [unsafe.Offsetof(Record{}.MaskPlace) - 48]struct{}
+	_ [unsafe.Sizeof(Record{}) - C.sizeof_mmsb__record_t]struct{}
+	_ [C.sizeof_mmsb__record_t - unsafe.Sizeof(Record{})]struct{}
+	_ [unsafe.Sizeof(Side{}) - C.sizeof_mmsb__side_t]struct{}
+	_ [C.sizeof_mmsb__side_t - unsafe.Sizeof(Side{})]struct{}
+	_ [unsafe.Offsetof(Record{}.MaskLocator) - 48]struct{}
 	_ [unsafe.Offsetof(Record{}.ReadPins) - 60]struct{}
-	_ [unsafe.Offsetof(Cold{}.AwayAt) - 32]struct{}
-	_ [unsafe.Offsetof(Cold{}.Release) - 48]struct{}
+	_ [unsafe.Offsetof(Side{}.BackingAt) - 32]struct{}
+	_ [unsafe.Offsetof(Side{}.Release) - 48]struct{}
 )
 
 // RecordAt is the record with an index.
 func RecordAt(index uint32) *Record {
-	return (*Record)(unsafe.Add(unsafe.Pointer(C.mmsb_table.records), uintptr(index)*unsafe.Sizeof(Record{})))
+	return (*Record)(unsafe.Add(unsafe.Pointer(C.mmsb__table.records), uintptr(index)*unsafe.Sizeof(Record{})))
 }
 
-// ColdAt is the cold record with an index.
-func ColdAt(index uint32) *Cold {
-	return (*Cold)(unsafe.Add(unsafe.Pointer(C.mmsb_table.colds), uintptr(index)*unsafe.Sizeof(Cold{})))
+// SideAt is the side record with an index.
+func SideAt(index uint32) *Side {
+	return (*Side)(unsafe.Add(unsafe.Pointer(C.mmsb__table.sides), uintptr(index)*unsafe.Sizeof(Side{})))
 }
 
 // Handle puts a handle together.
@@ -120,30 +120,30 @@ func State(kind, generation uint32, low uint64) uint64 {
 
 // OnDevice says whether the bytes of a page in a state lie where only devices reach them.
 func OnDevice(state uint64) bool {
-	return state&Away != 0 && Location(state) == C.MMSB_LOCATION_GPU
+	return state&Nonresident != 0 && Location(state) == C.MMSB_LOCATION_GPU
 }
 
 // Class and Location read a state.
 func Class(state uint64) uint32   { return uint32(state & ClassMask >> ClassShift) }
 func Location(state uint64) int32 { return int32(state & LocationMask >> LocationShift) }
 
-// Place puts region and offset together.
-func Place(region uint32, offset uint64) uint64 { return uint64(region)<<offsetBits | offset }
+// Locator puts region and offset together.
+func Locator(region uint32, offset uint64) uint64 { return uint64(region)<<offsetBits | offset }
 
-// PlaceRegion is the region of a place.
-func PlaceRegion(place uint64) uint32 { return uint32(place >> offsetBits) }
+// LocatorRegion is the region of a locator.
+func LocatorRegion(locator uint64) uint32 { return uint32(locator >> offsetBits) }
 
-// PlaceOffset is the offset of a place.
-func PlaceOffset(place uint64) uint64 { return place & (1<<offsetBits - 1) }
+// LocatorOffset is the offset of a locator.
+func LocatorOffset(locator uint64) uint64 { return locator & (1<<offsetBits - 1) }
 
-// Bytes are the memory at a place.
-func Bytes(place, length uint64) []byte {
-	return Memory(Address(place), length)
+// Bytes are the memory at a locator.
+func Bytes(locator, length uint64) []byte {
+	return Memory(Address(locator), length)
 }
 
-// Address is that of a place.
-func Address(place uint64) uintptr {
-	return loadUintptr((*uintptr)(unsafe.Pointer(&C.mmsb_table.region_base[PlaceRegion(place)]))) + uintptr(place)
+// Address is that of a locator.
+func Address(locator uint64) uintptr {
+	return loadUintptr((*uintptr)(unsafe.Pointer(&C.mmsb__table.region_base[LocatorRegion(locator)]))) + uintptr(locator)
 }
 
 // Memory is memory of the caller, which is none of Go's.
@@ -161,8 +161,8 @@ func (r *Record) StoreState(state uint64) { storeUint64(&r.State, state) }
 // Pinned tells whether the page, which is locked, has pins.
 func (r *Record) Pinned() bool { return r.ReadPins != 0 || r.WritePins != 0 }
 
-// SetPlace says where a locked page's bytes lie; 0 is nowhere.
-func (r *Record) SetPlace(place uint64) { storeUint64(&r.Place, place) }
+// SetLocator says where a locked page's bytes lie; 0 is nowhere.
+func (r *Record) SetLocator(locator uint64) { storeUint64(&r.Locator, locator) }
 
 // SetSize changes a locked page's size.
 func (r *Record) SetSize(size uint64) { storeUint64(&r.Size, size) }
@@ -171,8 +171,8 @@ func (r *Record) SetSize(size uint64) { storeUint64(&r.Size, size) }
 func (r *Record) MoveVersion() { storeUint64(&r.Version, r.Version+1) }
 
 // ClassOf is the size class of 1 ≤ size ≤ SmallMax, ClassSize its memory.
-func ClassOf(size uint64) uint32    { return uint32(C.mmsb_class_of(C.uint64_t(size))) }
-func ClassSize(class uint32) uint64 { return uint64(C.mmsb_class_size(C.uint32_t(class))) }
+func ClassOf(size uint64) uint32    { return uint32(C.mmsb__class_of(C.uint64_t(size))) }
+func ClassSize(class uint32) uint64 { return uint64(C.mmsb__class_size(C.uint32_t(class))) }
 
 func loadUint32(p *uint32) uint32        { return atomic.LoadUint32(p) }
 func storeUint32(p *uint32, v uint32)    { atomic.StoreUint32(p, v) }

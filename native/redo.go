@@ -5,14 +5,14 @@ package native
 
 // Addresses come one by one, because Go may not put its pointers into C structs.
 static mmsb_status_t redo_write(uint32_t index, uint64_t version, uint64_t epoch, uint64_t offset, const void *bytes, uint64_t length) {
-    mmsb_redo_t change = {.offset = offset};
+    mmsb__redo_t change = {.offset = offset};
     change.delta.payload = bytes;
     change.delta.payload_length = length;
-    return mmsb_redo(index, version, epoch, &change);
+    return mmsb__redo(index, version, epoch, &change);
 }
 static mmsb_status_t redo_delta(uint32_t index, uint64_t version, uint64_t epoch, int32_t kind, const void *mask, uint64_t mask_length,
                                 const void *places, uint64_t count, const void *payload, uint64_t length) {
-    mmsb_redo_t change = {.is_delta = 1};
+    mmsb__redo_t change = {.is_delta = 1};
     change.delta.struct_size = sizeof change.delta;
     change.delta.kind = kind;
     change.delta.mask = mask;
@@ -20,7 +20,7 @@ static mmsb_status_t redo_delta(uint32_t index, uint64_t version, uint64_t epoch
     change.delta.count = count;
     if (kind == MMSB_DELTA_RUNS) {
         change.delta.runs = places;
-    } else if (kind == MMSB_DELTA_INDEXED + 2) { // MMSB_JOURNAL_INDEXED32
+    } else if (kind == MMSB_DELTA_INDEXED + 2) { // MMSB__JOURNAL_INDEXED32
         change.delta.kind = MMSB_DELTA_INDEXED;
         change.delta.offsets32 = places;
     } else if (kind == MMSB_DELTA_INDEXED) {
@@ -28,13 +28,13 @@ static mmsb_status_t redo_delta(uint32_t index, uint64_t version, uint64_t epoch
     }
     change.delta.payload = payload;
     change.delta.payload_length = length;
-    return mmsb_redo(index, version, epoch, &change);
+    return mmsb__redo(index, version, epoch, &change);
 }
-_Static_assert(MMSB_DELTA_INDEXED + 2 == MMSB_JOURNAL_INDEXED32, "the form of deltas with offsets of 32 bits");
-static uint64_t redo_records(const mmsb_redo_slot_t *slots, uint64_t capacity, uint64_t factor, const void *records, uint64_t length,
+_Static_assert(MMSB_DELTA_INDEXED + 2 == MMSB__JOURNAL_INDEXED32, "the form of deltas with offsets of 32 bits");
+static uint64_t redo_records(const mmsb__redo_slot_t *slots, uint64_t capacity, uint64_t factor, const void *records, uint64_t length,
                              uint64_t *count) {
-    mmsb_redo_pages_t pages = {slots, capacity, factor};
-    return mmsb_redo_records(&pages, records, length, count);
+    mmsb__redo_pages_t pages = {slots, capacity, factor};
+    return mmsb__redo_records(&pages, records, length, count);
 }
 #cgo noescape redo_write
 #cgo noescape redo_delta
@@ -70,7 +70,7 @@ type RedoPages struct {
 
 type redoSlot struct{ id, index uint64 }
 
-var _ [unsafe.Sizeof(redoSlot{}) - C.sizeof_mmsb_redo_slot_t]struct{}
+var _ [unsafe.Sizeof(redoSlot{}) - C.sizeof_mmsb__redo_slot_t]struct{}
 
 // NewRedoPages has room for so many pages, and grows.
 func NewRedoPages(pages int) *RedoPages {
@@ -145,7 +145,7 @@ func (p *RedoPages) All(visit func(id uint64, index uint32)) {
 // an address, or not as it must be. It returns how many were made, and how many bytes they are.
 func (p *RedoPages) Redo(records []byte) (count uint64, bytes int) {
 	var made C.uint64_t
-	length := C.redo_records((*C.mmsb_redo_slot_t)(unsafe.Pointer(unsafe.SliceData(p.slots))), C.uint64_t(len(p.slots)),
+	length := C.redo_records((*C.mmsb__redo_slot_t)(unsafe.Pointer(unsafe.SliceData(p.slots))), C.uint64_t(len(p.slots)),
 		C.uint64_t(p.factor), unsafe.Pointer(unsafe.SliceData(records)), C.uint64_t(len(records)), &made)
 	return uint64(made), int(length)
 }

@@ -9,14 +9,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-_Thread_local mmsb_cache_t *mmsb_current __attribute__((tls_model("initial-exec")));
-_Thread_local mmsb_thread_t *mmsb_self __attribute__((tls_model("initial-exec")));
-mmsb_upcalls_t mmsb_upcalls;
-uint32_t mmsb_busy_fence;
+_Thread_local mmsb__cache_t *mmsb__current __attribute__((tls_model("initial-exec")));
+_Thread_local mmsb__thread_t *mmsb__self __attribute__((tls_model("initial-exec")));
+mmsb__upcalls_t mmsb__upcalls;
+uint32_t mmsb__busy_fence;
 
 /* Which caches exist, and whose they are. Taken when a thread meets a context for the first time and when either ends. */
 static pthread_mutex_t caches_lock = PTHREAD_MUTEX_INITIALIZER;
-static mmsb_context_record_t contexts[MMSB_CONTEXTS];
+static mmsb__context_record_t contexts[MMSB__CONTEXTS];
 static uint64_t cache_bytes;
 
 /* ------------------------------------------------------------------------------------------------- magazines ---- */
@@ -30,10 +30,10 @@ static uint32_t magazines_made;
 static struct {
     uint64_t head; /* tag (32) | number of the first (32) */
     uint64_t unused[7];
-} empty_magazines[MMSB_SHARDS];
+} empty_magazines[MMSB__SHARDS];
 
-static mmsb_magazine_t *magazine_at(uint32_t number) {
-    return (mmsb_magazine_t *)(magazines + MAGAZINE_SKEW + (uint64_t)number * sizeof(mmsb_magazine_t));
+static mmsb__magazine_t *magazine_at(uint32_t number) {
+    return (mmsb__magazine_t *)(magazines + MAGAZINE_SKEW + (uint64_t)number * sizeof(mmsb__magazine_t));
 }
 
 /* Stacks without locks: the tag counts every change, so that a head that came back is not taken for the same (Treiber, IBM RJ 5118). */
@@ -41,7 +41,7 @@ static uint64_t head_after(uint64_t seen, uint32_t first) {
     return ((seen >> 32) + 1) << 32 | first;
 }
 
-static void stack_push(uint64_t *head, mmsb_magazine_t *magazine) {
+static void stack_push(uint64_t *head, mmsb__magazine_t *magazine) {
     uint64_t seen = __atomic_load_n(head, __ATOMIC_ACQUIRE), next;
     do {
         /* Of a head that is no longer one, any depth: the exchange fails then. */
@@ -53,9 +53,9 @@ static void stack_push(uint64_t *head, mmsb_magazine_t *magazine) {
 }
 
 /* The top of a stack that has more than keeps. */
-static mmsb_magazine_t *stack_pop(uint64_t *head, uint32_t keeps) {
+static mmsb__magazine_t *stack_pop(uint64_t *head, uint32_t keeps) {
     uint64_t seen = __atomic_load_n(head, __ATOMIC_ACQUIRE), next;
-    mmsb_magazine_t *magazine;
+    mmsb__magazine_t *magazine;
     do {
         if ((uint32_t)seen == 0)
             return NULL;
@@ -67,8 +67,8 @@ static mmsb_magazine_t *stack_pop(uint64_t *head, uint32_t keeps) {
     return magazine;
 }
 
-static mmsb_magazine_t *magazine_new(uint32_t shard) {
-    mmsb_magazine_t *magazine = stack_pop(&empty_magazines[shard].head, 0);
+static mmsb__magazine_t *magazine_new(uint32_t shard) {
+    mmsb__magazine_t *magazine = stack_pop(&empty_magazines[shard].head, 0);
     if (!magazine) {
         uint32_t number = __atomic_add_fetch(&magazines_made, 1, __ATOMIC_RELAXED);
         if (number >= MAGAZINES - 1) {
@@ -82,16 +82,16 @@ static mmsb_magazine_t *magazine_new(uint32_t shard) {
     return magazine;
 }
 
-static void magazine_drop(mmsb_magazine_t *magazine, uint32_t shard) {
+static void magazine_drop(mmsb__magazine_t *magazine, uint32_t shard) {
     if (magazine)
         stack_push(&empty_magazines[shard].head, magazine);
 }
 
 /* A full magazine, from one shard before the others, which keep some. */
-static mmsb_magazine_t *depot_pop(mmsb_context_record_t *context, uint32_t class_number, uint32_t shard, uint32_t others_keep) {
-    mmsb_magazine_t *magazine = stack_pop(&context->depot[shard].full[class_number], 0);
-    for (uint32_t i = 1; i < MMSB_SHARDS && !magazine; i++)
-        magazine = stack_pop(&context->depot[(shard + i) % MMSB_SHARDS].full[class_number], others_keep);
+static mmsb__magazine_t *depot_pop(mmsb__context_record_t *context, uint32_t class_number, uint32_t shard, uint32_t others_keep) {
+    mmsb__magazine_t *magazine = stack_pop(&context->depot[shard].full[class_number], 0);
+    for (uint32_t i = 1; i < MMSB__SHARDS && !magazine; i++)
+        magazine = stack_pop(&context->depot[(shard + i) % MMSB__SHARDS].full[class_number], others_keep);
     return magazine;
 }
 
@@ -102,7 +102,7 @@ static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 static int thread_key_made;
 
 static pthread_mutex_t owners_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint16_t owners_free[MMSB_OWNERS];
+static uint16_t owners_free[MMSB__OWNERS];
 static uint32_t owners_free_count, owners_made;
 
 /* Zeroed memory that shares no line of the cache with what other threads write, nor the line beside it, which processors fetch along. For
@@ -119,30 +119,30 @@ static uint32_t owner_take(void) {
     pthread_mutex_lock(&owners_lock);
     if (owners_free_count > 0)
         owner = owners_free[--owners_free_count];
-    else if (owners_made + 1 < MMSB_OWNERS)
+    else if (owners_made + 1 < MMSB__OWNERS)
         owner = ++owners_made;
     pthread_mutex_unlock(&owners_lock);
-    return owner << MMSB_OWNER_SHIFT;
+    return owner << MMSB__OWNER_SHIFT;
 }
 
 static void owner_give(uint32_t owner) {
     pthread_mutex_lock(&owners_lock);
-    owners_free[owners_free_count++] = (uint16_t)(owner >> MMSB_OWNER_SHIFT);
+    owners_free[owners_free_count++] = (uint16_t)(owner >> MMSB__OWNER_SHIFT);
     pthread_mutex_unlock(&owners_lock);
 }
 
 /* From now on the thread finds no context in the cache. Under caches_lock. */
-static void cache_close(mmsb_cache_t *cache) {
+static void cache_close(mmsb__cache_t *cache) {
     __atomic_store_n(&cache->context, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&cache->plain_context, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&cache->open_index, MMSB_CONTEXTS, __ATOMIC_RELAXED);
+    __atomic_store_n(&cache->open_index, MMSB__CONTEXTS, __ATOMIC_RELAXED);
 }
 
 /* Hands a cache's magazines to the depot, where keep says so, and its counters to the context. Under caches_lock. */
-static void cache_empty(mmsb_cache_t *cache, int keep) {
-    mmsb_context_record_t *context = cache->owner;
-    for (int class_number = 0; class_number < MMSB_SMALL_CLASSES; class_number++) {
-        mmsb_magazine_t *both[2] = {cache->loaded[class_number], cache->previous[class_number]};
+static void cache_empty(mmsb__cache_t *cache, int keep) {
+    mmsb__context_record_t *context = cache->owner;
+    for (int class_number = 0; class_number < MMSB__SMALL_CLASSES; class_number++) {
+        mmsb__magazine_t *both[2] = {cache->loaded[class_number], cache->previous[class_number]};
         for (int i = 0; i < 2; i++) {
             if (both[i] && keep && both[i]->count > 0)
                 stack_push(&context->depot[cache->shard].full[class_number], both[i]);
@@ -156,7 +156,7 @@ static void cache_empty(mmsb_cache_t *cache, int keep) {
     __atomic_add_fetch(&context->bytes_created, cache->bytes_created, __ATOMIC_RELAXED);
     __atomic_add_fetch(&context->bytes_freed, cache->bytes_freed, __ATOMIC_RELAXED);
     cache->creates = cache->frees = cache->bytes_created = cache->bytes_freed = 0;
-    mmsb_cache_t **link = &context->caches;
+    mmsb__cache_t **link = &context->caches;
     while (*link != cache)
         link = &(*link)->next_of_context;
     *link = cache->next_of_context;
@@ -165,14 +165,14 @@ static void cache_empty(mmsb_cache_t *cache, int keep) {
 }
 
 static void thread_exit(void *argument) {
-    mmsb_thread_t *self = argument;
-    if (__atomic_load_n(&mmsb_gate, __ATOMIC_RELAXED) == MMSB_E_FORKED) /* locks and lists may be in any state */
+    mmsb__thread_t *self = argument;
+    if (__atomic_load_n(&mmsb__gate, __ATOMIC_RELAXED) == MMSB_E_FORKED) /* locks and lists may be in any state */
         return;
-    mmsb_current = NULL;
-    mmsb_self = NULL;
+    mmsb__current = NULL;
+    mmsb__self = NULL;
     pthread_mutex_lock(&caches_lock);
     while (self->caches) {
-        mmsb_cache_t *cache = self->caches;
+        mmsb__cache_t *cache = self->caches;
         self->caches = cache->next_of_thread;
         if (cache->owner)
             cache_empty(cache, 1);
@@ -189,13 +189,13 @@ static void make_thread_key(void) {
     thread_key_made = pthread_key_create(&thread_key, thread_exit) == 0;
 }
 
-mmsb_thread_t *mmsb_thread_enter(void) {
-    if (mmsb_self)
-        return mmsb_self;
+mmsb__thread_t *mmsb__thread_enter(void) {
+    if (mmsb__self)
+        return mmsb__self;
     pthread_once(&thread_once, make_thread_key);
-    if (!thread_key_made || __atomic_load_n(&mmsb_gate, __ATOMIC_RELAXED) == MMSB_E_FORKED)
+    if (!thread_key_made || __atomic_load_n(&mmsb__gate, __ATOMIC_RELAXED) == MMSB_E_FORKED)
         return NULL;
-    mmsb_thread_t *self = alone(sizeof *self);
+    mmsb__thread_t *self = alone(sizeof *self);
     if (!self)
         return NULL;
     self->owner = owner_take();
@@ -205,25 +205,25 @@ mmsb_thread_t *mmsb_thread_enter(void) {
         free(self);
         return NULL;
     }
-    mmsb_self = self;
+    mmsb__self = self;
     return self;
 }
 
-mmsb_status_t mmsb_thread_fail(void) {
-    return mmsb_fail(MMSB_E_LIMIT, "no room for one more thread: %u threads use the library, %u can",
-                     owners_made - owners_free_count, MMSB_OWNERS - 1);
+mmsb_status_t mmsb__thread_fail(void) {
+    return mmsb__fail(MMSB_E_LIMIT, "no room for one more thread: %u threads use the library, %u can",
+                      owners_made - owners_free_count, MMSB__OWNERS - 1);
 }
 
-int mmsb_thread_start(void) {
+int mmsb__thread_start(void) {
     if (magazines)
         return 0;
-    void *base = mmap(NULL, MAGAZINES * sizeof(mmsb_magazine_t), PROT_READ | PROT_WRITE,
+    void *base = mmap(NULL, MAGAZINES * sizeof(mmsb__magazine_t), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
         return errno;
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0) != 0) {
-        mmsb_busy_fence = 1;
-        mmsb_detour_begin();
+        mmsb__busy_fence = 1;
+        mmsb__detour_begin();
     }
     magazines = base;
     return 0;
@@ -231,37 +231,37 @@ int mmsb_thread_start(void) {
 
 /* ---------------------------------------------------------------------------------------------------- caches ---- */
 
-mmsb_context_record_t *mmsb_context_record(uint32_t index) {
+mmsb__context_record_t *mmsb__context_record(uint32_t index) {
     return &contexts[index];
 }
 
-mmsb_context_record_t *mmsb_context_find(uint64_t context) {
-    uint32_t index = MMSB_HANDLE_INDEX(context), generation = MMSB_HANDLE_GENERATION(context);
-    if (MMSB_HANDLE_KIND(context) != MMSB_KIND_CONTEXT || index == 0 || index >= MMSB_CONTEXTS || generation == 0 ||
+mmsb__context_record_t *mmsb__context_find(uint64_t context) {
+    uint32_t index = MMSB__HANDLE_INDEX(context), generation = MMSB__HANDLE_GENERATION(context);
+    if (MMSB__HANDLE_KIND(context) != MMSB_KIND_CONTEXT || index == 0 || index >= MMSB__CONTEXTS || generation == 0 ||
         generation > __atomic_load_n(&contexts[index].generation, __ATOMIC_RELAXED)) {
-        mmsb_fail(MMSB_E_INVALID_HANDLE, "0x%016llx is not a context", (unsigned long long)context);
+        mmsb__fail(MMSB_E_INVALID_HANDLE, "0x%016llx is not a context", (unsigned long long)context);
         return NULL;
     }
     if (__atomic_load_n(&contexts[index].handle, __ATOMIC_ACQUIRE) != context) {
-        mmsb_fail(MMSB_E_STALE_HANDLE, "context 0x%016llx has ended", (unsigned long long)context);
+        mmsb__fail(MMSB_E_STALE_HANDLE, "context 0x%016llx has ended", (unsigned long long)context);
         return NULL;
     }
     return &contexts[index];
 }
 
-mmsb_cache_t *mmsb_cache_enter(uint64_t context) {
-    mmsb_thread_t *self = mmsb_thread_enter();
+mmsb__cache_t *mmsb__cache_enter(uint64_t context) {
+    mmsb__thread_t *self = mmsb__thread_enter();
     if (!self) {
-        mmsb_thread_fail();
+        mmsb__thread_fail();
         return NULL;
     }
-    mmsb_context_record_t *record = mmsb_context_find(context);
+    mmsb__context_record_t *record = mmsb__context_find(context);
     if (!record)
         return NULL;
-    mmsb_cache_t *unused = NULL;
-    for (mmsb_cache_t *cache = self->caches; cache; cache = cache->next_of_thread) {
+    mmsb__cache_t *unused = NULL;
+    for (mmsb__cache_t *cache = self->caches; cache; cache = cache->next_of_thread) {
         if (__atomic_load_n(&cache->context, __ATOMIC_RELAXED) == context)
-            return mmsb_current = cache;
+            return mmsb__current = cache;
         if (!__atomic_load_n(&cache->owner, __ATOMIC_RELAXED))
             unused = cache;
     }
@@ -270,7 +270,7 @@ mmsb_cache_t *mmsb_cache_enter(uint64_t context) {
         unused = alone(sizeof *unused);
         if (!unused) {
             pthread_mutex_unlock(&caches_lock);
-            mmsb_fail(MMSB_E_OUT_OF_MEMORY, "no memory for a thread's cache of %zu bytes", sizeof *unused);
+            mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for a thread's cache of %zu bytes", sizeof *unused);
             return NULL;
         }
         unused->next_of_thread = self->caches;
@@ -279,10 +279,10 @@ mmsb_cache_t *mmsb_cache_enter(uint64_t context) {
     }
     if (__atomic_load_n(&record->handle, __ATOMIC_ACQUIRE) != context) {
         pthread_mutex_unlock(&caches_lock);
-        mmsb_fail(MMSB_E_STALE_HANDLE, "context 0x%016llx has ended", (unsigned long long)context);
+        mmsb__fail(MMSB_E_STALE_HANDLE, "context 0x%016llx has ended", (unsigned long long)context);
         return NULL;
     }
-    unused->shard = (self->owner >> MMSB_OWNER_SHIFT) % MMSB_SHARDS;
+    unused->shard = (self->owner >> MMSB__OWNER_SHIFT) % MMSB__SHARDS;
     unused->thread = self->owner;
     __atomic_store_n(&unused->owner, record, __ATOMIC_RELAXED);
     unused->context_index = record->index;
@@ -293,54 +293,54 @@ mmsb_cache_t *mmsb_cache_enter(uint64_t context) {
         __atomic_store_n(&unused->plain_context, context, __ATOMIC_RELAXED);
     __atomic_store_n(&unused->context, context, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&caches_lock);
-    return mmsb_current = unused;
+    return mmsb__current = unused;
 }
 
-static void wait_for_caches(mmsb_context_record_t *context) { /* under caches_lock */
-    if (!mmsb_busy_fence)
+static void wait_for_caches(mmsb__context_record_t *context) { /* under caches_lock */
+    if (!mmsb__busy_fence)
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    for (mmsb_cache_t *cache = context->caches; cache; cache = cache->next_of_context) {
+    for (mmsb__cache_t *cache = context->caches; cache; cache = cache->next_of_context) {
         while (__atomic_load_n(&cache->busy, __ATOMIC_ACQUIRE)) /* a section is short, and 0 comes between any two */
             sched_yield();
     }
 }
 
-void mmsb_synchronize(mmsb_context_record_t *context) {
+void mmsb__synchronize(mmsb__context_record_t *context) {
     pthread_mutex_lock(&caches_lock);
     wait_for_caches(context);
     pthread_mutex_unlock(&caches_lock);
 }
 
-void mmsb_context_detach(mmsb_context_record_t *context) {
+void mmsb__context_detach(mmsb__context_record_t *context) {
     pthread_mutex_lock(&caches_lock);
     __atomic_store_n(&context->handle, 0, __ATOMIC_SEQ_CST);
-    for (mmsb_cache_t *cache = context->caches; cache; cache = cache->next_of_context)
+    for (mmsb__cache_t *cache = context->caches; cache; cache = cache->next_of_context)
         cache_close(cache);
     wait_for_caches(context);
     while (context->caches)
         cache_empty(context->caches, 0);
-    for (uint32_t class_number = 0; class_number < MMSB_SMALL_CLASSES; class_number++) {
-        mmsb_magazine_t *magazine;
+    for (uint32_t class_number = 0; class_number < MMSB__SMALL_CLASSES; class_number++) {
+        mmsb__magazine_t *magazine;
         while ((magazine = depot_pop(context, class_number, 0, 0)))
             magazine_drop(magazine, 0);
     }
     pthread_mutex_unlock(&caches_lock);
 }
 
-void mmsb_context_count(mmsb_context_record_t *context, uint64_t *creates, uint64_t *frees, uint64_t *bytes_created,
-                        uint64_t *bytes_freed) {
+void mmsb__context_count(mmsb__context_record_t *context, uint64_t *creates, uint64_t *frees, uint64_t *bytes_created,
+                         uint64_t *bytes_freed) {
     pthread_mutex_lock(&caches_lock);
     /* Ends are read before beginnings, so that a difference is never negative. */
     *frees = __atomic_load_n(&context->frees, __ATOMIC_RELAXED);
     *bytes_freed = __atomic_load_n(&context->bytes_freed, __ATOMIC_RELAXED);
-    for (mmsb_cache_t *cache = context->caches; cache; cache = cache->next_of_context) {
+    for (mmsb__cache_t *cache = context->caches; cache; cache = cache->next_of_context) {
         *frees += __atomic_load_n(&cache->frees, __ATOMIC_ACQUIRE);
         *bytes_freed += __atomic_load_n(&cache->bytes_freed, __ATOMIC_ACQUIRE);
     }
     *creates = __atomic_load_n(&context->creates, __ATOMIC_RELAXED);
     *bytes_created = __atomic_load_n(&context->bytes_created, __ATOMIC_RELAXED);
-    for (mmsb_cache_t *cache = context->caches; cache; cache = cache->next_of_context) {
+    for (mmsb__cache_t *cache = context->caches; cache; cache = cache->next_of_context) {
         *creates += __atomic_load_n(&cache->creates, __ATOMIC_RELAXED);
         *bytes_created += __atomic_load_n(&cache->bytes_created, __ATOMIC_RELAXED);
     }
@@ -350,25 +350,25 @@ void mmsb_context_count(mmsb_context_record_t *context, uint64_t *creates, uint6
     pthread_mutex_unlock(&caches_lock);
 }
 
-uint64_t mmsb_cache_bytes(void) {
+uint64_t mmsb__cache_bytes(void) {
     pthread_mutex_lock(&caches_lock);
-    uint64_t bytes = cache_bytes + (uint64_t)__atomic_load_n(&magazines_made, __ATOMIC_RELAXED) * sizeof(mmsb_magazine_t);
+    uint64_t bytes = cache_bytes + (uint64_t)__atomic_load_n(&magazines_made, __ATOMIC_RELAXED) * sizeof(mmsb__magazine_t);
     pthread_mutex_unlock(&caches_lock);
     return bytes;
 }
 
 static mmsb_status_t no_magazine(void) {
-    return mmsb_fail(MMSB_E_OUT_OF_MEMORY, "all %llu magazines are in use", (unsigned long long)MAGAZINES);
+    return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "all %llu magazines are in use", (unsigned long long)MAGAZINES);
 }
 
-mmsb_status_t mmsb_magazine_refill(mmsb_cache_t *cache, uint32_t class_number) {
-    mmsb_magazine_t *loaded = cache->loaded[class_number], *previous = cache->previous[class_number];
+mmsb_status_t mmsb__magazine_refill(mmsb__cache_t *cache, uint32_t class_number) {
+    mmsb__magazine_t *loaded = cache->loaded[class_number], *previous = cache->previous[class_number];
     if (previous && previous->count > 0) {
         cache->loaded[class_number] = previous;
         cache->previous[class_number] = loaded;
         return MMSB_OK;
     }
-    mmsb_magazine_t *full = depot_pop(cache->owner, class_number, cache->shard, MMSB_SHARD_KEEPS);
+    mmsb__magazine_t *full = depot_pop(cache->owner, class_number, cache->shard, MMSB__SHARD_KEEPS);
     if (full) {
         magazine_drop(loaded, cache->shard);
         cache->loaded[class_number] = full;
@@ -376,31 +376,31 @@ mmsb_status_t mmsb_magazine_refill(mmsb_cache_t *cache, uint32_t class_number) {
     }
     if (!loaded && !(loaded = cache->loaded[class_number] = magazine_new(cache->shard)))
         return no_magazine();
-    uint64_t context = __atomic_load_n(&cache->context, __ATOMIC_RELAXED), handles[MMSB_MAGAZINE_ROUNDS];
+    uint64_t context = __atomic_load_n(&cache->context, __ATOMIC_RELAXED), handles[MMSB__MAGAZINE_ROUNDS];
     uint32_t count = 0;
     if (context == 0) /* its end closes the cache, and waits until this thread is not busy */
-        return mmsb_fail(MMSB_E_STALE_HANDLE, "the context has ended");
+        return mmsb__fail(MMSB_E_STALE_HANDLE, "the context has ended");
     /* Not busy while in Go: the context's end waits for busy threads, perhaps under the lock that Go needs. */
-    mmsb_cache_end(cache);
-    mmsb_status_t status = mmsb_upcalls.refill(context, class_number, handles, MMSB_MAGAZINE_ROUNDS, &count);
-    mmsb_cache_begin(cache);
+    mmsb__cache_end(cache);
+    mmsb_status_t status = mmsb__upcalls.refill(context, class_number, handles, MMSB__MAGAZINE_ROUNDS, &count);
+    mmsb__cache_begin(cache);
     if (status != MMSB_OK)
         return status;
     if (__atomic_load_n(&cache->context, __ATOMIC_RELAXED) != context)
-        return mmsb_fail(MMSB_E_STALE_HANDLE, "context 0x%016llx has ended", (unsigned long long)context);
+        return mmsb__fail(MMSB_E_STALE_HANDLE, "context 0x%016llx has ended", (unsigned long long)context);
     memcpy(loaded->handles, handles, count * sizeof handles[0]);
     loaded->count = count;
     return MMSB_OK;
 }
 
-mmsb_status_t mmsb_magazine_make_room(mmsb_cache_t *cache, uint32_t class_number) {
-    mmsb_magazine_t *loaded = cache->loaded[class_number], *previous = cache->previous[class_number];
-    if (loaded && previous && previous->count < MMSB_MAGAZINE_ROUNDS) {
+mmsb_status_t mmsb__magazine_make_space(mmsb__cache_t *cache, uint32_t class_number) {
+    mmsb__magazine_t *loaded = cache->loaded[class_number], *previous = cache->previous[class_number];
+    if (loaded && previous && previous->count < MMSB__MAGAZINE_ROUNDS) {
         cache->loaded[class_number] = previous;
         cache->previous[class_number] = loaded;
         return MMSB_OK;
     }
-    mmsb_magazine_t *empty = magazine_new(cache->shard);
+    mmsb__magazine_t *empty = magazine_new(cache->shard);
     if (!empty)
         return no_magazine();
     if (loaded) {
@@ -412,8 +412,8 @@ mmsb_status_t mmsb_magazine_make_room(mmsb_cache_t *cache, uint32_t class_number
     return MMSB_OK;
 }
 
-uint32_t mmsb_depot_take(mmsb_context_record_t *context, uint32_t class_number, uint64_t *handles) {
-    mmsb_magazine_t *magazine = depot_pop(context, class_number, 0, 0);
+uint32_t mmsb__depot_take(mmsb__context_record_t *context, uint32_t class_number, uint64_t *handles) {
+    mmsb__magazine_t *magazine = depot_pop(context, class_number, 0, 0);
     if (!magazine)
         return 0;
     uint32_t count = magazine->count;

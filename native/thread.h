@@ -5,11 +5,11 @@
  * destroying a small page touches nothing that other threads write. Full magazines go to the context's depot, stacks without locks,
  * and come from there; only when the depot is empty does a thread ask Go for memory (Bonwick and Adams, "Magazines and Vmem", 2001).
  * The depot has shards: a thread leaves its magazines in one and looks there first, so that memory stays near the processor that used it
- * last. Of the others it takes what they have beyond MMSB_SHARD_KEEPS before it asks Go, and the rest when Go has no memory left: records of
+ * last. Of the others it takes what they have beyond MMSB__SHARD_KEEPS before it asks Go, and the rest when Go has no memory left: records of
  * threads that share a few magazines come to lie line by line beside each other, and then both are slower by a third.
  *
  * A thread marks its cache busy, with plain stores, while it works in it; whoever must know that nobody does (the end of a context, an
- * id that is taken) asks the kernel for a barrier on all threads and waits for the marks: mmsb_synchronize.
+ * id that is taken) asks the kernel for a barrier on all threads and waits for the marks: mmsb__synchronize.
  */
 #ifndef MMSB_NATIVE_THREAD_H
 #define MMSB_NATIVE_THREAD_H
@@ -21,56 +21,56 @@
 
 #pragma GCC visibility push(hidden)
 
-#define MMSB_MAGAZINE_ROUNDS 62 /* the magazine fills 512 bytes */
-#define MMSB_CONTEXTS 65536u
+#define MMSB__MAGAZINE_ROUNDS 62 /* the magazine fills 512 bytes */
+#define MMSB__CONTEXTS 65536u
 
-typedef struct mmsb_magazine {
+typedef struct mmsb__magazine {
     uint32_t count;
     uint32_t next; /* number of the next magazine in the depot */
     uint32_t number;
     uint32_t depth; /* how many there are from here to the bottom of the depot's stack */
-    uint64_t handles[MMSB_MAGAZINE_ROUNDS];
-} mmsb_magazine_t;
+    uint64_t handles[MMSB__MAGAZINE_ROUNDS];
+} mmsb__magazine_t;
 
-typedef struct mmsb_cache {
+typedef struct mmsb__cache {
     uint64_t context;       /* handle; 0 = the context has ended */
     uint64_t plain_context; /* the same where pages go to the host by default; else 0 */
     uint32_t context_index;
-    uint32_t open_index; /* the same until the context ends; then MMSB_CONTEXTS */
+    uint32_t open_index; /* the same until the context ends; then MMSB__CONTEXTS */
     uint32_t shard;      /* of the depot */
     uint32_t thread;     /* the owner that the thread is */
     uint32_t busy;       /* 1 while the thread works in the cache */
     uint32_t reserved;
-    struct mmsb_context_record *owner; /* NULL = the cache is free for another context */
-    uint64_t creates, frees;           /* written by the thread alone, read by all */
+    struct mmsb__context_record *owner; /* NULL = the cache is free for another context */
+    uint64_t creates, frees;            /* written by the thread alone, read by all */
     uint64_t bytes_created, bytes_freed;
-    mmsb_magazine_t *loaded[MMSB_SMALL_CLASSES];
-    mmsb_magazine_t *previous[MMSB_SMALL_CLASSES];
-    struct mmsb_cache *next_of_thread;
-    struct mmsb_cache *next_of_context;
-} mmsb_cache_t;
+    mmsb__magazine_t *loaded[MMSB__SMALL_CLASSES];
+    mmsb__magazine_t *previous[MMSB__SMALL_CLASSES];
+    struct mmsb__cache *next_of_thread;
+    struct mmsb__cache *next_of_context;
+} mmsb__cache_t;
 
-#define MMSB_SHARDS 16
-#define MMSB_SHARD_KEEPS 32 /* full magazines of a size class: 2000 pages */
+#define MMSB__SHARDS 16
+#define MMSB__SHARD_KEEPS 32 /* full magazines of a size class: 2000 pages */
 
-typedef struct mmsb_shard {
-    uint64_t full[MMSB_SMALL_CLASSES]; /* tag (32) | number of the first full magazine (32) */
-    uint64_t unused[5];                /* no two shards share a line of the cache */
-} mmsb_shard_t;
+typedef struct mmsb__shard {
+    uint64_t full[MMSB__SMALL_CLASSES]; /* tag (32) | number of the first full magazine (32) */
+    uint64_t unused[5];                 /* no two shards share a line of the cache */
+} mmsb__shard_t;
 
-typedef struct mmsb_thread {
-    uint32_t owner; /* of what the thread locks: 1 … MMSB_OWNERS - 1, shifted to its place */
+typedef struct mmsb__thread {
+    uint32_t owner; /* of what the thread locks: 1 … MMSB__OWNERS - 1, shifted to its place */
     mmsb_status_t error_code;
     int32_t error_domain;
     int32_t error_foreign;
-    mmsb_cache_t *caches;
-    struct mmsb_plan *plans; /* room for the batches of delta.c */
+    mmsb__cache_t *caches;
+    struct mmsb__plan *plans; /* room for the batches of delta.c */
     size_t plan_capacity;
     char error_text[1024];
-} mmsb_thread_t;
+} mmsb__thread_t;
 
 /* A context as C sees it. Lives for ever; handle says whose it is. */
-typedef struct mmsb_context_record {
+typedef struct mmsb__context_record {
     uint64_t handle; /* 0 = none, or ending */
     uint32_t index;
     uint32_t generation; /* of the newest handle */
@@ -78,25 +78,25 @@ typedef struct mmsb_context_record {
     uint32_t reserved;
     uint64_t id_factor; /* automatic ids: the handle's low 60 bits times this odd number, modulo 2^60 */
     uint64_t id_inverse;
-    mmsb_cache_t *caches; /* under the lock of thread.c */
-    mmsb_shard_t depot[MMSB_SHARDS];
+    mmsb__cache_t *caches; /* under the lock of thread.c */
+    mmsb__shard_t depot[MMSB__SHARDS];
     uint64_t creates, frees; /* by calls that pass no cache, and of caches that were given up */
     uint64_t bytes_created, bytes_freed;
     uint64_t peak_bytes;
-    struct mmsb_capture *capture; /* capture.h; NULL until the first */
-    int32_t simulated;            /* its devices are */
-} mmsb_context_record_t;
+    struct mmsb__capture *capture; /* capture.h; NULL until the first */
+    int32_t simulated;             /* its devices are */
+} mmsb__context_record_t;
 
 /* What native code asks of Go. Set once, before the first context. Every function may be called with page locks held. */
-typedef struct mmsb_upcalls {
+typedef struct mmsb__upcalls {
     /* Handles of free records of a size class, at least one. The context by its handle: it may have ended meanwhile. */
     mmsb_status_t (*refill)(uint64_t context, uint32_t class_number, uint64_t *handles, uint32_t capacity, uint32_t *count);
-    /* A block of more than MMSB_SMALL_MAX bytes, all zero. */
-    mmsb_status_t (*take_block)(uint32_t context, uint64_t size, uint32_t *index);
-    void (*give_block)(uint32_t context, uint32_t index);
+    /* A block of more than MMSB__SMALL_MAX bytes, all zero. */
+    mmsb_status_t (*take_frame)(uint32_t context, uint64_t size, uint32_t *index);
+    void (*give_frame)(uint32_t context, uint32_t index);
     /* Gives the bytes of a page that is away an address; and takes it back. */
-    mmsb_status_t (*bring)(uint32_t index);
-    void (*leave)(uint32_t index);
+    mmsb_status_t (*make_resident)(uint32_t index);
+    void (*evict)(uint32_t index);
     /* Of a page that is away on a device: its address there; bytes of it to or from memory of the host; a valid delta's change of its bytes, which
      * may also be left to do on the host: MMSB_E_UNSUPPORTED, with no error stored. */
     mmsb_status_t (*device_address)(uint32_t index, void **address);
@@ -109,68 +109,68 @@ typedef struct mmsb_upcalls {
     void (*end)(uint32_t index, uint64_t state);
     /* The last pin of a page whose context has ended is gone. */
     void (*release_ended)(uint32_t index);
-} mmsb_upcalls_t;
+} mmsb__upcalls_t;
 
-extern mmsb_upcalls_t mmsb_upcalls;
+extern mmsb__upcalls_t mmsb__upcalls;
 
 /* The two variables per thread; room for them in a library that is loaded late is scarce, hence pointers. */
-extern _Thread_local mmsb_cache_t *mmsb_current __attribute__((tls_model("initial-exec")));
-extern _Thread_local mmsb_thread_t *mmsb_self __attribute__((tls_model("initial-exec")));
+extern _Thread_local mmsb__cache_t *mmsb__current __attribute__((tls_model("initial-exec")));
+extern _Thread_local mmsb__thread_t *mmsb__self __attribute__((tls_model("initial-exec")));
 
-/* This thread, made known on its first call; NULL without memory or owner numbers (mmsb_thread_fail says so). */
-mmsb_thread_t *mmsb_thread_enter(void);
-mmsb_status_t mmsb_thread_fail(void);
+/* This thread, made known on its first call; NULL without memory or owner numbers (mmsb__thread_fail says so). */
+mmsb__thread_t *mmsb__thread_enter(void);
+mmsb_status_t mmsb__thread_fail(void);
 
 /* The thread's cache for a context, made current; NULL with the last error set. */
-mmsb_cache_t *mmsb_cache_enter(uint64_t context);
+mmsb__cache_t *mmsb__cache_enter(uint64_t context);
 
 /* Context records. */
-mmsb_context_record_t *mmsb_context_record(uint32_t index);
+mmsb__context_record_t *mmsb__context_record(uint32_t index);
 /* The record of a live context; NULL with the last error set. */
-mmsb_context_record_t *mmsb_context_find(uint64_t context);
+mmsb__context_record_t *mmsb__context_find(uint64_t context);
 /* Waits until no thread works in a cache of the context with what it knew before the call. */
-void mmsb_synchronize(mmsb_context_record_t *context);
+void mmsb__synchronize(mmsb__context_record_t *context);
 /* Takes the context away from all threads; its caches are empty afterwards and their counters added to the context's. */
-void mmsb_context_detach(mmsb_context_record_t *context);
+void mmsb__context_detach(mmsb__context_record_t *context);
 /* Counters of the context and of all its caches. */
-void mmsb_context_count(mmsb_context_record_t *context, uint64_t *creates, uint64_t *frees, uint64_t *bytes_created,
-                        uint64_t *bytes_freed);
+void mmsb__context_count(mmsb__context_record_t *context, uint64_t *creates, uint64_t *frees, uint64_t *bytes_created,
+                         uint64_t *bytes_freed);
 /* Bytes of all caches and magazines. */
-uint64_t mmsb_cache_bytes(void);
+uint64_t mmsb__cache_bytes(void);
 /* Prepares the magazines and asks the kernel for membarrier. 0 or errno. */
-int mmsb_thread_start(void);
+int mmsb__thread_start(void);
 
 /* Slow ends of the magazine operations: another magazine from the depot or Go; room in the loaded one. */
-mmsb_status_t mmsb_magazine_refill(mmsb_cache_t *cache, uint32_t class_number);
-mmsb_status_t mmsb_magazine_make_room(mmsb_cache_t *cache, uint32_t class_number);
+mmsb_status_t mmsb__magazine_refill(mmsb__cache_t *cache, uint32_t class_number);
+mmsb_status_t mmsb__magazine_make_space(mmsb__cache_t *cache, uint32_t class_number);
 /* Takes a full magazine's handles out of the depot. Number of handles, 0 when it is empty. */
-uint32_t mmsb_depot_take(mmsb_context_record_t *context, uint32_t class_number, uint64_t *handles);
+uint32_t mmsb__depot_take(mmsb__context_record_t *context, uint32_t class_number, uint64_t *handles);
 
 /* Marks a stretch of work in a cache. On a kernel without membarrier the mark is a full fence. */
-extern uint32_t mmsb_busy_fence;
+extern uint32_t mmsb__busy_fence;
 
-/* Enough for who looks at mmsb_detours next. */
-static inline void mmsb_cache_mark(mmsb_cache_t *cache) {
+/* Enough for who looks at mmsb__detours next. */
+static inline void mmsb__cache_set_busy(mmsb__cache_t *cache) {
     __atomic_store_n(&cache->busy, 1, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-static inline void mmsb_cache_begin(mmsb_cache_t *cache) {
-    mmsb_cache_mark(cache);
-    if (MMSB_UNLIKELY(mmsb_busy_fence))
+static inline void mmsb__cache_begin(mmsb__cache_t *cache) {
+    mmsb__cache_set_busy(cache);
+    if (MMSB__UNLIKELY(mmsb__busy_fence))
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-static inline void mmsb_cache_end(mmsb_cache_t *cache) {
+static inline void mmsb__cache_end(mmsb__cache_t *cache) {
     __atomic_store_n(&cache->busy, 0, __ATOMIC_RELEASE);
 }
 
 /* 1 while the cache's context has not begun to end; asked between begin and end. */
-static inline int mmsb_cache_open(const mmsb_cache_t *cache) {
+static inline int mmsb__cache_open(const mmsb__cache_t *cache) {
     return __atomic_load_n(&cache->context, __ATOMIC_RELAXED) != 0;
 }
 
-static inline void mmsb_counter_add(uint64_t *counter, uint64_t amount) { /* one writer, many readers */
+static inline void mmsb__counter_add(uint64_t *counter, uint64_t amount) { /* one writer, many readers */
     __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + amount, __ATOMIC_RELAXED);
 }
 

@@ -3,13 +3,13 @@
 
 #include "_cgo_export.h"
 
-__attribute__((visibility("hidden"))) void mmsb_native_install(void) {
-    mmsb_upcalls_t all = {
+__attribute__((visibility("hidden"))) void mmsb__native_install(void) {
+    mmsb__upcalls_t all = {
         .refill = mmsbgo_refill,
-        .take_block = mmsbgo_take_block,
-        .give_block = mmsbgo_give_block,
-        .bring = mmsbgo_bring,
-        .leave = mmsbgo_leave,
+        .take_frame = mmsbgo_take_frame,
+        .give_frame = mmsbgo_give_frame,
+        .make_resident = mmsbgo_make_resident,
+        .evict = mmsbgo_evict,
         .device_address = mmsbgo_device_address,
         .device_read = mmsbgo_device_read,
         .device_write = (mmsb_status_t (*)(uint32_t, uint64_t, const void *, uint64_t))mmsbgo_device_write,
@@ -19,5 +19,5 @@ __attribute__((visibility("hidden"))) void mmsb_native_install(void) {
         .end = mmsbgo_end,
         .release_ended = mmsbgo_release_ended,
     };
-    mmsb_upcalls = all;
+    mmsb__upcalls = all;
 }

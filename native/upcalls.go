@@ -9,11 +9,11 @@ import "unsafe"
 
 // Upcalls is what C asks of Go; core/page sets it before the first context. Functions that return a code store the thread's last error.
 type Upcalls struct {
-	Refill    func(context uint64, class uint32, handles []uint64) (count int, code int32)
-	TakeBlock func(context uint32, size uint64) (index uint32, code int32)
-	GiveBlock func(context, index uint32)
-	Bring     func(index uint32) int32
-	Leave     func(index uint32)
+	Refill       func(context uint64, class uint32, handles []uint64) (count int, code int32)
+	TakeFrame    func(context uint32, size uint64) (index uint32, code int32)
+	GiveFrame    func(context, index uint32)
+	MakeResident func(index uint32) int32
+	Evict        func(index uint32)
 	// Of a page away on a device. Apply's done is false where the change is left to the host.
 	DeviceAddress func(index uint32) (address uintptr, code int32)
 	DeviceRead    func(index uint32, offset uint64, to []byte) int32
@@ -51,30 +51,30 @@ func mmsbgo_refill(context C.uint64_t, class C.uint32_t, handles *C.uint64_t, ca
 	return C.mmsb_status_t(status)
 }
 
-//export mmsbgo_take_block
-func mmsbgo_take_block(context C.uint32_t, size C.uint64_t, index *C.uint32_t) (code C.mmsb_status_t) {
+//export mmsbgo_take_frame
+func mmsbgo_take_frame(context C.uint32_t, size C.uint64_t, index *C.uint32_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	taken, status := upcalls.TakeBlock(uint32(context), uint64(size))
+	taken, status := upcalls.TakeFrame(uint32(context), uint64(size))
 	*index = C.uint32_t(taken)
 	return C.mmsb_status_t(status)
 }
 
-//export mmsbgo_give_block
-func mmsbgo_give_block(context, index C.uint32_t) {
+//export mmsbgo_give_frame
+func mmsbgo_give_frame(context, index C.uint32_t) {
 	defer guard(nil)
-	upcalls.GiveBlock(uint32(context), uint32(index))
+	upcalls.GiveFrame(uint32(context), uint32(index))
 }
 
-//export mmsbgo_bring
-func mmsbgo_bring(index C.uint32_t) (code C.mmsb_status_t) {
+//export mmsbgo_make_resident
+func mmsbgo_make_resident(index C.uint32_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return C.mmsb_status_t(upcalls.Bring(uint32(index)))
+	return C.mmsb_status_t(upcalls.MakeResident(uint32(index)))
 }
 
-//export mmsbgo_leave
-func mmsbgo_leave(index C.uint32_t) {
+//export mmsbgo_evict
+func mmsbgo_evict(index C.uint32_t) {
 	defer guard(nil)
-	upcalls.Leave(uint32(index))
+	upcalls.Evict(uint32(index))
 }
 
 //export mmsbgo_device_address

@@ -29,13 +29,13 @@ compile -ptx -arch=compute_80 -o "$work/kernels.ptx"
 cat > "$work/image.S" << 'ASSEMBLER'
     .section .rodata
     .balign 64
-    .globl mmsb_kernel_image
-    .globl mmsb_kernel_image_end
-    .hidden mmsb_kernel_image
-    .hidden mmsb_kernel_image_end
-mmsb_kernel_image:
+    .globl mmsb__kernel_image
+    .globl mmsb__kernel_image_end
+    .hidden mmsb__kernel_image
+    .hidden mmsb__kernel_image_end
+mmsb__kernel_image:
     .incbin "kernels.fatbin"
-mmsb_kernel_image_end:
+mmsb__kernel_image_end:
     .section .note.GNU-stack, "", %progbits
 ASSEMBLER
 (

@@ -137,7 +137,7 @@ func Unmap(number uint32) {
 	lock.Unlock()
 	switch r.kind {
 	case anonymous:
-		native.Unfence(r.base, r.length)
+		native.Unpoison(r.base, r.length)
 		munmap(r.base, r.length)
 		anonymousBytes.Add(-r.length)
 	case file:

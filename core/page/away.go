@@ -21,21 +21,21 @@ type away struct {
 }
 
 // awayOf is where the bytes of a page lie; its length is 0 for one that is not away.
-func awayOf(cold *native.Cold) away {
-	a := away{at: cold.AwayAt, length: cold.AwayLength}
-	if a.length > 0 && cold.Release == 0 {
-		a.block, a.device = uint64(cold.User), cold.Device
+func awayOf(side *native.Side) away {
+	a := away{at: side.BackingAt, length: side.BackingLength}
+	if a.length > 0 && side.Release == 0 {
+		a.block, a.device = uint64(side.User), side.Device
 	}
 	return a
 }
 
-// note writes it into the page's cold record.
-func (a away) note(cold *native.Cold) {
-	cold.AwayAt, cold.AwayLength = a.at, a.length
-	if cold.Release == 0 { // else the memory is the caller's, and so is the word
-		cold.User = uintptr(a.block)
+// note writes it into the page's side record.
+func (a away) note(side *native.Side) {
+	side.BackingAt, side.BackingLength = a.at, a.length
+	if side.Release == 0 { // else the memory is the caller's, and so is the word
+		side.User = uintptr(a.block)
 	}
-	cold.Device = a.device
+	side.Device = a.device
 }
 
 func (a away) address() uintptr { return uintptr(a.at) }
@@ -61,7 +61,7 @@ func (c *Context) takeAway(p place, size uint64) (block, error) {
 		c.giveAway(a)
 		return block{}, err
 	}
-	return block{index: index, away: a, location: native.Away | uint64(p.location)<<native.LocationShift}, nil
+	return block{index: index, away: a, location: native.Nonresident | uint64(p.location)<<native.LocationShift}, nil
 }
 
 // giveAway gives such space back.
@@ -128,14 +128,14 @@ func (v *visits) end(index uint32) {
 // bringIn gives the bytes of a locked page that is away an address, unless they have one; leave undoes it.
 func (c *Context) bringIn(index uint32) error {
 	record := native.RecordAt(index)
-	if record.Place != 0 {
+	if record.Locator != 0 {
 		return nil
 	}
-	a := awayOf(native.ColdAt(record.Cold))
+	a := awayOf(native.SideAt(record.Side))
 	if a.block == 0 {
 		region, err := mem.MapFile(int(c.disk.file.Fd()), a.at, a.length)
 		if err == nil {
-			record.SetPlace(native.Place(region, 0))
+			record.SetLocator(native.Locator(region, 0))
 		}
 		return err
 	}
@@ -144,11 +144,11 @@ func (c *Context) bringIn(index uint32) error {
 	if err != nil {
 		return err
 	}
-	copied := native.Bytes(native.Place(region, 0), size)
+	copied := native.Bytes(native.Locator(region, 0), size)
 	of := visit{version: record.Version}
 	if err = c.devices.Read(a.device, a.address(), copied); err == nil && (record.WritePins > 0 || record.Exposed != 0) {
 		if of.before, err = mem.Map(size, c.options.HugePages); err == nil {
-			copy(native.Bytes(native.Place(of.before, 0), size), copied)
+			copy(native.Bytes(native.Locator(of.before, 0), size), copied)
 		}
 	}
 	if err != nil {
@@ -156,17 +156,17 @@ func (c *Context) bringIn(index uint32) error {
 		return err
 	}
 	c.visits.begin(index, of)
-	record.SetPlace(native.Place(region, 0))
+	record.SetLocator(native.Locator(region, 0))
 	return nil
 }
 
 // leave takes the address back from a locked page that is away. What was brought in from the file stays while it is pinned.
 func (c *Context) leave(index uint32) {
 	record := native.RecordAt(index)
-	if record.Place == 0 {
+	if record.Locator == 0 {
 		return
 	}
-	a := awayOf(native.ColdAt(record.Cold))
+	a := awayOf(native.SideAt(record.Side))
 	if a.block == 0 {
 		if !record.Pinned() {
 			c.dropView(index)
@@ -188,11 +188,11 @@ func (c *Context) sendBack(index uint32, a away) error {
 	if of.version == record.Version {
 		return nil
 	}
-	bytes := native.Bytes(record.Place, record.Size)
+	bytes := native.Bytes(record.Locator, record.Size)
 	if of.before == 0 {
 		return c.devices.Write(a.device, a.address(), bytes)
 	}
-	for _, run := range delta.FromPages(native.Bytes(native.Place(of.before, 0), record.Size), bytes).Runs {
+	for _, run := range delta.FromPages(native.Bytes(native.Locator(of.before, 0), record.Size), bytes).Runs {
 		if err := c.devices.Write(a.device, a.address()+uintptr(run.Offset), bytes[run.Offset:][:run.Length]); err != nil {
 			return err
 		}
@@ -203,8 +203,8 @@ func (c *Context) sendBack(index uint32, a away) error {
 // dropView ends the address of a page that is away.
 func (c *Context) dropView(index uint32) {
 	record := native.RecordAt(index)
-	region := native.PlaceRegion(record.Place)
-	record.SetPlace(0)
+	region := native.LocatorRegion(record.Locator)
+	record.SetLocator(0)
 	c.visits.end(index)
 	mem.Unmap(region)
 }
@@ -212,14 +212,14 @@ func (c *Context) dropView(index uint32) {
 // resizeAway moves a page that is away into space of another size.
 func (p *locked) resizeAway(size uint64) error {
 	c := p.context
-	cold := native.ColdAt(p.record.Cold)
-	old := awayOf(cold)
+	side := native.SideAt(p.record.Side)
+	old := awayOf(side)
 	b, err := c.takeAway(place{p.location(), old.device}, size)
 	if err != nil {
 		return err
 	}
 	kept := min(size, p.record.Size)
-	if old.block != 0 && p.record.Place == 0 {
+	if old.block != 0 && p.record.Locator == 0 {
 		err = c.devices.Copy(b.away.device, b.away.address(), old.device, old.address(), kept)
 	} else if err = c.bringIn(p.index); err == nil {
 		err = c.writeAway(b.away, 0, p.bytes()[:kept])
@@ -231,12 +231,12 @@ func (p *locked) resizeAway(size uint64) error {
 		c.give(b)
 		return err
 	}
-	if p.record.Place != 0 {
+	if p.record.Locator != 0 {
 		c.dropView(p.index)
 	}
 	c.giveAway(old)
-	b.away.note(cold)
-	native.GiveBlock(c.index, b.index)
+	b.away.note(side)
+	native.GiveFrame(c.index, b.index)
 	return nil
 }
 
@@ -246,8 +246,8 @@ func (c *Context) deviceOf(index uint32) (away, error) {
 	if err := c.presentAt(index); err != nil {
 		return away{}, err
 	}
-	a := awayOf(native.ColdAt(record.Cold))
-	if record.Place != 0 {
+	a := awayOf(native.SideAt(record.Side))
+	if record.Locator != 0 {
 		if err := c.sendBack(index, a); err != nil {
 			return away{}, err
 		}
@@ -265,8 +265,8 @@ func deviceAddress(index uint32) (uintptr, int32) {
 
 func deviceRead(index uint32, offset uint64, to []byte) int32 {
 	c, record := contextOf(index), native.RecordAt(index)
-	if record.Place != 0 { // a copy that could not leave is the newest there is
-		copy(to, native.Bytes(record.Place, record.Size)[offset:])
+	if record.Locator != 0 { // a copy that could not leave is the newest there is
+		copy(to, native.Bytes(record.Locator, record.Size)[offset:])
 		return 0
 	}
 	a, err := c.deviceOf(index)
@@ -342,7 +342,7 @@ func (c *Context) presentAt(index uint32) error {
 func bring(index uint32) int32 {
 	c := contextOf(index)
 	err := c.presentAt(index)
-	if err == nil && native.RecordAt(index).LoadState()&native.Away != 0 {
+	if err == nil && native.RecordAt(index).LoadState()&native.Nonresident != 0 {
 		err = c.bringIn(index)
 	}
 	return failed(err)
@@ -368,8 +368,8 @@ func (c *Context) takeShared(p place, size uint64) (block, error) {
 		return block{}, err
 	}
 	record := native.RecordAt(index)
-	record.Place, record.Size, record.Exposed = native.Place(region, 0), roundUp(size), 0
-	record.StoreState(native.State(native.StateBlock, native.Generation(record.LoadState()), native.ClassDevice<<native.ClassShift))
+	record.Locator, record.Size, record.Exposed = native.Locator(region, 0), roundUp(size), 0
+	record.StoreState(native.State(native.StateFrame, native.Generation(record.LoadState()), native.ClassDevice<<native.ClassShift))
 	c.memory.Lock()
 	if c.memory.shared == nil {
 		c.memory.shared = make(map[uint32]place)

@@ -54,12 +54,12 @@ func TestBlocksThatWereWrittenAreSaved(t *testing.T) {
 	wholeAgain := 0
 	for number := 1; number <= mostLayers+2; number++ {
 		for chunk := range uint64(chunks) {
-			memory[chunk*native.ChunkBytes+random.Uint64N(native.ChunkBytes/native.BlockBytes)*native.BlockBytes]++
+			memory[chunk*native.ChunkBytes+random.Uint64N(native.ChunkBytes/native.GranuleBytes)*native.GranuleBytes]++
 		}
 		memory[size-1]++ // the last block is a part of one
 		require.NoError(t, Save(context, ToPath(path(number)), SaveOptions{Base: path(number - 1)}, nil))
 		switch stored(number) {
-		case chunks*native.BlockBytes + size%native.BlockBytes:
+		case chunks*native.GranuleBytes + size%native.GranuleBytes:
 		case chunks*native.ChunkBytes + size%native.ChunkBytes:
 			wholeAgain++
 		default:
@@ -83,8 +83,8 @@ func TestBlocksThatWereWrittenAreSaved(t *testing.T) {
 	}
 
 	// More than half of a chunk is written as a whole.
-	for block := range native.ChunkBytes/native.BlockBytes/2 + 1 {
-		memory[block*native.BlockBytes]++
+	for block := range native.ChunkBytes/native.GranuleBytes/2 + 1 {
+		memory[block*native.GranuleBytes]++
 	}
 	require.NoError(t, Save(context, ToPath(path(last+1)), SaveOptions{Base: path(last)}, nil))
 	require.EqualValues(t, native.ChunkBytes, stored(last+1))

@@ -68,7 +68,7 @@ var (
 func Start() error {
 	started.Do(func() {
 		native.SetUpcalls(native.Upcalls{
-			Refill: refill, TakeBlock: takeBlock, GiveBlock: giveBlock, Bring: bring, Leave: leave, End: endPage,
+			Refill: refill, TakeFrame: takeBlock, GiveFrame: giveBlock, MakeResident: bring, Evict: leave, End: endPage,
 			DeviceAddress: deviceAddress, DeviceRead: deviceRead, DeviceWrite: deviceWrite, DeviceApply: deviceApply,
 			DeviceApplyMany: deviceApplyMany,
 			ReleaseEnded:    releaseEnded, Panicked: safego.Caught,
@@ -197,7 +197,7 @@ func (c *Context) endChunk(chunk chunk) int {
 			state := record.LoadState()
 			c.metadataGone(record)
 			if native.Kind(state) == native.StateEnded {
-				c.memory.outlives(native.PlaceRegion(record.Place))
+				c.memory.outlives(native.LocatorRegion(record.Locator))
 				survivors++
 				record.StoreState(state &^ native.OwnerMask)
 				continue
@@ -213,7 +213,7 @@ func releaseEnded(index uint32) {
 	record := native.RecordAt(index)
 	state := record.LoadState() &^ native.OwnerMask
 	c := contextOf(index)
-	region := native.PlaceRegion(record.Place)
+	region := native.LocatorRegion(record.Locator)
 	c.takeApart(index, state)
 	c.outlivedEnds(region)
 }

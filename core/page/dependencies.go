@@ -9,9 +9,9 @@ import (
 // AddDependency makes child depend on parent.
 func AddDependency(parent, child uint64) error {
 	return withPair(parent, child, func(c *Context, parent, child uint32, told *journalled) error {
-		for _, index := range [2]uint32{parent, child} { // a page with a cold record is taken apart by Go when it ends
+		for _, index := range [2]uint32{parent, child} { // a page with a side record is taken apart by Go when it ends
 			p := locked{record: native.RecordAt(index)}
-			if _, err := p.cold(); err != nil {
+			if _, err := p.side(); err != nil {
 				return err
 			}
 		}

@@ -26,7 +26,7 @@ func Difference(oldPage, newPage uint64) (form *delta.Form, err error) {
 	if a.Size != b.Size {
 		return nil, status.Errorf(status.Mismatch, "page 0x%016x has %d bytes, page 0x%016x has %d", oldPage, a.Size, newPage, b.Size)
 	}
-	form = delta.FromPages(native.Bytes(a.Place, a.Size), native.Bytes(b.Place, b.Size))
+	form = delta.FromPages(native.Bytes(a.Locator, a.Size), native.Bytes(b.Locator, b.Size))
 	form.PageID = recordID(native.Index(oldPage), a.LoadState())
 	return form, nil
 }

@@ -47,7 +47,7 @@ func (i *ids) automatic(handle uint64) uint64 {
 func recordID(index uint32, state uint64) uint64 {
 	record := native.RecordAt(index)
 	if state&native.ExplicitID != 0 {
-		return native.ColdAt(record.Cold).ID
+		return native.SideAt(record.Side).ID
 	}
 	return contextOf(index).ids.automatic(native.Handle(native.KindPage, native.Generation(state), index))
 }
@@ -84,8 +84,8 @@ func (c *Context) reserve(id uint64) error {
 func (i *ids) mark(context uint32, id uint64) bool {
 	handle := id * i.inverse & native.IDMask
 	index := native.Index(handle)
-	chunk := index >> native.ChunkBits
-	if native.ChunkContext(chunk) == context {
+	chunk := index >> native.LeafBits
+	if native.LeafContext(chunk) == context {
 		record := native.RecordAt(index)
 		generation := native.Generation(record.LoadState())
 		if plant.Has(bugPageThatIsHasBeen) {
@@ -155,14 +155,14 @@ func (i *ids) claim(index uint32) {
 	for !plant.Has(bugTakenIDIsPicked) && generation != native.GenerationMax && i.taken(native.Handle(native.KindPage, generation, index)) {
 		generation++
 	}
-	record.StoreState(native.State(native.StateBlock, generation, state&native.ClassMask|native.Beginning))
+	record.StoreState(native.State(native.StateFrame, generation, state&native.ClassMask|native.Beginning))
 }
 
 // begins tells whether a page is about to begin whose automatic id this is. Under the lock.
 func (i *ids) begins(id uint64) bool {
 	handle := id * i.inverse & native.IDMask
 	state := native.RecordAt(native.Index(handle)).LoadState()
-	return native.Kind(state) == native.StateBlock && native.Generation(state) == native.Generation(handle) && state&native.Beginning != 0
+	return native.Kind(state) == native.StateFrame && native.Generation(state) == native.Generation(handle) && state&native.Beginning != 0
 }
 
 // takeChunk takes a chunk of records for the context, with the marks that wait for them.
@@ -175,8 +175,8 @@ func (c *Context) takeChunk() (uint32, error) {
 		return 0, err
 	}
 	if used && !plant.Has(bugMarksOutliveTheirContext) { // by another context, whose marks mean nothing here
-		for index := range uint32(native.ChunkRecords) {
-			native.RecordAt(number<<native.ChunkBits | index).IDTaken = 0
+		for index := range uint32(native.LeafRecords) {
+			native.RecordAt(number<<native.LeafBits | index).IDTaken = 0
 		}
 	}
 	if plant.Has(bugWaitingMarksAreForgotten) {
@@ -184,7 +184,7 @@ func (c *Context) takeChunk() (uint32, error) {
 	}
 	waiting := i.waiting[number/chunkGroup]
 	left := slices.DeleteFunc(waiting, func(index uint32) bool {
-		if index>>native.ChunkBits != number {
+		if index>>native.LeafBits != number {
 			return plant.Has(bugOtherChunksMarksAreForgotten)
 		}
 		native.RecordAt(index).IDTaken = 1

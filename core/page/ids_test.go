@@ -246,9 +246,9 @@ func marksWaitForChunks(t tester) {
 		create(t, c, 64, 0)
 		chosen := make(map[uint64]uint64)
 		for _, number := range nextChunks() {
-			require.Zero(t, native.OpenChunk(number)) // so that its records can be asked for their generations
-			for index := uint32(1); index < native.ChunkRecords; index += 100 {
-				id := c.coming(number<<native.ChunkBits | index)
+			require.Zero(t, native.OpenLeaf(number)) // so that its records can be asked for their generations
+			for index := uint32(1); index < native.LeafRecords; index += 100 {
+				id := c.coming(number<<native.LeafBits | index)
 				chosen[id] = create(t, c, 64, id)
 			}
 		}
@@ -263,7 +263,7 @@ func marksWaitForChunks(t tester) {
 		}
 		require.Equal(t, waits, c.ids.waits)
 		require.Less(t, waits, 1000)
-		pages := make([]uint64, 3*native.ChunkRecords)
+		pages := make([]uint64, 3*native.LeafRecords)
 		require.NoError(t, CreateMany(c.handle, 64, plain, pages, nil))
 		for _, page := range pages {
 			require.NotContains(t, chosen, c.ids.automatic(page))
@@ -279,14 +279,14 @@ func marksGoWithTheirContext(t tester) {
 	var number uint32
 	withContext(t, defaults(), func(_ uint64, c *Context) {
 		page := create(t, c, 64, 0)
-		number = native.Index(page) >> native.ChunkBits
+		number = native.Index(page) >> native.LeafBits
 		create(t, c, 64, c.coming(native.Index(page)))
 		require.NotZero(t, native.RecordAt(native.Index(page)).IDTaken)
 	})
 	withContext(t, defaults(), func(_ uint64, c *Context) {
-		require.Equal(t, number, native.Index(create(t, c, 64, 0))>>native.ChunkBits)
-		for index := range uint32(native.ChunkRecords) {
-			require.Zero(t, native.RecordAt(number<<native.ChunkBits|index).IDTaken)
+		require.Equal(t, number, native.Index(create(t, c, 64, 0))>>native.LeafBits)
+		for index := range uint32(native.LeafRecords) {
+			require.Zero(t, native.RecordAt(number<<native.LeafBits|index).IDTaken)
 		}
 	})
 }

@@ -74,10 +74,10 @@ func (p *locked) journalPublished(e entry, epoch, version uint64) error {
 	}
 	id := p.context.ids.automatic(p.handle)
 	device := int32(0)
-	if p.record.Cold != 0 {
-		device = native.ColdAt(p.record.Cold).Device
+	if p.record.Side != 0 {
+		device = native.SideAt(p.record.Side).Device
 		if p.state&native.ExplicitID != 0 {
-			id = native.ColdAt(p.record.Cold).ID
+			id = native.SideAt(p.record.Side).ID
 		}
 	}
 	body := e.body

@@ -80,16 +80,16 @@ func (p *locked) present() error {
 		p.context.give(b)
 		return err
 	}
-	if p.record.Cold != 0 {
-		b.away.note(native.ColdAt(p.record.Cold))
+	if p.record.Side != 0 {
+		b.away.note(native.SideAt(p.record.Side))
 	}
-	p.state = p.state&^native.Away | b.location&native.Away
+	p.state = p.state&^native.Nonresident | b.location&native.Nonresident
 	p.swap(b.index)
 	native.RecordAt(b.index).Size = 0
-	native.GiveBlock(p.context.index, b.index)
+	native.GiveFrame(p.context.index, b.index)
 	p.context.lazies.forget(p.index)
-	if p.state&native.Away == 0 {
-		native.Fence(p.index, p.state, size)
+	if p.state&native.Nonresident == 0 {
+		native.Redzone(p.index, p.state, size)
 	}
 	return nil
 }
@@ -98,14 +98,14 @@ func (p *locked) present() error {
 func (p *locked) readInto(b block, source *lazySource, size uint64) error {
 	id := recordID(p.index, p.state)
 	if b.away.length == 0 {
-		return source.state.ReadAt(id, snapshot.KindBytes, native.Bytes(native.RecordAt(b.index).Place, size), 0)
+		return source.state.ReadAt(id, snapshot.KindBytes, native.Bytes(native.RecordAt(b.index).Locator, size), 0)
 	}
 	region, err := mem.Map(size, p.context.options.HugePages)
 	if err != nil {
 		return err
 	}
 	defer mem.Unmap(region)
-	bytes := native.Bytes(native.Place(region, 0), size)
+	bytes := native.Bytes(native.Locator(region, 0), size)
 	if err := source.state.ReadAt(id, snapshot.KindBytes, bytes, 0); err != nil {
 		return err
 	}

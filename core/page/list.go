@@ -45,14 +45,14 @@ func (c *Context) Count() uint64 {
 func (c *Context) Pages(cursor *uint64, pages []uint64) uint64 {
 	written := uint64(0)
 	chunks := c.chunks()
-	for *cursor>>native.ChunkBits < uint64(len(chunks)) && written < uint64(len(pages)) {
-		chunk := chunks[*cursor>>native.ChunkBits]
-		done := uint32(*cursor & (native.ChunkRecords - 1))
+	for *cursor>>native.LeafBits < uint64(len(chunks)) && written < uint64(len(pages)) {
+		chunk := chunks[*cursor>>native.LeafBits]
+		done := uint32(*cursor & (native.LeafRecords - 1))
 		if done >= chunk.used {
-			if chunk.used < native.ChunkRecords { // the newest chunk: more may come
+			if chunk.used < native.LeafRecords { // the newest chunk: more may come
 				break
 			}
-			*cursor = (*cursor>>native.ChunkBits + 1) << native.ChunkBits
+			*cursor = (*cursor>>native.LeafBits + 1) << native.LeafBits
 			continue
 		}
 		looked, found := native.ListRecords(chunk.first()+done, chunk.used-done, pages[written:])

@@ -296,7 +296,7 @@ func (l *loader) stageOneLazy(page *snapshot.Page) error {
 	page.NUMANode = -1 // memory comes later, from anywhere
 	l.c.lazies.wait(index, l.source)
 	return l.noteOne(page, block{
-		index: index, away: away{device: to.device}, location: native.Away | uint64(to.location)<<native.LocationShift,
+		index: index, away: away{device: to.device}, location: native.Nonresident | uint64(to.location)<<native.LocationShift,
 	})
 }
 
@@ -328,12 +328,12 @@ func (l *loader) readBeside(s *native.Staged) error {
 	}
 	if has {
 		length := (s.Size + 7) / 8
-		block, code := native.TakeBlock(l.c.index, length)
+		block, code := native.TakeFrame(l.c.index, length)
 		if code != 0 {
 			return fromNative(code)
 		}
 		native.UseMask(s.Index, block)
-		mask := native.Bytes(native.RecordAt(s.Index).MaskPlace, length)
+		mask := native.Bytes(native.RecordAt(s.Index).MaskLocator, length)
 		if err := l.state.ReadAt(s.ID, snapshot.KindMask, mask, 0); err != nil {
 			return err
 		}
@@ -382,7 +382,7 @@ func isSmall(page *snapshot.Page) bool {
 // stageSmall takes memory for small pages of one size. Every byte of it comes from the file.
 func (l *loader) stageSmall(pages []snapshot.Page, indices []uint32) error {
 	indices = indices[:len(pages)]
-	if code := native.TakeBlocks(l.c.index, pages[0].Size, false, indices); code != 0 {
+	if code := native.TakeFrames(l.c.index, pages[0].Size, false, indices); code != 0 {
 		return fromNative(code)
 	}
 	return l.note(pages, indices, block{})
@@ -415,8 +415,8 @@ func (l *loader) noteOne(page *snapshot.Page, b block) error {
 
 // note notes blocks that become pages, of one kind as b says.
 func (l *loader) note(pages []snapshot.Page, indices []uint32, b block) error {
-	colds := make([]uint32, len(pages))
-	if err := takeColds(colds); err != nil {
+	sides := make([]uint32, len(pages))
+	if err := takeSides(sides); err != nil {
 		for _, index := range indices {
 			l.c.lazies.forget(index)
 			l.c.give(block{index: index, away: b.away})
@@ -428,11 +428,11 @@ func (l *loader) note(pages []snapshot.Page, indices []uint32, b block) error {
 	var twice error
 	for i := range pages {
 		page, index := &pages[i], indices[i]
-		record, cold := native.RecordAt(index), native.ColdAt(colds[i])
+		record, side := native.RecordAt(index), native.SideAt(sides[i])
 		generation := native.Generation(record.LoadState())
-		record.Cold = colds[i]
-		cold.ID, cold.NUMANode = page.ID, page.NUMANode
-		b.away.note(cold)
+		record.Side = sides[i]
+		side.ID, side.NUMANode = page.ID, page.NUMANode
+		b.away.note(side)
 		l.staged = append(l.staged, native.Staged{
 			ID: page.ID, Size: page.Size, Epoch: page.Epoch, Version: page.Version, Low: b.location | native.ExplicitID,
 			Index: index, Generation: generation,
@@ -493,7 +493,7 @@ func (l *loader) fill(segment snapshot.Loaded, indices []uint32, first int) erro
 // fillPart puts a part of a page where it belongs, and returns its checksum.
 func (l *loader) fillPart(segment *snapshot.Loaded, page *snapshot.Page, index uint32, extent *snapshot.Extent) (sum uint32, err error) {
 	record := native.RecordAt(index)
-	a := awayOf(native.ColdAt(record.Cold))
+	a := awayOf(native.SideAt(record.Side))
 	stored := segment.Bytes[extent.At:][:extent.Stored]
 	if a.length > 0 && extent.Compression == snapshot.Uncompressed {
 		if segment.SumsLater {
@@ -508,7 +508,7 @@ func (l *loader) fillPart(segment *snapshot.Loaded, page *snapshot.Page, index u
 	if a.length > 0 {
 		into = make([]byte, extent.Length)
 	} else {
-		into = native.Bytes(record.Place, page.Size)[extent.Offset:][:extent.Length]
+		into = native.Bytes(record.Locator, page.Size)[extent.Offset:][:extent.Length]
 	}
 	switch extent.Compression {
 	case snapshot.Uncompressed:
@@ -543,14 +543,14 @@ func (l *loader) beside(page *snapshot.Page, index uint32, extent *snapshot.Exte
 		return l.metadata(page, index, extent, content)
 	}
 	record := native.RecordAt(index)
-	if record.MaskBlock == 0 {
-		block, code := native.TakeBlock(l.c.index, (page.Size+7)/8)
+	if record.MaskFrame == 0 {
+		block, code := native.TakeFrame(l.c.index, (page.Size+7)/8)
 		if code != 0 {
 			return fromNative(code)
 		}
 		native.UseMask(index, block)
 	}
-	copy(native.Bytes(record.MaskPlace, (page.Size+7)/8)[extent.Offset:], content)
+	copy(native.Bytes(record.MaskLocator, (page.Size+7)/8)[extent.Offset:], content)
 	return nil
 }
 
@@ -603,15 +603,15 @@ func (l *loader) dropOne(s *native.Staged) {
 	record := native.RecordAt(s.Index)
 	l.c.lazies.forget(s.Index)
 	l.c.metadataGone(record)
-	if record.MaskBlock != 0 {
+	if record.MaskFrame != 0 {
 		native.DropMask(s.Index)
 	}
 	b := block{index: s.Index}
-	if record.Cold != 0 {
-		cold := native.ColdAt(record.Cold)
-		b.away = awayOf(cold)
-		giveCold(record.Cold)
-		record.Cold = 0
+	if record.Side != 0 {
+		side := native.SideAt(record.Side)
+		b.away = awayOf(side)
+		giveSide(record.Side)
+		record.Side = 0
 	}
 	l.c.give(b)
 }
@@ -669,8 +669,8 @@ func (l *loader) endAll() (releases []func(), err error) {
 	c.ids.Unlock()
 	finished := new(native.Finished)
 	for _, chunk := range chunks {
-		colds, left := finished.FinishRecords(chunk.first(), chunk.used)
-		giveColds(colds)
+		sides, left := finished.FinishRecords(chunk.first(), chunk.used)
+		giveSides(sides)
 		for _, index := range left {
 			releases = c.endReplaced(index, releases)
 		}
@@ -709,12 +709,12 @@ func (c *Context) endReplaced(index uint32, releases []func()) []func() {
 	record := native.RecordAt(index)
 	state := record.LoadState() &^ native.OwnerMask
 	if state&native.Adopted != 0 {
-		cold := native.ColdAt(record.Cold)
-		if function, user := cold.Release, cold.User; function != 0 {
-			base, size := native.Address(record.Place), record.Size
+		side := native.SideAt(record.Side)
+		if function, user := side.Release, side.User; function != 0 {
+			base, size := native.Address(record.Locator), record.Size
 			releases = append(releases, func() { native.CallRelease(function, user, base, size) })
 		}
-		cold.Release, cold.User = 0, 0
+		side.Release, side.User = 0, 0
 	}
 	c.takeApart(index, state)
 	return releases
@@ -769,17 +769,17 @@ func (l *loader) remember() {
 	if l.o.Journal != "" {
 		known = l.inSnapshot
 	}
-	var saved *[native.ChunkRecords]native.Saved
+	var saved *[native.LeafRecords]native.Saved
 	for i := range known {
 		s := &known[i]
-		if i == 0 || s.Index>>native.ChunkBits != known[i-1].Index>>native.ChunkBits {
-			saved = native.SavedChunk(s.Index >> native.ChunkBits)
+		if i == 0 || s.Index>>native.LeafBits != known[i-1].Index>>native.LeafBits {
+			saved = native.SavedLeaf(s.Index >> native.LeafBits)
 		}
 		if saved == nil { // then the next save must be a whole one
 			saves.lineage = nil
 			return
 		}
-		saved[s.Index&(native.ChunkRecords-1)] = native.Saved{
+		saved[s.Index&(native.LeafRecords-1)] = native.Saved{
 			Version: s.Version, ID: s.ID, Size: s.Size, Generation: s.Generation, CRC: s.CRC,
 		}
 		if sums := l.sums[s.Index]; sums != nil {

@@ -65,7 +65,7 @@ func TestLoadsGoIntoMemoryOfEndedPages(t *testing.T) {
 // Pages are locked chunk by chunk of records; where one is pinned, all chunks are unlocked.
 func TestOnePinnedPageOfManyRefusesALoad(t *testing.T) {
 	onOneThread(t)
-	const count, size = 3 * native.ChunkRecords, 64
+	const count, size = 3 * native.LeafRecords, 64
 	context := newContext(t)
 	pages := make([]uint64, count)
 	require.NoError(t, CreateMany(context, size, plain, pages, nil))

@@ -26,7 +26,7 @@ type chunk struct {
 	used   uint32 // records that have been in use
 }
 
-func (c chunk) first() uint32 { return c.number << native.ChunkBits }
+func (c chunk) first() uint32 { return c.number << native.LeafBits }
 
 // extentRegion is a region that extents are cut from: blocks [first, first+count) of the extents' space.
 type extentRegion struct {
@@ -73,21 +73,21 @@ func takeChunk(context uint32) (number uint32, used bool, err error) {
 		number, used = chunks.free[n-1], true
 		chunks.free = chunks.free[:n-1]
 	} else {
-		if chunks.next == native.Chunks {
-			return 0, false, status.Errorf(status.Limit, "all %d page records are in use", uint64(native.Chunks)<<native.ChunkBits)
+		if chunks.next == native.Leaves {
+			return 0, false, status.Errorf(status.Limit, "all %d page records are in use", uint64(native.Leaves)<<native.LeafBits)
 		}
-		if errno := native.OpenChunk(chunks.next); errno != 0 {
-			return 0, false, status.FromErrno(status.OutOfMemory, errno, "no memory for %d page records", native.ChunkRecords)
+		if errno := native.OpenLeaf(chunks.next); errno != 0 {
+			return 0, false, status.FromErrno(status.OutOfMemory, errno, "no memory for %d page records", native.LeafRecords)
 		}
 		number = chunks.next
 		chunks.next++
 	}
-	native.SetChunkContext(number, context)
+	native.SetLeafContext(number, context)
 	return number, used, nil
 }
 
 func giveChunk(number uint32) {
-	native.SetChunkContext(number, 0)
+	native.SetLeafContext(number, 0)
 	chunks.Lock()
 	chunks.free = append(chunks.free, number)
 	chunks.Unlock()
@@ -97,9 +97,9 @@ func giveChunk(number uint32) {
 func RecordBytes() uint64 {
 	chunks.Lock()
 	defer chunks.Unlock()
-	colds.Lock()
-	defer colds.Unlock()
-	return uint64(chunks.next)*native.ChunkRecords*64 + uint64(colds.next)*64
+	sides.Lock()
+	defer sides.Unlock()
+	return uint64(chunks.next)*native.LeafRecords*64 + uint64(sides.next)*64
 }
 
 // newIndex is the index of a record that has no memory. Under the lock.
@@ -111,7 +111,7 @@ func (c *Context) newIndex() (uint32, error) {
 		return index, nil
 	}
 	for {
-		if n := len(m.chunks); n > 0 && m.chunks[n-1].used < native.ChunkRecords {
+		if n := len(m.chunks); n > 0 && m.chunks[n-1].used < native.LeafRecords {
 			last := &m.chunks[n-1]
 			index := last.first() + last.used
 			last.used++
@@ -120,7 +120,7 @@ func (c *Context) newIndex() (uint32, error) {
 			if index == 0 || native.Kind(state) == native.StateRetired {
 				continue
 			}
-			record.Place = 0
+			record.Locator = 0
 			record.StoreState(native.State(native.StateFree, max(native.Generation(state), 1), native.ClassNone<<native.ClassShift))
 			return index, nil
 		}
@@ -168,8 +168,8 @@ func (c *Context) takeLarge(size uint64, mapped, zeroed bool) (uint32, error) {
 		return 0, err
 	}
 	record := native.RecordAt(index)
-	record.Place, record.Size, record.Exposed = place, capacity, 0
-	record.StoreState(native.State(native.StateBlock, native.Generation(record.LoadState()), class<<native.ClassShift))
+	record.Locator, record.Size, record.Exposed = place, capacity, 0
+	record.StoreState(native.State(native.StateFrame, native.Generation(record.LoadState()), class<<native.ClassShift))
 	return index, nil
 }
 
@@ -196,7 +196,7 @@ func (c *Context) takeMapping(length uint64) (uint64, error) {
 		c.memory.mapped = make(map[uint32]struct{})
 	}
 	c.memory.mapped[number] = struct{}{}
-	return native.Place(number, 0), nil
+	return native.Locator(number, 0), nil
 }
 
 // takeExtent takes system pages out of the shared regions. Under the lock.
@@ -216,8 +216,8 @@ func (c *Context) takeExtent(count uint64, zeroed bool) (uint64, error) {
 		return 0, err
 	}
 	region := m.extentRegion(first)
-	place := native.Place(region.number, (first-region.first)*mem.SystemPage)
-	native.FenceMemory(place, count*mem.SystemPage, count*mem.SystemPage)
+	place := native.Locator(region.number, (first-region.first)*mem.SystemPage)
+	native.RedzoneMemory(place, count*mem.SystemPage, count*mem.SystemPage)
 	c.reuse(first, count, zeroed)
 	return place, nil
 }
@@ -287,12 +287,12 @@ func (c *Context) dropMemory(index uint32, size uint64, generation uint32) {
 	m := &c.memory
 	record := native.RecordAt(index)
 	if native.Class(record.LoadState()) == native.ClassDevice { // the driver may wait for the device
-		c.dropShared(native.PlaceRegion(record.Place))
+		c.dropShared(native.LocatorRegion(record.Locator))
 	}
 	m.Lock()
 	defer m.Unlock()
 	capacity := roundUp(size)
-	region, offset := native.PlaceRegion(record.Place), native.PlaceOffset(record.Place)
+	region, offset := native.LocatorRegion(record.Locator), native.LocatorOffset(record.Locator)
 	switch class := native.Class(record.LoadState()); {
 	case class == native.ClassForeign, class == native.ClassDevice:
 		mem.Unmap(region)
@@ -302,7 +302,7 @@ func (c *Context) dropMemory(index uint32, size uint64, generation uint32) {
 		mem.Unmap(region)
 		c.ledger.Give(capacity)
 	case class == native.ClassExtent && !m.closed:
-		native.FenceMemory(record.Place, 0, capacity)
+		native.RedzoneMemory(record.Locator, 0, capacity)
 		first, count := m.extentFirst[region]+offset/mem.SystemPage, capacity/mem.SystemPage
 		_ = m.extents.Free(first, count)
 		c.retain(first, count)
@@ -322,7 +322,7 @@ func (c *Context) dropShared(region uint32) {
 // freeBare makes a record without memory free for a generation; 0 retires it. Under the lock.
 func (c *Context) freeBare(index, generation uint32) {
 	record := native.RecordAt(index)
-	record.Place = 0
+	record.Locator = 0
 	if generation == 0 {
 		record.StoreState(native.State(native.StateRetired, native.GenerationMax, native.ClassNone<<native.ClassShift))
 		return
@@ -372,7 +372,7 @@ func (c *Context) leaveEnded() {
 	endedChunks.Lock()
 	for _, chunk := range m.chunks {
 		endedChunks.context[chunk.number] = c
-		native.SetChunkContext(chunk.number, 0)
+		native.SetLeafContext(chunk.number, 0)
 	}
 	endedChunks.Unlock()
 	for region := range m.mapped {
@@ -454,8 +454,8 @@ var endedChunks = struct {
 
 // contextOf is the context that a record belongs to, also when it has ended.
 func contextOf(index uint32) *Context {
-	chunk := index >> native.ChunkBits
-	if context := native.ChunkContext(chunk); context != 0 {
+	chunk := index >> native.LeafBits
+	if context := native.LeafContext(chunk); context != 0 {
 		return byIndex[context].Load()
 	}
 	endedChunks.Lock()

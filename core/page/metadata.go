@@ -13,28 +13,28 @@ import (
 
 // metadataOf is a locked page's blob; empty where it has none.
 func metadataOf(record *native.Record) []byte {
-	if record.Cold == 0 {
+	if record.Side == 0 {
 		return nil
 	}
-	cold := native.ColdAt(record.Cold)
-	if cold.MetadataBlock == 0 {
+	side := native.SideAt(record.Side)
+	if side.MetadataFrame == 0 {
 		return nil
 	}
-	return native.Bytes(native.RecordAt(cold.MetadataBlock).Place, cold.MetadataLength)
+	return native.Bytes(native.RecordAt(side.MetadataFrame).Locator, side.MetadataLength)
 }
 
 // metadataGone gives the blob's memory back.
 func (c *Context) metadataGone(record *native.Record) {
-	if record.Cold == 0 {
+	if record.Side == 0 {
 		return
 	}
-	cold := native.ColdAt(record.Cold)
-	if cold.MetadataBlock == 0 {
+	side := native.SideAt(record.Side)
+	if side.MetadataFrame == 0 {
 		return
 	}
-	c.countMetadata(-int64(native.RecordAt(cold.MetadataBlock).Size))
-	native.GiveBlock(c.index, cold.MetadataBlock)
-	cold.MetadataBlock, cold.MetadataCount, cold.MetadataLength = 0, 0, 0
+	c.countMetadata(-int64(native.RecordAt(side.MetadataFrame).Size))
+	native.GiveFrame(c.index, side.MetadataFrame)
+	side.MetadataFrame, side.MetadataCount, side.MetadataLength = 0, 0, 0
 }
 
 // storeMetadata replaces a locked page's blob. ready, where it is not nil, is called when nothing else can fail.
@@ -50,22 +50,22 @@ func (p *locked) storeMetadata(blob []byte, count uint32, ready func() error) er
 		c.metadataGone(p.record)
 		return nil
 	}
-	cold, err := p.cold()
+	side, err := p.side()
 	if err != nil {
 		return err
 	}
-	block, code := native.TakeBlock(c.index, uint64(len(blob)))
+	block, code := native.TakeFrame(c.index, uint64(len(blob)))
 	if code != 0 {
 		return fromNative(code)
 	}
 	if err := ready(); err != nil {
-		native.GiveBlock(c.index, block)
+		native.GiveFrame(c.index, block)
 		return err
 	}
 	record := native.RecordAt(block)
-	copy(native.Bytes(record.Place, uint64(len(blob))), blob)
+	copy(native.Bytes(record.Locator, uint64(len(blob))), blob)
 	c.metadataGone(p.record)
-	cold.MetadataBlock, cold.MetadataCount, cold.MetadataLength = block, count, uint64(len(blob))
+	side.MetadataFrame, side.MetadataCount, side.MetadataLength = block, count, uint64(len(blob))
 	c.countMetadata(int64(record.Size))
 	return nil
 }

@@ -80,7 +80,7 @@ func (p *locked) migrate(location, device int32) (release func(), err error) {
 	}
 	size := p.record.Size
 	if to != (place{}) { // which is written before anything can fail that cannot be taken back
-		if _, err := p.cold(); err != nil {
+		if _, err := p.side(); err != nil {
 			return nil, err
 		}
 	}
@@ -102,39 +102,39 @@ func (p *locked) migrate(location, device int32) (release func(), err error) {
 
 // place is where the page lies.
 func (p *locked) place() place {
-	if p.record.Cold == 0 {
+	if p.record.Side == 0 {
 		return place{location: p.location()}
 	}
-	return place{p.location(), native.ColdAt(p.record.Cold).Device}
+	return place{p.location(), native.SideAt(p.record.Side).Device}
 }
 
 // leavePlace gives the page what a block has and frees what the page had. It may leave a function to be called when the page is unlocked.
 func (p *locked) leavePlace(b block, size uint64) (release func()) {
 	c := p.context
 	if p.state&native.Adopted != 0 {
-		cold := native.ColdAt(p.record.Cold)
-		if function, user := cold.Release, cold.User; function != 0 {
-			base := mem.Base(native.PlaceRegion(p.record.Place))
+		side := native.SideAt(p.record.Side)
+		if function, user := side.Release, side.User; function != 0 {
+			base := mem.Base(native.LocatorRegion(p.record.Locator))
 			release = func() { native.CallRelease(function, user, base, size) }
 		}
-		cold.Release, cold.User = 0, 0
+		side.Release, side.User = 0, 0
 	}
-	if p.state&native.Away != 0 {
-		if p.record.Place != 0 {
+	if p.state&native.Nonresident != 0 {
+		if p.record.Locator != 0 {
 			c.dropView(p.index)
 		}
-		c.giveAway(awayOf(native.ColdAt(p.record.Cold)))
+		c.giveAway(awayOf(native.SideAt(p.record.Side)))
 	}
-	if p.record.Cold != 0 {
-		b.away.note(native.ColdAt(p.record.Cold))
+	if p.record.Side != 0 {
+		b.away.note(native.SideAt(p.record.Side))
 	}
-	p.state = p.state&^(native.Away|native.LocationMask|native.Adopted|native.ReadOnly) | b.location
+	p.state = p.state&^(native.Nonresident|native.LocationMask|native.Adopted|native.ReadOnly) | b.location
 	p.swap(b.index)
 	had := native.RecordAt(b.index)
 	had.Size = blockSize(had, size)
-	native.GiveBlock(c.index, b.index)
-	if p.state&native.Away == 0 {
-		native.Fence(p.index, p.state, size)
+	native.GiveFrame(c.index, b.index)
+	if p.state&native.Nonresident == 0 {
+		native.Redzone(p.index, p.state, size)
 	}
 	return release
 }

@@ -96,66 +96,66 @@ func (p *locked) notPinned() error {
 }
 
 // bytes are the page's, which must have an address.
-func (p *locked) bytes() []byte { return native.Bytes(p.record.Place, p.record.Size) }
+func (p *locked) bytes() []byte { return native.Bytes(p.record.Locator, p.record.Size) }
 
-// cold is the page's cold record, made where it has none.
-func (p *locked) cold() (*native.Cold, error) {
-	if p.record.Cold == 0 {
-		index, err := takeCold()
+// side is the page's side record, made where it has none.
+func (p *locked) side() (*native.Side, error) {
+	if p.record.Side == 0 {
+		index, err := takeSide()
 		if err != nil {
 			return nil, err
 		}
-		p.record.Cold = index
+		p.record.Side = index
 	}
-	return native.ColdAt(p.record.Cold), nil
+	return native.SideAt(p.record.Side), nil
 }
 
-// Cold records of the process.
-var colds struct {
+// side records of the process.
+var sides struct {
 	sync.Mutex
 	next uint32 // 0 is none
 	free []uint32
 }
 
-func takeCold() (uint32, error) {
+func takeSide() (uint32, error) {
 	var index [1]uint32
-	err := takeColds(index[:])
+	err := takeSides(index[:])
 	return index[0], err
 }
 
-// takeColds takes as many as there is room for, or none.
-func takeColds(indices []uint32) error {
-	colds.Lock()
-	defer colds.Unlock()
-	reused := min(len(indices), len(colds.free))
-	rest := len(colds.free) - reused
-	next := colds.next
+// takeSides takes as many as there is room for, or none.
+func takeSides(indices []uint32) error {
+	sides.Lock()
+	defer sides.Unlock()
+	reused := min(len(indices), len(sides.free))
+	rest := len(sides.free) - reused
+	next := sides.next
 	for i := reused; i < len(indices); i++ {
 		if next+1 == native.IndexMask {
-			return status.Errorf(status.Limit, "all %d cold records are in use", next)
+			return status.Errorf(status.Limit, "all %d side records are in use", next)
 		}
-		if next == 0 || (next+1)%native.ChunkRecords == 0 {
-			if errno := native.OpenColds((next + 1) / native.ChunkRecords); errno != 0 {
-				return status.FromErrno(status.OutOfMemory, errno, "no memory for cold records")
+		if next == 0 || (next+1)%native.LeafRecords == 0 {
+			if errno := native.OpenSides((next + 1) / native.LeafRecords); errno != 0 {
+				return status.FromErrno(status.OutOfMemory, errno, "no memory for side records")
 			}
 		}
 		next++
 		indices[i] = next
 	}
-	copy(indices, colds.free[rest:])
-	colds.next, colds.free = next, colds.free[:rest]
+	copy(indices, sides.free[rest:])
+	sides.next, sides.free = next, sides.free[:rest]
 	for _, index := range indices {
-		*native.ColdAt(index) = native.Cold{NUMANode: -1}
+		*native.SideAt(index) = native.Side{NUMANode: -1}
 	}
 	return nil
 }
 
-func giveCold(index uint32) { giveColds([]uint32{index}) }
+func giveSide(index uint32) { giveSides([]uint32{index}) }
 
-func giveColds(indices []uint32) {
-	colds.Lock()
-	colds.free = append(colds.free, indices...)
-	colds.Unlock()
+func giveSides(indices []uint32) {
+	sides.Lock()
+	sides.free = append(sides.free, indices...)
+	sides.Unlock()
 }
 
 // CreateOptions are a page's; the fields are those of mmsb_page_options_t.
@@ -222,7 +222,7 @@ func (c *Context) takeAt(to place, size uint64, node int32, zeroed bool) (block,
 		index, err := c.takeLarge(size, false, zeroed)
 		return block{index: index}, err
 	}
-	index, code := native.TakeBlock(c.index, size)
+	index, code := native.TakeFrame(c.index, size)
 	return block{index: index}, fromNative(code)
 }
 
@@ -232,8 +232,8 @@ func (c *Context) takeOnNode(size uint64, node int32) (block, error) {
 	if err != nil {
 		return block{}, err
 	}
-	if err := mem.Prefer(native.PlaceRegion(native.RecordAt(index).Place), node); err != nil {
-		native.GiveBlock(c.index, index)
+	if err := mem.Prefer(native.LocatorRegion(native.RecordAt(index).Locator), node); err != nil {
+		native.GiveFrame(c.index, index)
 		return block{}, err
 	}
 	return block{index: index}, nil
@@ -241,10 +241,10 @@ func (c *Context) takeOnNode(size uint64, node int32) (block, error) {
 
 // node is the NUMA node that the page's memory was asked from; -1 = any.
 func (p *locked) node() int32 {
-	if p.record.Cold == 0 {
+	if p.record.Side == 0 {
 		return -1
 	}
-	return native.ColdAt(p.record.Cold).NUMANode
+	return native.SideAt(p.record.Side).NUMANode
 }
 
 // takeLike takes memory where the page lies.
@@ -255,7 +255,7 @@ func (p *locked) takeLike(size uint64) (block, error) {
 // give gives back what was taken and not published.
 func (c *Context) give(b block) {
 	c.giveAway(b.away)
-	native.GiveBlock(c.index, b.index)
+	native.GiveFrame(c.index, b.index)
 }
 
 // publish makes a page of a block, for who has c.creating; prepare, where it is not nil, works on the page before anybody can see it.
@@ -265,11 +265,11 @@ func (c *Context) publish(b block, size, id uint64, numaNode int32, low uint64, 
 	p := &locked{context: c, index: b.index, record: record}
 	undo := func(err error) (uint64, error) {
 		c.metadataGone(record)
-		if record.Cold != 0 {
-			giveCold(record.Cold)
-			record.Cold = 0
+		if record.Side != 0 {
+			giveSide(record.Side)
+			record.Side = 0
 		}
-		if record.MaskBlock != 0 {
+		if record.MaskFrame != 0 {
 			native.DropMask(b.index)
 		}
 		c.give(b)
@@ -282,12 +282,12 @@ func (c *Context) publish(b block, size, id uint64, numaNode int32, low uint64, 
 		return undo(err)
 	}
 	if id != 0 || b.away.length > 0 || b.away.device != 0 || numaNode >= 0 {
-		cold, err := p.cold()
+		side, err := p.side()
 		if err != nil {
 			return undo(err)
 		}
-		cold.ID, cold.NUMANode = id, numaNode
-		b.away.note(cold)
+		side.ID, side.NUMANode = id, numaNode
+		b.away.note(side)
 	}
 	if id != 0 {
 		if err := c.reserve(id); err != nil {
@@ -346,31 +346,31 @@ func (c *Context) takeApart(index uint32, state uint64) {
 	c.tracking.forget(index)
 	c.lazies.forget(index)
 	c.metadataGone(record)
-	if record.MaskBlock != 0 {
+	if record.MaskFrame != 0 {
 		native.DropMask(index)
 	}
-	var cold native.Cold
-	if record.Cold != 0 {
-		cold = *native.ColdAt(record.Cold)
-		giveCold(record.Cold)
-		record.Cold = 0
+	var side native.Side
+	if record.Side != 0 {
+		side = *native.SideAt(record.Side)
+		giveSide(record.Side)
+		record.Side = 0
 	}
 	if state&native.ExplicitID != 0 {
-		c.ids.drop(cold.ID)
+		c.ids.drop(side.ID)
 	}
 	base := uintptr(0)
 	if state&native.Adopted != 0 {
-		base = mem.Base(native.PlaceRegion(record.Place))
+		base = mem.Base(native.LocatorRegion(record.Locator))
 	}
-	if a := awayOf(&cold); a.length > 0 {
-		if record.Place != 0 {
+	if a := awayOf(&side); a.length > 0 {
+		if record.Locator != 0 {
 			c.dropView(index)
 		}
 		c.giveAway(a)
 	}
 	c.freeRecord(index, state)
-	if cold.Release != 0 {
-		native.CallRelease(cold.Release, cold.User, base, size)
+	if side.Release != 0 {
+		native.CallRelease(side.Release, side.User, base, size)
 	}
 }
 
@@ -400,11 +400,11 @@ func (c *Context) moveMemoryAway(index uint32, state *uint64) {
 		return // the memory stays with the retired record until the context ends
 	}
 	other := native.RecordAt(bare)
-	otherState := native.State(native.StateBlock, native.Generation(other.LoadState()), native.ClassNone<<native.ClassShift)
+	otherState := native.State(native.StateFrame, native.Generation(other.LoadState()), native.ClassNone<<native.ClassShift)
 	native.SwapMemory(index, state, bare, &otherState)
 	other.StoreState(otherState)
 	native.RecordAt(index).StoreState(*state | native.OwnerLibrary)
-	native.GiveBlock(c.index, bare)
+	native.GiveFrame(c.index, bare)
 }
 
 // Clone makes a copy of a page under a new id.
@@ -445,34 +445,34 @@ func (p *locked) copyTo(q *locked, b block) error {
 	if err := p.context.copyBytes(p, b, size); err != nil {
 		return err
 	}
-	if p.record.MaskBlock != 0 {
+	if p.record.MaskFrame != 0 {
 		if code := native.MakeMask(q.index); code != 0 {
 			return fromNative(code)
 		}
 		length := (size + 7) / 8
-		copy(native.Bytes(q.record.MaskPlace, length), native.Bytes(p.record.MaskPlace, length))
+		copy(native.Bytes(q.record.MaskLocator, length), native.Bytes(p.record.MaskLocator, length))
 	}
 	blob := metadataOf(p.record)
 	if len(blob) == 0 {
 		return nil
 	}
-	return q.storeMetadata(blob, native.ColdAt(p.record.Cold).MetadataCount, nil)
+	return q.storeMetadata(blob, native.SideAt(p.record.Side).MetadataCount, nil)
 }
 
 // copyBytes copies a locked page's bytes into a block.
 func (c *Context) copyBytes(p *locked, b block, size uint64) error {
 	count := min(size, p.record.Size)
 	to := native.RecordAt(b.index)
-	if native.OnDevice(p.state) && p.record.Place == 0 {
-		from := awayOf(native.ColdAt(p.record.Cold))
+	if native.OnDevice(p.state) && p.record.Locator == 0 {
+		from := awayOf(native.SideAt(p.record.Side))
 		switch {
 		case b.away.block != 0:
 			return c.devices.Copy(b.away.device, b.away.address(), from.device, from.address(), count)
 		case b.away.length == 0:
-			return c.readAway(from, 0, native.Bytes(to.Place, count))
+			return c.readAway(from, 0, native.Bytes(to.Locator, count))
 		}
 	}
-	if p.state&native.Away != 0 {
+	if p.state&native.Nonresident != 0 {
 		if err := c.bringIn(p.index); err != nil {
 			return err
 		}
@@ -481,7 +481,7 @@ func (c *Context) copyBytes(p *locked, b block, size uint64) error {
 	if b.away.length > 0 {
 		return c.writeAway(b.away, 0, p.bytes()[:count])
 	}
-	copy(native.Bytes(to.Place, count), p.bytes()[:count])
+	copy(native.Bytes(to.Locator, count), p.bytes()[:count])
 	return nil
 }
 
@@ -520,8 +520,8 @@ func (c *Context) Adopt(memory uintptr, size uint64, options AdoptOptions) (uint
 		return 0, err
 	}
 	record := native.RecordAt(index)
-	record.Place, record.Exposed = native.Place(region, 0), 1
-	record.StoreState(native.State(native.StateBlock, native.Generation(record.LoadState()), native.ClassForeign<<native.ClassShift))
+	record.Locator, record.Exposed = native.Locator(region, 0), 1
+	record.StoreState(native.State(native.StateFrame, native.Generation(record.LoadState()), native.ClassForeign<<native.ClassShift))
 	low := uint64(native.Adopted)
 	if options.ReadOnly {
 		low |= native.ReadOnly
@@ -529,11 +529,11 @@ func (c *Context) Adopt(memory uintptr, size uint64, options AdoptOptions) (uint
 	adopted := entry{kind: journal.Adopt, bytes: native.Memory(memory, size)}
 	return c.publish(block{index: index}, size, options.ID, -1, low, adopted, func(p *locked) error {
 		record.Epoch, record.Version = 0, firstVersion(options.ID)
-		cold, err := p.cold()
+		side, err := p.side()
 		if err != nil {
 			return err
 		}
-		cold.Release, cold.User = options.Release, options.User
+		side.Release, side.User = options.Release, options.User
 		return nil
 	})
 }
@@ -551,7 +551,7 @@ func (c *Context) takeBare() (uint32, error) {
 	}
 	record := native.RecordAt(index)
 	record.Size = 0
-	record.StoreState(native.State(native.StateBlock, native.Generation(record.LoadState()), native.ClassNone<<native.ClassShift))
+	record.StoreState(native.State(native.StateFrame, native.Generation(record.LoadState()), native.ClassNone<<native.ClassShift))
 	return index, nil
 }
 
@@ -587,7 +587,7 @@ func Release(page uint64) (memory uintptr, size uint64, err error) {
 	bare, err := p.context.takeBare()
 	if err == nil {
 		if err = p.journal(journal.Destroy, p.record.Version); err != nil {
-			native.GiveBlock(p.context.index, bare)
+			native.GiveFrame(p.context.index, bare)
 		}
 	}
 	if err != nil {
@@ -600,11 +600,11 @@ func Release(page uint64) (memory uintptr, size uint64, err error) {
 	native.SwapMemory(p.index, &p.state, bare, &blockState)
 	block.Size = size
 	block.StoreState(blockState)
-	memory = mem.Base(native.PlaceRegion(block.Place)) + uintptr(native.PlaceOffset(block.Place))
+	memory = mem.Base(native.LocatorRegion(block.Locator)) + uintptr(native.LocatorOffset(block.Locator))
 	released.Lock()
 	released.blocks[memory] = releasedBlock{p.context, bare}
 	released.Unlock()
-	p.context.memory.outlives(native.PlaceRegion(block.Place))
+	p.context.memory.outlives(native.LocatorRegion(block.Locator))
 	p.record.StoreState(p.state | native.OwnerLibrary)
 	p.context.takeApart(p.index, p.state)
 	return memory, size, p.journalled.wait()
@@ -619,9 +619,9 @@ func FreeReleased(memory uintptr) error {
 	if !ok {
 		return status.Errorf(status.StaleHandle, "0x%x is not memory that mmsb_page_release gave, or it was given back", memory)
 	}
-	region := native.PlaceRegion(native.RecordAt(b.index).Place)
+	region := native.LocatorRegion(native.RecordAt(b.index).Locator)
 	if !b.context.memory.isClosed() {
-		native.GiveBlock(b.context.index, b.index)
+		native.GiveFrame(b.context.index, b.index)
 	}
 	b.context.outlivedEnds(region)
 	return nil
@@ -669,30 +669,30 @@ func (p *locked) resize(size uint64) error {
 	}
 	if err := p.resizeMemory(size); err != nil {
 		if mask != 0 {
-			native.GiveBlock(p.context.index, mask)
+			native.GiveFrame(p.context.index, mask)
 		}
 		return err
 	}
 	p.useMask(mask)
 	p.record.SetSize(size)
-	native.Fence(p.index, p.state, size)
+	native.Redzone(p.index, p.state, size)
 	p.record.MoveVersion()
 	return nil
 }
 
 // resizedMask is a block with the page's change mask cut or extended; 0 where it has none.
 func (p *locked) resizedMask(size uint64) (uint32, error) {
-	if p.record.MaskBlock == 0 {
+	if p.record.MaskFrame == 0 {
 		return 0, nil
 	}
 	length := (size + 7) / 8
-	index, code := native.TakeBlock(p.context.index, length)
+	index, code := native.TakeFrame(p.context.index, length)
 	if code != 0 {
 		return 0, fromNative(code)
 	}
 	kept := min(size, p.record.Size)
-	mask := native.Bytes(native.RecordAt(index).Place, length)
-	copy(mask, native.Bytes(p.record.MaskPlace, (kept+7)/8))
+	mask := native.Bytes(native.RecordAt(index).Locator, length)
+	copy(mask, native.Bytes(p.record.MaskLocator, (kept+7)/8))
 	if kept%8 != 0 {
 		mask[kept/8] &= 1<<(kept%8) - 1
 	}
@@ -724,8 +724,8 @@ func (p *locked) resizeMemory(size uint64) error {
 			return err
 		}
 		if size > old {
-			native.Fence(p.index, p.state, size)
-			clear(native.Bytes(p.record.Place, size)[old:])
+			native.Redzone(p.index, p.state, size)
+			clear(native.Bytes(p.record.Locator, size)[old:])
 		}
 		return nil
 	}
@@ -742,7 +742,7 @@ func (p *locked) resizeMemory(size uint64) error {
 	}
 	p.swap(b.index)
 	native.RecordAt(b.index).Size = blockSize(native.RecordAt(b.index), old)
-	native.GiveBlock(c.index, b.index)
+	native.GiveFrame(c.index, b.index)
 	return nil
 }
 
@@ -766,7 +766,7 @@ func (p *locked) swap(index uint32) {
 
 // resizeMapped makes a mapping longer or shorter where it is.
 func (p *locked) resizeMapped(from, to, old, size uint64) error {
-	c, region := p.context, native.PlaceRegion(p.record.Place)
+	c, region := p.context, native.LocatorRegion(p.record.Locator)
 	c.tracking.forget(p.index)
 	if to > from {
 		c.memory.Lock()
@@ -788,7 +788,7 @@ func (p *locked) resizeMapped(from, to, old, size uint64) error {
 		return err
 	}
 	if size < old { // the rest of the last system page must be zero when the page grows again
-		clear(native.Bytes(p.record.Place, min(old, to))[size:])
+		clear(native.Bytes(p.record.Locator, min(old, to))[size:])
 	}
 	if to < from {
 		if err := mem.Resize(region, to); err != nil { // nothing is lost but memory

@@ -62,7 +62,7 @@ func content(t *testing.T, page uint64) []byte {
 	p, err := lock(page)
 	require.NoError(t, err)
 	defer p.unlock()
-	if p.state&native.Away != 0 {
+	if p.state&native.Nonresident != 0 {
 		require.NoError(t, p.context.bringIn(p.index))
 	}
 	return bytes.Clone(p.bytes())
@@ -73,7 +73,7 @@ func fill(t *testing.T, page uint64, seed byte) []byte {
 	p, err := lock(page)
 	require.NoError(t, err)
 	defer p.unlock()
-	if p.state&native.Away != 0 {
+	if p.state&native.Nonresident != 0 {
 		require.NoError(t, p.context.bringIn(p.index))
 	}
 	filled := p.bytes()

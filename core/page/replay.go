@@ -60,7 +60,7 @@ func (r *replay) end() {
 		state := record.LoadState()
 		r.l.staged = append(r.l.staged, native.Staged{
 			ID: id, Size: record.Size, Epoch: record.Epoch, Version: record.Version, Index: index, Generation: native.Generation(state),
-			Low: state & (native.ExplicitID | native.Away | native.LocationMask),
+			Low: state & (native.ExplicitID | native.Nonresident | native.LocationMask),
 		})
 	})
 }
@@ -155,8 +155,8 @@ func (r *replay) change(p *locked, record *journal.Record) error {
 		_, err := p.migrate(record.Location, record.Device)
 		return err
 	case journal.MaskClear:
-		if p.record.MaskBlock != 0 {
-			clear(native.Bytes(p.record.MaskPlace, (p.record.Size+7)/8))
+		if p.record.MaskFrame != 0 {
+			clear(native.Bytes(p.record.MaskLocator, (p.record.Size+7)/8))
 		}
 		return nil
 	case journal.MetadataSet:
@@ -186,7 +186,7 @@ func (r *replay) change(p *locked, record *journal.Record) error {
 
 // bytes makes a change of a page's bytes that native code has left to Go.
 func (r *replay) bytes(p *locked, record *journal.Record) error {
-	if p.state&native.Away != 0 {
+	if p.state&native.Nonresident != 0 {
 		if err := p.context.bringIn(p.index); err != nil {
 			return err
 		}
@@ -255,13 +255,13 @@ func (r *replay) clone(record *journal.Record) error {
 // begin makes a staged block of a block; fill fills it.
 func (r *replay) begin(record *journal.Record, b block, size uint64, numaNode int32, fill func(p *locked) error) error {
 	p := r.page(b.index)
-	cold, err := p.cold()
+	side, err := p.side()
 	if err != nil {
 		r.l.c.give(b)
 		return err
 	}
-	cold.ID, cold.NUMANode = record.Page, numaNode
-	b.away.note(cold)
+	side.ID, side.NUMANode = record.Page, numaNode
+	b.away.note(side)
 	p.record.Size, p.record.Version, p.record.Epoch = size, record.Version, record.Epoch
 	p.record.StoreState(p.state | b.location | native.ExplicitID)
 	r.pages.Put(record.Page, b.index)
@@ -278,7 +278,7 @@ func (r *replay) destroy(id uint64, p *locked) {
 	r.pages.Remove(id)
 	delete(r.l.pages, id)
 	if generation := native.Generation(p.state); generation < native.GenerationMax {
-		p.record.StoreState(native.State(native.StateBlock, generation+1, p.state&native.ClassMask))
+		p.record.StoreState(native.State(native.StateFrame, generation+1, p.state&native.ClassMask))
 	}
 	r.l.dropOne(&native.Staged{Index: p.index})
 }

@@ -180,13 +180,13 @@ func requireSamePage(t *testing.T, one, other uint64, size uint64) {
 			defer p.unlock()
 			versions[i] = [2]uint64{p.record.Version, p.record.Epoch}
 			masks[i] = make([]byte, (size+7)/8)
-			if p.record.MaskBlock != 0 {
-				copy(masks[i], native.Bytes(p.record.MaskPlace, (size+7)/8))
+			if p.record.MaskFrame != 0 {
+				copy(masks[i], native.Bytes(p.record.MaskLocator, (size+7)/8))
 			}
 			bytes[i] = make([]byte, size)
-			if p.state&native.Away != 0 {
-				cold := native.ColdAt(p.record.Cold)
-				return c.disk.read(diskExtent{cold.AwayAt, cold.AwayLength}, bytes[i])
+			if p.state&native.Nonresident != 0 {
+				side := native.SideAt(p.record.Side)
+				return c.disk.read(diskExtent{side.BackingAt, side.BackingLength}, bytes[i])
 			}
 			copy(bytes[i], p.bytes())
 			return nil

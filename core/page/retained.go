@@ -96,7 +96,7 @@ func (c *Context) reuse(first, count uint64, zeroed bool) {
 	m.retained.take(first, first+count, func(first, end uint64) {
 		if zeroed {
 			region := m.extentRegion(first)
-			clear(native.Bytes(native.Place(region.number, (first-region.first)*mem.SystemPage), (end-first)*mem.SystemPage))
+			clear(native.Bytes(native.Locator(region.number, (first-region.first)*mem.SystemPage), (end-first)*mem.SystemPage))
 		}
 	})
 }

@@ -538,7 +538,7 @@ func (s *saver) changedSince(index, generation uint32, version uint64) bool {
 
 // fewBlocks says whether so few blocks of a chunk are better written apart.
 func fewBlocks(blocks uint64) bool {
-	return bits.OnesCount64(blocks) <= native.ChunkBytes/native.BlockBytes/2
+	return bits.OnesCount64(blocks) <= native.ChunkBytes/native.GranuleBytes/2
 }
 
 // addBlocks writes those blocks of a chunk at offset whose bits are set, each stretch of them as one.
@@ -546,7 +546,7 @@ func addBlocks(blocks uint64, chunk []byte, offset uint64, add func(kind uint32,
 	for blocks != 0 {
 		first := bits.TrailingZeros64(blocks)
 		count := bits.TrailingZeros64(^(blocks >> first))
-		from, to := first*native.BlockBytes, min((first+count)*native.BlockBytes, len(chunk))
+		from, to := first*native.GranuleBytes, min((first+count)*native.GranuleBytes, len(chunk))
 		if err := add(snapshot.KindBytes, offset+uint64(from), chunk[from:to]); err != nil {
 			return err
 		}
@@ -593,7 +593,7 @@ func (b *base) close() {
 	}
 	for _, chunk := range b.own {
 		if chunk != nil {
-			native.FreeSavedChunk(chunk)
+			native.FreeSavedLeaf(chunk)
 		}
 	}
 }
@@ -641,14 +641,14 @@ func (s *saver) readBase(target *SaveTarget) (b base, err error) {
 			continue
 		}
 		index := native.Index(handle)
-		chunk := &b.own[index>>native.ChunkBits]
+		chunk := &b.own[index>>native.LeafBits]
 		if *chunk == nil {
-			if *chunk = native.NewSavedChunk(); *chunk == nil {
+			if *chunk = native.NewSavedLeaf(); *chunk == nil {
 				b.close()
 				return base{}, status.Errorf(status.OutOfMemory, "no memory for what the base has")
 			}
 		}
-		saved := &unsafe.Slice(*chunk, native.ChunkRecords)[index&(native.ChunkRecords-1)]
+		saved := &unsafe.Slice(*chunk, native.LeafRecords)[index&(native.LeafRecords-1)]
 		// Its checksum is not known: where the address was given out, the page is saved.
 		*saved = native.Saved{Version: page.Version, ID: page.ID, Size: page.Size, Generation: native.Generation(handle)}
 	}

@@ -33,7 +33,7 @@ func contents(t *testing.T, context uint64) map[uint64][]byte {
 				record := native.RecordAt(index)
 				id := recordID(index, record.LoadState())
 				require.Zero(t, native.WritePage(handle, 0, nil)) // brings lazy bytes in
-				found[id] = bytes.Clone(native.Bytes(record.Place, record.Size))
+				found[id] = bytes.Clone(native.Bytes(record.Locator, record.Size))
 			}
 		}
 		return nil
@@ -259,7 +259,7 @@ func TestRawWritesAreFound(t *testing.T) {
 		handle := createFilled(t, context, size, id, 7)
 		record := native.RecordAt(native.Index(handle))
 		record.Exposed = 1 // as mmsb_page_address does
-		raw[id] = native.Bytes(record.Place, size)
+		raw[id] = native.Bytes(record.Locator, size)
 	}
 	for id := uint64(10); id < 200; id++ {
 		createFilled(t, context, 4096, id, byte(id))

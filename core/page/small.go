@@ -57,7 +57,7 @@ func (c *Context) newSlab() (uint64, error) {
 		c.memory.regions = append(c.memory.regions, number)
 		s.region, s.offset, s.length, s.grow = number, 0, length, min(length*2, lastRegion)
 	}
-	place := native.Place(s.region, s.offset)
+	place := native.Locator(s.region, s.offset)
 	s.offset += slabBytes
 	return place, nil
 }
@@ -100,7 +100,7 @@ func (c *Context) newSpan(class uint32) error {
 	}
 	for i := len(indices) - 1; i >= 0; i-- { // the first slot on top
 		record := native.RecordAt(indices[i])
-		record.Place, record.DirtyFirst, record.DirtyLast, record.Exposed = place+uint64(i)*size, 255, 0, 0
+		record.Locator, record.DirtyFirst, record.DirtyLast, record.Exposed = place+uint64(i)*size, 255, 0, 0
 		generation := native.Generation(record.LoadState())
 		record.StoreState(native.State(native.StateFree, generation, uint64(class)<<native.ClassShift))
 		k.slots = append(k.slots, native.Handle(native.KindPage, generation, indices[i]))
@@ -179,10 +179,10 @@ func (c *Context) trimClass(class uint32) uint64 {
 	size := native.ClassSize(class)
 	bytes := spanBytes(size)
 	spanOf := func(handle uint64) uint64 {
-		place := native.RecordAt(native.Index(handle)).Place
-		offset := native.PlaceOffset(place)
+		place := native.RecordAt(native.Index(handle)).Locator
+		offset := native.LocatorOffset(place)
 		slab := offset &^ (slabBytes - 1)
-		return native.Place(native.PlaceRegion(place), slab+(offset-slab)/bytes*bytes)
+		return native.Locator(native.LocatorRegion(place), slab+(offset-slab)/bytes*bytes)
 	}
 	free := make(map[uint64]uint64)
 	for _, handle := range k.slots {
@@ -191,7 +191,7 @@ func (c *Context) trimClass(class uint32) uint64 {
 	released := uint64(0)
 	for span, length := range free {
 		if length == bytes {
-			mem.Discard(native.PlaceRegion(span), native.PlaceOffset(span), bytes)
+			mem.Discard(native.LocatorRegion(span), native.LocatorOffset(span), bytes)
 			k.spans = append(k.spans, span)
 			released += bytes
 		}

@@ -55,8 +55,8 @@ func detailsOf(t *testing.T, page uint64) details {
 	defer p.unlock()
 	d.Epoch, d.Version, d.Location, d.Node = p.record.Epoch, p.record.Version, p.location(), p.node()
 	d.Mask = make([]byte, (p.record.Size+7)/8)
-	if p.record.MaskBlock != 0 {
-		copy(d.Mask, native.Bytes(p.record.MaskPlace, uint64(len(d.Mask))))
+	if p.record.MaskFrame != 0 {
+		copy(d.Mask, native.Bytes(p.record.MaskLocator, uint64(len(d.Mask))))
 	}
 	d.Metadata = bytes.Clone(metadataOf(p.record))
 	return d
@@ -68,14 +68,14 @@ func change(t *testing.T, page, at uint64, value byte) {
 	p, err := lockToChange(page)
 	require.NoError(t, err)
 	defer p.unlock()
-	if p.state&native.Away != 0 {
+	if p.state&native.Nonresident != 0 {
 		require.NoError(t, p.context.bringIn(p.index))
 	}
-	if p.record.MaskBlock == 0 {
+	if p.record.MaskFrame == 0 {
 		require.Zero(t, native.MakeMask(p.index))
 	}
 	p.bytes()[at] = value
-	native.Bytes(p.record.MaskPlace, (p.record.Size+7)/8)[at/8] |= 1 << (at % 8)
+	native.Bytes(p.record.MaskLocator, (p.record.Size+7)/8)[at/8] |= 1 << (at % 8)
 	p.record.Epoch += 3
 	p.record.MoveVersion()
 }
@@ -314,7 +314,7 @@ func TestPinnedPages(t *testing.T) {
 		require.Equal(t, status.Busy, code(Save(context, ToPath(refused), SaveOptions{RefuseRawWrites: true}, nil)))
 		require.Equal(t, status.Busy, code(Save(context, ToPath(refused), SaveOptions{RefuseRawWrites: true, Base: path}, nil)))
 		require.NoFileExists(t, refused)
-		native.Bytes(native.RecordAt(native.Index(page)).Place, size)[size-1] = 77
+		native.Bytes(native.RecordAt(native.Index(page)).Locator, size)[size-1] = 77
 		allowed := filepath.Join(folder, fmt.Sprint(size, " allowed"))
 		require.NoError(t, Save(context, ToPath(allowed), SaveOptions{Base: path}, nil))
 		require.Equal(t, contents(t, context), contents(t, load(t, allowed)))

@@ -45,7 +45,7 @@ func (t *tracking) forgetAll() {
 // false where the kernel cannot tell; begun, that it can the next time.
 func (t *tracking) written(index, generation uint32, since bool) (blocks []uint64, known, begun bool) {
 	record := native.RecordAt(index)
-	if record.Exposed == 0 && record.WritePins == 0 || record.Place == 0 || track.Available() != nil {
+	if record.Exposed == 0 && record.WritePins == 0 || record.Locator == 0 || track.Available() != nil {
 		return nil, false, false
 	}
 	t.Lock()
@@ -56,7 +56,7 @@ func (t *tracking) written(index, generation uint32, since bool) (blocks []uint6
 		delete(t.pages, index)
 		ok = false
 	}
-	address, size := native.Address(record.Place), record.Size
+	address, size := native.Address(record.Locator), record.Size
 	if ok && since {
 		ranges, err := page.memory.Collect(page.memory.Whole(), true, nil)
 		if err == nil && page.memory.Whole() == (track.Range{Start: address, End: address + uintptr(size)}) {
@@ -87,10 +87,10 @@ func (t *tracking) written(index, generation uint32, since bool) (blocks []uint6
 
 // blocksOf says which blocks ranges touch, by chunk.
 func blocksOf(ranges []track.Range, address uintptr, size uint64) []uint64 {
-	const perChunk = native.ChunkBytes / native.BlockBytes
+	const perChunk = native.ChunkBytes / native.GranuleBytes
 	blocks := make([]uint64, (size+native.ChunkBytes-1)/native.ChunkBytes)
 	for _, r := range ranges {
-		for block := uint64(r.Start-address) / native.BlockBytes; block <= uint64(r.End-1-address)/native.BlockBytes; block++ {
+		for block := uint64(r.Start-address) / native.GranuleBytes; block <= uint64(r.End-1-address)/native.GranuleBytes; block++ {
 			blocks[block/perChunk] |= 1 << (block % perChunk)
 		}
 	}

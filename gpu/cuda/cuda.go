@@ -33,7 +33,7 @@ const libraryName = "libcuda.so.1"
 
 // Driver is a driver library that was loaded.
 type Driver struct {
-	table *C.struct_mmsb_cuda_table
+	table *C.struct_mmsb__cuda_table
 
 	opening sync.Mutex
 	devices []*device // by ordinal; nil until it is opened. Written under opening
@@ -67,16 +67,16 @@ func Load() (*Driver, error) {
 func load(library string) (*Driver, error) {
 	name := C.CString(library)
 	defer C.free(unsafe.Pointer(name))
-	var table *C.struct_mmsb_cuda_table
+	var table *C.struct_mmsb__cuda_table
 	var reason [512]C.char
-	outcome := C.mmsb_cuda_load(name, &table, &reason[0], C.size_t(len(reason)))
+	outcome := C.mmsb__cuda_load(name, &table, &reason[0], C.size_t(len(reason)))
 	switch outcome.code {
 	case C.CUDA_SUCCESS:
 		if table.devices == 0 {
 			return nil, status.Errorf(status.NoDevice, "%s is there but finds no device%s", library, visibleDevices())
 		}
 		return &Driver{table: table, devices: make([]*device, table.devices)}, nil
-	case C.MMSB_CUDA_NO_MEMORY:
+	case C.MMSB__CUDA_NO_MEMORY:
 		return nil, status.Errorf(status.OutOfMemory, "no memory for the table of %s", library)
 	}
 	err := loadError(library, table, outcome, C.GoString(&reason[0]))
@@ -85,9 +85,9 @@ func load(library string) (*Driver, error) {
 }
 
 // loadError tells a machine that has no device from one whose driver is broken: the first may be simulated, the second never.
-func loadError(library string, table *C.struct_mmsb_cuda_table, outcome C.struct_mmsb_cuda_outcome, reason string) error {
+func loadError(library string, table *C.struct_mmsb__cuda_table, outcome C.struct_mmsb__cuda_outcome, reason string) error {
 	switch outcome.code {
-	case C.MMSB_CUDA_NO_LIBRARY:
+	case C.MMSB__CUDA_NO_LIBRARY:
 		// The loader begins with the name that it was given only where it found no file of that name at all.
 		if strings.HasPrefix(reason, library+": ") {
 			path, set := os.LookupEnv("LD_LIBRARY_PATH")
@@ -98,13 +98,13 @@ func loadError(library string, table *C.struct_mmsb_cuda_table, outcome C.struct
 				"the loader's cache and the system's folders: %s", library, path, reason)
 		}
 		return status.Errorf(status.Device, "%s is there but cannot be loaded: %s", library, reason)
-	case C.MMSB_CUDA_TOO_OLD:
+	case C.MMSB__CUDA_TOO_OLD:
 		return status.Errorf(status.Device, "the driver is too old: it has CUDA %s; CUDA %s is needed, driver 525 or newer "+
 			"(the kernels of this library need CUDA %s, driver 580 or newer)",
-			version(int(table.version)), version(C.MMSB_CUDA_OLDEST_VERSION), version(kernelVersion))
-	case C.MMSB_CUDA_NO_FUNCTION:
+			version(int(table.version)), version(C.MMSB__CUDA_OLDEST_VERSION), version(kernelVersion))
+	case C.MMSB__CUDA_NO_FUNCTION:
 		return status.Errorf(status.Device, "%s lacks the function %s, which a driver of CUDA %s has (this one says CUDA %s)",
-			library, C.GoString(outcome.call), version(C.MMSB_CUDA_OLDEST_VERSION), version(int(table.version)))
+			library, C.GoString(outcome.call), version(C.MMSB__CUDA_OLDEST_VERSION), version(int(table.version)))
 	}
 	failed := &status.Error{Code: status.Device, Domain: status.DomainCUDA, Foreign: int32(outcome.code)}
 	failed.Text = fmt.Sprintf("%s cannot be initialised: %s", library, describe(table, outcome))

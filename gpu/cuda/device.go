@@ -3,9 +3,9 @@ package cuda
 /*
 #include "table.h"
 
-#cgo noescape mmsb_cuda_open
-#cgo noescape mmsb_cuda_memory_info
-#cgo nocallback mmsb_cuda_memory_info
+#cgo noescape mmsb__cuda_open
+#cgo noescape mmsb__cuda_memory_info
+#cgo nocallback mmsb__cuda_memory_info
 */
 import "C"
 
@@ -21,7 +21,7 @@ import (
 // device is one device with what of it is alive.
 type device struct {
 	driver *Driver
-	c      *C.struct_mmsb_cuda_device
+	c      *C.struct_mmsb__cuda_device
 	info   driver.Info
 	// Memory that is registered has the same address for the device.
 	registeredInPlace bool
@@ -41,17 +41,17 @@ type device struct {
 // open opens a device whose place in the driver's list is held.
 func (d *Driver) open(ordinal int) (*device, error) {
 	opened := &device{driver: d, info: driver.Info{Ordinal: ordinal}}
-	var info C.struct_mmsb_cuda_info
-	if outcome := C.mmsb_cuda_open(d.table, C.int(ordinal), &opened.c, &info); outcome.code != C.CUDA_SUCCESS {
+	var info C.struct_mmsb__cuda_info
+	if outcome := C.mmsb__cuda_open(d.table, C.int(ordinal), &opened.c, &info); outcome.code != C.CUDA_SUCCESS {
 		return nil, opened.failed(outcome, "cannot be opened")
 	}
 	for _, other := range d.devices {
 		if other == nil || other.alive() != nil {
 			continue
 		}
-		if outcome := C.mmsb_cuda_share_pools(opened.c, other.c); outcome.code != C.CUDA_SUCCESS {
+		if outcome := C.mmsb__cuda_share_pools(opened.c, other.c); outcome.code != C.CUDA_SUCCESS {
 			err := opened.failed(outcome, "sharing memory with device %d", other.info.Ordinal)
-			C.mmsb_cuda_close(opened.c)
+			C.mmsb__cuda_close(opened.c)
 			return nil, err
 		}
 	}
@@ -85,7 +85,7 @@ func (d *device) CanReach(ordinal int) bool {
 	if ordinal < 0 || ordinal >= d.driver.Count() || d.alive() != nil {
 		return false
 	}
-	return ordinal == d.info.Ordinal || C.mmsb_cuda_can_reach(d.c, C.int(ordinal)) != 0
+	return ordinal == d.info.Ordinal || C.mmsb__cuda_can_reach(d.c, C.int(ordinal)) != 0
 }
 
 // MemoryInfo is what the driver says.
@@ -94,7 +94,7 @@ func (d *device) MemoryInfo() (uint64, uint64, error) {
 		return 0, 0, err
 	}
 	var free, total C.size_t
-	if outcome := C.mmsb_cuda_memory_info(d.c, &free, &total); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_memory_info(d.c, &free, &total); outcome.code != C.CUDA_SUCCESS {
 		return 0, 0, d.failed(outcome, "memory information")
 	}
 	return uint64(free), uint64(total), nil

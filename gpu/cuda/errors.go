@@ -66,10 +66,10 @@ func codeOf(code int32) status.Code {
 
 // describe is the call that failed with its code in CUDA's words, like "cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable
 // device".
-func describe(table *C.struct_mmsb_cuda_table, outcome C.struct_mmsb_cuda_outcome) string {
-	name := C.GoString(C.mmsb_cuda_code_name(table, outcome.code))
+func describe(table *C.struct_mmsb__cuda_table, outcome C.struct_mmsb__cuda_outcome) string {
+	name := C.GoString(C.mmsb__cuda_code_name(table, outcome.code))
 	text := fmt.Sprintf("%s: %s (%d)", C.GoString(outcome.call), name, int(outcome.code))
-	if meaning := C.GoString(C.mmsb_cuda_code_text(table, outcome.code)); meaning != "" {
+	if meaning := C.GoString(C.mmsb__cuda_code_text(table, outcome.code)); meaning != "" {
 		text += ": " + meaning
 	}
 	return text
@@ -77,8 +77,8 @@ func describe(table *C.struct_mmsb_cuda_table, outcome C.struct_mmsb_cuda_outcom
 
 // failed makes the error of an operation on a device: a line that says what was asked, and what the driver answered. A device
 // that is lost stays lost, with its first reason.
-func (d *device) failed(outcome C.struct_mmsb_cuda_outcome, format string, asked ...any) error {
-	if outcome.code == C.MMSB_CUDA_NO_MEMORY {
+func (d *device) failed(outcome C.struct_mmsb__cuda_outcome, format string, asked ...any) error {
+	if outcome.code == C.MMSB__CUDA_NO_MEMORY {
 		return status.Errorf(status.OutOfMemory, format+": no host memory", asked...)
 	}
 	err := &status.Error{Code: codeOf(int32(outcome.code)), Domain: status.DomainCUDA, Foreign: int32(outcome.code)}
@@ -91,7 +91,7 @@ func (d *device) failed(outcome C.struct_mmsb_cuda_outcome, format string, asked
 		d.lost.CompareAndSwap(nil, &lost)
 	case status.OutOfMemory:
 		var free, total C.size_t
-		if C.mmsb_cuda_memory_info(d.c, &free, &total).code == C.CUDA_SUCCESS {
+		if C.mmsb__cuda_memory_info(d.c, &free, &total).code == C.CUDA_SUCCESS {
 			err.Text += fmt.Sprintf("; %d of %d bytes are free", uint64(free), uint64(total))
 		}
 	case status.Unsupported:

@@ -4,13 +4,13 @@ package cuda
 #include <stdlib.h>
 #include "table.h"
 
-#cgo noescape mmsb_cuda_copy
-#cgo nocallback mmsb_cuda_copy
-#cgo nocallback mmsb_cuda_fill
-#cgo noescape mmsb_cuda_load_module
-#cgo noescape mmsb_cuda_function
-#cgo noescape mmsb_cuda_launch
-#cgo nocallback mmsb_cuda_launch
+#cgo noescape mmsb__cuda_copy
+#cgo nocallback mmsb__cuda_copy
+#cgo nocallback mmsb__cuda_fill
+#cgo noescape mmsb__cuda_load_module
+#cgo noescape mmsb__cuda_function
+#cgo noescape mmsb__cuda_launch
+#cgo nocallback mmsb__cuda_launch
 */
 import "C"
 
@@ -48,8 +48,8 @@ func (d *device) Copy(stream driver.Stream, copies ...driver.Copy) error {
 	if len(copies) == 0 {
 		return nil
 	}
-	list := (*C.struct_mmsb_cuda_copy)(unsafe.Pointer(unsafe.SliceData(copies)))
-	if outcome := C.mmsb_cuda_copy(d.c, C.uintptr_t(stream), list, C.size_t(len(copies))); outcome.code != C.CUDA_SUCCESS {
+	list := (*C.struct_mmsb__cuda_copy)(unsafe.Pointer(unsafe.SliceData(copies)))
+	if outcome := C.mmsb__cuda_copy(d.c, C.uintptr_t(stream), list, C.size_t(len(copies))); outcome.code != C.CUDA_SUCCESS {
 		first := &copies[0]
 		return d.failed(outcome, "%d copies, the first of %d bytes from %#x to %#x", len(copies), first.Bytes, first.From, first.To)
 	}
@@ -57,7 +57,7 @@ func (d *device) Copy(stream driver.Stream, copies ...driver.Copy) error {
 }
 
 // Both sides agree on what a copy looks like.
-var _ = [1]struct{}{}[unsafe.Sizeof(driver.Copy{})-C.sizeof_struct_mmsb_cuda_copy]
+var _ = [1]struct{}{}[unsafe.Sizeof(driver.Copy{})-C.sizeof_struct_mmsb__cuda_copy]
 
 // Fill queues setting bytes.
 func (d *device) Fill(stream driver.Stream, address driver.Address, value byte, bytes uint64) error {
@@ -72,7 +72,7 @@ func (d *device) Fill(stream driver.Stream, address driver.Address, value byte, 
 	if !inside(address, bytes) {
 		return d.refuse(status.InvalidArgument, "filling %d bytes at %#x", bytes, address)
 	}
-	outcome := C.mmsb_cuda_fill(d.c, C.uintptr_t(stream), C.uintptr_t(address), C.int(value), C.size_t(bytes))
+	outcome := C.mmsb__cuda_fill(d.c, C.uintptr_t(stream), C.uintptr_t(address), C.int(value), C.size_t(bytes))
 	if outcome.code != C.CUDA_SUCCESS {
 		return d.failed(outcome, "filling %d bytes at %#x", bytes, address)
 	}
@@ -112,12 +112,12 @@ func (d *device) LoadModule(image []byte) (driver.Module, error) {
 	}
 	var module C.uintptr_t
 	var log [512]C.char
-	outcome := C.mmsb_cuda_load_module(d.c, unsafe.Pointer(unsafe.SliceData(checked)), &module, &log[0], C.size_t(len(log)-1))
+	outcome := C.mmsb__cuda_load_module(d.c, unsafe.Pointer(unsafe.SliceData(checked)), &module, &log[0], C.size_t(len(log)-1))
 	if outcome.code != C.CUDA_SUCCESS {
 		return 0, d.failed(outcome, "loading %d bytes of code%s", len(image), logged(C.GoString(&log[0])))
 	}
 	d.modules.add(&object{device: d, handle: uintptr(module), end: func() error {
-		if outcome := C.mmsb_cuda_unload_module(d.c, module); outcome.code != C.CUDA_SUCCESS {
+		if outcome := C.mmsb__cuda_unload_module(d.c, module); outcome.code != C.CUDA_SUCCESS {
 			return d.failed(outcome, "unloading module %#x", uintptr(module))
 		}
 		return nil
@@ -177,7 +177,7 @@ func (d *device) Function(module driver.Module, name string) (driver.Function, e
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
 	var function C.uintptr_t
-	if outcome := C.mmsb_cuda_function(d.c, C.uintptr_t(module), text, &function); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_function(d.c, C.uintptr_t(module), text, &function); outcome.code != C.CUDA_SUCCESS {
 		return 0, d.failed(outcome, "looking for kernel %q", name)
 	}
 	d.functions.Store(uintptr(function), held)
@@ -213,7 +213,7 @@ func (d *device) Launch(stream driver.Stream, launch *driver.Launch) error {
 	}
 	defer heldModule.release()
 	parameter := unsafe.Pointer(unsafe.SliceData(launch.Parameter))
-	outcome := C.mmsb_cuda_launch(d.c, C.uintptr_t(stream), C.uintptr_t(launch.Function), C.uint32_t(launch.Blocks),
+	outcome := C.mmsb__cuda_launch(d.c, C.uintptr_t(stream), C.uintptr_t(launch.Function), C.uint32_t(launch.Blocks),
 		C.uint32_t(launch.Threads), C.uint32_t(launch.Shared), parameter, C.size_t(len(launch.Parameter)))
 	if outcome.code != C.CUDA_SUCCESS {
 		return d.failed(outcome, "launching kernel %#x with %d blocks of %d threads and %d bytes of parameter",

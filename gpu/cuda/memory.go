@@ -3,12 +3,12 @@ package cuda
 /*
 #include "table.h"
 
-#cgo noescape mmsb_cuda_allocate
-#cgo noescape mmsb_cuda_allocate_pinned
-#cgo noescape mmsb_cuda_allocate_managed
-#cgo noescape mmsb_cuda_allocate_ordered
-#cgo nocallback mmsb_cuda_allocate_ordered
-#cgo nocallback mmsb_cuda_free_ordered
+#cgo noescape mmsb__cuda_allocate
+#cgo noescape mmsb__cuda_allocate_pinned
+#cgo noescape mmsb__cuda_allocate_managed
+#cgo noescape mmsb__cuda_allocate_ordered
+#cgo nocallback mmsb__cuda_allocate_ordered
+#cgo nocallback mmsb__cuda_free_ordered
 */
 import "C"
 
@@ -64,7 +64,7 @@ func (m *memory) take(use use, address driver.Address) (uint64, bool) {
 }
 
 // giveBack takes memory of a use out of the registry and calls free with it; where that fails it is put back.
-func (d *device) giveBack(use use, address driver.Address, free func() C.struct_mmsb_cuda_outcome) error {
+func (d *device) giveBack(use use, address driver.Address, free func() C.struct_mmsb__cuda_outcome) error {
 	if err := d.alive(); err != nil {
 		return err
 	}
@@ -101,18 +101,18 @@ func (d *device) Allocate(kind driver.Memory, bytes uint64) (driver.Address, err
 	if err := d.mayTake(use(kind), bytes); err != nil {
 		return 0, err
 	}
-	var outcome C.struct_mmsb_cuda_outcome
+	var outcome C.struct_mmsb__cuda_outcome
 	var address C.uintptr_t
 	switch kind {
 	case driver.Plain:
-		outcome = C.mmsb_cuda_allocate(d.c, C.size_t(bytes), &address)
+		outcome = C.mmsb__cuda_allocate(d.c, C.size_t(bytes), &address)
 	case driver.Pinned:
-		outcome = C.mmsb_cuda_allocate_pinned(d.c, C.size_t(bytes), &address)
+		outcome = C.mmsb__cuda_allocate_pinned(d.c, C.size_t(bytes), &address)
 	case driver.Managed:
 		if !d.info.ManagedMemory {
 			return 0, d.refuse(status.Unsupported, "no managed memory")
 		}
-		outcome = C.mmsb_cuda_allocate_managed(d.c, C.size_t(bytes), &address)
+		outcome = C.mmsb__cuda_allocate_managed(d.c, C.size_t(bytes), &address)
 	}
 	if outcome.code != C.CUDA_SUCCESS {
 		return 0, d.failed(outcome, "taking %d bytes of %s memory", bytes, useNames[kind])
@@ -126,11 +126,11 @@ func (d *device) Free(kind driver.Memory, address driver.Address) error {
 	if kind > driver.Managed {
 		return d.refuse(status.InvalidArgument, "memory of kind %d", kind)
 	}
-	return d.giveBack(use(kind), address, func() C.struct_mmsb_cuda_outcome {
+	return d.giveBack(use(kind), address, func() C.struct_mmsb__cuda_outcome {
 		if kind == driver.Pinned {
-			return C.mmsb_cuda_free_pinned(d.c, C.uintptr_t(address))
+			return C.mmsb__cuda_free_pinned(d.c, C.uintptr_t(address))
 		}
-		return C.mmsb_cuda_free(d.c, C.uintptr_t(address))
+		return C.mmsb__cuda_free(d.c, C.uintptr_t(address))
 	})
 }
 
@@ -145,7 +145,7 @@ func (d *device) Register(address driver.Address, bytes uint64) error {
 	if !d.registeredInPlace {
 		return d.refuse(status.Unsupported, "registered memory would have another address on the device")
 	}
-	if outcome := C.mmsb_cuda_register(d.c, C.uintptr_t(address), C.size_t(bytes)); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_register(d.c, C.uintptr_t(address), C.size_t(bytes)); outcome.code != C.CUDA_SUCCESS {
 		return d.failed(outcome, "registering %d bytes at %#x", bytes, address)
 	}
 	d.memory.add(registered, address, bytes)
@@ -154,8 +154,8 @@ func (d *device) Register(address driver.Address, bytes uint64) error {
 
 // Unregister ends what Register began.
 func (d *device) Unregister(address driver.Address) error {
-	return d.giveBack(registered, address, func() C.struct_mmsb_cuda_outcome {
-		return C.mmsb_cuda_unregister(d.c, C.uintptr_t(address))
+	return d.giveBack(registered, address, func() C.struct_mmsb__cuda_outcome {
+		return C.mmsb__cuda_unregister(d.c, C.uintptr_t(address))
 	})
 }
 
@@ -184,7 +184,7 @@ func (d *device) AllocateOrdered(stream driver.Stream, bytes uint64) (driver.Add
 	}
 	defer held.release()
 	var address C.uintptr_t
-	if outcome := C.mmsb_cuda_allocate_ordered(d.c, C.uintptr_t(stream), C.size_t(bytes), &address); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_allocate_ordered(d.c, C.uintptr_t(stream), C.size_t(bytes), &address); outcome.code != C.CUDA_SUCCESS {
 		return 0, d.failed(outcome, "taking %d bytes of stream-ordered memory", bytes)
 	}
 	d.memory.add(ordered, driver.Address(address), bytes)
@@ -201,8 +201,8 @@ func (d *device) FreeOrdered(stream driver.Stream, address driver.Address) error
 		return err
 	}
 	defer held.release()
-	return d.giveBack(ordered, address, func() C.struct_mmsb_cuda_outcome {
-		return C.mmsb_cuda_free_ordered(d.c, C.uintptr_t(stream), C.uintptr_t(address))
+	return d.giveBack(ordered, address, func() C.struct_mmsb__cuda_outcome {
+		return C.mmsb__cuda_free_ordered(d.c, C.uintptr_t(stream), C.uintptr_t(address))
 	})
 }
 
@@ -211,7 +211,7 @@ func (d *device) TrimOrdered(keep uint64) error {
 	if err := d.mayOrder(); err != nil {
 		return err
 	}
-	if outcome := C.mmsb_cuda_trim_ordered(d.c, C.size_t(keep)); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_trim_ordered(d.c, C.size_t(keep)); outcome.code != C.CUDA_SUCCESS {
 		return d.failed(outcome, "trimming the pool to %d bytes", keep)
 	}
 	return nil

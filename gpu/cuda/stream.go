@@ -3,13 +3,13 @@ package cuda
 /*
 #include "table.h"
 
-#cgo noescape mmsb_cuda_create_stream
-#cgo noescape mmsb_cuda_stream_context
-#cgo noescape mmsb_cuda_create_event
-#cgo nocallback mmsb_cuda_query_stream
-#cgo nocallback mmsb_cuda_query_event
-#cgo nocallback mmsb_cuda_record_event
-#cgo nocallback mmsb_cuda_wait
+#cgo noescape mmsb__cuda_create_stream
+#cgo noescape mmsb__cuda_stream_context
+#cgo noescape mmsb__cuda_create_event
+#cgo nocallback mmsb__cuda_query_stream
+#cgo nocallback mmsb__cuda_query_event
+#cgo nocallback mmsb__cuda_record_event
+#cgo nocallback mmsb__cuda_wait
 */
 import "C"
 
@@ -70,11 +70,11 @@ func (d *device) CreateStream(priority int) (driver.Stream, error) {
 		return 0, err
 	}
 	var stream C.uintptr_t
-	if outcome := C.mmsb_cuda_create_stream(d.c, C.int(priority), &stream); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_create_stream(d.c, C.int(priority), &stream); outcome.code != C.CUDA_SUCCESS {
 		return 0, d.failed(outcome, "making a stream of priority %d", priority)
 	}
 	d.addStream(uintptr(stream), func() error {
-		if outcome := C.mmsb_cuda_destroy_stream(d.c, stream); outcome.code != C.CUDA_SUCCESS {
+		if outcome := C.mmsb__cuda_destroy_stream(d.c, stream); outcome.code != C.CUDA_SUCCESS {
 			return d.failed(outcome, "ending stream %#x", uintptr(stream))
 		}
 		return nil
@@ -101,7 +101,7 @@ func (d *device) ForeignStream(handle uintptr) (driver.Stream, error) {
 		return driver.Stream(handle), nil
 	}
 	var context C.uintptr_t
-	if outcome := C.mmsb_cuda_stream_context(d.c, C.uintptr_t(handle), &context); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_stream_context(d.c, C.uintptr_t(handle), &context); outcome.code != C.CUDA_SUCCESS {
 		return 0, d.failed(outcome, "asking for the context of stream %#x", handle)
 	}
 	if uintptr(context) != d.Handle() {
@@ -138,12 +138,12 @@ func (d *device) QueryStream(stream driver.Stream) (bool, error) {
 		return false, err
 	}
 	defer held.release()
-	outcome := C.mmsb_cuda_query_stream(d.c, C.uintptr_t(stream))
+	outcome := C.mmsb__cuda_query_stream(d.c, C.uintptr_t(stream))
 	return d.done(outcome, "querying stream %#x", uintptr(stream))
 }
 
 // done is the answer to a query.
-func (d *device) done(outcome C.struct_mmsb_cuda_outcome, format string, handle uintptr) (bool, error) {
+func (d *device) done(outcome C.struct_mmsb__cuda_outcome, format string, handle uintptr) (bool, error) {
 	switch outcome.code {
 	case C.CUDA_SUCCESS:
 		return true, nil
@@ -160,7 +160,7 @@ func (d *device) SynchronizeStream(stream driver.Stream) error {
 		return err
 	}
 	defer held.release()
-	if outcome := C.mmsb_cuda_synchronize_stream(d.c, C.uintptr_t(stream)); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_synchronize_stream(d.c, C.uintptr_t(stream)); outcome.code != C.CUDA_SUCCESS {
 		return d.failed(outcome, "waiting for stream %#x", stream)
 	}
 	return nil
@@ -171,7 +171,7 @@ func (d *device) Synchronize() error {
 	if err := d.alive(); err != nil {
 		return err
 	}
-	if outcome := C.mmsb_cuda_synchronize(d.c); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_synchronize(d.c); outcome.code != C.CUDA_SUCCESS {
 		return d.failed(outcome, "waiting for all streams")
 	}
 	return nil
@@ -183,11 +183,11 @@ func (d *device) CreateEvent() (driver.Event, error) {
 		return 0, err
 	}
 	var event C.uintptr_t
-	if outcome := C.mmsb_cuda_create_event(d.c, &event); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_create_event(d.c, &event); outcome.code != C.CUDA_SUCCESS {
 		return 0, d.failed(outcome, "making an event")
 	}
 	d.driver.events.add(&object{device: d, handle: uintptr(event), end: func() error {
-		if outcome := C.mmsb_cuda_destroy_event(d.c, event); outcome.code != C.CUDA_SUCCESS {
+		if outcome := C.mmsb__cuda_destroy_event(d.c, event); outcome.code != C.CUDA_SUCCESS {
 			return d.failed(outcome, "ending event %#x", uintptr(event))
 		}
 		return nil
@@ -220,7 +220,7 @@ func (d *device) RecordEvent(event driver.Event, stream driver.Stream) error {
 		return err
 	}
 	defer heldStream.release()
-	if outcome := C.mmsb_cuda_record_event(d.c, C.uintptr_t(event), C.uintptr_t(stream)); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_record_event(d.c, C.uintptr_t(event), C.uintptr_t(stream)); outcome.code != C.CUDA_SUCCESS {
 		return d.failed(outcome, "recording event %#x on stream %#x", event, stream)
 	}
 	return nil
@@ -233,7 +233,7 @@ func (d *device) QueryEvent(event driver.Event) (bool, error) {
 		return false, err
 	}
 	defer held.release()
-	outcome := C.mmsb_cuda_query_event(d.c, C.uintptr_t(event))
+	outcome := C.mmsb__cuda_query_event(d.c, C.uintptr_t(event))
 	return d.done(outcome, "querying event %#x", uintptr(event))
 }
 
@@ -244,7 +244,7 @@ func (d *device) SynchronizeEvent(event driver.Event) error {
 		return err
 	}
 	defer held.release()
-	if outcome := C.mmsb_cuda_synchronize_event(d.c, C.uintptr_t(event)); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_synchronize_event(d.c, C.uintptr_t(event)); outcome.code != C.CUDA_SUCCESS {
 		return d.failed(outcome, "waiting for event %#x", event)
 	}
 	return nil
@@ -262,7 +262,7 @@ func (d *device) Wait(stream driver.Stream, event driver.Event) error {
 		return err
 	}
 	defer heldStream.release()
-	if outcome := C.mmsb_cuda_wait(d.c, C.uintptr_t(stream), C.uintptr_t(event)); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_wait(d.c, C.uintptr_t(stream), C.uintptr_t(event)); outcome.code != C.CUDA_SUCCESS {
 		return d.failed(outcome, "making stream %#x wait for event %#x", stream, event)
 	}
 	return nil

@@ -3,8 +3,8 @@ package cuda
 /*
 #include "table.h"
 
-#cgo noescape mmsb_cuda_reserve
-#cgo noescape mmsb_cuda_create_physical
+#cgo noescape mmsb__cuda_reserve
+#cgo noescape mmsb__cuda_create_physical
 */
 import "C"
 
@@ -60,7 +60,7 @@ func (d *device) Reserve(bytes uint64) (driver.Address, error) {
 		return 0, err
 	}
 	var address C.uintptr_t
-	if outcome := C.mmsb_cuda_reserve(d.c, C.size_t(bytes), &address); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_reserve(d.c, C.size_t(bytes), &address); outcome.code != C.CUDA_SUCCESS {
 		return 0, d.failed(outcome, "reserving %d bytes of addresses", bytes)
 	}
 	d.virtual.reserved[driver.Address(address)] = bytes
@@ -81,7 +81,7 @@ func (d *device) Release(address driver.Address, bytes uint64) error {
 			return d.refuse(status.InvalidArgument, "memory is mapped at %#x in the %d bytes reserved at %#x", mapped, bytes, address)
 		}
 	}
-	if outcome := C.mmsb_cuda_release(d.c, C.uintptr_t(address), C.size_t(bytes)); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_release(d.c, C.uintptr_t(address), C.size_t(bytes)); outcome.code != C.CUDA_SUCCESS {
 		return d.failed(outcome, "releasing %d bytes of addresses at %#x", bytes, address)
 	}
 	delete(d.virtual.reserved, address)
@@ -98,7 +98,7 @@ func (d *device) CreatePhysical(bytes uint64) (driver.Physical, error) {
 		return 0, err
 	}
 	var physical C.uint64_t
-	if outcome := C.mmsb_cuda_create_physical(d.c, C.size_t(bytes), &physical); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_create_physical(d.c, C.size_t(bytes), &physical); outcome.code != C.CUDA_SUCCESS {
 		return 0, d.failed(outcome, "taking %d bytes without an address", bytes)
 	}
 	d.virtual.physical[driver.Physical(physical)] = bytes
@@ -115,7 +115,7 @@ func (d *device) DestroyPhysical(physical driver.Physical) error {
 	if !known {
 		return d.refuse(status.InvalidHandle, "%#x is no memory without an address", physical)
 	}
-	if outcome := C.mmsb_cuda_destroy_physical(d.c, C.uint64_t(physical)); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_destroy_physical(d.c, C.uint64_t(physical)); outcome.code != C.CUDA_SUCCESS {
 		return d.failed(outcome, "giving back %d bytes without an address", bytes)
 	}
 	delete(d.virtual.physical, physical)
@@ -141,7 +141,7 @@ func (d *device) Map(address driver.Address, physical driver.Physical) error {
 			return d.refuse(status.InvalidArgument, "%d bytes at %#x: %d are mapped at %#x", bytes, address, length, start)
 		}
 	}
-	if outcome := C.mmsb_cuda_map(d.c, C.uintptr_t(address), C.size_t(bytes), C.uint64_t(physical)); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_map(d.c, C.uintptr_t(address), C.size_t(bytes), C.uint64_t(physical)); outcome.code != C.CUDA_SUCCESS {
 		return d.failed(outcome, "mapping %d bytes at %#x", bytes, address)
 	}
 	d.virtual.mapped[address] = bytes
@@ -168,7 +168,7 @@ func (d *device) Unmap(address driver.Address) error {
 	if !known {
 		return d.refuse(status.InvalidArgument, "nothing is mapped at %#x", address)
 	}
-	if outcome := C.mmsb_cuda_unmap(d.c, C.uintptr_t(address), C.size_t(bytes)); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_unmap(d.c, C.uintptr_t(address), C.size_t(bytes)); outcome.code != C.CUDA_SUCCESS {
 		return d.failed(outcome, "unmapping %d bytes at %#x", bytes, address)
 	}
 	delete(d.virtual.mapped, address)

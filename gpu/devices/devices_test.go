@@ -171,34 +171,34 @@ func TestSharedRuntimesOfTheDriverEndWithTheLibrary(t *testing.T) {
 	require.NoError(t, gpu.Problems())
 }
 
-func TestPromisesEndWithTheirRuntime(t *testing.T) {
+func TestReservationsEndWithTheirRuntime(t *testing.T) {
 	set := simulated(t, 1)
 	path := t.TempDir() + "/ledger"
 	h, err := set.Compose(0, RuntimeOptions{Budget: 1000, Ledger: path})
 	require.NoError(t, err)
 	r, err := FindRuntime(h)
 	require.NoError(t, err)
-	promise, err := r.Promise(600)
+	reservation, err := r.Reserve(600)
 	require.NoError(t, err)
-	_, err = r.Promise(401)
+	_, err = r.Reserve(401)
 	code(t, status.Limit, err)
 	state, err := r.State()
 	require.NoError(t, err)
-	require.Equal(t, runtime.BudgetState{Limit: 1000, Booked: 600, Promised: 600, Peak: 600, Refusals: 1}, state.Budget)
+	require.Equal(t, runtime.BudgetState{Limit: 1000, Charged: 600, Reserved: 600, Peak: 600, Refusals: 1}, state.Budget)
 	other, err := set.Compose(0, RuntimeOptions{Ledger: path})
 	require.NoError(t, err)
 	require.NoError(t, DestroyRuntime(h))
-	_, err = EndPromise(promise)
+	_, err = EndReservation(reservation)
 	code(t, status.StaleHandle, err)
 	_, err = r.State()
 	code(t, status.StaleHandle, err)
-	_, err = r.Promise(1)
+	_, err = r.Reserve(1)
 	code(t, status.StaleHandle, err)
 	r, err = FindRuntime(other)
 	require.NoError(t, err)
-	promise, err = r.Promise(1000)
+	reservation, err = r.Reserve(1000)
 	require.NoError(t, err, "the ledger has the bytes back")
-	left, err := EndPromise(promise)
+	left, err := EndReservation(reservation)
 	require.NoError(t, err)
 	require.EqualValues(t, 1000, left)
 }
@@ -236,8 +236,8 @@ func TestRuntimesEndWhileTheyAreUsed(t *testing.T) {
 					s, err := runtime.FindStream(stream)
 					if err == nil {
 						_, _, _ = Allocate(s, 64, 0, 0)
-						if promise, err := r.Promise(10); err == nil {
-							_, _ = EndPromise(promise)
+						if reservation, err := r.Reserve(10); err == nil {
+							_, _ = EndReservation(reservation)
 						}
 						_ = runtime.ReleaseStream(stream)
 					}
@@ -248,5 +248,5 @@ func TestRuntimesEndWhileTheyAreUsed(t *testing.T) {
 		set.Close()
 		users.Wait()
 	}
-	require.Zero(t, LivePromises())
+	require.Zero(t, LiveReservations())
 }

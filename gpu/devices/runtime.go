@@ -12,8 +12,8 @@ import (
 
 // Kinds of handles, those of mmsb.h.
 const (
-	KindRuntime = 11
-	KindPromise = 12
+	KindRuntime     = 11
+	KindReservation = 12
 )
 
 // RuntimeOptions are what a program says of a runtime of its own. The zero value is a runtime without limits and diagnostics.
@@ -113,15 +113,15 @@ type runtimes struct {
 }
 
 var (
-	handles  = handle.New[*Runtime](KindRuntime)
-	promises = handle.New[*Promise](KindPromise)
+	handles      = handle.New[*Runtime](KindRuntime)
+	reservations = handle.New[*Reservation](KindReservation)
 )
 
-// LiveRuntimes and LivePromises are how many there are that have a handle.
+// LiveRuntimes and LiveReservations are how many there are that have a handle.
 func LiveRuntimes() uint64 { return handles.Live() }
 
-// LivePromises is the number of promises that were not ended.
-func LivePromises() uint64 { return promises.Live() }
+// LiveReservations is the number of reservations that were not ended.
+func LiveReservations() uint64 { return reservations.Live() }
 
 func (t *runtimes) add(r *Runtime) {
 	t.mutex.Lock()
@@ -239,10 +239,10 @@ func (r *Runtime) end() {
 	for _, info := range leaks.Blocks[:min(len(leaks.Blocks), 20)] {
 		log.Logf(log.Warning, "left: block 0x%016x of %d bytes (%v)", info.Handle, info.Bytes, info.Tag)
 	}
-	for h, p := range promises.All() {
+	for h, p := range reservations.All() {
 		if p.runtime == r.Runtime {
-			_, _ = promises.Remove(h)
-			p.promise.End()
+			_, _ = reservations.Remove(h)
+			p.reservation.End()
 		}
 	}
 	r.closeLedger()
@@ -291,23 +291,23 @@ func (r *Runtime) Log() (*runtime.Log, error) {
 	return r.log, nil
 }
 
-// Promise is a promise of a runtime's budget.
-type Promise struct {
-	promise *runtime.Promise
-	runtime *runtime.Runtime
+// Reservation is a reservation of a runtime's budget.
+type Reservation struct {
+	reservation *runtime.Reservation
+	runtime     *runtime.Runtime
 }
 
-// Promise keeps bytes of the runtime's budget, and is the promise's handle. Errors: InvalidState (no budget), InvalidSize, Limit.
-func (r *Runtime) Promise(bytes uint64) (h uint64, err error) {
+// Reserve keeps bytes of the runtime's budget, and is the reservation's handle. Errors: InvalidState (no budget), InvalidSize, Limit.
+func (r *Runtime) Reserve(bytes uint64) (h uint64, err error) {
 	if r.budget == nil {
-		return 0, status.Errorf(status.InvalidState, "the runtime of device %d has no budget to promise of", r.Device().Info().Ordinal)
+		return 0, status.Errorf(status.InvalidState, "the runtime of device %d has no budget to reserve from", r.Device().Info().Ordinal)
 	}
 	err = r.Use(func() error {
-		p, err := r.budget.Promise(bytes)
+		p, err := r.budget.Reserve(bytes)
 		if err != nil {
 			return err
 		}
-		if h, err = promises.Put(&Promise{promise: p, runtime: r.Runtime}); err != nil {
+		if h, err = reservations.Put(&Reservation{reservation: p, runtime: r.Runtime}); err != nil {
 			p.End()
 		}
 		return err
@@ -315,38 +315,38 @@ func (r *Runtime) Promise(bytes uint64) (h uint64, err error) {
 	return h, err
 }
 
-// EndPromise gives back what is left of a promise. Errors: InvalidHandle, StaleHandle.
-func EndPromise(h uint64) (left uint64, err error) {
-	p, err := promises.Get(h)
+// EndReservation gives back what is left of a reservation. Errors: InvalidHandle, StaleHandle.
+func EndReservation(h uint64) (left uint64, err error) {
+	p, err := reservations.Get(h)
 	if err != nil {
 		return 0, err
 	}
 	err = p.runtime.Use(func() error {
-		if _, err := promises.Remove(h); err != nil { // somebody was faster
+		if _, err := reservations.Remove(h); err != nil { // somebody was faster
 			return err
 		}
-		left = p.promise.End()
+		left = p.reservation.End()
 		return nil
 	})
 	return left, err
 }
 
-// Allocate takes a block on a stream, of a promise where there is one. Errors: InvalidArgument (an unknown tag, a promise of another runtime), and those of
+// Allocate takes a block on a stream, of a reservation where there is one. Errors: InvalidArgument (an unknown tag, a reservation of another runtime), and those of
 // runtime.Allocate.
-func Allocate(stream *runtime.Stream, bytes uint64, tag runtime.Tag, promise uint64) (h uint64, address driver.Address, err error) {
+func Allocate(stream *runtime.Stream, bytes uint64, tag runtime.Tag, reservation uint64) (h uint64, address driver.Address, err error) {
 	request := runtime.Request{Bytes: bytes, Stream: stream, Tag: tag}
 	if !tag.Known() {
 		return 0, 0, unknownTag(tag)
 	}
-	if promise != 0 {
-		p, err := promises.Get(promise)
+	if reservation != 0 {
+		p, err := reservations.Get(reservation)
 		if err != nil {
 			return 0, 0, err
 		}
 		if p.runtime != stream.Runtime() {
-			return 0, 0, status.Errorf(status.InvalidArgument, "promise 0x%016x is of another runtime than the stream", promise)
+			return 0, 0, status.Errorf(status.InvalidArgument, "reservation 0x%016x is of another runtime than the stream", reservation)
 		}
-		request.Promise = p.promise
+		request.Reservation = p.reservation
 	}
 	return stream.Runtime().Allocate(request)
 }

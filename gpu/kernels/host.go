@@ -4,12 +4,12 @@ package kernels
 #cgo CFLAGS: -std=gnu11 -O2 -Wall -fno-strict-aliasing
 #include "../../kernels/kernels.h"
 
-#cgo noescape mmsb_kernel_host
-#cgo nocallback mmsb_kernel_host
+#cgo noescape mmsb__kernel_host
+#cgo nocallback mmsb__kernel_host
 #cgo noescape run_threads
 #cgo nocallback run_threads
 
-static inline void run_threads(const mmsb_kernel_host_t *kernel, const void *parameter, uint64_t first, uint64_t end,
+static inline void run_threads(const mmsb__kernel_host_t *kernel, const void *parameter, uint64_t first, uint64_t end,
                                uint64_t threads) {
     for (uint64_t thread = first; thread < end; thread++)
         kernel->body(parameter, thread, threads);
@@ -25,13 +25,13 @@ import (
 
 // Host is a kernel built for the host: what a simulated device launches.
 type Host struct {
-	kernel *C.mmsb_kernel_host_t
+	kernel *C.mmsb__kernel_host_t
 }
 
 // FindHost finds a kernel by the name of the device's function. Errors: NotFound.
 func FindHost(name string) (Host, error) {
 	text := append([]byte(name), 0)
-	kernel := C.mmsb_kernel_host((*C.char)(unsafe.Pointer(&text[0])))
+	kernel := C.mmsb__kernel_host((*C.char)(unsafe.Pointer(&text[0])))
 	if kernel == nil {
 		return Host{}, status.Errorf(status.NotFound, "no kernel has the name %q", name)
 	}
@@ -55,14 +55,14 @@ func (h Host) Run(parameter []byte, first, end, threads uint64) error {
 // Reach tells where the memory of simulated devices is for the host: addresses from base to before end are reached distance bytes
 // further on, modulo 2^64; distance is a multiple of 16. To be called before the first kernel runs.
 func Reach(base, end, distance uintptr) {
-	C.mmsb_kernel_reach(C.uint64_t(base), C.uint64_t(end), C.uint64_t(distance))
+	C.mmsb__kernel_reach(C.uint64_t(base), C.uint64_t(end), C.uint64_t(distance))
 }
 
 // headerLayout is what Span and the constants must agree with.
 func headerLayout() [7]uintptr {
-	var span C.mmsb_kernel_span_t
+	var span C.mmsb__kernel_span_t
 	return [7]uintptr{
 		unsafe.Offsetof(span.to), unsafe.Offsetof(span.from), unsafe.Offsetof(span.bytes), unsafe.Offsetof(span.piece),
-		unsafe.Sizeof(span), C.MMSB_KERNEL_PIECE, C.MMSB_KERNEL_RANK,
+		unsafe.Sizeof(span), C.MMSB__KERNEL_PIECE, C.MMSB__KERNEL_RANK,
 	}
 }

@@ -7,10 +7,10 @@ package kernels
 #include <stddef.h>
 #include <stdint.h>
 
-extern const uint8_t mmsb_kernel_image[], mmsb_kernel_image_end[];
+extern const uint8_t mmsb__kernel_image[], mmsb__kernel_image_end[];
 
 static inline size_t image_bytes(void) {
-    return (size_t)(mmsb_kernel_image_end - mmsb_kernel_image);
+    return (size_t)(mmsb__kernel_image_end - mmsb__kernel_image);
 }
 */
 import "C"
@@ -19,5 +19,5 @@ import "unsafe"
 
 // Image is the kernels' device code, a fat binary that a CUDA driver loads: empty in a build without it. It is read-only.
 func Image() []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(&C.mmsb_kernel_image)), int(C.image_bytes()))
+	return unsafe.Slice((*byte)(unsafe.Pointer(&C.mmsb__kernel_image)), int(C.image_bytes()))
 }

@@ -48,18 +48,18 @@ const (
 
 // names are those of the device's functions.
 var names = [kernelCount]string{
-	fill:        "mmsb_kernel_fill",
-	copying:     "mmsb_kernel_copy",
-	copyMany:    "mmsb_kernel_copy_many",
-	mergeBytes:  "mmsb_kernel_merge_bytes",
-	mergeBits:   "mmsb_kernel_merge_bits",
-	expandBits:  "mmsb_kernel_expand_bits",
-	scatter:     "mmsb_kernel_scatter",
-	scatterRuns: "mmsb_kernel_scatter_runs",
+	fill:        "mmsb__kernel_fill",
+	copying:     "mmsb__kernel_copy",
+	copyMany:    "mmsb__kernel_copy_many",
+	mergeBytes:  "mmsb__kernel_merge_bytes",
+	mergeBits:   "mmsb__kernel_merge_bits",
+	expandBits:  "mmsb__kernel_expand_bits",
+	scatter:     "mmsb__kernel_scatter",
+	scatterRuns: "mmsb__kernel_scatter_runs",
 }
 
 const (
-	pieceBytes = 2048 // MMSB_KERNEL_PIECE
+	pieceBytes = 2048 // MMSB__KERNEL_PIECE
 	// RankBits is how many bits of a mask one rank stands for.
 	RankBits = 512
 

@@ -423,7 +423,7 @@ func TestParametersAreThoseOfTheHeader(t *testing.T) {
 		unsafe.Offsetof(Span{}.To), unsafe.Offsetof(Span{}.From), unsafe.Offsetof(Span{}.Bytes), unsafe.Offsetof(Span{}.Piece),
 		unsafe.Sizeof(Span{}), pieceBytes, RankBits,
 	})
-	_, err := FindHost("mmsb_kernel_unknown")
+	_, err := FindHost("mmsb__kernel_unknown")
 	require.Equal(t, status.NotFound, status.CodeOf(err))
 }
 

@@ -8,12 +8,12 @@ package nvml
 
 #define CALL(name, parameters, arguments) \
     static inline int call_##name parameters { \
-        return mmsb_nvml.name arguments; \
+        return mmsb__nvml.name arguments; \
     }
-MMSB_NVML_FUNCTIONS(CALL)
+MMSB__NVML_FUNCTIONS(CALL)
 
 static inline unsigned int memory_version(void) {
-    return MMSB_NVML_MEMORY_VERSION;
+    return MMSB__NVML_MEMORY_VERSION;
 }
 */
 import "C"
@@ -32,7 +32,7 @@ const libraryName = "libnvidia-ml.so.1"
 func load(name string) (library, error) {
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
-	if failure := C.mmsb_nvml_load(text); failure != nil {
+	if failure := C.mmsb__nvml_load(text); failure != nil {
 		return nil, status.Errorf(status.Unsupported, "no NVML: the dynamic linker, with LD_LIBRARY_PATH=%q, says: %s",
 			os.Getenv("LD_LIBRARY_PATH"), C.GoString(failure))
 	}
@@ -69,12 +69,12 @@ func (native) count() (int, result) {
 }
 
 func (native) device(index int) (device, result) {
-	var handle C.mmsb_nvml_device_t
+	var handle C.mmsb__nvml_device_t
 	r := result(C.call_nvmlDeviceGetHandleByIndex_v2(C.uint(index), &handle))
 	return nativeDevice{handle}, r
 }
 
-type nativeDevice struct{ handle C.mmsb_nvml_device_t }
+type nativeDevice struct{ handle C.mmsb__nvml_device_t }
 
 func (d nativeDevice) name() (string, result) {
 	return str(func(text *C.char, bytes C.uint) C.int { return C.call_nvmlDeviceGetName(d.handle, text, bytes) })
@@ -85,20 +85,20 @@ func (d nativeDevice) uuid() (string, result) {
 }
 
 func (d nativeDevice) pci() (string, result) {
-	var pci C.mmsb_nvml_pci_t
+	var pci C.mmsb__nvml_pci_t
 	r := result(C.call_nvmlDeviceGetPciInfo_v3(d.handle, &pci))
 	return pciText(&pci), r
 }
 
 func (d nativeDevice) memory() (memory, result) {
-	info := C.mmsb_nvml_memory_t{version: C.memory_version()}
+	info := C.mmsb__nvml_memory_t{version: C.memory_version()}
 	r := result(C.call_nvmlDeviceGetMemoryInfo_v2(d.handle, &info))
 	return memory{uint64(info.total), uint64(info.used)}, r
 }
 
 func (d nativeDevice) processes() ([]process, result) {
 	for room := 64; ; room *= 2 {
-		list, count := make([]C.mmsb_nvml_process_t, room), C.uint(room)
+		list, count := make([]C.mmsb__nvml_process_t, room), C.uint(room)
 		r := result(C.call_nvmlDeviceGetComputeRunningProcesses_v3(d.handle, &count, &list[0]))
 		if r == insufficientSize && room < 1<<16 {
 			continue
@@ -115,7 +115,7 @@ func (d nativeDevice) processes() ([]process, result) {
 }
 
 func (d nativeDevice) utilization() (gpu, memory int, r result) {
-	var rates C.mmsb_nvml_utilization_t
+	var rates C.mmsb__nvml_utilization_t
 	r = result(C.call_nvmlDeviceGetUtilizationRates(d.handle, &rates))
 	return int(rates.gpu), int(rates.memory), r
 }
@@ -166,12 +166,12 @@ func (d nativeDevice) link(index int) (Link, bool, result) {
 	if r := result(C.call_nvmlDeviceGetNvLinkVersion(d.handle, C.uint(index), &version)); r != success {
 		return Link{}, false, r
 	}
-	var remote C.mmsb_nvml_pci_t
+	var remote C.mmsb__nvml_pci_t
 	r := result(C.call_nvmlDeviceGetNvLinkRemotePciInfo_v2(d.handle, C.uint(index), &remote))
 	return Link{Number: index, Version: int(version), Remote: pciText(&remote)}, r == success, r
 }
 
-func pciText(pci *C.mmsb_nvml_pci_t) string {
+func pciText(pci *C.mmsb__nvml_pci_t) string {
 	pci.text[len(pci.text)-1] = 0
 	return shortPCI(C.GoString(&pci.text[0]))
 }

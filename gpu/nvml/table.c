@@ -9,20 +9,20 @@
         return FUNCTION_NOT_FOUND; \
     }
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-MMSB_NVML_FUNCTIONS(DEFINE)
+MMSB__NVML_FUNCTIONS(DEFINE)
 
 #define ENTRY(name, parameters, arguments) .name = missing_##name,
-mmsb_nvml_table_t mmsb_nvml = {MMSB_NVML_FUNCTIONS(ENTRY)};
+mmsb__nvml_table_t mmsb__nvml = {MMSB__NVML_FUNCTIONS(ENTRY)};
 
-const char *mmsb_nvml_load(const char *library) {
+const char *mmsb__nvml_load(const char *library) {
     void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
     if (!handle)
         return dlerror();
 #define FIND(name, parameters, arguments) \
     { \
         void *found = dlsym(handle, #name); \
-        mmsb_nvml.name = found ? (__typeof__(mmsb_nvml.name))found : missing_##name; \
+        mmsb__nvml.name = found ? (__typeof__(mmsb__nvml.name))found : missing_##name; \
     }
-    MMSB_NVML_FUNCTIONS(FIND)
+    MMSB__NVML_FUNCTIONS(FIND)
     return 0;
 }

@@ -7,64 +7,64 @@
 
 #pragma GCC visibility push(hidden)
 
-typedef struct mmsb_nvml_device *mmsb_nvml_device_t;
+typedef struct mmsb__nvml_device *mmsb__nvml_device_t;
 
-typedef struct mmsb_nvml_memory { /* nvmlMemory_v2_t */
+typedef struct mmsb__nvml_memory { /* nvmlMemory_v2_t */
     unsigned int version;
     unsigned long long total, reserved, available, used;
-} mmsb_nvml_memory_t;
+} mmsb__nvml_memory_t;
 
-typedef struct mmsb_nvml_process { /* nvmlProcessInfo_t */
+typedef struct mmsb__nvml_process { /* nvmlProcessInfo_t */
     unsigned int pid;
     unsigned long long bytes;
     unsigned int gpu_instance, compute_instance;
-} mmsb_nvml_process_t;
+} mmsb__nvml_process_t;
 
-typedef struct mmsb_nvml_utilization { /* nvmlUtilization_t */
+typedef struct mmsb__nvml_utilization { /* nvmlUtilization_t */
     unsigned int gpu, memory;
-} mmsb_nvml_utilization_t;
+} mmsb__nvml_utilization_t;
 
-typedef struct mmsb_nvml_pci { /* nvmlPciInfo_t */
+typedef struct mmsb__nvml_pci { /* nvmlPciInfo_t */
     char legacy[16];
     unsigned int domain, bus, device, device_id, subsystem;
     char text[32];
-} mmsb_nvml_pci_t;
+} mmsb__nvml_pci_t;
 
-#define MMSB_NVML_MEMORY_VERSION (sizeof(mmsb_nvml_memory_t) | 2u << 24) /* nvmlMemory_v2 */
+#define MMSB__NVML_MEMORY_VERSION (sizeof(mmsb__nvml_memory_t) | 2u << 24) /* nvmlMemory_v2 */
 
-#define DEVICE mmsb_nvml_device_t device
-#define MMSB_NVML_FUNCTIONS(X) \
+#define DEVICE mmsb__nvml_device_t device
+#define MMSB__NVML_FUNCTIONS(X) \
     X(nvmlInit_v2, (void), ()) \
     X(nvmlSystemGetDriverVersion, (char *text, unsigned int bytes), (text, bytes)) \
     X(nvmlDeviceGetCount_v2, (unsigned int *count), (count)) \
-    X(nvmlDeviceGetHandleByIndex_v2, (unsigned int index, mmsb_nvml_device_t *device), (index, device)) \
+    X(nvmlDeviceGetHandleByIndex_v2, (unsigned int index, mmsb__nvml_device_t *device), (index, device)) \
     X(nvmlDeviceGetName, (DEVICE, char *text, unsigned int bytes), (device, text, bytes)) \
     X(nvmlDeviceGetUUID, (DEVICE, char *text, unsigned int bytes), (device, text, bytes)) \
-    X(nvmlDeviceGetPciInfo_v3, (DEVICE, mmsb_nvml_pci_t * pci), (device, pci)) \
-    X(nvmlDeviceGetMemoryInfo_v2, (DEVICE, mmsb_nvml_memory_t * memory), (device, memory)) \
-    X(nvmlDeviceGetComputeRunningProcesses_v3, (DEVICE, unsigned int *count, mmsb_nvml_process_t *list), (device, count, list)) \
-    X(nvmlDeviceGetUtilizationRates, (DEVICE, mmsb_nvml_utilization_t * rates), (device, rates)) \
+    X(nvmlDeviceGetPciInfo_v3, (DEVICE, mmsb__nvml_pci_t * pci), (device, pci)) \
+    X(nvmlDeviceGetMemoryInfo_v2, (DEVICE, mmsb__nvml_memory_t * memory), (device, memory)) \
+    X(nvmlDeviceGetComputeRunningProcesses_v3, (DEVICE, unsigned int *count, mmsb__nvml_process_t *list), (device, count, list)) \
+    X(nvmlDeviceGetUtilizationRates, (DEVICE, mmsb__nvml_utilization_t * rates), (device, rates)) \
     X(nvmlDeviceGetTemperature, (DEVICE, int sensor, unsigned int *degrees), (device, sensor, degrees)) \
     X(nvmlDeviceGetCurrPcieLinkGeneration, (DEVICE, unsigned int *generation), (device, generation)) \
     X(nvmlDeviceGetCurrPcieLinkWidth, (DEVICE, unsigned int *lanes), (device, lanes)) \
     X(nvmlDeviceGetMemoryAffinity, (DEVICE, unsigned int words, unsigned long *nodes, unsigned int scope), \
       (device, words, nodes, scope)) \
-    X(nvmlDeviceGetTopologyCommonAncestor, (DEVICE, mmsb_nvml_device_t other, int *level), (device, other, level)) \
+    X(nvmlDeviceGetTopologyCommonAncestor, (DEVICE, mmsb__nvml_device_t other, int *level), (device, other, level)) \
     X(nvmlDeviceGetNvLinkState, (DEVICE, unsigned int link, int *active), (device, link, active)) \
     X(nvmlDeviceGetNvLinkVersion, (DEVICE, unsigned int link, unsigned int *version), (device, link, version)) \
-    X(nvmlDeviceGetNvLinkRemotePciInfo_v2, (DEVICE, unsigned int link, mmsb_nvml_pci_t *pci), (device, link, pci))
+    X(nvmlDeviceGetNvLinkRemotePciInfo_v2, (DEVICE, unsigned int link, mmsb__nvml_pci_t *pci), (device, link, pci))
 
-typedef struct mmsb_nvml_table {
+typedef struct mmsb__nvml_table {
 #define FIELD(name, parameters, arguments) int(*name) parameters;
-    MMSB_NVML_FUNCTIONS(FIELD)
+    MMSB__NVML_FUNCTIONS(FIELD)
 #undef FIELD
-} mmsb_nvml_table_t;
+} mmsb__nvml_table_t;
 
 /* A process has one NVML. Before it is loaded, and for what it lacks, the functions answer NVML_ERROR_FUNCTION_NOT_FOUND. */
-extern mmsb_nvml_table_t mmsb_nvml;
+extern mmsb__nvml_table_t mmsb__nvml;
 
 /* Loads the library and fills the table. NULL, or the dynamic linker's words. */
-const char *mmsb_nvml_load(const char *library);
+const char *mmsb__nvml_load(const char *library);
 
 #pragma GCC visibility pop
 #endif

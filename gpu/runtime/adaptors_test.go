@@ -53,7 +53,7 @@ func TestEveryStackBehavesAlike(t *testing.T) {
 				for _, adaptor := range stack {
 					switch a := adaptor.(type) {
 					case *Budget:
-						require.Zero(t, a.State().Booked)
+						require.Zero(t, a.State().Charged)
 					case *Statistics:
 						require.Zero(t, a.All().Live)
 						require.Zero(t, a.All().Blocks)
@@ -70,7 +70,7 @@ func TestEveryStackBehavesAlike(t *testing.T) {
 	}
 }
 
-// However a layer fails, those above and below it have the same books.
+// However a layer fails, those above and below it agree on what is charged.
 func TestEveryStackKeepsItsBooksWhenCallsFail(t *testing.T) {
 	for name, adaptors := range stacks {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestEveryStackKeepsItsBooksWhenCallsFail(t *testing.T) {
 					require.NoError(t, w.end(), "%v, call %d", call, after)
 					for _, adaptor := range stack {
 						if budget, ok := adaptor.(*Budget); ok {
-							require.Zero(t, budget.State().Booked, "%v, call %d", call, after)
+							require.Zero(t, budget.State().Charged, "%v, call %d", call, after)
 						}
 					}
 					require.NoError(t, d.Problems())
@@ -145,7 +145,7 @@ func TestEveryStackOutlivesItsDevice(t *testing.T) {
 			for _, adaptor := range stack {
 				switch a := adaptor.(type) {
 				case *Budget:
-					require.Zero(t, a.State().Booked)
+					require.Zero(t, a.State().Charged)
 				case *Statistics:
 					require.Zero(t, a.All().Live)
 				case *Guard:

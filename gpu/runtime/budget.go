@@ -7,20 +7,20 @@ import (
 	"libmmsb/core/status"
 )
 
-// Ledger is where a budget's bytes are booked: one number for a process, or a file that the processes of a machine share.
+// Ledger is where a budget's bytes are charged: one number for a process, or a file that the processes of a machine share.
 type Ledger interface {
-	// Take books bytes where they fit under the limit, exactly to the last byte. Else nothing is booked. booked is what was before.
-	Take(bytes uint64) (booked uint64, ok bool)
+	// Take charges bytes where they fit under the limit, exactly to the last byte. Else nothing is charged. charged is what was before.
+	Take(bytes uint64) (charged uint64, ok bool)
 	// Give takes bytes off again.
 	Give(bytes uint64)
-	// Booked and Limit are in bytes.
-	Booked() uint64
+	// Charged and Limit are in bytes.
+	Charged() uint64
 	Limit() uint64
 }
 
 // ledger is a number that is compared and swapped.
 type ledger struct {
-	limit, booked atomic.Uint64
+	limit, charged atomic.Uint64
 }
 
 // NewLedger is a ledger of this process.
@@ -32,69 +32,69 @@ func NewLedger(limit uint64) Ledger {
 
 func (l *ledger) Take(bytes uint64) (uint64, bool) {
 	for {
-		booked := l.booked.Load()
-		if limit := l.limit.Load(); booked > limit || bytes > limit-booked {
-			return booked, false
+		charged := l.charged.Load()
+		if limit := l.limit.Load(); charged > limit || bytes > limit-charged {
+			return charged, false
 		}
-		if l.booked.CompareAndSwap(booked, booked+bytes) {
-			return booked, true
+		if l.charged.CompareAndSwap(charged, charged+bytes) {
+			return charged, true
 		}
 	}
 }
 
-func (l *ledger) Give(bytes uint64) { l.booked.Add(-bytes) }
-func (l *ledger) Booked() uint64    { return l.booked.Load() }
+func (l *ledger) Give(bytes uint64) { l.charged.Add(-bytes) }
+func (l *ledger) Charged() uint64   { return l.charged.Load() }
 func (l *ledger) Limit() uint64     { return l.limit.Load() }
 
 // Budget is an adaptor that keeps the bytes of a runtime under a limit: those of live blocks, those whose free the device has not come past, and those
-// that were promised. It never infers what was released: each block's bytes are given back once, when the device has come past its free. Before it refuses it reaps.
+// that were reserved. It never infers what was released: each block's bytes are given back once, when the device has come past its free. Before it refuses it reaps.
 type Budget struct {
 	over
 	ledger   Ledger
-	promised atomic.Uint64
+	reserved atomic.Uint64
 	peak     atomic.Uint64
 	refusals atomic.Uint64
 }
 
-// BudgetState is what a budget says of itself, in bytes. Booked = what blocks hold + Promised.
+// BudgetState is what a budget says of itself, in bytes. Charged = what blocks hold + Reserved.
 type BudgetState struct {
-	Limit, Booked, Promised, Peak uint64
-	Refusals                      uint64
+	Limit, Charged, Reserved, Peak uint64
+	Refusals                       uint64
 }
 
-// NewBudget makes a budget that books in a ledger, which several runtimes may share.
+// NewBudget makes a budget that charges to a ledger, which several runtimes may share.
 func NewBudget(in Ledger) *Budget { return &Budget{ledger: in} }
 
 // State is the budget now.
 func (b *Budget) State() BudgetState {
-	return BudgetState{Limit: b.ledger.Limit(), Promised: b.promised.Load(), Booked: b.ledger.Booked(), Peak: b.peak.Load(), Refusals: b.refusals.Load()}
+	return BudgetState{Limit: b.ledger.Limit(), Reserved: b.reserved.Load(), Charged: b.ledger.Charged(), Peak: b.peak.Load(), Refusals: b.refusals.Load()}
 }
 
-// admit books bytes, after a reap where they do not fit at once.
+// admit charges bytes, after a reap where they do not fit at once.
 func (b *Budget) admit(bytes uint64) error {
-	booked, ok := b.ledger.Take(bytes)
+	charged, ok := b.ledger.Take(bytes)
 	if !ok && bytes <= b.ledger.Limit() { // else nothing could make room
 		b.host.Reap()
-		booked, ok = b.ledger.Take(bytes)
+		charged, ok = b.ledger.Take(bytes)
 	}
 	if !ok {
 		b.refusals.Add(1)
-		return refusal(bytes, booked, b.ledger.Limit())
+		return refusal(bytes, charged, b.ledger.Limit())
 	}
-	for now, peak := booked+bytes, b.peak.Load(); now > peak && !b.peak.CompareAndSwap(peak, now); {
+	for now, peak := charged+bytes, b.peak.Load(); now > peak && !b.peak.CompareAndSwap(peak, now); {
 		peak = b.peak.Load()
 	}
 	return nil
 }
 
-func refusal(bytes, booked, limit uint64) error {
-	return status.Errorf(status.Limit, "the budget refuses %d bytes: %d are taken, %d are left, the limit is %d", bytes, booked,
-		limit-min(booked, limit), limit)
+func refusal(bytes, charged, limit uint64) error {
+	return status.Errorf(status.Limit, "the budget refuses %d bytes: %d are taken, %d are left, the limit is %d", bytes, charged,
+		limit-min(charged, limit), limit)
 }
 
 // Allocate implements Layer.
 func (b *Budget) Allocate(request Request) (Memory, error) {
-	if p := request.Promise; p != nil && p.budget == b {
+	if p := request.Reservation; p != nil && p.budget == b {
 		if err := p.take(request.Bytes); err != nil {
 			return Memory{}, err
 		}
@@ -108,7 +108,7 @@ func (b *Budget) Allocate(request Request) (Memory, error) {
 		return Memory{}, err
 	}
 	memory, err := b.below.Allocate(request)
-	if err != nil && !plant.Has(bugFailureStaysBooked) {
+	if err != nil && !plant.Has(bugFailureStaysCharged) {
 		b.ledger.Give(request.Bytes)
 	}
 	return memory, err
@@ -122,59 +122,59 @@ func (b *Budget) Released(memory Memory) {
 	}
 }
 
-// Promise is bytes of a budget that are kept for allocations to come: others cannot have them.
-type Promise struct {
+// Reservation is bytes of a budget that are kept for allocations to come: others cannot have them.
+type Reservation struct {
 	budget    *Budget
 	total     uint64
 	remaining atomic.Uint64
 	ended     atomic.Bool
 }
 
-// Promise keeps bytes of the budget. Errors: InvalidSize (0), Limit.
-func (b *Budget) Promise(bytes uint64) (*Promise, error) {
+// Reservation keeps bytes of the budget. Errors: InvalidSize (0), Limit.
+func (b *Budget) Reserve(bytes uint64) (*Reservation, error) {
 	if bytes == 0 {
-		return nil, status.Errorf(status.InvalidSize, "a promise of 0 bytes")
+		return nil, status.Errorf(status.InvalidSize, "a reservation of 0 bytes")
 	}
 	if err := b.admit(bytes); err != nil {
 		return nil, err
 	}
-	b.promised.Add(bytes)
-	p := &Promise{budget: b, total: bytes}
+	b.reserved.Add(bytes)
+	p := &Reservation{budget: b, total: bytes}
 	p.remaining.Store(bytes)
 	return p, nil
 }
 
-// Remaining is what is left of the promise, in bytes.
-func (p *Promise) Remaining() uint64 { return p.remaining.Load() }
+// Remaining is what is left of the reservation, in bytes.
+func (p *Reservation) Remaining() uint64 { return p.remaining.Load() }
 
-// take turns promised bytes into booked ones of a block.
-func (p *Promise) take(bytes uint64) error {
+// take turns reserved bytes into charged ones of a block.
+func (p *Reservation) take(bytes uint64) error {
 	for {
 		remaining := p.remaining.Load()
 		if bytes > remaining {
 			return refusal(bytes, p.total-remaining, p.total)
 		}
 		if p.remaining.CompareAndSwap(remaining, remaining-bytes) {
-			p.budget.promised.Add(-bytes)
+			p.budget.reserved.Add(-bytes)
 			return nil
 		}
 	}
 }
 
 // give takes bytes back whose allocation failed.
-func (p *Promise) give(bytes uint64) {
-	p.budget.promised.Add(bytes)
+func (p *Reservation) give(bytes uint64) {
+	p.budget.reserved.Add(bytes)
 	p.remaining.Add(bytes)
 	if p.ended.Load() {
 		p.End()
 	}
 }
 
-// End gives back what is left, and says how many bytes that were. Blocks that were made of the promise stay.
-func (p *Promise) End() (left uint64) {
+// End gives back what is left, and says how many bytes that were. Blocks that were made of the reservation stay.
+func (p *Reservation) End() (left uint64) {
 	p.ended.Store(true)
 	left = p.remaining.Swap(0)
-	p.budget.promised.Add(-left)
+	p.budget.reserved.Add(-left)
 	p.budget.ledger.Give(left)
 	return left
 }

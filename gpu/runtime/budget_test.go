@@ -11,7 +11,7 @@ import (
 	"libmmsb/gpu/sim"
 )
 
-// accountsAreKept runs allocations that succeed, fail and are refused, and compares what was booked with a recount.
+// accountsAreKept runs allocations that succeed, fail and are refused, and compares what was charged with a recount.
 func accountsAreKept() error {
 	d, err := sim.New(sim.Options{Memory: 1 << 20, Scheduler: sim.Stepped})
 	if err != nil {
@@ -24,8 +24,8 @@ func accountsAreKept() error {
 		return err
 	}
 	recount := func(want uint64) error {
-		if got := budget.State().Booked; got != want {
-			return fmt.Errorf("%d bytes are booked, and %d are there", got, want)
+		if got := budget.State().Charged; got != want {
+			return fmt.Errorf("%d bytes are charged, and %d are there", got, want)
 		}
 		return nil
 	}
@@ -80,7 +80,7 @@ func TestABudgetRefusesWithItsNumbers(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = w.allocate(0, 1<<63)
 	requireCode(t, status.Limit, err)
-	require.Equal(t, BudgetState{Limit: 1024, Booked: 1024, Peak: 1024, Refusals: 3}, budget.State())
+	require.Equal(t, BudgetState{Limit: 1024, Charged: 1024, Peak: 1024, Refusals: 3}, budget.State())
 	for _, handle := range []uint64{first, second} {
 		_, err := Free(handle, nil)
 		require.NoError(t, err)
@@ -106,8 +106,8 @@ func TestABudgetHoldsFromManyThreads(t *testing.T) {
 			for i := range 200 {
 				bytes := uint64(500 + 37*((thread+i)%40))
 				handle, address, err := w.allocate(thread, bytes)
-				if booked := ledger.Booked(); booked > limit {
-					t.Errorf("%d of %d bytes are booked", booked, limit)
+				if charged := ledger.Charged(); charged > limit {
+					t.Errorf("%d of %d bytes are charged", charged, limit)
 				}
 				if status.CodeOf(err) == status.Limit {
 					continue
@@ -127,37 +127,37 @@ func TestABudgetHoldsFromManyThreads(t *testing.T) {
 	wait.Wait()
 	require.NoError(t, w.device.Synchronize())
 	w.runtime.Reap()
-	require.Zero(t, ledger.Booked())
+	require.Zero(t, ledger.Charged())
 }
 
-func TestPromisesKeepBytesFromOthers(t *testing.T) {
+func TestReservationsKeepBytesFromOthers(t *testing.T) {
 	budget := NewBudget(NewLedger(1000))
 	w := newWorld(t, sim.Options{}, 1, budget)
-	promise, err := budget.Promise(900)
+	reservation, err := budget.Reserve(900)
 	require.NoError(t, err)
-	_, err = budget.Promise(101)
+	_, err = budget.Reserve(101)
 	requireCode(t, status.Limit, err)
 	_, _, err = w.allocate(0, 101)
 	requireCode(t, status.Limit, err)
-	request := Request{Bytes: 901, Stream: w.streams[0], Promise: promise}
+	request := Request{Bytes: 901, Stream: w.streams[0], Reservation: reservation}
 	_, _, err = w.runtime.Allocate(request)
 	requireCode(t, status.Limit, err)
 	require.NoError(t, w.driver.Inject(sim.Fault{Call: sim.AllocateOrdered}))
 	request.Bytes = 500
 	_, _, err = w.runtime.Allocate(request)
 	requireCode(t, status.OutOfMemory, err)
-	require.EqualValues(t, 900, promise.Remaining())
+	require.EqualValues(t, 900, reservation.Remaining())
 	block, _, err := w.runtime.Allocate(request)
 	require.NoError(t, err)
-	require.Equal(t, uint64(400), budget.State().Promised)
-	require.Equal(t, uint64(900), budget.State().Booked)
-	promise.End()
-	require.Equal(t, BudgetState{Limit: 1000, Booked: 500, Peak: 900, Refusals: 2}, budget.State())
-	promise.End()
-	require.EqualValues(t, 500, budget.State().Booked)
+	require.Equal(t, uint64(400), budget.State().Reserved)
+	require.Equal(t, uint64(900), budget.State().Charged)
+	reservation.End()
+	require.Equal(t, BudgetState{Limit: 1000, Charged: 500, Peak: 900, Refusals: 2}, budget.State())
+	reservation.End()
+	require.EqualValues(t, 500, budget.State().Charged)
 	_, err = Free(block, nil)
 	require.NoError(t, err)
-	_, err = budget.Promise(0)
+	_, err = budget.Reserve(0)
 	requireCode(t, status.InvalidSize, err)
 }
 
@@ -166,13 +166,13 @@ func TestOfTwoWholeClaimsOneWins(t *testing.T) {
 		budget := NewBudget(NewLedger(1000))
 		budget.host = nobody{}
 		var wait sync.WaitGroup
-		won := make(chan *Promise, 2)
+		won := make(chan *Reservation, 2)
 		for range 2 {
 			wait.Add(1)
 			go func() {
 				defer wait.Done()
-				if promise, err := budget.Promise(1000); err == nil {
-					won <- promise
+				if reservation, err := budget.Reserve(1000); err == nil {
+					won <- reservation
 				}
 			}()
 		}

@@ -7,10 +7,10 @@ import (
 
 // Request asks a layer for memory.
 type Request struct {
-	Bytes   uint64 // not 0
-	Stream  *Stream
-	Tag     Tag
-	Promise *Promise // whose bytes it takes; nil = none
+	Bytes       uint64 // not 0
+	Stream      *Stream
+	Tag         Tag
+	Reservation *Reservation // whose bytes it takes; nil = none
 }
 
 // Memory is what a layer gave.

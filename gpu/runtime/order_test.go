@@ -206,7 +206,7 @@ func TestAReapAsksEveryStream(t *testing.T) {
 	w.runtime.Reap() // of nothing
 }
 
-// A runtime that is composed for itself is not the one that everybody shares, but may book in the same ledger.
+// A runtime that is composed for itself is not the one that everybody shares, but may charge the same ledger.
 func TestRuntimesShareALedger(t *testing.T) {
 	ledger := NewLedger(1000)
 	one := newWorld(t, sim.Options{}, 1, NewBudget(ledger))
@@ -224,12 +224,12 @@ func TestRuntimesShareALedger(t *testing.T) {
 	requireCode(t, status.Limit, err)
 	within, _, err := other.allocate(0, 400)
 	require.NoError(t, err)
-	require.EqualValues(t, 1000, ledger.Booked())
+	require.EqualValues(t, 1000, ledger.Charged())
 	for _, handle := range []uint64{block, within} {
 		_, err := Free(handle, nil)
 		require.NoError(t, err)
 	}
 	one.runtime.Reap()
 	other.runtime.Reap()
-	require.Zero(t, ledger.Booked())
+	require.Zero(t, ledger.Charged())
 }

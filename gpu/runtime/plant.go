@@ -19,6 +19,6 @@ const (
 	bugFreeIgnoresReaders       //
 	bugFreeIgnoresWriter        //
 	bugLedgerDrifts             // released bytes stay counted
-	bugFailureStaysBooked       // what a failed allocation had booked stays booked
+	bugFailureStaysCharged      // what a failed allocation had charged stays charged
 	bugs                        // their number
 )

@@ -290,7 +290,7 @@ func TestWorkOnOneStreamCostsNoEvent(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Whatever call of the driver fails: the runtime's books are right, and what was left can be given back.
+// Whatever call of the driver fails: the runtime's counts are right, and what was left can be given back.
 func TestEachFailingCallLeavesTheBooksRight(t *testing.T) {
 	for _, call := range []sim.Call{sim.AllocateOrdered, sim.FreeOrdered, sim.CreateEvent, sim.RecordEvent, sim.Wait, sim.QueryEvent, sim.CreateStream} {
 		failed := 0
@@ -338,7 +338,7 @@ func TestEachFailingCallLeavesTheBooksRight(t *testing.T) {
 				require.NoError(t, err)
 			}
 			require.NoError(t, w.end())
-			require.Zero(t, budget.State().Booked)
+			require.Zero(t, budget.State().Charged)
 			require.NoError(t, d.Problems())
 			d.Close()
 		}
@@ -379,7 +379,7 @@ func TestALostDeviceLeavesTheBooksRight(t *testing.T) {
 		leaks, _ := w.runtime.Close()
 		require.Empty(t, leaks.Blocks)
 		require.Zero(t, w.runtime.Usage().Outstanding)
-		require.Zero(t, budget.State().Booked)
+		require.Zero(t, budget.State().Charged)
 		d.Close()
 	}
 }

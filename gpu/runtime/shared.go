@@ -40,9 +40,9 @@ type ledgerFile struct {
 
 // ledgerSlot is one process' part.
 type ledgerSlot struct {
-	booked uint64
-	pid    uint32
-	_      [52]byte
+	charged uint64
+	pid     uint32
+	_       [52]byte
 }
 
 const (
@@ -153,7 +153,7 @@ func (l *SharedLedger) begin(path string, limit uint64) error {
 	for slot := range ledgerSlots {
 		if l.lock(slot+1, false) == nil {
 			l.slot = slot
-			atomic.StoreUint64(&l.at(slot).booked, 0) // of an owner that has died
+			atomic.StoreUint64(&l.at(slot).charged, 0) // of an owner that has died
 			l.at(slot).pid = uint32(os.Getpid())
 			return nil
 		}
@@ -188,8 +188,8 @@ func (l *SharedLedger) unlock(at int) {
 func (l *SharedLedger) sum() uint64 {
 	total := uint64(0)
 	for slot := range ledgerSlots {
-		booked := atomic.LoadUint64(&l.at(slot).booked)
-		total += min(booked, ^uint64(0)-total)
+		charged := atomic.LoadUint64(&l.at(slot).charged)
+		total += min(charged, ^uint64(0)-total)
 	}
 	return total
 }
@@ -198,10 +198,10 @@ func (l *SharedLedger) sum() uint64 {
 func (l *SharedLedger) reclaim() {
 	for slot := range ledgerSlots {
 		at := l.at(slot)
-		if slot == l.slot || atomic.LoadUint64(&at.booked) == 0 || l.lock(slot+1, false) != nil {
+		if slot == l.slot || atomic.LoadUint64(&at.charged) == 0 || l.lock(slot+1, false) != nil {
 			continue
 		}
-		atomic.StoreUint64(&at.booked, 0)
+		atomic.StoreUint64(&at.charged, 0)
 		at.pid = 0
 		l.unlock(slot + 1)
 	}
@@ -217,33 +217,33 @@ func (l *SharedLedger) Take(bytes uint64) (uint64, bool) {
 	defer l.unlock(0)
 	limit := l.head().limit
 	fits := func() (uint64, bool) {
-		booked := l.sum()
-		return booked, booked <= limit && bytes <= limit-booked
+		charged := l.sum()
+		return charged, charged <= limit && bytes <= limit-charged
 	}
-	booked, ok := fits()
+	charged, ok := fits()
 	if !ok {
 		l.reclaim()
-		booked, ok = fits()
+		charged, ok = fits()
 	}
 	if ok {
-		atomic.AddUint64(&l.at(l.slot).booked, bytes)
+		atomic.AddUint64(&l.at(l.slot).charged, bytes)
 	}
-	return booked, ok
+	return charged, ok
 }
 
 // Give implements Ledger.
-func (l *SharedLedger) Give(bytes uint64) { atomic.AddUint64(&l.at(l.slot).booked, -bytes) }
+func (l *SharedLedger) Give(bytes uint64) { atomic.AddUint64(&l.at(l.slot).charged, -bytes) }
 
-// Booked implements Ledger: the bytes of all processes.
-func (l *SharedLedger) Booked() uint64 { return l.sum() }
+// Charged implements Ledger: the bytes of all processes.
+func (l *SharedLedger) Charged() uint64 { return l.sum() }
 
 // Own are the bytes of this process.
-func (l *SharedLedger) Own() uint64 { return atomic.LoadUint64(&l.at(l.slot).booked) }
+func (l *SharedLedger) Own() uint64 { return atomic.LoadUint64(&l.at(l.slot).charged) }
 
 // Limit implements Ledger.
 func (l *SharedLedger) Limit() uint64 { return l.head().limit }
 
-// Close ends one use of the ledger; the last one of the process gives back what it has booked. The file stays.
+// Close ends one use of the ledger; the last one of the process gives back what it has charged. The file stays.
 func (l *SharedLedger) Close() {
 	ledgers.Lock()
 	defer ledgers.Unlock()
@@ -256,7 +256,7 @@ func (l *SharedLedger) Close() {
 func (l *SharedLedger) end() {
 	if l.memory != nil {
 		if l.slot >= 0 {
-			atomic.StoreUint64(&l.at(l.slot).booked, 0)
+			atomic.StoreUint64(&l.at(l.slot).charged, 0)
 		}
 		_ = unix.Munmap(l.memory)
 		l.memory = nil

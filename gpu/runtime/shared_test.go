@@ -80,13 +80,13 @@ func TestProcessesShareOneLimit(t *testing.T) {
 	require.True(t, other.take(600))
 	_, ok := l.Take(401)
 	require.False(t, ok)
-	booked, ok := l.Take(400)
+	charged, ok := l.Take(400)
 	require.True(t, ok)
-	require.EqualValues(t, 600, booked)
+	require.EqualValues(t, 600, charged)
 	require.False(t, other.take(1))
 	require.True(t, other.take(-600))
 	require.True(t, other.take(600))
-	require.EqualValues(t, 1000, l.Booked())
+	require.EqualValues(t, 1000, l.Charged())
 	require.EqualValues(t, 400, l.Own())
 }
 
@@ -106,7 +106,7 @@ func TestTheBytesOfAKilledProcessComeBack(t *testing.T) {
 		require.True(t, ok)
 		l.Give(1000)
 	}
-	require.Zero(t, l.Booked())
+	require.Zero(t, l.Charged())
 }
 
 func TestALedgerRefusesWhatItIsNot(t *testing.T) {
@@ -156,7 +156,7 @@ func TestALedgerIsNeverOverItsLimit(t *testing.T) {
 			defer wait.Done()
 			for range 200 {
 				if _, ok := l.Take(30); ok {
-					if l.Booked() > 100 {
+					if l.Charged() > 100 {
 						t.Error("over the limit")
 					}
 					l.Give(30)
@@ -165,5 +165,5 @@ func TestALedgerIsNeverOverItsLimit(t *testing.T) {
 		}()
 	}
 	wait.Wait()
-	require.Zero(t, l.Booked())
+	require.Zero(t, l.Charged())
 }

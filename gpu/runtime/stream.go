@@ -248,7 +248,7 @@ func (s *Stream) markNow() error {
 	if err != nil {
 		return r.noteLost(err)
 	}
-	number := s.queued.Load() // before the event: what comes between is covered, but not promised
+	number := s.queued.Load() // before the event: what comes between is covered, but not reserved
 	if plant.Has(bugMarkCountsTooMuch) {
 		number++
 	}

@@ -205,7 +205,7 @@ func TestAReaperBesideThreads(t *testing.T) {
 	usage := w.runtime.Usage()
 	require.Equal(t, []uint64{0, 0, 0}, []uint64{usage.Outstanding, usage.Live, usage.Pending})
 	require.Equal(t, []uint64{workers * rounds, workers * rounds}, []uint64{usage.Allocations, usage.Frees})
-	require.Zero(t, budget.State().Booked)
+	require.Zero(t, budget.State().Charged)
 }
 
 // A block is freed while a use of it ends, and while another begins: the free comes behind what was begun, and what was not begun is refused.

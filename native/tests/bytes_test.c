@@ -27,7 +27,7 @@ static void check(int correct, const char *what, uint64_t length) {
         _exit(1);
     failed++;
     if (failed <= 20)
-        printf("FAILED: table %s: %s, length %llu\n", mmsb_bytes.name, what, (unsigned long long)length);
+        printf("FAILED: table %s: %s, length %llu\n", mmsb__bytes.name, what, (unsigned long long)length);
 }
 
 static uint64_t random_state;
@@ -181,15 +181,15 @@ static void test_blends(uint64_t length, pattern_t pattern, place_t place, uint6
         }
 
         if (loop == 0) {
-            mmsb_bytes.blend_bytes(page.at, mask.at, payload.at, length, changed.at);
+            mmsb__bytes.blend_bytes(page.at, mask.at, payload.at, length, changed.at);
             check(as_expected(&page), "blend_bytes, page", length);
             check(as_expected(&changed), "blend_bytes, change mask", length);
         } else if (loop == 1) {
-            mmsb_bytes.blend_bits(page.at, mask.at, payload.at, length, changed.at);
+            mmsb__bytes.blend_bits(page.at, mask.at, payload.at, length, changed.at);
             check(as_expected(&page), "blend_bits, page", length);
             check(as_expected(&changed), "blend_bits, change mask", length);
         } else {
-            mmsb_bytes.expand_bits(page.at, mask.at, payload.at, length, changed.at);
+            mmsb__bytes.expand_bits(page.at, mask.at, payload.at, length, changed.at);
             check(as_expected(&page), "expand_bits, page", length);
             check(as_expected(&changed), "expand_bits, change mask", length);
         }
@@ -226,9 +226,9 @@ static void test_scatter(uint64_t count, uint64_t page_length, uint64_t longest_
                 memcpy(mask.at + 4 * i, &narrow, 4);
         }
         if (wide)
-            mmsb_bytes.scatter64(page.at, (const uint64_t *)(const void *)mask.at, payload.at, count, changed.at);
+            mmsb__bytes.scatter64(page.at, (const uint64_t *)(const void *)mask.at, payload.at, count, changed.at);
         else
-            mmsb_bytes.scatter32(page.at, (const uint32_t *)(const void *)mask.at, payload.at, count, changed.at);
+            mmsb__bytes.scatter32(page.at, (const uint32_t *)(const void *)mask.at, payload.at, count, changed.at);
         check(as_expected(&page), wide ? "scatter64, page" : "scatter32, page", count);
         check(as_expected(&changed), wide ? "scatter64, change mask" : "scatter32, change mask", count);
     }
@@ -244,20 +244,20 @@ static void test_run_length(uint64_t count, place_t place) {
     uint64_t first = random_word() >> 1 >> below(63);
     for (uint64_t i = 0; i < count; i++)
         wide[i] = first + i - (i >= run ? 1 : 0) + (i >= run ? jump : 0);
-    check(mmsb_bytes.run_length64(wide, count) == run, "run_length64", count);
+    check(mmsb__bytes.run_length64(wide, count) == run, "run_length64", count);
 
     put(&mask, count * 4, place, 4 * below(16));
     uint32_t *narrow = (uint32_t *)(void *)mask.at;
     first &= 0x7fffffff;
     for (uint64_t i = 0; i < count; i++)
         narrow[i] = (uint32_t)(first + i - (i >= run ? 1 : 0) + (i >= run ? jump : 0));
-    check(mmsb_bytes.run_length32(narrow, count) == run, "run_length32", count);
+    check(mmsb__bytes.run_length32(narrow, count) == run, "run_length32", count);
 
     /* 32-bit offsets that begin again at 0 do not follow each other. */
     uint64_t to_the_end = count == 0 ? 0 : 1 + below(count);
     for (uint64_t i = 0; i < count; i++)
         narrow[i] = (uint32_t)(0x100000000 - to_the_end + i);
-    check(mmsb_bytes.run_length32(narrow, count) == to_the_end, "run_length32 at the end of the range", count);
+    check(mmsb__bytes.run_length32(narrow, count) == to_the_end, "run_length32 at the end of the range", count);
 }
 
 static void test_maximum(uint64_t count, place_t place) {
@@ -270,7 +270,7 @@ static void test_maximum(uint64_t count, place_t place) {
         wide[i] >>= shift;
         expected = wide[i] > expected ? wide[i] : expected;
     }
-    check(mmsb_bytes.maximum64(wide, count) == expected, "maximum64", count);
+    check(mmsb__bytes.maximum64(wide, count) == expected, "maximum64", count);
 
     put(&mask, count * 4, place, 4 * below(16));
     fill(&mask);
@@ -280,7 +280,7 @@ static void test_maximum(uint64_t count, place_t place) {
         narrow[i] >>= shift % 32;
         expected = narrow[i] > expected ? narrow[i] : expected;
     }
-    check(mmsb_bytes.maximum32(narrow, count) == expected, "maximum32", count);
+    check(mmsb__bytes.maximum32(narrow, count) == expected, "maximum32", count);
 }
 
 /* ----------------------------------------------------------------------------------- counting and comparing ---- */
@@ -297,8 +297,8 @@ static void test_counts(uint64_t length, pattern_t pattern, place_t place, uint6
         payload.at[i / 8] = (uint8_t)((payload.at[i / 8] & ~(1 << i % 8)) | addressed[i] << i % 8);
         expected += addressed[i];
     }
-    check(mmsb_bytes.count_nonzero(mask.at, length) == expected, "count_nonzero", length);
-    check(mmsb_bytes.count_bits(payload.at, length) == expected, "count_bits", length);
+    check(mmsb__bytes.count_nonzero(mask.at, length) == expected, "count_nonzero", length);
+    check(mmsb__bytes.count_bits(payload.at, length) == expected, "count_bits", length);
 }
 
 static void test_comparisons(uint64_t length, place_t place, uint64_t alignment) {
@@ -315,13 +315,13 @@ static void test_comparisons(uint64_t length, place_t place, uint64_t alignment)
         int differs = i == goal || (i < from || i > goal ? below(2) == 0 : 0);
         payload.at[i] = differs ? (uint8_t)(page.at[i] ^ (1 << below(8))) : page.at[i];
     }
-    check(mmsb_bytes.next_difference(page.at, payload.at, from, length) == goal, "next_difference", length);
+    check(mmsb__bytes.next_difference(page.at, payload.at, from, length) == goal, "next_difference", length);
 
     for (uint64_t i = 0; i < length; i++) {
         int agrees = i == goal || (i < from || i > goal ? below(2) == 0 : 0);
         payload.at[i] = agrees ? page.at[i] : (uint8_t)(page.at[i] ^ (1 << below(8)));
     }
-    check(mmsb_bytes.next_agreement(page.at, payload.at, from, length) == goal, "next_agreement", length);
+    check(mmsb__bytes.next_agreement(page.at, payload.at, from, length) == goal, "next_agreement", length);
 }
 
 static void test_differences(uint64_t length, pattern_t pattern, place_t place, uint64_t alignment) {
@@ -341,7 +341,7 @@ static void test_differences(uint64_t length, pattern_t pattern, place_t place, 
             if (addressed[i])
                 set_bit(after, i);
         }
-        mmsb_bytes.differences(changed.at, page.at, of_zeros ? NULL : payload.at, length);
+        mmsb__bytes.differences(changed.at, page.at, of_zeros ? NULL : payload.at, length);
         check(as_expected(&changed), "differences", length);
     }
 }
@@ -351,7 +351,7 @@ static void test_zero(uint64_t length, place_t place, uint64_t alignment) {
     fill(&page);
     uint8_t *after = remember(&page);
     memset(after, 0, length);
-    mmsb_bytes.zero(page.at, length, below(2) ? payload.at : NULL);
+    mmsb__bytes.zero(page.at, length, below(2) ? payload.at : NULL);
     check(as_expected(&page), "zero", length);
 }
 
@@ -373,8 +373,8 @@ static void test_checksum(place_t place, uint64_t alignment, uint64_t step) {
         expected[length + 1] = checksum_of(expected[length], page.at[length]);
     int beginnings = 1, ends = 1;
     for (uint64_t length = 0; length <= LENGTH; length += 1 + below(step)) {
-        beginnings &= mmsb_bytes.crc32c(0, page.at, length) == expected[length];
-        ends &= mmsb_bytes.crc32c(expected[length], page.at + length, LENGTH - length) == expected[LENGTH];
+        beginnings &= mmsb__bytes.crc32c(0, page.at, length) == expected[length];
+        ends &= mmsb__bytes.crc32c(expected[length], page.at + length, LENGTH - length) == expected[LENGTH];
     }
     check(beginnings, "crc32c of a beginning", LENGTH);
     check(ends, "crc32c of what follows", LENGTH);
@@ -382,7 +382,7 @@ static void test_checksum(place_t place, uint64_t alignment, uint64_t step) {
 
 static void test_checksums(void) {
     static const uint8_t zeros[32];
-    check(mmsb_bytes.crc32c(0, "123456789", 9) == 0xe3069283 && mmsb_bytes.crc32c(0, zeros, 32) == 0x8a9136aa,
+    check(mmsb__bytes.crc32c(0, "123456789", 9) == 0xe3069283 && mmsb__bytes.crc32c(0, zeros, 32) == 0x8a9136aa,
           "crc32c of the standard's examples", 0);
     test_checksum(AT_START, 0, 1);
     test_checksum(AT_END, 0, 1);
@@ -393,7 +393,7 @@ static void test_checksums(void) {
     uint32_t expected = 0;
     for (uint64_t i = 0; i < LARGEST; i++)
         expected = checksum_of(expected, page.at[i]);
-    check(mmsb_bytes.crc32c(0, page.at, LARGEST) == expected, "crc32c", LARGEST);
+    check(mmsb__bytes.crc32c(0, page.at, LARGEST) == expected, "crc32c", LARGEST);
 }
 
 /* ----------------------------------------------------------------------------------------- loops without table ---- */
@@ -404,7 +404,7 @@ static void test_set_range(uint64_t first, uint64_t count, place_t place) {
     uint8_t *after = remember(&changed);
     for (uint64_t i = 0; i < count; i++)
         set_bit(after, first + i);
-    mmsb_bits_set_range(changed.at, first, count);
+    mmsb__bits_set_range(changed.at, first, count);
     check(as_expected(&changed), "bits_set_range", count);
 }
 
@@ -414,7 +414,7 @@ static void test_set_64(uint64_t first, place_t place) {
     uint8_t *after = remember(&changed);
     for (uint64_t i = 0; i < 64; i++)
         set_bit(after, first + i);
-    mmsb_bits_set_64((uint64_t *)(void *)changed.at, first);
+    mmsb__bits_set_64((uint64_t *)(void *)changed.at, first);
     check(as_expected(&changed), "bits_set_64", first);
 }
 
@@ -428,7 +428,7 @@ static void test_extract(uint64_t first, uint64_t count, place_t place) {
     for (uint64_t i = 0; i < count; i++)
         if (bit(mask.at, first + i))
             set_bit(after, i);
-    mmsb_bits_extract(page.at, mask.at, first, count);
+    mmsb__bits_extract(page.at, mask.at, first, count);
     check(as_expected(&page), "bits_extract", count);
 }
 
@@ -453,7 +453,7 @@ static void test_bit_ranges(void) {
 static int valid_utf8(const void *text, uint64_t length) {
     put(&payload, length, AT_END, 0); /* a look beyond the end dies */
     memcpy(payload.at, text, length);
-    return mmsb_utf8_valid((const char *)payload.at, length);
+    return mmsb__utf8_valid((const char *)payload.at, length);
 }
 
 static uint64_t encode(uint32_t point, uint8_t *text) {
@@ -569,7 +569,7 @@ static void test_table(void) {
 
 /* --------------------------------------------------------------------------------------------- planted bugs ---- */
 
-static mmsb_bytes_table_t sound;
+static mmsb__bytes_table_t sound;
 
 static void alters_a_byte_behind(uint8_t *at, const uint8_t *from, const uint8_t *bytes, uint64_t length, uint8_t *bits) {
     sound.blend_bytes(at, from, bytes, length, bits);
@@ -623,32 +623,32 @@ typedef struct planted_bug {
 } planted_bug_t;
 
 static void plant_byte_behind(void) {
-    mmsb_bytes.blend_bytes = alters_a_byte_behind;
+    mmsb__bytes.blend_bytes = alters_a_byte_behind;
 }
 static void plant_mask_tail(void) {
-    mmsb_bytes.blend_bits = marks_the_unused_bits;
+    mmsb__bytes.blend_bits = marks_the_unused_bits;
 }
 static void plant_last_byte(void) {
-    mmsb_bytes.expand_bits = forgets_the_last_byte;
+    mmsb__bytes.expand_bits = forgets_the_last_byte;
 }
 static void plant_order(void) {
-    mmsb_bytes.scatter64 = takes_the_first_of_two;
+    mmsb__bytes.scatter64 = takes_the_first_of_two;
 }
 static void plant_signed(void) {
-    mmsb_bytes.maximum64 = compares_as_signed;
+    mmsb__bytes.maximum64 = compares_as_signed;
 }
 static void plant_unused_bits(void) {
-    mmsb_bytes.count_bits = counts_the_unused_bits;
+    mmsb__bytes.count_bits = counts_the_unused_bits;
 }
 static void plant_look_behind(void) {
-    mmsb_bytes.next_difference = looks_behind_the_end;
+    mmsb__bytes.next_difference = looks_behind_the_end;
 }
 static void plant_byte_before(void) {
-    mmsb_bytes.zero = zeroes_a_byte_before;
+    mmsb__bytes.zero = zeroes_a_byte_before;
 }
 
 static void plant_stretch(void) {
-    mmsb_bytes.crc32c = skips_a_byte_of_many;
+    mmsb__bytes.crc32c = skips_a_byte_of_many;
 }
 
 /* Each bug runs in a child that must fail its checks or die on a fence. */
@@ -660,7 +660,7 @@ static void test_planted_bugs(void) {
         {"a byte behind the end is read", plant_look_behind},     {"a byte before the block is zeroed", plant_byte_before},
         {"a stretch of a checksum is too short", plant_stretch},
     };
-    sound = mmsb_bytes;
+    sound = mmsb__bytes;
     int caught = 0, count = (int)(sizeof bugs / sizeof *bugs);
     for (int i = 0; i < count; i++) {
         fflush(stdout);
@@ -697,22 +697,22 @@ int main(int argument_count, char **arguments) {
     make_room(&changed);
 
     static const char *const best_first[] = {"avx2", "sse2", "neon", "portable"};
-    const char *at_load = mmsb_bytes.name;
+    const char *at_load = mmsb__bytes.name;
     int tables = 0;
     for (uint64_t i = 0; i < sizeof best_first / sizeof *best_first; i++) {
-        if (mmsb_bytes_select(best_first[i]) != 0)
+        if (mmsb__bytes_select(best_first[i]) != 0)
             continue;
-        check(strcmp(mmsb_bytes.name, best_first[i]) == 0, "the table selected is the one named", 0);
+        check(strcmp(mmsb__bytes.name, best_first[i]) == 0, "the table selected is the one named", 0);
         if (tables++ == 0)
             check(strcmp(at_load, best_first[i]) == 0, "the best table was chosen at load", 0);
         uint64_t before = passed;
         test_table();
-        printf("table %s: %llu checks\n", mmsb_bytes.name, (unsigned long long)(passed - before));
+        printf("table %s: %llu checks\n", mmsb__bytes.name, (unsigned long long)(passed - before));
     }
 #if defined(__x86_64__) || defined(__aarch64__)
     check(tables >= 2, "this processor has a table besides the portable one", 0);
 #endif
-    check(mmsb_bytes_select("no such table") == -1, "an unknown table is refused", 0);
+    check(mmsb__bytes_select("no such table") == -1, "an unknown table is refused", 0);
     test_bit_ranges();
     test_utf8();
     test_planted_bugs();

@@ -14,7 +14,7 @@
 #define OTHER_INDEX 8
 #define CHUNK_COUNT 8
 #define OTHER_CHUNK CHUNK_COUNT
-#define RECORDS (CHUNK_COUNT * MMSB_CHUNK_RECORDS)
+#define RECORDS (CHUNK_COUNT * MMSB__LEAF_RECORDS)
 #define REGION 1
 #define REGION_BYTES (UINT64_C(1) << 30)
 #if defined(__SANITIZE_THREAD__)
@@ -22,7 +22,7 @@
 #else
 #define ROUNDS 50
 #endif
-#define LEAST_LIMIT (3 * MMSB_CHUNK_BYTES) /* has room for any copy that a writer makes */
+#define LEAST_LIMIT (3 * MMSB__CHUNK_BYTES) /* has room for any copy that a writer makes */
 
 /* Seconds for what must come, which thread runs when: only what never comes, or hangs, is ended by it. */
 #define PATIENCE 1200
@@ -30,7 +30,7 @@
 /* ------------------------------------------------------------------------------------- what Go does otherwise ---- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t next_index = MMSB_CHUNK_RECORDS - 150; /* chunks are taken while captures run */
+static uint32_t next_index = MMSB__LEAF_RECORDS - 150; /* chunks are taken while captures run */
 static uint64_t next_offset = 4096, context_handle;
 static uint32_t chunks_taken = 1;
 static uint64_t capacity_of[RECORDS]; /* of large memory */
@@ -40,14 +40,14 @@ static uint32_t free_large[4096], free_large_count;
 static uint32_t take_record(uint64_t size, uint64_t state) {
     uint32_t index = next_index++;
     CHECK(index < RECORDS && next_offset + size <= REGION_BYTES);
-    if (index >> MMSB_CHUNK_BITS >= chunks_taken) {
-        mmsb_table.chunk_context[chunks_taken] = CONTEXT_INDEX;
-        mmsb_capture_later(CONTEXT_INDEX, chunks_taken++);
+    if (index >> MMSB__LEAF_BITS >= chunks_taken) {
+        mmsb__table.leaf_context[chunks_taken] = CONTEXT_INDEX;
+        mmsb__capture_later(CONTEXT_INDEX, chunks_taken++);
     }
-    mmsb_record_t *record = mmsb_record_at(index);
-    record->place = MMSB_PLACE(REGION, next_offset);
+    mmsb__record_t *record = mmsb__record_at(index);
+    record->locator = MMSB__LOCATOR(REGION, next_offset);
     next_offset += size;
-    mmsb_dirty_none(record);
+    mmsb__dirty_none(record);
     __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
     return index;
 }
@@ -56,15 +56,15 @@ static mmsb_status_t refill(uint64_t context, uint32_t class_number, uint64_t *h
     (void)context;
     pthread_mutex_lock(&lock);
     for (*count = 0; *count < capacity && *count < 8; ++*count) {
-        uint64_t state = MMSB_STATE(MMSB_STATE_FREE, 1, (uint64_t)class_number << MMSB_CLASS_SHIFT);
-        handles[*count] = MMSB_HANDLE(MMSB_KIND_PAGE, 1, take_record(mmsb_class_size(class_number), state));
+        uint64_t state = MMSB__STATE(MMSB__STATE_FREE, 1, (uint64_t)class_number << MMSB__CLASS_SHIFT);
+        handles[*count] = MMSB__HANDLE(MMSB_KIND_PAGE, 1, take_record(mmsb__class_size(class_number), state));
     }
     pthread_mutex_unlock(&lock);
     return MMSB_OK;
 }
 
-static mmsb_status_t take_block(uint32_t context, uint64_t size, uint32_t *index) {
-    const uint64_t class_bits = (uint64_t)MMSB_CLASS_EXTENT << MMSB_CLASS_SHIFT;
+static mmsb_status_t take_frame(uint32_t context, uint64_t size, uint32_t *index) {
+    const uint64_t class_bits = (uint64_t)MMSB__CLASS_EXTENT << MMSB__CLASS_SHIFT;
     uint64_t capacity = (size + 4095) & ~UINT64_C(4095);
     (void)context;
     pthread_mutex_lock(&lock);
@@ -75,14 +75,15 @@ static mmsb_status_t take_block(uint32_t context, uint64_t size, uint32_t *index
         *index = free_large[i];
         free_large[i] = free_large[--free_large_count];
     } else {
-        *index = take_record(capacity, MMSB_STATE(MMSB_STATE_FREE, 1, class_bits));
+        *index = take_record(capacity, MMSB__STATE(MMSB__STATE_FREE, 1, class_bits));
         capacity_of[*index] = capacity;
     }
-    mmsb_record_t *record = mmsb_record_at(*index);
-    memset(mmsb_record_bytes(record), 0, capacity);
+    mmsb__record_t *record = mmsb__record_at(*index);
+    memset(mmsb__record_bytes(record), 0, capacity);
     __atomic_store_n(&record->size, capacity, __ATOMIC_RELAXED);
     __atomic_store_n(&record->exposed, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&record->state, MMSB_STATE(MMSB_STATE_BLOCK, MMSB_HANDLE_GENERATION(mmsb_state_held(record)), class_bits),
+    __atomic_store_n(&record->state,
+                     MMSB__STATE(MMSB__STATE_FRAME, MMSB__HANDLE_GENERATION(mmsb__state_held(record)), class_bits),
                      __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
     return MMSB_OK;
@@ -90,158 +91,163 @@ static mmsb_status_t take_block(uint32_t context, uint64_t size, uint32_t *index
 
 static void drop_large(uint32_t index, uint32_t generation) {
     pthread_mutex_lock(&lock);
-    __atomic_store_n(&mmsb_record_at(index)->state,
-                     MMSB_STATE(MMSB_STATE_FREE, generation, (uint64_t)MMSB_CLASS_EXTENT << MMSB_CLASS_SHIFT), __ATOMIC_RELEASE);
+    __atomic_store_n(&mmsb__record_at(index)->state,
+                     MMSB__STATE(MMSB__STATE_FREE, generation, (uint64_t)MMSB__CLASS_EXTENT << MMSB__CLASS_SHIFT),
+                     __ATOMIC_RELEASE);
     CHECK(free_large_count < 4096);
     free_large[free_large_count++] = index;
     pthread_mutex_unlock(&lock);
 }
 
-static void give_block(uint32_t context, uint32_t index) {
+static void give_frame(uint32_t context, uint32_t index) {
     (void)context;
-    drop_large(index, MMSB_HANDLE_GENERATION(mmsb_state_load(mmsb_record_at(index))));
+    drop_large(index, MMSB__HANDLE_GENERATION(mmsb__state_load(mmsb__record_at(index))));
 }
 
-/* Cold records have the index of their page. */
-static mmsb_cold_t *cold_for(uint32_t index) {
-    mmsb_record_t *record = mmsb_record_at(index);
-    if (record->cold == 0) {
-        mmsb_table.colds[index] = (mmsb_cold_t){.numa_node = -1};
-        record->cold = index;
+/* side records have the index of their page. */
+static mmsb__side_t *side_for(uint32_t index) {
+    mmsb__record_t *record = mmsb__record_at(index);
+    if (record->side == 0) {
+        mmsb__table.sides[index] = (mmsb__side_t){.numa_node = -1};
+        record->side = index;
     }
-    return &mmsb_table.colds[index];
+    return &mmsb__table.sides[index];
 }
 
-static void drop_metadata(mmsb_cold_t *cold) {
-    if (cold->metadata_block != 0)
-        mmsb_block_give(CONTEXT_INDEX, cold->metadata_block);
-    cold->metadata_block = cold->metadata_count = 0;
-    cold->metadata_length = 0;
+static void drop_metadata(mmsb__side_t *side) {
+    if (side->metadata_frame != 0)
+        mmsb__frame_give(CONTEXT_INDEX, side->metadata_frame);
+    side->metadata_frame = side->metadata_count = 0;
+    side->metadata_length = 0;
 }
 
 static void end_page(uint32_t index, uint64_t state) {
-    mmsb_record_t *record = mmsb_record_at(index);
-    mmsb_mask_drop(record);
-    if (record->cold != 0) {
-        mmsb_cold_t *cold = cold_for(index);
-        drop_metadata(cold);
-        if (state & MMSB_AWAY)
-            __atomic_store_n(&record->place, cold->away_at, __ATOMIC_RELAXED);
-        record->cold = 0;
+    mmsb__record_t *record = mmsb__record_at(index);
+    mmsb__mask_drop(record);
+    if (record->side != 0) {
+        mmsb__side_t *side = side_for(index);
+        drop_metadata(side);
+        if (state & MMSB__NONRESIDENT)
+            __atomic_store_n(&record->locator, side->backing_at, __ATOMIC_RELAXED);
+        record->side = 0;
     }
-    if (MMSB_STATE_CLASS(state) < MMSB_SMALL_CLASSES)
-        mmsb_record_finish(index, state);
+    if (MMSB__STATE_CLASS(state) < MMSB__SMALL_CLASSES)
+        mmsb__record_finish(index, state);
     else
-        drop_large(index, MMSB_HANDLE_GENERATION(state) + 1);
+        drop_large(index, MMSB__HANDLE_GENERATION(state) + 1);
 }
 
 static mmsb_status_t bring(uint32_t index) {
-    __atomic_store_n(&mmsb_record_at(index)->place, mmsb_table.colds[index].away_at, __ATOMIC_RELAXED);
+    __atomic_store_n(&mmsb__record_at(index)->locator, mmsb__table.sides[index].backing_at, __ATOMIC_RELAXED);
     return MMSB_OK;
 }
 
 static void leave(uint32_t index) {
-    __atomic_store_n(&mmsb_record_at(index)->place, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&mmsb__record_at(index)->locator, 0, __ATOMIC_RELAXED);
 }
 
 static void begin_context(uint32_t index) {
-    mmsb_context_record_t *record = mmsb_context_record(index);
+    mmsb__context_record_t *record = mmsb__context_record(index);
     record->index = index;
     record->id_factor = record->id_inverse = 1;
     record->generation = 1;
-    __atomic_store_n(&record->handle, MMSB_HANDLE(MMSB_KIND_CONTEXT, 1, index), __ATOMIC_RELEASE);
+    __atomic_store_n(&record->handle, MMSB__HANDLE(MMSB_KIND_CONTEXT, 1, index), __ATOMIC_RELEASE);
 }
 
 static void start(void) {
-    CHECK(mmsb_gate_closed() == MMSB_OK);
+    CHECK(mmsb__gate_closed() == MMSB_OK);
     for (uint32_t chunk = 0; chunk <= OTHER_CHUNK; chunk++)
-        CHECK(mmsb_table_open_chunk(chunk) == 0 && mmsb_table_open_colds(chunk) == 0);
-    mmsb_table.chunk_context[0] = CONTEXT_INDEX;
-    mmsb_table.chunk_context[OTHER_CHUNK] = OTHER_INDEX;
-    mmsb_region_map(
+        CHECK(mmsb__table_open_leaf(chunk) == 0 && mmsb__table_open_sides(chunk) == 0);
+    mmsb__table.leaf_context[0] = CONTEXT_INDEX;
+    mmsb__table.leaf_context[OTHER_CHUNK] = OTHER_INDEX;
+    mmsb__region_map(
         REGION, (uintptr_t)mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    mmsb_upcalls = (mmsb_upcalls_t){
-        .refill = refill, .take_block = take_block, .give_block = give_block, .bring = bring, .leave = leave, .end = end_page};
+    mmsb__upcalls = (mmsb__upcalls_t){.refill = refill,
+                                      .take_frame = take_frame,
+                                      .give_frame = give_frame,
+                                      .make_resident = bring,
+                                      .evict = leave,
+                                      .end = end_page};
     begin_context(CONTEXT_INDEX);
     begin_context(OTHER_INDEX);
-    context_handle = mmsb_context_record(CONTEXT_INDEX)->handle;
+    context_handle = mmsb__context_record(CONTEXT_INDEX)->handle;
 }
 
 /* A page with an id of the caller where it is not 0. */
 static uint64_t create(uint64_t size, uint64_t id) {
     static uint64_t explicit_pages;
     mmsb_page_t page = 0;
-    if (size <= MMSB_SMALL_MAX && id == 0) {
-        if (!mmsb_page_create_fast(context_handle, size, 1, &page, NULL))
-            CHECK(mmsb_page_create_small(context_handle, size, 1, &page) == MMSB_OK);
+    if (size <= MMSB__SMALL_MAX && id == 0) {
+        if (!mmsb__page_create_fast(context_handle, size, 1, &page, NULL))
+            CHECK(mmsb__page_create_small(context_handle, size, 1, &page) == MMSB_OK);
         return page;
     }
-    mmsb_context_await(CONTEXT_INDEX);
+    mmsb__context_await(CONTEXT_INDEX);
     uint32_t index;
-    CHECK(mmsb_block_take(CONTEXT_INDEX, size, &index) == MMSB_OK);
+    CHECK(mmsb__frame_take(CONTEXT_INDEX, size, &index) == MMSB_OK);
     uint64_t version = 1;
     if (id != 0) {
-        cold_for(index)->id = id;
+        side_for(index)->id = id;
         version = __atomic_add_fetch(&explicit_pages, 1, __ATOMIC_RELAXED) << 32 | 1;
     }
-    uint32_t generation = MMSB_HANDLE_GENERATION(mmsb_state_load(mmsb_record_at(index)));
-    mmsb_page_publish(index, size, id != 0 ? MMSB_EXPLICIT_ID : 0, 0, version);
-    return MMSB_HANDLE(MMSB_KIND_PAGE, generation, index);
+    uint32_t generation = MMSB__HANDLE_GENERATION(mmsb__state_load(mmsb__record_at(index)));
+    mmsb__page_publish(index, size, id != 0 ? MMSB__EXPLICIT_ID : 0, 0, version);
+    return MMSB__HANDLE(MMSB_KIND_PAGE, generation, index);
 }
 
 /* Locks a page to change it as a whole, as Go does. */
 static uint64_t lock_page(uint64_t page) {
-    uint32_t index = MMSB_HANDLE_INDEX(page);
+    uint32_t index = MMSB__HANDLE_INDEX(page);
     for (;;) {
-        CHECK(mmsb_page_lock_library(page) == MMSB_OK);
-        uint64_t state = mmsb_state_held(mmsb_record_at(index)) & ~MMSB_OWNER_MASK;
-        if (!mmsb_capture_touch_all(mmsb_record_at(index), state))
+        CHECK(mmsb__page_lock_library(page) == MMSB_OK);
+        uint64_t state = mmsb__state_held(mmsb__record_at(index)) & ~MMSB__OWNER_MASK;
+        if (!mmsb__capture_touch_all(mmsb__record_at(index), state))
             return state;
-        mmsb_record_unlock(index, state);
-        mmsb_capture_wait(index);
+        mmsb__record_unlock(index, state);
+        mmsb__capture_wait(index);
     }
 }
 
 static void set_metadata(uint64_t page, const uint8_t *blob, uint64_t length) {
     uint64_t state = lock_page(page);
-    uint32_t index = MMSB_HANDLE_INDEX(page), block;
-    mmsb_record_t *record = mmsb_record_at(index);
-    mmsb_cold_t *cold = cold_for(index);
-    drop_metadata(cold);
+    uint32_t index = MMSB__HANDLE_INDEX(page), block;
+    mmsb__record_t *record = mmsb__record_at(index);
+    mmsb__side_t *side = side_for(index);
+    drop_metadata(side);
     if (length > 0) {
-        CHECK(mmsb_block_take(CONTEXT_INDEX, length, &block) == MMSB_OK);
-        memcpy(mmsb_record_bytes(mmsb_record_at(block)), blob, length);
-        cold->metadata_block = block;
-        cold->metadata_count = 1;
-        cold->metadata_length = length;
+        CHECK(mmsb__frame_take(CONTEXT_INDEX, length, &block) == MMSB_OK);
+        memcpy(mmsb__record_bytes(mmsb__record_at(block)), blob, length);
+        side->metadata_frame = block;
+        side->metadata_count = 1;
+        side->metadata_length = length;
     }
-    mmsb_version_move(record);
-    mmsb_record_unlock(index, state);
+    mmsb__version_move(record);
+    mmsb__record_unlock(index, state);
 }
 
 /* Moves a page away, or back. */
 static void move(uint64_t page) {
     uint64_t state = lock_page(page);
-    uint32_t index = MMSB_HANDLE_INDEX(page);
-    mmsb_record_t *record = mmsb_record_at(index);
-    mmsb_cold_t *cold = cold_for(index);
-    if (state & MMSB_AWAY) {
-        __atomic_store_n(&record->place, cold->away_at, __ATOMIC_RELAXED);
-        state &= ~(MMSB_AWAY | MMSB_LOCATION_MASK);
+    uint32_t index = MMSB__HANDLE_INDEX(page);
+    mmsb__record_t *record = mmsb__record_at(index);
+    mmsb__side_t *side = side_for(index);
+    if (state & MMSB__NONRESIDENT) {
+        __atomic_store_n(&record->locator, side->backing_at, __ATOMIC_RELAXED);
+        state &= ~(MMSB__NONRESIDENT | MMSB__LOCATION_MASK);
     } else {
-        cold->away_at = record->place;
-        __atomic_store_n(&record->place, 0, __ATOMIC_RELAXED);
-        state |= MMSB_AWAY | (uint64_t)MMSB_LOCATION_DISK << MMSB_LOCATION_SHIFT;
+        side->backing_at = record->locator;
+        __atomic_store_n(&record->locator, 0, __ATOMIC_RELAXED);
+        state |= MMSB__NONRESIDENT | (uint64_t)MMSB_LOCATION_DISK << MMSB__LOCATION_SHIFT;
     }
-    mmsb_version_move(record);
-    mmsb_record_unlock(index, state);
+    mmsb__version_move(record);
+    mmsb__record_unlock(index, state);
 }
 
 /* ------------------------------------------------------------------------------------------------------ states ---- */
 
 /* A page as a capture has it, or as it is. States share pages: nobody changes one that is in a state. */
 typedef struct held {
-    mmsb_image_t image;
+    mmsb__image_t image;
     uint8_t *bytes, *mask, *metadata;
     uint64_t metadata_length;
     uint32_t states; /* that have it */
@@ -284,11 +290,11 @@ static held_t *find(const state_t *state, uint64_t id) {
 }
 
 /* Room for the page of an image; mask and metadata are empty. */
-static held_t *held_of(const mmsb_image_t *image) {
+static held_t *held_of(const mmsb__image_t *image) {
     held_t *page = calloc(1, sizeof *page);
-    *page = (held_t){.image = *image, .bytes = malloc(image->size), .mask = calloc(1, mmsb_mask_length(image->size))};
+    *page = (held_t){.image = *image, .bytes = malloc(image->size), .mask = calloc(1, mmsb__mask_length(image->size))};
     page->image.first_extent = page->image.extents = 0;
-    page->image.flags &= ~(uint32_t)MMSB_IMAGE_PARTIAL;
+    page->image.flags &= ~(uint32_t)MMSB__IMAGE_PARTIAL;
     return page;
 }
 
@@ -313,34 +319,34 @@ static void set_blob(held_t *page, const uint8_t *metadata, uint64_t length) {
 static state_t look(void) {
     state_t state = {0};
     for (uint32_t index = 1; index < next_index; index++) {
-        mmsb_record_t *record = mmsb_record_at(index);
-        uint64_t is = mmsb_state_load(record);
-        if (MMSB_HANDLE_KIND(is) != MMSB_KIND_PAGE)
+        mmsb__record_t *record = mmsb__record_at(index);
+        uint64_t is = mmsb__state_load(record);
+        if (MMSB__HANDLE_KIND(is) != MMSB_KIND_PAGE)
             continue;
-        mmsb_image_t image = {.id = mmsb_record_id(index, is),
-                              .size = record->size,
-                              .epoch = record->epoch,
-                              .version = record->version,
-                              .location = MMSB_STATE_LOCATION(is),
-                              .numa_node = -1};
-        const mmsb_cold_t *cold = record->cold ? &mmsb_table.colds[index] : NULL;
-        image.metadata_count = cold ? cold->metadata_count : 0;
+        mmsb__image_t image = {.id = mmsb__record_id(index, is),
+                               .size = record->size,
+                               .epoch = record->epoch,
+                               .version = record->version,
+                               .location = MMSB__STATE_LOCATION(is),
+                               .numa_node = -1};
+        const mmsb__side_t *side = record->side ? &mmsb__table.sides[index] : NULL;
+        image.metadata_count = side ? side->metadata_count : 0;
         held_t *page = held_of(&image);
-        memcpy(page->bytes, mmsb_place_address(is & MMSB_AWAY ? cold->away_at : record->place), record->size);
-        if (record->mask_block != 0)
-            memcpy(page->mask, mmsb_place_address(record->mask_place), mmsb_mask_length(record->size));
+        memcpy(page->bytes, mmsb__locator_address(is & MMSB__NONRESIDENT ? side->backing_at : record->locator), record->size);
+        if (record->mask_frame != 0)
+            memcpy(page->mask, mmsb__locator_address(record->mask_locator), mmsb__mask_length(record->size));
         if (image.metadata_count > 0)
-            set_blob(page, mmsb_record_bytes(mmsb_record_at(cold->metadata_block)), cold->metadata_length);
+            set_blob(page, mmsb__record_bytes(mmsb__record_at(side->metadata_frame)), side->metadata_length);
         add(&state, page);
     }
     return state;
 }
 
 static int same_page(const held_t *a, const held_t *b) {
-    const mmsb_image_t *x = &a->image, *y = &b->image;
+    const mmsb__image_t *x = &a->image, *y = &b->image;
     return x->size == y->size && x->epoch == y->epoch && x->version == y->version && x->location == y->location &&
            x->numa_node == y->numa_node && x->metadata_count == y->metadata_count && memcmp(a->bytes, b->bytes, x->size) == 0 &&
-           memcmp(a->mask, b->mask, mmsb_mask_length(x->size)) == 0 && a->metadata_length == b->metadata_length &&
+           memcmp(a->mask, b->mask, mmsb__mask_length(x->size)) == 0 && a->metadata_length == b->metadata_length &&
            (a->metadata_length == 0 || memcmp(a->metadata, b->metadata, a->metadata_length) == 0);
 }
 
@@ -360,17 +366,17 @@ static int same_state(const state_t *a, const state_t *b) {
 #define ROOM_BYTES (UINT64_C(1) << 20)
 #define ROOM_IMAGES 64
 
-static uint8_t room_bytes[ROOM_BYTES], part_bytes[MMSB_CHUNK_BYTES];
-static mmsb_image_t room_images[ROOM_IMAGES];
-static mmsb_image_extent_t room_extents[3 * ROOM_IMAGES];
+static uint8_t room_bytes[ROOM_BYTES], part_bytes[MMSB__CHUNK_BYTES];
+static mmsb__image_t room_images[ROOM_IMAGES];
+static mmsb__image_extent_t room_extents[3 * ROOM_IMAGES];
 
 typedef struct saver {
-    mmsb_capture_t *capture; /* NULL = none runs */
-    state_t state;           /* that of the base, becoming that of the moment */
+    mmsb__capture_t *capture; /* NULL = none runs */
+    state_t state;            /* that of the base, becoming that of the moment */
     state_t moment;
     uint64_t base_pages, base_bytes, limit;
-    mmsb_large_t *large; /* being saved */
-    held_t *held;        /* of it */
+    mmsb__large_t *large; /* being saved */
+    held_t *held;         /* of it */
     uint32_t part;
     uint32_t images; /* how many pages came */
     int ended, pinned;
@@ -382,14 +388,14 @@ static void capture_begin(saver_t *saver, const state_t *base, uint64_t limit, i
     pthread_mutex_lock(&lock);
     for (uint32_t chunk = 0; chunk < chunks_taken; chunk++) {
         chunks[chunk] = chunk;
-        used[chunk] = chunk + 1 < chunks_taken ? MMSB_CHUNK_RECORDS : next_index - chunk * MMSB_CHUNK_RECORDS;
+        used[chunk] = chunk + 1 < chunks_taken ? MMSB__LEAF_RECORDS : next_index - chunk * MMSB__LEAF_RECORDS;
     }
     if (look_now)
         saver->moment = look();
-    saver->capture = mmsb_capture_begin(CONTEXT_INDEX, chunks, used, chunks_taken, base ? mmsb_saved : NULL, limit, refuse);
+    saver->capture = mmsb__capture_begin(CONTEXT_INDEX, chunks, used, chunks_taken, base ? mmsb__saved : NULL, limit, refuse);
     pthread_mutex_unlock(&lock);
     CHECK(saver->capture != NULL);
-    mmsb_capture_settle(saver->capture);
+    mmsb__capture_settle(saver->capture);
     saver->state = (state_t){0};
     saver->base_pages = saver->base_bytes = 0;
     for (size_t i = 0; base && i < base->count; i++) {
@@ -418,23 +424,23 @@ static void put(saver_t *saver, held_t *page) {
     saver->state.pages[place] = page;
 }
 
-static void unpack(saver_t *saver, const mmsb_room_t *room) {
+static void unpack(saver_t *saver, const mmsb__segment_t *room) {
     for (uint32_t i = 0; i < room->image_count; i++) {
-        const mmsb_image_t *image = &room->images[i];
+        const mmsb__image_t *image = &room->images[i];
         held_t *page = held_of(image);
-        CHECK(!(image->flags & MMSB_IMAGE_PARTIAL) && image->first_extent + image->extents <= room->extent_count);
+        CHECK(!(image->flags & MMSB__IMAGE_PARTIAL) && image->first_extent + image->extents <= room->extent_count);
         for (uint32_t e = image->first_extent; e < image->first_extent + image->extents; e++) {
-            const mmsb_image_extent_t *extent = &room->extents[e];
+            const mmsb__image_extent_t *extent = &room->extents[e];
             const uint8_t *at = room->buffer + extent->at;
-            int below = extent->kind == MMSB_IMAGE_BYTES;
+            int below = extent->kind == MMSB__IMAGE_BYTES;
             CHECK(extent->at >= (below ? 0 : room->end) &&
                   extent->at + (uint64_t)extent->length <= (below ? room->used : ROOM_BYTES));
             CHECK(room->used <= room->end && extent->stored == extent->length && extent->offset == 0 && extent->at % 64 == 0 &&
-                  mmsb_bytes.crc32c(0, at, extent->length) == extent->crc);
-            if (extent->kind == MMSB_IMAGE_METADATA)
+                  mmsb__bytes.crc32c(0, at, extent->length) == extent->crc);
+            if (extent->kind == MMSB__IMAGE_METADATA)
                 set_blob(page, at, extent->length);
             else
-                memcpy(extent->kind == MMSB_IMAGE_MASK ? page->mask : page->bytes, at, extent->length);
+                memcpy(extent->kind == MMSB__IMAGE_MASK ? page->mask : page->bytes, at, extent->length);
         }
         put(saver, page);
     }
@@ -442,64 +448,64 @@ static void unpack(saver_t *saver, const mmsb_room_t *room) {
 
 static void begin_large(saver_t *saver, uint32_t index) {
     mmsb_status_t status;
-    saver->large = mmsb_capture_large(saver->capture, index, &status);
+    saver->large = mmsb__capture_large(saver->capture, index, &status);
     CHECK(status == MMSB_OK);
     if (!saver->large)
         return;
-    const mmsb_image_t *image = &saver->large->image;
+    const mmsb__image_t *image = &saver->large->image;
     const held_t *old = find(&saver->state, image->id);
-    CHECK(!(image->flags & MMSB_IMAGE_PARTIAL) || (old && old->image.size == image->size));
+    CHECK(!(image->flags & MMSB__IMAGE_PARTIAL) || (old && old->image.size == image->size));
     saver->held = held_of(image);
     if (saver->large->unchanged) /* its mask and its metadata are the base's */
-        memcpy(saver->held->mask, old->mask, mmsb_mask_length(image->size));
+        memcpy(saver->held->mask, old->mask, mmsb__mask_length(image->size));
     set_blob(saver->held, saver->large->metadata, saver->large->metadata_length);
     saver->part = 0;
 }
 
 /* One step: one room, or one part of a large page. 0 = there are no more. */
 static int step(saver_t *saver) {
-    mmsb_large_t *large = saver->large;
+    mmsb__large_t *large = saver->large;
     if (large) {
         uint32_t end = large->byte_parts + (large->unchanged ? 0 : large->mask_parts), part = saver->part++;
         if (part < end) {
-            uint32_t length = mmsb_capture_part(saver->capture, large, part, UINT64_MAX, part_bytes);
+            uint32_t length = mmsb__capture_part(saver->capture, large, part, UINT64_MAX, part_bytes);
             CHECK(length == large->parts[part].length);
             if (part < large->byte_parts)
-                memcpy(saver->held->bytes + part * MMSB_CHUNK_BYTES, part_bytes, length);
+                memcpy(saver->held->bytes + part * MMSB__CHUNK_BYTES, part_bytes, length);
             else
-                memcpy(saver->held->mask + (part - large->byte_parts) * MMSB_CHUNK_BYTES, part_bytes, length);
+                memcpy(saver->held->mask + (part - large->byte_parts) * MMSB__CHUNK_BYTES, part_bytes, length);
             return 1;
         }
         put(saver, saver->held);
-        mmsb_capture_large_done(saver->capture, large);
+        mmsb__capture_large_done(saver->capture, large);
         saver->large = NULL;
         return 1;
     }
     if (saver->ended) { /* there were calls since */
-        mmsb_capture_stop(saver->capture);
+        mmsb__capture_stop(saver->capture);
         return 0;
     }
-    uint32_t urgent = mmsb_capture_urgent(saver->capture), index = 0;
+    uint32_t urgent = mmsb__capture_urgent(saver->capture), index = 0;
     if (urgent != 0) {
         begin_large(saver, urgent);
         return 1;
     }
     uint32_t images = 1 + (uint32_t)rand_r(&saver->seed) % ROOM_IMAGES;
-    mmsb_room_t room = {.buffer = room_bytes,
-                        .end = ROOM_BYTES,
-                        .images = room_images,
-                        .image_capacity = images,
-                        .extents = room_extents,
-                        .extent_capacity = 3 * images};
-    mmsb_fill_t fill = mmsb_capture_fill(saver->capture, &room, &index);
+    mmsb__segment_t room = {.buffer = room_bytes,
+                            .end = ROOM_BYTES,
+                            .images = room_images,
+                            .image_capacity = images,
+                            .extents = room_extents,
+                            .extent_capacity = 3 * images};
+    mmsb__fill_t fill = mmsb__capture_fill(saver->capture, &room, &index);
     unpack(saver, &room);
-    if (fill == MMSB_FILL_LARGE)
+    if (fill == MMSB__FILL_LARGE)
         begin_large(saver, index);
-    if (fill == MMSB_FILL_PINNED) {
+    if (fill == MMSB__FILL_PINNED) {
         saver->pinned = 1;
         return 0;
     }
-    saver->ended = fill == MMSB_FILL_END;
+    saver->ended = fill == MMSB__FILL_END;
     return 1;
 }
 
@@ -507,8 +513,8 @@ static int step(saver_t *saver) {
 static void finish(saver_t *saver) {
     uint64_t count;
     int64_t pages, bytes;
-    const uint64_t *removed = mmsb_capture_removed(saver->capture, &count);
-    CHECK(!mmsb_capture_failed(saver->capture));
+    const uint64_t *removed = mmsb__capture_removed(saver->capture, &count);
+    CHECK(!mmsb__capture_failed(saver->capture));
     for (uint64_t i = 0; i < count; i++) {
         size_t place = place_of(&saver->state, removed[i]);
         CHECK(place < saver->state.count); /* else it is removed twice, or was not there */
@@ -522,10 +528,10 @@ static void finish(saver_t *saver) {
         total += saver->state.pages[i]->image.size;
         saver->state.pages[i]->fresh = 0;
     }
-    mmsb_capture_totals(saver->capture, &pages, &bytes);
+    mmsb__capture_totals(saver->capture, &pages, &bytes);
     CHECK(saver->base_pages + (uint64_t)pages == saver->state.count && saver->base_bytes + (uint64_t)bytes == total);
-    mmsb_capture_stats_t stats;
-    mmsb_capture_stats(saver->capture, &stats);
+    mmsb__capture_stats_t stats;
+    mmsb__capture_stats(saver->capture, &stats);
     CHECK(stats.copied_peak <= stats.copied_bytes && stats.copied_peak <= saver->limit);
 }
 
@@ -533,12 +539,12 @@ static void capture_end(saver_t *saver, int commit, state_t *base) {
     if (saver->large) /* given up in the middle of a page */
         drop_held(saver->held);
     if (commit) {
-        mmsb_capture_commit(saver->capture);
+        mmsb__capture_commit(saver->capture);
         drop_state(base);
         *base = saver->state;
         saver->state = (state_t){0};
     }
-    mmsb_capture_end(saver->capture);
+    mmsb__capture_end(saver->capture);
     saver->capture = NULL;
     drop_state(&saver->state);
     drop_state(&saver->moment);
@@ -565,11 +571,11 @@ static unsigned dice(unsigned sides) {
 }
 
 static uint64_t size_of(uint64_t page) {
-    return mmsb_page_look(page, MMSB_FIELD_SIZE);
+    return mmsb__page_look(page, MMSB__FIELD_SIZE);
 }
 
 static int is_large_size(uint64_t size) {
-    return size > MMSB_CHUNK_BYTES;
+    return size > MMSB__CHUNK_BYTES;
 }
 
 /* Somewhere in the page, more often short; often enough long that copies reach their limit. */
@@ -582,7 +588,7 @@ static void stretch(uint64_t size, uint64_t *offset, uint64_t *length) {
 
 static void create_one(size_t slot) {
     static const uint64_t sizes[] = {
-        1, 64, 100, 500, 4096, 4097, 9000, MMSB_CHUNK_BYTES, MMSB_CHUNK_BYTES + 1, 3 * MMSB_CHUNK_BYTES + 77};
+        1, 64, 100, 500, 4096, 4097, 9000, MMSB__CHUNK_BYTES, MMSB__CHUNK_BYTES + 1, 3 * MMSB__CHUNK_BYTES + 77};
     uint64_t size = sizes[dice(large_pages < 4 ? 10 : 8)], id = dice(3) == 0 ? 1 + slot : 0;
     large_pages += (uint32_t)is_large_size(size);
     live[slot].page = create(size, id);
@@ -591,8 +597,8 @@ static void create_one(size_t slot) {
 
 static void destroy_one(size_t slot) {
     large_pages -= (uint32_t)is_large_size(size_of(live[slot].page));
-    if (!mmsb_page_destroy_fast(live[slot].page))
-        CHECK(mmsb_page_destroy_slow(live[slot].page) == MMSB_OK);
+    if (!mmsb__page_destroy_fast(live[slot].page))
+        CHECK(mmsb__page_destroy_slow(live[slot].page) == MMSB_OK);
     live[slot].page = 0;
 }
 
@@ -620,7 +626,7 @@ static void apply_one(uint64_t page) {
         delta.mask = noise + dice(1000);
         delta.mask_length = dice((unsigned)(size < 300000 ? size : 300000));
     }
-    CHECK(mmsb_page_apply_delta(page, &delta) == MMSB_OK);
+    CHECK(mmsb__page_apply(page, &delta) == MMSB_OK);
 }
 
 static void apply_many(void) {
@@ -639,13 +645,13 @@ static void apply_many(void) {
     }
     size_t bad;
     if (dice(2) == 0) {
-        CHECK(mmsb_page_write_batch(ranges, count, &bad) == MMSB_OK);
+        CHECK(mmsb__page_write_many(ranges, count, &bad) == MMSB_OK);
         return;
     }
     uint8_t *payload = malloc(8 * sizeof noise);
     memset(payload, (int)dice(256), 8 * sizeof noise);
     mmsb_page_runs_t runs = {.pages = pages, .offsets = offsets, .lengths = lengths, .count = count, .payload = payload};
-    CHECK(mmsb_page_apply_run_arrays(&runs, &bad) == MMSB_OK);
+    CHECK(mmsb__page_apply_runs(&runs, &bad) == MMSB_OK);
     free(payload);
 }
 
@@ -659,7 +665,7 @@ static void destroy_many(void) {
         pages[count++] = live[slot].page;
         live[slot].page = 0;
     }
-    CHECK(mmsb_page_destroy_batch(pages, count, &bad) == MMSB_OK);
+    CHECK(mmsb__page_destroy_many(pages, count, &bad) == MMSB_OK);
 }
 
 /* Writes that no version tells of: while none is captured, so that it is known what is saved. Else the address is only given out. */
@@ -667,11 +673,11 @@ static void write_raw(uint64_t page) {
     void *address;
     uint64_t size = size_of(page), at = dice((unsigned)size);
     if (!capturing_now && dice(2) == 0) { /* ends with another version */
-        CHECK(mmsb_page_pin_bytes(page, MMSB_PIN_WRITE, &address) == MMSB_OK);
+        CHECK(mmsb__page_pin(page, MMSB_PIN_WRITE, &address) == MMSB_OK);
         ((uint8_t *)address)[at] ^= 0x55;
-        CHECK(mmsb_page_unpin_bytes(page, MMSB_PIN_WRITE) == MMSB_OK);
-    } else if (!(mmsb_state_load(mmsb_record_of(page)) & MMSB_AWAY)) {
-        address = mmsb_page_address_of(page);
+        CHECK(mmsb__page_unpin(page, MMSB_PIN_WRITE) == MMSB_OK);
+    } else if (!(mmsb__state_load(mmsb__record_of(page)) & MMSB__NONRESIDENT)) {
+        address = mmsb__page_address(page);
         if (!capturing_now)
             ((uint8_t *)address)[at] ^= 0x55;
     }
@@ -705,16 +711,16 @@ static void call_one(void) {
         apply_many();
         break;
     case 7:
-        if (size <= MMSB_SMALL_MAX && !(mmsb_state_load(mmsb_record_of(page)) & MMSB_AWAY)) {
-            mmsb_status_t status = mmsb_page_resize_in_place(page, 1 + dice(MMSB_SMALL_MAX));
-            CHECK(status == MMSB_OK || status == MMSB_ENTER_GO);
+        if (size <= MMSB__SMALL_MAX && !(mmsb__state_load(mmsb__record_of(page)) & MMSB__NONRESIDENT)) {
+            mmsb_status_t status = mmsb__page_resize_in_place(page, 1 + dice(MMSB__SMALL_MAX));
+            CHECK(status == MMSB_OK || status == MMSB__ENTER_GO);
         }
         break;
     case 8:
         if (dice(2) == 0)
-            CHECK(mmsb_page_mask_reset(page) == MMSB_OK);
+            CHECK(mmsb__page_mask_clear(page) == MMSB_OK);
         else
-            set_metadata(page, noise + dice(1000), dice(3) == 0 ? 0 : dice(20) == 0 ? MMSB_CHUNK_BYTES + 5 : dice(300));
+            set_metadata(page, noise + dice(1000), dice(3) == 0 ? 0 : dice(20) == 0 ? MMSB__CHUNK_BYTES + 5 : dice(300));
         break;
     case 9:
         move(page);
@@ -724,7 +730,7 @@ static void call_one(void) {
         break;
     default:
         stretch(size, &offset, &length);
-        CHECK(mmsb_page_write_bytes(page, offset, noise + dice(1000), length) == MMSB_OK);
+        CHECK(mmsb__page_write(page, offset, noise + dice(1000), length) == MMSB_OK);
     }
 }
 
@@ -806,8 +812,8 @@ static void captures_are_the_state_at_the_moment(unsigned seed) {
             }
             based = 1;
         }
-        mmsb_capture_stats_t stats;
-        mmsb_capture_stats(saver.capture, &stats);
+        mmsb__capture_stats_t stats;
+        mmsb__capture_stats(saver.capture, &stats);
         waits += stats.waits;
         capture_end(&saver, !given_up, &base);
         capturing_now = 0;
@@ -836,17 +842,17 @@ static void pinned_pages_are_refused(void) {
         state_t base = {0};
         uint64_t page = create(100, 0), value = 7;
         if (order != PINNED_LAST)
-            CHECK(mmsb_page_pin_bytes(page, MMSB_PIN_WRITE, NULL) == MMSB_OK);
+            CHECK(mmsb__page_pin(page, MMSB_PIN_WRITE, NULL) == MMSB_OK);
         capture_begin(&saver, NULL, 64 << 20, 1, 0);
         if (order != SAVER_FIRST)
-            CHECK(mmsb_page_write_bytes(page, 0, &value, 8) == MMSB_OK);
+            CHECK(mmsb__page_write(page, 0, &value, 8) == MMSB_OK);
         if (order == PINNED_LAST)
-            CHECK(mmsb_page_pin_bytes(page, MMSB_PIN_WRITE, NULL) == MMSB_OK);
+            CHECK(mmsb__page_pin(page, MMSB_PIN_WRITE, NULL) == MMSB_OK);
         while (step(&saver)) {}
         CHECK(saver.pinned);
         capture_end(&saver, 0, &base);
-        CHECK(mmsb_page_unpin_bytes(page, MMSB_PIN_WRITE) == MMSB_OK);
-        CHECK(mmsb_page_destroy_slow(page) == MMSB_OK);
+        CHECK(mmsb__page_unpin(page, MMSB_PIN_WRITE) == MMSB_OK);
+        CHECK(mmsb__page_destroy_slow(page) == MMSB_OK);
     }
 }
 
@@ -860,7 +866,7 @@ typedef struct {
 static void *write_all(void *argument) {
     limited_t *limited = argument;
     for (size_t i = 0; i < LIMITED_PAGES; i++)
-        CHECK(mmsb_page_write_bytes(limited->pages[i], 0, noise + i, MMSB_CHUNK_BYTES) == MMSB_OK);
+        CHECK(mmsb__page_write(limited->pages[i], 0, noise + i, MMSB__CHUNK_BYTES) == MMSB_OK);
     __atomic_store_n(&limited->done, 1, __ATOMIC_RELEASE);
     return NULL;
 }
@@ -870,15 +876,15 @@ static void copies_wait_at_their_limit(void) {
     saver_t saver = {.seed = 5};
     state_t base = {0};
     limited_t limited = {.done = 0};
-    mmsb_capture_stats_t stats;
+    mmsb__capture_stats_t stats;
     pthread_t thread;
     for (size_t i = 0; i < LIMITED_PAGES; i++)
-        limited.pages[i] = create(MMSB_CHUNK_BYTES, 0);
+        limited.pages[i] = create(MMSB__CHUNK_BYTES, 0);
     capture_begin(&saver, NULL, LEAST_LIMIT, 0, 1);
     CHECK(pthread_create(&thread, NULL, write_all, &limited) == 0);
     do {
         sched_yield();
-        mmsb_capture_stats(saver.capture, &stats);
+        mmsb__capture_stats(saver.capture, &stats);
     } while (stats.waits == 0 && !__atomic_load_n(&limited.done, __ATOMIC_ACQUIRE));
     CHECK(stats.waits > 0 && stats.copied_bytes > 0);
     while (step(&saver)) {}
@@ -887,7 +893,7 @@ static void copies_wait_at_their_limit(void) {
     CHECK(same_state(&saver.state, &saver.moment));
     capture_end(&saver, 0, &base);
     for (size_t i = 0; i < LIMITED_PAGES; i++)
-        CHECK(mmsb_page_destroy_slow(limited.pages[i]) == MMSB_OK);
+        CHECK(mmsb__page_destroy_slow(limited.pages[i]) == MMSB_OK);
 }
 
 /* ----------------------------------------------------------------------------------------------------- threads ---- */
@@ -922,7 +928,7 @@ static void *batches(void *argument) {
         size_t bad;
         for (size_t i = 0; i < 2 * MEMBERS; i++)
             payload[i] = n;
-        CHECK(mmsb_page_apply_run_arrays(&runs, &bad) == MMSB_OK);
+        CHECK(mmsb__page_apply_runs(&runs, &bad) == MMSB_OK);
     }
     return NULL;
 }
@@ -936,7 +942,7 @@ static void *rows(void *argument) {
             mmsb_run_t two[2] = {{0, 8}, {last_word(size_of(pages[i])), 8}};
             mmsb_delta_t delta = {
                 .struct_size = sizeof delta, .kind = MMSB_DELTA_RUNS, .runs = two, .count = 2, .payload = (uint8_t *)payload};
-            CHECK(mmsb_page_apply_delta(pages[i], &delta) == MMSB_OK);
+            CHECK(mmsb__page_apply(pages[i], &delta) == MMSB_OK);
         }
     }
     return NULL;
@@ -946,18 +952,18 @@ static void *rows(void *argument) {
 static void *generations(void *argument) {
     uint64_t size = 1000 + 300 * (uintptr_t)argument, before = 0;
     if ((uintptr_t)argument == 1)
-        size = 2 * MMSB_CHUNK_BYTES;
+        size = 2 * MMSB__CHUNK_BYTES;
     for (uint64_t n = 1; !__atomic_load_n(&stop, __ATOMIC_RELAXED); n++) {
         uint64_t page = create(size, 0);
-        CHECK(mmsb_page_write_bytes(page, 0, &n, 8) == MMSB_OK);
-        if (before != 0 && !mmsb_page_destroy_fast(before))
-            CHECK(mmsb_page_destroy_slow(before) == MMSB_OK);
+        CHECK(mmsb__page_write(page, 0, &n, 8) == MMSB_OK);
+        if (before != 0 && !mmsb__page_destroy_fast(before))
+            CHECK(mmsb__page_destroy_slow(before) == MMSB_OK);
         before = page;
         if ((uintptr_t)argument == 1)
             sched_yield();
     }
     if (before != 0) /* the thread may have come to run only after the end */
-        CHECK(mmsb_page_destroy_slow(before) == MMSB_OK);
+        CHECK(mmsb__page_destroy_slow(before) == MMSB_OK);
     return NULL;
 }
 
@@ -966,12 +972,12 @@ static void *captures_of_another(void *unused) {
     (void)unused;
     uint32_t chunk = OTHER_CHUNK, used = 0;
     while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
-        mmsb_capture_t *capture = mmsb_capture_begin(OTHER_INDEX, &chunk, &used, 1, NULL, 1 << 20, 0);
+        mmsb__capture_t *capture = mmsb__capture_begin(OTHER_INDEX, &chunk, &used, 1, NULL, 1 << 20, 0);
         CHECK(capture != NULL);
-        mmsb_capture_settle(capture);
+        mmsb__capture_settle(capture);
         struct timespec pause = {0, 3000000};
         nanosleep(&pause, NULL);
-        mmsb_capture_end(capture);
+        mmsb__capture_end(capture);
     }
     return NULL;
 }
@@ -983,7 +989,7 @@ static uint64_t word_at(const held_t *page, uint64_t offset) {
 }
 
 static const held_t *held_page(const state_t *state, uint64_t page) {
-    const held_t *found = find(state, mmsb_automatic_id(mmsb_context_record(CONTEXT_INDEX), page));
+    const held_t *found = find(state, mmsb__automatic_id(mmsb__context_record(CONTEXT_INDEX), page));
     CHECK(found != NULL);
     if (!found)
         exit(1);
@@ -1010,7 +1016,7 @@ static void check_moment(const state_t *state) {
         }
     }
     for (uintptr_t g = 0; g < 2; g++) {
-        uint64_t size = g == 1 ? 2 * MMSB_CHUNK_BYTES : 1000, words[3];
+        uint64_t size = g == 1 ? 2 * MMSB__CHUNK_BYTES : 1000, words[3];
         size_t count = 0;
         for (size_t i = 0; i < state->count; i++) {
             if (state->pages[i]->image.size == size && count < 3)
@@ -1025,7 +1031,7 @@ static void check_moment(const state_t *state) {
 }
 
 static void *look_for_changes(void *capture) {
-    while (mmsb_capture_look(capture)) {}
+    while (mmsb__capture_look(capture)) {}
     return NULL;
 }
 
@@ -1035,11 +1041,11 @@ static void captures_beside_threads_are_one_moment(int rounds) {
     pthread_t threads[7];
     for (size_t group = 0; group < GROUPS; group++) {
         for (size_t i = 0; i < MEMBERS; i++)
-            members[group][i] = create(i == MEMBERS / 2 ? MMSB_CHUNK_BYTES + 4096 : i % 50 == 7 ? 5000 : 64, 0);
+            members[group][i] = create(i == MEMBERS / 2 ? MMSB__CHUNK_BYTES + 4096 : i % 50 == 7 ? 5000 : 64, 0);
     }
     for (size_t r = 0; r < ROWS; r++) {
         for (size_t i = 0; i < ROW_PAGES; i++)
-            row[r][i] = create(i % 3 == 2 ? 2 * MMSB_CHUNK_BYTES + 4096 : 256, 0);
+            row[r][i] = create(i % 3 == 2 ? 2 * MMSB__CHUNK_BYTES + 4096 : 256, 0);
     }
     for (size_t i = 0; i < 7; i++)
         CHECK(pthread_create(&threads[i], NULL, bodies[i], (void *)arguments[i]) == 0);
@@ -1055,8 +1061,8 @@ static void captures_beside_threads_are_one_moment(int rounds) {
         pthread_join(helper, NULL);
         finish(&saver);
         check_moment(&saver.state);
-        mmsb_capture_stats_t stats;
-        mmsb_capture_stats(saver.capture, &stats);
+        mmsb__capture_stats_t stats;
+        mmsb__capture_stats(saver.capture, &stats);
         copied += stats.copied_bytes;
         capture_end(&saver, 1, &base);
     }
@@ -1078,9 +1084,9 @@ static void *calls_into_a_freeze(void *argument) {
     while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
         if (creates)
             other = create(64, 0);
-        CHECK(mmsb_page_write_bytes(page, 0, &n, 8) == MMSB_OK);
-        if (creates && !mmsb_page_destroy_fast(other))
-            CHECK(mmsb_page_destroy_slow(other) == MMSB_OK);
+        CHECK(mmsb__page_write(page, 0, &n, 8) == MMSB_OK);
+        if (creates && !mmsb__page_destroy_fast(other))
+            CHECK(mmsb__page_destroy_slow(other) == MMSB_OK);
         __atomic_add_fetch(&frozen_calls, 1, __ATOMIC_RELAXED);
         n++;
     }
@@ -1091,8 +1097,8 @@ static void *calls_into_a_freeze(void *argument) {
 static void pass_locks(void) {
     uint64_t state;
     for (uint32_t index = 1; index < next_index; index++) {
-        if (mmsb_record_lock_page(index, &state))
-            mmsb_record_unlock(index, state);
+        if (mmsb__record_lock_page(index, &state))
+            mmsb__record_unlock(index, state);
     }
 }
 
@@ -1104,7 +1110,7 @@ static void a_frozen_context_stands_still(void) {
         uint64_t calls = __atomic_load_n(&frozen_calls, __ATOMIC_RELAXED);
         while (__atomic_load_n(&frozen_calls, __ATOMIC_RELAXED) < calls + 20)
             sched_yield();
-        CHECK(mmsb_context_freeze(CONTEXT_INDEX) == MMSB_OK);
+        CHECK(mmsb__context_freeze(CONTEXT_INDEX) == MMSB_OK);
         pass_locks(); /* calls that looked before the freeze have their locks until they end */
         state_t before = look();
         struct timespec pause = {0, 2000000};
@@ -1114,7 +1120,7 @@ static void a_frozen_context_stands_still(void) {
         CHECK(same_state(&before, &after));
         drop_state(&before);
         drop_state(&after);
-        mmsb_context_thaw(CONTEXT_INDEX);
+        mmsb__context_thaw(CONTEXT_INDEX);
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     for (int i = 0; i < 2; i++)
@@ -1126,10 +1132,10 @@ static void a_frozen_context_stands_still(void) {
 
 static const plant_t plants[] = {
     {"a page is captured though a writer kept something of it meanwhile", "capture.c",
-     "        if (mark_of(index) == MMSB_MARK_NONE)\n            return save_locked",
-     "        if (mark_of(index) >= MMSB_MARK_NONE)\n            return save_locked", "threads"},
+     "        if (capture_state_of(index) == MMSB__CAPTURE_NONE)\n            return save_locked",
+     "        if (capture_state_of(index) >= MMSB__CAPTURE_NONE)\n            return save_locked", "threads"},
     {"a batch does not look again when a moment comes", "page.c",
-     "return mmsb_moment_came(moments) ? mmsb_batch_touch(batch, touch, work) : 0;", "return (void)moments, 0;", "threads"},
+     "return mmsb__moment_came(moments) ? mmsb__batch_touch(batch, touch, work) : 0;", "return (void)moments, 0;", "threads"},
     {"a freeze is not looked for on a page that has been captured", "capture.c",
      "__atomic_load_n(&frozen, __ATOMIC_RELAXED) == 0", "1", "freezes"},
     {"a writer marks a page and forgets the copy", "capture.c", "    push_copy(capture, copy);\n", "", "calls"},
@@ -1140,23 +1146,23 @@ static const plant_t plants[] = {
     {"what is kept of a large page is not put back", "capture.c", "    put_back(part, buffer);\n", "", "calls"},
     {"a page's change mask is not kept", "capture.c", "copy->mask.length > 0 && keep(", "copy->mask.length > 9999999 && keep(",
      "calls"},
-    {"the last line of a change is not kept", "capture.c", "line <= last / MMSB_LINE_BYTES; line = end",
-     "line < last / MMSB_LINE_BYTES; line = end", "calls"},
+    {"the last line of a change is not kept", "capture.c", "line <= last / MMSB__LINE_BYTES; line = end",
+     "line < last / MMSB__LINE_BYTES; line = end", "calls"},
     {"lines count as kept that are not", "capture.c", "for (uint64_t at = line; at < end; at++)",
      "for (uint64_t at = line; at <= end; at++)", "calls"},
-    {"only the first run of a delta is kept", "delta.c", "if (length == 0 || (offset / MMSB_LINE_BYTES == *line &&",
-     "if (length == 0 || (*line != UINT64_MAX) || (offset / MMSB_LINE_BYTES == *line &&", "calls"},
+    {"only the first run of a delta is kept", "delta.c", "if (length == 0 || (offset / MMSB__LINE_BYTES == *line &&",
+     "if (length == 0 || (*line != UINT64_MAX) || (offset / MMSB__LINE_BYTES == *line &&", "calls"},
     {"a page that ends is not copied", "capture.c", "    copy->whole = whole;\n", "", "calls"},
-    {"the last of several parts is not kept", "capture.c", "part = first / MMSB_CHUNK_BYTES; part <= last / MMSB_CHUNK_BYTES;",
-     "part = first / MMSB_CHUNK_BYTES; part < last / MMSB_CHUNK_BYTES;", "calls"},
+    {"the last of several parts is not kept", "capture.c", "part = first / MMSB__CHUNK_BYTES; part <= last / MMSB__CHUNK_BYTES;",
+     "part = first / MMSB__CHUNK_BYTES; part < last / MMSB__CHUNK_BYTES;", "calls"},
     {"a part of the change mask is not kept", "capture.c", "large->mask_parts > 0 && keep_parts",
      "large->mask_parts > 9 && keep_parts", "calls"},
-    {"a page that was created later is captured", "capture.c", "        set_mark(index, MMSB_MARK_LATER);\n",
+    {"a page that was created later is captured", "capture.c", "        set_capture_state(index, MMSB__CAPTURE_LATER);\n",
      "        (void)index;\n", "calls"},
     {"an ended page is not reported", "capture.c",
      "    capture->removed[capture->removed_count++] = (removed_t){index, saved->id};\n", "", "calls"},
     {"writes through an address are not looked for", "capture.c",
-     "    return mmsb_exposed(record) || __atomic_load_n(&record->write_pins, __ATOMIC_RELAXED) != 0;\n",
+     "    return mmsb__exposed(record) || __atomic_load_n(&record->write_pins, __ATOMIC_RELAXED) != 0;\n",
      "    return (void)record, 0;\n", "calls"},
     {"a page is not looked at once an earlier one was taken", "capture.c", "uint64_t left = words[at / 64] >> at % 64;",
      "uint64_t left = at % 64 ? 0 : words[at / 64];", "calls"},
@@ -1166,10 +1172,10 @@ static const plant_t plants[] = {
      "(length == UINT64_MAX && 0) || (length > 0 && keep_large(", "calls"},
     {"a delta without bytes is not noticed", "delta.c", "if (line == UINT64_MAX) /* no byte changes, but the epoch moves */",
      "if (0)", "calls"},
-    {"destroying takes the short way beside a capture", "capture.c", "    mmsb_detour_begin();\n    /* In this order",
+    {"destroying takes the short way beside a capture", "capture.c", "    mmsb__detour_begin();\n    /* In this order",
      "    /* In this order", "calls"},
     {"marks of the capture before are left", "capture.c",
-     "        memset(marks + ((size_t)chunks[i] << MMSB_CHUNK_BITS), MMSB_MARK_NONE, MMSB_CHUNK_RECORDS);\n", "", "calls"},
+     "        memset(marks + ((size_t)chunks[i] << MMSB__LEAF_BITS), MMSB__CAPTURE_NONE, MMSB__LEAF_RECORDS);\n", "", "calls"},
     {NULL, "capture.c", "", "", "calls"},
 };
 

@@ -25,7 +25,7 @@ static int passed, failed, wrong;
 /* ------------------------------------------------------------------------------------------------- the writer ---- */
 
 typedef struct reading {
-    mmsb_ring_t *ring;
+    mmsb__ring_t *ring;
     uint64_t next;              /* number of the next record */
     uint64_t versions[THREADS]; /* per page: the last version */
     int in_pieces;              /* a great record is coming */
@@ -41,13 +41,13 @@ static uint8_t byte_of(uint64_t page, uint64_t version, uint64_t i) {
 }
 
 static void read_record(reading_t *reading, const uint8_t *at) {
-    mmsb_journal_head_t head;
+    mmsb__journal_head_t head;
     memcpy(&head, at, sizeof head);
     CHECK(head.page >= 1 && head.page <= THREADS && head.length >= sizeof head && head.time_ns > 0);
     CHECK(reading->group_page == 0 || reading->group_page == head.page);
-    reading->group_page = head.flags & MMSB_JOURNAL_MORE ? head.page : 0;
+    reading->group_page = head.flags & MMSB__JOURNAL_MORE ? head.page : 0;
     uint64_t body = head.length - sizeof head, skip = 0;
-    if (head.kind == MMSB_JOURNAL_RUN && !reading->in_pieces) {
+    if (head.kind == MMSB__JOURNAL_RUN && !reading->in_pieces) {
         uint64_t offset;
         memcpy(&offset, at + sizeof head, 8);
         CHECK(offset == head.version * 8);
@@ -56,9 +56,9 @@ static void read_record(reading_t *reading, const uint8_t *at) {
     const uint8_t *bytes = at + sizeof head + skip;
     for (uint64_t i = 0; i < body - skip; i += 97) /* a prime: not each byte, but all places over time */
         CHECK(bytes[i] == byte_of(head.page, head.version, reading->body + i));
-    for (uint64_t i = head.length; i < mmsb_journal_space(body); i++)
+    for (uint64_t i = head.length; i < mmsb__journal_space(body); i++)
         CHECK(at[i] == 0);
-    if (head.flags & MMSB_JOURNAL_PIECE) {
+    if (head.flags & MMSB__JOURNAL_PIECE) {
         CHECK((body & 7) == 0);
         reading->in_pieces = 1;
         reading->body += body - skip;
@@ -74,17 +74,17 @@ static void read_record(reading_t *reading, const uint8_t *at) {
 static void *write_out(void *argument) {
     reading_t *reading = argument;
     for (;;) {
-        mmsb_stretch_t stretch;
-        int taken = mmsb_ring_take(reading->ring, 50 * 1000000, &stretch);
+        mmsb__ring_batch_t stretch;
+        int taken = mmsb__ring_take(reading->ring, 50 * 1000000, &stretch);
         if (taken < 0)
             break;
         if (taken == 0) {
-            mmsb_ring_durable(reading->ring, reading->next - 1);
+            mmsb__ring_durable(reading->ring, reading->next - 1);
             continue;
         }
         CHECK(stretch.first == reading->next && stretch.used <= stretch.capacity);
         uint32_t count = 0;
-        for (uint64_t at = MMSB_FRAME_HEAD; at < stretch.used; count++) {
+        for (uint64_t at = MMSB__RING_HEAD_BYTES; at < stretch.used; count++) {
             uint32_t length;
             memcpy(&length, stretch.bytes + at, sizeof length);
             read_record(reading, stretch.bytes + at);
@@ -97,10 +97,10 @@ static void *write_out(void *argument) {
         reading->next += count;
         reading->frames++;
         if (reading->fail_after != 0 && reading->next > reading->fail_after) {
-            mmsb_ring_fail(reading->ring, MMSB_E_NO_SPACE, MMSB_DOMAIN_ERRNO, 28, "the disk is full", 16);
+            mmsb__ring_fail(reading->ring, MMSB_E_NO_SPACE, MMSB_DOMAIN_ERRNO, 28, "the disk is full", 16);
             break;
         }
-        mmsb_ring_durable(reading->ring, reading->next - 1);
+        mmsb__ring_durable(reading->ring, reading->next - 1);
     }
     return NULL;
 }
@@ -108,7 +108,7 @@ static void *write_out(void *argument) {
 /* ------------------------------------------------------------------------------------------------ the threads ---- */
 
 typedef struct putter {
-    mmsb_ring_t *ring;
+    mmsb__ring_t *ring;
     uint64_t page;
     uint64_t version;
     int each_call;
@@ -121,7 +121,7 @@ static uint8_t *payload_of(uint8_t *room, uint64_t page, uint64_t version, uint6
     return room;
 }
 
-#define LONGEST (MMSB_RING_BYTES_MIN * 3 + 13)
+#define LONGEST (MMSB__RING_BYTES_MIN * 3 + 13)
 
 static void *put(void *argument) {
     putter_t *putter = argument;
@@ -131,47 +131,47 @@ static void *put(void *argument) {
     while (putter->version < records && putter->status == MMSB_OK) {
         random = random * 1664525 + 1013904223;
         uint32_t choice = random >> 24;
-        mmsb_group_t group;
+        mmsb__group_t group;
         uint64_t page = putter->page, version = putter->version;
         if (choice < 200) { /* one run */
             uint64_t length = choice & 1 ? 64 : choice;
-            putter->status = mmsb_ring_begin(putter->ring, &group, mmsb_journal_run_space(length), 1);
+            putter->status = mmsb__ring_begin(putter->ring, &group, mmsb__journal_run_space(length), 1);
             if (putter->status == MMSB_OK) {
                 version++;
-                mmsb_ring_put_run(&group, page, version, version, version * 8, payload_of(room, page, version, length), length);
-                putter->status = mmsb_ring_end(&group);
+                mmsb__ring_put_run(&group, page, version, version, version * 8, payload_of(room, page, version, length), length);
+                putter->status = mmsb__ring_end(&group);
             }
         } else if (choice < 250) { /* several */
             uint64_t count = choice - 190;
-            putter->status = mmsb_ring_begin(putter->ring, &group, count * mmsb_journal_run_space(64), count);
+            putter->status = mmsb__ring_begin(putter->ring, &group, count * mmsb__journal_run_space(64), count);
             for (uint64_t i = 0; putter->status == MMSB_OK && i < count; i++) {
                 version++;
-                mmsb_ring_put_run(&group, page, version, version, version * 8, payload_of(room, page, version, 64), 64);
+                mmsb__ring_put_run(&group, page, version, version, version * 8, payload_of(room, page, version, 64), 64);
             }
             if (putter->status == MMSB_OK)
-                putter->status = mmsb_ring_end(&group);
+                putter->status = mmsb__ring_end(&group);
         } else if (choice < 254) { /* one of any length, most larger than a buffer */
             uint64_t length = random % LONGEST;
-            mmsb_journal_head_t head = {.kind = MMSB_JOURNAL_WRITE, .page = page, .version = ++version, .epoch = version};
-            mmsb_piece_t pieces[] = {
+            mmsb__journal_head_t head = {.kind = MMSB__JOURNAL_WRITE, .page = page, .version = ++version, .epoch = version};
+            mmsb__piece_t pieces[] = {
                 {payload_of(room, page, version, length), length / 3}, {NULL, 0}, {room + length / 3, length - length / 3}};
-            putter->status = mmsb_ring_append(putter->ring, head, pieces, 3, &last);
+            putter->status = mmsb__ring_append(putter->ring, head, pieces, 3, &last);
             group.last = last;
         } else { /* a group larger than a buffer */
-            uint64_t count = MMSB_RING_BYTES_MIN / mmsb_journal_run_space(64) * 2;
-            putter->status = mmsb_ring_begin(putter->ring, &group, count * mmsb_journal_run_space(64), count);
+            uint64_t count = MMSB__RING_BYTES_MIN / mmsb__journal_run_space(64) * 2;
+            putter->status = mmsb__ring_begin(putter->ring, &group, count * mmsb__journal_run_space(64), count);
             for (uint64_t i = 0; putter->status == MMSB_OK && i < count; i++) {
                 version++;
-                mmsb_ring_put_run(&group, page, version, version, version * 8, payload_of(room, page, version, 64), 64);
+                mmsb__ring_put_run(&group, page, version, version, version * 8, payload_of(room, page, version, 64), 64);
             }
             if (putter->status == MMSB_OK)
-                putter->status = mmsb_ring_end(&group);
+                putter->status = mmsb__ring_end(&group);
         }
         if (putter->status == MMSB_OK) {
             CHECK(group.last > last || (group.last == last && last > 0));
             last = group.last;
             putter->version = version;
-            putter->status = mmsb_ring_wait(putter->ring, last);
+            putter->status = mmsb__ring_wait(putter->ring, last);
             CHECK(!putter->each_call || putter->status != MMSB_OK ||
                   __atomic_load_n(&putter->ring->durable, __ATOMIC_SEQ_CST) >= last);
         }
@@ -181,11 +181,11 @@ static void *put(void *argument) {
 }
 
 static reading_t run(int each_call, int64_t interval_ns, uint64_t fail_after, putter_t putters[THREADS]) {
-    CHECK(mmsb_ring_for(CONTEXT_INDEX) == NULL);
-    CHECK(mmsb_ring_open(CONTEXT_INDEX, 1, MMSB_RING_BYTES_MIN, interval_ns, each_call) == MMSB_OK);
-    mmsb_ring_t *ring = mmsb_ring_for(CONTEXT_INDEX);
-    CHECK(ring != NULL && mmsb_ring_last(ring) == 0);
-    CHECK(mmsb_ring_for(CONTEXT_INDEX + 1) == NULL);
+    CHECK(mmsb__ring_for(CONTEXT_INDEX) == NULL);
+    CHECK(mmsb__ring_open(CONTEXT_INDEX, 1, MMSB__RING_BYTES_MIN, interval_ns, each_call) == MMSB_OK);
+    mmsb__ring_t *ring = mmsb__ring_for(CONTEXT_INDEX);
+    CHECK(ring != NULL && mmsb__ring_last(ring) == 0);
+    CHECK(mmsb__ring_for(CONTEXT_INDEX + 1) == NULL);
     reading_t reading = {.ring = ring, .next = 1, .fail_after = fail_after};
     pthread_t writer, threads[THREADS];
     CHECK(pthread_create(&writer, NULL, write_out, &reading) == 0);
@@ -195,15 +195,15 @@ static reading_t run(int each_call, int64_t interval_ns, uint64_t fail_after, pu
     }
     for (int i = 0; i < THREADS; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
-    uint64_t last = mmsb_ring_last(ring);
+    uint64_t last = mmsb__ring_last(ring);
     if (fail_after == 0) {
-        CHECK(mmsb_ring_flush(ring, last) == MMSB_OK);
+        CHECK(mmsb__ring_flush(ring, last) == MMSB_OK);
         CHECK(__atomic_load_n(&ring->durable, __ATOMIC_SEQ_CST) == last);
     }
-    mmsb_ring_stop(ring);
+    mmsb__ring_stop(ring);
     CHECK(pthread_join(writer, NULL) == 0);
-    mmsb_ring_close(ring);
-    CHECK(mmsb_ring_for(CONTEXT_INDEX) == NULL);
+    mmsb__ring_close(ring);
+    CHECK(mmsb__ring_for(CONTEXT_INDEX) == NULL);
     return reading;
 }
 
@@ -247,7 +247,7 @@ static void test_a_full_disk_fails_waits(void) {
 
 /* What lies in the file is the delta as it came, with 48 bytes and less around a run. */
 static void test_spaces(void) {
-    CHECK(mmsb_journal_run_space(64) == 112);
+    CHECK(mmsb__journal_run_space(64) == 112);
     mmsb_run_t runs[2] = {{0, 3}, {10, 4}};
     uint64_t offsets[3] = {1, 2, 3};
     uint8_t mask[16] = {0x81, 1}, payload[16] = {0};
@@ -264,7 +264,7 @@ static void test_spaces(void) {
         {{.kind = MMSB_DELTA_RUNS, .runs = runs, .count = 1, .payload = payload, .source = "ab"}, 56 + 24 + 8},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        CHECK(mmsb_journal_delta_space(&cases[i].delta) == cases[i].space);
+        CHECK(mmsb__journal_delta_space(&cases[i].delta) == cases[i].space);
 }
 
 /* The bodies of deltas of all forms, as docs/journal-format.md has them. */
@@ -281,13 +281,13 @@ static void test_deltas_as_they_lie_in_the_file(void) {
         size_t length;
     } cases[] = {
         {{.kind = MMSB_DELTA_RUNS, .runs = runs + 1, .count = 1, .payload = "x"},
-         MMSB_JOURNAL_RUN,
+         MMSB__JOURNAL_RUN,
          0,
          0,
          "\x0a\0\0\0\0\0\0\0x",
          9},
         {{.kind = MMSB_DELTA_RUNS, .runs = runs, .count = 2, .payload = "xyz"},
-         MMSB_JOURNAL_DELTA,
+         MMSB__JOURNAL_DELTA,
          0,
          5,
          "\2\0\0\0\0\0\0\0"
@@ -295,9 +295,9 @@ static void test_deltas_as_they_lie_in_the_file(void) {
          "\x0a\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"
          "xyz",
          43},
-        {{.kind = MMSB_DELTA_RUNS}, MMSB_JOURNAL_DELTA, 0, 5, "\0\0\0\0\0\0\0\0", 8},
+        {{.kind = MMSB_DELTA_RUNS}, MMSB__JOURNAL_DELTA, 0, 5, "\0\0\0\0\0\0\0\0", 8},
         {{.kind = MMSB_DELTA_INDEXED, .offsets = offsets, .count = 2, .payload = "pq"},
-         MMSB_JOURNAL_DELTA,
+         MMSB__JOURNAL_DELTA,
          0,
          4,
          "\2\0\0\0\0\0\0\0"
@@ -305,16 +305,16 @@ static void test_deltas_as_they_lie_in_the_file(void) {
          "pq",
          26},
         {{.kind = MMSB_DELTA_INDEXED, .offsets32 = offsets32, .count = 3, .payload = "pqr"},
-         MMSB_JOURNAL_DELTA,
+         MMSB__JOURNAL_DELTA,
          0,
          6,
          "\3\0\0\0\0\0\0\0"
          "\4\0\0\0\5\0\0\0\6\0\0\0"
          "pqr",
          23},
-        {{.kind = MMSB_DELTA_INDEXED}, MMSB_JOURNAL_DELTA, 0, 4, "\0\0\0\0\0\0\0\0", 8},
+        {{.kind = MMSB_DELTA_INDEXED}, MMSB__JOURNAL_DELTA, 0, 4, "\0\0\0\0\0\0\0\0", 8},
         {{.kind = MMSB_DELTA_DENSE_BYTES, .mask = mask, .mask_length = 2, .payload = "de"},
-         MMSB_JOURNAL_DELTA,
+         MMSB__JOURNAL_DELTA,
          0,
          1,
          "\2\0\0\0\0\0\0\0"
@@ -322,7 +322,7 @@ static void test_deltas_as_they_lie_in_the_file(void) {
          "de",
          12},
         {{.kind = MMSB_DELTA_DENSE_BITS, .mask = mask, .mask_length = 9, .payload = "123456789"},
-         MMSB_JOURNAL_DELTA,
+         MMSB__JOURNAL_DELTA,
          0,
          2,
          "\x09\0\0\0\0\0\0\0"
@@ -330,7 +330,7 @@ static void test_deltas_as_they_lie_in_the_file(void) {
          "123456789",
          19},
         {{.kind = MMSB_DELTA_SPARSE_BITS, .mask = mask, .mask_length = 9, .payload = "abc"},
-         MMSB_JOURNAL_DELTA,
+         MMSB__JOURNAL_DELTA,
          0,
          3,
          "\x09\0\0\0\0\0\0\0"
@@ -345,59 +345,59 @@ static void test_deltas_as_they_lie_in_the_file(void) {
           .timestamp_ns = 4,
           .source = "me",
           .intent = "why"},
-         MMSB_JOURNAL_RUN,
-         MMSB_JOURNAL_ANNOTATED,
+         MMSB__JOURNAL_RUN,
+         MMSB__JOURNAL_ANNOTATED,
          0,
          "\3\0\0\0\0\0\0\0\4\0\0\0\0\0\0\0\2\0\0\0\3\0\0\0mewhy\0\0\0"
          "\x0a\0\0\0\0\0\0\0x",
          41},
     };
     enum { COUNT = sizeof cases / sizeof *cases };
-    CHECK(mmsb_ring_open(CONTEXT_INDEX, 1, MMSB_RING_BYTES_MIN, 0, 0) == MMSB_OK);
-    mmsb_ring_t *ring = mmsb_ring_for(CONTEXT_INDEX);
-    mmsb_group_t group;
+    CHECK(mmsb__ring_open(CONTEXT_INDEX, 1, MMSB__RING_BYTES_MIN, 0, 0) == MMSB_OK);
+    mmsb__ring_t *ring = mmsb__ring_for(CONTEXT_INDEX);
+    mmsb__group_t group;
     uint64_t bytes = 0, sequence = 0;
     for (size_t i = 0; i < COUNT; i++)
-        bytes += mmsb_journal_delta_space(&cases[i].delta);
-    CHECK(mmsb_ring_begin(ring, &group, bytes, COUNT) == MMSB_OK);
+        bytes += mmsb__journal_delta_space(&cases[i].delta);
+    CHECK(mmsb__ring_begin(ring, &group, bytes, COUNT) == MMSB_OK);
     for (size_t i = 0; i < COUNT; i++)
-        mmsb_ring_put_delta(&group, 100 + i, 200 + i, 300 + i, &cases[i].delta);
-    CHECK(group.left == 0 && mmsb_ring_end(&group) == MMSB_OK);
+        mmsb__ring_put_delta(&group, 100 + i, 200 + i, 300 + i, &cases[i].delta);
+    CHECK(group.left == 0 && mmsb__ring_end(&group) == MMSB_OK);
     for (size_t i = 0; i < COUNT; i++) /* and each by itself */
-        CHECK(mmsb_ring_append_delta(ring, 100 + i, 200 + i, 300 + i, &cases[i].delta, &sequence) == MMSB_OK);
+        CHECK(mmsb__ring_append_delta(ring, 100 + i, 200 + i, 300 + i, &cases[i].delta, &sequence) == MMSB_OK);
     CHECK(sequence == 2 * COUNT);
-    mmsb_ring_stop(ring);
-    mmsb_stretch_t stretch;
-    CHECK(mmsb_ring_take(ring, -1, &stretch) == 1 && stretch.count == 2 * COUNT);
-    const uint8_t *at = stretch.bytes + MMSB_FRAME_HEAD;
+    mmsb__ring_stop(ring);
+    mmsb__ring_batch_t stretch;
+    CHECK(mmsb__ring_take(ring, -1, &stretch) == 1 && stretch.count == 2 * COUNT);
+    const uint8_t *at = stretch.bytes + MMSB__RING_HEAD_BYTES;
     for (size_t i = 0; i < (size_t)2 * COUNT; i++) {
-        mmsb_journal_head_t head;
+        mmsb__journal_head_t head;
         memcpy(&head, at, sizeof head);
         size_t j = i % COUNT;
         CHECK(head.length == sizeof head + cases[j].length && head.kind == cases[j].kind && head.form == cases[j].form);
-        CHECK(head.flags == (cases[j].flags | (i + 1 < COUNT ? MMSB_JOURNAL_MORE : 0)));
+        CHECK(head.flags == (cases[j].flags | (i + 1 < COUNT ? MMSB__JOURNAL_MORE : 0)));
         CHECK(head.page == 100 + j && head.version == 200 + j && head.epoch == 300 + j);
         CHECK(memcmp(at + sizeof head, cases[j].body, cases[j].length) == 0);
-        at += mmsb_journal_space(cases[j].length);
+        at += mmsb__journal_space(cases[j].length);
     }
     CHECK(at == stretch.bytes + stretch.used);
-    CHECK(mmsb_ring_take(ring, -1, &stretch) == -1);
-    mmsb_ring_close(ring);
+    CHECK(mmsb__ring_take(ring, -1, &stretch) == -1);
+    mmsb__ring_close(ring);
 }
 
 static void test_closed_ring_takes_nothing(void) {
-    CHECK(mmsb_ring_open(CONTEXT_INDEX, 41, MMSB_RING_BYTES_MIN, 0, 0) == MMSB_OK);
-    mmsb_ring_t *ring = mmsb_ring_for(CONTEXT_INDEX);
-    mmsb_journal_head_t head = {.kind = MMSB_JOURNAL_DESTROY, .page = 1};
+    CHECK(mmsb__ring_open(CONTEXT_INDEX, 41, MMSB__RING_BYTES_MIN, 0, 0) == MMSB_OK);
+    mmsb__ring_t *ring = mmsb__ring_for(CONTEXT_INDEX);
+    mmsb__journal_head_t head = {.kind = MMSB__JOURNAL_DESTROY, .page = 1};
     uint64_t sequence = 7;
-    CHECK(mmsb_ring_append(ring, head, NULL, 0, &sequence) == MMSB_OK && sequence == 41);
-    mmsb_ring_stop(ring);
-    mmsb_stretch_t stretch;
-    CHECK(mmsb_ring_take(ring, -1, &stretch) == 1 && stretch.first == 41 && stretch.count == 1 && stretch.ends);
-    CHECK(mmsb_ring_take(ring, -1, &stretch) == -1);
-    CHECK(mmsb_ring_append(ring, head, NULL, 0, &sequence) == MMSB_OK && sequence == 0);
-    mmsb_ring_close(ring);
-    CHECK(mmsb_ring_append(ring, head, NULL, 0, &sequence) == MMSB_OK && sequence == 0);
+    CHECK(mmsb__ring_append(ring, head, NULL, 0, &sequence) == MMSB_OK && sequence == 41);
+    mmsb__ring_stop(ring);
+    mmsb__ring_batch_t stretch;
+    CHECK(mmsb__ring_take(ring, -1, &stretch) == 1 && stretch.first == 41 && stretch.count == 1 && stretch.ends);
+    CHECK(mmsb__ring_take(ring, -1, &stretch) == -1);
+    CHECK(mmsb__ring_append(ring, head, NULL, 0, &sequence) == MMSB_OK && sequence == 0);
+    mmsb__ring_close(ring);
+    CHECK(mmsb__ring_append(ring, head, NULL, 0, &sequence) == MMSB_OK && sequence == 0);
 }
 
 static int enough;
@@ -408,16 +408,16 @@ static void *put_on(void *argument) {
     uint8_t room[64];
     uint64_t version = 0;
     while (!__atomic_load_n(&enough, __ATOMIC_RELAXED)) {
-        mmsb_ring_t *ring = mmsb_ring_for(CONTEXT_INDEX);
+        mmsb__ring_t *ring = mmsb__ring_for(CONTEXT_INDEX);
         if (!ring) {
             sched_yield();
             continue;
         }
-        mmsb_group_t group;
-        CHECK(mmsb_ring_begin(ring, &group, 3 * mmsb_journal_run_space(64), 3) == MMSB_OK);
+        mmsb__group_t group;
+        CHECK(mmsb__ring_begin(ring, &group, 3 * mmsb__journal_run_space(64), 3) == MMSB_OK);
         for (uint64_t i = 0; i < 3; i++)
-            mmsb_ring_put_run(&group, 1, version, version, version * 8, payload_of(room, 1, version, 64), 64);
-        CHECK(mmsb_ring_end(&group) == MMSB_OK);
+            mmsb__ring_put_run(&group, 1, version, version, version * 8, payload_of(room, 1, version, 64), 64);
+        CHECK(mmsb__ring_end(&group) == MMSB_OK);
         *put += group.last > 0 ? 3 : 0;
         version++;
     }
@@ -433,20 +433,20 @@ static void test_opened_and_closed_under_load(void) {
         CHECK(pthread_create(&threads[i], NULL, put_on, &put[i]) == 0);
     const time_t end = time(NULL) + 600;
     for (int round = 0; round < 100 || (taken == 0 && time(NULL) < end); round++) { /* threads may come late */
-        CHECK(mmsb_ring_open(CONTEXT_INDEX, next, MMSB_RING_BYTES_MIN, 0, 0) == MMSB_OK);
-        mmsb_ring_t *ring = mmsb_ring_for(CONTEXT_INDEX);
-        mmsb_stretch_t stretch;
+        CHECK(mmsb__ring_open(CONTEXT_INDEX, next, MMSB__RING_BYTES_MIN, 0, 0) == MMSB_OK);
+        mmsb__ring_t *ring = mmsb__ring_for(CONTEXT_INDEX);
+        mmsb__ring_batch_t stretch;
         int answer;
-        for (int i = 0; (answer = mmsb_ring_take(ring, i < 5 ? 1000000 : -1, &stretch)) >= 0; i++) {
+        for (int i = 0; (answer = mmsb__ring_take(ring, i < 5 ? 1000000 : -1, &stretch)) >= 0; i++) {
             if (answer > 0) {
                 CHECK(stretch.first == next);
                 next += stretch.count;
                 taken += stretch.count;
             }
             if (i == 5)
-                mmsb_ring_stop(ring);
+                mmsb__ring_stop(ring);
         }
-        mmsb_ring_close(ring);
+        mmsb__ring_close(ring);
     }
     __atomic_store_n(&enough, 1, __ATOMIC_RELAXED);
     uint64_t sum = 0;
@@ -481,7 +481,7 @@ int main(void) {
         {"a full disk fails waits", test_a_full_disk_fails_waits},
         {"opened and closed under load", test_opened_and_closed_under_load},
     };
-    if (mmsb_gate_closed() != MMSB_OK)
+    if (mmsb__gate_closed() != MMSB_OK)
         return 1;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
         tests[i].run();

@@ -32,19 +32,19 @@ static mmsb_status_t refill(uint64_t context, uint32_t class_number, uint64_t *h
     pthread_mutex_lock(&lock);
     mmsb_status_t status = MMSB_OK;
     if (context != context_handle)
-        status = mmsb_fail(MMSB_E_STALE_HANDLE, "the context has ended");
+        status = mmsb__fail(MMSB_E_STALE_HANDLE, "the context has ended");
     uint32_t made = 0;
     refills++;
-    uint64_t size = mmsb_class_size(class_number);
+    uint64_t size = mmsb__class_size(class_number);
     for (; status == MMSB_OK && made < capacity && made < 8; made++) {
-        CHECK(next_index < MMSB_CHUNK_RECORDS * 8 && next_offset + size <= REGION_BYTES);
-        mmsb_record_t *record = mmsb_record_at(next_index);
-        record->place = MMSB_PLACE(REGION, next_offset);
+        CHECK(next_index < MMSB__LEAF_RECORDS * 8 && next_offset + size <= REGION_BYTES);
+        mmsb__record_t *record = mmsb__record_at(next_index);
+        record->locator = MMSB__LOCATOR(REGION, next_offset);
         next_offset += size;
-        mmsb_dirty_none(record);
-        __atomic_store_n(&record->state, MMSB_STATE(MMSB_STATE_FREE, 1, (uint64_t)class_number << MMSB_CLASS_SHIFT),
+        mmsb__dirty_none(record);
+        __atomic_store_n(&record->state, MMSB__STATE(MMSB__STATE_FREE, 1, (uint64_t)class_number << MMSB__CLASS_SHIFT),
                          __ATOMIC_RELEASE);
-        handles[made] = MMSB_HANDLE(MMSB_KIND_PAGE, 1, next_index++);
+        handles[made] = MMSB__HANDLE(MMSB_KIND_PAGE, 1, next_index++);
     }
     *count = made;
     pthread_mutex_unlock(&lock);
@@ -52,11 +52,11 @@ static mmsb_status_t refill(uint64_t context, uint32_t class_number, uint64_t *h
 }
 
 static uint64_t begin_context(void) {
-    mmsb_context_record_t *record = mmsb_context_record(CONTEXT_INDEX);
+    mmsb__context_record_t *record = mmsb__context_record(CONTEXT_INDEX);
     pthread_mutex_lock(&lock);
     record->index = CONTEXT_INDEX;
     record->id_factor = record->id_inverse = 1;
-    context_handle = MMSB_HANDLE(MMSB_KIND_CONTEXT, ++generation, CONTEXT_INDEX);
+    context_handle = MMSB__HANDLE(MMSB_KIND_CONTEXT, ++generation, CONTEXT_INDEX);
     __atomic_store_n(&record->generation, generation, __ATOMIC_RELAXED);
     __atomic_store_n(&record->handle, context_handle, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
@@ -68,7 +68,7 @@ static uint32_t ended;
 
 static void end(uint32_t index, uint64_t state) {
     ended++;
-    __atomic_store_n(&mmsb_record_at(index)->state, MMSB_STATE(MMSB_STATE_RETIRED, MMSB_HANDLE_GENERATION(state), 0),
+    __atomic_store_n(&mmsb__record_at(index)->state, MMSB__STATE(MMSB__STATE_RETIRED, MMSB__HANDLE_GENERATION(state), 0),
                      __ATOMIC_RELEASE);
 }
 
@@ -96,15 +96,15 @@ long syscall(long number, ...) {
 }
 
 static void start(void) {
-    CHECK(mmsb_gate_closed() == MMSB_OK);
+    CHECK(mmsb__gate_closed() == MMSB_OK);
     for (uint32_t chunk = 0; chunk < 8; chunk++) {
-        CHECK(mmsb_table_open_chunk(chunk) == 0);
-        mmsb_table.chunk_context[chunk] = CONTEXT_INDEX;
+        CHECK(mmsb__table_open_leaf(chunk) == 0);
+        mmsb__table.leaf_context[chunk] = CONTEXT_INDEX;
     }
-    mmsb_region_map(
+    mmsb__region_map(
         REGION, (uintptr_t)mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    mmsb_upcalls.refill = refill;
-    mmsb_upcalls.end = end;
+    mmsb__upcalls.refill = refill;
+    mmsb__upcalls.end = end;
 }
 
 static void run_threads(void *(*body)(void *)) {
@@ -117,8 +117,8 @@ static void run_threads(void *(*body)(void *)) {
 
 static uint64_t create(uint64_t size, int zeroed) {
     mmsb_page_t page = 0;
-    if (!mmsb_page_create_fast(context_handle, size, zeroed, &page, NULL)) {
-        mmsb_status_t status = mmsb_page_create_small(context_handle, size, zeroed, &page);
+    if (!mmsb__page_create_fast(context_handle, size, zeroed, &page, NULL)) {
+        mmsb_status_t status = mmsb__page_create_small(context_handle, size, zeroed, &page);
         CHECK(status == MMSB_OK);
     }
     return page;
@@ -128,7 +128,7 @@ static uint64_t create(uint64_t size, int zeroed) {
 
 /* Magazines whose handles are only numbers, in caches that belong to no thread: of any shard, in any order. */
 #define NUMBERS 65536
-#define NUMBERED (MMSB_SMALL_CLASSES - 1) /* size class */
+#define NUMBERED (MMSB__SMALL_CLASSES - 1) /* size class */
 static uint64_t next_number;
 static uint8_t taken[NUMBERS];
 static uint64_t numbers_taken;
@@ -139,18 +139,18 @@ static void begin_numbers(void) {
     memset(taken, 0, sizeof taken);
 }
 
-static mmsb_cache_t cache_of(uint32_t shard) {
-    return (mmsb_cache_t){
-        .context = context_handle, .context_index = CONTEXT_INDEX, .shard = shard, .owner = mmsb_context_record(CONTEXT_INDEX)};
+static mmsb__cache_t cache_of(uint32_t shard) {
+    return (mmsb__cache_t){
+        .context = context_handle, .context_index = CONTEXT_INDEX, .shard = shard, .owner = mmsb__context_record(CONTEXT_INDEX)};
 }
 
 /* Leaves full magazines in the depot. */
-static void give(mmsb_cache_t *cache, uint32_t magazines) {
+static void give(mmsb__cache_t *cache, uint32_t magazines) {
     for (uint32_t i = 0; i < magazines + 2; i++) { /* what the cache has goes as well */
-        CHECK(mmsb_magazine_make_room(cache, NUMBERED) == MMSB_OK);
-        mmsb_magazine_t *magazine = cache->loaded[NUMBERED];
+        CHECK(mmsb__magazine_make_space(cache, NUMBERED) == MMSB_OK);
+        mmsb__magazine_t *magazine = cache->loaded[NUMBERED];
         CHECK(magazine->count == 0);
-        for (; i < magazines && magazine->count < MMSB_MAGAZINE_ROUNDS; magazine->count++)
+        for (; i < magazines && magazine->count < MMSB__MAGAZINE_ROUNDS; magazine->count++)
             magazine->handles[magazine->count] = next_number++;
     }
     CHECK(next_number <= NUMBERS);
@@ -165,15 +165,15 @@ static void note(const uint64_t *numbers, uint32_t count) {
     numbers_taken += count;
 }
 
-static void note_loaded(mmsb_cache_t *cache) {
+static void note_loaded(mmsb__cache_t *cache) {
     note(cache->loaded[NUMBERED]->handles, cache->loaded[NUMBERED]->count);
     cache->loaded[NUMBERED]->count = 0;
 }
 
 /* Fetches the cache a magazine: 1 where it comes from the depot, 0 where it is fresh memory. */
-static int fetch(mmsb_cache_t *cache) {
+static int fetch(mmsb__cache_t *cache) {
     const uint32_t before = refills;
-    CHECK(mmsb_magazine_refill(cache, NUMBERED) == MMSB_OK);
+    CHECK(mmsb__magazine_refill(cache, NUMBERED) == MMSB_OK);
     if (refills == before)
         return 1;
     cache->loaded[NUMBERED]->count = 0;
@@ -181,9 +181,9 @@ static int fetch(mmsb_cache_t *cache) {
 }
 
 static uint32_t take_the_rest(void) {
-    uint64_t numbers[MMSB_MAGAZINE_ROUNDS];
+    uint64_t numbers[MMSB__MAGAZINE_ROUNDS];
     uint32_t magazines = 0, count;
-    for (; magazines < NUMBERS && (count = mmsb_depot_take(mmsb_context_record(CONTEXT_INDEX), NUMBERED, numbers)) != 0;
+    for (; magazines < NUMBERS && (count = mmsb__depot_take(mmsb__context_record(CONTEXT_INDEX), NUMBERED, numbers)) != 0;
          magazines++)
         note(numbers, count);
     return magazines;
@@ -192,16 +192,16 @@ static uint32_t take_the_rest(void) {
 static void end_numbers(void) {
     take_the_rest();
     CHECK(numbers_taken == next_number); /* else some are lost */
-    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+    mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
 static void the_depot_gives_what_it_got(void) {
     begin_numbers();
-    mmsb_cache_t giver = cache_of(3), taker = cache_of(3);
+    mmsb__cache_t giver = cache_of(3), taker = cache_of(3);
     give(&giver, 5);
     for (int i = 0; i < 5; i++) {
         CHECK(fetch(&taker));
-        CHECK(taker.loaded[NUMBERED]->count == MMSB_MAGAZINE_ROUNDS);
+        CHECK(taker.loaded[NUMBERED]->count == MMSB__MAGAZINE_ROUNDS);
         note_loaded(&taker);
     }
     CHECK(!fetch(&taker));
@@ -219,17 +219,18 @@ void test_meanwhile(void) {
         todo();
 }
 
-static mmsb_cache_t thieves[2];
+static mmsb__cache_t thieves[2];
 
 /* Two are taken off the stack, and the first is put back: it is on top again, but another lies below. */
 static void take_two_and_put_one_back(void) {
     CHECK(fetch(&thieves[0]) && fetch(&thieves[1]));
-    CHECK(mmsb_magazine_make_room(&thieves[0], NUMBERED) == MMSB_OK && mmsb_magazine_make_room(&thieves[0], NUMBERED) == MMSB_OK);
+    CHECK(mmsb__magazine_make_space(&thieves[0], NUMBERED) == MMSB_OK &&
+          mmsb__magazine_make_space(&thieves[0], NUMBERED) == MMSB_OK);
 }
 
 static void a_head_that_came_back_is_another(void) {
     begin_numbers();
-    mmsb_cache_t giver = cache_of(3), taker = cache_of(3);
+    mmsb__cache_t giver = cache_of(3), taker = cache_of(3);
     thieves[0] = thieves[1] = cache_of(3);
     give(&giver, 4);
     meanwhile = take_two_and_put_one_back;
@@ -247,8 +248,8 @@ static void a_head_that_came_back_is_another(void) {
 
 static void fresh_memory_comes_before_the_last_of_other_shards(void) {
     begin_numbers();
-    mmsb_cache_t giver = cache_of(9), taker = cache_of(2), mover = cache_of(5);
-    give(&giver, MMSB_SHARD_KEEPS);
+    mmsb__cache_t giver = cache_of(9), taker = cache_of(2), mover = cache_of(5);
+    give(&giver, MMSB__SHARD_KEEPS);
     CHECK(!fetch(&taker));
     give(&giver, 2);
     CHECK(fetch(&taker));
@@ -258,11 +259,11 @@ static void fresh_memory_comes_before_the_last_of_other_shards(void) {
     CHECK(!fetch(&taker));
     give(&giver, 1);
     CHECK(fetch(&mover)); /* what was high in one stack lies low in another */
-    CHECK(mmsb_magazine_make_room(&mover, NUMBERED) == MMSB_OK && mmsb_magazine_make_room(&mover, NUMBERED) == MMSB_OK);
+    CHECK(mmsb__magazine_make_space(&mover, NUMBERED) == MMSB_OK && mmsb__magazine_make_space(&mover, NUMBERED) == MMSB_OK);
     CHECK(!fetch(&taker));
     CHECK(fetch(&giver)); /* its own shard gives all it has */
     note_loaded(&giver);
-    CHECK(take_the_rest() == MMSB_SHARD_KEEPS);
+    CHECK(take_the_rest() == MMSB__SHARD_KEEPS);
     end_numbers();
 }
 
@@ -278,16 +279,17 @@ static mmsb_status_t nothing_left(uint64_t context, uint32_t class_number, uint6
 
 static void *pass_magazines(void *argument) {
     unsigned seed = (unsigned)(uintptr_t)argument + 5;
-    mmsb_cache_t cache = cache_of((uint32_t)(uintptr_t)argument % 2);
+    mmsb__cache_t cache = cache_of((uint32_t)(uintptr_t)argument % 2);
     for (int i = 0; i < 3000; i++) {
-        if (mmsb_magazine_refill(&cache, NUMBERED) == MMSB_OK) {
-            mmsb_magazine_t *magazine = cache.loaded[NUMBERED];
-            CHECK(magazine->count == MMSB_MAGAZINE_ROUNDS);
+        if (mmsb__magazine_refill(&cache, NUMBERED) == MMSB_OK) {
+            mmsb__magazine_t *magazine = cache.loaded[NUMBERED];
+            CHECK(magazine->count == MMSB__MAGAZINE_ROUNDS);
             CHECK(__atomic_exchange_n(&taken[magazine->handles[0]], 1, __ATOMIC_RELAXED) == 0);
             if (rand_r(&seed) % 64 == 0)
                 sched_yield();
             CHECK(__atomic_exchange_n(&taken[magazine->handles[0]], 0, __ATOMIC_RELAXED) == 1);
-            CHECK(mmsb_magazine_make_room(&cache, NUMBERED) == MMSB_OK && mmsb_magazine_make_room(&cache, NUMBERED) == MMSB_OK);
+            CHECK(mmsb__magazine_make_space(&cache, NUMBERED) == MMSB_OK &&
+                  mmsb__magazine_make_space(&cache, NUMBERED) == MMSB_OK);
         }
     }
     return NULL;
@@ -295,11 +297,11 @@ static void *pass_magazines(void *argument) {
 
 static void magazines_go_round(void) {
     begin_numbers();
-    mmsb_cache_t giver = cache_of(0);
+    mmsb__cache_t giver = cache_of(0);
     give(&giver, ROUND_MAGAZINES);
-    mmsb_upcalls.refill = nothing_left;
+    mmsb__upcalls.refill = nothing_left;
     run_threads(pass_magazines);
-    mmsb_upcalls.refill = refill;
+    mmsb__upcalls.refill = refill;
     CHECK(take_the_rest() == ROUND_MAGAZINES);
     end_numbers();
 }
@@ -310,38 +312,38 @@ static const uint64_t each_size[] = {1, 64, 130, 192, 500, 4096};
 #define SIZES (sizeof each_size / sizeof *each_size)
 
 static uint64_t state_of(uint64_t page) {
-    return mmsb_state_load(mmsb_record_of(page));
+    return mmsb__state_load(mmsb__record_of(page));
 }
 
 static uint64_t live_state(uint64_t page, uint64_t size) {
-    return MMSB_STATE(MMSB_KIND_PAGE, MMSB_HANDLE_GENERATION(page), mmsb_class_of(size));
+    return MMSB__STATE(MMSB_KIND_PAGE, MMSB__HANDLE_GENERATION(page), mmsb__class_of(size));
 }
 
 static uint64_t free_state(uint64_t page, uint64_t size) {
-    return MMSB_STATE(MMSB_STATE_FREE, MMSB_HANDLE_GENERATION(page) + 1, mmsb_class_of(size));
+    return MMSB__STATE(MMSB__STATE_FREE, MMSB__HANDLE_GENERATION(page) + 1, mmsb__class_of(size));
 }
 
 /* The ways there are to create and to destroy. */
 static uint64_t create_by(int way, uint64_t size, int zeroed) {
     mmsb_page_t page = 0;
     if (way == 0)
-        CHECK(mmsb_page_create_fast(context_handle, size, zeroed, &page, NULL));
+        CHECK(mmsb__page_create_fast(context_handle, size, zeroed, &page, NULL));
     else if (way == 1)
-        CHECK(mmsb_page_create_small(context_handle, size, zeroed, &page) == MMSB_OK);
+        CHECK(mmsb__page_create_small(context_handle, size, zeroed, &page) == MMSB_OK);
     else
-        CHECK(mmsb_page_create_batch(context_handle, size, 1, zeroed, &page) == MMSB_OK);
-    CHECK(mmsb_current->busy == 0);
+        CHECK(mmsb__page_create_many(context_handle, size, 1, zeroed, &page) == MMSB_OK);
+    CHECK(mmsb__current->busy == 0);
     return page;
 }
 
 static void destroy_by(int way, uint64_t page) {
     if (way == 0)
-        CHECK(mmsb_page_destroy_fast(page));
+        CHECK(mmsb__page_destroy_fast(page));
     else if (way == 1)
-        CHECK(mmsb_page_destroy_slow(page) == MMSB_OK);
+        CHECK(mmsb__page_destroy_slow(page) == MMSB_OK);
     else
-        CHECK(mmsb_page_destroy_batch(&page, 1, NULL) == MMSB_OK);
-    CHECK(mmsb_current->busy == 0);
+        CHECK(mmsb__page_destroy_many(&page, 1, NULL) == MMSB_OK);
+    CHECK(mmsb__current->busy == 0);
 }
 
 static void each_page_has_a_handle_of_its_own(void) {
@@ -349,36 +351,36 @@ static void each_page_has_a_handle_of_its_own(void) {
     for (size_t s = 0; s < SIZES; s++) {
         const uint64_t size = each_size[s];
         mmsb_page_t pages[2];
-        CHECK(mmsb_page_create_batch(context_handle, size, 2, 0, pages) == MMSB_OK);
+        CHECK(mmsb__page_create_many(context_handle, size, 2, 0, pages) == MMSB_OK);
         uint64_t first = pages[0], last = pages[1];
-        CHECK(MMSB_HANDLE_INDEX(first) != MMSB_HANDLE_INDEX(last));
+        CHECK(MMSB__HANDLE_INDEX(first) != MMSB__HANDLE_INDEX(last));
         for (int way = 0; way < 9; way++) {
             CHECK(state_of(last) == live_state(last, size));
-            CHECK(mmsb_page_look(last, MMSB_FIELD_SIZE) == size);
+            CHECK(mmsb__page_look(last, MMSB__FIELD_SIZE) == size);
             destroy_by(way % 3, last);
             CHECK(state_of(last) == free_state(last, size));
-            CHECK(mmsb_page_destroy_slow(last) == MMSB_E_STALE_HANDLE && !mmsb_page_destroy_fast(last));
+            CHECK(mmsb__page_destroy_slow(last) == MMSB_E_STALE_HANDLE && !mmsb__page_destroy_fast(last));
             uint64_t next = create_by(way / 3, size, 0), other = create_by(way / 3, size, 0);
-            CHECK(next == mmsb_page_next(last)); /* what was used last is in the processor's cache */
-            CHECK(MMSB_HANDLE_INDEX(other) != MMSB_HANDLE_INDEX(next));
-            CHECK(mmsb_page_look(last, MMSB_FIELD_SIZE) == 0);
-            CHECK(mmsb_page_destroy_slow(last) == MMSB_E_STALE_HANDLE && !mmsb_page_destroy_fast(last));
+            CHECK(next == mmsb__page_next(last)); /* what was used last is in the processor's cache */
+            CHECK(MMSB__HANDLE_INDEX(other) != MMSB__HANDLE_INDEX(next));
+            CHECK(mmsb__page_look(last, MMSB__FIELD_SIZE) == 0);
+            CHECK(mmsb__page_destroy_slow(last) == MMSB_E_STALE_HANDLE && !mmsb__page_destroy_fast(last));
             destroy_by(way % 3, other);
             last = next;
         }
         pages[1] = last;
-        CHECK(mmsb_page_destroy_batch(pages, 2, NULL) == MMSB_OK);
+        CHECK(mmsb__page_destroy_many(pages, 2, NULL) == MMSB_OK);
     }
     uint64_t creates, frees, bytes_created, bytes_freed;
-    mmsb_context_record_t *context = mmsb_context_record(CONTEXT_INDEX);
+    mmsb__context_record_t *context = mmsb__context_record(CONTEXT_INDEX);
     const uint64_t creates_before = context->creates, bytes_before = context->bytes_created;
-    mmsb_context_count(context, &creates, &frees, &bytes_created, &bytes_freed);
+    mmsb__context_count(context, &creates, &frees, &bytes_created, &bytes_freed);
     CHECK(creates - creates_before == SIZES * 20 && creates == frees && bytes_created == bytes_freed);
     uint64_t bytes = 0;
     for (size_t s = 0; s < SIZES; s++)
         bytes += 20 * each_size[s];
     CHECK(bytes_created - bytes_before == bytes);
-    mmsb_context_detach(context);
+    mmsb__context_detach(context);
 }
 
 static void pages_in_use_stay(void) {
@@ -386,47 +388,47 @@ static void pages_in_use_stay(void) {
     mmsb_page_t pages[3] = {create(100, 1), create(100, 1), create(100, 1)};
     const uint64_t page = pages[1];
     for (int mode = MMSB_PIN_READ; mode <= MMSB_PIN_WRITE; mode++) {
-        CHECK(mmsb_page_pin_fast(page, mode, NULL));
-        CHECK(!mmsb_page_destroy_fast(page));
-        CHECK(mmsb_page_destroy_slow(page) == MMSB_E_BUSY);
+        CHECK(mmsb__page_pin_fast(page, mode, NULL));
+        CHECK(!mmsb__page_destroy_fast(page));
+        CHECK(mmsb__page_destroy_slow(page) == MMSB_E_BUSY);
         size_t bad = 99;
-        CHECK(mmsb_page_destroy_batch(pages, 3, &bad) == MMSB_E_BUSY && bad == 1);
+        CHECK(mmsb__page_destroy_many(pages, 3, &bad) == MMSB_E_BUSY && bad == 1);
         for (int i = 0; i < 3; i++)
             CHECK(state_of(pages[i]) == live_state(pages[i], 100));
-        CHECK(mmsb_page_unpin_fast(page, mode));
+        CHECK(mmsb__page_unpin_fast(page, mode));
     }
-    CHECK(mmsb_page_lock_library(page) == MMSB_OK);
-    const uint64_t locked = live_state(page, 100) | MMSB_OWNER_LIBRARY;
-    CHECK(!mmsb_page_pin_fast(page, MMSB_PIN_READ, NULL) && state_of(page) == locked);
-    CHECK(!mmsb_page_destroy_fast(page) && state_of(page) == locked);
-    mmsb_record_unlock(MMSB_HANDLE_INDEX(page), live_state(page, 100));
+    CHECK(mmsb__page_lock_library(page) == MMSB_OK);
+    const uint64_t locked = live_state(page, 100) | MMSB__OWNER_LIBRARY;
+    CHECK(!mmsb__page_pin_fast(page, MMSB_PIN_READ, NULL) && state_of(page) == locked);
+    CHECK(!mmsb__page_destroy_fast(page) && state_of(page) == locked);
+    mmsb__record_unlock(MMSB__HANDLE_INDEX(page), live_state(page, 100));
     mmsb_run_t run = {5, 1};
     uint8_t payload = 9;
     mmsb_delta_t delta = {.struct_size = sizeof delta, .kind = MMSB_DELTA_RUNS, .runs = &run, .count = 1, .payload = &payload};
-    CHECK(mmsb_page_apply_batch(&page, &delta, 1, NULL) == MMSB_OK);
-    CHECK(!mmsb_page_destroy_fast(page)); /* it has a change mask */
-    CHECK(mmsb_page_destroy_batch(pages, 3, NULL) == MMSB_OK);
-    CHECK(mmsb_mask_bytes == 0 && mmsb_record_of(page)->mask_block == 0);
-    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+    CHECK(mmsb__page_apply_many(&page, &delta, 1, NULL) == MMSB_OK);
+    CHECK(!mmsb__page_destroy_fast(page)); /* it has a change mask */
+    CHECK(mmsb__page_destroy_many(pages, 3, NULL) == MMSB_OK);
+    CHECK(mmsb__mask_bytes == 0 && mmsb__record_of(page)->mask_frame == 0);
+    mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
 static void an_id_in_use_goes_to_go(void) {
     begin_context();
     uint64_t page = create(64, 1);
-    mmsb_record_t *record = mmsb_record_of(page);
+    mmsb__record_t *record = mmsb__record_of(page);
     destroy_by(0, page);
     for (int marked = 1; marked >= 0; marked--) {
         mmsb_page_t pages[2];
         __atomic_store_n(&record->id_taken, (uint8_t)marked, __ATOMIC_RELAXED);
         for (int zeroed = 0; zeroed < 2 && marked; zeroed++) {
-            CHECK(!mmsb_page_create_fast(context_handle, 64, zeroed, pages, NULL));
-            CHECK(mmsb_page_create_small(context_handle, 64, zeroed, pages) == MMSB_ENTER_GO);
-            CHECK(mmsb_page_create_batch(context_handle, 64, 2, zeroed, pages) == MMSB_ENTER_GO);
-            CHECK(mmsb_state_load(record) == free_state(page, 64) && mmsb_current->busy == 0);
+            CHECK(!mmsb__page_create_fast(context_handle, 64, zeroed, pages, NULL));
+            CHECK(mmsb__page_create_small(context_handle, 64, zeroed, pages) == MMSB__ENTER_GO);
+            CHECK(mmsb__page_create_many(context_handle, 64, 2, zeroed, pages) == MMSB__ENTER_GO);
+            CHECK(mmsb__state_load(record) == free_state(page, 64) && mmsb__current->busy == 0);
         }
     }
-    CHECK(create(64, 1) == mmsb_page_next(page));
-    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+    CHECK(create(64, 1) == mmsb__page_next(page));
+    mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
 static void the_last_generation_is_the_last(void) {
@@ -435,18 +437,18 @@ static void the_last_generation_is_the_last(void) {
     for (int way = 1; way <= 2; way++) {
         uint64_t page = create(64, 1);
         destroy_by(0, page);
-        mmsb_magazine_t *magazine = mmsb_current->loaded[0];
+        mmsb__magazine_t *magazine = mmsb__current->loaded[0];
         uint64_t *handle = &magazine->handles[magazine->count - 1];
-        CHECK(*handle == mmsb_page_next(page));
-        *handle = MMSB_HANDLE(MMSB_KIND_PAGE, MMSB_GENERATION_MAX, MMSB_HANDLE_INDEX(page));
-        __atomic_store_n(&mmsb_record_of(page)->state, MMSB_STATE(MMSB_STATE_FREE, MMSB_GENERATION_MAX, 0), __ATOMIC_RELEASE);
+        CHECK(*handle == mmsb__page_next(page));
+        *handle = MMSB__HANDLE(MMSB_KIND_PAGE, MMSB__GENERATION_MAX, MMSB__HANDLE_INDEX(page));
+        __atomic_store_n(&mmsb__record_of(page)->state, MMSB__STATE(MMSB__STATE_FREE, MMSB__GENERATION_MAX, 0), __ATOMIC_RELEASE);
         page = create(64, 1);
-        CHECK(MMSB_HANDLE_GENERATION(page) == MMSB_GENERATION_MAX);
-        CHECK(!mmsb_page_destroy_fast(page) && state_of(page) == live_state(page, 64));
+        CHECK(MMSB__HANDLE_GENERATION(page) == MMSB__GENERATION_MAX);
+        CHECK(!mmsb__page_destroy_fast(page) && state_of(page) == live_state(page, 64));
         destroy_by(way, page);
-        CHECK(ended == (uint32_t)way && MMSB_HANDLE_KIND(state_of(page)) == MMSB_STATE_RETIRED);
+        CHECK(ended == (uint32_t)way && MMSB__HANDLE_KIND(state_of(page)) == MMSB__STATE_RETIRED);
     }
-    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+    mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
 static void zeroed_pages_are_zero(void) {
@@ -458,18 +460,18 @@ static void zeroed_pages_are_zero(void) {
         for (size_t r = 0; r < sizeof ranges / sizeof *ranges; r++) {
             uint8_t got[512];
             uint64_t page = create(512, 1);
-            CHECK(mmsb_page_write_bytes(page, ranges[r][0], bytes, ranges[r][1]) == MMSB_OK);
+            CHECK(mmsb__page_write(page, ranges[r][0], bytes, ranges[r][1]) == MMSB_OK);
             destroy_by(0, page);
             mmsb_page_t next;
             if (way != 0 ||
-                !mmsb_page_create_fast(context_handle, 512, 1, &next, NULL)) /* which leaves long ranges to the other */
+                !mmsb__page_create_fast(context_handle, 512, 1, &next, NULL)) /* which leaves long ranges to the other */
                 next = create_by(way == 0 ? 1 : way, 512, 1);
-            CHECK(next == mmsb_page_next(page));
-            CHECK(mmsb_page_read_bytes(next, 0, got, 512) == MMSB_OK && memcmp(got, zeros, 512) == 0);
+            CHECK(next == mmsb__page_next(page));
+            CHECK(mmsb__page_read(next, 0, got, 512) == MMSB_OK && memcmp(got, zeros, 512) == 0);
             destroy_by(0, next);
         }
     }
-    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+    mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
 /* ---------------------------------------------------------------------------------------------- bad batches ---- */
@@ -491,13 +493,13 @@ static mmsb_status_t batch_of(batch_kind_t kind, const mmsb_page_t *pages, size_
     }
     switch (kind) {
     case READ_BATCH:
-        return mmsb_page_read_batch(ranges, count, bad);
+        return mmsb__page_read_many(ranges, count, bad);
     case WRITE_BATCH:
-        return mmsb_page_write_batch(ranges, count, bad);
+        return mmsb__page_write_many(ranges, count, bad);
     case DELTA_BATCH:
-        return mmsb_page_apply_batch(pages, deltas, count, bad);
+        return mmsb__page_apply_many(pages, deltas, count, bad);
     default:
-        return mmsb_page_destroy_batch(pages, count, bad);
+        return mmsb__page_destroy_many(pages, count, bad);
     }
 }
 
@@ -521,8 +523,8 @@ static void a_bad_item_changes_nothing(void) {
             for (int i = 0; i < 4; i++) {
                 uint64_t word = 1;
                 CHECK(state_of(pages[i]) == live_state(pages[i], 64));
-                CHECK(mmsb_page_read_bytes(pages[i], 0, &word, 8) == MMSB_OK && word == 0);
-                CHECK(mmsb_page_look(pages[i], MMSB_FIELD_EPOCH) == 0);
+                CHECK(mmsb__page_read(pages[i], 0, &word, 8) == MMSB_OK && word == 0);
+                CHECK(mmsb__page_look(pages[i], MMSB__FIELD_EPOCH) == 0);
             }
         }
     }
@@ -531,12 +533,12 @@ static void a_bad_item_changes_nothing(void) {
         CHECK(batch_of((batch_kind_t)kind, repeats, 4, 99, NULL) == MMSB_OK);
         CHECK(state_of(pages[0]) == live_state(pages[0], 64) && state_of(pages[1]) == live_state(pages[1], 64));
     }
-    CHECK(mmsb_page_look(pages[0], MMSB_FIELD_EPOCH) == 3 && mmsb_page_look(pages[1], MMSB_FIELD_EPOCH) == 1);
+    CHECK(mmsb__page_look(pages[0], MMSB__FIELD_EPOCH) == 3 && mmsb__page_look(pages[1], MMSB__FIELD_EPOCH) == 1);
     size_t bad = 99;
-    CHECK(mmsb_page_destroy_batch(repeats, 4, &bad) == MMSB_E_STALE_HANDLE && bad == 2);
+    CHECK(mmsb__page_destroy_many(repeats, 4, &bad) == MMSB_E_STALE_HANDLE && bad == 2);
     CHECK(state_of(pages[0]) == live_state(pages[0], 64));
-    CHECK(mmsb_page_destroy_batch(pages, 4, NULL) == MMSB_OK);
-    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+    CHECK(mmsb__page_destroy_many(pages, 4, NULL) == MMSB_OK);
+    mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
 /* A batch meets a page that somebody else has, with another page locked: at first it lets go of that, then it keeps it. */
@@ -552,23 +554,23 @@ static void others_locks_stay(void) {
     begin_context();
     for (int i = 0; i < 2; i++)
         met[i] = create(64, 1);
-    const uint64_t free_to_lock = live_state(met[0], 64), locked = free_to_lock | MMSB_OWNER_LIBRARY;
+    const uint64_t free_to_lock = live_state(met[0], 64), locked = free_to_lock | MMSB__OWNER_LIBRARY;
     for (int round = 0; round < 20; round++) {
         pthread_t thread;
         int held = 0, ours = 1;
-        CHECK(mmsb_page_lock_library(met[0]) == MMSB_OK);
+        CHECK(mmsb__page_lock_library(met[0]) == MMSB_OK);
         CHECK(pthread_create(&thread, NULL, meet_a_lock, NULL) == 0);
         while (held < 20 && ours) {
             ours = state_of(met[0]) == locked;
-            held = (state_of(met[1]) & MMSB_OWNER_MASK) ? held + 1 : 0;
+            held = (state_of(met[1]) & MMSB__OWNER_MASK) ? held + 1 : 0;
             sched_yield();
         }
         CHECK(ours);
         if (ours)
-            mmsb_record_unlock(MMSB_HANDLE_INDEX(met[0]), free_to_lock);
+            mmsb__record_unlock(MMSB__HANDLE_INDEX(met[0]), free_to_lock);
         pthread_join(thread, NULL);
     }
-    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+    mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
 /* ----------------------------------------------------------------------------------------------- ends, marks ---- */
@@ -578,16 +580,16 @@ static void *leave_many(void *argument) {
     for (int i = 0; i < 300; i++)
         pages[i] = create(64, 1);
     for (int i = 0; i < 300; i++) {
-        if (!mmsb_page_destroy_fast(pages[i]))
-            CHECK(mmsb_page_destroy_slow(pages[i]) == MMSB_OK);
+        if (!mmsb__page_destroy_fast(pages[i]))
+            CHECK(mmsb__page_destroy_slow(pages[i]) == MMSB_OK);
     }
     return NULL;
 }
 
 static uint32_t take_all(uint32_t class_number) {
-    uint64_t handles[MMSB_MAGAZINE_ROUNDS];
+    uint64_t handles[MMSB__MAGAZINE_ROUNDS];
     uint32_t found = 0, count;
-    while (found < 100000 && (count = mmsb_depot_take(mmsb_context_record(CONTEXT_INDEX), class_number, handles)) != 0)
+    while (found < 100000 && (count = mmsb__depot_take(mmsb__context_record(CONTEXT_INDEX), class_number, handles)) != 0)
         found += count;
     return found;
 }
@@ -603,10 +605,10 @@ static void the_depot_has_what_threads_leave(void) {
         CHECK(next_index - before >= 300);
         if (emptied)
             CHECK(take_all(0) == next_index - before);
-        mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+        mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
         begin_context();
         CHECK(take_all(0) == 0); /* the next context has none of it */
-        mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+        mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
     }
 }
 
@@ -614,9 +616,9 @@ static uint64_t left_behind;
 
 static void call_into_the_end(void) {
     mmsb_page_t page;
-    CHECK(!mmsb_page_create_fast(context_handle, 128, 0, &page, NULL));
-    CHECK(mmsb_page_create_small(context_handle, 128, 0, &page) == MMSB_E_STALE_HANDLE);
-    CHECK(!mmsb_page_destroy_fast(left_behind));
+    CHECK(!mmsb__page_create_fast(context_handle, 128, 0, &page, NULL));
+    CHECK(mmsb__page_create_small(context_handle, 128, 0, &page) == MMSB_E_STALE_HANDLE);
+    CHECK(!mmsb__page_destroy_fast(left_behind));
 }
 
 static void nothing_begins_after_the_end(void) {
@@ -625,13 +627,13 @@ static void nothing_begins_after_the_end(void) {
     uint64_t page = create(128, 0);
     destroy_by(0, page);
     barriers = early_barriers = 0;
-    mmsb_synchronize(mmsb_context_record(CONTEXT_INDEX));
-    CHECK(barriers == 1 || mmsb_busy_fence);
-    closed_by_then = &mmsb_current->context;
+    mmsb__synchronize(mmsb__context_record(CONTEXT_INDEX));
+    CHECK(barriers == 1 || mmsb__busy_fence);
+    closed_by_then = &mmsb__current->context;
     meanwhile = call_into_the_end;
-    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+    mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
     closed_by_then = NULL;
-    CHECK((barriers == 2 && early_barriers == 0) || mmsb_busy_fence);
+    CHECK((barriers == 2 && early_barriers == 0) || mmsb__busy_fence);
     test_meanwhile();
 }
 
@@ -640,12 +642,12 @@ static int stays, left;
 static void *stay_busy(void *argument) {
     (void)argument;
     create(64, 0);
-    mmsb_cache_begin(mmsb_current);
+    mmsb__cache_begin(mmsb__current);
     __atomic_store_n(&stays, 1, __ATOMIC_RELEASE);
     struct timespec pause = {0, 10000000};
     nanosleep(&pause, NULL);
     __atomic_store_n(&left, 1, __ATOMIC_RELAXED);
-    mmsb_cache_end(mmsb_current);
+    mmsb__cache_end(mmsb__current);
     return NULL;
 }
 
@@ -657,45 +659,45 @@ static void who_is_busy_is_waited_for(void) {
         CHECK(pthread_create(&thread, NULL, stay_busy, NULL) == 0);
         while (!__atomic_load_n(&stays, __ATOMIC_ACQUIRE))
             sched_yield();
-        mmsb_synchronize(mmsb_context_record(CONTEXT_INDEX));
+        mmsb__synchronize(mmsb__context_record(CONTEXT_INDEX));
         CHECK(__atomic_load_n(&left, __ATOMIC_RELAXED));
         pthread_join(thread, NULL);
     }
-    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+    mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
 static void (*zero)(void *bytes, uint64_t length, const void *next);
 static uint32_t looks;
 
 static void look_for_the_mark(void *bytes, uint64_t length, const void *next) {
-    CHECK(__atomic_load_n(&mmsb_current->busy, __ATOMIC_RELAXED) == 1);
+    CHECK(__atomic_load_n(&mmsb__current->busy, __ATOMIC_RELAXED) == 1);
     looks++;
     zero(bytes, length, next);
 }
 
 static void who_works_in_a_cache_says_so(void) {
     begin_context();
-    zero = mmsb_bytes.zero;
-    mmsb_bytes.zero = look_for_the_mark;
+    zero = mmsb__bytes.zero;
+    mmsb__bytes.zero = look_for_the_mark;
     looks = 0;
     for (int way = 1; way <= 2; way++) {
         uint8_t bytes[256];
         memset(bytes, way, sizeof bytes);
         uint64_t page = create(256, 1);
-        CHECK(mmsb_page_write_bytes(page, 0, bytes, 256) == MMSB_OK);
+        CHECK(mmsb__page_write(page, 0, bytes, 256) == MMSB_OK);
         destroy_by(0, page);
         create_by(way, 256, 1);
     }
-    mmsb_bytes.zero = zero;
+    mmsb__bytes.zero = zero;
     CHECK(looks == 2);
-    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+    mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
 /* ------------------------------------------------------------------------------------------------------ storms ---- */
 
 /* Pages that threads create and leave for others to destroy. */
 static uint64_t shared[512];
-static uint8_t handed_out[MMSB_CHUNK_RECORDS * 8];
+static uint8_t handed_out[MMSB__LEAF_RECORDS * 8];
 
 static void *storm(void *argument) {
     unsigned seed = (unsigned)(uintptr_t)argument + 1;
@@ -704,18 +706,18 @@ static void *storm(void *argument) {
         uint64_t size = sizes[rand_r(&seed) % 5];
         int zeroed = rand_r(&seed) % 2;
         uint64_t page = create(size, zeroed), value = ~UINT64_C(0), zero = 0;
-        uint32_t index = MMSB_HANDLE_INDEX(page);
+        uint32_t index = MMSB__HANDLE_INDEX(page);
         CHECK(__atomic_exchange_n(&handed_out[index], 1, __ATOMIC_ACQ_REL) == 0); /* else it was handed out twice */
         uint64_t length = size < 8 ? size : 8, got = 0;
-        CHECK(mmsb_page_read_bytes(page, size - length, &got, length) == MMSB_OK);
+        CHECK(mmsb__page_read(page, size - length, &got, length) == MMSB_OK);
         CHECK(!zeroed || memcmp(&got, &zero, 8) == 0);
-        CHECK(mmsb_page_write_bytes(page, size - length, &value, length) == MMSB_OK);
+        CHECK(mmsb__page_write(page, size - length, &value, length) == MMSB_OK);
         uint64_t other = __atomic_exchange_n(&shared[rand_r(&seed) % 512], page, __ATOMIC_ACQ_REL);
         if (other != 0) {
-            CHECK(__atomic_exchange_n(&handed_out[MMSB_HANDLE_INDEX(other)], 0, __ATOMIC_ACQ_REL) == 1);
-            if (!mmsb_page_destroy_fast(other))
-                CHECK(mmsb_page_destroy_slow(other) == MMSB_OK);
-            CHECK(mmsb_page_destroy_slow(other) == MMSB_E_STALE_HANDLE);
+            CHECK(__atomic_exchange_n(&handed_out[MMSB__HANDLE_INDEX(other)], 0, __ATOMIC_ACQ_REL) == 1);
+            if (!mmsb__page_destroy_fast(other))
+                CHECK(mmsb__page_destroy_slow(other) == MMSB_OK);
+            CHECK(mmsb__page_destroy_slow(other) == MMSB_E_STALE_HANDLE);
         }
     }
     return NULL;
@@ -724,24 +726,24 @@ static void *storm(void *argument) {
 static void pages_are_handed_out_once(void) {
     begin_context();
     uint64_t creates, frees, bytes_created, bytes_freed, live = 0;
-    const uint64_t creates_before = mmsb_context_record(CONTEXT_INDEX)->creates;
-    const uint64_t frees_before = mmsb_context_record(CONTEXT_INDEX)->frees;
+    const uint64_t creates_before = mmsb__context_record(CONTEXT_INDEX)->creates;
+    const uint64_t frees_before = mmsb__context_record(CONTEXT_INDEX)->frees;
     run_threads(storm);
     for (int i = 0; i < 512; i++) {
         if (shared[i] != 0)
             live++;
     }
-    mmsb_context_count(mmsb_context_record(CONTEXT_INDEX), &creates, &frees, &bytes_created, &bytes_freed);
+    mmsb__context_count(mmsb__context_record(CONTEXT_INDEX), &creates, &frees, &bytes_created, &bytes_freed);
     creates -= creates_before;
     frees -= frees_before;
     CHECK(creates == THREADS * 20000u && creates - frees == live);
     for (int i = 0; i < 512; i++) {
         if (shared[i] != 0)
-            CHECK(mmsb_page_destroy_slow(shared[i]) == MMSB_OK);
+            CHECK(mmsb__page_destroy_slow(shared[i]) == MMSB_OK);
         shared[i] = 0;
     }
     memset(handed_out, 0, sizeof handed_out);
-    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+    mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
 /* Every batch adds one to each page it names; batches overlap, and one page comes twice. */
@@ -764,13 +766,13 @@ static void *batches(void *argument) {
         if (i % 10 == 0)
             runs[5].offset = 1 << 20; /* a bad item: nothing happens */
         size_t bad = 99;
-        mmsb_status_t status = mmsb_page_apply_batch(pages, deltas, 6, &bad);
+        mmsb_status_t status = mmsb__page_apply_many(pages, deltas, 6, &bad);
         CHECK(status == (i % 10 == 0 ? MMSB_E_OUT_OF_RANGE : MMSB_OK) && (i % 10 != 0 || bad == 5));
         if (status == MMSB_OK)
             __atomic_add_fetch(&additions, 6, __ATOMIC_RELAXED);
         void *address;
-        CHECK(mmsb_page_pin_bytes(pages[0], MMSB_PIN_READ, &address) == MMSB_OK);
-        CHECK(mmsb_page_unpin_bytes(pages[0], MMSB_PIN_READ) == MMSB_OK);
+        CHECK(mmsb__page_pin(pages[0], MMSB_PIN_READ, &address) == MMSB_OK);
+        CHECK(mmsb__page_unpin(pages[0], MMSB_PIN_READ) == MMSB_OK);
     }
     return NULL;
 }
@@ -782,13 +784,13 @@ static void batches_are_whole(void) {
     run_threads(batches);
     uint64_t epochs = 0;
     for (int i = 0; i < 16; i++)
-        epochs += mmsb_page_look(counters[i], MMSB_FIELD_EPOCH);
+        epochs += mmsb__page_look(counters[i], MMSB__FIELD_EPOCH);
     CHECK(epochs == additions);
     mmsb_page_t repeated[3] = {counters[0], counters[1], counters[0]};
     size_t bad = 99;
-    CHECK(mmsb_page_destroy_batch(repeated, 3, &bad) == MMSB_E_STALE_HANDLE && bad == 2);
-    CHECK(mmsb_page_destroy_batch(counters, 16, &bad) == MMSB_OK);
-    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+    CHECK(mmsb__page_destroy_many(repeated, 3, &bad) == MMSB_E_STALE_HANDLE && bad == 2);
+    CHECK(mmsb__page_destroy_many(counters, 16, &bad) == MMSB_OK);
+    mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
 /* The context ends while threads create: each gets pages or the news, and nothing after it. */
@@ -797,13 +799,13 @@ static void *create_until_the_end(void *argument) {
     (void)argument;
     for (;;) {
         mmsb_page_t page;
-        mmsb_status_t status = mmsb_page_create_small(context, 128, 1, &page);
+        mmsb_status_t status = mmsb__page_create_small(context, 128, 1, &page);
         if (status != MMSB_OK) {
             CHECK(status == MMSB_E_STALE_HANDLE);
             return NULL;
         }
-        if (mmsb_page_destroy_slow(page) != MMSB_OK)
-            CHECK(mmsb_error()->error_code == MMSB_E_STALE_HANDLE);
+        if (mmsb__page_destroy_slow(page) != MMSB_OK)
+            CHECK(mmsb__error()->error_code == MMSB_E_STALE_HANDLE);
     }
 }
 
@@ -815,7 +817,7 @@ static void contexts_end_under_work(void) {
             CHECK(pthread_create(&threads[i], NULL, create_until_the_end, (void *)i) == 0);
         struct timespec pause = {0, 2000000};
         nanosleep(&pause, NULL);
-        mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+        mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
         for (int i = 0; i < THREADS; i++)
             pthread_join(threads[i], NULL);
     }
@@ -828,11 +830,11 @@ static void *create_and_destroy(void *argument) {
     (void)argument;
     while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
         mmsb_page_t page;
-        mmsb_status_t status = mmsb_page_create_small(context_handle, 256, 0, &page);
+        mmsb_status_t status = mmsb__page_create_small(context_handle, 256, 0, &page);
         if (status == MMSB_OK)
-            mmsb_page_destroy_slow(page);
+            mmsb__page_destroy_slow(page);
         else
-            CHECK(status == MMSB_ENTER_GO);
+            CHECK(status == MMSB__ENTER_GO);
     }
     return NULL;
 }
@@ -849,20 +851,20 @@ static void marks_are_seen_after_synchronise(void) {
         pthread_mutex_unlock(&lock);
         if (last == first)
             continue;
-        mmsb_record_t *record = mmsb_record_at(first + (uint32_t)round % (last - first));
+        mmsb__record_t *record = mmsb__record_at(first + (uint32_t)round % (last - first));
         __atomic_store_n(&record->id_taken, 1, __ATOMIC_RELAXED);
-        mmsb_synchronize(mmsb_context_record(CONTEXT_INDEX));
-        uint64_t before = mmsb_state_load(record);
+        mmsb__synchronize(mmsb__context_record(CONTEXT_INDEX));
+        uint64_t before = mmsb__state_load(record);
         sched_yield();
-        uint64_t after = mmsb_state_load(record);
-        if (MMSB_HANDLE_KIND(before) == MMSB_STATE_FREE)
-            CHECK(MMSB_HANDLE_KIND(after) == MMSB_STATE_FREE);
+        uint64_t after = mmsb__state_load(record);
+        if (MMSB__HANDLE_KIND(before) == MMSB__STATE_FREE)
+            CHECK(MMSB__HANDLE_KIND(after) == MMSB__STATE_FREE);
         __atomic_store_n(&record->id_taken, 0, __ATOMIC_RELAXED);
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    mmsb_context_detach(mmsb_context_record(CONTEXT_INDEX));
+    mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
 /* ------------------------------------------------------------------------------------------------ planted bugs ---- */
@@ -886,14 +888,14 @@ static const plant_t plants[] = {
     {"a magazine has the depth that it had", "thread.c",
      "        __atomic_store_n(&magazine->depth, below + 1, __ATOMIC_RELAXED);\n",
      "        if (magazine->depth == 0)\n            magazine->depth = below + 1;\n", "steps"},
-    {"other shards keep nothing", "thread.c", "% MMSB_SHARDS].full[class_number], others_keep);",
-     "% MMSB_SHARDS].full[class_number], 0);", "steps"},
+    {"other shards keep nothing", "thread.c", "% MMSB__SHARDS].full[class_number], others_keep);",
+     "% MMSB__SHARDS].full[class_number], 0);", "steps"},
     {"other shards keep one more", "thread.c", "__ATOMIC_RELAXED) <= keeps)", "__ATOMIC_RELAXED) <= keeps + 1)", "steps"},
     {"a thread's own shard keeps some, too", "thread.c", "stack_pop(&context->depot[shard].full[class_number], 0);",
      "stack_pop(&context->depot[shard].full[class_number], others_keep);", "steps"},
     {"shards keep magazines though no memory is left", "thread.c",
-     "    mmsb_magazine_t *magazine = depot_pop(context, class_number, 0, 0);\n",
-     "    mmsb_magazine_t *magazine = depot_pop(context, class_number, 0, MMSB_SHARD_KEEPS);\n", "steps"},
+     "    mmsb__magazine_t *magazine = depot_pop(context, class_number, 0, 0);\n",
+     "    mmsb__magazine_t *magazine = depot_pop(context, class_number, 0, MMSB__SHARD_KEEPS);\n", "steps"},
     {"a thread that ends takes its handles along", "thread.c", "            cache_empty(cache, 1);\n",
      "            cache_empty(cache, 0);\n", "steps"},
     {"handles of a context that has ended stay in the depot", "thread.c",
@@ -911,7 +913,7 @@ static const plant_t plants[] = {
     {NULL, "thread.c", "        cache_close(cache);\n    wait_for_caches(context);\n",
      "        cache_close(cache);\n    wait_for_caches(context);\n" MEANWHILE, "steps"},
     {"caches are closed after the barrier", "thread.c", "        cache_close(cache);\n    wait_for_caches(context);\n",
-     "        ;\n    wait_for_caches(context);\n    for (mmsb_cache_t *cache = context->caches; cache; cache = "
+     "        ;\n    wait_for_caches(context);\n    for (mmsb__cache_t *cache = context->caches; cache; cache = "
      "cache->next_of_context)\n        cache_close(cache);\n",
      "steps"},
     {"the barrier is left out", "thread.c", "        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);\n",
@@ -920,25 +922,28 @@ static const plant_t plants[] = {
      "steps"},
     {"who works in a cache does not say so", "thread.h", "    __atomic_store_n(&cache->busy, 1, __ATOMIC_RELAXED);\n", "",
      "steps"},
-    {"who has created a page stays busy", "page.h", "            mmsb_cache_end(cache);\n            *page = handle;",
+    {"who has created a page stays busy", "page.h", "            mmsb__cache_end(cache);\n            *page = handle;",
      "            *page = handle;", "steps"},
-    {"the generation does not count in the state", "page.h", "    return state + (UINT64_C(1) << MMSB_INDEX_BITS) - ",
+    {"the generation does not count in the state", "page.h", "    return state + (UINT64_C(1) << MMSB__INDEX_BITS) - ",
      "    return state - ", "steps"},
-    {"the generation does not count in the handle", "page.h", "    return page + (UINT64_C(1) << MMSB_INDEX_BITS);",
+    {"the generation does not count in the handle", "page.h", "    return page + (UINT64_C(1) << MMSB__INDEX_BITS);",
      "    return page;", "steps"},
-    {"a state lacks its size class", "page.h", "MMSB_LIVE | (uint64_t)class_number << MMSB_CLASS_SHIFT,", "MMSB_LIVE,", "steps"},
+    {"a state lacks its size class", "page.h", "MMSB__LIVE | (uint64_t)class_number << MMSB__CLASS_SHIFT,", "MMSB__LIVE,",
+     "steps"},
     {"a pinned page is destroyed on the short way", "page.h",
-     "MMSB_LIKELY(!mmsb_record_pinned(record) && mmsb_record_bare(record))", "MMSB_LIKELY(mmsb_record_bare(record))", "steps"},
-    {"a pinned page is destroyed by a batch", "page.c", "return mmsb_record_pinned(record) ? pinned(pages[i], record) : MMSB_OK;",
+     "MMSB__LIKELY(!mmsb__record_pinned(record) && mmsb__record_bare(record))", "MMSB__LIKELY(mmsb__record_bare(record))",
+     "steps"},
+    {"a pinned page is destroyed by a batch", "page.c",
+     "return mmsb__record_pinned(record) ? pinned(pages[i], record) : MMSB_OK;",
      "return (void)pages, (void)i, (void)record, MMSB_OK;", "steps"},
-    {"a change mask is left where its page ends", "page.h", "    return (record->cold | record->mask_block) == 0;",
-     "    return record->cold == 0;", "steps"},
-    {"a page of the last generation ends like the others", "page.h", "|| mmsb_page_is_last(page)))\n        return 0;",
+    {"a change mask is left where its page ends", "page.h", "    return (record->side | record->mask_frame) == 0;",
+     "    return record->side == 0;", "steps"},
+    {"a page of the last generation ends like the others", "page.h", "|| mmsb__page_is_last(page)))\n        return 0;",
      "))\n        return 0;", "steps"},
     {"an id that is in use is given to a page of a batch", "page.c",
-     "        if (MMSB_UNLIKELY(__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED)))\n            break;\n", "", "steps"},
+     "        if (MMSB__UNLIKELY(__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED)))\n            break;\n", "", "steps"},
     {"the same of a zeroed batch", "page.c",
-     "            if (MMSB_UNLIKELY(__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED))) {\n", "            if (0) {\n",
+     "            if (MMSB__UNLIKELY(__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED))) {\n", "            if (0) {\n",
      "steps"},
     {"the same of a single page, the short way", "page.h", "!__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED) && (!zeroed",
      "(!zeroed", "steps"},
@@ -947,26 +952,26 @@ static const plant_t plants[] = {
      "steps"},
     {"the last bytes are not cleaned", "page.h", "end = ((uint64_t)record->dirty_last + 1) << 4;",
      "end = (uint64_t)record->dirty_last << 4;", "steps"},
-    {"a batch of pages is counted as one", "page.c", "mmsb_counter_add(&cache->frees, i);",
-     "mmsb_counter_add(&cache->frees, i != 0);", "steps"},
+    {"a batch of pages is counted as one", "page.c", "mmsb__counter_add(&cache->frees, i);",
+     "mmsb__counter_add(&cache->frees, i != 0);", "steps"},
     {"the first item of a batch is not looked at", "page.h", "for (size_t i = count; i-- > 0;) {",
      "for (size_t i = count; i-- > 1;) {", "steps"},
     {"items are locked from the first on, and the last change of a page locks it", "page.h", "for (size_t i = count; i-- > 0;) {",
      "for (size_t i = 0; i < count; i++) {", "steps"},
     {"pages stay locked where a later item is bad", "page.h",
-     "            if (!batch->keeps)\n                mmsb_batch_unlock(batch);\n", "", "steps"},
+     "            if (!batch->keeps)\n                mmsb__batch_unlock(batch);\n", "", "steps"},
     {"pages of a batch of deltas stay locked where one is bad", "delta.c",
-     "            mmsb_batch_unlock(&batch);\n            return status;\n        }\n        if "
-     "(MMSB_LIKELY(!mmsb_batch_touch(&batch, touch_struct",
-     "            return status;\n        }\n        if (MMSB_LIKELY(!mmsb_batch_touch(&batch, touch_struct", "steps"},
-    {"a batch unlocks pages of others", "page.c", "if ((state & MMSB_OWNER_MASK) == batch->owner)",
-     "if (state & MMSB_OWNER_MASK)", "steps"},
-    {"a batch destroys a page twice", "page.c", "return batch->distinct ? mmsb_fail(", "return 0 ? mmsb_fail(", "steps"},
+     "            mmsb__batch_unlock(&batch);\n            return status;\n        }\n        if "
+     "(MMSB__LIKELY(!mmsb__batch_touch(&batch, touch_struct",
+     "            return status;\n        }\n        if (MMSB__LIKELY(!mmsb__batch_touch(&batch, touch_struct", "steps"},
+    {"a batch unlocks pages of others", "page.c", "if ((state & MMSB__OWNER_MASK) == batch->owner)",
+     "if (state & MMSB__OWNER_MASK)", "steps"},
+    {"a batch destroys a page twice", "page.c", "return batch->distinct ? mmsb__fail(", "return 0 ? mmsb__fail(", "steps"},
     {"a page that somebody has locked is open to all", "page.h",
-     "return mmsb_state_beside(state, page) >> MMSB_OWNER_SHIFT == MMSB_LIVE >> MMSB_OWNER_SHIFT;",
-     "return mmsb_state_beside(state, page) >> MMSB_AWAY_SHIFT == MMSB_LIVE >> MMSB_AWAY_SHIFT;", "steps"},
-    {"a handle of an earlier page is taken for the record's page", "page.h", "    return state ^ (page & ~MMSB_INDEX_MASK);",
-     "    return (state ^ (page & ~MMSB_INDEX_MASK)) & 0xf00000000fffffff;", "steps"},
+     "return mmsb__state_beside(state, page) >> MMSB__OWNER_SHIFT == MMSB__LIVE >> MMSB__OWNER_SHIFT;",
+     "return mmsb__state_beside(state, page) >> MMSB__NONRESIDENT_SHIFT == MMSB__LIVE >> MMSB__NONRESIDENT_SHIFT;", "steps"},
+    {"a handle of an earlier page is taken for the record's page", "page.h", "    return state ^ (page & ~MMSB__INDEX_MASK);",
+     "    return (state ^ (page & ~MMSB__INDEX_MASK)) & 0xf00000000fffffff;", "steps"},
 };
 
 typedef struct test_case {

@@ -196,8 +196,8 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_runtime_log_write, MMSB_KIND_RUNTIME, ORDINARY, (handle, 1)) \
     CALL(mmsb_tag_of, 0, ORDINARY, ("tag", &a.tag)) \
     CALL(mmsb_runtime_tag_stats, MMSB_KIND_RUNTIME, ORDINARY, (handle, 0, &a.tag_stats)) \
-    CALL(mmsb_promise_create, MMSB_KIND_RUNTIME, ORDINARY, (handle, 1, &a.number)) \
-    CALL(mmsb_promise_destroy, MMSB_KIND_PROMISE, ENDS, (handle, NULL)) \
+    CALL(mmsb_reservation_create, MMSB_KIND_RUNTIME, ORDINARY, (handle, 1, &a.number)) \
+    CALL(mmsb_reservation_destroy, MMSB_KIND_RESERVATION, ENDS, (handle, NULL)) \
     CALL(mmsb_stream_create, MMSB_KIND_RUNTIME, ORDINARY, (handle, 0, &a.number)) \
     CALL(mmsb_stream_wrap, MMSB_KIND_RUNTIME, ORDINARY, (handle, NULL, &a.number)) \
     CALL(mmsb_stream_destroy, MMSB_KIND_STREAM, ENDS, (handle)) \

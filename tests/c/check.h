@@ -106,9 +106,9 @@ static inline uint64_t check_live(int32_t kind) {
 static inline void check_nothing_lives(void) {
     static int leaked;
     const int64_t end = check_seconds() + (leaked ? 0 : CHECK_PATIENCE);
-    static const int32_t kinds[] = {MMSB_KIND_PAGE,   MMSB_KIND_CONTEXT,  MMSB_KIND_TICKET, MMSB_KIND_DELTA,
-                                    MMSB_KIND_MEMORY, MMSB_KIND_SNAPSHOT, MMSB_KIND_STREAM, MMSB_KIND_BLOCK,
-                                    MMSB_KIND_USE,    MMSB_KIND_RUNTIME,  MMSB_KIND_PROMISE};
+    static const int32_t kinds[] = {MMSB_KIND_PAGE,   MMSB_KIND_CONTEXT,  MMSB_KIND_TICKET,     MMSB_KIND_DELTA,
+                                    MMSB_KIND_MEMORY, MMSB_KIND_SNAPSHOT, MMSB_KIND_STREAM,     MMSB_KIND_BLOCK,
+                                    MMSB_KIND_USE,    MMSB_KIND_RUNTIME,  MMSB_KIND_RESERVATION};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         int32_t kind = kinds[i];
         uint64_t left;
@@ -199,7 +199,7 @@ typedef struct device_objects {
     mmsb_block_t block;
     void *address; /* of the block's 4096 bytes */
     mmsb_use_t use;
-    mmsb_promise_t promise;
+    mmsb_reservation_t reservation;
 } device_objects_t;
 
 static inline device_objects_t new_device_objects(void) {
@@ -212,14 +212,14 @@ static inline device_objects_t new_device_objects(void) {
     REQUIRE_OK(mmsb_block_allocate(o.stream, 4096, 0, 0, &o.block, &o.address));
     const mmsb_access_t access = {.block = o.block, .access = MMSB_ACCESS_READ_WRITE};
     REQUIRE_OK(mmsb_use_begin(o.stream, &access, 1, &o.use, NULL));
-    REQUIRE_OK(mmsb_promise_create(o.runtime, 100, &o.promise));
+    REQUIRE_OK(mmsb_reservation_create(o.runtime, 100, &o.reservation));
     return o;
 }
 
 /* Each by its own function; the context stays. */
 static inline void end_device_objects(const device_objects_t *o) {
     REQUIRE_OK(mmsb_use_end(o->use));
-    REQUIRE_OK(mmsb_promise_destroy(o->promise, NULL));
+    REQUIRE_OK(mmsb_reservation_destroy(o->reservation, NULL));
     REQUIRE_OK(mmsb_block_free(o->block, 0, NULL));
     REQUIRE_OK(mmsb_stream_destroy(o->stream));
     REQUIRE_OK(mmsb_runtime_destroy(o->runtime));

@@ -125,12 +125,12 @@ static void a_stream_waits_for_a_ticket_on_the_device(void) {
     CHECK_OK(mmsb_block_free(d.block, 0, NULL));
     CHECK_OK(mmsb_runtime_reap(d.runtime));
     CHECK_OK(mmsb_runtime_stats(d.runtime, &stats));
-    CHECK(stats.pending == BLOCK && stats.booked == BLOCK);
+    CHECK(stats.pending == BLOCK && stats.charged == BLOCK);
     hold(0);
     CHECK_OK(mmsb_stream_wait(d.stream, MMSB_WAIT_FOREVER));
     CHECK_OK(mmsb_runtime_reap(d.runtime));
     CHECK_OK(mmsb_runtime_stats(d.runtime, &stats));
-    CHECK(stats.pending == 0 && stats.booked == 0);
+    CHECK(stats.pending == 0 && stats.charged == 0);
     CHECK_OK(mmsb_context_destroy(d.context));
     REQUIRE_OK(mmsb_test_slow_devices(0));
 }
@@ -145,7 +145,7 @@ static void failed_calls_change_nothing(void) {
     CHECK_STATUS(mmsb_block_allocate(d.stream, 100, 0, 0, &block, &address), MMSB_E_OUT_OF_MEMORY);
     CHECK_EQUAL(block, 42);
     CHECK_OK(mmsb_runtime_stats(d.runtime, &stats));
-    CHECK(stats.booked == BLOCK && stats.live == BLOCK);
+    CHECK(stats.charged == BLOCK && stats.live == BLOCK);
     REQUIRE_OK(mmsb_test_device_fault(d.context, 0, MMSB_TEST_COPY, 0, MMSB_TEST_FAIL));
     CHECK_STATUS(mmsb_stream_copy(d.stream, &stats, d.address, 1), MMSB_E_DEVICE);
     REQUIRE_OK(mmsb_test_device_fault(d.context, 0, MMSB_TEST_RECORD, 0, MMSB_TEST_FAIL));
@@ -162,11 +162,11 @@ static void a_lost_device_says_so_and_is_given_back(void) {
     for (int32_t call = MMSB_TEST_ALLOCATE; call <= MMSB_TEST_FREE; call++) {
         device_t d = new_device(0);
         mmsb_stream_t other = 0;
-        mmsb_promise_t promise = 0;
+        mmsb_reservation_t reservation = 0;
         mmsb_use_t open = 0;
         mmsb_ticket_t before = 0;
         REQUIRE_OK(mmsb_stream_create(d.runtime, 0, &other));
-        REQUIRE_OK(mmsb_promise_create(d.runtime, 1000, &promise));
+        REQUIRE_OK(mmsb_reservation_create(d.runtime, 1000, &reservation));
         REQUIRE_OK(mmsb_stream_record(d.stream, &before));
         const mmsb_access_t access = {.block = d.block, .access = MMSB_ACCESS_WRITE};
         REQUIRE_OK(mmsb_use_begin(d.stream, &access, 1, &open, NULL));
@@ -195,14 +195,14 @@ static void a_lost_device_says_so_and_is_given_back(void) {
             CHECK_OK(mmsb_ticket_destroy(ticket));
         }
         CHECK_OK(mmsb_ticket_destroy(before));
-        CHECK_OK(mmsb_promise_destroy(promise, NULL));
+        CHECK_OK(mmsb_reservation_destroy(reservation, NULL));
         CHECK_OK(mmsb_block_free(block, 0, NULL));
         CHECK_OK(mmsb_runtime_reap(d.runtime));
-        /* What was booked is what a recount gives: nothing. The other device works. */
+        /* What was charged is what a recount gives: nothing. The other device works. */
         mmsb_runtime_stats_t stats;
         mmsb_runtime_stats_init(&stats);
         CHECK_OK(mmsb_runtime_stats(d.runtime, &stats));
-        CHECK(stats.outstanding == 0 && stats.booked == 0);
+        CHECK(stats.outstanding == 0 && stats.charged == 0);
         mmsb_runtime_t far = 0;
         CHECK_OK(mmsb_runtime_shared(d.context, 1, &far));
         CHECK_OK(mmsb_stream_create(far, 0, &other));

@@ -508,37 +508,37 @@ static void budgets_hold_to_the_byte(void) {
     CHECK_EQUAL(refused, 42);
     mmsb_block_t exact = new_block(d.stream, 400, NULL);
     mmsb_runtime_stats_t stats = stats_of(d.runtime);
-    CHECK(stats.budget == 1000 && stats.booked == 1000 && stats.booked_peak == 1000 && stats.refusals == 2 &&
+    CHECK(stats.budget == 1000 && stats.charged == 1000 && stats.charged_peak == 1000 && stats.refusals == 2 &&
           stats.failures == 2);
     CHECK_OK(mmsb_block_free(exact, 0, NULL));
     exact = new_block(d.stream, 400, NULL); /* what is freed is looked for before a refusal */
     CHECK_OK(mmsb_block_free(exact, 0, NULL));
     CHECK_OK(mmsb_runtime_reap(d.runtime));
 
-    mmsb_promise_t promise = 42;
-    CHECK_STATUS(mmsb_promise_create(d.runtime, 0, &promise), MMSB_E_INVALID_SIZE);
-    CHECK_STATUS(mmsb_promise_create(d.runtime, 401, &promise), MMSB_E_LIMIT);
-    CHECK_STATUS(mmsb_promise_create(d.runtime, 1, NULL), MMSB_E_INVALID_ARGUMENT);
-    CHECK_EQUAL(promise, 42);
-    CHECK_OK(mmsb_promise_create(d.runtime, 400, &promise));
+    mmsb_reservation_t reservation = 42;
+    CHECK_STATUS(mmsb_reservation_create(d.runtime, 0, &reservation), MMSB_E_INVALID_SIZE);
+    CHECK_STATUS(mmsb_reservation_create(d.runtime, 401, &reservation), MMSB_E_LIMIT);
+    CHECK_STATUS(mmsb_reservation_create(d.runtime, 1, NULL), MMSB_E_INVALID_ARGUMENT);
+    CHECK_EQUAL(reservation, 42);
+    CHECK_OK(mmsb_reservation_create(d.runtime, 400, &reservation));
     CHECK_STATUS(mmsb_block_allocate(d.stream, 1, 0, 0, &refused, &address), MMSB_E_LIMIT);
-    CHECK_STATUS(mmsb_block_allocate(d.stream, 401, 0, promise, &refused, &address), MMSB_E_LIMIT);
-    CHECK_OK(mmsb_block_allocate(d.stream, 150, 0, promise, &exact, &address));
+    CHECK_STATUS(mmsb_block_allocate(d.stream, 401, 0, reservation, &refused, &address), MMSB_E_LIMIT);
+    CHECK_OK(mmsb_block_allocate(d.stream, 150, 0, reservation, &exact, &address));
     stats = stats_of(d.runtime);
-    CHECK(stats.promised == 250 && stats.booked == 1000);
+    CHECK(stats.reserved_bytes == 250 && stats.charged == 1000);
     mmsb_runtime_t other = 0;
     REQUIRE_OK(mmsb_runtime_create(d.context, 0, NULL, &other));
-    CHECK_STATUS(mmsb_block_allocate(new_stream(other), 1, 0, promise, &refused, &address), MMSB_E_INVALID_ARGUMENT);
-    CHECK_STATUS(mmsb_promise_create(other, 10, &refused), MMSB_E_INVALID_STATE); /* no budget */
+    CHECK_STATUS(mmsb_block_allocate(new_stream(other), 1, 0, reservation, &refused, &address), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_reservation_create(other, 10, &refused), MMSB_E_INVALID_STATE); /* no budget */
     uint64_t left = 0;
-    CHECK_OK(mmsb_promise_destroy(promise, &left));
+    CHECK_OK(mmsb_reservation_destroy(reservation, &left));
     CHECK_EQUAL(left, 250);
-    CHECK_STATUS(mmsb_promise_destroy(promise, &left), MMSB_E_STALE_HANDLE);
-    CHECK_STATUS(mmsb_block_allocate(d.stream, 1, 0, promise, &refused, &address), MMSB_E_STALE_HANDLE);
+    CHECK_STATUS(mmsb_reservation_destroy(reservation, &left), MMSB_E_STALE_HANDLE);
+    CHECK_STATUS(mmsb_block_allocate(d.stream, 1, 0, reservation, &refused, &address), MMSB_E_STALE_HANDLE);
     CHECK_OK(mmsb_block_free(block, 0, NULL));
     CHECK_OK(mmsb_block_free(exact, 0, NULL));
     CHECK_OK(mmsb_runtime_reap(d.runtime));
-    CHECK_EQUAL(stats_of(d.runtime).booked, 0);
+    CHECK_EQUAL(stats_of(d.runtime).charged, 0);
     CHECK_OK(mmsb_context_destroy(d.context));
 }
 
@@ -579,7 +579,7 @@ static void a_budget_holds_for_16_threads(void) {
     run_team(16, allocate_and_free, &contest);
     CHECK_OK(mmsb_runtime_reap(d.runtime));
     mmsb_runtime_stats_t stats = stats_of(d.runtime);
-    CHECK(stats.booked == 0 && stats.outstanding == 0 && stats.booked_peak <= 1000);
+    CHECK(stats.charged == 0 && stats.outstanding == 0 && stats.charged_peak <= 1000);
     CHECK(stats.allocations + stats.failures == 16 * 500 && stats.failures == contest.refusals);
     CHECK_OK(mmsb_context_destroy(d.context));
 }
@@ -638,9 +638,9 @@ static void a_ledger_is_one_budget_for_all(void) {
     void *address;
     CHECK_STATUS(mmsb_block_allocate(stream, 301, 0, 0, &block, &address), MMSB_E_LIMIT);
     CHECK_OK(mmsb_block_allocate(stream, 300, 0, 0, &block, &address));
-    CHECK_EQUAL(stats_of(second).booked, 1000);
+    CHECK_EQUAL(stats_of(second).charged, 1000);
     CHECK_OK(mmsb_runtime_destroy(d.runtime));
-    CHECK_EQUAL(stats_of(second).booked, 300);
+    CHECK_EQUAL(stats_of(second).charged, 300);
     CHECK_OK(mmsb_runtime_destroy(second));
     FILE *spoiled = fopen(path, "w");
     REQUIRE(spoiled != NULL && fputs("no ledger", spoiled) >= 0 && fclose(spoiled) == 0);
@@ -802,7 +802,7 @@ static void shutdown_ends_everything(void) {
     REQUIRE_OK(mmsb_stream_record(device.stream, &ticket));
     CHECK_OK(mmsb_shutdown());
     CHECK_STATUS(mmsb_use_end(device.use), MMSB_E_STALE_HANDLE);
-    CHECK_STATUS(mmsb_promise_destroy(device.promise, NULL), MMSB_E_STALE_HANDLE);
+    CHECK_STATUS(mmsb_reservation_destroy(device.reservation, NULL), MMSB_E_STALE_HANDLE);
     CHECK_STATUS(mmsb_block_free(device.block, 0, NULL), MMSB_E_STALE_HANDLE);
     CHECK_STATUS(mmsb_stream_destroy(device.stream), MMSB_E_STALE_HANDLE);
     CHECK_STATUS(mmsb_runtime_destroy(device.runtime), MMSB_E_STALE_HANDLE);

@@ -2618,7 +2618,7 @@ static void device_allocate(void) {
     if (chance(15)) {
         pick_t bad = no_handle(MMSB_KIND_STREAM, device.ended_stream);
         CALL(mmsb_block_allocate(bad.handle, 64, 0, 0, &block, &address), bad.code);
-        bad = no_handle(MMSB_KIND_PROMISE, 0);
+        bad = no_handle(MMSB_KIND_RESERVATION, 0);
         CALL(mmsb_block_allocate(any_stream(), 64, 0, bad.handle, &block, &address), bad.handle == 0 ? MMSB_OK : bad.code);
         if (bad.handle == 0) {
             CALL(mmsb_block_free(block, 0, NULL), MMSB_OK);
@@ -2865,15 +2865,15 @@ static void device_runtime(void) {
         break;
     }
     default: {
-        mmsb_promise_t promise = 42;
+        mmsb_reservation_t reservation = 42;
         uint64_t bytes = 1 + below(1000);
         mmsb_status_t code = !device.budgeted ? MMSB_E_INVALID_STATE : bytes > BUDGET - device.live ? MMSB_E_LIMIT : MMSB_OK;
-        if (CALL(mmsb_promise_create(device.runtime, bytes, &promise), code) == MMSB_OK) {
-            CALL(mmsb_promise_destroy(promise, &left), MMSB_OK);
+        if (CALL(mmsb_reservation_create(device.runtime, bytes, &reservation), code) == MMSB_OK) {
+            CALL(mmsb_reservation_destroy(reservation, &left), MMSB_OK);
             SAME(left, bytes);
-            CALL(mmsb_promise_destroy(promise, &left), MMSB_E_STALE_HANDLE);
+            CALL(mmsb_reservation_destroy(reservation, &left), MMSB_E_STALE_HANDLE);
         }
-        CALL(mmsb_promise_destroy(0, NULL), MMSB_OK);
+        CALL(mmsb_reservation_destroy(0, NULL), MMSB_OK);
     }
     }
 }
@@ -2941,7 +2941,7 @@ static void fuzz_library(void) {
     case 0: {
         int32_t kind = (int32_t)below(16) - 1;
         CALL(mmsb_debug_live_objects(kind, &count),
-             kind >= MMSB_KIND_PAGE && kind <= MMSB_KIND_PROMISE && kind != 10 ? MMSB_OK : MMSB_E_INVALID_ARGUMENT);
+             kind >= MMSB_KIND_PAGE && kind <= MMSB_KIND_RESERVATION && kind != 10 ? MMSB_OK : MMSB_E_INVALID_ARGUMENT);
         break;
     }
     case 1: {

@@ -78,15 +78,15 @@ static void bad_handles_answer_their_codes(void) {
     CHECK_EQUAL(device.block >> 60, MMSB_KIND_BLOCK);
     CHECK_EQUAL(device.use >> 60, MMSB_KIND_USE);
     CHECK_EQUAL(device.runtime >> 60, MMSB_KIND_RUNTIME);
-    CHECK_EQUAL(device.promise >> 60, MMSB_KIND_PROMISE);
+    CHECK_EQUAL(device.reservation >> 60, MMSB_KIND_RESERVATION);
 
-    static const int kinds[] = {MMSB_KIND_PAGE,  MMSB_KIND_CONTEXT, MMSB_KIND_TICKET,  MMSB_KIND_SNAPSHOT, MMSB_KIND_STREAM,
-                                MMSB_KIND_BLOCK, MMSB_KIND_USE,     MMSB_KIND_RUNTIME, MMSB_KIND_PROMISE};
-    const uint64_t live[] = {0,          page, context,        ticket,        0, 0, snapshot, device.stream, device.block,
-                             device.use, 0,    device.runtime, device.promise};
-    const uint64_t ended[] = {0, ended_page,           ended_context,       ended_ticket,       0,
-                              0, ended_snapshot,       ended_device.stream, ended_device.block, ended_device.use,
-                              0, ended_device.runtime, ended_device.promise};
+    static const int kinds[] = {MMSB_KIND_PAGE,  MMSB_KIND_CONTEXT, MMSB_KIND_TICKET,  MMSB_KIND_SNAPSHOT,   MMSB_KIND_STREAM,
+                                MMSB_KIND_BLOCK, MMSB_KIND_USE,     MMSB_KIND_RUNTIME, MMSB_KIND_RESERVATION};
+    const uint64_t live[] = {
+        0, page, context, ticket, 0, 0, snapshot, device.stream, device.block, device.use, 0, device.runtime, device.reservation};
+    const uint64_t ended[] = {0, ended_page,           ended_context,           ended_ticket,       0,
+                              0, ended_snapshot,       ended_device.stream,     ended_device.block, ended_device.use,
+                              0, ended_device.runtime, ended_device.reservation};
     for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
         const call_t *call = &every_call[i];
         if (call->kind == 0) {
@@ -116,7 +116,7 @@ static void bad_handles_answer_their_codes(void) {
     mmsb_runtime_stats_t stats;
     mmsb_runtime_stats_init(&stats);
     CHECK_OK(mmsb_runtime_stats(device.runtime, &stats));
-    CHECK(stats.streams == 1 && stats.blocks == 1 && stats.promised == 100 && stats.uses == 1);
+    CHECK(stats.streams == 1 && stats.blocks == 1 && stats.reserved_bytes == 100 && stats.uses == 1);
     end_device_objects(&device);
     CHECK_OK(mmsb_context_destroy(device.context));
     CHECK_EQUAL(context_stats(context).pages, 3);

@@ -25,8 +25,8 @@ static void a_panic_poisons_the_library(void) {
 
     CHECK_STATUS(mmsb_test_panic(), MMSB_E_INTERNAL);
     CHECK_STATUS(mmsb_test_panic(), MMSB_E_POISONED);
-    const uint64_t handles[] = {0,          page, context,        ticket,        0, 0, snapshot, device.stream, device.block,
-                                device.use, 0,    device.runtime, device.promise};
+    const uint64_t handles[] = {
+        0, page, context, ticket, 0, 0, snapshot, device.stream, device.block, device.use, 0, device.runtime, device.reservation};
     for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
         const call_t *call = &every_call[i];
         if (call->role != ORDINARY) {

@@ -74,7 +74,7 @@ const MMSB_KIND_STREAM = Int32(7)
 const MMSB_KIND_BLOCK = Int32(8)
 const MMSB_KIND_USE = Int32(9)
 const MMSB_KIND_RUNTIME = Int32(11)
-const MMSB_KIND_PROMISE = Int32(12)
+const MMSB_KIND_RESERVATION = Int32(12)
 
 const MMSB_LOCATION_DEFAULT = Int32(-1)
 const MMSB_LOCATION_CPU = Int32(0)
@@ -177,7 +177,7 @@ const mmsb_ticket_t = UInt64
 const mmsb_snapshot_t = UInt64
 const mmsb_stream_t = UInt64
 const mmsb_runtime_t = UInt64
-const mmsb_promise_t = UInt64
+const mmsb_reservation_t = UInt64
 const mmsb_block_t = UInt64
 const mmsb_use_t = UInt64
 const mmsb_tag_t = UInt32
@@ -483,9 +483,9 @@ struct mmsb_runtime_stats_t
     waits::UInt64
     waits_saved::UInt64
     budget::UInt64
-    booked::UInt64
-    promised::UInt64
-    booked_peak::UInt64
+    charged::UInt64
+    reserved_bytes::UInt64
+    charged_peak::UInt64
     refusals::UInt64
     reports::UInt64
     reserved::NTuple{8,UInt64}
@@ -890,12 +890,12 @@ mmsb_runtime_tag_stats(runtime, tag, stats) =
     @ccall libmmsb.mmsb_runtime_tag_stats(
         runtime::mmsb_runtime_t, tag::mmsb_tag_t, stats::Ptr{mmsb_tag_stats_t}
     )::mmsb_status_t
-mmsb_promise_create(runtime, bytes, promise) =
-    @ccall libmmsb.mmsb_promise_create(
-        runtime::mmsb_runtime_t, bytes::UInt64, promise::Ptr{mmsb_promise_t}
+mmsb_reservation_create(runtime, bytes, reservation) =
+    @ccall libmmsb.mmsb_reservation_create(
+        runtime::mmsb_runtime_t, bytes::UInt64, reservation::Ptr{mmsb_reservation_t}
     )::mmsb_status_t
-mmsb_promise_destroy(promise, left) =
-    @ccall libmmsb.mmsb_promise_destroy(promise::mmsb_promise_t, left::Ptr{UInt64})::mmsb_status_t
+mmsb_reservation_destroy(reservation, left) =
+    @ccall libmmsb.mmsb_reservation_destroy(reservation::mmsb_reservation_t, left::Ptr{UInt64})::mmsb_status_t
 mmsb_stream_create(runtime, priority, stream) =
     @ccall libmmsb.mmsb_stream_create(
         runtime::mmsb_runtime_t, priority::Int32, stream::Ptr{mmsb_stream_t}
@@ -921,9 +921,9 @@ mmsb_stream_record(stream, ticket) =
     @ccall libmmsb.mmsb_stream_record(stream::mmsb_stream_t, ticket::Ptr{mmsb_ticket_t})::mmsb_status_t
 mmsb_stream_after(stream, ticket) =
     @ccall libmmsb.mmsb_stream_after(stream::mmsb_stream_t, ticket::mmsb_ticket_t)::mmsb_status_t
-mmsb_block_allocate(stream, bytes, tag, promise, block, address) =
+mmsb_block_allocate(stream, bytes, tag, reservation, block, address) =
     @ccall libmmsb.mmsb_block_allocate(
-        stream::mmsb_stream_t, bytes::UInt64, tag::mmsb_tag_t, promise::mmsb_promise_t,
+        stream::mmsb_stream_t, bytes::UInt64, tag::mmsb_tag_t, reservation::mmsb_reservation_t,
         block::Ptr{mmsb_block_t}, address::Ptr{Ptr{Cvoid}}
     )::mmsb_status_t
 mmsb_block_free(block, stream, deferred) =

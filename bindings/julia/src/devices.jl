@@ -75,7 +75,7 @@ runtime_option(::Val{name}, value) where {name} = throw(ArgumentError("a runtime
     create_runtime!(state, device = 0; options...)
 
 A runtime of the program's own. Options: `streams` (the most that are open), `budget` (bytes, 0 = no limit), `ledger` (a file in
-which processes book one budget), `log_events`, `guard_every` (every how many-th block is guarded), `guard_quarantine` (bytes).
+which processes charge one budget), `log_events`, `guard_every` (every how many-th block is guarded), `guard_quarantine` (bytes).
 """
 function create_runtime!(state::MMSBState, device::Integer = 0; options...)
     record = Ref{mmsb_runtime_options_t}()
@@ -143,21 +143,21 @@ Writes what the runtime's log has to an open file, in the form of RMM's logging 
 write_runtime_log(runtime::DeviceRuntime, file::IOStream) = call(mmsb_runtime_log_write, runtime, Int32(fd(file)))
 
 """
-    promise_bytes!(runtime, bytes)
+    reserve_bytes!(runtime, bytes)
 
-Keeps bytes of the budget for blocks to come, and gives the number of the promise; `end_promise!` gives back what is left.
+Keeps bytes of the budget for blocks to come, and gives the number of the reservation; `end_reservation!` gives back what is left.
 """
-promise_bytes!(runtime::DeviceRuntime, bytes::Integer) =
-    fill_reference(UInt64, mmsb_promise_create, runtime, byte_count(bytes))
+reserve_bytes!(runtime::DeviceRuntime, bytes::Integer) =
+    fill_reference(UInt64, mmsb_reservation_create, runtime, byte_count(bytes))
 
 """
-    end_promise!(promise)
+    end_reservation!(reservation)
 
-Gives back what is left of a promise, and says how many bytes that were.
+Gives back what is left of a reservation, and says how many bytes that were.
 """
-function end_promise!(promise::UInt64)
+function end_reservation!(reservation::UInt64)
     left = Ref{UInt64}(0)
-    check(mmsb_promise_destroy(promise, left))
+    check(mmsb_reservation_destroy(reservation, left))
     return Int(left[])
 end
 
@@ -213,13 +213,13 @@ Lets what is queued from now on run behind a ticket of `record_stream`. The devi
 wait_on_device!(stream::DeviceStream, ticket::Ticket) = call(mmsb_stream_after, stream, handle(ticket))
 
 """
-    allocate_block!(stream, bytes; tag = "untagged", promise = 0)
+    allocate_block!(stream, bytes; tag = "untagged", reservation = 0)
 
 Takes device memory in the order of a stream; its bytes are not defined.
 """
-function allocate_block!(stream::DeviceStream, bytes::Integer; tag::AbstractString = "untagged", promise::UInt64 = UInt64(0))
+function allocate_block!(stream::DeviceStream, bytes::Integer; tag::AbstractString = "untagged", reservation::UInt64 = UInt64(0))
     block, address = Ref{UInt64}(0), Ref{Ptr{Cvoid}}(C_NULL)
-    call(mmsb_block_allocate, stream, byte_count(bytes), tag_of(tag), promise, block, address)
+    call(mmsb_block_allocate, stream, byte_count(bytes), tag_of(tag), reservation, block, address)
     return DeviceBlock(stream, block[], UInt64(address[]), Int(bytes))
 end
 

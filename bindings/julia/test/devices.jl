@@ -80,7 +80,7 @@ end
     end
 end
 
-@testset "budgets, promises, log" begin
+@testset "budgets, reservations, log" begin
     with_devices() do state
         folder = mktempdir()
         runtime = create_runtime!(state, 0; budget = 1000, streams = 1, log_events = 10, ledger = joinpath(folder, "ledger"))
@@ -88,12 +88,12 @@ end
         @test fails(() -> open_stream!(runtime), MemoryLimitError, 31)
         allocate_block!(stream, 600)
         @test fails(() -> allocate_block!(stream, 401), MemoryLimitError, 31)
-        promise = promise_bytes!(runtime, 400)
-        allocate_block!(stream, 150; promise)
-        @test end_promise!(promise) == 250
-        @test fails(() -> end_promise!(promise), StaleHandleError, 12)
+        reservation = reserve_bytes!(runtime, 400)
+        allocate_block!(stream, 150; reservation)
+        @test end_reservation!(reservation) == 250
+        @test fails(() -> end_reservation!(reservation), StaleHandleError, 12)
         statistics = get_runtime_statistics(runtime)
-        @test statistics.booked == 750 && statistics.budget == 1000 && statistics.refusals == 1
+        @test statistics.charged == 750 && statistics.budget == 1000 && statistics.refusals == 1
         open(file -> write_runtime_log(runtime, file), joinpath(folder, "log"), "w")
         lines = readlines(joinpath(folder, "log"))
         @test lines[1] == "Thread,Time,Action,Pointer,Size,Stream" && length(lines) == 4

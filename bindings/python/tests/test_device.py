@@ -215,24 +215,24 @@ def test_streams_of_the_program(sim: mmsb.Context, stream: mmsb.Stream) -> None:
                 other.wrap(wrong)
 
 
-def test_budgets_and_promises(sim: mmsb.Context) -> None:
+def test_budgets_and_reservations(sim: mmsb.Context) -> None:
     with sim.create_runtime(budget=1000) as runtime, runtime.stream() as stream:
         block = stream.allocate(600)
         with pytest.raises(mmsb.LimitError, match=r"401.*600.*400.*1000"):
             stream.allocate(401)
-        with runtime.promise(400) as promise:
-            assert isinstance(promise, mmsb.Promise)
-            assert promise.handle >> 60 == 12
+        with runtime.reserve(400) as reservation:
+            assert isinstance(reservation, mmsb.Reservation)
+            assert reservation.handle >> 60 == 12
             with pytest.raises(mmsb.LimitError):
                 stream.allocate(1)
-            part = stream.allocate(150, promise=promise)
-            assert promise.close() == 250
-            assert promise.close() == 0
+            part = stream.allocate(150, reservation=reservation)
+            assert reservation.close() == 250
+            assert reservation.close() == 0
         with pytest.raises(mmsb.ClosedError):
-            stream.allocate(1, promise=promise)
+            stream.allocate(1, reservation=reservation)
         stats = runtime.stats()
         assert isinstance(stats, mmsb.RuntimeStats)
-        assert (stats.budget, stats.booked, stats.promised, stats.booked_peak, stats.refusals) == (1000, 750, 0, 1000, 2)
+        assert (stats.budget, stats.charged, stats.reserved_bytes, stats.charged_peak, stats.refusals) == (1000, 750, 0, 1000, 2)
         assert (stats.streams, stats.blocks, stats.live, stats.peak, stats.allocations, stats.failures) == (1, 2, 750, 750, 2, 2)
         assert (stats.frees, stats.deferred_frees, stats.uses, stats.waits, stats.waits_saved, stats.reports) == (0,) * 6
         del block, part
@@ -241,7 +241,7 @@ def test_budgets_and_promises(sim: mmsb.Context) -> None:
         runtime.trim()
         assert runtime.stats().outstanding == 0, "dropped blocks are given back"
     with pytest.raises(mmsb.InvalidStateError):
-        sim.runtime().promise(1)
+        sim.runtime().reserve(1)
 
 
 def test_a_refusal_asks_the_program(sim: mmsb.Context) -> None:

@@ -807,7 +807,7 @@ func refusesKernels(s *subject) {
 	}
 	s.fails(status.InvalidHandle, s.device.UnloadModule(0))
 	s.fails(status.InvalidHandle, s.device.UnloadModule(12345678))
-	_, err := s.device.Function(12345678, "mmsb_kernel_fill")
+	_, err := s.device.Function(12345678, "mmsb__kernel_fill")
 	s.fails(status.InvalidHandle, err)
 	for _, launch := range []driver.Launch{{Blocks: 1, Threads: 1}, {Function: 12345678, Blocks: 1, Threads: 1}} {
 		s.fails(status.InvalidHandle, s.device.Launch(s.stream, &launch))

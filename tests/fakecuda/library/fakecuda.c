@@ -379,7 +379,7 @@ struct work {
     size_t bytes;
     int value;
     struct mark *mark;
-    const mmsb_kernel_host_t *kernel;
+    const mmsb__kernel_host_t *kernel;
     uint64_t threads;
     struct work *next;
     unsigned char parameter[];
@@ -549,11 +549,11 @@ static void fill_body(const void *parameter, uint64_t thread, uint64_t threads) 
     for (uint64_t i = thread; i < fill->bytes; i += threads)
         ((unsigned char *)fill->address)[i] = (unsigned char)fill->value;
 }
-static const mmsb_kernel_host_t kernels_of_tests[] = {{"fakecuda_fill", 24, fill_body}, {"fakecuda_trap", 0, trap}};
+static const mmsb__kernel_host_t kernels_of_tests[] = {{"fakecuda_fill", 24, fill_body}, {"fakecuda_trap", 0, trap}};
 
 struct CUfunc_st {
     CUmodule module;
-    const mmsb_kernel_host_t *kernel;
+    const mmsb__kernel_host_t *kernel;
     CUfunction next;
 };
 
@@ -564,9 +564,9 @@ struct CUmod_st {
 };
 static CUmodule modules;
 
-static const mmsb_kernel_host_t *find_kernel(CUmodule module, const char *name) {
+static const mmsb__kernel_host_t *find_kernel(CUmodule module, const char *name) {
     if (module->text == NULL)
-        return mmsb_kernel_host(name);
+        return mmsb__kernel_host(name);
     size_t length = strlen(name);
     const char *entry = module->text;
     while ((entry = strstr(entry, ".entry ")) != NULL) {
@@ -1311,7 +1311,7 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule handle, const
     BEGIN_IN_CONTEXT(cuModuleGetFunction);
     (void)context;
     CUmodule module = known_module(handle);
-    const mmsb_kernel_host_t *kernel = find_kernel(module, name);
+    const mmsb__kernel_host_t *kernel = find_kernel(module, name);
     if (kernel == NULL)
         return end(CUDA_ERROR_NOT_FOUND);
     for (*function = module->functions; *function != NULL; *function = (*function)->next) {

@@ -39,7 +39,7 @@ from ._errors import (
 )
 from .context import Context, ContextStats
 from .delta import Delta
-from .device import Block, BlockInfo, Device, Promise, Recorder, Runtime, RuntimeStats, Stream, TagStats, Use
+from .device import Block, BlockInfo, Device, Recorder, Reservation, Runtime, RuntimeStats, Stream, TagStats, Use
 from .journal import Journal, JournalInfo
 from .library import (
     Capability,
@@ -105,8 +105,8 @@ __all__ = [
     "PageInfo",
     "PeerError",
     "PoisonedError",
-    "Promise",
     "Recorder",
+    "Reservation",
     "Runtime",
     "RuntimeStats",
     "SaveStats",

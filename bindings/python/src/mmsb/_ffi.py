@@ -45,7 +45,7 @@ KINDS = {
     "block": 8,
     "use": 9,
     "runtime": 11,
-    "promise": 12,
+    "reservation": 12,
 }
 LOCATIONS = {"cpu": 0, "gpu": 1, "unified": 2, "pinned": 3, "disk": 4}
 SIMULATE = {"off": 0, "if-no-gpu": 1, "always": 2}
@@ -412,9 +412,9 @@ class RuntimeStats(ctypes.Structure):
         ("waits", c_uint64),
         ("waits_saved", c_uint64),
         ("budget", c_uint64),
-        ("booked", c_uint64),
-        ("promised", c_uint64),
-        ("booked_peak", c_uint64),
+        ("charged", c_uint64),
+        ("reserved_bytes", c_uint64),
+        ("charged_peak", c_uint64),
         ("refusals", c_uint64),
         ("reports", c_uint64),
         ("reserved", c_uint64 * 8),
@@ -639,8 +639,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_runtime_log_write": (c_int32, (c_uint64, c_int32)),
     "mmsb_tag_of": (c_int32, (c_char_p, POINTER(c_uint32))),
     "mmsb_runtime_tag_stats": (c_int32, (c_uint64, c_uint32, POINTER(TagStats))),
-    "mmsb_promise_create": (c_int32, (c_uint64, c_uint64, POINTER(c_uint64))),
-    "mmsb_promise_destroy": (c_int32, (c_uint64, POINTER(c_uint64))),
+    "mmsb_reservation_create": (c_int32, (c_uint64, c_uint64, POINTER(c_uint64))),
+    "mmsb_reservation_destroy": (c_int32, (c_uint64, POINTER(c_uint64))),
     "mmsb_stream_create": (c_int32, (c_uint64, c_int32, POINTER(c_uint64))),
     "mmsb_stream_wrap": (c_int32, (c_uint64, c_void_p, POINTER(c_uint64))),
     "mmsb_stream_destroy": (c_int32, (c_uint64,)),

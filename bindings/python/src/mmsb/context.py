@@ -687,7 +687,7 @@ class Context:
         """A runtime of the program's own.
 
         - streams: the most that are leased at a time
-        - budget: bytes that blocks may take, 0 for no limit; ledger: a file in which processes book one budget together
+        - budget: bytes that blocks may take, 0 for no limit; ledger: a file in which processes charge one budget together
         - log_events: how many events the log keeps, for write_log()
         - guard_every: every how many-th block is guarded; guard_quarantine: bytes of freed blocks that are held back
         - refused: called with bytes and attempt where memory is refused; it may free blocks, and True tries again

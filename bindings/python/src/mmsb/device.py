@@ -70,9 +70,9 @@ class RuntimeStats(NamedTuple):
     waits_saved: int
     #: Of the budget, in bytes; all 0 without one.
     budget: int
-    booked: int
-    promised: int
-    booked_peak: int
+    charged: int
+    reserved_bytes: int
+    charged_peak: int
     refusals: int
     #: Of the guard.
     reports: int
@@ -211,11 +211,11 @@ class Runtime:
         check(lib.mmsb_stream_wrap(self.handle, native, handle))
         return Stream(self, handle.value, kept=stream)
 
-    def promise(self, bytes: int) -> Promise:
+    def reserve(self, bytes: int) -> Reservation:
         """Keeps bytes of the budget for blocks to come: nobody else gets them."""
         handle = ctypes.c_uint64()
-        check(lib.mmsb_promise_create(self.handle, unsigned(bytes, "bytes"), handle))
-        return Promise(self, handle.value)
+        check(lib.mmsb_reservation_create(self.handle, unsigned(bytes, "bytes"), handle))
+        return Reservation(self, handle.value)
 
     def stats(self) -> RuntimeStats:
         """The counters now."""
@@ -259,7 +259,7 @@ class Runtime:
         raise TypeError("a runtime cannot be pickled or copied")
 
 
-class Promise:
+class Reservation:
     """Bytes of a budget that are kept. What is left comes back when it is closed or dropped."""
 
     __slots__ = ("__weakref__", "_finalizer", "_handle", "_runtime")
@@ -267,30 +267,30 @@ class Promise:
     def __init__(self, runtime: Runtime, handle: int) -> None:
         self._runtime = runtime
         self._handle = handle
-        self._finalizer = when_dropped(self, _give_back, "mmsb_promise_destroy", handle, None)
+        self._finalizer = when_dropped(self, _give_back, "mmsb_reservation_destroy", handle, None)
 
     @property
     def handle(self) -> int:
         """The library's handle."""
         if not self._finalizer.alive:
-            raise ClosedError("the promise is closed")
+            raise ClosedError("the reservation is closed")
         return self._handle
 
     def close(self) -> int:
         """Gives back what is left, and says how many bytes that were; 0 where it is closed."""
         left = ctypes.c_uint64()
         if self._finalizer.detach() is not None:
-            check(lib.mmsb_promise_destroy(self._handle, left))
+            check(lib.mmsb_reservation_destroy(self._handle, left))
         return left.value
 
-    def __enter__(self) -> Promise:
+    def __enter__(self) -> Reservation:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a promise cannot be pickled or copied")
+        raise TypeError("a reservation cannot be pickled or copied")
 
 
 class Stream:
@@ -326,11 +326,11 @@ class Stream:
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.native
 
-    def allocate(self, bytes: int, tag: str = "untagged", promise: Promise | None = None) -> Block:
+    def allocate(self, bytes: int, tag: str = "untagged", reservation: Reservation | None = None) -> Block:
         """Takes device memory in the order of this stream; its bytes are not defined."""
         block, address = ctypes.c_uint64(), ctypes.c_void_p()
         size = unsigned(bytes, "bytes")
-        check(lib.mmsb_block_allocate(self.handle, size, _tag(tag), promise.handle if promise else 0, block, address))
+        check(lib.mmsb_block_allocate(self.handle, size, _tag(tag), reservation.handle if reservation else 0, block, address))
         return Block(self, block.value, address.value or 0, size)
 
     def use(self, *accesses: tuple[Block, str]) -> Use:
