@@ -206,9 +206,9 @@ test-go: $(STAMPS)/tools $(FAKECUDA) ## the Go packages
 test-race: $(STAMPS)/tools $(FAKECUDA) ## the Go packages under the race detector, with the tag invariants
 	@python3 tools/go_test.py -race -tags invariants $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
 
-.PHONY: test-plants
-test-plants: $(STAMPS)/tools ## bugs planted in the device runtime and in what gives pages their ids: each must be found
-	@python3 tools/go_test.py -tags plants -run Planted -v ./core/page ./gpu/runtime
+.PHONY: test-mutants
+test-mutants: $(STAMPS)/tools ## bugs planted in copies of the source (tests/mutations): each must be caught
+	@python3 tests/mutations/run.py
 
 SCHEDULES ?= 1000000
 .PHONY: simulate
