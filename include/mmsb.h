@@ -117,6 +117,7 @@ typedef uint64_t mmsb_stream_t;      /* a queue of work on a device */
 typedef uint64_t mmsb_block_t;       /* device memory that was allocated from a runtime */
 typedef uint64_t mmsb_use_t;         /* queued work that reads or writes blocks */
 typedef uint32_t mmsb_tag_t;         /* not a handle: the number of a name, see mmsb_tag_of */
+
 /* The highest four bits of a handle are its kind. */
 #define MMSB_KIND_PAGE 1
 #define MMSB_KIND_CONTEXT 2
@@ -132,6 +133,7 @@ typedef uint32_t mmsb_tag_t;         /* not a handle: the number of a name, see 
 #define MMSB_KIND_MEMORY 5 /* memory outside of pages: pinned when its context ended, released, or a snapshot saved to memory */
 
 /* ----------------------------------------------------------------------------------------------- locations ---- */
+
 typedef int32_t mmsb_location_t;
 #define MMSB_LOCATION_DEFAULT (-1) /* the context's default location */
 #define MMSB_LOCATION_CPU 0        /* host memory */
@@ -774,6 +776,7 @@ MMSB_API mmsb_status_t mmsb_page_mask_count(mmsb_page_t page, uint64_t *count);
 
 /* Keys are valid UTF-8 of at least 1 byte; values are any bytes. A page keeps its keys in the order in which they were first set.
  * A metadata blob is: u32 count, then per entry u32 key length, key, u32 value length, value; little endian. */
+
 /* Sets key to value.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (NULL, empty key, UTF-8), MMSB_E_INVALID_SIZE (the blob would be larger than 4
  * GiB), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT. Threads: any. Blocks: short. Since 0.1. */
@@ -1140,6 +1143,7 @@ MMSB_API mmsb_status_t mmsb_journal_info(mmsb_context_t context, mmsb_journal_in
 
 /* GPUs, or the simulated devices that take their place if a context asks for that (mmsb_context_options_t.simulate). The devices
  * of a context are of one kind: the driver's, or simulated ones of its own. docs/devices.md describes how they work. */
+
 typedef struct mmsb_device_info {
     int32_t ordinal;   /* the driver's number of the device */
     int32_t simulated; /* 1 = no hardware: the device's memory is host memory */
@@ -1170,6 +1174,7 @@ MMSB_API mmsb_status_t mmsb_device_list(mmsb_context_t context, mmsb_device_info
  * allocated and freed in the order of a stream. A use states which blocks the work that a program is about to queue reads or
  * writes: mmsb_use_begin makes the stream wait for conflicting work on other streams, mmsb_use_end states that the work is
  * queued. Freed memory is reused only behind all uses of it. The host never waits for the device, unless a comment says so. */
+
 typedef struct mmsb_runtime_options {
     uint32_t struct_size;
     uint32_t streams;     /* 64; largest number of streams that mmsb_stream_create leases at a time */
