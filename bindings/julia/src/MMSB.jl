@@ -1,8 +1,8 @@
 """
-Paged memory over every place memory can be: the Julia side of libmmsb.
+Paged memory in host memory, on GPUs and on disk: the Julia binding of libmmsb.
 
-A `MMSBState` owns pages; a `Page` is a view of one. Byte positions count from 1. The library is the file that the environment
-variable MMSB_LIBRARY names, else the one in the build tree. Functions may be called from any task and thread.
+An `MMSBState` owns pages; a `Page` refers to one. Byte positions count from 1. The environment variable MMSB_LIBRARY names the
+library's file; without it the library of the build tree is loaded. Functions may be called from any task and thread.
 """
 module MMSB
 
