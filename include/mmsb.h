@@ -1119,7 +1119,7 @@ MMSB_API mmsb_status_t mmsb_journal_close(mmsb_context_t context);
 
 /* Verifies a snapshot, then removes the journal segments that hold only records which the snapshot contains.
  * Errors: as mmsb_journal_sync, and those of mmsb_snapshot_open. Threads: any. Blocks: for the disk. Since 0.1. */
-MMSB_API mmsb_status_t mmsb_journal_drop(mmsb_context_t context, const char *snapshot);
+MMSB_API mmsb_status_t mmsb_journal_trim(mmsb_context_t context, const char *snapshot);
 
 typedef struct mmsb_journal_info {
     uint32_t struct_size;
@@ -1272,12 +1272,12 @@ MMSB_API mmsb_status_t mmsb_runtime_log_write(mmsb_runtime_t runtime, int32_t de
 MMSB_API mmsb_status_t mmsb_tag_of(const char *name, mmsb_tag_t *tag);
 
 typedef struct mmsb_tag_stats {
-    uint64_t live;     /* bytes that are outstanding */
-    uint64_t peak;     /* largest value of live */
-    uint64_t total;    /* bytes of all allocations so far */
-    uint64_t blocks;   /* blocks that are outstanding */
-    uint64_t ever;     /* number of all allocations so far */
-    uint64_t failures; /* allocations that failed */
+    uint64_t live;         /* bytes that are outstanding */
+    uint64_t peak;         /* largest value of live */
+    uint64_t total_bytes;  /* bytes of all allocations so far */
+    uint64_t blocks;       /* blocks that are outstanding */
+    uint64_t total_blocks; /* number of all allocations so far */
+    uint64_t failures;     /* allocations that failed */
     uint64_t reserved[2];
 } mmsb_tag_stats_t;
 

@@ -38,7 +38,7 @@ export get_runtime, create_runtime!, get_runtime_statistics, get_tag_statistics
 export reap_frees!, trim_memory!, write_runtime_log, reserve_bytes!, end_reservation!
 export open_stream!, wrap_stream!, native_stream, record_stream, wait_on_device!
 export allocate_block!, free_block!, count_uses, with_use, write_block!, read_block, copy_block!, fill_block!
-export open_journal!, sync_journal, close_journal!, drop_journal!, get_journal_info
+export open_journal!, sync_journal, close_journal!, trim_journal!, get_journal_info
 
 for exporter in (PageAllocator, DeviceSync, DeviceFallback)
     @eval using .$(nameof(exporter))

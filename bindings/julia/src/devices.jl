@@ -107,7 +107,8 @@ end
 """
     get_tag_statistics(runtime, tag)
 
-The current counters of a tag in a runtime: `live`, `peak` and `total` bytes, `blocks`, all blocks `ever`, `failures`.
+The current counters of a tag in a runtime: `live`, `peak` and `total_bytes` in bytes; `blocks`,
+`total_blocks`, `failures`.
 """
 function get_tag_statistics(runtime::DeviceRuntime, tag::AbstractString)
     stats = fill_reference(mmsb_tag_stats_t, mmsb_runtime_tag_stats, runtime, tag_of(tag))

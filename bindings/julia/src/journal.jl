@@ -45,12 +45,12 @@ function close_journal!(state::MMSBState)
 end
 
 """
-    drop_journal!(state, snapshot)
+    trim_journal!(state, snapshot)
 
 Verifies a snapshot, then removes the journal's segments that hold only records which it contains.
 """
-function drop_journal!(state::MMSBState, snapshot::AbstractString)
-    call(mmsb_journal_drop, state, path_text(snapshot))
+function trim_journal!(state::MMSBState, snapshot::AbstractString)
+    call(mmsb_journal_trim, state, path_text(snapshot))
     return state
 end
 

@@ -89,11 +89,11 @@ class TagStats(NamedTuple):
     live: int
     peak: int
     #: Bytes of all allocations so far.
-    total: int
+    total_bytes: int
     #: Blocks that are outstanding.
     blocks: int
     #: Number of all allocations so far.
-    ever: int
+    total_blocks: int
     #: Allocations that failed.
     failures: int
 

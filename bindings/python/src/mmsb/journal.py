@@ -55,9 +55,9 @@ class Journal:
         self._check(lib.mmsb_journal_info(self._handle(), raw))
         return JournalInfo(raw.segments, raw.first, raw.last, raw.synced, raw.bytes)
 
-    def drop(self, snapshot: AnyPath) -> None:
+    def trim(self, snapshot: AnyPath) -> None:
         """Verifies a snapshot, then removes the segments that hold only records which it contains."""
-        self._check(lib.mmsb_journal_drop(self._handle(), path_bytes(snapshot, "snapshot")))
+        self._check(lib.mmsb_journal_trim(self._handle(), path_bytes(snapshot, "snapshot")))
 
     def close(self) -> None:
         """Waits until all records are on disk and ends the journal. Idempotent."""
