@@ -2411,7 +2411,7 @@ static void fuzz_snapshot_file(void) {
     mmsb_journal_info_init(&journal);
     CALL(mmsb_journal_info(handle, &journal), contexts[index].journalled ? MMSB_OK : MMSB_E_INVALID_STATE);
     if (!contexts[index].journalled) {
-        CALL(mmsb_journal_drop(handle, path), MMSB_E_INVALID_STATE);
+        CALL(mmsb_journal_trim(handle, path), MMSB_E_INVALID_STATE);
         CALL(mmsb_journal_close(handle), MMSB_E_INVALID_STATE);
     }
     int null = open("/dev/null", O_WRONLY);

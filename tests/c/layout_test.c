@@ -292,9 +292,9 @@ FIELD_AT(mmsb_runtime_stats_t, reserved, 160);
 SIZE_IS(mmsb_tag_stats_t, 64);
 FIELD_AT(mmsb_tag_stats_t, live, 0);
 FIELD_AT(mmsb_tag_stats_t, peak, 8);
-FIELD_AT(mmsb_tag_stats_t, total, 16);
+FIELD_AT(mmsb_tag_stats_t, total_bytes, 16);
 FIELD_AT(mmsb_tag_stats_t, blocks, 24);
-FIELD_AT(mmsb_tag_stats_t, ever, 32);
+FIELD_AT(mmsb_tag_stats_t, total_blocks, 32);
 FIELD_AT(mmsb_tag_stats_t, failures, 40);
 FIELD_AT(mmsb_tag_stats_t, reserved, 48);
 
