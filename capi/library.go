@@ -68,7 +68,7 @@ func mmsbgo_live_objects(kind C.int32_t, count *C.uint64_t) (code C.mmsb_status_
 	}
 	counter, ok := counters[kind]
 	if !ok {
-		return failed(status.Errorf(status.InvalidArgument, "%d is no kind of object", kind))
+		return failed(status.Errorf(status.InvalidArgument, "object kind %d does not exist", kind))
 	}
 	*count = C.uint64_t(counter())
 	return C.MMSB_OK

@@ -216,7 +216,7 @@ func useSnapshot(h C.mmsb_snapshot_t, call func(s *snapshot.Snapshot) error) err
 		return err
 	}
 	if !r.acquire() {
-		return status.Errorf(status.StaleHandle, "snapshot %#x was closed", uint64(h))
+		return status.Errorf(status.StaleHandle, "snapshot 0x%016x was closed", uint64(h))
 	}
 	defer r.release()
 	return call(r.file)

@@ -109,10 +109,10 @@ func (e *Extents) Allocate(count, alignment uint64) (offset uint64, ok bool) {
 func (e *Extents) Free(offset, count uint64) error {
 	index, found := e.allocated[offset]
 	if !found {
-		return status.Errorf(status.InvalidArgument, "no range is allocated at block %d of %d", offset, e.limit)
+		return status.Errorf(status.InvalidArgument, "no extent is allocated at unit %d of %d", offset, e.limit)
 	}
 	if actual := e.extents[index].count; actual != count {
-		return status.Errorf(status.InvalidArgument, "the range at block %d has %d blocks, not %d", offset, actual, count)
+		return status.Errorf(status.InvalidArgument, "the extent at unit %d has %d units, not %d", offset, actual, count)
 	}
 	delete(e.allocated, offset)
 	e.used -= count
@@ -132,7 +132,7 @@ func (e *Extents) Free(offset, count uint64) error {
 // Grow moves the limit up. Errors: InvalidArgument (it would move down).
 func (e *Extents) Grow(limit uint64) error {
 	if limit < e.limit {
-		return status.Errorf(status.InvalidArgument, "the limit is %d blocks, it cannot become %d", e.limit, limit)
+		return status.Errorf(status.InvalidArgument, "the limit is %d units, it cannot become %d", e.limit, limit)
 	}
 	if limit > e.limit {
 		e.extend(limit)
@@ -336,18 +336,18 @@ func (e *Extents) Check() error {
 		current := e.extents[index]
 		switch {
 		case current.offset != position:
-			return broken("an extent begins at block %d, the one before ends at %d", current.offset, position)
+			return broken("an extent begins at unit %d, the one before ends at %d", current.offset, position)
 		case current.count == 0 || current.count > e.limit-position:
-			return broken("the extent at block %d has %d blocks, the limit is %d", position, current.count, e.limit)
+			return broken("the extent at unit %d has %d units, the limit is %d", position, current.count, e.limit)
 		case current.previous != previous:
-			return broken("the extent at block %d is after extent %d, not %d", position, previous, current.previous)
+			return broken("the extent at unit %d is after extent %d, not %d", position, previous, current.previous)
 		case current.free && previous != 0 && e.extents[previous].free:
-			return broken("two free extents touch at block %d", position)
+			return broken("two free extents touch at unit %d", position)
 		case current.free:
 			free[index] = true
 		default:
 			if found, there := e.allocated[position]; !there || found != index {
-				return broken("the allocated extent at block %d is not known by its offset", position)
+				return broken("the allocated extent at unit %d is not known by its offset", position)
 			}
 			used += current.count
 			ranges++
@@ -357,13 +357,13 @@ func (e *Extents) Check() error {
 	}
 	switch {
 	case position != e.limit:
-		return broken("the extents end at block %d, the limit is %d", position, e.limit)
+		return broken("the extents end at unit %d, the limit is %d", position, e.limit)
 	case previous != e.last:
 		return broken("the last extent is %d, not %d", previous, e.last)
 	case used != e.used:
-		return broken("%d blocks are allocated, %d are counted", used, e.used)
+		return broken("%d units are allocated, %d are counted", used, e.used)
 	case ranges != len(e.allocated):
-		return broken("%d ranges are allocated, %d are known by their offset", ranges, len(e.allocated))
+		return broken("%d extents are allocated, %d are known by their offset", ranges, len(e.allocated))
 	}
 	return e.checkLists(free, len(e.extents)-1-ranges)
 }
@@ -377,15 +377,15 @@ func (e *Extents) checkLists(free map[uint32]bool, unused int) error {
 	for found, index := range e.youngest {
 		row, column := found/columns, found%columns
 		if marked := e.columnMap[row]>>column&1 != 0; marked != (index != 0) {
-			return broken("class %d has the mark %t and the extent %d", found, marked, index)
+			return broken("the bitmap has %t for class %d with first extent %d", found, marked, index)
 		}
 		if marked := e.rowMap>>row&1 != 0; marked != (e.columnMap[row] != 0) {
-			return broken("row %d has the mark %t and the classes %#x", row, marked, e.columnMap[row])
+			return broken("the bitmap has %t for row %d with classes %#x", row, marked, e.columnMap[row])
 		}
 		for younger := uint32(0); index != 0; younger, index = index, e.extents[index].olderFree {
 			current := e.extents[index]
 			if !free[index] || current.youngerFree != younger || class(current.count) != found {
-				return broken("the extent at block %d with %d blocks does not belong into the list of class %d",
+				return broken("the extent at unit %d with %d units does not belong into the list of class %d",
 					current.offset, current.count, found)
 			}
 			delete(free, index)
@@ -399,7 +399,7 @@ func (e *Extents) checkLists(free map[uint32]bool, unused int) error {
 		listed++
 	}
 	if listed != unused {
-		return broken("%d extents are free or spare, %d are in a list", unused, listed)
+		return broken("%d extents are free or unused, %d are in a list", unused, listed)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func CheckedPieces(source Source, ranges []Range, check func(i int, piece []byte
 	yield func(i int, piece []byte) (rest func() error, err error)) error {
 	for _, r := range ranges {
 		if r.Offset < 0 || r.Length < 0 || r.Offset > source.Size()-r.Length {
-			return status.Errorf(status.Corrupt, "no %d bytes at offset %d in a file of %d bytes", r.Length, r.Offset, source.Size())
+			return status.Errorf(status.Corrupt, "%d bytes at offset %d are past the end of a file of %d bytes", r.Length, r.Offset, source.Size())
 		}
 	}
 	memory, err := newBuffers(readBuffers)
@@ -143,7 +143,7 @@ type rests struct {
 }
 
 func (r *rests) do(one *reading, memory *buffers) {
-	err := status.Errorf(status.Internal, "work on what was read at offset %d panicked", one.from)
+	err := status.Errorf(status.Internal, "processing of the bytes at offset %d panicked", one.from)
 	defer func() {
 		if value := recover(); value != nil { // the goroutine goes on: others wait for their buffers
 			safego.Caught(value)

@@ -159,7 +159,7 @@ func (r *Record) decode(head recordHead, content []byte) error {
 		r.Bytes = b.rest()
 	case Destroy, MaskClear:
 	default:
-		return status.Errorf(status.Format, "record %d is of %v, which this library does not know", sequence, head.kind)
+		return status.Errorf(status.Format, "record %d has %v, which this library does not know", sequence, head.kind)
 	}
 	b.require(len(b.left) == 0, "an end where it ends")
 	if b.bad != "" {

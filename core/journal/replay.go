@@ -44,7 +44,7 @@ const framesAhead = 3
 func (r *Replay) Run(after uint64, until Until, apply func(s *Stretch) error) (last uint64, err error) {
 	j := r.journal
 	if after+1 < r.First() {
-		return after, status.Errorf(status.NotFound, "the journal %s begins at record %d: record %d was dropped", j.directory,
+		return after, status.Errorf(status.NotFound, "journal %s begins at record %d; record %d was dropped", j.directory,
 			r.First(), after+1)
 	}
 	p := &player{journal: j, after: after, last: after, until: until, ready: make(chan *Stretch, framesAhead),
@@ -55,7 +55,7 @@ func (r *Replay) Run(after uint64, until Until, apply func(s *Stretch) error) (l
 	}
 	safego.Go(func() {
 		defer close(p.ready)
-		p.failed = status.Errorf(status.Internal, "reading the journal %s panicked", j.directory)
+		p.failed = status.Errorf(status.Internal, "reading journal %s panicked", j.directory)
 		p.failed = j.scan(j.beginning(j.holding(after+1)), toTheEnd, p.frame)
 	})
 	for s := range p.ready {

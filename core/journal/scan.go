@@ -82,7 +82,7 @@ func (j *Journal) scan(from position, end int64, visit func(f *frame, records []
 var errNotNext = errors.New("not the next frame")
 
 func damaged(path string, offset int64, next uint64) error {
-	return status.Errorf(status.Corrupt, "%s: the frame at offset %d, of record %d and those behind it, is damaged", path, offset,
+	return status.Errorf(status.Corrupt, "%s: the frame at offset %d, from record %d on, is damaged", path, offset,
 		next)
 }
 
@@ -149,10 +149,10 @@ func checkLength(sequence uint64, left []byte) error {
 
 func badLength(sequence uint64, left []byte) error {
 	if len(left) < recordHeadBytes {
-		return status.Errorf(status.Corrupt, "record %d has %d bytes left in its frame, fewer than a head of %d", sequence, len(left),
+		return status.Errorf(status.Corrupt, "record %d has %d bytes left in its frame, fewer than a record header of %d", sequence, len(left),
 			recordHeadBytes)
 	}
-	return status.Errorf(status.Corrupt, "record %d has a length of %d, with %d bytes left in its frame", sequence,
+	return status.Errorf(status.Corrupt, "record %d has %d bytes, but its frame has %d bytes left", sequence,
 		binary.LittleEndian.Uint32(left), len(left))
 }
 
@@ -161,7 +161,7 @@ func checkEnd(f *frame, left int) error {
 	if left == 0 {
 		return nil
 	}
-	return status.Errorf(status.Corrupt, "the frame of record %d has %d bytes behind its %d records", f.first, left, f.count)
+	return status.Errorf(status.Corrupt, "the frame of record %d has %d bytes after its %d records", f.first, left, f.count)
 }
 
 // upTo walks the frames of a segment up to the offset limit. It returns the offset behind the last frame that is whole and that
@@ -191,7 +191,7 @@ func (w *frameWalk) upTo(limit int64, fs file.FS) (stopped int64, err error) {
 const small = 128 << 10
 
 // errEnough is what ends a walk whose visit wants no more.
-var errEnough = errors.New("the walk ends here")
+var errEnough = errors.New("end of the walk")
 
 // frameWalk puts frames together from the pieces of a file.
 type frameWalk struct {

@@ -108,16 +108,16 @@ func (w *Writer) open() error {
 			return err
 		}
 	} else if err != syscall.EEXIST {
-		return file.Failed(err, "cannot make the journal's directory %s", w.directory)
+		return file.Failed(err, "cannot create the journal directory %s", w.directory)
 	}
 	path := filepath.Join(w.directory, lockName)
 	lock, err := w.fs.Open(path, unix.O_RDWR|unix.O_CREAT, 0o666)
 	if err != nil {
-		return file.Failed(err, "cannot open the journal's lock %s", path)
+		return file.Failed(err, "cannot open the journal lock %s", path)
 	}
 	w.lock = lock
 	if err := lock.Lock(); err == syscall.EWOULDBLOCK {
-		return status.Errorf(status.Busy, "the journal %s is open for writing already, here or in another process", w.directory)
+		return status.Errorf(status.Busy, "journal %s is already open for writing, here or in another process", w.directory)
 	} else if err != nil {
 		return file.Failed(err, "cannot lock %s", path)
 	}
@@ -127,7 +127,7 @@ func (w *Writer) open() error {
 	j, err := Open(w.fs, w.directory)
 	if status.CodeOf(err) == status.NotFound {
 		if _, err := rand.Read(w.journal[:]); err != nil {
-			return status.Errorf(status.Internal, "no random numbers: %v", err)
+			return status.Errorf(status.Internal, "cannot read random bytes: %v", err)
 		}
 		w.last, w.durable = w.options.After, w.options.After
 		return w.begin()
@@ -142,7 +142,7 @@ func (w *Writer) open() error {
 func (w *Writer) resume(j *Journal) error {
 	info := j.Info()
 	if info.Last < w.options.After {
-		return status.Errorf(status.Mismatch, "the journal %s ends at record %d, but the state holds records up to %d",
+		return status.Errorf(status.Mismatch, "journal %s ends at record %d, but the state holds records up to %d",
 			w.directory, info.Last, w.options.After)
 	}
 	tail := j.segments[len(j.segments)-1]
@@ -155,17 +155,17 @@ func (w *Writer) resume(j *Journal) error {
 	path := filepath.Join(w.directory, w.name)
 	at, err := w.fs.Open(path, unix.O_RDWR, 0)
 	if err != nil {
-		return file.Failed(err, "cannot open the journal's segment %s", path)
+		return file.Failed(err, "cannot open the journal segment %s", path)
 	}
 	w.at = at
 	if info.TornBytes > 0 {
 		if err := at.Truncate(w.offset); err != nil {
-			return file.Failed(err, "cannot cut the journal's segment %s at offset %d", path, w.offset)
+			return file.Failed(err, "cannot truncate the journal segment %s to %d bytes", path, w.offset)
 		}
 	}
 	// What was read may be in the page cache alone.
 	if err := at.Sync(); err != nil {
-		return file.Failed(err, "cannot sync the journal's segment %s", path)
+		return file.Failed(err, "cannot sync the journal segment %s", path)
 	}
 	if err := file.SyncDirectory(w.fs, w.directory); err != nil {
 		return err
@@ -181,7 +181,7 @@ const rubbishSuffix = ".tmp"
 func (w *Writer) removeRubbish() error {
 	names, err := w.fs.List(w.directory)
 	if err != nil {
-		return file.Failed(err, "cannot list the journal's directory %s", w.directory)
+		return file.Failed(err, "cannot list the journal directory %s", w.directory)
 	}
 	for _, name := range names {
 		segment, ends := strings.CutSuffix(name, rubbishSuffix)
@@ -201,7 +201,7 @@ func (w *Writer) begin() error {
 	path := filepath.Join(w.directory, name)
 	at, err := w.fs.Open(path+rubbishSuffix, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o666)
 	if err != nil {
-		return file.Failed(err, "cannot make the journal's segment %s", path)
+		return file.Failed(err, "cannot create the journal segment %s", path)
 	}
 	header := make([]byte, blockBytes)
 	segment{journal: w.journal, first: w.last + 1, previous: w.chain, created: time.Now().UnixNano()}.encode(header)
@@ -215,7 +215,7 @@ func (w *Writer) begin() error {
 	if err != nil {
 		_ = at.Close()
 		_ = w.fs.Remove(path + rubbishSuffix)
-		return file.Failed(err, "cannot make the journal's segment %s", path)
+		return file.Failed(err, "cannot create the journal segment %s", path)
 	}
 	if err := file.SyncDirectory(w.fs, w.directory); err != nil {
 		_ = at.Close()
@@ -322,7 +322,7 @@ func (w *Writer) Close() error {
 		err = w.end()
 	}
 	w.release()
-	w.failed = status.Errorf(status.InvalidState, "the journal %s is closed", w.directory)
+	w.failed = status.Errorf(status.InvalidState, "journal %s is closed", w.directory)
 	return err
 }
 
@@ -369,11 +369,11 @@ func Drop(fs file.FS, directory string, upTo uint64) error {
 	path := filepath.Join(directory, lockName)
 	lock, err := fs.Open(path, unix.O_RDWR, 0)
 	if err != nil {
-		return file.Failed(err, "cannot open the journal's lock %s", path)
+		return file.Failed(err, "cannot open the journal lock %s", path)
 	}
 	defer func() { _ = lock.Close() }()
 	if err := lock.Lock(); err == syscall.EWOULDBLOCK {
-		return status.Errorf(status.Busy, "the journal %s is open for writing", directory)
+		return status.Errorf(status.Busy, "journal %s is open for writing", directory)
 	} else if err != nil {
 		return file.Failed(err, "cannot lock %s", path)
 	}
@@ -391,7 +391,7 @@ func drop(fs file.FS, directory string, firsts []uint64, upTo uint64) (dropped i
 	for dropped+1 < len(firsts) && firsts[dropped+1]-1 <= upTo {
 		path := filepath.Join(directory, segmentName(firsts[dropped]))
 		if err := fs.Remove(path); err != nil && err != syscall.ENOENT {
-			return dropped, file.Failed(err, "cannot remove the journal's segment %s", path)
+			return dropped, file.Failed(err, "cannot remove the journal segment %s", path)
 		}
 		dropped++
 	}
@@ -405,7 +405,7 @@ func drop(fs file.FS, directory string, firsts []uint64, upTo uint64) (dropped i
 func list(fs file.FS, directory string) ([]uint64, error) {
 	names, err := fs.List(directory)
 	if err != nil {
-		return nil, file.Failed(err, "cannot list the journal's directory %s", directory)
+		return nil, file.Failed(err, "cannot list the journal directory %s", directory)
 	}
 	var firsts []uint64
 	for _, name := range names {

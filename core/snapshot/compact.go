@@ -48,7 +48,7 @@ func (s *Snapshot) refuseBase(path string, o OpenOptions) error {
 	}
 	for _, v := range s.volumes[1:] {
 		if v.header.ID == there.ID && there.Header.Version == Version {
-			return status.Errorf(status.InvalidArgument, "%s is a base of %s, which could not be read without it", path,
+			return status.Errorf(status.InvalidArgument, "cannot replace %s: it is a base of %s", path,
 				s.volumes[0].name)
 		}
 	}

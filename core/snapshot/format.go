@@ -209,9 +209,9 @@ func allZero(b []byte) bool {
 func checkBaseName(name string) error {
 	switch {
 	case name == "" || len(name) > maximumName:
-		return status.Errorf(status.InvalidArgument, "the base's file name has %d bytes, not 1 to %d", len(name), maximumName)
+		return status.Errorf(status.InvalidArgument, "base name has %d bytes, not 1 to %d", len(name), maximumName)
 	case name == "." || name == ".." || strings.ContainsAny(name, "/\x00") || !utf8.ValidString(name):
-		return status.Errorf(status.InvalidArgument, "%q is no file name for a base: UTF-8 without slash is", name)
+		return status.Errorf(status.InvalidArgument, "%q is not a base's file name: valid UTF-8 without slash expected", name)
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func decodeVersion(name string, first []byte) (uint32, error) {
 	case OriginalVersion, Version:
 		return version, nil
 	}
-	return 0, status.Errorf(status.Format, "%s is a snapshot of version %d: versions %d and %d can be read", name, version,
+	return 0, status.Errorf(status.Format, "%s has snapshot version %d, this library reads versions %d and %d", name, version,
 		OriginalVersion, Version)
 }
 
@@ -255,13 +255,13 @@ func decodeHeader(name string, block []byte) (Header, error) {
 		return Header{}, status.Errorf(status.Corrupt, "%s: the header at offset 0 "+format, append([]any{name}, args...)...)
 	}
 	if want, got := binary.LittleEndian.Uint32(block[crcAt:]), checksum(block[:crcAt]); want != got {
-		return fail("has the checksum %08x, its bytes have %08x", want, got)
+		return fail("has checksum %08x, but its bytes have %08x", want, got)
 	}
 	if order := binary.LittleEndian.Uint32(block[12:]); order != byteOrder {
-		return fail("has the byte order %08x, not %08x", order, byteOrder)
+		return fail("has byte order %08x, not %08x", order, byteOrder)
 	}
 	if flags := binary.LittleEndian.Uint32(block[64:]); flags != 0 {
-		return fail("has the flags %#x, which are unknown", flags)
+		return fail("has unknown flags %#x", flags)
 	}
 	h := Header{
 		Version: Version,
@@ -275,16 +275,16 @@ func decodeHeader(name string, block []byte) (Header, error) {
 	case h.ID == ID{}:
 		return fail("has no id")
 	case (h.Base == ID{}) != (length == 0):
-		return fail("has a base with the id %s and a name of %d bytes", h.Base, length)
+		return fail("has base id %s, but a base name of %d bytes", h.Base, length)
 	case length > maximumName:
-		return fail("has a name of the base of %d bytes, more than %d", length, maximumName)
+		return fail("has a base name of %d bytes, more than %d", length, maximumName)
 	case !allZero(block[72+length : crcAt]):
-		return fail("has bytes other than 0 behind the name of the base")
+		return fail("has bytes other than 0 after the base name")
 	}
 	if length > 0 {
 		h.BaseName = string(block[72 : 72+length])
 		if err := checkBaseName(h.BaseName); err != nil {
-			return fail("is wrong: %s", status.Of(err).Text)
+			return fail("is invalid: %s", status.Of(err).Text)
 		}
 	}
 	return h, nil
@@ -323,7 +323,7 @@ func decodeFooter(name string, block []byte, id ID, fileBytes uint64) (footer, e
 		return footer{}, status.Errorf(status.Corrupt, "%s: the footer at offset %d "+format, args...)
 	}
 	if want, got := binary.LittleEndian.Uint32(block[crcAt:]), checksum(block[:crcAt]); want != got {
-		return fail("has the checksum %08x, its bytes have %08x", want, got)
+		return fail("has checksum %08x, but its bytes have %08x", want, got)
 	}
 	number := func(at int) uint64 { return binary.LittleEndian.Uint64(block[at:]) }
 	f := footer{
@@ -336,18 +336,18 @@ func decodeFooter(name string, block []byte, id ID, fileBytes uint64) (footer, e
 	}
 	switch version := binary.LittleEndian.Uint32(block[8:]); {
 	case version != Version:
-		return fail("is of version %d, the header of %d", version, Version)
+		return fail("has version %d, but the header has %d", version, Version)
 	case ID(block[16:32]) != id:
-		return fail("is of the snapshot %s, the header of %s", ID(block[16:32]), id)
+		return fail("belongs to snapshot %s, but the header to %s", ID(block[16:32]), id)
 	case f.totals.FileBytes != fileBytes:
-		return fail("is of a file of %d bytes, this one has %d", f.totals.FileBytes, fileBytes)
+		return fail("belongs to a file of %d bytes, this one has %d", f.totals.FileBytes, fileBytes)
 	case f.tableAt%blockBytes != 0 || f.tableAt < blockBytes || f.tableAt > at ||
 		at-f.tableAt != roundUp(8*f.totals.Segments, blockBytes):
-		return fail("places a table of %d segments at offset %d", f.totals.Segments, f.tableAt)
+		return fail("has a table of %d segments at offset %d", f.totals.Segments, f.tableAt)
 	case f.totals.StateBytes > math.MaxInt64 || f.totals.StoredBytes > math.MaxInt64:
 		return fail("counts %d bytes of the state and %d stored", f.totals.StateBytes, f.totals.StoredBytes)
 	case !allZero(block[footerReservedAt:crcAt]):
-		return fail("has bytes other than 0 behind its numbers")
+		return fail("has bytes other than 0 after its numbers")
 	}
 	return f, nil
 }

@@ -80,7 +80,7 @@ type state struct{ pages, bytes uint64 }
 func (c *state) add(name string, id, size uint64) error {
 	c.pages++
 	if c.bytes += size; c.bytes > math.MaxInt64 {
-		return status.Errorf(status.Corrupt, "%s: the sizes of the pages up to page %d add up to more than 2^63", name, id)
+		return status.Errorf(status.Corrupt, "%s: page sizes up to page %d add up to more than 2^63-1", name, id)
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (s *Snapshot) checkState(counts state) error {
 		v.totals.StatePages, v.totals.StateBytes = counts.pages, counts.bytes
 	}
 	if counts.pages != v.totals.StatePages || counts.bytes != v.totals.StateBytes {
-		return status.Errorf(status.Corrupt, "%s: the footer counts %d pages with %d bytes in the state, the chain has %d with %d",
+		return status.Errorf(status.Corrupt, "%s: the footer counts %d pages with %d bytes in the state, but the chain has %d with %d",
 			v.name, v.totals.StatePages, v.totals.StateBytes, counts.pages, counts.bytes)
 	}
 	return nil
@@ -187,7 +187,7 @@ func (s *Snapshot) resolve(list records, whole bool) (counts state, err error) {
 		for number := range group[1:] {
 			a, _ := s.volumeOf(group[number].segment)
 			if b, _ := s.volumeOf(group[number+1].segment); a == b {
-				return counts, status.Errorf(status.Corrupt, "%s: page %d is there twice, in segments %d and %d", s.volumes[a].name,
+				return counts, status.Errorf(status.Corrupt, "%s: page %d occurs twice, in segments %d and %d", s.volumes[a].name,
 					group[0].id, group[number].segment-s.first[a], group[number+1].segment-s.first[a])
 			}
 		}
@@ -226,6 +226,6 @@ func (s *Snapshot) checkChanges(group []record, whole bool) error {
 
 func (s *Snapshot) foreignBase(r *record) error {
 	file, number := s.volumeOf(r.segment)
-	return status.Errorf(status.Corrupt, "%s: segment %d has changes of page %d with %d bytes, and its base has no such page",
+	return status.Errorf(status.Corrupt, "%s: segment %d has changes of page %d with %d bytes, but the base has no such page",
 		s.volumes[file].name, number, r.id, r.size)
 }

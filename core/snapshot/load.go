@@ -333,7 +333,7 @@ func (w *walk) count(number int, page *Page, at int, newer []record) error {
 	}
 	bit := uint64(1) << (at % 64)
 	if w.whole[at/64]&bit != 0 {
-		return status.Errorf(status.Corrupt, "%s: page %d is there twice", v.name, page.ID)
+		return status.Errorf(status.Corrupt, "%s: page %d occurs twice", v.name, page.ID)
 	}
 	w.whole[at/64] |= bit
 	return nil

@@ -68,7 +68,7 @@ func (s *Snapshot) verifyState(parts uint64) error {
 		}
 		sum.pages += counts.pages
 		if sum.bytes += counts.bytes; sum.bytes > 1<<63-1 {
-			return status.Errorf(status.Corrupt, "%s: the sizes of its pages add up to more than 2^63", s.volumes[0].name)
+			return status.Errorf(status.Corrupt, "%s: page sizes add up to more than 2^63-1", s.volumes[0].name)
 		}
 	}
 	return s.checkState(sum)

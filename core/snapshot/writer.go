@@ -70,7 +70,7 @@ func NewWriter(sink file.Sink, header Header, options Options) (*Writer, error) 
 			return nil, err
 		}
 		if header.Base == (ID{}) || header.Base == header.ID {
-			return nil, status.Errorf(status.InvalidArgument, "the base %q has the id %s", header.BaseName, header.Base)
+			return nil, status.Errorf(status.InvalidArgument, "base %q has id %s", header.BaseName, header.Base)
 		}
 	}
 	w := &Writer{sink: sink, header: header}
@@ -161,7 +161,7 @@ func (w *Writer) Next() error {
 	s := &w.segment
 	w.open = false
 	if s.Used > s.End || s.End > len(s.Buffer) || s.End%leastAlignment != 0 {
-		w.err = status.Errorf(status.Internal, "a segment of %d bytes is filled up to %d and from %d on", len(s.Buffer), s.Used, s.End)
+		w.err = status.Errorf(status.Internal, "a segment of %d bytes has its tables up to %d and its data from %d on", len(s.Buffer), s.Used, s.End)
 		return w.err
 	}
 	s.join()
@@ -279,7 +279,7 @@ func (w *Writer) Add(page Page, kind uint32, offset uint64, bytes []byte, compre
 		grain = Block
 	}
 	if offset%grain != 0 {
-		return status.Errorf(status.InvalidArgument, "page %d: an extent begins at %d, no multiple of %d", page.ID, offset, grain)
+		return status.Errorf(status.InvalidArgument, "page %d: an extent begins at offset %d, not a multiple of %d", page.ID, offset, grain)
 	}
 	if len(bytes) == 0 {
 		_, err := w.place(&page, 0, 0, 1)
@@ -355,7 +355,7 @@ func (w *Writer) place(page *Page, extents, bytes int, align uint64) (s *Segment
 			return nil, err
 		}
 	}
-	return nil, status.Errorf(status.Internal, "page %d: %d bytes do not fit into an empty segment", page.ID, bytes)
+	return nil, status.Errorf(status.Internal, "page %d: %d bytes exceed an empty segment", page.ID, bytes)
 }
 
 // Removed writes ids of pages of the base that are no more.

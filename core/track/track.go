@@ -85,7 +85,7 @@ func usable() (*kernel, error) {
 		return nil, err
 	}
 	if process := os.Getpid(); process != k.process {
-		return nil, status.Errorf(status.Forked, "write tracking belongs to process %d; this is its child %d", k.process, process)
+		return nil, status.Errorf(status.Forked, "write tracking belongs to process %d, not to its child %d", k.process, process)
 	}
 	return k, nil
 }
@@ -107,7 +107,7 @@ func watch(address, length uintptr, shared bool) (*Memory, error) {
 	exact := Range{address, address + length}
 	m := &Memory{exact: exact, pages: exact.outward()}
 	if exact.empty() || m.pages.empty() {
-		return nil, status.Errorf(status.InvalidSize, "%d bytes at 0x%x cannot be watched", length, address)
+		return nil, status.Errorf(status.InvalidSize, "cannot track %d bytes at 0x%x", length, address)
 	}
 	m.pending = []Range{m.pages}
 	if err := checkMappings(k, m.pages, shared); err != nil {
@@ -138,7 +138,7 @@ func refusal(r Range, errno syscall.Errno) error {
 	code, reason := status.Unsupported, "cannot be watched"
 	switch errno {
 	case 0:
-		return status.Errorf(code, "[0x%x, 0x%x) has huge pages of hugetlbfs, which cannot be watched", r.Start, r.End)
+		return status.Errorf(code, "[0x%x, 0x%x) has hugetlbfs pages, which cannot be tracked", r.Start, r.End)
 	case unix.EBUSY:
 		reason = "is watched by another userfaultfd"
 	case unix.EPERM:
@@ -226,13 +226,13 @@ func (m *Memory) Collect(part Range, rearm bool, to []Range) ([]Range, error) {
 	whole := func(edge, end uintptr) bool { return edge%systemPage == 0 || edge == end }
 	if part.empty() || part.within(m.exact) != part || !whole(part.Start, m.exact.Start) || !whole(part.End, m.exact.End) {
 		return to, status.Errorf(status.InvalidArgument,
-			"[0x%x, 0x%x) is no part in system pages of the watched [0x%x, 0x%x)", part.Start, part.End,
+			"[0x%x, 0x%x) is not a range of system pages within the tracked [0x%x, 0x%x)", part.Start, part.End,
 			m.exact.Start, m.exact.End)
 	}
 	tracker.Lock()
 	defer tracker.Unlock()
 	if m.released {
-		return to, status.Errorf(status.InvalidState, "[0x%x, 0x%x) is no longer watched", m.exact.Start, m.exact.End)
+		return to, status.Errorf(status.InvalidState, "[0x%x, 0x%x) is no longer tracked", m.exact.Start, m.exact.End)
 	}
 	before := len(to)
 	err = k.scan(pages, rearm, func(r Range) { to = add(to, before, r) })

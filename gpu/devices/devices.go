@@ -67,7 +67,7 @@ func (s *Set) Driver() (driver.Driver, error) {
 	s.once.Do(func() {
 		if s.options.Simulate != Always {
 			if s.driver, s.err = load(); s.err == nil && s.driver.Count() == 0 {
-				s.driver, s.err = nil, status.Errorf(status.NoDevice, "the driver knows no device")
+				s.driver, s.err = nil, status.Errorf(status.NoDevice, "the driver found no device")
 			}
 			if s.err == nil || s.options.Simulate == Off || status.CodeOf(s.err) != status.NoDevice {
 				return

@@ -128,7 +128,7 @@ func Capability() capability.Capability {
 	}
 	version, r := library.library.driverVersion()
 	if r != success {
-		return capability.Capability{Name: "nvml", Reason: r.err("asking for the driver's version").Error()}
+		return capability.Capability{Name: "nvml", Reason: r.err("cannot query the driver's version").Error()}
 	}
 	return capability.Capability{Name: "nvml", Available: true, Reason: "driver " + version}
 }
@@ -179,12 +179,12 @@ func (l *Library) Paths() ([][]Path, error) {
 func (l *Library) handles() ([]device, error) {
 	count, r := l.library.count()
 	if r != success {
-		return nil, r.err("counting devices")
+		return nil, r.err("cannot count devices")
 	}
 	handles := make([]device, count)
 	for i := range handles {
 		if handles[i], r = l.library.device(i); r != success {
-			return nil, r.err(fmt.Sprintf("finding device %d", i))
+			return nil, r.err(fmt.Sprintf("cannot find device %d", i))
 		}
 	}
 	return handles, nil
@@ -283,7 +283,7 @@ func told[T any](value, otherwise T, r result, what string) (T, error) {
 	case notSupported, noPermission, functionNotFound, notFound, invalidArgument, noData:
 		return otherwise, nil
 	}
-	return otherwise, r.err("asking for " + what)
+	return otherwise, r.err("querying " + what)
 }
 
 // shortPCI is an address as the CUDA driver writes it: NVML's domain has eight digits.

@@ -212,7 +212,7 @@ func (c *context) Allocate(ordinal int32, bytes uint64) (memory page.DeviceMemor
 // Free is page.Devices'.
 func (c *context) Free(memory page.DeviceMemory) {
 	if _, err := gpu.Free(memory.Block, nil); err != nil {
-		log.Logf(log.Warning, "the block of a page on device %d cannot be freed: %v", memory.Device, err)
+		log.Logf(log.Warning, "cannot free the block of a page on device %d: %v", memory.Device, err)
 	}
 }
 
@@ -237,7 +237,7 @@ func (c *context) FreeHost(location, ordinal int32, address uintptr) {
 		err = d.runtime.FreeHost(kindOf(location), driver.Address(address))
 	}
 	if err != nil {
-		log.Logf(log.Warning, "memory of a page at location %d of device %d cannot be freed: %v", location, ordinal, err)
+		log.Logf(log.Warning, "cannot free memory of a page at location %d of device %d: %v", location, ordinal, err)
 	}
 }
 

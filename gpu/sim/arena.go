@@ -137,7 +137,7 @@ func smallSize(bytes uint64) int { return bits.Len64((bytes - 1) / unit) }
 // else one of addresses that were not used yet. ready says whether a pooled block may be used again now; the lock is held.
 func (a *arena) allocate(bytes uint64, ready func(b *block) bool) (*block, error) {
 	if bytes == 0 {
-		return nil, status.Errorf(status.InvalidArgument, "0 bytes asked for")
+		return nil, status.Errorf(status.InvalidArgument, "size is 0, at least 1 byte is needed")
 	}
 	charge := (bytes + unit - 1) &^ (unit - 1)
 	if charge < bytes || charge > a.limit {
@@ -163,7 +163,7 @@ func (a *arena) allocate(bytes uint64, ready func(b *block) bool) (*block, error
 
 func (a *arena) full(bytes uint64) error {
 	used := a.used.Load()
-	return status.Errorf(status.OutOfMemory, "%d bytes wanted of %s, but %d of %d are in use", bytes, a.name(), used, a.limit)
+	return status.Errorf(status.OutOfMemory, "%d bytes exceed memory of %s: %d of %d in use", bytes, a.name(), used, a.limit)
 }
 
 func (a *arena) name() string {
@@ -270,7 +270,7 @@ func (a *arena) addresses(frames, alignment uint64) (driver.Address, error) {
 	if !ok {
 		a.forgetVacant()
 		if at, ok = a.extents.Allocate(frames, alignment); !ok {
-			return 0, status.Errorf(status.OutOfMemory, "no %d bytes of addresses in a row are left of %s: %d at most",
+			return 0, status.Errorf(status.OutOfMemory, "%d contiguous bytes exceed the largest free range of %s, %d",
 				frames*frameBytes, a.name(), a.extents.Largest()*frameBytes)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func (r *run) snapshotDiff() *cobra.Command {
-	c := &cobra.Command{Use: "diff A B", Short: "show how the states of two snapshots differ",
+	c := &cobra.Command{Use: "diff A B", Short: "compare the states of two snapshots",
 		Long: `diff shows which pages and dependencies B has and A has not, which it has not any more, and what changed in the
 others: bytes, change mask, metadata, or attributes (size, place, epoch, flags). A page of which only the version moved is
 equal. The exit code is 0 where the states are equal and 1 where they differ.`,
