@@ -377,10 +377,10 @@ func (e *Extents) checkLists(free map[uint32]bool, unused int) error {
 	for found, index := range e.youngest {
 		row, column := found/columns, found%columns
 		if marked := e.columnMap[row]>>column&1 != 0; marked != (index != 0) {
-			return broken("the bitmap has %t for class %d with first extent %d", found, marked, index)
+			return broken("class %d has bit %t and first extent %d", found, marked, index)
 		}
 		if marked := e.rowMap>>row&1 != 0; marked != (e.columnMap[row] != 0) {
-			return broken("the bitmap has %t for row %d with classes %#x", row, marked, e.columnMap[row])
+			return broken("row %d has bit %t and classes %#x", row, marked, e.columnMap[row])
 		}
 		for younger := uint32(0); index != 0; younger, index = index, e.extents[index].olderFree {
 			current := e.extents[index]

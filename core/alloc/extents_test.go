@@ -63,7 +63,7 @@ func TestFreeRefusesWhatIsNotAllocatedExactlySo(t *testing.T) {
 		assert.Equal(t, status.InvalidArgument, status.CodeOf(e.Free(wrong[0], wrong[1])), "%v", wrong)
 	}
 	require.NoError(t, e.Free(offset, 10))
-	assert.ErrorContains(t, e.Free(offset, 10), "no range is allocated at block 0 of 100")
+	assert.ErrorContains(t, e.Free(offset, 10), "no extent is allocated at unit 0 of 100")
 	require.NoError(t, e.Check())
 }
 

@@ -110,10 +110,10 @@ func Validate(f *Form, pageSize uint64) error {
 		return err
 	}
 	if f.Payload == nil && needed > 0 {
-		return status.Errorf(status.InvalidArgument, "payload is NULL, %d bytes expected", needed)
+		return status.Errorf(status.InvalidArgument, "payload is NULL, but %d bytes are expected", needed)
 	}
 	if uint64(len(f.Payload)) != needed {
-		return status.Errorf(status.Mismatch, "payload has %d bytes, %d expected", len(f.Payload), needed)
+		return status.Errorf(status.Mismatch, "payload_length is %d, %d expected", len(f.Payload), needed)
 	}
 	return nil
 }

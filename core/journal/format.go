@@ -142,7 +142,7 @@ func decodeSegment(header []byte, name string) (segment, error) {
 			blockBytes)
 	}
 	if !bytes.Equal(header[:8], segmentMagic) {
-		return segment{}, status.Errorf(status.Format, "%s is not a journal segment: it begins with %q", name, header[:8])
+		return segment{}, status.Errorf(status.Format, "%s is not a journal segment: it begins with %q at offset 0", name, header[:8])
 	}
 	if crc := checksum(header[:segmentCRCAt]); crc != binary.LittleEndian.Uint32(header[segmentCRCAt:]) {
 		return segment{}, status.Errorf(status.Corrupt, "%s: the header at offset 0 has checksum 0x%08x, not 0x%08x as at offset %d", name, crc,

@@ -693,7 +693,7 @@ func TestDamageAndTornTails(t *testing.T) {
 			records, info, err := readAll(disk, 1)
 			if durable {
 				assert.Equal(t, status.Corrupt, code(err), "%v", err)
-				assert.ErrorContains(t, err, "the frame at offset 8192, of record 2")
+				assert.ErrorContains(t, err, "the frame at offset 8192, from record 2")
 				_, err = NewWriter(disk, directory, Options{})
 				assert.Equal(t, status.Corrupt, code(err), "%v", err)
 				return
@@ -740,7 +740,7 @@ func TestSegmentsThatAreMissingOrForeign(t *testing.T) {
 	require.NoError(t, disk.Rename(names[1], directory+"/"+segmentName(9999)))
 	_, _, err = readAll(disk, 1)
 	assert.Equal(t, status.Corrupt, code(err))
-	assert.ErrorContains(t, err, "not the name's")
+	assert.ErrorContains(t, err, "unlike the file name")
 
 	// A segment of another journal, and one of the same journal as it would have gone on otherwise.
 	other, _ := build()
@@ -757,7 +757,7 @@ func TestSegmentsThatAreMissingOrForeign(t *testing.T) {
 	disk, _ = build()
 	replace()
 	_, _, err = readAll(disk, 1)
-	assert.ErrorContains(t, err, "is of the journal")
+	assert.ErrorContains(t, err, "belongs to journal")
 
 	disk, _ = build()
 	s, err := decodeSegment(readHeader(t, disk, names[1]), names[1])

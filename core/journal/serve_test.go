@@ -111,7 +111,7 @@ func TestAFailureReachesTheRing(t *testing.T) {
 		assert.Equal(t, status.NoSpace, own.Code)
 		assert.Equal(t, int32(syscall.ENOSPC), own.Foreign)
 		assert.Contains(t, own.Text, "the journal has failed: cannot ")
-		assert.Contains(t, own.Text, "/journal/journal-00000000000000000001.mmsbj: ENOSPC (no space left on device)")
+		assert.Contains(t, own.Text, "/journal/journal-00000000000000000001.mmsbj: no space left on device (ENOSPC)")
 		assert.Equal(t, []uint64{1}, ring.durable)
 		w, err = NewWriter(disk, directory, Options{})
 		require.NoError(t, err, "the directory was let go")

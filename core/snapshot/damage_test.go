@@ -261,7 +261,7 @@ func TestErrorsNameFilePageAndOffset(t *testing.T) {
 	store(t, path, raw)
 	_, err := Verify(path, VerifyOptions{})
 	assert.Equal(t, status.Corrupt, status.CodeOf(err))
-	assert.ErrorContains(t, err, path+": page 1 is damaged: 10 bytes at offset 8192 of the file (kind 0, offset 0)")
+	assert.ErrorContains(t, err, path+": page 1 is damaged: 10 bytes at file offset 8192 (kind 0, offset 0)")
 }
 
 func TestSwappedPartsAreFound(t *testing.T) {
@@ -298,7 +298,7 @@ func TestSwappedPartsAreFound(t *testing.T) {
 		mixed := bytes.Clone(raw)
 		copy(mixed[v.offsets[1]:v.offsets[2]], other[v.offsets[1]:v.offsets[2]])
 		require.True(t, seal(mixed))
-		assert.ErrorContains(t, verdict(mixed), "is of the snapshot "+ID{9}.String())
+		assert.ErrorContains(t, verdict(mixed), "belongs to snapshot "+ID{9}.String())
 	})
 	t.Run("a segment is missing", func(t *testing.T) {
 		// The page of the last entry before and the first one behind are whole: only numbers and sums tell.

@@ -319,7 +319,7 @@ func TestAChainWithoutEndIsAnError(t *testing.T) {
 	}
 	_, err := Open(filepath.Join(directory, "a"), OpenOptions{})
 	assert.Equal(t, status.Corrupt, status.CodeOf(err))
-	assert.ErrorContains(t, err, "no end")
+	assert.ErrorContains(t, err, "is a cycle")
 }
 
 func TestBaseNamesLeadNowhereElse(t *testing.T) {

@@ -135,7 +135,7 @@ func watch(address, length uintptr, shared bool) (*Memory, error) {
 func startsBefore(m *Memory, start uintptr) int { return cmp.Compare(m.pages.Start, start) }
 
 func refusal(r Range, errno syscall.Errno) error {
-	code, reason := status.Unsupported, "cannot be watched"
+	code, reason := status.Unsupported, "cannot be tracked"
 	switch errno {
 	case 0:
 		return status.Errorf(code, "[0x%x, 0x%x) has hugetlbfs pages, which cannot be tracked", r.Start, r.End)

@@ -318,7 +318,7 @@ func TestForeignStreams(t *testing.T) {
 	require.NoError(t, err)
 	foreign := driver.Stream(s.foreign)
 	_, err = s.device.QueryStream(foreign)
-	fails(t, err, status.InvalidHandle, "no stream of this device")
+	fails(t, err, status.InvalidHandle, "is not a stream of this device")
 	for range 2 {
 		stream, err := s.device.ForeignStream(s.foreign)
 		require.NoError(t, err)
@@ -328,7 +328,7 @@ func TestForeignStreams(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, done)
 	_, err = other.ForeignStream(s.foreign)
-	fails(t, err, status.InvalidHandle, "not of this device's primary context")
+	fails(t, err, status.InvalidHandle, "does not belong to this device's primary context")
 	_, err = other.QueryStream(foreign)
 	fails(t, err, status.InvalidHandle)
 	before := library.Counts().Streams
@@ -462,7 +462,7 @@ func TestKernels(t *testing.T) {
 	}
 	require.NoError(t, device.UnloadModule(module))
 	fails(t, device.UnloadModule(module), status.InvalidHandle)
-	fails(t, device.Launch(0, &launch), status.InvalidHandle, "no kernel of this device")
+	fails(t, device.Launch(0, &launch), status.InvalidHandle, "is not a kernel of this device")
 	require.NoError(t, device.Free(driver.Pinned, memory))
 }
 

@@ -540,7 +540,7 @@ func (d *Driver) Problems() error {
 		return status.Errorf(status.InvalidState, "%d violations, the first: %v", count, violations[0])
 	}
 	if live := d.Live(); len(live) > 0 {
-		return status.Errorf(status.InvalidState, "%d blocks were not freed, the first: %d bytes at 0x%x of %s", len(live),
+		return status.Errorf(status.InvalidState, "%d blocks were not freed, the first: %d bytes at 0x%x from %s", len(live),
 			live[0].Bytes, uint64(live[0].Address), live[0].Where)
 	}
 	if streams, events, physical := d.streams.length(), d.events.length(), d.physicals.length(); streams+events+physical > 0 {

@@ -271,7 +271,7 @@ func TestWhatIsNotGivenBackIsReported(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, d.Problems())
 		require.NoError(t, leak(device))
-		require.ErrorContains(t, d.Problems(), "not given back", name)
+		require.ErrorContains(t, d.Problems(), "not freed", name)
 		if live := d.Live(); name == "a block" {
 			require.Len(t, live, 1)
 			require.EqualValues(t, 77, live[0].Bytes)

@@ -265,21 +265,21 @@ func TestUsage(t *testing.T) {
 		{"mmsb journal needs a command", "journal"},
 		{"unknown flag: --bogus; see mmsb snapshot ls --help", "snapshot ls --bogus x"},
 		{"takes a FILE and ids", "snapshot ls"},
-		{"takes two FILEs, not 1", "snapshot diff a"},
+		{"takes two FILEs; 1", "snapshot diff a"},
 		{"takes a FILE and an ID", "snapshot extract a"},
 		{"takes FILEs", "snapshot verify"},
-		{"\"0\" is no id", "snapshot ls a 0"},
-		{"\"x\" is no id", "snapshot extract a x"},
+		{"\"0\" is not a page id", "snapshot ls a 0"},
+		{"\"x\" is not a page id", "snapshot extract a x"},
 		{"ends before it begins", "snapshot ls a 5-4"},
 		{"\"output\"", "snapshot compact a"},
 		{"\"snapshot\"", "journal replay a -o b"},
-		{"no record 0", "journal ls a --until 0"},
-		{"is no time", "journal ls a --until-time yesterday"},
+		{"--until is 0", "journal ls a --until 0"},
+		{"is not a time", "journal ls a --until-time yesterday"},
 		{"outside the years", "journal ls a --until-time 1969-12-31T23:59:59Z"},
 		{"outside the years", "journal ls a --until-time 2300-01-01T00:00:00Z"},
-		{"\"0\" is no id", "journal ls a --until-epoch 0:1"},
-		{"is no page and epoch", "journal ls a --until-epoch 7"},
-		{"is no page and epoch", "journal ls a --until-epoch 7:0"},
+		{"\"0\" is not a page id", "journal ls a --until-epoch 0:1"},
+		{"is not PAGE:EPOCH", "journal ls a --until-epoch 7"},
+		{"is not PAGE:EPOCH", "journal ls a --until-epoch 7:0"},
 		{"until until-time", "journal replay a --snapshot b -o c --until 1 --until-time 2026-01-01T00:00:00Z"},
 		{"not bash, fish or zsh", "completion powershell"},
 	} {
@@ -549,7 +549,7 @@ func TestDevicesAreListed(t *testing.T) {
 
 	_, complaint, code = run(list, "--simulate", "0")
 	assert.Equal(t, exitUsage, code)
-	assert.Contains(t, complaint, "--simulate 0")
+	assert.Contains(t, complaint, "--simulate is 0")
 	_, _, code = run(list, "surplus")
 	assert.Equal(t, exitUsage, code)
 	_, complaint, code = run(func(int) ([]Device, error) { return nil, status.Errorf(status.NoDevice, "no NVIDIA driver") })
