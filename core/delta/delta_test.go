@@ -65,7 +65,7 @@ func (s source) form(size int) *Form {
 		f.Count = s.next() % uint64(size+1)
 		f.Offsets = make([]uint64, f.Count)
 		for number := range f.Offsets {
-			if number > 0 && s.below(2) > 0 { // stretches of consecutive offsets
+			if number > 0 && s.below(2) > 0 { // ranges of consecutive offsets
 				f.Offsets[number] = (f.Offsets[number-1] + 1) % uint64(size)
 			} else {
 				f.Offsets[number] = s.next() % uint64(size)
@@ -89,7 +89,7 @@ func (s source) form(size int) *Form {
 		f.MaskLength = uint64(s.below(size + 1))
 		f.Mask = make([]byte, f.MaskBytes())
 		for at := range f.Mask {
-			switch s.below(4) { // long stretches of set and clear ones, also in the unused bits
+			switch s.below(4) { // long ranges of set and clear ones, also in the unused bits
 			case 0:
 				f.Mask[at] = byte(s.next())
 			case 1:

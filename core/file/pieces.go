@@ -8,7 +8,7 @@ import (
 	"libmmsb/core/status"
 )
 
-// Range is a stretch of a file.
+// Range is a part of a file.
 type Range struct{ Offset, Length int64 }
 
 // readRequests is how many goroutines read and check pieces at a time, resters how many do what is left to do with them.
@@ -33,7 +33,7 @@ type reading struct {
 	rest     func() error
 }
 
-// Pieces reads stretches of a file, several pieces at a time, and gives the pieces to yield in order: one a range, or more,
+// Pieces reads ranges of a file, several pieces at a time, and gives the pieces to yield in order: one a range, or more,
 // one after the other, where the range is longer than BufferSize or begins between two multiples of Alignment. i is the
 // number of the range. A piece is valid until yield returns, and must not be written to. An error of yield ends the reading
 // and comes back.

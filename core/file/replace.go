@@ -93,7 +93,7 @@ func Replace(fs FS, path string, options Options) (Sink, error) {
 	// A system that has no such thing writes through its cache.
 	_ = r.file.SetDirect(true)
 	if options.Expected > BufferSize {
-		// Where there is no room for so much, the writes say whether there is enough.
+		// Where there is not that much space, the writes say whether there is enough.
 		_ = r.file.Allocate(0, options.Expected)
 		r.allocated = true
 	}
@@ -211,7 +211,7 @@ func createTemporary(fs FS, directory, name string, mode os.FileMode) (File, str
 	}
 }
 
-// sweptAway locks a new temporary file and says whether another saver had taken it for rubbish before it was locked.
+// sweptAway locks a new temporary file and says whether another saver had removed it before it was locked.
 func sweptAway(f File) (bool, error) {
 	switch err := f.Lock(); err {
 	case nil:
@@ -224,7 +224,7 @@ func sweptAway(f File) (bool, error) {
 	}
 }
 
-// A temporary file is called .NAME.mmsb-PID-RANDOM.tmp; a long NAME, which would leave no room, is replaced by its hash.
+// A temporary file is called .NAME.mmsb-PID-RANDOM.tmp; a long NAME, which would exceed the longest file name, is replaced by its hash.
 const (
 	temporarySuffix = ".tmp"
 	longestName     = 96

@@ -23,9 +23,9 @@ const Version = 1
 
 const (
 	byteOrder        = 0x01020304
-	blockBytes       = 4096 // the header, and what every frame is a multiple of
+	unitBytes        = 4096 // the header, and what every frame is a multiple of
 	segmentHeadBytes = 64   // of the header, without what fills it up
-	segmentCRCAt     = blockBytes - 4
+	segmentCRCAt     = unitBytes - 4
 
 	// FrameHeadBytes is the room at the front of a buffer that the writer fills.
 	FrameHeadBytes = 64
@@ -124,7 +124,7 @@ func segmentFirst(name string) (first uint64, ok bool) {
 }
 
 func (s segment) encode(header []byte) {
-	clear(header[:blockBytes])
+	clear(header[:unitBytes])
 	copy(header, segmentMagic)
 	binary.LittleEndian.PutUint32(header[8:], Version)
 	binary.LittleEndian.PutUint32(header[12:], byteOrder)
@@ -137,9 +137,9 @@ func (s segment) encode(header []byte) {
 
 // decodeSegment reads a segment's header, the first 4096 bytes of its file.
 func decodeSegment(header []byte, name string) (segment, error) {
-	if len(header) < blockBytes {
+	if len(header) < unitBytes {
 		return segment{}, status.Errorf(status.Corrupt, "%s is truncated: %d bytes, a journal segment has at least %d", name, len(header),
-			blockBytes)
+			unitBytes)
 	}
 	if !bytes.Equal(header[:8], segmentMagic) {
 		return segment{}, status.Errorf(status.Format, "%s is not a journal segment: it begins with %q at offset 0", name, header[:8])
@@ -178,7 +178,7 @@ type frame struct {
 }
 
 // padded is the room that so many bytes of a frame take in the file.
-func padded(length int) int { return (length + blockBytes - 1) &^ (blockBytes - 1) }
+func padded(length int) int { return (length + unitBytes - 1) &^ (unitBytes - 1) }
 
 // encode fills in the head of a frame whose records lie behind it, with zeros up to the next multiple of 4096; it sets crc.
 func (f *frame) encode(buffer []byte) {

@@ -65,7 +65,7 @@ func run(number uint64) Record {
 func copyOf(r *Record) Record {
 	c := *r
 	c.Sequence, c.Group, c.Last = 0, 0, false
-	for _, b := range []*[]byte{&c.Bytes, &c.Mask, &c.Places, &c.Source, &c.Intent, &c.Key, &c.Value} {
+	for _, b := range []*[]byte{&c.Bytes, &c.Mask, &c.Positions, &c.Source, &c.Intent, &c.Key, &c.Value} {
 		*b = bytes.Clone(*b)
 	}
 	return c
@@ -107,7 +107,7 @@ func replayAll(fs file.FS, after uint64, until Until) (records []Record, last ui
 	if err != nil {
 		return nil, 0, err
 	}
-	last, err = r.Run(after, until, func(s *Stretch) error {
+	last, err = r.Run(after, until, func(s *Part) error {
 		for len(s.Records) > 0 {
 			record, err := s.Next()
 			if err != nil {
@@ -146,7 +146,7 @@ func TestEveryKindComesBackAsItWas(t *testing.T) {
 		if want.Bytes == nil && len(got.Bytes) == 0 {
 			got.Bytes = nil
 		}
-		for _, b := range []*[]byte{&got.Mask, &got.Places, &got.Source, &got.Intent, &got.Value} {
+		for _, b := range []*[]byte{&got.Mask, &got.Positions, &got.Source, &got.Intent, &got.Value} {
 			if len(*b) == 0 {
 				*b = nil
 			}
@@ -507,7 +507,7 @@ func TestAnErrorEndsAReplay(t *testing.T) {
 	r, err := OpenReplay(disk, directory)
 	require.NoError(t, err)
 	calls := 0
-	_, err = r.Run(0, Until{}, func(*Stretch) error {
+	_, err = r.Run(0, Until{}, func(*Part) error {
 		calls++
 		return status.Errorf(status.Cancelled, "enough")
 	})
@@ -615,7 +615,7 @@ func TestTruncationAtEveryByte(t *testing.T) {
 			t.Fatal(err)
 		}
 		records, info, err := readAll(disk, 1)
-		if size < blockBytes {
+		if size < unitBytes {
 			if code(err) != status.Corrupt && code(err) != status.Format {
 				t.Fatalf("%d bytes: %v", size, err)
 			}
@@ -656,12 +656,12 @@ func TestEveryFlippedBit(t *testing.T) {
 			refused++
 		case err != nil:
 			t.Fatalf("byte %d, bit %d: %v", at, bit, err)
-		case len(records) != len(whole) || info.TornBytes != blockBytes:
+		case len(records) != len(whole) || info.TornBytes != unitBytes:
 			t.Fatalf("byte %d, bit %d: %d records, %d torn bytes", at, bit, len(records), info.TornBytes)
 		default: // the frame that says that the journal was closed
 			cut++
 		}
-		if at >= len(content)-blockBytes {
+		if at >= len(content)-unitBytes {
 			wanted++
 		}
 		tries++
@@ -772,7 +772,7 @@ func TestSegmentsThatAreMissingOrForeign(t *testing.T) {
 func readHeader(t *testing.T, fs file.FS, path string) []byte {
 	source, err := file.Open(fs, path)
 	require.NoError(t, err)
-	header := make([]byte, blockBytes)
+	header := make([]byte, unitBytes)
 	_, err = source.ReadAt(header, 0)
 	require.NoError(t, err)
 	return header
@@ -862,7 +862,7 @@ func requireState(t *testing.T, disk *filetest.Disk, acknowledged uint64, what s
 	names, err := disk.List(directory)
 	require.NoError(t, err)
 	for _, name := range names {
-		require.False(t, strings.HasSuffix(name, rubbishSuffix), "%s: %s", what, name)
+		require.False(t, strings.HasSuffix(name, unfinishedSuffix), "%s: %s", what, name)
 	}
 }
 
@@ -992,12 +992,12 @@ func FuzzReader(f *testing.F) {
 
 // makeHonest makes the checksums and chain of a segment right, as far as its lengths go.
 func makeHonest(content []byte) {
-	if len(content) < blockBytes {
+	if len(content) < unitBytes {
 		return
 	}
 	binary.LittleEndian.PutUint32(content[segmentCRCAt:], checksum(content[:segmentCRCAt]))
 	chain, next := binary.LittleEndian.Uint32(content[48:]), binary.LittleEndian.Uint64(content[32:])
-	for rest := content[blockBytes:]; len(rest) >= FrameHeadBytes; {
+	for rest := content[unitBytes:]; len(rest) >= FrameHeadBytes; {
 		length := padded(int(binary.LittleEndian.Uint32(rest[8:])))
 		if length < FrameHeadBytes || length > len(rest) {
 			return

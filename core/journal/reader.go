@@ -97,7 +97,7 @@ func (j *Journal) openSegment(first uint64) (openSegment, error) {
 		return openSegment{}, err
 	}
 	defer func() { _ = source.Close() }()
-	header := make([]byte, min(blockBytes, source.Size()))
+	header := make([]byte, min(unitBytes, source.Size()))
 	if _, err := source.ReadAt(header, 0); err != nil {
 		return openSegment{}, err
 	}
@@ -117,7 +117,7 @@ func (j *Journal) look() error {
 	end := len(j.segments) - 1
 	last := &j.segments[end]
 	j.info = Info{ID: last.journal, First: j.segments[0].first, Last: last.first - 1}
-	j.tail = tail{end: blockBytes, chain: last.previous}
+	j.tail = tail{end: unitBytes, chain: last.previous}
 	open := false
 	err := j.scan(j.beginning(end), toTheEnd, func(f *frame, records []byte, at position) (bool, error) {
 		err := eachRecord(f, records, func(_ uint64, head recordHead, _ []byte) bool {

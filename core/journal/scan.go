@@ -24,7 +24,7 @@ type position struct {
 // beginning is the position of a segment's first frame.
 func (j *Journal) beginning(segment int) position {
 	s := &j.segments[segment]
-	return position{segment, blockBytes, s.first, s.previous}
+	return position{segment, unitBytes, s.first, s.previous}
 }
 
 // holding is the segment that has a record, or would have it.
@@ -66,7 +66,7 @@ func (j *Journal) scan(from position, end int64, visit func(f *frame, records []
 		if err != nil || !more {
 			return err
 		}
-		offset = blockBytes
+		offset = unitBytes
 		if stopped == limit {
 			continue
 		}
@@ -95,15 +95,15 @@ func (j *Journal) torn(s *openSegment, offset int64, next uint64) error {
 		return err
 	}
 	defer func() { _ = source.Close() }()
-	start := offset &^ (blockBytes - 1)
-	block := make([]byte, min(1<<20, s.size-start))
-	for at := start; at < s.size; at += int64(len(block)) {
-		block = block[:min(int64(len(block)), s.size-at)]
-		if _, err := source.ReadAt(block, at); err != nil {
+	start := offset &^ (unitBytes - 1)
+	window := make([]byte, min(1<<20, s.size-start))
+	for at := start; at < s.size; at += int64(len(window)) {
+		window = window[:min(int64(len(window)), s.size-at)]
+		if _, err := source.ReadAt(window, at); err != nil {
 			return err
 		}
-		for i := 0; i < len(block); i += blockBytes {
-			head, ok := decodeFrame(block[i:], s.journal)
+		for i := 0; i < len(window); i += unitBytes {
+			head, ok := decodeFrame(window[i:], s.journal)
 			if !ok || head.durable < next || at+int64(i+padded(int(head.length))) > s.size {
 				continue
 			}
@@ -172,14 +172,14 @@ func (w *frameWalk) upTo(limit int64, fs file.FS) (stopped int64, err error) {
 		return w.offset, err
 	}
 	defer func() { _ = source.Close() }()
-	stretch := file.Range{Offset: w.offset, Length: min(limit, source.Size()) - w.offset}
-	if stretch.Length <= small {
-		piece := make([]byte, max(0, stretch.Length))
-		if _, err = source.ReadAt(piece, stretch.Offset); err == nil {
+	part := file.Range{Offset: w.offset, Length: min(limit, source.Size()) - w.offset}
+	if part.Length <= small {
+		piece := make([]byte, max(0, part.Length))
+		if _, err = source.ReadAt(piece, part.Offset); err == nil {
 			err = w.feed(piece)
 		}
 	} else {
-		err = file.Pieces(source, []file.Range{stretch}, func(_ int, piece []byte) error { return w.feed(piece) })
+		err = file.Pieces(source, []file.Range{part}, func(_ int, piece []byte) error { return w.feed(piece) })
 	}
 	if err == errEnough || err == errNotNext {
 		err = nil

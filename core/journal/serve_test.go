@@ -130,7 +130,7 @@ func TestTheExtentIsKnownWhileItIsWritten(t *testing.T) {
 		now := w.Extent()
 		require.GreaterOrEqual(t, now.First, last.First)
 		require.Positive(t, now.Segments)
-		require.GreaterOrEqual(t, now.Bytes, int64(now.Segments*blockBytes))
+		require.GreaterOrEqual(t, now.Bytes, int64(now.Segments*unitBytes))
 		require.NoError(t, w.Drop(min(now.First+uint64(turn%7), 170)))
 		last = now
 	}

@@ -23,7 +23,7 @@ const (
 	Default  Durability = iota
 	EachCall            // before the call returns
 	Interval            // Options.Interval after the call, and the time that the disk takes
-	None                // when the system finds time; a segment is on the disk before the next one begins
+	None                // when the kernel writes its dirty pages back; a segment is on the disk before the next one begins
 )
 
 // What Options mean by 0.
@@ -121,7 +121,7 @@ func (w *Writer) open() error {
 	} else if err != nil {
 		return file.Failed(err, "cannot lock %s", path)
 	}
-	if err := w.removeRubbish(); err != nil {
+	if err := w.removeUnfinished(); err != nil {
 		return err
 	}
 	j, err := Open(w.fs, w.directory)
@@ -175,16 +175,16 @@ func (w *Writer) resume(j *Journal) error {
 	return nil
 }
 
-// Rubbish are segments that a crash kept from getting their name.
-const rubbishSuffix = ".tmp"
+// A segment has this suffix until it is whole; a crash leaves some behind.
+const unfinishedSuffix = ".tmp"
 
-func (w *Writer) removeRubbish() error {
+func (w *Writer) removeUnfinished() error {
 	names, err := w.fs.List(w.directory)
 	if err != nil {
 		return file.Failed(err, "cannot list the journal directory %s", w.directory)
 	}
 	for _, name := range names {
-		segment, ends := strings.CutSuffix(name, rubbishSuffix)
+		segment, ends := strings.CutSuffix(name, unfinishedSuffix)
 		if _, ours := segmentFirst(segment); !ours || !ends {
 			continue
 		}
@@ -199,22 +199,22 @@ func (w *Writer) removeRubbish() error {
 func (w *Writer) begin() error {
 	name := segmentName(w.last + 1)
 	path := filepath.Join(w.directory, name)
-	at, err := w.fs.Open(path+rubbishSuffix, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o666)
+	at, err := w.fs.Open(path+unfinishedSuffix, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o666)
 	if err != nil {
 		return file.Failed(err, "cannot create the journal segment %s", path)
 	}
-	header := make([]byte, blockBytes)
+	header := make([]byte, unitBytes)
 	segment{journal: w.journal, first: w.last + 1, previous: w.chain, created: time.Now().UnixNano()}.encode(header)
 	err = file.WriteFull(at, header, 0)
 	if err == nil {
 		err = at.Sync()
 	}
 	if err == nil {
-		err = w.fs.Rename(path+rubbishSuffix, path)
+		err = w.fs.Rename(path+unfinishedSuffix, path)
 	}
 	if err != nil {
 		_ = at.Close()
-		_ = w.fs.Remove(path + rubbishSuffix)
+		_ = w.fs.Remove(path + unfinishedSuffix)
 		return file.Failed(err, "cannot create the journal segment %s", path)
 	}
 	if err := file.SyncDirectory(w.fs, w.directory); err != nil {
@@ -225,7 +225,7 @@ func (w *Writer) begin() error {
 		_ = w.at.Close() // it is durable
 	}
 	_ = at.SetDirect(true) // or through the page cache
-	w.at, w.name, w.offset, w.begins, w.ended = at, name, blockBytes, w.last+1, false
+	w.at, w.name, w.offset, w.begins, w.ended = at, name, unitBytes, w.last+1, false
 	w.extent.Lock()
 	defer w.extent.Unlock()
 	w.kept = append(w.kept, keptSegment{w.begins, w.offset})
@@ -329,7 +329,7 @@ func (w *Writer) Close() error {
 // end writes a frame without records. With it, damage to the last records is known as damage.
 func (w *Writer) end() error {
 	_ = w.at.SetDirect(false) // the block lies anywhere
-	if err := w.Write(make([]byte, blockBytes), FrameHeadBytes, w.last+1, 0, true); err != nil {
+	if err := w.Write(make([]byte, unitBytes), FrameHeadBytes, w.last+1, 0, true); err != nil {
 		return err
 	}
 	if err := w.at.SyncData(); err != nil {

@@ -14,21 +14,21 @@ type record struct {
 	id      uint64
 	size    uint64
 	segment uint32 // counted over the chain
-	what    uint32 // entry and marks
+	what    uint32 // entry and flags
 }
 
-// Marks of a record beside its entry, which is less.
+// Flags of a record beside its entry, which is less.
 const (
-	markRemoved = 1 << 31 // the file removes the page
-	markChanges = 1 << 30 // the file has only what changed
-	markGoesOn  = 1 << 29 // more of the page is in the next segment
-	markEntry   = markGoesOn - 1
+	recordRemoved   = 1 << 31 // the file removes the page
+	recordChanges   = 1 << 30 // the file has only what changed
+	recordContinues = 1 << 29 // more of the page is in the next segment
+	recordEntry     = recordContinues - 1
 )
 
-func (r *record) removed() bool { return r.what&markRemoved != 0 }
-func (r *record) changes() bool { return r.what&markChanges != 0 }
-func (r *record) goesOn() bool  { return r.what&markGoesOn != 0 }
-func (r *record) entry() uint32 { return r.what & markEntry }
+func (r *record) removed() bool   { return r.what&recordRemoved != 0 }
+func (r *record) changes() bool   { return r.what&recordChanges != 0 }
+func (r *record) continues() bool { return r.what&recordContinues != 0 }
+func (r *record) entry() uint32   { return r.what & recordEntry }
 
 // records are sorted by id, and those of an id newest first.
 type records []record
@@ -111,14 +111,14 @@ func (s *Snapshot) collect(depth int, part, parts uint64) (records, state, error
 				return nil, state{}, err
 			}
 			scratch = used
-			goesOn, err := check.add(t)
+			continues, err := check.add(t)
 			if err != nil {
 				return nil, state{}, err
 			}
-			if goesOn && mine(t.pages[0].ID) {
-				list[len(list)-1].what |= markGoesOn
+			if continues && mine(t.pages[0].ID) {
+				list[len(list)-1].what |= recordContinues
 			}
-			list = appendRecords(list, t, s.first[number]+uint32(segment), goesOn, mine)
+			list = appendRecords(list, t, s.first[number]+uint32(segment), continues, mine)
 		}
 		if err := check.finish(); err != nil {
 			return nil, state{}, err
@@ -158,21 +158,21 @@ func (s *Snapshot) entries(depth int) (count uint64) {
 	return count
 }
 
-func appendRecords(list records, t *table, segment uint32, goesOn bool, mine func(id uint64) bool) records {
+func appendRecords(list records, t *table, segment uint32, continues bool, mine func(id uint64) bool) records {
 	for entry := range t.pages {
 		page := &t.pages[entry]
-		if entry == 0 && goesOn || !mine(page.ID) {
+		if entry == 0 && continues || !mine(page.ID) {
 			continue
 		}
 		what := uint32(entry)
 		if page.Flags&FlagChanges != 0 {
-			what |= markChanges
+			what |= recordChanges
 		}
 		list = append(list, record{page.ID, page.Size, segment, what})
 	}
 	for entry, id := range t.ids {
 		if mine(id) {
-			list = append(list, record{id, 0, segment, uint32(entry) | markRemoved})
+			list = append(list, record{id, 0, segment, uint32(entry) | recordRemoved})
 		}
 	}
 	return list

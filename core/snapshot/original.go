@@ -17,7 +17,7 @@ const (
 	originalVersion = 1  // that pages get, which had none
 )
 
-// openOriginal reads over a file of version 2 and makes the tables that it does not have: segments that cover stretches of
+// openOriginal reads over a file of version 2 and makes the tables that it does not have: segments that cover ranges of
 // the file, without checksums.
 func openOriginal(name string, source file.Source) (*volume, error) {
 	v := &volume{name: name, source: source, header: Header{Version: OriginalVersion}}
@@ -146,7 +146,7 @@ func (v *volume) addOriginal(page Page, kind uint32, at, length uint64) {
 		extent := Extent{Offset: offset, Length: uint32(min(Chunk, length-offset)), Kind: kind}
 		extent.Stored = extent.Length
 		from := at + offset
-		t := v.stretch(from, from+uint64(extent.Length))
+		t := v.cover(from, from+uint64(extent.Length))
 		if n := len(t.pages); n == 0 || t.pages[n-1].ID != page.ID {
 			page.FirstExtent, page.Extents = uint32(len(t.extents)), 0
 			t.pages = append(t.pages, page)
@@ -157,11 +157,11 @@ func (v *volume) addOriginal(page Page, kind uint32, at, length uint64) {
 	}
 }
 
-// stretch is the table of a stretch of the file in which these bytes lie: the last one where it can be made long enough.
-// What comes later in a page's extents can lie before its other bytes in the file. It begins at a whole block, so that it is
+// cover is the table of a range of the file in which these bytes lie: the last one where it can be made long enough.
+// What comes later in a page's extents can lie before its other bytes in the file. It begins at a whole unit, so that it is
 // read in one piece.
-func (v *volume) stretch(from, to uint64) *table {
-	from = from / blockBytes * blockBytes
+func (v *volume) cover(from, to uint64) *table {
+	from = from / unitBytes * unitBytes
 	if n := len(v.original); n > 0 {
 		t := v.original[n-1]
 		begin, end := min(t.offset, from), max(t.offset+t.length, to)

@@ -312,13 +312,13 @@ func (s *Snapshot) Edges() iter.Seq2[[2]uint64, error] {
 }
 
 // Piece is an extent of a page, with its place in a file of the chain. What newer files have of its bytes is not visible; where
-// that leaves several stretches, there is a piece for each.
+// that leaves several ranges, there is a piece for each.
 type Piece struct {
 	Extent
-	Visible Range  // in the page's bytes, mask or metadata
-	File    int    // number in Chain
-	Place   uint64 // offset in the file; of no meaning for Zeros
-	base    uint64 // Place without At, for errors
+	Visible    Range  // in the page's bytes, mask or metadata
+	File       int    // number in Chain
+	FileOffset uint64 // offset in the file; of no meaning for Zeros
+	base       uint64 // FileOffset without At, for errors
 }
 
 // isWhole says whether nothing of the extent is covered.
@@ -385,11 +385,11 @@ func under(pieces, older []Piece) []Piece {
 	return append(append(merged, newer...), beside...)
 }
 
-// uncovered is what of a stretch others leave, which rise and do not overlap.
-func uncovered(stretch Range, others []Range) (left []Range) {
-	at := stretch.Offset
+// uncovered is what of a range others leave, which rise and do not overlap.
+func uncovered(bounds Range, others []Range) (left []Range) {
+	at := bounds.Offset
 	for _, other := range others {
-		if other.end() <= at || other.Offset >= stretch.end() {
+		if other.end() <= at || other.Offset >= bounds.end() {
 			continue
 		}
 		if other.Offset > at {
@@ -397,8 +397,8 @@ func uncovered(stretch Range, others []Range) (left []Range) {
 		}
 		at = other.end()
 	}
-	if at < stretch.end() {
-		left = append(left, Range{at, stretch.end() - at})
+	if at < bounds.end() {
+		left = append(left, Range{at, bounds.end() - at})
 	}
 	return left
 }
@@ -414,7 +414,7 @@ func byChunk(pieces []Piece) (chunks [][]Piece) {
 	return chunks
 }
 
-// visible is the stretch that pieces, one after the other, give together.
+// visible is the range that pieces, one after the other, give together.
 func visible(pieces []Piece) Range {
 	from := pieces[0].Visible.Offset
 	return Range{from, pieces[len(pieces)-1].Visible.end() - from}
@@ -436,7 +436,7 @@ func (s *Snapshot) extentsOf(from record) ([]Piece, error) {
 			seen := Range{extent.Offset, uint64(extent.Length)}
 			pieces = append(pieces, Piece{extent, seen, file, t.offset + uint64(extent.At), t.offset})
 		}
-		if !from.goesOn() || page.ID != t.pages[len(t.pages)-1].ID {
+		if !from.continues() || page.ID != t.pages[len(t.pages)-1].ID {
 			return pieces, nil
 		}
 		for t = nil; t == nil || len(t.pages) == 0; {
@@ -464,7 +464,7 @@ func (s *Snapshot) readPiece(into []byte, id uint64, piece *Piece, scratch []byt
 	if piece.Compression != Uncompressed {
 		stored = scratch[:piece.Stored]
 	}
-	if err := read(v.name, v.source, stored, piece.Place); err != nil {
+	if err := read(v.name, v.source, stored, piece.FileOffset); err != nil {
 		return err
 	}
 	if err := v.checkStored(id, &piece.Extent, stored, piece.base); err != nil {
@@ -621,7 +621,7 @@ func (s *Snapshot) View(id uint64) ([]byte, error) {
 		if piece.Compression != Uncompressed {
 			return nil, status.Errorf(status.Unsupported, "cannot map page %d: it is compressed from offset %d on", id, piece.Offset)
 		}
-		if !piece.isWhole() || piece.File != pieces[0].File || piece.Place != pieces[0].Place+piece.Offset {
+		if !piece.isWhole() || piece.File != pieces[0].File || piece.FileOffset != pieces[0].FileOffset+piece.Offset {
 			return nil, status.Errorf(status.Unsupported, "cannot map page %d: its bytes are not contiguous in the snapshot", id)
 		}
 	}
@@ -629,7 +629,7 @@ func (s *Snapshot) View(id uint64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, from := s.volumes[pieces[0].File], pieces[0].Place
+	v, from := s.volumes[pieces[0].File], pieces[0].FileOffset
 	if from > uint64(len(mapped)) || page.Size > uint64(len(mapped))-from {
 		return nil, status.Errorf(status.Corrupt, "%s is truncated: %d bytes, page %d begins at offset %d", v.name, len(mapped), id, from)
 	}
@@ -654,9 +654,9 @@ func (s *Snapshot) Extract(id uint64, into io.Writer) (uint64, error) {
 	defer chunks.Put(memory)
 	written := uint64(0)
 	for _, group := range byChunk(ofKind(pieces, KindBytes)) {
-		stretch := visible(group)
-		chunk := memory[:stretch.Length]
-		if err := s.readPieces(chunk, stretch.Offset, id, KindBytes, group); err != nil {
+		bounds := visible(group)
+		chunk := memory[:bounds.Length]
+		if err := s.readPieces(chunk, bounds.Offset, id, KindBytes, group); err != nil {
 			return written, err
 		}
 		if _, err := into.Write(chunk); err != nil {

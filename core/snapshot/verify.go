@@ -43,7 +43,7 @@ func (s *Snapshot) Verify(progress Progress) error {
 	total, done := uint64(0), uint64(0)
 	for _, v := range s.volumes {
 		for segment := range v.segments() {
-			_, length := v.place(segment)
+			_, length := v.bounds(segment)
 			total += length
 		}
 	}
@@ -78,7 +78,7 @@ func (s *Snapshot) verifyState(parts uint64) error {
 func (v *volume) verify(progress func(bytes uint64) error) error {
 	ranges := make([]file.Range, 0, v.segments())
 	for segment := range v.segments() {
-		offset, length := v.place(segment)
+		offset, length := v.bounds(segment)
 		ranges = append(ranges, file.Range{Offset: int64(offset), Length: int64(length)})
 	}
 	check := verification{v: v, sequence: sequence{v: v}, metadata: metadataCheck{v: v}}

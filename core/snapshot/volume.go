@@ -36,7 +36,7 @@ type table struct {
 // openVolume looks at both ends of a file. The source is the volume's, unless there is an error.
 func openVolume(name string, source file.Source) (*volume, error) {
 	size := uint64(max(source.Size(), 0))
-	first := make([]byte, min(size, blockBytes))
+	first := make([]byte, min(size, unitBytes))
 	if err := read(name, source, first, 0); err != nil {
 		return nil, err
 	}
@@ -47,16 +47,16 @@ func openVolume(name string, source file.Source) (*volume, error) {
 	if version == OriginalVersion {
 		return openOriginal(name, source)
 	}
-	if size < 2*blockBytes || size%blockBytes != 0 {
+	if size < 2*unitBytes || size%unitBytes != 0 {
 		return nil, status.Errorf(status.Corrupt, "%s is truncated: %d bytes, a snapshot has a multiple of %d and at least %d",
-			name, size, blockBytes, 2*blockBytes)
+			name, size, unitBytes, 2*unitBytes)
 	}
 	v := &volume{name: name, source: source}
 	if v.header, err = decodeHeader(name, first); err != nil {
 		return nil, err
 	}
-	last := make([]byte, blockBytes)
-	if err = read(name, source, last, size-blockBytes); err != nil {
+	last := make([]byte, unitBytes)
+	if err = read(name, source, last, size-unitBytes); err != nil {
 		return nil, err
 	}
 	foot, err := decodeFooter(name, last, v.header.ID, size)
@@ -81,12 +81,12 @@ func read(name string, source file.Source, into []byte, offset uint64) error {
 
 // readOffsets reads the segment table.
 func (v *volume) readOffsets(foot *footer) error {
-	// A segment has a block at least: the table is no longer than that, whatever the footer says.
-	if foot.totals.Segments > (foot.tableAt-blockBytes)/blockBytes {
+	// A segment has a unit at least: the table is no longer than that, whatever the footer says.
+	if foot.totals.Segments > (foot.tableAt-unitBytes)/unitBytes {
 		return status.Errorf(status.Corrupt, "%s: the footer at offset %d counts %d segments, too many before offset %d", v.name,
-			foot.totals.FileBytes-blockBytes, foot.totals.Segments, foot.tableAt)
+			foot.totals.FileBytes-unitBytes, foot.totals.Segments, foot.tableAt)
 	}
-	raw := make([]byte, roundUp(8*foot.totals.Segments, blockBytes))
+	raw := make([]byte, roundUp(8*foot.totals.Segments, unitBytes))
 	if err := read(v.name, v.source, raw, foot.tableAt); err != nil {
 		return err
 	}
@@ -103,12 +103,12 @@ func (v *volume) readOffsets(foot *footer) error {
 		v.offsets = append(v.offsets, binary.LittleEndian.Uint64(used[at:]))
 	}
 	v.offsets = append(v.offsets, foot.tableAt)
-	if v.offsets[0] != blockBytes {
-		return status.Errorf(status.Corrupt, "%s: the first segment is at offset %d, not %d", v.name, v.offsets[0], blockBytes)
+	if v.offsets[0] != unitBytes {
+		return status.Errorf(status.Corrupt, "%s: the first segment is at offset %d, not %d", v.name, v.offsets[0], unitBytes)
 	}
 	for number, offset := range v.offsets[1:] {
 		before := v.offsets[number]
-		if offset <= before || offset-before > SegmentBytes || offset%blockBytes != 0 {
+		if offset <= before || offset-before > SegmentBytes || offset%unitBytes != 0 {
 			return status.Errorf(status.Corrupt, "%s: segment %d from offset %d to %d is out of order", v.name, number, before, offset)
 		}
 	}
@@ -125,8 +125,8 @@ func (v *volume) segments() int {
 	return len(v.offsets) - 1
 }
 
-// place is where a segment lies.
-func (v *volume) place(number int) (offset, length uint64) {
+// bounds says where a segment lies.
+func (v *volume) bounds(number int) (offset, length uint64) {
 	if v.header.Version == OriginalVersion {
 		return v.original[number].offset, v.original[number].length
 	}
@@ -138,9 +138,9 @@ func (v *volume) readTable(number int, scratch []byte) (*table, []byte, error) {
 	if v.header.Version == OriginalVersion {
 		return v.original[number], scratch, nil
 	}
-	offset, length := v.place(number)
-	if uint64(cap(scratch)) < blockBytes {
-		scratch = make([]byte, 16*blockBytes)
+	offset, length := v.bounds(number)
+	if uint64(cap(scratch)) < unitBytes {
+		scratch = make([]byte, 16*unitBytes)
 	}
 	scratch = scratch[:min(uint64(cap(scratch)), length)]
 	if err := read(v.name, v.source, scratch, offset); err != nil {
@@ -160,7 +160,7 @@ func (v *volume) readTable(number int, scratch []byte) (*table, []byte, error) {
 
 // parse checks and copies the tables of a segment, of which raw holds at least the beginning up to its data.
 func (v *volume) parse(number int, raw []byte) (*table, error) {
-	offset, length := v.place(number)
+	offset, length := v.bounds(number)
 	fail := func(format string, args ...any) (*table, error) {
 		args = append([]any{v.name, number, offset}, args...)
 		return nil, status.Errorf(status.Corrupt, "%s: segment %d at offset %d "+format, args...)
@@ -192,7 +192,7 @@ func (v *volume) parse(number int, raw []byte) (*table, error) {
 	switch {
 	case n == 0 || m > 0 && kind != segmentPages:
 		return fail("of kind %d has %d entries and %d extents", kind, n, m)
-	case dataAt%blockBytes != 0 || tables > dataAt || dataAt > length || dataAt > uint64(len(raw)):
+	case dataAt%unitBytes != 0 || tables > dataAt || dataAt > length || dataAt > uint64(len(raw)):
 		return fail("has data from offset %d on, %d bytes of tables and %d bytes in all", dataAt, tables, length)
 	case kind != segmentPages && dataAt != length:
 		return fail("of kind %d has data", kind)
@@ -242,8 +242,8 @@ func copied[E any](raw []byte, count uint64) []E {
 
 // checkPages looks at what a segment of pages says, as far as it can be seen without other segments.
 func (v *volume) checkPages(t *table, number int) error {
-	next := uint64(0)                // the first extent of the next page
-	room := room{t.dataAt, t.length} // of the next extent
+	next := uint64(0)                     // the first extent of the next page
+	free := freeSpace{t.dataAt, t.length} // of the next extent
 	for entry := range t.pages {
 		page := &t.pages[entry]
 		if what := v.pageFault(page); what != "" {
@@ -257,7 +257,7 @@ func (v *volume) checkPages(t *table, number int) error {
 		}
 		for ; next < uint64(page.FirstExtent)+uint64(page.Extents); next++ {
 			extent := &t.extents[next]
-			if what := room.take(page, extent); what != "" {
+			if what := free.take(page, extent); what != "" {
 				return status.Errorf(status.Corrupt, "%s: page %d, extent %d of segment %d at offset %d (kind %d, offset %d, "+
 					"length %d, compression %d, %d bytes at %d): %s", v.name, page.ID, next, number, t.offset, extent.Kind,
 					extent.Offset, extent.Length, extent.Compression, extent.Stored, extent.At, what)
@@ -291,25 +291,25 @@ func (v *volume) pageFault(page *Page) string {
 	return ""
 }
 
-// room is where the next extents of a segment can lie: those of bytes come from below, all others from above.
-type room struct{ from, to uint64 }
+// freeSpace is where the next extents of a segment can lie: those of bytes come from below, all others from above.
+type freeSpace struct{ from, to uint64 }
 
 // take looks at the next extent, and says what is wrong with it.
-func (r *room) take(page *Page, extent *Extent) string {
+func (r *freeSpace) take(page *Page, extent *Extent) string {
 	if extent.Kind > KindMetadata {
 		return "a kind that does not exist"
 	}
-	whole, grain := lengthOf(page.Size, extent.Kind), uint64(Chunk)
+	whole, granule := lengthOf(page.Size, extent.Kind), uint64(Chunk)
 	if extent.Kind == KindBytes && page.Flags&FlagChanges != 0 {
-		grain = Block
+		granule = Granule
 	}
-	if extent.Offset%grain != 0 || extent.Offset >= whole {
+	if extent.Offset%granule != 0 || extent.Offset >= whole {
 		return "an offset where no extent begins"
 	}
 	left := min(Chunk-extent.Offset%Chunk, whole-extent.Offset) // in the chunk
 	switch stands := uint64(extent.Length); {
 	case stands == 0 || stands > left,
-		stands < left && extent.Kind != KindMetadata && stands%grain != 0:
+		stands < left && extent.Kind != KindMetadata && stands%granule != 0:
 		return "a length that is not the chunk's"
 	}
 	switch extent.Compression {
@@ -450,13 +450,13 @@ type sequence struct {
 }
 
 // add takes the next segment's tables. The result says whether its first page goes on from the segment before.
-func (q *sequence) add(t *table) (goesOn bool, err error) {
+func (q *sequence) add(t *table) (continues bool, err error) {
 	q.counts.Removed += uint64(len(t.ids))
 	q.counts.Edges += uint64(len(t.edges))
 	for entry := range t.pages {
 		page := &t.pages[entry]
 		if entry == 0 && page.ID == q.page.ID {
-			goesOn = true
+			continues = true
 			before := q.page
 			before.FirstExtent, before.Extents = page.FirstExtent, page.Extents
 			if before != *page || page.Extents == 0 {
@@ -485,7 +485,7 @@ func (q *sequence) add(t *table) (goesOn bool, err error) {
 			}
 		}
 	}
-	return goesOn, nil
+	return continues, nil
 }
 
 // complete says whether all of the last page was there.

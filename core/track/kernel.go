@@ -167,7 +167,7 @@ func (k *kernel) writeProtect(r Range) syscall.Errno {
 	return ioctl(k.faults, ioctlWriteProtect, unsafe.Pointer(&argument))
 }
 
-// scan tells of every written stretch, in order, and with rearm protects it in the same step: a write is either before, and
+// scan tells of every written range, in order, and with rearm protects it in the same step: a write is either before, and
 // told now, or after, and told by the next scan. It fails where a part of the range is not (any more) registered.
 func (k *kernel) scan(r Range, rearm bool, written func(Range)) error {
 	argument := scanArgument{
@@ -200,13 +200,13 @@ func (k *kernel) scan(r Range, rearm bool, written func(Range)) error {
 				return gone(at)
 			}
 			at = region.end
-			stretch := Range{uintptr(region.start), uintptr(region.end)}
+			found := Range{uintptr(region.start), uintptr(region.end)}
 			changed, absent := wasWritten(region.categories)
-			if absent && rearm && k.writeProtect(stretch) != 0 {
+			if absent && rearm && k.writeProtect(found) != 0 {
 				return gone(region.start)
 			}
 			if changed {
-				written(stretch)
+				written(found)
 			}
 		}
 	}

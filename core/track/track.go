@@ -118,8 +118,8 @@ func watch(address, length uintptr, shared bool) (*Memory, error) {
 	m.overlapping = overlapping(m.pages)
 	plain, errno := k.register(m.pages)
 	if errno == 0 && plain {
-		place, _ := slices.BinarySearchFunc(tracker.watched, m.pages.Start, startsBefore)
-		tracker.watched = slices.Insert(tracker.watched, place, m)
+		at, _ := slices.BinarySearchFunc(tracker.watched, m.pages.Start, startsBefore)
+		tracker.watched = slices.Insert(tracker.watched, at, m)
 		tracker.longest = max(tracker.longest, m.pages.End-m.pages.Start)
 		for _, other := range m.overlapping {
 			other.overlapping = append(other.overlapping, m)
@@ -156,8 +156,8 @@ func overlapping(pages Range) []*Memory {
 		first = pages.Start - tracker.longest
 	}
 	var found []*Memory
-	place, _ := slices.BinarySearchFunc(tracker.watched, first, startsBefore)
-	for _, m := range tracker.watched[place:] {
+	at, _ := slices.BinarySearchFunc(tracker.watched, first, startsBefore)
+	for _, m := range tracker.watched[at:] {
 		if m.pages.Start >= pages.End {
 			break
 		}
@@ -191,11 +191,11 @@ func (m *Memory) Release() {
 		return
 	}
 	m.released = true
-	place, _ := slices.BinarySearchFunc(tracker.watched, m.pages.Start, startsBefore)
-	for tracker.watched[place] != m {
-		place++
+	at, _ := slices.BinarySearchFunc(tracker.watched, m.pages.Start, startsBefore)
+	for tracker.watched[at] != m {
+		at++
 	}
-	tracker.watched = slices.Delete(tracker.watched, place, place+1)
+	tracker.watched = slices.Delete(tracker.watched, at, at+1)
 	for _, other := range m.overlapping {
 		other.overlapping = slices.DeleteFunc(other.overlapping, func(o *Memory) bool { return o == m })
 	}

@@ -129,7 +129,7 @@ func TestWritesAreFound(t *testing.T) {
 	assert.Equal(t, []Range{{1, 2}}, appended)
 }
 
-// More separate stretches than one answer of the kernel has room for.
+// More separate ranges than one answer of the kernel has room for.
 func TestManyStretches(t *testing.T) {
 	needTracking(t)
 	const pages = 5000
@@ -655,7 +655,7 @@ func hugeMemory(t testing.TB, count int) []byte {
 	return memory
 }
 
-// hugePages counts the huge pages that a stretch is mapped by.
+// hugePages counts the huge pages that a range is mapped by.
 func hugePages(t testing.TB, memory []byte) (count int) {
 	t.Helper()
 	const pageHuge = 1 << 6

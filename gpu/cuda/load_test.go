@@ -79,7 +79,7 @@ func TestNoDevices(t *testing.T) {
 
 func TestADriverThatIsTooOld(t *testing.T) {
 	_, err := load(fakecuda.Load(t, "VERSION", "11080").Path)
-	fails(t, err, status.Device, "the driver has CUDA 11.8", "CUDA 12.0 (driver 525) or newer is needed", "driver 525", "CUDA 13.0, driver 580")
+	fails(t, err, status.Device, "the driver has CUDA 11.8", "CUDA 12.0 (driver 525) or newer is needed", "driver 525", "CUDA 13.0 (driver 580)")
 	d, err := load(fakecuda.Load(t, "VERSION", "12000").Path)
 	require.NoError(t, err)
 	require.Equal(t, 12000, d.Version())

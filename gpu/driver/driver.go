@@ -78,7 +78,7 @@ type Copy struct {
 	Bytes    uint64
 }
 
-// Access is what a kernel does with a stretch of memory. A simulated device checks it; CUDA ignores it.
+// Access is what a kernel does with a range of memory. A simulated device checks it; CUDA ignores it.
 type Access struct {
 	Address Address
 	Bytes   uint64
@@ -121,13 +121,13 @@ type Device interface {
 	// TrimOrdered gives memory that FreeOrdered holds for reuse back to the device, down to keep bytes.
 	TrimOrdered(keep uint64) error
 
-	// Reserve takes a stretch of addresses without memory; Release gives it back when nothing is mapped in it.
+	// Reserve takes a range of addresses without memory; Release gives it back when nothing is mapped in it.
 	Reserve(bytes uint64) (Address, error)
 	Release(address Address, bytes uint64) error
 	// CreatePhysical takes memory without an address; it ends when it is destroyed and no longer mapped.
 	CreatePhysical(bytes uint64) (Physical, error)
 	DestroyPhysical(physical Physical) error
-	// Map puts the whole of physical at an address of a reserved stretch, for reading and writing by this device.
+	// Map puts the whole of physical at an address of a reserved range, for reading and writing by this device.
 	Map(address Address, physical Physical) error
 	// Unmap takes away what was mapped at the address. No work that uses it may be queued or running.
 	Unmap(address Address) error

@@ -257,11 +257,11 @@ func TestScatterRunsMovesEachSpanAndMarksIt(t *testing.T) {
 	})
 }
 
-// chosen says for each byte whether a mask has it: few, half, most or all, in stretches.
+// chosen says for each byte whether a mask has it: few, half, most or all, in runs.
 func (t *trial) chosen(length int) []bool {
-	chosen, share, stretch := make([]bool, length), []int{0, 1, 8, 15, 16}[t.IntN(5)], 1+t.IntN(40)
+	chosen, share, run := make([]bool, length), []int{0, 1, 8, 15, 16}[t.IntN(5)], 1+t.IntN(40)
 	for i := range chosen {
-		if i%stretch == 0 {
+		if i%run == 0 {
 			chosen[i] = t.IntN(16) < share
 		} else {
 			chosen[i] = chosen[i-1]

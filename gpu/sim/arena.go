@@ -34,7 +34,7 @@ const (
 	reserved // addresses without memory
 )
 
-// block is a stretch of addresses that belongs together. A freed one keeps its record, its place in a list and its history until
+// block is a part of addresses that belongs together. A freed one keeps its record, its place in a list and its history until
 // it is used again: addresses are used again last in, first out, so that what touches them too late is found.
 type block struct {
 	address driver.Address
@@ -74,7 +74,7 @@ func (l *freeList) each(do func(b *block)) {
 	}
 }
 
-// arena divides a stretch of the window into blocks.
+// arena divides a part of the window into blocks.
 type arena struct {
 	base      driver.Address
 	bytes     uint64 // of addresses

@@ -311,13 +311,13 @@ func (d *device) Reserve(bytes uint64) (driver.Address, error) {
 	return b.address, nil
 }
 
-// reservation is a stretch of addresses, and what is mapped in it.
+// reservation is a part of addresses, and what is mapped in it.
 type reservation struct {
 	block  *block
 	mapped int
 }
 
-// Release gives a reserved stretch back.
+// Release gives a reserved part back.
 func (d *device) Release(address driver.Address, bytes uint64) error {
 	if err := d.enter(Release); err != nil {
 		return err

@@ -239,13 +239,13 @@ func TestTouchesOutsideOfBlocksAreRefused(t *testing.T) {
 	unit := device.Info().Granularity
 	addresses, err := device.Reserve(unit)
 	require.NoError(t, err)
-	for name, stretch := range map[string]driver.Copy{
+	for name, part := range map[string]driver.Copy{
 		"past its end":            {To: block + 900, Bytes: 101},
 		"behind its end":          {To: block + 1000, Bytes: 1},
 		"where nothing was":       {To: block + 1<<20, Bytes: 1},
 		"where nothing is mapped": {To: addresses, Bytes: 1},
 	} {
-		err = device.Fill(0, stretch.To, 1, stretch.Bytes)
+		err = device.Fill(0, part.To, 1, part.Bytes)
 		require.Equal(t, status.InvalidArgument, status.CodeOf(err), name)
 	}
 	require.NoError(t, device.Fill(0, block, 1, 1000))

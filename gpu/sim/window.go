@@ -79,7 +79,7 @@ func (w *window) make(bytes uint64) error {
 	return status.FromErrno(status.OutOfMemory, errno(err), "cannot map %d bytes for simulated devices", bytes)
 }
 
-// take is a stretch of a half for an arena; bytes is a multiple of frameBytes.
+// take is a part of a half for an arena; bytes is a multiple of frameBytes.
 func (w *window) take(half int, bytes uint64) (driver.Address, error) {
 	if err := w.get(); err != nil {
 		return 0, err
@@ -97,7 +97,7 @@ func (w *window) take(half int, bytes uint64) (driver.Address, error) {
 	return driver.Address(uint64(w.closed) + offset*frameBytes), nil
 }
 
-// give takes a stretch back with its bytes.
+// give takes a part back with its bytes.
 func (w *window) give(address driver.Address, bytes uint64) {
 	w.discard(address, bytes)
 	offset := w.offset(address)

@@ -5,7 +5,7 @@ import (
 	"libmmsb/gpu/driver"
 )
 
-// touch is a stretch of memory that an operation reads or writes.
+// touch is a part of memory that an operation reads or writes.
 type touch struct {
 	address driver.Address
 	bytes   uint64

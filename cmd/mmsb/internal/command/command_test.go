@@ -242,11 +242,11 @@ func TestTheJSONHasTheSameFacts(t *testing.T) {
 		for number, row := range rows {
 			page := pages[number].(map[string]any)
 			cells := strings.Fields(row)
-			place := page["location"].(string)
-			if place == "gpu" || place == "unified" {
-				place += fmt.Sprintf(":%v", page["device"])
+			placement := page["location"].(string)
+			if placement == "gpu" || placement == "unified" {
+				placement += fmt.Sprintf(":%v", page["device"])
 			}
-			assert.Equal(t, []string{page["id"].(string), fmt.Sprint(page["size"]), place, page["epoch"].(string),
+			assert.Equal(t, []string{page["id"].(string), fmt.Sprint(page["size"]), placement, page["epoch"].(string),
 				page["version"].(string), fmt.Sprint(page["metadata_keys"])}, cells)
 		}
 		totals := decode(t, good(t, "snapshot", "info", "--json", path))["state"].(map[string]any)

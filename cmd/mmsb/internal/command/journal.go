@@ -200,13 +200,13 @@ func (l *logList) what(r *journal.Record) string {
 	text := ""
 	switch r.Kind {
 	case journal.Create, journal.Adopt:
-		text = l.show.within(r.Size) + ", " + place(r.Location, r.Device)
+		text = l.show.within(r.Size) + ", " + placement(r.Location, r.Device)
 	case journal.Clone:
 		text = fmt.Sprintf("of page %d at version %d", r.Other, r.OtherVersion)
 	case journal.Resize:
 		text = l.show.within(r.Size)
 	case journal.Migrate:
-		text = place(r.Location, r.Device)
+		text = placement(r.Location, r.Device)
 	case journal.Write, journal.Run:
 		text = fmt.Sprintf("%s at offset %d", l.show.within(uint64(len(r.Bytes))), r.Offset)
 	case journal.Delta:

@@ -65,8 +65,8 @@ func location(number int32) string {
 	return names[number]
 }
 
-// place is a location with its device, where there can be several.
-func place(number, device int32) string {
+// placement is a location with its device, where there can be several.
+func placement(number, device int32) string {
 	const gpu, unified = 1, 2
 	if number == gpu || number == unified {
 		return location(number) + ":" + strconv.Itoa(int(device))
@@ -172,7 +172,7 @@ func (r *run) listTable(pages []snapshot.Page, show sizes) error {
 	t := newTable(r.out, ">ID", ">SIZE", "LOCATION", ">EPOCH", ">VERSION", ">KEYS")
 	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	row := func(p *snapshot.Page) []string {
-		return []string{number(p.ID), show.of(p.Size), place(p.Location, p.Device), number(p.Epoch), number(p.Version),
+		return []string{number(p.ID), show.of(p.Size), placement(p.Location, p.Device), number(p.Epoch), number(p.Version),
 			number(uint64(p.MetadataCount))}
 	}
 	for at := range pages {

@@ -133,7 +133,7 @@ func (s *State) create(r *journal.Record) error {
 	}
 	p := &page{bytes: content{size: r.Size}, mask: content{size: maskLength(r.Size)}}
 	p.entry = snapshot.Page{ID: r.Page, Size: r.Size, Epoch: r.Epoch, Version: r.Version}
-	if err := p.place(r); err != nil {
+	if err := p.locate(r); err != nil {
 		return err
 	}
 	if r.State&1 != 0 {
@@ -227,8 +227,8 @@ func (p *page) clearMask() {
 	p.mask = content{size: p.mask.size}
 }
 
-// place takes the place that a record names.
-func (p *page) place(r *journal.Record) error {
+// locate takes the location that a record names.
+func (p *page) locate(r *journal.Record) error {
 	const lastLocation = 4
 	if r.Location < 0 || r.Location > lastLocation {
 		return invalid(r, "has location %d, not 0 to %d", r.Location, lastLocation)
@@ -244,19 +244,19 @@ func (p *page) change(r *journal.Record) error {
 		return p.resize(r)
 	case journal.Migrate:
 		p.entry.Flags &^= snapshot.FlagAdopted | snapshot.FlagReadOnly
-		return p.place(r)
+		return p.locate(r)
 	}
 	if r.MaskLength > p.entry.Size {
 		return invalid(r, "has a mask for %d bytes, more than the page's %d", r.MaskLength, p.entry.Size)
 	}
-	marks := r.Kind != journal.Write
-	p.hasMask = p.hasMask || marks
-	return stretches(r, func(offset uint64, bytes []byte) error {
+	setsMask := r.Kind != journal.Write
+	p.hasMask = p.hasMask || setsMask
+	return runs(r, func(offset uint64, bytes []byte) error {
 		length := uint64(len(bytes))
 		if length > p.entry.Size || offset > p.entry.Size-length {
 			return invalid(r, "changes %d bytes at offset %d of a page of %d bytes", length, offset, p.entry.Size)
 		}
-		if err := p.bytes.write(offset, bytes); err != nil || !marks {
+		if err := p.bytes.write(offset, bytes); err != nil || !setsMask {
 			return err
 		}
 		return p.mask.mark(offset, length)
