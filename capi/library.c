@@ -22,7 +22,7 @@ mmsb_status_t door_bad_struct(const char *name, uint32_t struct_size, size_t exp
     if (struct_size != expected)
         return mmsb__fail(MMSB_E_STRUCT_VERSION, "struct_size of %s is %u, not %zu; call its _init function first", name,
                           struct_size, expected);
-    return mmsb__fail(MMSB_E_STRUCT_VERSION, "a reserved word of %s is not 0", name);
+    return mmsb__fail(MMSB_E_STRUCT_VERSION, "reserved word of %s is not 0", name);
 }
 
 mmsb_status_t door_path(const char *name, const char *path) {
@@ -87,19 +87,19 @@ static const code_text_t code_texts[] = {
     CODE(MMSB_E_TIMEOUT, "not finished within the timeout"),
     CODE(MMSB_E_CANCELLED, "cancelled"),
     CODE(MMSB_E_OUT_OF_MEMORY, "the system is out of memory or addresses"),
-    CODE(MMSB_E_LIMIT, "a limit that the program set, or the end of a counter"),
+    CODE(MMSB_E_LIMIT, "limit reached: one that the program set, or the end of a counter"),
     CODE(MMSB_E_NO_SPACE, "the disk is full"),
     CODE(MMSB_E_UNSUPPORTED, "not supported here"),
     CODE(MMSB_E_NO_DEVICE, "no such device"),
     CODE(MMSB_E_DEVICE, "the driver failed"),
     CODE(MMSB_E_DEVICE_LOST, "the device is lost"),
     CODE(MMSB_E_FORKED, "called in the child of a process that used the library"),
-    CODE(MMSB_E_IO, "a system call failed"),
-    CODE(MMSB_E_CORRUPT, "corrupt data: a checksum or a structure is wrong"),
+    CODE(MMSB_E_IO, "system call failed"),
+    CODE(MMSB_E_CORRUPT, "corrupt data: checksum or structure is wrong"),
     CODE(MMSB_E_FORMAT, "unknown format, or newer than this library"),
     CODE(MMSB_E_PEER, "another process of the group failed"),
-    CODE(MMSB_E_INTERNAL, "an error inside the library"),
-    CODE(MMSB_E_POISONED, "an earlier internal error stopped the library"),
+    CODE(MMSB_E_INTERNAL, "internal error of the library"),
+    CODE(MMSB_E_POISONED, "earlier internal error stopped the library"),
 };
 
 const char *mmsb_strerror(mmsb_status_t code) {

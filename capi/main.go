@@ -1,5 +1,5 @@
-// Command capi is libmmsb.so: the door between C and Go. The C files define the public functions of mmsb.h; this package holds the hidden
-// mmsbgo_* exports that they enter Go by. Nothing is decided here.
+// Command capi is libmmsb.so: the door between C and Go. The C files define the public functions of mmsb.h; this package holds
+// the hidden mmsbgo_* exports that they enter Go by. Nothing is decided here.
 package main
 
 /*

@@ -20,7 +20,8 @@ import (
 func saveOptions(o *C.mmsb_save_options_t) page.SaveOptions {
 	options := page.SaveOptions{
 		Compression: int32(o.compression), Level: int32(o.compression_level),
-		RefuseRawWrites: o.raw_writes == C.MMSB_RAW_WRITES_REFUSE, NotDurable: o.not_durable != 0, CopyLimit: uint64(o.copy_limit),
+		RefuseRawWrites: o.raw_writes == C.MMSB_RAW_WRITES_REFUSE, NotDurable: o.not_durable != 0,
+		CopyLimit: uint64(o.copy_limit),
 	}
 	if o.base != nil {
 		options.Base = C.GoString(o.base)

@@ -137,8 +137,8 @@ func (e *Extents) Grow(limit uint64) error {
 	return nil
 }
 
-// Skip moves the limit up by count units that nobody gets. What is allocated later never reaches from before them to behind them, which is
-// what a caller needs whose space is not of one piece.
+// Skip moves the limit up by count units that nobody gets. What is allocated later never reaches from before them to behind them,
+// which is what a caller needs whose space is not of one piece.
 func (e *Extents) Skip(count uint64) {
 	index := e.take()
 	e.extents[index] = extent{offset: e.limit, count: count, previous: e.last}
@@ -333,7 +333,7 @@ func (e *Extents) Check() error {
 		current := e.extents[index]
 		switch {
 		case current.offset != position:
-			return broken("an extent begins at unit %d, the one before ends at %d", current.offset, position)
+			return broken("extent at unit %d does not begin where the one before ends, at %d", current.offset, position)
 		case current.count == 0 || current.count > e.limit-position:
 			return broken("the extent at unit %d has %d units, the limit is %d", position, current.count, e.limit)
 		case current.previous != previous:

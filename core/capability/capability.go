@@ -55,9 +55,11 @@ func membarrier() Capability {
 	commands, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, 0, 0, 0)
 	switch {
 	case errno != 0:
-		return Capability{Name: "membarrier", Reason: "refused by the kernel: " + errno.Error() + "; create and destroy use fences"}
+		return Capability{Name: "membarrier", Reason: "refused by the kernel: " + errno.Error() +
+			"; create and destroy use fences"}
 	case commands&expedited == 0:
-		return Capability{Name: "membarrier", Reason: "the kernel lacks private expedited commands; create and destroy use fences"}
+		return Capability{Name: "membarrier",
+			Reason: "the kernel lacks private expedited commands; create and destroy use fences"}
 	}
 	return Capability{Name: "membarrier", Available: true, Reason: "with private expedited commands"}
 }

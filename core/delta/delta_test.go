@@ -241,7 +241,8 @@ func TestValidate(t *testing.T) {
 			status.OK, ""},
 		{"mask NULL", Form{Kind: DenseBits, MaskLength: 1, Payload: two}, status.InvalidArgument,
 			"mask is NULL, but mask_length is 1"},
-		{"mask too long", Form{Kind: DenseBits, Mask: two, MaskLength: 11}, status.OutOfRange, "mask_length is 11, more than the page's 10 bytes"},
+		{"mask too long", Form{Kind: DenseBits, Mask: two, MaskLength: 11}, status.OutOfRange,
+			"mask_length is 11, more than the page's 10 bytes"},
 		{"mask length huge", Form{Kind: DenseBytes, Mask: two, MaskLength: math.MaxUint64}, status.OutOfRange,
 			"18446744073709551615"},
 		{"mask length lies", Form{Kind: SparseBits, Mask: two, MaskLength: 8}, status.Mismatch,
@@ -414,8 +415,10 @@ func TestMarkedRunsAgreeWithLookingAtEachByte(t *testing.T) {
 				a[at] = 0
 			}
 		}
-		require.Equal(t, runsOf(uint64(length), func(at uint64) bool { return a[at] != b[at] }), bitRuns(native.Differences(a, b), uint64(length)))
-		require.Equal(t, runsOf(uint64(length), func(at uint64) bool { return a[at] != 0 }), bitRuns(native.Differences(a, nil), uint64(length)))
+		require.Equal(t, runsOf(uint64(length), func(at uint64) bool { return a[at] != b[at] }),
+			bitRuns(native.Differences(a, b), uint64(length)))
+		require.Equal(t, runsOf(uint64(length), func(at uint64) bool { return a[at] != 0 }),
+			bitRuns(native.Differences(a, nil), uint64(length)))
 		bitLength := uint64(length*8 - s.below(8)*min(length, 1))
 		marked := runsOf(bitLength, func(at uint64) bool { return bit(a, at) })
 		require.Equal(t, marked, bitRuns(a, bitLength))

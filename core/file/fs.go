@@ -284,9 +284,9 @@ func WriteFull(f File, p []byte, offset int64) error {
 	return nil
 }
 
-// WriteBlocks is WriteFull for a file that passes the page cache by, where it does. The system may want a larger alignment, or have
-// moved only a part that ends between two blocks, as at a limit of the file's size: then it goes through the cache from now on, and
-// the error is that of this way.
+// WriteBlocks is WriteFull for a file that passes the page cache by, where it does. The system may want a larger alignment, or
+// have moved only a part that ends between two blocks, as at a limit of the file's size: then it goes through the cache from now
+// on, and the error is that of this way.
 func WriteBlocks(f File, p []byte, offset int64) error {
 	err := WriteFull(f, p, offset)
 	if err == syscall.EINVAL && f.SetDirect(false) == nil {

@@ -50,7 +50,8 @@ func CheckedPieces(source Source, ranges []Range, check func(i int, piece []byte
 	yield func(i int, piece []byte) (rest func() error, err error)) error {
 	for _, r := range ranges {
 		if r.Offset < 0 || r.Length < 0 || r.Offset > source.Size()-r.Length {
-			return status.Errorf(status.Corrupt, "%d bytes at offset %d are past the end of a file of %d bytes", r.Length, r.Offset, source.Size())
+			return status.Errorf(status.Corrupt, "%d bytes at offset %d are past the end of a file of %d bytes", r.Length,
+				r.Offset, source.Size())
 		}
 	}
 	memory, err := newBuffers(readBuffers)

@@ -224,7 +224,8 @@ func sweptAway(f File) (bool, error) {
 	}
 }
 
-// A temporary file is called .NAME.mmsb-PID-RANDOM.tmp; a long NAME, which would exceed the longest file name, is replaced by its hash.
+// A temporary file is called .NAME.mmsb-PID-RANDOM.tmp; a long NAME, which would exceed the longest file name, is replaced by its
+// hash.
 const (
 	temporarySuffix = ".tmp"
 	longestName     = 96

@@ -148,7 +148,8 @@ func (t *Table[T]) find(handle uint64) (*slot[T], *entry[T], error) {
 	}
 	slots := *t.slots.Load()
 	if index == 0 || index >= uint64(len(slots)) {
-		return nil, nil, status.Errorf(status.InvalidHandle, "handle 0x%016x was never issued: slot %d does not exist", handle, index)
+		return nil, nil, status.Errorf(status.InvalidHandle, "handle 0x%016x was never issued: slot %d does not exist", handle,
+			index)
 	}
 	used := slots[index]
 	if found := used.current.Load(); found != nil && found.generation == generation {

@@ -138,14 +138,16 @@ func (s segment) encode(header []byte) {
 // decodeSegment reads a segment's header, the first 4096 bytes of its file.
 func decodeSegment(header []byte, name string) (segment, error) {
 	if len(header) < unitBytes {
-		return segment{}, status.Errorf(status.Corrupt, "%s is truncated: %d bytes, a journal segment has at least %d", name, len(header),
-			unitBytes)
+		return segment{}, status.Errorf(status.Corrupt, "%s is truncated: %d bytes, a journal segment has at least %d", name,
+			len(header), unitBytes)
 	}
 	if !bytes.Equal(header[:8], segmentMagic) {
-		return segment{}, status.Errorf(status.Format, "%s is not a journal segment: it begins with %q at offset 0", name, header[:8])
+		return segment{}, status.Errorf(status.Format, "%s is not a journal segment: it begins with %q at offset 0", name,
+			header[:8])
 	}
 	if crc := checksum(header[:segmentCRCAt]); crc != binary.LittleEndian.Uint32(header[segmentCRCAt:]) {
-		return segment{}, status.Errorf(status.Corrupt, "%s: the header at offset 0 has checksum 0x%08x, not 0x%08x as at offset %d", name, crc,
+		return segment{}, status.Errorf(status.Corrupt,
+			"%s: the header at offset 0 has checksum 0x%08x, not 0x%08x as at offset %d", name, crc,
 			binary.LittleEndian.Uint32(header[segmentCRCAt:]), segmentCRCAt)
 	}
 	if version := binary.LittleEndian.Uint32(header[8:]); version != Version {

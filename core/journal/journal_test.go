@@ -80,8 +80,8 @@ func readAll(fs file.FS, first uint64) (records []Record, info Info, err error) 
 	case code(err) != code(replayErr):
 		err = status.Errorf(status.Internal, "a walk ends with %v, a replay with %v", err, replayErr)
 	case err == nil && (len(records) != len(replayed) || last != max(info.Last, first-1)):
-		err = status.Errorf(status.Internal, "a walk has %d records up to %d, a replay %d up to %d", len(records), info.Last, len(replayed),
-			last)
+		err = status.Errorf(status.Internal, "a walk has %d records up to %d, a replay %d up to %d", len(records), info.Last,
+			len(replayed), last)
 	case err == nil && !assert.ObjectsAreEqual(records, replayed):
 		err = status.Errorf(status.Internal, "a walk has other records than a replay")
 	}
@@ -893,7 +893,8 @@ func TestPowerCuts(t *testing.T) {
 			}
 			requireState(t, disk.Kill(), acknowledged, fmt.Sprintf("killed before operation %d (%s)", cut, kind))
 			for seed := range seeds {
-				requireState(t, disk.Crash(seed), acknowledged, fmt.Sprintf("cut before operation %d (%s), seed %d", cut, kind, seed))
+				requireState(t, disk.Crash(seed), acknowledged,
+					fmt.Sprintf("cut before operation %d (%s), seed %d", cut, kind, seed))
 				cuts++
 			}
 		}

@@ -106,7 +106,8 @@ func (j *Journal) openSegment(first uint64) (openSegment, error) {
 		return openSegment{}, err
 	}
 	if s.first != first {
-		return openSegment{}, status.Errorf(status.Corrupt, "%s: the header at offset 32 says first record %d, unlike the file name", path,
+		return openSegment{}, status.Errorf(status.Corrupt,
+			"%s: the header at offset 32 says first record %d, unlike the file name", path,
 			s.first)
 	}
 	return openSegment{s, name, source.Size()}, nil
@@ -223,8 +224,8 @@ func (a *assembler) add(sequence uint64, head recordHead, content []byte) (*Reco
 	}
 	if a.within && (head.kind != a.head.kind || head.page != a.head.page || head.version != a.head.version) ||
 		head.flags&Piece != 0 && last {
-		return nil, status.Errorf(status.Corrupt, "record %d (%v of page 0x%016x) does not continue the records before it", sequence,
-			head.kind, head.page)
+		return nil, status.Errorf(status.Corrupt, "record %d (%v of page 0x%016x) does not continue the records before it",
+			sequence, head.kind, head.page)
 	}
 	if head.flags&Piece != 0 || a.within {
 		if !a.within {

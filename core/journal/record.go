@@ -61,7 +61,8 @@ type recordHead struct {
 
 func decodeRecordHead(b []byte) recordHead {
 	_ = b[recordHeadBytes-1]
-	return recordHead{length: binary.LittleEndian.Uint32(b), kind: Kind(b[4]), flags: b[5], form: binary.LittleEndian.Uint16(b[6:]),
+	return recordHead{length: binary.LittleEndian.Uint32(b), kind: Kind(b[4]), flags: b[5],
+		form: binary.LittleEndian.Uint16(b[6:]),
 		page: binary.LittleEndian.Uint64(b[8:]), version: binary.LittleEndian.Uint64(b[16:]),
 		epoch: binary.LittleEndian.Uint64(b[24:]), time: int64(binary.LittleEndian.Uint64(b[32:]))}
 }
@@ -163,8 +164,8 @@ func (r *Record) decode(head recordHead, content []byte) error {
 	}
 	b.require(len(b.left) == 0, "an end where it ends")
 	if b.bad != "" {
-		return status.Errorf(status.Corrupt, "record %d (%v of page 0x%016x) has %d bytes, but not %s", sequence, head.kind, head.page,
-			len(content), b.bad)
+		return status.Errorf(status.Corrupt, "record %d (%v of page 0x%016x) has %d bytes, but not %s", sequence, head.kind,
+			head.page, len(content), b.bad)
 	}
 	return nil
 }

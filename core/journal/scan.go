@@ -44,8 +44,8 @@ func (j *Journal) scan(from position, end int64, visit func(f *frame, records []
 	for i := from.segment; i < len(j.segments); i++ {
 		s := &j.segments[i]
 		if i > from.segment && (s.first != next || s.previous != chain) {
-			return status.Errorf(status.Corrupt, "%s begins at record %d behind checksum 0x%08x, but record %d behind 0x%08x follows: "+
-				"a segment is missing or foreign", j.path(s.name), s.first, s.previous, next, chain)
+			return status.Errorf(status.Corrupt, "%s begins at record %d after checksum 0x%08x, but record %d after 0x%08x "+
+				"is next: a segment is missing or foreign", j.path(s.name), s.first, s.previous, next, chain)
 		}
 		limit := s.size
 		if i == len(j.segments)-1 && end != toTheEnd {
@@ -149,8 +149,8 @@ func checkLength(sequence uint64, left []byte) error {
 
 func badLength(sequence uint64, left []byte) error {
 	if len(left) < recordHeadBytes {
-		return status.Errorf(status.Corrupt, "record %d has %d bytes left in its frame, fewer than a record header of %d", sequence, len(left),
-			recordHeadBytes)
+		return status.Errorf(status.Corrupt, "record %d has %d bytes left in its frame, fewer than a record header of %d",
+			sequence, len(left), recordHeadBytes)
 	}
 	return status.Errorf(status.Corrupt, "record %d has %d bytes, but its frame has %d bytes left", sequence,
 		binary.LittleEndian.Uint32(left), len(left))

@@ -84,7 +84,8 @@ func TestAnIntervalIsWaitedForAndNoLonger(t *testing.T) {
 	ring, _ := serve(t, Options{Interval: interval}, step{records: 2}, step{records: 1}, step{}, step{records: 3, wanted: true})
 	assert.Equal(t, []uint64{0, 0, 3, 6, 6}, ring.durable, "what did not fill an interval waits, and what is wanted does not")
 	assert.Equal(t, time.Duration(-1), ring.patience[0])
-	assert.InDelta(t, interval, ring.patience[1], float64(time.Minute), "records that are not durable yet let nobody sleep longer")
+	assert.InDelta(t, interval, ring.patience[1], float64(time.Minute),
+		"records that are not durable yet let nobody sleep longer")
 	assert.Equal(t, time.Duration(-1), ring.patience[3])
 
 	ring, _ = serve(t, Options{Interval: time.Millisecond}, step{records: 2, delay: 5 * time.Millisecond})

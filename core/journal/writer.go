@@ -470,7 +470,8 @@ func (w *Writer) serve(ring Ring) error {
 			if err := w.Write(buffer, used, first, count, ends); err != nil {
 				return err
 			}
-			due = due || w.options.Durability == EachCall || w.options.Durability == Interval && time.Since(synced) >= w.options.Interval
+			due = due || w.options.Durability == EachCall || w.options.Durability == Interval &&
+				time.Since(synced) >= w.options.Interval
 		}
 		if due {
 			if _, err := w.Sync(); err != nil {

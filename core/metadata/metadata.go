@@ -189,7 +189,7 @@ func Set(blob, key, value []byte) ([]byte, error) {
 	found, there := find(blob, key)
 	if !there {
 		if count == math.MaxUint32 {
-			return nil, status.Errorf(status.InvalidSize, "metadata has %d entries, the most there can be", count)
+			return nil, status.Errorf(status.InvalidSize, "metadata has %d entries, the most possible", count)
 		}
 		count++
 		found.start, found.end = max(len(blob), wordBytes), max(len(blob), wordBytes)

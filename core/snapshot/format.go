@@ -25,8 +25,8 @@ const (
 	Version = 3
 	// OriginalVersion is that of the original's files, which are read only.
 	OriginalVersion = 2
-	// Chunk is the most bytes that an extent stands for; extents begin at multiples of it, those of changes at multiples of Granule
-	// within one.
+	// Chunk is the most bytes that an extent stands for; extents begin at multiples of it, those of changes at multiples of
+	// Granule within one.
 	Chunk = 256 << 10
 	// Granule is the least of a page that an incremental save compares and stores.
 	Granule = 4096

@@ -73,9 +73,11 @@ func goldenID(number byte) ID { return ID(bytes.Repeat([]byte{number}, 16)) }
 func TestGoldenFiles(t *testing.T) {
 	states := golden(t)
 	files := map[string][]byte{
-		"whole": write(t, Header{ID: goldenID(1), Taken: noon, Journal: 1}, states["whole"], parts{whole: []uint64{1, 2, 3}}, Zeros),
+		"whole": write(t, Header{ID: goldenID(1), Taken: noon, Journal: 1}, states["whole"], parts{whole: []uint64{1, 2, 3}},
+			Zeros),
 		"change": write(t, Header{ID: goldenID(2), Base: goldenID(1), BaseName: "whole.mmsb", Taken: noon, Journal: 2},
-			states["change"], parts{whole: []uint64{1, 9}, changes: map[uint64][]uint64{3: {2 * Chunk}}, removed: []uint64{2}}, Zeros),
+			states["change"], parts{whole: []uint64{1, 9}, changes: map[uint64][]uint64{3: {2 * Chunk}}, removed: []uint64{2}},
+			Zeros),
 		"blocks": write(t, Header{ID: goldenID(4), Base: goldenID(2), BaseName: "change.mmsb", Taken: noon, Journal: 4},
 			states["blocks"], parts{granules: map[uint64][]Range{3: goldenGranules}}, Zeros),
 		"zstd": write(t, Header{ID: goldenID(3), Taken: noon, Journal: 3}, states["zstd"], parts{whole: []uint64{1, 3, 9}}, Zstd),

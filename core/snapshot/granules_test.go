@@ -35,7 +35,8 @@ func scatter(random *rand.Rand, one content, share float64) (content, []Range) {
 	return one, changed
 }
 
-// TestChangedGranulesLieOverTheirBase reads chains in which newer files have granules of chunks of older ones, stored in every way.
+// TestChangedGranulesLieOverTheirBase reads chains in which newer files have granules of chunks of older ones, stored in every
+// way.
 func TestChangedGranulesLieOverTheirBase(t *testing.T) {
 	chains := [][]Compression{
 		{Zeros, Uncompressed, Zstd, Zeros}, {Uncompressed, Uncompressed, Uncompressed, Uncompressed}, {Zstd, Zstd, Zstd, Zstd},

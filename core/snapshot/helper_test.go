@@ -61,7 +61,8 @@ func (m model) put(t testing.TB, id uint64, content_ []byte, keys ...string) {
 	t.Helper()
 	size := uint64(len(content_))
 	one := content{
-		page: Page{ID: id, Size: size, Epoch: id * 3, Version: id*7 + 1, Location: int32(id % 5), Device: int32(id % 2), NUMANode: -1,
+		page: Page{ID: id, Size: size, Epoch: id * 3, Version: id*7 + 1, Location: int32(id % 5), Device: int32(id % 2),
+			NUMANode:      -1,
 			MetadataCount: uint32(len(keys))},
 		bytes: content_,
 	}
@@ -109,7 +110,8 @@ func writeTo(t testing.TB, sink file.Sink, header Header, m model, p parts, comp
 		one.page.Flags |= FlagChanges
 		require.NoError(t, w.Add(one.page, KindBytes, 0, nil, compression))
 		for _, offset := range p.changes[id] {
-			require.NoError(t, w.Add(one.page, KindBytes, offset, one.bytes[offset:min(offset+Chunk, one.page.Size)], compression))
+			require.NoError(t, w.Add(one.page, KindBytes, offset, one.bytes[offset:min(offset+Chunk, one.page.Size)],
+				compression))
 		}
 		addRest(t, w, one, compression)
 	}

@@ -91,7 +91,8 @@ func (s *Snapshot) checkState(counts state) error {
 		v.totals.StatePages, v.totals.StateBytes = counts.pages, counts.bytes
 	}
 	if counts.pages != v.totals.StatePages || counts.bytes != v.totals.StateBytes {
-		return status.Errorf(status.Corrupt, "%s: the footer counts %d pages with %d bytes in the state, but the chain has %d with %d",
+		return status.Errorf(status.Corrupt,
+			"%s: the footer counts %d pages with %d bytes in the state, but the chain has %d with %d",
 			v.name, v.totals.StatePages, v.totals.StateBytes, counts.pages, counts.bytes)
 	}
 	return nil

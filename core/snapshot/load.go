@@ -14,8 +14,8 @@ type LoadOptions struct {
 	Want func(id uint64) bool
 	// TablesOnly reads no data: Loaded.Bytes is nil.
 	TablesOnly bool
-	// SumsLater leaves the checksums of uncompressed bytes to the caller, where Loaded.SumsLater says so. Who copies them finds them in
-	// the processor's cache then.
+	// SumsLater leaves the checksums of uncompressed bytes to the caller, where Loaded.SumsLater says so. Who copies them finds
+	// them in the processor's cache then.
 	SumsLater bool
 }
 
@@ -357,7 +357,8 @@ func (w *walk) rest(added []Extent, number int, page Page, newer []record, exten
 			continue
 		}
 		bounds := Range{extent.Offset, uint64(extent.Length)}
-		from, _ := slices.BinarySearchFunc(covered, bounds.Offset, func(r Range, at uint64) int { return cmp.Compare(r.end(), at+1) })
+		from, _ := slices.BinarySearchFunc(covered, bounds.Offset,
+			func(r Range, at uint64) int { return cmp.Compare(r.end(), at+1) })
 		to, _ := slices.BinarySearchFunc(covered, bounds.end(), func(r Range, at uint64) int { return cmp.Compare(r.Offset, at) })
 		switch left := uncovered(bounds, covered[from:to]); {
 		case len(left) == 0:
@@ -399,7 +400,8 @@ func (s *Snapshot) Load(want func(id uint64) bool, each func(page Page, kind uin
 					if memory == nil {
 						memory = make([]byte, Chunk)
 					}
-					if err := s.volumes[loaded.File].expand(memory[:extent.Length], page.ID, &extent, content, loaded.Offset); err != nil {
+					if err := s.volumes[loaded.File].expand(memory[:extent.Length], page.ID, &extent, content,
+						loaded.Offset); err != nil {
 						return err
 					}
 					content = memory[:extent.Length]

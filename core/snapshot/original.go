@@ -34,8 +34,8 @@ func openOriginal(name string, source file.Source) (*volume, error) {
 		}
 	}
 	if o.at != v.totals.FileBytes {
-		return nil, status.Errorf(status.Corrupt, "%s: the %d pages end at offset %d, but the file has %d bytes", name, count, o.at,
-			v.totals.FileBytes)
+		return nil, status.Errorf(status.Corrupt, "%s: the %d pages end at offset %d, but the file has %d bytes", name, count,
+			o.at, v.totals.FileBytes)
 	}
 	v.totals.Segments = uint64(len(v.original))
 	return v, nil

@@ -490,7 +490,8 @@ func (s *Snapshot) ReadAt(id uint64, kind uint32, buffer []byte, offset uint64) 
 	}
 	whole := lengthOf(page.Size, kind)
 	if offset > whole || uint64(len(buffer)) > whole-offset {
-		return status.Errorf(status.OutOfRange, "%d bytes at offset %d reach past page %d of %d bytes", len(buffer), offset, id, whole)
+		return status.Errorf(status.OutOfRange, "%d bytes at offset %d reach past page %d of %d bytes", len(buffer), offset, id,
+			whole)
 	}
 	pieces, err := s.gather(group)
 	if err != nil {
@@ -619,7 +620,8 @@ func (s *Snapshot) View(id uint64) ([]byte, error) {
 			break
 		}
 		if piece.Compression != Uncompressed {
-			return nil, status.Errorf(status.Unsupported, "cannot map page %d: it is compressed from offset %d on", id, piece.Offset)
+			return nil, status.Errorf(status.Unsupported, "cannot map page %d: it is compressed from offset %d on", id,
+				piece.Offset)
 		}
 		if !piece.isWhole() || piece.File != pieces[0].File || piece.FileOffset != pieces[0].FileOffset+piece.Offset {
 			return nil, status.Errorf(status.Unsupported, "cannot map page %d: its bytes are not contiguous in the snapshot", id)
@@ -631,7 +633,8 @@ func (s *Snapshot) View(id uint64) ([]byte, error) {
 	}
 	v, from := s.volumes[pieces[0].File], pieces[0].FileOffset
 	if from > uint64(len(mapped)) || page.Size > uint64(len(mapped))-from {
-		return nil, status.Errorf(status.Corrupt, "%s is truncated: %d bytes, page %d begins at offset %d", v.name, len(mapped), id, from)
+		return nil, status.Errorf(status.Corrupt, "%s is truncated: %d bytes, page %d begins at offset %d", v.name, len(mapped),
+			id, from)
 	}
 	view := mapped[from : from+page.Size : from+page.Size]
 	for number := range pieces {

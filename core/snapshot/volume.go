@@ -109,7 +109,8 @@ func (v *volume) readOffsets(foot *footer) error {
 	for number, offset := range v.offsets[1:] {
 		before := v.offsets[number]
 		if offset <= before || offset-before > SegmentBytes || offset%unitBytes != 0 {
-			return status.Errorf(status.Corrupt, "%s: segment %d from offset %d to %d is out of order", v.name, number, before, offset)
+			return status.Errorf(status.Corrupt, "%s: segment %d from offset %d to %d is out of order", v.name, number, before,
+				offset)
 		}
 	}
 	return nil
@@ -265,8 +266,8 @@ func (v *volume) checkPages(t *table, number int) error {
 		}
 	}
 	if next != uint64(len(t.extents)) {
-		return status.Errorf(status.Corrupt, "%s: segment %d at offset %d has %d extents, but its pages have %d", v.name, number, t.offset,
-			len(t.extents), next)
+		return status.Errorf(status.Corrupt, "%s: segment %d at offset %d has %d extents, but its pages have %d", v.name, number,
+			t.offset, len(t.extents), next)
 	}
 	return nil
 }
@@ -384,8 +385,8 @@ func (v *volume) checkData(t *table, raw []byte, frames, bytes bool) error {
 	return gap(t.length)
 }
 
-// asStored walks the extents of which something is stored in the order in which they lie: bytes as in the tables, then all else the
-// other way round.
+// asStored walks the extents of which something is stored in the order in which they lie: bytes as in the tables, then all else
+// the other way round.
 func (t *table) asStored() iter.Seq2[*Page, *Extent] {
 	return func(yield func(*Page, *Extent) bool) {
 		for entry := range t.pages {

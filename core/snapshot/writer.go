@@ -161,7 +161,8 @@ func (w *Writer) Next() error {
 	s := &w.segment
 	w.open = false
 	if s.Used > s.End || s.End > len(s.Buffer) || s.End%leastAlignment != 0 {
-		w.err = status.Errorf(status.Internal, "a segment of %d bytes has its tables up to %d and its data from %d on", len(s.Buffer), s.Used, s.End)
+		w.err = status.Errorf(status.Internal, "segment of %d bytes has its tables up to %d and its data from %d on",
+			len(s.Buffer), s.Used, s.End)
 		return w.err
 	}
 	s.join()
@@ -223,7 +224,8 @@ func (w *Writer) account(s *Segment) error {
 		}
 		at, behind := uint64(extent.At), uint64(extent.At)+uint64(extent.Stored)
 		if at < end || behind > beyond {
-			return status.Errorf(status.Internal, "extent %d of %d of a segment lies at %d with %d bytes, where %d to %d are free",
+			return status.Errorf(status.Internal,
+				"extent %d of %d of a segment lies at %d with %d bytes, where %d to %d are free",
 				number, len(s.Extents), at, extent.Stored, end, beyond)
 		}
 		if extent.Kind == KindBytes {
@@ -270,16 +272,17 @@ func (w *Writer) close(buffer []byte, kind uint32, entries, extents, dataAt, use
 	return w.write(buffer, length)
 }
 
-// Add writes a part of a page: its bytes, its mask or its metadata from offset on, which is a multiple of Chunk, or of Granule for
-// the bytes of a page with FlagChanges. Calls for a page follow each other, by kind and offset. A page of which nothing is stored (FlagChanges) is a call without bytes.
-// Errors: InvalidArgument (offset), those of the sink.
+// Add writes a part of a page: its bytes, its mask or its metadata from offset on, which is a multiple of Chunk, or of Granule
+// for the bytes of a page with FlagChanges. Calls for a page follow each other, by kind and offset. A page of which nothing is
+// stored (FlagChanges) is a call without bytes. Errors: InvalidArgument (offset), those of the sink.
 func (w *Writer) Add(page Page, kind uint32, offset uint64, bytes []byte, compression Compression) error {
 	granule := uint64(Chunk)
 	if kind == KindBytes && page.Flags&FlagChanges != 0 {
 		granule = Granule
 	}
 	if offset%granule != 0 {
-		return status.Errorf(status.InvalidArgument, "page %d: an extent begins at offset %d, not a multiple of %d", page.ID, offset, granule)
+		return status.Errorf(status.InvalidArgument, "page %d: an extent begins at offset %d, not a multiple of %d", page.ID,
+			offset, granule)
 	}
 	if len(bytes) == 0 {
 		_, err := w.fit(&page, 0, 0, 1)

@@ -40,8 +40,8 @@ type Ticket struct {
 	watched    bool // a goroutine waits for the source
 }
 
-// Source is something that ends without a function of ours: a point in a stream of a device. All its methods may be called at the same
-// time.
+// Source is something that ends without a function of ours: a point in a stream of a device. All its methods may be called at the
+// same time.
 type Source interface {
 	// Poll says whether it has ended, and how. It does not wait.
 	Poll() (ended bool, err error)
@@ -82,8 +82,8 @@ func Start(total uint64, after []*Ticket, run func(*Work) error) *Ticket {
 	return t
 }
 
-// Of is the ticket of a source, which it closes. A goroutine waits for the source only where somebody waits for the ticket. There is nothing
-// to cancel.
+// Of is the ticket of a source, which it closes. A goroutine waits for the source only where somebody waits for the ticket. There
+// is nothing to cancel.
 func Of(source Source) *Ticket {
 	return &Ticket{cancelled: make(chan struct{}), finished: make(chan struct{}), descriptor: -1, source: source}
 }

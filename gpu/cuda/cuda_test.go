@@ -75,7 +75,8 @@ func (s *session) steps() []func() error {
 		func() error { return d.Fill(s.stream, at(0), 1, stepBytes) },
 		func() error { return d.Copy(s.stream, driver.Copy{To: at(0), From: s.host, Bytes: 16}) },
 		func() error {
-			return d.Copy(s.stream, driver.Copy{To: at(0), From: s.host, Bytes: 16}, driver.Copy{To: at(32), From: s.host, Bytes: 16})
+			return d.Copy(s.stream, driver.Copy{To: at(0), From: s.host, Bytes: 16},
+				driver.Copy{To: at(32), From: s.host, Bytes: 16})
 		},
 		func() error { return d.RecordEvent(s.event, s.stream) },
 		func() error { return d.Wait(driver.Stream(s.foreign), s.event) },
@@ -84,7 +85,8 @@ func (s *session) steps() []func() error {
 		func() (err error) { s.module, err = d.LoadModule([]byte(ptx)); return },
 		func() (err error) { s.kernel, err = d.Function(s.module, "fakecuda_fill"); return },
 		func() error {
-			return d.Launch(s.stream, &driver.Launch{Function: s.kernel, Blocks: 2, Threads: 32, Parameter: fillParameter(at(0), 100, 3)})
+			return d.Launch(s.stream, &driver.Launch{Function: s.kernel, Blocks: 2, Threads: 32,
+				Parameter: fillParameter(at(0), 100, 3)})
 		},
 		func() error { return d.SynchronizeEvent(s.event) },
 		func() error { return d.SynchronizeStream(s.stream) },

@@ -52,7 +52,8 @@ func (d *device) Copy(stream driver.Stream, copies ...driver.Copy) error {
 	list := (*C.struct_mmsb__cuda_copy)(unsafe.Pointer(unsafe.SliceData(copies)))
 	if outcome := C.mmsb__cuda_copy(d.c, C.uintptr_t(stream), list, C.size_t(len(copies))); outcome.code != C.CUDA_SUCCESS {
 		first := &copies[0]
-		return d.failed(outcome, "cannot queue %d copies, the first of %d bytes from %#x to %#x", len(copies), first.Bytes, first.From, first.To)
+		return d.failed(outcome, "cannot queue %d copies, the first of %d bytes from %#x to %#x", len(copies), first.Bytes,
+			first.From, first.To)
 	}
 	return nil
 }
@@ -206,7 +207,8 @@ func (d *device) Launch(stream driver.Stream, launch *driver.Launch) error {
 	}
 	defer heldStream.release()
 	if launch.Blocks == 0 || launch.Threads == 0 {
-		return d.refuse(status.InvalidArgument, "launch has %d blocks of %d threads, at least 1 of each is needed", launch.Blocks, launch.Threads)
+		return d.refuse(status.InvalidArgument, "launch has %d blocks of %d threads, at least 1 of each is needed", launch.Blocks,
+			launch.Threads)
 	}
 	heldModule, err := d.holdFunction(launch.Function)
 	if err != nil {

@@ -184,7 +184,8 @@ func (d *device) AllocateOrdered(stream driver.Stream, bytes uint64) (driver.Add
 	}
 	defer held.release()
 	var address C.uintptr_t
-	if outcome := C.mmsb__cuda_allocate_ordered(d.c, C.uintptr_t(stream), C.size_t(bytes), &address); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_allocate_ordered(d.c, C.uintptr_t(stream), C.size_t(bytes),
+		&address); outcome.code != C.CUDA_SUCCESS {
 		return 0, d.failed(outcome, "cannot allocate %d bytes of stream-ordered memory", bytes)
 	}
 	d.memory.add(ordered, driver.Address(address), bytes)

@@ -91,7 +91,7 @@ func (d *device) ForeignStream(handle uintptr) (driver.Stream, error) {
 	case 0, legacyStream:
 		return 0, nil
 	case perThreadStream:
-		return 0, d.refuse(status.Unsupported, "a per-thread default stream cannot be used: it is another stream in each thread")
+		return 0, d.refuse(status.Unsupported, "per-thread default stream cannot be used: it is another stream in each thread")
 	}
 	d.foreign.Lock()
 	defer d.foreign.Unlock()

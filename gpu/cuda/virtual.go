@@ -78,7 +78,8 @@ func (d *device) Release(address driver.Address, bytes uint64) error {
 	}
 	for mapped := range d.virtual.mapped {
 		if mapped-address < driver.Address(bytes) {
-			return d.refuse(status.InvalidArgument, "memory is mapped at %#x in the %d bytes reserved at %#x", mapped, bytes, address)
+			return d.refuse(status.InvalidArgument, "memory is mapped at %#x in the %d bytes reserved at %#x", mapped, bytes,
+				address)
 		}
 	}
 	if outcome := C.mmsb__cuda_release(d.c, C.uintptr_t(address), C.size_t(bytes)); outcome.code != C.CUDA_SUCCESS {
@@ -138,10 +139,12 @@ func (d *device) Map(address driver.Address, physical driver.Physical) error {
 	}
 	for start, length := range d.virtual.mapped {
 		if start < address+driver.Address(bytes) && address < start+driver.Address(length) {
-			return d.refuse(status.InvalidArgument, "cannot map %d bytes at %#x: %d bytes are mapped at %#x", bytes, address, length, start)
+			return d.refuse(status.InvalidArgument, "cannot map %d bytes at %#x: %d bytes are mapped at %#x", bytes, address,
+				length, start)
 		}
 	}
-	if outcome := C.mmsb__cuda_map(d.c, C.uintptr_t(address), C.size_t(bytes), C.uint64_t(physical)); outcome.code != C.CUDA_SUCCESS {
+	if outcome := C.mmsb__cuda_map(d.c, C.uintptr_t(address), C.size_t(bytes),
+		C.uint64_t(physical)); outcome.code != C.CUDA_SUCCESS {
 		return d.failed(outcome, "cannot map %d bytes at %#x", bytes, address)
 	}
 	d.virtual.mapped[address] = bytes

@@ -55,8 +55,8 @@ type Runtime struct {
 	ended      bool                  // under registry
 }
 
-// compose makes a runtime. The guard lies lowest: a budget counts what the program asked for. What the log has of refusals is what the budget refused, at each
-// attempt.
+// compose makes a runtime. The guard lies lowest: a budget counts what the program asked for. What the log has of refusals is
+// what the budget refused, at each attempt.
 func compose(device driver.Device, options RuntimeOptions) (*Runtime, error) {
 	if err := options.check(); err != nil {
 		return nil, err
@@ -86,9 +86,10 @@ func compose(device driver.Device, options RuntimeOptions) (*Runtime, error) {
 		adaptors = append(adaptors, r.log)
 	}
 	if options.Refused != nil {
-		adaptors = append(adaptors, runtime.NewFailure(options.RefusedAttempts, func(request runtime.Request, attempt int, err error) bool {
-			return options.Refused(request.Bytes, attempt, err)
-		}))
+		adaptors = append(adaptors, runtime.NewFailure(options.RefusedAttempts,
+			func(request runtime.Request, attempt int, err error) bool {
+				return options.Refused(request.Bytes, attempt, err)
+			}))
 	}
 	var err error
 	if r.Runtime, err = runtime.New(device, runtime.Options{Streams: options.Streams, Adaptors: adaptors}); err != nil {
@@ -233,8 +234,8 @@ func (r *Runtime) end() {
 		log.Logf(log.Warning, "runtime of device %d ended with an error: %v", ordinal, err)
 	}
 	if len(leaks.Blocks) > 0 || leaks.Streams > 0 || leaks.Uses > 0 {
-		log.Logf(log.Warning, "runtime of device %d ended with %d blocks, %d leased streams and %d open uses", ordinal, len(leaks.Blocks),
-			leaks.Streams, leaks.Uses)
+		log.Logf(log.Warning, "runtime of device %d ended with %d blocks, %d leased streams and %d open uses", ordinal,
+			len(leaks.Blocks), leaks.Streams, leaks.Uses)
 	}
 	for _, info := range leaks.Blocks[:min(len(leaks.Blocks), 20)] {
 		log.Logf(log.Warning, "block 0x%016x of %d bytes was not freed (%v)", info.Handle, info.Bytes, info.Tag)
@@ -297,7 +298,8 @@ type Reservation struct {
 	runtime     *runtime.Runtime
 }
 
-// Reserve keeps bytes of the runtime's budget, and is the reservation's handle. Errors: InvalidState (no budget), InvalidSize, Limit.
+// Reserve keeps bytes of the runtime's budget, and is the reservation's handle. Errors: InvalidState (no budget), InvalidSize,
+// Limit.
 func (r *Runtime) Reserve(bytes uint64) (h uint64, err error) {
 	if r.budget == nil {
 		return 0, status.Errorf(status.InvalidState, "runtime of device %d has no budget", r.Device().Info().Ordinal)
@@ -331,9 +333,10 @@ func EndReservation(h uint64) (left uint64, err error) {
 	return left, err
 }
 
-// Allocate takes a block on a stream, of a reservation where there is one. Errors: InvalidArgument (an unknown tag, a reservation of another runtime), and those of
-// runtime.Allocate.
-func Allocate(stream *runtime.Stream, bytes uint64, tag runtime.Tag, reservation uint64) (h uint64, address driver.Address, err error) {
+// Allocate takes a block on a stream, of a reservation where there is one. Errors: InvalidArgument (an unknown tag, a reservation
+// of another runtime), and those of runtime.Allocate.
+func Allocate(stream *runtime.Stream, bytes uint64, tag runtime.Tag, reservation uint64) (h uint64, address driver.Address,
+	err error) {
 	request := runtime.Request{Bytes: bytes, Stream: stream, Tag: tag}
 	if !tag.Known() {
 		return 0, 0, unknownTag(tag)
@@ -344,7 +347,8 @@ func Allocate(stream *runtime.Stream, bytes uint64, tag runtime.Tag, reservation
 			return 0, 0, err
 		}
 		if p.runtime != stream.Runtime() {
-			return 0, 0, status.Errorf(status.InvalidArgument, "reservation 0x%016x belongs to another runtime than the stream", reservation)
+			return 0, 0, status.Errorf(status.InvalidArgument, "reservation 0x%016x belongs to another runtime than the stream",
+				reservation)
 		}
 		request.Reservation = p.reservation
 	}

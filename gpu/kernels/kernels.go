@@ -145,7 +145,8 @@ func Prepare(spans []Span) (pieces uint64, err error) {
 			continue
 		}
 		if uint64(span.To) < end {
-			return 0, status.Errorf(status.InvalidArgument, "span %d begins at 0x%x, before another one's end at 0x%x", i, span.To, end)
+			return 0, status.Errorf(status.InvalidArgument, "span %d begins at 0x%x, before another one's end at 0x%x", i,
+				span.To, end)
 		}
 		end = uint64(span.To) + span.Bytes
 		pieces += (uint64(span.To)%16 + span.Bytes - 1) / pieceBytes
@@ -252,7 +253,8 @@ func (s *Set) MergeBits(page Page, mask, payload driver.Address, length uint64) 
 // mask; both are aligned to 8. Errors: as before, InvalidArgument for these alignments, Mismatch for a total that cannot be.
 func (s *Set) ExpandBits(page Page, mask, ranks, payload driver.Address, length, total uint64) (driver.Launch, error) {
 	rankBytes := RankBytes(length)
-	err := cmp.Or(page.check(length), checkRange("the mask", mask, bitBytes(length)), checkAligned("the mask", mask, tableAlignment),
+	err := cmp.Or(page.check(length), checkRange("the mask", mask, bitBytes(length)),
+		checkAligned("the mask", mask, tableAlignment),
 		checkRange("the ranks", ranks, rankBytes), checkAligned("the ranks", ranks, tableAlignment),
 		checkRange("the payload", payload, total))
 	if err != nil {
@@ -275,7 +277,8 @@ func (s *Set) Scatter(page Page, offsets driver.Address, offsetBytes uint64, pay
 		return driver.Launch{}, status.Errorf(status.InvalidArgument, "offset size is %d, not 4 or 8", offsetBytes)
 	}
 	if count > page.Bytes {
-		return driver.Launch{}, status.Errorf(status.OutOfRange, "%d different offsets exceed a page of %d bytes", count, page.Bytes)
+		return driver.Launch{}, status.Errorf(status.OutOfRange, "%d different offsets exceed a page of %d bytes", count,
+			page.Bytes)
 	}
 	if count > math.MaxUint64/offsetBytes {
 		return driver.Launch{}, status.Errorf(status.OutOfRange, "%d offsets are beyond what can be addressed", count)
@@ -303,7 +306,8 @@ func (s *Set) ScatterRuns(page Page, table driver.Address, spans []Span) (driver
 	}
 	for i, span := range spans {
 		if offset := uint64(span.To - page.Address); offset > page.Bytes || span.Bytes > page.Bytes-offset {
-			return driver.Launch{}, status.Errorf(status.OutOfRange, "span %d of %d bytes at 0x%x is not within the %d bytes at 0x%x",
+			return driver.Launch{}, status.Errorf(status.OutOfRange,
+				"span %d of %d bytes at 0x%x is not within the %d bytes at 0x%x",
 				i, span.Bytes, span.To, page.Bytes, page.Address)
 		}
 	}

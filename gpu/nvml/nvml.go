@@ -24,8 +24,8 @@ type Device struct {
 
 	MemoryTotal int64 // in bytes
 	MemoryUsed  int64 // by everybody, without what the driver keeps for itself
-	// MemoryOfThisProcess is the part of it that this process has, 0 where the driver lists others only. In a container with its own
-	// process numbers the driver may list this process under another one: then it is among the others.
+	// MemoryOfThisProcess is the part of it that this process has, 0 where the driver lists others only. In a container with its
+	// own process numbers the driver may list this process under another one: then it is among the others.
 	MemoryOfThisProcess int64
 	MemoryOfOthers      int64
 
@@ -317,7 +317,8 @@ var resultNames = map[result]string{
 	6: "NVML_ERROR_NOT_FOUND", 7: "NVML_ERROR_INSUFFICIENT_SIZE", 8: "NVML_ERROR_INSUFFICIENT_POWER",
 	9: "NVML_ERROR_DRIVER_NOT_LOADED", 10: "NVML_ERROR_TIMEOUT", 11: "NVML_ERROR_IRQ_ISSUE", 13: "NVML_ERROR_FUNCTION_NOT_FOUND",
 	14: "NVML_ERROR_CORRUPTED_INFOROM", 15: "NVML_ERROR_GPU_IS_LOST", 16: "NVML_ERROR_RESET_REQUIRED",
-	17: "NVML_ERROR_OPERATING_SYSTEM", 18: "NVML_ERROR_LIB_RM_VERSION_MISMATCH", 20: "NVML_ERROR_MEMORY", 21: "NVML_ERROR_NO_DATA",
+	17: "NVML_ERROR_OPERATING_SYSTEM", 18: "NVML_ERROR_LIB_RM_VERSION_MISMATCH", 20: "NVML_ERROR_MEMORY",
+	21:  "NVML_ERROR_NO_DATA",
 	999: "NVML_ERROR_UNKNOWN",
 }
 

@@ -1,4 +1,5 @@
-// Package pages lets pages lie on devices: it is core/page's view of the devices of a context, over the runtime that everybody shares.
+// Package pages lets pages lie on devices: it is core/page's view of the devices of a context, over the runtime that everybody
+// shares.
 package pages
 
 import (
@@ -19,7 +20,8 @@ func Use() {
 	page.UseDevices(func(options *page.Options) page.Devices {
 		return &context{
 			set: devices.NewSet(devices.Options{
-				Simulate: devices.Simulate(options.Simulate), Devices: int(options.SimulatedDevices), Memory: options.SimulatedMemory,
+				Simulate: devices.Simulate(options.Simulate), Devices: int(options.SimulatedDevices),
+				Memory: options.SimulatedMemory,
 			}),
 			devices: make(map[int32]*device),
 		}
@@ -64,8 +66,8 @@ type device struct {
 	idle  []*lane
 }
 
-// lane is a stream, and pinned memory of the host through which all bytes of the host come and go. So a device never sees memory of
-// Go's, which only Go may point to, and no copy is slow because the driver has to stage it.
+// lane is a stream, and pinned memory of the host through which all bytes of the host come and go. So a device never sees memory
+// of Go's, which only Go may point to, and no copy is slow because the driver has to stage it.
 type lane struct {
 	*gpu.Stream
 	handle  uint64

@@ -104,8 +104,8 @@ func newArena(device *device, half int, limit, bytes uint64) (*arena, error) {
 	}, nil
 }
 
-// end gives the addresses back. Where something is still mapped by hand, they lead to their own bytes again; addresses for which that
-// fails are never used again.
+// end gives the addresses back. Where something is still mapped by hand, they lead to their own bytes again; addresses for which
+// that fails are never used again.
 func (a *arena) end() {
 	for _, r := range a.reservations {
 		if r.mapped > 0 {

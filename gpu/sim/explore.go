@@ -37,7 +37,8 @@ func (e *explorer) choose(choices int) int {
 		e.choices = append(e.choices, choices)
 	}
 	if e.choices[at] != choices || e.schedule[at] >= choices {
-		e.problem = status.Errorf(status.InvalidState, "choice %d now has %d alternatives: the program does not repeat", at, choices)
+		e.problem = status.Errorf(status.InvalidState, "choice %d now has %d alternatives: the program does not repeat", at,
+			choices)
 		return 0
 	}
 	return e.schedule[at]

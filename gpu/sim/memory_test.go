@@ -70,8 +70,8 @@ func TestDeviceAddressesHaveNoAccess(t *testing.T) {
 	}
 }
 
-// memoryInUse is what the memory file of simulated devices has, in bytes. What is resident of it says less: the kernel counts that only
-// roughly, and other programs can drive it out.
+// memoryInUse is what the memory file of simulated devices has, in bytes. What is resident of it says less: the kernel counts
+// that only roughly, and other programs can drive it out.
 func memoryInUse(t *testing.T) int {
 	t.Helper()
 	descriptors, err := os.ReadDir("/proc/self/fd")

@@ -135,7 +135,7 @@ func newDriver(options Options, choose func(choices int) int) (*Driver, error) {
 	}
 	d := &Driver{options: options, parties: 1, choose: choose}
 	if options.Scheduler != Eager && d.timed() {
-		return nil, status.Errorf(status.InvalidArgument, "a latency needs the eager scheduler")
+		return nil, status.Errorf(status.InvalidArgument, "latency needs the eager scheduler")
 	}
 	if !options.Unchecked {
 		d.order = &order{}
@@ -221,7 +221,8 @@ func (d *Driver) Open(ordinal int) (driver.Device, error) {
 
 func (d *Driver) device(ordinal int) (*device, error) {
 	if ordinal < 0 || ordinal >= len(d.devices) {
-		return nil, status.Errorf(status.NoDevice, "device %d does not exist, there are %d simulated devices", ordinal, len(d.devices))
+		return nil, status.Errorf(status.NoDevice, "device %d does not exist, there are %d simulated devices", ordinal,
+			len(d.devices))
 	}
 	return d.devices[ordinal], nil
 }

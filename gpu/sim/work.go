@@ -33,7 +33,8 @@ func (d *device) parts(call Call, touches []touch) ([]part, error) {
 			continue
 		}
 		if t.address < lowestAddress || uint64(t.address)+t.bytes-1 < uint64(t.address) {
-			return nil, status.Errorf(status.InvalidArgument, "%d bytes at 0x%x reach past the last address", t.bytes, uint64(t.address))
+			return nil, status.Errorf(status.InvalidArgument, "%d bytes at 0x%x reach past the last address", t.bytes,
+				uint64(t.address))
 		}
 		var err error
 		if theWindow.has(t.address) {

@@ -25,6 +25,9 @@ type Message struct {
 // rooms are the folders whose texts users see.
 var rooms = []string{"capi", "cmd", "core", "gpu", "native", "nccl", "transfer"}
 
+// strerror stands for a room in the list: what mmsb_strerror says of each code.
+const strerror = "mmsb_strerror"
+
 // notShipped are folders in them that no user runs.
 var notShipped = []string{"testdata", "tests", "conformance", "filetest", "plant"}
 
@@ -307,7 +310,11 @@ func ofC(room, source string) ([]Message, error) {
 		if strings.HasPrefix(match[0], "mmsb__fail") {
 			calls++
 		}
-		found = append(found, Message{room, strings.TrimPrefix(code, "E_"), text})
+		in := room
+		if strings.HasPrefix(match[0], "CODE") {
+			in = strerror
+		}
+		found = append(found, Message{in, strings.TrimPrefix(code, "E_"), text})
 	}
 	if all := len(cCall.FindAllString(source, -1)); all != calls {
 		return nil, fmt.Errorf("%d of %d calls of mmsb__fail have a text that can be read here", calls, all)

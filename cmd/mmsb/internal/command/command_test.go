@@ -343,7 +343,8 @@ func TestDamage(t *testing.T) {
 	assert.Contains(t, files[1].(map[string]any)["error"], "page 1")
 
 	// Damage counts more than what cannot be read.
-	_, complaint, code := mmsb("snapshot", "verify", filepath.Join(directory, "nothing"), damaged, filepath.Join(directory, "nothing"))
+	_, complaint, code := mmsb("snapshot", "verify", filepath.Join(directory, "nothing"), damaged,
+		filepath.Join(directory, "nothing"))
 	assert.Equal(t, exitBad, code)
 	assert.Equal(t, 3, strings.Count(complaint, "\n"), "%s", complaint)
 
@@ -457,7 +458,8 @@ dependency of page 77 on page 1 added
 		assert.Contains(t, said, "at record 3, 2026-01-02T03:04:03Z (2 records applied)")
 	}
 	bad(t, exitFailed, []string{"ends at record 9"}, "journal", "replay", log, "-s", whole, "-o", out, "--until", "10")
-	bad(t, exitUsage, []string{"was taken at"}, "journal", "replay", log, "-s", whole, "-o", out, "--until-time", "2025-01-01T00:00:00Z")
+	bad(t, exitUsage, []string{"was taken at"}, "journal", "replay", log, "-s", whole, "-o", out, "--until-time",
+		"2025-01-01T00:00:00Z")
 	bad(t, exitFailed, []string{"begins at record 2"}, "journal", "replay", log, "-s", original, "-o", out)
 }
 
@@ -495,8 +497,8 @@ func TestHostileTextsDoNotReachTheTerminal(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
-	for bytes, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1<<20 - 1: "1.0 MiB", 1<<20 - 1024: "1023.0 KiB",
-		3 << 29: "1.5 GiB", math.MaxUint64: "16.0 EiB"} {
+	for bytes, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1<<20 - 1: "1.0 MiB",
+		1<<20 - 1024: "1023.0 KiB", 3 << 29: "1.5 GiB", math.MaxUint64: "16.0 EiB"} {
 		assert.Equal(t, want, sizes{}.of(bytes))
 		assert.Equal(t, fmt.Sprint(bytes), sizes{exact: true}.of(bytes))
 	}
@@ -519,15 +521,19 @@ func TestATableOfManyRows(t *testing.T) {
 func TestDevicesAreListed(t *testing.T) {
 	node := 1
 	two := []Device{
-		{Ordinal: 0, Name: "NVIDIA H200", PCI: "0000:65:00.0", UUID: "00", Bytes: 141 << 30, FreeBytes: 140 << 30, Capability: "9.0",
-			Multiprocessors: 132, NUMANode: &node, Telemetry: &Telemetry{BytesOfOthers: 1 << 30, Utilization: 7, Temperature: -1, PCIeGeneration: 5,
-				PCIeLanes: 16, Links: []string{"0000:66:00.0"}, Paths: []string{"0000:66:00.0: one switch"}}},
-		{Ordinal: 1, Name: "simulated device 1", Simulated: true, UUID: "01", Bytes: 1 << 30, FreeBytes: 1 << 30, Capability: "9.0", Multiprocessors: 132},
+		{Ordinal: 0, Name: "NVIDIA H200", PCI: "0000:65:00.0", UUID: "00", Bytes: 141 << 30, FreeBytes: 140 << 30,
+			Capability:      "9.0",
+			Multiprocessors: 132, NUMANode: &node, Telemetry: &Telemetry{BytesOfOthers: 1 << 30, Utilization: 7, Temperature: -1,
+				PCIeGeneration: 5,
+				PCIeLanes:      16, Links: []string{"0000:66:00.0"}, Paths: []string{"0000:66:00.0: one switch"}}},
+		{Ordinal: 1, Name: "simulated device 1", Simulated: true, UUID: "01", Bytes: 1 << 30, FreeBytes: 1 << 30,
+			Capability: "9.0", Multiprocessors: 132},
 	}
 	var asked []int
 	run := func(devices Devices, arguments ...string) (string, string, int) {
 		var stdout, stderr bytes.Buffer
-		code := Tool{FS: file.OS{}, Devices: devices, Stdout: &stdout, Stderr: &stderr}.Run(context.Background(), append([]string{"device", "ls"}, arguments...))
+		code := Tool{FS: file.OS{}, Devices: devices, Stdout: &stdout, Stderr: &stderr}.Run(context.Background(),
+			append([]string{"device", "ls"}, arguments...))
 		return stdout.String(), stderr.String(), code
 	}
 	list := func(simulated int) ([]Device, error) {

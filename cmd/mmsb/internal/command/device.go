@@ -71,7 +71,8 @@ them: utilisation, temperature, memory that other processes have, links, and wha
 }
 
 func (r *run) showDevices(devices []Device, show sizes) error {
-	table := newTable(r.out, ">device", "name", ">memory", ">free", ">capability", ">use", ">temperature", "pci", ">numa", "nvlinks", "paths")
+	table := newTable(r.out, ">device", "name", ">memory", ">free", ">capability", ">use", ">temperature", "pci", ">numa",
+		"nvlinks", "paths")
 	for _, d := range devices {
 		use, temperature, links, paths := "-", "-", "-", "-"
 		if t := d.Telemetry; t != nil {
@@ -90,8 +91,8 @@ func (r *run) showDevices(devices []Device, show sizes) error {
 		if d.PCI != "" {
 			pci = d.PCI
 		}
-		if err := table.add(fmt.Sprint(d.Ordinal), shown(d.Name), show.of(d.Bytes), show.of(d.FreeBytes), d.Capability, use, temperature, pci, numa,
-			links, paths); err != nil {
+		if err := table.add(fmt.Sprint(d.Ordinal), shown(d.Name), show.of(d.Bytes), show.of(d.FreeBytes), d.Capability, use,
+			temperature, pci, numa, links, paths); err != nil {
 			return err
 		}
 	}

@@ -52,7 +52,8 @@ func indexed(r *journal.Record, visit func(offset uint64, bytes []byte) error) e
 		case journal.Indexed32:
 			offset = uint64(binary.LittleEndian.Uint32(r.Positions[4*number:]))
 		case journal.Runs:
-			offset, length = binary.LittleEndian.Uint64(r.Positions[16*number:]), binary.LittleEndian.Uint64(r.Positions[16*number+8:])
+			offset, length = binary.LittleEndian.Uint64(r.Positions[16*number:]),
+				binary.LittleEndian.Uint64(r.Positions[16*number+8:])
 		default:
 			offset = binary.LittleEndian.Uint64(r.Positions[8*number:])
 		}

@@ -155,7 +155,8 @@ func (o *Options) check(header snapshot.Header, info journal.Info) error {
 		return status.Errorf(status.Mismatch, "journal %s ends at record %d, before record %d of %s", o.Journal,
 			info.Last, header.Journal, o.Snapshot)
 	case until.Sequence != 0 && until.Sequence < header.Journal:
-		return status.Errorf(status.InvalidArgument, "%s holds records up to %d; use an older snapshot for the state at record %d",
+		return status.Errorf(status.InvalidArgument,
+			"%s holds records up to %d; use an older snapshot for the state at record %d",
 			o.Snapshot, header.Journal, until.Sequence)
 	case until.Sequence > info.Last:
 		return status.Errorf(status.NotFound, "journal %s ends at record %d, before record %d", o.Journal, info.Last,
