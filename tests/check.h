@@ -21,15 +21,18 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char *check_name; /* of the running test */
-static int check_failures;     /* checks that failed in it */
-static int check_tests_passed;
-static int check_tests_failed;
-static int check_stops; /* the first check that fails ends the process: of a program with a planted bug no more is wanted */
+/* Weak: all files of a program that include this have one of it. */
+#define CHECK_SHARED __attribute__((weak))
+
+CHECK_SHARED const char *check_name; /* of the running test */
+CHECK_SHARED int check_failures;     /* checks that failed in it */
+CHECK_SHARED int check_tests_passed;
+CHECK_SHARED int check_tests_failed;
+CHECK_SHARED int check_stops; /* the first check that fails ends the process: of a program with a planted bug no more is wanted */
 
 /* What a header about the library under test adds: checks at the end of each test, and a text beside a requirement that is not met. */
-static void (*check_at_end)(void);
-static const char *(*check_last_error)(void);
+CHECK_SHARED void (*check_at_end)(void);
+CHECK_SHARED const char *(*check_last_error)(void);
 
 /* Reports at most 20 failures of a test: a broken loop must not drown the rest. */
 __attribute__((format(printf, 3, 4))) static inline void check_fail(const char *file, int line, const char *format, ...) {
