@@ -277,7 +277,7 @@ test-fuzz: build/c/fuzz.run ## CALLS=1000000 random calls of the C ABI against a
 
 # The campaign kills workers; only these are linked with the library.
 CRASH_FLAGS := -std=gnu11 -D_GNU_SOURCE $(C_FLAGS)
-CRASH_HEADERS := $(wildcard tests/crash/*.h) include/mmsb.h
+CRASH_HEADERS := tests/check.h $(wildcard tests/crash/*.h) include/mmsb.h
 build/crash/campaign: $(patsubst %,tests/crash/%.c,campaign trace disk files) $(CRASH_HEADERS)
 	@mkdir -p $(@D)
 	@gcc $(CRASH_FLAGS) $(filter %.c,$^) -o $@

@@ -12,6 +12,7 @@
 #define _GNU_SOURCE /* so this comes before every other header */
 #endif
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -62,14 +63,22 @@ static inline void check_equal(const char *file, int line, const char *what, uin
 }
 
 /* For what the rest of the program cannot do without. */
-#define REQUIRE(condition) ((condition) ? (void)0 : check_give_up(__FILE__, __LINE__, #condition))
+#define REQUIRE(condition) ((condition) ? (void)0 : check_give_up(__FILE__, __LINE__, "%s", #condition))
+#define GIVE_UP(...) check_give_up(__FILE__, __LINE__, __VA_ARGS__)
 
-__attribute__((noreturn)) static inline void check_give_up(const char *file, int line, const char *what) {
-    fprintf(stderr, "%s:%d: cannot go on: %s", file, line, what);
+__attribute__((format(printf, 3, 4), noreturn)) static inline void check_give_up(const char *file, int line, const char *format,
+                                                                                 ...) {
+    const int error = errno;
+    fprintf(stderr, "%s:%d: cannot go on: ", file, line);
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, " (errno: %s", strerror(error));
     if (check_last_error != NULL) {
-        fprintf(stderr, " (last error: %s)", check_last_error());
+        fprintf(stderr, "; last error: %s", check_last_error());
     }
-    fputc('\n', stderr);
+    fputs(")\n", stderr);
     exit(2);
 }
 
