@@ -392,8 +392,8 @@ static void uses_are_recorded(void) {
     CHECK_STATUS(mmsb_use_record(other, 2, &use), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_use_record(other, 0, NULL), MMSB_E_INVALID_ARGUMENT);
     CHECK_OK(mmsb_use_record(other, 0, &use));
-    CHECK_STATUS(mmsb_use_add(use, blocks[0], 4), MMSB_E_INVALID_ARGUMENT);
-    CHECK_STATUS(mmsb_use_add(use, blocks[0], 257), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_use_add(use, blocks[0], MMSB_ACCESS_READ_WRITE + 1), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_use_add(use, blocks[0], 256 + MMSB_ACCESS_READ), MMSB_E_INVALID_ARGUMENT);
     CHECK_OK(mmsb_use_add(use, blocks[0], MMSB_ACCESS_READ));
     CHECK_OK(mmsb_use_add(use, blocks[0], MMSB_ACCESS_WRITE));
     CHECK_OK(mmsb_use_add(use, blocks[1], MMSB_ACCESS_READ));

@@ -349,7 +349,7 @@ static void the_library_has_the_same_sizes(void) {
     for (size_t i = 0; i < sizeof structures / sizeof structures[0]; i++) {
         CHECK_EQUAL(mmsb_sizeof(structures[i].structure), structures[i].size);
     }
-    CHECK_EQUAL(mmsb_sizeof(0), 0);
+    CHECK_EQUAL(mmsb_sizeof(MMSB_STRUCT_ERROR_DETAIL - 1), 0);
     CHECK_EQUAL(mmsb_sizeof(-1), 0);
     CHECK_EQUAL(mmsb_sizeof(MMSB_STRUCT_ACCESS + 1), 0);
     CHECK_EQUAL(mmsb_sizeof(INT32_MAX), 0);
