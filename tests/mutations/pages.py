@@ -191,7 +191,7 @@ PAGES = C(
             "check_struct", "target_of(record, state, offset)", "target_of(record, state & ~MMSB__OWNER_MASK, offset)",
         ),
         Mutant(
-            "unlocked-too-early-of-runs", "a page that repeats is unlocked with its first change in a batch of deltas with more runs",
+            "unlocked-too-early-of-runs", "a page that repeats is unlocked with its first change in a batch of long deltas",
             "check_struct", "(target_t){record, state, NULL, NULL}",
             "(target_t){record, state & ~MMSB__OWNER_MASK, NULL, NULL}",
         ),
