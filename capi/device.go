@@ -199,8 +199,8 @@ func mmsbgo_runtime_tag_stats(h C.mmsb_runtime_t, tag C.mmsb_tag_t, stats *C.mms
 			return err
 		}
 		*stats = C.mmsb_tag_stats_t{
-			live: C.uint64_t(t.Live), peak: C.uint64_t(t.Peak), total: C.uint64_t(t.Total), blocks: C.uint64_t(t.Blocks),
-			ever: C.uint64_t(t.Ever), failures: C.uint64_t(t.Failed),
+			live: C.uint64_t(t.Live), peak: C.uint64_t(t.Peak), total_bytes: C.uint64_t(t.Total),
+			blocks: C.uint64_t(t.Blocks), total_blocks: C.uint64_t(t.Ever), failures: C.uint64_t(t.Failed),
 		}
 		return nil
 	})

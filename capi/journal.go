@@ -28,8 +28,8 @@ func mmsbgo_journal_close(context C.mmsb_context_t) (code C.mmsb_status_t) {
 	return failed(page.CloseJournal(uint64(context)))
 }
 
-//export mmsbgo_journal_drop
-func mmsbgo_journal_drop(context C.mmsb_context_t, snapshot *C.char) (code C.mmsb_status_t) {
+//export mmsbgo_journal_trim
+func mmsbgo_journal_trim(context C.mmsb_context_t, snapshot *C.char) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return failed(page.DropJournal(uint64(context), C.GoString(snapshot)))
 }
