@@ -1,3 +1,5 @@
+// One file of a chain: its segments, and all checks of what they say.
+
 package snapshot
 
 import (

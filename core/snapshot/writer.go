@@ -1,3 +1,5 @@
+// Writing a file front to back.
+
 package snapshot
 
 import (

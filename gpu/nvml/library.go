@@ -1,3 +1,5 @@
+// Loading NVML and calling its functions.
+
 package nvml
 
 /*

@@ -1,3 +1,5 @@
+// Blocks: their handles, their life, and the uses that are open on them.
+
 package runtime
 
 import (

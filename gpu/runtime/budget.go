@@ -1,3 +1,5 @@
+// The adaptor that keeps a runtime under a limit in bytes, and reservations of it.
+
 package runtime
 
 import (

@@ -1,3 +1,5 @@
+// The adaptor that asks the program what to do when memory is refused.
+
 package runtime
 
 import (

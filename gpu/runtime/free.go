@@ -1,3 +1,5 @@
+// Freeing blocks in the order of streams, and their release when the device has come past.
+
 package runtime
 
 import (

@@ -1,3 +1,5 @@
+// The adaptor that finds writes past a block and uses after its free.
+
 package runtime
 
 import (

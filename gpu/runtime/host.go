@@ -1,3 +1,5 @@
+// Memory that the host reaches, too.
+
 package runtime
 
 import "libmmsb/gpu/driver"

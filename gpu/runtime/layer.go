@@ -1,3 +1,5 @@
+// What a layer of memory is, and the lowest one: the device.
+
 package runtime
 
 import (

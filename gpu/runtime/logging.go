@@ -1,3 +1,5 @@
+// The adaptor that remembers events.
+
 package runtime
 
 import (

@@ -1,3 +1,5 @@
+// Points that others wait for: the host, other streams, other runtimes.
+
 package runtime
 
 import (

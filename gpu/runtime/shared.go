@@ -1,3 +1,5 @@
+// The ledger that several processes share in a file.
+
 package runtime
 
 import (

@@ -1,3 +1,5 @@
+// The adaptor that counts bytes and blocks, in all and by tag.
+
 package runtime
 
 import (

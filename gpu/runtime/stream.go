@@ -1,3 +1,5 @@
+// Streams: numbers of their work, recorded events, waits for each other.
+
 package runtime
 
 import (

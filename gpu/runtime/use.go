@@ -1,3 +1,5 @@
+// Uses: accesses of queued work to blocks, and the order that they need.
+
 package runtime
 
 import (

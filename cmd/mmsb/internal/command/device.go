@@ -1,3 +1,5 @@
+// mmsb device: lists devices.
+
 package command
 
 import (

@@ -1,3 +1,5 @@
+// mmsb snapshot diff: compares two states.
+
 package command
 
 import (

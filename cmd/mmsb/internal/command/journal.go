@@ -1,3 +1,5 @@
+// mmsb journal: lists and replays journals.
+
 package command
 
 import (

@@ -1,3 +1,5 @@
+// mmsb snapshot: lists, describes, verifies, extracts and compacts snapshots.
+
 package command
 
 import (
