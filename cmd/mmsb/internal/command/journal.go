@@ -34,8 +34,8 @@ type untilFlags struct {
 
 func (u *untilFlags) add(c *cobra.Command) {
 	c.Flags().Uint64Var(&u.sequence, "until", 0, "end at record `N`")
-	c.Flags().StringVar(&u.time, "until-time", "", "end at the last record before the `TIME`, like 2026-01-31T12:00:00Z")
-	c.Flags().StringVar(&u.epoch, "until-epoch", "", "end at the record that gives a page an epoch: `PAGE:EPOCH`")
+	c.Flags().StringVar(&u.time, "until-time", "", "end at the last record at or before `TIME`, like 2026-01-31T12:00:00Z")
+	c.Flags().StringVar(&u.epoch, "until-epoch", "", "end at the last record of a page up to an epoch: `PAGE:EPOCH`")
 	c.MarkFlagsMutuallyExclusive("until", "until-time", "until-epoch")
 }
 
