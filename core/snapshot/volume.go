@@ -218,7 +218,8 @@ func (v *volume) parse(number int, raw []byte) (*table, error) {
 		t.edges = copied[[2]uint64](at, n)
 		wrong := func(pair [2]uint64) bool { return pair[0] == 0 || pair[1] == 0 || pair[0] == pair[1] }
 		if entry := slices.IndexFunc(t.edges, wrong); entry >= 0 {
-			return fail("has an invalid dependency of page %d on page %d as entry %d", t.edges[entry][1], t.edges[entry][0], entry)
+			return fail("has an invalid dependency of page %d on page %d as entry %d", t.edges[entry][1], t.edges[entry][0],
+				entry)
 		}
 	}
 	return t, nil

@@ -110,7 +110,7 @@ def test_lines_end_at_the_last_column(files: list[Path], root: Path) -> None:
     found = {}
     for file in files:
         name = file.relative_to(root)
-        if file.suffix not in LIMITED and file.name != "Makefile" or any(name.is_relative_to(room) for room in LONG_LINES):
+        if (file.suffix not in LIMITED and file.name != "Makefile") or any(name.is_relative_to(room) for room in LONG_LINES):
             continue
         if numbers := long_lines(file.read_text(encoding="utf-8")):
             found[str(name)] = numbers
