@@ -161,9 +161,6 @@ func mmsbgo_snapshot_load_memory(context C.mmsb_context_t, memory C.uintptr_t, l
 
 // Reading files.
 
-// snapshotKind is MMSB_KIND_SNAPSHOT.
-const snapshotKind = 6
-
 // reader is a snapshot that is open. Closing it waits for the calls that use it; a call never waits for closing.
 type reader struct {
 	mutex  sync.Mutex
@@ -173,7 +170,7 @@ type reader struct {
 	file   *snapshot.Snapshot
 }
 
-var snapshots = handle.New[*reader](snapshotKind)
+var snapshots = handle.New[*reader](C.MMSB_KIND_SNAPSHOT)
 
 func newReader(file *snapshot.Snapshot) *reader {
 	r := &reader{file: file}

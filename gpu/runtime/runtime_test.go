@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/sim"
@@ -50,7 +51,7 @@ func TestWhatIsNoBlock(t *testing.T) {
 	w := newWorld(t, sim.Options{}, 1)
 	handle, _, err := w.allocate(0, 1)
 	require.NoError(t, err)
-	for _, bad := range []uint64{0, 1, handle ^ 1<<62, handle + 1<<28, handle &^ (uint64(lastGeneration) << 28), KindBlock<<60 | 1<<28 | indexMask, w.handles[0]} {
+	for _, bad := range []uint64{0, 1, handle ^ 1<<62, handle + 1<<28, handle &^ (uint64(lastGeneration) << 28), abi.KindBlock<<60 | 1<<28 | indexMask, w.handles[0]} {
 		_, err := Free(bad, nil)
 		requireCode(t, status.InvalidHandle, err)
 		_, _, err = BeginUse(w.streams[0], Use{bad, Read})
@@ -62,7 +63,7 @@ func TestWhatIsNoBlock(t *testing.T) {
 	requireCode(t, status.InvalidArgument, err)
 	_, _, err = BeginUse(w.streams[0], Use{handle, 4})
 	requireCode(t, status.InvalidArgument, err)
-	for _, bad := range []uint64{0, handle, KindUse << 60, KindUse<<60 | 9<<28 | 1<<20} {
+	for _, bad := range []uint64{0, handle, abi.KindUse << 60, abi.KindUse<<60 | 9<<28 | 1<<20} {
 		requireCode(t, status.InvalidHandle, EndUse(bad))
 		requireCode(t, status.InvalidHandle, AbortUse(bad))
 	}
