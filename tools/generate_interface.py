@@ -6,6 +6,7 @@ between two languages that the header does not tell (which pointers are arrays, 
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 import sys
@@ -57,17 +58,21 @@ JULIA_SCALARS = {
     "uint64_t": "UInt64",
     "size_t": "Csize_t",
 }
-JULIA_NUMBERS = {"int": "Int32", "unsigned long": "UInt64"}
+JULIA_NUMBERS = {"int": "Int32", "unsigned int": "UInt32", "long": "Int64", "unsigned long": "UInt64"}
 
 
 def main() -> int:
-    generated = files(c_header.read(HEADER, NOT_CONSTANTS))
+    try:
+        generated = files(c_header.read(HEADER, NOT_CONSTANTS))
+    except HeaderError as error:
+        print(error)
+        return 1
+    old = stale(generated)
     if sys.argv[1:] == ["--check"]:
-        old = stale(generated)
         for name in old:
             print(f"{name} is not what include/mmsb.h says: run `make generate`")
-        return len(old) > 0
-    for name in stale(generated):
+        return 1 if old else 0
+    for name in old:
         (ROOT / name).parent.mkdir(parents=True, exist_ok=True)
         (ROOT / name).write_text(generated[name], encoding="utf-8")
         print(name)
@@ -400,6 +405,7 @@ def lined(*lines: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+@functools.cache
 def piped(text: str, *command: str) -> str:
     """A text as a formatter gives it back."""
     return subprocess.run(command, check=True, input=text, stdout=subprocess.PIPE, text=True).stdout
