@@ -34,7 +34,7 @@ SINGLE = ("MMSB_OK", "MMSB_ABI_VERSION", "MMSB_WAIT_FOREVER")
 # The sets that Go needs where the header is not included, and those of them whose names programs read.
 GO_SETS = ("KIND", "LOCATION", "LOG", "SIMULATE", "FALLBACK", "DELTA")
 GO_NAMED = ("LOCATION", "LOG", "SIMULATE", "FALLBACK", "DELTA")
-GO_WORDS = {"CPU", "GPU", "IO", "CUDA", "NCCL", "NIXL"}
+GO_WORDS = {"CPU", "GPU", "IO", "OK", "CUDA", "NCCL", "NIXL"}
 
 # Parameters of these names that point to scalars are arrays. ctypes then takes addresses, bytes and arrays, else one variable.
 ARRAYS = {"pages", "parents", "children", "statuses"}
@@ -134,6 +134,10 @@ def members(header: Header, name: str) -> list[Constant]:
     return [constant for constant in header.constants if set_of(constant) == name]
 
 
+def status_codes(header: Header) -> list[Constant]:
+    return [constant for constant in header.constants if constant.name == "MMSB_OK"] + members(header, "E")
+
+
 def number_of(struct: Struct) -> str:
     return struct.name.replace("mmsb_", "MMSB_STRUCT_", 1).upper()
 
@@ -168,6 +172,7 @@ def layout(header: Header) -> str:
 def c_tables(header: Header) -> str:
     """Asserts for the compiler of the tests, and what the tests ask the library."""
     structs = (f"    {{{number_of(s)}, sizeof({s.name}_t)}}," for s in header.structs)
+    codes = (f'    {{{c.name}, "{c.name}"}},' for c in status_codes(header))
     calls = (f'    "{f.name}",' for f in header.functions if f.result == Type("mmsb_status_t"))
     return lined(
         f"/* {NOTE} */",
@@ -188,6 +193,14 @@ def c_tables(header: Header) -> str:
         "    size_t size;",
         "} interface_structs[] = {",
         *structs,
+        "};",
+        "",
+        "/* Each status code. */",
+        "static const struct interface_code {",
+        "    mmsb_status_t code;",
+        "    const char *name;",
+        "} interface_codes[] = {",
+        *codes,
         "};",
         "",
         "/* Each function that returns a status. */",
@@ -366,9 +379,7 @@ def go_names(header: Header, name: str) -> Iterator[str]:
 
 
 def go_codes(header: Header) -> str:
-    ok = [constant for constant in header.constants if constant.name == "MMSB_OK"]
-    codes = [(c, go_name(c.name.removeprefix("MMSB_").removeprefix("E_"))) for c in ok + members(header, "E")]
-    codes = [(c, "OK" if c.name == "MMSB_OK" else name) for c, name in codes]
+    codes = [(c, go_name(plain(c).removeprefix("E_"))) for c in status_codes(header)]
     lines = [go_note(), "", "package status", "", "// The codes of mmsb.h.", "const ("]
     lines += [f"\t{name} Code = {c.value}" for c, name in codes]
     lines += [

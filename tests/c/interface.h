@@ -352,6 +352,43 @@ static const struct interface_struct {
     {MMSB_STRUCT_ACCESS, sizeof(mmsb_access_t)},
 };
 
+/* Each status code. */
+static const struct interface_code {
+    mmsb_status_t code;
+    const char *name;
+} interface_codes[] = {
+    {MMSB_OK, "MMSB_OK"},
+    {MMSB_E_INVALID_ARGUMENT, "MMSB_E_INVALID_ARGUMENT"},
+    {MMSB_E_INVALID_HANDLE, "MMSB_E_INVALID_HANDLE"},
+    {MMSB_E_STALE_HANDLE, "MMSB_E_STALE_HANDLE"},
+    {MMSB_E_INVALID_SIZE, "MMSB_E_INVALID_SIZE"},
+    {MMSB_E_OUT_OF_RANGE, "MMSB_E_OUT_OF_RANGE"},
+    {MMSB_E_INVALID_STATE, "MMSB_E_INVALID_STATE"},
+    {MMSB_E_STRUCT_VERSION, "MMSB_E_STRUCT_VERSION"},
+    {MMSB_E_MISMATCH, "MMSB_E_MISMATCH"},
+    {MMSB_E_EPOCH, "MMSB_E_EPOCH"},
+    {MMSB_E_NOT_FOUND, "MMSB_E_NOT_FOUND"},
+    {MMSB_E_ALREADY_EXISTS, "MMSB_E_ALREADY_EXISTS"},
+    {MMSB_E_BUSY, "MMSB_E_BUSY"},
+    {MMSB_E_WOULD_BLOCK, "MMSB_E_WOULD_BLOCK"},
+    {MMSB_E_TIMEOUT, "MMSB_E_TIMEOUT"},
+    {MMSB_E_CANCELLED, "MMSB_E_CANCELLED"},
+    {MMSB_E_OUT_OF_MEMORY, "MMSB_E_OUT_OF_MEMORY"},
+    {MMSB_E_LIMIT, "MMSB_E_LIMIT"},
+    {MMSB_E_NO_SPACE, "MMSB_E_NO_SPACE"},
+    {MMSB_E_UNSUPPORTED, "MMSB_E_UNSUPPORTED"},
+    {MMSB_E_NO_DEVICE, "MMSB_E_NO_DEVICE"},
+    {MMSB_E_DEVICE, "MMSB_E_DEVICE"},
+    {MMSB_E_DEVICE_LOST, "MMSB_E_DEVICE_LOST"},
+    {MMSB_E_FORKED, "MMSB_E_FORKED"},
+    {MMSB_E_IO, "MMSB_E_IO"},
+    {MMSB_E_CORRUPT, "MMSB_E_CORRUPT"},
+    {MMSB_E_FORMAT, "MMSB_E_FORMAT"},
+    {MMSB_E_PEER, "MMSB_E_PEER"},
+    {MMSB_E_INTERNAL, "MMSB_E_INTERNAL"},
+    {MMSB_E_POISONED, "MMSB_E_POISONED"},
+};
+
 /* Each function that returns a status. */
 static const char *const interface_calls[] = {
     "mmsb_last_error_code",
