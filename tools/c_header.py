@@ -16,6 +16,13 @@ from clang import cindex  # type: ignore[import-untyped]
 
 KIND = cindex.CursorKind
 
+# What read knows; uses of macros and includes say nothing of their own.
+READ = {KIND.FUNCTION_DECL, KIND.STRUCT_DECL, KIND.TYPEDEF_DECL, KIND.MACRO_DEFINITION}
+READ |= {KIND.MACRO_INSTANTIATION, KIND.INCLUSION_DIRECTIVE}
+
+# What declared_names takes the names of, beside enumerators.
+NAMED = {KIND.FUNCTION_DECL, KIND.VAR_DECL, KIND.TYPEDEF_DECL, KIND.STRUCT_DECL, KIND.UNION_DECL, KIND.MACRO_DEFINITION}
+
 
 class HeaderError(Exception):
     """A header that cannot be read, or declares what it must not."""
@@ -87,6 +94,8 @@ class Header:
 def read(path: Path, not_constants: Iterable[str] = ()) -> Header:
     """The whole of a header. not_constants are the macros that have no value."""
     cursors = list(_declarations(path, _parse(path, [])))
+    if unknown := [c.spelling for c in cursors if c.kind not in READ]:
+        raise HeaderError(f"{path.name} declares what is not read here: {', '.join(unknown)}")
     macros = [c for c in cursors if c.kind == KIND.MACRO_DEFINITION and c.spelling not in not_constants]
     return Header(
         functions=tuple(_function(c) for c in cursors if c.kind == KIND.FUNCTION_DECL),
@@ -98,9 +107,6 @@ def read(path: Path, not_constants: Iterable[str] = ()) -> Header:
             if c.kind == KIND.TYPEDEF_DECL and c.underlying_typedef_type.get_canonical().kind != cindex.TypeKind.RECORD
         },
     )
-
-
-NAMED = (KIND.FUNCTION_DECL, KIND.VAR_DECL, KIND.TYPEDEF_DECL, KIND.STRUCT_DECL, KIND.UNION_DECL, KIND.MACRO_DEFINITION)
 
 
 def declared_names(path: Path, options: Iterable[str] = (), text: str | None = None) -> set[str]:
@@ -141,7 +147,10 @@ def _declarations(path: Path, unit: Any) -> Iterator[Any]:
 
 def _type(found: Any) -> Type:
     if found.kind == cindex.TypeKind.CONSTANTARRAY:
-        return Type(_type(found.element_type).base, length=found.element_count)
+        element = _type(found.element_type)
+        if element != Type(element.base):
+            raise HeaderError(f"{found.spelling} is an array of something other than numbers or structs")
+        return Type(element.base, length=found.element_count)
     stars = 0
     while found.kind == cindex.TypeKind.POINTER:
         found, stars = found.get_pointee(), stars + 1

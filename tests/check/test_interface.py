@@ -76,6 +76,12 @@ def test_a_change_of_the_header_is_found(old: str, new: str, files: set[str], tm
         ("#define MMSB_STRUCT_RUN 11\n", "", "MMSB_STRUCT_RUN"),
         ("Static. Errors: none. Threads: any. Blocks: no. Since 0.1. */", "*/", "the comment of mmsb_version does not end"),
         ("int32_t level, int32_t descriptor)", "int32_t level, long descriptor)", "long is neither"),
+        ("    uint64_t uniform_length;\n", "    void *lengths_of[2];\n", "array of something other"),
+        (
+            "typedef int32_t mmsb_status_t;",
+            "typedef int32_t mmsb_status_t; enum mmsb_mood { MMSB_SHY };",
+            "not read here: mmsb_mood",
+        ),
         ("MMSB_API size_t mmsb_sizeof(int32_t structure);", "MMSB_API size_t mmsb_sizeof(int32_t structure;", "expected"),
     ],
 )
