@@ -235,7 +235,7 @@ def python(header: Header) -> str:
         "from __future__ import annotations",
         "",
         "import ctypes",
-        f"from ctypes import POINTER, {', '.join(sorted({'c_char_p', 'c_void_p', *PYTHON_SCALARS.values()}))}",
+        f"from ctypes import POINTER, c_char_p, c_void_p, {', '.join(PYTHON_SCALARS.values())}",
         "from typing import Any",
         "",
         *(f"{plain(c)} = {c.value!r}" for c in header.constants),
@@ -265,8 +265,11 @@ def python(header: Header) -> str:
         joined = ", ".join(parameters) + "," * (len(parameters) == 1)
         lines.append(f"    {function.name!r}: ({python_type(header, function.result)}, ({joined})),")
     lines.append("}")
-    ruff = Path(sys.executable).parent / "ruff"
-    return piped(lined(*lines), str(ruff), "format", "--no-cache", "--config", str(ROOT / "tools/ruff.toml"), "-")
+    ruff, options = (
+        str(Path(sys.executable).parent / "ruff"),
+        ("--no-cache", "--quiet", "--config", str(ROOT / "tools/ruff.toml"), "-"),
+    )
+    return piped(piped(lined(*lines), ruff, "check", "--select", "I", "--fix", *options), ruff, "format", *options)
 
 
 def python_struct(name: str) -> str:
