@@ -1,10 +1,11 @@
 package page
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"slices"
 	"sync"
 
-	"libmmsb/core/plant"
 	"libmmsb/core/status"
 	"libmmsb/native"
 )
@@ -17,22 +18,19 @@ type ids struct {
 	sync.Mutex
 	factor, inverse uint64
 	explicit        map[uint64]uint64 // page by id
-	// waiting are marks for records of chunks that the context does not have yet: indices by group of chunks.
+	// waiting are marks for records of leaves that the context does not have yet: indices by group of leaves.
 	waiting map[uint32][]uint32
 	waits   int // their number
 }
 
-// chunkGroup is how many chunks' marks wait together: after a load every page has one, all over.
-const chunkGroup = 256
+// leafGroup is how many leaves' marks wait together: after a load every page has one, all over.
+const leafGroup = 256
 
 func (i *ids) start() {
 	i.factor = randomOdd()
 	// Newton: each step doubles the number of right low bits.
 	i.inverse = i.factor
-	for step := range 6 {
-		if plant.Has(bugInverseIsTooShort) && step == 3 {
-			break
-		}
+	for range 6 {
 		i.inverse *= 2 - i.factor*i.inverse
 	}
 	i.inverse &= native.IDMask
@@ -44,6 +42,7 @@ func (i *ids) automatic(handle uint64) uint64 {
 	return native.IDAutomatic | handle*i.factor&native.IDMask
 }
 
+// recordID is the id of the page of a record in a state.
 func recordID(index uint32, state uint64) uint64 {
 	record := native.RecordAt(index)
 	if state&native.ExplicitID != 0 {
@@ -52,26 +51,27 @@ func recordID(index uint32, state uint64) uint64 {
 	return contextOf(index).ids.automatic(native.Handle(native.KindPage, native.Generation(state), index))
 }
 
+// IDOf is the id of the page that lives on a record.
+func IDOf(index uint32) uint64 { return recordID(index, native.RecordAt(index).LoadState()) }
+
 // reserve takes an id that the caller chose, for a page whose handle set brings later. Under no lock.
 func (c *Context) reserve(id uint64) error {
 	i := &c.ids
 	i.Lock()
 	defer i.Unlock()
-	if page, ok := i.explicit[id]; ok && !plant.Has(bugIDIsChosenTwice) {
-		return status.Errorf(status.AlreadyExists, "id %d is that of page 0x%016x", id, page)
+	if page, ok := i.explicit[id]; ok {
+		return status.Errorf(status.AlreadyExists, "id %d belongs to page 0x%016x", id, page)
 	}
 	if id&^native.IDMask == native.IDAutomatic {
 		i.tidy(c.index)
 		if i.mark(c.index, id) {
 			// From here on whoever creates a page on the record sees the mark; who did not see it has finished.
-			if !plant.Has(bugMarkIsNotAwaited) {
-				native.Synchronize(c.index)
+			native.Synchronize(c.index)
+			if i.begins(id) { // asked before the page is looked for, which it may be by then
+				return status.Errorf(status.AlreadyExists, "id %d belongs to a page that is about to begin", id)
 			}
-			if i.begins(id) && !plant.Has(bugBeginningPageIsIgnored) { // asked before the page is looked for, which it may be by then
-				return status.Errorf(status.AlreadyExists, "id %d is that of a page that is about to begin", id)
-			}
-			if page := native.FindPage(c.index, id); page != 0 && !plant.Has(bugLivePageIsIgnored) {
-				return status.Errorf(status.AlreadyExists, "id %d is that of page 0x%016x", id, page)
+			if page := native.FindPage(c.index, id); page != 0 {
+				return status.Errorf(status.AlreadyExists, "id %d belongs to page 0x%016x", id, page)
 			}
 		}
 	}
@@ -84,22 +84,16 @@ func (c *Context) reserve(id uint64) error {
 func (i *ids) mark(context uint32, id uint64) bool {
 	handle := id * i.inverse & native.IDMask
 	index := native.Index(handle)
-	chunk := index >> native.LeafBits
-	if native.LeafContext(chunk) == context {
+	leaf := index >> native.LeafBits
+	if native.LeafContext(leaf) == context {
 		record := native.RecordAt(index)
-		generation := native.Generation(record.LoadState())
-		if plant.Has(bugPageThatIsHasBeen) {
-			generation++
-		}
-		if native.Generation(handle) < generation && !plant.Has(bugPastIsMarked) { // that page has been
+		if native.Generation(handle) < native.Generation(record.LoadState()) { // that page has been
 			return false
 		}
-		if !plant.Has(bugComingPageIsNotMarked) {
-			record.IDTaken = 1
-		}
+		record.IDTaken = 1
 		return true
 	}
-	i.waiting[chunk/chunkGroup] = append(i.waiting[chunk/chunkGroup], index)
+	i.waiting[leaf/leafGroup] = append(i.waiting[leaf/leafGroup], index)
 	i.waits++
 	return false
 }
@@ -107,13 +101,13 @@ func (i *ids) mark(context uint32, id uint64) bool {
 // tidy forgets the marks that wait for ids which nobody has any more, once they are the most: ids that come and go would leave ever more of
 // them. Under the lock.
 func (i *ids) tidy(context uint32) {
-	if i.waits <= 2*len(i.explicit)+chunkGroup || plant.Has(bugWaitingMarksPileUp) {
+	if i.waits <= 2*len(i.explicit)+leafGroup {
 		return
 	}
 	clear(i.waiting)
 	i.waits = 0
 	for id := range i.explicit {
-		if id&^native.IDMask == native.IDAutomatic && !plant.Has(bugTidyForgetsWhatIsInUse) {
+		if id&^native.IDMask == native.IDAutomatic {
 			i.mark(context, id)
 		}
 	}
@@ -121,18 +115,12 @@ func (i *ids) tidy(context uint32) {
 
 // set says which page has a reserved id; drop gives the id up.
 func (i *ids) set(id, page uint64) {
-	if plant.Has(bugIDIsThatOfTheNextPage) {
-		page += 1 << native.IndexBits
-	}
 	i.Lock()
 	i.explicit[id] = page
 	i.Unlock()
 }
 
 func (i *ids) drop(id uint64) {
-	if plant.Has(bugIDStaysTaken) {
-		return
-	}
 	i.Lock()
 	delete(i.explicit, id)
 	i.Unlock()
@@ -144,15 +132,15 @@ func (i *ids) taken(handle uint64) bool {
 	return ok
 }
 
-// claim moves a block's record to the first generation whose automatic id is not in use, for a page that begins. Go code is in no cache, so
-// that reserve does not wait for it: the block says that its id is no longer to be had.
+// claim moves a frame's record to the first generation whose automatic id is not in use, for a page that begins. Go code is in no cache, so
+// that reserve does not wait for it: the frame says that its id is no longer to be had.
 func (i *ids) claim(index uint32) {
 	i.Lock()
 	defer i.Unlock()
 	record := native.RecordAt(index)
 	state := record.LoadState()
 	generation := native.Generation(state)
-	for !plant.Has(bugTakenIDIsPicked) && generation != native.GenerationMax && i.taken(native.Handle(native.KindPage, generation, index)) {
+	for generation != native.GenerationMax && i.taken(native.Handle(native.KindPage, generation, index)) {
 		generation++
 	}
 	record.StoreState(native.State(native.StateFrame, generation, state&native.ClassMask|native.Beginning))
@@ -165,34 +153,30 @@ func (i *ids) begins(id uint64) bool {
 	return native.Kind(state) == native.StateFrame && native.Generation(state) == native.Generation(handle) && state&native.Beginning != 0
 }
 
-// takeChunk takes a chunk of records for the context, with the marks that wait for them.
-func (c *Context) takeChunk() (uint32, error) {
-	i := &c.ids
+// takeLeaf takes a leaf of records for the context, with the marks that wait for them.
+func (i *ids) takeLeaf(take func() (leaf uint32, used bool, err error)) (uint32, error) {
 	i.Lock()
 	defer i.Unlock()
-	number, used, err := takeChunk(c.index)
+	leaf, used, err := take()
 	if err != nil {
 		return 0, err
 	}
-	if used && !plant.Has(bugMarksOutliveTheirContext) { // by another context, whose marks mean nothing here
+	if used { // by another context, whose marks mean nothing here
 		for index := range uint32(native.LeafRecords) {
-			native.RecordAt(number<<native.LeafBits | index).IDTaken = 0
+			native.RecordAt(leaf<<native.LeafBits | index).IDTaken = 0
 		}
 	}
-	if plant.Has(bugWaitingMarksAreForgotten) {
-		return number, nil
-	}
-	waiting := i.waiting[number/chunkGroup]
+	waiting := i.waiting[leaf/leafGroup]
 	left := slices.DeleteFunc(waiting, func(index uint32) bool {
-		if index>>native.LeafBits != number {
-			return plant.Has(bugOtherChunksMarksAreForgotten)
+		if index>>native.LeafBits != leaf {
+			return false
 		}
 		native.RecordAt(index).IDTaken = 1
 		return true
 	})
 	i.waits -= len(waiting) - len(left)
-	i.waiting[number/chunkGroup] = left
-	return number, nil
+	i.waiting[leaf/leafGroup] = left
+	return leaf, nil
 }
 
 // Lookup is the page with an id.
@@ -204,11 +188,11 @@ func (c *Context) Lookup(id uint64) (uint64, error) {
 	defer c.ids.Unlock()
 	if page := c.ids.explicit[id]; page != 0 {
 		// It may be about to begin.
-		if state := native.RecordAt(native.Index(page)).LoadState(); (state^page)>>native.IndexBits == 0 || plant.Has(bugPageIsFoundBeforeItBegins) {
+		if state := native.RecordAt(native.Index(page)).LoadState(); (state^page)>>native.IndexBits == 0 {
 			return page, nil
 		}
 	}
-	return 0, status.Errorf(status.NotFound, "no page has the id %d", id)
+	return 0, status.Errorf(status.NotFound, "no page has id %d", id)
 }
 
 // LookupMany finds all or none; bad is the first id without a page.
@@ -221,4 +205,11 @@ func (c *Context) LookupMany(ids, pages []uint64) (bad int, err error) {
 	}
 	copy(pages, found)
 	return 0, nil
+}
+
+// randomOdd is an odd number below 2^60 from the system's randomness.
+func randomOdd() uint64 {
+	var bytes [8]byte
+	_, _ = rand.Read(bytes[:]) // it never fails; the program ends where the system has no randomness
+	return binary.LittleEndian.Uint64(bytes[:])&native.IDMask | 1
 }

@@ -2,12 +2,75 @@ package page
 
 import (
 	"math"
+	"os"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"libmmsb/core/residency"
 	"libmmsb/core/status"
+
+	"golang.org/x/sys/unix"
 )
+
+// Options are a context's; the fields are those of mmsb_context_options_t.
+type Options struct {
+	DefaultLocation  int32
+	DefaultDevice    int32
+	Simulate         int32
+	SimulatedDevices int32
+	Fallback         int32
+	SimulatedMemory  uint64
+	MemoryLimit      uint64
+	DiskPath         string
+	HugePages        bool
+}
+
+// The values of the enums in mmsb.h.
+const (
+	LocationDefault = residency.LocationDefault
+	LocationCPU     = residency.LocationCPU
+	LocationGPU     = residency.LocationGPU
+	LocationUnified = residency.LocationUnified
+	LocationPinned  = residency.LocationPinned
+	LocationDisk    = residency.LocationDisk
+
+	SimulateOff     = 0
+	SimulateIfNoGPU = 1
+	SimulateAlways  = 2
+
+	FallbackError = 0
+	FallbackHost  = 1
+)
+
+func (o *Options) check() error {
+	switch {
+	case o.DefaultLocation < LocationCPU || o.DefaultLocation > LocationDisk:
+		return status.Errorf(status.InvalidArgument, "default_location is %d, which is not a location", o.DefaultLocation)
+	case o.Simulate < SimulateOff || o.Simulate > SimulateAlways:
+		return status.Errorf(status.InvalidArgument, "simulate is %d, not off, if-no-gpu or always (is MMSB_SIMULATE set?)", o.Simulate)
+	case o.Fallback < FallbackError || o.Fallback > FallbackHost:
+		return status.Errorf(status.InvalidArgument, "fallback is %d, not error or host", o.Fallback)
+	case o.SimulatedDevices < 1 || o.SimulatedDevices > 64:
+		return status.Errorf(status.InvalidArgument, "simulated_devices is %d, not 1 to 64", o.SimulatedDevices)
+	}
+	if o.DiskPath == "" {
+		o.DiskPath = os.Getenv("TMPDIR")
+		if o.DiskPath == "" {
+			o.DiskPath = "/tmp"
+		}
+		return nil
+	}
+	if info, err := os.Stat(o.DiskPath); err != nil {
+		return status.FromErrno(status.IO, status.ErrnoOf(err), "disk_path %q", o.DiskPath)
+	} else if !info.IsDir() {
+		return status.FromErrno(status.IO, unix.ENOTDIR, "disk_path %q", o.DiskPath)
+	}
+	if err := unix.Access(o.DiskPath, unix.W_OK|unix.X_OK); err != nil {
+		return status.FromErrno(status.IO, status.ErrnoOf(err), "disk_path %q cannot be written", o.DiskPath)
+	}
+	return nil
+}
 
 var (
 	locations   = map[string]int32{"cpu": LocationCPU, "gpu": LocationGPU, "unified": LocationUnified, "pinned": LocationPinned, "disk": LocationDisk}
