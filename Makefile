@@ -206,9 +206,9 @@ test-go: $(STAMPS)/tools $(FAKECUDA) ## the Go packages
 test-race: $(STAMPS)/tools $(FAKECUDA) ## the Go packages under the race detector, with the tag invariants
 	@python3 tools/go_test.py -race -tags invariants $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
 
-.PHONY: test-plants
-test-plants: $(STAMPS)/tools ## bugs planted in the device runtime and in what gives pages their ids: each must be found
-	@python3 tools/go_test.py -tags plants -run Planted -v ./core/page ./gpu/runtime
+.PHONY: test-mutants
+test-mutants: $(STAMPS)/tools ## bugs planted in copies of the source (tests/mutations): each must be caught
+	@python3 tests/mutations/run.py
 
 SCHEDULES ?= 1000000
 .PHONY: simulate
@@ -218,7 +218,7 @@ simulate: $(STAMPS)/tools ## the device runtime in all programs of two streams, 
 # Every tests/c/*_test.c and .cpp is one program that prints `N passed, M failed`. Those that include test_hooks.h get the
 # library with the test hooks, the others the one that is shipped. Under AddressSanitizer all get one build with the hooks.
 C_TESTS := $(patsubst tests/c/%,%,$(wildcard tests/c/*_test.c tests/c/*_test.cpp))
-C_TEST_INPUTS := $(wildcard tests/c/*.h) include/mmsb.h build/test/libsecond.so
+C_TEST_INPUTS := tests/check.h $(wildcard tests/c/*.h) include/mmsb.h build/test/libsecond.so
 C_TEST_FLAGS := $(C_FLAGS) -Itests/c -DMMSB_HEADER='"$(CURDIR)/include/mmsb.h"' -DSECOND_LIBRARY='"$(CURDIR)/build/test/libsecond.so"'
 compile_c = mkdir -p $(@D) && $(if $(filter %.cpp,$<),g++ -std=c++17,gcc -std=gnu11) $(C_TEST_FLAGS)
 hooked = $(if $(shell grep -l test_hooks.h $<),build/test,build)
@@ -276,7 +276,7 @@ build/crash/campaign: $(patsubst %,tests/crash/%.c,campaign trace disk files) $(
 build/crash/worker: tests/crash/worker.c tests/crash/workload.c $(CRASH_HEADERS) build/libmmsb.so
 	@mkdir -p $(@D)
 	@gcc $(CRASH_FLAGS) $(filter %.c,$^) -o $@ $(call with_library,build)
-build/crash/luck_test.run: tests/crash/luck_test.c tests/c/check.h tests/c/folder.h include/mmsb.h build/libmmsb.so
+build/crash/luck_test.run: tests/crash/luck_test.c tests/check.h tests/c/library.h tests/c/folder.h include/mmsb.h build/libmmsb.so
 	@mkdir -p $(@D)
 	@gcc $(CRASH_FLAGS) $< -o $@ $(call with_library,build)
 

@@ -28,7 +28,7 @@ SUITES = [
     "test-crash",
     "test-examples",
     "test-python",
-    "test-plants",
+    "test-mutants",
     "abi-check",
     "test-quickstarts",
     "test-install",

@@ -4,7 +4,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"libmmsb/core/plant"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -162,14 +161,9 @@ func (b *block) handle() uint64 {
 // begin makes the record that of a live block.
 func (b *block) begin(memory Memory, stream *Stream) {
 	b.mutex.Lock()
-	if !plant.Has(bugGenerationStays) || b.generation == 0 {
-		b.generation++
-	}
+	b.generation++
 	b.state, b.memory, b.stream = blockLive, memory, stream
 	b.write = stream.next() // whoever uses it on another stream waits for the allocation
-	if plant.Has(bugAllocationIsNoWrite) {
-		b.write = point{}
-	}
 	b.reads = b.reads[:0]
 	b.mutex.Unlock()
 }
@@ -226,7 +220,7 @@ func (b *block) beginUse(s *Stream, access Access) error {
 			b.stream.runtime.device.Info().Ordinal, s.runtime.device.Info().Ordinal)
 	}
 	for _, open := range b.open {
-		if open.stream != s && (open.writes > 0 || access&Write != 0) && !plant.Has(bugOpenUsesIgnored) {
+		if open.stream != s && (open.writes > 0 || access&Write != 0) {
 			return status.Errorf(status.Busy, "block 0x%016x is in use on stream %d: %d reads and %d writes are begun and not ended", b.handle(),
 				open.stream.index, open.reads, open.writes)
 		}
@@ -234,7 +228,7 @@ func (b *block) beginUse(s *Stream, access Access) error {
 	if err := s.waitFor(b.write); err != nil {
 		return err
 	}
-	if access&Write != 0 && !plant.Has(bugWriterIgnoresReaders) {
+	if access&Write != 0 {
 		if err := b.waitForReads(s); err != nil {
 			return err
 		}
@@ -284,20 +278,13 @@ func (b *block) endUse(s *Stream, access Access) {
 	switch {
 	case access&Write != 0:
 		// Reads of other streams are behind the wait of the use's begin: none could begin since. Those of this stream are before p.
-		if !plant.Has(bugWriteIsForgotten) {
-			b.write = p
-		}
+		b.write = p
 		b.reads = b.reads[:0]
-	case plant.Has(bugReadIsForgotten):
 	default:
 		for i := range b.reads {
 			if b.reads[i].stream == s {
 				b.reads[i] = p
 				return
-			}
-			if plant.Has(bugOneReaderOnly) {
-				b.reads = b.reads[:0]
-				break
 			}
 		}
 		b.reads = append(b.reads, p)
@@ -328,7 +315,7 @@ func Free(handle uint64, on *Stream) (deferred bool, err error) {
 		b.mutex.Unlock()
 		return false, otherRuntime(on)
 	}
-	if len(b.open) > 0 && !plant.Has(bugFreeDoesNotWait) {
+	if len(b.open) > 0 {
 		b.state, b.freeOn = blockFreeing, on
 		b.countFree()
 		r.counts.deferredFrees.Add(1)
@@ -367,10 +354,8 @@ func (b *block) queueFree(s *Stream) (queued int, err error) {
 	if s, err = r.streams.usable(s); err != nil {
 		return 0, err
 	}
-	if !plant.Has(bugFreeIgnoresWriter) {
-		err = s.waitFor(b.write)
-	}
-	if err == nil && !plant.Has(bugFreeIgnoresReaders) {
+	err = s.waitFor(b.write)
+	if err == nil {
 		err = b.waitForReads(s)
 	}
 	if err == nil {

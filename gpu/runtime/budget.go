@@ -3,7 +3,6 @@ package runtime
 import (
 	"sync/atomic"
 
-	"libmmsb/core/plant"
 	"libmmsb/core/status"
 )
 
@@ -108,7 +107,7 @@ func (b *Budget) Allocate(request Request) (Memory, error) {
 		return Memory{}, err
 	}
 	memory, err := b.below.Allocate(request)
-	if err != nil && !plant.Has(bugFailureStaysCharged) {
+	if err != nil {
 		b.ledger.Give(request.Bytes)
 	}
 	return memory, err
@@ -117,9 +116,7 @@ func (b *Budget) Allocate(request Request) (Memory, error) {
 // Released implements Layer.
 func (b *Budget) Released(memory Memory) {
 	b.below.Released(memory)
-	if !plant.Has(bugLedgerDrifts) {
-		b.ledger.Give(memory.Bytes)
-	}
+	b.ledger.Give(memory.Bytes)
 }
 
 // Reservation is bytes of a budget that are kept for allocations to come: others cannot have them.

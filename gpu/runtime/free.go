@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"libmmsb/core/log"
-	"libmmsb/core/plant"
 )
 
 // freeQueue are a stream's frees that the device has not been seen to have come past, and slots for new blocks.
@@ -147,9 +146,6 @@ func (s *Stream) reap() bool {
 				return true
 			}
 			past, err := r.device.QueryEvent(m.event)
-			if plant.Has(bugReapsTooEarly) {
-				past = true
-			}
 			switch {
 			case r.noteLost(err) != nil && !r.lost.Load():
 				log.Logf(log.Warning, "device %d: the frees of stream %d cannot be asked for: %v", r.device.Info().Ordinal, s.index, err)

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"libmmsb/core/handle"
-	"libmmsb/core/plant"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -249,9 +248,6 @@ func (s *Stream) markNow() error {
 		return r.noteLost(err)
 	}
 	number := s.queued.Load() // before the event: what comes between is covered, but not reserved
-	if plant.Has(bugMarkCountsTooMuch) {
-		number++
-	}
 	if err := r.device.RecordEvent(event, s.native); err != nil {
 		r.events.give(event)
 		return r.noteLost(err)
@@ -284,7 +280,7 @@ func (s *Stream) covering(number uint64) (*mark, error) {
 // waitFor makes what is queued on the stream from now on run behind a point of another stream of the device. Points it runs behind already, or that the device
 // has come past, cost nothing.
 func (s *Stream) waitFor(p point) error {
-	if p.stream == s || p.number == 0 || plant.Has(bugMissingWait) {
+	if p.stream == s || p.number == 0 {
 		return nil
 	}
 	r := s.runtime

@@ -1,5 +1,5 @@
 /* Adopted pages: memory of the caller's, given back exactly once and on the thread whose call ended the page. */
-#include "check.h"
+#include "library.h"
 
 typedef struct owner {
     int released;

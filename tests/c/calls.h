@@ -5,7 +5,7 @@
 #ifndef MMSB_TESTS_CALLS_H
 #define MMSB_TESTS_CALLS_H
 
-#include "check.h"
+#include "library.h"
 
 enum call_role {
     ORDINARY,

@@ -1,5 +1,5 @@
 /* Contexts: options, their text form, stats, listing under concurrent change, limits, trim, memory by purpose, shutdown. */
-#include "check.h"
+#include "library.h"
 
 static mmsb_context_options_t defaults(void) {
     mmsb_context_options_t options;

@@ -1,5 +1,5 @@
 /* Deltas: the five kinds, their validation, batches, runs as arrays, merge, from two pages, conversions. */
-#include "check.h"
+#include "library.h"
 
 enum { SIZE = 40 };
 

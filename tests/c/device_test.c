@@ -1,5 +1,5 @@
 /* Devices and the stream-ordered runtime, on simulated devices: what every function does, and what bad input gets. */
-#include "check.h"
+#include "library.h"
 #include "folder.h"
 
 #include <poll.h>

@@ -1,5 +1,5 @@
 /* DISK pages: moved there and back, worked on there, and what a full disk does. */
-#include "check.h"
+#include "library.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Errors: the last one of each thread, its detail and copy, the names of codes; what the library says about itself. */
-#include "check.h"
+#include "library.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
  * at most one thing wrong, so that its code is certain. A page that a call touched is compared whole afterwards; from time to
  * time everything is.
  */
-#include "check.h"
+#include "library.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* The layout of each public struct: part of the ABI, the same for every compiler, and the same in the loaded library. */
-#include "check.h"
+#include "library.h"
 
 #define SIZE_IS(type, size) _Static_assert(sizeof(type) == (size), "size of " #type)
 #define FIELD_AT(type, field, offset) _Static_assert(offsetof(type, field) == (offset), #type "." #field)

@@ -1,5 +1,5 @@
 /* The log: a ring of lines that is polled, and written to a descriptor where one is named. */
-#include "check.h"
+#include "library.h"
 
 #include <fcntl.h>
 

@@ -1,5 +1,5 @@
 /* Pages: create, look up, info, bytes, pins, resize, clone, release, destroy; one and many. */
-#include "check.h"
+#include "library.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
