@@ -58,7 +58,8 @@ func own(f *delta.Form) (*C.mmsb_delta_t, error) {
 	d := (*C.mmsb_delta_t)(memory)
 	d.struct_size = C.sizeof_mmsb_delta_t
 	d.kind = C.mmsb_delta_kind_t(f.Kind)
-	d.id, d.page_id, d.epoch, d.timestamp_ns = C.uint64_t(f.ID), C.uint64_t(f.PageID), C.uint64_t(f.Epoch), C.uint64_t(f.TimestampNanoseconds)
+	d.id, d.page_id, d.epoch = C.uint64_t(f.ID), C.uint64_t(f.PageID), C.uint64_t(f.Epoch)
+	d.timestamp_ns = C.uint64_t(f.TimestampNanoseconds)
 	d.mask_length, d.count = C.uint64_t(f.MaskLength), C.uint64_t(f.Count)
 	at := func(offset uintptr, bytes []byte) unsafe.Pointer {
 		to := unsafe.Add(memory, offset)

@@ -3,7 +3,8 @@ package main
 /*
 #include "mmsb.h"
 
-extern int32_t door_refused(int32_t (*refused)(void *, uint64_t, uint32_t, mmsb_status_t), void *user, uint64_t bytes, uint32_t attempt, mmsb_status_t code);
+extern int32_t door_refused(int32_t (*refused)(void *, uint64_t, uint32_t, mmsb_status_t), void *user,
+                            uint64_t bytes, uint32_t attempt, mmsb_status_t code);
 */
 import "C"
 
@@ -313,7 +314,8 @@ func afterStream(work *C.mmsb_work_options_t) (*ticket.Ticket, error) {
 		return nil, err
 	}
 	if ordinal := s.Runtime().Device().Info().Ordinal; work.device != 0 && int(work.device) != ordinal {
-		return nil, status.Errorf(status.Mismatch, "device is %d, but stream 0x%016x is of device %d", work.device, uint64(work.stream), ordinal)
+		return nil, status.Errorf(status.Mismatch, "device is %d, but stream 0x%016x is of device %d", work.device,
+			uint64(work.stream), ordinal)
 	}
 	p, err := s.Record()
 	if err != nil {
@@ -325,8 +327,8 @@ func afterStream(work *C.mmsb_work_options_t) (*ticket.Ticket, error) {
 // Blocks.
 
 //export mmsbgo_block_allocate
-func mmsbgo_block_allocate(h C.mmsb_stream_t, bytes C.uint64_t, tag C.mmsb_tag_t, reservation C.mmsb_reservation_t, to *C.mmsb_block_t,
-	address *C.uintptr_t) (code C.mmsb_status_t) {
+func mmsbgo_block_allocate(h C.mmsb_stream_t, bytes C.uint64_t, tag C.mmsb_tag_t, reservation C.mmsb_reservation_t,
+	to *C.mmsb_block_t, address *C.uintptr_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return onStream(h, func(s *gpu.Stream) error {
 		block, at, err := devices.Allocate(s, uint64(bytes), gpu.Tag(tag), uint64(reservation))

@@ -348,9 +348,9 @@ func mmsbgo_snapshot_pages(h C.mmsb_snapshot_t, cursor *C.uint64_t, to *C.mmsb_s
 		if err != nil {
 			return err
 		}
-		places := array(to, C.size_t(n))
-		for i := range places {
-			putPage(&places[i], &found[i])
+		entries := array(to, C.size_t(n))
+		for i := range entries {
+			putPage(&entries[i], &found[i])
 		}
 		*cursor, *count = C.uint64_t(next), C.size_t(n)
 		return nil

@@ -7,8 +7,8 @@ import (
 	"libmmsb/native"
 )
 
-// Memory that outlives its page: pinned when the context ended, or released to the caller. The region that it lies in stays until the last
-// piece of it goes, and so do the context's records.
+// Memory that outlives its page: pinned when the context ended, or released to the caller. The region that it lies in stays until
+// the last piece of it goes, and so do the context's records.
 
 // ending is what is known of the end of a context. Under the lock of the memory.
 type ending struct {

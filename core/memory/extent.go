@@ -7,8 +7,8 @@ import (
 	"libmmsb/native"
 )
 
-// Extents: frames of more than native.SmallMax bytes that share regions. They are counted in system pages of one space, in which the regions
-// lie one behind the other.
+// Extents: frames of more than native.SmallMax bytes that share regions. They are counted in system pages of one space, in which
+// the regions lie one behind the other.
 
 const (
 	// Regions that extents are cut from.

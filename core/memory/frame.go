@@ -15,14 +15,14 @@ func (m *Memory) TakeFrame(size uint64) (index uint32, err error) {
 	return index, lasterror.Load(code)
 }
 
-// TakeSmall takes frames of one size of at most native.SmallMax, as many as there is room for, or none. Where they are not to be zeroed, they may have
-// bytes of the context's ended pages.
+// TakeSmall takes frames of one size of at most native.SmallMax, as many as there is room for, or none. Where they are not to be
+// zeroed, they may have bytes of the context's ended pages.
 func (m *Memory) TakeSmall(size uint64, zeroed bool, indices []uint32) error {
 	return lasterror.Load(native.TakeFrames(m.context, size, zeroed, indices))
 }
 
-// TakeLarge takes a frame of whole system pages; mapped asks for a mapping, which large ones are anyway. Where it is not to be zeroed, it may have
-// bytes of the context's ended pages.
+// TakeLarge takes a frame of whole system pages; mapped asks for a mapping, which large ones are anyway. Where it is not to be
+// zeroed, it may have bytes of the context's ended pages.
 func (m *Memory) TakeLarge(size uint64, mapped, zeroed bool) (index uint32, err error) {
 	if err := CheckSize(size); err != nil {
 		return 0, err

@@ -1,9 +1,9 @@
-// Package memory is what the pages of one context are made of: page records, and memory for them. It knows nothing of ids, locations, files
-// and devices.
+// Package memory is what the pages of one context are made of: page records, and memory for them. It knows nothing of ids,
+// locations, files and devices.
 //
-// A frame is a page record with memory that is not a page: it becomes one, or holds a change mask or a metadata blob. A frame of up to
-// native.SmallMax bytes is a slot of a slab, and native code takes and gives it; larger ones are extents of shared regions, or mappings of their
-// own, and are taken and given here.
+// A frame is a page record with memory that is not a page: it becomes one, or holds a change mask or a metadata blob. A frame of
+// up to native.SmallMax bytes is a slot of a slab, and native code takes and gives it; larger ones are extents of shared regions,
+// or mappings of their own, and are taken and given here.
 package memory
 
 import (
@@ -38,8 +38,8 @@ type Options struct {
 
 // Hooks are what memory tells the rooms above it.
 type Hooks struct {
-	// TakeLeaf calls take and readies the records of the leaf that it gives the context, before anything else can take one of them. used tells
-	// whether another context had the leaf. Under the lock of the memory.
+	// TakeLeaf calls take and readies the records of the leaf that it gives the context, before anything else can take one of
+	// them. used tells whether another context had the leaf. Under the lock of the memory.
 	TakeLeaf func(take func() (leaf uint32, used bool, err error)) (leaf uint32, err error)
 	// FreeDevice gives a device's memory back that is a region. Under no lock: it may wait for the device.
 	FreeDevice func(region uint32)
@@ -121,7 +121,8 @@ func (m *Memory) charge(bytes uint64) error {
 	return err
 }
 
-// Trim gives memory of ended pages back to the system: free extents, and spans all of whose slots are free and in no thread's cache.
+// Trim gives memory of ended pages back to the system: free extents, and spans all of whose slots are free and in no thread's
+// cache.
 func (m *Memory) Trim() uint64 {
 	m.Lock()
 	defer m.Unlock()

@@ -8,15 +8,16 @@ import (
 	"libmmsb/native"
 )
 
-// retentionPeriod is how long memory of ended pages stays with the context: one period at least, two at most. Tests let it be longer.
+// retentionPeriod is how long memory of ended pages stays with the context: one period at least, two at most. Tests let it be
+// longer.
 var retentionPeriod = 5 * time.Second
 
 // releaseAtOnce is how many system pages go back to the system without a chance for others to take the context's lock.
 const releaseAtOnce = (16 << 20) / region.SystemPage
 
-// retained are free system pages of the extents' space whose memory the system has not got back. What is freed and soon taken again,
-// as by a program that restores one snapshot after the other, so costs no page faults. They hold bytes of ended pages, and count
-// as memory used.
+// retained are free system pages of the extents' space whose memory the system has not got back. What is freed and soon taken
+// again, as by a program that restores one snapshot after the other, so costs no page faults. They hold bytes of ended pages, and
+// count as memory used.
 type retained struct {
 	recent, older pageSet     // freed in this period, and in the one before
 	timer         *time.Timer // of this period; nil while nothing is retained

@@ -91,7 +91,8 @@ func retainedAndUsed(m *Memory) (retained, used uint64) {
 	return retained, m.Used()
 }
 
-// withoutPeriods lets no period end by itself until the test ends: a test that is stopped for some seconds would find less than it left.
+// withoutPeriods lets no period end by itself until the test ends: a test that is stopped for some seconds would find less than
+// it left.
 func withoutPeriods(t *testing.T) {
 	before := retentionPeriod
 	retentionPeriod = 24 * time.Hour
@@ -171,7 +172,8 @@ func TestRetainedMemoryMakesRoomAtTheLimit(t *testing.T) {
 	})
 }
 
-// Frames of all sizes that extents have come and go: each is zero at first, and what is used is what is taken and what is retained.
+// Frames of all sizes that extents have come and go: each is zero at first, and what is used is what is taken and what is
+// retained.
 func TestNothingLeaksOutOfRetainedMemory(t *testing.T) {
 	withMemory(t, 32<<20, func(m *Memory) {
 		random := rand.New(rand.NewPCG(1, 2))

@@ -5,9 +5,9 @@ import (
 	"libmmsb/native"
 )
 
-// Memory for small frames. Regions are divided into slabs, each for one size class. A slab is cut into spans, the least whole number of system
-// pages that slots of the class fill exactly; spans are what is charged against the memory limit and given back to the system. Where a slot
-// lies tells its span, so that nothing is kept per span.
+// Memory for small frames. Regions are divided into slabs, each for one size class. A slab is cut into spans, the least whole
+// number of system pages that slots of the class fill exactly; spans are what is charged against the memory limit and given back
+// to the system. Where a slot lies tells its span, so that nothing is kept per span.
 
 const (
 	slabBytes = 256 << 10
@@ -17,8 +17,8 @@ const (
 	hugeRegion  = 2 << 20
 )
 
-// slabs are a context's regions of slabs, of which the newest is cut from its beginning on, and what lies in them. Under the lock of the
-// memory.
+// slabs are a context's regions of slabs, of which the newest is cut from its beginning on, and what lies in them. Under the lock
+// of the memory.
 type slabs struct {
 	regions []uint32
 	offset  uint64 // in the newest

@@ -14,8 +14,8 @@ import (
 //	          the change is made
 //	end       the page is unlocked, and the call waits for the record where calls are durable
 //
-// Where anything up to the record fails, whoever makes the change gives back what it took, and nothing has changed. Native code has the same protocol
-// for its own changes (native/change.h).
+// Where anything up to the record fails, whoever makes the change gives back what it took, and nothing has changed. Native code
+// has the same protocol for its own changes (native/change.h).
 
 // change is a change that is being made.
 type change struct {
@@ -58,8 +58,8 @@ func lockToChange(page uint64) (*Page, error) {
 	}
 }
 
-// changePair makes a change of the dependencies between two pages of a context. The context's dependencies are locked, too. A save has the edges
-// of its moment from a copy, so that the pages need no pre-image.
+// changePair makes a change of the dependencies between two pages of a context. The context's dependencies are locked, too. A
+// save has the edges of its moment from a copy, so that the pages need no pre-image.
 func changePair(parent, child uint64, work func(c *change, parent, child uint32) error) (err error) {
 	c := &change{}
 	defer c.end(&err) // after the dependencies are unlocked
@@ -78,8 +78,8 @@ func changePair(parent, child uint64, work func(c *change, parent, child uint32)
 	}
 	c.context = contextOf(native.Index(parent))
 	if other := contextOf(native.Index(child)); other != c.context {
-		return status.Errorf(status.Mismatch, "page 0x%016x is of context 0x%016x, page 0x%016x of context 0x%016x", parent, c.context.handle,
-			child, other.handle)
+		return status.Errorf(status.Mismatch, "page 0x%016x is of context 0x%016x, page 0x%016x of context 0x%016x", parent,
+			c.context.handle, child, other.handle)
 	}
 	c.context.dependencies.Lock()
 	defer c.context.dependencies.Unlock()

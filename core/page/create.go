@@ -151,8 +151,8 @@ var explicitPages = func() *atomic.Uint32 {
 	return counter
 }()
 
-// firstVersion is the version of a new page. An id that the caller chose may come again after the page's end: the new page's versions are
-// others, so that an incremental snapshot tells it from the old one.
+// firstVersion is the version of a new page. An id that the caller chose may come again after the page's end: the new page's
+// versions are others, so that an incremental snapshot tells it from the old one.
 func firstVersion(id uint64) uint64 {
 	if id == 0 {
 		return 1

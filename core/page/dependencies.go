@@ -107,8 +107,8 @@ func (c *Context) DependencyOrder() []uint64 {
 	return handles(c.dependencies.graph.Order())
 }
 
-// Moment calls begin with the leaves that the context has, and returns the dependencies as they are then, by ids: no edge and no leaf comes or goes
-// meanwhile.
+// Moment calls begin with the leaves that the context has, and returns the dependencies as they are then, by ids: no edge and no
+// leaf comes or goes meanwhile.
 func (c *Context) Moment(begin func(leaves []memory.Leaf)) (edges [][2]uint64) {
 	c.dependencies.Lock()
 	defer c.dependencies.Unlock()

@@ -10,10 +10,10 @@ import (
 	"libmmsb/native"
 )
 
-// ids are the identities of a context's pages. An automatic id is the handle's low 60 bits times an odd number of the context, modulo 2^60,
-// under the top bits 0xa: it is found by multiplying with the inverse, with no map, and never comes twice. Only ids that the caller chose are
-// in a map. One of these may be the automatic id of a page to come, as after a load: then its record is marked, and creating a page on it
-// asks here.
+// ids are the identities of a context's pages. An automatic id is the handle's low 60 bits times an odd number of the context,
+// modulo 2^60, under the top bits 0xa: it is found by multiplying with the inverse, with no map, and never comes twice. Only ids
+// that the caller chose are in a map. One of these may be the automatic id of a page to come, as after a load: then its record is
+// marked, and creating a page on it asks here.
 type ids struct {
 	sync.Mutex
 	factor, inverse uint64
@@ -79,8 +79,8 @@ func (c *Context) reserve(id uint64) error {
 	return nil
 }
 
-// mark marks the record whose automatic id an id may be: creating a page on it asks. True where the context has the record already. Under
-// the lock.
+// mark marks the record whose automatic id an id may be: creating a page on it asks. True where the context has the record
+// already. Under the lock.
 func (i *ids) mark(context uint32, id uint64) bool {
 	handle := id * i.inverse & native.IDMask
 	index := native.Index(handle)
@@ -98,8 +98,8 @@ func (i *ids) mark(context uint32, id uint64) bool {
 	return false
 }
 
-// tidy forgets the marks that wait for ids which nobody has any more, once they are the most: ids that come and go would leave ever more of
-// them. Under the lock.
+// tidy forgets the marks that wait for ids which nobody has any more, once they are the most: ids that come and go would leave
+// ever more of them. Under the lock.
 func (i *ids) tidy(context uint32) {
 	if i.waits <= 2*len(i.explicit)+leafGroup {
 		return
@@ -132,8 +132,8 @@ func (i *ids) taken(handle uint64) bool {
 	return ok
 }
 
-// claim moves a frame's record to the first generation whose automatic id is not in use, for a page that begins. Go code is in no cache, so
-// that reserve does not wait for it: the frame says that its id is no longer to be had.
+// claim moves a frame's record to the first generation whose automatic id is not in use, for a page that begins. Go code is in no
+// cache, so that reserve does not wait for it: the frame says that its id is no longer to be had.
 func (i *ids) claim(index uint32) {
 	i.Lock()
 	defer i.Unlock()
@@ -150,7 +150,8 @@ func (i *ids) claim(index uint32) {
 func (i *ids) begins(id uint64) bool {
 	handle := id * i.inverse & native.IDMask
 	state := native.RecordAt(native.Index(handle)).LoadState()
-	return native.Kind(state) == native.StateFrame && native.Generation(state) == native.Generation(handle) && state&native.Beginning != 0
+	return native.Kind(state) == native.StateFrame && native.Generation(state) == native.Generation(handle) &&
+		state&native.Beginning != 0
 }
 
 // takeLeaf takes a leaf of records for the context, with the marks that wait for them.

@@ -159,8 +159,8 @@ func aPageThatBeginsHasItsID(t tester) {
 	})
 }
 
-// One thread creates and destroys pages on one record, in native code, or in Go where the record is marked; another chooses the ids of these
-// pages as they begin.
+// One thread creates and destroys pages on one record, in native code, or in Go where the record is marked; another chooses the
+// ids of these pages as they begin.
 func pagesThatBeginMeanwhileHaveTheirIDs(t tester) {
 	withContext(t, defaults(), func(_ uint64, c *Context) {
 		const tries = 2000

@@ -59,7 +59,8 @@ type Usage struct{ Pages, Records, Masks, Metadata, Caches, Disk uint64 }
 func MemoryUsage() Usage {
 	host, _ := region.Usage()
 	u := Usage{
-		Pages: host, Records: memory.RecordBytes(), Masks: native.MaskBytes(), Metadata: uint64(metadataBytes.Load()), Caches: native.CacheBytes(),
+		Pages: host, Records: memory.RecordBytes(), Masks: native.MaskBytes(), Metadata: uint64(metadataBytes.Load()),
+		Caches: native.CacheBytes(),
 	}
 	for _, c := range contexts.All() {
 		u.Disk += c.residency.DiskUsed()

@@ -28,7 +28,7 @@ func (p *Page) MakeMask() error {
 	return err
 }
 
-// dropMask takes the mask of a page away.
+// dropMask gives the mask of a page back.
 func (c *Context) dropMask(index uint32) {
 	if native.RecordAt(index).MaskFrame != 0 {
 		native.DropMask(index)

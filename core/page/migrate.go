@@ -27,8 +27,8 @@ func CheckMigrateMany(pages []uint64, location, device int32) (bad int, err erro
 	return 0, nil
 }
 
-// MigrateMany moves many pages: each moves or does not, and has its code in codes, where that is not nil. bad is the first that did not. w is nil, or
-// the work that this is.
+// MigrateMany moves many pages: each moves or does not, and has its code in codes, where that is not nil. bad is the first that
+// did not. w is nil, or the work that this is.
 func MigrateMany(pages []uint64, location, device int32, codes []int32, w *ticket.Work) (bad int, err error) {
 	for i, page := range pages {
 		moved := status.Errorf(status.Cancelled, "cancelled after %d of %d pages", i, len(pages))
@@ -58,8 +58,8 @@ func check(page uint64, location, device int32) error {
 	})
 }
 
-// Migrate moves the page. ready is called when nothing else can fail; where it fails nothing has changed. It may leave a function to be called when the
-// page is unlocked.
+// Migrate moves the page. ready is called when nothing else can fail; where it fails nothing has changed. It may leave a function
+// to be called when the page is unlocked.
 func (p *Page) Migrate(location, device int32, ready func(to residency.Placement) error) (release func(), err error) {
 	to, err := p.Resolve(location, device)
 	if err != nil {

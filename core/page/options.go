@@ -73,14 +73,16 @@ func (o *Options) check() error {
 }
 
 var (
-	locations   = map[string]int32{"cpu": LocationCPU, "gpu": LocationGPU, "unified": LocationUnified, "pinned": LocationPinned, "disk": LocationDisk}
+	locations = map[string]int32{
+		"cpu": LocationCPU, "gpu": LocationGPU, "unified": LocationUnified, "pinned": LocationPinned, "disk": LocationDisk,
+	}
 	simulations = map[string]int32{"off": SimulateOff, "if-no-gpu": SimulateIfNoGPU, "always": SimulateAlways}
 	fallbacks   = map[string]int32{"error": FallbackError, "host": FallbackHost}
 	switches    = map[string]int32{"0": 0, "1": 1}
 )
 
-// Parse changes options by a text like "memory_limit=1G simulate=if-no-gpu", or leaves them as they are. diskPath is the position of
-// disk_path's value in the text, which runs to the text's end; -1 without one.
+// Parse changes options by a text like "memory_limit=1G simulate=if-no-gpu", or leaves them as they are. diskPath is the position
+// of disk_path's value in the text, which runs to the text's end; -1 without one.
 func (o *Options) Parse(text string) (diskPath int, err error) {
 	changed := *o
 	diskPath = -1

@@ -50,7 +50,8 @@ func (p *Page) releasable() error {
 	case p.State&native.Adopted != 0:
 		return status.Errorf(status.InvalidState, "page 0x%016x is adopted: its memory is the caller's already", p.handle)
 	case p.Location() != LocationCPU:
-		return status.Errorf(status.Unsupported, "page 0x%016x is at location %d; only host memory can be released", p.handle, p.Location())
+		return status.Errorf(status.Unsupported, "page 0x%016x is at location %d; only host memory can be released", p.handle,
+			p.Location())
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"libmmsb/native"
 )
 
-// Staging is frames that become pages of a context at once, in place of those that have their ids, or of all. Until Commit nobody sees them, and
-// nothing of the context has changed. One goroutine works on it.
+// Staging is frames that become pages of a context at once, in place of those that have their ids, or of all. Until Commit nobody
+// sees them, and nothing of the context has changed. One goroutine works on it.
 type Staging struct {
 	Pages   []native.Staged
 	Handles map[uint64]uint64 // that a page will have, by id
@@ -27,8 +27,8 @@ func NewStaging(c *Context, pages uint64) *Staging {
 // NewGraph is one without edges.
 func (s *Staging) NewGraph() *graph.Graph { return newGraph() }
 
-// Add stages pages that lie on frames like one, of which all but the records is the same. Where it fails the frames go. ids say what a page is, beside what the
-// frame says: ID, Size, Epoch, Version and Index of each.
+// Add stages pages that lie on frames like one, of which all but the records is the same. Where it fails the frames go. ids say
+// what a page is, beside what the frame says: ID, Size, Epoch, Version and Index of each.
 func (s *Staging) Add(pages []native.Staged, like residency.Frame, node int32) error {
 	sides := make([]uint32, len(pages))
 	if err := memory.TakeSides(sides); err != nil {
@@ -68,9 +68,9 @@ func (s *Staging) Drop() {
 // DropOne gives one frame back.
 func (s *Staging) DropOne(index uint32) { s.context.discard(residency.FrameOf(index)) }
 
-// Commit ends the pages that are replaced, all of the context or those with staged ids, and begins the staged ones; none of it where one of
-// them is pinned. beside runs while ids are taken and pages begin, when nothing can fail any more. The functions that it returns are
-// the callers', who get memory back that was adopted: to be called outside of every lock.
+// Commit ends the pages that are replaced, all of the context or those with staged ids, and begins the staged ones; none of it
+// where one of them is pinned. beside runs while ids are taken and pages begin, when nothing can fail any more. The functions
+// that it returns are the callers', who get memory back that was adopted: to be called outside of every lock.
 func (s *Staging) Commit(all bool, beside func()) (releases []func(), err error) {
 	c := s.context
 	c.creating.Lock()

@@ -14,7 +14,7 @@ import (
 // What native code asks of Go. Each needs a decision or a lock of Go's:
 //
 //	Refill                      whether a context may have more small memory, and from which slab
-//	TakeFrame, GiveFrame        large masks that native code makes and drops: extents and mappings are kept here
+//	TakeFrame, GiveFrame        large masks that native code makes and drops: extents and mappings are Go's
 //	MakeResident, Evict         a page's bytes are in a file, on a device or in a snapshot
 //	Device…                     devices are Go's
 //	End, ReleaseEnded           a page ends that has more than small memory: side record, dependencies, backing

@@ -42,7 +42,8 @@ func (s *saver) openBase(target *SaveTarget, header *snapshot.Header) (base, err
 		at--
 	}
 	if at < 0 {
-		return base{}, status.Errorf(status.Mismatch, "the context's state does not descend from the snapshot %s in %q", info.ID, s.o.Base)
+		return base{}, status.Errorf(status.Mismatch, "the context's state does not come from the snapshot %s in %q", info.ID,
+			s.o.Base)
 	}
 	if at == len(s.saved.lineage)-1 {
 		s.fast = true

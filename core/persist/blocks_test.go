@@ -33,8 +33,8 @@ func adoptMapping(t *testing.T, context, id, size uint64) (handle uint64, memory
 	return handle, memory
 }
 
-// Of a page that the kernel watches, an incremental snapshot has those blocks that were written, until a chunk lies in too many files. What comes
-// back of such a chain, at once or when it is needed, can be saved again.
+// Of a page that the kernel watches, an incremental snapshot has those blocks that were written, until a chunk lies in too many
+// files. What comes back of such a chain, at once or when it is needed, can be saved again.
 func TestBlocksThatWereWrittenAreSaved(t *testing.T) {
 	onOneThread(t)
 	if err := track.Available(); err != nil {
@@ -92,8 +92,8 @@ func TestBlocksThatWereWrittenAreSaved(t *testing.T) {
 	require.Equal(t, contents(t, context), contents(t, load(t, path(last+1))))
 }
 
-// A call can change a watched page after the moment of a save and before the kernel's count begins anew: the save has the bytes of the moment, and
-// the next one has the change.
+// A call can change a watched page after the moment of a save and before the kernel's count begins anew: the save has the bytes
+// of the moment, and the next one has the change.
 func TestChangesBesideASaveAreInTheNextOne(t *testing.T) {
 	const size = 64 * native.ChunkBytes
 	folder := t.TempDir()

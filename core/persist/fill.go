@@ -52,7 +52,8 @@ func (l *loader) fill(segment snapshot.Loaded, indices []uint32, first int) erro
 }
 
 // fillPart puts a part of a page where it belongs, and returns its checksum.
-func (l *loader) fillPart(segment *snapshot.Loaded, entry *snapshot.Page, index uint32, extent *snapshot.Extent) (sum uint32, err error) {
+func (l *loader) fillPart(segment *snapshot.Loaded, entry *snapshot.Page, index uint32,
+	extent *snapshot.Extent) (sum uint32, err error) {
 	frame := residency.FrameOf(index)
 	stored := segment.Bytes[extent.At:][:extent.Stored]
 	if !frame.Resident() && extent.Compression == snapshot.Uncompressed {

@@ -100,7 +100,8 @@ func (s *state) openJournal(directory string, keep bool, o journal.Options) erro
 	}
 	if last := writer.Next() - 1; last != j.at { // a new one begins behind it
 		_ = writer.Close()
-		return status.Errorf(status.Mismatch, "the journal %q ends with record %d, the context's state with record %d", directory, last, j.at)
+		return status.Errorf(status.Mismatch, "the journal %q ends with record %d, the context's state with record %d", directory,
+			last, j.at)
 	}
 	ring, code := native.OpenRing(s.context.Index(), writer.Next(), native.RingBytes, o.Interval, o.Durability == journal.EachCall)
 	if code != 0 {
@@ -213,7 +214,8 @@ func DropJournal(context uint64, path string) error {
 	})
 }
 
-// GetJournalInfo is what a context's journal says of itself. It waits for nothing: neither the disk nor who holds the journal for it.
+// GetJournalInfo is what a context's journal says of itself. It waits for nothing: neither the disk nor who holds the journal for
+// it.
 func GetJournalInfo(context uint64) (info JournalInfo, err error) {
 	err = use(context, func(s *state) error {
 		opened := s.journals.open.Load()

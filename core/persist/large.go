@@ -47,7 +47,8 @@ func (s *saver) saveLarge(index uint32) error {
 	case !ok:
 		return nil
 	}
-	l := &largePage{saver: s, captured: captured, entry: *(*snapshot.Page)(unsafe.Pointer(captured.Image())), known: s.saved.large[index]}
+	entry := *(*snapshot.Page)(unsafe.Pointer(captured.Image()))
+	l := &largePage{saver: s, captured: captured, entry: entry, known: s.saved.large[index]}
 	l.compare(index)
 	byteParts, maskParts := captured.Parts()
 	for number := range byteParts {
@@ -79,7 +80,8 @@ func (l *largePage) compare(index uint32) {
 		l.saved.large[index] = forgotten
 	}
 	if begun && changedSince(index, generation, l.entry.Version) {
-		// A change that was made after the moment and counted before now is not in this snapshot, and would not be in the next one.
+		// A change that was made after the moment and counted before now is not in this snapshot, and would not be in the next
+		// one.
 		begun = false
 	}
 	chunks, _ := l.captured.Parts()

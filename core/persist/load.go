@@ -12,8 +12,8 @@ import (
 	"libmmsb/native"
 )
 
-// Loading a snapshot: its pages are staged as frames that nobody can see; when all are there and verified, the context is frozen, the pages that
-// they replace end, and they become pages. Until that last step nothing of the context has changed.
+// Loading a snapshot: its pages are staged as frames that nobody can see; when all are there and verified, the context is frozen,
+// the pages that they replace end, and they become pages. Until that last step nothing of the context has changed.
 
 // LoadOptions are those of mmsb_load_options_t.
 type LoadOptions struct {
@@ -34,7 +34,8 @@ func CheckLoad(context uint64, source LoadSource, o LoadOptions) error {
 func (l *LoadSource) check(o *LoadOptions) error {
 	switch {
 	case o.Journal != "" && o.IDs != nil:
-		return status.Errorf(status.InvalidArgument, "page_ids has %d pages, but a journal is replayed into the whole state", len(o.IDs))
+		return status.Errorf(status.InvalidArgument, "page_ids has %d pages, but a journal is replayed into the whole state",
+			len(o.IDs))
 	case l.FS != nil && l.path == "" && o.Journal == "":
 		return status.Errorf(status.InvalidArgument, "the path is empty, and there is no journal")
 	}

@@ -1,5 +1,5 @@
-// Package persist keeps pages of contexts in files: it saves and loads snapshots, writes changes into a journal and replays them, and knows which
-// bytes were written since the last save.
+// Package persist keeps pages of contexts in files: it saves and loads snapshots, writes changes into a journal and replays them,
+// and knows which bytes were written since the last save.
 package persist
 
 import (

@@ -11,8 +11,8 @@ import (
 	"libmmsb/native"
 )
 
-// A load applies a journal's records to the pages that it has staged: nobody sees them yet, so that no page is locked, the journal is read once,
-// and a load that fails in the middle has changed nothing.
+// A load applies a journal's records to the pages that it has staged: nobody sees them yet, so that no page is locked, the
+// journal is read once, and a load that fails in the middle has changed nothing.
 
 // replay applies the records of a journal that a snapshot does not have.
 type replay struct {
@@ -31,7 +31,8 @@ func (l *loader) replayJournal() error {
 	}
 	held := l.file.Header().Journal
 	if first := read.First(); first > held+1 {
-		return status.Errorf(status.Mismatch, "the journal %q begins with record %d, the snapshot has those up to %d", l.o.Journal, first, held)
+		return status.Errorf(status.Mismatch, "the journal %q begins with record %d, the snapshot has those up to %d", l.o.Journal,
+			first, held)
 	}
 	r := l.beginReplay()
 	defer r.end()
@@ -253,8 +254,8 @@ func (r *replay) begin(record *journal.Record, f residency.Frame, size uint64, n
 	return fill(p)
 }
 
-// destroy ends a staged page. Its record's next page has another generation, so that an incremental save does not take it for a page of
-// the snapshot.
+// destroy ends a staged page. Its record's next page has another generation, so that an incremental save does not take it for a
+// page of the snapshot.
 func (r *replay) destroy(id uint64, p *page.Page) {
 	if r.Graph.Edges() > 0 {
 		r.Graph.RemoveNode(p.Index)

@@ -96,8 +96,8 @@ func anyRecord(random *rand.Rand, version, size uint64) []byte {
 	return recordOf(kind, flags, form, version, body)
 }
 
-// What native code makes of records is what Go makes of them one by one, as it does for pages on disk: the same bytes, mask, version
-// and epoch, or the same error and a context that is as it was.
+// What native code makes of records is what Go makes of them one by one, as it does for pages on disk: the same bytes, mask,
+// version and epoch, or the same error and a context that is as it was.
 func TestNativeCodeReplaysAsGoDoes(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

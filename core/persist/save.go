@@ -54,7 +54,8 @@ func GetSaveStats(context uint64) (stats SaveStats, err error) {
 }
 
 func (s *statistics) note(n native.CaptureStats) {
-	s.CopiedBytes, s.CopiedPeak, s.Waits, s.WaitedNs, s.ComparedBytes = n.CopiedBytes, n.CopiedPeak, n.Waits, n.WaitedNs, n.ComparedBytes
+	s.CopiedBytes, s.CopiedPeak, s.ComparedBytes = n.CopiedBytes, n.CopiedPeak, n.ComparedBytes
+	s.Waits, s.WaitedNs = n.Waits, n.WaitedNs
 }
 
 // CheckSave tells whether the arguments of a save are right.
@@ -69,7 +70,8 @@ func (o *SaveOptions) check(target *SaveTarget) error {
 	case o.Compression != int32(snapshot.Uncompressed) && o.Compression != int32(snapshot.Zstd):
 		return status.Errorf(status.InvalidArgument, "compression is %d, not none or zstd", o.Compression)
 	case o.Level < 0 || o.Level > 4 || o.Level != 0 && o.Compression == int32(snapshot.Uncompressed):
-		return status.Errorf(status.InvalidArgument, "compression_level is %d; it is 0 without compression and 0 to 4 with zstd", o.Level)
+		return status.Errorf(status.InvalidArgument, "compression_level is %d; it is 0 without compression and 0 to 4 with zstd",
+			o.Level)
 	case o.CopyLimit != 0 && o.CopyLimit < leastCopyLimit:
 		return status.Errorf(status.InvalidArgument, "copy_limit is %d; the least is %d", o.CopyLimit, leastCopyLimit)
 	case o.Base == "":
@@ -291,7 +293,8 @@ func (s *saver) segment() (*snapshot.Segment, error) {
 	if s.scratch == nil {
 		const pages, extents = 4096, 3 * 4096
 		s.scratch = &snapshot.Segment{
-			Buffer: make([]byte, snapshot.SegmentBytes), Pages: make([]snapshot.Page, 0, pages), Extents: make([]snapshot.Extent, 0, extents),
+			Buffer: make([]byte, snapshot.SegmentBytes), Pages: make([]snapshot.Page, 0, pages),
+			Extents: make([]snapshot.Extent, 0, extents),
 		}
 	}
 	s.scratch.Used, s.scratch.End = 0, len(s.scratch.Buffer)
@@ -356,5 +359,6 @@ func (s *saver) commit(report snapshot.Report, known *base, begin time.Time) {
 	s.statistics.LastPages, s.statistics.LastBytes = report.Pages, report.FileBytes
 	s.statistics.LastDurationNs = uint64(time.Since(begin))
 	s.statistics.Unlock()
-	log.Logf(log.Info, "context 0x%016x saved: %d pages, %d bytes, snapshot %s", s.context.Handle(), report.Pages, report.FileBytes, report.ID)
+	log.Logf(log.Info, "context 0x%016x saved: %d pages, %d bytes, snapshot %s", s.context.Handle(), report.Pages,
+		report.FileBytes, report.ID)
 }

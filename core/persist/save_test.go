@@ -182,7 +182,8 @@ func TestAChainOfSnapshotsGivesEachState(t *testing.T) {
 	}
 }
 
-// Writers move a token's worth of bytes between pages of several sizes while snapshots are taken; each snapshot must be one moment.
+// Writers move a token's worth of bytes between pages of several sizes while snapshots are taken; each snapshot must be one
+// moment.
 func TestASnapshotIsOneMoment(t *testing.T) {
 	folder := t.TempDir()
 	context := newContext(t)
@@ -238,8 +239,8 @@ func TestASnapshotIsOneMoment(t *testing.T) {
 	group.Wait()
 }
 
-// Bytes written through pointers, of pages that the kernel watches and of pages that are compared, are in the next incremental snapshot; what was
-// not written is not.
+// Bytes written through pointers, of pages that the kernel watches and of pages that are compared, are in the next incremental
+// snapshot; what was not written is not.
 func TestRawWritesAreFound(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -374,7 +374,8 @@ func TestAFaultLosesNothing(t *testing.T) {
 	for i := range pages {
 		pages[i] = createFilled(t, context, sizes[i%13], uint64(i+1), byte(i))
 	}
-	kinds := []filetest.Kind{filetest.Open, filetest.OpenDirectory, filetest.Write, filetest.Sync, filetest.SyncDirectory, filetest.Rename,
+	kinds := []filetest.Kind{filetest.Open, filetest.OpenDirectory, filetest.Write, filetest.Sync, filetest.SyncDirectory,
+		filetest.Rename,
 		filetest.Truncate, filetest.Lock}
 	hits := 0
 	for _, incremental := range []bool{false, true} {
@@ -459,7 +460,8 @@ func TestADamagedFileChangesNothing(t *testing.T) {
 	require.Greater(t, failures, 200)
 	for _, length := range []int{0, 1, 100, 4096, len(whole) - 1} {
 		require.NoError(t, os.WriteFile(damaged, whole[:length], 0o600))
-		require.Contains(t, []status.Code{status.Corrupt, status.Format}, code(Load(context, FromPath(damaged), LoadOptions{}, nil)), length)
+		err := Load(context, FromPath(damaged), LoadOptions{}, nil)
+		require.Contains(t, []status.Code{status.Corrupt, status.Format}, code(err), length)
 	}
 	require.Equal(t, usage.Metadata, page.MemoryUsage().Metadata)
 	require.Equal(t, before, contents(t, context))
@@ -492,7 +494,8 @@ func TestIDsThatComeAgain(t *testing.T) {
 	require.Equal(t, contents(t, context), contents(t, load(t, path(3))))
 }
 
-// Pages are made, cloned and ended while loads replace all of them: nobody waits for ever, and every page that lives is found by its id.
+// Pages are made, cloned and ended while loads replace all of them: nobody waits for ever, and every page that lives is found by
+// its id.
 func TestLoadsBesideCalls(t *testing.T) {
 	onOneThread(t)
 	folder := t.TempDir()

@@ -7,8 +7,8 @@ import (
 	"libmmsb/native"
 )
 
-// Large pages whose address was given out are watched by the kernel from their first save on, so that the next incremental save reads only what
-// was written. Where that cannot be, all of their bytes are compared by checksum; so are small pages always.
+// Large pages whose address was given out are watched by the kernel from their first save on, so that the next incremental save
+// reads only what was written. Where that cannot be, all of their bytes are compared by checksum; so are small pages always.
 
 // tracking is the watched memory of a context's large pages, by record.
 type tracking struct {
@@ -41,8 +41,8 @@ func (t *tracking) forgetAll() {
 	t.pages = nil
 }
 
-// written says which granules of a large page were written since the last save, a word for each chunk, and counts anew from now on. known is
-// false where the kernel cannot tell; begun, that it can the next time.
+// written says which granules of a large page were written since the last save, a word for each chunk, and counts anew from now
+// on. known is false where the kernel cannot tell; begun, that it can the next time.
 func (t *tracking) written(index, generation uint32, since bool) (granules []uint64, known, begun bool) {
 	record := native.RecordAt(index)
 	if record.Exposed == 0 && record.WritePins == 0 || record.Locator == 0 || track.Available() != nil {

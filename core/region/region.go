@@ -82,7 +82,7 @@ func Map(length uint64, huge bool) (uint32, error) {
 		huge = false
 	}
 	if length == 0 || length+extra < length || length+extra > 1<<46 {
-		return 0, status.Errorf(status.OutOfMemory, "%d bytes are more than can be addressed", length)
+		return 0, status.Errorf(status.OutOfMemory, "%d bytes exceed the address space", length)
 	}
 	base, err := mmap(length+extra, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, -1, 0)
 	if err != 0 {
@@ -108,7 +108,7 @@ func Map(length uint64, huge bool) (uint32, error) {
 	return number, nil
 }
 
-// MapFile maps a stretch of a file for reading and writing; changes reach the file.
+// MapFile maps a range of a file for reading and writing; changes reach the file.
 func MapFile(descriptor int, offset, length uint64) (uint32, error) {
 	base, err := mmap(length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED, descriptor, offset)
 	if err != 0 {
@@ -169,7 +169,7 @@ func Resize(number uint32, length uint64) error {
 	return nil
 }
 
-// Discard gives the system back the memory behind a stretch of a region; it is zero afterwards.
+// Discard gives the system back the memory behind a range of a region; it is zero afterwards.
 func Discard(number uint32, offset, length uint64) {
 	advise(get(number).base+uintptr(offset), length, unix.MADV_DONTNEED)
 }
@@ -179,7 +179,7 @@ func Prefer(number uint32, node int32) error {
 	const preferred = 1 // MPOL_PREFERRED
 	var nodes [16]uint64
 	if node < 0 || int(node) >= len(nodes)*64 {
-		return status.Errorf(status.InvalidArgument, "%d is no NUMA node", node)
+		return status.Errorf(status.InvalidArgument, "%d is not a NUMA node", node)
 	}
 	nodes[node/64] = 1 << (node % 64)
 	r := get(number)
@@ -189,7 +189,7 @@ func Prefer(number uint32, node int32) error {
 	case errno == 0 || errno == unix.ENOSYS && node == 0: // a kernel without NUMA has one node
 		return nil
 	case errno == unix.EINVAL || errno == unix.ENOSYS:
-		return status.FromErrno(status.InvalidArgument, errno, "no NUMA node %d", node)
+		return status.FromErrno(status.InvalidArgument, errno, "NUMA node %d does not exist", node)
 	}
 	return status.FromErrno(status.Unsupported, errno, "cannot ask for NUMA node %d", node)
 }

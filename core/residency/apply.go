@@ -58,8 +58,8 @@ func (r *Residency) DeviceApply(index uint32, change *native.Delta) (done bool, 
 	return r.devices.Apply(b.device, b.address(), native.RecordAt(index).Size, change)
 }
 
-// DeviceApplyMany makes those changes of a batch whose pages are on devices; bad is the first that could not be made. of finds the residency of
-// a record.
+// DeviceApplyMany makes those changes of a batch whose pages are on devices; bad is the first that could not be made. of finds
+// the residency of a record.
 func DeviceApplyMany(pages []uint64, changes []native.Delta, of func(index uint32) *Residency) (bad int, err error) {
 	type batch struct {
 		first   int

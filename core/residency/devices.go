@@ -5,8 +5,9 @@ import (
 	"libmmsb/native"
 )
 
-// Devices are the devices of a context as pages need them: memory to lie in, and ways to it. gpu/pages implements it; this package knows no
-// more of devices. All methods may be called from many goroutines, with a page locked, and return when the device has done the work.
+// Devices are the devices of a context as pages need them: memory to lie in, and ways to it. gpu/pages implements it; this
+// package knows no more of devices. All methods may be called from many goroutines, with a page locked, and return when the
+// device has done the work.
 type Devices interface {
 	// Check tells whether pages can lie at a location of a device. Errors: NoDevice, Device, Unsupported.
 	Check(location, device int32) error
@@ -18,16 +19,18 @@ type Devices interface {
 	// AllocateHost takes zeroed memory of LocationPinned or LocationUnified, which the host reaches at its address.
 	AllocateHost(location, device int32, bytes uint64) (uintptr, error)
 	FreeHost(location, device int32, address uintptr)
-	// Read and Write move bytes between host memory, of Go or not, and memory of a device; Copy between two places of device memory.
+	// Read and Write move bytes between host memory, of Go or not, and memory of a device; Copy between two ranges of device
+	// memory.
 	Read(device int32, from uintptr, to []byte) error
 	Write(device int32, to uintptr, from []byte) error
 	Copy(toDevice int32, to uintptr, fromDevice int32, from uintptr, bytes uint64) error
-	// Apply makes a valid delta's change of a page's bytes, without its change mask. done is false where it has to be made on the host.
+	// Apply makes a valid delta's change of a page's bytes, without its change mask. done is false where it has to be made on the
+	// host.
 	Apply(device int32, page uintptr, bytes uint64, delta *native.Delta) (done bool, err error)
 	// ApplyMany makes the changes of a batch in their order: on one device all or none, unless the device is lost.
 	ApplyMany(changes []Change) error
-	// End comes when the context ends: handles that the program has of its devices are stale from then on. Close comes when its last page
-	// is gone, too.
+	// End comes when the context ends: handles that the program has of its devices are stale from then on. Close comes when its
+	// last page is gone, too.
 	End()
 	Close()
 }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk is the file that a context's pages on disk lie in: unlinked from the start, so that nothing stays when the process dies. Its space is
-// allocated before a page has it: a mapped file that the disk has no room for would kill the process.
+// disk is the file that a context's pages on disk lie in: unlinked from the start, so that nothing stays when the process dies.
+// Its space is allocated before a page has it: a mapped file that the disk has no room for would kill the process.
 type disk struct {
 	sync.Mutex
 	file    *os.File
@@ -91,9 +91,11 @@ func (d *disk) give(extent diskExtent) {
 	if d.file == nil {
 		return
 	}
-	err := unix.Fallocate(int(d.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(extent.offset), int64(extent.length))
+	err := unix.Fallocate(int(d.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE,
+		int64(extent.offset), int64(extent.length))
 	if err != nil { // without holes the next page must find zeros all the same
-		log.Logf(log.Warning, "the file system cannot punch holes (%v): %d bytes at %d stay allocated", err, extent.length, extent.offset)
+		log.Logf(log.Warning, "the file system cannot punch holes (%v): %d bytes at %d stay allocated", err, extent.length,
+			extent.offset)
 		return
 	}
 	_ = d.extents.Free(extent.offset/diskUnit, extent.length/diskUnit)

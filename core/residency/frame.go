@@ -12,8 +12,8 @@ type Frame struct {
 	Low     uint64 // bits of the page's state that say where it lies
 }
 
-// Take takes a frame at a placement; of a NUMA node, unless that is -1. Where it is not to be zeroed, it may have bytes of the context's
-// ended pages.
+// Take takes a frame at a placement; of a NUMA node, unless that is -1. Where it is not to be zeroed, it may have bytes of the
+// context's ended pages.
 func (r *Residency) Take(to Placement, size uint64, node int32, zeroed bool) (Frame, error) {
 	switch {
 	case !to.resident():

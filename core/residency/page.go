@@ -99,8 +99,8 @@ func (p *Page) swapAndGive(index uint32, size uint64) {
 	p.memory.Give(index)
 }
 
-// Move moves the page to another placement. ready is called when nothing else can fail; where it fails nothing has changed. It may leave a function
-// to be called when the page is unlocked.
+// Move moves the page to another placement. ready is called when nothing else can fail; where it fails nothing has changed. It
+// may leave a function to be called when the page is unlocked.
 func (p *Page) Move(to Placement, ready func() error) (release func(), err error) {
 	size := p.Record.Size
 	if to != (Placement{}) { // which is written before anything can fail that cannot be taken back
@@ -134,7 +134,8 @@ func (p *Page) Move(to Placement, ready func() error) (release func(), err error
 	return release, nil
 }
 
-// ReleaseAdopted is the call that gives adopted memory back to the caller, which the page then no longer does; nil where there is none.
+// ReleaseAdopted is the call that gives adopted memory back to the caller, which the page then no longer does; nil where there is
+// none.
 func (p *Page) ReleaseAdopted() (release func()) {
 	if p.State&native.Adopted == 0 {
 		return nil

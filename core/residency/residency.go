@@ -1,5 +1,6 @@
-// Package residency decides where the bytes of pages lie, and brings them from one placement to another: host memory, the context's file, memory of
-// a device, or a snapshot that they are still to be read from. It knows nothing of ids, of the order of changes, and of how snapshots are written.
+// Package residency decides where the bytes of pages lie, and moves them from one placement to another: host memory, the
+// context's file, memory of a device, or a snapshot that they are still to be read from. It knows nothing of ids, of the order of
+// changes, and of how snapshots are written.
 package residency
 
 import (

@@ -9,9 +9,9 @@ import (
 	"libmmsb/native"
 )
 
-// A page that is not resident has its bytes in its backing. A call that needs them at an address makes it resident and evicts it when it is done: for
-// a file that is a mapping, for a device a copy on the host, of which what was changed goes back. Where the device refuses it the copy stays,
-// newer than the device's, until it can be evicted: nothing is lost.
+// A page that is not resident has its bytes in its backing. A call that needs them at an address makes it resident and evicts it
+// when it is done: for a file that is a mapping, for a device a copy on the host, of which what was changed goes back. Where the
+// device refuses it the copy stays, newer than the device's, until it can be evicted: nothing is lost.
 
 // hostCopies are a context's pages of devices that have a copy on the host, by record.
 type hostCopies struct {
@@ -19,7 +19,8 @@ type hostCopies struct {
 	pages map[uint32]hostCopy
 }
 
-// hostCopy is such a copy: of which version it is on the device, and what the device had where somebody else may write there meanwhile.
+// hostCopy is such a copy: of which version it is on the device, and what the device had where somebody else may write there
+// meanwhile.
 type hostCopy struct {
 	version uint64
 	before  uint32 // region; 0 = none
@@ -49,8 +50,8 @@ func (h *hostCopies) end(index uint32) {
 	delete(h.pages, index)
 }
 
-// MakeResident gives the bytes of a page an address: for good where they waited in a snapshot for memory of the host, else until Evict. The
-// record is locked.
+// MakeResident gives the bytes of a page an address: for good where they waited in a snapshot for memory of the host, else until
+// Evict. The record is locked.
 func (r *Residency) MakeResident(index uint32) error {
 	if err := r.present(index); err != nil || native.RecordAt(index).LoadState()&native.Nonresident == 0 {
 		return err
@@ -114,7 +115,7 @@ func (r *Residency) Evict(index uint32) {
 	r.dropAddress(index)
 }
 
-// writeBack brings what was changed in the host's copy to the device.
+// writeBack writes what was changed in the host's copy to the device.
 func (r *Residency) writeBack(index uint32, b Backing) error {
 	record := native.RecordAt(index)
 	of := r.copies.of(index)

@@ -5,8 +5,8 @@ import (
 	"libmmsb/native"
 )
 
-// Resize gives the page memory of another size, with its bytes and zeros behind them; the size in its record stays for the caller to change.
-// ready is called when nothing else can fail; where it fails nothing has changed.
+// Resize gives the page memory of another size, with its bytes and zeros behind them; the size in its record stays for the caller
+// to change. ready is called when nothing else can fail; where it fails nothing has changed.
 func (p *Page) Resize(size uint64, ready func() error) error {
 	old := p.Record.Size
 	if !p.Placement().resident() {

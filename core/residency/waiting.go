@@ -7,8 +7,8 @@ import (
 	"libmmsb/native"
 )
 
-// A page that waits in a lazily loaded snapshot is not resident, like one on disk, until a call needs its bytes: then they are read from the
-// file, verified, and the page is as any other.
+// A page that waits in a lazily loaded snapshot is not resident, like one on disk, until a call needs its bytes: then they are
+// read from the file, verified, and the page is as any other.
 
 // Reader has the bytes of pages that wait; a snapshot is one.
 type Reader interface {
