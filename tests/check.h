@@ -12,6 +12,7 @@
 #define _GNU_SOURCE /* so this comes before every other header */
 #endif
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -21,15 +22,18 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char *check_name; /* of the running test */
-static int check_failures;     /* checks that failed in it */
-static int check_tests_passed;
-static int check_tests_failed;
-static int check_stops; /* the first check that fails ends the process: of a program with a planted bug no more is wanted */
+/* Weak: all files of a program that include this have one of it. */
+#define CHECK_SHARED __attribute__((weak))
+
+CHECK_SHARED const char *check_name; /* of the running test */
+CHECK_SHARED int check_failures;     /* checks that failed in it */
+CHECK_SHARED int check_tests_passed;
+CHECK_SHARED int check_tests_failed;
+CHECK_SHARED int check_stops; /* the first check that fails ends the process: of a program with a planted bug no more is wanted */
 
 /* What a header about the library under test adds: checks at the end of each test, and a text beside a requirement that is not met. */
-static void (*check_at_end)(void);
-static const char *(*check_last_error)(void);
+CHECK_SHARED void (*check_at_end)(void);
+CHECK_SHARED const char *(*check_last_error)(void);
 
 /* Reports at most 20 failures of a test: a broken loop must not drown the rest. */
 __attribute__((format(printf, 3, 4))) static inline void check_fail(const char *file, int line, const char *format, ...) {
@@ -59,14 +63,22 @@ static inline void check_equal(const char *file, int line, const char *what, uin
 }
 
 /* For what the rest of the program cannot do without. */
-#define REQUIRE(condition) ((condition) ? (void)0 : check_give_up(__FILE__, __LINE__, #condition))
+#define REQUIRE(condition) ((condition) ? (void)0 : check_give_up(__FILE__, __LINE__, "%s", #condition))
+#define GIVE_UP(...) check_give_up(__FILE__, __LINE__, __VA_ARGS__)
 
-__attribute__((noreturn)) static inline void check_give_up(const char *file, int line, const char *what) {
-    fprintf(stderr, "%s:%d: cannot go on: %s", file, line, what);
+__attribute__((format(printf, 3, 4), noreturn)) static inline void check_give_up(const char *file, int line, const char *format,
+                                                                                 ...) {
+    const int error = errno;
+    fprintf(stderr, "%s:%d: cannot go on: ", file, line);
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, " (errno: %s", strerror(error));
     if (check_last_error != NULL) {
-        fprintf(stderr, " (last error: %s)", check_last_error());
+        fprintf(stderr, "; last error: %s", check_last_error());
     }
-    fputc('\n', stderr);
+    fputs(")\n", stderr);
     exit(2);
 }
 

@@ -203,8 +203,8 @@ func onJournal(context uint64, work func(j *openedJournal) error) error {
 	})
 }
 
-// DropJournal removes the segments that a snapshot makes unnecessary.
-func DropJournal(context uint64, path string) error {
+// TrimJournal removes the segments that a snapshot makes unnecessary.
+func TrimJournal(context uint64, path string) error {
 	return onJournal(context, func(j *openedJournal) error {
 		info, err := snapshot.Verify(path, snapshot.VerifyOptions{})
 		if err != nil {

@@ -70,7 +70,7 @@ func (r *replay) end() {
 }
 
 // applyAll applies records that lie one behind the other.
-func (r *replay) applyAll(s *journal.Stretch) error {
+func (r *replay) applyAll(s *journal.Part) error {
 	if err := r.goesOn(r.work, r.done); err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (r *replay) bytes(p *page.Page, record *journal.Record) error {
 			return lasterror.Load(native.RedoDelta(p.Index, record.Version, record.Epoch, journal.Runs, nil, 0, run, 1, record.Bytes))
 		default:
 			return lasterror.Load(native.RedoDelta(p.Index, record.Version, record.Epoch, record.Form, record.Mask, record.MaskLength,
-				record.Places, record.Count, record.Bytes))
+				record.Positions, record.Count, record.Bytes))
 		}
 	})
 }

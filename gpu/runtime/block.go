@@ -98,7 +98,7 @@ func (t *blockTable) fill(q *freeQueue) error {
 		q.slots = append(q.slots, t.made)
 	}
 	if len(q.slots) == 0 {
-		return status.Errorf(status.Limit, "all %d blocks are live", mostBlocks-1)
+		return status.Errorf(status.Limit, "all %d blocks are in use", mostBlocks-1)
 	}
 	return nil
 }
@@ -111,11 +111,11 @@ func (t *blockTable) at(index uint32) *block {
 func (t *blockTable) find(handle uint64) (*block, error) {
 	index := uint32(handle & indexMask)
 	if handle>>60 != KindBlock || index == 0 {
-		return nil, status.Errorf(status.InvalidHandle, "0x%016x is not the handle of a block", handle)
+		return nil, status.Errorf(status.InvalidHandle, "0x%016x is not a block", handle)
 	}
 	chunk := t.chunks[index>>blockChunkBits].Load()
 	if chunk == nil {
-		return nil, status.Errorf(status.InvalidHandle, "block 0x%016x was never given out: no slot %d", handle, index)
+		return nil, status.Errorf(status.InvalidHandle, "block 0x%016x was never issued: slot %d does not exist", handle, index)
 	}
 	return &chunk[index&(blockChunk-1)], nil
 }
@@ -134,7 +134,7 @@ func (t *blockTable) locked(handle uint64) (*block, error) {
 	never := generation == 0 || generation > b.generation
 	b.mutex.Unlock()
 	if never {
-		return nil, status.Errorf(status.InvalidHandle, "block 0x%016x was never given out: no generation %d of its slot", handle, generation)
+		return nil, status.Errorf(status.InvalidHandle, "block 0x%016x was never issued: its slot has no generation %d", handle, generation)
 	}
 	return nil, status.Errorf(status.StaleHandle, "block 0x%016x was freed", handle)
 }
@@ -216,12 +216,12 @@ const (
 // conflicts is begun and not ended: what it will queue cannot be waited for yet.
 func (b *block) beginUse(s *Stream, access Access) error {
 	if s.runtime != b.stream.runtime {
-		return status.Errorf(status.InvalidArgument, "block 0x%016x is of device %d, the stream of device %d of another runtime", b.handle(),
+		return status.Errorf(status.InvalidArgument, "block 0x%016x belongs to device %d, the stream to device %d of another runtime", b.handle(),
 			b.stream.runtime.device.Info().Ordinal, s.runtime.device.Info().Ordinal)
 	}
 	for _, open := range b.open {
 		if open.stream != s && (open.writes > 0 || access&Write != 0) {
-			return status.Errorf(status.Busy, "block 0x%016x is in use on stream %d: %d reads and %d writes are begun and not ended", b.handle(),
+			return status.Errorf(status.Busy, "block 0x%016x is in use on stream %d: %d reads and %d writes have not ended", b.handle(),
 				open.stream.index, open.reads, open.writes)
 		}
 	}

@@ -87,7 +87,7 @@ func (b *Budget) admit(bytes uint64) error {
 }
 
 func refusal(bytes, charged, limit uint64) error {
-	return status.Errorf(status.Limit, "the budget refuses %d bytes: %d are taken, %d are left, the limit is %d", bytes, charged,
+	return status.Errorf(status.Limit, "%d bytes exceed the budget: %d charged, %d left, limit %d", bytes, charged,
 		limit-min(charged, limit), limit)
 }
 
@@ -130,7 +130,7 @@ type Reservation struct {
 // Reservation keeps bytes of the budget. Errors: InvalidSize (0), Limit.
 func (b *Budget) Reserve(bytes uint64) (*Reservation, error) {
 	if bytes == 0 {
-		return nil, status.Errorf(status.InvalidSize, "a reservation of 0 bytes")
+		return nil, status.Errorf(status.InvalidSize, "size of the reservation is 0, at least 1 is needed")
 	}
 	if err := b.admit(bytes); err != nil {
 		return nil, err

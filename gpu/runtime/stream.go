@@ -113,7 +113,7 @@ func (r *Runtime) AcquireStream(priority int) (uint64, error) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if t.inUse >= r.options.Streams {
-		return 0, status.Errorf(status.Limit, "all %d streams of device %d are leased: release one, or allow more", r.options.Streams,
+		return 0, status.Errorf(status.Limit, "all %d streams of device %d are leased; release one or allow more", r.options.Streams,
 			r.device.Info().Ordinal)
 	}
 	var s *Stream
@@ -148,7 +148,7 @@ func (r *Runtime) WrapStream(foreign uintptr) (uint64, error) {
 	defer t.mutex.Unlock()
 	for _, s := range t.all {
 		if s.foreign && uintptr(s.native) == foreign && !s.ended && s.handle.Load() != 0 {
-			return 0, status.Errorf(status.AlreadyExists, "the stream 0x%x is wrapped already, as 0x%016x", foreign, s.handle.Load())
+			return 0, status.Errorf(status.AlreadyExists, "stream 0x%x is already wrapped as 0x%016x", foreign, s.handle.Load())
 		}
 	}
 	s := t.defined

@@ -3,6 +3,7 @@
  * breaks while contexts end under the calls of other threads.
  */
 #include "library.h"
+#include "test_hooks.h" /* the library with assertions */
 
 enum { WRITERS = 3, READERS = 3, THREADS = WRITERS + READERS, LARGEST = 20000 };
 

@@ -9,6 +9,7 @@ DEVICE_RUNTIME = Go(
     folders=("gpu/runtime",),
     package="gpu/runtime",
     mode="^(TestAccountsAreKept|TestAllInterleavings|TestRandomSchedules)$",
+    sound=("^(TestAccountsAreKept|TestAllInterleavings|TestRandomSchedules)$",),
     environment={"MMSB_EVERY": "37", "MMSB_SCHEDULES": "10000", "MMSB_SEED": "1"},
     mutants=(
         Mutant(

@@ -8,6 +8,7 @@ IDS = Go(
     folders=("core/page",),
     package="core/page",
     mode="^TestIDs$",
+    sound=("^TestIDs$",),
     tries=1000,
     mutants=(
         Mutant(

@@ -147,8 +147,10 @@ def mutated(mutant: Mutant, function: Function, text: str) -> str:
     if len(found) != 1 or not wanted:
         where = f"{function.name} in {function.file}"
         raise MisfitError(f"{mutant.name}: {where} has {len(found)} times what is to be there once: {mutant.find}")
+    # A statement that goes leaves its semicolon: it may be the only one of an if.
+    replace = mutant.replace or (";" if wanted[-1] == ";" else "")
     first, last = function.body[found[0]], function.body[found[0] + len(wanted) - 1]
-    return text[function.start : first.start] + mutant.replace + text[last.end : function.end]
+    return text[function.start : first.start] + replace + text[last.end : function.end]
 
 
 def plant(language: str, files: Sequence[Path], mutants: Sequence[Mutant]) -> dict[Path, str]:

@@ -16,12 +16,14 @@ import sys
 import time
 from pathlib import Path
 
+from captures import CAPTURES
 from device_runtime import DEVICE_RUNTIME
 from ids import IDS
 from mutation import MisfitError
+from pages import PAGES
 from subject import ROOT, C, Go
 
-SUBJECTS: list[Go | C] = [IDS, DEVICE_RUNTIME]
+SUBJECTS: list[Go | C] = [IDS, DEVICE_RUNTIME, PAGES, CAPTURES]
 
 WORK = ROOT / "build/mutations"
 TOOK_TOO_LONG = 124  # exit status of timeout; a test that hangs has shown nothing
@@ -82,9 +84,10 @@ def run_subject(subject: Go | C, names: set[str], tally: Tally, verbose: bool) -
     try:
         subject.build(work)
     except (MisfitError, subprocess.CalledProcessError) as problem:
-        tally.count(False, f"{subject.name} cannot be built\n{problem}")
+        why = problem if isinstance(problem, MisfitError) else f"{problem.cmd[0]} failed"
+        tally.count(False, f"{subject.name} cannot be built\n{why}")
         return
-    sound = [(0, f"no bug, mode {mode}", mode) for mode in sorted({mutant.mode or subject.mode for _, mutant in chosen})]
+    sound = [(0, f"no bug, mode {mode}", mode) for mode in subject.sound]
     sound += [(number, mutant.bug, mutant.mode or subject.mode) for number, mutant in chosen if mutant.harmless]
     for number, what, mode in sound:
         status, output = execute(subject, work, number, mode, 1)
@@ -99,7 +102,7 @@ def run_subject(subject: Go | C, names: set[str], tally: Tally, verbose: bool) -
         tally.count(bool(caught), f"not caught: {subject.name}: {mutant.name}: {mutant.bug}")
         if caught and verbose:
             print(f"{time.monotonic() - before:6.1f} s  {subject.name}: {mutant.name}: {caught}", flush=True)
-    print(f"{subject.name}: {len(chosen)} mutants in {time.monotonic() - start:.0f} s", flush=True)
+    print(f"{subject.name}: {len(chosen)} mutants, {time.monotonic() - start:.0f} s", flush=True)
 
 
 def main() -> int:

@@ -41,7 +41,8 @@ class Go:
     folders: Sequence[str]  # where the functions are
     package: str  # whose tests must catch the mutants
     mutants: Sequence[Mutant]
-    mode: str = "."
+    mode: str
+    sound: Sequence[str]  # modes that must pass without a bug
     tries: int = 1  # how often the tests look, for what is found by chance
     seconds: int = 600  # of one run
     patience: int = 0
@@ -79,6 +80,7 @@ class C:
     program: str
     mutants: Sequence[Mutant]
     mode: str
+    sound: Sequence[str]  # modes that must pass without a bug
     seconds: int = 120  # of one run
     patience: int = 0  # for how many seconds a bug is looked for, each time with another seed; 0: it shows at once
     environment: dict[str, str] = field(default_factory=dict)
