@@ -56,7 +56,7 @@ func (m *Memory) GrowMapping(number uint32, from, to uint64) error {
 // CutMapping makes it shorter. Where the system refuses, nothing is lost but memory.
 func (m *Memory) CutMapping(number uint32, from, to uint64) {
 	if err := region.Resize(number, to); err != nil {
-		log.Logf(log.Warning, "a mapping of %d bytes cannot be cut to %d: %v", from, to, err)
+		log.Logf(log.Warning, "cannot cut a mapping of %d bytes to %d: %v", from, to, err)
 		return
 	}
 	m.ledger.Give(from - to)

@@ -28,7 +28,8 @@ func (r *records) take() (uint32, error) {
 				continue
 			}
 			record.Locator = 0
-			record.StoreState(native.State(native.StateFree, max(native.Generation(state), 1), native.ClassNone<<native.ClassShift))
+			record.StoreState(native.State(native.StateFree, max(native.Generation(state), 1),
+				native.ClassNone<<native.ClassShift))
 			return index, nil
 		}
 		number, err := r.takeLeaf()

@@ -120,7 +120,8 @@ func (m *Memory) Refill(class uint32, handles []uint64) (int, error) {
 	k := &m.slabs.classes[class]
 	for len(k.slots) < want {
 		err := m.newSpan(class)
-		if err != nil && len(k.slots) == 0 && !m.takeDepot(class) && m.trim() > 0 { // what other size classes have free may be enough
+		// what other size classes have free may be enough
+		if err != nil && len(k.slots) == 0 && !m.takeDepot(class) && m.trim() > 0 {
 			err = m.newSpan(class)
 		}
 		if err != nil {

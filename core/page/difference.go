@@ -23,7 +23,8 @@ func Difference(oldPage, newPage uint64) (form *delta.Form, err error) {
 	defer native.UnlockPair(&pages)
 	a, b := native.RecordAt(native.Index(oldPage)), native.RecordAt(native.Index(newPage))
 	if a.Size != b.Size {
-		return nil, status.Errorf(status.Mismatch, "page 0x%016x has %d bytes, page 0x%016x has %d", oldPage, a.Size, newPage, b.Size)
+		return nil, status.Errorf(status.Mismatch, "page 0x%016x has %d bytes, page 0x%016x has %d", oldPage, a.Size, newPage,
+			b.Size)
 	}
 	form = delta.FromPages(native.Bytes(a.Locator, a.Size), native.Bytes(b.Locator, b.Size))
 	form.PageID = IDOf(native.Index(oldPage))

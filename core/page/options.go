@@ -48,7 +48,8 @@ func (o *Options) check() error {
 	case o.DefaultLocation < LocationCPU || o.DefaultLocation > LocationDisk:
 		return status.Errorf(status.InvalidArgument, "default_location is %d, which is not a location", o.DefaultLocation)
 	case o.Simulate < SimulateOff || o.Simulate > SimulateAlways:
-		return status.Errorf(status.InvalidArgument, "simulate is %d, not off, if-no-gpu or always (is MMSB_SIMULATE set?)", o.Simulate)
+		return status.Errorf(status.InvalidArgument, "simulate is %d, not off, if-no-gpu or always (is MMSB_SIMULATE set?)",
+			o.Simulate)
 	case o.Fallback < FallbackError || o.Fallback > FallbackHost:
 		return status.Errorf(status.InvalidArgument, "fallback is %d, not error or host", o.Fallback)
 	case o.SimulatedDevices < 1 || o.SimulatedDevices > 64:
@@ -94,13 +95,14 @@ func (o *Options) Parse(text string) (diskPath int, err error) {
 		end := position + strings.IndexAny(text[position:]+" ", " ,\t\n")
 		key, value, found := strings.Cut(text[position:end], "=")
 		if !found {
-			return -1, status.Errorf(status.InvalidArgument, "no key=value at position %d: %q", position, key)
+			return -1, status.Errorf(status.InvalidArgument, "%q at position %d is not key=value", key, position)
 		}
 		if key == "disk_path" {
 			diskPath = position + len("disk_path=")
 			changed.DiskPath = text[diskPath:]
 			if changed.DiskPath == "" || !utf8.ValidString(changed.DiskPath) {
-				return -1, status.Errorf(status.InvalidArgument, "disk_path at position %d cannot be %q", position, changed.DiskPath)
+				return -1, status.Errorf(status.InvalidArgument, "disk_path %q at position %d is empty or not UTF-8",
+					changed.DiskPath, position)
 			}
 			break
 		}
@@ -117,7 +119,7 @@ func (o *Options) set(key, value string, position int) error {
 	choose := func(to *int32, names map[string]int32) error {
 		number, ok := names[value]
 		if !ok {
-			return status.Errorf(status.InvalidArgument, "%s at position %d cannot be %q", key, position, value)
+			return status.Errorf(status.InvalidArgument, "%s %q at position %d is not one of its values", key, value, position)
 		}
 		*to = number
 		return nil
@@ -125,7 +127,7 @@ func (o *Options) set(key, value string, position int) error {
 	size := func(to *uint64) error {
 		number, err := parseSize(value)
 		if err != nil {
-			return status.Errorf(status.InvalidArgument, "%s at position %d cannot be %q: not a size", key, position, value)
+			return status.Errorf(status.InvalidArgument, "%s %q at position %d is not a size", key, value, position)
 		}
 		*to = number
 		return nil
@@ -133,7 +135,7 @@ func (o *Options) set(key, value string, position int) error {
 	number := func(to *int32) error {
 		n, err := strconv.ParseInt(value, 10, 32)
 		if err != nil {
-			return status.Errorf(status.InvalidArgument, "%s at position %d cannot be %q: not a number", key, position, value)
+			return status.Errorf(status.InvalidArgument, "%s %q at position %d is not a number", key, value, position)
 		}
 		*to = int32(n)
 		return nil

@@ -55,8 +55,8 @@ func (p *Page) ID() uint64 { return recordID(p.Index, p.State) }
 
 func (p *Page) notPinned() error {
 	if p.Record.Pinned() {
-		return status.Errorf(status.Busy, "page 0x%016x is pinned, %d times to read, %d times to write", p.handle, p.Record.ReadPins,
-			p.Record.WritePins)
+		return status.Errorf(status.Busy, "page 0x%016x is pinned, %d times to read, %d times to write", p.handle,
+			p.Record.ReadPins, p.Record.WritePins)
 	}
 	return nil
 }

@@ -92,12 +92,14 @@ func TestOptionsAreParsedOrLeftAlone(t *testing.T) {
 	at, err := o.Parse(" memory_limit=3M,simulate=always fallback=host location=disk huge_pages=0 disk_path=/a b")
 	require.NoError(t, err)
 	assert.Equal(t, Options{
-		DefaultLocation: LocationDisk, Simulate: SimulateAlways, SimulatedDevices: 1, Fallback: FallbackHost, SimulatedMemory: 1 << 30,
-		MemoryLimit: 3 << 20, DiskPath: "/a b",
+		DefaultLocation: LocationDisk, Simulate: SimulateAlways, SimulatedDevices: 1, Fallback: FallbackHost,
+		SimulatedMemory: 1 << 30,
+		MemoryLimit:     3 << 20, DiskPath: "/a b",
 	}, o)
 	assert.Equal(t, " memory_limit=3M,simulate=always fallback=host location=disk huge_pages=0 disk_path=/a b"[at:], "/a b")
 	for _, text := range []string{
-		"x", "x=1", "memory_limit=", "memory_limit=-1", "memory_limit=1Q", "memory_limit=16777216T", "simulate=yes", "location=moon",
+		"x", "x=1", "memory_limit=", "memory_limit=-1", "memory_limit=1Q", "memory_limit=16777216T", "simulate=yes",
+		"location=moon",
 		"default_device=a", "huge_pages=2", "disk_path=", "disk_path=\xff", "fallback=", "simulated_devices=9999999999",
 	} {
 		before := o
@@ -306,7 +308,8 @@ func TestCallsFromManyGoroutines(t *testing.T) {
 						}
 					}
 					switch code := status.CodeOf(err); code {
-					case status.OK, status.StaleHandle, status.AlreadyExists, status.InvalidArgument, status.Mismatch, status.NotFound:
+					case status.OK, status.StaleHandle, status.AlreadyExists, status.InvalidArgument, status.Mismatch,
+						status.NotFound:
 					default:
 						t.Errorf("unexpected %v", err)
 					}

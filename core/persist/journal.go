@@ -103,7 +103,8 @@ func (s *state) openJournal(directory string, keep bool, o journal.Options) erro
 		return status.Errorf(status.Mismatch, "the journal %q ends with record %d, the context's state with record %d", directory,
 			last, j.at)
 	}
-	ring, code := native.OpenRing(s.context.Index(), writer.Next(), native.RingBytes, o.Interval, o.Durability == journal.EachCall)
+	ring, code := native.OpenRing(s.context.Index(), writer.Next(), native.RingBytes, o.Interval,
+		o.Durability == journal.EachCall)
 	if code != 0 {
 		err := lasterror.Load(code)
 		_ = writer.Close()
@@ -170,7 +171,8 @@ func (j *journals) dropBefore(sequence uint64) {
 		return
 	}
 	if err := opened.writer.Drop(sequence); err != nil { // the next save tries again
-		log.Logf(log.Warning, "cannot remove the segments of the journal %q before record %d: %v", opened.directory, sequence, err)
+		log.Logf(log.Warning, "cannot remove the segments of the journal %q before record %d: %v", opened.directory, sequence,
+			err)
 	}
 }
 

@@ -69,7 +69,8 @@ func (s *saver) saveLarge(index uint32) error {
 // compare finds out what the base has of the page, and what was written since.
 func (l *largePage) compare(index uint32) {
 	generation := native.Generation(native.RecordAt(index).LoadState())
-	if known, ok := l.saved.large[index]; ok && l.fast && known.generation == generation && l.entry.Flags&snapshot.FlagChanges != 0 {
+	if known, ok := l.saved.large[index]; ok && l.fast && known.generation == generation &&
+		l.entry.Flags&snapshot.FlagChanges != 0 {
 		l.before = known.sums
 	}
 	changed, tracked, begun := l.tracking.written(index, generation, l.before != nil && l.known.tracked)

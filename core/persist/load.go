@@ -60,7 +60,8 @@ func Load(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) erro
 
 func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releases []func(), err error) {
 	if _, ok := native.RingOf(s.context.Index()); ok {
-		return nil, status.Errorf(status.InvalidState, "context 0x%016x has a journal, which cannot tell of a load: close it first",
+		return nil, status.Errorf(status.InvalidState,
+			"context 0x%016x has a journal, which cannot tell of a load: close it first",
 			s.context.Handle())
 	}
 	var done <-chan struct{}

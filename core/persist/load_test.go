@@ -50,7 +50,8 @@ func TestLoadsGoIntoMemoryOfEndedPages(t *testing.T) {
 			for _, size := range sizes {
 				for range 4 {
 					handle := create(t, c, size)
-					require.True(t, bytes.Equal(make([]byte, size), content(t, handle)), "a new page of %d bytes is not zero", size)
+					require.True(t, bytes.Equal(make([]byte, size), content(t, handle)), "a new page of %d bytes is not zero",
+						size)
 				}
 				grown := create(t, c, size)
 				require.NoError(t, page.Resize(grown, size+50))

@@ -31,8 +31,8 @@ func (l *loader) replayJournal() error {
 	}
 	held := l.file.Header().Journal
 	if first := read.First(); first > held+1 {
-		return status.Errorf(status.Mismatch, "the journal %q begins with record %d, the snapshot has those up to %d", l.o.Journal,
-			first, held)
+		return status.Errorf(status.Mismatch, "the journal %q begins with record %d, the snapshot has those up to %d",
+			l.o.Journal, first, held)
 	}
 	r := l.beginReplay()
 	defer r.end()
@@ -63,8 +63,9 @@ func (r *replay) end() {
 		record := native.RecordAt(index)
 		state := record.LoadState()
 		r.Pages = append(r.Pages, native.Staged{
-			ID: id, Size: record.Size, Epoch: record.Epoch, Version: record.Version, Index: index, Generation: native.Generation(state),
-			Low: state & (native.ExplicitID | native.Nonresident | native.LocationMask),
+			ID: id, Size: record.Size, Epoch: record.Epoch, Version: record.Version, Index: index,
+			Generation: native.Generation(state),
+			Low:        state & (native.ExplicitID | native.Nonresident | native.LocationMask),
 		})
 	})
 }
@@ -188,10 +189,11 @@ func (r *replay) bytes(p *page.Page, record *journal.Record) error {
 			return lasterror.Load(native.RedoWrite(p.Index, record.Version, record.Epoch, record.Offset, record.Bytes))
 		case journal.Run:
 			run := journal.Words(record.Offset, uint64(len(record.Bytes)))
-			return lasterror.Load(native.RedoDelta(p.Index, record.Version, record.Epoch, journal.Runs, nil, 0, run, 1, record.Bytes))
+			return lasterror.Load(native.RedoDelta(p.Index, record.Version, record.Epoch, journal.Runs, nil, 0, run, 1,
+				record.Bytes))
 		default:
-			return lasterror.Load(native.RedoDelta(p.Index, record.Version, record.Epoch, record.Form, record.Mask, record.MaskLength,
-				record.Positions, record.Count, record.Bytes))
+			return lasterror.Load(native.RedoDelta(p.Index, record.Version, record.Epoch, record.Form, record.Mask,
+				record.MaskLength, record.Positions, record.Count, record.Bytes))
 		}
 	})
 }

@@ -77,7 +77,7 @@ func (o *SaveOptions) check(target *SaveTarget) error {
 	case o.Base == "":
 		return nil
 	case target.FS == nil:
-		return status.Errorf(status.InvalidArgument, "a snapshot with a base is saved to a path, in the directory of the base")
+		return status.Errorf(status.InvalidArgument, "base is set; such a snapshot is saved to a path, in the directory of its base")
 	case filepath.Clean(filepath.Dir(o.Base)) != filepath.Clean(filepath.Dir(target.path)):
 		return status.Errorf(status.InvalidArgument, "the base %q is not in the directory of %q", o.Base, target.path)
 	case filepath.Base(o.Base) == filepath.Base(target.path):
@@ -222,7 +222,8 @@ func (s *saver) write(edges [][2]uint64, known *base, journalled uint64) (snapsh
 	}
 	s.capture.Stop()
 	if s.capture.Failed() {
-		return snapshot.Report{}, status.Errorf(status.OutOfMemory, "no memory for pre-images of pages that changed during the save")
+		return snapshot.Report{}, status.Errorf(status.OutOfMemory,
+			"no memory for pre-images of pages that changed during the save")
 	}
 	if o := s.o; o.Base != "" {
 		removed, ok := s.capture.Removed()

@@ -238,7 +238,8 @@ func (l *loader) beside(entry *snapshot.Page, index uint32, extent *snapshot.Ext
 // metadata collects a page's blob and takes it when it is whole.
 func (l *loader) metadata(entry *snapshot.Page, index uint32, extent *snapshot.Extent, content []byte) error {
 	blob := content
-	if entry.Flags&snapshot.FlagKnown != 0 || extent.Offset > 0 || extent.Length == snapshot.Chunk { // perhaps one part of several
+	// perhaps one part of several
+	if entry.Flags&snapshot.FlagKnown != 0 || extent.Offset > 0 || extent.Length == snapshot.Chunk {
 		var err error
 		if blob, err = l.file.Metadata(entry.ID); err != nil {
 			return err

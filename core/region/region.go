@@ -201,8 +201,8 @@ func Base(number uint32) uintptr { return get(number).base }
 func Length(number uint32) uint64 { return get(number).length }
 
 func mmap(length uint64, protection, flags, descriptor int, offset uint64) (uintptr, syscall.Errno) {
-	base, _, err := syscall.Syscall6(syscall.SYS_MMAP, 0, uintptr(length), uintptr(protection), uintptr(flags), uintptr(descriptor),
-		uintptr(offset))
+	base, _, err := syscall.Syscall6(syscall.SYS_MMAP, 0, uintptr(length), uintptr(protection), uintptr(flags),
+		uintptr(descriptor), uintptr(offset))
 	return base, err
 }
 

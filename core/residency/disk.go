@@ -67,7 +67,8 @@ func (d *disk) take(folder string, size uint64) (diskExtent, error) {
 			return diskExtent{}, err
 		}
 		if first, ok = d.extents.Allocate(units, 1); !ok {
-			return diskExtent{}, status.Errorf(status.OutOfMemory, "no extent of %d system pages in a file of %d", units, d.length)
+			return diskExtent{}, status.Errorf(status.OutOfMemory, "no extent of %d system pages in a file of %d", units,
+				d.length)
 		}
 	}
 	extent := diskExtent{first * diskUnit, units * diskUnit}

@@ -34,8 +34,8 @@ func (p Placement) bits() uint64 {
 func (r *Residency) Resolve(location, device int32) (Placement, error) {
 	if byDefault := r.options.Default; location == LocationDefault {
 		if device != 0 && device != byDefault.Device {
-			return Placement{}, status.Errorf(status.InvalidArgument, "device is %d, but the default location is on device %d", device,
-				byDefault.Device)
+			return Placement{}, status.Errorf(status.InvalidArgument, "device is %d, but the default location is on device %d",
+				device, byDefault.Device)
 		}
 		location, device = byDefault.Location, byDefault.Device
 	}

@@ -16,7 +16,8 @@ func (p *Page) Resize(size uint64, ready func() error) error {
 	if class == native.ClassMapped && (size > native.SmallMax || p.Node() >= 0) {
 		return p.resizeMapping(size, ready)
 	}
-	if class == native.ClassExtent && size > native.SmallMax && !memory.Mapped(size) && memory.RoundUp(size) == memory.RoundUp(old) {
+	if class == native.ClassExtent && size > native.SmallMax && !memory.Mapped(size) &&
+		memory.RoundUp(size) == memory.RoundUp(old) {
 		if err := ready(); err != nil {
 			return err
 		}

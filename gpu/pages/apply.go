@@ -76,8 +76,8 @@ type pageRuns struct {
 	form    delta.Form
 }
 
-// ApplyMany is residency.Devices'. For each device the changes become one list of copies that rise without overlap, which one kernel
-// does.
+// ApplyMany is residency.Devices'. For each device the changes become one list of copies that rise without overlap, which one
+// kernel does.
 func (c *context) ApplyMany(changes []residency.Change) error {
 	devices := make(map[int32]map[uintptr]*pageRuns)
 	for _, change := range changes {

@@ -1,4 +1,4 @@
-// Package pages lets pages lie on devices: it is core/page's view of the devices of a context, over the runtime that everybody
+// Package pages lets pages lie on devices: it is core/residency's view of the devices of a context, over the runtime that everybody
 // shares.
 package pages
 

@@ -1,4 +1,5 @@
-// Package rooms draws the arrows between the packages of the library, and compares them with those that docs/architecture.md allows.
+// Package rooms draws the arrows between the packages of the library, and compares them with those that docs/architecture.md
+// allows.
 package rooms
 
 import (
