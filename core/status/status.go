@@ -51,6 +51,15 @@ func FromErrno(code Code, errno syscall.Errno, format string, args ...any) error
 	return &Error{Code: code, Domain: DomainErrno, Foreign: int32(errno), Text: line(text)}
 }
 
+// ErrnoOf is the errno behind an error of a system call; EIO where there is none.
+func ErrnoOf(err error) syscall.Errno {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return syscall.EIO
+}
+
 // Of is err as an Error, also where it is wrapped in others: nil for nil, and Internal for an error that is not ours.
 func Of(err error) *Error {
 	if err == nil {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"libmmsb/core/mem"
+	"libmmsb/core/region"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/sim"
@@ -181,7 +181,7 @@ func TestOneStreamTakesItsMemoryAgain(t *testing.T) {
 	}
 	require.Less(t, len(addresses), rounds, "else this test shows nothing")
 	w.endOf(t)
-	for round, got := range mem.BytesAt(uintptr(pinned), rounds) {
+	for round, got := range region.BytesAt(uintptr(pinned), rounds) {
 		require.EqualValues(t, round, got)
 	}
 	require.NoError(t, w.device.Free(driver.Pinned, pinned))

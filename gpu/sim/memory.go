@@ -5,7 +5,7 @@ package sim
 import (
 	"slices"
 
-	"libmmsb/core/mem"
+	"libmmsb/core/region"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -557,5 +557,5 @@ func reach(address driver.Address, bytes uint64) []byte {
 	if theWindow.has(address) {
 		return theWindow.reach(address, bytes)
 	}
-	return mem.BytesAt(uintptr(address), bytes)
+	return region.BytesAt(uintptr(address), bytes)
 }

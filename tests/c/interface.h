@@ -297,9 +297,9 @@ FIELD_IS(mmsb_runtime_stats_t, reserved, 160, 64);
 SIZE_IS(mmsb_tag_stats_t, 64);
 FIELD_IS(mmsb_tag_stats_t, live, 0, 8);
 FIELD_IS(mmsb_tag_stats_t, peak, 8, 8);
-FIELD_IS(mmsb_tag_stats_t, total, 16, 8);
+FIELD_IS(mmsb_tag_stats_t, total_bytes, 16, 8);
 FIELD_IS(mmsb_tag_stats_t, blocks, 24, 8);
-FIELD_IS(mmsb_tag_stats_t, ever, 32, 8);
+FIELD_IS(mmsb_tag_stats_t, total_blocks, 32, 8);
 FIELD_IS(mmsb_tag_stats_t, failures, 40, 8);
 FIELD_IS(mmsb_tag_stats_t, reserved, 48, 16);
 
@@ -485,7 +485,7 @@ static const char *const interface_calls[] = {
     "mmsb_journal_open",
     "mmsb_journal_sync",
     "mmsb_journal_close",
-    "mmsb_journal_drop",
+    "mmsb_journal_trim",
     "mmsb_journal_info",
     "mmsb_device_list",
     "mmsb_runtime_shared",

@@ -451,9 +451,9 @@ end
 struct mmsb_tag_stats_t
     live::UInt64
     peak::UInt64
-    total::UInt64
+    total_bytes::UInt64
     blocks::UInt64
-    ever::UInt64
+    total_blocks::UInt64
     failures::UInt64
     reserved::NTuple{2,UInt64}
 end
@@ -808,8 +808,8 @@ mmsb_journal_open(context, directory, options) =
     )::mmsb_status_t
 mmsb_journal_sync(context) = @ccall libmmsb.mmsb_journal_sync(context::mmsb_context_t)::mmsb_status_t
 mmsb_journal_close(context) = @ccall libmmsb.mmsb_journal_close(context::mmsb_context_t)::mmsb_status_t
-mmsb_journal_drop(context, snapshot) =
-    @ccall libmmsb.mmsb_journal_drop(context::mmsb_context_t, snapshot::Ptr{UInt8})::mmsb_status_t
+mmsb_journal_trim(context, snapshot) =
+    @ccall libmmsb.mmsb_journal_trim(context::mmsb_context_t, snapshot::Ptr{UInt8})::mmsb_status_t
 mmsb_journal_info_init(info) = @ccall libmmsb.mmsb_journal_info_init(info::Ptr{mmsb_journal_info_t})::Cvoid
 mmsb_journal_info(context, info) =
     @ccall libmmsb.mmsb_journal_info(context::mmsb_context_t, info::Ptr{mmsb_journal_info_t})::mmsb_status_t
