@@ -23,8 +23,8 @@ const (
 	DenseBits  Kind = abi.DeltaDenseBits  // Mask: bit i%8 of byte i/8; payload of MaskLength bytes
 	SparseBits Kind = abi.DeltaSparseBits // the same mask; payload: only the changed bytes, in order
 	// Offsets or Offsets32 in any order, of equal ones the last wins; payload of Count bytes
-	Indexed    Kind = abi.DeltaIndexed
-	Runs       Kind = abi.DeltaRuns       // Runs in any order, later wins; payload: the sum of their lengths
+	Indexed Kind = abi.DeltaIndexed
+	Runs    Kind = abi.DeltaRuns // Runs in any order, later wins; payload: the sum of their lengths
 )
 
 // Run is a range of bytes of a page, an mmsb_run_t.
