@@ -3,7 +3,11 @@ package native
 /*
 #include <stdlib.h>
 
+#include "access.h"
 #include "delta.h"
+#include "life.h"
+#include "mask.h"
+#include "pin.h"
 */
 import "C"
 

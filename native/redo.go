@@ -1,7 +1,8 @@
 package native
 
 /*
-#include "delta.h"
+#include "journal.h"
+#include "redo.h"
 
 // Addresses come one by one, because Go may not put its pointers into C structs.
 static mmsb_status_t redo_write(uint32_t index, uint64_t version, uint64_t epoch, uint64_t offset, const void *bytes, uint64_t length) {
@@ -69,8 +70,6 @@ type RedoPages struct {
 }
 
 type redoSlot struct{ id, index uint64 }
-
-var _ [unsafe.Sizeof(redoSlot{}) - C.sizeof_mmsb__redo_slot_t]struct{}
 
 // NewRedoPages has room for so many pages, and grows.
 func NewRedoPages(pages int) *RedoPages {

@@ -1,7 +1,7 @@
 package native
 
 /*
-#include "delta.h"
+#include "upcalls.h"
 */
 import "C"
 
@@ -14,7 +14,7 @@ type Upcalls struct {
 	GiveFrame    func(context, index uint32)
 	MakeResident func(index uint32) int32
 	Evict        func(index uint32)
-	// Of a page away on a device. Apply's done is false where the change is left to the host.
+	// Of a nonresident page on a device. Apply's done is false where the change is left to the host.
 	DeviceAddress func(index uint32) (address uintptr, code int32)
 	DeviceRead    func(index uint32, offset uint64, to []byte) int32
 	DeviceWrite   func(index uint32, offset uint64, from []byte) int32

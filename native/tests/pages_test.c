@@ -6,8 +6,17 @@
  * At the end bugs are planted: the test changes a line of the library, builds itself with it, and must fail.
  */
 #define _GNU_SOURCE
+#include "../access.h"
+#include "../bytes.h"
 #include "../delta.h"
+#include "../frame.h"
+#include "../id.h"
+#include "../life.h"
+#include "../look.h"
+#include "../mask.h"
+#include "../pin.h"
 #include "plants.h"
+#include "whole.h"
 
 #include <dlfcn.h>
 #include <linux/membarrier.h>
@@ -68,6 +77,7 @@ static uint32_t ended;
 
 static void end(uint32_t index, uint64_t state) {
     ended++;
+    mmsb__context_add(CONTEXT_INDEX, 0, 1, 0, mmsb__record_at(index)->size);
     __atomic_store_n(&mmsb__record_at(index)->state, MMSB__STATE(MMSB__STATE_RETIRED, MMSB__HANDLE_GENERATION(state), 0),
                      __ATOMIC_RELEASE);
 }
@@ -729,6 +739,7 @@ static void pages_are_handed_out_once(void) {
     const uint64_t creates_before = mmsb__context_record(CONTEXT_INDEX)->creates;
     const uint64_t frees_before = mmsb__context_record(CONTEXT_INDEX)->frees;
     run_threads(storm);
+    CHECK(table_is_whole(CONTEXT_INDEX));
     for (int i = 0; i < 512; i++) {
         if (shared[i] != 0)
             live++;
@@ -782,6 +793,7 @@ static void batches_are_whole(void) {
     for (int i = 0; i < 16; i++)
         counters[i] = create(64, 1);
     run_threads(batches);
+    CHECK(table_is_whole(CONTEXT_INDEX));
     uint64_t epochs = 0;
     for (int i = 0; i < 16; i++)
         epochs += mmsb__page_look(counters[i], MMSB__FIELD_EPOCH);
