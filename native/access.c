@@ -46,15 +46,22 @@ static void write_locked(mmsb__record_t *record, uint64_t offset, const void *bu
 }
 
 /* Nobody watches: else the page has been brought in. */
-static mmsb_status_t write_on_device(mmsb__record_t *record, uint64_t *state, uint64_t offset, const void *buffer,
-                                     uint64_t length) {
+static mmsb_status_t write_on_device(mmsb__record_t *record, uint64_t offset, const void *buffer, uint64_t length) {
     if (length == 0)
         return MMSB_OK;
-    mmsb_status_t status = mmsb__upcalls.device_write((uint32_t)(record - mmsb__table.records), offset, buffer, length);
-    *state = mmsb__state_load(record) & ~MMSB__OWNER_MASK;
+    mmsb_status_t status = mmsb__upcalls.device_write(mmsb__record_index(record), offset, buffer, length);
     if (status == MMSB_OK)
         mmsb__version_move(record);
     return status;
+}
+
+static inline mmsb_status_t keep_and_journal(mmsb__change_t *change, uint64_t offset, const void *buffer, uint64_t length) {
+    mmsb_status_t status = mmsb__change_keep(change, offset, length);
+    if (status != MMSB_OK || length == 0)
+        return status;
+    const uint64_t at = offset; /* whose address may be taken */
+    return mmsb__change_journal(change, MMSB__JOURNAL_WRITE, change->record->version + 1,
+                                (mmsb__piece_t[]){{&at, sizeof at}, {buffer, length}}, 2);
 }
 
 mmsb_status_t mmsb__page_write(uint64_t page, uint64_t offset, const void *buffer, uint64_t length) {
@@ -70,12 +77,13 @@ mmsb_status_t mmsb__page_write(uint64_t page, uint64_t offset, const void *buffe
         else if (MMSB__UNLIKELY(!mmsb__page_within(offset, length, record->size)))
             status = mmsb__page_range_fail(page, offset, length, record->size);
         else if (MMSB__UNLIKELY(change.on_device))
-            status = write_on_device(record, &change.state, offset, buffer, length);
-        else if (MMSB__LIKELY((status = mmsb__change_keep(&change, offset, length)) == MMSB_OK && length > 0) &&
-                 MMSB__LIKELY((status = mmsb__change_journal(&change, MMSB__JOURNAL_WRITE, record->version + 1,
-                                                             (mmsb__piece_t[]){{&offset, sizeof offset}, {buffer, length}}, 2)) ==
-                              MMSB_OK))
-            write_locked(record, offset, buffer, length);
+            status = mmsb__change_state(&change, write_on_device(record, offset, buffer, length));
+        else {
+            if (MMSB__UNLIKELY(mmsb__watched()))
+                status = keep_and_journal(&change, offset, buffer, length);
+            if (MMSB__LIKELY(status == MMSB_OK))
+                write_locked(record, offset, buffer, length);
+        }
         status = mmsb__change_end(&change, status);
     } while (MMSB__UNLIKELY(status == MMSB__AGAIN));
     return status;
@@ -191,10 +199,12 @@ mmsb_status_t mmsb__page_write_many(const mmsb_page_range_t *ranges, size_t coun
     mmsb_status_t status = mmsb__changes_begin(&changes, batch, check_write, &kind, (void *)(uintptr_t)ranges, bad_index);
     if (MMSB__UNLIKELY(status != MMSB_OK))
         return status;
-    for (size_t i = 0; i < changes.batch.count; i++) {
+    mmsb__group_t *group = changes.ring ? &changes.group : NULL;
+    const size_t left = changes.batch.count;
+    for (size_t i = 0; i < left; i++) {
         mmsb__record_t *record = mmsb__record_of(ranges[i].page);
-        if (MMSB__UNLIKELY(changes.ring) && ranges[i].length > 0)
-            put_write(&changes.group, record, &ranges[i]);
+        if (MMSB__UNLIKELY(group) && ranges[i].length > 0)
+            put_write(group, record, &ranges[i]);
         write_locked(record, ranges[i].offset, ranges[i].buffer, ranges[i].length);
     }
     return mmsb__changes_end(&changes);

@@ -21,7 +21,7 @@ static uint32_t part_length(uint64_t length, uint32_t part) {
 }
 
 mmsb__large_t *mmsb__large_open(mmsb__capture_t *capture, mmsb__record_t *record, uint64_t state) {
-    uint32_t index = (uint32_t)(record - mmsb__table.records);
+    uint32_t index = mmsb__record_index(record);
     pthread_mutex_lock(&capture->lock);
     mmsb__large_t *large = find_large(capture, index);
     pthread_mutex_unlock(&capture->lock);

@@ -33,6 +33,7 @@ static inline mmsb_status_t mmsb__journal_settle(mmsb__ring_t *ring, uint64_t se
 
 /* --------------------------------------------------------------------------------------------------- one page ---- */
 
+/* A change of one page, from the lock to the unlock. */
 typedef struct mmsb__change {
     mmsb__record_t *record;
     uint64_t state;     /* what the record's state is when the page is unlocked */
@@ -42,25 +43,34 @@ typedef struct mmsb__change {
     uint64_t sequence;
 } mmsb__change_t;
 
-/* Locks a page whose bytes change. */
+/* Locks a page whose bytes change. Nothing here and below takes the address of *change, so that it stays in registers. */
 static inline mmsb_status_t mmsb__change_begin(mmsb__change_t *change, uint64_t page) {
-    *change = (mmsb__change_t){.bytes = 1};
-    mmsb_status_t status = mmsb__page_lock_bytes(page, &change->record, &change->state);
-    if (MMSB__UNLIKELY(status == MMSB_OK && (change->state & MMSB__NONRESIDENT) && mmsb__on_device(change->state))) {
-        change->on_device = !mmsb__watched();
-        if (!change->on_device) {
-            status = mmsb__page_make_resident(change->record, &change->state);
-            if (status != MMSB_OK)
-                mmsb__page_unlock_record(change->record, change->state);
+    mmsb__record_t *record;
+    uint64_t state;
+    int on_device = 0;
+    mmsb_status_t status = mmsb__page_lock_bytes(page, &record, &state);
+    if (MMSB__UNLIKELY(status != MMSB_OK))
+        return status;
+    if (MMSB__UNLIKELY(mmsb__on_device(state))) {
+        on_device = !mmsb__watched();
+        status = on_device ? MMSB_OK : mmsb__page_make_resident(record, &state);
+        if (status != MMSB_OK) {
+            mmsb__page_unlock_record(record, state);
+            return status;
         }
     }
-    return status;
+    *change = (mmsb__change_t){.record = record, .state = state, .bytes = 1, .on_device = on_device};
+    return MMSB_OK;
 }
 
 /* Locks a page that changes as a whole: its bytes stay where they are. */
 static inline mmsb_status_t mmsb__change_begin_page(mmsb__change_t *change, uint64_t page) {
-    *change = (mmsb__change_t){0};
-    return mmsb__page_lock(page, &change->record, &change->state);
+    mmsb__record_t *record;
+    uint64_t state;
+    mmsb_status_t status = mmsb__page_lock(page, &record, &state);
+    if (MMSB__LIKELY(status == MMSB_OK))
+        *change = (mmsb__change_t){.record = record, .state = state};
+    return status;
 }
 
 /* Before bytes from offset on change, or the epoch, the mask or the metadata with them. MMSB_OK or MMSB__AGAIN. */
@@ -80,7 +90,11 @@ static inline mmsb_status_t mmsb__change_journal(mmsb__change_t *change, mmsb__j
                                                  const mmsb__piece_t *pieces, size_t count) {
     if (MMSB__LIKELY(__atomic_load_n(&mmsb__rings_open, __ATOMIC_RELAXED) == 0))
         return MMSB_OK;
-    return mmsb__change_journal_slow(change, kind, version, pieces, count);
+    mmsb__change_t told = *change;
+    mmsb_status_t status = mmsb__change_journal_slow(&told, kind, version, pieces, count);
+    change->ring = told.ring;
+    change->sequence = told.sequence;
+    return status;
 }
 
 mmsb_status_t mmsb__change_journal_delta_slow(mmsb__change_t *change, uint64_t epoch, const mmsb_delta_t *delta);
@@ -88,7 +102,17 @@ mmsb_status_t mmsb__change_journal_delta_slow(mmsb__change_t *change, uint64_t e
 static inline mmsb_status_t mmsb__change_journal_delta(mmsb__change_t *change, uint64_t epoch, const mmsb_delta_t *delta) {
     if (MMSB__LIKELY(__atomic_load_n(&mmsb__rings_open, __ATOMIC_RELAXED) == 0))
         return MMSB_OK;
-    return mmsb__change_journal_delta_slow(change, epoch, delta);
+    mmsb__change_t told = *change;
+    mmsb_status_t status = mmsb__change_journal_delta_slow(&told, epoch, delta);
+    change->ring = told.ring;
+    change->sequence = told.sequence;
+    return status;
+}
+
+/* After Go has worked on the locked page, which may have changed its state. */
+static inline mmsb_status_t mmsb__change_state(mmsb__change_t *change, mmsb_status_t status) {
+    change->state = mmsb__state_held(change->record) & ~MMSB__OWNER_MASK;
+    return status;
 }
 
 /* After the page is unlocked, or has ended. */

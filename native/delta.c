@@ -123,12 +123,12 @@ mmsb_status_t mmsb__delta_epoch_fail(uint64_t page, uint64_t wanted, uint64_t ep
 
 mmsb_status_t mmsb__delta_check_page(uint64_t page, const mmsb_delta_t *delta, mmsb__record_t *record, uint64_t state) {
     if (MMSB__UNLIKELY(state & MMSB__READ_ONLY))
-        return mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx was adopted as read-only", (unsigned long long)page);
+        return mmsb__page_read_only_fail(page);
     mmsb_status_t status = mmsb__delta_check(delta, record->size);
     if (MMSB__UNLIKELY(status != MMSB_OK))
         return status;
     if (MMSB__UNLIKELY(delta->page_id != 0)) {
-        uint64_t id = mmsb__record_id((uint32_t)(record - mmsb__table.records), state);
+        uint64_t id = mmsb__record_id(mmsb__record_index(record), state);
         if (delta->page_id != id)
             return mmsb__fail(MMSB_E_MISMATCH, "the delta is of page %llu, not of page %llu", (unsigned long long)delta->page_id,
                               (unsigned long long)id);
@@ -242,14 +242,14 @@ void mmsb__delta_mark(mmsb__record_t *record, const mmsb_delta_t *delta) {
     }
 }
 
-/* A valid delta of a page that stays on its device. Nobody watches: else the page has been brought in. */
-static mmsb_status_t apply_on_device(mmsb__record_t *record, uint64_t *state, const mmsb_delta_t *delta) {
-    mmsb_status_t status = mmsb__upcalls.device_apply((uint32_t)(record - mmsb__table.records), delta);
-    *state = mmsb__state_load(record) & ~MMSB__OWNER_MASK;
+/* A valid delta of a page that stays on its device. Nobody watches: else the page has been made resident. */
+static mmsb_status_t apply_on_device(mmsb__record_t *record, const mmsb_delta_t *delta) {
+    uint64_t state;
+    mmsb_status_t status = mmsb__upcalls.device_apply(mmsb__record_index(record), delta);
     if (status == MMSB_OK) {
         mmsb__delta_mark(record, delta);
         mmsb__epoch_move(record, delta->epoch);
-    } else if (status == MMSB_E_UNSUPPORTED && (status = mmsb__page_make_resident(record, state)) == MMSB_OK) {
+    } else if (status == MMSB_E_UNSUPPORTED && (status = mmsb__page_make_resident(record, &state)) == MMSB_OK) {
         mmsb__delta_change(record, delta);
     }
     return status;
@@ -266,8 +266,10 @@ mmsb_status_t mmsb__page_apply(uint64_t page, const mmsb_delta_t *delta) {
         status = mmsb__delta_check_page(page, delta, record, change.state);
         if (MMSB__LIKELY(status == MMSB_OK))
             status = mmsb__delta_check_epoch(page, delta->epoch, record->epoch);
-        if (MMSB__UNLIKELY(change.on_device && status == MMSB_OK))
-            return mmsb__change_end(&change, apply_on_device(record, &change.state, delta));
+        if (MMSB__UNLIKELY(change.on_device && status == MMSB_OK)) {
+            status = mmsb__change_state(&change, apply_on_device(record, delta));
+            return mmsb__change_end(&change, status);
+        }
         if (MMSB__UNLIKELY(mmsb__watched()) && status == MMSB_OK) {
             if (mmsb__delta_keep(record, change.state, delta))
                 status = MMSB__AGAIN;

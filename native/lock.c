@@ -99,12 +99,13 @@ void mmsb__record_unlock(uint32_t index, uint64_t state) {
 /* -------------------------------------------------------------------------------------------------- many pages ---- */
 
 void mmsb__batch_unlock(const mmsb__batch_t *batch) {
+    const int bytes_stay = batch->bytes_stay;
     for (size_t i = 0; i < batch->count; i++) {
         mmsb__record_t *record = mmsb__record_of(mmsb__handle_at(batch->first, batch->stride, i));
         uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
         if ((state & MMSB__OWNER_MASK) == batch->owner) /* else it appears twice and is unlocked by now */
-            batch->bytes_stay ? mmsb__page_unlock_record(record, state & ~MMSB__OWNER_MASK)
-                              : mmsb__page_unlock(record, state & ~MMSB__OWNER_MASK);
+            bytes_stay ? mmsb__page_unlock_record(record, state & ~MMSB__OWNER_MASK)
+                       : mmsb__page_unlock(record, state & ~MMSB__OWNER_MASK);
     }
 }
 

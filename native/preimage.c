@@ -234,7 +234,7 @@ static int keep_small(mmsb__capture_t *capture, mmsb__record_t *record, uint32_t
 }
 
 static int keep(mmsb__capture_t *capture, mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
-    uint32_t index = (uint32_t)(record - mmsb__table.records);
+    uint32_t index = mmsb__record_index(record);
     uint8_t capture_state = mmsb__capture_state_of(index);
     if (mmsb__capture_needs_nothing(capture_state))
         return 0;
@@ -276,7 +276,7 @@ void mmsb__capture_await_writers(const mmsb__capture_t *capture) {
 }
 
 int mmsb__preimage_keep_slow(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
-    uint32_t index = (uint32_t)(record - mmsb__table.records);
+    uint32_t index = mmsb__record_index(record);
     mmsb__capture_t *capture = mmsb__capture_of(mmsb__record_context(index));
     if (!capture)
         return 0;

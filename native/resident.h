@@ -12,7 +12,7 @@
 
 /* Gives the bytes of a locked nonresident page an address: until it is unlocked, or for good. */
 static inline mmsb_status_t mmsb__page_make_resident(const mmsb__record_t *record, uint64_t *state) {
-    mmsb_status_t status = mmsb__upcalls.make_resident((uint32_t)(record - mmsb__table.records));
+    mmsb_status_t status = mmsb__upcalls.make_resident(mmsb__record_index(record));
     *state = mmsb__state_load(record) & ~MMSB__OWNER_MASK;
     return status;
 }
@@ -24,12 +24,12 @@ static inline int mmsb__on_device(uint64_t state) {
 
 /* Bytes of a locked page that is on a device, which stay there. */
 static inline mmsb_status_t mmsb__device_read(const mmsb__record_t *record, uint64_t offset, void *buffer, uint64_t length) {
-    return length == 0 ? MMSB_OK : mmsb__upcalls.device_read((uint32_t)(record - mmsb__table.records), offset, buffer, length);
+    return length == 0 ? MMSB_OK : mmsb__upcalls.device_read(mmsb__record_index(record), offset, buffer, length);
 }
 
 /* Where a locked page lies that is on a device. */
 static inline mmsb_status_t mmsb__device_address(const mmsb__record_t *record, uint64_t *state, void **address) {
-    mmsb_status_t status = mmsb__upcalls.device_address((uint32_t)(record - mmsb__table.records), address);
+    mmsb_status_t status = mmsb__upcalls.device_address(mmsb__record_index(record), address);
     *state = mmsb__state_load(record) & ~MMSB__OWNER_MASK;
     return status;
 }
