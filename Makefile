@@ -206,19 +206,21 @@ test-go: $(STAMPS)/tools $(FAKECUDA) ## the Go packages
 test-race: $(STAMPS)/tools $(FAKECUDA) ## the Go packages under the race detector, with the tag invariants
 	@python3 tools/go_test.py -race -tags invariants $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
 
-.PHONY: test-plants
-test-plants: $(STAMPS)/tools ## bugs planted in the device runtime and in what gives pages their ids: each must be found
-	@python3 tools/go_test.py -tags plants -run Planted -v ./core/page ./gpu/runtime
+.PHONY: test-mutants
+test-mutants: $(STAMPS)/tools ## bugs planted in copies of the source (tests/mutations): each must be caught
+	@python3 tests/mutations/run.py
 
 SCHEDULES ?= 1000000
 .PHONY: simulate
 simulate: $(STAMPS)/tools ## the device runtime in all programs of two streams, and SCHEDULES=1000000 random ones of eight; SEED= repeats a run
 	@MMSB_EVERY=1 MMSB_SCHEDULES=$(SCHEDULES) MMSB_SEED=$(SEED) go test -v -timeout 60m -run 'Interleavings|Schedule' ./gpu/runtime
 
-# Every tests/c/*_test.c and .cpp is one program that prints `N passed, M failed`. Those that include test_hooks.h get the
-# library with the test hooks, the others the one that is shipped. Under AddressSanitizer all get one build with the hooks.
-C_TESTS := $(patsubst tests/c/%,%,$(wildcard tests/c/*_test.c tests/c/*_test.cpp))
-C_TEST_INPUTS := $(wildcard tests/c/*.h) include/mmsb.h build/test/libsecond.so
+# Every tests/c/*_test.c and .cpp is one program that prints `N passed, M failed`, and so is tests/c/fuzz. Those that include
+# test_hooks.h, and the fuzz, get the library with the test hooks and assertions, the others the one that is shipped. Under
+# AddressSanitizer all get one build with the hooks.
+C_TESTS := $(patsubst tests/c/%,%,$(wildcard tests/c/*_test.c tests/c/*_test.cpp)) fuzz
+FUZZ := $(wildcard tests/c/fuzz/*.c)
+C_TEST_INPUTS := tests/check.h $(wildcard tests/c/*.h) include/mmsb.h build/test/libsecond.so
 C_TEST_FLAGS := $(C_FLAGS) -Itests/c -DMMSB_HEADER='"$(CURDIR)/include/mmsb.h"' -DSECOND_LIBRARY='"$(CURDIR)/build/test/libsecond.so"'
 compile_c = mkdir -p $(@D) && $(if $(filter %.cpp,$<),g++ -std=c++17,gcc -std=gnu11) $(C_TEST_FLAGS)
 hooked = $(if $(shell grep -l test_hooks.h $<),build/test,build)
@@ -237,6 +239,12 @@ build/c/%.run: tests/c/% $(C_TEST_INPUTS) build/libmmsb.so build/test/libmmsb.so
 	@$(compile_c) $< -o $@ $(call with_library,$(hooked))
 build/c-asan/%.run: tests/c/% $(C_TEST_INPUTS) build/asan/libmmsb.so
 	@$(compile_c) -fsanitize=address $< -o $@ $(call with_library,build/asan)
+
+# Rules of their own: tests/c/fuzz is a folder, which the pattern above would take for the program.
+build/c/fuzz.run: $(FUZZ) tests/c/fuzz/fuzz.h $(C_TEST_INPUTS) build/test/libmmsb.so
+	@$(compile_c) $(FUZZ) -o $@ $(call with_library,build/test)
+build/c-asan/fuzz.run: $(FUZZ) tests/c/fuzz/fuzz.h $(C_TEST_INPUTS) build/asan/libmmsb.so
+	@$(compile_c) -fsanitize=address $(FUZZ) -o $@ $(call with_library,build/asan)
 
 .PHONY: test-c
 test-c: $(C_TESTS:%=build/c/%.run) ## the C ABI from C and C++
@@ -266,19 +274,19 @@ test-kernels: build/kernels/libmmsb_kernels.a ## the kernels: what the archive h
 	@python3 tools/go_test.py -count=1 -asan ./gpu/kernels
 
 .PHONY: test-fuzz
-test-fuzz: build/c/fuzz_test.c.run ## CALLS=1000000 random calls of the C ABI against a model; SEED= repeats a run
+test-fuzz: build/c/fuzz.run ## CALLS=1000000 random calls of the C ABI against a model; SEED= repeats a run
 	@tools/fuzz.sh $(CALLS) $(SEED)
 
 # The campaign kills workers; only these are linked with the library.
 CRASH_FLAGS := -std=gnu11 -D_GNU_SOURCE $(C_FLAGS)
-CRASH_HEADERS := $(wildcard tests/crash/*.h) include/mmsb.h
+CRASH_HEADERS := tests/check.h $(wildcard tests/crash/*.h) include/mmsb.h
 build/crash/campaign: $(patsubst %,tests/crash/%.c,campaign trace disk files) $(CRASH_HEADERS)
 	@mkdir -p $(@D)
 	@gcc $(CRASH_FLAGS) $(filter %.c,$^) -o $@
 build/crash/worker: tests/crash/worker.c tests/crash/workload.c $(CRASH_HEADERS) build/libmmsb.so
 	@mkdir -p $(@D)
 	@gcc $(CRASH_FLAGS) $(filter %.c,$^) -o $@ $(call with_library,build)
-build/crash/luck_test.run: tests/crash/luck_test.c tests/c/check.h tests/c/folder.h include/mmsb.h build/libmmsb.so
+build/crash/luck_test.run: tests/crash/luck_test.c tests/check.h tests/c/library.h tests/c/folder.h include/mmsb.h build/libmmsb.so
 	@mkdir -p $(@D)
 	@gcc $(CRASH_FLAGS) $< -o $@ $(call with_library,build)
 

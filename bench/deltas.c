@@ -255,8 +255,8 @@ static void peer_small(void *state, uint64_t count) {
     }
 }
 
-/* What is left of a batch without any check: all pages are locked; then bytes, change mask, epoch and version change, and the page is
- * unlocked. Of indices each line is read. Lines are fetched where that was found to gain most. */
+/* What is left of a batch without any check: all pages are locked; then bytes, change mask, epoch and version change, and the
+ * page is unlocked. Of indices each line is read. Lines are fetched where that was found to gain most. */
 static void limit_small(void *state, uint64_t count) {
     enum { AHEAD = 24, NEAR = 8 };
     small_t *small = state;

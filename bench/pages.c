@@ -242,8 +242,8 @@ static void limit_touch_many(void *state, uint64_t count) {
     }
 }
 
-/* What is left of a batch when nothing is checked and nothing can fail: records and pages where the library has them, a handle taken, four
- * words written, the address looked up and its first word touched, a lock, the record freed, the handle put back. */
+/* What is left of a batch when nothing is checked and nothing can fail: records and pages where the library has them, a handle
+ * taken, four words written, the address looked up and its first word touched, a lock, the record freed, the handle put back. */
 typedef struct bare_record {
     uint64_t unused, state, place, size, epoch, version, more[2];
 } bare_record_t;

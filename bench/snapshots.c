@@ -157,8 +157,8 @@ typedef struct measured {
     double ours[DISK_ROUNDS], peer[DISK_ROUNDS];
 } measured_t;
 
-/* What a save can reach against a buffered write: twice its rate, or, where the disk's best raw write has less than 2.5 times of it,
- * as much of that one as the row beside asks for. */
+/* What a save can reach against a buffered write: twice its rate, or, where the disk's best raw write has less than 2.5 times of
+ * it, as much of that one as the row beside asks for. */
 static double against_buffered(const double *best, const double *buffered, int rounds) {
     const double twice = 2, of_best = 0.8;
     double ratios[DISK_ROUNDS];

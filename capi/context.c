@@ -78,7 +78,7 @@ mmsb_status_t mmsb_context_pages(mmsb_context_t context, uint64_t *cursor, mmsb_
     DOOR_POINTER(pages);
     DOOR_POINTER(count);
     if (capacity == 0)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "capacity is 0");
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "capacity is 0, at least 1 is needed");
     return mmsbgo_context_pages(context, cursor, pages, capacity, count);
 }
 
@@ -107,7 +107,7 @@ mmsb_status_t door_work(const mmsb_work_options_t *work) {
         return MMSB_OK;
     DOOR_STRUCT("mmsb_work_options_t", work, 0);
     if (work->device != 0 && work->stream == 0)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "device is %d, but there is no stream", work->device);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "device is %d, but stream is 0", work->device);
     DOOR_ARRAY(work->after, work->after_count);
     return MMSB_OK;
 }

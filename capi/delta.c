@@ -64,7 +64,8 @@ mmsb_status_t mmsb_delta_convert(const mmsb_delta_t *delta, mmsb_delta_kind_t ki
     DOOR_POINTER(delta);
     DOOR_POINTER(converted);
     if (kind < MMSB_DELTA_DENSE_BYTES || kind > MMSB_DELTA_RUNS)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%d is no kind of delta", kind);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "delta kind is %d, not %d to %d", kind, MMSB_DELTA_DENSE_BYTES,
+                          MMSB_DELTA_RUNS);
     DOOR_CHECK(mmsb__delta_check(delta, ANY_PAGE));
     return mmsbgo_delta_convert((mmsb_delta_t *)delta, kind, converted);
 }

@@ -52,13 +52,14 @@ func own(f *delta.Form) (*C.mmsb_delta_t, error) {
 	intent := place(uintptr(len(f.Intent) + 1))
 	memory := C.malloc(C.size_t(size))
 	if memory == nil {
-		return nil, status.Errorf(status.OutOfMemory, "no memory for a delta of %d bytes", size)
+		return nil, status.Errorf(status.OutOfMemory, "cannot allocate %d bytes for a delta", size)
 	}
 	C.memset(memory, 0, C.size_t(C.sizeof_mmsb_delta_t))
 	d := (*C.mmsb_delta_t)(memory)
 	d.struct_size = C.sizeof_mmsb_delta_t
 	d.kind = C.mmsb_delta_kind_t(f.Kind)
-	d.id, d.page_id, d.epoch, d.timestamp_ns = C.uint64_t(f.ID), C.uint64_t(f.PageID), C.uint64_t(f.Epoch), C.uint64_t(f.TimestampNanoseconds)
+	d.id, d.page_id, d.epoch, d.timestamp_ns = C.uint64_t(f.ID), C.uint64_t(f.PageID), C.uint64_t(f.Epoch),
+		C.uint64_t(f.TimestampNanoseconds)
 	d.mask_length, d.count = C.uint64_t(f.MaskLength), C.uint64_t(f.Count)
 	at := func(offset uintptr, bytes []byte) unsafe.Pointer {
 		to := unsafe.Add(memory, offset)
@@ -134,7 +135,8 @@ func mmsbgo_delta_free(memory unsafe.Pointer) (code C.mmsb_status_t) {
 	delete(owned.deltas, uintptr(memory))
 	owned.Unlock()
 	if !ok {
-		return failed(status.Errorf(status.StaleHandle, "0x%x is no delta of the library, or it was given back", uintptr(memory)))
+		return failed(status.Errorf(status.StaleHandle, "0x%x is not a delta that the library allocated, or it was freed already",
+			uintptr(memory)))
 	}
 	C.free(memory)
 	return C.MMSB_OK

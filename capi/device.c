@@ -36,7 +36,7 @@ mmsb_status_t mmsb_runtime_create(mmsb_context_t context, int32_t device, const 
     }
     DOOR_STRUCT("mmsb_runtime_options_t", options, 0);
     if (options->streams == 0)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "streams is 0");
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "streams is 0, at least 1 is needed");
     if (options->ledger)
         DOOR_CHECK(door_path("ledger", options->ledger));
     DOOR_POINTER(runtime);
@@ -149,7 +149,7 @@ static mmsb_status_t check_range(const char *name, const void *address, uint64_t
     if (!address)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s is NULL", name);
     if (bytes > UINTPTR_MAX - (uintptr_t)address)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s at %p and %llu bytes reach beyond the last address", name, address,
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s at %p has %llu bytes, past the last address", name, address,
                           (unsigned long long)bytes);
     return MMSB_OK;
 }

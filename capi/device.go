@@ -3,7 +3,8 @@ package main
 /*
 #include "mmsb.h"
 
-extern int32_t door_refused(int32_t (*refused)(void *, uint64_t, uint32_t, mmsb_status_t), void *user, uint64_t bytes, uint32_t attempt, mmsb_status_t code);
+extern int32_t door_refused(int32_t (*refused)(void *, uint64_t, uint32_t, mmsb_status_t), void *user, uint64_t bytes,
+	uint32_t attempt, mmsb_status_t code);
 */
 import "C"
 
@@ -198,8 +199,8 @@ func mmsbgo_runtime_tag_stats(h C.mmsb_runtime_t, tag C.mmsb_tag_t, stats *C.mms
 			return err
 		}
 		*stats = C.mmsb_tag_stats_t{
-			live: C.uint64_t(t.Live), peak: C.uint64_t(t.Peak), total: C.uint64_t(t.Total), blocks: C.uint64_t(t.Blocks),
-			ever: C.uint64_t(t.Ever), failures: C.uint64_t(t.Failed),
+			live: C.uint64_t(t.Live), peak: C.uint64_t(t.Peak), total_bytes: C.uint64_t(t.Total),
+			blocks: C.uint64_t(t.Blocks), total_blocks: C.uint64_t(t.Ever), failures: C.uint64_t(t.Failed),
 		}
 		return nil
 	})
@@ -297,7 +298,7 @@ func mmsbgo_stream_after(h C.mmsb_stream_t, of C.mmsb_ticket_t) (code C.mmsb_sta
 		}
 		p, ok := t.Source().(*gpu.Point)
 		if !ok {
-			return status.Errorf(status.InvalidArgument, "ticket 0x%016x is not of a stream", uint64(of))
+			return status.Errorf(status.InvalidArgument, "ticket 0x%016x does not belong to a stream", uint64(of))
 		}
 		return s.WaitFor(p)
 	})
@@ -313,7 +314,8 @@ func afterStream(work *C.mmsb_work_options_t) (*ticket.Ticket, error) {
 		return nil, err
 	}
 	if ordinal := s.Runtime().Device().Info().Ordinal; work.device != 0 && int(work.device) != ordinal {
-		return nil, status.Errorf(status.Mismatch, "device is %d, but stream 0x%016x is of device %d", work.device, uint64(work.stream), ordinal)
+		return nil, status.Errorf(status.Mismatch, "device is %d, but stream 0x%016x belongs to device %d", work.device,
+			uint64(work.stream), ordinal)
 	}
 	p, err := s.Record()
 	if err != nil {
@@ -325,8 +327,8 @@ func afterStream(work *C.mmsb_work_options_t) (*ticket.Ticket, error) {
 // Blocks.
 
 //export mmsbgo_block_allocate
-func mmsbgo_block_allocate(h C.mmsb_stream_t, bytes C.uint64_t, tag C.mmsb_tag_t, reservation C.mmsb_reservation_t, to *C.mmsb_block_t,
-	address *C.uintptr_t) (code C.mmsb_status_t) {
+func mmsbgo_block_allocate(h C.mmsb_stream_t, bytes C.uint64_t, tag C.mmsb_tag_t, reservation C.mmsb_reservation_t,
+	to *C.mmsb_block_t, address *C.uintptr_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return onStream(h, func(s *gpu.Stream) error {
 		block, at, err := devices.Allocate(s, uint64(bytes), gpu.Tag(tag), uint64(reservation))
@@ -392,7 +394,7 @@ func mmsbgo_use_begin(h C.mmsb_stream_t, accesses *C.mmsb_access_t, count C.size
 
 func accessOf(access C.int32_t) (gpu.Access, error) {
 	if access < C.MMSB_ACCESS_READ || access > C.MMSB_ACCESS_READ_WRITE {
-		return 0, status.Errorf(status.InvalidArgument, "an access of %d is not to read (1), to write (2) or both (3)", access)
+		return 0, status.Errorf(status.InvalidArgument, "access is %d, not 1 (read), 2 (write) or 3 (both)", access)
 	}
 	return gpu.Access(access), nil
 }

@@ -1,6 +1,6 @@
 /*
- * door.h — what every public function does first: is the library usable, are the arguments pointers that can be used, are the structs ours.
- * What calls mean is decided in native and core.
+ * door.h — what every public function does first: is the library usable, are the arguments pointers that can be used, are the
+ * structs ours. What calls mean is decided in native and core.
  */
 #ifndef MMSB_CAPI_DOOR_H
 #define MMSB_CAPI_DOOR_H
@@ -15,7 +15,8 @@
 
 #pragma GCC visibility push(hidden)
 
-/* For functions that take some nanoseconds: they begin a line of the cache, because where they happen to lie is worth half of one. */
+/* For functions that take some nanoseconds: they begin a line of the cache, because where they happen to lie is worth half of
+ * one. */
 #define DOOR_QUICK __attribute__((aligned(64)))
 
 /* The first line of every function that returns a status. */

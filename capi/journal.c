@@ -35,10 +35,10 @@ mmsb_status_t mmsb_journal_close(mmsb_context_t context) {
     return mmsbgo_journal_close(context);
 }
 
-mmsb_status_t mmsb_journal_drop(mmsb_context_t context, const char *snapshot) {
+mmsb_status_t mmsb_journal_trim(mmsb_context_t context, const char *snapshot) {
     DOOR_ENTER();
     DOOR_CHECK(door_path("snapshot", snapshot));
-    return mmsbgo_journal_drop(context, (char *)snapshot);
+    return mmsbgo_journal_trim(context, (char *)snapshot);
 }
 
 void mmsb_journal_info_init(mmsb_journal_info_t *info) {

@@ -11,7 +11,8 @@ import "libmmsb/core/page"
 func mmsbgo_journal_open(context C.mmsb_context_t, directory *C.char, o *C.mmsb_journal_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return failed(page.OpenJournal(uint64(context), C.GoString(directory), page.JournalOptions{
-		Durability: int32(o.durability), IntervalMs: uint32(o.interval_ms), SegmentBytes: uint64(o.segment_bytes), Keep: o.keep != 0,
+		Durability: int32(o.durability), IntervalMs: uint32(o.interval_ms), SegmentBytes: uint64(o.segment_bytes),
+		Keep: o.keep != 0,
 	}))
 }
 
@@ -27,8 +28,8 @@ func mmsbgo_journal_close(context C.mmsb_context_t) (code C.mmsb_status_t) {
 	return failed(page.CloseJournal(uint64(context)))
 }
 
-//export mmsbgo_journal_drop
-func mmsbgo_journal_drop(context C.mmsb_context_t, snapshot *C.char) (code C.mmsb_status_t) {
+//export mmsbgo_journal_trim
+func mmsbgo_journal_trim(context C.mmsb_context_t, snapshot *C.char) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return failed(page.DropJournal(uint64(context), C.GoString(snapshot)))
 }

@@ -14,15 +14,15 @@ mmsb_status_t door_bad_pointer(const char *name, const void *pointer, size_t ali
 }
 
 mmsb_status_t door_bad_count(const char *name, uint64_t count, size_t size) {
-    return mmsb__fail(MMSB_E_INVALID_SIZE, "%llu items of %zu bytes in %s are more than can be addressed",
-                      (unsigned long long)count, size, name);
+    return mmsb__fail(MMSB_E_INVALID_SIZE, "%s has %llu items of %zu bytes, more than can be addressed",
+                      name, (unsigned long long)count, size);
 }
 
 mmsb_status_t door_bad_struct(const char *name, uint32_t struct_size, size_t expected) {
     if (struct_size != expected)
-        return mmsb__fail(MMSB_E_STRUCT_VERSION, "struct_size of %s is %u, not %zu: call its _init function first", name,
+        return mmsb__fail(MMSB_E_STRUCT_VERSION, "struct_size of %s is %u, not %zu; call its _init function first", name,
                           struct_size, expected);
-    return mmsb__fail(MMSB_E_STRUCT_VERSION, "a reserved word of %s is not 0", name);
+    return mmsb__fail(MMSB_E_STRUCT_VERSION, "reserved word of %s is not 0", name);
 }
 
 mmsb_status_t door_path(const char *name, const char *path) {
@@ -71,35 +71,35 @@ typedef struct code_text {
 
 static const code_text_t code_texts[] = {
     CODE(MMSB_OK, "done"),
-    CODE(MMSB_E_INVALID_ARGUMENT, "an argument that is never right"),
-    CODE(MMSB_E_INVALID_HANDLE, "a handle that is zero, of another kind, or was never given out"),
-    CODE(MMSB_E_STALE_HANDLE, "destroyed, or its context has ended"),
-    CODE(MMSB_E_INVALID_SIZE, "a size of zero or beyond what can be addressed"),
-    CODE(MMSB_E_OUT_OF_RANGE, "past the end, or too small an array"),
-    CODE(MMSB_E_INVALID_STATE, "not in a state that allows the call"),
-    CODE(MMSB_E_STRUCT_VERSION, "a struct's size or reserved word is wrong"),
-    CODE(MMSB_E_MISMATCH, "two arguments do not fit each other"),
+    CODE(MMSB_E_INVALID_ARGUMENT, "invalid argument"),
+    CODE(MMSB_E_INVALID_HANDLE, "invalid handle: 0, of another kind, or never issued"),
+    CODE(MMSB_E_STALE_HANDLE, "stale handle: the object was destroyed or its context has ended"),
+    CODE(MMSB_E_INVALID_SIZE, "invalid size: 0, or larger than the address space"),
+    CODE(MMSB_E_OUT_OF_RANGE, "out of range, or the buffer is too small"),
+    CODE(MMSB_E_INVALID_STATE, "the object's state does not allow the call"),
+    CODE(MMSB_E_STRUCT_VERSION, "struct_size does not match, or a reserved word is not 0"),
+    CODE(MMSB_E_MISMATCH, "two arguments contradict each other"),
     CODE(MMSB_E_EPOCH, "the delta's epoch is not larger than the page's"),
     CODE(MMSB_E_NOT_FOUND, "not found"),
     CODE(MMSB_E_ALREADY_EXISTS, "already exists"),
-    CODE(MMSB_E_BUSY, "pinned, or held by an asynchronous operation"),
-    CODE(MMSB_E_WOULD_BLOCK, "not finished, and not to be waited for"),
-    CODE(MMSB_E_TIMEOUT, "not finished in time"),
+    CODE(MMSB_E_BUSY, "pinned, or in use by an asynchronous operation"),
+    CODE(MMSB_E_WOULD_BLOCK, "not finished, and the call may not wait"),
+    CODE(MMSB_E_TIMEOUT, "not finished within the timeout"),
     CODE(MMSB_E_CANCELLED, "cancelled"),
-    CODE(MMSB_E_OUT_OF_MEMORY, "the system has no more memory or addresses"),
-    CODE(MMSB_E_LIMIT, "a limit that the program set, or a counter's end"),
+    CODE(MMSB_E_OUT_OF_MEMORY, "the system is out of memory or addresses"),
+    CODE(MMSB_E_LIMIT, "limit reached: one that the program set, or the end of a counter"),
     CODE(MMSB_E_NO_SPACE, "the disk is full"),
-    CODE(MMSB_E_UNSUPPORTED, "not possible here"),
+    CODE(MMSB_E_UNSUPPORTED, "not supported here"),
     CODE(MMSB_E_NO_DEVICE, "no such device"),
     CODE(MMSB_E_DEVICE, "the driver failed"),
     CODE(MMSB_E_DEVICE_LOST, "the device is lost"),
     CODE(MMSB_E_FORKED, "called in the child of a process that used the library"),
-    CODE(MMSB_E_IO, "a system call on a file failed"),
-    CODE(MMSB_E_CORRUPT, "a checksum or a structure is wrong"),
-    CODE(MMSB_E_FORMAT, "not ours, or newer than this library"),
-    CODE(MMSB_E_PEER, "a rank or an agent failed"),
-    CODE(MMSB_E_INTERNAL, "an error inside the library"),
-    CODE(MMSB_E_POISONED, "an earlier internal error stopped the library"),
+    CODE(MMSB_E_IO, "system call failed"),
+    CODE(MMSB_E_CORRUPT, "corrupt data: checksum or structure is wrong"),
+    CODE(MMSB_E_FORMAT, "unknown format, or newer than this library"),
+    CODE(MMSB_E_PEER, "another process of the group failed"),
+    CODE(MMSB_E_INTERNAL, "internal error of the library"),
+    CODE(MMSB_E_POISONED, "earlier internal error stopped the library"),
 };
 
 const char *mmsb_strerror(mmsb_status_t code) {

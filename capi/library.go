@@ -13,6 +13,7 @@ import (
 	"libmmsb/core/capability"
 	"libmmsb/core/log"
 	"libmmsb/core/page"
+	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
 	"libmmsb/gpu/cuda"
@@ -61,14 +62,14 @@ func mmsbgo_live_objects(kind C.int32_t, count *C.uint64_t) (code C.mmsb_status_
 	defer guard(&code)
 	counters := map[C.int32_t]func() uint64{
 		C.MMSB_KIND_PAGE: page.LivePages, C.MMSB_KIND_CONTEXT: page.LiveContexts, C.MMSB_KIND_TICKET: tickets.Live,
-		C.MMSB_KIND_DELTA: liveDeltas, C.MMSB_KIND_SNAPSHOT: snapshots.Live, C.MMSB_KIND_STREAM: gpu.LiveStreams,
+		C.MMSB_KIND_DELTA: liveDeltas, C.MMSB_KIND_SNAPSHOT: snapshot.LiveHandles, C.MMSB_KIND_STREAM: gpu.LiveStreams,
 		C.MMSB_KIND_BLOCK: gpu.LiveBlocks, C.MMSB_KIND_USE: gpu.LiveUses, C.MMSB_KIND_RUNTIME: devices.LiveRuntimes,
 		C.MMSB_KIND_RESERVATION: devices.LiveReservations,
 		C.MMSB_KIND_MEMORY:      func() uint64 { return page.Outliving() + uint64(savedInMemory.Load()) },
 	}
 	counter, ok := counters[kind]
 	if !ok {
-		return failed(status.Errorf(status.InvalidArgument, "%d is no kind of object", kind))
+		return failed(status.Errorf(status.InvalidArgument, "object kind %d does not exist", kind))
 	}
 	*count = C.uint64_t(counter())
 	return C.MMSB_OK
@@ -81,9 +82,7 @@ func mmsbgo_shutdown() (code C.mmsb_status_t) {
 	for handle := range tickets.All() {
 		_ = closeTicket(handle)
 	}
-	for handle := range snapshots.All() {
-		_ = closeSnapshot(handle)
-	}
+	snapshot.CloseAllHandles()
 	page.DestroyAll()
 	devices.EndShared()
 	return C.MMSB_OK

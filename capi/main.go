@@ -1,5 +1,5 @@
-// Command capi is libmmsb.so: the door between C and Go. The C files define the public functions of mmsb.h; this package holds the hidden
-// mmsbgo_* exports that they enter Go by. Nothing is decided here.
+// Command capi is libmmsb.so: the door between C and Go. The C files define the public functions of mmsb.h; this package holds
+// the hidden mmsbgo_* exports that they enter Go by. Nothing is decided here.
 package main
 
 /*
@@ -55,7 +55,7 @@ func list[T any](items []T, to []T, count *C.size_t) error {
 		return nil
 	}
 	if len(to) < len(items) {
-		return status.Errorf(status.OutOfRange, "room for %d, but there are %d", len(to), len(items))
+		return status.Errorf(status.OutOfRange, "array has room for %d items, %d are needed", len(to), len(items))
 	}
 	copy(to, items)
 	return nil

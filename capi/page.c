@@ -23,9 +23,9 @@ static mmsb_status_t check_options(const mmsb_page_options_t **options) {
     const mmsb_page_options_t *given = *options;
     DOOR_STRUCT("mmsb_page_options_t", given, given->reserved_word);
     if (given->contents > MMSB_PAGE_UNINITIALISED)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "contents is %u, not zeroed or uninitialised", given->contents);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "contents is %u, not 0 (zeroed) or 1 (uninitialised)", given->contents);
     if (given->numa_node < -1)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "numa_node is %d", given->numa_node);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "numa_node is %d, less than -1", given->numa_node);
     return MMSB_OK;
 }
 
@@ -285,7 +285,7 @@ static inline int is_mode(int32_t mode) {
 }
 
 static mmsb_status_t check_mode(int32_t mode) {
-    return is_mode(mode) ? MMSB_OK : mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%d is no mode of a pin", mode);
+    return is_mode(mode) ? MMSB_OK : mmsb__fail(MMSB_E_INVALID_ARGUMENT, "pin mode is %d, not 1 (read) or 2 (write)", mode);
 }
 
 /* For all that the fast paths leave; apart, so that these save no registers. */
@@ -401,7 +401,7 @@ mmsb_status_t mmsb_page_mask_count(mmsb_page_t page, uint64_t *count) {
 static mmsb_status_t check_key(const char *key, size_t key_length) {
     DOOR_BYTES(key);
     if (key_length > UINT32_MAX)
-        return mmsb__fail(MMSB_E_INVALID_SIZE, "a key of %zu bytes: at most %u can be", key_length, UINT32_MAX);
+        return mmsb__fail(MMSB_E_INVALID_SIZE, "key has %zu bytes, more than %u", key_length, UINT32_MAX);
     return MMSB_OK;
 }
 
@@ -410,7 +410,7 @@ mmsb_status_t mmsb_page_metadata_set(mmsb_page_t page, const char *key, size_t k
     DOOR_ENTER();
     DOOR_CHECK(check_key(key, key_length));
     if (value_length > UINT32_MAX)
-        return mmsb__fail(MMSB_E_INVALID_SIZE, "a value of %zu bytes: at most %u can be", value_length, UINT32_MAX);
+        return mmsb__fail(MMSB_E_INVALID_SIZE, "value has %zu bytes, more than %u", value_length, UINT32_MAX);
     DOOR_BYTE_ARRAY(value, value_length);
     return mmsbgo_page_metadata_set(page, (char *)key, key_length, (void *)value, value_length);
 }

@@ -217,7 +217,8 @@ func mmsbgo_page_metadata_keys(of C.mmsb_page_t, keys unsafe.Pointer, capacity C
 }
 
 //export mmsbgo_page_metadata_export
-func mmsbgo_page_metadata_export(of C.mmsb_page_t, blob unsafe.Pointer, capacity C.size_t, length *C.size_t) (code C.mmsb_status_t) {
+func mmsbgo_page_metadata_export(of C.mmsb_page_t, blob unsafe.Pointer, capacity C.size_t,
+	length *C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return failed(page.ExportMetadata(uint64(of), func(found []byte) error { return list(found, bytes(blob, capacity), length) }))
 }

@@ -6,7 +6,7 @@
 #include "_cgo_export.h"
 
 static mmsb_status_t check_descriptor(int32_t descriptor) {
-    return descriptor >= 0 ? MMSB_OK : mmsb__fail(MMSB_E_INVALID_ARGUMENT, "descriptor is %d", descriptor);
+    return descriptor >= 0 ? MMSB_OK : mmsb__fail(MMSB_E_INVALID_ARGUMENT, "descriptor is %d, less than 0", descriptor);
 }
 
 /* ------------------------------------------------------------------------------------------------------ saving ---- */
@@ -26,7 +26,7 @@ static mmsb_status_t check_save_options(const mmsb_save_options_t **options) {
     const mmsb_save_options_t *given = *options;
     DOOR_STRUCT("mmsb_save_options_t", given, given->reserved_word);
     if (given->raw_writes < MMSB_RAW_WRITES_ALLOW || given->raw_writes > MMSB_RAW_WRITES_REFUSE)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "raw_writes is %d, not allow or refuse", given->raw_writes);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "raw_writes is %d, not 0 (allow) or 1 (refuse)", given->raw_writes);
     if (given->not_durable < 0 || given->not_durable > 1)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "not_durable is %d, not 0 or 1", given->not_durable);
     return given->base ? door_path("base", given->base) : MMSB_OK;
@@ -99,11 +99,11 @@ static mmsb_status_t check_load_options(const mmsb_load_options_t **options) {
     const mmsb_load_options_t *given = *options;
     DOOR_STRUCT("mmsb_load_options_t", given, 0);
     if (given->mode < MMSB_LOAD_EAGER || given->mode > MMSB_LOAD_LAZY)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "mode is %d, not eager or lazy", given->mode);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "mode is %d, not 0 (eager) or 1 (lazy)", given->mode);
     DOOR_CHECK(door_array("page_ids", given->page_ids, given->page_count, sizeof(uint64_t), __alignof__(uint64_t)));
     DOOR_CHECK(door_optional("page_ids", given->page_ids, __alignof__(uint64_t)));
     if ((given->journal_page == 0) != (given->journal_epoch == 0))
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "journal_page is %llu and journal_epoch %llu: both or none",
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "journal_page is %llu and journal_epoch is %llu; set both or neither",
                           (unsigned long long)given->journal_page, (unsigned long long)given->journal_epoch);
     return given->journal ? door_path("journal", given->journal) : MMSB_OK;
 }
@@ -179,7 +179,7 @@ mmsb_status_t mmsb_snapshot_pages(mmsb_snapshot_t snapshot, uint64_t *cursor, mm
     DOOR_ARRAY(pages, capacity);
     DOOR_POINTER(count);
     if (capacity == 0)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "capacity is 0");
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "capacity is 0, at least 1 is needed");
     return mmsbgo_snapshot_pages(snapshot, cursor, pages, capacity, count);
 }
 
@@ -231,6 +231,6 @@ mmsb_status_t mmsb_snapshot_compact(const char *path, const char *to, const mmsb
     DOOR_CHECK(check_save_options(&options));
     if (options->compression != 0 || options->compression_level != 0 || options->raw_writes != 0 || options->copy_limit != 0 ||
         options->base)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "only not_durable may be set: what is stored is written as it is");
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "compaction takes no option but not_durable");
     return mmsbgo_snapshot_compact((char *)path, (char *)to, (mmsb_save_options_t *)options);
 }

@@ -6,16 +6,12 @@ package main
 import "C"
 
 import (
-	"errors"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"libmmsb/core/file"
-	"libmmsb/core/handle"
 	"libmmsb/core/page"
 	"libmmsb/core/snapshot"
-	"libmmsb/core/status"
 	"libmmsb/core/ticket"
 )
 
@@ -24,7 +20,8 @@ import (
 func saveOptions(o *C.mmsb_save_options_t) page.SaveOptions {
 	options := page.SaveOptions{
 		Compression: int32(o.compression), Level: int32(o.compression_level),
-		RefuseRawWrites: o.raw_writes == C.MMSB_RAW_WRITES_REFUSE, NotDurable: o.not_durable != 0, CopyLimit: uint64(o.copy_limit),
+		RefuseRawWrites: o.raw_writes == C.MMSB_RAW_WRITES_REFUSE, NotDurable: o.not_durable != 0,
+		CopyLimit: uint64(o.copy_limit),
 	}
 	if o.base != nil {
 		options.Base = C.GoString(o.base)
@@ -161,98 +158,24 @@ func mmsbgo_snapshot_load_memory(context C.mmsb_context_t, memory C.uintptr_t, l
 
 // Reading files.
 
-// snapshotKind is MMSB_KIND_SNAPSHOT.
-const snapshotKind = 6
-
-// reader is a snapshot that is open. Closing it waits for the calls that use it; a call never waits for closing.
-type reader struct {
-	mutex  sync.Mutex
-	idle   *sync.Cond // there are no users
-	users  int
-	closed bool
-	file   *snapshot.Snapshot
-}
-
-var snapshots = handle.New[*reader](snapshotKind)
-
-func newReader(file *snapshot.Snapshot) *reader {
-	r := &reader{file: file}
-	r.idle = sync.NewCond(&r.mutex)
-	return r
-}
-
-// acquire says whether the snapshot can be used, until release.
-func (r *reader) acquire() bool {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	if !r.closed {
-		r.users++
-	}
-	return !r.closed
-}
-
-func (r *reader) release() {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	if r.users--; r.users == 0 {
-		r.idle.Broadcast()
-	}
-}
-
-func (r *reader) close() error {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	r.closed = true
-	for r.users > 0 {
-		r.idle.Wait()
-	}
-	return r.file.Close()
-}
-
-// useSnapshot runs a call on an open snapshot.
-func useSnapshot(h C.mmsb_snapshot_t, call func(s *snapshot.Snapshot) error) error {
-	r, err := snapshots.Get(uint64(h))
-	if err != nil {
-		return err
-	}
-	if !r.acquire() {
-		return status.Errorf(status.StaleHandle, "snapshot %#x was closed", uint64(h))
-	}
-	defer r.release()
-	return call(r.file)
-}
-
 func onSnapshot(h C.mmsb_snapshot_t, call func(s *snapshot.Snapshot) error) C.mmsb_status_t {
-	return failed(useSnapshot(h, call))
-}
-
-func closeSnapshot(h uint64) error {
-	r, err := snapshots.Remove(h)
-	if err != nil {
-		return err
-	}
-	return r.close()
+	return failed(snapshot.Use(uint64(h), call))
 }
 
 //export mmsbgo_snapshot_open
 func mmsbgo_snapshot_open(path *C.char, to *C.mmsb_snapshot_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	opened, err := snapshot.Open(C.GoString(path), snapshot.OpenOptions{})
-	if err != nil {
-		return failed(err)
+	h, err := snapshot.OpenHandle(C.GoString(path), snapshot.OpenOptions{})
+	if err == nil {
+		*to = C.mmsb_snapshot_t(h)
 	}
-	h, err := snapshots.Put(newReader(opened))
-	if err != nil {
-		return failed(errors.Join(err, opened.Close()))
-	}
-	*to = C.mmsb_snapshot_t(h)
-	return C.MMSB_OK
+	return failed(err)
 }
 
 //export mmsbgo_snapshot_close
 func mmsbgo_snapshot_close(h C.mmsb_snapshot_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(closeSnapshot(uint64(h)))
+	return failed(snapshot.CloseHandle(uint64(h)))
 }
 
 func putID(to *[16]C.uint8_t, id snapshot.ID) {
@@ -348,9 +271,9 @@ func mmsbgo_snapshot_pages(h C.mmsb_snapshot_t, cursor *C.uint64_t, to *C.mmsb_s
 		if err != nil {
 			return err
 		}
-		places := array(to, C.size_t(n))
-		for i := range places {
-			putPage(&places[i], &found[i])
+		entries := array(to, C.size_t(n))
+		for i := range entries {
+			putPage(&entries[i], &found[i])
 		}
 		*cursor, *count = C.uint64_t(next), C.size_t(n)
 		return nil
@@ -410,7 +333,7 @@ func mmsbgo_snapshot_diff(older, newer C.mmsb_snapshot_t, to *C.mmsb_snapshot_ch
 	count *C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return onSnapshot(older, func(a *snapshot.Snapshot) error {
-		return useSnapshot(newer, func(b *snapshot.Snapshot) error {
+		return snapshot.Use(uint64(newer), func(b *snapshot.Snapshot) error {
 			var changes []C.mmsb_snapshot_change_t
 			for d, err := range snapshot.Diff(a, b) {
 				if err != nil {

@@ -1,8 +1,8 @@
 /*
- * Go asks for the bounds of the calling thread's stack whenever the stack pointer lies outside the bounds that it knows. Julia tasks and
- * other coroutines run on stacks of their own, so it asks at each of their calls, and on the main thread glibc answers by reading
- * /proc/self/maps: 200 µs a call. The bounds of a thread's own stack do not change; one answer per thread is enough. What Go makes of it is
- * the same as before. The linker puts __wrap_ in the place of the function (#cgo LDFLAGS in main.go).
+ * Go asks for the bounds of the calling thread's stack whenever the stack pointer lies outside the bounds that it knows. Julia
+ * tasks and other coroutines run on stacks of their own, so it asks at each of their calls, and on the main thread glibc answers
+ * by reading /proc/self/maps: 200 µs a call. The bounds of a thread's own stack do not change; one answer per thread is enough.
+ * What Go makes of it is the same as before. The linker puts __wrap_ in the place of the function (#cgo LDFLAGS in main.go).
  */
 #include <pthread.h>
 #include <string.h>

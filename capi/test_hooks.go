@@ -63,7 +63,7 @@ func mmsbgo_test_device_fault(context C.mmsb_context_t, device, call, after, eff
 	defer guard(&code)
 	calls := []sim.Call{sim.AllocateOrdered, sim.Copy, sim.Fill, sim.Wait, sim.RecordEvent, sim.FreeOrdered}
 	if call < 0 || int(call) >= len(calls) {
-		return failed(status.Errorf(status.InvalidArgument, "%d is no call", call))
+		return failed(status.Errorf(status.InvalidArgument, "call %d does not exist", call))
 	}
 	return onDevices(context, func(set *devices.Set) error {
 		return set.Inject(sim.Fault{Device: int(device), Call: calls[call], After: int(after), Effect: sim.Effect(effect)})

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the quickstarts and the README's programs against the library that `make` built, as they stand. Where there is no GPU they use the
-# simulated device, which they ask for; that without asking there is none is run here, too.
+# Runs the quickstarts and the README's programs against the library that `make` built, as they stand. Where there is no GPU they
+# use the simulated device, which they ask for; that without asking there is none is run here, too.
 # Last line: N passed, M failed. Exit code 0 only when nothing failed.
 #
 # Environment, each with what `make` built as its default: MMSB_LIBRARY, PYTHON, JULIA; CC and CXX.

@@ -15,8 +15,8 @@ mmsb_status_t mmsb__page_read_only_fail(uint64_t page) {
 }
 
 mmsb_status_t mmsb__page_range_fail(uint64_t page, uint64_t offset, uint64_t length, uint64_t size) {
-    return mmsb__fail(MMSB_E_OUT_OF_RANGE, "%llu bytes at offset %llu reach past page 0x%016llx of %llu bytes",
-                      (unsigned long long)length, (unsigned long long)offset, (unsigned long long)page, (unsigned long long)size);
+    return mmsb__fail(MMSB_E_OUT_OF_RANGE, "offset %llu + length %llu exceeds page 0x%016llx, size %llu",
+                      (unsigned long long)offset, (unsigned long long)length, (unsigned long long)page, (unsigned long long)size);
 }
 
 mmsb_status_t mmsb__page_read(uint64_t page, uint64_t offset, void *buffer, uint64_t length) {
@@ -95,7 +95,7 @@ static mmsb_status_t check_range(void *work, size_t i, mmsb__record_t *record, u
     if (!mmsb__page_within(range->offset, range->length, record->size))
         return mmsb__page_range_fail(range->page, range->offset, range->length, record->size);
     if (!range->buffer && range->length > 0)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "buffer is NULL for %llu bytes", (unsigned long long)range->length);
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "buffer is NULL, but length is %llu", (unsigned long long)range->length);
     return MMSB_OK;
 }
 

@@ -64,7 +64,7 @@ static mmsb_status_t ring_of(const mmsb__batch_t *batch, mmsb__ring_t **ring) {
         *ring = found;
     }
     if (several && journalled)
-        return mmsb__fail(MMSB_E_UNSUPPORTED, "the batch's pages are of several contexts, and one of them has a journal");
+        return mmsb__fail(MMSB_E_UNSUPPORTED, "batch has pages of several contexts, and one of them has a journal");
     return MMSB_OK;
 }
 

@@ -7,13 +7,13 @@
 /* ------------------------------------------------------------------------------------------------------ checks ---- */
 
 mmsb_status_t mmsb__delta_null_fail(const char *what, uint64_t count) {
-    return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s is NULL, but %llu are to be read", what, (unsigned long long)count);
+    return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s is NULL, %llu expected", what, (unsigned long long)count);
 }
 
 mmsb_status_t mmsb__delta_check_payload(const mmsb_delta_t *delta, uint64_t needed) {
     if (MMSB__UNLIKELY(delta->payload_length != 0 && delta->payload_length != needed))
-        return mmsb__fail(MMSB_E_MISMATCH, "payload_length is %llu, but the delta changes %llu bytes",
-                          (unsigned long long)delta->payload_length, (unsigned long long)needed);
+        return mmsb__fail(MMSB_E_MISMATCH, "payload_length is %llu, %llu expected", (unsigned long long)delta->payload_length,
+                          (unsigned long long)needed);
     if (MMSB__UNLIKELY(!delta->payload && needed > 0))
         return mmsb__delta_null_fail("payload", needed);
     return MMSB_OK;
@@ -21,7 +21,7 @@ mmsb_status_t mmsb__delta_check_payload(const mmsb_delta_t *delta, uint64_t need
 
 static mmsb_status_t check_mask(const mmsb_delta_t *delta, uint64_t page_size) {
     if (delta->mask_length > page_size)
-        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "mask_length is %llu, longer than the page of %llu bytes",
+        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "mask_length %llu exceeds the page, size %llu",
                           (unsigned long long)delta->mask_length, (unsigned long long)page_size);
     if (!delta->mask && delta->mask_length > 0)
         return mmsb__delta_null_fail("mask", delta->mask_length);
@@ -39,21 +39,21 @@ static mmsb_status_t check_offsets(const mmsb_delta_t *delta, uint64_t page_size
         return delta->offsets ? mmsb__fail(MMSB_E_INVALID_ARGUMENT, "both offsets and offsets32 are set")
                               : mmsb__delta_null_fail("offsets", count);
     if (count > UINT64_MAX / sizeof(uint64_t))
-        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "count is %llu, beyond what can be addressed", (unsigned long long)count);
+        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "count %llu exceeds the limit of 2^61 - 1", (unsigned long long)count);
     if (mmsb__misaligned(delta->offsets, sizeof(uint64_t)) || mmsb__misaligned(delta->offsets32, sizeof(uint32_t)))
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "offsets at %p are not aligned to their size",
                           delta->offsets ? (const void *)delta->offsets : (const void *)delta->offsets32);
     uint64_t largest =
         delta->offsets ? mmsb__bytes.maximum64(delta->offsets, count) : mmsb__bytes.maximum32(delta->offsets32, count);
     if (largest >= page_size)
-        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "offset %llu lies past the page of %llu bytes", (unsigned long long)largest,
+        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "offset %llu exceeds the page, size %llu", (unsigned long long)largest,
                           (unsigned long long)page_size);
     return mmsb__delta_check_payload(delta, count);
 }
 
 mmsb_status_t mmsb__delta_run_fail(uint64_t offset, uint64_t length, uint64_t page_size) {
-    return mmsb__fail(MMSB_E_OUT_OF_RANGE, "run of %llu bytes at offset %llu exceeds the page, size %llu",
-                      (unsigned long long)length, (unsigned long long)offset, (unsigned long long)page_size);
+    return mmsb__fail(MMSB_E_OUT_OF_RANGE, "run at offset %llu + length %llu exceeds the page, size %llu",
+                      (unsigned long long)offset, (unsigned long long)length, (unsigned long long)page_size);
 }
 
 static mmsb_status_t check_runs(const mmsb_delta_t *delta, uint64_t page_size) {
@@ -63,7 +63,7 @@ static mmsb_status_t check_runs(const mmsb_delta_t *delta, uint64_t page_size) {
     if (!delta->runs)
         return mmsb__delta_null_fail("runs", count);
     if (count > UINT64_MAX / sizeof(mmsb_run_t))
-        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "count is %llu, beyond what can be addressed", (unsigned long long)count);
+        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "count %llu exceeds the limit of 2^60 - 1", (unsigned long long)count);
     if (mmsb__misaligned(delta->runs, sizeof(uint64_t)))
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "runs at %p are not aligned to 8", (const void *)delta->runs);
     for (uint64_t i = 0; i < count; i++) {
@@ -71,7 +71,7 @@ static mmsb_status_t check_runs(const mmsb_delta_t *delta, uint64_t page_size) {
         if (MMSB__UNLIKELY(status != MMSB_OK))
             return status;
         if (MMSB__UNLIKELY(__builtin_add_overflow(sum, delta->runs[i].length, &sum)))
-            return mmsb__fail(MMSB_E_OUT_OF_RANGE, "the runs' lengths add up to more than 2^64 bytes");
+            return mmsb__fail(MMSB_E_OUT_OF_RANGE, "run lengths add up to more than 2^64 - 1 bytes");
     }
     return mmsb__delta_check_payload(delta, sum);
 }
@@ -90,7 +90,7 @@ mmsb_status_t mmsb__delta_check(const mmsb_delta_t *delta, uint64_t page_size) {
         return mmsb__fail(MMSB_E_STRUCT_VERSION, "struct_size of a delta is %u, not %zu: call mmsb_delta_init first",
                           delta->struct_size, sizeof *delta);
     if (MMSB__UNLIKELY((delta->reserved[0] | delta->reserved[1] | delta->reserved[2] | delta->reserved[3]) != 0))
-        return mmsb__fail(MMSB_E_STRUCT_VERSION, "a reserved word of a delta is not 0");
+        return mmsb__fail(MMSB_E_STRUCT_VERSION, "reserved word of the delta is not 0");
     mmsb_status_t status;
     switch (delta->kind) {
     case MMSB_DELTA_DENSE_BYTES:
@@ -105,7 +105,7 @@ mmsb_status_t mmsb__delta_check(const mmsb_delta_t *delta, uint64_t page_size) {
         status = check_runs(delta, page_size);
         break;
     default:
-        status = mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%d is no kind of delta", delta->kind);
+        status = mmsb__fail(MMSB_E_INVALID_ARGUMENT, "kind %d is not a kind of delta", delta->kind);
     }
     if (MMSB__LIKELY(status == MMSB_OK))
         status = check_text("source", delta->source);
@@ -130,8 +130,8 @@ mmsb_status_t mmsb__delta_check_page(uint64_t page, const mmsb_delta_t *delta, m
     if (MMSB__UNLIKELY(delta->page_id != 0)) {
         uint64_t id = mmsb__record_id(mmsb__record_index(record), state);
         if (delta->page_id != id)
-            return mmsb__fail(MMSB_E_MISMATCH, "the delta is of page %llu, not of page %llu", (unsigned long long)delta->page_id,
-                              (unsigned long long)id);
+            return mmsb__fail(MMSB_E_MISMATCH, "page_id of the delta is %llu, but the page is %llu",
+                              (unsigned long long)delta->page_id, (unsigned long long)id);
     }
     return mmsb__mask_make(record);
 }

@@ -130,7 +130,7 @@ static int by_page(const void *a, const void *b) {
  * names its epoch. */
 static mmsb_status_t check_epochs(const struct_work_t *work, size_t count, size_t *bad) {
     if (count > UINT32_MAX)
-        return mmsb__fail(MMSB_E_LIMIT, "%zu deltas in a batch that names epochs: %u can be", count, UINT32_MAX);
+        return mmsb__fail(MMSB_E_LIMIT, "batch of %zu deltas with chosen epochs exceeds the limit of %u", count, UINT32_MAX);
     item_t *items = malloc(count * sizeof *items);
     if (!items)
         return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for the order of %zu deltas", count);
@@ -349,12 +349,12 @@ static mmsb_status_t check_arrays(const mmsb_page_runs_t *runs, size_t *bad_inde
         mmsb__misaligned(runs->lengths, sizeof(uint64_t)))
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "pages, offsets and lengths must be aligned to 8");
     if (count > UINT64_MAX / sizeof(uint64_t))
-        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "count is %llu, beyond what can be addressed", (unsigned long long)count);
+        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "count %llu exceeds the limit of 2^61 - 1", (unsigned long long)count);
     if (!runs->lengths) {
         if (__builtin_mul_overflow(count, runs->uniform_length, &sum)) {
             if (bad_index)
                 *bad_index = 0;
-            return mmsb__fail(MMSB_E_OUT_OF_RANGE, "%llu runs of %llu bytes are more than 2^64 bytes", (unsigned long long)count,
+            return mmsb__fail(MMSB_E_OUT_OF_RANGE, "%llu runs of %llu bytes exceed 2^64 - 1 bytes", (unsigned long long)count,
                               (unsigned long long)runs->uniform_length);
         }
     } else {
@@ -362,7 +362,7 @@ static mmsb_status_t check_arrays(const mmsb_page_runs_t *runs, size_t *bad_inde
             if (__builtin_add_overflow(sum, runs->lengths[i], &sum)) {
                 if (bad_index)
                     *bad_index = i;
-                return mmsb__fail(MMSB_E_OUT_OF_RANGE, "the runs' lengths add up to more than 2^64 bytes");
+                return mmsb__fail(MMSB_E_OUT_OF_RANGE, "run lengths add up to more than 2^64 - 1 bytes");
             }
         }
     }

@@ -4,7 +4,7 @@ package native
 
 /*
 #cgo CFLAGS: -DMMSB_INVARIANTS
-#include "check.h"
+#include "invariants.h"
 */
 import "C"
 

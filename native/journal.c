@@ -413,7 +413,7 @@ uint64_t mmsb__ring_last(mmsb__ring_t *ring) {
 mmsb_status_t mmsb__ring_open(uint32_t context_index, uint64_t next, uint64_t buffer_bytes, int64_t interval_ns, int each_call) {
     mmsb__ring_t *ring = mmsb__rings[context_index];
     if (ring && ring->capacity != buffer_bytes)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "a ring of %llu bytes cannot become one of %llu",
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "journal ring has %llu bytes, its size cannot change to %llu",
                           (unsigned long long)ring->capacity, (unsigned long long)buffer_bytes);
     if (!ring && posix_memalign((void **)(void *)&ring, 64, sizeof *ring) != 0)
         return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for the journal's ring");

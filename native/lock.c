@@ -12,7 +12,7 @@ mmsb_status_t mmsb__page_fail(uint64_t page) {
     uint32_t generation = MMSB__HANDLE_GENERATION(page), newest = MMSB__HANDLE_GENERATION(state);
     unsigned long long shown = page;
     if (page == 0)
-        return mmsb__fail(MMSB_E_INVALID_HANDLE, "the page handle is 0");
+        return mmsb__fail(MMSB_E_INVALID_HANDLE, "page handle is 0");
     if (MMSB__HANDLE_KIND(page) != MMSB_KIND_PAGE)
         return mmsb__fail(MMSB_E_INVALID_HANDLE, "0x%016llx is not a page: kind %u", shown, MMSB__HANDLE_KIND(page));
     uint32_t kind = MMSB__HANDLE_KIND(state);
@@ -22,8 +22,8 @@ mmsb_status_t mmsb__page_fail(uint64_t page) {
         (generation < newest ||
          (generation == newest && (kind == MMSB__STATE_ENDED || kind == MMSB__STATE_RETIRED || kind == MMSB_KIND_PAGE)));
     if (given_out)
-        return mmsb__fail(MMSB_E_STALE_HANDLE, "page 0x%016llx has been destroyed", shown);
-    return mmsb__fail(MMSB_E_INVALID_HANDLE, "0x%016llx was never given out", shown);
+        return mmsb__fail(MMSB_E_STALE_HANDLE, "page 0x%016llx was destroyed", shown);
+    return mmsb__fail(MMSB_E_INVALID_HANDLE, "0x%016llx is not a page: no page ever had this handle", shown);
 }
 
 static void wait_a_little(uint32_t *round) {
@@ -118,8 +118,9 @@ mmsb_status_t mmsb__batch_meet(const mmsb__batch_t *batch, uint64_t page, int pa
             return mmsb__page_fail(page);
         uint32_t owner = (uint32_t)(seen & MMSB__OWNER_MASK);
         if (owner == batch->owner)
-            return batch->distinct ? mmsb__fail(MMSB_E_STALE_HANDLE, "page 0x%016llx comes twice", (unsigned long long)page)
-                                   : MMSB_OK;
+            return batch->distinct
+                       ? mmsb__fail(MMSB_E_STALE_HANDLE, "page 0x%016llx occurs twice in the batch", (unsigned long long)page)
+                       : MMSB_OK;
         if (owner != 0) {
             if (!patient)
                 return MMSB_E_WOULD_BLOCK;

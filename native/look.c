@@ -35,8 +35,7 @@ void *mmsb__page_address_slow(uint64_t page) {
     } else if (!(state & MMSB__NONRESIDENT) || mmsb__record_pinned(record)) {
         address = mmsb__record_expose(record);
     } else {
-        mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx is on disk and not mmsb__page_pinned_fail: it has no address",
-                   (unsigned long long)page);
+        mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx is on disk and not pinned: it has no address", (unsigned long long)page);
     }
     mmsb__page_unlock(record, state);
     return address;

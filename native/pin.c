@@ -18,8 +18,8 @@ mmsb_status_t mmsb__page_pin(uint64_t page, int32_t mode, void **address) {
     if (MMSB__UNLIKELY(mode == MMSB_PIN_WRITE && (state & MMSB__READ_ONLY))) {
         status = mmsb__page_read_only_fail(page);
     } else if (MMSB__UNLIKELY(*pins == UINT16_MAX)) {
-        status = mmsb__fail(MMSB_E_LIMIT, "page 0x%016llx has %u pins of mode %d, the most there can be",
-                            (unsigned long long)page, *pins, mode);
+        status = mmsb__fail(MMSB_E_LIMIT, "page 0x%016llx has %u pins of mode %d, the limit is %u", (unsigned long long)page,
+                            *pins, mode, UINT16_MAX);
     } else {
         __atomic_store_n(pins, (uint16_t)(*pins + 1), __ATOMIC_RELAXED);
         if (mode == MMSB_PIN_WRITE)

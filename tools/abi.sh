@@ -14,14 +14,15 @@ exported_symbols() {
     join -a 1 -e '?' -o 0,1.2,2.2 \
         <(nm -D --defined-only "$library" | awk '$2 != "A" { split($3, part, "@@"); print part[1], part[2] }' | sort) \
         <(awk '/Since [0-9]/ { match($0, /Since [0-9.]+[0-9]/); since = substr($0, RSTART + 6, RLENGTH - 6) }
-               /^MMSB_API/ { match($0, /mmsb_[a-z0-9_]+\(/); print substr($0, RSTART, RLENGTH - 1), since }' include/mmsb.h | sort) |
+               /^MMSB_API/ { match($0, /mmsb_[a-z0-9_]+\(/); print substr($0, RSTART, RLENGTH - 1), since }' include/mmsb.h |
+            sort) |
         awk '{ print $1 "@" $2, $3 }'
 }
 
 # Public types only, so that Go's own and the page records stay out of the comparison.
 describe() {
-    abidw --headers-dir include --drop-private-types --exported-interfaces-only --no-corpus-path --no-comp-dir-path --no-show-locs --type-id-style hash \
-        --no-write-default-sizes --out-file "$1" "$library"
+    abidw --headers-dir include --drop-private-types --exported-interfaces-only --no-corpus-path --no-comp-dir-path \
+        --no-show-locs --type-id-style hash --no-write-default-sizes --out-file "$1" "$library"
 }
 
 case ${1:-} in

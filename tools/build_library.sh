@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# tools/build_library.sh OUTPUT [-tags TAG] [go build flags]: builds the shared library as OUTPUT, with the link libmmsb.so.0 beside it.
-# The same tree gives the same bytes in every folder. CC chooses the C compiler, MMSB_CUDA=off leaves out the kernels for CUDA.
+# tools/build_library.sh OUTPUT [-tags TAG] [go build flags]: builds the shared library as OUTPUT, with the link libmmsb.so.0
+# beside it. The same tree gives the same bytes in every folder. CC chooses the C compiler, MMSB_CUDA=off leaves out the kernels
+# for CUDA.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 output=$1

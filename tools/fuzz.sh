@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tools/fuzz.sh CALLS [SEED]: random calls of the C ABI against a model, on a library whose C door counts the lines that ran. Fails
-# below 90 % of them.
+# tools/fuzz.sh CALLS [SEED]: random calls of the C ABI against a model, on a library with assertions whose C door counts the lines
+# that ran. Fails below 90 % of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 wanted=90
@@ -10,10 +10,11 @@ mkdir -p "$folder/tmp"
 
 # The compiler's notes lie beside the objects in Go's work folder, which -work keeps. The define makes the door compile anew.
 GOTMPDIR=$folder/tmp CGO_CFLAGS="-O0 -g --coverage -fprofile-update=atomic -DMMSB_COVERAGE_RUN=$$" CGO_LDFLAGS=--coverage \
-    tools/build_library.sh "$folder/libmmsb.so" -tags mmsbtest -work 2> "$folder/build.log" || { cat "$folder/build.log"; exit 1; }
+    tools/build_library.sh "$folder/libmmsb.so" -tags mmsbtest,invariants -work 2> "$folder/build.log" ||
+    { cat "$folder/build.log"; exit 1; }
 
 status=0
-LD_LIBRARY_PATH=$folder build/c/fuzz_test.c.run "$@" || status=1
+LD_LIBRARY_PATH=$folder build/c/fuzz.run "$@" || status=1
 
 # b001 is what Go calls the package it was asked to build.
 for count in "$folder"/tmp/go-build*/b001/*.gcda; do

@@ -32,7 +32,8 @@ var listDevices command.Devices = func(simulated int) ([]command.Device, error) 
 	list := make([]command.Device, len(found))
 	for i, d := range found {
 		list[i] = command.Device{
-			Ordinal: d.Ordinal, Name: d.Name, Simulated: d.Simulated, PCI: d.PCI, UUID: hex.EncodeToString(d.UUID[:]), Bytes: d.Bytes,
+			Ordinal: d.Ordinal, Name: d.Name, Simulated: d.Simulated, PCI: d.PCI, UUID: hex.EncodeToString(d.UUID[:]),
+			Bytes:     d.Bytes,
 			FreeBytes: d.Free, Capability: fmt.Sprintf("%d.%d", d.Major, d.Minor), Multiprocessors: d.Multiprocessors,
 			Telemetry: telemetry[d.PCI],
 		}
@@ -44,8 +45,9 @@ var listDevices command.Devices = func(simulated int) ([]command.Device, error) 
 }
 
 var pathNames = map[nvml.Path]string{
-	nvml.PathUnknown: "unknown", nvml.SameBoard: "same board", nvml.OneSwitch: "one switch", nvml.SeveralSwitches: "several switches",
-	nvml.HostBridge: "host bridge", nvml.NUMANode: "NUMA node", nvml.AcrossSystem: "system",
+	nvml.PathUnknown: "unknown", nvml.SameBoard: "same board", nvml.OneSwitch: "one switch",
+	nvml.SeveralSwitches: "several switches",
+	nvml.HostBridge:      "host bridge", nvml.NUMANode: "NUMA node", nvml.AcrossSystem: "system",
 }
 
 // telemetryByPCI is what the management library tells, empty where it does not.
@@ -62,8 +64,9 @@ func telemetryByPCI() map[string]*command.Telemetry {
 	paths, err := library.Paths()
 	for i, d := range all {
 		t := &command.Telemetry{
-			BytesOfOthers: d.MemoryOfOthers, Utilization: d.Utilization, Temperature: d.Temperature, PCIeGeneration: d.PCIeGeneration,
-			PCIeLanes: d.PCIeLanes,
+			BytesOfOthers: d.MemoryOfOthers, Utilization: d.Utilization, Temperature: d.Temperature,
+			PCIeGeneration: d.PCIeGeneration,
+			PCIeLanes:      d.PCIeLanes,
 		}
 		for _, link := range d.Links {
 			t.Links = append(t.Links, link.Remote)

@@ -1,5 +1,5 @@
-// Package alloc keeps the books of memory that is cut into ranges. It never touches the memory: units, and what lies behind
-// them, are the caller's, so the same code serves host regions, files and devices.
+// Package alloc divides a space of units into extents. It never touches what the units stand for, so the same code serves host
+// regions, files and devices.
 package alloc
 
 import (
@@ -9,19 +9,19 @@ import (
 	"libmmsb/core/status"
 )
 
-// Free ranges are kept in lists by size class: sizes below 32 have a class each, above there are 32 to each power of two,
-// so that a class spans 3 % in size. Two levels of bitmaps find the next class that has a range.
+// Free extents are kept in lists by size class: sizes below 32 have a class each, above there are 32 to each power of two,
+// so that a class spans 3 % in size. Two levels of bitmaps find the next class that has a extent.
 const (
 	columnBits = 5
 	columns    = 1 << columnBits
 	rows       = 64 - columnBits + 1
 	classes    = rows * columns
 
-	// probes is how many ranges are looked at one by one before one that surely fits is taken.
+	// probes is how many extents are looked at one by one before one that surely fits is taken.
 	probes = 8
 )
 
-// extent is a range of blocks, free or allocated. Extents tile the space: previous and next are the neighbours in it. A
+// extent is a range of units, free or allocated. Extents tile the space: previous and next are the neighbours in it. A
 // free one is also in the list of its class. Numbers stand for pointers, 0 for none.
 type extent struct {
 	offset, count          uint64
@@ -30,23 +30,23 @@ type extent struct {
 	free                   bool
 }
 
-// Extents divides a space of blocks, from 0 to a limit, into ranges. Allocate and Free take constant time, but for an
-// allocation that fails or only just succeeds, which may look at all free ranges of nearly its size. It holds no pointers,
+// Extents is a space of units, from 0 to a limit, divided into extents. Allocate and Free take constant time, but for an
+// allocation that fails or only just succeeds, which may look at all free extents of nearly its size. It holds no pointers,
 // so that the garbage collector does not feel it, and does no locking.
 type Extents struct {
 	limit     uint64
 	used      uint64
 	extents   []extent          // the one at index 0 is not used
-	spare     uint32            // extents to be used again, in a list by next
+	unused    uint32            // extents to be used again, in a list by next
 	last      uint32            // the extent that ends at the limit
 	allocated map[uint64]uint32 // the allocated extents by offset
 
-	rowMap    uint64 // bit r: some class of row r has a range
+	rowMap    uint64 // bit r: some class of row r has a extent
 	columnMap [rows]uint32
 	youngest  [classes]uint32
 }
 
-// NewExtents makes a space of limit blocks, all free.
+// NewExtents makes a space of limit units, all free.
 func NewExtents(limit uint64) *Extents {
 	e := &Extents{extents: make([]extent, 1), allocated: map[uint64]uint32{}}
 	if limit > 0 {
@@ -55,16 +55,13 @@ func NewExtents(limit uint64) *Extents {
 	return e
 }
 
-// Limit is the number of blocks in the space.
+// Limit is the number of units in the space.
 func (e *Extents) Limit() uint64 { return e.limit }
 
-// Used is the number of allocated blocks.
+// Used is the number of allocated units.
 func (e *Extents) Used() uint64 { return e.used }
 
-// Ranges is the number of allocated ranges.
-func (e *Extents) Ranges() int { return len(e.allocated) }
-
-// Largest is the size of the largest free range.
+// Largest is the size of the largest free extent.
 func (e *Extents) Largest() uint64 {
 	if e.rowMap == 0 {
 		return 0
@@ -78,8 +75,8 @@ func (e *Extents) Largest() uint64 {
 	return largest
 }
 
-// Allocate takes count blocks from an offset that is a multiple of alignment (0 and 1 = any). It fails only where no free
-// range can hold them, or for a count of 0.
+// Allocate takes count units from an offset that is a multiple of alignment (0 and 1 = any). It fails only where no free
+// extent can hold them, or for a count of 0.
 func (e *Extents) Allocate(count, alignment uint64) (offset uint64, ok bool) {
 	alignment = max(alignment, 1)
 	if count == 0 || count > e.limit-e.used || len(e.extents) > math.MaxUint32-2 {
@@ -105,14 +102,14 @@ func (e *Extents) Allocate(count, alignment uint64) (offset uint64, ok bool) {
 	return taken.offset, true
 }
 
-// Free gives a range back, which must be just what an Allocate returned. Errors: InvalidArgument.
+// Free gives a extent back, which must be just what an Allocate returned. Errors: InvalidArgument.
 func (e *Extents) Free(offset, count uint64) error {
 	index, found := e.allocated[offset]
 	if !found {
-		return status.Errorf(status.InvalidArgument, "no range is allocated at block %d of %d", offset, e.limit)
+		return status.Errorf(status.InvalidArgument, "no extent is allocated at unit %d of %d", offset, e.limit)
 	}
 	if actual := e.extents[index].count; actual != count {
-		return status.Errorf(status.InvalidArgument, "the range at block %d has %d blocks, not %d", offset, actual, count)
+		return status.Errorf(status.InvalidArgument, "the extent at unit %d has %d units, not %d", offset, actual, count)
 	}
 	delete(e.allocated, offset)
 	e.used -= count
@@ -132,7 +129,7 @@ func (e *Extents) Free(offset, count uint64) error {
 // Grow moves the limit up. Errors: InvalidArgument (it would move down).
 func (e *Extents) Grow(limit uint64) error {
 	if limit < e.limit {
-		return status.Errorf(status.InvalidArgument, "the limit is %d blocks, it cannot become %d", e.limit, limit)
+		return status.Errorf(status.InvalidArgument, "the limit is %d units, it cannot become %d", e.limit, limit)
 	}
 	if limit > e.limit {
 		e.extend(limit)
@@ -140,8 +137,8 @@ func (e *Extents) Grow(limit uint64) error {
 	return nil
 }
 
-// Skip moves the limit up by count blocks that nobody gets. What is allocated later never reaches from before them to behind them, which is
-// what a caller needs whose space is not of one piece.
+// Skip moves the limit up by count units that nobody gets. What is allocated later never reaches from before them to behind them,
+// which is what a caller needs whose space is not of one piece.
 func (e *Extents) Skip(count uint64) {
 	index := e.take()
 	e.extents[index] = extent{offset: e.limit, count: count, previous: e.last}
@@ -172,7 +169,7 @@ func (e *Extents) extend(limit uint64) {
 	e.limit = limit
 }
 
-// search is a free extent that can hold the blocks, or 0: one of the first that are hardly larger than asked for, else one
+// search is a free extent that can hold the units, or 0: one of the first that are hardly larger than asked for, else one
 // that is surely large enough, else whichever there is.
 func (e *Extents) search(count, alignment uint64) uint32 {
 	first := class(count)
@@ -187,7 +184,7 @@ func (e *Extents) search(count, alignment uint64) uint32 {
 	return e.scan(first, math.MaxInt, count, alignment)
 }
 
-// scan looks at so many free extents, by class from a first one on, for one that can hold the blocks.
+// scan looks at so many free extents, by class from a first one on, for one that can hold the units.
 func (e *Extents) scan(first, limit int, count, alignment uint64) uint32 {
 	for found := e.nextClass(first); found < classes; found = e.nextClass(found + 1) {
 		for index := e.youngest[found]; index != 0; index = e.extents[index].olderFree {
@@ -203,7 +200,7 @@ func (e *Extents) scan(first, limit int, count, alignment uint64) uint32 {
 	return 0
 }
 
-// padding is the number of blocks before the first aligned one.
+// padding is the number of units before the first aligned one.
 func (e *Extents) padding(index uint32, alignment uint64) uint64 {
 	if past := e.extents[index].offset % alignment; past > 0 {
 		return alignment - past
@@ -246,7 +243,7 @@ func (e *Extents) nextClass(from int) int {
 	return row*columns + bits.TrailingZeros32(e.columnMap[row])
 }
 
-// list marks an extent free and puts it into the list of its class.
+// list makes an extent free and puts it into the list of its class.
 func (e *Extents) list(index uint32) {
 	added := &e.extents[index]
 	found := class(added.count)
@@ -279,7 +276,7 @@ func (e *Extents) unlist(index uint32) {
 	}
 }
 
-// split cuts an extent that is in no list after count blocks, and returns the new one behind.
+// split cuts an extent that is in no list after count units, and returns the new one behind.
 func (e *Extents) split(index uint32, count uint64) uint32 {
 	rest := e.take()
 	front := &e.extents[index]
@@ -304,14 +301,14 @@ func (e *Extents) join(index uint32) {
 	} else {
 		e.last = index
 	}
-	e.extents[gone] = extent{next: e.spare}
-	e.spare = gone
+	e.extents[gone] = extent{next: e.unused}
+	e.unused = gone
 }
 
 // take is the index of an extent that is not in use.
 func (e *Extents) take() uint32 {
-	if index := e.spare; index != 0 {
-		e.spare = e.extents[index].next
+	if index := e.unused; index != 0 {
+		e.unused = e.extents[index].next
 		return index
 	}
 	e.extents = append(e.extents, extent{})
@@ -331,61 +328,61 @@ func (e *Extents) Check() error {
 	}
 	var position, used uint64
 	var previous uint32
-	ranges, free := 0, map[uint32]bool{}
+	allocated, free := 0, map[uint32]bool{}
 	for index := first; index != 0; index = e.extents[index].next {
 		current := e.extents[index]
 		switch {
 		case current.offset != position:
-			return broken("an extent begins at block %d, the one before ends at %d", current.offset, position)
+			return broken("extent at unit %d does not begin where the one before ends, at %d", current.offset, position)
 		case current.count == 0 || current.count > e.limit-position:
-			return broken("the extent at block %d has %d blocks, the limit is %d", position, current.count, e.limit)
+			return broken("the extent at unit %d has %d units, the limit is %d", position, current.count, e.limit)
 		case current.previous != previous:
-			return broken("the extent at block %d is after extent %d, not %d", position, previous, current.previous)
+			return broken("the extent at unit %d is after extent %d, not %d", position, previous, current.previous)
 		case current.free && previous != 0 && e.extents[previous].free:
-			return broken("two free extents touch at block %d", position)
+			return broken("two free extents touch at unit %d", position)
 		case current.free:
 			free[index] = true
 		default:
 			if found, there := e.allocated[position]; !there || found != index {
-				return broken("the allocated extent at block %d is not known by its offset", position)
+				return broken("the allocated extent at unit %d is not known by its offset", position)
 			}
 			used += current.count
-			ranges++
+			allocated++
 		}
 		position += current.count
 		previous = index
 	}
 	switch {
 	case position != e.limit:
-		return broken("the extents end at block %d, the limit is %d", position, e.limit)
+		return broken("the extents end at unit %d, the limit is %d", position, e.limit)
 	case previous != e.last:
 		return broken("the last extent is %d, not %d", previous, e.last)
 	case used != e.used:
-		return broken("%d blocks are allocated, %d are counted", used, e.used)
-	case ranges != len(e.allocated):
-		return broken("%d ranges are allocated, %d are known by their offset", ranges, len(e.allocated))
+		return broken("%d units are allocated, %d are counted", used, e.used)
+	case allocated != len(e.allocated):
+		return broken("%d extents are allocated, %d are known by their offset", allocated, len(e.allocated))
 	}
-	return e.checkLists(free, len(e.extents)-1-ranges)
+	return e.checkLists(free, len(e.extents)-1-allocated)
 }
 
-// checkLists checks the lists against the free extents of the walk; unused is the number of extents that are free or spare.
-func (e *Extents) checkLists(free map[uint32]bool, unused int) error {
+// checkLists checks the lists against the free extents of the walk; idle is the number of extents that are free or unused.
+func (e *Extents) checkLists(free map[uint32]bool, idle int) error {
 	broken := func(format string, arguments ...any) error {
 		return status.Errorf(status.Internal, format, arguments...)
 	}
 	listed := 0
 	for found, index := range e.youngest {
 		row, column := found/columns, found%columns
-		if marked := e.columnMap[row]>>column&1 != 0; marked != (index != 0) {
-			return broken("class %d has the mark %t and the extent %d", found, marked, index)
+		if set := e.columnMap[row]>>column&1 != 0; set != (index != 0) {
+			return broken("class %d has bit %t and first extent %d", found, set, index)
 		}
-		if marked := e.rowMap>>row&1 != 0; marked != (e.columnMap[row] != 0) {
-			return broken("row %d has the mark %t and the classes %#x", row, marked, e.columnMap[row])
+		if set := e.rowMap>>row&1 != 0; set != (e.columnMap[row] != 0) {
+			return broken("row %d has bit %t and classes %#x", row, set, e.columnMap[row])
 		}
 		for younger := uint32(0); index != 0; younger, index = index, e.extents[index].olderFree {
 			current := e.extents[index]
 			if !free[index] || current.youngerFree != younger || class(current.count) != found {
-				return broken("the extent at block %d with %d blocks does not belong into the list of class %d",
+				return broken("the extent at unit %d with %d units does not belong into the list of class %d",
 					current.offset, current.count, found)
 			}
 			delete(free, index)
@@ -395,11 +392,11 @@ func (e *Extents) checkLists(free map[uint32]bool, unused int) error {
 	if len(free) > 0 {
 		return broken("%d free extents are in no list", len(free))
 	}
-	for index := e.spare; index != 0; index = e.extents[index].next {
+	for index := e.unused; index != 0; index = e.extents[index].next {
 		listed++
 	}
-	if listed != unused {
-		return broken("%d extents are free or spare, %d are in a list", unused, listed)
+	if listed != idle {
+		return broken("%d extents are free or unused, %d are in a list", idle, listed)
 	}
 	return nil
 }

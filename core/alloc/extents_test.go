@@ -15,7 +15,7 @@ import (
 func allocate(t *testing.T, e *Extents, count, alignment uint64) uint64 {
 	t.Helper()
 	offset, ok := e.Allocate(count, alignment)
-	require.True(t, ok, "%d blocks aligned to %d", count, alignment)
+	require.True(t, ok, "%d units aligned to %d", count, alignment)
 	return offset
 }
 
@@ -25,7 +25,7 @@ func TestFreedNeighboursBecomeOneRange(t *testing.T) {
 		offsets := []uint64{allocate(t, e, 10, 1), allocate(t, e, 20, 1), allocate(t, e, 30, 1)}
 		assert.EqualValues(t, 60, e.Used())
 		assert.EqualValues(t, 40, e.Largest())
-		assert.Equal(t, 3, e.Ranges())
+		assert.Equal(t, 3, len(e.allocated))
 		for _, number := range order {
 			require.NoError(t, e.Free(offsets[number], uint64(number+1)*10))
 			require.NoError(t, e.Check())
@@ -63,7 +63,7 @@ func TestFreeRefusesWhatIsNotAllocatedExactlySo(t *testing.T) {
 		assert.Equal(t, status.InvalidArgument, status.CodeOf(e.Free(wrong[0], wrong[1])), "%v", wrong)
 	}
 	require.NoError(t, e.Free(offset, 10))
-	assert.ErrorContains(t, e.Free(offset, 10), "no range is allocated at block 0 of 100")
+	assert.ErrorContains(t, e.Free(offset, 10), "no extent is allocated at unit 0 of 100")
 	require.NoError(t, e.Check())
 }
 
@@ -82,7 +82,7 @@ func TestAlignment(t *testing.T) {
 	require.NoError(t, whole.Check())
 }
 
-// A range that can hold the blocks is found even when it is among many that look as good.
+// A range that can hold the units is found even when it is among many that look as good.
 func TestAnAllocationOnlyFailsWhereNothingFits(t *testing.T) {
 	e := NewExtents(0)
 	var fitting uint64
@@ -147,7 +147,7 @@ func TestClassesRiseWithTheSize(t *testing.T) {
 	}
 }
 
-// model is a byte per block: the number of the range it belongs to, 0 when free.
+// model is a byte per unit: the number of the range it belongs to, 0 when free.
 type model []byte
 
 func (m model) fits(count, alignment int) bool {
@@ -192,7 +192,7 @@ func play(t *testing.T, next func() uint64, steps int) (succeeded, failed int) {
 			}
 			count = max(count, 1)
 			offset, ok := e.Allocate(uint64(count), uint64(alignment))
-			require.Equal(t, m.fits(count, alignment), ok, "step %d: %d blocks aligned to %d", step, count, alignment)
+			require.Equal(t, m.fits(count, alignment), ok, "step %d: %d units aligned to %d", step, count, alignment)
 			if !ok {
 				failed++
 				break
@@ -200,7 +200,7 @@ func play(t *testing.T, next func() uint64, steps int) (succeeded, failed int) {
 			succeeded++
 			require.Zero(t, offset%uint64(alignment))
 			for at := range count {
-				require.Zero(t, m[int(offset)+at], "step %d: block %d is given out twice", step, int(offset)+at)
+				require.Zero(t, m[int(offset)+at], "step %d: unit %d is given out twice", step, int(offset)+at)
 				m[int(offset)+at] = 1
 			}
 			ranges = append(ranges, held{offset, uint64(count)})
@@ -276,7 +276,7 @@ func TestCheckSeesDamage(t *testing.T) {
 		"row":           func(e *Extents) { e.rowMap ^= 1 << 20 },
 		"list":          func(e *Extents) { e.youngest[class(20)] = 0; e.columnMap[0] = 0; e.rowMap = 1 << 4 },
 		"younger":       func(e *Extents) { e.extents[2].youngerFree = 1 },
-		"lost a spare":  func(e *Extents) { e.extents = append(e.extents, extent{}) },
+		"lost a unused": func(e *Extents) { e.extents = append(e.extents, extent{}) },
 		"touching free": func(e *Extents) { e.list(1); e.list(2) },
 	} {
 		e := NewExtents(1000)

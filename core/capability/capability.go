@@ -24,9 +24,9 @@ func List() []Capability {
 		hugePages(),
 		membarrier(),
 		writeTracking(),
-		{Name: "simulated device", Available: true, Reason: "in a context that asks for them"},
-		absent("nccl", "this release has no collectives"),
-		absent("nixl", "this release has no transfers"),
+		{Name: "simulated device", Available: true, Reason: "available in a context that asks for it"},
+		absent("nccl", "collectives are not in this release"),
+		absent("nixl", "transfers are not in this release"),
 	}
 }
 
@@ -44,9 +44,9 @@ func hugePages() Capability {
 // writeTracking tells incremental snapshots what was written through pointers; without it they compare checksums.
 func writeTracking() Capability {
 	if err := track.Available(); err != nil {
-		return Capability{Name: "write tracking", Reason: err.Error() + ": checksums are compared"}
+		return Capability{Name: "write tracking", Reason: err.Error() + "; checksums are compared instead"}
 	}
-	return Capability{Name: "write tracking", Available: true, Reason: "userfaultfd and PAGEMAP_SCAN"}
+	return Capability{Name: "write tracking", Available: true, Reason: "with userfaultfd and PAGEMAP_SCAN"}
 }
 
 // membarrier is what keeps creating a page free of fences; without it every create and destroy pays one.
@@ -55,9 +55,11 @@ func membarrier() Capability {
 	commands, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, 0, 0, 0)
 	switch {
 	case errno != 0:
-		return Capability{Name: "membarrier", Reason: "the kernel answers " + errno.Error() + ": create and destroy use fences"}
+		return Capability{Name: "membarrier", Reason: "refused by the kernel: " + errno.Error() +
+			"; create and destroy use fences"}
 	case commands&expedited == 0:
-		return Capability{Name: "membarrier", Reason: "the kernel has no private expedited form: create and destroy use fences"}
+		return Capability{Name: "membarrier",
+			Reason: "the kernel lacks private expedited commands; create and destroy use fences"}
 	}
-	return Capability{Name: "membarrier", Available: true, Reason: "private expedited"}
+	return Capability{Name: "membarrier", Available: true, Reason: "with private expedited commands"}
 }

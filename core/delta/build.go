@@ -17,7 +17,7 @@ func Merge(a, b *Form) (*Form, error) {
 		}
 	}
 	if a.PageID != 0 && b.PageID != 0 && a.PageID != b.PageID {
-		return nil, status.Errorf(status.Mismatch, "the deltas are of different pages: %d and %d", a.PageID, b.PageID)
+		return nil, status.Errorf(status.Mismatch, "the deltas belong to different pages: %d and %d", a.PageID, b.PageID)
 	}
 	merged := asRuns(overlay(reduce(a, 0), reduce(b, uint64(len(a.Payload)))), payloads{a.Payload, b.Payload})
 	merged.ID, merged.Source, merged.Intent = b.ID, b.Source, b.Intent
@@ -32,7 +32,7 @@ func Merge(a, b *Form) (*Form, error) {
 // far).
 func Convert(f *Form, kind Kind) (*Form, error) {
 	if kind < DenseBytes || kind > Runs {
-		return nil, status.Errorf(status.InvalidArgument, "delta kind is %d, not from %d to %d", kind, DenseBytes, Runs)
+		return nil, status.Errorf(status.InvalidArgument, "delta kind is %d, not %d to %d", kind, DenseBytes, Runs)
 	}
 	if err := Validate(f, unbounded); err != nil {
 		return nil, err
@@ -151,17 +151,17 @@ func available(mask, payload uint64) error {
 	}
 	var system unix.Sysinfo_t
 	if err := unix.Sysinfo(&system); err != nil {
-		return status.Errorf(status.OutOfMemory, "the system does not say how much memory it has: %v", err)
+		return status.Errorf(status.OutOfMemory, "cannot read the size of the system's memory: %v", err)
 	}
 	memory := (system.Totalram + system.Totalswap) * uint64(system.Unit)
 	if mask > memory || payload > memory-mask {
 		return status.Errorf(status.OutOfMemory,
-			"the delta in that form would take a mask of %d bytes and a payload of %d, the system has %d",
+			"the delta needs a mask of %d bytes and a payload of %d bytes; the system has %d bytes",
 			mask, payload, memory)
 	}
 	probe, err := unix.Mmap(-1, 0, int(mask+payload), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
-		return status.Errorf(status.OutOfMemory, "the delta in that form would take a mask of %d bytes and a payload of %d: %v",
+		return status.Errorf(status.OutOfMemory, "cannot allocate a mask of %d bytes and a payload of %d bytes: %v",
 			mask, payload, err)
 	}
 	_ = unix.Munmap(probe)

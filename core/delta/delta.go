@@ -74,7 +74,7 @@ func (f *Form) PayloadBytes() (uint64, error) {
 		for number, run := range f.Runs {
 			if sum, carry = bits.Add64(sum, run.Length, 0); carry != 0 {
 				return 0, status.Errorf(status.Mismatch,
-					"the lengths of the first %d of %d runs add up to more than 2^64", number+1, f.Count)
+					"lengths of the first %d of %d runs add up to more than 2^64-1", number+1, f.Count)
 			}
 		}
 		return sum, nil
@@ -85,13 +85,13 @@ func (f *Form) PayloadBytes() (uint64, error) {
 // in which they are looked for: InvalidArgument, OutOfRange, and for the payload Mismatch or InvalidArgument.
 func Validate(f *Form, pageSize uint64) error {
 	if f.Kind < DenseBytes || f.Kind > Runs {
-		return status.Errorf(status.InvalidArgument, "delta kind is %d, not from %d to %d", f.Kind, DenseBytes, Runs)
+		return status.Errorf(status.InvalidArgument, "delta kind is %d, not %d to %d", f.Kind, DenseBytes, Runs)
 	}
 	if !utf8.ValidString(f.Source) {
-		return status.Errorf(status.InvalidArgument, "the delta's source (%d bytes) is not UTF-8", len(f.Source))
+		return status.Errorf(status.InvalidArgument, "source of %d bytes is not valid UTF-8", len(f.Source))
 	}
 	if !utf8.ValidString(f.Intent) {
-		return status.Errorf(status.InvalidArgument, "the delta's intent (%d bytes) is not UTF-8", len(f.Intent))
+		return status.Errorf(status.InvalidArgument, "intent of %d bytes is not valid UTF-8", len(f.Intent))
 	}
 	var err error
 	switch f.Kind {
@@ -110,23 +110,23 @@ func Validate(f *Form, pageSize uint64) error {
 		return err
 	}
 	if f.Payload == nil && needed > 0 {
-		return status.Errorf(status.InvalidArgument, "the delta's payload is NULL, %d bytes are needed", needed)
+		return status.Errorf(status.InvalidArgument, "payload is NULL, but %d bytes are expected", needed)
 	}
 	if uint64(len(f.Payload)) != needed {
-		return status.Errorf(status.Mismatch, "the delta's payload has %d bytes, %d are needed", len(f.Payload), needed)
+		return status.Errorf(status.Mismatch, "payload_length is %d, %d expected", len(f.Payload), needed)
 	}
 	return nil
 }
 
 func validateMask(f *Form, pageSize uint64) error {
 	if f.Mask == nil && f.MaskLength > 0 {
-		return status.Errorf(status.InvalidArgument, "the delta's mask is NULL, its length is %d", f.MaskLength)
+		return status.Errorf(status.InvalidArgument, "mask is NULL, but mask_length is %d", f.MaskLength)
 	}
 	if f.MaskLength > pageSize {
-		return status.Errorf(status.OutOfRange, "the delta's mask is for %d bytes, the page has %d", f.MaskLength, pageSize)
+		return status.Errorf(status.OutOfRange, "mask_length is %d, more than the page's %d bytes", f.MaskLength, pageSize)
 	}
 	if needed := f.MaskBytes(); uint64(len(f.Mask)) != needed {
-		return status.Errorf(status.Mismatch, "the delta's mask takes %d bytes, %d are needed for a length of %d",
+		return status.Errorf(status.Mismatch, "mask has %d bytes, %d expected for mask_length %d",
 			len(f.Mask), needed, f.MaskLength)
 	}
 	return nil
@@ -136,18 +136,18 @@ func validateOffsets(f *Form, pageSize uint64) error {
 	given := uint64(len(f.Offsets))
 	switch {
 	case f.Offsets != nil && f.Offsets32 != nil:
-		return status.Errorf(status.InvalidArgument, "the delta has both offsets and offsets32")
+		return status.Errorf(status.InvalidArgument, "both offsets and offsets32 are set")
 	case f.Offsets32 != nil:
 		given = uint64(len(f.Offsets32))
 	case f.Offsets == nil && f.Count > 0:
-		return status.Errorf(status.InvalidArgument, "the delta's offsets are NULL, their count is %d", f.Count)
+		return status.Errorf(status.InvalidArgument, "offsets is NULL, but count is %d", f.Count)
 	}
 	if given != f.Count {
-		return status.Errorf(status.Mismatch, "the delta has %d offsets, its count is %d", given, f.Count)
+		return status.Errorf(status.Mismatch, "%d offsets given, but count is %d", given, f.Count)
 	}
 	for number := range f.Count {
 		if offset := f.offset(number); offset >= pageSize {
-			return status.Errorf(status.OutOfRange, "offset %d (number %d of %d) is past the page's %d bytes",
+			return status.Errorf(status.OutOfRange, "offset %d (number %d of %d) is past the page of %d bytes",
 				offset, number+1, f.Count, pageSize)
 		}
 	}
@@ -156,15 +156,15 @@ func validateOffsets(f *Form, pageSize uint64) error {
 
 func validateRuns(f *Form, pageSize uint64) error {
 	if f.Runs == nil && f.Count > 0 {
-		return status.Errorf(status.InvalidArgument, "the delta's runs are NULL, their count is %d", f.Count)
+		return status.Errorf(status.InvalidArgument, "runs is NULL, but count is %d", f.Count)
 	}
 	if uint64(len(f.Runs)) != f.Count {
-		return status.Errorf(status.Mismatch, "the delta has %d runs, its count is %d", len(f.Runs), f.Count)
+		return status.Errorf(status.Mismatch, "%d runs given, but count is %d", len(f.Runs), f.Count)
 	}
 	for number, run := range f.Runs {
 		if run.Length > pageSize || run.Offset > pageSize-run.Length {
 			return status.Errorf(status.OutOfRange,
-				"the run of %d bytes at offset %d (number %d of %d) reaches past the page's %d bytes",
+				"the run of %d bytes at offset %d (number %d of %d) reaches past the page of %d bytes",
 				run.Length, run.Offset, number+1, f.Count, pageSize)
 		}
 	}

@@ -65,7 +65,7 @@ func (s source) form(size int) *Form {
 		f.Count = s.next() % uint64(size+1)
 		f.Offsets = make([]uint64, f.Count)
 		for number := range f.Offsets {
-			if number > 0 && s.below(2) > 0 { // stretches of consecutive offsets
+			if number > 0 && s.below(2) > 0 { // ranges of consecutive offsets
 				f.Offsets[number] = (f.Offsets[number-1] + 1) % uint64(size)
 			} else {
 				f.Offsets[number] = s.next() % uint64(size)
@@ -89,7 +89,7 @@ func (s source) form(size int) *Form {
 		f.MaskLength = uint64(s.below(size + 1))
 		f.Mask = make([]byte, f.MaskBytes())
 		for at := range f.Mask {
-			switch s.below(4) { // long stretches of set and clear ones, also in the unused bits
+			switch s.below(4) { // long ranges of set and clear ones, also in the unused bits
 			case 0:
 				f.Mask[at] = byte(s.next())
 			case 1:
@@ -230,65 +230,66 @@ func TestValidate(t *testing.T) {
 		code status.Code
 		text string
 	}{
-		{"kind 0", Form{}, status.InvalidArgument, "delta kind is 0, not from 1 to 5"},
+		{"kind 0", Form{}, status.InvalidArgument, "delta kind is 0, not 1 to 5"},
 		{"kind 6", Form{Kind: 6}, status.InvalidArgument, "delta kind is 6"},
-		{"source", Form{Kind: Runs, Source: "a\xff"}, status.InvalidArgument, "source (2 bytes) is not UTF-8"},
-		{"intent", Form{Kind: Runs, Intent: "\xc0\x80"}, status.InvalidArgument, "intent (2 bytes) is not UTF-8"},
+		{"source", Form{Kind: Runs, Source: "a\xff"}, status.InvalidArgument, "source of 2 bytes is not valid UTF-8"},
+		{"intent", Form{Kind: Runs, Intent: "\xc0\x80"}, status.InvalidArgument, "intent of 2 bytes is not valid UTF-8"},
 
 		{"empty mask", Form{Kind: DenseBytes}, status.OK, ""},
 		{"mask", Form{Kind: DenseBytes, Mask: two, MaskLength: 2, Payload: two}, status.OK, ""},
 		{"mask as long as the page", Form{Kind: DenseBits, Mask: two, MaskLength: 10, Payload: make([]byte, 10)},
 			status.OK, ""},
 		{"mask NULL", Form{Kind: DenseBits, MaskLength: 1, Payload: two}, status.InvalidArgument,
-			"mask is NULL, its length is 1"},
-		{"mask too long", Form{Kind: DenseBits, Mask: two, MaskLength: 11}, status.OutOfRange, "for 11 bytes, the page has 10"},
+			"mask is NULL, but mask_length is 1"},
+		{"mask too long", Form{Kind: DenseBits, Mask: two, MaskLength: 11}, status.OutOfRange,
+			"mask_length is 11, more than the page's 10 bytes"},
 		{"mask length huge", Form{Kind: DenseBytes, Mask: two, MaskLength: math.MaxUint64}, status.OutOfRange,
 			"18446744073709551615"},
 		{"mask length lies", Form{Kind: SparseBits, Mask: two, MaskLength: 8}, status.Mismatch,
-			"takes 2 bytes, 1 are needed for a length of 8"},
+			"mask has 2 bytes, 1 expected for mask_length 8"},
 		{"dense payload", Form{Kind: DenseBytes, Mask: two, MaskLength: 2, Payload: two[:1]}, status.Mismatch,
-			"has 1 bytes, 2 are needed"},
+			"payload_length is 1, 2 expected"},
 		{"sparse", Form{Kind: SparseBits, Mask: []byte{0x81, 0xfe}, MaskLength: 9, Payload: two}, status.OK, ""},
 		{"sparse payload", Form{Kind: SparseBits, Mask: []byte{0x81, 1}, MaskLength: 9, Payload: two}, status.Mismatch,
-			"has 2 bytes, 3 are needed"},
+			"payload_length is 2, 3 expected"},
 		{"sparse NULL", Form{Kind: SparseBits, Mask: []byte{0x81}, MaskLength: 8}, status.InvalidArgument,
-			"payload is NULL, 2 bytes"},
+			"payload is NULL, but 2 bytes"},
 		{"sparse without bits", Form{Kind: SparseBits, Mask: []byte{0}, MaskLength: 8}, status.OK, ""},
 
 		{"indexed", Form{Kind: Indexed, Offsets: []uint64{9, 0}, Count: 2, Payload: two}, status.OK, ""},
 		{"indexed 32", Form{Kind: Indexed, Offsets32: []uint32{9, 0}, Count: 2, Payload: two}, status.OK, ""},
 		{"no offsets", Form{Kind: Indexed}, status.OK, ""},
 		{"offsets NULL", Form{Kind: Indexed, Count: 2, Payload: two}, status.InvalidArgument,
-			"offsets are NULL, their count is 2"},
+			"offsets is NULL, but count is 2"},
 		{"both offsets", Form{Kind: Indexed, Offsets: []uint64{1}, Offsets32: []uint32{1}, Count: 1, Payload: two[:1]},
 			status.InvalidArgument, "both offsets and offsets32"},
 		{"count", Form{Kind: Indexed, Offsets: []uint64{1}, Count: 2, Payload: two}, status.Mismatch,
-			"has 1 offsets, its count is 2"},
+			"1 offsets given, but count is 2"},
 		{"offset", Form{Kind: Indexed, Offsets: []uint64{1, 10}, Count: 2, Payload: two}, status.OutOfRange,
 			"offset 10 (number 2 of 2)"},
 		{"offset 32", Form{Kind: Indexed, Offsets32: []uint32{math.MaxUint32}, Count: 1, Payload: two},
 			status.OutOfRange, "offset 4294967295"},
 		{"indexed payload", Form{Kind: Indexed, Offsets: []uint64{1}, Count: 1, Payload: two}, status.Mismatch,
-			"has 2 bytes, 1 are needed"},
+			"payload_length is 2, 1 expected"},
 		{"indexed payload NULL", Form{Kind: Indexed, Offsets: []uint64{1}, Count: 1}, status.InvalidArgument,
-			"payload is NULL, 1 bytes"},
+			"payload is NULL, but 1 bytes"},
 
 		{"runs", Form{Kind: Runs, Runs: []Run{{9, 1}, {0, 1}, {10, 0}}, Count: 3, Payload: two}, status.OK, ""},
 		{"no runs", Form{Kind: Runs}, status.OK, ""},
-		{"runs NULL", Form{Kind: Runs, Count: 1, Payload: two}, status.InvalidArgument, "runs are NULL, their count is 1"},
+		{"runs NULL", Form{Kind: Runs, Count: 1, Payload: two}, status.InvalidArgument, "runs is NULL, but count is 1"},
 		{"run count", Form{Kind: Runs, Runs: []Run{{0, 2}}, Count: 2, Payload: two}, status.Mismatch,
-			"has 1 runs, its count is 2"},
+			"1 runs given, but count is 2"},
 		{"run past the end", Form{Kind: Runs, Runs: []Run{{9, 2}}, Count: 1, Payload: two}, status.OutOfRange,
-			"run of 2 bytes at offset 9 (number 1 of 1) reaches past the page's 10 bytes"},
+			"run of 2 bytes at offset 9 (number 1 of 1) reaches past the page of 10 bytes"},
 		{"empty run past the end", Form{Kind: Runs, Runs: []Run{{11, 0}}, Count: 1}, status.OutOfRange, "offset 11"},
 		{"run overflows", Form{Kind: Runs, Runs: []Run{{math.MaxUint64, 2}}, Count: 1, Payload: two}, status.OutOfRange,
 			"past"},
 		{"run length overflows", Form{Kind: Runs, Runs: []Run{{2, math.MaxUint64}}, Count: 1, Payload: two},
 			status.OutOfRange, "past"},
 		{"run payload", Form{Kind: Runs, Runs: []Run{{0, 2}, {1, 2}}, Count: 2, Payload: two}, status.Mismatch,
-			"has 2 bytes, 4 are needed"},
+			"payload_length is 2, 4 expected"},
 		{"run payload NULL", Form{Kind: Runs, Runs: []Run{{0, 2}}, Count: 1}, status.InvalidArgument,
-			"payload is NULL, 2 bytes"},
+			"payload is NULL, but 2 bytes"},
 	} {
 		err := Validate(&test.form, 10)
 		assert.Equal(t, test.code, status.CodeOf(err), "%s: %v", test.name, err)
@@ -414,8 +415,10 @@ func TestMarkedRunsAgreeWithLookingAtEachByte(t *testing.T) {
 				a[at] = 0
 			}
 		}
-		require.Equal(t, runsOf(uint64(length), func(at uint64) bool { return a[at] != b[at] }), bitRuns(native.Differences(a, b), uint64(length)))
-		require.Equal(t, runsOf(uint64(length), func(at uint64) bool { return a[at] != 0 }), bitRuns(native.Differences(a, nil), uint64(length)))
+		require.Equal(t, runsOf(uint64(length), func(at uint64) bool { return a[at] != b[at] }),
+			bitRuns(native.Differences(a, b), uint64(length)))
+		require.Equal(t, runsOf(uint64(length), func(at uint64) bool { return a[at] != 0 }),
+			bitRuns(native.Differences(a, nil), uint64(length)))
 		bitLength := uint64(length*8 - s.below(8)*min(length, 1))
 		marked := runsOf(bitLength, func(at uint64) bool { return bit(a, at) })
 		require.Equal(t, marked, bitRuns(a, bitLength))

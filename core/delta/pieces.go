@@ -7,8 +7,8 @@ import (
 	"libmmsb/native"
 )
 
-// piece is a range of a page and where in the payloads its bytes are; never empty. Every form is a list of pieces, of which a later
-// one wins. A piece holds no pointer: there can be as many as bytes, and the garbage collector would have to look at each.
+// piece is a range of a page and where in the payloads its bytes are; never empty. Every form is a list of pieces, of which a
+// later one wins. A piece holds no pointer: there can be as many as bytes, and the garbage collector would have to look at each.
 type piece struct {
 	offset, length uint64
 	from           uint64 // as if the payloads lay one after the other

@@ -40,7 +40,7 @@ func irregular(path string, mode os.FileMode) error {
 	what := "not a regular file"
 	switch {
 	case mode.IsDir():
-		return status.FromErrno(status.IO, syscall.EISDIR, "%s cannot be a file", path)
+		return status.FromErrno(status.IO, syscall.EISDIR, "cannot use %s as a file", path)
 	case mode&os.ModeSymlink != 0:
 		return status.FromErrno(status.IO, syscall.ELOOP, "%s is a symbolic link", path)
 	case mode&os.ModeNamedPipe != 0:

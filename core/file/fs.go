@@ -35,10 +35,10 @@ type File interface {
 	// and WriteFull move all.
 	Pread(p []byte, offset int64) (int, error)
 	Pwrite(p []byte, offset int64) (int, error)
-	// Cached says whether the page cache holds a whole stretch, so that reading it there costs no disk.
+	// Cached says whether the page cache holds a whole part, so that reading it there costs no disk.
 	Cached(offset, length int64) bool
 	Truncate(size int64) error
-	// Allocate takes disk space for a stretch, which makes the file longer where it ends later. EOPNOTSUPP is common.
+	// Allocate takes disk space for a part, which makes the file longer where it ends later. EOPNOTSUPP is common.
 	Allocate(offset, length int64) error
 	// Sync makes content and attributes durable, the name of a file not: that is its directory's Sync. After an error
 	// nothing is known about what was written, and a second Sync proves nothing.
@@ -166,8 +166,8 @@ func (f osFile) Pwrite(p []byte, offset int64) (int, error) {
 // Cached is false on systems older than cachestat(2) (Linux 6.5).
 func (f osFile) Cached(offset, length int64) bool {
 	var found unix.Cachestat_t
-	stretch := unix.CachestatRange{Off: uint64(offset), Len: uint64(length)}
-	if unix.Cachestat(uint(f), &stretch, &found, 0) != nil {
+	part := unix.CachestatRange{Off: uint64(offset), Len: uint64(length)}
+	if unix.Cachestat(uint(f), &part, &found, 0) != nil {
 		return false
 	}
 	page := int64(os.Getpagesize())
@@ -284,9 +284,9 @@ func WriteFull(f File, p []byte, offset int64) error {
 	return nil
 }
 
-// WriteBlocks is WriteFull for a file that passes the page cache by, where it does. The system may want a larger alignment, or have
-// moved only a part that ends between two blocks, as at a limit of the file's size: then it goes through the cache from now on, and
-// the error is that of this way.
+// WriteBlocks is WriteFull for a file that passes the page cache by, where it does. The system may want a larger alignment, or
+// have moved only a part that ends between two blocks, as at a limit of the file's size: then it goes through the cache from now
+// on, and the error is that of this way.
 func WriteBlocks(f File, p []byte, offset int64) error {
 	err := WriteFull(f, p, offset)
 	if err == syscall.EINVAL && f.SetDirect(false) == nil {

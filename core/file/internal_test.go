@@ -38,7 +38,7 @@ func TestErrnosAndTheirCodes(t *testing.T) {
 		err := Failed(errno, "file %d", 7)
 		assert.Equal(t, code, status.CodeOf(err))
 		assert.EqualValues(t, errno, status.Of(err).Foreign)
-		assert.ErrorContains(t, err, "file 7: E")
+		assert.ErrorContains(t, err, "file 7: "+errno.Error()+" (E")
 	}
 	own := status.Errorf(status.Cancelled, "own")
 	assert.Equal(t, own, Failed(own, "not this"))

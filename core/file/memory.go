@@ -42,7 +42,7 @@ func (m *MemorySink) resize(length int) error {
 		mapping, err = unix.Mremap(m.mapping, length, unix.MREMAP_MAYMOVE)
 	}
 	if err != nil {
-		return status.Errorf(status.OutOfMemory, "cannot take %d bytes of memory for a file: %v", length, err)
+		return status.Errorf(status.OutOfMemory, "cannot allocate %d bytes for a file: %v", length, err)
 	}
 	m.mapping = mapping
 	return nil

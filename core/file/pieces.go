@@ -8,7 +8,7 @@ import (
 	"libmmsb/core/status"
 )
 
-// Range is a stretch of a file.
+// Range is a part of a file.
 type Range struct{ Offset, Length int64 }
 
 // readRequests is how many goroutines read and check pieces at a time, resters how many do what is left to do with them.
@@ -33,7 +33,7 @@ type reading struct {
 	rest     func() error
 }
 
-// Pieces reads stretches of a file, several pieces at a time, and gives the pieces to yield in order: one a range, or more,
+// Pieces reads ranges of a file, several pieces at a time, and gives the pieces to yield in order: one a range, or more,
 // one after the other, where the range is longer than BufferSize or begins between two multiples of Alignment. i is the
 // number of the range. A piece is valid until yield returns, and must not be written to. An error of yield ends the reading
 // and comes back.
@@ -50,7 +50,8 @@ func CheckedPieces(source Source, ranges []Range, check func(i int, piece []byte
 	yield func(i int, piece []byte) (rest func() error, err error)) error {
 	for _, r := range ranges {
 		if r.Offset < 0 || r.Length < 0 || r.Offset > source.Size()-r.Length {
-			return status.Errorf(status.Corrupt, "no %d bytes at offset %d in a file of %d bytes", r.Length, r.Offset, source.Size())
+			return status.Errorf(status.Corrupt, "%d bytes at offset %d are past the end of a file of %d bytes", r.Length,
+				r.Offset, source.Size())
 		}
 	}
 	memory, err := newBuffers(readBuffers)
@@ -143,7 +144,7 @@ type rests struct {
 }
 
 func (r *rests) do(one *reading, memory *buffers) {
-	err := status.Errorf(status.Internal, "work on what was read at offset %d panicked", one.from)
+	err := status.Errorf(status.Internal, "processing of the bytes at offset %d panicked", one.from)
 	defer func() {
 		if value := recover(); value != nil { // the goroutine goes on: others wait for their buffers
 			safego.Caught(value)

@@ -54,7 +54,7 @@ type replacement struct {
 func Replace(fs FS, path string, options Options) (Sink, error) {
 	directory, name := filepath.Split(path)
 	if path == "" {
-		return nil, status.Errorf(status.InvalidArgument, "an empty path")
+		return nil, status.Errorf(status.InvalidArgument, "path is empty")
 	}
 	if name == "" {
 		return nil, irregular(path, os.ModeDir)
@@ -66,7 +66,7 @@ func Replace(fs FS, path string, options Options) (Sink, error) {
 	switch info, err := fs.Stat(path); {
 	case err == syscall.ENOENT:
 	case err != nil:
-		return nil, Failed(err, "cannot look at %s", path)
+		return nil, Failed(err, "cannot open %s", path)
 	case info.Mode.IsRegular():
 		if mode == 0 {
 			mode = info.Mode.Perm()
@@ -93,7 +93,7 @@ func Replace(fs FS, path string, options Options) (Sink, error) {
 	// A system that has no such thing writes through its cache.
 	_ = r.file.SetDirect(true)
 	if options.Expected > BufferSize {
-		// Where there is no room for so much, the writes say whether there is enough.
+		// Where there is not that much space, the writes say whether there is enough.
 		_ = r.file.Allocate(0, options.Expected)
 		r.allocated = true
 	}
@@ -135,7 +135,7 @@ func (r *replacement) Finish() error {
 func (r *replacement) publish() error {
 	if r.allocated || r.size%Alignment != 0 {
 		if err := r.file.Truncate(r.size); err != nil {
-			return Failed(err, "cannot cut %s to %d bytes", r.temporary, r.size)
+			return Failed(err, "cannot truncate %s to %d bytes", r.temporary, r.size)
 		}
 	}
 	if r.options.Durable {
@@ -202,7 +202,7 @@ func createTemporary(fs FS, directory, name string, mode os.FileMode) (File, str
 		if err != nil {
 			_ = fs.Remove(temporary)
 			_ = f.Close()
-			return nil, "", Failed(err, "cannot look at %s", temporary)
+			return nil, "", Failed(err, "cannot open %s", temporary)
 		}
 		if !lost {
 			return f, temporary, nil
@@ -211,7 +211,7 @@ func createTemporary(fs FS, directory, name string, mode os.FileMode) (File, str
 	}
 }
 
-// sweptAway locks a new temporary file and says whether another saver had taken it for rubbish before it was locked.
+// sweptAway locks a new temporary file and says whether another saver had removed it before it was locked.
 func sweptAway(f File) (bool, error) {
 	switch err := f.Lock(); err {
 	case nil:
@@ -224,7 +224,8 @@ func sweptAway(f File) (bool, error) {
 	}
 }
 
-// A temporary file is called .NAME.mmsb-PID-RANDOM.tmp; a long NAME, which would leave no room, is replaced by its hash.
+// A temporary file is called .NAME.mmsb-PID-RANDOM.tmp; a long NAME, which would exceed the longest file name, is replaced by its
+// hash.
 const (
 	temporarySuffix = ".tmp"
 	longestName     = 96

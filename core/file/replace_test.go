@@ -185,7 +185,7 @@ func TestThePathBecomesADirectory(t *testing.T) {
 	assert.Equal(t, []string{"state"}, list(t, file.OS{}, directory))
 }
 
-func TestRubbishOfKilledSaversGoesWithTheNextSave(t *testing.T) {
+func TestTheNextSaveRemovesTemporaryFilesOfKilledOnes(t *testing.T) {
 	for _, name := range []string{"state", strings.Repeat("n", 255)} {
 		t.Run(name[:5], func(t *testing.T) {
 			directory := t.TempDir()
@@ -214,7 +214,7 @@ func TestRubbishOfKilledSaversGoesWithTheNextSave(t *testing.T) {
 	}
 }
 
-func TestAFIFOAmongTheRubbishStopsNobody(t *testing.T) {
+func TestAFIFOAmongTheTemporaryFilesStopsNobody(t *testing.T) {
 	directory := t.TempDir()
 	makeFIFO(t, filepath.Join(directory, ".state.mmsb-12-ABCDEFGHIJKLMNOP.tmp"))
 	require.NoError(t, save(file.OS{}, filepath.Join(directory, "state"), []byte("x"), file.Options{}, 4096))
@@ -262,8 +262,8 @@ func requireOneOf(t *testing.T, data []byte) {
 	require.Fail(t, "a mixture")
 }
 
-// TestASaverWhoseNewFileIsTakenForRubbish has a sweep at each moment between the creation of a temporary file and its lock.
-func TestASaverWhoseNewFileIsTakenForRubbish(t *testing.T) {
+// TestASaverWhoseNewFileIsTakenForAbandoned has a sweep at each moment between the creation of a temporary file and its lock.
+func TestASaverWhoseNewFileIsTakenForAbandoned(t *testing.T) {
 	for _, moment := range []filetest.Kind{filetest.Lock, filetest.StatFile} {
 		t.Run(string(moment), func(t *testing.T) {
 			disk := filetest.NewDisk()

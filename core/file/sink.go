@@ -108,7 +108,8 @@ func (p *pipeline) Write(buffer []byte, n int) error {
 		return errEnded()
 	}
 	if len(buffer) != BufferSize || n < 0 || n > BufferSize || p.size%Alignment != 0 && n > 0 {
-		return status.Errorf(status.Internal, "%d bytes of a buffer of %d after %d bytes of a file", n, len(buffer), p.size)
+		return status.Errorf(status.Internal, "%d bytes of a buffer of %d bytes cannot follow %d bytes of a file", n, len(buffer),
+			p.size)
 	}
 	if n == 0 {
 		p.buffers.free <- buffer
@@ -132,7 +133,7 @@ func (p *pipeline) end() bool {
 }
 
 func errEnded() error {
-	return status.Errorf(status.InvalidState, "the file is already finished or given up")
+	return status.Errorf(status.InvalidState, "the file is already finished or aborted")
 }
 
 func errCancelled(at int64) error {

@@ -36,7 +36,7 @@ func Open(fs FS, path string) (Source, error) {
 	// A device can do something when it is opened; so look first, and again at what was opened.
 	info, err := fs.Stat(path)
 	if err != nil {
-		return nil, Failed(err, "cannot look at %s", path)
+		return nil, Failed(err, "cannot open %s", path)
 	}
 	if !info.Mode.IsRegular() {
 		return nil, irregular(path, info.Mode)
@@ -53,7 +53,7 @@ func sourceOf(f File, path string) (Source, error) {
 	info, err := f.Stat()
 	if err != nil {
 		_ = f.Close()
-		return nil, Failed(err, "cannot look at %s", path)
+		return nil, Failed(err, "cannot open %s", path)
 	}
 	if !info.Mode.IsRegular() {
 		_ = f.Close()
@@ -79,7 +79,7 @@ func (o *opened) ReadAt(p []byte, offset int64) (int, error) {
 }
 
 func errTooShort(name string, offset, length, end int64) error {
-	return status.Errorf(status.Corrupt, "%s ends at %d: no %d bytes at offset %d", name, end, length, offset)
+	return status.Errorf(status.Corrupt, "%s ends at offset %d, before %d bytes at offset %d", name, end, length, offset)
 }
 
 func (o *opened) Close() error {
@@ -237,7 +237,7 @@ func nameless(directory string) (File, error) {
 	if err == unix.EOPNOTSUPP || err == unix.EISDIR {
 		return unnamed(directory)
 	}
-	return nil, Failed(err, "cannot make a temporary file in %s", directory)
+	return nil, Failed(err, "cannot create a temporary file in %s", directory)
 }
 
 // unnamed is for file systems that have no files without a name from the beginning.
@@ -248,7 +248,7 @@ func unnamed(directory string) (File, error) {
 	}
 	if err := (OS{}).Remove(path); err != nil {
 		_ = f.Close()
-		return nil, Failed(err, "cannot remove the name of %s", path)
+		return nil, Failed(err, "cannot unlink %s", path)
 	}
 	return f, nil
 }

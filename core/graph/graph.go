@@ -72,10 +72,10 @@ func (g *Graph) All() [][2]uint32 {
 // Add makes child depend on parent. Errors: AlreadyExists, InvalidArgument (it would close a cycle, which the text names).
 func (g *Graph) Add(parent, child uint32) error {
 	if g.find(parent, child) != 0 {
-		return status.Errorf(status.AlreadyExists, "%s depends on %s already", g.name(child), g.name(parent))
+		return status.Errorf(status.AlreadyExists, "%s already depends on %s", g.name(child), g.name(parent))
 	}
 	if path := g.path(child, parent); path != nil {
-		return status.Errorf(status.InvalidArgument, "%s cannot depend on %s, it would close a cycle: %s",
+		return status.Errorf(status.InvalidArgument, "%s cannot depend on %s: the cycle would be %s",
 			g.name(child), g.name(parent), g.describe(append(path, child)))
 	}
 	index := g.free

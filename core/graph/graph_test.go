@@ -37,10 +37,10 @@ func TestErrorsChangeNothingAndNameTheNodes(t *testing.T) {
 		code status.Code
 		text string
 	}{
-		{g.Add(1, 2), status.AlreadyExists, "page 20 depends on page 10 already"},
+		{g.Add(1, 2), status.AlreadyExists, "page 20 already depends on page 10"},
 		{g.Add(3, 1), status.InvalidArgument,
-			"page 10 cannot depend on page 30, it would close a cycle: page 10 -> page 20 -> page 30 -> page 10"},
-		{g.Add(4, 4), status.InvalidArgument, "cycle: page 40 -> page 40"},
+			"page 10 cannot depend on page 30: the cycle would be page 10 -> page 20 -> page 30 -> page 10"},
+		{g.Add(4, 4), status.InvalidArgument, "cycle would be page 40 -> page 40"},
 		{g.Remove(1, 3), status.NotFound, "page 30 does not depend on page 10"},
 		{g.Remove(2, 1), status.NotFound, "page 10 does not depend on page 20"},
 	} {
@@ -56,7 +56,7 @@ func TestALongCycleIsNamedWithoutItsMiddle(t *testing.T) {
 	for node := range uint32(1000) {
 		require.NoError(t, g.Add(node, node+1))
 	}
-	assert.ErrorContains(t, g.Add(1000, 0), "cycle: 0 -> 1 -> 2 -> 3 -> (994 more) -> 998 -> 999 -> 1000 -> 0")
+	assert.ErrorContains(t, g.Add(1000, 0), "cycle would be 0 -> 1 -> 2 -> 3 -> (994 more) -> 998 -> 999 -> 1000 -> 0")
 }
 
 func TestRemoveNodeEndsAllItsEdges(t *testing.T) {

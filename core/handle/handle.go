@@ -144,19 +144,20 @@ func (t *Table[T]) find(handle uint64) (*slot[T], *entry[T], error) {
 	if kind := Kind(handle); handle == 0 {
 		return nil, nil, status.Errorf(status.InvalidHandle, "handle is 0")
 	} else if kind != t.kind {
-		return nil, nil, status.Errorf(status.InvalidHandle, "handle %#x is of kind %d, not %d", handle, kind, t.kind)
+		return nil, nil, status.Errorf(status.InvalidHandle, "handle 0x%016x has kind %d, not %d", handle, kind, t.kind)
 	}
 	slots := *t.slots.Load()
 	if index == 0 || index >= uint64(len(slots)) {
-		return nil, nil, status.Errorf(status.InvalidHandle, "handle %#x was never given out: no slot %d", handle, index)
+		return nil, nil, status.Errorf(status.InvalidHandle, "handle 0x%016x was never issued: slot %d does not exist", handle,
+			index)
 	}
 	used := slots[index]
 	if found := used.current.Load(); found != nil && found.generation == generation {
 		return used, found, nil
 	}
 	if generation < t.first || generation >= used.next.Load() {
-		return nil, nil, status.Errorf(status.InvalidHandle, "handle %#x was never given out: no generation %d of slot %d",
-			handle, generation, index)
+		return nil, nil, status.Errorf(status.InvalidHandle, "handle 0x%016x was never issued: slot %d has no generation %d",
+			handle, index, generation)
 	}
-	return nil, nil, status.Errorf(status.StaleHandle, "handle %#x was destroyed", handle)
+	return nil, nil, status.Errorf(status.StaleHandle, "handle 0x%016x was destroyed", handle)
 }

@@ -34,7 +34,7 @@ func (r Record) encode(flags uint8) []byte {
 		b = append(b, Words(r.Offset)...)
 	case Delta:
 		u64(r.MaskLength + r.Count)
-		b = append(append(b, r.Mask...), r.Places...)
+		b = append(append(b, r.Mask...), r.Positions...)
 	case MetadataSet:
 		b = append(b, MetadataBody(uint32(len(r.Key)), uint32(len(r.Value)))...)
 		b = append(append(b, r.Key...), r.Value...)
@@ -84,10 +84,11 @@ func examples() []Record {
 		{Kind: Run, Offset: 1, DeltaID: 12, DeltaTime: 34, Source: []byte("who"), Intent: []byte("why so"), Bytes: []byte("x")},
 		{Kind: Delta, Form: DenseBytes, MaskLength: 5, Mask: []byte{0, 1, 0, 2, 1}, Bytes: []byte("dense")},
 		{Kind: Delta, Form: DenseBits, MaskLength: 11, Mask: []byte{0x11, 0x04}, Bytes: []byte("elevenbytes")},
-		{Kind: Delta, Form: SparseBits, MaskLength: 75, Mask: []byte{1, 0, 0, 0, 0, 0, 0, 0x80, 3, 0xff}, Bytes: []byte("1234567")},
-		{Kind: Delta, Form: Indexed, Count: 2, Places: Words(7, 3), Bytes: []byte("io")},
-		{Kind: Delta, Form: Indexed32, Count: 3, Places: []byte{1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0}, Bytes: []byte("abc")},
-		{Kind: Delta, Form: Runs, Count: 2, Places: Words(0, 2, 8, 1), Bytes: []byte("run"), DeltaID: 1,
+		{Kind: Delta, Form: SparseBits, MaskLength: 75, Mask: []byte{1, 0, 0, 0, 0, 0, 0, 0x80, 3, 0xff},
+			Bytes: []byte("1234567")},
+		{Kind: Delta, Form: Indexed, Count: 2, Positions: Words(7, 3), Bytes: []byte("io")},
+		{Kind: Delta, Form: Indexed32, Count: 3, Positions: []byte{1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0}, Bytes: []byte("abc")},
+		{Kind: Delta, Form: Runs, Count: 2, Positions: Words(0, 2, 8, 1), Bytes: []byte("run"), DeltaID: 1,
 			Intent: []byte("intent")},
 		{Kind: Delta, Form: Runs, Bytes: []byte{}},
 		{Kind: MaskClear},

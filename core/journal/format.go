@@ -23,9 +23,9 @@ const Version = 1
 
 const (
 	byteOrder        = 0x01020304
-	blockBytes       = 4096 // the header, and what every frame is a multiple of
+	unitBytes        = 4096 // the header, and what every frame is a multiple of
 	segmentHeadBytes = 64   // of the header, without what fills it up
-	segmentCRCAt     = blockBytes - 4
+	segmentCRCAt     = unitBytes - 4
 
 	// FrameHeadBytes is the room at the front of a buffer that the writer fills.
 	FrameHeadBytes = 64
@@ -124,7 +124,7 @@ func segmentFirst(name string) (first uint64, ok bool) {
 }
 
 func (s segment) encode(header []byte) {
-	clear(header[:blockBytes])
+	clear(header[:unitBytes])
 	copy(header, segmentMagic)
 	binary.LittleEndian.PutUint32(header[8:], Version)
 	binary.LittleEndian.PutUint32(header[12:], byteOrder)
@@ -137,29 +137,31 @@ func (s segment) encode(header []byte) {
 
 // decodeSegment reads a segment's header, the first 4096 bytes of its file.
 func decodeSegment(header []byte, name string) (segment, error) {
-	if len(header) < blockBytes {
-		return segment{}, status.Errorf(status.Corrupt, "%s: %d bytes are too few for a journal's header of %d", name, len(header),
-			blockBytes)
+	if len(header) < unitBytes {
+		return segment{}, status.Errorf(status.Corrupt, "%s is truncated: %d bytes, a journal segment has at least %d", name,
+			len(header), unitBytes)
 	}
 	if !bytes.Equal(header[:8], segmentMagic) {
-		return segment{}, status.Errorf(status.Format, "%s: not a journal: it begins with %q at offset 0", name, header[:8])
+		return segment{}, status.Errorf(status.Format, "%s is not a journal segment: it begins with %q at offset 0", name,
+			header[:8])
 	}
 	if crc := checksum(header[:segmentCRCAt]); crc != binary.LittleEndian.Uint32(header[segmentCRCAt:]) {
-		return segment{}, status.Errorf(status.Corrupt, "%s: the header's checksum is 0x%08x, not 0x%08x at offset %d", name, crc,
+		return segment{}, status.Errorf(status.Corrupt,
+			"%s: the header at offset 0 has checksum 0x%08x, not 0x%08x as at offset %d", name, crc,
 			binary.LittleEndian.Uint32(header[segmentCRCAt:]), segmentCRCAt)
 	}
 	if version := binary.LittleEndian.Uint32(header[8:]); version != Version {
-		return segment{}, status.Errorf(status.Format, "%s: version %d of the journal's format; this library reads version %d", name,
+		return segment{}, status.Errorf(status.Format, "%s has journal version %d, this library reads version %d", name,
 			version, Version)
 	}
 	if order := binary.LittleEndian.Uint32(header[12:]); order != byteOrder {
-		return segment{}, status.Errorf(status.Format, "%s: byte order 0x%08x at offset 12", name, order)
+		return segment{}, status.Errorf(status.Format, "%s: byte order at offset 12 is 0x%08x, not 0x01020304", name, order)
 	}
 	s := segment{first: binary.LittleEndian.Uint64(header[32:]), created: int64(binary.LittleEndian.Uint64(header[40:])),
 		previous: binary.LittleEndian.Uint32(header[48:])}
 	copy(s.journal[:], header[16:32])
 	if s.first == 0 {
-		return segment{}, status.Errorf(status.Corrupt, "%s: the first record has the number 0 at offset 32", name)
+		return segment{}, status.Errorf(status.Corrupt, "%s: the first record at offset 32 is 0, at least 1 expected", name)
 	}
 	return s, nil
 }
@@ -178,7 +180,7 @@ type frame struct {
 }
 
 // padded is the room that so many bytes of a frame take in the file.
-func padded(length int) int { return (length + blockBytes - 1) &^ (blockBytes - 1) }
+func padded(length int) int { return (length + unitBytes - 1) &^ (unitBytes - 1) }
 
 // encode fills in the head of a frame whose records lie behind it, with zeros up to the next multiple of 4096; it sets crc.
 func (f *frame) encode(buffer []byte) {

@@ -65,7 +65,7 @@ func run(number uint64) Record {
 func copyOf(r *Record) Record {
 	c := *r
 	c.Sequence, c.Group, c.Last = 0, 0, false
-	for _, b := range []*[]byte{&c.Bytes, &c.Mask, &c.Places, &c.Source, &c.Intent, &c.Key, &c.Value} {
+	for _, b := range []*[]byte{&c.Bytes, &c.Mask, &c.Positions, &c.Source, &c.Intent, &c.Key, &c.Value} {
 		*b = bytes.Clone(*b)
 	}
 	return c
@@ -80,8 +80,8 @@ func readAll(fs file.FS, first uint64) (records []Record, info Info, err error) 
 	case code(err) != code(replayErr):
 		err = status.Errorf(status.Internal, "a walk ends with %v, a replay with %v", err, replayErr)
 	case err == nil && (len(records) != len(replayed) || last != max(info.Last, first-1)):
-		err = status.Errorf(status.Internal, "a walk has %d records up to %d, a replay %d up to %d", len(records), info.Last, len(replayed),
-			last)
+		err = status.Errorf(status.Internal, "a walk has %d records up to %d, a replay %d up to %d", len(records), info.Last,
+			len(replayed), last)
 	case err == nil && !assert.ObjectsAreEqual(records, replayed):
 		err = status.Errorf(status.Internal, "a walk has other records than a replay")
 	}
@@ -107,7 +107,7 @@ func replayAll(fs file.FS, after uint64, until Until) (records []Record, last ui
 	if err != nil {
 		return nil, 0, err
 	}
-	last, err = r.Run(after, until, func(s *Stretch) error {
+	last, err = r.Run(after, until, func(s *Part) error {
 		for len(s.Records) > 0 {
 			record, err := s.Next()
 			if err != nil {
@@ -146,7 +146,7 @@ func TestEveryKindComesBackAsItWas(t *testing.T) {
 		if want.Bytes == nil && len(got.Bytes) == 0 {
 			got.Bytes = nil
 		}
-		for _, b := range []*[]byte{&got.Mask, &got.Places, &got.Source, &got.Intent, &got.Value} {
+		for _, b := range []*[]byte{&got.Mask, &got.Positions, &got.Source, &got.Intent, &got.Value} {
 			if len(*b) == 0 {
 				*b = nil
 			}
@@ -507,7 +507,7 @@ func TestAnErrorEndsAReplay(t *testing.T) {
 	r, err := OpenReplay(disk, directory)
 	require.NoError(t, err)
 	calls := 0
-	_, err = r.Run(0, Until{}, func(*Stretch) error {
+	_, err = r.Run(0, Until{}, func(*Part) error {
 		calls++
 		return status.Errorf(status.Cancelled, "enough")
 	})
@@ -615,7 +615,7 @@ func TestTruncationAtEveryByte(t *testing.T) {
 			t.Fatal(err)
 		}
 		records, info, err := readAll(disk, 1)
-		if size < blockBytes {
+		if size < unitBytes {
 			if code(err) != status.Corrupt && code(err) != status.Format {
 				t.Fatalf("%d bytes: %v", size, err)
 			}
@@ -656,12 +656,12 @@ func TestEveryFlippedBit(t *testing.T) {
 			refused++
 		case err != nil:
 			t.Fatalf("byte %d, bit %d: %v", at, bit, err)
-		case len(records) != len(whole) || info.TornBytes != blockBytes:
+		case len(records) != len(whole) || info.TornBytes != unitBytes:
 			t.Fatalf("byte %d, bit %d: %d records, %d torn bytes", at, bit, len(records), info.TornBytes)
 		default: // the frame that says that the journal was closed
 			cut++
 		}
-		if at >= len(content)-blockBytes {
+		if at >= len(content)-unitBytes {
 			wanted++
 		}
 		tries++
@@ -693,7 +693,7 @@ func TestDamageAndTornTails(t *testing.T) {
 			records, info, err := readAll(disk, 1)
 			if durable {
 				assert.Equal(t, status.Corrupt, code(err), "%v", err)
-				assert.ErrorContains(t, err, "the frame at offset 8192, of record 2")
+				assert.ErrorContains(t, err, "the frame at offset 8192, from record 2")
 				_, err = NewWriter(disk, directory, Options{})
 				assert.Equal(t, status.Corrupt, code(err), "%v", err)
 				return
@@ -740,7 +740,7 @@ func TestSegmentsThatAreMissingOrForeign(t *testing.T) {
 	require.NoError(t, disk.Rename(names[1], directory+"/"+segmentName(9999)))
 	_, _, err = readAll(disk, 1)
 	assert.Equal(t, status.Corrupt, code(err))
-	assert.ErrorContains(t, err, "not the name's")
+	assert.ErrorContains(t, err, "unlike the file name")
 
 	// A segment of another journal, and one of the same journal as it would have gone on otherwise.
 	other, _ := build()
@@ -757,7 +757,7 @@ func TestSegmentsThatAreMissingOrForeign(t *testing.T) {
 	disk, _ = build()
 	replace()
 	_, _, err = readAll(disk, 1)
-	assert.ErrorContains(t, err, "is of the journal")
+	assert.ErrorContains(t, err, "belongs to journal")
 
 	disk, _ = build()
 	s, err := decodeSegment(readHeader(t, disk, names[1]), names[1])
@@ -772,7 +772,7 @@ func TestSegmentsThatAreMissingOrForeign(t *testing.T) {
 func readHeader(t *testing.T, fs file.FS, path string) []byte {
 	source, err := file.Open(fs, path)
 	require.NoError(t, err)
-	header := make([]byte, blockBytes)
+	header := make([]byte, unitBytes)
 	_, err = source.ReadAt(header, 0)
 	require.NoError(t, err)
 	return header
@@ -862,7 +862,7 @@ func requireState(t *testing.T, disk *filetest.Disk, acknowledged uint64, what s
 	names, err := disk.List(directory)
 	require.NoError(t, err)
 	for _, name := range names {
-		require.False(t, strings.HasSuffix(name, rubbishSuffix), "%s: %s", what, name)
+		require.False(t, strings.HasSuffix(name, unfinishedSuffix), "%s: %s", what, name)
 	}
 }
 
@@ -893,7 +893,8 @@ func TestPowerCuts(t *testing.T) {
 			}
 			requireState(t, disk.Kill(), acknowledged, fmt.Sprintf("killed before operation %d (%s)", cut, kind))
 			for seed := range seeds {
-				requireState(t, disk.Crash(seed), acknowledged, fmt.Sprintf("cut before operation %d (%s), seed %d", cut, kind, seed))
+				requireState(t, disk.Crash(seed), acknowledged,
+					fmt.Sprintf("cut before operation %d (%s), seed %d", cut, kind, seed))
 				cuts++
 			}
 		}
@@ -992,12 +993,12 @@ func FuzzReader(f *testing.F) {
 
 // makeHonest makes the checksums and chain of a segment right, as far as its lengths go.
 func makeHonest(content []byte) {
-	if len(content) < blockBytes {
+	if len(content) < unitBytes {
 		return
 	}
 	binary.LittleEndian.PutUint32(content[segmentCRCAt:], checksum(content[:segmentCRCAt]))
 	chain, next := binary.LittleEndian.Uint32(content[48:]), binary.LittleEndian.Uint64(content[32:])
-	for rest := content[blockBytes:]; len(rest) >= FrameHeadBytes; {
+	for rest := content[unitBytes:]; len(rest) >= FrameHeadBytes; {
 		length := padded(int(binary.LittleEndian.Uint32(rest[8:])))
 		if length < FrameHeadBytes || length > len(rest) {
 			return

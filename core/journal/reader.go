@@ -79,7 +79,7 @@ func openSegments(fs file.FS, directory string) (*Journal, error) {
 			return nil, err
 		}
 		if len(j.segments) > 0 && s.journal != j.segments[0].journal {
-			return nil, status.Errorf(status.Corrupt, "%s is of the journal %v, the segments before it are of %v", j.path(s.name),
+			return nil, status.Errorf(status.Corrupt, "%s belongs to journal %v, the segments before it to %v", j.path(s.name),
 				s.journal, j.segments[0].journal)
 		}
 		j.segments = append(j.segments, s)
@@ -97,7 +97,7 @@ func (j *Journal) openSegment(first uint64) (openSegment, error) {
 		return openSegment{}, err
 	}
 	defer func() { _ = source.Close() }()
-	header := make([]byte, min(blockBytes, source.Size()))
+	header := make([]byte, min(unitBytes, source.Size()))
 	if _, err := source.ReadAt(header, 0); err != nil {
 		return openSegment{}, err
 	}
@@ -106,7 +106,8 @@ func (j *Journal) openSegment(first uint64) (openSegment, error) {
 		return openSegment{}, err
 	}
 	if s.first != first {
-		return openSegment{}, status.Errorf(status.Corrupt, "%s: the first record has the number %d at offset 32, not the name's", path,
+		return openSegment{}, status.Errorf(status.Corrupt,
+			"%s: the header at offset 32 says first record %d, unlike the file name", path,
 			s.first)
 	}
 	return openSegment{s, name, source.Size()}, nil
@@ -117,7 +118,7 @@ func (j *Journal) look() error {
 	end := len(j.segments) - 1
 	last := &j.segments[end]
 	j.info = Info{ID: last.journal, First: j.segments[0].first, Last: last.first - 1}
-	j.tail = tail{end: blockBytes, chain: last.previous}
+	j.tail = tail{end: unitBytes, chain: last.previous}
 	open := false
 	err := j.scan(j.beginning(end), toTheEnd, func(f *frame, records []byte, at position) (bool, error) {
 		err := eachRecord(f, records, func(_ uint64, head recordHead, _ []byte) bool {
@@ -223,8 +224,8 @@ func (a *assembler) add(sequence uint64, head recordHead, content []byte) (*Reco
 	}
 	if a.within && (head.kind != a.head.kind || head.page != a.head.page || head.version != a.head.version) ||
 		head.flags&Piece != 0 && last {
-		return nil, status.Errorf(status.Corrupt, "record %d (%v of page 0x%016x) does not belong to the pieces before it", sequence,
-			head.kind, head.page)
+		return nil, status.Errorf(status.Corrupt, "record %d (%v of page 0x%016x) does not continue the records before it",
+			sequence, head.kind, head.page)
 	}
 	if head.flags&Piece != 0 || a.within {
 		if !a.within {
@@ -288,7 +289,7 @@ func (j *Journal) from(first uint64, visit func(f *frame, records []byte) (more 
 		return nil
 	}
 	if first < j.info.First {
-		return status.Errorf(status.NotFound, "the journal %s begins at record %d: record %d was dropped", j.directory, j.info.First,
+		return status.Errorf(status.NotFound, "journal %s begins at record %d; record %d was dropped", j.directory, j.info.First,
 			first)
 	}
 	return j.scan(j.beginning(j.holding(first)), j.tail.end, func(f *frame, records []byte, _ position) (bool, error) {

@@ -33,10 +33,10 @@ type Record struct {
 	Form       uint16
 	Mask       []byte // DenseBytes, DenseBits, SparseBits
 	MaskLength uint64 // bytes of the page
-	// Places are the offsets (8 bytes each, 4 of Indexed32) or runs (offset and length, 8 bytes each) as they lie in the
+	// Positions are the offsets (8 bytes each, 4 of Indexed32) or runs (offset and length, 8 bytes each) as they lie in the
 	// file, Count of them, at an address that is a multiple of 8.
-	Places []byte
-	Count  uint64
+	Positions []byte
+	Count     uint64
 	// The annotation of Run and Delta.
 	DeltaID, DeltaTime uint64
 	Source, Intent     []byte
@@ -61,7 +61,8 @@ type recordHead struct {
 
 func decodeRecordHead(b []byte) recordHead {
 	_ = b[recordHeadBytes-1]
-	return recordHead{length: binary.LittleEndian.Uint32(b), kind: Kind(b[4]), flags: b[5], form: binary.LittleEndian.Uint16(b[6:]),
+	return recordHead{length: binary.LittleEndian.Uint32(b), kind: Kind(b[4]), flags: b[5],
+		form: binary.LittleEndian.Uint16(b[6:]),
 		page: binary.LittleEndian.Uint64(b[8:]), version: binary.LittleEndian.Uint64(b[16:]),
 		epoch: binary.LittleEndian.Uint64(b[24:]), time: int64(binary.LittleEndian.Uint64(b[32:]))}
 }
@@ -126,7 +127,7 @@ func (r *Record) decode(head recordHead, content []byte) error {
 		r.delta(&b)
 	case Create, Adopt:
 		r.Size = b.u64("a size")
-		r.place(&b)
+		r.location(&b)
 		r.State = b.u32("a state")
 		b.require(r.Size > 0, "a size")
 		if head.kind == Adopt {
@@ -137,7 +138,7 @@ func (r *Record) decode(head recordHead, content []byte) error {
 		r.Size = b.u64("a size")
 		b.require(r.Size > 0, "a size")
 	case Migrate:
-		r.place(&b)
+		r.location(&b)
 		b.require(b.u32("a last word") == 0, "a last word of 0")
 	case Clone:
 		r.Other = b.u64("a page to copy")
@@ -159,17 +160,17 @@ func (r *Record) decode(head recordHead, content []byte) error {
 		r.Bytes = b.rest()
 	case Destroy, MaskClear:
 	default:
-		return status.Errorf(status.Format, "record %d is of %v, which this library does not know", sequence, head.kind)
+		return status.Errorf(status.Format, "record %d has %v, which this library does not know", sequence, head.kind)
 	}
 	b.require(len(b.left) == 0, "an end where it ends")
 	if b.bad != "" {
-		return status.Errorf(status.Corrupt, "record %d (%v of page 0x%016x) has %d bytes, but not %s", sequence, head.kind, head.page,
-			len(content), b.bad)
+		return status.Errorf(status.Corrupt, "record %d (%v of page 0x%016x) has %d bytes, but not %s", sequence, head.kind,
+			head.page, len(content), b.bad)
 	}
 	return nil
 }
 
-func (r *Record) place(b *body) {
+func (r *Record) location(b *body) {
 	r.Location = int32(b.u32("a location"))
 	r.Device = int32(b.u32("a device"))
 	r.NUMANode = int32(b.u32("a NUMA node"))
@@ -200,9 +201,9 @@ func (r *Record) delta(b *body) {
 		}
 	case Indexed, Indexed32, Runs:
 		r.Count, needed = number, number
-		high, length := bits.Mul64(number, placeBytes(r.Form))
-		b.require(high == 0, "so many places")
-		r.Places = b.bytes(length, "its places")
+		high, length := bits.Mul64(number, positionBytes(r.Form))
+		b.require(high == 0, "so many positions")
+		r.Positions = b.bytes(length, "its positions")
 		if r.Form == Runs && b.bad == "" {
 			needed = r.runs(b)
 		}
@@ -213,8 +214,8 @@ func (r *Record) delta(b *body) {
 	r.Bytes = b.rest()
 }
 
-// placeBytes is the length of each of a delta's places.
-func placeBytes(form uint16) uint64 {
+// positionBytes is the length of each of a delta's positions.
+func positionBytes(form uint16) uint64 {
 	switch form {
 	case Indexed32:
 		return 4
@@ -227,8 +228,8 @@ func placeBytes(form uint16) uint64 {
 
 // runs adds up the lengths of a delta's runs.
 func (r *Record) runs(b *body) (sum uint64) {
-	for at := 0; at < len(r.Places); at += 16 {
-		offset, length := binary.LittleEndian.Uint64(r.Places[at:]), binary.LittleEndian.Uint64(r.Places[at+8:])
+	for at := 0; at < len(r.Positions); at += 16 {
+		offset, length := binary.LittleEndian.Uint64(r.Positions[at:]), binary.LittleEndian.Uint64(r.Positions[at+8:])
 		var carry uint64
 		sum, carry = bits.Add64(sum, length, 0)
 		b.require(carry == 0 && offset <= offset+length, "a range of less than 2^64 bytes")

@@ -24,8 +24,8 @@ func OpenReplay(fs file.FS, directory string) (*Replay, error) {
 // First is the number of the oldest record that is left.
 func (r *Replay) First() uint64 { return r.journal.segments[0].first }
 
-// Stretch is a part of a frame: records that lie one behind the other, of groups that are whole.
-type Stretch struct {
+// Part is a part of a frame: records that lie one behind the other, of groups that are whole.
+type Part struct {
 	Records   []byte // those that are left, at an address that is a multiple of 8
 	sequence  uint64 // of the first of them
 	assembler *assembler
@@ -38,24 +38,24 @@ type Stretch struct {
 const framesAhead = 3
 
 // Run walks the groups behind the record after, up to where until says or the journal ends, and returns the number of the
-// last record. apply gets them in order; it is called on this goroutine, and its first error ends the walk. What a stretch
+// last record. apply gets them in order; it is called on this goroutine, and its first error ends the walk. What a part
 // has is good until apply returns. Nothing is known of what lies behind: an error may come after many calls of apply.
 // Errors: NotFound (the record behind after was dropped), those of apply, Corrupt, Format, and those of the file system.
-func (r *Replay) Run(after uint64, until Until, apply func(s *Stretch) error) (last uint64, err error) {
+func (r *Replay) Run(after uint64, until Until, apply func(s *Part) error) (last uint64, err error) {
 	j := r.journal
 	if after+1 < r.First() {
-		return after, status.Errorf(status.NotFound, "the journal %s begins at record %d: record %d was dropped", j.directory,
+		return after, status.Errorf(status.NotFound, "journal %s begins at record %d; record %d was dropped", j.directory,
 			r.First(), after+1)
 	}
-	p := &player{journal: j, after: after, last: after, until: until, ready: make(chan *Stretch, framesAhead),
-		free: make(chan *Stretch, framesAhead), stopped: make(chan struct{})}
+	p := &player{journal: j, after: after, last: after, until: until, ready: make(chan *Part, framesAhead),
+		free: make(chan *Part, framesAhead), stopped: make(chan struct{})}
 	var pieces assembler
 	for range framesAhead {
-		p.free <- &Stretch{assembler: &pieces}
+		p.free <- &Part{assembler: &pieces}
 	}
 	safego.Go(func() {
 		defer close(p.ready)
-		p.failed = status.Errorf(status.Internal, "reading the journal %s panicked", j.directory)
+		p.failed = status.Errorf(status.Internal, "reading journal %s panicked", j.directory)
 		p.failed = j.scan(j.beginning(j.holding(after+1)), toTheEnd, p.frame)
 	})
 	for s := range p.ready {
@@ -80,8 +80,8 @@ type player struct {
 	last    uint64 // of the groups that were found
 	great   uint64 // the last record of a group that goes beyond its frame, and that is whole
 	ended   bool   // what follows is not to be applied
-	ready   chan *Stretch
-	free    chan *Stretch
+	ready   chan *Part
+	free    chan *Part
 	stopped chan struct{}
 	failed  error
 }
@@ -180,17 +180,17 @@ func (p *player) hand(f *frame, records []byte, at position) {
 }
 
 // Skip leaves out so many records of so many bytes together.
-func (s *Stretch) Skip(records uint64, bytes int) {
+func (s *Part) Skip(records uint64, bytes int) {
 	s.sequence += records
 	s.Records = s.Records[bytes:]
 }
 
 // Within says that a record's pieces were read, but not its last one: what comes next is for Next.
-func (s *Stretch) Within() bool { return s.assembler.within }
+func (s *Part) Within() bool { return s.assembler.within }
 
-// Next is the next record; nil where its last piece is in a stretch that follows. It is good until the next call. Errors:
+// Next is the next record; nil where its last piece is in a part that follows. It is good until the next call. Errors:
 // Corrupt, Format.
-func (s *Stretch) Next() (record *Record, err error) {
+func (s *Part) Next() (record *Record, err error) {
 	for record == nil && len(s.Records) > 0 {
 		head := decodeRecordHead(s.Records) // its length was compared when its group was found
 		record, err = s.assembler.add(s.sequence, head, s.Records[recordHeadBytes:head.length:head.length])

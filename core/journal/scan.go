@@ -24,7 +24,7 @@ type position struct {
 // beginning is the position of a segment's first frame.
 func (j *Journal) beginning(segment int) position {
 	s := &j.segments[segment]
-	return position{segment, blockBytes, s.first, s.previous}
+	return position{segment, unitBytes, s.first, s.previous}
 }
 
 // holding is the segment that has a record, or would have it.
@@ -44,8 +44,8 @@ func (j *Journal) scan(from position, end int64, visit func(f *frame, records []
 	for i := from.segment; i < len(j.segments); i++ {
 		s := &j.segments[i]
 		if i > from.segment && (s.first != next || s.previous != chain) {
-			return status.Errorf(status.Corrupt, "%s begins at record %d behind checksum 0x%08x, but record %d behind 0x%08x follows: "+
-				"a segment is missing or foreign", j.path(s.name), s.first, s.previous, next, chain)
+			return status.Errorf(status.Corrupt, "%s begins at record %d after checksum 0x%08x, but record %d after 0x%08x "+
+				"is next: a segment is missing or foreign", j.path(s.name), s.first, s.previous, next, chain)
 		}
 		limit := s.size
 		if i == len(j.segments)-1 && end != toTheEnd {
@@ -66,7 +66,7 @@ func (j *Journal) scan(from position, end int64, visit func(f *frame, records []
 		if err != nil || !more {
 			return err
 		}
-		offset = blockBytes
+		offset = unitBytes
 		if stopped == limit {
 			continue
 		}
@@ -82,7 +82,7 @@ func (j *Journal) scan(from position, end int64, visit func(f *frame, records []
 var errNotNext = errors.New("not the next frame")
 
 func damaged(path string, offset int64, next uint64) error {
-	return status.Errorf(status.Corrupt, "%s: the frame at offset %d, of record %d and those behind it, is damaged", path, offset,
+	return status.Errorf(status.Corrupt, "%s: the frame at offset %d, from record %d on, is damaged", path, offset,
 		next)
 }
 
@@ -95,15 +95,15 @@ func (j *Journal) torn(s *openSegment, offset int64, next uint64) error {
 		return err
 	}
 	defer func() { _ = source.Close() }()
-	start := offset &^ (blockBytes - 1)
-	block := make([]byte, min(1<<20, s.size-start))
-	for at := start; at < s.size; at += int64(len(block)) {
-		block = block[:min(int64(len(block)), s.size-at)]
-		if _, err := source.ReadAt(block, at); err != nil {
+	start := offset &^ (unitBytes - 1)
+	window := make([]byte, min(1<<20, s.size-start))
+	for at := start; at < s.size; at += int64(len(window)) {
+		window = window[:min(int64(len(window)), s.size-at)]
+		if _, err := source.ReadAt(window, at); err != nil {
 			return err
 		}
-		for i := 0; i < len(block); i += blockBytes {
-			head, ok := decodeFrame(block[i:], s.journal)
+		for i := 0; i < len(window); i += unitBytes {
+			head, ok := decodeFrame(window[i:], s.journal)
 			if !ok || head.durable < next || at+int64(i+padded(int(head.length))) > s.size {
 				continue
 			}
@@ -149,10 +149,10 @@ func checkLength(sequence uint64, left []byte) error {
 
 func badLength(sequence uint64, left []byte) error {
 	if len(left) < recordHeadBytes {
-		return status.Errorf(status.Corrupt, "record %d has %d bytes left in its frame, fewer than a head of %d", sequence, len(left),
-			recordHeadBytes)
+		return status.Errorf(status.Corrupt, "record %d has %d bytes left in its frame, fewer than a record header of %d",
+			sequence, len(left), recordHeadBytes)
 	}
-	return status.Errorf(status.Corrupt, "record %d has a length of %d, with %d bytes left in its frame", sequence,
+	return status.Errorf(status.Corrupt, "record %d has %d bytes, but its frame has %d bytes left", sequence,
 		binary.LittleEndian.Uint32(left), len(left))
 }
 
@@ -161,7 +161,7 @@ func checkEnd(f *frame, left int) error {
 	if left == 0 {
 		return nil
 	}
-	return status.Errorf(status.Corrupt, "the frame of record %d has %d bytes behind its %d records", f.first, left, f.count)
+	return status.Errorf(status.Corrupt, "the frame of record %d has %d bytes after its %d records", f.first, left, f.count)
 }
 
 // upTo walks the frames of a segment up to the offset limit. It returns the offset behind the last frame that is whole and that
@@ -172,14 +172,14 @@ func (w *frameWalk) upTo(limit int64, fs file.FS) (stopped int64, err error) {
 		return w.offset, err
 	}
 	defer func() { _ = source.Close() }()
-	stretch := file.Range{Offset: w.offset, Length: min(limit, source.Size()) - w.offset}
-	if stretch.Length <= small {
-		piece := make([]byte, max(0, stretch.Length))
-		if _, err = source.ReadAt(piece, stretch.Offset); err == nil {
+	part := file.Range{Offset: w.offset, Length: min(limit, source.Size()) - w.offset}
+	if part.Length <= small {
+		piece := make([]byte, max(0, part.Length))
+		if _, err = source.ReadAt(piece, part.Offset); err == nil {
 			err = w.feed(piece)
 		}
 	} else {
-		err = file.Pieces(source, []file.Range{stretch}, func(_ int, piece []byte) error { return w.feed(piece) })
+		err = file.Pieces(source, []file.Range{part}, func(_ int, piece []byte) error { return w.feed(piece) })
 	}
 	if err == errEnough || err == errNotNext {
 		err = nil
@@ -191,7 +191,7 @@ func (w *frameWalk) upTo(limit int64, fs file.FS) (stopped int64, err error) {
 const small = 128 << 10
 
 // errEnough is what ends a walk whose visit wants no more.
-var errEnough = errors.New("the walk ends here")
+var errEnough = errors.New("end of the walk")
 
 // frameWalk puts frames together from the pieces of a file.
 type frameWalk struct {

@@ -84,7 +84,8 @@ func TestAnIntervalIsWaitedForAndNoLonger(t *testing.T) {
 	ring, _ := serve(t, Options{Interval: interval}, step{records: 2}, step{records: 1}, step{}, step{records: 3, wanted: true})
 	assert.Equal(t, []uint64{0, 0, 3, 6, 6}, ring.durable, "what did not fill an interval waits, and what is wanted does not")
 	assert.Equal(t, time.Duration(-1), ring.patience[0])
-	assert.InDelta(t, interval, ring.patience[1], float64(time.Minute), "records that are not durable yet let nobody sleep longer")
+	assert.InDelta(t, interval, ring.patience[1], float64(time.Minute),
+		"records that are not durable yet let nobody sleep longer")
 	assert.Equal(t, time.Duration(-1), ring.patience[3])
 
 	ring, _ = serve(t, Options{Interval: time.Millisecond}, step{records: 2, delay: 5 * time.Millisecond})
@@ -111,7 +112,7 @@ func TestAFailureReachesTheRing(t *testing.T) {
 		assert.Equal(t, status.NoSpace, own.Code)
 		assert.Equal(t, int32(syscall.ENOSPC), own.Foreign)
 		assert.Contains(t, own.Text, "the journal has failed: cannot ")
-		assert.Contains(t, own.Text, "/journal/journal-00000000000000000001.mmsbj: ENOSPC (no space left on device)")
+		assert.Contains(t, own.Text, "/journal/journal-00000000000000000001.mmsbj: no space left on device (ENOSPC)")
 		assert.Equal(t, []uint64{1}, ring.durable)
 		w, err = NewWriter(disk, directory, Options{})
 		require.NoError(t, err, "the directory was let go")
@@ -130,7 +131,7 @@ func TestTheExtentIsKnownWhileItIsWritten(t *testing.T) {
 		now := w.Extent()
 		require.GreaterOrEqual(t, now.First, last.First)
 		require.Positive(t, now.Segments)
-		require.GreaterOrEqual(t, now.Bytes, int64(now.Segments*blockBytes))
+		require.GreaterOrEqual(t, now.Bytes, int64(now.Segments*unitBytes))
 		require.NoError(t, w.Drop(min(now.First+uint64(turn%7), 170)))
 		last = now
 	}

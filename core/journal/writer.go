@@ -23,7 +23,7 @@ const (
 	Default  Durability = iota
 	EachCall            // before the call returns
 	Interval            // Options.Interval after the call, and the time that the disk takes
-	None                // when the system finds time; a segment is on the disk before the next one begins
+	None                // when the kernel writes its dirty pages back; a segment is on the disk before the next one begins
 )
 
 // What Options mean by 0.
@@ -108,26 +108,26 @@ func (w *Writer) open() error {
 			return err
 		}
 	} else if err != syscall.EEXIST {
-		return file.Failed(err, "cannot make the journal's directory %s", w.directory)
+		return file.Failed(err, "cannot create the journal directory %s", w.directory)
 	}
 	path := filepath.Join(w.directory, lockName)
 	lock, err := w.fs.Open(path, unix.O_RDWR|unix.O_CREAT, 0o666)
 	if err != nil {
-		return file.Failed(err, "cannot open the journal's lock %s", path)
+		return file.Failed(err, "cannot open the journal lock %s", path)
 	}
 	w.lock = lock
 	if err := lock.Lock(); err == syscall.EWOULDBLOCK {
-		return status.Errorf(status.Busy, "the journal %s is open for writing already, here or in another process", w.directory)
+		return status.Errorf(status.Busy, "journal %s is already open for writing, here or in another process", w.directory)
 	} else if err != nil {
 		return file.Failed(err, "cannot lock %s", path)
 	}
-	if err := w.removeRubbish(); err != nil {
+	if err := w.removeUnfinished(); err != nil {
 		return err
 	}
 	j, err := Open(w.fs, w.directory)
 	if status.CodeOf(err) == status.NotFound {
 		if _, err := rand.Read(w.journal[:]); err != nil {
-			return status.Errorf(status.Internal, "no random numbers: %v", err)
+			return status.Errorf(status.Internal, "cannot read random bytes: %v", err)
 		}
 		w.last, w.durable = w.options.After, w.options.After
 		return w.begin()
@@ -142,7 +142,7 @@ func (w *Writer) open() error {
 func (w *Writer) resume(j *Journal) error {
 	info := j.Info()
 	if info.Last < w.options.After {
-		return status.Errorf(status.Mismatch, "the journal %s ends at record %d, but the state holds records up to %d",
+		return status.Errorf(status.Mismatch, "journal %s ends at record %d, but the state holds records up to %d",
 			w.directory, info.Last, w.options.After)
 	}
 	tail := j.segments[len(j.segments)-1]
@@ -155,17 +155,17 @@ func (w *Writer) resume(j *Journal) error {
 	path := filepath.Join(w.directory, w.name)
 	at, err := w.fs.Open(path, unix.O_RDWR, 0)
 	if err != nil {
-		return file.Failed(err, "cannot open the journal's segment %s", path)
+		return file.Failed(err, "cannot open the journal segment %s", path)
 	}
 	w.at = at
 	if info.TornBytes > 0 {
 		if err := at.Truncate(w.offset); err != nil {
-			return file.Failed(err, "cannot cut the journal's segment %s at offset %d", path, w.offset)
+			return file.Failed(err, "cannot truncate the journal segment %s to %d bytes", path, w.offset)
 		}
 	}
 	// What was read may be in the page cache alone.
 	if err := at.Sync(); err != nil {
-		return file.Failed(err, "cannot sync the journal's segment %s", path)
+		return file.Failed(err, "cannot sync the journal segment %s", path)
 	}
 	if err := file.SyncDirectory(w.fs, w.directory); err != nil {
 		return err
@@ -175,16 +175,16 @@ func (w *Writer) resume(j *Journal) error {
 	return nil
 }
 
-// Rubbish are segments that a crash kept from getting their name.
-const rubbishSuffix = ".tmp"
+// A segment has this suffix until it is whole; a crash leaves some behind.
+const unfinishedSuffix = ".tmp"
 
-func (w *Writer) removeRubbish() error {
+func (w *Writer) removeUnfinished() error {
 	names, err := w.fs.List(w.directory)
 	if err != nil {
-		return file.Failed(err, "cannot list the journal's directory %s", w.directory)
+		return file.Failed(err, "cannot list the journal directory %s", w.directory)
 	}
 	for _, name := range names {
-		segment, ends := strings.CutSuffix(name, rubbishSuffix)
+		segment, ends := strings.CutSuffix(name, unfinishedSuffix)
 		if _, ours := segmentFirst(segment); !ours || !ends {
 			continue
 		}
@@ -199,23 +199,23 @@ func (w *Writer) removeRubbish() error {
 func (w *Writer) begin() error {
 	name := segmentName(w.last + 1)
 	path := filepath.Join(w.directory, name)
-	at, err := w.fs.Open(path+rubbishSuffix, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o666)
+	at, err := w.fs.Open(path+unfinishedSuffix, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o666)
 	if err != nil {
-		return file.Failed(err, "cannot make the journal's segment %s", path)
+		return file.Failed(err, "cannot create the journal segment %s", path)
 	}
-	header := make([]byte, blockBytes)
+	header := make([]byte, unitBytes)
 	segment{journal: w.journal, first: w.last + 1, previous: w.chain, created: time.Now().UnixNano()}.encode(header)
 	err = file.WriteFull(at, header, 0)
 	if err == nil {
 		err = at.Sync()
 	}
 	if err == nil {
-		err = w.fs.Rename(path+rubbishSuffix, path)
+		err = w.fs.Rename(path+unfinishedSuffix, path)
 	}
 	if err != nil {
 		_ = at.Close()
-		_ = w.fs.Remove(path + rubbishSuffix)
-		return file.Failed(err, "cannot make the journal's segment %s", path)
+		_ = w.fs.Remove(path + unfinishedSuffix)
+		return file.Failed(err, "cannot create the journal segment %s", path)
 	}
 	if err := file.SyncDirectory(w.fs, w.directory); err != nil {
 		_ = at.Close()
@@ -225,7 +225,7 @@ func (w *Writer) begin() error {
 		_ = w.at.Close() // it is durable
 	}
 	_ = at.SetDirect(true) // or through the page cache
-	w.at, w.name, w.offset, w.begins, w.ended = at, name, blockBytes, w.last+1, false
+	w.at, w.name, w.offset, w.begins, w.ended = at, name, unitBytes, w.last+1, false
 	w.extent.Lock()
 	defer w.extent.Unlock()
 	w.kept = append(w.kept, keptSegment{w.begins, w.offset})
@@ -322,14 +322,14 @@ func (w *Writer) Close() error {
 		err = w.end()
 	}
 	w.release()
-	w.failed = status.Errorf(status.InvalidState, "the journal %s is closed", w.directory)
+	w.failed = status.Errorf(status.InvalidState, "journal %s is closed", w.directory)
 	return err
 }
 
 // end writes a frame without records. With it, damage to the last records is known as damage.
 func (w *Writer) end() error {
 	_ = w.at.SetDirect(false) // the block lies anywhere
-	if err := w.Write(make([]byte, blockBytes), FrameHeadBytes, w.last+1, 0, true); err != nil {
+	if err := w.Write(make([]byte, unitBytes), FrameHeadBytes, w.last+1, 0, true); err != nil {
 		return err
 	}
 	if err := w.at.SyncData(); err != nil {
@@ -369,11 +369,11 @@ func Drop(fs file.FS, directory string, upTo uint64) error {
 	path := filepath.Join(directory, lockName)
 	lock, err := fs.Open(path, unix.O_RDWR, 0)
 	if err != nil {
-		return file.Failed(err, "cannot open the journal's lock %s", path)
+		return file.Failed(err, "cannot open the journal lock %s", path)
 	}
 	defer func() { _ = lock.Close() }()
 	if err := lock.Lock(); err == syscall.EWOULDBLOCK {
-		return status.Errorf(status.Busy, "the journal %s is open for writing", directory)
+		return status.Errorf(status.Busy, "journal %s is open for writing", directory)
 	} else if err != nil {
 		return file.Failed(err, "cannot lock %s", path)
 	}
@@ -391,7 +391,7 @@ func drop(fs file.FS, directory string, firsts []uint64, upTo uint64) (dropped i
 	for dropped+1 < len(firsts) && firsts[dropped+1]-1 <= upTo {
 		path := filepath.Join(directory, segmentName(firsts[dropped]))
 		if err := fs.Remove(path); err != nil && err != syscall.ENOENT {
-			return dropped, file.Failed(err, "cannot remove the journal's segment %s", path)
+			return dropped, file.Failed(err, "cannot remove the journal segment %s", path)
 		}
 		dropped++
 	}
@@ -405,7 +405,7 @@ func drop(fs file.FS, directory string, firsts []uint64, upTo uint64) (dropped i
 func list(fs file.FS, directory string) ([]uint64, error) {
 	names, err := fs.List(directory)
 	if err != nil {
-		return nil, file.Failed(err, "cannot list the journal's directory %s", directory)
+		return nil, file.Failed(err, "cannot list the journal directory %s", directory)
 	}
 	var firsts []uint64
 	for _, name := range names {
@@ -470,7 +470,8 @@ func (w *Writer) serve(ring Ring) error {
 			if err := w.Write(buffer, used, first, count, ends); err != nil {
 				return err
 			}
-			due = due || w.options.Durability == EachCall || w.options.Durability == Interval && time.Since(synced) >= w.options.Interval
+			due = due || w.options.Durability == EachCall || w.options.Durability == Interval &&
+				time.Since(synced) >= w.options.Interval
 		}
 		if due {
 			if _, err := w.Sync(); err != nil {

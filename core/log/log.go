@@ -80,7 +80,7 @@ func Read(buffer []byte) (n int, lost uint64, err error) { return process.read(b
 
 func (l *logger) configure(level, descriptor int) error {
 	if level < Off || level > Debug {
-		return status.Errorf(status.InvalidArgument, "log level is %d, not from %d to %d", level, Off, Debug)
+		return status.Errorf(status.InvalidArgument, "log level is %d, not %d to %d", level, Off, Debug)
 	}
 	target := sink{descriptor: -1}
 	if descriptor != -1 {
@@ -196,8 +196,8 @@ func (r *ring) take(buffer []byte) (n int, lost uint64, err error) {
 		length := r.next()
 		if length > len(buffer)-n {
 			if n == 0 {
-				return length, 0, status.Errorf(status.OutOfRange, "the next line has %d bytes, the buffer %d", length,
-					len(buffer))
+				return length, 0, status.Errorf(status.OutOfRange, "buffer has %d bytes, the next line needs %d", len(buffer),
+					length)
 			}
 			break
 		}

@@ -30,7 +30,7 @@ func Validate(blob []byte) (count int, err error) {
 		return 0, nil
 	}
 	if len(blob) < wordBytes {
-		return 0, status.Errorf(status.Corrupt, "metadata ends in its count: %d bytes", len(blob))
+		return 0, status.Errorf(status.Corrupt, "metadata has %d bytes, fewer than its count needs", len(blob))
 	}
 	if uint64(len(blob)) > maximumBytes {
 		return 0, status.Errorf(status.Corrupt, "metadata has %d bytes, more than %d", len(blob), uint64(maximumBytes))
@@ -48,12 +48,12 @@ func Validate(blob []byte) (count int, err error) {
 				claimed, offset)
 		}
 		if !utf8.Valid(key) {
-			return 0, status.Errorf(status.Corrupt, "metadata entry %d of %d at offset %d has a key that is not UTF-8",
+			return 0, status.Errorf(status.Corrupt, "metadata entry %d of %d at offset %d has a key that is not valid UTF-8",
 				number+1, claimed, offset)
 		}
 		if _, twice := seen[string(key)]; twice {
 			return 0, status.Errorf(status.Corrupt,
-				"metadata entry %d of %d at offset %d has the key %q, which was there before",
+				"metadata entry %d of %d at offset %d repeats the key %q",
 				number+1, claimed, offset, shorten(key))
 		}
 		seen[string(key)] = struct{}{}
@@ -167,10 +167,10 @@ func Get(blob, key []byte) (value []byte, ok bool) {
 // CheckKey says whether a key may be set. Errors: InvalidArgument.
 func CheckKey(key []byte) error {
 	if len(key) == 0 {
-		return status.Errorf(status.InvalidArgument, "the key is empty")
+		return status.Errorf(status.InvalidArgument, "key is empty")
 	}
 	if !utf8.Valid(key) {
-		return status.Errorf(status.InvalidArgument, "the key (%d bytes) is not UTF-8", len(key))
+		return status.Errorf(status.InvalidArgument, "key of %d bytes is not valid UTF-8", len(key))
 	}
 	return nil
 }
@@ -182,14 +182,14 @@ func Set(blob, key, value []byte) ([]byte, error) {
 		return nil, err
 	}
 	if uint64(len(key)) > math.MaxUint32 || uint64(len(value)) > math.MaxUint32 {
-		return nil, status.Errorf(status.InvalidSize, "a key of %d bytes and a value of %d bytes: a length has 32 bits",
+		return nil, status.Errorf(status.InvalidSize, "key has %d bytes and value has %d bytes; a length has 32 bits",
 			len(key), len(value))
 	}
 	count := Count(blob)
 	found, there := find(blob, key)
 	if !there {
 		if count == math.MaxUint32 {
-			return nil, status.Errorf(status.InvalidSize, "metadata has %d entries, no more can be counted", count)
+			return nil, status.Errorf(status.InvalidSize, "metadata has %d entries, the most possible", count)
 		}
 		count++
 		found.start, found.end = max(len(blob), wordBytes), max(len(blob), wordBytes)

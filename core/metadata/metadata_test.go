@@ -116,7 +116,7 @@ func TestValidateNamesTheDamage(t *testing.T) {
 		name, text string
 		blob       []byte
 	}{
-		{"count cut", "ends in its count: 3 bytes", good[:3]},
+		{"count cut", "has 3 bytes, fewer than its count needs", good[:3]},
 		{"count too large", "entry 3 of 3 at offset 33: 0 bytes are left for the length of its key", lying(0, 3)},
 		{"count huge", "entry 3 of 4294967295 at offset 33", lying(0, math.MaxUint32)},
 		{"count too small", "ends at offset 20 after 1 entries, but has 33 bytes", lying(0, 1)},
@@ -129,9 +129,9 @@ func TestValidateNamesTheDamage(t *testing.T) {
 		{"value cut", "entry 1 of 2 at offset 11: its value has 5 bytes, 4 are left", good[:19]},
 		{"length cut", "entry 2 of 2 at offset 29: 2 bytes are left for the length of its value", good[:31]},
 		{"empty key", "entry 1 of 1 at offset 4 has an empty key", build(1, "", "value")},
-		{"key not UTF-8", "entry 2 of 2 at offset 14 has a key that is not UTF-8", build(2, "a", "b", "\xc0\x80", "")},
-		{"key twice", `entry 2 of 2 at offset 14 has the key "a", which was there before`, build(2, "a", "b", "a", "c")},
-		{"long key twice", `has the key "` + strings.Repeat("é", 32) + `"`, build(2, strings.Repeat("é", 99), "",
+		{"key not UTF-8", "entry 2 of 2 at offset 14 has a key that is not valid UTF-8", build(2, "a", "b", "\xc0\x80", "")},
+		{"key twice", `entry 2 of 2 at offset 14 repeats the key "a"`, build(2, "a", "b", "a", "c")},
+		{"long key twice", `repeats the key "` + strings.Repeat("é", 32) + `"`, build(2, strings.Repeat("é", 99), "",
 			strings.Repeat("é", 99), "")},
 	} {
 		_, err := metadata.Validate(test.blob)

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"sync"
 
-	"libmmsb/core/plant"
 	"libmmsb/core/status"
 	"libmmsb/native"
 )
@@ -29,10 +28,7 @@ func (i *ids) start() {
 	i.factor = randomOdd()
 	// Newton: each step doubles the number of right low bits.
 	i.inverse = i.factor
-	for step := range 6 {
-		if plant.Has(bugInverseIsTooShort) && step == 3 {
-			break
-		}
+	for range 6 {
 		i.inverse *= 2 - i.factor*i.inverse
 	}
 	i.inverse &= native.IDMask
@@ -57,20 +53,18 @@ func (c *Context) reserve(id uint64) error {
 	i := &c.ids
 	i.Lock()
 	defer i.Unlock()
-	if page, ok := i.explicit[id]; ok && !plant.Has(bugIDIsChosenTwice) {
+	if page, ok := i.explicit[id]; ok {
 		return status.Errorf(status.AlreadyExists, "id %d is that of page 0x%016x", id, page)
 	}
 	if id&^native.IDMask == native.IDAutomatic {
 		i.tidy(c.index)
 		if i.mark(c.index, id) {
 			// From here on whoever creates a page on the record sees the mark; who did not see it has finished.
-			if !plant.Has(bugMarkIsNotAwaited) {
-				native.Synchronize(c.index)
-			}
-			if i.begins(id) && !plant.Has(bugBeginningPageIsIgnored) { // asked before the page is looked for, which it may be by then
+			native.Synchronize(c.index)
+			if i.begins(id) { // asked before the page is looked for, which it may be by then
 				return status.Errorf(status.AlreadyExists, "id %d is that of a page that is about to begin", id)
 			}
-			if page := native.FindPage(c.index, id); page != 0 && !plant.Has(bugLivePageIsIgnored) {
+			if page := native.FindPage(c.index, id); page != 0 {
 				return status.Errorf(status.AlreadyExists, "id %d is that of page 0x%016x", id, page)
 			}
 		}
@@ -87,16 +81,10 @@ func (i *ids) mark(context uint32, id uint64) bool {
 	chunk := index >> native.LeafBits
 	if native.LeafContext(chunk) == context {
 		record := native.RecordAt(index)
-		generation := native.Generation(record.LoadState())
-		if plant.Has(bugPageThatIsHasBeen) {
-			generation++
-		}
-		if native.Generation(handle) < generation && !plant.Has(bugPastIsMarked) { // that page has been
+		if native.Generation(handle) < native.Generation(record.LoadState()) { // that page has been
 			return false
 		}
-		if !plant.Has(bugComingPageIsNotMarked) {
-			record.IDTaken = 1
-		}
+		record.IDTaken = 1
 		return true
 	}
 	i.waiting[chunk/chunkGroup] = append(i.waiting[chunk/chunkGroup], index)
@@ -107,13 +95,13 @@ func (i *ids) mark(context uint32, id uint64) bool {
 // tidy forgets the marks that wait for ids which nobody has any more, once they are the most: ids that come and go would leave ever more of
 // them. Under the lock.
 func (i *ids) tidy(context uint32) {
-	if i.waits <= 2*len(i.explicit)+chunkGroup || plant.Has(bugWaitingMarksPileUp) {
+	if i.waits <= 2*len(i.explicit)+chunkGroup {
 		return
 	}
 	clear(i.waiting)
 	i.waits = 0
 	for id := range i.explicit {
-		if id&^native.IDMask == native.IDAutomatic && !plant.Has(bugTidyForgetsWhatIsInUse) {
+		if id&^native.IDMask == native.IDAutomatic {
 			i.mark(context, id)
 		}
 	}
@@ -121,18 +109,12 @@ func (i *ids) tidy(context uint32) {
 
 // set says which page has a reserved id; drop gives the id up.
 func (i *ids) set(id, page uint64) {
-	if plant.Has(bugIDIsThatOfTheNextPage) {
-		page += 1 << native.IndexBits
-	}
 	i.Lock()
 	i.explicit[id] = page
 	i.Unlock()
 }
 
 func (i *ids) drop(id uint64) {
-	if plant.Has(bugIDStaysTaken) {
-		return
-	}
 	i.Lock()
 	delete(i.explicit, id)
 	i.Unlock()
@@ -152,7 +134,7 @@ func (i *ids) claim(index uint32) {
 	record := native.RecordAt(index)
 	state := record.LoadState()
 	generation := native.Generation(state)
-	for !plant.Has(bugTakenIDIsPicked) && generation != native.GenerationMax && i.taken(native.Handle(native.KindPage, generation, index)) {
+	for generation != native.GenerationMax && i.taken(native.Handle(native.KindPage, generation, index)) {
 		generation++
 	}
 	record.StoreState(native.State(native.StateFrame, generation, state&native.ClassMask|native.Beginning))
@@ -174,18 +156,15 @@ func (c *Context) takeChunk() (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	if used && !plant.Has(bugMarksOutliveTheirContext) { // by another context, whose marks mean nothing here
+	if used { // by another context, whose marks mean nothing here
 		for index := range uint32(native.LeafRecords) {
 			native.RecordAt(number<<native.LeafBits | index).IDTaken = 0
 		}
 	}
-	if plant.Has(bugWaitingMarksAreForgotten) {
-		return number, nil
-	}
 	waiting := i.waiting[number/chunkGroup]
 	left := slices.DeleteFunc(waiting, func(index uint32) bool {
 		if index>>native.LeafBits != number {
-			return plant.Has(bugOtherChunksMarksAreForgotten)
+			return false
 		}
 		native.RecordAt(index).IDTaken = 1
 		return true
@@ -204,7 +183,7 @@ func (c *Context) Lookup(id uint64) (uint64, error) {
 	defer c.ids.Unlock()
 	if page := c.ids.explicit[id]; page != 0 {
 		// It may be about to begin.
-		if state := native.RecordAt(native.Index(page)).LoadState(); (state^page)>>native.IndexBits == 0 || plant.Has(bugPageIsFoundBeforeItBegins) {
+		if state := native.RecordAt(native.Index(page)).LoadState(); (state^page)>>native.IndexBits == 0 {
 			return page, nil
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"libmmsb/native"
 )
 
-// idChecks are what is promised of ids. The planted bugs are looked for with the same.
+// idChecks are what is promised of ids.
 var idChecks = []struct {
 	name  string
 	check func(t tester)

@@ -8,7 +8,6 @@ import (
 	"libmmsb/core/graph"
 	"libmmsb/core/log"
 	"libmmsb/core/metadata"
-	"libmmsb/core/plant"
 	"libmmsb/core/safego"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
@@ -737,7 +736,7 @@ func (l *loader) takeIDs() {
 		}
 	}
 	for at := range l.staged {
-		if id := l.staged[at].ID; id&^native.IDMask == native.IDAutomatic && !plant.Has(bugLoadedIDsAreNotMarked) {
+		if id := l.staged[at].ID; id&^native.IDMask == native.IDAutomatic {
 			i.mark(c.index, id)
 		}
 	}

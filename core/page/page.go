@@ -9,7 +9,6 @@ import (
 	"libmmsb/core/journal"
 	"libmmsb/core/log"
 	"libmmsb/core/mem"
-	"libmmsb/core/plant"
 	"libmmsb/core/status"
 	"libmmsb/native"
 )
@@ -276,7 +275,7 @@ func (c *Context) publish(b block, size, id uint64, numaNode int32, low uint64, 
 		return 0, err
 	}
 	giveUp := func(err error) (uint64, error) {
-		if id != 0 && !plant.Has(bugFailureKeepsID) {
+		if id != 0 {
 			c.ids.drop(id)
 		}
 		return undo(err)

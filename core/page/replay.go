@@ -75,7 +75,7 @@ func (r *replay) page(index uint32) *locked {
 }
 
 // stretch applies records.
-func (r *replay) stretch(s *journal.Stretch) error {
+func (r *replay) stretch(s *journal.Part) error {
 	if err := r.l.goesOn(); err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (r *replay) bytes(p *locked, record *journal.Record) error {
 		run := journal.Words(record.Offset, uint64(len(record.Bytes)))
 		return fromNative(native.RedoDelta(p.index, record.Version, record.Epoch, journal.Runs, nil, 0, run, 1, record.Bytes))
 	default:
-		return fromNative(native.RedoDelta(p.index, record.Version, record.Epoch, record.Form, record.Mask, record.MaskLength, record.Places,
+		return fromNative(native.RedoDelta(p.index, record.Version, record.Epoch, record.Form, record.Mask, record.MaskLength, record.Positions,
 			record.Count, record.Bytes))
 	}
 }

@@ -48,7 +48,7 @@ func (s *Snapshot) refuseBase(path string, o OpenOptions) error {
 	}
 	for _, v := range s.volumes[1:] {
 		if v.header.ID == there.ID && there.Header.Version == Version {
-			return status.Errorf(status.InvalidArgument, "%s is a base of %s, which could not be read without it", path,
+			return status.Errorf(status.InvalidArgument, "cannot replace %s: it is a base of %s", path,
 				s.volumes[0].name)
 		}
 	}
@@ -155,7 +155,7 @@ func (c *compaction) together(id uint64) error {
 // copy copies an extent as it is stored.
 func (c *compaction) copy(page *Page, piece *Piece, stored []byte) error {
 	v := c.s.volumes[piece.File]
-	if err := read(v.name, v.source, stored, piece.Place); err != nil {
+	if err := read(v.name, v.source, stored, piece.FileOffset); err != nil {
 		return err
 	}
 	if err := v.checkStored(page.ID, &piece.Extent, stored, piece.base); err != nil {
@@ -166,18 +166,18 @@ func (c *compaction) copy(page *Page, piece *Piece, stored []byte) error {
 
 // compose writes a chunk of which several files have a part: compressed where one of them has it so.
 func (c *compaction) compose(page *Page, group []Piece, memory []byte) error {
-	stretch, compression := visible(group), Uncompressed
+	bounds, compression := visible(group), Uncompressed
 	for number := range group {
 		if group[number].Compression != Uncompressed {
 			compression = Zstd
 		}
 	}
-	chunk := memory[:stretch.Length]
-	if err := c.s.readPieces(chunk, stretch.Offset, page.ID, KindBytes, group); err != nil {
+	chunk := memory[:bounds.Length]
+	if err := c.s.readPieces(chunk, bounds.Offset, page.ID, KindBytes, group); err != nil {
 		return err
 	}
-	c.done += stretch.Length
-	return c.w.Add(page.ofState(), KindBytes, stretch.Offset, chunk, compression)
+	c.done += bounds.Length
+	return c.w.Add(page.ofState(), KindBytes, bounds.Offset, chunk, compression)
 }
 
 func (c *compaction) add(page *Page, extent Extent, stored []byte) error {

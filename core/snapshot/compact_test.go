@@ -68,7 +68,7 @@ func TestCompactLeavesNothingBehindAfterAnError(t *testing.T) {
 	assert.Equal(t, status.Cancelled, status.CodeOf(err))
 	raw, err := os.ReadFile(paths[0])
 	require.NoError(t, err)
-	raw[len(raw)-6*blockBytes] ^= 1
+	raw[len(raw)-6*unitBytes] ^= 1
 	store(t, paths[0], raw)
 	_, err = Compact(paths[2], to, CompactOptions{})
 	assert.Equal(t, status.Corrupt, status.CodeOf(err))

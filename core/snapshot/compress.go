@@ -29,7 +29,8 @@ func (c *compressor) encode(chunk []byte) []byte {
 
 // decoder is one for all: of its few states each call takes one.
 var decoder = sync.OnceValue(func() *zstd.Decoder {
-	made, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(4), zstd.WithDecoderLowmem(true), zstd.WithDecodeAllCapLimit(true))
+	made, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(4), zstd.WithDecoderLowmem(true),
+		zstd.WithDecodeAllCapLimit(true))
 	if err != nil {
 		panic(err) // the options are constants
 	}

@@ -18,11 +18,11 @@ func TestPagesComeInPartsOfAnySize(t *testing.T) {
 			all = append(all, page)
 		}
 		require.Len(t, all, len(states[number].pages))
-		for room := 1; room <= len(all)+1; room++ {
+		for capacity := 1; capacity <= len(all)+1; capacity++ {
 			var listed []Page
 			cursor := uint64(0)
 			for {
-				part := make([]Page, room)
+				part := make([]Page, capacity)
 				n, next, err := s.PagesFrom(cursor, part)
 				require.NoError(t, err)
 				if n == 0 {

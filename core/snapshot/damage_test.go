@@ -46,7 +46,7 @@ func quickVerdict(raw []byte) error {
 	v := s.volumes[0]
 	check := verification{v: v, sequence: sequence{v: v}, metadata: metadataCheck{v: v}}
 	for number := range v.segments() {
-		at, length := v.place(number)
+		at, length := v.bounds(number)
 		if err := check.segment(number, raw[at:at+length]); err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func TestEveryTruncationIsFound(t *testing.T) {
 		_, err := OpenSource(file.Bytes(raw[:length]), OpenOptions{})
 		require.Equal(t, status.Corrupt, status.CodeOf(err), "%d bytes: %v", length, err)
 	}
-	for _, more := range []int{1, blockBytes, len(raw)} {
+	for _, more := range []int{1, unitBytes, len(raw)} {
 		_, err := OpenSource(file.Bytes(append(bytes.Clone(raw), make([]byte, more)...)), OpenOptions{})
 		assert.Equal(t, status.Corrupt, status.CodeOf(err))
 	}
@@ -133,7 +133,7 @@ func TestOthersAndNewerFilesAreOfAnotherFormat(t *testing.T) {
 
 // The places in the file of small: the header, a segment of pages, one of dependencies, the segment table, the footer.
 const (
-	pagesAt  = blockBytes
+	pagesAt  = unitBytes
 	entry    = pagesAt + segmentHeader
 	extentAt = entry + 4*pageBytes
 )
@@ -149,8 +149,8 @@ func put64(at int, value uint64) func(raw []byte) {
 // TestLiesAreFound changes fields and makes all checksums right again.
 func TestLiesAreFound(t *testing.T) {
 	raw := whole(t, small(t), Uncompressed)
-	edgesAt := int(binary.LittleEndian.Uint64(raw[len(raw)-2*blockBytes+8:]))
-	table, foot := len(raw)-2*blockBytes, len(raw)-blockBytes
+	edgesAt := int(binary.LittleEndian.Uint64(raw[len(raw)-2*unitBytes+8:]))
+	table, foot := len(raw)-2*unitBytes, len(raw)-unitBytes
 	extent := func(number, field int) int { return extentAt + number*extentBytes + field }
 	for name, lie := range map[string]func(raw []byte){
 		"byte order":                   put32(12, 0x04030201),
@@ -176,8 +176,8 @@ func TestLiesAreFound(t *testing.T) {
 		"edges":                        put64(foot+88, 3),
 		"rest of the footer":           put64(foot+200, 3),
 		"behind the table":             put64(table+16, 3),
-		"first segment elsewhere":      put64(table, 2*blockBytes),
-		"segments backwards":           put64(table+8, blockBytes),
+		"first segment elsewhere":      put64(table, 2*unitBytes),
+		"segments backwards":           put64(table+8, unitBytes),
 		"segment past the end":         put64(table+8, 1<<40),
 		"segment not aligned":          put64(table+8, uint64(edgesAt)+64),
 		"segment's magic":              put64(pagesAt, 0),
@@ -195,7 +195,7 @@ func TestLiesAreFound(t *testing.T) {
 		"data over the tables":         put32(pagesAt+48, 0),
 		"data not aligned":             put32(pagesAt+48, 4097),
 		"data past the end":            put32(pagesAt+48, 1<<31),
-		"no data":                      put32(pagesAt+48, 2*blockBytes),
+		"no data":                      put32(pagesAt+48, 2*unitBytes),
 		"edge to 0":                    put64(edgesAt+segmentHeader, 0),
 		"edge to itself":               put64(edgesAt+segmentHeader, 2),
 		"edges with extents":           put32(edgesAt+44, 1),
@@ -228,8 +228,8 @@ func TestLiesAreFound(t *testing.T) {
 		"stored length, large":         put32(extent(0, 12), 0xffffffff),
 		"stored nowhere":               put32(extent(0, 16), 0xffffffc0),
 		"stored in the tables":         put32(extent(0, 16), 64),
-		"stored not aligned":           put32(extent(0, 16), blockBytes+8),
-		"stored over another":          put32(extent(1, 16), blockBytes),
+		"stored not aligned":           put32(extent(0, 16), unitBytes+8),
+		"stored over another":          put32(extent(1, 16), unitBytes),
 		"bytes stored over a mask":     func(raw []byte) { raw[extent(6, 17)]++ }, // 256 bytes further
 		"mask stored over metadata":    func(raw []byte) { copy(raw[extent(7, 16):][:4], raw[extent(5, 16):][:4]) },
 		"metadata stored over a mask":  func(raw []byte) { copy(raw[extent(3, 16):][:4], raw[extent(2, 16):][:4]) },
@@ -257,11 +257,11 @@ func TestLiesAreFound(t *testing.T) {
 func TestErrorsNameFilePageAndOffset(t *testing.T) {
 	path := t.TempDir() + "/name.mmsb"
 	raw := whole(t, small(t), Uncompressed)
-	raw[2*blockBytes] ^= 1
+	raw[2*unitBytes] ^= 1
 	store(t, path, raw)
 	_, err := Verify(path, VerifyOptions{})
 	assert.Equal(t, status.Corrupt, status.CodeOf(err))
-	assert.ErrorContains(t, err, path+": page 1 is damaged: 10 bytes at offset 8192 of the file (kind 0, offset 0)")
+	assert.ErrorContains(t, err, path+": page 1 is damaged: 10 bytes at file offset 8192 (kind 0, offset 0)")
 }
 
 func TestSwappedPartsAreFound(t *testing.T) {
@@ -281,14 +281,14 @@ func TestSwappedPartsAreFound(t *testing.T) {
 	pieces := func(id uint64) int {
 		found, err := s.Extents(id)
 		require.NoError(t, err)
-		return int(found[0].Place)
+		return int(found[0].FileOffset)
 	}
 	assert.Equal(t, status.Corrupt, status.CodeOf(verdict(swap(pieces(3), pieces(4), 64<<10))), "pages")
 	v := s.volumes[0]
 	require.Equal(t, v.offsets[2]-v.offsets[1], v.offsets[3]-v.offsets[2], "segments of one length")
 	segments := swap(int(v.offsets[1]), int(v.offsets[2]), int(v.offsets[2]-v.offsets[1]))
 	assert.Equal(t, status.Corrupt, status.CodeOf(verdict(segments)), "segments")
-	table := len(raw) - 2*blockBytes
+	table := len(raw) - 2*unitBytes
 	order := swap(table+8, table+16, 8)
 	require.True(t, seal(order))
 	assert.Equal(t, status.Corrupt, status.CodeOf(verdict(order)), "offsets")
@@ -298,13 +298,13 @@ func TestSwappedPartsAreFound(t *testing.T) {
 		mixed := bytes.Clone(raw)
 		copy(mixed[v.offsets[1]:v.offsets[2]], other[v.offsets[1]:v.offsets[2]])
 		require.True(t, seal(mixed))
-		assert.ErrorContains(t, verdict(mixed), "is of the snapshot "+ID{9}.String())
+		assert.ErrorContains(t, verdict(mixed), "belongs to snapshot "+ID{9}.String())
 	})
 	t.Run("a segment is missing", func(t *testing.T) {
 		// The page of the last entry before and the first one behind are whole: only numbers and sums tell.
 		short := append(bytes.Clone(raw[:v.offsets[1]]), raw[v.offsets[2]:]...)
 		length := v.offsets[2] - v.offsets[1]
-		table := short[len(short)-2*blockBytes:]
+		table := short[len(short)-2*unitBytes:]
 		for number := range 3 {
 			at := binary.LittleEndian.Uint64(table[8*number+8:])
 			binary.LittleEndian.PutUint64(table[8*number:], at)
@@ -312,9 +312,9 @@ func TestSwappedPartsAreFound(t *testing.T) {
 				binary.LittleEndian.PutUint64(table[8*number:], at-length)
 			}
 		}
-		put32(len(short)-blockBytes+12, uint32(v.totals.Segments-1))(short)
-		put64(len(short)-blockBytes+32, uint64(len(short)-2*blockBytes))(short)
-		put64(len(short)-blockBytes+40, uint64(len(short)))(short)
+		put32(len(short)-unitBytes+12, uint32(v.totals.Segments-1))(short)
+		put64(len(short)-unitBytes+32, uint64(len(short)-2*unitBytes))(short)
+		put64(len(short)-unitBytes+40, uint64(len(short)))(short)
 		seal(short)
 		assert.Equal(t, status.Corrupt, status.CodeOf(verdict(short)))
 	})
@@ -324,7 +324,7 @@ func TestAFrameThatHoldsMoreThanItMayIsAnError(t *testing.T) {
 	page := Page{ID: 1, Size: 100}
 	for _, length := range []int{99, 101, 1 << 28} {
 		frame := bytes.Clone(newCompressor().encode(make([]byte, length)))
-		for len(frame) >= 100 { // a frame of many blocks; its beginning will do
+		for len(frame) >= 100 { // a frame of many zstd blocks; its beginning will do
 			frame = frame[:99]
 		}
 		sink, err := file.Memory()
@@ -374,7 +374,7 @@ func TestAFileThatBecomesShorterIsAnError(t *testing.T) {
 	raw := whole(t, small(t), Uncompressed)
 	store(t, path, raw)
 	s := openPath(t, path)
-	require.NoError(t, os.Truncate(path, 2*blockBytes))
+	require.NoError(t, os.Truncate(path, 2*unitBytes))
 	assert.Equal(t, status.Corrupt, status.CodeOf(s.Verify(nil)))
 	assert.Equal(t, status.Corrupt, status.CodeOf(s.ReadAt(1, KindBytes, make([]byte, 1), 0)))
 }

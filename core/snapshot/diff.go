@@ -30,7 +30,7 @@ type Difference struct {
 	Bytes, Mask, Metadata, Attributes bool
 }
 
-// Range is a stretch of bytes.
+// Range is a range of bytes.
 type Range struct{ Offset, Length uint64 }
 
 func (r Range) end() uint64 { return r.Offset + r.Length }
@@ -111,7 +111,7 @@ func compare(a, b *Snapshot, old, new records, d *Difference) (bool, error) {
 		}
 		return t.pages[group[0].entry()].ofState(), nil
 	}
-	if d.What == Changed && samePlace(a, b, old[0], new[0]) { // before any table is read
+	if d.What == Changed && sameEntry(a, b, old[0], new[0]) { // before any table is read
 		return false, nil
 	}
 	var err error
@@ -140,8 +140,8 @@ func compare(a, b *Snapshot, old, new records, d *Difference) (bool, error) {
 	return d.Bytes || d.Mask || d.Metadata || d.Attributes, nil
 }
 
-// samePlace says whether two records are one entry of one file: then everything below is the same, too.
-func samePlace(a, b *Snapshot, old, new record) bool {
+// sameEntry says whether two records are one entry of one file: then everything below is the same, too.
+func sameEntry(a, b *Snapshot, old, new record) bool {
 	oldFile, oldNumber := a.volumeOf(old.segment)
 	newFile, newNumber := b.volumeOf(new.segment)
 	id := a.volumes[oldFile].header.ID
@@ -163,9 +163,9 @@ func ofKind(pieces []Piece, kind uint32) []Piece {
 func piecesDiffer(a, b *Snapshot, d *Difference, from, to []Piece) (bool, error) {
 	switch {
 	case len(from) == 0 && len(to) > 0 && to[0].Kind == KindMask: // no mask is one of zeros
-		return marks(b, d.ID, to)
+		return anySet(b, d.ID, to)
 	case len(to) == 0 && len(from) > 0 && from[0].Kind == KindMask:
-		return marks(a, d.ID, from)
+		return anySet(a, d.ID, from)
 	}
 	old, new := byChunk(from), byChunk(to)
 	if len(old) != len(new) {
@@ -180,8 +180,8 @@ func piecesDiffer(a, b *Snapshot, d *Difference, from, to []Piece) (bool, error)
 	return false, nil
 }
 
-// marks says whether a mask has a bit that is set.
-func marks(s *Snapshot, id uint64, pieces []Piece) (bool, error) {
+// anySet says whether a mask has a bit that is set.
+func anySet(s *Snapshot, id uint64, pieces []Piece) (bool, error) {
 	memory := chunks.Get().(*[2 * Chunk]byte)
 	defer chunks.Put(memory)
 	for number := range pieces {
@@ -197,8 +197,8 @@ func marks(s *Snapshot, id uint64, pieces []Piece) (bool, error) {
 }
 
 func sameChunk(a, b *Snapshot, d *Difference, from, to []Piece) (bool, error) {
-	stretch := visible(from)
-	if visible(to) != stretch {
+	bounds := visible(from)
+	if visible(to) != bounds {
 		return false, nil
 	}
 	old, new := &from[0], &to[0]
@@ -217,17 +217,17 @@ func sameChunk(a, b *Snapshot, d *Difference, from, to []Piece) (bool, error) {
 	memory := [2]*[2 * Chunk]byte{chunks.Get().(*[2 * Chunk]byte), chunks.Get().(*[2 * Chunk]byte)}
 	defer chunks.Put(memory[0])
 	defer chunks.Put(memory[1])
-	before, after := memory[0][:stretch.Length], memory[1][:stretch.Length]
-	if err := a.readPieces(before, stretch.Offset, d.ID, old.Kind, from); err != nil {
+	before, after := memory[0][:bounds.Length], memory[1][:bounds.Length]
+	if err := a.readPieces(before, bounds.Offset, d.ID, old.Kind, from); err != nil {
 		return false, err
 	}
-	if err := b.readPieces(after, stretch.Offset, d.ID, new.Kind, to); err != nil {
+	if err := b.readPieces(after, bounds.Offset, d.ID, new.Kind, to); err != nil {
 		return false, err
 	}
 	return bytes.Equal(before, after), nil
 }
 
-// Ranges walks the stretches of a page's bytes that differ from a to b, in rising order. What only one of them has differs.
+// Ranges walks the ranges of a page's bytes that differ from a to b, in rising order. What only one of them has differs.
 // Errors end the walk: NotFound where one has no such page, those of reading.
 func Ranges(a, b *Snapshot, id uint64) iter.Seq2[Range, error] {
 	return func(yield func(Range, error) bool) {
@@ -284,7 +284,7 @@ func ranges(a, b *Snapshot, id uint64, yield func(Range) bool) error {
 	return nil
 }
 
-// differences gives the stretches that differ, and that only one has.
+// differences gives the ranges that differ, and that only one has.
 func differences(old, new []byte, base uint64, emit func(offset, length uint64) bool) bool {
 	common := min(len(old), len(new))
 	for at := 0; at < common; {

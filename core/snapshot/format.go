@@ -25,15 +25,15 @@ const (
 	Version = 3
 	// OriginalVersion is that of the original's files, which are read only.
 	OriginalVersion = 2
-	// Chunk is the most bytes that an extent stands for; extents begin at multiples of it, those of changes at multiples of Block
-	// within one.
+	// Chunk is the most bytes that an extent stands for; extents begin at multiples of it, those of changes at multiples of
+	// Granule within one.
 	Chunk = 256 << 10
-	// Block is the grain of a page's changes.
-	Block = 4096
+	// Granule is the least of a page that an incremental save compares and stores.
+	Granule = 4096
 	// SegmentBytes is the most bytes of a segment.
 	SegmentBytes = 4 << 20
 
-	blockBytes       = 4096 // parts of a file begin at multiples of it
+	unitBytes        = 4096 // parts of a file begin at multiples of it
 	segmentHeader    = 56
 	pageBytes        = 64
 	extentBytes      = 32
@@ -45,7 +45,7 @@ const (
 	magicHeader      = "MMSBSNAP"
 	magicSegment     = "MMSBSEGM"
 	magicFooter      = "MMSBDONE"
-	crcAt            = blockBytes - 4 // of a header and a footer
+	crcAt            = unitBytes - 4 // of a header and a footer
 	headerReservedAt = 72 + maximumName
 	footerReservedAt = 100
 )
@@ -209,26 +209,26 @@ func allZero(b []byte) bool {
 func checkBaseName(name string) error {
 	switch {
 	case name == "" || len(name) > maximumName:
-		return status.Errorf(status.InvalidArgument, "the base's file name has %d bytes, not 1 to %d", len(name), maximumName)
+		return status.Errorf(status.InvalidArgument, "base name has %d bytes, not 1 to %d", len(name), maximumName)
 	case name == "." || name == ".." || strings.ContainsAny(name, "/\x00") || !utf8.ValidString(name):
-		return status.Errorf(status.InvalidArgument, "%q is no file name for a base: UTF-8 without slash is", name)
+		return status.Errorf(status.InvalidArgument, "%q is not a base's file name: valid UTF-8 without slash expected", name)
 	}
 	return nil
 }
 
-// encodeHeader fills a block.
-func encodeHeader(block []byte, h *Header) {
-	clear(block)
-	copy(block, magicHeader)
-	binary.LittleEndian.PutUint32(block[8:], Version)
-	binary.LittleEndian.PutUint32(block[12:], byteOrder)
-	copy(block[16:], h.ID[:])
-	copy(block[32:], h.Base[:])
-	binary.LittleEndian.PutUint64(block[48:], uint64(h.Taken.UnixNano()))
-	binary.LittleEndian.PutUint64(block[56:], h.Journal)
-	binary.LittleEndian.PutUint32(block[68:], uint32(len(h.BaseName)))
-	copy(block[72:headerReservedAt], h.BaseName)
-	binary.LittleEndian.PutUint32(block[crcAt:], checksum(block[:crcAt]))
+// encodeHeader fills a unit.
+func encodeHeader(unit []byte, h *Header) {
+	clear(unit)
+	copy(unit, magicHeader)
+	binary.LittleEndian.PutUint32(unit[8:], Version)
+	binary.LittleEndian.PutUint32(unit[12:], byteOrder)
+	copy(unit[16:], h.ID[:])
+	copy(unit[32:], h.Base[:])
+	binary.LittleEndian.PutUint64(unit[48:], uint64(h.Taken.UnixNano()))
+	binary.LittleEndian.PutUint64(unit[56:], h.Journal)
+	binary.LittleEndian.PutUint32(unit[68:], uint32(len(h.BaseName)))
+	copy(unit[72:headerReservedAt], h.BaseName)
+	binary.LittleEndian.PutUint32(unit[crcAt:], checksum(unit[:crcAt]))
 }
 
 // decodeVersion looks at a file's first bytes, 12 of them where it has as many.
@@ -245,76 +245,76 @@ func decodeVersion(name string, first []byte) (uint32, error) {
 	case OriginalVersion, Version:
 		return version, nil
 	}
-	return 0, status.Errorf(status.Format, "%s is a snapshot of version %d: versions %d and %d can be read", name, version,
+	return 0, status.Errorf(status.Format, "%s has snapshot version %d, this library reads versions %d and %d", name, version,
 		OriginalVersion, Version)
 }
 
-// decodeHeader reads a block of which decodeVersion found that it is of version 3.
-func decodeHeader(name string, block []byte) (Header, error) {
+// decodeHeader reads a unit of which decodeVersion found that it is of version 3.
+func decodeHeader(name string, unit []byte) (Header, error) {
 	fail := func(format string, args ...any) (Header, error) {
 		return Header{}, status.Errorf(status.Corrupt, "%s: the header at offset 0 "+format, append([]any{name}, args...)...)
 	}
-	if want, got := binary.LittleEndian.Uint32(block[crcAt:]), checksum(block[:crcAt]); want != got {
-		return fail("has the checksum %08x, its bytes have %08x", want, got)
+	if want, got := binary.LittleEndian.Uint32(unit[crcAt:]), checksum(unit[:crcAt]); want != got {
+		return fail("has checksum %08x, but its bytes have %08x", want, got)
 	}
-	if order := binary.LittleEndian.Uint32(block[12:]); order != byteOrder {
-		return fail("has the byte order %08x, not %08x", order, byteOrder)
+	if order := binary.LittleEndian.Uint32(unit[12:]); order != byteOrder {
+		return fail("has byte order %08x, not %08x", order, byteOrder)
 	}
-	if flags := binary.LittleEndian.Uint32(block[64:]); flags != 0 {
-		return fail("has the flags %#x, which are unknown", flags)
+	if flags := binary.LittleEndian.Uint32(unit[64:]); flags != 0 {
+		return fail("has unknown flags %#x", flags)
 	}
 	h := Header{
 		Version: Version,
-		ID:      ID(block[16:32]),
-		Base:    ID(block[32:48]),
-		Taken:   time.Unix(0, int64(binary.LittleEndian.Uint64(block[48:]))),
-		Journal: binary.LittleEndian.Uint64(block[56:]),
+		ID:      ID(unit[16:32]),
+		Base:    ID(unit[32:48]),
+		Taken:   time.Unix(0, int64(binary.LittleEndian.Uint64(unit[48:]))),
+		Journal: binary.LittleEndian.Uint64(unit[56:]),
 	}
-	length := binary.LittleEndian.Uint32(block[68:])
+	length := binary.LittleEndian.Uint32(unit[68:])
 	switch {
 	case h.ID == ID{}:
 		return fail("has no id")
 	case (h.Base == ID{}) != (length == 0):
-		return fail("has a base with the id %s and a name of %d bytes", h.Base, length)
+		return fail("has base id %s, but a base name of %d bytes", h.Base, length)
 	case length > maximumName:
-		return fail("has a name of the base of %d bytes, more than %d", length, maximumName)
-	case !allZero(block[72+length : crcAt]):
-		return fail("has bytes other than 0 behind the name of the base")
+		return fail("has a base name of %d bytes, more than %d", length, maximumName)
+	case !allZero(unit[72+length : crcAt]):
+		return fail("has bytes other than 0 after the base name")
 	}
 	if length > 0 {
-		h.BaseName = string(block[72 : 72+length])
+		h.BaseName = string(unit[72 : 72+length])
 		if err := checkBaseName(h.BaseName); err != nil {
-			return fail("is wrong: %s", status.Of(err).Text)
+			return fail("is invalid: %s", status.Of(err).Text)
 		}
 	}
 	return h, nil
 }
 
-// footer is a file's last block.
+// footer is a file's last unit.
 type footer struct {
 	totals   Totals
 	tableAt  uint64
 	tableCRC uint32
 }
 
-func encodeFooter(block []byte, id ID, f *footer) {
-	clear(block)
-	copy(block, magicFooter)
-	binary.LittleEndian.PutUint32(block[8:], Version)
-	binary.LittleEndian.PutUint32(block[12:], uint32(f.totals.Segments))
-	copy(block[16:], id[:])
+func encodeFooter(unit []byte, id ID, f *footer) {
+	clear(unit)
+	copy(unit, magicFooter)
+	binary.LittleEndian.PutUint32(unit[8:], Version)
+	binary.LittleEndian.PutUint32(unit[12:], uint32(f.totals.Segments))
+	copy(unit[16:], id[:])
 	for number, value := range []uint64{f.tableAt, f.totals.FileBytes, f.totals.Pages, f.totals.StatePages, f.totals.StateBytes,
 		f.totals.StoredBytes, f.totals.Removed, f.totals.Edges} {
-		binary.LittleEndian.PutUint64(block[32+8*number:], value)
+		binary.LittleEndian.PutUint64(unit[32+8*number:], value)
 	}
-	binary.LittleEndian.PutUint32(block[96:], f.tableCRC)
-	binary.LittleEndian.PutUint32(block[crcAt:], checksum(block[:crcAt]))
+	binary.LittleEndian.PutUint32(unit[96:], f.tableCRC)
+	binary.LittleEndian.PutUint32(unit[crcAt:], checksum(unit[:crcAt]))
 }
 
-// decodeFooter reads the last block of a file of fileBytes bytes.
-func decodeFooter(name string, block []byte, id ID, fileBytes uint64) (footer, error) {
-	at := fileBytes - blockBytes
-	if !bytes.HasPrefix(block, []byte(magicFooter)) {
+// decodeFooter reads the last unit of a file of fileBytes bytes.
+func decodeFooter(name string, unit []byte, id ID, fileBytes uint64) (footer, error) {
+	at := fileBytes - unitBytes
+	if !bytes.HasPrefix(unit, []byte(magicFooter)) {
 		return footer{}, status.Errorf(status.Corrupt, "%s is truncated or damaged: no footer at offset %d of %d", name, at,
 			fileBytes)
 	}
@@ -322,32 +322,32 @@ func decodeFooter(name string, block []byte, id ID, fileBytes uint64) (footer, e
 		args = append([]any{name, at}, args...)
 		return footer{}, status.Errorf(status.Corrupt, "%s: the footer at offset %d "+format, args...)
 	}
-	if want, got := binary.LittleEndian.Uint32(block[crcAt:]), checksum(block[:crcAt]); want != got {
-		return fail("has the checksum %08x, its bytes have %08x", want, got)
+	if want, got := binary.LittleEndian.Uint32(unit[crcAt:]), checksum(unit[:crcAt]); want != got {
+		return fail("has checksum %08x, but its bytes have %08x", want, got)
 	}
-	number := func(at int) uint64 { return binary.LittleEndian.Uint64(block[at:]) }
+	number := func(at int) uint64 { return binary.LittleEndian.Uint64(unit[at:]) }
 	f := footer{
 		tableAt:  number(32),
-		tableCRC: binary.LittleEndian.Uint32(block[96:]),
+		tableCRC: binary.LittleEndian.Uint32(unit[96:]),
 		totals: Totals{
-			Segments: uint64(binary.LittleEndian.Uint32(block[12:])), FileBytes: number(40), Pages: number(48),
+			Segments: uint64(binary.LittleEndian.Uint32(unit[12:])), FileBytes: number(40), Pages: number(48),
 			StatePages: number(56), StateBytes: number(64), StoredBytes: number(72), Removed: number(80), Edges: number(88),
 		},
 	}
-	switch version := binary.LittleEndian.Uint32(block[8:]); {
+	switch version := binary.LittleEndian.Uint32(unit[8:]); {
 	case version != Version:
-		return fail("is of version %d, the header of %d", version, Version)
-	case ID(block[16:32]) != id:
-		return fail("is of the snapshot %s, the header of %s", ID(block[16:32]), id)
+		return fail("has version %d, but the header has %d", version, Version)
+	case ID(unit[16:32]) != id:
+		return fail("belongs to snapshot %s, but the header to %s", ID(unit[16:32]), id)
 	case f.totals.FileBytes != fileBytes:
-		return fail("is of a file of %d bytes, this one has %d", f.totals.FileBytes, fileBytes)
-	case f.tableAt%blockBytes != 0 || f.tableAt < blockBytes || f.tableAt > at ||
-		at-f.tableAt != roundUp(8*f.totals.Segments, blockBytes):
-		return fail("places a table of %d segments at offset %d", f.totals.Segments, f.tableAt)
+		return fail("belongs to a file of %d bytes, this one has %d", f.totals.FileBytes, fileBytes)
+	case f.tableAt%unitBytes != 0 || f.tableAt < unitBytes || f.tableAt > at ||
+		at-f.tableAt != roundUp(8*f.totals.Segments, unitBytes):
+		return fail("has a table of %d segments at offset %d", f.totals.Segments, f.tableAt)
 	case f.totals.StateBytes > math.MaxInt64 || f.totals.StoredBytes > math.MaxInt64:
 		return fail("counts %d bytes of the state and %d stored", f.totals.StateBytes, f.totals.StoredBytes)
-	case !allZero(block[footerReservedAt:crcAt]):
-		return fail("has bytes other than 0 behind its numbers")
+	case !allZero(unit[footerReservedAt:crcAt]):
+		return fail("has bytes other than 0 after its numbers")
 	}
 	return f, nil
 }

@@ -29,7 +29,7 @@ func tryAll(t *testing.T, raw []byte, bases map[string][]byte) {
 		for _, v := range s.volumes {
 			check := verification{v: v, sequence: sequence{v: v}, metadata: metadataCheck{v: v}}
 			for number := range v.segments() {
-				at, length := v.place(number)
+				at, length := v.bounds(number)
 				whole := make([]byte, length)
 				require.NoError(t, read(v.name, v.source, whole, at))
 				if err == nil {
@@ -99,7 +99,7 @@ func FuzzOpen(f *testing.F) {
 	const editBytes = 5
 	for number := range files {
 		f.Add(uint8(number), uint32(0), true, []byte{})
-		f.Add(uint8(number), uint32(blockBytes), true, []byte{60, 16, 0, 0, 1})          // in an entry
+		f.Add(uint8(number), uint32(unitBytes), true, []byte{60, 16, 0, 0, 1})           // in an entry
 		f.Add(uint8(number), uint32(0), true, []byte{0, 16, 0, 0, 1, 40, 16, 0, 0, 255}) // in a segment
 		f.Add(uint8(number), uint32(1), false, []byte{})
 	}

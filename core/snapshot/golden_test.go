@@ -37,8 +37,8 @@ func goldenZeros(first byte) content {
 	return one
 }
 
-// goldenBlocks are what blocks.mmsb has of page 3.
-var goldenBlocks = []Range{{Block, 2 * Block}, {2*Chunk - Block, Block}, {2 * Chunk, 10}}
+// goldenGranules are what blocks.mmsb has of page 3.
+var goldenGranules = []Range{{Granule, 2 * Granule}, {2*Chunk - Granule, Granule}, {2 * Chunk, 10}}
 
 // golden are the states of testdata/snapshots/README.md.
 func golden(t testing.TB) map[string]model {
@@ -54,7 +54,7 @@ func golden(t testing.TB) map[string]model {
 	adopted := goldenPage(1, 5000)
 	adopted.page.Flags = FlagAdopted
 	blocks := goldenZeros(11)
-	for _, r := range goldenBlocks {
+	for _, r := range goldenGranules {
 		for at := r.Offset; at < r.end(); at++ {
 			blocks.bytes[at] = byte(31*at + 3)
 		}
@@ -73,11 +73,13 @@ func goldenID(number byte) ID { return ID(bytes.Repeat([]byte{number}, 16)) }
 func TestGoldenFiles(t *testing.T) {
 	states := golden(t)
 	files := map[string][]byte{
-		"whole": write(t, Header{ID: goldenID(1), Taken: noon, Journal: 1}, states["whole"], parts{whole: []uint64{1, 2, 3}}, Zeros),
+		"whole": write(t, Header{ID: goldenID(1), Taken: noon, Journal: 1}, states["whole"], parts{whole: []uint64{1, 2, 3}},
+			Zeros),
 		"change": write(t, Header{ID: goldenID(2), Base: goldenID(1), BaseName: "whole.mmsb", Taken: noon, Journal: 2},
-			states["change"], parts{whole: []uint64{1, 9}, changes: map[uint64][]uint64{3: {2 * Chunk}}, removed: []uint64{2}}, Zeros),
+			states["change"], parts{whole: []uint64{1, 9}, changes: map[uint64][]uint64{3: {2 * Chunk}}, removed: []uint64{2}},
+			Zeros),
 		"blocks": write(t, Header{ID: goldenID(4), Base: goldenID(2), BaseName: "change.mmsb", Taken: noon, Journal: 4},
-			states["blocks"], parts{stretches: map[uint64][]Range{3: goldenBlocks}}, Zeros),
+			states["blocks"], parts{granules: map[uint64][]Range{3: goldenGranules}}, Zeros),
 		"zstd": write(t, Header{ID: goldenID(3), Taken: noon, Journal: 3}, states["zstd"], parts{whole: []uint64{1, 3, 9}}, Zstd),
 	}
 	for name, m := range states {

@@ -61,7 +61,8 @@ func (m model) put(t testing.TB, id uint64, content_ []byte, keys ...string) {
 	t.Helper()
 	size := uint64(len(content_))
 	one := content{
-		page: Page{ID: id, Size: size, Epoch: id * 3, Version: id*7 + 1, Location: int32(id % 5), Device: int32(id % 2), NUMANode: -1,
+		page: Page{ID: id, Size: size, Epoch: id * 3, Version: id*7 + 1, Location: int32(id % 5), Device: int32(id % 2),
+			NUMANode:      -1,
 			MetadataCount: uint32(len(keys))},
 		bytes: content_,
 	}
@@ -79,10 +80,10 @@ func (m model) put(t testing.TB, id uint64, content_ []byte, keys ...string) {
 
 // parts are what a file holds of a state.
 type parts struct {
-	whole     []uint64            // pages
-	changes   map[uint64][]uint64 // page: offsets of its chunks
-	stretches map[uint64][]Range  // page: blocks of chunks, each stretch in one
-	removed   []uint64
+	whole    []uint64            // pages
+	changes  map[uint64][]uint64 // page: offsets of its chunks
+	granules map[uint64][]Range  // page: granules of chunks, each range in one
+	removed  []uint64
 }
 
 // write writes a file into memory.
@@ -109,14 +110,15 @@ func writeTo(t testing.TB, sink file.Sink, header Header, m model, p parts, comp
 		one.page.Flags |= FlagChanges
 		require.NoError(t, w.Add(one.page, KindBytes, 0, nil, compression))
 		for _, offset := range p.changes[id] {
-			require.NoError(t, w.Add(one.page, KindBytes, offset, one.bytes[offset:min(offset+Chunk, one.page.Size)], compression))
+			require.NoError(t, w.Add(one.page, KindBytes, offset, one.bytes[offset:min(offset+Chunk, one.page.Size)],
+				compression))
 		}
 		addRest(t, w, one, compression)
 	}
-	for _, id := range slices.Sorted(maps.Keys(p.stretches)) {
+	for _, id := range slices.Sorted(maps.Keys(p.granules)) {
 		one := m.pages[id]
 		one.page.Flags |= FlagChanges
-		for _, r := range p.stretches[id] {
+		for _, r := range p.granules[id] {
 			require.NoError(t, w.Add(one.page, KindBytes, r.Offset, one.bytes[r.Offset:r.end()], compression))
 		}
 		addRest(t, w, one, compression)
@@ -275,18 +277,18 @@ func requireLoad(t testing.TB, s *Snapshot, m model, want func(id uint64) bool) 
 
 // seal makes every checksum right again, so that what lies below is found by other means. It says whether it could.
 func seal(raw []byte) bool {
-	if len(raw) < 2*blockBytes || len(raw)%blockBytes != 0 {
+	if len(raw) < 2*unitBytes || len(raw)%unitBytes != 0 {
 		return false
 	}
 	put := func(block []byte, at int, sum uint32) { binary.LittleEndian.PutUint32(block[at:], sum) }
 	put(raw, crcAt, checksum(raw[:crcAt]))
-	foot := raw[len(raw)-blockBytes:]
+	foot := raw[len(raw)-unitBytes:]
 	tableAt, count := binary.LittleEndian.Uint64(foot[32:]), uint64(binary.LittleEndian.Uint32(foot[12:]))
 	if tableAt <= uint64(len(raw)) && 8*count <= uint64(len(raw))-tableAt {
 		table := raw[tableAt:][:8*count]
 		put(foot, 96, checksum(table))
 		for ; len(table) > 0; table = table[8:] {
-			if at := binary.LittleEndian.Uint64(table); at < tableAt && at%blockBytes == 0 {
+			if at := binary.LittleEndian.Uint64(table); at < tableAt && at%unitBytes == 0 {
 				sealSegment(raw[at:tableAt])
 			}
 		}

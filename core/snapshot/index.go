@@ -14,21 +14,21 @@ type record struct {
 	id      uint64
 	size    uint64
 	segment uint32 // counted over the chain
-	what    uint32 // entry and marks
+	what    uint32 // entry and flags
 }
 
-// Marks of a record beside its entry, which is less.
+// Flags of a record beside its entry, which is less.
 const (
-	markRemoved = 1 << 31 // the file removes the page
-	markChanges = 1 << 30 // the file has only what changed
-	markGoesOn  = 1 << 29 // more of the page is in the next segment
-	markEntry   = markGoesOn - 1
+	recordRemoved   = 1 << 31 // the file removes the page
+	recordChanges   = 1 << 30 // the file has only what changed
+	recordContinues = 1 << 29 // more of the page is in the next segment
+	recordEntry     = recordContinues - 1
 )
 
-func (r *record) removed() bool { return r.what&markRemoved != 0 }
-func (r *record) changes() bool { return r.what&markChanges != 0 }
-func (r *record) goesOn() bool  { return r.what&markGoesOn != 0 }
-func (r *record) entry() uint32 { return r.what & markEntry }
+func (r *record) removed() bool   { return r.what&recordRemoved != 0 }
+func (r *record) changes() bool   { return r.what&recordChanges != 0 }
+func (r *record) continues() bool { return r.what&recordContinues != 0 }
+func (r *record) entry() uint32   { return r.what & recordEntry }
 
 // records are sorted by id, and those of an id newest first.
 type records []record
@@ -80,7 +80,7 @@ type state struct{ pages, bytes uint64 }
 func (c *state) add(name string, id, size uint64) error {
 	c.pages++
 	if c.bytes += size; c.bytes > math.MaxInt64 {
-		return status.Errorf(status.Corrupt, "%s: the sizes of the pages up to page %d add up to more than 2^63", name, id)
+		return status.Errorf(status.Corrupt, "%s: page sizes up to page %d add up to more than 2^63-1", name, id)
 	}
 	return nil
 }
@@ -91,7 +91,8 @@ func (s *Snapshot) checkState(counts state) error {
 		v.totals.StatePages, v.totals.StateBytes = counts.pages, counts.bytes
 	}
 	if counts.pages != v.totals.StatePages || counts.bytes != v.totals.StateBytes {
-		return status.Errorf(status.Corrupt, "%s: the footer counts %d pages with %d bytes in the state, the chain has %d with %d",
+		return status.Errorf(status.Corrupt,
+			"%s: the footer counts %d pages with %d bytes in the state, but the chain has %d with %d",
 			v.name, v.totals.StatePages, v.totals.StateBytes, counts.pages, counts.bytes)
 	}
 	return nil
@@ -111,14 +112,14 @@ func (s *Snapshot) collect(depth int, part, parts uint64) (records, state, error
 				return nil, state{}, err
 			}
 			scratch = used
-			goesOn, err := check.add(t)
+			continues, err := check.add(t)
 			if err != nil {
 				return nil, state{}, err
 			}
-			if goesOn && mine(t.pages[0].ID) {
-				list[len(list)-1].what |= markGoesOn
+			if continues && mine(t.pages[0].ID) {
+				list[len(list)-1].what |= recordContinues
 			}
-			list = appendRecords(list, t, s.first[number]+uint32(segment), goesOn, mine)
+			list = appendRecords(list, t, s.first[number]+uint32(segment), continues, mine)
 		}
 		if err := check.finish(); err != nil {
 			return nil, state{}, err
@@ -158,21 +159,21 @@ func (s *Snapshot) entries(depth int) (count uint64) {
 	return count
 }
 
-func appendRecords(list records, t *table, segment uint32, goesOn bool, mine func(id uint64) bool) records {
+func appendRecords(list records, t *table, segment uint32, continues bool, mine func(id uint64) bool) records {
 	for entry := range t.pages {
 		page := &t.pages[entry]
-		if entry == 0 && goesOn || !mine(page.ID) {
+		if entry == 0 && continues || !mine(page.ID) {
 			continue
 		}
 		what := uint32(entry)
 		if page.Flags&FlagChanges != 0 {
-			what |= markChanges
+			what |= recordChanges
 		}
 		list = append(list, record{page.ID, page.Size, segment, what})
 	}
 	for entry, id := range t.ids {
 		if mine(id) {
-			list = append(list, record{id, 0, segment, uint32(entry) | markRemoved})
+			list = append(list, record{id, 0, segment, uint32(entry) | recordRemoved})
 		}
 	}
 	return list
@@ -187,7 +188,7 @@ func (s *Snapshot) resolve(list records, whole bool) (counts state, err error) {
 		for number := range group[1:] {
 			a, _ := s.volumeOf(group[number].segment)
 			if b, _ := s.volumeOf(group[number+1].segment); a == b {
-				return counts, status.Errorf(status.Corrupt, "%s: page %d is there twice, in segments %d and %d", s.volumes[a].name,
+				return counts, status.Errorf(status.Corrupt, "%s: page %d occurs twice, in segments %d and %d", s.volumes[a].name,
 					group[0].id, group[number].segment-s.first[a], group[number+1].segment-s.first[a])
 			}
 		}
@@ -226,6 +227,6 @@ func (s *Snapshot) checkChanges(group []record, whole bool) error {
 
 func (s *Snapshot) foreignBase(r *record) error {
 	file, number := s.volumeOf(r.segment)
-	return status.Errorf(status.Corrupt, "%s: segment %d has changes of page %d with %d bytes, and its base has no such page",
+	return status.Errorf(status.Corrupt, "%s: segment %d has changes of page %d with %d bytes, but the base has no such page",
 		s.volumes[file].name, number, r.id, r.size)
 }

@@ -14,8 +14,8 @@ type LoadOptions struct {
 	Want func(id uint64) bool
 	// TablesOnly reads no data: Loaded.Bytes is nil.
 	TablesOnly bool
-	// SumsLater leaves the checksums of uncompressed bytes to the caller, where Loaded.SumsLater says so. Who copies them finds them in
-	// the processor's cache then.
+	// SumsLater leaves the checksums of uncompressed bytes to the caller, where Loaded.SumsLater says so. Who copies them finds
+	// them in the processor's cache then.
 	SumsLater bool
 }
 
@@ -38,7 +38,7 @@ func (l *Loaded) CheckBytes(page *Page, extent *Extent, bytes []byte) error {
 	return l.volume.checkStored(page.ID, extent, bytes, l.Offset)
 }
 
-// An extent that newer files cover in part comes as the stretches they leave, each an extent that has no checksum; what is
+// An extent that newer files cover in part comes as the ranges they leave, each an extent that has no checksum; what is
 // compressed of it has been decompressed.
 
 // Decompress fills into, as long as the extent, with what a zstd frame holds, and says whether that is exactly as much.
@@ -95,7 +95,7 @@ type walk struct {
 	}
 }
 
-// frame is a compressed extent of which newer files leave these stretches.
+// frame is a compressed extent of which newer files leave these ranges.
 type frame struct {
 	page   Page
 	extent Extent
@@ -104,8 +104,8 @@ type frame struct {
 
 // choice is a segment that is to be read.
 type choice struct {
-	segment int
-	goesOn  bool // its first page began before
+	segment   int
+	continues bool // its first page began before
 }
 
 // volume walks one file. Where pages are chosen, its tables are read first, to know which segments are needed.
@@ -124,18 +124,18 @@ func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) (func
 			return err
 		}
 		scratch = used
-		goesOn, err := check.add(t)
+		continues, err := check.add(t)
 		if err != nil {
 			return err
 		}
-		loaded, err := w.part(number, t, goesOn, true)
+		loaded, err := w.part(number, t, continues, true)
 		if err != nil {
 			return err
 		}
 		if len(loaded.Pages)+len(w.frames) == 0 {
 			continue
 		}
-		chosen = append(chosen, choice{segment, goesOn})
+		chosen = append(chosen, choice{segment, continues})
 		if o.TablesOnly {
 			rest, err := each(loaded)
 			if err == nil && rest != nil {
@@ -161,7 +161,7 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 	v := w.s.volumes[number]
 	ranges := make([]file.Range, 0, len(chosen))
 	for _, one := range chosen {
-		offset, length := v.place(one.segment)
+		offset, length := v.bounds(one.segment)
 		ranges = append(ranges, file.Range{Offset: int64(offset), Length: int64(length)})
 	}
 	tables := make([]*table, len(chosen))
@@ -178,11 +178,11 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 		t := tables[i]
 		tables[i] = nil
 		if o.Want == nil {
-			if chosen[i].goesOn, err = check.add(t); err != nil {
+			if chosen[i].continues, err = check.add(t); err != nil {
 				return nil, err
 			}
 		}
-		loaded, err := w.part(number, t, chosen[i].goesOn, o.Want == nil)
+		loaded, err := w.part(number, t, chosen[i].continues, o.Want == nil)
 		if err != nil {
 			return nil, err
 		}
@@ -205,7 +205,7 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 	})
 }
 
-// decompressed gives the stretches that are left of a frame.
+// decompressed gives the ranges that are left of a frame.
 func (f *frame) decompressed(v *volume, of *Loaded, piece []byte, each func(segment Loaded) (func() error, error)) error {
 	memory := chunks.Get().(*[2 * Chunk]byte)
 	defer chunks.Put(memory)
@@ -218,20 +218,20 @@ func (f *frame) decompressed(v *volume, of *Loaded, piece []byte, each func(segm
 	page.FirstExtent, page.Extents = 0, uint32(len(f.left))
 	whole := f.extent
 	whole.At, whole.Stored, whole.Compression = 0, whole.Length, Uncompressed
-	rest, err := each(Loaded{File: of.File, Offset: of.Offset, Bytes: bytes, Pages: []Page{page}, Extents: whole.stretches(f.left)})
+	rest, err := each(Loaded{File: of.File, Offset: of.Offset, Bytes: bytes, Pages: []Page{page}, Extents: whole.split(f.left)})
 	if err == nil && rest != nil {
 		err = rest()
 	}
 	return err
 }
 
-// stretches are parts of an extent that is not compressed.
-func (extent *Extent) stretches(left []Range) (parts []Extent) {
-	for _, stretch := range left {
+// split gives parts of an extent that is not compressed.
+func (extent *Extent) split(left []Range) (parts []Extent) {
+	for _, bounds := range left {
 		part := *extent
-		part.Offset, part.Length, part.CRC = stretch.Offset, uint32(stretch.Length), 0
+		part.Offset, part.Length, part.CRC = bounds.Offset, uint32(bounds.Length), 0
 		if extent.Compression == Uncompressed {
-			part.Stored, part.At = part.Length, extent.At+uint32(stretch.Offset-extent.Offset)
+			part.Stored, part.At = part.Length, extent.At+uint32(bounds.Offset-extent.Offset)
 		}
 		parts = append(parts, part)
 	}
@@ -247,17 +247,17 @@ func (v *volume) loaded(segment int, piece []byte) (*table, error) {
 }
 
 // part is what of a segment belongs to the state. With count its pages are counted.
-func (w *walk) part(number int, t *table, goesOn, count bool) (_ Loaded, err error) {
+func (w *walk) part(number int, t *table, continues, count bool) (_ Loaded, err error) {
 	w.frames = w.frames[:0]
 	if w.comesWhole(number) {
-		return w.all(t, goesOn)
+		return w.all(t, continues)
 	}
 	loaded := Loaded{
 		File: number, Offset: t.offset, Pages: make([]Page, 0, len(t.pages)), Extents: make([]Extent, 0, len(t.extents)),
 	}
 	for entry := range t.pages {
 		page := t.pages[entry]
-		begins := entry > 0 || !goesOn
+		begins := entry > 0 || !continues
 		at, newer := w.newerOf(page.ID, number)
 		if slices.ContainsFunc(newer, func(r record) bool { return r.removed() || !r.changes() }) {
 			continue
@@ -295,10 +295,10 @@ func (w *walk) comesWhole(number int) bool {
 }
 
 // all is a whole segment of the newest file, whose table is this walk's own.
-func (w *walk) all(t *table, goesOn bool) (Loaded, error) {
+func (w *walk) all(t *table, continues bool) (Loaded, error) {
 	for entry := range t.pages {
 		page := &t.pages[entry]
-		if entry == 0 && goesOn {
+		if entry == 0 && continues {
 			page.Flags |= FlagKnown
 		} else if err := w.counts.add(w.s.volumes[0].name, page.ID, page.Size); err != nil {
 			return Loaded{}, err
@@ -333,7 +333,7 @@ func (w *walk) count(number int, page *Page, at int, newer []record) error {
 	}
 	bit := uint64(1) << (at % 64)
 	if w.whole[at/64]&bit != 0 {
-		return status.Errorf(status.Corrupt, "%s: page %d is there twice", v.name, page.ID)
+		return status.Errorf(status.Corrupt, "%s: page %d occurs twice", v.name, page.ID)
 	}
 	w.whole[at/64] |= bit
 	return nil
@@ -356,17 +356,18 @@ func (w *walk) rest(added []Extent, number int, page Page, newer []record, exten
 		if extent.Kind != KindBytes {
 			continue
 		}
-		stretch := Range{extent.Offset, uint64(extent.Length)}
-		from, _ := slices.BinarySearchFunc(covered, stretch.Offset, func(r Range, at uint64) int { return cmp.Compare(r.end(), at+1) })
-		to, _ := slices.BinarySearchFunc(covered, stretch.end(), func(r Range, at uint64) int { return cmp.Compare(r.Offset, at) })
-		switch left := uncovered(stretch, covered[from:to]); {
+		bounds := Range{extent.Offset, uint64(extent.Length)}
+		from, _ := slices.BinarySearchFunc(covered, bounds.Offset,
+			func(r Range, at uint64) int { return cmp.Compare(r.end(), at+1) })
+		to, _ := slices.BinarySearchFunc(covered, bounds.end(), func(r Range, at uint64) int { return cmp.Compare(r.Offset, at) })
+		switch left := uncovered(bounds, covered[from:to]); {
 		case len(left) == 0:
-		case left[0] == stretch:
+		case left[0] == bounds:
 			added = append(added, extent)
 		case extent.Compression == Zstd:
 			w.frames = append(w.frames, frame{page, extent, left})
 		default:
-			added = append(added, extent.stretches(left)...)
+			added = append(added, extent.split(left)...)
 		}
 	}
 	return added, nil
@@ -399,7 +400,8 @@ func (s *Snapshot) Load(want func(id uint64) bool, each func(page Page, kind uin
 					if memory == nil {
 						memory = make([]byte, Chunk)
 					}
-					if err := s.volumes[loaded.File].expand(memory[:extent.Length], page.ID, &extent, content, loaded.Offset); err != nil {
+					if err := s.volumes[loaded.File].expand(memory[:extent.Length], page.ID, &extent, content,
+						loaded.Offset); err != nil {
 						return err
 					}
 					content = memory[:extent.Length]

@@ -17,7 +17,7 @@ const (
 	originalVersion = 1  // that pages get, which had none
 )
 
-// openOriginal reads over a file of version 2 and makes the tables that it does not have: segments that cover stretches of
+// openOriginal reads over a file of version 2 and makes the tables that it does not have: segments that cover ranges of
 // the file, without checksums.
 func openOriginal(name string, source file.Source) (*volume, error) {
 	v := &volume{name: name, source: source, header: Header{Version: OriginalVersion}}
@@ -34,8 +34,8 @@ func openOriginal(name string, source file.Source) (*volume, error) {
 		}
 	}
 	if o.at != v.totals.FileBytes {
-		return nil, status.Errorf(status.Corrupt, "%s: its %d pages end at offset %d, the file has %d bytes", name, count, o.at,
-			v.totals.FileBytes)
+		return nil, status.Errorf(status.Corrupt, "%s: the %d pages end at offset %d, but the file has %d bytes", name, count,
+			o.at, v.totals.FileBytes)
 	}
 	v.totals.Segments = uint64(len(v.original))
 	return v, nil
@@ -54,7 +54,7 @@ type originalReader struct {
 func (o *originalReader) take(n uint64) ([]byte, error) {
 	size := o.v.totals.FileBytes
 	if o.at > size || n > size-o.at {
-		return nil, status.Errorf(status.Corrupt, "%s is truncated: %d bytes, %d are expected at offset %d", o.v.name, size, n, o.at)
+		return nil, status.Errorf(status.Corrupt, "%s is truncated: %d bytes, %d expected at offset %d", o.v.name, size, n, o.at)
 	}
 	if o.at < o.from || o.at+n > o.from+uint64(len(o.window)) {
 		const windowBytes = 64 << 10
@@ -99,33 +99,33 @@ func (o *originalReader) page(number, count uint32) error {
 	}
 	switch {
 	case page.ID == 0:
-		return fail("has the id 0")
+		return fail("has id 0")
 	case page.Location < 0 || page.Location > lastOriginal:
-		return fail("has the location %d, not 0 to %d", page.Location, lastOriginal)
+		return fail("has location %d, not 0 to %d", page.Location, lastOriginal)
 	case page.ID == o.last:
-		return fail("is there twice")
+		return fail("occurs twice")
 	}
 	o.last = page.ID
 	metadataAt := o.at
 	if metadataBytes > 0 {
 		word, err := o.take(4)
 		if err != nil {
-			return fail("has metadata of %d bytes, the file ends in it", metadataBytes)
+			return fail("has metadata of %d bytes, past the end of the file", metadataBytes)
 		}
 		page.MetadataCount = uint32(metadata.Count(word))
 		o.at = metadataAt
 		if page.MetadataCount == 0 && metadataBytes != 4 {
-			return fail("has metadata of %d bytes without an entry", metadataBytes)
+			return fail("has metadata of %d bytes without entries", metadataBytes)
 		}
 	}
 	if err := o.skip(metadataBytes, number, "metadata"); err != nil {
 		return err
 	}
 	if raw, err = o.take(4); err != nil {
-		return fail("ends before the length of its data")
+		return fail("ends before its data's length")
 	}
 	if length := uint64(binary.LittleEndian.Uint32(raw)); length != page.Size || length == 0 {
-		return fail("has the size %d and %d bytes of data", page.Size, length)
+		return fail("has size %d, but %d bytes of data", page.Size, length)
 	}
 	dataAt := o.at
 	if err := o.skip(page.Size, number, "data"); err != nil {
@@ -146,7 +146,7 @@ func (v *volume) addOriginal(page Page, kind uint32, at, length uint64) {
 		extent := Extent{Offset: offset, Length: uint32(min(Chunk, length-offset)), Kind: kind}
 		extent.Stored = extent.Length
 		from := at + offset
-		t := v.stretch(from, from+uint64(extent.Length))
+		t := v.cover(from, from+uint64(extent.Length))
 		if n := len(t.pages); n == 0 || t.pages[n-1].ID != page.ID {
 			page.FirstExtent, page.Extents = uint32(len(t.extents)), 0
 			t.pages = append(t.pages, page)
@@ -157,11 +157,11 @@ func (v *volume) addOriginal(page Page, kind uint32, at, length uint64) {
 	}
 }
 
-// stretch is the table of a stretch of the file in which these bytes lie: the last one where it can be made long enough.
-// What comes later in a page's extents can lie before its other bytes in the file. It begins at a whole block, so that it is
+// cover is the table of a range of the file in which these bytes lie: the last one where it can be made long enough.
+// What comes later in a page's extents can lie before its other bytes in the file. It begins at a whole unit, so that it is
 // read in one piece.
-func (v *volume) stretch(from, to uint64) *table {
-	from = from / blockBytes * blockBytes
+func (v *volume) cover(from, to uint64) *table {
+	from = from / unitBytes * unitBytes
 	if n := len(v.original); n > 0 {
 		t := v.original[n-1]
 		begin, end := min(t.offset, from), max(t.offset+t.length, to)

@@ -58,7 +58,7 @@ func Open(path string, o OpenOptions) (*Snapshot, error) {
 func OpenSource(source file.Source, o OpenOptions) (*Snapshot, error) {
 	if o.Base == nil {
 		o.Base = func(name string) (file.Source, error) {
-			return nil, status.Errorf(status.NotFound, "no directory is known in which the base %q could lie", name)
+			return nil, status.Errorf(status.NotFound, "cannot find base %q: the directory is not known", name)
 		}
 	}
 	return open("snapshot", source, o)
@@ -100,12 +100,12 @@ func (s *Snapshot) openBase(of *volume, name string, o OpenOptions) error {
 	}
 	s.volumes = append(s.volumes, base)
 	if base.header.ID != of.header.Base {
-		return status.Errorf(status.Mismatch, "%s needs the snapshot %s as its base, %s is %s", of.name, of.header.Base, name,
+		return status.Errorf(status.Mismatch, "%s needs snapshot %s as its base, but %s is %s", of.name, of.header.Base, name,
 			base.header.ID)
 	}
 	for _, before := range s.volumes[:len(s.volumes)-1] {
 		if before.header.ID == base.header.ID {
-			return status.Errorf(status.Corrupt, "%s and %s are the same snapshot %s: the chain of bases has no end", before.name,
+			return status.Errorf(status.Corrupt, "%s and %s are the same snapshot %s: the chain of bases is a cycle", before.name,
 				name, base.header.ID)
 		}
 	}
@@ -118,7 +118,7 @@ func (s *Snapshot) number() error {
 	for _, v := range s.volumes {
 		s.first = append(s.first, uint32(total))
 		if total += uint64(v.segments()); total > 1<<32-1 {
-			return status.Errorf(status.Limit, "the chain of %s has %d segments and more", s.volumes[0].name, total)
+			return status.Errorf(status.Limit, "the chain of %s has more than %d segments", s.volumes[0].name, total)
 		}
 	}
 	s.all.depth, s.newer.depth = len(s.volumes), len(s.volumes)-1
@@ -255,7 +255,7 @@ func (s *Snapshot) Pages() iter.Seq2[Page, error] {
 }
 
 // errStop ends a walk from inside.
-var errStop = errors.New("the walk was ended")
+var errStop = errors.New("end of the walk")
 
 // ofState is an entry without what concerns its file alone.
 func (page Page) ofState() Page {
@@ -312,13 +312,13 @@ func (s *Snapshot) Edges() iter.Seq2[[2]uint64, error] {
 }
 
 // Piece is an extent of a page, with its place in a file of the chain. What newer files have of its bytes is not visible; where
-// that leaves several stretches, there is a piece for each.
+// that leaves several ranges, there is a piece for each.
 type Piece struct {
 	Extent
-	Visible Range  // in the page's bytes, mask or metadata
-	File    int    // number in Chain
-	Place   uint64 // offset in the file; of no meaning for Zeros
-	base    uint64 // Place without At, for errors
+	Visible    Range  // in the page's bytes, mask or metadata
+	File       int    // number in Chain
+	FileOffset uint64 // offset in the file; of no meaning for Zeros
+	base       uint64 // FileOffset without At, for errors
 }
 
 // isWhole says whether nothing of the extent is covered.
@@ -385,11 +385,11 @@ func under(pieces, older []Piece) []Piece {
 	return append(append(merged, newer...), beside...)
 }
 
-// uncovered is what of a stretch others leave, which rise and do not overlap.
-func uncovered(stretch Range, others []Range) (left []Range) {
-	at := stretch.Offset
+// uncovered is what of a range others leave, which rise and do not overlap.
+func uncovered(bounds Range, others []Range) (left []Range) {
+	at := bounds.Offset
 	for _, other := range others {
-		if other.end() <= at || other.Offset >= stretch.end() {
+		if other.end() <= at || other.Offset >= bounds.end() {
 			continue
 		}
 		if other.Offset > at {
@@ -397,8 +397,8 @@ func uncovered(stretch Range, others []Range) (left []Range) {
 		}
 		at = other.end()
 	}
-	if at < stretch.end() {
-		left = append(left, Range{at, stretch.end() - at})
+	if at < bounds.end() {
+		left = append(left, Range{at, bounds.end() - at})
 	}
 	return left
 }
@@ -414,7 +414,7 @@ func byChunk(pieces []Piece) (chunks [][]Piece) {
 	return chunks
 }
 
-// visible is the stretch that pieces, one after the other, give together.
+// visible is the range that pieces, one after the other, give together.
 func visible(pieces []Piece) Range {
 	from := pieces[0].Visible.Offset
 	return Range{from, pieces[len(pieces)-1].Visible.end() - from}
@@ -436,7 +436,7 @@ func (s *Snapshot) extentsOf(from record) ([]Piece, error) {
 			seen := Range{extent.Offset, uint64(extent.Length)}
 			pieces = append(pieces, Piece{extent, seen, file, t.offset + uint64(extent.At), t.offset})
 		}
-		if !from.goesOn() || page.ID != t.pages[len(t.pages)-1].ID {
+		if !from.continues() || page.ID != t.pages[len(t.pages)-1].ID {
 			return pieces, nil
 		}
 		for t = nil; t == nil || len(t.pages) == 0; {
@@ -464,7 +464,7 @@ func (s *Snapshot) readPiece(into []byte, id uint64, piece *Piece, scratch []byt
 	if piece.Compression != Uncompressed {
 		stored = scratch[:piece.Stored]
 	}
-	if err := read(v.name, v.source, stored, piece.Place); err != nil {
+	if err := read(v.name, v.source, stored, piece.FileOffset); err != nil {
 		return err
 	}
 	if err := v.checkStored(id, &piece.Extent, stored, piece.base); err != nil {
@@ -482,7 +482,7 @@ var chunks = sync.Pool{New: func() any { return new([2 * Chunk]byte) }}
 // read is verified. Errors: NotFound, OutOfRange, InvalidArgument (kind), those of reading.
 func (s *Snapshot) ReadAt(id uint64, kind uint32, buffer []byte, offset uint64) error {
 	if kind > KindMask {
-		return status.Errorf(status.InvalidArgument, "kind is %d, neither bytes (%d) nor mask (%d)", kind, KindBytes, KindMask)
+		return status.Errorf(status.InvalidArgument, "kind is %d, not %d (bytes) or %d (mask)", kind, KindBytes, KindMask)
 	}
 	group, page, err := s.find(id)
 	if err != nil {
@@ -490,7 +490,8 @@ func (s *Snapshot) ReadAt(id uint64, kind uint32, buffer []byte, offset uint64) 
 	}
 	whole := lengthOf(page.Size, kind)
 	if offset > whole || uint64(len(buffer)) > whole-offset {
-		return status.Errorf(status.OutOfRange, "%d bytes from %d on, page %d has %d", len(buffer), offset, id, whole)
+		return status.Errorf(status.OutOfRange, "%d bytes at offset %d reach past page %d of %d bytes", len(buffer), offset, id,
+			whole)
 	}
 	pieces, err := s.gather(group)
 	if err != nil {
@@ -574,7 +575,7 @@ func checkMetadata(name string, page *Page, blob []byte) error {
 		return status.Errorf(status.Corrupt, "%s: page %d: %s", name, page.ID, status.Of(err).Text)
 	}
 	if uint64(count) != uint64(page.MetadataCount) {
-		return status.Errorf(status.Corrupt, "%s: page %d has %d keys of metadata, its entry says %d", name, page.ID, count,
+		return status.Errorf(status.Corrupt, "%s: page %d has %d metadata keys, but its entry says %d", name, page.ID, count,
 			page.MetadataCount)
 	}
 	return nil
@@ -619,19 +620,21 @@ func (s *Snapshot) View(id uint64) ([]byte, error) {
 			break
 		}
 		if piece.Compression != Uncompressed {
-			return nil, status.Errorf(status.Unsupported, "page %d is compressed from %d on: it cannot be mapped", id, piece.Offset)
+			return nil, status.Errorf(status.Unsupported, "cannot map page %d: it is compressed from offset %d on", id,
+				piece.Offset)
 		}
-		if !piece.isWhole() || piece.File != pieces[0].File || piece.Place != pieces[0].Place+piece.Offset {
-			return nil, status.Errorf(status.Unsupported, "page %d lies in several places of the snapshot: it cannot be mapped", id)
+		if !piece.isWhole() || piece.File != pieces[0].File || piece.FileOffset != pieces[0].FileOffset+piece.Offset {
+			return nil, status.Errorf(status.Unsupported, "cannot map page %d: its bytes are not contiguous in the snapshot", id)
 		}
 	}
 	mapped, err := s.Mapping(pieces[0].File)
 	if err != nil {
 		return nil, err
 	}
-	v, from := s.volumes[pieces[0].File], pieces[0].Place
+	v, from := s.volumes[pieces[0].File], pieces[0].FileOffset
 	if from > uint64(len(mapped)) || page.Size > uint64(len(mapped))-from {
-		return nil, status.Errorf(status.Corrupt, "%s is truncated: %d bytes, page %d lies from %d on", v.name, len(mapped), id, from)
+		return nil, status.Errorf(status.Corrupt, "%s is truncated: %d bytes, page %d begins at offset %d", v.name, len(mapped),
+			id, from)
 	}
 	view := mapped[from : from+page.Size : from+page.Size]
 	for number := range pieces {
@@ -654,9 +657,9 @@ func (s *Snapshot) Extract(id uint64, into io.Writer) (uint64, error) {
 	defer chunks.Put(memory)
 	written := uint64(0)
 	for _, group := range byChunk(ofKind(pieces, KindBytes)) {
-		stretch := visible(group)
-		chunk := memory[:stretch.Length]
-		if err := s.readPieces(chunk, stretch.Offset, id, KindBytes, group); err != nil {
+		bounds := visible(group)
+		chunk := memory[:bounds.Length]
+		if err := s.readPieces(chunk, bounds.Offset, id, KindBytes, group); err != nil {
 			return written, err
 		}
 		if _, err := into.Write(chunk); err != nil {

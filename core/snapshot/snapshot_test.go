@@ -70,7 +70,7 @@ func TestMetadataOfManyChunks(t *testing.T) {
 
 func TestAnEmptyStateHasTwoBlocks(t *testing.T) {
 	raw := whole(t, newModel(), Uncompressed)
-	assert.Len(t, raw, 2*blockBytes)
+	assert.Len(t, raw, 2*unitBytes)
 	requireState(t, openBytes(t, raw), newModel())
 }
 
@@ -88,7 +88,7 @@ func TestUncompressedPagesAreAligned(t *testing.T) {
 		}
 		for _, piece := range pieces {
 			if piece.Kind == KindBytes {
-				assert.Zero(t, piece.Place%want, "page %d", id)
+				assert.Zero(t, piece.FileOffset%want, "page %d", id)
 			}
 		}
 		view, err := s.View(id)
@@ -299,7 +299,7 @@ func TestABaseIsFoundInItsDirectoryOnly(t *testing.T) {
 
 	store(t, paths[0], whole(t, states[0], Uncompressed))
 	refused(status.Mismatch, ID{1}.String())
-	store(t, paths[0], base[:len(base)-blockBytes])
+	store(t, paths[0], base[:len(base)-unitBytes])
 	refused(status.Corrupt, "0.mmsb")
 	store(t, paths[0], newest)
 	refused(status.Mismatch, "0.mmsb")
@@ -319,7 +319,7 @@ func TestAChainWithoutEndIsAnError(t *testing.T) {
 	}
 	_, err := Open(filepath.Join(directory, "a"), OpenOptions{})
 	assert.Equal(t, status.Corrupt, status.CodeOf(err))
-	assert.ErrorContains(t, err, "no end")
+	assert.ErrorContains(t, err, "is a cycle")
 }
 
 func TestBaseNamesLeadNowhereElse(t *testing.T) {

@@ -43,7 +43,7 @@ func (s *Snapshot) Verify(progress Progress) error {
 	total, done := uint64(0), uint64(0)
 	for _, v := range s.volumes {
 		for segment := range v.segments() {
-			_, length := v.place(segment)
+			_, length := v.bounds(segment)
 			total += length
 		}
 	}
@@ -68,7 +68,7 @@ func (s *Snapshot) verifyState(parts uint64) error {
 		}
 		sum.pages += counts.pages
 		if sum.bytes += counts.bytes; sum.bytes > 1<<63-1 {
-			return status.Errorf(status.Corrupt, "%s: the sizes of its pages add up to more than 2^63", s.volumes[0].name)
+			return status.Errorf(status.Corrupt, "%s: page sizes add up to more than 2^63-1", s.volumes[0].name)
 		}
 	}
 	return s.checkState(sum)
@@ -78,7 +78,7 @@ func (s *Snapshot) verifyState(parts uint64) error {
 func (v *volume) verify(progress func(bytes uint64) error) error {
 	ranges := make([]file.Range, 0, v.segments())
 	for segment := range v.segments() {
-		offset, length := v.place(segment)
+		offset, length := v.bounds(segment)
 		ranges = append(ranges, file.Range{Offset: int64(offset), Length: int64(length)})
 	}
 	check := verification{v: v, sequence: sequence{v: v}, metadata: metadataCheck{v: v}}

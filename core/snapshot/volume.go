@@ -36,7 +36,7 @@ type table struct {
 // openVolume looks at both ends of a file. The source is the volume's, unless there is an error.
 func openVolume(name string, source file.Source) (*volume, error) {
 	size := uint64(max(source.Size(), 0))
-	first := make([]byte, min(size, blockBytes))
+	first := make([]byte, min(size, unitBytes))
 	if err := read(name, source, first, 0); err != nil {
 		return nil, err
 	}
@@ -47,16 +47,16 @@ func openVolume(name string, source file.Source) (*volume, error) {
 	if version == OriginalVersion {
 		return openOriginal(name, source)
 	}
-	if size < 2*blockBytes || size%blockBytes != 0 {
-		return nil, status.Errorf(status.Corrupt, "%s is truncated: %d bytes, a snapshot has a multiple of %d and %d at least",
-			name, size, blockBytes, 2*blockBytes)
+	if size < 2*unitBytes || size%unitBytes != 0 {
+		return nil, status.Errorf(status.Corrupt, "%s is truncated: %d bytes, a snapshot has a multiple of %d and at least %d",
+			name, size, unitBytes, 2*unitBytes)
 	}
 	v := &volume{name: name, source: source}
 	if v.header, err = decodeHeader(name, first); err != nil {
 		return nil, err
 	}
-	last := make([]byte, blockBytes)
-	if err = read(name, source, last, size-blockBytes); err != nil {
+	last := make([]byte, unitBytes)
+	if err = read(name, source, last, size-unitBytes); err != nil {
 		return nil, err
 	}
 	foot, err := decodeFooter(name, last, v.header.ID, size)
@@ -74,42 +74,43 @@ func read(name string, source file.Source, into []byte, offset uint64) error {
 		return nil
 	}
 	if status.CodeOf(err) == status.Internal || err == nil { // io.EOF, of a file that became shorter
-		return status.Errorf(status.Corrupt, "%s is truncated: %d bytes at offset %d, %d are expected", name, n, offset, len(into))
+		return status.Errorf(status.Corrupt, "%s is truncated: %d bytes at offset %d, %d expected", name, n, offset, len(into))
 	}
 	return err
 }
 
 // readOffsets reads the segment table.
 func (v *volume) readOffsets(foot *footer) error {
-	// A segment has a block at least: the table is no longer than that, whatever the footer says.
-	if foot.totals.Segments > (foot.tableAt-blockBytes)/blockBytes {
-		return status.Errorf(status.Corrupt, "%s: the footer at offset %d counts %d segments before offset %d", v.name,
-			foot.totals.FileBytes-blockBytes, foot.totals.Segments, foot.tableAt)
+	// A segment has a unit at least: the table is no longer than that, whatever the footer says.
+	if foot.totals.Segments > (foot.tableAt-unitBytes)/unitBytes {
+		return status.Errorf(status.Corrupt, "%s: the footer at offset %d counts %d segments, too many before offset %d", v.name,
+			foot.totals.FileBytes-unitBytes, foot.totals.Segments, foot.tableAt)
 	}
-	raw := make([]byte, roundUp(8*foot.totals.Segments, blockBytes))
+	raw := make([]byte, roundUp(8*foot.totals.Segments, unitBytes))
 	if err := read(v.name, v.source, raw, foot.tableAt); err != nil {
 		return err
 	}
 	used := raw[:8*foot.totals.Segments]
 	if got := checksum(used); got != foot.tableCRC {
-		return status.Errorf(status.Corrupt, "%s: the segment table at offset %d has the checksum %08x, the footer says %08x",
+		return status.Errorf(status.Corrupt, "%s: the segment table at offset %d has checksum %08x, but the footer says %08x",
 			v.name, foot.tableAt, got, foot.tableCRC)
 	}
 	if !allZero(raw[len(used):]) {
-		return status.Errorf(status.Corrupt, "%s: bytes other than 0 behind the segment table at offset %d", v.name, foot.tableAt)
+		return status.Errorf(status.Corrupt, "%s: bytes other than 0 after the segment table at offset %d", v.name, foot.tableAt)
 	}
 	v.offsets = make([]uint64, 0, foot.totals.Segments+1)
 	for at := 0; at < len(used); at += 8 {
 		v.offsets = append(v.offsets, binary.LittleEndian.Uint64(used[at:]))
 	}
 	v.offsets = append(v.offsets, foot.tableAt)
-	if v.offsets[0] != blockBytes {
-		return status.Errorf(status.Corrupt, "%s: the first segment lies at offset %d, not %d", v.name, v.offsets[0], blockBytes)
+	if v.offsets[0] != unitBytes {
+		return status.Errorf(status.Corrupt, "%s: the first segment is at offset %d, not %d", v.name, v.offsets[0], unitBytes)
 	}
 	for number, offset := range v.offsets[1:] {
 		before := v.offsets[number]
-		if offset <= before || offset-before > SegmentBytes || offset%blockBytes != 0 {
-			return status.Errorf(status.Corrupt, "%s: segment %d lies from offset %d to %d", v.name, number, before, offset)
+		if offset <= before || offset-before > SegmentBytes || offset%unitBytes != 0 {
+			return status.Errorf(status.Corrupt, "%s: segment %d from offset %d to %d is out of order", v.name, number, before,
+				offset)
 		}
 	}
 	return nil
@@ -125,8 +126,8 @@ func (v *volume) segments() int {
 	return len(v.offsets) - 1
 }
 
-// place is where a segment lies.
-func (v *volume) place(number int) (offset, length uint64) {
+// bounds says where a segment lies.
+func (v *volume) bounds(number int) (offset, length uint64) {
 	if v.header.Version == OriginalVersion {
 		return v.original[number].offset, v.original[number].length
 	}
@@ -138,9 +139,9 @@ func (v *volume) readTable(number int, scratch []byte) (*table, []byte, error) {
 	if v.header.Version == OriginalVersion {
 		return v.original[number], scratch, nil
 	}
-	offset, length := v.place(number)
-	if uint64(cap(scratch)) < blockBytes {
-		scratch = make([]byte, 16*blockBytes)
+	offset, length := v.bounds(number)
+	if uint64(cap(scratch)) < unitBytes {
+		scratch = make([]byte, 16*unitBytes)
 	}
 	scratch = scratch[:min(uint64(cap(scratch)), length)]
 	if err := read(v.name, v.source, scratch, offset); err != nil {
@@ -160,7 +161,7 @@ func (v *volume) readTable(number int, scratch []byte) (*table, []byte, error) {
 
 // parse checks and copies the tables of a segment, of which raw holds at least the beginning up to its data.
 func (v *volume) parse(number int, raw []byte) (*table, error) {
-	offset, length := v.place(number)
+	offset, length := v.bounds(number)
 	fail := func(format string, args ...any) (*table, error) {
 		args = append([]any{v.name, number, offset}, args...)
 		return nil, status.Errorf(status.Corrupt, "%s: segment %d at offset %d "+format, args...)
@@ -171,11 +172,11 @@ func (v *volume) parse(number int, raw []byte) (*table, error) {
 	case string(raw[:8]) != magicSegment:
 		return fail("does not begin with %q", magicSegment)
 	case binary.LittleEndian.Uint64(raw[8:]) != length:
-		return fail("says it has %d bytes, the segment table %d", binary.LittleEndian.Uint64(raw[8:]), length)
+		return fail("has length %d, but the segment table says %d", binary.LittleEndian.Uint64(raw[8:]), length)
 	case ID(raw[16:32]) != v.header.ID:
-		return fail("is of the snapshot %s, not %s", ID(raw[16:32]), v.header.ID)
+		return fail("belongs to snapshot %s, not %s", ID(raw[16:32]), v.header.ID)
 	case uint64(word(32)) != uint64(number):
-		return fail("says it is number %d", word(32))
+		return fail("has number %d", word(32))
 	}
 	var entryBytes uint64
 	switch kind {
@@ -186,19 +187,19 @@ func (v *volume) parse(number int, raw []byte) (*table, error) {
 	case segmentEdges:
 		entryBytes = edgeBytes
 	default:
-		return fail("is of kind %d, not 1 to 3", kind)
+		return fail("has kind %d, not 1 to 3", kind)
 	}
 	tables := segmentHeader + n*entryBytes + m*extentBytes // below 2^40
 	switch {
 	case n == 0 || m > 0 && kind != segmentPages:
 		return fail("of kind %d has %d entries and %d extents", kind, n, m)
-	case dataAt%blockBytes != 0 || tables > dataAt || dataAt > length || dataAt > uint64(len(raw)):
-		return fail("has data from %d on, %d bytes of tables, and %d in all", dataAt, tables, length)
+	case dataAt%unitBytes != 0 || tables > dataAt || dataAt > length || dataAt > uint64(len(raw)):
+		return fail("has data from offset %d on, %d bytes of tables and %d bytes in all", dataAt, tables, length)
 	case kind != segmentPages && dataAt != length:
 		return fail("of kind %d has data", kind)
 	}
 	if want, got := word(52), checksum(raw[:52], raw[segmentHeader:tables]); want != got {
-		return fail("has the checksum %08x, its tables have %08x", want, got)
+		return fail("has checksum %08x, but its tables have %08x", want, got)
 	}
 	if !allZero(raw[tables:dataAt]) {
 		return fail("has bytes other than 0 between its tables and its data")
@@ -214,17 +215,17 @@ func (v *volume) parse(number int, raw []byte) (*table, error) {
 		t.ids = copied[uint64](at, n)
 		for entry, id := range t.ids {
 			if id == 0 {
-				return fail("has the id 0 as entry %d", entry)
+				return fail("has id 0 as entry %d", entry)
 			}
 		}
 		if v.header.Base == (ID{}) {
-			return fail("removes pages, but the snapshot has no base")
+			return fail("removes pages, but there is no base")
 		}
 	case segmentEdges:
 		t.edges = copied[[2]uint64](at, n)
 		for entry, pair := range t.edges {
 			if pair[0] == 0 || pair[1] == 0 || pair[0] == pair[1] {
-				return fail("has a dependency of page %d on page %d as entry %d", pair[1], pair[0], entry)
+				return fail("has an invalid dependency of page %d on page %d as entry %d", pair[1], pair[0], entry)
 			}
 		}
 	}
@@ -242,8 +243,8 @@ func copied[E any](raw []byte, count uint64) []E {
 
 // checkPages looks at what a segment of pages says, as far as it can be seen without other segments.
 func (v *volume) checkPages(t *table, number int) error {
-	next := uint64(0)                // the first extent of the next page
-	room := room{t.dataAt, t.length} // of the next extent
+	next := uint64(0)                     // the first extent of the next page
+	free := freeSpace{t.dataAt, t.length} // of the next extent
 	for entry := range t.pages {
 		page := &t.pages[entry]
 		if what := v.pageFault(page); what != "" {
@@ -257,7 +258,7 @@ func (v *volume) checkPages(t *table, number int) error {
 		}
 		for ; next < uint64(page.FirstExtent)+uint64(page.Extents); next++ {
 			extent := &t.extents[next]
-			if what := room.take(page, extent); what != "" {
+			if what := free.take(page, extent); what != "" {
 				return status.Errorf(status.Corrupt, "%s: page %d, extent %d of segment %d at offset %d (kind %d, offset %d, "+
 					"length %d, compression %d, %d bytes at %d): %s", v.name, page.ID, next, number, t.offset, extent.Kind,
 					extent.Offset, extent.Length, extent.Compression, extent.Stored, extent.At, what)
@@ -265,8 +266,8 @@ func (v *volume) checkPages(t *table, number int) error {
 		}
 	}
 	if next != uint64(len(t.extents)) {
-		return status.Errorf(status.Corrupt, "%s: segment %d at offset %d has %d extents, its pages %d", v.name, number, t.offset,
-			len(t.extents), next)
+		return status.Errorf(status.Corrupt, "%s: segment %d at offset %d has %d extents, but its pages have %d", v.name, number,
+			t.offset, len(t.extents), next)
 	}
 	return nil
 }
@@ -291,25 +292,25 @@ func (v *volume) pageFault(page *Page) string {
 	return ""
 }
 
-// room is where the next extents of a segment can lie: those of bytes come from below, all others from above.
-type room struct{ from, to uint64 }
+// freeSpace is where the next extents of a segment can lie: those of bytes come from below, all others from above.
+type freeSpace struct{ from, to uint64 }
 
 // take looks at the next extent, and says what is wrong with it.
-func (r *room) take(page *Page, extent *Extent) string {
+func (r *freeSpace) take(page *Page, extent *Extent) string {
 	if extent.Kind > KindMetadata {
 		return "a kind that does not exist"
 	}
-	whole, grain := lengthOf(page.Size, extent.Kind), uint64(Chunk)
+	whole, granule := lengthOf(page.Size, extent.Kind), uint64(Chunk)
 	if extent.Kind == KindBytes && page.Flags&FlagChanges != 0 {
-		grain = Block
+		granule = Granule
 	}
-	if extent.Offset%grain != 0 || extent.Offset >= whole {
+	if extent.Offset%granule != 0 || extent.Offset >= whole {
 		return "an offset where no extent begins"
 	}
 	left := min(Chunk-extent.Offset%Chunk, whole-extent.Offset) // in the chunk
 	switch stands := uint64(extent.Length); {
 	case stands == 0 || stands > left,
-		stands < left && extent.Kind != KindMetadata && stands%grain != 0:
+		stands < left && extent.Kind != KindMetadata && stands%granule != 0:
 		return "a length that is not the chunk's"
 	}
 	switch extent.Compression {
@@ -384,8 +385,8 @@ func (v *volume) checkData(t *table, raw []byte, frames, bytes bool) error {
 	return gap(t.length)
 }
 
-// asStored walks the extents of which something is stored in the order in which they lie: bytes as in the tables, then all else the
-// other way round.
+// asStored walks the extents of which something is stored in the order in which they lie: bytes as in the tables, then all else
+// the other way round.
 func (t *table) asStored() iter.Seq2[*Page, *Extent] {
 	return func(yield func(*Page, *Extent) bool) {
 		for entry := range t.pages {
@@ -415,8 +416,8 @@ func (v *volume) checkStored(id uint64, extent *Extent, stored []byte, offset ui
 		return nil
 	}
 	if got := checksum(stored); got != extent.CRC {
-		return status.Errorf(status.Corrupt, "%s: page %d is damaged: %d bytes at offset %d of the file (kind %d, offset %d) "+
-			"have the checksum %08x, not %08x", v.name, id, len(stored), offset+uint64(extent.At), extent.Kind, extent.Offset,
+		return status.Errorf(status.Corrupt, "%s: page %d is damaged: %d bytes at file offset %d (kind %d, offset %d) "+
+			"have checksum %08x, not %08x", v.name, id, len(stored), offset+uint64(extent.At), extent.Kind, extent.Offset,
 			got, extent.CRC)
 	}
 	return nil
@@ -431,8 +432,8 @@ func (v *volume) expand(into []byte, id uint64, extent *Extent, stored []byte, o
 		copy(into, stored)
 	default:
 		if !decompress(into, stored) {
-			return status.Errorf(status.Corrupt, "%s: page %d is damaged: %d bytes at offset %d of the file (kind %d, offset %d) "+
-				"are no zstd frame of %d bytes", v.name, id, len(stored), offset+uint64(extent.At), extent.Kind, extent.Offset,
+			return status.Errorf(status.Corrupt, "%s: page %d is damaged: %d bytes at file offset %d (kind %d, offset %d) "+
+				"are not a zstd frame of %d bytes", v.name, id, len(stored), offset+uint64(extent.At), extent.Kind, extent.Offset,
 				extent.Length)
 		}
 	}
@@ -450,18 +451,18 @@ type sequence struct {
 }
 
 // add takes the next segment's tables. The result says whether its first page goes on from the segment before.
-func (q *sequence) add(t *table) (goesOn bool, err error) {
+func (q *sequence) add(t *table) (continues bool, err error) {
 	q.counts.Removed += uint64(len(t.ids))
 	q.counts.Edges += uint64(len(t.edges))
 	for entry := range t.pages {
 		page := &t.pages[entry]
 		if entry == 0 && page.ID == q.page.ID {
-			goesOn = true
+			continues = true
 			before := q.page
 			before.FirstExtent, before.Extents = page.FirstExtent, page.Extents
 			if before != *page || page.Extents == 0 {
-				return false, status.Errorf(status.Corrupt, "%s: page %d goes on at offset %d in another way than it began, or is "+
-					"there twice", q.v.name, page.ID, t.offset)
+				return false, status.Errorf(status.Corrupt, "%s: page %d continues at offset %d with other attributes, "+
+					"or occurs twice", q.v.name, page.ID, t.offset)
 			}
 		} else {
 			if err = q.complete(); err != nil {
@@ -475,8 +476,8 @@ func (q *sequence) add(t *table) (goesOn bool, err error) {
 			want := q.next[extent.Kind]
 			partial := extent.Kind == KindBytes && page.Flags&FlagChanges != 0
 			if extent.Kind < q.kind || extent.Offset < want || extent.Offset != want && !partial {
-				return false, status.Errorf(status.Corrupt, "%s: page %d, extent %d of the segment at offset %d (kind %d, offset "+
-					"%d): expected is kind %d, offset %d", q.v.name, page.ID, page.FirstExtent+number, t.offset, extent.Kind,
+				return false, status.Errorf(status.Corrupt, "%s: page %d, extent %d of the segment at offset %d has kind %d and "+
+					"offset %d, not %d and %d", q.v.name, page.ID, page.FirstExtent+number, t.offset, extent.Kind,
 					extent.Offset, max(q.kind, extent.Kind), want)
 			}
 			q.kind, q.next[extent.Kind] = extent.Kind, extent.Offset+uint64(extent.Length)
@@ -485,7 +486,7 @@ func (q *sequence) add(t *table) (goesOn bool, err error) {
 			}
 		}
 	}
-	return goesOn, nil
+	return continues, nil
 }
 
 // complete says whether all of the last page was there.
@@ -501,7 +502,7 @@ func (q *sequence) complete() error {
 		return status.Errorf(status.Corrupt, "%s: page %d has a mask of %d bytes, its extents end at %d", q.v.name, page.ID, mask,
 			q.next[KindMask])
 	case (page.MetadataCount == 0) != (q.next[KindMetadata] == 0):
-		return status.Errorf(status.Corrupt, "%s: page %d has %d keys of metadata in %d bytes", q.v.name, page.ID,
+		return status.Errorf(status.Corrupt, "%s: page %d has %d metadata keys in %d bytes", q.v.name, page.ID,
 			page.MetadataCount, q.next[KindMetadata])
 	}
 	return nil
@@ -515,7 +516,7 @@ func (q *sequence) finish() error {
 	want := q.v.totals
 	if q.counts.Pages != want.Pages || q.counts.StoredBytes != want.StoredBytes || q.counts.Removed != want.Removed ||
 		q.counts.Edges != want.Edges {
-		return status.Errorf(status.Corrupt, "%s: the footer counts %d pages, %d bytes of them, %d removed, %d dependencies; the "+
+		return status.Errorf(status.Corrupt, "%s: the footer counts %d pages, %d bytes, %d removed, %d dependencies; the "+
 			"segments have %d, %d, %d, %d", q.v.name, want.Pages, want.StoredBytes, want.Removed, want.Edges, q.counts.Pages,
 			q.counts.StoredBytes, q.counts.Removed, q.counts.Edges)
 	}

@@ -21,7 +21,7 @@ type Options struct {
 
 // Segment is the segment being filled, for code that fills it by itself. Pages and Extents have a fixed capacity, lie in
 // Buffer before DataAt and hold no pointers. A page's bytes are put at Buffer[Used:] and Used moves behind them; its mask and
-// its metadata are put before Buffer[End:] and End moves before them, so that they take no room between pages that are
+// its metadata are put before Buffer[End:] and End moves before them, so that they take no space between pages that are
 // aligned. An extent's At counts from the start of Buffer, a page's FirstExtent from the first of Extents. Extents come in the
 // order of their pages, aligned as the format says, and a Zeros extent has 0 for Stored, At and CRC. What lies between extents
 // is made zero by Next. A page that does not fit goes on as the first one of the next segment.
@@ -49,7 +49,7 @@ type Writer struct {
 	segment  Segment
 	open     bool   // segment is in use
 	last     uint64 // id of the last page of the last closed segment of pages
-	entries  int    // room of the next segment
+	entries  int    // that the next segment has space for
 	extents  int
 	compress *compressor
 	err      error
@@ -70,30 +70,30 @@ func NewWriter(sink file.Sink, header Header, options Options) (*Writer, error) 
 			return nil, err
 		}
 		if header.Base == (ID{}) || header.Base == header.ID {
-			return nil, status.Errorf(status.InvalidArgument, "the base %q has the id %s", header.BaseName, header.Base)
+			return nil, status.Errorf(status.InvalidArgument, "base %q has id %s", header.BaseName, header.Base)
 		}
 	}
 	w := &Writer{sink: sink, header: header}
 	average := options.AveragePageSize
 	if average == 0 {
-		average = blockBytes
+		average = unitBytes
 	}
-	w.makeRoom(1, int(roundUp(average, Chunk)/Chunk), average)
-	err := w.block(func(block []byte) { encodeHeader(block, &header) })
+	w.divide(1, int(roundUp(average, Chunk)/Chunk), average)
+	err := w.unit(func(unit []byte) { encodeHeader(unit, &header) })
 	return w, err
 }
 
 // Header is that of the file being written, with its id.
 func (w *Writer) Header() Header { return w.header }
 
-// block writes one block.
-func (w *Writer) block(fill func(block []byte)) error {
+// unit writes one unit.
+func (w *Writer) unit(fill func(unit []byte)) error {
 	buffer, err := w.buffer()
 	if err != nil {
 		return err
 	}
-	fill(buffer[:blockBytes])
-	return w.write(buffer, blockBytes)
+	fill(buffer[:unitBytes])
+	return w.write(buffer, unitBytes)
 }
 
 func (w *Writer) buffer() ([]byte, error) {
@@ -117,15 +117,15 @@ func (w *Writer) write(buffer []byte, n int) error {
 	return w.err
 }
 
-// makeRoom divides a segment for pages like those given: so many, with extents and bytes.
-func (w *Writer) makeRoom(pages, extents int, bytes uint64) {
+// divide divides a segment for pages like those given: so many, with extents and bytes.
+func (w *Writer) divide(pages, extents int, bytes uint64) {
 	perPage := float64(extents) / float64(pages)
 	each := pageBytes + perPage*extentBytes + float64(max(bytes, 64))/float64(pages)
-	count := float64(SegmentBytes-blockBytes) / each
+	count := float64(SegmentBytes-unitBytes) / each
 	const spare = 1.03 // pages differ
 	w.entries = int(count * spare)
 	w.extents = int(count * spare * perPage)
-	const leastPages, leastExtents = 20, 86 // fill the least room, one block
+	const leastPages, leastExtents = 20, 86 // fill the least room, one unit
 	w.entries, w.extents = max(w.entries, leastPages), max(w.extents, leastExtents)
 	// Where most chunks are zeros the tables take nearly all; the data needs room for a chunk at least.
 	if most, tables := SegmentBytes-Chunk-segmentHeader, pageBytes*w.entries+extentBytes*w.extents; tables > most {
@@ -144,7 +144,7 @@ func (w *Writer) Segment() (*Segment, error) {
 		return nil, err
 	}
 	buffer = buffer[:SegmentBytes]
-	dataAt := int(roundUp(uint64(segmentHeader+pageBytes*w.entries+extentBytes*w.extents), blockBytes))
+	dataAt := int(roundUp(uint64(segmentHeader+pageBytes*w.entries+extentBytes*w.extents), unitBytes))
 	entries := unsafe.Slice((*Page)(unsafe.Pointer(&buffer[segmentHeader])), w.entries)
 	extents := unsafe.Slice((*Extent)(unsafe.Pointer(&buffer[dataAt-extentBytes*w.extents])), w.extents)
 	w.segment = Segment{Buffer: buffer, DataAt: dataAt, Used: dataAt, End: len(buffer), Pages: entries[:0], Extents: extents[:0]}
@@ -161,7 +161,8 @@ func (w *Writer) Next() error {
 	s := &w.segment
 	w.open = false
 	if s.Used > s.End || s.End > len(s.Buffer) || s.End%leastAlignment != 0 {
-		w.err = status.Errorf(status.Internal, "a segment of %d bytes is filled up to %d and from %d on", len(s.Buffer), s.Used, s.End)
+		w.err = status.Errorf(status.Internal, "segment of %d bytes has its tables up to %d and its data from %d on",
+			len(s.Buffer), s.Used, s.End)
 		return w.err
 	}
 	s.join()
@@ -172,7 +173,7 @@ func (w *Writer) Next() error {
 	extents := unsafe.Slice((*Extent)(unsafe.Pointer(&s.Buffer[segmentHeader+pageBytes*len(s.Pages)])), len(s.Extents))
 	copy(extents, s.Extents)
 	s.Extents = extents
-	w.makeRoom(len(s.Pages), len(s.Extents), uint64(s.Used-s.DataAt))
+	w.divide(len(s.Pages), len(s.Extents), uint64(s.Used-s.DataAt))
 	s.closeUp()
 	return w.close(s.Buffer, segmentPages, len(s.Pages), len(s.Extents), s.DataAt, s.Used)
 }
@@ -195,7 +196,7 @@ func (s *Segment) join() {
 // closeUp moves the data to the tables where much of their room is left, as in a file of few pages.
 func (s *Segment) closeUp() {
 	tables := segmentHeader + pageBytes*len(s.Pages) + extentBytes*len(s.Extents)
-	free := s.DataAt - int(roundUp(uint64(tables), blockBytes))
+	free := s.DataAt - int(roundUp(uint64(tables), unitBytes))
 	const much = 8 // parts of the segment
 	if free*much < s.Used {
 		return
@@ -223,7 +224,8 @@ func (w *Writer) account(s *Segment) error {
 		}
 		at, behind := uint64(extent.At), uint64(extent.At)+uint64(extent.Stored)
 		if at < end || behind > beyond {
-			return status.Errorf(status.Internal, "extent %d of %d of a segment lies at %d with %d bytes, where %d to %d are free",
+			return status.Errorf(status.Internal,
+				"extent %d of %d of a segment lies at %d with %d bytes, where %d to %d are free",
 				number, len(s.Extents), at, extent.Stored, end, beyond)
 		}
 		if extent.Kind == KindBytes {
@@ -247,9 +249,9 @@ func (w *Writer) account(s *Segment) error {
 func (w *Writer) close(buffer []byte, kind uint32, entries, extents, dataAt, used int) error {
 	entryBytes := map[uint32]int{segmentPages: pageBytes, segmentRemoved: idBytes, segmentEdges: edgeBytes}[kind]
 	tables := segmentHeader + entryBytes*entries + extentBytes*extents
-	length := int(roundUp(uint64(used), blockBytes))
+	length := int(roundUp(uint64(used), unitBytes))
 	if used == dataAt { // no data, so that the tables' room can be cut
-		dataAt = int(roundUp(uint64(tables), blockBytes))
+		dataAt = int(roundUp(uint64(tables), unitBytes))
 		length = dataAt
 		used = dataAt
 	}
@@ -270,19 +272,20 @@ func (w *Writer) close(buffer []byte, kind uint32, entries, extents, dataAt, use
 	return w.write(buffer, length)
 }
 
-// Add writes a part of a page: its bytes, its mask or its metadata from offset on, which is a multiple of Chunk, or of Block for
-// the bytes of a page with FlagChanges. Calls for a page follow each other, by kind and offset. A page of which nothing is stored (FlagChanges) is a call without bytes.
-// Errors: InvalidArgument (offset), those of the sink.
+// Add writes a part of a page: its bytes, its mask or its metadata from offset on, which is a multiple of Chunk, or of Granule
+// for the bytes of a page with FlagChanges. Calls for a page follow each other, by kind and offset. A page of which nothing is
+// stored (FlagChanges) is a call without bytes. Errors: InvalidArgument (offset), those of the sink.
 func (w *Writer) Add(page Page, kind uint32, offset uint64, bytes []byte, compression Compression) error {
-	grain := uint64(Chunk)
+	granule := uint64(Chunk)
 	if kind == KindBytes && page.Flags&FlagChanges != 0 {
-		grain = Block
+		granule = Granule
 	}
-	if offset%grain != 0 {
-		return status.Errorf(status.InvalidArgument, "page %d: an extent begins at %d, no multiple of %d", page.ID, offset, grain)
+	if offset%granule != 0 {
+		return status.Errorf(status.InvalidArgument, "page %d: an extent begins at offset %d, not a multiple of %d", page.ID,
+			offset, granule)
 	}
 	if len(bytes) == 0 {
-		_, err := w.place(&page, 0, 0, 1)
+		_, err := w.fit(&page, 0, 0, 1)
 		return err
 	}
 	for len(bytes) > 0 {
@@ -312,7 +315,7 @@ func (w *Writer) Add(page Page, kind uint32, offset uint64, bytes []byte, compre
 
 // addStored writes an extent whose bytes are already as they are stored.
 func (w *Writer) addStored(page *Page, extent Extent, stored []byte) error {
-	s, err := w.place(page, 1, len(stored), alignment(extent.Kind, extent.Compression, page.Size))
+	s, err := w.fit(page, 1, len(stored), alignment(extent.Kind, extent.Compression, page.Size))
 	if err != nil {
 		return err
 	}
@@ -332,8 +335,8 @@ func (w *Writer) addStored(page *Page, extent Extent, stored []byte) error {
 	return nil
 }
 
-// place finds a segment with room for the page's entry, extents more and bytes more, aligned.
-func (w *Writer) place(page *Page, extents, bytes int, align uint64) (s *Segment, err error) {
+// fit finds a segment that has space for the page's entry, extents more and bytes more, aligned.
+func (w *Writer) fit(page *Page, extents, bytes int, align uint64) (s *Segment, err error) {
 	for range 2 {
 		if s, err = w.Segment(); err != nil {
 			return nil, err
@@ -355,7 +358,7 @@ func (w *Writer) place(page *Page, extents, bytes int, align uint64) (s *Segment
 			return nil, err
 		}
 	}
-	return nil, status.Errorf(status.Internal, "page %d: %d bytes do not fit into an empty segment", page.ID, bytes)
+	return nil, status.Errorf(status.Internal, "page %d: %d bytes exceed an empty segment", page.ID, bytes)
 }
 
 // Removed writes ids of pages of the base that are no more.
@@ -389,7 +392,7 @@ func writeEntries[E any](w *Writer, kind uint32, size int, list []E, put func(at
 		for number, entry := range part {
 			put(buffer[segmentHeader+size*number:], entry)
 		}
-		end := int(roundUp(uint64(segmentHeader+size*len(part)), blockBytes))
+		end := int(roundUp(uint64(segmentHeader+size*len(part)), unitBytes))
 		if err := w.close(buffer, kind, len(part), 0, end, end); err != nil {
 			return err
 		}
@@ -416,16 +419,16 @@ func (w *Writer) Finish(statePages, stateBytes uint64) (Report, error) {
 			binary.LittleEndian.PutUint64(buffer[8*number:], offset)
 		}
 		f.tableCRC = crc32.Update(f.tableCRC, castagnoli, buffer[:8*len(part)])
-		length := int(roundUp(uint64(8*len(part)), blockBytes))
+		length := int(roundUp(uint64(8*len(part)), unitBytes))
 		clear(buffer[8*len(part) : length])
 		if err := w.write(buffer, length); err != nil {
 			return Report{}, err
 		}
 	}
 	f.totals.Segments = uint64(len(w.table))
-	f.totals.FileBytes = w.offset + blockBytes
+	f.totals.FileBytes = w.offset + unitBytes
 	f.totals.StatePages, f.totals.StateBytes = statePages, stateBytes
-	if err := w.block(func(block []byte) { encodeFooter(block, w.header.ID, &f) }); err != nil {
+	if err := w.unit(func(unit []byte) { encodeFooter(unit, w.header.ID, &f) }); err != nil {
 		return Report{}, err
 	}
 	if w.err = w.sink.Finish(); w.err != nil {

@@ -118,13 +118,13 @@ func Errorf(code Code, format string, args ...any) error {
 	return &Error{Code: code, Text: line(fmt.Sprintf(format, args...))}
 }
 
-// FromErrno makes an Error from a failed system call. The text ends with the errno's name and message.
+// FromErrno makes an Error from a failed system call. The text ends with the errno's message and name, as in
+// "cannot open state: no such file or directory (ENOENT)".
 func FromErrno(code Code, errno syscall.Errno, format string, args ...any) error {
-	name := unix.ErrnoName(errno)
-	if name == "" {
-		name = "errno " + strconv.Itoa(int(errno))
+	text := fmt.Sprintf(format, args...) + ": " + errno.Error()
+	if name := unix.ErrnoName(errno); name != "" {
+		text += " (" + name + ")"
 	}
-	text := fmt.Sprintf(format, args...) + ": " + name + " (" + errno.Error() + ")"
 	return &Error{Code: code, Domain: DomainErrno, Foreign: int32(errno), Text: line(text)}
 }
 

@@ -72,7 +72,7 @@ func TestFromErrnoNamesTheErrno(t *testing.T) {
 	assert.Equal(t, status.NoSpace, own.Code)
 	assert.Equal(t, status.DomainErrno, own.Domain)
 	assert.Equal(t, int32(syscall.ENOSPC), own.Foreign)
-	assert.Equal(t, "write of 4096 bytes: ENOSPC (no space left on device)", own.Text)
+	assert.Equal(t, "write of 4096 bytes: no space left on device (ENOSPC)", own.Text)
 
 	unnamed := status.Of(status.FromErrno(status.IO, syscall.Errno(4000), "read"))
 	assert.Contains(t, unnamed.Text, "errno 4000")

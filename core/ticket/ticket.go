@@ -40,8 +40,8 @@ type Ticket struct {
 	watched    bool // a goroutine waits for the source
 }
 
-// Source is something that ends without a function of ours: a point in a stream of a device. All its methods may be called at the same
-// time.
+// Source is something that ends without a function of ours: a point in a stream of a device. All its methods may be called at the
+// same time.
 type Source interface {
 	// Poll says whether it has ended, and how. It does not wait.
 	Poll() (ended bool, err error)
@@ -82,8 +82,8 @@ func Start(total uint64, after []*Ticket, run func(*Work) error) *Ticket {
 	return t
 }
 
-// Of is the ticket of a source, which it closes. A goroutine waits for the source only where somebody waits for the ticket. There is nothing
-// to cancel.
+// Of is the ticket of a source, which it closes. A goroutine waits for the source only where somebody waits for the ticket. There
+// is nothing to cancel.
 func Of(source Source) *Ticket {
 	return &Ticket{cancelled: make(chan struct{}), finished: make(chan struct{}), descriptor: -1, source: source}
 }
@@ -116,7 +116,7 @@ func (t *Ticket) watchLocked() error {
 	return nil
 }
 
-func errClosed() error { return status.Errorf(status.StaleHandle, "the ticket is closed") }
+func errClosed() error { return status.Errorf(status.StaleHandle, "ticket is closed") }
 
 // Within runs a function as work that the caller waits for, on the calling thread as far as there is nothing to wait for;
 // the function's Work is nil then. When the time is over the work is cancelled, and Within returns when it has stopped.
@@ -146,9 +146,9 @@ func (t *Ticket) execute(after []*Ticket, run func(*Work) error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			safego.Caught(value)
-			err = status.Errorf(status.Internal, "the work panicked: %v", value)
+			err = status.Errorf(status.Internal, "work panicked: %v", value)
 		} else if !returned { // runtime.Goexit ends the goroutine now: nobody takes err
-			t.finish(status.Errorf(status.Internal, "the work ended without a result"))
+			t.finish(status.Errorf(status.Internal, "work ended without a result"))
 		}
 	}()
 	if err = t.await(after); err == nil {
@@ -161,15 +161,15 @@ func (t *Ticket) execute(after []*Ticket, run func(*Work) error) (err error) {
 func (t *Ticket) await(after []*Ticket) error {
 	for at, other := range after {
 		if err := other.watch(); err != nil {
-			return status.Errorf(status.Cancelled, "not started: of the work it waits for (number %d of %d) %v", at+1, len(after), err)
+			return status.Errorf(status.Cancelled, "not started: ticket %d of %d in after: %v", at+1, len(after), err)
 		}
 		select {
 		case <-other.finished:
 		case <-t.cancelled:
-			return status.Errorf(status.Cancelled, "cancelled while waiting for other work (number %d of %d)", at+1, len(after))
+			return status.Errorf(status.Cancelled, "cancelled while waiting for ticket %d of %d in after", at+1, len(after))
 		}
 		if other.err != nil {
-			return status.Errorf(status.Cancelled, "not started: the work it waits for (number %d of %d) failed: %v",
+			return status.Errorf(status.Cancelled, "not started: ticket %d of %d in after failed: %v",
 				at+1, len(after), other.err)
 		}
 	}
@@ -261,7 +261,7 @@ func (t *Ticket) Wait(timeoutNanoseconds uint64) error {
 
 func (t *Ticket) unfinished(code status.Code, when string) error {
 	done, total := t.Progress()
-	return status.Errorf(code, "the work is not finished%s: %d of %d done", when, done, total)
+	return status.Errorf(code, "work is not finished%s: %d of %d done", when, done, total)
 }
 
 // Cancel asks the work to stop, and does not wait for it.
@@ -302,7 +302,7 @@ func (t *Ticket) EventFD() (int, error) {
 		if errno == syscall.EMFILE || errno == syscall.ENFILE {
 			code = status.Limit
 		}
-		return -1, status.FromErrno(code, errno, "eventfd of a ticket")
+		return -1, status.FromErrno(code, errno, "cannot create the eventfd of a ticket")
 	}
 	t.descriptor = descriptor
 	if t.ended.Load() {

@@ -151,7 +151,7 @@ func TestAfterAFailureTheWorkDoesNotRun(t *testing.T) {
 	assert.Equal(t, status.Cancelled, finish(t, next))
 	assert.Equal(t, status.Cancelled, finish(t, work))
 	_, text := work.Status()
-	assert.Contains(t, text, "number 2 of 2")
+	assert.Contains(t, text, "ticket 2 of 2")
 	assert.Contains(t, text, "MMSB_E_NO_SPACE: 17 bytes free")
 	assert.False(t, ran)
 }
@@ -238,7 +238,7 @@ func TestEventFDWithoutDescriptors(t *testing.T) {
 	require.NotNil(t, own)
 	assert.Equal(t, status.Limit, own.Code)
 	assert.Equal(t, int32(unix.EMFILE), own.Foreign)
-	assert.True(t, strings.HasSuffix(own.Text, "EMFILE (too many open files)"), own.Text)
+	assert.True(t, strings.HasSuffix(own.Text, "too many open files (EMFILE)"), own.Text)
 }
 
 func TestClosedWorkGoesOn(t *testing.T) {

@@ -86,14 +86,14 @@ func openKernel() (*kernel, error) {
 	faults, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|userModeOnly, 0, 0)
 	if errno != 0 {
 		return nil, status.FromErrno(status.Unsupported, errno,
-			"the kernel gives no userfaultfd (it has none, or a seccomp filter forbids it)")
+			"cannot create a userfaultfd (the kernel has none, or a seccomp filter forbids it)")
 	}
 	k := &kernel{process: os.Getpid(), faults: int(faults), pagemap: -1, maps: -1}
 	api := apiArgument{version: apiVersion, features: featureWPAsync | featureWPShared}
 	if errno := ioctl(k.faults, ioctlAPI, unsafe.Pointer(&api)); errno != 0 {
 		k.close()
 		return nil, status.FromErrno(status.Unsupported, errno,
-			"this kernel's userfaultfd has no asynchronous write-protect (Linux 6.7 and newer have)")
+			"the kernel's userfaultfd has no asynchronous write-protect (Linux 6.7 and newer have it)")
 	}
 	for _, file := range [...]struct {
 		path       string
@@ -132,19 +132,19 @@ func (k *kernel) try() error {
 	start := uintptr(unsafe.Pointer(&memory[0]))
 	all := Range{start, start + 3*size}
 	if _, errno := k.register(all); errno != 0 {
-		return status.FromErrno(status.Unsupported, errno, "userfaultfd refuses to write-protect")
+		return status.FromErrno(status.Unsupported, errno, "userfaultfd cannot write-protect")
 	}
 	if err := k.scan(all, true, func(Range) {}); err != nil {
-		return status.Errorf(status.Unsupported, "trying the page map: %s", status.Of(err).Text)
+		return status.Errorf(status.Unsupported, "cannot scan the page map: %s", status.Of(err).Text)
 	}
 	memory[size] = 1
 	var written []Range
 	if err := k.scan(all, true, func(r Range) { written = add(written, 0, r) }); err != nil {
-		return status.Errorf(status.Unsupported, "trying the page map: %s", status.Of(err).Text)
+		return status.Errorf(status.Unsupported, "cannot scan the page map: %s", status.Of(err).Text)
 	}
 	if len(written) != 1 || written[0] != (Range{start + size, start + 2*size}) {
 		return status.Errorf(status.Unsupported,
-			"this kernel's write tracking is not exact: a write at 0x%x was reported as %x", start+size, written)
+			"the kernel's write tracking is not exact: a write at 0x%x was reported as %x", start+size, written)
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (k *kernel) writeProtect(r Range) syscall.Errno {
 	return ioctl(k.faults, ioctlWriteProtect, unsafe.Pointer(&argument))
 }
 
-// scan tells of every written stretch, in order, and with rearm protects it in the same step: a write is either before, and
+// scan tells of every written range, in order, and with rearm protects it in the same step: a write is either before, and
 // told now, or after, and told by the next scan. It fails where a part of the range is not (any more) registered.
 func (k *kernel) scan(r Range, rearm bool, written func(Range)) error {
 	argument := scanArgument{
@@ -200,13 +200,13 @@ func (k *kernel) scan(r Range, rearm bool, written func(Range)) error {
 				return gone(at)
 			}
 			at = region.end
-			stretch := Range{uintptr(region.start), uintptr(region.end)}
+			found := Range{uintptr(region.start), uintptr(region.end)}
 			changed, absent := wasWritten(region.categories)
-			if absent && rearm && k.writeProtect(stretch) != 0 {
+			if absent && rearm && k.writeProtect(found) != 0 {
 				return gone(region.start)
 			}
 			if changed {
-				written(stretch)
+				written(found)
 			}
 		}
 	}
@@ -222,5 +222,5 @@ func wasWritten(categories uint64) (written, absent bool) {
 }
 
 func gone(address uint64) error {
-	return status.Errorf(status.InvalidState, "the memory at 0x%x is no longer mapped as it was when watched", address)
+	return status.Errorf(status.InvalidState, "memory at 0x%x is no longer mapped as it was when tracking began", address)
 }

@@ -44,10 +44,10 @@ func checkMappings(k *kernel, r Range, shared bool) error {
 		case m.where.Start > at:
 			return status.Errorf(status.InvalidArgument, "nothing is mapped at 0x%x", at)
 		case m.shared && !shared:
-			return status.Errorf(status.Unsupported, "the memory at 0x%x is shared: writes of others would not be seen", at)
+			return status.Errorf(status.Unsupported, "memory at 0x%x is shared: writes of other processes would be missed", at)
 		case m.file && !m.shared:
 			return status.Errorf(status.Unsupported,
-				"the memory at 0x%x is a private mapping of a file: changes of the file would not be seen", at)
+				"memory at 0x%x is a private file mapping: changes of the file would be missed", at)
 		}
 		at = m.where.End
 	}

@@ -85,7 +85,7 @@ func usable() (*kernel, error) {
 		return nil, err
 	}
 	if process := os.Getpid(); process != k.process {
-		return nil, status.Errorf(status.Forked, "write tracking belongs to process %d; this is its child %d", k.process, process)
+		return nil, status.Errorf(status.Forked, "write tracking belongs to process %d, not to its child %d", k.process, process)
 	}
 	return k, nil
 }
@@ -107,7 +107,7 @@ func watch(address, length uintptr, shared bool) (*Memory, error) {
 	exact := Range{address, address + length}
 	m := &Memory{exact: exact, pages: exact.outward()}
 	if exact.empty() || m.pages.empty() {
-		return nil, status.Errorf(status.InvalidSize, "%d bytes at 0x%x cannot be watched", length, address)
+		return nil, status.Errorf(status.InvalidSize, "cannot track %d bytes at 0x%x", length, address)
 	}
 	m.pending = []Range{m.pages}
 	if err := checkMappings(k, m.pages, shared); err != nil {
@@ -118,8 +118,8 @@ func watch(address, length uintptr, shared bool) (*Memory, error) {
 	m.overlapping = overlapping(m.pages)
 	plain, errno := k.register(m.pages)
 	if errno == 0 && plain {
-		place, _ := slices.BinarySearchFunc(tracker.watched, m.pages.Start, startsBefore)
-		tracker.watched = slices.Insert(tracker.watched, place, m)
+		at, _ := slices.BinarySearchFunc(tracker.watched, m.pages.Start, startsBefore)
+		tracker.watched = slices.Insert(tracker.watched, at, m)
 		tracker.longest = max(tracker.longest, m.pages.End-m.pages.Start)
 		for _, other := range m.overlapping {
 			other.overlapping = append(other.overlapping, m)
@@ -135,10 +135,10 @@ func watch(address, length uintptr, shared bool) (*Memory, error) {
 func startsBefore(m *Memory, start uintptr) int { return cmp.Compare(m.pages.Start, start) }
 
 func refusal(r Range, errno syscall.Errno) error {
-	code, reason := status.Unsupported, "cannot be watched"
+	code, reason := status.Unsupported, "cannot be tracked"
 	switch errno {
 	case 0:
-		return status.Errorf(code, "[0x%x, 0x%x) has huge pages of hugetlbfs, which cannot be watched", r.Start, r.End)
+		return status.Errorf(code, "[0x%x, 0x%x) has hugetlbfs pages, which cannot be tracked", r.Start, r.End)
 	case unix.EBUSY:
 		reason = "is watched by another userfaultfd"
 	case unix.EPERM:
@@ -156,8 +156,8 @@ func overlapping(pages Range) []*Memory {
 		first = pages.Start - tracker.longest
 	}
 	var found []*Memory
-	place, _ := slices.BinarySearchFunc(tracker.watched, first, startsBefore)
-	for _, m := range tracker.watched[place:] {
+	at, _ := slices.BinarySearchFunc(tracker.watched, first, startsBefore)
+	for _, m := range tracker.watched[at:] {
 		if m.pages.Start >= pages.End {
 			break
 		}
@@ -191,11 +191,11 @@ func (m *Memory) Release() {
 		return
 	}
 	m.released = true
-	place, _ := slices.BinarySearchFunc(tracker.watched, m.pages.Start, startsBefore)
-	for tracker.watched[place] != m {
-		place++
+	at, _ := slices.BinarySearchFunc(tracker.watched, m.pages.Start, startsBefore)
+	for tracker.watched[at] != m {
+		at++
 	}
-	tracker.watched = slices.Delete(tracker.watched, place, place+1)
+	tracker.watched = slices.Delete(tracker.watched, at, at+1)
 	for _, other := range m.overlapping {
 		other.overlapping = slices.DeleteFunc(other.overlapping, func(o *Memory) bool { return o == m })
 	}
@@ -226,13 +226,13 @@ func (m *Memory) Collect(part Range, rearm bool, to []Range) ([]Range, error) {
 	whole := func(edge, end uintptr) bool { return edge%systemPage == 0 || edge == end }
 	if part.empty() || part.within(m.exact) != part || !whole(part.Start, m.exact.Start) || !whole(part.End, m.exact.End) {
 		return to, status.Errorf(status.InvalidArgument,
-			"[0x%x, 0x%x) is no part in system pages of the watched [0x%x, 0x%x)", part.Start, part.End,
+			"[0x%x, 0x%x) is not a range of system pages within the tracked [0x%x, 0x%x)", part.Start, part.End,
 			m.exact.Start, m.exact.End)
 	}
 	tracker.Lock()
 	defer tracker.Unlock()
 	if m.released {
-		return to, status.Errorf(status.InvalidState, "[0x%x, 0x%x) is no longer watched", m.exact.Start, m.exact.End)
+		return to, status.Errorf(status.InvalidState, "[0x%x, 0x%x) is no longer tracked", m.exact.Start, m.exact.End)
 	}
 	before := len(to)
 	err = k.scan(pages, rearm, func(r Range) { to = add(to, before, r) })

@@ -129,7 +129,7 @@ func TestWritesAreFound(t *testing.T) {
 	assert.Equal(t, []Range{{1, 2}}, appended)
 }
 
-// More separate stretches than one answer of the kernel has room for.
+// More separate ranges than one answer of the kernel has room for.
 func TestManyStretches(t *testing.T) {
 	needTracking(t)
 	const pages = 5000
@@ -400,18 +400,18 @@ func TestUnwatchable(t *testing.T) {
 	}{
 		{"shared anonymous", shared, systemPage, false, status.Unsupported, "shared"},
 		{"shared file", sharedFile, systemPage, false, status.Unsupported, "shared"},
-		{"private file", privateFile, systemPage, false, status.Unsupported, "private mapping of a file"},
-		{"private file, shared allowed", privateFile, systemPage, true, status.Unsupported, "private mapping of a file"},
-		{"the kernel's variables", variables.Start, length(variables), false, status.Unsupported, "cannot be watched"},
+		{"private file", privateFile, systemPage, false, status.Unsupported, "private file mapping"},
+		{"private file, shared allowed", privateFile, systemPage, true, status.Unsupported, "private file mapping"},
+		{"the kernel's variables", variables.Start, length(variables), false, status.Unsupported, "cannot be tracked"},
 		{"a hole", hole.Start, length(hole), false, status.InvalidArgument, "nothing is mapped"},
 		{"a hole, shared allowed", hole.Start, length(hole), true, status.InvalidArgument, "nothing is mapped"},
 		{"address 0", 0, 1, false, status.InvalidArgument, "nothing is mapped"},
 		{"above everything", math.MaxUint64 - 3*systemPage, systemPage, false, status.InvalidArgument, "nothing is mapped"},
 		{"nothing", hole.Start, 0, false, status.InvalidSize, "0 bytes"},
 		{"nothing, within a page", hole.Start + 1, 0, false, status.InvalidSize, "0 bytes"},
-		{"past the end", math.MaxUint64 - systemPage, systemPage + 10, false, status.InvalidSize, "cannot be watched"},
-		{"the last byte", math.MaxUint64 - 10, 5, false, status.InvalidSize, "cannot be watched"},
-		{"more than there is", hole.Start, math.MaxUint64, false, status.InvalidSize, "cannot be watched"},
+		{"past the end", math.MaxUint64 - systemPage, systemPage + 10, false, status.InvalidSize, "cannot track"},
+		{"the last byte", math.MaxUint64 - 10, 5, false, status.InvalidSize, "cannot track"},
+		{"more than there is", hole.Start, math.MaxUint64, false, status.InvalidSize, "cannot track"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			start := Watch
@@ -655,7 +655,7 @@ func hugeMemory(t testing.TB, count int) []byte {
 	return memory
 }
 
-// hugePages counts the huge pages that a stretch is mapped by.
+// hugePages counts the huge pages that a range is mapped by.
 func hugePages(t testing.TB, memory []byte) (count int) {
 	t.Helper()
 	const pageHuge = 1 << 6

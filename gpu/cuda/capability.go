@@ -7,7 +7,8 @@ import (
 	"libmmsb/core/status"
 )
 
-// Capabilities say whether this process has NVIDIA's devices. They open none: what differs from device to device is left to those.
+// Capabilities say whether this process has NVIDIA's devices. They open none: what differs from device to device is left to
+// those.
 func Capabilities() []capability.Capability {
 	const ofDevices = "where a device has it: the list of devices says so"
 	loaded, err := Load()

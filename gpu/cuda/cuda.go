@@ -73,11 +73,11 @@ func load(library string) (*Driver, error) {
 	switch outcome.code {
 	case C.CUDA_SUCCESS:
 		if table.devices == 0 {
-			return nil, status.Errorf(status.NoDevice, "%s is there but finds no device%s", library, visibleDevices())
+			return nil, status.Errorf(status.NoDevice, "%s found no device%s", library, visibleDevices())
 		}
 		return &Driver{table: table, devices: make([]*device, table.devices)}, nil
 	case C.MMSB__CUDA_NO_MEMORY:
-		return nil, status.Errorf(status.OutOfMemory, "no memory for the table of %s", library)
+		return nil, status.Errorf(status.OutOfMemory, "cannot allocate the table of %s", library)
 	}
 	err := loadError(library, table, outcome, C.GoString(&reason[0]))
 	C.free(unsafe.Pointer(table))
@@ -94,13 +94,13 @@ func loadError(library string, table *C.struct_mmsb__cuda_table, outcome C.struc
 			if !set {
 				path = "not set"
 			}
-			return status.Errorf(status.NoDevice, "no NVIDIA driver: looked for %s in LD_LIBRARY_PATH (%s), "+
-				"the loader's cache and the system's folders: %s", library, path, reason)
+			return status.Errorf(status.NoDevice, "no NVIDIA driver: %s is not in LD_LIBRARY_PATH (%s), "+
+				"the loader's cache or the system's folders: %s", library, path, reason)
 		}
-		return status.Errorf(status.Device, "%s is there but cannot be loaded: %s", library, reason)
+		return status.Errorf(status.Device, "cannot load %s: %s", library, reason)
 	case C.MMSB__CUDA_TOO_OLD:
-		return status.Errorf(status.Device, "the driver is too old: it has CUDA %s; CUDA %s is needed, driver 525 or newer "+
-			"(the kernels of this library need CUDA %s, driver 580 or newer)",
+		return status.Errorf(status.Device, "the driver has CUDA %s; CUDA %s (driver 525) or newer is needed, "+
+			"CUDA %s (driver 580) for the kernels",
 			version(int(table.version)), version(C.MMSB__CUDA_OLDEST_VERSION), version(kernelVersion))
 	case C.MMSB__CUDA_NO_FUNCTION:
 		return status.Errorf(status.Device, "%s lacks the function %s, which a driver of CUDA %s has (this one says CUDA %s)",
@@ -142,7 +142,7 @@ func (d *Driver) Count() int { return len(d.devices) }
 // Open returns a device. The first call makes or joins its primary context.
 func (d *Driver) Open(ordinal int) (driver.Device, error) {
 	if ordinal < 0 || ordinal >= len(d.devices) {
-		return nil, status.Errorf(status.NoDevice, "device %d: the driver has %d", ordinal, len(d.devices))
+		return nil, status.Errorf(status.NoDevice, "device %d does not exist, the driver has %d", ordinal, len(d.devices))
 	}
 	d.opening.Lock()
 	defer d.opening.Unlock()

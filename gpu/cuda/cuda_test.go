@@ -75,7 +75,8 @@ func (s *session) steps() []func() error {
 		func() error { return d.Fill(s.stream, at(0), 1, stepBytes) },
 		func() error { return d.Copy(s.stream, driver.Copy{To: at(0), From: s.host, Bytes: 16}) },
 		func() error {
-			return d.Copy(s.stream, driver.Copy{To: at(0), From: s.host, Bytes: 16}, driver.Copy{To: at(32), From: s.host, Bytes: 16})
+			return d.Copy(s.stream, driver.Copy{To: at(0), From: s.host, Bytes: 16},
+				driver.Copy{To: at(32), From: s.host, Bytes: 16})
 		},
 		func() error { return d.RecordEvent(s.event, s.stream) },
 		func() error { return d.Wait(driver.Stream(s.foreign), s.event) },
@@ -84,7 +85,8 @@ func (s *session) steps() []func() error {
 		func() (err error) { s.module, err = d.LoadModule([]byte(ptx)); return },
 		func() (err error) { s.kernel, err = d.Function(s.module, "fakecuda_fill"); return },
 		func() error {
-			return d.Launch(s.stream, &driver.Launch{Function: s.kernel, Blocks: 2, Threads: 32, Parameter: fillParameter(at(0), 100, 3)})
+			return d.Launch(s.stream, &driver.Launch{Function: s.kernel, Blocks: 2, Threads: 32,
+				Parameter: fillParameter(at(0), 100, 3)})
 		},
 		func() error { return d.SynchronizeEvent(s.event) },
 		func() error { return d.SynchronizeStream(s.stream) },
@@ -318,7 +320,7 @@ func TestForeignStreams(t *testing.T) {
 	require.NoError(t, err)
 	foreign := driver.Stream(s.foreign)
 	_, err = s.device.QueryStream(foreign)
-	fails(t, err, status.InvalidHandle, "no stream of this device")
+	fails(t, err, status.InvalidHandle, "is not a stream of this device")
 	for range 2 {
 		stream, err := s.device.ForeignStream(s.foreign)
 		require.NoError(t, err)
@@ -328,7 +330,7 @@ func TestForeignStreams(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, done)
 	_, err = other.ForeignStream(s.foreign)
-	fails(t, err, status.InvalidHandle, "not of this device's primary context")
+	fails(t, err, status.InvalidHandle, "does not belong to this device's primary context")
 	_, err = other.QueryStream(foreign)
 	fails(t, err, status.InvalidHandle)
 	before := library.Counts().Streams
@@ -462,7 +464,7 @@ func TestKernels(t *testing.T) {
 	}
 	require.NoError(t, device.UnloadModule(module))
 	fails(t, device.UnloadModule(module), status.InvalidHandle)
-	fails(t, device.Launch(0, &launch), status.InvalidHandle, "no kernel of this device")
+	fails(t, device.Launch(0, &launch), status.InvalidHandle, "is not a kernel of this device")
 	require.NoError(t, device.Free(driver.Pinned, memory))
 }
 

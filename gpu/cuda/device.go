@@ -50,7 +50,7 @@ func (d *Driver) open(ordinal int) (*device, error) {
 			continue
 		}
 		if outcome := C.mmsb__cuda_share_pools(opened.c, other.c); outcome.code != C.CUDA_SUCCESS {
-			err := opened.failed(outcome, "sharing memory with device %d", other.info.Ordinal)
+			err := opened.failed(outcome, "cannot enable access to device %d", other.info.Ordinal)
 			C.mmsb__cuda_close(opened.c)
 			return nil, err
 		}
@@ -95,7 +95,7 @@ func (d *device) MemoryInfo() (uint64, uint64, error) {
 	}
 	var free, total C.size_t
 	if outcome := C.mmsb__cuda_memory_info(d.c, &free, &total); outcome.code != C.CUDA_SUCCESS {
-		return 0, 0, d.failed(outcome, "memory information")
+		return 0, 0, d.failed(outcome, "cannot query free memory")
 	}
 	return uint64(free), uint64(total), nil
 }

@@ -79,7 +79,7 @@ func describe(table *C.struct_mmsb__cuda_table, outcome C.struct_mmsb__cuda_outc
 // that is lost stays lost, with its first reason.
 func (d *device) failed(outcome C.struct_mmsb__cuda_outcome, format string, asked ...any) error {
 	if outcome.code == C.MMSB__CUDA_NO_MEMORY {
-		return status.Errorf(status.OutOfMemory, format+": no host memory", asked...)
+		return status.Errorf(status.OutOfMemory, format+": out of host memory", asked...)
 	}
 	err := &status.Error{Code: codeOf(int32(outcome.code)), Domain: status.DomainCUDA, Foreign: int32(outcome.code)}
 	answered := describe(d.driver.table, outcome)

@@ -42,7 +42,8 @@ func (d *device) Copy(stream driver.Stream, copies ...driver.Copy) error {
 	defer held.release()
 	for i := range copies {
 		if c := &copies[i]; c.Bytes > 0 && (!inside(c.To, c.Bytes) || !inside(c.From, c.Bytes) || overlap(c)) {
-			return d.refuse(status.InvalidArgument, "copying %d bytes from %#x to %#x", c.Bytes, c.From, c.To)
+			return d.refuse(status.InvalidArgument, "cannot copy %d bytes from %#x to %#x: they overlap or pass the last address",
+				c.Bytes, c.From, c.To)
 		}
 	}
 	if len(copies) == 0 {
@@ -51,7 +52,8 @@ func (d *device) Copy(stream driver.Stream, copies ...driver.Copy) error {
 	list := (*C.struct_mmsb__cuda_copy)(unsafe.Pointer(unsafe.SliceData(copies)))
 	if outcome := C.mmsb__cuda_copy(d.c, C.uintptr_t(stream), list, C.size_t(len(copies))); outcome.code != C.CUDA_SUCCESS {
 		first := &copies[0]
-		return d.failed(outcome, "%d copies, the first of %d bytes from %#x to %#x", len(copies), first.Bytes, first.From, first.To)
+		return d.failed(outcome, "cannot queue %d copies, the first of %d bytes from %#x to %#x", len(copies), first.Bytes,
+			first.From, first.To)
 	}
 	return nil
 }
@@ -70,11 +72,11 @@ func (d *device) Fill(stream driver.Stream, address driver.Address, value byte, 
 		return nil
 	}
 	if !inside(address, bytes) {
-		return d.refuse(status.InvalidArgument, "filling %d bytes at %#x", bytes, address)
+		return d.refuse(status.InvalidArgument, "cannot fill %d bytes at %#x: they pass the last address", bytes, address)
 	}
 	outcome := C.mmsb__cuda_fill(d.c, C.uintptr_t(stream), C.uintptr_t(address), C.int(value), C.size_t(bytes))
 	if outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "filling %d bytes at %#x", bytes, address)
+		return d.failed(outcome, "cannot fill %d bytes at %#x", bytes, address)
 	}
 	return nil
 }
@@ -108,17 +110,17 @@ func (d *device) LoadModule(image []byte) (driver.Module, error) {
 	}
 	checked, wrong := checkImage(image)
 	if wrong != "" {
-		return 0, d.refuse(status.InvalidArgument, "loading %d bytes of code: %s", len(image), wrong)
+		return 0, d.refuse(status.InvalidArgument, "cannot load %d bytes of code: %s", len(image), wrong)
 	}
 	var module C.uintptr_t
 	var log [512]C.char
 	outcome := C.mmsb__cuda_load_module(d.c, unsafe.Pointer(unsafe.SliceData(checked)), &module, &log[0], C.size_t(len(log)-1))
 	if outcome.code != C.CUDA_SUCCESS {
-		return 0, d.failed(outcome, "loading %d bytes of code%s", len(image), logged(C.GoString(&log[0])))
+		return 0, d.failed(outcome, "cannot load %d bytes of code%s", len(image), logged(C.GoString(&log[0])))
 	}
 	d.modules.add(&object{device: d, handle: uintptr(module), end: func() error {
 		if outcome := C.mmsb__cuda_unload_module(d.c, module); outcome.code != C.CUDA_SUCCESS {
-			return d.failed(outcome, "unloading module %#x", uintptr(module))
+			return d.failed(outcome, "cannot unload module %#x", uintptr(module))
 		}
 		return nil
 	}})
@@ -140,7 +142,7 @@ func (d *device) holdModule(module driver.Module) (*object, error) {
 	if held := d.modules.hold(uintptr(module)); held != nil {
 		return held, nil
 	}
-	return nil, d.refuse(status.InvalidHandle, "%#x is no module of this device", module)
+	return nil, d.refuse(status.InvalidHandle, "%#x is not a module of this device", module)
 }
 
 // UnloadModule ends a module and its functions.
@@ -151,7 +153,7 @@ func (d *device) UnloadModule(module driver.Module) error {
 	}
 	dropped, err := d.modules.drop(held)
 	if !dropped {
-		return d.refuse(status.InvalidHandle, "%#x is no module of this device", module)
+		return d.refuse(status.InvalidHandle, "%#x is not a module of this device", module)
 	}
 	if err == nil {
 		d.functions.Range(func(function, of any) bool {
@@ -172,13 +174,13 @@ func (d *device) Function(module driver.Module, name string) (driver.Function, e
 	}
 	defer held.release()
 	if name == "" || strings.IndexByte(name, 0) >= 0 {
-		return 0, d.refuse(status.NotFound, "a kernel named %q", name)
+		return 0, d.refuse(status.NotFound, "no kernel is named %q", name)
 	}
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
 	var function C.uintptr_t
 	if outcome := C.mmsb__cuda_function(d.c, C.uintptr_t(module), text, &function); outcome.code != C.CUDA_SUCCESS {
-		return 0, d.failed(outcome, "looking for kernel %q", name)
+		return 0, d.failed(outcome, "cannot find kernel %q", name)
 	}
 	d.functions.Store(uintptr(function), held)
 	return driver.Function(function), nil
@@ -194,7 +196,7 @@ func (d *device) holdFunction(function driver.Function) (*object, error) {
 		}
 		held.release()
 	}
-	return nil, d.refuse(status.InvalidHandle, "%#x is no kernel of this device", function)
+	return nil, d.refuse(status.InvalidHandle, "%#x is not a kernel of this device", function)
 }
 
 // Launch queues a kernel.
@@ -205,7 +207,8 @@ func (d *device) Launch(stream driver.Stream, launch *driver.Launch) error {
 	}
 	defer heldStream.release()
 	if launch.Blocks == 0 || launch.Threads == 0 {
-		return d.refuse(status.InvalidArgument, "a launch of %d blocks of %d threads", launch.Blocks, launch.Threads)
+		return d.refuse(status.InvalidArgument, "launch has %d blocks of %d threads, at least 1 of each is needed", launch.Blocks,
+			launch.Threads)
 	}
 	heldModule, err := d.holdFunction(launch.Function)
 	if err != nil {
@@ -216,7 +219,7 @@ func (d *device) Launch(stream driver.Stream, launch *driver.Launch) error {
 	outcome := C.mmsb__cuda_launch(d.c, C.uintptr_t(stream), C.uintptr_t(launch.Function), C.uint32_t(launch.Blocks),
 		C.uint32_t(launch.Threads), C.uint32_t(launch.Shared), parameter, C.size_t(len(launch.Parameter)))
 	if outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "launching kernel %#x with %d blocks of %d threads and %d bytes of parameter",
+		return d.failed(outcome, "cannot launch kernel %#x with %d blocks of %d threads and %d bytes of parameter",
 			launch.Function, launch.Blocks, launch.Threads, len(launch.Parameter))
 	}
 	return nil

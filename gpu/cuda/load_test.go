@@ -27,7 +27,8 @@ func fails(t *testing.T, err error, code status.Code, says ...string) {
 func TestNoLibraryIsNoDevice(t *testing.T) {
 	t.Setenv("LD_LIBRARY_PATH", "/here/first")
 	_, err := load("libcuda-of-no-machine.so.1")
-	fails(t, err, status.NoDevice, "libcuda-of-no-machine.so.1", "LD_LIBRARY_PATH (/here/first)", "cannot open shared object file")
+	fails(t, err, status.NoDevice, "libcuda-of-no-machine.so.1", "LD_LIBRARY_PATH (/here/first)",
+		"cannot open shared object file")
 	require.NoError(t, os.Unsetenv("LD_LIBRARY_PATH"))
 	_, err = load("libcuda-of-no-machine.so.1")
 	fails(t, err, status.NoDevice, "LD_LIBRARY_PATH (not set)")
@@ -74,12 +75,13 @@ func TestInitialisationFails(t *testing.T) {
 
 func TestNoDevices(t *testing.T) {
 	_, err := load(fakecuda.Load(t, "DEVICES", "0").Path)
-	fails(t, err, status.NoDevice, "finds no device")
+	fails(t, err, status.NoDevice, "found no device")
 }
 
 func TestADriverThatIsTooOld(t *testing.T) {
 	_, err := load(fakecuda.Load(t, "VERSION", "11080").Path)
-	fails(t, err, status.Device, "it has CUDA 11.8", "CUDA 12.0 is needed", "driver 525", "CUDA 13.0, driver 580")
+	fails(t, err, status.Device, "the driver has CUDA 11.8", "CUDA 12.0 (driver 525) or newer is needed", "driver 525",
+		"CUDA 13.0 (driver 580)")
 	d, err := load(fakecuda.Load(t, "VERSION", "12000").Path)
 	require.NoError(t, err)
 	require.Equal(t, 12000, d.Version())
@@ -100,7 +102,8 @@ func runChild(t *testing.T, test string, environment ...string) {
 func TestLoad(t *testing.T) {
 	library := fakecuda.Load(t)
 	runChild(t, "TestLoadInAChild", "LD_LIBRARY_PATH="+filepath.Dir(library.Path), "EXPECT=0")
-	runChild(t, "TestLoadInAChild", "LD_LIBRARY_PATH="+filepath.Dir(library.Path), "EXPECT=41", "FAKECUDA_INIT=100", "SAYS=cuInit")
+	runChild(t, "TestLoadInAChild", "LD_LIBRARY_PATH="+filepath.Dir(library.Path), "EXPECT=41", "FAKECUDA_INIT=100",
+		"SAYS=cuInit")
 }
 
 // The library is found by its name, once, and a failure is not kept.

@@ -70,11 +70,11 @@ func (d *device) giveBack(use use, address driver.Address, free func() C.struct_
 	}
 	bytes, known := d.memory.take(use, address)
 	if !known {
-		return d.refuse(status.InvalidArgument, "%#x is no %s memory of this device", address, useNames[use])
+		return d.refuse(status.InvalidArgument, "%#x is not %s memory of this device", address, useNames[use])
 	}
 	if outcome := free(); outcome.code != C.CUDA_SUCCESS {
 		d.memory.add(use, address, bytes)
-		return d.failed(outcome, "giving back %d bytes of %s memory at %#x", bytes, useNames[use], address)
+		return d.failed(outcome, "cannot free %d bytes of %s memory at %#x", bytes, useNames[use], address)
 	}
 	return nil
 }
@@ -85,10 +85,10 @@ func (d *device) mayTake(use use, bytes uint64) error {
 		return err
 	}
 	if bytes == 0 {
-		return d.refuse(status.InvalidArgument, "0 bytes of %s memory", useNames[use])
+		return d.refuse(status.InvalidArgument, "size of %s memory is 0, at least 1 byte is needed", useNames[use])
 	}
 	if bytes > math.MaxInt64 {
-		return d.refuse(status.OutOfMemory, "%d bytes of %s memory", bytes, useNames[use])
+		return d.refuse(status.OutOfMemory, "%d bytes of %s memory exceed 2^63-1", bytes, useNames[use])
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func (d *device) mayTake(use use, bytes uint64) error {
 // Allocate takes memory. Pinned memory is known to all contexts.
 func (d *device) Allocate(kind driver.Memory, bytes uint64) (driver.Address, error) {
 	if kind > driver.Managed {
-		return 0, d.refuse(status.InvalidArgument, "memory of kind %d", kind)
+		return 0, d.refuse(status.InvalidArgument, "memory kind %d does not exist", kind)
 	}
 	if err := d.mayTake(use(kind), bytes); err != nil {
 		return 0, err
@@ -110,12 +110,12 @@ func (d *device) Allocate(kind driver.Memory, bytes uint64) (driver.Address, err
 		outcome = C.mmsb__cuda_allocate_pinned(d.c, C.size_t(bytes), &address)
 	case driver.Managed:
 		if !d.info.ManagedMemory {
-			return 0, d.refuse(status.Unsupported, "no managed memory")
+			return 0, d.refuse(status.Unsupported, "managed memory is not supported")
 		}
 		outcome = C.mmsb__cuda_allocate_managed(d.c, C.size_t(bytes), &address)
 	}
 	if outcome.code != C.CUDA_SUCCESS {
-		return 0, d.failed(outcome, "taking %d bytes of %s memory", bytes, useNames[kind])
+		return 0, d.failed(outcome, "cannot allocate %d bytes of %s memory", bytes, useNames[kind])
 	}
 	d.memory.add(use(kind), driver.Address(address), bytes)
 	return driver.Address(address), nil
@@ -124,7 +124,7 @@ func (d *device) Allocate(kind driver.Memory, bytes uint64) (driver.Address, err
 // Free gives back what Allocate took.
 func (d *device) Free(kind driver.Memory, address driver.Address) error {
 	if kind > driver.Managed {
-		return d.refuse(status.InvalidArgument, "memory of kind %d", kind)
+		return d.refuse(status.InvalidArgument, "memory kind %d does not exist", kind)
 	}
 	return d.giveBack(use(kind), address, func() C.struct_mmsb__cuda_outcome {
 		if kind == driver.Pinned {
@@ -140,13 +140,13 @@ func (d *device) Register(address driver.Address, bytes uint64) error {
 		return err
 	}
 	if !inside(address, bytes) {
-		return d.refuse(status.InvalidArgument, "registering %d bytes at %#x", bytes, address)
+		return d.refuse(status.InvalidArgument, "cannot register %d bytes at %#x: they pass the last address", bytes, address)
 	}
 	if !d.registeredInPlace {
-		return d.refuse(status.Unsupported, "registered memory would have another address on the device")
+		return d.refuse(status.Unsupported, "cannot register memory: its address on the device would differ")
 	}
 	if outcome := C.mmsb__cuda_register(d.c, C.uintptr_t(address), C.size_t(bytes)); outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "registering %d bytes at %#x", bytes, address)
+		return d.failed(outcome, "cannot register %d bytes at %#x", bytes, address)
 	}
 	d.memory.add(registered, address, bytes)
 	return nil
@@ -165,7 +165,7 @@ func (d *device) mayOrder() error {
 		return err
 	}
 	if !d.info.OrderedMemory {
-		return d.refuse(status.Unsupported, "no stream-ordered memory")
+		return d.refuse(status.Unsupported, "stream-ordered memory is not supported")
 	}
 	return nil
 }
@@ -184,8 +184,9 @@ func (d *device) AllocateOrdered(stream driver.Stream, bytes uint64) (driver.Add
 	}
 	defer held.release()
 	var address C.uintptr_t
-	if outcome := C.mmsb__cuda_allocate_ordered(d.c, C.uintptr_t(stream), C.size_t(bytes), &address); outcome.code != C.CUDA_SUCCESS {
-		return 0, d.failed(outcome, "taking %d bytes of stream-ordered memory", bytes)
+	if outcome := C.mmsb__cuda_allocate_ordered(d.c, C.uintptr_t(stream), C.size_t(bytes),
+		&address); outcome.code != C.CUDA_SUCCESS {
+		return 0, d.failed(outcome, "cannot allocate %d bytes of stream-ordered memory", bytes)
 	}
 	d.memory.add(ordered, driver.Address(address), bytes)
 	return driver.Address(address), nil
@@ -212,7 +213,7 @@ func (d *device) TrimOrdered(keep uint64) error {
 		return err
 	}
 	if outcome := C.mmsb__cuda_trim_ordered(d.c, C.size_t(keep)); outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "trimming the pool to %d bytes", keep)
+		return d.failed(outcome, "cannot trim the pool to %d bytes", keep)
 	}
 	return nil
 }

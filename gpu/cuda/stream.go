@@ -35,7 +35,7 @@ func (d *device) holdStream(stream driver.Stream) (*object, error) {
 	if held := d.streams.hold(uintptr(stream)); held != nil {
 		return held, nil
 	}
-	return nil, d.refuse(status.InvalidHandle, "%#x is no stream of this device", stream)
+	return nil, d.refuse(status.InvalidHandle, "%#x is not a stream of this device", stream)
 }
 
 // holdEvent keeps an event of this device for the length of a call.
@@ -43,7 +43,7 @@ func (d *device) holdEvent(event driver.Event) (*object, error) {
 	held, err := d.holdAnyEvent(event)
 	if err == nil && held.device != d {
 		held.release()
-		return nil, d.refuse(status.InvalidHandle, "event %#x is device %d's", event, held.device.info.Ordinal)
+		return nil, d.refuse(status.InvalidHandle, "event %#x belongs to device %d", event, held.device.info.Ordinal)
 	}
 	return held, err
 }
@@ -56,7 +56,7 @@ func (d *device) holdAnyEvent(event driver.Event) (*object, error) {
 	if held := d.driver.events.hold(uintptr(event)); held != nil {
 		return held, nil
 	}
-	return nil, d.refuse(status.InvalidHandle, "%#x is no event", event)
+	return nil, d.refuse(status.InvalidHandle, "%#x is not an event", event)
 }
 
 // addStream lists a stream that has one user.
@@ -71,11 +71,11 @@ func (d *device) CreateStream(priority int) (driver.Stream, error) {
 	}
 	var stream C.uintptr_t
 	if outcome := C.mmsb__cuda_create_stream(d.c, C.int(priority), &stream); outcome.code != C.CUDA_SUCCESS {
-		return 0, d.failed(outcome, "making a stream of priority %d", priority)
+		return 0, d.failed(outcome, "cannot create a stream of priority %d", priority)
 	}
 	d.addStream(uintptr(stream), func() error {
 		if outcome := C.mmsb__cuda_destroy_stream(d.c, stream); outcome.code != C.CUDA_SUCCESS {
-			return d.failed(outcome, "ending stream %#x", uintptr(stream))
+			return d.failed(outcome, "cannot destroy stream %#x", uintptr(stream))
 		}
 		return nil
 	})
@@ -91,7 +91,7 @@ func (d *device) ForeignStream(handle uintptr) (driver.Stream, error) {
 	case 0, legacyStream:
 		return 0, nil
 	case perThreadStream:
-		return 0, d.refuse(status.Unsupported, "a thread's own default stream is another one for every thread that uses it")
+		return 0, d.refuse(status.Unsupported, "per-thread default stream cannot be used: it is another stream in each thread")
 	}
 	d.foreign.Lock()
 	defer d.foreign.Unlock()
@@ -102,10 +102,10 @@ func (d *device) ForeignStream(handle uintptr) (driver.Stream, error) {
 	}
 	var context C.uintptr_t
 	if outcome := C.mmsb__cuda_stream_context(d.c, C.uintptr_t(handle), &context); outcome.code != C.CUDA_SUCCESS {
-		return 0, d.failed(outcome, "asking for the context of stream %#x", handle)
+		return 0, d.failed(outcome, "cannot query the context of stream %#x", handle)
 	}
 	if uintptr(context) != d.Handle() {
-		return 0, d.refuse(status.InvalidHandle, "stream %#x is not of this device's primary context", handle)
+		return 0, d.refuse(status.InvalidHandle, "stream %#x does not belong to this device's primary context", handle)
 	}
 	d.addStream(handle, func() error { return nil })
 	return driver.Stream(handle), nil
@@ -120,7 +120,7 @@ func (d *device) DestroyStream(stream driver.Stream) error {
 		return err
 	}
 	if held == nil {
-		return d.refuse(status.InvalidHandle, "the default stream cannot be destroyed")
+		return d.refuse(status.InvalidHandle, "cannot destroy the default stream")
 	}
 	if held.users > 1 {
 		held.users--
@@ -139,7 +139,7 @@ func (d *device) QueryStream(stream driver.Stream) (bool, error) {
 	}
 	defer held.release()
 	outcome := C.mmsb__cuda_query_stream(d.c, C.uintptr_t(stream))
-	return d.done(outcome, "querying stream %#x", uintptr(stream))
+	return d.done(outcome, "cannot query stream %#x", uintptr(stream))
 }
 
 // done is the answer to a query.
@@ -161,7 +161,7 @@ func (d *device) SynchronizeStream(stream driver.Stream) error {
 	}
 	defer held.release()
 	if outcome := C.mmsb__cuda_synchronize_stream(d.c, C.uintptr_t(stream)); outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "waiting for stream %#x", stream)
+		return d.failed(outcome, "cannot wait for stream %#x", stream)
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (d *device) Synchronize() error {
 		return err
 	}
 	if outcome := C.mmsb__cuda_synchronize(d.c); outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "waiting for all streams")
+		return d.failed(outcome, "cannot wait for all streams")
 	}
 	return nil
 }
@@ -184,11 +184,11 @@ func (d *device) CreateEvent() (driver.Event, error) {
 	}
 	var event C.uintptr_t
 	if outcome := C.mmsb__cuda_create_event(d.c, &event); outcome.code != C.CUDA_SUCCESS {
-		return 0, d.failed(outcome, "making an event")
+		return 0, d.failed(outcome, "cannot create an event")
 	}
 	d.driver.events.add(&object{device: d, handle: uintptr(event), end: func() error {
 		if outcome := C.mmsb__cuda_destroy_event(d.c, event); outcome.code != C.CUDA_SUCCESS {
-			return d.failed(outcome, "ending event %#x", uintptr(event))
+			return d.failed(outcome, "cannot destroy event %#x", uintptr(event))
 		}
 		return nil
 	}})
@@ -203,7 +203,7 @@ func (d *device) DestroyEvent(event driver.Event) error {
 	}
 	dropped, err := d.driver.events.drop(held)
 	if !dropped {
-		return d.refuse(status.InvalidHandle, "%#x is no event", event)
+		return d.refuse(status.InvalidHandle, "%#x is not an event", event)
 	}
 	return err
 }
@@ -221,7 +221,7 @@ func (d *device) RecordEvent(event driver.Event, stream driver.Stream) error {
 	}
 	defer heldStream.release()
 	if outcome := C.mmsb__cuda_record_event(d.c, C.uintptr_t(event), C.uintptr_t(stream)); outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "recording event %#x on stream %#x", event, stream)
+		return d.failed(outcome, "cannot record event %#x on stream %#x", event, stream)
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func (d *device) QueryEvent(event driver.Event) (bool, error) {
 	}
 	defer held.release()
 	outcome := C.mmsb__cuda_query_event(d.c, C.uintptr_t(event))
-	return d.done(outcome, "querying event %#x", uintptr(event))
+	return d.done(outcome, "cannot query event %#x", uintptr(event))
 }
 
 // SynchronizeEvent waits for the work before an event.
@@ -245,7 +245,7 @@ func (d *device) SynchronizeEvent(event driver.Event) error {
 	}
 	defer held.release()
 	if outcome := C.mmsb__cuda_synchronize_event(d.c, C.uintptr_t(event)); outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "waiting for event %#x", event)
+		return d.failed(outcome, "cannot wait for event %#x", event)
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func (d *device) Wait(stream driver.Stream, event driver.Event) error {
 	}
 	defer heldStream.release()
 	if outcome := C.mmsb__cuda_wait(d.c, C.uintptr_t(stream), C.uintptr_t(event)); outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "making stream %#x wait for event %#x", stream, event)
+		return d.failed(outcome, "cannot make stream %#x wait for event %#x", stream, event)
 	}
 	return nil
 }

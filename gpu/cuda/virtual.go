@@ -31,7 +31,7 @@ func (d *device) lockVirtual() error {
 		return err
 	}
 	if !d.info.VirtualMemory {
-		return d.refuse(status.Unsupported, "no virtual memory management")
+		return d.refuse(status.Unsupported, "virtual memory management is not supported")
 	}
 	d.virtual.mutex.Lock()
 	if d.virtual.reserved == nil {
@@ -45,7 +45,7 @@ func (d *device) lockVirtual() error {
 // whole says whether bytes is a size that can be mapped.
 func (d *device) whole(bytes uint64) error {
 	if bytes == 0 || bytes > math.MaxInt64 || bytes%d.info.Granularity != 0 {
-		return d.refuse(status.InvalidArgument, "%d bytes are no multiple of the granularity, %d", bytes, d.info.Granularity)
+		return d.refuse(status.InvalidArgument, "%d bytes are not a multiple of the granularity of %d", bytes, d.info.Granularity)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (d *device) Reserve(bytes uint64) (driver.Address, error) {
 	}
 	var address C.uintptr_t
 	if outcome := C.mmsb__cuda_reserve(d.c, C.size_t(bytes), &address); outcome.code != C.CUDA_SUCCESS {
-		return 0, d.failed(outcome, "reserving %d bytes of addresses", bytes)
+		return 0, d.failed(outcome, "cannot reserve %d bytes of addresses", bytes)
 	}
 	d.virtual.reserved[driver.Address(address)] = bytes
 	return driver.Address(address), nil
@@ -78,11 +78,12 @@ func (d *device) Release(address driver.Address, bytes uint64) error {
 	}
 	for mapped := range d.virtual.mapped {
 		if mapped-address < driver.Address(bytes) {
-			return d.refuse(status.InvalidArgument, "memory is mapped at %#x in the %d bytes reserved at %#x", mapped, bytes, address)
+			return d.refuse(status.InvalidArgument, "memory is mapped at %#x in the %d bytes reserved at %#x", mapped, bytes,
+				address)
 		}
 	}
 	if outcome := C.mmsb__cuda_release(d.c, C.uintptr_t(address), C.size_t(bytes)); outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "releasing %d bytes of addresses at %#x", bytes, address)
+		return d.failed(outcome, "cannot release %d bytes of addresses at %#x", bytes, address)
 	}
 	delete(d.virtual.reserved, address)
 	return nil
@@ -99,7 +100,7 @@ func (d *device) CreatePhysical(bytes uint64) (driver.Physical, error) {
 	}
 	var physical C.uint64_t
 	if outcome := C.mmsb__cuda_create_physical(d.c, C.size_t(bytes), &physical); outcome.code != C.CUDA_SUCCESS {
-		return 0, d.failed(outcome, "taking %d bytes without an address", bytes)
+		return 0, d.failed(outcome, "cannot allocate %d bytes of physical memory", bytes)
 	}
 	d.virtual.physical[driver.Physical(physical)] = bytes
 	return driver.Physical(physical), nil
@@ -113,10 +114,10 @@ func (d *device) DestroyPhysical(physical driver.Physical) error {
 	defer d.virtual.mutex.Unlock()
 	bytes, known := d.virtual.physical[physical]
 	if !known {
-		return d.refuse(status.InvalidHandle, "%#x is no memory without an address", physical)
+		return d.refuse(status.InvalidHandle, "%#x is not physical memory", physical)
 	}
 	if outcome := C.mmsb__cuda_destroy_physical(d.c, C.uint64_t(physical)); outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "giving back %d bytes without an address", bytes)
+		return d.failed(outcome, "cannot release %d bytes of physical memory", bytes)
 	}
 	delete(d.virtual.physical, physical)
 	return nil
@@ -130,19 +131,21 @@ func (d *device) Map(address driver.Address, physical driver.Physical) error {
 	defer d.virtual.mutex.Unlock()
 	bytes, known := d.virtual.physical[physical]
 	if !known {
-		return d.refuse(status.InvalidHandle, "%#x is no memory without an address", physical)
+		return d.refuse(status.InvalidHandle, "%#x is not physical memory", physical)
 	}
 	if uint64(address)%d.info.Granularity != 0 || !d.virtual.covers(address, bytes) {
-		return d.refuse(status.InvalidArgument, "%d bytes at %#x do not lie in addresses that were reserved, in whole steps of %d",
+		return d.refuse(status.InvalidArgument, "%d bytes at %#x are not within reserved addresses, in multiples of %d",
 			bytes, address, d.info.Granularity)
 	}
 	for start, length := range d.virtual.mapped {
 		if start < address+driver.Address(bytes) && address < start+driver.Address(length) {
-			return d.refuse(status.InvalidArgument, "%d bytes at %#x: %d are mapped at %#x", bytes, address, length, start)
+			return d.refuse(status.InvalidArgument, "cannot map %d bytes at %#x: %d bytes are mapped at %#x", bytes, address,
+				length, start)
 		}
 	}
-	if outcome := C.mmsb__cuda_map(d.c, C.uintptr_t(address), C.size_t(bytes), C.uint64_t(physical)); outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "mapping %d bytes at %#x", bytes, address)
+	if outcome := C.mmsb__cuda_map(d.c, C.uintptr_t(address), C.size_t(bytes),
+		C.uint64_t(physical)); outcome.code != C.CUDA_SUCCESS {
+		return d.failed(outcome, "cannot map %d bytes at %#x", bytes, address)
 	}
 	d.virtual.mapped[address] = bytes
 	return nil
@@ -169,7 +172,7 @@ func (d *device) Unmap(address driver.Address) error {
 		return d.refuse(status.InvalidArgument, "nothing is mapped at %#x", address)
 	}
 	if outcome := C.mmsb__cuda_unmap(d.c, C.uintptr_t(address), C.size_t(bytes)); outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "unmapping %d bytes at %#x", bytes, address)
+		return d.failed(outcome, "cannot unmap %d bytes at %#x", bytes, address)
 	}
 	delete(d.virtual.mapped, address)
 	return nil

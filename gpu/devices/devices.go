@@ -1,6 +1,6 @@
-// Package devices chooses which devices a context has: those of the driver, or simulated ones where it asked for them. It never chooses
-// silently: a machine without a working GPU answers NoDevice unless simulation was asked for, and a broken driver is an error even then.
-// It composes their runtimes, and knows those that programs have handles of.
+// Package devices chooses which devices a context has: those of the driver, or simulated ones where it asked for them. It never
+// chooses silently: a machine without a working GPU answers NoDevice unless simulation was asked for, and a broken driver is an
+// error even then. It composes their runtimes, and knows those that programs have handles of.
 package devices
 
 import (
@@ -62,12 +62,13 @@ var load = func() (driver.Driver, error) {
 	return loaded, nil
 }
 
-// Driver is the driver of the set. Errors: NoDevice (none there, and no simulation asked for), Device (a driver that does not work).
+// Driver is the driver of the set. Errors: NoDevice (none there, and no simulation asked for), Device (a driver that does not
+// work).
 func (s *Set) Driver() (driver.Driver, error) {
 	s.once.Do(func() {
 		if s.options.Simulate != Always {
 			if s.driver, s.err = load(); s.err == nil && s.driver.Count() == 0 {
-				s.driver, s.err = nil, status.Errorf(status.NoDevice, "the driver knows no device")
+				s.driver, s.err = nil, status.Errorf(status.NoDevice, "the driver found no device")
 			}
 			if s.err == nil || s.options.Simulate == Off || status.CodeOf(s.err) != status.NoDevice {
 				return
@@ -122,7 +123,8 @@ func (s *Set) List() ([]Device, error) {
 	return list, nil
 }
 
-// enter begins a call of the program on the set's driver, which does not end until users is unlocked; not where there is an error.
+// enter begins a call of the program on the set's driver, which does not end until users is unlocked; not where there is an
+// error.
 func (s *Set) enter() (driver.Driver, error) {
 	s.users.RLock()
 	return s.entered(s.ended)
@@ -197,8 +199,8 @@ func (s *Set) forget(r *Runtime) {
 	delete(s.own, r)
 }
 
-// End waits for the calls that are running, and ends what programs have of the set: their runtimes, and their handles of shared ones. What pages have stays until
-// Close.
+// End waits for the calls that are running, and ends what programs have of the set: their runtimes, and their handles of shared
+// ones. What pages have stays until Close.
 func (s *Set) End() {
 	s.users.Lock()
 	s.ended = true

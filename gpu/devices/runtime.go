@@ -34,9 +34,9 @@ const mostLogEvents = 1 << 24
 func (o *RuntimeOptions) check() error {
 	switch {
 	case o.LogEvents > mostLogEvents:
-		return status.Errorf(status.InvalidArgument, "log_events is %d, the most are %d", o.LogEvents, mostLogEvents)
+		return status.Errorf(status.InvalidArgument, "log_events is %d, more than %d", o.LogEvents, mostLogEvents)
 	case o.GuardEvery == 0 && o.GuardQuarantine != 0:
-		return status.Errorf(status.InvalidArgument, "guard_quarantine is %d, but guard_every is 0: there is no guard", o.GuardQuarantine)
+		return status.Errorf(status.InvalidArgument, "guard_quarantine is %d, but guard_every is 0", o.GuardQuarantine)
 	}
 	return nil
 }
@@ -55,8 +55,8 @@ type Runtime struct {
 	ended      bool                  // under registry
 }
 
-// compose makes a runtime. The guard lies lowest: a budget counts what the program asked for. What the log has of refusals is what the budget refused, at each
-// attempt.
+// compose makes a runtime. The guard lies lowest: a budget counts what the program asked for. What the log has of refusals is
+// what the budget refused, at each attempt.
 func compose(device driver.Device, options RuntimeOptions) (*Runtime, error) {
 	if err := options.check(); err != nil {
 		return nil, err
@@ -86,9 +86,10 @@ func compose(device driver.Device, options RuntimeOptions) (*Runtime, error) {
 		adaptors = append(adaptors, r.log)
 	}
 	if options.Refused != nil {
-		adaptors = append(adaptors, runtime.NewFailure(options.RefusedAttempts, func(request runtime.Request, attempt int, err error) bool {
-			return options.Refused(request.Bytes, attempt, err)
-		}))
+		adaptors = append(adaptors, runtime.NewFailure(options.RefusedAttempts,
+			func(request runtime.Request, attempt int, err error) bool {
+				return options.Refused(request.Bytes, attempt, err)
+			}))
 	}
 	var err error
 	if r.Runtime, err = runtime.New(device, runtime.Options{Streams: options.Streams, Adaptors: adaptors}); err != nil {
@@ -134,7 +135,7 @@ func (t *runtimes) handleOf(r *Runtime) (uint64, error) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if r.ended {
-		return 0, status.Errorf(status.StaleHandle, "the runtime of device %d has ended", r.Device().Info().Ordinal)
+		return 0, status.Errorf(status.StaleHandle, "runtime of device %d has ended", r.Device().Info().Ordinal)
 	}
 	if r.handle == 0 {
 		h, err := handles.Put(r)
@@ -171,7 +172,7 @@ func (s *Set) SharedHandle(ordinal int) (uint64, error) {
 	r := registry.shared[shared]
 	registry.mutex.Unlock()
 	if r == nil {
-		return 0, status.Errorf(status.StaleHandle, "the runtime of device %d has ended", ordinal)
+		return 0, status.Errorf(status.StaleHandle, "runtime of device %d has ended", ordinal)
 	}
 	return registry.handleOf(r)
 }
@@ -200,7 +201,7 @@ func DestroyRuntime(h uint64) error {
 		return err
 	}
 	if r.shared {
-		return status.Errorf(status.InvalidState, "the runtime 0x%016x is shared: it ends with its devices", h)
+		return status.Errorf(status.InvalidState, "runtime 0x%016x is shared and ends with its devices", h)
 	}
 	if _, err := handles.Remove(h); err != nil { // somebody was faster
 		return err
@@ -230,14 +231,14 @@ func (r *Runtime) end() {
 	leaks, err := r.Close()
 	ordinal := r.Device().Info().Ordinal
 	if err != nil {
-		log.Logf(log.Warning, "the runtime of device %d ended, but not well: %v", ordinal, err)
+		log.Logf(log.Warning, "runtime of device %d ended with an error: %v", ordinal, err)
 	}
 	if len(leaks.Blocks) > 0 || leaks.Streams > 0 || leaks.Uses > 0 {
-		log.Logf(log.Warning, "the runtime of device %d ended with %d blocks, %d leased streams and %d open uses left", ordinal, len(leaks.Blocks),
-			leaks.Streams, leaks.Uses)
+		log.Logf(log.Warning, "runtime of device %d ended with %d blocks, %d leased streams and %d open uses", ordinal,
+			len(leaks.Blocks), leaks.Streams, leaks.Uses)
 	}
 	for _, info := range leaks.Blocks[:min(len(leaks.Blocks), 20)] {
-		log.Logf(log.Warning, "left: block 0x%016x of %d bytes (%v)", info.Handle, info.Bytes, info.Tag)
+		log.Logf(log.Warning, "block 0x%016x of %d bytes was not freed (%v)", info.Handle, info.Bytes, info.Tag)
 	}
 	for h, p := range reservations.All() {
 		if p.runtime == r.Runtime {
@@ -280,13 +281,13 @@ func (r *Runtime) OfTag(tag runtime.Tag) (runtime.Tally, error) {
 }
 
 func unknownTag(tag runtime.Tag) error {
-	return status.Errorf(status.InvalidArgument, "%d is no tag", tag)
+	return status.Errorf(status.InvalidArgument, "tag %d does not exist", tag)
 }
 
 // Log is the runtime's log. Errors: InvalidState (it has none).
 func (r *Runtime) Log() (*runtime.Log, error) {
 	if r.log == nil {
-		return nil, status.Errorf(status.InvalidState, "the runtime of device %d has no log", r.Device().Info().Ordinal)
+		return nil, status.Errorf(status.InvalidState, "runtime of device %d has no log", r.Device().Info().Ordinal)
 	}
 	return r.log, nil
 }
@@ -297,10 +298,11 @@ type Reservation struct {
 	runtime     *runtime.Runtime
 }
 
-// Reserve keeps bytes of the runtime's budget, and is the reservation's handle. Errors: InvalidState (no budget), InvalidSize, Limit.
+// Reserve keeps bytes of the runtime's budget, and is the reservation's handle. Errors: InvalidState (no budget), InvalidSize,
+// Limit.
 func (r *Runtime) Reserve(bytes uint64) (h uint64, err error) {
 	if r.budget == nil {
-		return 0, status.Errorf(status.InvalidState, "the runtime of device %d has no budget to reserve from", r.Device().Info().Ordinal)
+		return 0, status.Errorf(status.InvalidState, "runtime of device %d has no budget", r.Device().Info().Ordinal)
 	}
 	err = r.Use(func() error {
 		p, err := r.budget.Reserve(bytes)
@@ -331,9 +333,10 @@ func EndReservation(h uint64) (left uint64, err error) {
 	return left, err
 }
 
-// Allocate takes a block on a stream, of a reservation where there is one. Errors: InvalidArgument (an unknown tag, a reservation of another runtime), and those of
-// runtime.Allocate.
-func Allocate(stream *runtime.Stream, bytes uint64, tag runtime.Tag, reservation uint64) (h uint64, address driver.Address, err error) {
+// Allocate takes a block on a stream, of a reservation where there is one. Errors: InvalidArgument (an unknown tag, a reservation
+// of another runtime), and those of runtime.Allocate.
+func Allocate(stream *runtime.Stream, bytes uint64, tag runtime.Tag, reservation uint64) (h uint64, address driver.Address,
+	err error) {
 	request := runtime.Request{Bytes: bytes, Stream: stream, Tag: tag}
 	if !tag.Known() {
 		return 0, 0, unknownTag(tag)
@@ -344,7 +347,8 @@ func Allocate(stream *runtime.Stream, bytes uint64, tag runtime.Tag, reservation
 			return 0, 0, err
 		}
 		if p.runtime != stream.Runtime() {
-			return 0, 0, status.Errorf(status.InvalidArgument, "reservation 0x%016x is of another runtime than the stream", reservation)
+			return 0, 0, status.Errorf(status.InvalidArgument, "reservation 0x%016x belongs to another runtime than the stream",
+				reservation)
 		}
 		request.Reservation = p.reservation
 	}

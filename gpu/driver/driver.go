@@ -1,25 +1,26 @@
 // Package driver is the one interface that a kind of device implements: gpu/cuda for NVIDIA's, gpu/sim for the simulated one.
 //
-// It has the few operations that streams, allocators, transfers and kernels need, in the terms of CUDA's driver interface, and it decides
-// nothing: what may be used when is gpu/runtime's business. gpu/driver/conformance checks every implementation.
+// It has the few operations that streams, allocators, transfers and kernels need, in the terms of CUDA's driver interface, and it
+// decides nothing: what may be used when is gpu/runtime's business. gpu/driver/conformance checks every implementation.
 //
-// Threads: everything may be called from any goroutine at any time. Nothing blocks but what says so. No call changes what the calling
-// thread sees of its own device libraries: a CUDA driver saves and restores the thread's current context.
+// Threads: everything may be called from any goroutine at any time. Nothing blocks but what says so. No call changes what the
+// calling thread sees of its own device libraries: a CUDA driver saves and restores the thread's current context.
 //
-// Errors are *status.Error: Device with the driver's code and name, DeviceLost where the device is gone (then every later call says so),
-// OutOfMemory where its memory does not suffice, InvalidArgument and InvalidHandle for what can be seen to be wrong, Unsupported for what the
-// device cannot do. Streams, events, modules and physical memory are named by handles: an unknown, ended or another device's one is
-// InvalidHandle. An address that is not of the device, or not of what the call is for, is InvalidArgument, as is freeing twice. Only Wait
-// takes other devices' events. A call that fails has changed nothing, unless it says otherwise. As with CUDA, work that fails later, on the
-// device, is reported by a later call: then the device is lost.
+// Errors are *status.Error: Device with the driver's code and name, DeviceLost where the device is gone (then every later call
+// says so), OutOfMemory where its memory does not suffice, InvalidArgument and InvalidHandle for what can be seen to be wrong,
+// Unsupported for what the device cannot do. Streams, events, modules and physical memory are named by handles: an unknown, ended
+// or another device's one is InvalidHandle. An address that is not of the device, or not of what the call is for, is
+// InvalidArgument, as is freeing twice. Only Wait takes other devices' events. A call that fails has changed nothing, unless it
+// says otherwise. As with CUDA, work that fails later, on the device, is reported by a later call: then the device is lost.
 package driver
 
-// Address is a place in the address space that all devices and the host share. The bytes of an address of Plain memory are reached only by
-// devices: the host's touch of it is an error of the program, a fault where the device is simulated.
+// Address is a place in the address space that all devices and the host share. The bytes of an address of Plain memory are
+// reached only by devices: the host's touch of it is an error of the program, a fault where the device is simulated.
 type Address uintptr
 
-// Stream is a queue of work that runs in its order. The values are the driver's own (a CUstream), and a device takes only those that
-// it made or that ForeignStream told it of. The zero Stream is the device's default stream, which is used only to order with foreign work.
+// Stream is a queue of work that runs in its order. The values are the driver's own (a CUstream), and a device takes only those
+// that it made or that ForeignStream told it of. The zero Stream is the device's default stream, which is used only to order with
+// foreign work.
 type Stream uintptr
 
 // Event is a point in a stream.
@@ -37,7 +38,8 @@ type Physical uint64
 // Memory is a kind of memory.
 type Memory uint8
 
-// The kinds of memory. Plain belongs to the device; Pinned is the host's, reached by all devices; Managed moves between them by itself.
+// The kinds of memory. Plain belongs to the device; Pinned is the host's, reached by all devices; Managed moves between them by
+// itself.
 const (
 	Plain Memory = iota
 	Pinned
@@ -78,7 +80,7 @@ type Copy struct {
 	Bytes    uint64
 }
 
-// Access is what a kernel does with a stretch of memory. A simulated device checks it; CUDA ignores it.
+// Access is what a kernel does with a range of memory. A simulated device checks it; CUDA ignores it.
 type Access struct {
 	Address Address
 	Bytes   uint64
@@ -101,10 +103,12 @@ type Device interface {
 	Info() Info
 	// MemoryInfo is the memory that is free for every process, and all there is, in bytes.
 	MemoryInfo() (free, total uint64, err error)
-	// CanReach says whether kernels of this device reach memory that AllocateOrdered of another one of the same driver gave. Copies always do.
+	// CanReach says whether kernels of this device reach memory that AllocateOrdered of another one of the same driver gave.
+	// Copies always do.
 	CanReach(ordinal int) bool
 
-	// Allocate takes memory that is there when the call returns, aligned to 256 bytes at least. Bytes is not 0. May block, as may Free.
+	// Allocate takes memory that is there when the call returns, aligned to 256 bytes at least. Bytes is not 0. May block, as may
+	// Free.
 	Allocate(kind Memory, bytes uint64) (Address, error)
 	// Free gives back what Allocate of this device and kind returned. No work that uses it may be queued or running.
 	Free(kind Memory, address Address) error
@@ -112,31 +116,32 @@ type Device interface {
 	Register(address Address, bytes uint64) error
 	Unregister(address Address) error
 
-	// AllocateOrdered takes Plain memory in the order of the stream: its bytes may be used by what is queued on the stream after the call,
-	// and by other streams that wait for an event recorded there after the call.
+	// AllocateOrdered takes Plain memory in the order of the stream: its bytes may be used by what is queued on the stream after
+	// the call, and by other streams that wait for an event recorded there after the call.
 	AllocateOrdered(stream Stream, bytes uint64) (Address, error)
-	// FreeOrdered gives back what AllocateOrdered of this device returned, in the order of a stream. Other streams' uses must be ordered
-	// before.
+	// FreeOrdered gives back what AllocateOrdered of this device returned, in the order of a stream. Other streams' uses must be
+	// ordered before.
 	FreeOrdered(stream Stream, address Address) error
 	// TrimOrdered gives memory that FreeOrdered holds for reuse back to the device, down to keep bytes.
 	TrimOrdered(keep uint64) error
 
-	// Reserve takes a stretch of addresses without memory; Release gives it back when nothing is mapped in it.
+	// Reserve takes a range of addresses without memory; Release gives it back when nothing is mapped in it.
 	Reserve(bytes uint64) (Address, error)
 	Release(address Address, bytes uint64) error
 	// CreatePhysical takes memory without an address; it ends when it is destroyed and no longer mapped.
 	CreatePhysical(bytes uint64) (Physical, error)
 	DestroyPhysical(physical Physical) error
-	// Map puts the whole of physical at an address of a reserved stretch, for reading and writing by this device.
+	// Map puts the whole of physical at an address of a reserved range, for reading and writing by this device.
 	Map(address Address, physical Physical) error
 	// Unmap takes away what was mapped at the address. No work that uses it may be queued or running.
 	Unmap(address Address) error
 
-	// CreateStream makes a stream that does not wait for the default one. Lower numbers run first: 0 is the usual priority, -1 a higher one.
+	// CreateStream makes a stream that does not wait for the default one. Lower numbers run first: 0 is the usual priority, -1 a
+	// higher one.
 	CreateStream(priority int) (Stream, error)
-	// ForeignStream makes a stream that others created usable here; nothing that is no stream may be given. It must live until as many
-	// DestroyStream as ForeignStream were called, which then only forget it. A stream of this driver's own may be given, too: then the
-	// last DestroyStream ends it. Errors: InvalidHandle for a stream of another device.
+	// ForeignStream makes a stream that others created usable here; nothing that is no stream may be given. It must live until as
+	// many DestroyStream as ForeignStream were called, which then only forget it. A stream of this driver's own may be given,
+	// too: then the last DestroyStream ends it. Errors: InvalidHandle for a stream of another device.
 	ForeignStream(handle uintptr) (Stream, error)
 	// DestroyStream ends a stream; what is queued still runs. The default stream does not end.
 	DestroyStream(stream Stream) error
@@ -159,9 +164,9 @@ type Device interface {
 	// Wait makes what is queued on the stream from now on wait for the event as it is recorded now, also one of another device.
 	Wait(stream Stream, event Event) error
 
-	// Copy queues copies, in no order among each other; 0 bytes are nothing to do. Errors: InvalidArgument (a copy overlaps itself, an
-	// address is 0). Host memory must stay as it is until they are done. It may block where host memory is neither Pinned, Managed nor
-	// registered. When the driver fails at one of several, those before it may have been queued.
+	// Copy queues copies, in no order among each other; 0 bytes are nothing to do. Errors: InvalidArgument (a copy overlaps
+	// itself, an address is 0). Host memory must stay as it is until they are done. It may block where host memory is neither
+	// Pinned, Managed nor registered. When the driver fails at one of several, those before it may have been queued.
 	Copy(stream Stream, copies ...Copy) error
 	// Fill queues setting bytes to a value; 0 bytes are nothing to do.
 	Fill(stream Stream, address Address, value byte, bytes uint64) error

@@ -33,7 +33,7 @@ func FindHost(name string) (Host, error) {
 	text := append([]byte(name), 0)
 	kernel := C.mmsb__kernel_host((*C.char)(unsafe.Pointer(&text[0])))
 	if kernel == nil {
-		return Host{}, status.Errorf(status.NotFound, "no kernel has the name %q", name)
+		return Host{}, status.Errorf(status.NotFound, "no kernel is named %q", name)
 	}
 	return Host{kernel}, nil
 }
@@ -45,7 +45,7 @@ func (h Host) ParameterBytes() int { return int(h.kernel.parameter_bytes) }
 // the same time. Errors: Mismatch where the parameter is not that kernel's.
 func (h Host) Run(parameter []byte, first, end, threads uint64) error {
 	if len(parameter) != h.ParameterBytes() {
-		return status.Errorf(status.Mismatch, "the parameter of %s has %d bytes, not %d", C.GoString(h.kernel.name),
+		return status.Errorf(status.Mismatch, "parameter of %s has %d bytes, not %d", C.GoString(h.kernel.name),
 			h.ParameterBytes(), len(parameter))
 	}
 	C.run_threads(h.kernel, unsafe.Pointer(&parameter[0]), C.uint64_t(first), C.uint64_t(end), C.uint64_t(threads))

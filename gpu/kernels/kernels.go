@@ -91,7 +91,7 @@ func Load(device driver.Device, image []byte) (*Set, error) {
 		image = hostImage
 	}
 	if len(image) == 0 {
-		return nil, status.Errorf(status.Unsupported, "this build has no kernels for CUDA: it was made with MMSB_CUDA=off")
+		return nil, status.Errorf(status.Unsupported, "the library was built without kernels for CUDA (MMSB_CUDA=off)")
 	}
 	module, err := device.LoadModule(image)
 	if err != nil {
@@ -145,7 +145,8 @@ func Prepare(spans []Span) (pieces uint64, err error) {
 			continue
 		}
 		if uint64(span.To) < end {
-			return 0, status.Errorf(status.InvalidArgument, "span %d begins at 0x%x, before another's end at 0x%x", i, span.To, end)
+			return 0, status.Errorf(status.InvalidArgument, "span %d begins at 0x%x, before another one's end at 0x%x", i,
+				span.To, end)
 		}
 		end = uint64(span.To) + span.Bytes
 		pieces += (uint64(span.To)%16 + span.Bytes - 1) / pieceBytes
@@ -252,7 +253,8 @@ func (s *Set) MergeBits(page Page, mask, payload driver.Address, length uint64) 
 // mask; both are aligned to 8. Errors: as before, InvalidArgument for these alignments, Mismatch for a total that cannot be.
 func (s *Set) ExpandBits(page Page, mask, ranks, payload driver.Address, length, total uint64) (driver.Launch, error) {
 	rankBytes := RankBytes(length)
-	err := cmp.Or(page.check(length), checkRange("the mask", mask, bitBytes(length)), checkAligned("the mask", mask, tableAlignment),
+	err := cmp.Or(page.check(length), checkRange("the mask", mask, bitBytes(length)),
+		checkAligned("the mask", mask, tableAlignment),
 		checkRange("the ranks", ranks, rankBytes), checkAligned("the ranks", ranks, tableAlignment),
 		checkRange("the payload", payload, total))
 	if err != nil {
@@ -272,10 +274,11 @@ func (s *Set) ExpandBits(page Page, mask, ranks, payload driver.Address, length,
 func (s *Set) Scatter(page Page, offsets driver.Address, offsetBytes uint64, payload driver.Address,
 	count uint64) (driver.Launch, error) {
 	if offsetBytes != 4 && offsetBytes != 8 {
-		return driver.Launch{}, status.Errorf(status.InvalidArgument, "an offset has 4 or 8 bytes, not %d", offsetBytes)
+		return driver.Launch{}, status.Errorf(status.InvalidArgument, "offset size is %d, not 4 or 8", offsetBytes)
 	}
 	if count > page.Bytes {
-		return driver.Launch{}, status.Errorf(status.OutOfRange, "%d different offsets in a page of %d bytes", count, page.Bytes)
+		return driver.Launch{}, status.Errorf(status.OutOfRange, "%d different offsets exceed a page of %d bytes", count,
+			page.Bytes)
 	}
 	if count > math.MaxUint64/offsetBytes {
 		return driver.Launch{}, status.Errorf(status.OutOfRange, "%d offsets are beyond what can be addressed", count)
@@ -303,7 +306,8 @@ func (s *Set) ScatterRuns(page Page, table driver.Address, spans []Span) (driver
 	}
 	for i, span := range spans {
 		if offset := uint64(span.To - page.Address); offset > page.Bytes || span.Bytes > page.Bytes-offset {
-			return driver.Launch{}, status.Errorf(status.OutOfRange, "span %d, %d bytes at 0x%x, is not inside the %d bytes at 0x%x",
+			return driver.Launch{}, status.Errorf(status.OutOfRange,
+				"span %d of %d bytes at 0x%x is not within the %d bytes at 0x%x",
 				i, span.Bytes, span.To, page.Bytes, page.Address)
 		}
 	}
@@ -343,7 +347,7 @@ func (s *Set) spanAccesses(table driver.Address, spans []Span) []driver.Access {
 // check looks at a page whose first length bytes are addressed.
 func (p Page) check(length uint64) error {
 	if length > p.Bytes {
-		return status.Errorf(status.OutOfRange, "%d bytes are addressed in a page of %d", length, p.Bytes)
+		return status.Errorf(status.OutOfRange, "%d bytes reach past a page of %d bytes", length, p.Bytes)
 	}
 	if err := checkRange("the page", p.Address, p.Bytes); err != nil {
 		return err
@@ -385,7 +389,7 @@ func checkTable(table driver.Address, spans []Span) (pieces uint64, err error) {
 
 func checkRange(what string, address driver.Address, bytes uint64) error {
 	if bytes > math.MaxUint64-uint64(address) {
-		return status.Errorf(status.OutOfRange, "%s of %d bytes at 0x%x reaches past the end of addresses", what, bytes, address)
+		return status.Errorf(status.OutOfRange, "%s of %d bytes at 0x%x reaches past the last address", what, bytes, address)
 	}
 	return nil
 }

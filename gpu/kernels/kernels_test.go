@@ -257,11 +257,11 @@ func TestScatterRunsMovesEachSpanAndMarksIt(t *testing.T) {
 	})
 }
 
-// chosen says for each byte whether a mask has it: few, half, most or all, in stretches.
+// chosen says for each byte whether a mask has it: few, half, most or all, in runs.
 func (t *trial) chosen(length int) []bool {
-	chosen, share, stretch := make([]bool, length), []int{0, 1, 8, 15, 16}[t.IntN(5)], 1+t.IntN(40)
+	chosen, share, run := make([]bool, length), []int{0, 1, 8, 15, 16}[t.IntN(5)], 1+t.IntN(40)
 	for i := range chosen {
-		if i%stretch == 0 {
+		if i%run == 0 {
 			chosen[i] = t.IntN(16) < share
 		} else {
 			chosen[i] = chosen[i-1]
@@ -408,7 +408,8 @@ func TestManyThreadsAtOnceMarkOneMask(t *testing.T) {
 
 func TestParametersAreThoseOfTheHeader(t *testing.T) {
 	sizes := [kernelCount]uintptr{
-		fill: unsafe.Sizeof(fillParameter{}), copying: unsafe.Sizeof(copyParameter{}), copyMany: unsafe.Sizeof(copyManyParameter{}),
+		fill: unsafe.Sizeof(fillParameter{}), copying: unsafe.Sizeof(copyParameter{}),
+		copyMany:   unsafe.Sizeof(copyManyParameter{}),
 		mergeBytes: unsafe.Sizeof(mergeBytesParameter{}), mergeBits: unsafe.Sizeof(mergeBitsParameter{}),
 		expandBits: unsafe.Sizeof(expandBitsParameter{}), scatter: unsafe.Sizeof(scatterParameter{}),
 		scatterRuns: unsafe.Sizeof(scatterRunsParameter{}),
@@ -440,15 +441,17 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 		code status.Code
 		err  error
 	}{
-		"fill past the end":             {status.OutOfRange, call(set.Fill(last-8, 0, 10))},
-		"copy to past the end":          {status.OutOfRange, call(set.Copy(last-8, 0, 10))},
-		"copy from past the end":        {status.OutOfRange, call(set.Copy(0, last-8, 10))},
-		"copy overlapping":              {status.InvalidArgument, call(set.Copy(100, 109, 10))},
-		"copy overlapping backwards":    {status.InvalidArgument, call(set.Copy(109, 100, 10))},
-		"copy onto itself":              {status.InvalidArgument, call(set.Copy(100, 100, 1))},
-		"table not aligned":             {status.InvalidArgument, call(set.CopyMany(4, spans(Span{1, 2, 1, 0})))},
-		"spans overlapping":             {status.InvalidArgument, call(set.CopyMany(8, spans(Span{4, 99, 2, 0}, Span{5, 9, 1, 0})))},
-		"spans falling":                 {status.InvalidArgument, call(set.CopyMany(8, spans(Span{9, 99, 1, 0}, Span{4, 9, 1, 0})))},
+		"fill past the end":          {status.OutOfRange, call(set.Fill(last-8, 0, 10))},
+		"copy to past the end":       {status.OutOfRange, call(set.Copy(last-8, 0, 10))},
+		"copy from past the end":     {status.OutOfRange, call(set.Copy(0, last-8, 10))},
+		"copy overlapping":           {status.InvalidArgument, call(set.Copy(100, 109, 10))},
+		"copy overlapping backwards": {status.InvalidArgument, call(set.Copy(109, 100, 10))},
+		"copy onto itself":           {status.InvalidArgument, call(set.Copy(100, 100, 1))},
+		"table not aligned":          {status.InvalidArgument, call(set.CopyMany(4, spans(Span{1, 2, 1, 0})))},
+		"spans overlapping": {status.InvalidArgument,
+			call(set.CopyMany(8, spans(Span{4, 99, 2, 0}, Span{5, 9, 1, 0})))},
+		"spans falling": {status.InvalidArgument,
+			call(set.CopyMany(8, spans(Span{9, 99, 1, 0}, Span{4, 9, 1, 0})))},
 		"span past the end":             {status.OutOfRange, call(set.CopyMany(8, spans(Span{last, 2, 9, 0})))},
 		"span from past the end":        {status.OutOfRange, call(set.CopyMany(8, spans(Span{2, last, 9, 0})))},
 		"run before the page":           {status.OutOfRange, call(set.ScatterRuns(page, 8, spans(Span{4095, 2, 2, 0})))},
@@ -467,7 +470,8 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 		"offsets not aligned":           {status.InvalidArgument, call(set.Scatter(page, 4, 8, 0, 1))},
 		"more offsets than bytes":       {status.OutOfRange, call(set.Scatter(page, 0, 8, 0, 1001))},
 		"offsets past the end":          {status.OutOfRange, call(set.Scatter(page, last-7, 8, 0, 2))},
-		"offsets beyond counting":       {status.OutOfRange, call(set.Scatter(Page{0, math.MaxUint64, 0}, 0, 8, 0, math.MaxUint64/4))},
+		"offsets beyond counting": {status.OutOfRange, call(set.Scatter(Page{0, math.MaxUint64, 0}, 0, 8, 0,
+			math.MaxUint64/4))},
 	} {
 		require.Equal(t, test.code, status.CodeOf(test.err), "%s: %v", name, test.err)
 	}

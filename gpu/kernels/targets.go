@@ -67,7 +67,7 @@ func entries(image []byte) []entry {
 // Capability says whether this build has kernels for CUDA.
 func Capability() capability.Capability {
 	if len(Image()) == 0 {
-		return capability.Capability{Name: "cuda kernels", Reason: "this library was built with MMSB_CUDA=off"}
+		return capability.Capability{Name: "cuda kernels", Reason: "the library was built with MMSB_CUDA=off"}
 	}
 	return capability.Capability{Name: "cuda kernels", Available: true, Reason: strings.Join(Targets(Image()), " ")}
 }

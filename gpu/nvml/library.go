@@ -33,14 +33,14 @@ func load(name string) (library, error) {
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
 	if failure := C.mmsb__nvml_load(text); failure != nil {
-		return nil, status.Errorf(status.Unsupported, "no NVML: the dynamic linker, with LD_LIBRARY_PATH=%q, says: %s",
+		return nil, status.Errorf(status.Unsupported, "cannot load NVML with LD_LIBRARY_PATH=%q: %s",
 			os.Getenv("LD_LIBRARY_PATH"), C.GoString(failure))
 	}
 	switch r := result(C.call_nvmlInit_v2()); r {
 	case success:
 		return native{}, nil
 	case driverNotLoaded, functionNotFound:
-		return nil, status.Errorf(status.Unsupported, "no NVML: %s cannot be started: %s", name, r)
+		return nil, status.Errorf(status.Unsupported, "cannot start %s: %s", name, r)
 	default:
 		return nil, r.err("starting " + name)
 	}

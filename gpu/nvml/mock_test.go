@@ -131,7 +131,8 @@ func dgx() (*Library, []*mock.Device) {
 	for i, one := range server.Devices {
 		device := &one.(*dgxa100.Device).Device
 		device.GetComputeRunningProcessesFunc = func() ([]theirs.ProcessInfo, theirs.Return) {
-			return []theirs.ProcessInfo{{Pid: 1, UsedGpuMemory: 5 << 20}, {Pid: self, UsedGpuMemory: uint64(i) << 20}}, theirs.SUCCESS
+			return []theirs.ProcessInfo{{Pid: 1, UsedGpuMemory: 5 << 20}, {Pid: self, UsedGpuMemory: uint64(i) << 20}},
+				theirs.SUCCESS
 		}
 		device.GetPciInfoFunc = func() (theirs.PciInfo, theirs.Return) {
 			return theirs.PciInfo{BusId: busID("0000" + one.(*dgxa100.Device).PciBusID)}, theirs.SUCCESS
@@ -142,7 +143,10 @@ func dgx() (*Library, []*mock.Device) {
 		device.GetUtilizationRatesFunc = func() (theirs.Utilization, theirs.Return) {
 			return theirs.Utilization{Gpu: 70, Memory: 30}, theirs.SUCCESS
 		}
-		device.GetTemperatureFunc = func(theirs.TemperatureSensors) (uint32, theirs.Return) { return 50 + uint32(i), theirs.SUCCESS }
+		device.GetTemperatureFunc = func(theirs.TemperatureSensors) (uint32, theirs.Return) {
+			return 50 + uint32(i),
+				theirs.SUCCESS
+		}
 		device.GetCurrPcieLinkGenerationFunc = func() (int, theirs.Return) { return 4, theirs.SUCCESS }
 		device.GetCurrPcieLinkWidthFunc = func() (int, theirs.Return) { return 16, theirs.SUCCESS }
 		device.GetMemoryAffinityFunc = func(int, theirs.AffinityScope) ([]uint, theirs.Return) {
@@ -218,7 +222,10 @@ func TestWhatADeviceDoesNotTellIsNotAnError(t *testing.T) {
 	mocks[2].GetUtilizationRatesFunc = func() (theirs.Utilization, theirs.Return) {
 		return theirs.Utilization{}, theirs.ERROR_NOT_SUPPORTED
 	}
-	mocks[2].GetComputeRunningProcessesFunc = func() ([]theirs.ProcessInfo, theirs.Return) { return nil, theirs.ERROR_NO_PERMISSION }
+	mocks[2].GetComputeRunningProcessesFunc = func() ([]theirs.ProcessInfo, theirs.Return) {
+		return nil,
+			theirs.ERROR_NO_PERMISSION
+	}
 	mocks[2].GetNvLinkStateFunc = func(int) (theirs.EnableState, theirs.Return) { return 0, theirs.ERROR_NOT_SUPPORTED }
 	mocks[2].GetMemoryAffinityFunc = func(int, theirs.AffinityScope) ([]uint, theirs.Return) {
 		return nil, theirs.ERROR_NOT_SUPPORTED
@@ -264,7 +271,8 @@ func TestADeviceThatIsGoneIsAnError(t *testing.T) {
 func TestResultsHaveTheNamesOfTheRealHeader(t *testing.T) {
 	for number, name := range map[theirs.Return]result{
 		theirs.SUCCESS: success, theirs.ERROR_INVALID_ARGUMENT: invalidArgument, theirs.ERROR_NOT_SUPPORTED: notSupported,
-		theirs.ERROR_NO_PERMISSION: noPermission, theirs.ERROR_NOT_FOUND: notFound, theirs.ERROR_INSUFFICIENT_SIZE: insufficientSize,
+		theirs.ERROR_NO_PERMISSION: noPermission, theirs.ERROR_NOT_FOUND: notFound,
+		theirs.ERROR_INSUFFICIENT_SIZE: insufficientSize,
 		theirs.ERROR_DRIVER_NOT_LOADED: driverNotLoaded, theirs.ERROR_FUNCTION_NOT_FOUND: functionNotFound,
 		theirs.ERROR_GPU_IS_LOST: gpuIsLost, theirs.ERROR_MEMORY: noMemory, theirs.ERROR_NO_DATA: noData,
 	} {

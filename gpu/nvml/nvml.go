@@ -24,8 +24,8 @@ type Device struct {
 
 	MemoryTotal int64 // in bytes
 	MemoryUsed  int64 // by everybody, without what the driver keeps for itself
-	// MemoryOfThisProcess is the part of it that this process has, 0 where the driver lists others only. In a container with its own
-	// process numbers the driver may list this process under another one: then it is among the others.
+	// MemoryOfThisProcess is the part of it that this process has, 0 where the driver lists others only. In a container with its
+	// own process numbers the driver may list this process under another one: then it is among the others.
 	MemoryOfThisProcess int64
 	MemoryOfOthers      int64
 
@@ -128,7 +128,7 @@ func Capability() capability.Capability {
 	}
 	version, r := library.library.driverVersion()
 	if r != success {
-		return capability.Capability{Name: "nvml", Reason: r.err("asking for the driver's version").Error()}
+		return capability.Capability{Name: "nvml", Reason: r.err("cannot query the driver's version").Error()}
 	}
 	return capability.Capability{Name: "nvml", Available: true, Reason: "driver " + version}
 }
@@ -179,12 +179,12 @@ func (l *Library) Paths() ([][]Path, error) {
 func (l *Library) handles() ([]device, error) {
 	count, r := l.library.count()
 	if r != success {
-		return nil, r.err("counting devices")
+		return nil, r.err("cannot count devices")
 	}
 	handles := make([]device, count)
 	for i := range handles {
 		if handles[i], r = l.library.device(i); r != success {
-			return nil, r.err(fmt.Sprintf("finding device %d", i))
+			return nil, r.err(fmt.Sprintf("cannot find device %d", i))
 		}
 	}
 	return handles, nil
@@ -283,7 +283,7 @@ func told[T any](value, otherwise T, r result, what string) (T, error) {
 	case notSupported, noPermission, functionNotFound, notFound, invalidArgument, noData:
 		return otherwise, nil
 	}
-	return otherwise, r.err("asking for " + what)
+	return otherwise, r.err("querying " + what)
 }
 
 // shortPCI is an address as the CUDA driver writes it: NVML's domain has eight digits.
@@ -317,7 +317,8 @@ var resultNames = map[result]string{
 	6: "NVML_ERROR_NOT_FOUND", 7: "NVML_ERROR_INSUFFICIENT_SIZE", 8: "NVML_ERROR_INSUFFICIENT_POWER",
 	9: "NVML_ERROR_DRIVER_NOT_LOADED", 10: "NVML_ERROR_TIMEOUT", 11: "NVML_ERROR_IRQ_ISSUE", 13: "NVML_ERROR_FUNCTION_NOT_FOUND",
 	14: "NVML_ERROR_CORRUPTED_INFOROM", 15: "NVML_ERROR_GPU_IS_LOST", 16: "NVML_ERROR_RESET_REQUIRED",
-	17: "NVML_ERROR_OPERATING_SYSTEM", 18: "NVML_ERROR_LIB_RM_VERSION_MISMATCH", 20: "NVML_ERROR_MEMORY", 21: "NVML_ERROR_NO_DATA",
+	17: "NVML_ERROR_OPERATING_SYSTEM", 18: "NVML_ERROR_LIB_RM_VERSION_MISMATCH", 20: "NVML_ERROR_MEMORY",
+	21:  "NVML_ERROR_NO_DATA",
 	999: "NVML_ERROR_UNKNOWN",
 }
 

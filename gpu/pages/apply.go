@@ -40,7 +40,8 @@ func (c *context) Apply(ordinal int32, at uintptr, bytes uint64, change *native.
 	if f.Kind == delta.Runs && len(f.Runs) == 1 {
 		return true, c.Write(ordinal, at+uintptr(f.Runs[0].Offset), f.Payload)
 	}
-	if f.Kind == delta.Indexed && !rising(f) || f.Kind == delta.Runs && !apart(f.Runs) { // later wins: settled before, threads have no order
+	// later wins: settled before, threads have no order
+	if f.Kind == delta.Indexed && !rising(f) || f.Kind == delta.Runs && !apart(f.Runs) {
 		if f, err = delta.Convert(f, delta.Runs); err != nil {
 			return false, err
 		}
@@ -75,7 +76,8 @@ type pageRuns struct {
 	form    delta.Form
 }
 
-// ApplyMany is page.Devices'. For each device the changes become one list of copies that rise without overlap, which one kernel does.
+// ApplyMany is page.Devices'. For each device the changes become one list of copies that rise without overlap, which one kernel
+// does.
 func (c *context) ApplyMany(changes []page.Change) error {
 	devices := make(map[int32]map[uintptr]*pageRuns)
 	for _, change := range changes {

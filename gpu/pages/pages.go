@@ -1,4 +1,5 @@
-// Package pages lets pages lie on devices: it is core/page's view of the devices of a context, over the runtime that everybody shares.
+// Package pages lets pages lie on devices: it is core/page's view of the devices of a context, over the runtime that everybody
+// shares.
 package pages
 
 import (
@@ -19,7 +20,8 @@ func Use() {
 	page.UseDevices(func(options *page.Options) page.Devices {
 		return &context{
 			set: devices.NewSet(devices.Options{
-				Simulate: devices.Simulate(options.Simulate), Devices: int(options.SimulatedDevices), Memory: options.SimulatedMemory,
+				Simulate: devices.Simulate(options.Simulate), Devices: int(options.SimulatedDevices),
+				Memory: options.SimulatedMemory,
 			}),
 			devices: make(map[int32]*device),
 		}
@@ -64,8 +66,8 @@ type device struct {
 	idle  []*lane
 }
 
-// lane is a stream, and pinned memory of the host through which all bytes of the host come and go. So a device never sees memory of
-// Go's, which only Go may point to, and no copy is slow because the driver has to stage it.
+// lane is a stream, and pinned memory of the host through which all bytes of the host come and go. So a device never sees memory
+// of Go's, which only Go may point to, and no copy is slow because the driver has to stage it.
 type lane struct {
 	*gpu.Stream
 	handle  uint64
@@ -212,7 +214,7 @@ func (c *context) Allocate(ordinal int32, bytes uint64) (memory page.DeviceMemor
 // Free is page.Devices'.
 func (c *context) Free(memory page.DeviceMemory) {
 	if _, err := gpu.Free(memory.Block, nil); err != nil {
-		log.Logf(log.Warning, "the block of a page on device %d cannot be freed: %v", memory.Device, err)
+		log.Logf(log.Warning, "cannot free the block of a page on device %d: %v", memory.Device, err)
 	}
 }
 
@@ -237,7 +239,7 @@ func (c *context) FreeHost(location, ordinal int32, address uintptr) {
 		err = d.runtime.FreeHost(kindOf(location), driver.Address(address))
 	}
 	if err != nil {
-		log.Logf(log.Warning, "memory of a page at location %d of device %d cannot be freed: %v", location, ordinal, err)
+		log.Logf(log.Warning, "cannot free memory of a page at location %d of device %d: %v", location, ordinal, err)
 	}
 }
 

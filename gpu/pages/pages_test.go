@@ -81,7 +81,8 @@ func (w *world) apply(handle uint64, offsets []uint64, payload string) status.Co
 	pinned.Pin(&offsets[0])
 	pinned.Pin(&values[0])
 	return status.Code(native.ApplyPage(handle, &native.Delta{
-		Kind: int32(delta.Indexed), Offsets: unsafe.Pointer(&offsets[0]), Count: uint64(len(offsets)), Payload: unsafe.Pointer(&values[0]),
+		Kind: int32(delta.Indexed), Offsets: unsafe.Pointer(&offsets[0]), Count: uint64(len(offsets)),
+		Payload: unsafe.Pointer(&values[0]),
 	}))
 }
 
@@ -147,10 +148,12 @@ func (w *world) use(device int) {
 
 // watch makes changes take the way over the host, as they do beside a journal.
 func (w *world) watch() {
-	require.NoError(w, page.OpenJournal(w.context, w.TempDir(), page.JournalOptions{Durability: page.DurabilityNone, IntervalMs: 10, SegmentBytes: 1 << 20}))
+	require.NoError(w, page.OpenJournal(w.context, w.TempDir(),
+		page.JournalOptions{Durability: page.DurabilityNone, IntervalMs: 10, SegmentBytes: 1 << 20}))
 }
 
-// Changes that somebody watches are made in a copy on the host. Where the device does not take it back it is the newest there is, until the device does.
+// Changes that somebody watches are made in a copy on the host. Where the device does not take it back it is the newest there is,
+// until the device does.
 func TestACopyThatCannotLeaveIsTheNewest(t *testing.T) {
 	for _, pinned := range []bool{false, true} {
 		on(t, func(w *world) {
@@ -221,7 +224,8 @@ func TestAFailedBatchOfDeltasChangesNoPage(t *testing.T) {
 
 func TestALostDeviceTakesItsPagesAndNoMore(t *testing.T) {
 	on(t, func(w *world) {
-		lost, other, host := w.create(page.LocationGPU, 0, 5000), w.create(page.LocationGPU, 1, 5000), w.create(page.LocationCPU, 0, 5000)
+		lost, other, host := w.create(page.LocationGPU, 0, 5000), w.create(page.LocationGPU, 1, 5000), w.create(page.LocationCPU,
+			0, 5000)
 		w.fail(sim.Copy, 0, sim.Lose)
 		require.Equal(t, status.DeviceLost, w.write(lost, 0, "x"))
 		_, code := w.read(lost, 0, 1)

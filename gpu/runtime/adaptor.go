@@ -20,7 +20,7 @@ type over struct {
 
 func (o *over) Over(below Layer, host Host) error {
 	if o.below != nil {
-		return status.Errorf(status.InvalidState, "this adaptor is part of a runtime already")
+		return status.Errorf(status.InvalidState, "the adaptor already belongs to a runtime")
 	}
 	o.below, o.host = below, host
 	return nil

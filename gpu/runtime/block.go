@@ -4,7 +4,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"libmmsb/core/plant"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -99,7 +98,7 @@ func (t *blockTable) fill(q *freeQueue) error {
 		q.slots = append(q.slots, t.made)
 	}
 	if len(q.slots) == 0 {
-		return status.Errorf(status.Limit, "all %d blocks are live", mostBlocks-1)
+		return status.Errorf(status.Limit, "all %d blocks are in use", mostBlocks-1)
 	}
 	return nil
 }
@@ -112,11 +111,11 @@ func (t *blockTable) at(index uint32) *block {
 func (t *blockTable) find(handle uint64) (*block, error) {
 	index := uint32(handle & indexMask)
 	if handle>>60 != KindBlock || index == 0 {
-		return nil, status.Errorf(status.InvalidHandle, "0x%016x is not the handle of a block", handle)
+		return nil, status.Errorf(status.InvalidHandle, "0x%016x is not a block", handle)
 	}
 	chunk := t.chunks[index>>blockChunkBits].Load()
 	if chunk == nil {
-		return nil, status.Errorf(status.InvalidHandle, "block 0x%016x was never given out: no slot %d", handle, index)
+		return nil, status.Errorf(status.InvalidHandle, "block 0x%016x was never issued: slot %d does not exist", handle, index)
 	}
 	return &chunk[index&(blockChunk-1)], nil
 }
@@ -135,7 +134,7 @@ func (t *blockTable) locked(handle uint64) (*block, error) {
 	never := generation == 0 || generation > b.generation
 	b.mutex.Unlock()
 	if never {
-		return nil, status.Errorf(status.InvalidHandle, "block 0x%016x was never given out: no generation %d of its slot", handle, generation)
+		return nil, status.Errorf(status.InvalidHandle, "block 0x%016x was never issued: its slot has no generation %d", handle, generation)
 	}
 	return nil, status.Errorf(status.StaleHandle, "block 0x%016x was freed", handle)
 }
@@ -162,14 +161,9 @@ func (b *block) handle() uint64 {
 // begin makes the record that of a live block.
 func (b *block) begin(memory Memory, stream *Stream) {
 	b.mutex.Lock()
-	if !plant.Has(bugGenerationStays) || b.generation == 0 {
-		b.generation++
-	}
+	b.generation++
 	b.state, b.memory, b.stream = blockLive, memory, stream
 	b.write = stream.next() // whoever uses it on another stream waits for the allocation
-	if plant.Has(bugAllocationIsNoWrite) {
-		b.write = point{}
-	}
 	b.reads = b.reads[:0]
 	b.mutex.Unlock()
 }
@@ -222,19 +216,19 @@ const (
 // conflicts is begun and not ended: what it will queue cannot be waited for yet.
 func (b *block) beginUse(s *Stream, access Access) error {
 	if s.runtime != b.stream.runtime {
-		return status.Errorf(status.InvalidArgument, "block 0x%016x is of device %d, the stream of device %d of another runtime", b.handle(),
+		return status.Errorf(status.InvalidArgument, "block 0x%016x belongs to device %d, the stream to device %d of another runtime", b.handle(),
 			b.stream.runtime.device.Info().Ordinal, s.runtime.device.Info().Ordinal)
 	}
 	for _, open := range b.open {
-		if open.stream != s && (open.writes > 0 || access&Write != 0) && !plant.Has(bugOpenUsesIgnored) {
-			return status.Errorf(status.Busy, "block 0x%016x is in use on stream %d: %d reads and %d writes are begun and not ended", b.handle(),
+		if open.stream != s && (open.writes > 0 || access&Write != 0) {
+			return status.Errorf(status.Busy, "block 0x%016x is in use on stream %d: %d reads and %d writes have not ended", b.handle(),
 				open.stream.index, open.reads, open.writes)
 		}
 	}
 	if err := s.waitFor(b.write); err != nil {
 		return err
 	}
-	if access&Write != 0 && !plant.Has(bugWriterIgnoresReaders) {
+	if access&Write != 0 {
 		if err := b.waitForReads(s); err != nil {
 			return err
 		}
@@ -284,20 +278,13 @@ func (b *block) endUse(s *Stream, access Access) {
 	switch {
 	case access&Write != 0:
 		// Reads of other streams are behind the wait of the use's begin: none could begin since. Those of this stream are before p.
-		if !plant.Has(bugWriteIsForgotten) {
-			b.write = p
-		}
+		b.write = p
 		b.reads = b.reads[:0]
-	case plant.Has(bugReadIsForgotten):
 	default:
 		for i := range b.reads {
 			if b.reads[i].stream == s {
 				b.reads[i] = p
 				return
-			}
-			if plant.Has(bugOneReaderOnly) {
-				b.reads = b.reads[:0]
-				break
 			}
 		}
 		b.reads = append(b.reads, p)
@@ -328,7 +315,7 @@ func Free(handle uint64, on *Stream) (deferred bool, err error) {
 		b.mutex.Unlock()
 		return false, otherRuntime(on)
 	}
-	if len(b.open) > 0 && !plant.Has(bugFreeDoesNotWait) {
+	if len(b.open) > 0 {
 		b.state, b.freeOn = blockFreeing, on
 		b.countFree()
 		r.counts.deferredFrees.Add(1)
@@ -367,10 +354,8 @@ func (b *block) queueFree(s *Stream) (queued int, err error) {
 	if s, err = r.streams.usable(s); err != nil {
 		return 0, err
 	}
-	if !plant.Has(bugFreeIgnoresWriter) {
-		err = s.waitFor(b.write)
-	}
-	if err == nil && !plant.Has(bugFreeIgnoresReaders) {
+	err = s.waitFor(b.write)
+	if err == nil {
 		err = b.waitForReads(s)
 	}
 	if err == nil {

@@ -3,7 +3,6 @@ package runtime
 import (
 	"sync/atomic"
 
-	"libmmsb/core/plant"
 	"libmmsb/core/status"
 )
 
@@ -88,7 +87,7 @@ func (b *Budget) admit(bytes uint64) error {
 }
 
 func refusal(bytes, charged, limit uint64) error {
-	return status.Errorf(status.Limit, "the budget refuses %d bytes: %d are taken, %d are left, the limit is %d", bytes, charged,
+	return status.Errorf(status.Limit, "%d bytes exceed the budget: %d charged, %d left, limit %d", bytes, charged,
 		limit-min(charged, limit), limit)
 }
 
@@ -108,7 +107,7 @@ func (b *Budget) Allocate(request Request) (Memory, error) {
 		return Memory{}, err
 	}
 	memory, err := b.below.Allocate(request)
-	if err != nil && !plant.Has(bugFailureStaysCharged) {
+	if err != nil {
 		b.ledger.Give(request.Bytes)
 	}
 	return memory, err
@@ -117,9 +116,7 @@ func (b *Budget) Allocate(request Request) (Memory, error) {
 // Released implements Layer.
 func (b *Budget) Released(memory Memory) {
 	b.below.Released(memory)
-	if !plant.Has(bugLedgerDrifts) {
-		b.ledger.Give(memory.Bytes)
-	}
+	b.ledger.Give(memory.Bytes)
 }
 
 // Reservation is bytes of a budget that are kept for allocations to come: others cannot have them.
@@ -133,7 +130,7 @@ type Reservation struct {
 // Reservation keeps bytes of the budget. Errors: InvalidSize (0), Limit.
 func (b *Budget) Reserve(bytes uint64) (*Reservation, error) {
 	if bytes == 0 {
-		return nil, status.Errorf(status.InvalidSize, "a reservation of 0 bytes")
+		return nil, status.Errorf(status.InvalidSize, "size of the reservation is 0, at least 1 is needed")
 	}
 	if err := b.admit(bytes); err != nil {
 		return nil, err

@@ -73,7 +73,7 @@ func TestABudgetRefusesWithItsNumbers(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = w.allocate(0, 512)
 	requireCode(t, status.Limit, err)
-	require.Contains(t, err.Error(), "512 bytes: 768 are taken, 256 are left, the limit is 1024")
+	require.Contains(t, err.Error(), "512 bytes exceed the budget: 768 charged, 256 left, limit 1024")
 	_, _, err = w.allocate(0, 257)
 	requireCode(t, status.Limit, err)
 	second, _, err := w.allocate(0, 256) // exactly

@@ -44,7 +44,7 @@ func (r *Runtime) enter() error {
 	if r.calls.enter() {
 		return nil
 	}
-	return status.Errorf(status.StaleHandle, "the runtime of device %d was closed", r.device.Info().Ordinal)
+	return status.Errorf(status.StaleHandle, "runtime of device %d was closed", r.device.Info().Ordinal)
 }
 
 func (r *Runtime) leave() { r.calls.leave() }

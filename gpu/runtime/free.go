@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"libmmsb/core/log"
-	"libmmsb/core/plant"
 )
 
 // freeQueue are a stream's frees that the device has not been seen to have come past, and slots for new blocks.
@@ -143,16 +142,13 @@ func (s *Stream) reap() bool {
 				if r.lost.Load() {
 					continue
 				}
-				log.Logf(log.Warning, "device %d: no event for the frees of stream %d: %v", r.device.Info().Ordinal, s.index, err)
+				log.Logf(log.Warning, "device %d: cannot create an event for the frees of stream %d: %v", r.device.Info().Ordinal, s.index, err)
 				return true
 			}
 			past, err := r.device.QueryEvent(m.event)
-			if plant.Has(bugReapsTooEarly) {
-				past = true
-			}
 			switch {
 			case r.noteLost(err) != nil && !r.lost.Load():
-				log.Logf(log.Warning, "device %d: the frees of stream %d cannot be asked for: %v", r.device.Info().Ordinal, s.index, err)
+				log.Logf(log.Warning, "device %d: cannot query the frees of stream %d: %v", r.device.Info().Ordinal, s.index, err)
 				return true
 			case err == nil && !past:
 				return true

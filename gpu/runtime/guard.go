@@ -98,7 +98,7 @@ func (g *Guard) Allocate(request Request) (Memory, error) {
 	}
 	user := request.Bytes
 	if user > 1<<62 {
-		return Memory{}, status.Errorf(status.OutOfMemory, "%d bytes and two canaries of %d", user, canaryBytes)
+		return Memory{}, status.Errorf(status.OutOfMemory, "%d bytes and two canaries of %d bytes are more than can be addressed", user, canaryBytes)
 	}
 	request.Bytes += 2 * canaryBytes
 	real, err := g.below.Allocate(request)
@@ -224,7 +224,7 @@ func (g *Guard) release() error {
 		err = g.below.Free(block.real, block.stream)
 	}
 	if err != nil && !g.host.Lost() {
-		log.Logf(log.Warning, "a block of %d bytes stays in quarantine: %v", block.user.Bytes, err)
+		log.Logf(log.Warning, "block of %d bytes stays in quarantine: %v", block.user.Bytes, err)
 		return err
 	}
 	g.held -= block.real.Bytes

@@ -73,7 +73,7 @@ func (r *Runtime) Allocate(request Request) (handle uint64, address driver.Addre
 	stream, bytes := request.Stream, request.Bytes
 	switch {
 	case bytes == 0:
-		return 0, 0, status.Errorf(status.InvalidSize, "a block of 0 bytes")
+		return 0, 0, status.Errorf(status.InvalidSize, "size of the block is 0, at least 1 is needed")
 	case stream.runtime != r:
 		return 0, 0, otherRuntime(stream)
 	}
@@ -98,7 +98,7 @@ func (r *Runtime) Allocate(request Request) (handle uint64, address driver.Addre
 }
 
 func otherRuntime(stream *Stream) error {
-	return status.Errorf(status.InvalidArgument, "stream %d is one of device %d of another runtime", stream.index, stream.runtime.device.Info().Ordinal)
+	return status.Errorf(status.InvalidArgument, "stream %d belongs to device %d of another runtime", stream.index, stream.runtime.device.Info().Ordinal)
 }
 
 // noteLost remembers that the device is lost.

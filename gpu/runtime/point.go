@@ -122,7 +122,7 @@ func (p *Point) Wait() error {
 }
 
 // Close gives back what the point keeps. Who asks it later is told that it was closed.
-func (p *Point) Close() { p.settle(status.Errorf(status.StaleHandle, "the point was closed")) }
+func (p *Point) Close() { p.settle(status.Errorf(status.StaleHandle, "point was closed")) }
 
 // WaitFor makes what is queued on the stream from now on run behind a point, also one of another device of the same driver. Errors: InvalidArgument (a device of
 // another driver), StaleHandle, and those of the point and the driver.
@@ -154,7 +154,7 @@ func (s *Stream) WaitFor(p *Point) error {
 }
 
 func otherDriver(r, other *Runtime) error {
-	return status.Errorf(status.InvalidArgument, "device %d (%s) cannot wait for device %d (%s): they are of different drivers or contexts",
+	return status.Errorf(status.InvalidArgument, "device %d (%s) cannot wait for device %d (%s): their drivers or contexts differ",
 		r.device.Info().Ordinal, r.device.Info().Name, other.device.Info().Ordinal, other.device.Info().Name)
 }
 
@@ -179,9 +179,9 @@ func (s *Stream) SynchronizeWithin(timeout time.Duration) error {
 		case past:
 			return err
 		case timeout == 0:
-			return status.Errorf(status.WouldBlock, "stream %d of device %d has work to do", s.index, s.runtime.device.Info().Ordinal)
+			return status.Errorf(status.WouldBlock, "stream %d of device %d has unfinished work", s.index, s.runtime.device.Info().Ordinal)
 		case !time.Now().Before(end):
-			return status.Errorf(status.Timeout, "stream %d of device %d still has work to do after %v", s.index, s.runtime.device.Info().Ordinal, timeout)
+			return status.Errorf(status.Timeout, "stream %d of device %d still has work after %v", s.index, s.runtime.device.Info().Ordinal, timeout)
 		}
 		time.Sleep(min(sleep, time.Until(end)))
 		sleep = min(2*sleep, longestSleep)

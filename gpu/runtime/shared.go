@@ -69,7 +69,7 @@ func OpenLedger(path string, limit uint64) (*SharedLedger, error) {
 	}
 	descriptor, err := unix.Open(path, flags, 0o600)
 	if err == unix.ENOENT && limit == 0 {
-		return nil, status.Errorf(status.InvalidArgument, "the ledger %q does not exist, and no limit is given to begin it", path)
+		return nil, status.Errorf(status.InvalidArgument, "ledger %q does not exist; a limit is needed to create it", path)
 	}
 	if err != nil {
 		return nil, ledgerError(err, path)
@@ -107,11 +107,11 @@ func (l *SharedLedger) keep(descriptor int) { kept = append(kept, descriptor) }
 func ledgerError(err error, path string) error {
 	errno := syscall.EIO
 	errors.As(err, &errno)
-	return status.FromErrno(status.IO, errno, "cannot use the ledger %q", path)
+	return status.FromErrno(status.IO, errno, "cannot use ledger %q", path)
 }
 
 func otherLimit(path string, has, wanted uint64) error {
-	return status.Errorf(status.Mismatch, "the ledger %q has a limit of %d bytes, not %d", path, has, wanted)
+	return status.Errorf(status.Mismatch, "ledger %q has a limit of %d bytes, not %d", path, has, wanted)
 }
 
 // begin reads or writes the header and takes a slot.
@@ -127,13 +127,13 @@ func (l *SharedLedger) begin(path string, limit uint64) error {
 	fresh := info.Size() == 0
 	switch {
 	case fresh && limit == 0:
-		return status.Errorf(status.Format, "%q is no ledger: it is empty", path)
+		return status.Errorf(status.Format, "%q is not a ledger: it is empty", path)
 	case fresh:
 		if err := l.file.Truncate(ledgerBytes); err != nil {
 			return ledgerError(err, path)
 		}
 	case info.Size() != ledgerBytes:
-		return status.Errorf(status.Format, "%q is no ledger: it has %d bytes, not %d", path, info.Size(), ledgerBytes)
+		return status.Errorf(status.Format, "%q is not a ledger: it has %d bytes, not %d", path, info.Size(), ledgerBytes)
 	}
 	l.memory, err = unix.Mmap(int(l.file.Fd()), 0, int(ledgerBytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -145,7 +145,7 @@ func (l *SharedLedger) begin(path string, limit uint64) error {
 		head.magic = ledgerMagic // last: a file whose writer died in between is no ledger
 	}
 	if head.magic != ledgerMagic || head.version != ledgerVersion || head.slots != ledgerSlots {
-		return status.Errorf(status.Format, "%q is no ledger of version %d", path, ledgerVersion)
+		return status.Errorf(status.Format, "%q is not a ledger of version %d", path, ledgerVersion)
 	}
 	if limit != 0 && head.limit != limit {
 		return otherLimit(path, head.limit, limit)
@@ -158,7 +158,7 @@ func (l *SharedLedger) begin(path string, limit uint64) error {
 			return nil
 		}
 	}
-	return status.Errorf(status.Limit, "%d processes have the ledger %q open, the most there can be", ledgerSlots, path)
+	return status.Errorf(status.Limit, "ledger %q is open in %d processes, the most there can be", path, ledgerSlots)
 }
 
 func (l *SharedLedger) head() *ledgerFile { return (*ledgerFile)(unsafe.Pointer(&l.memory[0])) }

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"libmmsb/core/handle"
-	"libmmsb/core/plant"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -114,7 +113,7 @@ func (r *Runtime) AcquireStream(priority int) (uint64, error) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if t.inUse >= r.options.Streams {
-		return 0, status.Errorf(status.Limit, "all %d streams of device %d are leased: release one, or allow more", r.options.Streams,
+		return 0, status.Errorf(status.Limit, "all %d streams of device %d are leased; release one or allow more", r.options.Streams,
 			r.device.Info().Ordinal)
 	}
 	var s *Stream
@@ -149,7 +148,7 @@ func (r *Runtime) WrapStream(foreign uintptr) (uint64, error) {
 	defer t.mutex.Unlock()
 	for _, s := range t.all {
 		if s.foreign && uintptr(s.native) == foreign && !s.ended && s.handle.Load() != 0 {
-			return 0, status.Errorf(status.AlreadyExists, "the stream 0x%x is wrapped already, as 0x%016x", foreign, s.handle.Load())
+			return 0, status.Errorf(status.AlreadyExists, "stream 0x%x is already wrapped as 0x%016x", foreign, s.handle.Load())
 		}
 	}
 	s := t.defined
@@ -249,9 +248,6 @@ func (s *Stream) markNow() error {
 		return r.noteLost(err)
 	}
 	number := s.queued.Load() // before the event: what comes between is covered, but not reserved
-	if plant.Has(bugMarkCountsTooMuch) {
-		number++
-	}
 	if err := r.device.RecordEvent(event, s.native); err != nil {
 		r.events.give(event)
 		return r.noteLost(err)
@@ -284,7 +280,7 @@ func (s *Stream) covering(number uint64) (*mark, error) {
 // waitFor makes what is queued on the stream from now on run behind a point of another stream of the device. Points it runs behind already, or that the device
 // has come past, cost nothing.
 func (s *Stream) waitFor(p point) error {
-	if p.stream == s || p.number == 0 || plant.Has(bugMissingWait) {
+	if p.stream == s || p.number == 0 {
 		return nil
 	}
 	r := s.runtime

@@ -28,7 +28,7 @@ func TagOf(name string) (Tag, error) {
 		return tag, nil
 	}
 	if len(name) > 64 {
-		return 0, status.Errorf(status.InvalidArgument, "a tag has at most 64 bytes, this one %d", len(name))
+		return 0, status.Errorf(status.InvalidArgument, "tag has %d bytes, more than 64", len(name))
 	}
 	tags.Lock()
 	defer tags.Unlock()

@@ -86,7 +86,7 @@ func (t *useTable) locked(handle uint64) (*useRecord, error) {
 	}
 	t.mutex.Unlock()
 	if u == nil {
-		return nil, status.Errorf(status.InvalidHandle, "0x%016x is not the handle of a use", handle)
+		return nil, status.Errorf(status.InvalidHandle, "0x%016x is not a use", handle)
 	}
 	u.mutex.Lock()
 	if u.generation == generation && u.state != useFree {
@@ -148,7 +148,7 @@ func (u *useRecord) begin() (bad int, err error) {
 
 func (u *useRecord) beginOne(use *begun) error {
 	if use.access == 0 || use.access > ReadWrite {
-		return status.Errorf(status.InvalidArgument, "an access of %d: it is 1 (read), 2 (write) or 3 (both)", use.access)
+		return status.Errorf(status.InvalidArgument, "access is %d, not 1 (read), 2 (write) or 3 (both)", use.access)
 	}
 	b, err := blocks.locked(use.handle)
 	if err != nil {
@@ -179,7 +179,7 @@ func endUse(handle uint64, abort bool) error {
 	defer r.leave()
 	if u.state == useRecording && !abort {
 		u.mutex.Unlock()
-		return status.Errorf(status.InvalidState, "use 0x%016x was recorded, but never begun: its work is not in order", handle)
+		return status.Errorf(status.InvalidState, "use 0x%016x was recorded but never begun: its work is not ordered", handle)
 	}
 	u.end(abort)
 	u.mutex.Unlock()
@@ -268,7 +268,7 @@ func AddUse(handle, block uint64, access Access) error {
 	}
 	if block == 0 {
 		if !u.permissive && u.failed == nil {
-			u.failed = status.Errorf(status.InvalidArgument, "memory that is no block of this library was added to a strict recording")
+			u.failed = status.Errorf(status.InvalidArgument, "memory that is not a block was added to a strict recording")
 		}
 		return nil
 	}
@@ -295,7 +295,7 @@ func BeginRecorded(handle uint64) error {
 	defer u.stream.runtime.leave()
 	switch {
 	case u.state != useRecording:
-		return status.Errorf(status.InvalidState, "use 0x%016x has begun before", handle)
+		return status.Errorf(status.InvalidState, "use 0x%016x has already begun", handle)
 	case u.failed != nil:
 		return u.failed
 	}

@@ -34,7 +34,7 @@ const (
 	reserved // addresses without memory
 )
 
-// block is a stretch of addresses that belongs together. A freed one keeps its record, its place in a list and its history until
+// block is a part of addresses that belongs together. A freed one keeps its record, its place in a list and its history until
 // it is used again: addresses are used again last in, first out, so that what touches them too late is found.
 type block struct {
 	address driver.Address
@@ -74,7 +74,7 @@ func (l *freeList) each(do func(b *block)) {
 	}
 }
 
-// arena divides a stretch of the window into blocks.
+// arena divides a part of the window into blocks.
 type arena struct {
 	base      driver.Address
 	bytes     uint64 // of addresses
@@ -104,8 +104,8 @@ func newArena(device *device, half int, limit, bytes uint64) (*arena, error) {
 	}, nil
 }
 
-// end gives the addresses back. Where something is still mapped by hand, they lead to their own bytes again; addresses for which that
-// fails are never used again.
+// end gives the addresses back. Where something is still mapped by hand, they lead to their own bytes again; addresses for which
+// that fails are never used again.
 func (a *arena) end() {
 	for _, r := range a.reservations {
 		if r.mapped > 0 {
@@ -137,7 +137,7 @@ func smallSize(bytes uint64) int { return bits.Len64((bytes - 1) / unit) }
 // else one of addresses that were not used yet. ready says whether a pooled block may be used again now; the lock is held.
 func (a *arena) allocate(bytes uint64, ready func(b *block) bool) (*block, error) {
 	if bytes == 0 {
-		return nil, status.Errorf(status.InvalidArgument, "0 bytes asked for")
+		return nil, status.Errorf(status.InvalidArgument, "size is 0, at least 1 byte is needed")
 	}
 	charge := (bytes + unit - 1) &^ (unit - 1)
 	if charge < bytes || charge > a.limit {
@@ -163,7 +163,7 @@ func (a *arena) allocate(bytes uint64, ready func(b *block) bool) (*block, error
 
 func (a *arena) full(bytes uint64) error {
 	used := a.used.Load()
-	return status.Errorf(status.OutOfMemory, "%d bytes wanted of %s, but %d of %d are in use", bytes, a.name(), used, a.limit)
+	return status.Errorf(status.OutOfMemory, "%d bytes exceed memory of %s: %d of %d in use", bytes, a.name(), used, a.limit)
 }
 
 func (a *arena) name() string {
@@ -270,7 +270,7 @@ func (a *arena) addresses(frames, alignment uint64) (driver.Address, error) {
 	if !ok {
 		a.forgetVacant()
 		if at, ok = a.extents.Allocate(frames, alignment); !ok {
-			return 0, status.Errorf(status.OutOfMemory, "no %d bytes of addresses in a row are left of %s: %d at most",
+			return 0, status.Errorf(status.OutOfMemory, "%d contiguous bytes exceed the largest free range of %s, %d",
 				frames*frameBytes, a.name(), a.extents.Largest()*frameBytes)
 		}
 	}

@@ -28,7 +28,7 @@ func (d *device) stream(handle driver.Stream) (*stream, error) {
 	}
 	s, found := d.driver.streams.find(uintptr(handle))
 	if !found || s.device != d {
-		return nil, status.Errorf(status.InvalidHandle, "0x%x is no stream of %s", uint64(handle), d.info.Name)
+		return nil, status.Errorf(status.InvalidHandle, "0x%x is not a stream of %s", uint64(handle), d.info.Name)
 	}
 	return s, nil
 }
@@ -37,7 +37,7 @@ func (d *device) stream(handle driver.Stream) (*stream, error) {
 func (d *Driver) eventOf(handle driver.Event) (*event, error) {
 	e, found := d.events.find(uintptr(handle))
 	if !found {
-		return nil, status.Errorf(status.InvalidHandle, "0x%x is no event", uint64(handle))
+		return nil, status.Errorf(status.InvalidHandle, "0x%x is not an event", uint64(handle))
 	}
 	return e, nil
 }
@@ -46,7 +46,7 @@ func (d *Driver) eventOf(handle driver.Event) (*event, error) {
 func (d *device) event(handle driver.Event) (*event, error) {
 	e, err := d.driver.eventOf(handle)
 	if err == nil && e.device != d {
-		err = status.Errorf(status.InvalidHandle, "0x%x is an event of %s, not of %s",
+		err = status.Errorf(status.InvalidHandle, "event 0x%x belongs to %s, not to %s",
 			uint64(handle), e.device.info.Name, d.info.Name)
 	}
 	return e, err
@@ -83,7 +83,7 @@ func (d *device) ForeignStream(handle uintptr) (driver.Stream, error) {
 	d.driver.streamMutex.Lock()
 	defer d.driver.streamMutex.Unlock()
 	if s.owners == 0 {
-		return 0, status.Errorf(status.InvalidHandle, "0x%x is no stream of %s any more", uint64(handle), d.info.Name)
+		return 0, status.Errorf(status.InvalidHandle, "stream 0x%x of %s was destroyed", uint64(handle), d.info.Name)
 	}
 	s.owners++
 	return s.handle, nil
@@ -119,7 +119,7 @@ func (s *stream) disown() (last bool, err error) {
 		least = 2 // the device itself is the last one
 	}
 	if s.owners < least {
-		return false, status.Errorf(status.InvalidHandle, "stream 0x%x of %s does not end now", uint64(s.handle), d.info.Name)
+		return false, status.Errorf(status.InvalidHandle, "cannot destroy stream 0x%x of %s", uint64(s.handle), d.info.Name)
 	}
 	s.owners--
 	return s.owners == 0, nil
@@ -213,7 +213,7 @@ func (d *device) DestroyEvent(handle driver.Event) error {
 		return err
 	}
 	if _, removed := d.driver.events.remove(uintptr(handle)); !removed {
-		return status.Errorf(status.InvalidHandle, "0x%x is no event any more", uint64(handle))
+		return status.Errorf(status.InvalidHandle, "event 0x%x was destroyed", uint64(handle))
 	}
 	return nil
 }

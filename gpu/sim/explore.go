@@ -37,7 +37,8 @@ func (e *explorer) choose(choices int) int {
 		e.choices = append(e.choices, choices)
 	}
 	if e.choices[at] != choices || e.schedule[at] >= choices {
-		e.problem = status.Errorf(status.InvalidState, "choice %d has %d ways now: the program does not repeat", at, choices)
+		e.problem = status.Errorf(status.InvalidState, "choice %d now has %d alternatives: the program does not repeat", at,
+			choices)
 		return 0
 	}
 	return e.schedule[at]
@@ -91,7 +92,7 @@ func (e *explorer) run(options Options, program func(*Driver) error) error {
 	defer d.Close()
 	d.explored = true
 	if err = program(d); err == nil && e.at < len(e.choices) {
-		err = status.Errorf(status.InvalidState, "%d choices instead of %d: the program does not repeat", e.at, len(e.choices))
+		err = status.Errorf(status.InvalidState, "%d choices, %d expected: the program does not repeat", e.at, len(e.choices))
 	}
 	if e.problem != nil {
 		err = e.problem

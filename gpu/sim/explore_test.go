@@ -113,7 +113,7 @@ func TestExploreReportsLeaksAndErrors(t *testing.T) {
 		}
 		return err
 	})
-	require.ErrorContains(t, err, "not given back")
+	require.ErrorContains(t, err, "not freed")
 	own := errors.New("the program's own")
 	_, err = sim.Explore(small, func(*sim.Driver) error { return own })
 	require.ErrorIs(t, err, own)

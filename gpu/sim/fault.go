@@ -119,9 +119,9 @@ func (d *device) meet(call Call) (later bool, err error) {
 	case Fail:
 		switch call {
 		case Allocate, AllocateOrdered, CreatePhysical, Reserve:
-			return false, status.Errorf(status.OutOfMemory, "%v on %s: an injected fault", call, d.info.Name)
+			return false, status.Errorf(status.OutOfMemory, "%v on %s: injected fault", call, d.info.Name)
 		}
-		return false, status.Errorf(status.Device, "%v on %s: an injected fault", call, d.info.Name)
+		return false, status.Errorf(status.Device, "%v on %s: injected fault", call, d.info.Name)
 	case FailLater:
 		if call == Copy || call == Fill || call == Launch {
 			return true, nil

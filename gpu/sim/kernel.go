@@ -36,7 +36,7 @@ func (d *device) LoadModule([]byte) (driver.Module, error) {
 func (d *device) module(handle driver.Module) (*module, error) {
 	m, found := d.driver.modules.find(uintptr(handle))
 	if !found || m.device != d {
-		return nil, status.Errorf(status.InvalidHandle, "0x%x is no module of %s", uint64(handle), d.info.Name)
+		return nil, status.Errorf(status.InvalidHandle, "0x%x is not a module of %s", uint64(handle), d.info.Name)
 	}
 	return m, nil
 }
@@ -52,7 +52,7 @@ func (d *device) UnloadModule(handle driver.Module) error {
 	}
 	m, removed := d.driver.modules.remove(uintptr(handle))
 	if !removed {
-		return status.Errorf(status.InvalidHandle, "0x%x is no module any more", uint64(handle))
+		return status.Errorf(status.InvalidHandle, "module 0x%x was unloaded", uint64(handle))
 	}
 	d.driver.hostMutex.Lock()
 	defer d.driver.hostMutex.Unlock()
@@ -113,14 +113,14 @@ func (d *device) Launch(on driver.Stream, launch *driver.Launch) error {
 	}
 	f, found := d.driver.functions.find(uintptr(launch.Function))
 	if !found || f.device != d {
-		return status.Errorf(status.InvalidHandle, "0x%x is no kernel of %s", uint64(launch.Function), d.info.Name)
+		return status.Errorf(status.InvalidHandle, "0x%x is not a kernel of %s", uint64(launch.Function), d.info.Name)
 	}
 	if launch.Blocks == 0 || launch.Threads == 0 || launch.Threads > 1024 {
-		return status.Errorf(status.InvalidArgument, "%d blocks of %d threads: at least one, and at most 1024 threads",
+		return status.Errorf(status.InvalidArgument, "launch has %d blocks of %d threads, not 1 or more of 1 to 1024",
 			launch.Blocks, launch.Threads)
 	}
 	if f.parameterBytes >= 0 && len(launch.Parameter) != f.parameterBytes {
-		return status.Errorf(status.InvalidArgument, "%s has a parameter of %d bytes, not %d", f.name, f.parameterBytes,
+		return status.Errorf(status.InvalidArgument, "parameter of %s has %d bytes, not %d", f.name, f.parameterBytes,
 			len(launch.Parameter))
 	}
 	touches := make([]touch, len(launch.Accesses))

@@ -44,7 +44,7 @@ func (d *device) arenaOf(kind driver.Memory) (*arena, error) {
 	case kind <= driver.Managed:
 		return d.driver.host, nil
 	}
-	return nil, status.Errorf(status.InvalidArgument, "no memory of kind %d", kind)
+	return nil, status.Errorf(status.InvalidArgument, "memory kind %d does not exist", kind)
 }
 
 // Allocate takes memory that is there when the call returns.
@@ -103,7 +103,7 @@ func (d *device) owned(a *arena, address driver.Address, kind driver.Memory, ord
 	b := a.find(address)
 	found := b != nil && b.address == address && b.state == live && b.physical == nil
 	if !found || b.owner != d || b.kind != kind || b.ordered != ordered {
-		return nil, status.Errorf(status.InvalidArgument, "nothing to be freed so begins at 0x%x of %s", address, d.info.Name)
+		return nil, status.Errorf(status.InvalidArgument, "no memory of this kind begins at 0x%x of %s", address, d.info.Name)
 	}
 	return b, nil
 }
@@ -230,7 +230,7 @@ func (d *device) Register(address driver.Address, bytes uint64) error {
 	}
 	defer d.leave()
 	if address == 0 || bytes == 0 || uint64(address)+bytes < bytes || theWindow.has(address) {
-		return status.Errorf(status.InvalidArgument, "%d bytes at 0x%x are no host memory to be registered", bytes, address)
+		return status.Errorf(status.InvalidArgument, "cannot register %d bytes at 0x%x: not host memory", bytes, address)
 	}
 	d.driver.hostMutex.Lock()
 	defer d.driver.hostMutex.Unlock()
@@ -239,7 +239,7 @@ func (d *device) Register(address driver.Address, bytes uint64) error {
 	behind := at < len(list) && uint64(list[at].address-address) < bytes
 	before := at > 0 && uint64(address-list[at-1].address) < list[at-1].bytes
 	if behind || before {
-		return status.Errorf(status.InvalidArgument, "some of %d bytes at 0x%x are registered already", bytes, uint64(address))
+		return status.Errorf(status.InvalidArgument, "some of %d bytes at 0x%x are already registered", bytes, uint64(address))
 	}
 	r := &registration{device: d, address: address, bytes: bytes}
 	if o := d.driver.order; o != nil {
@@ -267,7 +267,7 @@ func (d *device) Unregister(address driver.Address) error {
 	defer d.driver.hostMutex.Unlock()
 	at, _ := slices.BinarySearchFunc(d.driver.registered, address, byAddress)
 	if at == len(d.driver.registered) || d.driver.registered[at].address != address || d.driver.registered[at].device != d {
-		return status.Errorf(status.InvalidArgument, "nothing registered begins at 0x%x of %s", address, d.info.Name)
+		return status.Errorf(status.InvalidArgument, "no registered memory begins at 0x%x of %s", address, d.info.Name)
 	}
 	if o := d.driver.order; o != nil {
 		r := d.driver.registered[at]
@@ -311,13 +311,13 @@ func (d *device) Reserve(bytes uint64) (driver.Address, error) {
 	return b.address, nil
 }
 
-// reservation is a stretch of addresses, and what is mapped in it.
+// reservation is a part of addresses, and what is mapped in it.
 type reservation struct {
 	block  *block
 	mapped int
 }
 
-// Release gives a reserved stretch back.
+// Release gives a reserved part back.
 func (d *device) Release(address driver.Address, bytes uint64) error {
 	if err := d.enter(Release); err != nil {
 		return err
@@ -330,7 +330,7 @@ func (d *device) Release(address driver.Address, bytes uint64) error {
 	defer d.arena.mutex.Unlock()
 	r := d.arena.reservations[address]
 	if r == nil || r.block.bytes != bytes || r.mapped > 0 {
-		return status.Errorf(status.InvalidArgument, "%d bytes at 0x%x are not reserved, or something is mapped there", bytes, address)
+		return status.Errorf(status.InvalidArgument, "%d bytes at 0x%x are not reserved or already mapped", bytes, address)
 	}
 	delete(d.arena.reservations, address)
 	d.arena.release(r.block)
@@ -381,7 +381,7 @@ func (d *device) DestroyPhysical(handle driver.Physical) error {
 	defer d.arena.mutex.Unlock()
 	p, found := d.driver.physicals.find(uintptr(handle))
 	if !found || p.device != d {
-		return status.Errorf(status.InvalidHandle, "0x%x is no memory of %s", uint64(handle), d.info.Name)
+		return status.Errorf(status.InvalidHandle, "0x%x is not memory of %s", uint64(handle), d.info.Name)
 	}
 	d.driver.physicals.remove(uintptr(handle))
 	p.destroyed = true
@@ -413,7 +413,7 @@ func (d *device) Map(address driver.Address, handle driver.Physical) error {
 	defer a.mutex.Unlock()
 	p, found := d.driver.physicals.find(uintptr(handle))
 	if !found || p.device != d {
-		return status.Errorf(status.InvalidHandle, "0x%x is no memory of %s", uint64(handle), d.info.Name)
+		return status.Errorf(status.InvalidHandle, "0x%x is not memory of %s", uint64(handle), d.info.Name)
 	}
 	r := a.reservationOf(address, p.bytes)
 	if r == nil {
@@ -540,11 +540,11 @@ func (d *Driver) Problems() error {
 		return status.Errorf(status.InvalidState, "%d violations, the first: %v", count, violations[0])
 	}
 	if live := d.Live(); len(live) > 0 {
-		return status.Errorf(status.InvalidState, "%d blocks were not given back, the first: %d bytes at 0x%x from %s", len(live),
+		return status.Errorf(status.InvalidState, "%d blocks were not freed, the first: %d bytes at 0x%x from %s", len(live),
 			live[0].Bytes, uint64(live[0].Address), live[0].Where)
 	}
 	if streams, events, physical := d.streams.length(), d.events.length(), d.physicals.length(); streams+events+physical > 0 {
-		return status.Errorf(status.InvalidState, "%d streams, %d events and %d physical pieces of memory were not given back",
+		return status.Errorf(status.InvalidState, "%d streams, %d events and %d physical allocations were not freed",
 			streams, events, physical)
 	}
 	return nil

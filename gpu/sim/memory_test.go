@@ -70,8 +70,8 @@ func TestDeviceAddressesHaveNoAccess(t *testing.T) {
 	}
 }
 
-// memoryInUse is what the memory file of simulated devices has, in bytes. What is resident of it says less: the kernel counts that only
-// roughly, and other programs can drive it out.
+// memoryInUse is what the memory file of simulated devices has, in bytes. What is resident of it says less: the kernel counts
+// that only roughly, and other programs can drive it out.
 func memoryInUse(t *testing.T) int {
 	t.Helper()
 	descriptors, err := os.ReadDir("/proc/self/fd")
@@ -239,13 +239,13 @@ func TestTouchesOutsideOfBlocksAreRefused(t *testing.T) {
 	unit := device.Info().Granularity
 	addresses, err := device.Reserve(unit)
 	require.NoError(t, err)
-	for name, stretch := range map[string]driver.Copy{
+	for name, part := range map[string]driver.Copy{
 		"past its end":            {To: block + 900, Bytes: 101},
 		"behind its end":          {To: block + 1000, Bytes: 1},
 		"where nothing was":       {To: block + 1<<20, Bytes: 1},
 		"where nothing is mapped": {To: addresses, Bytes: 1},
 	} {
-		err = device.Fill(0, stretch.To, 1, stretch.Bytes)
+		err = device.Fill(0, part.To, 1, part.Bytes)
 		require.Equal(t, status.InvalidArgument, status.CodeOf(err), name)
 	}
 	require.NoError(t, device.Fill(0, block, 1, 1000))
@@ -271,7 +271,7 @@ func TestWhatIsNotGivenBackIsReported(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, d.Problems())
 		require.NoError(t, leak(device))
-		require.ErrorContains(t, d.Problems(), "not given back", name)
+		require.ErrorContains(t, d.Problems(), "not freed", name)
 		if live := d.Live(); name == "a block" {
 			require.Len(t, live, 1)
 			require.EqualValues(t, 77, live[0].Bytes)

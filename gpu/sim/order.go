@@ -50,7 +50,7 @@ func (c clock) tick(party int) clock {
 	return moved
 }
 
-// Use is one operation's access to a stretch of memory, or the beginning or end of a block.
+// Use is one operation's access to a interval of memory, or the beginning or end of a block.
 type Use struct {
 	Call    Call   // what did it
 	Kernel  string // where Call is Launch and its name is known
@@ -62,7 +62,7 @@ type Use struct {
 
 	party  int
 	tick   uint64
-	item   int   // of a call that copies many stretches
+	item   int   // of a call that copies many intervals
 	before clock // of the operation, its own tick included
 	places [8]uintptr
 }
@@ -169,7 +169,7 @@ func newUse(call Call, s *stream, party int, before clock) Use {
 	return u
 }
 
-// of is the use for one stretch of memory.
+// of is the use for one interval of memory.
 func (u Use) of(item int, write bool, address driver.Address, bytes uint64) *Use {
 	u.item, u.Write, u.Address, u.Bytes = item, write, address, bytes
 	return &u
@@ -189,11 +189,11 @@ func (o *order) report(problem Problem, first, second *Use, h *history) {
 // history is who used the bytes of a block, as far as somebody later may have to be ordered behind them.
 type history struct {
 	born, freed *Use
-	stretches   []stretch // in order; between them only the beginning of the block counts
+	intervals   []interval // in order; between them only the beginning of the block counts
 }
 
-// stretch is bytes that have one history. The bytes are counted from the beginning of the block.
-type stretch struct {
+// interval is bytes that have one history. The bytes are counted from the beginning of the block.
+type interval struct {
 	from, to uint64
 	write    *Use
 	reads    []*Use // since then; at most one of each party. Never changed: a copy is
@@ -204,7 +204,7 @@ func newHistory(born *Use) *history { return &history{born: born} }
 // end notes that the block is freed: the end must be behind every use, and every use from now on is wrong.
 func (o *order) end(h *history, u *Use, bytes uint64) {
 	o.access(h, u, 0, bytes)
-	h.freed, h.stretches = u, nil
+	h.freed, h.intervals = u, nil
 }
 
 // access checks a use of bytes of a block against those before it, and notes it.
@@ -217,47 +217,47 @@ func (o *order) access(h *history, u *Use, from, to uint64) {
 		o.report(problem, h.freed, u, h)
 		return
 	}
-	first, _ := slices.BinarySearchFunc(h.stretches, from, func(s stretch, at uint64) int {
+	first, _ := slices.BinarySearchFunc(h.intervals, from, func(s interval, at uint64) int {
 		if s.to <= at {
 			return -1
 		}
 		return 1
 	})
 	past := first
-	for past < len(h.stretches) && h.stretches[past].from < to {
+	for past < len(h.intervals) && h.intervals[past].from < to {
 		past++
 	}
-	changed := make([]stretch, 0, past-first+3)
+	changed := make([]interval, 0, past-first+3)
 	// Before and behind the bytes that are used, the old history stays.
-	if first < past && h.stretches[first].from < from {
-		left := h.stretches[first]
+	if first < past && h.intervals[first].from < from {
+		left := h.intervals[first]
 		left.to = from
 		changed = append(changed, left)
 	}
 	at := from
-	for _, old := range h.stretches[first:past] {
+	for _, old := range h.intervals[first:past] {
 		middle := old
 		middle.from, middle.to = max(old.from, from), min(old.to, to)
 		if at < middle.from {
-			changed = o.add(changed, h, u, stretch{from: at, to: middle.from, write: h.born})
+			changed = o.add(changed, h, u, interval{from: at, to: middle.from, write: h.born})
 		}
 		changed = o.add(changed, h, u, middle)
 		at = middle.to
 	}
 	if at < to {
-		changed = o.add(changed, h, u, stretch{from: at, to: to, write: h.born})
+		changed = o.add(changed, h, u, interval{from: at, to: to, write: h.born})
 	}
-	if first < past && h.stretches[past-1].to > to {
-		right := h.stretches[past-1]
+	if first < past && h.intervals[past-1].to > to {
+		right := h.intervals[past-1]
 		right.from = to
 		changed = append(changed, right)
 	}
-	h.stretches = slices.Replace(h.stretches, first, past, changed...)
+	h.intervals = slices.Replace(h.intervals, first, past, changed...)
 	h.unite(max(first-1, 0), first+len(changed))
 }
 
-// add checks the use against the history of a stretch, and appends what the stretch's history is then.
-func (o *order) add(list []stretch, h *history, u *Use, old stretch) []stretch {
+// add checks the use against the history of a interval, and appends what the interval's history is then.
+func (o *order) add(list []interval, h *history, u *Use, old interval) []interval {
 	if !old.write.precedes(u) {
 		o.report(Unordered, old.write, u, h)
 	}
@@ -268,29 +268,29 @@ func (o *order) add(list []stretch, h *history, u *Use, old stretch) []stretch {
 				reads = append(reads, read)
 			}
 		}
-		return append(list, stretch{old.from, old.to, old.write, append(reads, u)})
+		return append(list, interval{old.from, old.to, old.write, append(reads, u)})
 	}
 	for _, read := range old.reads {
 		if !read.precedes(u) {
 			o.report(Unordered, read, u, h)
 		}
 	}
-	return append(list, stretch{from: old.from, to: old.to, write: u})
+	return append(list, interval{from: old.from, to: old.to, write: u})
 }
 
-// unite makes neighbours of one history one stretch.
+// unite makes neighbours of one history one interval.
 func (h *history) unite(from, to int) {
 	kept := from
-	for i := from + 1; i < min(to+1, len(h.stretches)); i++ {
-		last, next := &h.stretches[kept], h.stretches[i]
+	for i := from + 1; i < min(to+1, len(h.intervals)); i++ {
+		last, next := &h.intervals[kept], h.intervals[i]
 		if last.to == next.from && last.write == next.write && slices.Equal(last.reads, next.reads) {
 			last.to = next.to
 			continue
 		}
 		kept++
-		h.stretches[kept] = next
+		h.intervals[kept] = next
 	}
-	if end := min(to+1, len(h.stretches)); kept+1 < end {
-		h.stretches = slices.Delete(h.stretches, kept+1, end)
+	if end := min(to+1, len(h.intervals)); kept+1 < end {
+		h.intervals = slices.Delete(h.intervals, kept+1, end)
 	}
 }

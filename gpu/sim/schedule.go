@@ -133,7 +133,7 @@ func (d *Driver) Step(ordinal int, handle driver.Stream) error {
 			return nil
 		}
 	}
-	return status.Errorf(status.InvalidState, "stream 0x%x of device %d has nothing to be run", uint64(handle), ordinal)
+	return status.Errorf(status.InvalidState, "stream 0x%x of device %d has no work", uint64(handle), ordinal)
 }
 
 // Finish runs everything that is queued, in the order of the streams. Only with Stepped, Seeded and in Explore.

@@ -123,19 +123,19 @@ func newDriver(options Options, choose func(choices int) int) (*Driver, error) {
 		options.Memory = 1 << 30
 	}
 	if options.Devices < 0 || options.Devices > maxDevices || options.Memory > 1<<40 || options.HostMemory > 1<<46 {
-		return nil, status.Errorf(status.InvalidArgument, "%d simulated devices of %d bytes each: at most %d of %d",
+		return nil, status.Errorf(status.InvalidArgument, "%d simulated devices of %d bytes exceed %d devices of %d bytes",
 			options.Devices, options.Memory, maxDevices, uint64(1)<<40)
 	}
 	if options.HostMemory == 0 {
 		options.HostMemory = uint64(options.Devices) * options.Memory
 	}
 	if options.Scheduler > Stepped || options.Latency < 0 {
-		return nil, status.Errorf(status.InvalidArgument, "no scheduler %d, or a negative latency %v",
+		return nil, status.Errorf(status.InvalidArgument, "scheduler is %d, not 0 to 2, or latency %v is negative",
 			options.Scheduler, options.Latency)
 	}
 	d := &Driver{options: options, parties: 1, choose: choose}
 	if options.Scheduler != Eager && d.timed() {
-		return nil, status.Errorf(status.InvalidArgument, "only the eager scheduler lets operations take time")
+		return nil, status.Errorf(status.InvalidArgument, "latency needs the eager scheduler")
 	}
 	if !options.Unchecked {
 		d.order = &order{}
@@ -221,7 +221,8 @@ func (d *Driver) Open(ordinal int) (driver.Device, error) {
 
 func (d *Driver) device(ordinal int) (*device, error) {
 	if ordinal < 0 || ordinal >= len(d.devices) {
-		return nil, status.Errorf(status.NoDevice, "no device %d: there are %d simulated devices", ordinal, len(d.devices))
+		return nil, status.Errorf(status.NoDevice, "device %d does not exist, there are %d simulated devices", ordinal,
+			len(d.devices))
 	}
 	return d.devices[ordinal], nil
 }

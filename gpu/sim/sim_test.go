@@ -77,7 +77,8 @@ func TestKernelsOfTheProgram(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, device.Fill(0, block, 1, 256))
 	parameter := binary.LittleEndian.AppendUint64(nil, uint64(block))
-	require.NoError(t, device.Launch(0, &driver.Launch{Function: add, Blocks: 3, Threads: 4, Parameter: parameter, AccessUnknown: true}))
+	require.NoError(t, device.Launch(0, &driver.Launch{Function: add, Blocks: 3, Threads: 4, Parameter: parameter,
+		AccessUnknown: true}))
 	require.Equal(t, byte(13), read(t, device, block, 1)[0])
 	require.Equal(t, 1, runs)
 	require.NoError(t, device.UnloadModule(module))

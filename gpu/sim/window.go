@@ -56,7 +56,7 @@ func (w *window) get() error {
 func (w *window) make(bytes uint64) error {
 	file, err := unix.MemfdCreate("mmsb simulated devices", unix.MFD_CLOEXEC)
 	if err != nil {
-		return status.FromErrno(status.OutOfMemory, errno(err), "no memory file for simulated devices")
+		return status.FromErrno(status.OutOfMemory, errno(err), "cannot create a memory file for simulated devices")
 	}
 	if err = unix.Ftruncate(file, int64(2*bytes)); err == nil {
 		const flags = unix.MAP_SHARED | unix.MAP_NORESERVE
@@ -79,7 +79,7 @@ func (w *window) make(bytes uint64) error {
 	return status.FromErrno(status.OutOfMemory, errno(err), "cannot map %d bytes for simulated devices", bytes)
 }
 
-// take is a stretch of a half for an arena; bytes is a multiple of frameBytes.
+// take is a part of a half for an arena; bytes is a multiple of frameBytes.
 func (w *window) take(half int, bytes uint64) (driver.Address, error) {
 	if err := w.get(); err != nil {
 		return 0, err
@@ -88,7 +88,7 @@ func (w *window) take(half int, bytes uint64) (driver.Address, error) {
 	defer w.mutex.Unlock()
 	offset, ok := w.halves[half].Allocate(bytes/frameBytes, 0)
 	if !ok {
-		return 0, status.Errorf(status.OutOfMemory, "%d bytes of addresses wanted for a simulated device, of %d in all",
+		return 0, status.Errorf(status.OutOfMemory, "%d bytes of a simulated device exceed the %d bytes of addresses",
 			bytes, w.bytes)
 	}
 	if half == openHalf {
@@ -97,7 +97,7 @@ func (w *window) take(half int, bytes uint64) (driver.Address, error) {
 	return driver.Address(uint64(w.closed) + offset*frameBytes), nil
 }
 
-// give takes a stretch back with its bytes.
+// give takes a part back with its bytes.
 func (w *window) give(address driver.Address, bytes uint64) {
 	w.discard(address, bytes)
 	offset := w.offset(address)

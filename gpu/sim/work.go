@@ -5,7 +5,7 @@ import (
 	"libmmsb/gpu/driver"
 )
 
-// touch is a stretch of memory that an operation reads or writes.
+// touch is a part of memory that an operation reads or writes.
 type touch struct {
 	address driver.Address
 	bytes   uint64
@@ -33,7 +33,8 @@ func (d *device) parts(call Call, touches []touch) ([]part, error) {
 			continue
 		}
 		if t.address < lowestAddress || uint64(t.address)+t.bytes-1 < uint64(t.address) {
-			return nil, status.Errorf(status.InvalidArgument, "there are no %d bytes at 0x%x", t.bytes, uint64(t.address))
+			return nil, status.Errorf(status.InvalidArgument, "%d bytes at 0x%x reach past the last address", t.bytes,
+				uint64(t.address))
 		}
 		var err error
 		if theWindow.has(t.address) {
@@ -41,7 +42,7 @@ func (d *device) parts(call Call, touches []touch) ([]part, error) {
 		} else {
 			before := len(parts)
 			if parts = d.driver.hostParts(parts, t); call == Fill && len(parts) == before {
-				err = status.Errorf(status.InvalidArgument, "0x%x is memory of the host that no device reaches", uint64(t.address))
+				err = status.Errorf(status.InvalidArgument, "0x%x is host memory that no device can access", uint64(t.address))
 			}
 		}
 		if err != nil {
@@ -54,24 +55,24 @@ func (d *device) parts(call Call, touches []touch) ([]part, error) {
 func (d *device) deviceParts(parts []part, call Call, t touch) ([]part, error) {
 	a := d.driver.arenaAt(t.address)
 	if a == nil {
-		return nil, status.Errorf(status.InvalidArgument, "0x%x is not an address of these devices", uint64(t.address))
+		return nil, status.Errorf(status.InvalidArgument, "0x%x is not an address of the simulated devices", uint64(t.address))
 	}
 	if call == Launch && a.device != nil && !d.CanReach(a.device.info.Ordinal) {
-		return nil, status.Errorf(status.Unsupported, "kernels of %s do not reach memory of %s", d.info.Name, a.device.info.Name)
+		return nil, status.Errorf(status.Unsupported, "kernels of %s cannot access memory of %s", d.info.Name, a.device.info.Name)
 	}
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	for at, left := t.address, t.bytes; left > 0; {
 		b := a.find(at)
 		if b == nil || b.state == reserved {
-			return nil, status.Errorf(status.InvalidArgument, "%d bytes at 0x%x: there is no memory at 0x%x",
+			return nil, status.Errorf(status.InvalidArgument, "%d bytes at 0x%x: no memory at 0x%x",
 				t.bytes, uint64(t.address), uint64(at))
 		}
 		from := uint64(at - b.address)
 		to := min(b.bytes, from+left)
 		// Only what is mapped by hand goes on in the next block.
 		if from >= b.bytes || to-from < left && b.physical == nil {
-			return nil, status.Errorf(status.InvalidArgument, "%d bytes at 0x%x: the block has %d bytes at 0x%x",
+			return nil, status.Errorf(status.InvalidArgument, "%d bytes at 0x%x reach past the block of %d bytes at 0x%x",
 				t.bytes, uint64(t.address), b.bytes, uint64(b.address))
 		}
 		parts = append(parts, part{b.history, t, at, from, to})
@@ -188,7 +189,7 @@ func (d *device) Fill(on driver.Stream, address driver.Address, value byte, byte
 // host memory nothing is known. Errors: InvalidArgument where there is no such memory, or only devices reach it.
 func (d *Driver) HostAccess(address driver.Address, bytes uint64, write bool) error {
 	if theWindow.isClosed(address) {
-		return status.Errorf(status.InvalidArgument, "the host does not reach 0x%x", uint64(address))
+		return status.Errorf(status.InvalidArgument, "the host cannot access 0x%x", uint64(address))
 	}
 	if d.serial {
 		d.turn.Lock()

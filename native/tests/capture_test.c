@@ -2,7 +2,7 @@
  * Captures without Go and without files: a saver puts what it gets into memory, on top of what an earlier capture gave, and the result must be
  * the state at the moment. First a saver that is stepped between random calls, then one beside threads. Meant for ThreadSanitizer.
  *
- * At the end bugs are planted: the test changes a line of the library, builds itself with it, and must fail.
+ * With a mode as its argument it does a part, and ends at the first failure: tests/mutations plants bugs, which must show.
  */
 #include "../access.h"
 #include "../capture.h"
@@ -16,7 +16,7 @@
 #include "../mask.h"
 #include "../pin.h"
 #include "../preimage.h"
-#include "plants.h"
+#include "check.h"
 #include "whole.h"
 
 #include <sys/mman.h>
@@ -1143,64 +1143,15 @@ static void a_frozen_context_stands_still(void) {
     stop = 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ planted bugs ---- */
-
-static const plant_t plants[] = {
-    {"a page is captured though a writer kept something of it meanwhile", "capture.c",
-     "        if (capture_state_of(index) == MMSB__CAPTURE_NONE)\n            return save_locked",
-     "        if (capture_state_of(index) >= MMSB__CAPTURE_NONE)\n            return save_locked", "threads"},
-    {"a batch does not look again when a moment comes", "page.c",
-     "return mmsb__moment_came(moments) ? mmsb__batch_touch(batch, touch, work) : 0;", "return (void)moments, 0;", "threads"},
-    {"a freeze is not looked for on a page that has been captured", "capture.c",
-     "__atomic_load_n(&frozen, __ATOMIC_RELAXED) == 0", "1", "freezes"},
-    {"a writer marks a page and forgets the copy", "capture.c", "    push_copy(capture, copy);\n", "", "calls"},
-    {"what is kept of a page's bytes is not put back", "capture.c",
-     "    put_back(&copy->bytes, room->buffer + room->extents[first].at);\n", "", "calls"},
-    {"what is kept of a page's change mask is not put back", "capture.c", "    if (copy->mask.length > 0)\n        put_back",
-     "    if (copy->mask.length > 9999999)\n        put_back", "calls"},
-    {"what is kept of a large page is not put back", "capture.c", "    put_back(part, buffer);\n", "", "calls"},
-    {"a page's change mask is not kept", "capture.c", "copy->mask.length > 0 && keep(", "copy->mask.length > 9999999 && keep(",
-     "calls"},
-    {"the last line of a change is not kept", "capture.c", "line <= last / MMSB__LINE_BYTES; line = end",
-     "line < last / MMSB__LINE_BYTES; line = end", "calls"},
-    {"lines count as kept that are not", "capture.c", "for (uint64_t at = line; at < end; at++)",
-     "for (uint64_t at = line; at <= end; at++)", "calls"},
-    {"only the first run of a delta is kept", "delta.c", "if (length == 0 || (offset / MMSB__LINE_BYTES == *line &&",
-     "if (length == 0 || (*line != UINT64_MAX) || (offset / MMSB__LINE_BYTES == *line &&", "calls"},
-    {"a page that ends is not copied", "capture.c", "    copy->whole = whole;\n", "", "calls"},
-    {"the last of several parts is not kept", "capture.c", "part = first / MMSB__CHUNK_BYTES; part <= last / MMSB__CHUNK_BYTES;",
-     "part = first / MMSB__CHUNK_BYTES; part < last / MMSB__CHUNK_BYTES;", "calls"},
-    {"a part of the change mask is not kept", "capture.c", "large->mask_parts > 0 && keep_parts",
-     "large->mask_parts > 9 && keep_parts", "calls"},
-    {"a page that was created later is captured", "capture.c", "        set_capture_state(index, MMSB__CAPTURE_LATER);\n",
-     "        (void)index;\n", "calls"},
-    {"an ended page is not reported", "capture.c",
-     "    capture->removed[capture->removed_count++] = (removed_t){index, saved->id};\n", "", "calls"},
-    {"writes through an address are not looked for", "capture.c",
-     "    return mmsb__exposed(record) || __atomic_load_n(&record->write_pins, __ATOMIC_RELAXED) != 0;\n",
-     "    return (void)record, 0;\n", "calls"},
-    {"a page is not looked at once an earlier one was taken", "capture.c", "uint64_t left = words[at / 64] >> at % 64;",
-     "uint64_t left = at % 64 ? 0 : words[at / 64];", "calls"},
-    {"copies have no limit", "capture.c", "*blocked = pool->bytes + bytes > pool->limit && pool->bytes != 0;", "*blocked = 0;",
-     "limit"},
-    {"a page goes while parts of it are to be saved", "capture.c", "length == UINT64_MAX || (length > 0 && keep_large(",
-     "(length == UINT64_MAX && 0) || (length > 0 && keep_large(", "calls"},
-    {"a delta without bytes is not noticed", "delta.c", "if (line == UINT64_MAX) /* no byte changes, but the epoch moves */",
-     "if (0)", "calls"},
-    {"destroying takes the short way beside a capture", "capture.c", "    mmsb__detour_begin();\n    /* In this order",
-     "    /* In this order", "calls"},
-    {"marks of the capture before are left", "capture.c",
-     "        memset(marks + ((size_t)chunks[i] << MMSB__LEAF_BITS), MMSB__CAPTURE_NONE, MMSB__LEAF_RECORDS);\n", "", "calls"},
-    {NULL, "capture.c", "", "", "calls"},
-};
+/* -------------------------------------------------------------------------------------------------------- main ---- */
 
 int main(int argument_count, char **arguments) {
     const char *argument = argument_count > 1 ? arguments[1] : "1";
     static const char *const modes[] = {"calls", "threads", "freezes", "limit"};
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
-        planted |= strcmp(argument, modes[i]) == 0;
+        stop_at_failure |= strcmp(argument, modes[i]) == 0;
     start();
-    if (planted) {
+    if (stop_at_failure) {
         if (argument[0] == 'c')
             captures_are_the_state_at_the_moment(argument_count > 2 ? (unsigned)strtoul(arguments[2], NULL, 0) : 1);
         else if (argument[0] == 'l')
@@ -1222,9 +1173,6 @@ int main(int argument_count, char **arguments) {
     end_case("captures_beside_threads_are_one_moment");
     a_frozen_context_stands_still();
     end_case("a_frozen_context_stands_still");
-    /* Threads may do nothing that shows a bug, the less the fewer processors they have for themselves: it is run until it shows. */
-    planted_bugs_are_caught(arguments[0], __FILE__, plants, sizeof plants / sizeof *plants, PATIENCE);
-    end_case("planted_bugs_are_caught");
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

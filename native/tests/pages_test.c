@@ -3,7 +3,7 @@
  * pages; nothing may be handed out twice, lost, or seen half-done. Meant for ThreadSanitizer. Other cases go step by step, so that what they
  * look for shows each time.
  *
- * At the end bugs are planted: the test changes a line of the library, builds itself with it, and must fail.
+ * With the argument `steps` it does these alone and ends at the first failure: tests/mutations plants bugs, which they must show.
  */
 #define _GNU_SOURCE
 #include "../access.h"
@@ -15,11 +15,12 @@
 #include "../look.h"
 #include "../mask.h"
 #include "../pin.h"
-#include "plants.h"
+#include "check.h"
 #include "whole.h"
 
 #include <dlfcn.h>
 #include <linux/membarrier.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -102,7 +103,7 @@ long syscall(long number, ...) {
     }
     long result = kernel(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
     /* A kernel that knows no barrier must not hide that nobody asks for it. */
-    return planted && number == SYS_membarrier ? 0 : result;
+    return stop_at_failure && number == SYS_membarrier ? 0 : result;
 }
 
 static void start(void) {
@@ -132,6 +133,37 @@ static uint64_t create(uint64_t size, int zeroed) {
         CHECK(status == MMSB_OK);
     }
     return page;
+}
+
+/* ------------------------------------------------------------------------------------------------------ looks ---- */
+
+/* The next touch of a system page lets the test look at the library in the middle of a call. */
+#define SYSTEM_PAGE 4096
+static uint8_t *volatile fence;
+static void (*look)(void);
+
+static void at_fault(int number, siginfo_t *info, void *context) {
+    (void)context;
+    if (fence == NULL || (uintptr_t)info->si_addr / SYSTEM_PAGE != (uintptr_t)fence / SYSTEM_PAGE) {
+        signal(number, SIG_DFL);
+        return;
+    }
+    mprotect(fence, SYSTEM_PAGE, PROT_READ | PROT_WRITE);
+    fence = NULL;
+    look();
+}
+
+static void look_at_touch(void *bytes, void (*what)(void)) {
+    struct sigaction action = {.sa_sigaction = at_fault, .sa_flags = SA_SIGINFO};
+    CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
+    look = what;
+    fence = (uint8_t *)((uintptr_t)bytes / SYSTEM_PAGE * SYSTEM_PAGE);
+    CHECK(mprotect(fence, SYSTEM_PAGE, PROT_NONE) == 0);
+}
+
+static int touched(void) {
+    signal(SIGSEGV, SIG_DFL);
+    return fence == NULL;
 }
 
 /* ------------------------------------------------------------------------------------------------- the depot ---- */
@@ -218,7 +250,7 @@ static void the_depot_gives_what_it_got(void) {
     end_numbers();
 }
 
-/* A planted run calls this at a place in the library where another thread may come between. */
+/* With a bug planted the library calls this where another thread may come between. */
 static void (*meanwhile)(void);
 
 void test_meanwhile(void);
@@ -551,6 +583,37 @@ static void a_bad_item_changes_nothing(void) {
     mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
+static uint64_t repeating;
+
+static void look_for_the_lock(void) {
+    CHECK((state_of(repeating) & MMSB__OWNER_MASK) != 0);
+}
+
+/* The second delta's bytes are read while its page is being changed. */
+static void a_page_that_repeats_stays_locked(void) {
+    begin_context();
+    repeating = create(64, 1);
+    const mmsb_page_t pages[2] = {repeating, repeating};
+    uint8_t *bytes = mmap(NULL, SYSTEM_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const uint8_t first[2] = {1, 2};
+    const mmsb_run_t runs[2] = {{3, 1}, {5, 1}};
+    for (uint64_t count = 1; count <= 2; count++) {
+        mmsb_delta_t deltas[2];
+        for (int i = 0; i < 2; i++)
+            deltas[i] = (mmsb_delta_t){.struct_size = sizeof deltas[i],
+                                       .kind = MMSB_DELTA_RUNS,
+                                       .runs = runs,
+                                       .count = count,
+                                       .payload = i == 0 ? first : bytes};
+        look_at_touch(bytes, look_for_the_lock);
+        CHECK(mmsb__page_apply_many(pages, deltas, 2, NULL) == MMSB_OK);
+        CHECK(touched());
+        CHECK(state_of(repeating) == live_state(repeating, 64));
+    }
+    munmap(bytes, SYSTEM_PAGE);
+    mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
+}
+
 /* A batch meets a page that somebody else has, with another page locked: at first it lets go of that, then it keeps it. */
 static mmsb_page_t met[2];
 
@@ -676,30 +739,22 @@ static void who_is_busy_is_waited_for(void) {
     mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
-static void (*zero)(void *bytes, uint64_t length, const void *next);
-static uint32_t looks;
-
-static void look_for_the_mark(void *bytes, uint64_t length, const void *next) {
+static void look_for_the_mark(void) {
     CHECK(__atomic_load_n(&mmsb__current->busy, __ATOMIC_RELAXED) == 1);
-    looks++;
-    zero(bytes, length, next);
 }
 
 static void who_works_in_a_cache_says_so(void) {
     begin_context();
-    zero = mmsb__bytes.zero;
-    mmsb__bytes.zero = look_for_the_mark;
-    looks = 0;
-    for (int way = 1; way <= 2; way++) {
-        uint8_t bytes[256];
-        memset(bytes, way, sizeof bytes);
+    for (int way = 0; way < 3; way++) {
+        uint8_t bytes[16];
+        memset(bytes, way + 1, sizeof bytes);
         uint64_t page = create(256, 1);
-        CHECK(mmsb__page_write(page, 0, bytes, 256) == MMSB_OK);
+        CHECK(mmsb__page_write(page, 0, bytes, sizeof bytes) == MMSB_OK);
         destroy_by(0, page);
-        create_by(way, 256, 1);
+        look_at_touch(mmsb__record_bytes(mmsb__record_of(page)), look_for_the_mark);
+        create_by(way, 256, 1); /* zeroes the bytes */
+        CHECK(touched());
     }
-    mmsb__bytes.zero = zero;
-    CHECK(looks == 2);
     mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
@@ -879,112 +934,7 @@ static void marks_are_seen_after_synchronise(void) {
     mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
-/* ------------------------------------------------------------------------------------------------ planted bugs ---- */
-
-#define MEANWHILE "    extern void test_meanwhile(void);\n    test_meanwhile();\n"
-
-static const plant_t plants[] = {
-    {"the tag of a stack does not count", "thread.c", "    return ((seen >> 32) + 1) << 32 | first;\n",
-     MEANWHILE "    return (seen >> 32) << 32 | first;\n", "steps"},
-    {NULL, "thread.c", "    return ((seen >> 32) + 1) << 32 | first;\n",
-     MEANWHILE "    return ((seen >> 32) + 1) << 32 | first;\n", "steps"},
-    {"a magazine that is taken stays in the depot", "thread.c",
-     "next = head_after(seen, __atomic_load_n(&magazine->next, __ATOMIC_RELAXED));", "next = head_after(seen, (uint32_t)seen);",
-     "steps"},
-    {"a full magazine is taken for an empty one", "thread.c",
-     "            stack_push(&cache->owner->depot[cache->shard].full[class_number], previous);\n",
-     "            magazine_drop(previous, cache->shard);\n", "steps"},
-    {"a magazine does not know how many lie below it", "thread.c",
-     "__atomic_store_n(&magazine->depth, below + 1, __ATOMIC_RELAXED);",
-     "__atomic_store_n(&magazine->depth, 1, __ATOMIC_RELAXED);", "steps"},
-    {"a magazine has the depth that it had", "thread.c",
-     "        __atomic_store_n(&magazine->depth, below + 1, __ATOMIC_RELAXED);\n",
-     "        if (magazine->depth == 0)\n            magazine->depth = below + 1;\n", "steps"},
-    {"other shards keep nothing", "thread.c", "% MMSB__SHARDS].full[class_number], others_keep);",
-     "% MMSB__SHARDS].full[class_number], 0);", "steps"},
-    {"other shards keep one more", "thread.c", "__ATOMIC_RELAXED) <= keeps)", "__ATOMIC_RELAXED) <= keeps + 1)", "steps"},
-    {"a thread's own shard keeps some, too", "thread.c", "stack_pop(&context->depot[shard].full[class_number], 0);",
-     "stack_pop(&context->depot[shard].full[class_number], others_keep);", "steps"},
-    {"shards keep magazines though no memory is left", "thread.c",
-     "    mmsb__magazine_t *magazine = depot_pop(context, class_number, 0, 0);\n",
-     "    mmsb__magazine_t *magazine = depot_pop(context, class_number, 0, MMSB__SHARD_KEEPS);\n", "steps"},
-    {"a thread that ends takes its handles along", "thread.c", "            cache_empty(cache, 1);\n",
-     "            cache_empty(cache, 0);\n", "steps"},
-    {"handles of a context that has ended stay in the depot", "thread.c",
-     "        while ((magazine = depot_pop(context, class_number, 0, 0)))\n            magazine_drop(magazine, 0);\n",
-     "        (void)magazine;\n", "steps"},
-    {"a handle is taken and stays in the magazine", "page.c",
-     "    *handle = magazine->handles[--magazine->count];\n    return MMSB_OK;",
-     "    *handle = magazine->handles[magazine->count - 1];\n    return MMSB_OK;", "steps"},
-    {"a handle is taken on the short way and stays in the magazine", "page.h", "            magazine->count = left;\n", "",
-     "steps"},
-    {"a cache is not closed when its context ends", "thread.c", "        cache_close(cache);\n    wait_for_caches(context);\n",
-     "        ;\n    wait_for_caches(context);\n" MEANWHILE, "steps"},
-    {"a cache that is closed still ends pages", "thread.c", "        cache_close(cache);\n    wait_for_caches(context);\n",
-     "        cache->context = cache->plain_context = 0;\n    wait_for_caches(context);\n" MEANWHILE, "steps"},
-    {NULL, "thread.c", "        cache_close(cache);\n    wait_for_caches(context);\n",
-     "        cache_close(cache);\n    wait_for_caches(context);\n" MEANWHILE, "steps"},
-    {"caches are closed after the barrier", "thread.c", "        cache_close(cache);\n    wait_for_caches(context);\n",
-     "        ;\n    wait_for_caches(context);\n    for (mmsb__cache_t *cache = context->caches; cache; cache = "
-     "cache->next_of_context)\n        cache_close(cache);\n",
-     "steps"},
-    {"the barrier is left out", "thread.c", "        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);\n",
-     "        ;\n", "steps"},
-    {"who is busy is not waited for", "thread.c", "while (__atomic_load_n(&cache->busy, __ATOMIC_ACQUIRE))", "while (0)",
-     "steps"},
-    {"who works in a cache does not say so", "thread.h", "    __atomic_store_n(&cache->busy, 1, __ATOMIC_RELAXED);\n", "",
-     "steps"},
-    {"who has created a page stays busy", "page.h", "            mmsb__cache_end(cache);\n            *page = handle;",
-     "            *page = handle;", "steps"},
-    {"the generation does not count in the state", "page.h", "    return state + (UINT64_C(1) << MMSB__INDEX_BITS) - ",
-     "    return state - ", "steps"},
-    {"the generation does not count in the handle", "page.h", "    return page + (UINT64_C(1) << MMSB__INDEX_BITS);",
-     "    return page;", "steps"},
-    {"a state lacks its size class", "page.h", "MMSB__LIVE | (uint64_t)class_number << MMSB__CLASS_SHIFT,", "MMSB__LIVE,",
-     "steps"},
-    {"a pinned page is destroyed on the short way", "page.h",
-     "MMSB__LIKELY(!mmsb__record_pinned(record) && mmsb__record_bare(record))", "MMSB__LIKELY(mmsb__record_bare(record))",
-     "steps"},
-    {"a pinned page is destroyed by a batch", "page.c",
-     "return mmsb__record_pinned(record) ? pinned(pages[i], record) : MMSB_OK;",
-     "return (void)pages, (void)i, (void)record, MMSB_OK;", "steps"},
-    {"a change mask is left where its page ends", "page.h", "    return (record->side | record->mask_frame) == 0;",
-     "    return record->side == 0;", "steps"},
-    {"a page of the last generation ends like the others", "page.h", "|| mmsb__page_is_last(page)))\n        return 0;",
-     "))\n        return 0;", "steps"},
-    {"an id that is in use is given to a page of a batch", "page.c",
-     "        if (MMSB__UNLIKELY(__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED)))\n            break;\n", "", "steps"},
-    {"the same of a zeroed batch", "page.c",
-     "            if (MMSB__UNLIKELY(__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED))) {\n", "            if (0) {\n",
-     "steps"},
-    {"the same of a single page, the short way", "page.h", "!__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED) && (!zeroed",
-     "(!zeroed", "steps"},
-    {"the same of a single page, the longer way", "page.c",
-     "    if (__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED)) { /* Go knows which ids are taken */\n", "    if (0) {\n",
-     "steps"},
-    {"the last bytes are not cleaned", "page.h", "end = ((uint64_t)record->dirty_last + 1) << 4;",
-     "end = (uint64_t)record->dirty_last << 4;", "steps"},
-    {"a batch of pages is counted as one", "page.c", "mmsb__counter_add(&cache->frees, i);",
-     "mmsb__counter_add(&cache->frees, i != 0);", "steps"},
-    {"the first item of a batch is not looked at", "page.h", "for (size_t i = count; i-- > 0;) {",
-     "for (size_t i = count; i-- > 1;) {", "steps"},
-    {"items are locked from the first on, and the last change of a page locks it", "page.h", "for (size_t i = count; i-- > 0;) {",
-     "for (size_t i = 0; i < count; i++) {", "steps"},
-    {"pages stay locked where a later item is bad", "page.h",
-     "            if (!batch->keeps)\n                mmsb__batch_unlock(batch);\n", "", "steps"},
-    {"pages of a batch of deltas stay locked where one is bad", "delta.c",
-     "            mmsb__batch_unlock(&batch);\n            return status;\n        }\n        if "
-     "(MMSB__LIKELY(!mmsb__batch_touch(&batch, touch_struct",
-     "            return status;\n        }\n        if (MMSB__LIKELY(!mmsb__batch_touch(&batch, touch_struct", "steps"},
-    {"a batch unlocks pages of others", "page.c", "if ((state & MMSB__OWNER_MASK) == batch->owner)",
-     "if (state & MMSB__OWNER_MASK)", "steps"},
-    {"a batch destroys a page twice", "page.c", "return batch->distinct ? mmsb__fail(", "return 0 ? mmsb__fail(", "steps"},
-    {"a page that somebody has locked is open to all", "page.h",
-     "return mmsb__state_beside(state, page) >> MMSB__OWNER_SHIFT == MMSB__LIVE >> MMSB__OWNER_SHIFT;",
-     "return mmsb__state_beside(state, page) >> MMSB__NONRESIDENT_SHIFT == MMSB__LIVE >> MMSB__NONRESIDENT_SHIFT;", "steps"},
-    {"a handle of an earlier page is taken for the record's page", "page.h", "    return state ^ (page & ~MMSB__INDEX_MASK);",
-     "    return (state ^ (page & ~MMSB__INDEX_MASK)) & 0xf00000000fffffff;", "steps"},
-};
+/* -------------------------------------------------------------------------------------------------------- main ---- */
 
 typedef struct test_case {
     const char *name;
@@ -1003,6 +953,7 @@ static const test_case_t steps[] = {
     CASE(the_last_generation_is_the_last),
     CASE(zeroed_pages_are_zero),
     CASE(a_bad_item_changes_nothing),
+    CASE(a_page_that_repeats_stays_locked),
     CASE(others_locks_stay),
     CASE(the_depot_has_what_threads_leave),
     CASE(nothing_begins_after_the_end),
@@ -1023,14 +974,12 @@ static void run_cases(const test_case_t *cases, size_t count) {
 }
 
 int main(int argument_count, char **arguments) {
-    planted = argument_count > 1 && strcmp(arguments[1], "steps") == 0;
+    stop_at_failure = argument_count > 1 && strcmp(arguments[1], "steps") == 0;
     start();
     run_cases(steps, sizeof steps / sizeof *steps);
-    if (planted)
+    if (stop_at_failure)
         return 0;
     run_cases(storms, sizeof storms / sizeof *storms);
-    planted_bugs_are_caught(arguments[0], __FILE__, plants, sizeof plants / sizeof *plants, 0);
-    end_case("planted_bugs_are_caught");
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

@@ -1,12 +1,12 @@
 /*
- * whole.h — a walk over all of a context between the storms of a test: native/check.h.
+ * whole.h — a walk over all of a context between the storms of a test: native/invariants.h.
  */
 #ifndef MMSB_NATIVE_TESTS_WHOLE_H
 #define MMSB_NATIVE_TESTS_WHOLE_H
 
 #include <stdio.h>
 
-#include "../check.h"
+#include "../invariants.h"
 
 /* No call runs on the context: 1 where nothing is wrong with it, or this build cannot tell. */
 static inline int table_is_whole(uint32_t context_index) {

@@ -310,7 +310,7 @@ static void batches_with_one_bad_item(const abuse_t *abuse, mmsb_page_t own, uin
     WRONG(mmsb_page_destroy_many(two, 2, &bad), MMSB_E_STALE_HANDLE);
     CHECK_EQUAL(bad, 1);
     pages[place] = own;
-    deltas[place].kind = 9;
+    deltas[place].kind = MMSB_DELTA_RUNS + 1;
     WRONG_AT(mmsb_page_apply_many(pages, deltas, COUNT, &bad), MMSB_E_INVALID_ARGUMENT);
 }
 

@@ -1,5 +1,5 @@
 /* Adopted pages: memory of the caller's, given back exactly once and on the thread whose call ended the page. */
-#include "check.h"
+#include "library.h"
 
 typedef struct owner {
     int released;
@@ -241,7 +241,7 @@ static void wrong_arguments_adopt_nothing(void) {
     CHECK_STATUS(mmsb_page_adopt(context, memory, SIZE_MAX, &options, &page), MMSB_E_INVALID_SIZE);
     options.location = MMSB_LOCATION_GPU;
     CHECK_STATUS(mmsb_page_adopt(context, memory, 64, &options, &page), MMSB_E_NO_DEVICE);
-    options.location = 55;
+    options.location = MMSB_LOCATION_DISK + 1;
     CHECK_STATUS(mmsb_page_adopt(context, memory, 64, &options, &page), MMSB_E_INVALID_ARGUMENT);
     options = defaults;
     options.read_only = 2;

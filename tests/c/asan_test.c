@@ -3,7 +3,7 @@
  * report, although the bytes lie in mapped memory of ours that it knows nothing of by itself. Built without it, there is nothing
  * to show and the test says so.
  */
-#include "check.h"
+#include "library.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>

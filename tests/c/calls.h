@@ -5,7 +5,7 @@
 #ifndef MMSB_TESTS_CALLS_H
 #define MMSB_TESTS_CALLS_H
 
-#include "check.h"
+#include "library.h"
 
 enum call_role {
     ORDINARY,
@@ -184,7 +184,7 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_journal_open, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL)) \
     CALL(mmsb_journal_sync, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
     CALL(mmsb_journal_close, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
-    CALL(mmsb_journal_drop, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE)) \
+    CALL(mmsb_journal_trim, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE)) \
     CALL(mmsb_journal_info, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.journal_info)) \
     CALL(mmsb_device_list, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, 0, &a.length)) \
     CALL(mmsb_runtime_shared, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, &a.number)) \

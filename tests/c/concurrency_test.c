@@ -2,7 +2,8 @@
  * Concurrency: calls on one page take effect one after the other, batches whole or not at all, one destroy wins, and nothing
  * breaks while contexts end under the calls of other threads.
  */
-#include "check.h"
+#include "library.h"
+#include "test_hooks.h" /* the library with assertions */
 
 enum { WRITERS = 3, READERS = 3, THREADS = WRITERS + READERS, LARGEST = 20000 };
 

@@ -1,5 +1,5 @@
 /* Contexts: options, their text form, stats, listing under concurrent change, limits, trim, memory by purpose, shutdown. */
-#include "check.h"
+#include "library.h"
 
 static mmsb_context_options_t defaults(void) {
     mmsb_context_options_t options;
@@ -135,15 +135,15 @@ static void wrong_options_make_no_context(void) {
         CHECK_STATUS(mmsb_context_create(&options, &context), MMSB_E_STRUCT_VERSION);
     }
     options = defaults();
-    options.default_location = 17;
+    options.default_location = MMSB_LOCATION_DISK + 1;
     CHECK_STATUS(mmsb_context_create(&options, &context), MMSB_E_INVALID_ARGUMENT);
     options.default_location = MMSB_LOCATION_DEFAULT;
     CHECK_STATUS(mmsb_context_create(&options, &context), MMSB_E_INVALID_ARGUMENT);
     options = defaults();
-    options.simulate = 3;
+    options.simulate = MMSB_SIMULATE_ALWAYS + 1;
     CHECK_STATUS(mmsb_context_create(&options, &context), MMSB_E_INVALID_ARGUMENT);
     options = defaults();
-    options.fallback = -1;
+    options.fallback = MMSB_FALLBACK_ERROR - 1;
     CHECK_STATUS(mmsb_context_create(&options, &context), MMSB_E_INVALID_ARGUMENT);
     options = defaults();
     options.huge_pages = 2;

@@ -3,7 +3,7 @@
  * every entry, which on the main thread means reading /proc/self/maps; the library answers from a cache, once per thread. What
  * reaches the C library is counted by the test build; nothing here looks at a clock.
  */
-#include "check.h"
+#include "library.h"
 #include "test_hooks.h"
 
 #include <ucontext.h>

@@ -1,5 +1,5 @@
 /* Deltas: the five kinds, their validation, batches, runs as arrays, merge, from two pages, conversions. */
-#include "check.h"
+#include "library.h"
 
 enum { SIZE = 40 };
 
@@ -105,8 +105,8 @@ static int mask_is(mmsb_page_t page, const uint8_t *changed) {
 
 static void all_kinds_are_applied(void) {
     mmsb_context_t context = new_context();
-    for (int location = 0; location < 2; location++) {
-        mmsb_page_t page = location == 0 ? new_page(context, SIZE) : new_disk_page(context, SIZE);
+    for (int on_disk = 0; on_disk < 2; on_disk++) {
+        mmsb_page_t page = on_disk ? new_disk_page(context, SIZE) : new_page(context, SIZE);
         uint8_t bytes[SIZE] = {0};
         uint8_t changed[SIZE] = {0};
         for (uint64_t round = 0; round < 300; round++) {
@@ -245,53 +245,69 @@ static void wrong_deltas_change_nothing(void) {
         mmsb_delta_t delta;
     } wrong[] = {
         {"kind 0", MMSB_E_INVALID_ARGUMENT, {.kind = 0}},
-        {"kind 6", MMSB_E_INVALID_ARGUMENT, {.kind = 6}},
+        {"kind 6", MMSB_E_INVALID_ARGUMENT, {.kind = MMSB_DELTA_RUNS + 1}},
         {"kind -1", MMSB_E_INVALID_ARGUMENT, {.kind = -1}},
-        {"bytes: no mask", MMSB_E_INVALID_ARGUMENT, {.kind = 1, .mask_length = 4, .payload = payload}},
-        {"bytes: no payload", MMSB_E_INVALID_ARGUMENT, {.kind = 1, .mask = mask, .mask_length = 4}},
-        {"bytes: mask too long", MMSB_E_OUT_OF_RANGE, {.kind = 1, .mask = mask, .mask_length = SIZE + 1, .payload = payload}},
+        {"bytes: no mask", MMSB_E_INVALID_ARGUMENT, {.kind = MMSB_DELTA_DENSE_BYTES, .mask_length = 4, .payload = payload}},
+        {"bytes: no payload", MMSB_E_INVALID_ARGUMENT, {.kind = MMSB_DELTA_DENSE_BYTES, .mask = mask, .mask_length = 4}},
+        {"bytes: mask too long",
+         MMSB_E_OUT_OF_RANGE,
+         {.kind = MMSB_DELTA_DENSE_BYTES, .mask = mask, .mask_length = SIZE + 1, .payload = payload}},
         {"bytes: payload short",
          MMSB_E_MISMATCH,
-         {.kind = 1, .mask = mask, .mask_length = 4, .payload = payload, .payload_length = 3}},
+         {.kind = MMSB_DELTA_DENSE_BYTES, .mask = mask, .mask_length = 4, .payload = payload, .payload_length = 3}},
         {"bytes: payload long",
          MMSB_E_MISMATCH,
-         {.kind = 1, .mask = mask, .mask_length = 4, .payload = payload, .payload_length = 5}},
-        {"bits: no mask", MMSB_E_INVALID_ARGUMENT, {.kind = 2, .mask_length = 4, .payload = payload}},
-        {"bits: no payload", MMSB_E_INVALID_ARGUMENT, {.kind = 2, .mask = mask, .mask_length = 4}},
-        {"bits: mask too long", MMSB_E_OUT_OF_RANGE, {.kind = 2, .mask = mask, .mask_length = SIZE + 1, .payload = payload}},
-        {"bits: endless mask", MMSB_E_OUT_OF_RANGE, {.kind = 2, .mask = mask, .mask_length = UINT64_MAX, .payload = payload}},
+         {.kind = MMSB_DELTA_DENSE_BYTES, .mask = mask, .mask_length = 4, .payload = payload, .payload_length = 5}},
+        {"bits: no mask", MMSB_E_INVALID_ARGUMENT, {.kind = MMSB_DELTA_DENSE_BITS, .mask_length = 4, .payload = payload}},
+        {"bits: no payload", MMSB_E_INVALID_ARGUMENT, {.kind = MMSB_DELTA_DENSE_BITS, .mask = mask, .mask_length = 4}},
+        {"bits: mask too long",
+         MMSB_E_OUT_OF_RANGE,
+         {.kind = MMSB_DELTA_DENSE_BITS, .mask = mask, .mask_length = SIZE + 1, .payload = payload}},
+        {"bits: endless mask",
+         MMSB_E_OUT_OF_RANGE,
+         {.kind = MMSB_DELTA_DENSE_BITS, .mask = mask, .mask_length = UINT64_MAX, .payload = payload}},
         {"bits: payload short",
          MMSB_E_MISMATCH,
-         {.kind = 2, .mask = mask, .mask_length = 4, .payload = payload, .payload_length = 3}},
-        {"sparse: no mask", MMSB_E_INVALID_ARGUMENT, {.kind = 3, .mask_length = 4, .payload = payload}},
-        {"sparse: no payload", MMSB_E_INVALID_ARGUMENT, {.kind = 3, .mask = mask, .mask_length = 24}},
-        {"sparse: mask too long", MMSB_E_OUT_OF_RANGE, {.kind = 3, .mask = mask, .mask_length = SIZE + 1, .payload = payload}},
+         {.kind = MMSB_DELTA_DENSE_BITS, .mask = mask, .mask_length = 4, .payload = payload, .payload_length = 3}},
+        {"sparse: no mask", MMSB_E_INVALID_ARGUMENT, {.kind = MMSB_DELTA_SPARSE_BITS, .mask_length = 4, .payload = payload}},
+        {"sparse: no payload", MMSB_E_INVALID_ARGUMENT, {.kind = MMSB_DELTA_SPARSE_BITS, .mask = mask, .mask_length = 24}},
+        {"sparse: mask too long",
+         MMSB_E_OUT_OF_RANGE,
+         {.kind = MMSB_DELTA_SPARSE_BITS, .mask = mask, .mask_length = SIZE + 1, .payload = payload}},
         {"sparse: payload short",
          MMSB_E_MISMATCH,
-         {.kind = 3, .mask = mask, .mask_length = 24, .payload = payload, .payload_length = 8}},
+         {.kind = MMSB_DELTA_SPARSE_BITS, .mask = mask, .mask_length = 24, .payload = payload, .payload_length = 8}},
         {"sparse: payload long",
          MMSB_E_MISMATCH,
-         {.kind = 3, .mask = mask, .mask_length = 24, .payload = payload, .payload_length = 10}},
-        {"indexed: no offsets", MMSB_E_INVALID_ARGUMENT, {.kind = 4, .count = 3, .payload = payload}},
-        {"indexed: no payload", MMSB_E_INVALID_ARGUMENT, {.kind = 4, .count = 1, .offsets = past}},
-        {"indexed: past the end", MMSB_E_OUT_OF_RANGE, {.kind = 4, .count = 3, .offsets = past, .payload = payload}},
-        {"indexed: far past the end", MMSB_E_OUT_OF_RANGE, {.kind = 4, .count = 1, .offsets = far, .payload = payload}},
-        {"indexed: 32 past the end", MMSB_E_OUT_OF_RANGE, {.kind = 4, .count = 2, .offsets32 = past32, .payload = payload}},
+         {.kind = MMSB_DELTA_SPARSE_BITS, .mask = mask, .mask_length = 24, .payload = payload, .payload_length = 10}},
+        {"indexed: no offsets", MMSB_E_INVALID_ARGUMENT, {.kind = MMSB_DELTA_INDEXED, .count = 3, .payload = payload}},
+        {"indexed: no payload", MMSB_E_INVALID_ARGUMENT, {.kind = MMSB_DELTA_INDEXED, .count = 1, .offsets = past}},
+        {"indexed: past the end",
+         MMSB_E_OUT_OF_RANGE,
+         {.kind = MMSB_DELTA_INDEXED, .count = 3, .offsets = past, .payload = payload}},
+        {"indexed: far past the end",
+         MMSB_E_OUT_OF_RANGE,
+         {.kind = MMSB_DELTA_INDEXED, .count = 1, .offsets = far, .payload = payload}},
+        {"indexed: 32 past the end",
+         MMSB_E_OUT_OF_RANGE,
+         {.kind = MMSB_DELTA_INDEXED, .count = 2, .offsets32 = past32, .payload = payload}},
         {"indexed: payload length",
          MMSB_E_MISMATCH,
-         {.kind = 4, .count = 1, .offsets = past, .payload = payload, .payload_length = 2}},
-        {"runs: no runs", MMSB_E_INVALID_ARGUMENT, {.kind = 5, .count = 1, .payload = payload}},
-        {"runs: no payload", MMSB_E_INVALID_ARGUMENT, {.kind = 5, .count = 1, .runs = run_past}},
-        {"runs: past the end", MMSB_E_OUT_OF_RANGE, {.kind = 5, .count = 2, .runs = run_past, .payload = payload}},
-        {"runs: far past the end", MMSB_E_OUT_OF_RANGE, {.kind = 5, .count = 1, .runs = run_far, .payload = payload}},
-        {"runs: endless", MMSB_E_OUT_OF_RANGE, {.kind = 5, .count = 1, .runs = run_long, .payload = payload}},
-        {"runs: empty past the end", MMSB_E_OUT_OF_RANGE, {.kind = 5, .count = 1, .runs = run_empty_past}},
+         {.kind = MMSB_DELTA_INDEXED, .count = 1, .offsets = past, .payload = payload, .payload_length = 2}},
+        {"runs: no runs", MMSB_E_INVALID_ARGUMENT, {.kind = MMSB_DELTA_RUNS, .count = 1, .payload = payload}},
+        {"runs: no payload", MMSB_E_INVALID_ARGUMENT, {.kind = MMSB_DELTA_RUNS, .count = 1, .runs = run_past}},
+        {"runs: past the end", MMSB_E_OUT_OF_RANGE, {.kind = MMSB_DELTA_RUNS, .count = 2, .runs = run_past, .payload = payload}},
+        {"runs: far past the end",
+         MMSB_E_OUT_OF_RANGE,
+         {.kind = MMSB_DELTA_RUNS, .count = 1, .runs = run_far, .payload = payload}},
+        {"runs: endless", MMSB_E_OUT_OF_RANGE, {.kind = MMSB_DELTA_RUNS, .count = 1, .runs = run_long, .payload = payload}},
+        {"runs: empty past the end", MMSB_E_OUT_OF_RANGE, {.kind = MMSB_DELTA_RUNS, .count = 1, .runs = run_empty_past}},
         {"runs: payload length",
          MMSB_E_MISMATCH,
-         {.kind = 5, .count = 1, .runs = run_past, .payload = payload, .payload_length = 3}},
-        {"source not UTF-8", MMSB_E_INVALID_ARGUMENT, {.kind = 5, .source = "a\xFF"}},
-        {"intent not UTF-8", MMSB_E_INVALID_ARGUMENT, {.kind = 5, .intent = "\xC0\x80"}},
-        {"source with a surrogate", MMSB_E_INVALID_ARGUMENT, {.kind = 5, .source = "\xED\xA0\x80"}},
+         {.kind = MMSB_DELTA_RUNS, .count = 1, .runs = run_past, .payload = payload, .payload_length = 3}},
+        {"source not UTF-8", MMSB_E_INVALID_ARGUMENT, {.kind = MMSB_DELTA_RUNS, .source = "a\xFF"}},
+        {"intent not UTF-8", MMSB_E_INVALID_ARGUMENT, {.kind = MMSB_DELTA_RUNS, .intent = "\xC0\x80"}},
+        {"source with a surrogate", MMSB_E_INVALID_ARGUMENT, {.kind = MMSB_DELTA_RUNS, .source = "\xED\xA0\x80"}},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         mmsb_delta_t delta = wrong[i].delta;
@@ -634,7 +650,7 @@ static void conversions_keep_the_change(void) {
     make_example(&example, RUNS, 1);
     mmsb_delta_t *made = NULL;
     CHECK_STATUS(mmsb_delta_convert(&example.delta, 0, &made), MMSB_E_INVALID_ARGUMENT);
-    CHECK_STATUS(mmsb_delta_convert(&example.delta, 6, &made), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_delta_convert(&example.delta, MMSB_DELTA_RUNS + 1, &made), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_delta_convert(NULL, MMSB_DELTA_RUNS, &made), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_delta_convert(&example.delta, MMSB_DELTA_RUNS, NULL), MMSB_E_INVALID_ARGUMENT);
     CHECK(made == NULL);

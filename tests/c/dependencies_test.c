@@ -1,5 +1,5 @@
 /* Dependencies: edges from parents to children, their lists, the order of all, and no cycles. */
-#include "check.h"
+#include "library.h"
 
 static void check_list(mmsb_status_t (*list)(mmsb_page_t, mmsb_page_t *, size_t, size_t *), mmsb_page_t page,
                        size_t expected_count, const mmsb_page_t *expected) {

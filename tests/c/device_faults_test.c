@@ -1,5 +1,5 @@
 /* Devices that take their time, and devices that fail: on simulated ones that the test build makes slow or breaks. */
-#include "check.h"
+#include "library.h"
 #include "test_hooks.h"
 
 #include <poll.h>

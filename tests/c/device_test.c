@@ -1,5 +1,5 @@
 /* Devices and the stream-ordered runtime, on simulated devices: what every function does, and what bad input gets. */
-#include "check.h"
+#include "library.h"
 #include "folder.h"
 
 #include <poll.h>
@@ -392,8 +392,8 @@ static void uses_are_recorded(void) {
     CHECK_STATUS(mmsb_use_record(other, 2, &use), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_use_record(other, 0, NULL), MMSB_E_INVALID_ARGUMENT);
     CHECK_OK(mmsb_use_record(other, 0, &use));
-    CHECK_STATUS(mmsb_use_add(use, blocks[0], 4), MMSB_E_INVALID_ARGUMENT);
-    CHECK_STATUS(mmsb_use_add(use, blocks[0], 257), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_use_add(use, blocks[0], MMSB_ACCESS_READ_WRITE + 1), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_use_add(use, blocks[0], 256 + MMSB_ACCESS_READ), MMSB_E_INVALID_ARGUMENT);
     CHECK_OK(mmsb_use_add(use, blocks[0], MMSB_ACCESS_READ));
     CHECK_OK(mmsb_use_add(use, blocks[0], MMSB_ACCESS_WRITE));
     CHECK_OK(mmsb_use_add(use, blocks[1], MMSB_ACCESS_READ));
@@ -725,10 +725,10 @@ static void tags_and_statistics(void) {
     CHECK_STATUS(mmsb_block_allocate(stream, 1ULL << 40, weights, 0, &block, &address), MMSB_E_OUT_OF_MEMORY);
     mmsb_tag_stats_t stats;
     CHECK_OK(mmsb_runtime_tag_stats(shared, weights, &stats));
-    CHECK(stats.live == 500 && stats.peak == 1000 && stats.total == 1500 && stats.blocks == 1 && stats.ever == 2);
+    CHECK(stats.live == 500 && stats.peak == 1000 && stats.total_bytes == 1500 && stats.blocks == 1 && stats.total_blocks == 2);
     CHECK_EQUAL(stats.failures, 1);
     CHECK_OK(mmsb_runtime_tag_stats(shared, cache, &stats));
-    CHECK_EQUAL(stats.ever, 0);
+    CHECK_EQUAL(stats.total_blocks, 0);
     CHECK_STATUS(mmsb_runtime_tag_stats(shared, 60000, &stats), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_runtime_tag_stats(shared, UINT32_MAX, &stats), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_runtime_tag_stats(shared, 0, NULL), MMSB_E_INVALID_ARGUMENT);

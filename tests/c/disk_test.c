@@ -1,5 +1,5 @@
 /* DISK pages: moved there and back, worked on there, and what a full disk does. */
-#include "check.h"
+#include "library.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -93,8 +93,8 @@ static void wrong_places_are_errors(void) {
     CHECK_STATUS(mmsb_page_migrate(page, MMSB_LOCATION_GPU, 0), MMSB_E_NO_DEVICE);
     CHECK_STATUS(mmsb_page_migrate(page, MMSB_LOCATION_UNIFIED, 0), MMSB_E_NO_DEVICE);
     CHECK_STATUS(mmsb_page_migrate(page, MMSB_LOCATION_PINNED, 0), MMSB_E_NO_DEVICE);
-    CHECK_STATUS(mmsb_page_migrate(page, 5, 0), MMSB_E_INVALID_ARGUMENT);
-    CHECK_STATUS(mmsb_page_migrate(page, -7, 0), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_page_migrate(page, MMSB_LOCATION_DISK + 1, 0), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_page_migrate(page, MMSB_LOCATION_DEFAULT - 1, 0), MMSB_E_INVALID_ARGUMENT);
     CHECK_EQUAL(mmsb_page_version(page), version);
     CHECK(page_holds_pattern(page, 1, 100));
     CHECK_OK(mmsb_context_destroy(context));
@@ -132,7 +132,7 @@ static void many_move_with_a_status_each(void) {
     CHECK_EQUAL(page_info(pages[2]).location, MMSB_LOCATION_CPU);
     CHECK_OK(mmsb_page_unpin(pages[2], MMSB_PIN_READ));
     CHECK_STATUS(mmsb_page_migrate_many(pages, 5, MMSB_LOCATION_GPU, 0, statuses, &bad), MMSB_E_NO_DEVICE);
-    CHECK_STATUS(mmsb_page_migrate_many(pages, 5, 77, 0, statuses, &bad), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_page_migrate_many(pages, 5, MMSB_LOCATION_DISK + 1, 0, statuses, &bad), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_page_migrate_many(NULL, 5, MMSB_LOCATION_DISK, 0, statuses, &bad), MMSB_E_INVALID_ARGUMENT);
     CHECK_OK(mmsb_page_migrate_many(NULL, 0, MMSB_LOCATION_DISK, 0, NULL, NULL));
     CHECK_OK(mmsb_context_destroy(context));

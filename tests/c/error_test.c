@@ -1,5 +1,5 @@
 /* Errors: the last one of each thread, its detail and copy, the names of codes; what the library says about itself. */
-#include "check.h"
+#include "library.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -240,7 +240,7 @@ static void live_objects_are_counted(void) {
     CHECK_OK(mmsb_page_destroy(pages[3]));
     CHECK_EQUAL(check_live(MMSB_KIND_PAGE), 6);
     uint64_t count = 42;
-    CHECK_STATUS(mmsb_debug_live_objects(0, &count), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_debug_live_objects(MMSB_KIND_PAGE - 1, &count), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_debug_live_objects(MMSB_KIND_RESERVATION + 1, &count), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_debug_live_objects(-1, &count), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_debug_live_objects(MMSB_KIND_PAGE, NULL), MMSB_E_INVALID_ARGUMENT);

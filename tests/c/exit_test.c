@@ -1,5 +1,5 @@
 /* exit: a process may end at any moment, whatever is open or running; it neither crashes nor hangs and keeps its status. */
-#include "check.h"
+#include "library.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -61,7 +61,7 @@ static void with_threads_in_calls(void) {
     context = new_context();
     for (uint64_t i = 0; i < 4; i++) {
         pthread_t thread;
-        members[i] = (team_member_t){call_for_ever, i, &context};
+        members[i] = (team_member_t){i, &context};
         REQUIRE(pthread_create(&thread, NULL, call_for_ever, &members[i]) == 0);
     }
     check_sleep_ms(50);

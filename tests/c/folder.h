@@ -7,7 +7,7 @@
 #ifndef MMSB_TESTS_FOLDER_H
 #define MMSB_TESTS_FOLDER_H
 
-#include "check.h"
+#include "library.h"
 
 #include <dirent.h>
 #include <ftw.h>

@@ -83,10 +83,21 @@ static void bad_handles_answer_their_codes(void) {
     static const int kinds[] = {MMSB_KIND_PAGE,  MMSB_KIND_CONTEXT, MMSB_KIND_TICKET,  MMSB_KIND_SNAPSHOT,   MMSB_KIND_STREAM,
                                 MMSB_KIND_BLOCK, MMSB_KIND_USE,     MMSB_KIND_RUNTIME, MMSB_KIND_RESERVATION};
     const uint64_t live[] = {
-        0, page, context, ticket, 0, 0, snapshot, device.stream, device.block, device.use, 0, device.runtime, device.reservation};
-    const uint64_t ended[] = {0, ended_page,           ended_context,           ended_ticket,       0,
-                              0, ended_snapshot,       ended_device.stream,     ended_device.block, ended_device.use,
-                              0, ended_device.runtime, ended_device.reservation};
+        [MMSB_KIND_PAGE] = page,         [MMSB_KIND_CONTEXT] = context,        [MMSB_KIND_TICKET] = ticket,
+        [MMSB_KIND_SNAPSHOT] = snapshot, [MMSB_KIND_STREAM] = device.stream,   [MMSB_KIND_BLOCK] = device.block,
+        [MMSB_KIND_USE] = device.use,    [MMSB_KIND_RUNTIME] = device.runtime, [MMSB_KIND_RESERVATION] = device.reservation,
+    };
+    const uint64_t ended[] = {
+        [MMSB_KIND_PAGE] = ended_page,
+        [MMSB_KIND_CONTEXT] = ended_context,
+        [MMSB_KIND_TICKET] = ended_ticket,
+        [MMSB_KIND_SNAPSHOT] = ended_snapshot,
+        [MMSB_KIND_STREAM] = ended_device.stream,
+        [MMSB_KIND_BLOCK] = ended_device.block,
+        [MMSB_KIND_USE] = ended_device.use,
+        [MMSB_KIND_RUNTIME] = ended_device.runtime,
+        [MMSB_KIND_RESERVATION] = ended_device.reservation,
+    };
     for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
         const call_t *call = &every_call[i];
         if (call->kind == 0) {

@@ -429,15 +429,15 @@ static void what_a_journal_refuses(void) {
     CHECK_STATUS(mmsb_journal_sync(context), MMSB_E_INVALID_STATE);
     CHECK_STATUS(mmsb_journal_info(context, &info), MMSB_E_INVALID_STATE);
     CHECK_STATUS(mmsb_journal_info(context, NULL), MMSB_E_INVALID_ARGUMENT);
-    CHECK_STATUS(mmsb_journal_drop(context, at("start")), MMSB_E_INVALID_STATE);
-    CHECK_STATUS(mmsb_journal_drop(context, ""), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_journal_trim(context, at("start")), MMSB_E_INVALID_STATE);
+    CHECK_STATUS(mmsb_journal_trim(context, ""), MMSB_E_INVALID_ARGUMENT);
     CHECK(close(open(at("file"), O_CREAT | O_WRONLY, 0600)) == 0);
     CHECK(mmsb_journal_open(context, at("file"), NULL) != MMSB_OK);
     CHECK(mmsb_journal_open(context, at("no/journal"), NULL) != MMSB_OK);
 
     CHECK_OK(mmsb_journal_open(context, at("journal"), NULL));
     CHECK_STATUS(mmsb_journal_open(context, at("other"), NULL), MMSB_E_ALREADY_EXISTS);
-    CHECK_STATUS(mmsb_journal_drop(context, at("none")), MMSB_E_NOT_FOUND);
+    CHECK_STATUS(mmsb_journal_trim(context, at("none")), MMSB_E_NOT_FOUND);
     mmsb_context_t other = new_context();
     CHECK_STATUS(mmsb_journal_open(other, at("journal"), NULL), MMSB_E_BUSY);
     new_page(context, 10);

@@ -1,5 +1,5 @@
 /* The log: a ring of lines that is polled, and written to a descriptor where one is named. */
-#include "check.h"
+#include "library.h"
 
 #include <fcntl.h>
 
@@ -85,8 +85,8 @@ static void lines_are_written_to_a_descriptor(void) {
     close(ends[1]);
     CHECK_STATUS(mmsb_log_configure(MMSB_LOG_DEBUG, ends[1]), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_log_configure(MMSB_LOG_DEBUG, -2), MMSB_E_INVALID_ARGUMENT);
-    CHECK_STATUS(mmsb_log_configure(-1, -1), MMSB_E_INVALID_ARGUMENT);
-    CHECK_STATUS(mmsb_log_configure(5, -1), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_log_configure(MMSB_LOG_OFF - 1, -1), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_log_configure(MMSB_LOG_DEBUG + 1, -1), MMSB_E_INVALID_ARGUMENT);
     something_happens();
     CHECK_EQUAL(read_log(logged, sizeof logged, NULL), 0); /* refused calls left it off */
 }

@@ -1,5 +1,5 @@
 /* Change masks: which bytes deltas have addressed since the mask was cleared. */
-#include "check.h"
+#include "library.h"
 
 static uint64_t mask_count(mmsb_page_t page) {
     uint64_t count = UINT64_MAX;

@@ -1,5 +1,5 @@
 /* Metadata: keys and values of a page, and the blob of all of them. */
-#include "check.h"
+#include "library.h"
 
 static void set(mmsb_page_t page, const char *key, const char *value) {
     CHECK_OK(mmsb_page_metadata_set(page, key, strlen(key), value, strlen(value)));

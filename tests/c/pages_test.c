@@ -1,5 +1,5 @@
 /* Pages: create, look up, info, bytes, pins, resize, clone, release, destroy; one and many. */
-#include "check.h"
+#include "library.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -110,7 +110,7 @@ static void options_are_checked(void) {
         CHECK_STATUS(mmsb_page_create(context, 64, &options, &page), MMSB_E_NO_DEVICE);
     }
     mmsb_page_options_init(&options);
-    options.contents = 2;
+    options.contents = MMSB_PAGE_UNINITIALISED + 1;
     CHECK_STATUS(mmsb_page_create(context, 64, &options, &page), MMSB_E_INVALID_ARGUMENT);
     CHECK_EQUAL(page, 42);
     CHECK_EQUAL(context_stats(context).pages, 0);
@@ -350,8 +350,8 @@ static void ranges_are_read_and_written(void) {
     mmsb_context_t context = new_context();
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         uint64_t size = sizes[i];
-        for (int location = 0; location < 2; location++) {
-            mmsb_page_t page = location == 0 ? new_page(context, size) : new_disk_page(context, size);
+        for (int on_disk = 0; on_disk < 2; on_disk++) {
+            mmsb_page_t page = on_disk ? new_disk_page(context, size) : new_page(context, size);
             uint8_t *model = calloc(1, size);
             uint8_t *buffer = malloc(size + 1);
             uint64_t seed = size;
@@ -561,9 +561,9 @@ static void pins_have_a_limit(void) {
 
 /* The pointer stays good after the context, until the last unpin; for everything else the handle is stale. */
 static void pins_outlive_the_context(void) {
-    for (int location = 0; location < 2; location++) {
+    for (int on_disk = 0; on_disk < 2; on_disk++) {
         mmsb_context_t context = new_context();
-        mmsb_page_t page = location == 0 ? new_page(context, 5000) : new_disk_page(context, 5000);
+        mmsb_page_t page = on_disk ? new_disk_page(context, 5000) : new_page(context, 5000);
         write_pattern(page, 3);
         uint8_t *bytes;
         void *address;
@@ -585,7 +585,8 @@ static void pins_outlive_the_context(void) {
         }
         memset(bytes, 9, 5000);
         CHECK_STATUS(mmsb_page_pin(page, MMSB_PIN_READ, NULL), MMSB_E_STALE_HANDLE);
-        CHECK_STATUS(mmsb_page_read(page, 0, &location, 1), MMSB_E_STALE_HANDLE);
+        uint8_t byte;
+        CHECK_STATUS(mmsb_page_read(page, 0, &byte, 1), MMSB_E_STALE_HANDLE);
         CHECK_STATUS(mmsb_page_destroy(page), MMSB_E_STALE_HANDLE);
         CHECK_EQUAL(mmsb_page_size(page), 0);
         CHECK_OK(mmsb_page_unpin(page, MMSB_PIN_READ));
@@ -601,9 +602,9 @@ static void pins_outlive_the_context(void) {
 static void resize_keeps_the_contents(void) {
     static const uint64_t steps[] = {100, 101, 64, 1, 4096, 4095, 5000, 70000, 3000000, 2000000, 300, 12, 1};
     mmsb_context_t context = new_context();
-    for (int location = 0; location < 2; location++) {
+    for (int on_disk = 0; on_disk < 2; on_disk++) {
         uint64_t size = 50;
-        mmsb_page_t page = location == 0 ? new_page(context, size) : new_disk_page(context, size);
+        mmsb_page_t page = on_disk ? new_disk_page(context, size) : new_page(context, size);
         uint64_t id = page_info(page).id;
         uint8_t *model = calloc(1, 3000000);
         uint64_t seed = 5;
@@ -625,7 +626,7 @@ static void resize_keeps_the_contents(void) {
             CHECK(mmsb_page_version(page) > version);
             CHECK_EQUAL(mmsb_page_epoch(page), epoch);
             CHECK_EQUAL(page_info(page).id, id);
-            if (location == 0) {
+            if (!on_disk) {
                 CHECK_EQUAL((uintptr_t)mmsb_page_address(page) % (size >= 4096 ? 4096 : size >= 256 ? 256 : 64), 0);
             }
         }
@@ -646,8 +647,8 @@ static void a_page_that_grows_again_is_zero_there(void) {
     mmsb_context_t context = new_context();
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         uint64_t size = sizes[i];
-        for (int location = 0; location < 2; location++) {
-            mmsb_page_t page = location == 0 ? new_page(context, size) : new_disk_page(context, size);
+        for (int on_disk = 0; on_disk < 2; on_disk++) {
+            mmsb_page_t page = on_disk ? new_disk_page(context, size) : new_page(context, size);
             uint8_t *model = malloc(size);
             memset(model, 0xFF, size);
             CHECK_OK(mmsb_page_write(page, 0, model, size));
@@ -663,8 +664,8 @@ static void a_page_that_grows_again_is_zero_there(void) {
 
 static void clones_are_whole_copies(void) {
     mmsb_context_t context = new_context();
-    for (int location = 0; location < 2; location++) {
-        mmsb_page_t page = location == 0 ? new_page(context, 1000) : new_disk_page(context, 1000);
+    for (int on_disk = 0; on_disk < 2; on_disk++) {
+        mmsb_page_t page = on_disk ? new_disk_page(context, 1000) : new_page(context, 1000);
         mmsb_page_t parent = new_page(context, 1);
         write_pattern(page, 4);
         mmsb_run_t run = {10, 3};
@@ -710,10 +711,10 @@ static void clones_are_whole_copies(void) {
         CHECK_EQUAL(set, 3);
 
         mmsb_page_t named = 42;
-        CHECK_OK(mmsb_page_clone(page, 5000 + (uint64_t)location, &named));
-        CHECK_EQUAL(page_info(named).id, 5000 + location);
+        CHECK_OK(mmsb_page_clone(page, 5000 + (uint64_t)on_disk, &named));
+        CHECK_EQUAL(page_info(named).id, 5000 + on_disk);
         mmsb_page_t again = 42;
-        CHECK_STATUS(mmsb_page_clone(page, 5000 + (uint64_t)location, &again), MMSB_E_ALREADY_EXISTS);
+        CHECK_STATUS(mmsb_page_clone(page, 5000 + (uint64_t)on_disk, &again), MMSB_E_ALREADY_EXISTS);
         CHECK_EQUAL(again, 42);
         CHECK_STATUS(mmsb_page_clone(page, 0, NULL), MMSB_E_INVALID_ARGUMENT);
         CHECK_OK(mmsb_page_destroy(page));

@@ -236,7 +236,7 @@ static void batches_mix_places(void) {
             starts[i] = (uint64_t)rand_r(&seed) % (SIZE - 100);
             mmsb_delta_init(&deltas[i]);
             deltas[i].payload = noise + rand_r(&seed) % 1000;
-            deltas[i].kind = 1 + rand_r(&seed) % 5;
+            deltas[i].kind = MMSB_DELTA_DENSE_BYTES + rand_r(&seed) % MMSB_DELTA_RUNS;
             deltas[i].count = deltas[i].kind == MMSB_DELTA_INDEXED ? 3 : (uint64_t)rand_r(&seed) % 3;
             deltas[i].runs = runs[i];
             deltas[i].offsets = offsets[i];

@@ -1,5 +1,5 @@
 /* The end of a slot's generations: the slot is retired, and no handle value ever comes twice. Test build only. */
-#include "check.h"
+#include "library.h"
 #include "test_hooks.h"
 
 #define LAST_GENERATION 0xFFFFFFFFU

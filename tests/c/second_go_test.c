@@ -1,5 +1,5 @@
 /* Another Go shared library in the same process, loaded later or together with this one: both work, with collections in both. */
-#include "check.h"
+#include "library.h"
 
 #include <dlfcn.h>
 #include <sys/wait.h>

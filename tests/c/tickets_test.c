@@ -1,5 +1,5 @@
 /* Tickets: work that takes time, here the creation of many pages. */
-#include "check.h"
+#include "library.h"
 
 #include <errno.h>
 #include <fcntl.h>

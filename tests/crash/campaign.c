@@ -68,7 +68,7 @@ static void begin(history_t *history) {
     history->rubbish_count = 0;
     history->begun = 1;
     if (history->checkpoint == NULL && (history->checkpoint = malloc(sizeof *history->checkpoint)) == NULL) {
-        give_up("no memory");
+        GIVE_UP("no memory for a history");
     }
 }
 
@@ -84,7 +84,7 @@ static void enter(history_t *history) {
     snprintf(shared->directory, sizeof shared->directory, "%s", history->folder);
     if (is_new) {
         if (run_to_the_end(GOAL_FOUND) != 0) {
-            give_up("the first state of mode %s: %s", mode_names[history->mode], failure());
+            GIVE_UP("the first state of mode %s: %s", mode_names[history->mode], failure());
         }
         shared->twin = history->twin;
     } else {
@@ -166,26 +166,26 @@ static plan_t plan_a_kill(const history_t *history) {
     static const stage_t of_saves[] = {STEP_CREATE, STEP_WRITE, STEP_SYNC, STEP_RENAME, STEP_SYNC_FOLDER, STEP_SWEEP};
     static const stage_t of_journals[] = {STEP_FRAME,   STEP_FRAME, STEP_COMMIT,       STEP_COMMIT,
                                           STEP_SEGMENT, STEP_NAME,  STEP_SYNC_JOURNAL, STEP_DROP};
-    plan_t plan = {.step = STEP_NONE, .power_cut = below(&choices, 3) == 0};
-    if (has_journal(mode) && history->was_cut && below(&choices, 2) == 0) { /* its end may be torn */
-        plan = (plan_t){STEP_CUT, 1, (moment_t)below(&choices, 3), below(&choices, 100), 1, plan.power_cut};
-    } else if (has_journal(mode) && plan.power_cut && below(&choices, 2) == 0) { /* between a write and its sync */
-        plan.step = below(&choices, 2) == 0 ? STEP_FRAME : STEP_COMMIT;
+    plan_t plan = {.step = STEP_NONE, .power_cut = random_below(&choices, 3) == 0};
+    if (has_journal(mode) && history->was_cut && random_below(&choices, 2) == 0) { /* its end may be torn */
+        plan = (plan_t){STEP_CUT, 1, (moment_t)random_below(&choices, 3), random_below(&choices, 100), 1, plan.power_cut};
+    } else if (has_journal(mode) && plan.power_cut && random_below(&choices, 2) == 0) { /* between a write and its sync */
+        plan.step = random_below(&choices, 2) == 0 ? STEP_FRAME : STEP_COMMIT;
         plan.moment = plan.step == STEP_FRAME ? AFTER : BEFORE;
-        plan.occurrence = 1 + (uint32_t)below(&choices, 60);
-    } else if (below(&choices, 40) == 0) {
+        plan.occurrence = 1 + (uint32_t)random_below(&choices, 60);
+    } else if (random_below(&choices, 40) == 0) {
         plan.restoring = 1;
-        plan.microseconds = below(&choices, 60000);
-    } else if (below(&choices, 2) == 0) {
-        plan.microseconds = below(&choices, has_journal(mode) ? 150000 : 80000);
+        plan.microseconds = random_below(&choices, 60000);
+    } else if (random_below(&choices, 2) == 0) {
+        plan.microseconds = random_below(&choices, has_journal(mode) ? 150000 : 80000);
     } else {
-        int of_journal = has_journal(mode) && below(&choices, 3) != 0;
-        plan.step = of_journal ? of_journals[below(&choices, sizeof of_journals / sizeof of_journals[0])]
-                               : of_saves[below(&choices, sizeof of_saves / sizeof of_saves[0])];
+        int of_journal = has_journal(mode) && random_below(&choices, 3) != 0;
+        plan.step = of_journal ? of_journals[random_below(&choices, sizeof of_journals / sizeof of_journals[0])]
+                               : of_saves[random_below(&choices, sizeof of_saves / sizeof of_saves[0])];
         uint64_t often = plan.step == STEP_FRAME || plan.step == STEP_COMMIT ? 60 : plan.step == STEP_WRITE ? 12 : 3;
-        plan.occurrence = plan.step == STEP_SWEEP ? 1 : 1 + (uint32_t)below(&choices, often);
-        plan.moment = (moment_t)below(&choices, 3);
-        plan.microseconds = below(&choices, 4) == 0 ? below(&choices, 5000) : below(&choices, 300);
+        plan.occurrence = plan.step == STEP_SWEEP ? 1 : 1 + (uint32_t)random_below(&choices, often);
+        plan.moment = (moment_t)random_below(&choices, 3);
+        plan.microseconds = random_below(&choices, 4) == 0 ? random_below(&choices, 5000) : random_below(&choices, 300);
     }
     return plan;
 }
@@ -277,7 +277,7 @@ static int find_planted(size_t which, char *text, size_t capacity) {
     const time_t last = time(NULL) + PATIENCE;
     for (int kills = 1; !found && time(NULL) < last; kills++) {
         int doubled = kills / WIDER < 6 ? kills / WIDER : 6;
-        plan_t plan = {.microseconds = 5000 + (below(&choices, 40000) << doubled), .power_cut = planted[which].power_cut};
+        plan_t plan = {.microseconds = 5000 + (random_below(&choices, 40000) << doubled), .power_cut = planted[which].power_cut};
         outcome_t outcome;
         const char *problem = kill_once(history, &plan, &outcome);
         if (problem != NULL) {
@@ -291,10 +291,32 @@ static int find_planted(size_t which, char *text, size_t capacity) {
     return found;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- report ---- */
+static void catch_planted(void) {
+    int caught = 0;
+    for (size_t i = 0; i < PLANTED; i++) {
+        char text[PROBLEM];
+        check_begin(twin_names[planted[i].twin]);
+        int needed = find_planted(i, text, sizeof text);
+        if (needed > 0) {
+            caught++;
+            printf("planted: %s, mode %s: caught after %d kills: %s\n", twin_names[planted[i].twin], mode_names[planted[i].mode],
+                   needed, text);
+        } else {
+            check_fail(__FILE__, __LINE__, "planted: %s, mode %s: NOT CAUGHT in %d seconds", twin_names[planted[i].twin],
+                       mode_names[planted[i].mode], PATIENCE);
+        }
+        check_end();
+    }
+    printf("planted bugs: caught %d of %d\n", caught, PLANTED);
+}
+
+/* -------------------------------------------------------------------------------------------------------- the kills ---- */
+
+static history_t histories[MODES];
+static uint32_t stages[STAGES], kills, cuts, planned_steps, reached;
 
 /* How many of the kills fell into a save or a commit. */
-static uint32_t inside_of(const uint32_t *stages) {
+static uint32_t inside_count(void) {
     uint32_t inside = 0;
     for (int stage = 1; stage < STAGES; stage++) {
         inside += stage == STAGE_RESTORING || stage == STAGE_OUTSIDE ? 0 : stages[stage];
@@ -302,16 +324,81 @@ static uint32_t inside_of(const uint32_t *stages) {
     return inside;
 }
 
-static int print_stages(const uint32_t *stages, uint32_t kills) {
-    uint32_t inside = inside_of(stages);
+static int enough_inside(void) {
+    return inside_count() * 100 >= kills * SHARE;
+}
+
+static void count_kill(const plan_t *plan, const outcome_t *outcome) {
+    kills++;
+    cuts += (uint32_t)plan->power_cut;
+    stages[outcome->stage]++;
+    planned_steps += plan->step != STEP_NONE;
+    reached += (uint32_t)outcome->reached;
+}
+
+/* One kill, or the end of a history, is one test. */
+static void take_turn(history_t *history, uint32_t run, int is_last) {
+    char text[200] = "the end";
+    plan_t plan = plan_a_kill(history);
+    outcome_t outcome;
+    if (!is_last) {
+        describe(&plan, text, sizeof text);
+    }
+    check_begin(text);
+    const char *problem = is_last ? finish(history) : kill_once(history, &plan, &outcome);
+    if (problem != NULL) {
+        check_fail(__FILE__, __LINE__, "run %u, SEED=%llu, mode %s (%s): kept in %s: %s", run, (unsigned long long)seed,
+                   mode_names[history->mode], text, history->folder, problem);
+        end(history, 1);
+    } else if (!is_last) {
+        count_kill(&plan, &outcome);
+    }
+    check_end();
+}
+
+/* Each mode in turn; at the end each once more, to its end. */
+static void kill_workers(uint32_t runs) {
+    const uint32_t most = runs * MOST;
+    for (uint32_t run = 0; run < runs || (run < most && !enough_inside()); run++) {
+        history_t *history = &histories[run % MODES];
+        history->mode = (int)(run % MODES);
+        take_turn(history, run, 0);
+    }
+    for (int mode = 0; mode < MODES; mode++) {
+        histories[mode].mode = mode;
+        take_turn(&histories[mode], runs, 1);
+        end(&histories[mode], 0);
+    }
+}
+
+static void most_kills_fall_into_a_save_or_a_commit(void) {
+    printf("%u kills, %u of them with a power cut; %u were to come at a step, %u did\n", kills, cuts, planned_steps, reached);
+    REQUIRE(kills > 0);
     puts("where the kills fell:");
     for (int stage = 1; stage < STAGES; stage++) {
         if (stages[stage] > 0) {
             printf("  %5u  %4.1f %%  %s\n", stages[stage], 100.0 * stages[stage] / kills, stage_names[stage]);
         }
     }
-    printf("  %.1f %% in a save or a commit (%d wanted)\n", 100.0 * inside / kills, SHARE);
-    return inside * 100 >= kills * SHARE;
+    printf("  %.1f %% in a save or a commit (%d wanted)\n", 100.0 * inside_count() / kills, SHARE);
+    CHECK(enough_inside());
+}
+
+/* -------------------------------------------------------------------------------------------------------------- main ---- */
+
+static void make_base_folder(void) {
+    const char *temporary = getenv("TMPDIR");
+    snprintf(base_folder, sizeof base_folder, "%s/mmsb-crash-XXXXXX", temporary != NULL ? temporary : "/tmp");
+    if (mkdtemp(base_folder) == NULL) {
+        GIVE_UP("no folder %s", base_folder);
+    }
+}
+
+static void share_memory(void) {
+    descriptor = memfd_create("crash test", 0);
+    REQUIRE(ftruncate(descriptor, sizeof *shared) == 0);
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    REQUIRE(shared != MAP_FAILED);
 }
 
 int main(int count, char **arguments) {
@@ -319,87 +406,20 @@ int main(int count, char **arguments) {
     uint32_t runs = count > 1 ? (uint32_t)strtoul(arguments[1], NULL, 10) : 50;
     seed = count > 2 && arguments[2][0] != 0 ? strtoull(arguments[2], NULL, 10) : (uint64_t)time(NULL);
     choices = seed;
-    const char *temporary = getenv("TMPDIR");
-    snprintf(base_folder, sizeof base_folder, "%s/mmsb-crash-XXXXXX", temporary != NULL ? temporary : "/tmp");
-    if (mkdtemp(base_folder) == NULL) {
-        give_up("no folder %s", base_folder);
-    }
     snprintf(worker_program, sizeof worker_program, "%s", arguments[0]);
     char *name = strrchr(worker_program, '/');
     snprintf(name == NULL ? worker_program : name + 1, 16, "worker");
-    descriptor = memfd_create("crash test", 0);
-    shared = ftruncate(descriptor, sizeof *shared) == 0
-                 ? mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0)
-                 : MAP_FAILED;
-    if (shared == MAP_FAILED) {
-        give_up("no shared memory");
-    }
+    make_base_folder();
+    share_memory();
     printf("%u runs, SEED=%llu, in %s\n", runs, (unsigned long long)seed, base_folder);
-
-    static history_t histories[MODES];
-    uint32_t stages[STAGES] = {0}, passed = 0, failed = 0, kills = 0, cuts = 0, planned_steps = 0, reached = 0;
-    for (uint32_t run = 0, most = runs * MOST; run < runs + MODES; run++) {
-        if (run == runs && runs < most && inside_of(stages) * 100 < kills * SHARE) {
-            runs++;
-        }
-        int mode = (int)(run % MODES);
-        history_t *history = &histories[mode];
-        history->mode = mode;
-        plan_t plan = plan_a_kill(history);
-        outcome_t outcome;
-        const char *problem = run < runs ? kill_once(history, &plan, &outcome) : finish(history);
-        if (problem != NULL) {
-            char text[200] = "the end";
-            if (run < runs) {
-                describe(&plan, text, sizeof text);
-            }
-            printf("FAILED: run %u, SEED=%llu, mode %s (%s): %s; kept: %s\n", run, (unsigned long long)seed, mode_names[mode],
-                   text, problem, history->folder);
-            failed++;
-            end(history, 1);
-            continue;
-        }
-        passed++;
-        if (run < runs) {
-            kills++;
-            cuts += (uint32_t)plan.power_cut;
-            stages[outcome.stage]++;
-            planned_steps += plan.step != STEP_NONE;
-            reached += (uint32_t)outcome.reached;
-        }
-    }
-    for (int mode = 0; mode < MODES; mode++) {
-        end(&histories[mode], 0);
-    }
-    printf("%u kills, %u of them with a power cut; %u were to come at a step, %u did\n", kills, cuts, planned_steps, reached);
-    if (kills > 0 && print_stages(stages, kills)) {
-        passed++;
-    } else {
-        failed++;
-    }
-
-    uint32_t caught = 0;
-    for (size_t i = 0; i < PLANTED; i++) {
-        char text[PROBLEM];
-        int needed = find_planted(i, text, sizeof text);
-        caught += needed > 0;
-        if (needed > 0) {
-            printf("planted: %s, mode %s: caught after %d kills: %s\n", twin_names[planted[i].twin], mode_names[planted[i].mode],
-                   needed, text);
-        } else {
-            printf("planted: %s, mode %s: NOT CAUGHT in %d seconds\n", twin_names[planted[i].twin], mode_names[planted[i].mode],
-                   PATIENCE);
-        }
-    }
-    printf("planted bugs: caught %u of %u\n", caught, (uint32_t)PLANTED);
-    passed += caught;
-    failed += PLANTED - caught;
+    kill_workers(runs);
+    RUN(most_kills_fall_into_a_save_or_a_commit);
+    catch_planted();
     char copies[300];
     snprintf(copies, sizeof copies, "%s/synced", base_folder);
     remove_tree(copies);
-    if (failed == 0) {
+    if (check_tests_failed == 0) {
         remove_tree(base_folder);
     }
-    printf("%u passed, %u failed\n", passed, failed);
-    return failed != 0;
+    return check_report();
 }

@@ -49,7 +49,7 @@ static uint32_t identity_of(ino_t inode) {
         }
     }
     if (known_count == FILES) {
-        give_up("too many files in %s", root);
+        GIVE_UP("too many files in %s", root);
     }
     known[known_count].inode = inode;
     known[known_count].identity = ++identities;
@@ -71,7 +71,7 @@ static void list_folder(int folder, listing_t *listing) {
             continue;
         }
         if (listing->count == NAMES) {
-            give_up("too many names in %s", path);
+            GIVE_UP("too many names in %s", path);
         }
         snprintf(listing->names[listing->count].name, sizeof listing->names[0].name, "%s", entry->d_name);
         listing->names[listing->count++].identity = identity_of(stat.st_ino);
@@ -118,7 +118,7 @@ void disk_sync_begins(pid_t thread, const char *path) {
         i++;
     }
     if (i == SYNCS) {
-        give_up("too many syncs at a time");
+        GIVE_UP("too many syncs at a time");
     }
     if (stat(path, &file) != 0) {
         return;
@@ -154,7 +154,7 @@ void disk_sync_ended(pid_t thread, int well) {
             char copy[PATH], path[PATH];
             snprintf(copy, sizeof copy, "%s/sync-%d", copies_folder, (int)thread);
             if (rename(copy, copy_path(syncs[i].identity, path)) != 0) {
-                give_up("cannot rename %s", copy);
+                GIVE_UP("cannot rename %s", copy);
             }
         }
         memset(&syncs[i], 0, sizeof syncs[i]);
@@ -166,10 +166,10 @@ void disk_sync_ended(pid_t thread, int well) {
 static void mix(const char *synced, const char *now, const char *to, uint64_t *random) {
     size_t lengths[2];
     uint8_t *bytes[2] = {read_file(synced, &lengths[0]), read_file(now, &lengths[1])};
-    size_t length = lengths[below(random, 2)];
+    size_t length = lengths[random_below(random, 2)];
     uint8_t *mixed = calloc(1, length + 1);
     for (size_t at = 0; at < length; at += BLOCK) {
-        int which = (int)below(random, 2);
+        int which = (int)random_below(random, 2);
         size_t block = length - at < BLOCK ? length - at : BLOCK;
         if (at < lengths[which]) {
             memcpy(mixed + at, bytes[which] + at, lengths[which] - at < block ? lengths[which] - at : block);
@@ -196,7 +196,7 @@ void disk_cut(uint64_t *random) {
             snprintf(journal, sizeof journal, "%s/journal", after);
             make_folder(journal);
         }
-        const listing_t *names = below(random, 2) == 0 ? &now[i] : &durable[i];
+        const listing_t *names = random_below(random, 2) == 0 ? &now[i] : &durable[i];
         for (uint32_t name = 0; name < names->count; name++) {
             char synced[PATH], to[3 * PATH], current[2 * PATH] = "";
             snprintf(to, sizeof to, "%s%s/%s", after, i == 0 ? "" : "/journal", names->names[name].name);
@@ -206,7 +206,7 @@ void disk_cut(uint64_t *random) {
                 }
             }
             copy_path(names->names[name].identity, synced);
-            uint64_t choice = below(random, 4);
+            uint64_t choice = random_below(random, 4);
             if (choice == 0 || current[0] == 0) {
                 copy_file(synced, to);
             } else if (choice == 1) {
@@ -218,6 +218,6 @@ void disk_cut(uint64_t *random) {
     }
     remove_tree(root);
     if (rename(after, root) != 0) {
-        give_up("cannot rename %s", after);
+        GIVE_UP("cannot rename %s", after);
     }
 }

@@ -1,26 +1,15 @@
 /* Files and folders of the crash tests. */
+#include "../check.h"
 #include "files.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-void give_up(const char *format, ...) {
-    int error = errno;
-    va_list arguments;
-    va_start(arguments, format);
-    fputs("the crash test cannot go on: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fprintf(stderr, " (errno: %s)\n", strerror(error));
-    va_end(arguments);
-    exit(2);
-}
 
 uint8_t *read_file(const char *path, size_t *length) {
     *length = 0;
@@ -39,7 +28,7 @@ uint8_t *read_file(const char *path, size_t *length) {
     }
     close(descriptor);
     if (bytes == NULL) {
-        give_up("no memory for %s", path);
+        GIVE_UP("no memory for %s", path);
     }
     return bytes;
 }
@@ -50,12 +39,12 @@ void write_file(const char *path, const void *bytes, size_t length) {
     while (descriptor >= 0 && done < length) {
         ssize_t n = write(descriptor, (const uint8_t *)bytes + done, length - done);
         if (n <= 0) {
-            give_up("cannot write %s", path);
+            GIVE_UP("cannot write %s", path);
         }
         done += (size_t)n;
     }
     if (descriptor < 0 || close(descriptor) != 0) {
-        give_up("cannot write %s", path);
+        GIVE_UP("cannot write %s", path);
     }
 }
 
@@ -68,7 +57,7 @@ void copy_file(const char *from, const char *to) {
 
 void make_folder(const char *path) {
     if (mkdir(path, 0777) != 0 && errno != EEXIST) {
-        give_up("cannot make %s", path);
+        GIVE_UP("cannot make %s", path);
     }
 }
 
@@ -82,6 +71,6 @@ static int remove_one(const char *path, const struct stat *file, int kind, struc
 void remove_tree(const char *path) {
     struct stat file;
     if (lstat(path, &file) == 0 && nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0) {
-        give_up("cannot remove %s", path);
+        GIVE_UP("cannot remove %s", path);
     }
 }

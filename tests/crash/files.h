@@ -7,8 +7,6 @@
 
 enum { PATH = 512 };
 
-__attribute__((format(printf, 1, 2), noreturn)) void give_up(const char *format, ...);
-
 /* A file that is not there is read as an empty one. The bytes are the caller's to free. */
 uint8_t *read_file(const char *path, size_t *length);
 

@@ -114,11 +114,11 @@ static pid_t start_worker(const char *program, const shared_t *shared, int descr
     }
     int status = 0;
     if (id < 0 || waitpid(id, &status, __WALL) != id || !WIFSTOPPED(status)) {
-        give_up("no worker that can be traced: ptrace is not allowed here");
+        GIVE_UP("no worker that can be traced: ptrace is not allowed here");
     }
     long options = PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACESECCOMP | PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC;
     if (ptrace(PTRACE_SETOPTIONS, id, NULL, options) != 0) {
-        give_up("cannot trace a worker");
+        GIVE_UP("cannot trace a worker");
     }
     threads[thread_count++] = (thread_t){.id = id, .worker = number};
     save_stages[number] = STAGE_BEGINNING;
@@ -135,7 +135,7 @@ static thread_t *thread_of(pid_t id, const pid_t *workers, uint32_t count) {
         }
     }
     if (thread_count == THREADS) {
-        give_up("a worker has too many threads");
+        GIVE_UP("a worker has too many threads");
     }
     threads[thread_count] = (thread_t){.id = id};
     for (uint32_t worker = 0; worker < count; worker++) {
@@ -468,7 +468,7 @@ outcome_t run_workers(const char *program, shared_t *shared, int descriptor, uin
             break;
         }
         if (id < 0 && errno != EINTR) {
-            give_up("waiting for workers");
+            GIVE_UP("waiting for workers");
         }
     }
     setitimer(ITIMER_REAL, &none, NULL);

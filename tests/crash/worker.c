@@ -298,7 +298,7 @@ static void found(void) {
 
 static void work(void) {
     for (uint64_t round = 1;; round++) {
-        uint64_t changes = shared->mode == MODE_CALL ? 1 : 1 + below(&choices, 5);
+        uint64_t changes = shared->mode == MODE_CALL ? 1 : 1 + random_below(&choices, 5);
         for (uint64_t i = 0; i < changes; i++) {
             change();
         }

@@ -19,7 +19,7 @@ static uint64_t largest(uint32_t slot) {
 
 static void fill(uint8_t *bytes, uint64_t length, uint64_t seed) {
     for (uint64_t at = 0; at < length; at += 8) {
-        uint64_t word = next_random(&seed);
+        uint64_t word = random_next(&seed);
         memcpy(bytes + at, &word, length - at < 8 ? length - at : 8);
     }
 }
@@ -32,7 +32,7 @@ static uint64_t shorter(uint64_t a, uint64_t b) {
 
 /* Any slot with a page, or any without one; SLOTS = there is none. */
 static uint32_t pick(const model_t *model, uint64_t *random, int with_page) {
-    uint32_t first = (uint32_t)below(random, SLOTS);
+    uint32_t first = (uint32_t)random_below(random, SLOTS);
     for (uint32_t i = 0; i < SLOTS; i++) {
         uint32_t slot = (first + i) % SLOTS;
         if ((model->pages[slot].id != 0) == with_page) {
@@ -45,20 +45,20 @@ static uint32_t pick(const model_t *model, uint64_t *random, int with_page) {
 /* Somewhere in a page: mostly short, at times across chunks of the large one. */
 static void plan_stretch(const model_t *model, uint64_t *random, uint32_t slot, uint64_t longest, operation_t *o) {
     uint64_t size = model->pages[slot].size;
-    uint64_t limit = below(random, 16) == 0 ? longest : shorter(longest, 2000);
-    uint64_t length = 1 + below(random, shorter(size, limit));
+    uint64_t limit = random_below(random, 16) == 0 ? longest : shorter(longest, 2000);
+    uint64_t length = 1 + random_below(random, shorter(size, limit));
     uint32_t i = o->count++;
     o->items[i].slot = slot;
-    o->items[i].offset = below(random, size - length + 1);
+    o->items[i].offset = random_below(random, size - length + 1);
     o->items[i].length = length;
 }
 
 static uint64_t a_size(uint64_t *random, uint32_t slot) {
     static const uint64_t sizes[] = {1, 63, 64, 255, 256, 1000, 4095, 4096, 4097, 8192, 12345, SMALL};
     if (slot == 0) {
-        return LARGE - below(random, 2 << 20);
+        return LARGE - random_below(random, 2 << 20);
     }
-    return sizes[below(random, sizeof sizes / sizeof sizes[0])];
+    return sizes[random_below(random, sizeof sizes / sizeof sizes[0])];
 }
 
 static int has_edge(const model_t *model, uint32_t parent, uint32_t child) {
@@ -76,14 +76,14 @@ static int plan(const model_t *model, uint64_t *random, operation_t *o) {
     o->items[0].slot = slot;
     switch (o->kind) {
     case WRITE:
-        plan_stretch(model, random, below(random, 4) == 0 ? 0 : slot, PAYLOAD, o);
+        plan_stretch(model, random, random_below(random, 4) == 0 ? 0 : slot, PAYLOAD, o);
         return 1;
     case DELTA: {
-        o->form = (mmsb_delta_kind_t)(1 + below(random, 5));
+        o->form = (mmsb_delta_kind_t)(MMSB_DELTA_DENSE_BYTES + random_below(random, MMSB_DELTA_RUNS));
         if (o->form == MMSB_DELTA_RUNS) {
-            slot = below(random, 4) == 0 ? 0 : slot;
+            slot = random_below(random, 4) == 0 ? 0 : slot;
         }
-        uint64_t runs = o->form == MMSB_DELTA_RUNS ? 1 + below(random, 4) : 1;
+        uint64_t runs = o->form == MMSB_DELTA_RUNS ? 1 + random_below(random, 4) : 1;
         for (uint64_t i = 0; i < runs; i++) {
             plan_stretch(model, random, slot, PAYLOAD / 4, o);
         }
@@ -92,7 +92,7 @@ static int plan(const model_t *model, uint64_t *random, operation_t *o) {
     case WRITE_MANY:
     case DELTA_MANY:
     case RUNS: {
-        uint64_t count = 2 + below(random, ITEMS - 1);
+        uint64_t count = 2 + random_below(random, ITEMS - 1);
         for (uint64_t i = 0; i < count; i++) {
             plan_stretch(model, random, pick(model, random, 1), PAYLOAD / ITEMS, o);
         }
@@ -104,7 +104,7 @@ static int plan(const model_t *model, uint64_t *random, operation_t *o) {
     case CREATE:
         o->other = free_slot;
         o->size = a_size(random, free_slot);
-        o->location = below(random, 8) == 0 ? MMSB_LOCATION_DISK : MMSB_LOCATION_CPU;
+        o->location = random_below(random, 8) == 0 ? MMSB_LOCATION_DISK : MMSB_LOCATION_CPU;
         return free_slot < SLOTS;
     case CLONE:
         o->other = free_slot;
@@ -115,7 +115,7 @@ static int plan(const model_t *model, uint64_t *random, operation_t *o) {
     case DESTROY_MANY:
         o->items[1].slot = pick(model, random, 1);
         o->count = 2;
-        return slot != 0 && o->items[1].slot != 0 && o->items[1].slot != slot && below(random, 3) == 0;
+        return slot != 0 && o->items[1].slot != 0 && o->items[1].slot != slot && random_below(random, 3) == 0;
     case RESIZE:
         o->size = a_size(random, slot);
         return o->size != model->pages[slot].size;
@@ -125,18 +125,18 @@ static int plan(const model_t *model, uint64_t *random, operation_t *o) {
     case CLEAR_MASK:
         return 1;
     case SET_METADATA:
-        o->key = (uint32_t)below(random, KEYS);
-        o->size = below(random, VALUE + 1);
+        o->key = (uint32_t)random_below(random, KEYS);
+        o->size = random_below(random, VALUE + 1);
         return 1;
     case REMOVE_METADATA:
         if (model->pages[slot].entry_count == 0) {
             return 0;
         }
-        o->key = model->pages[slot].entries[below(random, model->pages[slot].entry_count)].key;
+        o->key = model->pages[slot].entries[random_below(random, model->pages[slot].entry_count)].key;
         return 1;
     case IMPORT_METADATA:
-        o->count = (uint32_t)below(random, KEYS + 1);
-        o->size = below(random, VALUE + 1);
+        o->count = (uint32_t)random_below(random, KEYS + 1);
+        o->size = random_below(random, VALUE + 1);
         return 1;
     case ADD_DEPENDENCY: {
         o->other = pick(model, random, 1);
@@ -147,7 +147,7 @@ static int plan(const model_t *model, uint64_t *random, operation_t *o) {
         if (model->edge_count == 0) {
             return 0;
         }
-        uint64_t edge = below(random, model->edge_count);
+        uint64_t edge = random_below(random, model->edge_count);
         o->items[0].slot = model->edges[edge].parent;
         o->other = model->edges[edge].child;
         return 1;
@@ -162,8 +162,8 @@ void plan_operation(const model_t *model, uint64_t seed, int raw_writes, operati
     do {
         memset(o, 0, sizeof *o);
         o->number = model->operation + 1;
-        o->payload = next_random(&random);
-        o->kind = (kind_t)below(&random, raw_writes ? KINDS : RAW_WRITE);
+        o->payload = random_next(&random);
+        o->kind = (kind_t)random_below(&random, raw_writes ? KINDS : RAW_WRITE);
     } while (!plan(model, &random, o));
 }
 
@@ -189,7 +189,7 @@ static void stretch_of(const operation_t *o, stretch_t *s) {
     uint64_t random = o->payload, end = reach(o);
     fill(s->dense, end, o->payload + 1);
     for (uint64_t i = end - shorter(end, o->items[0].length); i < end; i++) {
-        if (below(&random, 3) != 0) {
+        if (random_below(&random, 3) != 0) {
             s->mask_bytes[i] = 1;
             s->mask_bits[i / 8] |= (uint8_t)(1U << i % 8);
             s->offsets[s->count] = i;

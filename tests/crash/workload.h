@@ -6,9 +6,9 @@
 #ifndef MMSB_TESTS_CRASH_WORKLOAD_H
 #define MMSB_TESTS_CRASH_WORKLOAD_H
 
+#include "../check.h"
+
 #include <mmsb.h>
-#include <stddef.h>
-#include <stdint.h>
 
 enum {
     SLOTS = 40,       /* slot 0 is the large page, which is always there */
@@ -106,17 +106,5 @@ int same_state(mmsb_context_t context, const model_t *model, char *difference, s
 
 /* A large page and a dozen others, the same in both. */
 mmsb_status_t found_state(mmsb_context_t context, model_t *model, uint64_t seed);
-
-/* splitmix64 */
-static inline uint64_t next_random(uint64_t *state) {
-    uint64_t z = (*state += 0x9E3779B97F4A7C15ULL);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-    return z ^ (z >> 31);
-}
-
-static inline uint64_t below(uint64_t *state, uint64_t bound) {
-    return next_random(state) % bound;
-}
 
 #endif /* MMSB_TESTS_CRASH_WORKLOAD_H */

@@ -12,7 +12,8 @@ typedef struct CUctx_st *context_t;
 typedef struct CUstream_st *stream_t;
 
 #define CALL(result, types, ...) ((result(*) types)call)(__VA_ARGS__)
-static void fail(void *call, const char *function, int nth, int code) { CALL(void, (const char *, int, int), function, nth, code); }
+static void fail(void *call, const char *function, int nth, int code) { CALL(void, (const char *, int, int), function, nth,
+	code); }
 static int calls(void *call) { return CALL(int, (void)); }
 static void break_device(void *call, int device, int code) { CALL(void, (int, int), device, code); }
 static void hold(void *call, int held) { CALL(void, (int), held); }
@@ -25,7 +26,8 @@ static uintptr_t get_current(void *call) {
     CALL(int, (context_t *), &context);
     return (uintptr_t)context;
 }
-static int create_stream(void *call, uintptr_t *stream) { return CALL(int, (stream_t *, unsigned, int), (stream_t *)stream, 0, 0); }
+static int create_stream(void *call, uintptr_t *stream) { return CALL(int, (stream_t *, unsigned, int), (stream_t *)stream, 0,
+	0); }
 static int destroy_stream(void *call, uintptr_t stream) { return CALL(int, (stream_t), (stream_t)stream); }
 */
 import "C"

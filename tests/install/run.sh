@@ -13,10 +13,12 @@ unset MMSB_LIBRARY MAKEFLAGS MFLAGS MAKELEVEL
 if ! command -v cmake > /dev/null || ! command -v pkg-config > /dev/null; then
     wheels=$root/build/venv-install
     { [[ -x $wheels/bin/cmake && -x $wheels/bin/pkgconf ]] ||
-        { python3 -m venv "$wheels" && "$wheels/bin/python" -m pip install --quiet -r tools/requirements/install.txt; }; } || exit 1
+        { python3 -m venv "$wheels" &&
+            "$wheels/bin/python" -m pip install --quiet -r tools/requirements/install.txt; }; } || exit 1
     command -v cmake > /dev/null || ln -sfn "$wheels/bin/cmake" build/bin/cmake
     # The program itself: the wheel's own wrapper of it prints nothing.
-    command -v pkg-config > /dev/null || ln -sfn "$(echo "$wheels"/lib/python3*/site-packages/pkgconf/.bin/pkgconf)" build/bin/pkg-config
+    command -v pkg-config > /dev/null ||
+        ln -sfn "$(echo "$wheels"/lib/python3*/site-packages/pkgconf/.bin/pkgconf)" build/bin/pkg-config
 fi
 
 passed=0

@@ -1,4 +1,4 @@
-"What programs do where there is no GPU."
+"Fallback to the CPU for programs that run without a GPU."
 module DeviceFallback
 
 using ..MMSB: AbstractMMSBError, CPU_ONLY, check
@@ -9,7 +9,7 @@ export fallback_to_cpu, has_gpu_support
 """
     has_gpu_support()::Bool
 
-Whether this process can use a GPU. Simulated devices are none.
+Whether this process can use a GPU. A simulated device does not count.
 """
 has_gpu_support() = any(record -> capability_name(record) == "cuda" && record.available == 1, capabilities())
 
@@ -23,21 +23,21 @@ end
 
 capability_name(record) = String(UInt8[c for c in Iterators.takewhile(!iszero, reinterpret(UInt8, collect(record.name)))])
 
-# What says that a device cannot serve: not there, not able, failed, lost.
+# The codes for a device that is missing, cannot do the call, failed or is lost.
 const DEVICE_FAILURES = (MMSB_E_UNSUPPORTED, MMSB_E_NO_DEVICE, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST)
 
 """
     fallback_to_cpu(f)
 
-The result of `f()`. Where it throws because a device is not there or fails, this warns and runs `f` again on the path of
-the CPU: pages that are made or moved meanwhile by this task stay in host memory, whatever place is named. So `f` must be able to begin anew.
+The result of `f()`. If `f` throws because a device is missing or fails, this warns and runs `f` a second time on the CPU: pages
+that this task creates or moves then lie in host memory, whatever location the call names. So `f` must be able to run twice.
 """
 function fallback_to_cpu(f)
     try
         return f()
     catch failure
         failure isa AbstractMMSBError && failure.code in DEVICE_FAILURES || rethrow()
-        @warn "no device: the work is done on the CPU" failure.message
+        @warn "the device is not available: running on the CPU" failure.message
     end
     return task_local_storage(f, CPU_ONLY, true)
 end

@@ -2,33 +2,33 @@
 module DeviceSync
 
 using ..MMSB: MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION, UNIFIED_LOCATION
-using ..MMSB: call, check, finish_work, get_page, handle, keep_while_running, move_page!, owner, place, with_work
+using ..MMSB: call, check, finish_work, get_page, handle, keep_while_running, move_page!, owner, placement, with_work
 using ..MMSB.LibMMSB
 
 export async_sync_page_to_gpu!, batch_sync_to_cpu!, batch_sync_to_gpu!, ensure_page_on_device!, get_sync_statistics
 export prefetch_pages_to_gpu!, sync_bidirectional!, sync_page_to_cpu!, sync_page_to_gpu!
 
-# Managed memory is everywhere: such pages stay what they are.
+# Host and devices can access managed memory, so such pages stay where they are.
 stays(page, location) = page.location in (location, UNIFIED_LOCATION)
 
 """
     sync_page_to_gpu!(page; device = 0)
 
-Moves the page's bytes to a device. A page in managed memory, which devices reach, stays there.
+Moves the page's bytes to a device. A page in managed memory stays there, because devices can access it.
 """
 sync_page_to_gpu!(page::Page; device::Integer = 0) = stays(page, GPU_LOCATION) ? page : move_page!(page, GPU_LOCATION, device)
 
 """
     sync_page_to_cpu!(page)
 
-Moves the page's bytes to the host. A page in managed memory, which the host reaches, stays there.
+Moves the page's bytes to the host. A page in managed memory stays there, because the host can access it.
 """
 sync_page_to_cpu!(page::Page) = stays(page, CPU_LOCATION) ? page : move_page!(page, CPU_LOCATION, 0)
 
 """
     sync_bidirectional!(a, b; device = 0)
 
-Moves both pages to a device where they lie in different places. The result is `(a, b)`.
+Moves both pages to a device if their locations differ. Returns `(a, b)`.
 """
 function sync_bidirectional!(a::Page, b::Page; device::Integer = 0)
     if a.location != b.location
@@ -41,7 +41,8 @@ end
 """
     ensure_page_on_device!(page, location; device = 0)::Bool
 
-Moves the page to a location, unless it is there; whether it moved. Throws an `UnsupportedLocationError` where there is no such place.
+Moves the page to a location unless it is there, and returns whether it moved. Throws an `UnsupportedLocationError` if the
+location is not available.
 """
 function ensure_page_on_device!(page::Page, location::PageLocation; device::Integer = 0)
     before = page.location, page.device
@@ -52,8 +53,8 @@ end
 """
     async_sync_page_to_gpu!(page[, after]; device = 0)::Ticket
 
-Starts to move the page's bytes to a device, when the work of the ticket `after` is done: that of a stream, say, which a
-point in the stream stands for. `fetch(ticket)` gives the page.
+Starts to move the page's bytes to a device when the work of the ticket `after` is done, for example a ticket of
+`record_stream`. `fetch(ticket)` returns the page.
 """
 async_sync_page_to_gpu!(page::Page, after::Union{Ticket,Nothing} = nothing; device::Integer = 0) =
     start_to_move([page], GPU_LOCATION, device, after === nothing ? Ticket[] : [after], () -> page)
@@ -61,21 +62,21 @@ async_sync_page_to_gpu!(page::Page, after::Union{Ticket,Nothing} = nothing; devi
 """
     batch_sync_to_gpu!(pages; device = 0)
 
-Moves many pages to a device in one call. Where one cannot move this throws; each page has moved whole or not at all.
+Moves many pages to a device in one call. Throws if a page cannot move; each page has then moved completely or not at all.
 """
 batch_sync_to_gpu!(pages::AbstractVector{Page}; device::Integer = 0) = move_many!(pages, GPU_LOCATION, device)
 
 """
     batch_sync_to_cpu!(pages)
 
-Moves many pages to the host in one call. Where one cannot move this throws; each page has moved whole or not at all.
+Moves many pages to the host in one call. Throws if a page cannot move; each page has then moved completely or not at all.
 """
 batch_sync_to_cpu!(pages::AbstractVector{Page}) = move_many!(pages, CPU_LOCATION, 0)
 
 """
     prefetch_pages_to_gpu!(state, ids; device = 0)
 
-Moves the pages with these ids to a device and gives them; ids that no page has are passed over.
+Moves the pages with these ids to a device and returns them. Ids without a page are ignored.
 """
 function prefetch_pages_to_gpu!(state::MMSBState, ids; device::Integer = 0)
     found = (get_page(state, id) for id in ids)
@@ -88,13 +89,13 @@ function move_many!(pages, location, device)
     return pages
 end
 
-# The pages' state is kept by the ticket.
+# The ticket keeps the state of the pages alive.
 function start_to_move(pages, location, device, after, result)
     handles = mmsb_page_t[handle(page) for page in pages]
     ticket = Ref{mmsb_ticket_t}(0)
     with_work(after) do work
         GC.@preserve pages check(
-            mmsb_page_migrate_many_start(handles, length(handles), place(location, device)..., work, C_NULL, ticket),
+            mmsb_page_migrate_many_start(handles, length(handles), placement(location, device)..., work, C_NULL, ticket),
         )
     end
     return keep_while_running(Ticket(ticket[], owner(first(pages)), result))
@@ -103,7 +104,7 @@ end
 """
     get_sync_statistics(state)::Dict{Symbol,Any}
 
-Number and bytes of the pages in each location and of all: `:cpu_pages`, `:cpu_bytes`, `:gpu_pages`, …, `:total_pages`,
+Number and bytes of the pages, by location and in total: `:cpu_pages`, `:cpu_bytes`, `:gpu_pages`, …, `:total_pages`,
 `:total_bytes`.
 """
 function get_sync_statistics(state::MMSBState)

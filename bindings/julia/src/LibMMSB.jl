@@ -1,7 +1,7 @@
 """
-The C functions of mmsb.h, one Julia function each under the same name, with the constants and structs they need. Nothing
-is added: statuses come back as numbers, handles are numbers, and who passes a pointer keeps its memory alive. No other
-part of the package calls the library. test/header.jl compares every line with mmsb.h.
+The C functions of mmsb.h, each as a Julia function of the same name, with the constants and structs that they need. Nothing is
+added: statuses and handles are numbers, and the caller keeps the memory behind a pointer alive. No other part of the package
+calls the library. test/header.jl compares every line with mmsb.h.
 """
 module LibMMSB
 
@@ -10,21 +10,21 @@ using Libdl
 # The SONAME, not a path: `load` has opened the file by then, and the dynamic linker finds it under this name.
 const libmmsb = "libmmsb.so.0"
 
-"The library's file: what the environment variable MMSB_LIBRARY names, else the one in the build tree."
+"Path of the library: from the environment variable MMSB_LIBRARY, else in the build tree."
 library_path() = abspath(get(ENV, "MMSB_LIBRARY", joinpath(@__DIR__, "..", "..", "..", "build", "libmmsb.so")))
 
-"Opens the library and checks that it is the one that this package was written for."
+"Opens the library and checks its ABI number and its struct sizes."
 function load()
     path = library_path()
-    isfile(path) || error("MMSB: there is no library at $path; build it with `make`, or name it in MMSB_LIBRARY")
+    isfile(path) || error("MMSB: $path does not exist; build the library with `make`, or set MMSB_LIBRARY to its path")
     dlopen(path)
     found = mmsb_abi_version()
     found == MMSB_ABI_VERSION ||
-        error("MMSB: $path has ABI version $found, this package needs $MMSB_ABI_VERSION")
+        error("MMSB: $path has ABI version $found, $MMSB_ABI_VERSION expected")
     for (structure, type) in STRUCTS
         size = mmsb_sizeof(structure)
         size == sizeof(type) ||
-            error("MMSB: $type has $(sizeof(type)) bytes here and $size in $path: they are of different releases")
+            error("MMSB: $type has $size bytes in $path, $(sizeof(type)) expected: library and package are of different releases")
     end
     return nothing
 end
@@ -494,9 +494,9 @@ end
 struct mmsb_tag_stats_t
     live::UInt64
     peak::UInt64
-    total::UInt64
+    total_bytes::UInt64
     blocks::UInt64
-    ever::UInt64
+    total_blocks::UInt64
     failures::UInt64
     reserved::NTuple{2,UInt64}
 end
@@ -856,8 +856,8 @@ mmsb_journal_open(context, directory, options) =
     )::mmsb_status_t
 mmsb_journal_sync(context) = @ccall libmmsb.mmsb_journal_sync(context::mmsb_context_t)::mmsb_status_t
 mmsb_journal_close(context) = @ccall libmmsb.mmsb_journal_close(context::mmsb_context_t)::mmsb_status_t
-mmsb_journal_drop(context, snapshot) =
-    @ccall libmmsb.mmsb_journal_drop(context::mmsb_context_t, snapshot::Ptr{UInt8})::mmsb_status_t
+mmsb_journal_trim(context, snapshot) =
+    @ccall libmmsb.mmsb_journal_trim(context::mmsb_context_t, snapshot::Ptr{UInt8})::mmsb_status_t
 mmsb_journal_info_init(info) = @ccall libmmsb.mmsb_journal_info_init(info::Ptr{mmsb_journal_info_t})::Cvoid
 mmsb_journal_info(context, info) =
     @ccall libmmsb.mmsb_journal_info(context::mmsb_context_t, info::Ptr{mmsb_journal_info_t})::mmsb_status_t

@@ -1,8 +1,8 @@
 """
-Paged memory over every place memory can be: the Julia side of libmmsb.
+Paged memory in host memory, on GPUs and on disk: the Julia binding of libmmsb.
 
-A `MMSBState` owns pages; a `Page` is a view of one. Byte positions count from 1. The library is the file that the environment
-variable MMSB_LIBRARY names, else the one in the build tree. Functions may be called from any task and thread.
+An `MMSBState` owns pages; a `Page` refers to one. Byte positions count from 1. The environment variable MMSB_LIBRARY names the
+library's file; without it the library of the build tree is loaded. Functions may be called from any task and thread.
 """
 module MMSB
 
@@ -38,7 +38,7 @@ export get_runtime, create_runtime!, get_runtime_statistics, get_tag_statistics
 export reap_frees!, trim_memory!, write_runtime_log, reserve_bytes!, end_reservation!
 export open_stream!, wrap_stream!, native_stream, record_stream, wait_on_device!
 export allocate_block!, free_block!, count_uses, with_use, write_block!, read_block, copy_block!, fill_block!
-export open_journal!, sync_journal, close_journal!, drop_journal!, get_journal_info
+export open_journal!, sync_journal, close_journal!, trim_journal!, get_journal_info
 
 for exporter in (PageAllocator, DeviceSync, DeviceFallback)
     @eval using .$(nameof(exporter))

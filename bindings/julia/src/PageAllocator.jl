@@ -1,19 +1,19 @@
-"Making, moving and ending pages."
+"Creates, moves, resizes, clones and deletes pages."
 module PageAllocator
 
 using ..MMSB: MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION
-using ..MMSB: byte_count, call, check, fill_reference, move_page!, place, find_page, finish_work, handle, import_metadata!, keep_while_running
-using ..MMSB: reject, stored_entries, throw_page_not_found, with_fields, with_work
+using ..MMSB: byte_count, call, check, fill_reference, find_page, finish_work, handle, import_metadata!, keep_while_running
+using ..MMSB: move_page!, placement, reject, stored_entries, throw_page_not_found, with_fields, with_work
 using ..MMSB.LibMMSB
 
 export allocate_page_arrays, async_create_pages!, clone_page, create_cpu_page!, create_gpu_page!, create_page!
 export create_pages!, delete_page!, migrate_page!, resize_page!
 
-"Options of a new page; without a location it is the state's default."
+"Options of a new page. Without a location the page gets the state's default location."
 function page_options(location, device, id = 0)
     options = Ref{mmsb_page_options_t}()
     mmsb_page_options_init(options)
-    tag, ordinal = location === nothing ? (MMSB_LOCATION_DEFAULT, device) : place(location, device)
+    tag, ordinal = location === nothing ? (MMSB_LOCATION_DEFAULT, device) : placement(location, device)
     options[] = with_fields(options[], (location = tag, device = ordinal, id = id))
     return options
 end
@@ -21,8 +21,8 @@ end
 """
     create_page!(state, size[, location]; metadata = (), device = 0, id = 0)
 
-A new page of zeros. Without a location it lies in the state's default one. `metadata` is a dictionary, or pairs: Symbols
-with values of type String or Vector{UInt8}. `id` 0 lets the library pick one.
+Creates a page of `size` zero bytes. Without a location it gets the state's default location. `metadata`: a dictionary or pairs
+of Symbols and values of type String or Vector{UInt8}. `id` 0: the library picks one.
 """
 function create_page!(
     state::MMSBState,
@@ -32,7 +32,7 @@ function create_page!(
     device::Integer = 0,
     id::Integer = 0,
 )
-    entries = stored_entries(metadata)    # bad metadata is refused before there is a page
+    entries = stored_entries(metadata)    # bad metadata is refused before the page exists
     options = page_options(location, device, id)
     page = Page(state, fill_reference(mmsb_page_t, mmsb_page_create, state, byte_count(size), options))
     isempty(entries) && return page
@@ -48,22 +48,22 @@ end
 """
     create_cpu_page!(state, size)
 
-A new page in host memory.
+Creates a page in host memory. Options as for `create_page!`.
 """
 create_cpu_page!(state::MMSBState, size::Integer; options...) = create_page!(state, size, CPU_LOCATION; options...)
 
 """
     create_gpu_page!(state, size)
 
-A new page in a device's memory.
+Creates a page in device memory. Options as for `create_page!`.
 """
 create_gpu_page!(state::MMSBState, size::Integer; options...) = create_page!(state, size, GPU_LOCATION; options...)
 
 """
     async_create_pages!(state, size, count[, location]; device = 0, after = Ticket[])::Ticket
 
-Starts to make `count` pages of `size` bytes each, or none; `fetch(ticket)` gives them. It begins when the work of the tickets
-in `after` has succeeded.
+Starts to create `count` pages of `size` bytes each, or none, when the work of the tickets in `after` has succeeded.
+`fetch(ticket)` returns the pages.
 """
 function async_create_pages!(
     state::MMSBState,
@@ -73,7 +73,7 @@ function async_create_pages!(
     device::Integer = 0,
     after::AbstractVector{Ticket} = Ticket[],
 )
-    count < 0 && throw(ArgumentError("a count of $count pages"))
+    count < 0 && throw(ArgumentError("count is $count; the minimum is 0"))
     options = page_options(location, device)
     pages = Vector{mmsb_page_t}(undef, count)
     ticket = with_work(after) do work
@@ -87,7 +87,7 @@ end
 """
     create_pages!(state, size, count[, location]; device = 0)::Vector{Page}
 
-`count` new pages of `size` bytes each, or none.
+Creates `count` pages of `size` bytes each, or none.
 """
 create_pages!(state::MMSBState, size::Integer, count::Integer, location = nothing; device::Integer = 0) =
     finish_work(async_create_pages!(state, size, count, location; device = device))
@@ -95,7 +95,7 @@ create_pages!(state::MMSBState, size::Integer, count::Integer, location = nothin
 """
     delete_page!(state, id)
 
-Ends the page and gives its memory back; its views are stale from then on.
+Ends the page and frees its memory. Every `Page` that refers to it is stale afterwards.
 """
 function delete_page!(state::MMSBState, id::Union{Integer,Page})
     page = find_page(state, id)
@@ -108,7 +108,7 @@ end
 """
     migrate_page!(state, id, location; device = 0)
 
-Moves the page's bytes to another place. Its id, epoch, change mask and metadata stay.
+Moves the page's bytes to another location. Its id, epoch, change mask and metadata stay.
 """
 function migrate_page!(state::MMSBState, id::Union{Integer,Page}, location::PageLocation; device::Integer = 0)
     return move_page!(find_page(state, id), location, device)
@@ -117,7 +117,7 @@ end
 """
     resize_page!(state, id, size)
 
-Changes the page's size. Its bytes stay as far as there is room; what is added is zero.
+Changes the page's size in bytes. Bytes within both sizes stay; added bytes are zero.
 """
 function resize_page!(state::MMSBState, id::Union{Integer,Page}, size::Integer)
     page = find_page(state, id)
@@ -128,7 +128,7 @@ end
 """
     clone_page(state, id)
 
-A new page with the same bytes, place, epoch, change mask and metadata under an id of its own.
+Creates a page with the same bytes, location, epoch, change mask and metadata, and an id of its own.
 """
 function clone_page(state::MMSBState, id::Union{Integer,Page})
     page = find_page(state, id)
@@ -138,12 +138,12 @@ end
 """
     allocate_page_arrays(size, location) -> (bytes, mask)
 
-Zeroed arrays for a page's bytes and its change mask, a `Bool` for each byte, in this place; they are Julia's own.
+Zeroed Julia arrays for the bytes of a page and its change mask, one `Bool` per byte. `location` must be `CPU_LOCATION`.
 """
 function allocate_page_arrays(size::Integer, location::PageLocation)
-    location == CPU_LOCATION || reject(MMSB_E_UNSUPPORTED, "arrays of Julia do not lie in $location")
+    location == CPU_LOCATION || reject(MMSB_E_UNSUPPORTED, "location is $location; arrays of Julia lie in CPU_LOCATION")
     count = byte_count(size)
-    count == 0 && reject(MMSB_E_INVALID_SIZE, "a size of 0 bytes")
+    count == 0 && reject(MMSB_E_INVALID_SIZE, "size is 0; the smallest page has 1 byte")
     return zeros(UInt8, count), fill(false, count)
 end
 

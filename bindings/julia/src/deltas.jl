@@ -1,10 +1,10 @@
-# Deltas: the only changes that move a page's epoch and mark its change mask.
+# Deltas: the only changes that advance a page's epoch and mark its change mask.
 
 const NO_BYTES = Ptr{Cvoid}(C_NULL)
 
 """
-A delta as the library reads it, and everything it points to, which must be kept alive while the library reads it.
-The text fields and the epoch are those of the keyword arguments of `apply_delta!`.
+A delta as the library reads it, and everything it points to, which the caller keeps alive during the call.
+epoch, source and intent are the keyword arguments of `apply_delta!`.
 """
 function new_delta(
     kind,
@@ -32,14 +32,14 @@ optional_text(text::String) = text_pointer(text)
 
 function require_same_length(what, expected, values)
     length(values) == expected ||
-        reject(MMSB_E_MISMATCH, "$(length(values)) bytes of data for $expected $what")
+        reject(MMSB_E_MISMATCH, "data is $(length(values)) bytes, $expected expected, one for each of the $what")
 end
 
 """
     make_delta(mask, data; options...)
     make_delta(positions, values; options...)
 
-The delta of one `apply_delta!`.
+The delta of one `apply_delta!` call.
 """
 function make_delta(mask::Vector{Bool}, data; options...)
     require_same_length("bytes of mask", length(mask), data)
@@ -77,10 +77,10 @@ end
     apply_delta!(page, mask, data; epoch = 0, source = nothing, intent = nothing)
     apply_delta!(page, positions, values; epoch = 0, source = nothing, intent = nothing)
 
-Changes bytes of the page, marks them in its change mask and moves its epoch; or throws and changes nothing. With a
-`mask::AbstractVector{Bool}` the bytes of `data` count where the mask is true, and both are as long as each other; else
-`values` go to the `positions` (from 1 on; of equal positions the last wins). `epoch` 0 is the page's + 1. `source` and
-`intent` say who made the change and why.
+Changes bytes of the page, marks them in its change mask and advances its epoch; or throws and changes nothing. With a
+`mask::AbstractVector{Bool}`, which is as long as `data`, the page takes the bytes of `data` where the mask is true. Otherwise
+`values[i]` goes to `positions[i]`, which counts from 1; of equal positions the last wins. `epoch` 0: the page's + 1. `source`
+and `intent` say who made the change and why.
 """
 function apply_delta!(
     page::Page,
@@ -98,8 +98,8 @@ end
 """
     apply_deltas!(state, list)
 
-Applies many deltas in one call, in their order; all of them or, if one cannot be, none. Each item of the list is
-`(page, mask, data)` or `(page, positions, values)`, the arguments of one `apply_delta!`; a page may also be given by its id.
+Applies many deltas in one call, in their order, all or none. Each item of the list is `(page, mask, data)` or
+`(page, positions, values)`, the arguments of one `apply_delta!`; a page may also be given by its id.
 """
 function apply_deltas!(state::MMSBState, list)
     pages = mmsb_page_t[]

@@ -3,7 +3,7 @@
 """
     add_dependency!(state, parent, child)
 
-From now on `child` depends on `parent`. Throws where the edge is there already or would close a cycle. Returns the child.
+Adds an edge: `child` depends on `parent`. Throws if the edge exists or would close a cycle. Returns the child.
 """
 function add_dependency!(state::MMSBState, parent, child)
     above, below = find_page(state, parent), find_page(state, child)
@@ -14,7 +14,7 @@ end
 """
     remove_dependency!(state, parent, child)
 
-Ends the dependency, which must exist. Returns the child.
+Removes the edge, which must exist. Returns the child.
 """
 function remove_dependency!(state::MMSBState, parent, child)
     above, below = find_page(state, parent), find_page(state, child)
@@ -26,7 +26,7 @@ end
     get_parents(page)::Vector{Page}
     get_parents(state, page)
 
-The pages that this one depends on, in the order in which the dependencies were added.
+The pages that this page depends on, in the order in which the dependencies were added.
 """
 get_parents(page::Page) = related_pages(mmsb_page_parents, page)
 get_parents(state::MMSBState, page) = get_parents(find_page(state, page))
@@ -35,7 +35,7 @@ get_parents(state::MMSBState, page) = get_parents(find_page(state, page))
     get_children(page)::Vector{Page}
     get_children(state, page)
 
-The pages that depend on this one, in the order in which the dependencies were added.
+The pages that depend on this page, in the order in which the dependencies were added.
 """
 get_children(page::Page) = related_pages(mmsb_page_children, page)
 get_children(state::MMSBState, page) = get_children(find_page(state, page))

@@ -1,11 +1,11 @@
-# Devices, and their memory in the order of streams. All of it ends with its state; what is opened here is closed by hand.
+# Devices and stream-ordered memory. All of it ends with its state; the program closes what it opens here.
 
 """
     get_devices(state)
 
-The driver's devices, or simulated ones where the state asked for them: for each its `ordinal`, `name`, `simulated`, `bytes`,
+The driver's devices, or simulated ones if the state asked for them: for each its `ordinal`, `name`, `simulated`, `bytes`,
 `free_bytes`, `compute_capability`, `multiprocessors`, `numa_node` (-1 = not known), `pci`, `ordered_memory` (runtimes can be
-made) and `managed_memory` (unified pages can be there).
+created) and `managed_memory` (unified pages can lie there).
 """
 get_devices(state::MMSBState) = map(fill_list(mmsb_device_info_t, mmsb_device_list, state)) do info
     (
@@ -21,8 +21,8 @@ text_of(bytes::NTuple{N,UInt8}) where {N} = String(collect(Iterators.takewhile(!
 """
     DeviceRuntime
 
-The streams and blocks of a device. `close` ends one that `create_runtime!` made, with all that it has; the shared one of
-`get_runtime` ends with its devices.
+The streams and blocks of a device. `close` ends a runtime of `create_runtime!` with its streams and blocks. The shared runtime of
+`get_runtime` cannot be closed; it ends with its device.
 """
 struct DeviceRuntime
     state::MMSBState
@@ -32,7 +32,7 @@ end
 """
     DeviceStream
 
-A queue of work on a device. `wait(stream; timeout)` waits until everything that is queued is done, `close` gives it back.
+A queue of work on a device. `wait(stream; timeout)` waits until all queued work is done; `close` ends the lease.
 """
 struct DeviceStream
     runtime::DeviceRuntime
@@ -42,7 +42,7 @@ end
 """
     DeviceBlock
 
-Device memory: `address` (the host must not touch it) and `bytes`. `free_block!` gives it back.
+Device memory: `address` (a device address, which the host must not access) and `bytes`. `free_block!` frees it.
 """
 struct DeviceBlock
     stream::DeviceStream
@@ -59,7 +59,7 @@ owner(block::DeviceBlock) = owner(block.stream)
 """
     get_runtime(state, device = 0)
 
-The runtime of a device that everybody shares.
+The shared runtime of a device.
 """
 get_runtime(state::MMSBState, device::Integer = 0) =
     DeviceRuntime(state, fill_reference(UInt64, mmsb_runtime_shared, state, Int32(device)))
@@ -74,8 +74,9 @@ runtime_option(::Val{name}, value) where {name} = throw(ArgumentError("a runtime
 """
     create_runtime!(state, device = 0; options...)
 
-A runtime of the program's own. Options: `streams` (the most that are open), `budget` (bytes, 0 = no limit), `ledger` (a file in
-which processes charge one budget), `log_events`, `guard_every` (every how many-th block is guarded), `guard_quarantine` (bytes).
+Creates a runtime of the program's own. Options: `streams` (largest number that is leased at a time), `budget` (bytes, 0 = no
+limit), `ledger` (a file in which processes charge one common budget), `log_events` (number of events that the log keeps),
+`guard_every` (N guards every N-th block, 0 none), `guard_quarantine` (bytes of freed blocks that the guard holds back).
 """
 function create_runtime!(state::MMSBState, device::Integer = 0; options...)
     record = Ref{mmsb_runtime_options_t}()
@@ -93,7 +94,7 @@ Base.close(runtime::DeviceRuntime) = call(mmsb_runtime_destroy, runtime)
 """
     get_runtime_statistics(runtime)
 
-The counters of a runtime, under the names of `mmsb_runtime_stats_t`. `outstanding` is `live + pending` at every moment.
+The current counters of a runtime, named as in `mmsb_runtime_stats_t`. `outstanding` is always `live + pending`.
 """
 function get_runtime_statistics(runtime::DeviceRuntime)
     stats = Ref{mmsb_runtime_stats_t}()
@@ -106,7 +107,8 @@ end
 """
     get_tag_statistics(runtime, tag)
 
-What a runtime has of one tag: `live`, `peak` and `total` bytes, `blocks`, how many `ever`, `failures`.
+The current counters of a tag in a runtime: `live`, `peak` and `total_bytes` in bytes; `blocks`,
+`total_blocks`, `failures`.
 """
 function get_tag_statistics(runtime::DeviceRuntime, tag::AbstractString)
     stats = fill_reference(mmsb_tag_stats_t, mmsb_runtime_tag_stats, runtime, tag_of(tag))
@@ -124,28 +126,28 @@ end
 """
     reap_frees!(runtime)
 
-Looks which frees the device has come past, without waiting for it.
+Checks which frees the device has passed and counts their bytes as free, without waiting for the device.
 """
 reap_frees!(runtime::DeviceRuntime) = call(mmsb_runtime_reap, runtime)
 
 """
     trim_memory!(runtime, keep = 0)
 
-Gives memory that the driver keeps for reuse back to the device, down to `keep` bytes.
+Gives memory that the driver keeps for reuse back to the device, until `keep` bytes are left.
 """
 trim_memory!(runtime::DeviceRuntime, keep::Integer = 0) = call(mmsb_runtime_trim, runtime, UInt64(keep))
 
 """
     write_runtime_log(runtime, file)
 
-Writes what the runtime's log has to an open file, in the form of RMM's logging adaptor.
+Writes the events of the runtime's log to an open file, in the CSV format of RMM's logging adaptor.
 """
 write_runtime_log(runtime::DeviceRuntime, file::IOStream) = call(mmsb_runtime_log_write, runtime, Int32(fd(file)))
 
 """
     reserve_bytes!(runtime, bytes)
 
-Keeps bytes of the budget for blocks to come, and gives the number of the reservation; `end_reservation!` gives back what is left.
+Reserves bytes of the budget for later blocks and returns the handle of the reservation, which `end_reservation!` ends.
 """
 reserve_bytes!(runtime::DeviceRuntime, bytes::Integer) =
     fill_reference(UInt64, mmsb_reservation_create, runtime, byte_count(bytes))
@@ -153,7 +155,7 @@ reserve_bytes!(runtime::DeviceRuntime, bytes::Integer) =
 """
     end_reservation!(reservation)
 
-Gives back what is left of a reservation, and says how many bytes that were.
+Ends a reservation, gives its remaining bytes back to the budget and returns their number.
 """
 function end_reservation!(reservation::UInt64)
     left = Ref{UInt64}(0)
@@ -164,7 +166,7 @@ end
 """
     open_stream!(runtime; priority = 0)
 
-Leases a stream. Priority -1 is served before 0.
+Leases a stream. `priority`: 0, or -1 to run before streams of priority 0.
 """
 open_stream!(runtime::DeviceRuntime; priority::Integer = 0) =
     DeviceStream(runtime, fill_reference(UInt64, mmsb_stream_create, runtime, Int32(priority)))
@@ -172,7 +174,7 @@ open_stream!(runtime::DeviceRuntime; priority::Integer = 0) =
 """
     wrap_stream!(runtime, native)
 
-Makes a stream of the program known by the driver's pointer, which stays valid until the result is closed.
+Registers a stream of the program by the driver's pointer, which must stay valid until the result is closed.
 """
 wrap_stream!(runtime::DeviceRuntime, native::Ptr{Cvoid}) =
     DeviceStream(runtime, fill_reference(UInt64, mmsb_stream_wrap, runtime, native))
@@ -180,7 +182,7 @@ wrap_stream!(runtime::DeviceRuntime, native::Ptr{Cvoid}) =
 """
     native_stream(stream)
 
-The driver's stream, to queue work on.
+The driver's stream, for queuing work.
 """
 native_stream(stream::DeviceStream) = fill_reference(Ptr{Cvoid}, mmsb_stream_native, stream)
 
@@ -200,7 +202,7 @@ end
 """
     record_stream(stream)
 
-A ticket that is done when everything queued so far is.
+A ticket that is done when all work queued so far is done.
 """
 record_stream(stream::DeviceStream) =
     Ticket(fill_reference(UInt64, mmsb_stream_record, stream), owner(stream), () -> nothing)
@@ -208,14 +210,15 @@ record_stream(stream::DeviceStream) =
 """
     wait_on_device!(stream, ticket)
 
-Lets what is queued from now on run behind a ticket of `record_stream`. The device waits, not the host.
+Makes work that is queued from now on run behind a ticket of `record_stream`. The device waits, not the host.
 """
 wait_on_device!(stream::DeviceStream, ticket::Ticket) = call(mmsb_stream_after, stream, handle(ticket))
 
 """
     allocate_block!(stream, bytes; tag = "untagged", reservation = 0)
 
-Takes device memory in the order of a stream; its bytes are not defined.
+Allocates device memory in the order of a stream, aligned to 256 bytes; its contents are undefined. `reservation`: the bytes are
+taken from it, 0 = none.
 """
 function allocate_block!(stream::DeviceStream, bytes::Integer; tag::AbstractString = "untagged", reservation::UInt64 = UInt64(0))
     block, address = Ref{UInt64}(0), Ref{Ptr{Cvoid}}(C_NULL)
@@ -226,7 +229,7 @@ end
 """
     free_block!(block, stream = block.stream)
 
-Gives a block back behind all its uses, in the order of a stream. `true` where a use is open, whose end does it then.
+Frees a block behind all its uses, in the order of a stream. `true` if a use is open: the end of the last one frees it then.
 """
 function free_block!(block::DeviceBlock, stream::DeviceStream = block.stream)
     deferred = Ref{Int32}(0)
@@ -237,7 +240,7 @@ end
 """
     count_uses(block)
 
-How many uses of a block are begun and not ended.
+Number of open uses of a block: begun and not ended.
 """
 function count_uses(block::DeviceBlock)
     info = Ref{mmsb_block_info_t}()
@@ -255,8 +258,9 @@ access_code(access::Symbol) =
 """
     with_use(f, stream, block => access, ...)
 
-Calls `f`, which queues work on the stream that does with the blocks what their access says: `:read`, `:write` or `:read_write`.
-The stream waits for what conflicts on others, and the blocks stay until the work is queued. When `f` throws the order is kept all the same.
+Calls `f`, which queues work on the stream that accesses the blocks as stated: `:read`, `:write` or `:read_write`. The stream
+waits for conflicting work on other streams, and the memory of the blocks stays until the work is queued. If `f` throws,
+later work is ordered as if the work had been queued.
 """
 function with_use(f::Function, stream::DeviceStream, accesses::Pair{DeviceBlock,Symbol}...)
     use = fill_reference(UInt64, mmsb_use_record, stream, Int32(0))
@@ -277,7 +281,7 @@ end
 """
     write_block!(block, bytes; stream = block.stream)
 
-Copies bytes into a block, from its beginning, and waits until they are there.
+Copies bytes to the beginning of a block within a use, and waits for the copy.
 """
 function write_block!(block::DeviceBlock, bytes::Vector{UInt8}; stream::DeviceStream = block.stream)
     within_block(block, length(bytes))
@@ -293,7 +297,7 @@ end
 """
     read_block(block, count = block.bytes; stream = block.stream)
 
-The first bytes of a block, when they have come.
+Copies the first `count` bytes of a block to the host within a use, waits for the copy and returns them.
 """
 function read_block(block::DeviceBlock, count::Integer = block.bytes; stream::DeviceStream = block.stream)
     within_block(block, count)
@@ -310,7 +314,7 @@ end
 """
     copy_block!(stream, to, from)
 
-Queues a copy of a block into another one; the caller has begun the use of both.
+Queues a copy of one block to another. The caller has begun a use of both.
 """
 function copy_block!(stream::DeviceStream, to::DeviceBlock, from::DeviceBlock)
     within_block(to, from.bytes)
@@ -320,10 +324,10 @@ end
 """
     fill_block!(stream, block, value)
 
-Queues setting all bytes of a block to a value; the caller has begun the use of it.
+Queues setting all bytes of a block to a value. The caller has begun a use of it.
 """
 fill_block!(stream::DeviceStream, block::DeviceBlock, value::UInt8) =
     call(mmsb_stream_fill, stream, Ptr{Cvoid}(block.address), value, UInt64(block.bytes))
 
 within_block(block, count) =
-    0 <= count <= block.bytes ? nothing : reject(MMSB_E_OUT_OF_RANGE, "$count bytes reach past the block's $(block.bytes)")
+    0 <= count <= block.bytes ? nothing : reject(MMSB_E_OUT_OF_RANGE, "$count bytes reach past the block's $(block.bytes) bytes")

@@ -1,18 +1,18 @@
-# Errors. Each has the library's code and its one line of text.
+# Errors. Each has a status code of the library and one line of text.
 
-"What every error of the package is. Each has `code`, a status of mmsb.h, and `message`."
+"Supertype of all errors of the package. Each has `code`, a status code of mmsb.h, and `message`."
 abstract type AbstractMMSBError <: Exception end
 
 for (name, meaning) in (
-    (:MMSBError, "A status that has no type of its own here; `code` tells which."),
-    (:PageNotFoundError, "No page of the state has this id."),
-    (:UnsupportedLocationError, "Pages cannot lie in this place: there is no such device, or it is not possible here."),
+    (:MMSBError, "A status without a type of its own in this package; `code` says which."),
+    (:PageNotFoundError, "The state has no page with this id."),
+    (:UnsupportedLocationError, "The location is not available: there is no such device, or it is not possible here."),
     (:StaleHandleError, "The state was closed or the page deleted."),
-    (:OutOfRangeError, "A position reaches past the end."),
+    (:OutOfRangeError, "A position is past the end."),
     (:MismatchError, "Two arguments do not fit each other: lengths, or pages of different states."),
     (:EpochError, "A delta's epoch is not larger than the page's."),
-    (:PageBusyError, "The page is pinned, or held by work that runs."),
-    (:WaitTimeoutError, "The time to wait was over; the work goes on."),
+    (:PageBusyError, "The page is pinned, or running work holds it."),
+    (:WaitTimeoutError, "The wait timed out; the work goes on."),
     (:WorkCancelledError, "The work was cancelled and has changed nothing."),
     (:CorruptFileError, "A checksum or a structure of a file is wrong; the message names page and offset."),
     (:MemoryLimitError, "The memory limit of the state is reached, or the system has no memory left."),
@@ -44,8 +44,8 @@ Base.showerror(io::IO, failure::AbstractMMSBError) =
     print(io, nameof(typeof(failure)), ": ", failure.message, " (code ", failure.code, ")")
 
 """
-Text of this thread's last failed call. Nothing here yields, so the task is still on the thread of the call. The text is
-another's only where a finalizer failed in between; then the code's own meaning serves.
+Text of this thread's last failed call. Nothing here yields, so the task is still on the thread of the call. If a finalizer
+failed in between, the text is that of another call: then the meaning of the code is returned.
 """
 function last_message(status)
     text = unsafe_string(mmsb_last_error())
@@ -54,8 +54,8 @@ end
 
 @noinline throw_status(status) = throw(error_type(status)(status, last_message(status)))
 
-"Throws what a status means, if it is not MMSB_OK."
+"Throws the error of a status that is not MMSB_OK."
 check(status::Int32) = status == MMSB_OK ? nothing : throw_status(status)
 
-"A failure that is seen before the library is called, told like the library would."
+"Throws the error for a failure that is found before the library is called."
 @noinline reject(code, message) = throw(error_type(code)(code, message))

@@ -1,4 +1,4 @@
-# The journal of a state: every change that goes through the library, on disk.
+# The journal of a state: a log on disk of every change that goes through the library.
 
 journal_option(::Val{:durability}, value) =
     value === :interval ? MMSB_DURABILITY_INTERVAL :
@@ -13,10 +13,11 @@ journal_option(::Val{name}, value) where {name} = throw(ArgumentError("a journal
 """
     open_journal!(state, directory; durability = :interval, interval_ms = 10, options...)
 
-From now on every change of the state is written into a journal in a folder; `restore!` and `load_snapshot` can apply it to a
-snapshot. What is written through `with_page` is not in it. `durability` is `:interval` (on disk within `interval_ms`), `:call`
-(a call returns when it is on disk) or `:none`. The other options: `segment_bytes` (length from which on a file is followed by a
-new one), `keep = true` (a durable save does not remove the files that it makes unnecessary).
+Begins to write every change of the state to a journal in a folder; `restore!` and `load_snapshot` can apply it to a snapshot. The
+journal does not have bytes that are written through `with_page`. `durability` is `:interval` (a record is on disk within
+`interval_ms`), `:call` (a call returns when its record is on disk) or `:none` (the operating system decides). The other options:
+`segment_bytes` (when a segment is longer, the journal begins a new one; default 256 MiB), `keep = true` (a durable save does not
+remove the segments that it makes unnecessary).
 """
 function open_journal!(state::MMSBState, directory::AbstractString; options...)
     record = Ref{mmsb_journal_options_t}()
@@ -29,14 +30,14 @@ end
 """
     sync_journal(state)
 
-Waits until every change that has been made is on disk.
+Waits until the records of all changes made so far are on disk.
 """
 sync_journal(state::MMSBState) = call(mmsb_journal_sync, state)
 
 """
     close_journal!(state)
 
-Ends the journal when all of it is on disk.
+Waits until all records are on disk and ends the journal.
 """
 function close_journal!(state::MMSBState)
     call(mmsb_journal_close, state)
@@ -44,20 +45,20 @@ function close_journal!(state::MMSBState)
 end
 
 """
-    drop_journal!(state, snapshot)
+    trim_journal!(state, snapshot)
 
-Removes the journal's files that hold only what a snapshot already has.
+Verifies a snapshot, then removes the journal's segments that hold only records which it contains.
 """
-function drop_journal!(state::MMSBState, snapshot::AbstractString)
-    call(mmsb_journal_drop, state, path_text(snapshot))
+function trim_journal!(state::MMSBState, snapshot::AbstractString)
+    call(mmsb_journal_trim, state, path_text(snapshot))
     return state
 end
 
 """
     get_journal_info(state) -> (segments, first, last, synced, bytes)
 
-How far the journal is: its files, the numbers of the oldest record that is kept, of the newest, and of the newest that is
-surely on disk, and the length of all files.
+The extent of the journal: number of segments; numbers of the oldest record that is kept, of the newest, and of the newest that is
+on disk; length of all segments in bytes.
 """
 function get_journal_info(state::MMSBState)
     info = Ref{mmsb_journal_info_t}()

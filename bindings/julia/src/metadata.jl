@@ -1,29 +1,29 @@
 # Metadata of pages.
 #
 # The library keeps bytes under UTF-8 keys. A value that is valid UTF-8 is read as String and any other as Vector{UInt8};
-# the keys of byte values that happen to be valid UTF-8 are listed in an entry of their own, so that every value comes
-# back as what it was, from clones and files too. Other languages see that entry beside the others.
+# the keys of byte values that happen to be valid UTF-8 are listed in an entry of their own, so that every value is read
+# with the type it was set with, from clones and files too. Other languages see that entry, too.
 
 const BYTE_KEYS = "julia.byte_keys"
 const BYTE_KEYS_SEPARATOR = '\0'    # no Symbol contains it
 
 """
-The metadata of a page, as a dictionary that shows what it is now. Keys are Symbols, values are of type String or
-Vector{UInt8}; anything else is an ArgumentError.
+The current metadata of a page, as a dictionary. Keys are Symbols, values are of type String or Vector{UInt8}; anything else
+throws an ArgumentError.
 """
 struct PageMetadata <: AbstractDict{Symbol,Any}
     page::Page
 end
 
 check_metadata_key(key::Symbol) =
-    key === Symbol(BYTE_KEYS) ? throw(ArgumentError("the metadata key $BYTE_KEYS is the package's own")) : nothing
+    key === Symbol(BYTE_KEYS) ? throw(ArgumentError("the metadata key $BYTE_KEYS is reserved for the package")) : nothing
 check_metadata_key(key) = throw(ArgumentError("metadata keys are Symbols, not $(repr(key))"))
 
 check_metadata_value(value::Union{String,Vector{UInt8}}) = nothing
 check_metadata_value(value) =
     throw(ArgumentError("metadata values are of type String or Vector{UInt8}, not $(typeof(value))"))
 
-"A value that would be read as the other type without its entry in the list."
+"Whether a value would be read with the other type if its key were not listed."
 needs_listing(value::Vector{UInt8}) = isvalid(String, value)
 needs_listing(value::String) = false
 
@@ -45,7 +45,7 @@ function decode_metadata(bytes::Vector{UInt8})
     return [String(part()) => part() for _ in 1:ltoh(read(blob, UInt32))]
 end
 
-"What `entries` look like in the library: checked, and with the list of byte values if there are any to be listed."
+"`entries` as the library stores them: checked, and with the list of byte keys if it is not empty."
 function stored_entries(entries)
     stored = Pair{String,Any}[]
     listed = String[]
@@ -59,7 +59,7 @@ function stored_entries(entries)
     return stored
 end
 
-"Replaces all metadata of a page by what `stored_entries` made."
+"Replaces all metadata of a page by the result of `stored_entries`."
 function import_metadata!(page::Page, stored)
     blob = encode_metadata(stored)
     call(mmsb_page_metadata_import, page, blob, length(blob))
@@ -68,7 +68,7 @@ end
 "All entries at one moment, in the order in which the keys were first set."
 entries(metadata::PageMetadata) = read_entries(fill_list(UInt8, mmsb_page_metadata_export, metadata.page))
 
-"The entries of a blob with their values as they were set."
+"The entries of a blob, each value with the type it was set with."
 function read_entries(blob::Vector{UInt8})
     stored = isempty(blob) ? Pair{String,Vector{UInt8}}[] : decode_metadata(blob)
     listed = String[]
@@ -102,7 +102,7 @@ end
 
 Base.haskey(metadata::PageMetadata, key) = get(metadata, key, nothing) !== nothing
 
-"Changes the entries as `change!(entries)` does, as one change for the tasks of this process, and returns its result."
+"Applies `change!(entries)` as one change, atomic among the tasks of this process, and returns its result."
 function change_metadata!(change!, metadata::PageMetadata)
     page = metadata.page
     return lock(owner(page).metadata_lock) do

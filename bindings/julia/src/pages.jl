@@ -3,9 +3,8 @@
 """
     Page
 
-A view of a page of a state. Its properties `id`, `size` (bytes), `location`, `device`, `epoch` and `metadata` say what
-the page is at that moment. Two views are equal when they show the same page. A page ends with `delete_page!` or with its
-state, never because a view is dropped.
+A page of a state. Its properties `id`, `size` (bytes), `location`, `device`, `epoch` and `metadata` have their current values.
+Two `Page` objects of one page are equal. A page ends with `delete_page!` or with its state, never because an object is dropped.
 """
 struct Page
     state::MMSBState
@@ -13,7 +12,7 @@ struct Page
     id::PageID
 end
 
-"The view of the page with this handle."
+"The `Page` with this handle."
 function Page(state::MMSBState, handle::UInt64)
     info = new_page_info()
     GC.@preserve state check(mmsb_page_info(handle, info))
@@ -35,7 +34,7 @@ function page_info(page::Page)
     return info[]
 end
 
-# Size and epoch come from calls that cost nothing. Their 0 may stand for a bad handle, which page_info then names.
+# The cheap calls for size and epoch return 0 for a bad handle, too; then page_info throws the error.
 function page_size(page::Page)
     kept = owner(page)
     size = GC.@preserve kept mmsb_page_size(handle(page))
@@ -48,9 +47,9 @@ function page_epoch(page::Page)
     return epoch == 0 ? page_info(page).epoch : epoch
 end
 
-"Moves the page's bytes to another place."
+"Moves the page's bytes to another location."
 function move_page!(page::Page, location::PageLocation, device::Integer)
-    call(mmsb_page_migrate, page, place(location, device)...)
+    call(mmsb_page_migrate, page, placement(location, device)...)
     return page
 end
 
@@ -100,7 +99,7 @@ end
 """
     get_pages(state)::Vector{Page}
 
-All pages. One that is created or deleted meanwhile may be among them or not.
+All pages. A page that is created or deleted during the call may be missing or included.
 """
 function get_pages(state::MMSBState)
     pages = Page[]
@@ -122,18 +121,18 @@ end
 
 "Offset of a 1-based position."
 page_offset(position::Integer) =
-    position < 1 ? reject(MMSB_E_OUT_OF_RANGE, "position $position: the first byte has position 1") : UInt64(position - 1)
+    position < 1 ? reject(MMSB_E_OUT_OF_RANGE, "position is $position; the first byte has position 1") : UInt64(position - 1)
 
 const ContiguousBytes = Union{DenseVector{UInt8},Base.FastContiguousSubArray{UInt8,1,<:DenseVector{UInt8}}}
 
-"The bytes as something whose address the library can be given: themselves, or a copy."
+"The bytes with a contiguous address: `bytes` itself, or a copy."
 contiguous(bytes::ContiguousBytes) = bytes
 contiguous(bytes::AbstractVector{UInt8}) = convert(Vector{UInt8}, bytes)
 
 """
     read_page(page[, range])::Vector{UInt8}
 
-A copy of the page's bytes, all or those at the positions of the range (from 1 on).
+A copy of the page's bytes: all, or those at the positions of the range, which count from 1.
 """
 function read_page(page::Page)
     while true
@@ -141,18 +140,18 @@ function read_page(page::Page)
         bytes = Vector{UInt8}(undef, size)
         kept = owner(page)
         status = GC.@preserve kept mmsb_page_read(handle(page), 0, bytes, size)
-        # It was cut between the two calls.
+        # The page was made smaller between the two calls.
         status == MMSB_E_OUT_OF_RANGE && page.size < size && continue
         check(status)
-        # It grew between the two calls, perhaps.
+        # The page may have grown between the two calls.
         page.size == size && return bytes
     end
 end
 
 function read_page(page::Page, range::AbstractUnitRange{<:Integer})
     offset = page_offset(first(range))
-    # Asked before the bytes are allocated, as the range may be anything.
-    last(range) > page.size && reject(MMSB_E_OUT_OF_RANGE, "positions $range of a page of $(page.size) bytes")
+    # Checked before the bytes are allocated, because the range may have any length.
+    last(range) > page.size && reject(MMSB_E_OUT_OF_RANGE, "positions $range reach past the page's $(page.size) bytes")
     bytes = Vector{UInt8}(undef, length(range))
     call(mmsb_page_read, page, offset, bytes, length(bytes))
     return bytes
@@ -161,7 +160,7 @@ end
 """
     write_page!(page, bytes; offset = 1)
 
-Writes the bytes from position `offset` (from 1 on). Neither the epoch nor the change mask moves: deltas do that.
+Writes the bytes at position `offset`, which counts from 1, and those behind it. Only deltas change epoch and change mask.
 """
 function write_page!(page::Page, bytes::AbstractVector{UInt8}; offset::Integer = 1)
     source = contiguous(bytes)
@@ -172,8 +171,8 @@ end
 """
     with_page(f, page; write = false)
 
-Calls `f(bytes)` with the page's own memory as a `Vector{UInt8}`, and returns what `f` returns. The page is pinned meanwhile:
-it cannot be deleted, moved or resized. `bytes` must not be used after `f` is done, and only be written with `write = true`.
+Calls `f(bytes)` with the page's own memory as a `Vector{UInt8}` and returns the result of `f`. The page is pinned during the
+call: it cannot be deleted, moved or resized. Do not use `bytes` after `f` returns, and write to it only with `write = true`.
 """
 function with_page(f, page::Page; write::Bool = false)
     mode = write ? MMSB_PIN_WRITE : MMSB_PIN_READ
@@ -181,7 +180,7 @@ function with_page(f, page::Page; write::Bool = false)
     try
         location = page.location
         location == GPU_LOCATION &&
-            reject(MMSB_E_UNSUPPORTED, "page $(page.id) lies in $location, which a Vector cannot show: move it first")
+            reject(MMSB_E_UNSUPPORTED, "page $(page.id) lies in $location, which the host cannot access; move the page first")
         return f(unsafe_wrap(Array, convert(Ptr{UInt8}, address), page.size; own = false))
     finally
         call(mmsb_page_unpin, page, mode)

@@ -1,9 +1,9 @@
-# Snapshots: saved, loaded, read without a state.
+# Snapshots: save, load, and read without a state.
 
-"A file name for the library; a zero within it is an ArgumentError."
+"A path for the library. A zero byte in it throws an ArgumentError."
 function path_text(path::AbstractString)
     text = String(path)
-    '\0' in text && throw(ArgumentError("the path $(repr(text)) has a zero in it"))
+    '\0' in text && throw(ArgumentError("the path $(repr(text)) has a zero byte"))
     return text
 end
 
@@ -24,7 +24,7 @@ save_option(::Val{:durable}, value::Bool) = Int32(!value)
 save_option(::Val{name}, value) where {name} =
     throw(ArgumentError("saving has no option $name = $(repr(value))"))
 
-"The options of a save. A base's name must be kept alive by the caller."
+"The options of a save. The caller keeps the name of the base alive."
 function save_options(options)
     record = Ref{mmsb_save_options_t}()
     mmsb_save_options_init(record)
@@ -36,7 +36,7 @@ end
 """
     async_save_snapshot(state, path; after = Ticket[], options...)::Ticket
 
-Starts what `save_snapshot` does, when the work of the tickets in `after` has succeeded. `progress` counts bytes.
+Starts `save_snapshot` when the work of the tickets in `after` has succeeded. `progress` counts bytes.
 """
 function async_save_snapshot(
     state::MMSBState,
@@ -56,12 +56,12 @@ end
 """
     save_snapshot(state, path; base = nothing, compression = :none, options...)
 
-Saves all pages, as they are at one moment, to a file that appears when it is complete and on disk; other tasks go on
-meanwhile. With `base`, an earlier snapshot of this state in the same folder, only what has changed since is written.
+Saves all pages, as they are at one moment, to a file that appears when it is complete and on disk; other tasks run meanwhile.
+With `base`, an earlier snapshot of this state in the same folder, only changes since then are written.
 
 The other options: `compression` (`:none` or `:zstd`), `compression_level` (1 to 4, 0 = the default), `raw_writes` (`:allow`
-saves pages that are pinned for writing as they are, `:refuse` throws), `durable = false` (do not wait for the disk),
-`copy_limit` (bytes for copies of pages that change meanwhile).
+saves pages that are pinned for writing as they are, `:refuse` throws a `PageBusyError`), `durable = false` (do not wait for the
+disk), `copy_limit` (bytes for pre-images that writers copy during the save, 0 = 256 MiB).
 """
 save_snapshot(state::MMSBState, path::AbstractString; options...) =
     finish_work(async_save_snapshot(state, path; options...))
@@ -69,7 +69,7 @@ save_snapshot(state::MMSBState, path::AbstractString; options...) =
 """
     get_save_statistics(state)::Dict{Symbol,Int}
 
-Counters of the saves of a state: of all (`:saves`), and of the last one or the one that is running.
+Counters of the state's saves, named as in `mmsb_save_stats_t`.
 """
 function get_save_statistics(state::MMSBState)
     stats = Ref{mmsb_save_stats_t}()
@@ -84,7 +84,7 @@ end
 """
     async_restore!(state, path; after = Ticket[], options...)::Ticket
 
-Starts what `restore!` does, when the work of the tickets in `after` has succeeded. `progress` counts bytes.
+Starts `restore!` when the work of the tickets in `after` has succeeded. `progress` counts bytes.
 """
 function async_restore!(
     state::MMSBState,
@@ -117,18 +117,18 @@ function async_restore!(
     return keep_while_running(Ticket(ticket, state, () -> state))
 end
 
-record_number(number) = number < 1 ? throw(ArgumentError("record $number: the first has the number 1")) : UInt64(number)
+record_number(number) = number < 1 ? throw(ArgumentError("until is $number; the first record has the number 1")) : UInt64(number)
 
 function page_and_epoch((page, epoch))
-    page < 1 && throw(ArgumentError("page $page: the first id is 1"))
-    epoch < 1 && throw(ArgumentError("epoch $epoch: the first that a change gives a page is 1"))
+    page < 1 && throw(ArgumentError("until_epoch has page $page; the smallest id is 1"))
+    epoch < 1 && throw(ArgumentError("until_epoch has epoch $epoch; the smallest epoch is 1"))
     return (journal_page = UInt64(page), journal_epoch = UInt64(epoch))
 end
 
-"Never 0, which stands for no time."
+"Nanoseconds since 1970. Never 0, which means no limit."
 nanoseconds_since_1970(seconds) = (time = floor(Int64, seconds * 1e9); time == 0 ? 1 : time)
 
-"Where a list lies: somewhere, also when it is empty, as NULL means that there is no list."
+"The address of a list, not NULL even if it is empty: NULL means that there is no list."
 list_pointer(list::Vector{UInt64}) = isempty(list) ? Ptr{UInt64}(sizeof(UInt64)) : pointer(list)
 
 """
@@ -137,18 +137,18 @@ list_pointer(list::Vector{UInt64}) = isempty(list) ? Ptr{UInt64}(sizeof(UInt64))
         until_epoch = nothing,
     )
 
-Makes the state what a snapshot says, or throws and changes nothing. The views of the pages there were are stale then. With
-`ids` only these pages are replaced or added. `lazy`: the bytes of large pages come in when they are first used. `journal`:
-folder of a journal whose records after the snapshot are applied, up to the number `until`, to the time `until_time` (seconds
-since 1970, as `time()` gives them), and to the first that moves a page's epoch beyond that of `until_epoch` (`id => epoch`),
-which is not applied.
+Sets the state to that of a snapshot, or throws and changes nothing. `Page` objects of replaced pages are stale afterwards. With
+`ids` only these pages are replaced or added. `lazy`: the bytes of large pages are read when a call first needs them. `journal`:
+folder of a journal; its records after the snapshot are applied. `until`: number of the last record to apply. `until_time`: later
+records are not applied (seconds since 1970, as from `time()`). `until_epoch` (`id => epoch`): the first record that moves that
+page's epoch beyond this one ends the replay.
 """
 restore!(state::MMSBState, path::AbstractString; options...) = finish_work(async_restore!(state, path; options...))
 
 """
     load_snapshot(path; options...)::MMSBState
 
-A new state with the pages of a snapshot. The options are those of `restore!` and of `MMSBState`.
+Creates a state with the pages of a snapshot. The options are those of `restore!` and of `MMSBState`.
 """
 function load_snapshot(
     path::AbstractString; ids = nothing, lazy = false, journal = nothing, until = nothing, until_time = nothing,
@@ -172,15 +172,15 @@ end
     Snapshot(path)
     Snapshot(f, path)
 
-A snapshot file, with its chain of bases, open for reading until `close`; the form with `f` closes it when `f(snapshot)` is
-done. `snapshot[id]` is a page, `get_pages(snapshot)` gives all, `length` and `haskey` work. Its properties: `id` and `base`
-(hexadecimal; `base` is `nothing` where the snapshot is whole), `taken` (seconds since 1970, or `nothing`), `format` (version
-of the file), `chain` (number of files the state comes from), `journal` (number of the last record of the journal that is in it).
+A snapshot file and its chain of bases, open for reading until `close`; the form with `f` closes it after `f(snapshot)`.
+`snapshot[id]` is a page, `get_pages(snapshot)` returns all; `length` and `haskey` work. Its properties: `id` and `base`
+(hexadecimal; `base` is `nothing` if the snapshot is whole), `taken` (seconds since 1970, or `nothing`), `format` (version of the
+file), `chain` (number of files that the state comes from), `journal` (number of the last journal record that it contains).
 """
 mutable struct Snapshot
     handle::Threads.Atomic{UInt64}    # 0 once it is closed
     info::mmsb_snapshot_info_t
-    views::Int                        # calls of with_page that run
+    views::Int                        # running calls of with_page
     lock::ReentrantLock               # for views
 
     function Snapshot(path::AbstractString)
@@ -214,7 +214,7 @@ owner(snapshot::Snapshot) = snapshot
 
 function Base.close(snapshot::Snapshot)
     lock(getfield(snapshot, :lock)) do
-        getfield(snapshot, :views) == 0 || reject(MMSB_E_BUSY, "with_page shows a page of the snapshot")
+        getfield(snapshot, :views) == 0 || reject(MMSB_E_BUSY, "a call of with_page uses a page of the snapshot")
         check(close_snapshot(snapshot))
     end
 end
@@ -241,8 +241,8 @@ end
 """
     SnapshotPage
 
-A page as a snapshot has it, with the properties `id`, `size`, `location`, `device`, `epoch` and `metadata`.
-`read_page` gives its bytes.
+A page of a snapshot, with the properties `id`, `size`, `location`, `device`, `epoch` and `metadata`. `read_page` returns its
+bytes.
 """
 struct SnapshotPage
     snapshot::Snapshot
@@ -274,7 +274,7 @@ snapshot_metadata(page::SnapshotPage) = Dict{Symbol,Any}(
     ),
 )
 
-"The status of a look for a page, and what was found."
+"The status of the lookup of a page, and the record found."
 function look_up(snapshot::Snapshot, id::Integer)
     record = Ref{mmsb_snapshot_page_t}()
     status = id < 0 ? MMSB_E_NOT_FOUND : GC.@preserve snapshot mmsb_snapshot_find(handle(snapshot), id, record)
@@ -315,13 +315,13 @@ end
 """
     read_page(page::SnapshotPage[, range])::Vector{UInt8}
 
-A copy of the page's bytes, all or those at the positions of the range (from 1 on); their checksums are verified.
+A copy of the page's bytes, with verified checksums: all, or those at the positions of the range, which count from 1.
 """
 read_page(page::SnapshotPage) = read_page(page, 1:page.size)
 
 function read_page(page::SnapshotPage, range::AbstractUnitRange{<:Integer})
     offset = page_offset(first(range))
-    last(range) > page.size && reject(MMSB_E_OUT_OF_RANGE, "positions $range of a page of $(page.size) bytes")
+    last(range) > page.size && reject(MMSB_E_OUT_OF_RANGE, "positions $range reach past the page's $(page.size) bytes")
     bytes = Vector{UInt8}(undef, length(range))
     call(mmsb_snapshot_read, page, page.id, offset, bytes, length(bytes))
     return bytes
@@ -330,8 +330,8 @@ end
 """
     with_page(f, page::SnapshotPage)
 
-Calls `f(bytes)` with the page's bytes where they lie in the mapped file, all of them verified, and returns what `f` returns.
-`bytes` must be neither written nor used after `f` is done. Pages that are compressed or lie in several places cannot be seen so.
+Calls `f(bytes)` with the page's verified bytes in the mapped file and returns the result of `f`. Do not write to `bytes`, and do
+not use it after `f` returns. Throws an `UnsupportedLocationError` if the page is compressed or not contiguous in the file.
 """
 function with_page(f, page::SnapshotPage)
     snapshot = owner(page)
@@ -353,14 +353,14 @@ change_views!(snapshot, by) =
 """
     verify_snapshot(path)
 
-Reads a snapshot and its bases whole and checks all of it; throws for the first damage.
+Reads a snapshot and its bases and checks every checksum and length; throws the error of the first damage.
 """
 verify_snapshot(path::AbstractString) = check(mmsb_snapshot_verify(path_text(path), C_NULL))
 
 """
     compact_snapshot(path, to; durable = true)
 
-Writes the state that a snapshot and its bases give together as one whole snapshot.
+Writes the state of a snapshot and its bases to one whole snapshot.
 """
 compact_snapshot(path::AbstractString, to::AbstractString; durable::Bool = true) =
     check(mmsb_snapshot_compact(path_text(path), path_text(to), save_options((durable = durable,) |> pairs)))
@@ -372,8 +372,8 @@ const CHANGES = Dict(
 """
     diff_snapshots(older, newer)::Vector{Pair{PageID,Symbol}}
 
-The pages that differ between two snapshots, by ascending ids, each with `:added`, `:removed`, `:bytes` (size or bytes
-differ, perhaps more) or `:other` (the bytes are the same).
+The pages that differ between two snapshots, in ascending order of ids, each with `:added`, `:removed`, `:bytes` (size or bytes
+differ, perhaps more) or `:other` (the bytes are equal, other properties differ).
 """
 function diff_snapshots(older::Snapshot, newer::Snapshot)
     changes = GC.@preserve newer fill_list(

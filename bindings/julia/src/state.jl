@@ -1,6 +1,6 @@
 # The state: a context of the library, which owns pages.
 
-"Where the bytes of a page lie."
+"The location of a page's bytes."
 @enum PageLocation::Int32 begin
     CPU_LOCATION = MMSB_LOCATION_CPU
     GPU_LOCATION = MMSB_LOCATION_GPU
@@ -9,30 +9,30 @@
     DISK_LOCATION = MMSB_LOCATION_DISK
 end
 
-"Whether a location is one of devices."
+"Whether a location needs a device."
 on_device(location::PageLocation) = location in (GPU_LOCATION, UNIFIED_LOCATION, PINNED_LOCATION)
 
 # Set while fallback_to_cpu runs a function for the second time.
 const CPU_ONLY = :MMSB_pages_stay_on_the_cpu
 
-"Location and device of a page that is to go there, as the library takes them: on the path of fallback_to_cpu it stays on the CPU."
-place(location::PageLocation, device::Integer) =
+"Location and device as the library takes them. In the second run of fallback_to_cpu, device locations become the CPU."
+placement(location::PageLocation, device::Integer) =
     on_device(location) && get(task_local_storage(), CPU_ONLY, false) ? (Int32(CPU_LOCATION), 0) : (Int32(location), device)
 
-"Identity of a page in its state."
+"Id of a page, unique in its state."
 const PageID = UInt64
 
 """
     MMSBState(; simulate = :off, options...)
     MMSBState(f; options...)
 
-A set of pages. It lives until `close`, or until nothing refers to it or its pages any more; all its pages end with it.
-The form with `f` closes it when `f(state)` is done.
+Owns pages. It lives until `close`, or until nothing refers to it or its pages any more; its pages end with it. The form with
+`f` closes it after `f(state)`.
 
 `simulate` is `:off`, `:if_no_gpu` or `:always`; without it the environment variable MMSB_SIMULATE decides. The other
-options: `default_location::PageLocation`, `default_device`, `simulated_devices`, `simulated_memory` (bytes),
-`fallback` (`:error` or `:host`), `memory_limit` (bytes of host memory, 0 = none), `disk_path` (folder for
-DISK pages), `huge_pages::Bool`.
+options: `default_location::PageLocation` and `default_device` (for new pages that name none), `simulated_devices` (their number),
+`simulated_memory` (bytes of each), `fallback` (`:error`, or `:host` to use host memory if a location is not available),
+`memory_limit` (bytes of host memory, 0 = none), `disk_path` (folder for DISK pages), `huge_pages::Bool`.
 """
 mutable struct MMSBState
     handle::Threads.Atomic{UInt64}    # 0 once it is closed
@@ -48,7 +48,7 @@ mutable struct MMSBState
             record[] = with_fields(record[], changes)
             check(mmsb_context_create(record, handle))
         end
-        # The finalizer may run anywhere: one call, and its status has nobody to go to.
+        # The finalizer may run anywhere: it makes one call and ignores its status.
         return finalizer(destroy_context, new(Threads.Atomic{UInt64}(handle[]), ReentrantLock()))
     end
 end
@@ -81,7 +81,7 @@ context_option(::Val{:disk_path}, value::String) = text_pointer(value)
 context_option(::Val{name}, value) where {name} =
     throw(ArgumentError("MMSBState has no option $name = $(repr(value))"))
 
-"A copy of a struct with other values in some fields. Generated, as each field has a type of its own."
+"A copy of a struct with some fields changed. Generated, because each field has a type of its own."
 @generated function with_fields(record::T, changes::NamedTuple{names}) where {T,names}
     fields = [name in names ? :(changes.$name) : :(record.$name) for name in fieldnames(T)]
     return :(T($(fields...)))
@@ -95,7 +95,7 @@ destroy_context(state) = mmsb_context_destroy(Threads.atomic_xchg!(state.handle,
 """
     close(state)
 
-Ends the state and its pages. Closing twice is fine; whatever else is done with it or its pages throws a
+Ends the state and its pages. Closing twice does nothing; every other call on the state or its pages then throws a
 `StaleHandleError`.
 """
 Base.close(state::MMSBState) = check(destroy_context(state))
@@ -114,13 +114,13 @@ function handle(state::MMSBState)
     return value
 end
 
-"What must stay alive while the handle of an object is in use."
+"The object that must stay alive while the handle is in use."
 owner(state::MMSBState) = state
 
 """
     call(function, object, arguments...)
 
-Calls a C function on the handle of a state, page or ticket, which cannot be finalized meanwhile, and checks the status.
+Calls a C function on the handle of an object, which cannot be finalized during the call, and checks the status.
 """
 function call(f::F, object, arguments...) where {F}
     kept = owner(object)
@@ -137,8 +137,8 @@ function fill_reference(::Type{T}, f::F, object, arguments...) where {T,F}
 end
 
 """
-Calls a C function that fills an array of `T` by the rules for lists: (…, array, capacity, count). The list may grow between
-the question for its length and its answer; then it is asked again.
+Calls a C function that fills an array of `T` by the header's rules for lists: (…, array, capacity, count). If the list grows
+after the call for its length, the call is repeated.
 """
 function fill_list(::Type{T}, f::F, object) where {T,F}
     count = Ref{Csize_t}(0)
@@ -153,5 +153,5 @@ function fill_list(::Type{T}, f::F, object) where {T,F}
     end
 end
 
-"A size for the library; a negative one is refused as the library refuses 0."
-byte_count(size::Integer) = size < 0 ? reject(MMSB_E_INVALID_SIZE, "a size of $size bytes") : UInt64(size)
+"A size for the library. A negative size throws the error that the library has for 0."
+byte_count(size::Integer) = size < 0 ? reject(MMSB_E_INVALID_SIZE, "size is $size; the minimum is 1") : UInt64(size)

@@ -1,11 +1,11 @@
-# Work that takes time.
+# Tickets: asynchronous work.
 
 """
     Ticket
 
-Work of the library that runs beside the program. `isready(ticket)` says whether it has ended, `wait(ticket; timeout)`
-waits for that, `fetch(ticket)` waits and gives the result, `progress(ticket)` says how much is done, `cancel!(ticket)`
-asks it to stop, and `close(ticket)` does that and waits until it has stopped.
+Asynchronous work of the library. `isready(ticket)`: whether it has ended. `wait(ticket; timeout)` waits for its end,
+`fetch(ticket)` waits and returns the result. `progress(ticket)`: how much is done. `cancel!(ticket)` asks it to stop;
+`close(ticket)` does that and waits until it has stopped.
 """
 mutable struct Ticket
     handle::Threads.Atomic{UInt64}    # 0 once it is closed
@@ -34,7 +34,7 @@ function handle(ticket::Ticket)
     return value
 end
 
-# Tickets of work that may still write to its memory. They are not left to the garbage collector before it has ended.
+# Tickets of work that may still write to its memory. They are kept from the garbage collector until the work has ended.
 const running = Ticket[]
 const running_lock = ReentrantLock()
 
@@ -46,13 +46,13 @@ function keep_while_running(ticket::Ticket)
     return ticket
 end
 
-# A closed ticket's work has ended.
+# The work of a closed ticket has ended.
 Base.isready(ticket::Ticket) = ticket.handle[] == 0 || fill_reference(Int32, mmsb_ticket_poll, ticket) == 1
 
-# The library waits for this long at a time: a call holds up Julia's garbage collector on all threads, and other tasks on its own.
+# A wait in the library takes at most this long: during a call Julia's garbage collector waits, and so do tasks of this thread.
 const WAIT_SLICE_NS = UInt64(1_000_000)
 
-"Waits in turns with the other tasks until the work has ended; whether it did in time."
+"Waits until the work has ended while other tasks run; `false` if the time is over first."
 function await_end(ticket::Ticket, timeout::Real)
     deadline = time() + timeout
     while !isready(ticket)
@@ -68,10 +68,11 @@ end
 """
     wait(ticket; timeout = Inf)
 
-Waits for the end of the work, in seconds; other tasks go on. Throws what the work failed with, or a `WaitTimeoutError`.
+Waits for the end of the work, at most `timeout` seconds; other tasks run meanwhile. Throws the error of the work, or a
+`WaitTimeoutError`.
 """
 function Base.wait(ticket::Ticket; timeout::Real = Inf)
-    await_end(ticket, timeout) || reject(MMSB_E_TIMEOUT, "the work has not ended after $timeout seconds; it goes on")
+    await_end(ticket, timeout) || reject(MMSB_E_TIMEOUT, "the work has not ended after $timeout seconds and goes on")
     call(mmsb_ticket_wait, ticket, 0)
     return nothing
 end
@@ -81,7 +82,7 @@ function Base.fetch(ticket::Ticket)
     return ticket.result()
 end
 
-"The result of work that was started for the caller alone."
+"Waits for work that only the caller knows, closes its ticket and returns the result."
 function finish_work(ticket::Ticket)
     try
         return fetch(ticket)
@@ -93,7 +94,7 @@ end
 """
     progress(ticket) -> (done, total)
 
-How much of the work is done; `total` is 0 while it is not known.
+How much of the work is done, in its units (pages, bytes); `total` is 0 while it is not known.
 """
 function progress(ticket::Ticket)
     done, total = Ref{UInt64}(0), Ref{UInt64}(0)
@@ -104,7 +105,8 @@ end
 """
     cancel!(ticket)
 
-Asks the work to stop and does not wait. It ends with a `WorkCancelledError` and has then changed nothing, unless it was done.
+Asks the work to stop, without waiting for it. It ends with a `WorkCancelledError` and has then changed nothing, unless it was
+already done.
 """
 function cancel!(ticket::Ticket)
     call(mmsb_ticket_cancel, ticket)

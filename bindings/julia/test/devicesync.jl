@@ -82,7 +82,8 @@ end
 
 @testset "many pages, and work beside the program" begin
     simulated() do state
-        pages, contents = map(collect, zip((filled_page(state, 1000 + i, CPU_LOCATION) for i in 1:20)...))
+        filled = [filled_page(state, 1000 + i, CPU_LOCATION) for i in 1:20]
+        pages, contents = map(first, filled), map(last, filled)
         @test batch_sync_to_gpu!(pages) == pages
         @test all(page -> page.location == GPU_LOCATION, pages)
         @test map(read_page, pages) == contents

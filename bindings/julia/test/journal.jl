@@ -32,7 +32,7 @@
         @test get_page(restored, page.id).epoch == 0
         close(restored)
         save_snapshot(state, joinpath(folder, "next"))
-        @test drop_journal!(state, joinpath(folder, "next")) === state
+        @test trim_journal!(state, joinpath(folder, "next")) === state
         @test close_journal!(state) === state
         @test fails(() -> get_journal_info(state), MMSBError, 15)
         @test fails(() -> sync_journal(state), MMSBError, 15)

@@ -276,7 +276,7 @@ def test_log_ledger_guard_and_tags(sim: mmsb.Context, tmp_path: Path) -> None:
             runtime.reap()
             tag = runtime.tag_stats("cache ä")
             assert isinstance(tag, mmsb.TagStats)
-            assert (tag.live, tag.peak, tag.total, tag.blocks, tag.ever, tag.failures) == (0, 100, 100, 0, 1, 0)
+            assert (tag.live, tag.peak, tag.total_bytes, tag.blocks, tag.total_blocks, tag.failures) == (0, 100, 100, 0, 1, 0)
         assert runtime.stats().reports == 1
         with open(tmp_path / "log", "wb") as file:
             runtime.write_log(file)

@@ -113,7 +113,7 @@ def test_old_segments_are_dropped(ctx: mmsb.Context, tmp_path: Path) -> None:
         assert journal.info() == before
         with mmsb.Snapshot(tmp_path / "snapshot") as snapshot:
             assert snapshot.journal >= before.last
-        journal.drop(tmp_path / "snapshot")
+        journal.trim(tmp_path / "snapshot")
         after = journal.info()
         assert after.segments < before.segments
         assert after.first > before.first
@@ -159,7 +159,7 @@ def test_what_a_journal_refuses(ctx: mmsb.Context, tmp_path: Path) -> None:
     with mmsb.Context() as other, pytest.raises(mmsb.MMSBError):
         other.journal(folder)
     with pytest.raises(mmsb.NotFoundError):
-        journal.drop(tmp_path / "none")
+        journal.trim(tmp_path / "none")
     with pytest.raises(TypeError):
         pickle.dumps(journal)
     assert "Journal" in repr(journal)

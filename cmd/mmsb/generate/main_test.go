@@ -59,5 +59,6 @@ func TestTextsAreNoMacros(t *testing.T) {
 	var p page
 	p.text(".SH not a heading\n\nback\\slash 'quoted' --flag")
 	p.macro("B", `a "b" -c`)
-	assert.Equal(t, "\\&.SH not a heading\n.PP\nback\\eslash \\(aqquoted\\(aq \\-\\-flag\n.B \"a \\(dqb\\(dq \\-c\"\n", p.String())
+	assert.Equal(t, "\\&.SH not a heading\n.PP\nback\\eslash \\(aqquoted\\(aq \\-\\-flag\n.B \"a \\(dqb\\(dq \\-c\"\n",
+		p.String())
 }

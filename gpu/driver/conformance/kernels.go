@@ -140,7 +140,8 @@ func runsKernels(s *subject) {
 
 	var spans []kernels.Span
 	for at, length := 1, 1; at+length < size; at, length = at+length+1, length*3/2+1 {
-		spans = append(spans, kernels.Span{To: k.page.Address + driver.Address(at), From: from + driver.Address(at/2), Bytes: uint64(length)})
+		spans = append(spans, kernels.Span{To: k.page.Address + driver.Address(at), From: from + driver.Address(at/2),
+			Bytes: uint64(length)})
 		for i := range length {
 			k.expect(at+i, payload[at/2+i])
 		}

@@ -1,6 +1,6 @@
 /*
- * stand_in.c — an NVML of two devices, compiled against the real header, so that gpu/nvml's own declarations cannot drift from it. The
- * header is go-nvml's copy, in which a device is a struct around NVIDIA's pointer.
+ * stand_in.c — an NVML of two devices, compiled against the real header, so that gpu/nvml's own declarations cannot drift from
+ * it. The header is go-nvml's copy, in which a device is a struct around NVIDIA's pointer.
  */
 #include <nvml.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-"""libmmsb: paged memory over every place memory can be.
+"""libmmsb: paged memory in host memory, on GPUs and on disk.
 
-The shared library is loaded when something of it is first used, not by this import.
+This import does not load the shared library; the first use of it does.
 """
 
 from ._errors import (

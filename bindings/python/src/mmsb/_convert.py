@@ -1,4 +1,4 @@
-"""From Python's values to what the library takes: buffers without copies, checked integers, text."""
+"""Converts Python's values to what the library takes: buffers without copies, checked integers, text."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 BytesLike = Union["BufferProtocol", "NDArray[Any]"]
 #: Bytes, or a sequence of numbers from 0 to 255 (or of bools).
 BytesOrNumbers = Union[BytesLike, "list[int]", "tuple[int, ...]"]
-#: Unsigned 64-bit numbers: an array of them is used in place, all else is converted.
+#: Unsigned 64-bit numbers: an array of them is used without a copy, anything else is converted.
 Numbers = Union[BytesLike, Iterable[SupportsIndex]]
 
 UINT64_MAX = 2**64 - 1
 
-# Functions of our own, because the argument types of those in ctypes.pythonapi belong to everybody.
+# A separate handle of the interpreter: argument types set on ctypes.pythonapi would change it for the whole process.
 _python = ctypes.PyDLL(None)
 
 
@@ -63,7 +63,7 @@ _NOWHERE = ctypes.addressof(_empty)
 
 
 class Buffer:
-    """Address and length of an object's bytes, held there until this object dies. They must be contiguous."""
+    """Address and length of an object's contiguous bytes, which stay where they are until this object dies."""
 
     __slots__ = ("_view", "address", "length")
 
@@ -71,7 +71,7 @@ class Buffer:
         self._view = _PyBuffer()
         _get_buffer(source, ctypes.byref(self._view), _WRITABLE if writable else 0)
         self.length: int = self._view.len
-        # An empty buffer may be anywhere; the library is given a place that it takes for an array of anything.
+        # An empty buffer may have any address; the library gets one that is aligned for every type.
         self.address: int = self._view.buf if self.length else _NOWHERE
 
     def __del__(self, release: Callable[..., Any] = _release_buffer) -> None:
@@ -79,12 +79,12 @@ class Buffer:
 
 
 def view_of(source: BytesLike) -> memoryview:
-    """A view of source; type checkers do not see everywhere that NumPy's arrays have the buffer protocol."""
+    """A view of source. Not all type checkers know that NumPy's arrays have the buffer protocol."""
     return memoryview(cast("BufferProtocol", source))
 
 
 def readable(source: BytesOrNumbers) -> Buffer:
-    """The bytes of source; a copy of them where they are not contiguous."""
+    """The bytes of source, copied if they are not contiguous."""
     if isinstance(source, (list, tuple)):
         return Buffer(bytes(source))
     try:
@@ -94,13 +94,13 @@ def readable(source: BytesOrNumbers) -> Buffer:
 
 
 def new_bytes(length: int) -> bytes:
-    """A bytes object with undefined contents, for one library call to fill before anybody else sees it."""
+    """A bytes object with undefined contents, which one library call fills before other code sees it."""
     fresh: bytes = _new_bytes(None, length)
     return fresh
 
 
 def words(source: Numbers, what: str) -> Buffer:
-    """An array of unsigned 64-bit numbers: source itself where it is one."""
+    """An array of unsigned 64-bit numbers: source itself if it is one."""
     if not has_buffer(source):
         return Buffer(_array(source, what))
     view = view_of(source)
@@ -110,13 +110,13 @@ def words(source: Numbers, what: str) -> Buffer:
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(source, numpy.ndarray) and source.dtype.kind in "iu":
         if source.size and source.min() < 0:
-            raise OutOfRangeError(f"{what} has {source.min()}; numbers must be from 0 to {UINT64_MAX}")
+            raise OutOfRangeError(f"{what} has a {source.min()}; the range is 0 to {UINT64_MAX}")
         return Buffer(source.astype(numpy.uint64, order="C"))
     return Buffer(_array(source, what))
 
 
 def half_words(source: Numbers) -> Buffer | None:
-    """Source itself where it is an array of unsigned 32-bit numbers, else None."""
+    """Source itself if it is an array of unsigned 32-bit numbers, else None."""
     if not has_buffer(source):
         return None
     view = view_of(source)
@@ -139,22 +139,22 @@ def _array(source: Any, what: str) -> array[int]:
     try:
         return array("Q", list(source))
     except OverflowError:
-        raise OutOfRangeError(f"{what} must be numbers from 0 to {UINT64_MAX}") from None
+        raise OutOfRangeError(f"{what} has a number outside the range 0 to {UINT64_MAX}") from None
 
 
 def zeroed_words(count: int) -> array[int]:
-    """Room for count unsigned 64-bit numbers."""
+    """An array of count unsigned 64-bit zeros."""
     try:
         return array("Q", (0,)) * count
     except (MemoryError, OverflowError):
-        raise OutOfMemoryError(f"no memory for an array of {count} handles") from None
+        raise OutOfMemoryError(f"an array of {count} handles exceeds the available memory") from None
 
 
 def unsigned(value: SupportsIndex, what: str, error: type[MMSBError] = InvalidArgumentError) -> int:
-    """Value as an unsigned 64-bit number; ctypes would cut off its higher bits in silence."""
+    """Value as an unsigned 64-bit number. ctypes would silently drop the higher bits."""
     number = operator.index(value)
     if not 0 <= number <= UINT64_MAX:
-        raise error(f"{what} {number} is not from 0 to {UINT64_MAX}")
+        raise error(f"{what} is {number}; the range is 0 to {UINT64_MAX}")
     return number
 
 
@@ -162,7 +162,7 @@ def signed(value: SupportsIndex, what: str) -> int:
     """Value as a signed 32-bit number."""
     number = operator.index(value)
     if not -(2**31) <= number < 2**31:
-        raise InvalidArgumentError(f"{what} {number} is not a 32-bit number")
+        raise InvalidArgumentError(f"{what} is {number}; the range is {-(2**31)} to {2**31 - 1}")
     return number
 
 
@@ -173,30 +173,30 @@ def encoded(text: str, what: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidArgumentError(f"{what} cannot be written as UTF-8: {error}") from None
+        raise InvalidArgumentError(f"{what} cannot be encoded as UTF-8: {error}") from None
 
 
 def c_text(text: str, what: str) -> bytes:
     """Text in UTF-8 for a zero-terminated argument."""
     data = encoded(text, what)
     if b"\0" in data:
-        raise InvalidArgumentError(f"{what} has a zero byte at {data.index(0)}")
+        raise InvalidArgumentError(f"{what} has a zero byte at offset {data.index(0)}")
     return data
 
 
 def nanoseconds(timeout: float | None) -> int:
-    """A timeout in seconds as the library counts it; None is for ever."""
+    """A timeout in seconds as the library's nanoseconds; None waits without limit."""
     if timeout is None:
         return _ffi.WAIT_FOREVER
     if not timeout >= 0:
-        raise InvalidArgumentError(f"timeout {timeout} is not a number of seconds from 0 on")
+        raise InvalidArgumentError(f"timeout is {timeout}; the minimum is 0 seconds")
     return int(min(timeout * 1e9, _ffi.WAIT_FOREVER // 2))
 
 
 def fetch(call: Callable[[bytes, int, Any], int], item: int = 1, capacity: int = 256) -> tuple[int, bytes]:
-    """Fills a buffer from one of the library's lists, as large as it turns out to be; items have item bytes.
+    """Reads one of the library's lists, whatever its length; an item has item bytes.
 
-    call takes (buffer, capacity, where the count goes) and returns a status. Gives (status, bytes).
+    call takes (buffer, capacity, pointer to the count) and returns a status. Returns (status, bytes).
     """
     count = c_size_t()
     while True:

@@ -1,4 +1,4 @@
-"""The exceptions: one class for each code of the library."""
+"""The exceptions: one class for each status code of the library."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import builtins
 
 
 class MMSBError(Exception):
-    """What every error of the library is; its own class stands for codes that this package does not know."""
+    """Base class of all errors of the library. Raised itself for a status code that this package does not know."""
 
     #: The library's status code.
     code: int = 0
-    #: Place of the first bad item in a batch.
+    #: Index of the first bad item of a batch.
     index: int | None = None
-    #: The code of the layer below (errno, CUresult, ...), and whose it is: "errno", "cuda", "nccl", "nixl".
+    #: The code of the layer below (errno, CUresult, ...), and the name of that layer: "errno", "cuda", "nccl", "nixl".
     foreign_code: int | None = None
     domain: str | None = None
 
@@ -21,19 +21,19 @@ class MMSBError(Exception):
 
 
 class InvalidArgumentError(MMSBError, ValueError):
-    """An argument that is never right."""
+    """An argument is invalid: an unknown name, a value outside its range, text that is not UTF-8."""
 
     code = 10
 
 
 class InvalidHandleError(MMSBError, ValueError):
-    """Zero, of another kind, or never given out by this process."""
+    """The handle is zero, of another kind, or was never given out by this process."""
 
     code = 11
 
 
 class StaleHandleError(MMSBError, ValueError):
-    """Was valid once: destroyed, or its context has ended."""
+    """The object was destroyed, or its context has ended."""
 
     code = 12
 
@@ -43,13 +43,13 @@ class ClosedError(StaleHandleError):
 
 
 class InvalidSizeError(MMSBError, ValueError):
-    """A size of 0 or beyond what can be addressed."""
+    """A size is 0, or more than can be addressed."""
 
     code = 13
 
 
 class OutOfRangeError(MMSBError, IndexError):
-    """Offset and length reach past the end."""
+    """An offset, or offset and length together, reach past the end."""
 
     code = 14
 
@@ -61,7 +61,7 @@ class InvalidStateError(MMSBError, RuntimeError):
 
 
 class StructVersionError(MMSBError, RuntimeError):
-    """The package and the library do not fit together."""
+    """The package and the library are of different releases."""
 
     code = 16
 
@@ -85,19 +85,19 @@ class NotFoundError(MMSBError, KeyError):
 
 
 class AlreadyExistsError(MMSBError, ValueError):
-    """The id or edge is there already."""
+    """The id or edge exists already."""
 
     code = 21
 
 
 class BusyError(MMSBError, BufferError):
-    """Pinned, or held by an asynchronous operation."""
+    """The page is pinned, or an asynchronous operation holds it."""
 
     code = 22
 
 
 class WouldBlockError(MMSBError, BlockingIOError):
-    """Not finished, and the call was told not to wait."""
+    """The work is not finished, and the call was told not to wait."""
 
     code = 23
 
@@ -121,7 +121,7 @@ class OutOfMemoryError(MMSBError, MemoryError):
 
 
 class LimitError(MMSBError, MemoryError):
-    """A limit that the program set, or the end of a counter."""
+    """A limit that the program set is reached, or a counter has reached its end."""
 
     code = 31
 
@@ -133,31 +133,31 @@ class NoSpaceError(MMSBError, OSError):
 
 
 class UnsupportedError(MMSBError, NotImplementedError):
-    """Not possible here; the text says what is missing."""
+    """The operation is not possible here; the text says what is missing."""
 
     code = 40
 
 
 class NoDeviceError(MMSBError, RuntimeError):
-    """No such device, and no simulation was asked for."""
+    """There is no such device, and the context did not ask for a simulated one."""
 
     code = 41
 
 
 class DeviceError(MMSBError, RuntimeError):
-    """The driver failed; its code and name are in the text."""
+    """The driver failed; the text has its code and name."""
 
     code = 42
 
 
 class DeviceLostError(MMSBError, RuntimeError):
-    """The device does not answer any more."""
+    """The device no longer answers."""
 
     code = 43
 
 
 class ForkedError(MMSBError, RuntimeError):
-    """Called in the child of a process that used the library."""
+    """The call was made in the child of a process that used the library."""
 
     code = 44
 
@@ -175,7 +175,7 @@ class CorruptError(MMSBError, ValueError):
 
 
 class FormatError(MMSBError, ValueError):
-    """Not ours, or newer than this library."""
+    """The file is not one of this library, or of a newer version than the library reads."""
 
     code = 52
 
@@ -187,26 +187,26 @@ class PeerError(MMSBError, RuntimeError):
 
 
 class InternalError(MMSBError, RuntimeError):
-    """The library is at fault."""
+    """An error inside the library."""
 
     code = 90
 
 
 class PoisonedError(MMSBError, RuntimeError):
-    """An earlier internal error; the library gives memory back and does nothing else."""
+    """After an internal error the library only frees memory; every other call raises this."""
 
     code = 91
 
 
 class SimulatedDeviceWarning(UserWarning):
-    """Page bytes lie on a simulated device."""
+    """The bytes of a page lie on a simulated device, not on a GPU."""
 
 
 _CLASSES = {cls.code: cls for cls in MMSBError.__subclasses__()}
 
 
 def error_for(code: int, message: str) -> MMSBError:
-    """The exception that stands for a code."""
+    """The exception for a status code."""
     cls = _CLASSES.get(code)
     if cls is not None:
         return cls(message)

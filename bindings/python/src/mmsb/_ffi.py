@@ -425,9 +425,9 @@ class TagStats(ctypes.Structure):
     _fields_ = (
         ("live", c_uint64),
         ("peak", c_uint64),
-        ("total", c_uint64),
+        ("total_bytes", c_uint64),
         ("blocks", c_uint64),
-        ("ever", c_uint64),
+        ("total_blocks", c_uint64),
         ("failures", c_uint64),
         ("reserved", c_uint64 * 2),
     )
@@ -624,7 +624,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_journal_open": (c_int32, (c_uint64, c_char_p, POINTER(JournalOptions))),
     "mmsb_journal_sync": (c_int32, (c_uint64,)),
     "mmsb_journal_close": (c_int32, (c_uint64,)),
-    "mmsb_journal_drop": (c_int32, (c_uint64, c_char_p)),
+    "mmsb_journal_trim": (c_int32, (c_uint64, c_char_p)),
     "mmsb_journal_info_init": (None, (POINTER(JournalInfo),)),
     "mmsb_journal_info": (c_int32, (c_uint64, POINTER(JournalInfo))),
     "mmsb_device_list": (c_int32, (c_uint64, POINTER(DeviceInfo), c_size_t, POINTER(c_size_t))),

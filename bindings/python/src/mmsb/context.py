@@ -1,4 +1,4 @@
-"""Contexts: what owns pages."""
+"""Contexts, which own pages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class HasDescriptor(Protocol):
-    """An open file, a pipe's end, a socket."""
+    """An object with a file descriptor: an open file, an end of a pipe, a socket."""
 
     def fileno(self) -> int: ...
 
@@ -65,7 +65,7 @@ _ADDRESSABLE = 1 << 47
 
 @dataclass(frozen=True)
 class ContextStats:
-    """Counters of a context."""
+    """Counters of a context: pages, and bytes of their memory. mmsb_context_stats_t describes each."""
 
     pages: int
     bytes: int
@@ -81,17 +81,17 @@ class ContextStats:
 
 
 class Context:
-    """Owns pages. Closing it ends them; a context that is dropped is closed.
+    """Owns pages. Closing the context ends its pages. Dropping the context closes it.
 
-    Options, all with the library's defaults:
+    Options that are not given have the library's defaults:
 
     - options: "key=value ..." with the names below; sizes may end in K, M, G, T
-    - default_location, default_device: where pages go that name no place
-    - simulate: "off", "if-no-gpu" or "always"; simulated_devices, simulated_memory: how many, and bytes of each
-    - fallback: "error", or "host" for host memory where a place cannot be had
-    - memory_limit: bytes of host memory, 0 for none
+    - default_location, default_device: location and device of new pages that name none
+    - simulate: "off", "if-no-gpu" or "always"; simulated_devices: their number; simulated_memory: bytes of each
+    - fallback: "error", or "host" to use host memory if a location is not available
+    - memory_limit: bytes of host memory, 0 for no limit
     - disk_path: folder for pages on disk
-    - huge_pages: whether to ask for them where they help
+    - huge_pages: whether to ask for transparent huge pages where they help
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Context:
     ) -> None:
         raw = _ffi.ContextOptions()
         lib.mmsb_context_options_init(raw)
-        # disk_path points into this text until the context is made.
+        # disk_path points into this text until the context is created.
         text = None if options is None else c_text(options, "options")
         if text is not None:
             check(lib.mmsb_context_options_parse(raw, text))
@@ -157,7 +157,7 @@ class Context:
             raise ClosedError("the context is closed")
 
     def close(self) -> None:
-        """Ends the context and its pages. Memory that views still show lives as long as they do. Idempotent."""
+        """Ends the context and its pages. Memory with a view stays valid until its last view is gone. Idempotent."""
         self._finalizer()
 
     def __enter__(self) -> Context:
@@ -187,12 +187,12 @@ class Context:
         *,
         numa_node: int = -1,
     ) -> Page:
-        """A new page of size bytes. id 0: the library picks one. zeroed False: the bytes are whatever was there."""
+        """Creates a page of size bytes. id 0: the library picks one. zeroed False: the contents are undefined."""
         options = _page_options(id, location, device, zeroed, numa_node)
         page = ctypes.c_uint64()
         self._check(lib.mmsb_page_create(self.handle, unsigned(size, "size", InvalidSizeError), options, page))
         created = Page(self, page.value)
-        created._note_place(location or self._default_location)
+        created._note_location(location or self._default_location)
         return created
 
     def create_pages(
@@ -206,7 +206,7 @@ class Context:
         numa_node: int = -1,
         timeout: float | None = None,
     ) -> PageArray:
-        """Count new pages of size bytes each, or none."""
+        """Creates count pages of size bytes each, or none. timeout in seconds; None waits without limit."""
         options = _page_options(0, location, device, zeroed, numa_node)
         work = work_options(timeout, ())
         handles = zeroed_words(unsigned(count, "count"))
@@ -233,7 +233,7 @@ class Context:
         numa_node: int = -1,
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[PageArray]:
-        """The same as work of its own, begun when the tickets in after are done; progress counts pages."""
+        """Starts create_pages() when the tickets in after are done; progress counts pages."""
         sweep()
         options = _page_options(0, location, device, zeroed, numa_node)
         work = work_options(None, after)
@@ -241,7 +241,7 @@ class Context:
         size = unsigned(size, "size", InvalidSizeError)
         ticket = ctypes.c_uint64()
         context = self.handle
-        # Held before the work begins: it writes into the array until it ends, whatever becomes of the ticket.
+        # Held before the work begins: the work writes into the array until it ends, even if the ticket is dropped.
         token = hold(handles)
         status = lib.mmsb_page_create_many_start(context, size, len(handles), options, work, handles.buffer_info()[0], ticket)
         if status:
@@ -255,9 +255,9 @@ class Context:
         read_only: bool = False,
         id: int = 0,
     ) -> Page:
-        """A page over the memory of an object with the buffer protocol (NumPy array, bytearray, mmap): no copy.
+        """Creates a page over the memory of an object with the buffer protocol (NumPy array, bytearray, mmap), without a copy.
 
-        The object is kept, and its memory in place, until the page ends or moves away.
+        The page keeps the object and its buffer until the page ends or is migrated.
         """
         buffer = Buffer(memory, writable=not read_only)
         options = _ffi.AdoptOptions()
@@ -284,7 +284,7 @@ class Context:
     # --------------------------------------------------------------------------------------------- finding pages
 
     def page(self, id: int) -> Page:
-        """The page with an id; NotFoundError where there is none."""
+        """The page with an id; raises NotFoundError if there is none."""
         page = ctypes.c_uint64()
         self._check(lib.mmsb_page_lookup(self.handle, unsigned(id, "id"), page))
         return Page(self, page.value)
@@ -299,7 +299,7 @@ class Context:
         return Page(self, page.value)
 
     def lookup_many(self, ids: Numbers) -> PageArray:
-        """The pages with these ids: all of them are found, or NotFoundError."""
+        """The pages with these ids; raises NotFoundError if one is missing."""
         numbers = words(ids, "ids")
         handles = zeroed_words(numbers.length // 8)
         batch = Batch(self, handles)
@@ -307,7 +307,7 @@ class Context:
         return PageArray(self, handles)
 
     def pages(self) -> PageArray:
-        """All live pages. One that is created or destroyed meanwhile may be among them or not."""
+        """All live pages. A page that is created or destroyed during the call may be missing or included."""
         cursor, count = ctypes.c_uint64(), ctypes.c_size_t()
         part = zeroed_words(_WALK)
         address = part.buffer_info()[0]
@@ -344,23 +344,23 @@ class Context:
     # ----------------------------------------------------------------------------------------------- many changes
 
     def apply_many(self, changes: Iterable[tuple[Page, Delta]]) -> None:
-        """Each delta to its page, in this order, all or none; a page may appear more than once."""
+        """Applies each delta to its page, in this order, all or none. A page may appear more than once."""
         pairs = list(changes)
         batch = Batch(self, [page for page, _ in pairs])
         deltas = (_ffi.Delta * len(pairs))(*[struct_of(delta) for _, delta in pairs])
         batch.check(lib.mmsb_page_apply_many(batch.address, deltas, batch.count, batch.bad))
 
     def apply_runs(self, pages: Pages, offsets: Numbers, payload: BytesOrNumbers, lengths: SupportsIndex | Numbers) -> None:
-        """One run of bytes to each page: for each i the next lengths[i] bytes of payload go to offsets[i] of pages[i].
+        """Writes one run of bytes to each page: for each i the next lengths[i] bytes of payload to offsets[i] of pages[i].
 
-        The fastest way to many small deltas. lengths is one number for all, or an array. NumPy arrays are used in place.
+        The fastest way to apply many small deltas. lengths: one number for all runs, or an array. NumPy arrays are not copied.
         """
-        batch, places, data = Batch(self, pages), words(offsets, "offsets"), readable(payload)
+        batch, targets, data = Batch(self, pages), words(offsets, "offsets"), readable(payload)
         runs = _ffi.PageRuns(
             struct_size=ctypes.sizeof(_ffi.PageRuns),
             count=batch.count,
             pages=batch.address,
-            offsets=places.address,
+            offsets=targets.address,
             payload=data.address,
             payload_length=data.length,
         )
@@ -373,16 +373,16 @@ class Context:
             sizes = words(cast("Numbers", lengths), "lengths")
             runs.lengths = sizes.address
             some = any((ctypes.c_uint64 * (sizes.length // 8)).from_address(sizes.address))
-        for what, buffer in (("offsets", places), ("lengths", sizes)):
+        for what, buffer in (("offsets", targets), ("lengths", sizes)):
             if buffer is not None and buffer.length != batch.count * 8:
-                raise MismatchError(f"{batch.count} pages and {buffer.length // 8} {what}")
-        # To the library a payload_length of 0 means what the lengths say.
+                raise MismatchError(f"{what} has {buffer.length // 8} numbers for {batch.count} pages")
+        # To the library a payload_length of 0 means the sum of the lengths.
         if some and not data.length:
-            raise MismatchError("the payload is empty, the lengths are not all 0")
+            raise MismatchError("payload is empty, but not all lengths are 0")
         batch.check(lib.mmsb_page_apply_runs(runs, batch.bad))
 
     def read_many(self, ranges: Iterable[tuple[Page, int, int]]) -> list[bytes]:
-        """Many ranges (page, offset, length) at one moment: no change comes between the reads."""
+        """Reads many ranges (page, offset, length) at one moment: no change happens between the reads."""
         table = list(ranges)
         batch = Batch(self, [page for page, _, _ in table])
         records, total = (_ffi.PageRange * len(table))(), 0
@@ -392,11 +392,11 @@ class Context:
             record.length = unsigned(length, "length", OutOfRangeError)
             total += record.length
         if total > _ADDRESSABLE:
-            raise OutOfRangeError(f"{total} bytes are more than can be addressed")
+            raise OutOfRangeError(f"the ranges have {total} bytes together; the maximum is {_ADDRESSABLE}")
         try:
             data = new_bytes(total)
         except MemoryError:
-            raise OutOfMemoryError(f"no memory for {total} bytes") from None
+            raise OutOfMemoryError(f"{total} bytes exceed the available memory") from None
         address = readable(data).address
         for record in records:
             record.buffer = address
@@ -409,7 +409,7 @@ class Context:
         return results
 
     def write_many(self, ranges: Iterable[tuple[Page, int, BytesOrNumbers]]) -> None:
-        """Many writes (page, offset, bytes), in this order, all or none."""
+        """Writes many ranges (page, offset, bytes), in this order, all or none."""
         table = [(page, offset, readable(data)) for page, offset, data in ranges]
         batch = Batch(self, [page for page, _, _ in table])
         records = (_ffi.PageRange * len(table))()
@@ -421,53 +421,53 @@ class Context:
         batch.check(lib.mmsb_page_write_many(records, batch.count, batch.bad))
 
     def migrate_many(self, pages: Pages, location: str, device: int = 0) -> None:
-        """Moves many pages. Raises for the first that could not be moved; each has moved whole or not at all."""
+        """Moves many pages. Raises the error of the first page that did not move. A page moves completely or not at all."""
         batch = Batch(self, pages)
-        place = value_of(_ffi.LOCATIONS, location, "location")
-        status = lib.mmsb_page_migrate_many(batch.address, batch.count, place, signed(device, "device"), None, batch.bad)
+        number = value_of(_ffi.LOCATIONS, location, "location")
+        status = lib.mmsb_page_migrate_many(batch.address, batch.count, number, signed(device, "device"), None, batch.bad)
         drop_released()
         batch.check(status)
         if batch.count:
-            Page(self, ctypes.c_uint64.from_address(batch.address).value)._note_place(location)
+            Page(self, ctypes.c_uint64.from_address(batch.address).value)._note_location(location)
 
     def migrate_many_start(
         self, pages: Pages, location: str, device: int = 0, *, after: Iterable[Ticket[Any]] = ()
     ) -> Ticket[None]:
-        """The same as work of its own, begun when the tickets in after are done; progress counts pages."""
+        """Starts migrate_many() when the tickets in after are done; progress counts pages."""
         batch = Batch(self, pages)
         work = work_options(None, after)
         ticket = ctypes.c_uint64()
-        place = value_of(_ffi.LOCATIONS, location, "location")
+        number = value_of(_ffi.LOCATIONS, location, "location")
         self._check(
-            lib.mmsb_page_migrate_many_start(batch.address, batch.count, place, signed(device, "device"), work, None, ticket)
+            lib.mmsb_page_migrate_many_start(batch.address, batch.count, number, signed(device, "device"), work, None, ticket)
         )
         first = ctypes.c_uint64.from_address(batch.address).value if batch.count else 0
 
         def finish() -> None:
             drop_released()
             if first:
-                Page(self, first)._note_place(location)
+                Page(self, first)._note_location(location)
 
         return Ticket(ticket.value, 0, finish)
 
     # ---------------------------------------------------------------------------------------------- dependencies
 
     def add_dependency(self, parent: Page, child: Page) -> None:
-        """From now on child depends on parent."""
+        """Adds an edge: child depends on parent."""
         self._must_be_open()
         status = lib.mmsb_page_dependency_add(parent.handle, child.handle)
         if status:
             raise failure_of_two(status, parent, child)
 
     def remove_dependency(self, parent: Page, child: Page) -> None:
-        """Ends what add_dependency began."""
+        """Removes the edge from parent to child."""
         self._must_be_open()
         status = lib.mmsb_page_dependency_remove(parent.handle, child.handle)
         if status:
             raise failure_of_two(status, parent, child)
 
     def dependency_order(self) -> PageArray:
-        """The pages that have dependencies, parents before children."""
+        """All pages that have dependencies, parents before children."""
         status, data = fetch(
             lambda buffer, capacity, count: lib.mmsb_context_dependency_order(self.handle, buffer, capacity, count), 8
         )
@@ -489,11 +489,11 @@ class Context:
     ) -> None:
         """Saves all pages, as they are at one moment, to a file that appears when it is complete and on disk.
 
-        - base: an earlier snapshot of this state in the same folder; only what has changed since is written
+        - base: an earlier snapshot of this state in the same folder; only changes since then are written
         - compression: None or "zstd", with a compression_level from 1 to 4 (0: the default)
-        - raw_writes: "allow" saves pages with writable views as they are when they are reached, "refuse" raises BusyError
+        - raw_writes: "allow" saves a page with a writable view as it is when the save reaches it, "refuse" raises BusyError
         - durable: False does not wait for the disk
-        - copy_limit: bytes for copies of pages that others change meanwhile
+        - copy_limit: bytes for pre-images that writers copy during the save; None for the default, 256 MiB
         """
         options = save_options(base, compression, compression_level, raw_writes, durable, copy_limit)
         self._check(lib.mmsb_snapshot_save(self.handle, path_bytes(path, "path"), options))
@@ -510,7 +510,7 @@ class Context:
         compression_level: int = 0,
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[None]:
-        """The same as work of its own, begun when the tickets in after are done; progress counts bytes."""
+        """Starts save() when the tickets in after are done; progress counts bytes."""
         sweep()
         options = save_options(base, compression, compression_level, raw_writes, durable, copy_limit)
         ticket = ctypes.c_uint64()
@@ -529,7 +529,7 @@ class Context:
         *,
         compression_level: int = 0,
     ) -> None:
-        """Writes the snapshot to a file descriptor, or an open file that has one: a pipe, a socket, a file."""
+        """Writes a snapshot to a file descriptor, or to an open file that has one: a pipe, a socket, a file."""
         options = save_options(None, compression, compression_level, raw_writes, durable, copy_limit)
         self._check(lib.mmsb_snapshot_save_descriptor(self.handle, _descriptor(file), options))
 
@@ -541,7 +541,7 @@ class Context:
         *,
         compression_level: int = 0,
     ) -> bytes:
-        """The snapshot as bytes."""
+        """Saves a snapshot and returns it as bytes."""
         options = save_options(None, compression, compression_level, raw_writes, True, copy_limit)
         memory, length = ctypes.c_void_p(), ctypes.c_uint64()
         self._check(lib.mmsb_snapshot_save_memory(self.handle, options, memory, length))
@@ -551,7 +551,7 @@ class Context:
             check(lib.mmsb_snapshot_free_memory(memory))
 
     def save_stats(self) -> SaveStats:
-        """Counters of the saves."""
+        """Counters of the context's saves."""
         raw = _ffi.SaveStats(struct_size=ctypes.sizeof(_ffi.SaveStats))
         self._check(lib.mmsb_context_save_stats(self.handle, raw))
         return SaveStats(**{name: getattr(raw, name) for name in SaveStats.__dataclass_fields__})
@@ -569,7 +569,7 @@ class Context:
         until_epoch: tuple[int, int] | None = None,
         **context_options: Any,
     ) -> Self:
-        """A new context with the pages of a snapshot; context_options are those of Context, the rest those of restore."""
+        """Creates a context with the pages of a snapshot. context_options are those of Context, the others those of restore()."""
         context = cls(**context_options)
         try:
             context.restore(path, ids, lazy, journal, until, until_time, until_epoch)
@@ -588,16 +588,16 @@ class Context:
         until_time: datetime | float | None = None,
         until_epoch: tuple[int, int] | None = None,
     ) -> None:
-        """Makes the context what a snapshot says, or raises and changes nothing.
+        """Sets the context to the state of a snapshot, or raises and changes nothing.
 
-        The pages there were are ended: the objects for them raise StaleHandleError. A page with views out is not replaced
-        (BusyError).
+        The replaced pages end: their objects raise StaleHandleError. A page that has a view cannot be replaced (BusyError).
 
         - ids: only these pages are replaced or added, all others stay
-        - lazy: the bytes of large pages come in when they are first used
-        - journal: folder of a journal whose records after the snapshot are applied, up to the number until, to the time
-          until_time (a datetime, or seconds since 1970), and to the first that moves a page's epoch beyond that of
-          until_epoch (the page's id and an epoch), which is not applied
+        - lazy: the bytes of large pages are read when a call first needs them
+        - journal: folder of a journal; its records after the snapshot are applied
+        - until: number of the last record to apply
+        - until_time: a datetime, or seconds since 1970; later records are not applied
+        - until_epoch: (id, epoch); the first record that moves that page's epoch beyond this one ends the replay
         """
         options = LoadOptions(ids, lazy, journal, until, until_time, until_epoch)
         status = lib.mmsb_snapshot_load(self.handle, path_bytes(path, "path"), options.raw)
@@ -615,7 +615,7 @@ class Context:
         *,
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[None]:
-        """The same as work of its own, begun when the tickets in after are done; progress counts bytes."""
+        """Starts restore() when the tickets in after are done; progress counts bytes."""
         sweep()
         options = LoadOptions(ids, lazy, journal, until, until_time, until_epoch)
         ticket = ctypes.c_uint64()
@@ -625,12 +625,12 @@ class Context:
         return Ticket(ticket.value, hold(None), drop_released)
 
     def restore_from(self, file: File, ids: Numbers | None = None, lazy: bool = False) -> None:
-        """The same from a file descriptor, or an open file that has one, read from its position to its end."""
+        """restore() from a file descriptor, or an open file that has one, read from its current position to its end."""
         options = LoadOptions(ids, lazy, None, None, None, None)
         self._check_load(lib.mmsb_snapshot_load_descriptor(self.handle, _descriptor(file), options.raw))
 
     def restore_bytes(self, data: BytesLike, ids: Numbers | None = None) -> None:
-        """The same from the bytes of a snapshot."""
+        """restore() from the bytes of a snapshot."""
         options, source = LoadOptions(ids, False, None, None, None, None), readable(data)
         self._check_load(lib.mmsb_snapshot_load_memory(self.handle, source.address, source.length, options.raw))
 
@@ -642,18 +642,19 @@ class Context:
         segment_bytes: int | None = None,
         keep: bool = False,
     ) -> Journal:
-        """Begins to write every change of this context into a journal in a folder.
+        """Begins to write every change of this context to a journal in a folder.
 
-        - durability: "interval" (on disk within interval_ms), "call" (a call returns when it is on disk), or "none"
-        - segment_bytes: length from which on a file of the journal is followed by a new one
-        - keep: False removes, with each durable save, the files that it makes unnecessary
+        - durability: "interval" (a record is on disk within interval_ms), "call" (a call returns when its record is on disk)
+          or "none" (the operating system decides when records reach the disk)
+        - segment_bytes: when a segment is longer, the journal begins a new one; None for the default, 256 MiB
+        - keep: False removes, with each durable save, the segments that it makes unnecessary
         """
         options = _ffi.JournalOptions()
         lib.mmsb_journal_options_init(options)
         options.durability = value_of(_ffi.DURABILITY, durability, "durability")
         interval = unsigned(interval_ms, "interval_ms")
         if interval >= 2**32:
-            raise InvalidArgumentError(f"interval_ms {interval} is not a 32-bit number")
+            raise InvalidArgumentError(f"interval_ms is {interval}; the maximum is {2**32 - 1}")
         options.interval_ms = interval
         if segment_bytes is not None:
             options.segment_bytes = unsigned(segment_bytes, "segment_bytes")
@@ -664,11 +665,11 @@ class Context:
     # ------------------------------------------------------------------------------------------------- resources
 
     def devices(self) -> list[Device]:
-        """The driver's devices, or simulated ones where the context asked for them. NoDeviceError says why there are none."""
+        """The driver's devices, or simulated ones if the context asked for them. NoDeviceError says why there are none."""
         return list_devices(self)
 
     def runtime(self, device: int = 0) -> Runtime:
-        """The runtime of a device that everybody shares: streams and stream-ordered memory without limits."""
+        """The shared runtime of a device: streams and stream-ordered memory without a budget."""
         return shared_runtime(self, device)
 
     def create_runtime(
@@ -684,13 +685,14 @@ class Context:
         refused: Callable[[int, int], bool] | None = None,
         refused_attempts: int | None = None,
     ) -> Runtime:
-        """A runtime of the program's own.
+        """Creates a runtime of the program's own.
 
-        - streams: the most that are leased at a time
-        - budget: bytes that blocks may take, 0 for no limit; ledger: a file in which processes charge one budget together
-        - log_events: how many events the log keeps, for write_log()
-        - guard_every: every how many-th block is guarded; guard_quarantine: bytes of freed blocks that are held back
-        - refused: called with bytes and attempt where memory is refused; it may free blocks, and True tries again
+        - streams: largest number of streams that are leased at a time; None for the default, 64
+        - budget: bytes that blocks may take, 0 for no limit; ledger: a file in which processes charge one common budget
+        - log_events: number of events that the log keeps for write_log()
+        - guard_every: N guards every N-th block, 0 none; guard_quarantine: bytes of freed blocks that the guard holds back
+        - refused: called with (bytes, attempt) when memory is refused; it may free blocks, and True tries again
+        - refused_attempts: largest number of these calls for one block; None for the default, 8
         """
         return create_runtime(
             self,
@@ -706,7 +708,7 @@ class Context:
         )
 
     def stats(self) -> ContextStats:
-        """Counters."""
+        """The current counters of the context."""
         raw = _ffi.ContextStats(struct_size=ctypes.sizeof(_ffi.ContextStats))
         self._check(lib.mmsb_context_stats(self.handle, raw))
         return ContextStats(
@@ -724,7 +726,7 @@ class Context:
         )
 
     def trim(self) -> int:
-        """Gives memory of destroyed pages back to the system; gives the number of bytes."""
+        """Gives memory of destroyed pages back to the system and returns the number of bytes."""
         released = ctypes.c_uint64()
         self._check(lib.mmsb_context_trim(self.handle, released))
         return released.value
@@ -737,13 +739,13 @@ class Context:
             raise ClosedError("the context is closed") if status == _ffi.E_STALE_HANDLE and self.closed else error
 
     def _check_load(self, status: int) -> None:
-        drop_released()  # the objects whose memory the replaced pages had adopted
+        drop_released()  # the adopted objects of the replaced pages
         self._check(status)
 
     def _created(self, handles: array[int], location: str | None) -> PageArray:
         pages = PageArray(self, handles)
         if pages:
-            pages[0]._note_place(location or self._default_location)
+            pages[0]._note_location(location or self._default_location)
         return pages
 
 
@@ -755,11 +757,11 @@ def _close(handle: int) -> None:
 
 
 def _nothing() -> None:
-    """The result of work that has none."""
+    """Stands for the result of work without one."""
 
 
 def _descriptor(file: File) -> int:
-    """The descriptor behind a file, with nothing left in Python's own buffer."""
+    """The descriptor of a file, after its Python buffer is flushed."""
     if isinstance(file, int):
         return signed(file, "descriptor")
     flush = getattr(file, "flush", None)
@@ -769,7 +771,7 @@ def _descriptor(file: File) -> int:
 
 
 def _page_options(id: int, location: str | None, device: int, zeroed: bool, numa_node: int) -> _ffi.PageOptions | None:
-    """None where all is as the library would have it."""
+    """The options of a new page; None if all are the library's defaults."""
     if not id and location is None and not device and zeroed and numa_node == -1:
         return None
     options = _ffi.PageOptions()

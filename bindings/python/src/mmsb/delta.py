@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class About(TypedDict, total=False):
-    """What a delta says about itself."""
+    """Optional fields of a delta; Delta describes them."""
 
     id: int
     page_id: int
@@ -41,16 +41,16 @@ class About(TypedDict, total=False):
 
 
 class Delta:
-    """A change of a page's bytes, to be applied to one page or to many.
+    """A change of a page's bytes, which can be applied to one page or to many.
 
-    The class methods make the five kinds. Payloads, masks and offsets are used where they lie if they are contiguous, so
-    they must not change while the delta is in use. Keyword arguments of all of them:
+    The class methods make the five kinds. Contiguous payloads, masks and offsets are not copied: they must not change while
+    the delta is in use. All class methods take these keyword arguments:
 
-    - id: the caller's own number, 0 for none
-    - page_id: the page it is for, 0 for whichever it is applied to
-    - epoch: the page's epoch afterwards, 0 for the page's + 1
-    - timestamp_ns: 0 for now
-    - source, intent: who made it, and why
+    - id: a number that the caller chooses, 0 for none
+    - page_id: id of the page that the delta applies to, 0 for any page
+    - epoch: the page's epoch after the delta, 0 for the page's + 1
+    - timestamp_ns: nanoseconds since 1970 UTC, 0 for now
+    - source, intent: who made the change, and why
     """
 
     __slots__ = ("__weakref__", "_buffers", "_struct")
@@ -59,7 +59,7 @@ class Delta:
     _buffers: tuple[object, ...]
 
     def __init__(self) -> None:
-        raise TypeError("make a Delta by dense, dense_bits, sparse, indexed, runs or from_pages")
+        raise TypeError("use Delta.dense, dense_bits, sparse, indexed, runs or from_pages")
 
     @classmethod
     def dense(
@@ -68,7 +68,7 @@ class Delta:
         payload: BytesOrNumbers,
         **about: Unpack[About],
     ) -> Delta:
-        """A byte of mask for each byte of the page says whether it takes the payload's byte at the same place."""
+        """mask has a byte for each byte of the page: where it is not 0, the page takes the payload's byte at the same offset."""
         flags = readable(mask)
         return _make("dense_bytes", flags.length, readable(payload), about, mask=flags, mask_length=flags.length)
 
@@ -81,7 +81,7 @@ class Delta:
         length: int | None = None,
         **about: Unpack[About],
     ) -> Delta:
-        """The same with a bit for each byte: bit i % 8 of byte i // 8. length counts the bits; None is the payload's."""
+        """dense() with a bit for each byte: bit i % 8 of byte i // 8. length: number of bits, None for the payload's length."""
         data = readable(payload)
         bits, length = _bits(mask, data.length if length is None else length)
         return _make("dense_bits", length, data, about, mask=bits, mask_length=length)
@@ -95,7 +95,7 @@ class Delta:
         length: int | None = None,
         **about: Unpack[About],
     ) -> Delta:
-        """A mask of bits (or a NumPy array of bools) and only the changed bytes. length counts bits; None is all."""
+        """A mask of bits (or a NumPy array of bools) and only the changed bytes. length: number of bits, None for all."""
         bits, length = _bits(mask, length)
         return _make("sparse_bits", None, readable(payload), about, mask=bits, mask_length=length)
 
@@ -106,7 +106,7 @@ class Delta:
         values: BytesOrNumbers,
         **about: Unpack[About],
     ) -> Delta:
-        """values[i] goes to offsets[i]; of equal offsets the last wins. NumPy arrays of uint64 or uint32 are not copied."""
+        """Writes values[i] to offsets[i]; of equal offsets the last wins. NumPy arrays of uint64 or uint32 are not copied."""
         short = half_words(offsets)
         if short is not None:
             count = short.length // 4
@@ -121,7 +121,7 @@ class Delta:
         runs: Iterable[tuple[int, BytesLike]],
         **about: Unpack[About],
     ) -> Delta:
-        """Pairs of an offset and the bytes that go there; where they overlap the later wins."""
+        """Pairs of an offset and the bytes to write there; where they overlap, the later pair wins."""
         pairs = list(runs)
         if len(pairs) == 1:
             payload = readable(pairs[0][1])
@@ -135,7 +135,7 @@ class Delta:
 
     @classmethod
     def from_pages(cls, old: Page, new: Page) -> Delta:
-        """What turns the bytes of one page into those of another of the same size."""
+        """The delta that turns the bytes of old into those of new, a page of the same size."""
         result = ctypes.POINTER(_ffi.Delta)()
         status = lib.mmsb_delta_from_pages(old.handle, new.handle, ctypes.byref(result))
         if status:
@@ -158,11 +158,11 @@ class Delta:
         return _own(result)
 
     def validate(self, page_size: int) -> None:
-        """Raises what a page of this size would raise, its epoch and id aside."""
+        """Raises the error that a page of page_size bytes would raise; epoch and page_id are not checked."""
         check(lib.mmsb_delta_validate(self._struct, unsigned(page_size, "page_size")))
 
     def changes(self) -> list[tuple[int, bytes]]:
-        """The runs of bytes that the delta writes, in rising order, without overlaps."""
+        """The runs (offset, bytes) that the delta writes, in ascending order, without overlaps."""
         runs = self.convert("runs")
         plain = runs._struct
         table = (_ffi.Run * plain.count).from_address(plain.runs) if plain.count else ()
@@ -179,37 +179,37 @@ class Delta:
 
     @property
     def id(self) -> int:
-        """The caller's own number; 0 = none."""
+        """The number that the caller chose; 0 = none."""
         return int(self._struct.id)
 
     @property
     def page_id(self) -> int:
-        """The page the delta is for; 0 = whichever it is applied to."""
+        """Id of the page that the delta applies to; 0 = any page."""
         return int(self._struct.page_id)
 
     @property
     def epoch(self) -> int:
-        """The page's epoch afterwards; 0 = the page's + 1."""
+        """The page's epoch after the delta; 0 = the page's + 1."""
         return int(self._struct.epoch)
 
     @property
     def timestamp_ns(self) -> int:
-        """When it was made; 0 = when it is applied."""
+        """When it was made, in nanoseconds since 1970 UTC; 0 = when it is applied."""
         return int(self._struct.timestamp_ns)
 
     @property
     def source(self) -> str | None:
-        """Who made it."""
+        """Who made the change."""
         return _text(self._struct.source)
 
     @property
     def intent(self) -> str | None:
-        """Why."""
+        """Why the change was made."""
         return _text(self._struct.intent)
 
     @property
     def payload_length(self) -> int:
-        """Bytes of payload."""
+        """Length of the payload in bytes."""
         return int(self._struct.payload_length)
 
     def __repr__(self) -> str:
@@ -221,7 +221,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def _bits(mask: BytesLike, length: int | None) -> tuple[Buffer, int]:
-    """A mask of bits and their number; an array of bools is packed."""
+    """A mask of bits and the number of bits; an array of bools is packed."""
     if view_of(mask).format == "?":
         import numpy
 
@@ -234,7 +234,7 @@ def _bits(mask: BytesLike, length: int | None) -> tuple[Buffer, int]:
         return bits, available
     length = unsigned(length, "length")
     if length > available:
-        raise MismatchError(f"the mask has {available} bits, {length} are needed")
+        raise MismatchError(f"mask has {available} bits, {length} expected")
     return bits, length
 
 
@@ -251,12 +251,12 @@ def _make(
     runs: Buffer | None = None,
     count: int = 0,
 ) -> Delta:
-    """A delta over buffers of Python's; implied is the payload's length, None where only the library can tell."""
+    """A delta over Python's buffers; implied is the payload length, None if only the library can compute it."""
     if implied is None and data.length == 0 and mask is not None:
         whole = ctypes.string_at(mask.address, (mask_length + 7) // 8)
         implied = bin(int.from_bytes(whole, "little") & ((1 << mask_length) - 1)).count("1")
     if implied is not None and data.length != implied:
-        raise MismatchError(f"the payload has {data.length} bytes, the rest of the delta says {implied}")
+        raise MismatchError(f"payload is {data.length} bytes, {implied} expected")
     delta = object.__new__(Delta)
     delta._struct = _ffi.Delta(
         struct_size=ctypes.sizeof(_ffi.Delta),
@@ -274,7 +274,7 @@ def _make(
         if name in ("id", "page_id", "epoch", "timestamp_ns"):
             setattr(delta._struct, name, unsigned(cast("int", value), name))
         elif name not in ("source", "intent"):
-            raise TypeError(f"a delta has no {name!r}")
+            raise TypeError(f"Delta has no field {name!r}")
         elif value is not None:
             setattr(delta._struct, name, c_text(cast("str", value), name))
     delta._buffers = (data, mask, offsets, offsets32, runs)
@@ -282,7 +282,7 @@ def _make(
 
 
 def _own(pointer: Any) -> Delta:
-    """A delta that the library made, given back when it is dropped."""
+    """A delta that the library made; it is freed when the object is dropped."""
     delta = object.__new__(Delta)
     delta._struct = pointer.contents
     delta._buffers = (pointer,)
@@ -296,7 +296,7 @@ def _free(pointer: Any) -> None:
 
 
 def struct_of(delta: Delta) -> _ffi.Delta:
-    """The library's record of a delta; TypeError for anything else."""
+    """The library's struct of a delta; TypeError for anything else."""
     if not isinstance(delta, Delta):
-        raise TypeError(f"a Delta is needed, not {type(delta).__name__}")
+        raise TypeError(f"delta must be a Delta, not {type(delta).__name__}")
     return delta._struct

@@ -1,4 +1,4 @@
-"""Devices, and their memory in the order of streams."""
+"""Devices, and stream-ordered memory on them."""
 
 from __future__ import annotations
 
@@ -23,79 +23,88 @@ if TYPE_CHECKING:
 
 
 class Device(NamedTuple):
-    """What a device is."""
+    """The properties of a device."""
 
-    #: The driver's number of it.
+    #: The driver's number of the device.
     ordinal: int
     name: str
-    #: Whether it is simulated: its memory is the host's.
+    #: Whether it is simulated: its memory is host memory.
     simulated: bool
-    #: "0000:65:00.0"; empty where there is none.
+    #: PCI address like "0000:65:00.0"; empty if there is none.
     pci: str
     uuid: bytes
-    #: Of its memory: all, and what no process has taken.
+    #: Memory of the device in bytes, and how much of it no process has taken; 0 if that is not known.
     bytes: int
     free_bytes: int
-    #: Of addresses that are reserved and mapped; 0 where the device cannot do that.
+    #: Granularity of address ranges that are reserved and mapped, in bytes; 0 if the device cannot do that.
     granularity: int
     compute_capability: tuple[int, int]
     multiprocessors: int
-    #: Of the host, nearest to it; None where it is not known.
+    #: The host's NUMA node nearest to the device; None if it is not known.
     numa_node: int | None
-    #: Whether runtimes can be made, and whether unified pages can be there.
+    #: Whether runtimes can be created, and whether unified pages can lie there.
     ordered_memory: bool
     managed_memory: bool
 
 
 class RuntimeStats(NamedTuple):
-    """Counters of a runtime; outstanding is always live + pending. Those from allocations on only grow."""
+    """Counters of a runtime; outstanding is always live + pending. Counters from allocations to waits_saved only grow."""
 
-    #: That are leased.
+    #: Leased streams.
     streams: int
-    #: Bytes of blocks that were not freed, those of frees that the device has not come past, both, and the most of both.
+    #: Bytes: of live and pending blocks, of blocks that were not freed, of freed blocks whose free the device is not known to
+    #: have passed, and the largest value of outstanding.
     outstanding: int
     live: int
     pending: int
     peak: int
-    #: That were not freed.
+    #: Blocks that were not freed.
     blocks: int
     allocations: int
     frees: int
+    #: Allocations that failed.
     failures: int
+    #: Frees during an open use.
     deferred_frees: int
     uses: int
     aborts: int
-    #: Of streams for each other, and those that needed no event.
+    #: Waits of one stream for another, and further waits that needed no event.
     waits: int
     waits_saved: int
-    #: Of the budget, in bytes; all 0 without one.
+    #: The budget in bytes, what is charged to it, the part of it that reservations hold, the largest charge, and the number of
+    #: refusals; all 0 without a budget.
     budget: int
     charged: int
     reserved_bytes: int
     charged_peak: int
     refusals: int
-    #: Of the guard.
+    #: Writes outside of live blocks that the guard found.
     reports: int
 
 
 class TagStats(NamedTuple):
-    """What a runtime has of one tag, in bytes and blocks."""
+    """Counters of one tag in a runtime."""
 
+    #: Bytes that are outstanding, and their largest value.
     live: int
     peak: int
-    total: int
+    #: Bytes of all allocations so far.
+    total_bytes: int
+    #: Blocks that are outstanding.
     blocks: int
-    ever: int
+    #: Number of all allocations so far.
+    total_blocks: int
+    #: Allocations that failed.
     failures: int
 
 
 class BlockInfo(NamedTuple):
-    """What a block is."""
+    """The properties of a block; address is a device address."""
 
     device: int
     address: int
     bytes: int
-    #: Uses that are begun and not ended.
+    #: Open uses: begun and not ended.
     uses: int
 
 
@@ -169,10 +178,10 @@ def create_runtime(
 
 
 class Runtime:
-    """Streams and blocks of a device: the runtime that everybody shares, or one of the program's own.
+    """Streams and blocks of a device: the shared runtime, or one of the program's own.
 
-    One of the program's own ends with close(), with its context, and when it is dropped together with its streams and
-    blocks. Closing the shared one only lets this object go.
+    A runtime of the program's own ends with close(), with its context, or when it and its streams and blocks are dropped.
+    Closing the shared runtime only ends this object.
     """
 
     __slots__ = ("__weakref__", "_context", "_finalizer", "_handle")
@@ -196,15 +205,15 @@ class Runtime:
         return not self._finalizer.alive or self._context.closed
 
     def stream(self, priority: int = 0) -> Stream:
-        """Leases a stream; priority -1 is served before 0."""
+        """Leases a stream. priority: 0, or -1 to run before streams of priority 0."""
         handle = ctypes.c_uint64()
         check(lib.mmsb_stream_create(self.handle, signed(priority, "priority"), handle))
         return Stream(self, handle.value)
 
     def wrap(self, stream: Any) -> Stream:
-        """A stream of the program: an object with __cuda_stream__, or the driver's number of one; 0 is the default stream.
+        """Registers a stream of the program: an object with __cuda_stream__, or the driver's pointer; 0 is the default stream.
 
-        It is kept alive as long as the result. AlreadyExistsError where it is wrapped already.
+        The object is kept alive as long as the result. Raises AlreadyExistsError if the stream is registered already.
         """
         native = cuda_stream(stream)
         handle = ctypes.c_uint64()
@@ -212,38 +221,38 @@ class Runtime:
         return Stream(self, handle.value, kept=stream)
 
     def reserve(self, bytes: int) -> Reservation:
-        """Keeps bytes of the budget for blocks to come: nobody else gets them."""
+        """Reserves bytes of the budget for later blocks: no other allocation can take them."""
         handle = ctypes.c_uint64()
         check(lib.mmsb_reservation_create(self.handle, unsigned(bytes, "bytes"), handle))
         return Reservation(self, handle.value)
 
     def stats(self) -> RuntimeStats:
-        """The counters now."""
+        """The current counters."""
         raw = _ffi.RuntimeStats(struct_size=ctypes.sizeof(_ffi.RuntimeStats))
         check(lib.mmsb_runtime_stats(self.handle, raw))
         return RuntimeStats(*(getattr(raw, name) for name in RuntimeStats._fields))
 
     def tag_stats(self, tag: str) -> TagStats:
-        """What there is of a tag."""
+        """The current counters of a tag."""
         raw = _ffi.TagStats()
         check(lib.mmsb_runtime_tag_stats(self.handle, _tag(tag), raw))
         return TagStats(*(getattr(raw, name) for name in TagStats._fields))
 
     def reap(self) -> None:
-        """Looks which frees the device has come past, without waiting for it."""
+        """Checks which frees the device has passed and counts their bytes as free, without waiting for the device."""
         check(lib.mmsb_runtime_reap(self.handle))
 
     def trim(self, keep: int = 0) -> None:
-        """Gives memory that the driver keeps for reuse back to the device, down to keep bytes."""
+        """Gives memory that the driver keeps for reuse back to the device, until keep bytes are left."""
         check(lib.mmsb_runtime_trim(self.handle, unsigned(keep, "keep")))
 
     def write_log(self, file: File) -> None:
-        """Writes what the log has, in the form of RMM's logging adaptor (CSV)."""
+        """Writes the events of the log as text, in the CSV format of RMM's logging adaptor."""
         descriptor = file if isinstance(file, int) else file.fileno()
         check(lib.mmsb_runtime_log_write(self.handle, signed(descriptor, "file")))
 
     def close(self) -> None:
-        """Ends a runtime of the program's own, with its streams and blocks, when the device has done its work. Idempotent."""
+        """Waits for the queued work, then ends a runtime of the program's own with its streams and blocks. Idempotent."""
         self._finalizer()
 
     def __enter__(self) -> Runtime:
@@ -260,7 +269,7 @@ class Runtime:
 
 
 class Reservation:
-    """Bytes of a budget that are kept. What is left comes back when it is closed or dropped."""
+    """Reserved bytes of a budget. Closing or dropping it gives the remaining bytes back to the budget."""
 
     __slots__ = ("__weakref__", "_finalizer", "_handle", "_runtime")
 
@@ -277,7 +286,7 @@ class Reservation:
         return self._handle
 
     def close(self) -> int:
-        """Gives back what is left, and says how many bytes that were; 0 where it is closed."""
+        """Gives the remaining bytes back and returns their number; 0 if it is closed already."""
         left = ctypes.c_uint64()
         if self._finalizer.detach() is not None:
             check(lib.mmsb_reservation_destroy(self._handle, left))
@@ -294,7 +303,7 @@ class Reservation:
 
 
 class Stream:
-    """A queue of work on a device. Closing or dropping it gives the lease back; queued work goes on."""
+    """A queue of work on a device. Closing or dropping it ends the lease; queued work goes on."""
 
     __slots__ = ("__weakref__", "_finalizer", "_handle", "_kept", "_runtime")
 
@@ -318,7 +327,7 @@ class Stream:
 
     @property
     def native(self) -> int:
-        """The driver's stream, to queue work on."""
+        """The driver's stream (CUstream) as a number, for queuing work."""
         native = ctypes.c_void_p()
         check(lib.mmsb_stream_native(self.handle, native))
         return native.value or 0
@@ -327,45 +336,51 @@ class Stream:
         return 0, self.native
 
     def allocate(self, bytes: int, tag: str = "untagged", reservation: Reservation | None = None) -> Block:
-        """Takes device memory in the order of this stream; its bytes are not defined."""
+        """Allocates device memory in the order of this stream, aligned to 256 bytes; its contents are undefined.
+
+        reservation: the bytes are taken from it.
+        """
         block, address = ctypes.c_uint64(), ctypes.c_void_p()
         size = unsigned(bytes, "bytes")
         check(lib.mmsb_block_allocate(self.handle, size, _tag(tag), reservation.handle if reservation else 0, block, address))
         return Block(self, block.value, address.value or 0, size)
 
     def use(self, *accesses: tuple[Block, str]) -> Use:
-        """Work on blocks, each with "read", "write" or "read_write": with stream.use((block, "write")): queue the work."""
+        """A use of blocks, each with "read", "write" or "read_write", for a with statement that queues the work.
+
+        Example: with stream.use((block, "write")): launch(stream.native, block.address).
+        """
         return Use(self, accesses)
 
     def recorder(self, permissive: bool = False) -> Recorder:
-        """The same for blocks that are added one by one; permissive: None, memory of others, is passed over."""
+        """A use whose blocks are added one by one. permissive: add() ignores None, which stands for memory of others."""
         handle = ctypes.c_uint64()
         check(lib.mmsb_use_record(self.handle, int(bool(permissive)), handle))
         return Recorder(self, handle.value)
 
-    def copy(self, to: Place, source: Place, length: int) -> None:
-        """Queues a copy between blocks, or addresses of devices or the host. Host memory must stay until it is done."""
+    def copy(self, to: BlockOrAddress, source: BlockOrAddress, length: int) -> None:
+        """Queues a copy of length bytes between blocks and addresses. Host memory must stay valid until the copy is done."""
         size = unsigned(length, "length")
         check(lib.mmsb_stream_copy(self.handle, _address(to, size), _address(source, size), size))
 
-    def fill(self, to: Place, value: int, length: int | None = None) -> None:
-        """Queues setting bytes to a value; of a block all of them, where length is None."""
+    def fill(self, to: BlockOrAddress, value: int, length: int | None = None) -> None:
+        """Queues setting length bytes to value, from 0 to 255. length None: all bytes of a block."""
         if length is None and not isinstance(to, Block):
-            raise InvalidArgumentError("length is needed where to is an address")
+            raise InvalidArgumentError("length is None; for an address it must be given")
         size = to.bytes if length is None and isinstance(to, Block) else unsigned(length or 0, "length")
         if not 0 <= value <= 255:
-            raise OutOfRangeError(f"value {value} is no byte")
+            raise OutOfRangeError(f"value is {value}; the range is 0 to 255")
         check(lib.mmsb_stream_fill(self.handle, _address(to, size), value, size))
 
     def write(self, block: Block, data: BytesLike, offset: int = 0) -> None:
-        """Copies bytes of the host into a block, as a use of it, and waits until they are there."""
+        """Copies host bytes into a block within a use, and waits for the copy."""
         buffer = readable(data)
         with self.use((block, "write")):
             self.copy(_within(block, offset, buffer.length), buffer.address, buffer.length)
         self.wait()
 
     def read(self, block: Block, length: int | None = None, offset: int = 0) -> bytes:
-        """The bytes of a block, as a use of it; waits until they have come."""
+        """Copies bytes of a block to the host within a use, waits for the copy and returns them. length None: all to the end."""
         size = block.bytes - offset if length is None else unsigned(length, "length")
         source = _within(block, offset, size)
         data = new_bytes(size)
@@ -376,25 +391,25 @@ class Stream:
         return data
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits until everything queued is done. TimeoutError, and WouldBlockError where timeout is 0."""
+        """Waits until all queued work is done, at most timeout seconds: TimeoutError, or WouldBlockError for timeout 0."""
         if timeout == 0:
             check(lib.mmsb_stream_wait(self.handle, 0))
             return
-        with self.record() as ticket:  # which lets Python look at signals
+        with self.record() as ticket:  # waiting for a ticket lets Python handle signals
             ticket.wait(timeout)
 
     def record(self) -> Ticket[None]:
-        """A ticket that is done when everything queued so far is."""
+        """A ticket that is done when all work queued so far is done."""
         ticket = ctypes.c_uint64()
         check(lib.mmsb_stream_record(self.handle, ticket))
         return Ticket(ticket.value, 0, lambda: None)
 
     def after(self, ticket: Ticket[None]) -> None:
-        """Lets what is queued from now on run behind a ticket of record(). The device waits, not the host."""
+        """Makes work that is queued from now on run behind a ticket of record(). The device waits, not the host."""
         check(lib.mmsb_stream_after(self.handle, ticket.handle))
 
     def close(self) -> None:
-        """Gives the stream back. Idempotent."""
+        """Ends the lease or the registration. Idempotent."""
         if self._finalizer.detach() is not None:
             check(lib.mmsb_stream_destroy(self._handle))
 
@@ -412,7 +427,7 @@ class Stream:
 
 
 class Block:
-    """Device memory. It is given back, behind all its uses, by free(), or when it is dropped."""
+    """Device memory. free(), or dropping the object, frees it behind all its uses."""
 
     __slots__ = ("__weakref__", "_address", "_bytes", "_finalizer", "_handle", "_stream")
 
@@ -432,22 +447,22 @@ class Block:
 
     @property
     def address(self) -> int:
-        """Its first byte, for devices: the host must not touch it."""
+        """The device address of the first byte; the host must not access it."""
         return self._address
 
     @property
     def bytes(self) -> int:
-        """How many there are."""
+        """Size in bytes."""
         return self._bytes
 
     def info(self) -> BlockInfo:
-        """What it is."""
+        """The block's properties."""
         raw = _ffi.BlockInfo(struct_size=ctypes.sizeof(_ffi.BlockInfo))
         check(lib.mmsb_block_info(self.handle, raw))
         return BlockInfo(raw.device, raw.address or 0, raw.bytes, raw.uses)
 
     def free(self, stream: Stream | None = None) -> bool:
-        """Gives the memory back in the order of a stream (None: its own). True where a use is open: its end does it then."""
+        """Frees the memory in the order of a stream (None: its own). True if a use is open: the last one's end frees it then."""
         deferred = ctypes.c_int32()
         check(lib.mmsb_block_free(self.handle, stream.handle if stream else 0, deferred))
         self._finalizer.detach()
@@ -464,9 +479,9 @@ class Block:
 
 
 class Use:
-    """What work that is queued inside a with statement does with blocks: see Stream.use.
+    """A use of blocks: the work that reads or writes them is queued inside a with statement. See Stream.use.
 
-    Where the statement ends by an exception the use is aborted: the order is kept as if the work had been queued.
+    An exception aborts the use: later work is ordered as if the work had been queued.
     """
 
     __slots__ = ("_accesses", "_handle", "_stream")
@@ -481,7 +496,7 @@ class Use:
 
     def _begin(self) -> None:
         if self._handle:
-            raise InvalidArgumentError("the use has begun: make another one")
+            raise InvalidArgumentError("the use has begun already; create another one")
         handle, bad = ctypes.c_uint64(), ctypes.c_size_t()
         check(lib.mmsb_use_begin(self._stream.handle, self._accesses, len(self._accesses), handle, bad))
         self._handle = handle.value
@@ -499,7 +514,7 @@ class Use:
 
 
 class Recorder(Use):
-    """A use whose blocks are collected first: add() each, then queue the work inside a with statement. It serves once."""
+    """A use whose blocks are added first: add() each, then queue the work inside a with statement. It works only once."""
 
     __slots__ = ("__weakref__", "_finalizer")
 
@@ -509,13 +524,13 @@ class Recorder(Use):
         self._finalizer = when_dropped(self, _give_back, "mmsb_use_abort", handle)
 
     def add(self, block: Block | None, access: str) -> None:
-        """Adds a block. One that cannot be used is reported where the with statement begins."""
+        """Adds a block. If the block cannot be used, the with statement raises the error when it begins."""
         how = value_of(_ffi.ACCESS, access, "access")
         check(lib.mmsb_use_add(self._recording(), block.handle if block is not None else 0, how))
 
     def _recording(self) -> int:
         if not self._finalizer.alive:
-            raise ClosedError("the recorder has served")
+            raise ClosedError("the recorder was used already; create another one")
         return self._handle
 
     def _begin(self) -> None:
@@ -526,31 +541,31 @@ class Recorder(Use):
         super().__exit__(kind, error, trace)
 
 
-#: A block, or an address of a device or of the host.
-Place = Union[Block, int]
+#: A block, or a device or host address.
+BlockOrAddress = Union[Block, int]
 
 
-def _address(place: Place, length: int) -> int:
-    return _within(place, 0, length) if isinstance(place, Block) else unsigned(place, "address")
+def _address(of: BlockOrAddress, length: int) -> int:
+    return _within(of, 0, length) if isinstance(of, Block) else unsigned(of, "address")
 
 
 def _within(block: Block, offset: int, length: int) -> int:
     if unsigned(offset, "offset") + length > block.bytes or length < 0:
-        raise OutOfRangeError(f"{length} bytes at {offset} reach past the block's {block.bytes}")
+        raise OutOfRangeError(f"offset {offset} and length {length} reach past the block's {block.bytes} bytes")
     block.handle  # noqa: B018 - raises for a block that was freed
     return block.address + offset
 
 
 def cuda_stream(stream: Any) -> int:
-    """The driver's number of a stream."""
+    """The driver's pointer of a stream, as a number."""
     protocol = getattr(type(stream), "__cuda_stream__", None)
     if protocol is not None:
         version, number = protocol(stream)
         if version != 0:
-            raise InvalidArgumentError(f"__cuda_stream__ of {type(stream).__name__} has version {version}, known is 0")
+            raise InvalidArgumentError(f"__cuda_stream__ of {type(stream).__name__} has version {version}, 0 expected")
         stream = number
     if isinstance(stream, bool) or not hasattr(type(stream), "__index__"):
-        raise TypeError(f"a stream must be an int or have __cuda_stream__, {type(stream).__name__} has not")
+        raise TypeError(f"stream must be an int or have __cuda_stream__, not {type(stream).__name__}")
     return unsigned(stream, "stream")
 
 
@@ -562,7 +577,7 @@ def _tag(name: str) -> int:
 
 
 def _give_back(function: str, *arguments: Any) -> None:
-    """What was dropped; it may be gone with its runtime."""
+    """Ends a dropped object; it may have ended with its runtime already."""
     if not lib.forked:
         getattr(lib, function)(*arguments)
 
@@ -574,6 +589,6 @@ def _end_runtime(handle: int, token: int) -> None:
 
 
 def _ended(status: int) -> None:
-    """A runtime that its context has ended is ended."""
+    """Checks the status of a destroy; a runtime that ended with its context is no error."""
     if status not in (_ffi.OK, _ffi.E_STALE_HANDLE):
         check(status)

@@ -1,4 +1,4 @@
-"""The journal of a context: every change that goes through the library, on disk."""
+"""The journal of a context: a log on disk of every change that goes through the library."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 class JournalInfo(NamedTuple):
-    """How far a journal is; records have numbers from 1 on."""
+    """The extent of a journal. Records are numbered from 1."""
 
-    #: Files.
+    #: Number of segments.
     segments: int
-    #: The oldest record that is kept, the newest (0 when there was none yet), and the newest that is surely on disk.
+    #: Numbers of the oldest record that is kept, of the newest (0 if there is none yet), and of the newest that is on disk.
     first: int
     last: int
     synced: int
-    #: Length of all files.
+    #: Length of all segments.
     bytes: int
 
 
 class Journal:
-    """What Context.journal() began. It belongs to the context: dropping this object does not end it, close() does.
+    """The open journal of a context, from Context.journal(). close() ends it; dropping this object does not.
 
-    Bytes that are written through views and pointers are not in a journal.
+    A journal does not have bytes that are written through views and pointers.
     """
 
     __slots__ = ("_closed", "_context")
@@ -42,25 +42,25 @@ class Journal:
 
     @property
     def closed(self) -> bool:
-        """Whether close() has been called, or the context closed, which ends its journal, too."""
+        """Whether the journal or its context has been closed."""
         return self._closed or self._context.closed
 
     def sync(self) -> None:
-        """Waits until every change that has been made is on disk."""
+        """Waits until the records of all changes made so far are on disk."""
         self._check(lib.mmsb_journal_sync(self._handle()))
 
     def info(self) -> JournalInfo:
-        """How far it is."""
+        """The journal's current extent."""
         raw = _ffi.JournalInfo(struct_size=ctypes.sizeof(_ffi.JournalInfo))
         self._check(lib.mmsb_journal_info(self._handle(), raw))
         return JournalInfo(raw.segments, raw.first, raw.last, raw.synced, raw.bytes)
 
-    def drop(self, snapshot: AnyPath) -> None:
-        """Removes the files that hold only what a snapshot already has."""
-        self._check(lib.mmsb_journal_drop(self._handle(), path_bytes(snapshot, "snapshot")))
+    def trim(self, snapshot: AnyPath) -> None:
+        """Verifies a snapshot, then removes the segments that hold only records which it contains."""
+        self._check(lib.mmsb_journal_trim(self._handle(), path_bytes(snapshot, "snapshot")))
 
     def close(self) -> None:
-        """Ends the journal when all of it is on disk. Idempotent."""
+        """Waits until all records are on disk and ends the journal. Idempotent."""
         if not self.closed:
             self._closed = True
             self._check(lib.mmsb_journal_close(self._context.handle))

@@ -13,7 +13,7 @@ from ._ffi import check, lib, value_of
 
 @dataclass(frozen=True)
 class Capability:
-    """Something that this process can do, or cannot for the reason given."""
+    """Something that this process can do, or the reason why it cannot."""
 
     name: str
     available: bool
@@ -22,7 +22,7 @@ class Capability:
 
 @dataclass(frozen=True)
 class MemoryUsage:
-    """Bytes by purpose."""
+    """Memory of the library in bytes, by purpose."""
 
     page_bytes: int
     record_bytes: int
@@ -34,32 +34,32 @@ class MemoryUsage:
 
 
 class LogLines(NamedTuple):
-    """What log_read took: the lines, and how many were overwritten before."""
+    """Result of log_read: the lines, and the number of lines that were overwritten before they were read."""
 
     lines: list[str]
     lost: int
 
 
 def version() -> str:
-    """Release of the loaded library."""
+    """Release of the loaded library, like "0.1.0"."""
     text: bytes = lib.mmsb_version()
     return text.decode()
 
 
 def abi_version() -> int:
-    """ABI of the loaded library."""
+    """ABI number of the loaded library."""
     number: int = lib.mmsb_abi_version()
     return number
 
 
 def build_info() -> str:
-    """How the loaded library was built."""
+    """One line on how the loaded library was built: compilers, instruction sets, CUDA architectures."""
     text: bytes = lib.mmsb_build_info()
     return text.decode()
 
 
 def capabilities() -> dict[str, Capability]:
-    """What this process can do, by name."""
+    """What this process can do, by the name of the capability."""
     count = ctypes.c_size_t()
     check(lib.mmsb_capabilities(None, 0, count))
     records = (_ffi.Capability * count.value)()
@@ -72,23 +72,23 @@ def capabilities() -> dict[str, Capability]:
 
 
 def memory_usage() -> MemoryUsage:
-    """Memory of the whole library."""
+    """Memory of the whole library, by purpose."""
     raw = _ffi.MemoryUsage(struct_size=ctypes.sizeof(_ffi.MemoryUsage))
     check(lib.mmsb_memory_usage(raw))
     return MemoryUsage(**{name: getattr(raw, name) for name in MemoryUsage.__dataclass_fields__})
 
 
 def log_configure(level: str, descriptor: int | None = None) -> None:
-    """What is logged: "off", "error", "warning", "info" or "debug"; and a file descriptor that takes the lines as well.
+    """Sets the log level, "off", "error", "warning", "info" or "debug", and a file descriptor to which lines are written, too.
 
-    The descriptor stays the caller's and must stay open until it is replaced.
+    The descriptor stays the caller's and must stay open until another call replaces it.
     """
     number = value_of(_ffi.LOG_LEVELS, level, "level")
     check(lib.mmsb_log_configure(number, -1 if descriptor is None else signed(descriptor, "descriptor")))
 
 
 def log_read() -> LogLines:
-    """Takes all lines out of the log."""
+    """Removes all lines from the log and returns them."""
     length, lost_now = ctypes.c_size_t(), ctypes.c_uint64()
     text, lost, capacity = b"", 0, 65536
     while True:
@@ -105,12 +105,12 @@ def log_read() -> LogLines:
 
 
 def debug_live_objects(kind: str) -> int:
-    """Live objects of a kind ("page", "context", "ticket", "delta", "memory", "snapshot") in the process, for leak checks."""
+    """Number of live objects of a kind in the process, for leak checks: "page", "context", "ticket", "delta", "snapshot", …"""
     count = ctypes.c_uint64()
     check(lib.mmsb_debug_live_objects(value_of(_ffi.KINDS, kind, "kind"), count))
     return count.value
 
 
 def shutdown() -> None:
-    """Ends every context and ticket of the process. Not needed before exit."""
+    """Ends every context, runtime, ticket and open snapshot of the process. Not needed before exit."""
     check(lib.mmsb_shutdown())

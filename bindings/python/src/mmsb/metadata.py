@@ -1,4 +1,4 @@
-"""Metadata of a page as a mapping."""
+"""The metadata of a page, as a mapping."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Metadata(MutableMapping[str, bytes]):
-    """The entries of a page: names to bytes, in the order in which they were first set."""
+    """The metadata of a page: keys (str) to values (bytes), in the order in which the keys were first set."""
 
     __slots__ = ("_page",)
 
@@ -60,7 +60,7 @@ class Metadata(MutableMapping[str, bytes]):
         self.import_blob(b"")
 
     def export_blob(self) -> bytes:
-        """All entries as one blob, as snapshots hold it."""
+        """All entries as one blob, in the format that snapshots use."""
         handle = self._page.handle
         status, blob = fetch(lambda buffer, capacity, length: lib.mmsb_page_metadata_export(handle, buffer, capacity, length))
         if status:
@@ -68,7 +68,7 @@ class Metadata(MutableMapping[str, bytes]):
         return blob
 
     def import_blob(self, blob: BytesLike) -> None:
-        """Replaces all entries by those of a blob, or changes nothing. An empty one removes all."""
+        """Replaces all entries by those of a blob, or raises and changes nothing. An empty blob removes all entries."""
         data = readable(blob)
         status = lib.mmsb_page_metadata_import(self._page.handle, data.address, data.length)
         if status:

@@ -65,10 +65,10 @@ class PageInfo(NamedTuple):
 class Page:
     """A page of a context.
 
-    This object is a view: dropping it destroys nothing, and there may be many of them for one page (they are equal). The
-    page lives until destroy() or until its context ends. Reads and writes work wherever the page lies; views of its
-    memory (array, memory, pin, numpy.asarray) pin it: until the last of them is gone it cannot be moved, resized or
-    destroyed (BusyError), and its memory stays, even when its context is closed meanwhile.
+    This object does not own the page: dropping it destroys nothing. A page may have several objects; they are equal. The
+    page lives until destroy() or until its context ends. Reads and writes work in every location. A view of its memory
+    (array, memory, pin, numpy.asarray) pins the page: until the last view is gone, it cannot be migrated, resized or destroyed
+    (BusyError), and its memory stays valid, even if its context is closed meanwhile.
     """
 
     __slots__ = ("__weakref__", "_context", "_handle", "_id")
@@ -92,14 +92,14 @@ class Page:
 
     @property
     def id(self) -> int:
-        """The page's number in its context; never changes."""
+        """The page's id, unique in its context; never changes."""
         if not self._id:
             self._id = self.info().id
         return self._id
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         size: int = lib.mmsb_page_size(self._handle)
         if not size:
             raise self._failure(lib.mmsb_last_error_code())
@@ -107,7 +107,7 @@ class Page:
 
     @property
     def epoch(self) -> int:
-        """Moved by deltas only; 0 before the first."""
+        """The epoch: only deltas advance it; 0 before the first."""
         epoch: int = lib.mmsb_page_epoch(self._handle)
         if not epoch:
             self._must_live()
@@ -115,12 +115,15 @@ class Page:
 
     @property
     def version(self) -> int:
-        """Moved by every change of bytes, size, place, metadata or epoch, and when a view for writing is dropped."""
+        """The version: every change of the page advances it, and so does the end of a writable view."""
         return self._must_live()
 
     @property
     def address(self) -> int | None:
-        """Where the bytes lie now, without a pin; None for a page on disk that is not pinned."""
+        """The current address of the bytes, without a pin; None for a page on disk that is not pinned.
+
+        The address of a GPU page is a device address, which the host must not access.
+        """
         address: int | None = lib.mmsb_page_address(self._handle)
         if address is None:
             self._must_live()
@@ -128,7 +131,7 @@ class Page:
 
     @property
     def location(self) -> str:
-        """Where the bytes lie: "cpu", "gpu", "unified", "pinned" or "disk"."""
+        """The location of the bytes: "cpu", "gpu", "unified", "pinned" or "disk"."""
         return self.info().location
 
     @property
@@ -138,7 +141,7 @@ class Page:
 
     @property
     def metadata(self) -> Metadata:
-        """Names to bytes."""
+        """The metadata: a mapping from str to bytes."""
         return Metadata(self)
 
     def info(self) -> PageInfo:
@@ -148,7 +151,7 @@ class Page:
     # ---------------------------------------------------------------------------------------------------- bytes
 
     def read(self, offset: int = 0, length: int | None = None) -> bytes:
-        """The bytes from offset on; None is all of them."""
+        """A copy of length bytes from offset on; None for all bytes to the end."""
         offset = unsigned(offset, "offset", OutOfRangeError)
         size = self.size
         length = max(size - offset, 0) if length is None else unsigned(length, "length", OutOfRangeError)
@@ -161,7 +164,7 @@ class Page:
         return data
 
     def read_into(self, offset: int, buffer: BytesLike) -> int:
-        """Fills a writable buffer with the bytes from offset on; gives their number."""
+        """Fills a writable buffer with the bytes from offset on and returns their number."""
         target = Buffer(buffer, writable=True)
         offset = unsigned(offset, "offset", OutOfRangeError)
         status = lib.mmsb_page_read(self._handle, offset, target.address, target.length)
@@ -170,7 +173,7 @@ class Page:
         return target.length
 
     def write(self, offset: int, data: BytesOrNumbers) -> None:
-        """Puts bytes at offset. Moves the version; neither the epoch nor the change mask."""
+        """Writes bytes at offset. Advances the version, but neither the epoch nor the change mask."""
         source = readable(data)
         offset = unsigned(offset, "offset", OutOfRangeError)
         status = lib.mmsb_page_write(self._handle, offset, source.address, source.length)
@@ -203,7 +206,7 @@ class Page:
         start, length = self._range(key)
         source = readable(value if isinstance(key, slice) else (value,))
         if source.length != length:
-            raise MismatchError(f"{source.length} bytes for a slice of {length}: a page changes its size by resize")
+            raise MismatchError(f"{source.length} bytes for a slice of {length} bytes; resize() changes the size of a page")
         status = lib.mmsb_page_write(self._handle, start, source.address, source.length)
         if status:
             raise self._failure(status)
@@ -211,33 +214,33 @@ class Page:
     # ---------------------------------------------------------------------------------------------------- views
 
     def memory(self, write: bool = False) -> memoryview:
-        """A view of the page's bytes that pins it until the view, and all that was made from it, is gone."""
+        """A view of the page's bytes. It pins the page until the view and everything made from it is gone."""
         return self._pinned(_ffi.PIN_WRITE if write else _ffi.PIN_READ)
 
     @contextlib.contextmanager
     def pin(self, write: bool = False) -> Iterator[memoryview]:
-        """A view of the page's bytes for a with block, whose end gives the pin back.
+        """A view of the page's bytes for a with block, whose end unpins the page.
 
-        Where an object made from the view (a NumPy array, say) outlives the block, the pin lives as long as that.
+        If an object made from the view, such as a NumPy array, outlives the block, the pin ends with that object.
         """
         view = self.memory(write)
         try:
             yield view
         finally:
-            # A view that something still uses cannot be released: the pin is then given back with the last user.
+            # A view that an object still uses cannot be released: the pin then ends with its last user.
             with contextlib.suppress(BufferError):
                 view.release()
 
     def array(self, dtype: DTypeLike = "uint8", write: bool | None = None) -> NDArray[Any]:
-        """The page's bytes as a NumPy array of dtype: no copy, pinned until the array and its views are gone.
+        """The page's bytes as a one-dimensional NumPy array of dtype, without a copy.
 
-        write None gives a writable array unless the page is read-only.
+        The page is pinned until the array and its views are gone. write None: writable, unless the page is read-only.
         """
         import numpy
 
         item = numpy.dtype(dtype)
         if item.hasobject or item.itemsize == 0:
-            raise TypeError(f"a page cannot be seen as {item}")
+            raise TypeError(f"a page cannot be viewed as {item}")
         if write is None:
             try:
                 view = self.memory(write=True)
@@ -246,7 +249,7 @@ class Page:
         else:
             view = self.memory(write)
         if len(view) % item.itemsize:
-            raise MismatchError(f"the page's {len(view)} bytes are no multiple of the {item.itemsize} bytes of {item}")
+            raise MismatchError(f"the page's {len(view)} bytes are not a multiple of the {item.itemsize} bytes of {item}")
         return numpy.frombuffer(view, dtype=item)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -255,14 +258,14 @@ class Page:
     # ------------------------------------------------------------------------------------------ changes and masks
 
     def apply(self, delta: Delta) -> None:
-        """Changes bytes by a delta: marks them in the change mask and moves the epoch; or raises and changes nothing."""
+        """Applies a delta: changes bytes, marks them in the change mask, advances the epoch; or raises and changes nothing."""
         status = lib.mmsb_page_apply(self._handle, struct_of(delta))
         if status:
             raise self._failure(status)
 
     @property
     def mask(self) -> NDArray[Any]:
-        """The change mask as a NumPy array of bools: which bytes deltas have addressed since mask_clear()."""
+        """The change mask as a NumPy array of bools, one per byte: True where a delta has addressed it since mask_clear()."""
         import numpy
 
         size = self.size
@@ -289,23 +292,23 @@ class Page:
             raise self._failure(status)
 
     def mask_count(self) -> int:
-        """How many bytes are marked in the change mask."""
+        """Number of bytes that are marked in the change mask."""
         count = ctypes.c_uint64()
         status = lib.mmsb_page_mask_count(self._handle, count)
         if status:
             raise self._failure(status)
         return count.value
 
-    # -------------------------------------------------------------------------------------------- size and place
+    # ----------------------------------------------------------------------------------------- size and location
 
     def resize(self, size: int) -> None:
-        """Changes the size; what is added is zero."""
+        """Changes the size in bytes; added bytes are zero."""
         status = lib.mmsb_page_resize(self._handle, unsigned(size, "size", InvalidSizeError))
         if status:
             raise self._failure(status)
 
     def clone(self, id: int = 0) -> Page:
-        """A new page with the same bytes, place, epoch, change mask and metadata."""
+        """Creates a page with the same bytes, location, epoch, change mask and metadata. id 0: the library picks one."""
         clone = ctypes.c_uint64()
         status = lib.mmsb_page_clone(self._handle, unsigned(id, "id"), clone)
         if status:
@@ -313,23 +316,23 @@ class Page:
         return Page(self._context, clone.value)
 
     def migrate(self, location: str, device: int = 0) -> None:
-        """Moves the bytes to another place; nothing happens where they are there already."""
-        place = value_of(_ffi.LOCATIONS, location, "location")
-        status = lib.mmsb_page_migrate(self._handle, place, signed(device, "device"))
+        """Moves the bytes to another location; does nothing if they are there already."""
+        number = value_of(_ffi.LOCATIONS, location, "location")
+        status = lib.mmsb_page_migrate(self._handle, number, signed(device, "device"))
         drop_released()
         if status:
             raise self._failure(status)
-        self._note_place(location)
+        self._note_location(location)
 
     def destroy(self) -> None:
-        """Ends the page."""
+        """Ends the page and frees its memory."""
         status = lib.mmsb_page_destroy(self._handle)
         drop_released()
         if status:
             raise self._failure(status)
 
     def release(self) -> memoryview:
-        """Ends the page but keeps its bytes, which live until the view and all that was made from it is gone."""
+        """Ends the page and returns a view of its bytes, which live until the view and everything made from it is gone."""
         address, size = ctypes.c_void_p(), ctypes.c_uint64()
         status = lib.mmsb_page_release(self._handle, address, size)
         if status:
@@ -340,11 +343,11 @@ class Page:
     # ---------------------------------------------------------------------------------------------- dependencies
 
     def parents(self) -> PageArray:
-        """Pages that this one depends on, oldest edge first."""
+        """The pages that this page depends on, oldest edge first."""
         return self._neighbours("mmsb_page_parents")
 
     def children(self) -> PageArray:
-        """Pages that depend on this one, oldest edge first."""
+        """The pages that depend on this page, oldest edge first."""
         return self._neighbours("mmsb_page_children")
 
     # -------------------------------------------------------------------------------------------------- identity
@@ -360,23 +363,23 @@ class Page:
             info = self.info()
         except MMSBError as error:
             return f"<mmsb.Page {self._id or hex(self._handle)}: {type(error).__name__}>"
-        place = info.location + (f" {info.device}" if info.location in ("gpu", "unified") else "")
-        return f"<mmsb.Page {info.id} {place} size={info.size} epoch={info.epoch}>"
+        location = info.location + (f" {info.device}" if info.location in ("gpu", "unified") else "")
+        return f"<mmsb.Page {info.id} {location} size={info.size} epoch={info.epoch}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a page cannot be pickled or copied: it lives in the library (page.clone() makes another)")
+        raise TypeError("a page cannot be pickled or copied: its bytes are in the library; page.clone() makes another page")
 
     # -------------------------------------------------------------------------------------------------- internals
 
     def _failure(self, status: int) -> MMSBError:
-        """The exception for a call on this page that has just failed."""
+        """The exception for the call on this page that has just failed."""
         error = failure(status)
         if status == _ffi.E_STALE_HANDLE and self._context.closed:
             return ClosedError(f"the context of page {self._id or hex(self._handle)} is closed")
         return error
 
     def _must_live(self) -> int:
-        """The page's version, which is 0 only where there is no page."""
+        """The page's version, which is 0 only if there is no such page."""
         version: int = lib.mmsb_page_version(self._handle)
         if not version:
             raise self._failure(lib.mmsb_last_error_code())
@@ -389,8 +392,8 @@ class Page:
             raise self._failure(status)
         return raw
 
-    def _note_place(self, location: str) -> None:
-        """Warns where a page that was just put somewhere lies on a simulated device."""
+    def _note_location(self, location: str) -> None:
+        """Warns if a page that has just got a location lies on a simulated device."""
         if location not in ("cpu", "disk"):
             self.info()
 
@@ -400,12 +403,12 @@ class Page:
         if isinstance(key, slice):
             start, stop, step = key.indices(size)
             if step != 1:
-                raise InvalidArgumentError(f"a page has slices of step 1 only, not {step}")
+                raise InvalidArgumentError(f"the step of a page's slice is {step}; only 1 is possible")
             return start, max(stop - start, 0)
-        place = key.__index__()
-        if not -size <= place < size:
-            raise OutOfRangeError(f"index {place} is outside the page's {size} bytes")
-        return place % size, 1
+        index = key.__index__()
+        if not -size <= index < size:
+            raise OutOfRangeError(f"index {index} is outside the page's {size} bytes")
+        return index % size, 1
 
     def _pinned(self, mode: int) -> memoryview:
         address = ctypes.c_void_p()
@@ -415,7 +418,7 @@ class Page:
         try:
             raw = self._raw_info()
             if raw.location == _ffi.LOCATIONS["gpu"]:
-                raise UnsupportedError(f"page {raw.id} lies on gpu {raw.device}: the host cannot see its memory")
+                raise UnsupportedError(f"page {raw.id} lies on gpu {raw.device}, whose memory the host cannot access")
             assert address.value is not None
             return view_memory(address.value, raw.size, mode == _ffi.PIN_WRITE, unpin, self._handle, mode)
         except BaseException:
@@ -430,7 +433,7 @@ class Page:
 
 
 class PageArray(Sequence[Page]):
-    """Pages in a row, held as an array of handles: what batch calls take at once."""
+    """A sequence of pages, held as an array of handles, which batch calls take without a conversion."""
 
     __slots__ = ("_context", "_handles")
 
@@ -465,7 +468,7 @@ class PageArray(Sequence[Page]):
         return as_array(numpy.asarray(self._handles), dtype, copy)
 
     def addresses(self) -> memoryview:
-        """Where each page's bytes lie, unsigned 64-bit numbers: valid until the page is moved, resized or destroyed."""
+        """The address of each page as an unsigned 64-bit number, valid until the page is migrated, resized or destroyed."""
         batch = Batch(self._context, self)
         found = (ctypes.c_void_p * batch.count)()
         batch.check(lib.mmsb_page_address_many(batch.address, batch.count, found, batch.bad))
@@ -475,12 +478,12 @@ class PageArray(Sequence[Page]):
         return f"<mmsb.PageArray of {len(self)}>"
 
 
-#: Many pages: a PageArray, pages one by one, or an array of handles (NumPy's uint64 is used in place).
+#: Many pages: a PageArray, an iterable of pages, or an array of handles (NumPy's uint64 is not copied).
 Pages = Union[PageArray, Iterable[Page], Iterable[int], BytesLike]
 
 
 class Batch:
-    """The pages of one call: their handles as the library takes them, and where it says which of them is bad."""
+    """The pages of one call: their handles as the library takes them, and the index of the first bad one."""
 
     __slots__ = ("_buffer", "_context", "_pages", "address", "bad", "count")
 
@@ -512,19 +515,19 @@ class Batch:
         page = self._pages[bad] if bad < len(self._pages) else None
         context = page.context if isinstance(page, Page) else self._context
         if status == _ffi.E_STALE_HANDLE and context.closed:
-            closed = ClosedError(f"the context of the page at {bad} is closed")
+            closed = ClosedError(f"the context of the page at index {bad} is closed")
             closed.index = error.index
             raise closed
         raise error
 
 
 def failure_of_two(status: int, first: Page, second: Page) -> MMSBError:
-    """The exception for a call on two pages that has just failed."""
+    """The exception for the call on two pages that has just failed."""
     return (second if second.context.closed else first)._failure(status)
 
 
 def page_info(raw: _ffi.PageInfo) -> PageInfo:
-    """The library's record as Python sees it."""
+    """The library's struct as a PageInfo."""
     if raw.simulated:
         warn_simulated()
     return PageInfo(
@@ -549,7 +552,7 @@ _warned = False
 
 
 def warn_simulated() -> None:
-    """Says, once in the process, that a device is simulated."""
+    """Warns once per process that a device is simulated."""
     global _warned
     if not _warned:
         _warned = True
@@ -557,11 +560,11 @@ def warn_simulated() -> None:
 
 
 def as_array(view: NDArray[Any], dtype: Any, copy: bool | None) -> NDArray[Any]:
-    """The rest of NumPy's array protocol, for a view that is not a copy."""
+    """Finishes NumPy's array protocol for a view: converts to dtype and copies as asked."""
     import numpy
 
     if dtype is not None and numpy.dtype(dtype) != view.dtype:
         if copy is False:
-            raise ValueError(f"{view.dtype} becomes {numpy.dtype(dtype)} only by a copy")
+            raise ValueError(f"{view.dtype} cannot become {numpy.dtype(dtype)} without a copy")
         return view.astype(dtype)
     return view.copy() if copy else view

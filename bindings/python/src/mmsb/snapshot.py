@@ -1,4 +1,4 @@
-"""Snapshot files: read without a context, verified, compared, compacted; and the options of saving and loading."""
+"""Snapshot files, which need no context: read, verify, compare, compact; and the options of saving and loading."""
 
 from __future__ import annotations
 
@@ -31,27 +31,28 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class SaveStats:
-    """Counters of a context's saves: of all of them, of the last one, or of the one that is running."""
+    """Counters of a context's saves."""
 
-    #: Saves that ended well.
+    #: Saves that succeeded.
     saves: int
+    #: The file of the last save: its pages, its bytes, and how long the save took.
     last_pages: int
     last_bytes: int
     last_duration_ns: int
-    #: Bytes that writers copied, since the pages they changed were not saved yet, and the most of them at one time.
+    #: Bytes of pre-images that writers copied for the last or running save, and the largest number of them at one time.
     copied_bytes: int
     copied_peak: int
-    #: Calls that waited because copy_limit was reached, and how long they did together.
+    #: Calls that waited because copy_limit was reached, and the time that they waited together.
     waits: int
     waited_ns: int
-    #: Bytes that were read only to compare checksums.
+    #: Bytes read only to compare checksums.
     compared_bytes: int
 
 
 class Change(NamedTuple):
     """A page that differs between two snapshots.
 
-    change is "added", "removed", "bytes" (size or bytes differ, perhaps more), or "other" (the bytes are the same).
+    change is "added", "removed", "bytes" (size or bytes differ, perhaps more) or "other" (the bytes are equal, others differ).
     """
 
     id: int
@@ -59,10 +60,10 @@ class Change(NamedTuple):
 
 
 class Snapshot:
-    """A snapshot file, with its chain of bases, open for reading. No context is involved.
+    """A snapshot file and its chain of bases, open for reading. No context is involved.
 
-    It maps ids to pages. Dropping or closing it closes the file; views of its pages keep the file mapped until the last of
-    them is gone.
+    A mapping from ids to pages. Dropping or closing it closes the file; views of its pages keep the file mapped until the
+    last of them is gone.
     """
 
     def __init__(self, path: AnyPath) -> None:
@@ -82,13 +83,13 @@ class Snapshot:
 
     @property
     def base(self) -> str | None:
-        """The id of the snapshot that this one adds to; None where it is whole."""
+        """The id of the base, in hexadecimal; None if the snapshot is whole."""
         base = bytes(self._info.base)
         return base.hex() if any(base) else None
 
     @property
     def taken(self) -> datetime | None:
-        """When it was taken; None in a file of version 2."""
+        """The time at which it was taken, UTC; None in a file of version 2."""
         return _EPOCH + timedelta(microseconds=self._info.taken_ns // 1000) if self._info.taken_ns else None
 
     @property
@@ -98,32 +99,32 @@ class Snapshot:
 
     @property
     def journal(self) -> int:
-        """Number of the last record of the journal whose effect is in the snapshot."""
+        """Number of the last journal record whose effect is in the snapshot."""
         return int(self._info.journal)
 
     @property
     def size(self) -> int:
-        """Bytes of all pages."""
+        """Sum of the sizes of all pages, in bytes."""
         return int(self._info.bytes)
 
     @property
     def file_pages(self) -> int:
-        """Pages with an entry in this file, without those of its bases."""
+        """Number of pages with an entry in this file; bases are not counted."""
         return int(self._info.file_pages)
 
     @property
     def file_size(self) -> int:
-        """Length of this file."""
+        """Length of this file in bytes."""
         return int(self._info.file_bytes)
 
     @property
     def chain(self) -> int:
-        """How many files the state comes from: 1 is this one alone."""
+        """Number of files that the state comes from: 1 is this file alone."""
         return int(self._info.chain)
 
     @property
     def dependencies(self) -> int:
-        """How many dependencies there are between the pages."""
+        """Number of dependencies between the pages."""
         return int(self._info.edges)
 
     # ------------------------------------------------------------------------------------------------------ pages
@@ -170,7 +171,7 @@ class Snapshot:
         return self._file is None
 
     def close(self) -> None:
-        """Closes the file, once its pages and their views are gone. Idempotent."""
+        """Closes the snapshot; the file is closed when its pages and their views are gone. Idempotent."""
         self._file = None
 
     def __enter__(self) -> Snapshot:
@@ -192,7 +193,7 @@ class Snapshot:
 
 
 class SnapshotPage:
-    """A page as a snapshot has it."""
+    """A page of a snapshot."""
 
     __slots__ = ("_file", "_raw")
 
@@ -202,27 +203,27 @@ class SnapshotPage:
 
     @property
     def id(self) -> int:
-        """The page's number in its context."""
+        """The page's id."""
         return int(self._raw.id)
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         return int(self._raw.size)
 
     @property
     def epoch(self) -> int:
-        """Moved by deltas only."""
+        """The epoch of the page."""
         return int(self._raw.epoch)
 
     @property
     def version(self) -> int:
-        """Moved by every change."""
+        """The version of the page."""
         return int(self._raw.version)
 
     @property
     def location(self) -> str:
-        """Where the bytes lay: "cpu", "gpu", "unified", "pinned" or "disk"."""
+        """The location of the bytes when the page was saved: "cpu", "gpu", "unified", "pinned" or "disk"."""
         return name_of(_ffi.LOCATIONS, self._raw.location)
 
     @property
@@ -237,7 +238,7 @@ class SnapshotPage:
 
     @property
     def metadata(self) -> dict[str, bytes]:
-        """Names to bytes, in the order in which they were first set."""
+        """The metadata: keys to bytes, in the order in which the keys were first set."""
         if not self._raw.metadata_count:
             return {}
         status, blob = fetch(
@@ -247,7 +248,7 @@ class SnapshotPage:
         return _entries(blob)
 
     def read(self, offset: int = 0, length: int | None = None) -> bytes:
-        """The bytes from offset on, verified; None is all of them."""
+        """A copy of length bytes from offset on, with verified checksums; None for all bytes to the end."""
         offset = unsigned(offset, "offset", OutOfRangeError)
         length = max(self.size - offset, 0) if length is None else unsigned(length, "length", OutOfRangeError)
         if length > self.size:
@@ -257,10 +258,10 @@ class SnapshotPage:
         return data
 
     def memory(self) -> memoryview:
-        """A read-only view of the page's bytes in the mapped file, all of them verified now.
+        """A read-only view of the page's bytes in the mapped file. The call verifies all of them.
 
-        UnsupportedError where the bytes are compressed or do not lie in one piece. A file that others cut short while it is
-        viewed ends the process (SIGBUS): read() is for those.
+        Raises UnsupportedError if the bytes are compressed or not contiguous in the file. If another process truncates the
+        file, an access to the view ends the process (SIGBUS): use read() for files that others change.
         """
         address, length = ctypes.c_void_p(), ctypes.c_uint64()
         check(lib.mmsb_snapshot_view(self._file.handle, self.id, address, length))
@@ -268,14 +269,14 @@ class SnapshotPage:
         return view_memory(address.value, length.value, False, _let_go, self._file)
 
     def array(self, dtype: DTypeLike = "uint8") -> NDArray[Any]:
-        """The page's bytes as a read-only NumPy array: a view of the mapped file, or a copy where memory() is unsupported."""
+        """The page's bytes as a read-only NumPy array: a view of the mapped file, or a copy if memory() is not supported."""
         import numpy
 
         item = numpy.dtype(dtype)
         if item.hasobject or item.itemsize == 0:
-            raise TypeError(f"a page cannot be seen as {item}")
+            raise TypeError(f"a page cannot be viewed as {item}")
         if self.size % item.itemsize:
-            raise MismatchError(f"the page's {self.size} bytes are no multiple of the {item.itemsize} bytes of {item}")
+            raise MismatchError(f"the page's {self.size} bytes are not a multiple of the {item.itemsize} bytes of {item}")
         try:
             source: memoryview | bytes = self.memory()
         except UnsupportedError:
@@ -301,7 +302,7 @@ class SnapshotPage:
 
 
 class _File:
-    """An open snapshot of the library, closed when nobody uses it any more."""
+    """A snapshot handle of the library, closed when its last user is gone."""
 
     __slots__ = ("__weakref__", "handle")
 
@@ -316,11 +317,11 @@ def _close(handle: int) -> None:
 
 
 def _let_go(_file: _File) -> None:
-    """Called when a view has gone, which held the file until then."""
+    """Called when a view is gone; its finalizer has held the file until then."""
 
 
 def _entries(blob: bytes) -> dict[str, bytes]:
-    """The entries of a metadata blob: a count, then each key and value with its length before it."""
+    """The entries of a metadata blob: a count, then each key and each value behind its length."""
     parts: list[bytes] = []
     start = 4
     for _ in range(2 * int.from_bytes(blob[:4], "little")):
@@ -334,12 +335,15 @@ def _entries(blob: bytes) -> dict[str, bytes]:
 
 
 def verify(path: AnyPath, timeout: float | None = None) -> None:
-    """Reads a snapshot and its bases whole and checks all of it; raises for the first damage."""
+    """Reads a snapshot and its bases and checks every checksum and length; raises the error of the first damage.
+
+    timeout in seconds; None waits without limit.
+    """
     check(lib.mmsb_snapshot_verify(path_bytes(path, "path"), work_options(timeout, ())))
 
 
 def diff(older: Snapshot, newer: Snapshot) -> list[Change]:
-    """The pages that differ between two snapshots, by ascending ids."""
+    """The pages that differ between two snapshots, in ascending order of ids."""
     first, second, count, capacity = older._opened(), newer._opened(), ctypes.c_size_t(), 256
     while True:
         found = (_ffi.SnapshotChange * capacity)()
@@ -351,7 +355,7 @@ def diff(older: Snapshot, newer: Snapshot) -> list[Change]:
 
 
 def compact(path: AnyPath, to: AnyPath, *, durable: bool = True) -> None:
-    """Writes the state that a snapshot and its bases give together as one whole snapshot; what is compressed stays so."""
+    """Writes the state of a snapshot and its bases to one whole snapshot. Compressed chunks stay compressed."""
     options = save_options(None, None, 0, "allow", durable, None)
     check(lib.mmsb_snapshot_compact(path_bytes(path, "path"), path_bytes(to, "to"), options))
 
@@ -360,10 +364,10 @@ def compact(path: AnyPath, to: AnyPath, *, durable: bool = True) -> None:
 
 
 def path_bytes(path: AnyPath, what: str) -> bytes:
-    """A path as the system takes it."""
+    """A path in the system's encoding."""
     data = os.fsencode(path)
     if b"\0" in data:
-        raise InvalidArgumentError(f"{what} has a zero byte at {data.index(0)}")
+        raise InvalidArgumentError(f"{what} has a zero byte at offset {data.index(0)}")
     return data
 
 
@@ -390,7 +394,7 @@ def save_options(
 
 
 class LoadOptions:
-    """Options of a load, and what they point to."""
+    """Options of a load, and the memory that they point to."""
 
     __slots__ = ("_ids", "raw")
 
@@ -415,19 +419,19 @@ class LoadOptions:
         if until is not None:
             self.raw.journal_until = unsigned(until, "until")
             if not until:
-                raise InvalidArgumentError("until is 0: the numbers of records begin with 1")
+                raise InvalidArgumentError("until is 0; the first record has the number 1")
         if until_time is not None:
             self.raw.journal_until_time_ns = _time_ns(until_time)
         if until_epoch is not None:
             page, epoch = until_epoch
             self.raw.journal_page, self.raw.journal_epoch = unsigned(page, "until_epoch[0]"), unsigned(epoch, "until_epoch[1]")
             if not (page and epoch):
-                raise InvalidArgumentError(f"until_epoch is {until_epoch}: ids and the epochs of changes begin with 1")
+                raise InvalidArgumentError(f"until_epoch is {until_epoch}; the smallest id and the smallest epoch are 1")
 
 
 def _time_ns(time: datetime | float) -> int:
     """Nanoseconds since 1970; a datetime without a time zone is local time."""
     seconds = time.timestamp() if isinstance(time, datetime) else float(time)
     if not abs(seconds) < 2**63 / 1e9:
-        raise InvalidArgumentError(f"until_time {time} is too far from 1970")
+        raise InvalidArgumentError(f"until_time is {time}; the limit is 2**63 ns before or after 1970")
     return int(seconds * 1e9) or 1  # 0 stands for no time

@@ -1,4 +1,4 @@
-"""Tickets: work that goes on while the program does something else."""
+"""Tickets: asynchronous work of the library."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The library may wait without end, but Python looks at signals (Ctrl-C) only between calls.
+# Python handles signals (Ctrl-C) only between calls of the library, so a wait is cut into slices.
 _SLICE_NS = 100_000_000
 
 
 class Ticket(Generic[T]):
-    """Work of the library that was started and has a result.
+    """Asynchronous work of the library, with a result.
 
-    It can be waited for by wait(), by an event loop (fileno() becomes readable at the end), or by await. Dropping or
-    closing a ticket does not stop its work; cancel() does.
+    wait(), await, or an event loop (fileno() becomes readable at the end) wait for it. Dropping or closing a ticket does not
+    stop its work; cancel() does.
     """
 
     __slots__ = ("__weakref__", "_finalizer", "_handle", "_make", "_result")
 
     def __init__(self, handle: int, token: int, make: Callable[[], T]) -> None:
-        """make gives the result when the work is done; token stands for what is held because the work writes into it."""
+        """make returns the result when the work is done; token: from hold(), for the memory that the work writes into."""
         self._handle = handle
         self._make = make
         self._result: T | None = None
@@ -55,13 +55,13 @@ class Ticket(Generic[T]):
         return not self._finalizer.alive
 
     def done(self) -> bool:
-        """Whether the work has ended, well or badly."""
+        """Whether the work has ended, whether it succeeded or failed."""
         return _done(self.handle)
 
     def wait(self, timeout: float | None = None) -> T:
-        """Waits, at most timeout seconds, and gives the result; raises what the work failed with.
+        """Waits for the work, at most timeout seconds, and returns its result or raises its error.
 
-        TimeoutError (WouldBlockError where timeout is 0): the work goes on.
+        Raises TimeoutError, or WouldBlockError for timeout 0, if the work has not ended; the work goes on.
         """
         limit = nanoseconds(timeout)
         start = time.monotonic_ns()
@@ -72,7 +72,7 @@ class Ticket(Generic[T]):
                 return self._finished()
             error = failure(status)
             if status in (_ffi.E_TIMEOUT, _ffi.E_WOULD_BLOCK):
-                # The time may be over, or the work has ended so itself, or well in this moment.
+                # Either the wait has timed out, or the work itself ended with this status, or it succeeded in this moment.
                 code, text = self._status()
                 if code == _ffi.OK:
                     return self._finished()
@@ -83,28 +83,28 @@ class Ticket(Generic[T]):
             raise error
 
     def cancel(self) -> None:
-        """Asks the work to stop; it then ends with CancelledError and has changed nothing. Does not wait."""
+        """Asks the work to stop, without waiting for it. It ends with CancelledError and has changed nothing, or was done."""
         check(lib.mmsb_ticket_cancel(self.handle))
 
     def progress(self) -> tuple[int, int]:
-        """How much is done, and of how much; the second is 0 while that is not known."""
+        """(done, total) in the units of the work, pages or bytes; total is 0 while it is not known."""
         done, total = ctypes.c_uint64(), ctypes.c_uint64()
         check(lib.mmsb_ticket_progress(self.handle, done, total))
         return done.value, total.value
 
     def error(self) -> MMSBError | None:
-        """What the work failed with; None while it runs and when it went well."""
+        """The error of the work; None while it runs and if it succeeded."""
         code, text = self._status()
         return None if code in (_ffi.OK, _ffi.E_WOULD_BLOCK) else error_for(code, text)
 
     def fileno(self) -> int:
-        """A descriptor that is readable from the end of the work on. It belongs to the ticket: do not read or close it."""
+        """A file descriptor that becomes readable when the work ends. It belongs to the ticket: do not read or close it."""
         descriptor = ctypes.c_int32()
         check(lib.mmsb_ticket_eventfd(self.handle, descriptor))
         return descriptor.value
 
     def close(self) -> None:
-        """Gives the ticket back; unfinished work goes on. Idempotent."""
+        """Ends the ticket; unfinished work goes on. Idempotent."""
         self._finalizer()
 
     def __enter__(self) -> Ticket[T]:
@@ -118,7 +118,7 @@ class Ticket(Generic[T]):
 
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
-        # A descriptor of our own, since a loop watches each descriptor for one reader only.
+        # A duplicate, because a loop watches each descriptor for one reader only.
         descriptor = os.dup(self.fileno())
         try:
             loop.add_reader(descriptor, _end, ended)
@@ -156,7 +156,7 @@ def _end(future: asyncio.Future[None]) -> None:
 
 
 def work_options(timeout: float | None, after: Iterable[Ticket[Any]]) -> _ffi.WorkOptions | None:
-    """How long work may take, and what must be done before it begins; None where there is neither."""
+    """The options of work: timeout in seconds, tickets to wait for; None if there are neither."""
     tickets = array("Q", [ticket.handle for ticket in after])
     if timeout is None and not tickets:
         return None
@@ -169,7 +169,7 @@ def work_options(timeout: float | None, after: Iterable[Ticket[Any]]) -> _ffi.Wo
     return options
 
 
-# Tickets nobody holds any more whose work was running when that was last looked at, and the token of what it writes into.
+# Dropped tickets whose work was running at the last check, with the token of the memory that the work writes into.
 _detached: dict[int, int] = {}
 
 
@@ -185,7 +185,7 @@ def _close(handle: int, token: int) -> None:
 
 
 def sweep() -> None:
-    """Gives back the tickets that nobody holds, as far as their work has ended."""
+    """Ends the dropped tickets whose work has ended."""
     if lib.forked:
         return
     for handle, token in list(_detached.items()):

@@ -242,11 +242,11 @@ func TestTheJSONHasTheSameFacts(t *testing.T) {
 		for number, row := range rows {
 			page := pages[number].(map[string]any)
 			cells := strings.Fields(row)
-			place := page["location"].(string)
-			if place == "gpu" || place == "unified" {
-				place += fmt.Sprintf(":%v", page["device"])
+			placement := page["location"].(string)
+			if placement == "gpu" || placement == "unified" {
+				placement += fmt.Sprintf(":%v", page["device"])
 			}
-			assert.Equal(t, []string{page["id"].(string), fmt.Sprint(page["size"]), place, page["epoch"].(string),
+			assert.Equal(t, []string{page["id"].(string), fmt.Sprint(page["size"]), placement, page["epoch"].(string),
 				page["version"].(string), fmt.Sprint(page["metadata_keys"])}, cells)
 		}
 		totals := decode(t, good(t, "snapshot", "info", "--json", path))["state"].(map[string]any)
@@ -265,21 +265,21 @@ func TestUsage(t *testing.T) {
 		{"mmsb journal needs a command", "journal"},
 		{"unknown flag: --bogus; see mmsb snapshot ls --help", "snapshot ls --bogus x"},
 		{"takes a FILE and ids", "snapshot ls"},
-		{"takes two FILEs, not 1", "snapshot diff a"},
+		{"takes two FILEs; 1", "snapshot diff a"},
 		{"takes a FILE and an ID", "snapshot extract a"},
 		{"takes FILEs", "snapshot verify"},
-		{"\"0\" is no id", "snapshot ls a 0"},
-		{"\"x\" is no id", "snapshot extract a x"},
+		{"\"0\" is not a page id", "snapshot ls a 0"},
+		{"\"x\" is not a page id", "snapshot extract a x"},
 		{"ends before it begins", "snapshot ls a 5-4"},
 		{"\"output\"", "snapshot compact a"},
 		{"\"snapshot\"", "journal replay a -o b"},
-		{"no record 0", "journal ls a --until 0"},
-		{"is no time", "journal ls a --until-time yesterday"},
+		{"--until is 0", "journal ls a --until 0"},
+		{"is not a time", "journal ls a --until-time yesterday"},
 		{"outside the years", "journal ls a --until-time 1969-12-31T23:59:59Z"},
 		{"outside the years", "journal ls a --until-time 2300-01-01T00:00:00Z"},
-		{"\"0\" is no id", "journal ls a --until-epoch 0:1"},
-		{"is no page and epoch", "journal ls a --until-epoch 7"},
-		{"is no page and epoch", "journal ls a --until-epoch 7:0"},
+		{"\"0\" is not a page id", "journal ls a --until-epoch 0:1"},
+		{"is not PAGE:EPOCH", "journal ls a --until-epoch 7"},
+		{"is not PAGE:EPOCH", "journal ls a --until-epoch 7:0"},
 		{"until until-time", "journal replay a --snapshot b -o c --until 1 --until-time 2026-01-01T00:00:00Z"},
 		{"not bash, fish or zsh", "completion powershell"},
 	} {
@@ -343,7 +343,8 @@ func TestDamage(t *testing.T) {
 	assert.Contains(t, files[1].(map[string]any)["error"], "page 1")
 
 	// Damage counts more than what cannot be read.
-	_, complaint, code := mmsb("snapshot", "verify", filepath.Join(directory, "nothing"), damaged, filepath.Join(directory, "nothing"))
+	_, complaint, code := mmsb("snapshot", "verify", filepath.Join(directory, "nothing"), damaged,
+		filepath.Join(directory, "nothing"))
 	assert.Equal(t, exitBad, code)
 	assert.Equal(t, 3, strings.Count(complaint, "\n"), "%s", complaint)
 
@@ -457,7 +458,8 @@ dependency of page 77 on page 1 added
 		assert.Contains(t, said, "at record 3, 2026-01-02T03:04:03Z (2 records applied)")
 	}
 	bad(t, exitFailed, []string{"ends at record 9"}, "journal", "replay", log, "-s", whole, "-o", out, "--until", "10")
-	bad(t, exitUsage, []string{"was taken at"}, "journal", "replay", log, "-s", whole, "-o", out, "--until-time", "2025-01-01T00:00:00Z")
+	bad(t, exitUsage, []string{"was taken at"}, "journal", "replay", log, "-s", whole, "-o", out, "--until-time",
+		"2025-01-01T00:00:00Z")
 	bad(t, exitFailed, []string{"begins at record 2"}, "journal", "replay", log, "-s", original, "-o", out)
 }
 
@@ -495,8 +497,8 @@ func TestHostileTextsDoNotReachTheTerminal(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
-	for bytes, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1<<20 - 1: "1.0 MiB", 1<<20 - 1024: "1023.0 KiB",
-		3 << 29: "1.5 GiB", math.MaxUint64: "16.0 EiB"} {
+	for bytes, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1<<20 - 1: "1.0 MiB",
+		1<<20 - 1024: "1023.0 KiB", 3 << 29: "1.5 GiB", math.MaxUint64: "16.0 EiB"} {
 		assert.Equal(t, want, sizes{}.of(bytes))
 		assert.Equal(t, fmt.Sprint(bytes), sizes{exact: true}.of(bytes))
 	}
@@ -519,15 +521,19 @@ func TestATableOfManyRows(t *testing.T) {
 func TestDevicesAreListed(t *testing.T) {
 	node := 1
 	two := []Device{
-		{Ordinal: 0, Name: "NVIDIA H200", PCI: "0000:65:00.0", UUID: "00", Bytes: 141 << 30, FreeBytes: 140 << 30, Capability: "9.0",
-			Multiprocessors: 132, NUMANode: &node, Telemetry: &Telemetry{BytesOfOthers: 1 << 30, Utilization: 7, Temperature: -1, PCIeGeneration: 5,
-				PCIeLanes: 16, Links: []string{"0000:66:00.0"}, Paths: []string{"0000:66:00.0: one switch"}}},
-		{Ordinal: 1, Name: "simulated device 1", Simulated: true, UUID: "01", Bytes: 1 << 30, FreeBytes: 1 << 30, Capability: "9.0", Multiprocessors: 132},
+		{Ordinal: 0, Name: "NVIDIA H200", PCI: "0000:65:00.0", UUID: "00", Bytes: 141 << 30, FreeBytes: 140 << 30,
+			Capability:      "9.0",
+			Multiprocessors: 132, NUMANode: &node, Telemetry: &Telemetry{BytesOfOthers: 1 << 30, Utilization: 7, Temperature: -1,
+				PCIeGeneration: 5,
+				PCIeLanes:      16, Links: []string{"0000:66:00.0"}, Paths: []string{"0000:66:00.0: one switch"}}},
+		{Ordinal: 1, Name: "simulated device 1", Simulated: true, UUID: "01", Bytes: 1 << 30, FreeBytes: 1 << 30,
+			Capability: "9.0", Multiprocessors: 132},
 	}
 	var asked []int
 	run := func(devices Devices, arguments ...string) (string, string, int) {
 		var stdout, stderr bytes.Buffer
-		code := Tool{FS: file.OS{}, Devices: devices, Stdout: &stdout, Stderr: &stderr}.Run(context.Background(), append([]string{"device", "ls"}, arguments...))
+		code := Tool{FS: file.OS{}, Devices: devices, Stdout: &stdout, Stderr: &stderr}.Run(context.Background(),
+			append([]string{"device", "ls"}, arguments...))
 		return stdout.String(), stderr.String(), code
 	}
 	list := func(simulated int) ([]Device, error) {
@@ -549,7 +555,7 @@ func TestDevicesAreListed(t *testing.T) {
 
 	_, complaint, code = run(list, "--simulate", "0")
 	assert.Equal(t, exitUsage, code)
-	assert.Contains(t, complaint, "--simulate 0")
+	assert.Contains(t, complaint, "--simulate is 0")
 	_, _, code = run(list, "surplus")
 	assert.Equal(t, exitUsage, code)
 	_, complaint, code = run(func(int) ([]Device, error) { return nil, status.Errorf(status.NoDevice, "no NVIDIA driver") })

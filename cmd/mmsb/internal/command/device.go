@@ -39,7 +39,7 @@ type Telemetry struct {
 type Devices func(simulated int) ([]Device, error)
 
 func (r *run) device() *cobra.Command {
-	return group("device", "look at devices", r.deviceList())
+	return group("device", "inspect devices", r.deviceList())
 }
 
 func (r *run) deviceList() *cobra.Command {
@@ -53,10 +53,10 @@ them: utilisation, temperature, memory that other processes have, links, and wha
 	asJSON, exact := jsonFlag(c), bytesFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if c.Flags().Changed("simulate") && simulate < 1 {
-			return misused(c, fmt.Sprintf("--simulate %d: a number from 1 on is needed", simulate))
+			return misused(c, fmt.Sprintf("--simulate is %d, at least 1 is needed", simulate))
 		}
 		if r.Devices == nil {
-			return status.Errorf(status.Unsupported, "this mmsb was built without C, and cannot look at devices")
+			return status.Errorf(status.Unsupported, "cannot list devices: this mmsb was built without C")
 		}
 		devices, err := r.Devices(simulate)
 		if err != nil {
@@ -71,7 +71,8 @@ them: utilisation, temperature, memory that other processes have, links, and wha
 }
 
 func (r *run) showDevices(devices []Device, show sizes) error {
-	table := newTable(r.out, ">device", "name", ">memory", ">free", ">capability", ">use", ">temperature", "pci", ">numa", "nvlinks", "paths")
+	table := newTable(r.out, ">device", "name", ">memory", ">free", ">capability", ">use", ">temperature", "pci", ">numa",
+		"nvlinks", "paths")
 	for _, d := range devices {
 		use, temperature, links, paths := "-", "-", "-", "-"
 		if t := d.Telemetry; t != nil {
@@ -90,8 +91,8 @@ func (r *run) showDevices(devices []Device, show sizes) error {
 		if d.PCI != "" {
 			pci = d.PCI
 		}
-		if err := table.add(fmt.Sprint(d.Ordinal), shown(d.Name), show.of(d.Bytes), show.of(d.FreeBytes), d.Capability, use, temperature, pci, numa,
-			links, paths); err != nil {
+		if err := table.add(fmt.Sprint(d.Ordinal), shown(d.Name), show.of(d.Bytes), show.of(d.FreeBytes), d.Capability, use,
+			temperature, pci, numa, links, paths); err != nil {
 			return err
 		}
 	}

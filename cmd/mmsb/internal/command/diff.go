@@ -12,9 +12,9 @@ import (
 )
 
 func (r *run) snapshotDiff() *cobra.Command {
-	c := &cobra.Command{Use: "diff A B", Short: "show how the states of two snapshots differ",
+	c := &cobra.Command{Use: "diff A B", Short: "compare the states of two snapshots",
 		Long: `diff shows which pages and dependencies B has and A has not, which it has not any more, and what changed in the
-others: bytes, change mask, metadata, or attributes (size, place, epoch, flags). A page of which only the version moved is
+others: bytes, change mask, metadata, or attributes (size, location, epoch, flags). A page of which only the version moved is
 equal. The exit code is 0 where the states are equal and 1 where they differ.`,
 		Example: "  mmsb snapshot diff monday.mmsb tuesday.mmsb\n  mmsb snapshot diff --ranges monday.mmsb tuesday.mmsb",
 		Args:    takes("two FILEs", 2, 2)}
@@ -123,7 +123,7 @@ func (c *comparison) text() error {
 	return nil
 }
 
-// rangeShown is a stretch of bytes in JSON.
+// rangeShown is a range of bytes in JSON.
 type rangeShown struct {
 	Offset uint64 `json:"offset"`
 	Length uint64 `json:"length"`

@@ -16,7 +16,7 @@ import (
 )
 
 func (r *run) journal() *cobra.Command {
-	return group("journal", "look at journals, and replay them", r.journalList(), r.journalReplay())
+	return group("journal", "inspect and replay journals", r.journalList(), r.journalReplay())
 }
 
 // directories has a shell complete directories only.
@@ -31,9 +31,9 @@ type untilFlags struct {
 }
 
 func (u *untilFlags) add(c *cobra.Command) {
-	c.Flags().Uint64Var(&u.sequence, "until", 0, "go up to the record `N`")
-	c.Flags().StringVar(&u.time, "until-time", "", "go up to the `TIME`, like 2026-01-31T12:00:00Z")
-	c.Flags().StringVar(&u.epoch, "until-epoch", "", "go up to an epoch of a page: `PAGE:EPOCH`")
+	c.Flags().Uint64Var(&u.sequence, "until", 0, "end at record `N`")
+	c.Flags().StringVar(&u.time, "until-time", "", "end at the last record before the `TIME`, like 2026-01-31T12:00:00Z")
+	c.Flags().StringVar(&u.epoch, "until-epoch", "", "end at the record that gives a page an epoch: `PAGE:EPOCH`")
 	c.MarkFlagsMutuallyExclusive("until", "until-time", "until-epoch")
 }
 
@@ -43,16 +43,16 @@ func (u *untilFlags) given(c *cobra.Command) bool {
 
 func (u *untilFlags) parse(c *cobra.Command) (until journal.Until, err error) {
 	if c.Flags().Changed("until") && u.sequence == 0 {
-		return until, fmt.Errorf("records are counted from 1, there is no record 0")
+		return until, fmt.Errorf("--until is 0; the first record is 1")
 	}
 	until.Sequence = u.sequence
 	if c.Flags().Changed("until-time") {
 		moment, err := time.Parse(time.RFC3339Nano, u.time)
 		if err != nil {
-			return until, fmt.Errorf("%q is no time like 2026-01-31T12:00:00Z", u.time)
+			return until, fmt.Errorf("%q is not a time like 2026-01-31T12:00:00Z", u.time)
 		}
 		if until.Time = moment.UnixNano(); until.Time <= 0 || moment.Year() > 2261 {
-			return until, fmt.Errorf("%q lies outside the years that a journal can name", u.time)
+			return until, fmt.Errorf("%q is outside the years 1970 to 2261", u.time)
 		}
 	}
 	if c.Flags().Changed("until-epoch") {
@@ -62,7 +62,7 @@ func (u *untilFlags) parse(c *cobra.Command) (until journal.Until, err error) {
 		}
 		until.Epoch, err = strconv.ParseUint(epoch, 0, 64)
 		if !found || err != nil || until.Epoch == 0 {
-			return until, fmt.Errorf("%q is no page and epoch above 0, like 7:100", u.epoch)
+			return until, fmt.Errorf("%q is not PAGE:EPOCH with an epoch above 0, like 7:100", u.epoch)
 		}
 	}
 	return until, nil
@@ -79,7 +79,7 @@ means the last whole group of records before what is behind it, as for replay.`,
 		Args:    takes("a DIRectory", 1, 1), ValidArgsFunction: directories}
 	asJSON, exact := jsonFlag(c), bytesFlag(c)
 	records := c.Flags().Bool("records", false, "list all records")
-	from := c.Flags().Uint64("from", 0, "list records from the one with the number `N` on")
+	from := c.Flags().Uint64("from", 0, "list records from record `N` on")
 	var until untilFlags
 	until.add(c)
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
@@ -200,13 +200,13 @@ func (l *logList) what(r *journal.Record) string {
 	text := ""
 	switch r.Kind {
 	case journal.Create, journal.Adopt:
-		text = l.show.within(r.Size) + ", " + place(r.Location, r.Device)
+		text = l.show.within(r.Size) + ", " + placement(r.Location, r.Device)
 	case journal.Clone:
 		text = fmt.Sprintf("of page %d at version %d", r.Other, r.OtherVersion)
 	case journal.Resize:
 		text = l.show.within(r.Size)
 	case journal.Migrate:
-		text = place(r.Location, r.Device)
+		text = placement(r.Location, r.Device)
 	case journal.Write, journal.Run:
 		text = fmt.Sprintf("%s at offset %d", l.show.within(uint64(len(r.Bytes))), r.Offset)
 	case journal.Delta:
@@ -333,7 +333,7 @@ func (l *logList) json() error {
 // ------------------------------------------------------------------------------------------------------------ replay ----
 
 func (r *run) journalReplay() *cobra.Command {
-	c := &cobra.Command{Use: "replay DIR --snapshot FILE -o OUT", Short: "make a snapshot of a state as it was",
+	c := &cobra.Command{Use: "replay DIR --snapshot FILE -o OUT", Short: "write an earlier state as a snapshot",
 		Long: `replay applies a journal's records to the pages of a snapshot, from the first that the snapshot does not hold
 to the end, to a record or to a time, and writes the state as a new whole snapshot, which appears whole or not at all. Calls
 that changed several pages at once are applied whole or not at all. The snapshot must not be younger than what is asked for,
@@ -344,8 +344,8 @@ In memory it has what the records change; the snapshot is read from the disk.`,
 			"  mmsb journal replay journal/ --snapshot monday.mmsb -o noon.mmsb --until-time 2026-01-31T12:00:00Z",
 		Args: takes("a DIRectory", 1, 1), ValidArgsFunction: directories}
 	out := output(c, "`FILE` to write")
-	from := c.Flags().StringP("snapshot", "s", "", "`FILE` of the snapshot to begin with")
-	compress := c.Flags().Bool("compress", false, "compress what is new (zstd)")
+	from := c.Flags().StringP("snapshot", "s", "", "snapshot `FILE` to begin with")
+	compress := c.Flags().Bool("compress", false, "compress changed pages with zstd")
 	exact := bytesFlag(c)
 	var until untilFlags
 	until.add(c)

@@ -222,7 +222,7 @@ func onTerminal(t *testing.T, arguments ...string) (seen string, code int) {
 func TestBytesAreNotForATerminal(t *testing.T) {
 	seen, code := onTerminal(t, "snapshot", "extract", change, "9")
 	assert.Equal(t, exitUsage, code)
-	assert.Contains(t, seen, "not for a terminal")
+	assert.Contains(t, seen, "to a terminal")
 	seen, code = onTerminal(t, "snapshot", "extract", change, "9", "--force")
 	assert.Equal(t, exitGood, code)
 	assert.Contains(t, seen, "(Gf")

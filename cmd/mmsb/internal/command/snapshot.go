@@ -18,7 +18,7 @@ import (
 )
 
 func (r *run) snapshot() *cobra.Command {
-	return group("snapshot", "look at, check and convert snapshots", r.snapshotList(), r.snapshotInfo(), r.snapshotVerify(),
+	return group("snapshot", "inspect, verify and convert snapshots", r.snapshotList(), r.snapshotInfo(), r.snapshotVerify(),
 		r.snapshotDiff(), r.snapshotExtract(), r.snapshotCompact())
 }
 
@@ -65,8 +65,8 @@ func location(number int32) string {
 	return names[number]
 }
 
-// place is a location with its device, where there can be several.
-func place(number, device int32) string {
+// placement is a location with its device, where there can be several.
+func placement(number, device int32) string {
 	const gpu, unified = 1, 2
 	if number == gpu || number == unified {
 		return location(number) + ":" + strconv.Itoa(int(device))
@@ -80,7 +80,7 @@ type idRange struct{ first, last uint64 }
 func parseID(text string) (uint64, error) {
 	id, err := strconv.ParseUint(text, 0, 64)
 	if err != nil || id == 0 {
-		return 0, fmt.Errorf("%q is no id of a page", text)
+		return 0, fmt.Errorf("%q is not a page id", text)
 	}
 	return id, nil
 }
@@ -98,7 +98,7 @@ func parseRanges(arguments []string) ([]idRange, error) {
 			return nil, err
 		}
 		if last < first {
-			return nil, fmt.Errorf("the range of ids %q ends before it begins", argument)
+			return nil, fmt.Errorf("page range %q ends before it begins", argument)
 		}
 		ranges = append(ranges, idRange{first, last})
 	}
@@ -172,7 +172,7 @@ func (r *run) listTable(pages []snapshot.Page, show sizes) error {
 	t := newTable(r.out, ">ID", ">SIZE", "LOCATION", ">EPOCH", ">VERSION", ">KEYS")
 	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	row := func(p *snapshot.Page) []string {
-		return []string{number(p.ID), show.of(p.Size), place(p.Location, p.Device), number(p.Epoch), number(p.Version),
+		return []string{number(p.ID), show.of(p.Size), placement(p.Location, p.Device), number(p.Epoch), number(p.Version),
 			number(uint64(p.MetadataCount))}
 	}
 	for at := range pages {
@@ -239,7 +239,7 @@ func showFile(i *snapshot.Info) fileShown {
 }
 
 func (r *run) snapshotInfo() *cobra.Command {
-	c := &cobra.Command{Use: "info FILE", Short: "show what a snapshot says of itself",
+	c := &cobra.Command{Use: "info FILE", Short: "show a snapshot's header and chain",
 		Long: `info shows a snapshot's header and the files of its chain: the snapshot, its base, the base of that, down to a
 whole one. Where a base is missing it shows what the file alone says, and ends with an error.`,
 		Example: "  mmsb snapshot info state.mmsb",
@@ -328,7 +328,7 @@ func (r *run) infoText(chain []snapshot.Info, show sizes) error {
 // ------------------------------------------------------------------------------------------------------------ verify ----
 
 func (r *run) snapshotVerify() *cobra.Command {
-	c := &cobra.Command{Use: "verify FILE...", Short: "check every byte of snapshots",
+	c := &cobra.Command{Use: "verify FILE...", Short: "verify every byte of snapshots",
 		Long: `verify reads snapshots with all their bases and compares every checksum and everything else that the format
 promises. It tells of the first damage in each: the file, the page, the offset. It goes on with the next file then, and ends
 with exit code 1 where one is damaged, else with 3 where one cannot be read.`,
@@ -426,13 +426,13 @@ func output(c *cobra.Command, usage string) *string {
 }
 
 func (r *run) snapshotExtract() *cobra.Command {
-	c := &cobra.Command{Use: "extract FILE ID [-o OUT]", Short: "take the bytes of a page out of a snapshot",
+	c := &cobra.Command{Use: "extract FILE ID [-o OUT]", Short: "extract the bytes of a page",
 		Long: `extract writes the bytes of a page, verified, to a file, which appears whole or not at all, or to the standard
 output, where they do not go to a terminal unless they must.`,
 		Example: "  mmsb snapshot extract state.mmsb 7 -o page7\n  mmsb snapshot extract state.mmsb 0x2a | sha256sum",
 		Args:    takes("a FILE and an ID", 2, 2)}
 	out := output(c, "`FILE` to write; - is the standard output")
-	force := c.Flags().BoolP("force", "f", false, "write to a terminal")
+	force := c.Flags().BoolP("force", "f", false, "write page bytes even to a terminal")
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
 		id, err := parseID(arguments[1])
 		if err != nil {
@@ -440,7 +440,7 @@ output, where they do not go to a terminal unless they must.`,
 		}
 		toOutput := *out == "" || *out == "-"
 		if toOutput && !*force && isTerminal(r.Stdout) {
-			return fmt.Errorf("the bytes of a page are not for a terminal: give -o OUT, or --force")
+			return fmt.Errorf("cannot write page bytes to a terminal; give -o OUT or --force")
 		}
 		s, err := r.open(arguments[0])
 		if err != nil {
@@ -473,7 +473,7 @@ func refuse(path string, chain []snapshot.Info) error {
 	}
 	for _, f := range chain {
 		if there, err := os.Lstat(f.Name); err == nil && os.SameFile(target, there) {
-			return fmt.Errorf("%s is the snapshot itself, or one of its bases: it is not replaced by something else", path)
+			return fmt.Errorf("cannot replace %s: it is the snapshot or one of its bases", path)
 		}
 	}
 	return nil
@@ -535,7 +535,7 @@ func (r *run) writeFile(path string, fill func(w *sinkWriter) error) error {
 // ----------------------------------------------------------------------------------------------------------- compact ----
 
 func (r *run) snapshotCompact() *cobra.Command {
-	c := &cobra.Command{Use: "compact FILE -o OUT", Short: "make one whole snapshot of a snapshot and its bases",
+	c := &cobra.Command{Use: "compact FILE -o OUT", Short: "merge a snapshot and its bases into one file",
 		Long: `compact writes the state that a snapshot and its bases give together into one file of version 3, with an id of
 its own. The file appears whole or not at all; it may take the place of FILE, but not of a base. What is compressed stays so.`,
 		Example: "  mmsb snapshot compact monday.mmsb -o whole.mmsb\n  mmsb snapshot compact original.mmsbsnap -o new.mmsb",

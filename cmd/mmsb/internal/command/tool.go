@@ -70,7 +70,7 @@ func Root() *cobra.Command { return (&run{}).root() }
 func (r *run) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mmsb",
-		Short: "look at, check and convert snapshots and journals of libmmsb",
+		Short: "inspect, verify and convert snapshots and journals of libmmsb",
 		Long: `mmsb shows the snapshots and journals that programs with libmmsb write, checks every byte of them, compares
 them, takes pages out of them and makes new snapshots of them. It reads snapshots of version 3 and of version 2, and changes
 no file that it reads. It also lists the devices that libmmsb can use.
@@ -96,7 +96,7 @@ func misused(c *cobra.Command, how string) error {
 func takes(names string, least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, arguments []string) error {
 		if len(arguments) < least || len(arguments) > most {
-			return misused(c, fmt.Sprintf("%s takes %s, not %d arguments", c.CommandPath(), names, len(arguments)))
+			return misused(c, fmt.Sprintf("%s takes %s; %d arguments given", c.CommandPath(), names, len(arguments)))
 		}
 		return nil
 	}
@@ -112,7 +112,7 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 }
 
 func (r *run) version() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "the version of the tool and of the files that it knows", Args: cobra.NoArgs,
+	return &cobra.Command{Use: "version", Short: "print the versions of the tool and of the file formats", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintf(r.out,
 				"mmsb %s\nsnapshots: version %d; version %d is read only\njournals: version %d\nbuilt by %s for %s/%s\n",
@@ -128,7 +128,7 @@ func (r *run) completion() *cobra.Command {
 		"fish": func(root *cobra.Command) error { return root.GenFishCompletion(r.out, true) },
 		"zsh":  func(root *cobra.Command) error { return root.GenZshCompletion(r.out) },
 	}
-	return &cobra.Command{Use: "completion bash | fish | zsh", Short: "print what a shell needs to complete commands",
+	return &cobra.Command{Use: "completion bash | fish | zsh", Short: "print a completion script for a shell",
 		Long: `completion prints a script for a shell, which then completes commands, flags and files on the key Tab. An
 installed mmsb has installed it.`,
 		Example:   "  source <(mmsb completion bash)\n  mmsb completion fish | source",

@@ -6,8 +6,8 @@ import (
 	"libmmsb/core/journal"
 )
 
-// stretches walks what a record writes: where, and which bytes. The decoder has compared the lengths of its parts.
-func stretches(r *journal.Record, visit func(offset uint64, bytes []byte) error) error {
+// runs walks the runs of bytes that a record writes: where, and which bytes. The decoder has compared the lengths of its parts.
+func runs(r *journal.Record, visit func(offset uint64, bytes []byte) error) error {
 	if r.Kind != journal.Delta {
 		return visit(r.Offset, r.Bytes)
 	}
@@ -17,7 +17,7 @@ func stretches(r *journal.Record, visit func(offset uint64, bytes []byte) error)
 	case journal.DenseBits, journal.SparseBits:
 		return masked(r, func(at uint64) bool { return r.Mask[at/8]>>(at%8)&1 != 0 }, visit)
 	default:
-		return placed(r, visit)
+		return indexed(r, visit)
 	}
 }
 
@@ -43,18 +43,19 @@ func masked(r *journal.Record, set func(at uint64) bool, visit func(offset uint6
 	return nil
 }
 
-func placed(r *journal.Record, visit func(offset uint64, bytes []byte) error) error {
+func indexed(r *journal.Record, visit func(offset uint64, bytes []byte) error) error {
 	payload := r.Bytes
 	for number := range r.Count {
 		length := uint64(1)
 		var offset uint64
 		switch r.Form {
 		case journal.Indexed32:
-			offset = uint64(binary.LittleEndian.Uint32(r.Places[4*number:]))
+			offset = uint64(binary.LittleEndian.Uint32(r.Positions[4*number:]))
 		case journal.Runs:
-			offset, length = binary.LittleEndian.Uint64(r.Places[16*number:]), binary.LittleEndian.Uint64(r.Places[16*number+8:])
+			offset, length = binary.LittleEndian.Uint64(r.Positions[16*number:]),
+				binary.LittleEndian.Uint64(r.Positions[16*number+8:])
 		default:
-			offset = binary.LittleEndian.Uint64(r.Places[8*number:])
+			offset = binary.LittleEndian.Uint64(r.Positions[8*number:])
 		}
 		if err := visit(offset, payload[:length]); err != nil {
 			return err

@@ -152,16 +152,17 @@ func (o *Options) check(header snapshot.Header, info journal.Info) error {
 	until := &o.Until
 	switch {
 	case info.Last < header.Journal:
-		return status.Errorf(status.Mismatch, "the journal %s ends at record %d, but %s holds records up to %d", o.Journal,
-			info.Last, o.Snapshot, header.Journal)
+		return status.Errorf(status.Mismatch, "journal %s ends at record %d, before record %d of %s", o.Journal,
+			info.Last, header.Journal, o.Snapshot)
 	case until.Sequence != 0 && until.Sequence < header.Journal:
-		return status.Errorf(status.InvalidArgument, "%s holds all records up to %d: the state at record %d is in an older one",
+		return status.Errorf(status.InvalidArgument,
+			"%s holds records up to %d; use an older snapshot for the state at record %d",
 			o.Snapshot, header.Journal, until.Sequence)
 	case until.Sequence > info.Last:
-		return status.Errorf(status.NotFound, "the journal %s ends at record %d: there is no record %d", o.Journal, info.Last,
+		return status.Errorf(status.NotFound, "journal %s ends at record %d, before record %d", o.Journal, info.Last,
 			until.Sequence)
 	case until.Time != 0 && until.Time < header.Taken.UnixNano() && !header.Taken.IsZero():
-		return status.Errorf(status.InvalidArgument, "%s was taken at %s: the state at %s is in an older one", o.Snapshot,
+		return status.Errorf(status.InvalidArgument, "%s was taken at %s; use an older snapshot for the state at %s", o.Snapshot,
 			timestamp(header.Taken), timestamp(time.Unix(0, until.Time)))
 	}
 	return nil

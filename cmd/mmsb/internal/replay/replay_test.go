@@ -472,7 +472,7 @@ func TestWhatCannotBeReplayed(t *testing.T) {
 		"itself":           {entry{kind: journal.DependencyAdd, body: word(1)}, status.Corrupt, "itself"},
 		"metadata that is none": {entry{kind: journal.MetadataImport, body: []byte{1, 0, 0, 0}}, status.Corrupt,
 			"cannot be applied"},
-		"a copy of nothing": {entry{kind: journal.Clone, page: 9, body: word(8, 1)}, status.Mismatch, "no such page"},
+		"a copy of nothing": {entry{kind: journal.Clone, page: 9, body: word(8, 1)}, status.Mismatch, "that page does not exist"},
 		"a copy of another": {entry{kind: journal.Clone, page: 9, body: word(1, 7)}, status.Mismatch, "another version"},
 		"a page too large": {entry{kind: journal.Create, page: 9, body: journal.CreateBody(1<<63, 0, 0, -1, 0)}, status.Corrupt,
 			"size"},

@@ -17,11 +17,11 @@ type scratch struct {
 func newScratch(directory string, done <-chan struct{}) (*scratch, error) {
 	f, err := os.CreateTemp(directory, ".mmsb-replay-*.tmp")
 	if err != nil {
-		return nil, file.Failed(err, "cannot make a temporary file in %s", directory)
+		return nil, file.Failed(err, "cannot create a temporary file in %s", directory)
 	}
 	if err := os.Remove(f.Name()); err != nil {
 		_ = f.Close()
-		return nil, file.Failed(err, "cannot remove the name of the temporary file %s", f.Name())
+		return nil, file.Failed(err, "cannot unlink the temporary file %s", f.Name())
 	}
 	return &scratch{f, done}, nil
 }
@@ -39,7 +39,7 @@ func (s *scratch) write(fill func(sink file.Sink) error) error {
 		return err
 	}
 	if _, err := s.f.Seek(0, 0); err != nil {
-		return file.Failed(err, "cannot go to the beginning of a temporary file")
+		return file.Failed(err, "cannot seek in a temporary file")
 	}
 	return nil
 }

@@ -129,11 +129,11 @@ func invalid(r *journal.Record, format string, args ...any) error {
 
 func (s *State) create(r *journal.Record) error {
 	if r.Size > math.MaxInt64 {
-		return invalid(r, "has a size of %d bytes", r.Size)
+		return invalid(r, "has size %d, more than 2^63-1", r.Size)
 	}
 	p := &page{bytes: content{size: r.Size}, mask: content{size: maskLength(r.Size)}}
 	p.entry = snapshot.Page{ID: r.Page, Size: r.Size, Epoch: r.Epoch, Version: r.Version}
-	if err := p.place(r); err != nil {
+	if err := p.locate(r); err != nil {
 		return err
 	}
 	if r.State&1 != 0 {
@@ -152,12 +152,12 @@ func (s *State) clone(r *journal.Record) error {
 		return err
 	}
 	if of == nil || of.entry.Version != r.OtherVersion {
-		found := "there is no such page"
+		found := "that page does not exist"
 		if of != nil {
 			found = "it has another version"
 		}
 		return status.Errorf(status.Mismatch,
-			"record %d copies page %d at version %d into page %d, but %s: the journal is not that of the snapshot",
+			"record %d copies page %d at version %d to page %d, but %s; the journal does not belong to the snapshot",
 			r.Sequence, r.Other, r.OtherVersion, r.Page, found)
 	}
 	p := *of
@@ -227,11 +227,11 @@ func (p *page) clearMask() {
 	p.mask = content{size: p.mask.size}
 }
 
-// place takes the place that a record names.
-func (p *page) place(r *journal.Record) error {
+// locate takes the location that a record names.
+func (p *page) locate(r *journal.Record) error {
 	const lastLocation = 4
 	if r.Location < 0 || r.Location > lastLocation {
-		return invalid(r, "has the location %d, not 0 to %d", r.Location, lastLocation)
+		return invalid(r, "has location %d, not 0 to %d", r.Location, lastLocation)
 	}
 	p.entry.Location, p.entry.Device, p.entry.NUMANode = r.Location, r.Device, r.NUMANode
 	return nil
@@ -244,19 +244,19 @@ func (p *page) change(r *journal.Record) error {
 		return p.resize(r)
 	case journal.Migrate:
 		p.entry.Flags &^= snapshot.FlagAdopted | snapshot.FlagReadOnly
-		return p.place(r)
+		return p.locate(r)
 	}
 	if r.MaskLength > p.entry.Size {
-		return invalid(r, "has a mask for %d bytes, the page has %d", r.MaskLength, p.entry.Size)
+		return invalid(r, "has a mask for %d bytes, more than the page's %d", r.MaskLength, p.entry.Size)
 	}
-	marks := r.Kind != journal.Write
-	p.hasMask = p.hasMask || marks
-	return stretches(r, func(offset uint64, bytes []byte) error {
+	setsMask := r.Kind != journal.Write
+	p.hasMask = p.hasMask || setsMask
+	return runs(r, func(offset uint64, bytes []byte) error {
 		length := uint64(len(bytes))
 		if length > p.entry.Size || offset > p.entry.Size-length {
-			return invalid(r, "changes %d bytes at offset %d, the page has %d", length, offset, p.entry.Size)
+			return invalid(r, "changes %d bytes at offset %d of a page of %d bytes", length, offset, p.entry.Size)
 		}
-		if err := p.bytes.write(offset, bytes); err != nil || !marks {
+		if err := p.bytes.write(offset, bytes); err != nil || !setsMask {
 			return err
 		}
 		return p.mask.mark(offset, length)
@@ -265,7 +265,7 @@ func (p *page) change(r *journal.Record) error {
 
 func (p *page) resize(r *journal.Record) error {
 	if r.Size > math.MaxInt64 {
-		return invalid(r, "has a size of %d bytes", r.Size)
+		return invalid(r, "has size %d, more than 2^63-1", r.Size)
 	}
 	p.ofBase = p.ofBase && r.Size == p.entry.Size
 	p.bytes.resize(r.Size)
@@ -312,7 +312,7 @@ func (s *State) WriteChanges(sink file.Sink, header snapshot.Header, baseName st
 		}
 		pages++
 		if size += p.entry.Size; size > math.MaxInt64 {
-			return status.Errorf(status.Corrupt, "the sizes of the pages up to page %d add up to more than 2^63", id)
+			return status.Errorf(status.Corrupt, "page sizes up to page %d add up to more than 2^63-1", id)
 		}
 		if err := s.writePage(w, p, memory, compression); err != nil {
 			return err

@@ -1,52 +1,13 @@
 /*
- * check.h — what every C test uses: checks, cases, the leak gate, threads, random numbers.
- *
- * A program is a list of cases: RUN(case) for each, then `return check_report();`, which prints "N passed, M failed". A case has
- * passed when no check in it failed, on whatever thread, and when it left no live object in the library.
+ * library.h — what a C test has that is linked with the library: checks of a status and its error text, the leak gate after each
+ * test, and helpers that make pages, contexts, snapshots and what there is of a device.
  */
-#ifndef MMSB_TESTS_CHECK_H
-#define MMSB_TESTS_CHECK_H
+#ifndef MMSB_TESTS_LIBRARY_H
+#define MMSB_TESTS_LIBRARY_H
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* so this comes before every other header */
-#endif
+#include "../check.h"
 
 #include <mmsb.h>
-#include <pthread.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-
-static int check_failures; /* of the running case */
-static int check_cases_passed;
-static int check_cases_failed;
-
-/* Reports at most 20 failures of a case: a broken loop must not drown the rest. */
-__attribute__((format(printf, 3, 4))) static inline void check_fail(const char *file, int line, const char *format, ...) {
-    if (__atomic_add_fetch(&check_failures, 1, __ATOMIC_RELAXED) > 20) {
-        return;
-    }
-    char text[1024];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    fprintf(stderr, "%s:%d: %s\n", file, line, text);
-}
-
-#define CHECK(condition) ((condition) ? (void)0 : check_fail(__FILE__, __LINE__, "not true: %s", #condition))
-
-#define CHECK_EQUAL(actual, expected) check_equal(__FILE__, __LINE__, #actual, (uint64_t)(actual), (uint64_t)(expected))
-
-static inline void check_equal(const char *file, int line, const char *what, uint64_t actual, uint64_t expected) {
-    if (actual != expected) {
-        check_fail(file, line, "%s is %llu (0x%llx), expected %llu (0x%llx)", what, (unsigned long long)actual,
-                   (unsigned long long)actual, (unsigned long long)expected, (unsigned long long)expected);
-    }
-}
 
 /* The status of a call; of a failed call also the thread's last error: the same code, and a text of one line. */
 #define CHECK_STATUS(call, expected) check_status(__FILE__, __LINE__, #call, (call), (expected))
@@ -71,29 +32,7 @@ static inline int check_status(const char *file, int line, const char *what, mms
     return 1;
 }
 
-/* For what the rest of the program cannot do without. */
-#define REQUIRE(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: cannot go on: %s (last error: %s)\n", __FILE__, __LINE__, #condition, mmsb_last_error()); \
-            exit(2); \
-        } \
-    } while (0)
 #define REQUIRE_OK(call) REQUIRE((call) == MMSB_OK)
-
-static inline void check_sleep_ms(long milliseconds) {
-    struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
-    nanosleep(&time, NULL);
-}
-
-/* How long a test waits for what must come: only one that hangs is ended by it. A loaded machine stops a program for seconds. */
-enum { CHECK_PATIENCE = 600 /* seconds */ };
-
-static inline int64_t check_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec;
-}
 
 static inline uint64_t check_live(int32_t kind) {
     uint64_t count = UINT64_MAX;
@@ -102,7 +41,7 @@ static inline uint64_t check_live(int32_t kind) {
 }
 
 /* Nothing may be left alive. Work whose ticket was given back unfinished may take a while to end; once something has leaked it stays, and
- * the cases after it do not wait for it again. */
+ * the tests after it do not wait for it again. */
 static inline void check_nothing_lives(void) {
     static int leaked;
     const int64_t end = check_seconds() + (leaked ? 0 : CHECK_PATIENCE);
@@ -122,24 +61,9 @@ static inline void check_nothing_lives(void) {
     }
 }
 
-#define RUN(function) check_run(#function, function)
-
-static inline void check_run(const char *name, void (*function)(void)) {
-    check_failures = 0;
-    function();
-    check_nothing_lives();
-    if (check_failures == 0) {
-        check_cases_passed++;
-    } else {
-        check_cases_failed++;
-        fprintf(stderr, "FAILED: %s (%d checks)\n", name, check_failures);
-    }
-}
-
-static inline int check_report(void) {
-    printf("%d passed, %d failed\n", check_cases_passed, check_cases_failed);
-    fflush(stdout);
-    return check_cases_failed != 0;
+__attribute__((constructor)) static void library_is_checked(void) {
+    check_at_end = check_nothing_lives;
+    check_last_error = mmsb_last_error;
 }
 
 /* ------------------------------------------------------------------------------------------------------- helpers ---- */
@@ -294,38 +218,4 @@ static inline mmsb_delta_t one_run(const mmsb_run_t *run, const void *payload) {
     return delta;
 }
 
-/* splitmix64: small, and the same everywhere. */
-static inline uint64_t random_next(uint64_t *state) {
-    uint64_t z = (*state += 0x9E3779B97F4A7C15ULL);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-    return z ^ (z >> 31);
-}
-
-static inline uint64_t random_below(uint64_t *state, uint64_t bound) {
-    return random_next(state) % bound;
-}
-
-#define MAXIMUM_THREADS 64
-
-typedef struct team_member {
-    void *(*work)(void *);
-    uint64_t index;
-    void *shared;
-} team_member_t;
-
-/* Runs count threads; each gets a team_member_t with its index. Returns when all have ended. */
-static inline void run_team(int count, void *(*work)(void *), void *shared) {
-    pthread_t threads[MAXIMUM_THREADS];
-    team_member_t members[MAXIMUM_THREADS];
-    REQUIRE(count <= MAXIMUM_THREADS);
-    for (int i = 0; i < count; i++) {
-        members[i] = (team_member_t){work, (uint64_t)i, shared};
-        REQUIRE(pthread_create(&threads[i], NULL, work, &members[i]) == 0);
-    }
-    for (int i = 0; i < count; i++) {
-        pthread_join(threads[i], NULL);
-    }
-}
-
-#endif /* MMSB_TESTS_CHECK_H */
+#endif /* MMSB_TESTS_LIBRARY_H */

@@ -15,15 +15,15 @@ import (
 	"libmmsb/core/status"
 )
 
-// scatter changes some blocks of a page and says which.
+// scatter changes some granules of a page and says which.
 func scatter(random *rand.Rand, one content, share float64) (content, []Range) {
 	one.bytes = bytes.Clone(one.bytes)
 	var changed []Range
-	for at := uint64(0); at < one.page.Size; at += Block {
+	for at := uint64(0); at < one.page.Size; at += Granule {
 		if random.Float64() >= share {
 			continue
 		}
-		r := Range{at, min(Block, one.page.Size-at)}
+		r := Range{at, min(Granule, one.page.Size-at)}
 		copy(one.bytes[at:r.end()], pattern(random.Uint64(), r.Length))
 		if last := len(changed) - 1; last >= 0 && changed[last].end() == at && at%Chunk != 0 {
 			changed[last].Length += r.Length
@@ -35,8 +35,9 @@ func scatter(random *rand.Rand, one content, share float64) (content, []Range) {
 	return one, changed
 }
 
-// TestChangedBlocksLieOverTheirBase reads chains in which newer files have blocks of chunks of older ones, stored in every way.
-func TestChangedBlocksLieOverTheirBase(t *testing.T) {
+// TestChangedGranulesLieOverTheirBase reads chains in which newer files have granules of chunks of older ones, stored in every
+// way.
+func TestChangedGranulesLieOverTheirBase(t *testing.T) {
 	chains := [][]Compression{
 		{Zeros, Uncompressed, Zstd, Zeros}, {Uncompressed, Uncompressed, Uncompressed, Uncompressed}, {Zstd, Zstd, Zstd, Zstd},
 		{Zstd, Uncompressed, Uncompressed, Zeros},
@@ -58,9 +59,9 @@ func TestChangedBlocksLieOverTheirBase(t *testing.T) {
 				p := parts{whole: m.ids()}
 				if number > 0 {
 					header.Base, header.BaseName = ID{byte(number)}, filepath.Base(paths[number-1])
-					m, p = m.clone(), parts{stretches: map[uint64][]Range{}}
+					m, p = m.clone(), parts{granules: map[uint64][]Range{}}
 					for _, id := range m.ids() {
-						m.pages[id], p.stretches[id] = scatter(random, m.pages[id], 0.1*float64(number))
+						m.pages[id], p.granules[id] = scatter(random, m.pages[id], 0.1*float64(number))
 					}
 				}
 				paths = append(paths, filepath.Join(directory, fmt.Sprint(number)))
@@ -101,11 +102,11 @@ func TestDamageUnderChangedBlocksIsFound(t *testing.T) {
 	m := newModel()
 	m.put(t, 1, pattern(1, Chunk))
 	base := write(t, Header{ID: ID{1}}, m, parts{whole: m.ids()}, Uncompressed)
-	m, p := m.clone(), parts{stretches: map[uint64][]Range{}}
-	m.pages[1], p.stretches[1] = scatter(rand.New(rand.NewPCG(1, 2)), m.pages[1], 0.5)
+	m, p := m.clone(), parts{granules: map[uint64][]Range{}}
+	m.pages[1], p.granules[1] = scatter(rand.New(rand.NewPCG(1, 2)), m.pages[1], 0.5)
 	change := write(t, Header{ID: ID{2}, Base: ID{1}, BaseName: "base"}, m, p, Uncompressed)
-	covered := p.stretches[1][0].Offset
-	base[2*blockBytes+covered] ^= 1 // nobody would see it
+	covered := p.granules[1][0].Offset
+	base[2*unitBytes+covered] ^= 1 // nobody would see it
 	store(t, filepath.Join(directory, "base"), base)
 	store(t, filepath.Join(directory, "change"), change)
 	s := openPath(t, filepath.Join(directory, "change"))
@@ -119,7 +120,7 @@ func TestDamageUnderChangedBlocksIsFound(t *testing.T) {
 func TestBlocksThatCannotBeAreLies(t *testing.T) {
 	m := newModel()
 	m.put(t, 1, pattern(1, 2*Chunk))
-	p := parts{stretches: map[uint64][]Range{1: {{Block, 2 * Block}, {5 * Block, Block}}}}
+	p := parts{granules: map[uint64][]Range{1: {{Granule, 2 * Granule}, {5 * Granule, Granule}}}}
 	raw := write(t, Header{ID: ID{2}, Base: ID{1}, BaseName: "base"}, m, p, Uncompressed)
 	extent := func(number, field int) int { return pagesAt + segmentHeader + pageBytes + number*extentBytes + field }
 	length := func(number int, bytes uint32) func(raw []byte) {
@@ -131,13 +132,13 @@ func TestBlocksThatCannotBeAreLies(t *testing.T) {
 	for name, lie := range map[string]func(raw []byte){
 		"not a block":            put64(extent(0, 0), 100),
 		"past the page":          put64(extent(1, 0), 2*Chunk),
-		"past everything":        put64(extent(1, 0), 1<<64-Block),
+		"past everything":        put64(extent(1, 0), 1<<64-Granule),
 		"backwards":              put64(extent(1, 0), 0),
-		"over another":           put64(extent(1, 0), 2*Block),
+		"over another":           put64(extent(1, 0), 2*Granule),
 		"part of a block":        length(0, 100),
-		"a block and a part":     length(0, Block+100),
-		"over the chunk's end":   put64(extent(0, 0), Chunk-Block),
-		"over the page's end":    put64(extent(1, 0), 2*Chunk-Block+1),
+		"a block and a part":     length(0, Granule+100),
+		"over the chunk's end":   put64(extent(0, 0), Chunk-Granule),
+		"over the page's end":    put64(extent(1, 0), 2*Chunk-Granule+1),
 		"changes of a whole one": put32(pagesAt+segmentHeader+44, 0),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,14 +168,14 @@ func TestUncovered(t *testing.T) {
 				hidden[at] = true
 			}
 		}
-		stretch := Range{random.Uint64N(20), 1 + random.Uint64N(20)}
+		bounds := Range{random.Uint64N(20), 1 + random.Uint64N(20)}
 		want := map[uint64]bool{}
-		for at := stretch.Offset; at < stretch.end(); at++ {
+		for at := bounds.Offset; at < bounds.end(); at++ {
 			want[at] = !hidden[at]
 		}
 		maps.DeleteFunc(want, func(_ uint64, seen bool) bool { return !seen })
 		got := map[uint64]bool{}
-		left := uncovered(stretch, others)
+		left := uncovered(bounds, others)
 		for number, r := range left {
 			require.NotZero(t, r.Length)
 			require.True(t, number == 0 || left[number-1].end() < r.Offset)
@@ -182,6 +183,6 @@ func TestUncovered(t *testing.T) {
 				got[at] = true
 			}
 		}
-		require.Equal(t, want, got, "%v without %v", stretch, others)
+		require.Equal(t, want, got, "%v without %v", bounds, others)
 	}
 }

@@ -1,5 +1,5 @@
-/* Walks over a whole context: check.h. */
-#include "check.h"
+/* Walks over a whole context: invariants.h. */
+#include "invariants.h"
 
 #include "thread.h"
 

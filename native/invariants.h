@@ -1,8 +1,8 @@
 /*
- * check.h — walks over a whole context that say what is wrong with it, for tests: only in builds with MMSB_INVARIANTS.
+ * invariants.h — walks over a whole context that say what is wrong with it, for tests: only in builds with MMSB_INVARIANTS.
  */
-#ifndef MMSB_NATIVE_CHECK_H
-#define MMSB_NATIVE_CHECK_H
+#ifndef MMSB_NATIVE_INVARIANTS_H
+#define MMSB_NATIVE_INVARIANTS_H
 
 #if defined(MMSB_INVARIANTS)
 

@@ -1,0 +1,371 @@
+/*
+ * A runtime on a simulated device. It lives for one operation, with a few streams, blocks and uses, and a model of what it has.
+ */
+#include "fuzz.h"
+
+#include <fcntl.h>
+
+enum { STREAMS = 3, BLOCKS = 6, USES = 2, BUDGET = 1 << 20 };
+
+static struct {
+    mmsb_runtime_t runtime;
+    mmsb_stream_t streams[STREAMS];
+    struct {
+        mmsb_block_t handle; /* 0 = none */
+        uint8_t *address;
+        uint64_t size;
+        uint8_t filled;
+        int uses;
+    } blocks[BLOCKS];
+    struct {
+        mmsb_use_t handle;
+        mmsb_block_t of;
+        int block, begun;
+    } uses[USES];
+    uint64_t live, ended_blocks; /* bytes; handles that are stale: the last one */
+    mmsb_stream_t ended_stream;
+    mmsb_use_t ended_use;
+    int budgeted, logged;
+} device;
+
+/* A handle that is none of this kind any more or never was. */
+static pick_t no_handle(int kind, uint64_t ended) {
+    switch (below(4)) {
+    case 0:
+        return (pick_t){0, NULL, MMSB_E_INVALID_HANDLE};
+    case 1:
+        return (pick_t){contexts[0].handle, NULL, MMSB_E_INVALID_HANDLE};
+    case 2:
+        return (pick_t){(uint64_t)kind << 60 | 1ULL << 59 | below(1000), NULL, MMSB_E_INVALID_HANDLE};
+    default:
+        return (pick_t){ended, NULL, ended != 0 ? MMSB_E_STALE_HANDLE : MMSB_E_INVALID_HANDLE};
+    }
+}
+
+static mmsb_stream_t any_stream(void) {
+    return device.streams[below(STREAMS)];
+}
+
+static void device_allocate(void) {
+    int slot = (int)below(BLOCKS);
+    uint64_t size = chance(80) ? 1 + below(200000) : below(2) * (2 * BUDGET);
+    mmsb_block_t block = UNTOUCHED;
+    void *address = NULL;
+    if (chance(15)) {
+        pick_t bad = no_handle(MMSB_KIND_STREAM, device.ended_stream);
+        CALL(mmsb_block_allocate(bad.handle, 64, 0, 0, &block, &address), bad.code);
+        bad = no_handle(MMSB_KIND_RESERVATION, 0);
+        CALL(mmsb_block_allocate(any_stream(), 64, 0, bad.handle, &block, &address), bad.handle == 0 ? MMSB_OK : bad.code);
+        if (bad.handle == 0) {
+            CALL(mmsb_block_free(block, 0, NULL), MMSB_OK);
+            device.ended_blocks = block;
+        }
+        CALL(mmsb_block_allocate(any_stream(), 64, 0, 0, NULL, &address), MMSB_E_INVALID_ARGUMENT);
+        return;
+    }
+    if (device.blocks[slot].handle != 0) {
+        return;
+    }
+    mmsb_status_t code = size == 0 ? MMSB_E_INVALID_SIZE : MMSB_OK;
+    if (device.budgeted && size > BUDGET - device.live) {
+        code = MMSB_E_LIMIT;
+    }
+    if (CALL(mmsb_block_allocate(any_stream(), size, 0, 0, &block, &address), code) == MMSB_OK) {
+        SAME((uintptr_t)address % 256, 0);
+        device.blocks[slot].handle = block;
+        device.blocks[slot].address = address;
+        device.blocks[slot].size = size;
+        device.blocks[slot].filled = (uint8_t)below(256);
+        device.live += size;
+        CALL(mmsb_stream_wait(any_stream(), MMSB_WAIT_FOREVER), MMSB_OK);
+        mmsb_use_t use;
+        mmsb_access_t access = {block, MMSB_ACCESS_WRITE, 0};
+        mmsb_stream_t stream = any_stream();
+        CALL(mmsb_use_begin(stream, &access, 1, &use, NULL), MMSB_OK);
+        CALL(mmsb_stream_fill(stream, address, device.blocks[slot].filled, size), MMSB_OK);
+        CALL(mmsb_use_end(use), MMSB_OK);
+        device.ended_use = use;
+    } else {
+        SAME(block, UNTOUCHED);
+    }
+}
+
+static void device_free(void) {
+    int slot = (int)below(BLOCKS);
+    int32_t deferred = -1;
+    if (device.blocks[slot].handle == 0 || chance(15)) {
+        pick_t bad = no_handle(MMSB_KIND_BLOCK, device.ended_blocks);
+        CALL(mmsb_block_free(bad.handle, 0, NULL), bad.handle == 0 ? MMSB_OK : bad.code);
+        return;
+    }
+    if (chance(10)) {
+        pick_t bad = no_handle(MMSB_KIND_STREAM, device.ended_stream);
+        if (bad.handle != 0) {
+            CALL(mmsb_block_free(device.blocks[slot].handle, bad.handle, NULL), bad.code);
+            return;
+        }
+    }
+    if (device.blocks[slot].uses > 0) {
+        return; /* the uses come first here: tests/c/device_test.c has the frees that wait for them */
+    }
+    CALL(mmsb_block_free(device.blocks[slot].handle, chance(50) ? 0 : any_stream(), &deferred), MMSB_OK);
+    SAME(deferred, 0);
+    device.ended_blocks = device.blocks[slot].handle;
+    device.live -= device.blocks[slot].size;
+    device.blocks[slot].handle = 0;
+}
+
+static void device_look(void) {
+    int slot = (int)below(BLOCKS);
+    mmsb_block_info_t info;
+    mmsb_block_info_init(&info);
+    if (device.blocks[slot].handle == 0) {
+        pick_t bad = no_handle(MMSB_KIND_BLOCK, device.ended_blocks);
+        CALL(mmsb_block_info(bad.handle, &info), bad.code);
+        return;
+    }
+    CALL(mmsb_block_info(device.blocks[slot].handle, &info), MMSB_OK);
+    SAME(info.address == device.blocks[slot].address && info.bytes == device.blocks[slot].size, 1);
+    SAME(info.uses, (uint32_t)device.blocks[slot].uses);
+    info.struct_size = 3;
+    CALL(mmsb_block_info(device.blocks[slot].handle, &info), MMSB_E_STRUCT_VERSION);
+    if (device.blocks[slot].uses > 0) {
+        return;
+    }
+    static uint8_t bytes[2 * BUDGET];
+    mmsb_stream_t stream = any_stream();
+    mmsb_use_t use;
+    mmsb_access_t access = {device.blocks[slot].handle, MMSB_ACCESS_READ, 0};
+    CALL(mmsb_use_begin(stream, &access, 1, &use, NULL), MMSB_OK);
+    CALL(mmsb_stream_copy(stream, bytes, device.blocks[slot].address, device.blocks[slot].size), MMSB_OK);
+    CALL(mmsb_use_end(use), MMSB_OK);
+    CALL(mmsb_stream_wait(stream, chance(50) ? MMSB_WAIT_FOREVER : UINT64_C(1000000000)), MMSB_OK);
+    SAME(bytes[0], device.blocks[slot].filled);
+    SAME(bytes[device.blocks[slot].size - 1], device.blocks[slot].filled);
+    device.ended_use = use;
+}
+
+static void device_use(void) {
+    int at = (int)below(USES), slot = (int)below(BLOCKS);
+    size_t bad_index = UNTOUCHED;
+    if (device.uses[at].handle != 0) {
+        mmsb_use_t use = device.uses[at].handle;
+        if (!device.uses[at].begun && chance(50)) {
+            CALL(mmsb_use_end(use), MMSB_E_INVALID_STATE);
+            if (device.blocks[device.uses[at].block].handle != device.uses[at].of) {
+                CALL(mmsb_use_begin_recorded(use), MMSB_E_STALE_HANDLE);
+                return;
+            }
+            CALL(mmsb_use_begin_recorded(use), MMSB_OK);
+            device.uses[at].begun = 1;
+            device.blocks[device.uses[at].block].uses++;
+            CALL(mmsb_use_begin_recorded(use), MMSB_E_INVALID_STATE);
+            return;
+        }
+        if (device.uses[at].begun && chance(50)) {
+            CALL(mmsb_use_end(use), MMSB_OK);
+        } else {
+            CALL(mmsb_use_abort(use), MMSB_OK);
+        }
+        CALL(mmsb_use_end(use), MMSB_E_STALE_HANDLE);
+        device.blocks[device.uses[at].block].uses -= device.uses[at].begun;
+        device.ended_use = use;
+        device.uses[at].handle = 0;
+        return;
+    }
+    mmsb_use_t use = UNTOUCHED;
+    if (device.blocks[slot].handle == 0) {
+        pick_t bad = no_handle(MMSB_KIND_BLOCK, device.ended_blocks);
+        mmsb_access_t access = {bad.handle, MMSB_ACCESS_READ, 0};
+        CALL(mmsb_use_begin(any_stream(), &access, 1, &use, &bad_index), bad.code);
+        SAME(bad_index, 0);
+        bad = no_handle(MMSB_KIND_USE, device.ended_use);
+        CALL(chance(50) ? mmsb_use_end(bad.handle) : mmsb_use_abort(bad.handle), bad.code);
+        CALL(mmsb_use_add(bad.handle, 0, MMSB_ACCESS_READ), bad.code);
+        CALL(mmsb_use_record(any_stream(), 2, &use), MMSB_E_INVALID_ARGUMENT);
+        return;
+    }
+    /* Reads only: of one block there may be several, on any streams. */
+    mmsb_access_t access = {device.blocks[slot].handle, chance(85) ? MMSB_ACCESS_READ : MMSB_ACCESS_READ_WRITE + 1, 0};
+    mmsb_status_t code = access.access == MMSB_ACCESS_READ ? MMSB_OK : MMSB_E_INVALID_ARGUMENT;
+    if (chance(50)) {
+        CALL(mmsb_use_begin(any_stream(), &access, 1, &use, NULL), code);
+        device.uses[at].begun = 1;
+    } else {
+        CALL(mmsb_use_record(any_stream(), 1, &use), MMSB_OK);
+        CALL(mmsb_use_add(use, 0, MMSB_ACCESS_WRITE), MMSB_OK);
+        if (CALL(mmsb_use_add(use, access.block, access.access), code) != MMSB_OK) {
+            CALL(mmsb_use_abort(use), MMSB_OK);
+        }
+        device.uses[at].begun = 0;
+    }
+    if (code == MMSB_OK) {
+        device.uses[at].handle = use;
+        device.uses[at].of = device.blocks[slot].handle;
+        device.uses[at].block = slot;
+        device.blocks[slot].uses += device.uses[at].begun;
+    }
+}
+
+static void device_stream(void) {
+    mmsb_stream_t stream = any_stream(), other = UNTOUCHED;
+    pick_t bad = no_handle(MMSB_KIND_STREAM, device.ended_stream);
+    void *native = NULL;
+    uint8_t byte = 0;
+    switch (below(7)) {
+    case 0:
+        CALL(mmsb_stream_native(stream, &native), MMSB_OK);
+        SAME(native != NULL, 1);
+        CALL(mmsb_stream_native(bad.handle, &native), bad.code);
+        break;
+    case 1: {
+        mmsb_ticket_t ticket;
+        CALL(mmsb_stream_record(stream, &ticket), MMSB_OK);
+        CALL(mmsb_stream_after(any_stream(), ticket), MMSB_OK);
+        CALL(mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER), MMSB_OK);
+        CALL(mmsb_ticket_destroy(ticket), MMSB_OK);
+        CALL(mmsb_stream_after(stream, ticket), MMSB_E_STALE_HANDLE);
+        CALL(mmsb_stream_record(stream, NULL), MMSB_E_INVALID_ARGUMENT);
+        break;
+    }
+    case 2:
+        CALL(mmsb_stream_wrap(device.runtime, NULL, &other), MMSB_OK);
+        CALL(mmsb_stream_wrap(device.runtime, NULL, &other), MMSB_E_ALREADY_EXISTS);
+        CALL(mmsb_stream_destroy(other), MMSB_OK);
+        CALL(mmsb_stream_destroy(other), MMSB_E_STALE_HANDLE);
+        break;
+    case 3:
+        CALL(mmsb_stream_create(device.runtime, 7, &other), MMSB_E_INVALID_ARGUMENT);
+        CALL(mmsb_stream_create(device.runtime, chance(50) ? 0 : -1, &other), MMSB_E_LIMIT);
+        CALL(mmsb_stream_destroy(bad.handle), bad.handle == 0 ? MMSB_OK : bad.code);
+        break;
+    case 4: {
+        int at = (int)below(STREAMS);
+        CALL(mmsb_stream_destroy(device.streams[at]), MMSB_OK);
+        device.ended_stream = device.streams[at];
+        CALL(mmsb_stream_create(device.runtime, 0, &device.streams[at]), MMSB_OK);
+        break;
+    }
+    case 5:
+        CALL(mmsb_stream_copy(stream, NULL, &byte, 1), MMSB_E_INVALID_ARGUMENT);
+        CALL(mmsb_stream_copy(stream, &byte, &byte, UINT64_MAX), MMSB_E_INVALID_ARGUMENT);
+        CALL(mmsb_stream_fill(stream, &byte, 1, 1), MMSB_E_INVALID_ARGUMENT); /* memory of the host */
+        CALL(mmsb_stream_fill(stream, NULL, 1, 1), MMSB_E_INVALID_ARGUMENT);
+        break;
+    default:
+        CALL(mmsb_stream_wait(bad.handle, 0), bad.code);
+        CALL(mmsb_stream_wait(stream, MMSB_WAIT_FOREVER), MMSB_OK);
+        CALL(mmsb_stream_wait(stream, 0), MMSB_OK);
+    }
+}
+
+static void device_runtime(void) {
+    pick_t bad = no_handle(MMSB_KIND_RUNTIME, 0);
+    mmsb_runtime_stats_t stats;
+    mmsb_runtime_stats_init(&stats);
+    uint64_t left = UNTOUCHED;
+    switch (below(5)) {
+    case 0:
+        CALL(mmsb_runtime_stats(device.runtime, &stats), MMSB_OK);
+        SAME(stats.live, device.live);
+        SAME(stats.outstanding, stats.live + stats.pending);
+        SAME(stats.streams, STREAMS);
+        SAME(device.budgeted ? stats.budget : stats.budget + BUDGET, BUDGET);
+        CALL(mmsb_runtime_stats(bad.handle, &stats), bad.code);
+        stats.reserved[3] = 1;
+        CALL(mmsb_runtime_stats(device.runtime, &stats), MMSB_E_STRUCT_VERSION);
+        break;
+    case 1:
+        CALL(mmsb_runtime_reap(device.runtime), MMSB_OK);
+        CALL(mmsb_runtime_trim(device.runtime, below(1 << 20)), MMSB_OK);
+        CALL(mmsb_runtime_reap(bad.handle), bad.code);
+        CALL(mmsb_runtime_trim(bad.handle, 0), bad.code);
+        break;
+    case 2: {
+        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        CALL(mmsb_runtime_log_write(device.runtime, null), device.logged ? MMSB_OK : MMSB_E_INVALID_STATE);
+        close(null);
+        break;
+    }
+    case 3: {
+        mmsb_tag_t tag, again;
+        mmsb_tag_stats_t of;
+        CALL(mmsb_tag_of("fuzz", &tag), MMSB_OK);
+        CALL(mmsb_tag_of("fuzz", &again), MMSB_OK);
+        SAME(tag, again);
+        CALL(mmsb_tag_of("\xFF\xFE", &tag), MMSB_E_INVALID_ARGUMENT);
+        CALL(mmsb_tag_of(NULL, &tag), MMSB_E_INVALID_ARGUMENT);
+        CALL(mmsb_runtime_tag_stats(device.runtime, 0, &of), MMSB_OK);
+        SAME(of.live >= device.live, 1);
+        CALL(mmsb_runtime_tag_stats(device.runtime, 1 << 30, &of), MMSB_E_INVALID_ARGUMENT);
+        break;
+    }
+    default: {
+        mmsb_reservation_t reservation = UNTOUCHED;
+        uint64_t bytes = 1 + below(1000);
+        mmsb_status_t code = !device.budgeted ? MMSB_E_INVALID_STATE : bytes > BUDGET - device.live ? MMSB_E_LIMIT : MMSB_OK;
+        if (CALL(mmsb_reservation_create(device.runtime, bytes, &reservation), code) == MMSB_OK) {
+            CALL(mmsb_reservation_destroy(reservation, &left), MMSB_OK);
+            SAME(left, bytes);
+            CALL(mmsb_reservation_destroy(reservation, &left), MMSB_E_STALE_HANDLE);
+        }
+        CALL(mmsb_reservation_destroy(0, NULL), MMSB_OK);
+    }
+    }
+}
+
+void fuzz_device(void) {
+    static void (*const steps[])(void) = {device_allocate, device_allocate, device_free,   device_look,
+                                          device_use,      device_use,      device_stream, device_runtime};
+    mmsb_context_t context = contexts[any_context()].handle;
+    mmsb_device_info_t devices[2];
+    size_t count = UNTOUCHED;
+    memset(&device, 0, sizeof device);
+    mmsb_runtime_options_t options;
+    mmsb_runtime_options_init(&options);
+    if (chance(20)) {
+        pick_t bad = bad_handle(MMSB_KIND_CONTEXT);
+        CALL(mmsb_device_list(bad.handle, devices, 2, &count), bad.code);
+        CALL(mmsb_runtime_shared(bad.handle, 0, &device.runtime), bad.code);
+        CALL(mmsb_runtime_create(bad.handle, 0, NULL, &device.runtime), bad.code);
+        CALL(mmsb_runtime_create(context, no_device(), NULL, &device.runtime), MMSB_E_NO_DEVICE);
+        CALL(mmsb_runtime_shared(context, no_device(), &device.runtime), MMSB_E_NO_DEVICE);
+        options.streams = 0;
+        CALL(mmsb_runtime_create(context, 0, &options, &device.runtime), MMSB_E_INVALID_ARGUMENT);
+        options.streams = 1;
+        options.ledger = "";
+        CALL(mmsb_runtime_create(context, 0, &options, &device.runtime), MMSB_E_INVALID_ARGUMENT);
+        options.reserved[1] = 1;
+        CALL(mmsb_runtime_create(context, 0, &options, &device.runtime), MMSB_E_STRUCT_VERSION);
+        CALL(mmsb_runtime_destroy(0), MMSB_OK);
+        return;
+    }
+    CALL(mmsb_device_list(context, devices, 2, &count), MMSB_OK);
+    SAME(count == 1 && devices[0].simulated == 1 && devices[0].ordinal == 0, 1);
+    mmsb_runtime_t shared, again;
+    CALL(mmsb_runtime_shared(context, 0, &shared), MMSB_OK);
+    CALL(mmsb_runtime_shared(context, 0, &again), MMSB_OK);
+    SAME(shared, again);
+    CALL(mmsb_runtime_destroy(shared), MMSB_E_INVALID_STATE);
+    options.streams = STREAMS;
+    device.budgeted = chance(50);
+    device.logged = chance(50);
+    options.budget = device.budgeted ? BUDGET : 0;
+    options.log_events = device.logged ? 1 + below(100) : 0;
+    options.guard_every = chance(30) ? 1 + below(3) : 0;
+    CALL(mmsb_runtime_create(context, 0, &options, &device.runtime), MMSB_OK);
+    for (int i = 0; i < STREAMS; i++) {
+        CALL(mmsb_stream_create(device.runtime, 0, &device.streams[i]), MMSB_OK);
+    }
+    for (uint64_t i = 20 + below(40); i > 0; i--) {
+        steps[below(sizeof steps / sizeof steps[0])]();
+    }
+    CALL(mmsb_runtime_destroy(device.runtime), MMSB_OK);
+    CALL(mmsb_runtime_reap(device.runtime), MMSB_E_STALE_HANDLE);
+    CALL(mmsb_stream_wait(any_stream(), 0), MMSB_E_STALE_HANDLE);
+    for (int i = 0; i < BLOCKS; i++) {
+        if (device.blocks[i].handle != 0) {
+            CALL(mmsb_block_free(device.blocks[i].handle, 0, NULL), MMSB_E_STALE_HANDLE);
+        }
+    }
+}

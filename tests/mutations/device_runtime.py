@@ -1,0 +1,76 @@
+"""Bugs in the device runtime: in its order of work and in its accounts. Programs of few streams, random programs, or the recount
+of what is charged must show each."""
+
+from mutation import Mutant
+from subject import Go
+
+DEVICE_RUNTIME = Go(
+    name="device-runtime",
+    folders=("gpu/runtime",),
+    package="gpu/runtime",
+    mode="^(TestAccountsAreKept|TestAllInterleavings|TestRandomSchedules)$",
+    sound=("^(TestAccountsAreKept|TestAllInterleavings|TestRandomSchedules)$",),
+    environment={"MMSB_EVERY": "37", "MMSB_SCHEDULES": "10000", "MMSB_SEED": "1"},
+    mutants=(
+        Mutant(
+            "missing-wait", "no stream ever waits for another",
+            "waitFor", "p.number == 0", "true",
+        ),
+        Mutant(
+            "mark-counts-too-much", "an event is taken to cover one point more than it does",
+            "markNow", "number := s.queued.Load()", "number := s.queued.Load() + 1",
+        ),
+        Mutant(
+            "reaps-too-early", "memory counts as released although the device has not come past the free",
+            "Stream.reap", "past, err := r.device.QueryEvent(m.event)", "past, err := r.device.QueryEvent(m.event); past = true",
+        ),
+        Mutant(
+            "generation-stays", "the next block of a slot has the handle of the last one",
+            "block.begin", "b.generation++", "b.generation = 1",
+        ),
+        Mutant(
+            "allocation-is-no-write", "another stream's first use does not wait for the allocation",
+            "block.begin", "b.write = stream.next()", "b.write = point{}",
+        ),
+        Mutant(
+            "open-uses-ignored", "conflicting uses may be open together: one does not know of the other's work",
+            "beginUse", "open.stream != s", "false",
+        ),
+        Mutant(
+            "writer-ignores-readers", "a write does not wait for the reads before it",
+            "beginUse", "if access&Write != 0 {", "if false {",
+        ),
+        Mutant(
+            "write-forgotten", "neither reads nor writes wait for the write before them",
+            "block.endUse", "b.write = p", "",
+        ),
+        Mutant(
+            "read-forgotten", "nobody waits for a read",
+            "block.endUse", "b.reads = append(b.reads, p)", "b.reads = b.reads[:0]",
+        ),
+        Mutant(
+            "one-reader-only", "a second reader takes the first one's place",
+            "block.endUse", "b.reads = append(b.reads, p)", "b.reads = append(b.reads[:0], p)",
+        ),
+        Mutant(
+            "free-does-not-wait", "a free goes ahead of work that is being queued",
+            "Free", "len(b.open) > 0", "false",
+        ),
+        Mutant(
+            "free-ignores-readers", "a free does not wait for reads",
+            "queueFree", "err = b.waitForReads(s)", "",
+        ),
+        Mutant(
+            "free-ignores-writer", "a free does not wait for the last write",
+            "queueFree", "err = s.waitFor(b.write)", "",
+        ),
+        Mutant(
+            "ledger-drifts", "released bytes stay counted",
+            "Budget.Released", "b.ledger.Give(memory.Bytes)", "",
+        ),
+        Mutant(
+            "failure-stays-charged", "what a failed allocation had charged stays charged",
+            "Budget.Allocate", "b.ledger.Give(request.Bytes)", "",
+        ),
+    ),
+)  # fmt: skip

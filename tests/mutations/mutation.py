@@ -1,0 +1,178 @@
+"""Mutants: the library's source with one bug planted, in copies that only a test builds.
+
+A mutant is tied to the name of a function, in whatever file of its folders it lies, and to a text inside that function, compared
+token by token: neither formatting nor a move to another file matters. What is not there exactly once raises MisfitError.
+
+All mutants of a subject share one build. Each function with mutants begins with a copy of its body for each of them, which runs
+where the environment's MMSB_MUTANT has the mutant's number:
+
+    int f(int x) {                 int f(int x) {
+        return x + 1;      →           if (mmsb__mutant == 3) { return x - 1; }
+    }                                  return x + 1;
+                                   }
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    bug: str  # in one sentence
+    function: str  # NAME, or TYPE.NAME for a Go method
+    find: str  # is in the function's body once
+    replace: str
+    mode: str = ""  # which of the subject's tests must catch it, where not all are to look
+    harmless: bool = False  # no bug, but what mutants of the subject share: no test may fail
+
+
+class MisfitError(Exception):
+    """A mutant no longer applies: the source has changed, and the catalogue must follow."""
+
+
+@dataclass(frozen=True)
+class Token:
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    name: str
+    file: Path
+    body: Sequence[Token]  # between the braces
+    start: int  # of the text between the braces
+    end: int
+    returns_nothing: bool
+
+
+SPACE = r"\s+|\\\n|//[^\n]*|/\*.*?\*/"
+TOKEN = re.compile(rf"(?:{SPACE})|(\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|`[^`]*`|\w+|.)", re.DOTALL)
+DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.MULTILINE)
+
+
+def tokens(text: str) -> list[Token]:
+    return [Token(match[1], *match.span(1)) for match in TOKEN.finditer(text) if match[1]]
+
+
+def closing(code: Sequence[Token], at: int) -> int:
+    """Where the bracket at a place is closed."""
+    depth = 0
+    for i in range(at, len(code)):
+        depth += code[i].text in ("(", "{", "[")
+        depth -= code[i].text in (")", "}", "]")
+        if depth == 0:
+            return i
+    raise MisfitError(f"the bracket {code[at].text} at {code[at].start} is never closed")
+
+
+def go_functions(text: str, file: Path) -> Iterator[Function]:
+    code, at = tokens(text), 0
+    while at < len(code) - 1:
+        if code[at].text == "{":
+            at = closing(code, at) + 1
+            continue
+        at += 1
+        if code[at - 1].text != "func":
+            continue
+        receiver = ""
+        if code[at].text == "(":
+            end = closing(code, at)
+            words = [token.text for token in code[at:end] if token.text.isidentifier()]
+            receiver = words[min(1, len(words) - 1)] + "." if words else ""
+            at = end + 1
+        name = code[at].text
+        parameters = at + 1
+        if code[parameters].text == "[":
+            parameters = closing(code, parameters) + 1
+        if not name.isidentifier() or code[parameters].text != "(":
+            continue
+        after = begin = closing(code, parameters) + 1
+        while code[begin].text != "{" or code[begin - 1].text in ("interface", "struct"):
+            begin = closing(code, begin) + 1 if code[begin].text in ("(", "{", "[") else begin + 1
+        at = closing(code, begin)
+        yield Function(receiver + name, file, code[begin + 1 : at], code[begin].end, code[at].start, begin == after)
+
+
+def c_functions(text: str, file: Path) -> Iterator[Function]:
+    # Directives stand outside of blocks and in them: as blanks they are in nobody's way, and offsets stay.
+    code = tokens(DIRECTIVE.sub(lambda match: " " * len(match[0]), text))
+    at = 0
+    name = 0  # what stands before the last parentheses outside of blocks
+    while at < len(code):
+        token = code[at]
+        if token.text == "(":
+            name = name if code[at - 1].text == "__attribute__" else at - 1
+            at = closing(code, at)
+        elif token.text == "{":
+            end = closing(code, at)
+            if code[at - 1].text == ")":
+                nothing = code[name - 1].text == "void"
+                body = tokens_between(text, token.end, code[end].start)
+                yield Function(code[name].text, file, body, token.end, code[end].start, nothing)
+            at = end
+        at += 1
+
+
+def tokens_between(text: str, start: int, end: int) -> list[Token]:
+    return [Token(token.text, token.start + start, token.end + start) for token in tokens(text[start:end])]
+
+
+FUNCTIONS = {"Go": go_functions, "C": c_functions}
+SWITCH = {"Go": ("if mmsbMutant == {} {{", "return\n"), "C": ("if (mmsb__mutant == {}) {{", "return;\n")}
+
+
+def place(mutant: Mutant, functions: Sequence[Function]) -> Function:
+    """The one function that a mutant names; a method also by its name alone, where no function has it."""
+    named = [f for f in functions if f.name == mutant.function] or [
+        f for f in functions if f.name.rpartition(".")[2] == mutant.function
+    ]
+    if len(named) != 1:
+        where = ", ".join(f"{f.name} in {f.file}" for f in named) or "none"
+        raise MisfitError(f"{mutant.name}: one function {mutant.function} is wanted, there are: {where}")
+    return named[0]
+
+
+def mutated(mutant: Mutant, function: Function, text: str) -> str:
+    """A function's body with the bug."""
+    code = [token.text for token in function.body]
+    wanted = [token.text for token in tokens(mutant.find)]
+    found = [at for at in range(len(code) - len(wanted) + 1) if code[at : at + len(wanted)] == wanted]
+    if len(found) != 1 or not wanted:
+        where = f"{function.name} in {function.file}"
+        raise MisfitError(f"{mutant.name}: {where} has {len(found)} times what is to be there once: {mutant.find}")
+    # A statement that goes leaves its semicolon: it may be the only one of an if.
+    replace = mutant.replace or (";" if wanted[-1] == ";" else "")
+    first, last = function.body[found[0]], function.body[found[0] + len(wanted) - 1]
+    return text[function.start : first.start] + replace + text[last.end : function.end]
+
+
+def plant(language: str, files: Sequence[Path], mutants: Sequence[Mutant]) -> dict[Path, str]:
+    """The changed files with all mutants, numbered from 1 on. Raises MisfitError with a line for each that does not fit."""
+    texts = {file: file.read_text(encoding="utf-8") for file in files}
+    functions = [function for file in files for function in FUNCTIONS[language](texts[file], file)]
+    switch, leave = SWITCH[language]
+    bodies: dict[Function, str] = {}
+    problems = []
+    for number, mutant in enumerate(mutants, 1):
+        try:
+            function = place(mutant, functions)
+            body = mutated(mutant, function, texts[function.file])
+        except MisfitError as problem:
+            problems.append(str(problem))
+            continue
+        end = leave if function.returns_nothing else ""
+        bodies[function] = bodies.get(function, "") + f"\n{switch.format(number)}{body}\n{end}}}\n"
+    if problems:
+        raise MisfitError("\n".join(problems))
+    changed = {function.file: texts[function.file] for function in bodies}
+    for function in sorted(bodies, key=lambda function: -function.start):
+        text = changed[function.file]
+        changed[function.file] = text[: function.start] + bodies[function] + text[function.start :]
+    return changed

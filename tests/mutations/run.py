@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""run.py [-v] [NAME...]: builds the subjects of the catalogue, and runs their tests without a bug and with each: every bug must
+be caught. NAME is a subject or a mutant. -v says what caught each.
+
+Ends with `planted bugs: caught N of N` and, where each run is a test, `N passed, M failed`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from captures import CAPTURES
+from device_runtime import DEVICE_RUNTIME
+from ids import IDS
+from mutation import MisfitError
+from pages import PAGES
+from subject import ROOT, C, Go
+
+SUBJECTS: list[Go | C] = [IDS, DEVICE_RUNTIME, PAGES, CAPTURES]
+
+WORK = ROOT / "build/mutations"
+TOOK_TOO_LONG = 124  # exit status of timeout; a test that hangs has shown nothing
+SAYS_WHY = re.compile(r"not true: .*|--- FAIL: .*|panic: .*|fatal error: .*")
+
+
+class Tally:
+    def __init__(self) -> None:
+        self.passed = self.failed = 0
+        self.bugs = {"Go": 0, "C": 0}
+        self.caught = {"Go": 0, "C": 0}
+
+    def count(self, good: bool, fault: str) -> None:
+        if good:
+            self.passed += 1
+        else:
+            self.failed += 1
+            print(f"FAILED: {fault}", flush=True)
+
+
+def execute(subject: Go | C, work: Path, number: int, mode: str, seed: int) -> tuple[int, str]:
+    """The exit status and the output of a run with a mutant; 0 is none."""
+    looking = number > 0 and not subject.mutants[number - 1].harmless
+    command, folder = subject.command(work, mode, seed, looking)
+    limit = subject.seconds if looking else max(subject.seconds, subject.patience)
+    result = subprocess.run(
+        ["timeout", "-k", "5", str(limit), *command],
+        cwd=folder, env={**os.environ, **subject.environment, "MMSB_MUTANT": str(number)},
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    )  # fmt: skip
+    return result.returncode, result.stdout
+
+
+def look_for(subject: Go | C, work: Path, number: int, mode: str) -> str:
+    """What caught a mutant, which is looked for until the subject's patience ends; nothing where it was not caught."""
+    end, seed = time.monotonic() + subject.patience, 1
+    while True:
+        status, output = execute(subject, work, number, mode, seed)
+        if status not in (0, TOOK_TOO_LONG):
+            return f"run {seed}: {(SAYS_WHY.findall(output) or [f'exit status {status}'])[-1]}"
+        if time.monotonic() >= end:
+            return ""
+        seed += 1
+
+
+def run_subject(subject: Go | C, names: set[str], tally: Tally, verbose: bool) -> None:
+    chosen = [
+        (number, mutant)
+        for number, mutant in enumerate(subject.mutants, 1)
+        if not names or subject.name in names or mutant.name in names
+    ]
+    if not chosen:
+        return
+    work = WORK / subject.name
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    start = time.monotonic()
+    try:
+        subject.build(work)
+    except (MisfitError, subprocess.CalledProcessError) as problem:
+        why = problem if isinstance(problem, MisfitError) else f"{problem.cmd[0]} failed"
+        tally.count(False, f"{subject.name} cannot be built\n{why}")
+        return
+    sound = [(0, f"no bug, mode {mode}", mode) for mode in subject.sound]
+    sound += [(number, mutant.bug, mutant.mode or subject.mode) for number, mutant in chosen if mutant.harmless]
+    for number, what, mode in sound:
+        status, output = execute(subject, work, number, mode, 1)
+        tally.count(status == 0, f"{subject.name}: {what}: exit status {status}\n{output}")
+    for number, mutant in chosen:
+        if mutant.harmless:
+            continue
+        before = time.monotonic()
+        caught = look_for(subject, work, number, mutant.mode or subject.mode)
+        tally.bugs[subject.language] += 1
+        tally.caught[subject.language] += bool(caught)
+        tally.count(bool(caught), f"not caught: {subject.name}: {mutant.name}: {mutant.bug}")
+        if caught and verbose:
+            print(f"{time.monotonic() - before:6.1f} s  {subject.name}: {mutant.name}: {caught}", flush=True)
+    print(f"{subject.name}: {len(chosen)} mutants, {time.monotonic() - start:.0f} s", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-v", action="store_true", dest="verbose")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    arguments = parser.parse_args()
+    names = set(arguments.names)
+    unknown = names - {subject.name for subject in SUBJECTS} - {mutant.name for subject in SUBJECTS for mutant in subject.mutants}
+    if unknown:
+        parser.error("in no catalogue: " + ", ".join(sorted(unknown)))
+    tally = Tally()
+    for subject in SUBJECTS:
+        run_subject(subject, names, tally, arguments.verbose)
+    for language, bugs in tally.bugs.items():
+        print(f"planted bugs in {language}: caught {tally.caught[language]} of {bugs}")
+    print(f"planted bugs: caught {sum(tally.caught.values())} of {sum(tally.bugs.values())}")
+    print(f"{tally.passed} passed, {tally.failed} failed")
+    return 1 if tally.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

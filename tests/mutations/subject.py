@@ -1,0 +1,113 @@
+"""Subjects: the mutants of one part of the library, with how their build is made and run."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mutation import Mutant, plant
+
+ROOT = Path(__file__).resolve().parents[2]
+
+GO_SWITCH = """package {}
+
+import (
+	"os"
+	"strconv"
+)
+
+var mmsbMutant, _ = strconv.Atoi(os.Getenv("MMSB_MUTANT"))
+"""
+
+C_SWITCH = """#include <stdlib.h>
+int mmsb__mutant;
+__attribute__((constructor(101))) static void choose(void) {
+    const char *number = getenv("MMSB_MUTANT");
+    mmsb__mutant = number ? atoi(number) : 0;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Go:
+    """Tests of a package, built with `-overlay`. A mode is a pattern of -test.run."""
+
+    name: str
+    folders: Sequence[str]  # where the functions are
+    package: str  # whose tests must catch the mutants
+    mutants: Sequence[Mutant]
+    mode: str
+    sound: Sequence[str]  # modes that must pass without a bug
+    tries: int = 1  # how often the tests look, for what is found by chance
+    seconds: int = 600  # of one run
+    patience: int = 0
+    environment: dict[str, str] = field(default_factory=dict)
+    language = "Go"
+
+    def files(self) -> list[Path]:
+        files = (file for folder in self.folders for file in sorted((ROOT / folder).glob("*.go")))
+        return [file for file in files if not file.name.endswith("_test.go")]
+
+    def build(self, work: Path) -> None:
+        replace = {}
+        for file, text in plant(self.language, self.files(), self.mutants).items():
+            package = re.search(r"^package (\w+)", text, re.MULTILINE)
+            assert package
+            for original, changed in ((file, text), (file.with_name("mutant_switch.go"), GO_SWITCH.format(package[1]))):
+                copy = work / original.relative_to(ROOT)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_text(changed, encoding="utf-8")
+                replace[str(original)] = str(copy)
+        (work / "overlay.json").write_text(json.dumps({"Replace": replace}), encoding="utf-8")
+        command = ["go", "test", "-c", "-overlay", str(work / "overlay.json"), "-o", str(work / "test"), "./" + self.package]
+        subprocess.run(command, cwd=ROOT, check=True)
+
+    def command(self, work: Path, mode: str, seed: int, looking: bool) -> tuple[list[str], Path]:
+        count = self.tries if looking else 1
+        return [str(work / "test"), f"-test.run={mode}", "-test.failfast", f"-test.count={count}"], ROOT / self.package
+
+
+@dataclass(frozen=True)
+class C:
+    """A program of native/tests, built with copies of native/ and without Go. A mode is its first argument, its second a seed."""
+
+    name: str
+    program: str
+    mutants: Sequence[Mutant]
+    mode: str
+    sound: Sequence[str]  # modes that must pass without a bug
+    seconds: int = 120  # of one run
+    patience: int = 0  # for how many seconds a bug is looked for, each time with another seed; 0: it shows at once
+    environment: dict[str, str] = field(default_factory=dict)
+    language = "C"
+
+    def files(self) -> list[Path]:
+        """Those that call nothing of Go."""
+        files = sorted((ROOT / "native").glob("*.[ch]"))
+        return [file for file in files if "_cgo_export.h" not in file.read_text(encoding="utf-8")]
+
+    def build(self, work: Path) -> None:
+        changed = plant(self.language, self.files(), self.mutants)
+        (work / "native").mkdir()
+        for file in self.files():
+            text = changed.get(file)
+            copy = work / "native" / file.name
+            if text is None:
+                shutil.copy(file, copy)
+            else:
+                copy.write_text("extern int mmsb__mutant;\n" + text, encoding="utf-8")
+        shutil.copytree(ROOT / "native/tests", work / "native/tests")
+        (work / "tests").symlink_to(ROOT / "tests")
+        (work / "native/mutant_switch.c").write_text(C_SWITCH, encoding="utf-8")
+        sources = sorted((work / "native").glob("*.c"))
+        test = work / "native/tests" / self.program
+        flags = ["-std=gnu11", "-O0", "-w", "-pthread", f"-I{ROOT / 'include'}", f"-I{work / 'native'}"]
+        subprocess.run(["gcc", *flags, test, *sources, "-o", work / "test", "-ldl", "-lm"], check=True)
+
+    def command(self, work: Path, mode: str, seed: int, looking: bool) -> tuple[list[str], Path]:
+        return [str(work / "test"), mode, str(seed)], ROOT
