@@ -258,7 +258,7 @@ test-asan: $(C_TESTS:%=build/c-asan/%.run) ## the same under AddressSanitizer, t
 # fences, which ThreadSanitizer does not model: -Wno-tsan.
 NATIVE_TESTS := $(patsubst native/tests/%,%,$(wildcard native/tests/*_test.c))
 NATIVE_FILES := $(shell grep -L _cgo_export.h native/*.c)
-build/tsan/%.run: native/tests/% $(NATIVE_FILES) $(wildcard native/*.h native/tests/*.h) include/mmsb.h
+build/tsan/%.run: native/tests/% $(NATIVE_FILES) $(wildcard native/*.h) tests/check.h include/mmsb.h
 	@mkdir -p $(@D)
 	@gcc -std=gnu11 -fsanitize=thread $(C_FLAGS) $(INVARIANTS) -Wno-tsan -Inative $< $(NATIVE_FILES) -o $@ -ldl -lm
 
