@@ -1,6 +1,6 @@
 /*
- * assert.h — what must always hold, checked in builds for tests: with -DMMSB_INVARIANTS, which the Go tag `invariants` sets, too. Elsewhere
- * the condition is compiled, but not evaluated.
+ * assert.h — what must always hold, checked in builds for tests: with -DMMSB_INVARIANTS, which the Go tag `invariants` sets, too.
+ * Elsewhere the condition is compiled, but not evaluated.
  */
 #ifndef MMSB_NATIVE_ASSERT_H
 #define MMSB_NATIVE_ASSERT_H

@@ -56,7 +56,8 @@ func ApplyRuns(pages, offsets []uint64, length uint64, bytes []byte) int32 {
 	pinned.Pin(&bytes[0])
 	runs := C.mmsb_page_runs_t{
 		struct_size: C.sizeof_mmsb_page_runs_t, uniform_length: C.uint64_t(length), count: C.uint64_t(len(pages)),
-		pages: (*C.mmsb_page_t)(unsafe.Pointer(&pages[0])), offsets: (*C.uint64_t)(unsafe.Pointer(&offsets[0])), payload: unsafe.Pointer(&bytes[0]),
+		pages: (*C.mmsb_page_t)(unsafe.Pointer(&pages[0])), offsets: (*C.uint64_t)(unsafe.Pointer(&offsets[0])),
+		payload: unsafe.Pointer(&bytes[0]),
 	}
 	return int32(C.mmsb__page_apply_runs(&runs, nil))
 }

@@ -91,8 +91,8 @@ type Capture struct{ capture *C.mmsb__capture_t }
 
 // BeginCapture begins; Settle must follow, under no lock. base nil captures everything. The error is the thread's last one.
 func BeginCapture(context uint32, leaves, used []uint32, base *Base, copyLimit uint64, refusePinned bool) (Capture, bool) {
-	capture := C.mmsb__capture_begin(C.uint32_t(context), (*C.uint32_t)(unsafe.SliceData(leaves)), (*C.uint32_t)(unsafe.SliceData(used)),
-		C.uint32_t(len(leaves)), (**C.mmsb__saved_t)(unsafe.Pointer(base)), C.uint64_t(copyLimit), C.int(flag(refusePinned)))
+	capture := C.mmsb__capture_begin(C.uint32_t(context), (*C.uint32_t)(unsafe.SliceData(leaves)),
+		(*C.uint32_t)(unsafe.SliceData(used)), C.uint32_t(len(leaves)), (**C.mmsb__saved_t)(unsafe.Pointer(base)), C.uint64_t(copyLimit), C.int(flag(refusePinned)))
 	return Capture{capture}, capture != nil
 }
 
@@ -134,10 +134,12 @@ func (l Large) Metadata() []byte {
 	return unsafe.Slice((*byte)(l.large.metadata), int(l.large.metadata_length))
 }
 
-// Part puts those granules of a part whose bits are set, as they were at the moment, where they lie in a buffer with room for ChunkBytes; parts
-// of the mask follow those of the bytes. It returns the part's length; 0 is a failure, and the error is the thread's last one.
+// Part puts those granules of a part whose bits are set, as they were at the moment, where they lie in a buffer with room for
+// ChunkBytes; parts of the mask follow those of the bytes. It returns the part's length; 0 is a failure, and the error is the
+// thread's last one.
 func (c Capture) Part(l Large, part int, granules uint64, buffer []byte) int {
-	return int(C.mmsb__capture_part(c.capture, l.large, C.uint32_t(part), C.uint64_t(granules), (*C.uint8_t)(unsafe.SliceData(buffer))))
+	return int(C.mmsb__capture_part(c.capture, l.large, C.uint32_t(part), C.uint64_t(granules),
+		(*C.uint8_t)(unsafe.SliceData(buffer))))
 }
 
 // Skip says that a part is as the base has it.

@@ -1,9 +1,10 @@
 /*
- * capture.h — the pages of a context as they were at one moment, while writers go on, as the saver sees them. Snapshots are made of it. What
- * writers do: preimage.h.
+ * capture.h — the pages of a context as they were at one moment, while writers go on, as the saver sees them. Snapshots are made
+ * of it. What writers do: preimage.h.
  *
- * The moment is the store that turns the context's capture on. The saver copies each page and puts the lines that writers have kept back into
- * its copy. Pages of up to MMSB__CHUNK_BYTES are captured whole; of longer ones each chunk apart, so that nobody waits for more than one.
+ * The moment is the store that turns the context's capture on. The saver copies each page and puts the lines that writers have
+ * kept back into its copy. Pages of up to MMSB__CHUNK_BYTES are captured whole; of longer ones each chunk apart, so that nobody
+ * waits for more than one.
  */
 #ifndef MMSB_NATIVE_CAPTURE_H
 #define MMSB_NATIVE_CAPTURE_H
@@ -47,9 +48,9 @@ typedef struct mmsb__capture_stats {
     uint64_t copied_bytes, copied_peak, waits, waited_ns, compared_bytes;
 } mmsb__capture_stats_t;
 
-/* Begins: the moment lies in this call. The caller lets nobody take leaves for the context meanwhile. leaves are those of the context,
- * used says how many records of each are in use. base: by leaf what the base has, NULL = everything is captured; a commit makes it
- * mmsb__saved. NULL with the last error set: no memory. */
+/* Begins: the moment lies in this call. The caller lets nobody take leaves for the context meanwhile. leaves are those of the
+ * context, used says how many records of each are in use. base: by leaf what the base has, NULL = everything is captured; a
+ * commit makes it mmsb__saved. NULL with the last error set: no memory. */
 mmsb__capture_t *mmsb__capture_begin(uint32_t context, const uint32_t *leaves, const uint32_t *used, uint32_t count,
                                      mmsb__saved_t **base, uint64_t copy_limit, int refuse_pinned);
 
@@ -61,12 +62,12 @@ void mmsb__capture_later(uint32_t context, uint32_t leaf);
 
 typedef enum mmsb__fill { MMSB__FILL_FULL, MMSB__FILL_LARGE, MMSB__FILL_END, MMSB__FILL_PINNED } mmsb__fill_t;
 
-/* Puts copies and pages into the segment until it is full, everything is done, or a page comes that goes through Go (*index), or that may not be
- * saved because it is pinned for writing. */
+/* Puts copies and pages into the segment until it is full, everything is done, or a page comes that goes through Go (*index), or
+ * that may not be saved because it is pinned for writing. */
 mmsb__fill_t mmsb__capture_fill(mmsb__capture_t *capture, mmsb__segment_t *segment, uint32_t *index);
 
-/* Finds the records of a leaf that are not as the base has them: of the first leaf that nobody has compared. 0: there is none. For threads
- * beside the one that fills, which compares by itself where it comes to a leaf first. */
+/* Finds the records of a leaf that are not as the base has them: of the first leaf that nobody has compared. 0: there is none.
+ * For threads beside the one that fills, which compares by itself where it comes to a leaf first. */
 int mmsb__capture_compare_leaf(mmsb__capture_t *capture);
 
 /* After MMSB__FILL_END: writers go on as ever. */
@@ -75,9 +76,9 @@ void mmsb__capture_stop(mmsb__capture_t *capture);
 /* The large page of a record, made ready. NULL: there is nothing to capture (any more), or *failed says why not. */
 mmsb__large_t *mmsb__capture_large(mmsb__capture_t *capture, uint32_t index, mmsb_status_t *failed);
 
-/* Puts a part as it was at the moment into buffer, of the length of a chunk: those of its granules whose bits are set, where they lie in the
- * part; the rest of the buffer is anything. Once for each part. Returns its length; 0: the page could not be made resident, and the last error is
- * set. */
+/* Puts a part as it was at the moment into buffer, of the length of a chunk: those of its granules whose bits are set, where they
+ * lie in the part; the rest of the buffer is anything. Once for each part. Returns its length; 0: the page could not be made
+ * resident, and the last error is set. */
 uint32_t mmsb__capture_part(mmsb__capture_t *capture, mmsb__large_t *large, uint32_t part, uint64_t granules, uint8_t *buffer);
 
 /* The part is as the base has it: nobody copies it any more. */

@@ -1,4 +1,5 @@
-/* Memory of copies that a capture keeps, within its limit. The saver gives back what writers take, and the next writer finds it warm. */
+/* Memory of copies that a capture keeps, within its limit. The saver gives back what writers take, and the next writer finds it
+ * warm. */
 #include "capture_state.h"
 
 #include <sched.h>

@@ -1,8 +1,8 @@
 /*
  * capture_state.h — what writers and the saver of a capture share. Not for others.
  *
- * Each record has a capture state, which says how far its page is; it changes under the page's lock, but for LATER. The arrays by record are
- * reserved with the first capture.
+ * Each record has a capture state, which says how far its page is; it changes under the page's lock, but for LATER. The arrays by
+ * record are reserved with the first capture.
  */
 #ifndef MMSB_NATIVE_CAPTURE_STATE_H
 #define MMSB_NATIVE_CAPTURE_STATE_H
@@ -195,8 +195,8 @@ void mmsb__capture_await_writers(const mmsb__capture_t *capture);
 void mmsb__capture_wake(void);
 void mmsb__capture_wake_start(void);
 
-/* capture_pool.c: memory for a copy: NULL where the limit does not allow it, *blocked 1, or where there is none, *blocked 0. One copy can
- * always be. */
+/* capture_pool.c: memory for a copy: NULL where the limit does not allow it, *blocked 1, or where there is none, *blocked 0. One
+ * copy can always be. */
 void *mmsb__pool_take_copy(mmsb__capture_t *capture, uint64_t bytes, int *blocked);
 void mmsb__pool_give(mmsb__pool_t *pool, void *memory, uint64_t bytes);
 /* Everything was given back. */
@@ -204,7 +204,8 @@ void mmsb__pool_end(mmsb__pool_t *pool);
 
 /* capture_large.c: the capture's knowledge of a large page that is locked, made where there is none yet. NULL: no memory. */
 mmsb__large_t *mmsb__large_open(mmsb__capture_t *capture, mmsb__record_t *record, uint64_t state);
-/* With what was kept of parts that nobody took: as the base has them, of a mask that is not written, or of a capture that has failed. */
+/* With what was kept of parts that nobody took: as the base has them, of a mask that is not written, or of a capture that has
+ * failed. */
 void mmsb__large_free(mmsb__capture_t *capture, mmsb__large_t *large);
 /* A writer waits for the page. */
 void mmsb__capture_make_urgent(mmsb__capture_t *capture, uint32_t index);

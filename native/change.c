@@ -1,4 +1,5 @@
-/* The protocol of change where it is not inline: journals, batches that are captured or lie on devices. change.h tells what it is. */
+/* The protocol of change where it is not inline: journals, batches that are captured or lie on devices. change.h tells what it
+ * is. */
 #include "change.h"
 
 #include "id.h"

@@ -8,8 +8,8 @@
  *     the change itself, and the page's version
  *     end        unlock; wait for the journal where a call does
  *
- * One page: mmsb__change_t. Many pages, all or none: mmsb__changes_t, which has the same steps over a batch of locks. Everything that changes
- * bytes, size, epoch or change mask of a live page, or ends it, is a caller: access.c, mask.c, delta*.c, life.c.
+ * One page: mmsb__change_t. Many pages, all or none: mmsb__changes_t, which has the same steps over a batch of locks. Everything
+ * that changes bytes, size, epoch or change mask of a live page, or ends it, is a caller: access.c, mask.c, delta*.c, life.c.
  */
 #ifndef MMSB_NATIVE_CHANGE_H
 #define MMSB_NATIVE_CHANGE_H
@@ -139,12 +139,14 @@ typedef int (*mmsb__batch_keep_t)(const void *work, size_t i, mmsb__record_t *re
 
 /* How a kind of batch takes the steps that not every batch needs. */
 typedef struct mmsb__changes_kind {
-    /* A last check, with the items locked up to the bad one, if there is one: which is *bad. Needs a batch that keeps. NULL: none. */
+    /* A last check, with the items locked up to the bad one, if there is one: which is *bad. Needs a batch that keeps. NULL:
+     * none. */
     mmsb_status_t (*check_all)(void *work, const mmsb__batch_t *batch, mmsb_status_t status, size_t *bad);
     mmsb__batch_keep_t keep; /* NULL: the pages change as a whole */
     /* The space that the items' records take in the journal; both are 0 at first. */
     void (*measure)(const void *work, size_t count, uint64_t *bytes, uint64_t *records);
-    /* Does all of an unlocked batch that has pages on devices, which stay there. MMSB__ENTER_GO with nothing done: somebody watches. */
+    /* Does all of an unlocked batch that has pages on devices, which stay there. MMSB__ENTER_GO with nothing done: somebody
+     * watches. */
     mmsb_status_t (*on_devices)(void *work, size_t count, size_t *bad);
 } mmsb__changes_kind_t;
 
@@ -154,14 +156,16 @@ typedef struct mmsb__changes {
     mmsb__group_t group;
 } mmsb__changes_t;
 
-/* Before the first change of a batch that is locked; keep NULL: the pages change as a whole. 1: the batch is unlocked, and begins anew. */
+/* Before the first change of a batch that is locked; keep NULL: the pages change as a whole. 1: the batch is unlocked, and begins
+ * anew. */
 int mmsb__batch_keep(const mmsb__batch_t *batch, mmsb__batch_keep_t keep, const void *work);
-/* Opens the group of a locked batch where its pages have a journal. On failure the batch is unlocked. Errors: MMSB_E_UNSUPPORTED (the
- * batch's pages are of several contexts, and one of them has a journal), the journal's. */
+/* Opens the group of a locked batch where its pages have a journal. On failure the batch is unlocked. Errors: MMSB_E_UNSUPPORTED
+ * (the batch's pages are of several contexts, and one of them has a journal), the journal's. */
 mmsb_status_t mmsb__changes_journal_slow(mmsb__changes_t *changes, const mmsb__changes_kind_t *kind, const void *work);
 
-/* Locks and checks a batch, keeps pre-images, opens the journal's group: all that can fail. On MMSB_OK the first batch.count items are
- * to be changed: none where it was done on devices. Inline, so that each kind of batch has its check within the loop. */
+/* Locks and checks a batch, keeps pre-images, opens the journal's group: all that can fail. On MMSB_OK the first batch.count
+ * items are to be changed: none where it was done on devices. Inline, so that each kind of batch has its check within the loop.
+ * */
 static inline __attribute__((always_inline)) mmsb_status_t mmsb__changes_begin(mmsb__changes_t *changes, mmsb__batch_t batch,
                                                                                mmsb__batch_check_t check,
                                                                                const mmsb__changes_kind_t *kind, void *work,
@@ -206,8 +210,8 @@ static inline mmsb_status_t mmsb__changes_end(mmsb__changes_t *changes) {
     return mmsb__changes_settle(changes, status);
 }
 
-/* Deltas of a batch of which some pages lie on devices and stay there. Devices come first: where one fails, no page of the host has changed.
- * change is then called for each item. MMSB__ENTER_GO with nothing done: somebody watches. */
+/* Deltas of a batch of which some pages lie on devices and stay there. Devices come first: where one fails, no page of the host
+ * has changed. change is then called for each item. MMSB__ENTER_GO with nothing done: somebody watches. */
 mmsb_status_t mmsb__changes_on_devices(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count,
                                        mmsb__batch_check_t check, const mmsb__changes_kind_t *kind,
                                        void (*change)(void *work, size_t i, mmsb__record_t *record, int on_device), void *work,

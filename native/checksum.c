@@ -1,7 +1,7 @@
 /*
- * checksum.c — CRC-32C (Castagnoli; reflected polynomial 0x82f63b78): portable by tables of eight, and with the instruction of SSE 4.2 or of
- * arm64. The instruction gives eight bytes every three cycles and takes one every cycle, so three ranges are done side by
- * side and joined: a checksum goes over n more zero bytes by one look-up per byte of it.
+ * checksum.c — CRC-32C (Castagnoli; reflected polynomial 0x82f63b78): portable by tables of eight, and with the instruction of
+ * SSE 4.2 or of arm64. The instruction gives eight bytes every three cycles and takes one every cycle, so three ranges are done
+ * side by side and joined: a checksum goes over n more zero bytes by one look-up per byte of it.
  */
 #include "bytes.h"
 

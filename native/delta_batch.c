@@ -1,6 +1,6 @@
 /*
- * Batches of deltas, as structs (mmsb_page_apply_many) and as arrays of runs (mmsb_page_apply_runs): pass one locks and checks all items and
- * finds out where each run goes, pass two copies.
+ * Batches of deltas, as structs (mmsb_page_apply_many) and as arrays of runs (mmsb_page_apply_runs): pass one locks and checks
+ * all items and finds out where each run goes, pass two copies.
  */
 #include "delta_change.h"
 
@@ -37,7 +37,8 @@ static plan_t *plans_for(size_t count) {
     return self->plans;
 }
 
-/* How many items ahead the lines of pages and masks are fetched, and how many ahead once more: some have not come the first time. */
+/* How many items ahead the lines of pages and masks are fetched, and how many ahead once more: some have not come the first time.
+ * */
 #define AHEAD 24
 #define NEAR 8
 
@@ -51,8 +52,8 @@ typedef struct struct_work {
     int chosen_epochs; /* some delta names its epoch */
 } struct_work_t;
 
-/* Whether the delta is one run and nothing else in it needs a look: what most deltas of large batches are. Offsets that follow each other
- * are a run, too. */
+/* Whether the delta is one run and nothing else in it needs a look: what most deltas of large batches are. Offsets that follow
+ * each other are a run, too. */
 static inline __attribute__((always_inline)) int is_one_run(const mmsb_delta_t *delta, const mmsb__record_t *record,
                                                             uint64_t state, uint64_t *offset, uint64_t *length) {
     if (delta->struct_size != sizeof *delta || (state & MMSB__READ_ONLY) || delta->source || delta->intent || !delta->payload ||
@@ -110,7 +111,8 @@ static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *ar
         plan->target = (mmsb__target_t){record, state, NULL, NULL};
     }
     work->chosen_epochs |= delta->epoch != 0;
-    /* Where earlier deltas of the batch move the epoch they move it up: what is too old now is too old then. The rest: check_epochs. */
+    /* Where earlier deltas of the batch move the epoch they move it up: what is too old now is too old then. The rest:
+     * check_epochs. */
     return mmsb__delta_check_epoch(work->pages[i], delta->epoch, record->epoch);
 }
 
@@ -208,7 +210,8 @@ static void measure_structs(const void *argument, size_t count, uint64_t *bytes,
     *records = count;
 }
 
-/* The second pass: changes the pages and tells the journal, where there is one; without one each page is unlocked with its last change. */
+/* The second pass: changes the pages and tells the journal, where there is one; without one each page is unlocked with its last
+ * change. */
 static inline __attribute__((always_inline)) void apply_structs(const struct_work_t *work, size_t count, mmsb__group_t *group) {
     const mmsb_delta_t *deltas = work->deltas;
     for (size_t i = 0; i < count; i++) {

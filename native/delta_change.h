@@ -60,8 +60,8 @@ int mmsb__delta_keep(mmsb__record_t *record, uint64_t state, const mmsb_delta_t 
 
 /* ----------------------------------------------------------------------------------- one run, planned and changed ---- */
 
-/* Where a run goes: what pass one of a batch finds out, so that pass two only copies. Small, so that a batch of thousands stays in the
- * nearest cache. */
+/* Where a run goes: what pass one of a batch finds out, so that pass two only copies. Small, so that a batch of thousands stays
+ * in the nearest cache. */
 typedef struct mmsb__target {
     mmsb__record_t *record;
     uint64_t state;    /* of the record when this is done: unlocked by the last delta of its page */

@@ -11,8 +11,8 @@ import "C"
 
 import "unsafe"
 
-// The structs that Go and C read in the same memory: every field lies where the other side has it, and the sizes are equal. Where one differs
-// the index is not 0, and this does not compile.
+// The structs that Go and C read in the same memory: every field lies where the other side has it, and the sizes are equal. Where
+// one differs the index is not 0, and this does not compile.
 
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(Record{})-unsafe.Sizeof(C.mmsb__record_t{})]

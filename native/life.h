@@ -1,6 +1,7 @@
 /*
- * life.h — where a page begins and where it ends: create, destroy, and what Go publishes and takes apart. A record is free, a frame, a page, or
- * what its context's end left; every store that makes one of the other is here. The fast ways are inline and call no other function.
+ * life.h — where a page begins and where it ends: create, destroy, and what Go publishes and takes apart. A record is free, a
+ * frame, a page, or what its context's end left; every store that makes one of the other is here. The fast ways are inline and
+ * call no other function.
  */
 #ifndef MMSB_NATIVE_LIFE_H
 #define MMSB_NATIVE_LIFE_H
@@ -11,8 +12,8 @@
 
 #pragma GCC visibility push(hidden)
 
-/* The record has another state from now on: it was free or a frame, which nobody locks and the caller alone has, or the caller has locked it
- * and what lived there ends. The store is what others see it by, and unlocks. */
+/* The record has another state from now on: it was free or a frame, which nobody locks and the caller alone has, or the caller
+ * has locked it and what lived there ends. The store is what others see it by, and unlocks. */
 static inline void mmsb__record_become(mmsb__record_t *record, uint64_t state) {
     __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
 }
@@ -82,8 +83,8 @@ static inline int mmsb__record_clean_little(mmsb__record_t *record) {
     return 1;
 }
 
-/* Creates a page, with its address where that is asked for, in no call to another function: 1, or 0 with nothing done. The options are
- * plain. */
+/* Creates a page, with its address where that is asked for, in no call to another function: 1, or 0 with nothing done. The
+ * options are plain. */
 static inline __attribute__((always_inline)) int mmsb__page_create_fast(uint64_t context, uint64_t size, int zeroed,
                                                                         mmsb_page_t *page, void **address) {
     mmsb__cache_t *cache = mmsb__current;

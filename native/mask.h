@@ -1,5 +1,6 @@
 /*
- * mask.h — change masks: a frame with a bit for each byte of the page, taken on its first delta; reading, counting and clearing it.
+ * mask.h — change masks: a frame with a bit for each byte of the page, taken on its first delta; reading, counting and clearing
+ * it.
  */
 #ifndef MMSB_NATIVE_MASK_H
 #define MMSB_NATIVE_MASK_H

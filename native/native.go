@@ -1,6 +1,6 @@
-// Package native is the part of libmmsb that runs without entering Go: the page records that C and Go share, the threads' caches of
-// free pages, the locks, and the byte loops. It decides nothing that core decides:
-// what it cannot do by the records alone it asks of Go, see upcalls.go.
+// Package native is the part of libmmsb that runs without entering Go: the page records that C and Go share, the threads' caches
+// of free pages, the locks, and the byte loops. It decides nothing that core decides: what it cannot do by the records alone it
+// asks of Go, see upcalls.go.
 package native
 
 /*
@@ -255,7 +255,8 @@ func MakeMask(index uint32) int32 {
 	return int32(C.mmsb__mask_make(C.mmsb__record_at(C.uint32_t(index))))
 }
 
-// TakeMaskFrame takes a locked page's change mask away: the index of its frame, which is the caller's to free; 0 where it had none.
+// TakeMaskFrame takes a locked page's change mask away: the index of its frame, which is the caller's to free; 0 where it had
+// none.
 func TakeMaskFrame(index uint32) uint32 {
 	return uint32(C.mmsb__mask_take(C.mmsb__record_at(C.uint32_t(index))))
 }
@@ -287,8 +288,8 @@ func SurveyRecords(first, count uint32, survey *Survey) {
 	C.mmsb__records_survey(C.uint32_t(first), C.uint32_t(count), (*C.mmsb__survey_t)(unsafe.Pointer(survey)))
 }
 
-// EndRecords ends the pages among count records of a detached context. The indices it writes are locked and wait for Go: pinned pages
-// in the state ENDED, others to be taken apart. It says how many it wrote and how many records it looked at.
+// EndRecords ends the pages among count records of a detached context. The indices it writes are locked and wait for Go: pinned
+// pages in the state ENDED, others to be taken apart. It says how many it wrote and how many records it looked at.
 func EndRecords(first, count uint32, indices []uint32) (reported, looked uint32) {
 	var n C.uint32_t
 	reported = uint32(C.mmsb__records_end(C.uint32_t(first), C.uint32_t(count),

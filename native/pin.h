@@ -8,7 +8,8 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Pins a page that has an address, may be written and is locked by nobody, in no call to another function: 1, or 0 with nothing done. */
+/* Pins a page that has an address, may be written and is locked by nobody, in no call to another function: 1, or 0 with nothing
+ * done. */
 static inline int mmsb__page_pin_fast(uint64_t page, int32_t mode, void **address) {
     mmsb__record_t *record = mmsb__record_of(page);
     uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);

@@ -74,7 +74,8 @@ void mmsb__context_await_slow(uint32_t context) {
 
 /* ------------------------------------------------------------------------------------------------ keeping lines ---- */
 
-/* Keeps the lines that bytes first … last of a part lie in, those that are not kept yet. 1: the limit of copies does not allow it yet. */
+/* Keeps the lines that bytes first … last of a part lie in, those that are not kept yet. 1: the limit of copies does not allow it
+ * yet. */
 static int keep_lines(mmsb__capture_t *capture, mmsb__part_t *part, const uint8_t *bytes, uint64_t first, uint64_t last) {
     int blocked;
     for (uint64_t line = first / MMSB__LINE_BYTES, end; line <= last / MMSB__LINE_BYTES; line = end) {
@@ -280,7 +281,8 @@ int mmsb__preimage_keep_slow(mmsb__record_t *record, uint64_t state, uint64_t of
     mmsb__capture_t *capture = mmsb__capture_of(mmsb__record_context(index));
     if (!capture)
         return 0;
-    /* Where the capture state is an earlier capture's, the call has not seen the next moment, and its change is part of that capture. */
+    /* Where the capture state is an earlier capture's, the call has not seen the next moment, and its change is part of that
+     * capture. */
     if (MMSB__LIKELY(__atomic_load_n(&mmsb__frozen, __ATOMIC_RELAXED) == 0) &&
         mmsb__capture_needs_nothing(mmsb__capture_state_of(index)))
         return 0;

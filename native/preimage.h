@@ -1,9 +1,11 @@
 /*
- * preimage.h — captures as writers see them: what a call does before it changes, begins or ends a page. What a capture is: capture.h.
+ * preimage.h — captures as writers see them: what a call does before it changes, begins or ends a page. What a capture is:
+ * capture.h.
  *
- * A call that changes a page looks at mmsb__capturing while it holds the page's lock: where it sees 0, its change is part of the capture,
- * because the saver takes the same lock later; else it first keeps the lines of the page's bytes and of its change mask that it is about to
- * change, each once. A batch looks with all its locks held, again if a moment comes meanwhile, and is wholly in or wholly out.
+ * A call that changes a page looks at mmsb__capturing while it holds the page's lock: where it sees 0, its change is part of the
+ * capture, because the saver takes the same lock later; else it first keeps the lines of the page's bytes and of its change mask
+ * that it is about to change, each once. A batch looks with all its locks held, again if a moment comes meanwhile, and is wholly
+ * in or wholly out.
  */
 #ifndef MMSB_NATIVE_PREIMAGE_H
 #define MMSB_NATIVE_PREIMAGE_H
@@ -31,9 +33,9 @@ static inline int mmsb__preimage_keep_page(mmsb__record_t *record, uint64_t stat
 /* Waits until another try makes sense. Holds no locks. */
 void mmsb__capture_wait(uint32_t index);
 
-/* How many moments of all contexts have begun and how many have been, added: odd while one is being taken. A call that keeps more than once,
- * one page or several, has to see the same at each: where the number has changed meanwhile it goes through all of them again, under the same
- * locks. Else a moment could lie within the call. */
+/* How many moments of all contexts have begun and how many have been, added: odd while one is being taken. A call that keeps more
+ * than once, one page or several, has to see the same at each: where the number has changed meanwhile it goes through all of them
+ * again, under the same locks. Else a moment could lie within the call. */
 extern uint32_t mmsb__moments;
 uint32_t mmsb__moments_now(void);
 static inline int mmsb__moment_came(uint32_t before) {

@@ -1,9 +1,10 @@
 /*
- * record.h — what a page is in memory, and how its record and state are read. Go (native/record.go) and C read the same records; offsets are asserted on both sides.
+ * record.h — what a page is in memory, and how its record and state are read. Go (native/record.go) and C read the same records;
+ * offsets are asserted on both sides.
  *
- * Records lie outside the Go heap in one reserved range of addresses, so that a handle's index needs no bounds check and a million
- * pages cost Go's garbage collector nothing. They say region + offset, never an address: a table and its regions can lie in a
- * memfd that another process maps.
+ * Records lie outside the Go heap in one reserved range of addresses, so that a handle's index needs no bounds check and a
+ * million pages cost Go's garbage collector nothing. They say region + offset, never an address: a table and its regions can lie
+ * in a memfd that another process maps.
  *
  * A record always keeps its memory: a free record carries the bytes its next page will have, which is why creating a small page
  * is popping a handle. Moving a page to other memory swaps the memory of two records.
@@ -38,9 +39,9 @@
 #define MMSB__STATE_ENDED 13   /* its context has ended, but it is pinned */
 #define MMSB__STATE_RETIRED 14 /* its generations are used up */
 
-/* The low 28 bits of a state: what the page is, then who has it, then whether and how it can be met. In this order a handle's state less its
- * kind and generation (mmsb__state_beside) is a number that one comparison judges: a live page, one whose bytes have an address, one that
- * nobody has locked, a small one without anything beside its bytes. */
+/* The low 28 bits of a state: what the page is, then who has it, then whether and how it can be met. In this order a handle's
+ * state less its kind and generation (mmsb__state_beside) is a number that one comparison judges: a live page, one whose bytes
+ * have an address, one that nobody has locked, a small one without anything beside its bytes. */
 #define MMSB__CLASS_SHIFT 0 /* size class of the memory */
 #define MMSB__CLASS_MASK UINT64_C(0x1f)
 #define MMSB__LOCATION_SHIFT 5

@@ -1,6 +1,6 @@
 /*
- * resident.h — where the bytes of a locked page are: they have an address of the host, or lie on a device, or on disk. Go moves them; this
- * asks.
+ * resident.h — where the bytes of a locked page are: they have an address of the host, or lie on a device, or on disk. Go moves
+ * them; this asks.
  */
 #ifndef MMSB_NATIVE_RESIDENT_H
 #define MMSB_NATIVE_RESIDENT_H

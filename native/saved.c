@@ -1,4 +1,5 @@
-/* What saves know of pages: the tables of the last one, and the notes of the one that runs, which a commit makes them. saved.h. */
+/* What saves know of pages: the tables of the last one, and the notes of the one that runs, which a commit makes them. saved.h.
+ * */
 #include "capture_state.h"
 
 #include <stdlib.h>

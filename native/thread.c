@@ -37,7 +37,8 @@ static mmsb__magazine_t *magazine_at(uint32_t number) {
     return (mmsb__magazine_t *)(magazines + MAGAZINE_SKEW + (uint64_t)number * sizeof(mmsb__magazine_t));
 }
 
-/* Stacks without locks: the tag counts every change, so that a head that came back is not taken for the same (Treiber, IBM RJ 5118). */
+/* Stacks without locks: the tag counts every change, so that a head that came back is not taken for the same (Treiber, IBM RJ
+ * 5118). */
 static uint64_t head_after(uint64_t seen, uint32_t first) {
     return ((seen >> 32) + 1) << 32 | first;
 }
@@ -106,8 +107,8 @@ static pthread_mutex_t owners_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint16_t owners_free[MMSB__OWNERS];
 static uint32_t owners_free_count, owners_made;
 
-/* Zeroed memory that shares no line of the cache with what other threads write, nor the line beside it, which processors fetch along. For
- * free. */
+/* Zeroed memory that shares no line of the cache with what other threads write, nor the line beside it, which processors fetch
+ * along. For free. */
 static void *alone(size_t size) {
     const size_t lines = 128;
     size = (size + lines - 1) / lines * lines;

@@ -1,15 +1,16 @@
 /*
  * thread.h — what a thread keeps: its number as owner of page locks, its last error, and its caches of free pages.
  *
- * A cache belongs to one thread and one context. It holds magazines of handles that the next pages will have, so that creating and
- * destroying a small page touches nothing that other threads write. Full magazines go to the context's depot, stacks without locks,
- * and come from there; only when the depot is empty does a thread ask Go for memory (Bonwick and Adams, "Magazines and Vmem", 2001).
- * The depot has shards: a thread leaves its magazines in one and looks there first, so that memory stays near the processor that used it
- * last. Of the others it takes what they have beyond MMSB__SHARD_KEEPS before it asks Go, and the rest when Go has no memory left: records of
- * threads that share a few magazines come to lie line by line beside each other, and then both are slower by a third.
+ * A cache belongs to one thread and one context. It holds magazines of handles that the next pages will have, so that creating
+ * and destroying a small page touches nothing that other threads write. Full magazines go to the context's depot, stacks without
+ * locks, and come from there; only when the depot is empty does a thread ask Go for memory (Bonwick and Adams, "Magazines and
+ * Vmem", 2001). The depot has shards: a thread leaves its magazines in one and looks there first, so that memory stays near the
+ * processor that used it last. Of the others it takes what they have beyond MMSB__SHARD_KEEPS before it asks Go, and the rest
+ * when Go has no memory left: records of threads that share a few magazines come to lie line by line beside each other, and then
+ * both are slower by a third.
  *
- * A thread marks its cache busy, with plain stores, while it works in it; whoever must know that nobody does (the end of a context, an
- * id that is taken) asks the kernel for a barrier on all threads and waits for the marks: mmsb__synchronize.
+ * A thread marks its cache busy, with plain stores, while it works in it; whoever must know that nobody does (the end of a
+ * context, an id that is taken) asks the kernel for a barrier on all threads and waits for the marks: mmsb__synchronize.
  */
 #ifndef MMSB_NATIVE_THREAD_H
 #define MMSB_NATIVE_THREAD_H

@@ -1,6 +1,6 @@
 /*
- * upcalls.h — what native code asks of Go: docs/architecture.md has a row for each, with why it must be one. Functions that return
- * MMSB__ENTER_GO have done nothing: the call needs what only Go decides, and its caller, which is C of capi, enters Go.
+ * upcalls.h — what native code asks of Go: docs/architecture.md has a row for each, with why it must be one. Functions that
+ * return MMSB__ENTER_GO have done nothing: the call needs what only Go decides, and its caller, which is C of capi, enters Go.
  */
 #ifndef MMSB_NATIVE_UPCALLS_H
 #define MMSB_NATIVE_UPCALLS_H
@@ -24,8 +24,8 @@ typedef struct mmsb__upcalls {
     /* Gives the bytes of a nonresident page an address; and takes it away again. */
     mmsb_status_t (*make_resident)(uint32_t index);
     void (*evict)(uint32_t index);
-    /* Of a nonresident page on a device: its address there; bytes of it to or from memory of the host; a valid delta's change of its bytes, which
-     * may also be left to do on the host: MMSB_E_UNSUPPORTED, with no error stored. */
+    /* Of a nonresident page on a device: its address there; bytes of it to or from memory of the host; a valid delta's change of
+     * its bytes, which may also be left to do on the host: MMSB_E_UNSUPPORTED, with no error stored. */
     mmsb_status_t (*device_address)(uint32_t index, void **address);
     mmsb_status_t (*device_read)(uint32_t index, uint64_t offset, void *buffer, uint64_t length);
     mmsb_status_t (*device_write)(uint32_t index, uint64_t offset, const void *buffer, uint64_t length);

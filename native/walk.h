@@ -36,9 +36,9 @@ typedef struct mmsb__survey {
 /* Adds the live pages among count records from first on. */
 void mmsb__records_survey(uint32_t first, uint32_t count, mmsb__survey_t *survey);
 
-/* The end of a context, after its caches have been detached: ends every page among count records from first on, waiting for calls on
- * them. Pages that Go must take apart come as indices in *apart (locked for the library), pinned ones stay in the state ENDED and are
- * reported the same way; *looked is where the next call goes on. Returns the number of indices, at most capacity. */
+/* The end of a context, after its caches have been detached: ends every page among count records from first on, waiting for calls
+ * on them. Pages that Go must take apart come as indices in *apart (locked for the library), pinned ones stay in the state ENDED
+ * and are reported the same way; *looked is where the next call goes on. Returns the number of indices, at most capacity. */
 uint32_t mmsb__records_end(uint32_t first, uint32_t count, uint32_t *indices, uint32_t capacity, uint32_t *looked);
 
 #pragma GCC visibility pop

@@ -1,6 +1,7 @@
 /*
- * Captures without Go and without files: a saver puts what it gets into memory, on top of what an earlier capture gave, and the result must be
- * the state at the moment. First a saver that is stepped between random calls, then one beside threads. Meant for ThreadSanitizer.
+ * Captures without Go and without files: a saver puts what it gets into memory, on top of what an earlier capture gave, and the
+ * result must be the state at the moment. First a saver that is stepped between random calls, then one beside threads. Meant for
+ * ThreadSanitizer.
  *
  * With a part as its argument it does only that, and ends at the first failure: tests/mutations plants bugs, which must show.
  */
@@ -682,7 +683,8 @@ static void destroy_many(void) {
     CHECK(mmsb__page_destroy_many(pages, count, &bad) == MMSB_OK);
 }
 
-/* Writes that no version tells of: while none is captured, so that it is known what is saved. Else the address is only given out. */
+/* Writes that no version tells of: while none is captured, so that it is known what is saved. Else the address is only given out.
+ * */
 static void write_raw(uint64_t page) {
     void *address;
     uint64_t size = size_of(page), at = dice((unsigned)size);

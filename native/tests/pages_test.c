@@ -1,7 +1,7 @@
 /*
- * Records, thread caches, depots and locks without Go: a stand-in hands out memory. Threads create, destroy, write and batch over the same
- * pages; nothing may be handed out twice, lost, or seen half-done. Meant for ThreadSanitizer. Other cases go step by step, so that what they
- * look for shows each time.
+ * Records, thread caches, depots and locks without Go: a stand-in hands out memory. Threads create, destroy, write and batch over
+ * the same pages; nothing may be handed out twice, lost, or seen half-done. Meant for ThreadSanitizer. Other cases go step by
+ * step, so that what they look for shows each time.
  *
  * With the argument `steps` it does these alone and ends at the first failure: tests/mutations plants bugs, which they must show.
  */
@@ -83,7 +83,8 @@ static void end(uint32_t index, uint64_t state) {
                      __ATOMIC_RELEASE);
 }
 
-/* What the library asks of the kernel passes here: whether it was asked for a barrier cannot be told from what threads see, but by luck. */
+/* What the library asks of the kernel passes here: whether it was asked for a barrier cannot be told from what threads see, but
+ * by luck. */
 static uint32_t barriers, early_barriers;
 static const uint64_t *closed_by_then;
 

@@ -14,7 +14,8 @@ CAPTURES = C(
     mutants=(
         Mutant(
             "kept-but-captured", "a page is captured though a writer kept something of it meanwhile",
-            "save_record", "mmsb__capture_state_of(index) == MMSB__CAPTURE_NONE", "mmsb__capture_state_of(index) >= MMSB__CAPTURE_NONE",
+            "save_record", "mmsb__capture_state_of(index) == MMSB__CAPTURE_NONE",
+            "mmsb__capture_state_of(index) >= MMSB__CAPTURE_NONE",
             mode="threads",
         ),
         Mutant(

@@ -186,7 +186,8 @@ PAGES = C(
         ),
         Mutant(
             "unlocked-too-early", "a page that repeats is unlocked with its first change in a batch of deltas",
-            "check_struct", "mmsb__target_of(record, state, offset)", "mmsb__target_of(record, state & ~MMSB__OWNER_MASK, offset)",
+            "check_struct", "mmsb__target_of(record, state, offset)",
+            "mmsb__target_of(record, state & ~MMSB__OWNER_MASK, offset)",
         ),
         Mutant(
             "unlocked-too-early-of-runs", "a page that repeats is unlocked with its first change in a batch of long deltas",
