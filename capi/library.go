@@ -1,3 +1,5 @@
+// The exports behind library.c: capabilities, the log, live objects, memory in use, shutdown.
+
 package main
 
 /*
@@ -12,6 +14,7 @@ import (
 
 	"libmmsb/core/capability"
 	"libmmsb/core/log"
+	"libmmsb/core/memory"
 	"libmmsb/core/page"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
@@ -65,7 +68,7 @@ func mmsbgo_live_objects(kind C.int32_t, count *C.uint64_t) (code C.mmsb_status_
 		C.MMSB_KIND_DELTA: liveDeltas, C.MMSB_KIND_SNAPSHOT: snapshot.LiveHandles, C.MMSB_KIND_STREAM: gpu.LiveStreams,
 		C.MMSB_KIND_BLOCK: gpu.LiveBlocks, C.MMSB_KIND_USE: gpu.LiveUses, C.MMSB_KIND_RUNTIME: devices.LiveRuntimes,
 		C.MMSB_KIND_RESERVATION: devices.LiveReservations,
-		C.MMSB_KIND_MEMORY:      func() uint64 { return page.Outliving() + uint64(savedInMemory.Load()) },
+		C.MMSB_KIND_MEMORY:      func() uint64 { return memory.Outliving() + uint64(savedInMemory.Load()) },
 	}
 	counter, ok := counters[kind]
 	if !ok {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"libmmsb/core/lasterror"
 	"libmmsb/core/page"
 	"libmmsb/core/safego"
 	"libmmsb/core/status"
@@ -32,13 +33,7 @@ func guard(code *C.mmsb_status_t) {
 }
 
 // failed stores an error as the thread's last one.
-func failed(err error) C.mmsb_status_t {
-	if err == nil {
-		return C.MMSB_OK
-	}
-	e := status.Of(err)
-	return C.mmsb_status_t(native.Fail(int32(e.Code), e.Domain, e.Foreign, e.Text))
-}
+func failed(err error) C.mmsb_status_t { return C.mmsb_status_t(lasterror.Store(err)) }
 
 // array is C memory as a slice.
 func array[T any](first *T, count C.size_t) []T { return unsafe.Slice(first, int(count)) }
@@ -55,7 +50,7 @@ func list[T any](items []T, to []T, count *C.size_t) error {
 		return nil
 	}
 	if len(to) < len(items) {
-		return status.Errorf(status.OutOfRange, "array has room for %d items, %d are needed", len(to), len(items))
+		return status.Errorf(status.OutOfRange, "array holds %d items, %d are needed", len(to), len(items))
 	}
 	copy(to, items)
 	return nil

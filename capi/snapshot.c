@@ -1,4 +1,4 @@
-/* Snapshots: saved and loaded by core/page, read without a context by core/snapshot. */
+/* Snapshots: saved and loaded by core/persist, read without a context by core/snapshot. */
 #include <string.h>
 
 #include "door.h"

@@ -1,3 +1,5 @@
+// The exports behind snapshot.c: saving, loading, and reading snapshot files.
+
 package main
 
 /*
@@ -10,15 +12,15 @@ import (
 	"unsafe"
 
 	"libmmsb/core/file"
-	"libmmsb/core/page"
+	"libmmsb/core/persist"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/ticket"
 )
 
 // Saving.
 
-func saveOptions(o *C.mmsb_save_options_t) page.SaveOptions {
-	options := page.SaveOptions{
+func saveOptions(o *C.mmsb_save_options_t) persist.SaveOptions {
+	options := persist.SaveOptions{
 		Compression: int32(o.compression), Level: int32(o.compression_level),
 		RefuseRawWrites: o.raw_writes == C.MMSB_RAW_WRITES_REFUSE, NotDurable: o.not_durable != 0,
 		CopyLimit: uint64(o.copy_limit),
@@ -32,18 +34,18 @@ func saveOptions(o *C.mmsb_save_options_t) page.SaveOptions {
 //export mmsbgo_snapshot_save
 func mmsbgo_snapshot_save(context C.mmsb_context_t, path *C.char, o *C.mmsb_save_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(page.Save(uint64(context), page.ToPath(C.GoString(path)), saveOptions(o), nil))
+	return failed(persist.Save(uint64(context), persist.ToPath(C.GoString(path)), saveOptions(o), nil))
 }
 
 //export mmsbgo_snapshot_save_start
 func mmsbgo_snapshot_save_start(context C.mmsb_context_t, path *C.char, o *C.mmsb_save_options_t, work *C.mmsb_work_options_t,
 	to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	target, options := page.ToPath(C.GoString(path)), saveOptions(o)
-	if err := page.CheckSave(uint64(context), target, options); err != nil {
+	target, options := persist.ToPath(C.GoString(path)), saveOptions(o)
+	if err := persist.CheckSave(uint64(context), target, options); err != nil {
 		return failed(err)
 	}
-	return startWork(work, to, func(w *ticket.Work) error { return page.Save(uint64(context), target, options, w) })
+	return startWork(work, to, func(w *ticket.Work) error { return persist.Save(uint64(context), target, options, w) })
 }
 
 // startWork begins work of which it is not known yet how much it is.
@@ -59,7 +61,7 @@ func startWork(work *C.mmsb_work_options_t, to *C.mmsb_ticket_t, run func(w *tic
 func mmsbgo_snapshot_save_descriptor(context C.mmsb_context_t, descriptor C.int32_t,
 	o *C.mmsb_save_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(page.Save(uint64(context), page.ToDescriptor(int32(descriptor)), saveOptions(o), nil))
+	return failed(persist.Save(uint64(context), persist.ToDescriptor(int32(descriptor)), saveOptions(o), nil))
 }
 
 // savedInMemory counts the snapshots in memory that were not given back.
@@ -71,7 +73,7 @@ func mmsbgo_snapshot_save_memory(context C.mmsb_context_t, o *C.mmsb_save_option
 	defer guard(&code)
 	var address uintptr
 	var bytes uint64
-	err := page.Save(uint64(context), page.ToMemory(&address, &bytes), saveOptions(o), nil)
+	err := persist.Save(uint64(context), persist.ToMemory(&address, &bytes), saveOptions(o), nil)
 	if err == nil {
 		*memory, *length = C.uintptr_t(address), C.uint64_t(bytes)
 		savedInMemory.Add(1)
@@ -82,7 +84,7 @@ func mmsbgo_snapshot_save_memory(context C.mmsb_context_t, o *C.mmsb_save_option
 //export mmsbgo_snapshot_free_memory
 func mmsbgo_snapshot_free_memory(memory C.uintptr_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	err := page.FreeSaved(uintptr(memory))
+	err := persist.FreeSaved(uintptr(memory))
 	if err == nil {
 		savedInMemory.Add(-1)
 	}
@@ -92,7 +94,7 @@ func mmsbgo_snapshot_free_memory(memory C.uintptr_t) (code C.mmsb_status_t) {
 //export mmsbgo_context_save_stats
 func mmsbgo_context_save_stats(context C.mmsb_context_t, stats *C.mmsb_save_stats_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	s, err := page.GetSaveStats(uint64(context))
+	s, err := persist.GetSaveStats(uint64(context))
 	if err != nil {
 		return failed(err)
 	}
@@ -110,8 +112,8 @@ func mmsbgo_context_save_stats(context C.mmsb_context_t, stats *C.mmsb_save_stat
 
 // Loading.
 
-func loadOptions(o *C.mmsb_load_options_t) page.LoadOptions {
-	options := page.LoadOptions{
+func loadOptions(o *C.mmsb_load_options_t) persist.LoadOptions {
+	options := persist.LoadOptions{
 		Lazy: o.mode == C.MMSB_LOAD_LAZY, JournalUntil: uint64(o.journal_until), JournalUntilTime: int64(o.journal_until_time_ns),
 		JournalPage: uint64(o.journal_page), JournalEpoch: uint64(o.journal_epoch),
 	}
@@ -128,32 +130,32 @@ func loadOptions(o *C.mmsb_load_options_t) page.LoadOptions {
 //export mmsbgo_snapshot_load
 func mmsbgo_snapshot_load(context C.mmsb_context_t, path *C.char, o *C.mmsb_load_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(page.Load(uint64(context), page.FromPath(C.GoString(path)), loadOptions(o), nil))
+	return failed(persist.Load(uint64(context), persist.FromPath(C.GoString(path)), loadOptions(o), nil))
 }
 
 //export mmsbgo_snapshot_load_start
 func mmsbgo_snapshot_load_start(context C.mmsb_context_t, path *C.char, o *C.mmsb_load_options_t, work *C.mmsb_work_options_t,
 	to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	source, options := page.FromPath(C.GoString(path)), loadOptions(o)
-	if err := page.CheckLoad(uint64(context), source, options); err != nil {
+	source, options := persist.FromPath(C.GoString(path)), loadOptions(o)
+	if err := persist.CheckLoad(uint64(context), source, options); err != nil {
 		return failed(err)
 	}
-	return startWork(work, to, func(w *ticket.Work) error { return page.Load(uint64(context), source, options, w) })
+	return startWork(work, to, func(w *ticket.Work) error { return persist.Load(uint64(context), source, options, w) })
 }
 
 //export mmsbgo_snapshot_load_descriptor
 func mmsbgo_snapshot_load_descriptor(context C.mmsb_context_t, descriptor C.int32_t,
 	o *C.mmsb_load_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(page.Load(uint64(context), page.FromDescriptor(int32(descriptor)), loadOptions(o), nil))
+	return failed(persist.Load(uint64(context), persist.FromDescriptor(int32(descriptor)), loadOptions(o), nil))
 }
 
 //export mmsbgo_snapshot_load_memory
 func mmsbgo_snapshot_load_memory(context C.mmsb_context_t, memory C.uintptr_t, length C.uint64_t,
 	o *C.mmsb_load_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(page.Load(uint64(context), page.FromMemory(uintptr(memory), uint64(length)), loadOptions(o), nil))
+	return failed(persist.Load(uint64(context), persist.FromMemory(uintptr(memory), uint64(length)), loadOptions(o), nil))
 }
 
 // Reading files.

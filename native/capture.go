@@ -92,7 +92,8 @@ type Capture struct{ capture *C.mmsb__capture_t }
 // BeginCapture begins; Settle must follow, under no lock. base nil captures everything. The error is the thread's last one.
 func BeginCapture(context uint32, leaves, used []uint32, base *Base, copyLimit uint64, refusePinned bool) (Capture, bool) {
 	capture := C.mmsb__capture_begin(C.uint32_t(context), (*C.uint32_t)(unsafe.SliceData(leaves)),
-		(*C.uint32_t)(unsafe.SliceData(used)), C.uint32_t(len(leaves)), (**C.mmsb__saved_t)(unsafe.Pointer(base)), C.uint64_t(copyLimit), C.int(flag(refusePinned)))
+		(*C.uint32_t)(unsafe.SliceData(used)), C.uint32_t(len(leaves)),
+		(**C.mmsb__saved_t)(unsafe.Pointer(base)), C.uint64_t(copyLimit), C.int(flag(refusePinned)))
 	return Capture{capture}, capture != nil
 }
 

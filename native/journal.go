@@ -63,7 +63,8 @@ func (r Ring) Append(head Head, pieces ...[]byte) (sequence uint64, code int32) 
 	copy(parts[:], pieces)
 	var number C.uint64_t
 	code = int32(C.append_record(r.ring, C.mmsb__journal_head_t{kind: C.uint8_t(head.Kind), flags: C.uint8_t(head.Flags),
-		form: C.uint16_t(head.Form), page: C.uint64_t(head.Page), version: C.uint64_t(head.Version), epoch: C.uint64_t(head.Epoch)},
+		form: C.uint16_t(head.Form), page: C.uint64_t(head.Page), version: C.uint64_t(head.Version),
+		epoch: C.uint64_t(head.Epoch)},
 		unsafe.Pointer(unsafe.SliceData(parts[0])), C.uint64_t(len(parts[0])),
 		unsafe.Pointer(unsafe.SliceData(parts[1])), C.uint64_t(len(parts[1])),
 		unsafe.Pointer(unsafe.SliceData(parts[2])), C.uint64_t(len(parts[2])), &number))

@@ -147,7 +147,8 @@ func SetSimulated(index uint32, simulated bool) {
 
 // AddCounts counts what Go did with pages by itself.
 func AddCounts(index uint32, creates, frees, bytesCreated, bytesFreed uint64) {
-	C.mmsb__context_add(C.uint32_t(index), C.uint64_t(creates), C.uint64_t(frees), C.uint64_t(bytesCreated), C.uint64_t(bytesFreed))
+	C.mmsb__context_add(C.uint32_t(index), C.uint64_t(creates), C.uint64_t(frees), C.uint64_t(bytesCreated),
+		C.uint64_t(bytesFreed))
 }
 
 // CacheBytes is the memory of all threads' caches.

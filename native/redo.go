@@ -59,7 +59,8 @@ func RedoWrite(index uint32, version, epoch, offset uint64, bytes []byte) int32 
 func RedoDelta(index uint32, version, epoch uint64, form uint16, mask []byte, maskLength uint64, places []byte, count uint64,
 	payload []byte) int32 {
 	return int32(C.redo_delta(C.uint32_t(index), C.uint64_t(version), C.uint64_t(epoch), C.int32_t(form),
-		unsafe.Pointer(unsafe.SliceData(mask)), C.uint64_t(maskLength), unsafe.Pointer(unsafe.SliceData(places)), C.uint64_t(count),
+		unsafe.Pointer(unsafe.SliceData(mask)), C.uint64_t(maskLength), unsafe.Pointer(unsafe.SliceData(places)),
+		C.uint64_t(count),
 		unsafe.Pointer(unsafe.SliceData(payload)), C.uint64_t(len(payload))))
 }
 

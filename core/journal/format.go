@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/status"
 )
 
@@ -22,10 +23,9 @@ import (
 const Version = 1
 
 const (
-	byteOrder        = 0x01020304
-	unitBytes        = 4096 // the header, and what every frame is a multiple of
-	segmentHeadBytes = 64   // of the header, without what fills it up
-	segmentCRCAt     = unitBytes - 4
+	byteOrder    = 0x01020304
+	unitBytes    = 4096 // the header, and what every frame is a multiple of
+	segmentCRCAt = unitBytes - 4
 
 	// FrameHeadBytes is the room at the front of a buffer that the writer fills.
 	FrameHeadBytes = 64
@@ -94,12 +94,12 @@ const (
 
 // The forms of a Delta record: the kinds of mmsb_delta_t, and one more.
 const (
-	DenseBytes = 1 + iota
-	DenseBits
-	SparseBits
-	Indexed
-	Runs
-	Indexed32
+	DenseBytes = abi.DeltaDenseBytes
+	DenseBits  = abi.DeltaDenseBits
+	SparseBits = abi.DeltaSparseBits
+	Indexed    = abi.DeltaIndexed
+	Runs       = abi.DeltaRuns
+	Indexed32  = 6
 )
 
 // segment is what a segment's header says.

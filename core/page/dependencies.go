@@ -1,26 +1,56 @@
 package page
 
 import (
+	"fmt"
+	"sync"
+
+	"libmmsb/core/graph"
 	"libmmsb/core/journal"
-	"libmmsb/core/status"
+	"libmmsb/core/memory"
 	"libmmsb/native"
 )
 
+// dependencies are those between a context's pages, by record.
+type dependencies struct {
+	sync.Mutex
+	graph *graph.Graph
+}
+
+func (d *dependencies) start() { d.graph = newGraph() }
+
+// newGraph is a graph of records whose errors name pages.
+func newGraph() *graph.Graph {
+	return graph.New(func(index uint32) string { return fmt.Sprintf("page %d", IDOf(index)) })
+}
+
+// forget removes a page's edges.
+func (d *dependencies) forget(index uint32) {
+	d.Lock()
+	defer d.Unlock()
+	if d.graph.Edges() > 0 {
+		d.graph.RemoveNode(index)
+	}
+}
+
 // AddDependency makes child depend on parent.
 func AddDependency(parent, child uint64) error {
-	return withPair(parent, child, func(c *Context, parent, child uint32, told *journalled) error {
-		for _, index := range [2]uint32{parent, child} { // a page with a side record is taken apart by Go when it ends
-			p := locked{record: native.RecordAt(index)}
-			if _, err := p.side(); err != nil {
-				return err
+	return changePair(parent, child, func(c *change, parent, child uint32) error {
+		for _, index := range [2]uint32{parent, child} { // a page with a side record is torn down by Go when it ends
+			if record := native.RecordAt(index); record.Side == 0 {
+				side, err := memory.TakeSide()
+				if err != nil {
+					return err
+				}
+				record.Side = side
 			}
 		}
-		if err := c.dependencies.graph.Add(parent, child); err != nil {
+		all := c.context.dependencies.graph
+		if err := all.Add(parent, child); err != nil {
 			return err
 		}
-		err := c.journalEdge(journal.DependencyAdd, parent, child, told)
+		err := c.journalEdge(journal.DependencyAdd, parent, child)
 		if err != nil {
-			_ = c.dependencies.graph.Remove(parent, child)
+			_ = all.Remove(parent, child)
 		}
 		return err
 	})
@@ -28,79 +58,37 @@ func AddDependency(parent, child uint64) error {
 
 // RemoveDependency removes the edge.
 func RemoveDependency(parent, child uint64) error {
-	return withPair(parent, child, func(c *Context, parent, child uint32, told *journalled) error {
-		if !c.dependencies.graph.Has(parent, child) {
-			return c.dependencies.graph.Remove(parent, child)
+	return changePair(parent, child, func(c *change, parent, child uint32) error {
+		all := c.context.dependencies.graph
+		if !all.Has(parent, child) {
+			return all.Remove(parent, child)
 		}
-		if err := c.journalEdge(journal.DependencyRemove, parent, child, told); err != nil {
+		if err := c.journalEdge(journal.DependencyRemove, parent, child); err != nil {
 			return err
 		}
-		return c.dependencies.graph.Remove(parent, child)
+		return all.Remove(parent, child)
 	})
 }
 
-// withPair works on the edges between two live pages of one context.
-func withPair(parent, child uint64, work func(c *Context, parent, child uint32, told *journalled) error) (err error) {
-	var told journalled
-	defer func() { // after the pages are unlocked
-		if waited := told.wait(); err == nil {
-			err = waited
-		}
-	}()
-	if parent == child {
-		p, err := lock(parent)
-		if err != nil {
-			return err
-		}
-		defer p.unlock()
-		p.context.dependencies.Lock()
-		defer p.context.dependencies.Unlock()
-		return work(p.context, p.index, p.index, &told)
-	}
-	pages := [2]uint64{parent, child}
-	if _, code := native.LockPair(&pages); code != 0 {
-		return fromNative(code)
-	}
-	defer native.UnlockPair(&pages)
-	a, b := native.Index(parent), native.Index(child)
-	c := contextOf(a)
-	if other := contextOf(b); other != c {
-		return status.Errorf(status.Mismatch, "page 0x%016x is of context 0x%016x, page 0x%016x of context 0x%016x", parent, c.handle, child,
-			other.handle)
-	}
-	c.dependencies.Lock()
-	defer c.dependencies.Unlock()
-	return work(c, a, b, &told)
-}
-
-// forgetDependencies removes a page's edges.
-func (c *Context) forgetDependencies(index uint32) {
-	c.dependencies.Lock()
-	defer c.dependencies.Unlock()
-	if c.dependencies.graph.Edges() > 0 {
-		c.dependencies.graph.RemoveNode(index)
-	}
-}
-
 // Parents and Children are a page's neighbours, oldest edge first.
-func Parents(page uint64) ([]uint64, error) { return neighbours(page, true) }
+func Parents(page uint64) ([]uint64, error) {
+	return neighbours(page, func(all *graph.Graph, index uint32) []uint32 { return all.Parents(index) })
+}
 
 // Children are the pages that depend on a page.
-func Children(page uint64) ([]uint64, error) { return neighbours(page, false) }
+func Children(page uint64) ([]uint64, error) {
+	return neighbours(page, func(all *graph.Graph, index uint32) []uint32 { return all.Children(index) })
+}
 
-func neighbours(page uint64, parents bool) ([]uint64, error) {
-	p, err := lock(page)
-	if err != nil {
-		return nil, err
-	}
-	defer p.unlock()
-	c := p.context
-	c.dependencies.Lock()
-	defer c.dependencies.Unlock()
-	if parents {
-		return handles(c.dependencies.graph.Parents(p.index)), nil
-	}
-	return handles(c.dependencies.graph.Children(p.index)), nil
+func neighbours(page uint64, of func(all *graph.Graph, index uint32) []uint32) (found []uint64, err error) {
+	err = Read(page, func(p *Page) error {
+		d := &p.context.dependencies
+		d.Lock()
+		defer d.Unlock()
+		found = handles(of(d.graph, p.Index))
+		return nil
+	})
+	return found, err
 }
 
 // handles are those of the pages that live on records: they have edges, so they live.
@@ -117,4 +105,18 @@ func (c *Context) DependencyOrder() []uint64 {
 	c.dependencies.Lock()
 	defer c.dependencies.Unlock()
 	return handles(c.dependencies.graph.Order())
+}
+
+// Moment calls begin with the leaves that the context has, and returns the dependencies as they are then, by ids: no edge and no
+// leaf comes or goes meanwhile.
+func (c *Context) Moment(begin func(leaves []memory.Leaf)) (edges [][2]uint64) {
+	c.dependencies.Lock()
+	defer c.dependencies.Unlock()
+	c.memory.WithLeaves(func(leaves []memory.Leaf) {
+		begin(leaves)
+		for _, edge := range c.dependencies.graph.All() {
+			edges = append(edges, [2]uint64{IDOf(edge[0]), IDOf(edge[1])})
+		}
+	})
+	return edges
 }

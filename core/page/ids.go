@@ -1,6 +1,8 @@
 package page
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"slices"
 	"sync"
 
@@ -8,21 +10,21 @@ import (
 	"libmmsb/native"
 )
 
-// ids are the identities of a context's pages. An automatic id is the handle's low 60 bits times an odd number of the context, modulo 2^60,
-// under the top bits 0xa: it is found by multiplying with the inverse, with no map, and never comes twice. Only ids that the caller chose are
-// in a map. One of these may be the automatic id of a page to come, as after a load: then its record is marked, and creating a page on it
-// asks here.
+// ids are the identities of a context's pages. An automatic id is the handle's low 60 bits times an odd number of the context,
+// modulo 2^60, under the top bits 0xa: it is found by multiplying with the inverse, with no map, and never comes twice. Only ids
+// that the caller chose are in a map. One of these may be the automatic id of a page to come, as after a load: then its record is
+// marked, and creating a page on it asks here.
 type ids struct {
 	sync.Mutex
 	factor, inverse uint64
 	explicit        map[uint64]uint64 // page by id
-	// waiting are marks for records of chunks that the context does not have yet: indices by group of chunks.
+	// waiting are marks for records of leaves that the context does not have yet: indices by group of leaves.
 	waiting map[uint32][]uint32
 	waits   int // their number
 }
 
-// chunkGroup is how many chunks' marks wait together: after a load every page has one, all over.
-const chunkGroup = 256
+// leafGroup is how many leaves' marks wait together: after a load every page has one, all over.
+const leafGroup = 256
 
 func (i *ids) start() {
 	i.factor = randomOdd()
@@ -40,6 +42,7 @@ func (i *ids) automatic(handle uint64) uint64 {
 	return native.IDAutomatic | handle*i.factor&native.IDMask
 }
 
+// recordID is the id of the page of a record in a state.
 func recordID(index uint32, state uint64) uint64 {
 	record := native.RecordAt(index)
 	if state&native.ExplicitID != 0 {
@@ -48,13 +51,16 @@ func recordID(index uint32, state uint64) uint64 {
 	return contextOf(index).ids.automatic(native.Handle(native.KindPage, native.Generation(state), index))
 }
 
+// IDOf is the id of the page that lives on a record.
+func IDOf(index uint32) uint64 { return recordID(index, native.RecordAt(index).LoadState()) }
+
 // reserve takes an id that the caller chose, for a page whose handle set brings later. Under no lock.
 func (c *Context) reserve(id uint64) error {
 	i := &c.ids
 	i.Lock()
 	defer i.Unlock()
 	if page, ok := i.explicit[id]; ok {
-		return status.Errorf(status.AlreadyExists, "id %d is that of page 0x%016x", id, page)
+		return status.Errorf(status.AlreadyExists, "id %d belongs to page 0x%016x", id, page)
 	}
 	if id&^native.IDMask == native.IDAutomatic {
 		i.tidy(c.index)
@@ -62,10 +68,10 @@ func (c *Context) reserve(id uint64) error {
 			// From here on whoever creates a page on the record sees the mark; who did not see it has finished.
 			native.Synchronize(c.index)
 			if i.begins(id) { // asked before the page is looked for, which it may be by then
-				return status.Errorf(status.AlreadyExists, "id %d is that of a page that is about to begin", id)
+				return status.Errorf(status.AlreadyExists, "id %d belongs to a page that is about to begin", id)
 			}
 			if page := native.FindPage(c.index, id); page != 0 {
-				return status.Errorf(status.AlreadyExists, "id %d is that of page 0x%016x", id, page)
+				return status.Errorf(status.AlreadyExists, "id %d belongs to page 0x%016x", id, page)
 			}
 		}
 	}
@@ -73,13 +79,13 @@ func (c *Context) reserve(id uint64) error {
 	return nil
 }
 
-// mark marks the record whose automatic id an id may be: creating a page on it asks. True where the context has the record already. Under
-// the lock.
+// mark marks the record whose automatic id an id may be: creating a page on it asks. True where the context has the record
+// already. Under the lock.
 func (i *ids) mark(context uint32, id uint64) bool {
 	handle := id * i.inverse & native.IDMask
 	index := native.Index(handle)
-	chunk := index >> native.LeafBits
-	if native.LeafContext(chunk) == context {
+	leaf := index >> native.LeafBits
+	if native.LeafContext(leaf) == context {
 		record := native.RecordAt(index)
 		if native.Generation(handle) < native.Generation(record.LoadState()) { // that page has been
 			return false
@@ -87,15 +93,15 @@ func (i *ids) mark(context uint32, id uint64) bool {
 		record.IDTaken = 1
 		return true
 	}
-	i.waiting[chunk/chunkGroup] = append(i.waiting[chunk/chunkGroup], index)
+	i.waiting[leaf/leafGroup] = append(i.waiting[leaf/leafGroup], index)
 	i.waits++
 	return false
 }
 
-// tidy forgets the marks that wait for ids which nobody has any more, once they are the most: ids that come and go would leave ever more of
-// them. Under the lock.
+// tidy forgets the marks that wait for ids which nobody has any more, once they are the most: ids that come and go would leave
+// ever more of them. Under the lock.
 func (i *ids) tidy(context uint32) {
-	if i.waits <= 2*len(i.explicit)+chunkGroup {
+	if i.waits <= 2*len(i.explicit)+leafGroup {
 		return
 	}
 	clear(i.waiting)
@@ -126,8 +132,8 @@ func (i *ids) taken(handle uint64) bool {
 	return ok
 }
 
-// claim moves a block's record to the first generation whose automatic id is not in use, for a page that begins. Go code is in no cache, so
-// that reserve does not wait for it: the block says that its id is no longer to be had.
+// claim moves a frame's record to the first generation whose automatic id is not in use, for a page that begins. Go code is in no
+// cache, so that reserve does not wait for it: the frame says that its id is no longer to be had.
 func (i *ids) claim(index uint32) {
 	i.Lock()
 	defer i.Unlock()
@@ -144,34 +150,34 @@ func (i *ids) claim(index uint32) {
 func (i *ids) begins(id uint64) bool {
 	handle := id * i.inverse & native.IDMask
 	state := native.RecordAt(native.Index(handle)).LoadState()
-	return native.Kind(state) == native.StateFrame && native.Generation(state) == native.Generation(handle) && state&native.Beginning != 0
+	return native.Kind(state) == native.StateFrame && native.Generation(state) == native.Generation(handle) &&
+		state&native.Beginning != 0
 }
 
-// takeChunk takes a chunk of records for the context, with the marks that wait for them.
-func (c *Context) takeChunk() (uint32, error) {
-	i := &c.ids
+// takeLeaf takes a leaf of records for the context, with the marks that wait for them.
+func (i *ids) takeLeaf(take func() (leaf uint32, used bool, err error)) (uint32, error) {
 	i.Lock()
 	defer i.Unlock()
-	number, used, err := takeChunk(c.index)
+	leaf, used, err := take()
 	if err != nil {
 		return 0, err
 	}
 	if used { // by another context, whose marks mean nothing here
 		for index := range uint32(native.LeafRecords) {
-			native.RecordAt(number<<native.LeafBits | index).IDTaken = 0
+			native.RecordAt(leaf<<native.LeafBits | index).IDTaken = 0
 		}
 	}
-	waiting := i.waiting[number/chunkGroup]
+	waiting := i.waiting[leaf/leafGroup]
 	left := slices.DeleteFunc(waiting, func(index uint32) bool {
-		if index>>native.LeafBits != number {
+		if index>>native.LeafBits != leaf {
 			return false
 		}
 		native.RecordAt(index).IDTaken = 1
 		return true
 	})
 	i.waits -= len(waiting) - len(left)
-	i.waiting[number/chunkGroup] = left
-	return number, nil
+	i.waiting[leaf/leafGroup] = left
+	return leaf, nil
 }
 
 // Lookup is the page with an id.
@@ -187,7 +193,7 @@ func (c *Context) Lookup(id uint64) (uint64, error) {
 			return page, nil
 		}
 	}
-	return 0, status.Errorf(status.NotFound, "no page has the id %d", id)
+	return 0, status.Errorf(status.NotFound, "no page has id %d", id)
 }
 
 // LookupMany finds all or none; bad is the first id without a page.
@@ -200,4 +206,11 @@ func (c *Context) LookupMany(ids, pages []uint64) (bad int, err error) {
 	}
 	copy(pages, found)
 	return 0, nil
+}
+
+// randomOdd is an odd number below 2^60 from the system's randomness.
+func randomOdd() uint64 {
+	var bytes [8]byte
+	_, _ = rand.Read(bytes[:]) // it never fails; the program ends where the system has no randomness
+	return binary.LittleEndian.Uint64(bytes[:])&native.IDMask | 1
 }

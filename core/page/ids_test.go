@@ -2,7 +2,6 @@ package page
 
 import (
 	"errors"
-	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"libmmsb/core/journal"
+	"libmmsb/core/lasterror"
 	"libmmsb/core/status"
 	"libmmsb/native"
 )
@@ -24,7 +24,7 @@ var idChecks = []struct {
 	{"an id that the caller took is not picked", idsThatTheCallerTookAreNotPicked},
 	{"a page that begins has its id", aPageThatBeginsHasItsID},
 	{"a page that begins elsewhere meanwhile has its id", pagesThatBeginMeanwhileHaveTheirIDs},
-	{"marks wait for chunks", marksWaitForChunks},
+	{"marks wait for leaves", marksWaitForLeaves},
 	{"marks go with their context", marksGoWithTheirContext},
 	{"former pages leave no marks", formerPagesLeaveNoMarks},
 	{"an id that a load brought is not picked", idsThatALoadBroughtAreNotPicked},
@@ -88,10 +88,10 @@ func automaticIDsLeadToTheirPages(t tester) {
 func anIDIsThatOfOnePageAtATime(t tester) {
 	withContext(t, defaults(), func(_ uint64, c *Context) {
 		failure := errors.New("it fails")
-		publish := func(id uint64, prepare func(*locked) error) error {
-			block, err := c.takeFor(64, &plain)
+		publish := func(id uint64, prepare func(*Page) error) error {
+			frame, err := c.TakeFor(64, &plain)
 			require.NoError(t, err)
-			_, err = c.publish(block, 64, id, -1, 0, entry{kind: journal.Create}, prepare)
+			_, err = c.publish(&birth{frame: frame, size: 64, id: id, node: -1, kind: journal.Create, prepare: prepare})
 			return err
 		}
 		far := c.ids.automatic(native.Handle(native.KindPage, 1, native.IndexMask))
@@ -103,13 +103,13 @@ func anIDIsThatOfOnePageAtATime(t tester) {
 				require.Zero(t, native.Destroy(page))
 				requireNoPage(t, c, id)
 			}
-			require.Equal(t, failure, publish(id, func(*locked) error {
+			require.Equal(t, failure, publish(id, func(*Page) error {
 				requireNoPage(t, c, id)
 				requireTaken(t, c, id)
 				return failure
 			}))
 			requireNoPage(t, c, id)
-			require.NoError(t, publish(id, func(p *locked) error {
+			require.NoError(t, publish(id, func(p *Page) error {
 				c.ids.set(id, p.handle) // as it is when the page begins at once
 				requireNoPage(t, c, id)
 				return nil
@@ -137,30 +137,30 @@ func idsThatTheCallerTookAreNotPicked(t tester) {
 				pages[0] = create(t, c, 64, 0)
 			}
 			page = pages[0]
-			id := recordID(native.Index(page), native.RecordAt(native.Index(page)).LoadState())
+			id := IDOf(native.Index(page))
 			require.False(t, taken[id])
 			requirePage(t, c, id, page)
 		}
-		requireTaken(t, c, recordID(native.Index(page), native.RecordAt(native.Index(page)).LoadState()))
+		requireTaken(t, c, IDOf(native.Index(page)))
 	})
 }
 
 // A page that Go code makes has its automatic id from before anybody can see it.
 func aPageThatBeginsHasItsID(t tester) {
 	withContext(t, defaults(), func(_ uint64, c *Context) {
-		block, err := c.takeFor(64, &plain)
+		frame, err := c.TakeFor(64, &plain)
 		require.NoError(t, err)
-		page, err := c.publish(block, 64, 0, -1, 0, entry{kind: journal.Create}, func(p *locked) error {
+		page, err := c.publish(&birth{frame: frame, size: 64, node: -1, kind: journal.Create, prepare: func(p *Page) error {
 			requireTaken(t, c, c.ids.automatic(p.handle))
 			return nil
-		})
+		}})
 		require.NoError(t, err)
 		requirePage(t, c, c.ids.automatic(page), page)
 	})
 }
 
-// One thread creates and destroys pages on one record, in native code, or in Go where the record is marked; another chooses the ids of these
-// pages as they begin.
+// One thread creates and destroys pages on one record, in native code, or in Go where the record is marked; another chooses the
+// ids of these pages as they begin.
 func pagesThatBeginMeanwhileHaveTheirIDs(t tester) {
 	withContext(t, defaults(), func(_ uint64, c *Context) {
 		const tries = 2000
@@ -213,7 +213,7 @@ func createAndDestroy(c *Context, index, rounds, stop *atomic.Uint32) error {
 				return err
 			}
 		} else if code != 0 {
-			return fromNative(code)
+			return lasterror.Load(code)
 		}
 		c.ids.Lock()
 		taken := c.ids.taken(pages[0])
@@ -229,30 +229,22 @@ func createAndDestroy(c *Context, index, rounds, stop *atomic.Uint32) error {
 	return nil
 }
 
-// nextChunks are the numbers of the chunks that a context takes next, and of the one after.
-func nextChunks() []uint32 {
-	chunks.Lock()
-	defer chunks.Unlock()
-	next := []uint32{chunks.next, chunks.next + 1}
-	for _, number := range chunks.free {
-		next = append([]uint32{number}, next...)
-	}
-	return next[:2]
-}
-
-// An id may be that of a page whose record lies in a chunk that the context does not have yet.
-func marksWaitForChunks(t tester) {
+// An id may be that of a page whose record lies in a leaf that the context does not have yet.
+func marksWaitForLeaves(t tester) {
 	withContext(t, defaults(), func(_ uint64, c *Context) {
 		create(t, c, 64, 0)
 		chosen := make(map[uint64]uint64)
-		for _, number := range nextChunks() {
+		for number := range uint32(16) { // the leaves that the context takes next are among them
+			if native.LeafContext(number) != 0 {
+				continue
+			}
 			require.Zero(t, native.OpenLeaf(number)) // so that its records can be asked for their generations
-			for index := uint32(1); index < native.LeafRecords; index += 100 {
+			for index := uint32(1); index < native.LeafRecords; index += 400 {
 				id := c.coming(number<<native.LeafBits | index)
 				chosen[id] = create(t, c, 64, id)
 			}
 		}
-		// Ids of a chunk that never comes are chosen and given up.
+		// Ids of a leaf that never comes are chosen and given up.
 		for generation := range uint32(2000) {
 			page := create(t, c, 64, c.ids.automatic(native.Handle(native.KindPage, generation, native.IndexMask)))
 			require.Zero(t, native.Destroy(page))
@@ -274,7 +266,7 @@ func marksWaitForChunks(t tester) {
 	})
 }
 
-// A chunk comes without the marks of the context that had it before: they would send each creation to Go.
+// A leaf comes without the marks of the context that had it before: they would send each creation to Go.
 func marksGoWithTheirContext(t tester) {
 	var number uint32
 	withContext(t, defaults(), func(_ uint64, c *Context) {
@@ -304,20 +296,17 @@ func formerPagesLeaveNoMarks(t tester) {
 
 // A load brings ids of another context, which may be those of pages to come.
 func idsThatALoadBroughtAreNotPicked(t tester) {
-	path := filepath.Join(t.TempDir(), "state")
 	for _, whole := range []bool{false, true} {
 		withContext(t, defaults(), func(h uint64, c *Context) {
 			page := create(t, c, 64, 0)
 			id := c.coming(native.Index(page))
-			chosen := create(t, c, 64, id)
-			require.NoError(t, Save(h, ToPath(path), SaveOptions{}, nil))
-			require.Zero(t, native.Destroy(chosen))
-			native.RecordAt(native.Index(page)).IDTaken = 0 // as it is where only the load has the id
-			options := LoadOptions{}
-			if !whole {
-				options.IDs = []uint64{id}
-			}
-			require.NoError(t, Load(h, FromPath(path), options, nil))
+			frame, err := c.TakeFor(64, &plain)
+			require.NoError(t, err)
+			staging := NewStaging(c, 1)
+			require.NoError(t, staging.Add([]native.Staged{{ID: id, Size: 64, Version: 1, Index: frame.Index}}, frame, -1))
+			_, err = staging.Commit(whole, func() {})
+			require.NoError(t, err)
+			requireTaken(t, c, id)
 			if !whole {
 				require.Zero(t, native.Destroy(page))
 			}

@@ -1,16 +1,12 @@
 package page
 
 import (
-	"sync/atomic"
-
-	"libmmsb/core/mem"
+	"libmmsb/core/memory"
+	"libmmsb/core/region"
 	"libmmsb/native"
 )
 
-// metadataBytes is the memory of all metadata blobs of the process.
-var metadataBytes atomic.Int64
-
-func (c *Context) countMetadata(bytes int64) { metadataBytes.Add(bytes) }
+// Counting and listing pages.
 
 // Stats are a context's counters.
 type Stats struct {
@@ -21,18 +17,12 @@ type Stats struct {
 
 // Stats adds a context's counters up and walks its pages.
 func (c *Context) Stats() Stats {
-	s := Stats{Counts: native.CountContext(c.index), MemoryUsed: c.ledger.Used(), MemoryLimit: c.ledger.Limit(), DiskUsed: c.disk.bytes()}
-	for _, chunk := range c.chunks() {
-		native.SurveyRecords(chunk.first(), chunk.used, &s.Survey)
+	s := Stats{Counts: native.CountContext(c.index), MemoryUsed: c.memory.Used(), MemoryLimit: c.memory.Limit(),
+		DiskUsed: c.residency.DiskUsed()}
+	for _, leaf := range c.memory.Leaves() {
+		native.SurveyRecords(leaf.First(), leaf.Used, &s.Survey)
 	}
 	return s
-}
-
-// chunks are those that the context has by now.
-func (c *Context) chunks() []chunk {
-	c.memory.Lock()
-	defer c.memory.Unlock()
-	return append([]chunk(nil), c.memory.chunks...)
 }
 
 // Count is the number of live pages.
@@ -44,18 +34,18 @@ func (c *Context) Count() uint64 {
 // Pages goes on with a walk over the live pages and says how many handles it wrote; none is the end. The cursor counts records.
 func (c *Context) Pages(cursor *uint64, pages []uint64) uint64 {
 	written := uint64(0)
-	chunks := c.chunks()
-	for *cursor>>native.LeafBits < uint64(len(chunks)) && written < uint64(len(pages)) {
-		chunk := chunks[*cursor>>native.LeafBits]
+	leaves := c.memory.Leaves()
+	for *cursor>>native.LeafBits < uint64(len(leaves)) && written < uint64(len(pages)) {
+		leaf := leaves[*cursor>>native.LeafBits]
 		done := uint32(*cursor & (native.LeafRecords - 1))
-		if done >= chunk.used {
-			if chunk.used < native.LeafRecords { // the newest chunk: more may come
+		if done >= leaf.Used {
+			if leaf.Used < native.LeafRecords { // the newest leaf: more may come
 				break
 			}
 			*cursor = (*cursor>>native.LeafBits + 1) << native.LeafBits
 			continue
 		}
-		looked, found := native.ListRecords(chunk.first()+done, chunk.used-done, pages[written:])
+		looked, found := native.ListRecords(leaf.First()+done, leaf.Used-done, pages[written:])
 		written += uint64(found)
 		*cursor += uint64(looked)
 	}
@@ -67,12 +57,16 @@ type Usage struct{ Pages, Records, Masks, Metadata, Caches, Disk uint64 }
 
 // MemoryUsage adds it up.
 func MemoryUsage() Usage {
-	host, _ := mem.Usage()
+	host, _ := region.Usage()
 	u := Usage{
-		Pages: host, Records: RecordBytes(), Masks: native.MaskBytes(), Metadata: uint64(metadataBytes.Load()), Caches: native.CacheBytes(),
+		Pages: host, Records: memory.RecordBytes(), Masks: native.MaskBytes(), Metadata: uint64(metadataBytes.Load()),
+		Caches: native.CacheBytes(),
 	}
 	for _, c := range contexts.All() {
-		u.Disk += c.disk.bytes()
+		u.Disk += c.residency.DiskUsed()
 	}
 	return u
 }
+
+// Trim gives memory of ended pages back to the system, and says how many bytes it is.
+func (c *Context) Trim() uint64 { return c.memory.Trim() }

@@ -1,10 +1,14 @@
 package page
 
 import (
+	"libmmsb/core/lasterror"
+	"libmmsb/core/memory"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
 	"libmmsb/native"
 )
+
+// Making many pages as one call.
 
 // createBatch is how many pages are made between two looks at the time.
 const createBatch = 4096
@@ -44,13 +48,13 @@ func CreateManyWithin(context, size uint64, options CreateOptions, pages []uint6
 
 func createSome(context, size uint64, options CreateOptions, pages []uint64) error {
 	return Use(context, func(c *Context) error {
-		to, err := c.resolve(options.Location, options.Device)
+		to, err := c.residency.Resolve(options.Location, options.Device)
 		if err != nil {
 			return err
 		}
-		if size <= native.SmallMax && to.location == LocationCPU && options.NUMANode < 0 {
+		if size <= native.SmallMax && to.Location == LocationCPU && options.NUMANode < 0 {
 			if code := native.CreateBatch(context, size, !options.Uninitialised, pages); code != native.EnterGo {
-				return fromNative(code)
+				return lasterror.Load(code)
 			}
 		}
 		for i := range pages {
@@ -66,13 +70,13 @@ func createSome(context, size uint64, options CreateOptions, pages []uint64) err
 // CheckCreateMany tells whether the arguments of such work are right.
 func CheckCreateMany(context, size uint64, options CreateOptions) error {
 	return Use(context, func(c *Context) error {
-		if err := checkSize(size); err != nil {
+		if err := memory.CheckSize(size); err != nil {
 			return err
 		}
 		if options.ID != 0 {
-			return status.Errorf(status.InvalidArgument, "id is %d, but many pages cannot have one id", options.ID)
+			return status.Errorf(status.InvalidArgument, "id is %d; it is 0 where many pages are created", options.ID)
 		}
-		_, err := c.resolve(options.Location, options.Device)
+		_, err := c.residency.Resolve(options.Location, options.Device)
 		return err
 	})
 }

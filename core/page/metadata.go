@@ -2,6 +2,7 @@ package page
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 
 	"libmmsb/core/journal"
 	"libmmsb/core/metadata"
@@ -9,7 +10,10 @@ import (
 	"libmmsb/native"
 )
 
-// A page's metadata is one blob in a block outside the Go heap, in the form that export gives.
+// A page's metadata is one blob in a frame, in the form that export gives.
+
+// metadataBytes is the memory of all metadata blobs of the process.
+var metadataBytes atomic.Int64
 
 // metadataOf is a locked page's blob; empty where it has none.
 func metadataOf(record *native.Record) []byte {
@@ -23,8 +27,11 @@ func metadataOf(record *native.Record) []byte {
 	return native.Bytes(native.RecordAt(side.MetadataFrame).Locator, side.MetadataLength)
 }
 
-// metadataGone gives the blob's memory back.
-func (c *Context) metadataGone(record *native.Record) {
+// Metadata is the page's blob; empty where it has none.
+func (p *Page) Metadata() []byte { return metadataOf(p.Record) }
+
+// dropMetadata gives the blob's memory back.
+func (c *Context) dropMetadata(record *native.Record) {
 	if record.Side == 0 {
 		return
 	}
@@ -32,14 +39,14 @@ func (c *Context) metadataGone(record *native.Record) {
 	if side.MetadataFrame == 0 {
 		return
 	}
-	c.countMetadata(-int64(native.RecordAt(side.MetadataFrame).Size))
-	native.GiveFrame(c.index, side.MetadataFrame)
+	metadataBytes.Add(-int64(native.RecordAt(side.MetadataFrame).Size))
+	c.memory.Give(side.MetadataFrame)
 	side.MetadataFrame, side.MetadataCount, side.MetadataLength = 0, 0, 0
 }
 
-// storeMetadata replaces a locked page's blob. ready, where it is not nil, is called when nothing else can fail.
-func (p *locked) storeMetadata(blob []byte, count uint32, ready func() error) error {
-	c := p.context
+// StoreMetadata replaces the page's blob. ready, where it is not nil, is called when nothing else can fail.
+func (p *Page) StoreMetadata(blob []byte, count uint32, ready func() error) error {
+	m := p.context.memory
 	if ready == nil {
 		ready = func() error { return nil }
 	}
@@ -47,51 +54,69 @@ func (p *locked) storeMetadata(blob []byte, count uint32, ready func() error) er
 		if err := ready(); err != nil {
 			return err
 		}
-		c.metadataGone(p.record)
+		p.context.dropMetadata(p.Record)
 		return nil
 	}
-	side, err := p.side()
+	side, err := p.Side()
 	if err != nil {
 		return err
 	}
-	block, code := native.TakeFrame(c.index, uint64(len(blob)))
-	if code != 0 {
-		return fromNative(code)
-	}
-	if err := ready(); err != nil {
-		native.GiveFrame(c.index, block)
+	index, err := m.TakeFrame(uint64(len(blob)))
+	if err != nil {
 		return err
 	}
-	record := native.RecordAt(block)
-	copy(native.Bytes(record.Locator, uint64(len(blob))), blob)
-	c.metadataGone(p.record)
-	side.MetadataFrame, side.MetadataCount, side.MetadataLength = block, count, uint64(len(blob))
-	c.countMetadata(int64(record.Size))
+	if err := ready(); err != nil {
+		m.Give(index)
+		return err
+	}
+	frame := native.RecordAt(index)
+	copy(native.Bytes(frame.Locator, uint64(len(blob))), blob)
+	p.context.dropMetadata(p.Record)
+	side.MetadataFrame, side.MetadataCount, side.MetadataLength = index, count, uint64(len(blob))
+	metadataBytes.Add(int64(frame.Size))
+	return nil
+}
+
+// storeMetadata is StoreMetadata as a change; pieces are what the journal says of it.
+func (c *change) storeMetadata(blob []byte, kind journal.Kind, pieces ...[]byte) error {
+	if err := c.StoreMetadata(blob, uint32(metadata.Count(blob)), c.journalNext(kind, pieces...)); err != nil {
+		return err
+	}
+	c.Record.MoveVersion()
 	return nil
 }
 
 // SetMetadata sets a key.
-func SetMetadata(page uint64, key, value []byte) (err error) {
-	p, err := lockToChange(page)
-	if err != nil {
-		return err
-	}
-	defer p.settle(&err)
-	blob, err := metadata.Set(metadataOf(p.record), key, value)
-	if err != nil {
-		return err
-	}
-	return p.changeMetadata(blob, journal.MetadataSet, journal.MetadataBody(uint32(len(key)), uint32(len(value))), key, value)
+func SetMetadata(page uint64, key, value []byte) error {
+	return changePage(page, func(c *change) error {
+		blob, err := metadata.Set(c.Metadata(), key, value)
+		if err != nil {
+			return err
+		}
+		return c.storeMetadata(blob, journal.MetadataSet, journal.MetadataBody(uint32(len(key)), uint32(len(value))), key, value)
+	})
 }
 
-// changeMetadata replaces the blob; pieces are what the journal says of it.
-func (p *locked) changeMetadata(blob []byte, kind journal.Kind, pieces ...[]byte) error {
-	told := func() error { return p.journal(kind, p.record.Version+1, pieces...) }
-	if err := p.storeMetadata(blob, uint32(metadata.Count(blob)), told); err != nil {
+// RemoveMetadata removes a key.
+func RemoveMetadata(page uint64, key []byte) error {
+	if err := metadata.CheckKey(key); err != nil {
 		return err
 	}
-	p.record.MoveVersion()
-	return nil
+	return changePage(page, func(c *change) error {
+		blob, ok := metadata.Remove(c.Metadata(), key)
+		if !ok {
+			return errNoKey(page, key)
+		}
+		return c.storeMetadata(blob, journal.MetadataRemove, key)
+	})
+}
+
+// ImportMetadata replaces all entries.
+func ImportMetadata(page uint64, blob []byte) error {
+	if _, err := metadata.Validate(blob); err != nil {
+		return err
+	}
+	return changePage(page, func(c *change) error { return c.storeMetadata(blob, journal.MetadataImport, blob) })
 }
 
 // GetMetadata calls found with the value of a key, which is valid during the call.
@@ -99,79 +124,40 @@ func GetMetadata(page uint64, key []byte, found func(value []byte) error) error 
 	if err := metadata.CheckKey(key); err != nil {
 		return err
 	}
-	p, err := lock(page)
-	if err != nil {
-		return err
-	}
-	defer p.unlock()
-	value, ok := metadata.Get(metadataOf(p.record), key)
-	if !ok {
-		return noKey(page, key)
-	}
-	return found(value)
+	return Read(page, func(p *Page) error {
+		value, ok := metadata.Get(p.Metadata(), key)
+		if !ok {
+			return errNoKey(page, key)
+		}
+		return found(value)
+	})
 }
 
-func noKey(page uint64, key []byte) error {
+func errNoKey(page uint64, key []byte) error {
 	return status.Errorf(status.NotFound, "page 0x%016x has no metadata key %q", page, key)
-}
-
-// RemoveMetadata removes a key.
-func RemoveMetadata(page uint64, key []byte) (err error) {
-	if err := metadata.CheckKey(key); err != nil {
-		return err
-	}
-	p, err := lockToChange(page)
-	if err != nil {
-		return err
-	}
-	defer p.settle(&err)
-	blob, ok := metadata.Remove(metadataOf(p.record), key)
-	if !ok {
-		return noKey(page, key)
-	}
-	return p.changeMetadata(blob, journal.MetadataRemove, key)
 }
 
 // MetadataKeys calls found with all keys, each as u32 length and bytes, and their number.
 func MetadataKeys(page uint64, found func(keys []byte, count int) error) error {
-	p, err := lock(page)
-	if err != nil {
-		return err
-	}
-	defer p.unlock()
-	var keys []byte
-	count := 0
-	for key := range metadata.Keys(metadataOf(p.record)) {
-		keys = binary.LittleEndian.AppendUint32(keys, uint32(len(key)))
-		keys = append(keys, key...)
-		count++
-	}
-	return found(keys, count)
+	return Read(page, func(p *Page) error {
+		var keys []byte
+		count := 0
+		for key := range metadata.Keys(p.Metadata()) {
+			keys = binary.LittleEndian.AppendUint32(keys, uint32(len(key)))
+			keys = append(keys, key...)
+			count++
+		}
+		return found(keys, count)
+	})
 }
 
 // ExportMetadata calls found with the blob, which is valid during the call.
 func ExportMetadata(page uint64, found func(blob []byte) error) error {
-	p, err := lock(page)
-	if err != nil {
-		return err
-	}
-	defer p.unlock()
-	blob := metadataOf(p.record)
-	if len(blob) == 0 {
-		blob = make([]byte, 4)
-	}
-	return found(blob)
-}
-
-// ImportMetadata replaces all entries.
-func ImportMetadata(page uint64, blob []byte) (err error) {
-	if _, err := metadata.Validate(blob); err != nil {
-		return err
-	}
-	p, err := lockToChange(page)
-	if err != nil {
-		return err
-	}
-	defer p.settle(&err)
-	return p.changeMetadata(blob, journal.MetadataImport, blob)
+	return Read(page, func(p *Page) error {
+		blob := p.Metadata()
+		if len(blob) == 0 {
+			blob = make([]byte, 4)
+		}
+		return found(blob)
+	})
 }

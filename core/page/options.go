@@ -2,22 +2,88 @@ package page
 
 import (
 	"math"
+	"os"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"libmmsb/core/residency"
 	"libmmsb/core/status"
+
+	"golang.org/x/sys/unix"
 )
 
+// Options are a context's; the fields are those of mmsb_context_options_t.
+type Options struct {
+	DefaultLocation  int32
+	DefaultDevice    int32
+	Simulate         int32
+	SimulatedDevices int32
+	Fallback         int32
+	SimulatedMemory  uint64
+	MemoryLimit      uint64
+	DiskPath         string
+	HugePages        bool
+}
+
+// The values of the enums in mmsb.h.
+const (
+	LocationDefault = residency.LocationDefault
+	LocationCPU     = residency.LocationCPU
+	LocationGPU     = residency.LocationGPU
+	LocationUnified = residency.LocationUnified
+	LocationPinned  = residency.LocationPinned
+	LocationDisk    = residency.LocationDisk
+
+	SimulateOff     = 0
+	SimulateIfNoGPU = 1
+	SimulateAlways  = 2
+
+	FallbackError = 0
+	FallbackHost  = 1
+)
+
+func (o *Options) check() error {
+	switch {
+	case o.DefaultLocation < LocationCPU || o.DefaultLocation > LocationDisk:
+		return status.Errorf(status.InvalidArgument, "default_location is %d, which is not a location", o.DefaultLocation)
+	case o.Simulate < SimulateOff || o.Simulate > SimulateAlways:
+		return status.Errorf(status.InvalidArgument, "simulate is %d, not off, if-no-gpu or always (is MMSB_SIMULATE set?)",
+			o.Simulate)
+	case o.Fallback < FallbackError || o.Fallback > FallbackHost:
+		return status.Errorf(status.InvalidArgument, "fallback is %d, not error or host", o.Fallback)
+	case o.SimulatedDevices < 1 || o.SimulatedDevices > 64:
+		return status.Errorf(status.InvalidArgument, "simulated_devices is %d, not 1 to 64", o.SimulatedDevices)
+	}
+	if o.DiskPath == "" {
+		o.DiskPath = os.Getenv("TMPDIR")
+		if o.DiskPath == "" {
+			o.DiskPath = "/tmp"
+		}
+		return nil
+	}
+	if info, err := os.Stat(o.DiskPath); err != nil {
+		return status.FromErrno(status.IO, status.ErrnoOf(err), "disk_path %q", o.DiskPath)
+	} else if !info.IsDir() {
+		return status.FromErrno(status.IO, unix.ENOTDIR, "disk_path %q", o.DiskPath)
+	}
+	if err := unix.Access(o.DiskPath, unix.W_OK|unix.X_OK); err != nil {
+		return status.FromErrno(status.IO, status.ErrnoOf(err), "disk_path %q cannot be written", o.DiskPath)
+	}
+	return nil
+}
+
 var (
-	locations   = map[string]int32{"cpu": LocationCPU, "gpu": LocationGPU, "unified": LocationUnified, "pinned": LocationPinned, "disk": LocationDisk}
+	locations = map[string]int32{
+		"cpu": LocationCPU, "gpu": LocationGPU, "unified": LocationUnified, "pinned": LocationPinned, "disk": LocationDisk,
+	}
 	simulations = map[string]int32{"off": SimulateOff, "if-no-gpu": SimulateIfNoGPU, "always": SimulateAlways}
 	fallbacks   = map[string]int32{"error": FallbackError, "host": FallbackHost}
 	switches    = map[string]int32{"0": 0, "1": 1}
 )
 
-// Parse changes options by a text like "memory_limit=1G simulate=if-no-gpu", or leaves them as they are. diskPath is the position of
-// disk_path's value in the text, which runs to the text's end; -1 without one.
+// Parse changes options by a text like "memory_limit=1G simulate=if-no-gpu", or leaves them as they are. diskPath is the position
+// of disk_path's value in the text, which runs to the text's end; -1 without one.
 func (o *Options) Parse(text string) (diskPath int, err error) {
 	changed := *o
 	diskPath = -1
@@ -29,13 +95,14 @@ func (o *Options) Parse(text string) (diskPath int, err error) {
 		end := position + strings.IndexAny(text[position:]+" ", " ,\t\n")
 		key, value, found := strings.Cut(text[position:end], "=")
 		if !found {
-			return -1, status.Errorf(status.InvalidArgument, "no key=value at position %d: %q", position, key)
+			return -1, status.Errorf(status.InvalidArgument, "%q at position %d is not key=value", key, position)
 		}
 		if key == "disk_path" {
 			diskPath = position + len("disk_path=")
 			changed.DiskPath = text[diskPath:]
 			if changed.DiskPath == "" || !utf8.ValidString(changed.DiskPath) {
-				return -1, status.Errorf(status.InvalidArgument, "disk_path at position %d cannot be %q", position, changed.DiskPath)
+				return -1, status.Errorf(status.InvalidArgument, "disk_path %q at position %d is empty or not UTF-8",
+					changed.DiskPath, position)
 			}
 			break
 		}
@@ -52,7 +119,7 @@ func (o *Options) set(key, value string, position int) error {
 	choose := func(to *int32, names map[string]int32) error {
 		number, ok := names[value]
 		if !ok {
-			return status.Errorf(status.InvalidArgument, "%s at position %d cannot be %q", key, position, value)
+			return status.Errorf(status.InvalidArgument, "%s %q at position %d is not one of its values", key, value, position)
 		}
 		*to = number
 		return nil
@@ -60,7 +127,7 @@ func (o *Options) set(key, value string, position int) error {
 	size := func(to *uint64) error {
 		number, err := parseSize(value)
 		if err != nil {
-			return status.Errorf(status.InvalidArgument, "%s at position %d cannot be %q: not a size", key, position, value)
+			return status.Errorf(status.InvalidArgument, "%s %q at position %d is not a size", key, value, position)
 		}
 		*to = number
 		return nil
@@ -68,7 +135,7 @@ func (o *Options) set(key, value string, position int) error {
 	number := func(to *int32) error {
 		n, err := strconv.ParseInt(value, 10, 32)
 		if err != nil {
-			return status.Errorf(status.InvalidArgument, "%s at position %d cannot be %q: not a number", key, position, value)
+			return status.Errorf(status.InvalidArgument, "%s %q at position %d is not a number", key, value, position)
 		}
 		*to = int32(n)
 		return nil

@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"libmmsb/core/lasterror"
+	"libmmsb/core/memory"
 )
 
 func defaults() Options {
@@ -42,7 +44,7 @@ func withContext(t tester, options Options, test func(h uint64, c *Context)) {
 	require.NoError(t, Destroy(h))
 	require.Equal(t, status.StaleHandle, status.CodeOf(Destroy(h)))
 	require.Zero(t, LivePages())
-	require.Zero(t, Outliving())
+	require.Zero(t, memory.Outliving())
 }
 
 var plain = CreateOptions{Location: LocationDefault, NUMANode: -1}
@@ -57,33 +59,32 @@ func create(t tester, c *Context, size, id uint64) uint64 {
 }
 
 // content is a page's bytes, wherever it lies.
-func content(t *testing.T, page uint64) []byte {
+func content(t *testing.T, page uint64) (found []byte) {
 	t.Helper()
-	p, err := lock(page)
-	require.NoError(t, err)
-	defer p.unlock()
-	if p.state&native.Nonresident != 0 {
-		require.NoError(t, p.context.bringIn(p.index))
-	}
-	return bytes.Clone(p.bytes())
+	require.NoError(t, Read(page, func(p *Page) error {
+		return p.WithBytes(func() error {
+			found = bytes.Clone(p.Bytes())
+			return nil
+		})
+	}))
+	return found
 }
 
 func fill(t *testing.T, page uint64, seed byte) []byte {
 	t.Helper()
-	p, err := lock(page)
-	require.NoError(t, err)
-	defer p.unlock()
-	if p.state&native.Nonresident != 0 {
-		require.NoError(t, p.context.bringIn(p.index))
-	}
-	filled := p.bytes()
-	for i := range min(len(filled), 256) {
-		filled[i] = seed + byte(i)
-	}
-	for done := 256; done < len(filled); done *= 2 { // bytes of a loop come slowly under the race detector
-		copy(filled[done:], filled[:done])
-	}
-	return bytes.Clone(filled)
+	require.NoError(t, Read(page, func(p *Page) error {
+		return p.WithBytes(func() error {
+			filled := p.Bytes()
+			for i := range min(len(filled), 256) {
+				filled[i] = seed + byte(i)
+			}
+			for done := 256; done < len(filled); done *= 2 { // bytes of a loop come slowly under the race detector
+				copy(filled[done:], filled[:done])
+			}
+			return nil
+		})
+	}))
+	return content(t, page)
 }
 
 func TestOptionsAreParsedOrLeftAlone(t *testing.T) {
@@ -91,12 +92,14 @@ func TestOptionsAreParsedOrLeftAlone(t *testing.T) {
 	at, err := o.Parse(" memory_limit=3M,simulate=always fallback=host location=disk huge_pages=0 disk_path=/a b")
 	require.NoError(t, err)
 	assert.Equal(t, Options{
-		DefaultLocation: LocationDisk, Simulate: SimulateAlways, SimulatedDevices: 1, Fallback: FallbackHost, SimulatedMemory: 1 << 30,
-		MemoryLimit: 3 << 20, DiskPath: "/a b",
+		DefaultLocation: LocationDisk, Simulate: SimulateAlways, SimulatedDevices: 1, Fallback: FallbackHost,
+		SimulatedMemory: 1 << 30,
+		MemoryLimit:     3 << 20, DiskPath: "/a b",
 	}, o)
 	assert.Equal(t, " memory_limit=3M,simulate=always fallback=host location=disk huge_pages=0 disk_path=/a b"[at:], "/a b")
 	for _, text := range []string{
-		"x", "x=1", "memory_limit=", "memory_limit=-1", "memory_limit=1Q", "memory_limit=16777216T", "simulate=yes", "location=moon",
+		"x", "x=1", "memory_limit=", "memory_limit=-1", "memory_limit=1Q", "memory_limit=16777216T", "simulate=yes",
+		"location=moon",
 		"default_device=a", "huge_pages=2", "disk_path=", "disk_path=\xff", "fallback=", "simulated_devices=9999999999",
 	} {
 		before := o
@@ -120,7 +123,7 @@ func TestPagesOfAllSizesKeepTheirBytes(t *testing.T) {
 				require.Zero(t, native.Destroy(page))
 			}
 		}
-		assert.NoError(t, c.memory.extents.Check())
+		assert.NoError(t, c.memory.Check())
 	})
 }
 
@@ -145,7 +148,7 @@ func TestPlacesKeepBytesAndMetadata(t *testing.T) {
 			}))
 			require.Zero(t, native.Destroy(page))
 			require.Zero(t, native.Destroy(clone))
-			require.Zero(t, c.disk.bytes())
+			require.Zero(t, c.residency.DiskUsed())
 		}
 		page := create(t, c, 10, 0)
 		for _, location := range []int32{LocationGPU, LocationUnified, LocationPinned} {
@@ -172,13 +175,25 @@ func TestTheMemoryLimitIsExactAndGivenBack(t *testing.T) {
 					break
 				}
 				pages = append(pages, page)
-				require.LessOrEqual(t, c.ledger.Used(), options.MemoryLimit)
+				require.LessOrEqual(t, c.memory.Used(), options.MemoryLimit)
 			}
 			require.GreaterOrEqual(t, uint64(len(pages))*size, options.MemoryLimit/2, "pages of %d", size)
 			native.Uncreate(pages)
 		}
 		c.Trim()
-		assert.LessOrEqual(t, c.ledger.Used(), uint64(1<<20)) // what this thread's magazines keep
+		assert.LessOrEqual(t, c.memory.Used(), uint64(1<<20)) // what this thread's magazines keep
+	})
+}
+
+// What pages that have ended leave behind for a while makes room for others at the limit.
+func TestMemoryOfEndedPagesMakesRoomAtTheLimit(t *testing.T) {
+	options := defaults()
+	options.MemoryLimit = 8 << 20
+	withContext(t, options, func(_ uint64, c *Context) {
+		page := create(t, c, 2<<20, 0)
+		native.Uncreate([]uint64{create(t, c, 1<<20, 0), create(t, c, 1<<20, 0)})
+		require.NoError(t, Resize(page, 8<<20))
+		require.Equal(t, status.Limit, status.CodeOf(Resize(page, 9<<20)))
 	})
 }
 
@@ -289,11 +304,12 @@ func TestCallsFromManyGoroutines(t *testing.T) {
 							at := random.IntN(shared)
 							fresh, pages[at] = pages[at], fresh
 							lock.Unlock()
-							err = fromNative(native.Destroy(fresh))
+							err = lasterror.Load(native.Destroy(fresh))
 						}
 					}
 					switch code := status.CodeOf(err); code {
-					case status.OK, status.StaleHandle, status.AlreadyExists, status.InvalidArgument, status.Mismatch, status.NotFound:
+					case status.OK, status.StaleHandle, status.AlreadyExists, status.InvalidArgument, status.Mismatch,
+						status.NotFound:
 					default:
 						t.Errorf("unexpected %v", err)
 					}
@@ -308,9 +324,7 @@ func TestCallsFromManyGoroutines(t *testing.T) {
 			sizes += uint64(len(content(t, page)))
 		}
 		assert.Equal(t, sizes, stats.BytesCreated-stats.BytesFreed)
-		if c.memory.extents != nil {
-			assert.NoError(t, c.memory.extents.Check())
-		}
+		assert.NoError(t, c.memory.Check())
 	})
 }
 
@@ -321,10 +335,10 @@ func TestDifferenceTurnsOnePageIntoAnother(t *testing.T) {
 		for _, i := range []int{0, 17, 18, 19, 4999} {
 			want[i] ^= 0xff
 		}
-		p, err := lock(b)
-		require.NoError(t, err)
-		copy(p.bytes(), want)
-		p.unlock()
+		require.NoError(t, Read(b, func(p *Page) error {
+			copy(p.Bytes(), want)
+			return nil
+		}))
 		form, err := Difference(a, b)
 		require.NoError(t, err)
 		delta.Apply(form, before, make([]byte, 625))

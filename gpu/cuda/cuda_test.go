@@ -11,7 +11,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"libmmsb/core/mem"
+	"libmmsb/core/region"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 	"libmmsb/tests/fakecuda"
@@ -112,10 +112,10 @@ func (s *session) steps() []func() error {
 func newSession(t *testing.T, d *Driver, library *fakecuda.Library) *session {
 	device, err := d.Open(0)
 	require.NoError(t, err)
-	region, err := mem.Map(stepBytes, false)
+	number, err := region.Map(stepBytes, false)
 	require.NoError(t, err)
-	t.Cleanup(func() { mem.Unmap(region) })
-	s := &session{device: device, host: driver.Address(mem.Base(region))}
+	t.Cleanup(func() { region.Unmap(number) })
+	s := &session{device: device, host: driver.Address(region.Base(number))}
 	runtime.LockOSThread()
 	before := library.Current()
 	library.SetCurrent(device.Handle())
@@ -447,8 +447,8 @@ func TestKernels(t *testing.T) {
 	require.NoError(t, device.Launch(0, &launch))
 	clear(launch.Parameter)
 	require.NoError(t, device.SynchronizeStream(0))
-	require.Equal(t, bytes.Repeat([]byte{9}, 1000), mem.BytesAt(uintptr(memory), 1000), "the parameter was copied")
-	require.NotEqual(t, byte(9), mem.BytesAt(uintptr(memory), 1001)[1000])
+	require.Equal(t, bytes.Repeat([]byte{9}, 1000), region.BytesAt(uintptr(memory), 1000), "the parameter was copied")
+	require.NotEqual(t, byte(9), region.BytesAt(uintptr(memory), 1001)[1000])
 
 	library.Fail("", 0, 0)
 	for _, wrong := range []driver.Launch{{Function: kernel, Threads: 1}, {Function: kernel, Blocks: 1}} {
@@ -502,10 +502,10 @@ func TestImages(t *testing.T) {
 	}
 	// Text that ends where memory ends: nothing behind it may be read.
 	page := os.Getpagesize()
-	region, err := mem.Map(uint64(2*page), false)
+	number, err := region.Map(uint64(2*page), false)
 	require.NoError(t, err)
-	defer mem.Unmap(region)
-	text := mem.BytesAt(mem.Base(region), uint64(page))[page-len(ptx):]
+	defer region.Unmap(number)
+	text := region.BytesAt(region.Base(number), uint64(page))[page-len(ptx):]
 	copy(text, ptx)
 	copy(unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(text)), len(text))), 8), "garbage!")
 	module, err := device.LoadModule(text)
@@ -541,7 +541,7 @@ func TestManyCopiesAreFewCalls(t *testing.T) {
 		require.NoError(t, err)
 		memory, err := device.Allocate(driver.Pinned, 600*16)
 		require.NoError(t, err)
-		content := mem.BytesAt(uintptr(memory), 600*16)
+		content := region.BytesAt(uintptr(memory), 600*16)
 		var copies []driver.Copy
 		for i := range driver.Address(300) {
 			content[i*16] = byte(i)

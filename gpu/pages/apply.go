@@ -1,3 +1,5 @@
+// Deltas of pages that lie on devices.
+
 package pages
 
 import (
@@ -7,7 +9,7 @@ import (
 	"unsafe"
 
 	"libmmsb/core/delta"
-	"libmmsb/core/page"
+	"libmmsb/core/residency"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/kernels"
 	gpu "libmmsb/gpu/runtime"
@@ -27,7 +29,7 @@ func (p *parts) add(bytes []byte) driver.Address {
 	return driver.Address(offset)
 }
 
-// Apply is page.Devices'. One run is a copy; everything else is a kernel's work.
+// Apply is residency.Devices'. One run is a copy; everything else is a kernel's work.
 func (c *context) Apply(ordinal int32, at uintptr, bytes uint64, change *native.Delta) (done bool, err error) {
 	d, err := c.device(ordinal)
 	if err != nil || d.kernels == nil {
@@ -76,9 +78,9 @@ type pageRuns struct {
 	form    delta.Form
 }
 
-// ApplyMany is page.Devices'. For each device the changes become one list of copies that rise without overlap, which one kernel
-// does.
-func (c *context) ApplyMany(changes []page.Change) error {
+// ApplyMany is residency.Devices'. For each device the changes become one list of copies that rise without overlap, which one
+// kernel does.
+func (c *context) ApplyMany(changes []residency.Change) error {
 	devices := make(map[int32]map[uintptr]*pageRuns)
 	for _, change := range changes {
 		f, err := delta.FromNative(change.Delta), error(nil)

@@ -1,4 +1,4 @@
-// Package pages lets pages lie on devices: it is core/page's view of the devices of a context, over the runtime that everybody
+// Package pages lets pages lie on devices: it is core/residency's view of the devices of a context, over the runtime that everybody
 // shares.
 package pages
 
@@ -8,6 +8,7 @@ import (
 
 	"libmmsb/core/log"
 	"libmmsb/core/page"
+	"libmmsb/core/residency"
 	"libmmsb/core/status"
 	"libmmsb/gpu/devices"
 	"libmmsb/gpu/driver"
@@ -17,7 +18,7 @@ import (
 
 // Use makes pages of contexts that are created from now on have devices.
 func Use() {
-	page.UseDevices(func(options *page.Options) page.Devices {
+	page.UseDevices(func(options *page.Options) residency.Devices {
 		return &context{
 			set: devices.NewSet(devices.Options{
 				Simulate: devices.Simulate(options.Simulate), Devices: int(options.SimulatedDevices),
@@ -31,9 +32,9 @@ func Use() {
 // SetOf is the devices of a live context. Errors: InvalidHandle, StaleHandle, NoDevice.
 func SetOf(handle uint64) (set *devices.Set, err error) {
 	err = page.Use(handle, func(c *page.Context) error {
-		of, ok := c.Devices().(*context)
+		of, ok := c.Residency().Devices().(*context)
 		if !ok {
-			return c.Devices().Check(page.LocationGPU, 0)
+			return c.Residency().Devices().Check(residency.LocationGPU, 0)
 		}
 		set = of.set
 		return nil
@@ -104,19 +105,19 @@ func (c *context) device(ordinal int32) (*device, error) {
 	return d, nil
 }
 
-// Check is page.Devices'.
+// Check is residency.Devices'.
 func (c *context) Check(location, ordinal int32) error {
 	d, err := c.device(ordinal)
 	if err != nil {
 		return err
 	}
-	if info := d.runtime.Device().Info(); location == page.LocationUnified && !info.ManagedMemory {
+	if info := d.runtime.Device().Info(); location == residency.LocationUnified && !info.ManagedMemory {
 		return status.Errorf(status.Unsupported, "device %d (%s) has no managed memory", ordinal, info.Name)
 	}
 	return nil
 }
 
-// Simulated is page.Devices'.
+// Simulated is residency.Devices'.
 func (c *context) Simulated() bool { return c.set.Simulated() }
 
 // take is a lane that nobody else uses, until give.
@@ -195,14 +196,14 @@ func (c *context) run(ordinal int32, work func(d *device, l *lane) error) error 
 	return err
 }
 
-// Allocate is page.Devices'.
-func (c *context) Allocate(ordinal int32, bytes uint64) (memory page.DeviceMemory, err error) {
+// Allocate is residency.Devices'.
+func (c *context) Allocate(ordinal int32, bytes uint64) (memory residency.DeviceMemory, err error) {
 	err = c.run(ordinal, func(d *device, l *lane) error {
 		handle, address, err := d.runtime.Allocate(gpu.Request{Bytes: bytes, Stream: l.Stream, Tag: tag()})
 		if err != nil {
 			return err
 		}
-		memory = page.DeviceMemory{Device: ordinal, Address: uintptr(address), Block: handle}
+		memory = residency.DeviceMemory{Device: ordinal, Address: uintptr(address), Block: handle}
 		return l.Fill(address, 0, bytes)
 	})
 	if err != nil && memory.Block != 0 {
@@ -211,14 +212,14 @@ func (c *context) Allocate(ordinal int32, bytes uint64) (memory page.DeviceMemor
 	return memory, err
 }
 
-// Free is page.Devices'.
-func (c *context) Free(memory page.DeviceMemory) {
+// Free is residency.Devices'.
+func (c *context) Free(memory residency.DeviceMemory) {
 	if _, err := gpu.Free(memory.Block, nil); err != nil {
 		log.Logf(log.Warning, "cannot free the block of a page on device %d: %v", memory.Device, err)
 	}
 }
 
-// AllocateHost is page.Devices'.
+// AllocateHost is residency.Devices'.
 func (c *context) AllocateHost(location, ordinal int32, bytes uint64) (uintptr, error) {
 	d, err := c.device(ordinal)
 	if err != nil {
@@ -232,7 +233,7 @@ func (c *context) AllocateHost(location, ordinal int32, bytes uint64) (uintptr, 
 	return uintptr(address), nil
 }
 
-// FreeHost is page.Devices'.
+// FreeHost is residency.Devices'.
 func (c *context) FreeHost(location, ordinal int32, address uintptr) {
 	d, err := c.device(ordinal)
 	if err == nil {
@@ -244,13 +245,13 @@ func (c *context) FreeHost(location, ordinal int32, address uintptr) {
 }
 
 func kindOf(location int32) driver.Memory {
-	if location == page.LocationUnified {
+	if location == residency.LocationUnified {
 		return driver.Managed
 	}
 	return driver.Pinned
 }
 
-// Read is page.Devices'.
+// Read is residency.Devices'.
 func (c *context) Read(ordinal int32, from uintptr, to []byte) error {
 	return c.run(ordinal, func(_ *device, l *lane) error {
 		for done := 0; done < len(to); {
@@ -268,7 +269,7 @@ func (c *context) Read(ordinal int32, from uintptr, to []byte) error {
 	})
 }
 
-// Write is page.Devices'.
+// Write is residency.Devices'.
 func (c *context) Write(ordinal int32, to uintptr, from []byte) error {
 	return c.run(ordinal, func(_ *device, l *lane) error { return l.upload(driver.Address(to), from) })
 }
@@ -290,17 +291,17 @@ func (l *lane) upload(to driver.Address, from []byte) error {
 	return nil
 }
 
-// Copy is page.Devices'. It runs on the device that is written to.
+// Copy is residency.Devices'. It runs on the device that is written to.
 func (c *context) Copy(toDevice int32, to uintptr, _ int32, from uintptr, bytes uint64) error {
 	return c.run(toDevice, func(_ *device, l *lane) error {
 		return l.Copy(driver.Copy{To: driver.Address(to), From: driver.Address(from), Bytes: bytes})
 	})
 }
 
-// End is page.Devices'.
+// End is residency.Devices'.
 func (c *context) End() { c.set.End() }
 
-// Close is page.Devices'.
+// Close is residency.Devices'.
 func (c *context) Close() {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

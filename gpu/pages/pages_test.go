@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"libmmsb/core/delta"
+	"libmmsb/core/memory"
 	"libmmsb/core/page"
+	"libmmsb/core/persist"
 	"libmmsb/core/status"
 	"libmmsb/gpu/sim"
 	"libmmsb/native"
@@ -39,7 +41,7 @@ func on(t *testing.T, test func(w *world)) {
 	violations, _ := w.sim.Violations()
 	require.Empty(t, violations)
 	require.NoError(t, page.Destroy(context))
-	require.Zero(t, page.Outliving())
+	require.Zero(t, memory.Outliving())
 	_, err = SetOf(context)
 	require.Equal(t, status.StaleHandle, status.CodeOf(err))
 }
@@ -148,8 +150,8 @@ func (w *world) use(device int) {
 
 // watch makes changes take the way over the host, as they do beside a journal.
 func (w *world) watch() {
-	require.NoError(w, page.OpenJournal(w.context, w.TempDir(),
-		page.JournalOptions{Durability: page.DurabilityNone, IntervalMs: 10, SegmentBytes: 1 << 20}))
+	require.NoError(w, persist.OpenJournal(w.context, w.TempDir(),
+		persist.JournalOptions{Durability: persist.DurabilityNone, IntervalMs: 10, SegmentBytes: 1 << 20}))
 }
 
 // Changes that somebody watches are made in a copy on the host. Where the device does not take it back it is the newest there is,

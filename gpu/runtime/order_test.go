@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"libmmsb/core/mem"
+	"libmmsb/core/region"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/sim"
@@ -101,8 +101,8 @@ func TestAnAbortedUseIsWaitedFor(t *testing.T) {
 	w.endOf(t, block)
 }
 
-// usedAgain frees a block of stream 0 while work of stream 1 on it is still queued, and takes its memory again. Where the work was
-// announced, the memory's new user comes behind it.
+// usedAgain frees a block of stream 0 while work of stream 1 on it is still queued, and takes its memory again. Where the work
+// was announced, the memory's new user comes behind it.
 func usedAgain(w *world, announced bool) (first, second uint64, same bool, err error) {
 	first, address, err := w.allocate(0, 512)
 	if err != nil {
@@ -181,7 +181,7 @@ func TestOneStreamTakesItsMemoryAgain(t *testing.T) {
 	}
 	require.Less(t, len(addresses), rounds, "else this test shows nothing")
 	w.endOf(t)
-	for round, got := range mem.BytesAt(uintptr(pinned), rounds) {
+	for round, got := range region.BytesAt(uintptr(pinned), rounds) {
 		require.EqualValues(t, round, got)
 	}
 	require.NoError(t, w.device.Free(driver.Pinned, pinned))

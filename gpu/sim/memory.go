@@ -1,9 +1,11 @@
+// Memory of every kind, and the report of what was not freed.
+
 package sim
 
 import (
 	"slices"
 
-	"libmmsb/core/mem"
+	"libmmsb/core/region"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -555,5 +557,5 @@ func reach(address driver.Address, bytes uint64) []byte {
 	if theWindow.has(address) {
 		return theWindow.reach(address, bytes)
 	}
-	return mem.BytesAt(uintptr(address), bytes)
+	return region.BytesAt(uintptr(address), bytes)
 }

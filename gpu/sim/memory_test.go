@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"libmmsb/core/mem"
+	"libmmsb/core/region"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/driver/conformance"
@@ -29,11 +29,11 @@ func TestTheHostDoesNotReachDeviceMemory(t *testing.T) {
 		require.NoError(t, err)
 		pinned, err := device.Allocate(driver.Pinned, 4096)
 		require.NoError(t, err)
-		mem.BytesAt(uintptr(pinned), 1)[0] = 1
+		region.BytesAt(uintptr(pinned), 1)[0] = 1
 		plain, err := device.Allocate(driver.Plain, 4096)
 		require.NoError(t, err)
 		os.Stderr.WriteString("touching " + strconv.FormatUint(uint64(plain), 16) + "\n")
-		mem.BytesAt(uintptr(plain), 1)[0] = 1
+		region.BytesAt(uintptr(plain), 1)[0] = 1
 		os.Stderr.WriteString("survived\n")
 		return
 	}
@@ -58,7 +58,7 @@ func TestDeviceAddressesHaveNoAccess(t *testing.T) {
 		require.NoError(t, err)
 		var ends [2]int
 		require.NoError(t, unix.Pipe(ends[:]))
-		_, err = unix.Write(ends[1], mem.BytesAt(uintptr(block), 16))
+		_, err = unix.Write(ends[1], region.BytesAt(uintptr(block), 16))
 		if kind == driver.Plain {
 			require.ErrorIs(t, err, syscall.EFAULT)
 		} else {
@@ -115,7 +115,7 @@ func read(t *testing.T, device driver.Device, from driver.Address, size uint64) 
 	require.NoError(t, err)
 	require.NoError(t, device.Copy(0, driver.Copy{To: staging, From: from, Bytes: size}))
 	require.NoError(t, device.Synchronize())
-	content := bytes.Clone(mem.BytesAt(uintptr(staging), size))
+	content := bytes.Clone(region.BytesAt(uintptr(staging), size))
 	require.NoError(t, device.Free(driver.Pinned, staging))
 	return content
 }
@@ -320,7 +320,7 @@ func TestMappedMemoryEndsWithItsDevices(t *testing.T) {
 		}
 		staging, err := device.Allocate(driver.Pinned, 16<<20)
 		require.NoError(t, err)
-		copy(mem.BytesAt(uintptr(staging), 16<<20), content)
+		copy(region.BytesAt(uintptr(staging), 16<<20), content)
 		require.NoError(t, device.Copy(0, driver.Copy{To: block, From: staging, Bytes: 16 << 20}))
 		require.True(t, bytes.Equal(content, read(t, device, block, 16<<20)))
 		d.Close()

@@ -3,7 +3,7 @@ package sim_test
 import (
 	"testing"
 
-	"libmmsb/core/mem"
+	"libmmsb/core/region"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/sim"
 
@@ -263,9 +263,9 @@ var mistakes = []mistake{
 		p.NoError(p.d.Release(addresses, unit))
 	}},
 	{"registered memory is taken away too early", sim.Unordered, sim.Fill, sim.Unregister, func(p *program, planted bool) {
-		region, err := mem.Map(size, false)
+		number, err := region.Map(size, false)
 		p.NoError(err)
-		address := driver.Address(mem.Base(region))
+		address := driver.Address(region.Base(number))
 		p.NoError(p.d.Register(address, size))
 		p.fill(p.a, address)
 		if !planted {
@@ -274,7 +274,7 @@ var mistakes = []mistake{
 		p.NoError(p.d.Unregister(address))
 		p.driver.Finish()
 		p.synchronize()
-		mem.Unmap(region)
+		region.Unmap(number)
 	}},
 	{"an event that was recorded too early", sim.Unordered, sim.Fill, sim.Copy, func(p *program, planted bool) {
 		from, to := p.allocate(driver.Plain), p.allocate(driver.Plain)

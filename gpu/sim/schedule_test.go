@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"libmmsb/core/mem"
+	"libmmsb/core/region"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/sim"
@@ -80,7 +80,7 @@ func TestSeededDevicesWorkBesideTheProgram(t *testing.T) {
 		require.NoError(t, err)
 		seen[done]++
 		if done {
-			require.Equal(t, byte(1), mem.BytesAt(uintptr(block), 1)[0])
+			require.Equal(t, byte(1), region.BytesAt(uintptr(block), 1)[0])
 		}
 		require.NoError(t, device.SynchronizeStream(0))
 		require.NoError(t, device.Free(driver.Pinned, block))
@@ -101,7 +101,7 @@ func TestStepsAreTakenByHand(t *testing.T) {
 	require.NoError(t, err)
 	event, err := device.CreateEvent()
 	require.NoError(t, err)
-	value := func() byte { return mem.BytesAt(uintptr(block), 1)[0] }
+	value := func() byte { return region.BytesAt(uintptr(block), 1)[0] }
 
 	require.Equal(t, status.InvalidState, status.CodeOf(d.Step(0, a)), "nothing is queued")
 	require.Empty(t, d.Ready())
@@ -149,7 +149,7 @@ func TestOperationsThatTakeTimeRunBeside(t *testing.T) {
 	}
 	require.False(t, done, "a tenth of a second")
 	require.NoError(t, device.SynchronizeStream(0))
-	require.Equal(t, byte(1), mem.BytesAt(uintptr(block), 100<<10)[100<<10-1])
+	require.Equal(t, byte(1), region.BytesAt(uintptr(block), 100<<10)[100<<10-1])
 	require.NoError(t, device.Free(driver.Pinned, block))
 }
 
@@ -236,7 +236,7 @@ func TestWaitsForALostDeviceEnd(t *testing.T) {
 		_, err = device.CreateEvent()
 		require.Equal(t, status.DeviceLost, status.CodeOf(err))
 		require.NoError(t, other.Synchronize())
-		require.Equal(t, byte(2), mem.BytesAt(uintptr(own), 1)[0])
+		require.Equal(t, byte(2), region.BytesAt(uintptr(own), 1)[0])
 		d.Close()
 	}
 }

@@ -1,3 +1,5 @@
+// The addresses and the bytes of all simulated devices.
+
 package sim
 
 import (
@@ -5,7 +7,7 @@ import (
 	"unsafe"
 
 	"libmmsb/core/alloc"
-	"libmmsb/core/mem"
+	"libmmsb/core/region"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/kernels"
@@ -66,7 +68,7 @@ func (w *window) make(bytes uint64) error {
 			closed, err = unix.MmapPtr(file, 0, nil, uintptr(bytes), unix.PROT_NONE, flags)
 			if err == nil {
 				// A core file should not hold the devices' memory; where the advice is not taken nothing else is lost.
-				_ = unix.Madvise(mem.BytesAt(uintptr(open), 2*bytes), unix.MADV_DONTDUMP)
+				_ = unix.Madvise(region.BytesAt(uintptr(open), 2*bytes), unix.MADV_DONTDUMP)
 				w.file, w.open, w.closed, w.bytes = file, uintptr(open), uintptr(closed), bytes
 				kernels.Reach(w.closed, w.closed+uintptr(bytes), w.open-w.closed)
 				w.halves = [2]*alloc.Extents{alloc.NewExtents(bytes / frameBytes), alloc.NewExtents(bytes / frameBytes)}
@@ -133,9 +135,9 @@ func (w *window) offset(address driver.Address) uint64 {
 // reach is the executor's way to the bytes of any address.
 func (w *window) reach(address driver.Address, bytes uint64) []byte {
 	if w.isClosed(address) {
-		return mem.BytesAt(w.open+uintptr(address)-w.closed, bytes)
+		return region.BytesAt(w.open+uintptr(address)-w.closed, bytes)
 	}
-	return mem.BytesAt(uintptr(address), bytes)
+	return region.BytesAt(uintptr(address), bytes)
 }
 
 // discard gives the bytes back to the system; they read as zeros.

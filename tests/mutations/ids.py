@@ -45,7 +45,7 @@ IDS = Go(
         ),
         Mutant(
             "waiting-marks-pile-up", "marks stay that wait for ids nobody has any more",
-            "tidy", "i.waits <= 2*len(i.explicit)+chunkGroup", "true",
+            "tidy", "i.waits <= 2*len(i.explicit)+leafGroup", "true",
         ),
         Mutant(
             "tidy-forgets-what-is-in-use", "marks go that wait for ids somebody has",
@@ -64,16 +64,16 @@ IDS = Go(
             "claim", "generation != native.GenerationMax", "false",
         ),
         Mutant(
-            "marks-outlive-their-context", "a chunk keeps the marks of the context that had it",
-            "Context.takeChunk", "if used {", "if used && false {",
+            "marks-outlive-their-context", "a leaf keeps the marks of the context that had it",
+            "takeLeaf", "if used {", "if used && false {",
         ),
         Mutant(
-            "waiting-marks-forgotten", "a chunk comes without the marks that wait for it",
-            "Context.takeChunk", "native.RecordAt(index).IDTaken = 1", "",
+            "waiting-marks-forgotten", "a leaf comes without the marks that wait for it",
+            "takeLeaf", "native.RecordAt(index).IDTaken = 1", "",
         ),
         Mutant(
-            "other-chunks-marks-forgotten", "a chunk takes the marks of others with it",
-            "Context.takeChunk", "return false", "return true",
+            "other-leaves-marks-forgotten", "a leaf takes the marks of others with it",
+            "takeLeaf", "return false", "return true",
         ),
         Mutant(
             "page-found-before-it-begins", "Lookup tells of a page that cannot be used yet",
@@ -85,7 +85,7 @@ IDS = Go(
         ),
         Mutant(
             "failure-keeps-id", "a page that did not begin keeps its id",
-            "publish", "c.ids.drop(id)", "",
+            "publish", "c.ids.drop(b.id)", "",
         ),
     ),
 )  # fmt: skip

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"libmmsb/core/mem"
+	"libmmsb/core/region"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 
@@ -178,14 +178,14 @@ func (s *subject) memory(device driver.Device, kind driver.Memory, size uint64) 
 
 // host is ordinary host memory until the end of the behaviour.
 func (s *subject) host(size uint64) driver.Address {
-	region, err := mem.Map(size, false)
+	number, err := region.Map(size, false)
 	s.NoError(err)
-	s.t.Cleanup(func() { mem.Unmap(region) })
-	return driver.Address(mem.Base(region))
+	s.t.Cleanup(func() { region.Unmap(number) })
+	return driver.Address(region.Base(number))
 }
 
 // at is memory that the host reaches.
-func at(address driver.Address, size uint64) []byte { return mem.BytesAt(uintptr(address), size) }
+func at(address driver.Address, size uint64) []byte { return region.BytesAt(uintptr(address), size) }
 
 // noise is bytes that do not repeat.
 func noise(size uint64, seed uint64) []byte {

@@ -1,0 +1,186 @@
+package memory
+
+import (
+	"libmmsb/core/region"
+	"libmmsb/native"
+)
+
+// Memory for small frames. Regions are divided into slabs, each for one size class. A slab is cut into spans, the least whole
+// number of system pages that slots of the class fill exactly; spans are what is charged against the memory limit and given back
+// to the system. Where a slot lies tells its span, so that nothing is kept per span.
+
+const (
+	slabBytes = 256 << 10
+	// Regions of slabs begin small and double.
+	firstRegion = 1 << 20
+	lastRegion  = 64 << 20
+	hugeRegion  = 2 << 20
+)
+
+// slabs are a context's regions of slabs, of which the newest is cut from its beginning on, and what lies in them. Under the lock
+// of the memory.
+type slabs struct {
+	regions []uint32
+	offset  uint64 // in the newest
+	length  uint64 // of the newest
+	grow    uint64 // length of the next region
+	classes [native.SmallClasses]sizeClass
+}
+
+// sizeClass is what a context has of one size class, beside what is in magazines and in use.
+type sizeClass struct {
+	slots []uint64 // handles of free slots
+	spans []uint64 // locators of spans that were given back to the system
+	next  uint64   // locator of the next span in the newest slab
+	left  uint64   // bytes from there to the slab's end
+}
+
+// spanBytes is the size of a class's spans: the least common multiple of slot and system page.
+func spanBytes(size uint64) uint64 {
+	span := size
+	for span%region.SystemPage != 0 {
+		span += size
+	}
+	return span
+}
+
+// newSlab takes a slab. Under the lock.
+func (m *Memory) newSlab() (locator uint64, err error) {
+	s := &m.slabs
+	if s.offset+slabBytes > s.length {
+		length := max(s.grow, firstRegion)
+		number, err := region.Map(length, m.huge && length >= hugeRegion)
+		if err != nil {
+			return 0, err
+		}
+		s.regions = append(s.regions, number)
+		s.offset, s.length, s.grow = 0, length, min(length*2, lastRegion)
+	}
+	locator = native.Locator(s.regions[len(s.regions)-1], s.offset)
+	s.offset += slabBytes
+	return locator, nil
+}
+
+// newSpan gives the class a span of free slots. Under the lock.
+func (m *Memory) newSpan(class uint32) error {
+	k := &m.slabs.classes[class]
+	size := native.ClassSize(class)
+	bytes := spanBytes(size)
+	if err := m.ledger.Take(bytes); err != nil {
+		return err
+	}
+	if len(k.spans) == 0 && k.left < bytes {
+		slab, err := m.newSlab()
+		if err != nil {
+			m.ledger.Give(bytes)
+			return err
+		}
+		k.next, k.left = slab, slabBytes
+	}
+	var most [region.SystemPage / 64]uint32 // no class has more slots to a span
+	indices := most[:bytes/size]
+	for i := range indices {
+		index, err := m.records.take()
+		if err != nil {
+			m.records.give(indices[:i]...)
+			m.ledger.Give(bytes)
+			return err
+		}
+		indices[i] = index
+	}
+	var span uint64
+	if n := len(k.spans); n > 0 {
+		span = k.spans[n-1]
+		k.spans = k.spans[:n-1]
+	} else {
+		span = k.next
+		k.next += bytes
+		k.left -= bytes
+	}
+	for i := len(indices) - 1; i >= 0; i-- { // the first slot on top
+		record := native.RecordAt(indices[i])
+		record.Locator, record.DirtyFirst, record.DirtyLast, record.Exposed = span+uint64(i)*size, 255, 0, 0
+		generation := native.Generation(record.LoadState())
+		record.StoreState(native.State(native.StateFree, generation, uint64(class)<<native.ClassShift))
+		k.slots = append(k.slots, native.Handle(native.KindPage, generation, indices[i]))
+	}
+	return nil
+}
+
+// Refill takes free slots of a size class for a thread's magazine.
+func (m *Memory) Refill(class uint32, handles []uint64) (int, error) {
+	native.CountContext(m.context) // notes the peak
+	m.Lock()
+	defer m.Unlock()
+	if m.closed {
+		return 0, m.errEnded()
+	}
+	// A context that has few pages takes little: at first a handful, then as many as it has.
+	want := min(len(handles), max(8, int(m.ledger.Used()/native.ClassSize(class))))
+	k := &m.slabs.classes[class]
+	for len(k.slots) < want {
+		err := m.newSpan(class)
+		// what other size classes have free may be enough
+		if err != nil && len(k.slots) == 0 && !m.takeDepot(class) && m.trim() > 0 {
+			err = m.newSpan(class)
+		}
+		if err != nil {
+			if len(k.slots) == 0 {
+				return 0, err
+			}
+			break
+		}
+	}
+	count := min(want, len(k.slots))
+	rest := len(k.slots) - count
+	copy(handles, k.slots[rest:])
+	k.slots = k.slots[:rest]
+	return count, nil
+}
+
+// takeDepot takes a magazine of free slots that threads keep for themselves, if there is one. Under the lock.
+func (m *Memory) takeDepot(class uint32) bool {
+	var handles [native.MagazineRounds]uint64
+	n := native.TakeDepot(m.context, class, &handles)
+	k := &m.slabs.classes[class]
+	k.slots = append(k.slots, handles[:n]...)
+	return n > 0
+}
+
+// trimClass gives the system spans all of whose slots are free, and says how many bytes they are. Under the lock.
+func (m *Memory) trimClass(class uint32) uint64 {
+	k := &m.slabs.classes[class]
+	for m.takeDepot(class) {
+	}
+	size := native.ClassSize(class)
+	bytes := spanBytes(size)
+	spanOf := func(handle uint64) uint64 {
+		slot := native.RecordAt(native.Index(handle)).Locator
+		offset := native.LocatorOffset(slot)
+		slab := offset &^ (slabBytes - 1)
+		return native.Locator(native.LocatorRegion(slot), slab+(offset-slab)/bytes*bytes)
+	}
+	free := make(map[uint64]uint64)
+	for _, handle := range k.slots {
+		free[spanOf(handle)] += size
+	}
+	released := uint64(0)
+	for span, length := range free {
+		if length == bytes {
+			region.Discard(native.LocatorRegion(span), native.LocatorOffset(span), bytes)
+			k.spans = append(k.spans, span)
+			released += bytes
+		}
+	}
+	left := k.slots[:0]
+	for _, handle := range k.slots {
+		if free[spanOf(handle)] == bytes {
+			m.records.free(native.Index(handle), native.Generation(handle))
+		} else {
+			left = append(left, handle)
+		}
+	}
+	k.slots = left
+	m.ledger.Give(released)
+	return released
+}

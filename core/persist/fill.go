@@ -1,0 +1,92 @@
+package persist
+
+import (
+	"libmmsb/core/residency"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+	"libmmsb/native"
+)
+
+// Filling staged pages with the bytes that a snapshot has, several segments at a time.
+
+// fill puts a segment's bytes into its pages, of which first is the first one that was staged. Several segments are filled at a
+// time.
+func (l *loader) fill(segment snapshot.Loaded, indices []uint32, first int) error {
+	sums := make([]uint32, len(segment.Extents))
+	for i := range segment.Pages {
+		entry := &segment.Pages[i]
+		for at := entry.FirstExtent; at < entry.FirstExtent+entry.Extents; at++ {
+			extent := &segment.Extents[at]
+			if extent.Kind != snapshot.KindBytes {
+				continue
+			}
+			var err error
+			if sums[at], err = l.fillPart(&segment, entry, indices[i], extent); err != nil {
+				return err
+			}
+		}
+	}
+	l.filling.Lock()
+	defer l.filling.Unlock()
+	for i := range segment.Pages {
+		entry := &segment.Pages[i]
+		var staged *native.Staged // nil: the page came before; its sum is not known, and it is saved if in doubt
+		if entry.Flags&snapshot.FlagKnown == 0 {
+			staged = &l.Pages[first]
+			first++
+		}
+		for at := entry.FirstExtent; at < entry.FirstExtent+entry.Extents; at++ {
+			extent := &segment.Extents[at]
+			switch {
+			case extent.Kind != snapshot.KindBytes:
+			case entry.Size > native.ChunkBytes:
+				if isChunk(entry, extent) {
+					l.sums[indices[i]][extent.Offset/native.ChunkBytes] = sums[at]
+				}
+			case staged != nil:
+				staged.CRC = sums[at]
+			}
+		}
+	}
+	return nil
+}
+
+// fillPart puts a part of a page where it belongs, and returns its checksum.
+func (l *loader) fillPart(segment *snapshot.Loaded, entry *snapshot.Page, index uint32,
+	extent *snapshot.Extent) (sum uint32, err error) {
+	frame := residency.FrameOf(index)
+	stored := segment.Bytes[extent.At:][:extent.Stored]
+	if !frame.Resident() && extent.Compression == snapshot.Uncompressed {
+		if segment.SumsLater {
+			err = segment.CheckBytes(entry, extent, stored)
+		}
+		if err == nil {
+			err = l.residency.Write(frame, extent.Offset, stored)
+		}
+		return extent.CRC, err
+	}
+	var into []byte
+	if frame.Resident() {
+		into = native.Bytes(native.RecordAt(index).Locator, entry.Size)[extent.Offset:][:extent.Length]
+	} else {
+		into = make([]byte, extent.Length)
+	}
+	switch extent.Compression {
+	case snapshot.Uncompressed:
+		copy(into, stored)
+		if segment.SumsLater { // of the copy: it is in the cache now, and nobody sees it yet
+			err = segment.CheckBytes(entry, extent, into)
+		}
+		return extent.CRC, err
+	case snapshot.Zeros:
+		clear(into)
+	default:
+		if !snapshot.Decompress(into, stored) {
+			return 0, status.Errorf(status.Corrupt, "page %d: the part at %d cannot be decompressed", entry.ID, extent.Offset)
+		}
+	}
+	if !frame.Resident() {
+		err = l.residency.Write(frame, extent.Offset, into)
+	}
+	return native.Checksum(into), err
+}

@@ -1,0 +1,259 @@
+package persist
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/page"
+	"libmmsb/core/status"
+	"libmmsb/native"
+)
+
+func openJournal(t *testing.T, context uint64, directory string) {
+	t.Helper()
+	require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1}))
+}
+
+// replayed is a new context that has what a snapshot and a journal say.
+func replayed(t *testing.T, path, directory string, o LoadOptions) uint64 {
+	t.Helper()
+	context := newContext(t)
+	o.Journal = directory
+	require.NoError(t, Load(context, FromPath(path), o, nil))
+	return context
+}
+
+func TestASnapshotAndTheJournalGiveTheLastState(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	random := rand.New(rand.NewPCG(3, 4))
+	folder := t.TempDir()
+	directory, path := filepath.Join(folder, "journal"), filepath.Join(folder, "state.mmsb")
+	context := newContext(t)
+	openJournal(t, context, directory)
+	live := make(map[uint64]uint64)
+	next := uint64(1)
+	pick := func() (uint64, uint64) {
+		for id, handle := range live {
+			return id, handle
+		}
+		return 0, 0
+	}
+	for step := range 3000 {
+		id, handle := pick()
+		switch random.IntN(10) {
+		case 0, 1:
+			size := sizes[random.IntN(len(sizes))]
+			live[next] = createFilled(t, context, size, next, byte(random.Uint32()))
+			next++
+		case 2:
+			if id != 0 {
+				require.Zero(t, native.Destroy(handle))
+				delete(live, id)
+			}
+		case 3:
+			if id != 0 {
+				require.NoError(t, page.Resize(handle, sizes[random.IntN(len(sizes))]))
+			}
+		case 4:
+			if id != 0 {
+				require.NoError(t, page.SetMetadata(handle, []byte(fmt.Sprint("key", random.IntN(3))), []byte(fmt.Sprint(step))))
+			}
+		case 5:
+			if id != 0 && len(live) < 60 {
+				clone, err := page.Clone(handle, next)
+				require.NoError(t, err)
+				live[next] = clone
+				next++
+			}
+		case 6:
+			if id != 0 && random.IntN(4) == 0 {
+				code := page.RemoveMetadata(handle, []byte("key0"))
+				require.Contains(t, []status.Code{0, status.NotFound}, status.CodeOf(code))
+			}
+		default:
+			if id != 0 {
+				size := native.RecordAt(native.Index(handle)).Size
+				offset := random.Uint64N(size)
+				write(t, handle, offset, make([]byte, random.Uint64N(min(size-offset, 300))+1))
+			}
+		}
+		if len(live) > 60 {
+			require.Zero(t, native.Destroy(handle))
+			delete(live, id)
+		}
+		if step == 1000 {
+			require.NoError(t, Save(context, ToPath(path), SaveOptions{}, nil))
+		}
+		if step == 1500 {
+			require.NoError(t, CloseJournal(context))
+			loaded := replayed(t, path, directory, LoadOptions{})
+			require.Equal(t, contents(t, context), contents(t, loaded))
+			openJournal(t, loaded, directory) // and goes on there
+			require.NoError(t, page.Destroy(context))
+			context = loaded
+			require.NoError(t, page.Use(context, func(c *page.Context) (err error) {
+				for id := range live {
+					if live[id], err = c.Lookup(id); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+		}
+	}
+	require.NoError(t, SyncJournal(context))
+	loaded := replayed(t, path, directory, LoadOptions{})
+	require.Equal(t, contents(t, context), contents(t, loaded))
+	require.NoError(t, page.Use(loaded, func(c *page.Context) error {
+		for id, handle := range live {
+			other, err := c.Lookup(id)
+			require.NoError(t, err)
+			a, b := native.RecordAt(native.Index(handle)), native.RecordAt(native.Index(other))
+			require.Equal(t, a.Version, b.Version, id)
+			require.Equal(t, a.Epoch, b.Epoch, id)
+			require.Equal(t, metadataOf(t, handle), metadataOf(t, other), id)
+		}
+		return nil
+	}))
+}
+
+func TestAJournalIsReplayedUpToARecord(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	directory := filepath.Join(t.TempDir(), "journal")
+	context := newContext(t)
+	openJournal(t, context, directory)
+	handle := createFilled(t, context, 8, 5, 0) // records 1 and 2
+	for n := range byte(10) {
+		write(t, handle, 0, []byte{n + 1})
+	}
+	require.NoError(t, CloseJournal(context))
+	for until, expected := range map[uint64]byte{3: 1, 7: 5, 12: 10, 100: 10} {
+		loaded := replayed(t, "", directory, LoadOptions{JournalUntil: until})
+		require.Equal(t, expected, contents(t, loaded)[5][0], "until %d", until)
+	}
+	loaded := replayed(t, "", directory, LoadOptions{JournalUntil: 7})
+	err := OpenJournal(loaded, directory, JournalOptions{IntervalMs: 1})
+	require.Equal(t, status.Mismatch, status.CodeOf(err), "%v", err) // it would fork the history
+}
+
+func TestAJournalsInfoWaitsForNothing(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "journal")
+	context := newContext(t)
+	_, err := GetJournalInfo(context)
+	require.Equal(t, status.InvalidState, status.CodeOf(err))
+	openJournal(t, context, directory)
+	createFilled(t, context, 8, 5, 0)
+	require.NoError(t, SyncJournal(context))
+	before, err := GetJournalInfo(context)
+	require.NoError(t, err)
+	require.Equal(t, JournalInfo{Segments: 1, First: 1, Last: 2, Synced: 2, Bytes: before.Bytes}, before)
+	files, err := os.ReadDir(directory)
+	require.NoError(t, err)
+	onDisk := uint64(0)
+	for _, entry := range files {
+		info, err := entry.Info()
+		require.NoError(t, err)
+		onDisk += uint64(info.Size())
+	}
+	require.Equal(t, onDisk, before.Bytes)
+
+	// Neither for the files, nor for a call that holds the journal while it works on them.
+	require.NoError(t, os.RemoveAll(directory))
+	told := make(chan JournalInfo)
+	require.NoError(t, onJournal(context, func(*openedJournal) error {
+		go func() {
+			info, _ := GetJournalInfo(context)
+			told <- info
+		}()
+		select {
+		case info := <-told:
+			require.Equal(t, before, info)
+		case <-time.After(5 * time.Minute):
+			t.Error("the call waits")
+			go func() { <-told }()
+		}
+		return nil
+	}))
+	require.NoError(t, CloseJournal(context))
+	_, err = GetJournalInfo(context)
+	require.Equal(t, status.InvalidState, status.CodeOf(err))
+}
+
+func TestSnapshotsOfAJournalledContextUnderLoad(t *testing.T) {
+	folder := t.TempDir()
+	directory := filepath.Join(folder, "journal")
+	context := newContext(t)
+	openJournal(t, context, directory)
+	var handles []uint64
+	for i := range 50 {
+		handles = append(handles, createFilled(t, context, sizes[i%len(sizes)], uint64(i+1), byte(i)))
+	}
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	for worker := range 2 {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			random := rand.New(rand.NewPCG(uint64(worker), 1))
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				handle := handles[random.IntN(len(handles))]
+				size := native.RecordAt(native.Index(handle)).Size
+				native.WritePage(handle, random.Uint64N(size), []byte{byte(n)})
+			}
+		}()
+	}
+	path := filepath.Join(folder, "state.mmsb")
+	for range 5 {
+		require.NoError(t, Save(context, ToPath(path), SaveOptions{}, nil))
+	}
+	close(stop)
+	group.Wait()
+	require.NoError(t, SyncJournal(context))
+	require.Equal(t, contents(t, context), contents(t, replayed(t, path, directory, LoadOptions{})))
+}
+
+// What is put while a journal is being closed is in it, and the context knows: it may go on with the same directory.
+func TestAJournalIsClosedBesideWriters(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "journal")
+	context := newContext(t)
+	handle := createFilled(t, context, 64, 1, 0)
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	group.Add(1)
+	go func() {
+		defer group.Done()
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+				native.WritePage(handle, 0, []byte{byte(n)})
+			}
+		}
+	}()
+	for range 10 {
+		openJournal(t, context, directory)
+		require.NoError(t, CloseJournal(context))
+	}
+	close(stop)
+	group.Wait()
+}

@@ -1,0 +1,185 @@
+package persist
+
+import (
+	"math/bits"
+	"unsafe"
+
+	"libmmsb/core/page"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+	"libmmsb/native"
+)
+
+// Saving large pages: chunk by chunk, and of one that the base has those chunks, or granules of them, that are not as they were.
+
+// largeSaved is what the newest snapshot has of a large page.
+type largeSaved struct {
+	generation uint32
+	sums       []uint32 // checksums of its chunks; 0 is not known
+	layers     []uint8  // in how many newer files granules of a chunk lie
+	tracked    bool     // the kernel counts what was written since
+}
+
+// mostLayers is how many files a chunk's granules may lie in before it is written whole again: each makes reading it longer.
+const mostLayers = 32
+
+// largePage is a large page that is being saved.
+type largePage struct {
+	*saver
+	captured native.Large
+	entry    snapshot.Page
+	before   []uint32   // checksums of the base; nil: the base does not have the page
+	known    largeSaved // what the newest snapshot has of it
+	tracked  bool       // changed says which granules were written, a word for each chunk
+	changed  []uint64
+	now      largeSaved // what this one has
+	written  bool       // something of it is in the file
+}
+
+// saveLarge writes a page of more than a chunk.
+func (s *saver) saveLarge(index uint32) error {
+	captured, ok, code := s.capture.Large(index)
+	switch {
+	case status.Code(code) == status.Busy:
+		return errPinned(index)
+	case code != 0:
+		return status.Errorf(status.Code(code), "no memory to save a large page")
+	case !ok:
+		return nil
+	}
+	entry := *(*snapshot.Page)(unsafe.Pointer(captured.Image()))
+	l := &largePage{saver: s, captured: captured, entry: entry, known: s.saved.large[index]}
+	l.compare(index)
+	byteParts, maskParts := captured.Parts()
+	for number := range byteParts {
+		if err := l.chunk(number); err != nil {
+			return err
+		}
+	}
+	if !captured.Unchanged() || l.written || l.before == nil {
+		if err := l.beside(byteParts, maskParts); err != nil {
+			return err
+		}
+	}
+	s.large[index] = l.now
+	s.capture.LargeDone(captured)
+	return nil
+}
+
+// compare finds out what the base has of the page, and what was written since.
+func (l *largePage) compare(index uint32) {
+	generation := native.Generation(native.RecordAt(index).LoadState())
+	if known, ok := l.saved.large[index]; ok && l.fast && known.generation == generation &&
+		l.entry.Flags&snapshot.FlagChanges != 0 {
+		l.before = known.sums
+	}
+	changed, tracked, begun := l.tracking.written(index, generation, l.before != nil && l.known.tracked)
+	l.changed, l.tracked = changed, tracked
+	if l.known.tracked { // counted from now on: should this save fail, the next one compares everything
+		forgotten := l.known
+		forgotten.tracked = false
+		l.saved.large[index] = forgotten
+	}
+	if begun && changedSince(index, generation, l.entry.Version) {
+		// A change that was made after the moment and counted before now is not in this snapshot, and would not be in the next
+		// one.
+		begun = false
+	}
+	chunks, _ := l.captured.Parts()
+	l.now = largeSaved{generation, make([]uint32, chunks), make([]uint8, chunks), begun}
+}
+
+// changedSince says whether calls have changed a page since it had a version.
+func changedSince(index, generation uint32, version uint64) bool {
+	changed := true
+	// Locked, so that no change is half made.
+	_ = page.Read(native.Handle(native.KindPage, generation, index), func(p *page.Page) error {
+		changed = p.Record.Version != version
+		return nil
+	})
+	return changed
+}
+
+// chunk writes what has changed of a chunk.
+func (l *largePage) chunk(number int) error {
+	offset := uint64(number) * native.ChunkBytes
+	layers := func() uint8 { return l.known.layers[number] }
+	switch {
+	case l.tracked && l.changed[number] == 0:
+		l.capture.Skip(l.captured, number)
+		l.now.sums[number], l.now.layers[number] = l.before[number], layers()
+		return nil
+	case l.tracked && few(l.changed[number]) && layers() < mostLayers:
+		l.now.layers[number] = layers() + 1
+		bytes, err := l.part(number, l.changed[number])
+		if err != nil {
+			return err
+		}
+		return l.addGranules(l.changed[number], bytes, offset)
+	}
+	bytes, err := l.part(number, native.AllBlocks)
+	if err != nil {
+		return err
+	}
+	l.now.sums[number] = native.Checksum(bytes)
+	if l.before != nil {
+		l.capture.Compared(uint64(len(bytes)))
+		if l.before[number] == l.now.sums[number] && l.before[number] != 0 {
+			l.now.layers[number] = layers()
+			return nil
+		}
+	}
+	return l.add(snapshot.KindBytes, offset, bytes)
+}
+
+// beside writes the page's mask and metadata; without metadata an entry all the same.
+func (l *largePage) beside(byteParts, maskParts int) error {
+	for number := range maskParts {
+		bytes, err := l.part(byteParts+number, native.AllBlocks)
+		if err == nil {
+			err = l.add(snapshot.KindMask, uint64(number)*native.ChunkBytes, bytes)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return l.add(snapshot.KindMetadata, 0, l.captured.Metadata())
+}
+
+// part is a part of the page as it was at the moment, with those granules whose bits are set. It is valid until the next one.
+func (l *largePage) part(number int, granules uint64) ([]byte, error) {
+	if err := l.goesOn(l.work, l.done); err != nil {
+		return nil, err
+	}
+	length := l.capture.Part(l.captured, number, granules, l.buffer)
+	if length == 0 {
+		code, domain, foreign, text := native.LastError()
+		return nil, &status.Error{Code: status.Code(code), Domain: domain, Foreign: foreign, Text: text}
+	}
+	l.progress(uint64(length))
+	return l.buffer[:length], nil
+}
+
+func (l *largePage) add(kind uint32, offset uint64, bytes []byte) error {
+	l.written = true
+	return l.writer.Add(l.entry, kind, offset, bytes, snapshot.Compression(l.o.Compression))
+}
+
+// few says whether so few granules of a chunk are better written apart.
+func few(granules uint64) bool {
+	return bits.OnesCount64(granules) <= native.ChunkBytes/native.GranuleBytes/2
+}
+
+// addGranules writes those granules of a chunk at offset whose bits are set, each run of them as one.
+func (l *largePage) addGranules(granules uint64, chunk []byte, offset uint64) error {
+	for granules != 0 {
+		first := bits.TrailingZeros64(granules)
+		count := bits.TrailingZeros64(^(granules >> first))
+		from, to := first*native.GranuleBytes, min((first+count)*native.GranuleBytes, len(chunk))
+		if err := l.add(snapshot.KindBytes, offset+uint64(from), chunk[from:to]); err != nil {
+			return err
+		}
+		granules &^= (uint64(1)<<count - 1) << first
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package persist
+
+import (
+	"sync"
+
+	"libmmsb/core/log"
+	"libmmsb/core/page"
+	"libmmsb/core/residency"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+	"libmmsb/core/ticket"
+	"libmmsb/native"
+)
+
+// Loading a snapshot: its pages are staged as frames that nobody can see; when all are there and verified, the context is frozen,
+// the pages that they replace end, and they become pages. Until that last step nothing of the context has changed.
+
+// LoadOptions are those of mmsb_load_options_t.
+type LoadOptions struct {
+	Lazy             bool
+	IDs              []uint64 // nil = the whole state
+	Journal          string
+	JournalUntil     uint64
+	JournalUntilTime int64
+	JournalPage      uint64 // only with JournalEpoch
+	JournalEpoch     uint64
+}
+
+// CheckLoad tells whether the arguments of a load are right.
+func CheckLoad(context uint64, source LoadSource, o LoadOptions) error {
+	return use(context, func(*state) error { return source.check(&o) })
+}
+
+func (l *LoadSource) check(o *LoadOptions) error {
+	switch {
+	case o.Journal != "" && o.IDs != nil:
+		return status.Errorf(status.InvalidArgument, "page_ids has %d pages, but a journal is replayed into the whole state",
+			len(o.IDs))
+	case l.FS != nil && l.path == "" && o.Journal == "":
+		return status.Errorf(status.InvalidArgument, "the path is empty, and there is no journal")
+	}
+	return nil
+}
+
+// Load makes the context what a snapshot says. w may be nil.
+func Load(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) error {
+	var releases []func()
+	err := use(context, func(*state) error { return source.check(&o) })
+	if err == nil {
+		err = useAlone(context, func(s *state) (err error) {
+			releases, err = s.load(&source, &o, w)
+			return err
+		})
+	}
+	for _, release := range releases { // the callers' functions, outside every lock
+		release()
+	}
+	return err
+}
+
+func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releases []func(), err error) {
+	if _, ok := native.RingOf(s.context.Index()); ok {
+		return nil, status.Errorf(status.InvalidState,
+			"context 0x%016x has a journal, which cannot tell of a load: close it first",
+			s.context.Handle())
+	}
+	var done <-chan struct{}
+	if w != nil {
+		done = w.Done()
+	}
+	r := s.context.Residency()
+	opened, err := source.open(r.DiskPath(), done)
+	if err != nil {
+		return nil, err
+	}
+	l := &loader{state: s, residency: r, o: o, work: w, file: opened, sums: make(map[uint32][]uint32)}
+	releases, err = l.run()
+	if l.source == nil {
+		_ = opened.Close()
+	} else { // the last page that waits in it closes it
+		r.Done(l.source)
+	}
+	return releases, err
+}
+
+// loader is one load.
+type loader struct {
+	*state
+	*page.Staging
+	residency *residency.Residency
+	o         *LoadOptions
+	work      *ticket.Work
+	file      *snapshot.Snapshot
+
+	sums map[uint32][]uint32 // of the chunks of large pages, by record
+	done uint64              // bytes
+	// filling is held where goroutines that fill pages meet the one that stages them: at Pages and sums.
+	filling sync.Mutex
+
+	inSnapshot []native.Staged // where a journal is replayed: what was staged before
+	replayed   uint64          // the last record that the staged pages have
+
+	source *residency.Source // of pages that are loaded lazily
+}
+
+func (l *loader) run() (releases []func(), err error) {
+	if l.work != nil {
+		l.work.SetTotal(l.file.Totals().StateBytes)
+	}
+	const most = 1 << 20 // what the file says is not yet proven
+	expected := min(l.file.Totals().StatePages, most)
+	if l.o.IDs != nil {
+		expected = uint64(len(l.o.IDs))
+	}
+	l.Staging = page.NewStaging(l.context, expected)
+	defer func() {
+		if err != nil {
+			l.Drop()
+		}
+	}()
+	if err := l.stageState(); err != nil {
+		return nil, err
+	}
+	l.replayed = l.file.Header().Journal
+	if err := l.replayJournal(); err != nil {
+		return nil, err
+	}
+	// What is remembered only a save reads, and there is none.
+	if releases, err = l.Commit(l.o.IDs == nil, l.remember); err != nil {
+		return nil, err
+	}
+	if l.o.IDs == nil {
+		l.journals.at = l.replayed
+	}
+	log.Logf(log.Info, "context 0x%016x loaded: %d pages, snapshot %s", l.context.Handle(), len(l.Pages), l.file.Header().ID)
+	return releases, nil
+}
+
+// stageState stages what the snapshot has of the pages that are wanted.
+func (l *loader) stageState() (err error) {
+	var want func(id uint64) bool // nil = all
+	if l.o.IDs != nil {
+		chosen := make(map[uint64]struct{}, len(l.o.IDs))
+		for _, id := range l.o.IDs {
+			chosen[id] = struct{}{}
+		}
+		want = func(id uint64) bool { _, ok := chosen[id]; return ok }
+	}
+	if l.o.Lazy {
+		if want, err = l.stageLazy(want); err != nil {
+			return err
+		}
+	}
+	if err := l.file.ParallelSegments(snapshot.LoadOptions{Want: want, SumsLater: true}, l.segment); err != nil {
+		return err
+	}
+	for _, id := range l.o.IDs {
+		if _, ok := l.Handles[id]; !ok {
+			return status.Errorf(status.NotFound, "the snapshot has no page %d", id)
+		}
+	}
+	if l.o.IDs != nil {
+		return nil
+	}
+	return l.edges()
+}
+
+// edges makes the graph of dependencies. Edges of pages that are not in the state are ignored.
+func (l *loader) edges() error {
+	l.Graph = l.NewGraph()
+	for edge, err := range l.file.Edges() {
+		if err != nil {
+			return err
+		}
+		parent, parentOK := l.Handles[edge[0]]
+		child, childOK := l.Handles[edge[1]]
+		if !parentOK || !childOK {
+			continue
+		}
+		if err := l.Graph.Add(native.Index(parent), native.Index(child)); err != nil {
+			return status.Errorf(status.Corrupt, "page %d cannot depend on page %d: twice, or in a cycle", edge[1], edge[0])
+		}
+	}
+	return nil
+}
+
+// remember notes what the context's pages are in the snapshot, for incremental saves.
+func (l *loader) remember() {
+	for _, leaf := range l.context.Memory().Leaves() {
+		native.ForgetSaved(leaf.Number)
+	}
+	saves := &l.saved
+	saves.lineage, saves.large = nil, make(map[uint32]largeSaved)
+	if l.o.IDs != nil || l.file.Header().Version != snapshot.Version {
+		return
+	}
+	chain := l.file.Chain()
+	for i := len(chain) - 1; i >= 0; i-- {
+		saves.lineage = append(saves.lineage, chain[i].ID)
+	}
+	totals := l.file.Totals()
+	saves.totals.pages, saves.totals.bytes = totals.StatePages, totals.StateBytes
+	known := l.Pages
+	if l.o.Journal != "" {
+		known = l.inSnapshot
+	}
+	var saved *[native.LeafRecords]native.Saved
+	for i := range known {
+		s := &known[i]
+		if i == 0 || s.Index>>native.LeafBits != known[i-1].Index>>native.LeafBits {
+			saved = native.SavedLeaf(s.Index >> native.LeafBits)
+		}
+		if saved == nil { // then the next save must be a whole one
+			saves.lineage = nil
+			return
+		}
+		saved[s.Index&(native.LeafRecords-1)] = native.Saved{
+			Version: s.Version, ID: s.ID, Size: s.Size, Generation: s.Generation, CRC: s.CRC,
+		}
+		if sums := l.sums[s.Index]; sums != nil {
+			saves.large[s.Index] = largeSaved{generation: s.Generation, sums: sums, layers: make([]uint8, len(sums))}
+		}
+	}
+}

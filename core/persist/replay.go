@@ -1,0 +1,271 @@
+package persist
+
+import (
+	"libmmsb/core/file"
+	"libmmsb/core/journal"
+	"libmmsb/core/lasterror"
+	"libmmsb/core/metadata"
+	"libmmsb/core/page"
+	"libmmsb/core/residency"
+	"libmmsb/core/status"
+	"libmmsb/native"
+)
+
+// A load applies a journal's records to the pages that it has staged: nobody sees them yet, so that no page is locked, the
+// journal is read once, and a load that fails in the middle has changed nothing.
+
+// replay applies the records of a journal that a snapshot does not have.
+type replay struct {
+	*loader
+	pages *native.RedoPages // index by id
+}
+
+// replayJournal applies the journal that the options name to what is staged.
+func (l *loader) replayJournal() error {
+	if l.o.Journal == "" {
+		return nil
+	}
+	read, err := journal.OpenReplay(file.OS{}, l.o.Journal)
+	if err != nil {
+		return err
+	}
+	held := l.file.Header().Journal
+	if first := read.First(); first > held+1 {
+		return status.Errorf(status.Mismatch, "the journal %q begins with record %d, the snapshot has those up to %d",
+			l.o.Journal, first, held)
+	}
+	r := l.beginReplay()
+	defer r.end()
+	l.replayed, err = read.Run(held, journal.Until{
+		Sequence: l.o.JournalUntil, Time: l.o.JournalUntilTime, Page: l.o.JournalPage, Epoch: l.o.JournalEpoch,
+	}, r.applyAll)
+	return err
+}
+
+// beginReplay gives the record of each staged page what a page's record says.
+func (l *loader) beginReplay() *replay {
+	l.inSnapshot = l.Pages
+	r := &replay{l, native.NewRedoPages(len(l.Pages))}
+	for i := range l.Pages {
+		s := &l.Pages[i]
+		record := native.RecordAt(s.Index)
+		record.Size, record.Epoch, record.Version = s.Size, s.Epoch, s.Version
+		record.StoreState(record.LoadState() | s.Low)
+		r.pages.Put(s.ID, s.Index)
+	}
+	return r
+}
+
+// end makes the list of staged pages anew.
+func (r *replay) end() {
+	r.Pages = make([]native.Staged, 0, len(r.Handles))
+	r.pages.All(func(id uint64, index uint32) {
+		record := native.RecordAt(index)
+		state := record.LoadState()
+		r.Pages = append(r.Pages, native.Staged{
+			ID: id, Size: record.Size, Epoch: record.Epoch, Version: record.Version, Index: index,
+			Generation: native.Generation(state),
+			Low:        state & (native.ExplicitID | native.Nonresident | native.LocationMask),
+		})
+	})
+}
+
+// applyAll applies records that lie one behind the other.
+func (r *replay) applyAll(s *journal.Part) error {
+	if err := r.goesOn(r.work, r.done); err != nil {
+		return err
+	}
+	for len(s.Records) > 0 {
+		if !s.Within() {
+			s.Skip(r.pages.Redo(s.Records))
+		}
+		record, err := s.Next()
+		if err == nil && record != nil {
+			err = r.apply(record)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply makes a change again, unless the state has it: docs/journal-format.md.
+func (r *replay) apply(record *journal.Record) error {
+	index, ok := r.pages.Find(record.Page)
+	switch record.Kind {
+	case journal.Create, journal.Adopt, journal.Clone:
+		if ok {
+			return nil
+		}
+		return r.create(record)
+	case journal.DependencyAdd, journal.DependencyRemove:
+		child, childOK := r.pages.Find(record.Other)
+		if !ok || !childOK {
+			return nil
+		}
+		return r.edge(record.Kind, index, child)
+	}
+	if !ok {
+		return nil
+	}
+	p := r.Page(index)
+	if record.Kind == journal.Destroy {
+		r.destroy(record.Page, p)
+		return nil
+	}
+	if p.Record.Version >= record.Version {
+		return nil
+	}
+	err := r.change(p, record)
+	p.Record.StoreState(p.State) // it may lie elsewhere now
+	if err == nil {
+		p.Record.Version, p.Record.Epoch = record.Version, record.Epoch
+	}
+	return err
+}
+
+func (r *replay) edge(kind journal.Kind, parent, child uint32) error {
+	change := r.Graph.Add
+	if kind == journal.DependencyRemove {
+		change = r.Graph.Remove
+	}
+	err := change(parent, child)
+	if code := status.CodeOf(err); code == status.AlreadyExists || code == status.NotFound {
+		return nil
+	}
+	return err
+}
+
+// change makes a change that is not native code's.
+func (r *replay) change(p *page.Page, record *journal.Record) error {
+	if err := p.Present(); err != nil {
+		return err
+	}
+	switch record.Kind {
+	case journal.Write, journal.Run, journal.Delta:
+		return r.bytes(p, record)
+	case journal.Resize:
+		return p.Resize(record.Size, unjournalled)
+	case journal.Migrate:
+		_, err := p.Migrate(record.Location, record.Device, func(residency.Placement) error { return nil })
+		return err
+	case journal.MaskClear:
+		clear(p.Mask())
+		return nil
+	case journal.MetadataSet:
+		blob, err := metadata.Set(p.Metadata(), record.Key, record.Value)
+		if err != nil {
+			return err
+		}
+		return p.StoreMetadata(blob, uint32(metadata.Count(blob)), nil)
+	case journal.MetadataRemove:
+		if err := metadata.CheckKey(record.Key); err != nil {
+			return err
+		}
+		blob, ok := metadata.Remove(p.Metadata(), record.Key)
+		if !ok {
+			return nil
+		}
+		return p.StoreMetadata(blob, uint32(metadata.Count(blob)), nil)
+	case journal.MetadataImport:
+		count, err := metadata.Validate(record.Bytes)
+		if err != nil {
+			return err
+		}
+		return p.StoreMetadata(record.Bytes, uint32(count), nil)
+	}
+	return status.Errorf(status.Corrupt, "record %d is of the unknown kind %d", record.Sequence, record.Kind)
+}
+
+// unjournalled is what a replay has to say of a change that it makes again.
+func unjournalled() error { return nil }
+
+// bytes makes a change of a page's bytes that native code has left to Go.
+func (r *replay) bytes(p *page.Page, record *journal.Record) error {
+	return p.WithBytes(func() error {
+		switch record.Kind {
+		case journal.Write:
+			return lasterror.Load(native.RedoWrite(p.Index, record.Version, record.Epoch, record.Offset, record.Bytes))
+		case journal.Run:
+			run := journal.Words(record.Offset, uint64(len(record.Bytes)))
+			return lasterror.Load(native.RedoDelta(p.Index, record.Version, record.Epoch, journal.Runs, nil, 0, run, 1,
+				record.Bytes))
+		default:
+			return lasterror.Load(native.RedoDelta(p.Index, record.Version, record.Epoch, record.Form, record.Mask,
+				record.MaskLength, record.Positions, record.Count, record.Bytes))
+		}
+	})
+}
+
+// create makes a page again.
+func (r *replay) create(record *journal.Record) error {
+	if record.Kind == journal.Clone {
+		return r.clone(record)
+	}
+	options := page.CreateOptions{Location: record.Location, Device: record.Device, NUMANode: record.NUMANode}
+	f, err := r.context.TakeFor(record.Size, &options)
+	if status.CodeOf(err) == status.InvalidArgument && options.NUMANode >= 0 { // this machine may have no such node
+		options.NUMANode = -1
+		f, err = r.context.TakeFor(record.Size, &options)
+	}
+	if err != nil {
+		return err
+	}
+	return r.begin(record, f, record.Size, options.NUMANode, func(*page.Page) error {
+		if len(record.Bytes) == 0 {
+			return nil
+		}
+		return r.residency.Write(f, 0, record.Bytes)
+	})
+}
+
+func (r *replay) clone(record *journal.Record) error {
+	index, ok := r.pages.Find(record.Other)
+	if !ok {
+		return status.Errorf(status.Corrupt, "record %d clones page %d, which is not there", record.Sequence, record.Other)
+	}
+	source := r.Page(index)
+	err := source.Present()
+	source.Record.StoreState(source.State)
+	if err != nil {
+		return err
+	}
+	f, err := source.TakeLike(source.Record.Size)
+	if err != nil {
+		return err
+	}
+	return r.begin(record, f, source.Record.Size, source.Node(), func(p *page.Page) error { return source.CopyTo(p, f) })
+}
+
+// begin stages a page that a frame becomes; fill fills it.
+func (r *replay) begin(record *journal.Record, f residency.Frame, size uint64, node int32, fill func(p *page.Page) error) error {
+	p := r.Page(f.Index)
+	side, err := p.Side()
+	if err != nil {
+		r.residency.Give(f)
+		return err
+	}
+	side.ID, side.NUMANode = record.Page, node
+	f.Note(side)
+	p.Record.Size, p.Record.Version, p.Record.Epoch = size, record.Version, record.Epoch
+	p.State |= f.Low | native.ExplicitID
+	p.Record.StoreState(p.State)
+	r.pages.Put(record.Page, f.Index)
+	r.Handles[record.Page] = p.Handle()
+	return fill(p)
+}
+
+// destroy ends a staged page. Its record's next page has another generation, so that an incremental save does not take it for a
+// page of the snapshot.
+func (r *replay) destroy(id uint64, p *page.Page) {
+	if r.Graph.Edges() > 0 {
+		r.Graph.RemoveNode(p.Index)
+	}
+	r.pages.Remove(id)
+	delete(r.Handles, id)
+	if generation := native.Generation(p.State); generation < native.GenerationMax {
+		p.Record.StoreState(native.State(native.StateFrame, generation+1, p.State&native.ClassMask))
+	}
+	r.DropOne(p.Index)
+}

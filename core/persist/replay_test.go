@@ -1,0 +1,190 @@
+package persist
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/file"
+	"libmmsb/core/journal"
+	"libmmsb/core/page"
+	"libmmsb/core/status"
+)
+
+// recordOf is a record as it lies in a file.
+func recordOf(kind journal.Kind, flags uint8, form uint16, version uint64, body []byte) []byte {
+	length := 40 + len(body)
+	b := make([]byte, 40, length+7)
+	binary.LittleEndian.PutUint32(b, uint32(length))
+	b[4], b[5] = byte(kind), flags
+	binary.LittleEndian.PutUint16(b[6:], form)
+	binary.LittleEndian.PutUint64(b[8:], 1)
+	binary.LittleEndian.PutUint64(b[16:], version)
+	binary.LittleEndian.PutUint64(b[24:], version)
+	b = append(b, body...)
+	return b[:(length+7)&^7]
+}
+
+// anyRecord changes bytes of page 1, of size bytes; now and then it is not as it must be.
+func anyRecord(random *rand.Rand, version, size uint64) []byte {
+	payload := make([]byte, 1+random.IntN(40))
+	for i := range payload {
+		payload[i] = byte(random.Uint32())
+	}
+	n := uint64(len(payload))
+	kind, flags, form := journal.Delta, uint8(0), uint16(1+random.IntN(6))
+	var body []byte
+	if random.IntN(4) == 0 {
+		flags = journal.Annotated
+		source := "source"[:random.IntN(7)]
+		body = append(journal.Words(5, 6, uint64(len(source))), source...)
+		body = append(body, make([]byte, -len(source)&7)...)
+	}
+	switch kinds := random.IntN(8); {
+	case kinds == 0:
+		kind, flags, body = journal.Write, 0, journal.Words(random.Uint64N(size))
+	case kinds == 1:
+		kind, body = journal.Run, append(body, journal.Words(random.Uint64N(size))...)
+	case form <= journal.SparseBits:
+		mask := make([]byte, n)
+		for i := range mask {
+			mask[i] = byte(random.IntN(2) * random.IntN(256))
+		}
+		length := n
+		if form != journal.DenseBytes {
+			mask = mask[:(n+7)/8]
+		}
+		if form == journal.SparseBits {
+			set := 0
+			for at := range length {
+				set += int(mask[at/8] >> (at % 8) & 1)
+			}
+			payload = payload[:set]
+		}
+		body = append(append(body, journal.Words(length)...), mask...)
+	case form == journal.Indexed:
+		body = append(body, journal.Words(n)...)
+		for range n {
+			body = append(body, journal.Words(random.Uint64N(size))...)
+		}
+	case form == journal.Indexed32:
+		body = append(body, journal.Words(n)...)
+		for range n {
+			body = binary.LittleEndian.AppendUint32(body, uint32(random.Uint64N(size)))
+		}
+	default:
+		first := random.Uint64N(n + 1)
+		body = append(body, journal.Words(2, random.Uint64N(size), first, random.Uint64N(size), n-first)...)
+	}
+	body = append(body, payload...)
+	if random.IntN(12) == 0 { // some word is another one, or the end is missing
+		if at := random.IntN(len(body)/8+1) * 8; at+8 <= len(body) {
+			words := []uint64{0, 1, size, n + 1, 1 << 32, 1 << 60, 1 << 61, 1 << 63, 1<<64 - 1, random.Uint64()}
+			binary.LittleEndian.PutUint64(body[at:], words[random.IntN(len(words))])
+		} else {
+			body = body[:random.IntN(len(body)+1)]
+		}
+	}
+	if random.IntN(100) == 0 {
+		flags = uint8(random.IntN(8)) &^ journal.More
+	}
+	return recordOf(kind, flags, form, version, body)
+}
+
+// What native code makes of records is what Go makes of them one by one, as it does for pages on disk: the same bytes, mask,
+// version and epoch, or the same error and a context that is as it was.
+func TestNativeCodeReplaysAsGoDoes(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	random := rand.New(rand.NewPCG(8, 9))
+	folder := t.TempDir()
+	outcomes := make(map[status.Code]int)
+	for round := range 400 {
+		size := 64 + random.Uint64N(300)
+		history := make([][]byte, 1, 60)
+		for version := range uint64(1 + random.IntN(50)) {
+			if random.IntN(10) == 0 {
+				version /= 2 // the page has it
+			}
+			history = append(history, anyRecord(random, version+2, size))
+		}
+		var contexts [2]uint64
+		var errs [2]error
+		for i, location := range []int32{page.LocationCPU, page.LocationDisk} {
+			history[0] = recordOf(journal.Create, 0, 0, 1, journal.CreateBody(size, location, 0, -1, 0))
+			directory := filepath.Join(folder, fmt.Sprint(round, "-", i))
+			writeHistory(t, directory, history)
+			contexts[i] = newContext(t)
+			createFilled(t, contexts[i], 100, 7, 3)
+			errs[i] = Load(contexts[i], FromPath(""), LoadOptions{Journal: directory}, nil)
+		}
+		require.Equal(t, status.CodeOf(errs[0]), status.CodeOf(errs[1]), "%v, %v", errs[0], errs[1])
+		outcomes[status.CodeOf(errs[0])]++
+		if errs[0] != nil {
+			for _, context := range contexts {
+				found := contents(t, context)
+				require.Len(t, found, 1)
+				require.Len(t, found[7], 100)
+			}
+		} else {
+			requireSamePage(t, contexts[0], contexts[1], size)
+		}
+		for _, context := range contexts {
+			require.NoError(t, page.Destroy(context))
+		}
+	}
+	require.Greater(t, outcomes[0], 50)
+	require.Greater(t, outcomes[status.Corrupt], 50)
+	require.Greater(t, outcomes[status.OutOfRange], 20)
+}
+
+// writeHistory writes a journal, several records a frame.
+func writeHistory(t *testing.T, directory string, history [][]byte) {
+	t.Helper()
+	w, err := journal.NewWriter(file.OS{}, directory, journal.Options{Durability: journal.None})
+	require.NoError(t, err)
+	for len(history) > 0 {
+		n := min(len(history), 20)
+		frame := make([]byte, journal.FrameHeadBytes)
+		for _, record := range history[:n] {
+			frame = append(frame, record...)
+		}
+		used := len(frame)
+		frame = append(frame, make([]byte, -used&4095)...)
+		require.NoError(t, w.Write(frame, used, w.Next(), uint32(n), true))
+		history = history[n:]
+	}
+	require.NoError(t, w.Close())
+}
+
+// requireSamePage compares page 1 of two contexts: one in memory, one on disk.
+func requireSamePage(t *testing.T, one, other uint64, size uint64) {
+	t.Helper()
+	var bytes, masks [2][]byte
+	var versions [2][2]uint64
+	for i, context := range []uint64{one, other} {
+		require.NoError(t, page.Use(context, func(c *page.Context) error {
+			handle, err := c.Lookup(1)
+			if err != nil {
+				return err
+			}
+			return page.Read(handle, func(p *page.Page) error {
+				versions[i] = [2]uint64{p.Record.Version, p.Record.Epoch}
+				masks[i] = make([]byte, (size+7)/8)
+				copy(masks[i], p.Mask())
+				return p.WithBytes(func() error {
+					bytes[i] = append([]byte(nil), p.Bytes()...)
+					return nil
+				})
+			})
+		}))
+	}
+	require.Equal(t, bytes[0], bytes[1])
+	require.Equal(t, masks[0], masks[1])
+	require.Equal(t, versions[0], versions[1])
+}

@@ -1,0 +1,365 @@
+package persist
+
+import (
+	"math"
+	"path/filepath"
+	"sync"
+	"time"
+	"unsafe"
+
+	"libmmsb/core/file"
+	"libmmsb/core/log"
+	"libmmsb/core/memory"
+	"libmmsb/core/page"
+	"libmmsb/core/safego"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+	"libmmsb/core/ticket"
+	"libmmsb/native"
+)
+
+// Saving a context: native/capture.h gives its pages as they were at one moment, core/snapshot writes them.
+
+const (
+	defaultCopyLimit = 256 << 20
+	leastCopyLimit   = 4 << 20
+)
+
+// SaveOptions are those of mmsb_save_options_t.
+type SaveOptions struct {
+	Compression, Level int32
+	RefuseRawWrites    bool
+	NotDurable         bool
+	CopyLimit          uint64
+	Base               string
+}
+
+// SaveStats are those of mmsb_save_stats_t.
+type SaveStats struct {
+	Saves, LastPages, LastBytes, LastDurationNs, CopiedBytes, CopiedPeak, Waits, WaitedNs, ComparedBytes uint64
+}
+
+// GetSaveStats are a context's.
+func GetSaveStats(context uint64) (stats SaveStats, err error) {
+	err = use(context, func(s *state) error {
+		s.statistics.Lock()
+		defer s.statistics.Unlock()
+		if s.statistics.isRunning {
+			s.statistics.note(s.statistics.running.Stats())
+		}
+		stats = s.statistics.SaveStats
+		return nil
+	})
+	return stats, err
+}
+
+func (s *statistics) note(n native.CaptureStats) {
+	s.CopiedBytes, s.CopiedPeak, s.ComparedBytes = n.CopiedBytes, n.CopiedPeak, n.ComparedBytes
+	s.Waits, s.WaitedNs = n.Waits, n.WaitedNs
+}
+
+// CheckSave tells whether the arguments of a save are right.
+func CheckSave(context uint64, target SaveTarget, o SaveOptions) error {
+	return use(context, func(*state) error { return o.check(&target) })
+}
+
+func (o *SaveOptions) check(target *SaveTarget) error {
+	switch {
+	case target.FS != nil && target.path == "":
+		return status.Errorf(status.InvalidArgument, "the path is empty")
+	case o.Compression != int32(snapshot.Uncompressed) && o.Compression != int32(snapshot.Zstd):
+		return status.Errorf(status.InvalidArgument, "compression is %d, not none or zstd", o.Compression)
+	case o.Level < 0 || o.Level > 4 || o.Level != 0 && o.Compression == int32(snapshot.Uncompressed):
+		return status.Errorf(status.InvalidArgument, "compression_level is %d; it is 0 without compression and 0 to 4 with zstd",
+			o.Level)
+	case o.CopyLimit != 0 && o.CopyLimit < leastCopyLimit:
+		return status.Errorf(status.InvalidArgument, "copy_limit is %d; the least is %d", o.CopyLimit, leastCopyLimit)
+	case o.Base == "":
+		return nil
+	case target.FS == nil:
+		return status.Errorf(status.InvalidArgument, "base is set; such a snapshot is saved to a path, in the directory of its base")
+	case filepath.Clean(filepath.Dir(o.Base)) != filepath.Clean(filepath.Dir(target.path)):
+		return status.Errorf(status.InvalidArgument, "the base %q is not in the directory of %q", o.Base, target.path)
+	case filepath.Base(o.Base) == filepath.Base(target.path):
+		return status.Errorf(status.InvalidArgument, "%q would replace its own base", target.path)
+	}
+	return nil
+}
+
+// Save takes a snapshot. w may be nil.
+func Save(context uint64, target SaveTarget, o SaveOptions, w *ticket.Work) error {
+	if err := CheckSave(context, target, o); err != nil {
+		return err
+	}
+	return useAlone(context, func(s *state) error { return s.save(&target, &o, w) })
+}
+
+// saver is one save.
+type saver struct {
+	*state
+	o       *SaveOptions
+	work    *ticket.Work
+	writer  *snapshot.Writer
+	capture native.Capture
+	scratch *snapshot.Segment // what is compressed goes through it
+	buffer  []byte            // for a chunk
+	large   map[uint32]largeSaved
+	looking sync.WaitGroup // the goroutine that helps to find what is not as the base has it
+	fast    bool           // the base is what native.LastSaved tells of
+	done    uint64         // bytes, of about total: masks and metadata come on top, and a base has some of them
+	total   uint64
+}
+
+func (of *state) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (err error) {
+	begin := time.Now()
+	s := &saver{state: of, o: o, work: w, buffer: make([]byte, native.ChunkBytes), large: make(map[uint32]largeSaved)}
+	header := snapshot.Header{}
+	var known base
+	if o.Base != "" {
+		if known, err = s.openBase(target, &header); err != nil {
+			return err
+		}
+		defer known.close()
+	}
+	var cancel <-chan struct{}
+	if w != nil {
+		cancel = w.Done()
+	}
+	counts := native.CountContext(s.context.Index())
+	pages, average := counts.Creates-counts.Frees, uint64(0)
+	s.total = counts.BytesCreated - counts.BytesFreed
+	if pages > 0 {
+		average = max(1, s.total/pages)
+	}
+	if w != nil {
+		w.SetTotal(s.total)
+	}
+	sink, err := target.sink(o, s.expected(pages), cancel)
+	if err != nil {
+		return err
+	}
+	edges, err := s.begin(known.table, &header)
+	if err != nil {
+		sink.Abort()
+		return err
+	}
+	defer s.end()
+	if s.writer, err = snapshot.NewWriter(sink, header, snapshot.Options{AveragePageSize: average}); err != nil {
+		sink.Abort()
+		return err
+	}
+	report, err := s.write(edges, &known, header.Journal)
+	if err != nil {
+		s.writer.Abort()
+		return err
+	}
+	if memory, ok := sink.(*file.MemorySink); ok {
+		keepSaved(memory, target)
+	}
+	s.commit(report, &known, begin)
+	s.progress(s.total)
+	if target.FS != nil && !o.NotDurable {
+		s.journals.dropBefore(header.Journal)
+	}
+	return nil
+}
+
+// expected is about how long the file will be, from the number of pages; 0 where that cannot be known.
+func (s *saver) expected(pages uint64) uint64 {
+	const tables = 128 // of a page, with what lies between pages
+	if s.o.Base != "" || s.o.Compression != int32(snapshot.Uncompressed) || s.total > math.MaxInt64/2 {
+		return 0
+	}
+	return s.total + s.total/64 + pages*tables
+}
+
+// begin takes the moment.
+func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]uint64, err error) {
+	limit := s.o.CopyLimit
+	if limit == 0 {
+		limit = defaultCopyLimit
+	}
+	var capture native.Capture
+	var ok bool
+	edges = s.context.Moment(func(leaves []memory.Leaf) {
+		header.Journal = s.position() // every change before it is made before the moment
+		var numbers, used []uint32
+		for _, leaf := range leaves {
+			numbers, used = append(numbers, leaf.Number), append(used, leaf.Used)
+		}
+		capture, ok = native.BeginCapture(s.context.Index(), numbers, used, table, limit, s.o.RefuseRawWrites)
+	})
+	if !ok {
+		_, _, _, text := native.LastError()
+		return nil, status.Errorf(status.OutOfMemory, "%s", text)
+	}
+	capture.Settle()
+	s.capture = capture
+	s.looking.Add(1)
+	safego.Go(func() { // beside the goroutine that fills: half of an incremental save is looking
+		defer s.looking.Done()
+		for capture.Look() {
+		}
+	})
+	s.statistics.Lock()
+	s.statistics.running, s.statistics.isRunning = capture, true
+	s.statistics.Unlock()
+	return edges, nil
+}
+
+func (s *saver) end() {
+	s.statistics.Lock()
+	s.statistics.note(s.capture.Stats())
+	s.statistics.isRunning = false
+	s.statistics.Unlock()
+	s.looking.Wait()
+	s.capture.End()
+}
+
+func (s *saver) write(edges [][2]uint64, known *base, journalled uint64) (snapshot.Report, error) {
+	if err := s.fill(); err != nil {
+		return snapshot.Report{}, err
+	}
+	s.capture.Stop()
+	if s.capture.Failed() {
+		return snapshot.Report{}, status.Errorf(status.OutOfMemory,
+			"no memory for pre-images of pages that changed during the save")
+	}
+	if o := s.o; o.Base != "" {
+		removed, ok := s.capture.Removed()
+		if !ok {
+			return snapshot.Report{}, status.Errorf(status.OutOfMemory, "no memory for the ids of removed pages")
+		}
+		removed = append(removed, known.gone...)
+		if err := s.writer.Removed(removed); err != nil {
+			return snapshot.Report{}, err
+		}
+	}
+	if err := s.writer.Edges(edges); err != nil {
+		return snapshot.Report{}, err
+	}
+	if err := s.flush(journalled); err != nil { // a snapshot is never ahead of its journal
+		return snapshot.Report{}, err
+	}
+	pages, bytes := s.capture.Totals()
+	known.pages += uint64(pages) - uint64(len(known.gone))
+	known.bytes += uint64(bytes) - known.goneBytes
+	return s.writer.Finish(known.pages, known.bytes)
+}
+
+// fill writes pages until all are written.
+func (s *saver) fill() error {
+	for {
+		if err := s.goesOn(s.work, s.done); err != nil {
+			return err
+		}
+		segment, err := s.segment()
+		if err != nil {
+			return err
+		}
+		fill, index := s.fillSegment(segment)
+		if s.scratch != nil {
+			err = s.compress(segment)
+		} else if fill == native.FillFull {
+			err = s.writer.Next()
+		}
+		for urgent := s.capture.Urgent(); err == nil && urgent != 0; urgent = s.capture.Urgent() {
+			err = s.saveLarge(urgent)
+		}
+		switch {
+		case err != nil:
+			return err
+		case fill == native.FillLarge:
+			err = s.saveLarge(index)
+		case fill == native.FillPinned:
+			err = errPinned(index)
+		case fill == native.FillEnd:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func errPinned(index uint32) error {
+	return status.Errorf(status.Busy, "page %d is pinned to write, which raw_writes refuses", page.IDOf(index))
+}
+
+// segment is the one that is filled next.
+func (s *saver) segment() (*snapshot.Segment, error) {
+	if s.o.Compression == int32(snapshot.Uncompressed) {
+		return s.writer.Segment()
+	}
+	if s.scratch == nil {
+		const pages, extents = 4096, 3 * 4096
+		s.scratch = &snapshot.Segment{
+			Buffer: make([]byte, snapshot.SegmentBytes), Pages: make([]snapshot.Page, 0, pages),
+			Extents: make([]snapshot.Extent, 0, extents),
+		}
+	}
+	s.scratch.Used, s.scratch.End = 0, len(s.scratch.Buffer)
+	s.scratch.Pages, s.scratch.Extents = s.scratch.Pages[:0], s.scratch.Extents[:0]
+	return s.scratch, nil
+}
+
+// fillSegment lets native code put pages into a segment.
+func (s *saver) fillSegment(segment *snapshot.Segment) (native.Fill, uint32) {
+	before := segment.Used - segment.End
+	room := native.Room{
+		Buffer: uintptr(unsafe.Pointer(unsafe.SliceData(segment.Buffer))),
+		Used:   uint64(segment.Used), End: uint64(segment.End),
+		Images: uintptr(unsafe.Pointer(unsafe.SliceData(segment.Pages))), ImageCount: uint32(len(segment.Pages)),
+		ImageCapacity: uint32(cap(segment.Pages)),
+		Extents:       uintptr(unsafe.Pointer(unsafe.SliceData(segment.Extents))), ExtentCount: uint32(len(segment.Extents)),
+		ExtentCapacity: uint32(cap(segment.Extents)),
+	}
+	fill, index := s.capture.Fill(&room)
+	segment.Used, segment.End = int(room.Used), int(room.End)
+	segment.Pages, segment.Extents = segment.Pages[:room.ImageCount], segment.Extents[:room.ExtentCount]
+	s.progress(uint64(segment.Used - segment.End - before))
+	return fill, index
+}
+
+func (s *saver) progress(bytes uint64) {
+	s.done = min(s.done+bytes, s.total)
+	if s.work != nil {
+		s.work.Progress(s.done)
+	}
+}
+
+// compress writes the pages of the scratch segment.
+func (s *saver) compress(segment *snapshot.Segment) error {
+	for i := range segment.Pages {
+		entry := segment.Pages[i]
+		for _, extent := range segment.Extents[entry.FirstExtent:][:entry.Extents] {
+			bytes := segment.Buffer[extent.At:][:extent.Length]
+			if err := s.writer.Add(entry, extent.Kind, extent.Offset, bytes, snapshot.Compression(s.o.Compression)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// commit makes the snapshot the newest of the lineage.
+func (s *saver) commit(report snapshot.Report, known *base, begin time.Time) {
+	s.capture.Commit()
+	known.taken = true
+	if s.o.Base == "" {
+		s.saved.large = s.large
+	} else {
+		for index, large := range s.large {
+			s.saved.large[index] = large
+		}
+	}
+	s.saved.lineage = append(s.saved.lineage, report.ID)
+	s.saved.totals.pages, s.saved.totals.bytes = known.pages, known.bytes
+	s.statistics.Lock()
+	s.statistics.Saves++
+	s.statistics.LastPages, s.statistics.LastBytes = report.Pages, report.FileBytes
+	s.statistics.LastDurationNs = uint64(time.Since(begin))
+	s.statistics.Unlock()
+	log.Logf(log.Info, "context 0x%016x saved: %d pages, %d bytes, snapshot %s", s.context.Handle(), report.Pages,
+		report.FileBytes, report.ID)
+}

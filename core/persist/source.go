@@ -1,0 +1,63 @@
+package persist
+
+import (
+	"bytes"
+
+	"libmmsb/core/file"
+	"libmmsb/core/snapshot"
+	"libmmsb/native"
+)
+
+// LoadSource is where a snapshot comes from.
+type LoadSource struct {
+	path       string
+	descriptor int32
+	memory     []byte
+	file.FS    // of a path
+}
+
+// FromPath, FromDescriptor and FromMemory are the sources there are.
+func FromPath(path string) LoadSource { return LoadSource{path: path, FS: file.OS{}} }
+
+// FromDescriptor reads a file descriptor of the caller to its end.
+func FromDescriptor(descriptor int32) LoadSource { return LoadSource{descriptor: descriptor} }
+
+// FromMemory reads memory of the caller.
+func FromMemory(address uintptr, length uint64) LoadSource {
+	return LoadSource{memory: native.Memory(address, length), descriptor: -1}
+}
+
+// open opens the snapshot; what comes from a descriptor is kept in a folder meanwhile.
+func (l *LoadSource) open(folder string, done <-chan struct{}) (*snapshot.Snapshot, error) {
+	switch {
+	case l.FS != nil && l.path == "":
+		return emptyState()
+	case l.FS != nil:
+		return snapshot.Open(l.path, snapshot.OpenOptions{FS: l.FS})
+	case l.memory != nil:
+		return snapshot.OpenSource(file.Bytes(l.memory), snapshot.OpenOptions{})
+	}
+	source, err := file.Spool(int(l.descriptor), folder, done)
+	if err != nil {
+		return nil, err
+	}
+	return snapshot.OpenSource(source, snapshot.OpenOptions{})
+}
+
+// emptyState is a snapshot without pages: what a journal began with that has all its records.
+func emptyState() (*snapshot.Snapshot, error) {
+	sink, err := file.Memory()
+	if err != nil {
+		return nil, err
+	}
+	writer, err := snapshot.NewWriter(sink, snapshot.Header{}, snapshot.Options{})
+	if err == nil {
+		_, err = writer.Finish(0, 0)
+	}
+	if err != nil {
+		sink.Abort()
+		return nil, err
+	}
+	defer sink.Close()
+	return snapshot.OpenSource(file.Bytes(bytes.Clone(sink.Bytes())), snapshot.OpenOptions{})
+}

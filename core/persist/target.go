@@ -1,0 +1,69 @@
+package persist
+
+import (
+	"sync"
+	"unsafe"
+
+	"libmmsb/core/file"
+	"libmmsb/core/status"
+)
+
+// SaveTarget is where a snapshot goes.
+type SaveTarget struct {
+	path       string
+	descriptor int32
+	memory     *uintptr
+	length     *uint64
+	file.FS    // of a path; nil is the real one
+}
+
+// ToPath, ToDescriptor and ToMemory are the targets there are.
+func ToPath(path string) SaveTarget { return SaveTarget{path: path, FS: file.OS{}} }
+
+// ToDescriptor writes to a file descriptor of the caller.
+func ToDescriptor(descriptor int32) SaveTarget { return SaveTarget{descriptor: descriptor} }
+
+// ToMemory writes into memory that FreeSaved gives back.
+func ToMemory(memory *uintptr, length *uint64) SaveTarget {
+	return SaveTarget{memory: memory, length: length}
+}
+
+// sink opens the target.
+func (t *SaveTarget) sink(o *SaveOptions, expected uint64, done <-chan struct{}) (file.Sink, error) {
+	switch {
+	case t.FS != nil:
+		return file.Replace(t.FS, t.path, file.Options{Durable: !o.NotDurable, Expected: int64(expected)})
+	case t.memory != nil:
+		return file.Memory()
+	default:
+		return file.Descriptor(int(t.descriptor), done)
+	}
+}
+
+// savedMemory is memory that snapshots were saved into, by address.
+var savedMemory = struct {
+	sync.Mutex
+	sinks map[uintptr]*file.MemorySink
+}{sinks: make(map[uintptr]*file.MemorySink)}
+
+func keepSaved(sink *file.MemorySink, target *SaveTarget) {
+	bytes := sink.Bytes()
+	address := uintptr(unsafe.Pointer(unsafe.SliceData(bytes)))
+	savedMemory.Lock()
+	savedMemory.sinks[address] = sink
+	savedMemory.Unlock()
+	*target.memory, *target.length = address, uint64(len(bytes))
+}
+
+// FreeSaved gives the memory of a snapshot back.
+func FreeSaved(memory uintptr) error {
+	savedMemory.Lock()
+	sink, ok := savedMemory.sinks[memory]
+	delete(savedMemory.sinks, memory)
+	savedMemory.Unlock()
+	if !ok {
+		return status.Errorf(status.StaleHandle, "0x%x is not memory of mmsb_snapshot_save_memory, or it was freed", memory)
+	}
+	sink.Close()
+	return nil
+}

@@ -1,0 +1,80 @@
+package residency
+
+import (
+	"libmmsb/core/status"
+	"libmmsb/native"
+)
+
+// Devices are the devices of a context as pages need them: memory to lie in, and ways to it. gpu/pages implements it; this
+// package knows no more of devices. All methods may be called from many goroutines, with a page locked, and return when the
+// device has done the work.
+type Devices interface {
+	// Check tells whether pages can lie at a location of a device. Errors: NoDevice, Device, Unsupported.
+	Check(location, device int32) error
+	// Simulated says whether the devices are simulated ones. It is asked after Check.
+	Simulated() bool
+	// Allocate takes zeroed memory that only devices reach.
+	Allocate(device int32, bytes uint64) (DeviceMemory, error)
+	Free(memory DeviceMemory)
+	// AllocateHost takes zeroed memory of LocationPinned or LocationUnified, which the host reaches at its address.
+	AllocateHost(location, device int32, bytes uint64) (uintptr, error)
+	FreeHost(location, device int32, address uintptr)
+	// Read and Write move bytes between host memory, of Go or not, and memory of a device; Copy between two ranges of device
+	// memory.
+	Read(device int32, from uintptr, to []byte) error
+	Write(device int32, to uintptr, from []byte) error
+	Copy(toDevice int32, to uintptr, fromDevice int32, from uintptr, bytes uint64) error
+	// Apply makes a valid delta's change of a page's bytes, without its change mask. done is false where it has to be made on the
+	// host.
+	Apply(device int32, page uintptr, bytes uint64, delta *native.Delta) (done bool, err error)
+	// ApplyMany makes the changes of a batch in their order: on one device all or none, unless the device is lost.
+	ApplyMany(changes []Change) error
+	// End comes when the context ends: handles that the program has of its devices are stale from then on. Close comes when its
+	// last page is gone, too.
+	End()
+	Close()
+}
+
+// Change is a valid delta's change of the bytes of a page on a device.
+type Change struct {
+	Device int32
+	Page   uintptr
+	Delta  *native.Delta
+}
+
+// DeviceMemory is a block of device memory.
+type DeviceMemory struct {
+	Device  int32
+	Address uintptr
+	Block   uint64 // its handle; not 0
+}
+
+// NoDevices is what a program without gpu/pages has.
+type NoDevices struct{}
+
+// Check is Devices'; so are the others, and all fail.
+func (NoDevices) Check(_, device int32) error {
+	return status.Errorf(status.NoDevice, "no device %d: this program was built without devices", device)
+}
+func (NoDevices) Simulated() bool { return false }
+func (d NoDevices) Allocate(device int32, _ uint64) (DeviceMemory, error) {
+	return DeviceMemory{}, d.Check(LocationGPU, device)
+}
+func (NoDevices) Free(DeviceMemory) {}
+func (d NoDevices) AllocateHost(location, device int32, _ uint64) (uintptr, error) {
+	return 0, d.Check(location, device)
+}
+func (NoDevices) FreeHost(int32, int32, uintptr)                 {}
+func (d NoDevices) Read(device int32, _ uintptr, _ []byte) error { return d.Check(LocationGPU, device) }
+func (d NoDevices) Write(device int32, _ uintptr, _ []byte) error {
+	return d.Check(LocationGPU, device)
+}
+func (d NoDevices) Copy(device int32, _ uintptr, _ int32, _ uintptr, _ uint64) error {
+	return d.Check(LocationGPU, device)
+}
+func (d NoDevices) Apply(device int32, _ uintptr, _ uint64, _ *native.Delta) (bool, error) {
+	return false, d.Check(LocationGPU, device)
+}
+func (d NoDevices) ApplyMany(changes []Change) error { return d.Check(LocationGPU, changes[0].Device) }
+func (NoDevices) End()                               {}
+func (NoDevices) Close()                             {}

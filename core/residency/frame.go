@@ -1,0 +1,114 @@
+package residency
+
+import (
+	"libmmsb/core/memory"
+	"libmmsb/native"
+)
+
+// Frame is what a page is made of: a record with the page's memory, and the backing of a page that is not resident.
+type Frame struct {
+	Index   uint32
+	Backing Backing
+	Low     uint64 // bits of the page's state that say where it lies
+}
+
+// Take takes a frame at a placement; of a NUMA node, unless that is -1. Where it is not to be zeroed, it may have bytes of the
+// context's ended pages.
+func (r *Residency) Take(to Placement, size uint64, node int32, zeroed bool) (Frame, error) {
+	switch {
+	case !to.resident():
+		return r.takeNonresident(to, size)
+	case to.Location != LocationCPU:
+		return r.takeShared(to, size)
+	}
+	var index uint32
+	var err error
+	switch {
+	case node >= 0:
+		index, err = r.memory.TakeOnNode(size, node)
+	case size > native.SmallMax:
+		index, err = r.memory.TakeLarge(size, false, zeroed)
+	default:
+		index, err = r.memory.TakeFrame(size)
+	}
+	return Frame{Index: index}, err
+}
+
+// takeNonresident takes backing, and a record without memory.
+func (r *Residency) takeNonresident(to Placement, size uint64) (Frame, error) {
+	backing, err := r.takeBacking(to, size)
+	if err != nil {
+		return Frame{}, err
+	}
+	index, err := r.memory.TakeBare()
+	if err != nil {
+		r.giveBacking(backing)
+		return Frame{}, err
+	}
+	return Frame{index, backing, to.bits()}, nil
+}
+
+// takeShared takes zeroed memory of a device that the host reaches at its address, and a record that has it.
+func (r *Residency) takeShared(to Placement, size uint64) (Frame, error) {
+	size = memory.RoundUp(size)
+	address, err := r.devices.AllocateHost(to.Location, to.Device, size)
+	if err != nil {
+		return Frame{}, err
+	}
+	index, err := r.memory.AdoptDevice(address, size)
+	if err != nil {
+		r.devices.FreeHost(to.Location, to.Device, address)
+		return Frame{}, err
+	}
+	r.mutex.Lock()
+	if r.shared == nil {
+		r.shared = make(map[uint32]Placement)
+	}
+	r.shared[native.LocatorRegion(native.RecordAt(index).Locator)] = to
+	r.mutex.Unlock()
+	return Frame{index, Backing{device: to.Device}, to.bits()}, nil
+}
+
+// TakeWaiting takes a frame for a page that is to lie at a placement and waits in a snapshot until it is needed.
+func (r *Residency) TakeWaiting(to Placement, source *Source) (Frame, error) {
+	index, err := r.memory.TakeBare()
+	if err != nil {
+		return Frame{}, err
+	}
+	r.waiting.add(index, source)
+	return Frame{index, Backing{device: to.Device}, to.bits() | native.Nonresident}, nil
+}
+
+// Give gives back a frame that did not become a page.
+func (r *Residency) Give(f Frame) {
+	r.waiting.remove(f.Index)
+	r.giveBacking(f.Backing)
+	r.memory.Give(f.Index)
+}
+
+// Note writes into the side record of the page that a frame becomes where its bytes lie.
+func (f Frame) Note(side *native.Side) { f.Backing.note(side) }
+
+// Plain says whether a page of the frame needs no side record to say where it lies.
+func (f Frame) Plain() bool { return f.Backing == Backing{} }
+
+// Resident says whether the frame's bytes have an address of the host.
+func (f Frame) Resident() bool { return f.Backing.empty() }
+
+// FrameOf is the frame of a record that is not a page yet, but has a side record.
+func FrameOf(index uint32) Frame {
+	f := Frame{Index: index}
+	if side := native.RecordAt(index).Side; side != 0 {
+		f.Backing = backingOf(native.SideAt(side))
+	}
+	return f
+}
+
+// Write writes bytes into a frame from an offset on.
+func (r *Residency) Write(f Frame, offset uint64, bytes []byte) error {
+	if !f.Resident() {
+		return r.writeBacking(f.Backing, offset, bytes)
+	}
+	copy(native.Bytes(native.RecordAt(f.Index).Locator+offset, uint64(len(bytes))), bytes)
+	return nil
+}

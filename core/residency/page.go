@@ -1,0 +1,169 @@
+package residency
+
+import (
+	"libmmsb/core/memory"
+	"libmmsb/core/region"
+	"libmmsb/native"
+)
+
+// Page is a page that Go code works on: it is locked, or nobody else sees it yet.
+type Page struct {
+	*Residency
+	Index  uint32
+	Record *native.Record
+	State  uint64 // without owner, as it will be when the page is unlocked
+}
+
+// Location is where the page lies; Placement with its device.
+func (p *Page) Location() int32 { return native.Location(p.State) }
+
+// Placement is where the page lies.
+func (p *Page) Placement() Placement {
+	if p.Record.Side == 0 {
+		return Placement{Location: p.Location()}
+	}
+	return Placement{p.Location(), native.SideAt(p.Record.Side).Device}
+}
+
+// Node is the NUMA node that the page's memory was asked from; -1 = any.
+func (p *Page) Node() int32 {
+	if p.Record.Side == 0 {
+		return -1
+	}
+	return native.SideAt(p.Record.Side).NUMANode
+}
+
+// Resident says whether the page is where its bytes have an address for good.
+func (p *Page) Resident() bool { return p.State&native.Nonresident == 0 }
+
+// Bytes are the page's, which must have an address.
+func (p *Page) Bytes() []byte { return native.Bytes(p.Record.Locator, p.Record.Size) }
+
+// Side is the page's side record, made where it has none.
+func (p *Page) Side() (*native.Side, error) {
+	if p.Record.Side == 0 {
+		index, err := memory.TakeSide()
+		if err != nil {
+			return nil, err
+		}
+		p.Record.Side = index
+	}
+	return native.SideAt(p.Record.Side), nil
+}
+
+// TakeLike takes a zeroed frame where the page lies.
+func (p *Page) TakeLike(size uint64) (Frame, error) {
+	return p.Take(p.Placement(), size, p.Node(), true)
+}
+
+// WithBytes calls work while the page's bytes have an address.
+func (p *Page) WithBytes(work func() error) error {
+	if !p.Resident() {
+		if err := p.makeResident(p.Index); err != nil {
+			return err
+		}
+		defer p.Evict(p.Index)
+	}
+	return work()
+}
+
+// CopyBytes copies the page's bytes, as far as they go, into a frame for a page of a size.
+func (p *Page) CopyBytes(to Frame, size uint64) error {
+	count := min(size, p.Record.Size)
+	if native.OnDevice(p.State) && p.Record.Locator == 0 {
+		from := backingOf(native.SideAt(p.Record.Side))
+		switch {
+		case to.Backing.onDevice():
+			return p.devices.Copy(to.Backing.device, to.Backing.address(), from.device, from.address(), count)
+		case to.Resident():
+			return p.readBacking(from, 0, native.Bytes(native.RecordAt(to.Index).Locator, count))
+		}
+	}
+	return p.WithBytes(func() error { return p.Write(to, 0, p.Bytes()[:count]) })
+}
+
+// swap gives the page the memory of a frame, and the frame the page's.
+func (p *Page) swap(index uint32) {
+	p.options.Moved(p.Index)
+	frame := native.RecordAt(index)
+	state := frame.LoadState()
+	native.SwapMemory(p.Index, &p.State, index, &state)
+	frame.StoreState(state)
+	p.Record.StoreState(p.State | native.OwnerLibrary)
+}
+
+// swapAndGive gives the page the memory of a frame, and gives back what the page of a size had.
+func (p *Page) swapAndGive(index uint32, size uint64) {
+	p.swap(index)
+	native.RecordAt(index).Size = memory.FrameSize(index, size)
+	p.memory.Give(index)
+}
+
+// Move moves the page to another placement. ready is called when nothing else can fail; where it fails nothing has changed. It
+// may leave a function to be called when the page is unlocked.
+func (p *Page) Move(to Placement, ready func() error) (release func(), err error) {
+	size := p.Record.Size
+	if to != (Placement{}) { // which is written before anything can fail that cannot be taken back
+		if _, err := p.Side(); err != nil {
+			return nil, err
+		}
+	}
+	f, err := p.Take(to, size, p.Node(), true)
+	if err != nil {
+		return nil, err
+	}
+	if err = p.CopyBytes(f, size); err == nil {
+		err = ready()
+	}
+	if err != nil {
+		p.Give(f)
+		return nil, err
+	}
+	release = p.ReleaseAdopted()
+	if !p.Resident() {
+		p.dropBacking()
+	}
+	if p.Record.Side != 0 {
+		f.Note(native.SideAt(p.Record.Side))
+	}
+	p.State = p.State&^(native.Nonresident|native.LocationMask|native.Adopted|native.ReadOnly) | f.Low
+	p.swapAndGive(f.Index, size)
+	if p.Resident() {
+		native.Redzone(p.Index, p.State, size)
+	}
+	return release, nil
+}
+
+// ReleaseAdopted is the call that gives adopted memory back to the caller, which the page then no longer does; nil where there is
+// none.
+func (p *Page) ReleaseAdopted() (release func()) {
+	if p.State&native.Adopted == 0 {
+		return nil
+	}
+	side := native.SideAt(p.Record.Side)
+	if function, user := side.Release, side.User; function != 0 {
+		base, size := region.Base(native.LocatorRegion(p.Record.Locator)), p.Record.Size
+		release = func() { native.CallRelease(function, user, base, size) }
+	}
+	side.Release, side.User = 0, 0
+	return release
+}
+
+// dropBacking gives the page's backing back, and the address that its bytes may have.
+func (p *Page) dropBacking() {
+	if p.Record.Locator != 0 {
+		p.dropAddress(p.Index)
+	}
+	p.giveBacking(backingOf(native.SideAt(p.Record.Side)))
+}
+
+// Forget ends what is known of a page that ends: it waits no longer, and its backing, which its side record had, is given back.
+func (r *Residency) Forget(index uint32, side *native.Side) {
+	r.waiting.remove(index)
+	if b := backingOf(side); !b.empty() {
+		if native.RecordAt(index).Locator != 0 {
+			r.dropAddress(index)
+		}
+		r.giveBacking(b)
+	}
+}

@@ -1,0 +1,78 @@
+// Package residency decides where the bytes of pages lie, and moves them from one placement to another: host memory, the
+// context's file, memory of a device, or a snapshot that they are still to be read from. It knows nothing of ids, of the order of
+// changes, and of how snapshots are written.
+package residency
+
+import (
+	"sync"
+
+	"libmmsb/core/memory"
+	"libmmsb/core/region"
+	"libmmsb/native"
+)
+
+// Options say where pages of a context can lie.
+type Options struct {
+	Default      Placement // of pages that name none
+	FallbackHost bool      // where a device cannot be had the page lies on the host
+	DiskPath     string    // the folder of the context's file
+	// Moved comes when a page's memory is about to go elsewhere. The page is locked.
+	Moved func(index uint32)
+}
+
+// Residency is a context's.
+type Residency struct {
+	memory  *memory.Memory
+	devices Devices
+	options Options
+	context uint32
+
+	disk    disk
+	copies  hostCopies
+	waiting waiting
+
+	mutex  sync.Mutex
+	shared map[uint32]Placement // by region: memory of devices that the host reaches
+}
+
+// New makes the residency of a context that has no pages. Begin must follow.
+func New(m *memory.Memory, devices Devices, options Options) *Residency {
+	return &Residency{memory: m, devices: devices, options: options}
+}
+
+// Begin says which context it is, and finds out where pages go that name no location.
+func (r *Residency) Begin(context uint32) (byDefault Placement, err error) {
+	r.context = context
+	native.SetSimulated(context, false)
+	if byDefault, err = r.Resolve(r.options.Default.Location, r.options.Default.Device); err == nil {
+		r.options.Default = byDefault
+	}
+	return byDefault, err
+}
+
+// Devices are the context's.
+func (r *Residency) Devices() Devices { return r.devices }
+
+// DiskPath is the folder of the context's file.
+func (r *Residency) DiskPath() string { return r.options.DiskPath }
+
+// DiskUsed is the space that pages have in the context's file.
+func (r *Residency) DiskUsed() uint64 { return r.disk.bytes() }
+
+// Waiting is how many pages wait in a snapshot.
+func (r *Residency) Waiting() int { return r.waiting.count() }
+
+// End comes when the context's pages have ended: the file goes, and programs lose their handles of the devices.
+func (r *Residency) End() {
+	r.disk.close()
+	r.devices.End()
+}
+
+// FreeShared gives memory of a device back that the host reaches, and that is a region.
+func (r *Residency) FreeShared(number uint32) {
+	r.mutex.Lock()
+	of := r.shared[number]
+	delete(r.shared, number)
+	r.mutex.Unlock()
+	r.devices.FreeHost(of.Location, of.Device, region.Base(number))
+}
