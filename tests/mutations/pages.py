@@ -68,7 +68,7 @@ PAGES = C(
         ),
         Mutant(
             "popped-handle-stays", "a handle is taken and stays in the magazine",
-            "pop", "magazine->handles[--magazine->count]", "magazine->handles[magazine->count - 1]",
+            "mmsb__cache_pop", "magazine->handles[--magazine->count]", "magazine->handles[magazine->count - 1]",
         ),
         Mutant(
             "popped-handle-stays-short-way", "a handle is taken on the short way and stays in the magazine",
@@ -180,18 +180,17 @@ PAGES = C(
         ),
         Mutant(
             "locked-after-a-bad-delta", "pages of a batch of deltas stay locked where one is bad",
-            "mmsb__page_apply_many",
-            "mmsb__batch_unlock(&batch); return status; } if (MMSB__LIKELY(!mmsb__batch_touch",
-            "return status; } if (MMSB__LIKELY(!mmsb__batch_touch",
+            "mmsb__changes_begin", "batch.keeps) mmsb__batch_unlock(&changes->batch);", "batch.keeps) ;",
         ),
         Mutant(
             "unlocked-too-early", "a page that repeats is unlocked with its first change in a batch of deltas",
-            "check_struct", "target_of(record, state, offset)", "target_of(record, state & ~MMSB__OWNER_MASK, offset)",
+            "check_struct", "mmsb__target_of(record, state, offset)",
+            "mmsb__target_of(record, state & ~MMSB__OWNER_MASK, offset)",
         ),
         Mutant(
             "unlocked-too-early-of-runs", "a page that repeats is unlocked with its first change in a batch of long deltas",
-            "check_struct", "(target_t){record, state, NULL, NULL}",
-            "(target_t){record, state & ~MMSB__OWNER_MASK, NULL, NULL}",
+            "check_struct", "(mmsb__target_t){record, state, NULL, NULL}",
+            "(mmsb__target_t){record, state & ~MMSB__OWNER_MASK, NULL, NULL}",
         ),
         Mutant(
             "others-unlocked", "a batch unlocks pages of others",
