@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# tools/abi.sh check|update: the exported symbols and the public types of build/libmmsb.so against abi/, or the types written anew.
+# tools/abi.sh check|update: the exported symbols and the public types of build/libmmsb.so against abi/, or the types written
+# anew.
 #   abi/libmmsb.symbols  a line a function: name@node and the release it came with; `make generate` writes it from the header
 #   abi/libmmsb-0.abi    what abidw sees of functions and types, restricted to include/
 set -euo pipefail

@@ -22,8 +22,9 @@ const (
 	DenseBytes Kind = abi.DeltaDenseBytes // Mask: a byte per byte of the page, 0 or not; payload as long
 	DenseBits  Kind = abi.DeltaDenseBits  // Mask: bit i%8 of byte i/8; payload of MaskLength bytes
 	SparseBits Kind = abi.DeltaSparseBits // the same mask; payload: only the changed bytes, in order
-	Indexed    Kind = abi.DeltaIndexed    // Offsets or Offsets32 in any order, of equal ones the last wins; payload of Count bytes
-	Runs       Kind = abi.DeltaRuns       // Runs in any order, later wins; payload: the sum of their lengths
+	// Offsets or Offsets32 in any order, of equal ones the last wins; payload of Count bytes
+	Indexed Kind = abi.DeltaIndexed
+	Runs    Kind = abi.DeltaRuns // Runs in any order, later wins; payload: the sum of their lengths
 )
 
 // Run is a range of bytes of a page, an mmsb_run_t.

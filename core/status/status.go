@@ -1,7 +1,7 @@
 // Package status holds the library's status codes and its one error type.
 //
-// The values are those of mmsb.h (codes.go) and never change their meaning. Every error that reaches a caller is one line of text with
-// the numbers in it; Error makes sure of the one line.
+// The values are those of mmsb.h (codes.go) and never change their meaning. Every error that reaches a caller is one line of text
+// with the numbers in it; Error makes sure of the one line.
 package status
 
 import (
