@@ -111,7 +111,7 @@ double bench_slice(bench_work_t work, void *state, uint64_t count) {
     return (now_ns() - start - stopped_for) / (double)count;
 }
 
-/* The faster of two runs counts: one that the system interrupted would make the slices too short for ever. */
+/* The faster of two runs counts: a run that the system interrupted would make all slices too short. */
 uint64_t bench_calibrate(bench_work_t work, void *state) {
     const double slice = bench_quick() ? QUICK_SLICE_NS : SLICE_NS;
     for (uint64_t count = 1;; count *= 2) {
@@ -144,7 +144,7 @@ static void *member_main(void *argument) {
     return NULL;
 }
 
-/* Without a place of its own, a new thread may share a busy processor for longer than a slice lasts. */
+/* A new thread that is not bound to a processor may share a busy one for longer than a slice. */
 static void place_on_processor(pthread_attr_t *attributes, int number) {
     cpu_set_t allowed, one;
     sched_getaffinity(0, sizeof allowed, &allowed);
@@ -303,7 +303,7 @@ void bench_fact(const char *name, const char *value) {
     fflush(stdout);
 }
 
-/* Additions that do not wait for each other: what keeps a core busy, so that two threads on one core share its speed. */
+/* Independent additions, which keep a core busy, so that two threads on one core share its speed. */
 static void add_up(void *state, uint64_t count) {
     uint64_t sums[8] = {0};
     (void)state;
@@ -315,7 +315,7 @@ static void add_up(void *state, uint64_t count) {
     }
 }
 
-/* How many times as fast as one so many threads are at this moment that only compute. */
+/* The speed of that many computing threads at this moment, in multiples of one thread. */
 static double processors_there(int threads) {
     static uint64_t count;
     void *const states[BENCH_MOST_THREADS] = {NULL};
@@ -334,7 +334,7 @@ void bench_run(const bench_row_t *row) {
     const double operations[PARTS] = {row->ours_operations, row->peer_operations, row->peer_operations};
     double values[PARTS][MOST_ROUNDS];
     uint64_t counts[PARTS] = {0};
-    /* Virtual processors can be two halves of a core for a while, or wait for others. */
+    /* Virtual processors can be two threads of one core for a while, or wait for others. */
     const double there = bench_quick() ? 0 : 0.95 * row->threads;
     const int tries = row->threads ? 10 * bench_rounds() : bench_rounds();
     int rounds = 0;

@@ -1,8 +1,8 @@
 /*
- * calls.c — what a call costs: reads of a page that stay in C, pins, and a call that enters Go.
+ * calls.c — the cost of a call: reads of a page that stay in C, pins, and a call that enters Go.
  *
- * The reads go round 64 pages, so that no call is tuned to one record. A finished ticket is polled as the call that enters Go:
- * the cheapest one that has work of its own.
+ * The reads cycle through 64 pages, so that no call is tuned to one record. The call that enters Go polls a finished ticket: the
+ * cheapest call that does some work.
  */
 #include <string.h>
 
@@ -14,8 +14,8 @@ enum { PAGES = 64, SIZE = 4096 };
 typedef struct calls {
     mmsb_page_t pages[PAGES];
     mmsb_ticket_t ticket;
-    uint64_t sum;      /* of what our calls answered */
-    uint64_t expected; /* the same from the facts */
+    uint64_t sum;      /* of the results of our calls */
+    uint64_t expected; /* the same, computed from the pages */
     uint64_t fact[PAGES];
 } calls_t;
 
@@ -26,7 +26,7 @@ static const char *sums_agree(void *state) {
     return calls->sum == calls->expected ? NULL : "calls gave wrong answers";
 }
 
-/* The calls go round all pages the same number of times. */
+/* All pages get the same number of calls. */
 #define ROUND_ALL_PAGES(count) (((count) + PAGES - 1) / PAGES)
 
 #define READ(name, call) \

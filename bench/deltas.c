@@ -1,6 +1,6 @@
 /*
- * deltas.c — deltas that change bytes, against memcpy of as many. Every payload differs from what lies in the page, and after
- * each row the pages' bytes, change masks and epochs are compared with what a plain replay gives.
+ * deltas.c — deltas that change bytes, against memcpy of as many bytes. Every payload differs from the bytes in the page. After
+ * each row the pages' bytes, change masks and epochs are compared with those of a plain replay.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static mmsb_context_t context;
 
 /* ------------------------------------------------------------------------------------------------ dense deltas ---- */
 
-/* Step s changes page s % pages with the payload that comes next for it. Each page has a mask of its own. */
+/* Step s changes page s % pages with the next payload of that page. Each page has a mask of its own. */
 typedef struct dense {
     mmsb_delta_kind_t kind;
     size_t size;
@@ -23,9 +23,9 @@ typedef struct dense {
     uint32_t payload_count;
     mmsb_page_t *page;
     uint8_t *masks; /* a byte per byte, for the check and for DENSE_BYTES */
-    uint8_t *bits;  /* the same as bits */
+    uint8_t *bits;  /* the same mask as bits */
     uint8_t *payloads;
-    uint8_t *plain; /* what the peer writes to */
+    uint8_t *plain; /* the peer writes here */
     uint64_t ours_step;
     uint64_t peer_step;
 } dense_t;
@@ -88,7 +88,7 @@ static void fill_random(uint8_t *bytes, size_t size, uint64_t seed) {
     }
 }
 
-/* Runs of masked and unmasked bytes in turn, of random lengths with this mean: about half is masked. */
+/* Alternating runs of masked and unmasked bytes, of random lengths with this mean: about half of the bytes are masked. */
 static void fill_mask(uint8_t *mask, size_t size, uint32_t mean, uint64_t seed) {
     bool masked = false;
     for (size_t i = 0; i < size; i++) {
@@ -168,20 +168,20 @@ static void run_all_dense(void) {
 /* ------------------------------------------------------------------------------------------------ small deltas ---- */
 
 enum { PAGES = 4096, PAGE_SIZE = 4096, BATCH = 1000, LENGTH = 64, CHECKED_BATCHES = 50 };
-/* As many as bring a change mask to every page: only the first delta of a page makes one. */
+/* One delta for every page: the first delta of a page creates its change mask. */
 enum { FIRST_BATCHES = 64 };
 
 typedef enum form { RUN_ARRAYS, RUN_STRUCTS, SINGLE_STRUCTS, CONSECUTIVE, SCATTERED } form_t;
 
-/* What a page has for the limit: one line of the cache, as a page's record is. */
+/* A page record of the row's limit: one cache line, as the library's records are. */
 typedef struct bare_page {
     uint64_t lock, epoch, version;
     uint64_t rest[5];
 } bare_page_t;
 
-/* One batch after the other is prepared while the clock stands still, and applied by whose turn it is: both sides find it as
- * fresh as a program would that has just made it, and both write to the same memory. A batch follows from its number, so that all
- * of them can be replayed for the check. */
+/* Each batch is prepared while the clock is stopped, and then applied by the side whose turn it is: both sides find it in the
+ * cache like a program that has just written it, and both write to the same memory. The number of a batch determines its
+ * contents, so that all of them can be replayed for the check. */
 typedef struct small {
     form_t form;
     uint64_t prepared; /* batches so far */
@@ -189,12 +189,12 @@ typedef struct small {
     mmsb_page_t page[PAGES];
     uint8_t *address[PAGES];
 
-    uint32_t number[BATCH]; /* of the delta's page */
+    uint32_t number[BATCH]; /* number of the delta's page */
     mmsb_page_t target[BATCH];
     uint64_t offset[BATCH];
-    uint8_t *place[BATCH]; /* the page and offset as an address, for the peer; of SCATTERED the page alone */
+    uint8_t *destination[BATCH]; /* address of page and offset, for the peer; with SCATTERED of the page */
     uint8_t payload[BATCH * LENGTH];
-    uint64_t index[BATCH * LENGTH]; /* of each byte in its page; CONSECUTIVE and SCATTERED only */
+    uint64_t index[BATCH * LENGTH]; /* offset of each byte in its page; only CONSECUTIVE and SCATTERED */
     mmsb_run_t run[BATCH];
     mmsb_delta_t delta[BATCH];
     mmsb_page_runs_t runs;
@@ -214,7 +214,7 @@ static void prepare_batch(small_t *small, uint64_t batch_number) {
         small->target[d] = small->page[small->number[d]];
         small->offset[d] = bench_random(&seed) % (PAGE_SIZE - LENGTH + 1);
         small->run[d].offset = small->offset[d];
-        small->place[d] = small->address[small->number[d]] + (small->form == SCATTERED ? 0 : small->offset[d]);
+        small->destination[d] = small->address[small->number[d]] + (small->form == SCATTERED ? 0 : small->offset[d]);
     }
     for (uint32_t i = 0; has_indices(small) && i < BATCH * LENGTH; i++)
         small->index[i] = small->form == SCATTERED ? bench_random(&seed) % PAGE_SIZE : small->offset[i / LENGTH] + i % LENGTH;
@@ -251,12 +251,12 @@ static void peer_small(void *state, uint64_t count) {
     for (uint64_t i = 0; i < count; i++) {
         next_batch(small);
         for (uint32_t d = 0; d < BATCH; d++)
-            memcpy(small->place[d], small->payload + d * LENGTH, LENGTH);
+            memcpy(small->destination[d], small->payload + d * LENGTH, LENGTH);
     }
 }
 
-/* What is left of a batch without any check: all pages are locked; then bytes, change mask, epoch and version change, and the
- * page is unlocked. Of indices each line is read. Lines are fetched where that was found to gain most. */
+/* A batch without any check: all pages are locked; then bytes, change mask, epoch and version change, and the page is unlocked.
+ * With indices each line is read. Lines are prefetched at the distance that was found to gain most. */
 static void limit_small(void *state, uint64_t count) {
     enum { AHEAD = 24, NEAR = 8 };
     small_t *small = state;
@@ -273,13 +273,13 @@ static void limit_small(void *state, uint64_t count) {
         }
         for (uint32_t d = 0; d < BATCH; d++) {
             for (uint32_t e = d + NEAR; e < BATCH && e <= d + AHEAD; e += AHEAD - NEAR) {
-                __builtin_prefetch(small->place[e], 1);
-                __builtin_prefetch(small->place[e] + LENGTH - 1, 1);
+                __builtin_prefetch(small->destination[e], 1);
+                __builtin_prefetch(small->destination[e] + LENGTH - 1, 1);
                 __builtin_prefetch(&small->bare_mask[small->number[e]][small->offset[e] / 64], 1);
             }
             const uint64_t bit = small->offset[d] % 64;
             uint64_t *mask = &small->bare_mask[small->number[d]][small->offset[d] / 64];
-            memcpy(small->place[d], small->payload + d * LENGTH, LENGTH);
+            memcpy(small->destination[d], small->payload + d * LENGTH, LENGTH);
             mask[0] |= ~0ull << bit;
             mask[(bit + 63) / 64] |= ~0ull >> (-bit & 63);
             bare_page_t *page = &small->bare[small->number[d]];
@@ -296,7 +296,7 @@ static void peer_scattered(void *state, uint64_t count) {
     for (uint64_t i = 0; i < count; i++) {
         next_batch(small);
         for (uint32_t d = 0; d < BATCH; d++) {
-            uint8_t *page = small->place[d];
+            uint8_t *page = small->destination[d];
             for (uint32_t j = d * LENGTH; j < (d + 1) * LENGTH; j++)
                 page[small->index[j]] = small->payload[j];
         }
@@ -353,7 +353,7 @@ static const char *check_small(void *state) {
     return wrong;
 }
 
-/* What is the same in every batch. */
+/* The fields that are equal in every batch. */
 static void describe_deltas(small_t *small) {
     for (uint32_t d = 0; d < BATCH; d++) {
         mmsb_delta_t *delta = &small->delta[d];
@@ -412,7 +412,7 @@ static void run_small(const bench_row_t *row, form_t form) {
 static void run_all_small(void) {
     bench_row_t row = {.unit = BENCH_MILLIONS, .peer_name = "bare loop of 64-byte memcpy", .aim = BENCH_AT_LEAST};
 
-    row.note = "over 4096 pages of 4 KiB, random page and place, each batch made just before";
+    row.note = "over 4096 pages of 4 KiB, random page and offset, each batch made just before";
     row.what = "deltas: 64 B, batches of 1000, arrays of runs";
     row.bound = 0.6;
     run_small(&row, RUN_ARRAYS);
@@ -443,7 +443,7 @@ typedef struct two {
     mmsb_page_t old_page, new_page;
     uint8_t *old_bytes, *new_bytes;
     uint8_t word[LENGTH];
-    uint64_t place;
+    uint64_t offset;
 } two_t;
 
 static void ours_merge(void *state, uint64_t count) {
@@ -504,32 +504,32 @@ static const char *check_from_pages(void *state) {
     return same_as_new(two, delta);
 }
 
-static uint64_t next_place(two_t *two) {
-    return (two->place = (two->place + 1729) % (MIB - LENGTH));
+static uint64_t next_offset(two_t *two) {
+    return (two->offset = (two->offset + 1729) % (MIB - LENGTH));
 }
 
 static void ours_write(void *state, uint64_t count) {
     two_t *two = state;
     for (uint64_t i = 0; i < count; i++)
-        BENCH_CALL(mmsb_page_write(two->new_page, next_place(two), two->word, LENGTH));
+        BENCH_CALL(mmsb_page_write(two->new_page, next_offset(two), two->word, LENGTH));
 }
 
 static void ours_read(void *state, uint64_t count) {
     two_t *two = state;
     for (uint64_t i = 0; i < count; i++)
-        BENCH_CALL(mmsb_page_read(two->new_page, next_place(two), two->word, LENGTH));
+        BENCH_CALL(mmsb_page_read(two->new_page, next_offset(two), two->word, LENGTH));
 }
 
 static void peer_write(void *state, uint64_t count) {
     two_t *two = state;
     for (uint64_t i = 0; i < count; i++)
-        memcpy(two->new_bytes + next_place(two), two->word, LENGTH);
+        memcpy(two->new_bytes + next_offset(two), two->word, LENGTH);
 }
 
 static void peer_read(void *state, uint64_t count) {
     two_t *two = state;
     for (uint64_t i = 0; i < count; i++) {
-        memcpy(two->word, two->new_bytes + next_place(two), LENGTH);
+        memcpy(two->word, two->new_bytes + next_offset(two), LENGTH);
         __asm__ volatile("" ::"r"(two->word) : "memory");
     }
 }
@@ -537,9 +537,9 @@ static void peer_read(void *state, uint64_t count) {
 static const char *check_write(void *state) {
     two_t *two = state;
     uint8_t back[LENGTH];
-    BENCH_CALL(mmsb_page_read(two->new_page, two->place, back, LENGTH));
-    BENCH_CALL(mmsb_page_write(two->new_page, two->place, two->word, LENGTH));
-    BENCH_CALL(mmsb_page_read(two->new_page, two->place, back, LENGTH));
+    BENCH_CALL(mmsb_page_read(two->new_page, two->offset, back, LENGTH));
+    BENCH_CALL(mmsb_page_write(two->new_page, two->offset, two->word, LENGTH));
+    BENCH_CALL(mmsb_page_read(two->new_page, two->offset, back, LENGTH));
     return memcmp(back, two->word, LENGTH) == 0 ? NULL : "what was written does not come back";
 }
 

@@ -1,4 +1,4 @@
-/* disk.c — plain writing and reading of files, the best way and the usual way. */
+/* disk.c — writes and reads plain files: unbuffered with a deep queue, and buffered. */
 #include "disk.h"
 
 #include <errno.h>
@@ -122,7 +122,7 @@ static char *buffers(void) {
 
 static int open_direct(const char *path, int flags) {
     int file = open(path, flags | O_DIRECT, 0600);
-    if (file < 0 && errno == EINVAL) /* a file system that has no such thing */
+    if (file < 0 && errno == EINVAL) /* the file system does not support it */
         file = open(path, flags, 0600);
     if (file < 0)
         bench_fail("%s: %s", path, strerror(errno));
@@ -152,7 +152,7 @@ static double transfer(const char *path, uint64_t bytes, bool reads, bench_queue
     return taken;
 }
 
-/* The disk's own speed moves: the fastest of three runs of each tells which one is best. */
+/* The speed of the disk varies: the fastest of three runs of each decides which is best. */
 static bench_queue_t best_queue(bool reads) {
     static const bench_queue_t queues[] = {{1, MIB}, {2, 4 * MIB}, {4, 4 * MIB}, {8, MIB}};
     const uint64_t bytes = bench_quick() ? 16 * MIB : 1024 * (uint64_t)MIB;

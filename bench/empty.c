@@ -1,4 +1,4 @@
-/* empty.c — a shared library whose functions do nothing: what a call from C costs at least. */
+/* empty.c — a shared library whose functions do nothing: the minimal cost of a call from C. */
 #include "bench.h"
 
 uint64_t bench_empty_call(uint64_t argument) {

@@ -1,6 +1,6 @@
 /*
- * journal.c — a context with a journal: deltas until the disk has them, and the way back from a snapshot of the pages before them
- * and the journal, compared byte by byte with the context that wrote it.
+ * journal.c — a context with a journal: deltas until they are on disk, and the recovery from a snapshot of the pages before them
+ * and the journal. The recovered pages are compared byte by byte with the context that wrote the journal.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -14,14 +14,14 @@
 
 enum { ROUNDS = 5, QUICK_ROUNDS = 2, MIB = 1 << 20, BATCH = 1000 };
 
-/* Pages that begin with their number and are changed from then on by deltas of one length. */
+/* Pages that begin with their number; deltas of one length change them. */
 typedef struct work {
     uint64_t pages, size, deltas, length, batch;
 } work_t;
 
 typedef struct figures {
     double apply[ROUNDS];   /* seconds until all deltas were on disk */
-    double recover[ROUNDS]; /* and to have them all again */
+    double recover[ROUNDS]; /* seconds to recover all deltas */
     double write[ROUNDS];   /* raw writing and reading of as many bytes as the journal has */
     double read[ROUNDS];
     double bytes[ROUNDS];
@@ -167,7 +167,7 @@ static void round_of(const work_t *work, figures_t *figures, int round) {
     bench_memory_free(payload, work->length * work->batch);
 }
 
-/* The rows of applying and of recovering. With a bound as rate, applying is judged by deltas a second. */
+/* The rows of applying and of recovery. If the bound is a rate, applying is judged by deltas per second. */
 static void run(const char *apply, const char *again, work_t work, double rate) {
     bench_row_t rows[2] = {
         {.what = apply,

@@ -1,8 +1,8 @@
 /*
- * memory.c — what a million pages of 1 KiB cost, every byte of them written: resident memory, and, with the argument
- * "collect", the time of a collection of the Go runtime inside the library. The latter wants GODEBUG=gctrace=1, with which the
- * runtime writes a line for each collection to stderr, GOGC=1, with which it collects after a few allocations, and stderr in
- * a file, from which the program reads those lines.
+ * memory.c — the memory of a million pages of 1 KiB, every byte of them written, and, with the argument "collect", the time of a
+ * garbage collection of the Go runtime inside the library. "collect" needs GODEBUG=gctrace=1, with which the runtime writes a
+ * line for each collection to stderr, GOGC=1, with which it collects after a few allocations, and stderr in a file, from which
+ * the program reads those lines.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,7 +112,7 @@ static void allocate_in_go(mmsb_context_t context) {
     BENCH_CALL(mmsb_page_destroy(page));
 }
 
-/* The wall times of the next collections, from the runtime's own lines: "gc 7 @0.1s 0%: 0.02+0.51+0.004 ms clock, …". */
+/* The wall times of the next collections, from the lines of the runtime: "gc 7 @0.1s 0%: 0.02+0.51+0.004 ms clock, …". */
 static void collect(mmsb_context_t context, double *milliseconds) {
     FILE *trace = fopen("/proc/self/fd/2", "r");
     long read_to;
@@ -125,7 +125,7 @@ static void collect(mmsb_context_t context, double *milliseconds) {
         if (call == MOST_CALLS)
             bench_fail("%d collections in %d calls: are GODEBUG=gctrace=1 and GOGC=1 set?", found, call);
         allocate_in_go(context);
-        /* The runtime writes a line in pieces: one without its end is read again later. */
+        /* The runtime writes a line in pieces: an incomplete line is read again later. */
         fseek(trace, read_to, SEEK_SET);
         while (found < COLLECTIONS && fgets(line, sizeof line, trace) && strchr(line, '\n')) {
             double stop, mark, end;
@@ -150,7 +150,7 @@ static void run_collection(mmsb_context_t context) {
     if (!bench_wanted(time_row) && !bench_wanted(ratio_row))
         return;
 
-    collect(context, empty); /* the first ones of a process are slower */
+    collect(context, empty); /* the first collections of a process are slower */
     collect(context, empty);
     pages = resident_array(page_count(), sizeof *pages);
     create_pages(context, pages, page_count());

@@ -1,9 +1,9 @@
 /*
- * pages.c — creating and destroying pages of 4 KiB, against allocating and freeing as many bytes.
+ * pages.c — creates and destroys pages of 4 KiB, against allocating and freeing as many bytes.
  *
- * One at a time: created, touched, destroyed. 1000 live: 1000 are created and touched, then destroyed in a random order that is
- * the same on both sides and in every run. Replaced: one after the other goes in that order, and a new one comes. Touched: the
- * first 8 bytes are read and written through the page's address.
+ * One at a time: create, touch, destroy. 1000 live: 1000 pages are created and touched, then destroyed in a random order that is
+ * the same on both sides and in every run. Replaced: pages are destroyed in that order, and each is followed by a new one.
+ * Touched: the first 8 bytes are read and written through the page's address.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,16 +14,16 @@
 
 enum { SIZE = 4096, LIVE = 1000, UMF_MOST_LIVE = 100000 };
 
-/* What is done to a page between its creation and its end. */
+/* What happens to a page between its creation and its end. */
 typedef enum touch { UNTOUCHED, TOUCHED, WRITTEN } touch_t;
 
 /* One thread's pages. */
 typedef struct set {
     uint32_t live;
-    uint32_t *order; /* in which they go */
+    uint32_t *order; /* in which they are destroyed */
     mmsb_page_t *pages;
     void **blocks;
-    uint64_t ours_next; /* whose turn it is to be replaced */
+    uint64_t ours_next; /* the next page to replace */
     uint64_t peer_next;
     uint64_t wrong; /* bits of words that should have been 0 and were not */
 } set_t;
@@ -57,7 +57,7 @@ static const char *words_were_zero(void *state) {
 
 #define SPECIALISED static inline __attribute__((always_inline))
 
-/* The word is read before it is written, so that zeroed memory proves itself; of other memory the word means nothing. */
+/* The word is read before it is written, which checks zeroed memory; in other memory it has no meaning. */
 SPECIALISED uint64_t touch_word(void *address, uint64_t value) {
     uint64_t before;
     memcpy(&before, address, sizeof before);
@@ -65,7 +65,7 @@ SPECIALISED uint64_t touch_word(void *address, uint64_t value) {
     return before;
 }
 
-/* A page for its user: touched pages come with their address, as the peer's blocks do. */
+/* Creates a page as a user does: pages that are touched are created with their address, as the peer's blocks. */
 SPECIALISED mmsb_page_t make_page(set_t *set, const mmsb_page_options_t *options, touch_t touch, uint64_t value) {
     mmsb_page_t page;
     if (touch == TOUCHED) {
@@ -178,7 +178,7 @@ WORK(peer_batch_malloc, peer_batch(set, count, false, TOUCHED))
 WORK(peer_batch_calloc, peer_batch(set, count, true, TOUCHED))
 WORK(peer_batch_untouched, peer_batch(set, count, true, UNTOUCHED))
 
-/* One page after the other, in the set's order, makes room for a new one: as many live as the set holds, all the time. */
+/* Replaces the pages one after the other, in the set's order: the number of live pages stays the same. */
 static void ours_replaced(void *state, uint64_t count) {
     set_t *set = state;
     for (uint64_t i = 0; i < count; i++) {
@@ -242,8 +242,8 @@ static void limit_touch_many(void *state, uint64_t count) {
     }
 }
 
-/* What is left of a batch when nothing is checked and nothing can fail: records and pages where the library has them, a handle
- * taken, four words written, the address looked up and its first word touched, a lock, the record freed, the handle put back. */
+/* A batch without checks and errors, with records and pages laid out as in the library: take a handle, write four words, look up
+ * the address and touch its first word, lock, free the record, put the handle back. */
 typedef struct bare_record {
     uint64_t unused, state, place, size, epoch, version, more[2];
 } bare_record_t;
@@ -481,7 +481,7 @@ static void run_threads(void) {
 
 /* ---- the same beside a million other pages ---- */
 
-/* The other pages come and go between the rounds; each of them is a KiB, touched. */
+/* The other pages are created and destroyed between the rounds; each has 1 KiB and is touched. */
 static void run_beside_others(void) {
     enum { OTHER_SIZE = 1024, AT_ONCE = 1000 };
     const uint32_t others = bench_quick() ? 20000 : 1000000;

@@ -53,7 +53,7 @@ bool bench_umf(bench_umf_t *peer) {
     typedef const void *(*operations_t)(void);
     typedef int (*set_size_t)(void *parameters, size_t size);
     const unsigned pool_owns_provider = 1;
-    const size_t kept_slabs = 1 << 16; /* the pool never gives memory back, as ours does not: its default keeps 4 slabs */
+    const size_t kept_slabs = 1 << 16; /* the pool gives no memory back, like the library; its default keeps 4 slabs */
     void *library, *parameters, *provider;
 
     if (!open_peer("libhwloc.so.15"))

@@ -1,10 +1,10 @@
 /*
- * snapshots.c — saving and loading against what the disk can do, incremental saves against whole ones, and what a writer notices
- * of a save that runs beside it. What was saved is loaded into another context and compared byte by byte: a save beside a writer
- * must hold exactly the changes up to one of them.
+ * snapshots.c — saves and loads against the speed of the disk, incremental saves against whole ones, and the delay that a running
+ * save causes to a writer. Each snapshot is loaded into another context and compared byte by byte: a save beside a writer must
+ * contain exactly the changes up to one of them.
  *
- * A state consists of cells, the pages' parts of at most 4 KiB, numbered through all pages. A change puts its own number eight
- * times into the 64 bytes of a cell that are kept for that.
+ * A state consists of cells, parts of pages of at most 4 KiB, numbered through all pages. A change writes its own number eight
+ * times into the 64 bytes of a cell that are reserved for it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static int rounds_of(int rounds) {
     return bench_quick() ? QUICK_ROUNDS : rounds;
 }
 
-/* A byte count or a number of pages, less of it when it has to be quick. */
+/* A number of bytes or pages, smaller in a quick run. */
 static uint64_t sized(uint64_t bytes) {
     return bench_quick() ? bytes / 64 : bytes;
 }
@@ -94,7 +94,7 @@ static uint64_t state_bytes(const state_t *state) {
 
 typedef void (*cell_seen_t)(void *user, uint64_t number, const uint64_t *words);
 
-/* All cells of a context that was loaded. */
+/* All cells of a loaded context. */
 static void see_cells(mmsb_context_t context, const state_t *state, cell_seen_t seen, void *user) {
     mmsb_page_t pages[1024];
     uint64_t cursor = 0, words[CELL / 8], found = 0;
@@ -157,8 +157,8 @@ typedef struct measured {
     double ours[DISK_ROUNDS], peer[DISK_ROUNDS];
 } measured_t;
 
-/* What a save can reach against a buffered write: twice its rate, or, where the disk's best raw write has less than 2.5 times of
- * it, as much of that one as the row beside asks for. */
+/* The aim of a save against a buffered write: twice its rate, or, if the disk's best raw write has less than 2.5 times that
+ * rate, the share of the raw write that the neighbouring row demands. */
 static double against_buffered(const double *best, const double *buffered, int rounds) {
     const double twice = 2, of_best = 0.8;
     double ratios[DISK_ROUNDS];
@@ -232,7 +232,7 @@ static void save_and_restore(uint64_t size, const char *const *names) {
         all[SAVE_BEST].peer[round] = length / best / 1e6;
         all[SAVE_BUFFERED].peer[round] = length / buffered / 1e6;
 
-        /* A load replaces pages when all of the new ones are there: after one, the context has memory for the next. */
+        /* A load replaces pages after all new ones exist: after one load the context has memory for the next. */
         BENCH_CALL(mmsb_snapshot_load(restored, saved, NULL));
         if (round % 2)
             best = bench_read_best(saved, (uint64_t)length);
@@ -281,7 +281,7 @@ static void change_cell(state_t *state, uint64_t number, uint64_t change) {
 
 typedef void (*dirty_t)(state_t *state, uint64_t *seed);
 
-/* A delta to each of so many pages at random. */
+/* One delta to each of that many random pages. */
 static void dirty_one_in_hundred(state_t *state, uint64_t *seed) {
     for (uint64_t i = 0; i < state->cells / 100; i++) {
         uint64_t number = bench_random(seed) % state->cells;
@@ -336,7 +336,7 @@ static void touch_cells(state_t *state, uint64_t first, uint64_t count, uint64_t
     }
 }
 
-/* One page of the system in fifty. */
+/* One system page in fifty. */
 static void touch_scattered(state_t *state, uint64_t *seed) {
     for (uint64_t i = 0; i < state->cells / 50; i++) {
         uint64_t number = bench_random(seed) % state->cells;
@@ -344,7 +344,7 @@ static void touch_scattered(state_t *state, uint64_t *seed) {
     }
 }
 
-/* As many in stretches of 1 MiB. */
+/* As many, in ranges of 1 MiB. */
 static void touch_stretches(state_t *state, uint64_t *seed) {
     const uint64_t stretch = MIB / CELL;
     for (uint64_t i = 0; i < state->cells / 50; i += stretch)
@@ -388,7 +388,7 @@ static void note_time(times_t *times, uint64_t ns) {
         times->longest = (double)ns;
 }
 
-/* The time that all but one in a thousand calls stay below. */
+/* The p99.9: 999 of 1000 calls are faster. */
 static double thousandth(const times_t *times) {
     uint64_t above = 0;
     int number = sizeof times->class / sizeof times->class[0];
@@ -439,13 +439,13 @@ static void apply_batch(writer_t *writer) {
     BENCH_CALL(mmsb_page_apply(writer->target[0], &delta));
 }
 
-/* What the changes up to one of this slice have made of the state. */
+/* The state after the changes up to one of this slice. */
 static void replay(writer_t *writer, uint64_t from, uint64_t to) {
     for (uint64_t change = from; change <= to; change++)
         writer->state->changed[target_of(writer, change)] = change;
 }
 
-/* Writes until a save is done, or, where there is none, for so many seconds. Returns the deltas a second. times may be NULL. */
+/* Writes until a save is done or, without a save, for that many seconds. Returns deltas per second. times may be NULL. */
 static double write_meanwhile(writer_t *writer, mmsb_ticket_t save, double seconds, times_t *times) {
     const double begin = bench_seconds();
     int32_t done = 0;
@@ -479,7 +479,7 @@ static void see_newest(void *user, uint64_t number, const uint64_t *words) {
         *newest = change[0];
 }
 
-/* The file holds the changes up to one of them, which ends a call. */
+/* The file has the changes up to one of them, the last of a call. */
 static void check_moment(writer_t *writer, const char *path) {
     mmsb_context_t context = new_context();
     uint64_t newest = 0;
@@ -495,7 +495,7 @@ static void check_moment(writer_t *writer, const char *path) {
     BENCH_CALL(mmsb_context_destroy(context));
 }
 
-/* A slice beside a save. more is how much memory was needed at most, of which the caller sees the largest. */
+/* A slice beside a save. more is the largest amount of memory that it needed. */
 static double write_beside_save(writer_t *writer, times_t *times, double *more, bool check) {
     const char *path = bench_file("live");
     mmsb_ticket_t save;
@@ -595,7 +595,7 @@ static void run_live(state_t *state) {
     if (more > 0)
         bench_report(&most, &more, &limit, NULL, 1);
     time.unit = BENCH_MILLISECONDS;
-    time.bound = 8; /* what computing beside plain copying and writing has on two processors: docs/performance.md */
+    time.bound = 8; /* a thread that computes beside copying and writing has this on two processors: docs/performance.md */
     time.what = "live: p99.9 of batches of 1000 deltas";
     live(time, state, &last, UINT64_MAX, BATCH, P999, NULL);
     rate.bound = 0.7;

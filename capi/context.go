@@ -1,3 +1,5 @@
+// The exports behind context.c: contexts, their options and statistics, tickets of work.
+
 package main
 
 /*

@@ -1,3 +1,5 @@
+// The exports behind delta.c: deltas in memory of their own, merge, conversion, comparison of pages.
+
 package main
 
 /*

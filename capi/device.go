@@ -1,3 +1,5 @@
+// The exports behind device.c: devices, runtimes, streams, blocks, uses, budgets.
+
 package main
 
 /*

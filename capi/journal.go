@@ -1,3 +1,5 @@
+// The exports behind journal.c.
+
 package main
 
 /*

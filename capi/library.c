@@ -14,8 +14,8 @@ mmsb_status_t door_bad_pointer(const char *name, const void *pointer, size_t ali
 }
 
 mmsb_status_t door_bad_count(const char *name, uint64_t count, size_t size) {
-    return mmsb__fail(MMSB_E_INVALID_SIZE, "%s has %llu items of %zu bytes, more than can be addressed",
-                      name, (unsigned long long)count, size);
+    return mmsb__fail(MMSB_E_INVALID_SIZE, "%s has %llu items of %zu bytes, more than can be addressed", name,
+                      (unsigned long long)count, size);
 }
 
 mmsb_status_t door_bad_struct(const char *name, uint32_t struct_size, size_t expected) {

@@ -1,3 +1,5 @@
+// The exports behind library.c: capabilities, the log, live objects, memory in use, shutdown.
+
 package main
 
 /*

@@ -50,7 +50,7 @@ func list[T any](items []T, to []T, count *C.size_t) error {
 		return nil
 	}
 	if len(to) < len(items) {
-		return status.Errorf(status.OutOfRange, "array has room for %d items, %d are needed", len(to), len(items))
+		return status.Errorf(status.OutOfRange, "array holds %d items, %d are needed", len(to), len(items))
 	}
 	copy(to, items)
 	return nil

@@ -1,3 +1,5 @@
+// The exports behind page.c: what about pages needs a decision of Go's.
+
 package main
 
 /*

@@ -1,3 +1,5 @@
+// The exports behind snapshot.c: saving, loading, and reading snapshot files.
+
 package main
 
 /*

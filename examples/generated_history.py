@@ -1,8 +1,8 @@
-"""A git repository with a made-up history, the same for the same seed: every kind of change that git can record of a file.
+"""A git repository with a generated history, equal for equal seeds: every kind of change that git can record of a file.
 
 Written with `git fast-import`. The kinds: files added, edited, grown from nothing, emptied and deleted; renames, with and without
 an edit; binary files; names that are not UTF-8; executable bits; symbolic links, and files that become links and the other way
-round; a file that gives way to a folder; submodules; commits that change nothing; merges.
+round; a file that a folder replaces; submodules; commits that change nothing; merges.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class GenerationError(Exception):
 
 
 class _Tree:
-    """The files of the newest commit, and the fast-import commands of the commit that is being made."""
+    """The files of the newest commit, and the fast-import commands of the commit that is being written."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -170,7 +170,7 @@ class _Tree:
 
 
 def _quoted(path: bytes) -> bytes:
-    """A path as fast-import wants it: in double quotes, what could be misread as octal escapes."""
+    """A path as fast-import needs it: in double quotes, with octal escapes for special bytes."""
     plain = set(range(33, 127)) - set(b'"\\')
     return b'"%s"' % b"".join(b"%c" % byte if byte in plain else b"\\%03o" % byte for byte in path)
 

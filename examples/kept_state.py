@@ -1,11 +1,11 @@
-"""A replay's pages on disk, so that it can be killed at any moment and goes on after the last whole commit.
+"""Keeps the pages of a replay on disk. After a kill at any moment the next run continues after the last whole commit.
 
-The folder holds a chain of snapshots, `state-<number>.mmsb`, and the journal of every change since, `state-<number>.journal`,
-named after the snapshot behind which it begins. Which commit the pages stand at is metadata of a page of its own, so that it is
-in snapshots and journal like everything else: "begun" is written before the changes of a commit, with the number of the
-journal's last record, and "done" after them. Where the newest "begun" has no "done" the process was killed within a commit; the
-state is then loaded again only up to that record, and a new journal begins behind it. So nothing of half a commit remains, and
-pages, epochs and versions are those of a replay that was never killed.
+The folder has a chain of snapshots, `state-<number>.mmsb`, and the journal of every change since, `state-<number>.journal`,
+named after the snapshot at which it begins. The position in the history is metadata of a separate page, so snapshots and journal
+contain it: "begun" is written before the changes of a commit, with the number of the journal's last record, and "done" after
+them. If the newest "begun" has no "done", the process was killed within a commit: the state is then loaded only up to that
+record, and a new journal begins behind it. So no part of the commit remains, and pages, epochs and versions are those of a
+replay that was never killed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 
 import mmsb
 
-POSITION_PAGE = 1  # its id
+POSITION_PAGE = 1  # id of the page that has the position
 COMMITS_PER_SNAPSHOT = 50
 LONGEST_CHAIN = 10
-# Shorter than a commit takes, so that a kill finds commits half on the disk.
+# Shorter than a commit, so that a kill finds a part of a commit on the disk.
 INTERVAL_MS = 1
 SEGMENT_BYTES = 256 << 10
 
@@ -31,13 +31,13 @@ class StateError(Exception):
 
 
 def numbered(folder: Path, suffix: str) -> list[int]:
-    """The numbers of the snapshots or journals in a folder, in rising order. A journal counts once it has a segment."""
+    """The numbers of the snapshots or journals in a folder, in ascending order. A journal without a segment does not count."""
     found = folder.glob(f"state-*{suffix}")
     return sorted(int(path.stem.removeprefix("state-")) for path in found if path.is_file() or any(path.glob("journal-*.mmsbj")))
 
 
 def commits_of(position: Mapping[str, bytes]) -> tuple[int, bytes]:
-    """How many commits are done, and the name of the newest."""
+    """The number of commits that are done, and the name of the newest."""
     number, _, name = position["done"].partition(b" ")
     return int(number), name
 
@@ -45,8 +45,8 @@ def commits_of(position: Mapping[str, bytes]) -> tuple[int, bytes]:
 class KeptState:
     """The state of one context in one folder.
 
-    What happens to it is told, a line each: "began"; "restored COMMITS whole|half"; "acknowledged COMMIT RECORDS BYTES", with the
-    records that the journal has had and the bytes that it has; "saving"; "saved whole|incremental PAGES BYTES".
+    `tell` gets a line for each event: "began"; "restored COMMITS whole|half"; "acknowledged COMMIT RECORDS BYTES", with the
+    number of records that the journal has had and of bytes that it has; "saving"; "saved whole|incremental PAGES BYTES".
     """
 
     def __init__(self, folder: Path, context: mmsb.Context, tell: Callable[[str], None] = lambda line: None) -> None:
@@ -113,7 +113,7 @@ class KeptState:
         self.position = self.context.page(POSITION_PAGE)
 
     def _half_done(self) -> int | None:
-        """The journal's last record before a commit that was begun and is not done."""
+        """The journal's last record before a commit that has begun and is not done."""
         begun, _, record = self.position.metadata.get("begun", b"0 0").partition(b" ")
         return int(record) if int(begun) > self.commits()[0] else None
 
@@ -131,15 +131,15 @@ class KeptState:
     # ------------------------------------------------------------------------------------------------- going on
 
     def commits(self) -> tuple[int, bytes]:
-        """How many commits are whole in the pages, and the name of the newest."""
+        """The number of whole commits in the pages, and the name of the newest."""
         return commits_of(self.position.metadata)
 
     def begin(self, number: int) -> None:
-        """Before the changes of a commit."""
+        """Called before the changes of a commit."""
         self.position.metadata["begun"] = b"%d %d" % (number, self.last_record)
 
     def end(self, number: int, name: bytes) -> None:
-        """After them; when this returns, the commit is on disk."""
+        """Called after the changes of a commit; when it returns, the commit is on disk."""
         self.position.metadata["done"] = b"%d %s" % (number, name)
         self.journal.sync()
         info = self.journal.info()
@@ -149,7 +149,7 @@ class KeptState:
             self.save()
 
     def save(self) -> None:
-        """What changed since the newest snapshot, or all where the chain is as long as it may be; its files are removed then."""
+        """Saves the changes since the newest snapshot; if the chain is full, saves everything and removes the chain's files."""
         base = self._path(self.number, ".mmsb") if 0 < self.chain < LONGEST_CHAIN else None
         self.tell("saving")
         self.context.save(self._path(self.number + 1, ".mmsb"), base=base)

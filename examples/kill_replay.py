@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Kills a replay of a git history that keeps its pages on disk, again and again, and checks that nothing is lost.
 
-replay_git.py --state runs as a process of its own and says of each commit when it is on disk. It is killed (SIGKILL) at random
-moments: while it starts or restores, within commits, while it saves a snapshot. After each kill the newest snapshot is read whole
-and checked; the next run must go on with every commit that the one before had acknowledged, and at most one more. In the end
-the pages must be the files of the newest commit byte for byte, with as many deltas each as in a replay that nobody killed.
-A history that ends before it was killed often enough is begun anew.
+replay_git.py --state runs as a separate process and reports each commit when it is on disk. It is killed (SIGKILL) at random
+moments: while it starts or restores, within commits, while it saves a snapshot. After each kill the newest snapshot is verified;
+the next run must have every commit that the run before acknowledged, and at most one more. In the end the pages must be equal to
+the files of the newest commit, byte for byte, with as many deltas each as in a replay that was not killed. A history that ends
+before the last kill begins again.
 
 Exit code: as that of replay_git.py.
 """
@@ -32,23 +32,23 @@ import replay_git
 from kept_state import KeptState, StateError, numbered
 
 DEFAULT_KILLS = 5
-# Seconds: about what a run needs before its first commit, what a commit needs, and what a save needs.
+# Estimated seconds: of a run before its first commit, of a commit, of a save.
 START, COMMIT, SAVE = 0.5, 0.005, 0.01
 
 
 class LostError(Exception):
-    """The state does not hold what it must."""
+    """The state lacks acknowledged commits, or has too many."""
 
 
 @dataclass
 class Runs:
-    """What the runs of one replay said."""
+    """What the runs of one replay reported."""
 
     folder: Path
     state: Path
     newest: str
     acknowledged: int = 0
-    kills: Counter[str] = field(default_factory=Counter)  # by what the run did
+    kills: Counter[str] = field(default_factory=Counter)  # by what the run was doing
     tally: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
@@ -64,12 +64,12 @@ class Runs:
         self.seconds += time.perf_counter() - started
 
     def hear(self, line: str) -> str:
-        """Takes in one line of a run; gives its first word."""
+        """Records one line of a run and returns its first word."""
         what, *words = line.split()
         if what == "restored":
             self._restored(int(words[0]), words[1] == "half")
         elif what == "began" and self.acknowledged > 0:
-            raise LostError(f"{self.acknowledged} commits were acknowledged, the next run began with none")
+            raise LostError(f"{self.acknowledged} commits were acknowledged, but the next run began with 0")
         elif what == "acknowledged":
             self.acknowledged = int(words[0])
             self.tally["records"] = int(words[1])
@@ -81,15 +81,15 @@ class Runs:
         return what
 
     def _restored(self, commits: int, half: bool) -> None:
-        # A commit may be on disk whole when its acknowledgement is not out yet.
+        # A commit may be on disk before its acknowledgement is printed.
         if not self.acknowledged <= commits <= self.acknowledged + 1:
-            raise LostError(f"commit {self.acknowledged} was acknowledged last, the state holds {commits} commits")
+            raise LostError(f"{self.acknowledged} commits were acknowledged, but the state has {commits}")
         self.tally["restored"] += 1
         self.tally["half commits"] += half
         self.acknowledged = commits
 
     def killed(self, numbers: random.Random, commits: int) -> None:
-        """One run that is killed when about so many more commits are acknowledged at most."""
+        """One run that is killed after at most about that many further commits."""
         moment = numbers.choices(["start", "commit", "save"], [1, 3, 2])[0]
         wanted, limit = "acknowledged", numbers.randint(1, commits)
         if moment == "save":
@@ -103,12 +103,12 @@ class Runs:
                 seen += last == "acknowledged"
             time.sleep(numbers.random() * {"start": START, "commit": COMMIT, "save": SAVE}[moment])
             child.send_signal(signal.SIGKILL)
-            for line in child.stdout:  # what it said before it died
+            for line in child.stdout:  # the lines that it printed before the kill
                 last = self.hear(line)
-        if child.returncode == 0:  # it was quicker
+        if child.returncode == 0:  # it ended before the kill
             return self._begin_anew()
         if child.returncode != -signal.SIGKILL:
-            raise LostError(f"the replay ended with {child.returncode} before it was killed")
+            raise LostError(f"the replay exited with {child.returncode} before it was killed")
         doing = {"": "starting", "saving": "saving", "began": "replaying", "restored": "replaying"}
         self.kills[doing.get(last, "replaying")] += 1
         if numbered(self.state, ".mmsb"):
@@ -127,11 +127,11 @@ class Runs:
                 self.hear(line)
             child.wait()
         if child.returncode != 0:
-            raise LostError(f"the last run ended with {child.returncode}")
+            raise LostError(f"the last run exited with {child.returncode}")
 
 
 def long_history(spare: Path, seed: int) -> Path:
-    """The repository this file lies in; one that is generated in `spare` where it is none, or a short one."""
+    """The repository of this file, or, if that is none or short, a generated one in `spare`."""
     this_one = Path(__file__).resolve().parent.parent
     try:
         if replay_git.count_commits(this_one) >= replay_git.FEWEST_COMMITS:
@@ -143,7 +143,7 @@ def long_history(spare: Path, seed: int) -> Path:
 
 
 def kill_and_check(folder: Path, kills: int, seed: int, state: Path) -> bool:
-    """Kills and restarts a replay so many times, prints what happened, and tells whether all matches."""
+    """Kills and restarts a replay, prints a summary, and returns whether everything matches."""
     numbers = random.Random(seed)
     with replay_git.Repository(folder) as repository, mmsb.Context() as undisturbed, mmsb.Context() as context:
         commits = repository.commits()
@@ -187,7 +187,7 @@ def main(arguments: list[str] | None = None) -> int:
         "repository", nargs="?", type=Path, metavar="REPO", help="default: this file's, or a generated one if that is short"
     )
     parser.add_argument("--kills", type=int, default=DEFAULT_KILLS, metavar="N", help=f"default {DEFAULT_KILLS}")
-    parser.add_argument("--seed", type=int, help="of the moments and of the generated history; default: a random one")
+    parser.add_argument("--seed", type=int, help="seed of the moments and of the generated history; default: random")
     options = parser.parse_args(arguments)
     seed = random.randrange(1 << 32) if options.seed is None else options.seed
     try:

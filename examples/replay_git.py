@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """Replays the history of a git repository into libmmsb and checks every page against git.
 
-Every file is a page (a file of no bytes has none until it grows). Every commit is one batch of deltas, computed from the blobs
-that it changes, besides the pages that it creates, resizes and destroys; a renamed file keeps its page. In the end every page
-is compared with the newest commit byte for byte. Merges are followed along their first parent, so that the history is a line.
-Symbolic links are files whose bytes are their target; submodules are counted and left out.
+Every file is a page; an empty file has no page until it grows. Every commit creates, resizes and destroys pages and applies one
+batch of deltas, computed from the blobs that it changes; a renamed file keeps its page. In the end every page is compared with
+the newest commit byte for byte. Merges are followed along their first parent, so the history is a line. Symbolic links are files
+whose bytes are their target; submodules are counted and left out.
 
-With --state the pages are kept in a folder, as kept_state.py says: every change goes into a journal, each commit is on disk
-before the next begins, and each 50th is followed by a snapshot of what changed. A replay that ended early, killed or not, goes on
-behind the last whole commit. kill_replay.py puts that to the test.
+With --state the pages are kept in a folder, as kept_state.py describes: every change goes into a journal, each commit is on disk
+before the next one begins, and an incremental snapshot follows each 50th commit. A replay that ended early, killed or not,
+continues after the last whole commit. kill_replay.py tests that.
 
-Exit code: 0 when everything matches, 1 when something does not, 2 when git cannot read the repository or the folder cannot be
-used, 130 after Ctrl-C.
+Exit code: 0 if everything matches, 1 if something differs, 2 if git cannot read the repository or the folder cannot be used, 130
+after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ try:
     import mmsb
     import numpy as np
 except ImportError as error:
-    sys.exit(f"{error}: run `make demo`, or this file with build/venv/bin/python after `make`")
+    sys.exit(f"{error}: run `make demo`, or run `make` and then this file with build/venv/bin/python")
 
 import generated_history
 from generated_history import SUBMODULE, SYMLINK
@@ -41,22 +41,22 @@ from kept_state import KeptState, StateError
 
 FEWEST_COMMITS = 500
 GENERATED_COMMITS = 600
-# Changed bytes that lie closer than this make one run: a run costs 16 bytes beside its payload.
+# Changed bytes that are closer than this become one run: a run costs 16 bytes in addition to its payload.
 JOINED_GAP = 16
 ABSENT = b"000000"
-# Variables that would make git look at another repository than the named one.
+# Variables that would make git use another repository than the named one.
 ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 Run = tuple[int, bytes]
 
 
 class GitError(Exception):
-    """git is missing, or could not do what it was asked for."""
+    """git is missing, or a git command failed."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What one commit does to one file. The paths differ for a rename only."""
+    """The change of one file by one commit. The paths differ only for a rename."""
 
     status: str
     old_mode: bytes
@@ -68,12 +68,12 @@ class Change:
 
 
 class Repository:
-    """What the replay asks git for. Blobs come from one `git cat-file --batch` process."""
+    """A git repository, as far as the replay reads it. One `git cat-file --batch` process provides the blobs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._run("rev-parse", "--git-dir")
-        # A session of its own: Ctrl-C in a terminal must not end git before this program has noticed it.
+        # A separate session: Ctrl-C in a terminal must not end git before this program has handled it.
         self._blobs = self._start(["cat-file", "--batch"], subprocess.PIPE)
 
     def __enter__(self) -> Repository:
@@ -94,7 +94,7 @@ class Repository:
                 start_new_session=True,
             )
         except FileNotFoundError:
-            raise GitError("git is needed: apt-get install git") from None
+            raise GitError("git is not installed: apt-get install git") from None
 
     def _run(self, *arguments: str) -> bytes:
         process = self._start(list(arguments), subprocess.DEVNULL, subprocess.PIPE)
@@ -119,7 +119,7 @@ class Repository:
         self._blobs.stdin.flush()
         header = self._blobs.stdout.readline().split()
         if len(header) != 3 or header[1] != b"blob":
-            raise GitError(f"{self.folder}: no blob {name.decode()}")
+            raise GitError(f"{self.folder} has no blob {name.decode()}")
         size = int(header[2])
         content = self._blobs.stdout.read(size + 1)
         if len(content) != size + 1:
@@ -134,7 +134,7 @@ class Repository:
             yield path, mode, blob
 
     def changes(self, commits: list[bytes], done: int = 0) -> Iterator[list[Change]]:
-        """For each commit, without those that are done, what it changes against the one before."""
+        """For each commit that is not done, its changes against the commit before."""
         with tempfile.TemporaryFile() as pairs:
             pairs.writelines(b" ".join(reversed(commits[max(i - 1, 0) : i + 1])) + b"\n" for i in range(done, len(commits)))
             pairs.seek(0)
@@ -157,7 +157,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _tokens(stream: IO[bytes]) -> Iterator[bytes]:
-    """What lies between zero bytes."""
+    """The parts between zero bytes."""
     rest = b""
     while chunk := stream.read(1 << 16):
         *whole, rest = (rest + chunk).split(b"\0")
@@ -184,7 +184,7 @@ def _parse_changes(tokens: Iterator[bytes]) -> Iterator[list[Change]]:
 
 
 def changed_runs(old: bytes, new: bytes) -> tuple[list[Run], int]:
-    """The runs that turn a page of `old`, resized to the length of `new`, into `new`; and how many bytes really differ.
+    """The runs that turn a page of `old`, resized to the length of `new`, into `new`; and how many bytes differ.
 
     A resize cuts the end off or adds zeros.
     """
@@ -204,7 +204,7 @@ def changed_runs(old: bytes, new: bytes) -> tuple[list[Run], int]:
 
 @dataclass
 class Work:
-    """One change on its way into a page: the one that the file had, or one made for it; None while it has no bytes."""
+    """One change and its page: the page that the file had, or a new one; None while the file has no bytes."""
 
     change: Change
     page: mmsb.Page | None
@@ -215,7 +215,7 @@ class Work:
 
 @dataclass
 class Replay:
-    """The pages of one history, and what was done to them."""
+    """The pages of one history, and counts of what was done to them."""
 
     repository: Repository
     context: mmsb.Context
@@ -223,10 +223,10 @@ class Replay:
     epochs: Counter[int] = field(default_factory=Counter)  # deltas by id of the page
     tally: Counter[str] = field(default_factory=Counter)
     seconds_in_batches: float = 0.0
-    position: mmsb.Page | None = None  # a page of the context that is no file
+    position: mmsb.Page | None = None  # a page of the context that is not a file
 
     def take_over(self, position: mmsb.Page) -> None:
-        """Begins with the pages that the context has; one of them holds the position."""
+        """Begins with the pages of the context; one of them has the position."""
         self.position = position
         for page in self.context.pages():
             if page != position:
@@ -238,7 +238,7 @@ class Replay:
 
     def commit(self, changes: list[Change]) -> None:
         self.tally["commits"] += 1
-        # Every page leaves its path before one arrives at a path: renames of one commit may follow each other.
+        # All pages leave their paths before a page takes one, because renames of one commit may form a chain.
         pages = [self.pages.pop(change.old_path, None) for change in changes]
         work = []
         for change, page in zip(changes, pages):
@@ -319,9 +319,9 @@ def _is_utf8(path: bytes) -> bool:
 
 
 def differences(replay: Replay, commit: bytes) -> tuple[int, list[str]]:
-    """How many files of the commit have bytes, and a line for everything in which the context's pages differ from the commit.
+    """The number of files of the commit with bytes, and a line for each difference between the context's pages and the commit.
 
-    Which page is which file is what the pages' metadata says, so that nothing of the replay's own bookkeeping is believed.
+    The pages' metadata says which file a page is, so the check does not rely on the replay's own bookkeeping.
     """
     found: list[str] = []
     pages: dict[bytes, mmsb.Page] = {}
@@ -361,7 +361,7 @@ def _page_differences(path: bytes, page: mmsb.Page, mode: bytes, expected: bytes
 
 
 class Progress:
-    """A bar on a terminal, nothing elsewhere."""
+    """A progress bar on a terminal; otherwise nothing."""
 
     def __init__(self, total: int, stream: IO[str]) -> None:
         self.total = total
@@ -384,7 +384,7 @@ class Progress:
 
 
 def replay_all(replay: Replay, commits: list[bytes], kept: KeptState | None = None) -> None:
-    """Replays what of the commits is not done yet."""
+    """Replays the commits that are not done yet."""
     done = take_over_kept(replay, commits, kept) if kept else 0
     progress = Progress(len(commits), sys.stderr)
     try:
@@ -399,29 +399,27 @@ def replay_all(replay: Replay, commits: list[bytes], kept: KeptState | None = No
     finally:
         progress.clear()
     if done != len(commits):
-        raise GitError(f"git diff-tree showed {done} of {len(commits)} commits")
+        raise GitError(f"git diff-tree listed {done} of {len(commits)} commits")
 
 
 def take_over_kept(replay: Replay, commits: list[bytes], kept: KeptState) -> int:
-    """Begins where a kept state stands; gives the number of commits that are done."""
+    """Begins at the position of a kept state; returns the number of commits that are done."""
     done, newest = kept.commits()
     if done > 0 and commits[done - 1 : done] != [newest]:
-        raise StateError(
-            f"{kept.folder}: commit {done} is {newest.decode()}, which {replay.repository.folder} does not have there"
-        )
+        raise StateError(f"{kept.folder}: commit {done} is {newest.decode()}, but another one in {replay.repository.folder}")
     replay.take_over(kept.position)
     return done
 
 
 def replay_repository(folder: Path, name: str, newest: str = "HEAD") -> bool:
-    """Replays one repository, prints what was done, and tells whether all matches."""
+    """Replays one repository, prints a summary, and returns whether everything matches."""
     with Repository(folder) as repository, mmsb.Context() as context:
         commits = repository.commits(newest)
         return replay_and_check(Replay(repository, context), name, commits)
 
 
 def replay_kept(folder: Path, state: Path, newest: str, acknowledge: bool) -> bool:
-    """The same with pages that are kept in a folder; what is done already is not done again."""
+    """The same with pages that are kept in a folder; commits that are done are not replayed again."""
     with Repository(folder) as repository, mmsb.Context() as context:
         commits = repository.commits(newest)
         tell = say if acknowledge else silence
@@ -434,7 +432,7 @@ def say(line: str) -> None:
 
 
 def silence(line: str) -> None:
-    """What happens to the state is for programs that ask for it."""
+    """Drops the events of the state, which only some programs need."""
 
 
 def replay_and_check(replay: Replay, name: str, commits: list[bytes], kept: KeptState | None = None) -> bool:
@@ -502,10 +500,10 @@ def count_commits(folder: Path, newest: str = "HEAD") -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Replays the history of a git repository into libmmsb and checks every page.")
-    parser.add_argument("repository", nargs="?", type=Path, metavar="REPO", help="default: the one this file lies in")
-    parser.add_argument("--seed", type=int, default=1, help="of the generated history; default 1")
-    parser.add_argument("--state", type=Path, metavar="DIR", help="keeps the pages in this folder, and goes on with those in it")
-    parser.add_argument("--commit", default="HEAD", help="the newest one; default HEAD")
+    parser.add_argument("repository", nargs="?", type=Path, metavar="REPO", help="default: the repository of this file")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the generated history; default 1")
+    parser.add_argument("--state", type=Path, metavar="DIR", help="keeps the pages in this folder and continues with its state")
+    parser.add_argument("--commit", default="HEAD", help="the newest commit to replay; default HEAD")
     parser.add_argument("--acknowledge", action="store_true", help="with --state: a line for each commit when it is on disk")
     options = parser.parse_args(arguments)
     if options.acknowledge and not options.state:
@@ -520,7 +518,7 @@ def main(arguments: list[str] | None = None) -> int:
         except GitError as error:
             if options.repository:
                 raise
-            print(f"{error}: the generated history only")
+            print(f"{error}: replaying only the generated history")
             commits = 0
         matches = replay_repository(folder, f"{folder}", options.commit) if commits else True
         if commits < FEWEST_COMMITS:

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs the quickstarts and the README's programs against the library that `make` built, as they stand. Where there is no GPU they
-# use the simulated device, which they ask for; that without asking there is none is run here, too.
-# Last line: N passed, M failed. Exit code 0 only when nothing failed.
+# Runs the quickstarts and the README's programs unchanged against the library that `make` built. Without a GPU they use the
+# simulated device, which they ask for; one run without asking for it checks that there is then no device.
+# Last line: N passed, M failed. Exit code 0 only if nothing failed.
 #
-# Environment, each with what `make` built as its default: MMSB_LIBRARY, PYTHON, JULIA; CC and CXX.
+# Environment, by default what `make` built: MMSB_LIBRARY, PYTHON, JULIA; CC and CXX.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
@@ -13,7 +13,7 @@ PYTHON=${PYTHON:-$root/build/venv/bin/python}
 if [ -z "${JULIA:-}" ]; then
     JULIA=$(command -v julia) || JULIA=$root/build/julia/usr/bin/julia
 fi
-# Julia writes what it compiles into its depot.
+# Julia writes compiled code into its depot.
 JULIA_DEPOT_PATH=${JULIA_DEPOT_PATH:-$root/build/julia-depot}
 export MMSB_LIBRARY JULIA_DEPOT_PATH
 libraries=$(dirname "$MMSB_LIBRARY")
@@ -21,7 +21,7 @@ libraries=$(dirname "$MMSB_LIBRARY")
 passed=0
 failed=0
 
-# check NAME COMMAND...: one line, with the command's output where it failed.
+# check NAME COMMAND...: prints one line, and the command's output if it failed.
 check() {
     name=$1
     shift
@@ -54,7 +54,7 @@ runs_in_julia() {
     (cd "$work" && "$JULIA" --startup-file=no "--project=$root/bindings/julia" "$1")
 }
 
-# The README's program in a language: what stands between ```LANGUAGE and ```.
+# The README's programs in a language: the lines between ```LANGUAGE and ```.
 readme_program() {
     awk -v start="\`\`\`$1" '$0 == "```" { inside = 0 } inside; $0 == start { inside = 1 }' README.md
 }

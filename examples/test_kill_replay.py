@@ -1,4 +1,4 @@
-"""A replay that keeps its pages in a folder: it goes on behind the last whole commit, at whatever moment it was killed."""
+"""A replay that keeps its pages in a folder: after a kill at any moment it continues after the last whole commit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contents(context: mmsb.Context) -> Contents:
-    """Everything of the pages that are files, by path."""
+    """All properties of the pages that are files, by path."""
     pages = [page for page in context.pages() if page.id != kept_state.POSITION_PAGE]
     found = {page.metadata["path"]: (page.read(), page.metadata["mode"], page.epoch, page.version) for page in pages}
     assert len(found) == len(pages)
@@ -42,14 +42,14 @@ def contents(context: mmsb.Context) -> Contents:
 
 
 def after_commits(repository: replay_git.Repository, commits: list[bytes]) -> Contents:
-    """The same of a replay that keeps nothing and is not killed."""
+    """The same for a replay that keeps no state and is not killed."""
     with mmsb.Context() as context:
         replay_git.replay_all(replay_git.Replay(repository, context), commits)
         return contents(context)
 
 
 def go_on(repository: replay_git.Repository, state: Path, commits: list[bytes]) -> tuple[Contents, list[str]]:
-    """Replays what a state lacks; gives its pages, and what happened."""
+    """Replays the commits that a state lacks; returns its pages and its events."""
     told: list[str] = []
     with mmsb.Context() as context, KeptState(state, context, told.append) as kept:
         replay_git.replay_all(replay_git.Replay(repository, context), commits, kept)
@@ -66,7 +66,7 @@ def test_a_replay_that_is_killed_again_and_again_gives_what_git_has(history: Pat
 
 @pytest.mark.parametrize("step", ["_destroy", "_resize", "_create", "_apply", "_describe"])
 def test_half_a_commit_is_undone(history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """Images of the folder as a kill would leave it, behind a step of the last commits."""
+    """Copies of the folder as a kill would leave it, after each step of the last commits."""
     images: list[tuple[Path, int]] = []
     with replay_git.Repository(history) as repository, mmsb.Context() as context:
         commits = repository.commits()[:SHORT]
@@ -98,7 +98,7 @@ def test_half_a_commit_is_undone(history: Path, tmp_path: Path, monkeypatch: pyt
 
 
 class KilledError(Exception):
-    """What stands for a kill within this process."""
+    """Stands for a kill within this process."""
 
 
 def kill(*_: object) -> None:
@@ -121,7 +121,7 @@ def test_a_snapshot_that_a_kill_prevented_follows_the_next_commit(
 
 
 def half_a_commit(repository: replay_git.Repository, state: Path, commits: list[bytes]) -> None:
-    """A state in which the last of the commits is begun and changes something."""
+    """A state in which the last commit has begun and changes a file."""
     with mmsb.Context() as context, KeptState(state, context) as kept:
         replay = replay_git.Replay(repository, context)
         replay_git.replay_all(replay, commits[:-1], kept)
@@ -139,7 +139,7 @@ def test_a_kill_while_half_a_commit_is_undone(history: Path, tmp_path: Path, mon
                 patch.setattr(KeptState, method, kill)
                 with pytest.raises(KilledError):
                     KeptState(state, context)
-        # A journal of which there is no more than its folder and its lock is none.
+        # A folder with only a lock is not a journal.
         begun = state / f"state-{kept_state.numbered(state, '.mmsb')[-1]:08}.journal"
         begun.mkdir()
         (begun / "journal.lock").touch()

@@ -1,4 +1,4 @@
-"""The replay of a generated history, and its check: where a mistake is planted, the check has to name it."""
+"""The replay of a generated history, and its check, which must name each planted mistake."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_bytes_that_do_not_change_make_no_run() -> None:
 
 
 def run_program(*arguments: str) -> subprocess.Popen[str]:
-    """The program as a person starts it: who runs these tests in a shell's background ignores Ctrl-C, and would hand that on."""
+    """Starts the program with Ctrl-C enabled: a shell's background job ignores it, and child processes inherit that."""
     command = [sys.executable, str(Path(replay_git.__file__)), *arguments]
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

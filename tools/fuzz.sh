@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tools/fuzz.sh CALLS [SEED]: random calls of the C ABI against a model, on a library with assertions whose C door counts the lines
-# that ran. Fails below 90 % of them.
+# tools/fuzz.sh CALLS [SEED]: random calls of the C ABI against a model, on a library with assertions whose C door counts the
+# lines that ran. Fails below 90 % of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 wanted=90

@@ -1,3 +1,5 @@
+// Making deltas: merge, conversion between kinds, the memory that a form needs.
+
 package delta
 
 import (

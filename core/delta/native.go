@@ -1,3 +1,5 @@
+// Deltas of C as this package knows them.
+
 package delta
 
 import (

@@ -1,3 +1,5 @@
+// Deltas as pieces, of which later ones win.
+
 package delta
 
 import (

@@ -1,3 +1,5 @@
+// Runs of set bits.
+
 package delta
 
 import (

@@ -1,3 +1,5 @@
+// Aligned buffers outside the Go heap for direct reads and writes.
+
 package file
 
 import (

@@ -1,3 +1,5 @@
+// The sink that writes to a descriptor of the caller.
+
 package file
 
 import (

@@ -1,3 +1,5 @@
+// Errors of the file system with their status codes.
+
 package file
 
 import (

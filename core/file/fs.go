@@ -66,9 +66,6 @@ type Info struct {
 	Links         uint64
 }
 
-// Same says whether both describe one file.
-func (i Info) Same(other Info) bool { return i.Device == other.Device && i.Inode == other.Inode }
-
 // OS is the system's own file system.
 type OS struct{}
 

@@ -1,3 +1,5 @@
+// The sink that writes to memory.
+
 package file
 
 import (

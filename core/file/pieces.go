@@ -1,3 +1,5 @@
+// Reading many ranges of a file, several pieces at a time, in order.
+
 package file
 
 import (

@@ -1,3 +1,5 @@
+// Writing a file that appears whole or not at all.
+
 package file
 
 import (

@@ -1,3 +1,5 @@
+// What all sinks have in common: buffers on their way to those that write them.
+
 package file
 
 import (

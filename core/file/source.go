@@ -1,3 +1,5 @@
+// Reading files, pipes and memory at offsets, and mapping them.
+
 package file
 
 import (

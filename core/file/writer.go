@@ -1,3 +1,5 @@
+// A sink as an io.Writer.
+
 package file
 
 import "io"

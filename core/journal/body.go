@@ -1,3 +1,5 @@
+// The fixed parts of records, for those that put records into a ring.
+
 package journal
 
 import "encoding/binary"

@@ -22,10 +22,9 @@ import (
 const Version = 1
 
 const (
-	byteOrder        = 0x01020304
-	unitBytes        = 4096 // the header, and what every frame is a multiple of
-	segmentHeadBytes = 64   // of the header, without what fills it up
-	segmentCRCAt     = unitBytes - 4
+	byteOrder    = 0x01020304
+	unitBytes    = 4096 // the header, and what every frame is a multiple of
+	segmentCRCAt = unitBytes - 4
 
 	// FrameHeadBytes is the room at the front of a buffer that the writer fills.
 	FrameHeadBytes = 64

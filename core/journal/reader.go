@@ -1,3 +1,5 @@
+// Opening a journal, and reading its records.
+
 package journal
 
 import (

@@ -1,3 +1,5 @@
+// Decoding and checking one record.
+
 package journal
 
 import (

@@ -1,3 +1,5 @@
+// Reading frames ahead for those who apply their records.
+
 package journal
 
 import (

@@ -1,3 +1,5 @@
+// Walking frames over segments, and telling a torn end from damage.
+
 package journal
 
 import (

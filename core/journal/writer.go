@@ -1,3 +1,5 @@
+// Appending frames to segments, syncing them, dropping old ones.
+
 package journal
 
 import (

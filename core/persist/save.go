@@ -77,7 +77,8 @@ func (o *SaveOptions) check(target *SaveTarget) error {
 	case o.Base == "":
 		return nil
 	case target.FS == nil:
-		return status.Errorf(status.InvalidArgument, "base is set; such a snapshot is saved to a path, in the directory of its base")
+		return status.Errorf(status.InvalidArgument,
+			"base is set; such a snapshot is saved to a path, in the directory of its base")
 	case filepath.Clean(filepath.Dir(o.Base)) != filepath.Clean(filepath.Dir(target.path)):
 		return status.Errorf(status.InvalidArgument, "the base %q is not in the directory of %q", o.Base, target.path)
 	case filepath.Base(o.Base) == filepath.Base(target.path):

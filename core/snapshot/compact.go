@@ -1,3 +1,5 @@
+// One whole file of a chain.
+
 package snapshot
 
 import (

@@ -1,3 +1,5 @@
+// Compression of chunks by zstd.
+
 package snapshot
 
 import (

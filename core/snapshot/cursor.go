@@ -1,3 +1,5 @@
+// Pages of the state by a cursor, for callers that take a few at a time.
+
 package snapshot
 
 import "math"

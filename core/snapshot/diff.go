@@ -1,3 +1,5 @@
+// Comparing two states: pages, ranges of bytes, dependencies.
+
 package snapshot
 
 import (

@@ -1,3 +1,5 @@
+// Snapshots that a program has open, by handle. Closing one waits for the calls that use it; a call never waits for closing.
+
 package snapshot
 
 import (
@@ -7,8 +9,6 @@ import (
 	"libmmsb/core/handle"
 	"libmmsb/core/status"
 )
-
-// Snapshots that a program has open, by handle. Closing one waits for the calls that use it; a call never waits for closing.
 
 // kindSnapshot is MMSB_KIND_SNAPSHOT.
 const kindSnapshot = 6

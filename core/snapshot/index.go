@@ -1,3 +1,5 @@
+// Which file of a chain says what about a page.
+
 package snapshot
 
 import (

@@ -1,3 +1,5 @@
+// Reading the whole state in the order of the files.
+
 package snapshot
 
 import (

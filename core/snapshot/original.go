@@ -1,3 +1,5 @@
+// Reading the original's file, version 2.
+
 package snapshot
 
 import (

@@ -1,3 +1,5 @@
+// An open snapshot with its chain, and reading single pages of it.
+
 package snapshot
 
 import (

@@ -1,3 +1,5 @@
+// Checking every byte of a chain.
+
 package snapshot
 
 import (

@@ -1,3 +1,5 @@
+// One file of a chain: its segments, and all checks of what they say.
+
 package snapshot
 
 import (
@@ -178,16 +180,9 @@ func (v *volume) parse(number int, raw []byte) (*table, error) {
 	case uint64(word(32)) != uint64(number):
 		return fail("has number %d", word(32))
 	}
-	var entryBytes uint64
-	switch kind {
-	case segmentPages:
-		entryBytes = pageBytes
-	case segmentRemoved:
-		entryBytes = idBytes
-	case segmentEdges:
-		entryBytes = edgeBytes
-	default:
-		return fail("has kind %d, not 1 to 3", kind)
+	entryBytes := uint64(entryBytes(kind))
+	if entryBytes == 0 {
+		return fail("has kind %d, not %d to %d", kind, segmentPages, segmentEdges)
 	}
 	tables := segmentHeader + n*entryBytes + m*extentBytes // below 2^40
 	switch {
@@ -213,23 +208,34 @@ func (v *volume) parse(number int, raw []byte) (*table, error) {
 		return t, v.checkPages(t, number)
 	case segmentRemoved:
 		t.ids = copied[uint64](at, n)
-		for entry, id := range t.ids {
-			if id == 0 {
-				return fail("has id 0 as entry %d", entry)
-			}
+		if entry := slices.Index(t.ids, 0); entry >= 0 {
+			return fail("has id 0 as entry %d", entry)
 		}
 		if v.header.Base == (ID{}) {
 			return fail("removes pages, but there is no base")
 		}
 	case segmentEdges:
 		t.edges = copied[[2]uint64](at, n)
-		for entry, pair := range t.edges {
-			if pair[0] == 0 || pair[1] == 0 || pair[0] == pair[1] {
-				return fail("has an invalid dependency of page %d on page %d as entry %d", pair[1], pair[0], entry)
-			}
+		wrong := func(pair [2]uint64) bool { return pair[0] == 0 || pair[1] == 0 || pair[0] == pair[1] }
+		if entry := slices.IndexFunc(t.edges, wrong); entry >= 0 {
+			return fail("has an invalid dependency of page %d on page %d as entry %d", t.edges[entry][1], t.edges[entry][0],
+				entry)
 		}
 	}
 	return t, nil
+}
+
+// entryBytes is the length of an entry of a kind of segment; 0 for a kind that does not exist.
+func entryBytes(kind uint32) int {
+	switch kind {
+	case segmentPages:
+		return pageBytes
+	case segmentRemoved:
+		return idBytes
+	case segmentEdges:
+		return edgeBytes
+	}
+	return 0
 }
 
 // copied reads a list of plain entries. A copy, as the bytes can be those of a mapped file, which others change.

@@ -1,3 +1,5 @@
+// Writing a file front to back.
+
 package snapshot
 
 import (
@@ -247,8 +249,7 @@ func (w *Writer) account(s *Segment) error {
 
 // close writes a segment whose entries and extents are in place. Its data lies from dataAt up to used.
 func (w *Writer) close(buffer []byte, kind uint32, entries, extents, dataAt, used int) error {
-	entryBytes := map[uint32]int{segmentPages: pageBytes, segmentRemoved: idBytes, segmentEdges: edgeBytes}[kind]
-	tables := segmentHeader + entryBytes*entries + extentBytes*extents
+	tables := segmentHeader + entryBytes(kind)*entries + extentBytes*extents
 	length := int(roundUp(uint64(used), unitBytes))
 	if used == dataAt { // no data, so that the tables' room can be cut
 		dataAt = int(roundUp(uint64(tables), unitBytes))

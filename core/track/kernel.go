@@ -1,3 +1,5 @@
+// The system calls of write tracking: userfaultfd and PAGEMAP_SCAN.
+
 package track
 
 import (

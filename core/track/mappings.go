@@ -1,3 +1,5 @@
+// The mappings of this process.
+
 package track
 
 import (

@@ -1,3 +1,5 @@
+// What this process can do with NVIDIA's devices.
+
 package cuda
 
 import (

@@ -1,3 +1,5 @@
+// Opening devices, and what they say of themselves.
+
 package cuda
 
 /*

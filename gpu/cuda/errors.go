@@ -1,3 +1,5 @@
+// CUDA's codes as errors with a status code.
+
 package cuda
 
 /*

@@ -1,3 +1,5 @@
+// Copies, fills, modules and kernel launches.
+
 package cuda
 
 /*

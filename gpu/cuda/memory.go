@@ -1,3 +1,5 @@
+// Memory with an address: plain, pinned, managed, registered, stream-ordered.
+
 package cuda
 
 /*

@@ -1,3 +1,5 @@
+// Objects of the driver that are alive, by handle.
+
 package cuda
 
 import (

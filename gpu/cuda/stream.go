@@ -1,3 +1,5 @@
+// Streams and events.
+
 package cuda
 
 /*

@@ -1,3 +1,5 @@
+// Reserved addresses, and physical memory that is mapped at them.
+
 package cuda
 
 /*

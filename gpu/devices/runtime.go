@@ -1,3 +1,5 @@
+// Runtimes, reservations and blocks as programs have them, by handle.
+
 package devices
 
 import (

@@ -1,3 +1,5 @@
+// The kernels built for the host, which simulated devices launch.
+
 package kernels
 
 /*

@@ -1,3 +1,5 @@
+// Which devices the compiled image has code for.
+
 package kernels
 
 import (

@@ -1,3 +1,5 @@
+// Loading NVML and calling its functions.
+
 package nvml
 
 /*
@@ -42,7 +44,7 @@ func load(name string) (library, error) {
 	case driverNotLoaded, functionNotFound:
 		return nil, status.Errorf(status.Unsupported, "cannot start %s: %s", name, r)
 	default:
-		return nil, r.err("starting " + name)
+		return nil, r.err("cannot start " + name)
 	}
 }
 

@@ -283,7 +283,7 @@ func told[T any](value, otherwise T, r result, what string) (T, error) {
 	case notSupported, noPermission, functionNotFound, notFound, invalidArgument, noData:
 		return otherwise, nil
 	}
-	return otherwise, r.err("querying " + what)
+	return otherwise, r.err("cannot query " + what)
 }
 
 // shortPCI is an address as the CUDA driver writes it: NVML's domain has eight digits.

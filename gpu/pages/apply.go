@@ -1,3 +1,5 @@
+// Deltas of pages that lie on devices.
+
 package pages
 
 import (

@@ -1,5 +1,5 @@
-// Package pages lets pages lie on devices: it is core/residency's view of the devices of a context, over the runtime that everybody
-// shares.
+// Package pages lets pages lie on devices: it is core/residency's view of the devices of a context, over the runtime that
+// everybody shares.
 package pages
 
 import (

@@ -1,3 +1,5 @@
+// Layers that are put over others when a runtime is composed.
+
 package runtime
 
 import (

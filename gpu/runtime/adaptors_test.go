@@ -30,13 +30,15 @@ var stacks = map[string]func() []Adaptor{
 			NewFailure(1, func(Request, int, error) bool { return false })}
 	},
 	"turned round": func() []Adaptor {
-		return []Adaptor{NewFailure(1, func(Request, int, error) bool { return false }), NewBudget(NewLedger(1 << 20)), &Statistics{},
+		return []Adaptor{NewFailure(1, func(Request, int, error) bool { return false }), NewBudget(NewLedger(1 << 20)),
+			&Statistics{},
 			NewGuard(GuardOptions{Quarantine: 4096, Every: 2}), NewLog(16)}
 	},
 	"log within budget within log": func() []Adaptor { return []Adaptor{NewLog(4), NewBudget(NewLedger(1 << 20)), NewLog(4)} },
 }
 
-// TestEveryStackBehavesAlike runs the same random programs over each stack: every call is answered alike, order holds, and nothing is left.
+// TestEveryStackBehavesAlike runs the same random programs over each stack: every call is answered alike, order holds, and
+// nothing is left.
 func TestEveryStackBehavesAlike(t *testing.T) {
 	for name, adaptors := range stacks {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +207,8 @@ func TestTheLogKeepsTheLastEvents(t *testing.T) {
 	require.Zero(t, lost)
 	for i, want := range []LogRecord{
 		{Action: LogAllocate, Address: address, Bytes: 1024, Tag: tag, Stream: w.streams[0].index, Native: w.streams[0].native},
-		{Action: LogAllocateFailure, Bytes: 77, Code: status.OutOfMemory, Stream: w.streams[0].index, Native: w.streams[0].native},
+		{Action: LogAllocateFailure, Bytes: 77, Code: status.OutOfMemory, Stream: w.streams[0].index,
+			Native: w.streams[0].native},
 		{Action: LogFree, Address: address, Bytes: 1024, Tag: tag, Stream: w.streams[0].index, Native: w.streams[0].native},
 		{Action: LogReleased, Address: address, Bytes: 1024, Tag: tag},
 	} {
@@ -293,7 +296,8 @@ func TestTheGuardFindsWhoWritesPastTheEnds(t *testing.T) {
 		w.runtime.Reap()
 		reports, found := guard.Reports()
 		require.EqualValues(t, 1, found)
-		require.Equal(t, []GuardReport{{What: c.what, Address: address, Bytes: 100, Offset: int64(c.offset), Found: 0x77}}, reports)
+		require.Equal(t, []GuardReport{{What: c.what, Address: address, Bytes: 100, Offset: int64(c.offset), Found: 0x77}},
+			reports)
 		require.Contains(t, reports[0].String(), c.what)
 	}
 }

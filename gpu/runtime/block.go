@@ -1,3 +1,5 @@
+// Blocks: their handles, their life, and the uses that are open on them.
+
 package runtime
 
 import (
@@ -134,13 +136,14 @@ func (t *blockTable) locked(handle uint64) (*block, error) {
 	never := generation == 0 || generation > b.generation
 	b.mutex.Unlock()
 	if never {
-		return nil, status.Errorf(status.InvalidHandle, "block 0x%016x was never issued: its slot has no generation %d", handle, generation)
+		return nil, status.Errorf(status.InvalidHandle, "block 0x%016x was never issued: its slot has no generation %d", handle,
+			generation)
 	}
 	return nil, status.Errorf(status.StaleHandle, "block 0x%016x was freed", handle)
 }
 
 // each walks the live blocks.
-func (t *blockTable) each(visit func(b *block, handle uint64)) {
+func (t *blockTable) each(yield func(b *block, handle uint64)) {
 	t.mutex.Lock()
 	made := t.made
 	t.mutex.Unlock()
@@ -148,7 +151,7 @@ func (t *blockTable) each(visit func(b *block, handle uint64)) {
 		b := t.at(index)
 		b.mutex.Lock()
 		if b.state == blockLive {
-			visit(b, b.handle())
+			yield(b, b.handle())
 		}
 		b.mutex.Unlock()
 	}
@@ -212,17 +215,18 @@ const (
 	ReadWrite Access = Read | Write
 )
 
-// beginUse queues the waits that an access on a stream needs, and pins the block. The block is locked. Errors: Busy where a use of another stream that
-// conflicts is begun and not ended: what it will queue cannot be waited for yet.
+// beginUse queues the waits that an access on a stream needs, and pins the block. The block is locked. Errors: Busy where a use
+// of another stream that conflicts is begun and not ended: what it will queue cannot be waited for yet.
 func (b *block) beginUse(s *Stream, access Access) error {
 	if s.runtime != b.stream.runtime {
-		return status.Errorf(status.InvalidArgument, "block 0x%016x belongs to device %d, the stream to device %d of another runtime", b.handle(),
+		return status.Errorf(status.InvalidArgument,
+			"block 0x%016x belongs to device %d, the stream to device %d of another runtime", b.handle(),
 			b.stream.runtime.device.Info().Ordinal, s.runtime.device.Info().Ordinal)
 	}
 	for _, open := range b.open {
 		if open.stream != s && (open.writes > 0 || access&Write != 0) {
-			return status.Errorf(status.Busy, "block 0x%016x is in use on stream %d: %d reads and %d writes have not ended", b.handle(),
-				open.stream.index, open.reads, open.writes)
+			return status.Errorf(status.Busy, "block 0x%016x is in use on stream %d: %d reads and %d writes have not ended",
+				b.handle(), open.stream.index, open.reads, open.writes)
 		}
 	}
 	if err := s.waitFor(b.write); err != nil {
@@ -277,7 +281,8 @@ func (b *block) endUse(s *Stream, access Access) {
 	p := s.next()
 	switch {
 	case access&Write != 0:
-		// Reads of other streams are behind the wait of the use's begin: none could begin since. Those of this stream are before p.
+		// Reads of other streams are behind the wait of the use's begin: none could begin since. Those of this stream are before
+		// p.
 		b.write = p
 		b.reads = b.reads[:0]
 	default:
@@ -294,9 +299,10 @@ func (b *block) endUse(s *Stream, access Access) {
 // withdraw takes back a begin whose work was never queued.
 func (b *block) withdraw(s *Stream, access Access) { b.count(s, access, -1) }
 
-// Free ends a block: its handle is stale from then on. Its memory goes back in the order of a stream, the block's own where none is named, behind all uses of the
-// block; never does the host wait for the device. While uses are open the free is deferred until the last of them ends. Errors: InvalidHandle, StaleHandle (also a second
-// free), InvalidArgument (a stream of another runtime), and those of the driver: then the block is as before, and can be freed again.
+// Free ends a block: its handle is stale from then on. Its memory goes back in the order of a stream, the block's own where none
+// is named, behind all uses of the block; never does the host wait for the device. While uses are open the free is deferred until
+// the last of them ends. Errors: InvalidHandle, StaleHandle (also a second free), InvalidArgument (a stream of another runtime),
+// and those of the driver: then the block is as before, and can be freed again.
 func Free(handle uint64, on *Stream) (deferred bool, err error) {
 	b, err := blocks.locked(handle)
 	if err != nil {

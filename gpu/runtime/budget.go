@@ -1,3 +1,5 @@
+// The adaptor that keeps a runtime under a limit in bytes, and reservations of it.
+
 package runtime
 
 import (
@@ -8,7 +10,8 @@ import (
 
 // Ledger is where a budget's bytes are charged: one number for a process, or a file that the processes of a machine share.
 type Ledger interface {
-	// Take charges bytes where they fit under the limit, exactly to the last byte. Else nothing is charged. charged is what was before.
+	// Take charges bytes where they fit under the limit, exactly to the last byte. Else nothing is charged. charged is what was
+	// before.
 	Take(bytes uint64) (charged uint64, ok bool)
 	// Give takes bytes off again.
 	Give(bytes uint64)
@@ -45,8 +48,9 @@ func (l *ledger) Give(bytes uint64) { l.charged.Add(-bytes) }
 func (l *ledger) Charged() uint64   { return l.charged.Load() }
 func (l *ledger) Limit() uint64     { return l.limit.Load() }
 
-// Budget is an adaptor that keeps the bytes of a runtime under a limit: those of live blocks, those whose free the device has not come past, and those
-// that were reserved. It never infers what was released: each block's bytes are given back once, when the device has come past its free. Before it refuses it reaps.
+// Budget is an adaptor that keeps the bytes of a runtime under a limit: those of live blocks, those whose free the device has not
+// come past, and those that were reserved. It never infers what was released: each block's bytes are given back once, when the
+// device has come past its free. Before it refuses it reaps.
 type Budget struct {
 	over
 	ledger   Ledger
@@ -66,13 +70,14 @@ func NewBudget(in Ledger) *Budget { return &Budget{ledger: in} }
 
 // State is the budget now.
 func (b *Budget) State() BudgetState {
-	return BudgetState{Limit: b.ledger.Limit(), Reserved: b.reserved.Load(), Charged: b.ledger.Charged(), Peak: b.peak.Load(), Refusals: b.refusals.Load()}
+	return BudgetState{Limit: b.ledger.Limit(), Reserved: b.reserved.Load(), Charged: b.ledger.Charged(), Peak: b.peak.Load(),
+		Refusals: b.refusals.Load()}
 }
 
 // admit charges bytes, after a reap where they do not fit at once.
 func (b *Budget) admit(bytes uint64) error {
 	charged, ok := b.ledger.Take(bytes)
-	if !ok && bytes <= b.ledger.Limit() { // else nothing could make room
+	if !ok && bytes <= b.ledger.Limit() { // else no release could make space
 		b.host.Reap()
 		charged, ok = b.ledger.Take(bytes)
 	}
@@ -140,9 +145,6 @@ func (b *Budget) Reserve(bytes uint64) (*Reservation, error) {
 	p.remaining.Store(bytes)
 	return p, nil
 }
-
-// Remaining is what is left of the reservation, in bytes.
-func (p *Reservation) Remaining() uint64 { return p.remaining.Load() }
 
 // take turns reserved bytes into charged ones of a block.
 func (p *Reservation) take(bytes uint64) error {

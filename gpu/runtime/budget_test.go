@@ -146,7 +146,7 @@ func TestReservationsKeepBytesFromOthers(t *testing.T) {
 	request.Bytes = 500
 	_, _, err = w.runtime.Allocate(request)
 	requireCode(t, status.OutOfMemory, err)
-	require.EqualValues(t, 900, reservation.Remaining())
+	require.EqualValues(t, 900, reservation.remaining.Load())
 	block, _, err := w.runtime.Allocate(request)
 	require.NoError(t, err)
 	require.Equal(t, uint64(400), budget.State().Reserved)

@@ -1,3 +1,5 @@
+// Calls that are running in a runtime, so that it can end while others use it.
+
 package runtime
 
 import (

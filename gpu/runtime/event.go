@@ -1,3 +1,5 @@
+// Events of the driver, to be used again.
+
 package runtime
 
 import (

@@ -1,3 +1,5 @@
+// The adaptor that asks the program what to do when memory is refused.
+
 package runtime
 
 import (
@@ -11,8 +13,8 @@ type Failure struct {
 	hook func(request Request, attempt int, err error) (again bool)
 }
 
-// NewFailure makes an adaptor that calls the hook after a refusal (Limit, OutOfMemory), on the goroutine of the call and without a lock held, and tries again
-// as long as it answers true, most times at most. The attempt counts from 1.
+// NewFailure makes an adaptor that calls the hook after a refusal (Limit, OutOfMemory), on the goroutine of the call and without
+// a lock held, and tries again as long as it answers true, most times at most. The attempt counts from 1.
 func NewFailure(most int, hook func(request Request, attempt int, err error) (again bool)) *Failure {
 	return &Failure{most: most, hook: hook}
 }

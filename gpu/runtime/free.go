@@ -1,3 +1,5 @@
+// Freeing blocks in the order of streams, and their release when the device has come past.
+
 package runtime
 
 import (
@@ -9,11 +11,11 @@ import (
 
 // freeQueue are a stream's frees that the device has not been seen to have come past, and slots for new blocks.
 type freeQueue struct {
-	mutex  sync.Mutex
-	queued []queuedFree // from head on, in the order of their numbers
-	head   int
-	slots  []uint32
-	mark   *mark // who reaps looks at this event
+	mutex    sync.Mutex
+	queued   []queuedFree // from head on, in the order of their numbers
+	head     int
+	slots    []uint32
+	recorded *recordedEvent // who reaps looks at this event
 }
 
 type queuedFree struct {
@@ -24,7 +26,8 @@ type queuedFree struct {
 // reapEvery is the number of frees of a stream after which a free looks for those that are done.
 const reapEvery = 32
 
-// pushFree notes a free that was queued, and returns how many there are. Its number is given out under the queue's lock: the queue is in the order of the numbers.
+// pushFree notes a free that was queued, and returns how many there are. Its number is given out under the queue's lock: the
+// queue is in the order of the numbers.
 func (s *Stream) pushFree(b *block) int {
 	q := &s.frees
 	q.mutex.Lock()
@@ -94,8 +97,8 @@ type stuck struct {
 	blocks []*block
 }
 
-// Reap looks which queued frees the device has come past, and releases their memory. It never waits for the device, and a stream that cannot be asked
-// does not keep others from being asked.
+// Reap looks which queued frees the device has come past, and releases their memory. It never waits for the device, and a stream
+// that cannot be asked does not keep others from being asked.
 func (r *Runtime) Reap() {
 	if r.enter() == nil { // else its end reaps everything
 		defer r.leave()
@@ -137,12 +140,13 @@ func (s *Stream) reap() bool {
 		}
 		number := last
 		if !r.lost.Load() && !r.idle.Load() {
-			m, err := s.reapMark(first, last)
+			m, err := s.reapEvent(first, last)
 			if err != nil {
 				if r.lost.Load() {
 					continue
 				}
-				log.Logf(log.Warning, "device %d: cannot create an event for the frees of stream %d: %v", r.device.Info().Ordinal, s.index, err)
+				log.Logf(log.Warning, "device %d: cannot create an event for the frees of stream %d: %v", r.device.Info().Ordinal,
+					s.index, err)
 				return true
 			}
 			past, err := r.device.QueryEvent(m.event)
@@ -155,9 +159,9 @@ func (s *Stream) reap() bool {
 			}
 			number = m.number
 		}
-		if q.mark != nil {
-			r.letGo(q.mark)
-			q.mark = nil
+		if q.recorded != nil {
+			r.letGo(q.recorded)
+			q.recorded = nil
 		}
 		if s.completed.Load() < number {
 			s.completed.Store(number)
@@ -169,23 +173,23 @@ func (s *Stream) reap() bool {
 	}
 }
 
-// reapMark is the event that tells of the queue's frees: the one that was looked at last, until it is done.
-func (s *Stream) reapMark(first, last uint64) (*mark, error) {
+// reapEvent is the event that tells of the queue's frees: the one that was looked at last, until it is done.
+func (s *Stream) reapEvent(first, last uint64) (*recordedEvent, error) {
 	q := &s.frees
-	if q.mark != nil {
-		return q.mark, nil
+	if q.recorded != nil {
+		return q.recorded, nil
 	}
 	s.mutex.Lock()
-	if m := s.mark; m != nil && m.number >= first { // recorded for somebody who had to wait
+	if m := s.recorded; m != nil && m.number >= first { // recorded for somebody who had to wait
 		m.users.Add(1)
-		q.mark = m
+		q.recorded = m
 	}
 	s.mutex.Unlock()
-	if q.mark != nil {
-		return q.mark, nil
+	if q.recorded != nil {
+		return q.recorded, nil
 	}
 	m, err := s.covering(last)
-	q.mark = m
+	q.recorded = m
 	return m, err
 }
 

@@ -1,3 +1,5 @@
+// The adaptor that finds writes past a block and uses after its free.
+
 package runtime
 
 import (
@@ -11,9 +13,10 @@ import (
 	"libmmsb/gpu/driver"
 )
 
-// Guard is an adaptor for finding bugs: it puts bytes of a known value (canaries) before and behind blocks, fills blocks with a value when they are
-// allocated and another when they are freed, and holds freed ones back for a while (quarantine), so that whoever writes past an end or after the free is found. What
-// it finds is in Reports. A free that the driver refuses leaves a block with poisoned bytes.
+// Guard is an adaptor for finding bugs: it puts bytes of a known value (canaries) before and behind blocks, fills blocks with a
+// value when they are allocated and another when they are freed, and holds freed ones back for a while (quarantine), so that
+// whoever writes past an end or after the free is found. What it finds is in Reports. A free that the driver refuses leaves a
+// block with poisoned bytes.
 type Guard struct {
 	over
 	options GuardOptions
@@ -75,7 +78,8 @@ type GuardReport struct {
 }
 
 func (r GuardReport) String() string {
-	return fmt.Sprintf("the block of %d bytes at 0x%x (%v) was written %s: 0x%02x at offset %d", r.Bytes, uintptr(r.Address), r.Tag, r.What, r.Found, r.Offset)
+	return fmt.Sprintf("the block of %d bytes at 0x%x (%v) was written %s: 0x%02x at offset %d", r.Bytes, uintptr(r.Address),
+		r.Tag, r.What, r.Found, r.Offset)
 }
 
 // NewGuard makes a guard.
@@ -98,14 +102,16 @@ func (g *Guard) Allocate(request Request) (Memory, error) {
 	}
 	user := request.Bytes
 	if user > 1<<62 {
-		return Memory{}, status.Errorf(status.OutOfMemory, "%d bytes and two canaries of %d bytes are more than can be addressed", user, canaryBytes)
+		return Memory{}, status.Errorf(status.OutOfMemory, "%d bytes and two canaries of %d bytes are more than can be addressed",
+			user, canaryBytes)
 	}
 	request.Bytes += 2 * canaryBytes
 	real, err := g.below.Allocate(request)
 	if err != nil {
 		return Memory{}, err
 	}
-	block := &guarded{real: real, user: Memory{Address: real.Address + canaryBytes, Bytes: user, Tag: real.Tag, Own: guardedBlocks.Add(1)}}
+	block := &guarded{real: real, user: Memory{Address: real.Address + canaryBytes, Bytes: user, Tag: real.Tag,
+		Own: guardedBlocks.Add(1)}}
 	native, device := request.Stream.native, g.device()
 	err = device.Fill(native, real.Address, canaryValue, canaryBytes)
 	if err == nil {
@@ -213,13 +219,15 @@ func (g *Guard) Released(memory Memory) {
 	}
 }
 
-// release queues the free of the block that is longest in quarantine, behind copies of its ends: the poison must still be there. Where the driver refuses it stays.
+// release queues the free of the block that is longest in quarantine, behind copies of its ends: the poison must still be there.
+// Where the driver refuses it stays.
 func (g *Guard) release() error {
 	block := g.quarantine[0]
 	device := g.device()
 	length := min(block.user.Bytes, canaryBytes)
 	err := device.Copy(block.stream.native, driver.Copy{To: block.slot + 2*canaryBytes, From: block.user.Address, Bytes: length},
-		driver.Copy{To: block.slot + 3*canaryBytes, From: block.user.Address + driver.Address(block.user.Bytes-length), Bytes: length})
+		driver.Copy{To: block.slot + 3*canaryBytes, From: block.user.Address + driver.Address(block.user.Bytes-length),
+			Bytes: length})
 	if err == nil {
 		err = g.below.Free(block.real, block.stream)
 	}
@@ -263,7 +271,8 @@ func (g *Guard) check(block *guarded, what string, seen []byte, want byte, offse
 		if found == want {
 			continue
 		}
-		report := GuardReport{What: what, Address: block.user.Address, Bytes: block.user.Bytes, Tag: block.user.Tag, Offset: offset + int64(i), Found: found}
+		report := GuardReport{What: what, Address: block.user.Address, Bytes: block.user.Bytes, Tag: block.user.Tag,
+			Offset: offset + int64(i), Found: found}
 		if g.found++; len(g.reports) < mostReports {
 			g.reports = append(g.reports, report)
 		}

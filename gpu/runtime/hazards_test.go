@@ -24,7 +24,8 @@ type lane struct {
 	skipped  bool // the running use was refused
 }
 
-// laneProgram is two lanes, a step that frees the block, and the order in which they come. After the free the memory is taken again.
+// laneProgram is two lanes, a step that frees the block, and the order in which they come. After the free the memory is taken
+// again.
 type laneProgram struct {
 	lanes   [2][]Access
 	order   []int // which lane has the next step
@@ -117,11 +118,13 @@ func orders(first, second int, order []int, visit func(order []int) bool) bool {
 	if first == 0 && second == 0 {
 		return visit(order)
 	}
-	return (first == 0 || orders(first-1, second, append(order, 0), visit)) && (second == 0 || orders(first, second-1, append(order, 1), visit))
+	return (first == 0 || orders(first-1, second, append(order, 0), visit)) &&
+		(second == 0 || orders(first, second-1, append(order, 1), visit))
 }
 
-// allPrograms calls visit with each program of two streams with two uses each: every combination of accesses, every order of the lanes' steps, the free at every place and on either stream,
-// the memory taken again on either stream, the device done at once or late. every > 1 leaves out all but every how many-th.
+// allPrograms calls visit with each program of two streams with two uses each: every combination of accesses, every order of the
+// lanes' steps, the free at every place and on either stream, the memory taken again on either stream, the device done at once or
+// late. every > 1 leaves out all but every how many-th.
 func allPrograms(every int, visit func(p *laneProgram) bool) {
 	accesses := []Access{Read, Write}
 	count := 0
@@ -134,7 +137,8 @@ func allPrograms(every int, visit func(p *laneProgram) bool) {
 					if count++; count%every != 0 {
 						continue
 					}
-					p := &laneProgram{lanes: lanes, order: order, freeAt: freeAt, freeOn: variant & 1, againOn: variant >> 1 & 1, done: variant>>2 == 1}
+					p := &laneProgram{lanes: lanes, order: order, freeAt: freeAt, freeOn: variant & 1, againOn: variant >> 1 & 1,
+						done: variant>>2 == 1}
 					if !visit(p) {
 						return false
 					}
@@ -193,9 +197,9 @@ func programsIn(every, most int) (programs int, err error) {
 	return programs, err
 }
 
-// TestAllInterleavings is the hazard table of docs/devices.md, for two streams with two uses each, a free and the reuse of the memory. That no
-// wait is missing does not depend on when the device does what: the check compares what was ordered, not what happened. `make simulate` runs all
-// programs (MMSB_EVERY=1), without it every fifth of them runs.
+// TestAllInterleavings is the hazard table of docs/devices.md, for two streams with two uses each, a free and the reuse of the
+// memory. That no wait is missing does not depend on when the device does what: the check compares what was ordered, not what
+// happened. `make simulate` runs all programs (MMSB_EVERY=1), without it every fifth of them runs.
 func TestAllInterleavings(t *testing.T) {
 	every := 5
 	if raceDetector {

@@ -1,3 +1,5 @@
+// What a layer of memory is, and the lowest one: the device.
+
 package runtime
 
 import (
@@ -21,15 +23,15 @@ type Memory struct {
 	Own     uint64 // a layer's own word, which comes back with the memory. A layer that needs one keeps that of the layer below
 }
 
-// Layer is a source of stream-ordered memory. Adaptors are layers over another: budget, statistics, log, guard, failure hook. They stack in
-// any order. All methods may be called from many goroutines; none may call the runtime back, but through Host.
+// Layer is a source of stream-ordered memory. Adaptors are layers over another: budget, statistics, log, guard, failure hook.
+// They stack in any order. All methods may be called from many goroutines; none may call the runtime back, but through Host.
 type Layer interface {
 	// Allocate takes memory in the order of the request's stream. When it fails nothing has changed.
 	Allocate(request Request) (Memory, error)
 	// Free queues the memory's end on a stream, which is ordered behind all its uses. When it fails the memory is as before.
 	Free(memory Memory, stream *Stream) error
-	// Released says that the stream has come past the free: the bytes are there again. It comes once for each Free. A device that is lost has
-	// come past everything.
+	// Released says that the stream has come past the free: the bytes are there again. It comes once for each Free. A device that
+	// is lost has come past everything.
 	Released(memory Memory)
 	// Trim gives back what is kept for reuse, down to keep bytes.
 	Trim(keep uint64) error
@@ -67,8 +69,8 @@ func (l *deviceLayer) Trim(keep uint64) error { return l.device.TrimOrdered(keep
 
 func (l *deviceLayer) Close() error { return nil }
 
-// Allocate takes a block of device memory on a stream. Its bytes are not defined. Errors: InvalidSize (0), InvalidArgument (a stream of another
-// runtime), StaleHandle, and those of the layers: Limit, OutOfMemory, Device, DeviceLost.
+// Allocate takes a block of device memory on a stream. Its bytes are not defined. Errors: InvalidSize (0), InvalidArgument (a
+// stream of another runtime), StaleHandle, and those of the layers: Limit, OutOfMemory, Device, DeviceLost.
 func (r *Runtime) Allocate(request Request) (handle uint64, address driver.Address, err error) {
 	stream, bytes := request.Stream, request.Bytes
 	switch {
@@ -98,7 +100,8 @@ func (r *Runtime) Allocate(request Request) (handle uint64, address driver.Addre
 }
 
 func otherRuntime(stream *Stream) error {
-	return status.Errorf(status.InvalidArgument, "stream %d belongs to device %d of another runtime", stream.index, stream.runtime.device.Info().Ordinal)
+	return status.Errorf(status.InvalidArgument, "stream %d belongs to device %d of another runtime", stream.index,
+		stream.runtime.device.Info().Ordinal)
 }
 
 // noteLost remembers that the device is lost.

@@ -1,3 +1,5 @@
+// The adaptor that remembers events.
+
 package runtime
 
 import (
@@ -13,8 +15,8 @@ import (
 	"libmmsb/gpu/driver"
 )
 
-// Log is an adaptor that keeps the last events in a ring in memory. As text it is what RMM's logging adaptor writes and its replay reads
-// (the columns Thread,Time,Action,Pointer,Size,Stream).
+// Log is an adaptor that keeps the last events in a ring in memory. As text it is what RMM's logging adaptor writes and its
+// replay reads (the columns Thread,Time,Action,Pointer,Size,Stream).
 type Log struct {
 	over
 	mutex sync.Mutex
@@ -34,7 +36,8 @@ const (
 	LogReleased
 )
 
-var logActions = [...]string{LogAllocate: "allocate", LogAllocateFailure: "allocate failure", LogFree: "free", LogFreeFailure: "free failure", LogReleased: "released"}
+var logActions = [...]string{LogAllocate: "allocate", LogAllocateFailure: "allocate failure", LogFree: "free",
+	LogFreeFailure: "free failure", LogReleased: "released"}
 
 // String is the action's name, in RMM's words as far as it has it.
 func (a LogAction) String() string { return logActions[a] }
@@ -57,8 +60,9 @@ type LogRecord struct {
 func NewLog(events int) *Log { return &Log{ring: make([]LogRecord, max(1, events))} }
 
 func (l *Log) note(action LogAction, err error, memory Memory, stream *Stream) {
-	record := LogRecord{Time: time.Now().UnixNano(), Thread: int32(unix.Gettid()), Action: action, Code: status.CodeOf(err), Address: memory.Address,
-		Bytes: memory.Bytes, Tag: memory.Tag}
+	record := LogRecord{Time: time.Now().UnixNano(), Thread: int32(unix.Gettid()), Action: action, Code: status.CodeOf(err),
+		Address: memory.Address,
+		Bytes:   memory.Bytes, Tag: memory.Tag}
 	if stream != nil {
 		record.Stream, record.Native = stream.index, stream.native
 	}
@@ -80,7 +84,8 @@ func (l *Log) Allocate(request Request) (Memory, error) {
 	return memory, nil
 }
 
-// Free implements Layer. The event is noted before the free is queued: after it another thread may get the address, and its event must come later.
+// Free implements Layer. The event is noted before the free is queued: after it another thread may get the address, and its event
+// must come later.
 func (l *Log) Free(memory Memory, stream *Stream) error {
 	l.note(LogFree, nil, memory, stream)
 	err := l.below.Free(memory, stream)
@@ -132,8 +137,8 @@ func (l *Log) WriteCSV(to io.Writer) error {
 			if r.Action != LogAllocate && r.Action != LogAllocateFailure && r.Action != LogFree {
 				continue
 			}
-			if _, err := fmt.Fprintf(out, "%d,%s,%v,0x%x,%d,0x%x\n", r.Thread, time.Unix(0, r.Time).Format("15:04:05.000000"), r.Action, uintptr(r.Address), r.Bytes,
-				uintptr(r.Native)); err != nil {
+			if _, err := fmt.Fprintf(out, "%d,%s,%v,0x%x,%d,0x%x\n", r.Thread, time.Unix(0, r.Time).Format("15:04:05.000000"),
+				r.Action, uintptr(r.Address), r.Bytes, uintptr(r.Native)); err != nil {
 				return err
 			}
 		}

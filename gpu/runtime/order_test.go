@@ -101,8 +101,8 @@ func TestAnAbortedUseIsWaitedFor(t *testing.T) {
 	w.endOf(t, block)
 }
 
-// usedAgain frees a block of stream 0 while work of stream 1 on it is still queued, and takes its memory again. Where the work was
-// announced, the memory's new user comes behind it.
+// usedAgain frees a block of stream 0 while work of stream 1 on it is still queued, and takes its memory again. Where the work
+// was announced, the memory's new user comes behind it.
 func usedAgain(w *world, announced bool) (first, second uint64, same bool, err error) {
 	first, address, err := w.allocate(0, 512)
 	if err != nil {

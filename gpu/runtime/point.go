@@ -1,3 +1,5 @@
+// Points that others wait for: the host, other streams, other runtimes.
+
 package runtime
 
 import (
@@ -7,14 +9,15 @@ import (
 	"libmmsb/core/status"
 )
 
-// Point is a place in a stream, behind everything that was queued on it when the point was recorded. It can be asked, waited for, and named to other streams;
-// core/ticket makes a ticket of it. What it keeps of the driver goes back when the device has come past it, or when it is closed.
+// Point is a moment of a stream, behind everything that was queued on it when the point was recorded. It can be asked, waited
+// for, and named to other streams; core/ticket makes a ticket of it. What it keeps of the driver goes back when the device has
+// come past it, or when it is closed.
 type Point struct {
-	place   point
-	mutex   sync.Mutex
-	mark    *mark // nil once the point is settled
-	err     error
-	settled chan struct{}
+	at       point
+	mutex    sync.Mutex
+	recorded *recordedEvent // nil once the point is settled
+	err      error
+	settled  chan struct{}
 }
 
 // pointTable are the points of a runtime that are not settled.
@@ -56,12 +59,12 @@ func (s *Stream) Record() (*Point, error) {
 		return nil, err
 	}
 	defer r.leave()
-	place := s.next() // above all marks: what the program queued by itself has no number, so that the event must be a new one
-	m, err := s.covering(place.number)
+	at := s.next() // above all events: what the program queued by itself has no number, so that the event must be a new one
+	m, err := s.covering(at.number)
 	if err != nil {
 		return nil, err
 	}
-	p := &Point{place: place, mark: m, settled: make(chan struct{})}
+	p := &Point{at: at, recorded: m, settled: make(chan struct{})}
 	r.points.add(p)
 	return p, nil
 }
@@ -74,12 +77,12 @@ func (p *Point) settle(err error) {
 }
 
 func (p *Point) settleLocked(err error) {
-	if p.mark == nil {
+	if p.recorded == nil {
 		return
 	}
-	r := p.place.stream.runtime
-	r.letGo(p.mark)
-	p.mark, p.err = nil, err
+	r := p.at.stream.runtime
+	r.letGo(p.recorded)
+	p.recorded, p.err = nil, err
 	r.points.remove(p)
 	close(p.settled)
 }
@@ -88,25 +91,25 @@ func (p *Point) settleLocked(err error) {
 func (p *Point) Poll() (past bool, err error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	if p.mark == nil {
+	if p.recorded == nil {
 		return true, p.err
 	}
-	r := p.place.stream.runtime
+	r := p.at.stream.runtime
 	if r.enter() != nil { // its end settles the point
 		return false, nil
 	}
 	defer r.leave()
-	if past, err = r.device.QueryEvent(p.mark.event); past || err != nil {
+	if past, err = r.device.QueryEvent(p.recorded.event); past || err != nil {
 		p.settleLocked(r.noteLost(err))
 	}
-	return p.mark == nil, p.err
+	return p.recorded == nil, p.err
 }
 
 // Wait blocks until the device has come past the point.
 func (p *Point) Wait() error {
-	r := p.place.stream.runtime
+	r := p.at.stream.runtime
 	p.mutex.Lock()
-	m := p.mark
+	m := p.recorded
 	if m == nil || r.enter() != nil {
 		p.mutex.Unlock()
 		<-p.settled
@@ -124,10 +127,10 @@ func (p *Point) Wait() error {
 // Close gives back what the point keeps. Who asks it later is told that it was closed.
 func (p *Point) Close() { p.settle(status.Errorf(status.StaleHandle, "point was closed")) }
 
-// WaitFor makes what is queued on the stream from now on run behind a point, also one of another device of the same driver. Errors: InvalidArgument (a device of
-// another driver), StaleHandle, and those of the point and the driver.
+// WaitFor makes what is queued on the stream from now on run behind a point, also one of another device of the same driver.
+// Errors: InvalidArgument (a device of another driver), StaleHandle, and those of the point and the driver.
 func (s *Stream) WaitFor(p *Point) error {
-	r, other := s.runtime, p.place.stream.runtime
+	r, other := s.runtime, p.at.stream.runtime
 	if err := r.enter(); err != nil {
 		return err
 	}
@@ -135,10 +138,10 @@ func (s *Stream) WaitFor(p *Point) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	switch {
-	case p.mark == nil:
+	case p.recorded == nil:
 		return p.err
 	case r == other:
-		return s.waitFor(p.place)
+		return s.waitFor(p.at)
 	case r.device.Info().Simulated != other.device.Info().Simulated:
 		return otherDriver(r, other)
 	}
@@ -146,7 +149,7 @@ func (s *Stream) WaitFor(p *Point) error {
 		return err
 	}
 	defer other.leave()
-	err := r.noteLost(r.device.Wait(s.native, p.mark.event))
+	err := r.noteLost(r.device.Wait(s.native, p.recorded.event))
 	if status.CodeOf(err) == status.InvalidHandle { // simulated devices of another context
 		return otherDriver(r, other)
 	}
@@ -154,7 +157,8 @@ func (s *Stream) WaitFor(p *Point) error {
 }
 
 func otherDriver(r, other *Runtime) error {
-	return status.Errorf(status.InvalidArgument, "device %d (%s) cannot wait for device %d (%s): their drivers or contexts differ",
+	return status.Errorf(status.InvalidArgument,
+		"device %d (%s) cannot wait for device %d (%s): their drivers or contexts differ",
 		r.device.Info().Ordinal, r.device.Info().Name, other.device.Info().Ordinal, other.device.Info().Name)
 }
 
@@ -164,8 +168,8 @@ const (
 	longestSleep  = 500 * time.Microsecond
 )
 
-// SynchronizeWithin blocks until everything that was queued is done, or the time is over. Errors: WouldBlock (no time was given), Timeout, StaleHandle, and those of the
-// driver.
+// SynchronizeWithin blocks until everything that was queued is done, or the time is over. Errors: WouldBlock (no time was given),
+// Timeout, StaleHandle, and those of the driver.
 func (s *Stream) SynchronizeWithin(timeout time.Duration) error {
 	p, err := s.Record()
 	if err != nil {
@@ -179,9 +183,11 @@ func (s *Stream) SynchronizeWithin(timeout time.Duration) error {
 		case past:
 			return err
 		case timeout == 0:
-			return status.Errorf(status.WouldBlock, "stream %d of device %d has unfinished work", s.index, s.runtime.device.Info().Ordinal)
+			return status.Errorf(status.WouldBlock, "stream %d of device %d has unfinished work", s.index,
+				s.runtime.device.Info().Ordinal)
 		case !time.Now().Before(end):
-			return status.Errorf(status.Timeout, "stream %d of device %d still has work after %v", s.index, s.runtime.device.Info().Ordinal, timeout)
+			return status.Errorf(status.Timeout, "stream %d of device %d still has work after %v", s.index,
+				s.runtime.device.Info().Ordinal, timeout)
 		}
 		time.Sleep(min(sleep, time.Until(end)))
 		sleep = min(2*sleep, longestSleep)

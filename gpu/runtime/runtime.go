@@ -1,12 +1,12 @@
 // Package runtime is the stream-ordered device runtime: streams, blocks of device memory, and the order between their uses.
 //
 // Its contract is docs/devices.md and mmsb.h. It keeps order without ever making the host wait for the device: a use that
-// conflicts with work of another stream makes its stream wait for an event. The hazards it closes are those of every stream-ordered
-// allocator: read after write, write after read, write after write, use before the allocation is there, and reuse of memory that is
-// still being used.
+// conflicts with work of another stream makes its stream wait for an event. The hazards it closes are those of every
+// stream-ordered allocator: read after write, write after read, write after write, use before the allocation is there, and reuse
+// of memory that is still being used.
 //
-// Locks, each held for a short time only, and none of them while the device is asked anything that may take long: a block's, then a stream's. Two
-// blocks' or two streams' locks are never held together.
+// Locks, each held for a short time only, and none of them while the device is asked anything that may take long: a block's, then
+// a stream's. Two blocks' or two streams' locks are never held together.
 package runtime
 
 import (
@@ -33,8 +33,8 @@ type Runtime struct {
 	events  eventPool
 	streams streamTable
 
-	// Bytes of all blocks that ever were. They only grow, each after the one above it, so that differences of values that are read from below to above are true
-	// at some moment and never negative: outstanding = live + pending holds without a lock.
+	// Bytes of all blocks that ever were. They only grow, each after the one above it, so that differences of values that are
+	// read from below to above are true at some moment and never negative: outstanding = live + pending holds without a lock.
 	bytes struct {
 		allocated atomic.Uint64
 		freed     atomic.Uint64 // the free is queued, or waits for a use to end
@@ -73,7 +73,8 @@ type Usage struct {
 // New composes a runtime of its own over a device.
 func New(device driver.Device, options Options) (*Runtime, error) {
 	if !device.Info().OrderedMemory {
-		return nil, status.Errorf(status.Unsupported, "device %d (%s) has no stream-ordered memory", device.Info().Ordinal, device.Info().Name)
+		return nil, status.Errorf(status.Unsupported, "device %d (%s) has no stream-ordered memory", device.Info().Ordinal,
+			device.Info().Name)
 	}
 	if options.Streams == 0 {
 		options.Streams = 64
@@ -108,8 +109,8 @@ type sharedEntry struct {
 	runtime *Runtime
 }
 
-// For is the process-wide runtime of a device, built by the first caller; callers that come meanwhile wait for it. Where building fails, the
-// next call tries again.
+// For is the process-wide runtime of a device, built by the first caller; callers that come meanwhile wait for it. Where building
+// fails, the next call tries again.
 func For(of driver.Driver, ordinal int, build func(driver.Device) (*Runtime, error)) (*Runtime, error) {
 	shared.Lock()
 	if shared.runtimes == nil {
@@ -183,7 +184,8 @@ func (r *Runtime) Usage() Usage {
 	u := Usage{
 		Outstanding: allocated - released, Pending: freed - released, Live: allocated - freed,
 		Allocations: allocations, Frees: frees, DeferredFrees: c.deferredFrees.Load(), Failures: c.failures.Load(),
-		Uses: c.uses.Load(), Aborts: c.aborts.Load(), Waits: c.waits.Load(), WaitsSaved: c.waitsSaved.Load(), Reaps: c.reaps.Load(),
+		Uses: c.uses.Load(), Aborts: c.aborts.Load(), Waits: c.waits.Load(), WaitsSaved: c.waitsSaved.Load(),
+		Reaps:      c.reaps.Load(),
 		EventsMade: r.events.made.Load(), EventsEnded: r.events.ended.Load(),
 		Streams: uint64(r.streams.leased()),
 	}
@@ -209,8 +211,8 @@ type Leaks struct {
 	Uses    int // begun, not ended
 }
 
-// Close waits for the calls that are running and for the device, ends what is left, and says what that was: handles of it are stale from then on. Who calls it
-// again gets the same answer, when it has ended.
+// Close waits for the calls that are running and for the device, ends what is left, and says what that was: handles of it are
+// stale from then on. Who calls it again gets the same answer, when it has ended.
 func (r *Runtime) Close() (Leaks, error) {
 	r.closing.Do(func() { r.leaks, r.closed = r.close() })
 	return r.leaks, r.closed

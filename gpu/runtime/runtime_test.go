@@ -27,7 +27,8 @@ func TestBlocksComeAndGo(t *testing.T) {
 	require.False(t, deferred)
 	w.runtime.Reap()
 	usage = w.runtime.Usage()
-	require.Equal(t, []uint64{1000, 0, 1000, 0}, []uint64{usage.Outstanding, usage.Live, usage.Pending, usage.Blocks}, "the device has not come past the free")
+	require.Equal(t, []uint64{1000, 0, 1000, 0}, []uint64{usage.Outstanding, usage.Live, usage.Pending, usage.Blocks},
+		"the device has not come past the free")
 	w.driver.Finish()
 	w.runtime.Reap()
 	require.Zero(t, w.runtime.Usage().Outstanding)
@@ -50,7 +51,8 @@ func TestWhatIsNoBlock(t *testing.T) {
 	w := newWorld(t, sim.Options{}, 1)
 	handle, _, err := w.allocate(0, 1)
 	require.NoError(t, err)
-	for _, bad := range []uint64{0, 1, handle ^ 1<<62, handle + 1<<28, handle &^ (uint64(lastGeneration) << 28), KindBlock<<60 | 1<<28 | indexMask, w.handles[0]} {
+	for _, bad := range []uint64{0, 1, handle ^ 1<<62, handle + 1<<28, handle &^ (uint64(lastGeneration) << 28),
+		KindBlock<<60 | 1<<28 | indexMask, w.handles[0]} {
 		_, err := Free(bad, nil)
 		requireCode(t, status.InvalidHandle, err)
 		_, _, err = BeginUse(w.streams[0], Use{bad, Read})
@@ -199,8 +201,10 @@ func TestConflictingUsesAreBusy(t *testing.T) {
 		same         bool
 		want         status.Code
 	}{
-		{Read, Read, false, status.OK}, {Read, Write, false, status.Busy}, {Write, Read, false, status.Busy}, {Write, Write, false, status.Busy},
-		{ReadWrite, Read, false, status.Busy}, {Read, ReadWrite, false, status.Busy}, {Write, Read, true, status.OK}, {Write, Write, true, status.OK},
+		{Read, Read, false, status.OK}, {Read, Write, false, status.Busy}, {Write, Read, false, status.Busy}, {Write, Write,
+			false, status.Busy},
+		{ReadWrite, Read, false, status.Busy}, {Read, ReadWrite, false, status.Busy}, {Write, Read, true, status.OK}, {Write,
+			Write, true, status.OK},
 	} {
 		use, _, err := BeginUse(w.streams[0], Use{block, c.open})
 		require.NoError(t, err)
@@ -292,7 +296,8 @@ func TestWorkOnOneStreamCostsNoEvent(t *testing.T) {
 
 // Whatever call of the driver fails: the runtime's counts are right, and what was left can be given back.
 func TestEachFailingCallLeavesTheBooksRight(t *testing.T) {
-	for _, call := range []sim.Call{sim.AllocateOrdered, sim.FreeOrdered, sim.CreateEvent, sim.RecordEvent, sim.Wait, sim.QueryEvent, sim.CreateStream} {
+	for _, call := range []sim.Call{sim.AllocateOrdered, sim.FreeOrdered, sim.CreateEvent, sim.RecordEvent, sim.Wait,
+		sim.QueryEvent, sim.CreateStream} {
 		failed := 0
 		for after := range 12 {
 			d, err := sim.New(sim.Options{})

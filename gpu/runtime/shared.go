@@ -1,3 +1,5 @@
+// The ledger that several processes share in a file.
+
 package runtime
 
 import (
@@ -13,9 +15,10 @@ import (
 	"libmmsb/core/status"
 )
 
-// SharedLedger is a ledger that processes of one machine share: a small file, usually under /dev/shm, with a slot for each process. A process holds a
-// lock of its slot as long as it lives; the kernel drops it with the process, however that ends, and who needs room finds the slot without its owner and takes its bytes
-// back. Admission is under a lock of the file's, so that the limit holds to the last byte.
+// SharedLedger is a ledger that processes of one machine share: a small file, usually under /dev/shm, with a slot for each
+// process. A process holds a lock of its slot as long as it lives; the kernel drops it with the process, however that ends, and
+// who needs space finds the slot without its owner and takes its bytes back. Admission is under a lock of the file's, so that the
+// limit holds to the last byte.
 //
 // The locks are POSIX record locks: they belong to the process, so that a fork does not keep a dead parent's bytes.
 type SharedLedger struct {
@@ -58,8 +61,8 @@ var ledgers = struct {
 	byFile map[fileKey]*SharedLedger
 }{byFile: make(map[fileKey]*SharedLedger)}
 
-// OpenLedger opens a ledger, or begins it. limit is in bytes; 0 takes what the file says. Errors: InvalidArgument (no limit for a new file), Mismatch (another limit),
-// Format (no ledger), Limit (255 processes have it open), IO.
+// OpenLedger opens a ledger, or begins it. limit is in bytes; 0 takes what the file says. Errors: InvalidArgument (no limit for a
+// new file), Mismatch (another limit), Format (no ledger), Limit (255 processes have it open), IO.
 func OpenLedger(path string, limit uint64) (*SharedLedger, error) {
 	ledgers.Lock()
 	defer ledgers.Unlock()

@@ -1,3 +1,5 @@
+// The adaptor that counts bytes and blocks, in all and by tag.
+
 package runtime
 
 import (
@@ -33,14 +35,16 @@ func (t *tally) remove(bytes uint64) {
 	t.blocks.Add(^uint64(0))
 }
 
-// Tally is what was counted: bytes and blocks whose memory is not released, the most bytes there ever were, all there were, and requests that failed.
+// Tally is what was counted: bytes and blocks whose memory is not released, the most bytes there ever were, all there were, and
+// requests that failed.
 type Tally struct {
 	Live, Peak, Total    uint64
 	Blocks, Ever, Failed uint64
 }
 
 func (t *tally) read() Tally {
-	return Tally{Live: t.live.Load(), Peak: t.peak.Load(), Total: t.total.Load(), Blocks: t.blocks.Load(), Ever: t.ever.Load(), Failed: t.refused.Load()}
+	return Tally{Live: t.live.Load(), Peak: t.peak.Load(), Total: t.total.Load(), Blocks: t.blocks.Load(), Ever: t.ever.Load(),
+		Failed: t.refused.Load()}
 }
 
 func (s *Statistics) of(tag Tag) *tally {

@@ -1,3 +1,5 @@
+// Streams: numbers of their work, recorded events, waits for each other.
+
 package runtime
 
 import (
@@ -9,13 +11,14 @@ import (
 	"libmmsb/gpu/driver"
 )
 
-// point is a place in a stream: behind the work that was queued when its number was given out. Number 0 is before everything.
+// point is a moment of a stream: behind the work that was queued when its number was given out. Number 0 is before everything.
 type point struct {
 	stream *Stream
 	number uint64
 }
 
-// Stream is a stream of the device as the runtime sees it. It is never used for another stream of the driver, so that points stay what they were.
+// Stream is a stream of the device as the runtime sees it. It is never used for another stream of the driver, so that points stay
+// what they were.
 type Stream struct {
 	runtime *Runtime
 	native  driver.Stream
@@ -26,24 +29,25 @@ type Stream struct {
 	queued    atomic.Uint64 // number of the last point
 	completed atomic.Uint64 // the device has come past this point
 
-	mutex sync.Mutex
-	mark  *mark             // the last event that was recorded
-	seen  map[uint32]uint64 // what is queued from now on runs behind these points of other streams, by index
-	ended bool              // a foreign stream that was let go: nothing is recorded on it any more
+	mutex    sync.Mutex
+	recorded *recordedEvent    // the last event that was recorded
+	seen     map[uint32]uint64 // what is queued from now on runs behind these points of other streams, by index
+	ended    bool              // a foreign stream that was let go: nothing is recorded on it any more
 
 	frees  freeQueue
 	reaper atomic.Bool // somebody is looking at the frees
 }
 
-// mark is an event that was recorded in a stream, behind all points up to number. Its users count: the event is recorded anew when nobody is left.
-type mark struct {
+// recordedEvent is an event that was recorded in a stream, behind all points up to number. Its users count: the event is recorded
+// anew when nobody is left.
+type recordedEvent struct {
 	event  driver.Event
 	number uint64
 	seen   map[uint32]uint64 // of the stream, when it was recorded
 	users  atomic.Int32
 }
 
-func (r *Runtime) letGo(m *mark) {
+func (r *Runtime) letGo(m *recordedEvent) {
 	if m.users.Add(-1) == 0 {
 		r.events.give(m.event)
 	}
@@ -102,8 +106,8 @@ func (t *streamTable) snapshot() []*Stream {
 	return t.all[:len(t.all):len(t.all)]
 }
 
-// AcquireStream leases a stream that does not wait for the default stream. Errors: Limit (all are leased), and those of the driver. Never is the
-// default stream given out instead.
+// AcquireStream leases a stream that does not wait for the default stream. Errors: Limit (all are leased), and those of the
+// driver. Never is the default stream given out instead.
 func (r *Runtime) AcquireStream(priority int) (uint64, error) {
 	if err := r.enter(); err != nil {
 		return 0, err
@@ -113,8 +117,8 @@ func (r *Runtime) AcquireStream(priority int) (uint64, error) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if t.inUse >= r.options.Streams {
-		return 0, status.Errorf(status.Limit, "all %d streams of device %d are leased; release one or allow more", r.options.Streams,
-			r.device.Info().Ordinal)
+		return 0, status.Errorf(status.Limit, "all %d streams of device %d are leased; release one or allow more",
+			r.options.Streams, r.device.Info().Ordinal)
 	}
 	var s *Stream
 	if idle := t.idle[priority]; len(idle) > 0 {
@@ -136,8 +140,8 @@ func (r *Runtime) AcquireStream(priority int) (uint64, error) {
 	return h, nil
 }
 
-// WrapStream makes a stream of the caller, given by the driver's own handle, one of the runtime's, until it is released; the caller keeps it alive for as
-// long. 0 is the device's default stream.
+// WrapStream makes a stream of the caller, given by the driver's own handle, one of the runtime's, until it is released; the
+// caller keeps it alive for as long. 0 is the device's default stream.
 func (r *Runtime) WrapStream(foreign uintptr) (uint64, error) {
 	if err := r.enter(); err != nil {
 		return 0, err
@@ -180,8 +184,9 @@ func FindStream(h uint64) (*Stream, error) {
 	return l.stream, nil
 }
 
-// ReleaseStream ends a lease, or the wrapping of a caller's stream. Work that is queued goes on, and what the runtime knows of it stays in force: a pooled stream
-// serves again later. Before a wrapped one is let go an event is recorded on it, for those who will have to wait for its work.
+// ReleaseStream ends a lease, or the wrapping of a caller's stream. Work that is queued goes on, and what the runtime knows of it
+// stays in force: a pooled stream serves again later. Before a wrapped one is let go an event is recorded on it, for those who
+// will have to wait for its work.
 func ReleaseStream(h uint64) error {
 	l, err := streams.Get(h)
 	if err != nil {
@@ -195,7 +200,7 @@ func ReleaseStream(h uint64) error {
 	defer r.leave()
 	if s.foreign && s.native != 0 {
 		s.mutex.Lock()
-		err := s.markNow()
+		err := s.recordNow()
 		s.ended = err == nil
 		s.mutex.Unlock()
 		if err != nil {
@@ -237,10 +242,10 @@ func (s *Stream) Index() uint32 { return s.index }
 // next is a point behind everything queued so far.
 func (s *Stream) next() point { return point{s, s.queued.Add(1)} }
 
-// markNow records an event behind everything queued so far. The stream's lock is held.
-func (s *Stream) markNow() error {
+// recordNow records an event behind everything queued so far. The stream's lock is held.
+func (s *Stream) recordNow() error {
 	r := s.runtime
-	if s.ended { // everything was marked when it was let go
+	if s.ended { // everything was recorded when it was let go
 		return nil
 	}
 	event, err := r.events.take()
@@ -252,33 +257,33 @@ func (s *Stream) markNow() error {
 		r.events.give(event)
 		return r.noteLost(err)
 	}
-	m := &mark{event: event, number: number, seen: make(map[uint32]uint64, len(s.seen))}
+	m := &recordedEvent{event: event, number: number, seen: make(map[uint32]uint64, len(s.seen))}
 	for index, seen := range s.seen {
 		m.seen[index] = seen
 	}
 	m.users.Store(1) // the stream's own
-	if s.mark != nil {
-		r.letGo(s.mark)
+	if s.recorded != nil {
+		r.letGo(s.recorded)
 	}
-	s.mark = m
+	s.recorded = m
 	return nil
 }
 
-// covering is a mark behind the point with this number, which the caller lets go.
-func (s *Stream) covering(number uint64) (*mark, error) {
+// covering is an event behind the point with this number, which the caller lets go.
+func (s *Stream) covering(number uint64) (*recordedEvent, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.mark == nil || s.mark.number < number {
-		if err := s.markNow(); err != nil {
+	if s.recorded == nil || s.recorded.number < number {
+		if err := s.recordNow(); err != nil {
 			return nil, err
 		}
 	}
-	s.mark.users.Add(1)
-	return s.mark, nil
+	s.recorded.users.Add(1)
+	return s.recorded, nil
 }
 
-// waitFor makes what is queued on the stream from now on run behind a point of another stream of the device. Points it runs behind already, or that the device
-// has come past, cost nothing.
+// waitFor makes what is queued on the stream from now on run behind a point of another stream of the device. Points it runs
+// behind already, or that the device has come past, cost nothing.
 func (s *Stream) waitFor(p point) error {
 	if p.stream == s || p.number == 0 {
 		return nil
@@ -327,9 +332,9 @@ func (t *streamTable) close() error {
 			_, _ = streams.Remove(h)
 		}
 		s.mutex.Lock()
-		if s.mark != nil {
-			t.runtime.letGo(s.mark)
-			s.mark = nil
+		if s.recorded != nil {
+			t.runtime.letGo(s.recorded)
+			s.recorded = nil
 		}
 		foreignGone := s.ended || s.native == 0
 		s.mutex.Unlock()

@@ -1,3 +1,5 @@
+// Names of what memory is for.
+
 package runtime
 
 import (

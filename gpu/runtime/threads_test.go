@@ -208,7 +208,8 @@ func TestAReaperBesideThreads(t *testing.T) {
 	require.Zero(t, budget.State().Charged)
 }
 
-// A block is freed while a use of it ends, and while another begins: the free comes behind what was begun, and what was not begun is refused.
+// A block is freed while a use of it ends, and while another begins: the free comes behind what was begun, and what was not begun
+// is refused.
 func TestAFreeMeetsUses(t *testing.T) {
 	w := newWorld(t, sim.Options{}, 3)
 	begun := 0

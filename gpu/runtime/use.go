@@ -1,3 +1,5 @@
+// Uses: accesses of queued work to blocks, and the order that they need.
+
 package runtime
 
 import (
@@ -12,8 +14,8 @@ type Use struct {
 	Access Access
 }
 
-// useRecord is work on a stream that is being queued: what it touches stays, and in order, until it is ended. A use that is only being recorded has
-// not begun yet.
+// useRecord is work on a stream that is being queued: what it touches stays, and in order, until it is ended. A use that is only
+// being recorded has not begun yet.
 type useRecord struct {
 	mutex      sync.Mutex
 	generation uint32
@@ -100,9 +102,10 @@ func (t *useTable) locked(handle uint64) (*useRecord, error) {
 	return nil, status.Errorf(status.StaleHandle, "use 0x%016x was ended", handle)
 }
 
-// BeginUse makes a stream ready for work on blocks: what is queued on it from now on runs behind everything that conflicts with it, and until EndUse the blocks' memory stays. All
-// blocks or none: bad is the index of the first that cannot be used. Errors: InvalidHandle, StaleHandle, InvalidArgument (another runtime's stream, an
-// access of no kind), Busy (a conflicting use of another stream is open), Device, DeviceLost.
+// BeginUse makes a stream ready for work on blocks: what is queued on it from now on runs behind everything that conflicts with
+// it, and until EndUse the blocks' memory stays. All blocks or none: bad is the index of the first that cannot be used. Errors:
+// InvalidHandle, StaleHandle, InvalidArgument (another runtime's stream, an access of no kind), Busy (a conflicting use of
+// another stream is open), Device, DeviceLost.
 func BeginUse(s *Stream, uses ...Use) (handle uint64, bad int, err error) {
 	if err := s.runtime.enter(); err != nil {
 		return 0, 0, err
@@ -159,11 +162,12 @@ func (u *useRecord) beginOne(use *begun) error {
 	return b.beginUse(u.stream, use.access)
 }
 
-// EndUse says that the work of a use is queued. Errors: InvalidHandle, StaleHandle (it was ended before), InvalidState (recorded, never begun).
+// EndUse says that the work of a use is queued. Errors: InvalidHandle, StaleHandle (it was ended before), InvalidState (recorded,
+// never begun).
 func EndUse(handle uint64) error { return endUse(handle, false) }
 
-// AbortUse ends a use whose work may be queued or not: a launch has failed. What it says of the order is what EndUse says, so that nothing is lost where
-// the device has begun after all. A use that was only recorded is forgotten.
+// AbortUse ends a use whose work may be queued or not: a launch has failed. What it says of the order is what EndUse says, so
+// that nothing is lost where the device has begun after all. A use that was only recorded is forgotten.
 func AbortUse(handle uint64) error { return endUse(handle, true) }
 
 func endUse(handle uint64, abort bool) error {
@@ -240,8 +244,9 @@ func endUses(r *Runtime) int {
 	return ended
 }
 
-// RecordUse begins a recording: what a launch will touch is collected by AddUse while its arguments are put together, BeginRecorded makes the stream ready before the
-// launch, EndUse comes after it. A strict recording refuses memory that is no block of ours, a permissive one passes over it.
+// RecordUse begins a recording: what a launch will touch is collected by AddUse while its arguments are put together,
+// BeginRecorded makes the stream ready before the launch, EndUse comes after it. A strict recording refuses memory that is no
+// block of ours, a permissive one passes over it.
 func RecordUse(s *Stream, permissive bool) (uint64, error) {
 	if err := s.runtime.enter(); err != nil {
 		return 0, err
@@ -254,8 +259,9 @@ func RecordUse(s *Stream, permissive bool) (uint64, error) {
 	return handle, err
 }
 
-// AddUse adds a block to a recording; block 0 is memory that is not ours. Of one block reads and writes add up. What cannot be taken is reported by BeginRecorded, so that a row of
-// calls needs no check after each. Errors: InvalidHandle, StaleHandle (of the use), InvalidState (begun before: what is added now would not be in order).
+// AddUse adds a block to a recording; block 0 is memory that is not ours. Of one block reads and writes add up. What cannot be
+// taken is reported by BeginRecorded, so that a row of calls needs no check after each. Errors: InvalidHandle, StaleHandle (of
+// the use), InvalidState (begun before: what is added now would not be in order).
 func AddUse(handle, block uint64, access Access) error {
 	u, err := openUseTable.locked(handle)
 	if err != nil {
@@ -282,7 +288,8 @@ func AddUse(handle, block uint64, access Access) error {
 	return nil
 }
 
-// BeginRecorded makes the stream ready for everything that was recorded, or fails with nothing begun, and can then be tried again.
+// BeginRecorded makes the stream ready for everything that was recorded, or fails with nothing begun, and can then be tried
+// again.
 func BeginRecorded(handle uint64) error {
 	u, err := openUseTable.locked(handle)
 	if err != nil {

@@ -1,3 +1,5 @@
+// Work that the runtime itself queues: copies, fills, launches.
+
 package runtime
 
 import "libmmsb/gpu/driver"

@@ -98,7 +98,8 @@ func (w *world) allocate(stream int, bytes uint64) (handle uint64, address drive
 func (w *world) work(stream int, address driver.Address, bytes uint64, access Access) error {
 	native := w.streams[stream].native
 	if access&Read != 0 {
-		if err := w.device.Copy(native, driver.Copy{To: w.scratch[stream], From: address, Bytes: min(bytes, scratchBytes)}); err != nil {
+		if err := w.device.Copy(native, driver.Copy{To: w.scratch[stream], From: address,
+			Bytes: min(bytes, scratchBytes)}); err != nil {
 			return err
 		}
 	}

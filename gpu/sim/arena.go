@@ -1,3 +1,5 @@
+// Allocation of addresses, used again last in, first out.
+
 package sim
 
 import (

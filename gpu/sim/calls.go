@@ -1,3 +1,5 @@
+// Streams and events as the driver's interface has them.
+
 package sim
 
 import (

@@ -1,3 +1,5 @@
+// Running a program in every schedule.
+
 package sim
 
 import (

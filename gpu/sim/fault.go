@@ -1,3 +1,5 @@
+// Calls that are made to fail, and devices that are lost.
+
 package sim
 
 import (

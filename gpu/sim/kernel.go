@@ -1,3 +1,5 @@
+// Modules, and kernels that are functions of Go or C.
+
 package sim
 
 import (

@@ -1,3 +1,5 @@
+// Memory of every kind, and the report of what was not freed.
+
 package sim
 
 import (

@@ -1,3 +1,5 @@
+// Vector clocks: which accesses a program did not order.
+
 package sim
 
 import (

@@ -1,3 +1,5 @@
+// Which operation runs next, and running them step by step.
+
 package sim
 
 import (

@@ -1,3 +1,5 @@
+// Queues of operations, and who runs them.
+
 package sim
 
 import (

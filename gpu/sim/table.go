@@ -1,3 +1,5 @@
+// Objects by handle.
+
 package sim
 
 import (

@@ -1,3 +1,5 @@
+// The addresses and the bytes of all simulated devices.
+
 package sim
 
 import (

@@ -1,3 +1,5 @@
+// Operations: what they touch, checked when they are queued.
+
 package sim
 
 import (

@@ -2,11 +2,12 @@
  * Captures without Go and without files: a saver puts what it gets into memory, on top of what an earlier capture gave, and the result must be
  * the state at the moment. First a saver that is stepped between random calls, then one beside threads. Meant for ThreadSanitizer.
  *
- * With a mode as its argument it does a part, and ends at the first failure: tests/mutations plants bugs, which must show.
+ * With a part as its argument it does only that, and ends at the first failure: tests/mutations plants bugs, which must show.
  */
+#include "../../tests/check.h"
+
 #include "../capture.h"
 #include "../delta.h"
-#include "check.h"
 
 #include <sys/mman.h>
 
@@ -155,9 +156,9 @@ static void begin_context(uint32_t index) {
 }
 
 static void start(void) {
-    CHECK(mmsb__gate_closed() == MMSB_OK);
+    REQUIRE(mmsb__gate_closed() == MMSB_OK);
     for (uint32_t chunk = 0; chunk <= OTHER_CHUNK; chunk++)
-        CHECK(mmsb__table_open_leaf(chunk) == 0 && mmsb__table_open_sides(chunk) == 0);
+        REQUIRE(mmsb__table_open_leaf(chunk) == 0 && mmsb__table_open_sides(chunk) == 0);
     mmsb__table.leaf_context[0] = CONTEXT_INDEX;
     mmsb__table.leaf_context[OTHER_CHUNK] = OTHER_INDEX;
     mmsb__region_map(
@@ -1130,34 +1131,39 @@ static void a_frozen_context_stands_still(void) {
 
 /* -------------------------------------------------------------------------------------------------------- main ---- */
 
-int main(int argument_count, char **arguments) {
-    const char *argument = argument_count > 1 ? arguments[1] : "1";
-    static const char *const modes[] = {"calls", "threads", "freezes", "limit"};
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
-        stop_at_failure |= strcmp(argument, modes[i]) == 0;
-    start();
-    if (stop_at_failure) {
-        if (argument[0] == 'c')
-            captures_are_the_state_at_the_moment(argument_count > 2 ? (unsigned)strtoul(arguments[2], NULL, 0) : 1);
-        else if (argument[0] == 'l')
-            copies_wait_at_their_limit();
-        else
-            captures_beside_threads_are_one_moment(argument[0] == 't' ? 200 : 2);
-        if (argument[0] == 'f')
-            a_frozen_context_stands_still();
-        return 0;
+/* Which bugs show here, tests/mutations says. */
+static void run_part(const char *part, unsigned seed) {
+    if (strcmp(part, "calls") == 0) {
+        captures_are_the_state_at_the_moment(seed);
+    } else if (strcmp(part, "limit") == 0) {
+        copies_wait_at_their_limit();
+    } else if (strcmp(part, "threads") == 0) {
+        captures_beside_threads_are_one_moment(200);
+    } else {
+        captures_beside_threads_are_one_moment(2);
+        a_frozen_context_stands_still();
     }
-    unsigned seed = (unsigned)strtoul(argument, NULL, 0);
+}
+
+/* Arguments: a seed, or a part (calls, limit, threads, freezes) and a seed. */
+int main(int argument_count, char **arguments) {
+    const unsigned seed = argument_count > 1 ? (unsigned)strtoul(arguments[argument_count - 1], NULL, 0) : 1;
+    start();
+    if (argument_count > 2) {
+        check_stops = 1;
+        check_begin(arguments[1]);
+        run_part(arguments[1], seed);
+        check_end();
+        return check_report();
+    }
+    check_begin("captures_are_the_state_at_the_moment");
     captures_are_the_state_at_the_moment(seed);
-    end_case("captures_are_the_state_at_the_moment");
-    pinned_pages_are_refused();
-    end_case("pinned_pages_are_refused");
-    copies_wait_at_their_limit();
-    end_case("copies_wait_at_their_limit");
+    check_end();
+    RUN(pinned_pages_are_refused);
+    RUN(copies_wait_at_their_limit);
+    check_begin("captures_beside_threads_are_one_moment");
     captures_beside_threads_are_one_moment(ROUNDS);
-    end_case("captures_beside_threads_are_one_moment");
-    a_frozen_context_stands_still();
-    end_case("a_frozen_context_stands_still");
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed != 0;
+    check_end();
+    RUN(a_frozen_context_stands_still);
+    return check_report();
 }

@@ -2,6 +2,8 @@
  * The journal's ring without Go and without a disk: threads put records and groups, a writer takes buffers and walks them. Every
  * record must come out once, whole, in the order of its number, groups unbroken. Meant for ThreadSanitizer.
  */
+#include "../../tests/check.h"
+
 #include "../journal.h"
 
 #include <sched.h>
@@ -11,16 +13,6 @@
 #define THREADS 4
 #define CONTEXT_INDEX 9
 #define RECORDS 6000 /* of a thread */
-
-static int passed, failed, wrong;
-
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-            __atomic_add_fetch(&wrong, 1, __ATOMIC_RELAXED); \
-        } \
-    } while (0)
 
 /* ------------------------------------------------------------------------------------------------- the writer ---- */
 
@@ -457,36 +449,15 @@ static void test_opened_and_closed_under_load(void) {
     CHECK(taken > 0 && sum == taken);
 }
 
-static void report(const char *name) {
-    if (wrong == 0)
-        passed++;
-    else {
-        failed++;
-        printf("FAILED  %s: %d checks\n", name, wrong);
-    }
-    wrong = 0;
-}
-
 int main(void) {
-    struct {
-        const char *name;
-        void (*run)(void);
-    } tests[] = {
-        {"spaces", test_spaces},
-        {"deltas as they lie in the file", test_deltas_as_they_lie_in_the_file},
-        {"closed ring takes nothing", test_closed_ring_takes_nothing},
-        {"four threads", test_four_threads},
-        {"each call waits", test_each_call_waits},
-        {"a full disk fails calls", test_a_full_disk_fails_calls},
-        {"a full disk fails waits", test_a_full_disk_fails_waits},
-        {"opened and closed under load", test_opened_and_closed_under_load},
-    };
-    if (mmsb__gate_closed() != MMSB_OK)
-        return 1;
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-        tests[i].run();
-        report(tests[i].name);
-    }
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed > 0;
+    REQUIRE(mmsb__gate_closed() == MMSB_OK);
+    RUN(test_spaces);
+    RUN(test_deltas_as_they_lie_in_the_file);
+    RUN(test_closed_ring_takes_nothing);
+    RUN(test_four_threads);
+    RUN(test_each_call_waits);
+    RUN(test_a_full_disk_fails_calls);
+    RUN(test_a_full_disk_fails_waits);
+    RUN(test_opened_and_closed_under_load);
+    return check_report();
 }

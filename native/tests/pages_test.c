@@ -5,9 +5,9 @@
  *
  * With the argument `steps` it does these alone and ends at the first failure: tests/mutations plants bugs, which they must show.
  */
-#define _GNU_SOURCE
+#include "../../tests/check.h"
+
 #include "../delta.h"
-#include "check.h"
 
 #include <dlfcn.h>
 #include <linux/membarrier.h>
@@ -93,13 +93,13 @@ long syscall(long number, ...) {
     }
     long result = kernel(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
     /* A kernel that knows no barrier must not hide that nobody asks for it. */
-    return stop_at_failure && number == SYS_membarrier ? 0 : result;
+    return check_stops && number == SYS_membarrier ? 0 : result;
 }
 
 static void start(void) {
-    CHECK(mmsb__gate_closed() == MMSB_OK);
+    REQUIRE(mmsb__gate_closed() == MMSB_OK);
     for (uint32_t chunk = 0; chunk < 8; chunk++) {
-        CHECK(mmsb__table_open_leaf(chunk) == 0);
+        REQUIRE(mmsb__table_open_leaf(chunk) == 0);
         mmsb__table.leaf_context[chunk] = CONTEXT_INDEX;
     }
     mmsb__region_map(
@@ -924,50 +924,38 @@ static void marks_are_seen_after_synchronise(void) {
 
 /* -------------------------------------------------------------------------------------------------------- main ---- */
 
-typedef struct test_case {
-    const char *name;
-    void (*run)(void);
-} test_case_t;
-#define CASE(name) {#name, name}
-
 /* What shows each time. */
-static const test_case_t steps[] = {
-    CASE(the_depot_gives_what_it_got),
-    CASE(a_head_that_came_back_is_another),
-    CASE(fresh_memory_comes_before_the_last_of_other_shards),
-    CASE(each_page_has_a_handle_of_its_own),
-    CASE(pages_in_use_stay),
-    CASE(an_id_in_use_goes_to_go),
-    CASE(the_last_generation_is_the_last),
-    CASE(zeroed_pages_are_zero),
-    CASE(a_bad_item_changes_nothing),
-    CASE(a_page_that_repeats_stays_locked),
-    CASE(others_locks_stay),
-    CASE(the_depot_has_what_threads_leave),
-    CASE(nothing_begins_after_the_end),
-    CASE(who_is_busy_is_waited_for),
-    CASE(who_works_in_a_cache_says_so),
-};
+static void run_steps(void) {
+    RUN(the_depot_gives_what_it_got);
+    RUN(a_head_that_came_back_is_another);
+    RUN(fresh_memory_comes_before_the_last_of_other_shards);
+    RUN(each_page_has_a_handle_of_its_own);
+    RUN(pages_in_use_stay);
+    RUN(an_id_in_use_goes_to_go);
+    RUN(the_last_generation_is_the_last);
+    RUN(zeroed_pages_are_zero);
+    RUN(a_bad_item_changes_nothing);
+    RUN(a_page_that_repeats_stays_locked);
+    RUN(others_locks_stay);
+    RUN(the_depot_has_what_threads_leave);
+    RUN(nothing_begins_after_the_end);
+    RUN(who_is_busy_is_waited_for);
+    RUN(who_works_in_a_cache_says_so);
+}
 
-static const test_case_t storms[] = {
-    CASE(pages_are_handed_out_once),        CASE(batches_are_whole),  CASE(contexts_end_under_work),
-    CASE(marks_are_seen_after_synchronise), CASE(magazines_go_round),
-};
-
-static void run_cases(const test_case_t *cases, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        cases[i].run();
-        end_case(cases[i].name);
-    }
+static void run_storms(void) {
+    RUN(pages_are_handed_out_once);
+    RUN(batches_are_whole);
+    RUN(contexts_end_under_work);
+    RUN(marks_are_seen_after_synchronise);
+    RUN(magazines_go_round);
 }
 
 int main(int argument_count, char **arguments) {
-    stop_at_failure = argument_count > 1 && strcmp(arguments[1], "steps") == 0;
+    check_stops = argument_count > 1 && strcmp(arguments[1], "steps") == 0;
     start();
-    run_cases(steps, sizeof steps / sizeof *steps);
-    if (stop_at_failure)
-        return 0;
-    run_cases(storms, sizeof storms / sizeof *storms);
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed != 0;
+    run_steps();
+    if (!check_stops)
+        run_storms();
+    return check_report();
 }

@@ -1,14 +1,11 @@
 /*
  * AddressSanitizer sees our pages: a touch past the end of one, or of one that was destroyed, must end the process with its
- * report, although the bytes lie in mapped memory of ours that it knows nothing of by itself. Built without it, there is nothing
- * to show and the test says so.
+ * report, although the bytes lie in mapped memory of ours that it knows nothing of by itself. Only test-asan has this program.
  */
 #include "library.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>
-
-#ifdef __SANITIZE_ADDRESS__
 
 static char *program;
 
@@ -152,12 +149,3 @@ int main(int count, char **arguments) {
     RUN(bad_touches_are_reported);
     return check_report();
 }
-
-#else
-
-int main(void) {
-    puts("asan_test: built without AddressSanitizer, there is nothing to see; tests/c/run.sh asan runs it with");
-    return check_report();
-}
-
-#endif

@@ -17,8 +17,8 @@ DEVICE_RUNTIME = Go(
             "waitFor", "p.number == 0", "true",
         ),
         Mutant(
-            "mark-counts-too-much", "an event is taken to cover one point more than it does",
-            "markNow", "number := s.queued.Load()", "number := s.queued.Load() + 1",
+            "event-counts-too-much", "an event is taken to cover one point more than it does",
+            "recordNow", "number := s.queued.Load()", "number := s.queued.Load() + 1",
         ),
         Mutant(
             "reaps-too-early", "memory counts as released although the device has not come past the free",

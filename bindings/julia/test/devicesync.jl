@@ -1,6 +1,6 @@
 # DeviceSync and DeviceFallback, on simulated devices.
 
-const PLACES = (CPU_LOCATION, GPU_LOCATION, UNIFIED_LOCATION, PINNED_LOCATION, DISK_LOCATION)
+const LOCATIONS = (CPU_LOCATION, GPU_LOCATION, UNIFIED_LOCATION, PINNED_LOCATION, DISK_LOCATION)
 
 simulated(f) = MMSBState(f; simulate = :always, simulated_devices = 2)
 
@@ -11,9 +11,9 @@ function filled_page(state, size, location)
     return page, bytes
 end
 
-@testset "pages work in every place" begin
+@testset "pages work in every location" begin
     simulated() do state
-        for location in PLACES
+        for location in LOCATIONS
             page, bytes = filled_page(state, 10_000, location)
             @test page.location == location && page.device == 0
             @test read_page(page) == bytes
@@ -40,7 +40,7 @@ end
 
 @testset "sync_page_to_gpu! and back" begin
     simulated() do state
-        for location in PLACES
+        for location in LOCATIONS
             page, bytes = filled_page(state, 4097, location)
             @test sync_page_to_gpu!(page) == page
             @test page.location == (location == UNIFIED_LOCATION ? UNIFIED_LOCATION : GPU_LOCATION)
@@ -66,7 +66,7 @@ end
         (c, _), (d, _) = filled_page(state, 100, CPU_LOCATION), filled_page(state, 200, CPU_LOCATION)
         sync_bidirectional!(c, d)
         @test c.location == d.location == CPU_LOCATION    # they do not differ
-        for location in PLACES
+        for location in LOCATIONS
             moves = c.location != location
             @test ensure_page_on_device!(c, location) == moves
             @test c.location == location
@@ -128,7 +128,7 @@ end
 @testset "snapshots bring pages back to devices" begin
     path = joinpath(mktempdir(), "devices.mmsb")
     contents = simulated() do state
-        pages = [filled_page(state, 5000, location) for location in PLACES]
+        pages = [filled_page(state, 5000, location) for location in LOCATIONS]
         save_snapshot(state, path)
         Dict(page.id => (page.location, bytes) for (page, bytes) in pages)
     end

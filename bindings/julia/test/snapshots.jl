@@ -16,10 +16,12 @@ function fill_state!(state)
 end
 
 all_of(page) = (read_page(page), page.epoch, page.size, page.location, Dict(page.metadata))
-all_of(state::MMSBState) = Dict(page.id => (all_of(page), [child.id for child in get_children(page)]) for page in get_pages(state))
+all_of(state::MMSBState) =
+    Dict(page.id => (all_of(page), [child.id for child in get_children(page)]) for page in get_pages(state))
 
 @testset "save_snapshot and load_snapshot" begin
-    for options in ((), (compression = :zstd,), (compression = :zstd, compression_level = 1, durable = false, copy_limit = 1 << 23))
+    limited = (compression = :zstd, compression_level = 1, durable = false, copy_limit = 1 << 23)
+    for options in ((), (compression = :zstd,), limited)
         path = joinpath(mktempdir(), "state.mmsb")
         MMSBState() do state
             fill_state!(state)

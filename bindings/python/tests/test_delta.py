@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 KINDS = ("dense_bytes", "dense_bits", "sparse_bits", "indexed", "runs")
 
 
-def bits(*places: int, length: int = 8) -> bytes:
-    return sum(1 << place for place in places).to_bytes((length + 7) // 8, "little")
+def bits(*offsets: int, length: int = 8) -> bytes:
+    return sum(1 << offset for offset in offsets).to_bytes((length + 7) // 8, "little")
 
 
 def misaligned(dtype: type[np.unsignedinteger[Any]]) -> NDArray[Any]:

@@ -69,10 +69,10 @@ def differences(header: str) -> list[str]:
         declared = [] if arguments.strip() == "void" else arguments.split(",")
         if len(declared) != len(argtypes):
             found.append(f"{name}: {len(argtypes)} arguments")
-        for place, (argument, argtype) in enumerate(zip(declared, argtypes)):
+        for index, (argument, argtype) in enumerate(zip(declared, argtypes)):
             kind, stars, _ = split(argument)
             if argtype not in wanted(kind, stars):
-                found.append(f"{name}: argument {place} is {argtype}")
+                found.append(f"{name}: argument {index} is {argtype}")
     found += [f"{name}: not in the header" for name in _ffi.FUNCTIONS.keys() - names]
 
     for name, body in bodies.items():

@@ -159,11 +159,11 @@ def test_slices(ctx: mmsb.Context) -> None:
             page[::step]
         with pytest.raises(mmsb.InvalidArgumentError):
             page[::step] = b"01234"
-    for place in (10, -11):
+    for index in (10, -11):
         with pytest.raises(mmsb.OutOfRangeError):
-            page[place]
+            page[index]
         with pytest.raises(mmsb.OutOfRangeError):
-            page[place] = 1
+            page[index] = 1
     with pytest.raises(ValueError, match="256"):
         page[0] = 256
     with pytest.raises((TypeError, AttributeError)):

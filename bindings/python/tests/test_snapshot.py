@@ -509,13 +509,13 @@ def test_files_that_are_none(ctx: mmsb.Context, tmp_path: Path) -> None:
     mmsb.verify(good, timeout=PATIENCE)
 
 
-def test_places_where_nothing_can_be_saved(ctx: mmsb.Context, tmp_path: Path) -> None:
+def test_paths_where_nothing_can_be_saved(ctx: mmsb.Context, tmp_path: Path) -> None:
     fill(ctx)
     ctx.save(tmp_path / "good")
     data = (tmp_path / "good").read_bytes()
-    for place in (tmp_path, tmp_path / "no" / "file", "/proc/version", "/dev/full"):
+    for path in (tmp_path, tmp_path / "no" / "file", "/proc/version", "/dev/full"):
         with pytest.raises(mmsb.MMSBError):
-            ctx.save(place)
+            ctx.save(path)
     with pytest.raises(mmsb.NoSpaceError), open("/dev/full", "wb", buffering=0) as full:
         ctx.save_to(full)
     assert (tmp_path / "good").read_bytes() == data

@@ -1,3 +1,5 @@
+// A disk in memory that forgets what was not synced.
+
 package filetest
 
 import (

@@ -1,3 +1,5 @@
+// The part of the suite that launches this library's kernels.
+
 package conformance
 
 import (

@@ -662,7 +662,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_use_begin_recorded": (c_int32, (c_uint64,)),
 }
 
-# These take nanoseconds and no lock, so that giving up the interpreter lock for them would cost more than they do.
+# These take nanoseconds and no lock: releasing the interpreter lock would cost more than the call.
 KEEPS_INTERPRETER_LOCK = {
     "mmsb_last_error",
     "mmsb_last_error_code",
@@ -681,31 +681,31 @@ def find_library() -> str:
     if named:
         path = Path(named).absolute()
         if not path.is_file():
-            raise ImportError(f"MMSB_LIBRARY names {path}, which is not a file: correct it or take it away")
+            raise ImportError(f"MMSB_LIBRARY is {path}, which is not a file: correct it or unset it")
         return str(path)
     package = Path(__file__).resolve().parent
-    places = [package / "_lib" / "libmmsb.so"]
+    paths = [package / "_lib" / "libmmsb.so"]
     # In a checkout the package lies in bindings/python/src/mmsb.
-    places += [folder / "build" / "libmmsb.so" for folder in list(package.parents)[3:4]]
-    for path in places:
+    paths += [folder / "build" / "libmmsb.so" for folder in list(package.parents)[3:4]]
+    for path in paths:
         if path.is_file():
             return str(path)
-    looked = " and ".join(str(path) for path in places)
+    searched = " and ".join(str(path) for path in paths)
     raise ImportError(
-        f"libmmsb.so is not at {looked}: install the wheel, run `make` in a checkout, or set MMSB_LIBRARY to its path"
+        f"libmmsb.so is not at {searched}: install the wheel, run `make` in a checkout, or set MMSB_LIBRARY to its path"
     )
 
 
 class Library:
     """The functions of libmmsb as attributes.
 
-    The shared library is loaded when the first of them is asked for: a process may fork before, never after.
+    The first access loads the shared library: a process may fork before it, never after it.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._touched = False
-        #: The process is the child of one that had loaded the library.
+        #: Whether the process is a child of one that had loaded the library.
         self.forked = False
         os.register_at_fork(after_in_child=self._after_fork)
 
@@ -725,8 +725,8 @@ class Library:
         with self._lock:
             if self.forked:
                 raise ForkedError(
-                    "this process was forked from one that used libmmsb: use it only after the fork, "
-                    "or start processes by spawn or forkserver"
+                    "this process was forked from one that used libmmsb: use libmmsb only after the fork, "
+                    "or start processes with spawn or forkserver"
                 )
             if self.loaded:
                 return
@@ -736,7 +736,7 @@ class Library:
                 doors = ctypes.CDLL(path), ctypes.PyDLL(path)
                 functions = {name: _declare(doors[name in KEEPS_INTERPRETER_LOCK], name) for name in FUNCTIONS}
             except (OSError, AttributeError) as error:
-                raise ImportError(f"{path} cannot be loaded: {error}. Build it anew or correct MMSB_LIBRARY") from error
+                raise ImportError(f"cannot load {path}: {error}; rebuild it or correct MMSB_LIBRARY") from error
             _verify(functions, path)
             self.__dict__.update(functions)
 
@@ -772,7 +772,7 @@ lib = Library()
 
 
 def failure(status: int) -> MMSBError:
-    """The exception for a call that has just failed on this thread."""
+    """The exception for the call that has just failed on this thread."""
     matches = lib.mmsb_last_error_code() == status
     text: bytes = lib.mmsb_last_error() if matches else lib.mmsb_strerror(status)
     error = error_for(status, text.decode("utf-8", "replace"))
@@ -786,13 +786,13 @@ def failure(status: int) -> MMSBError:
 
 
 def check(status: int) -> None:
-    """Raises the exception for a status that is not OK. To be called on the thread of the call, at once."""
+    """Raises the exception for a status that is not OK. Call it at once, on the thread of the failed call."""
     if status:
         raise failure(status)
 
 
 def name_of(names: dict[str, int], value: int) -> str:
-    """The name of a value, or the number as text where the library is newer than this table."""
+    """The name of a value, or the number as text if this table does not have it."""
     for name, number in names.items():
         if number == value:
             return name
@@ -800,7 +800,7 @@ def name_of(names: dict[str, int], value: int) -> str:
 
 
 def value_of(names: dict[str, int], name: str, what: str) -> int:
-    """The value of a name; what says in the error which argument it is."""
+    """The value of a name; what is the name of the argument, for the error."""
     if not isinstance(name, str):
         raise TypeError(f"{what} must be a str, not {type(name).__name__}")
     try:

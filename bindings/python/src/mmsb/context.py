@@ -65,7 +65,7 @@ _ADDRESSABLE = 1 << 47
 
 @dataclass(frozen=True)
 class ContextStats:
-    """Counters of a context: pages, and bytes of their memory. mmsb_context_stats_t describes each."""
+    """Counters of a context. mmsb_context_stats_t describes each; the last two are by the name of the location."""
 
     pages: int
     bytes: int

@@ -22,7 +22,7 @@ class Capability:
 
 @dataclass(frozen=True)
 class MemoryUsage:
-    """Memory of the library in bytes, by purpose."""
+    """Memory of the library in bytes, by purpose. mmsb_memory_usage_t describes each field."""
 
     page_bytes: int
     record_bytes: int

@@ -45,7 +45,10 @@ if TYPE_CHECKING:
 
 
 class PageInfo(NamedTuple):
-    """A page's properties at one moment."""
+    """A page's properties at one moment.
+
+    size is in bytes; location is "cpu", "gpu", "unified", "pinned" or "disk"; numa_node -1 is any; metadata_count counts keys.
+    """
 
     id: int
     size: int

@@ -1,3 +1,5 @@
+// Ending a command by a signal: files and pipes that give up when the context has ended.
+
 package command
 
 import (

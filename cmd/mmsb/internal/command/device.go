@@ -1,3 +1,5 @@
+// mmsb device: lists devices.
+
 package command
 
 import (
@@ -45,8 +47,8 @@ func (r *run) device() *cobra.Command {
 func (r *run) deviceList() *cobra.Command {
 	var simulate int
 	c := &cobra.Command{Use: "ls", Short: "list the devices", Args: takes("no argument", 0, 0),
-		Long: `ls lists the devices that libmmsb can use, with the driver's number, and what NVIDIA's management library tells of
-them: utilisation, temperature, memory that other processes have, links, and what lies between two devices.`,
+		Long: `ls lists the devices that libmmsb can use, by the driver's number, and what NVIDIA's management library reports of
+them: utilisation, temperature, memory of other processes, links, and the paths between devices.`,
 		Example: "  mmsb device ls\n  mmsb device ls --simulate 2 --json",
 	}
 	c.Flags().IntVar(&simulate, "simulate", 0, "list `N` simulated devices instead")

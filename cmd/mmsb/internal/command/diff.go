@@ -1,3 +1,5 @@
+// mmsb snapshot diff: compares two states.
+
 package command
 
 import (
@@ -13,9 +15,9 @@ import (
 
 func (r *run) snapshotDiff() *cobra.Command {
 	c := &cobra.Command{Use: "diff A B", Short: "compare the states of two snapshots",
-		Long: `diff shows which pages and dependencies B has and A has not, which it has not any more, and what changed in the
-others: bytes, change mask, metadata, or attributes (size, location, epoch, flags). A page of which only the version moved is
-equal. The exit code is 0 where the states are equal and 1 where they differ.`,
+		Long: `diff shows which pages and dependencies only B has, which only A has, and what changed in the
+others: bytes, change mask, metadata, or attributes (size, location, epoch, flags). A page of which only the version changed
+is equal. The exit code is 0 where the states are equal and 1 where they differ.`,
 		Example: "  mmsb snapshot diff monday.mmsb tuesday.mmsb\n  mmsb snapshot diff --ranges monday.mmsb tuesday.mmsb",
 		Args:    takes("two FILEs", 2, 2)}
 	d := comparison{run: r}

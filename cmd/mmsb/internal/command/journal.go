@@ -1,3 +1,5 @@
+// mmsb journal: lists and replays journals.
+
 package command
 
 import (
@@ -32,8 +34,8 @@ type untilFlags struct {
 
 func (u *untilFlags) add(c *cobra.Command) {
 	c.Flags().Uint64Var(&u.sequence, "until", 0, "end at record `N`")
-	c.Flags().StringVar(&u.time, "until-time", "", "end at the last record before the `TIME`, like 2026-01-31T12:00:00Z")
-	c.Flags().StringVar(&u.epoch, "until-epoch", "", "end at the record that gives a page an epoch: `PAGE:EPOCH`")
+	c.Flags().StringVar(&u.time, "until-time", "", "end at the last record at or before `TIME`, like 2026-01-31T12:00:00Z")
+	c.Flags().StringVar(&u.epoch, "until-epoch", "", "end at the last record of a page up to an epoch: `PAGE:EPOCH`")
 	c.MarkFlagsMutuallyExclusive("until", "until-time", "until-epoch")
 }
 
@@ -72,9 +74,9 @@ func (u *untilFlags) parse(c *cobra.Command) (until journal.Until, err error) {
 
 func (r *run) journalList() *cobra.Command {
 	c := &cobra.Command{Use: "ls DIR", Short: "list the segments and records of a journal",
-		Long: `ls shows a journal's segments, which records they hold, and how many bytes at its end are torn: written by
-halves when the writer died, or being written just now. With --records, --from or an end it lists the records, too. An end
-means the last whole group of records before what is behind it, as for replay.`,
+		Long: `ls shows a journal's segments, which records they hold, and how many bytes at its end are torn: half
+written when the writer died, or being written now. With --records, --from or --until it also lists the records. It ends with
+the last whole group of records, as replay does.`,
 		Example: "  mmsb journal ls journal/\n  mmsb journal ls journal/ --from 1000 --until 1100",
 		Args:    takes("a DIRectory", 1, 1), ValidArgsFunction: directories}
 	asJSON, exact := jsonFlag(c), bytesFlag(c)
@@ -336,10 +338,10 @@ func (r *run) journalReplay() *cobra.Command {
 	c := &cobra.Command{Use: "replay DIR --snapshot FILE -o OUT", Short: "write an earlier state as a snapshot",
 		Long: `replay applies a journal's records to the pages of a snapshot, from the first that the snapshot does not hold
 to the end, to a record or to a time, and writes the state as a new whole snapshot, which appears whole or not at all. Calls
-that changed several pages at once are applied whole or not at all. The snapshot must not be younger than what is asked for,
-and the journal must reach back to it. What programs wrote through pointers is in no journal.
+that changed several pages at once are applied whole or not at all. The snapshot must not be newer than the state,
+and the journal must reach back to it. Bytes that programs wrote through pointers are not in a journal.
 
-In memory it has what the records change; the snapshot is read from the disk.`,
+Memory is needed for what the records change; the snapshot is read from disk.`,
 		Example: "  mmsb journal replay journal/ --snapshot monday.mmsb -o now.mmsb\n" +
 			"  mmsb journal replay journal/ --snapshot monday.mmsb -o noon.mmsb --until-time 2026-01-31T12:00:00Z",
 		Args: takes("a DIRectory", 1, 1), ValidArgsFunction: directories}

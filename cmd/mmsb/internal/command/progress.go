@@ -1,3 +1,5 @@
+// The progress bar on a terminal.
+
 package command
 
 import (

@@ -1,3 +1,5 @@
+// How values are shown: sizes, times, names, tables and JSON.
+
 package command
 
 import (

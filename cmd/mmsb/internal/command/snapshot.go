@@ -1,3 +1,5 @@
+// mmsb snapshot: lists, describes, verifies, extracts and compacts snapshots.
+
 package command
 
 import (
@@ -108,7 +110,7 @@ func parseRanges(arguments []string) ([]idRange, error) {
 func (r *run) snapshotList() *cobra.Command {
 	c := &cobra.Command{Use: "ls FILE [ID | FIRST-LAST]...", Short: "list the pages of a snapshot",
 		Long: `ls lists the pages of the state that a snapshot and its bases give together, by id: all, or those with the ids
-given. An id that is given alone must be there.`,
+given. A single id must exist.`,
 		Example: "  mmsb snapshot ls state.mmsb\n  mmsb snapshot ls state.mmsb 7 100-199 --bytes\n" +
 			"  mmsb snapshot ls state.mmsb --json | jq '[.pages[].size] | add'",
 		Args: takes("a FILE and ids", 1, math.MaxInt)}
@@ -241,7 +243,7 @@ func showFile(i *snapshot.Info) fileShown {
 func (r *run) snapshotInfo() *cobra.Command {
 	c := &cobra.Command{Use: "info FILE", Short: "show a snapshot's header and chain",
 		Long: `info shows a snapshot's header and the files of its chain: the snapshot, its base, the base of that, down to a
-whole one. Where a base is missing it shows what the file alone says, and ends with an error.`,
+whole one. If a base is missing, it shows the file alone and ends with an error.`,
 		Example: "  mmsb snapshot info state.mmsb",
 		Args:    takes("a FILE", 1, 1)}
 	asJSON, exact := jsonFlag(c), bytesFlag(c)
@@ -329,9 +331,9 @@ func (r *run) infoText(chain []snapshot.Info, show sizes) error {
 
 func (r *run) snapshotVerify() *cobra.Command {
 	c := &cobra.Command{Use: "verify FILE...", Short: "verify every byte of snapshots",
-		Long: `verify reads snapshots with all their bases and compares every checksum and everything else that the format
-promises. It tells of the first damage in each: the file, the page, the offset. It goes on with the next file then, and ends
-with exit code 1 where one is damaged, else with 3 where one cannot be read.`,
+		Long: `verify reads snapshots with all their bases and checks every checksum and everything else that the format
+requires. It reports the first damage in each: the file, the page, the offset. Then it continues with the next file. The exit
+code is 1 if a file is damaged, else 3 if one cannot be read.`,
 		Example: "  mmsb snapshot verify backups/*.mmsb",
 		Args:    takes("FILEs", 1, math.MaxInt)}
 	asJSON, exact := jsonFlag(c), bytesFlag(c)
@@ -428,7 +430,7 @@ func output(c *cobra.Command, usage string) *string {
 func (r *run) snapshotExtract() *cobra.Command {
 	c := &cobra.Command{Use: "extract FILE ID [-o OUT]", Short: "extract the bytes of a page",
 		Long: `extract writes the bytes of a page, verified, to a file, which appears whole or not at all, or to the standard
-output, where they do not go to a terminal unless they must.`,
+output. They go to a terminal only with --force.`,
 		Example: "  mmsb snapshot extract state.mmsb 7 -o page7\n  mmsb snapshot extract state.mmsb 0x2a | sha256sum",
 		Args:    takes("a FILE and an ID", 2, 2)}
 	out := output(c, "`FILE` to write; - is the standard output")
@@ -537,7 +539,7 @@ func (r *run) writeFile(path string, fill func(w *sinkWriter) error) error {
 func (r *run) snapshotCompact() *cobra.Command {
 	c := &cobra.Command{Use: "compact FILE -o OUT", Short: "merge a snapshot and its bases into one file",
 		Long: `compact writes the state that a snapshot and its bases give together into one file of version 3, with an id of
-its own. The file appears whole or not at all; it may take the place of FILE, but not of a base. What is compressed stays so.`,
+its own. The file appears whole or not at all; it may replace FILE, but not a base. Compressed pages stay compressed.`,
 		Example: "  mmsb snapshot compact monday.mmsb -o whole.mmsb\n  mmsb snapshot compact original.mmsbsnap -o new.mmsb",
 		Args:    takes("a FILE", 1, 1)}
 	out := output(c, "`FILE` to write")

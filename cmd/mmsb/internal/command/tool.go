@@ -31,8 +31,8 @@ const (
 )
 
 // ExitCodes says what the exit codes mean, to people.
-const ExitCodes = `0: good. 1: damaged, or different. 2: not used as it is meant to be. 3: what was asked for is not
-there, or cannot be read or written. 128 and a signal's number: ended by it, 130 by Ctrl-C; no file is left half-written.`
+const ExitCodes = `0: good. 1: damaged, or different. 2: wrong usage. 3: a file or page does not exist, or
+cannot be read or written. 128 plus the number of the signal that ended it, 130 by Ctrl-C; no file is left half-written.`
 
 // Tool is what a run of the program works with.
 type Tool struct {
@@ -72,8 +72,8 @@ func (r *run) root() *cobra.Command {
 		Use:   "mmsb",
 		Short: "inspect, verify and convert snapshots and journals of libmmsb",
 		Long: `mmsb shows the snapshots and journals that programs with libmmsb write, checks every byte of them, compares
-them, takes pages out of them and makes new snapshots of them. It reads snapshots of version 3 and of version 2, and changes
-no file that it reads. It also lists the devices that libmmsb can use.
+them, extracts pages and makes new snapshots of them. It reads snapshots of versions 3 and 2, and never changes a file that
+it reads. It also lists the devices that libmmsb can use.
 
 Sizes are shown in powers of 1024 and times in UTC. Page ids are given in decimal, or in hexadecimal with 0x.
 
@@ -129,8 +129,8 @@ func (r *run) completion() *cobra.Command {
 		"zsh":  func(root *cobra.Command) error { return root.GenZshCompletion(r.out) },
 	}
 	return &cobra.Command{Use: "completion bash | fish | zsh", Short: "print a completion script for a shell",
-		Long: `completion prints a script for a shell, which then completes commands, flags and files on the key Tab. An
-installed mmsb has installed it.`,
+		Long: `completion prints a script for a shell, which then completes commands, flags and files on the key Tab. The
+installation of mmsb includes it.`,
 		Example:   "  source <(mmsb completion bash)\n  mmsb completion fish | source",
 		ValidArgs: slices.Sorted(maps.Keys(shells)),
 		Args:      takes("the name of a shell", 1, 1),

@@ -1,3 +1,5 @@
+// The bytes of a page, or its mask, of which only changed chunks are in memory.
+
 package replay
 
 import "libmmsb/core/snapshot"

@@ -1,3 +1,5 @@
+// The runs of bytes that a record writes, whatever its form.
+
 package replay
 
 import (

@@ -1,3 +1,5 @@
+// Dependencies between pages, in the order in which they were added.
+
 package replay
 
 import "slices"

@@ -1,3 +1,5 @@
+// A replay from a journal and a snapshot to a new snapshot.
+
 package replay
 
 import (

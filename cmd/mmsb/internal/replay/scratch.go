@@ -1,3 +1,5 @@
+// The unnamed temporary file between a replay and its compaction.
+
 package replay
 
 import (

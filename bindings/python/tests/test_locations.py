@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import RunPython
 
-PLACES = ["cpu", "gpu", "unified", "pinned", "disk"]
+LOCATIONS = ["cpu", "gpu", "unified", "pinned", "disk"]
 
 
 @pytest.fixture
@@ -23,11 +23,11 @@ def devices() -> Iterator[mmsb.Context]:
             yield ctx
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_pages_work_in_every_place(devices: mmsb.Context, place: str) -> None:
-    page = devices.create_page(10_000, location=place)
-    assert page.location == place and page.device == 0
-    assert page.info().simulated == (place not in ("cpu", "disk"))
+@pytest.mark.parametrize("location", LOCATIONS)
+def test_pages_work_in_every_location(devices: mmsb.Context, location: str) -> None:
+    page = devices.create_page(10_000, location=location)
+    assert page.location == location and page.device == 0
+    assert page.info().simulated == (location not in ("cpu", "disk"))
     assert page.read(0, 10_000) == bytes(10_000)
     content = bytearray(np.random.default_rng(1).bytes(10_000))
     page.write(0, content)
@@ -38,17 +38,17 @@ def test_pages_work_in_every_place(devices: mmsb.Context, place: str) -> None:
     assert page.read(0, 10_000) == bytes(content) and page.epoch == 2
     assert int(page.mask.sum()) == 10
     clone = page.clone()
-    assert clone.location == place and clone.read(0, 10_000) == bytes(content)
+    assert clone.location == location and clone.read(0, 10_000) == bytes(content)
     clone.resize(101)
     assert clone.read(0, 101) == bytes(content[:101])
     devices.apply_many([(page, mmsb.Delta.runs([(0, b"x")])), (page, mmsb.Delta.runs([(1, b"y")]))])
     assert page[0:2] == b"xy"
 
 
-@pytest.mark.parametrize("to", PLACES)
-@pytest.mark.parametrize("place", PLACES)
-def test_pages_move_from_everywhere_to_everywhere(devices: mmsb.Context, place: str, to: str) -> None:
-    page = devices.create_page(5000, location=place)
+@pytest.mark.parametrize("to", LOCATIONS)
+@pytest.mark.parametrize("location", LOCATIONS)
+def test_pages_move_from_everywhere_to_everywhere(devices: mmsb.Context, location: str, to: str) -> None:
+    page = devices.create_page(5000, location=location)
     content = np.random.default_rng(2).bytes(5000)
     page.write(0, content)
     page.migrate(to)
@@ -58,10 +58,10 @@ def test_pages_move_from_everywhere_to_everywhere(devices: mmsb.Context, place: 
     assert (page.location, page.device) == ("gpu", 1) and page.read(0, 5000) == content
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_views_are_of_memory_that_the_host_reaches(devices: mmsb.Context, place: str) -> None:
-    page = devices.create_page(4096, location=place)
-    if place == "gpu":
+@pytest.mark.parametrize("location", LOCATIONS)
+def test_views_are_of_memory_that_the_host_reaches(devices: mmsb.Context, location: str) -> None:
+    page = devices.create_page(4096, location=location)
+    if location == "gpu":
         with pytest.raises(mmsb.UnsupportedError):
             np.asarray(page)
         assert page.info().write_pins == 0 == page.info().read_pins
@@ -89,18 +89,18 @@ with mmsb.Context(simulate="always") as ctx, warnings.catch_warnings(record=True
     assert result.returncode == 0, result.stderr
 
 
-def test_snapshots_bring_pages_back_to_their_place(devices: mmsb.Context, tmp_path: Path) -> None:
+def test_snapshots_bring_pages_back_to_their_location(devices: mmsb.Context, tmp_path: Path) -> None:
     contents: dict[int, tuple[str, bytes]] = {}
-    for place in PLACES:
-        page = devices.create_page(300_000, location=place)
-        contents[page.id] = (place, np.random.default_rng(len(contents)).bytes(300_000))
+    for location in LOCATIONS:
+        page = devices.create_page(300_000, location=location)
+        contents[page.id] = (location, np.random.default_rng(len(contents)).bytes(300_000))
         page.write(0, contents[page.id][1])
     devices.save(tmp_path / "state.mmsb")
     for lazy in (False, True):
         with mmsb.Context.load(tmp_path / "state.mmsb", lazy=lazy, simulate="always") as again:
-            for number, (place, content) in contents.items():
+            for number, (location, content) in contents.items():
                 page = again.page(number)
-                assert page.location == place and page.read(0, 300_000) == content
+                assert page.location == location and page.read(0, 300_000) == content
     with mmsb.Context.load(tmp_path / "state.mmsb", simulate="off", fallback="host") as host:
         for number, (_, content) in contents.items():
             assert host.page(number).read(0, 300_000) == content
