@@ -171,12 +171,16 @@ fmt: $(STAMPS)/venv-check ## format Go, C and Python
 	@$(CHECK)/ruff format --quiet --no-cache --config tools/ruff.toml $(PYTHON_FILES)
 	@cd bindings/python && ../../$(CHECK)/ruff format --quiet --no-cache src tests hatch_build.py
 
+.PHONY: generate
+generate: $(STAMPS)/venv-check ## write anew what repeats include/mmsb.h: the bindings' tables, Go's constants, layouts, symbols
+	@$(CHECK)/python tools/generate_interface.py
+
 .PHONY: abi-check
 abi-check: lib $(STAMPS)/abigail ## exported symbols and types against abi/
 	@tools/abi.sh check
 
 .PHONY: abi-update
-abi-update: lib $(STAMPS)/abigail ## write abi/ anew from the built library
+abi-update: lib $(STAMPS)/abigail ## write the types in abi/ anew from the built library
 	@tools/abi.sh update
 
 # ---------------------------------------------------------------------------------------------------- tests ----
@@ -221,7 +225,7 @@ simulate: $(STAMPS)/tools ## the device runtime in all programs of two streams, 
 C_TESTS := $(patsubst tests/c/%,%,$(wildcard tests/c/*_test.c tests/c/*_test.cpp)) fuzz
 FUZZ := $(wildcard tests/c/fuzz/*.c)
 C_TEST_INPUTS := tests/check.h $(wildcard tests/c/*.h) include/mmsb.h build/test/libsecond.so
-C_TEST_FLAGS := $(C_FLAGS) -Itests/c -DMMSB_HEADER='"$(CURDIR)/include/mmsb.h"' -DSECOND_LIBRARY='"$(CURDIR)/build/test/libsecond.so"'
+C_TEST_FLAGS := $(C_FLAGS) -Itests/c -DSECOND_LIBRARY='"$(CURDIR)/build/test/libsecond.so"'
 compile_c = mkdir -p $(@D) && $(if $(filter %.cpp,$<),g++ -std=c++17,gcc -std=gnu11) $(C_TEST_FLAGS)
 hooked = $(if $(shell grep -l test_hooks.h $<),build/test,build)
 with_library = -L$(1) -lmmsb -ldl -lm -Wl,-rpath,$(CURDIR)/$(1)

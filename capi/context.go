@@ -139,10 +139,7 @@ func mmsbgo_context_dependency_order(context C.mmsb_context_t, to *C.mmsb_page_t
 
 // Tickets.
 
-// ticketKind is MMSB_KIND_TICKET.
-const ticketKind = 3
-
-var tickets = handle.New[*ticket.Ticket](ticketKind)
+var tickets = handle.New[*ticket.Ticket](C.MMSB_KIND_TICKET)
 
 func onTicket(h C.mmsb_ticket_t, call func(t *ticket.Ticket) error) C.mmsb_status_t {
 	t, err := tickets.Get(uint64(h))

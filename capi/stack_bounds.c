@@ -12,7 +12,7 @@
 extern int __real_pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes);
 int __wrap_pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes);
 
-uint64_t stack_bound_queries;
+uint64_t mmsb__stack_bound_queries;
 
 typedef struct bounds {
     void *address;
@@ -24,7 +24,7 @@ static _Thread_local bounds_t bounds;
 
 int __wrap_pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes) {
     if (!pthread_equal(thread, pthread_self()) || !bounds.known) {
-        __atomic_add_fetch(&stack_bound_queries, 1, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&mmsb__stack_bound_queries, 1, __ATOMIC_RELAXED);
         int error = __real_pthread_getattr_np(thread, attributes);
         if (error == 0 && pthread_equal(thread, pthread_self()))
             bounds.known = pthread_attr_getstack(attributes, &bounds.address, &bounds.size) == 0;

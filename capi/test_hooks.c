@@ -21,7 +21,7 @@ mmsb_status_t mmsb_test_panic(void) {
 }
 
 uint64_t mmsb_test_stack_bound_queries(void) {
-    return __atomic_load_n(&stack_bound_queries, __ATOMIC_RELAXED);
+    return __atomic_load_n(&mmsb__stack_bound_queries, __ATOMIC_RELAXED);
 }
 
 mmsb_status_t mmsb_test_page_generation(mmsb_page_t page, uint32_t generation, mmsb_page_t *moved) {

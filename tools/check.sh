@@ -65,11 +65,14 @@ python_lint() {
         (cd bindings/python && ../../"$check/ruff" "$@" --quiet --no-cache src tests hatch_build.py)
 }
 
+# The package's own settings for the package; of the tools, those that are typed.
 python_types() {
-    (cd bindings/python && ../../"$check/mypy" --strict --no-error-summary --cache-dir ../../build/mypy \
+    "$check/mypy" --strict --no-error-summary --cache-dir build/mypy tools/generate_interface.py tools/c_header.py &&
+        (cd bindings/python && ../../"$check/mypy" --strict --no-error-summary --cache-dir ../../build/mypy \
         --python-executable ../../build/venv/bin/python)
 }
 
+step "generated files follow mmsb.h" "$check/python" tools/generate_interface.py --check
 step "shell scripts parse" shell_syntax
 step "header alone as C99" header_alone gcc -x c -std=c99
 step "header alone as C11" header_alone gcc -x c -std=c11

@@ -10,19 +10,21 @@ import (
 	"math/bits"
 	"unicode/utf8"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/status"
 )
 
-// Kind says how a form names the bytes it addresses: the MMSB_DELTA_* of mmsb.h.
+// Kind says how a form names the bytes it addresses.
 type Kind int32
 
 // The kinds of forms.
 const (
-	DenseBytes Kind = 1 // Mask: a byte per byte of the page, 0 or not; payload as long
-	DenseBits  Kind = 2 // Mask: bit i%8 of byte i/8; payload of MaskLength bytes
-	SparseBits Kind = 3 // the same mask; payload: only the changed bytes, in order
-	Indexed    Kind = 4 // Offsets or Offsets32 in any order, of equal ones the last wins; payload of Count bytes
-	Runs       Kind = 5 // Runs in any order, later wins; payload: the sum of their lengths
+	DenseBytes Kind = abi.DeltaDenseBytes // Mask: a byte per byte of the page, 0 or not; payload as long
+	DenseBits  Kind = abi.DeltaDenseBits  // Mask: bit i%8 of byte i/8; payload of MaskLength bytes
+	SparseBits Kind = abi.DeltaSparseBits // the same mask; payload: only the changed bytes, in order
+	// Offsets or Offsets32 in any order, of equal ones the last wins; payload of Count bytes
+	Indexed Kind = abi.DeltaIndexed
+	Runs    Kind = abi.DeltaRuns // Runs in any order, later wins; payload: the sum of their lengths
 )
 
 // Run is a range of bytes of a page, an mmsb_run_t.

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/status"
 )
 
@@ -93,12 +94,12 @@ const (
 
 // The forms of a Delta record: the kinds of mmsb_delta_t, and one more.
 const (
-	DenseBytes = 1 + iota
-	DenseBits
-	SparseBits
-	Indexed
-	Runs
-	Indexed32
+	DenseBytes = abi.DeltaDenseBytes
+	DenseBits  = abi.DeltaDenseBits
+	SparseBits = abi.DeltaSparseBits
+	Indexed    = abi.DeltaIndexed
+	Runs       = abi.DeltaRuns
+	Indexed32  = 6
 )
 
 // segment is what a segment's header says.

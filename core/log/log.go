@@ -17,19 +17,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/status"
 )
 
-// Levels, as MMSB_LOG_* in mmsb.h.
+// The levels.
 const (
-	Off     = 0
-	Error   = 1
-	Warning = 2
-	Info    = 3
-	Debug   = 4
+	Off     = abi.LogOff
+	Error   = abi.LogError
+	Warning = abi.LogWarning
+	Info    = abi.LogInfo
+	Debug   = abi.LogDebug
 )
-
-var levelNames = [...]string{"off", "error", "warning", "info", "debug"}
 
 const (
 	ringBytes = 256 << 10
@@ -100,7 +99,7 @@ func (l *logger) configureFromEnvironment(value string, stderr int) error {
 	if value == "" {
 		return nil
 	}
-	for level, name := range levelNames {
+	for level, name := range abi.LogNames {
 		if value != name {
 			continue
 		}
@@ -114,7 +113,7 @@ func (l *logger) configureFromEnvironment(value string, stderr int) error {
 		l.level.Store(int32(level))
 		return nil
 	}
-	return status.Errorf(status.InvalidArgument, "MMSB_LOG is %q, not one of %s", value, strings.Join(levelNames[:], ", "))
+	return status.Errorf(status.InvalidArgument, "MMSB_LOG is %q, not one of %s", value, strings.Join(abi.LogNames[:], ", "))
 }
 
 func (l *logger) write(level int, text string) {
@@ -142,7 +141,7 @@ func format(now time.Time, level int, text string) []byte {
 	line := make([]byte, 0, 64+len(text))
 	line = now.AppendFormat(line, time.RFC3339Nano)
 	line = append(line, ' ')
-	line = append(line, levelNames[level]...)
+	line = append(line, abi.LogNames[level]...)
 	line = append(line, ' ')
 	line = append(line, escapes.Replace(text)...)
 	if len(line) >= lineBytes {

@@ -5,6 +5,7 @@ package snapshot
 import (
 	"encoding/binary"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/metadata"
 	"libmmsb/core/status"
@@ -15,8 +16,8 @@ import (
 const (
 	originalHeader  = 24
 	originalPage    = 28 // up to the metadata
-	lastOriginal    = 2  // location: unified
-	originalVersion = 1  // that pages get, which had none
+	lastOriginal    = abi.LocationUnified
+	originalVersion = 1 // that pages get, which had none
 )
 
 // openOriginal reads over a file of version 2 and makes the tables that it does not have: segments that cover ranges of

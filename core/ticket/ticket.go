@@ -16,12 +16,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/safego"
 	"libmmsb/core/status"
 )
 
-// Forever is the timeout that never ends, MMSB_WAIT_FOREVER.
-const Forever uint64 = math.MaxUint64
+// Forever is the timeout that never ends.
+const Forever = abi.WaitForever
 
 // Ticket stands for a piece of work that was started. All its methods may be called at the same time.
 type Ticket struct {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/status"
 	"libmmsb/gpu/cuda"
 	"libmmsb/gpu/driver"
@@ -14,14 +15,14 @@ import (
 	"libmmsb/gpu/sim"
 )
 
-// Simulate says when simulated devices serve: the MMSB_SIMULATE_* of mmsb.h.
+// Simulate says when simulated devices serve.
 type Simulate int32
 
 // The values of Simulate.
 const (
-	Off Simulate = iota
-	IfNoGPU
-	Always
+	Off     Simulate = abi.SimulateOff
+	IfNoGPU Simulate = abi.SimulateIfNoGPU
+	Always  Simulate = abi.SimulateAlways
 )
 
 // Options are what a context says of its devices.

@@ -5,17 +5,12 @@ package devices
 import (
 	"sync"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/handle"
 	"libmmsb/core/log"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/runtime"
-)
-
-// Kinds of handles, those of mmsb.h.
-const (
-	KindRuntime     = 11
-	KindReservation = 12
 )
 
 // RuntimeOptions are what a program says of a runtime of its own. The zero value is a runtime without limits and diagnostics.
@@ -116,8 +111,8 @@ type runtimes struct {
 }
 
 var (
-	handles      = handle.New[*Runtime](KindRuntime)
-	reservations = handle.New[*Reservation](KindReservation)
+	handles      = handle.New[*Runtime](abi.KindRuntime)
+	reservations = handle.New[*Reservation](abi.KindReservation)
 )
 
 // LiveRuntimes and LiveReservations are how many there are that have a handle.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -76,7 +77,7 @@ func (t *blockTable) take(s *Stream) (*block, uint64, error) {
 	index := q.slots[last]
 	q.slots = q.slots[:last]
 	b := t.at(index)
-	return b, KindBlock<<60 | uint64(b.generation+1)<<28 | uint64(index), nil
+	return b, abi.KindBlock<<60 | uint64(b.generation+1)<<28 | uint64(index), nil
 }
 
 func (t *blockTable) fill(q *freeQueue) error {
@@ -112,7 +113,7 @@ func (t *blockTable) at(index uint32) *block {
 // find is the record of a handle, which may be stale: locked tells.
 func (t *blockTable) find(handle uint64) (*block, error) {
 	index := uint32(handle & indexMask)
-	if handle>>60 != KindBlock || index == 0 {
+	if handle>>60 != abi.KindBlock || index == 0 {
 		return nil, status.Errorf(status.InvalidHandle, "0x%016x is not a block", handle)
 	}
 	chunk := t.chunks[index>>blockChunkBits].Load()
@@ -158,7 +159,7 @@ func (t *blockTable) each(yield func(b *block, handle uint64)) {
 }
 
 func (b *block) handle() uint64 {
-	return KindBlock<<60 | uint64(b.generation)<<28 | uint64(b.index)
+	return abi.KindBlock<<60 | uint64(b.generation)<<28 | uint64(b.index)
 }
 
 // begin makes the record that of a live block.

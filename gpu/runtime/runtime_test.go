@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/sim"
@@ -52,7 +53,7 @@ func TestWhatIsNoBlock(t *testing.T) {
 	handle, _, err := w.allocate(0, 1)
 	require.NoError(t, err)
 	for _, bad := range []uint64{0, 1, handle ^ 1<<62, handle + 1<<28, handle &^ (uint64(lastGeneration) << 28),
-		KindBlock<<60 | 1<<28 | indexMask, w.handles[0]} {
+		abi.KindBlock<<60 | 1<<28 | indexMask, w.handles[0]} {
 		_, err := Free(bad, nil)
 		requireCode(t, status.InvalidHandle, err)
 		_, _, err = BeginUse(w.streams[0], Use{bad, Read})
@@ -64,7 +65,7 @@ func TestWhatIsNoBlock(t *testing.T) {
 	requireCode(t, status.InvalidArgument, err)
 	_, _, err = BeginUse(w.streams[0], Use{handle, 4})
 	requireCode(t, status.InvalidArgument, err)
-	for _, bad := range []uint64{0, handle, KindUse << 60, KindUse<<60 | 9<<28 | 1<<20} {
+	for _, bad := range []uint64{0, handle, abi.KindUse << 60, abi.KindUse<<60 | 9<<28 | 1<<20} {
 		requireCode(t, status.InvalidHandle, EndUse(bad))
 		requireCode(t, status.InvalidHandle, AbortUse(bad))
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/handle"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
@@ -65,14 +66,7 @@ type streamTable struct {
 }
 
 // streams finds every leased stream of the process by its handle.
-var streams = handle.New[*lease](KindStream)
-
-// Kinds of handles, those of mmsb.h.
-const (
-	KindStream = 7
-	KindBlock  = 8
-	KindUse    = 9
-)
+var streams = handle.New[*lease](abi.KindStream)
 
 // lease is the use of a stream by a program.
 type lease struct {

@@ -5,6 +5,7 @@ package runtime
 import (
 	"sync"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/status"
 )
 
@@ -66,7 +67,7 @@ func (t *useTable) take(s *Stream, state uint8) (*useRecord, uint64, error) {
 	u.generation++
 	u.state, u.stream, u.uses, u.failed, u.permissive = state, s, u.uses[:0], nil, false
 	u.mutex.Unlock()
-	return u, KindUse<<60 | uint64(u.generation)<<28 | uint64(u.index), nil
+	return u, abi.KindUse<<60 | uint64(u.generation)<<28 | uint64(u.index), nil
 }
 
 func (t *useTable) give(u *useRecord) {
@@ -83,7 +84,7 @@ func (t *useTable) locked(handle uint64) (*useRecord, error) {
 	index, generation := handle&indexMask, uint32(handle>>28)
 	t.mutex.Lock()
 	var u *useRecord
-	if handle>>60 == KindUse && index != 0 && index < uint64(len(t.slots)) {
+	if handle>>60 == abi.KindUse && index != 0 && index < uint64(len(t.slots)) {
 		u = t.slots[index]
 	}
 	t.mutex.Unlock()

@@ -1,5 +1,6 @@
 /* Errors: the last one of each thread, its detail and copy, the names of codes; what the library says about itself. */
 #include "library.h"
+#include "interface.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -141,47 +142,13 @@ static void long_texts_are_cut_at_a_character(void) {
 }
 
 static void codes_have_names(void) {
-    static const struct {
-        mmsb_status_t code;
-        const char *name;
-    } codes[] = {
-        {MMSB_OK, "MMSB_OK"},
-        {MMSB_E_INVALID_ARGUMENT, "MMSB_E_INVALID_ARGUMENT"},
-        {MMSB_E_INVALID_HANDLE, "MMSB_E_INVALID_HANDLE"},
-        {MMSB_E_STALE_HANDLE, "MMSB_E_STALE_HANDLE"},
-        {MMSB_E_INVALID_SIZE, "MMSB_E_INVALID_SIZE"},
-        {MMSB_E_OUT_OF_RANGE, "MMSB_E_OUT_OF_RANGE"},
-        {MMSB_E_INVALID_STATE, "MMSB_E_INVALID_STATE"},
-        {MMSB_E_STRUCT_VERSION, "MMSB_E_STRUCT_VERSION"},
-        {MMSB_E_MISMATCH, "MMSB_E_MISMATCH"},
-        {MMSB_E_EPOCH, "MMSB_E_EPOCH"},
-        {MMSB_E_NOT_FOUND, "MMSB_E_NOT_FOUND"},
-        {MMSB_E_ALREADY_EXISTS, "MMSB_E_ALREADY_EXISTS"},
-        {MMSB_E_BUSY, "MMSB_E_BUSY"},
-        {MMSB_E_WOULD_BLOCK, "MMSB_E_WOULD_BLOCK"},
-        {MMSB_E_TIMEOUT, "MMSB_E_TIMEOUT"},
-        {MMSB_E_CANCELLED, "MMSB_E_CANCELLED"},
-        {MMSB_E_OUT_OF_MEMORY, "MMSB_E_OUT_OF_MEMORY"},
-        {MMSB_E_LIMIT, "MMSB_E_LIMIT"},
-        {MMSB_E_NO_SPACE, "MMSB_E_NO_SPACE"},
-        {MMSB_E_UNSUPPORTED, "MMSB_E_UNSUPPORTED"},
-        {MMSB_E_NO_DEVICE, "MMSB_E_NO_DEVICE"},
-        {MMSB_E_DEVICE, "MMSB_E_DEVICE"},
-        {MMSB_E_DEVICE_LOST, "MMSB_E_DEVICE_LOST"},
-        {MMSB_E_FORKED, "MMSB_E_FORKED"},
-        {MMSB_E_IO, "MMSB_E_IO"},
-        {MMSB_E_CORRUPT, "MMSB_E_CORRUPT"},
-        {MMSB_E_FORMAT, "MMSB_E_FORMAT"},
-        {MMSB_E_PEER, "MMSB_E_PEER"},
-        {MMSB_E_INTERNAL, "MMSB_E_INTERNAL"},
-        {MMSB_E_POISONED, "MMSB_E_POISONED"},
-    };
-    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
-        const char *text = mmsb_strerror(codes[i].code);
-        size_t length = strlen(codes[i].name);
-        CHECK(strncmp(text, codes[i].name, length) == 0 && !isalnum((unsigned char)text[length]) && text[length] != '_');
+    for (size_t i = 0; i < sizeof interface_codes / sizeof interface_codes[0]; i++) {
+        const struct interface_code *known = &interface_codes[i];
+        const char *text = mmsb_strerror(known->code);
+        size_t length = strlen(known->name);
+        CHECK(strncmp(text, known->name, length) == 0 && !isalnum((unsigned char)text[length]) && text[length] != '_');
         CHECK(strchr(text, '\n') == NULL);
-        CHECK(text == mmsb_strerror(codes[i].code)); /* static */
+        CHECK(text == mmsb_strerror(known->code)); /* static */
     }
     static const mmsb_status_t none[] = {-1, 1, 9, 19, 92, 1000, INT32_MIN, INT32_MAX};
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {

@@ -1,38 +1,20 @@
 /* Bad handles: every function that takes one, with zero, another kind, a value never given out, and one that was destroyed. */
 #include "calls.h"
+#include "interface.h"
 
-#include <ctype.h>
-
-/* The list of calls must name every function of the header that returns a status. */
+/* The list of calls must name every function of the header that returns a status, but the getter of one. */
 static void the_list_of_calls_is_whole(void) {
-    FILE *header = fopen(MMSB_HEADER, "r");
-    REQUIRE(header != NULL);
-    char line[512];
-    size_t found = 0;
-    while (fgets(line, sizeof line, header) != NULL) {
-        const char *start = strstr(line, "MMSB_API mmsb_status_t mmsb_");
-        if (start != line) {
-            continue;
-        }
-        const char *name = line + strlen("MMSB_API mmsb_status_t ");
-        if (strncmp(name, "mmsb_last_error_code(", strlen("mmsb_last_error_code(")) == 0) {
-            continue; /* a getter of a status, not a call that has one */
-        }
-        size_t length = 0;
-        while (isalnum((unsigned char)name[length]) || name[length] == '_') {
-            length++;
-        }
-        int listed = 0;
-        for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
-            listed |= strlen(every_call[i].name) == length && strncmp(every_call[i].name, name, length) == 0;
+    size_t count = sizeof interface_calls / sizeof interface_calls[0];
+    for (size_t i = 0; i < count; i++) {
+        int listed = strcmp(interface_calls[i], "mmsb_last_error_code") == 0;
+        for (size_t j = 0; j < EVERY_CALL_COUNT; j++) {
+            listed |= strcmp(every_call[j].name, interface_calls[i]) == 0;
         }
         if (!listed) {
-            check_fail(__FILE__, __LINE__, "%.*s is not in calls.h", (int)length, name);
+            check_fail(__FILE__, __LINE__, "%s is not in calls.h", interface_calls[i]);
         }
-        found++;
     }
-    fclose(header);
-    CHECK_EQUAL(found, EVERY_CALL_COUNT);
+    CHECK_EQUAL(count - 1, EVERY_CALL_COUNT);
 }
 
 static void check_call(const call_t *call, const char *what, uint64_t handle, mmsb_status_t expected) {

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
-from dataclasses import dataclass
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
 
-
-@dataclass(frozen=True)
-class Function:
-    name: str
-    comment: str
+import c_header  # noqa: E402
+import generate_interface  # noqa: E402
 
 
 def tree_files() -> list[Path]:
@@ -26,12 +23,6 @@ def tree_files() -> list[Path]:
     ).stdout  # fmt: skip
     paths = (ROOT / name for name in listing.split("\0") if name)
     return sorted(path for path in paths if path.is_file())
-
-
-def parse_header(text: str) -> list[Function]:
-    """Each exported function with the comment that stands directly above it."""
-    pattern = re.compile(r"((?:/\*(?:(?!\*/).)*\*/\n)?)MMSB_API [^;(]*?\b(mmsb_\w+)\(", re.DOTALL)
-    return [Function(name, comment) for comment, name in pattern.findall(text)]
 
 
 @pytest.fixture(scope="session")
@@ -45,5 +36,5 @@ def files() -> list[Path]:
 
 
 @pytest.fixture(scope="session")
-def functions() -> list[Function]:
-    return parse_header((ROOT / "include/mmsb.h").read_text(encoding="utf-8"))
+def functions() -> tuple[c_header.Function, ...]:
+    return c_header.read(generate_interface.HEADER, generate_interface.NOT_CONSTANTS).functions

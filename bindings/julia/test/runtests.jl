@@ -6,7 +6,7 @@ using Test
 using Test: DefaultTestSet
 
 const TEST_FILES = (
-    "loading.jl", "header.jl", "names.jl", "states.jl", "pages.jl", "metadata.jl", "deltas.jl", "dependencies.jl",
+    "loading.jl", "abi.jl", "names.jl", "states.jl", "pages.jl", "metadata.jl", "deltas.jl", "dependencies.jl",
     "allocator.jl", "statistics.jl", "devicesync.jl", "tickets.jl", "threads.jl", "snapshots.jl", "journal.jl", "devices.jl",
     "garbage.jl",
 )

@@ -11,7 +11,8 @@ from pathlib import Path
 import mmsb
 import pytest
 from mmsb import ticket
-from mmsb._ffi import KINDS, find_library
+from mmsb._abi import KIND
+from mmsb._ffi import find_library
 
 # Seconds for what must come. Only what hangs is ended by it: a loaded machine stops a program for seconds.
 PATIENCE = 600
@@ -24,7 +25,7 @@ RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 def live_objects() -> dict[str, int]:
     gc.collect()
     ticket.sweep()
-    return {kind: mmsb.debug_live_objects(kind) for kind in KINDS}
+    return {kind: mmsb.debug_live_objects(kind) for kind in KIND}
 
 
 # What has leaked stays: the tests after it do not wait for it again.

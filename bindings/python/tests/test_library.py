@@ -151,7 +151,7 @@ def test_where_the_library_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert _ffi.find_library() == str(packaged)
     named = tmp_path / "named.so"
     monkeypatch.setenv("MMSB_LIBRARY", str(named))
-    with pytest.raises(ImportError, match=r"MMSB_LIBRARY names .*named\.so"):
+    with pytest.raises(ImportError, match=r"MMSB_LIBRARY is .*named\.so"):
         _ffi.find_library()
     named.touch()
     monkeypatch.chdir(tmp_path)
@@ -184,15 +184,15 @@ except ImportError as error:
 def test_a_library_of_another_release_is_refused(run_python: RunPython) -> None:
     program = """
 import ctypes, mmsb
-from mmsb import _ffi
+from mmsb import _abi
 CHANGE
 try:
     mmsb.Context()
 except ImportError as error:
     print(error)
 """
-    assert "ABI 0" in good(run_python(program.replace("CHANGE", "_ffi.ABI_VERSION = 5")))
-    change = "_ffi.STRUCTS[11] = type('Run', (ctypes.Structure,), {'_fields_': [('offset', ctypes.c_uint64)]})"
+    assert "ABI 0" in good(run_python(program.replace("CHANGE", "_abi.ABI_VERSION = 5")))
+    change = "_abi.STRUCTS[11] = type('Run', (ctypes.Structure,), {'_fields_': [('offset', ctypes.c_uint64)]})"
     assert "16 bytes" in good(run_python(program.replace("CHANGE", change)))
 
 
@@ -263,7 +263,7 @@ if __name__ == "__main__":
 def test_a_fork_while_another_thread_loads(run_python: RunPython) -> None:
     program = """
 import os, threading, mmsb
-from mmsb import _ffi
+from mmsb import _abi, _ffi
 inside, go_on = threading.Event(), threading.Event()
 verify = _ffi._verify
 def slow(*arguments):

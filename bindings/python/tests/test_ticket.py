@@ -10,7 +10,8 @@ import mmsb
 import pytest
 from conftest import PATIENCE
 from mmsb import ticket as ticket_module
-from mmsb._ffi import E_TIMEOUT, lib
+from mmsb._abi import E_TIMEOUT
+from mmsb._ffi import lib
 
 
 def test_a_ticket_has_a_result(ctx: mmsb.Context) -> None:

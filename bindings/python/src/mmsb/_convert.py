@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from ctypes import c_char_p, c_int, c_size_t, c_ssize_t, c_void_p, py_object
 from typing import TYPE_CHECKING, Any, SupportsIndex, Union, cast
 
-from . import _ffi
+from . import _abi
 from ._errors import InvalidArgumentError, MMSBError, OutOfMemoryError, OutOfRangeError
 
 if TYPE_CHECKING:
@@ -187,10 +187,10 @@ def c_text(text: str, what: str) -> bytes:
 def nanoseconds(timeout: float | None) -> int:
     """A timeout in seconds as the library's nanoseconds; None waits without limit."""
     if timeout is None:
-        return _ffi.WAIT_FOREVER
+        return _abi.WAIT_FOREVER
     if not timeout >= 0:
         raise InvalidArgumentError(f"timeout is {timeout}; the minimum is 0 seconds")
-    return int(min(timeout * 1e9, _ffi.WAIT_FOREVER // 2))
+    return int(min(timeout * 1e9, _abi.WAIT_FOREVER // 2))
 
 
 def fetch(call: Callable[[bytes, int, Any], int], item: int = 1, capacity: int = 256) -> tuple[int, bytes]:
@@ -202,6 +202,6 @@ def fetch(call: Callable[[bytes, int, Any], int], item: int = 1, capacity: int =
     while True:
         data = new_bytes(capacity * item)
         status = call(data, capacity, ctypes.byref(count))
-        if status != _ffi.E_OUT_OF_RANGE or count.value <= capacity:
-            return status, data[: count.value * item] if status == _ffi.OK else b""
+        if status != _abi.E_OUT_OF_RANGE or count.value <= capacity:
+            return status, data[: count.value * item] if status == _abi.OK else b""
         capacity = count.value

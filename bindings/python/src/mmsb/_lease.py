@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from . import _ffi
+from . import _abi
 from ._ffi import lib
 
 
@@ -69,7 +69,7 @@ def _release(token: int, _memory: int, _size: int) -> None:
     _released.append(_held.pop(token, None))
 
 
-release_adopted = _ffi.ReleaseFunction(_release)
+release_adopted = _abi.ReleaseFunction(_release)
 ctypes.PyDLL(None).Py_IncRef(ctypes.py_object(release_adopted))
 
 

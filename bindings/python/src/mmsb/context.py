@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex, Union, cast
 
-from . import _ffi
+from . import _abi, _ffi
 from ._convert import (
     Buffer,
     BytesLike,
@@ -108,7 +108,7 @@ class Context:
         disk_path: str | PathLike[str] | None = None,
         huge_pages: bool | None = None,
     ) -> None:
-        raw = _ffi.ContextOptions()
+        raw = _abi.ContextOptions()
         lib.mmsb_context_options_init(raw)
         # disk_path points into this text until the context is created.
         text = None if options is None else c_text(options, "options")
@@ -119,13 +119,13 @@ class Context:
         if default_device is not None:
             raw.default_device = signed(default_device, "default_device")
         if simulate is not None:
-            raw.simulate = value_of(_ffi.SIMULATE, simulate, "simulate")
+            raw.simulate = value_of(_ffi.SIMULATIONS, simulate, "simulate")
         if simulated_devices is not None:
             raw.simulated_devices = signed(simulated_devices, "simulated_devices")
         if simulated_memory is not None:
             raw.simulated_memory = unsigned(simulated_memory, "simulated_memory")
         if fallback is not None:
-            raw.fallback = value_of(_ffi.FALLBACK, fallback, "fallback")
+            raw.fallback = value_of(_abi.FALLBACK, fallback, "fallback")
         if memory_limit is not None:
             raw.memory_limit = unsigned(memory_limit, "memory_limit")
         if disk_path is not None:
@@ -260,7 +260,7 @@ class Context:
         The page keeps the object and its buffer until the page ends or is migrated.
         """
         buffer = Buffer(memory, writable=not read_only)
-        options = _ffi.AdoptOptions()
+        options = _abi.AdoptOptions()
         lib.mmsb_adopt_options_init(options)
         options.read_only = int(bool(read_only))
         options.id = unsigned(id, "id")
@@ -293,7 +293,7 @@ class Context:
         """The page with an id, or None."""
         page = ctypes.c_uint64()
         status = lib.mmsb_page_lookup(self.handle, unsigned(id, "id"), page)
-        if status == _ffi.E_NOT_FOUND:
+        if status == _abi.E_NOT_FOUND:
             return None
         self._check(status)
         return Page(self, page.value)
@@ -335,9 +335,9 @@ class Context:
     def info_many(self, pages: Pages) -> list[PageInfo]:
         """The properties of many pages."""
         batch = Batch(self, pages)
-        infos = (_ffi.PageInfo * batch.count)()
+        infos = (_abi.PageInfo * batch.count)()
         for info in infos:
-            info.struct_size = ctypes.sizeof(_ffi.PageInfo)
+            info.struct_size = ctypes.sizeof(_abi.PageInfo)
         batch.check(lib.mmsb_page_info_many(batch.address, batch.count, infos, batch.bad))
         return [page_info(info) for info in infos]
 
@@ -347,7 +347,7 @@ class Context:
         """Applies each delta to its page, in this order, all or none. A page may appear more than once."""
         pairs = list(changes)
         batch = Batch(self, [page for page, _ in pairs])
-        deltas = (_ffi.Delta * len(pairs))(*[struct_of(delta) for _, delta in pairs])
+        deltas = (_abi.Delta * len(pairs))(*[struct_of(delta) for _, delta in pairs])
         batch.check(lib.mmsb_page_apply_many(batch.address, deltas, batch.count, batch.bad))
 
     def apply_runs(self, pages: Pages, offsets: Numbers, payload: BytesOrNumbers, lengths: SupportsIndex | Numbers) -> None:
@@ -356,8 +356,8 @@ class Context:
         The fastest way to apply many small deltas. lengths: one number for all runs, or an array. NumPy arrays are not copied.
         """
         batch, targets, data = Batch(self, pages), words(offsets, "offsets"), readable(payload)
-        runs = _ffi.PageRuns(
-            struct_size=ctypes.sizeof(_ffi.PageRuns),
+        runs = _abi.PageRuns(
+            struct_size=ctypes.sizeof(_abi.PageRuns),
             count=batch.count,
             pages=batch.address,
             offsets=targets.address,
@@ -385,7 +385,7 @@ class Context:
         """Reads many ranges (page, offset, length) at one moment: no change happens between the reads."""
         table = list(ranges)
         batch = Batch(self, [page for page, _, _ in table])
-        records, total = (_ffi.PageRange * len(table))(), 0
+        records, total = (_abi.PageRange * len(table))(), 0
         for record, (page, offset, length) in zip(records, table):
             record.page = page.handle
             record.offset = unsigned(offset, "offset", OutOfRangeError)
@@ -412,7 +412,7 @@ class Context:
         """Writes many ranges (page, offset, bytes), in this order, all or none."""
         table = [(page, offset, readable(data)) for page, offset, data in ranges]
         batch = Batch(self, [page for page, _, _ in table])
-        records = (_ffi.PageRange * len(table))()
+        records = (_abi.PageRange * len(table))()
         for record, (page, offset, data) in zip(records, table):
             record.page = page.handle
             record.offset = unsigned(offset, "offset", OutOfRangeError)
@@ -552,7 +552,7 @@ class Context:
 
     def save_stats(self) -> SaveStats:
         """Counters of the context's saves."""
-        raw = _ffi.SaveStats(struct_size=ctypes.sizeof(_ffi.SaveStats))
+        raw = _abi.SaveStats(struct_size=ctypes.sizeof(_abi.SaveStats))
         self._check(lib.mmsb_context_save_stats(self.handle, raw))
         return SaveStats(**{name: getattr(raw, name) for name in SaveStats.__dataclass_fields__})
 
@@ -649,9 +649,9 @@ class Context:
         - segment_bytes: when a segment is longer, the journal begins a new one; None for the default, 256 MiB
         - keep: False removes, with each durable save, the segments that it makes unnecessary
         """
-        options = _ffi.JournalOptions()
+        options = _abi.JournalOptions()
         lib.mmsb_journal_options_init(options)
-        options.durability = value_of(_ffi.DURABILITY, durability, "durability")
+        options.durability = value_of(_abi.DURABILITY, durability, "durability")
         interval = unsigned(interval_ms, "interval_ms")
         if interval >= 2**32:
             raise InvalidArgumentError(f"interval_ms is {interval}; the maximum is {2**32 - 1}")
@@ -709,7 +709,7 @@ class Context:
 
     def stats(self) -> ContextStats:
         """The current counters of the context."""
-        raw = _ffi.ContextStats(struct_size=ctypes.sizeof(_ffi.ContextStats))
+        raw = _abi.ContextStats(struct_size=ctypes.sizeof(_abi.ContextStats))
         self._check(lib.mmsb_context_stats(self.handle, raw))
         return ContextStats(
             pages=raw.pages,
@@ -736,7 +736,7 @@ class Context:
     def _check(self, status: int) -> None:
         if status:
             error = failure(status)
-            raise ClosedError("the context is closed") if status == _ffi.E_STALE_HANDLE and self.closed else error
+            raise ClosedError("the context is closed") if status == _abi.E_STALE_HANDLE and self.closed else error
 
     def _check_load(self, status: int) -> None:
         drop_released()  # the adopted objects of the replaced pages
@@ -770,16 +770,16 @@ def _descriptor(file: File) -> int:
     return file.fileno()
 
 
-def _page_options(id: int, location: str | None, device: int, zeroed: bool, numa_node: int) -> _ffi.PageOptions | None:
+def _page_options(id: int, location: str | None, device: int, zeroed: bool, numa_node: int) -> _abi.PageOptions | None:
     """The options of a new page; None if all are the library's defaults."""
     if not id and location is None and not device and zeroed and numa_node == -1:
         return None
-    options = _ffi.PageOptions()
+    options = _abi.PageOptions()
     lib.mmsb_page_options_init(options)
     options.id = unsigned(id, "id")
     if location is not None:
         options.location = value_of(_ffi.LOCATIONS, location, "location")
     options.device = signed(device, "device")
     options.numa_node = signed(numa_node, "numa_node")
-    options.contents = _ffi.PAGE_ZEROED if zeroed else _ffi.PAGE_UNINITIALISED
+    options.contents = _abi.PAGE_ZEROED if zeroed else _abi.PAGE_UNINITIALISED
     return options

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from . import _ffi
+from . import _abi, _ffi
 from ._convert import (
     Buffer,
     BytesLike,
@@ -55,7 +55,7 @@ class Delta:
 
     __slots__ = ("__weakref__", "_buffers", "_struct")
 
-    _struct: _ffi.Delta
+    _struct: _abi.Delta
     _buffers: tuple[object, ...]
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class Delta:
     @classmethod
     def from_pages(cls, old: Page, new: Page) -> Delta:
         """The delta that turns the bytes of old into those of new, a page of the same size."""
-        result = ctypes.POINTER(_ffi.Delta)()
+        result = ctypes.POINTER(_abi.Delta)()
         status = lib.mmsb_delta_from_pages(old.handle, new.handle, ctypes.byref(result))
         if status:
             from .page import failure_of_two
@@ -146,14 +146,14 @@ class Delta:
 
     def merge(self, later: Delta) -> Delta:
         """This delta and then a later one of the same page, as one."""
-        result = ctypes.POINTER(_ffi.Delta)()
+        result = ctypes.POINTER(_abi.Delta)()
         check(lib.mmsb_delta_merge(self._struct, struct_of(later), ctypes.byref(result)))
         return _own(result)
 
     def convert(self, kind: str) -> Delta:
         """The same change as "dense_bytes", "dense_bits", "sparse_bits", "indexed" or "runs"."""
-        number = _ffi.value_of(_ffi.DELTA_KINDS, kind, "kind")
-        result = ctypes.POINTER(_ffi.Delta)()
+        number = _ffi.value_of(_abi.DELTA, kind, "kind")
+        result = ctypes.POINTER(_abi.Delta)()
         check(lib.mmsb_delta_convert(self._struct, number, ctypes.byref(result)))
         return _own(result)
 
@@ -165,7 +165,7 @@ class Delta:
         """The runs (offset, bytes) that the delta writes, in ascending order, without overlaps."""
         runs = self.convert("runs")
         plain = runs._struct
-        table = (_ffi.Run * plain.count).from_address(plain.runs) if plain.count else ()
+        table = (_abi.Run * plain.count).from_address(plain.runs) if plain.count else ()
         changes, taken = [], 0
         for run in table:
             changes.append((run.offset, ctypes.string_at(plain.payload + taken, run.length)))
@@ -175,7 +175,7 @@ class Delta:
     @property
     def kind(self) -> str:
         """The form: "dense_bytes", "dense_bits", "sparse_bits", "indexed" or "runs"."""
-        return _ffi.name_of(_ffi.DELTA_KINDS, self._struct.kind)
+        return _ffi.name_of(_abi.DELTA, self._struct.kind)
 
     @property
     def id(self) -> int:
@@ -258,9 +258,9 @@ def _make(
     if implied is not None and data.length != implied:
         raise MismatchError(f"payload is {data.length} bytes, {implied} expected")
     delta = object.__new__(Delta)
-    delta._struct = _ffi.Delta(
-        struct_size=ctypes.sizeof(_ffi.Delta),
-        kind=_ffi.DELTA_KINDS[kind],
+    delta._struct = _abi.Delta(
+        struct_size=ctypes.sizeof(_abi.Delta),
+        kind=_abi.DELTA[kind],
         mask=mask and mask.address,
         mask_length=mask_length,
         offsets=offsets and offsets.address,
@@ -295,7 +295,7 @@ def _free(pointer: Any) -> None:
         lib.mmsb_delta_free(pointer)
 
 
-def struct_of(delta: Delta) -> _ffi.Delta:
+def struct_of(delta: Delta) -> _abi.Delta:
     """The library's struct of a delta; TypeError for anything else."""
     if not isinstance(delta, Delta):
         raise TypeError(f"delta must be a Delta, not {type(delta).__name__}")

@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, Union
 
-from . import _ffi
+from . import _abi
 from ._convert import BytesLike, c_text, new_bytes, readable, signed, unsigned
 from ._errors import ClosedError, InvalidArgumentError, OutOfRangeError
 from ._ffi import check, lib, value_of
@@ -111,12 +111,12 @@ class BlockInfo(NamedTuple):
 def list_devices(context: Context) -> list[Device]:
     count = ctypes.c_size_t()
     context._check(lib.mmsb_device_list(context.handle, None, 0, count))
-    found = (_ffi.DeviceInfo * count.value)()
+    found = (_abi.DeviceInfo * count.value)()
     context._check(lib.mmsb_device_list(context.handle, found, len(found), count))
     return [_device(info) for info in found]
 
 
-def _device(info: _ffi.DeviceInfo) -> Device:
+def _device(info: _abi.DeviceInfo) -> Device:
     return Device(
         info.ordinal,
         info.name.decode("utf-8", "replace"),
@@ -152,7 +152,7 @@ def create_runtime(
     refused: Callable[[int, int], bool] | None,
     refused_attempts: int | None,
 ) -> Runtime:
-    options = _ffi.RuntimeOptions()
+    options = _abi.RuntimeOptions()
     lib.mmsb_runtime_options_init(options)
     if streams is not None:
         options.streams = min(unsigned(streams, "streams"), 2**32 - 1)
@@ -167,7 +167,7 @@ def create_runtime(
     token = 0
     if refused is not None:
         ask = refused
-        options.refused = _ffi.RefusedFunction(lambda _user, size, attempt, _code: bool(ask(size, attempt)))
+        options.refused = _abi.RefusedFunction(lambda _user, size, attempt, _code: bool(ask(size, attempt)))
         token = hold(options.refused)
     handle = ctypes.c_uint64()
     status = lib.mmsb_runtime_create(context.handle, signed(device, "device"), options, handle)
@@ -228,13 +228,13 @@ class Runtime:
 
     def stats(self) -> RuntimeStats:
         """The current counters."""
-        raw = _ffi.RuntimeStats(struct_size=ctypes.sizeof(_ffi.RuntimeStats))
+        raw = _abi.RuntimeStats(struct_size=ctypes.sizeof(_abi.RuntimeStats))
         check(lib.mmsb_runtime_stats(self.handle, raw))
         return RuntimeStats(*(getattr(raw, name) for name in RuntimeStats._fields))
 
     def tag_stats(self, tag: str) -> TagStats:
         """The current counters of a tag."""
-        raw = _ffi.TagStats()
+        raw = _abi.TagStats()
         check(lib.mmsb_runtime_tag_stats(self.handle, _tag(tag), raw))
         return TagStats(*(getattr(raw, name) for name in TagStats._fields))
 
@@ -457,7 +457,7 @@ class Block:
 
     def info(self) -> BlockInfo:
         """The block's properties."""
-        raw = _ffi.BlockInfo(struct_size=ctypes.sizeof(_ffi.BlockInfo))
+        raw = _abi.BlockInfo(struct_size=ctypes.sizeof(_abi.BlockInfo))
         check(lib.mmsb_block_info(self.handle, raw))
         return BlockInfo(raw.device, raw.address or 0, raw.bytes, raw.uses)
 
@@ -488,10 +488,10 @@ class Use:
 
     def __init__(self, stream: Stream, accesses: tuple[tuple[Block, str], ...]) -> None:
         self._stream = stream
-        self._accesses = (_ffi.Access * len(accesses))()
+        self._accesses = (_abi.Access * len(accesses))()
         for access, (block, how) in zip(self._accesses, accesses):
             access.block = block.handle
-            access.access = value_of(_ffi.ACCESS, how, "access")
+            access.access = value_of(_abi.ACCESS, how, "access")
         self._handle = 0
 
     def _begin(self) -> None:
@@ -525,7 +525,7 @@ class Recorder(Use):
 
     def add(self, block: Block | None, access: str) -> None:
         """Adds a block. If the block cannot be used, the with statement raises the error when it begins."""
-        how = value_of(_ffi.ACCESS, access, "access")
+        how = value_of(_abi.ACCESS, access, "access")
         check(lib.mmsb_use_add(self._recording(), block.handle if block is not None else 0, how))
 
     def _recording(self) -> int:
@@ -590,5 +590,5 @@ def _end_runtime(handle: int, token: int) -> None:
 
 def _ended(status: int) -> None:
     """Checks the status of a destroy; a runtime that ended with its context is no error."""
-    if status not in (_ffi.OK, _ffi.E_STALE_HANDLE):
+    if status not in (_abi.OK, _abi.E_STALE_HANDLE):
         check(status)

@@ -6,7 +6,7 @@ import ctypes
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from . import _ffi
+from . import _abi
 from ._errors import ClosedError
 from ._ffi import lib
 from .snapshot import AnyPath, path_bytes
@@ -51,7 +51,7 @@ class Journal:
 
     def info(self) -> JournalInfo:
         """The journal's current extent."""
-        raw = _ffi.JournalInfo(struct_size=ctypes.sizeof(_ffi.JournalInfo))
+        raw = _abi.JournalInfo(struct_size=ctypes.sizeof(_abi.JournalInfo))
         self._check(lib.mmsb_journal_info(self._handle(), raw))
         return JournalInfo(raw.segments, raw.first, raw.last, raw.synced, raw.bytes)
 

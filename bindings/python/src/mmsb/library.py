@@ -6,7 +6,7 @@ import ctypes
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from . import _ffi
+from . import _abi
 from ._convert import new_bytes, signed
 from ._ffi import check, lib, value_of
 
@@ -62,7 +62,7 @@ def capabilities() -> dict[str, Capability]:
     """What this process can do, by the name of the capability."""
     count = ctypes.c_size_t()
     check(lib.mmsb_capabilities(None, 0, count))
-    records = (_ffi.Capability * count.value)()
+    records = (_abi.Capability * count.value)()
     check(lib.mmsb_capabilities(records, len(records), count))
     found = [
         Capability(record.name.decode(), bool(record.available), record.reason.decode("utf-8", "replace"))
@@ -73,7 +73,7 @@ def capabilities() -> dict[str, Capability]:
 
 def memory_usage() -> MemoryUsage:
     """Memory of the whole library, by purpose."""
-    raw = _ffi.MemoryUsage(struct_size=ctypes.sizeof(_ffi.MemoryUsage))
+    raw = _abi.MemoryUsage(struct_size=ctypes.sizeof(_abi.MemoryUsage))
     check(lib.mmsb_memory_usage(raw))
     return MemoryUsage(**{name: getattr(raw, name) for name in MemoryUsage.__dataclass_fields__})
 
@@ -83,7 +83,7 @@ def log_configure(level: str, descriptor: int | None = None) -> None:
 
     The descriptor stays the caller's and must stay open until another call replaces it.
     """
-    number = value_of(_ffi.LOG_LEVELS, level, "level")
+    number = value_of(_abi.LOG, level, "level")
     check(lib.mmsb_log_configure(number, -1 if descriptor is None else signed(descriptor, "descriptor")))
 
 
@@ -94,7 +94,7 @@ def log_read() -> LogLines:
     while True:
         buffer = new_bytes(capacity)
         status = lib.mmsb_log_read(buffer, capacity, length, lost_now)
-        if status == _ffi.E_OUT_OF_RANGE and length.value > capacity:
+        if status == _abi.E_OUT_OF_RANGE and length.value > capacity:
             capacity = length.value
             continue
         check(status)
@@ -107,7 +107,7 @@ def log_read() -> LogLines:
 def debug_live_objects(kind: str) -> int:
     """Number of live objects of a kind in the process, for leak checks: "page", "context", "ticket", "delta", "snapshot", …"""
     count = ctypes.c_uint64()
-    check(lib.mmsb_debug_live_objects(value_of(_ffi.KINDS, kind, "kind"), count))
+    check(lib.mmsb_debug_live_objects(value_of(_abi.KIND, kind, "kind"), count))
     return count.value
 
 

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, Union, cast, overload
 
-from . import _ffi
+from . import _abi, _ffi
 from ._convert import (
     Buffer,
     BytesLike,
@@ -218,7 +218,7 @@ class Page:
 
     def memory(self, write: bool = False) -> memoryview:
         """A view of the page's bytes. It pins the page until the view and everything made from it is gone."""
-        return self._pinned(_ffi.PIN_WRITE if write else _ffi.PIN_READ)
+        return self._pinned(_abi.PIN_WRITE if write else _abi.PIN_READ)
 
     @contextlib.contextmanager
     def pin(self, write: bool = False) -> Iterator[memoryview]:
@@ -377,7 +377,7 @@ class Page:
     def _failure(self, status: int) -> MMSBError:
         """The exception for the call on this page that has just failed."""
         error = failure(status)
-        if status == _ffi.E_STALE_HANDLE and self._context.closed:
+        if status == _abi.E_STALE_HANDLE and self._context.closed:
             return ClosedError(f"the context of page {self._id or hex(self._handle)} is closed")
         return error
 
@@ -388,8 +388,8 @@ class Page:
             raise self._failure(lib.mmsb_last_error_code())
         return version
 
-    def _raw_info(self) -> _ffi.PageInfo:
-        raw = _ffi.PageInfo(struct_size=ctypes.sizeof(_ffi.PageInfo))
+    def _raw_info(self) -> _abi.PageInfo:
+        raw = _abi.PageInfo(struct_size=ctypes.sizeof(_abi.PageInfo))
         status = lib.mmsb_page_info(self._handle, raw)
         if status:
             raise self._failure(status)
@@ -423,7 +423,7 @@ class Page:
             if raw.location == _ffi.LOCATIONS["gpu"]:
                 raise UnsupportedError(f"page {raw.id} lies on gpu {raw.device}, whose memory the host cannot access")
             assert address.value is not None
-            return view_memory(address.value, raw.size, mode == _ffi.PIN_WRITE, unpin, self._handle, mode)
+            return view_memory(address.value, raw.size, mode == _abi.PIN_WRITE, unpin, self._handle, mode)
         except BaseException:
             unpin(self._handle, mode)
             raise
@@ -517,7 +517,7 @@ class Batch:
             error.index = bad
         page = self._pages[bad] if bad < len(self._pages) else None
         context = page.context if isinstance(page, Page) else self._context
-        if status == _ffi.E_STALE_HANDLE and context.closed:
+        if status == _abi.E_STALE_HANDLE and context.closed:
             closed = ClosedError(f"the context of the page at index {bad} is closed")
             closed.index = error.index
             raise closed
@@ -529,7 +529,7 @@ def failure_of_two(status: int, first: Page, second: Page) -> MMSBError:
     return (second if second.context.closed else first)._failure(status)
 
 
-def page_info(raw: _ffi.PageInfo) -> PageInfo:
+def page_info(raw: _abi.PageInfo) -> PageInfo:
     """The library's struct as a PageInfo."""
     if raw.simulated:
         warn_simulated()

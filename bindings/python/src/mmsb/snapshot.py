@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, Union
 
-from . import _ffi
+from . import _abi, _ffi
 from ._convert import Buffer, Numbers, fetch, new_bytes, signed, unsigned, words
 from ._errors import ClosedError, InvalidArgumentError, MismatchError, OutOfRangeError, UnsupportedError
 from ._ffi import check, lib, name_of, value_of
@@ -70,7 +70,7 @@ class Snapshot:
         handle = ctypes.c_uint64()
         check(lib.mmsb_snapshot_open(path_bytes(path, "path"), handle))
         self._file: _File | None = _File(handle.value)
-        raw = _ffi.SnapshotInfo(struct_size=ctypes.sizeof(_ffi.SnapshotInfo))
+        raw = _abi.SnapshotInfo(struct_size=ctypes.sizeof(_abi.SnapshotInfo))
         check(lib.mmsb_snapshot_info(self._file.handle, raw))
         self._info = raw
 
@@ -132,16 +132,16 @@ class Snapshot:
     def pages(self) -> Iterator[SnapshotPage]:
         """All pages, in the order of the files."""
         file, cursor, count = self._opened(), ctypes.c_uint64(), ctypes.c_size_t()
-        part = (_ffi.SnapshotPage * _WALK)()
+        part = (_abi.SnapshotPage * _WALK)()
         while True:
             check(lib.mmsb_snapshot_pages(file.handle, cursor, part, _WALK, count))
             if not count.value:
                 return
             for raw in part[: count.value]:
-                yield SnapshotPage(file, _ffi.SnapshotPage.from_buffer_copy(raw))
+                yield SnapshotPage(file, _abi.SnapshotPage.from_buffer_copy(raw))
 
     def __getitem__(self, id: int) -> SnapshotPage:
-        file, raw = self._opened(), _ffi.SnapshotPage()
+        file, raw = self._opened(), _abi.SnapshotPage()
         check(lib.mmsb_snapshot_find(file.handle, unsigned(id, "id"), raw))
         return SnapshotPage(file, raw)
 
@@ -149,10 +149,10 @@ class Snapshot:
         if not isinstance(id, SupportsIndex) or not 0 <= id.__index__() < 2**64:
             return False
         file = self._opened()
-        status = lib.mmsb_snapshot_find(file.handle, id.__index__(), _ffi.SnapshotPage())
-        if status != _ffi.E_NOT_FOUND:
+        status = lib.mmsb_snapshot_find(file.handle, id.__index__(), _abi.SnapshotPage())
+        if status != _abi.E_NOT_FOUND:
             check(status)
-        return bool(status == _ffi.OK)
+        return bool(status == _abi.OK)
 
     def __iter__(self) -> Iterator[int]:
         return (page.id for page in self.pages())
@@ -197,7 +197,7 @@ class SnapshotPage:
 
     __slots__ = ("_file", "_raw")
 
-    def __init__(self, file: _File, raw: _ffi.SnapshotPage) -> None:
+    def __init__(self, file: _File, raw: _abi.SnapshotPage) -> None:
         self._file = file
         self._raw = raw
 
@@ -346,11 +346,11 @@ def diff(older: Snapshot, newer: Snapshot) -> list[Change]:
     """The pages that differ between two snapshots, in ascending order of ids."""
     first, second, count, capacity = older._opened(), newer._opened(), ctypes.c_size_t(), 256
     while True:
-        found = (_ffi.SnapshotChange * capacity)()
+        found = (_abi.SnapshotChange * capacity)()
         status = lib.mmsb_snapshot_diff(first.handle, second.handle, found, capacity, count)
-        if status != _ffi.E_OUT_OF_RANGE or count.value <= capacity:
+        if status != _abi.E_OUT_OF_RANGE or count.value <= capacity:
             check(status)
-            return [Change(raw.id, name_of(_ffi.CHANGE, raw.change)) for raw in found[: count.value]]
+            return [Change(raw.id, name_of(_abi.CHANGE, raw.change)) for raw in found[: count.value]]
         capacity = count.value
 
 
@@ -378,13 +378,13 @@ def save_options(
     raw_writes: str,
     durable: bool,
     copy_limit: int | None,
-) -> _ffi.SaveOptions:
+) -> _abi.SaveOptions:
     """Options of a save."""
-    options = _ffi.SaveOptions()
+    options = _abi.SaveOptions()
     lib.mmsb_save_options_init(options)
-    options.compression = value_of(_ffi.COMPRESSION, "none" if compression is None else compression, "compression")
+    options.compression = value_of(_abi.COMPRESSION, "none" if compression is None else compression, "compression")
     options.compression_level = signed(compression_level, "compression_level")
-    options.raw_writes = value_of(_ffi.RAW_WRITES, raw_writes, "raw_writes")
+    options.raw_writes = value_of(_abi.RAW_WRITES, raw_writes, "raw_writes")
     options.not_durable = int(not durable)
     if copy_limit is not None:
         options.copy_limit = unsigned(copy_limit, "copy_limit")
@@ -407,9 +407,9 @@ class LoadOptions:
         until_time: datetime | float | None,
         until_epoch: tuple[int, int] | None,
     ) -> None:
-        self.raw = _ffi.LoadOptions()
+        self.raw = _abi.LoadOptions()
         lib.mmsb_load_options_init(self.raw)
-        self.raw.mode = _ffi.LOAD["lazy" if lazy else "eager"]
+        self.raw.mode = _abi.LOAD["lazy" if lazy else "eager"]
         self._ids: Buffer | None = None
         if ids is not None:
             self._ids = words(ids, "ids")

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from . import _ffi
+from . import _abi
 from ._convert import nanoseconds
 from ._errors import ClosedError, MMSBError, error_for
 from ._ffi import check, failure, lib
@@ -68,15 +68,15 @@ class Ticket(Generic[T]):
         while True:
             left = max(limit - (time.monotonic_ns() - start), 1) if limit else 0
             status = lib.mmsb_ticket_wait(self.handle, min(left, _SLICE_NS))
-            if status == _ffi.OK:
+            if status == _abi.OK:
                 return self._finished()
             error = failure(status)
-            if status in (_ffi.E_TIMEOUT, _ffi.E_WOULD_BLOCK):
+            if status in (_abi.E_TIMEOUT, _abi.E_WOULD_BLOCK):
                 # Either the wait has timed out, or the work itself ended with this status, or it succeeded in this moment.
                 code, text = self._status()
-                if code == _ffi.OK:
+                if code == _abi.OK:
                     return self._finished()
-                if code != _ffi.E_WOULD_BLOCK:
+                if code != _abi.E_WOULD_BLOCK:
                     raise error_for(code, text)
                 if left > _SLICE_NS:
                     continue
@@ -95,7 +95,7 @@ class Ticket(Generic[T]):
     def error(self) -> MMSBError | None:
         """The error of the work; None while it runs and if it succeeded."""
         code, text = self._status()
-        return None if code in (_ffi.OK, _ffi.E_WOULD_BLOCK) else error_for(code, text)
+        return None if code in (_abi.OK, _abi.E_WOULD_BLOCK) else error_for(code, text)
 
     def fileno(self) -> int:
         """A file descriptor that becomes readable when the work ends. It belongs to the ticket: do not read or close it."""
@@ -155,12 +155,12 @@ def _end(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def work_options(timeout: float | None, after: Iterable[Ticket[Any]]) -> _ffi.WorkOptions | None:
+def work_options(timeout: float | None, after: Iterable[Ticket[Any]]) -> _abi.WorkOptions | None:
     """The options of work: timeout in seconds, tickets to wait for; None if there are neither."""
     tickets = array("Q", [ticket.handle for ticket in after])
     if timeout is None and not tickets:
         return None
-    options = _ffi.WorkOptions()
+    options = _abi.WorkOptions()
     lib.mmsb_work_options_init(options)
     options.timeout_ns = nanoseconds(timeout)
     if tickets:

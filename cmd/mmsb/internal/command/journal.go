@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"libmmsb/cmd/mmsb/internal/replay"
+	"libmmsb/core/abi"
 	"libmmsb/core/journal"
 	"libmmsb/core/snapshot"
 )
@@ -232,8 +233,10 @@ func (l *logList) what(r *journal.Record) string {
 }
 
 func form(number uint16) string {
-	names := [...]string{"", "dense-bytes", "dense-bits", "sparse-bits", "indexed", "runs", "indexed32"}
-	return names[number] // the reader knows no other
+	if number == journal.Indexed32 {
+		return "indexed32"
+	}
+	return abi.DeltaNames[number] // the reader knows no other
 }
 
 // segmentShown is a file of a journal in JSON.

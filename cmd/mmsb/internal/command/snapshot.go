@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
@@ -60,17 +61,15 @@ func showPage(p *snapshot.Page) *pageShown {
 }
 
 func location(number int32) string {
-	names := [...]string{"cpu", "gpu", "unified", "pinned", "disk"}
-	if number < 0 || int(number) >= len(names) {
+	if number < 0 || int(number) >= len(abi.LocationNames) {
 		return strconv.Itoa(int(number))
 	}
-	return names[number]
+	return abi.LocationNames[number]
 }
 
 // placement is a location with its device, where there can be several.
 func placement(number, device int32) string {
-	const gpu, unified = 1, 2
-	if number == gpu || number == unified {
+	if number == abi.LocationGPU || number == abi.LocationUnified {
 		return location(number) + ":" + strconv.Itoa(int(device))
 	}
 	return location(number)
