@@ -1,10 +1,10 @@
+// A page's change mask: a bit for each byte, in a frame.
+
 package page
 
 import (
 	"libmmsb/native"
 )
-
-// A page's change mask: a bit for each byte, in a frame.
 
 func maskBytes(size uint64) uint64 { return (size + 7) / 8 }
 
@@ -31,6 +31,6 @@ func (p *Page) MakeMask() error {
 // dropMask gives the mask of a page back.
 func (c *Context) dropMask(index uint32) {
 	if native.RecordAt(index).MaskFrame != 0 {
-		native.DropMask(index)
+		c.memory.Give(native.TakeMaskFrame(index))
 	}
 }
