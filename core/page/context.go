@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/handle"
 	"libmmsb/core/log"
 	"libmmsb/core/memory"
@@ -16,9 +17,6 @@ import (
 	"libmmsb/core/status"
 	"libmmsb/native"
 )
-
-// contextKind is MMSB_KIND_CONTEXT.
-const contextKind = 2
 
 // Context owns pages.
 type Context struct {
@@ -53,7 +51,7 @@ func (noPersistence) End()         {}
 func (noPersistence) Moved(uint32) {}
 
 var (
-	contexts = handle.NewLimited[*Context](contextKind, 1<<16-1)
+	contexts = handle.NewLimited[*Context](abi.KindContext, 1<<16-1)
 
 	devicesOf     atomic.Pointer[func(options *Options) residency.Devices]
 	persistenceOf atomic.Pointer[func(c *Context) Persistence]
@@ -109,7 +107,7 @@ func compose(options *Options) *Context {
 	})
 	c.residency = residency.New(c.memory, devices, residency.Options{
 		Default:      residency.Placement{Location: options.DefaultLocation, Device: options.DefaultDevice},
-		FallbackHost: options.Fallback == FallbackHost,
+		FallbackHost: options.Fallback == abi.FallbackHost,
 		DiskPath:     options.DiskPath,
 		Moved:        func(index uint32) { c.persistence.Moved(index) },
 	})

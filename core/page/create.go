@@ -3,6 +3,7 @@ package page
 import (
 	"sync/atomic"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/journal"
 	"libmmsb/core/memory"
 	"libmmsb/core/residency"
@@ -39,7 +40,7 @@ func (c *Context) TakeFor(size uint64, options *CreateOptions) (residency.Frame,
 	if err != nil {
 		return residency.Frame{}, err
 	}
-	if to.Location != LocationCPU && options.NUMANode >= 0 {
+	if to.Location != abi.LocationCPU && options.NUMANode >= 0 {
 		return residency.Frame{}, status.Errorf(status.InvalidArgument, "numa_node is %d, but a page at location %d has none",
 			options.NUMANode, to.Location)
 	}
@@ -228,7 +229,7 @@ func (c *Context) Adopt(address uintptr, size uint64, options AdoptOptions) (uin
 	if err := memory.CheckSize(size); err != nil {
 		return 0, err
 	}
-	if options.Location != LocationCPU || options.Device != 0 {
+	if options.Location != abi.LocationCPU || options.Device != 0 {
 		if _, err := c.residency.Resolve(options.Location, options.Device); err != nil {
 			return 0, err
 		}

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"libmmsb/core/abi"
 	"libmmsb/core/lasterror"
 	"libmmsb/core/memory"
 	"libmmsb/core/status"
@@ -52,7 +53,7 @@ func createSome(context, size uint64, options CreateOptions, pages []uint64) err
 		if err != nil {
 			return err
 		}
-		if size <= native.SmallMax && to.Location == LocationCPU && options.NUMANode < 0 {
+		if size <= native.SmallMax && to.Location == abi.LocationCPU && options.NUMANode < 0 {
 			if code := native.CreateBatch(context, size, !options.Uninitialised, pages); code != native.EnterGo {
 				return lasterror.Load(code)
 			}

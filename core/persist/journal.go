@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
 	"libmmsb/core/lasterror"
@@ -25,13 +26,6 @@ type JournalOptions struct {
 	SegmentBytes uint64
 	Keep         bool
 }
-
-// The values of mmsb_journal_options_t's durability.
-const (
-	DurabilityInterval = 0
-	DurabilityCall     = 1
-	DurabilityNone     = 2
-)
 
 // JournalInfo is mmsb_journal_info_t.
 type JournalInfo struct {
@@ -61,10 +55,10 @@ type openedJournal struct {
 func OpenJournal(context uint64, directory string, o JournalOptions) error {
 	durability := journal.Interval
 	switch o.Durability {
-	case DurabilityInterval:
-	case DurabilityCall:
+	case abi.DurabilityInterval:
+	case abi.DurabilityCall:
 		durability = journal.EachCall
-	case DurabilityNone:
+	case abi.DurabilityNone:
 		durability = journal.None
 	default:
 		return status.Errorf(status.InvalidArgument, "durability is %d, not interval, call or none", o.Durability)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/file/filetest"
 	"libmmsb/core/memory"
@@ -113,7 +114,7 @@ func TestAllOfAPageComesBack(t *testing.T) {
 				require.NoError(t, page.SetMetadata(handle, []byte("name"), bytes.Repeat([]byte{byte(i)}, 10*i*i*i)))
 			}
 			if i%3 == 1 {
-				require.NoError(t, page.Migrate(handle, page.LocationDisk, 0))
+				require.NoError(t, page.Migrate(handle, abi.LocationDisk, 0))
 			}
 		}
 		require.NoError(t, page.SetMetadata(handleOf(t, context, 3), []byte("long"), make([]byte, 3*native.ChunkBytes)))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/delta"
 	"libmmsb/core/memory"
 	"libmmsb/core/page"
@@ -30,7 +31,7 @@ type world struct {
 func on(t *testing.T, test func(w *world)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	context, err := page.NewContext(page.Options{Simulate: page.SimulateAlways, SimulatedDevices: 2, SimulatedMemory: 64 << 20})
+	context, err := page.NewContext(page.Options{Simulate: abi.SimulateAlways, SimulatedDevices: 2, SimulatedMemory: 64 << 20})
 	require.NoError(t, err)
 	set, err := SetOf(context)
 	require.NoError(t, err)
@@ -97,7 +98,7 @@ func (w *world) unpin(handle uint64) { require.Zero(w, native.UnpinPage(handle, 
 
 func TestADeltaOfAPageOnADeviceIsAKernel(t *testing.T) {
 	on(t, func(w *world) {
-		handle := w.create(page.LocationGPU, 0, 10000)
+		handle := w.create(abi.LocationGPU, 0, 10000)
 		w.fail(sim.Launch, 0, sim.Fail)
 		require.Equal(t, status.Device, w.apply(handle, []uint64{7, 9, 5000}, "abc"), "it is not launched")
 		w.holds(handle, 7, "\x00\x00\x00")
@@ -111,15 +112,15 @@ func TestADeltaOfAPageOnADeviceIsAKernel(t *testing.T) {
 
 func TestAFailedCallChangesNothing(t *testing.T) {
 	on(t, func(w *world) {
-		handle := w.create(page.LocationGPU, 0, 5000)
+		handle := w.create(abi.LocationGPU, 0, 5000)
 		require.Equal(t, status.OK, w.write(handle, 100, "before"))
 		for _, call := range []func() status.Code{
 			func() status.Code { return w.write(handle, 100, "after!") },
 			func() status.Code { _, code := w.read(handle, 100, 6); return code },
 			func() status.Code { return w.apply(handle, []uint64{100, 103}, "af") },
-			func() status.Code { return status.CodeOf(page.Migrate(handle, page.LocationCPU, 0)) },
-			func() status.Code { return status.CodeOf(page.Migrate(handle, page.LocationDisk, 0)) },
-			func() status.Code { return status.CodeOf(page.Migrate(handle, page.LocationGPU, 1)) },
+			func() status.Code { return status.CodeOf(page.Migrate(handle, abi.LocationCPU, 0)) },
+			func() status.Code { return status.CodeOf(page.Migrate(handle, abi.LocationDisk, 0)) },
+			func() status.Code { return status.CodeOf(page.Migrate(handle, abi.LocationGPU, 1)) },
 			func() status.Code { return status.CodeOf(page.Resize(handle, 6000)) },
 			func() status.Code { _, err := page.Clone(handle, 0); return status.CodeOf(err) },
 		} {
@@ -141,7 +142,7 @@ func TestAFailedCallChangesNothing(t *testing.T) {
 
 // use lets what was planted on a device's copies come to pass, where the call before had none.
 func (w *world) use(device int) {
-	memory := w.create(page.LocationGPU, int32(device), 1)
+	memory := w.create(abi.LocationGPU, int32(device), 1)
 	for range 2 {
 		_ = w.write(memory, 0, "x")
 	}
@@ -151,7 +152,7 @@ func (w *world) use(device int) {
 // watch makes changes take the way over the host, as they do beside a journal.
 func (w *world) watch() {
 	require.NoError(w, persist.OpenJournal(w.context, w.TempDir(),
-		persist.JournalOptions{Durability: persist.DurabilityNone, IntervalMs: 10, SegmentBytes: 1 << 20}))
+		persist.JournalOptions{Durability: abi.DurabilityNone, IntervalMs: 10, SegmentBytes: 1 << 20}))
 }
 
 // Changes that somebody watches are made in a copy on the host. Where the device does not take it back it is the newest there is,
@@ -159,7 +160,7 @@ func (w *world) watch() {
 func TestACopyThatCannotLeaveIsTheNewest(t *testing.T) {
 	for _, pinned := range []bool{false, true} {
 		on(t, func(w *world) {
-			handle := w.create(page.LocationGPU, 0, 5000)
+			handle := w.create(abi.LocationGPU, 0, 5000)
 			require.Equal(t, status.OK, w.write(handle, 0, "0123456789"))
 			w.watch()
 			if pinned {
@@ -181,7 +182,7 @@ func TestACopyThatCannotLeaveIsTheNewest(t *testing.T) {
 			if pinned {
 				w.unpin(handle)
 			}
-			require.NoError(t, page.Migrate(handle, page.LocationCPU, 0))
+			require.NoError(t, page.Migrate(handle, abi.LocationCPU, 0))
 			w.holds(handle, 0, "01abcd678x")
 		})
 	}
@@ -190,7 +191,7 @@ func TestACopyThatCannotLeaveIsTheNewest(t *testing.T) {
 // What a pin's holder writes on the device while a call works on a copy must stay: only what the call has changed goes back.
 func TestACallBesideAPinSendsBackWhatItChanged(t *testing.T) {
 	on(t, func(w *world) {
-		handle := w.create(page.LocationGPU, 0, 5000)
+		handle := w.create(abi.LocationGPU, 0, 5000)
 		w.watch()
 		w.pin(handle)
 		w.fail(sim.Copy, 2, sim.Fail) // one copy there, one back for each of the two ranges: the second of these
@@ -205,7 +206,7 @@ func TestACallBesideAPinSendsBackWhatItChanged(t *testing.T) {
 
 func TestAFailedBatchOfDeltasChangesNoPage(t *testing.T) {
 	on(t, func(w *world) {
-		device, host := w.create(page.LocationGPU, 0, 5000), w.create(page.LocationCPU, 0, 5000)
+		device, host := w.create(abi.LocationGPU, 0, 5000), w.create(abi.LocationCPU, 0, 5000)
 		both := []uint64{host, device, host, device}
 		for _, call := range []sim.Call{sim.AllocateOrdered, sim.Copy, sim.Launch} {
 			w.fail(call, 0, sim.Fail)
@@ -226,17 +227,17 @@ func TestAFailedBatchOfDeltasChangesNoPage(t *testing.T) {
 
 func TestALostDeviceTakesItsPagesAndNoMore(t *testing.T) {
 	on(t, func(w *world) {
-		lost, other, host := w.create(page.LocationGPU, 0, 5000), w.create(page.LocationGPU, 1, 5000), w.create(page.LocationCPU,
+		lost, other, host := w.create(abi.LocationGPU, 0, 5000), w.create(abi.LocationGPU, 1, 5000), w.create(abi.LocationCPU,
 			0, 5000)
 		w.fail(sim.Copy, 0, sim.Lose)
 		require.Equal(t, status.DeviceLost, w.write(lost, 0, "x"))
 		_, code := w.read(lost, 0, 1)
 		require.Equal(t, status.DeviceLost, code)
-		require.Equal(t, status.DeviceLost, status.CodeOf(page.Migrate(lost, page.LocationCPU, 0)))
-		require.Equal(t, status.DeviceLost, status.CodeOf(page.Migrate(host, page.LocationGPU, 0)))
+		require.Equal(t, status.DeviceLost, status.CodeOf(page.Migrate(lost, abi.LocationCPU, 0)))
+		require.Equal(t, status.DeviceLost, status.CodeOf(page.Migrate(host, abi.LocationGPU, 0)))
 		require.Equal(t, status.OK, w.write(other, 0, "x"))
 		require.Equal(t, status.OK, w.write(host, 0, "x"))
-		require.NoError(t, page.Migrate(host, page.LocationGPU, 1))
+		require.NoError(t, page.Migrate(host, abi.LocationGPU, 1))
 		w.holds(host, 0, "x")
 		require.Zero(t, native.Destroy(lost))
 	})
@@ -247,7 +248,7 @@ func TestManyThreadsOnOneDevice(t *testing.T) {
 		const threads = 3 * mostLanes
 		done := make(chan error, threads)
 		for thread := range threads {
-			handle := w.create(page.LocationGPU, int32(thread%2), 4096)
+			handle := w.create(abi.LocationGPU, int32(thread%2), 4096)
 			go func() {
 				runtime.LockOSThread()
 				defer runtime.UnlockOSThread()

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
 	"libmmsb/core/metadata"
@@ -229,9 +230,8 @@ func (p *page) clearMask() {
 
 // locate takes the location that a record names.
 func (p *page) locate(r *journal.Record) error {
-	const lastLocation = 4
-	if r.Location < 0 || r.Location > lastLocation {
-		return invalid(r, "has location %d, not 0 to %d", r.Location, lastLocation)
+	if r.Location < 0 || r.Location > abi.LocationDisk {
+		return invalid(r, "has location %d, not 0 to %d", r.Location, abi.LocationDisk)
 	}
 	p.entry.Location, p.entry.Device, p.entry.NUMANode = r.Location, r.Device, r.NUMANode
 	return nil
