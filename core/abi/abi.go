@@ -121,3 +121,11 @@ const (
 	AccessWrite     = 2
 	AccessReadWrite = 3
 )
+
+// MMSB_CHANGE_*.
+const (
+	ChangeAdded   = 1
+	ChangeRemoved = 2
+	ChangeBytes   = 3
+	ChangeOther   = 4
+)

@@ -55,6 +55,13 @@ func keepSaved(sink *file.MemorySink, target *SaveTarget) {
 	*target.memory, *target.length = address, uint64(len(bytes))
 }
 
+// LiveSaved is the number of snapshots in memory that were not given back.
+func LiveSaved() uint64 {
+	savedMemory.Lock()
+	defer savedMemory.Unlock()
+	return uint64(len(savedMemory.sinks))
+}
+
 // FreeSaved gives the memory of a snapshot back.
 func FreeSaved(memory uintptr) error {
 	savedMemory.Lock()
