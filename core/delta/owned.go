@@ -69,7 +69,8 @@ func Free(address uintptr) error {
 	delete(owned.deltas, address)
 	owned.Unlock()
 	if !ok {
-		return status.Errorf(status.StaleHandle, "0x%x is not a delta that the library allocated, or it was freed already", address)
+		return status.Errorf(status.StaleHandle, "0x%x is not a delta that the library allocated, or it was freed already",
+			address)
 	}
 	native.FreeDelta(address)
 	return nil
