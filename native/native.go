@@ -262,9 +262,6 @@ func TakeMaskFrame(index uint32) uint32 {
 	return uint32(C.mmsb__mask_take(C.mmsb__record_at(C.uint32_t(index))))
 }
 
-// DropMask takes it away and gives its frame back.
-func DropMask(index uint32) { C.mmsb__mask_drop(C.mmsb__record_at(C.uint32_t(index))) }
-
 // FindPage is the live page with an automatic id; 0 = none.
 func FindPage(context uint32, id uint64) uint64 {
 	return uint64(C.mmsb__page_find(C.mmsb__context_record(C.uint32_t(context)), C.uint64_t(id)))
