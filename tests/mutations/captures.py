@@ -1,6 +1,6 @@
-"""Bugs in what lets a context be saved while its pages change, and in the freeze. Captures beside one thread that changes pages, beside
-several, at their limit, or a frozen context must show each. Threads may do nothing that shows a bug, the less the fewer processors
-they have for themselves: it is looked for until it shows."""
+"""Bugs in what lets a context be saved while its pages change, and in the freeze. Captures beside one thread that changes pages,
+beside several, at their limit, or a frozen context must show each. Threads may do nothing that shows a bug, the less the fewer
+processors they have for themselves: it is looked for until it shows."""
 
 from mutation import Mutant
 from subject import C

@@ -1,5 +1,5 @@
-"""Bugs in the page table: handles, the depot of magazines, the threads' caches, and locks of batches. What is done step by step must
-show each, at once."""
+"""Bugs in the page table: handles, the depot of magazines, the threads' caches, and locks of batches. What is done step by step
+must show each, at once."""
 
 from mutation import Mutant
 from subject import C
@@ -29,7 +29,8 @@ PAGES = C(
         Mutant(
             "full-magazine-dropped", "a full magazine is taken for an empty one",
             "mmsb__magazine_make_space",
-            "stack_push(&cache->owner->depot[cache->shard].full[class_number], previous);", "magazine_drop(previous, cache->shard);",
+            "stack_push(&cache->owner->depot[cache->shard].full[class_number], previous);",
+            "magazine_drop(previous, cache->shard);",
         ),
         Mutant(
             "depth-always-one", "a magazine does not know how many lie below it",
@@ -55,7 +56,8 @@ PAGES = C(
         ),
         Mutant(
             "shards-keep-the-last-memory", "shards keep magazines though no memory is left",
-            "mmsb__depot_take", "depot_pop(context, class_number, 0, 0)", "depot_pop(context, class_number, 0, MMSB__SHARD_KEEPS)",
+            "mmsb__depot_take", "depot_pop(context, class_number, 0, 0)",
+            "depot_pop(context, class_number, 0, MMSB__SHARD_KEEPS)",
         ),
         Mutant(
             "thread-takes-handles-along", "a thread that ends takes its handles along",
@@ -207,7 +209,8 @@ PAGES = C(
         ),
         Mutant(
             "earlier-page-taken-for-this", "a handle of an earlier page is taken for the record's page",
-            "mmsb__state_beside", "state ^ (page & ~MMSB__INDEX_MASK)", "(state ^ (page & ~MMSB__INDEX_MASK)) & 0xf00000000fffffff",
+            "mmsb__state_beside", "state ^ (page & ~MMSB__INDEX_MASK)",
+            "(state ^ (page & ~MMSB__INDEX_MASK)) & 0xf00000000fffffff",
         ),
     ),
 )  # fmt: skip
