@@ -10,10 +10,10 @@ typedef enum step { GO_ON, FULL, LARGE, PINNED } step_t;
 
 /* Puts a small page into the segment, where it fits: as it is now, or what was copied when it was about to change as a whole. */
 static void put_page(mmsb__segment_t *segment, const mmsb__image_t *image, const uint8_t *bytes, const uint8_t *mask,
-                     uint64_t mmsb__image_mask_length, const uint8_t *metadata, uint64_t mmsb__metadata_length) {
+                     uint64_t mask_length, const uint8_t *metadata, uint64_t metadata_length) {
     mmsb__segment_append(segment, image, MMSB__IMAGE_BYTES, bytes, image->size);
-    mmsb__segment_append(segment, image, MMSB__IMAGE_MASK, mask, mmsb__image_mask_length);
-    mmsb__segment_append(segment, image, MMSB__IMAGE_METADATA, metadata, mmsb__metadata_length);
+    mmsb__segment_append(segment, image, MMSB__IMAGE_MASK, mask, mask_length);
+    mmsb__segment_append(segment, image, MMSB__IMAGE_METADATA, metadata, metadata_length);
 }
 
 static void put_record(mmsb__segment_t *segment, const mmsb__image_t *image, const mmsb__record_t *record, uint64_t mask) {
@@ -54,10 +54,10 @@ static step_t save_copy(mmsb__capture_t *capture, mmsb__segment_t *segment, mmsb
     }
     if (copy->whole) { /* which is not seen before the capture state */
         const uint8_t *mask = copy->whole + image->size, *metadata = mask + copy->mask.length;
-        uint64_t mmsb__metadata_length = copy->whole_length - image->size - copy->mask.length;
-        if (!mmsb__segment_fits(segment, image->size, copy->mask.length, mmsb__metadata_length))
+        uint64_t metadata_length = copy->whole_length - image->size - copy->mask.length;
+        if (!mmsb__segment_fits(segment, image->size, copy->mask.length, metadata_length))
             return FULL;
-        put_page(segment, image, copy->whole, mask, copy->mask.length, metadata, mmsb__metadata_length);
+        put_page(segment, image, copy->whole, mask, copy->mask.length, metadata, metadata_length);
     }
     mmsb__preimage_put_back(&copy->bytes, segment->buffer + segment->extents[first].at);
     if (copy->mask.length > 0)

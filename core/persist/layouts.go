@@ -7,8 +7,8 @@ import (
 	"libmmsb/native"
 )
 
-// Native code fills a segment's pages and extents where core/snapshot writes them: every field lies where the other side has it.
-// Where one differs the index is not 0, and this does not compile.
+// Native code fills a segment's pages and extents where core/snapshot writes them: every field lies where the other side
+// has it. Where one differs the index is not 0, and this does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(snapshot.Page{})-unsafe.Sizeof(native.Image{})]
 	_ = [1]struct{}{}[unsafe.Offsetof(snapshot.Page{}.ID)-unsafe.Offsetof(native.Image{}.ID)]
