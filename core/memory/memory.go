@@ -112,7 +112,7 @@ func (m *Memory) Used() uint64 { return m.ledger.Used() }
 // Limit is the limit, 0 for none.
 func (m *Memory) Limit() uint64 { return m.ledger.limit }
 
-// charge counts memory that the context takes. At the limit what it has free may make room. Under the lock.
+// charge counts memory that the context takes. At the limit it trims and tries again. Under the lock.
 func (m *Memory) charge(bytes uint64) error {
 	err := m.ledger.Take(bytes)
 	if err != nil && m.trim() > 0 {

@@ -14,6 +14,7 @@ import (
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
 	"libmmsb/native"
+	"libmmsb/native/nativetest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -114,7 +115,7 @@ func TestPagesOfAllSizesKeepTheirBytes(t *testing.T) {
 				want := make([]byte, to)
 				copy(want, old)
 				require.True(t, bytes.Equal(want, content(t, page)), "%d to %d", from, to)
-				require.Zero(t, native.Destroy(page))
+				require.Zero(t, nativetest.Destroy(page))
 			}
 		}
 		assert.NoError(t, c.memory.Check())
@@ -140,8 +141,8 @@ func TestPlacesKeepBytesAndMetadata(t *testing.T) {
 				assert.Equal(t, "value", string(value))
 				return nil
 			}))
-			require.Zero(t, native.Destroy(page))
-			require.Zero(t, native.Destroy(clone))
+			require.Zero(t, nativetest.Destroy(page))
+			require.Zero(t, nativetest.Destroy(clone))
 			require.Zero(t, c.residency.DiskUsed())
 		}
 		page := create(t, c, 10, 0)
@@ -211,8 +212,8 @@ func TestPagesOfANodeComeFromMappings(t *testing.T) {
 		require.NoError(t, Migrate(clone, abi.LocationCPU, 0))
 		require.EqualValues(t, native.ClassMapped, native.Class(native.RecordAt(native.Index(clone)).LoadState()))
 		require.True(t, bytes.Equal(want, content(t, clone)[:100]))
-		require.Zero(t, native.Destroy(clone))
-		require.Zero(t, native.Destroy(page))
+		require.Zero(t, nativetest.Destroy(clone))
+		require.Zero(t, nativetest.Destroy(page))
 		options.NUMANode = 900
 		_, err = c.Create(100, options)
 		assert.Equal(t, status.InvalidArgument, status.CodeOf(err))
@@ -278,7 +279,7 @@ func TestCallsFromManyGoroutines(t *testing.T) {
 					case 3:
 						var clone uint64
 						if clone, err = Clone(page, 0); err == nil {
-							native.Destroy(clone)
+							nativetest.Destroy(clone)
 						}
 					case 4:
 						err = AddDependency(page, pick(random))
@@ -298,7 +299,7 @@ func TestCallsFromManyGoroutines(t *testing.T) {
 							at := random.IntN(shared)
 							fresh, pages[at] = pages[at], fresh
 							lock.Unlock()
-							err = lasterror.Load(native.Destroy(fresh))
+							err = lasterror.Load(nativetest.Destroy(fresh))
 						}
 					}
 					switch code := status.CodeOf(err); code {

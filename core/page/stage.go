@@ -19,7 +19,7 @@ type Staging struct {
 	context *Context
 }
 
-// NewStaging stages nothing yet. It has room for so many pages, and grows.
+// NewStaging is empty, with space for so many pages. It grows.
 func NewStaging(c *Context, pages uint64) *Staging {
 	return &Staging{Pages: make([]native.Staged, 0, pages), Handles: make(map[uint64]uint64, pages), context: c}
 }

@@ -199,7 +199,7 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 	s.looking.Add(1)
 	safego.Go(func() { // beside the goroutine that fills: half of an incremental save is looking
 		defer s.looking.Done()
-		for capture.Look() {
+		for capture.CompareLeaf() {
 		}
 	})
 	s.statistics.Lock()
@@ -307,7 +307,7 @@ func (s *saver) segment() (*snapshot.Segment, error) {
 // fillSegment lets native code put pages into a segment.
 func (s *saver) fillSegment(segment *snapshot.Segment) (native.Fill, uint32) {
 	before := segment.Used - segment.End
-	room := native.Room{
+	captured := native.Segment{
 		Buffer: uintptr(unsafe.Pointer(unsafe.SliceData(segment.Buffer))),
 		Used:   uint64(segment.Used), End: uint64(segment.End),
 		Images: uintptr(unsafe.Pointer(unsafe.SliceData(segment.Pages))), ImageCount: uint32(len(segment.Pages)),
@@ -315,9 +315,9 @@ func (s *saver) fillSegment(segment *snapshot.Segment) (native.Fill, uint32) {
 		Extents:       uintptr(unsafe.Pointer(unsafe.SliceData(segment.Extents))), ExtentCount: uint32(len(segment.Extents)),
 		ExtentCapacity: uint32(cap(segment.Extents)),
 	}
-	fill, index := s.capture.Fill(&room)
-	segment.Used, segment.End = int(room.Used), int(room.End)
-	segment.Pages, segment.Extents = segment.Pages[:room.ImageCount], segment.Extents[:room.ExtentCount]
+	fill, index := s.capture.Fill(&captured)
+	segment.Used, segment.End = int(captured.Used), int(captured.End)
+	segment.Pages, segment.Extents = segment.Pages[:captured.ImageCount], segment.Extents[:captured.ExtentCount]
 	s.progress(uint64(segment.Used - segment.End - before))
 	return fill, index
 }

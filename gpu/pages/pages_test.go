@@ -16,6 +16,7 @@ import (
 	"libmmsb/core/status"
 	"libmmsb/gpu/sim"
 	"libmmsb/native"
+	"libmmsb/native/nativetest"
 )
 
 func init() { Use() }
@@ -60,12 +61,12 @@ func (w *world) fail(call sim.Call, after int, effect sim.Effect) {
 }
 
 func (w *world) write(handle, offset uint64, content string) status.Code {
-	return status.Code(native.WritePage(handle, offset, []byte(content)))
+	return status.Code(nativetest.WritePage(handle, offset, []byte(content)))
 }
 
 func (w *world) read(handle, offset, length uint64) (string, status.Code) {
 	into := make([]byte, length)
-	code := native.ReadPage(handle, offset, into)
+	code := nativetest.ReadPage(handle, offset, into)
 	return string(into), status.Code(code)
 }
 
@@ -83,18 +84,18 @@ func (w *world) apply(handle uint64, offsets []uint64, payload string) status.Co
 	defer pinned.Unpin()
 	pinned.Pin(&offsets[0])
 	pinned.Pin(&values[0])
-	return status.Code(native.ApplyPage(handle, &native.Delta{
+	return status.Code(nativetest.ApplyPage(handle, &native.Delta{
 		Kind: int32(delta.Indexed), Offsets: unsafe.Pointer(&offsets[0]), Count: uint64(len(offsets)),
 		Payload: unsafe.Pointer(&values[0]),
 	}))
 }
 
 func (w *world) pin(handle uint64) {
-	_, code := native.PinPage(handle, true)
+	_, code := nativetest.PinPage(handle, true)
 	require.Zero(w, code)
 }
 
-func (w *world) unpin(handle uint64) { require.Zero(w, native.UnpinPage(handle, true)) }
+func (w *world) unpin(handle uint64) { require.Zero(w, nativetest.UnpinPage(handle, true)) }
 
 func TestADeltaOfAPageOnADeviceIsAKernel(t *testing.T) {
 	on(t, func(w *world) {
@@ -146,7 +147,7 @@ func (w *world) use(device int) {
 	for range 2 {
 		_ = w.write(memory, 0, "x")
 	}
-	require.Zero(w, native.Destroy(memory))
+	require.Zero(w, nativetest.Destroy(memory))
 }
 
 // watch makes changes take the way over the host, as they do beside a journal.
@@ -167,14 +168,14 @@ func TestACopyThatCannotLeaveIsTheNewest(t *testing.T) {
 				w.pin(handle)
 			}
 			w.fail(sim.Copy, 1, sim.Fail) // the way back
-			require.Zero(t, native.WritePages([]uint64{handle, handle}, []uint64{2, 4}, []uint64{2, 2}, []byte("abcd")))
+			require.Zero(t, nativetest.WritePages([]uint64{handle, handle}, []uint64{2, 4}, []uint64{2, 2}, []byte("abcd")))
 			w.fail(sim.Copy, 0, sim.Fail) // each call tries again
 			w.holds(handle, 0, "01abcd6789")
 			w.fail(sim.Copy, 0, sim.Fail)
 			require.Equal(t, status.OK, w.write(handle, 9, "y"), "the copy takes it")
 			w.fail(sim.Copy, 0, sim.Fail)
 			w.fail(sim.Copy, 1, sim.Fail)
-			_, code := native.PinPage(handle, false)
+			_, code := nativetest.PinPage(handle, false)
 			require.Equal(t, int32(status.Device), code, "a pin needs the device's own bytes")
 			w.holds(handle, 0, "01abcd678y")
 			require.Equal(t, status.OK, w.write(handle, 9, "x"))
@@ -195,7 +196,7 @@ func TestACallBesideAPinSendsBackWhatItChanged(t *testing.T) {
 		w.watch()
 		w.pin(handle)
 		w.fail(sim.Copy, 2, sim.Fail) // one copy there, one back for each of the two ranges: the second of these
-		require.Zero(t, native.WritePages([]uint64{handle, handle}, []uint64{2, 4000}, []uint64{2, 3}, []byte("abcde")))
+		require.Zero(t, nativetest.WritePages([]uint64{handle, handle}, []uint64{2, 4000}, []uint64{2, 3}, []byte("abcde")))
 		w.holds(handle, 4000, "cde")
 		w.holds(handle, 2, "ab")
 		require.Equal(t, status.OK, w.write(handle, 0, "x"))
@@ -210,16 +211,16 @@ func TestAFailedBatchOfDeltasChangesNoPage(t *testing.T) {
 		both := []uint64{host, device, host, device}
 		for _, call := range []sim.Call{sim.AllocateOrdered, sim.Copy, sim.Launch} {
 			w.fail(call, 0, sim.Fail)
-			require.NotZero(t, native.ApplyRuns(both, []uint64{0, 0, 2, 3}, 4, []byte("abcdefghijklmnop")))
+			require.NotZero(t, nativetest.ApplyRuns(both, []uint64{0, 0, 2, 3}, 4, []byte("abcdefghijklmnop")))
 			w.fail(call, 0, sim.Fail)
-			require.NotZero(t, native.WritePages(both, []uint64{0, 0, 2, 3}, []uint64{4, 4, 4, 4}, []byte("abcdefghijklmnop")))
+			require.NotZero(t, nativetest.WritePages(both, []uint64{0, 0, 2, 3}, []uint64{4, 4, 4, 4}, []byte("abcdefghijklmnop")))
 			w.holds(host, 0, "\x00\x00\x00\x00")
 			w.holds(device, 0, "\x00\x00\x00\x00")
 		}
-		require.Zero(t, native.ApplyRuns(both, []uint64{0, 0, 2, 3}, 4, []byte("abcdefghijklmnop")))
+		require.Zero(t, nativetest.ApplyRuns(both, []uint64{0, 0, 2, 3}, 4, []byte("abcdefghijklmnop")))
 		w.holds(host, 0, "abijkl")
 		w.holds(device, 0, "efgmnop")
-		require.Zero(t, native.WritePages(both, []uint64{0, 0, 2, 3}, []uint64{4, 4, 4, 4}, []byte("ABCDEFGHIJKLMNOP")))
+		require.Zero(t, nativetest.WritePages(both, []uint64{0, 0, 2, 3}, []uint64{4, 4, 4, 4}, []byte("ABCDEFGHIJKLMNOP")))
 		w.holds(host, 0, "ABIJKL")
 		w.holds(device, 0, "EFGMNOP")
 	})
@@ -239,7 +240,7 @@ func TestALostDeviceTakesItsPagesAndNoMore(t *testing.T) {
 		require.Equal(t, status.OK, w.write(host, 0, "x"))
 		require.NoError(t, page.Migrate(host, abi.LocationGPU, 1))
 		w.holds(host, 0, "x")
-		require.Zero(t, native.Destroy(lost))
+		require.Zero(t, nativetest.Destroy(lost))
 	})
 }
 
@@ -254,9 +255,9 @@ func TestManyThreadsOnOneDevice(t *testing.T) {
 				defer runtime.UnlockOSThread()
 				content := bytes.Repeat([]byte{byte(thread)}, 4096)
 				for range 50 {
-					native.WritePage(handle, 0, content)
+					nativetest.WritePage(handle, 0, content)
 					into := make([]byte, 4096)
-					if native.ReadPage(handle, 0, into); !bytes.Equal(into, content) {
+					if nativetest.ReadPage(handle, 0, into); !bytes.Equal(into, content) {
 						done <- status.Errorf(status.Internal, "thread %d reads another's bytes", thread)
 						return
 					}
