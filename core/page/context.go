@@ -57,10 +57,10 @@ var (
 	persistenceOf atomic.Pointer[func(c *Context) Persistence]
 )
 
-// UseDevices says where contexts have their devices from; without it there are none. It is called before the first context.
+// UseDevices sets what makes a context's devices; without it there are none. It is called before the first context.
 func UseDevices(of func(options *Options) residency.Devices) { devicesOf.Store(&of) }
 
-// UsePersistence says who keeps pages of contexts; without it nobody does. It is called before the first context.
+// UsePersistence sets what saves and loads a context's pages; without it nothing does. It is called before the first context.
 func UsePersistence(of func(c *Context) Persistence) { persistenceOf.Store(&of) }
 
 // NewContext makes a context without pages.
@@ -196,7 +196,7 @@ func (c *Context) end() error {
 	return err
 }
 
-// LiveContexts is their number.
+// LiveContexts is the number of live contexts.
 func LiveContexts() uint64 { return contexts.Live() }
 
 // LivePages is the number of live pages in all contexts.

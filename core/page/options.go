@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options are a context's; the fields are those of mmsb_context_options_t.
+// Options has the fields of mmsb_context_options_t.
 type Options struct {
 	DefaultLocation  int32
 	DefaultDevice    int32

@@ -73,7 +73,7 @@ func (p *Page) leaveMemory(bare uint32) (address uintptr) {
 	return address
 }
 
-// FreeReleased gives such memory back.
+// FreeReleased frees memory that Release left to the caller.
 func FreeReleased(address uintptr) error {
 	released.Lock()
 	f, ok := released.frames[address]

@@ -19,7 +19,7 @@ import (
 
 // A context's journal: native/journal.h takes the records of changes, core/journal writes them. Here it is opened and closed.
 
-// JournalOptions are those of mmsb_journal_options_t.
+// JournalOptions has the fields of mmsb_journal_options_t.
 type JournalOptions struct {
 	Durability   int32
 	IntervalMs   uint32
@@ -51,7 +51,7 @@ type openedJournal struct {
 	failed    error         // of the writer, when it has ended
 }
 
-// OpenJournal begins to journal a context.
+// OpenJournal opens a journal for a context: changes of its pages are written there from now on.
 func OpenJournal(context uint64, directory string, o JournalOptions) error {
 	durability := journal.Interval
 	switch o.Durability {
@@ -113,7 +113,7 @@ func (s *state) openJournal(directory string, keep bool, o journal.Options) erro
 	return nil
 }
 
-// CloseJournal ends a context's journal; all records are on the disk then.
+// CloseJournal closes a context's journal after all its records have reached the disk.
 func CloseJournal(context uint64) error {
 	return use(context, func(s *state) error {
 		s.journals.Lock()
@@ -181,7 +181,7 @@ func (j *journals) end() {
 	}
 }
 
-// SyncJournal waits until all calls that have returned are on the disk.
+// SyncJournal waits until the records of all calls that have returned are on the disk.
 func SyncJournal(context uint64) error {
 	return onJournal(context, func(j *openedJournal) error { return lasterror.Load(j.ring.Flush(j.ring.Last())) })
 }

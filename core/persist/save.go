@@ -25,7 +25,7 @@ const (
 	leastCopyLimit   = 4 << 20
 )
 
-// SaveOptions are those of mmsb_save_options_t.
+// SaveOptions has the fields of mmsb_save_options_t.
 type SaveOptions struct {
 	Compression, Level int32
 	RefuseRawWrites    bool
@@ -34,12 +34,12 @@ type SaveOptions struct {
 	Base               string
 }
 
-// SaveStats are those of mmsb_save_stats_t.
+// SaveStats has the fields of mmsb_save_stats_t.
 type SaveStats struct {
 	Saves, LastPages, LastBytes, LastDurationNs, CopiedBytes, CopiedPeak, Waits, WaitedNs, ComparedBytes uint64
 }
 
-// GetSaveStats are a context's.
+// GetSaveStats returns the statistics of a context's saves.
 func GetSaveStats(context uint64) (stats SaveStats, err error) {
 	err = use(context, func(s *state) error {
 		s.statistics.Lock()
@@ -58,7 +58,7 @@ func (s *statistics) note(n native.CaptureStats) {
 	s.Waits, s.WaitedNs = n.Waits, n.WaitedNs
 }
 
-// CheckSave tells whether the arguments of a save are right.
+// CheckSave checks the arguments of a save.
 func CheckSave(context uint64, target SaveTarget, o SaveOptions) error {
 	return use(context, func(*state) error { return o.check(&target) })
 }
@@ -87,7 +87,7 @@ func (o *SaveOptions) check(target *SaveTarget) error {
 	return nil
 }
 
-// Save takes a snapshot. w may be nil.
+// Save writes a snapshot of the context. w may be nil.
 func Save(context uint64, target SaveTarget, o SaveOptions, w *ticket.Work) error {
 	if err := CheckSave(context, target, o); err != nil {
 		return err

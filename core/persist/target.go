@@ -17,7 +17,7 @@ type SaveTarget struct {
 	file.FS    // of a path; nil is the real one
 }
 
-// ToPath, ToDescriptor and ToMemory are the targets there are.
+// ToPath writes a file at a path, whole or not at all.
 func ToPath(path string) SaveTarget { return SaveTarget{path: path, FS: file.OS{}} }
 
 // ToDescriptor writes to a file descriptor of the caller.

@@ -50,10 +50,10 @@ type DeviceMemory struct {
 	Block   uint64 // its handle; not 0
 }
 
-// NoDevices is what a program without gpu/pages has.
+// NoDevices is the Devices of a program without gpu/pages: every call fails.
 type NoDevices struct{}
 
-// Check is Devices'; so are the others, and all fail.
+// Check and the methods below implement Devices.
 func (NoDevices) Check(_, device int32) error {
 	return status.Errorf(status.NoDevice, "no device %d: this program was built without devices", device)
 }

@@ -204,17 +204,15 @@ func (s *State) changeMetadata(p *page, r *journal.Record) error {
 	if err != nil {
 		return err
 	}
-	switch r.Kind {
-	case journal.MetadataSet:
-		blob, err = metadata.Set(blob, r.Key, r.Value)
-	case journal.MetadataRemove:
-		blob, _ = metadata.Remove(blob, r.Key)
-	default:
-		_, err = metadata.Validate(r.Bytes)
-		blob = bytes.Clone(r.Bytes)
-	}
+	blob, changed, err := r.ChangeMetadata(blob)
 	if err != nil {
 		return invalid(r, "cannot be applied: %s", status.Of(err).Text)
+	}
+	if !changed {
+		return nil
+	}
+	if r.Kind == journal.MetadataImport {
+		blob = bytes.Clone(blob) // the record's memory is the reader's
 	}
 	if p.entry.MetadataCount = uint32(metadata.Count(blob)); p.entry.MetadataCount == 0 {
 		blob = nil
