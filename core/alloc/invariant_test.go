@@ -13,7 +13,8 @@ func TestDamageIsFoundWithinSomeOperations(t *testing.T) {
 	allocate(t, e, 10, 1)
 	allocate(t, e, 20, 1)
 	e.extents[1].count--
-	assert.PanicsWithError(t, "invariant broken: extent at unit 10 does not begin where the one before ends, at 9", func() {
+	const wrong = "MMSB_E_INTERNAL: extent at unit 10 does not begin where the one before ends, at 9"
+	assert.PanicsWithError(t, "invariant broken: "+wrong, func() {
 		for range 100 {
 			offset, _ := e.Allocate(1, 1)
 			_ = e.Free(offset, 1)
