@@ -27,32 +27,32 @@ func TestCheckSeesDamage(t *testing.T) {
 
 		for text, damage := range map[string]func() (undo func()){
 			"have the same memory": func() func() {
-				return change(&at(small).Locator, at(native.Index(k.slots[0])).Locator)
+				return damaged(&at(small).Locator, at(native.Index(k.slots[0])).Locator)
 			},
 			"belong to another extent": func() func() {
-				return change(&at(mapping).State, native.State(native.StateFrame, 1, native.ClassExtent<<native.ClassShift))
+				return damaged(&at(mapping).State, native.State(native.StateFrame, 1, native.ClassExtent<<native.ClassShift))
 			},
 			"is not a mapping": func() func() {
-				return change(&at(extent).State, native.State(native.StateFrame, 1, native.ClassMapped<<native.ClassShift))
+				return damaged(&at(extent).State, native.State(native.StateFrame, 1, native.ClassMapped<<native.ClassShift))
 			},
-			"has no memory class, but locator": func() func() { return change(&at(bare).Locator, 1) },
-			"is free twice":                    func() func() { return change(&m.records.bare, append(m.records.bare, bare)) },
-			"of 4096 bytes is free twice":      func() func() { return change(&k.slots, append(k.slots, k.slots[0])) },
+			"has no memory class, but locator": func() func() { return damaged(&at(bare).Locator, 1) },
+			"is free twice":                    func() func() { return damaged(&m.records.bare, append(m.records.bare, bare)) },
+			"of 4096 bytes is free twice":      func() func() { return damaged(&k.slots, append(k.slots, k.slots[0])) },
 			"has 8192 free bytes of 4096": func() func() {
-				return change(&at(native.Index(k.slots[0])).Locator, at(native.Index(k.slots[1])).Locator+64)
+				return damaged(&at(native.Index(k.slots[0])).Locator, at(native.Index(k.slots[1])).Locator+64)
 			},
-			"free record": func() func() { return change(&m.records.bare, append(m.records.bare, extent)) },
+			"free record": func() func() { return damaged(&m.records.bare, append(m.records.bare, extent)) },
 			"free slot": func() func() {
-				return change(&k.slots, append(k.slots, native.Handle(native.KindPage, 1, extent)))
+				return damaged(&k.slots, append(k.slots, native.Handle(native.KindPage, 1, extent)))
 			},
-			"are allocated, records have": func() func() { return change(&at(extent).Size, 32<<10) },
-			"retained system pages":       func() func() { return change(&m.retained.recent, pageSet{^uint64(0)}) },
+			"are allocated, records have": func() func() { return damaged(&at(extent).Size, 32<<10) },
+			"retained system pages":       func() func() { return damaged(&m.retained.recent, pageSet{^uint64(0)}) },
 			"bytes are charged":           func() func() { m.ledger.used.Add(1); return func() { m.ledger.used.Add(^uint64(0)) } },
 			"mappings, records have": func() func() {
 				m.mapped[1<<19-1] = struct{}{}
 				return func() { delete(m.mapped, 1<<19-1) }
 			},
-			"records are in use": func() func() { return change(&m.records.leaves[0].Used, native.LeafRecords+1) },
+			"records are in use": func() func() { return damaged(&m.records.leaves[0].Used, native.LeafRecords+1) },
 		} {
 			undo := damage()
 			err := m.Check()
@@ -64,8 +64,8 @@ func TestCheckSeesDamage(t *testing.T) {
 	})
 }
 
-// change changes a value; undo gives it the old one.
-func change[T any](at *T, value T) (undo func()) {
+// damaged changes a value; undo gives it the old one.
+func damaged[T any](at *T, value T) (undo func()) {
 	old := *at
 	*at = value
 	return func() { *at = old }
