@@ -40,6 +40,12 @@ func mmsbgo_test_collect(pause, total *C.uint64_t) (code C.mmsb_status_t) {
 	return C.MMSB_OK
 }
 
+//export mmsbgo_test_check
+func mmsbgo_test_check(context C.mmsb_context_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onContext(context, (*page.Context).Check)
+}
+
 //export mmsbgo_test_slow_devices
 func mmsbgo_test_slow_devices(latency C.uint64_t) (code C.mmsb_status_t) {
 	defer guard(&code)
