@@ -230,10 +230,12 @@ compile_c = mkdir -p $(@D) && $(if $(filter %.cpp,$<),g++ -std=c++17,gcc -std=gn
 hooked = $(if $(shell grep -l test_hooks.h $<),build/test,build)
 with_library = -L$(1) -lmmsb -ldl -lm -Wl,-rpath,$(CURDIR)/$(1)
 
+# Libraries for tests check what must always hold: the tag invariants in Go, MMSB_INVARIANTS in C.
+INVARIANTS := -DMMSB_INVARIANTS
 build/test/libmmsb.so: build/libmmsb.so
-	@tools/build_library.sh $@ -tags mmsbtest
+	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" tools/build_library.sh $@ -tags mmsbtest,invariants
 build/asan/libmmsb.so: build/libmmsb.so
-	@tools/build_library.sh $@ -tags mmsbtest -asan
+	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" tools/build_library.sh $@ -tags mmsbtest,invariants -asan
 build/test/libsecond.so: $(wildcard tests/c/second/*) $(STAMPS)/tools
 	@go build -buildmode=c-shared -o $@ ./tests/c/second
 
@@ -262,7 +264,7 @@ NATIVE_TESTS := $(patsubst native/tests/%,%,$(wildcard native/tests/*_test.c))
 NATIVE_FILES := $(shell grep -L _cgo_export.h native/*.c)
 build/tsan/%.run: native/tests/% $(NATIVE_FILES) $(wildcard native/*.h) tests/check.h include/mmsb.h
 	@mkdir -p $(@D)
-	@gcc -std=gnu11 -fsanitize=thread $(C_FLAGS) -Wno-tsan -Inative $< $(NATIVE_FILES) -o $@ -ldl -lm
+	@gcc -std=gnu11 -fsanitize=thread $(C_FLAGS) $(INVARIANTS) -Wno-tsan -Inative $< $(NATIVE_FILES) -o $@ -ldl -lm
 
 .PHONY: test-tsan
 test-tsan: $(NATIVE_TESTS:%=build/tsan/%.run) ## native/ alone under ThreadSanitizer

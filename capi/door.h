@@ -5,7 +5,13 @@
 #ifndef MMSB_CAPI_DOOR_H
 #define MMSB_CAPI_DOOR_H
 
+#include "access.h"
 #include "delta.h"
+#include "id.h"
+#include "life.h"
+#include "look.h"
+#include "mask.h"
+#include "pin.h"
 
 #pragma GCC visibility push(hidden)
 

@@ -1,4 +1,4 @@
-/* Pages. What is hot stays in C (native/page.h); the rest enters Go. */
+/* Pages. What is hot stays in C (native/life.h, lock.h, pin.h, look.h); the rest enters Go. */
 #include <string.h>
 
 #include "door.h"

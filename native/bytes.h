@@ -46,8 +46,8 @@ typedef struct mmsb__bytes_table {
     uint64_t (*next_agreement)(const uint8_t *a, const uint8_t *b, uint64_t from, uint64_t length);
     /* Bit i of bits: whether a and b differ at i. Bits of the last byte behind length are 0. b NULL stands for zeros. */
     void (*differences)(uint8_t *bits, const uint8_t *a, const uint8_t *b, uint64_t length);
-    /* Sets length bytes to 0; tuned for blocks up to some KiB that are used at once afterwards. next: as many bytes that are to be set
-     * next and may be fetched meanwhile, or NULL. */
+    /* Sets length bytes to 0; tuned for blocks up to some KiB that are used at once afterwards. next: as many bytes that are to
+     * be set next and may be fetched meanwhile, or NULL. */
     void (*zero)(void *bytes, uint64_t length, const void *next);
     /* CRC-32C of bytes that follow others whose checksum is crc; 0 at first. */
     uint32_t (*crc32c)(uint32_t crc, const void *bytes, uint64_t length);
@@ -114,7 +114,8 @@ static inline void mmsb__bits_set_range(uint8_t *bits, uint64_t first, uint64_t 
     bits[(end - 1) / 8] = (uint8_t)(bits[(end - 1) / 8] | 0xff >> (-end & 7)); /* the last byte, perhaps once more */
 }
 
-/* Sets 64 bits from bit first < 64 on. By whole words, which lie in one line of the cache each: bytes at any place cost twice as much. */
+/* Sets 64 bits from bit first < 64 on. By whole words, which lie in one line of the cache each: bytes at any place cost twice as
+ * much. */
 static inline void mmsb__bits_set_64(uint64_t *words, uint64_t first) {
     words[0] |= ~(uint64_t)0 << first;
     words[(first + 63) / 64] |= ~(uint64_t)0 >> (-first & 63); /* of one word, perhaps once more */

@@ -351,7 +351,8 @@ AVX2 static void avx2_differences(uint8_t *bits, const uint8_t *a, const uint8_t
 /* From here on the C library's memset gains: it goes around the caches for sizes that they cannot hold. */
 #define ZERO_BY_LIBRARY (256u * 1024)
 
-/* Whole blocks between two addresses; returns where the last one ends. What is fetched is as far from its address as from theirs. */
+/* Whole blocks between two addresses; returns where the last one ends. What is fetched is as far from its address as from theirs.
+ * */
 AVX2 static uint8_t *avx2_zero_blocks(uint8_t *at, const uint8_t *end, const uint8_t *fetched) {
     const __m256i nothing = _mm256_setzero_si256();
     for (; end - at >= 128; at += 128, fetched += 128) {
@@ -367,7 +368,8 @@ AVX2 static uint8_t *avx2_zero_blocks(uint8_t *at, const uint8_t *end, const uin
     return at;
 }
 
-/* Fetches half the length ahead, and so the beginning of what comes next: processors by themselves begin anew with each system page. */
+/* Fetches half the length ahead, and so the beginning of what comes next: processors by themselves begin anew with each system
+ * page. */
 AVX2 static void avx2_zero(void *bytes, uint64_t length, const void *next) {
     if (length < 32 || length > ZERO_BY_LIBRARY) {
         memset(bytes, 0, length);

@@ -3,7 +3,11 @@ package native
 /*
 #include <stdlib.h>
 
+#include "access.h"
 #include "delta.h"
+#include "life.h"
+#include "mask.h"
+#include "pin.h"
 */
 import "C"
 
@@ -19,7 +23,8 @@ func Destroy(page uint64) int32 { return int32(C.mmsb__page_destroy_slow(C.uint6
 
 // ReadPage copies bytes out of a page.
 func ReadPage(page, offset uint64, to []byte) int32 {
-	return int32(C.mmsb__page_read(C.uint64_t(page), C.uint64_t(offset), unsafe.Pointer(unsafe.SliceData(to)), C.uint64_t(len(to))))
+	return int32(C.mmsb__page_read(C.uint64_t(page), C.uint64_t(offset), unsafe.Pointer(unsafe.SliceData(to)),
+		C.uint64_t(len(to))))
 }
 
 // WritePage copies bytes into a page.
@@ -36,7 +41,8 @@ func WritePages(pages, offsets, lengths []uint64, bytes []byte) int32 {
 	at := uint64(0)
 	for i := range ranges {
 		ranges[i] = C.mmsb_page_range_t{
-			page: C.mmsb_page_t(pages[i]), offset: C.uint64_t(offsets[i]), length: C.uint64_t(lengths[i]), buffer: unsafe.Add(memory, at),
+			page: C.mmsb_page_t(pages[i]), offset: C.uint64_t(offsets[i]), length: C.uint64_t(lengths[i]),
+			buffer: unsafe.Add(memory, at),
 		}
 		at += lengths[i]
 	}
@@ -52,7 +58,8 @@ func ApplyRuns(pages, offsets []uint64, length uint64, bytes []byte) int32 {
 	pinned.Pin(&bytes[0])
 	runs := C.mmsb_page_runs_t{
 		struct_size: C.sizeof_mmsb_page_runs_t, uniform_length: C.uint64_t(length), count: C.uint64_t(len(pages)),
-		pages: (*C.mmsb_page_t)(unsafe.Pointer(&pages[0])), offsets: (*C.uint64_t)(unsafe.Pointer(&offsets[0])), payload: unsafe.Pointer(&bytes[0]),
+		pages: (*C.mmsb_page_t)(unsafe.Pointer(&pages[0])), offsets: (*C.uint64_t)(unsafe.Pointer(&offsets[0])),
+		payload: unsafe.Pointer(&bytes[0]),
 	}
 	return int32(C.mmsb__page_apply_runs(&runs, nil))
 }

@@ -1,7 +1,9 @@
 package native
 
 /*
+#include "bytes.h"
 #include "capture.h"
+#include "preimage.h"
 
 #include <stdlib.h>
 
@@ -11,10 +13,10 @@ import "C"
 
 import "unsafe"
 
-// ChunkBytes is the stretch of a large page that is captured at once.
+// ChunkBytes is how much of a large page is captured at once.
 const ChunkBytes = C.MMSB__CHUNK_BYTES
 
-// GranuleBytes is the grain in which a part can be captured, and AllBlocks a part's blocks.
+// GranuleBytes is the least of a part that can be captured, and AllBlocks has the bits of all of a part's granules.
 const (
 	GranuleBytes = C.MMSB__GRANULE_BYTES
 	AllBlocks    = 1<<(ChunkBytes/GranuleBytes) - 1
@@ -27,15 +29,15 @@ type Saved struct {
 	CRC               uint32
 }
 
-// Base is what an earlier save knows, by chunk of records.
+// Base is what an earlier save knows, by leaf.
 type Base [Leaves]*Saved
 
-// LastSaved is what the last save of each chunk's context knows.
+// LastSaved is what the last save of each leaf's context knows.
 func LastSaved() *Base { return (*Base)(unsafe.Pointer(&C.mmsb__saved)) }
 
-// SavedLeaf is what is saved of a chunk's pages; nil without memory.
-func SavedLeaf(chunk uint32) *[LeafRecords]Saved {
-	return (*[LeafRecords]Saved)(unsafe.Pointer(C.mmsb__saved_leaf(C.uint32_t(chunk))))
+// SavedLeaf is what is saved of a leaf's pages; nil without memory.
+func SavedLeaf(leaf uint32) *[LeafRecords]Saved {
+	return (*[LeafRecords]Saved)(unsafe.Pointer(C.mmsb__saved_leaf(C.uint32_t(leaf))))
 }
 
 // NewSavedLeaf is an empty one outside the Go heap, for a Base; nil without memory.
@@ -46,10 +48,24 @@ func NewSavedLeaf() *Saved {
 // FreeSavedLeaf gives back what no capture has taken over.
 func FreeSavedLeaf(saved *Saved) { C.free(unsafe.Pointer(saved)) }
 
-// ForgetSaved forgets what is saved of a chunk.
-func ForgetSaved(chunk uint32) { C.mmsb__saved_forget(C.uint32_t(chunk)) }
+// ForgetSaved forgets what is saved of a leaf.
+func ForgetSaved(leaf uint32) { C.mmsb__saved_forget(C.uint32_t(leaf)) }
 
-// Room is where captured pages go: mmsb__segment_t. The addresses are of memory that stays where it is.
+// Image is a page's entry in a snapshot, and ImageExtent that of a range of its bytes: mmsb__image_t, mmsb__image_extent_t.
+type Image struct {
+	ID, Size, Epoch, Version    uint64
+	Location, Device, NUMANode  int32
+	Flags, FirstExtent, Extents uint32
+	MetadataCount, Reserved     uint32
+}
+
+// ImageExtent says where a range of an image's bytes lies.
+type ImageExtent struct {
+	Offset                                     uint64
+	Length, Stored, At, CRC, Kind, Compression uint32
+}
+
+// Room is the segment that captured pages go to: mmsb__segment_t. The addresses are of memory that stays where it is.
 type Room struct {
 	Buffer                      uintptr
 	Used, End                   uint64
@@ -59,7 +75,7 @@ type Room struct {
 	ExtentCount, ExtentCapacity uint32
 }
 
-// Fill says why a room was given back.
+// Fill says why a segment was given back.
 type Fill int
 
 // What Fill can be.
@@ -74,25 +90,26 @@ const (
 type Capture struct{ capture *C.mmsb__capture_t }
 
 // BeginCapture begins; Settle must follow, under no lock. base nil captures everything. The error is the thread's last one.
-func BeginCapture(context uint32, chunks, used []uint32, base *Base, copyLimit uint64, refusePinned bool) (Capture, bool) {
-	capture := C.mmsb__capture_begin(C.uint32_t(context), (*C.uint32_t)(unsafe.SliceData(chunks)), (*C.uint32_t)(unsafe.SliceData(used)),
-		C.uint32_t(len(chunks)), (**C.mmsb__saved_t)(unsafe.Pointer(base)), C.uint64_t(copyLimit), C.int(flag(refusePinned)))
+func BeginCapture(context uint32, leaves, used []uint32, base *Base, copyLimit uint64, refusePinned bool) (Capture, bool) {
+	capture := C.mmsb__capture_begin(C.uint32_t(context), (*C.uint32_t)(unsafe.SliceData(leaves)),
+		(*C.uint32_t)(unsafe.SliceData(used)), C.uint32_t(len(leaves)),
+		(**C.mmsb__saved_t)(unsafe.Pointer(base)), C.uint64_t(copyLimit), C.int(flag(refusePinned)))
 	return Capture{capture}, capture != nil
 }
 
 // Settle makes sure that calls without locks see the moment.
 func (c Capture) Settle() { C.mmsb__capture_settle(c.capture) }
 
-// Fill puts pages into a room.
+// Fill puts pages into a segment.
 func (c Capture) Fill(room *Room) (Fill, uint32) {
 	var index C.uint32_t
 	fill := C.mmsb__capture_fill(c.capture, (*C.mmsb__segment_t)(unsafe.Pointer(room)), &index)
 	return Fill(fill), uint32(index)
 }
 
-// Look helps the goroutine that fills, beside it: it finds the pages of a chunk that are not as the base has them. false: all are
+// Look helps the goroutine that fills, beside it: it finds the pages of a leaf that are not as the base has them. false: all are
 // found.
-func (c Capture) Look() bool { return C.mmsb__capture_look(c.capture) != 0 }
+func (c Capture) Look() bool { return C.mmsb__capture_compare_leaf(c.capture) != 0 }
 
 // Large is a large page of a capture.
 type Large struct{ large *C.mmsb__large_t }
@@ -118,16 +135,18 @@ func (l Large) Metadata() []byte {
 	return unsafe.Slice((*byte)(l.large.metadata), int(l.large.metadata_length))
 }
 
-// Part puts those blocks of a part whose bits are set, as they were at the moment, where they lie in a buffer with room for ChunkBytes; parts
-// of the mask follow those of the bytes. It returns the part's length; 0 is a failure, and the error is the thread's last one.
-func (c Capture) Part(l Large, part int, blocks uint64, buffer []byte) int {
-	return int(C.mmsb__capture_part(c.capture, l.large, C.uint32_t(part), C.uint64_t(blocks), (*C.uint8_t)(unsafe.SliceData(buffer))))
+// Part puts those granules of a part whose bits are set, as they were at the moment, where they lie in a buffer with room for
+// ChunkBytes; parts of the mask follow those of the bytes. It returns the part's length; 0 is a failure, and the error is the
+// thread's last one.
+func (c Capture) Part(l Large, part int, granules uint64, buffer []byte) int {
+	return int(C.mmsb__capture_part(c.capture, l.large, C.uint32_t(part), C.uint64_t(granules),
+		(*C.uint8_t)(unsafe.SliceData(buffer))))
 }
 
 // Skip says that a part is as the base has it.
 func (c Capture) Skip(l Large, part int) { C.mmsb__capture_skip(l.large, C.uint32_t(part)) }
 
-// LargeDone says that all chunks are taken.
+// LargeDone says that all parts are taken.
 func (c Capture) LargeDone(l Large) { C.mmsb__capture_large_done(c.capture, l.large) }
 
 // Urgent is a page that a writer waits for; 0 = none.
@@ -173,14 +192,14 @@ func (c Capture) Commit() { C.mmsb__capture_commit(c.capture) }
 // End ends the capture.
 func (c Capture) End() { C.mmsb__capture_end(c.capture) }
 
-// CaptureLater says that a context took a chunk, where it is being captured.
-func CaptureLater(context, chunk uint32) {
-	C.mmsb__capture_later(C.uint32_t(context), C.uint32_t(chunk))
+// CaptureLater says that a context took a leaf, where it is being captured.
+func CaptureLater(context, leaf uint32) {
+	C.mmsb__capture_later(C.uint32_t(context), C.uint32_t(leaf))
 }
 
 // Touch is called before a locked page changes as a whole: true = unlock, TouchWait, and begin anew.
 func Touch(index uint32, state uint64) bool {
-	return C.mmsb__capture_touch_all(C.mmsb__record_at(C.uint32_t(index)), C.uint64_t(state)) != 0
+	return C.mmsb__preimage_keep_page(C.mmsb__record_at(C.uint32_t(index)), C.uint64_t(state)) != 0
 }
 
 // TouchWait waits until another try makes sense.

@@ -1,7 +1,7 @@
 /*
- * checksum.c — CRC-32C (Castagnoli; reflected polynomial 0x82f63b78): portable by tables of eight, and with the instruction of SSE 4.2 or of
- * arm64. The instruction gives eight bytes every three cycles and takes one every cycle, so three stretches are done side by
- * side and joined: a checksum goes over n more zero bytes by one look-up per byte of it.
+ * checksum.c — CRC-32C (Castagnoli; reflected polynomial 0x82f63b78): portable by tables of eight, and with the instruction of
+ * SSE 4.2 or of arm64. The instruction gives eight bytes every three cycles and takes one every cycle, so three ranges are done
+ * side by side and joined: a checksum goes over n more zero bytes by one look-up per byte of it.
  */
 #include "bytes.h"
 
@@ -15,11 +15,11 @@
 
 #define POLYNOMIAL UINT32_C(0x82f63b78)
 /* Three of these are 4032 bytes, what a page of 4 KiB has room for; the short ones do the rest. */
-#define LONG_STRETCH 1344
-#define SHORT_STRETCH 128
+#define LONG_RANGE 1344
+#define SHORT_RANGE 128
 
 static uint32_t by_byte[8][256];                       /* [n][b]: byte b, then n zero bytes */
-static uint32_t over_long[4][256], over_short[4][256]; /* [n][b]: byte n of a checksum is b, then a stretch of zeros */
+static uint32_t over_long[4][256], over_short[4][256]; /* [n][b]: byte n of a checksum is b, then a range of zeros */
 
 static uint64_t word_at(const uint8_t *bytes) {
     uint64_t word;
@@ -72,8 +72,8 @@ static void fill_tables(void) {
         for (int value = 0; value < 256; value++)
             by_byte[zeros][value] = by_byte[zeros - 1][value] >> 8 ^ by_byte[0][by_byte[zeros - 1][value] & 255];
     }
-    fill_over(over_long, LONG_STRETCH);
-    fill_over(over_short, SHORT_STRETCH);
+    fill_over(over_long, LONG_RANGE);
+    fill_over(over_short, SHORT_RANGE);
 }
 
 void mmsb__checksum_use_portable(mmsb__bytes_table_t *table) {
@@ -87,16 +87,16 @@ static inline uint32_t over(uint32_t table[4][256], uint32_t crc) {
 
 /* The loop for an instruction that adds eight bytes, and one that adds one. */
 #define CHECKSUM_LOOP(name, attribute, add8, add1) \
-    attribute static uint64_t name##_stretches(uint64_t crc, const uint8_t **bytes, uint64_t *length, uint64_t stretch, \
-                                               uint32_t table[4][256]) { \
+    attribute static uint64_t name##_ranges(uint64_t crc, const uint8_t **bytes, uint64_t *length, uint64_t range, \
+                                            uint32_t table[4][256]) { \
         const uint8_t *at = *bytes; \
         uint64_t left = *length; \
-        for (; left >= 3 * stretch; left -= 3 * stretch, at += 3 * stretch) { \
+        for (; left >= 3 * range; left -= 3 * range, at += 3 * range) { \
             uint64_t second = 0, third = 0; \
-            for (uint64_t i = 0; i < stretch; i += 8) { \
+            for (uint64_t i = 0; i < range; i += 8) { \
                 crc = add8(crc, word_at(at + i)); \
-                second = add8(second, word_at(at + stretch + i)); \
-                third = add8(third, word_at(at + 2 * stretch + i)); \
+                second = add8(second, word_at(at + range + i)); \
+                third = add8(third, word_at(at + 2 * range + i)); \
             } \
             crc = over(table, over(table, (uint32_t)crc) ^ (uint32_t)second) ^ (uint32_t)third; \
         } \
@@ -107,8 +107,8 @@ static inline uint32_t over(uint32_t table[4][256], uint32_t crc) {
     attribute static uint32_t name(uint32_t from, const void *memory, uint64_t length) { \
         const uint8_t *bytes = memory; \
         uint64_t crc = (uint32_t)~from; \
-        crc = name##_stretches(crc, &bytes, &length, LONG_STRETCH, over_long); \
-        crc = name##_stretches(crc, &bytes, &length, SHORT_STRETCH, over_short); \
+        crc = name##_ranges(crc, &bytes, &length, LONG_RANGE, over_long); \
+        crc = name##_ranges(crc, &bytes, &length, SHORT_RANGE, over_short); \
         for (; length >= 8; length -= 8, bytes += 8) \
             crc = add8(crc, word_at(bytes)); \
         for (; length > 0; length--, bytes++) \

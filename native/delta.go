@@ -1,13 +1,13 @@
 package native
 
 /*
+#include "bytes.h"
 #include "delta.h"
 
 static inline void differences(uint8_t *bits, const uint8_t *a, const uint8_t *b, uint64_t length) {
 	mmsb__bytes.differences(bits, a, b, length);
 }
 
-_Static_assert(offsetof(mmsb_delta_t, mask) == 56 && offsetof(mmsb_delta_t, payload_length) == 112, "Delta below says the same");
 */
 import "C"
 
@@ -28,13 +28,6 @@ type Delta struct {
 	PayloadLength            uint64
 	_                        [4]uint64
 }
-
-var (
-	_ [unsafe.Sizeof(Delta{}) - C.sizeof_mmsb_delta_t]struct{}
-	_ [C.sizeof_mmsb_delta_t - unsafe.Sizeof(Delta{})]struct{}
-	_ [unsafe.Offsetof(Delta{}.Mask) - 56]struct{}
-	_ [unsafe.Offsetof(Delta{}.PayloadLength) - 112]struct{}
-)
 
 // Differences are bits that say where two ranges of bytes of one length differ; a nil b stands for zeros.
 func Differences(a, b []byte) []byte {

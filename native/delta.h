@@ -1,45 +1,20 @@
 /*
- * delta.h — validation and application of deltas on pages whose bytes have an address. Forms that make deltas are in core/delta.
+ * delta.h — deltas: which are valid, and applying one or many to pages. Forms that make deltas are in core/delta.
  */
 #ifndef MMSB_NATIVE_DELTA_H
 #define MMSB_NATIVE_DELTA_H
 
-#include "page.h"
+#include <stddef.h>
+
+#include "mmsb.h"
 
 #pragma GCC visibility push(hidden)
 
+/* Whether a delta may be applied to a page of this size; else the code, with the last error set. */
 mmsb_status_t mmsb__delta_check(const mmsb_delta_t *delta, uint64_t page_size);
 mmsb_status_t mmsb__page_apply(uint64_t page, const mmsb_delta_t *delta);
 mmsb_status_t mmsb__page_apply_many(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad_index);
 mmsb_status_t mmsb__page_apply_runs(const mmsb_page_runs_t *runs, size_t *bad_index);
-
-/* A change that a journal tells of: a delta, or bytes written at an offset (the delta's payload). */
-typedef struct mmsb__redo {
-    mmsb_delta_t delta;
-    uint64_t offset;
-    uint32_t is_delta;
-} mmsb__redo_t;
-
-/* Makes the change unless the page has it: where its version is below the given one, which it and the epoch are then. The page's bytes have
- * an address, and nobody else sees it: a load makes it. */
-mmsb_status_t mmsb__redo(uint32_t index, uint64_t version, uint64_t epoch, const mmsb__redo_t *change);
-
-/* The pages of a replay by id: open addressing with linear probing, beginning at bits 32 … of id * factor. */
-typedef struct mmsb__redo_slot {
-    uint64_t id;    /* 0 = free */
-    uint64_t index; /* of the page's record */
-} mmsb__redo_slot_t;
-
-typedef struct mmsb__redo_pages {
-    const mmsb__redo_slot_t *slots; /* some are free */
-    uint64_t capacity;              /* a power of two */
-    uint64_t factor;                /* odd */
-} mmsb__redo_pages_t;
-
-/* The same for a journal's records that lie one behind the other, up to the first that is no delta or written bytes, comes in pieces, is of
- * no page with an address or of one that has the change, or is not as it must be: nothing of that one is done. Returns the bytes of those
- * before it, *count is their number. */
-uint64_t mmsb__redo_records(const mmsb__redo_pages_t *pages, const void *records, uint64_t length, uint64_t *count);
 
 #pragma GCC visibility pop
 #endif

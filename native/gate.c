@@ -61,8 +61,7 @@ static mmsb_status_t start(void) {
     }
     pthread_mutex_unlock(&gate_lock);
     if (error != 0)
-        return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "cannot reserve 34 GiB of addresses (a limit as of ulimit -v?): %s",
-                          strerror(error));
+        return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "cannot reserve 34 GiB of addresses, see ulimit -v: %s", strerror(error));
     return code;
 }
 
@@ -73,7 +72,7 @@ mmsb_status_t mmsb__gate_closed(void) {
     if (code == MMSB_E_FORKED)
         return mmsb__fail(code, "the process was forked after it had used libmmsb: use it after the fork only, or spawn");
     if (code == MMSB_E_POISONED)
-        return mmsb__fail(code, "an earlier internal error stopped the library: %s", poison_text);
+        return mmsb__fail(code, "library stopped after an internal error: %s", poison_text);
     return code;
 }
 

@@ -17,9 +17,9 @@
 /* 0, or what mmsb__gate_closed deals with: the library has not started yet, it was forked, or it is poisoned. */
 extern mmsb_status_t mmsb__gate;
 
-/* How many reasons there are for creating and destroying to take their longer way: the gate is closed, the kernel knows no membarrier, a
- * context is captured or frozen, a journal is open. One word, because these calls are counted in nanoseconds. It moves before what it stands
- * for comes and after it has gone. */
+/* How many reasons there are for creating and destroying to take their longer way: the gate is closed, the kernel knows no
+ * membarrier, a context is captured or frozen, a journal is open. One word, because these calls are counted in nanoseconds. It
+ * moves before what it stands for comes and after it has gone. */
 extern uint32_t mmsb__detours;
 
 static inline void mmsb__detour_begin(void) {

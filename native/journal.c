@@ -73,7 +73,7 @@ static int has_failed(mmsb__ring_t *ring) {
 
 typedef enum reservation { RESERVED, FULL, GREAT_GROUP, NOT_OPEN } reservation_t;
 
-/* Takes room in the active buffer, if it has so much. great: for the group that has MMSB__RING_GREAT. */
+/* Takes space in the active buffer, if it has so much. great: for the group that has MMSB__RING_GREAT. */
 static inline reservation_t reserve(mmsb__ring_t *ring, uint64_t bytes, uint64_t records, int great, mmsb__ring_buffer_t **buffer,
                                     uint8_t **at, uint64_t *first) {
     uint64_t word = __atomic_load_n(&ring->word, __ATOMIC_SEQ_CST);
@@ -214,10 +214,10 @@ static void put_great(mmsb__group_t *group, mmsb__journal_head_t head, walk_t wa
     group->left--;
     while (group->status == MMSB_OK) {
         uint32_t turn = __atomic_load_n(&ring->turns, __ATOMIC_SEQ_CST);
-        uint64_t room = ring->capacity - WORD_USED(__atomic_load_n(&ring->word, __ATOMIC_SEQ_CST));
+        uint64_t space = ring->capacity - WORD_USED(__atomic_load_n(&ring->word, __ATOMIC_SEQ_CST));
         uint64_t part = body;
-        if (mmsb__journal_space(part) > room)
-            part = room < sizeof head + 8 ? 8 : room - sizeof head;
+        if (mmsb__journal_space(part) > space)
+            part = space < sizeof head + 8 ? 8 : space - sizeof head;
         mmsb__ring_buffer_t *buffer;
         uint8_t *at;
         reservation_t got = reserve(ring, mmsb__journal_space(part), 1, 1, &buffer, &at, &group->last);
@@ -413,7 +413,7 @@ uint64_t mmsb__ring_last(mmsb__ring_t *ring) {
 mmsb_status_t mmsb__ring_open(uint32_t context_index, uint64_t next, uint64_t buffer_bytes, int64_t interval_ns, int each_call) {
     mmsb__ring_t *ring = mmsb__rings[context_index];
     if (ring && ring->capacity != buffer_bytes)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "a ring of %llu bytes cannot become one of %llu",
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "journal ring has %llu bytes, its size cannot change to %llu",
                           (unsigned long long)ring->capacity, (unsigned long long)buffer_bytes);
     if (!ring && posix_memalign((void **)(void *)&ring, 64, sizeof *ring) != 0)
         return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for the journal's ring");
@@ -475,7 +475,7 @@ static void await_filled(mmsb__ring_buffer_t *buffer, uint64_t bytes) {
 }
 
 void mmsb__ring_close(mmsb__ring_t *ring) {
-    for (;;) { /* a group that a failure cut short lets go of its mark last */
+    for (;;) { /* a group that a failure cut short clears its flag last */
         uint32_t turn = __atomic_load_n(&ring->turns, __ATOMIC_SEQ_CST);
         if (!(__atomic_load_n(&ring->word, __ATOMIC_SEQ_CST) & MMSB__RING_GREAT))
             break;
@@ -491,7 +491,7 @@ void mmsb__ring_close(mmsb__ring_t *ring) {
 }
 
 /* Makes the other buffer, which is written and free, the active one. */
-static void change_buffers(mmsb__ring_t *ring, uint64_t word, mmsb__ring_batch_t *stretch) {
+static void change_buffers(mmsb__ring_t *ring, uint64_t word, mmsb__ring_batch_t *batch) {
     __atomic_store_n(&ring->pressed, 0, __ATOMIC_SEQ_CST);
     uint64_t active = WORD_BUFFER(word);
     mmsb__ring_buffer_t *full = &ring->buffers[active], *next = &ring->buffers[1 - active];
@@ -506,14 +506,14 @@ static void change_buffers(mmsb__ring_t *ring, uint64_t word, mmsb__ring_batch_t
     uint64_t used = WORD_USED(word);
     await_filled(full, used - MMSB__RING_HEAD_BYTES);
     memset(full->bytes + used, 0, (size_t)(-used & 4095));
-    *stretch = (mmsb__ring_batch_t){
+    *batch = (mmsb__ring_batch_t){
         full->bytes, used, ring->capacity, first, (uint32_t)WORD_RECORDS(word), !(word & MMSB__RING_GREAT), 0};
-    ring->taken = first + stretch->count - 1;
+    ring->taken = first + batch->count - 1;
     ring->taken_at = now_on(CLOCK_MONOTONIC);
-    stretch->wanted = __atomic_load_n(&ring->wanted, __ATOMIC_SEQ_CST) > __atomic_load_n(&ring->durable, __ATOMIC_RELAXED);
+    batch->wanted = __atomic_load_n(&ring->wanted, __ATOMIC_SEQ_CST) > __atomic_load_n(&ring->durable, __ATOMIC_RELAXED);
 }
 
-int mmsb__ring_take(mmsb__ring_t *ring, int64_t patience_ns, mmsb__ring_batch_t *stretch) {
+int mmsb__ring_take(mmsb__ring_t *ring, int64_t patience_ns, mmsb__ring_batch_t *batch) {
     int64_t now = now_on(CLOCK_MONOTONIC);
     int64_t until = patience_ns < 0 ? INT64_MAX : now + patience_ns, due = ring->taken_at + ring->interval_ns;
     int was_empty = 0;
@@ -529,7 +529,7 @@ int mmsb__ring_take(mmsb__ring_t *ring, int64_t patience_ns, mmsb__ring_batch_t 
             was_empty = 0;
         }
         if (!empty && (stopping || wanted > ring->taken || now >= due || __atomic_load_n(&ring->pressed, __ATOMIC_SEQ_CST))) {
-            change_buffers(ring, word, stretch);
+            change_buffers(ring, word, batch);
             return 1;
         }
         if (now >= until || wanted > __atomic_load_n(&ring->durable, __ATOMIC_RELAXED))

@@ -63,7 +63,8 @@ func (r Ring) Append(head Head, pieces ...[]byte) (sequence uint64, code int32) 
 	copy(parts[:], pieces)
 	var number C.uint64_t
 	code = int32(C.append_record(r.ring, C.mmsb__journal_head_t{kind: C.uint8_t(head.Kind), flags: C.uint8_t(head.Flags),
-		form: C.uint16_t(head.Form), page: C.uint64_t(head.Page), version: C.uint64_t(head.Version), epoch: C.uint64_t(head.Epoch)},
+		form: C.uint16_t(head.Form), page: C.uint64_t(head.Page), version: C.uint64_t(head.Version),
+		epoch: C.uint64_t(head.Epoch)},
 		unsafe.Pointer(unsafe.SliceData(parts[0])), C.uint64_t(len(parts[0])),
 		unsafe.Pointer(unsafe.SliceData(parts[1])), C.uint64_t(len(parts[1])),
 		unsafe.Pointer(unsafe.SliceData(parts[2])), C.uint64_t(len(parts[2])), &number))
@@ -88,15 +89,15 @@ func (r Ring) Last() uint64 { return uint64(C.mmsb__ring_last(r.ring)) }
 // that somebody waits for them. No buffer: there were no records, or somebody waits for those taken before to be durable.
 // open is false after the last.
 func (r Ring) Take(patience time.Duration) (buffer []byte, used int, first uint64, count uint32, ends, wanted, open bool) {
-	var stretch C.mmsb__ring_batch_t
-	switch C.mmsb__ring_take(r.ring, C.int64_t(patience), &stretch) {
+	var batch C.mmsb__ring_batch_t
+	switch C.mmsb__ring_take(r.ring, C.int64_t(patience), &batch) {
 	case -1:
 		return nil, 0, 0, 0, false, false, false
 	case 0:
 		return nil, 0, 0, 0, false, false, true
 	}
-	return unsafe.Slice((*byte)(stretch.bytes), stretch.capacity), int(stretch.used), uint64(stretch.first), uint32(stretch.count),
-		stretch.ends != 0, stretch.wanted != 0, true
+	return unsafe.Slice((*byte)(batch.bytes), batch.capacity), int(batch.used), uint64(batch.first), uint32(batch.count),
+		batch.ends != 0, batch.wanted != 0, true
 }
 
 // Synced is the number up to which every record is on the disk.

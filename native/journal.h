@@ -2,7 +2,7 @@
  * journal.h — the way of records into the journal: two buffers outside Go's heap. Threads put records into one while Go writes
  * the other to the disk. docs/journal-format.md says what a record looks like.
  *
- * A thread that holds its page's lock reserves room and sequence numbers with one compare-and-swap, copies, and says that it is
+ * A thread that holds its page's lock reserves space and sequence numbers with one compare-and-swap, copies, and says that it is
  * done with one addition; nobody waits for a thread that was interrupted but the writer. A record is put before its change is
  * made: begin is the last step of a call that can fail.
  *
@@ -111,7 +111,7 @@ typedef struct mmsb__ring {
     uint32_t each_call; /* 1: wait waits */
     uint32_t open;      /* 1 from open to close */
 
-    uint32_t turns __attribute__((aligned(64))); /* futex: moves when waiting for room may be over */
+    uint32_t turns __attribute__((aligned(64))); /* futex: moves when waiting for space may be over */
     uint32_t turn_waiters;
     uint32_t rounds; /* futex: moves when more is durable */
     uint32_t round_waiters;
@@ -161,7 +161,7 @@ typedef struct mmsb__group {
     mmsb_status_t status;
 } mmsb__group_t;
 
-/* The room that a record takes. */
+/* The space that a record takes. */
 static inline uint64_t mmsb__journal_space(uint64_t body) {
     return (sizeof(mmsb__journal_head_t) + body + 7) & ~UINT64_C(7);
 }
@@ -171,7 +171,7 @@ static inline uint64_t mmsb__journal_run_space(uint64_t length) {
 }
 uint64_t mmsb__journal_delta_space(const mmsb_delta_t *delta);
 
-/* Makes room for a group: records of bytes together, each counted by its space function. Waits while both buffers are full.
+/* Reserves space for a group: records of bytes together, each counted by its space function. Waits while both buffers are full.
  * Errors: the journal's, MMSB_E_IO or MMSB_E_NO_SPACE, with the disk's errno; the caller then changes nothing. */
 mmsb_status_t mmsb__ring_begin(mmsb__ring_t *ring, mmsb__group_t *group, uint64_t bytes, uint64_t records);
 /* Puts a record: head.kind, flags (ANNOTATED), form, page, version and epoch are the caller's. */
@@ -251,9 +251,9 @@ typedef struct mmsb__ring_batch {
     uint32_t wanted;   /* 1: somebody waits until it is durable */
 } mmsb__ring_batch_t;
 
-/* Waits for records: 1 = *stretch is to be written, 0 = there were none for patience_ns (negative: for ever) or somebody wants
+/* Waits for records: 1 = *batch is to be written, 0 = there were none for patience_ns (negative: for ever) or somebody wants
  * what was written to be durable, -1 = the ring is stopped and empty, or has failed. */
-int mmsb__ring_take(mmsb__ring_t *ring, int64_t patience_ns, mmsb__ring_batch_t *stretch);
+int mmsb__ring_take(mmsb__ring_t *ring, int64_t patience_ns, mmsb__ring_batch_t *batch);
 /* Every record up to this one is on the disk. */
 void mmsb__ring_durable(mmsb__ring_t *ring, uint64_t sequence);
 /* The disk failed: calls that would be journalled fail from now on. */

@@ -68,7 +68,8 @@ func TestFromTheRingToTheDiskAndBack(t *testing.T) {
 			all.Go(func() {
 				for i := range uint64(perSession) {
 					version := session*perSession + i + 1
-					sequence, code := s.ring.Append(native.Head{Kind: uint8(journal.Write), Page: page, Version: version, Epoch: 5},
+					sequence, code := s.ring.Append(native.Head{Kind: uint8(journal.Write), Page: page, Version: version,
+						Epoch: 5},
 						journal.Words(version), content(page, version))
 					assert.Zero(t, code)
 					assert.Zero(t, s.ring.Wait(sequence), "returns at once")
@@ -120,7 +121,8 @@ func TestEachCallSurvivesAPowerCut(t *testing.T) {
 func TestAFullDiskFailsCalls(t *testing.T) {
 	runtime.LockOSThread() // the last error is the thread's
 	defer runtime.UnlockOSThread()
-	fs := filetest.NewFaulty(filetest.NewDisk(), filetest.Fault{Kind: filetest.Write, Nth: 4, Forever: true, Errno: syscall.ENOSPC})
+	fs := filetest.NewFaulty(filetest.NewDisk(), filetest.Fault{Kind: filetest.Write, Nth: 4, Forever: true,
+		Errno: syscall.ENOSPC})
 	s := serve(t, fs, journal.EachCall, 64<<10)
 	code := int32(0)
 	acknowledged := 0

@@ -1,5 +1,6 @@
-// Package native is the part of libmmsb that runs without entering Go: the page records that C and Go share, the threads' caches of
-// free pages, the locks, and the byte loops. It decides nothing; core does.
+// Package native is the part of libmmsb that runs without entering Go: the page records that C and Go share, the threads' caches
+// of free pages, the locks, and the byte loops. It decides nothing that core decides: what it cannot do by the records alone it
+// asks of Go, see upcalls.go.
 package native
 
 /*
@@ -7,7 +8,13 @@ package native
 #cgo linux LDFLAGS: -lpthread
 #include <errno.h>
 #include <sys/mman.h>
-#include "delta.h"
+#include "frame.h"
+#include "id.h"
+#include "life.h"
+#include "lock.h"
+#include "mask.h"
+#include "poison.h"
+#include "walk.h"
 
 extern void mmsb__native_install(void);
 
@@ -71,24 +78,24 @@ func LastError() (code, domain, foreign int32, text string) {
 	return int32(thread.error_code), int32(thread.error_domain), int32(thread.error_foreign), C.GoString(&thread.error_text[0])
 }
 
-// OpenLeaf makes the records of a chunk writable.
-func OpenLeaf(chunk uint32) syscall.Errno {
-	return syscall.Errno(C.mmsb__table_open_leaf(C.uint32_t(chunk)))
+// OpenLeaf makes the records of a leaf writable.
+func OpenLeaf(leaf uint32) syscall.Errno {
+	return syscall.Errno(C.mmsb__table_open_leaf(C.uint32_t(leaf)))
 }
 
-// OpenSides makes the side records of a chunk writable.
-func OpenSides(chunk uint32) syscall.Errno {
-	return syscall.Errno(C.mmsb__table_open_sides(C.uint32_t(chunk)))
+// OpenSides makes the side records of a leaf writable.
+func OpenSides(leaf uint32) syscall.Errno {
+	return syscall.Errno(C.mmsb__table_open_sides(C.uint32_t(leaf)))
 }
 
-// SetLeafContext says whose the records of a chunk are; 0 = nobody's.
-func SetLeafContext(chunk, context uint32) {
-	storeUint32((*uint32)(unsafe.Pointer(&C.mmsb__table.leaf_context[chunk])), context)
+// SetLeafContext says whose the records of a leaf are; 0 = nobody's.
+func SetLeafContext(leaf, context uint32) {
+	storeUint32((*uint32)(unsafe.Pointer(&C.mmsb__table.leaf_context[leaf])), context)
 }
 
-// LeafContext is the index of the context that has the chunk.
-func LeafContext(chunk uint32) uint32 {
-	return loadUint32((*uint32)(unsafe.Pointer(&C.mmsb__table.leaf_context[chunk])))
+// LeafContext is the index of the context that has the leaf.
+func LeafContext(leaf uint32) uint32 {
+	return loadUint32((*uint32)(unsafe.Pointer(&C.mmsb__table.leaf_context[leaf])))
 }
 
 // SetRegion says where a region lies; 0 = nowhere.
@@ -99,7 +106,7 @@ func SetRegion(region uint32, base uintptr) {
 // LockPage locks a live page for Go code. A failure is the thread's last error.
 func LockPage(page uint64) int32 { return int32(C.mmsb__page_lock_library(C.uint64_t(page))) }
 
-// UnlockRecord gives the record a state without owner; a page that is away and not pinned leaves.
+// UnlockRecord gives the record a state without owner; a page that was resident for the call only, and is not pinned, is evicted.
 func UnlockRecord(index uint32, state uint64) {
 	C.mmsb__record_unlock(C.uint32_t(index), C.uint64_t(state))
 }
@@ -140,7 +147,8 @@ func SetSimulated(index uint32, simulated bool) {
 
 // AddCounts counts what Go did with pages by itself.
 func AddCounts(index uint32, creates, frees, bytesCreated, bytesFreed uint64) {
-	C.mmsb__context_add(C.uint32_t(index), C.uint64_t(creates), C.uint64_t(frees), C.uint64_t(bytesCreated), C.uint64_t(bytesFreed))
+	C.mmsb__context_add(C.uint32_t(index), C.uint64_t(creates), C.uint64_t(frees), C.uint64_t(bytesCreated),
+		C.uint64_t(bytesFreed))
 }
 
 // CacheBytes is the memory of all threads' caches.
@@ -180,26 +188,24 @@ func TakeFrame(context uint32, size uint64) (index uint32, code int32) {
 // GiveFrame gives such memory back.
 func GiveFrame(context, index uint32) { C.mmsb__frame_give(C.uint32_t(context), C.uint32_t(index)) }
 
-// TakeFrames takes so many blocks of small memory, or none. Without zeroed they may have bytes of the context's ended pages.
+// TakeFrames takes so many frames of small memory, or none. Without zeroed they may have bytes of the context's ended pages.
 func TakeFrames(context uint32, size uint64, zeroed bool, indices []uint32) int32 {
 	return int32(C.mmsb__frames_take(C.uint32_t(context), C.uint64_t(size), C.int(flag(zeroed)),
 		(*C.uint32_t)(unsafe.SliceData(indices)), C.uint32_t(len(indices))))
 }
 
-// Staged is a block that becomes a page with these low bits of the state, size class aside. CRC and Generation are the caller's.
+// Staged is a frame that becomes a page with these low bits of the state, size class aside. CRC and Generation are the caller's.
 type Staged struct {
 	ID, Size, Epoch, Version, Low uint64
 	Index, CRC, Generation, _     uint32
 }
 
-var _ = [1]struct{}{}[unsafe.Sizeof(Staged{})-C.sizeof_mmsb__staged_t]
-
-// PublishPages turns blocks of a context into live pages.
+// PublishPages turns frames of a context into live pages.
 func PublishPages(context uint32, pages []Staged) {
 	C.mmsb__pages_publish(C.uint32_t(context), (*C.mmsb__staged_t)(unsafe.Pointer(unsafe.SliceData(pages))), C.size_t(len(pages)))
 }
 
-// PublishPage turns a block into a live page.
+// PublishPage turns a frame into a live page.
 func PublishPage(index uint32, size, low, epoch, version uint64) {
 	C.mmsb__page_publish(C.uint32_t(index), C.uint64_t(size), C.uint64_t(low), C.uint64_t(epoch), C.uint64_t(version))
 }
@@ -213,13 +219,11 @@ func LockRecords(first, count uint32) uint32 {
 // UnlockRecords unlocks them.
 func UnlockRecords(first, count uint32) { C.mmsb__records_unlock(C.uint32_t(first), C.uint32_t(count)) }
 
-// Finished is what is left when pages of a chunk have ended: their side records, and the records of pages that Go takes apart.
+// Finished is what is left when pages of a leaf have ended: their side records, and the records of pages that Go takes apart.
 type Finished struct {
 	sidesCount, leftCount uint32
 	sides, left           [LeafRecords]uint32
 }
-
-var _ = [1]struct{}{}[unsafe.Sizeof(Finished{})-C.sizeof_mmsb__finished_t]
 
 // FinishRecords ends the locked pages on count records but for those that are left.
 func (f *Finished) FinishRecords(first, count uint32) (sides, left []uint32) {
@@ -227,9 +231,9 @@ func (f *Finished) FinishRecords(first, count uint32) (sides, left []uint32) {
 	return f.sides[:f.sidesCount], f.left[:f.leftCount]
 }
 
-// UseMask makes a block the change mask of a locked page that has none.
-func UseMask(index, block uint32) {
-	C.mmsb__mask_use(C.mmsb__record_at(C.uint32_t(index)), C.uint32_t(block))
+// UseMask makes a frame the change mask of a locked page that has none.
+func UseMask(index, frame uint32) {
+	C.mmsb__mask_use(C.mmsb__record_at(C.uint32_t(index)), C.uint32_t(frame))
 }
 
 // Redzone lets only a locked page's bytes be touched after it got other memory.
@@ -252,8 +256,11 @@ func MakeMask(index uint32) int32 {
 	return int32(C.mmsb__mask_make(C.mmsb__record_at(C.uint32_t(index))))
 }
 
-// DropMask takes it away.
-func DropMask(index uint32) { C.mmsb__mask_drop(C.mmsb__record_at(C.uint32_t(index))) }
+// TakeMaskFrame takes a locked page's change mask away: the index of its frame, which is the caller's to free; 0 where it had
+// none.
+func TakeMaskFrame(index uint32) uint32 {
+	return uint32(C.mmsb__mask_take(C.mmsb__record_at(C.uint32_t(index))))
+}
 
 // FindPage is the live page with an automatic id; 0 = none.
 func FindPage(context uint32, id uint64) uint64 {
@@ -274,15 +281,13 @@ type Survey struct {
 	Pinned       uint64
 }
 
-var _ = [1]struct{}{}[unsafe.Sizeof(Survey{})-C.sizeof_mmsb__survey_t]
-
 // SurveyRecords adds the live pages among count records.
 func SurveyRecords(first, count uint32, survey *Survey) {
 	C.mmsb__records_survey(C.uint32_t(first), C.uint32_t(count), (*C.mmsb__survey_t)(unsafe.Pointer(survey)))
 }
 
-// EndRecords ends the pages among count records of a detached context. The indices it writes are locked and wait for Go: pinned pages
-// in the state ENDED, others to be taken apart. It says how many it wrote and how many records it looked at.
+// EndRecords ends the pages among count records of a detached context. The indices it writes are locked and wait for Go: pinned
+// pages in the state ENDED, others to be taken apart. It says how many it wrote and how many records it looked at.
 func EndRecords(first, count uint32, indices []uint32) (reported, looked uint32) {
 	var n C.uint32_t
 	reported = uint32(C.mmsb__records_end(C.uint32_t(first), C.uint32_t(count),
@@ -290,7 +295,7 @@ func EndRecords(first, count uint32, indices []uint32) (reported, looked uint32)
 	return reported, uint32(n)
 }
 
-// SwapMemory swaps the memory of two records that the caller has locked or that are blocks.
+// SwapMemory swaps the memory of two records that the caller has locked or that are frames.
 func SwapMemory(a uint32, aState *uint64, b uint32, bState *uint64) {
 	C.mmsb__memory_swap(C.uint32_t(a), (*C.uint64_t)(aState), C.uint32_t(b), (*C.uint64_t)(bState))
 }

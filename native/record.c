@@ -1,13 +1,13 @@
+/* The one table of page records: its addresses are reserved at start, its memory becomes writable leaf by leaf. */
 #include "record.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <sys/mman.h>
 
 mmsb__table_t mmsb__table;
 
 #define RECORD_BYTES ((UINT64_C(1) << MMSB__INDEX_BITS) * sizeof(mmsb__record_t))
-#define COLD_BYTES ((UINT64_C(1) << MMSB__INDEX_BITS) * sizeof(mmsb__side_t))
+#define SIDE_BYTES ((UINT64_C(1) << MMSB__INDEX_BITS) * sizeof(mmsb__side_t))
 /* Records become writable in steps of one huge page. */
 #define STEP (UINT64_C(2) << 20)
 
@@ -28,7 +28,7 @@ static void *reserve(uint64_t bytes) {
 }
 
 int mmsb__table_reserve(void) {
-    if (!mmsb__table.sides && !(mmsb__table.sides = reserve(COLD_BYTES)))
+    if (!mmsb__table.sides && !(mmsb__table.sides = reserve(SIDE_BYTES)))
         return errno;
     if (!mmsb__table.records && !(mmsb__table.records = reserve(RECORD_BYTES)))
         return errno;
@@ -43,12 +43,12 @@ static int open_range(uint8_t *base, uint64_t offset, uint64_t length) {
     return 0;
 }
 
-int mmsb__table_open_leaf(uint32_t chunk) {
+int mmsb__table_open_leaf(uint32_t leaf) {
     uint64_t length = MMSB__LEAF_RECORDS * sizeof(mmsb__record_t);
-    return open_range((uint8_t *)mmsb__table.records, chunk * length, length);
+    return open_range((uint8_t *)mmsb__table.records, leaf * length, length);
 }
 
-int mmsb__table_open_sides(uint32_t chunk) {
+int mmsb__table_open_sides(uint32_t leaf) {
     uint64_t length = MMSB__LEAF_RECORDS * sizeof(mmsb__side_t);
-    return open_range((uint8_t *)mmsb__table.sides, chunk * length, length);
+    return open_range((uint8_t *)mmsb__table.sides, leaf * length, length);
 }

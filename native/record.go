@@ -1,10 +1,7 @@
 package native
 
 /*
-#include "delta.h"
-#include <stddef.h>
-_Static_assert(sizeof(mmsb__record_t) == 64 && sizeof(mmsb__side_t) == 64 && offsetof(mmsb__side_t, metadata_length) == 16 &&
-               offsetof(mmsb__side_t, backing_at) == 32 && offsetof(mmsb__side_t, release) == 48, "Record and Side below say the same");
+#include "thread.h"
 */
 import "C"
 
@@ -59,7 +56,7 @@ const (
 	EnterGo = C.MMSB__ENTER_GO
 )
 
-// Record is a page's record; see record.h.
+// Record is a page's record; see record.h, and layouts.go.
 type Record struct {
 	Side, MaskFrame                            uint32
 	State                                      uint64
@@ -75,20 +72,8 @@ type Side struct {
 	MetadataLength               uint64
 	Device, NUMANode             int32
 	BackingAt, BackingLength     uint64
-	Release, User                uintptr // of adopted memory; a page away on a device has its block in User
+	Release, User                uintptr // of adopted memory; a nonresident page on a device has its block in User
 }
-
-// The Go structs are as long as C's and their fields lie where C's lie.
-var (
-	_ [unsafe.Sizeof(Record{}) - C.sizeof_mmsb__record_t]struct{}
-	_ [C.sizeof_mmsb__record_t - unsafe.Sizeof(Record{})]struct{}
-	_ [unsafe.Sizeof(Side{}) - C.sizeof_mmsb__side_t]struct{}
-	_ [C.sizeof_mmsb__side_t - unsafe.Sizeof(Side{})]struct{}
-	_ [unsafe.Offsetof(Record{}.MaskLocator) - 48]struct{}
-	_ [unsafe.Offsetof(Record{}.ReadPins) - 60]struct{}
-	_ [unsafe.Offsetof(Side{}.BackingAt) - 32]struct{}
-	_ [unsafe.Offsetof(Side{}.Release) - 48]struct{}
-)
 
 // RecordAt is the record with an index.
 func RecordAt(index uint32) *Record {
@@ -155,7 +140,7 @@ func Memory(address uintptr, length uint64) []byte {
 // LoadState reads a record's state.
 func (r *Record) LoadState() uint64 { return loadUint64(&r.State) }
 
-// StoreState writes it: the way to unlock what is no page.
+// StoreState writes it: the way to unlock what is not a page.
 func (r *Record) StoreState(state uint64) { storeUint64(&r.State, state) }
 
 // Pinned tells whether the page, which is locked, has pins.

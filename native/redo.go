@@ -1,17 +1,19 @@
 package native
 
 /*
-#include "delta.h"
+#include "journal.h"
+#include "redo.h"
 
 // Addresses come one by one, because Go may not put its pointers into C structs.
-static mmsb_status_t redo_write(uint32_t index, uint64_t version, uint64_t epoch, uint64_t offset, const void *bytes, uint64_t length) {
+static mmsb_status_t redo_write(uint32_t index, uint64_t version, uint64_t epoch, uint64_t offset, const void *bytes,
+                                uint64_t length) {
     mmsb__redo_t change = {.offset = offset};
     change.delta.payload = bytes;
     change.delta.payload_length = length;
     return mmsb__redo(index, version, epoch, &change);
 }
-static mmsb_status_t redo_delta(uint32_t index, uint64_t version, uint64_t epoch, int32_t kind, const void *mask, uint64_t mask_length,
-                                const void *places, uint64_t count, const void *payload, uint64_t length) {
+static mmsb_status_t redo_delta(uint32_t index, uint64_t version, uint64_t epoch, int32_t kind, const void *mask,
+                                uint64_t mask_length, const void *places, uint64_t count, const void *payload, uint64_t length) {
     mmsb__redo_t change = {.is_delta = 1};
     change.delta.struct_size = sizeof change.delta;
     change.delta.kind = kind;
@@ -31,8 +33,8 @@ static mmsb_status_t redo_delta(uint32_t index, uint64_t version, uint64_t epoch
     return mmsb__redo(index, version, epoch, &change);
 }
 _Static_assert(MMSB_DELTA_INDEXED + 2 == MMSB__JOURNAL_INDEXED32, "the form of deltas with offsets of 32 bits");
-static uint64_t redo_records(const mmsb__redo_slot_t *slots, uint64_t capacity, uint64_t factor, const void *records, uint64_t length,
-                             uint64_t *count) {
+static uint64_t redo_records(const mmsb__redo_slot_t *slots, uint64_t capacity, uint64_t factor, const void *records,
+                             uint64_t length, uint64_t *count) {
     mmsb__redo_pages_t pages = {slots, capacity, factor};
     return mmsb__redo_records(&pages, records, length, count);
 }
@@ -57,7 +59,8 @@ func RedoWrite(index uint32, version, epoch, offset uint64, bytes []byte) int32 
 func RedoDelta(index uint32, version, epoch uint64, form uint16, mask []byte, maskLength uint64, places []byte, count uint64,
 	payload []byte) int32 {
 	return int32(C.redo_delta(C.uint32_t(index), C.uint64_t(version), C.uint64_t(epoch), C.int32_t(form),
-		unsafe.Pointer(unsafe.SliceData(mask)), C.uint64_t(maskLength), unsafe.Pointer(unsafe.SliceData(places)), C.uint64_t(count),
+		unsafe.Pointer(unsafe.SliceData(mask)), C.uint64_t(maskLength), unsafe.Pointer(unsafe.SliceData(places)),
+		C.uint64_t(count),
 		unsafe.Pointer(unsafe.SliceData(payload)), C.uint64_t(len(payload))))
 }
 
@@ -69,8 +72,6 @@ type RedoPages struct {
 }
 
 type redoSlot struct{ id, index uint64 }
-
-var _ [unsafe.Sizeof(redoSlot{}) - C.sizeof_mmsb__redo_slot_t]struct{}
 
 // NewRedoPages has room for so many pages, and grows.
 func NewRedoPages(pages int) *RedoPages {

@@ -1,3 +1,4 @@
+/* Threads, their caches of free pages, and the depots that these exchange magazines through: thread.h. */
 #include "thread.h"
 
 #include <errno.h>
@@ -36,7 +37,8 @@ static mmsb__magazine_t *magazine_at(uint32_t number) {
     return (mmsb__magazine_t *)(magazines + MAGAZINE_SKEW + (uint64_t)number * sizeof(mmsb__magazine_t));
 }
 
-/* Stacks without locks: the tag counts every change, so that a head that came back is not taken for the same (Treiber, IBM RJ 5118). */
+/* Stacks without locks: the tag counts every change, so that a head that came back is not taken for the same (Treiber, IBM RJ
+ * 5118). */
 static uint64_t head_after(uint64_t seen, uint32_t first) {
     return ((seen >> 32) + 1) << 32 | first;
 }
@@ -105,8 +107,8 @@ static pthread_mutex_t owners_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint16_t owners_free[MMSB__OWNERS];
 static uint32_t owners_free_count, owners_made;
 
-/* Zeroed memory that shares no line of the cache with what other threads write, nor the line beside it, which processors fetch along. For
- * free. */
+/* Zeroed memory that shares no line of the cache with what other threads write, nor the line beside it, which processors fetch
+ * along. For free. */
 static void *alone(size_t size) {
     const size_t lines = 128;
     size = (size + lines - 1) / lines * lines;
@@ -210,8 +212,8 @@ mmsb__thread_t *mmsb__thread_enter(void) {
 }
 
 mmsb_status_t mmsb__thread_fail(void) {
-    return mmsb__fail(MMSB_E_LIMIT, "no room for one more thread: %u threads use the library, %u can",
-                      owners_made - owners_free_count, MMSB__OWNERS - 1);
+    return mmsb__fail(MMSB_E_LIMIT, "%u threads use the library, the limit is %u", owners_made - owners_free_count,
+                      MMSB__OWNERS - 1);
 }
 
 int mmsb__thread_start(void) {
@@ -412,6 +414,50 @@ mmsb_status_t mmsb__magazine_make_space(mmsb__cache_t *cache, uint32_t class_num
     return MMSB_OK;
 }
 
+mmsb__cache_t *mmsb__cache_for(uint32_t context_index) {
+    if (mmsb__current && mmsb__current->context_index == context_index &&
+        __atomic_load_n(&mmsb__current->context, __ATOMIC_RELAXED) != 0)
+        return mmsb__current;
+    uint64_t context = __atomic_load_n(&mmsb__context_record(context_index)->handle, __ATOMIC_RELAXED);
+    if (context != 0)
+        return mmsb__cache_enter(context);
+    mmsb__fail(MMSB_E_STALE_HANDLE, "the context is ending");
+    return NULL;
+}
+
+mmsb_status_t mmsb__cache_pop(mmsb__cache_t *cache, uint32_t class_number, uint64_t *handle) {
+    mmsb__cache_begin(cache);
+    mmsb_status_t status = MMSB_OK;
+    if (!mmsb__cache_open(cache))
+        status = mmsb__fail(MMSB_E_STALE_HANDLE, "the context has ended");
+    else if (!cache->loaded[class_number] || cache->loaded[class_number]->count == 0)
+        status = mmsb__magazine_refill(cache, class_number);
+    if (status != MMSB_OK) {
+        mmsb__cache_end(cache);
+        return status;
+    }
+    mmsb__magazine_t *magazine = cache->loaded[class_number];
+    MMSB__ASSERT(magazine->count > 0 && magazine->count <= MMSB__MAGAZINE_ROUNDS, magazine->count, class_number);
+    *handle = magazine->handles[--magazine->count];
+    return MMSB_OK;
+}
+
+mmsb_status_t mmsb__cache_make_space(mmsb__cache_t *cache, uint32_t class_number) {
+    mmsb__cache_begin(cache);
+    if (!mmsb__cache_open(cache)) {
+        mmsb__cache_end(cache);
+        return MMSB_E_STALE_HANDLE;
+    }
+    mmsb__magazine_t *magazine = cache->loaded[class_number];
+    MMSB__ASSERT(!magazine || magazine->count <= MMSB__MAGAZINE_ROUNDS, magazine->count, class_number);
+    if (magazine && magazine->count < MMSB__MAGAZINE_ROUNDS)
+        return MMSB_OK;
+    mmsb_status_t status = mmsb__magazine_make_space(cache, class_number);
+    if (status != MMSB_OK)
+        mmsb__cache_end(cache);
+    return status;
+}
+
 uint32_t mmsb__depot_take(mmsb__context_record_t *context, uint32_t class_number, uint64_t *handles) {
     mmsb__magazine_t *magazine = depot_pop(context, class_number, 0, 0);
     if (!magazine)
@@ -421,3 +467,25 @@ uint32_t mmsb__depot_take(mmsb__context_record_t *context, uint32_t class_number
     magazine_drop(magazine, 0);
     return count;
 }
+
+#if defined(MMSB_INVARIANTS)
+void mmsb__magazines_visit(mmsb__context_record_t *context,
+                           void (*visit)(void *argument, const mmsb__magazine_t *magazine, uint32_t class_number),
+                           void *argument) {
+    pthread_mutex_lock(&caches_lock);
+    for (uint32_t class_number = 0; class_number < MMSB__SMALL_CLASSES; class_number++) {
+        for (mmsb__cache_t *cache = context->caches; cache; cache = cache->next_of_context) {
+            if (cache->loaded[class_number])
+                visit(argument, cache->loaded[class_number], class_number);
+            if (cache->previous[class_number])
+                visit(argument, cache->previous[class_number], class_number);
+        }
+        for (uint32_t shard = 0; shard < MMSB__SHARDS; shard++) {
+            uint32_t number = (uint32_t)context->depot[shard].full[class_number];
+            for (; number != 0; number = magazine_at(number)->next)
+                visit(argument, magazine_at(number), class_number);
+        }
+    }
+    pthread_mutex_unlock(&caches_lock);
+}
+#endif

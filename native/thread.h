@@ -1,15 +1,16 @@
 /*
  * thread.h — what a thread keeps: its number as owner of page locks, its last error, and its caches of free pages.
  *
- * A cache belongs to one thread and one context. It holds magazines of handles that the next pages will have, so that creating and
- * destroying a small page touches nothing that other threads write. Full magazines go to the context's depot, stacks without locks,
- * and come from there; only when the depot is empty does a thread ask Go for memory (Bonwick and Adams, "Magazines and Vmem", 2001).
- * The depot has shards: a thread leaves its magazines in one and looks there first, so that memory stays near the processor that used it
- * last. Of the others it takes what they have beyond MMSB__SHARD_KEEPS before it asks Go, and the rest when Go has no memory left: records of
- * threads that share a few magazines come to lie line by line beside each other, and then both are slower by a third.
+ * A cache belongs to one thread and one context. It holds magazines of handles that the next pages will have, so that creating
+ * and destroying a small page touches nothing that other threads write. Full magazines go to the context's depot, stacks without
+ * locks, and come from there; only when the depot is empty does a thread ask Go for memory (Bonwick and Adams, "Magazines and
+ * Vmem", 2001). The depot has shards: a thread leaves its magazines in one and looks there first, so that memory stays near the
+ * processor that used it last. Of the others it takes what they have beyond MMSB__SHARD_KEEPS before it asks Go, and the rest
+ * when Go has no memory left: records of threads that share a few magazines come to lie line by line beside each other, and then
+ * both are slower by a third.
  *
- * A thread marks its cache busy, with plain stores, while it works in it; whoever must know that nobody does (the end of a context, an
- * id that is taken) asks the kernel for a barrier on all threads and waits for the marks: mmsb__synchronize.
+ * A thread marks its cache busy, with plain stores, while it works in it; whoever must know that nobody does (the end of a
+ * context, an id that is taken) asks the kernel for a barrier on all threads and waits for the marks: mmsb__synchronize.
  */
 #ifndef MMSB_NATIVE_THREAD_H
 #define MMSB_NATIVE_THREAD_H
@@ -18,6 +19,7 @@
 
 #include "gate.h"
 #include "record.h"
+#include "upcalls.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -64,7 +66,7 @@ typedef struct mmsb__thread {
     int32_t error_domain;
     int32_t error_foreign;
     mmsb__cache_t *caches;
-    struct mmsb__plan *plans; /* room for the batches of delta.c */
+    struct mmsb__plan *plans; /* memory for the batches of delta_batch.c */
     size_t plan_capacity;
     char error_text[1024];
 } mmsb__thread_t;
@@ -87,33 +89,7 @@ typedef struct mmsb__context_record {
     int32_t simulated;             /* its devices are */
 } mmsb__context_record_t;
 
-/* What native code asks of Go. Set once, before the first context. Every function may be called with page locks held. */
-typedef struct mmsb__upcalls {
-    /* Handles of free records of a size class, at least one. The context by its handle: it may have ended meanwhile. */
-    mmsb_status_t (*refill)(uint64_t context, uint32_t class_number, uint64_t *handles, uint32_t capacity, uint32_t *count);
-    /* A block of more than MMSB__SMALL_MAX bytes, all zero. */
-    mmsb_status_t (*take_frame)(uint32_t context, uint64_t size, uint32_t *index);
-    void (*give_frame)(uint32_t context, uint32_t index);
-    /* Gives the bytes of a page that is away an address; and takes it back. */
-    mmsb_status_t (*make_resident)(uint32_t index);
-    void (*evict)(uint32_t index);
-    /* Of a page that is away on a device: its address there; bytes of it to or from memory of the host; a valid delta's change of its bytes, which
-     * may also be left to do on the host: MMSB_E_UNSUPPORTED, with no error stored. */
-    mmsb_status_t (*device_address)(uint32_t index, void **address);
-    mmsb_status_t (*device_read)(uint32_t index, uint64_t offset, void *buffer, uint64_t length);
-    mmsb_status_t (*device_write)(uint32_t index, uint64_t offset, const void *buffer, uint64_t length);
-    mmsb_status_t (*device_apply)(uint32_t index, const mmsb_delta_t *delta);
-    /* Those changes of a batch whose pages are on devices, in their order: all of one device at once. */
-    mmsb_status_t (*device_apply_many)(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad);
-    /* Ends a page that is locked and has more than small memory: takes it apart and frees the record. */
-    void (*end)(uint32_t index, uint64_t state);
-    /* The last pin of a page whose context has ended is gone. */
-    void (*release_ended)(uint32_t index);
-} mmsb__upcalls_t;
-
-extern mmsb__upcalls_t mmsb__upcalls;
-
-/* The two variables per thread; room for them in a library that is loaded late is scarce, hence pointers. */
+/* The two variables per thread; space for them in a library that is loaded late is scarce, hence pointers. */
 extern _Thread_local mmsb__cache_t *mmsb__current __attribute__((tls_model("initial-exec")));
 extern _Thread_local mmsb__thread_t *mmsb__self __attribute__((tls_model("initial-exec")));
 
@@ -140,13 +116,26 @@ uint64_t mmsb__cache_bytes(void);
 /* Prepares the magazines and asks the kernel for membarrier. 0 or errno. */
 int mmsb__thread_start(void);
 
-/* Slow ends of the magazine operations: another magazine from the depot or Go; room in the loaded one. */
+/* Slow ends of the magazine operations: another magazine from the depot or Go; space in the loaded one. */
 mmsb_status_t mmsb__magazine_refill(mmsb__cache_t *cache, uint32_t class_number);
 mmsb_status_t mmsb__magazine_make_space(mmsb__cache_t *cache, uint32_t class_number);
+/* The cache of this thread for the context that has an index; NULL with the last error set. */
+mmsb__cache_t *mmsb__cache_for(uint32_t context_index);
+/* Pops a free handle; begins the cache and leaves it begun on MMSB_OK only. */
+mmsb_status_t mmsb__cache_pop(mmsb__cache_t *cache, uint32_t class_number, uint64_t *handle);
+/* Makes space for one handle of a class; begins the cache and leaves it begun on MMSB_OK only. */
+mmsb_status_t mmsb__cache_make_space(mmsb__cache_t *cache, uint32_t class_number);
 /* Takes a full magazine's handles out of the depot. Number of handles, 0 when it is empty. */
 uint32_t mmsb__depot_take(mmsb__context_record_t *context, uint32_t class_number, uint64_t *handles);
 
-/* Marks a stretch of work in a cache. On a kernel without membarrier the mark is a full fence. */
+#if defined(MMSB_INVARIANTS)
+/* Every magazine of a context on which no call runs: those of caches, then those of the depot. */
+void mmsb__magazines_visit(mmsb__context_record_t *context,
+                           void (*visit)(void *argument, const mmsb__magazine_t *magazine, uint32_t class_number),
+                           void *argument);
+#endif
+
+/* Marks a section of work in a cache. On a kernel without membarrier the mark is a full fence. */
 extern uint32_t mmsb__busy_fence;
 
 /* Enough for who looks at mmsb__detours next. */

@@ -1,5 +1,5 @@
 /* Where C's questions go: the hidden exports of upcalls.go. Apart from the other files, so that those build without Go. */
-#include "page.h"
+#include "upcalls.h"
 
 #include "_cgo_export.h"
 

@@ -1,20 +1,21 @@
 package native
 
 /*
-#include "delta.h"
+#include "upcalls.h"
 */
 import "C"
 
 import "unsafe"
 
-// Upcalls is what C asks of Go; core/page sets it before the first context. Functions that return a code store the thread's last error.
+// Upcalls is what C asks of Go; core/page sets it before the first context. Functions that return a code store the thread's last
+// error.
 type Upcalls struct {
 	Refill       func(context uint64, class uint32, handles []uint64) (count int, code int32)
 	TakeFrame    func(context uint32, size uint64) (index uint32, code int32)
 	GiveFrame    func(context, index uint32)
 	MakeResident func(index uint32) int32
 	Evict        func(index uint32)
-	// Of a page away on a device. Apply's done is false where the change is left to the host.
+	// Of a nonresident page on a device. Apply's done is false where the change is left to the host.
 	DeviceAddress func(index uint32) (address uintptr, code int32)
 	DeviceRead    func(index uint32, offset uint64, to []byte) int32
 	DeviceWrite   func(index uint32, offset uint64, from []byte) int32
@@ -44,7 +45,8 @@ func guard(code *C.mmsb_status_t) {
 }
 
 //export mmsbgo_refill
-func mmsbgo_refill(context C.uint64_t, class C.uint32_t, handles *C.uint64_t, capacity C.uint32_t, count *C.uint32_t) (code C.mmsb_status_t) {
+func mmsbgo_refill(context C.uint64_t, class C.uint32_t, handles *C.uint64_t, capacity C.uint32_t,
+	count *C.uint32_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	n, status := upcalls.Refill(uint64(context), uint32(class), unsafe.Slice((*uint64)(handles), int(capacity)))
 	*count = C.uint32_t(n)
@@ -108,7 +110,8 @@ func mmsbgo_device_apply(index C.uint32_t, delta *C.mmsb_delta_t) (code C.mmsb_s
 }
 
 //export mmsbgo_device_apply_many
-func mmsbgo_device_apply_many(pages *C.mmsb_page_t, deltas *C.mmsb_delta_t, count C.size_t, bad *C.size_t) (code C.mmsb_status_t) {
+func mmsbgo_device_apply_many(pages *C.mmsb_page_t, deltas *C.mmsb_delta_t, count C.size_t,
+	bad *C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	first, status := upcalls.DeviceApplyMany(unsafe.Slice((*uint64)(unsafe.Pointer(pages)), int(count)),
 		unsafe.Slice((*Delta)(unsafe.Pointer(deltas)), int(count)))

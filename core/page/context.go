@@ -1,7 +1,7 @@
 // Package page decides what native code does not decide on its own about pages: contexts and their options, ids, the life of a
 // page from its creation to its end, changes, metadata, dependencies, listing.
 //
-// A page's record is locked by whoever works on it (native/page.h). Order of locks: pages first, then a context's own locks;
+// A page's record is locked by whoever works on it (native/lock.h). Order of locks: pages first, then a context's own locks;
 // whoever holds a context's lock never waits for a page.
 package page
 

@@ -14,25 +14,23 @@ import (
 	"libmmsb/native"
 )
 
-// idChecks are what is promised of ids.
-var idChecks = []struct {
-	name  string
-	check func(t tester)
-}{
-	{"an automatic id leads to its page", automaticIDsLeadToTheirPages},
-	{"an id is that of one page at a time", anIDIsThatOfOnePageAtATime},
-	{"an id that the caller took is not picked", idsThatTheCallerTookAreNotPicked},
-	{"a page that begins has its id", aPageThatBeginsHasItsID},
-	{"a page that begins elsewhere meanwhile has its id", pagesThatBeginMeanwhileHaveTheirIDs},
-	{"marks wait for leaves", marksWaitForLeaves},
-	{"marks go with their context", marksGoWithTheirContext},
-	{"former pages leave no marks", formerPagesLeaveNoMarks},
-	{"an id that a load brought is not picked", idsThatALoadBroughtAreNotPicked},
-}
-
+// What is promised of ids.
 func TestIDs(t *testing.T) {
-	for _, c := range idChecks {
-		t.Run(c.name, func(t *testing.T) { c.check(t) })
+	for _, c := range []struct {
+		name  string
+		check func(t *testing.T)
+	}{
+		{"an automatic id leads to its page", automaticIDsLeadToTheirPages},
+		{"an id is that of one page at a time", anIDIsThatOfOnePageAtATime},
+		{"an id that the caller took is not picked", idsThatTheCallerTookAreNotPicked},
+		{"a page that begins has its id", aPageThatBeginsHasItsID},
+		{"a page that begins elsewhere meanwhile has its id", pagesThatBeginMeanwhileHaveTheirIDs},
+		{"marks wait for leaves", marksWaitForLeaves},
+		{"marks go with their context", marksGoWithTheirContext},
+		{"former pages leave no marks", formerPagesLeaveNoMarks},
+		{"an id that a load brought is not picked", idsThatALoadBroughtAreNotPicked},
+	} {
+		t.Run(c.name, c.check)
 	}
 }
 
@@ -53,26 +51,26 @@ func (c *Context) coming(index uint32) uint64 {
 	return c.ids.automatic(native.Handle(native.KindPage, generation, index))
 }
 
-func requirePage(t tester, c *Context, id, page uint64) {
+func requirePage(t *testing.T, c *Context, id, page uint64) {
 	t.Helper()
 	found, err := c.Lookup(id)
 	require.NoError(t, err)
 	require.Equal(t, page, found)
 }
 
-func requireNoPage(t tester, c *Context, id uint64) {
+func requireNoPage(t *testing.T, c *Context, id uint64) {
 	t.Helper()
 	_, err := c.Lookup(id)
 	require.Equal(t, status.NotFound, status.CodeOf(err))
 }
 
-func requireTaken(t tester, c *Context, id uint64) {
+func requireTaken(t *testing.T, c *Context, id uint64) {
 	t.Helper()
 	_, err := choose(c, id)
 	require.Equal(t, status.AlreadyExists, status.CodeOf(err))
 }
 
-func automaticIDsLeadToTheirPages(t tester) {
+func automaticIDsLeadToTheirPages(t *testing.T) {
 	withContext(t, defaults(), func(_ uint64, c *Context) {
 		pages := make([]uint64, 1000)
 		require.NoError(t, CreateMany(c.handle, 64, plain, pages, nil))
@@ -85,7 +83,7 @@ func automaticIDsLeadToTheirPages(t tester) {
 	})
 }
 
-func anIDIsThatOfOnePageAtATime(t tester) {
+func anIDIsThatOfOnePageAtATime(t *testing.T) {
 	withContext(t, defaults(), func(_ uint64, c *Context) {
 		failure := errors.New("it fails")
 		publish := func(id uint64, prepare func(*Page) error) error {
@@ -120,7 +118,7 @@ func anIDIsThatOfOnePageAtATime(t tester) {
 }
 
 // A caller may choose an id that the library would have picked for a page to come; no id is ever that of two pages.
-func idsThatTheCallerTookAreNotPicked(t tester) {
+func idsThatTheCallerTookAreNotPicked(t *testing.T) {
 	withContext(t, defaults(), func(_ uint64, c *Context) {
 		page := create(t, c, 64, 0)
 		index := native.Index(page)
@@ -146,7 +144,7 @@ func idsThatTheCallerTookAreNotPicked(t tester) {
 }
 
 // A page that Go code makes has its automatic id from before anybody can see it.
-func aPageThatBeginsHasItsID(t tester) {
+func aPageThatBeginsHasItsID(t *testing.T) {
 	withContext(t, defaults(), func(_ uint64, c *Context) {
 		frame, err := c.TakeFor(64, &plain)
 		require.NoError(t, err)
@@ -161,7 +159,7 @@ func aPageThatBeginsHasItsID(t tester) {
 
 // One thread creates and destroys pages on one record, in native code, or in Go where the record is marked; another chooses the
 // ids of these pages as they begin.
-func pagesThatBeginMeanwhileHaveTheirIDs(t tester) {
+func pagesThatBeginMeanwhileHaveTheirIDs(t *testing.T) {
 	withContext(t, defaults(), func(_ uint64, c *Context) {
 		const tries = 2000
 		var index, rounds, stop atomic.Uint32
@@ -230,7 +228,7 @@ func createAndDestroy(c *Context, index, rounds, stop *atomic.Uint32) error {
 }
 
 // An id may be that of a page whose record lies in a leaf that the context does not have yet.
-func marksWaitForLeaves(t tester) {
+func marksWaitForLeaves(t *testing.T) {
 	withContext(t, defaults(), func(_ uint64, c *Context) {
 		create(t, c, 64, 0)
 		chosen := make(map[uint64]uint64)
@@ -267,7 +265,7 @@ func marksWaitForLeaves(t tester) {
 }
 
 // A leaf comes without the marks of the context that had it before: they would send each creation to Go.
-func marksGoWithTheirContext(t tester) {
+func marksGoWithTheirContext(t *testing.T) {
 	var number uint32
 	withContext(t, defaults(), func(_ uint64, c *Context) {
 		page := create(t, c, 64, 0)
@@ -284,7 +282,7 @@ func marksGoWithTheirContext(t tester) {
 }
 
 // The id of a page that has been is free, and no page to come has it.
-func formerPagesLeaveNoMarks(t tester) {
+func formerPagesLeaveNoMarks(t *testing.T) {
 	withContext(t, defaults(), func(_ uint64, c *Context) {
 		former := create(t, c, 64, 0)
 		require.Zero(t, native.Destroy(former))
@@ -295,7 +293,7 @@ func formerPagesLeaveNoMarks(t tester) {
 }
 
 // A load brings ids of another context, which may be those of pages to come.
-func idsThatALoadBroughtAreNotPicked(t tester) {
+func idsThatALoadBroughtAreNotPicked(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		withContext(t, defaults(), func(h uint64, c *Context) {
 			page := create(t, c, 64, 0)

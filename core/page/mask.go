@@ -30,7 +30,7 @@ func (p *Page) MakeMask() error {
 
 // dropMask gives the mask of a page back.
 func (c *Context) dropMask(index uint32) {
-	if native.RecordAt(index).MaskFrame != 0 {
-		native.DropMask(index)
+	if frame := native.TakeMaskFrame(index); frame != 0 {
+		c.memory.Give(frame)
 	}
 }

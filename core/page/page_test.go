@@ -24,14 +24,7 @@ func defaults() Options {
 	return Options{SimulatedDevices: 1, SimulatedMemory: 1 << 30, HugePages: true}
 }
 
-// tester is what a check needs of the test it is part of.
-type tester interface {
-	require.TestingT
-	Helper()
-	TempDir() string
-}
-
-func withContext(t tester, options Options, test func(h uint64, c *Context)) {
+func withContext(t *testing.T, options Options, test func(h uint64, c *Context)) {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -50,7 +43,7 @@ func withContext(t tester, options Options, test func(h uint64, c *Context)) {
 
 var plain = CreateOptions{Location: LocationDefault, NUMANode: -1}
 
-func create(t tester, c *Context, size, id uint64) uint64 {
+func create(t *testing.T, c *Context, size, id uint64) uint64 {
 	t.Helper()
 	options := plain
 	options.ID = id

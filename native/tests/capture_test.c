@@ -1,13 +1,25 @@
 /*
- * Captures without Go and without files: a saver puts what it gets into memory, on top of what an earlier capture gave, and the result must be
- * the state at the moment. First a saver that is stepped between random calls, then one beside threads. Meant for ThreadSanitizer.
+ * Captures without Go and without files: a saver puts what it gets into memory, on top of what an earlier capture gave, and the
+ * result must be the state at the moment. First a saver that is stepped between random calls, then one beside threads. Meant for
+ * ThreadSanitizer.
  *
  * With a part as its argument it does only that, and ends at the first failure: tests/mutations plants bugs, which must show.
  */
 #include "../../tests/check.h"
 
+#include "../access.h"
 #include "../capture.h"
+#include "../capture_state.h"
+#include "../change.h"
 #include "../delta.h"
+#include "../frame.h"
+#include "../id.h"
+#include "../life.h"
+#include "../look.h"
+#include "../mask.h"
+#include "../pin.h"
+#include "../preimage.h"
+#include "whole.h"
 
 #include <sys/mman.h>
 
@@ -132,10 +144,12 @@ static void end_page(uint32_t index, uint64_t state) {
             __atomic_store_n(&record->locator, side->backing_at, __ATOMIC_RELAXED);
         record->side = 0;
     }
-    if (MMSB__STATE_CLASS(state) < MMSB__SMALL_CLASSES)
+    if (MMSB__STATE_CLASS(state) < MMSB__SMALL_CLASSES) {
         mmsb__record_finish(index, state);
-    else
+    } else {
+        mmsb__context_add(mmsb__record_context(index), 0, 1, 0, record->size);
         drop_large(index, MMSB__HANDLE_GENERATION(state) + 1);
+    }
 }
 
 static mmsb_status_t bring(uint32_t index) {
@@ -202,7 +216,7 @@ static uint64_t lock_page(uint64_t page) {
     for (;;) {
         CHECK(mmsb__page_lock_library(page) == MMSB_OK);
         uint64_t state = mmsb__state_held(mmsb__record_at(index)) & ~MMSB__OWNER_MASK;
-        if (!mmsb__capture_touch_all(mmsb__record_at(index), state))
+        if (!mmsb__preimage_keep_page(mmsb__record_at(index), state))
             return state;
         mmsb__record_unlock(index, state);
         mmsb__capture_wait(index);
@@ -669,7 +683,8 @@ static void destroy_many(void) {
     CHECK(mmsb__page_destroy_many(pages, count, &bad) == MMSB_OK);
 }
 
-/* Writes that no version tells of: while none is captured, so that it is known what is saved. Else the address is only given out. */
+/* Writes that no version tells of: while none is captured, so that it is known what is saved. Else the address is only given out.
+ * */
 static void write_raw(uint64_t page) {
     void *address;
     uint64_t size = size_of(page), at = dice((unsigned)size);
@@ -827,6 +842,7 @@ static void captures_are_the_state_at_the_moment(unsigned seed) {
     pthread_cond_broadcast(&turn_changed);
     pthread_mutex_unlock(&turn_lock);
     pthread_join(thread, NULL);
+    CHECK(table_is_whole(CONTEXT_INDEX));
     turn = 0;
     drop_state(&base);
     for (size_t slot = 0; slot < PAGES; slot++) {
@@ -1032,7 +1048,7 @@ static void check_moment(const state_t *state) {
 }
 
 static void *look_for_changes(void *capture) {
-    while (mmsb__capture_look(capture)) {}
+    while (mmsb__capture_compare_leaf(capture)) {}
     return NULL;
 }
 
@@ -1072,6 +1088,7 @@ static void captures_beside_threads_are_one_moment(int rounds) {
     for (size_t i = 0; i < 7; i++)
         pthread_join(threads[i], NULL);
     drop_state(&base);
+    CHECK(table_is_whole(CONTEXT_INDEX));
     stop = 0;
 }
 

@@ -1,13 +1,22 @@
 /*
- * Records, thread caches, depots and locks without Go: a stand-in hands out memory. Threads create, destroy, write and batch over the same
- * pages; nothing may be handed out twice, lost, or seen half-done. Meant for ThreadSanitizer. Other cases go step by step, so that what they
- * look for shows each time.
+ * Records, thread caches, depots and locks without Go: a stand-in hands out memory. Threads create, destroy, write and batch over
+ * the same pages; nothing may be handed out twice, lost, or seen half-done. Meant for ThreadSanitizer. Other cases go step by
+ * step, so that what they look for shows each time.
  *
  * With the argument `steps` it does these alone and ends at the first failure: tests/mutations plants bugs, which they must show.
  */
 #include "../../tests/check.h"
 
+#include "../access.h"
+#include "../bytes.h"
 #include "../delta.h"
+#include "../frame.h"
+#include "../id.h"
+#include "../life.h"
+#include "../look.h"
+#include "../mask.h"
+#include "../pin.h"
+#include "whole.h"
 
 #include <dlfcn.h>
 #include <linux/membarrier.h>
@@ -69,11 +78,13 @@ static uint32_t ended;
 
 static void end(uint32_t index, uint64_t state) {
     ended++;
+    mmsb__context_add(CONTEXT_INDEX, 0, 1, 0, mmsb__record_at(index)->size);
     __atomic_store_n(&mmsb__record_at(index)->state, MMSB__STATE(MMSB__STATE_RETIRED, MMSB__HANDLE_GENERATION(state), 0),
                      __ATOMIC_RELEASE);
 }
 
-/* What the library asks of the kernel passes here: whether it was asked for a barrier cannot be told from what threads see, but by luck. */
+/* What the library asks of the kernel passes here: whether it was asked for a barrier cannot be told from what threads see, but
+ * by luck. */
 static uint32_t barriers, early_barriers;
 static const uint64_t *closed_by_then;
 
@@ -784,6 +795,7 @@ static void pages_are_handed_out_once(void) {
     const uint64_t creates_before = mmsb__context_record(CONTEXT_INDEX)->creates;
     const uint64_t frees_before = mmsb__context_record(CONTEXT_INDEX)->frees;
     run_threads(storm);
+    CHECK(table_is_whole(CONTEXT_INDEX));
     for (int i = 0; i < 512; i++) {
         if (shared[i] != 0)
             live++;
@@ -837,6 +849,7 @@ static void batches_are_whole(void) {
     for (int i = 0; i < 16; i++)
         counters[i] = create(64, 1);
     run_threads(batches);
+    CHECK(table_is_whole(CONTEXT_INDEX));
     uint64_t epochs = 0;
     for (int i = 0; i < 16; i++)
         epochs += mmsb__page_look(counters[i], MMSB__FIELD_EPOCH);

@@ -8,7 +8,7 @@ import (
 )
 
 // notYet are rooms whose messages have not been gone through. The list shall become empty.
-var notYet = []string{"native"}
+var notYet = []string{}
 
 const longest = 160
 

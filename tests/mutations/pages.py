@@ -1,5 +1,5 @@
-"""Bugs in the page table: handles, the depot of magazines, the threads' caches, and locks of batches. What is done step by step must
-show each, at once."""
+"""Bugs in the page table: handles, the depot of magazines, the threads' caches, and locks of batches. What is done step by step
+must show each, at once."""
 
 from mutation import Mutant
 from subject import C
@@ -29,7 +29,8 @@ PAGES = C(
         Mutant(
             "full-magazine-dropped", "a full magazine is taken for an empty one",
             "mmsb__magazine_make_space",
-            "stack_push(&cache->owner->depot[cache->shard].full[class_number], previous);", "magazine_drop(previous, cache->shard);",
+            "stack_push(&cache->owner->depot[cache->shard].full[class_number], previous);",
+            "magazine_drop(previous, cache->shard);",
         ),
         Mutant(
             "depth-always-one", "a magazine does not know how many lie below it",
@@ -55,7 +56,8 @@ PAGES = C(
         ),
         Mutant(
             "shards-keep-the-last-memory", "shards keep magazines though no memory is left",
-            "mmsb__depot_take", "depot_pop(context, class_number, 0, 0)", "depot_pop(context, class_number, 0, MMSB__SHARD_KEEPS)",
+            "mmsb__depot_take", "depot_pop(context, class_number, 0, 0)",
+            "depot_pop(context, class_number, 0, MMSB__SHARD_KEEPS)",
         ),
         Mutant(
             "thread-takes-handles-along", "a thread that ends takes its handles along",
@@ -68,7 +70,7 @@ PAGES = C(
         ),
         Mutant(
             "popped-handle-stays", "a handle is taken and stays in the magazine",
-            "pop", "magazine->handles[--magazine->count]", "magazine->handles[magazine->count - 1]",
+            "mmsb__cache_pop", "magazine->handles[--magazine->count]", "magazine->handles[magazine->count - 1]",
         ),
         Mutant(
             "popped-handle-stays-short-way", "a handle is taken on the short way and stays in the magazine",
@@ -180,18 +182,17 @@ PAGES = C(
         ),
         Mutant(
             "locked-after-a-bad-delta", "pages of a batch of deltas stay locked where one is bad",
-            "mmsb__page_apply_many",
-            "mmsb__batch_unlock(&batch); return status; } if (MMSB__LIKELY(!mmsb__batch_touch",
-            "return status; } if (MMSB__LIKELY(!mmsb__batch_touch",
+            "mmsb__changes_begin", "batch.keeps) mmsb__batch_unlock(&changes->batch);", "batch.keeps) ;",
         ),
         Mutant(
             "unlocked-too-early", "a page that repeats is unlocked with its first change in a batch of deltas",
-            "check_struct", "target_of(record, state, offset)", "target_of(record, state & ~MMSB__OWNER_MASK, offset)",
+            "check_struct", "mmsb__target_of(record, state, offset)",
+            "mmsb__target_of(record, state & ~MMSB__OWNER_MASK, offset)",
         ),
         Mutant(
             "unlocked-too-early-of-runs", "a page that repeats is unlocked with its first change in a batch of long deltas",
-            "check_struct", "(target_t){record, state, NULL, NULL}",
-            "(target_t){record, state & ~MMSB__OWNER_MASK, NULL, NULL}",
+            "check_struct", "(mmsb__target_t){record, state, NULL, NULL}",
+            "(mmsb__target_t){record, state & ~MMSB__OWNER_MASK, NULL, NULL}",
         ),
         Mutant(
             "others-unlocked", "a batch unlocks pages of others",
@@ -208,7 +209,8 @@ PAGES = C(
         ),
         Mutant(
             "earlier-page-taken-for-this", "a handle of an earlier page is taken for the record's page",
-            "mmsb__state_beside", "state ^ (page & ~MMSB__INDEX_MASK)", "(state ^ (page & ~MMSB__INDEX_MASK)) & 0xf00000000fffffff",
+            "mmsb__state_beside", "state ^ (page & ~MMSB__INDEX_MASK)",
+            "(state ^ (page & ~MMSB__INDEX_MASK)) & 0xf00000000fffffff",
         ),
     ),
 )  # fmt: skip

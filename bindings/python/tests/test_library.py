@@ -151,7 +151,7 @@ def test_where_the_library_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert _ffi.find_library() == str(packaged)
     named = tmp_path / "named.so"
     monkeypatch.setenv("MMSB_LIBRARY", str(named))
-    with pytest.raises(ImportError, match=r"MMSB_LIBRARY names .*named\.so"):
+    with pytest.raises(ImportError, match=r"MMSB_LIBRARY is .*named\.so"):
         _ffi.find_library()
     named.touch()
     monkeypatch.chdir(tmp_path)

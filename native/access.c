@@ -1,0 +1,260 @@
+/* Bytes of pages to and from the caller's memory: access.h. */
+#include "access.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "change.h"
+#include "id.h"
+#include "life.h"
+#include "mask.h"
+#include "poison.h"
+
+mmsb_status_t mmsb__page_read_only_fail(uint64_t page) {
+    return mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx was adopted as read-only", (unsigned long long)page);
+}
+
+mmsb_status_t mmsb__page_range_fail(uint64_t page, uint64_t offset, uint64_t length, uint64_t size) {
+    return mmsb__fail(MMSB_E_OUT_OF_RANGE, "offset %llu + length %llu exceeds page 0x%016llx, size %llu",
+                      (unsigned long long)offset, (unsigned long long)length, (unsigned long long)page, (unsigned long long)size);
+}
+
+mmsb_status_t mmsb__page_read(uint64_t page, uint64_t offset, void *buffer, uint64_t length) {
+    mmsb__record_t *record;
+    uint64_t state;
+    mmsb_status_t status = mmsb__page_lock_bytes(page, &record, &state);
+    if (MMSB__UNLIKELY(status != MMSB_OK))
+        return status;
+    if (MMSB__UNLIKELY(!mmsb__page_within(offset, length, record->size))) {
+        status = mmsb__page_range_fail(page, offset, length, record->size);
+    } else if (MMSB__UNLIKELY(mmsb__on_device(state))) {
+        status = mmsb__device_read(record, offset, buffer, length);
+        state = mmsb__state_load(record) & ~MMSB__OWNER_MASK;
+    } else if (length > 0) {
+        memcpy(buffer, mmsb__record_bytes(record) + offset, length);
+    }
+    mmsb__page_unlock(record, state);
+    return status;
+}
+
+static void write_locked(mmsb__record_t *record, uint64_t offset, const void *buffer, uint64_t length) {
+    if (length == 0)
+        return;
+    memcpy(mmsb__record_bytes(record) + offset, buffer, length);
+    mmsb__dirty_range(record, offset, offset + length - 1);
+    mmsb__version_move(record);
+}
+
+/* Nobody watches: else the page has been brought in. */
+static mmsb_status_t write_on_device(mmsb__record_t *record, uint64_t offset, const void *buffer, uint64_t length) {
+    if (length == 0)
+        return MMSB_OK;
+    mmsb_status_t status = mmsb__upcalls.device_write(mmsb__record_index(record), offset, buffer, length);
+    if (status == MMSB_OK)
+        mmsb__version_move(record);
+    return status;
+}
+
+static inline mmsb_status_t keep_and_journal(mmsb__change_t *change, uint64_t offset, const void *buffer, uint64_t length) {
+    mmsb_status_t status = mmsb__change_keep(change, offset, length);
+    if (status != MMSB_OK || length == 0)
+        return status;
+    const uint64_t at = offset; /* whose address may be taken */
+    return mmsb__change_journal(change, MMSB__JOURNAL_WRITE, change->record->version + 1,
+                                (mmsb__piece_t[]){{&at, sizeof at}, {buffer, length}}, 2);
+}
+
+mmsb_status_t mmsb__page_write(uint64_t page, uint64_t offset, const void *buffer, uint64_t length) {
+    mmsb__change_t change;
+    mmsb_status_t status;
+    do {
+        status = mmsb__change_begin(&change, page);
+        if (MMSB__UNLIKELY(status != MMSB_OK))
+            return status;
+        mmsb__record_t *record = change.record;
+        if (MMSB__UNLIKELY(change.state & MMSB__READ_ONLY))
+            status = mmsb__page_read_only_fail(page);
+        else if (MMSB__UNLIKELY(!mmsb__page_within(offset, length, record->size)))
+            status = mmsb__page_range_fail(page, offset, length, record->size);
+        else if (MMSB__UNLIKELY(change.on_device))
+            status = mmsb__change_state(&change, write_on_device(record, offset, buffer, length));
+        else {
+            if (MMSB__UNLIKELY(mmsb__watched()))
+                status = keep_and_journal(&change, offset, buffer, length);
+            if (MMSB__LIKELY(status == MMSB_OK))
+                write_locked(record, offset, buffer, length);
+        }
+        status = mmsb__change_end(&change, status);
+    } while (MMSB__UNLIKELY(status == MMSB__AGAIN));
+    return status;
+}
+
+static mmsb_status_t check_range(void *work, size_t i, mmsb__record_t *record, uint64_t state) {
+    const mmsb_page_range_t *range = (const mmsb_page_range_t *)work + i;
+    (void)state;
+    if (!mmsb__page_within(range->offset, range->length, record->size))
+        return mmsb__page_range_fail(range->page, range->offset, range->length, record->size);
+    if (!range->buffer && range->length > 0)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "buffer is NULL, but length is %llu", (unsigned long long)range->length);
+    return MMSB_OK;
+}
+
+static mmsb_status_t check_write(void *work, size_t i, mmsb__record_t *record, uint64_t state) {
+    if (state & MMSB__READ_ONLY)
+        return mmsb__page_read_only_fail(((const mmsb_page_range_t *)work)[i].page);
+    return check_range(work, i, record, state);
+}
+
+mmsb_status_t mmsb__page_read_many(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {
+    mmsb__batch_t batch = {.first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count, .on_devices = 1};
+    mmsb_status_t status = mmsb__batch_lock(&batch, check_range, (void *)(uintptr_t)ranges, bad_index);
+    if (status != MMSB_OK)
+        return status;
+    for (size_t i = 0; i < count && status == MMSB_OK; i++) {
+        const mmsb__record_t *record = mmsb__record_of(ranges[i].page);
+        if (MMSB__UNLIKELY(mmsb__on_device(mmsb__state_held(record)))) {
+            status = mmsb__device_read(record, ranges[i].offset, ranges[i].buffer, ranges[i].length);
+            if (status != MMSB_OK && bad_index)
+                *bad_index = i;
+        } else if (ranges[i].length > 0) {
+            memcpy(ranges[i].buffer, mmsb__record_bytes(record) + ranges[i].offset, ranges[i].length);
+        }
+    }
+    mmsb__batch_unlock(&batch);
+    return status;
+}
+
+static void put_write(mmsb__group_t *group, const mmsb__record_t *record, const mmsb_page_range_t *range) {
+    mmsb__journal_head_t head = {.kind = MMSB__JOURNAL_WRITE,
+                                 .page = mmsb__record_id(MMSB__HANDLE_INDEX(range->page), mmsb__state_held(record)),
+                                 .version = record->version + 1,
+                                 .epoch = record->epoch};
+    mmsb__ring_put(group, head, (mmsb__piece_t[]){{&range->offset, sizeof range->offset}, {range->buffer, range->length}}, 2);
+}
+
+static int keep_range(const void *work, size_t i, mmsb__record_t *record, uint64_t state) {
+    const mmsb_page_range_t *range = (const mmsb_page_range_t *)work + i;
+    return mmsb__preimage_keep(record, state, range->offset, range->length);
+}
+
+/* The writes of a batch that has pages on devices, as the deltas that devices take. */
+typedef struct device_writes {
+    const mmsb_page_range_t *ranges;
+    mmsb_delta_t *deltas;
+    mmsb_run_t *runs;
+    mmsb_page_t *pages;
+} device_writes_t;
+
+static mmsb_status_t check_device_write(void *work, size_t i, mmsb__record_t *record, uint64_t state) {
+    const device_writes_t *writes = work;
+    return check_write((void *)(uintptr_t)writes->ranges, i, record, state);
+}
+
+static void write_either(void *work, size_t i, mmsb__record_t *record, int on_device) {
+    const mmsb_page_range_t *range = &((const device_writes_t *)work)->ranges[i];
+    if (!on_device)
+        write_locked(record, range->offset, range->buffer, range->length);
+    else if (range->length > 0)
+        mmsb__version_move(record);
+}
+
+static mmsb_status_t write_on_devices(void *work, size_t count, size_t *bad) {
+    static const mmsb__changes_kind_t kind = {0};
+    const size_t each = sizeof(mmsb_delta_t) + sizeof(mmsb_run_t) + sizeof(mmsb_page_t);
+    device_writes_t writes = {.ranges = work, .deltas = count <= SIZE_MAX / each ? malloc(count * each) : NULL};
+    *bad = 0;
+    if (!writes.deltas)
+        return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for a batch of %zu writes", count);
+    writes.runs = (mmsb_run_t *)(void *)(writes.deltas + count);
+    writes.pages = (mmsb_page_t *)(void *)(writes.runs + count);
+    for (size_t i = 0; i < count; i++) {
+        const mmsb_page_range_t *range = &writes.ranges[i];
+        writes.pages[i] = range->page;
+        writes.runs[i] = (mmsb_run_t){range->offset, range->length};
+        writes.deltas[i] = (mmsb_delta_t){.struct_size = sizeof *writes.deltas,
+                                          .kind = MMSB_DELTA_RUNS,
+                                          .runs = &writes.runs[i],
+                                          .count = 1,
+                                          .payload = range->buffer};
+    }
+    mmsb_status_t status =
+        mmsb__changes_on_devices(writes.pages, writes.deltas, count, check_device_write, &kind, write_either, &writes, bad);
+    free(writes.deltas);
+    return status;
+}
+
+/* Writes of no bytes are not told. */
+static void measure_writes(const void *work, size_t count, uint64_t *bytes, uint64_t *records) {
+    const mmsb_page_range_t *ranges = work;
+    for (size_t i = 0; i < count; i++) {
+        *bytes += ranges[i].length > 0 ? mmsb__journal_run_space(ranges[i].length) : 0;
+        *records += ranges[i].length > 0;
+    }
+}
+
+mmsb_status_t mmsb__page_write_many(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {
+    static const mmsb__changes_kind_t kind = {.keep = keep_range, .measure = measure_writes, .on_devices = write_on_devices};
+    mmsb__batch_t batch = {.first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count, .diverts = 1};
+    mmsb__changes_t changes;
+    mmsb_status_t status = mmsb__changes_begin(&changes, batch, check_write, &kind, (void *)(uintptr_t)ranges, bad_index);
+    if (MMSB__UNLIKELY(status != MMSB_OK))
+        return status;
+    mmsb__group_t *group = changes.ring ? &changes.group : NULL;
+    const size_t left = changes.batch.count;
+    for (size_t i = 0; i < left; i++) {
+        mmsb__record_t *record = mmsb__record_of(ranges[i].page);
+        if (MMSB__UNLIKELY(group) && ranges[i].length > 0)
+            put_write(group, record, &ranges[i]);
+        write_locked(record, ranges[i].offset, ranges[i].buffer, ranges[i].length);
+    }
+    return mmsb__changes_end(&changes);
+}
+
+/* ------------------------------------------------------------------------------------------------ another size ---- */
+
+/* Counts that a page has become larger or smaller. */
+static void count_resize(uint32_t context_index, uint64_t old, uint64_t size) {
+    mmsb__cache_t *cache = mmsb__cache_for(context_index);
+    mmsb__context_record_t *context = mmsb__context_record(context_index);
+    uint64_t *counter = size > old ? (cache ? &cache->bytes_created : &context->bytes_created)
+                                   : (cache ? &cache->bytes_freed : &context->bytes_freed);
+    __atomic_add_fetch(counter, size > old ? size - old : old - size, __ATOMIC_RELAXED);
+}
+
+static void resize_locked(mmsb__record_t *record, uint64_t size, uint32_t class_number) {
+    uint8_t *bytes = mmsb__record_bytes(record);
+    uint64_t old = record->size;
+    MMSB__UNPOISON(bytes, mmsb__class_size(class_number));
+    MMSB__POISON(bytes + size, mmsb__class_size(class_number) - size);
+    if (size > old)
+        memset(bytes + old, 0, size - old);
+    count_resize(mmsb__record_context(mmsb__record_index(record)), old, size);
+    mmsb__mask_trim(record, size);
+    __atomic_store_n(&record->size, size, __ATOMIC_RELAXED);
+    mmsb__version_move(record);
+}
+
+mmsb_status_t mmsb__page_resize_in_place(uint64_t page, uint64_t size) {
+    mmsb__change_t change;
+    mmsb_status_t status;
+    do {
+        status = mmsb__change_begin_page(&change, page);
+        if (status != MMSB_OK)
+            return status;
+        mmsb__record_t *record = change.record;
+        uint32_t class_number = MMSB__STATE_CLASS(change.state);
+        status = mmsb__change_keep_page(&change);
+        if (status != MMSB_OK)
+            ;
+        else if (mmsb__record_pinned(record))
+            status = mmsb__page_pinned_fail(page, record);
+        else if (class_number >= MMSB__SMALL_CLASSES || size > MMSB__SMALL_MAX || mmsb__class_of(size) != class_number ||
+                 (record->mask_frame != 0 && mmsb__mask_length(size) > mmsb__record_at(record->mask_frame)->size))
+            status = MMSB__ENTER_GO;
+        else if (size != record->size && (status = mmsb__change_journal(&change, MMSB__JOURNAL_RESIZE, record->version + 1,
+                                                                        &(mmsb__piece_t){&size, sizeof size}, 1)) == MMSB_OK)
+            resize_locked(record, size, class_number);
+        status = mmsb__change_end(&change, status);
+    } while (status == MMSB__AGAIN);
+    return status;
+}

@@ -1,0 +1,178 @@
+/* Large pages of a capture, part by part: the saver goes through Go for each, and writers wait for no more than one. */
+#include "capture_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static mmsb__large_t *find_large(mmsb__capture_t *capture, uint32_t index) {
+    mmsb__large_t *large = capture->large[index % MMSB__LARGE_BUCKETS];
+    while (large && large->index != index)
+        large = large->next;
+    return large;
+}
+
+static uint32_t parts_of(uint64_t length) {
+    return (uint32_t)((length + MMSB__CHUNK_BYTES - 1) / MMSB__CHUNK_BYTES);
+}
+
+static uint32_t part_length(uint64_t length, uint32_t part) {
+    uint64_t left = length - part * MMSB__CHUNK_BYTES;
+    return (uint32_t)(left < MMSB__CHUNK_BYTES ? left : MMSB__CHUNK_BYTES);
+}
+
+mmsb__large_t *mmsb__large_open(mmsb__capture_t *capture, mmsb__record_t *record, uint64_t state) {
+    uint32_t index = mmsb__record_index(record);
+    pthread_mutex_lock(&capture->lock);
+    mmsb__large_t *large = find_large(capture, index);
+    pthread_mutex_unlock(&capture->lock);
+    if (large)
+        return large;
+    uint32_t byte_parts = parts_of(record->size), mask_parts = parts_of(mmsb__image_mask_length(record));
+    uint64_t metadata = mmsb__metadata_length(record);
+    large = calloc(1, sizeof *large + (size_t)(byte_parts + mask_parts) * sizeof large->parts[0]);
+    if (large && metadata > 0 && !(large->metadata = malloc(metadata))) {
+        free(large);
+        large = NULL;
+    }
+    if (!large)
+        return NULL;
+    if (metadata > 0)
+        memcpy(large->metadata, mmsb__metadata_bytes(record), metadata);
+    large->metadata_length = metadata;
+    large->index = index;
+    large->byte_parts = byte_parts;
+    large->mask_parts = mask_parts;
+    for (uint32_t part = 0; part < byte_parts + mask_parts; part++)
+        large->parts[part].length =
+            part < byte_parts ? part_length(record->size, part) : part_length(mmsb__mask_length(record->size), part - byte_parts);
+    mmsb__image_fill(record, index, state, &large->image);
+    const mmsb__saved_t *saved = mmsb__base_of(capture, index);
+    large->unchanged = (uint32_t)mmsb__as_saved(saved, record, state);
+    if (saved && saved->generation == MMSB__HANDLE_GENERATION(state) && saved->size == record->size &&
+        record->size > MMSB__CHUNK_BYTES)
+        large->image.flags |= MMSB__IMAGE_PARTIAL;
+    large->generation = MMSB__HANDLE_GENERATION(state);
+    pthread_mutex_lock(&capture->lock);
+    large->next = capture->large[index % MMSB__LARGE_BUCKETS];
+    capture->large[index % MMSB__LARGE_BUCKETS] = large;
+    pthread_mutex_unlock(&capture->lock);
+    mmsb__capture_state_set(index, MMSB__CAPTURE_PARTIAL);
+    return large;
+}
+
+mmsb__large_t *mmsb__capture_large(mmsb__capture_t *capture, uint32_t index, mmsb_status_t *failed) {
+    mmsb__record_t *record = mmsb__record_at(index);
+    mmsb__large_t *large = NULL;
+    uint64_t state;
+    *failed = MMSB_OK;
+    if (!mmsb__record_lock_page(index, &state)) /* captured, and then ended */
+        return NULL;
+    uint8_t capture_state = mmsb__capture_state_of(index);
+    if (capture_state == MMSB__CAPTURE_NONE || capture_state == MMSB__CAPTURE_PARTIAL) {
+        if (mmsb__refused(capture, record))
+            *failed = MMSB_E_BUSY;
+        else if (capture_state == MMSB__CAPTURE_NONE && mmsb__as_saved(mmsb__base_of(capture, index), record, state) &&
+                 !mmsb__suspect(record))
+            mmsb__capture_state_set(index, MMSB__CAPTURE_DONE);
+        else if (!(large = mmsb__large_open(capture, record, state)))
+            *failed = MMSB_E_OUT_OF_MEMORY;
+    }
+    mmsb__page_unlock_record(record, state);
+    return large;
+}
+
+static void free_part(mmsb__capture_t *capture, mmsb__part_t *part) {
+    mmsb__preimage_free(capture, part);
+    if (part->lines)
+        mmsb__pool_give(&capture->pool, part->lines, mmsb__line_words(part->length) * sizeof *part->lines);
+    part->lines = NULL;
+    mmsb__capture_wake();
+}
+
+static void copy_granules(uint8_t *into, const uint8_t *from, uint32_t length, uint64_t granules) {
+    if (granules == UINT64_MAX) {
+        memcpy(into, from, length);
+        return;
+    }
+    for (uint64_t at = 0; at < length && granules != 0; at += MMSB__GRANULE_BYTES, granules >>= 1) {
+        if (granules & 1)
+            memcpy(into + at, from + at, length - at < MMSB__GRANULE_BYTES ? length - at : MMSB__GRANULE_BYTES);
+    }
+}
+
+uint32_t mmsb__capture_part(mmsb__capture_t *capture, mmsb__large_t *large, uint32_t number, uint64_t granules, uint8_t *buffer) {
+    mmsb__part_t *part = &large->parts[number];
+    mmsb__record_t *record = mmsb__record_at(large->index);
+    /* The page is as it was, but for lines that were kept: whoever ends or moves it waits. */
+    uint64_t state = mmsb__record_lock_library(large->index);
+    int absent = (state & MMSB__NONRESIDENT) && number < large->byte_parts, on_device = absent && mmsb__on_device(state);
+    mmsb_status_t status = MMSB_OK;
+    if (on_device) { /* there parts are not worth asking for */
+        status = mmsb__device_read(record, number * MMSB__CHUNK_BYTES, buffer, part->length);
+        state = mmsb__state_load(record) & ~MMSB__OWNER_MASK;
+    } else if (absent) {
+        status = mmsb__page_make_resident(record, &state);
+    }
+    if (status != MMSB_OK) {
+        mmsb__page_unlock_record(record, state);
+        return 0;
+    }
+    if (!on_device)
+        copy_granules(buffer, mmsb__part_bytes(large, record, number), part->length, granules);
+    __atomic_store_n(&part->taken, 1, __ATOMIC_RELEASE);
+    mmsb__page_unlock(record, state);
+    mmsb__preimage_put_back(part, buffer);
+    free_part(capture, part);
+    return part->length;
+}
+
+void mmsb__capture_skip(mmsb__large_t *large, uint32_t number) {
+    __atomic_store_n(&large->parts[number].taken, 1, __ATOMIC_RELEASE);
+}
+
+void mmsb__large_free(mmsb__capture_t *capture, mmsb__large_t *large) {
+    for (uint32_t number = 0; number < large->byte_parts + large->mask_parts; number++)
+        free_part(capture, &large->parts[number]);
+    free(large->metadata);
+    free(large);
+}
+
+void mmsb__capture_large_done(mmsb__capture_t *capture, mmsb__large_t *large) {
+    uint32_t index = large->index;
+    uint64_t state = mmsb__record_lock_library(
+        index); /* a writer may be copying; the page cannot have ended before its capture state says so */
+    pthread_mutex_lock(&capture->lock);
+    mmsb__large_t **link = &capture->large[index % MMSB__LARGE_BUCKETS];
+    while (*link != large)
+        link = &(*link)->next;
+    *link = large->next;
+    pthread_mutex_unlock(&capture->lock);
+    mmsb__capture_state_set(index, MMSB__CAPTURE_DONE);
+    mmsb__page_unlock_record(mmsb__record_at(index), state);
+    mmsb__note_captured(capture, index, &large->image, large->generation, 0);
+    mmsb__large_free(capture, large);
+    mmsb__capture_wake();
+}
+
+uint32_t mmsb__capture_urgent(mmsb__capture_t *capture) {
+    if (__atomic_load_n(&capture->urgent_count, __ATOMIC_RELAXED) == 0)
+        return 0;
+    pthread_mutex_lock(&capture->lock);
+    uint32_t count = capture->urgent_count, index = count > 0 ? capture->urgent[count - 1] : 0;
+    if (count > 0)
+        __atomic_store_n(&capture->urgent_count, count - 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&capture->lock);
+    return index;
+}
+
+void mmsb__capture_make_urgent(mmsb__capture_t *capture, uint32_t index) {
+    pthread_mutex_lock(&capture->lock);
+    uint32_t i = 0;
+    while (i < capture->urgent_count && capture->urgent[i] != index)
+        i++;
+    if (i == capture->urgent_count && i < MMSB__URGENT_MAX) {
+        capture->urgent[i] = index;
+        __atomic_store_n(&capture->urgent_count, i + 1, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&capture->lock);
+}

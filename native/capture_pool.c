@@ -1,0 +1,86 @@
+/* Memory of copies that a capture keeps, within its limit. The saver gives back what writers take, and the next writer finds it
+ * warm. */
+#include "capture_state.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POOL_STEP 16
+#define POOL_SLAB (UINT64_C(2) << 20)
+
+static uint64_t pool_class(uint64_t bytes) {
+    return (bytes + POOL_STEP - 1) / POOL_STEP;
+}
+
+static void lock_pool(mmsb__pool_t *pool) {
+    while (__atomic_exchange_n(&pool->locked, 1, __ATOMIC_ACQUIRE))
+        sched_yield();
+}
+
+static void unlock_pool(mmsb__pool_t *pool) {
+    __atomic_store_n(&pool->locked, 0, __ATOMIC_RELEASE);
+}
+
+/* Under its lock. */
+static void *take(mmsb__pool_t *pool, uint64_t class_number) {
+    uint64_t size = class_number * POOL_STEP;
+    void *taken = pool->given[class_number];
+    if (taken) {
+        pool->given[class_number] = *(void **)taken;
+        return taken;
+    }
+    if (!pool->slabs || pool->used + size > POOL_SLAB) {
+        /* No huge page: a virtual machine's host may need up to 30 ms to give one, and one writer would wait for all of it. */
+        mmsb__pool_slab_t *slab = malloc(POOL_SLAB);
+        if (!slab)
+            return NULL;
+        slab->next = pool->slabs;
+        pool->slabs = slab;
+        pool->used = POOL_STEP;
+    }
+    taken = (uint8_t *)pool->slabs + pool->used;
+    pool->used += size;
+    return taken;
+}
+
+void mmsb__pool_give(mmsb__pool_t *pool, void *memory, uint64_t bytes) {
+    uint64_t class_number = pool_class(bytes);
+    if (class_number >= MMSB__POOL_CLASSES)
+        free(memory);
+    lock_pool(pool);
+    if (class_number < MMSB__POOL_CLASSES) {
+        *(void **)memory = pool->given[class_number];
+        pool->given[class_number] = memory;
+    }
+    pool->bytes -= bytes;
+    unlock_pool(pool);
+}
+
+void mmsb__pool_end(mmsb__pool_t *pool) {
+    while (pool->slabs) {
+        mmsb__pool_slab_t *slab = pool->slabs;
+        pool->slabs = slab->next;
+        free(slab);
+    }
+    memset(pool->given, 0, sizeof pool->given);
+}
+
+void *mmsb__pool_take_copy(mmsb__capture_t *capture, uint64_t bytes, int *blocked) {
+    mmsb__pool_t *pool = &capture->pool;
+    mmsb__capture_stats_t *stats = &capture->stats;
+    uint64_t class_number = pool_class(bytes);
+    void *copy = NULL;
+    lock_pool(pool);
+    *blocked = pool->bytes + bytes > pool->limit && pool->bytes != 0;
+    if (!*blocked && (copy = class_number < MMSB__POOL_CLASSES ? take(pool, class_number) : malloc(bytes))) {
+        pool->bytes += bytes;
+        __atomic_store_n(&stats->copied_bytes, stats->copied_bytes + bytes, __ATOMIC_RELAXED);
+        if (pool->bytes > stats->copied_peak)
+            __atomic_store_n(&stats->copied_peak, pool->bytes, __ATOMIC_RELAXED);
+    }
+    unlock_pool(pool);
+    if (!copy && !*blocked) /* the change goes on, and the capture fails */
+        mmsb__note_out_of_memory(capture);
+    return copy;
+}

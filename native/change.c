@@ -1,0 +1,107 @@
+/* The protocol of change where it is not inline: journals, batches that are captured or lie on devices. change.h tells what it
+ * is. */
+#include "change.h"
+
+#include "id.h"
+
+/* --------------------------------------------------------------------------------------------------- one page ---- */
+
+mmsb_status_t mmsb__change_journal_slow(mmsb__change_t *change, mmsb__journal_kind_t kind, uint64_t version,
+                                        const mmsb__piece_t *pieces, size_t count) {
+    uint32_t index = mmsb__record_index(change->record);
+    change->ring = mmsb__ring_for(mmsb__record_context(index));
+    if (!change->ring)
+        return MMSB_OK;
+    mmsb__journal_head_t head = {
+        .kind = (uint8_t)kind, .page = mmsb__record_id(index, change->state), .version = version, .epoch = change->record->epoch};
+    return mmsb__ring_append(change->ring, head, pieces, count, &change->sequence);
+}
+
+mmsb_status_t mmsb__change_journal_delta_slow(mmsb__change_t *change, uint64_t epoch, const mmsb_delta_t *delta) {
+    uint32_t index = mmsb__record_index(change->record);
+    change->ring = mmsb__ring_for(mmsb__record_context(index));
+    if (!change->ring)
+        return MMSB_OK;
+    return mmsb__ring_append_delta(change->ring, mmsb__record_id(index, change->state), change->record->version + 1, epoch, delta,
+                                   &change->sequence);
+}
+
+/* -------------------------------------------------------------------------------------------------- many pages ---- */
+
+int mmsb__batch_keep(const mmsb__batch_t *batch, mmsb__batch_keep_t keep, const void *work) {
+    if (MMSB__LIKELY(__atomic_load_n(&mmsb__capturing, __ATOMIC_RELAXED) == 0))
+        return 0;
+    uint32_t moments = mmsb__moments_now();
+    for (size_t i = 0; i < batch->count; i++) {
+        uint64_t page = mmsb__handle_at(batch->first, batch->stride, i);
+        if (page == 0)
+            continue;
+        mmsb__record_t *record = mmsb__record_of(page);
+        uint64_t state = mmsb__state_held(record) & ~MMSB__OWNER_MASK;
+        if (keep ? keep(work, i, record, state) : mmsb__preimage_keep_page(record, state)) {
+            mmsb__batch_unlock(batch);
+            mmsb__capture_wait(MMSB__HANDLE_INDEX(page));
+            return 1;
+        }
+    }
+    /* Pages before the moment and pages after it: all again, under the same locks. */
+    return mmsb__moment_came(moments) ? mmsb__batch_keep(batch, keep, work) : 0;
+}
+
+/* The journal of a locked batch, NULL where there is none. */
+static mmsb_status_t ring_of(const mmsb__batch_t *batch, mmsb__ring_t **ring) {
+    *ring = NULL;
+    uint32_t first = 0;
+    int several = 0, journalled = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        uint64_t page = mmsb__handle_at(batch->first, batch->stride, i);
+        if (page == 0)
+            continue;
+        uint32_t context = mmsb__record_context(MMSB__HANDLE_INDEX(page));
+        mmsb__ring_t *found = mmsb__ring_for(context);
+        several |= first != 0 && first != context;
+        journalled |= found != NULL;
+        first = context;
+        *ring = found;
+    }
+    if (several && journalled)
+        return mmsb__fail(MMSB_E_UNSUPPORTED, "batch has pages of several contexts, and one of them has a journal");
+    return MMSB_OK;
+}
+
+mmsb_status_t mmsb__changes_journal_slow(mmsb__changes_t *changes, const mmsb__changes_kind_t *kind, const void *work) {
+    uint64_t bytes = 0, records = 0;
+    mmsb_status_t status = ring_of(&changes->batch, &changes->ring);
+    if (status == MMSB_OK && changes->ring) {
+        kind->measure(work, changes->batch.count, &bytes, &records);
+        if (records > 0)
+            status = mmsb__ring_begin(changes->ring, &changes->group, bytes, records);
+        else
+            changes->ring = NULL;
+    }
+    if (status != MMSB_OK)
+        mmsb__batch_unlock(&changes->batch);
+    return status;
+}
+
+mmsb_status_t mmsb__changes_on_devices(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count,
+                                       mmsb__batch_check_t check, const mmsb__changes_kind_t *kind,
+                                       void (*change)(void *work, size_t i, mmsb__record_t *record, int on_device), void *work,
+                                       size_t *bad) {
+    const uint32_t keeps = kind->check_all != NULL;
+    mmsb__batch_t batch = {
+        .first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .on_devices = 1, .keeps = keeps};
+    mmsb_status_t status = mmsb__batch_lock(&batch, check, work, bad);
+    const int locked = keeps || status == MMSB_OK;
+    if (kind->check_all)
+        status = kind->check_all(work, &batch, status, bad);
+    if (status == MMSB_OK)
+        status = mmsb__watched() ? MMSB__ENTER_GO : mmsb__upcalls.device_apply_many(pages, deltas, count, bad);
+    for (size_t i = 0; status == MMSB_OK && i < count; i++) {
+        mmsb__record_t *record = mmsb__record_of(pages[i]);
+        change(work, i, record, mmsb__on_device(mmsb__state_held(record)));
+    }
+    if (locked)
+        mmsb__batch_unlock(&batch);
+    return status;
+}

@@ -1,0 +1,40 @@
+/*
+ * mask.h — change masks: a frame with a bit for each byte of the page, taken on its first delta; reading, counting and clearing
+ * it.
+ */
+#ifndef MMSB_NATIVE_MASK_H
+#define MMSB_NATIVE_MASK_H
+
+#include "frame.h"
+
+#pragma GCC visibility push(hidden)
+
+/* Gives a locked page a change mask. */
+mmsb_status_t mmsb__mask_add(mmsb__record_t *record);
+/* Makes sure that it has one. */
+static inline mmsb_status_t mmsb__mask_make(mmsb__record_t *record) {
+    return MMSB__LIKELY(record->mask_frame != 0) ? MMSB_OK : mmsb__mask_add(record);
+}
+
+/* Makes a frame the change mask of a locked page that has none. */
+void mmsb__mask_use(mmsb__record_t *record, uint32_t frame);
+/* Takes the mask of a locked page away: the index of its frame, which is the caller's from now on; 0 = it had none. */
+uint32_t mmsb__mask_take(mmsb__record_t *record);
+/* The same, and gives the frame back. */
+void mmsb__mask_drop(mmsb__record_t *record);
+/* A locked page has another size: bits behind its end are zero. The mask's memory is large enough. */
+void mmsb__mask_trim(mmsb__record_t *record, uint64_t size);
+
+/* Memory of all change masks. */
+extern uint64_t mmsb__mask_bytes;
+
+static inline uint64_t mmsb__mask_length(uint64_t size) {
+    return (size >> 3) + ((size & 7) != 0);
+}
+
+mmsb_status_t mmsb__page_mask_read(uint64_t page, uint64_t offset, void *bits, uint64_t length);
+mmsb_status_t mmsb__page_mask_clear(uint64_t page);
+mmsb_status_t mmsb__page_mask_count(uint64_t page, uint64_t *count);
+
+#pragma GCC visibility pop
+#endif

@@ -1,0 +1,79 @@
+/* Pins, where they are not taken and given back in one inline step: pin.h. */
+#include "pin.h"
+
+#include "access.h"
+
+mmsb_status_t mmsb__page_pin(uint64_t page, int32_t mode, void **address) {
+    mmsb__record_t *record;
+    uint64_t state;
+    mmsb_status_t status = mmsb__page_lock_bytes(page, &record, &state);
+    if (MMSB__UNLIKELY(status != MMSB_OK))
+        return status;
+    void *on_device = NULL;
+    if (MMSB__UNLIKELY(mmsb__on_device(state)) && (status = mmsb__device_address(record, &state, &on_device)) != MMSB_OK) {
+        mmsb__page_unlock(record, state);
+        return status;
+    }
+    uint16_t *pins = mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
+    if (MMSB__UNLIKELY(mode == MMSB_PIN_WRITE && (state & MMSB__READ_ONLY))) {
+        status = mmsb__page_read_only_fail(page);
+    } else if (MMSB__UNLIKELY(*pins == UINT16_MAX)) {
+        status = mmsb__fail(MMSB_E_LIMIT, "page 0x%016llx has %u pins of mode %d, the limit is %u", (unsigned long long)page,
+                            *pins, mode, UINT16_MAX);
+    } else {
+        __atomic_store_n(pins, (uint16_t)(*pins + 1), __ATOMIC_RELAXED);
+        if (mode == MMSB_PIN_WRITE)
+            mmsb__record_expose(record);
+        if (address)
+            *address = MMSB__UNLIKELY(on_device) ? on_device : mmsb__record_bytes(record);
+    }
+    mmsb__page_unlock(record, state);
+    return status;
+}
+
+/* A page whose context has ended keeps its pins. */
+static mmsb_status_t unpin_ended(uint64_t page, int32_t mode) {
+    uint32_t index = MMSB__HANDLE_INDEX(page);
+    uint64_t ended = MMSB__STATE(MMSB__STATE_ENDED, MMSB__HANDLE_GENERATION(page), 0);
+    mmsb__record_t *record = mmsb__record_of(page);
+    if (MMSB__HANDLE_KIND(page) != MMSB_KIND_PAGE || (mmsb__state_load(record) ^ ended) >> MMSB__INDEX_BITS != 0)
+        return mmsb__page_fail(page);
+    uint64_t state = mmsb__record_lock_library(index);
+    mmsb_status_t status = MMSB_OK;
+    int last = 0;
+    if ((state ^ ended) >> MMSB__INDEX_BITS != 0) {
+        status = mmsb__page_fail(page);
+    } else {
+        uint16_t *pins = mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
+        if (*pins == 0)
+            status = mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx has no pin of mode %d", (unsigned long long)page, mode);
+        else
+            --*pins;
+        last = status == MMSB_OK && !mmsb__record_pinned(record);
+    }
+    if (last)
+        mmsb__upcalls.release_ended(index);
+    else
+        mmsb__page_unlock_record(record, state);
+    return status;
+}
+
+mmsb_status_t mmsb__page_unpin(uint64_t page, int32_t mode) {
+    mmsb__record_t *record;
+    uint64_t state = mmsb__state_load(mmsb__record_of(page));
+    if (MMSB__UNLIKELY(!mmsb__state_is(state, page)))
+        return unpin_ended(page, mode);
+    mmsb_status_t status = mmsb__page_lock(page, &record, &state);
+    if (MMSB__UNLIKELY(status != MMSB_OK))
+        return status == MMSB_E_STALE_HANDLE ? unpin_ended(page, mode) : status;
+    uint16_t *pins = mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
+    if (MMSB__UNLIKELY(*pins == 0)) {
+        status = mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx has no pin of mode %d", (unsigned long long)page, mode);
+    } else {
+        __atomic_store_n(pins, (uint16_t)(*pins - 1), __ATOMIC_RELAXED);
+        if (mode == MMSB_PIN_WRITE)
+            mmsb__version_move(record);
+    }
+    mmsb__page_unlock(record, state);
+    return status;
+}

@@ -1,0 +1,56 @@
+/*
+ * pin.h — pins: a page's address and its memory stay until the unpin.
+ */
+#ifndef MMSB_NATIVE_PIN_H
+#define MMSB_NATIVE_PIN_H
+
+#include "lock.h"
+
+#pragma GCC visibility push(hidden)
+
+/* Pins a page that has an address, may be written and is locked by nobody, in no call to another function: 1, or 0 with nothing
+ * done. */
+static inline int mmsb__page_pin_fast(uint64_t page, int32_t mode, void **address) {
+    mmsb__record_t *record = mmsb__record_of(page);
+    uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
+    if (MMSB__UNLIKELY(!mmsb__self || !mmsb__state_is_open(state, page) || (state & MMSB__READ_ONLY) ||
+                       !__atomic_compare_exchange_n(&record->state, &state, state | mmsb__self->owner, 0, __ATOMIC_ACQUIRE,
+                                                    __ATOMIC_RELAXED)))
+        return 0;
+    uint16_t *pins = mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
+    const int more = *pins != UINT16_MAX;
+    if (MMSB__LIKELY(more)) {
+        __atomic_store_n(pins, (uint16_t)(*pins + 1), __ATOMIC_RELAXED);
+        if (mode == MMSB_PIN_WRITE)
+            mmsb__record_expose(record);
+        if (address)
+            *address = mmsb__record_bytes(record);
+    }
+    mmsb__page_unlock_record(record, state);
+    return more;
+}
+
+/* The end of a pin, likewise. */
+static inline int mmsb__page_unpin_fast(uint64_t page, int32_t mode) {
+    mmsb__record_t *record = mmsb__record_of(page);
+    uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
+    if (MMSB__UNLIKELY(!mmsb__self || !mmsb__state_is_open(state, page) ||
+                       !__atomic_compare_exchange_n(&record->state, &state, state | mmsb__self->owner, 0, __ATOMIC_ACQUIRE,
+                                                    __ATOMIC_RELAXED)))
+        return 0;
+    uint16_t *pins = mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
+    const int pinned = *pins != 0;
+    if (MMSB__LIKELY(pinned)) {
+        __atomic_store_n(pins, (uint16_t)(*pins - 1), __ATOMIC_RELAXED);
+        if (mode == MMSB_PIN_WRITE)
+            mmsb__version_move(record);
+    }
+    mmsb__page_unlock_record(record, state);
+    return pinned;
+}
+
+mmsb_status_t mmsb__page_pin(uint64_t page, int32_t mode, void **address);
+mmsb_status_t mmsb__page_unpin(uint64_t page, int32_t mode);
+
+#pragma GCC visibility pop
+#endif

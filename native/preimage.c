@@ -1,0 +1,309 @@
+/* What writers do for a capture: they keep lines of pages before they change them, or wait. preimage.h, capture.h. */
+#include "preimage.h"
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#include "capture_state.h"
+
+uint32_t mmsb__capturing, mmsb__moments, mmsb__frozen;
+uint8_t *mmsb__capture_states;
+mmsb__copy_t **mmsb__capture_copies;
+
+/* ------------------------------------------------------------------------------------------------------ waiting ---- */
+
+static pthread_mutex_t waiting_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t waiting_changed; /* initialised with the first capture */
+static uint32_t waiting;               /* threads in mmsb__capture_wait */
+
+void mmsb__capture_wake_start(void) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* a wait does not depend on what time it is */
+    pthread_cond_init(&waiting_changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+void mmsb__capture_wake(void) {
+    if (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST) == 0)
+        return;
+    pthread_mutex_lock(&waiting_lock);
+    pthread_cond_broadcast(&waiting_changed);
+    pthread_mutex_unlock(&waiting_lock);
+}
+
+/* A little while, or until something has changed. */
+static void wait_for_change(void) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_lock(&waiting_lock);
+    pthread_cond_timedwait(&waiting_changed, &waiting_lock, &until);
+    pthread_mutex_unlock(&waiting_lock);
+    __atomic_sub_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+}
+
+static uint64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+void mmsb__capture_wait(uint32_t index) {
+    mmsb__capture_t *capture = mmsb__capture_of(mmsb__record_context(index));
+    int counts = capture && __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST) == MMSB__CAPTURE_ON;
+    uint64_t begin = now();
+    wait_for_change();
+    if (!counts)
+        return;
+    __atomic_add_fetch(&capture->stats.waits, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&capture->stats.waited_ns, now() - begin, __ATOMIC_RELAXED);
+}
+
+void mmsb__context_await_slow(uint32_t context) {
+    const mmsb__capture_t *capture = mmsb__capture_of(context);
+    while (capture && __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST) == MMSB__CAPTURE_FROZEN)
+        wait_for_change();
+}
+
+/* ------------------------------------------------------------------------------------------------ keeping lines ---- */
+
+/* Keeps the lines that bytes first … last of a part lie in, those that are not kept yet. 1: the limit of copies does not allow it
+ * yet. */
+static int keep_lines(mmsb__capture_t *capture, mmsb__part_t *part, const uint8_t *bytes, uint64_t first, uint64_t last) {
+    int blocked;
+    for (uint64_t line = first / MMSB__LINE_BYTES, end; line <= last / MMSB__LINE_BYTES; line = end) {
+        end = line;
+        while (end <= last / MMSB__LINE_BYTES && !(part->lines[end / 64] >> end % 64 & 1))
+            end++;
+        if (end == line) {
+            end++;
+            continue;
+        }
+        uint64_t offset = line * MMSB__LINE_BYTES,
+                 length = end * MMSB__LINE_BYTES < part->length ? (end - line) * MMSB__LINE_BYTES : part->length - offset;
+        mmsb__preimage_t *lines = mmsb__pool_take_copy(capture, sizeof *lines + length, &blocked);
+        if (!lines)
+            return blocked;
+        *lines = (mmsb__preimage_t){part->preimages, (uint32_t)offset, (uint32_t)length};
+        memcpy(lines->bytes, bytes + offset, length);
+        part->preimages = lines;
+        for (uint64_t at = line; at < end; at++)
+            part->lines[at / 64] |= UINT64_C(1) << at % 64;
+    }
+    return 0;
+}
+
+/* Makes a copy of a part what the part was at the moment. Nobody keeps lines of it any more. */
+void mmsb__preimage_put_back(const mmsb__part_t *part, uint8_t *copy) {
+    for (const mmsb__preimage_t *lines = part->preimages; lines; lines = lines->next)
+        memcpy(copy + lines->offset, lines->bytes, lines->length);
+}
+
+void mmsb__preimage_free(mmsb__capture_t *capture, mmsb__part_t *part) {
+    while (part->preimages) {
+        mmsb__preimage_t *lines = part->preimages;
+        part->preimages = lines->next;
+        mmsb__pool_give(&capture->pool, lines, sizeof *lines + lines->length);
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------- small pages ---- */
+
+static void push_copy(mmsb__capture_t *capture, mmsb__copy_t *copy) {
+    copy->next = __atomic_load_n(&capture->copies, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&capture->copies, &copy->next, copy, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {}
+}
+
+/* What is kept of a small page, begun where nothing is yet; NULL without memory, or where the limit does not allow it. */
+static mmsb__copy_t *copy_of(mmsb__capture_t *capture, const mmsb__record_t *record, uint32_t index, uint64_t state,
+                             int *blocked) {
+    if (mmsb__capture_state_of(index) == MMSB__CAPTURE_PREIMAGE)
+        return mmsb__capture_copies[index];
+    uint64_t mask = mmsb__image_mask_length(record), byte_words = mmsb__line_words(record->size),
+             words = byte_words + mmsb__line_words(mask);
+    mmsb__copy_t *copy = mmsb__pool_take_copy(capture, sizeof *copy + words * sizeof *copy->lines, blocked);
+    if (!copy)
+        return NULL;
+    mmsb__image_fill(record, index, state, &copy->image);
+    copy->index = index;
+    copy->generation = MMSB__HANDLE_GENERATION(state);
+    copy->whole = NULL;
+    copy->whole_length = 0;
+    memset(copy->lines, 0, words * sizeof *copy->lines);
+    copy->bytes = (mmsb__part_t){.lines = copy->lines, .length = (uint32_t)record->size};
+    copy->mask = (mmsb__part_t){.lines = copy->lines + byte_words, .length = (uint32_t)mask};
+    mmsb__capture_copies[index] = copy;
+    mmsb__capture_state_set(index, MMSB__CAPTURE_PREIMAGE);
+    push_copy(capture, copy);
+    return copy;
+}
+
+/* The page is about to change as a whole, or to end. */
+static int copy_whole(mmsb__capture_t *capture, const mmsb__record_t *record, uint32_t index, uint64_t state) {
+    /* A mask that has been made since is no part of it. */
+    uint64_t mask = mmsb__capture_state_of(index) == MMSB__CAPTURE_PREIMAGE ? mmsb__capture_copies[index]->mask.length
+                                                                            : mmsb__image_mask_length(record);
+    uint64_t metadata = mmsb__metadata_length(record), length = record->size + mask + metadata;
+    int blocked;
+    uint8_t *whole = mmsb__pool_take_copy(capture, length, &blocked);
+    mmsb__copy_t *copy = whole ? copy_of(capture, record, index, state, &blocked) : NULL;
+    if (!copy) {
+        if (whole)
+            mmsb__pool_give(&capture->pool, whole, length);
+        return blocked;
+    }
+    memcpy(whole, mmsb__record_bytes(record), record->size);
+    if (mask > 0)
+        memcpy(whole + record->size, mmsb__locator_address(record->mask_locator), mask);
+    if (metadata > 0)
+        memcpy(whole + record->size + mask, mmsb__metadata_bytes(record), metadata);
+    copy->whole = whole;
+    copy->whole_length = length;
+    mmsb__capture_state_set(index, MMSB__CAPTURE_DONE);
+    return 0;
+}
+
+void mmsb__copy_free(mmsb__capture_t *capture, mmsb__copy_t *copy) {
+    uint64_t words = mmsb__line_words(copy->bytes.length) + mmsb__line_words(copy->mask.length);
+    mmsb__preimage_free(capture, &copy->bytes);
+    mmsb__preimage_free(capture, &copy->mask);
+    if (copy->whole)
+        mmsb__pool_give(&capture->pool, copy->whole, copy->whole_length);
+    mmsb__pool_give(&capture->pool, copy, sizeof *copy + words * sizeof *copy->lines);
+}
+
+static int keep_of_small(mmsb__capture_t *capture, const mmsb__record_t *record, mmsb__copy_t *copy, uint64_t first,
+                         uint64_t last) {
+    return keep_lines(capture, &copy->bytes, mmsb__record_bytes(record), first, last) ||
+           (copy->mask.length > 0 &&
+            keep_lines(capture, &copy->mask, mmsb__locator_address(record->mask_locator), first / 8, last / 8));
+}
+
+/* -------------------------------------------------------------------------------------------------- large pages ---- */
+
+static int keep_of_part(mmsb__capture_t *capture, mmsb__large_t *large, const mmsb__record_t *record, uint32_t number,
+                        uint64_t first, uint64_t last) {
+    mmsb__part_t *part = &large->parts[number];
+    int blocked;
+    if (__atomic_load_n(&part->taken, __ATOMIC_RELAXED)) /* or skipped */
+        return 0;
+    if (!part->lines) {
+        uint64_t bytes = mmsb__line_words(part->length) * sizeof *part->lines;
+        if (!(part->lines = mmsb__pool_take_copy(capture, bytes, &blocked)))
+            return blocked;
+        memset(part->lines, 0, bytes);
+    }
+    return keep_lines(capture, part, mmsb__part_bytes(large, record, number), first, last);
+}
+
+/* Bytes first … last of what begins with a part, number by number. */
+static int keep_of_parts(mmsb__capture_t *capture, mmsb__large_t *large, const mmsb__record_t *record, uint32_t number,
+                         uint64_t first, uint64_t last) {
+    for (uint64_t part = first / MMSB__CHUNK_BYTES; part <= last / MMSB__CHUNK_BYTES; part++) {
+        uint64_t begin = part * MMSB__CHUNK_BYTES, end = begin + MMSB__CHUNK_BYTES - 1;
+        if (keep_of_part(capture, large, record, number + (uint32_t)part, first > begin ? first - begin : 0,
+                         (last < end ? last : end) - begin))
+            return 1;
+    }
+    return 0;
+}
+
+static int keep_of_large(mmsb__capture_t *capture, mmsb__large_t *large, const mmsb__record_t *record, uint64_t first,
+                         uint64_t last) {
+    return keep_of_parts(capture, large, record, 0, first, last) ||
+           (large->mask_parts > 0 && keep_of_parts(capture, large, record, large->byte_parts, first / 8, last / 8));
+}
+
+/* ------------------------------------------------------------------------------------------------------- writers ---- */
+
+static int keep_small(mmsb__capture_t *capture, mmsb__record_t *record, uint32_t index, uint64_t state, uint64_t offset,
+                      uint64_t length) {
+    if (length == UINT64_MAX)
+        return copy_whole(capture, record, index, state);
+    int blocked;
+    mmsb__copy_t *copy = copy_of(capture, record, index, state, &blocked);
+    if (!copy)
+        return blocked;
+    return length > 0 && keep_of_small(capture, record, copy, offset, offset + length - 1);
+}
+
+static int keep(mmsb__capture_t *capture, mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
+    uint32_t index = mmsb__record_index(record);
+    uint8_t capture_state = mmsb__capture_state_of(index);
+    if (mmsb__capture_needs_nothing(capture_state))
+        return 0;
+    if (capture_state == MMSB__CAPTURE_NONE && mmsb__as_saved(mmsb__base_of(capture, index), record, state) &&
+        !mmsb__suspect(record)) {
+        mmsb__capture_state_set(index, MMSB__CAPTURE_DONE);
+        return 0;
+    }
+    if (mmsb__refused(capture, record)) { /* the change goes on, and the capture fails */
+        __atomic_store_n(&capture->pinned, index, __ATOMIC_RELAXED);
+        return 0;
+    }
+    if (capture_state == MMSB__CAPTURE_PREIMAGE || (capture_state == MMSB__CAPTURE_NONE && !mmsb__is_large(record, state)))
+        return keep_small(capture, record, index, state, offset, length);
+    mmsb__large_t *large = mmsb__large_open(capture, record, state);
+    if (!large) {
+        mmsb__note_out_of_memory(capture);
+        return 0;
+    }
+    int again = length == UINT64_MAX || (length > 0 && keep_of_large(capture, large, record, offset, offset + length - 1));
+    if (again)
+        mmsb__capture_make_urgent(capture, index);
+    return again;
+}
+
+/* The context's mode, which stays as long as the caller has not left: between them it knows whose capture states it sees. */
+static int enter(mmsb__capture_t *capture) {
+    __atomic_add_fetch(&capture->writers, 1, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST);
+}
+
+static void leave(mmsb__capture_t *capture) {
+    __atomic_sub_fetch(&capture->writers, 1, __ATOMIC_RELEASE);
+}
+
+void mmsb__capture_await_writers(const mmsb__capture_t *capture) {
+    while (__atomic_load_n(&capture->writers, __ATOMIC_SEQ_CST) != 0)
+        sched_yield();
+}
+
+int mmsb__preimage_keep_slow(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
+    uint32_t index = mmsb__record_index(record);
+    mmsb__capture_t *capture = mmsb__capture_of(mmsb__record_context(index));
+    if (!capture)
+        return 0;
+    /* Where the capture state is an earlier capture's, the call has not seen the next moment, and its change is part of that
+     * capture. */
+    if (MMSB__LIKELY(__atomic_load_n(&mmsb__frozen, __ATOMIC_RELAXED) == 0) &&
+        mmsb__capture_needs_nothing(mmsb__capture_state_of(index)))
+        return 0;
+    int mode = enter(capture);
+    int again = mode == MMSB__CAPTURE_OFF ? 0 : mode == MMSB__CAPTURE_FROZEN ? 1 : keep(capture, record, state, offset, length);
+    leave(capture);
+    return again;
+}
+
+void mmsb__capture_created_slow(uint32_t index) {
+    mmsb__capture_t *capture = mmsb__capture_of(mmsb__record_context(index));
+    if (!capture)
+        return;
+    if (enter(capture) == MMSB__CAPTURE_ON && mmsb__capture_state_of(index) == MMSB__CAPTURE_NONE)
+        mmsb__capture_state_set(index, MMSB__CAPTURE_LATER);
+    leave(capture);
+}
+
+uint32_t mmsb__moments_now(void) {
+    uint32_t moments;
+    while ((moments = __atomic_load_n(&mmsb__moments, __ATOMIC_SEQ_CST)) & 1)
+        sched_yield();
+    return moments;
+}

@@ -1,0 +1,201 @@
+/* Replaying a journal's records: redo.h. Nobody else sees the pages, so that no lock is taken and nothing is kept or told. */
+#include "redo.h"
+
+#include <string.h>
+
+#include "delta_change.h"
+#include "journal.h"
+
+mmsb_status_t mmsb__redo(uint32_t index, uint64_t version, uint64_t epoch, const mmsb__redo_t *change) {
+    mmsb__record_t *record = mmsb__record_at(index);
+    uint64_t length = change->delta.payload_length;
+    mmsb_status_t status;
+    if (record->version >= version)
+        return MMSB_OK;
+    if (change->is_delta) {
+        status = mmsb__delta_check_page(0, &change->delta, record, 0);
+        if (status == MMSB_OK)
+            mmsb__delta_change(record, &change->delta);
+    } else if ((status = mmsb__delta_check_run(change->offset, length, record->size)) == MMSB_OK && length > 0) {
+        memcpy(mmsb__record_bytes(record) + change->offset, change->delta.payload, length);
+        mmsb__dirty_range(record, change->offset, change->offset + length - 1);
+    }
+    if (status == MMSB_OK) {
+        __atomic_store_n(&record->version, version, __ATOMIC_RELAXED);
+        __atomic_store_n(&record->epoch, epoch, __ATOMIC_RELAXED);
+    }
+    return status;
+}
+
+/* What a record of a run or of written bytes says; of a delta in another form only the record is known. */
+typedef struct redo {
+    const mmsb__journal_head_t *head;
+    mmsb__record_t *record;
+    const uint8_t *body; /* behind the annotation */
+    uint64_t length;     /* of that */
+    uint64_t offset;     /* in the page, of a run or written bytes */
+} redo_t;
+
+/* Records are looked up so far ahead of the one that is made, and bytes half as far. */
+#define REDO_AHEAD 16
+
+static inline uint64_t word_at(const uint8_t *bytes) {
+    uint64_t word;
+    memcpy(&word, bytes, sizeof word);
+    return word;
+}
+
+static inline mmsb__record_t *page_of(const mmsb__redo_pages_t *pages, uint64_t id) {
+    uint64_t mask = pages->capacity - 1;
+    for (uint64_t at = id * pages->factor >> 32 & mask; pages->slots[at].id != 0; at = (at + 1) & mask) {
+        if (pages->slots[at].id == id)
+            return mmsb__record_at((uint32_t)pages->slots[at].index);
+    }
+    return NULL;
+}
+
+/* Takes a record of bytes apart: 1, or 0 where it is none of those that are made here. */
+static inline int redo_read(redo_t *redo, const mmsb__redo_pages_t *pages, const uint8_t *at, uint64_t left) {
+    const mmsb__journal_head_t *head = redo->head = (const mmsb__journal_head_t *)(const void *)at;
+    if (left < sizeof *head || head->length < sizeof *head + 8 || head->length > left || (head->flags & MMSB__JOURNAL_PIECE))
+        return 0;
+    redo->body = at + sizeof *head;
+    redo->length = head->length - sizeof *head;
+    int kind = head->kind;
+    if (kind != MMSB__JOURNAL_RUN && kind != MMSB__JOURNAL_WRITE && kind != MMSB__JOURNAL_DELTA)
+        return 0;
+    if (MMSB__UNLIKELY(head->flags & MMSB__JOURNAL_ANNOTATED)) {
+        if (kind == MMSB__JOURNAL_WRITE || redo->length < 32)
+            return 0;
+        uint64_t texts = word_at(redo->body + 16);
+        uint64_t annotation = 24 + (((texts & UINT32_MAX) + (texts >> 32) + 7) & ~UINT64_C(7));
+        if (annotation > redo->length - 8)
+            return 0;
+        redo->body += annotation;
+        redo->length -= annotation;
+    }
+    redo->offset = word_at(redo->body);
+    redo->record = page_of(pages, head->page);
+    if (!redo->record)
+        return 0;
+    __builtin_prefetch(redo->record, 1);
+    return 1;
+}
+
+static inline void redo_prefetch(const redo_t *redo) {
+    if (redo->head->kind == MMSB__JOURNAL_DELTA || redo->record->locator == 0 || redo->offset >= redo->record->size)
+        return;
+    mmsb__target_t target = mmsb__target_of(redo->record, 0, redo->offset);
+    __builtin_prefetch(target.bytes, 1);
+    __builtin_prefetch(target.bytes + 63, 1);
+    if (redo->record->mask_frame != 0)
+        __builtin_prefetch(target.changed, 1);
+}
+
+/* The delta of a record that is not one run: 1, or 0 where it is not as it must be. */
+static int redo_delta(const redo_t *redo, mmsb_delta_t *delta) {
+    uint64_t number = redo->offset, left = redo->length - 8, places = 0;
+    const uint8_t *at = redo->body + 8;
+    memset(delta, 0, sizeof *delta);
+    delta->struct_size = sizeof *delta;
+    delta->kind = redo->head->form;
+    switch (redo->head->form) {
+    case MMSB_DELTA_DENSE_BYTES:
+    case MMSB_DELTA_DENSE_BITS:
+    case MMSB_DELTA_SPARSE_BITS:
+        places = redo->head->form == MMSB_DELTA_DENSE_BYTES ? number : (number >> 3) + ((number & 7) != 0);
+        delta->mask = at;
+        delta->mask_length = number;
+        break;
+    case MMSB_DELTA_INDEXED:
+    case MMSB_DELTA_RUNS:
+    case MMSB__JOURNAL_INDEXED32:
+        if (number > left) /* each place takes more than a byte */
+            return 0;
+        delta->count = number;
+        if (redo->head->form == MMSB_DELTA_RUNS) {
+            places = number * sizeof(mmsb_run_t);
+            delta->runs = (const mmsb_run_t *)(const void *)at;
+        } else if (redo->head->form == MMSB_DELTA_INDEXED) {
+            places = number * sizeof(uint64_t);
+            delta->offsets = (const uint64_t *)(const void *)at;
+        } else {
+            places = number * sizeof(uint32_t);
+            delta->kind = MMSB_DELTA_INDEXED;
+            delta->offsets32 = (const uint32_t *)(const void *)at;
+        }
+        break;
+    default:
+        return 0;
+    }
+    if (places >= left) /* without a payload Go says what that means */
+        return 0;
+    delta->payload = at + places;
+    delta->payload_length = left - places;
+    return 1;
+}
+
+/* Makes the change: 1, or 0 with nothing done. */
+static inline int redo_make(const redo_t *redo) {
+    mmsb__record_t *record = redo->record;
+    const mmsb__journal_head_t *head = redo->head;
+    uint64_t length = redo->length - 8;
+    mmsb_delta_t delta;
+    if (record->locator == 0 || record->version >= head->version) /* the bytes are elsewhere, or have the change */
+        return 0;
+    if (MMSB__UNLIKELY(head->kind == MMSB__JOURNAL_DELTA)) {
+        if (!redo_delta(redo, &delta) || mmsb__delta_check_page(0, &delta, record, 0) != MMSB_OK)
+            return 0;
+        mmsb__delta_change(record, &delta);
+    } else {
+        if (redo->offset > record->size || length > record->size - redo->offset)
+            return 0;
+        if (head->kind == MMSB__JOURNAL_WRITE) {
+            uint8_t *bytes = mmsb__record_bytes(record) + redo->offset;
+            if (length > 0) {
+                memcpy(bytes, redo->body + 8, length);
+                mmsb__dirty_range(record, redo->offset, redo->offset + length - 1);
+            }
+        } else {
+            if (mmsb__mask_make(record) != MMSB_OK)
+                return 0;
+            mmsb__target_t target = mmsb__target_of(record, 0, redo->offset);
+            mmsb__target_change(&target, redo->offset & 63, length, redo->body + 8, 0);
+        }
+    }
+    __atomic_store_n(&record->version, head->version, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->epoch, head->epoch, __ATOMIC_RELAXED);
+    return 1;
+}
+
+uint64_t mmsb__redo_records(const mmsb__redo_pages_t *pages, const void *records, uint64_t length, uint64_t *count) {
+    redo_t ring[REDO_AHEAD];
+    const uint8_t *base = records;
+    uint64_t read = 0, made = 0, at = 0;
+    int more = 1;
+    for (;;) {
+        while (more && read - made < REDO_AHEAD) {
+            redo_t *redo = &ring[read % REDO_AHEAD];
+            if (!redo_read(redo, pages, base + at, length - at)) {
+                more = 0;
+                break;
+            }
+            at += (redo->head->length + UINT64_C(7)) & ~UINT64_C(7);
+            if (at > length)
+                at = length;
+            read++;
+        }
+        if (made == read)
+            break;
+        const redo_t *soon = &ring[(made + REDO_AHEAD / 2) % REDO_AHEAD];
+        if (made + REDO_AHEAD / 2 < read)
+            redo_prefetch(soon);
+        if (!redo_make(&ring[made % REDO_AHEAD])) {
+            at = (uint64_t)((const uint8_t *)ring[made % REDO_AHEAD].head - base);
+            break;
+        }
+        made++;
+    }
+    *count = made;
+    return at;
+}

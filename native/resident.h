@@ -1,0 +1,38 @@
+/*
+ * resident.h — where the bytes of a locked page are: they have an address of the host, or lie on a device, or on disk. Go moves
+ * them; this asks.
+ */
+#ifndef MMSB_NATIVE_RESIDENT_H
+#define MMSB_NATIVE_RESIDENT_H
+
+#include "record.h"
+#include "upcalls.h"
+
+#pragma GCC visibility push(hidden)
+
+/* Gives the bytes of a locked nonresident page an address: until it is unlocked, or for good. */
+static inline mmsb_status_t mmsb__page_make_resident(const mmsb__record_t *record, uint64_t *state) {
+    mmsb_status_t status = mmsb__upcalls.make_resident(mmsb__record_index(record));
+    *state = mmsb__state_load(record) & ~MMSB__OWNER_MASK;
+    return status;
+}
+
+/* Whether the bytes of a locked page lie where only devices reach them. */
+static inline int mmsb__on_device(uint64_t state) {
+    return (state & MMSB__NONRESIDENT) && MMSB__STATE_LOCATION(state) == MMSB_LOCATION_GPU;
+}
+
+/* Bytes of a locked page that is on a device, which stay there. */
+static inline mmsb_status_t mmsb__device_read(const mmsb__record_t *record, uint64_t offset, void *buffer, uint64_t length) {
+    return length == 0 ? MMSB_OK : mmsb__upcalls.device_read(mmsb__record_index(record), offset, buffer, length);
+}
+
+/* Where a locked page lies that is on a device. */
+static inline mmsb_status_t mmsb__device_address(const mmsb__record_t *record, uint64_t *state, void **address) {
+    mmsb_status_t status = mmsb__upcalls.device_address(mmsb__record_index(record), address);
+    *state = mmsb__state_load(record) & ~MMSB__OWNER_MASK;
+    return status;
+}
+
+#pragma GCC visibility pop
+#endif

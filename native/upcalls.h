@@ -1,0 +1,44 @@
+/*
+ * upcalls.h — what native code asks of Go: docs/architecture.md has a row for each, with why it must be one. Functions that
+ * return MMSB__ENTER_GO have done nothing: the call needs what only Go decides, and its caller, which is C of capi, enters Go.
+ */
+#ifndef MMSB_NATIVE_UPCALLS_H
+#define MMSB_NATIVE_UPCALLS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mmsb.h"
+
+#pragma GCC visibility push(hidden)
+
+#define MMSB__ENTER_GO (-1)
+
+/* What native code asks of Go. Set once, before the first context. Every function may be called with page locks held. */
+typedef struct mmsb__upcalls {
+    /* Handles of free records of a size class, at least one. The context by its handle: it may have ended meanwhile. */
+    mmsb_status_t (*refill)(uint64_t context, uint32_t class_number, uint64_t *handles, uint32_t capacity, uint32_t *count);
+    /* A frame of more than MMSB__SMALL_MAX bytes, all zero. */
+    mmsb_status_t (*take_frame)(uint32_t context, uint64_t size, uint32_t *index);
+    void (*give_frame)(uint32_t context, uint32_t index);
+    /* Gives the bytes of a nonresident page an address; and takes it away again. */
+    mmsb_status_t (*make_resident)(uint32_t index);
+    void (*evict)(uint32_t index);
+    /* Of a nonresident page on a device: its address there; bytes of it to or from memory of the host; a valid delta's change of
+     * its bytes, which may also be left to do on the host: MMSB_E_UNSUPPORTED, with no error stored. */
+    mmsb_status_t (*device_address)(uint32_t index, void **address);
+    mmsb_status_t (*device_read)(uint32_t index, uint64_t offset, void *buffer, uint64_t length);
+    mmsb_status_t (*device_write)(uint32_t index, uint64_t offset, const void *buffer, uint64_t length);
+    mmsb_status_t (*device_apply)(uint32_t index, const mmsb_delta_t *delta);
+    /* Those changes of a batch whose pages are on devices, in their order: all of one device at once. */
+    mmsb_status_t (*device_apply_many)(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad);
+    /* Ends a page that is locked and has more than small memory: takes it apart and frees the record. */
+    void (*end)(uint32_t index, uint64_t state);
+    /* The last pin of a page whose context has ended is gone. */
+    void (*release_ended)(uint32_t index);
+} mmsb__upcalls_t;
+
+extern mmsb__upcalls_t mmsb__upcalls;
+
+#pragma GCC visibility pop
+#endif
