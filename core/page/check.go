@@ -14,10 +14,18 @@ func broken(format string, arguments ...any) error {
 
 // Check walks over all of a context and says what is wrong with it; no other call may run on it. Errors: Internal.
 func (c *Context) Check() error {
-	for _, check := range []func() error{c.memory.Check, c.residency.Check, c.checkPages, c.checkIDs} {
+	for _, check := range []func() error{c.memory.Check, c.residency.Check, c.checkPages, c.checkIDs, c.checkTable} {
 		if err := check(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkTable is native's own walk: magazines, and counters.
+func (c *Context) checkTable() error {
+	if wrong := native.CheckTable(c.index); wrong != "" {
+		return broken("%s", wrong)
 	}
 	return nil
 }
