@@ -233,7 +233,7 @@ func (w *Writer) begin() error {
 	defer w.extent.Unlock()
 	if n := len(w.kept); invariant.Enabled && n > 0 {
 		invariant.Assert(w.kept[n-1].first < w.begins && w.durable == w.last,
-			"a segment begins with record %d, the one before with %d; the last record is %d, %d are durable", w.begins,
+			"segment begins with record %d, the one before with %d; the last record is %d, %d are durable", w.begins,
 			w.kept[n-1].first, w.last, w.durable)
 	}
 	w.kept = append(w.kept, keptSegment{w.begins, w.offset})
@@ -283,7 +283,7 @@ func (w *Writer) Write(buffer []byte, used int, first uint64, count uint32, ends
 	w.grown()
 	if invariant.Enabled {
 		invariant.Assert(w.begins <= first && w.durable < first,
-			"a frame begins with record %d, its segment with %d, %d are durable", first, w.begins, w.durable)
+			"frame begins with record %d, its segment with %d, %d are durable", first, w.begins, w.durable)
 	}
 	w.chain, w.last, w.within, w.ended = f.crc, w.last+uint64(count), !ends, count == 0
 	return nil

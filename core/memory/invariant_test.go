@@ -13,7 +13,7 @@ import (
 func TestMoreGivenBackThanTakenIsFoundAtOnce(t *testing.T) {
 	var l Ledger
 	assert.NoError(t, l.Take(10))
-	assert.PanicsWithError(t, "invariant broken: 11 bytes are given back, 10 are taken", func() { l.Give(11) })
+	assert.PanicsWithError(t, "invariant broken: 11 bytes exceed the 10 that are taken", func() { l.Give(11) })
 }
 
 func TestAnExtentThatIsFreedTwiceIsFoundAtOnce(t *testing.T) {

@@ -33,6 +33,6 @@ func (l *Ledger) Take(bytes uint64) error {
 func (l *Ledger) Give(bytes uint64) {
 	used := l.used.Add(-bytes)
 	if invariant.Enabled {
-		invariant.Assert(used+bytes >= bytes, "%d bytes are given back, %d are taken", bytes, used+bytes)
+		invariant.Assert(used+bytes >= bytes, "%d bytes exceed the %d that are taken", bytes, used+bytes)
 	}
 }

@@ -49,10 +49,10 @@ func (l *ledger) Give(bytes uint64) { given(bytes, l.charged.Add(-bytes)) }
 func (l *ledger) Charged() uint64   { return l.charged.Load() }
 func (l *ledger) Limit() uint64     { return l.limit.Load() }
 
-// given checks that no more was given back than there was.
+// given checks that no more bytes were given back than there were.
 func given(bytes, left uint64) {
 	if invariant.Enabled {
-		invariant.Assert(left+bytes >= bytes, "%d bytes are given back of %d", bytes, left+bytes)
+		invariant.Assert(left+bytes >= bytes, "%d bytes exceed the %d that are charged", bytes, left+bytes)
 	}
 }
 

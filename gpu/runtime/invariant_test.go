@@ -15,7 +15,7 @@ func TestMoreGivenBackThanChargedIsFoundAtOnce(t *testing.T) {
 	l := NewLedger(100)
 	_, ok := l.Take(10)
 	require.True(t, ok)
-	assert.PanicsWithError(t, "invariant broken: 11 bytes are given back of 10", func() { l.Give(11) })
+	assert.PanicsWithError(t, "invariant broken: 11 bytes exceed the 10 that are charged", func() { l.Give(11) })
 }
 
 func TestABlockThatBreaksItsLifeIsFoundAtOnce(t *testing.T) {
