@@ -43,7 +43,10 @@ func mmsbgo_test_collect(pause, total *C.uint64_t) (code C.mmsb_status_t) {
 //export mmsbgo_test_check
 func mmsbgo_test_check(context C.mmsb_context_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return onContext(context, (*page.Context).Check)
+	if code := onContext(context, (*page.Context).Check); code != C.MMSB_OK {
+		return code
+	}
+	return onDevices(context, (*devices.Set).Check)
 }
 
 //export mmsbgo_test_slow_devices
