@@ -217,7 +217,8 @@ test-mutants: $(STAMPS)/tools ## bugs planted in copies of the source (tests/mut
 SCHEDULES ?= 1000000
 .PHONY: simulate
 simulate: $(STAMPS)/tools ## the device runtime in all programs of two streams, and SCHEDULES=1000000 random ones of eight; SEED= repeats a run
-	@MMSB_EVERY=1 MMSB_SCHEDULES=$(SCHEDULES) MMSB_SEED=$(SEED) go test -v -tags invariants -timeout 60m -run 'Interleavings|Schedule' ./gpu/runtime
+	@MMSB_EVERY=1 MMSB_SCHEDULES=$(SCHEDULES) MMSB_SEED=$(SEED) \
+	    go test -v -tags invariants -timeout 60m -run 'Interleavings|Schedule' ./gpu/runtime
 
 # Every tests/c/*_test.c and .cpp is one program that prints `N passed, M failed`, and so is tests/c/fuzz. Those that include
 # test_hooks.h, and the fuzz, get the library with the test hooks and assertions, the others the one that is shipped. Under

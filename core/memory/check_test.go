@@ -47,7 +47,10 @@ func TestCheckSeesDamage(t *testing.T) {
 			},
 			"are allocated, records have": func() func() { return damaged(&at(extent).Size, 32<<10) },
 			"retained system pages":       func() func() { return damaged(&m.retained.recent, pageSet{^uint64(0)}) },
-			"bytes are charged":           func() func() { m.ledger.used.Add(1); return func() { m.ledger.used.Add(^uint64(0)) } },
+			"bytes are charged": func() func() {
+				m.ledger.used.Add(1)
+				return func() { m.ledger.used.Add(^uint64(0)) }
+			},
 			"mappings, records have": func() func() {
 				m.mapped[1<<19-1] = struct{}{}
 				return func() { delete(m.mapped, 1<<19-1) }

@@ -95,7 +95,8 @@ func (c *Context) checkIDs() error {
 	explicit := 0
 	for _, leaf := range leaves {
 		for index := leaf.First(); index < leaf.First()+leaf.Used; index++ {
-			if state := native.RecordAt(index).LoadState(); native.Kind(state) == native.KindPage && state&native.ExplicitID != 0 {
+			state := native.RecordAt(index).LoadState()
+			if native.Kind(state) == native.KindPage && state&native.ExplicitID != 0 {
 				explicit++
 			}
 		}

@@ -236,7 +236,8 @@ func GetJournalInfo(context uint64) (info JournalInfo, err error) {
 		info.Synced = opened.ring.Synced() // before Last, which is never behind it
 		info.Last = opened.ring.Last()
 		if invariant.Enabled {
-			invariant.Assert(info.Synced <= info.Last, "records up to %d are on the disk, the last one is %d", info.Synced, info.Last)
+			invariant.Assert(info.Synced <= info.Last, "records up to %d are on the disk, the last one is %d", info.Synced,
+				info.Last)
 		}
 		return nil
 	})

@@ -51,8 +51,8 @@ func (r *Residency) checkPage(index uint32, state uint64) (b Backing, err error)
 	resident, waits := state&native.Nonresident == 0, r.waiting.of(index) != nil
 	switch {
 	case waits && (resident || !b.empty()):
-		return b, broken("page on record %d waits in a snapshot, but its state is 0x%016x, and %d bytes of backing are its", index,
-			state, b.length)
+		return b, broken("page on record %d waits in a snapshot, but its state is 0x%016x, and %d bytes of backing are its",
+			index, state, b.length)
 	case resident && !b.empty():
 		return b, broken("page on record %d is resident, but has backing of %d bytes", index, b.length)
 	case !resident && !waits && b.length < record.Size:
@@ -85,7 +85,8 @@ func (r *Residency) checkMaps() error {
 	for index := range r.copies.pages {
 		record := native.RecordAt(index)
 		if state := record.LoadState(); native.Kind(state) != native.KindPage || !native.OnDevice(state) || record.Locator == 0 {
-			return broken("record %d has a host copy, but its state is 0x%016x and its locator 0x%x", index, state, record.Locator)
+			return broken("record %d has a host copy, but its state is 0x%016x and its locator 0x%x", index, state,
+				record.Locator)
 		}
 	}
 	r.waiting.Lock()

@@ -23,8 +23,8 @@ func (r *Runtime) Check() error {
 	})
 	u := r.Usage()
 	if u.Live != live || u.Pending != pending || u.Outstanding != live+pending || u.Blocks != count {
-		return broken("%d blocks of %d bytes live and %d bytes are pending, %d of %d and %d are counted, %d are outstanding", count,
-			live, pending, u.Blocks, u.Live, u.Pending, u.Outstanding)
+		return broken("%d blocks of %d bytes live and %d bytes are pending, %d of %d and %d are counted, %d are outstanding",
+			count, live, pending, u.Blocks, u.Live, u.Pending, u.Outstanding)
 	}
 	for _, s := range r.streams.snapshot() {
 		s.frees.mutex.Lock()
