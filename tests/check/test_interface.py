@@ -74,7 +74,11 @@ def test_a_change_of_the_header_is_found(old: str, new: str, files: set[str], tm
     [
         ("#define MMSB_PIN_WRITE 2", "#define MMSB_PEG_WRITE 2", "MMSB_PEG_WRITE is in none of the SETS"),
         ("#define MMSB_STRUCT_RUN 11\n", "", "MMSB_STRUCT_RUN"),
-        ("The string is static. Errors: none. Threads: any. Blocks: no. Since 0.1. */", "*/", "the comment of mmsb_version does not end"),
+        (
+            "The string is static. Errors: none. Threads: any. Blocks: no. Since 0.1. */",
+            "*/",
+            "the comment of mmsb_version does not end",
+        ),
         ("int32_t level, int32_t descriptor)", "int32_t level, long descriptor)", "long is neither"),
         ("    uint64_t uniform_length;\n", "    void *lengths_of[2];\n", "array of something other"),
         (
