@@ -24,7 +24,8 @@ export GOMODCACHE := $(CURDIR)/build/cache/go-modules
 export PIP_CACHE_DIR := $(CURDIR)/build/cache/pip
 # Go's build cache does not see headers outside the folder of a cgo package: their hash in a flag makes it compile anew.
 # NVML's header, which tests of gpu/nvml read, declares what is deprecated.
-export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations -DMMSB_HEADERS_$(shell cat include/*.h native/*.h kernels/* | sha256sum | cut -c 1-16)
+HEADERS := $(shell cat include/*.h native/*.h kernels/* | sha256sum | cut -c 1-16)
+export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations -DMMSB_HEADERS_$(HEADERS)
 export PYTHONDONTWRITEBYTECODE := 1
 export MMSB_LIBRARY := $(CURDIR)/build/libmmsb.so
 
@@ -40,7 +41,8 @@ CHECK := build/venv-check/bin
 JULIA := build/julia/usr/bin/julia
 
 GO_ROOMS := $(wildcard capi core native gpu nccl transfer cmd)
-LIBRARY_SOURCES := $(shell find include kernels $(filter-out cmd,$(GO_ROOMS)) go.mod $(wildcard go.sum) -type f ! -name '*_test.go' ! -path '*/testdata/*')
+LIBRARY_SOURCES := $(shell find include kernels $(filter-out cmd,$(GO_ROOMS)) go.mod $(wildcard go.sum) \
+    -type f ! -name '*_test.go' ! -path '*/testdata/*')
 TOOL_SOURCES := $(shell find cmd core gpu kernels go.mod go.sum -type f ! -name '*_test.go')
 C_FILES = $(shell find include capi native gpu kernels tests bench examples -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' | \
     grep -v examples/quickstart)
@@ -78,7 +80,8 @@ $(STAMPS)/tools: tools/require.sh tools/requirements/go.txt
 $(STAMPS)/venv: tools/requirements/run.txt $(STAMPS)/tools
 	@python3 -m venv build/venv
 	@$(VENV)/python $(PIP) -r tools/requirements/run.txt
-	@echo "$(CURDIR)/bindings/python/src" > "$$($(VENV)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mmsb.pth"
+	@echo "$(CURDIR)/bindings/python/src" > \
+	    "$$($(VENV)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mmsb.pth"
 	@touch $@
 
 $(STAMPS)/venv-test: tools/requirements/test.txt $(STAMPS)/venv
@@ -153,7 +156,8 @@ install: lib tool ## library, header, CMake and pkg-config files, the tool with 
 
 .PHONY: wheel
 wheel: $(STAMPS)/wheel ## build/wheel/*.whl for every glibc from 2.28 on
-$(STAMPS)/wheel: $(LIBRARY_SOURCES) $(KERNELS) $(STAMPS)/cuda-setting $(shell find bindings/python -name '*.py' -o -name '*.toml') \
+$(STAMPS)/wheel: $(LIBRARY_SOURCES) $(KERNELS) $(STAMPS)/cuda-setting \
+    $(shell find bindings/python -name '*.py' -o -name '*.toml') \
     $(wildcard tools/*wheel.sh tools/zig_cc.sh tools/build_library.sh tools/go-overlay/*) $(STAMPS)/venv-wheel
 	@tools/build_wheel.sh build/wheel
 	@touch $@
@@ -161,7 +165,7 @@ $(STAMPS)/wheel: $(LIBRARY_SOURCES) $(KERNELS) $(STAMPS)/cuda-setting $(shell fi
 # --------------------------------------------------------------------------------------------------- checks ----
 
 .PHONY: check
-check: lib $(STAMPS)/venv-check $(STAMPS)/venv-test $(STAMPS)/staticcheck ## format, vet, staticcheck, ruff, mypy, header alone, house rules
+check: lib $(STAMPS)/venv-check $(STAMPS)/venv-test $(STAMPS)/staticcheck ## format, static analysis, types, house rules
 	@tools/check.sh
 
 .PHONY: fmt
@@ -216,7 +220,7 @@ test-mutants: $(STAMPS)/tools ## bugs planted in copies of the source (tests/mut
 
 SCHEDULES ?= 1000000
 .PHONY: simulate
-simulate: $(STAMPS)/tools ## the device runtime in all programs of two streams, and SCHEDULES=1000000 random ones of eight; SEED= repeats a run
+simulate: $(STAMPS)/tools ## all device programs of two streams, and SCHEDULES=1000000 of eight; SEED= repeats a run
 	@MMSB_EVERY=1 MMSB_SCHEDULES=$(SCHEDULES) MMSB_SEED=$(SEED) \
 	    go test -v -tags invariants -timeout 60m -run 'Interleavings|Schedule' ./gpu/runtime
 
@@ -291,7 +295,8 @@ build/crash/campaign: $(patsubst %,tests/crash/%.c,campaign trace disk files) $(
 build/crash/worker: tests/crash/worker.c tests/crash/workload.c $(CRASH_HEADERS) build/libmmsb.so
 	@mkdir -p $(@D)
 	@gcc $(CRASH_FLAGS) $(filter %.c,$^) -o $@ $(call with_library,build)
-build/crash/luck_test.run: tests/crash/luck_test.c tests/check.h tests/c/library.h tests/c/folder.h include/mmsb.h build/libmmsb.so
+build/crash/luck_test.run: tests/crash/luck_test.c tests/check.h tests/c/library.h tests/c/folder.h include/mmsb.h \
+    build/libmmsb.so
 	@mkdir -p $(@D)
 	@gcc $(CRASH_FLAGS) $< -o $@ $(call with_library,build)
 
@@ -332,7 +337,7 @@ test-wheel: wheel ## the wheel in a clean environment
 	@tests/install/wheel.sh
 
 .PHONY: test-gpu
-test-gpu: build/kernels/libmmsb_kernels.a build/c/places_test.c.run ## what needs a GPU: the conformance suite on the driver that is here
+test-gpu: build/kernels/libmmsb_kernels.a build/c/places_test.c.run ## what needs a GPU: the conformance suite
 	@python3 tools/go_test.py -tags gpu,mmsbcuda -count=1 -run '^TestGPU' ./gpu/cuda
 	@MMSB_TEST_GPU=1 tools/run_programs.sh build/c/places_test.c.run
 

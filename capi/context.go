@@ -11,11 +11,10 @@ import (
 	"sync"
 	"unsafe"
 
-	"libmmsb/core/handle"
 	"libmmsb/core/page"
-	"libmmsb/core/status"
 	"libmmsb/core/ticket"
 	gpupages "libmmsb/gpu/pages"
+	gpu "libmmsb/gpu/runtime"
 )
 
 func contextOptions(o *C.mmsb_context_options_t) page.Options {
@@ -139,58 +138,51 @@ func mmsbgo_context_dependency_order(context C.mmsb_context_t, to *C.mmsb_page_t
 
 // Tickets.
 
-var tickets = handle.New[*ticket.Ticket](C.MMSB_KIND_TICKET)
-
 func onTicket(h C.mmsb_ticket_t, call func(t *ticket.Ticket) error) C.mmsb_status_t {
-	t, err := tickets.Get(uint64(h))
+	t, err := ticket.Find(uint64(h))
 	if err != nil {
 		return failed(err)
 	}
 	return failed(call(t))
 }
 
-// startTicket begins work and gives its ticket a handle.
-func startTicket(total uint64, work *C.mmsb_work_options_t, run func(w *ticket.Work) error) (uint64, error) {
+// startWork begins work of total units, 0 while their number is not known, and gives its ticket a handle.
+func startWork(total uint64, work *C.mmsb_work_options_t, to *C.mmsb_ticket_t, run func(w *ticket.Work) error) C.mmsb_status_t {
 	after, err := afterTickets(work)
 	if err != nil {
-		return 0, err
+		return failed(err)
 	}
-	return putTicket(ticket.Start(total, after, run))
+	return failed(store(to)(ticket.Hold(ticket.Start(total, after, run))))
 }
 
-// putTicket gives a ticket a handle.
-func putTicket(t *ticket.Ticket) (uint64, error) {
-	h, err := tickets.Put(t)
-	if err != nil {
-		t.Cancel()
-		t.Close()
-	}
-	return h, err
-}
-
+// afterTickets are those that work options name: tickets, and what is queued on a stream.
 func afterTickets(work *C.mmsb_work_options_t) ([]*ticket.Ticket, error) {
 	if work == nil {
 		return nil, nil
 	}
-	var after []*ticket.Ticket
-	for i, h := range array((*uint64)(unsafe.Pointer(work.after)), C.size_t(work.after_count)) {
-		t, err := tickets.Get(h)
-		if err != nil {
-			return nil, status.Errorf(status.CodeOf(err), "after[%d]: %s", i, status.Of(err).Text)
-		}
-		after = append(after, t)
+	after, err := ticket.FindAll(array((*uint64)(unsafe.Pointer(work.after)), C.size_t(work.after_count)))
+	if err != nil || work.stream == 0 {
+		return after, err
 	}
-	queued, err := afterStream(work)
-	if queued != nil {
-		after = append(after, queued)
+	point, err := gpu.RecordOn(uint64(work.stream), int(work.device))
+	if err != nil {
+		return nil, err
 	}
-	return after, err
+	return append(after, ticket.Of(point)), nil
+}
+
+// timeoutOf is the time that work options allow a call.
+func timeoutOf(work *C.mmsb_work_options_t) uint64 {
+	if work == nil {
+		return ticket.Forever
+	}
+	return uint64(work.timeout_ns)
 }
 
 //export mmsbgo_ticket_poll
 func mmsbgo_ticket_poll(h C.mmsb_ticket_t, done *C.int32_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	t, err := tickets.Get(uint64(h))
+	t, err := ticket.Find(uint64(h))
 	if err != nil {
 		return failed(err)
 	}
@@ -249,16 +241,8 @@ func mmsbgo_ticket_eventfd(h C.mmsb_ticket_t, descriptor *C.int32_t) (code C.mms
 	})
 }
 
-func closeTicket(h uint64) error {
-	t, err := tickets.Remove(h)
-	if err == nil {
-		t.Close()
-	}
-	return err
-}
-
 //export mmsbgo_ticket_destroy
 func mmsbgo_ticket_destroy(h C.mmsb_ticket_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(closeTicket(uint64(h)))
+	return failed(ticket.CloseHandle(uint64(h)))
 }

@@ -51,16 +51,6 @@ func onStream(h C.mmsb_stream_t, call func(s *gpu.Stream) error) C.mmsb_status_t
 	return failed(call(s))
 }
 
-// store stores a number where the call succeeded.
-func store[T ~uint32 | ~uint64](to *T) func(value uint64, err error) error {
-	return func(value uint64, err error) error {
-		if err == nil {
-			*to = T(value)
-		}
-		return err
-	}
-}
-
 //export mmsbgo_device_list
 func mmsbgo_device_list(context C.mmsb_context_t, to *C.mmsb_device_info_t, capacity C.size_t,
 	count *C.size_t) (code C.mmsb_status_t) {
@@ -286,7 +276,7 @@ func mmsbgo_stream_record(h C.mmsb_stream_t, to *C.mmsb_ticket_t) (code C.mmsb_s
 		if err != nil {
 			return err
 		}
-		return store(to)(putTicket(ticket.Of(p)))
+		return store(to)(ticket.Hold(ticket.Of(p)))
 	})
 }
 
@@ -294,7 +284,7 @@ func mmsbgo_stream_record(h C.mmsb_stream_t, to *C.mmsb_ticket_t) (code C.mmsb_s
 func mmsbgo_stream_after(h C.mmsb_stream_t, of C.mmsb_ticket_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return onStream(h, func(s *gpu.Stream) error {
-		t, err := tickets.Get(uint64(of))
+		t, err := ticket.Find(uint64(of))
 		if err != nil {
 			return err
 		}
@@ -304,26 +294,6 @@ func mmsbgo_stream_after(h C.mmsb_stream_t, of C.mmsb_ticket_t) (code C.mmsb_sta
 		}
 		return s.WaitFor(p)
 	})
-}
-
-// afterStream is a ticket of everything that is queued on the stream of work options; nil without one.
-func afterStream(work *C.mmsb_work_options_t) (*ticket.Ticket, error) {
-	if work.stream == 0 {
-		return nil, nil
-	}
-	s, err := gpu.FindStream(uint64(work.stream))
-	if err != nil {
-		return nil, err
-	}
-	if ordinal := s.Runtime().Device().Info().Ordinal; work.device != 0 && int(work.device) != ordinal {
-		return nil, status.Errorf(status.Mismatch, "device is %d, but stream 0x%016x belongs to device %d", work.device,
-			uint64(work.stream), ordinal)
-	}
-	p, err := s.Record()
-	if err != nil {
-		return nil, err
-	}
-	return ticket.Of(p), nil
 }
 
 // Blocks.

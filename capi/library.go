@@ -13,9 +13,11 @@ import (
 	"unsafe"
 
 	"libmmsb/core/capability"
+	"libmmsb/core/delta"
 	"libmmsb/core/log"
 	"libmmsb/core/memory"
 	"libmmsb/core/page"
+	"libmmsb/core/persist"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
@@ -64,11 +66,11 @@ func mmsbgo_log_read(buffer *C.char, capacity C.size_t, length *C.size_t, lost *
 func mmsbgo_live_objects(kind C.int32_t, count *C.uint64_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	counters := map[C.int32_t]func() uint64{
-		C.MMSB_KIND_PAGE: page.LivePages, C.MMSB_KIND_CONTEXT: page.LiveContexts, C.MMSB_KIND_TICKET: tickets.Live,
-		C.MMSB_KIND_DELTA: liveDeltas, C.MMSB_KIND_SNAPSHOT: snapshot.LiveHandles, C.MMSB_KIND_STREAM: gpu.LiveStreams,
+		C.MMSB_KIND_PAGE: page.LivePages, C.MMSB_KIND_CONTEXT: page.LiveContexts, C.MMSB_KIND_TICKET: ticket.LiveHandles,
+		C.MMSB_KIND_DELTA: delta.LiveOwned, C.MMSB_KIND_SNAPSHOT: snapshot.LiveHandles, C.MMSB_KIND_STREAM: gpu.LiveStreams,
 		C.MMSB_KIND_BLOCK: gpu.LiveBlocks, C.MMSB_KIND_USE: gpu.LiveUses, C.MMSB_KIND_RUNTIME: devices.LiveRuntimes,
 		C.MMSB_KIND_RESERVATION: devices.LiveReservations,
-		C.MMSB_KIND_MEMORY:      func() uint64 { return memory.Outliving() + uint64(savedInMemory.Load()) },
+		C.MMSB_KIND_MEMORY:      func() uint64 { return memory.Outliving() + persist.LiveSaved() },
 	}
 	counter, ok := counters[kind]
 	if !ok {
@@ -82,9 +84,7 @@ func mmsbgo_live_objects(kind C.int32_t, count *C.uint64_t) (code C.mmsb_status_
 func mmsbgo_shutdown() (code C.mmsb_status_t) {
 	defer guard(&code)
 	ticket.StopAll(true)
-	for handle := range tickets.All() {
-		_ = closeTicket(handle)
-	}
+	ticket.CloseAllHandles()
 	snapshot.CloseAllHandles()
 	page.DestroyAll()
 	devices.EndShared()

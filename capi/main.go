@@ -56,6 +56,16 @@ func list[T any](items []T, to []T, count *C.size_t) error {
 	return nil
 }
 
+// store stores a number where the call succeeded.
+func store[T ~uint32 | ~uint64](to *T) func(value uint64, err error) error {
+	return func(value uint64, err error) error {
+		if err == nil {
+			*to = T(value)
+		}
+		return err
+	}
+}
+
 // badIndex stores which item was bad.
 func badIndex(to *C.size_t, index int, err error) {
 	if err != nil && to != nil {

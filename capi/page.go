@@ -26,17 +26,7 @@ func createOptions(o *C.mmsb_page_options_t) page.CreateOptions {
 func mmsbgo_page_create(context C.mmsb_context_t, size C.uint64_t, o *C.mmsb_page_options_t,
 	to *C.mmsb_page_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return onContext(context, func(c *page.Context) error { return put(to)(c.Create(uint64(size), createOptions(o))) })
-}
-
-// put stores a handle where the call succeeded.
-func put(to *C.mmsb_page_t) func(h uint64, err error) error {
-	return func(h uint64, err error) error {
-		if err == nil {
-			*to = C.mmsb_page_t(h)
-		}
-		return err
-	}
+	return onContext(context, func(c *page.Context) error { return store(to)(c.Create(uint64(size), createOptions(o))) })
 }
 
 //export mmsbgo_page_create_many
@@ -51,11 +41,7 @@ func mmsbgo_page_create_many(context C.mmsb_context_t, size C.uint64_t, count C.
 	if err != nil {
 		return failed(err)
 	}
-	timeout := uint64(ticket.Forever)
-	if work != nil {
-		timeout = uint64(work.timeout_ns)
-	}
-	return failed(page.CreateManyWithin(uint64(context), uint64(size), options, pages(to, count), after, timeout))
+	return failed(page.CreateManyWithin(uint64(context), uint64(size), options, pages(to, count), after, timeoutOf(work)))
 }
 
 //export mmsbgo_page_create_many_start
@@ -66,7 +52,7 @@ func mmsbgo_page_create_many_start(context C.mmsb_context_t, size C.uint64_t, co
 	if err := page.CheckCreateMany(uint64(context), uint64(size), options); err != nil {
 		return failed(err)
 	}
-	h, err := startTicket(uint64(count), work, func(w *ticket.Work) error {
+	return startWork(uint64(count), work, ticketTo, func(w *ticket.Work) error {
 		made := make([]uint64, int(count))
 		err := page.CreateMany(uint64(context), uint64(size), options, made, w)
 		if err == nil {
@@ -74,16 +60,12 @@ func mmsbgo_page_create_many_start(context C.mmsb_context_t, size C.uint64_t, co
 		}
 		return err
 	})
-	if err == nil {
-		*ticketTo = C.mmsb_ticket_t(h)
-	}
-	return failed(err)
 }
 
 //export mmsbgo_page_clone
 func mmsbgo_page_clone(from C.mmsb_page_t, id C.uint64_t, to *C.mmsb_page_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(put(to)(page.Clone(uint64(from), uint64(id))))
+	return failed(store(to)(page.Clone(uint64(from), uint64(id))))
 }
 
 //export mmsbgo_page_adopt
@@ -94,7 +76,7 @@ func mmsbgo_page_adopt(context C.mmsb_context_t, memory C.uintptr_t, size C.uint
 		ID: uint64(o.id), Location: int32(o.location), Device: int32(o.device), ReadOnly: o.read_only != 0,
 		Release: uintptr(unsafe.Pointer(o.release)), User: uintptr(o.user),
 	}
-	return onContext(context, func(c *page.Context) error { return put(to)(c.Adopt(uintptr(memory), uint64(size), options)) })
+	return onContext(context, func(c *page.Context) error { return store(to)(c.Adopt(uintptr(memory), uint64(size), options)) })
 }
 
 //export mmsbgo_page_release
@@ -116,7 +98,7 @@ func mmsbgo_memory_free(memory C.uintptr_t) (code C.mmsb_status_t) {
 //export mmsbgo_page_lookup
 func mmsbgo_page_lookup(context C.mmsb_context_t, id C.uint64_t, to *C.mmsb_page_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return onContext(context, func(c *page.Context) error { return put(to)(c.Lookup(uint64(id))) })
+	return onContext(context, func(c *page.Context) error { return store(to)(c.Lookup(uint64(id))) })
 }
 
 //export mmsbgo_page_lookup_many
@@ -162,14 +144,10 @@ func mmsbgo_page_migrate_many_start(of *C.mmsb_page_t, count C.size_t, location 
 	if _, err := page.CheckMigrateMany(moved, int32(location), int32(device)); err != nil {
 		return failed(err)
 	}
-	h, err := startTicket(uint64(count), work, func(w *ticket.Work) error {
+	return startWork(uint64(count), work, to, func(w *ticket.Work) error {
 		_, err := page.MigrateMany(moved, int32(location), int32(device), codes(statuses, count), w)
 		return err
 	})
-	if err == nil {
-		*to = C.mmsb_ticket_t(h)
-	}
-	return failed(err)
 }
 
 // codes are statuses in C memory; none where that is NULL.

@@ -8,7 +8,6 @@ package main
 import "C"
 
 import (
-	"sync/atomic"
 	"unsafe"
 
 	"libmmsb/core/file"
@@ -45,16 +44,7 @@ func mmsbgo_snapshot_save_start(context C.mmsb_context_t, path *C.char, o *C.mms
 	if err := persist.CheckSave(uint64(context), target, options); err != nil {
 		return failed(err)
 	}
-	return startWork(work, to, func(w *ticket.Work) error { return persist.Save(uint64(context), target, options, w) })
-}
-
-// startWork begins work of which it is not known yet how much it is.
-func startWork(work *C.mmsb_work_options_t, to *C.mmsb_ticket_t, run func(w *ticket.Work) error) C.mmsb_status_t {
-	h, err := startTicket(0, work, run)
-	if err == nil {
-		*to = C.mmsb_ticket_t(h)
-	}
-	return failed(err)
+	return startWork(0, work, to, func(w *ticket.Work) error { return persist.Save(uint64(context), target, options, w) })
 }
 
 //export mmsbgo_snapshot_save_descriptor
@@ -63,9 +53,6 @@ func mmsbgo_snapshot_save_descriptor(context C.mmsb_context_t, descriptor C.int3
 	defer guard(&code)
 	return failed(persist.Save(uint64(context), persist.ToDescriptor(int32(descriptor)), saveOptions(o), nil))
 }
-
-// savedInMemory counts the snapshots in memory that were not given back.
-var savedInMemory atomic.Int64
 
 //export mmsbgo_snapshot_save_memory
 func mmsbgo_snapshot_save_memory(context C.mmsb_context_t, o *C.mmsb_save_options_t, memory *C.uintptr_t,
@@ -76,7 +63,6 @@ func mmsbgo_snapshot_save_memory(context C.mmsb_context_t, o *C.mmsb_save_option
 	err := persist.Save(uint64(context), persist.ToMemory(&address, &bytes), saveOptions(o), nil)
 	if err == nil {
 		*memory, *length = C.uintptr_t(address), C.uint64_t(bytes)
-		savedInMemory.Add(1)
 	}
 	return failed(err)
 }
@@ -84,11 +70,7 @@ func mmsbgo_snapshot_save_memory(context C.mmsb_context_t, o *C.mmsb_save_option
 //export mmsbgo_snapshot_free_memory
 func mmsbgo_snapshot_free_memory(memory C.uintptr_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	err := persist.FreeSaved(uintptr(memory))
-	if err == nil {
-		savedInMemory.Add(-1)
-	}
-	return failed(err)
+	return failed(persist.FreeSaved(uintptr(memory)))
 }
 
 //export mmsbgo_context_save_stats
@@ -141,7 +123,7 @@ func mmsbgo_snapshot_load_start(context C.mmsb_context_t, path *C.char, o *C.mms
 	if err := persist.CheckLoad(uint64(context), source, options); err != nil {
 		return failed(err)
 	}
-	return startWork(work, to, func(w *ticket.Work) error { return persist.Load(uint64(context), source, options, w) })
+	return startWork(0, work, to, func(w *ticket.Work) error { return persist.Load(uint64(context), source, options, w) })
 }
 
 //export mmsbgo_snapshot_load_descriptor
@@ -287,47 +269,18 @@ const pagesAtATime = 4096
 
 // Whole files.
 
-// progressOf tells the work, where there is one, of the bytes that are done, and whether it may go on.
-func progressOf(w *ticket.Work) snapshot.Progress {
-	if w == nil {
-		return nil
-	}
-	return func(done, total uint64) bool {
-		w.SetTotal(total)
-		w.Progress(done)
-		return !w.Cancelled()
-	}
-}
-
 //export mmsbgo_snapshot_verify
 func mmsbgo_snapshot_verify(path *C.char, work *C.mmsb_work_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	name, timeout := C.GoString(path), ticket.Forever
+	name := C.GoString(path)
 	after, err := afterTickets(work)
 	if err != nil {
 		return failed(err)
 	}
-	if work != nil {
-		timeout = uint64(work.timeout_ns)
-	}
-	return failed(ticket.Within(timeout, after, func(w *ticket.Work) error {
-		_, err := snapshot.Verify(name, snapshot.VerifyOptions{Progress: progressOf(w)})
+	return failed(ticket.Within(timeoutOf(work), after, func(w *ticket.Work) error {
+		_, err := snapshot.Verify(name, snapshot.VerifyOptions{Progress: w.Report})
 		return err
 	}))
-}
-
-// changeOf is a difference as mmsb.h has it.
-func changeOf(d *snapshot.Difference) C.int32_t {
-	switch {
-	case d.What == snapshot.Added:
-		return C.MMSB_CHANGE_ADDED
-	case d.What == snapshot.Removed:
-		return C.MMSB_CHANGE_REMOVED
-	case d.Bytes || d.Before.Size != d.After.Size:
-		return C.MMSB_CHANGE_BYTES
-	default:
-		return C.MMSB_CHANGE_OTHER
-	}
 }
 
 //export mmsbgo_snapshot_diff
@@ -341,7 +294,7 @@ func mmsbgo_snapshot_diff(older, newer C.mmsb_snapshot_t, to *C.mmsb_snapshot_ch
 				if err != nil {
 					return err
 				}
-				changes = append(changes, C.mmsb_snapshot_change_t{id: C.uint64_t(d.ID), change: changeOf(&d)})
+				changes = append(changes, C.mmsb_snapshot_change_t{id: C.uint64_t(d.ID), change: C.int32_t(d.Code())})
 			}
 			return list(changes, array(to, capacity), count)
 		})

@@ -193,7 +193,7 @@ AVX2 static inline void expand16(uint8_t *page, uint64_t chosen, const uint8_t *
 }
 
 AVX2 static void avx2_expand_bits(uint8_t *page, const uint8_t *bits, const uint8_t *payload, uint64_t length, uint8_t *changed) {
-    /* A step reads at most 64 bytes of payload, whatever it uses of them. The last bytes go through a copy with room behind. */
+    /* A step reads at most 64 bytes of payload, whatever it uses of them. The last bytes go through a longer copy. */
     uint8_t last[128];
     uint64_t left = avx2_count_bits(bits, length);
     uint64_t i = 0;
@@ -246,8 +246,8 @@ AVX2 static inline uint64_t avx2_run_length32(const uint32_t *offsets, uint64_t 
         return 0;
     __m256i expected = _mm256_add_epi32(_mm256_set1_epi32((int)offsets[0]), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
     uint64_t run = 0;
-    uint64_t room = 0x100000000 - offsets[0]; /* beyond it the lanes would wrap */
-    for (; lesser(count, room) - run >= 8; run += 8) {
+    uint64_t reach = 0x100000000 - offsets[0]; /* beyond it the lanes would wrap */
+    for (; lesser(count, reach) - run >= 8; run += 8) {
         if (sign_bits(_mm256_cmpeq_epi32(load256(offsets + run), expected)) != 0xffffffff)
             break;
         expected = _mm256_add_epi32(expected, _mm256_set1_epi32(8));

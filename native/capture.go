@@ -16,10 +16,10 @@ import "unsafe"
 // ChunkBytes is how much of a large page is captured at once.
 const ChunkBytes = C.MMSB__CHUNK_BYTES
 
-// GranuleBytes is the least of a part that can be captured, and AllBlocks has the bits of all of a part's granules.
+// GranuleBytes is the smallest unit of a part that can be captured, and AllGranules has the bits of all granules of a part.
 const (
 	GranuleBytes = C.MMSB__GRANULE_BYTES
-	AllBlocks    = 1<<(ChunkBytes/GranuleBytes) - 1
+	AllGranules  = 1<<(ChunkBytes/GranuleBytes) - 1
 )
 
 // Saved is what the last save knows of a record's page: mmsb__saved_t.
@@ -29,7 +29,7 @@ type Saved struct {
 	CRC               uint32
 }
 
-// Base is what an earlier save knows, by leaf.
+// Base is what an earlier save knows of pages, by leaf.
 type Base [Leaves]*Saved
 
 // LastSaved is what the last save of each leaf's context knows.
@@ -40,15 +40,15 @@ func SavedLeaf(leaf uint32) *[LeafRecords]Saved {
 	return (*[LeafRecords]Saved)(unsafe.Pointer(C.mmsb__saved_leaf(C.uint32_t(leaf))))
 }
 
-// NewSavedLeaf is an empty one outside the Go heap, for a Base; nil without memory.
+// NewSavedLeaf allocates what a Base knows of a leaf, empty, outside the Go heap; nil without memory.
 func NewSavedLeaf() *Saved {
 	return (*Saved)(C.calloc(LeafRecords, C.sizeof_mmsb__saved_t))
 }
 
-// FreeSavedLeaf gives back what no capture has taken over.
+// FreeSavedLeaf frees what NewSavedLeaf allocated, where no capture has taken it over.
 func FreeSavedLeaf(saved *Saved) { C.free(unsafe.Pointer(saved)) }
 
-// ForgetSaved forgets what is saved of a leaf.
+// ForgetSaved forgets what the last save knows of a leaf: the next one compares nothing there.
 func ForgetSaved(leaf uint32) { C.mmsb__saved_forget(C.uint32_t(leaf)) }
 
 // Image is a page's entry in a snapshot, and ImageExtent that of a range of its bytes: mmsb__image_t, mmsb__image_extent_t.
@@ -65,8 +65,8 @@ type ImageExtent struct {
 	Length, Stored, At, CRC, Kind, Compression uint32
 }
 
-// Room is the segment that captured pages go to: mmsb__segment_t. The addresses are of memory that stays where it is.
-type Room struct {
+// Segment receives captured pages: mmsb__segment_t. Its addresses are those of memory that does not move.
+type Segment struct {
 	Buffer                      uintptr
 	Used, End                   uint64
 	Images                      uintptr
@@ -75,10 +75,10 @@ type Room struct {
 	ExtentCount, ExtentCapacity uint32
 }
 
-// Fill says why a segment was given back.
+// Fill says why Capture.Fill returned.
 type Fill int
 
-// What Fill can be.
+// The reasons: the segment is full, the next page is large, all pages are captured, a page is pinned for writing.
 const (
 	FillFull   Fill = C.MMSB__FILL_FULL
 	FillLarge  Fill = C.MMSB__FILL_LARGE
@@ -97,24 +97,24 @@ func BeginCapture(context uint32, leaves, used []uint32, base *Base, copyLimit u
 	return Capture{capture}, capture != nil
 }
 
-// Settle makes sure that calls without locks see the moment.
+// Settle returns when every call sees the capture, also calls that take no lock.
 func (c Capture) Settle() { C.mmsb__capture_settle(c.capture) }
 
-// Fill puts pages into a segment.
-func (c Capture) Fill(room *Room) (Fill, uint32) {
+// Fill puts pages into a segment. Where it stops at a page, it returns the index of that page's record.
+func (c Capture) Fill(segment *Segment) (Fill, uint32) {
 	var index C.uint32_t
-	fill := C.mmsb__capture_fill(c.capture, (*C.mmsb__segment_t)(unsafe.Pointer(room)), &index)
+	fill := C.mmsb__capture_fill(c.capture, (*C.mmsb__segment_t)(unsafe.Pointer(segment)), &index)
 	return Fill(fill), uint32(index)
 }
 
-// Look helps the goroutine that fills, beside it: it finds the pages of a leaf that are not as the base has them. false: all are
-// found.
-func (c Capture) Look() bool { return C.mmsb__capture_compare_leaf(c.capture) != 0 }
+// CompareLeaf compares the pages of the next leaf with the base, beside the goroutine that fills. It returns false when no leaf is
+// left.
+func (c Capture) CompareLeaf() bool { return C.mmsb__capture_compare_leaf(c.capture) != 0 }
 
 // Large is a large page of a capture.
 type Large struct{ large *C.mmsb__large_t }
 
-// Large makes the large page of a record ready. ok is false where there is nothing to capture; code says why it failed.
+// Large prepares the capture of a record's large page. ok is false where there is nothing to capture, or code is an error.
 func (c Capture) Large(index uint32) (large Large, ok bool, code int32) {
 	var failed C.mmsb_status_t
 	found := C.mmsb__capture_large(c.capture, C.uint32_t(index), &failed)
@@ -127,48 +127,48 @@ func (l Large) Image() *[64]byte { return (*[64]byte)(unsafe.Pointer(&l.large.im
 // Parts are the numbers of parts of its bytes and of its change mask.
 func (l Large) Parts() (bytes, mask int) { return int(l.large.byte_parts), int(l.large.mask_parts) }
 
-// Unchanged tells whether its version is that of the base: only writes through its address can have changed it.
+// Unchanged says whether the page has the version that the base has: only writes through its address can have changed it.
 func (l Large) Unchanged() bool { return l.large.unchanged != 0 }
 
-// Metadata is its blob.
+// Metadata is the page's metadata blob.
 func (l Large) Metadata() []byte {
 	return unsafe.Slice((*byte)(l.large.metadata), int(l.large.metadata_length))
 }
 
-// Part puts those granules of a part whose bits are set, as they were at the moment, where they lie in a buffer with room for
-// ChunkBytes; parts of the mask follow those of the bytes. It returns the part's length; 0 is a failure, and the error is the
+// Part copies the granules of a part whose bits are set, as they were when the capture began, to their offsets in a buffer of
+// ChunkBytes. Parts of the mask follow those of the bytes. It returns the part's length; 0 is a failure, and the error is the
 // thread's last one.
 func (c Capture) Part(l Large, part int, granules uint64, buffer []byte) int {
 	return int(C.mmsb__capture_part(c.capture, l.large, C.uint32_t(part), C.uint64_t(granules),
 		(*C.uint8_t)(unsafe.SliceData(buffer))))
 }
 
-// Skip says that a part is as the base has it.
+// Skip notes that a part is equal to the base's.
 func (c Capture) Skip(l Large, part int) { C.mmsb__capture_skip(l.large, C.uint32_t(part)) }
 
-// LargeDone says that all parts are taken.
+// LargeDone ends the capture of a large page: all its parts are taken.
 func (c Capture) LargeDone(l Large) { C.mmsb__capture_large_done(c.capture, l.large) }
 
-// Urgent is a page that a writer waits for; 0 = none.
+// Urgent is the record of a page that a writer waits for; 0 = none.
 func (c Capture) Urgent() uint32 { return uint32(C.mmsb__capture_urgent(c.capture)) }
 
 // Compared counts bytes that were read only to compare them.
 func (c Capture) Compared(bytes uint64) { C.mmsb__capture_compared(c.capture, C.uint64_t(bytes)) }
 
-// Stop lets writers go on as ever: after FillEnd, when every page is captured.
+// Stop ends the keeping of pre-images: after FillEnd, when every page is captured.
 func (c Capture) Stop() { C.mmsb__capture_stop(c.capture) }
 
-// Failed tells whether a writer had no memory for a copy.
+// Failed says whether a writer found no memory for a pre-image.
 func (c Capture) Failed() bool { return C.mmsb__capture_failed(c.capture) != 0 }
 
-// Removed are ids of pages of the base that are no more, valid until the end; ok is false without memory.
+// Removed are the ids of pages that the base has and the context no longer has, valid until End; ok is false without memory.
 func (c Capture) Removed() (ids []uint64, ok bool) {
 	var count C.uint64_t
 	first := C.mmsb__capture_removed(c.capture, &count)
 	return unsafe.Slice((*uint64)(first), int(count)), first != nil
 }
 
-// Totals are the pages and bytes that the state has more than the base.
+// Totals are the numbers of pages and bytes by which the context exceeds the base.
 func (c Capture) Totals() (pages, bytes int64) {
 	var p, b C.int64_t
 	C.mmsb__capture_totals(c.capture, &p, &b)
@@ -178,7 +178,7 @@ func (c Capture) Totals() (pages, bytes int64) {
 // CaptureStats are what writers did for a capture.
 type CaptureStats struct{ CopiedBytes, CopiedPeak, Waits, WaitedNs, ComparedBytes uint64 }
 
-// Stats are those so far.
+// Stats are the counts up to now.
 func (c Capture) Stats() CaptureStats {
 	var stats C.mmsb__capture_stats_t
 	C.mmsb__capture_stats(c.capture, &stats)
@@ -186,29 +186,30 @@ func (c Capture) Stats() CaptureStats {
 		uint64(stats.compared_bytes)}
 }
 
-// Commit makes what was captured what is saved.
+// Commit notes that the captured pages are saved: the next incremental save compares with them.
 func (c Capture) Commit() { C.mmsb__capture_commit(c.capture) }
 
-// End ends the capture.
+// End frees the capture.
 func (c Capture) End() { C.mmsb__capture_end(c.capture) }
 
-// CaptureLater says that a context took a leaf, where it is being captured.
+// CaptureLater tells a running capture that its context took a leaf: pages there are younger than the capture.
 func CaptureLater(context, leaf uint32) {
 	C.mmsb__capture_later(C.uint32_t(context), C.uint32_t(leaf))
 }
 
-// Touch is called before a locked page changes as a whole: true = unlock, TouchWait, and begin anew.
-func Touch(index uint32, state uint64) bool {
+// KeepPreimage keeps a locked page for a running capture, before the page changes as a whole. Where it returns true the caller
+// unlocks the page, calls WaitForCapture and begins anew.
+func KeepPreimage(index uint32, state uint64) bool {
 	return C.mmsb__preimage_keep_page(C.mmsb__record_at(C.uint32_t(index)), C.uint64_t(state)) != 0
 }
 
-// TouchWait waits until another try makes sense.
-func TouchWait(index uint32) { C.mmsb__capture_wait(C.uint32_t(index)) }
+// WaitForCapture waits until the capture has gone on with the page.
+func WaitForCapture(index uint32) { C.mmsb__capture_wait(C.uint32_t(index)) }
 
-// Freeze lets every call that would change a page of the context wait until Thaw.
+// Freeze makes every call that would change a page of the context wait until Thaw.
 func Freeze(context uint32) int32 { return int32(C.mmsb__context_freeze(C.uint32_t(context))) }
 
-// Thaw ends it.
+// Thaw ends a freeze.
 func Thaw(context uint32) { C.mmsb__context_thaw(C.uint32_t(context)) }
 
 // Checksum is the CRC-32C of bytes.

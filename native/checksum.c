@@ -14,7 +14,7 @@
 #endif
 
 #define POLYNOMIAL UINT32_C(0x82f63b78)
-/* Three of these are 4032 bytes, what a page of 4 KiB has room for; the short ones do the rest. */
+/* Three of these are 4032 bytes, as much as fits into a page of 4 KiB; the short ones do the rest. */
 #define LONG_RANGE 1344
 #define SHORT_RANGE 128
 

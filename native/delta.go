@@ -3,11 +3,16 @@ package native
 /*
 #include "bytes.h"
 #include "delta.h"
+#include <stdlib.h>
 
 static inline void differences(uint8_t *bits, const uint8_t *a, const uint8_t *b, uint64_t length) {
 	mmsb__bytes.differences(bits, a, b, length);
 }
 
+// Go's own call of malloc ends the process where there is no memory.
+static inline void *allocate(size_t bytes) {
+	return malloc(bytes);
+}
 */
 import "C"
 
@@ -35,6 +40,23 @@ func Differences(a, b []byte) []byte {
 	C.differences((*C.uint8_t)(unsafe.SliceData(bits)), (*C.uint8_t)(unsafe.SliceData(a)), (*C.uint8_t)(unsafe.SliceData(b)),
 		C.uint64_t(len(a)))
 	return bits
+}
+
+// NewDelta allocates an empty delta with length more bytes behind it, which may hold anything; nil where there is no memory.
+func NewDelta(length uint64) *Delta {
+	d := (*Delta)(C.allocate(C.size_t(uint64(unsafe.Sizeof(Delta{})) + length)))
+	if d != nil {
+		*d = Delta{structSize: uint32(unsafe.Sizeof(*d))}
+	}
+	return d
+}
+
+// FreeDelta frees what NewDelta allocated.
+func FreeDelta(address uintptr) { C.free(*(*unsafe.Pointer)(unsafe.Pointer(&address))) }
+
+// SetTexts sets source and intent: texts of C, or nil.
+func (d *Delta) SetTexts(source, intent unsafe.Pointer) {
+	d.source, d.intent = (*C.char)(source), (*C.char)(intent)
 }
 
 // Source and Intent are its texts, empty where they are NULL.

@@ -84,7 +84,7 @@ func (r Ring) Flush(sequence uint64) int32 {
 // Last is the last sequence number that was given to a record.
 func (r Ring) Last() uint64 { return uint64(C.mmsb__ring_last(r.ring)) }
 
-// Take waits for records; patience below 0 is for ever. buffer is a whole one with room for the frame's head at its front,
+// Take waits for records; patience below 0 is for ever. buffer is a whole buffer, which begins with space for the frame's head,
 // used is where its records end, first the number of the first of count; ends says that no group goes on behind them; wanted,
 // that somebody waits for them. No buffer: there were no records, or somebody waits for those taken before to be durable.
 // open is false after the last.

@@ -1,5 +1,5 @@
 /*
- * life.h — where a page begins and where it ends: create, destroy, and what Go publishes and takes apart. A record is free, a
+ * life.h — where a page begins and where it ends: create, destroy, and what Go publishes and ends. A record is free, a
  * frame, a page, or what its context's end left; every store that makes one of the other is here. The fast ways are inline and
  * call no other function.
  */
@@ -197,7 +197,7 @@ static inline int mmsb__page_destroy_fast(uint64_t page) {
     return 0;
 }
 
-/* Frees a small record whose page Go has taken apart: locked, without side record and mask. For Go. */
+/* Frees a small record whose page Go has ended: locked, without side record and mask. For Go. */
 void mmsb__record_finish(uint32_t index, uint64_t state);
 
 /* Counts what Go does with pages by itself. */

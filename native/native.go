@@ -173,7 +173,7 @@ func Uncreate(pages []uint64) {
 	C.mmsb__page_uncreate((*C.mmsb_page_t)(unsafe.Pointer(unsafe.SliceData(pages))), C.size_t(len(pages)))
 }
 
-// FinishRecord frees a small record whose page has been taken apart and that the caller has locked.
+// FinishRecord frees a small record whose page Go has ended and that the caller has locked.
 func FinishRecord(index uint32, state uint64) {
 	C.mmsb__record_finish(C.uint32_t(index), C.uint64_t(state))
 }
@@ -219,7 +219,7 @@ func LockRecords(first, count uint32) uint32 {
 // UnlockRecords unlocks them.
 func UnlockRecords(first, count uint32) { C.mmsb__records_unlock(C.uint32_t(first), C.uint32_t(count)) }
 
-// Finished is what is left when pages of a leaf have ended: their side records, and the records of pages that Go takes apart.
+// Finished is what is left when pages of a leaf have ended: their side records, and the records of pages that Go ends.
 type Finished struct {
 	sidesCount, leftCount uint32
 	sides, left           [LeafRecords]uint32
@@ -249,11 +249,6 @@ func RedzoneMemory(locator, size, length uint64) {
 // Unpoison lets memory be touched by whoever gets it from the system next.
 func Unpoison(memory uintptr, length uint64) {
 	C.mmsb__memory_unpoison(*(*unsafe.Pointer)(unsafe.Pointer(&memory)), C.uint64_t(length))
-}
-
-// MakeMask gives a locked page a change mask.
-func MakeMask(index uint32) int32 {
-	return int32(C.mmsb__mask_make(C.mmsb__record_at(C.uint32_t(index))))
 }
 
 // TakeMaskFrame takes a locked page's change mask away: the index of its frame, which is the caller's to free; 0 where it had
@@ -287,7 +282,7 @@ func SurveyRecords(first, count uint32, survey *Survey) {
 }
 
 // EndRecords ends the pages among count records of a detached context. The indices it writes are locked and wait for Go: pinned
-// pages in the state ENDED, others to be taken apart. It says how many it wrote and how many records it looked at.
+// pages in the state ENDED, others for Go to end. It says how many it wrote and how many records it looked at.
 func EndRecords(first, count uint32, indices []uint32) (reported, looked uint32) {
 	var n C.uint32_t
 	reported = uint32(C.mmsb__records_end(C.uint32_t(first), C.uint32_t(count),

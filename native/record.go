@@ -85,17 +85,17 @@ func SideAt(index uint32) *Side {
 	return (*Side)(unsafe.Add(unsafe.Pointer(C.mmsb__table.sides), uintptr(index)*unsafe.Sizeof(Side{})))
 }
 
-// Handle puts a handle together.
+// Handle composes a handle.
 func Handle(kind, generation, index uint32) uint64 {
 	return uint64(kind)<<60 | uint64(generation)<<IndexBits | uint64(index)
 }
 
-// Kind, Generation and Index take one apart; Kind and Generation also work on states.
+// Kind, Generation and Index are the parts of a handle; Kind and Generation also work on states.
 func Kind(handle uint64) uint32       { return uint32(handle >> 60) }
 func Generation(handle uint64) uint32 { return uint32(handle >> IndexBits) }
 func Index(handle uint64) uint32      { return uint32(handle & IndexMask) }
 
-// State puts a state together. Whether it is that of a live page follows from the kind.
+// State composes a state. Whether it is that of a live page follows from the kind.
 func State(kind, generation uint32, low uint64) uint64 {
 	if kind == KindPage {
 		return Handle(kind, generation, 0) | low | live
@@ -112,7 +112,7 @@ func OnDevice(state uint64) bool {
 func Class(state uint64) uint32   { return uint32(state & ClassMask >> ClassShift) }
 func Location(state uint64) int32 { return int32(state & LocationMask >> LocationShift) }
 
-// Locator puts region and offset together.
+// Locator composes a locator of region and offset.
 func Locator(region uint32, offset uint64) uint64 { return uint64(region)<<offsetBits | offset }
 
 // LocatorRegion is the region of a locator.
@@ -131,7 +131,7 @@ func Address(locator uint64) uintptr {
 	return loadUintptr((*uintptr)(unsafe.Pointer(&C.mmsb__table.region_base[LocatorRegion(locator)]))) + uintptr(locator)
 }
 
-// Memory is memory of the caller, which is none of Go's.
+// Memory is memory that is not Go's, at an address.
 func Memory(address uintptr, length uint64) []byte {
 	//nolint:govet // not Go memory
 	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(nil), address)), length)
@@ -155,8 +155,7 @@ func (r *Record) SetSize(size uint64) { storeUint64(&r.Size, size) }
 // MoveVersion counts a change.
 func (r *Record) MoveVersion() { storeUint64(&r.Version, r.Version+1) }
 
-// ClassOf is the size class of 1 ≤ size ≤ SmallMax, ClassSize its memory.
-func ClassOf(size uint64) uint32    { return uint32(C.mmsb__class_of(C.uint64_t(size))) }
+// ClassSize is the memory of a size class.
 func ClassSize(class uint32) uint64 { return uint64(C.mmsb__class_size(C.uint32_t(class))) }
 
 func loadUint32(p *uint32) uint32        { return atomic.LoadUint32(p) }

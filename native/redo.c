@@ -54,7 +54,7 @@ static inline mmsb__record_t *page_of(const mmsb__redo_pages_t *pages, uint64_t 
     return NULL;
 }
 
-/* Takes a record of bytes apart: 1, or 0 where it is none of those that are made here. */
+/* Decodes a record that changes bytes: 1, or 0 where it is of another kind. */
 static inline int redo_read(redo_t *redo, const mmsb__redo_pages_t *pages, const uint8_t *at, uint64_t left) {
     const mmsb__journal_head_t *head = redo->head = (const mmsb__journal_head_t *)(const void *)at;
     if (left < sizeof *head || head->length < sizeof *head + 8 || head->length > left || (head->flags & MMSB__JOURNAL_PIECE))

@@ -73,7 +73,7 @@ type RedoPages struct {
 
 type redoSlot struct{ id, index uint64 }
 
-// NewRedoPages has room for so many pages, and grows.
+// NewRedoPages makes an empty table with space for so many pages. It grows.
 func NewRedoPages(pages int) *RedoPages {
 	capacity := 16
 	for capacity < 2*pages {

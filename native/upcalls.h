@@ -32,7 +32,7 @@ typedef struct mmsb__upcalls {
     mmsb_status_t (*device_apply)(uint32_t index, const mmsb_delta_t *delta);
     /* Those changes of a batch whose pages are on devices, in their order: all of one device at once. */
     mmsb_status_t (*device_apply_many)(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad);
-    /* Ends a page that is locked and has more than small memory: takes it apart and frees the record. */
+    /* Ends a page that is locked and has more than small memory, and frees its record. */
     void (*end)(uint32_t index, uint64_t state);
     /* The last pin of a page whose context has ended is gone. */
     void (*release_ended)(uint32_t index);

@@ -18,7 +18,7 @@ void mmsb__records_unlock(uint32_t first, uint32_t count);
 typedef struct mmsb__finished {
     uint32_t sides_count, left_count;
     uint32_t sides[MMSB__LEAF_RECORDS]; /* their side records, which are free */
-    uint32_t left[MMSB__LEAF_RECORDS];  /* records of pages that Go takes apart: with other than small memory, or with metadata */
+    uint32_t left[MMSB__LEAF_RECORDS];  /* records of pages that Go ends: with other than small memory, or with metadata */
 } mmsb__finished_t;
 
 /* Ends them, except for those that are left. */
@@ -37,7 +37,7 @@ typedef struct mmsb__survey {
 void mmsb__records_survey(uint32_t first, uint32_t count, mmsb__survey_t *survey);
 
 /* The end of a context, after its caches have been detached: ends every page among count records from first on, waiting for calls
- * on them. Pages that Go must take apart come as indices in *apart (locked for the library), pinned ones stay in the state ENDED
+ * on them. Pages that Go must end come as indices in *apart (locked for the library), pinned ones stay in the state ENDED
  * and are reported the same way; *looked is where the next call goes on. Returns the number of indices, at most capacity. */
 uint32_t mmsb__records_end(uint32_t first, uint32_t count, uint32_t *indices, uint32_t capacity, uint32_t *looked);
 

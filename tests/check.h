@@ -1,9 +1,9 @@
 /*
  * check.h — what every C test uses, whatever it tests: checks, the count of tests, random numbers, threads.
  *
- * A program is a list of tests: RUN(test) for each function, then `return check_report();`, which prints "N passed, M failed". What
- * is counted is tests, not comparisons: a test has passed when no check in it failed, on whatever thread. One that a loop makes
- * from a table is put between check_begin(name) and check_end().
+ * A program is a list of tests: RUN(test) for each function, then `return check_report();`, which prints "N passed, M failed". It
+ * counts tests, not comparisons: a test has passed when no check in it failed, on whatever thread. One that a loop makes from a
+ * table is put between check_begin(name) and check_end().
  */
 #ifndef MMSB_TESTS_CHECK_H
 #define MMSB_TESTS_CHECK_H
@@ -31,7 +31,7 @@ CHECK_SHARED int check_tests_passed;
 CHECK_SHARED int check_tests_failed;
 CHECK_SHARED int check_stops; /* the first check that fails ends the process: of a program with a planted bug no more is wanted */
 
-/* What a header about the library under test adds: checks at the end of each test, and a text beside a requirement that is not met. */
+/* Set by the header about the library under test: checks at the end of each test, and a text beside a requirement not met. */
 CHECK_SHARED void (*check_at_end)(void);
 CHECK_SHARED const char *(*check_last_error)(void);
 

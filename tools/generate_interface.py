@@ -32,7 +32,7 @@ SETS = (
 SINGLE = ("MMSB_OK", "MMSB_ABI_VERSION", "MMSB_WAIT_FOREVER")
 
 # The sets that Go needs where the header is not included, and those of them whose names programs read.
-GO_SETS = ("KIND", "LOCATION", "LOG", "SIMULATE", "FALLBACK", "DELTA")
+GO_SETS = ("KIND", "LOCATION", "LOG", "SIMULATE", "FALLBACK", "DELTA", "COMPRESSION", "DURABILITY", "ACCESS", "CHANGE")
 GO_NAMED = ("LOCATION", "LOG", "SIMULATE", "FALLBACK", "DELTA")
 GO_WORDS = {"CPU", "GPU", "IO", "OK", "CUDA", "NCCL", "NIXL"}
 

@@ -101,3 +101,31 @@ var DeltaNames = [...]string{
 	DeltaIndexed:    "indexed",
 	DeltaRuns:       "runs",
 }
+
+// MMSB_COMPRESSION_*.
+const (
+	CompressionNone = 0
+	CompressionZstd = 1
+)
+
+// MMSB_DURABILITY_*.
+const (
+	DurabilityInterval = 0
+	DurabilityCall     = 1
+	DurabilityNone     = 2
+)
+
+// MMSB_ACCESS_*.
+const (
+	AccessRead      = 1
+	AccessWrite     = 2
+	AccessReadWrite = 3
+)
+
+// MMSB_CHANGE_*.
+const (
+	ChangeAdded   = 1
+	ChangeRemoved = 2
+	ChangeBytes   = 3
+	ChangeOther   = 4
+)

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 
+	"libmmsb/core/metadata"
 	"libmmsb/core/status"
 )
 
@@ -252,4 +253,23 @@ func countBits(mask []byte, length uint64) (count uint64) {
 		count += uint64(bits.OnesCount8(mask[length>>3] & (1<<(length&7) - 1)))
 	}
 	return count
+}
+
+// ChangeMetadata does to a page's metadata what a record of metadata says: the blob after it, and whether it is another. Errors:
+// those of core/metadata.
+func (r *Record) ChangeMetadata(blob []byte) (after []byte, changed bool, err error) {
+	switch r.Kind {
+	case MetadataSet:
+		after, err = metadata.Set(blob, r.Key, r.Value)
+		return after, err == nil, err
+	case MetadataRemove:
+		if err := metadata.CheckKey(r.Key); err != nil {
+			return nil, false, err
+		}
+		after, changed = metadata.Remove(blob, r.Key)
+		return after, changed, nil
+	default:
+		_, err := metadata.Validate(r.Bytes)
+		return r.Bytes, err == nil, err
+	}
 }

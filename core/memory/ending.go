@@ -35,7 +35,7 @@ func (m *Memory) Outlive(number uint32) {
 	outliving.Add(1)
 }
 
-// EndOutliving is the end of a piece of memory in a region that outlived its page.
+// EndOutliving frees a piece of memory, in a region, that has outlived its page.
 func (m *Memory) EndOutliving(number uint32) {
 	e := &m.ending
 	defer m.tellOver()
@@ -60,7 +60,7 @@ func (m *Memory) EndOutliving(number uint32) {
 	m.forgetIfOver()
 }
 
-// End gives everything back that nobody holds any more. The context's pages have ended.
+// End gives back all memory that nobody holds. The context's pages have ended.
 func (m *Memory) End() {
 	e := &m.ending
 	defer m.tellOver()

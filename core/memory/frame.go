@@ -15,7 +15,7 @@ func (m *Memory) TakeFrame(size uint64) (index uint32, err error) {
 	return index, lasterror.Load(code)
 }
 
-// TakeSmall takes frames of one size of at most native.SmallMax, as many as there is room for, or none. Where they are not to be
+// TakeSmall takes frames of one size of at most native.SmallMax, one for each index, or none. Where they are not to be
 // zeroed, they may have bytes of the context's ended pages.
 func (m *Memory) TakeSmall(size uint64, zeroed bool, indices []uint32) error {
 	return lasterror.Load(native.TakeFrames(m.context, size, zeroed, indices))

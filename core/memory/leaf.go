@@ -16,7 +16,7 @@ type Leaf struct {
 	Used   uint32 // records that have been in use
 }
 
-// First is the index of its first record.
+// First is the index of the leaf's first record.
 func (l Leaf) First() uint32 { return l.Number << native.LeafBits }
 
 // leaves are those of the page table.

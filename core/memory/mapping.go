@@ -53,7 +53,7 @@ func (m *Memory) GrowMapping(number uint32, from, to uint64) error {
 	return nil
 }
 
-// CutMapping makes it shorter. Where the system refuses, nothing is lost but memory.
+// CutMapping makes it shorter. Where the system refuses, the memory stays with the page.
 func (m *Memory) CutMapping(number uint32, from, to uint64) {
 	if err := region.Resize(number, to); err != nil {
 		log.Logf(log.Warning, "cannot cut a mapping of %d bytes to %d: %v", from, to, err)

@@ -17,7 +17,7 @@ import (
 // MaxSize is the largest page that can be addressed: a region's offsets have 44 bits.
 const MaxSize = 1 << 44
 
-// CheckSize tells whether a page can have a size.
+// CheckSize checks the size of a page.
 func CheckSize(size uint64) error {
 	if size == 0 || size > MaxSize {
 		return status.Errorf(status.InvalidSize, "size is %d; a page has 1 to %d bytes", size, uint64(MaxSize))
@@ -25,7 +25,7 @@ func CheckSize(size uint64) error {
 	return nil
 }
 
-// RoundUp is a size in whole system pages.
+// RoundUp rounds a size up to whole system pages.
 func RoundUp(size uint64) uint64 { return (size + region.SystemPage - 1) &^ (region.SystemPage - 1) }
 
 // Options say whose memory it is, and what bounds it.
@@ -66,7 +66,7 @@ type Memory struct {
 	ending   ending
 }
 
-// New makes the memory of a context that has nothing yet.
+// New makes the memory of a new context.
 func New(options Options) *Memory {
 	m := &Memory{owner: options.Owner, hooks: options.Hooks, huge: options.HugePages}
 	m.ledger.limit = options.Limit
@@ -76,14 +76,14 @@ func New(options Options) *Memory {
 	return m
 }
 
-// Begin says which context it is, when that has a handle.
+// Begin tells the memory its context's index and handle.
 func (m *Memory) Begin(context uint32, handle uint64) {
 	m.context, m.handle = context, handle
 	m.records.context = context
 	byContext[context].Store(m)
 }
 
-// Close lets nobody take memory any more. False when it was closed before.
+// Close makes every later call that takes memory fail. It returns false where it was called before.
 func (m *Memory) Close() bool {
 	m.Lock()
 	defer m.Unlock()
@@ -95,7 +95,7 @@ func (m *Memory) Close() bool {
 	return first
 }
 
-// Closed says whether nobody can take memory any more.
+// Closed says whether Close was called.
 func (m *Memory) Closed() bool {
 	m.Lock()
 	defer m.Unlock()
@@ -112,7 +112,7 @@ func (m *Memory) Used() uint64 { return m.ledger.Used() }
 // Limit is the limit, 0 for none.
 func (m *Memory) Limit() uint64 { return m.ledger.limit }
 
-// charge counts memory that the context takes. At the limit what it has free may make room. Under the lock.
+// charge counts memory that the context takes. At the limit it trims and tries again. Under the lock.
 func (m *Memory) charge(bytes uint64) error {
 	err := m.ledger.Take(bytes)
 	if err != nil && m.trim() > 0 {

@@ -62,7 +62,7 @@ func (r *records) free(index, generation uint32) {
 	r.give(index)
 }
 
-// Leaves are those that the context has by now.
+// Leaves returns the context's leaves.
 func (m *Memory) Leaves() []Leaf {
 	m.Lock()
 	defer m.Unlock()

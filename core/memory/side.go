@@ -21,7 +21,7 @@ func TakeSide() (uint32, error) {
 	return index[0], err
 }
 
-// TakeSides takes as many side records as there is room for, or none.
+// TakeSides takes as many side records as the slice has elements, or none.
 func TakeSides(indices []uint32) error {
 	sides.Lock()
 	defer sides.Unlock()

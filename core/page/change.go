@@ -46,7 +46,7 @@ func lockToChange(page uint64) (*Page, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !native.Touch(p.Index, p.State) {
+		if !native.KeepPreimage(p.Index, p.State) {
 			if err := p.Present(); err != nil {
 				p.unlock()
 				return nil, err
@@ -54,7 +54,7 @@ func lockToChange(page uint64) (*Page, error) {
 			return p, nil
 		}
 		p.unlock()
-		native.TouchWait(p.Index)
+		native.WaitForCapture(p.Index)
 	}
 }
 

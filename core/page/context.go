@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/handle"
 	"libmmsb/core/log"
 	"libmmsb/core/memory"
@@ -16,9 +17,6 @@ import (
 	"libmmsb/core/status"
 	"libmmsb/native"
 )
-
-// contextKind is MMSB_KIND_CONTEXT.
-const contextKind = 2
 
 // Context owns pages.
 type Context struct {
@@ -53,16 +51,16 @@ func (noPersistence) End()         {}
 func (noPersistence) Moved(uint32) {}
 
 var (
-	contexts = handle.NewLimited[*Context](contextKind, 1<<16-1)
+	contexts = handle.NewLimited[*Context](abi.KindContext, 1<<16-1)
 
 	devicesOf     atomic.Pointer[func(options *Options) residency.Devices]
 	persistenceOf atomic.Pointer[func(c *Context) Persistence]
 )
 
-// UseDevices says where contexts have their devices from; without it there are none. It is called before the first context.
+// UseDevices sets what makes a context's devices; without it there are none. It is called before the first context.
 func UseDevices(of func(options *Options) residency.Devices) { devicesOf.Store(&of) }
 
-// UsePersistence says who keeps pages of contexts; without it nobody does. It is called before the first context.
+// UsePersistence sets what saves and loads a context's pages; without it nothing does. It is called before the first context.
 func UsePersistence(of func(c *Context) Persistence) { persistenceOf.Store(&of) }
 
 // NewContext makes a context without pages.
@@ -109,7 +107,7 @@ func compose(options *Options) *Context {
 	})
 	c.residency = residency.New(c.memory, devices, residency.Options{
 		Default:      residency.Placement{Location: options.DefaultLocation, Device: options.DefaultDevice},
-		FallbackHost: options.Fallback == FallbackHost,
+		FallbackHost: options.Fallback == abi.FallbackHost,
 		DiskPath:     options.DiskPath,
 		Moved:        func(index uint32) { c.persistence.Moved(index) },
 	})
@@ -198,7 +196,7 @@ func (c *Context) end() error {
 	return err
 }
 
-// LiveContexts is their number.
+// LiveContexts is the number of live contexts.
 func LiveContexts() uint64 { return contexts.Live() }
 
 // LivePages is the number of live pages in all contexts.

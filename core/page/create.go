@@ -3,6 +3,7 @@ package page
 import (
 	"sync/atomic"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/journal"
 	"libmmsb/core/memory"
 	"libmmsb/core/residency"
@@ -10,7 +11,7 @@ import (
 	"libmmsb/native"
 )
 
-// CreateOptions are a page's; the fields are those of mmsb_page_options_t.
+// CreateOptions has the fields of mmsb_page_options_t.
 type CreateOptions struct {
 	ID            uint64
 	Location      int32
@@ -30,7 +31,7 @@ func (c *Context) Create(size uint64, options CreateOptions) (uint64, error) {
 	return c.publish(&birth{frame: f, size: size, id: options.ID, node: options.NUMANode, kind: journal.Create})
 }
 
-// TakeFor takes what a new page is made of.
+// TakeFor takes a frame for a new page.
 func (c *Context) TakeFor(size uint64, options *CreateOptions) (residency.Frame, error) {
 	if err := memory.CheckSize(size); err != nil {
 		return residency.Frame{}, err
@@ -39,7 +40,7 @@ func (c *Context) TakeFor(size uint64, options *CreateOptions) (residency.Frame,
 	if err != nil {
 		return residency.Frame{}, err
 	}
-	if to.Location != LocationCPU && options.NUMANode >= 0 {
+	if to.Location != abi.LocationCPU && options.NUMANode >= 0 {
 		return residency.Frame{}, status.Errorf(status.InvalidArgument, "numa_node is %d, but a page at location %d has none",
 			options.NUMANode, to.Location)
 	}
@@ -212,7 +213,7 @@ func (p *Page) CopyTo(q *Page, f residency.Frame) error {
 	return q.StoreMetadata(blob, native.SideAt(p.Record.Side).MetadataCount, nil)
 }
 
-// AdoptOptions are those of mmsb_adopt_options_t.
+// AdoptOptions has the fields of mmsb_adopt_options_t.
 type AdoptOptions struct {
 	ID            uint64
 	Location      int32
@@ -228,7 +229,7 @@ func (c *Context) Adopt(address uintptr, size uint64, options AdoptOptions) (uin
 	if err := memory.CheckSize(size); err != nil {
 		return 0, err
 	}
-	if options.Location != LocationCPU || options.Device != 0 {
+	if options.Location != abi.LocationCPU || options.Device != 0 {
 		if _, err := c.residency.Resolve(options.Location, options.Device); err != nil {
 			return 0, err
 		}

@@ -56,7 +56,7 @@ func AddDependency(parent, child uint64) error {
 	})
 }
 
-// RemoveDependency removes the edge.
+// RemoveDependency ends the dependency of child on parent.
 func RemoveDependency(parent, child uint64) error {
 	return changePair(parent, child, func(c *change, parent, child uint32) error {
 		all := c.context.dependencies.graph
@@ -70,12 +70,12 @@ func RemoveDependency(parent, child uint64) error {
 	})
 }
 
-// Parents and Children are a page's neighbours, oldest edge first.
+// Parents are the pages that a page depends on, oldest edge first.
 func Parents(page uint64) ([]uint64, error) {
 	return neighbours(page, func(all *graph.Graph, index uint32) []uint32 { return all.Parents(index) })
 }
 
-// Children are the pages that depend on a page.
+// Children are the pages that depend on a page, oldest edge first.
 func Children(page uint64) ([]uint64, error) {
 	return neighbours(page, func(all *graph.Graph, index uint32) []uint32 { return all.Children(index) })
 }

@@ -12,6 +12,7 @@ import (
 	"libmmsb/core/lasterror"
 	"libmmsb/core/status"
 	"libmmsb/native"
+	"libmmsb/native/nativetest"
 )
 
 // What is promised of ids.
@@ -98,7 +99,7 @@ func anIDIsThatOfOnePageAtATime(t *testing.T) {
 				page := create(t, c, 64, id)
 				requirePage(t, c, id, page)
 				requireTaken(t, c, id)
-				require.Zero(t, native.Destroy(page))
+				require.Zero(t, nativetest.Destroy(page))
 				requireNoPage(t, c, id)
 			}
 			require.Equal(t, failure, publish(id, func(*Page) error {
@@ -129,7 +130,7 @@ func idsThatTheCallerTookAreNotPicked(t *testing.T) {
 			create(t, c, 64, id)
 		}
 		for range 200 {
-			require.Zero(t, native.Destroy(page))
+			require.Zero(t, nativetest.Destroy(page))
 			var pages [1]uint64
 			if code := native.CreateBatch(c.handle, 64, true, pages[:]); code == native.EnterGo {
 				pages[0] = create(t, c, 64, 0)
@@ -188,7 +189,7 @@ func pagesThatBeginMeanwhileHaveTheirIDs(t *testing.T) {
 				continue
 			}
 			await(2)
-			native.Destroy(page)
+			nativetest.Destroy(page)
 			native.RecordAt(index.Load()).IDTaken = 0 // and native code creates again
 		}
 		stop.Store(1)
@@ -219,8 +220,8 @@ func createAndDestroy(c *Context, index, rounds, stop *atomic.Uint32) error {
 		if taken {
 			return status.Errorf(status.Internal, "page 0x%016x has an id that another page has", pages[0])
 		}
-		native.WritePage(pages[0], 0, full)
-		native.Destroy(pages[0])
+		nativetest.WritePage(pages[0], 0, full)
+		nativetest.Destroy(pages[0])
 		index.Store(native.Index(pages[0]))
 		rounds.Add(1)
 	}
@@ -245,7 +246,7 @@ func marksWaitForLeaves(t *testing.T) {
 		// Ids of a leaf that never comes are chosen and given up.
 		for generation := range uint32(2000) {
 			page := create(t, c, 64, c.ids.automatic(native.Handle(native.KindPage, generation, native.IndexMask)))
-			require.Zero(t, native.Destroy(page))
+			require.Zero(t, nativetest.Destroy(page))
 		}
 		waits := 0
 		for _, waiting := range c.ids.waiting {
@@ -285,7 +286,7 @@ func marksGoWithTheirContext(t *testing.T) {
 func formerPagesLeaveNoMarks(t *testing.T) {
 	withContext(t, defaults(), func(_ uint64, c *Context) {
 		former := create(t, c, 64, 0)
-		require.Zero(t, native.Destroy(former))
+		require.Zero(t, nativetest.Destroy(former))
 		id := c.ids.automatic(former)
 		requirePage(t, c, id, create(t, c, 64, id))
 		require.Zero(t, native.RecordAt(native.Index(former)).IDTaken)
@@ -306,7 +307,7 @@ func idsThatALoadBroughtAreNotPicked(t *testing.T) {
 			require.NoError(t, err)
 			requireTaken(t, c, id)
 			if !whole {
-				require.Zero(t, native.Destroy(page))
+				require.Zero(t, nativetest.Destroy(page))
 			}
 			pages := make([]uint64, 100)
 			require.NoError(t, CreateMany(h, 64, plain, pages, nil))

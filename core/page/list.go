@@ -55,7 +55,7 @@ func (c *Context) Pages(cursor *uint64, pages []uint64) uint64 {
 // Usage is the library's memory by purpose.
 type Usage struct{ Pages, Records, Masks, Metadata, Caches, Disk uint64 }
 
-// MemoryUsage adds it up.
+// MemoryUsage returns the memory in use.
 func MemoryUsage() Usage {
 	host, _ := region.Usage()
 	u := Usage{

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"libmmsb/core/abi"
 	"libmmsb/core/lasterror"
 	"libmmsb/core/memory"
 	"libmmsb/core/status"
@@ -33,7 +34,7 @@ func CreateMany(context, size uint64, options CreateOptions, pages []uint64, w *
 	return nil
 }
 
-// CreateManyWithin does the work on the calling thread as far as that goes, and gives up when the time is over.
+// CreateManyWithin is CreateMany that waits, on the calling thread where it has not to wait for tickets or the time.
 func CreateManyWithin(context, size uint64, options CreateOptions, pages []uint64, after []*ticket.Ticket, timeout uint64) error {
 	if timeout == ticket.Forever && len(after) == 0 {
 		return CreateMany(context, size, options, pages, nil)
@@ -52,7 +53,7 @@ func createSome(context, size uint64, options CreateOptions, pages []uint64) err
 		if err != nil {
 			return err
 		}
-		if size <= native.SmallMax && to.Location == LocationCPU && options.NUMANode < 0 {
+		if size <= native.SmallMax && to.Location == abi.LocationCPU && options.NUMANode < 0 {
 			if code := native.CreateBatch(context, size, !options.Uninitialised, pages); code != native.EnterGo {
 				return lasterror.Load(code)
 			}
@@ -67,7 +68,7 @@ func createSome(context, size uint64, options CreateOptions, pages []uint64) err
 	})
 }
 
-// CheckCreateMany tells whether the arguments of such work are right.
+// CheckCreateMany checks the arguments of CreateMany.
 func CheckCreateMany(context, size uint64, options CreateOptions) error {
 	return Use(context, func(c *Context) error {
 		if err := memory.CheckSize(size); err != nil {

@@ -1,10 +1,10 @@
+// A page's change mask: a bit for each byte, in a frame.
+
 package page
 
 import (
 	"libmmsb/native"
 )
-
-// A page's change mask: a bit for each byte, in a frame.
 
 func maskBytes(size uint64) uint64 { return (size + 7) / 8 }
 
@@ -30,7 +30,7 @@ func (p *Page) MakeMask() error {
 
 // dropMask gives the mask of a page back.
 func (c *Context) dropMask(index uint32) {
-	if frame := native.TakeMaskFrame(index); frame != 0 {
-		c.memory.Give(frame)
+	if native.RecordAt(index).MaskFrame != 0 {
+		c.memory.Give(native.TakeMaskFrame(index))
 	}
 }

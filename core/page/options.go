@@ -3,17 +3,18 @@ package page
 import (
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"libmmsb/core/residency"
+	"libmmsb/core/abi"
 	"libmmsb/core/status"
 
 	"golang.org/x/sys/unix"
 )
 
-// Options are a context's; the fields are those of mmsb_context_options_t.
+// Options has the fields of mmsb_context_options_t.
 type Options struct {
 	DefaultLocation  int32
 	DefaultDevice    int32
@@ -26,31 +27,14 @@ type Options struct {
 	HugePages        bool
 }
 
-// The values of the enums in mmsb.h.
-const (
-	LocationDefault = residency.LocationDefault
-	LocationCPU     = residency.LocationCPU
-	LocationGPU     = residency.LocationGPU
-	LocationUnified = residency.LocationUnified
-	LocationPinned  = residency.LocationPinned
-	LocationDisk    = residency.LocationDisk
-
-	SimulateOff     = 0
-	SimulateIfNoGPU = 1
-	SimulateAlways  = 2
-
-	FallbackError = 0
-	FallbackHost  = 1
-)
-
 func (o *Options) check() error {
 	switch {
-	case o.DefaultLocation < LocationCPU || o.DefaultLocation > LocationDisk:
+	case o.DefaultLocation < abi.LocationCPU || o.DefaultLocation > abi.LocationDisk:
 		return status.Errorf(status.InvalidArgument, "default_location is %d, which is not a location", o.DefaultLocation)
-	case o.Simulate < SimulateOff || o.Simulate > SimulateAlways:
+	case o.Simulate < abi.SimulateOff || o.Simulate > abi.SimulateAlways:
 		return status.Errorf(status.InvalidArgument, "simulate is %d, not off, if-no-gpu or always (is MMSB_SIMULATE set?)",
 			o.Simulate)
-	case o.Fallback < FallbackError || o.Fallback > FallbackHost:
+	case o.Fallback < abi.FallbackError || o.Fallback > abi.FallbackHost:
 		return status.Errorf(status.InvalidArgument, "fallback is %d, not error or host", o.Fallback)
 	case o.SimulatedDevices < 1 || o.SimulatedDevices > 64:
 		return status.Errorf(status.InvalidArgument, "simulated_devices is %d, not 1 to 64", o.SimulatedDevices)
@@ -72,15 +56,6 @@ func (o *Options) check() error {
 	}
 	return nil
 }
-
-var (
-	locations = map[string]int32{
-		"cpu": LocationCPU, "gpu": LocationGPU, "unified": LocationUnified, "pinned": LocationPinned, "disk": LocationDisk,
-	}
-	simulations = map[string]int32{"off": SimulateOff, "if-no-gpu": SimulateIfNoGPU, "always": SimulateAlways}
-	fallbacks   = map[string]int32{"error": FallbackError, "host": FallbackHost}
-	switches    = map[string]int32{"0": 0, "1": 1}
-)
 
 // Parse changes options by a text like "memory_limit=1G simulate=if-no-gpu", or leaves them as they are. diskPath is the position
 // of disk_path's value in the text, which runs to the text's end; -1 without one.
@@ -116,12 +91,12 @@ func (o *Options) Parse(text string) (diskPath int, err error) {
 }
 
 func (o *Options) set(key, value string, position int) error {
-	choose := func(to *int32, names map[string]int32) error {
-		number, ok := names[value]
-		if !ok {
+	choose := func(to *int32, names []string) error {
+		number := slices.Index(names, value)
+		if number < 0 {
 			return status.Errorf(status.InvalidArgument, "%s %q at position %d is not one of its values", key, value, position)
 		}
-		*to = number
+		*to = int32(number)
 		return nil
 	}
 	size := func(to *uint64) error {
@@ -142,22 +117,22 @@ func (o *Options) set(key, value string, position int) error {
 	}
 	switch key {
 	case "default_location", "location":
-		return choose(&o.DefaultLocation, locations)
+		return choose(&o.DefaultLocation, abi.LocationNames[:])
 	case "default_device":
 		return number(&o.DefaultDevice)
 	case "simulate":
-		return choose(&o.Simulate, simulations)
+		return choose(&o.Simulate, abi.SimulateNames[:])
 	case "simulated_devices":
 		return number(&o.SimulatedDevices)
 	case "simulated_memory":
 		return size(&o.SimulatedMemory)
 	case "fallback":
-		return choose(&o.Fallback, fallbacks)
+		return choose(&o.Fallback, abi.FallbackNames[:])
 	case "memory_limit":
 		return size(&o.MemoryLimit)
 	case "huge_pages":
 		var on int32
-		if err := choose(&on, switches); err != nil {
+		if err := choose(&on, []string{"0", "1"}); err != nil {
 			return err
 		}
 		o.HugePages = on != 0

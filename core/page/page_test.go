@@ -9,10 +9,12 @@ import (
 	"sync"
 	"testing"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/delta"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
 	"libmmsb/native"
+	"libmmsb/native/nativetest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -41,7 +43,7 @@ func withContext(t *testing.T, options Options, test func(h uint64, c *Context))
 	require.Zero(t, memory.Outliving())
 }
 
-var plain = CreateOptions{Location: LocationDefault, NUMANode: -1}
+var plain = CreateOptions{Location: abi.LocationDefault, NUMANode: -1}
 
 func create(t *testing.T, c *Context, size, id uint64) uint64 {
 	t.Helper()
@@ -86,7 +88,7 @@ func TestOptionsAreParsedOrLeftAlone(t *testing.T) {
 	at, err := o.Parse(" memory_limit=3M,simulate=always fallback=host location=disk huge_pages=0 disk_path=/a b")
 	require.NoError(t, err)
 	assert.Equal(t, Options{
-		DefaultLocation: LocationDisk, Simulate: SimulateAlways, SimulatedDevices: 1, Fallback: FallbackHost,
+		DefaultLocation: abi.LocationDisk, Simulate: abi.SimulateAlways, SimulatedDevices: 1, Fallback: abi.FallbackHost,
 		SimulatedMemory: 1 << 30,
 		MemoryLimit:     3 << 20, DiskPath: "/a b",
 	}, o)
@@ -114,7 +116,7 @@ func TestPagesOfAllSizesKeepTheirBytes(t *testing.T) {
 				want := make([]byte, to)
 				copy(want, old)
 				require.True(t, bytes.Equal(want, content(t, page)), "%d to %d", from, to)
-				require.Zero(t, native.Destroy(page))
+				require.Zero(t, nativetest.Destroy(page))
 			}
 		}
 	})
@@ -128,7 +130,7 @@ func TestPlacesKeepBytesAndMetadata(t *testing.T) {
 			page := create(t, c, size, 0)
 			want := fill(t, page, 7)
 			require.NoError(t, SetMetadata(page, []byte("key"), []byte("value")))
-			for _, location := range []int32{LocationDisk, LocationCPU, LocationDisk, LocationDisk} {
+			for _, location := range []int32{abi.LocationDisk, abi.LocationCPU, abi.LocationDisk, abi.LocationDisk} {
 				require.NoError(t, Migrate(page, location, 0))
 				require.True(t, bytes.Equal(want, content(t, page)))
 			}
@@ -139,16 +141,16 @@ func TestPlacesKeepBytesAndMetadata(t *testing.T) {
 				assert.Equal(t, "value", string(value))
 				return nil
 			}))
-			require.Zero(t, native.Destroy(page))
-			require.Zero(t, native.Destroy(clone))
+			require.Zero(t, nativetest.Destroy(page))
+			require.Zero(t, nativetest.Destroy(clone))
 			require.Zero(t, c.residency.DiskUsed())
 		}
 		page := create(t, c, 10, 0)
-		for _, location := range []int32{LocationGPU, LocationUnified, LocationPinned} {
+		for _, location := range []int32{abi.LocationGPU, abi.LocationUnified, abi.LocationPinned} {
 			assert.Equal(t, status.NoDevice, status.CodeOf(Migrate(page, location, 0)))
 		}
 		assert.Equal(t, status.InvalidArgument, status.CodeOf(Migrate(page, 77, 0)))
-		assert.Equal(t, status.InvalidArgument, status.CodeOf(Migrate(page, LocationDisk, 1)))
+		assert.Equal(t, status.InvalidArgument, status.CodeOf(Migrate(page, abi.LocationDisk, 1)))
 	})
 	left, err := os.ReadDir(options.DiskPath)
 	require.NoError(t, err)
@@ -206,16 +208,16 @@ func TestPagesOfANodeComeFromMappings(t *testing.T) {
 		require.EqualValues(t, native.ClassMapped, native.Class(native.RecordAt(native.Index(page)).LoadState()))
 		clone, err := Clone(page, 0)
 		require.NoError(t, err)
-		require.NoError(t, Migrate(clone, LocationDisk, 0))
-		require.NoError(t, Migrate(clone, LocationCPU, 0))
+		require.NoError(t, Migrate(clone, abi.LocationDisk, 0))
+		require.NoError(t, Migrate(clone, abi.LocationCPU, 0))
 		require.EqualValues(t, native.ClassMapped, native.Class(native.RecordAt(native.Index(clone)).LoadState()))
 		require.True(t, bytes.Equal(want, content(t, clone)[:100]))
-		require.Zero(t, native.Destroy(clone))
-		require.Zero(t, native.Destroy(page))
+		require.Zero(t, nativetest.Destroy(clone))
+		require.Zero(t, nativetest.Destroy(page))
 		options.NUMANode = 900
 		_, err = c.Create(100, options)
 		assert.Equal(t, status.InvalidArgument, status.CodeOf(err))
-		options.NUMANode, options.Location = 0, LocationDisk
+		options.NUMANode, options.Location = 0, abi.LocationDisk
 		_, err = c.Create(100, options)
 		assert.Equal(t, status.InvalidArgument, status.CodeOf(err))
 	})
@@ -271,13 +273,13 @@ func TestCallsFromManyGoroutines(t *testing.T) {
 					case 0:
 						err = Resize(page, 1+random.Uint64N(9000))
 					case 1:
-						err = Migrate(page, []int32{LocationCPU, LocationDisk}[random.IntN(2)], 0)
+						err = Migrate(page, []int32{abi.LocationCPU, abi.LocationDisk}[random.IntN(2)], 0)
 					case 2:
 						err = SetMetadata(page, []byte{'a' + byte(random.IntN(4))}, make([]byte, random.IntN(5000)))
 					case 3:
 						var clone uint64
 						if clone, err = Clone(page, 0); err == nil {
-							native.Destroy(clone)
+							nativetest.Destroy(clone)
 						}
 					case 4:
 						err = AddDependency(page, pick(random))
@@ -297,7 +299,7 @@ func TestCallsFromManyGoroutines(t *testing.T) {
 							at := random.IntN(shared)
 							fresh, pages[at] = pages[at], fresh
 							lock.Unlock()
-							err = lasterror.Load(native.Destroy(fresh))
+							err = lasterror.Load(nativetest.Destroy(fresh))
 						}
 					}
 					switch code := status.CodeOf(err); code {

@@ -3,6 +3,7 @@ package page
 import (
 	"sync"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/journal"
 	"libmmsb/core/status"
 	"libmmsb/native"
@@ -49,7 +50,7 @@ func (p *Page) releasable() error {
 	switch {
 	case p.State&native.Adopted != 0:
 		return status.Errorf(status.InvalidState, "page 0x%016x is adopted: its memory is the caller's already", p.handle)
-	case p.Location() != LocationCPU:
+	case p.Location() != abi.LocationCPU:
 		return status.Errorf(status.Unsupported, "page 0x%016x is at location %d; only host memory can be released", p.handle,
 			p.Location())
 	}
@@ -72,7 +73,7 @@ func (p *Page) leaveMemory(bare uint32) (address uintptr) {
 	return address
 }
 
-// FreeReleased gives such memory back.
+// FreeReleased frees memory that Release left to the caller.
 func FreeReleased(address uintptr) error {
 	released.Lock()
 	f, ok := released.frames[address]

@@ -19,12 +19,12 @@ type Staging struct {
 	context *Context
 }
 
-// NewStaging stages nothing yet. It has room for so many pages, and grows.
+// NewStaging is empty, with space for so many pages. It grows.
 func NewStaging(c *Context, pages uint64) *Staging {
 	return &Staging{Pages: make([]native.Staged, 0, pages), Handles: make(map[uint64]uint64, pages), context: c}
 }
 
-// NewGraph is one without edges.
+// NewGraph makes a graph without edges for staged pages.
 func (s *Staging) NewGraph() *graph.Graph { return newGraph() }
 
 // Add stages pages that lie on frames like one, of which all but the records is the same. Where it fails the frames go. ids say
@@ -58,14 +58,14 @@ func (s *Staging) Add(pages []native.Staged, like residency.Frame, node int32) e
 // Page is a staged page as what it will be.
 func (s *Staging) Page(index uint32) *Page { return pageAt(s.context, index) }
 
-// Drop gives back what is staged.
+// Drop gives all staged frames back.
 func (s *Staging) Drop() {
 	for i := range s.Pages {
 		s.DropOne(s.Pages[i].Index)
 	}
 }
 
-// DropOne gives one frame back.
+// DropOne gives one staged frame back.
 func (s *Staging) DropOne(index uint32) { s.context.discard(residency.FrameOf(index)) }
 
 // Commit ends the pages that are replaced, all of the context or those with staged ids, and begins the staged ones; none of it

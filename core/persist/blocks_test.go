@@ -18,6 +18,7 @@ import (
 	"libmmsb/core/snapshot"
 	"libmmsb/core/track"
 	"libmmsb/native"
+	"libmmsb/native/nativetest"
 )
 
 // adoptMapping makes a page of memory of the test, and says where it lies.
@@ -111,7 +112,7 @@ func TestChangesBesideASaveAreInTheNextOne(t *testing.T) {
 			defer group.Done()
 			random := rand.New(rand.NewPCG(uint64(number), 1))
 			for !stop.Load() {
-				_ = native.WritePage(handle, random.Uint64N(size/8)*8, []byte{byte(random.Uint32())})
+				_ = nativetest.WritePage(handle, random.Uint64N(size/8)*8, []byte{byte(random.Uint32())})
 			}
 		}()
 		beside, after := filepath.Join(folder, fmt.Sprint(number, "a.mmsb")), filepath.Join(folder, fmt.Sprint(number, "b.mmsb"))

@@ -6,11 +6,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/page"
 )
 
 // plain is a page without wishes.
-var plain = page.CreateOptions{Location: page.LocationDefault, NUMANode: -1}
+var plain = page.CreateOptions{Location: abi.LocationDefault, NUMANode: -1}
 
 func create(t *testing.T, c *page.Context, size uint64) uint64 {
 	t.Helper()

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/invariant"
 	"libmmsb/core/journal"
@@ -19,20 +20,13 @@ import (
 
 // A context's journal: native/journal.h takes the records of changes, core/journal writes them. Here it is opened and closed.
 
-// JournalOptions are those of mmsb_journal_options_t.
+// JournalOptions has the fields of mmsb_journal_options_t.
 type JournalOptions struct {
 	Durability   int32
 	IntervalMs   uint32
 	SegmentBytes uint64
 	Keep         bool
 }
-
-// The values of mmsb_journal_options_t's durability.
-const (
-	DurabilityInterval = 0
-	DurabilityCall     = 1
-	DurabilityNone     = 2
-)
 
 // JournalInfo is mmsb_journal_info_t.
 type JournalInfo struct {
@@ -58,14 +52,14 @@ type openedJournal struct {
 	failed    error         // of the writer, when it has ended
 }
 
-// OpenJournal begins to journal a context.
+// OpenJournal opens a journal for a context: changes of its pages are written there from now on.
 func OpenJournal(context uint64, directory string, o JournalOptions) error {
 	durability := journal.Interval
 	switch o.Durability {
-	case DurabilityInterval:
-	case DurabilityCall:
+	case abi.DurabilityInterval:
+	case abi.DurabilityCall:
 		durability = journal.EachCall
-	case DurabilityNone:
+	case abi.DurabilityNone:
 		durability = journal.None
 	default:
 		return status.Errorf(status.InvalidArgument, "durability is %d, not interval, call or none", o.Durability)
@@ -120,7 +114,7 @@ func (s *state) openJournal(directory string, keep bool, o journal.Options) erro
 	return nil
 }
 
-// CloseJournal ends a context's journal; all records are on the disk then.
+// CloseJournal closes a context's journal after all its records have reached the disk.
 func CloseJournal(context uint64) error {
 	return use(context, func(s *state) error {
 		s.journals.Lock()
@@ -194,7 +188,7 @@ func (j *journals) end() {
 	}
 }
 
-// SyncJournal waits until all calls that have returned are on the disk.
+// SyncJournal waits until the records of all calls that have returned are on the disk.
 func SyncJournal(context uint64) error {
 	return onJournal(context, func(j *openedJournal) error { return lasterror.Load(j.ring.Flush(j.ring.Last())) })
 }

@@ -15,6 +15,7 @@ import (
 	"libmmsb/core/page"
 	"libmmsb/core/status"
 	"libmmsb/native"
+	"libmmsb/native/nativetest"
 )
 
 func openJournal(t *testing.T, context uint64, directory string) {
@@ -56,7 +57,7 @@ func TestASnapshotAndTheJournalGiveTheLastState(t *testing.T) {
 			next++
 		case 2:
 			if id != 0 {
-				require.Zero(t, native.Destroy(handle))
+				require.Zero(t, nativetest.Destroy(handle))
 				delete(live, id)
 			}
 		case 3:
@@ -87,7 +88,7 @@ func TestASnapshotAndTheJournalGiveTheLastState(t *testing.T) {
 			}
 		}
 		if len(live) > 60 {
-			require.Zero(t, native.Destroy(handle))
+			require.Zero(t, nativetest.Destroy(handle))
 			delete(live, id)
 		}
 		if step == 1000 {
@@ -215,7 +216,7 @@ func TestSnapshotsOfAJournalledContextUnderLoad(t *testing.T) {
 				}
 				handle := handles[random.IntN(len(handles))]
 				size := native.RecordAt(native.Index(handle)).Size
-				native.WritePage(handle, random.Uint64N(size), []byte{byte(n)})
+				nativetest.WritePage(handle, random.Uint64N(size), []byte{byte(n)})
 			}
 		}()
 	}
@@ -246,7 +247,7 @@ func TestAJournalIsClosedBesideWriters(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				native.WritePage(handle, 0, []byte{byte(n)})
+				nativetest.WritePage(handle, 0, []byte{byte(n)})
 			}
 		}
 	}()

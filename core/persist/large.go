@@ -117,7 +117,7 @@ func (l *largePage) chunk(number int) error {
 		}
 		return l.addGranules(l.changed[number], bytes, offset)
 	}
-	bytes, err := l.part(number, native.AllBlocks)
+	bytes, err := l.part(number, native.AllGranules)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (l *largePage) chunk(number int) error {
 // beside writes the page's mask and metadata; without metadata an entry all the same.
 func (l *largePage) beside(byteParts, maskParts int) error {
 	for number := range maskParts {
-		bytes, err := l.part(byteParts+number, native.AllBlocks)
+		bytes, err := l.part(byteParts+number, native.AllGranules)
 		if err == nil {
 			err = l.add(snapshot.KindMask, uint64(number)*native.ChunkBytes, bytes)
 		}
@@ -165,7 +165,7 @@ func (l *largePage) add(kind uint32, offset uint64, bytes []byte) error {
 	return l.writer.Add(l.entry, kind, offset, bytes, snapshot.Compression(l.o.Compression))
 }
 
-// few says whether so few granules of a chunk are better written apart.
+// few says whether so few granules of a chunk are written one by one.
 func few(granules uint64) bool {
 	return bits.OnesCount64(granules) <= native.ChunkBytes/native.GranuleBytes/2
 }

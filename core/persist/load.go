@@ -15,7 +15,7 @@ import (
 // Loading a snapshot: its pages are staged as frames that nobody can see; when all are there and verified, the context is frozen,
 // the pages that they replace end, and they become pages. Until that last step nothing of the context has changed.
 
-// LoadOptions are those of mmsb_load_options_t.
+// LoadOptions has the fields of mmsb_load_options_t.
 type LoadOptions struct {
 	Lazy             bool
 	IDs              []uint64 // nil = the whole state
@@ -26,7 +26,7 @@ type LoadOptions struct {
 	JournalEpoch     uint64
 }
 
-// CheckLoad tells whether the arguments of a load are right.
+// CheckLoad checks the arguments of a load.
 func CheckLoad(context uint64, source LoadSource, o LoadOptions) error {
 	return use(context, func(*state) error { return source.check(&o) })
 }
@@ -42,7 +42,7 @@ func (l *LoadSource) check(o *LoadOptions) error {
 	return nil
 }
 
-// Load makes the context what a snapshot says. w may be nil.
+// Load gives the context the pages of a snapshot. w may be nil.
 func Load(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) error {
 	var releases []func()
 	err := use(context, func(*state) error { return source.check(&o) })

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/page"
 	"libmmsb/core/status"
 	"libmmsb/native"
@@ -104,7 +105,7 @@ func TestALoadRefusesADamagedByte(t *testing.T) {
 				write(t, handle, 0, filling)
 				saved[uint64(i+1)] = filling
 				if i >= 5 {
-					require.NoError(t, page.Migrate(handle, page.LocationDisk, 0))
+					require.NoError(t, page.Migrate(handle, abi.LocationDisk, 0))
 				}
 			}
 			path := filepath.Join(t.TempDir(), "state.mmsb")

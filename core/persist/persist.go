@@ -30,7 +30,7 @@ type state struct {
 	tracking   tracking
 }
 
-// Ending is page.Persistence's; so are End and Moved.
+// Ending, End and Moved implement page.Persistence. Ending cancels what runs.
 func (s *state) Ending() { s.ending.Store(true) }
 
 // End ends the journal and all watching.

@@ -153,27 +153,12 @@ func (r *replay) change(p *page.Page, record *journal.Record) error {
 	case journal.MaskClear:
 		clear(p.Mask())
 		return nil
-	case journal.MetadataSet:
-		blob, err := metadata.Set(p.Metadata(), record.Key, record.Value)
-		if err != nil {
+	case journal.MetadataSet, journal.MetadataRemove, journal.MetadataImport:
+		blob, changed, err := record.ChangeMetadata(p.Metadata())
+		if err != nil || !changed {
 			return err
 		}
 		return p.StoreMetadata(blob, uint32(metadata.Count(blob)), nil)
-	case journal.MetadataRemove:
-		if err := metadata.CheckKey(record.Key); err != nil {
-			return err
-		}
-		blob, ok := metadata.Remove(p.Metadata(), record.Key)
-		if !ok {
-			return nil
-		}
-		return p.StoreMetadata(blob, uint32(metadata.Count(blob)), nil)
-	case journal.MetadataImport:
-		count, err := metadata.Validate(record.Bytes)
-		if err != nil {
-			return err
-		}
-		return p.StoreMetadata(record.Bytes, uint32(count), nil)
 	}
 	return status.Errorf(status.Corrupt, "record %d is of the unknown kind %d", record.Sequence, record.Kind)
 }

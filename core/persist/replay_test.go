@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
 	"libmmsb/core/page"
@@ -115,7 +116,7 @@ func TestNativeCodeReplaysAsGoDoes(t *testing.T) {
 		}
 		var contexts [2]uint64
 		var errs [2]error
-		for i, location := range []int32{page.LocationCPU, page.LocationDisk} {
+		for i, location := range []int32{abi.LocationCPU, abi.LocationDisk} {
 			history[0] = recordOf(journal.Create, 0, 0, 1, journal.CreateBody(size, location, 0, -1, 0))
 			directory := filepath.Join(folder, fmt.Sprint(round, "-", i))
 			writeHistory(t, directory, history)

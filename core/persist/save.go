@@ -25,7 +25,7 @@ const (
 	leastCopyLimit   = 4 << 20
 )
 
-// SaveOptions are those of mmsb_save_options_t.
+// SaveOptions has the fields of mmsb_save_options_t.
 type SaveOptions struct {
 	Compression, Level int32
 	RefuseRawWrites    bool
@@ -34,12 +34,12 @@ type SaveOptions struct {
 	Base               string
 }
 
-// SaveStats are those of mmsb_save_stats_t.
+// SaveStats has the fields of mmsb_save_stats_t.
 type SaveStats struct {
 	Saves, LastPages, LastBytes, LastDurationNs, CopiedBytes, CopiedPeak, Waits, WaitedNs, ComparedBytes uint64
 }
 
-// GetSaveStats are a context's.
+// GetSaveStats returns the statistics of a context's saves.
 func GetSaveStats(context uint64) (stats SaveStats, err error) {
 	err = use(context, func(s *state) error {
 		s.statistics.Lock()
@@ -58,7 +58,7 @@ func (s *statistics) note(n native.CaptureStats) {
 	s.Waits, s.WaitedNs = n.Waits, n.WaitedNs
 }
 
-// CheckSave tells whether the arguments of a save are right.
+// CheckSave checks the arguments of a save.
 func CheckSave(context uint64, target SaveTarget, o SaveOptions) error {
 	return use(context, func(*state) error { return o.check(&target) })
 }
@@ -87,7 +87,7 @@ func (o *SaveOptions) check(target *SaveTarget) error {
 	return nil
 }
 
-// Save takes a snapshot. w may be nil.
+// Save writes a snapshot of the context. w may be nil.
 func Save(context uint64, target SaveTarget, o SaveOptions, w *ticket.Work) error {
 	if err := CheckSave(context, target, o); err != nil {
 		return err
@@ -199,7 +199,7 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 	s.looking.Add(1)
 	safego.Go(func() { // beside the goroutine that fills: half of an incremental save is looking
 		defer s.looking.Done()
-		for capture.Look() {
+		for capture.CompareLeaf() {
 		}
 	})
 	s.statistics.Lock()
@@ -307,7 +307,7 @@ func (s *saver) segment() (*snapshot.Segment, error) {
 // fillSegment lets native code put pages into a segment.
 func (s *saver) fillSegment(segment *snapshot.Segment) (native.Fill, uint32) {
 	before := segment.Used - segment.End
-	room := native.Room{
+	captured := native.Segment{
 		Buffer: uintptr(unsafe.Pointer(unsafe.SliceData(segment.Buffer))),
 		Used:   uint64(segment.Used), End: uint64(segment.End),
 		Images: uintptr(unsafe.Pointer(unsafe.SliceData(segment.Pages))), ImageCount: uint32(len(segment.Pages)),
@@ -315,9 +315,9 @@ func (s *saver) fillSegment(segment *snapshot.Segment) (native.Fill, uint32) {
 		Extents:       uintptr(unsafe.Pointer(unsafe.SliceData(segment.Extents))), ExtentCount: uint32(len(segment.Extents)),
 		ExtentCapacity: uint32(cap(segment.Extents)),
 	}
-	fill, index := s.capture.Fill(&room)
-	segment.Used, segment.End = int(room.Used), int(room.End)
-	segment.Pages, segment.Extents = segment.Pages[:room.ImageCount], segment.Extents[:room.ExtentCount]
+	fill, index := s.capture.Fill(&captured)
+	segment.Used, segment.End = int(captured.Used), int(captured.End)
+	segment.Pages, segment.Extents = segment.Pages[:captured.ImageCount], segment.Extents[:captured.ExtentCount]
 	s.progress(uint64(segment.Used - segment.End - before))
 	return fill, index
 }

@@ -20,6 +20,7 @@ import (
 	"libmmsb/core/status"
 	"libmmsb/core/track"
 	"libmmsb/native"
+	"libmmsb/native/nativetest"
 )
 
 // contents is what a context's pages hold, by id.
@@ -34,7 +35,7 @@ func contents(t *testing.T, context uint64) map[uint64][]byte {
 				index := native.Index(handle)
 				record := native.RecordAt(index)
 				id := page.IDOf(index)
-				require.Zero(t, native.WritePage(handle, 0, nil)) // brings lazy bytes in
+				require.Zero(t, nativetest.WritePage(handle, 0, nil)) // brings lazy bytes in
 				found[id] = bytes.Clone(native.Bytes(record.Locator, record.Size))
 			}
 		}
@@ -69,7 +70,7 @@ func createFilled(t *testing.T, context, size, id uint64, fill byte) uint64 {
 
 func write(t *testing.T, handle, offset uint64, content []byte) {
 	t.Helper()
-	require.Zero(t, native.WritePage(handle, offset, content))
+	require.Zero(t, nativetest.WritePage(handle, offset, content))
 }
 
 func load(t *testing.T, path string) uint64 {
@@ -142,7 +143,7 @@ func TestAChainOfSnapshotsGivesEachState(t *testing.T) {
 				live[id] = createFilled(t, context, size, id, byte(random.Uint32()))
 			case 2:
 				for id, handle := range live {
-					require.Zero(t, native.Destroy(handle))
+					require.Zero(t, nativetest.Destroy(handle))
 					delete(live, id)
 					break
 				}
@@ -217,8 +218,8 @@ func TestASnapshotIsOneMoment(t *testing.T) {
 				default:
 				}
 				word := []byte{byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24)}
-				native.WritePage(pairs[i].first, 100, word)    // first is never behind
-				native.WritePage(pairs[i].second, 1<<19, word) // second is never ahead
+				nativetest.WritePage(pairs[i].first, 100, word)    // first is never behind
+				nativetest.WritePage(pairs[i].second, 1<<19, word) // second is never ahead
 			}
 		}()
 	}
@@ -300,7 +301,7 @@ func TestRawWritesAreFound(t *testing.T) {
 		require.NoError(t, err)
 		require.Less(t, stats.ComparedBytes, uint64(4<<20))
 	}
-	require.Zero(t, native.Destroy(adopted))
+	require.Zero(t, nativetest.Destroy(adopted))
 }
 
 func TestALazyLoadBringsBytesWhenTheyAreUsed(t *testing.T) {
@@ -337,7 +338,7 @@ func TestALazyLoadBringsBytesWhenTheyAreUsed(t *testing.T) {
 		_, err := page.Clone(handle(loaded, 10), 100)
 		require.NoError(t, err)
 		require.NoError(t, page.Resize(handle(loaded, 11), 5000))
-		require.Zero(t, native.Destroy(handle(loaded, 12)))
+		require.Zero(t, nativetest.Destroy(handle(loaded, 12)))
 		require.Equal(t, 3, waiting())
 		found := contents(t, loaded)
 		require.Zero(t, waiting())
@@ -358,7 +359,7 @@ func TestALazyLoadBringsBytesWhenTheyAreUsed(t *testing.T) {
 		_, err = file.WriteAt(content[:info.Size()-8192], 4096)
 		require.NoError(t, err)
 		require.NoError(t, file.Close())
-		require.EqualValues(t, status.Corrupt, native.WritePage(handle(loaded, 14), 0, []byte{1}))
+		require.EqualValues(t, status.Corrupt, nativetest.WritePage(handle(loaded, 14), 0, []byte{1}))
 		require.Equal(t, 6, waiting())
 	}
 }

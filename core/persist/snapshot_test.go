@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/file/filetest"
 	"libmmsb/core/memory"
@@ -25,6 +26,7 @@ import (
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
 	"libmmsb/native"
+	"libmmsb/native/nativetest"
 )
 
 func onOneThread(t *testing.T) {
@@ -113,7 +115,7 @@ func TestAllOfAPageComesBack(t *testing.T) {
 				require.NoError(t, page.SetMetadata(handle, []byte("name"), bytes.Repeat([]byte{byte(i)}, 10*i*i*i)))
 			}
 			if i%3 == 1 {
-				require.NoError(t, page.Migrate(handle, page.LocationDisk, 0))
+				require.NoError(t, page.Migrate(handle, abi.LocationDisk, 0))
 			}
 		}
 		require.NoError(t, page.SetMetadata(handleOf(t, context, 3), []byte("long"), make([]byte, 3*native.ChunkBytes)))
@@ -346,8 +348,8 @@ func TestChosenPages(t *testing.T) {
 	saved := contents(t, context)
 	write(t, handleOf(t, context, 1), 0, []byte("changed"))
 	write(t, handleOf(t, context, 2), 0, []byte("changed"))
-	require.Zero(t, native.Destroy(handleOf(t, context, 3)))
-	require.Zero(t, native.Destroy(automatic))
+	require.Zero(t, nativetest.Destroy(handleOf(t, context, 3)))
+	require.Zero(t, nativetest.Destroy(automatic))
 	createFilled(t, context, 10, 6, 6)
 	kept := handleOf(t, context, 2)
 	stale := handleOf(t, context, 1)
@@ -358,7 +360,7 @@ func TestChosenPages(t *testing.T) {
 	want[1], want[3], want[automaticID] = saved[1], saved[3], saved[automaticID]
 	require.Equal(t, want, contents(t, context))
 	require.Equal(t, kept, handleOf(t, context, 2))
-	require.EqualValues(t, status.StaleHandle, native.Destroy(stale))
+	require.EqualValues(t, status.StaleHandle, nativetest.Destroy(stale))
 	for range 1000 { // no new page gets the id
 		handle := createFilled(t, context, 10, 0, 1)
 		require.NotEqual(t, automaticID, page.IDOf(native.Index(handle)))
@@ -480,11 +482,11 @@ func TestIDsThatComeAgain(t *testing.T) {
 	createFilled(t, context, 70000, 3, 3)
 	require.NoError(t, Save(context, ToPath(path(0)), SaveOptions{}, nil))
 	// As many changes later the clone has the same version again.
-	require.Zero(t, native.Destroy(clone))
+	require.Zero(t, nativetest.Destroy(clone))
 	write(t, source, 0, []byte("two"))
 	_, err = page.Clone(source, 2)
 	require.NoError(t, err)
-	require.Zero(t, native.Destroy(handleOf(t, context, 3)))
+	require.Zero(t, nativetest.Destroy(handleOf(t, context, 3)))
 	createFilled(t, context, 70000, 3, 4)
 	require.NoError(t, Save(context, ToPath(path(1)), SaveOptions{Base: path(0)}, nil))
 	require.Equal(t, contents(t, context), contents(t, load(t, path(1))))
@@ -523,13 +525,13 @@ func TestLoadsBesideCalls(t *testing.T) {
 					if err == nil {
 						_, err = page.Clone(handle, 1000+n%40)
 						assertIn(t, allowed, code(err))
-						assertIn(t, allowed, status.Code(native.WritePage(handle, 0, []byte{9})))
+						assertIn(t, allowed, status.Code(nativetest.WritePage(handle, 0, []byte{9})))
 					}
 					small, err := c.Create(500, page.CreateOptions{NUMANode: -1})
 					assertIn(t, allowed, code(err))
-					assertIn(t, allowed, status.Code(native.Destroy(small)))
+					assertIn(t, allowed, status.Code(nativetest.Destroy(small)))
 					if chosen != 0 && n%2 == 0 {
-						assertIn(t, allowed, status.Code(native.Destroy(chosen)))
+						assertIn(t, allowed, status.Code(nativetest.Destroy(chosen)))
 					}
 					return nil
 				})

@@ -1,9 +1,9 @@
 package persist
 
 import (
+	"libmmsb/core/abi"
 	"libmmsb/core/memory"
 	"libmmsb/core/metadata"
-	"libmmsb/core/page"
 	"libmmsb/core/residency"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
@@ -65,7 +65,7 @@ func (l *loader) stage(entries []snapshot.Page) (indices []uint32, err error) {
 
 // isSmall tells a page that comes for the first time and goes into small memory.
 func isSmall(entry *snapshot.Page) bool {
-	return entry.Flags&snapshot.FlagKnown == 0 && entry.Size-1 < native.SmallMax && entry.Location == page.LocationCPU &&
+	return entry.Flags&snapshot.FlagKnown == 0 && entry.Size-1 < native.SmallMax && entry.Location == abi.LocationCPU &&
 		entry.Device == 0 && entry.NUMANode < 0
 }
 
@@ -126,7 +126,7 @@ func (l *loader) stageLazy(want func(id uint64) bool) (rest func(id uint64) bool
 	err = l.file.Segments(snapshot.LoadOptions{Want: want, TablesOnly: true}, func(segment snapshot.Loaded) error {
 		for i := range segment.Pages {
 			entry := &segment.Pages[i]
-			if entry.Size <= native.SmallMax || entry.Location == page.LocationDisk {
+			if entry.Size <= native.SmallMax || entry.Location == abi.LocationDisk {
 				continue
 			}
 			if entry.Flags&snapshot.FlagKnown == 0 {

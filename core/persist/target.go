@@ -17,7 +17,7 @@ type SaveTarget struct {
 	file.FS    // of a path; nil is the real one
 }
 
-// ToPath, ToDescriptor and ToMemory are the targets there are.
+// ToPath writes a file at a path, whole or not at all.
 func ToPath(path string) SaveTarget { return SaveTarget{path: path, FS: file.OS{}} }
 
 // ToDescriptor writes to a file descriptor of the caller.
@@ -53,6 +53,13 @@ func keepSaved(sink *file.MemorySink, target *SaveTarget) {
 	savedMemory.sinks[address] = sink
 	savedMemory.Unlock()
 	*target.memory, *target.length = address, uint64(len(bytes))
+}
+
+// LiveSaved is the number of snapshots in memory that were not given back.
+func LiveSaved() uint64 {
+	savedMemory.Lock()
+	defer savedMemory.Unlock()
+	return uint64(len(savedMemory.sinks))
 }
 
 // FreeSaved gives the memory of a snapshot back.

@@ -1,6 +1,9 @@
 package residency
 
-import "libmmsb/native"
+import (
+	"libmmsb/core/abi"
+	"libmmsb/native"
+)
 
 // Backing is where the bytes of a page lie that is not resident: in the context's file, or in memory of a device.
 type Backing struct {
@@ -33,7 +36,7 @@ func (b Backing) address() uintptr { return uintptr(b.at) }
 
 // takeBacking takes zeroed space at a placement.
 func (r *Residency) takeBacking(p Placement, size uint64) (Backing, error) {
-	if p.Location == LocationGPU {
+	if p.Location == abi.LocationGPU {
 		taken, err := r.devices.Allocate(p.Device, size)
 		return Backing{at: uint64(taken.Address), length: size, block: taken.Block, device: p.Device}, err
 	}

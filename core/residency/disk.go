@@ -14,7 +14,7 @@ import (
 )
 
 // disk is the file that a context's pages on disk lie in: unlinked from the start, so that nothing stays when the process dies.
-// Its space is allocated before a page has it: a mapped file that the disk has no room for would kill the process.
+// Its space is allocated before a page has it: writing to a mapped file on a full disk would kill the process.
 type disk struct {
 	sync.Mutex
 	file    *os.File

@@ -1,6 +1,7 @@
 package residency
 
 import (
+	"libmmsb/core/abi"
 	"libmmsb/core/memory"
 	"libmmsb/native"
 )
@@ -18,7 +19,7 @@ func (r *Residency) Take(to Placement, size uint64, node int32, zeroed bool) (Fr
 	switch {
 	case !to.resident():
 		return r.takeNonresident(to, size)
-	case to.Location != LocationCPU:
+	case to.Location != abi.LocationCPU:
 		return r.takeShared(to, size)
 	}
 	var index uint32

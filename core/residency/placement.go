@@ -1,25 +1,18 @@
 package residency
 
 import (
+	"libmmsb/core/abi"
 	"libmmsb/core/status"
 	"libmmsb/native"
-)
-
-// The locations of mmsb.h.
-const (
-	LocationDefault = -1
-	LocationCPU     = 0
-	LocationGPU     = 1
-	LocationUnified = 2
-	LocationPinned  = 3
-	LocationDisk    = 4
 )
 
 // Placement is where a page lies or is to lie: a location, and the number of a device there.
 type Placement struct{ Location, Device int32 }
 
 // resident says whether the bytes have an address of the host.
-func (p Placement) resident() bool { return p.Location != LocationGPU && p.Location != LocationDisk }
+func (p Placement) resident() bool {
+	return p.Location != abi.LocationGPU && p.Location != abi.LocationDisk
+}
 
 // bits are those of a state that say so.
 func (p Placement) bits() uint64 {
@@ -32,7 +25,7 @@ func (p Placement) bits() uint64 {
 
 // Resolve says where a page goes that is to lie at a location: there, on the host instead, or nowhere.
 func (r *Residency) Resolve(location, device int32) (Placement, error) {
-	if byDefault := r.options.Default; location == LocationDefault {
+	if byDefault := r.options.Default; location == abi.LocationDefault {
 		if device != 0 && device != byDefault.Device {
 			return Placement{}, status.Errorf(status.InvalidArgument, "device is %d, but the default location is on device %d",
 				device, byDefault.Device)
@@ -40,12 +33,12 @@ func (r *Residency) Resolve(location, device int32) (Placement, error) {
 		location, device = byDefault.Location, byDefault.Device
 	}
 	switch location {
-	case LocationCPU, LocationDisk:
+	case abi.LocationCPU, abi.LocationDisk:
 		if device != 0 {
 			return Placement{}, status.Errorf(status.InvalidArgument, "device is %d; it is 0 on the CPU and on disk", device)
 		}
 		return Placement{location, 0}, nil
-	case LocationGPU, LocationUnified, LocationPinned:
+	case abi.LocationGPU, abi.LocationUnified, abi.LocationPinned:
 		if device < 0 {
 			return Placement{}, status.Errorf(status.InvalidArgument, "device %d is negative", device)
 		}
@@ -55,7 +48,7 @@ func (r *Residency) Resolve(location, device int32) (Placement, error) {
 			native.SetSimulated(r.context, r.devices.Simulated())
 			return Placement{location, device}, nil
 		case r.options.FallbackHost:
-			return Placement{LocationCPU, 0}, nil
+			return Placement{abi.LocationCPU, 0}, nil
 		}
 		return Placement{}, err
 	}

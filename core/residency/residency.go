@@ -40,7 +40,7 @@ func New(m *memory.Memory, devices Devices, options Options) *Residency {
 	return &Residency{memory: m, devices: devices, options: options}
 }
 
-// Begin says which context it is, and finds out where pages go that name no location.
+// Begin tells the residency its context's index and resolves the default location.
 func (r *Residency) Begin(context uint32) (byDefault Placement, err error) {
 	r.context = context
 	native.SetSimulated(context, false)
@@ -59,10 +59,10 @@ func (r *Residency) DiskPath() string { return r.options.DiskPath }
 // DiskUsed is the space that pages have in the context's file.
 func (r *Residency) DiskUsed() uint64 { return r.disk.bytes() }
 
-// Waiting is how many pages wait in a snapshot.
+// Waiting is the number of pages that wait in a snapshot. Tests call it.
 func (r *Residency) Waiting() int { return r.waiting.count() }
 
-// End comes when the context's pages have ended: the file goes, and programs lose their handles of the devices.
+// End closes the context's file and its devices. The context's pages have ended.
 func (r *Residency) End() {
 	r.disk.close()
 	r.devices.End()

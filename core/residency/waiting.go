@@ -10,7 +10,7 @@ import (
 // A page that waits in a lazily loaded snapshot is not resident, like one on disk, until a call needs its bytes: then they are
 // read from the file, verified, and the page is as any other.
 
-// Reader has the bytes of pages that wait; a snapshot is one.
+// Reader reads the bytes of pages that wait, as from a snapshot.
 type Reader interface {
 	// ReadPage reads all bytes of the page with an id.
 	ReadPage(id uint64, to []byte) error
@@ -23,10 +23,10 @@ type Source struct {
 	users  int // the pages, and who made it until Done
 }
 
-// NewSource is a source with one user. Done must follow.
+// NewSource makes a source with one user, which calls Done.
 func NewSource(reader Reader) *Source { return &Source{reader, 1} }
 
-// Done is the end of a source's first user.
+// Done ends the source's first user.
 func (r *Residency) Done(s *Source) {
 	r.waiting.Lock()
 	defer r.waiting.Unlock()

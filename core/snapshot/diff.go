@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"iter"
 	"slices"
+
+	"libmmsb/core/abi"
 )
 
 // What happened to a page between two states.
@@ -30,6 +32,20 @@ type Difference struct {
 	Before, After Page // without the page where it is not there
 	// Of a changed page: what differs. Attributes are size, location, device, NUMA node, epoch and flags.
 	Bytes, Mask, Metadata, Attributes bool
+}
+
+// Code is the difference as one of MMSB_CHANGE_*.
+func (d *Difference) Code() int32 {
+	switch {
+	case d.What == Added:
+		return abi.ChangeAdded
+	case d.What == Removed:
+		return abi.ChangeRemoved
+	case d.Bytes || d.Before.Size != d.After.Size:
+		return abi.ChangeBytes
+	default:
+		return abi.ChangeOther
+	}
 }
 
 // Range is a range of bytes.

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/status"
 )
 
@@ -69,8 +70,8 @@ type Compression = uint32
 
 // The compressions. With Uncompressed a page can be mapped; Zstd stores a chunk of zeros as Zeros.
 const (
-	Uncompressed Compression = 0
-	Zstd         Compression = 1
+	Uncompressed Compression = abi.CompressionNone
+	Zstd         Compression = abi.CompressionZstd
 	Zeros        Compression = 2
 )
 

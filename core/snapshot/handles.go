@@ -6,14 +6,12 @@ import (
 	"errors"
 	"sync"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/handle"
 	"libmmsb/core/status"
 )
 
-// kindSnapshot is MMSB_KIND_SNAPSHOT.
-const kindSnapshot = 6
-
-var handles = handle.New[*shared](kindSnapshot)
+var handles = handle.New[*shared](abi.KindSnapshot)
 
 // shared is a snapshot that several calls use at a time.
 type shared struct {

@@ -218,6 +218,16 @@ func (w *Work) Progress(done uint64) { w.ticket.done.Store(done) }
 // SetTotal says how many units there are.
 func (w *Work) SetTotal(total uint64) { w.ticket.total.Store(total) }
 
+// Report says how many units are done, of how many, and answers whether the work may go on. A nil Work may, always.
+func (w *Work) Report(done, total uint64) bool {
+	if w == nil {
+		return true
+	}
+	w.SetTotal(total)
+	w.Progress(done)
+	return !w.Cancelled()
+}
+
 // Poll says whether the work has ended, well or badly. It is true for whoever has seen the eventfd readable.
 func (t *Ticket) Poll() bool {
 	if !t.ended.Load() && t.source != nil {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/log"
 	"libmmsb/core/page"
 	"libmmsb/core/residency"
@@ -34,7 +35,7 @@ func SetOf(handle uint64) (set *devices.Set, err error) {
 	err = page.Use(handle, func(c *page.Context) error {
 		of, ok := c.Residency().Devices().(*context)
 		if !ok {
-			return c.Residency().Devices().Check(residency.LocationGPU, 0)
+			return c.Residency().Devices().Check(abi.LocationGPU, 0)
 		}
 		set = of.set
 		return nil
@@ -111,7 +112,7 @@ func (c *context) Check(location, ordinal int32) error {
 	if err != nil {
 		return err
 	}
-	if info := d.runtime.Device().Info(); location == residency.LocationUnified && !info.ManagedMemory {
+	if info := d.runtime.Device().Info(); location == abi.LocationUnified && !info.ManagedMemory {
 		return status.Errorf(status.Unsupported, "device %d (%s) has no managed memory", ordinal, info.Name)
 	}
 	return nil
@@ -245,7 +246,7 @@ func (c *context) FreeHost(location, ordinal int32, address uintptr) {
 }
 
 func kindOf(location int32) driver.Memory {
-	if location == residency.LocationUnified {
+	if location == abi.LocationUnified {
 		return driver.Managed
 	}
 	return driver.Pinned

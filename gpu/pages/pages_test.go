@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/delta"
 	"libmmsb/core/memory"
 	"libmmsb/core/page"
@@ -15,6 +16,7 @@ import (
 	"libmmsb/core/status"
 	"libmmsb/gpu/sim"
 	"libmmsb/native"
+	"libmmsb/native/nativetest"
 )
 
 func init() { Use() }
@@ -30,7 +32,7 @@ type world struct {
 func on(t *testing.T, test func(w *world)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	context, err := page.NewContext(page.Options{Simulate: page.SimulateAlways, SimulatedDevices: 2, SimulatedMemory: 64 << 20})
+	context, err := page.NewContext(page.Options{Simulate: abi.SimulateAlways, SimulatedDevices: 2, SimulatedMemory: 64 << 20})
 	require.NoError(t, err)
 	set, err := SetOf(context)
 	require.NoError(t, err)
@@ -66,12 +68,12 @@ func (w *world) fail(call sim.Call, after int, effect sim.Effect) {
 }
 
 func (w *world) write(handle, offset uint64, content string) status.Code {
-	return status.Code(native.WritePage(handle, offset, []byte(content)))
+	return status.Code(nativetest.WritePage(handle, offset, []byte(content)))
 }
 
 func (w *world) read(handle, offset, length uint64) (string, status.Code) {
 	into := make([]byte, length)
-	code := native.ReadPage(handle, offset, into)
+	code := nativetest.ReadPage(handle, offset, into)
 	return string(into), status.Code(code)
 }
 
@@ -89,22 +91,22 @@ func (w *world) apply(handle uint64, offsets []uint64, payload string) status.Co
 	defer pinned.Unpin()
 	pinned.Pin(&offsets[0])
 	pinned.Pin(&values[0])
-	return status.Code(native.ApplyPage(handle, &native.Delta{
+	return status.Code(nativetest.ApplyPage(handle, &native.Delta{
 		Kind: int32(delta.Indexed), Offsets: unsafe.Pointer(&offsets[0]), Count: uint64(len(offsets)),
 		Payload: unsafe.Pointer(&values[0]),
 	}))
 }
 
 func (w *world) pin(handle uint64) {
-	_, code := native.PinPage(handle, true)
+	_, code := nativetest.PinPage(handle, true)
 	require.Zero(w, code)
 }
 
-func (w *world) unpin(handle uint64) { require.Zero(w, native.UnpinPage(handle, true)) }
+func (w *world) unpin(handle uint64) { require.Zero(w, nativetest.UnpinPage(handle, true)) }
 
 func TestADeltaOfAPageOnADeviceIsAKernel(t *testing.T) {
 	on(t, func(w *world) {
-		handle := w.create(page.LocationGPU, 0, 10000)
+		handle := w.create(abi.LocationGPU, 0, 10000)
 		w.fail(sim.Launch, 0, sim.Fail)
 		require.Equal(t, status.Device, w.apply(handle, []uint64{7, 9, 5000}, "abc"), "it is not launched")
 		w.holds(handle, 7, "\x00\x00\x00")
@@ -118,15 +120,15 @@ func TestADeltaOfAPageOnADeviceIsAKernel(t *testing.T) {
 
 func TestAFailedCallChangesNothing(t *testing.T) {
 	on(t, func(w *world) {
-		handle := w.create(page.LocationGPU, 0, 5000)
+		handle := w.create(abi.LocationGPU, 0, 5000)
 		require.Equal(t, status.OK, w.write(handle, 100, "before"))
 		for _, call := range []func() status.Code{
 			func() status.Code { return w.write(handle, 100, "after!") },
 			func() status.Code { _, code := w.read(handle, 100, 6); return code },
 			func() status.Code { return w.apply(handle, []uint64{100, 103}, "af") },
-			func() status.Code { return status.CodeOf(page.Migrate(handle, page.LocationCPU, 0)) },
-			func() status.Code { return status.CodeOf(page.Migrate(handle, page.LocationDisk, 0)) },
-			func() status.Code { return status.CodeOf(page.Migrate(handle, page.LocationGPU, 1)) },
+			func() status.Code { return status.CodeOf(page.Migrate(handle, abi.LocationCPU, 0)) },
+			func() status.Code { return status.CodeOf(page.Migrate(handle, abi.LocationDisk, 0)) },
+			func() status.Code { return status.CodeOf(page.Migrate(handle, abi.LocationGPU, 1)) },
 			func() status.Code { return status.CodeOf(page.Resize(handle, 6000)) },
 			func() status.Code { _, err := page.Clone(handle, 0); return status.CodeOf(err) },
 		} {
@@ -148,17 +150,17 @@ func TestAFailedCallChangesNothing(t *testing.T) {
 
 // use lets what was planted on a device's copies come to pass, where the call before had none.
 func (w *world) use(device int) {
-	memory := w.create(page.LocationGPU, int32(device), 1)
+	memory := w.create(abi.LocationGPU, int32(device), 1)
 	for range 2 {
 		_ = w.write(memory, 0, "x")
 	}
-	require.Zero(w, native.Destroy(memory))
+	require.Zero(w, nativetest.Destroy(memory))
 }
 
 // watch makes changes take the way over the host, as they do beside a journal.
 func (w *world) watch() {
 	require.NoError(w, persist.OpenJournal(w.context, w.TempDir(),
-		persist.JournalOptions{Durability: persist.DurabilityNone, IntervalMs: 10, SegmentBytes: 1 << 20}))
+		persist.JournalOptions{Durability: abi.DurabilityNone, IntervalMs: 10, SegmentBytes: 1 << 20}))
 }
 
 // Changes that somebody watches are made in a copy on the host. Where the device does not take it back it is the newest there is,
@@ -166,21 +168,21 @@ func (w *world) watch() {
 func TestACopyThatCannotLeaveIsTheNewest(t *testing.T) {
 	for _, pinned := range []bool{false, true} {
 		on(t, func(w *world) {
-			handle := w.create(page.LocationGPU, 0, 5000)
+			handle := w.create(abi.LocationGPU, 0, 5000)
 			require.Equal(t, status.OK, w.write(handle, 0, "0123456789"))
 			w.watch()
 			if pinned {
 				w.pin(handle)
 			}
 			w.fail(sim.Copy, 1, sim.Fail) // the way back
-			require.Zero(t, native.WritePages([]uint64{handle, handle}, []uint64{2, 4}, []uint64{2, 2}, []byte("abcd")))
+			require.Zero(t, nativetest.WritePages([]uint64{handle, handle}, []uint64{2, 4}, []uint64{2, 2}, []byte("abcd")))
 			w.fail(sim.Copy, 0, sim.Fail) // each call tries again
 			w.holds(handle, 0, "01abcd6789")
 			w.fail(sim.Copy, 0, sim.Fail)
 			require.Equal(t, status.OK, w.write(handle, 9, "y"), "the copy takes it")
 			w.fail(sim.Copy, 0, sim.Fail)
 			w.fail(sim.Copy, 1, sim.Fail)
-			_, code := native.PinPage(handle, false)
+			_, code := nativetest.PinPage(handle, false)
 			require.Equal(t, int32(status.Device), code, "a pin needs the device's own bytes")
 			w.holds(handle, 0, "01abcd678y")
 			require.Equal(t, status.OK, w.write(handle, 9, "x"))
@@ -188,7 +190,7 @@ func TestACopyThatCannotLeaveIsTheNewest(t *testing.T) {
 			if pinned {
 				w.unpin(handle)
 			}
-			require.NoError(t, page.Migrate(handle, page.LocationCPU, 0))
+			require.NoError(t, page.Migrate(handle, abi.LocationCPU, 0))
 			w.holds(handle, 0, "01abcd678x")
 		})
 	}
@@ -197,11 +199,11 @@ func TestACopyThatCannotLeaveIsTheNewest(t *testing.T) {
 // What a pin's holder writes on the device while a call works on a copy must stay: only what the call has changed goes back.
 func TestACallBesideAPinSendsBackWhatItChanged(t *testing.T) {
 	on(t, func(w *world) {
-		handle := w.create(page.LocationGPU, 0, 5000)
+		handle := w.create(abi.LocationGPU, 0, 5000)
 		w.watch()
 		w.pin(handle)
 		w.fail(sim.Copy, 2, sim.Fail) // one copy there, one back for each of the two ranges: the second of these
-		require.Zero(t, native.WritePages([]uint64{handle, handle}, []uint64{2, 4000}, []uint64{2, 3}, []byte("abcde")))
+		require.Zero(t, nativetest.WritePages([]uint64{handle, handle}, []uint64{2, 4000}, []uint64{2, 3}, []byte("abcde")))
 		w.holds(handle, 4000, "cde")
 		w.holds(handle, 2, "ab")
 		require.Equal(t, status.OK, w.write(handle, 0, "x"))
@@ -212,20 +214,20 @@ func TestACallBesideAPinSendsBackWhatItChanged(t *testing.T) {
 
 func TestAFailedBatchOfDeltasChangesNoPage(t *testing.T) {
 	on(t, func(w *world) {
-		device, host := w.create(page.LocationGPU, 0, 5000), w.create(page.LocationCPU, 0, 5000)
+		device, host := w.create(abi.LocationGPU, 0, 5000), w.create(abi.LocationCPU, 0, 5000)
 		both := []uint64{host, device, host, device}
 		for _, call := range []sim.Call{sim.AllocateOrdered, sim.Copy, sim.Launch} {
 			w.fail(call, 0, sim.Fail)
-			require.NotZero(t, native.ApplyRuns(both, []uint64{0, 0, 2, 3}, 4, []byte("abcdefghijklmnop")))
+			require.NotZero(t, nativetest.ApplyRuns(both, []uint64{0, 0, 2, 3}, 4, []byte("abcdefghijklmnop")))
 			w.fail(call, 0, sim.Fail)
-			require.NotZero(t, native.WritePages(both, []uint64{0, 0, 2, 3}, []uint64{4, 4, 4, 4}, []byte("abcdefghijklmnop")))
+			require.NotZero(t, nativetest.WritePages(both, []uint64{0, 0, 2, 3}, []uint64{4, 4, 4, 4}, []byte("abcdefghijklmnop")))
 			w.holds(host, 0, "\x00\x00\x00\x00")
 			w.holds(device, 0, "\x00\x00\x00\x00")
 		}
-		require.Zero(t, native.ApplyRuns(both, []uint64{0, 0, 2, 3}, 4, []byte("abcdefghijklmnop")))
+		require.Zero(t, nativetest.ApplyRuns(both, []uint64{0, 0, 2, 3}, 4, []byte("abcdefghijklmnop")))
 		w.holds(host, 0, "abijkl")
 		w.holds(device, 0, "efgmnop")
-		require.Zero(t, native.WritePages(both, []uint64{0, 0, 2, 3}, []uint64{4, 4, 4, 4}, []byte("ABCDEFGHIJKLMNOP")))
+		require.Zero(t, nativetest.WritePages(both, []uint64{0, 0, 2, 3}, []uint64{4, 4, 4, 4}, []byte("ABCDEFGHIJKLMNOP")))
 		w.holds(host, 0, "ABIJKL")
 		w.holds(device, 0, "EFGMNOP")
 	})
@@ -233,19 +235,19 @@ func TestAFailedBatchOfDeltasChangesNoPage(t *testing.T) {
 
 func TestALostDeviceTakesItsPagesAndNoMore(t *testing.T) {
 	on(t, func(w *world) {
-		lost, other, host := w.create(page.LocationGPU, 0, 5000), w.create(page.LocationGPU, 1, 5000), w.create(page.LocationCPU,
+		lost, other, host := w.create(abi.LocationGPU, 0, 5000), w.create(abi.LocationGPU, 1, 5000), w.create(abi.LocationCPU,
 			0, 5000)
 		w.fail(sim.Copy, 0, sim.Lose)
 		require.Equal(t, status.DeviceLost, w.write(lost, 0, "x"))
 		_, code := w.read(lost, 0, 1)
 		require.Equal(t, status.DeviceLost, code)
-		require.Equal(t, status.DeviceLost, status.CodeOf(page.Migrate(lost, page.LocationCPU, 0)))
-		require.Equal(t, status.DeviceLost, status.CodeOf(page.Migrate(host, page.LocationGPU, 0)))
+		require.Equal(t, status.DeviceLost, status.CodeOf(page.Migrate(lost, abi.LocationCPU, 0)))
+		require.Equal(t, status.DeviceLost, status.CodeOf(page.Migrate(host, abi.LocationGPU, 0)))
 		require.Equal(t, status.OK, w.write(other, 0, "x"))
 		require.Equal(t, status.OK, w.write(host, 0, "x"))
-		require.NoError(t, page.Migrate(host, page.LocationGPU, 1))
+		require.NoError(t, page.Migrate(host, abi.LocationGPU, 1))
 		w.holds(host, 0, "x")
-		require.Zero(t, native.Destroy(lost))
+		require.Zero(t, nativetest.Destroy(lost))
 	})
 }
 
@@ -254,15 +256,15 @@ func TestManyThreadsOnOneDevice(t *testing.T) {
 		const threads = 3 * mostLanes
 		done := make(chan error, threads)
 		for thread := range threads {
-			handle := w.create(page.LocationGPU, int32(thread%2), 4096)
+			handle := w.create(abi.LocationGPU, int32(thread%2), 4096)
 			go func() {
 				runtime.LockOSThread()
 				defer runtime.UnlockOSThread()
 				content := bytes.Repeat([]byte{byte(thread)}, 4096)
 				for range 50 {
-					native.WritePage(handle, 0, content)
+					nativetest.WritePage(handle, 0, content)
 					into := make([]byte, 4096)
-					if native.ReadPage(handle, 0, into); !bytes.Equal(into, content) {
+					if nativetest.ReadPage(handle, 0, into); !bytes.Equal(into, content) {
 						done <- status.Errorf(status.Internal, "thread %d reads another's bytes", thread)
 						return
 					}

@@ -224,9 +224,9 @@ type Access uint8
 
 // The kinds of access. ReadWrite is Read | Write.
 const (
-	Read      Access = 1
-	Write     Access = 2
-	ReadWrite Access = Read | Write
+	Read      Access = abi.AccessRead
+	Write     Access = abi.AccessWrite
+	ReadWrite Access = abi.AccessReadWrite
 )
 
 // beginUse queues the waits that an access on a stream needs, and pins the block. The block is locked. Errors: Busy where a use

@@ -178,6 +178,19 @@ func FindStream(h uint64) (*Stream, error) {
 	return l.stream, nil
 }
 
+// RecordOn is the point after everything that is queued on the stream of a handle. device is the stream's, or 0 for any. Errors:
+// InvalidHandle, StaleHandle, Mismatch (of another device), those of Record.
+func RecordOn(h uint64, device int) (*Point, error) {
+	s, err := FindStream(h)
+	if err != nil {
+		return nil, err
+	}
+	if ordinal := s.Runtime().Device().Info().Ordinal; device != 0 && device != ordinal {
+		return nil, status.Errorf(status.Mismatch, "device is %d, but stream 0x%016x belongs to device %d", device, h, ordinal)
+	}
+	return s.Record()
+}
+
 // ReleaseStream ends a lease, or the wrapping of a caller's stream. Work that is queued goes on, and what the runtime knows of it
 // stays in force: a pooled stream serves again later. Before a wrapped one is let go an event is recorded on it, for those who
 // will have to wait for its work.

@@ -109,17 +109,6 @@ func (d *Driver) await(p point) {
 	}
 }
 
-// Ready is what Step can run: the first operation of each stream that waits for nothing. Only with Stepped.
-func (d *Driver) Ready() []driver.Stream {
-	d.turn.Lock()
-	defer d.turn.Unlock()
-	var streams []driver.Stream
-	for _, s := range d.ready() {
-		streams = append(streams, s.handle)
-	}
-	return streams
-}
-
 // Step runs the first operation of a stream of the device. Errors: InvalidState (nothing is queued, or it must wait; or the
 // scheduler is not Stepped), InvalidHandle.
 func (d *Driver) Step(ordinal int, handle driver.Stream) error {

@@ -304,7 +304,7 @@ static held_t *find(const state_t *state, uint64_t id) {
     return i < state->count ? state->pages[i] : NULL;
 }
 
-/* Room for the page of an image; mask and metadata are empty. */
+/* Space for the page of an image; mask and metadata are empty. */
 static held_t *held_of(const mmsb__image_t *image) {
     held_t *page = calloc(1, sizeof *page);
     *page = (held_t){.image = *image, .bytes = malloc(image->size), .mask = calloc(1, mmsb__mask_length(image->size))};

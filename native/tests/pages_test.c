@@ -73,7 +73,7 @@ static uint64_t begin_context(void) {
     return context_handle;
 }
 
-/* Stands for all that Go takes apart. */
+/* Stands for all pages that Go ends. */
 static uint32_t ended;
 
 static void end(uint32_t index, uint64_t state) {

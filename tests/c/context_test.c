@@ -412,7 +412,7 @@ static void a_mask_past_the_limit_refuses_the_delta(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
-/* What is freed stays with the context for five seconds at least; after that it goes by itself, and trim has less to give back. */
+/* Freed memory stays with the context for at least five seconds; after that it goes by itself, and trim has less to give back. */
 enum { RETAINED_SECONDS = 5 };
 
 static void trim_gives_memory_back(void) {

@@ -1,4 +1,4 @@
-/* The journal: snapshot and tail give the state after the last call, or after one in between; what a kill and bad arguments do. */
+/* The journal: snapshot and tail give the state after the last call, or after one between; what a kill and bad arguments do. */
 #include "folder.h"
 
 #include <fcntl.h>

@@ -40,8 +40,8 @@ static inline uint64_t check_live(int32_t kind) {
     return count;
 }
 
-/* Nothing may be left alive. Work whose ticket was given back unfinished may take a while to end; once something has leaked it stays, and
- * the tests after it do not wait for it again. */
+/* Nothing may be left alive. Work whose ticket was given back unfinished may take a while to end; once something has leaked it
+ * stays, and the tests after it do not wait for it again. */
 static inline void check_nothing_lives(void) {
     static int leaked;
     const int64_t end = check_seconds() + (leaked ? 0 : CHECK_PATIENCE);

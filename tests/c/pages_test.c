@@ -318,8 +318,8 @@ static void addresses_come_with_pages(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
-/* The time is over long before two million pages are made, unless the caller is kept from looking until all of them are: then it is
- * tried again. None is left behind. */
+/* The time is over long before two million pages are made, unless the caller is kept from looking until all of them are: then it
+ * is tried again. None is left behind. */
 static void creation_of_many_can_time_out(void) {
     enum { COUNT = 2000000 };
     mmsb_context_t context = new_context();

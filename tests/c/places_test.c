@@ -1,5 +1,5 @@
-/* Pages at every place: host, devices, pinned and managed memory, disk. Whatever a page can do it does wherever it lies; the twin of each page, on the
- * host, says what must come out. */
+/* Pages at every location: host, devices, pinned and managed memory, disk. A page can do the same wherever it lies; its twin on
+ * the host says what must come out. */
 #include "folder.h"
 
 #include <signal.h>

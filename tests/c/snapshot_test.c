@@ -1,4 +1,4 @@
-/* Snapshots: saved and loaded by path, descriptor, memory and ticket; read without a context; what bad arguments and files get. */
+/* Snapshots: saved and loaded by path, descriptor, memory and ticket; read without a context; what bad arguments and files do. */
 #include "folder.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /*
- * test_hooks.h — what the test build of the library (go build -tags mmsbtest, build/test/libmmsb.so) exports beside mmsb.h. None of
- * it is in the release library.
+ * test_hooks.h — what the test build of the library (go build -tags mmsbtest, build/test/libmmsb.so) exports beside mmsb.h. None
+ * of it is in the release library.
  */
 #ifndef MMSB_TESTS_TEST_HOOKS_H
 #define MMSB_TESTS_TEST_HOOKS_H

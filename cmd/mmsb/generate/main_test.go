@@ -31,7 +31,7 @@ func TestThePageHasEveryCommandAndFlag(t *testing.T) {
 			assert.NotEmpty(t, f.Usage, f.Name)
 		})
 	}
-	assert.Equal(t, 1, strings.Count(page, "half"), "exit codes are told once")
+	assert.Equal(t, 1, strings.Count(page, "left half"), "exit codes are told once")
 	for number, line := range strings.Split(page, "\n") {
 		if strings.HasPrefix(line, ".") {
 			assert.Regexp(t, `^\.(TH|SH|SS|B|br|PP|TP|nf|fi)( "|$| 1|MMSB| MMSB)`, line, "line %d", number+1)

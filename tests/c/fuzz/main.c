@@ -1,9 +1,9 @@
 /*
- * fuzz [calls [seed]]: random calls of every public function, good and bad, against a reference model: the status and the effect of
- * each must be the model's. Prints the seed, and the share of calls that succeeded, which must be at least 30 %.
+ * fuzz [calls [seed]]: random calls of every public function, good and bad, against a reference model: the status and the effect
+ * of each must be the model's. Prints the seed, and the share of calls that succeeded, which must be at least 30 %.
  *
- * This file has the seed, the trace of the last calls, and the list of operations; model.c has the model, compare.c compares it with
- * the library; the others have the operations, by subject.
+ * This file has the seed, the trace of the last calls, and the list of operations; model.c has the model, compare.c compares it
+ * with the library; the others have the operations, by subject.
  */
 #include "fuzz.h"
 

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
 	"libmmsb/core/metadata"
@@ -203,17 +204,15 @@ func (s *State) changeMetadata(p *page, r *journal.Record) error {
 	if err != nil {
 		return err
 	}
-	switch r.Kind {
-	case journal.MetadataSet:
-		blob, err = metadata.Set(blob, r.Key, r.Value)
-	case journal.MetadataRemove:
-		blob, _ = metadata.Remove(blob, r.Key)
-	default:
-		_, err = metadata.Validate(r.Bytes)
-		blob = bytes.Clone(r.Bytes)
-	}
+	blob, changed, err := r.ChangeMetadata(blob)
 	if err != nil {
 		return invalid(r, "cannot be applied: %s", status.Of(err).Text)
+	}
+	if !changed {
+		return nil
+	}
+	if r.Kind == journal.MetadataImport {
+		blob = bytes.Clone(blob) // the record's memory is the reader's
 	}
 	if p.entry.MetadataCount = uint32(metadata.Count(blob)); p.entry.MetadataCount == 0 {
 		blob = nil
@@ -229,9 +228,8 @@ func (p *page) clearMask() {
 
 // locate takes the location that a record names.
 func (p *page) locate(r *journal.Record) error {
-	const lastLocation = 4
-	if r.Location < 0 || r.Location > lastLocation {
-		return invalid(r, "has location %d, not 0 to %d", r.Location, lastLocation)
+	if r.Location < 0 || r.Location > abi.LocationDisk {
+		return invalid(r, "has location %d, not 0 to %d", r.Location, abi.LocationDisk)
 	}
 	p.entry.Location, p.entry.Device, p.entry.NUMANode = r.Location, r.Device, r.NUMANode
 	return nil

@@ -1,6 +1,9 @@
-package native
+// Package nativetest has calls of programs that stay in C, for tests in Go: they read, change and end pages as mmsb_page_* do. The
+// calling goroutine must be bound to its thread where it asks for the last error. The library does not have it.
+package nativetest
 
 /*
+#cgo CFLAGS: -std=gnu11 -O2 -I${SRCDIR}/../../include -I${SRCDIR}/..
 #include <stdlib.h>
 
 #include "access.h"
@@ -14,9 +17,9 @@ import "C"
 import (
 	"runtime"
 	"unsafe"
-)
 
-// What programs call, for Go: for replays and tests. The calling goroutine is bound to its thread.
+	"libmmsb/native"
+)
 
 // Destroy ends a page as mmsb_page_destroy does.
 func Destroy(page uint64) int32 { return int32(C.mmsb__page_destroy_slow(C.uint64_t(page))) }
@@ -65,9 +68,10 @@ func ApplyRuns(pages, offsets []uint64, length uint64, bytes []byte) int32 {
 }
 
 // ApplyPage applies a delta, which lies in memory that is not Go's or is pinned.
-func ApplyPage(page uint64, delta *Delta) int32 {
-	delta.structSize = C.sizeof_mmsb_delta_t
-	return int32(C.mmsb__page_apply(C.uint64_t(page), (*C.mmsb_delta_t)(unsafe.Pointer(delta))))
+func ApplyPage(page uint64, delta *native.Delta) int32 {
+	given := (*C.mmsb_delta_t)(unsafe.Pointer(delta))
+	given.struct_size = C.sizeof_mmsb_delta_t
+	return int32(C.mmsb__page_apply(C.uint64_t(page), given))
 }
 
 // PinPage and UnpinPage hold a page where it is.
@@ -88,6 +92,3 @@ func pinMode(write bool) int32 {
 	}
 	return C.MMSB_PIN_READ
 }
-
-// ClearMask clears a page's change mask.
-func ClearMask(page uint64) int32 { return int32(C.mmsb__page_mask_clear(C.uint64_t(page))) }

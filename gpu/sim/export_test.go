@@ -1,0 +1,16 @@
+// What tests see of a driver and programs do not.
+
+package sim
+
+import "libmmsb/gpu/driver"
+
+// Ready is what Step can run: the first operation of each stream that waits for nothing. Only with Stepped.
+func (d *Driver) Ready() []driver.Stream {
+	d.turn.Lock()
+	defer d.turn.Unlock()
+	var streams []driver.Stream
+	for _, s := range d.ready() {
+		streams = append(streams, s.handle)
+	}
+	return streams
+}
