@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/status"
 	"libmmsb/native"
 )
@@ -18,7 +19,7 @@ func TestCheckSeesDamage(t *testing.T) {
 		host, chosen := create(t, c, 100, 0), create(t, c, 100, 17)
 		a, b := create(t, c, 4096, 0), create(t, c, 4096, 0)
 		for _, page := range []uint64{a, b} {
-			require.NoError(t, Migrate(page, LocationDisk, 0))
+			require.NoError(t, Migrate(page, abi.LocationDisk, 0))
 		}
 		require.NoError(t, SetMetadata(chosen, []byte("key"), []byte("value")))
 		require.NoError(t, c.Check())

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/page"
 	"libmmsb/core/status"
 	"libmmsb/native"
@@ -14,7 +15,7 @@ import (
 // Damage to where pages on devices lie must be seen. Each is undone, so that the context can end.
 func TestCheckSeesDamageOnDevices(t *testing.T) {
 	on(t, func(w *world) {
-		a, b := w.create(page.LocationGPU, 0, 4096), w.create(page.LocationGPU, 0, 4096)
+		a, b := w.create(abi.LocationGPU, 0, 4096), w.create(abi.LocationGPU, 0, 4096)
 		at := func(handle uint64) *native.Record { return native.RecordAt(native.Index(handle)) }
 		side := func(handle uint64) *native.Side { return native.SideAt(at(handle).Side) }
 		w.check()
