@@ -222,7 +222,7 @@ SCHEDULES ?= 1000000
 .PHONY: simulate
 simulate: $(STAMPS)/tools ## all device programs of two streams, and SCHEDULES=1000000 of eight; SEED= repeats a run
 	@MMSB_EVERY=1 MMSB_SCHEDULES=$(SCHEDULES) MMSB_SEED=$(SEED) \
-	    go test -v -timeout 60m -run 'Interleavings|Schedule' ./gpu/runtime
+	    go test -v -tags invariants -timeout 60m -run 'Interleavings|Schedule' ./gpu/runtime
 
 # Every tests/c/*_test.c and .cpp is one program that prints `N passed, M failed`, and so is tests/c/fuzz. Those that include
 # test_hooks.h, and the fuzz, get the library with the test hooks and assertions, the others the one that is shipped. Under

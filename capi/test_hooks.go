@@ -40,6 +40,15 @@ func mmsbgo_test_collect(pause, total *C.uint64_t) (code C.mmsb_status_t) {
 	return C.MMSB_OK
 }
 
+//export mmsbgo_test_check
+func mmsbgo_test_check(context C.mmsb_context_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	if code := onContext(context, (*page.Context).Check); code != C.MMSB_OK {
+		return code
+	}
+	return onDevices(context, (*devices.Set).Check)
+}
+
 //export mmsbgo_test_slow_devices
 func mmsbgo_test_slow_devices(latency C.uint64_t) (code C.mmsb_status_t) {
 	defer guard(&code)

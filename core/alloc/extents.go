@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/bits"
 
+	"libmmsb/core/invariant"
 	"libmmsb/core/status"
 )
 
@@ -36,6 +37,7 @@ type extent struct {
 type Extents struct {
 	limit     uint64
 	used      uint64
+	turn      invariant.Turn    // of walks over everything
 	extents   []extent          // the one at index 0 is not used
 	unused    uint32            // extents to be used again, in a list by next
 	last      uint32            // the extent that ends at the limit
@@ -99,7 +101,20 @@ func (e *Extents) Allocate(count, alignment uint64) (offset uint64, ok bool) {
 	taken.free = false
 	e.allocated[taken.offset] = index
 	e.used += count
+	if invariant.Enabled {
+		invariant.Assert(taken.count == count && taken.offset%alignment == 0,
+			"%d units at unit %d were allocated, %d aligned to %d were asked for", taken.count, taken.offset, count, alignment)
+		e.changed()
+	}
 	return taken.offset, true
+}
+
+// changed checks what must hold behind each change, and from time to time everything.
+func (e *Extents) changed() {
+	invariant.Assert(e.used <= e.limit, "%d units are allocated, the limit is %d", e.used, e.limit)
+	if e.turn.Comes(len(e.extents)) {
+		invariant.Check(e.Check())
+	}
 }
 
 // Free gives a extent back, which must be just what an Allocate returned. Errors: InvalidArgument.
@@ -123,6 +138,9 @@ func (e *Extents) Free(offset, count uint64) error {
 		index = previous
 	}
 	e.list(index)
+	if invariant.Enabled {
+		e.changed()
+	}
 	return nil
 }
 

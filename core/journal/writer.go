@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"libmmsb/core/file"
+	"libmmsb/core/invariant"
 	"libmmsb/core/status"
 )
 
@@ -230,6 +231,11 @@ func (w *Writer) begin() error {
 	w.at, w.name, w.offset, w.begins, w.ended = at, name, unitBytes, w.last+1, false
 	w.extent.Lock()
 	defer w.extent.Unlock()
+	if n := len(w.kept); invariant.Enabled && n > 0 {
+		invariant.Assert(w.kept[n-1].first < w.begins && w.durable == w.last,
+			"segment begins with record %d, the one before with %d; the last record is %d, %d are durable", w.begins,
+			w.kept[n-1].first, w.last, w.durable)
+	}
 	w.kept = append(w.kept, keptSegment{w.begins, w.offset})
 	return nil
 }
@@ -275,6 +281,10 @@ func (w *Writer) Write(buffer []byte, used int, first uint64, count uint32, ends
 	}
 	w.offset += int64(length)
 	w.grown()
+	if invariant.Enabled {
+		invariant.Assert(w.begins <= first && w.durable < first,
+			"frame begins with record %d, its segment with %d, %d are durable", first, w.begins, w.durable)
+	}
 	w.chain, w.last, w.within, w.ended = f.crc, w.last+uint64(count), !ends, count == 0
 	return nil
 }

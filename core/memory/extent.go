@@ -2,6 +2,7 @@ package memory
 
 import (
 	"libmmsb/core/alloc"
+	"libmmsb/core/invariant"
 	"libmmsb/core/region"
 	"libmmsb/core/status"
 	"libmmsb/native"
@@ -113,7 +114,7 @@ func (m *Memory) takeExtent(count uint64, zeroed bool) (locator uint64, err erro
 		err = m.ledger.Take(count * region.SystemPage)
 	}
 	if err != nil {
-		_ = m.extents.space.Free(first, count)
+		m.freeExtent(first, count)
 		return 0, err
 	}
 	locator = m.extents.locator(first)
@@ -126,16 +127,13 @@ func (m *Memory) takeExtent(count uint64, zeroed bool) (locator uint64, err erro
 func (m *Memory) giveExtent(locator, bytes uint64) {
 	native.RedzoneMemory(locator, 0, bytes)
 	first, count := m.extents.of(locator, bytes)
-	_ = m.extents.space.Free(first, count)
+	m.freeExtent(first, count)
 	m.retain(first, count)
 }
 
-// Check walks over all extents; an error is a bug.
-func (m *Memory) Check() error {
-	m.Lock()
-	defer m.Unlock()
-	if m.extents.space == nil {
-		return nil
+// freeExtent frees system pages of the space, which were allocated as one. Under the lock.
+func (m *Memory) freeExtent(first, count uint64) {
+	if err := m.extents.space.Free(first, count); err != nil {
+		invariant.Assert(false, "%v", err)
 	}
-	return m.extents.space.Check()
 }

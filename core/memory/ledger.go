@@ -3,6 +3,7 @@ package memory
 import (
 	"sync/atomic"
 
+	"libmmsb/core/invariant"
 	"libmmsb/core/status"
 )
 
@@ -29,4 +30,9 @@ func (l *Ledger) Take(bytes uint64) error {
 }
 
 // Give gives bytes back.
-func (l *Ledger) Give(bytes uint64) { l.used.Add(-bytes) }
+func (l *Ledger) Give(bytes uint64) {
+	used := l.used.Add(-bytes)
+	if invariant.Enabled {
+		invariant.Assert(used+bytes >= bytes, "%d bytes exceed the %d that are taken", bytes, used+bytes)
+	}
+}

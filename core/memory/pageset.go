@@ -61,3 +61,9 @@ func (s pageSet) runs(first, end uint64, each func(first, end uint64)) {
 		first = stop
 	}
 }
+
+// overlaps tells whether some system page from first to end is in the set.
+func (s pageSet) overlaps(first, end uint64) bool {
+	end = min(end, uint64(len(s))*64)
+	return s.find(first, end, 0) < end
+}

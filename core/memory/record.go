@@ -1,6 +1,9 @@
 package memory
 
-import "libmmsb/native"
+import (
+	"libmmsb/core/invariant"
+	"libmmsb/native"
+)
 
 // records are a context's page records, as far as they are not in use. Under the lock of the memory.
 type records struct {
@@ -15,6 +18,9 @@ func (r *records) take() (uint32, error) {
 	if n := len(r.bare); n > 0 {
 		index := r.bare[n-1]
 		r.bare = r.bare[:n-1]
+		if invariant.Enabled {
+			invariant.Check(checkBare(index))
+		}
 		return index, nil
 	}
 	for {

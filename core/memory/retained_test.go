@@ -45,6 +45,7 @@ func withMemory(t *testing.T, limit uint64, test func(m *Memory)) {
 	m.Begin(testContext, handle)
 	native.BeginContext(testContext, handle, 0, 1, 1)
 	test(m)
+	require.NoError(t, m.Check())
 	require.True(t, m.Close())
 	native.DetachContext(testContext)
 	m.End()
@@ -213,7 +214,7 @@ func TestNothingLeaksOutOfRetainedMemory(t *testing.T) {
 			require.Equal(t, taken+retained, used)
 		}
 		require.Positive(t, refused)
-		require.NoError(t, m.extents.space.Check())
+		require.NoError(t, m.Check())
 	})
 }
 

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"libmmsb/core/invariant"
 	"libmmsb/core/region"
 	"libmmsb/native"
 )
@@ -42,6 +43,13 @@ func spanBytes(size uint64) uint64 {
 		span += size
 	}
 	return span
+}
+
+// spanOf is where the span of a slot lies.
+func spanOf(slot, bytes uint64) uint64 {
+	offset := native.LocatorOffset(slot)
+	slab := offset &^ (slabBytes - 1)
+	return native.Locator(native.LocatorRegion(slot), slab+(offset-slab)/bytes*bytes)
 }
 
 // newSlab takes a slab. Under the lock.
@@ -135,6 +143,11 @@ func (m *Memory) Refill(class uint32, handles []uint64) (int, error) {
 	rest := len(k.slots) - count
 	copy(handles, k.slots[rest:])
 	k.slots = k.slots[:rest]
+	if invariant.Enabled {
+		for _, handle := range handles[:count] {
+			invariant.Check(checkSlot(handle, class))
+		}
+	}
 	return count, nil
 }
 
@@ -154,18 +167,16 @@ func (m *Memory) trimClass(class uint32) uint64 {
 	}
 	size := native.ClassSize(class)
 	bytes := spanBytes(size)
-	spanOf := func(handle uint64) uint64 {
-		slot := native.RecordAt(native.Index(handle)).Locator
-		offset := native.LocatorOffset(slot)
-		slab := offset &^ (slabBytes - 1)
-		return native.Locator(native.LocatorRegion(slot), slab+(offset-slab)/bytes*bytes)
-	}
+	spanOf := func(handle uint64) uint64 { return spanOf(native.RecordAt(native.Index(handle)).Locator, bytes) }
 	free := make(map[uint64]uint64)
 	for _, handle := range k.slots {
 		free[spanOf(handle)] += size
 	}
 	released := uint64(0)
 	for span, length := range free {
+		if invariant.Enabled {
+			invariant.Assert(length <= bytes, "span 0x%x has %d free bytes of %d", span, length, bytes)
+		}
 		if length == bytes {
 			region.Discard(native.LocatorRegion(span), native.LocatorOffset(span), bytes)
 			k.spans = append(k.spans, span)

@@ -36,6 +36,7 @@ func withContext(t *testing.T, options Options, test func(h uint64, c *Context))
 	c, err := contexts.Get(h)
 	require.NoError(t, err)
 	test(h, c)
+	require.NoError(t, c.Check())
 	require.NoError(t, Destroy(h))
 	require.Equal(t, status.StaleHandle, status.CodeOf(Destroy(h)))
 	require.Zero(t, LivePages())
@@ -118,7 +119,6 @@ func TestPagesOfAllSizesKeepTheirBytes(t *testing.T) {
 				require.Zero(t, nativetest.Destroy(page))
 			}
 		}
-		assert.NoError(t, c.memory.Check())
 	})
 }
 
@@ -319,7 +319,6 @@ func TestCallsFromManyGoroutines(t *testing.T) {
 			sizes += uint64(len(content(t, page)))
 		}
 		assert.Equal(t, sizes, stats.BytesCreated-stats.BytesFreed)
-		assert.NoError(t, c.memory.Check())
 	})
 }
 

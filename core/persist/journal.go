@@ -8,6 +8,7 @@ import (
 
 	"libmmsb/core/abi"
 	"libmmsb/core/file"
+	"libmmsb/core/invariant"
 	"libmmsb/core/journal"
 	"libmmsb/core/lasterror"
 	"libmmsb/core/log"
@@ -134,7 +135,13 @@ func (j *journals) close() error {
 	opened := j.open.Load()
 	opened.ring.Stop()
 	<-opened.served
+	before := j.at
 	j.at = opened.ring.Last() // with what came until the stop
+	if invariant.Enabled {
+		written := opened.writer.Next() - 1
+		invariant.Assert(j.at >= before && (opened.failed != nil || j.at == written),
+			"the journal was opened behind record %d and ends with record %d, %d were written", before, j.at, written)
+	}
 	opened.ring.Close()
 	j.open.Store(nil)
 	return opened.failed
@@ -222,6 +229,10 @@ func GetJournalInfo(context uint64) (info JournalInfo, err error) {
 		info.Segments, info.First, info.Bytes = uint32(extent.Segments), extent.First, uint64(extent.Bytes)
 		info.Synced = opened.ring.Synced() // before Last, which is never behind it
 		info.Last = opened.ring.Last()
+		if invariant.Enabled {
+			invariant.Assert(info.Synced <= info.Last, "records up to %d are on the disk, the last one is %d", info.Synced,
+				info.Last)
+		}
 		return nil
 	})
 	return info, err

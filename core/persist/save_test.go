@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -47,7 +48,12 @@ func newContext(t *testing.T) uint64 {
 	t.Helper()
 	context, err := page.NewContext(page.Options{SimulatedDevices: 1})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = page.Destroy(context) })
+	t.Cleanup(func() {
+		if err := page.Use(context, (*page.Context).Check); status.CodeOf(err) != status.StaleHandle { // else the test ended it
+			assert.NoError(t, err)
+		}
+		_ = page.Destroy(context)
+	})
 	return context
 }
 

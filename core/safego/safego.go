@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
+	"libmmsb/core/invariant"
 	"libmmsb/core/log"
 )
 
@@ -28,8 +29,10 @@ func Go(function func()) {
 }
 
 // Caught reports a value that recover returned: the stack goes to the log, the reason to the function of OnPanic. Call it
-// from the deferred function, while the stack is still that of the panic.
+// from the deferred function, while the stack is still that of the panic. A broken invariant is not kept inside: it panics again,
+// and ends the process.
 func Caught(value any) {
+	invariant.Rethrow(value)
 	log.Logf(log.Error, "panic: %v\n%s", value, debug.Stack())
 	if function := poison.Load(); function != nil && *function != nil {
 		(*function)(reason(value))

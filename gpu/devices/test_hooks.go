@@ -28,6 +28,20 @@ func Hold() { held.Lock() }
 // LetGo lets them end.
 func LetGo() { held.Unlock() }
 
+// Check walks over the blocks of all runtimes of the set. Errors: Internal.
+func (s *Set) Check() error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, runtimes := range []map[*Runtime]struct{}{s.shared, s.own} {
+		for r := range runtimes {
+			if err := r.Check(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Inject plants bad luck in a simulated device. Errors: InvalidState (the devices are real ones), NoDevice.
 func (s *Set) Inject(fault sim.Fault) error {
 	if !s.Simulated() {

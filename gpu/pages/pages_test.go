@@ -40,12 +40,19 @@ func on(t *testing.T, test func(w *world)) {
 	require.NoError(t, err)
 	w := &world{t, context, driver.(*sim.Driver)}
 	test(w)
+	w.check()
 	violations, _ := w.sim.Violations()
 	require.Empty(t, violations)
 	require.NoError(t, page.Destroy(context))
 	require.Zero(t, memory.Outliving())
 	_, err = SetOf(context)
 	require.Equal(t, status.StaleHandle, status.CodeOf(err))
+}
+
+// check walks over the context, on which no call runs.
+func (w *world) check() {
+	w.Helper()
+	require.NoError(w, page.Use(w.context, (*page.Context).Check))
 }
 
 func (w *world) create(location, device int32, size uint64) (handle uint64) {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"libmmsb/core/abi"
+	"libmmsb/core/invariant"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -145,15 +146,22 @@ func (t *blockTable) locked(handle uint64) (*block, error) {
 
 // each walks the live blocks.
 func (t *blockTable) each(yield func(b *block, handle uint64)) {
+	t.all(func(b *block) {
+		if b.state == blockLive {
+			yield(b, b.handle())
+		}
+	})
+}
+
+// all walks the slots that were ever used.
+func (t *blockTable) all(yield func(b *block)) {
 	t.mutex.Lock()
 	made := t.made
 	t.mutex.Unlock()
 	for index := uint32(1); index <= made; index++ {
 		b := t.at(index)
 		b.mutex.Lock()
-		if b.state == blockLive {
-			yield(b, b.handle())
-		}
+		yield(b)
 		b.mutex.Unlock()
 	}
 }
@@ -165,6 +173,11 @@ func (b *block) handle() uint64 {
 // begin makes the record that of a live block.
 func (b *block) begin(memory Memory, stream *Stream) {
 	b.mutex.Lock()
+	if invariant.Enabled {
+		invariant.Assert(b.state == blockFree && len(b.open) == 0 && b.generation < lastGeneration,
+			"slot %d of a new block has state %d, %d streams with open uses and generation %d", b.index, b.state, len(b.open),
+			b.generation)
+	}
 	b.generation++
 	b.state, b.memory, b.stream = blockLive, memory, stream
 	b.write = stream.next() // whoever uses it on another stream waits for the allocation
@@ -264,6 +277,14 @@ func (b *block) count(s *Stream, access Access, by int32) {
 		at = len(b.open) - 1
 	}
 	open := &b.open[at]
+	if invariant.Enabled {
+		has := open.reads
+		if access&Write != 0 {
+			has = open.writes
+		}
+		invariant.Assert(by > 0 || has > 0, "block 0x%016x: a use of kind %d ends on stream %d, %d reads and %d writes are open",
+			b.handle(), access, s.index, open.reads, open.writes)
+	}
 	if access&Write != 0 {
 		open.writes += uint32(by)
 	} else {
@@ -340,7 +361,11 @@ func Free(handle uint64, on *Stream) (deferred bool, err error) {
 // countFree notes that a block's bytes are pending.
 func (b *block) countFree() {
 	r := b.stream.runtime
-	r.bytes.freed.Add(b.memory.Bytes)
+	freed := r.bytes.freed.Add(b.memory.Bytes)
+	if invariant.Enabled {
+		allocated := r.bytes.allocated.Load()
+		invariant.Assert(freed <= allocated, "%d bytes are freed, %d were allocated", freed, allocated)
+	}
 	r.counts.frees.Add(1)
 }
 

@@ -5,6 +5,7 @@ package runtime
 import (
 	"sync/atomic"
 
+	"libmmsb/core/invariant"
 	"libmmsb/core/status"
 )
 
@@ -44,9 +45,16 @@ func (l *ledger) Take(bytes uint64) (uint64, bool) {
 	}
 }
 
-func (l *ledger) Give(bytes uint64) { l.charged.Add(-bytes) }
+func (l *ledger) Give(bytes uint64) { given(bytes, l.charged.Add(-bytes)) }
 func (l *ledger) Charged() uint64   { return l.charged.Load() }
 func (l *ledger) Limit() uint64     { return l.limit.Load() }
+
+// given checks that no more bytes were given back than there were.
+func given(bytes, left uint64) {
+	if invariant.Enabled {
+		invariant.Assert(left+bytes >= bytes, "%d bytes exceed the %d that are charged", bytes, left+bytes)
+	}
+}
 
 // Budget is an adaptor that keeps the bytes of a runtime under a limit: those of live blocks, those whose free the device has not
 // come past, and those that were reserved. It never infers what was released: each block's bytes are given back once, when the
@@ -154,7 +162,7 @@ func (p *Reservation) take(bytes uint64) error {
 			return refusal(bytes, p.total-remaining, p.total)
 		}
 		if p.remaining.CompareAndSwap(remaining, remaining-bytes) {
-			p.budget.reserved.Add(-bytes)
+			given(bytes, p.budget.reserved.Add(-bytes))
 			return nil
 		}
 	}
@@ -173,7 +181,7 @@ func (p *Reservation) give(bytes uint64) {
 func (p *Reservation) End() (left uint64) {
 	p.ended.Store(true)
 	left = p.remaining.Swap(0)
-	p.budget.reserved.Add(-left)
+	given(left, p.budget.reserved.Add(-left))
 	p.budget.ledger.Give(left)
 	return left
 }

@@ -6,6 +6,7 @@ import (
 	gort "runtime"
 	"sync"
 
+	"libmmsb/core/invariant"
 	"libmmsb/core/log"
 )
 
@@ -33,6 +34,10 @@ func (s *Stream) pushFree(b *block) int {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	q.queued = append(q.queued, queuedFree{b, s.next().number})
+	if last := len(q.queued) - 1; invariant.Enabled && last > q.head {
+		invariant.Assert(q.queued[last-1].number < q.queued[last].number, "free %d of stream %d is queued behind free %d",
+			q.queued[last].number, s.index, q.queued[last-1].number)
+	}
 	return len(q.queued) - q.head
 }
 
@@ -163,6 +168,10 @@ func (s *Stream) reap() bool {
 			r.letGo(q.recorded)
 			q.recorded = nil
 		}
+		if invariant.Enabled {
+			queued := s.queued.Load()
+			invariant.Assert(number <= queued, "stream %d has come past point %d, %d are queued", s.index, number, queued)
+		}
 		if s.completed.Load() < number {
 			s.completed.Store(number)
 		}
@@ -197,6 +206,10 @@ func (s *Stream) reapEvent(first, last uint64) (*recordedEvent, error) {
 func (b *block) released(on *Stream) {
 	b.mutex.Lock()
 	memory, r := b.memory, b.stream.runtime
+	if invariant.Enabled {
+		invariant.Assert(b.state == blockQueued && len(b.open) == 0,
+			"block 0x%016x is released in state %d, with open uses on %d streams", b.handle(), b.state, len(b.open))
+	}
 	b.state = blockFree
 	b.write, b.reads, b.memory = point{}, b.reads[:0], Memory{}
 	again := b.generation < lastGeneration
@@ -206,7 +219,11 @@ func (b *block) released(on *Stream) {
 		on.frees.giveSlot(index)
 	}
 	r.layer.Released(memory)
-	r.bytes.released.Add(memory.Bytes)
+	released := r.bytes.released.Add(memory.Bytes)
+	if invariant.Enabled {
+		freed := r.bytes.freed.Load()
+		invariant.Assert(released <= freed, "%d bytes are released, %d were freed", released, freed)
+	}
 }
 
 // usable is the stream, or one of the runtime's own where it was let go.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"libmmsb/core/invariant"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -237,6 +238,9 @@ func (r *Runtime) close() (Leaks, error) {
 	r.idle.Store(true) // or gone: nothing that was queued is still to come
 	r.points.settle(err)
 	r.reap()
+	if invariant.Enabled && err == nil && !r.lost.Load() {
+		invariant.Check(r.checkEnded())
+	}
 	leaks.Streams = r.streams.leased()
 	if closeErr := r.layer.Close(); err == nil {
 		err = closeErr

@@ -235,7 +235,9 @@ func (l *SharedLedger) Take(bytes uint64) (uint64, bool) {
 }
 
 // Give implements Ledger.
-func (l *SharedLedger) Give(bytes uint64) { atomic.AddUint64(&l.at(l.slot).charged, -bytes) }
+func (l *SharedLedger) Give(bytes uint64) {
+	given(bytes, atomic.AddUint64(&l.at(l.slot).charged, -bytes))
+}
 
 // Charged implements Ledger: the bytes of all processes.
 func (l *SharedLedger) Charged() uint64 { return l.sum() }

@@ -31,7 +31,7 @@ func (t *tally) add(bytes uint64) {
 }
 
 func (t *tally) remove(bytes uint64) {
-	t.live.Add(-bytes)
+	given(bytes, t.live.Add(-bytes))
 	t.blocks.Add(^uint64(0))
 }
 

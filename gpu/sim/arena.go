@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"libmmsb/core/alloc"
+	"libmmsb/core/invariant"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -86,6 +87,7 @@ type arena struct {
 	used      atomic.Uint64 // bytes of memory
 
 	mutex   sync.Mutex
+	turn    invariant.Turn // of walks over everything
 	extents *alloc.Extents // of frames
 	partial [smallSizes]*frame
 	small   [smallSizes]freeList
@@ -211,7 +213,14 @@ func (a *arena) reuse(bytes, charge uint64, ready func(b *block) bool) *block {
 }
 
 func (a *arena) begin(b *block, bytes, charge uint64) {
-	a.used.Add(charge)
+	used := a.used.Add(charge)
+	if invariant.Enabled {
+		end := b.address + driver.Address(bytes-1)
+		invariant.Assert(b.state != live && a.find(b.address) == b && a.find(end) == b,
+			"block of %d bytes at 0x%x is in state %d, its addresses lead to other blocks", bytes, uint64(b.address), b.state)
+		invariant.Assert(used <= a.limit, "%d bytes of %s are used, the limit is %d", used, a.name(), a.limit)
+		defer a.changed()
+	}
 	b.state, b.bytes, b.charge, b.older, b.freedAt, b.ordered = live, bytes, charge, nil, point{}, false
 }
 

@@ -3,7 +3,7 @@
  * breaks while contexts end under the calls of other threads.
  */
 #include "library.h"
-#include "test_hooks.h" /* the library with assertions */
+#include "test_hooks.h"
 
 enum { WRITERS = 3, READERS = 3, THREADS = WRITERS + READERS, LARGEST = 20000 };
 
@@ -110,6 +110,7 @@ static void no_page_is_seen_half_changed(void) {
         run_team(THREADS, whole_pages, &shared);
         CHECK_OK(mmsb_page_destroy(shared.page));
     }
+    CHECK_OK(mmsb_test_check(context));
     CHECK_OK(mmsb_context_destroy(context));
 }
 
@@ -163,6 +164,7 @@ static void every_delta_counts_once(void) {
         CHECK_OK(mmsb_page_mask_count(counted.pages[i], &set));
         CHECK_EQUAL(set, 8);
     }
+    CHECK_OK(mmsb_test_check(context));
     CHECK_OK(mmsb_context_destroy(context));
 }
 
@@ -237,7 +239,9 @@ static void batches_are_seen_whole(void) {
         batches.pages[i] = i % 6 == 5 ? new_disk_page(contexts[0], BATCH_SIZE) : new_page(contexts[i % 2], BATCH_SIZE);
     }
     run_team(8, overlapping_batches, &batches);
+    CHECK_OK(mmsb_test_check(contexts[0]));
     CHECK_OK(mmsb_context_destroy(contexts[0]));
+    CHECK_OK(mmsb_test_check(contexts[1]));
     CHECK_OK(mmsb_context_destroy(contexts[1]));
 }
 
@@ -295,6 +299,7 @@ static void one_destroy_wins(void) {
     run_team(3, race_to_destroy, &race);
     pthread_barrier_destroy(&race.barrier);
     CHECK_EQUAL(context_stats(race.context).pages, 0);
+    CHECK_OK(mmsb_test_check(race.context));
     CHECK_OK(mmsb_context_destroy(race.context));
 }
 
@@ -449,6 +454,7 @@ static void *storm(void *argument) {
 static void storms_break_nothing(void) {
     storm_t shared = {.context = new_context()};
     run_team(8, storm, &shared);
+    CHECK_OK(mmsb_test_check(shared.context));
     CHECK_OK(mmsb_context_destroy(shared.context));
 }
 
@@ -476,6 +482,7 @@ static void threads_come_and_go(void) {
     CHECK_EQUAL(stats.allocations, 20 * 32 * 50);
     CHECK_EQUAL(stats.frees, 20 * 32 * 50);
     CHECK(stats.memory_used < 64 << 20); /* what ended threads held is used again */
+    CHECK_OK(mmsb_test_check(context));
     CHECK_OK(mmsb_context_destroy(context));
 }
 

@@ -16,6 +16,10 @@ uint64_t mmsb_test_stack_bound_queries(void);
 /* Moves the slot of a live page to another, later generation: *moved is the page's handle from then on, the old one is stale. */
 mmsb_status_t mmsb_test_page_generation(mmsb_page_t page, uint32_t generation, mmsb_page_t *moved);
 
+/* Walks over all of a context and of its devices' runtimes, on which no other call may run: MMSB_E_INTERNAL, and the last error
+ * says what is wrong. */
+mmsb_status_t mmsb_test_check(mmsb_context_t context);
+
 /* From now on each operation takes so long on the simulated devices of contexts that did not use theirs yet. */
 mmsb_status_t mmsb_test_slow_devices(uint64_t latency_ns);
 

@@ -64,7 +64,8 @@ class Go:
                 copy.write_text(changed, encoding="utf-8")
                 replace[str(original)] = str(copy)
         (work / "overlay.json").write_text(json.dumps({"Replace": replace}), encoding="utf-8")
-        command = ["go", "test", "-c", "-overlay", str(work / "overlay.json"), "-o", str(work / "test"), "./" + self.package]
+        command = ["go", "test", "-c", "-tags", "invariants", "-overlay", str(work / "overlay.json"), "-o", str(work / "test")]
+        command.append("./" + self.package)
         subprocess.run(command, cwd=ROOT, check=True)
 
     def command(self, work: Path, mode: str, seed: int, looking: bool) -> tuple[list[str], Path]:
@@ -106,7 +107,7 @@ class C:
         (work / "native/mutant_switch.c").write_text(C_SWITCH, encoding="utf-8")
         sources = sorted((work / "native").glob("*.c"))
         test = work / "native/tests" / self.program
-        flags = ["-std=gnu11", "-O0", "-w", "-pthread", f"-I{ROOT / 'include'}", f"-I{work / 'native'}"]
+        flags = ["-std=gnu11", "-O0", "-w", "-pthread", "-DMMSB_INVARIANTS", f"-I{ROOT / 'include'}", f"-I{work / 'native'}"]
         subprocess.run(["gcc", *flags, test, *sources, "-o", work / "test", "-ldl", "-lm"], check=True)
 
     def command(self, work: Path, mode: str, seed: int, looking: bool) -> tuple[list[str], Path]:

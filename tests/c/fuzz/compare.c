@@ -110,6 +110,7 @@ void check_context(int index) {
         listed += count;
     }
     SAME(listed, expected.pages);
+    SAME(mmsb_test_check(context->handle), MMSB_OK);
 }
 
 void check_everything(void) {

@@ -9,6 +9,7 @@
 #define MMSB_TESTS_FUZZ_H
 
 #include "../library.h"
+#include "../test_hooks.h"
 
 /* ------------------------------------------------------------------------------------------------- main.c: a call ---- */
 

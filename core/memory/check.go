@@ -1,0 +1,181 @@
+package memory
+
+import (
+	"libmmsb/core/region"
+	"libmmsb/core/status"
+	"libmmsb/native"
+)
+
+// Walks over all that a context's memory has, for tests.
+
+func broken(format string, arguments ...any) error {
+	return status.Errorf(status.Internal, format, arguments...)
+}
+
+// recount is what a walk over the records finds, in bytes.
+type recount struct {
+	*Memory
+	slots, extents, mappings uint64
+	mapped                   int
+	holders                  map[uint64]uint32 // by locator: the record that has the memory
+	units                    pageSet           // of the extents' space: in use
+}
+
+// Check walks over everything and says what is wrong with it: two records with the same memory, a free record with memory, a free
+// slot that is in use, a charge that is not what a recount gives. No call may run on the context. Errors: Internal.
+func (m *Memory) Check() error {
+	m.Lock()
+	defer m.Unlock()
+	if m.closed {
+		return nil
+	}
+	r := &recount{Memory: m, holders: make(map[uint64]uint32)}
+	for _, check := range []func() error{r.checkRecords, r.checkBare, r.checkSlots, r.checkExtents, r.checkCharge} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *recount) checkRecords() error {
+	for _, leaf := range r.records.leaves {
+		if leaf.Used > native.LeafRecords || native.LeafContext(leaf.Number) != r.context {
+			return broken("leaf %d of context %d belongs to context %d, %d of %d records are in use", leaf.Number, r.context,
+				native.LeafContext(leaf.Number), leaf.Used, native.LeafRecords)
+		}
+		for index := max(leaf.First(), 1); index < leaf.First()+leaf.Used; index++ {
+			if err := r.add(index); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add counts the memory of a record.
+func (r *recount) add(index uint32) error {
+	record := native.RecordAt(index)
+	state := record.LoadState()
+	class, number := native.Class(state), native.LocatorRegion(record.Locator)
+	switch {
+	case class < native.SmallClasses:
+		r.slots += native.ClassSize(class)
+	case class == native.ClassExtent:
+		first, count := r.Memory.extents.of(record.Locator, RoundUp(record.Size))
+		if r.units.overlaps(first, first+count) {
+			return broken("record %d: some of %d bytes at 0x%x belong to another extent", index, record.Size, record.Locator)
+		}
+		r.units.add(first, first+count)
+		r.extents += RoundUp(record.Size)
+	case class == native.ClassMapped:
+		if _, known := r.Memory.mapped[number]; !known {
+			return broken("record %d: region %d is not a mapping of context %d", index, number, r.context)
+		}
+		r.mappings += region.Length(number)
+		r.mapped++
+	case native.Kind(state) == native.StateFree || native.Kind(state) == native.StateRetired:
+		if record.Locator != 0 {
+			return broken("free record %d has no memory class, but locator 0x%x", index, record.Locator)
+		}
+		return nil
+	default:
+		return nil
+	}
+	if other, held := r.holders[record.Locator]; held {
+		return broken("records %d and %d have the same memory 0x%x", other, index, record.Locator)
+	}
+	r.holders[record.Locator] = index
+	return nil
+}
+
+func (r *recount) checkBare() error {
+	seen := make(map[uint32]bool)
+	for _, index := range r.records.bare {
+		if err := checkBare(index); err != nil {
+			return err
+		}
+		if seen[index] {
+			return broken("record %d is free twice", index)
+		}
+		seen[index] = true
+	}
+	return nil
+}
+
+// checkBare checks a record that is free, without memory.
+func checkBare(index uint32) error {
+	record := native.RecordAt(index)
+	state := record.LoadState()
+	if native.Kind(state) != native.StateFree || native.Class(state) != native.ClassNone || record.Locator != 0 {
+		return broken("free record %d has state 0x%016x and locator 0x%x", index, state, record.Locator)
+	}
+	return nil
+}
+
+// checkSlots checks the free slots that no thread keeps.
+func (r *recount) checkSlots() error {
+	for class := range uint32(native.SmallClasses) {
+		seen, free := make(map[uint32]bool), make(map[uint64]uint64)
+		size := native.ClassSize(class)
+		for _, handle := range r.slabs.classes[class].slots {
+			index := native.Index(handle)
+			if err := checkSlot(handle, class); err != nil {
+				return err
+			}
+			if seen[index] {
+				return broken("slot 0x%016x of %d bytes is free twice", handle, size)
+			}
+			seen[index] = true
+			span := spanOf(native.RecordAt(index).Locator, spanBytes(size))
+			if free[span] += size; free[span] > spanBytes(size) {
+				return broken("span 0x%x has %d free bytes of %d", span, free[span], spanBytes(size))
+			}
+		}
+	}
+	return nil
+}
+
+// checkSlot checks a free slot of a class.
+func checkSlot(handle uint64, class uint32) error {
+	state := native.RecordAt(native.Index(handle)).LoadState()
+	if native.Kind(state) != native.StateFree || native.Class(state) != class ||
+		native.Generation(state) != native.Generation(handle) {
+		return broken("free slot 0x%016x of class %d has state 0x%016x", handle, class, state)
+	}
+	return nil
+}
+
+func (r *recount) checkExtents() (err error) {
+	e := &r.Memory.extents
+	if e.space == nil {
+		return nil
+	}
+	if err := e.space.Check(); err != nil {
+		return err
+	}
+	gaps := uint64(max(len(e.regions)-1, 0) * extentGap)
+	if used := (e.space.Used() - gaps) * region.SystemPage; used != r.extents {
+		return broken("extents of %d bytes are allocated, records have %d", used, r.extents)
+	}
+	for _, set := range []pageSet{r.retained.recent, r.retained.older} {
+		set.runs(0, ^uint64(0), func(first, end uint64) {
+			if r.units.overlaps(first, end) {
+				err = broken("some of %d retained system pages from %d on are in use", end-first, first)
+			}
+		})
+	}
+	return err
+}
+
+func (r *recount) checkCharge() error {
+	if r.mapped != len(r.Memory.mapped) {
+		return broken("there are %d mappings, records have %d", len(r.Memory.mapped), r.mapped)
+	}
+	retained := r.retained.count(0, ^uint64(0)) * region.SystemPage
+	if sum := r.slots + r.extents + r.mappings + retained; sum != r.ledger.Used() {
+		return broken("%d bytes are charged, but %d of slots, %d of extents, %d of mappings and %d retained are %d",
+			r.ledger.Used(), r.slots, r.extents, r.mappings, retained, sum)
+	}
+	return nil
+}

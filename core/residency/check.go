@@ -1,0 +1,130 @@
+package residency
+
+import (
+	"cmp"
+	"slices"
+
+	"libmmsb/core/status"
+	"libmmsb/native"
+)
+
+// A walk over where all pages of a context lie, for tests.
+
+func broken(format string, arguments ...any) error {
+	return status.Errorf(status.Internal, format, arguments...)
+}
+
+// Check walks over all pages and says what is wrong with where they lie: two with the same backing, one without, a host copy of a
+// page that needs none, disk space that no page has. No call may run on the context. Errors: Internal.
+func (r *Residency) Check() error {
+	var backings []Backing
+	for _, leaf := range r.memory.Leaves() {
+		for index := leaf.First(); index < leaf.First()+leaf.Used; index++ {
+			state := native.RecordAt(index).LoadState()
+			if native.Kind(state) != native.KindPage {
+				continue
+			}
+			b, err := r.checkPage(index, state)
+			if err != nil {
+				return err
+			}
+			if !b.empty() {
+				backings = append(backings, b)
+			}
+		}
+	}
+	if err := checkBackings(backings); err != nil {
+		return err
+	}
+	if err := r.checkMaps(); err != nil {
+		return err
+	}
+	return r.disk.check(backings)
+}
+
+// checkPage checks a page, whose backing it returns.
+func (r *Residency) checkPage(index uint32, state uint64) (b Backing, err error) {
+	record := native.RecordAt(index)
+	if record.Side != 0 {
+		b = backingOf(native.SideAt(record.Side))
+	}
+	resident, waits := state&native.Nonresident == 0, r.waiting.of(index) != nil
+	switch {
+	case waits && (resident || !b.empty()):
+		return b, broken("page on record %d waits in a snapshot, but its state is 0x%016x, and %d bytes of backing are its",
+			index, state, b.length)
+	case resident && !b.empty():
+		return b, broken("page on record %d is resident, but has backing of %d bytes", index, b.length)
+	case !resident && !waits && b.length < record.Size:
+		return b, broken("page on record %d has backing of %d bytes, its size is %d", index, b.length, record.Size)
+	case native.OnDevice(state) && record.Locator != 0 && r.copies.of(index) == (hostCopy{}):
+		return b, broken("page on record %d is on a device, but has locator 0x%x without a host copy", index, record.Locator)
+	}
+	return b, nil
+}
+
+// checkBackings finds two that overlap; those in the file come first.
+func checkBackings(all []Backing) error {
+	apart := func(a, b Backing) int {
+		return cmp.Or(cmp.Compare(min(a.block, 1), min(b.block, 1)), cmp.Compare(a.device, b.device))
+	}
+	slices.SortFunc(all, func(a, b Backing) int { return cmp.Or(apart(a, b), cmp.Compare(a.at, b.at)) })
+	for i := 1; i < len(all); i++ {
+		if a, b := all[i-1], all[i]; apart(a, b) == 0 && b.at-a.at < a.length {
+			return broken("backing of %d bytes at %d overlaps that of %d bytes at %d; on a device: %t", a.length, a.at, b.length,
+				b.at, a.onDevice())
+		}
+	}
+	return nil
+}
+
+// checkMaps checks that what is known by record is known of pages that are not resident.
+func (r *Residency) checkMaps() error {
+	r.copies.Lock()
+	defer r.copies.Unlock()
+	for index := range r.copies.pages {
+		record := native.RecordAt(index)
+		if state := record.LoadState(); native.Kind(state) != native.KindPage || !native.OnDevice(state) || record.Locator == 0 {
+			return broken("record %d has a host copy, but its state is 0x%016x and its locator 0x%x", index, state,
+				record.Locator)
+		}
+	}
+	r.waiting.Lock()
+	defer r.waiting.Unlock()
+	users := make(map[*Source]int)
+	for index, source := range r.waiting.pages {
+		if state := native.RecordAt(index).LoadState(); native.Kind(state) != native.KindPage {
+			return broken("record %d waits in a snapshot, but its state is 0x%016x", index, state)
+		}
+		if users[source]++; users[source] > source.users {
+			return broken("%d pages wait in a snapshot that counts %d users", users[source], source.users)
+		}
+	}
+	return nil
+}
+
+// check checks the file's space against the backings of all pages.
+func (d *disk) check(backings []Backing) error {
+	d.Lock()
+	defer d.Unlock()
+	if d.file == nil {
+		return nil
+	}
+	if err := d.extents.Check(); err != nil {
+		return err
+	}
+	sum := uint64(0)
+	for _, b := range backings {
+		if b.onDevice() {
+			continue
+		}
+		if sum += b.length; b.at+b.length > d.length*diskUnit {
+			return broken("backing of %d bytes at %d reaches past the end of the file, %d", b.length, b.at, d.length*diskUnit)
+		}
+	}
+	if sum != d.used*diskUnit || d.used != d.extents.Used() {
+		return broken("%d bytes of the file are in use, %d are allocated, pages have %d", d.used*diskUnit,
+			d.extents.Used()*diskUnit, sum)
+	}
+	return nil
+}

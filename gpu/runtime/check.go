@@ -1,0 +1,67 @@
+// Walks over a runtime's blocks, for tests.
+
+package runtime
+
+import "libmmsb/core/status"
+
+func broken(format string, arguments ...any) error {
+	return status.Errorf(status.Internal, format, arguments...)
+}
+
+// Check recounts the runtime's blocks, and says what is wrong with them, and with the slots that are free: a counter that is not
+// what a recount gives, a slot that is free twice, or in use. No call may run on the runtime; others may go on. Errors: Internal.
+func (r *Runtime) Check() error {
+	var live, pending, count uint64
+	blocks.all(func(b *block) {
+		switch {
+		case b.state == blockFree || b.stream.runtime != r:
+		case b.state == blockLive:
+			live, count = live+b.memory.Bytes, count+1
+		default:
+			pending += b.memory.Bytes
+		}
+	})
+	u := r.Usage()
+	if u.Live != live || u.Pending != pending || u.Outstanding != live+pending || u.Blocks != count {
+		return broken("%d blocks of %d bytes live and %d bytes are pending, %d of %d and %d are counted, %d are outstanding",
+			count, live, pending, u.Blocks, u.Live, u.Pending, u.Outstanding)
+	}
+	for _, s := range r.streams.snapshot() {
+		s.frees.mutex.Lock()
+		slots := append([]uint32(nil), s.frees.slots...)
+		s.frees.mutex.Unlock()
+		if err := blocks.checkFree(slots); err != nil {
+			return err
+		}
+	}
+	blocks.mutex.Lock()
+	defer blocks.mutex.Unlock()
+	return blocks.checkFree(blocks.free)
+}
+
+// checkFree checks slots that nobody uses.
+func (t *blockTable) checkFree(slots []uint32) error {
+	seen := make(map[uint32]bool, len(slots))
+	for _, index := range slots {
+		b := t.at(index)
+		b.mutex.Lock()
+		state := b.state
+		b.mutex.Unlock()
+		if state != blockFree || seen[index] {
+			return broken("free slot %d has state %d; free twice: %t", index, state, seen[index])
+		}
+		seen[index] = true
+	}
+	return nil
+}
+
+// checkEnded is Check for a runtime that has ended all its blocks.
+func (r *Runtime) checkEnded() error {
+	r.stuck.mutex.Lock()
+	stuck := len(r.stuck.blocks) // the driver did not take them back
+	r.stuck.mutex.Unlock()
+	if u := r.Usage(); u.Outstanding != 0 && stuck == 0 {
+		return broken("the runtime has ended, %d bytes are outstanding: %d live, %d pending", u.Outstanding, u.Live, u.Pending)
+	}
+	return r.Check()
+}
