@@ -107,8 +107,8 @@ func (c Capture) Fill(segment *Segment) (Fill, uint32) {
 	return Fill(fill), uint32(index)
 }
 
-// CompareLeaf compares the pages of the next leaf with the base, beside the goroutine that fills. It returns false when no leaf is
-// left.
+// CompareLeaf compares the pages of the next leaf with the base, beside the goroutine that fills. It returns false when no leaf
+// is left.
 func (c Capture) CompareLeaf() bool { return C.mmsb__capture_compare_leaf(c.capture) != 0 }
 
 // Large is a large page of a capture.

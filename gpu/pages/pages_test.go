@@ -220,7 +220,8 @@ func TestAFailedBatchOfDeltasChangesNoPage(t *testing.T) {
 			w.fail(call, 0, sim.Fail)
 			require.NotZero(t, nativetest.ApplyRuns(both, []uint64{0, 0, 2, 3}, 4, []byte("abcdefghijklmnop")))
 			w.fail(call, 0, sim.Fail)
-			require.NotZero(t, nativetest.WritePages(both, []uint64{0, 0, 2, 3}, []uint64{4, 4, 4, 4}, []byte("abcdefghijklmnop")))
+			require.NotZero(t, nativetest.WritePages(both, []uint64{0, 0, 2, 3}, []uint64{4, 4, 4, 4},
+				[]byte("abcdefghijklmnop")))
 			w.holds(host, 0, "\x00\x00\x00\x00")
 			w.holds(device, 0, "\x00\x00\x00\x00")
 		}

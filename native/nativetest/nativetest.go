@@ -1,5 +1,5 @@
-// Package nativetest has calls of programs that stay in C, for tests in Go: they read, change and end pages as mmsb_page_* do. The
-// calling goroutine must be bound to its thread where it asks for the last error. The library does not have it.
+// Package nativetest has what programs call in C, for tests in Go. A goroutine that asks for the last error must be bound to its
+// thread. The library does not contain this package.
 package nativetest
 
 /*
