@@ -10,6 +10,7 @@ import (
 	"libmmsb/core/page"
 	"libmmsb/core/status"
 	"libmmsb/native"
+	"libmmsb/native/nativetest"
 )
 
 // Damage to where pages on devices lie must be seen. Each is undone, so that the context can end.
@@ -31,7 +32,7 @@ func TestCheckSeesDamageOnDevices(t *testing.T) {
 			assert.ErrorContains(t, err, text)
 			w.check()
 		}
-		require.Zero(t, native.Destroy(a))
-		require.Zero(t, native.Destroy(b))
+		require.Zero(t, nativetest.Destroy(a))
+		require.Zero(t, nativetest.Destroy(b))
 	})
 }
