@@ -34,7 +34,7 @@ func CreateMany(context, size uint64, options CreateOptions, pages []uint64, w *
 	return nil
 }
 
-// CreateManyWithin is CreateMany that waits, on the calling thread where it has not to wait for tickets or the time.
+// CreateManyWithin makes many pages after the tickets, within a timeout, and on the calling thread where it can.
 func CreateManyWithin(context, size uint64, options CreateOptions, pages []uint64, after []*ticket.Ticket, timeout uint64) error {
 	if timeout == ticket.Forever && len(after) == 0 {
 		return CreateMany(context, size, options, pages, nil)
