@@ -1,4 +1,4 @@
-/* The beginning and the end of captures and freezes: capture.h. What is captured in between: capture_fill.c, capture_large.c. */
+/* Begins and ends captures and freezes: capture.h. capture_fill.c and capture_large.c do the capture in between. */
 #include "capture_state.h"
 
 #include <sched.h>
@@ -51,7 +51,7 @@ static void turn_on(mmsb__capture_t *capture, int mode) {
     if (mode == MMSB__CAPTURE_FROZEN)
         __atomic_add_fetch(&mmsb__frozen, 1, __ATOMIC_SEQ_CST);
     mmsb__detour_begin();
-    /* In this order: whoever sees the mode sees the count, and so does everybody after it, whatever other captures do. */
+    /* In this order: a thread that sees the mode sees the count, and so does every later thread, whatever other captures do. */
     __atomic_add_fetch(&mmsb__capturing, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&capture->mode, mode, __ATOMIC_SEQ_CST);
     __atomic_add_fetch(&mmsb__moments, 1, __ATOMIC_SEQ_CST);
@@ -71,7 +71,7 @@ void mmsb__capture_settle(mmsb__capture_t *capture) {
     mmsb__synchronize(mmsb__context_record(capture->context));
 }
 
-/* Who waited for an earlier capture may be counting still. */
+/* Writers that waited for an earlier capture may still be counted. */
 static void reset_stats(mmsb__capture_stats_t *stats) {
     __atomic_store_n(&stats->copied_bytes, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&stats->copied_peak, 0, __ATOMIC_RELAXED);

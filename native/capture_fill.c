@@ -8,7 +8,7 @@
 
 typedef enum step { GO_ON, FULL, LARGE, PINNED } step_t;
 
-/* Puts a small page into the segment, where it fits: as it is now, or what was copied when it was about to change as a whole. */
+/* Puts a small page into the segment if it fits: as it is now, or as it was copied before it changed as a whole. */
 static void put_page(mmsb__segment_t *segment, const mmsb__image_t *image, const uint8_t *bytes, const uint8_t *mask,
                      uint64_t mask_length, const uint8_t *metadata, uint64_t metadata_length) {
     mmsb__segment_append(segment, image, MMSB__IMAGE_BYTES, bytes, image->size);
@@ -22,7 +22,7 @@ static void put_record(mmsb__segment_t *segment, const mmsb__image_t *image, con
              metadata > 0 ? mmsb__metadata_bytes(record) : NULL, metadata);
 }
 
-/* The extents of a page from first on are as they will be in the file. */
+/* Computes the checksums of a page's extents, from first on, and notes the page. */
 static void finish_page(mmsb__capture_t *capture, mmsb__segment_t *segment, uint32_t first, uint32_t index,
                         const mmsb__image_t *image, uint32_t generation) {
     for (uint32_t i = first; i < segment->extent_count; i++)
@@ -30,7 +30,7 @@ static void finish_page(mmsb__capture_t *capture, mmsb__segment_t *segment, uint
     mmsb__note_captured(capture, index, image, generation, segment->extents[first].crc);
 }
 
-/* Puts a page of which something was kept into the segment, and gives its memory back. */
+/* Puts a page with a copy into the segment, and gives the copy's memory back. */
 static step_t save_copy(mmsb__capture_t *capture, mmsb__segment_t *segment, mmsb__copy_t *copy) {
     const mmsb__image_t *image = &copy->image;
     uint32_t first = segment->extent_count, index = copy->index;
@@ -52,7 +52,7 @@ static step_t save_copy(mmsb__capture_t *capture, mmsb__segment_t *segment, mmsb
         if (step != GO_ON)
             return step;
     }
-    if (copy->whole) { /* which is not seen before the capture state */
+    if (copy->whole) { /* nobody sees it before the capture state */
         const uint8_t *mask = copy->whole + image->size, *metadata = mask + copy->mask.length;
         uint64_t metadata_length = copy->whole_length - image->size - copy->mask.length;
         if (!mmsb__segment_fits(segment, image->size, copy->mask.length, metadata_length))
@@ -68,7 +68,7 @@ static step_t save_copy(mmsb__capture_t *capture, mmsb__segment_t *segment, mmsb
     return GO_ON;
 }
 
-/* GO_ON: all copies that there are have been put into the segment. */
+/* GO_ON: the segment has all copies. */
 static step_t save_copies(mmsb__capture_t *capture, mmsb__segment_t *segment, uint32_t *index) {
     for (;;) {
         if (!capture->drained)
@@ -85,7 +85,7 @@ static step_t save_copies(mmsb__capture_t *capture, mmsb__segment_t *segment, ui
     }
 }
 
-/* A page that is locked, and in the state MMSB__CAPTURE_NONE. Unlocks it. */
+/* Saves a locked page in the state MMSB__CAPTURE_NONE, and unlocks it. */
 static step_t save_locked(mmsb__capture_t *capture, mmsb__segment_t *segment, mmsb__record_t *record, uint32_t index,
                           uint64_t state) {
     const mmsb__saved_t *saved = mmsb__base_of(capture, index);
@@ -117,7 +117,7 @@ static step_t save_locked(mmsb__capture_t *capture, mmsb__segment_t *segment, mm
     return step;
 }
 
-/* Unlocked and as it was saved: whoever changes it from now on sees the capture first. */
+/* The page is unlocked and as it was saved: a thread that changes it from now on sees the capture first. */
 static int is_unchanged(const mmsb__capture_t *capture, uint32_t index) {
     const mmsb__record_t *record = mmsb__record_at(index);
     uint64_t state = mmsb__state_load(record);
@@ -136,7 +136,7 @@ static step_t save_record(mmsb__capture_t *capture, mmsb__segment_t *segment, ui
         const mmsb__saved_t *saved = mmsb__base_of(capture, index);
         uint64_t state = mmsb__state_load(record);
         if (capture_state == MMSB__CAPTURE_LATER || MMSB__HANDLE_KIND(state) != MMSB_KIND_PAGE) {
-            /* What begins here from now on is not part of it, even where its creator has not seen the moment. */
+            /* Pages that begin here from now on are not part of the capture, even if their creator has not seen the moment. */
             if (capture_state == MMSB__CAPTURE_NONE &&
                 !__atomic_compare_exchange_n(&mmsb__capture_states[index], &capture_state, MMSB__CAPTURE_LATER, 0,
                                              __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
@@ -175,7 +175,7 @@ int mmsb__capture_compare_leaf(mmsb__capture_t *capture) {
     return 1;
 }
 
-/* The first record from at on of the saver's leaf that was found to differ; used, where none was. */
+/* The first record of the saver's leaf, from at on, that was found to differ; used if there is none. */
 static uint32_t differing_from(const mmsb__capture_t *capture, uint32_t at) {
     const uint64_t *words = capture->differing + capture->leaf_at * MMSB__LEAF_WORDS;
     const uint32_t used = capture->used[capture->leaf_at];
@@ -197,7 +197,7 @@ static void fetch_far(mmsb__capture_t *capture) {
 }
 
 static void fetch_near(mmsb__capture_t *capture) {
-    enum { LINES = 8 }; /* from the first few on the processor fetches by itself */
+    enum { LINES = 8 }; /* after these the processor prefetches by itself */
     capture->near_at = differing_from(capture, capture->near_at + 1);
     if (capture->near_at >= capture->used[capture->leaf_at])
         return;
@@ -210,7 +210,7 @@ static void fetch_near(mmsb__capture_t *capture) {
         __builtin_prefetch(mmsb__locator_address(mask));
 }
 
-/* What differs lies anywhere: each page would wait for its record, then for its bytes and its mask. */
+/* Differing pages lie anywhere: each would wait for its record, then for its bytes and its mask. */
 static void fetch_behind(mmsb__capture_t *capture, uint32_t at) {
     enum { FAR = 8, NEAR = 4 };
     const int begins = capture->near_at <= at;
@@ -222,7 +222,7 @@ static void fetch_behind(mmsb__capture_t *capture, uint32_t at) {
         fetch_near(capture);
 }
 
-/* The first record from record_at on of the saver's leaf that is to be saved; used, where none is. */
+/* The first record of the saver's leaf, from record_at on, that must be saved; used if there is none. */
 static uint32_t next_differing(mmsb__capture_t *capture) {
     if (!capture->differing)
         return capture->record_at;
@@ -260,7 +260,7 @@ mmsb__fill_t mmsb__capture_fill(mmsb__capture_t *capture, mmsb__segment_t *segme
                 return fills[step];
         }
     }
-    mmsb__capture_await_writers(capture); /* each page has its capture state; now its copy is on the list, too */
+    mmsb__capture_await_writers(capture); /* each page has its capture state; now its copy is on the list too */
     if ((step = save_copies(capture, segment, index)) != GO_ON)
         return fills[step];
     return any_pinned(capture, index) ? MMSB__FILL_PINNED : MMSB__FILL_END;

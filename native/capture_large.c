@@ -1,4 +1,4 @@
-/* Large pages of a capture, part by part: the saver goes through Go for each, and writers wait for no more than one. */
+/* Captures large pages part by part: the saver goes through Go for each part, and a writer waits for one part at most. */
 #include "capture_state.h"
 
 #include <stdlib.h>
@@ -103,11 +103,11 @@ static void copy_granules(uint8_t *into, const uint8_t *from, uint32_t length, u
 uint32_t mmsb__capture_part(mmsb__capture_t *capture, mmsb__large_t *large, uint32_t number, uint64_t granules, uint8_t *buffer) {
     mmsb__part_t *part = &large->parts[number];
     mmsb__record_t *record = mmsb__record_at(large->index);
-    /* The page is as it was, but for lines that were kept: whoever ends or moves it waits. */
+    /* The page is as it was, except for lines with pre-images: a thread that ends or moves it waits. */
     uint64_t state = mmsb__record_lock_library(large->index);
     int absent = (state & MMSB__NONRESIDENT) && number < large->byte_parts, on_device = absent && mmsb__on_device(state);
     mmsb_status_t status = MMSB_OK;
-    if (on_device) { /* there parts are not worth asking for */
+    if (on_device) { /* reading single granules from a device is not worth it */
         status = mmsb__device_read(record, number * MMSB__CHUNK_BYTES, buffer, part->length);
         state = mmsb__state_load(record) & ~MMSB__OWNER_MASK;
     } else if (absent) {
@@ -139,8 +139,8 @@ void mmsb__large_free(mmsb__capture_t *capture, mmsb__large_t *large) {
 
 void mmsb__capture_large_done(mmsb__capture_t *capture, mmsb__large_t *large) {
     uint32_t index = large->index;
-    uint64_t state = mmsb__record_lock_library(
-        index); /* a writer may be copying; the page cannot have ended before its capture state says so */
+    uint64_t state =
+        mmsb__record_lock_library(index); /* a writer may be copying; the page cannot end before its capture state says so */
     pthread_mutex_lock(&capture->lock);
     mmsb__large_t **link = &capture->large[index % MMSB__LARGE_BUCKETS];
     while (*link != large)

@@ -1,5 +1,5 @@
-/* Memory of copies that a capture keeps, within its limit. The saver gives back what writers take, and the next writer finds it
- * warm. */
+/* Memory for the copies of a capture, within its limit. The saver gives back what writers take, and the next writer finds it in
+ * the cache. */
 #include "capture_state.h"
 
 #include <sched.h>
@@ -22,7 +22,7 @@ static void unlock_pool(mmsb__pool_t *pool) {
     __atomic_store_n(&pool->locked, 0, __ATOMIC_RELEASE);
 }
 
-/* Under its lock. */
+/* Called under the pool's lock. */
 static void *take(mmsb__pool_t *pool, uint64_t class_number) {
     uint64_t size = class_number * POOL_STEP;
     void *taken = pool->given[class_number];
@@ -31,7 +31,7 @@ static void *take(mmsb__pool_t *pool, uint64_t class_number) {
         return taken;
     }
     if (!pool->slabs || pool->used + size > POOL_SLAB) {
-        /* No huge page: a virtual machine's host may need up to 30 ms to give one, and one writer would wait for all of it. */
+        /* No huge page: the host of a virtual machine may need up to 30 ms to supply one, and one writer would wait for it. */
         mmsb__pool_slab_t *slab = malloc(POOL_SLAB);
         if (!slab)
             return NULL;

@@ -1,5 +1,4 @@
-/* The protocol of change where it is not inline: journals, batches that are captured or lie on devices. change.h tells what it
- * is. */
+/* The part of the protocol of change that is not inline: journals, batches that are captured or lie on devices. See change.h. */
 #include "change.h"
 
 #include "id.h"
@@ -44,11 +43,11 @@ int mmsb__batch_keep(const mmsb__batch_t *batch, mmsb__batch_keep_t keep, const 
             return 1;
         }
     }
-    /* Pages before the moment and pages after it: all again, under the same locks. */
+    /* A moment came between two pages: keep all again, under the same locks. */
     return mmsb__moment_came(moments) ? mmsb__batch_keep(batch, keep, work) : 0;
 }
 
-/* The journal of a locked batch, NULL where there is none. */
+/* The journal of a locked batch; NULL if there is none. */
 static mmsb_status_t ring_of(const mmsb__batch_t *batch, mmsb__ring_t **ring) {
     *ring = NULL;
     uint32_t first = 0;

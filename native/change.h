@@ -1,15 +1,15 @@
 /*
  * change.h — the protocol of change: what every call that changes a page does, in this order.
  *
- *     begin      lock the page; its bytes get an address, or stay on their device where nobody has to know what they were
- *     check      whatever the call asks for: from here on only the steps below can fail
- *     keep       the pre-image of what changes, where the page is being captured: MMSB__AGAIN, let go and begin anew
- *     journal    the record of the change, where the context has a journal
- *     the change itself, and the page's version
- *     end        unlock; wait for the journal where a call does
+ *     begin      lock the page; make its bytes resident, or leave them on their device if nobody needs their old value
+ *     check      the call's own conditions: from here on only the steps below can fail
+ *     keep       the pre-image of what changes, if the page is being captured; MMSB__AGAIN: unlock and begin again
+ *     journal    put the record of the change, if the context has a journal
+ *     change     the bytes, and the page's version
+ *     end        unlock; wait for the journal if its durability is "each call"
  *
  * One page: mmsb__change_t. Many pages, all or none: mmsb__changes_t, which has the same steps over a batch of locks. Everything
- * that changes bytes, size, epoch or change mask of a live page, or ends it, is a caller: access.c, mask.c, delta*.c, life.c.
+ * that changes bytes, size, epoch or change mask of a live page, or ends it, calls these: access.c, mask.c, delta*.c, life.c.
  */
 #ifndef MMSB_NATIVE_CHANGE_H
 #define MMSB_NATIVE_CHANGE_H
@@ -20,10 +20,10 @@
 
 #pragma GCC visibility push(hidden)
 
-/* The page is unlocked and nothing has changed: the call begins anew. */
+/* The page is unlocked and nothing has changed: the call begins again. */
 #define MMSB__AGAIN (-2)
 
-/* The end of a call whose pages are unlocked: waits for the journal where a call does, and puts both results together. */
+/* Ends a call whose pages are unlocked: waits for the journal if its durability is "each call", and combines both results. */
 static inline mmsb_status_t mmsb__journal_settle(mmsb__ring_t *ring, uint64_t sequence, mmsb_status_t status) {
     if (MMSB__LIKELY(sequence == 0))
         return status;
@@ -36,10 +36,10 @@ static inline mmsb_status_t mmsb__journal_settle(mmsb__ring_t *ring, uint64_t se
 /* A change of one page, from the lock to the unlock. */
 typedef struct mmsb__change {
     mmsb__record_t *record;
-    uint64_t state;     /* what the record's state is when the page is unlocked */
-    int bytes;          /* 1: the bytes were asked for */
-    int on_device;      /* 1: they stay on their device, and nobody watches */
-    mmsb__ring_t *ring; /* where the change is told; NULL = nowhere */
+    uint64_t state;     /* the record's state after the unlock */
+    int bytes;          /* 1: the call needs the bytes */
+    int on_device;      /* 1: they stay on their device: no capture, freeze or journal */
+    mmsb__ring_t *ring; /* takes the record of the change; NULL = no journal */
     uint64_t sequence;
 } mmsb__change_t;
 
@@ -63,7 +63,7 @@ static inline mmsb_status_t mmsb__change_begin(mmsb__change_t *change, uint64_t 
     return MMSB_OK;
 }
 
-/* Locks a page that changes as a whole: its bytes stay where they are. */
+/* Locks a page that changes as a whole: its residency does not change. */
 static inline mmsb_status_t mmsb__change_begin_page(mmsb__change_t *change, uint64_t page) {
     mmsb__record_t *record;
     uint64_t state;
@@ -73,19 +73,19 @@ static inline mmsb_status_t mmsb__change_begin_page(mmsb__change_t *change, uint
     return status;
 }
 
-/* Before bytes from offset on change, or the epoch, the mask or the metadata with them. MMSB_OK or MMSB__AGAIN. */
+/* Call before bytes from offset on change, or with them the epoch, the mask or the metadata. MMSB_OK or MMSB__AGAIN. */
 static inline mmsb_status_t mmsb__change_keep(const mmsb__change_t *change, uint64_t offset, uint64_t length) {
     return MMSB__UNLIKELY(mmsb__preimage_keep(change->record, change->state, offset, length)) ? MMSB__AGAIN : MMSB_OK;
 }
 
-/* Before the page changes as a whole. */
+/* Call before the page changes as a whole. */
 static inline mmsb_status_t mmsb__change_keep_page(const mmsb__change_t *change) {
     return MMSB__UNLIKELY(mmsb__preimage_keep_page(change->record, change->state)) ? MMSB__AGAIN : MMSB_OK;
 }
 
 mmsb_status_t mmsb__change_journal_slow(mmsb__change_t *change, mmsb__journal_kind_t kind, uint64_t version,
                                         const mmsb__piece_t *pieces, size_t count);
-/* Puts the change's record, with the version that the page has after it. The last step that can fail. */
+/* Puts the record of the change, with the version that the page has after it. The last step that can fail. */
 static inline mmsb_status_t mmsb__change_journal(mmsb__change_t *change, mmsb__journal_kind_t kind, uint64_t version,
                                                  const mmsb__piece_t *pieces, size_t count) {
     if (MMSB__LIKELY(__atomic_load_n(&mmsb__rings_open, __ATOMIC_RELAXED) == 0))
@@ -98,7 +98,7 @@ static inline mmsb_status_t mmsb__change_journal(mmsb__change_t *change, mmsb__j
 }
 
 mmsb_status_t mmsb__change_journal_delta_slow(mmsb__change_t *change, uint64_t epoch, const mmsb_delta_t *delta);
-/* The same of a delta, with the epoch that the page has after it. */
+/* The same for a delta, with the epoch that the page has after it. */
 static inline mmsb_status_t mmsb__change_journal_delta(mmsb__change_t *change, uint64_t epoch, const mmsb_delta_t *delta) {
     if (MMSB__LIKELY(__atomic_load_n(&mmsb__rings_open, __ATOMIC_RELAXED) == 0))
         return MMSB_OK;
@@ -109,13 +109,13 @@ static inline mmsb_status_t mmsb__change_journal_delta(mmsb__change_t *change, u
     return status;
 }
 
-/* After Go has worked on the locked page, which may have changed its state. */
+/* Call after Go has worked on the locked page, which may have changed its state. */
 static inline mmsb_status_t mmsb__change_state(mmsb__change_t *change, mmsb_status_t status) {
     change->state = mmsb__state_held(change->record) & ~MMSB__OWNER_MASK;
     return status;
 }
 
-/* After the page is unlocked, or has ended. */
+/* Call after the page is unlocked, or has ended. */
 static inline mmsb_status_t mmsb__change_settle(const mmsb__change_t *change, mmsb_status_t status) {
     if (MMSB__LIKELY(status != MMSB__AGAIN))
         return mmsb__journal_settle(change->ring, change->sequence, status);
@@ -123,7 +123,7 @@ static inline mmsb_status_t mmsb__change_settle(const mmsb__change_t *change, mm
     return status;
 }
 
-/* Unlocks the page, with whatever became of the change. */
+/* Unlocks the page, whether the change was made or not. */
 static inline mmsb_status_t mmsb__change_end(mmsb__change_t *change, mmsb_status_t status) {
     if (change->bytes)
         mmsb__page_unlock(change->record, change->state);
@@ -134,38 +134,37 @@ static inline mmsb_status_t mmsb__change_end(mmsb__change_t *change, mmsb_status
 
 /* -------------------------------------------------------------------------------------------------- many pages ---- */
 
-/* Item i is about to change its page, which is locked. 1: let go of all, wait, begin anew. */
+/* Keeps the pre-image of item i, whose page is locked. 1: unlock all, wait, begin again. */
 typedef int (*mmsb__batch_keep_t)(const void *work, size_t i, mmsb__record_t *record, uint64_t state);
 
-/* How a kind of batch takes the steps that not every batch needs. */
+/* The steps that a kind of batch does in its own way or not at all. */
 typedef struct mmsb__changes_kind {
-    /* A last check, with the items locked up to the bad one, if there is one: which is *bad. Needs a batch that keeps. NULL:
+    /* A last check, with the items locked up to the bad one, if there is one; sets *bad. Needs a batch with keeps set. NULL:
      * none. */
     mmsb_status_t (*check_all)(void *work, const mmsb__batch_t *batch, mmsb_status_t status, size_t *bad);
     mmsb__batch_keep_t keep; /* NULL: the pages change as a whole */
-    /* The space that the items' records take in the journal; both are 0 at first. */
+    /* The space of the items' records in the journal; both are 0 at first. */
     void (*measure)(const void *work, size_t count, uint64_t *bytes, uint64_t *records);
-    /* Does all of an unlocked batch that has pages on devices, which stay there. MMSB__ENTER_GO with nothing done: somebody
-     * watches. */
+    /* Does an unlocked batch that has pages on devices, which stay there. MMSB__ENTER_GO, nothing done: a capture, freeze or
+     * journal. */
     mmsb_status_t (*on_devices)(void *work, size_t count, size_t *bad);
 } mmsb__changes_kind_t;
 
 typedef struct mmsb__changes {
     mmsb__batch_t batch;
-    mmsb__ring_t *ring; /* NULL: nothing is journalled; else the group is open, and takes the items' records */
+    mmsb__ring_t *ring; /* NULL: no journal; else the group is open for the items' records */
     mmsb__group_t group;
 } mmsb__changes_t;
 
-/* Before the first change of a batch that is locked; keep NULL: the pages change as a whole. 1: the batch is unlocked, and begins
- * anew. */
+/* Keeps the pre-images of a locked batch; keep NULL: the pages change as a whole. 1: the batch is unlocked and begins again. */
 int mmsb__batch_keep(const mmsb__batch_t *batch, mmsb__batch_keep_t keep, const void *work);
-/* Opens the group of a locked batch where its pages have a journal. On failure the batch is unlocked. Errors: MMSB_E_UNSUPPORTED
- * (the batch's pages are of several contexts, and one of them has a journal), the journal's. */
+/* Opens the group of a locked batch whose pages have a journal. On failure the batch is unlocked. Errors: MMSB_E_UNSUPPORTED (the
+ * pages are of several contexts, and one of these has a journal), the journal's. */
 mmsb_status_t mmsb__changes_journal_slow(mmsb__changes_t *changes, const mmsb__changes_kind_t *kind, const void *work);
 
-/* Locks and checks a batch, keeps pre-images, opens the journal's group: all that can fail. On MMSB_OK the first batch.count
- * items are to be changed: none where it was done on devices. Inline, so that each kind of batch has its check within the loop.
- * */
+/* Locks and checks a batch, keeps pre-images, opens the journal's group: all steps that can fail. On MMSB_OK the caller changes
+ * the first batch.count items; 0 if the batch was done on devices. Inline, so that each kind of batch has its check within the
+ * loop. */
 static inline __attribute__((always_inline)) mmsb_status_t mmsb__changes_begin(mmsb__changes_t *changes, mmsb__batch_t batch,
                                                                                mmsb__batch_check_t check,
                                                                                const mmsb__changes_kind_t *kind, void *work,
@@ -198,20 +197,20 @@ static inline __attribute__((always_inline)) mmsb_status_t mmsb__changes_begin(m
     return mmsb__changes_journal_slow(changes, kind, work);
 }
 
-/* After the pages are unlocked, or have ended. */
+/* Call after the pages are unlocked, or have ended. */
 static inline mmsb_status_t mmsb__changes_settle(const mmsb__changes_t *changes, mmsb_status_t status) {
     return MMSB__LIKELY(!changes->ring) ? status : mmsb__journal_settle(changes->ring, changes->group.last, status);
 }
 
-/* All changes are made, and told. */
+/* All changes are made, and their records put. */
 static inline mmsb_status_t mmsb__changes_end(mmsb__changes_t *changes) {
     mmsb_status_t status = MMSB__LIKELY(!changes->ring) ? MMSB_OK : mmsb__ring_end(&changes->group);
     mmsb__batch_unlock(&changes->batch);
     return mmsb__changes_settle(changes, status);
 }
 
-/* Deltas of a batch of which some pages lie on devices and stay there. Devices come first: where one fails, no page of the host
- * has changed. change is then called for each item. MMSB__ENTER_GO with nothing done: somebody watches. */
+/* Deltas of a batch with pages on devices, which stay there. Devices come first: if one fails, no page of the host has changed.
+ * Then change is called for each item. MMSB__ENTER_GO, nothing done: a capture, freeze or journal. */
 mmsb_status_t mmsb__changes_on_devices(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count,
                                        mmsb__batch_check_t check, const mmsb__changes_kind_t *kind,
                                        void (*change)(void *work, size_t i, mmsb__record_t *record, int on_device), void *work,

@@ -1,9 +1,9 @@
-/* Frames of small memory come from the thread's caches like pages; larger ones are Go's: frame.h. */
+/* Frames of small memory come from the thread's caches, like pages; Go supplies larger ones: frame.h. */
 #include "frame.h"
 
 #include "life.h"
 
-/* Makes a frame of a free record that this thread has. */
+/* Turns a free record of this thread into a frame. */
 static void begin_frame(uint64_t handle, uint32_t class_number, int zeroed) {
     mmsb__record_t *record = mmsb__record_of(handle);
     mmsb__record_assert_free(record, handle);
@@ -86,7 +86,7 @@ void mmsb__memory_swap(uint32_t a, uint64_t *a_state, uint32_t b, uint64_t *b_st
 void mmsb__page_redzone(uint32_t index, uint64_t state, uint64_t size) {
     mmsb__record_t *record = mmsb__record_at(index);
     uint32_t class_number = MMSB__STATE_CLASS(state);
-    uint64_t whole = class_number == MMSB__CLASS_EXTENT ? (size + 4095) & ~UINT64_C(4095) : 0; /* of whole system pages */
+    uint64_t whole = class_number == MMSB__CLASS_EXTENT ? (size + 4095) & ~UINT64_C(4095) : 0; /* in whole system pages */
     if (class_number < MMSB__SMALL_CLASSES)
         whole = mmsb__class_size(class_number);
     if (whole == 0)

@@ -1,5 +1,5 @@
 /*
- * frame.h — frames: records with memory that is not a page's, for the library's own use; and the memory of records as such.
+ * frame.h — frames: records whose memory is not a page, for the library's own use; and the memory of records in general.
  */
 #ifndef MMSB_NATIVE_FRAME_H
 #define MMSB_NATIVE_FRAME_H
@@ -8,18 +8,18 @@
 
 #pragma GCC visibility push(hidden)
 
-/* A frame of zeros; its size is its capacity. */
+/* Takes a frame of zeros; its size is its capacity. */
 mmsb_status_t mmsb__frame_take(uint32_t context_index, uint64_t size, uint32_t *index);
-/* Many small ones, or none. Those that are not zeroed may have bytes of the context's ended pages. */
+/* Takes all of count small frames or none. Frames that are not zeroed may have bytes of the context's ended pages. */
 mmsb_status_t mmsb__frames_take(uint32_t context_index, uint64_t size, int zeroed, uint32_t *indices, uint32_t count);
 void mmsb__frame_give(uint32_t context_index, uint32_t index);
 
 /* Swaps the memory of two locked records, or of a record and a frame. */
 void mmsb__memory_swap(uint32_t a, uint64_t *a_state, uint32_t b, uint64_t *b_state);
 
-/* After a locked page got other memory: only its bytes may be touched (AddressSanitizer builds). */
+/* Call after a locked page got other memory: only its bytes may be touched (AddressSanitizer builds). */
 void mmsb__page_redzone(uint32_t index, uint64_t state, uint64_t size);
-/* Before memory goes back to the system: whoever gets it next may touch all of it (AddressSanitizer builds). */
+/* Call before memory goes back to the system: its next owner may touch all of it (AddressSanitizer builds). */
 void mmsb__memory_unpoison(void *memory, uint64_t length);
 
 #pragma GCC visibility pop

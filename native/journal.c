@@ -42,8 +42,7 @@ static int64_t now_on(clockid_t clock) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Every wait is the same dance: the waiter reads the futex, then looks at what it waits for; the waker changes that, then the
- * futex. */
+/* Every wait has one order: the waiter reads the futex, then the condition; the waker changes the condition, then the futex. */
 static void move(uint32_t *futex, uint32_t *waiters) {
     __atomic_add_fetch(futex, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(waiters, __ATOMIC_SEQ_CST) != 0)
@@ -73,7 +72,7 @@ static int has_failed(mmsb__ring_t *ring) {
 
 typedef enum reservation { RESERVED, FULL, GREAT_GROUP, NOT_OPEN } reservation_t;
 
-/* Takes space in the active buffer, if it has so much. great: for the group that has MMSB__RING_GREAT. */
+/* Takes space in the active buffer, if it has enough. great: for the group that has set MMSB__RING_GREAT. */
 static inline reservation_t reserve(mmsb__ring_t *ring, uint64_t bytes, uint64_t records, int great, mmsb__ring_buffer_t **buffer,
                                     uint8_t **at, uint64_t *first) {
     uint64_t word = __atomic_load_n(&ring->word, __ATOMIC_SEQ_CST);
@@ -86,7 +85,7 @@ static inline reservation_t reserve(mmsb__ring_t *ring, uint64_t bytes, uint64_t
             return FULL;
     } while (!__atomic_compare_exchange_n(&ring->word, &word, word + records * MMSB__RING_RECORD + (bytes >> 3), 0,
                                           __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
-    /* The buffer stays active, or at least unwritten, until this reservation is filled. */
+    /* The buffer stays active, or at least unwritten, until this space is filled. */
     mmsb__ring_buffer_t *of = *buffer = &ring->buffers[WORD_BUFFER(word)];
     *at = of->bytes + WORD_USED(word);
     *first = __atomic_load_n(&of->first, __ATOMIC_RELAXED) + WORD_RECORDS(word);
@@ -107,7 +106,7 @@ static void press(mmsb__ring_t *ring) {
     ring_bell(ring);
 }
 
-/* Reserves for a group that a buffer holds, however long that takes. */
+/* Reserves space for a group that fits into a buffer; waits as long as it takes. */
 static reservation_t reserve_patiently(mmsb__ring_t *ring, mmsb__group_t *group, uint64_t bytes, uint64_t records,
                                        uint64_t *first) {
     for (;;) {
@@ -121,7 +120,7 @@ static reservation_t reserve_patiently(mmsb__ring_t *ring, mmsb__group_t *group,
     }
 }
 
-/* Keeps all others out, and waits until the active buffer is empty: a group that spans buffers begins a frame. */
+/* Stops all other groups, and waits until the active buffer is empty: a group that spans buffers begins a frame. */
 static reservation_t begin_great(mmsb__ring_t *ring) {
     int mine = 0;
     for (;;) {
@@ -178,7 +177,7 @@ mmsb_status_t mmsb__ring_end(mmsb__group_t *group) {
 
 /* ----------------------------------------------------------------------------------------------------- records ---- */
 
-/* Where in the pieces of a body the copy stands. */
+/* The position of the copy within the pieces of a body. */
 typedef struct walk {
     const mmsb__piece_t *piece;
     uint64_t offset;
@@ -208,7 +207,7 @@ static void write_record(uint8_t *at, mmsb__journal_head_t head, walk_t *walk, u
     memset(at + sizeof head + body, 0, (size_t)(mmsb__journal_space(body) - sizeof head - body));
 }
 
-/* A record of a group that no buffer holds, in as many pieces as it takes. */
+/* Puts a record of a group larger than a buffer, in as many pieces as needed. */
 static void put_great(mmsb__group_t *group, mmsb__journal_head_t head, walk_t walk, uint64_t body) {
     mmsb__ring_t *ring = group->ring;
     group->left--;
@@ -283,7 +282,7 @@ mmsb_status_t mmsb__ring_append(mmsb__ring_t *ring, mmsb__journal_head_t head, c
 
 /* ------------------------------------------------------------------------------------------------------ deltas ---- */
 
-/* A delta's body: annotation, what it addresses, payload. */
+/* The body of a delta: annotation, addressed bytes, payload. */
 typedef struct delta_body {
     mmsb__journal_head_t head;
     uint64_t annotation[3]; /* id, time, lengths of source and intent */
@@ -400,7 +399,7 @@ mmsb_status_t mmsb__ring_wait(mmsb__ring_t *ring, uint64_t sequence) {
 }
 
 uint64_t mmsb__ring_last(mmsb__ring_t *ring) {
-    for (;;) { /* a buffer's first number belongs to the word only while the word does not move */
+    for (;;) { /* a buffer's first number belongs to the word only while the word is unchanged */
         uint64_t word = __atomic_load_n(&ring->word, __ATOMIC_SEQ_CST);
         uint64_t first = __atomic_load_n(&ring->buffers[WORD_BUFFER(word)].first, __ATOMIC_SEQ_CST);
         if (word == __atomic_load_n(&ring->word, __ATOMIC_SEQ_CST))
@@ -431,7 +430,7 @@ mmsb_status_t mmsb__ring_open(uint32_t context_index, uint64_t next, uint64_t bu
     }
     ring->memory = memory;
     uint8_t *bytes = memory + (-(uintptr_t)memory & (HUGE_PAGE - 1));
-    madvise(bytes, 2 * buffer_bytes, MADV_HUGEPAGE); /* a request to the disk then has few pieces */
+    madvise(bytes, 2 * buffer_bytes, MADV_HUGEPAGE); /* a request to the disk then has few segments */
     for (int i = 0; i < 2; i++) {
         mmsb__ring_buffer_t *buffer = &ring->buffers[i];
         buffer->bytes = bytes + (uint64_t)i * buffer_bytes;
@@ -460,7 +459,7 @@ void mmsb__ring_stop(mmsb__ring_t *ring) {
     ring_bell(ring);
 }
 
-/* Waits until all that was reserved in a buffer is filled. */
+/* Waits until all reserved space of a buffer is filled. */
 static void await_filled(mmsb__ring_buffer_t *buffer, uint64_t bytes) {
     for (int round = 0; __atomic_load_n(&buffer->filled, __ATOMIC_ACQUIRE) != bytes && round < 64; round++)
         sched_yield();
@@ -475,7 +474,7 @@ static void await_filled(mmsb__ring_buffer_t *buffer, uint64_t bytes) {
 }
 
 void mmsb__ring_close(mmsb__ring_t *ring) {
-    for (;;) { /* a group that a failure cut short clears its flag last */
+    for (;;) { /* a group that failed clears its flag last */
         uint32_t turn = __atomic_load_n(&ring->turns, __ATOMIC_SEQ_CST);
         if (!(__atomic_load_n(&ring->word, __ATOMIC_SEQ_CST) & MMSB__RING_GREAT))
             break;
@@ -490,7 +489,7 @@ void mmsb__ring_close(mmsb__ring_t *ring) {
     ring->buffers[0].bytes = ring->buffers[1].bytes = NULL;
 }
 
-/* Makes the other buffer, which is written and free, the active one. */
+/* Activates the other buffer, which is written and free. */
 static void change_buffers(mmsb__ring_t *ring, uint64_t word, mmsb__ring_batch_t *batch) {
     __atomic_store_n(&ring->pressed, 0, __ATOMIC_SEQ_CST);
     uint64_t active = WORD_BUFFER(word);

@@ -1,14 +1,14 @@
 /*
- * journal.h — the way of records into the journal: two buffers outside Go's heap. Threads put records into one while Go writes
- * the other to the disk. docs/journal-format.md says what a record looks like.
+ * journal.h — how records reach the journal: through two buffers outside Go's heap. Threads put records into one while Go writes
+ * the other to the disk. docs/journal-format.md describes records.
  *
- * A thread that holds its page's lock reserves space and sequence numbers with one compare-and-swap, copies, and says that it is
- * done with one addition; nobody waits for a thread that was interrupted but the writer. A record is put before its change is
- * made: begin is the last step of a call that can fail.
+ * A thread that holds its page's lock reserves space and sequence numbers with one compare-and-swap, copies, and reports the end
+ * with one addition; only the writer waits for an interrupted thread. A record is put before its change is made: begin is the
+ * last step of a call that can fail.
  *
  *     mmsb__ring_t *ring = mmsb__ring_for(context_index);          under the page's lock
  *     mmsb__ring_begin(ring, &group, bytes, records)              may wait and fail: nothing has changed yet
- *     mmsb__ring_put…(&group, …), and the change it tells of      for each record
+ *     mmsb__ring_put…(&group, …), and then its change             for each record
  *     mmsb__ring_end(&group)
  *     unlock the page
  *     mmsb__ring_wait(ring, group.last)                           durability "each call" only; else it returns at once
@@ -48,12 +48,12 @@ typedef enum mmsb__journal_kind {
 #define MMSB__JOURNAL_PIECE 2     /* the body goes on in the next record */
 #define MMSB__JOURNAL_ANNOTATED 4 /* the body begins with id, time, source and intent of the delta */
 
-/* The form of a DELTA record: the delta's kind, and one more. */
+/* The form of a DELTA record: the delta's kind, or one more. */
 #define MMSB__JOURNAL_INDEXED32 6
 
-/* What every record begins with, as it lies in the file. */
+/* The head of every record, as in the file. */
 typedef struct mmsb__journal_head {
-    uint32_t length; /* with this head, without what fills it up to a multiple of 8 */
+    uint32_t length; /* with this head, without the padding to a multiple of 8 */
     uint8_t kind;
     uint8_t flags;
     uint16_t form;
@@ -77,7 +77,7 @@ typedef struct mmsb__journal_create {
 
 _Static_assert(sizeof(mmsb__journal_create_t) == 24, "the body of CREATE has 24 bytes");
 
-/* Bytes somewhere that become part of a body. */
+/* Bytes in memory that become part of a body. */
 typedef struct mmsb__piece {
     const void *bytes;
     uint64_t length;
@@ -92,8 +92,8 @@ typedef struct mmsb__piece {
 typedef struct mmsb__ring_buffer {
     uint8_t *bytes;
     uint64_t first;                               /* sequence number of its first record */
-    uint32_t filled __attribute__((aligned(64))); /* bytes behind the frame's head that are copied */
-    uint32_t awaited;                             /* 1: the writer sleeps until filled moves */
+    uint32_t filled __attribute__((aligned(64))); /* bytes after the frame's head that are copied */
+    uint32_t awaited;                             /* 1: the writer sleeps until filled advances */
 } mmsb__ring_buffer_t;
 
 /* Whether the writer sleeps: until a time, or until there is a record. */
@@ -108,39 +108,39 @@ typedef struct mmsb__ring {
     uint64_t capacity; /* of a buffer */
     void *memory;      /* the mapping that holds both */
     int64_t interval_ns;
-    uint32_t each_call; /* 1: wait waits */
+    uint32_t each_call; /* 1: mmsb__ring_wait waits */
     uint32_t open;      /* 1 from open to close */
 
-    uint32_t turns __attribute__((aligned(64))); /* futex: moves when waiting for space may be over */
+    uint32_t turns __attribute__((aligned(64))); /* futex: advances when waiting for space may be over */
     uint32_t turn_waiters;
-    uint32_t rounds; /* futex: moves when more is durable */
+    uint32_t rounds; /* futex: advances when more is durable */
     uint32_t round_waiters;
     uint64_t durable; /* every record up to this sequence number is on the disk */
     uint64_t wanted;  /* somebody waits until this one is */
 
-    uint32_t bell __attribute__((aligned(64))); /* futex: moves when the writer has a reason to look */
+    uint32_t bell __attribute__((aligned(64))); /* futex: advances when the writer has a reason to look */
     uint32_t asleep;                            /* MMSB__AWAKE, … */
     uint32_t pressed;                           /* 1: somebody waits for the other buffer */
     uint32_t stopping;
-    uint64_t taken; /* the writer's own: the last sequence number it took */
+    uint64_t taken; /* only for the writer: the last sequence number that it took */
     int64_t taken_at;
 
-    mmsb_status_t failed; /* what calls answer since the disk failed */
+    mmsb_status_t failed; /* what calls return since the disk failed */
     int32_t failed_domain;
     int32_t failed_foreign;
     char failed_text[512];
 } mmsb__ring_t;
 
 #define MMSB__RING_BUFFER_SHIFT 60
-#define MMSB__RING_GREAT (UINT64_C(1) << 61)  /* a group that no buffer holds goes through; all others wait */
+#define MMSB__RING_GREAT (UINT64_C(1) << 61)  /* a group larger than a buffer is being put; all others wait */
 #define MMSB__RING_CLOSED (UINT64_C(1) << 62) /* no record is taken: closed, or failed */
 #define MMSB__RING_RECORD (UINT64_C(1) << 32)
 
-/* Number of rings that are open, and the rings by context index. A ring that was made is never freed: it is opened again. */
+/* The number of open rings, and the rings by context index. A ring is never freed, but opened again. */
 extern uint32_t mmsb__rings_open;
 extern mmsb__ring_t *mmsb__rings[MMSB__CONTEXTS];
 
-/* The ring of a context, NULL where it has no journal: one load where no context has. */
+/* The ring of a context; NULL = it has no journal. One load if no context has a journal. */
 static inline mmsb__ring_t *mmsb__ring_for(uint32_t context_index) {
     if (MMSB__LIKELY(__atomic_load_n(&mmsb__rings_open, __ATOMIC_RELAXED) == 0))
         return NULL;
@@ -153,9 +153,9 @@ static inline mmsb__ring_t *mmsb__ring_for(uint32_t context_index) {
 typedef struct mmsb__group {
     mmsb__ring_t *ring; /* NULL: the journal was closed meanwhile; nothing is put */
     mmsb__ring_buffer_t *buffer;
-    uint8_t *at;       /* where the next record goes; NULL: the group is larger than a buffer, or there is no ring */
+    uint8_t *at;       /* address of the next record; NULL: the group is larger than a buffer, or there is no ring */
     uint64_t left;     /* records still to come */
-    uint64_t reserved; /* bytes, said to be filled at the end */
+    uint64_t reserved; /* bytes, reported as filled at the end */
     uint64_t last;     /* sequence number of the last record; what to wait for; 0 = nothing */
     int64_t time_ns;
     mmsb_status_t status;
@@ -165,7 +165,7 @@ typedef struct mmsb__group {
 static inline uint64_t mmsb__journal_space(uint64_t body) {
     return (sizeof(mmsb__journal_head_t) + body + 7) & ~UINT64_C(7);
 }
-/* The same of a RUN record, and of the record of any delta. */
+/* The same for a RUN record, and for the record of any delta. */
 static inline uint64_t mmsb__journal_run_space(uint64_t length) {
     return mmsb__journal_space(8 + length);
 }
@@ -174,14 +174,14 @@ uint64_t mmsb__journal_delta_space(const mmsb_delta_t *delta);
 /* Reserves space for a group: records of bytes together, each counted by its space function. Waits while both buffers are full.
  * Errors: the journal's, MMSB_E_IO or MMSB_E_NO_SPACE, with the disk's errno; the caller then changes nothing. */
 mmsb_status_t mmsb__ring_begin(mmsb__ring_t *ring, mmsb__group_t *group, uint64_t bytes, uint64_t records);
-/* Puts a record: head.kind, flags (ANNOTATED), form, page, version and epoch are the caller's. */
+/* Puts a record: the caller sets head.kind, flags (ANNOTATED), form, page, version and epoch. */
 void mmsb__ring_put(mmsb__group_t *group, mmsb__journal_head_t head, const mmsb__piece_t *pieces, size_t count);
-/* The record of a delta that was checked, in the form it has. */
+/* Puts the record of a checked delta, in the delta's form. */
 void mmsb__ring_put_delta(mmsb__group_t *group, uint64_t page, uint64_t version, uint64_t epoch, const mmsb_delta_t *delta);
-/* All records are put. Fails only where the group was larger than a buffer: the disk failed while the group went through, so
- * that none of it will come back. */
+/* All records are put. Fails only if the group was larger than a buffer and the disk failed meanwhile: a replay then has none of
+ * it. */
 mmsb_status_t mmsb__ring_end(mmsb__group_t *group);
-/* One record that is a group of its own, whole before anything changes. *sequence is what to wait for. */
+/* Puts one record as a group of its own, completely before anything changes. *sequence is what to wait for. */
 mmsb_status_t mmsb__ring_append(mmsb__ring_t *ring, mmsb__journal_head_t head, const mmsb__piece_t *pieces, size_t count,
                                 uint64_t *sequence);
 mmsb_status_t mmsb__ring_append_delta(mmsb__ring_t *ring, uint64_t page, uint64_t version, uint64_t epoch,
@@ -190,7 +190,7 @@ mmsb_status_t mmsb__ring_append_delta(mmsb__ring_t *ring, uint64_t page, uint64_
 void mmsb__ring_put_run_slow(mmsb__group_t *group, uint64_t page, uint64_t version, uint64_t epoch, uint64_t offset,
                              const void *payload, uint64_t length);
 
-/* The record of a delta that is one run. */
+/* Puts the record of a delta that is one run. */
 static inline void mmsb__ring_put_run(mmsb__group_t *group, uint64_t page, uint64_t version, uint64_t epoch, uint64_t offset,
                                       const void *payload, uint64_t length) {
     if (MMSB__UNLIKELY(!group->at)) {
@@ -210,7 +210,7 @@ static inline void mmsb__ring_put_run(mmsb__group_t *group, uint64_t page, uint6
     memcpy(head + 1, &offset, 8);
     uint8_t *to = group->at + sizeof *head + 8;
     group->at += mmsb__journal_run_space(length);
-    if (MMSB__LIKELY(length == 64)) { /* a number that the compiler knows */
+    if (MMSB__LIKELY(length == 64)) { /* a constant for the compiler */
         memcpy(to, payload, 64);
         return;
     }
@@ -221,38 +221,38 @@ static inline void mmsb__ring_put_run(mmsb__group_t *group, uint64_t page, uint6
 
 /* ---------------------------------------------------------------------------------------------------- waiting ---- */
 
-/* Returns when the record is on the disk, where the journal's durability is "each call"; else at once. Not with a page locked:
- * it takes as long as the disk does. Errors: the journal's; the change is in memory, but may not come back. */
+/* Returns when the record is on the disk if the journal's durability is "each call"; else at once. Call it with no page locked:
+ * it takes as long as the disk does. Errors: the journal's; the change is in memory, but a replay may not have it. */
 mmsb_status_t mmsb__ring_wait(mmsb__ring_t *ring, uint64_t sequence);
-/* The same whatever the durability is. */
+/* The same with any durability. */
 mmsb_status_t mmsb__ring_flush(mmsb__ring_t *ring, uint64_t sequence);
 /* The last sequence number that was given to a record. */
 uint64_t mmsb__ring_last(mmsb__ring_t *ring);
 
 /* ------------------------------------------------------------------------------------------------ for the writer ---- */
 
-/* Opens the ring of a context, which has none that is open: its first record gets the number next. interval_ns is how long
- * records may wait for others; each_call: wait waits. buffer_bytes is the same each time, because threads may still look at a
- * ring that was closed. Errors: MMSB_E_OUT_OF_MEMORY, MMSB_E_INVALID_ARGUMENT. */
+/* Opens the ring of a context that has no open one: its first record gets the number next. Records may wait interval_ns for
+ * others; each_call: mmsb__ring_wait waits. buffer_bytes is the same each time, because threads may still look at a ring that was
+ * closed. Errors: MMSB_E_OUT_OF_MEMORY, MMSB_E_INVALID_ARGUMENT. */
 mmsb_status_t mmsb__ring_open(uint32_t context_index, uint64_t next, uint64_t buffer_bytes, int64_t interval_ns, int each_call);
-/* No more records; take hands out what is left and then says -1. Returns at once. */
+/* Stops the ring: it accepts no more records; take hands out the rest and then returns -1. Returns at once. */
 void mmsb__ring_stop(mmsb__ring_t *ring);
-/* After take said -1, or after a failure: waits for threads that still copy, and gives back the buffers. */
+/* Call after take returned -1, or after a failure: waits for threads that still copy, and gives back the buffers. */
 void mmsb__ring_close(mmsb__ring_t *ring);
 
-/* A buffer for the disk. It is the writer's until its next take. */
+/* A buffer for the disk. It belongs to the writer until the next take. */
 typedef struct mmsb__ring_batch {
     uint8_t *bytes;
     uint64_t used;     /* bytes, with the frame's head */
-    uint64_t capacity; /* bytes behind the used ones up to the next multiple of 4096 are zero */
+    uint64_t capacity; /* bytes after the used ones up to the next multiple of 4096 are zero */
     uint64_t first;    /* sequence number of the first record */
     uint32_t count;    /* records */
     uint32_t ends;     /* 1: the last record ends its group for certain */
     uint32_t wanted;   /* 1: somebody waits until it is durable */
 } mmsb__ring_batch_t;
 
-/* Waits for records: 1 = *batch is to be written, 0 = there were none for patience_ns (negative: for ever) or somebody wants
- * what was written to be durable, -1 = the ring is stopped and empty, or has failed. */
+/* Waits for records: 1 = write *batch; 0 = there were none for patience_ns (negative: for ever), or somebody waits for durability
+ * of what was written; -1 = the ring is stopped and empty, or has failed. */
 int mmsb__ring_take(mmsb__ring_t *ring, int64_t patience_ns, mmsb__ring_batch_t *batch);
 /* Every record up to this one is on the disk. */
 void mmsb__ring_durable(mmsb__ring_t *ring, uint64_t sequence);

@@ -1,4 +1,4 @@
-/* Creating and destroying, where it is not done in one inline step; publishing what Go has made: life.h. */
+/* Creating and destroying pages when one inline step is not enough; publishing frames that Go has made: life.h. */
 #include "life.h"
 
 #include "change.h"
@@ -8,19 +8,19 @@
 
 /* ------------------------------------------------------------------------------------------------------ create ---- */
 
-/* What the magazine gives next, or NULL. */
+/* The handle that the magazine gives next, or NULL. */
 static const void *next_memory(const mmsb__magazine_t *magazine) {
     return magazine->count == 0 ? NULL : mmsb__record_bytes(mmsb__record_of(magazine->handles[magazine->count - 1]));
 }
 
-/* Small memory, just popped off the magazine, as a new page has it. */
+/* Prepares small memory, just popped off the magazine, for a new page. */
 static void open_memory(mmsb__record_t *record, uint32_t class_number, int zeroed, const mmsb__magazine_t *magazine) {
     MMSB__UNPOISON(mmsb__record_bytes(record), mmsb__class_size(class_number));
     if (zeroed)
         mmsb__record_clean(record, class_number, next_memory(magazine));
 }
 
-/* Puts the record of a small page that is about to begin. */
+/* Puts the journal record of a small page that is about to begin. */
 static mmsb_status_t journal_create(mmsb__ring_t *ring, const mmsb__cache_t *cache, uint64_t page, uint64_t size,
                                     uint64_t *sequence) {
     mmsb__journal_create_t creation = {.size = size, .location = MMSB_LOCATION_CPU, .numa_node = -1};
@@ -69,12 +69,12 @@ void mmsb__page_uncreate(const mmsb_page_t *pages, size_t count) {
     for (size_t i = 0; i < count; i++) {
         uint32_t context = mmsb__record_context(MMSB__HANDLE_INDEX(pages[i]));
         uint64_t size = mmsb__record_of(pages[i])->size;
-        if (mmsb__page_destroy_slow(pages[i]) == MMSB_OK) /* counted twice, where it should not count at all */
+        if (mmsb__page_destroy_slow(pages[i]) == MMSB_OK) /* create and destroy were counted; neither should be */
             mmsb__context_add(context, -UINT64_C(1), -UINT64_C(1), -size, -size);
     }
 }
 
-/* Begins pages on a magazine's records that nobody watches and nobody cleans, up to one whose id may be taken. How many. */
+/* Begins pages on records of a magazine, without capture, journal or cleaning, until an id may be taken. Returns the number. */
 static size_t begin_run(mmsb__magazine_t *magazine, uint32_t class_number, uint64_t size, size_t most, mmsb_page_t *pages) {
     const uint32_t count = magazine->count < most ? magazine->count : (uint32_t)most;
     const uint64_t *handles = magazine->handles + magazine->count;
@@ -109,7 +109,7 @@ mmsb_status_t mmsb__page_create_many(uint64_t context, uint64_t size, size_t cou
         status = mmsb__cache_pop(cache, class_number, &handle);
         if (status != MMSB_OK)
             break;
-        /* What is asked now holds for the pages of this magazine: who opens a journal or captures waits for the cache. */
+        /* These answers hold for the pages of this magazine: a caller that opens a journal or captures waits for the cache. */
         mmsb__ring_t *ring = mmsb__ring_for(cache->context_index);
         if (MMSB__UNLIKELY(ring))
             written = ring;
@@ -255,14 +255,14 @@ static size_t end_run(const mmsb_page_t *pages, size_t count) {
     }
     mmsb__magazine_t *magazine = cache->loaded[class_number];
     uint32_t filled =
-        magazine ? magazine->count : MMSB__MAGAZINE_ROUNDS; /* kept here: the field would chain one item to the next */
+        magazine ? magazine->count : MMSB__MAGAZINE_ROUNDS; /* a local: the field would chain one item to the next */
     size_t i = 0;
     uint64_t bytes = 0, known = ~pages[0]; /* a page of a leaf that is the context's: none yet */
     for (; i < count; i++) {
         uint64_t page = pages[i];
         mmsb__record_t *record = mmsb__record_of(page);
         const uint64_t state = mmsb__state_held(record);
-        /* Handles 0, which are skipped, belong to no state that is live. */
+        /* Handles 0, which are skipped, match no live state. */
         if (MMSB__UNLIKELY(mmsb__state_beside(state, page) != low || !mmsb__record_bare(record) || mmsb__page_is_last(page)))
             break;
         if (MMSB__UNLIKELY((page ^ known) & MMSB__INDEX_MASK & ~(uint64_t)(MMSB__LEAF_RECORDS - 1))) {
@@ -298,7 +298,7 @@ static void measure_destroy(const void *work, size_t count, uint64_t *bytes, uin
     *bytes = *records * mmsb__journal_space(0);
 }
 
-/* Puts the records of pages that end together. */
+/* Puts the journal records of pages that end together. */
 static mmsb_status_t journal_destroy(mmsb__group_t *group, const mmsb_page_t *pages, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const mmsb__record_t *record = mmsb__record_of(pages[i]);
@@ -328,7 +328,7 @@ mmsb_status_t mmsb__page_destroy_many(const mmsb_page_t *pages, size_t count, si
     size_t done = 0;
     while (done < count) {
         done += end_run(pages + done, count - done);
-        if (done < count) { /* what ends a run: another context or size class, more than bytes, a full magazine */
+        if (done < count) { /* a run ends at another context or size class, a page with more than bytes, or a full magazine */
             if (pages[done] != 0)
                 end_locked(pages[done], mmsb__record_of(pages[done]),
                            mmsb__state_held(mmsb__record_of(pages[done])) & ~MMSB__OWNER_MASK);

@@ -1,7 +1,6 @@
 /*
- * life.h — where a page begins and where it ends: create, destroy, and what Go publishes and ends. A record is free, a
- * frame, a page, or what its context's end left; every store that makes one of the other is here. The fast ways are inline and
- * call no other function.
+ * life.h — where pages begin and end: create, destroy, and what Go publishes and ends. A record is free, a frame, a page, or what
+ * its context's end left; every store that makes one of the other is here. The fast paths are inline and call no other function.
  */
 #ifndef MMSB_NATIVE_LIFE_H
 #define MMSB_NATIVE_LIFE_H
@@ -12,13 +11,13 @@
 
 #pragma GCC visibility push(hidden)
 
-/* The record has another state from now on: it was free or a frame, which nobody locks and the caller alone has, or the caller
- * has locked it and what lived there ends. The store is what others see it by, and unlocks. */
+/* Gives the record another state. It was free or a frame, which nobody locks and only the caller has, or the caller has locked it
+ * and what lived there ends. The store makes this visible to others, and unlocks. */
 static inline void mmsb__record_become(mmsb__record_t *record, uint64_t state) {
     __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
 }
 
-/* A free record, whose next page has this handle, has nothing beside its memory. */
+/* A free record whose next page has this handle has nothing beside its memory. */
 static inline void mmsb__record_assert_free(const mmsb__record_t *record, uint64_t page) {
     MMSB__ASSERT(mmsb__state_held(record) >> MMSB__INDEX_BITS == MMSB__HANDLE_GENERATION(page), page, mmsb__state_held(record));
     MMSB__ASSERT(MMSB__HANDLE_KIND(page) == MMSB_KIND_PAGE, page, mmsb__state_held(record));
@@ -30,10 +29,10 @@ static inline void mmsb__record_assert_free(const mmsb__record_t *record, uint64
 
 mmsb_status_t mmsb__page_create_small(uint64_t context, uint64_t size, int zeroed, mmsb_page_t *page);
 mmsb_status_t mmsb__page_create_many(uint64_t context, uint64_t size, size_t count, int zeroed, mmsb_page_t *pages);
-/* Takes back pages of a call that failed, as if they had never been. */
+/* Ends pages of a call that failed, as if they had never been created. */
 void mmsb__page_uncreate(const mmsb_page_t *pages, size_t count);
 
-/* Makes all bytes of small memory zero, writing only those that may not be. next as in bytes.h. */
+/* Makes all bytes of small memory zero; writes only those that may not be zero. next as in bytes.h. */
 static inline void mmsb__record_clean(mmsb__record_t *record, uint32_t class_number, const void *next) {
     uint64_t first = (uint64_t)record->dirty_first << 4, end = ((uint64_t)record->dirty_last + 1) << 4;
     uint64_t size = mmsb__class_size(class_number);
@@ -47,7 +46,7 @@ static inline void mmsb__record_clean(mmsb__record_t *record, uint32_t class_num
     mmsb__dirty_none(record);
 }
 
-/* The page of this handle begins: its record is free, and this thread's. */
+/* Begins the page of this handle, whose record is free and this thread's. */
 static inline void mmsb__page_begin(mmsb__record_t *record, uint64_t page, uint64_t size, uint32_t class_number) {
     mmsb__record_assert_free(record, page);
     MMSB__POISON(mmsb__record_bytes(record) + size, mmsb__class_size(class_number) - size);
@@ -64,7 +63,7 @@ static inline int mmsb__options_plain(const mmsb_page_options_t *options) {
             options->reserved[0] | options->reserved[1] | options->reserved[2] | options->reserved[3]) == 0;
 }
 
-/* Cleans where little is dirty, without a call to another function. 0 = it is not little. */
+/* Cleans a record with at most 64 dirty bytes, without a call to another function. 0 = there are more. */
 static inline int mmsb__record_clean_little(mmsb__record_t *record) {
     if (mmsb__exposed(record))
         return 0;
@@ -83,8 +82,8 @@ static inline int mmsb__record_clean_little(mmsb__record_t *record) {
     return 1;
 }
 
-/* Creates a page, with its address where that is asked for, in no call to another function: 1, or 0 with nothing done. The
- * options are plain. */
+/* Creates a page, and sets *address unless it is NULL, without a call to another function: 1, or 0 with nothing done. The options
+ * are plain. */
 static inline __attribute__((always_inline)) int mmsb__page_create_fast(uint64_t context, uint64_t size, int zeroed,
                                                                         mmsb_page_t *page, void **address) {
     mmsb__cache_t *cache = mmsb__current;
@@ -101,7 +100,8 @@ static inline __attribute__((always_inline)) int mmsb__page_create_fast(uint64_t
         if (MMSB__LIKELY(!__atomic_load_n(&record->id_taken, __ATOMIC_RELAXED) &&
                          (!zeroed || mmsb__record_clean_little(record)))) {
             magazine->count = left;
-            if (left >= 8) { /* for who creates many: their first words share one set of the cache, so that each touch misses */
+            if (left >=
+                8) { /* for callers that create many: their first words share one set of the cache, so each access misses */
                 __builtin_prefetch(mmsb__record_of(magazine->handles[left - 8]), 1);
                 __builtin_prefetch(mmsb__record_bytes(mmsb__record_of(magazine->handles[left - 4])), 1);
             }
@@ -140,7 +140,7 @@ mmsb_status_t mmsb__page_destroy_many(const mmsb_page_t *pages, size_t count, si
 /* The code of a page that is pinned, with the last error set. */
 mmsb_status_t mmsb__page_pinned_fail(uint64_t page, const mmsb__record_t *record);
 
-/* The handle of the next page that the record of a page will have; where there is none, its kind is another. */
+/* The handle of the next page on the record of a page; after the last generation it has another kind. */
 static inline uint64_t mmsb__page_next(uint64_t page) {
     return page + (UINT64_C(1) << MMSB__INDEX_BITS);
 }
@@ -149,17 +149,17 @@ static inline int mmsb__page_is_last(uint64_t page) {
     return (mmsb__page_next(page) & UINT64_C(2) << 60) != 0; /* MMSB_KIND_PAGE is 1 */
 }
 
-/* The state that follows on that of a live page which has nothing but a size class: free, for the next generation. */
+/* The state after that of a live page that has nothing but a size class: free, for the next generation. */
 static inline uint64_t mmsb__state_after(uint64_t state) {
     return state + (UINT64_C(1) << MMSB__INDEX_BITS) - ((uint64_t)MMSB_KIND_PAGE << 60 | MMSB__LIVE);
 }
 
-/* 1 where a locked page has neither metadata or an id of its own, nor a change mask. */
+/* 1 if a locked page has no metadata, no chosen id and no change mask. */
 static inline int mmsb__record_bare(const mmsb__record_t *record) {
     return (record->side | record->mask_frame) == 0;
 }
 
-/* The record of a page that ends, locked by the caller, is free from now on. The cache is begun and has space. */
+/* Frees the record of a page that ends, locked by the caller. The cache is busy and has space. */
 static inline void mmsb__page_end(mmsb__cache_t *cache, mmsb__magazine_t *magazine, mmsb__record_t *record, uint64_t page,
                                   uint64_t free_state) {
     MMSB__ASSERT(magazine->count < MMSB__MAGAZINE_ROUNDS, page, magazine->count);
@@ -175,7 +175,7 @@ static inline int mmsb__page_destroy_fast(uint64_t page) {
     mmsb__cache_t *cache = mmsb__current;
     mmsb__record_t *record = mmsb__record_of(page);
     uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
-    const uint64_t beside = mmsb__state_beside(state, page) - MMSB__LIVE; /* of the pages meant here nothing but the class */
+    const uint64_t beside = mmsb__state_beside(state, page) - MMSB__LIVE; /* for a page that can end here: only the class */
     if (MMSB__UNLIKELY(!cache || beside >= MMSB__SMALL_CLASSES || mmsb__page_is_last(page)))
         return 0;
     const uint32_t class_number = (uint32_t)beside;
@@ -200,7 +200,7 @@ static inline int mmsb__page_destroy_fast(uint64_t page) {
 /* Frees a small record whose page Go has ended: locked, without side record and mask. For Go. */
 void mmsb__record_finish(uint32_t index, uint64_t state);
 
-/* Counts what Go does with pages by itself. */
+/* Counts pages that Go creates and ends itself. */
 void mmsb__context_add(uint32_t context_index, uint64_t creates, uint64_t frees, uint64_t bytes_created, uint64_t bytes_freed);
 
 #pragma GCC visibility pop

@@ -1,4 +1,4 @@
-/* Taking a page's lock where it is not simply free, and the locks of batches: lock.h. */
+/* Takes a page's lock when it is not simply free, and the locks of batches: lock.h. */
 #include "lock.h"
 
 #include <sched.h>
@@ -103,7 +103,7 @@ void mmsb__batch_unlock(const mmsb__batch_t *batch) {
     for (size_t i = 0; i < batch->count; i++) {
         mmsb__record_t *record = mmsb__record_of(mmsb__handle_at(batch->first, batch->stride, i));
         uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
-        if ((state & MMSB__OWNER_MASK) == batch->owner) /* else it appears twice and is unlocked by now */
+        if ((state & MMSB__OWNER_MASK) == batch->owner) /* else the page repeats and is unlocked by now */
             bytes_stay ? mmsb__page_unlock_record(record, state & ~MMSB__OWNER_MASK)
                        : mmsb__page_unlock(record, state & ~MMSB__OWNER_MASK);
     }

@@ -1,9 +1,9 @@
 /*
  * lock.h — the only way to take a page's lock and to give it back. A page is locked by writing the thread's owner number into its
- * state; while it is locked nobody else writes the record. Locks are held for one call; who waits spins, then sleeps.
+ * state; while it is locked nobody else writes the record. Locks are held for one call; a waiter spins, then sleeps.
  *
- * Which way back: who asked for the bytes (mmsb__page_lock_bytes, mmsb__page_make_resident, a batch without bytes_stay) gives the
- * lock back by mmsb__page_unlock, all others by mmsb__page_unlock_record. A page that begins or ends is unlocked by that: life.h.
+ * A caller that asked for the bytes (mmsb__page_lock_bytes, mmsb__page_make_resident, a batch without bytes_stay) unlocks with
+ * mmsb__page_unlock, all others with mmsb__page_unlock_record. Beginning or ending a page unlocks it: life.h.
  */
 #ifndef MMSB_NATIVE_LOCK_H
 #define MMSB_NATIVE_LOCK_H
@@ -17,13 +17,13 @@
 
 /* Stores the last error for a handle that is not a live page. */
 mmsb_status_t mmsb__page_fail(uint64_t page);
-/* Lock for the owner, waiting for others. For Go: lock now, unlock from any thread. */
+/* Locks for the owner; waits for others. For Go: lock now, unlock from any thread. */
 mmsb_status_t mmsb__page_lock_slow(uint64_t page, uint32_t owner, mmsb__record_t **record, uint64_t *state);
 mmsb_status_t mmsb__page_lock_library(uint64_t page);
-/* The same by index for a record that cannot become free meanwhile: live, ended. Returns the unlocked state. */
+/* The same by index, for a record that cannot become free meanwhile (live or ended). Returns the unlocked state. */
 uint64_t mmsb__record_lock_library(uint32_t index);
-/* The page that lives on a record: 0 where none does, also where it ends meanwhile. Records that are free are never locked by
- * chance: who has their handles begins pages on them by a plain store. */
+/* Locks the page that lives on a record; 0 = there is none, or it ended meanwhile. Never locks a free record: the owner of its
+ * handle begins a page there by a plain store. */
 int mmsb__record_lock_page(uint32_t index, uint64_t *state);
 void mmsb__record_unlock(uint32_t index, uint64_t state);
 
@@ -42,8 +42,8 @@ static inline mmsb_status_t mmsb__page_lock(uint64_t page, mmsb__record_t **reco
     return mmsb__page_lock_slow(page, self->owner, record, state);
 }
 
-/* Gives back the lock of a page whose bytes were not asked for: where they lie is as it was. state is without owner. While a page
- * is locked nobody else writes its state, so that a store does. */
+/* Unlocks a page whose bytes the caller did not ask for. state has no owner. While a page is locked nobody else writes its state,
+ * so a store is enough. */
 static inline void mmsb__page_unlock_record(mmsb__record_t *record, uint64_t state) {
     MMSB__ASSERT((mmsb__state_held(record) & MMSB__OWNER_MASK) == MMSB__OWNER_LIBRARY ||
                      (mmsb__self && (mmsb__state_held(record) & MMSB__OWNER_MASK) == mmsb__self->owner),
@@ -51,14 +51,14 @@ static inline void mmsb__page_unlock_record(mmsb__record_t *record, uint64_t sta
     __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
 }
 
-/* The same after the bytes were asked for: where they were given an address for this call only, it is taken away again. */
+/* The same after the caller asked for the bytes: evicts those that were made resident for this call only. */
 static inline void mmsb__page_unlock(mmsb__record_t *record, uint64_t state) {
     if (MMSB__UNLIKELY(state & MMSB__NONRESIDENT))
         mmsb__upcalls.evict(mmsb__record_index(record));
     mmsb__page_unlock_record(record, state);
 }
 
-/* Locks a page that is read, and makes sure that its bytes have an address: but for one on a device. */
+/* Locks a page for a read and makes its bytes resident, unless they are on a device. */
 static inline mmsb_status_t mmsb__page_lock_bytes(uint64_t page, mmsb__record_t **record, uint64_t *state) {
     mmsb_status_t status = mmsb__page_lock(page, record, state);
     if (MMSB__UNLIKELY(status == MMSB_OK && (*state & MMSB__NONRESIDENT) && !mmsb__on_device(*state))) {
@@ -76,14 +76,14 @@ typedef struct mmsb__batch {
     const uint8_t *first;
     size_t stride;
     size_t count;
-    uint32_t bytes_stay; /* 1: nonresident pages are not given an address */
-    uint32_t distinct;   /* 1: handles 0 are skipped, and a page's second place is MMSB_E_STALE_HANDLE */
-    uint32_t on_devices; /* 1: those on devices stay there, the others are given one */
-    uint32_t diverts;    /* 1: where nobody watches, a page on a device ends the locking: MMSB__ENTER_GO */
+    uint32_t bytes_stay; /* 1: pages that are not resident stay so */
+    uint32_t distinct;   /* 1: handles 0 are skipped, and a repeated page is MMSB_E_STALE_HANDLE */
+    uint32_t on_devices; /* 1: those on devices stay there, the others are made resident */
+    uint32_t diverts;    /* 1: without capture, freeze or journal a page on a device ends the locking: MMSB__ENTER_GO */
     uint32_t keeps;      /* 1: after a bad item the caller unlocks the batch */
     /* Filled by mmsb__batch_lock: */
     uint32_t owner;
-    uint32_t repeats; /* 1 where a page appears more than once; of a bad batch, among the items up to the bad one */
+    uint32_t repeats; /* 1: a page appears more than once; of a bad batch, among the items up to the bad one */
     size_t bad;       /* the bad item */
 } mmsb__batch_t;
 
@@ -91,9 +91,8 @@ static inline uint64_t mmsb__handle_at(const uint8_t *first, size_t stride, size
     return *(const uint64_t *)(const void *)(first + i * stride);
 }
 
-/* Checks item i of a batch (NULL: nothing to check), whose page is locked and has an address. state is what the record's state is
- * to be when item i is done: still locked where a later item has the page, too. May make things that do not show, like an empty
- * change mask. */
+/* Checks item i of a batch (NULL: nothing to check), whose page is locked and resident. state is the record's state after item i:
+ * still locked if a later item has the page too. A check may add what callers cannot see, such as an empty change mask. */
 typedef mmsb_status_t (*mmsb__batch_check_t)(void *work, size_t i, mmsb__record_t *record, uint64_t state);
 
 /* How long a batch has tried. */
@@ -102,25 +101,25 @@ typedef struct mmsb__patience {
     int patient;
 } mmsb__patience_t;
 
-/* Unlocks those of a batch's pages that this thread has locked. */
+/* Unlocks the pages of a batch that this thread has locked. */
 void mmsb__batch_unlock(const mmsb__batch_t *batch);
-/* Locks a page of a batch that is not simply free: MMSB_E_WOULD_BLOCK where another thread has it and the batch is not patient.
- * *state is as it was: locked where this thread had locked the page before. */
+/* Locks a page of a batch that is not simply free: MMSB_E_WOULD_BLOCK if another thread has it and the batch is not patient.
+ * *state is the state before: locked if this thread had locked the page already. */
 mmsb_status_t mmsb__batch_meet(const mmsb__batch_t *batch, uint64_t page, int patient, uint64_t *state);
-/* Locks and checks the items of an unlocked batch from the first on, up to one that is bad: batch->bad. */
+/* Locks and checks the items of an unlocked batch from the first on, up to a bad one: batch->bad. */
 mmsb_status_t mmsb__batch_find_bad(mmsb__batch_t *batch, mmsb__batch_check_t check, void *work, int patient);
-/* Waits before the next try; after some tries the batch becomes patient, which only one of the process may be. */
+/* Waits before the next try; after some tries the batch becomes patient. Only one batch of the process may be patient. */
 int mmsb__batch_again(mmsb__patience_t *patience);
 void mmsb__batch_settled(mmsb__patience_t *patience);
 
 /* Locks all pages of a batch and checks all items: MMSB_OK with all locked, or the code of the first bad item, its index in
- * *bad_index, and none locked. Two batches never wait for each other: who meets a lock while it holds others lets go of all and
- * tries again; after some tries it waits with its locks held, which only one batch of the process may do at a time. Inline, so
- * that each kind of batch has its check within the loop.
+ * *bad_index, and none locked. Two batches never wait for each other: a batch that meets a lock while it holds others unlocks all
+ * and tries again; after some tries it waits with its locks held, which only one batch of the process may do at a time. Inline,
+ * so that each kind of batch has its check within the loop.
  *
- * From the last item to the first: the item that finds its page unlocked is then the last one that has it, and the caller, who
- * goes from the first to the last, can unlock each page with its last change. Only where an item is bad are they looked at from
- * the first on. */
+ * From the last item to the first: the item that finds its page unlocked is then the last one that has it, and the caller,
+ * which goes from the first to the last, can unlock each page with its last change. Only if an item is bad are items locked again
+ * from the first on. */
 static inline __attribute__((always_inline)) mmsb_status_t mmsb__batch_lock(mmsb__batch_t *batch, mmsb__batch_check_t check,
                                                                             void *work, size_t *bad_index) {
     /* Copies that no other function can change. */
@@ -144,8 +143,7 @@ static inline __attribute__((always_inline)) mmsb_status_t mmsb__batch_lock(mmsb
                 continue;
             mmsb__record_t *record = mmsb__record_of(page);
             uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED), seen = state;
-            /* A page that repeats is locked once more, which changes nothing: the processor would often foresee a branch wrongly.
-             * */
+            /* A repeated page is locked once more, which changes nothing: the processor would often mispredict a branch. */
             const uint64_t had = distinct ? 0 : owner & -(uint64_t)((state & MMSB__OWNER_MASK) == owner);
             if (MMSB__UNLIKELY(
                     !mmsb__state_is_open(state ^ had, page) ||
@@ -181,8 +179,8 @@ static inline __attribute__((always_inline)) mmsb_status_t mmsb__batch_lock(mmsb
     return status;
 }
 
-/* The end of an item of a batch, where nothing waits for the rest of it. state is the one that the batch's check was given: still
- * locked where a later item has the page. */
+/* Ends an item of a batch when nothing waits for the rest. state is what the batch's check received: still locked if a later item
+ * has the page. */
 static inline void mmsb__batch_leave(mmsb__record_t *record, uint64_t state) {
     if (MMSB__UNLIKELY(state & MMSB__NONRESIDENT) && (state & MMSB__OWNER_MASK) == 0)
         mmsb__page_unlock(record, state);

@@ -20,7 +20,7 @@ mmsb_status_t mmsb__mask_add(mmsb__record_t *record) {
 
 void mmsb__mask_use(mmsb__record_t *record, uint32_t frame) {
     __atomic_add_fetch(&mmsb__mask_bytes, mmsb__record_at(frame)->size, __ATOMIC_RELAXED);
-    /* In one piece: a saver that fetches ahead reads it without the lock. */
+    /* One store: a saver that prefetches reads it without the lock. */
     __atomic_store_n(&record->mask_locator, mmsb__record_at(frame)->locator, __ATOMIC_RELAXED);
     record->mask_frame = frame;
 }

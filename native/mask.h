@@ -9,23 +9,23 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Gives a locked page a change mask. */
+/* Gives a locked page a change mask; it has none. */
 mmsb_status_t mmsb__mask_add(mmsb__record_t *record);
-/* Makes sure that it has one. */
+/* Gives a locked page a change mask if it has none. */
 static inline mmsb_status_t mmsb__mask_make(mmsb__record_t *record) {
     return MMSB__LIKELY(record->mask_frame != 0) ? MMSB_OK : mmsb__mask_add(record);
 }
 
-/* Makes a frame the change mask of a locked page that has none. */
+/* Turns a frame into the change mask of a locked page that has none. */
 void mmsb__mask_use(mmsb__record_t *record, uint32_t frame);
-/* Takes the mask of a locked page away: the index of its frame, which is the caller's from now on; 0 = it had none. */
+/* Removes the mask of a locked page: returns the index of its frame, which the caller then owns; 0 = it had none. */
 uint32_t mmsb__mask_take(mmsb__record_t *record);
 /* The same, and gives the frame back. */
 void mmsb__mask_drop(mmsb__record_t *record);
-/* A locked page has another size: bits behind its end are zero. The mask's memory is large enough. */
+/* Adapts the mask to the new size of a locked page: bits after its end become zero. The mask's memory is large enough. */
 void mmsb__mask_trim(mmsb__record_t *record, uint64_t size);
 
-/* Memory of all change masks. */
+/* Bytes of all change masks. */
 extern uint64_t mmsb__mask_bytes;
 
 static inline uint64_t mmsb__mask_length(uint64_t size) {

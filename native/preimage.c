@@ -1,4 +1,4 @@
-/* What writers do for a capture: they keep lines of pages before they change them, or wait. preimage.h, capture.h. */
+/* What writers do for a capture: they keep pre-images of pages before they change them, or wait. preimage.h, capture.h. */
 #include "preimage.h"
 
 #include <sched.h>
@@ -14,13 +14,13 @@ mmsb__copy_t **mmsb__capture_copies;
 /* ------------------------------------------------------------------------------------------------------ waiting ---- */
 
 static pthread_mutex_t waiting_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t waiting_changed; /* initialised with the first capture */
+static pthread_cond_t waiting_changed; /* initialised by the first capture */
 static uint32_t waiting;               /* threads in mmsb__capture_wait */
 
 void mmsb__capture_wake_start(void) {
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* a wait does not depend on what time it is */
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* a wait does not depend on the time of day */
     pthread_cond_init(&waiting_changed, &attributes);
     pthread_condattr_destroy(&attributes);
 }
@@ -33,7 +33,7 @@ void mmsb__capture_wake(void) {
     pthread_mutex_unlock(&waiting_lock);
 }
 
-/* A little while, or until something has changed. */
+/* Waits a short time, or until something has changed. */
 static void wait_for_change(void) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -74,8 +74,7 @@ void mmsb__context_await_slow(uint32_t context) {
 
 /* ------------------------------------------------------------------------------------------------ keeping lines ---- */
 
-/* Keeps the lines that bytes first … last of a part lie in, those that are not kept yet. 1: the limit of copies does not allow it
- * yet. */
+/* Keeps the lines of bytes first … last of a part that are not kept yet. 1: the limit of copies does not allow it yet. */
 static int keep_lines(mmsb__capture_t *capture, mmsb__part_t *part, const uint8_t *bytes, uint64_t first, uint64_t last) {
     int blocked;
     for (uint64_t line = first / MMSB__LINE_BYTES, end; line <= last / MMSB__LINE_BYTES; line = end) {
@@ -100,7 +99,7 @@ static int keep_lines(mmsb__capture_t *capture, mmsb__part_t *part, const uint8_
     return 0;
 }
 
-/* Makes a copy of a part what the part was at the moment. Nobody keeps lines of it any more. */
+/* Puts the pre-images of a part into a copy of it, which then is as at the moment. No more lines of the part are kept. */
 void mmsb__preimage_put_back(const mmsb__part_t *part, uint8_t *copy) {
     for (const mmsb__preimage_t *lines = part->preimages; lines; lines = lines->next)
         memcpy(copy + lines->offset, lines->bytes, lines->length);
@@ -121,7 +120,7 @@ static void push_copy(mmsb__capture_t *capture, mmsb__copy_t *copy) {
     while (!__atomic_compare_exchange_n(&capture->copies, &copy->next, copy, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {}
 }
 
-/* What is kept of a small page, begun where nothing is yet; NULL without memory, or where the limit does not allow it. */
+/* The copy of a small page, made if there is none; NULL without memory, or if the limit does not allow it. */
 static mmsb__copy_t *copy_of(mmsb__capture_t *capture, const mmsb__record_t *record, uint32_t index, uint64_t state,
                              int *blocked) {
     if (mmsb__capture_state_of(index) == MMSB__CAPTURE_PREIMAGE)
@@ -145,9 +144,9 @@ static mmsb__copy_t *copy_of(mmsb__capture_t *capture, const mmsb__record_t *rec
     return copy;
 }
 
-/* The page is about to change as a whole, or to end. */
+/* Copies a page that is about to change as a whole, or to end. */
 static int copy_whole(mmsb__capture_t *capture, const mmsb__record_t *record, uint32_t index, uint64_t state) {
-    /* A mask that has been made since is no part of it. */
+    /* A mask that was made after the moment is not part of it. */
     uint64_t mask = mmsb__capture_state_of(index) == MMSB__CAPTURE_PREIMAGE ? mmsb__capture_copies[index]->mask.length
                                                                             : mmsb__image_mask_length(record);
     uint64_t metadata = mmsb__metadata_length(record), length = record->size + mask + metadata;
@@ -203,7 +202,7 @@ static int keep_of_part(mmsb__capture_t *capture, mmsb__large_t *large, const mm
     return keep_lines(capture, part, mmsb__part_bytes(large, record, number), first, last);
 }
 
-/* Bytes first … last of what begins with a part, number by number. */
+/* Bytes first … last of parts that follow each other. */
 static int keep_of_parts(mmsb__capture_t *capture, mmsb__large_t *large, const mmsb__record_t *record, uint32_t number,
                          uint64_t first, uint64_t last) {
     for (uint64_t part = first / MMSB__CHUNK_BYTES; part <= last / MMSB__CHUNK_BYTES; part++) {
@@ -261,7 +260,7 @@ static int keep(mmsb__capture_t *capture, mmsb__record_t *record, uint64_t state
     return again;
 }
 
-/* The context's mode, which stays as long as the caller has not left: between them it knows whose capture states it sees. */
+/* The context's mode, which does not change until the caller calls leave: until then the capture states are of this capture. */
 static int enter(mmsb__capture_t *capture) {
     __atomic_add_fetch(&capture->writers, 1, __ATOMIC_SEQ_CST);
     return __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST);
@@ -281,7 +280,7 @@ int mmsb__preimage_keep_slow(mmsb__record_t *record, uint64_t state, uint64_t of
     mmsb__capture_t *capture = mmsb__capture_of(mmsb__record_context(index));
     if (!capture)
         return 0;
-    /* Where the capture state is an earlier capture's, the call has not seen the next moment, and its change is part of that
+    /* If the capture state is an earlier capture's, the call has not seen the next moment, and its change is part of that
      * capture. */
     if (MMSB__LIKELY(__atomic_load_n(&mmsb__frozen, __ATOMIC_RELAXED) == 0) &&
         mmsb__capture_needs_nothing(mmsb__capture_state_of(index)))

@@ -1,5 +1,5 @@
-/* What saves know of pages: the tables of the last one, and the notes of the one that runs, which a commit makes them. saved.h.
- * */
+/* What saves know of pages: the tables of the last save, and the notes of the running one, which a commit turns into the tables.
+ * saved.h. */
 #include "capture_state.h"
 
 #include <stdlib.h>
@@ -47,7 +47,7 @@ void mmsb__note_removed(mmsb__capture_t *capture, uint32_t index, const mmsb__sa
     capture->bytes -= (int64_t)saved->size;
 }
 
-/* What the next save will know of a page. An incremental save finds few: a list of them is less to touch than tables. */
+/* Notes what the next save will know of a page. An incremental save finds few pages: a list touches less memory than tables. */
 static void note_found(mmsb__capture_t *capture, uint32_t index, mmsb__saved_t saved) {
     if (!capture->base || !capture->base[index >> MMSB__LEAF_BITS]) {
         mmsb__saved_t *leaf = leaf_of(mmsb__saved_fresh, index >> MMSB__LEAF_BITS);

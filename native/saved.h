@@ -1,5 +1,5 @@
 /*
- * saved.h — what the last save knows of each record's page, by leaf: what an incremental one compares with.
+ * saved.h — what the last save recorded of each page, by leaf; an incremental save compares pages with it.
  */
 #ifndef MMSB_NATIVE_SAVED_H
 #define MMSB_NATIVE_SAVED_H
@@ -8,7 +8,7 @@
 
 #pragma GCC visibility push(hidden)
 
-/* What the last save knows of a record's page. */
+/* What the last save recorded of the page on a record. */
 typedef struct mmsb__saved {
     uint64_t version;
     uint64_t id;
@@ -17,13 +17,13 @@ typedef struct mmsb__saved {
     uint32_t crc;        /* of the bytes; pages of more than a chunk have none */
 } mmsb__saved_t;
 
-/* By leaf; NULL = the save has none of its pages. */
+/* By leaf; NULL = the last save has no page of the leaf. */
 extern mmsb__saved_t *mmsb__saved[MMSB__LEAVES];
 
-/* What is saved of a leaf's pages, made where there is nothing; NULL without memory. */
+/* The table of a leaf, made if there is none; NULL without memory. */
 mmsb__saved_t *mmsb__saved_leaf(uint32_t leaf);
 
-/* The leaf goes to another context, or its pages come from elsewhere. */
+/* Forgets a leaf that goes to another context, or whose pages are replaced. */
 void mmsb__saved_forget(uint32_t leaf);
 
 #pragma GCC visibility pop

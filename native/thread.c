@@ -1,4 +1,4 @@
-/* Threads, their caches of free pages, and the depots that these exchange magazines through: thread.h. */
+/* Threads, their caches of free pages, and the depots through which caches exchange magazines: thread.h. */
 #include "thread.h"
 
 #include <errno.h>
@@ -15,16 +15,16 @@ _Thread_local mmsb__thread_t *mmsb__self __attribute__((tls_model("initial-exec"
 mmsb__upcalls_t mmsb__upcalls;
 uint32_t mmsb__busy_fence;
 
-/* Which caches exist, and whose they are. Taken when a thread meets a context for the first time and when either ends. */
+/* Protects which caches exist, and whose they are. Taken when a thread first uses a context and when either ends. */
 static pthread_mutex_t caches_lock = PTHREAD_MUTEX_INITIALIZER;
 static mmsb__context_record_t contexts[MMSB__CONTEXTS];
 static uint64_t cache_bytes;
 
 /* ------------------------------------------------------------------------------------------------- magazines ---- */
 
-/* Magazines are never unmapped, so that a thread that lost a race may still read the next field of one that was taken. */
+/* Magazines are never unmapped: a thread that lost a race may still read the next field of one that was taken. */
 #define MAGAZINES (UINT64_C(1) << 22)
-/* Keeps the counts off page-aligned addresses (record.h tells why). */
+/* Keeps the counts off page-aligned addresses (record.h says why). */
 #define MAGAZINE_SKEW 192
 static uint8_t *magazines;
 static uint32_t magazines_made;
@@ -37,8 +37,8 @@ static mmsb__magazine_t *magazine_at(uint32_t number) {
     return (mmsb__magazine_t *)(magazines + MAGAZINE_SKEW + (uint64_t)number * sizeof(mmsb__magazine_t));
 }
 
-/* Stacks without locks: the tag counts every change, so that a head that came back is not taken for the same (Treiber, IBM RJ
- * 5118). */
+/* Stacks without locks: the tag counts every change, so that a head that came back is not mistaken for the earlier one (Treiber,
+ * IBM RJ 5118). */
 static uint64_t head_after(uint64_t seen, uint32_t first) {
     return ((seen >> 32) + 1) << 32 | first;
 }
@@ -46,7 +46,7 @@ static uint64_t head_after(uint64_t seen, uint32_t first) {
 static void stack_push(uint64_t *head, mmsb__magazine_t *magazine) {
     uint64_t seen = __atomic_load_n(head, __ATOMIC_ACQUIRE), next;
     do {
-        /* Of a head that is no longer one, any depth: the exchange fails then. */
+        /* If the head has changed meanwhile, the depth is wrong and the exchange fails. */
         uint32_t below = (uint32_t)seen == 0 ? 0 : __atomic_load_n(&magazine_at((uint32_t)seen)->depth, __ATOMIC_RELAXED);
         __atomic_store_n(&magazine->depth, below + 1, __ATOMIC_RELAXED);
         __atomic_store_n(&magazine->next, (uint32_t)seen, __ATOMIC_RELAXED);
@@ -54,7 +54,7 @@ static void stack_push(uint64_t *head, mmsb__magazine_t *magazine) {
     } while (!__atomic_compare_exchange_n(head, &seen, next, 1, __ATOMIC_RELEASE, __ATOMIC_ACQUIRE));
 }
 
-/* The top of a stack that has more than keeps. */
+/* Pops the top of a stack that has more than keeps magazines. */
 static mmsb__magazine_t *stack_pop(uint64_t *head, uint32_t keeps) {
     uint64_t seen = __atomic_load_n(head, __ATOMIC_ACQUIRE), next;
     mmsb__magazine_t *magazine;
@@ -89,7 +89,7 @@ static void magazine_drop(mmsb__magazine_t *magazine, uint32_t shard) {
         stack_push(&empty_magazines[shard].head, magazine);
 }
 
-/* A full magazine, from one shard before the others, which keep some. */
+/* A full magazine: from one shard first, then from the others, which keep some. */
 static mmsb__magazine_t *depot_pop(mmsb__context_record_t *context, uint32_t class_number, uint32_t shard, uint32_t others_keep) {
     mmsb__magazine_t *magazine = stack_pop(&context->depot[shard].full[class_number], 0);
     for (uint32_t i = 1; i < MMSB__SHARDS && !magazine; i++)
@@ -107,8 +107,8 @@ static pthread_mutex_t owners_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint16_t owners_free[MMSB__OWNERS];
 static uint32_t owners_free_count, owners_made;
 
-/* Zeroed memory that shares no line of the cache with what other threads write, nor the line beside it, which processors fetch
- * along. For free. */
+/* Zeroed memory that shares neither its cache lines nor the line beside them, which processors fetch as well, with other threads'
+ * data. free() gives it back. */
 static void *alone(size_t size) {
     const size_t lines = 128;
     size = (size + lines - 1) / lines * lines;
@@ -133,7 +133,7 @@ static void owner_give(uint32_t owner) {
     pthread_mutex_unlock(&owners_lock);
 }
 
-/* From now on the thread finds no context in the cache. Under caches_lock. */
+/* Detaches the cache from its context: the thread finds no context in it. Under caches_lock. */
 static void cache_close(mmsb__cache_t *cache) {
     __atomic_store_n(&cache->context, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&cache->plain_context, 0, __ATOMIC_RELAXED);
@@ -168,7 +168,7 @@ static void cache_empty(mmsb__cache_t *cache, int keep) {
 
 static void thread_exit(void *argument) {
     mmsb__thread_t *self = argument;
-    if (__atomic_load_n(&mmsb__gate, __ATOMIC_RELAXED) == MMSB_E_FORKED) /* locks and lists may be in any state */
+    if (__atomic_load_n(&mmsb__gate, __ATOMIC_RELAXED) == MMSB_E_FORKED) /* in a child, locks and lists may be in any state */
         return;
     mmsb__current = NULL;
     mmsb__self = NULL;
@@ -303,7 +303,7 @@ static void wait_for_caches(mmsb__context_record_t *context) { /* under caches_l
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     for (mmsb__cache_t *cache = context->caches; cache; cache = cache->next_of_context) {
-        while (__atomic_load_n(&cache->busy, __ATOMIC_ACQUIRE)) /* a section is short, and 0 comes between any two */
+        while (__atomic_load_n(&cache->busy, __ATOMIC_ACQUIRE)) /* sections are short, and busy is 0 between any two */
             sched_yield();
     }
 }
@@ -333,7 +333,7 @@ void mmsb__context_detach(mmsb__context_record_t *context) {
 void mmsb__context_count(mmsb__context_record_t *context, uint64_t *creates, uint64_t *frees, uint64_t *bytes_created,
                          uint64_t *bytes_freed) {
     pthread_mutex_lock(&caches_lock);
-    /* Ends are read before beginnings, so that a difference is never negative. */
+    /* Frees are read before creates, so that no difference is negative. */
     *frees = __atomic_load_n(&context->frees, __ATOMIC_RELAXED);
     *bytes_freed = __atomic_load_n(&context->bytes_freed, __ATOMIC_RELAXED);
     for (mmsb__cache_t *cache = context->caches; cache; cache = cache->next_of_context) {
@@ -380,7 +380,7 @@ mmsb_status_t mmsb__magazine_refill(mmsb__cache_t *cache, uint32_t class_number)
         return no_magazine();
     uint64_t context = __atomic_load_n(&cache->context, __ATOMIC_RELAXED), handles[MMSB__MAGAZINE_ROUNDS];
     uint32_t count = 0;
-    if (context == 0) /* its end closes the cache, and waits until this thread is not busy */
+    if (context == 0) /* the context's end closes the cache, and waits until this thread is not busy */
         return mmsb__fail(MMSB_E_STALE_HANDLE, "the context has ended");
     /* Not busy while in Go: the context's end waits for busy threads, perhaps under the lock that Go needs. */
     mmsb__cache_end(cache);

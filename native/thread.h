@@ -1,16 +1,16 @@
 /*
  * thread.h — what a thread keeps: its number as owner of page locks, its last error, and its caches of free pages.
  *
- * A cache belongs to one thread and one context. It holds magazines of handles that the next pages will have, so that creating
- * and destroying a small page touches nothing that other threads write. Full magazines go to the context's depot, stacks without
- * locks, and come from there; only when the depot is empty does a thread ask Go for memory (Bonwick and Adams, "Magazines and
- * Vmem", 2001). The depot has shards: a thread leaves its magazines in one and looks there first, so that memory stays near the
- * processor that used it last. Of the others it takes what they have beyond MMSB__SHARD_KEEPS before it asks Go, and the rest
- * when Go has no memory left: records of threads that share a few magazines come to lie line by line beside each other, and then
- * both are slower by a third.
+ * A cache belongs to one thread and one context. It holds magazines with the handles of the next pages, so that creating and
+ * destroying a small page touches nothing that other threads write. The cache exchanges full magazines with the context's depot,
+ * which consists of stacks without locks; a thread asks Go for memory only when the depot is empty (Bonwick and Adams, "Magazines
+ * and Vmem", 2001). The depot has shards: a thread puts its magazines into one and looks there first, so that memory stays near
+ * the processor that used it last. From the other shards it takes magazines beyond MMSB__SHARD_KEEPS before it asks Go, and the
+ * rest when Go has no memory left: if threads share a few magazines, their records come to lie line by line beside each other,
+ * and both threads are slower by a third.
  *
- * A thread marks its cache busy, with plain stores, while it works in it; whoever must know that nobody does (the end of a
- * context, an id that is taken) asks the kernel for a barrier on all threads and waits for the marks: mmsb__synchronize.
+ * A thread sets its cache busy, with plain stores, while it works in it. A caller that needs all caches idle (the end of a
+ * context, an id that is taken) asks the kernel for a barrier on all threads and waits until none is busy: mmsb__synchronize.
  */
 #ifndef MMSB_NATIVE_THREAD_H
 #define MMSB_NATIVE_THREAD_H
@@ -28,15 +28,15 @@
 
 typedef struct mmsb__magazine {
     uint32_t count;
-    uint32_t next; /* number of the next magazine in the depot */
+    uint32_t next; /* number of the magazine below in the depot's stack */
     uint32_t number;
-    uint32_t depth; /* how many there are from here to the bottom of the depot's stack */
+    uint32_t depth; /* how many magazines there are from here to the bottom of the stack */
     uint64_t handles[MMSB__MAGAZINE_ROUNDS];
 } mmsb__magazine_t;
 
 typedef struct mmsb__cache {
     uint64_t context;       /* handle; 0 = the context has ended */
-    uint64_t plain_context; /* the same where pages go to the host by default; else 0 */
+    uint64_t plain_context; /* the same if the default location is the host; else 0 */
     uint32_t context_index;
     uint32_t open_index; /* the same until the context ends; then MMSB__CONTEXTS */
     uint32_t shard;      /* of the depot */
@@ -61,7 +61,7 @@ typedef struct mmsb__shard {
 } mmsb__shard_t;
 
 typedef struct mmsb__thread {
-    uint32_t owner; /* of what the thread locks: 1 … MMSB__OWNERS - 1, shifted to its place */
+    uint32_t owner; /* owner number of the thread: 1 … MMSB__OWNERS - 1, shifted as in the state word */
     mmsb_status_t error_code;
     int32_t error_domain;
     int32_t error_foreign;
@@ -71,7 +71,7 @@ typedef struct mmsb__thread {
     char error_text[1024];
 } mmsb__thread_t;
 
-/* A context as C sees it. Lives for ever; handle says whose it is. */
+/* A context as C sees it. The struct is never freed; handle says which context uses it. */
 typedef struct mmsb__context_record {
     uint64_t handle; /* 0 = none, or ending */
     uint32_t index;
@@ -82,18 +82,18 @@ typedef struct mmsb__context_record {
     uint64_t id_inverse;
     mmsb__cache_t *caches; /* under the lock of thread.c */
     mmsb__shard_t depot[MMSB__SHARDS];
-    uint64_t creates, frees; /* by calls that pass no cache, and of caches that were given up */
+    uint64_t creates, frees; /* by calls that use no cache, and by caches that were given up */
     uint64_t bytes_created, bytes_freed;
     uint64_t peak_bytes;
     struct mmsb__capture *capture; /* capture.h; NULL until the first */
-    int32_t simulated;             /* its devices are */
+    int32_t simulated;             /* 1: its devices are simulated */
 } mmsb__context_record_t;
 
-/* The two variables per thread; space for them in a library that is loaded late is scarce, hence pointers. */
+/* The two variables per thread. A library that is loaded late has little space for them, hence pointers. */
 extern _Thread_local mmsb__cache_t *mmsb__current __attribute__((tls_model("initial-exec")));
 extern _Thread_local mmsb__thread_t *mmsb__self __attribute__((tls_model("initial-exec")));
 
-/* This thread, made known on its first call; NULL without memory or owner numbers (mmsb__thread_fail says so). */
+/* This thread, registered by its first call; NULL without memory or owner numbers (mmsb__thread_fail sets the error). */
 mmsb__thread_t *mmsb__thread_enter(void);
 mmsb_status_t mmsb__thread_fail(void);
 
@@ -104,41 +104,41 @@ mmsb__cache_t *mmsb__cache_enter(uint64_t context);
 mmsb__context_record_t *mmsb__context_record(uint32_t index);
 /* The record of a live context; NULL with the last error set. */
 mmsb__context_record_t *mmsb__context_find(uint64_t context);
-/* Waits until no thread works in a cache of the context with what it knew before the call. */
+/* Waits until no thread works in a cache of the context with what it read before the call. */
 void mmsb__synchronize(mmsb__context_record_t *context);
-/* Takes the context away from all threads; its caches are empty afterwards and their counters added to the context's. */
+/* Detaches the context from all threads: empties its caches and adds their counters to the context's. */
 void mmsb__context_detach(mmsb__context_record_t *context);
 /* Counters of the context and of all its caches. */
 void mmsb__context_count(mmsb__context_record_t *context, uint64_t *creates, uint64_t *frees, uint64_t *bytes_created,
                          uint64_t *bytes_freed);
 /* Bytes of all caches and magazines. */
 uint64_t mmsb__cache_bytes(void);
-/* Prepares the magazines and asks the kernel for membarrier. 0 or errno. */
+/* Prepares the magazines and asks the kernel for membarrier. Returns 0 or errno. */
 int mmsb__thread_start(void);
 
-/* Slow ends of the magazine operations: another magazine from the depot or Go; space in the loaded one. */
+/* The slow paths of the magazine operations: take another magazine from the depot or Go; make space in the loaded one. */
 mmsb_status_t mmsb__magazine_refill(mmsb__cache_t *cache, uint32_t class_number);
 mmsb_status_t mmsb__magazine_make_space(mmsb__cache_t *cache, uint32_t class_number);
-/* The cache of this thread for the context that has an index; NULL with the last error set. */
+/* The cache of this thread for the context with this index; NULL with the last error set. */
 mmsb__cache_t *mmsb__cache_for(uint32_t context_index);
-/* Pops a free handle; begins the cache and leaves it begun on MMSB_OK only. */
+/* Pops a free handle. Sets the cache busy, and leaves it so on MMSB_OK only. */
 mmsb_status_t mmsb__cache_pop(mmsb__cache_t *cache, uint32_t class_number, uint64_t *handle);
-/* Makes space for one handle of a class; begins the cache and leaves it begun on MMSB_OK only. */
+/* Makes space for one handle of a class. Sets the cache busy, and leaves it so on MMSB_OK only. */
 mmsb_status_t mmsb__cache_make_space(mmsb__cache_t *cache, uint32_t class_number);
-/* Takes a full magazine's handles out of the depot. Number of handles, 0 when it is empty. */
+/* Takes the handles of a full magazine out of the depot. Returns their number; 0 = the depot is empty. */
 uint32_t mmsb__depot_take(mmsb__context_record_t *context, uint32_t class_number, uint64_t *handles);
 
 #if defined(MMSB_INVARIANTS)
-/* Every magazine of a context on which no call runs: those of caches, then those of the depot. */
+/* Visits every magazine of a context on which no call runs: those of caches, then those of the depot. */
 void mmsb__magazines_visit(mmsb__context_record_t *context,
                            void (*visit)(void *argument, const mmsb__magazine_t *magazine, uint32_t class_number),
                            void *argument);
 #endif
 
-/* Marks a section of work in a cache. On a kernel without membarrier the mark is a full fence. */
+/* Begins a section of work in a cache. On a kernel without membarrier this is a full fence. */
 extern uint32_t mmsb__busy_fence;
 
-/* Enough for who looks at mmsb__detours next. */
+/* Enough for a caller that looks at mmsb__detours next. */
 static inline void mmsb__cache_set_busy(mmsb__cache_t *cache) {
     __atomic_store_n(&cache->busy, 1, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -154,7 +154,7 @@ static inline void mmsb__cache_end(mmsb__cache_t *cache) {
     __atomic_store_n(&cache->busy, 0, __ATOMIC_RELEASE);
 }
 
-/* 1 while the cache's context has not begun to end; asked between begin and end. */
+/* 1 while the cache's context has not begun to end; only valid while the cache is busy. */
 static inline int mmsb__cache_open(const mmsb__cache_t *cache) {
     return __atomic_load_n(&cache->context, __ATOMIC_RELAXED) != 0;
 }

@@ -75,7 +75,7 @@ uint32_t mmsb__records_end(uint32_t first, uint32_t count, uint32_t *indices, ui
             continue;
         if (kind != MMSB_KIND_PAGE && kind != MMSB__STATE_FREE)
             continue;
-        /* Who holds locks does not wait: what has been reported is dealt with first. */
+        /* A thread that holds locks does not wait: the caller first deals with what was reported. */
         if (reported > 0 &&
             ((state & MMSB__OWNER_MASK) || !__atomic_compare_exchange_n(&record->state, &state, state | MMSB__OWNER_LIBRARY, 0,
                                                                         __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
