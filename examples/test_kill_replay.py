@@ -191,7 +191,7 @@ def test_the_state_follows_a_history_that_grows(history: Path, tmp_path: Path, c
     generated_history.generate(tmp_path / "other.git", 100, SEED + 1)
     assert replay_git.main([str(tmp_path / "other.git"), "--state", state]) == 2
     errors = capsys.readouterr().err
-    assert errors.count(f"commit 71 is {names[70]}, which ") == 2
+    assert errors.count(f"commit 71 is {names[70]}, but another one in ") == 2
     assert replay_git.main([str(history), "--state", state, "--commit", names[71]]) == 0
 
 
