@@ -120,7 +120,7 @@ func (l *loader) add(entries []snapshot.Page, indices []uint32, like residency.F
 	return l.Add(staged, like, node)
 }
 
-// stageLazy stages large pages, whose bytes stay in the file for now, and returns who is to be read.
+// stageLazy stages large pages, whose bytes stay in the file until a call needs them. rest selects the pages to read now.
 func (l *loader) stageLazy(want func(id uint64) bool) (rest func(id uint64) bool, err error) {
 	l.source = residency.NewSource(reader{l.file})
 	err = l.file.Segments(snapshot.LoadOptions{Want: want, TablesOnly: true}, func(segment snapshot.Loaded) error {
