@@ -56,7 +56,7 @@ func (r *Residency) takeShared(to Placement, size uint64) (Frame, error) {
 	if err != nil {
 		return Frame{}, err
 	}
-	index, err := r.memory.AdoptDevice(address, size)
+	index, err := r.memory.Adopt(address, size, native.ClassDevice)
 	if err != nil {
 		r.devices.FreeHost(to.Location, to.Device, address)
 		return Frame{}, err
