@@ -11,18 +11,18 @@ import (
 // Memory that outlives its page: pinned when the context ended, or released to the caller. The region that it lies in stays until
 // the last piece of it goes, and so do the context's records.
 
-// outliving counts the pieces of the process.
-var outliving atomic.Uint64
+// outlivingPieces counts the pieces of the process.
+var outlivingPieces atomic.Uint64
 
 // Outliving is the number of pieces of memory that outlive their page.
-func Outliving() uint64 { return outliving.Load() }
+func Outliving() uint64 { return outlivingPieces.Load() }
 
 // Outlive notes that the memory of a frame outlives its page.
 func (m *Memory) Outlive(number uint32) {
 	m.Lock()
 	defer m.Unlock()
 	m.outliving[number]++
-	outliving.Add(1)
+	outlivingPieces.Add(1)
 }
 
 // EndOutliving frees a piece of memory, in a region, that has outlived its page.
@@ -30,7 +30,7 @@ func (m *Memory) EndOutliving(number uint32) {
 	defer m.tellOver()
 	m.Lock()
 	defer m.Unlock()
-	outliving.Add(^uint64(0))
+	outlivingPieces.Add(^uint64(0))
 	m.outliving[number]--
 	if m.outliving[number] > 0 {
 		return

@@ -59,7 +59,7 @@ type Memory struct {
 	closed  bool
 
 	ledger   ledger
-	records  records
+	records  freeRecords
 	slabs    slabs
 	extents  extents
 	mappings mappings

@@ -6,8 +6,8 @@ import (
 	"libmmsb/native"
 )
 
-// records are a context's page records, as far as they are not in use. Under the lock of the memory.
-type records struct {
+// freeRecords are a context's page records, as far as they are not in use. Under the lock of the memory.
+type freeRecords struct {
 	context  uint32
 	takeLeaf func() (uint32, error)
 	leaves   []Leaf
@@ -15,7 +15,7 @@ type records struct {
 }
 
 // take takes a record that has no memory.
-func (r *records) take() (uint32, error) {
+func (r *freeRecords) take() (uint32, error) {
 	if n := len(r.bare); n > 0 {
 		index := r.bare[n-1]
 		r.bare = r.bare[:n-1]
@@ -49,10 +49,10 @@ func (r *records) take() (uint32, error) {
 }
 
 // give gives records back that were taken and not used.
-func (r *records) give(indices ...uint32) { r.bare = append(r.bare, indices...) }
+func (r *freeRecords) give(indices ...uint32) { r.bare = append(r.bare, indices...) }
 
 // free makes a record without memory free for a generation; 0 retires it.
-func (r *records) free(index, generation uint32) {
+func (r *freeRecords) free(index, generation uint32) {
 	record := native.RecordAt(index)
 	record.Locator = 0
 	if generation == 0 {

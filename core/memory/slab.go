@@ -21,7 +21,7 @@ const (
 // slabs are a context's regions of slabs, of which the newest is cut from its beginning on, and what lies in them. Under the lock
 // of the memory.
 type slabs struct {
-	records *records
+	records *freeRecords
 	ledger  *ledger
 	huge    bool
 	regions []uint32
