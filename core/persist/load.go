@@ -78,7 +78,7 @@ func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releas
 	if l.source == nil {
 		_ = opened.Close()
 	} else { // the last page that waits in it closes it
-		r.Done(l.source)
+		l.source.Done()
 	}
 	return releases, err
 }

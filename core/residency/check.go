@@ -91,13 +91,13 @@ func (r *Residency) checkMaps() error {
 	}
 	r.waiting.Lock()
 	defer r.waiting.Unlock()
-	users := make(map[*Source]int)
+	users := make(map[*Source]int32)
 	for index, source := range r.waiting.pages {
 		if state := native.RecordAt(index).LoadState(); native.Kind(state) != native.KindPage {
 			return broken("record %d waits in a snapshot, but its state is 0x%016x", index, state)
 		}
-		if users[source]++; users[source] > source.users {
-			return broken("%d pages wait in a snapshot that counts %d users", users[source], source.users)
+		if users[source]++; users[source] > source.users.Load() {
+			return broken("%d pages wait in a snapshot that counts %d users", users[source], source.users.Load())
 		}
 	}
 	return nil

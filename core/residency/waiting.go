@@ -2,9 +2,7 @@ package residency
 
 import (
 	"sync"
-
-	"libmmsb/core/region"
-	"libmmsb/native"
+	"sync/atomic"
 )
 
 // A page that waits in a lazily loaded snapshot is not resident, like one on disk, until a call needs its bytes: then they are
@@ -20,21 +18,19 @@ type Reader interface {
 // Source is a reader that pages wait in; the last of its users closes it.
 type Source struct {
 	reader Reader
-	users  int // the pages, and who made it until Done
+	users  atomic.Int32 // the pages, and who made it
 }
 
-// NewSource makes a source with one user, which calls Done.
-func NewSource(reader Reader) *Source { return &Source{reader, 1} }
-
-// Done ends the source's first user.
-func (r *Residency) Done(s *Source) {
-	r.waiting.Lock()
-	defer r.waiting.Unlock()
-	s.release()
+// NewSource makes a source with one user.
+func NewSource(reader Reader) *Source {
+	s := &Source{reader: reader}
+	s.users.Store(1)
+	return s
 }
 
-func (s *Source) release() {
-	if s.users--; s.users == 0 {
+// Done ends a use of the source.
+func (s *Source) Done() {
+	if s.users.Add(-1) == 0 {
 		_ = s.reader.Close()
 	}
 }
@@ -53,7 +49,7 @@ func (w *waiting) add(index uint32, source *Source) {
 		w.pages = make(map[uint32]*Source)
 	}
 	w.pages[index] = source
-	source.users++
+	source.users.Add(1)
 }
 
 // remove lets a page wait no longer. The page is locked.
@@ -62,7 +58,7 @@ func (w *waiting) remove(index uint32) {
 	defer w.Unlock()
 	if source, ok := w.pages[index]; ok {
 		delete(w.pages, index)
-		source.release()
+		source.Done()
 	}
 }
 
@@ -76,64 +72,4 @@ func (w *waiting) count() int {
 	w.Lock()
 	defer w.Unlock()
 	return len(w.pages)
-}
-
-// present gives the locked page of a record its bytes where they wait in a snapshot.
-func (r *Residency) present(index uint32) error {
-	if r.waiting.of(index) == nil {
-		return nil
-	}
-	record := native.RecordAt(index)
-	state := record.LoadState()
-	p := &Page{Residency: r, Index: index, Record: record, State: state &^ native.OwnerMask}
-	err := p.Present()
-	record.StoreState(p.State | state&native.OwnerMask)
-	return err
-}
-
-// Present gives the page its bytes where they wait in a snapshot.
-func (p *Page) Present() error {
-	source := p.waiting.of(p.Index)
-	if source == nil {
-		return nil
-	}
-	size := p.Record.Size
-	f, err := p.TakeLike(size)
-	if err != nil {
-		return err
-	}
-	if err := p.read(source, f, size); err != nil {
-		p.Give(f)
-		return err
-	}
-	if p.Record.Side != 0 {
-		f.Note(native.SideAt(p.Record.Side))
-	}
-	p.State = p.State&^native.Nonresident | f.Low&native.Nonresident
-	p.swap(f.Index)
-	native.RecordAt(f.Index).Size = 0
-	p.memory.Give(f.Index)
-	p.waiting.remove(p.Index)
-	if p.Resident() {
-		native.Redzone(p.Index, p.State, size)
-	}
-	return nil
-}
-
-// read reads the page's bytes from a source into a frame.
-func (p *Page) read(source *Source, to Frame, size uint64) error {
-	id := native.SideAt(p.Record.Side).ID // which a page that was loaded has
-	if to.Resident() {
-		return source.reader.ReadPage(id, native.Bytes(native.RecordAt(to.Index).Locator, size))
-	}
-	number, err := p.memory.Map(size)
-	if err != nil {
-		return err
-	}
-	defer region.Unmap(number)
-	bytes := native.Bytes(native.Locator(number, 0), size)
-	if err := source.reader.ReadPage(id, bytes); err != nil {
-		return err
-	}
-	return p.writeBacking(to.Backing, 0, bytes)
 }
