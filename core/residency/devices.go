@@ -37,9 +37,9 @@ type Devices interface {
 
 // Change is a valid delta's change of the bytes of a page on a device.
 type Change struct {
-	Device int32
-	Page   uintptr
-	Delta  *native.Delta
+	Device  int32
+	Address uintptr // of the page
+	Delta   *native.Delta
 }
 
 // DeviceMemory is a block of device memory.
