@@ -110,7 +110,7 @@ func (c *Context) begin(b *birth) error {
 		return nil
 	}
 	b.low |= native.ExplicitID
-	return c.reserve(b.id)
+	return c.ids.reserve(b.id)
 }
 
 // discard gives back a frame that did not become a page, with what it has got by now.
