@@ -15,7 +15,7 @@ func (r *Residency) MakeResident(index uint32) error {
 
 // present gives the locked page of a record its bytes where they wait in a snapshot.
 func (r *Residency) present(index uint32) error {
-	if r.waiting.of(index) == nil {
+	if r.waiting.get(index) == nil {
 		return nil
 	}
 	record := native.RecordAt(index)

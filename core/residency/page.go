@@ -138,7 +138,7 @@ func (p *Page) Move(to Placement, ready func() error) (release func(), err error
 
 // Present gives the page its bytes where they wait in a snapshot.
 func (p *Page) Present() error {
-	source := p.waiting.of(p.Index)
+	source := p.waiting.get(p.Index)
 	if source == nil {
 		return nil
 	}
@@ -192,7 +192,7 @@ func (p *Page) ReleaseAdopted() (release func()) {
 // Forget ends what is known of where the bytes of a page were, which has a side record or had it: it waits no longer, and its
 // backing is given back, with the address that its bytes may have.
 func (r *Residency) Forget(index uint32, side *native.Side) {
-	r.waiting.remove(index)
+	r.waiting.take(index).Done()
 	if b := backingOf(side); !b.empty() {
 		if native.RecordAt(index).Locator != 0 {
 			r.dropAddress(index)

@@ -4,8 +4,6 @@
 package residency
 
 import (
-	"sync"
-
 	"libmmsb/core/abi"
 	"libmmsb/core/memory"
 	"libmmsb/core/region"
@@ -30,11 +28,16 @@ type Residency struct {
 	context uint32
 
 	disk    disk
-	copies  hostCopies
-	waiting waiting
+	copies  table[hostCopy]  // by record: of pages on devices
+	waiting table[*Source]   // by record: of pages whose bytes are still there
+	shared  table[Placement] // by region: of memory of devices that the host reaches
+}
 
-	mutex  sync.Mutex
-	shared map[uint32]Placement // by region: memory of devices that the host reaches
+// hostCopy is a copy of a page on a device: of which version it is on the device, and what the device had where somebody else may
+// write there meanwhile.
+type hostCopy struct {
+	version uint64
+	before  uint32 // region; 0 = none
 }
 
 // New makes the residency of a context that has no pages. Begin must follow.
@@ -94,7 +97,11 @@ func (r *Residency) DiskPath() string { return r.options.DiskPath }
 func (r *Residency) DiskUsed() uint64 { return r.disk.bytes() }
 
 // Waiting is the number of pages that wait in a snapshot. Tests call it.
-func (r *Residency) Waiting() int { return r.waiting.count() }
+func (r *Residency) Waiting() int {
+	r.waiting.Lock()
+	defer r.waiting.Unlock()
+	return len(r.waiting.of)
+}
 
 // End closes the context's file and its devices. The context's pages have ended.
 func (r *Residency) End() {
@@ -104,9 +111,6 @@ func (r *Residency) End() {
 
 // FreeShared gives memory of a device back that the host reaches, and that is a region.
 func (r *Residency) FreeShared(number uint32) {
-	r.mutex.Lock()
-	of := r.shared[number]
-	delete(r.shared, number)
-	r.mutex.Unlock()
+	of := r.shared.take(number)
 	r.devices.FreeHost(of.Location, of.Device, region.Base(number))
 }

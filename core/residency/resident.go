@@ -41,7 +41,7 @@ func (r *Residency) makeResident(index uint32) error {
 		region.Unmap(number)
 		return err
 	}
-	r.copies.begin(index, of)
+	r.copies.put(index, of)
 	record.SetLocator(native.Locator(number, 0))
 	return nil
 }
@@ -70,7 +70,7 @@ func (r *Residency) Evict(index uint32) {
 // writeBack writes what was changed in the host's copy to the device.
 func (r *Residency) writeBack(index uint32, b Backing) error {
 	record := native.RecordAt(index)
-	of := r.copies.of(index)
+	of := r.copies.get(index)
 	if of.version == record.Version {
 		return nil
 	}
@@ -91,6 +91,8 @@ func (r *Residency) dropAddress(index uint32) {
 	record := native.RecordAt(index)
 	number := native.LocatorRegion(record.Locator)
 	record.SetLocator(0)
-	r.copies.end(index)
+	if before := r.copies.take(index).before; before != 0 {
+		region.Unmap(before)
+	}
 	region.Unmap(number)
 }
