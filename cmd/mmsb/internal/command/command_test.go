@@ -509,9 +509,9 @@ func TestATableOfManyRows(t *testing.T) {
 	w := bufio.NewWriter(&out)
 	table := newTable(w, ">N", "TEXT")
 	for number := range 3 * rowsToFit {
-		require.NoError(t, table.add(fmt.Sprint(number), "x"))
+		table.add(fmt.Sprint(number), "x")
 	}
-	require.NoError(t, table.finish())
+	table.finish()
 	require.NoError(t, w.Flush())
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Len(t, lines, 3*rowsToFit+1)
