@@ -108,8 +108,7 @@ Number and bytes of the pages, by location and in total: `:cpu_pages`, `:cpu_byt
 `:total_bytes`.
 """
 function get_sync_statistics(state::MMSBState)
-    stats = Ref{mmsb_context_stats_t}()
-    mmsb_context_stats_init(stats)
+    stats = initialised(mmsb_context_stats_t, mmsb_context_stats_init)
     call(mmsb_context_stats, state, stats)
     statistics = Dict{Symbol,Any}(:total_pages => Int(stats[].pages), :total_bytes => Int(stats[].bytes))
     for location in instances(PageLocation)

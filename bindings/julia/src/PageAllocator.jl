@@ -11,8 +11,7 @@ export create_pages!, delete_page!, migrate_page!, resize_page!
 
 "Options of a new page. Without a location the page gets the state's default location."
 function page_options(location, device, id = 0)
-    options = Ref{mmsb_page_options_t}()
-    mmsb_page_options_init(options)
+    options = initialised(mmsb_page_options_t, mmsb_page_options_init)
     tag, ordinal = location === nothing ? (MMSB_LOCATION_DEFAULT, device) : placement(location, device)
     options[] = with_fields(options[], (location = tag, device = ordinal, id = id))
     return options
