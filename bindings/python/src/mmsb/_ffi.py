@@ -148,6 +148,13 @@ def check(status: int) -> None:
         raise failure(status)
 
 
+def number_from(call: Callable[..., int], *arguments: object, check: Callable[[int], None] = check) -> int:
+    """The 64-bit number, such as a new handle, that a function stores at its last argument."""
+    number = ctypes.c_uint64()
+    check(call(*arguments, number))
+    return number.value
+
+
 S = TypeVar("S", bound=ctypes.Structure)
 R = TypeVar("R")
 

@@ -33,7 +33,7 @@ from ._errors import (
     OutOfMemoryError,
     OutOfRangeError,
 )
-from ._ffi import as_record, check, failure, lib, name_of, sized, value_of
+from ._ffi import as_record, check, failure, lib, name_of, number_from, sized, value_of
 from ._lease import drop_released, hold, let_go, release_adopted, when_dropped
 from ._object import Closable
 from .delta import Delta, struct_of
@@ -134,9 +134,7 @@ class Context(Closable):
             raw.disk_path = c_text(os.fspath(disk_path), "disk_path")
         if huge_pages is not None:
             raw.huge_pages = int(bool(huge_pages))
-        handle = ctypes.c_uint64()
-        check(lib.mmsb_context_create(raw, handle))
-        self._handle = handle.value
+        self._handle = number_from(lib.mmsb_context_create, raw)
         self._default_location = name_of(_ffi.LOCATIONS, raw.default_location)
         self._finalizer = when_dropped(self, _close, self._handle)
 
@@ -278,9 +276,7 @@ class Context(Closable):
 
     def page(self, id: int) -> Page:
         """The page with an id; raises NotFoundError if there is none."""
-        page = ctypes.c_uint64()
-        self._check(lib.mmsb_page_lookup(self.handle, unsigned(id, "id"), page))
-        return Page(self, page.value)
+        return Page(self, number_from(lib.mmsb_page_lookup, self.handle, unsigned(id, "id"), check=self._check))
 
     def get(self, id: int) -> Page | None:
         """The page with an id, or None."""
@@ -315,9 +311,7 @@ class Context(Closable):
         return iter(self.pages())
 
     def __len__(self) -> int:
-        count = ctypes.c_uint64()
-        self._check(lib.mmsb_context_page_count(self.handle, count))
-        return count.value
+        return number_from(lib.mmsb_context_page_count, self.handle, check=self._check)
 
     def __bool__(self) -> bool:
         return True
@@ -663,9 +657,8 @@ class Context(Closable):
 
     def runtime(self, device: int = 0) -> Runtime:
         """The shared runtime of a device: streams and stream-ordered memory without a budget."""
-        handle = ctypes.c_uint64()
-        self._check(lib.mmsb_runtime_shared(self.handle, signed(device, "device"), handle))
-        return Runtime(self, handle.value, owned=False)
+        handle = number_from(lib.mmsb_runtime_shared, self.handle, signed(device, "device"), check=self._check)
+        return Runtime(self, handle, owned=False)
 
     def create_runtime(
         self,
@@ -726,9 +719,7 @@ class Context(Closable):
 
     def trim(self) -> int:
         """Gives memory of destroyed pages back to the system and returns the number of bytes."""
-        released = ctypes.c_uint64()
-        self._check(lib.mmsb_context_trim(self.handle, released))
-        return released.value
+        return number_from(lib.mmsb_context_trim, self.handle, check=self._check)
 
     # -------------------------------------------------------------------------------------------------- internals
 

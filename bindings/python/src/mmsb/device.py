@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union
 from . import _abi
 from ._convert import BytesLike, c_text, new_bytes, readable, signed, unsigned
 from ._errors import ClosedError, InvalidArgumentError, OutOfRangeError
-from ._ffi import as_record, check, lib, sized, value_of
+from ._ffi import as_record, check, lib, number_from, sized, value_of
 from ._lease import let_go, when_dropped
 from ._object import Closable, Handled, NotCopied
 from .ticket import Ticket
@@ -156,9 +156,7 @@ class Runtime(Closable):
 
     def stream(self, priority: int = 0) -> Stream:
         """Leases a stream. priority: 0, or -1 to run before streams of priority 0."""
-        handle = ctypes.c_uint64()
-        check(lib.mmsb_stream_create(self.handle, signed(priority, "priority"), handle))
-        return Stream(self, handle.value)
+        return Stream(self, number_from(lib.mmsb_stream_create, self.handle, signed(priority, "priority")))
 
     def wrap(self, stream: Any) -> Stream:
         """Registers a stream of the program: an object with __cuda_stream__, or the driver's pointer; 0 is the default stream.
@@ -166,15 +164,11 @@ class Runtime(Closable):
         The object is kept alive as long as the result. Raises AlreadyExistsError if the stream is registered already.
         """
         native = cuda_stream(stream)
-        handle = ctypes.c_uint64()
-        check(lib.mmsb_stream_wrap(self.handle, native, handle))
-        return Stream(self, handle.value, kept=stream)
+        return Stream(self, number_from(lib.mmsb_stream_wrap, self.handle, native), kept=stream)
 
     def reserve(self, bytes: int) -> Reservation:
         """Reserves bytes of the budget for later blocks: no other allocation can take them."""
-        handle = ctypes.c_uint64()
-        check(lib.mmsb_reservation_create(self.handle, unsigned(bytes, "bytes"), handle))
-        return Reservation(self, handle.value)
+        return Reservation(self, number_from(lib.mmsb_reservation_create, self.handle, unsigned(bytes, "bytes")))
 
     def stats(self) -> RuntimeStats:
         """The current counters."""
@@ -276,9 +270,7 @@ class Stream(Handled):
 
     def recorder(self, permissive: bool = False) -> Recorder:
         """A use whose blocks are added one by one. permissive: add() ignores None, which stands for memory of others."""
-        handle = ctypes.c_uint64()
-        check(lib.mmsb_use_record(self.handle, int(bool(permissive)), handle))
-        return Recorder(self, handle.value)
+        return Recorder(self, number_from(lib.mmsb_use_record, self.handle, int(bool(permissive))))
 
     def copy(self, to: BlockOrAddress, source: BlockOrAddress, length: int) -> None:
         """Queues a copy of length bytes between blocks and addresses. Host memory must stay valid until the copy is done."""
@@ -322,9 +314,7 @@ class Stream(Handled):
 
     def record(self) -> Ticket[None]:
         """A ticket that is done when all work queued so far is done."""
-        ticket = ctypes.c_uint64()
-        check(lib.mmsb_stream_record(self.handle, ticket))
-        return Ticket(ticket.value, 0, lambda: None)
+        return Ticket(number_from(lib.mmsb_stream_record, self.handle), 0, lambda: None)
 
     def after(self, ticket: Ticket[None]) -> None:
         """Makes work that is queued from now on run behind a ticket of record(). The device waits, not the host."""

@@ -37,7 +37,7 @@ from ._errors import (
     SimulatedDeviceWarning,
     UnsupportedError,
 )
-from ._ffi import failure, lib, name_of, sized, value_of
+from ._ffi import failure, lib, name_of, number_from, sized, value_of
 from ._lease import drop_released, free_memory, unpin, view_memory
 from .delta import Delta, struct_of
 from .metadata import Metadata
@@ -285,9 +285,7 @@ class Page:
 
     def mask_count(self) -> int:
         """Number of bytes that are marked in the change mask."""
-        count = ctypes.c_uint64()
-        self._check(lib.mmsb_page_mask_count(self._handle, count))
-        return count.value
+        return number_from(lib.mmsb_page_mask_count, self._handle, check=self._check)
 
     # ----------------------------------------------------------------------------------------- size and location
 
@@ -297,9 +295,8 @@ class Page:
 
     def clone(self, id: int = 0) -> Page:
         """Creates a page with the same bytes, location, epoch, change mask and metadata. id 0: the library picks one."""
-        clone = ctypes.c_uint64()
-        self._check(lib.mmsb_page_clone(self._handle, unsigned(id, "id"), clone))
-        return Page(self._context, clone.value)
+        clone = number_from(lib.mmsb_page_clone, self._handle, unsigned(id, "id"), check=self._check)
+        return Page(self._context, clone)
 
     def migrate(self, location: str, device: int = 0) -> None:
         """Moves the bytes to another location; does nothing if they are there already."""

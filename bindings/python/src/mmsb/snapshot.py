@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, Unio
 from . import _abi, _ffi
 from ._convert import Buffer, Numbers, as_array, check_items, extent, fetch, item_type, new_bytes, signed, unsigned, words
 from ._errors import ClosedError, InvalidArgumentError, UnsupportedError
-from ._ffi import check, lib, name_of, sized, value_of
+from ._ffi import check, lib, name_of, number_from, sized, value_of
 from ._lease import view_memory, when_dropped
 from ._object import Closable
 from .ticket import work_options
@@ -69,9 +69,7 @@ class Snapshot(Closable):
     _name = "snapshot"
 
     def __init__(self, path: AnyPath) -> None:
-        handle = ctypes.c_uint64()
-        check(lib.mmsb_snapshot_open(path_bytes(path, "path"), handle))
-        self._file: _File | None = _File(handle.value)
+        self._file: _File | None = _File(number_from(lib.mmsb_snapshot_open, path_bytes(path, "path")))
         raw = sized(_abi.SnapshotInfo)
         check(lib.mmsb_snapshot_info(self._file.handle, raw))
         self._info = raw
