@@ -104,10 +104,8 @@ def words(source: Numbers, what: str) -> Buffer:
     """An array of unsigned 64-bit numbers: source itself if it is one."""
     if not has_buffer(source):
         return Buffer(_array(source, what))
-    view = view_of(source)
-    if view.itemsize == 8 and view.format.strip("@=<") in ("L", "Q"):
-        buffer = readable(source)
-        return buffer if buffer.address % 8 == 0 else Buffer(array("Q", view.tobytes()))
+    if buffer := _as_numbers(source, "Q"):
+        return buffer
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(source, numpy.ndarray) and source.dtype.kind in "iu":
         if source.size and source.min() < 0:
@@ -118,13 +116,16 @@ def words(source: Numbers, what: str) -> Buffer:
 
 def half_words(source: Numbers) -> Buffer | None:
     """Source itself if it is an array of unsigned 32-bit numbers, else None."""
-    if not has_buffer(source):
-        return None
-    view = view_of(source)
-    if view.itemsize != 4 or view.format.strip("@=<") not in ("I", "L"):
+    return _as_numbers(source, "I") if has_buffer(source) else None
+
+
+def _as_numbers(source: BytesLike, code: str) -> Buffer | None:
+    """Source itself, or a copy that is aligned, if its items are unsigned numbers of an array of this code."""
+    view, size = view_of(source), array(code).itemsize
+    if view.itemsize != size or view.format.strip("@=<") not in (code, "L"):
         return None
     buffer = readable(source)
-    return buffer if buffer.address % 4 == 0 else Buffer(array("I", view.tobytes()))
+    return buffer if buffer.address % size == 0 else Buffer(array(code, view.tobytes()))
 
 
 def has_buffer(source: object) -> TypeGuard[BytesLike]:

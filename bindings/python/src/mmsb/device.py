@@ -485,11 +485,7 @@ def _give_back(function: str, *arguments: Any) -> None:
 
 def _end_runtime(handle: int, token: int) -> None:
     if handle and not lib.forked:
-        _ended(lib.mmsb_runtime_destroy(handle))
+        status = lib.mmsb_runtime_destroy(handle)
+        if status != _abi.E_STALE_HANDLE:  # it ended with its context
+            check(status)
     let_go(token)
-
-
-def _ended(status: int) -> None:
-    """Checks the status of a destroy; a runtime that ended with its context is no error."""
-    if status not in (_abi.OK, _abi.E_STALE_HANDLE):
-        check(status)
