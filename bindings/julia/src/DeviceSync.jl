@@ -2,7 +2,7 @@
 module DeviceSync
 
 using ..MMSB: MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION, UNIFIED_LOCATION
-using ..MMSB: call, check, finish_work, get_page, handle, keep_while_running, move_page!, owner, placement, with_work
+using ..MMSB: call, check, finish_work, get_page, handle, initialised, keep_while_running, move_page!, owner, placement, with_work
 using ..MMSB.LibMMSB
 
 export async_sync_page_to_gpu!, batch_sync_to_cpu!, batch_sync_to_gpu!, ensure_page_on_device!, get_sync_statistics

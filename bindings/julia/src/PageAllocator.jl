@@ -2,8 +2,8 @@
 module PageAllocator
 
 using ..MMSB: MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION
-using ..MMSB: byte_count, call, check, fill_reference, find_page, finish_work, handle, import_metadata!, keep_while_running
-using ..MMSB: move_page!, placement, reject, stored_entries, throw_page_not_found, with_fields, with_work
+using ..MMSB: byte_count, call, check, fill_reference, find_page, finish_work, handle, import_metadata!, initialised
+using ..MMSB: keep_while_running, move_page!, placement, reject, stored_entries, throw_page_not_found, with_fields, with_work
 using ..MMSB.LibMMSB
 
 export allocate_page_arrays, async_create_pages!, clone_page, create_cpu_page!, create_gpu_page!, create_page!

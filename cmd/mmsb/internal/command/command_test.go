@@ -481,10 +481,13 @@ func TestTheDiskIsFull(t *testing.T) {
 	}
 	if full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0); assert.NoError(t, err) {
 		defer func() { _ = full.Close() }()
-		var stderr bytes.Buffer
-		code := Tool{FS: file.OS{}, Stdout: full, Stderr: &stderr}.Run(context.Background(), []string{"snapshot", "ls", whole})
-		assert.Equal(t, exitFailed, code)
-		assert.Contains(t, stderr.String(), "cannot write the output")
+		// Also where the command has a code of its own to tell: that the two differ.
+		for _, arguments := range [][]string{{"snapshot", "ls", whole}, {"snapshot", "diff", whole, change}} {
+			var stderr bytes.Buffer
+			code := Tool{FS: file.OS{}, Stdout: full, Stderr: &stderr}.Run(context.Background(), arguments)
+			assert.Equal(t, exitFailed, code, "%v", arguments)
+			assert.Contains(t, stderr.String(), "cannot write the output")
+		}
 	}
 }
 
