@@ -52,7 +52,7 @@ them: utilisation, temperature, memory of other processes, links, and the paths 
 		Example: "  mmsb device ls\n  mmsb device ls --simulate 2 --json",
 	}
 	c.Flags().IntVar(&simulate, "simulate", 0, "list `N` simulated devices instead")
-	asJSON, exact := jsonFlag(c), bytesFlag(c)
+	asJSON, show := jsonFlag(c), bytesFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if c.Flags().Changed("simulate") && simulate < 1 {
 			return misused(c, fmt.Sprintf("--simulate is %d, at least 1 is needed", simulate))
@@ -67,7 +67,7 @@ them: utilisation, temperature, memory of other processes, links, and the paths 
 		if *asJSON {
 			encoded(r.out, map[string][]Device{"devices": devices})
 		} else {
-			r.showDevices(devices, sizes{*exact})
+			r.showDevices(devices, *show)
 		}
 		return nil
 	}

@@ -20,10 +20,10 @@ is equal. The exit code is 0 where the states are equal and 1 where they differ.
 		Example: "  mmsb snapshot diff monday.mmsb tuesday.mmsb\n  mmsb snapshot diff --ranges monday.mmsb tuesday.mmsb",
 		Args:    takes("two FILEs", 2, 2)}
 	d := comparison{run: r}
-	asJSON, exact := jsonFlag(c), bytesFlag(c)
+	asJSON, show := jsonFlag(c), bytesFlag(c)
 	c.Flags().BoolVar(&d.withRanges, "ranges", false, "show which bytes of the changed pages differ")
 	c.RunE = func(_ *cobra.Command, arguments []string) (err error) {
-		d.show = sizes{*exact}
+		d.show = *show
 		if d.a, err = r.open(arguments[0]); err != nil {
 			return err
 		}

@@ -80,7 +80,7 @@ written when the writer died, or being written now. With --records, --from or --
 the last whole group of records, as replay does.`,
 		Example: "  mmsb journal ls journal/\n  mmsb journal ls journal/ --from 1000 --until 1100",
 		Args:    takes("a DIRectory", 1, 1), ValidArgsFunction: directories}
-	asJSON, exact := jsonFlag(c), bytesFlag(c)
+	asJSON, show := jsonFlag(c), bytesFlag(c)
 	records := c.Flags().Bool("records", false, "list all records")
 	from := c.Flags().Uint64("from", 0, "list records from record `N` on")
 	var until untilFlags
@@ -94,7 +94,7 @@ the last whole group of records, as replay does.`,
 		if err != nil {
 			return err
 		}
-		l := logList{run: r, log: log, info: log.Info(), directory: arguments[0], from: *from, until: end, show: sizes{*exact}}
+		l := logList{run: r, log: log, info: log.Info(), directory: arguments[0], from: *from, until: end, show: *show}
 		l.records = *records || c.Flags().Changed("from") || until.given(c)
 		if *asJSON {
 			return l.json()
@@ -337,7 +337,7 @@ Memory is needed for what the records change; the snapshot is read from disk.`,
 	out := output(c, "`FILE` to write")
 	from := c.Flags().StringP("snapshot", "s", "", "snapshot `FILE` to begin with")
 	compress := c.Flags().Bool("compress", false, "compress changed pages with zstd")
-	exact := bytesFlag(c)
+	show := bytesFlag(c)
 	var until untilFlags
 	until.add(c)
 	_ = c.MarkFlagRequired("output")
@@ -363,7 +363,7 @@ Memory is needed for what the records change; the snapshot is read from disk.`,
 			return err
 		}
 		applied := report.Last - report.First + 1
-		r.written(*out, &report.Report, sizes{*exact},
+		r.written(*out, &report.Report, *show,
 			fmt.Sprintf(", at record %d, %s (%s applied)", report.Last, moment(report.Taken), count(applied, "record")))
 		return nil
 	}

@@ -33,8 +33,11 @@ func jsonFlag(c *cobra.Command) *bool {
 	return c.Flags().Bool("json", false, "print one JSON document")
 }
 
-func bytesFlag(c *cobra.Command) *bool {
-	return c.Flags().Bool("bytes", false, "show sizes as exact numbers of bytes")
+// bytesFlag is how sizes are shown, once the flags are known.
+func bytesFlag(c *cobra.Command) *sizes {
+	var show sizes
+	c.Flags().BoolVar(&show.exact, "bytes", false, "show sizes as exact numbers of bytes")
+	return &show
 }
 
 // ------------------------------------------------------------------------------------------------------------- pages ----
@@ -113,7 +116,7 @@ given. A single id must exist.`,
 		Example: "  mmsb snapshot ls state.mmsb\n  mmsb snapshot ls state.mmsb 7 100-199 --bytes\n" +
 			"  mmsb snapshot ls state.mmsb --json | jq '[.pages[].size] | add'",
 		Args: takes("a FILE and ids", 1, math.MaxInt)}
-	asJSON, exact := jsonFlag(c), bytesFlag(c)
+	asJSON, show := jsonFlag(c), bytesFlag(c)
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
 		ranges, err := parseRanges(arguments[1:])
 		if err != nil {
@@ -131,7 +134,7 @@ given. A single id must exist.`,
 		if *asJSON {
 			r.listJSON(arguments[0], pages)
 		} else {
-			r.listTable(pages, sizes{*exact})
+			r.listTable(pages, *show)
 		}
 		return missing(arguments[0], pages, ranges)
 	}
@@ -231,17 +234,17 @@ func (r *run) snapshotInfo() *cobra.Command {
 whole one. If a base is missing, it shows the file alone and ends with an error.`,
 		Example: "  mmsb snapshot info state.mmsb",
 		Args:    takes("a FILE", 1, 1)}
-	asJSON, exact := jsonFlag(c), bytesFlag(c)
+	asJSON, show := jsonFlag(c), bytesFlag(c)
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
 		chain, broken := r.chain(arguments[0])
 		if len(chain) == 0 {
 			return broken
 		}
-		show := r.infoText
+		print := r.infoText
 		if *asJSON {
-			show = r.infoJSON
+			print = r.infoJSON
 		}
-		show(chain, sizes{*exact})
+		print(chain, *show)
 		return broken
 	}
 	return c
@@ -309,9 +312,9 @@ requires. It reports the first damage in each: the file, the page, the offset. T
 code is 1 if a file is damaged, else 3 if one cannot be read.`,
 		Example: "  mmsb snapshot verify backups/*.mmsb",
 		Args:    takes("FILEs", 1, math.MaxInt)}
-	asJSON, exact := jsonFlag(c), bytesFlag(c)
+	asJSON, show := jsonFlag(c), bytesFlag(c)
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
-		v := verification{run: r, show: sizes{*exact}}
+		v := verification{run: r, show: *show}
 		err := v.all(arguments, *asJSON)
 		if err == nil && v.worst != exitGood {
 			err = result(v.worst)
@@ -514,7 +517,7 @@ its own. The file appears whole or not at all; it may replace FILE, but not a ba
 		Example: "  mmsb snapshot compact monday.mmsb -o whole.mmsb\n  mmsb snapshot compact original.mmsbsnap -o new.mmsb",
 		Args:    takes("a FILE", 1, 1)}
 	out := output(c, "`FILE` to write")
-	exact := bytesFlag(c)
+	show := bytesFlag(c)
 	_ = c.MarkFlagRequired("output")
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
 		bar := r.bar(filepath.Base(arguments[0]))
@@ -524,7 +527,7 @@ its own. The file appears whole or not at all; it may replace FILE, but not a ba
 		if err != nil {
 			return err
 		}
-		r.written(*out, &report, sizes{*exact}, "")
+		r.written(*out, &report, *show, "")
 		return nil
 	}
 	return c
