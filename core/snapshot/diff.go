@@ -107,14 +107,10 @@ func diff(a, b *Snapshot, yield func(Difference) bool) error {
 
 // cut takes a page's records off the front of a list; none where it is removed.
 func cut(list records, id uint64) (group, rest records) {
-	n := 0
-	for n < len(list) && list[n].id == id {
-		n++
-	}
-	if group = list[:n]; n > 0 && group[0].removed() {
+	if group, rest = list.front(id); len(group) > 0 && group[0].removed() {
 		group = nil
 	}
-	return group, list[n:]
+	return group, rest
 }
 
 // compare fills in the pages and what differs.
