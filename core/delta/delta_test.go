@@ -99,8 +99,8 @@ func (s source) form(size int) *Form {
 	return f
 }
 
-// apply is the meaning of a form, written down as simply as can be: it does to a page what the form says, and sets the bits of the
-// addressed bytes in changed (bit i%8 of byte i/8), where that is not nil. The form must be valid for the page.
+// apply is the meaning of a form, written down as simply as can be: it does to a page what the form says, and sets the bits of
+// the addressed bytes in changed (bit i%8 of byte i/8), where that is not nil. The form must be valid for the page.
 func apply(f *Form, page, changed []byte) {
 	set := func(offset uint64, value byte) {
 		page[offset] = value
