@@ -251,6 +251,18 @@ func (d *device) enterWork(call Call) (failLater bool, err error) {
 	return failLater, err
 }
 
+// enterOn is enter for a call on a stream of the device, which it finds.
+func (d *device) enterOn(call Call, handle driver.Stream) (*stream, error) {
+	if err := d.enter(call); err != nil {
+		return nil, err
+	}
+	s, err := d.stream(handle)
+	if err != nil {
+		d.leave()
+	}
+	return s, err
+}
+
 func (d *device) leave() {
 	if d.driver.serial {
 		d.driver.turn.Unlock()
