@@ -6,18 +6,8 @@
 
 #include "change.h"
 #include "id.h"
-#include "life.h"
 #include "mask.h"
 #include "poison.h"
-
-mmsb_status_t mmsb__page_read_only_fail(uint64_t page) {
-    return mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx was adopted as read-only", (unsigned long long)page);
-}
-
-mmsb_status_t mmsb__page_range_fail(uint64_t page, uint64_t offset, uint64_t length, uint64_t size) {
-    return mmsb__fail(MMSB_E_OUT_OF_RANGE, "offset %llu + length %llu exceeds page 0x%016llx, size %llu",
-                      (unsigned long long)offset, (unsigned long long)length, (unsigned long long)page, (unsigned long long)size);
-}
 
 mmsb_status_t mmsb__page_read(uint64_t page, uint64_t offset, void *buffer, uint64_t length) {
     mmsb__record_t *record;

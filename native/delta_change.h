@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-#include "access.h"
 #include "bytes.h"
 #include "delta.h"
+#include "lock.h"
 #include "mask.h"
 
 #pragma GCC visibility push(hidden)

@@ -1,8 +1,6 @@
 /* Pins, where they are not taken and given back in one inline step: pin.h. */
 #include "pin.h"
 
-#include "access.h"
-
 mmsb_status_t mmsb__page_pin(uint64_t page, int32_t mode, void **address) {
     mmsb__record_t *record;
     uint64_t state;
