@@ -7,6 +7,7 @@
 
 #include "access.h"
 #include "delta.h"
+#include "gate.h"
 #include "id.h"
 #include "life.h"
 #include "look.h"

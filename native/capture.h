@@ -12,7 +12,6 @@
 
 #include "image.h"
 #include "saved.h"
-#include "gate.h"
 
 #pragma GCC visibility push(hidden)
 

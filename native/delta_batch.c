@@ -11,7 +11,7 @@
 #include "id.h"
 
 /* What pass one of a batch finds out of a delta that is one run. */
-typedef struct mmsb__plan {
+typedef struct plan {
     mmsb__target_t target;
     const uint8_t *payload;
     uint64_t length_and_bit; /* length << 6 | first bit in *changed */

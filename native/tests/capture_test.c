@@ -13,6 +13,7 @@
 #include "../change.h"
 #include "../delta.h"
 #include "../frame.h"
+#include "../gate.h"
 #include "../id.h"
 #include "../life.h"
 #include "../look.h"

@@ -11,6 +11,7 @@
 #include "../bytes.h"
 #include "../delta.h"
 #include "../frame.h"
+#include "../gate.h"
 #include "../id.h"
 #include "../life.h"
 #include "../look.h"
