@@ -2,7 +2,7 @@
  * Batches of deltas, as structs (mmsb_page_apply_many) and as arrays of runs (mmsb_page_apply_runs): pass one locks and checks
  * all items and finds out where each run goes, pass two copies.
  */
-#include "delta_change.h"
+#include "delta_batch.h"
 
 #include <stdlib.h>
 #include <string.h>

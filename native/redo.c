@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "delta_change.h"
+#include "delta.h"
 #include "journal.h"
 
 mmsb_status_t mmsb__redo(uint32_t index, uint64_t version, uint64_t epoch, const mmsb__redo_t *change) {

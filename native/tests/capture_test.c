@@ -11,7 +11,7 @@
 #include "../capture.h"
 #include "../capture_state.h"
 #include "../change.h"
-#include "../delta.h"
+#include "../delta_batch.h"
 #include "../frame.h"
 #include "../gate.h"
 #include "../id.h"

@@ -9,7 +9,7 @@
 
 #include "../access.h"
 #include "../bytes.h"
-#include "../delta.h"
+#include "../delta_batch.h"
 #include "../frame.h"
 #include "../gate.h"
 #include "../id.h"
