@@ -1,48 +1,11 @@
 /* Begins and ends captures and freezes: capture.h. capture_fill.c and capture_large.c do the capture in between. */
-#include "capture_state.h"
+#include "capture.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
+#include "capture_pool.h"
 #include "preimage.h"
-
-static int reserve_states(void) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&lock);
-    if (!mmsb__capture_states) {
-        mmsb__capture_wake_start();
-        const size_t records = (size_t)1 << MMSB__INDEX_BITS;
-        void *made = mmap(NULL, records * (sizeof *mmsb__capture_copies + sizeof *mmsb__capture_states), PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (made != MAP_FAILED) {
-            mmsb__capture_copies = made;
-            __atomic_store_n(&mmsb__capture_states, (uint8_t *)made + records * sizeof *mmsb__capture_copies, __ATOMIC_RELEASE);
-        }
-    }
-    pthread_mutex_unlock(&lock);
-    return mmsb__capture_states != NULL;
-}
-
-/* The context's capture, made where it has none. */
-static mmsb__capture_t *capture_for(uint32_t context) {
-    mmsb__capture_t *capture = mmsb__capture_of(context);
-    if (capture)
-        return capture;
-    if (!reserve_states() || !(capture = calloc(1, sizeof *capture))) {
-        mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory to capture pages");
-        return NULL;
-    }
-    capture->context = context;
-    pthread_mutex_init(&capture->lock, NULL);
-    mmsb__capture_t *other = NULL;
-    if (__atomic_compare_exchange_n(&mmsb__context_record(context)->capture, &other, capture, 0, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE))
-        return capture;
-    free(capture);
-    return other;
-}
 
 static void turn_on(mmsb__capture_t *capture, int mode) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -92,7 +55,7 @@ static void free_leaves(mmsb__capture_t *capture) {
 
 mmsb__capture_t *mmsb__capture_begin(uint32_t context, const uint32_t *leaves, const uint32_t *used, uint32_t count,
                                      mmsb__saved_t **base, uint64_t copy_limit, int refuse_pinned) {
-    mmsb__capture_t *capture = capture_for(context);
+    mmsb__capture_t *capture = mmsb__capture_make(context);
     if (!capture)
         return NULL;
     capture->leaves = malloc((count + 1) * 2 * sizeof *leaves);
@@ -189,7 +152,7 @@ void mmsb__capture_end(mmsb__capture_t *capture) {
 }
 
 mmsb_status_t mmsb__context_freeze(uint32_t context) {
-    mmsb__capture_t *capture = capture_for(context);
+    mmsb__capture_t *capture = mmsb__capture_make(context);
     if (!capture)
         return MMSB_E_OUT_OF_MEMORY;
     turn_on(capture, MMSB__CAPTURE_FROZEN);

@@ -1,6 +1,6 @@
 /* What saves know of pages: the tables of the last save, and the notes of the running one, which a commit turns into the tables.
  * saved.h. */
-#include "capture_state.h"
+#include "saved.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -106,8 +106,7 @@ typedef struct mmsb__context_record {
     uint64_t creates, frees; /* by calls that use no cache, and by caches that were given up */
     uint64_t bytes_created, bytes_freed;
     uint64_t peak_bytes;
-    struct mmsb__capture *capture; /* capture.h; NULL until the first */
-    int32_t simulated;             /* 1: its devices are simulated */
+    int32_t simulated; /* 1: its devices are simulated */
 } mmsb__context_record_t;
 
 /* The two variables per thread. A library that is loaded late has little space for them, hence pointers. */
