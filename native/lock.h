@@ -17,10 +17,10 @@
 
 /* Codes with the last error set: the handle is not that of a live page; the page may only be read; it is pinned; bytes reach past
  * its end. */
-mmsb_status_t mmsb__page_fail(uint64_t page);
-mmsb_status_t mmsb__page_read_only_fail(uint64_t page);
-mmsb_status_t mmsb__page_pinned_fail(uint64_t page, const mmsb__record_t *record);
-mmsb_status_t mmsb__page_range_fail(uint64_t page, uint64_t offset, uint64_t length, uint64_t size);
+mmsb_status_t mmsb__page_fail(uint64_t page) __attribute__((cold));
+mmsb_status_t mmsb__page_read_only_fail(uint64_t page) __attribute__((cold));
+mmsb_status_t mmsb__page_pinned_fail(uint64_t page, const mmsb__record_t *record) __attribute__((cold));
+mmsb_status_t mmsb__page_range_fail(uint64_t page, uint64_t offset, uint64_t length, uint64_t size) __attribute__((cold));
 /* Locks for the owner; waits for others. For Go: lock now, unlock from any thread. */
 mmsb_status_t mmsb__page_lock_slow(uint64_t page, uint32_t owner, mmsb__record_t **record, uint64_t *state);
 mmsb_status_t mmsb__page_lock_library(uint64_t page);

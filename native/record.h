@@ -1,6 +1,6 @@
 /*
- * record.h — what a page is in memory, and how its record and state are read. Go (native/record.go) and C read the same records;
- * offsets are asserted on both sides.
+ * record.h — what a page is in memory, and how its record and state are read. Go (native/record.go) and C read the same
+ * records; a test compares the layouts.
  *
  * Records lie outside the Go heap in one reserved range of addresses, so that a handle's index needs no bounds check and a
  * million pages cost Go's garbage collector nothing. They say region + offset, never an address: a table and its regions can lie
