@@ -1,36 +1,8 @@
 /* bytes_portable.c — the byte loops for every processor, and those that have this form only. */
 #include "bytes_words.h"
 
-static uint64_t run_length64(const uint64_t *offsets, uint64_t count) {
-    uint64_t run = 0;
-    while (run < count && offsets[run] == offsets[0] + run)
-        run++;
-    return run;
-}
-
-static uint64_t run_length32(const uint32_t *offsets, uint64_t count) {
-    uint64_t run = 0;
-    while (run < count && offsets[run] == (uint64_t)offsets[0] + run)
-        run++;
-    return run;
-}
-
-DEFINE_SCATTER(scatter64, uint64_t, run_length64)
-DEFINE_SCATTER(scatter32, uint32_t, run_length32)
-
-static uint64_t maximum64(const uint64_t *offsets, uint64_t count) {
-    uint64_t maximum = 0;
-    for (uint64_t i = 0; i < count; i++)
-        maximum = offsets[i] > maximum ? offsets[i] : maximum;
-    return maximum;
-}
-
-static uint64_t maximum32(const uint32_t *offsets, uint64_t count) {
-    uint32_t maximum = 0;
-    for (uint64_t i = 0; i < count; i++)
-        maximum = offsets[i] > maximum ? offsets[i] : maximum;
-    return maximum;
-}
+DEFINE_SCATTER(scatter64, uint64_t, words_run_length64)
+DEFINE_SCATTER(scatter32, uint32_t, words_run_length32)
 
 static void zero(void *bytes, uint64_t length, const void *next) {
     (void)next;
@@ -45,10 +17,10 @@ void mmsb__bytes_use_portable(mmsb__bytes_table_t *table) {
         .expand_bits = words_expand_bits,
         .scatter64 = scatter64,
         .scatter32 = scatter32,
-        .run_length64 = run_length64,
-        .run_length32 = run_length32,
-        .maximum64 = maximum64,
-        .maximum32 = maximum32,
+        .run_length64 = words_run_length64,
+        .run_length32 = words_run_length32,
+        .maximum64 = words_maximum64,
+        .maximum32 = words_maximum32,
         .count_bits = words_count_bits,
         .count_nonzero = words_count_nonzero,
         .next_difference = words_next_difference,

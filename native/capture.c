@@ -34,13 +34,13 @@ void mmsb__capture_settle(mmsb__capture_t *capture) {
     mmsb__synchronize(mmsb__context_record(capture->context));
 }
 
-/* Writers that waited for an earlier capture may still be counted. */
-static void reset_stats(mmsb__capture_stats_t *stats) {
-    __atomic_store_n(&stats->copied_bytes, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&stats->copied_peak, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&stats->waits, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&stats->waited_ns, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&stats->compared_bytes, 0, __ATOMIC_RELAXED);
+/* Each count by itself: writers that waited for an earlier capture may still be counted. */
+static void copy_stats(mmsb__capture_stats_t *to, const mmsb__capture_stats_t *from) {
+    __atomic_store_n(&to->copied_bytes, __atomic_load_n(&from->copied_bytes, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+    __atomic_store_n(&to->copied_peak, __atomic_load_n(&from->copied_peak, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+    __atomic_store_n(&to->waits, __atomic_load_n(&from->waits, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+    __atomic_store_n(&to->waited_ns, __atomic_load_n(&from->waited_ns, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+    __atomic_store_n(&to->compared_bytes, __atomic_load_n(&from->compared_bytes, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 }
 
 static void free_leaves(mmsb__capture_t *capture) {
@@ -81,7 +81,7 @@ mmsb__capture_t *mmsb__capture_begin(uint32_t context, const uint32_t *leaves, c
     capture->urgent_count = 0;
     capture->out_of_memory = 0;
     capture->pinned = 0;
-    reset_stats(&capture->stats);
+    copy_stats(&capture->stats, &(mmsb__capture_stats_t){0});
     for (uint32_t i = 0; i < count; i++)
         memset(mmsb__capture_states + ((size_t)leaves[i] << MMSB__LEAF_BITS), MMSB__CAPTURE_NONE, MMSB__LEAF_RECORDS);
     turn_on(capture, MMSB__CAPTURE_ON);
@@ -99,11 +99,7 @@ int mmsb__capture_failed(const mmsb__capture_t *capture) {
 }
 
 void mmsb__capture_stats(const mmsb__capture_t *capture, mmsb__capture_stats_t *stats) {
-    stats->copied_bytes = __atomic_load_n(&capture->stats.copied_bytes, __ATOMIC_RELAXED);
-    stats->copied_peak = __atomic_load_n(&capture->stats.copied_peak, __ATOMIC_RELAXED);
-    stats->waits = __atomic_load_n(&capture->stats.waits, __ATOMIC_RELAXED);
-    stats->waited_ns = __atomic_load_n(&capture->stats.waited_ns, __ATOMIC_RELAXED);
-    stats->compared_bytes = __atomic_load_n(&capture->stats.compared_bytes, __ATOMIC_RELAXED);
+    copy_stats(stats, &capture->stats);
 }
 
 void mmsb__capture_compared(mmsb__capture_t *capture, uint64_t bytes) {
