@@ -6,18 +6,8 @@
 
 #include "change.h"
 #include "id.h"
-#include "life.h"
 #include "mask.h"
 #include "poison.h"
-
-mmsb_status_t mmsb__page_read_only_fail(uint64_t page) {
-    return mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx was adopted as read-only", (unsigned long long)page);
-}
-
-mmsb_status_t mmsb__page_range_fail(uint64_t page, uint64_t offset, uint64_t length, uint64_t size) {
-    return mmsb__fail(MMSB_E_OUT_OF_RANGE, "offset %llu + length %llu exceeds page 0x%016llx, size %llu",
-                      (unsigned long long)offset, (unsigned long long)length, (unsigned long long)page, (unsigned long long)size);
-}
 
 mmsb_status_t mmsb__page_read(uint64_t page, uint64_t offset, void *buffer, uint64_t length) {
     mmsb__record_t *record;
@@ -137,49 +127,33 @@ static int keep_range(const void *work, size_t i, mmsb__record_t *record, uint64
     return mmsb__preimage_keep(record, state, range->offset, range->length);
 }
 
-/* The writes of a batch that has pages on devices, as the deltas that devices take. */
-typedef struct device_writes {
-    const mmsb_page_range_t *ranges;
-    mmsb_delta_t *deltas;
-    mmsb_run_t *runs;
-    mmsb_page_t *pages;
-} device_writes_t;
-
-static mmsb_status_t check_device_write(void *work, size_t i, mmsb__record_t *record, uint64_t state) {
-    const device_writes_t *writes = work;
-    return check_write((void *)(uintptr_t)writes->ranges, i, record, state);
-}
-
 static void write_either(void *work, size_t i, mmsb__record_t *record, int on_device) {
-    const mmsb_page_range_t *range = &((const device_writes_t *)work)->ranges[i];
+    const mmsb_page_range_t *range = (const mmsb_page_range_t *)work + i;
     if (!on_device)
         write_locked(record, range->offset, range->buffer, range->length);
     else if (range->length > 0)
         mmsb__version_move(record);
 }
 
+/* A batch that has pages on devices, as the deltas that devices take. */
 static mmsb_status_t write_on_devices(void *work, size_t count, size_t *bad) {
     static const mmsb__changes_kind_t kind = {0};
     const size_t each = sizeof(mmsb_delta_t) + sizeof(mmsb_run_t) + sizeof(mmsb_page_t);
-    device_writes_t writes = {.ranges = work, .deltas = count <= SIZE_MAX / each ? malloc(count * each) : NULL};
+    const mmsb_page_range_t *ranges = work;
+    mmsb_delta_t *deltas = count <= SIZE_MAX / each ? malloc(count * each) : NULL;
     *bad = 0;
-    if (!writes.deltas)
+    if (!deltas)
         return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for a batch of %zu writes", count);
-    writes.runs = (mmsb_run_t *)(void *)(writes.deltas + count);
-    writes.pages = (mmsb_page_t *)(void *)(writes.runs + count);
+    mmsb_run_t *runs = (mmsb_run_t *)(void *)(deltas + count);
+    mmsb_page_t *pages = (mmsb_page_t *)(void *)(runs + count);
     for (size_t i = 0; i < count; i++) {
-        const mmsb_page_range_t *range = &writes.ranges[i];
-        writes.pages[i] = range->page;
-        writes.runs[i] = (mmsb_run_t){range->offset, range->length};
-        writes.deltas[i] = (mmsb_delta_t){.struct_size = sizeof *writes.deltas,
-                                          .kind = MMSB_DELTA_RUNS,
-                                          .runs = &writes.runs[i],
-                                          .count = 1,
-                                          .payload = range->buffer};
+        pages[i] = ranges[i].page;
+        runs[i] = (mmsb_run_t){ranges[i].offset, ranges[i].length};
+        deltas[i] = (mmsb_delta_t){
+            .struct_size = sizeof *deltas, .kind = MMSB_DELTA_RUNS, .runs = &runs[i], .count = 1, .payload = ranges[i].buffer};
     }
-    mmsb_status_t status =
-        mmsb__changes_on_devices(writes.pages, writes.deltas, count, check_device_write, &kind, write_either, &writes, bad);
-    free(writes.deltas);
+    mmsb_status_t status = mmsb__changes_on_devices(pages, deltas, count, check_write, &kind, write_either, work, bad);
+    free(deltas);
     return status;
 }
 
@@ -221,9 +195,25 @@ static void count_resize(uint32_t context_index, uint64_t old, uint64_t size) {
     __atomic_add_fetch(counter, size > old ? size - old : old - size, __ATOMIC_RELAXED);
 }
 
-static void resize_locked(mmsb__record_t *record, uint64_t size, uint32_t class_number) {
-    uint8_t *bytes = mmsb__record_bytes(record);
+/* The steps between the lock and the unlock. */
+static mmsb_status_t resize_locked(mmsb__change_t *change, uint64_t page, uint64_t size) {
+    mmsb__record_t *record = change->record;
+    uint32_t class_number = MMSB__STATE_CLASS(change->state);
+    mmsb_status_t status = mmsb__change_keep_page(change);
+    if (status != MMSB_OK)
+        return status;
+    if (mmsb__record_pinned(record))
+        return mmsb__page_pinned_fail(page, record);
+    if (class_number >= MMSB__SMALL_CLASSES || size > MMSB__SMALL_MAX || mmsb__class_of(size) != class_number ||
+        (record->mask_frame != 0 && mmsb__mask_length(size) > mmsb__record_at(record->mask_frame)->size))
+        return MMSB__ENTER_GO;
     uint64_t old = record->size;
+    if (size == old)
+        return MMSB_OK;
+    status = mmsb__change_journal(change, MMSB__JOURNAL_RESIZE, record->version + 1, &(mmsb__piece_t){&size, sizeof size}, 1);
+    if (status != MMSB_OK)
+        return status;
+    uint8_t *bytes = mmsb__record_bytes(record);
     MMSB__UNPOISON(bytes, mmsb__class_size(class_number));
     MMSB__POISON(bytes + size, mmsb__class_size(class_number) - size);
     if (size > old)
@@ -232,6 +222,7 @@ static void resize_locked(mmsb__record_t *record, uint64_t size, uint32_t class_
     mmsb__mask_trim(record, size);
     __atomic_store_n(&record->size, size, __ATOMIC_RELAXED);
     mmsb__version_move(record);
+    return MMSB_OK;
 }
 
 mmsb_status_t mmsb__page_resize_in_place(uint64_t page, uint64_t size) {
@@ -241,20 +232,7 @@ mmsb_status_t mmsb__page_resize_in_place(uint64_t page, uint64_t size) {
         status = mmsb__change_begin_page(&change, page);
         if (status != MMSB_OK)
             return status;
-        mmsb__record_t *record = change.record;
-        uint32_t class_number = MMSB__STATE_CLASS(change.state);
-        status = mmsb__change_keep_page(&change);
-        if (status != MMSB_OK)
-            ;
-        else if (mmsb__record_pinned(record))
-            status = mmsb__page_pinned_fail(page, record);
-        else if (class_number >= MMSB__SMALL_CLASSES || size > MMSB__SMALL_MAX || mmsb__class_of(size) != class_number ||
-                 (record->mask_frame != 0 && mmsb__mask_length(size) > mmsb__record_at(record->mask_frame)->size))
-            status = MMSB__ENTER_GO;
-        else if (size != record->size && (status = mmsb__change_journal(&change, MMSB__JOURNAL_RESIZE, record->version + 1,
-                                                                        &(mmsb__piece_t){&size, sizeof size}, 1)) == MMSB_OK)
-            resize_locked(record, size, class_number);
-        status = mmsb__change_end(&change, status);
+        status = mmsb__change_end(&change, resize_locked(&change, page, size));
     } while (status == MMSB__AGAIN);
     return status;
 }

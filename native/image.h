@@ -1,6 +1,6 @@
 /*
- * image.h — pages as a snapshot file has them, and the segment of one that is being filled. Go has the same layouts:
- * native/capture.go.
+ * image.h — pages as a snapshot file has them, what a save records of one, and the segment that is being filled. Go has the same
+ * layouts: native/capture.go.
  */
 #ifndef MMSB_NATIVE_IMAGE_H
 #define MMSB_NATIVE_IMAGE_H
@@ -31,6 +31,15 @@ typedef struct mmsb__image_extent {
 #define MMSB__IMAGE_BYTES 0
 #define MMSB__IMAGE_MASK 1
 #define MMSB__IMAGE_METADATA 2
+
+/* What the last save recorded of the page on a record. */
+typedef struct mmsb__saved {
+    uint64_t version;
+    uint64_t id;
+    uint64_t size;
+    uint32_t generation; /* 0 = the record had no page */
+    uint32_t crc;        /* of the bytes; pages of more than a chunk have none */
+} mmsb__saved_t;
 
 /* A segment that is being filled. */
 typedef struct mmsb__segment {
