@@ -267,9 +267,13 @@ test-asan: $(C_TESTS:%=build/c-asan/%.run) ## the same under AddressSanitizer, t
 # fences, which ThreadSanitizer does not model: -Wno-tsan.
 NATIVE_TESTS := $(patsubst native/tests/%,%,$(wildcard native/tests/*_test.c))
 NATIVE_FILES := $(shell grep -L _cgo_export.h native/*.c)
-build/tsan/%.run: native/tests/% $(NATIVE_FILES) $(wildcard native/*.h) tests/check.h include/mmsb.h
-	@mkdir -p $(@D)
-	@gcc -std=gnu11 -fsanitize=thread $(C_FLAGS) $(INVARIANTS) -Wno-tsan -Inative $< $(NATIVE_FILES) -o $@ -ldl -lm
+NATIVE_OBJECTS := $(NATIVE_FILES:native/%.c=build/tsan/%.o)
+NATIVE_HEADERS := $(wildcard native/*.h) tests/check.h include/mmsb.h
+compile_native = mkdir -p $(@D) && gcc -std=gnu11 -fsanitize=thread $(C_FLAGS) $(INVARIANTS) -Wno-tsan -Inative
+$(NATIVE_OBJECTS): build/tsan/%.o: native/%.c $(NATIVE_HEADERS)
+	@$(compile_native) -c $< -o $@
+build/tsan/%.run: native/tests/% $(NATIVE_OBJECTS) $(NATIVE_HEADERS) $(wildcard native/tests/*.h)
+	@$(compile_native) $< $(NATIVE_OBJECTS) -o $@ -ldl -lm
 
 .PHONY: test-tsan
 test-tsan: $(NATIVE_TESTS:%=build/tsan/%.run) ## native/ alone under ThreadSanitizer
