@@ -88,17 +88,20 @@ func open(name string, source file.Source, o OpenOptions) (*Snapshot, error) {
 	return s, nil
 }
 
-// openBase adds the base of a file to the chain.
+// openBase adds the base of a file to the chain: the file of its name, or one that was kept when another took that name.
 func (s *Snapshot) openBase(of *volume, name string, o OpenOptions) error {
-	source, err := o.Base(of.header.BaseName)
-	if err != nil {
-		own := *status.Of(err)
-		own.Text = of.name + " needs its base " + of.header.BaseName + " (" + of.header.Base.String() + "): " + own.Text
-		return &own
+	base, err := openBaseVolume(of, name, of.header.BaseName, o)
+	if err != nil || base.header.ID != of.header.Base {
+		name := filepath.Join(filepath.Dir(name), KeptName(of.header.Base))
+		if kept, keptErr := openBaseVolume(of, name, KeptName(of.header.Base), o); keptErr == nil {
+			if base != nil {
+				_ = base.close()
+			}
+			base, err = kept, nil
+		}
 	}
-	base, err := openVolume(name, source)
 	if err != nil {
-		return errors.Join(err, source.Close())
+		return err
 	}
 	s.volumes = append(s.volumes, base)
 	if base.header.ID != of.header.Base {
@@ -112,6 +115,21 @@ func (s *Snapshot) openBase(of *volume, name string, o OpenOptions) error {
 		}
 	}
 	return nil
+}
+
+// openBaseVolume opens a file of the directory of another one as its base.
+func openBaseVolume(of *volume, path, name string, o OpenOptions) (*volume, error) {
+	source, err := o.Base(name)
+	if err != nil {
+		own := *status.Of(err)
+		own.Text = of.name + " needs its base " + name + " (" + of.header.Base.String() + "): " + own.Text
+		return nil, &own
+	}
+	base, err := openVolume(path, source)
+	if err != nil {
+		return nil, errors.Join(err, source.Close())
+	}
+	return base, nil
 }
 
 // number counts the segments over the chain.

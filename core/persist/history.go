@@ -1,0 +1,84 @@
+package persist
+
+import (
+	"sync"
+
+	"libmmsb/core/journal"
+	"libmmsb/core/lineage"
+	"libmmsb/core/page"
+	"libmmsb/native"
+)
+
+// history is which state a context has: core/lineage says what that means.
+type history struct {
+	sync.Mutex
+	line  lineage.Lineage // of what comes
+	names []lineage.Point // of the last state that has a name; the first says its position
+	// print tells that state's fingerprint. Beside it no save or load runs.
+	print func() lineage.Fingerprint
+}
+
+func (h *history) begin() {
+	h.line = lineage.New(lineage.Point{})
+	h.names = []lineage.Point{h.line.At(0)}
+	h.print = func() lineage.Fingerprint { return 0 }
+}
+
+func (h *history) position() uint64 { return h.names[0].Position }
+
+// next is the name of a state behind the last one that has a name.
+func (h *history) next() (lineage.Lineage, uint64) {
+	h.Lock()
+	defer h.Unlock()
+	return h.line, h.position() + 1
+}
+
+// is gives the state a name: what was saved, or what the end of a journal has.
+func (h *history) is(line lineage.Lineage, position uint64, print func() lineage.Fingerprint) {
+	h.Lock()
+	defer h.Unlock()
+	h.line, h.names, h.print = line, []lineage.Point{line.At(position)}, print
+}
+
+// comesFrom is is for a state that was loaded: what goes on from it is a lineage of its own.
+func (h *history) comesFrom(from lineage.Point, print lineage.Fingerprint) {
+	h.Lock()
+	defer h.Unlock()
+	parent := from
+	if from.Lineage == (lineage.ID{}) {
+		parent = lineage.Point{}
+	}
+	h.line, h.names = lineage.New(parent), []lineage.Point{from}
+	h.print = func() lineage.Fingerprint { return print }
+}
+
+// stateOf is the still state for a journal, with a name: of its own where calls have changed pages since the last one.
+func (h *history) stateOf(still *page.Still) journal.State {
+	h.Lock()
+	defer h.Unlock()
+	print, pages := still.Fingerprint()
+	if print != h.print() {
+		h.names = []lineage.Point{h.line.At(h.position() + 1)}
+		h.print = func() lineage.Fingerprint { return print }
+	}
+	return journal.State{Names: h.names, GoesOn: h.line, Empty: h.position() == 0, Pages: pages}
+}
+
+// savedPrint is the fingerprint of what the last save or load of these leaves has recorded, with the dependencies of that state.
+func savedPrint(leaves []uint32, edges [][2]uint64) (print lineage.Fingerprint) {
+	saved := native.LastSaved()
+	for _, leaf := range leaves {
+		if saved[leaf] == nil {
+			continue
+		}
+		for _, s := range savedRecords(saved[leaf]) {
+			if s.Generation != 0 {
+				print.Page(s.ID, s.Version, s.Size)
+			}
+		}
+	}
+	for _, edge := range edges {
+		print.Edge(edge[0], edge[1])
+	}
+	return print
+}
