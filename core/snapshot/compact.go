@@ -4,7 +4,6 @@ package snapshot
 
 import (
 	"libmmsb/core/file"
-	"libmmsb/core/status"
 )
 
 // CompactOptions of Compact.

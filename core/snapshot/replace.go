@@ -5,6 +5,7 @@ package snapshot
 import (
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -83,11 +84,13 @@ func (p *publication) baseIsThere() error {
 // keep links the file that is to be replaced where others rest on it.
 func (p *publication) keep(id ID) error {
 	var resting []string
+	replaced := filepath.Base(p.path)
 	for name, header := range headers(p.fs, p.directory) {
-		if header.Base == id && name != filepath.Base(p.path) {
+		if header.Base == id && header.BaseName == replaced && name != replaced {
 			resting = append(resting, name)
 		}
 	}
+	slices.Sort(resting)
 	if len(resting) == 0 {
 		return nil
 	}
@@ -115,8 +118,11 @@ func removeUnneeded(fs file.FS, directory string) {
 	}
 	for len(kept) > 0 { // one can rest on another
 		needed := make(map[string]bool)
-		for _, header := range headers(fs, directory) {
-			needed[KeptName(header.Base)] = true
+		found := headers(fs, directory)
+		for _, header := range found {
+			if found[header.BaseName].ID != header.Base {
+				needed[KeptName(header.Base)] = true
+			}
 		}
 		before := len(kept)
 		rest := kept[:0]
