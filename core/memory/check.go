@@ -2,23 +2,18 @@ package memory
 
 import (
 	"libmmsb/core/region"
-	"libmmsb/core/status"
 	"libmmsb/native"
 )
 
 // Walks over all that a context's memory has, for tests.
 
-func broken(format string, arguments ...any) error {
-	return status.Errorf(status.Internal, format, arguments...)
-}
-
 // recount is what a walk over the records finds, in bytes.
 type recount struct {
 	*Memory
-	slots, extents, mappings uint64
-	mapped                   int
-	holders                  map[uint64]uint32 // by locator: the record that has the memory
-	units                    pageSet           // of the extents' space: in use
+	slots, extentBytes, mappingBytes uint64
+	mapped                           int
+	holders                          map[uint64]uint32 // by locator: the record that has the memory
+	units                            pageSet           // of the extents' space: in use
 }
 
 // Check walks over everything and says what is wrong with it: two records with the same memory, a free record with memory, a free
@@ -62,17 +57,17 @@ func (r *recount) add(index uint32) error {
 	case class < native.SmallClasses:
 		r.slots += native.ClassSize(class)
 	case class == native.ClassExtent:
-		first, count := r.Memory.extents.of(record.Locator, RoundUp(record.Size))
+		first, count := r.extents.of(record.Locator, RoundUp(record.Size))
 		if r.units.overlaps(first, first+count) {
 			return broken("record %d: some of %d bytes at 0x%x belong to another extent", index, record.Size, record.Locator)
 		}
 		r.units.add(first, first+count)
-		r.extents += RoundUp(record.Size)
+		r.extentBytes += RoundUp(record.Size)
 	case class == native.ClassMapped:
-		if _, known := r.Memory.mapped[number]; !known {
+		if _, known := r.mappings.regions[number]; !known {
 			return broken("record %d: region %d is not a mapping of context %d", index, number, r.context)
 		}
-		r.mappings += region.Length(number)
+		r.mappingBytes += region.Length(number)
 		r.mapped++
 	case native.Kind(state) == native.StateFree || native.Kind(state) == native.StateRetired:
 		if record.Locator != 0 {
@@ -103,16 +98,6 @@ func (r *recount) checkBare() error {
 	return nil
 }
 
-// checkBare checks a record that is free, without memory.
-func checkBare(index uint32) error {
-	record := native.RecordAt(index)
-	state := record.LoadState()
-	if native.Kind(state) != native.StateFree || native.Class(state) != native.ClassNone || record.Locator != 0 {
-		return broken("free record %d has state 0x%016x and locator 0x%x", index, state, record.Locator)
-	}
-	return nil
-}
-
 // checkSlots checks the free slots that no thread keeps.
 func (r *recount) checkSlots() error {
 	for class := range uint32(native.SmallClasses) {
@@ -136,29 +121,16 @@ func (r *recount) checkSlots() error {
 	return nil
 }
 
-// checkSlot checks a free slot of a class.
-func checkSlot(handle uint64, class uint32) error {
-	state := native.RecordAt(native.Index(handle)).LoadState()
-	if native.Kind(state) != native.StateFree || native.Class(state) != class ||
-		native.Generation(state) != native.Generation(handle) {
-		return broken("free slot 0x%016x of class %d has state 0x%016x", handle, class, state)
-	}
-	return nil
-}
-
 func (r *recount) checkExtents() (err error) {
-	e := &r.Memory.extents
-	if e.space == nil {
-		return nil
-	}
+	e := &r.extents
 	if err := e.space.Check(); err != nil {
 		return err
 	}
 	gaps := uint64(max(len(e.regions)-1, 0) * extentGap)
-	if used := (e.space.Used() - gaps) * region.SystemPage; used != r.extents {
-		return broken("extents of %d bytes are allocated, records have %d", used, r.extents)
+	if used := (e.space.Used() - gaps) * region.SystemPage; used != r.extentBytes {
+		return broken("extents of %d bytes are allocated, records have %d", used, r.extentBytes)
 	}
-	for _, set := range []pageSet{r.retained.recent, r.retained.older} {
+	for _, set := range []pageSet{r.extents.retained.recent, r.extents.retained.older} {
 		set.runs(0, ^uint64(0), func(first, end uint64) {
 			if r.units.overlaps(first, end) {
 				err = broken("some of %d retained system pages from %d on are in use", end-first, first)
@@ -169,13 +141,13 @@ func (r *recount) checkExtents() (err error) {
 }
 
 func (r *recount) checkCharge() error {
-	if r.mapped != len(r.Memory.mapped) {
-		return broken("there are %d mappings, records have %d", len(r.Memory.mapped), r.mapped)
+	if r.mapped != len(r.mappings.regions) {
+		return broken("there are %d mappings, records have %d", len(r.mappings.regions), r.mapped)
 	}
-	retained := r.retained.count(0, ^uint64(0)) * region.SystemPage
-	if sum := r.slots + r.extents + r.mappings + retained; sum != r.ledger.Used() {
+	retained := r.extents.retained.count(0, ^uint64(0)) * region.SystemPage
+	if sum := r.slots + r.extentBytes + r.mappingBytes + retained; sum != r.Used() {
 		return broken("%d bytes are charged, but %d of slots, %d of extents, %d of mappings and %d retained are %d",
-			r.ledger.Used(), r.slots, r.extents, r.mappings, retained, sum)
+			r.Used(), r.slots, r.extentBytes, r.mappingBytes, retained, sum)
 	}
 	return nil
 }

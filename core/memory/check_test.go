@@ -18,8 +18,8 @@ func TestCheckSeesDamage(t *testing.T) {
 		m.Give(take(t, m, 64<<10)) // is retained
 		class := native.Class(native.RecordAt(small).LoadState())
 		k, at := &m.slabs.classes[class], native.RecordAt
-		require.NoError(t, m.newSpan(class))
-		require.NoError(t, m.newSpan(class))
+		require.NoError(t, m.slabs.newSpan(class))
+		require.NoError(t, m.slabs.newSpan(class))
 		bare, err := m.TakeBare()
 		require.NoError(t, err)
 		m.drop(bare, 0, 2)
@@ -46,14 +46,14 @@ func TestCheckSeesDamage(t *testing.T) {
 				return damaged(&k.slots, append(k.slots, native.Handle(native.KindPage, 1, extent)))
 			},
 			"are allocated, records have": func() func() { return damaged(&at(extent).Size, 32<<10) },
-			"retained system pages":       func() func() { return damaged(&m.retained.recent, pageSet{^uint64(0)}) },
+			"retained system pages":       func() func() { return damaged(&m.extents.retained.recent, pageSet{^uint64(0)}) },
 			"bytes are charged": func() func() {
 				m.ledger.used.Add(1)
 				return func() { m.ledger.used.Add(^uint64(0)) }
 			},
 			"mappings, records have": func() func() {
-				m.mapped[1<<19-1] = struct{}{}
-				return func() { delete(m.mapped, 1<<19-1) }
+				m.mappings.regions[1<<19-1] = struct{}{}
+				return func() { delete(m.mappings.regions, 1<<19-1) }
 			},
 			"records are in use": func() func() { return damaged(&m.records.leaves[0].Used, native.LeafRecords+1) },
 		} {

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"libmmsb/core/region"
@@ -10,63 +11,47 @@ import (
 // Memory that outlives its page: pinned when the context ended, or released to the caller. The region that it lies in stays until
 // the last piece of it goes, and so do the context's records.
 
-// ending is what is known of the end of a context. Under the lock of the memory.
-type ending struct {
-	outliving map[uint32]int // by region: pieces of memory in it that outlive their pages
-	ended     bool
-	regions   []uint32 // that are left after the end
-	over      bool     // nothing is left, and Over has not come yet
-}
-
-// outliving counts the pieces of the process.
-var outliving atomic.Uint64
+// outlivingPieces counts the pieces of the process.
+var outlivingPieces atomic.Uint64
 
 // Outliving is the number of pieces of memory that outlive their page.
-func Outliving() uint64 { return outliving.Load() }
+func Outliving() uint64 { return outlivingPieces.Load() }
 
 // Outlive notes that the memory of a frame outlives its page.
 func (m *Memory) Outlive(number uint32) {
 	m.Lock()
 	defer m.Unlock()
-	if m.ending.outliving == nil {
-		m.ending.outliving = make(map[uint32]int)
-	}
-	m.ending.outliving[number]++
-	outliving.Add(1)
+	m.outliving[number]++
+	outlivingPieces.Add(1)
 }
 
 // EndOutliving frees a piece of memory, in a region, that has outlived its page.
 func (m *Memory) EndOutliving(number uint32) {
-	e := &m.ending
 	defer m.tellOver()
 	m.Lock()
 	defer m.Unlock()
-	outliving.Add(^uint64(0))
-	e.outliving[number]--
-	if e.outliving[number] > 0 {
+	outlivingPieces.Add(^uint64(0))
+	m.outliving[number]--
+	if m.outliving[number] > 0 {
 		return
 	}
-	delete(e.outliving, number)
-	if !e.ended {
+	delete(m.outliving, number)
+	if !m.ended {
 		return // the region is still the live context's
 	}
-	for i, left := range e.regions {
-		if left == number {
-			e.regions = append(e.regions[:i], e.regions[i+1:]...)
-			region.Unmap(number)
-			break
-		}
+	if i := slices.Index(m.left, number); i >= 0 {
+		m.left = slices.Delete(m.left, i, i+1)
+		region.Unmap(number)
 	}
 	m.forgetIfOver()
 }
 
 // End gives back all memory that nobody holds. The context's pages have ended.
 func (m *Memory) End() {
-	e := &m.ending
 	defer m.tellOver()
 	m.Lock()
 	defer m.Unlock()
-	e.ended = true
+	m.ended = true
 	endedLeaves.Lock()
 	for _, leaf := range m.records.leaves {
 		endedLeaves.memory[leaf.Number] = m
@@ -74,13 +59,12 @@ func (m *Memory) End() {
 	}
 	endedLeaves.Unlock()
 	all := append(m.slabs.regions, m.extents.numbers()...)
-	for number := range m.mapped {
+	for number := range m.mappings.regions {
 		all = append(all, number)
 	}
-	m.mapped = nil
 	for _, number := range all {
-		if e.outliving[number] > 0 {
-			e.regions = append(e.regions, number)
+		if m.outliving[number] > 0 {
+			m.left = append(m.left, number)
 		} else {
 			region.Unmap(number)
 		}
@@ -91,7 +75,7 @@ func (m *Memory) End() {
 
 // forgetIfOver gives the records back when the context has ended and nothing outlives it. Under the lock.
 func (m *Memory) forgetIfOver() {
-	if !m.ending.ended || len(m.ending.outliving) > 0 {
+	if !m.ended || len(m.outliving) > 0 {
 		return
 	}
 	endedLeaves.Lock()
@@ -104,14 +88,14 @@ func (m *Memory) forgetIfOver() {
 		giveLeaf(leaf.Number)
 	}
 	m.records.leaves = nil
-	m.ending.over = true
+	m.over = true
 }
 
 // tellOver tells once that nothing is left. Without the lock: who hears it may wait for devices.
 func (m *Memory) tellOver() {
 	m.Lock()
-	over := m.ending.over
-	m.ending.over = false
+	over := m.over
+	m.over = false
 	m.Unlock()
 	if over {
 		m.hooks.Over()

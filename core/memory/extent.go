@@ -21,9 +21,12 @@ const (
 
 // extents are a context's. Under the lock of the memory.
 type extents struct {
-	space   *alloc.Extents
-	regions []extentRegion    // in the order of first
-	first   map[uint32]uint64 // by region
+	ledger   *ledger
+	huge     bool
+	space    *alloc.Extents
+	regions  []extentRegion    // in the order of first
+	first    map[uint32]uint64 // by region
+	retained retained
 }
 
 // extentRegion is a region that extents are cut from: system pages [first, first+count) of the space.
@@ -65,11 +68,7 @@ func (e *extents) numbers() (regions []uint32) {
 }
 
 // find finds free system pages, in a new region where there are none.
-func (e *extents) find(count uint64, huge bool) (first uint64, err error) {
-	if e.space == nil {
-		e.space = alloc.NewExtents(0)
-		e.first = make(map[uint32]uint64)
-	}
+func (e *extents) find(count uint64) (first uint64, err error) {
 	first, ok := e.space.Allocate(count, 1)
 	if ok {
 		return first, nil
@@ -78,7 +77,7 @@ func (e *extents) find(count uint64, huge bool) (first uint64, err error) {
 	if len(e.regions) == 0 {
 		length = firstExtents
 	}
-	number, err := region.Map(length, huge)
+	number, err := region.Map(length, e.huge)
 	if err != nil {
 		return 0, err
 	}
@@ -102,38 +101,49 @@ func (e *extents) find(count uint64, huge bool) (first uint64, err error) {
 	return first, nil
 }
 
-// takeExtent takes an extent. Where it is not to be zeroed, it may have bytes of the context's ended pages. Under the lock.
-func (m *Memory) takeExtent(count uint64, zeroed bool) (locator uint64, err error) {
-	first, err := m.extents.find(count, m.huge)
+// take takes an extent. Where it is not to be zeroed, it may have bytes of the context's ended pages.
+func (e *extents) take(count uint64, zeroed bool) (locator uint64, err error) {
+	first, err := e.find(count)
 	if err != nil {
 		return 0, err
 	}
-	// What is retained of it is charged already, unless the charge has to release it.
-	err = m.ledger.Take((count - m.retained.count(first, first+count)) * region.SystemPage)
-	if err != nil && m.trim() > 0 {
-		err = m.ledger.Take(count * region.SystemPage)
-	}
-	if err != nil {
-		m.freeExtent(first, count)
+	// What is retained of it is charged already.
+	if err := e.ledger.charge((count - e.retained.count(first, first+count)) * region.SystemPage); err != nil {
+		e.free(first, count)
 		return 0, err
 	}
-	locator = m.extents.locator(first)
+	locator = e.locator(first)
 	native.RedzoneMemory(locator, count*region.SystemPage, count*region.SystemPage)
-	m.reuse(first, count, zeroed)
+	e.retained.take(first, first+count, func(first, end uint64) {
+		if zeroed {
+			clear(native.Bytes(e.locator(first), (end-first)*region.SystemPage))
+		}
+	})
 	return locator, nil
 }
 
-// giveExtent gives an extent back, whose memory stays for a while. Under the lock.
-func (m *Memory) giveExtent(locator, bytes uint64) {
+// give gives an extent back, whose memory stays for a while.
+func (e *extents) give(locator, bytes uint64) {
 	native.RedzoneMemory(locator, 0, bytes)
-	first, count := m.extents.of(locator, bytes)
-	m.freeExtent(first, count)
-	m.retain(first, count)
+	first, count := e.of(locator, bytes)
+	e.free(first, count)
+	e.retained.add(first, first+count)
 }
 
-// freeExtent frees system pages of the space, which were allocated as one. Under the lock.
-func (m *Memory) freeExtent(first, count uint64) {
-	if err := m.extents.space.Free(first, count); err != nil {
+// free frees system pages of the space, which were allocated as one.
+func (e *extents) free(first, count uint64) {
+	if err := e.space.Free(first, count); err != nil {
 		invariant.Assert(false, "%v", err)
 	}
 }
+
+// discard gives the system the memory of system pages that are not retained any more.
+func (e *extents) discard(first, end uint64) {
+	in := e.at(first) // no run goes on into the next one: between them is a gap
+	length := (end - first) * region.SystemPage
+	region.Discard(in.number, (first-in.first)*region.SystemPage, length)
+	e.ledger.uncharge(length)
+}
+
+// trim gives the system all that is retained.
+func (e *extents) trim() { e.retained.take(0, ^uint64(0), e.discard) }

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"libmmsb/core/lasterror"
+	"libmmsb/core/log"
 	"libmmsb/core/region"
 	"libmmsb/native"
 )
@@ -27,27 +28,43 @@ func (m *Memory) TakeLarge(size uint64, mapped, zeroed bool) (index uint32, err 
 	if err := CheckSize(size); err != nil {
 		return 0, err
 	}
+	locator, capacity, class := uint64(0), RoundUp(size), uint64(native.ClassExtent)
+	if mapped || Mapped(size) {
+		class = native.ClassMapped
+	}
 	m.Lock()
 	defer m.Unlock()
+	if index, err = m.take(0, capacity, class); err != nil {
+		return 0, err
+	}
+	err = m.orTrim(func() (err error) {
+		if class == native.ClassMapped {
+			locator, err = m.mappings.take(capacity)
+		} else {
+			locator, err = m.extents.take(capacity/region.SystemPage, zeroed)
+		}
+		return err
+	})
+	record := native.RecordAt(index)
+	if err != nil {
+		m.records.free(index, native.Generation(record.LoadState()))
+		return 0, err
+	}
+	record.Locator = locator
+	return index, nil
+}
+
+// take takes a record and makes it a frame with memory. Under the lock.
+func (m *Memory) take(locator, size, class uint64) (index uint32, err error) {
 	if m.closed {
 		return 0, m.errEnded()
 	}
 	if index, err = m.records.take(); err != nil {
 		return 0, err
 	}
-	capacity := RoundUp(size)
-	locator, class := uint64(0), uint64(native.ClassExtent)
-	if mapped || Mapped(size) {
-		class = native.ClassMapped
-		locator, err = m.takeMapping(capacity)
-	} else {
-		locator, err = m.takeExtent(capacity/region.SystemPage, zeroed)
-	}
-	if err != nil {
-		m.records.give(index)
-		return 0, err
-	}
-	beginFrame(index, locator, capacity, class)
+	record := native.RecordAt(index)
+	record.Locator, record.Size, record.Exposed = locator, size, 0
+	record.StoreState(native.State(native.StateFrame, native.Generation(record.LoadState()), class<<native.ClassShift))
 	return index, nil
 }
 
@@ -67,46 +84,21 @@ func (m *Memory) TakeOnNode(size uint64, node int32) (index uint32, err error) {
 func (m *Memory) TakeBare() (index uint32, err error) {
 	m.Lock()
 	defer m.Unlock()
-	if m.closed {
-		return 0, m.errEnded()
-	}
-	if index, err = m.records.take(); err != nil {
-		return 0, err
-	}
-	record := native.RecordAt(index)
-	record.Size = 0
-	record.StoreState(native.State(native.StateFrame, native.Generation(record.LoadState()), native.ClassNone<<native.ClassShift))
-	return index, nil
+	return m.take(0, 0, native.ClassNone)
 }
 
-// AdoptForeign takes a frame over memory of the caller.
-func (m *Memory) AdoptForeign(address uintptr, size uint64) (index uint32, err error) {
-	return m.adopt(address, size, native.ClassForeign)
-}
-
-// AdoptDevice takes a frame over memory of a device, which FreeDevice gives back.
-func (m *Memory) AdoptDevice(address uintptr, size uint64) (index uint32, err error) {
-	return m.adopt(address, size, native.ClassDevice)
-}
-
-func (m *Memory) adopt(address uintptr, size, class uint64) (index uint32, err error) {
+// Adopt takes a frame over memory that is there: ClassForeign, of the caller, or ClassDevice, which FreeDevice gives back.
+func (m *Memory) Adopt(address uintptr, size, class uint64) (index uint32, err error) {
 	number, err := region.Adopt(address, size)
 	if err != nil {
 		return 0, err
 	}
-	if index, err = m.TakeBare(); err != nil {
+	m.Lock()
+	defer m.Unlock()
+	if index, err = m.take(native.Locator(number, 0), size, class); err != nil {
 		region.Unmap(number)
-		return 0, err
 	}
-	beginFrame(index, native.Locator(number, 0), size, class)
-	return index, nil
-}
-
-// beginFrame gives a record memory.
-func beginFrame(index uint32, locator, size, class uint64) {
-	record := native.RecordAt(index)
-	record.Locator, record.Size, record.Exposed = locator, size, 0
-	record.StoreState(native.State(native.StateFrame, native.Generation(record.LoadState()), class<<native.ClassShift))
+	return index, err
 }
 
 // Give gives a frame back: a small one to the calling thread's magazine. Native code that gives a large one comes here.
@@ -141,11 +133,89 @@ func (m *Memory) drop(index uint32, size uint64, generation uint32) {
 	switch capacity := RoundUp(size); {
 	case class == native.ClassForeign, class == native.ClassDevice:
 		region.Unmap(number)
-	case m.ending.ended: // the region goes as a whole
+	case m.ended: // the region goes as a whole
 	case class == native.ClassMapped:
-		m.giveMapping(number, capacity)
+		m.mappings.give(number, capacity)
 	case class == native.ClassExtent && !m.closed:
-		m.giveExtent(record.Locator, capacity)
+		m.extents.give(record.Locator, capacity)
 	}
 	m.records.free(index, generation)
+}
+
+// Refill takes free slots of a size class for a thread's magazine.
+func (m *Memory) Refill(class uint32, handles []uint64) (count int, err error) {
+	native.CountContext(m.context) // notes the peak
+	m.Lock()
+	defer m.Unlock()
+	if m.closed {
+		return 0, m.errEnded()
+	}
+	err = m.orTrim(func() (err error) {
+		count, err = m.slabs.refill(class, handles)
+		return err
+	})
+	return count, err
+}
+
+// GrowMapping makes the mapping of a locked page longer, by zeros. It may move.
+func (m *Memory) GrowMapping(number uint32, from, to uint64) error {
+	m.Lock()
+	err := m.orTrim(func() error { return m.ledger.charge(to - from) })
+	m.Unlock()
+	if err != nil {
+		return err
+	}
+	if err = region.Resize(number, to); err != nil {
+		m.uncharge(to - from)
+	}
+	return err
+}
+
+// CutMapping makes it shorter. Where the system refuses, the memory stays with the page.
+func (m *Memory) CutMapping(number uint32, from, to uint64) {
+	if err := region.Resize(number, to); err != nil {
+		log.Logf(log.Warning, "cannot cut a mapping of %d bytes to %d: %v", from, to, err)
+		return
+	}
+	m.uncharge(from - to)
+}
+
+func (m *Memory) uncharge(bytes uint64) {
+	m.Lock()
+	defer m.Unlock()
+	m.ledger.uncharge(bytes)
+}
+
+// Map maps memory that is not charged, for bytes of a page that are needed for a while; region.Unmap gives it back.
+func (m *Memory) Map(length uint64) (number uint32, err error) {
+	return region.Map(length, m.mappings.huge)
+}
+
+// FreeRecord frees the record of a page that has nothing left but its memory. The record is locked; state is without owner.
+func (m *Memory) FreeRecord(index uint32, state uint64) {
+	record := native.RecordAt(index)
+	generation := native.Generation(state)
+	if native.Class(state) < native.SmallClasses {
+		if generation != native.GenerationMax {
+			native.FinishRecord(index, state)
+			return
+		}
+		m.moveMemory(index, &state)
+	}
+	native.AddCounts(m.context, 0, 1, 0, record.Size)
+	m.drop(index, record.Size, generation+1) // 0 when the generations are used up
+}
+
+// moveMemory gives a record's small memory to another one, because its own generations are used up.
+func (m *Memory) moveMemory(index uint32, state *uint64) {
+	bare, err := m.TakeBare()
+	if err != nil {
+		return // the memory stays with the retired record until the context ends
+	}
+	other := native.RecordAt(bare)
+	otherState := other.LoadState()
+	native.SwapMemory(index, state, bare, &otherState)
+	other.StoreState(otherState)
+	native.RecordAt(index).StoreState(*state | native.OwnerLibrary)
+	native.GiveFrame(m.context, bare)
 }

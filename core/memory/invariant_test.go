@@ -11,9 +11,9 @@ import (
 )
 
 func TestMoreGivenBackThanTakenIsFoundAtOnce(t *testing.T) {
-	var l Ledger
-	assert.NoError(t, l.Take(10))
-	assert.PanicsWithError(t, "invariant broken: 11 bytes exceed the 10 that are taken", func() { l.Give(11) })
+	var l ledger
+	assert.NoError(t, l.charge(10))
+	assert.PanicsWithError(t, "invariant broken: 11 bytes exceed the 10 that are taken", func() { l.uncharge(11) })
 }
 
 func TestAnExtentThatIsFreedTwiceIsFoundAtOnce(t *testing.T) {
@@ -23,7 +23,7 @@ func TestAnExtentThatIsFreedTwiceIsFoundAtOnce(t *testing.T) {
 		m.Give(frame)
 		m.Lock()
 		defer m.Unlock()
-		assert.Panics(t, func() { m.giveExtent(record.Locator, record.Size) })
+		assert.Panics(t, func() { m.extents.give(record.Locator, record.Size) })
 	})
 }
 

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"libmmsb/core/status"
 	"libmmsb/native"
@@ -61,35 +60,4 @@ func RecordBytes() uint64 {
 	sides.Lock()
 	defer sides.Unlock()
 	return uint64(leaves.next)*native.LeafRecords*64 + uint64(sides.next)*64
-}
-
-// byContext finds the memory of a context's records, also while it ends.
-var byContext [1 << 16]atomic.Pointer[Memory]
-
-// endedLeaves are those of contexts that have ended but that something outlives.
-var endedLeaves = struct {
-	sync.Mutex
-	memory map[uint32]*Memory
-}{memory: make(map[uint32]*Memory)}
-
-// Of is the memory that a record belongs to, also when its context has ended; nil where there is none.
-func Of(index uint32) *Memory {
-	leaf := index >> native.LeafBits
-	if context := native.LeafContext(leaf); context != 0 {
-		return OfContext(context)
-	}
-	endedLeaves.Lock()
-	defer endedLeaves.Unlock()
-	return endedLeaves.memory[leaf]
-}
-
-// OfContext is the memory of a context with an index, as long as its pages live.
-func OfContext(context uint32) *Memory { return byContext[context].Load() }
-
-// OwnerOf is the owner of the memory that a record belongs to, also when its context has ended; nil where there is none.
-func OwnerOf(index uint32) any {
-	if m := Of(index); m != nil {
-		return m.owner
-	}
-	return nil
 }

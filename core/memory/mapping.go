@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"libmmsb/core/log"
 	"libmmsb/core/region"
 	"libmmsb/native"
 )
@@ -14,53 +13,30 @@ const mappedMin = 1<<20 + 1
 // Mapped says whether a frame of a size is a mapping, whatever else is asked for.
 func Mapped(size uint64) bool { return size >= mappedMin }
 
-// takeMapping takes zeroed memory from the system. Under the lock.
-func (m *Memory) takeMapping(length uint64) (locator uint64, err error) {
-	if err := m.charge(length); err != nil {
+// mappings are a context's. Under the lock of the memory.
+type mappings struct {
+	ledger  *ledger
+	huge    bool
+	regions map[uint32]struct{}
+}
+
+// take takes zeroed memory from the system.
+func (m *mappings) take(length uint64) (locator uint64, err error) {
+	if err := m.ledger.charge(length); err != nil {
 		return 0, err
 	}
 	number, err := region.Map(length, m.huge)
 	if err != nil {
-		m.ledger.Give(length)
+		m.ledger.uncharge(length)
 		return 0, err
 	}
-	if m.mapped == nil {
-		m.mapped = make(map[uint32]struct{})
-	}
-	m.mapped[number] = struct{}{}
+	m.regions[number] = struct{}{}
 	return native.Locator(number, 0), nil
 }
 
-// giveMapping gives it back. Under the lock.
-func (m *Memory) giveMapping(number uint32, length uint64) {
-	delete(m.mapped, number)
+// give gives it back.
+func (m *mappings) give(number uint32, length uint64) {
+	delete(m.regions, number)
 	region.Unmap(number)
-	m.ledger.Give(length)
+	m.ledger.uncharge(length)
 }
-
-// GrowMapping makes the mapping of a locked page longer, by zeros. It may move.
-func (m *Memory) GrowMapping(number uint32, from, to uint64) error {
-	m.Lock()
-	err := m.charge(to - from)
-	m.Unlock()
-	if err != nil {
-		return err
-	}
-	if err := region.Resize(number, to); err != nil {
-		m.ledger.Give(to - from)
-		return err
-	}
-	return nil
-}
-
-// CutMapping makes it shorter. Where the system refuses, the memory stays with the page.
-func (m *Memory) CutMapping(number uint32, from, to uint64) {
-	if err := region.Resize(number, to); err != nil {
-		log.Logf(log.Warning, "cannot cut a mapping of %d bytes to %d: %v", from, to, err)
-		return
-	}
-	m.ledger.Give(from - to)
-}
-
-// Map maps memory that is not charged, for bytes of a page that are needed for a while; region.Unmap gives it back.
-func (m *Memory) Map(length uint64) (number uint32, err error) { return region.Map(length, m.huge) }

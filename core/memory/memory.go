@@ -8,7 +8,9 @@ package memory
 
 import (
 	"sync"
+	"sync/atomic"
 
+	"libmmsb/core/alloc"
 	"libmmsb/core/region"
 	"libmmsb/core/status"
 	"libmmsb/native"
@@ -54,25 +56,34 @@ type Memory struct {
 	hooks   Hooks
 	context uint32
 	handle  uint64
-	ledger  Ledger
-	huge    bool
 	closed  bool
 
-	records  records
+	ledger   ledger
+	records  freeRecords
 	slabs    slabs
 	extents  extents
-	retained retained
-	mapped   map[uint32]struct{} // regions of single frames
-	ending   ending
+	mappings mappings
+
+	// Of the end of the context.
+	outliving map[uint32]int // by region: pieces of memory in it that outlive their pages
+	ended     bool
+	left      []uint32 // regions, after the end
+	over      bool     // nothing is left, and Over has not come yet
 }
 
 // New makes the memory of a new context.
 func New(options Options) *Memory {
-	m := &Memory{owner: options.Owner, hooks: options.Hooks, huge: options.HugePages}
+	m := &Memory{owner: options.Owner, hooks: options.Hooks, outliving: make(map[uint32]int)}
 	m.ledger.limit = options.Limit
 	m.records.takeLeaf = func() (uint32, error) {
 		return m.hooks.TakeLeaf(func() (uint32, bool, error) { return takeLeaf(m.context) })
 	}
+	m.slabs.records, m.slabs.ledger, m.slabs.huge = &m.records, &m.ledger, options.HugePages
+	m.extents = extents{
+		ledger: &m.ledger, huge: options.HugePages, space: alloc.NewExtents(0), first: make(map[uint32]uint64),
+		retained: retained{lock: m, discard: m.extents.discard},
+	}
+	m.mappings = mappings{&m.ledger, options.HugePages, make(map[uint32]struct{})}
 	return m
 }
 
@@ -89,9 +100,7 @@ func (m *Memory) Close() bool {
 	defer m.Unlock()
 	first := !m.closed
 	m.closed = true
-	if m.retained.timer != nil {
-		m.retained.timer.Stop()
-	}
+	m.extents.retained.stop()
 	return first
 }
 
@@ -107,22 +116,13 @@ func (m *Memory) errEnded() error {
 }
 
 // Used is the number of bytes that count against the limit, which Limit is; 0 = none.
-func (m *Memory) Used() uint64 { return m.ledger.Used() }
+func (m *Memory) Used() uint64 { return m.ledger.used.Load() }
 
 // Limit is the limit, 0 for none.
 func (m *Memory) Limit() uint64 { return m.ledger.limit }
 
-// charge counts memory that the context takes. At the limit it trims and tries again. Under the lock.
-func (m *Memory) charge(bytes uint64) error {
-	err := m.ledger.Take(bytes)
-	if err != nil && m.trim() > 0 {
-		err = m.ledger.Take(bytes)
-	}
-	return err
-}
-
 // Trim gives memory of ended pages back to the system: free extents, and spans all of whose slots are free and in no thread's
-// cache.
+// cache. It says how many bytes that is.
 func (m *Memory) Trim() uint64 {
 	m.Lock()
 	defer m.Unlock()
@@ -130,9 +130,62 @@ func (m *Memory) Trim() uint64 {
 }
 
 func (m *Memory) trim() uint64 {
-	released := m.release(0, ^uint64(0))
-	for class := range uint32(native.SmallClasses) {
-		released += m.trimClass(class)
+	before := m.Used()
+	m.extents.trim()
+	m.slabs.trim()
+	return before - m.Used()
+}
+
+// orTrim takes memory. Where that fails it trims, and tries again. Under the lock.
+func (m *Memory) orTrim(take func() error) error {
+	err := take()
+	if err != nil && m.trim() > 0 {
+		err = take()
 	}
-	return released
+	return err
+}
+
+// Leaves returns the context's leaves.
+func (m *Memory) Leaves() []Leaf {
+	m.Lock()
+	defer m.Unlock()
+	return append([]Leaf(nil), m.records.leaves...)
+}
+
+// WithLeaves calls work with the leaves that the context has; none comes meanwhile.
+func (m *Memory) WithLeaves(work func(leaves []Leaf)) {
+	m.Lock()
+	defer m.Unlock()
+	work(m.records.leaves)
+}
+
+// byContext finds the memory of a context's records, also while it ends.
+var byContext [1 << 16]atomic.Pointer[Memory]
+
+// endedLeaves are those of contexts that have ended but that something outlives.
+var endedLeaves = struct {
+	sync.Mutex
+	memory map[uint32]*Memory
+}{memory: make(map[uint32]*Memory)}
+
+// Of is the memory that a record belongs to, also when its context has ended; nil where there is none.
+func Of(index uint32) *Memory {
+	leaf := index >> native.LeafBits
+	if context := native.LeafContext(leaf); context != 0 {
+		return OfContext(context)
+	}
+	endedLeaves.Lock()
+	defer endedLeaves.Unlock()
+	return endedLeaves.memory[leaf]
+}
+
+// OfContext is the memory of a context with an index, as long as its pages live.
+func OfContext(context uint32) *Memory { return byContext[context].Load() }
+
+// OwnerOf is the owner of the memory that a record belongs to, also when its context has ended; nil where there is none.
+func OwnerOf(index uint32) any {
+	if m := Of(index); m != nil {
+		return m.owner
+	}
+	return nil
 }

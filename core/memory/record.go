@@ -2,11 +2,12 @@ package memory
 
 import (
 	"libmmsb/core/invariant"
+	"libmmsb/core/status"
 	"libmmsb/native"
 )
 
-// records are a context's page records, as far as they are not in use. Under the lock of the memory.
-type records struct {
+// freeRecords are a context's page records, as far as they are not in use. Under the lock of the memory.
+type freeRecords struct {
 	context  uint32
 	takeLeaf func() (uint32, error)
 	leaves   []Leaf
@@ -14,7 +15,7 @@ type records struct {
 }
 
 // take takes a record that has no memory.
-func (r *records) take() (uint32, error) {
+func (r *freeRecords) take() (uint32, error) {
 	if n := len(r.bare); n > 0 {
 		index := r.bare[n-1]
 		r.bare = r.bare[:n-1]
@@ -48,10 +49,10 @@ func (r *records) take() (uint32, error) {
 }
 
 // give gives records back that were taken and not used.
-func (r *records) give(indices ...uint32) { r.bare = append(r.bare, indices...) }
+func (r *freeRecords) give(indices ...uint32) { r.bare = append(r.bare, indices...) }
 
 // free makes a record without memory free for a generation; 0 retires it.
-func (r *records) free(index, generation uint32) {
+func (r *freeRecords) free(index, generation uint32) {
 	record := native.RecordAt(index)
 	record.Locator = 0
 	if generation == 0 {
@@ -62,47 +63,17 @@ func (r *records) free(index, generation uint32) {
 	r.give(index)
 }
 
-// Leaves returns the context's leaves.
-func (m *Memory) Leaves() []Leaf {
-	m.Lock()
-	defer m.Unlock()
-	return append([]Leaf(nil), m.records.leaves...)
-}
-
-// WithLeaves calls work with the leaves that the context has; none comes meanwhile.
-func (m *Memory) WithLeaves(work func(leaves []Leaf)) {
-	m.Lock()
-	defer m.Unlock()
-	work(m.records.leaves)
-}
-
-// FreeRecord frees the record of a page that has nothing left but its memory. The record is locked; state is without owner.
-func (m *Memory) FreeRecord(index uint32, state uint64) {
+// checkBare checks a record that is free, without memory.
+func checkBare(index uint32) error {
 	record := native.RecordAt(index)
-	generation := native.Generation(state)
-	if native.Class(state) < native.SmallClasses {
-		if generation != native.GenerationMax {
-			native.FinishRecord(index, state)
-			return
-		}
-		m.moveMemory(index, &state)
+	state := record.LoadState()
+	if native.Kind(state) != native.StateFree || native.Class(state) != native.ClassNone || record.Locator != 0 {
+		return broken("free record %d has state 0x%016x and locator 0x%x", index, state, record.Locator)
 	}
-	native.AddCounts(m.context, 0, 1, 0, record.Size)
-	m.drop(index, record.Size, generation+1) // 0 when the generations are used up
+	return nil
 }
 
-// moveMemory gives a record's small memory to another one, because its own generations are used up.
-func (m *Memory) moveMemory(index uint32, state *uint64) {
-	m.Lock()
-	bare, err := m.records.take()
-	m.Unlock()
-	if err != nil {
-		return // the memory stays with the retired record until the context ends
-	}
-	other := native.RecordAt(bare)
-	otherState := native.State(native.StateFrame, native.Generation(other.LoadState()), native.ClassNone<<native.ClassShift)
-	native.SwapMemory(index, state, bare, &otherState)
-	other.StoreState(otherState)
-	native.RecordAt(index).StoreState(*state | native.OwnerLibrary)
-	native.GiveFrame(m.context, bare)
+// broken is what a check finds.
+func broken(format string, arguments ...any) error {
+	return status.Errorf(status.Internal, format, arguments...)
 }

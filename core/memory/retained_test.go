@@ -86,10 +86,7 @@ func retainedBytes(m *Memory) uint64 {
 func retainedAndUsed(m *Memory) (retained, used uint64) {
 	m.Lock()
 	defer m.Unlock()
-	if m.extents.space != nil {
-		retained = m.retained.count(0, m.extents.space.Limit()) * region.SystemPage
-	}
-	return retained, m.Used()
+	return m.extents.retained.count(0, m.extents.space.Limit()) * region.SystemPage, m.Used()
 }
 
 // withoutPeriods lets no period end by itself until the test ends: a test that is stopped for some seconds would find less than
@@ -117,12 +114,12 @@ func TestFreedExtentsStayForAWhile(t *testing.T) {
 		assert.Equal(t, make([]byte, size), content(frame))
 		m.Give(frame)
 
-		m.endPeriod()
+		m.extents.retained.endPeriod()
 		assert.EqualValues(t, size, retainedBytes(m), "it was freed in the period that ended")
-		m.endPeriod()
+		m.extents.retained.endPeriod()
 		assert.Zero(t, retainedBytes(m))
 		assert.Equal(t, used-size, m.Used())
-		assert.Nil(t, m.retained.timer, "nothing is left to wait for")
+		assert.Nil(t, m.extents.retained.timer, "nothing is left to wait for")
 	})
 }
 
@@ -208,7 +205,7 @@ func TestNothingLeaksOutOfRetainedMemory(t *testing.T) {
 				m.Trim()
 				require.Zero(t, retainedBytes(m))
 			default:
-				m.endPeriod()
+				m.extents.retained.endPeriod()
 			}
 			retained, used := retainedAndUsed(m)
 			require.Equal(t, taken+retained, used)

@@ -21,6 +21,9 @@ const (
 // slabs are a context's regions of slabs, of which the newest is cut from its beginning on, and what lies in them. Under the lock
 // of the memory.
 type slabs struct {
+	records *freeRecords
+	ledger  *ledger
+	huge    bool
 	regions []uint32
 	offset  uint64 // in the newest
 	length  uint64 // of the newest
@@ -52,12 +55,11 @@ func spanOf(slot, bytes uint64) uint64 {
 	return native.Locator(native.LocatorRegion(slot), slab+(offset-slab)/bytes*bytes)
 }
 
-// newSlab takes a slab. Under the lock.
-func (m *Memory) newSlab() (locator uint64, err error) {
-	s := &m.slabs
+// newSlab takes a slab.
+func (s *slabs) newSlab() (locator uint64, err error) {
 	if s.offset+slabBytes > s.length {
 		length := max(s.grow, firstRegion)
-		number, err := region.Map(length, m.huge && length >= hugeRegion)
+		number, err := region.Map(length, s.huge && length >= hugeRegion)
 		if err != nil {
 			return 0, err
 		}
@@ -69,18 +71,18 @@ func (m *Memory) newSlab() (locator uint64, err error) {
 	return locator, nil
 }
 
-// newSpan gives the class a span of free slots. Under the lock.
-func (m *Memory) newSpan(class uint32) error {
-	k := &m.slabs.classes[class]
+// newSpan gives the class a span of free slots.
+func (s *slabs) newSpan(class uint32) error {
+	k := &s.classes[class]
 	size := native.ClassSize(class)
 	bytes := spanBytes(size)
-	if err := m.ledger.Take(bytes); err != nil {
+	if err := s.ledger.charge(bytes); err != nil {
 		return err
 	}
 	if len(k.spans) == 0 && k.left < bytes {
-		slab, err := m.newSlab()
+		slab, err := s.newSlab()
 		if err != nil {
-			m.ledger.Give(bytes)
+			s.ledger.uncharge(bytes)
 			return err
 		}
 		k.next, k.left = slab, slabBytes
@@ -88,10 +90,10 @@ func (m *Memory) newSpan(class uint32) error {
 	var most [region.SystemPage / 64]uint32 // no class has more slots to a span
 	indices := most[:bytes/size]
 	for i := range indices {
-		index, err := m.records.take()
+		index, err := s.records.take()
 		if err != nil {
-			m.records.give(indices[:i]...)
-			m.ledger.Give(bytes)
+			s.records.give(indices[:i]...)
+			s.ledger.uncharge(bytes)
 			return err
 		}
 		indices[i] = index
@@ -115,31 +117,18 @@ func (m *Memory) newSpan(class uint32) error {
 	return nil
 }
 
-// Refill takes free slots of a size class for a thread's magazine.
-func (m *Memory) Refill(class uint32, handles []uint64) (int, error) {
-	native.CountContext(m.context) // notes the peak
-	m.Lock()
-	defer m.Unlock()
-	if m.closed {
-		return 0, m.errEnded()
-	}
+// refill takes free slots of a size class for a thread's magazine; none is an error.
+func (s *slabs) refill(class uint32, handles []uint64) (count int, err error) {
 	// A context that has few pages takes little: at first a handful, then as many as it has.
-	want := min(len(handles), max(8, int(m.ledger.Used()/native.ClassSize(class))))
-	k := &m.slabs.classes[class]
-	for len(k.slots) < want {
-		err := m.newSpan(class)
-		// what other size classes have free may be enough
-		if err != nil && len(k.slots) == 0 && !m.takeDepot(class) && m.trim() > 0 {
-			err = m.newSpan(class)
-		}
-		if err != nil {
-			if len(k.slots) == 0 {
-				return 0, err
-			}
-			break
-		}
+	want := min(len(handles), max(8, int(s.ledger.used.Load()/native.ClassSize(class))))
+	k := &s.classes[class]
+	for err == nil && len(k.slots) < want {
+		err = s.newSpan(class)
 	}
-	count := min(want, len(k.slots))
+	if len(k.slots) == 0 && !s.takeDepot(class) {
+		return 0, err
+	}
+	count = min(want, len(k.slots))
 	rest := len(k.slots) - count
 	copy(handles, k.slots[rest:])
 	k.slots = k.slots[:rest]
@@ -151,19 +140,25 @@ func (m *Memory) Refill(class uint32, handles []uint64) (int, error) {
 	return count, nil
 }
 
-// takeDepot takes a magazine of free slots that threads keep for themselves, if there is one. Under the lock.
-func (m *Memory) takeDepot(class uint32) bool {
+// takeDepot takes a magazine of free slots that threads keep for themselves, if there is one.
+func (s *slabs) takeDepot(class uint32) bool {
 	var handles [native.MagazineRounds]uint64
-	n := native.TakeDepot(m.context, class, &handles)
-	k := &m.slabs.classes[class]
+	n := native.TakeDepot(s.records.context, class, &handles)
+	k := &s.classes[class]
 	k.slots = append(k.slots, handles[:n]...)
 	return n > 0
 }
 
-// trimClass gives the system spans all of whose slots are free, and says how many bytes they are. Under the lock.
-func (m *Memory) trimClass(class uint32) uint64 {
-	k := &m.slabs.classes[class]
-	for m.takeDepot(class) {
+// trim gives the system spans all of whose slots are free.
+func (s *slabs) trim() {
+	for class := range uint32(native.SmallClasses) {
+		s.trimClass(class)
+	}
+}
+
+func (s *slabs) trimClass(class uint32) {
+	k := &s.classes[class]
+	for s.takeDepot(class) {
 	}
 	size := native.ClassSize(class)
 	bytes := spanBytes(size)
@@ -172,7 +167,6 @@ func (m *Memory) trimClass(class uint32) uint64 {
 	for _, handle := range k.slots {
 		free[spanOf(handle)] += size
 	}
-	released := uint64(0)
 	for span, length := range free {
 		if invariant.Enabled {
 			invariant.Assert(length <= bytes, "span 0x%x has %d free bytes of %d", span, length, bytes)
@@ -180,18 +174,26 @@ func (m *Memory) trimClass(class uint32) uint64 {
 		if length == bytes {
 			region.Discard(native.LocatorRegion(span), native.LocatorOffset(span), bytes)
 			k.spans = append(k.spans, span)
-			released += bytes
+			s.ledger.uncharge(bytes)
 		}
 	}
 	left := k.slots[:0]
 	for _, handle := range k.slots {
 		if free[spanOf(handle)] == bytes {
-			m.records.free(native.Index(handle), native.Generation(handle))
+			s.records.free(native.Index(handle), native.Generation(handle))
 		} else {
 			left = append(left, handle)
 		}
 	}
 	k.slots = left
-	m.ledger.Give(released)
-	return released
+}
+
+// checkSlot checks a free slot of a class.
+func checkSlot(handle uint64, class uint32) error {
+	state := native.RecordAt(native.Index(handle)).LoadState()
+	if native.Kind(state) != native.StateFree || native.Class(state) != class ||
+		native.Generation(state) != native.Generation(handle) {
+		return broken("free slot 0x%016x of class %d has state 0x%016x", handle, class, state)
+	}
+	return nil
 }

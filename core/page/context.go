@@ -6,12 +6,12 @@
 package page
 
 import (
+	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"libmmsb/core/abi"
+	"libmmsb/core/graph"
 	"libmmsb/core/handle"
-	"libmmsb/core/log"
 	"libmmsb/core/memory"
 	"libmmsb/core/residency"
 	"libmmsb/core/status"
@@ -31,7 +31,10 @@ type Context struct {
 	creating sync.RWMutex
 
 	ids          ids
-	dependencies dependencies
+	dependencies struct { // between its pages, by record
+		sync.Mutex
+		graph *graph.Graph
+	}
 }
 
 // Persistence is what a context tells the room above it, which saves and loads pages and writes their changes into a journal.
@@ -50,72 +53,7 @@ func (noPersistence) Ending()      {}
 func (noPersistence) End()         {}
 func (noPersistence) Moved(uint32) {}
 
-var (
-	contexts = handle.NewLimited[*Context](abi.KindContext, 1<<16-1)
-
-	devicesOf     atomic.Pointer[func(options *Options) residency.Devices]
-	persistenceOf atomic.Pointer[func(c *Context) Persistence]
-)
-
-// UseDevices sets what makes a context's devices; without it there are none. It is called before the first context.
-func UseDevices(of func(options *Options) residency.Devices) { devicesOf.Store(&of) }
-
-// UsePersistence sets what saves and loads a context's pages; without it nothing does. It is called before the first context.
-func UsePersistence(of func(c *Context) Persistence) { persistenceOf.Store(&of) }
-
-// NewContext makes a context without pages.
-func NewContext(options Options) (uint64, error) {
-	if err := Start(); err != nil {
-		return 0, err
-	}
-	if err := options.check(); err != nil {
-		return 0, err
-	}
-	c := compose(&options)
-	h, err := contexts.Put(c)
-	if err != nil {
-		return 0, err
-	}
-	c.handle, c.index = h, native.Index(h)
-	c.memory.Begin(c.index, h)
-	byDefault, err := c.residency.Begin(c.index)
-	if err != nil {
-		_, _ = contexts.Remove(h)
-		return 0, err
-	}
-	native.BeginContext(c.index, h, byDefault.Location, c.ids.factor, c.ids.inverse)
-	log.Logf(log.Info, "context 0x%016x created, memory_limit %d", h, options.MemoryLimit)
-	return h, nil
-}
-
-// compose makes a context of the rooms below and the one above.
-func compose(options *Options) *Context {
-	c := &Context{persistence: noPersistence{}}
-	c.ids.start()
-	c.dependencies.start()
-	devices := residency.Devices(residency.NoDevices{})
-	if of := devicesOf.Load(); of != nil {
-		devices = (*of)(options)
-	}
-	c.memory = memory.New(memory.Options{
-		Owner: c, Limit: options.MemoryLimit, HugePages: options.HugePages,
-		Hooks: memory.Hooks{
-			TakeLeaf:   c.ids.takeLeaf,
-			FreeDevice: func(region uint32) { c.residency.FreeShared(region) },
-			Over:       devices.Close,
-		},
-	})
-	c.residency = residency.New(c.memory, devices, residency.Options{
-		Default:      residency.Placement{Location: options.DefaultLocation, Device: options.DefaultDevice},
-		FallbackHost: options.Fallback == abi.FallbackHost,
-		DiskPath:     options.DiskPath,
-		Moved:        func(index uint32) { c.persistence.Moved(index) },
-	})
-	if of := persistenceOf.Load(); of != nil {
-		c.persistence = (*of)(c)
-	}
-	return c
-}
+var contexts = handle.NewLimited[*Context](abi.KindContext, 1<<16-1)
 
 // Use runs a call on a live context, which does not end meanwhile. Calls do not nest.
 func Use(h uint64, call func(c *Context) error) error {
@@ -156,54 +94,19 @@ func contextOf(index uint32) *Context {
 	return c
 }
 
-// Destroy ends the context and its pages.
-func Destroy(h uint64) error {
-	if h == 0 {
-		return nil
+// recordID is the id of the page of a record in a state.
+func recordID(index uint32, state uint64) uint64 {
+	record := native.RecordAt(index)
+	if state&native.ExplicitID != 0 {
+		return native.SideAt(record.Side).ID
 	}
-	c, err := contexts.Get(h)
-	if err != nil {
-		return err
-	}
-	return c.end()
+	return contextOf(index).ids.automatic(native.Handle(native.KindPage, native.Generation(state), index))
 }
 
-// DestroyAll ends every context.
-func DestroyAll() {
-	for h := range contexts.All() {
-		_ = Destroy(h)
-	}
-}
+// IDOf is the id of the page that lives on a record.
+func IDOf(index uint32) uint64 { return recordID(index, native.RecordAt(index).LoadState()) }
 
-// end ends the context once; its index is free for another one only when nothing finds it by index any more.
-func (c *Context) end() error {
-	if !c.memory.Close() {
-		return c.errEnded()
-	}
-	c.persistence.Ending()
-	c.users.Lock() // waits for calls that run; who comes now finds it closed
-	defer c.users.Unlock()
-	c.persistence.End()
-	native.DetachContext(c.index)
-	survivors := 0
-	for _, leaf := range c.memory.Leaves() {
-		survivors += c.endLeaf(leaf)
-	}
-	c.residency.End()
-	log.Logf(log.Info, "context 0x%016x ended, %d pages still pinned", c.handle, survivors)
-	c.memory.End()
-	_, err := contexts.Remove(c.handle)
-	return err
-}
-
-// LiveContexts is the number of live contexts.
-func LiveContexts() uint64 { return contexts.Live() }
-
-// LivePages is the number of live pages in all contexts.
-func LivePages() uint64 {
-	var live uint64
-	for _, c := range contexts.All() {
-		live += c.Count()
-	}
-	return live
+// newGraph is a graph of records whose errors name pages.
+func newGraph() *graph.Graph {
+	return graph.New(func(index uint32) string { return fmt.Sprintf("page %d", IDOf(index)) })
 }

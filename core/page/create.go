@@ -110,7 +110,7 @@ func (c *Context) begin(b *birth) error {
 		return nil
 	}
 	b.low |= native.ExplicitID
-	return c.reserve(b.id)
+	return c.ids.reserve(b.id)
 }
 
 // discard gives back a frame that did not become a page, with what it has got by now.
@@ -238,7 +238,7 @@ func (c *Context) Adopt(address uintptr, size uint64, options AdoptOptions) (uin
 	if uint64(address)+size < size {
 		return 0, status.Errorf(status.InvalidSize, "%d bytes at 0x%x reach past the end of all addresses", size, address)
 	}
-	index, err := c.memory.AdoptForeign(address, size)
+	index, err := c.memory.Adopt(address, size, native.ClassForeign)
 	if err != nil {
 		return 0, err
 	}

@@ -1,36 +1,11 @@
 package page
 
 import (
-	"fmt"
-	"sync"
-
 	"libmmsb/core/graph"
 	"libmmsb/core/journal"
 	"libmmsb/core/memory"
 	"libmmsb/native"
 )
-
-// dependencies are those between a context's pages, by record.
-type dependencies struct {
-	sync.Mutex
-	graph *graph.Graph
-}
-
-func (d *dependencies) start() { d.graph = newGraph() }
-
-// newGraph is a graph of records whose errors name pages.
-func newGraph() *graph.Graph {
-	return graph.New(func(index uint32) string { return fmt.Sprintf("page %d", IDOf(index)) })
-}
-
-// forget removes a page's edges.
-func (d *dependencies) forget(index uint32) {
-	d.Lock()
-	defer d.Unlock()
-	if d.graph.Edges() > 0 {
-		d.graph.RemoveNode(index)
-	}
-}
 
 // AddDependency makes child depend on parent.
 func AddDependency(parent, child uint64) error {

@@ -16,6 +16,7 @@ import (
 // marked, and creating a page on it asks here.
 type ids struct {
 	sync.Mutex
+	context         uint32
 	factor, inverse uint64
 	explicit        map[uint64]uint64 // page by id
 	// waiting are marks for records of leaves that the context does not have yet: indices by group of leaves.
@@ -42,35 +43,22 @@ func (i *ids) automatic(handle uint64) uint64 {
 	return native.IDAutomatic | handle*i.factor&native.IDMask
 }
 
-// recordID is the id of the page of a record in a state.
-func recordID(index uint32, state uint64) uint64 {
-	record := native.RecordAt(index)
-	if state&native.ExplicitID != 0 {
-		return native.SideAt(record.Side).ID
-	}
-	return contextOf(index).ids.automatic(native.Handle(native.KindPage, native.Generation(state), index))
-}
-
-// IDOf is the id of the page that lives on a record.
-func IDOf(index uint32) uint64 { return recordID(index, native.RecordAt(index).LoadState()) }
-
 // reserve takes an id that the caller chose, for a page whose handle set brings later. Under no lock.
-func (c *Context) reserve(id uint64) error {
-	i := &c.ids
+func (i *ids) reserve(id uint64) error {
 	i.Lock()
 	defer i.Unlock()
 	if page, ok := i.explicit[id]; ok {
 		return status.Errorf(status.AlreadyExists, "id %d belongs to page 0x%016x", id, page)
 	}
 	if id&^native.IDMask == native.IDAutomatic {
-		i.tidy(c.index)
-		if i.mark(c.index, id) {
+		i.tidy()
+		if i.mark(id) {
 			// From here on whoever creates a page on the record sees the mark; who did not see it has finished.
-			native.Synchronize(c.index)
+			native.Synchronize(i.context)
 			if i.begins(id) { // asked before the page is looked for, which it may be by then
 				return status.Errorf(status.AlreadyExists, "id %d belongs to a page that is about to begin", id)
 			}
-			if page := native.FindPage(c.index, id); page != 0 {
+			if page := native.FindPage(i.context, id); page != 0 {
 				return status.Errorf(status.AlreadyExists, "id %d belongs to page 0x%016x", id, page)
 			}
 		}
@@ -81,11 +69,11 @@ func (c *Context) reserve(id uint64) error {
 
 // mark marks the record whose automatic id an id may be: creating a page on it asks. True where the context has the record
 // already. Under the lock.
-func (i *ids) mark(context uint32, id uint64) bool {
+func (i *ids) mark(id uint64) bool {
 	handle := id * i.inverse & native.IDMask
 	index := native.Index(handle)
 	leaf := index >> native.LeafBits
-	if native.LeafContext(leaf) == context {
+	if native.LeafContext(leaf) == i.context {
 		record := native.RecordAt(index)
 		if native.Generation(handle) < native.Generation(record.LoadState()) { // that page has been
 			return false
@@ -100,7 +88,7 @@ func (i *ids) mark(context uint32, id uint64) bool {
 
 // tidy forgets the marks that wait for ids which nobody has any more, once they are the most: ids that come and go would leave
 // ever more of them. Under the lock.
-func (i *ids) tidy(context uint32) {
+func (i *ids) tidy() {
 	if i.waits <= 2*len(i.explicit)+leafGroup {
 		return
 	}
@@ -108,7 +96,7 @@ func (i *ids) tidy(context uint32) {
 	i.waits = 0
 	for id := range i.explicit {
 		if id&^native.IDMask == native.IDAutomatic {
-			i.mark(context, id)
+			i.mark(id)
 		}
 	}
 }
@@ -178,34 +166,6 @@ func (i *ids) takeLeaf(take func() (leaf uint32, used bool, err error)) (uint32,
 	i.waits -= len(waiting) - len(left)
 	i.waiting[leaf/leafGroup] = left
 	return leaf, nil
-}
-
-// Lookup is the page with an id.
-func (c *Context) Lookup(id uint64) (uint64, error) {
-	if page := native.FindPage(c.index, id); page != 0 {
-		return page, nil
-	}
-	c.ids.Lock()
-	defer c.ids.Unlock()
-	if page := c.ids.explicit[id]; page != 0 {
-		// It may be about to begin.
-		if state := native.RecordAt(native.Index(page)).LoadState(); (state^page)>>native.IndexBits == 0 {
-			return page, nil
-		}
-	}
-	return 0, status.Errorf(status.NotFound, "no page has id %d", id)
-}
-
-// LookupMany finds all or none; bad is the first id without a page.
-func (c *Context) LookupMany(ids, pages []uint64) (bad int, err error) {
-	found := make([]uint64, len(ids))
-	for i, id := range ids {
-		if found[i], err = c.Lookup(id); err != nil {
-			return i, err
-		}
-	}
-	copy(pages, found)
-	return 0, nil
 }
 
 // randomOdd is an odd number below 2^60 from the system's randomness.

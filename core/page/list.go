@@ -3,10 +3,39 @@ package page
 import (
 	"libmmsb/core/memory"
 	"libmmsb/core/region"
+	"libmmsb/core/status"
 	"libmmsb/native"
 )
 
-// Counting and listing pages.
+// Finding, counting and listing pages.
+
+// Lookup is the page with an id.
+func (c *Context) Lookup(id uint64) (uint64, error) {
+	if page := native.FindPage(c.index, id); page != 0 {
+		return page, nil
+	}
+	c.ids.Lock()
+	defer c.ids.Unlock()
+	if page := c.ids.explicit[id]; page != 0 {
+		// It may be about to begin.
+		if state := native.RecordAt(native.Index(page)).LoadState(); (state^page)>>native.IndexBits == 0 {
+			return page, nil
+		}
+	}
+	return 0, status.Errorf(status.NotFound, "no page has id %d", id)
+}
+
+// LookupMany finds all or none; bad is the first id without a page.
+func (c *Context) LookupMany(ids, pages []uint64) (bad int, err error) {
+	found := make([]uint64, len(ids))
+	for i, id := range ids {
+		if found[i], err = c.Lookup(id); err != nil {
+			return i, err
+		}
+	}
+	copy(pages, found)
+	return 0, nil
+}
 
 // Stats are a context's counters.
 type Stats struct {
@@ -70,3 +99,15 @@ func MemoryUsage() Usage {
 
 // Trim gives memory of ended pages back to the system, and says how many bytes it is.
 func (c *Context) Trim() uint64 { return c.memory.Trim() }
+
+// LiveContexts is the number of live contexts.
+func LiveContexts() uint64 { return contexts.Live() }
+
+// LivePages is the number of live pages in all contexts.
+func LivePages() uint64 {
+	var live uint64
+	for _, c := range contexts.All() {
+		live += c.Count()
+	}
+	return live
+}

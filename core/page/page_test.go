@@ -11,6 +11,9 @@ import (
 
 	"libmmsb/core/abi"
 	"libmmsb/core/delta"
+	"libmmsb/core/lasterror"
+	"libmmsb/core/memory"
+	"libmmsb/core/residency"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
 	"libmmsb/native"
@@ -18,8 +21,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"libmmsb/core/lasterror"
-	"libmmsb/core/memory"
 )
 
 func defaults() Options {
@@ -342,4 +343,25 @@ func TestDifferenceTurnsOnePageIntoAnother(t *testing.T) {
 		require.NoError(t, err)
 		assert.Zero(t, form.Count)
 	})
+}
+
+// refusing are devices that no page can lie on.
+type refusing struct {
+	residency.NoDevices
+	ended, closed int
+}
+
+func (r *refusing) End()   { r.ended++ }
+func (r *refusing) Close() { r.closed++ }
+
+func TestAContextWithoutItsDefaultDeviceLeavesNoDevicesOpen(t *testing.T) {
+	devices := &refusing{}
+	UseDevices(func(*Options) residency.Devices { return devices })
+	t.Cleanup(func() { devicesOf.Store(nil) })
+	live := LiveContexts()
+	_, err := NewContext(Options{DefaultLocation: abi.LocationGPU, SimulatedDevices: 1})
+	require.Equal(t, status.NoDevice, status.CodeOf(err))
+	assert.Equal(t, live, LiveContexts())
+	assert.Equal(t, 1, devices.ended)
+	assert.Equal(t, 1, devices.closed)
 }

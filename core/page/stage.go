@@ -178,14 +178,14 @@ func (s *Staging) takeIDs(all bool) {
 		clear(i.waiting) // no other id is in use
 		i.waits = 0
 	} else {
-		i.tidy(c.index)
+		i.tidy()
 		for id, page := range s.Handles {
 			i.explicit[id] = page
 		}
 	}
 	for at := range s.Pages {
 		if id := s.Pages[at].ID; id&^native.IDMask == native.IDAutomatic {
-			i.mark(c.index, id)
+			i.mark(id)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 func (c *Context) tearDown(index uint32, state uint64) {
 	record := native.RecordAt(index)
 	size := record.Size
-	c.dependencies.forget(index)
+	c.forgetEdges(index)
 	c.persistence.Moved(index)
 	c.dropMetadata(record)
 	c.dropMask(index)
@@ -33,6 +33,15 @@ func (c *Context) tearDown(index uint32, state uint64) {
 	c.memory.FreeRecord(index, state)
 	if side.Release != 0 {
 		native.CallRelease(side.Release, side.User, base, size)
+	}
+}
+
+// forgetEdges ends a page's dependencies.
+func (c *Context) forgetEdges(index uint32) {
+	c.dependencies.Lock()
+	defer c.dependencies.Unlock()
+	if c.dependencies.graph.Edges() > 0 {
+		c.dependencies.graph.RemoveNode(index)
 	}
 }
 

@@ -90,3 +90,8 @@ func (l *loader) fillPart(segment *snapshot.Loaded, entry *snapshot.Page, index 
 	}
 	return native.Checksum(into), err
 }
+
+// isChunk says whether an extent is a whole chunk of a page's bytes, and not granules of one that lies in several files.
+func isChunk(entry *snapshot.Page, extent *snapshot.Extent) bool {
+	return extent.Offset%native.ChunkBytes == 0 && uint64(extent.Length) == min(native.ChunkBytes, entry.Size-extent.Offset)
+}

@@ -2,8 +2,6 @@ package persist
 
 import (
 	"math"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"libmmsb/core/abi"
@@ -32,24 +30,6 @@ type JournalOptions struct {
 type JournalInfo struct {
 	Segments                   uint32
 	First, Last, Synced, Bytes uint64
-}
-
-// journals is what a context knows of its journal.
-type journals struct {
-	sync.Mutex                               // opening and closing, and what may not be between them
-	open       atomic.Pointer[openedJournal] // nil where there is none
-	// at is the number of the last record that the state has.
-	at uint64
-}
-
-// openedJournal is a journal from opening to closing.
-type openedJournal struct {
-	keep      bool // segments that snapshots have made unnecessary
-	writer    *journal.Writer
-	ring      native.Ring
-	directory string
-	served    chan struct{} // closed when the writer has ended
-	failed    error         // of the writer, when it has ended
 }
 
 // OpenJournal opens a journal for a context: changes of its pages are written there from now on.

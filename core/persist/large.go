@@ -12,14 +12,6 @@ import (
 
 // Saving large pages: chunk by chunk, and of one that the base has those chunks, or granules of them, that are not as they were.
 
-// largeSaved is what the newest snapshot has of a large page.
-type largeSaved struct {
-	generation uint32
-	sums       []uint32 // checksums of its chunks; 0 is not known
-	layers     []uint8  // in how many newer files granules of a chunk lie
-	tracked    bool     // the kernel counts what was written since
-}
-
 // mostLayers is how many files a chunk's granules may lie in before it is written whole again: each makes reading it longer.
 const mostLayers = 32
 

@@ -1,11 +1,8 @@
 package persist
 
 import (
-	"sync"
-
 	"libmmsb/core/log"
 	"libmmsb/core/page"
-	"libmmsb/core/residency"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
@@ -14,17 +11,6 @@ import (
 
 // Loading a snapshot: its pages are staged as frames that nobody can see; when all are there and verified, the context is frozen,
 // the pages that they replace end, and they become pages. Until that last step nothing of the context has changed.
-
-// LoadOptions has the fields of mmsb_load_options_t.
-type LoadOptions struct {
-	Lazy             bool
-	IDs              []uint64 // nil = the whole state
-	Journal          string
-	JournalUntil     uint64
-	JournalUntilTime int64
-	JournalPage      uint64 // only with JournalEpoch
-	JournalEpoch     uint64
-}
 
 // CheckLoad checks the arguments of a load.
 func CheckLoad(context uint64, source LoadSource, o LoadOptions) error {
@@ -78,29 +64,9 @@ func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releas
 	if l.source == nil {
 		_ = opened.Close()
 	} else { // the last page that waits in it closes it
-		r.Done(l.source)
+		l.source.Done()
 	}
 	return releases, err
-}
-
-// loader is one load.
-type loader struct {
-	*state
-	*page.Staging
-	residency *residency.Residency
-	o         *LoadOptions
-	work      *ticket.Work
-	file      *snapshot.Snapshot
-
-	sums map[uint32][]uint32 // of the chunks of large pages, by record
-	done uint64              // bytes
-	// filling is held where goroutines that fill pages meet the one that stages them: at Pages and sums.
-	filling sync.Mutex
-
-	inSnapshot []native.Staged // where a journal is replayed: what was staged before
-	replayed   uint64          // the last record that the staged pages have
-
-	source *residency.Source // of pages that are loaded lazily
 }
 
 func (l *loader) run() (releases []func(), err error) {

@@ -3,14 +3,12 @@ package persist
 import (
 	"math"
 	"path/filepath"
-	"sync"
 	"time"
 	"unsafe"
 
 	"libmmsb/core/file"
 	"libmmsb/core/log"
 	"libmmsb/core/memory"
-	"libmmsb/core/page"
 	"libmmsb/core/safego"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
@@ -25,20 +23,6 @@ const (
 	leastCopyLimit   = 4 << 20
 )
 
-// SaveOptions has the fields of mmsb_save_options_t.
-type SaveOptions struct {
-	Compression, Level int32
-	RefuseRawWrites    bool
-	NotDurable         bool
-	CopyLimit          uint64
-	Base               string
-}
-
-// SaveStats has the fields of mmsb_save_stats_t.
-type SaveStats struct {
-	Saves, LastPages, LastBytes, LastDurationNs, CopiedBytes, CopiedPeak, Waits, WaitedNs, ComparedBytes uint64
-}
-
 // GetSaveStats returns the statistics of a context's saves.
 func GetSaveStats(context uint64) (stats SaveStats, err error) {
 	err = use(context, func(s *state) error {
@@ -51,11 +35,6 @@ func GetSaveStats(context uint64) (stats SaveStats, err error) {
 		return nil
 	})
 	return stats, err
-}
-
-func (s *statistics) note(n native.CaptureStats) {
-	s.CopiedBytes, s.CopiedPeak, s.ComparedBytes = n.CopiedBytes, n.CopiedPeak, n.ComparedBytes
-	s.Waits, s.WaitedNs = n.Waits, n.WaitedNs
 }
 
 // CheckSave checks the arguments of a save.
@@ -93,22 +72,6 @@ func Save(context uint64, target SaveTarget, o SaveOptions, w *ticket.Work) erro
 		return err
 	}
 	return useAlone(context, func(s *state) error { return s.save(&target, &o, w) })
-}
-
-// saver is one save.
-type saver struct {
-	*state
-	o       *SaveOptions
-	work    *ticket.Work
-	writer  *snapshot.Writer
-	capture native.Capture
-	scratch *snapshot.Segment // what is compressed goes through it
-	buffer  []byte            // for a chunk
-	large   map[uint32]largeSaved
-	looking sync.WaitGroup // the goroutine that helps to find what is not as the base has it
-	fast    bool           // the base is what native.LastSaved tells of
-	done    uint64         // bytes, of about total: masks and metadata come on top, and a base has some of them
-	total   uint64
 }
 
 func (of *state) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (err error) {
@@ -283,10 +246,6 @@ func (s *saver) fill() error {
 	}
 }
 
-func errPinned(index uint32) error {
-	return status.Errorf(status.Busy, "page %d is pinned to write, which raw_writes refuses", page.IDOf(index))
-}
-
 // segment is the one that is filled next.
 func (s *saver) segment() (*snapshot.Segment, error) {
 	if s.o.Compression == int32(snapshot.Uncompressed) {
@@ -320,13 +279,6 @@ func (s *saver) fillSegment(segment *snapshot.Segment) (native.Fill, uint32) {
 	segment.Pages, segment.Extents = segment.Pages[:captured.ImageCount], segment.Extents[:captured.ExtentCount]
 	s.progress(uint64(segment.Used - segment.End - before))
 	return fill, index
-}
-
-func (s *saver) progress(bytes uint64) {
-	s.done = min(s.done+bytes, s.total)
-	if s.work != nil {
-		s.work.Progress(s.done)
-	}
 }
 
 // compress writes the pages of the scratch segment.

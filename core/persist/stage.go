@@ -185,11 +185,6 @@ func (l *loader) noteSums(entry *snapshot.Page, extents []snapshot.Extent) {
 	}
 }
 
-// isChunk says whether an extent is a whole chunk of a page's bytes, and not granules of one that lies in several files.
-func isChunk(entry *snapshot.Page, extent *snapshot.Extent) bool {
-	return extent.Offset%native.ChunkBytes == 0 && uint64(extent.Length) == min(native.ChunkBytes, entry.Size-extent.Offset)
-}
-
 // readBeside reads what belongs to a lazy page beside its bytes.
 func (l *loader) readBeside(s *native.Staged) error {
 	has, err := l.file.HasMask(s.ID)

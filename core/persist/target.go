@@ -8,6 +8,15 @@ import (
 	"libmmsb/core/status"
 )
 
+// SaveOptions has the fields of mmsb_save_options_t.
+type SaveOptions struct {
+	Compression, Level int32
+	RefuseRawWrites    bool
+	NotDurable         bool
+	CopyLimit          uint64
+	Base               string
+}
+
 // SaveTarget is where a snapshot goes.
 type SaveTarget struct {
 	path       string

@@ -2,7 +2,29 @@ package residency
 
 import "libmmsb/native"
 
-// What native code asks of pages on devices. Their records are locked.
+// What native code asks of pages that are not resident. Their records are locked.
+
+// MakeResident gives the bytes of a page an address: for good where they waited in a snapshot for memory of the host, else until
+// Evict. The record is locked.
+func (r *Residency) MakeResident(index uint32) error {
+	if err := r.present(index); err != nil || native.RecordAt(index).LoadState()&native.Nonresident == 0 {
+		return err
+	}
+	return r.makeResident(index)
+}
+
+// present gives the locked page of a record its bytes where they wait in a snapshot.
+func (r *Residency) present(index uint32) error {
+	if r.waiting.get(index) == nil {
+		return nil
+	}
+	record := native.RecordAt(index)
+	state := record.LoadState()
+	p := &Page{Residency: r, Index: index, Record: record, State: state &^ native.OwnerMask}
+	err := p.Present()
+	record.StoreState(p.State | state&native.OwnerMask)
+	return err
+}
 
 // newest is the backing of a page that is on a device, with the device's bytes the newest.
 func (r *Residency) newest(index uint32) (Backing, error) {

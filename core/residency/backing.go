@@ -40,8 +40,8 @@ func (r *Residency) takeBacking(p Placement, size uint64) (Backing, error) {
 		taken, err := r.devices.Allocate(p.Device, size)
 		return Backing{at: uint64(taken.Address), length: size, block: taken.Block, device: p.Device}, err
 	}
-	taken, err := r.disk.take(r.options.DiskPath, size)
-	return Backing{at: taken.offset, length: taken.length, device: p.Device}, err
+	at, length, err := r.disk.take(r.options.DiskPath, size)
+	return Backing{at: at, length: length, device: p.Device}, err
 }
 
 // giveBacking gives such space back.
@@ -51,7 +51,7 @@ func (r *Residency) giveBacking(b Backing) {
 	case b.onDevice():
 		r.devices.Free(DeviceMemory{Device: b.device, Address: b.address(), Block: b.block})
 	default:
-		r.disk.give(diskExtent{b.at, b.length})
+		r.disk.give(b.at, b.length)
 	}
 }
 
@@ -59,12 +59,12 @@ func (r *Residency) writeBacking(b Backing, offset uint64, bytes []byte) error {
 	if b.onDevice() {
 		return r.devices.Write(b.device, b.address()+uintptr(offset), bytes)
 	}
-	return r.disk.write(diskExtent{b.at + offset, b.length - offset}, bytes)
+	return r.disk.write(b.at+offset, bytes)
 }
 
 func (r *Residency) readBacking(b Backing, offset uint64, to []byte) error {
 	if b.onDevice() {
 		return r.devices.Read(b.device, b.address()+uintptr(offset), to)
 	}
-	return r.disk.read(diskExtent{b.at + offset, b.length - offset}, to)
+	return r.disk.read(b.at+offset, to)
 }

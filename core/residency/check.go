@@ -48,7 +48,7 @@ func (r *Residency) checkPage(index uint32, state uint64) (b Backing, err error)
 	if record.Side != 0 {
 		b = backingOf(native.SideAt(record.Side))
 	}
-	resident, waits := state&native.Nonresident == 0, r.waiting.of(index) != nil
+	resident, waits := state&native.Nonresident == 0, r.waiting.get(index) != nil
 	switch {
 	case waits && (resident || !b.empty()):
 		return b, broken("page on record %d waits in a snapshot, but its state is 0x%016x, and %d bytes of backing are its",
@@ -57,7 +57,7 @@ func (r *Residency) checkPage(index uint32, state uint64) (b Backing, err error)
 		return b, broken("page on record %d is resident, but has backing of %d bytes", index, b.length)
 	case !resident && !waits && b.length < record.Size:
 		return b, broken("page on record %d has backing of %d bytes, its size is %d", index, b.length, record.Size)
-	case native.OnDevice(state) && record.Locator != 0 && r.copies.of(index) == (hostCopy{}):
+	case native.OnDevice(state) && record.Locator != 0 && r.copies.get(index) == (hostCopy{}):
 		return b, broken("page on record %d is on a device, but has locator 0x%x without a host copy", index, record.Locator)
 	}
 	return b, nil
@@ -82,7 +82,7 @@ func checkBackings(all []Backing) error {
 func (r *Residency) checkMaps() error {
 	r.copies.Lock()
 	defer r.copies.Unlock()
-	for index := range r.copies.pages {
+	for index := range r.copies.of {
 		record := native.RecordAt(index)
 		if state := record.LoadState(); native.Kind(state) != native.KindPage || !native.OnDevice(state) || record.Locator == 0 {
 			return broken("record %d has a host copy, but its state is 0x%016x and its locator 0x%x", index, state,
@@ -91,13 +91,13 @@ func (r *Residency) checkMaps() error {
 	}
 	r.waiting.Lock()
 	defer r.waiting.Unlock()
-	users := make(map[*Source]int)
-	for index, source := range r.waiting.pages {
+	users := make(map[*Source]int32)
+	for index, source := range r.waiting.of {
 		if state := native.RecordAt(index).LoadState(); native.Kind(state) != native.KindPage {
 			return broken("record %d waits in a snapshot, but its state is 0x%016x", index, state)
 		}
-		if users[source]++; users[source] > source.users {
-			return broken("%d pages wait in a snapshot that counts %d users", users[source], source.users)
+		if users[source]++; users[source] > source.users.Load() {
+			return broken("%d pages wait in a snapshot that counts %d users", users[source], source.users.Load())
 		}
 	}
 	return nil

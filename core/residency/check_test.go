@@ -18,10 +18,10 @@ func TestCheckSeesDamage(t *testing.T) {
 	native.RecordAt(live).StoreState(native.State(native.KindPage, 1, 0))
 	defer native.RecordAt(live).StoreState(0)
 	for text, damage := range map[string]func(r *Residency){
-		"has a host copy":     func(r *Residency) { r.copies.begin(bare, hostCopy{version: 1}) },
-		"waits in a snapshot": func(r *Residency) { r.waiting.add(bare, NewSource(nil)) },
+		"has a host copy":     func(r *Residency) { r.copies.put(bare, hostCopy{version: 1}) },
+		"waits in a snapshot": func(r *Residency) { r.waiting.put(bare, NewSource(nil)) },
 		"that counts 0 users": func(r *Residency) {
-			r.waiting.pages = map[uint32]*Source{live: {}}
+			r.waiting.put(live, &Source{})
 		},
 	} {
 		r := New(memory.New(memory.Options{}), NoDevices{}, Options{})

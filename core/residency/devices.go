@@ -1,7 +1,6 @@
 package residency
 
 import (
-	"libmmsb/core/abi"
 	"libmmsb/core/status"
 	"libmmsb/native"
 )
@@ -38,9 +37,9 @@ type Devices interface {
 
 // Change is a valid delta's change of the bytes of a page on a device.
 type Change struct {
-	Device int32
-	Page   uintptr
-	Delta  *native.Delta
+	Device  int32
+	Address uintptr // of the page
+	Delta   *native.Delta
 }
 
 // DeviceMemory is a block of device memory.
@@ -50,36 +49,12 @@ type DeviceMemory struct {
 	Block   uint64 // its handle; not 0
 }
 
-// NoDevices is the Devices of a program without gpu/pages: every call fails.
-type NoDevices struct{}
+// NoDevices is the Devices of a program without gpu/pages. No page can lie on one, so that the other methods are not called.
+type NoDevices struct{ Devices }
 
 // Check and the methods below implement Devices.
 func (NoDevices) Check(_, device int32) error {
 	return status.Errorf(status.NoDevice, "no device %d: this program was built without devices", device)
-}
-func (NoDevices) Simulated() bool { return false }
-func (d NoDevices) Allocate(device int32, _ uint64) (DeviceMemory, error) {
-	return DeviceMemory{}, d.Check(abi.LocationGPU, device)
-}
-func (NoDevices) Free(DeviceMemory) {}
-func (d NoDevices) AllocateHost(location, device int32, _ uint64) (uintptr, error) {
-	return 0, d.Check(location, device)
-}
-func (NoDevices) FreeHost(int32, int32, uintptr) {}
-func (d NoDevices) Read(device int32, _ uintptr, _ []byte) error {
-	return d.Check(abi.LocationGPU, device)
-}
-func (d NoDevices) Write(device int32, _ uintptr, _ []byte) error {
-	return d.Check(abi.LocationGPU, device)
-}
-func (d NoDevices) Copy(device int32, _ uintptr, _ int32, _ uintptr, _ uint64) error {
-	return d.Check(abi.LocationGPU, device)
-}
-func (d NoDevices) Apply(device int32, _ uintptr, _ uint64, _ *native.Delta) (bool, error) {
-	return false, d.Check(abi.LocationGPU, device)
-}
-func (d NoDevices) ApplyMany(changes []Change) error {
-	return d.Check(abi.LocationGPU, changes[0].Device)
 }
 func (NoDevices) End()   {}
 func (NoDevices) Close() {}

@@ -23,9 +23,6 @@ type disk struct {
 	used    uint64 // in units
 }
 
-// diskExtent is where a page lies in the file, in bytes; length 0 is nowhere.
-type diskExtent struct{ offset, length uint64 }
-
 const (
 	diskUnit   = region.SystemPage
 	diskGrowth = 256 // units: the file grows by at least a MiB
@@ -53,54 +50,53 @@ func (d *disk) open(folder string) error {
 }
 
 // take allocates file space, which reads as zero.
-func (d *disk) take(folder string, size uint64) (diskExtent, error) {
+func (d *disk) take(folder string, size uint64) (at, length uint64, err error) {
 	d.Lock()
 	defer d.Unlock()
 	if err := d.open(folder); err != nil {
-		return diskExtent{}, err
+		return 0, 0, err
 	}
 	units := memory.RoundUp(size) / diskUnit
 	first, ok := d.extents.Allocate(units, 1)
 	if !ok {
 		d.length += max(units, diskGrowth)
 		if err := d.extents.Grow(d.length); err != nil {
-			return diskExtent{}, err
+			return 0, 0, err
 		}
 		if first, ok = d.extents.Allocate(units, 1); !ok {
-			return diskExtent{}, status.Errorf(status.OutOfMemory, "no extent of %d system pages in a file of %d", units,
+			return 0, 0, status.Errorf(status.OutOfMemory, "no extent of %d system pages in a file of %d", units,
 				d.length)
 		}
 	}
-	extent := diskExtent{first * diskUnit, units * diskUnit}
-	if err := unix.Fallocate(int(d.file.Fd()), 0, int64(extent.offset), int64(extent.length)); err != nil {
+	at, length = first*diskUnit, units*diskUnit
+	if err := unix.Fallocate(int(d.file.Fd()), 0, int64(at), int64(length)); err != nil {
 		_ = d.extents.Free(first, units)
 		errno := status.ErrnoOf(err)
 		code := status.IO
 		if errno == unix.ENOSPC || errno == unix.EDQUOT {
 			code = status.NoSpace
 		}
-		return diskExtent{}, status.FromErrno(code, errno, "cannot allocate %d bytes of disk space in %q", extent.length, folder)
+		return 0, 0, status.FromErrno(code, errno, "cannot allocate %d bytes of disk space in %q", length, folder)
 	}
 	d.used += units
-	return extent, nil
+	return at, length, nil
 }
 
 // give gives file space back to the file system.
-func (d *disk) give(extent diskExtent) {
+func (d *disk) give(at, length uint64) {
 	d.Lock()
 	defer d.Unlock()
 	if d.file == nil {
 		return
 	}
 	err := unix.Fallocate(int(d.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE,
-		int64(extent.offset), int64(extent.length))
+		int64(at), int64(length))
 	if err != nil { // without holes the next page must find zeros all the same
-		log.Logf(log.Warning, "the file system cannot punch holes (%v): %d bytes at %d stay allocated", err, extent.length,
-			extent.offset)
+		log.Logf(log.Warning, "the file system cannot punch holes (%v): %d bytes at %d stay allocated", err, length, at)
 		return
 	}
-	_ = d.extents.Free(extent.offset/diskUnit, extent.length/diskUnit)
-	d.used -= extent.length / diskUnit
+	_ = d.extents.Free(at/diskUnit, length/diskUnit)
+	d.used -= length / diskUnit
 }
 
 func (d *disk) close() {
@@ -118,8 +114,8 @@ func (d *disk) bytes() uint64 {
 	return d.used * diskUnit
 }
 
-func (d *disk) write(extent diskExtent, bytes []byte) error {
-	if _, err := d.file.WriteAt(bytes, int64(extent.offset)); err != nil {
+func (d *disk) write(at uint64, bytes []byte) error {
+	if _, err := d.file.WriteAt(bytes, int64(at)); err != nil {
 		code := status.IO
 		if status.ErrnoOf(err) == unix.ENOSPC {
 			code = status.NoSpace
@@ -129,8 +125,8 @@ func (d *disk) write(extent diskExtent, bytes []byte) error {
 	return nil
 }
 
-func (d *disk) read(extent diskExtent, bytes []byte) error {
-	if _, err := d.file.ReadAt(bytes, int64(extent.offset)); err != nil {
+func (d *disk) read(at uint64, bytes []byte) error {
+	if _, err := d.file.ReadAt(bytes, int64(at)); err != nil {
 		return status.FromErrno(status.IO, status.ErrnoOf(err), "cannot read %d bytes of a page from disk", len(bytes))
 	}
 	return nil

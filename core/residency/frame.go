@@ -56,17 +56,12 @@ func (r *Residency) takeShared(to Placement, size uint64) (Frame, error) {
 	if err != nil {
 		return Frame{}, err
 	}
-	index, err := r.memory.AdoptDevice(address, size)
+	index, err := r.memory.Adopt(address, size, native.ClassDevice)
 	if err != nil {
 		r.devices.FreeHost(to.Location, to.Device, address)
 		return Frame{}, err
 	}
-	r.mutex.Lock()
-	if r.shared == nil {
-		r.shared = make(map[uint32]Placement)
-	}
-	r.shared[native.LocatorRegion(native.RecordAt(index).Locator)] = to
-	r.mutex.Unlock()
+	r.shared.put(native.LocatorRegion(native.RecordAt(index).Locator), to)
 	return Frame{index, Backing{device: to.Device}, to.bits()}, nil
 }
 
@@ -76,13 +71,14 @@ func (r *Residency) TakeWaiting(to Placement, source *Source) (Frame, error) {
 	if err != nil {
 		return Frame{}, err
 	}
-	r.waiting.add(index, source)
+	source.users.Add(1)
+	r.waiting.put(index, source)
 	return Frame{index, Backing{device: to.Device}, to.bits() | native.Nonresident}, nil
 }
 
 // Give gives back a frame that did not become a page.
 func (r *Residency) Give(f Frame) {
-	r.waiting.remove(f.Index)
+	r.waiting.take(f.Index).Done()
 	r.giveBacking(f.Backing)
 	r.memory.Give(f.Index)
 }

@@ -82,21 +82,36 @@ func (p *Page) CopyBytes(to Frame, size uint64) error {
 	return p.WithBytes(func() error { return p.Write(to, 0, p.Bytes()[:count]) })
 }
 
-// swap gives the page the memory of a frame, and the frame the page's.
-func (p *Page) swap(index uint32) {
-	p.options.Moved(p.Index)
-	frame := native.RecordAt(index)
-	state := frame.LoadState()
-	native.SwapMemory(p.Index, &p.State, index, &state)
-	frame.StoreState(state)
-	p.Record.StoreState(p.State | native.OwnerLibrary)
+// copyTo copies the page's bytes, as far as they go, into a frame of a size that is to be the page's. ready is called when nothing
+// else can fail. Where it fails the frame goes.
+func (p *Page) copyTo(f Frame, size uint64, ready func() error) error {
+	err := p.CopyBytes(f, size)
+	if err == nil {
+		err = ready()
+	}
+	if err != nil {
+		p.Give(f)
+	}
+	return err
 }
 
-// swapAndGive gives the page the memory of a frame, and gives back what the page of a size had.
-func (p *Page) swapAndGive(index uint32, size uint64) {
-	p.swap(index)
-	native.RecordAt(index).Size = memory.FrameSize(index, size)
-	p.memory.Give(index)
+// become gives the page the memory and backing of a frame, and gives back what it had.
+func (p *Page) become(f Frame) {
+	if !p.Resident() {
+		p.Forget(p.Index, native.SideAt(p.Record.Side))
+	}
+	if p.Record.Side != 0 {
+		f.Note(native.SideAt(p.Record.Side))
+	}
+	p.State = p.State&^(native.Nonresident|native.LocationMask|native.Adopted|native.ReadOnly) | f.Low
+	p.options.Moved(p.Index)
+	frame := native.RecordAt(f.Index)
+	state := frame.LoadState()
+	native.SwapMemory(p.Index, &p.State, f.Index, &state)
+	frame.StoreState(state)
+	p.Record.StoreState(p.State | native.OwnerLibrary)
+	frame.Size = memory.FrameSize(f.Index, p.Record.Size)
+	p.memory.Give(f.Index)
 }
 
 // Move moves the page to another placement. ready is called when nothing else can fail; where it fails nothing has changed. It
@@ -112,26 +127,51 @@ func (p *Page) Move(to Placement, ready func() error) (release func(), err error
 	if err != nil {
 		return nil, err
 	}
-	if err = p.CopyBytes(f, size); err == nil {
-		err = ready()
-	}
-	if err != nil {
-		p.Give(f)
+	if err := p.copyTo(f, size, ready); err != nil {
 		return nil, err
 	}
 	release = p.ReleaseAdopted()
-	if !p.Resident() {
-		p.dropBacking()
-	}
-	if p.Record.Side != 0 {
-		f.Note(native.SideAt(p.Record.Side))
-	}
-	p.State = p.State&^(native.Nonresident|native.LocationMask|native.Adopted|native.ReadOnly) | f.Low
-	p.swapAndGive(f.Index, size)
-	if p.Resident() {
-		native.Redzone(p.Index, p.State, size)
-	}
+	p.become(f)
+	native.Redzone(p.Index, p.State, size)
 	return release, nil
+}
+
+// Present gives the page its bytes where they wait in a snapshot.
+func (p *Page) Present() error {
+	source := p.waiting.get(p.Index)
+	if source == nil {
+		return nil
+	}
+	size := p.Record.Size
+	f, err := p.TakeLike(size)
+	if err != nil {
+		return err
+	}
+	if err := p.read(source, f, size); err != nil {
+		p.Give(f)
+		return err
+	}
+	p.become(f)
+	native.Redzone(p.Index, p.State, size)
+	return nil
+}
+
+// read reads the page's bytes from a source into a frame.
+func (p *Page) read(source *Source, to Frame, size uint64) error {
+	id := native.SideAt(p.Record.Side).ID // which a page that was loaded has
+	if to.Resident() {
+		return source.reader.ReadPage(id, native.Bytes(native.RecordAt(to.Index).Locator, size))
+	}
+	number, err := p.memory.Map(size)
+	if err != nil {
+		return err
+	}
+	defer region.Unmap(number)
+	bytes := native.Bytes(native.Locator(number, 0), size)
+	if err := source.reader.ReadPage(id, bytes); err != nil {
+		return err
+	}
+	return p.writeBacking(to.Backing, 0, bytes)
 }
 
 // ReleaseAdopted is the call that gives adopted memory back to the caller, which the page then no longer does; nil where there is
@@ -149,17 +189,10 @@ func (p *Page) ReleaseAdopted() (release func()) {
 	return release
 }
 
-// dropBacking gives the page's backing back, and the address that its bytes may have.
-func (p *Page) dropBacking() {
-	if p.Record.Locator != 0 {
-		p.dropAddress(p.Index)
-	}
-	p.giveBacking(backingOf(native.SideAt(p.Record.Side)))
-}
-
-// Forget ends what is known of a page that ends: it waits no longer, and its backing, which its side record had, is given back.
+// Forget ends what is known of where the bytes of a page were, which has a side record or had it: it waits no longer, and its
+// backing is given back, with the address that its bytes may have.
 func (r *Residency) Forget(index uint32, side *native.Side) {
-	r.waiting.remove(index)
+	r.waiting.take(index).Done()
 	if b := backingOf(side); !b.empty() {
 		if native.RecordAt(index).Locator != 0 {
 			r.dropAddress(index)

@@ -2,7 +2,6 @@ package residency
 
 import (
 	"libmmsb/core/abi"
-	"libmmsb/core/status"
 	"libmmsb/native"
 )
 
@@ -21,36 +20,4 @@ func (p Placement) bits() uint64 {
 		low |= native.Nonresident
 	}
 	return low
-}
-
-// Resolve says where a page goes that is to lie at a location: there, on the host instead, or nowhere.
-func (r *Residency) Resolve(location, device int32) (Placement, error) {
-	if byDefault := r.options.Default; location == abi.LocationDefault {
-		if device != 0 && device != byDefault.Device {
-			return Placement{}, status.Errorf(status.InvalidArgument, "device is %d, but the default location is on device %d",
-				device, byDefault.Device)
-		}
-		location, device = byDefault.Location, byDefault.Device
-	}
-	switch location {
-	case abi.LocationCPU, abi.LocationDisk:
-		if device != 0 {
-			return Placement{}, status.Errorf(status.InvalidArgument, "device is %d; it is 0 on the CPU and on disk", device)
-		}
-		return Placement{location, 0}, nil
-	case abi.LocationGPU, abi.LocationUnified, abi.LocationPinned:
-		if device < 0 {
-			return Placement{}, status.Errorf(status.InvalidArgument, "device %d is negative", device)
-		}
-		err := r.devices.Check(location, device)
-		switch {
-		case err == nil:
-			native.SetSimulated(r.context, r.devices.Simulated())
-			return Placement{location, device}, nil
-		case r.options.FallbackHost:
-			return Placement{abi.LocationCPU, 0}, nil
-		}
-		return Placement{}, err
-	}
-	return Placement{}, status.Errorf(status.InvalidArgument, "%d is not a location", location)
 }

@@ -4,10 +4,10 @@
 package residency
 
 import (
-	"sync"
-
+	"libmmsb/core/abi"
 	"libmmsb/core/memory"
 	"libmmsb/core/region"
+	"libmmsb/core/status"
 	"libmmsb/native"
 )
 
@@ -28,11 +28,16 @@ type Residency struct {
 	context uint32
 
 	disk    disk
-	copies  hostCopies
-	waiting waiting
+	copies  table[hostCopy]  // by record: of pages on devices
+	waiting table[*Source]   // by record: of pages whose bytes are still there
+	shared  table[Placement] // by region: of memory of devices that the host reaches
+}
 
-	mutex  sync.Mutex
-	shared map[uint32]Placement // by region: memory of devices that the host reaches
+// hostCopy is a copy of a page on a device: of which version it is on the device, and what the device had where somebody else may
+// write there meanwhile.
+type hostCopy struct {
+	version uint64
+	before  uint32 // region; 0 = none
 }
 
 // New makes the residency of a context that has no pages. Begin must follow.
@@ -50,6 +55,38 @@ func (r *Residency) Begin(context uint32) (byDefault Placement, err error) {
 	return byDefault, err
 }
 
+// Resolve says where a page goes that is to lie at a location: there, on the host instead, or nowhere.
+func (r *Residency) Resolve(location, device int32) (Placement, error) {
+	if byDefault := r.options.Default; location == abi.LocationDefault {
+		if device != 0 && device != byDefault.Device {
+			return Placement{}, status.Errorf(status.InvalidArgument, "device is %d, but the default location is on device %d",
+				device, byDefault.Device)
+		}
+		location, device = byDefault.Location, byDefault.Device
+	}
+	switch location {
+	case abi.LocationCPU, abi.LocationDisk:
+		if device != 0 {
+			return Placement{}, status.Errorf(status.InvalidArgument, "device is %d; it is 0 on the CPU and on disk", device)
+		}
+		return Placement{location, 0}, nil
+	case abi.LocationGPU, abi.LocationUnified, abi.LocationPinned:
+		if device < 0 {
+			return Placement{}, status.Errorf(status.InvalidArgument, "device %d is negative", device)
+		}
+		err := r.devices.Check(location, device)
+		switch {
+		case err == nil:
+			native.SetSimulated(r.context, r.devices.Simulated())
+			return Placement{location, device}, nil
+		case r.options.FallbackHost:
+			return Placement{abi.LocationCPU, 0}, nil
+		}
+		return Placement{}, err
+	}
+	return Placement{}, status.Errorf(status.InvalidArgument, "%d is not a location", location)
+}
+
 // Devices are the context's.
 func (r *Residency) Devices() Devices { return r.devices }
 
@@ -60,7 +97,11 @@ func (r *Residency) DiskPath() string { return r.options.DiskPath }
 func (r *Residency) DiskUsed() uint64 { return r.disk.bytes() }
 
 // Waiting is the number of pages that wait in a snapshot. Tests call it.
-func (r *Residency) Waiting() int { return r.waiting.count() }
+func (r *Residency) Waiting() int {
+	r.waiting.Lock()
+	defer r.waiting.Unlock()
+	return len(r.waiting.of)
+}
 
 // End closes the context's file and its devices. The context's pages have ended.
 func (r *Residency) End() {
@@ -70,9 +111,6 @@ func (r *Residency) End() {
 
 // FreeShared gives memory of a device back that the host reaches, and that is a region.
 func (r *Residency) FreeShared(number uint32) {
-	r.mutex.Lock()
-	of := r.shared[number]
-	delete(r.shared, number)
-	r.mutex.Unlock()
+	of := r.shared.take(number)
 	r.devices.FreeHost(of.Location, of.Device, region.Base(number))
 }

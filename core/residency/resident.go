@@ -1,8 +1,6 @@
 package residency
 
 import (
-	"sync"
-
 	"libmmsb/core/delta"
 	"libmmsb/core/log"
 	"libmmsb/core/region"
@@ -12,52 +10,6 @@ import (
 // A page that is not resident has its bytes in its backing. A call that needs them at an address makes it resident and evicts it
 // when it is done: for a file that is a mapping, for a device a copy on the host, of which what was changed goes back. Where the
 // device refuses it the copy stays, newer than the device's, until it can be evicted: nothing is lost.
-
-// hostCopies are a context's pages of devices that have a copy on the host, by record.
-type hostCopies struct {
-	sync.Mutex
-	pages map[uint32]hostCopy
-}
-
-// hostCopy is such a copy: of which version it is on the device, and what the device had where somebody else may write there
-// meanwhile.
-type hostCopy struct {
-	version uint64
-	before  uint32 // region; 0 = none
-}
-
-func (h *hostCopies) begin(index uint32, of hostCopy) {
-	h.Lock()
-	defer h.Unlock()
-	if h.pages == nil {
-		h.pages = make(map[uint32]hostCopy)
-	}
-	h.pages[index] = of
-}
-
-func (h *hostCopies) of(index uint32) hostCopy {
-	h.Lock()
-	defer h.Unlock()
-	return h.pages[index]
-}
-
-func (h *hostCopies) end(index uint32) {
-	h.Lock()
-	defer h.Unlock()
-	if of := h.pages[index]; of.before != 0 {
-		region.Unmap(of.before)
-	}
-	delete(h.pages, index)
-}
-
-// MakeResident gives the bytes of a page an address: for good where they waited in a snapshot for memory of the host, else until
-// Evict. The record is locked.
-func (r *Residency) MakeResident(index uint32) error {
-	if err := r.present(index); err != nil || native.RecordAt(index).LoadState()&native.Nonresident == 0 {
-		return err
-	}
-	return r.makeResident(index)
-}
 
 // makeResident gives the bytes of a locked page that is not resident an address, unless they have one.
 func (r *Residency) makeResident(index uint32) error {
@@ -89,7 +41,7 @@ func (r *Residency) makeResident(index uint32) error {
 		region.Unmap(number)
 		return err
 	}
-	r.copies.begin(index, of)
+	r.copies.put(index, of)
 	record.SetLocator(native.Locator(number, 0))
 	return nil
 }
@@ -118,7 +70,7 @@ func (r *Residency) Evict(index uint32) {
 // writeBack writes what was changed in the host's copy to the device.
 func (r *Residency) writeBack(index uint32, b Backing) error {
 	record := native.RecordAt(index)
-	of := r.copies.of(index)
+	of := r.copies.get(index)
 	if of.version == record.Version {
 		return nil
 	}
@@ -139,6 +91,8 @@ func (r *Residency) dropAddress(index uint32) {
 	record := native.RecordAt(index)
 	number := native.LocatorRegion(record.Locator)
 	record.SetLocator(0)
-	r.copies.end(index)
+	if before := r.copies.take(index).before; before != 0 {
+		region.Unmap(before)
+	}
 	region.Unmap(number)
 }

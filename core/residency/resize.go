@@ -9,9 +9,6 @@ import (
 // to change. ready is called when nothing else can fail; where it fails nothing has changed.
 func (p *Page) Resize(size uint64, ready func() error) error {
 	old := p.Record.Size
-	if !p.Placement().resident() {
-		return p.resizeBacking(size, ready)
-	}
 	class := native.Class(p.State)
 	if class == native.ClassMapped && (size > native.SmallMax || p.Node() >= 0) {
 		return p.resizeMapping(size, ready)
@@ -31,14 +28,10 @@ func (p *Page) Resize(size uint64, ready func() error) error {
 	if err != nil {
 		return err
 	}
-	if err = p.CopyBytes(f, size); err == nil {
-		err = ready()
-	}
-	if err != nil {
-		p.Give(f)
+	if err := p.copyTo(f, size, ready); err != nil {
 		return err
 	}
-	p.swapAndGive(f.Index, old)
+	p.become(f)
 	return nil
 }
 
@@ -64,30 +57,5 @@ func (p *Page) resizeMapping(size uint64, ready func() error) error {
 	if to < from {
 		m.CutMapping(number, from, to)
 	}
-	return nil
-}
-
-// resizeBacking moves a page that is not resident into backing of another size.
-func (p *Page) resizeBacking(size uint64, ready func() error) error {
-	side := native.SideAt(p.Record.Side)
-	old := backingOf(side)
-	taken, err := p.takeBacking(Placement{p.Location(), old.device}, size)
-	if err != nil {
-		return err
-	}
-	if count := min(size, p.Record.Size); old.onDevice() && p.Record.Locator == 0 {
-		err = p.devices.Copy(taken.device, taken.address(), old.device, old.address(), count)
-	} else if err = p.makeResident(p.Index); err == nil {
-		err = p.writeBacking(taken, 0, p.Bytes()[:count])
-	}
-	if err == nil {
-		err = ready()
-	}
-	if err != nil {
-		p.giveBacking(taken)
-		return err
-	}
-	p.dropBacking()
-	taken.note(side)
 	return nil
 }

@@ -13,7 +13,7 @@
 //
 // What is not seen, because it goes past this process's page tables: a device, or io_uring with fixed buffers, writing to
 // memory that was pinned before it was armed; another process or another mapping writing to shared memory, which is why Watch
-// takes private memory only and WatchShared needs the caller's word.
+// takes private memory only.
 //
 // Reading never counts. The unit is the system page, also in transparent huge pages: the first write to an armed one splits
 // its mapping, and from then on its small pages count alone. As long as one of them is armed the kernel does not join them
@@ -94,11 +94,7 @@ func usable() (*kernel, error) {
 // once and overlap; each is armed and collected on its own. UNSUPPORTED, with nothing changed, where writes could go unseen.
 func Watch(address, length uintptr) (*Memory, error) { return watch(address, length, false) }
 
-// WatchShared also takes shared memory and shared mappings of files. The caller vouches that whoever writes does so through
-// this mapping: writes of other processes, through other mappings and by write calls to the file are not seen, nor are holes
-// punched into it.
-func WatchShared(address, length uintptr) (*Memory, error) { return watch(address, length, true) }
-
+// watch watches shared memory, too, where the caller vouches for who writes there. Only tests do.
 func watch(address, length uintptr, shared bool) (*Memory, error) {
 	k, err := usable()
 	if err != nil {

@@ -25,6 +25,11 @@ const (
 	hugePage  = 2 << 20
 )
 
+// WatchShared also takes shared memory and shared mappings of files. The caller vouches that whoever writes does so through
+// this mapping: writes of other processes, through other mappings and by write calls to the file are not seen, nor are holes
+// punched into it.
+func WatchShared(address, length uintptr) (*Memory, error) { return watch(address, length, true) }
+
 func needTracking(t testing.TB) {
 	t.Helper()
 	if err := Available(); err != nil {

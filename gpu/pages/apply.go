@@ -94,10 +94,10 @@ func (c *context) ApplyMany(changes []residency.Change) error {
 			of = make(map[uintptr]*pageRuns)
 			devices[change.Device] = of
 		}
-		runs := of[change.Page]
+		runs := of[change.Address]
 		if runs == nil {
-			runs = &pageRuns{address: driver.Address(change.Page), form: delta.Form{Kind: delta.Runs}}
-			of[change.Page] = runs
+			runs = &pageRuns{address: driver.Address(change.Address), form: delta.Form{Kind: delta.Runs}}
+			of[change.Address] = runs
 		}
 		runs.form.Runs = append(runs.form.Runs, f.Runs...)
 		runs.form.Payload = append(runs.form.Payload, f.Payload...)

@@ -21,7 +21,7 @@ IDS = Go(
         ),
         Mutant(
             "mark-not-awaited", "a thread that has not seen the mark may still be creating the page",
-            "reserve", "native.Synchronize(c.index)", "",
+            "reserve", "native.Synchronize(i.context)", "",
         ),
         Mutant(
             "beginning-page-ignored", "an id is given away that a page has which is about to begin",

@@ -1,0 +1,128 @@
+package page
+
+import (
+	"sync/atomic"
+
+	"libmmsb/core/abi"
+	"libmmsb/core/log"
+	"libmmsb/core/memory"
+	"libmmsb/core/residency"
+	"libmmsb/native"
+)
+
+// The life of a context: what it is made of, and how it ends.
+
+var (
+	devicesOf     atomic.Pointer[func(options *Options) residency.Devices]
+	persistenceOf atomic.Pointer[func(c *Context) Persistence]
+)
+
+// UseDevices sets what makes a context's devices; without it there are none. It is called before the first context.
+func UseDevices(of func(options *Options) residency.Devices) { devicesOf.Store(&of) }
+
+// UsePersistence sets what saves and loads a context's pages; without it nothing does. It is called before the first context.
+func UsePersistence(of func(c *Context) Persistence) { persistenceOf.Store(&of) }
+
+// NewContext makes a context without pages.
+func NewContext(options Options) (uint64, error) {
+	if err := Start(); err != nil {
+		return 0, err
+	}
+	if err := options.check(); err != nil {
+		return 0, err
+	}
+	c := compose(&options)
+	byDefault, err := c.open()
+	if err != nil {
+		_ = c.close()
+		return 0, err
+	}
+	native.BeginContext(c.index, c.handle, byDefault.Location, c.ids.factor, c.ids.inverse)
+	log.Logf(log.Info, "context 0x%016x created, memory_limit %d", c.handle, options.MemoryLimit)
+	return c.handle, nil
+}
+
+// open gives the context a handle, and finds out where its pages lie by default.
+func (c *Context) open() (byDefault residency.Placement, err error) {
+	if c.handle, err = contexts.Put(c); err != nil {
+		return byDefault, err
+	}
+	c.index = native.Index(c.handle)
+	c.ids.context = c.index
+	c.memory.Begin(c.index, c.handle)
+	return c.residency.Begin(c.index)
+}
+
+// close gives back what the context is made of, and its handle.
+func (c *Context) close() error {
+	c.residency.End()
+	c.memory.End()
+	_, err := contexts.Remove(c.handle)
+	return err
+}
+
+// compose makes a context of the rooms below and the one above.
+func compose(options *Options) *Context {
+	c := &Context{persistence: noPersistence{}}
+	c.ids.start()
+	c.dependencies.graph = newGraph()
+	devices := residency.Devices(residency.NoDevices{})
+	if of := devicesOf.Load(); of != nil {
+		devices = (*of)(options)
+	}
+	c.memory = memory.New(memory.Options{
+		Owner: c, Limit: options.MemoryLimit, HugePages: options.HugePages,
+		Hooks: memory.Hooks{
+			TakeLeaf:   c.ids.takeLeaf,
+			FreeDevice: func(region uint32) { c.residency.FreeShared(region) },
+			Over:       devices.Close,
+		},
+	})
+	c.residency = residency.New(c.memory, devices, residency.Options{
+		Default:      residency.Placement{Location: options.DefaultLocation, Device: options.DefaultDevice},
+		FallbackHost: options.Fallback == abi.FallbackHost,
+		DiskPath:     options.DiskPath,
+		Moved:        func(index uint32) { c.persistence.Moved(index) },
+	})
+	if of := persistenceOf.Load(); of != nil {
+		c.persistence = (*of)(c)
+	}
+	return c
+}
+
+// Destroy ends the context and its pages.
+func Destroy(h uint64) error {
+	if h == 0 {
+		return nil
+	}
+	c, err := contexts.Get(h)
+	if err != nil {
+		return err
+	}
+	return c.end()
+}
+
+// DestroyAll ends every context.
+func DestroyAll() {
+	for h := range contexts.All() {
+		_ = Destroy(h)
+	}
+}
+
+// end ends the context once; its index is free for another one only when nothing finds it by index any more.
+func (c *Context) end() error {
+	if !c.memory.Close() {
+		return c.errEnded()
+	}
+	c.persistence.Ending()
+	c.users.Lock() // waits for calls that run; who comes now finds it closed
+	defer c.users.Unlock()
+	c.persistence.End()
+	native.DetachContext(c.index)
+	survivors := 0
+	for _, leaf := range c.memory.Leaves() {
+		survivors += c.endLeaf(leaf)
+	}
+	log.Logf(log.Info, "context 0x%016x ended, %d pages still pinned", c.handle, survivors)
+	return c.close()
+}

@@ -1,0 +1,42 @@
+package persist
+
+import (
+	"sync"
+
+	"libmmsb/core/page"
+	"libmmsb/core/residency"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/ticket"
+	"libmmsb/native"
+)
+
+// LoadOptions has the fields of mmsb_load_options_t.
+type LoadOptions struct {
+	Lazy             bool
+	IDs              []uint64 // nil = the whole state
+	Journal          string
+	JournalUntil     uint64
+	JournalUntilTime int64
+	JournalPage      uint64 // only with JournalEpoch
+	JournalEpoch     uint64
+}
+
+// loader is one load.
+type loader struct {
+	*state
+	*page.Staging
+	residency *residency.Residency
+	o         *LoadOptions
+	work      *ticket.Work
+	file      *snapshot.Snapshot
+
+	sums map[uint32][]uint32 // of the chunks of large pages, by record
+	done uint64              // bytes
+	// filling is held where goroutines that fill pages meet the one that stages them: at Pages and sums.
+	filling sync.Mutex
+
+	inSnapshot []native.Staged // where a journal is replayed: what was staged before
+	replayed   uint64          // the last record that the staged pages have
+
+	source *residency.Source // of pages that are loaded lazily
+}

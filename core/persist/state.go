@@ -1,0 +1,105 @@
+package persist
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"libmmsb/core/journal"
+	"libmmsb/core/page"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+	"libmmsb/core/ticket"
+	"libmmsb/native"
+)
+
+// state is what this package knows of a context: its saves, its journal, and its pages' memory that the kernel watches.
+type state struct {
+	context *page.Context
+	ending  atomic.Bool // the context is to end: give up
+	// busy is held by a save or load, of which one runs at a time, and by who opens a journal.
+	busy sync.Mutex
+
+	saved      saved // under busy
+	statistics statistics
+	journals   journals
+	tracking   tracking
+}
+
+// use runs a call on what is known of a live context, which does not end meanwhile.
+func use(context uint64, call func(s *state) error) error {
+	return page.Use(context, func(c *page.Context) error { return call(c.Persistence().(*state)) })
+}
+
+// useAlone is use for a save or load, or what may not be beside one.
+func useAlone(context uint64, call func(s *state) error) error {
+	return use(context, func(s *state) error {
+		if !s.busy.TryLock() {
+			return status.Errorf(status.Busy, "context 0x%016x: another save or load is running", context)
+		}
+		defer s.busy.Unlock()
+		return call(s)
+	})
+}
+
+// goesOn says whether work on a context is still wanted, after so many bytes of it.
+func (s *state) goesOn(work *ticket.Work, done uint64) error {
+	if s.ending.Load() {
+		return status.Errorf(status.StaleHandle, "context 0x%016x is ending", s.context.Handle())
+	}
+	if work != nil && work.Cancelled() {
+		return status.Errorf(status.Cancelled, "cancelled after %d bytes", done)
+	}
+	return nil
+}
+
+// journals is what a context knows of its journal.
+type journals struct {
+	sync.Mutex                               // opening and closing, and what may not be between them
+	open       atomic.Pointer[openedJournal] // nil where there is none
+	// at is the number of the last record that the state has.
+	at uint64
+}
+
+// openedJournal is a journal from opening to closing.
+type openedJournal struct {
+	keep      bool // segments that snapshots have made unnecessary
+	writer    *journal.Writer
+	ring      native.Ring
+	directory string
+	served    chan struct{} // closed when the writer has ended
+	failed    error         // of the writer, when it has ended
+}
+
+// saved is what is known of the snapshots that a context's state comes from.
+type saved struct {
+	// lineage is these snapshots, the newest last; native.LastSaved tells of that one.
+	lineage []snapshot.ID
+	totals  struct{ pages, bytes uint64 } // of the newest
+	large   map[uint32]largeSaved         // by record
+}
+
+// largeSaved is what the newest snapshot has of a large page.
+type largeSaved struct {
+	generation uint32
+	sums       []uint32 // checksums of its chunks; 0 is not known
+	layers     []uint8  // in how many newer files granules of a chunk lie
+	tracked    bool     // the kernel counts what was written since
+}
+
+// statistics are those of saves, of which one may be running.
+type statistics struct {
+	sync.Mutex
+	SaveStats
+	running   native.Capture
+	isRunning bool
+}
+
+// SaveStats has the fields of mmsb_save_stats_t.
+type SaveStats struct {
+	Saves, LastPages, LastBytes, LastDurationNs, CopiedBytes, CopiedPeak, Waits, WaitedNs, ComparedBytes uint64
+}
+
+func (s *statistics) note(n native.CaptureStats) {
+	s.CopiedBytes, s.CopiedPeak, s.ComparedBytes = n.CopiedBytes, n.CopiedPeak, n.ComparedBytes
+	s.Waits, s.WaitedNs = n.Waits, n.WaitedNs
+}

@@ -1,0 +1,34 @@
+package residency
+
+import "sync"
+
+// table is what is known of some records or regions, by number.
+type table[T any] struct {
+	sync.Mutex
+	of map[uint32]T
+}
+
+func (t *table[T]) put(number uint32, value T) {
+	t.Lock()
+	defer t.Unlock()
+	if t.of == nil {
+		t.of = make(map[uint32]T)
+	}
+	t.of[number] = value
+}
+
+// get is what is known; the zero value where nothing is.
+func (t *table[T]) get(number uint32) T {
+	t.Lock()
+	defer t.Unlock()
+	return t.of[number]
+}
+
+// take is get, and nothing is known any more.
+func (t *table[T]) take(number uint32) T {
+	t.Lock()
+	defer t.Unlock()
+	value := t.of[number]
+	delete(t.of, number)
+	return value
+}
