@@ -199,7 +199,7 @@ func (j *Journal) related(from *State) error {
 		meets = meets || of != from.GoesOn.ID && of == from.GoesOn.Parent.Lineage
 	}
 	if !meets {
-		return status.Errorf(status.Mismatch, "the journal %s ends at %s, the context's state is %s: they have no history in common",
+		return status.Errorf(status.Mismatch, "the journal %s ends at %s, which does not lead to the context's state, %s",
 			j.directory, tip, from.Names[0])
 	}
 	return nil

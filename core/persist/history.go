@@ -2,6 +2,7 @@ package persist
 
 import (
 	"sync"
+	"unsafe"
 
 	"libmmsb/core/journal"
 	"libmmsb/core/lineage"
@@ -18,6 +19,7 @@ type history struct {
 	print func() lineage.Fingerprint
 }
 
+// begin is the history of a new context.
 func (h *history) begin() {
 	h.line = lineage.New(lineage.Point{})
 	h.names = []lineage.Point{h.line.At(0)}
@@ -52,6 +54,13 @@ func (h *history) comesFrom(from lineage.Point, print lineage.Fingerprint) {
 	h.print = func() lineage.Fingerprint { return print }
 }
 
+// goesOnIn says in which lineage the state goes on, after a journal was asked.
+func (h *history) goesOnIn(line lineage.Lineage) {
+	h.Lock()
+	defer h.Unlock()
+	h.line = line
+}
+
 // stateOf is the still state for a journal, with a name: of its own where calls have changed pages since the last one.
 func (h *history) stateOf(still *page.Still) journal.State {
 	h.Lock()
@@ -71,7 +80,7 @@ func savedPrint(leaves []uint32, edges [][2]uint64) (print lineage.Fingerprint) 
 		if saved[leaf] == nil {
 			continue
 		}
-		for _, s := range savedRecords(saved[leaf]) {
+		for _, s := range unsafe.Slice(saved[leaf], native.LeafRecords) {
 			if s.Generation != 0 {
 				print.Page(s.ID, s.Version, s.Size)
 			}

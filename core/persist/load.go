@@ -1,6 +1,9 @@
 package persist
 
 import (
+	"libmmsb/core/file"
+	"libmmsb/core/journal"
+	"libmmsb/core/lineage"
 	"libmmsb/core/log"
 	"libmmsb/core/page"
 	"libmmsb/core/snapshot"
@@ -55,11 +58,22 @@ func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releas
 		done = w.Done()
 	}
 	r := s.context.Residency()
-	opened, err := source.open(r.DiskPath(), done)
+	var read *journal.Replay
+	if o.Journal != "" {
+		if read, err = journal.OpenReplay(file.OS{}, o.Journal); err != nil {
+			return nil, err
+		}
+	}
+	var opened *snapshot.Snapshot
+	if source.FS != nil && source.path == "" {
+		opened, err = openJournalBase(read, o)
+	} else {
+		opened, err = source.open(r.DiskPath(), done)
+	}
 	if err != nil {
 		return nil, err
 	}
-	l := &loader{state: s, residency: r, o: o, work: w, file: opened, sums: make(map[uint32][]uint32)}
+	l := &loader{state: s, residency: r, o: o, work: w, file: opened, journal: read, sums: make(map[uint32][]uint32)}
 	releases, err = l.run()
 	if l.source == nil {
 		_ = opened.Close()
@@ -87,16 +101,12 @@ func (l *loader) run() (releases []func(), err error) {
 	if err := l.stageState(); err != nil {
 		return nil, err
 	}
-	l.replayed = l.file.Header().Journal
 	if err := l.replayJournal(); err != nil {
 		return nil, err
 	}
 	// What is remembered only a save reads, and there is none.
 	if releases, err = l.Commit(l.o.IDs == nil, l.remember); err != nil {
 		return nil, err
-	}
-	if l.o.IDs == nil {
-		l.journals.at = l.replayed
 	}
 	log.Logf(log.Info, "context 0x%016x loaded: %d pages, snapshot %s", l.context.Handle(), len(l.Pages), l.file.Header().ID)
 	return releases, nil
@@ -156,13 +166,17 @@ func (l *loader) remember() {
 		native.ForgetSaved(leaf.Number)
 	}
 	saves := &l.saved
-	saves.lineage, saves.large = nil, make(map[uint32]largeSaved)
-	if l.o.IDs != nil || l.file.Header().Version != snapshot.Version {
+	saves.chain, saves.large = nil, make(map[uint32]largeSaved)
+	if l.o.IDs != nil {
+		return
+	}
+	l.history.comesFrom(l.at, l.fingerprint())
+	if l.file.Header().Version == snapshot.OriginalVersion {
 		return
 	}
 	chain := l.file.Chain()
 	for i := len(chain) - 1; i >= 0; i-- {
-		saves.lineage = append(saves.lineage, chain[i].ID)
+		saves.chain = append(saves.chain, savedAs{chain[i].ID, chain[i].Lineage.At(chain[i].Position)})
 	}
 	totals := l.file.Totals()
 	saves.totals.pages, saves.totals.bytes = totals.StatePages, totals.StateBytes
@@ -177,7 +191,7 @@ func (l *loader) remember() {
 			saved = native.SavedLeaf(s.Index >> native.LeafBits)
 		}
 		if saved == nil { // then the next save must be a whole one
-			saves.lineage = nil
+			saves.chain = nil
 			return
 		}
 		saved[s.Index&(native.LeafRecords-1)] = native.Saved{
@@ -187,4 +201,15 @@ func (l *loader) remember() {
 			saves.large[s.Index] = largeSaved{generation: s.Generation, sums: sums, layers: make([]uint8, len(sums))}
 		}
 	}
+}
+
+// fingerprint is that of what was loaded.
+func (l *loader) fingerprint() (print lineage.Fingerprint) {
+	for i := range l.Pages {
+		print.Page(l.Pages[i].ID, l.Pages[i].Version, l.Pages[i].Size)
+	}
+	for _, edge := range l.Graph.All() {
+		print.Edge(page.IDOf(edge[0]), page.IDOf(edge[1]))
+	}
+	return print
 }

@@ -9,6 +9,7 @@ package snapshot
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
 	"hash/crc32"
@@ -99,6 +100,12 @@ const lastLocation = 4
 
 // ID is a snapshot's random id; zeros for none.
 type ID [16]byte
+
+// NewID is a new one.
+func NewID() (id ID) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
 
 // String is the id in hexadecimal.
 func (id ID) String() string { return hex.EncodeToString(id[:]) }

@@ -74,8 +74,12 @@ func (p *publication) publish(rename func() error) error {
 // baseIsThere makes sure that nobody has replaced the new file's base.
 func (p *publication) baseIsThere() error {
 	for _, name := range []string{p.o.BaseName, KeptName(p.o.Base)} {
-		if header, err := InspectHeader(filepath.Join(p.directory, name), p.fs); err == nil && header.ID == p.o.Base {
+		header, err := InspectHeader(filepath.Join(p.directory, name), p.fs)
+		switch code := status.CodeOf(err); {
+		case err == nil && header.ID == p.o.Base:
 			return nil
+		case err != nil && code != status.NotFound && code != status.Corrupt && code != status.Format:
+			return err
 		}
 	}
 	return status.Errorf(status.Mismatch, "the base %s of %s was replaced while %s was written", p.o.Base, p.path, p.path)
@@ -171,6 +175,24 @@ func InspectHeader(path string, fs file.FS) (Header, error) {
 		return Header{Version: version}, err
 	}
 	return decodeHeader(path, unit)
+}
+
+// ChainOf is the paths of a snapshot and its bases, the newest first.
+func ChainOf(fs file.FS, path string) ([]string, error) {
+	chain := []string{path}
+	for seen := map[ID]bool{}; ; {
+		header, err := InspectHeader(path, fs)
+		if err != nil || header.Base == (ID{}) || seen[header.ID] {
+			return chain, err
+		}
+		seen[header.ID] = true
+		directory := filepath.Dir(path)
+		path = filepath.Join(directory, header.BaseName)
+		if base, err := InspectHeader(path, fs); err != nil || base.ID != header.Base {
+			path = filepath.Join(directory, KeptName(header.Base))
+		}
+		chain = append(chain, path)
+	}
 }
 
 // lockPatience bounds how long a saver waits for another one that is giving its file a name, which takes milliseconds.

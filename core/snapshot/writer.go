@@ -3,7 +3,6 @@
 package snapshot
 
 import (
-	"crypto/rand"
 	"encoding/binary"
 	"hash/crc32"
 	"math"
@@ -63,7 +62,7 @@ type Writer struct {
 // Finish or Abort of the Writer, or of the sink where there is no Writer.
 func NewWriter(sink file.Sink, header Header, options Options) (*Writer, error) {
 	if header.ID == (ID{}) {
-		_, _ = rand.Read(header.ID[:]) // never fails
+		header.ID = NewID()
 	}
 	if header.Lineage.ID == (lineage.ID{}) {
 		header.Lineage = lineage.New(lineage.Point{})
