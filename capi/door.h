@@ -6,7 +6,8 @@
 #define MMSB_CAPI_DOOR_H
 
 #include "access.h"
-#include "delta.h"
+#include "delta_batch.h"
+#include "gate.h"
 #include "id.h"
 #include "life.h"
 #include "look.h"

@@ -6,18 +6,8 @@
 
 #include "change.h"
 #include "id.h"
-#include "life.h"
 #include "mask.h"
 #include "poison.h"
-
-mmsb_status_t mmsb__page_read_only_fail(uint64_t page) {
-    return mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx was adopted as read-only", (unsigned long long)page);
-}
-
-mmsb_status_t mmsb__page_range_fail(uint64_t page, uint64_t offset, uint64_t length, uint64_t size) {
-    return mmsb__fail(MMSB_E_OUT_OF_RANGE, "offset %llu + length %llu exceeds page 0x%016llx, size %llu",
-                      (unsigned long long)offset, (unsigned long long)length, (unsigned long long)page, (unsigned long long)size);
-}
 
 mmsb_status_t mmsb__page_read(uint64_t page, uint64_t offset, void *buffer, uint64_t length) {
     mmsb__record_t *record;
@@ -221,9 +211,25 @@ static void count_resize(uint32_t context_index, uint64_t old, uint64_t size) {
     __atomic_add_fetch(counter, size > old ? size - old : old - size, __ATOMIC_RELAXED);
 }
 
-static void resize_locked(mmsb__record_t *record, uint64_t size, uint32_t class_number) {
-    uint8_t *bytes = mmsb__record_bytes(record);
+/* The steps between the lock and the unlock. */
+static mmsb_status_t resize_locked(mmsb__change_t *change, uint64_t page, uint64_t size) {
+    mmsb__record_t *record = change->record;
+    uint32_t class_number = MMSB__STATE_CLASS(change->state);
+    mmsb_status_t status = mmsb__change_keep_page(change);
+    if (status != MMSB_OK)
+        return status;
+    if (mmsb__record_pinned(record))
+        return mmsb__page_pinned_fail(page, record);
+    if (class_number >= MMSB__SMALL_CLASSES || size > MMSB__SMALL_MAX || mmsb__class_of(size) != class_number ||
+        (record->mask_frame != 0 && mmsb__mask_length(size) > mmsb__record_at(record->mask_frame)->size))
+        return MMSB__ENTER_GO;
     uint64_t old = record->size;
+    if (size == old)
+        return MMSB_OK;
+    status = mmsb__change_journal(change, MMSB__JOURNAL_RESIZE, record->version + 1, &(mmsb__piece_t){&size, sizeof size}, 1);
+    if (status != MMSB_OK)
+        return status;
+    uint8_t *bytes = mmsb__record_bytes(record);
     MMSB__UNPOISON(bytes, mmsb__class_size(class_number));
     MMSB__POISON(bytes + size, mmsb__class_size(class_number) - size);
     if (size > old)
@@ -232,6 +238,7 @@ static void resize_locked(mmsb__record_t *record, uint64_t size, uint32_t class_
     mmsb__mask_trim(record, size);
     __atomic_store_n(&record->size, size, __ATOMIC_RELAXED);
     mmsb__version_move(record);
+    return MMSB_OK;
 }
 
 mmsb_status_t mmsb__page_resize_in_place(uint64_t page, uint64_t size) {
@@ -241,20 +248,7 @@ mmsb_status_t mmsb__page_resize_in_place(uint64_t page, uint64_t size) {
         status = mmsb__change_begin_page(&change, page);
         if (status != MMSB_OK)
             return status;
-        mmsb__record_t *record = change.record;
-        uint32_t class_number = MMSB__STATE_CLASS(change.state);
-        status = mmsb__change_keep_page(&change);
-        if (status != MMSB_OK)
-            ;
-        else if (mmsb__record_pinned(record))
-            status = mmsb__page_pinned_fail(page, record);
-        else if (class_number >= MMSB__SMALL_CLASSES || size > MMSB__SMALL_MAX || mmsb__class_of(size) != class_number ||
-                 (record->mask_frame != 0 && mmsb__mask_length(size) > mmsb__record_at(record->mask_frame)->size))
-            status = MMSB__ENTER_GO;
-        else if (size != record->size && (status = mmsb__change_journal(&change, MMSB__JOURNAL_RESIZE, record->version + 1,
-                                                                        &(mmsb__piece_t){&size, sizeof size}, 1)) == MMSB_OK)
-            resize_locked(record, size, class_number);
-        status = mmsb__change_end(&change, status);
+        status = mmsb__change_end(&change, resize_locked(&change, page, size));
     } while (status == MMSB__AGAIN);
     return status;
 }

@@ -185,6 +185,34 @@ static inline uint64_t words_next_agreement(const uint8_t *a, const uint8_t *b, 
     return i;
 }
 
+static inline uint64_t words_run_length64(const uint64_t *offsets, uint64_t count) {
+    uint64_t run = 0;
+    while (run < count && offsets[run] == offsets[0] + run)
+        run++;
+    return run;
+}
+
+static inline uint64_t words_run_length32(const uint32_t *offsets, uint64_t count) {
+    uint64_t run = 0;
+    while (run < count && offsets[run] == (uint64_t)offsets[0] + run)
+        run++;
+    return run;
+}
+
+static inline uint64_t words_maximum64(const uint64_t *offsets, uint64_t count) {
+    uint64_t maximum = 0;
+    for (uint64_t i = 0; i < count; i++)
+        maximum = offsets[i] > maximum ? offsets[i] : maximum;
+    return maximum;
+}
+
+static inline uint64_t words_maximum32(const uint32_t *offsets, uint64_t count) {
+    uint32_t maximum = 0;
+    for (uint64_t i = 0; i < count; i++)
+        maximum = offsets[i] > maximum ? offsets[i] : maximum;
+    return maximum;
+}
+
 /*
  * Defines a scatter loop. Where SCATTER_GROUP or more offsets follow each other they are a run: a user who writes a few ranges
  * byte by byte gets the speed of runs. Other offsets go one by one, a group at a time before the next look for a run, with

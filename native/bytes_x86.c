@@ -276,12 +276,8 @@ AVX2 static uint64_t avx2_maximum64(const uint64_t *offsets, uint64_t count) {
     }
     uint64_t lanes[4];
     store256(lanes, _mm256_xor_si256(larger64(even, odd), half));
-    uint64_t maximum = 0;
-    for (int lane = 0; lane < 4; lane++)
-        maximum = lanes[lane] > maximum ? lanes[lane] : maximum;
-    for (; i < count; i++)
-        maximum = offsets[i] > maximum ? offsets[i] : maximum;
-    return maximum;
+    uint64_t most = words_maximum64(lanes, 4), rest = words_maximum64(offsets + i, count - i);
+    return most > rest ? most : rest;
 }
 
 AVX2 static uint64_t avx2_maximum32(const uint32_t *offsets, uint64_t count) {
@@ -294,12 +290,8 @@ AVX2 static uint64_t avx2_maximum32(const uint32_t *offsets, uint64_t count) {
     }
     uint32_t lanes[8];
     store256(lanes, _mm256_max_epu32(even, odd));
-    uint32_t maximum = 0;
-    for (int lane = 0; lane < 8; lane++)
-        maximum = lanes[lane] > maximum ? lanes[lane] : maximum;
-    for (; i < count; i++)
-        maximum = offsets[i] > maximum ? offsets[i] : maximum;
-    return maximum;
+    uint64_t most = words_maximum32(lanes, 8), rest = words_maximum32(offsets + i, count - i);
+    return most > rest ? most : rest;
 }
 
 AVX2 static uint64_t avx2_count_nonzero(const uint8_t *bytes, uint64_t length) {

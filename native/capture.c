@@ -1,48 +1,11 @@
 /* Begins and ends captures and freezes: capture.h. capture_fill.c and capture_large.c do the capture in between. */
-#include "capture_state.h"
+#include "capture.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
+#include "capture_pool.h"
 #include "preimage.h"
-
-static int reserve_states(void) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&lock);
-    if (!mmsb__capture_states) {
-        mmsb__capture_wake_start();
-        const size_t records = (size_t)1 << MMSB__INDEX_BITS;
-        void *made = mmap(NULL, records * (sizeof *mmsb__capture_copies + sizeof *mmsb__capture_states), PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (made != MAP_FAILED) {
-            mmsb__capture_copies = made;
-            __atomic_store_n(&mmsb__capture_states, (uint8_t *)made + records * sizeof *mmsb__capture_copies, __ATOMIC_RELEASE);
-        }
-    }
-    pthread_mutex_unlock(&lock);
-    return mmsb__capture_states != NULL;
-}
-
-/* The context's capture, made where it has none. */
-static mmsb__capture_t *capture_for(uint32_t context) {
-    mmsb__capture_t *capture = mmsb__capture_of(context);
-    if (capture)
-        return capture;
-    if (!reserve_states() || !(capture = calloc(1, sizeof *capture))) {
-        mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory to capture pages");
-        return NULL;
-    }
-    capture->context = context;
-    pthread_mutex_init(&capture->lock, NULL);
-    mmsb__capture_t *other = NULL;
-    if (__atomic_compare_exchange_n(&mmsb__context_record(context)->capture, &other, capture, 0, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE))
-        return capture;
-    free(capture);
-    return other;
-}
 
 static void turn_on(mmsb__capture_t *capture, int mode) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -71,13 +34,13 @@ void mmsb__capture_settle(mmsb__capture_t *capture) {
     mmsb__synchronize(mmsb__context_record(capture->context));
 }
 
-/* Writers that waited for an earlier capture may still be counted. */
-static void reset_stats(mmsb__capture_stats_t *stats) {
-    __atomic_store_n(&stats->copied_bytes, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&stats->copied_peak, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&stats->waits, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&stats->waited_ns, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&stats->compared_bytes, 0, __ATOMIC_RELAXED);
+/* Each count by itself: writers that waited for an earlier capture may still be counted. */
+static void copy_stats(mmsb__capture_stats_t *to, const mmsb__capture_stats_t *from) {
+    __atomic_store_n(&to->copied_bytes, __atomic_load_n(&from->copied_bytes, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+    __atomic_store_n(&to->copied_peak, __atomic_load_n(&from->copied_peak, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+    __atomic_store_n(&to->waits, __atomic_load_n(&from->waits, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+    __atomic_store_n(&to->waited_ns, __atomic_load_n(&from->waited_ns, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+    __atomic_store_n(&to->compared_bytes, __atomic_load_n(&from->compared_bytes, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 }
 
 static void free_leaves(mmsb__capture_t *capture) {
@@ -92,7 +55,7 @@ static void free_leaves(mmsb__capture_t *capture) {
 
 mmsb__capture_t *mmsb__capture_begin(uint32_t context, const uint32_t *leaves, const uint32_t *used, uint32_t count,
                                      mmsb__saved_t **base, uint64_t copy_limit, int refuse_pinned) {
-    mmsb__capture_t *capture = capture_for(context);
+    mmsb__capture_t *capture = mmsb__capture_make(context);
     if (!capture)
         return NULL;
     capture->leaves = malloc((count + 1) * 2 * sizeof *leaves);
@@ -118,7 +81,7 @@ mmsb__capture_t *mmsb__capture_begin(uint32_t context, const uint32_t *leaves, c
     capture->urgent_count = 0;
     capture->out_of_memory = 0;
     capture->pinned = 0;
-    reset_stats(&capture->stats);
+    copy_stats(&capture->stats, &(mmsb__capture_stats_t){0});
     for (uint32_t i = 0; i < count; i++)
         memset(mmsb__capture_states + ((size_t)leaves[i] << MMSB__LEAF_BITS), MMSB__CAPTURE_NONE, MMSB__LEAF_RECORDS);
     turn_on(capture, MMSB__CAPTURE_ON);
@@ -136,11 +99,7 @@ int mmsb__capture_failed(const mmsb__capture_t *capture) {
 }
 
 void mmsb__capture_stats(const mmsb__capture_t *capture, mmsb__capture_stats_t *stats) {
-    stats->copied_bytes = __atomic_load_n(&capture->stats.copied_bytes, __ATOMIC_RELAXED);
-    stats->copied_peak = __atomic_load_n(&capture->stats.copied_peak, __ATOMIC_RELAXED);
-    stats->waits = __atomic_load_n(&capture->stats.waits, __ATOMIC_RELAXED);
-    stats->waited_ns = __atomic_load_n(&capture->stats.waited_ns, __ATOMIC_RELAXED);
-    stats->compared_bytes = __atomic_load_n(&capture->stats.compared_bytes, __ATOMIC_RELAXED);
+    copy_stats(stats, &capture->stats);
 }
 
 void mmsb__capture_compared(mmsb__capture_t *capture, uint64_t bytes) {
@@ -189,7 +148,7 @@ void mmsb__capture_end(mmsb__capture_t *capture) {
 }
 
 mmsb_status_t mmsb__context_freeze(uint32_t context) {
-    mmsb__capture_t *capture = capture_for(context);
+    mmsb__capture_t *capture = mmsb__capture_make(context);
     if (!capture)
         return MMSB_E_OUT_OF_MEMORY;
     turn_on(capture, MMSB__CAPTURE_FROZEN);

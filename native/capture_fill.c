@@ -1,10 +1,13 @@
 /* The saver's pass over a capture: it fills segments with small pages, as they are or as writers kept them. */
-#include "capture_state.h"
+#include "capture_fill.h"
 
 #include <sched.h>
 #include <string.h>
 
 #include "bytes.h"
+#include "lock.h"
+#include "preimage.h"
+#include "saved.h"
 
 typedef enum step { GO_ON, FULL, LARGE, PINNED } step_t;
 
@@ -212,13 +215,13 @@ static void fetch_near(mmsb__capture_t *capture) {
 
 /* Differing pages lie anywhere: each would wait for its record, then for its bytes and its mask. */
 static void fetch_behind(mmsb__capture_t *capture, uint32_t at) {
-    enum { FAR = 8, NEAR = 4 };
+    enum { RECORDS = 8, BYTES = 4 };
     const int begins = capture->near_at <= at;
     if (begins)
         capture->far_at = capture->near_at = at;
-    for (int i = 0; i < (begins ? FAR : 1); i++)
+    for (int i = 0; i < (begins ? RECORDS : 1); i++)
         fetch_far(capture);
-    for (int i = 0; i < (begins ? NEAR : 1); i++)
+    for (int i = 0; i < (begins ? BYTES : 1); i++)
         fetch_near(capture);
 }
 

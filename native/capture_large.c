@@ -1,64 +1,13 @@
 /* Captures large pages part by part: the saver goes through Go for each part, and a writer waits for one part at most. */
-#include "capture_state.h"
+#include "capture_large.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static mmsb__large_t *find_large(mmsb__capture_t *capture, uint32_t index) {
-    mmsb__large_t *large = capture->large[index % MMSB__LARGE_BUCKETS];
-    while (large && large->index != index)
-        large = large->next;
-    return large;
-}
-
-static uint32_t parts_of(uint64_t length) {
-    return (uint32_t)((length + MMSB__CHUNK_BYTES - 1) / MMSB__CHUNK_BYTES);
-}
-
-static uint32_t part_length(uint64_t length, uint32_t part) {
-    uint64_t left = length - part * MMSB__CHUNK_BYTES;
-    return (uint32_t)(left < MMSB__CHUNK_BYTES ? left : MMSB__CHUNK_BYTES);
-}
-
-mmsb__large_t *mmsb__large_open(mmsb__capture_t *capture, mmsb__record_t *record, uint64_t state) {
-    uint32_t index = mmsb__record_index(record);
-    pthread_mutex_lock(&capture->lock);
-    mmsb__large_t *large = find_large(capture, index);
-    pthread_mutex_unlock(&capture->lock);
-    if (large)
-        return large;
-    uint32_t byte_parts = parts_of(record->size), mask_parts = parts_of(mmsb__image_mask_length(record));
-    uint64_t metadata = mmsb__metadata_length(record);
-    large = calloc(1, sizeof *large + (size_t)(byte_parts + mask_parts) * sizeof large->parts[0]);
-    if (large && metadata > 0 && !(large->metadata = malloc(metadata))) {
-        free(large);
-        large = NULL;
-    }
-    if (!large)
-        return NULL;
-    if (metadata > 0)
-        memcpy(large->metadata, mmsb__metadata_bytes(record), metadata);
-    large->metadata_length = metadata;
-    large->index = index;
-    large->byte_parts = byte_parts;
-    large->mask_parts = mask_parts;
-    for (uint32_t part = 0; part < byte_parts + mask_parts; part++)
-        large->parts[part].length =
-            part < byte_parts ? part_length(record->size, part) : part_length(mmsb__mask_length(record->size), part - byte_parts);
-    mmsb__image_fill(record, index, state, &large->image);
-    const mmsb__saved_t *saved = mmsb__base_of(capture, index);
-    large->unchanged = (uint32_t)mmsb__as_saved(saved, record, state);
-    if (saved && saved->generation == MMSB__HANDLE_GENERATION(state) && saved->size == record->size &&
-        record->size > MMSB__CHUNK_BYTES)
-        large->image.flags |= MMSB__IMAGE_PARTIAL;
-    large->generation = MMSB__HANDLE_GENERATION(state);
-    pthread_mutex_lock(&capture->lock);
-    large->next = capture->large[index % MMSB__LARGE_BUCKETS];
-    capture->large[index % MMSB__LARGE_BUCKETS] = large;
-    pthread_mutex_unlock(&capture->lock);
-    mmsb__capture_state_set(index, MMSB__CAPTURE_PARTIAL);
-    return large;
-}
+#include "capture_pool.h"
+#include "lock.h"
+#include "preimage.h"
+#include "saved.h"
 
 mmsb__large_t *mmsb__capture_large(mmsb__capture_t *capture, uint32_t index, mmsb_status_t *failed) {
     mmsb__record_t *record = mmsb__record_at(index);
@@ -163,16 +112,4 @@ uint32_t mmsb__capture_urgent(mmsb__capture_t *capture) {
         __atomic_store_n(&capture->urgent_count, count - 1, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&capture->lock);
     return index;
-}
-
-void mmsb__capture_make_urgent(mmsb__capture_t *capture, uint32_t index) {
-    pthread_mutex_lock(&capture->lock);
-    uint32_t i = 0;
-    while (i < capture->urgent_count && capture->urgent[i] != index)
-        i++;
-    if (i == capture->urgent_count && i < MMSB__URGENT_MAX) {
-        capture->urgent[i] = index;
-        __atomic_store_n(&capture->urgent_count, i + 1, __ATOMIC_RELAXED);
-    }
-    pthread_mutex_unlock(&capture->lock);
 }

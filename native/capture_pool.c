@@ -1,6 +1,6 @@
 /* Memory for the copies of a capture, within its limit. The saver gives back what writers take, and the next writer finds it in
  * the cache. */
-#include "capture_state.h"
+#include "capture_pool.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * capture_state.h — what writers and the saver of a capture share; for preimage.c, capture*.c and saved.c only.
+ * capture_state.h — what writers and the saver of a capture share; used by preimage, capture* and saved only.
  *
  * Each record has a capture state, which says how far its page is. It changes under the page's lock, except to LATER. The first
  * capture reserves the arrays by record.
@@ -9,12 +9,19 @@
 
 #include <pthread.h>
 
-#include "capture.h"
-#include "lock.h"
-#include "mask.h"
-#include "preimage.h"
+#include "image.h"
+#include "thread.h"
+#include "watch.h"
 
 #pragma GCC visibility push(hidden)
+
+#define MMSB__CHUNK_BYTES (UINT64_C(256) << 10)
+
+/* A part has at most 64 granules: a bit each in a word. */
+#define MMSB__GRANULE_BYTES UINT64_C(4096)
+
+/* The unit of a pre-image. */
+#define MMSB__LINE_BYTES 64
 
 /* ----------------------------------------------------------------------------------------------- capture states ---- */
 
@@ -50,6 +57,27 @@ typedef struct mmsb__preimage {
     uint32_t offset, length;
     uint8_t bytes[];
 } mmsb__preimage_t;
+
+/* The bytes or the change mask of a small page, or a chunk of those of a large one. */
+typedef struct mmsb__part {
+    uint64_t *lines;                  /* a bit per line: it is kept; NULL = none is */
+    struct mmsb__preimage *preimages; /* lines as they were at the moment */
+    uint32_t taken;                   /* of a large page, 1: the saver has it, and no more lines are kept */
+    uint32_t length;
+} mmsb__part_t;
+
+/* A page of more than a chunk, or with metadata of more than a chunk, or that is not resident: goes through Go. */
+typedef struct mmsb__large {
+    struct mmsb__large *next;
+    uint32_t index;
+    uint32_t generation;
+    uint32_t unchanged; /* version as in the base, but its address was given out */
+    mmsb__image_t image;
+    uint8_t *metadata;
+    uint64_t metadata_length;
+    uint32_t byte_parts, mask_parts;
+    mmsb__part_t parts[]; /* of its bytes, then of its mask */
+} mmsb__large_t;
 
 /* What writers kept of a small page. */
 typedef struct mmsb__copy {
@@ -97,8 +125,12 @@ typedef struct mmsb__found {
     mmsb__saved_t saved;
 } mmsb__found_t;
 
+typedef struct mmsb__capture_stats {
+    uint64_t copied_bytes, copied_peak, waits, waited_ns, compared_bytes;
+} mmsb__capture_stats_t;
+
 /* One per context that was ever captured or frozen; never freed, because writers find it without a lock. */
-struct mmsb__capture {
+typedef struct mmsb__capture {
     uint32_t context;
     int mode;         /* MMSB__CAPTURE_OFF, … */
     uint32_t writers; /* how many writers look at the capture */
@@ -131,11 +163,19 @@ struct mmsb__capture {
     int out_of_memory; /* no memory for a copy or note: the capture fails */
     uint32_t pinned;   /* page that a writer should copy, but that may not be saved; 0 = none */
     mmsb__capture_stats_t stats;
-};
+} mmsb__capture_t;
 
+/* The captures by context index; NULL until the first. */
+extern mmsb__capture_t *mmsb__captures[MMSB__CONTEXTS];
 extern uint32_t mmsb__frozen; /* contexts */
-/* What the running capture of the leaf's context found, where its base has no table of the leaf. */
-extern mmsb__saved_t *mmsb__saved_fresh[MMSB__LEAVES];
+/* The moments of all contexts that have begun plus those that are over: odd while one is being taken. */
+extern uint32_t mmsb__moments;
+
+/* The context's capture, made where it has none; NULL with the last error set. The first reserves the arrays by record. */
+mmsb__capture_t *mmsb__capture_make(uint32_t context);
+/* Waits a short time, or until the other side has called wake. */
+void mmsb__capture_pause(void);
+void mmsb__capture_wake(void);
 
 /* The base's page on the record; NULL = none. */
 static inline const mmsb__saved_t *mmsb__base_of(const mmsb__capture_t *capture, uint32_t index) {
@@ -164,12 +204,8 @@ static inline int mmsb__refused(const mmsb__capture_t *capture, const mmsb__reco
     return capture->refuse_pinned && record->write_pins != 0;
 }
 
-static inline uint64_t mmsb__line_words(uint64_t length) {
-    return (length + 64 * MMSB__LINE_BYTES - 1) / (64 * MMSB__LINE_BYTES);
-}
-
 static inline mmsb__capture_t *mmsb__capture_of(uint32_t context) {
-    return __atomic_load_n(&mmsb__context_record(context)->capture, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&mmsb__captures[context], __ATOMIC_ACQUIRE);
 }
 
 static inline void mmsb__note_out_of_memory(mmsb__capture_t *capture) {
@@ -182,38 +218,6 @@ static inline const uint8_t *mmsb__part_bytes(const mmsb__large_t *large, const 
         return mmsb__record_bytes(record) + part * MMSB__CHUNK_BYTES;
     return mmsb__locator_address(record->mask_locator) + (part - large->byte_parts) * MMSB__CHUNK_BYTES;
 }
-
-/* ---------------------------------------------------------------------------------------------------- functions ---- */
-
-/* preimage.c: puts the pre-images of a part into a copy of it; gives their memory back to the pool. */
-void mmsb__preimage_put_back(const mmsb__part_t *part, uint8_t *copy);
-void mmsb__preimage_free(mmsb__capture_t *capture, mmsb__part_t *part);
-void mmsb__copy_free(mmsb__capture_t *capture, mmsb__copy_t *copy);
-/* Waits until no writer looks at the capture. */
-void mmsb__capture_await_writers(const mmsb__capture_t *capture);
-/* Wakes the threads that wait for a change. start: once, before the first capture. */
-void mmsb__capture_wake(void);
-void mmsb__capture_wake_start(void);
-
-/* capture_pool.c: memory for a copy. NULL: the limit does not allow it (*blocked 1), or there is none (*blocked 0). The limit
- * always allows one copy. */
-void *mmsb__pool_take_copy(mmsb__capture_t *capture, uint64_t bytes, int *blocked);
-void mmsb__pool_give(mmsb__pool_t *pool, void *memory, uint64_t bytes);
-/* Everything was given back. */
-void mmsb__pool_end(mmsb__pool_t *pool);
-
-/* capture_large.c: what the capture knows of a large page that is locked, made if there is nothing yet. NULL: no memory. */
-mmsb__large_t *mmsb__large_open(mmsb__capture_t *capture, mmsb__record_t *record, uint64_t state);
-/* With what was kept of parts that nobody took: as the base has them, of a mask that is not written, or of a capture that has
- * failed. */
-void mmsb__large_free(mmsb__capture_t *capture, mmsb__large_t *large);
-/* Notes that a writer waits for the page. */
-void mmsb__capture_make_urgent(mmsb__capture_t *capture, uint32_t index);
-
-/* saved.c: notes that a page of the base has ended (under the capture's lock), or that a page is captured: for the next save and
- * for the totals. */
-void mmsb__note_removed(mmsb__capture_t *capture, uint32_t index, const mmsb__saved_t *saved);
-void mmsb__note_captured(mmsb__capture_t *capture, uint32_t index, const mmsb__image_t *image, uint32_t generation, uint32_t crc);
 
 #pragma GCC visibility pop
 #endif

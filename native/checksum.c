@@ -3,7 +3,7 @@
  * SSE 4.2 or of arm64. The instruction gives eight bytes every three cycles and takes one every cycle, so three ranges are done
  * side by side and joined: a checksum goes over n more zero bytes by one look-up per byte of it.
  */
-#include "bytes.h"
+#include "bytes_words.h"
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
@@ -21,17 +21,11 @@
 static uint32_t by_byte[8][256];                       /* [n][b]: byte b, then n zero bytes */
 static uint32_t over_long[4][256], over_short[4][256]; /* [n][b]: byte n of a checksum is b, then a range of zeros */
 
-static uint64_t word_at(const uint8_t *bytes) {
-    uint64_t word;
-    memcpy(&word, bytes, sizeof word);
-    return word;
-}
-
 static uint32_t portable(uint32_t crc, const void *memory, uint64_t length) {
     const uint8_t *bytes = memory;
     crc = ~crc;
     for (; length >= 8; length -= 8, bytes += 8) {
-        uint64_t word = word_at(bytes) ^ crc;
+        uint64_t word = load64(bytes) ^ crc;
         crc = 0;
         for (int i = 0; i < 8; i++)
             crc ^= by_byte[7 - i][word >> (8 * i) & 255];
@@ -94,9 +88,9 @@ static inline uint32_t over(uint32_t table[4][256], uint32_t crc) {
         for (; left >= 3 * range; left -= 3 * range, at += 3 * range) { \
             uint64_t second = 0, third = 0; \
             for (uint64_t i = 0; i < range; i += 8) { \
-                crc = add8(crc, word_at(at + i)); \
-                second = add8(second, word_at(at + range + i)); \
-                third = add8(third, word_at(at + 2 * range + i)); \
+                crc = add8(crc, load64(at + i)); \
+                second = add8(second, load64(at + range + i)); \
+                third = add8(third, load64(at + 2 * range + i)); \
             } \
             crc = over(table, over(table, (uint32_t)crc) ^ (uint32_t)second) ^ (uint32_t)third; \
         } \
@@ -110,7 +104,7 @@ static inline uint32_t over(uint32_t table[4][256], uint32_t crc) {
         crc = name##_ranges(crc, &bytes, &length, LONG_RANGE, over_long); \
         crc = name##_ranges(crc, &bytes, &length, SHORT_RANGE, over_short); \
         for (; length >= 8; length -= 8, bytes += 8) \
-            crc = add8(crc, word_at(bytes)); \
+            crc = add8(crc, load64(bytes)); \
         for (; length > 0; length--, bytes++) \
             crc = add1((uint32_t)crc, *bytes); \
         return ~(uint32_t)crc; \
@@ -118,17 +112,17 @@ static inline uint32_t over(uint32_t table[4][256], uint32_t crc) {
 
 #if defined(__x86_64__)
 CHECKSUM_LOOP(instruction, __attribute__((target("sse4.2,crc32"))), _mm_crc32_u64, _mm_crc32_u8)
-
-void mmsb__checksum_use_instruction(mmsb__bytes_table_t *table) {
-    if (__builtin_cpu_supports("sse4.2"))
-        table->crc32c = instruction;
-}
+#define HAS_INSTRUCTION __builtin_cpu_supports("sse4.2")
 #elif defined(__aarch64__)
 #define ADD8(crc, word) __crc32cd((uint32_t)(crc), word)
 CHECKSUM_LOOP(instruction, __attribute__((target("+crc"))), ADD8, __crc32cb)
+#define HAS_INSTRUCTION (getauxval(AT_HWCAP) & HWCAP_CRC32)
+#else
+#define HAS_INSTRUCTION 0
+#define instruction portable
+#endif
 
 void mmsb__checksum_use_instruction(mmsb__bytes_table_t *table) {
-    if (getauxval(AT_HWCAP) & HWCAP_CRC32)
+    if (HAS_INSTRUCTION)
         table->crc32c = instruction;
 }
-#endif

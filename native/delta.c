@@ -1,5 +1,5 @@
 /* One delta: whether it is valid, and its change to a page. Batches are in delta_batch.c, changes of a journal in redo.c. */
-#include "delta_change.h"
+#include "delta.h"
 
 #include "change.h"
 #include "id.h"

@@ -2,7 +2,7 @@
  * Batches of deltas, as structs (mmsb_page_apply_many) and as arrays of runs (mmsb_page_apply_runs): pass one locks and checks
  * all items and finds out where each run goes, pass two copies.
  */
-#include "delta_change.h"
+#include "delta_batch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "id.h"
 
 /* What pass one of a batch finds out of a delta that is one run. */
-typedef struct mmsb__plan {
+typedef struct plan {
     mmsb__target_t target;
     const uint8_t *payload;
     uint64_t length_and_bit; /* length << 6 | first bit in *changed */

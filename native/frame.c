@@ -1,8 +1,6 @@
 /* Frames of small memory come from the thread's caches, like pages; Go supplies larger ones: frame.h. */
 #include "frame.h"
 
-#include "life.h"
-
 /* Turns a free record of this thread into a frame. */
 static void begin_frame(uint64_t handle, uint32_t class_number, int zeroed) {
     mmsb__record_t *record = mmsb__record_of(handle);

@@ -1,60 +1,18 @@
+/* Starts the library, and closes the gate at a fork or after an internal error: gate.h. */
 #include "gate.h"
 
 #include <pthread.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "thread.h"
-
-/* Not started: the first call reserves what every call takes for granted. */
-#define NOT_STARTED (-1)
-mmsb_status_t mmsb__gate = NOT_STARTED;
-uint32_t mmsb__detours = 1;
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static char poison_text[512];
-
-/* Where a thread that could not be made known keeps its error: shared, so that reporting an error can never fail. */
-static mmsb__thread_t nameless;
-
-mmsb_status_t mmsb__fail_foreign(mmsb_status_t code, int32_t domain, int32_t foreign_code, const char *text, size_t length) {
-    mmsb__thread_t *self = mmsb__self ? mmsb__self : mmsb__thread_enter();
-    if (!self)
-        self = &nameless;
-    self->error_code = code;
-    self->error_domain = domain;
-    self->error_foreign = foreign_code;
-    if (length >= sizeof self->error_text) {
-        length = sizeof self->error_text - 1;
-        while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80) /* not in the middle of a character */
-            length--;
-    }
-    memcpy(self->error_text, text, length);
-    self->error_text[length] = 0;
-    return code;
-}
-
-mmsb_status_t mmsb__fail(mmsb_status_t code, const char *format, ...) {
-    char text[1024];
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    if (length < 0)
-        length = 0;
-    return mmsb__fail_foreign(code, MMSB_DOMAIN_NONE, 0, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
-}
-
-mmsb__thread_t *mmsb__error(void) {
-    return mmsb__self ? mmsb__self : &nameless;
-}
 
 static mmsb_status_t start(void) {
     pthread_mutex_lock(&gate_lock);
     mmsb_status_t code = mmsb__gate;
     int error = 0;
-    if (code == NOT_STARTED && (error = mmsb__table_reserve()) == 0 && (error = mmsb__thread_start()) == 0) {
+    if (code == MMSB__NOT_STARTED && (error = mmsb__table_reserve()) == 0 && (error = mmsb__thread_start()) == 0) {
         code = MMSB_OK;
         __atomic_store_n(&mmsb__gate, code, __ATOMIC_RELEASE);
         mmsb__detour_end();
@@ -67,7 +25,7 @@ static mmsb_status_t start(void) {
 
 mmsb_status_t mmsb__gate_closed(void) {
     mmsb_status_t code = __atomic_load_n(&mmsb__gate, __ATOMIC_ACQUIRE);
-    if (code == NOT_STARTED)
+    if (code == MMSB__NOT_STARTED)
         code = start();
     if (code == MMSB_E_FORKED)
         return mmsb__fail(code, "the process was forked after it had used libmmsb: use it after the fork only, or spawn");

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "id.h"
-#include "mask.h"
 
 void mmsb__image_fill(const mmsb__record_t *record, uint32_t index, uint64_t state, mmsb__image_t *image) {
     const mmsb__side_t *side = mmsb__side_of(record);

@@ -32,6 +32,15 @@ typedef struct mmsb__image_extent {
 #define MMSB__IMAGE_MASK 1
 #define MMSB__IMAGE_METADATA 2
 
+/* What the last save recorded of the page on a record. */
+typedef struct mmsb__saved {
+    uint64_t version;
+    uint64_t id;
+    uint64_t size;
+    uint32_t generation; /* 0 = the record had no page */
+    uint32_t crc;        /* of the bytes; pages of more than a chunk have none */
+} mmsb__saved_t;
+
 /* A segment that is being filled. */
 typedef struct mmsb__segment {
     uint8_t *buffer;

@@ -177,6 +177,13 @@ mmsb_status_t mmsb__ring_end(mmsb__group_t *group) {
 
 /* ----------------------------------------------------------------------------------------------------- records ---- */
 
+static uint64_t length_of(const mmsb__piece_t *pieces, size_t count) {
+    uint64_t length = 0;
+    for (size_t i = 0; i < count; i++)
+        length += pieces[i].length;
+    return length;
+}
+
 /* The position of the copy within the pieces of a body. */
 typedef struct walk {
     const mmsb__piece_t *piece;
@@ -241,9 +248,7 @@ static void put_great(mmsb__group_t *group, mmsb__journal_head_t head, walk_t wa
 void mmsb__ring_put(mmsb__group_t *group, mmsb__journal_head_t head, const mmsb__piece_t *pieces, size_t count) {
     if (MMSB__UNLIKELY(!group->ring))
         return;
-    uint64_t body = 0;
-    for (size_t i = 0; i < count; i++)
-        body += pieces[i].length;
+    uint64_t body = length_of(pieces, count);
     head.flags &= MMSB__JOURNAL_ANNOTATED;
     head.time_ns = group->time_ns;
     walk_t walk = {pieces, 0};
@@ -266,9 +271,7 @@ void mmsb__ring_put_run_slow(mmsb__group_t *group, uint64_t page, uint64_t versi
 
 mmsb_status_t mmsb__ring_append(mmsb__ring_t *ring, mmsb__journal_head_t head, const mmsb__piece_t *pieces, size_t count,
                                 uint64_t *sequence) {
-    uint64_t body = 0;
-    for (size_t i = 0; i < count; i++)
-        body += pieces[i].length;
+    uint64_t body = length_of(pieces, count);
     mmsb__group_t group;
     mmsb_status_t status = mmsb__ring_begin(ring, &group, mmsb__journal_space(body), 1);
     if (MMSB__UNLIKELY(status != MMSB_OK))
@@ -291,7 +294,7 @@ typedef struct delta_body {
     size_t count;
 } delta_body_t;
 
-static const uint8_t zeros[8];
+static const uint8_t padding[8];
 
 static void add(delta_body_t *body, const void *bytes, uint64_t length) {
     body->pieces[body->count++] = (mmsb__piece_t){bytes, length};
@@ -309,7 +312,7 @@ static void describe(delta_body_t *body, const mmsb_delta_t *delta) {
         add(body, body->annotation, sizeof body->annotation);
         add(body, delta->source, source);
         add(body, delta->intent, intent);
-        add(body, zeros, -(source + intent) & 7);
+        add(body, padding, -(source + intent) & 7);
     }
     uint64_t payload = 0;
     add(body, &body->number, sizeof body->number);
@@ -349,10 +352,7 @@ static void describe(delta_body_t *body, const mmsb_delta_t *delta) {
 uint64_t mmsb__journal_delta_space(const mmsb_delta_t *delta) {
     delta_body_t body;
     describe(&body, delta);
-    uint64_t length = 0;
-    for (size_t i = 0; i < body.count; i++)
-        length += body.pieces[i].length;
-    return mmsb__journal_space(length);
+    return mmsb__journal_space(length_of(body.pieces, body.count));
 }
 
 static void describe_of(delta_body_t *body, uint64_t page, uint64_t version, uint64_t epoch, const mmsb_delta_t *delta) {

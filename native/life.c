@@ -2,7 +2,6 @@
 #include "life.h"
 
 #include "change.h"
-#include "frame.h"
 #include "id.h"
 #include "mask.h"
 
@@ -177,11 +176,6 @@ void mmsb__page_publish(uint32_t index, uint64_t size, uint64_t low, uint64_t ep
 }
 
 /* ----------------------------------------------------------------------------------------------------- destroy ---- */
-
-mmsb_status_t mmsb__page_pinned_fail(uint64_t page, const mmsb__record_t *record) {
-    return mmsb__fail(MMSB_E_BUSY, "page 0x%016llx is pinned: %u to read, %u to write", (unsigned long long)page,
-                      record->read_pins, record->write_pins);
-}
 
 /* Ends a locked page without pins. */
 static void end_locked(uint64_t page, mmsb__record_t *record, uint64_t state) {

@@ -1,29 +1,14 @@
 /*
- * life.h — where pages begin and end: create, destroy, and what Go publishes and ends. A record is free, a frame, a page, or what
- * its context's end left; every store that makes one of the other is here. The fast paths are inline and call no other function.
+ * life.h — where pages begin and end: create, destroy, and what Go publishes and ends. The fast
+ * paths are inline and call no other function.
  */
 #ifndef MMSB_NATIVE_LIFE_H
 #define MMSB_NATIVE_LIFE_H
 
+#include "frame.h"
 #include "lock.h"
-#include "poison.h"
-#include "bytes.h"
 
 #pragma GCC visibility push(hidden)
-
-/* Gives the record another state. It was free or a frame, which nobody locks and only the caller has, or the caller has locked it
- * and what lived there ends. The store makes this visible to others, and unlocks. */
-static inline void mmsb__record_become(mmsb__record_t *record, uint64_t state) {
-    __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
-}
-
-/* A free record whose next page has this handle has nothing beside its memory. */
-static inline void mmsb__record_assert_free(const mmsb__record_t *record, uint64_t page) {
-    MMSB__ASSERT(mmsb__state_held(record) >> MMSB__INDEX_BITS == MMSB__HANDLE_GENERATION(page), page, mmsb__state_held(record));
-    MMSB__ASSERT(MMSB__HANDLE_KIND(page) == MMSB_KIND_PAGE, page, mmsb__state_held(record));
-    MMSB__ASSERT((record->side | record->mask_frame) == 0, page, record->side);
-    MMSB__ASSERT(!mmsb__record_pinned(record), page, record->read_pins);
-}
 
 /* ------------------------------------------------------------------------------------------------------ create ---- */
 
@@ -31,20 +16,6 @@ mmsb_status_t mmsb__page_create_small(uint64_t context, uint64_t size, int zeroe
 mmsb_status_t mmsb__page_create_many(uint64_t context, uint64_t size, size_t count, int zeroed, mmsb_page_t *pages);
 /* Ends pages of a call that failed, as if they had never been created. */
 void mmsb__page_uncreate(const mmsb_page_t *pages, size_t count);
-
-/* Makes all bytes of small memory zero; writes only those that may not be zero. next as in bytes.h. */
-static inline void mmsb__record_clean(mmsb__record_t *record, uint32_t class_number, const void *next) {
-    uint64_t first = (uint64_t)record->dirty_first << 4, end = ((uint64_t)record->dirty_last + 1) << 4;
-    uint64_t size = mmsb__class_size(class_number);
-    if (mmsb__exposed(record))
-        first = 0, end = size;
-    else if (record->dirty_first > record->dirty_last)
-        return;
-    if (end > size)
-        end = size;
-    mmsb__bytes.zero(mmsb__record_bytes(record) + first, end - first, next);
-    mmsb__dirty_none(record);
-}
 
 /* Begins the page of this handle, whose record is free and this thread's. */
 static inline void mmsb__page_begin(mmsb__record_t *record, uint64_t page, uint64_t size, uint32_t class_number) {
@@ -137,8 +108,6 @@ void mmsb__page_publish(uint32_t index, uint64_t size, uint64_t low, uint64_t ep
 
 mmsb_status_t mmsb__page_destroy_slow(uint64_t page);
 mmsb_status_t mmsb__page_destroy_many(const mmsb_page_t *pages, size_t count, size_t *bad_index);
-/* The code of a page that is pinned, with the last error set. */
-mmsb_status_t mmsb__page_pinned_fail(uint64_t page, const mmsb__record_t *record);
 
 /* The handle of the next page on the record of a page; after the last generation it has another kind. */
 static inline uint64_t mmsb__page_next(uint64_t page) {

@@ -26,6 +26,20 @@ mmsb_status_t mmsb__page_fail(uint64_t page) {
     return mmsb__fail(MMSB_E_INVALID_HANDLE, "0x%016llx is not a page: no page ever had this handle", shown);
 }
 
+mmsb_status_t mmsb__page_read_only_fail(uint64_t page) {
+    return mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx was adopted as read-only", (unsigned long long)page);
+}
+
+mmsb_status_t mmsb__page_pinned_fail(uint64_t page, const mmsb__record_t *record) {
+    return mmsb__fail(MMSB_E_BUSY, "page 0x%016llx is pinned: %u to read, %u to write", (unsigned long long)page,
+                      record->read_pins, record->write_pins);
+}
+
+mmsb_status_t mmsb__page_range_fail(uint64_t page, uint64_t offset, uint64_t length, uint64_t size) {
+    return mmsb__fail(MMSB_E_OUT_OF_RANGE, "offset %llu + length %llu exceeds page 0x%016llx, size %llu",
+                      (unsigned long long)offset, (unsigned long long)length, (unsigned long long)page, (unsigned long long)size);
+}
+
 static void wait_a_little(uint32_t *round) {
     if (*round < 64) {
 #if defined(__x86_64__)

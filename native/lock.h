@@ -15,8 +15,12 @@
 
 /* --------------------------------------------------------------------------------------------------- one page ---- */
 
-/* Stores the last error for a handle that is not a live page. */
-mmsb_status_t mmsb__page_fail(uint64_t page);
+/* Codes with the last error set: the handle is not that of a live page; the page may only be read; it is pinned; bytes reach past
+ * its end. */
+mmsb_status_t mmsb__page_fail(uint64_t page) __attribute__((cold));
+mmsb_status_t mmsb__page_read_only_fail(uint64_t page) __attribute__((cold));
+mmsb_status_t mmsb__page_pinned_fail(uint64_t page, const mmsb__record_t *record) __attribute__((cold));
+mmsb_status_t mmsb__page_range_fail(uint64_t page, uint64_t offset, uint64_t length, uint64_t size) __attribute__((cold));
 /* Locks for the owner; waits for others. For Go: lock now, unlock from any thread. */
 mmsb_status_t mmsb__page_lock_slow(uint64_t page, uint32_t owner, mmsb__record_t **record, uint64_t *state);
 mmsb_status_t mmsb__page_lock_library(uint64_t page);
@@ -26,6 +30,11 @@ uint64_t mmsb__record_lock_library(uint32_t index);
  * handle begins a page there by a plain store. */
 int mmsb__record_lock_page(uint32_t index, uint64_t *state);
 void mmsb__record_unlock(uint32_t index, uint64_t state);
+
+/* 1 where length bytes at offset lie within size. */
+static inline int mmsb__page_within(uint64_t offset, uint64_t length, uint64_t size) {
+    return offset <= size && length <= size - offset;
+}
 
 static inline mmsb_status_t mmsb__page_lock(uint64_t page, mmsb__record_t **record, uint64_t *state) {
     mmsb__record_t *of = mmsb__record_of(page);

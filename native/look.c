@@ -1,6 +1,7 @@
 /* Looking at pages, where it takes a lock: look.h. */
 #include "look.h"
 
+#include "gate.h"
 #include "id.h"
 
 uint64_t mmsb__page_look_slow(uint64_t page, mmsb__field_t field) {

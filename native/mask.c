@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "access.h"
 #include "bytes.h"
 #include "change.h"
 

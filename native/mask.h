@@ -28,10 +28,6 @@ void mmsb__mask_trim(mmsb__record_t *record, uint64_t size);
 /* Bytes of all change masks. */
 extern uint64_t mmsb__mask_bytes;
 
-static inline uint64_t mmsb__mask_length(uint64_t size) {
-    return (size >> 3) + ((size & 7) != 0);
-}
-
 mmsb_status_t mmsb__page_mask_read(uint64_t page, uint64_t offset, void *bits, uint64_t length);
 mmsb_status_t mmsb__page_mask_clear(uint64_t page);
 mmsb_status_t mmsb__page_mask_count(uint64_t page, uint64_t *count);

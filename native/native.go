@@ -9,6 +9,7 @@ package native
 #include <errno.h>
 #include <sys/mman.h>
 #include "frame.h"
+#include "gate.h"
 #include "id.h"
 #include "life.h"
 #include "lock.h"

@@ -1,8 +1,6 @@
 /* Pins, where they are not taken and given back in one inline step: pin.h. */
 #include "pin.h"
 
-#include "access.h"
-
 mmsb_status_t mmsb__page_pin(uint64_t page, int32_t mode, void **address) {
     mmsb__record_t *record;
     uint64_t state;
@@ -14,7 +12,7 @@ mmsb_status_t mmsb__page_pin(uint64_t page, int32_t mode, void **address) {
         mmsb__page_unlock(record, state);
         return status;
     }
-    uint16_t *pins = mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
+    uint16_t *pins = mmsb__pins_of(record, mode);
     if (MMSB__UNLIKELY(mode == MMSB_PIN_WRITE && (state & MMSB__READ_ONLY))) {
         status = mmsb__page_read_only_fail(page);
     } else if (MMSB__UNLIKELY(*pins == UINT16_MAX)) {
@@ -31,6 +29,15 @@ mmsb_status_t mmsb__page_pin(uint64_t page, int32_t mode, void **address) {
     return status;
 }
 
+/* Ends a pin of a locked page. */
+static mmsb_status_t end_pin(uint64_t page, mmsb__record_t *record, int32_t mode) {
+    uint16_t *pins = mmsb__pins_of(record, mode);
+    if (MMSB__UNLIKELY(*pins == 0))
+        return mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx has no pin of mode %d", (unsigned long long)page, mode);
+    __atomic_store_n(pins, (uint16_t)(*pins - 1), __ATOMIC_RELAXED);
+    return MMSB_OK;
+}
+
 /* A page whose context has ended keeps its pins. */
 static mmsb_status_t unpin_ended(uint64_t page, int32_t mode) {
     uint32_t index = MMSB__HANDLE_INDEX(page);
@@ -39,19 +46,9 @@ static mmsb_status_t unpin_ended(uint64_t page, int32_t mode) {
     if (MMSB__HANDLE_KIND(page) != MMSB_KIND_PAGE || (mmsb__state_load(record) ^ ended) >> MMSB__INDEX_BITS != 0)
         return mmsb__page_fail(page);
     uint64_t state = mmsb__record_lock_library(index);
-    mmsb_status_t status = MMSB_OK;
-    int last = 0;
-    if ((state ^ ended) >> MMSB__INDEX_BITS != 0) {
-        status = mmsb__page_fail(page);
-    } else {
-        uint16_t *pins = mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
-        if (*pins == 0)
-            status = mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx has no pin of mode %d", (unsigned long long)page, mode);
-        else
-            --*pins;
-        last = status == MMSB_OK && !mmsb__record_pinned(record);
-    }
-    if (last)
+    int ended_still = (state ^ ended) >> MMSB__INDEX_BITS == 0;
+    mmsb_status_t status = ended_still ? end_pin(page, record, mode) : mmsb__page_fail(page);
+    if (status == MMSB_OK && !mmsb__record_pinned(record))
         mmsb__upcalls.release_ended(index);
     else
         mmsb__page_unlock_record(record, state);
@@ -66,14 +63,9 @@ mmsb_status_t mmsb__page_unpin(uint64_t page, int32_t mode) {
     mmsb_status_t status = mmsb__page_lock(page, &record, &state);
     if (MMSB__UNLIKELY(status != MMSB_OK))
         return status == MMSB_E_STALE_HANDLE ? unpin_ended(page, mode) : status;
-    uint16_t *pins = mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
-    if (MMSB__UNLIKELY(*pins == 0)) {
-        status = mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx has no pin of mode %d", (unsigned long long)page, mode);
-    } else {
-        __atomic_store_n(pins, (uint16_t)(*pins - 1), __ATOMIC_RELAXED);
-        if (mode == MMSB_PIN_WRITE)
-            mmsb__version_move(record);
-    }
+    status = end_pin(page, record, mode);
+    if (status == MMSB_OK && mode == MMSB_PIN_WRITE)
+        mmsb__version_move(record);
     mmsb__page_unlock(record, state);
     return status;
 }

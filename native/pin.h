@@ -8,6 +8,10 @@
 
 #pragma GCC visibility push(hidden)
 
+static inline uint16_t *mmsb__pins_of(mmsb__record_t *record, int32_t mode) {
+    return mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
+}
+
 /* Pins a page that has an address, may be written and is locked by nobody, in no call to another function: 1, or 0 with nothing
  * done. */
 static inline int mmsb__page_pin_fast(uint64_t page, int32_t mode, void **address) {
@@ -17,7 +21,7 @@ static inline int mmsb__page_pin_fast(uint64_t page, int32_t mode, void **addres
                        !__atomic_compare_exchange_n(&record->state, &state, state | mmsb__self->owner, 0, __ATOMIC_ACQUIRE,
                                                     __ATOMIC_RELAXED)))
         return 0;
-    uint16_t *pins = mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
+    uint16_t *pins = mmsb__pins_of(record, mode);
     const int more = *pins != UINT16_MAX;
     if (MMSB__LIKELY(more)) {
         __atomic_store_n(pins, (uint16_t)(*pins + 1), __ATOMIC_RELAXED);
@@ -38,7 +42,7 @@ static inline int mmsb__page_unpin_fast(uint64_t page, int32_t mode) {
                        !__atomic_compare_exchange_n(&record->state, &state, state | mmsb__self->owner, 0, __ATOMIC_ACQUIRE,
                                                     __ATOMIC_RELAXED)))
         return 0;
-    uint16_t *pins = mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
+    uint16_t *pins = mmsb__pins_of(record, mode);
     const int pinned = *pins != 0;
     if (MMSB__LIKELY(pinned)) {
         __atomic_store_n(pins, (uint16_t)(*pins - 1), __ATOMIC_RELAXED);

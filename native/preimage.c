@@ -2,52 +2,13 @@
 #include "preimage.h"
 
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "capture_state.h"
-
-uint32_t mmsb__capturing, mmsb__moments, mmsb__frozen;
-uint8_t *mmsb__capture_states;
-mmsb__copy_t **mmsb__capture_copies;
+#include "capture_pool.h"
 
 /* ------------------------------------------------------------------------------------------------------ waiting ---- */
-
-static pthread_mutex_t waiting_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t waiting_changed; /* initialised by the first capture */
-static uint32_t waiting;               /* threads in mmsb__capture_wait */
-
-void mmsb__capture_wake_start(void) {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* a wait does not depend on the time of day */
-    pthread_cond_init(&waiting_changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
-void mmsb__capture_wake(void) {
-    if (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST) == 0)
-        return;
-    pthread_mutex_lock(&waiting_lock);
-    pthread_cond_broadcast(&waiting_changed);
-    pthread_mutex_unlock(&waiting_lock);
-}
-
-/* Waits a short time, or until something has changed. */
-static void wait_for_change(void) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
-    __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
-    pthread_mutex_lock(&waiting_lock);
-    pthread_cond_timedwait(&waiting_changed, &waiting_lock, &until);
-    pthread_mutex_unlock(&waiting_lock);
-    __atomic_sub_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
-}
 
 static uint64_t now(void) {
     struct timespec time;
@@ -59,7 +20,7 @@ void mmsb__capture_wait(uint32_t index) {
     mmsb__capture_t *capture = mmsb__capture_of(mmsb__record_context(index));
     int counts = capture && __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST) == MMSB__CAPTURE_ON;
     uint64_t begin = now();
-    wait_for_change();
+    mmsb__capture_pause();
     if (!counts)
         return;
     __atomic_add_fetch(&capture->stats.waits, 1, __ATOMIC_RELAXED);
@@ -69,7 +30,7 @@ void mmsb__capture_wait(uint32_t index) {
 void mmsb__context_await_slow(uint32_t context) {
     const mmsb__capture_t *capture = mmsb__capture_of(context);
     while (capture && __atomic_load_n(&capture->mode, __ATOMIC_SEQ_CST) == MMSB__CAPTURE_FROZEN)
-        wait_for_change();
+        mmsb__capture_pause();
 }
 
 /* ------------------------------------------------------------------------------------------------ keeping lines ---- */
@@ -187,6 +148,62 @@ static int keep_of_small(mmsb__capture_t *capture, const mmsb__record_t *record,
 
 /* -------------------------------------------------------------------------------------------------- large pages ---- */
 
+static mmsb__large_t *find_large(mmsb__capture_t *capture, uint32_t index) {
+    mmsb__large_t *large = capture->large[index % MMSB__LARGE_BUCKETS];
+    while (large && large->index != index)
+        large = large->next;
+    return large;
+}
+
+static uint32_t parts_of(uint64_t length) {
+    return (uint32_t)((length + MMSB__CHUNK_BYTES - 1) / MMSB__CHUNK_BYTES);
+}
+
+static uint32_t part_length(uint64_t length, uint32_t part) {
+    uint64_t left = length - part * MMSB__CHUNK_BYTES;
+    return (uint32_t)(left < MMSB__CHUNK_BYTES ? left : MMSB__CHUNK_BYTES);
+}
+
+mmsb__large_t *mmsb__large_open(mmsb__capture_t *capture, mmsb__record_t *record, uint64_t state) {
+    uint32_t index = mmsb__record_index(record);
+    pthread_mutex_lock(&capture->lock);
+    mmsb__large_t *large = find_large(capture, index);
+    pthread_mutex_unlock(&capture->lock);
+    if (large)
+        return large;
+    uint32_t byte_parts = parts_of(record->size), mask_parts = parts_of(mmsb__image_mask_length(record));
+    uint64_t metadata = mmsb__metadata_length(record);
+    large = calloc(1, sizeof *large + (size_t)(byte_parts + mask_parts) * sizeof large->parts[0]);
+    if (large && metadata > 0 && !(large->metadata = malloc(metadata))) {
+        free(large);
+        large = NULL;
+    }
+    if (!large)
+        return NULL;
+    if (metadata > 0)
+        memcpy(large->metadata, mmsb__metadata_bytes(record), metadata);
+    large->metadata_length = metadata;
+    large->index = index;
+    large->byte_parts = byte_parts;
+    large->mask_parts = mask_parts;
+    for (uint32_t part = 0; part < byte_parts + mask_parts; part++)
+        large->parts[part].length =
+            part < byte_parts ? part_length(record->size, part) : part_length(mmsb__mask_length(record->size), part - byte_parts);
+    mmsb__image_fill(record, index, state, &large->image);
+    const mmsb__saved_t *saved = mmsb__base_of(capture, index);
+    large->unchanged = (uint32_t)mmsb__as_saved(saved, record, state);
+    if (saved && saved->generation == MMSB__HANDLE_GENERATION(state) && saved->size == record->size &&
+        record->size > MMSB__CHUNK_BYTES)
+        large->image.flags |= MMSB__IMAGE_PARTIAL;
+    large->generation = MMSB__HANDLE_GENERATION(state);
+    pthread_mutex_lock(&capture->lock);
+    large->next = capture->large[index % MMSB__LARGE_BUCKETS];
+    capture->large[index % MMSB__LARGE_BUCKETS] = large;
+    pthread_mutex_unlock(&capture->lock);
+    mmsb__capture_state_set(index, MMSB__CAPTURE_PARTIAL);
+    return large;
+}
+
 static int keep_of_part(mmsb__capture_t *capture, mmsb__large_t *large, const mmsb__record_t *record, uint32_t number,
                         uint64_t first, uint64_t last) {
     mmsb__part_t *part = &large->parts[number];
@@ -233,7 +250,20 @@ static int keep_small(mmsb__capture_t *capture, mmsb__record_t *record, uint32_t
     return length > 0 && keep_of_small(capture, record, copy, offset, offset + length - 1);
 }
 
-static int keep(mmsb__capture_t *capture, mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
+/* Notes that a writer waits for the page. */
+static void make_urgent(mmsb__capture_t *capture, uint32_t index) {
+    pthread_mutex_lock(&capture->lock);
+    uint32_t i = 0;
+    while (i < capture->urgent_count && capture->urgent[i] != index)
+        i++;
+    if (i == capture->urgent_count && i < MMSB__URGENT_MAX) {
+        capture->urgent[i] = index;
+        __atomic_store_n(&capture->urgent_count, i + 1, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&capture->lock);
+}
+
+static int keep_in(mmsb__capture_t *capture, mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
     uint32_t index = mmsb__record_index(record);
     uint8_t capture_state = mmsb__capture_state_of(index);
     if (mmsb__capture_needs_nothing(capture_state))
@@ -256,7 +286,7 @@ static int keep(mmsb__capture_t *capture, mmsb__record_t *record, uint64_t state
     }
     int again = length == UINT64_MAX || (length > 0 && keep_of_large(capture, large, record, offset, offset + length - 1));
     if (again)
-        mmsb__capture_make_urgent(capture, index);
+        make_urgent(capture, index);
     return again;
 }
 
@@ -286,7 +316,9 @@ int mmsb__preimage_keep_slow(mmsb__record_t *record, uint64_t state, uint64_t of
         mmsb__capture_needs_nothing(mmsb__capture_state_of(index)))
         return 0;
     int mode = enter(capture);
-    int again = mode == MMSB__CAPTURE_OFF ? 0 : mode == MMSB__CAPTURE_FROZEN ? 1 : keep(capture, record, state, offset, length);
+    int again = mode == MMSB__CAPTURE_OFF      ? 0
+                : mode == MMSB__CAPTURE_FROZEN ? 1
+                                               : keep_in(capture, record, state, offset, length);
     leave(capture);
     return again;
 }

@@ -10,13 +10,9 @@
 #ifndef MMSB_NATIVE_PREIMAGE_H
 #define MMSB_NATIVE_PREIMAGE_H
 
-#include "record.h"
-#include "watch.h"
+#include "capture_state.h"
 
 #pragma GCC visibility push(hidden)
-
-/* The unit of a pre-image. */
-#define MMSB__LINE_BYTES 64
 
 /* Returns 1 if the caller, which holds the page's lock, must unlock it, wait (mmsb__capture_wait) and begin again. */
 int mmsb__preimage_keep_slow(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length);
@@ -33,10 +29,8 @@ static inline int mmsb__preimage_keep_page(mmsb__record_t *record, uint64_t stat
 /* Waits until another try makes sense. The caller holds no locks. */
 void mmsb__capture_wait(uint32_t index);
 
-/* The moments of all contexts that have begun plus those that are over: odd while one is being taken. A call that keeps
- * pre-images more than once, of one page or several, must see the same number each time. If it has changed, the call keeps all of
- * them again, under the same locks; otherwise a moment could lie within the call. */
-extern uint32_t mmsb__moments;
+/* A call that keeps pre-images more than once, of one page or several, must see the same number of moments each time. If it has
+ * changed, the call keeps all of them again, under the same locks; otherwise a moment could lie within the call. */
 uint32_t mmsb__moments_now(void);
 static inline int mmsb__moment_came(uint32_t before) {
     return __atomic_load_n(&mmsb__moments, __ATOMIC_SEQ_CST) != before;
@@ -57,6 +51,22 @@ static inline void mmsb__context_await(uint32_t context) {
     if (MMSB__UNLIKELY(__atomic_load_n(&mmsb__capturing, __ATOMIC_RELAXED) != 0))
         mmsb__context_await_slow(context);
 }
+
+/* -------------------------------------------------------------------------------------------------- for the saver ---- */
+
+/* Words with a bit for each line of a part. */
+static inline uint64_t mmsb__line_words(uint64_t length) {
+    return (length + 64 * MMSB__LINE_BYTES - 1) / (64 * MMSB__LINE_BYTES);
+}
+
+/* What the capture knows of a large page that is locked, made if there is nothing yet. NULL: no memory. */
+mmsb__large_t *mmsb__large_open(mmsb__capture_t *capture, mmsb__record_t *record, uint64_t state);
+/* Puts the pre-images of a part into a copy of it; gives their memory back to the pool. */
+void mmsb__preimage_put_back(const mmsb__part_t *part, uint8_t *copy);
+void mmsb__preimage_free(mmsb__capture_t *capture, mmsb__part_t *part);
+void mmsb__copy_free(mmsb__capture_t *capture, mmsb__copy_t *copy);
+/* Waits until no writer looks at the capture. */
+void mmsb__capture_await_writers(const mmsb__capture_t *capture);
 
 #pragma GCC visibility pop
 #endif

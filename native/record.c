@@ -13,11 +13,6 @@ mmsb__table_t mmsb__table;
 
 _Static_assert(sizeof(mmsb__record_t) == 64, "a record is one line of the cache");
 _Static_assert(sizeof(mmsb__side_t) == 64, "a side record is one line of the cache");
-_Static_assert(offsetof(mmsb__record_t, state) == 8 && offsetof(mmsb__record_t, locator) == 16 &&
-                   offsetof(mmsb__record_t, size) == 24 && offsetof(mmsb__record_t, epoch) == 32 &&
-                   offsetof(mmsb__record_t, version) == 40 && offsetof(mmsb__record_t, mask_locator) == 48 &&
-                   offsetof(mmsb__record_t, dirty_first) == 56 && offsetof(mmsb__record_t, read_pins) == 60,
-               "native/record.go says the same");
 
 /* Read-only memory that is only reserved counts towards no limit but that of addresses, and reads as free records. */
 static void *reserve(uint64_t bytes) {

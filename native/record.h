@@ -1,6 +1,6 @@
 /*
- * record.h — what a page is in memory, and how its record and state are read. Go (native/record.go) and C read the same records;
- * offsets are asserted on both sides.
+ * record.h — what a page is in memory, and how its record and state are read. Go (native/record.go) and C read the same
+ * records; a test compares the layouts.
  *
  * Records lie outside the Go heap in one reserved range of addresses, so that a handle's index needs no bounds check and a
  * million pages cost Go's garbage collector nothing. They say region + offset, never an address: a table and its regions can lie
@@ -250,6 +250,26 @@ static inline void *mmsb__record_expose(mmsb__record_t *record) {
 /* NULL where the page has nothing but its record. */
 static inline const mmsb__side_t *mmsb__side_of(const mmsb__record_t *record) {
     return record->side ? &mmsb__table.sides[record->side] : NULL;
+}
+
+/* Bytes of the change mask of a page of this size. */
+static inline uint64_t mmsb__mask_length(uint64_t size) {
+    return (size >> 3) + ((size & 7) != 0);
+}
+
+/* A record is free, a frame, a page, or what its context's end left: every store that makes one of the other is this one. The record
+ * was free or a frame, which nobody locks and only the caller has, or the caller has locked it and what lived there ends. The
+ * store makes this visible to others, and unlocks. */
+static inline void mmsb__record_become(mmsb__record_t *record, uint64_t state) {
+    __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+}
+
+/* A free record whose next page has this handle has nothing beside its memory. */
+static inline void mmsb__record_assert_free(const mmsb__record_t *record, uint64_t page) {
+    MMSB__ASSERT(mmsb__state_held(record) >> MMSB__INDEX_BITS == MMSB__HANDLE_GENERATION(page), page, mmsb__state_held(record));
+    MMSB__ASSERT(MMSB__HANDLE_KIND(page) == MMSB_KIND_PAGE, page, mmsb__state_held(record));
+    MMSB__ASSERT((record->side | record->mask_frame) == 0, page, record->side);
+    MMSB__ASSERT(!mmsb__record_pinned(record), page, record->read_pins);
 }
 
 /* Reserves the table's addresses. 0 or errno. */

@@ -3,28 +3,36 @@
 
 #include <string.h>
 
-#include "delta_change.h"
+#include "delta.h"
 #include "journal.h"
+
+static inline void write_bytes(mmsb__record_t *record, uint64_t offset, const void *bytes, uint64_t length) {
+    if (length == 0)
+        return;
+    memcpy(mmsb__record_bytes(record) + offset, bytes, length);
+    mmsb__dirty_range(record, offset, offset + length - 1);
+}
+
+static inline void changed_to(mmsb__record_t *record, uint64_t version, uint64_t epoch) {
+    __atomic_store_n(&record->version, version, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->epoch, epoch, __ATOMIC_RELAXED);
+}
 
 mmsb_status_t mmsb__redo(uint32_t index, uint64_t version, uint64_t epoch, const mmsb__redo_t *change) {
     mmsb__record_t *record = mmsb__record_at(index);
     uint64_t length = change->delta.payload_length;
-    mmsb_status_t status;
     if (record->version >= version)
         return MMSB_OK;
-    if (change->is_delta) {
-        status = mmsb__delta_check_page(0, &change->delta, record, 0);
-        if (status == MMSB_OK)
-            mmsb__delta_change(record, &change->delta);
-    } else if ((status = mmsb__delta_check_run(change->offset, length, record->size)) == MMSB_OK && length > 0) {
-        memcpy(mmsb__record_bytes(record) + change->offset, change->delta.payload, length);
-        mmsb__dirty_range(record, change->offset, change->offset + length - 1);
-    }
-    if (status == MMSB_OK) {
-        __atomic_store_n(&record->version, version, __ATOMIC_RELAXED);
-        __atomic_store_n(&record->epoch, epoch, __ATOMIC_RELAXED);
-    }
-    return status;
+    mmsb_status_t status = change->is_delta ? mmsb__delta_check_page(0, &change->delta, record, 0)
+                                            : mmsb__delta_check_run(change->offset, length, record->size);
+    if (status != MMSB_OK)
+        return status;
+    if (change->is_delta)
+        mmsb__delta_change(record, &change->delta);
+    else
+        write_bytes(record, change->offset, change->delta.payload, length);
+    changed_to(record, version, epoch);
+    return MMSB_OK;
 }
 
 /* What a record of a run or of written bytes says; of a delta in another form only the record is known. */
@@ -147,24 +155,17 @@ static inline int redo_make(const redo_t *redo) {
         if (!redo_delta(redo, &delta) || mmsb__delta_check_page(0, &delta, record, 0) != MMSB_OK)
             return 0;
         mmsb__delta_change(record, &delta);
+    } else if (!mmsb__page_within(redo->offset, length, record->size)) {
+        return 0;
+    } else if (head->kind == MMSB__JOURNAL_WRITE) {
+        write_bytes(record, redo->offset, redo->body + 8, length);
     } else {
-        if (redo->offset > record->size || length > record->size - redo->offset)
+        if (mmsb__mask_make(record) != MMSB_OK)
             return 0;
-        if (head->kind == MMSB__JOURNAL_WRITE) {
-            uint8_t *bytes = mmsb__record_bytes(record) + redo->offset;
-            if (length > 0) {
-                memcpy(bytes, redo->body + 8, length);
-                mmsb__dirty_range(record, redo->offset, redo->offset + length - 1);
-            }
-        } else {
-            if (mmsb__mask_make(record) != MMSB_OK)
-                return 0;
-            mmsb__target_t target = mmsb__target_of(record, 0, redo->offset);
-            mmsb__target_change(&target, redo->offset & 63, length, redo->body + 8, 0);
-        }
+        mmsb__target_t target = mmsb__target_of(record, 0, redo->offset);
+        mmsb__target_change(&target, redo->offset & 63, length, redo->body + 8, 0);
     }
-    __atomic_store_n(&record->version, head->version, __ATOMIC_RELAXED);
-    __atomic_store_n(&record->epoch, head->epoch, __ATOMIC_RELAXED);
+    changed_to(record, head->version, head->epoch);
     return 1;
 }
 

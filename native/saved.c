@@ -1,6 +1,6 @@
 /* What saves know of pages: the tables of the last save, and the notes of the running one, which a commit turns into the tables.
  * saved.h. */
-#include "capture_state.h"
+#include "saved.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,17 +31,25 @@ void mmsb__saved_forget(uint32_t leaf) {
     mmsb__saved[leaf] = mmsb__saved_fresh[leaf] = NULL;
 }
 
-void mmsb__note_removed(mmsb__capture_t *capture, uint32_t index, const mmsb__saved_t *saved) {
-    if (capture->removed_count == capture->removed_capacity) {
-        uint64_t capacity = capture->removed_capacity != 0 ? 2 * capture->removed_capacity : 1024;
-        mmsb__removed_t *more = realloc(capture->removed, capacity * sizeof *more);
-        if (!more) {
-            mmsb__note_out_of_memory(capture);
-            return;
-        }
-        capture->removed = more;
-        capture->removed_capacity = capacity;
+/* Makes space for one more item of an array; 0 without memory: the capture fails. */
+static int make_space(mmsb__capture_t *capture, void **items, uint64_t count, uint64_t *capacity, size_t each) {
+    if (count < *capacity)
+        return 1;
+    uint64_t larger = *capacity != 0 ? 2 * *capacity : 1024;
+    void *more = realloc(*items, larger * each);
+    if (!more) {
+        mmsb__note_out_of_memory(capture);
+        return 0;
     }
+    *items = more;
+    *capacity = larger;
+    return 1;
+}
+
+void mmsb__note_removed(mmsb__capture_t *capture, uint32_t index, const mmsb__saved_t *saved) {
+    if (!make_space(capture, (void **)(void *)&capture->removed, capture->removed_count, &capture->removed_capacity,
+                    sizeof *capture->removed))
+        return;
     capture->removed[capture->removed_count++] = (mmsb__removed_t){index, saved->id};
     capture->pages--;
     capture->bytes -= (int64_t)saved->size;
@@ -57,16 +65,9 @@ static void note_found(mmsb__capture_t *capture, uint32_t index, mmsb__saved_t s
             mmsb__note_out_of_memory(capture);
         return;
     }
-    if (capture->found_count == capture->found_capacity) {
-        uint64_t capacity = capture->found_capacity != 0 ? 2 * capture->found_capacity : 1024;
-        mmsb__found_t *more = realloc(capture->found, capacity * sizeof *more);
-        if (!more) {
-            mmsb__note_out_of_memory(capture);
-            return;
-        }
-        capture->found = more;
-        capture->found_capacity = capacity;
-    }
+    if (!make_space(capture, (void **)(void *)&capture->found, capture->found_count, &capture->found_capacity,
+                    sizeof *capture->found))
+        return;
     capture->found[capture->found_count++] = (mmsb__found_t){index, saved};
 }
 

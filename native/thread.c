@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,6 +14,8 @@
 
 _Thread_local mmsb__cache_t *mmsb__current __attribute__((tls_model("initial-exec")));
 _Thread_local mmsb__thread_t *mmsb__self __attribute__((tls_model("initial-exec")));
+mmsb_status_t mmsb__gate = MMSB__NOT_STARTED;
+uint32_t mmsb__detours = 1;
 mmsb__upcalls_t mmsb__upcalls;
 uint32_t mmsb__busy_fence;
 
@@ -214,6 +218,41 @@ mmsb__thread_t *mmsb__thread_enter(void) {
 mmsb_status_t mmsb__thread_fail(void) {
     return mmsb__fail(MMSB_E_LIMIT, "%u threads use the library, the limit is %u", owners_made - owners_free_count,
                       MMSB__OWNERS - 1);
+}
+
+/* Where a thread that could not be made known keeps its error: shared, so that reporting an error can never fail. */
+static mmsb__thread_t nameless;
+
+mmsb_status_t mmsb__fail_foreign(mmsb_status_t code, int32_t domain, int32_t foreign_code, const char *text, size_t length) {
+    mmsb__thread_t *self = mmsb__self ? mmsb__self : mmsb__thread_enter();
+    if (!self)
+        self = &nameless;
+    self->error_code = code;
+    self->error_domain = domain;
+    self->error_foreign = foreign_code;
+    if (length >= sizeof self->error_text) {
+        length = sizeof self->error_text - 1;
+        while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80) /* not in the middle of a character */
+            length--;
+    }
+    memcpy(self->error_text, text, length);
+    self->error_text[length] = 0;
+    return code;
+}
+
+mmsb_status_t mmsb__fail(mmsb_status_t code, const char *format, ...) {
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        length = 0;
+    return mmsb__fail_foreign(code, MMSB_DOMAIN_NONE, 0, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
+}
+
+mmsb__thread_t *mmsb__error(void) {
+    return mmsb__self ? mmsb__self : &nameless;
 }
 
 int mmsb__thread_start(void) {

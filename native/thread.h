@@ -1,5 +1,6 @@
 /*
- * thread.h — what a thread keeps: its number as owner of page locks, its last error, and its caches of free pages.
+ * thread.h — what a thread keeps: its number as owner of page locks, its last error, and its caches of free pages; and the two
+ * words that say whether calls may run, and whether they may take the short way.
  *
  * A cache belongs to one thread and one context. It holds magazines with the handles of the next pages, so that creating and
  * destroying a small page touches nothing that other threads write. The cache exchanges full magazines with the context's depot,
@@ -17,11 +18,31 @@
 
 #include <pthread.h>
 
-#include "gate.h"
 #include "record.h"
 #include "upcalls.h"
 
 #pragma GCC visibility push(hidden)
+
+#define MMSB__LIKELY(condition) __builtin_expect(!!(condition), 1)
+#define MMSB__UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
+/* 0, or what gate.c deals with: the library has not started yet, it was forked, or it is poisoned. The first call starts it, which
+ * reserves what every call takes for granted. */
+#define MMSB__NOT_STARTED (-1)
+extern mmsb_status_t mmsb__gate;
+
+/* How many reasons there are for creating and destroying to take their longer way: the gate is closed, the kernel knows no
+ * membarrier, a context is captured or frozen, a journal is open. One word, because these calls are counted in nanoseconds. It
+ * moves before what it stands for comes and after it has gone. */
+extern uint32_t mmsb__detours;
+
+static inline void mmsb__detour_begin(void) {
+    __atomic_add_fetch(&mmsb__detours, 1, __ATOMIC_SEQ_CST);
+}
+
+static inline void mmsb__detour_end(void) {
+    __atomic_sub_fetch(&mmsb__detours, 1, __ATOMIC_SEQ_CST);
+}
 
 #define MMSB__MAGAZINE_ROUNDS 62 /* the magazine fills 512 bytes */
 #define MMSB__CONTEXTS 65536u
@@ -66,7 +87,7 @@ typedef struct mmsb__thread {
     int32_t error_domain;
     int32_t error_foreign;
     mmsb__cache_t *caches;
-    struct mmsb__plan *plans; /* memory for the batches of delta_batch.c */
+    void *plans; /* memory for the batches of delta_batch.c */
     size_t plan_capacity;
     char error_text[1024];
 } mmsb__thread_t;
@@ -85,8 +106,7 @@ typedef struct mmsb__context_record {
     uint64_t creates, frees; /* by calls that use no cache, and by caches that were given up */
     uint64_t bytes_created, bytes_freed;
     uint64_t peak_bytes;
-    struct mmsb__capture *capture; /* capture.h; NULL until the first */
-    int32_t simulated;             /* 1: its devices are simulated */
+    int32_t simulated; /* 1: its devices are simulated */
 } mmsb__context_record_t;
 
 /* The two variables per thread. A library that is loaded late has little space for them, hence pointers. */
@@ -96,6 +116,14 @@ extern _Thread_local mmsb__thread_t *mmsb__self __attribute__((tls_model("initia
 /* This thread, registered by its first call; NULL without memory or owner numbers (mmsb__thread_fail sets the error). */
 mmsb__thread_t *mmsb__thread_enter(void);
 mmsb_status_t mmsb__thread_fail(void);
+
+/* Stores the thread's last error and returns the code. */
+mmsb_status_t mmsb__fail(mmsb_status_t code, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
+mmsb_status_t mmsb__fail_foreign(mmsb_status_t code, int32_t domain, int32_t foreign_code, const char *text, size_t length)
+    __attribute__((cold));
+
+/* The thread whose error_* fields are the caller's last error. Never NULL. */
+mmsb__thread_t *mmsb__error(void);
 
 /* The thread's cache for a context, made current; NULL with the last error set. */
 mmsb__cache_t *mmsb__cache_enter(uint64_t context);

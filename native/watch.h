@@ -8,7 +8,7 @@
 
 #pragma GCC visibility push(hidden)
 
-/* How many contexts are captured or frozen (capture.h): calls that change pages look closer. */
+/* How many contexts are captured or frozen (capture_state.h): calls that change pages look closer. */
 extern uint32_t mmsb__capturing;
 
 /* 1 while some context is captured, frozen or journalled. */

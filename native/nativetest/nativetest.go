@@ -7,7 +7,7 @@ package nativetest
 #include <stdlib.h>
 
 #include "access.h"
-#include "delta.h"
+#include "delta_batch.h"
 #include "life.h"
 #include "mask.h"
 #include "pin.h"

@@ -4,6 +4,7 @@
  */
 #include "../../tests/check.h"
 
+#include "../gate.h"
 #include "../journal.h"
 
 #include <sched.h>

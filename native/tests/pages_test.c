@@ -9,8 +9,9 @@
 
 #include "../access.h"
 #include "../bytes.h"
-#include "../delta.h"
+#include "../delta_batch.h"
 #include "../frame.h"
+#include "../gate.h"
 #include "../id.h"
 #include "../life.h"
 #include "../look.h"

@@ -95,7 +95,7 @@ CAPTURES = C(
         ),
         Mutant(
             "page-goes-while-saved", "a page goes while parts of it are to be saved",
-            "keep", "length == UINT64_MAX || (length > 0", "(length > 0",
+            "keep_in", "length == UINT64_MAX || (length > 0", "(length > 0",
         ),
         Mutant(
             "empty-delta-missed", "a delta without bytes is not noticed",

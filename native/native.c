@@ -1,4 +1,4 @@
-/* Where C's questions go: the hidden exports of upcalls.go. Apart from the other files, so that those build without Go. */
+/* Tells C where Go is: the hidden exports of upcalls.go. Apart from the other files, so that those build without Go. */
 #include "upcalls.h"
 
 #include "_cgo_export.h"
