@@ -70,12 +70,13 @@ const (
 	MetadataImport
 	DependencyAdd
 	DependencyRemove
+	Group // begins a group: its body is the length of the records behind it
 )
 
 var kindNames = [...]string{Create: "create", Adopt: "adopt", Clone: "clone", Destroy: "destroy", Resize: "resize",
 	Migrate: "migrate", Write: "write", Run: "run", Delta: "delta", MaskClear: "mask-clear", MetadataSet: "metadata-set",
 	MetadataRemove: "metadata-remove", MetadataImport: "metadata-import", DependencyAdd: "dependency-add",
-	DependencyRemove: "dependency-remove"}
+	DependencyRemove: "dependency-remove", Group: "group"}
 
 // String is the kind's name, like "dependency-add".
 func (k Kind) String() string {
@@ -87,9 +88,10 @@ func (k Kind) String() string {
 
 // Flags of a record.
 const (
-	More      = 1 // the next record belongs to the same group
-	Piece     = 2 // the body goes on in the next record
-	Annotated = 4 // the body begins with a delta's id, time, source and intent
+	More      = 1   // the next record belongs to the same group
+	Piece     = 2   // the body goes on in the next record
+	Annotated = 4   // the body begins with a delta's id, time, source and intent
+	Complete  = 128 // all records of the group that begins here are put
 )
 
 // The forms of a Delta record: the kinds of mmsb_delta_t, and one more.

@@ -448,7 +448,7 @@ func TestTheWriterKnowsWhatIsOnTheDisk(t *testing.T) {
 	require.NoError(t, w.Close())
 
 	// A Drop that fails has dropped what it has dropped.
-	fs = filetest.NewFaulty(disk, filetest.Fault{Kind: filetest.Remove, Nth: 2, Errno: syscall.EIO})
+	fs = filetest.NewFaulty(disk, filetest.Fault{Kind: filetest.Remove, Nth: 3, Errno: syscall.EIO})
 	w = open(t, fs, Options{SegmentBytes: 8192})
 	before := w.Extent().Segments
 	require.Equal(t, status.IO, code(w.Drop(20)))

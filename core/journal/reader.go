@@ -23,8 +23,9 @@ type Journal struct {
 
 type openSegment struct {
 	segment
-	name string
-	size int64
+	name    string
+	size    int64   // with the residue
+	residue residue // of the last one
 }
 
 // tail is where a journal ends.
@@ -65,6 +66,9 @@ type SegmentInfo struct {
 func Open(fs file.FS, directory string) (*Journal, error) {
 	j, err := openSegments(fs, directory)
 	if err != nil {
+		return nil, err
+	}
+	if err := j.addResidue(false); err != nil {
 		return nil, err
 	}
 	return j, j.look()
@@ -129,7 +133,7 @@ func (j *Journal) openSegment(at place) (openSegment, error) {
 		return openSegment{}, status.Errorf(status.Corrupt, "%s: the header says first record %d of branch %d, unlike the file name",
 			path, s.first, s.branch)
 	}
-	return openSegment{s, name, source.Size()}, nil
+	return openSegment{segment: s, name: name, size: source.Size()}, nil
 }
 
 // look finds the end, and fills in the info.
@@ -156,7 +160,7 @@ func (j *Journal) look() error {
 	if err != nil {
 		return err
 	}
-	j.info.TornBytes, j.info.Closed = last.size-j.tail.end, j.tail.ended
+	j.info.TornBytes, j.info.Closed = last.size+last.residue.torn-j.tail.end, j.tail.ended
 	for i, s := range j.segments {
 		segment := SegmentInfo{Name: s.name, Based: s.based, First: s.first, Last: j.info.Last, Bytes: s.size, Created: s.created}
 		if i < end {
@@ -240,6 +244,12 @@ func (a *assembler) add(sequence uint64, head recordHead, content []byte) (*Reco
 	group, last := a.group, head.flags&More == 0
 	if last {
 		a.group = 0
+	}
+	if head.kind == Group {
+		if last || a.within || group != sequence || len(content) != 8 {
+			return nil, status.Errorf(status.Corrupt, "record %d does not begin a group: its body has %d bytes", sequence, len(content))
+		}
+		return nil, nil
 	}
 	if a.within && (head.kind != a.head.kind || head.page != a.head.page || head.version != a.head.version) ||
 		head.flags&Piece != 0 && last {

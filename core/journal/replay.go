@@ -18,6 +18,9 @@ type Replay struct{ journal *Journal }
 // OpenReplay opens a journal like Open, but looks at nothing except its segments' headers.
 func OpenReplay(fs file.FS, directory string) (*Replay, error) {
 	j, err := openSegments(fs, directory)
+	if err == nil {
+		err = j.addResidue(false)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (j *Journal) scan(from position, end int64, visit func(f *frame, records []
 			limit = end
 		}
 		more := true
-		walk := frameWalk{path: j.path(s.name), id: s.id, offset: offset}
+		walk := frameWalk{path: j.path(s.name), id: s.id, offset: offset, residue: &s.residue}
 		walk.visit = func(f *frame, whole []byte, offset int64) (bool, error) {
 			if f.first != next || f.previous != chain {
 				return false, errNotNext
@@ -177,7 +177,7 @@ func (w *frameWalk) upTo(limit int64, fs file.FS) (stopped int64, err error) {
 		return w.offset, err
 	}
 	defer func() { _ = source.Close() }()
-	part := file.Range{Offset: w.offset, Length: min(limit, source.Size()) - w.offset}
+	part := file.Range{Offset: w.offset, Length: min(limit, source.Size(), w.residue.from()) - w.offset}
 	if part.Length <= small {
 		piece := make([]byte, max(0, part.Length))
 		if _, err = source.ReadAt(piece, part.Offset); err == nil {
@@ -185,6 +185,9 @@ func (w *frameWalk) upTo(limit int64, fs file.FS) (stopped int64, err error) {
 		}
 	} else {
 		err = file.Pieces(source, []file.Range{part}, func(_ int, piece []byte) error { return w.feed(piece) })
+	}
+	if more := w.residue.at(w.offset, limit); err == nil && more != nil {
+		err = w.feed(more)
 	}
 	if err == errEnough || err == errNotNext {
 		err = nil
@@ -200,11 +203,12 @@ var errEnough = errors.New("end of the walk")
 
 // frameWalk puts frames together from the pieces of a file.
 type frameWalk struct {
-	path   string
-	id     [16]byte
-	visit  func(f *frame, whole []byte, offset int64) (more bool, err error)
-	offset int64  // of the next frame
-	rest   []byte // the beginning of a frame whose end is in the next piece
+	path    string
+	id      [16]byte
+	visit   func(f *frame, whole []byte, offset int64) (more bool, err error)
+	offset  int64 // of the next frame
+	residue *residue
+	rest    []byte // the beginning of a frame whose end is in the next piece
 }
 
 func (w *frameWalk) feed(piece []byte) error {

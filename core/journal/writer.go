@@ -138,7 +138,7 @@ func (w *Writer) open() error {
 		return file.Failed(err, "cannot open the journal lock %s", path)
 	}
 	w.lock = lock
-	if err := lock.Lock(); err == syscall.EWOULDBLOCK {
+	if err := lockPatiently(lock); err == syscall.EWOULDBLOCK {
 		return status.Errorf(status.Busy, "journal %s is already open for writing, here or in another process", w.directory)
 	} else if err != nil {
 		return file.Failed(err, "cannot lock %s", path)
@@ -146,7 +146,13 @@ func (w *Writer) open() error {
 	if err := w.removeUnfinished(); err != nil {
 		return err
 	}
-	j, err := Open(w.fs, w.directory)
+	j, err := openSegments(w.fs, w.directory)
+	if err == nil {
+		err = j.addResidue(true)
+	}
+	if err == nil {
+		err = j.look()
+	}
 	if status.CodeOf(err) == status.NotFound {
 		if from := &w.options.From; from.Names == nil {
 			from.GoesOn, from.Empty = lineage.New(lineage.Point{}), true
@@ -239,6 +245,9 @@ func (w *Writer) openTail(j *Journal) error {
 		return file.Failed(err, "cannot open the journal segment %s", path)
 	}
 	w.at = at
+	if err := tail.residue.write(at, path); err != nil {
+		return err
+	}
 	if info.TornBytes > 0 {
 		if err := at.Truncate(w.offset); err != nil {
 			return file.Failed(err, "cannot truncate the journal segment %s to %d bytes", path, w.offset)
@@ -253,7 +262,7 @@ func (w *Writer) openTail(j *Journal) error {
 	}
 	w.durable = w.last
 	_ = at.SetDirect(true) // or through the page cache
-	return nil
+	return removeRing(w.fs, w.directory)
 }
 
 // A segment has this suffix until it is whole; a crash leaves some behind.
@@ -432,6 +441,9 @@ func (w *Writer) Close() error {
 	_, err := w.Sync()
 	if err == nil && !w.ended {
 		err = w.end()
+	}
+	if err == nil {
+		err = removeRing(w.fs, w.directory)
 	}
 	w.release()
 	w.failed = status.Errorf(status.InvalidState, "journal %s is closed", w.directory)

@@ -4,7 +4,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"libmmsb/core/abi"
 	"libmmsb/core/file"
@@ -81,15 +84,10 @@ func (s *state) openJournal(directory string, keep bool, o journal.Options) erro
 		if opened.writer, err = journal.NewWriter(file.OS{}, directory, o); err != nil {
 			return err
 		}
-		ring, code := native.OpenRing(s.context.Index(), opened.writer.Next(), native.RingBytes, o.Interval,
-			o.Durability == journal.EachCall)
-		if code != 0 {
-			err := lasterror.Load(code)
+		if err = opened.openRing(s.context.Index(), &o); err != nil {
 			_ = opened.writer.Close()
-			return err
 		}
-		opened.ring = ring
-		return nil
+		return err
 	})
 	if err != nil {
 		return err
@@ -109,6 +107,41 @@ func (s *state) openJournal(directory string, keep bool, o journal.Options) erro
 		return err
 	}
 	return nil
+}
+
+// openRing opens the ring over a file, so that what calls have put there outlives the process. A journal whose calls wait for the disk
+// anyway does without where the file system cannot share memory.
+func (j *openedJournal) openRing(context uint32, o *journal.Options) error {
+	f, err := j.writer.MakeRing(native.RingBytes)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	length := journal.RingHeadBytes + 2*native.RingBytes
+	j.shared, err = unix.Mmap(f.Descriptor(), 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil && o.Durability != journal.EachCall {
+		return status.FromErrno(status.Unsupported, err.(syscall.Errno),
+			"cannot share memory with a file in %s: only durability call is possible there", j.directory)
+	}
+	var buffers []byte
+	if j.shared != nil {
+		_ = unix.Mlock(j.shared) // or its pages come back from the disk
+		buffers = j.shared[journal.RingHeadBytes:]
+	}
+	ring, code := native.OpenRing(context, j.writer.Next(), native.RingBytes, o.Interval, o.Durability == journal.EachCall, buffers)
+	if code != 0 {
+		err := lasterror.Load(code)
+		j.unmap()
+		return err
+	}
+	j.ring = ring
+	return nil
+}
+
+func (j *openedJournal) unmap() {
+	if j.shared != nil {
+		_ = unix.Munmap(j.shared)
+	}
 }
 
 // saveBase saves the state into the directory of a journal that begins behind it.
@@ -170,6 +203,7 @@ func (j *journals) close() error {
 		invariant.Assert(opened.failed != nil || last == written, "the journal ends with record %d, %d were written", last, written)
 	}
 	opened.ring.Close()
+	opened.unmap()
 	j.open.Store(nil)
 	return opened.failed
 }

@@ -71,6 +71,7 @@ type openedJournal struct {
 	keep      bool // segments that snapshots have made unnecessary
 	writer    *journal.Writer
 	ring      native.Ring
+	shared    []byte // the file that the ring's buffers lie in
 	directory string
 	served    chan struct{} // closed when the writer has ended
 	failed    error         // of the writer, when it has ended

@@ -175,7 +175,7 @@ static void *put(void *argument) {
 
 static reading_t run(int each_call, int64_t interval_ns, uint64_t fail_after, putter_t putters[THREADS]) {
     CHECK(mmsb__ring_for(CONTEXT_INDEX) == NULL);
-    CHECK(mmsb__ring_open(CONTEXT_INDEX, 1, MMSB__RING_BYTES_MIN, interval_ns, each_call) == MMSB_OK);
+    CHECK(mmsb__ring_open(CONTEXT_INDEX, 1, MMSB__RING_BYTES_MIN, interval_ns, each_call, NULL) == MMSB_OK);
     mmsb__ring_t *ring = mmsb__ring_for(CONTEXT_INDEX);
     CHECK(ring != NULL && mmsb__ring_last(ring) == 0);
     CHECK(mmsb__ring_for(CONTEXT_INDEX + 1) == NULL);
@@ -346,7 +346,7 @@ static void test_deltas_as_they_lie_in_the_file(void) {
          41},
     };
     enum { COUNT = sizeof cases / sizeof *cases };
-    CHECK(mmsb__ring_open(CONTEXT_INDEX, 1, MMSB__RING_BYTES_MIN, 0, 0) == MMSB_OK);
+    CHECK(mmsb__ring_open(CONTEXT_INDEX, 1, MMSB__RING_BYTES_MIN, 0, 0, NULL) == MMSB_OK);
     mmsb__ring_t *ring = mmsb__ring_for(CONTEXT_INDEX);
     mmsb__group_t group;
     uint64_t bytes = 0, sequence = 0;
@@ -379,7 +379,7 @@ static void test_deltas_as_they_lie_in_the_file(void) {
 }
 
 static void test_closed_ring_takes_nothing(void) {
-    CHECK(mmsb__ring_open(CONTEXT_INDEX, 41, MMSB__RING_BYTES_MIN, 0, 0) == MMSB_OK);
+    CHECK(mmsb__ring_open(CONTEXT_INDEX, 41, MMSB__RING_BYTES_MIN, 0, 0, NULL) == MMSB_OK);
     mmsb__ring_t *ring = mmsb__ring_for(CONTEXT_INDEX);
     mmsb__journal_head_t head = {.kind = MMSB__JOURNAL_DESTROY, .page = 1};
     uint64_t sequence = 7;
@@ -426,7 +426,7 @@ static void test_opened_and_closed_under_load(void) {
         CHECK(pthread_create(&threads[i], NULL, put_on, &put[i]) == 0);
     const time_t end = time(NULL) + 600;
     for (int round = 0; round < 100 || (taken == 0 && time(NULL) < end); round++) { /* threads may come late */
-        CHECK(mmsb__ring_open(CONTEXT_INDEX, next, MMSB__RING_BYTES_MIN, 0, 0) == MMSB_OK);
+        CHECK(mmsb__ring_open(CONTEXT_INDEX, next, MMSB__RING_BYTES_MIN, 0, 0, NULL) == MMSB_OK);
         mmsb__ring_t *ring = mmsb__ring_for(CONTEXT_INDEX);
         mmsb__ring_batch_t stretch;
         int answer;
