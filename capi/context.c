@@ -102,16 +102,6 @@ void mmsb_work_options_init(mmsb_work_options_t *options) {
     options->timeout_ns = MMSB_WAIT_FOREVER;
 }
 
-mmsb_status_t door_work(const mmsb_work_options_t *work) {
-    if (!work)
-        return MMSB_OK;
-    DOOR_STRUCT("mmsb_work_options_t", work, 0);
-    if (work->device != 0 && work->stream == 0)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "device is %d, but stream is 0", work->device);
-    DOOR_ARRAY(work->after, work->after_count);
-    return MMSB_OK;
-}
-
 mmsb_status_t mmsb_ticket_poll(mmsb_ticket_t ticket, int32_t *done) {
     DOOR_ENTER();
     DOOR_POINTER(done);

@@ -44,10 +44,7 @@ func mmsbgo_context_options_parse(o *C.mmsb_context_options_t, text *C.char, len
 	o.fallback = C.int32_t(options.Fallback)
 	o.simulated_memory = C.uint64_t(options.SimulatedMemory)
 	o.memory_limit = C.uint64_t(options.MemoryLimit)
-	o.huge_pages = 0
-	if options.HugePages {
-		o.huge_pages = 1
-	}
+	o.huge_pages = number(options.HugePages)
 	if diskPath >= 0 {
 		o.disk_path = (*C.char)(unsafe.Add(unsafe.Pointer(text), diskPath))
 	}
@@ -63,11 +60,7 @@ func mmsbgo_context_create(o *C.mmsb_context_options_t, context *C.mmsb_context_
 		startLog()
 		gpupages.Use()
 	})
-	h, err := page.NewContext(contextOptions(o))
-	if err == nil {
-		*context = C.mmsb_context_t(h)
-	}
-	return failed(err)
+	return failed(store(context)(page.NewContext(contextOptions(o))))
 }
 
 //export mmsbgo_context_destroy
@@ -182,15 +175,10 @@ func timeoutOf(work *C.mmsb_work_options_t) uint64 {
 //export mmsbgo_ticket_poll
 func mmsbgo_ticket_poll(h C.mmsb_ticket_t, done *C.int32_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	t, err := ticket.Find(uint64(h))
-	if err != nil {
-		return failed(err)
-	}
-	*done = 0
-	if t.Poll() {
-		*done = 1
-	}
-	return C.MMSB_OK
+	return onTicket(h, func(t *ticket.Ticket) error {
+		*done = number(t.Poll())
+		return nil
+	})
 }
 
 //export mmsbgo_ticket_wait

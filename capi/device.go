@@ -79,13 +79,6 @@ func deviceInfo(to *C.mmsb_device_info_t, d *devices.Device) {
 	to.ordered_memory, to.managed_memory = number(d.OrderedMemory), number(d.ManagedMemory)
 }
 
-func number(yes bool) C.int32_t {
-	if yes {
-		return 1
-	}
-	return 0
-}
-
 //export mmsbgo_runtime_shared
 func mmsbgo_runtime_shared(context C.mmsb_context_t, device C.int32_t, to *C.mmsb_runtime_t) (code C.mmsb_status_t) {
 	defer guard(&code)

@@ -20,6 +20,9 @@
  * one. */
 #define DOOR_QUICK __attribute__((aligned(64)))
 
+/* For what the fast paths leave; apart, so that these need no stack frame and save no registers. */
+#define DOOR_SLOW static __attribute__((noinline))
+
 /* The first line of every function that returns a status. */
 #define DOOR_ENTER() \
     do { \

@@ -7,29 +7,6 @@
 
 #include "_cgo_export.h"
 
-mmsb_status_t door_bad_pointer(const char *name, const void *pointer, size_t alignment) {
-    if (!pointer)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s is NULL", name);
-    return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s at %p is not aligned to %zu", name, pointer, alignment);
-}
-
-mmsb_status_t door_bad_count(const char *name, uint64_t count, size_t size) {
-    return mmsb__fail(MMSB_E_INVALID_SIZE, "%s has %llu items of %zu bytes, more than can be addressed", name,
-                      (unsigned long long)count, size);
-}
-
-mmsb_status_t door_bad_struct(const char *name, uint32_t struct_size, size_t expected) {
-    if (struct_size != expected)
-        return mmsb__fail(MMSB_E_STRUCT_VERSION, "struct_size of %s is %u, not %zu; call its _init function first", name,
-                          struct_size, expected);
-    return mmsb__fail(MMSB_E_STRUCT_VERSION, "reserved word of %s is not 0", name);
-}
-
-mmsb_status_t door_path(const char *name, const char *path) {
-    DOOR_CHECK(door_pointer(name, path, 1));
-    return path[0] ? MMSB_OK : mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s is empty", name);
-}
-
 const char *mmsb_version(void) {
     return MMSB_VERSION_STRING;
 }
@@ -181,65 +158,40 @@ mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count) {
     return mmsbgo_live_objects(kind, count);
 }
 
+#define SIZE(number, type) [MMSB_STRUCT_##number] = sizeof(mmsb_##type##_t)
+
+static const size_t sizes[] = {
+    SIZE(ERROR_DETAIL, error_detail),
+    SIZE(CAPABILITY, capability),
+    SIZE(CONTEXT_OPTIONS, context_options),
+    SIZE(CONTEXT_STATS, context_stats),
+    SIZE(MEMORY_USAGE, memory_usage),
+    SIZE(PAGE_OPTIONS, page_options),
+    SIZE(PAGE_INFO, page_info),
+    SIZE(PAGE_RANGE, page_range),
+    SIZE(ADOPT_OPTIONS, adopt_options),
+    SIZE(WORK_OPTIONS, work_options),
+    SIZE(RUN, run),
+    SIZE(DELTA, delta),
+    SIZE(PAGE_RUNS, page_runs),
+    SIZE(SAVE_OPTIONS, save_options),
+    SIZE(LOAD_OPTIONS, load_options),
+    SIZE(SAVE_STATS, save_stats),
+    SIZE(SNAPSHOT_INFO, snapshot_info),
+    SIZE(SNAPSHOT_PAGE, snapshot_page),
+    SIZE(SNAPSHOT_CHANGE, snapshot_change),
+    SIZE(JOURNAL_OPTIONS, journal_options),
+    SIZE(JOURNAL_INFO, journal_info),
+    SIZE(DEVICE_INFO, device_info),
+    SIZE(RUNTIME_OPTIONS, runtime_options),
+    SIZE(RUNTIME_STATS, runtime_stats),
+    SIZE(TAG_STATS, tag_stats),
+    SIZE(BLOCK_INFO, block_info),
+    SIZE(ACCESS, access),
+};
+
 size_t mmsb_sizeof(int32_t structure) {
-    switch (structure) {
-    case MMSB_STRUCT_ERROR_DETAIL:
-        return sizeof(mmsb_error_detail_t);
-    case MMSB_STRUCT_CAPABILITY:
-        return sizeof(mmsb_capability_t);
-    case MMSB_STRUCT_CONTEXT_OPTIONS:
-        return sizeof(mmsb_context_options_t);
-    case MMSB_STRUCT_CONTEXT_STATS:
-        return sizeof(mmsb_context_stats_t);
-    case MMSB_STRUCT_MEMORY_USAGE:
-        return sizeof(mmsb_memory_usage_t);
-    case MMSB_STRUCT_PAGE_OPTIONS:
-        return sizeof(mmsb_page_options_t);
-    case MMSB_STRUCT_PAGE_INFO:
-        return sizeof(mmsb_page_info_t);
-    case MMSB_STRUCT_PAGE_RANGE:
-        return sizeof(mmsb_page_range_t);
-    case MMSB_STRUCT_ADOPT_OPTIONS:
-        return sizeof(mmsb_adopt_options_t);
-    case MMSB_STRUCT_WORK_OPTIONS:
-        return sizeof(mmsb_work_options_t);
-    case MMSB_STRUCT_RUN:
-        return sizeof(mmsb_run_t);
-    case MMSB_STRUCT_DELTA:
-        return sizeof(mmsb_delta_t);
-    case MMSB_STRUCT_PAGE_RUNS:
-        return sizeof(mmsb_page_runs_t);
-    case MMSB_STRUCT_SAVE_OPTIONS:
-        return sizeof(mmsb_save_options_t);
-    case MMSB_STRUCT_LOAD_OPTIONS:
-        return sizeof(mmsb_load_options_t);
-    case MMSB_STRUCT_SAVE_STATS:
-        return sizeof(mmsb_save_stats_t);
-    case MMSB_STRUCT_SNAPSHOT_INFO:
-        return sizeof(mmsb_snapshot_info_t);
-    case MMSB_STRUCT_SNAPSHOT_PAGE:
-        return sizeof(mmsb_snapshot_page_t);
-    case MMSB_STRUCT_SNAPSHOT_CHANGE:
-        return sizeof(mmsb_snapshot_change_t);
-    case MMSB_STRUCT_JOURNAL_OPTIONS:
-        return sizeof(mmsb_journal_options_t);
-    case MMSB_STRUCT_JOURNAL_INFO:
-        return sizeof(mmsb_journal_info_t);
-    case MMSB_STRUCT_DEVICE_INFO:
-        return sizeof(mmsb_device_info_t);
-    case MMSB_STRUCT_RUNTIME_OPTIONS:
-        return sizeof(mmsb_runtime_options_t);
-    case MMSB_STRUCT_RUNTIME_STATS:
-        return sizeof(mmsb_runtime_stats_t);
-    case MMSB_STRUCT_TAG_STATS:
-        return sizeof(mmsb_tag_stats_t);
-    case MMSB_STRUCT_BLOCK_INFO:
-        return sizeof(mmsb_block_info_t);
-    case MMSB_STRUCT_ACCESS:
-        return sizeof(mmsb_access_t);
-    default:
-        return 0;
-    }
+    return structure >= 0 && (size_t)structure < sizeof sizes / sizeof sizes[0] ? sizes[structure] : 0;
 }
 
 mmsb_status_t mmsb_shutdown(void) {

@@ -36,9 +36,7 @@ func mmsbgo_capabilities(records *C.mmsb_capability_t, capacity C.size_t, count 
 	all := make([]C.mmsb_capability_t, len(known))
 	for i, k := range known {
 		all[i].struct_size = C.sizeof_mmsb_capability_t
-		if k.Available {
-			all[i].available = 1
-		}
+		all[i].available = number(k.Available)
 		putText(&all[i].name[0], C.size_t(len(all[i].name)), k.Name)
 		putText(&all[i].reason[0], C.size_t(len(all[i].reason)), k.Reason)
 	}

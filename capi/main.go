@@ -66,6 +66,14 @@ func store[T ~uint32 | ~uint64](to *T) func(value uint64, err error) error {
 	}
 }
 
+// number is a yes or no as C has it.
+func number(yes bool) C.int32_t {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
 // badIndex stores which item was bad.
 func badIndex(to *C.size_t, index int, err error) {
 	if err != nil && to != nil {

@@ -38,9 +38,8 @@ static inline int is_plain(mmsb_context_t context, uint64_t size, const mmsb_pag
             mmsb__context_record(MMSB__HANDLE_INDEX(context) & (MMSB__CONTEXTS - 1))->default_location == MMSB_LOCATION_CPU);
 }
 
-/* Kept apart, so that the fast paths need no stack frame. */
-static __attribute__((noinline)) mmsb_status_t create_slow(mmsb_context_t context, uint64_t size,
-                                                           const mmsb_page_options_t *options, mmsb_page_t *page) {
+DOOR_SLOW mmsb_status_t create_slow(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
+                                    mmsb_page_t *page) {
     DOOR_ENTER();
     DOOR_CHECK(check_options(&options));
     DOOR_POINTER(page);
@@ -65,8 +64,8 @@ static inline int zeroed(const mmsb_page_options_t *options) {
     return !options || (((uintptr_t)options & 7) == 0 && options->contents == MMSB_PAGE_ZEROED && mmsb__options_plain(options));
 }
 
-static __attribute__((noinline)) mmsb_status_t create_zeroed(mmsb_context_t context, uint64_t size,
-                                                             const mmsb_page_options_t *options, mmsb_page_t *page) {
+DOOR_SLOW mmsb_status_t create_zeroed(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
+                                      mmsb_page_t *page) {
     if (MMSB__LIKELY(usable(page) && zeroed(options) && mmsb__page_create_fast(context, size, 1, page, NULL)))
         return MMSB_OK;
     return create_slow(context, size, options, page);
@@ -81,9 +80,8 @@ DOOR_QUICK mmsb_status_t mmsb_page_create(mmsb_context_t context, uint64_t size,
     return create_zeroed(context, size, options, page);
 }
 
-static __attribute__((noinline)) mmsb_status_t create_with_address_slow(mmsb_context_t context, uint64_t size,
-                                                                        const mmsb_page_options_t *options, mmsb_page_t *page,
-                                                                        void **address) {
+DOOR_SLOW mmsb_status_t create_with_address_slow(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
+                                                 mmsb_page_t *page, void **address) {
     DOOR_ENTER();
     DOOR_POINTER(address);
     DOOR_CHECK(create_slow(context, size, options, page));
@@ -92,9 +90,8 @@ static __attribute__((noinline)) mmsb_status_t create_with_address_slow(mmsb_con
     return MMSB_OK;
 }
 
-static __attribute__((noinline)) mmsb_status_t create_zeroed_with_address(mmsb_context_t context, uint64_t size,
-                                                                          const mmsb_page_options_t *options, mmsb_page_t *page,
-                                                                          void **address) {
+DOOR_SLOW mmsb_status_t create_zeroed_with_address(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
+                                                   mmsb_page_t *page, void **address) {
     if (MMSB__LIKELY(usable(page) && usable(address) && zeroed(options) &&
                      mmsb__page_create_fast(context, size, 1, page, address)))
         return MMSB_OK;
@@ -159,7 +156,7 @@ mmsb_status_t mmsb_page_adopt(mmsb_context_t context, void *memory, uint64_t siz
     return mmsbgo_page_adopt(context, (uintptr_t)memory, size, (mmsb_adopt_options_t *)options, page);
 }
 
-static __attribute__((noinline)) mmsb_status_t destroy_slow(mmsb_page_t page) {
+DOOR_SLOW mmsb_status_t destroy_slow(mmsb_page_t page) {
     DOOR_ENTER_TO_END();
     if (page == 0)
         return MMSB_OK;
@@ -288,15 +285,14 @@ static mmsb_status_t check_mode(int32_t mode) {
     return is_mode(mode) ? MMSB_OK : mmsb__fail(MMSB_E_INVALID_ARGUMENT, "pin mode is %d, not 1 (read) or 2 (write)", mode);
 }
 
-/* For all that the fast paths leave; apart, so that these save no registers. */
-static __attribute__((noinline)) mmsb_status_t pin_slow(mmsb_page_t page, int32_t mode, void **address) {
+DOOR_SLOW mmsb_status_t pin_slow(mmsb_page_t page, int32_t mode, void **address) {
     DOOR_ENTER();
     DOOR_CHECK(check_mode(mode));
     DOOR_OPTIONAL(address);
     return mmsb__page_pin(page, mode, address);
 }
 
-static __attribute__((noinline)) mmsb_status_t unpin_slow(mmsb_page_t page, int32_t mode) {
+DOOR_SLOW mmsb_status_t unpin_slow(mmsb_page_t page, int32_t mode) {
     DOOR_ENTER_TO_END();
     DOOR_CHECK(check_mode(mode));
     return mmsb__page_unpin(page, mode);

@@ -149,11 +149,7 @@ func onSnapshot(h C.mmsb_snapshot_t, call func(s *snapshot.Snapshot) error) C.mm
 //export mmsbgo_snapshot_open
 func mmsbgo_snapshot_open(path *C.char, to *C.mmsb_snapshot_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	h, err := snapshot.OpenHandle(C.GoString(path), snapshot.OpenOptions{})
-	if err == nil {
-		*to = C.mmsb_snapshot_t(h)
-	}
-	return failed(err)
+	return failed(store(to)(snapshot.OpenHandle(C.GoString(path), snapshot.OpenOptions{})))
 }
 
 //export mmsbgo_snapshot_close
@@ -162,20 +158,13 @@ func mmsbgo_snapshot_close(h C.mmsb_snapshot_t) (code C.mmsb_status_t) {
 	return failed(snapshot.CloseHandle(uint64(h)))
 }
 
-func putID(to *[16]C.uint8_t, id snapshot.ID) {
-	for i, value := range id {
-		to[i] = C.uint8_t(value)
-	}
-}
-
 //export mmsbgo_snapshot_info
 func mmsbgo_snapshot_info(h C.mmsb_snapshot_t, info *C.mmsb_snapshot_info_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return onSnapshot(h, func(s *snapshot.Snapshot) error {
 		header, totals := s.Header(), s.Totals()
 		info.format = C.uint32_t(header.Version)
-		putID(&info.id, header.ID)
-		putID(&info.base, header.Base)
+		info.id, info.base = *(*[16]C.uint8_t)(unsafe.Pointer(&header.ID)), *(*[16]C.uint8_t)(unsafe.Pointer(&header.Base))
 		info.taken_ns = 0
 		if !header.Taken.IsZero() {
 			info.taken_ns = C.int64_t(header.Taken.UnixNano())

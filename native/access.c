@@ -127,49 +127,33 @@ static int keep_range(const void *work, size_t i, mmsb__record_t *record, uint64
     return mmsb__preimage_keep(record, state, range->offset, range->length);
 }
 
-/* The writes of a batch that has pages on devices, as the deltas that devices take. */
-typedef struct device_writes {
-    const mmsb_page_range_t *ranges;
-    mmsb_delta_t *deltas;
-    mmsb_run_t *runs;
-    mmsb_page_t *pages;
-} device_writes_t;
-
-static mmsb_status_t check_device_write(void *work, size_t i, mmsb__record_t *record, uint64_t state) {
-    const device_writes_t *writes = work;
-    return check_write((void *)(uintptr_t)writes->ranges, i, record, state);
-}
-
 static void write_either(void *work, size_t i, mmsb__record_t *record, int on_device) {
-    const mmsb_page_range_t *range = &((const device_writes_t *)work)->ranges[i];
+    const mmsb_page_range_t *range = (const mmsb_page_range_t *)work + i;
     if (!on_device)
         write_locked(record, range->offset, range->buffer, range->length);
     else if (range->length > 0)
         mmsb__version_move(record);
 }
 
+/* A batch that has pages on devices, as the deltas that devices take. */
 static mmsb_status_t write_on_devices(void *work, size_t count, size_t *bad) {
     static const mmsb__changes_kind_t kind = {0};
     const size_t each = sizeof(mmsb_delta_t) + sizeof(mmsb_run_t) + sizeof(mmsb_page_t);
-    device_writes_t writes = {.ranges = work, .deltas = count <= SIZE_MAX / each ? malloc(count * each) : NULL};
+    const mmsb_page_range_t *ranges = work;
+    mmsb_delta_t *deltas = count <= SIZE_MAX / each ? malloc(count * each) : NULL;
     *bad = 0;
-    if (!writes.deltas)
+    if (!deltas)
         return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for a batch of %zu writes", count);
-    writes.runs = (mmsb_run_t *)(void *)(writes.deltas + count);
-    writes.pages = (mmsb_page_t *)(void *)(writes.runs + count);
+    mmsb_run_t *runs = (mmsb_run_t *)(void *)(deltas + count);
+    mmsb_page_t *pages = (mmsb_page_t *)(void *)(runs + count);
     for (size_t i = 0; i < count; i++) {
-        const mmsb_page_range_t *range = &writes.ranges[i];
-        writes.pages[i] = range->page;
-        writes.runs[i] = (mmsb_run_t){range->offset, range->length};
-        writes.deltas[i] = (mmsb_delta_t){.struct_size = sizeof *writes.deltas,
-                                          .kind = MMSB_DELTA_RUNS,
-                                          .runs = &writes.runs[i],
-                                          .count = 1,
-                                          .payload = range->buffer};
+        pages[i] = ranges[i].page;
+        runs[i] = (mmsb_run_t){ranges[i].offset, ranges[i].length};
+        deltas[i] = (mmsb_delta_t){
+            .struct_size = sizeof *deltas, .kind = MMSB_DELTA_RUNS, .runs = &runs[i], .count = 1, .payload = ranges[i].buffer};
     }
-    mmsb_status_t status =
-        mmsb__changes_on_devices(writes.pages, writes.deltas, count, check_device_write, &kind, write_either, &writes, bad);
-    free(writes.deltas);
+    mmsb_status_t status = mmsb__changes_on_devices(pages, deltas, count, check_write, &kind, write_either, work, bad);
+    free(deltas);
     return status;
 }
 

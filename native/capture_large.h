@@ -25,8 +25,8 @@ void mmsb__capture_large_done(mmsb__capture_t *capture, mmsb__large_t *large);
 /* A page that a writer waits for; 0 = none. */
 uint32_t mmsb__capture_urgent(mmsb__capture_t *capture);
 
-/* Frees it with what was kept of parts that nobody took: as the base has them, of a mask that is not written, or of a capture that
- * has failed. */
+/* Frees large with what was kept of parts that nobody took: as the base has them, of a mask that is not written, or of a capture
+ * that has failed. */
 void mmsb__large_free(mmsb__capture_t *capture, mmsb__large_t *large);
 
 #pragma GCC visibility pop

@@ -1,6 +1,6 @@
 /*
- * delta.h — deltas: which are valid, and applying one to a page; the steps of it are for delta_batch.c and redo.c, too. Forms that
- * make deltas are in core/delta.
+ * delta.h — deltas: which are valid, and applying one to a page; the steps of it are for delta_batch.c and redo.c, too. Forms
+ * that make deltas are in core/delta.
  */
 #ifndef MMSB_NATIVE_DELTA_H
 #define MMSB_NATIVE_DELTA_H

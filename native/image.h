@@ -1,6 +1,6 @@
 /*
- * image.h — pages as a snapshot file has them, and the segment of one that is being filled. Go has the same layouts:
- * native/capture.go.
+ * image.h — pages as a snapshot file has them, what a save records of one, and the segment that is being filled. Go has the same
+ * layouts: native/capture.go.
  */
 #ifndef MMSB_NATIVE_IMAGE_H
 #define MMSB_NATIVE_IMAGE_H

@@ -1,6 +1,6 @@
 /*
- * life.h — where pages begin and end: create, destroy, and what Go publishes and ends. The fast
- * paths are inline and call no other function.
+ * life.h — where pages begin and end: create, destroy, and what Go publishes and ends. The fast paths are inline and call no
+ * other function.
  */
 #ifndef MMSB_NATIVE_LIFE_H
 #define MMSB_NATIVE_LIFE_H

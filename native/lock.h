@@ -1,9 +1,11 @@
 /*
- * lock.h — the only way to take a page's lock and to give it back. A page is locked by writing the thread's owner number into its
- * state; while it is locked nobody else writes the record. Locks are held for one call; a waiter spins, then sleeps.
+ * lock.h — the only way to take a page's lock and to give it back; and the failures that name a page.
+ *
+ * A page is locked by writing the thread's owner number into its state; while it is locked nobody else writes the record. Locks
+ * are held for one call; a waiter spins, then sleeps.
  *
  * A caller that asked for the bytes (mmsb__page_lock_bytes, mmsb__page_make_resident, a batch without bytes_stay) unlocks with
- * mmsb__page_unlock, all others with mmsb__page_unlock_record. Beginning or ending a page unlocks it: life.h.
+ * mmsb__page_unlock, all others with mmsb__page_unlock_record. Beginning or ending a page unlocks it: mmsb__record_become.
  */
 #ifndef MMSB_NATIVE_LOCK_H
 #define MMSB_NATIVE_LOCK_H

@@ -257,9 +257,9 @@ static inline uint64_t mmsb__mask_length(uint64_t size) {
     return (size >> 3) + ((size & 7) != 0);
 }
 
-/* A record is free, a frame, a page, or what its context's end left: every store that makes one of the other is this one. The record
- * was free or a frame, which nobody locks and only the caller has, or the caller has locked it and what lived there ends. The
- * store makes this visible to others, and unlocks. */
+/* A record is free, a frame, a page, or what its context's end left: every store that makes one of the other is this one. The
+ * record was free or a frame, which nobody locks and only the caller has, or the caller has locked it and what lived there ends.
+ * The store makes this visible to others, and unlocks. */
 static inline void mmsb__record_become(mmsb__record_t *record, uint64_t state) {
     __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
 }

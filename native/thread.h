@@ -26,8 +26,8 @@
 #define MMSB__LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define MMSB__UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
-/* 0, or what gate.c deals with: the library has not started yet, it was forked, or it is poisoned. The first call starts it, which
- * reserves what every call takes for granted. */
+/* 0, or what gate.c deals with: the library has not started yet, it was forked, or it is poisoned. The first call starts it: the
+ * start reserves what every call takes for granted. */
 #define MMSB__NOT_STARTED (-1)
 extern mmsb_status_t mmsb__gate;
 

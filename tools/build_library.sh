@@ -21,13 +21,11 @@ fi
 
 folder=$(dirname "$output")
 mkdir -p "$folder" build
-exec 9> build/library.lock
-flock 9
 
 # The C code learns through MMSB_GO_OVERLAY whether calls from C enter Go without a lock (mmsb_build_info says so).
 overlay=()
 define=0
-if tools/go-overlay/apply.sh build/go-overlay; then
+if flock build/library.lock tools/go-overlay/apply.sh build/go-overlay; then
     define=1
     if [[ -e build/go-overlay/overlay.json ]]; then
         overlay=(-overlay build/go-overlay/overlay.json)

@@ -34,6 +34,8 @@ SINGLE = ("MMSB_OK", "MMSB_ABI_VERSION", "MMSB_WAIT_FOREVER")
 # The sets that Go needs where the header is not included, and those of them whose names programs read.
 GO_SETS = ("KIND", "LOCATION", "LOG", "SIMULATE", "FALLBACK", "DELTA", "COMPRESSION", "DURABILITY", "ACCESS", "CHANGE")
 GO_NAMED = ("LOCATION", "LOG", "SIMULATE", "FALLBACK", "DELTA")
+# In the form by which Go's tools know generated files.
+GO_NOTE = '// Code generated from include/mmsb.h by "make generate". DO NOT EDIT.'
 GO_WORDS = {"CPU", "GPU", "IO", "OK", "CUDA", "NCCL", "NIXL"}
 
 # Parameters of these names that point to scalars are arrays. ctypes then takes addresses, bytes and arrays, else one variable.
@@ -111,8 +113,8 @@ def verify(header: Header) -> None:
         if constant.name not in SINGLE and set_of(constant) is None:
             raise HeaderError(f"{constant.name} is in none of the SETS of tools/generate_interface.py")
     numbered = {constant.name for constant in members(header, "STRUCT")}
-    if numbered != {number_of(struct) for struct in header.structs}:
-        raise HeaderError(f"structs and MMSB_STRUCT_* differ: {numbered ^ {number_of(struct) for struct in header.structs}}")
+    if differ := numbered ^ {number_of(struct) for struct in header.structs}:
+        raise HeaderError(f"structs and MMSB_STRUCT_* differ: {differ}")
     for function in header.functions:
         since(function)
 
@@ -265,10 +267,8 @@ def python(header: Header) -> str:
         joined = ", ".join(parameters) + "," * (len(parameters) == 1)
         lines.append(f"    {function.name!r}: ({python_type(header, function.result)}, ({joined})),")
     lines.append("}")
-    ruff, options = (
-        str(Path(sys.executable).parent / "ruff"),
-        ("--no-cache", "--quiet", "--config", str(ROOT / "tools/ruff.toml"), "-"),
-    )
+    ruff = str(Path(sys.executable).parent / "ruff")
+    options = ("--no-cache", "--quiet", "--config", str(ROOT / "tools/ruff.toml"), "-")
     return piped(piped(lined(*lines), ruff, "check", "--select", "I", "--fix", *options), ruff, "format", *options)
 
 
@@ -330,10 +330,7 @@ def julia_value(constant: Constant) -> str:
 def julia_type(header: Header, found: Type) -> str:
     if found.callback:
         return "Ptr{Cvoid}"
-    named = found.base in header.scalars or found.base not in JULIA_SCALARS
-    base = (
-        (found.base if found.base in header.scalars else known_struct(header, found.base)) if named else JULIA_SCALARS[found.base]
-    )
+    base = found.base if found.base in header.scalars else JULIA_SCALARS.get(found.base) or known_struct(header, found.base)
     return f"NTuple{{{found.length},{base}}}" if found.length is not None else "Ptr{" * found.stars + base + "}" * found.stars
 
 
@@ -360,7 +357,7 @@ def known_struct(header: Header, name: str) -> str:
 
 
 def go_constants(header: Header) -> str:
-    lines = [go_note(), "", "// Package abi holds constants of mmsb.h, for packages that do not include it.", "package abi"]
+    lines = [GO_NOTE, "", "// Package abi holds constants of mmsb.h, for packages that do not include it.", "package abi"]
     lines.append("// WaitForever is the timeout that never ends.")
     lines += [f"const WaitForever uint64 = {c.value}" for c in header.constants if c.name == "MMSB_WAIT_FOREVER"]
     for name in GO_SETS:
@@ -383,7 +380,7 @@ def go_names(header: Header, name: str) -> Iterator[str]:
 
 def go_codes(header: Header) -> str:
     codes = [(c, go_name(plain(c).removeprefix("E_"))) for c in status_codes(header)]
-    lines = [go_note(), "", "package status", "", "// The codes of mmsb.h.", "const ("]
+    lines = [GO_NOTE, "", "package status", "", "// The codes of mmsb.h.", "const ("]
     lines += [f"\t{name} Code = {c.value}" for c, name in codes]
     lines += [
         ")",
@@ -396,11 +393,6 @@ def go_codes(header: Header) -> str:
     lines += [f"\t{go_name(plain(c))} int32 = {c.value}" for c in members(header, "DOMAIN")]
     lines.append(")")
     return piped(lined(*lines), "gofmt")
-
-
-def go_note() -> str:
-    """In the form by which Go's tools know generated files."""
-    return '// Code generated from include/mmsb.h by "make generate". DO NOT EDIT.'
 
 
 def go_name(name: str) -> str:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the suites of `make test`, two at a time, and adds up what they count.
+"""Runs the suites of `make test`, three at a time, and adds up what they count.
 
 A suite is a make target. What several need (the library in its builds, environments, test programs) is made first, once, by one
 make. A suite's lines are shown when it has ended, so that they stay together. It fails when it ends with a status other than 0,
@@ -34,8 +34,8 @@ SUITES = [
     "test-install",
     "test-gpu",
 ]
-# A suite seldom keeps two processors busy all the time.
-TOGETHER = 2
+# A suite seldom keeps two processors busy all the time: it waits for a disk, or has one thread.
+TOGETHER = 3
 
 PLAIN = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?")
 PYTEST = re.compile(r"(?:=+ )?((?:\d+ [a-z]+(?:, )?)+) in [\d.]+s(?: \([\d:]+\))?(?: =+)?")

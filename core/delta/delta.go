@@ -1,8 +1,7 @@
 // Package delta knows the forms of a change: what is valid, what it does to a page, how two become one, and how one form
 // becomes another.
 //
-// Apply here is the meaning written down as simply as can be; pages are changed by the native byte loops, which are tested
-// against it.
+// What a form does to a page is done by the native byte loops.
 package delta
 
 import (
@@ -180,53 +179,6 @@ func (f *Form) offset(number uint64) uint64 {
 	}
 	return f.Offsets[number]
 }
-
-// Apply does to a page what a form says, and sets the bits of the addressed bytes in changed (bit i%8 of byte i/8), where
-// that is not nil. The form must be valid for the page.
-func Apply(f *Form, page, changed []byte) {
-	set := func(offset uint64, value byte) {
-		page[offset] = value
-		if changed != nil {
-			changed[offset/8] |= 1 << (offset % 8)
-		}
-	}
-	switch f.Kind {
-	case DenseBytes:
-		for offset := range f.MaskLength {
-			if f.Mask[offset] != 0 {
-				set(offset, f.Payload[offset])
-			}
-		}
-	case DenseBits:
-		for offset := range f.MaskLength {
-			if bit(f.Mask, offset) {
-				set(offset, f.Payload[offset])
-			}
-		}
-	case SparseBits:
-		next := 0
-		for offset := range f.MaskLength {
-			if bit(f.Mask, offset) {
-				set(offset, f.Payload[next])
-				next++
-			}
-		}
-	case Indexed:
-		for number := range f.Count {
-			set(f.offset(number), f.Payload[number])
-		}
-	case Runs:
-		next := 0
-		for _, run := range f.Runs {
-			for at := range run.Length {
-				set(run.Offset+at, f.Payload[next])
-				next++
-			}
-		}
-	}
-}
-
-func bit(mask []byte, at uint64) bool { return mask[at/8]>>(at%8)&1 != 0 }
 
 // bitBytes is the number of bytes that hold so many bits.
 func bitBytes(count uint64) uint64 {

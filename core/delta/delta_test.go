@@ -99,11 +99,58 @@ func (s source) form(size int) *Form {
 	return f
 }
 
+// apply is the meaning of a form, written down as simply as can be: it does to a page what the form says, and sets the bits of
+// the addressed bytes in changed (bit i%8 of byte i/8), where that is not nil. The form must be valid for the page.
+func apply(f *Form, page, changed []byte) {
+	set := func(offset uint64, value byte) {
+		page[offset] = value
+		if changed != nil {
+			changed[offset/8] |= 1 << (offset % 8)
+		}
+	}
+	switch f.Kind {
+	case DenseBytes:
+		for offset := range f.MaskLength {
+			if f.Mask[offset] != 0 {
+				set(offset, f.Payload[offset])
+			}
+		}
+	case DenseBits:
+		for offset := range f.MaskLength {
+			if bit(f.Mask, offset) {
+				set(offset, f.Payload[offset])
+			}
+		}
+	case SparseBits:
+		next := 0
+		for offset := range f.MaskLength {
+			if bit(f.Mask, offset) {
+				set(offset, f.Payload[next])
+				next++
+			}
+		}
+	case Indexed:
+		for number := range f.Count {
+			set(f.offset(number), f.Payload[number])
+		}
+	case Runs:
+		next := 0
+		for _, run := range f.Runs {
+			for at := range run.Length {
+				set(run.Offset+at, f.Payload[next])
+				next++
+			}
+		}
+	}
+}
+
+func bit(mask []byte, at uint64) bool { return mask[at/8]>>(at%8)&1 != 0 }
+
 // effect is what forms do to a page, one after the other, and the bytes they address.
 func effect(page []byte, forms ...*Form) (after, changed []byte) {
 	after, changed = bytes.Clone(page), make([]byte, bitBytes(uint64(len(page))))
 	for _, f := range forms {
-		Apply(f, after, changed)
+		apply(f, after, changed)
 	}
 	return after, changed
 }
@@ -127,7 +174,7 @@ func requireOrdered(t *testing.T, f *Form, size int) {
 		}
 	default:
 		changed := make([]byte, bitBytes(uint64(size)))
-		Apply(f, make([]byte, size), changed)
+		apply(f, make([]byte, size), changed)
 		for offset := range uint64(size) {
 			if bit(changed, offset) {
 				end = offset + 1
@@ -316,7 +363,7 @@ func TestLaterWins(t *testing.T) {
 
 func TestApplyWithoutAChangeMask(t *testing.T) {
 	page := []byte("...")
-	Apply(&Form{Kind: Runs, Runs: []Run{{1, 1}}, Count: 1, Payload: []byte("x")}, page, nil)
+	apply(&Form{Kind: Runs, Runs: []Run{{1, 1}}, Count: 1, Payload: []byte("x")}, page, nil)
 	assert.Equal(t, ".x.", string(page))
 }
 

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -109,11 +110,12 @@ func eachFS(t *testing.T, test func(t *testing.T, fs file.FS, directory string))
 var sizes = []int{0, 1, 4095, 4096, 4097, file.BufferSize - 1, file.BufferSize, 5*file.BufferSize + 123}
 
 func TestAReplacedFileHoldsWhatWasWritten(t *testing.T) {
+	all := content(1, slices.Max(sizes))
 	eachFS(t, func(t *testing.T, fs file.FS, directory string) {
 		path := filepath.Join(directory, "state")
 		for _, durable := range []bool{false, true} {
 			for _, size := range sizes {
-				data := content(1, size)
+				data := all[:size]
 				require.NoError(t, save(fs, path, data, file.Options{Durable: durable}, file.BufferSize))
 				requireContent(t, fs, path, data)
 				assert.Equal(t, []string{"state"}, list(t, fs, directory))

@@ -61,10 +61,10 @@ func CheckedPieces(source Source, ranges []Range, check func(i int, piece []byte
 		return err
 	}
 	defer memory.release()
-	readings := startWorkers(readRequests, func(r *reading) { r.read(source, check) })
+	readings := startWorkers(readRequests, readBuffers, func(r *reading) { r.read(source, check) })
 	defer readings.end()
-	var rests rests
-	resting := startWorkers(resters, func(r *reading) { rests.do(r, memory) })
+	var failed firstError
+	resting := startWorkers(resters, readBuffers, func(r *reading) { failed.do(r, memory) })
 	defer resting.end()
 
 	next, stop := iter.Pull(plan(ranges))
@@ -91,7 +91,7 @@ func CheckedPieces(source Source, ranges []Range, check func(i int, piece []byte
 		r := onTheirWay[0]
 		onTheirWay = onTheirWay[1:]
 		if r.err == nil {
-			r.err = rests.failure()
+			r.err = failed.failure()
 		}
 		if r.err == nil {
 			r.rest, r.err = yield(r.index, r.piece)
@@ -106,24 +106,25 @@ func CheckedPieces(source Source, ranges []Range, check func(i int, piece []byte
 		}
 	}
 	resting.end()
-	return rests.failure()
+	return failed.failure()
 }
 
 // workers are goroutines that each do one piece of work after the other.
-type workers struct {
-	work  chan *reading
+type workers[T any] struct {
+	work  chan T
 	group sync.WaitGroup
 	ended bool
 }
 
-func startWorkers(count int, do func(*reading)) *workers {
-	w := &workers{work: make(chan *reading, readBuffers)}
+// startWorkers starts count of them; as many as room pieces of work wait without anybody waiting for them.
+func startWorkers[T any](count, room int, do func(T)) *workers[T] {
+	w := &workers[T]{work: make(chan T, room)}
 	w.group.Add(count)
 	for range count {
 		safego.Go(func() {
 			defer w.group.Done()
-			for r := range w.work {
-				do(r)
+			for one := range w.work {
+				do(one)
 			}
 		})
 	}
@@ -131,7 +132,7 @@ func startWorkers(count int, do func(*reading)) *workers {
 }
 
 // end waits until all that was given to them is done. It may be called twice.
-func (w *workers) end() {
+func (w *workers[T]) end() {
 	if !w.ended {
 		w.ended = true
 		close(w.work)
@@ -139,34 +140,39 @@ func (w *workers) end() {
 	w.group.Wait()
 }
 
-// rests is what became of the work after yield: its first error.
-type rests struct {
-	sync.Mutex
-	err error
+// firstError is what became of the work of several goroutines: the first error of any of them.
+type firstError struct {
+	mutex sync.Mutex
+	err   error
 }
 
-func (r *rests) do(one *reading, memory *buffers) {
+func (f *firstError) fail(err error) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+func (f *firstError) failure() error {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.err
+}
+
+// do is what is left to do with a piece after yield.
+func (f *firstError) do(one *reading, memory *buffers) {
 	err := status.Errorf(status.Internal, "processing of the bytes at offset %d panicked", one.from)
 	defer func() {
 		if value := recover(); value != nil { // the goroutine goes on: others wait for their buffers
 			safego.Caught(value)
 		}
-		r.Lock()
-		if r.err == nil {
-			r.err = err
-		}
-		r.Unlock()
+		f.fail(err)
 		memory.free <- one.buffer
 	}()
-	if r.failure() == nil {
+	if f.failure() == nil {
 		err = one.rest()
 	}
-}
-
-func (r *rests) failure() error {
-	r.Lock()
-	defer r.Unlock()
-	return r.err
 }
 
 // plan cuts ranges into pieces that fit into a buffer with the whole blocks around them.

@@ -21,6 +21,7 @@ import (
 )
 
 func TestAFailedSaveLeavesTheOldFileAndNothingElse(t *testing.T) {
+	data := content(4, 5*file.BufferSize+1)
 	for _, c := range []struct {
 		fault filetest.Fault
 		code  status.Code
@@ -45,7 +46,7 @@ func TestAFailedSaveLeavesTheOldFileAndNothingElse(t *testing.T) {
 				path := filepath.Join(directory, "state")
 				require.NoError(t, save(fs, path, []byte("old"), file.Options{}, 4096))
 				faulty := filetest.NewFaulty(fs, c.fault)
-				err := save(faulty, path, content(4, 5*file.BufferSize+1), file.Options{Durable: true}, file.BufferSize)
+				err := save(faulty, path, data, file.Options{Durable: true}, file.BufferSize)
 				require.Equal(t, c.code, status.CodeOf(err), "%v", err)
 				assert.EqualValues(t, c.fault.Errno, status.Of(err).Foreign)
 				assert.ErrorContains(t, err, directory)
@@ -98,11 +99,11 @@ func TestASystemThatWantsALargerAlignmentIsWrittenThroughItsCache(t *testing.T) 
 }
 
 func TestSpaceIsTakenForWhatIsExpectedAndTheFileIsAsLongAsWhatCame(t *testing.T) {
+	data := content(6, 3*file.BufferSize+file.Alignment)
 	for _, expected := range []int64{file.BufferSize + 1, 3 * file.BufferSize, 9 * file.BufferSize} {
 		for _, refused := range []syscall.Errno{0, syscall.EOPNOTSUPP, syscall.ENOSPC} {
 			eachFS(t, func(t *testing.T, fs file.FS, directory string) {
 				path := filepath.Join(directory, "state")
-				data := content(6, 3*file.BufferSize+file.Alignment)
 				faulty := filetest.NewFaulty(fs)
 				if refused != 0 {
 					faulty = filetest.NewFaulty(fs, filetest.Fault{Kind: filetest.Allocate, Nth: 1, Errno: refused})

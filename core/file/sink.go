@@ -2,12 +2,7 @@
 
 package file
 
-import (
-	"sync"
-
-	"libmmsb/core/safego"
-	"libmmsb/core/status"
-)
+import "libmmsb/core/status"
 
 // Sink takes the bytes of a file in order. It is used by one goroutine; its writing goes on beside that one.
 type Sink interface {
@@ -26,16 +21,13 @@ type Sink interface {
 
 // pipeline is the part that all sinks have in common: buffers on their way from the filling goroutine to those that write.
 type pipeline struct {
+	firstError
 	buffers *buffers
-	work    chan piece
-	writers sync.WaitGroup
+	writers *workers[piece]
 	done    <-chan struct{} // nil, or closed when the work is to be given up
 
 	size  int64 // of what was handed over
 	ended bool
-
-	mutex sync.Mutex
-	err   error // the first one
 }
 
 type piece struct {
@@ -50,16 +42,7 @@ func (p *pipeline) start(writers int, write func(bytes []byte, at int64) error) 
 		return err
 	}
 	p.buffers = memory
-	p.work = make(chan piece, Buffers)
-	p.writers.Add(writers)
-	for range writers {
-		safego.Go(func() {
-			defer p.writers.Done()
-			for piece := range p.work {
-				p.writeOne(piece, write)
-			}
-		})
-	}
+	p.writers = startWorkers(writers, Buffers, func(one piece) { p.writeOne(one, write) })
 	return nil
 }
 
@@ -72,20 +55,6 @@ func (p *pipeline) writeOne(piece piece, write func([]byte, int64) error) {
 	if p.failure() == nil {
 		err = write(piece.bytes, piece.at)
 	}
-}
-
-func (p *pipeline) fail(err error) {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	if p.err == nil {
-		p.err = err
-	}
-}
-
-func (p *pipeline) failure() error {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	return p.err
 }
 
 func (p *pipeline) Buffer() ([]byte, error) {
@@ -117,7 +86,7 @@ func (p *pipeline) Write(buffer []byte, n int) error {
 		p.buffers.free <- buffer
 		return p.failure()
 	}
-	p.work <- piece{buffer[:n], p.size}
+	p.writers.work <- piece{buffer[:n], p.size}
 	p.size += int64(n)
 	return p.failure()
 }
@@ -128,8 +97,7 @@ func (p *pipeline) end() bool {
 		return false
 	}
 	p.ended = true
-	close(p.work)
-	p.writers.Wait()
+	p.writers.end()
 	p.buffers.release()
 	return true
 }

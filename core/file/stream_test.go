@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,10 +58,11 @@ var channels = map[string]func(t *testing.T) channel{
 }
 
 func TestAStreamCarriesWhatWasWritten(t *testing.T) {
+	all := content(8, slices.Max(sizes))
 	for name, open := range channels {
 		t.Run(name, func(t *testing.T) {
 			for _, size := range sizes {
-				c, data := open(t), content(8, size)
+				c, data := open(t), all[:size]
 				sink, err := file.Descriptor(descriptor(t, c.to), nil)
 				require.NoError(t, err)
 				written := make(chan error, 1)
@@ -118,13 +120,14 @@ func TestAnOpenFileIsWrittenAndReadFromWhereItStands(t *testing.T) {
 }
 
 func TestAStreamThatNobodyReads(t *testing.T) {
+	data := content(9, (file.Buffers+16)*file.BufferSize)
 	for name, open := range channels {
 		t.Run(name, func(t *testing.T) {
 			c := open(t)
 			require.NoError(t, c.from.Close())
 			sink, err := file.Descriptor(descriptor(t, c.to), nil)
 			require.NoError(t, err)
-			err = fill(sink, content(9, (file.Buffers+16)*file.BufferSize), file.BufferSize)
+			err = fill(sink, data, file.BufferSize)
 			assert.Equal(t, status.IO, status.CodeOf(err))
 			assert.ErrorContains(t, err, "EPIPE")
 			err = sink.Finish()
@@ -134,6 +137,7 @@ func TestAStreamThatNobodyReads(t *testing.T) {
 }
 
 func TestAStreamIsGivenUpWhileTheOtherSideSleeps(t *testing.T) {
+	data := content(10, (file.Buffers+2)*file.BufferSize)
 	for name, open := range channels {
 		t.Run(name, func(t *testing.T) {
 			c := open(t)
@@ -141,7 +145,6 @@ func TestAStreamIsGivenUpWhileTheOtherSideSleeps(t *testing.T) {
 			sink, err := file.Descriptor(descriptor(t, c.to), done)
 			require.NoError(t, err)
 			filled := make(chan error, 1)
-			data := content(10, (file.Buffers+2)*file.BufferSize)
 			go func() { filled <- fill(sink, data, file.BufferSize) }()
 			select {
 			case err := <-filled:

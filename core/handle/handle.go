@@ -92,23 +92,21 @@ func (t *Table[T]) Put(value T) (uint64, error) {
 }
 
 // Get is the value of a handle. It takes no lock. Errors: InvalidHandle, StaleHandle.
-func (t *Table[T]) Get(handle uint64) (T, error) {
+func (t *Table[T]) Get(handle uint64) (value T, err error) {
 	_, found, err := t.find(handle)
 	if err != nil {
-		var none T
-		return none, err
+		return value, err
 	}
 	return found.value, nil
 }
 
 // Remove ends a handle and returns its value. Errors: InvalidHandle, StaleHandle.
-func (t *Table[T]) Remove(handle uint64) (T, error) {
+func (t *Table[T]) Remove(handle uint64) (value T, err error) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	used, found, err := t.find(handle)
 	if err != nil {
-		var none T
-		return none, err
+		return value, err
 	}
 	used.current.Store(nil)
 	if used.next.Load() <= math.MaxUint32 {

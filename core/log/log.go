@@ -81,6 +81,11 @@ func (l *logger) configure(level, descriptor int) error {
 	if level < Off || level > Debug {
 		return status.Errorf(status.InvalidArgument, "log level is %d, not %d to %d", level, Off, Debug)
 	}
+	return l.begin(level, &l.descriptor, descriptor)
+}
+
+// begin sets the level and one of the descriptors, -1 for none.
+func (l *logger) begin(level int, to *sink, descriptor int) error {
 	target := sink{descriptor: -1}
 	if descriptor != -1 {
 		var err error
@@ -90,7 +95,7 @@ func (l *logger) configure(level, descriptor int) error {
 	}
 	l.output.Lock()
 	defer l.output.Unlock()
-	l.descriptor = target
+	*to = target
 	l.level.Store(int32(level))
 	return nil
 }
@@ -100,18 +105,9 @@ func (l *logger) configureFromEnvironment(value string, stderr int) error {
 		return nil
 	}
 	for level, name := range abi.LogNames {
-		if value != name {
-			continue
+		if value == name {
+			return l.begin(level, &l.stderr, stderr)
 		}
-		target, err := newSink(stderr)
-		if err != nil {
-			return err
-		}
-		l.output.Lock()
-		defer l.output.Unlock()
-		l.stderr = target
-		l.level.Store(int32(level))
-		return nil
 	}
 	return status.Errorf(status.InvalidArgument, "MMSB_LOG is %q, not one of %s", value, strings.Join(abi.LogNames[:], ", "))
 }

@@ -56,8 +56,8 @@ func (m *Memory) TakeLarge(size uint64, mapped, zeroed bool) (index uint32, err 
 
 // take takes a record and makes it a frame with memory. Under the lock.
 func (m *Memory) take(locator, size, class uint64) (index uint32, err error) {
-	if m.closed {
-		return 0, m.errEnded()
+	if err := m.errClosed(); err != nil {
+		return 0, err
 	}
 	if index, err = m.records.take(); err != nil {
 		return 0, err
@@ -147,8 +147,8 @@ func (m *Memory) Refill(class uint32, handles []uint64) (count int, err error) {
 	native.CountContext(m.context) // notes the peak
 	m.Lock()
 	defer m.Unlock()
-	if m.closed {
-		return 0, m.errEnded()
+	if err := m.errClosed(); err != nil {
+		return 0, err
 	}
 	err = m.orTrim(func() (err error) {
 		count, err = m.slabs.refill(class, handles)

@@ -94,25 +94,28 @@ func (m *Memory) Begin(context uint32, handle uint64) {
 	byContext[context].Store(m)
 }
 
-// Close makes every later call that takes memory fail. It returns false where it was called before.
-func (m *Memory) Close() bool {
+// Close makes every later call that takes memory fail, as Close itself does.
+func (m *Memory) Close() error {
 	m.Lock()
 	defer m.Unlock()
-	first := !m.closed
+	err := m.errClosed()
 	m.closed = true
 	m.extents.retained.stop()
-	return first
+	return err
 }
 
-// Closed says whether Close was called.
-func (m *Memory) Closed() bool {
+// Closed is the error of calls after Close; nil before.
+func (m *Memory) Closed() error {
 	m.Lock()
 	defer m.Unlock()
-	return m.closed
+	return m.errClosed()
 }
 
-func (m *Memory) errEnded() error {
-	return status.Errorf(status.StaleHandle, "context 0x%016x has ended", m.handle)
+func (m *Memory) errClosed() error {
+	if m.closed {
+		return status.Errorf(status.StaleHandle, "context 0x%016x has ended", m.handle)
+	}
+	return nil
 }
 
 // Used is the number of bytes that count against the limit, which Limit is; 0 = none.

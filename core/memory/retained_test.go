@@ -46,7 +46,7 @@ func withMemory(t *testing.T, limit uint64, test func(m *Memory)) {
 	native.BeginContext(testContext, handle, 0, 1, 1)
 	test(m)
 	require.NoError(t, m.Check())
-	require.True(t, m.Close())
+	require.NoError(t, m.Close())
 	native.DetachContext(testContext)
 	m.End()
 	require.True(t, over)

@@ -14,7 +14,6 @@ import (
 	"libmmsb/core/handle"
 	"libmmsb/core/memory"
 	"libmmsb/core/residency"
-	"libmmsb/core/status"
 	"libmmsb/native"
 )
 
@@ -63,14 +62,10 @@ func Use(h uint64, call func(c *Context) error) error {
 	}
 	c.users.RLock()
 	defer c.users.RUnlock()
-	if c.memory.Closed() {
-		return c.errEnded()
+	if err := c.memory.Closed(); err != nil {
+		return err
 	}
 	return call(c)
-}
-
-func (c *Context) errEnded() error {
-	return status.Errorf(status.StaleHandle, "context 0x%016x has ended", c.handle)
 }
 
 // Handle is the context's; Index its number among the live contexts.

@@ -206,11 +206,7 @@ func (p *Page) CopyTo(q *Page, f residency.Frame) error {
 		}
 		copy(q.Mask(), mask)
 	}
-	blob := metadataOf(p.Record)
-	if len(blob) == 0 {
-		return nil
-	}
-	return q.StoreMetadata(blob, native.SideAt(p.Record.Side).MetadataCount, nil)
+	return q.StoreMetadata(p.Metadata(), nil)
 }
 
 // AdoptOptions has the fields of mmsb_adopt_options_t.

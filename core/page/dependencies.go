@@ -11,12 +11,8 @@ import (
 func AddDependency(parent, child uint64) error {
 	return changePair(parent, child, func(c *change, parent, child uint32) error {
 		for _, index := range [2]uint32{parent, child} { // a page with a side record is torn down by Go when it ends
-			if record := native.RecordAt(index); record.Side == 0 {
-				side, err := memory.TakeSide()
-				if err != nil {
-					return err
-				}
-				record.Side = side
+			if _, err := pageAt(c.context, index).Side(); err != nil {
+				return err
 			}
 		}
 		all := c.context.dependencies.graph

@@ -111,8 +111,8 @@ func DestroyAll() {
 
 // end ends the context once; its index is free for another one only when nothing finds it by index any more.
 func (c *Context) end() error {
-	if !c.memory.Close() {
-		return c.errEnded()
+	if err := c.memory.Close(); err != nil {
+		return err
 	}
 	c.persistence.Ending()
 	c.users.Lock() // waits for calls that run; who comes now finds it closed

@@ -15,20 +15,17 @@ import (
 // metadataBytes is the memory of all metadata blobs of the process.
 var metadataBytes atomic.Int64
 
-// metadataOf is a locked page's blob; empty where it has none.
-func metadataOf(record *native.Record) []byte {
-	if record.Side == 0 {
+// Metadata is the page's blob; empty where it has none.
+func (p *Page) Metadata() []byte {
+	if p.Record.Side == 0 {
 		return nil
 	}
-	side := native.SideAt(record.Side)
+	side := native.SideAt(p.Record.Side)
 	if side.MetadataFrame == 0 {
 		return nil
 	}
 	return native.Bytes(native.RecordAt(side.MetadataFrame).Locator, side.MetadataLength)
 }
-
-// Metadata is the page's blob; empty where it has none.
-func (p *Page) Metadata() []byte { return metadataOf(p.Record) }
 
 // dropMetadata gives the blob's memory back.
 func (c *Context) dropMetadata(record *native.Record) {
@@ -45,8 +42,8 @@ func (c *Context) dropMetadata(record *native.Record) {
 }
 
 // StoreMetadata replaces the page's blob. ready, where it is not nil, is called when nothing else can fail.
-func (p *Page) StoreMetadata(blob []byte, count uint32, ready func() error) error {
-	m := p.context.memory
+func (p *Page) StoreMetadata(blob []byte, ready func() error) error {
+	m, count := p.context.memory, uint32(metadata.Count(blob))
 	if ready == nil {
 		ready = func() error { return nil }
 	}
@@ -79,7 +76,7 @@ func (p *Page) StoreMetadata(blob []byte, count uint32, ready func() error) erro
 
 // storeMetadata is StoreMetadata as a change; pieces are what the journal says of it.
 func (c *change) storeMetadata(blob []byte, kind journal.Kind, pieces ...[]byte) error {
-	if err := c.StoreMetadata(blob, uint32(metadata.Count(blob)), c.journalNext(kind, pieces...)); err != nil {
+	if err := c.StoreMetadata(blob, c.journalNext(kind, pieces...)); err != nil {
 		return err
 	}
 	c.Record.MoveVersion()

@@ -51,25 +51,25 @@ func MigrateMany(pages []uint64, location, device int32, codes []int32, w *ticke
 // check tells whether a page could go to a placement, as far as can be said before.
 func check(page uint64, location, device int32) error {
 	return Read(page, func(p *Page) error {
-		if _, err := p.Resolve(location, device); err != nil {
-			return err
-		}
-		return p.notPinned()
+		_, err := p.destination(location, device)
+		return err
 	})
+}
+
+// destination is where the page would go.
+func (p *Page) destination(location, device int32) (to residency.Placement, err error) {
+	if to, err = p.Resolve(location, device); err == nil {
+		err = p.notPinned()
+	}
+	return to, err
 }
 
 // Migrate moves the page. ready is called when nothing else can fail; where it fails nothing has changed. It may leave a function
 // to be called when the page is unlocked.
 func (p *Page) Migrate(location, device int32, ready func(to residency.Placement) error) (release func(), err error) {
-	to, err := p.Resolve(location, device)
-	if err != nil {
+	to, err := p.destination(location, device)
+	if err != nil || to == p.Placement() {
 		return nil, err
-	}
-	if err := p.notPinned(); err != nil {
-		return nil, err
-	}
-	if to == p.Placement() {
-		return nil, nil
 	}
 	if release, err = p.Move(to, func() error { return ready(to) }); err == nil {
 		p.Record.MoveVersion()

@@ -19,9 +19,7 @@ func lock(page uint64) (*Page, error) {
 	if code := native.LockPage(page); code != 0 {
 		return nil, lasterror.Load(code)
 	}
-	p := pageAt(contextOf(native.Index(page)), native.Index(page))
-	p.handle = page
-	return p, nil
+	return pageAt(contextOf(native.Index(page)), native.Index(page)), nil
 }
 
 // pageAt is the page of a record, which is locked, or that nobody sees yet.

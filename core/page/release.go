@@ -60,11 +60,8 @@ func (p *Page) releasable() error {
 // leaveMemory puts the page's memory into a bare frame, which the caller has from now on, and returns where it lies.
 func (p *Page) leaveMemory(bare uint32) (address uintptr) {
 	frame := native.RecordAt(bare)
-	state := frame.LoadState()
-	native.SwapMemory(p.Index, &p.State, bare, &state)
+	p.Swap(bare)
 	frame.Size = p.Record.Size
-	frame.StoreState(state)
-	p.Record.StoreState(p.State | native.OwnerLibrary)
 	address = native.Address(frame.Locator)
 	released.Lock()
 	released.frames[address] = releasedFrame{p.context, bare}
@@ -84,7 +81,7 @@ func FreeReleased(address uintptr) error {
 	}
 	m := f.context.memory
 	region := native.LocatorRegion(native.RecordAt(f.index).Locator)
-	if !m.Closed() {
+	if m.Closed() == nil {
 		m.Give(f.index)
 	}
 	m.EndOutliving(region)

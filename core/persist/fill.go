@@ -71,24 +71,30 @@ func (l *loader) fillPart(segment *snapshot.Loaded, entry *snapshot.Page, index 
 	} else {
 		into = make([]byte, extent.Length)
 	}
-	switch extent.Compression {
-	case snapshot.Uncompressed:
+	if extent.Compression == snapshot.Uncompressed {
 		copy(into, stored)
 		if segment.SumsLater { // of the copy: it is in the cache now, and nobody sees it yet
 			err = segment.CheckBytes(entry, extent, into)
 		}
 		return extent.CRC, err
-	case snapshot.Zeros:
-		clear(into)
-	default:
-		if !snapshot.Decompress(into, stored) {
-			return 0, status.Errorf(status.Corrupt, "page %d: the part at %d cannot be decompressed", entry.ID, extent.Offset)
-		}
+	}
+	if err := decompress(entry, extent, into, stored); err != nil {
+		return 0, err
 	}
 	if !frame.Resident() {
 		err = l.residency.Write(frame, extent.Offset, into)
 	}
 	return native.Checksum(into), err
+}
+
+// decompress gives a part of a page its bytes of what is stored.
+func decompress(entry *snapshot.Page, extent *snapshot.Extent, into, stored []byte) error {
+	if extent.Compression == snapshot.Zeros {
+		clear(into)
+	} else if !snapshot.Decompress(into, stored) {
+		return status.Errorf(status.Corrupt, "page %d: the part at %d cannot be decompressed", entry.ID, extent.Offset)
+	}
+	return nil
 }
 
 // isChunk says whether an extent is a whole chunk of a page's bytes, and not granules of one that lies in several files.

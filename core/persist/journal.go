@@ -162,14 +162,7 @@ func (s *state) saveBase(opened *openedJournal, position uint64) error {
 
 // CloseJournal closes a context's journal after all its records have reached the disk.
 func CloseJournal(context uint64) error {
-	return use(context, func(s *state) error {
-		s.journals.Lock()
-		defer s.journals.Unlock()
-		if s.journals.open.Load() == nil {
-			return errNoJournal(context)
-		}
-		return s.closeJournal()
-	})
+	return onJournal(context, func(s *state, _ *openedJournal) error { return s.closeJournal() })
 }
 
 func errNoJournal(context uint64) error {
@@ -282,11 +275,11 @@ func (j *journals) end() {
 
 // SyncJournal waits until the records of all calls that have returned are on the disk.
 func SyncJournal(context uint64) error {
-	return onJournal(context, func(j *openedJournal) error { return lasterror.Load(j.ring.Flush(j.ring.Last())) })
+	return onJournal(context, func(_ *state, j *openedJournal) error { return lasterror.Load(j.ring.Flush(j.ring.Last())) })
 }
 
-// onJournal does something that the journal stays open for.
-func onJournal(context uint64, work func(j *openedJournal) error) error {
+// onJournal does something that nobody opens or closes a journal beside.
+func onJournal(context uint64, work func(s *state, j *openedJournal) error) error {
 	return use(context, func(s *state) error {
 		s.journals.Lock()
 		defer s.journals.Unlock()
@@ -294,13 +287,13 @@ func onJournal(context uint64, work func(j *openedJournal) error) error {
 		if opened == nil {
 			return errNoJournal(context)
 		}
-		return work(opened)
+		return work(s, opened)
 	})
 }
 
 // TrimJournal removes the segments that a snapshot makes unnecessary.
 func TrimJournal(context uint64, path string) error {
-	return onJournal(context, func(j *openedJournal) error {
+	return onJournal(context, func(_ *state, j *openedJournal) error {
 		info, err := snapshot.Verify(path, snapshot.VerifyOptions{})
 		if err != nil {
 			return err

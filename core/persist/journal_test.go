@@ -184,7 +184,7 @@ func TestAJournalsInfoWaitsForNothing(t *testing.T) {
 	// Neither for the files, nor for a call that holds the journal while it works on them.
 	require.NoError(t, os.RemoveAll(directory))
 	told := make(chan JournalInfo)
-	require.NoError(t, onJournal(context, func(*openedJournal) error {
+	require.NoError(t, onJournal(context, func(*state, *openedJournal) error {
 		go func() {
 			info, _ := GetJournalInfo(context)
 			told <- info

@@ -34,7 +34,7 @@ func (l *LoadSource) check(o *LoadOptions) error {
 // Load gives the context the pages of a snapshot. w may be nil.
 func Load(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) error {
 	var releases []func()
-	err := use(context, func(*state) error { return source.check(&o) })
+	err := CheckLoad(context, source, o)
 	if err == nil {
 		err = useAlone(context, func(s *state) (err error) {
 			releases, err = s.load(&source, &o, w)

@@ -6,7 +6,6 @@ import (
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
 	"libmmsb/core/lasterror"
-	"libmmsb/core/metadata"
 	"libmmsb/core/page"
 	"libmmsb/core/residency"
 	"libmmsb/core/snapshot"
@@ -215,7 +214,7 @@ func (r *replay) change(p *page.Page, record *journal.Record) error {
 		if err != nil || !changed {
 			return err
 		}
-		return p.StoreMetadata(blob, uint32(metadata.Count(blob)), nil)
+		return p.StoreMetadata(blob, nil)
 	}
 	return status.Errorf(status.Corrupt, "record %d is of the unknown kind %d", record.Sequence, record.Kind)
 }

@@ -31,7 +31,7 @@ func GetSaveStats(context uint64) (stats SaveStats, err error) {
 		s.statistics.Lock()
 		defer s.statistics.Unlock()
 		if s.statistics.isRunning {
-			s.statistics.note(s.statistics.running.Stats())
+			s.statistics.CaptureStats = s.statistics.running.Stats()
 		}
 		stats = s.statistics.SaveStats
 		return nil
@@ -211,7 +211,7 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 
 func (s *saver) end() {
 	s.statistics.Lock()
-	s.statistics.note(s.capture.Stats())
+	s.statistics.CaptureStats = s.capture.Stats()
 	s.statistics.isRunning = false
 	s.statistics.Unlock()
 	s.looking.Wait()

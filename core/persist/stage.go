@@ -201,14 +201,19 @@ func (l *loader) readBeside(s *native.Staged) error {
 		}
 	}
 	blob, err := l.file.Metadata(s.ID)
-	if err != nil || len(blob) == 0 {
-		return err
+	if err == nil && len(blob) > 0 {
+		_, err = l.storeMetadata(s.ID, s.Index, blob)
 	}
-	count, err := metadata.Validate(blob)
+	return err
+}
+
+// storeMetadata gives a staged page its blob, and says how many keys that has.
+func (l *loader) storeMetadata(id uint64, index uint32, blob []byte) (count uint32, err error) {
+	keys, err := metadata.Validate(blob)
 	if err != nil {
-		return status.Errorf(status.Corrupt, "page %d: %v", s.ID, err)
+		return 0, status.Errorf(status.Corrupt, "page %d: %v", id, err)
 	}
-	return l.Page(s.Index).StoreMetadata(blob, uint32(count), nil)
+	return uint32(keys), l.Page(index).StoreMetadata(blob, nil)
 }
 
 // beside takes a part of a page's mask or metadata.
@@ -216,8 +221,8 @@ func (l *loader) beside(entry *snapshot.Page, index uint32, extent *snapshot.Ext
 	content := bytes[extent.At:][:extent.Stored]
 	if extent.Compression != snapshot.Uncompressed {
 		content = make([]byte, extent.Length)
-		if extent.Compression == snapshot.Zstd && !snapshot.Decompress(content, bytes[extent.At:][:extent.Stored]) {
-			return status.Errorf(status.Corrupt, "page %d: the part at %d cannot be decompressed", entry.ID, extent.Offset)
+		if err := decompress(entry, extent, content, bytes[extent.At:][:extent.Stored]); err != nil {
+			return err
 		}
 	}
 	if extent.Kind == snapshot.KindMetadata {
@@ -240,14 +245,11 @@ func (l *loader) metadata(entry *snapshot.Page, index uint32, extent *snapshot.E
 			return err
 		}
 	}
-	count, err := metadata.Validate(blob)
-	if err != nil {
-		return status.Errorf(status.Corrupt, "page %d: %v", entry.ID, err)
+	count, err := l.storeMetadata(entry.ID, index, blob)
+	if err == nil && count != entry.MetadataCount {
+		err = status.Errorf(status.Corrupt, "page %d: %d metadata keys, its entry says %d", entry.ID, count, entry.MetadataCount)
 	}
-	if uint32(count) != entry.MetadataCount {
-		return status.Errorf(status.Corrupt, "page %d: %d metadata keys, its entry says %d", entry.ID, count, entry.MetadataCount)
-	}
-	return l.Page(index).StoreMetadata(blob, uint32(count), nil)
+	return err
 }
 
 // maskOf is the mask of a staged page of a size.

@@ -109,10 +109,6 @@ type statistics struct {
 
 // SaveStats has the fields of mmsb_save_stats_t.
 type SaveStats struct {
-	Saves, LastPages, LastBytes, LastDurationNs, CopiedBytes, CopiedPeak, Waits, WaitedNs, ComparedBytes uint64
-}
-
-func (s *statistics) note(n native.CaptureStats) {
-	s.CopiedBytes, s.CopiedPeak, s.ComparedBytes = n.CopiedBytes, n.CopiedPeak, n.ComparedBytes
-	s.Waits, s.WaitedNs = n.Waits, n.WaitedNs
+	Saves, LastPages, LastBytes, LastDurationNs uint64
+	native.CaptureStats
 }

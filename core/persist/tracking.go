@@ -25,6 +25,11 @@ type tracked struct {
 func (t *tracking) forget(index uint32) {
 	t.Lock()
 	defer t.Unlock()
+	t.release(index)
+}
+
+// release is forget under the lock.
+func (t *tracking) release(index uint32) {
 	if page, ok := t.pages[index]; ok {
 		page.memory.Release()
 		delete(t.pages, index)
@@ -35,10 +40,9 @@ func (t *tracking) forget(index uint32) {
 func (t *tracking) forgetAll() {
 	t.Lock()
 	defer t.Unlock()
-	for _, page := range t.pages {
-		page.memory.Release()
+	for index := range t.pages {
+		t.release(index)
 	}
-	t.pages = nil
 }
 
 // written says which granules of a large page were written since the last save, a word for each chunk, and counts anew from now
@@ -52,8 +56,7 @@ func (t *tracking) written(index, generation uint32, since bool) (granules []uin
 	defer t.Unlock()
 	page, ok := t.pages[index]
 	if ok && page.generation != generation {
-		page.memory.Release()
-		delete(t.pages, index)
+		t.release(index)
 		ok = false
 	}
 	address, size := native.Address(record.Locator), record.Size
@@ -62,8 +65,7 @@ func (t *tracking) written(index, generation uint32, since bool) (granules []uin
 		if err == nil && page.memory.Whole() == (track.Range{Start: address, End: address + uintptr(size)}) {
 			return granulesOf(ranges, address, size), true, true
 		}
-		page.memory.Release()
-		delete(t.pages, index)
+		t.release(index)
 		ok = false
 	}
 	if !ok {
@@ -78,8 +80,7 @@ func (t *tracking) written(index, generation uint32, since bool) (granules []uin
 		t.pages[index] = page
 	}
 	if err := page.memory.Arm(page.memory.Whole()); err != nil {
-		page.memory.Release()
-		delete(t.pages, index)
+		t.release(index)
 		return nil, false, false
 	}
 	return nil, false, true

@@ -47,9 +47,9 @@ var (
 // Usage is the number of bytes mapped for host pages and for pages in files.
 func Usage() (hostBytes, diskBytes uint64) { return anonymousBytes.Load(), fileBytes.Load() }
 
+// register gives a region a number, or what it has back to the system.
 func register(r region) (uint32, error) {
 	lock.Lock()
-	defer lock.Unlock()
 	var number uint32
 	switch {
 	case len(free) > 0:
@@ -59,11 +59,28 @@ func register(r region) (uint32, error) {
 		number = uint32(len(regions))
 		regions = append(regions, region{})
 	default:
+		lock.Unlock()
+		r.unmap()
 		return 0, status.Errorf(status.Limit, "all %d memory regions are in use", native.Regions-1)
 	}
 	regions[number] = r
 	native.SetRegion(number, r.base)
+	lock.Unlock()
 	return number, nil
+}
+
+// unmap gives the system a region's memory back. Foreign memory stays.
+func (r region) unmap() {
+	switch r.kind {
+	case anonymous:
+		native.Unpoison(r.base, r.length)
+		munmap(r.base, r.length)
+		anonymousBytes.Add(-r.length)
+	case file:
+		munmap(r.base, r.length)
+		fileBytes.Add(-r.length)
+	case none, foreign:
+	}
 }
 
 func get(number uint32) region {
@@ -99,13 +116,8 @@ func Map(length uint64, huge bool) (uint32, error) {
 		base = aligned
 		advise(base, length, unix.MADV_HUGEPAGE)
 	}
-	number, registerError := register(region{base, length, anonymous})
-	if registerError != nil {
-		munmap(base, length)
-		return 0, registerError
-	}
 	anonymousBytes.Add(length)
-	return number, nil
+	return register(region{base, length, anonymous})
 }
 
 // MapFile maps a range of a file for reading and writing; changes reach the file.
@@ -114,13 +126,8 @@ func MapFile(descriptor int, offset, length uint64) (uint32, error) {
 	if err != 0 {
 		return 0, status.FromErrno(status.IO, err, "cannot map %d bytes of a file at offset %d", length, offset)
 	}
-	number, registerError := register(region{base, length, file})
-	if registerError != nil {
-		munmap(base, length)
-		return 0, registerError
-	}
 	fileBytes.Add(length)
-	return number, nil
+	return register(region{base, length, file})
 }
 
 // Adopt gives the caller's memory a number.
@@ -135,16 +142,7 @@ func Unmap(number uint32) {
 	regions[number] = region{}
 	native.SetRegion(number, 0)
 	lock.Unlock()
-	switch r.kind {
-	case anonymous:
-		native.Unpoison(r.base, r.length)
-		munmap(r.base, r.length)
-		anonymousBytes.Add(-r.length)
-	case file:
-		munmap(r.base, r.length)
-		fileBytes.Add(-r.length)
-	case none, foreign:
-	}
+	r.unmap()
 	lock.Lock()
 	free = append(free, number)
 	lock.Unlock()

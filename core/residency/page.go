@@ -105,13 +105,18 @@ func (p *Page) become(f Frame) {
 	}
 	p.State = p.State&^(native.Nonresident|native.LocationMask|native.Adopted|native.ReadOnly) | f.Low
 	p.options.Moved(p.Index)
-	frame := native.RecordAt(f.Index)
+	p.Swap(f.Index)
+	native.RecordAt(f.Index).Size = memory.FrameSize(f.Index, p.Record.Size)
+	p.memory.Give(f.Index)
+}
+
+// Swap gives the page the memory of a frame, and the frame the page's.
+func (p *Page) Swap(index uint32) {
+	frame := native.RecordAt(index)
 	state := frame.LoadState()
-	native.SwapMemory(p.Index, &p.State, f.Index, &state)
+	native.SwapMemory(p.Index, &p.State, index, &state)
 	frame.StoreState(state)
 	p.Record.StoreState(p.State | native.OwnerLibrary)
-	frame.Size = memory.FrameSize(f.Index, p.Record.Size)
-	p.memory.Give(f.Index)
 }
 
 // Move moves the page to another placement. ready is called when nothing else can fail; where it fails nothing has changed. It

@@ -22,11 +22,7 @@ func Compact(from, to string, o CompactOptions) (Report, error) {
 		return Report{}, err
 	}
 	defer func() { _ = s.Close() }()
-	fs := o.FS
-	if fs == nil {
-		fs = file.OS{}
-	}
-	sink, err := Replace(fs, to, o.Replace)
+	sink, err := Replace(o.fs(), to, o.Replace)
 	if err != nil {
 		return Report{}, err
 	}
@@ -105,15 +101,11 @@ func (c *compaction) segment(loaded Loaded) error {
 
 // together copies a page that lies in several files.
 func (c *compaction) together(id uint64) error {
-	group, page, err := c.s.find(id)
+	page, pieces, err := c.s.pieces(id)
 	if err != nil {
 		return err
 	}
-	pieces, err := c.s.gather(group)
-	if err != nil {
-		return err
-	}
-	memory := chunks.Get().(*[2 * Chunk]byte)
+	memory := twoChunks()
 	defer chunks.Put(memory)
 	bytes := ofKind(pieces, KindBytes)
 	for _, group := range byChunk(bytes) {

@@ -39,9 +39,9 @@ var decoder = sync.OnceValue(func() *zstd.Decoder {
 	return made
 })
 
-// decompress fills into with what the frame holds, and says whether that is exactly as much. A frame that holds more ends
-// there: it cannot take more memory.
-func decompress(into, frame []byte) bool {
+// Decompress fills into, as long as the extent, with what a zstd frame holds, and says whether that is exactly as much. A frame
+// that holds more ends there: it cannot take more memory.
+func Decompress(into, frame []byte) bool {
 	got, err := decoder().DecodeAll(frame, into[:0:len(into)])
 	return err == nil && len(got) == len(into)
 }

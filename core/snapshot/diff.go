@@ -107,14 +107,10 @@ func diff(a, b *Snapshot, yield func(Difference) bool) error {
 
 // cut takes a page's records off the front of a list; none where it is removed.
 func cut(list records, id uint64) (group, rest records) {
-	n := 0
-	for n < len(list) && list[n].id == id {
-		n++
-	}
-	if group = list[:n]; n > 0 && group[0].removed() {
+	if group, rest = list.front(id); len(group) > 0 && group[0].removed() {
 		group = nil
 	}
-	return group, list[n:]
+	return group, rest
 }
 
 // compare fills in the pages and what differs.
@@ -200,7 +196,7 @@ func piecesDiffer(a, b *Snapshot, d *Difference, from, to []Piece) (bool, error)
 
 // anySet says whether a mask has a bit that is set.
 func anySet(s *Snapshot, id uint64, pieces []Piece) (bool, error) {
-	memory := chunks.Get().(*[2 * Chunk]byte)
+	memory := twoChunks()
 	defer chunks.Put(memory)
 	for number := range pieces {
 		bits := memory[:pieces[number].Length]
@@ -232,10 +228,10 @@ func sameChunk(a, b *Snapshot, d *Difference, from, to []Piece) (bool, error) {
 			return true, nil
 		}
 	}
-	memory := [2]*[2 * Chunk]byte{chunks.Get().(*[2 * Chunk]byte), chunks.Get().(*[2 * Chunk]byte)}
-	defer chunks.Put(memory[0])
-	defer chunks.Put(memory[1])
-	before, after := memory[0][:bounds.Length], memory[1][:bounds.Length]
+	oldMemory, newMemory := twoChunks(), twoChunks()
+	defer chunks.Put(oldMemory)
+	defer chunks.Put(newMemory)
+	before, after := oldMemory[:bounds.Length], newMemory[:bounds.Length]
 	if err := a.readPieces(before, bounds.Offset, d.ID, old.Kind, from); err != nil {
 		return false, err
 	}
@@ -265,9 +261,9 @@ func ranges(a, b *Snapshot, id uint64, yield func(Range) bool) error {
 		return err
 	}
 	before, after := byChunk(ofKind(from, KindBytes)), byChunk(ofKind(to, KindBytes))
-	memory := [2]*[2 * Chunk]byte{chunks.Get().(*[2 * Chunk]byte), chunks.Get().(*[2 * Chunk]byte)}
-	defer chunks.Put(memory[0])
-	defer chunks.Put(memory[1])
+	oldMemory, newMemory := twoChunks(), twoChunks()
+	defer chunks.Put(oldMemory)
+	defer chunks.Put(newMemory)
 	var open Range // found, but it may go on
 	emit := func(offset, length uint64) bool {
 		if open.Length > 0 && open.Offset+open.Length == offset {
@@ -278,19 +274,21 @@ func ranges(a, b *Snapshot, id uint64, yield func(Range) bool) error {
 		open = Range{offset, length}
 		return done.Length == 0 || yield(done)
 	}
-	for number := range max(len(before), len(after)) {
-		var old, new []byte
-		if number < len(before) {
-			old = memory[0][:visible(before[number]).Length]
-			if err := a.readPieces(old, uint64(number)*Chunk, id, KindBytes, before[number]); err != nil {
-				return err
-			}
+	chunk := func(s *Snapshot, chunks [][]Piece, number int, memory *[2 * Chunk]byte) ([]byte, error) {
+		if number >= len(chunks) {
+			return nil, nil
 		}
-		if number < len(after) {
-			new = memory[1][:visible(after[number]).Length]
-			if err := b.readPieces(new, uint64(number)*Chunk, id, KindBytes, after[number]); err != nil {
-				return err
-			}
+		bytes := memory[:visible(chunks[number]).Length]
+		return bytes, s.readPieces(bytes, uint64(number)*Chunk, id, KindBytes, chunks[number])
+	}
+	for number := range max(len(before), len(after)) {
+		old, err := chunk(a, before, number, oldMemory)
+		if err != nil {
+			return err
+		}
+		new, err := chunk(b, after, number, newMemory)
+		if err != nil {
+			return err
 		}
 		if !differences(old, new, uint64(number)*Chunk, emit) {
 			return nil

@@ -36,13 +36,19 @@ func (r *record) entry() uint32   { return r.what & recordEntry }
 type records []record
 
 // of is those of a page, and where they begin.
-func (all records) of(id uint64) (from int, group []record) {
+func (all records) of(id uint64) (from int, group records) {
 	from, _ = slices.BinarySearchFunc(all, id, func(r record, id uint64) int { return cmp.Compare(r.id, id) })
-	to := from
-	for to < len(all) && all[to].id == id {
-		to++
+	group, _ = all[from:].front(id)
+	return from, group
+}
+
+// front cuts a page's records off the front: none where another page's come first.
+func (all records) front(id uint64) (group, rest records) {
+	n := 0
+	for n < len(all) && all[n].id == id {
+		n++
 	}
-	return from, all[from:to]
+	return all[:n], all[n:]
 }
 
 // index makes records of the newest files, depth of them, when they are first asked for.
@@ -183,10 +189,9 @@ func appendRecords(list records, t *table, segment uint32, continues bool, mine 
 
 // resolve looks at what the files say about each page together, and counts the state's pages.
 func (s *Snapshot) resolve(list records, whole bool) (counts state, err error) {
-	for from, to := 0, 0; from < len(list); from = to {
-		for to = from; to < len(list) && list[to].id == list[from].id; to++ {
-		}
-		group := list[from:to]
+	for len(list) > 0 {
+		var group records
+		group, list = list.front(list[0].id)
 		for number := range group[1:] {
 			a, _ := s.volumeOf(group[number].segment)
 			if b, _ := s.volumeOf(group[number+1].segment); a == b {

@@ -43,9 +43,6 @@ func (l *Loaded) CheckBytes(page *Page, extent *Extent, bytes []byte) error {
 // An extent that newer files cover in part comes as the ranges they leave, each an extent that has no checksum; what is
 // compressed of it has been decompressed.
 
-// Decompress fills into, as long as the extent, with what a zstd frame holds, and says whether that is exactly as much.
-func Decompress(into, frame []byte) bool { return decompress(into, frame) }
-
 // Segments walks the state in the order of the files, newest first, with big sequential reads, each extent once. A page
 // comes with its newest entry first; what is left of it in other segments and files comes later with FlagKnown. The tables
 // and the zeros between extents are always checked, every checksum, and in the end that the state is complete. A whole file is
@@ -209,7 +206,7 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 
 // decompressed gives the ranges that are left of a frame.
 func (f *frame) decompressed(v *volume, of *Loaded, piece []byte, each func(segment Loaded) (func() error, error)) error {
-	memory := chunks.Get().(*[2 * Chunk]byte)
+	memory := twoChunks()
 	defer chunks.Put(memory)
 	bytes := memory[:f.extent.Length]
 	if err := v.expand(bytes, f.page.ID, &f.extent, piece[f.extent.At:][:f.extent.Stored], of.Offset); err != nil {
@@ -272,7 +269,7 @@ func (w *walk) part(number int, t *table, continues, count bool) (_ Loaded, err 
 		if w.want != nil && !w.want(page.ID) {
 			continue
 		}
-		extents := t.extents[page.FirstExtent:][:page.Extents]
+		extents := t.extentsOf(&page)
 		page.FirstExtent = uint32(len(loaded.Extents))
 		if len(newer) == 0 {
 			loaded.Extents = append(loaded.Extents, extents...)

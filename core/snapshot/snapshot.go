@@ -22,6 +22,13 @@ type OpenOptions struct {
 	Base func(name string) (file.Source, error)
 }
 
+func (o *OpenOptions) fs() file.FS {
+	if o.FS == nil {
+		return file.OS{}
+	}
+	return o.FS
+}
+
 // Info is what is known of one file of a chain.
 type Info struct {
 	Name string // path or what stands for it in errors
@@ -41,15 +48,12 @@ type Snapshot struct {
 
 // Open opens a file and its bases. No symbolic link is followed at the end of a path.
 func Open(path string, o OpenOptions) (*Snapshot, error) {
-	if o.FS == nil {
-		o.FS = file.OS{}
-	}
 	if o.Base == nil {
 		o.Base = func(name string) (file.Source, error) {
-			return file.Open(o.FS, filepath.Join(filepath.Dir(path), name))
+			return file.Open(o.fs(), filepath.Join(filepath.Dir(path), name))
 		}
 	}
-	source, err := file.Open(o.FS, path)
+	source, err := file.Open(o.fs(), path)
 	if err != nil {
 		return nil, err
 	}
@@ -165,10 +169,7 @@ func (s *Snapshot) Close() error {
 
 // Inspect reads what a file says of itself, without its bases.
 func Inspect(path string, o OpenOptions) (Info, error) {
-	if o.FS == nil {
-		o.FS = file.OS{}
-	}
-	source, err := file.Open(o.FS, path)
+	source, err := file.Open(o.fs(), path)
 	if err != nil {
 		return Info{}, err
 	}
@@ -347,11 +348,18 @@ func (p *Piece) isWhole() bool { return p.Visible == Range{p.Offset, uint64(p.Le
 // Extents lists where a page's bytes, mask and metadata lie, by kind and offset of what is visible. The checksums are those of
 // the files: 0 and not to be compared in a file of version 2.
 func (s *Snapshot) Extents(id uint64) ([]Piece, error) {
-	group, _, err := s.find(id)
+	_, pieces, err := s.pieces(id)
+	return pieces, err
+}
+
+// pieces gives a page's newest entry, and where its bytes, mask and metadata lie.
+func (s *Snapshot) pieces(id uint64) (Page, []Piece, error) {
+	group, page, err := s.find(id)
 	if err != nil {
-		return nil, err
+		return Page{}, nil, err
 	}
-	return s.gather(group)
+	pieces, err := s.gather(group)
+	return page, pieces, err
 }
 
 // gather collects the extents of a page's records, down to the first that is whole.
@@ -451,8 +459,7 @@ func (s *Snapshot) extentsOf(from record) ([]Piece, error) {
 	page := t.pages[from.entry()]
 	var pieces []Piece
 	for {
-		for number := range page.Extents {
-			extent := t.extents[page.FirstExtent+number]
+		for _, extent := range t.extentsOf(&page) {
 			seen := Range{extent.Offset, uint64(extent.Length)}
 			pieces = append(pieces, Piece{extent, seen, file, t.offset + uint64(extent.At), t.offset})
 		}
@@ -498,6 +505,9 @@ func (s *Snapshot) readPiece(into []byte, id uint64, piece *Piece, scratch []byt
 
 var chunks = sync.Pool{New: func() any { return new([2 * Chunk]byte) }}
 
+// twoChunks is memory of chunks, where it is to be put back.
+func twoChunks() *[2 * Chunk]byte { return chunks.Get().(*[2 * Chunk]byte) }
+
 // ReadAt fills a buffer with a page's bytes or its mask, from offset on; a page without a mask has one of zeros. What is
 // read is verified. Errors: NotFound, OutOfRange, InvalidArgument (kind), those of reading.
 func (s *Snapshot) ReadAt(id uint64, kind uint32, buffer []byte, offset uint64) error {
@@ -525,7 +535,7 @@ func (s *Snapshot) ReadAt(id uint64, kind uint32, buffer []byte, offset uint64) 
 
 // readPieces fills a buffer from those pieces of a kind that lie in it.
 func (s *Snapshot) readPieces(buffer []byte, offset uint64, id uint64, kind uint32, pieces []Piece) error {
-	memory := chunks.Get().(*[2 * Chunk]byte)
+	memory := twoChunks()
 	defer chunks.Put(memory)
 	var held *Piece // its extent is in memory
 	end := offset + uint64(len(buffer))
@@ -557,31 +567,19 @@ func (s *Snapshot) readPieces(buffer []byte, offset uint64, id uint64, kind uint
 // HasMask says whether the page has a change mask.
 func (s *Snapshot) HasMask(id uint64) (bool, error) {
 	pieces, err := s.Extents(id)
-	for _, piece := range pieces {
-		if piece.Kind == KindMask {
-			return true, nil
-		}
-	}
-	return false, err
+	return len(ofKind(pieces, KindMask)) > 0, err
 }
 
 // Metadata is a page's metadata blob, valid, empty where there is none.
 func (s *Snapshot) Metadata(id uint64) ([]byte, error) {
-	group, page, err := s.find(id)
+	page, pieces, err := s.pieces(id)
 	if err != nil {
 		return nil, err
 	}
-	pieces, err := s.gather(group)
-	if err != nil {
-		return nil, err
+	var blob []byte
+	if stored := ofKind(pieces, KindMetadata); len(stored) > 0 {
+		blob = make([]byte, visible(stored).end())
 	}
-	length := uint64(0)
-	for _, piece := range pieces {
-		if piece.Kind == KindMetadata {
-			length = piece.Offset + uint64(piece.Length)
-		}
-	}
-	blob := make([]byte, length)
 	if err := s.readPieces(blob, 0, id, KindMetadata, pieces); err != nil {
 		return nil, err
 	}
@@ -626,19 +624,12 @@ func (s *Snapshot) Mapping(number int) ([]byte, error) {
 // View is a page's bytes where they lie in the mapped file, verified, until Close. Errors: NotFound; Unsupported (they are
 // compressed, or lie in several places: ReadAt gives them); those of reading.
 func (s *Snapshot) View(id uint64) ([]byte, error) {
-	group, page, err := s.find(id)
+	page, pieces, err := s.pieces(id)
 	if err != nil {
 		return nil, err
 	}
-	pieces, err := s.gather(group)
-	if err != nil {
-		return nil, err
-	}
-	for number, piece := range pieces {
-		if piece.Kind != KindBytes {
-			pieces = pieces[:number]
-			break
-		}
+	pieces = ofKind(pieces, KindBytes)
+	for _, piece := range pieces {
 		if piece.Compression != Uncompressed {
 			return nil, status.Errorf(status.Unsupported, "cannot map page %d: it is compressed from offset %d on", id,
 				piece.Offset)
@@ -673,7 +664,7 @@ func (s *Snapshot) Extract(id uint64, into io.Writer) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	memory := chunks.Get().(*[2 * Chunk]byte)
+	memory := twoChunks()
 	defer chunks.Put(memory)
 	written := uint64(0)
 	for _, group := range byChunk(ofKind(pieces, KindBytes)) {

@@ -140,7 +140,7 @@ func (m *metadataCheck) add(t *table, raw []byte) error {
 			}
 			m.page = *page
 		}
-		for _, extent := range t.extents[page.FirstExtent:][:page.Extents] {
+		for _, extent := range t.extentsOf(page) {
 			if extent.Kind != KindMetadata {
 				continue
 			}

@@ -35,6 +35,9 @@ type table struct {
 	edges   [][2]uint64
 }
 
+// extentsOf are those of a page's entry.
+func (t *table) extentsOf(page *Page) []Extent { return t.extents[page.FirstExtent:][:page.Extents] }
+
 // openVolume looks at both ends of a file. The source is the volume's, unless there is an error.
 func openVolume(name string, source file.Source) (*volume, error) {
 	size := uint64(max(source.Size(), 0))
@@ -100,11 +103,7 @@ func (v *volume) readOffsets(foot *footer) error {
 	if !allZero(raw[len(used):]) {
 		return status.Errorf(status.Corrupt, "%s: bytes other than 0 after the segment table at offset %d", v.name, foot.tableAt)
 	}
-	v.offsets = make([]uint64, 0, foot.totals.Segments+1)
-	for at := 0; at < len(used); at += 8 {
-		v.offsets = append(v.offsets, binary.LittleEndian.Uint64(used[at:]))
-	}
-	v.offsets = append(v.offsets, foot.tableAt)
+	v.offsets = append(copied[uint64](used, foot.totals.Segments), foot.tableAt)
 	if v.offsets[0] != unitBytes {
 		return status.Errorf(status.Corrupt, "%s: the first segment is at offset %d, not %d", v.name, v.offsets[0], unitBytes)
 	}
@@ -238,12 +237,16 @@ func entryBytes(kind uint32) int {
 	return 0
 }
 
+// bytesOf are those of a list of plain entries, as they lie in a file.
+func bytesOf[E any](list []E) []byte {
+	var entry E
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(list))), len(list)*int(unsafe.Sizeof(entry)))
+}
+
 // copied reads a list of plain entries. A copy, as the bytes can be those of a mapped file, which others change.
 func copied[E any](raw []byte, count uint64) []E {
 	list := make([]E, count)
-	if count > 0 {
-		copy(unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), count*uint64(unsafe.Sizeof(list[0]))), raw)
-	}
+	copy(bytesOf(list), raw)
 	return list
 }
 
@@ -397,8 +400,9 @@ func (t *table) asStored() iter.Seq2[*Page, *Extent] {
 	return func(yield func(*Page, *Extent) bool) {
 		for entry := range t.pages {
 			page := &t.pages[entry]
-			for number := range page.Extents {
-				extent := &t.extents[page.FirstExtent+number]
+			extents := t.extentsOf(page)
+			for number := range extents {
+				extent := &extents[number]
 				if extent.Kind == KindBytes && extent.Compression != Zeros && !yield(page, extent) {
 					return
 				}
@@ -406,8 +410,9 @@ func (t *table) asStored() iter.Seq2[*Page, *Extent] {
 		}
 		for entry := range slices.Backward(t.pages) {
 			page := &t.pages[entry]
-			for number := page.Extents; number > 0; number-- {
-				extent := &t.extents[page.FirstExtent+number-1]
+			extents := t.extentsOf(page)
+			for number := range slices.Backward(extents) {
+				extent := &extents[number]
 				if extent.Kind != KindBytes && extent.Compression != Zeros && !yield(page, extent) {
 					return
 				}
@@ -437,7 +442,7 @@ func (v *volume) expand(into []byte, id uint64, extent *Extent, stored []byte, o
 	case Uncompressed:
 		copy(into, stored)
 	default:
-		if !decompress(into, stored) {
+		if !Decompress(into, stored) {
 			return status.Errorf(status.Corrupt, "%s: page %d is damaged: %d bytes at file offset %d (kind %d, offset %d) "+
 				"are not a zstd frame of %d bytes", v.name, id, len(stored), offset+uint64(extent.At), extent.Kind, extent.Offset,
 				extent.Length)

@@ -368,21 +368,16 @@ func (w *Writer) fit(page *Page, extents, bytes int, align uint64) (s *Segment, 
 // Removed writes ids of pages of the base that are no more.
 func (w *Writer) Removed(ids []uint64) error {
 	w.totals.Removed += uint64(len(ids))
-	return writeEntries(w, segmentRemoved, idBytes, ids, func(at []byte, id uint64) {
-		binary.LittleEndian.PutUint64(at, id)
-	})
+	return writeEntries(w, segmentRemoved, ids)
 }
 
 // Edges writes dependencies, parent and child, oldest first; those of all calls together are the whole graph.
 func (w *Writer) Edges(pairs [][2]uint64) error {
 	w.totals.Edges += uint64(len(pairs))
-	return writeEntries(w, segmentEdges, edgeBytes, pairs, func(at []byte, pair [2]uint64) {
-		binary.LittleEndian.PutUint64(at, pair[0])
-		binary.LittleEndian.PutUint64(at[8:], pair[1])
-	})
+	return writeEntries(w, segmentEdges, pairs)
 }
 
-func writeEntries[E any](w *Writer, kind uint32, size int, list []E, put func(at []byte, entry E)) error {
+func writeEntries[E any](w *Writer, kind uint32, list []E) error {
 	if err := w.Next(); err != nil {
 		return err
 	}
@@ -391,12 +386,10 @@ func writeEntries[E any](w *Writer, kind uint32, size int, list []E, put func(at
 		if err != nil {
 			return err
 		}
-		part := list[:min(len(list), (SegmentBytes-segmentHeader)/size)]
+		part := list[:min(len(list), (SegmentBytes-segmentHeader)/entryBytes(kind))]
 		list = list[len(part):]
-		for number, entry := range part {
-			put(buffer[segmentHeader+size*number:], entry)
-		}
-		end := int(roundUp(uint64(segmentHeader+size*len(part)), unitBytes))
+		used := segmentHeader + copy(buffer[segmentHeader:], bytesOf(part))
+		end := int(roundUp(uint64(used), unitBytes))
 		if err := w.close(buffer, kind, len(part), 0, end, end); err != nil {
 			return err
 		}
@@ -419,12 +412,10 @@ func (w *Writer) Finish(statePages, stateBytes uint64) (Report, error) {
 		}
 		part := table[:min(len(table), SegmentBytes/8)]
 		table = table[len(part):]
-		for number, offset := range part {
-			binary.LittleEndian.PutUint64(buffer[8*number:], offset)
-		}
-		f.tableCRC = crc32.Update(f.tableCRC, castagnoli, buffer[:8*len(part)])
-		length := int(roundUp(uint64(8*len(part)), unitBytes))
-		clear(buffer[8*len(part) : length])
+		used := copy(buffer, bytesOf(part))
+		f.tableCRC = crc32.Update(f.tableCRC, castagnoli, buffer[:used])
+		length := int(roundUp(uint64(used), unitBytes))
+		clear(buffer[used:length])
 		if err := w.write(buffer, length); err != nil {
 			return Report{}, err
 		}

@@ -6,9 +6,10 @@
 package ticket
 
 import (
-	"errors"
+	"maps"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -70,7 +71,7 @@ var running = struct {
 func Start(total uint64, after []*Ticket, run func(*Work) error) *Ticket {
 	t := &Ticket{cancelled: make(chan struct{}), finished: make(chan struct{}), descriptor: -1}
 	t.total.Store(total)
-	after = append([]*Ticket(nil), after...)
+	after = slices.Clone(after)
 	for _, other := range after { // now: one that is closed later is waited for all the same
 		_ = other.watch()
 	}
@@ -307,9 +308,7 @@ func (t *Ticket) EventFD() (int, error) {
 	}
 	descriptor, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
-		var errno syscall.Errno
-		errors.As(err, &errno)
-		code := status.OutOfMemory
+		code, errno := status.OutOfMemory, status.ErrnoOf(err)
 		if errno == syscall.EMFILE || errno == syscall.ENFILE {
 			code = status.Limit
 		}
@@ -345,10 +344,7 @@ func (t *Ticket) Close() {
 // StopAll cancels all work that is running, also detached work, and can wait for its end.
 func StopAll(wait bool) {
 	running.Lock()
-	tickets := make([]*Ticket, 0, len(running.tickets))
-	for t := range running.tickets {
-		tickets = append(tickets, t)
-	}
+	tickets := slices.Collect(maps.Keys(running.tickets))
 	running.Unlock()
 	for _, t := range tickets {
 		t.Cancel()

@@ -104,7 +104,7 @@ func openKernel() (*kernel, error) {
 		descriptor, err := unix.Open(file.path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			k.close()
-			return nil, status.FromErrno(status.Unsupported, errnoOf(err), "cannot open %s", file.path)
+			return nil, status.FromErrno(status.Unsupported, status.ErrnoOf(err), "cannot open %s", file.path)
 		}
 		*file.descriptor = descriptor
 	}
@@ -128,7 +128,7 @@ func (k *kernel) try() error {
 	size := systemPage
 	memory, err := unix.Mmap(-1, 0, int(3*size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
-		return status.FromErrno(status.OutOfMemory, errnoOf(err), "cannot map %d bytes to try write tracking", 3*size)
+		return status.FromErrno(status.OutOfMemory, status.ErrnoOf(err), "cannot map %d bytes to try write tracking", 3*size)
 	}
 	defer func() { _ = unix.Munmap(memory) }()
 	start := uintptr(unsafe.Pointer(&memory[0]))

@@ -79,7 +79,7 @@ var nothingAbove = mapping{where: Range{^uintptr(0), ^uintptr(0)}}
 func listedMappingAt(address uintptr) (mapping, error) {
 	list, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
-		return mapping{}, status.FromErrno(status.Unsupported, errnoOf(err), "cannot read /proc/self/maps")
+		return mapping{}, status.FromErrno(status.Unsupported, status.ErrnoOf(err), "cannot read /proc/self/maps")
 	}
 	for line := range strings.Lines(string(list)) {
 		fields := strings.Fields(line)

@@ -25,7 +25,6 @@ package track
 
 import (
 	"cmp"
-	"errors"
 	"os"
 	"slices"
 	"sync"
@@ -298,10 +297,4 @@ func without(ranges []Range, hole Range) []Range {
 		}
 	}
 	return result
-}
-
-func errnoOf(err error) syscall.Errno {
-	var errno syscall.Errno
-	errors.As(err, &errno)
-	return errno
 }

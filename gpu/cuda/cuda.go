@@ -33,7 +33,7 @@ const libraryName = "libcuda.so.1"
 
 // Driver is a driver library that was loaded.
 type Driver struct {
-	table *C.struct_mmsb__cuda_table
+	table *C.mmsb__cuda_table_t
 
 	opening sync.Mutex
 	devices []*device // by ordinal; nil until it is opened. Written under opening
@@ -67,7 +67,7 @@ func Load() (*Driver, error) {
 func load(library string) (*Driver, error) {
 	name := C.CString(library)
 	defer C.free(unsafe.Pointer(name))
-	var table *C.struct_mmsb__cuda_table
+	var table *C.mmsb__cuda_table_t
 	var reason [512]C.char
 	outcome := C.mmsb__cuda_load(name, &table, &reason[0], C.size_t(len(reason)))
 	switch outcome.code {
@@ -85,7 +85,7 @@ func load(library string) (*Driver, error) {
 }
 
 // loadError tells a machine that has no device from one whose driver is broken: the first may be simulated, the second never.
-func loadError(library string, table *C.struct_mmsb__cuda_table, outcome C.struct_mmsb__cuda_outcome, reason string) error {
+func loadError(library string, table *C.mmsb__cuda_table_t, outcome C.mmsb__cuda_outcome_t, reason string) error {
 	switch outcome.code {
 	case C.MMSB__CUDA_NO_LIBRARY:
 		// The loader begins with the name that it was given only where it found no file of that name at all.

@@ -7,21 +7,21 @@
 /* Copies that go to the driver in one call. */
 enum { BATCH = 128 };
 
-static struct mmsb__cuda_outcome succeeded(void) {
-    return (struct mmsb__cuda_outcome){CUDA_SUCCESS, NULL};
+static mmsb__cuda_outcome_t succeeded(void) {
+    return (mmsb__cuda_outcome_t){CUDA_SUCCESS, NULL};
 }
 
 /* Calls a function; TRY keeps its code and name in `outcome` and says whether it succeeded. */
-#define OUTCOME(cuda, function, ...) ((struct mmsb__cuda_outcome){(cuda)->function(__VA_ARGS__), #function})
+#define OUTCOME(cuda, function, ...) ((mmsb__cuda_outcome_t){(cuda)->function(__VA_ARGS__), #function})
 #define TRY(cuda, function, ...) ((outcome = OUTCOME(cuda, function, __VA_ARGS__)).code == CUDA_SUCCESS)
 
 /* Makes the device's context current for what follows. */
-static struct mmsb__cuda_outcome enter(const struct mmsb__cuda_device *device) {
-    return (struct mmsb__cuda_outcome){device->cuda->cuCtxPushCurrent(device->context), "cuCtxPushCurrent"};
+static mmsb__cuda_outcome_t enter(const mmsb__cuda_device_t *device) {
+    return (mmsb__cuda_outcome_t){device->cuda->cuCtxPushCurrent(device->context), "cuCtxPushCurrent"};
 }
 
 /* The work is done whatever the pop says, and a pop of what was just pushed has nothing to refuse. */
-static struct mmsb__cuda_outcome leave(const struct mmsb__cuda_device *device, struct mmsb__cuda_outcome outcome) {
+static mmsb__cuda_outcome_t leave(const mmsb__cuda_device_t *device, mmsb__cuda_outcome_t outcome) {
     CUcontext popped;
     device->cuda->cuCtxPopCurrent(&popped);
     return outcome;
@@ -29,7 +29,7 @@ static struct mmsb__cuda_outcome leave(const struct mmsb__cuda_device *device, s
 
 /* The body of an operation that is one call of CUDA. */
 #define CALL(function, ...) \
-    struct mmsb__cuda_outcome entered = enter(device); \
+    mmsb__cuda_outcome_t entered = enter(device); \
     if (entered.code != CUDA_SUCCESS) \
         return entered; \
     return leave(device, OUTCOME(device->cuda, function, __VA_ARGS__))
@@ -45,8 +45,7 @@ static CUmemAllocationProp physical_of(CUdevice ordinal) {
 }
 
 /* An attribute that the driver does not know yet is what it was before. */
-static struct mmsb__cuda_outcome read_attributes(const struct mmsb__cuda_table *cuda, CUdevice device,
-                                                 struct mmsb__cuda_info *info) {
+static mmsb__cuda_outcome_t read_attributes(const mmsb__cuda_table_t *cuda, CUdevice device, mmsb__cuda_info_t *info) {
     const struct {
         CUdevice_attribute which;
         int *value, before;
@@ -60,7 +59,7 @@ static struct mmsb__cuda_outcome read_attributes(const struct mmsb__cuda_table *
         {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &info->virtual_memory, 0},
         {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, &info->registered_in_place, 0},
     };
-    struct mmsb__cuda_outcome outcome;
+    mmsb__cuda_outcome_t outcome;
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++) {
         if (TRY(cuda, cuDeviceGetAttribute, attributes[i].value, attributes[i].which, device))
             continue;
@@ -71,8 +70,8 @@ static struct mmsb__cuda_outcome read_attributes(const struct mmsb__cuda_table *
     return succeeded();
 }
 
-static struct mmsb__cuda_outcome read_info(const struct mmsb__cuda_table *cuda, CUdevice device, struct mmsb__cuda_info *info) {
-    struct mmsb__cuda_outcome outcome;
+static mmsb__cuda_outcome_t read_info(const mmsb__cuda_table_t *cuda, CUdevice device, mmsb__cuda_info_t *info) {
+    mmsb__cuda_outcome_t outcome;
     memset(info, 0, sizeof *info);
     if (!TRY(cuda, cuDeviceGetName, info->name, sizeof info->name, device))
         return outcome;
@@ -92,9 +91,9 @@ static struct mmsb__cuda_outcome read_info(const struct mmsb__cuda_table *cuda, 
 }
 
 /* A pool of our own, so that the caller's default pool stays as it is. It keeps what is freed until it is trimmed. */
-static struct mmsb__cuda_outcome create_pool(struct mmsb__cuda_device *device) {
-    const struct mmsb__cuda_table *cuda = device->cuda;
-    struct mmsb__cuda_outcome outcome;
+static mmsb__cuda_outcome_t create_pool(mmsb__cuda_device_t *device) {
+    const mmsb__cuda_table_t *cuda = device->cuda;
+    mmsb__cuda_outcome_t outcome;
     CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = location_of(device->ordinal)};
     cuuint64_t everything = UINT64_MAX;
     if (!TRY(cuda, cuMemPoolCreate, &device->pool, &properties))
@@ -104,12 +103,12 @@ static struct mmsb__cuda_outcome create_pool(struct mmsb__cuda_device *device) {
     return outcome;
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_open(const struct mmsb__cuda_table *table, int ordinal, struct mmsb__cuda_device **opened,
-                                          struct mmsb__cuda_info *info) {
-    struct mmsb__cuda_outcome outcome;
-    struct mmsb__cuda_device *device = calloc(1, sizeof *device);
+mmsb__cuda_outcome_t mmsb__cuda_open(const mmsb__cuda_table_t *table, int ordinal, mmsb__cuda_device_t **opened,
+                                     mmsb__cuda_info_t *info) {
+    mmsb__cuda_outcome_t outcome;
+    mmsb__cuda_device_t *device = calloc(1, sizeof *device);
     if (device == NULL)
-        return (struct mmsb__cuda_outcome){MMSB__CUDA_NO_MEMORY, "calloc"};
+        return (mmsb__cuda_outcome_t){MMSB__CUDA_NO_MEMORY, "calloc"};
     device->cuda = table;
     if (!TRY(table, cuDeviceGet, &device->ordinal, ordinal))
         goto failed;
@@ -132,22 +131,22 @@ failed:
     return outcome;
 }
 
-void mmsb__cuda_close(struct mmsb__cuda_device *device) {
+void mmsb__cuda_close(mmsb__cuda_device_t *device) {
     if (device->pool != NULL)
         device->cuda->cuMemPoolDestroy(device->pool);
     device->cuda->cuDevicePrimaryCtxRelease(device->ordinal);
     free(device);
 }
 
-int mmsb__cuda_can_reach(const struct mmsb__cuda_device *device, int other) {
+int mmsb__cuda_can_reach(const mmsb__cuda_device_t *device, int other) {
     CUdevice peer;
     int can;
     return device->cuda->cuDeviceGet(&peer, other) == CUDA_SUCCESS &&
            device->cuda->cuDeviceCanAccessPeer(&can, device->ordinal, peer) == CUDA_SUCCESS && can;
 }
 
-static struct mmsb__cuda_outcome set_access(struct mmsb__cuda_device *owner, CUdevice user, int flags) {
-    struct mmsb__cuda_outcome outcome;
+static mmsb__cuda_outcome_t set_access(mmsb__cuda_device_t *owner, CUdevice user, int flags) {
+    mmsb__cuda_outcome_t outcome;
     CUmemAccessDesc access = {.location = location_of(user), .flags = flags};
     int can;
     if (owner->pool == NULL)
@@ -157,8 +156,8 @@ static struct mmsb__cuda_outcome set_access(struct mmsb__cuda_device *owner, CUd
     return OUTCOME(owner->cuda, cuMemPoolSetAccess, owner->pool, &access, 1);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_share_pools(struct mmsb__cuda_device *one, struct mmsb__cuda_device *other) {
-    struct mmsb__cuda_outcome outcome = set_access(one, other->ordinal, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+mmsb__cuda_outcome_t mmsb__cuda_share_pools(mmsb__cuda_device_t *one, mmsb__cuda_device_t *other) {
+    mmsb__cuda_outcome_t outcome = set_access(one, other->ordinal, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     if (outcome.code != CUDA_SUCCESS)
         return outcome;
     outcome = set_access(other, one->ordinal, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -169,74 +168,74 @@ struct mmsb__cuda_outcome mmsb__cuda_share_pools(struct mmsb__cuda_device *one, 
 
 /* ----------------------------------------------------------------------------------------------- memory ---- */
 
-struct mmsb__cuda_outcome mmsb__cuda_memory_info(struct mmsb__cuda_device *device, size_t *free, size_t *total) {
+mmsb__cuda_outcome_t mmsb__cuda_memory_info(mmsb__cuda_device_t *device, size_t *free, size_t *total) {
     CALL(cuMemGetInfo, free, total);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_allocate(struct mmsb__cuda_device *device, size_t bytes, uintptr_t *address) {
+mmsb__cuda_outcome_t mmsb__cuda_allocate(mmsb__cuda_device_t *device, size_t bytes, uintptr_t *address) {
     CALL(cuMemAlloc, (CUdeviceptr *)address, bytes);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_allocate_pinned(struct mmsb__cuda_device *device, size_t bytes, uintptr_t *address) {
+mmsb__cuda_outcome_t mmsb__cuda_allocate_pinned(mmsb__cuda_device_t *device, size_t bytes, uintptr_t *address) {
     CALL(cuMemHostAlloc, (void **)address, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_allocate_managed(struct mmsb__cuda_device *device, size_t bytes, uintptr_t *address) {
+mmsb__cuda_outcome_t mmsb__cuda_allocate_managed(mmsb__cuda_device_t *device, size_t bytes, uintptr_t *address) {
     CALL(cuMemAllocManaged, (CUdeviceptr *)address, bytes, CU_MEM_ATTACH_GLOBAL);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_free(struct mmsb__cuda_device *device, uintptr_t address) {
+mmsb__cuda_outcome_t mmsb__cuda_free(mmsb__cuda_device_t *device, uintptr_t address) {
     CALL(cuMemFree, address);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_free_pinned(struct mmsb__cuda_device *device, uintptr_t address) {
+mmsb__cuda_outcome_t mmsb__cuda_free_pinned(mmsb__cuda_device_t *device, uintptr_t address) {
     CALL(cuMemFreeHost, (void *)address);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_register(struct mmsb__cuda_device *device, uintptr_t address, size_t bytes) {
+mmsb__cuda_outcome_t mmsb__cuda_register(mmsb__cuda_device_t *device, uintptr_t address, size_t bytes) {
     CALL(cuMemHostRegister, (void *)address, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_unregister(struct mmsb__cuda_device *device, uintptr_t address) {
+mmsb__cuda_outcome_t mmsb__cuda_unregister(mmsb__cuda_device_t *device, uintptr_t address) {
     CALL(cuMemHostUnregister, (void *)address);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_allocate_ordered(struct mmsb__cuda_device *device, uintptr_t stream, size_t bytes,
-                                                      uintptr_t *address) {
+mmsb__cuda_outcome_t mmsb__cuda_allocate_ordered(mmsb__cuda_device_t *device, uintptr_t stream, size_t bytes,
+                                                 uintptr_t *address) {
     CALL(cuMemAllocFromPoolAsync, (CUdeviceptr *)address, bytes, device->pool, (CUstream)stream);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_free_ordered(struct mmsb__cuda_device *device, uintptr_t stream, uintptr_t address) {
+mmsb__cuda_outcome_t mmsb__cuda_free_ordered(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t address) {
     CALL(cuMemFreeAsync, address, (CUstream)stream);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_trim_ordered(struct mmsb__cuda_device *device, size_t keep) {
+mmsb__cuda_outcome_t mmsb__cuda_trim_ordered(mmsb__cuda_device_t *device, size_t keep) {
     CALL(cuMemPoolTrimTo, device->pool, keep);
 }
 
 /* --------------------------------------------------------------------------------------- virtual memory ---- */
 
-struct mmsb__cuda_outcome mmsb__cuda_reserve(struct mmsb__cuda_device *device, size_t bytes, uintptr_t *address) {
+mmsb__cuda_outcome_t mmsb__cuda_reserve(mmsb__cuda_device_t *device, size_t bytes, uintptr_t *address) {
     CALL(cuMemAddressReserve, (CUdeviceptr *)address, bytes, 0, 0, 0);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_release(struct mmsb__cuda_device *device, uintptr_t address, size_t bytes) {
+mmsb__cuda_outcome_t mmsb__cuda_release(mmsb__cuda_device_t *device, uintptr_t address, size_t bytes) {
     CALL(cuMemAddressFree, address, bytes);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_create_physical(struct mmsb__cuda_device *device, size_t bytes, uint64_t *physical) {
+mmsb__cuda_outcome_t mmsb__cuda_create_physical(mmsb__cuda_device_t *device, size_t bytes, uint64_t *physical) {
     CUmemAllocationProp properties = physical_of(device->ordinal);
     CALL(cuMemCreate, (CUmemGenericAllocationHandle *)physical, bytes, &properties, 0);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_destroy_physical(struct mmsb__cuda_device *device, uint64_t physical) {
+mmsb__cuda_outcome_t mmsb__cuda_destroy_physical(mmsb__cuda_device_t *device, uint64_t physical) {
     CALL(cuMemRelease, physical);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_map(struct mmsb__cuda_device *device, uintptr_t address, size_t bytes, uint64_t physical) {
-    const struct mmsb__cuda_table *cuda = device->cuda;
+mmsb__cuda_outcome_t mmsb__cuda_map(mmsb__cuda_device_t *device, uintptr_t address, size_t bytes, uint64_t physical) {
+    const mmsb__cuda_table_t *cuda = device->cuda;
     CUmemAccessDesc access = {.location = location_of(device->ordinal), .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    struct mmsb__cuda_outcome outcome = enter(device);
+    mmsb__cuda_outcome_t outcome = enter(device);
     if (outcome.code != CUDA_SUCCESS)
         return outcome;
     if (TRY(cuda, cuMemMap, address, bytes, 0, physical, 0) && !TRY(cuda, cuMemSetAccess, address, bytes, &access, 1)) {
@@ -245,66 +244,66 @@ struct mmsb__cuda_outcome mmsb__cuda_map(struct mmsb__cuda_device *device, uintp
     return leave(device, outcome);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_unmap(struct mmsb__cuda_device *device, uintptr_t address, size_t bytes) {
+mmsb__cuda_outcome_t mmsb__cuda_unmap(mmsb__cuda_device_t *device, uintptr_t address, size_t bytes) {
     CALL(cuMemUnmap, address, bytes);
 }
 
 /* ----------------------------------------------------------------------------------- streams and events ---- */
 
-struct mmsb__cuda_outcome mmsb__cuda_create_stream(struct mmsb__cuda_device *device, int priority, uintptr_t *stream) {
+mmsb__cuda_outcome_t mmsb__cuda_create_stream(mmsb__cuda_device_t *device, int priority, uintptr_t *stream) {
     CALL(cuStreamCreateWithPriority, (CUstream *)stream, CU_STREAM_NON_BLOCKING, priority);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_destroy_stream(struct mmsb__cuda_device *device, uintptr_t stream) {
+mmsb__cuda_outcome_t mmsb__cuda_destroy_stream(mmsb__cuda_device_t *device, uintptr_t stream) {
     CALL(cuStreamDestroy, (CUstream)stream);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_stream_context(struct mmsb__cuda_device *device, uintptr_t stream, uintptr_t *context) {
+mmsb__cuda_outcome_t mmsb__cuda_stream_context(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t *context) {
     CALL(cuStreamGetCtx, (CUstream)stream, (CUcontext *)context);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_query_stream(struct mmsb__cuda_device *device, uintptr_t stream) {
+mmsb__cuda_outcome_t mmsb__cuda_query_stream(mmsb__cuda_device_t *device, uintptr_t stream) {
     CALL(cuStreamQuery, (CUstream)stream);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_synchronize_stream(struct mmsb__cuda_device *device, uintptr_t stream) {
+mmsb__cuda_outcome_t mmsb__cuda_synchronize_stream(mmsb__cuda_device_t *device, uintptr_t stream) {
     CALL(cuStreamSynchronize, (CUstream)stream);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_synchronize(struct mmsb__cuda_device *device) {
+mmsb__cuda_outcome_t mmsb__cuda_synchronize(mmsb__cuda_device_t *device) {
     CALL(cuCtxSynchronize);
 }
 
 /* A thread that waits for an event sleeps: the library's waits are seldom the shortest path of a program. */
-struct mmsb__cuda_outcome mmsb__cuda_create_event(struct mmsb__cuda_device *device, uintptr_t *event) {
+mmsb__cuda_outcome_t mmsb__cuda_create_event(mmsb__cuda_device_t *device, uintptr_t *event) {
     CALL(cuEventCreate, (CUevent *)event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_destroy_event(struct mmsb__cuda_device *device, uintptr_t event) {
+mmsb__cuda_outcome_t mmsb__cuda_destroy_event(mmsb__cuda_device_t *device, uintptr_t event) {
     CALL(cuEventDestroy, (CUevent)event);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_record_event(struct mmsb__cuda_device *device, uintptr_t event, uintptr_t stream) {
+mmsb__cuda_outcome_t mmsb__cuda_record_event(mmsb__cuda_device_t *device, uintptr_t event, uintptr_t stream) {
     CALL(cuEventRecord, (CUevent)event, (CUstream)stream);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_query_event(struct mmsb__cuda_device *device, uintptr_t event) {
+mmsb__cuda_outcome_t mmsb__cuda_query_event(mmsb__cuda_device_t *device, uintptr_t event) {
     CALL(cuEventQuery, (CUevent)event);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_synchronize_event(struct mmsb__cuda_device *device, uintptr_t event) {
+mmsb__cuda_outcome_t mmsb__cuda_synchronize_event(mmsb__cuda_device_t *device, uintptr_t event) {
     CALL(cuEventSynchronize, (CUevent)event);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_wait(struct mmsb__cuda_device *device, uintptr_t stream, uintptr_t event) {
+mmsb__cuda_outcome_t mmsb__cuda_wait(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t event) {
     CALL(cuStreamWaitEvent, (CUstream)stream, (CUevent)event, 0);
 }
 
 /* ----------------------------------------------------------------------------------- copies and kernels ---- */
 
-static struct mmsb__cuda_outcome copy_each(const struct mmsb__cuda_table *cuda, CUstream stream,
-                                           const struct mmsb__cuda_copy *copies, size_t count) {
-    struct mmsb__cuda_outcome outcome = succeeded();
+static mmsb__cuda_outcome_t copy_each(const mmsb__cuda_table_t *cuda, CUstream stream, const mmsb__cuda_copy_t *copies,
+                                      size_t count) {
+    mmsb__cuda_outcome_t outcome = succeeded();
     for (size_t i = 0; i < count; i++) {
         if (copies[i].bytes > 0 && !TRY(cuda, cuMemcpyAsync, copies[i].to, copies[i].from, copies[i].bytes, stream))
             break;
@@ -312,12 +311,12 @@ static struct mmsb__cuda_outcome copy_each(const struct mmsb__cuda_table *cuda, 
     return outcome;
 }
 
-static struct mmsb__cuda_outcome copy_in_batches(const struct mmsb__cuda_table *cuda, CUstream stream,
-                                                 const struct mmsb__cuda_copy *copies, size_t count) {
+static mmsb__cuda_outcome_t copy_in_batches(const mmsb__cuda_table_t *cuda, CUstream stream, const mmsb__cuda_copy_t *copies,
+                                            size_t count) {
     CUdeviceptr to[BATCH], from[BATCH];
     size_t bytes[BATCH], first = 0, batch = 0;
     CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
-    struct mmsb__cuda_outcome outcome = succeeded();
+    mmsb__cuda_outcome_t outcome = succeeded();
     for (size_t i = 0; i < count; i++) {
         if (copies[i].bytes > 0) {
             to[batch] = copies[i].to;
@@ -333,9 +332,9 @@ static struct mmsb__cuda_outcome copy_in_batches(const struct mmsb__cuda_table *
     return outcome;
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_copy(struct mmsb__cuda_device *device, uintptr_t stream,
-                                          const struct mmsb__cuda_copy *copies, size_t count) {
-    struct mmsb__cuda_outcome outcome = enter(device);
+mmsb__cuda_outcome_t mmsb__cuda_copy(mmsb__cuda_device_t *device, uintptr_t stream, const mmsb__cuda_copy_t *copies,
+                                     size_t count) {
+    mmsb__cuda_outcome_t outcome = enter(device);
     if (outcome.code != CUDA_SUCCESS)
         return outcome;
     /* The default stream takes no batches. */
@@ -343,30 +342,27 @@ struct mmsb__cuda_outcome mmsb__cuda_copy(struct mmsb__cuda_device *device, uint
     return leave(device, (batches ? copy_in_batches : copy_each)(device->cuda, (CUstream)stream, copies, count));
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_fill(struct mmsb__cuda_device *device, uintptr_t stream, uintptr_t address, int value,
-                                          size_t bytes) {
+mmsb__cuda_outcome_t mmsb__cuda_fill(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t address, int value, size_t bytes) {
     CALL(cuMemsetD8Async, address, (unsigned char)value, bytes, (CUstream)stream);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_load_module(struct mmsb__cuda_device *device, const void *image, uintptr_t *module,
-                                                 char *log, size_t log_bytes) {
+mmsb__cuda_outcome_t mmsb__cuda_load_module(mmsb__cuda_device_t *device, const void *image, uintptr_t *module, char *log,
+                                            size_t log_bytes) {
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void *values[] = {log, (void *)log_bytes};
     CALL(cuModuleLoadDataEx, (CUmodule *)module, image, 2, options, values);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_unload_module(struct mmsb__cuda_device *device, uintptr_t module) {
+mmsb__cuda_outcome_t mmsb__cuda_unload_module(mmsb__cuda_device_t *device, uintptr_t module) {
     CALL(cuModuleUnload, (CUmodule)module);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_function(struct mmsb__cuda_device *device, uintptr_t module, const char *name,
-                                              uintptr_t *function) {
+mmsb__cuda_outcome_t mmsb__cuda_function(mmsb__cuda_device_t *device, uintptr_t module, const char *name, uintptr_t *function) {
     CALL(cuModuleGetFunction, (CUfunction *)function, (CUmodule)module, name);
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_launch(struct mmsb__cuda_device *device, uintptr_t stream, uintptr_t function,
-                                            uint32_t blocks, uint32_t threads, uint32_t shared, const void *parameter,
-                                            size_t parameter_bytes) {
+mmsb__cuda_outcome_t mmsb__cuda_launch(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t function, uint32_t blocks,
+                                       uint32_t threads, uint32_t shared, const void *parameter, size_t parameter_bytes) {
     /* Given with its size, so that the driver sees when it is not the kernel's. */
     void *given[] = {(void *)CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT, (void *)parameter, (void *)CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT,
                      &parameter_bytes, (void *)CU_LAUNCH_PARAM_END_AS_INT};

@@ -23,7 +23,7 @@ import (
 // device is one device with what of it is alive.
 type device struct {
 	driver *Driver
-	c      *C.struct_mmsb__cuda_device
+	c      *C.mmsb__cuda_device_t
 	info   driver.Info
 	// Memory that is registered has the same address for the device.
 	registeredInPlace bool
@@ -43,7 +43,7 @@ type device struct {
 // open opens a device whose place in the driver's list is held.
 func (d *Driver) open(ordinal int) (*device, error) {
 	opened := &device{driver: d, info: driver.Info{Ordinal: ordinal}}
-	var info C.struct_mmsb__cuda_info
+	var info C.mmsb__cuda_info_t
 	if outcome := C.mmsb__cuda_open(d.table, C.int(ordinal), &opened.c, &info); outcome.code != C.CUDA_SUCCESS {
 		return nil, opened.failed(outcome, "cannot be opened")
 	}

@@ -68,7 +68,7 @@ func codeOf(code int32) status.Code {
 
 // describe is the call that failed with its code in CUDA's words, like "cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable
 // device".
-func describe(table *C.struct_mmsb__cuda_table, outcome C.struct_mmsb__cuda_outcome) string {
+func describe(table *C.mmsb__cuda_table_t, outcome C.mmsb__cuda_outcome_t) string {
 	name := C.GoString(C.mmsb__cuda_code_name(table, outcome.code))
 	text := fmt.Sprintf("%s: %s (%d)", C.GoString(outcome.call), name, int(outcome.code))
 	if meaning := C.GoString(C.mmsb__cuda_code_text(table, outcome.code)); meaning != "" {
@@ -79,7 +79,7 @@ func describe(table *C.struct_mmsb__cuda_table, outcome C.struct_mmsb__cuda_outc
 
 // failed makes the error of an operation on a device: a line that says what was asked, and what the driver answered. A device
 // that is lost stays lost, with its first reason.
-func (d *device) failed(outcome C.struct_mmsb__cuda_outcome, format string, asked ...any) error {
+func (d *device) failed(outcome C.mmsb__cuda_outcome_t, format string, asked ...any) error {
 	if outcome.code == C.MMSB__CUDA_NO_MEMORY {
 		return status.Errorf(status.OutOfMemory, format+": out of host memory", asked...)
 	}
@@ -103,6 +103,15 @@ func (d *device) failed(outcome C.struct_mmsb__cuda_outcome, format string, aske
 		}
 	}
 	return err
+}
+
+// check is the error of an operation that can fail, nil where it did not. What is called most looks at its outcome itself: the
+// arguments cost memory.
+func (d *device) check(outcome C.mmsb__cuda_outcome_t, format string, asked ...any) error {
+	if outcome.code == C.CUDA_SUCCESS {
+		return nil
+	}
+	return d.failed(outcome, format, asked...)
 }
 
 // alive is nil while the device works.

@@ -51,7 +51,7 @@ func (d *device) Copy(stream driver.Stream, copies ...driver.Copy) error {
 	if len(copies) == 0 {
 		return nil
 	}
-	list := (*C.struct_mmsb__cuda_copy)(unsafe.Pointer(unsafe.SliceData(copies)))
+	list := (*C.mmsb__cuda_copy_t)(unsafe.Pointer(unsafe.SliceData(copies)))
 	if outcome := C.mmsb__cuda_copy(d.c, C.uintptr_t(stream), list, C.size_t(len(copies))); outcome.code != C.CUDA_SUCCESS {
 		first := &copies[0]
 		return d.failed(outcome, "cannot queue %d copies, the first of %d bytes from %#x to %#x", len(copies), first.Bytes,
@@ -61,7 +61,7 @@ func (d *device) Copy(stream driver.Stream, copies ...driver.Copy) error {
 }
 
 // Both sides agree on what a copy looks like.
-var _ = [1]struct{}{}[unsafe.Sizeof(driver.Copy{})-C.sizeof_struct_mmsb__cuda_copy]
+var _ = [1]struct{}{}[unsafe.Sizeof(driver.Copy{})-C.sizeof_mmsb__cuda_copy_t]
 
 // Fill queues setting bytes.
 func (d *device) Fill(stream driver.Stream, address driver.Address, value byte, bytes uint64) error {
@@ -121,10 +121,7 @@ func (d *device) LoadModule(image []byte) (driver.Module, error) {
 		return 0, d.failed(outcome, "cannot load %d bytes of code%s", len(image), logged(C.GoString(&log[0])))
 	}
 	d.modules.add(&object{device: d, handle: uintptr(module), end: func() error {
-		if outcome := C.mmsb__cuda_unload_module(d.c, module); outcome.code != C.CUDA_SUCCESS {
-			return d.failed(outcome, "cannot unload module %#x", uintptr(module))
-		}
-		return nil
+		return d.check(C.mmsb__cuda_unload_module(d.c, module), "cannot unload module %#x", uintptr(module))
 	}})
 	return driver.Module(module), nil
 }
@@ -138,13 +135,7 @@ func logged(log string) string {
 }
 
 func (d *device) holdModule(module driver.Module) (*object, error) {
-	if err := d.alive(); err != nil {
-		return nil, err
-	}
-	if held := d.modules.hold(uintptr(module)); held != nil {
-		return held, nil
-	}
-	return nil, d.refuse(status.InvalidHandle, "%#x is not a module of this device", module)
+	return d.hold(&d.modules, uintptr(module), "%#x is not a module of this device")
 }
 
 // UnloadModule ends a module and its functions.

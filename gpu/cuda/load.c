@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static struct mmsb__cuda_outcome lacks(const char *function) {
-    return (struct mmsb__cuda_outcome){MMSB__CUDA_NO_FUNCTION, function};
+static mmsb__cuda_outcome_t lacks(const char *function) {
+    return (mmsb__cuda_outcome_t){MMSB__CUDA_NO_FUNCTION, function};
 }
 
 /* Fills the table of a library that is initialised. */
-static struct mmsb__cuda_outcome find_functions(struct mmsb__cuda_table *table) {
+static mmsb__cuda_outcome_t find_functions(mmsb__cuda_table_t *table) {
     CUdriverProcAddressQueryResult found;
 #define FIND(name, since, parameters) \
     (table->cuGetProcAddress(#name, (void **)&table->name, since, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &found) == CUDA_SUCCESS && \
@@ -22,11 +22,11 @@ static struct mmsb__cuda_outcome find_functions(struct mmsb__cuda_table *table) 
         table->name = NULL;
     CUDA_FUNCTIONS(FIND_REQUIRED)
     CUDA_OPTIONAL_FUNCTIONS(FIND_OPTIONAL)
-    return (struct mmsb__cuda_outcome){CUDA_SUCCESS, NULL};
+    return (mmsb__cuda_outcome_t){CUDA_SUCCESS, NULL};
 }
 
-static struct mmsb__cuda_outcome initialise(struct mmsb__cuda_table *table, void *library) {
-    struct mmsb__cuda_outcome outcome;
+static mmsb__cuda_outcome_t initialise(mmsb__cuda_table_t *table, void *library) {
+    mmsb__cuda_outcome_t outcome;
     *(void **)&table->cuInit = dlsym(library, "cuInit");
     if (table->cuInit == NULL)
         return lacks("cuInit");
@@ -34,14 +34,14 @@ static struct mmsb__cuda_outcome initialise(struct mmsb__cuda_table *table, void
     if (table->cuDriverGetVersion == NULL)
         return lacks("cuDriverGetVersion");
 
-    outcome = (struct mmsb__cuda_outcome){table->cuInit(0), "cuInit"};
+    outcome = (mmsb__cuda_outcome_t){table->cuInit(0), "cuInit"};
     if (outcome.code != CUDA_SUCCESS)
         return outcome;
-    outcome = (struct mmsb__cuda_outcome){table->cuDriverGetVersion(&table->version), "cuDriverGetVersion"};
+    outcome = (mmsb__cuda_outcome_t){table->cuDriverGetVersion(&table->version), "cuDriverGetVersion"};
     if (outcome.code != CUDA_SUCCESS)
         return outcome;
     if (table->version < MMSB__CUDA_OLDEST_VERSION)
-        return (struct mmsb__cuda_outcome){MMSB__CUDA_TOO_OLD, "cuDriverGetVersion"};
+        return (mmsb__cuda_outcome_t){MMSB__CUDA_TOO_OLD, "cuDriverGetVersion"};
 
     *(void **)&table->cuGetProcAddress = dlsym(library, "cuGetProcAddress_v2");
     if (table->cuGetProcAddress == NULL)
@@ -49,24 +49,24 @@ static struct mmsb__cuda_outcome initialise(struct mmsb__cuda_table *table, void
     outcome = find_functions(table);
     if (outcome.code != CUDA_SUCCESS)
         return outcome;
-    return (struct mmsb__cuda_outcome){table->cuDeviceGetCount(&table->devices), "cuDeviceGetCount"};
+    return (mmsb__cuda_outcome_t){table->cuDeviceGetCount(&table->devices), "cuDeviceGetCount"};
 }
 
-struct mmsb__cuda_outcome mmsb__cuda_load(const char *name, struct mmsb__cuda_table **table, char *reason, size_t reason_bytes) {
+mmsb__cuda_outcome_t mmsb__cuda_load(const char *name, mmsb__cuda_table_t **table, char *reason, size_t reason_bytes) {
     *table = calloc(1, sizeof **table);
     if (*table == NULL)
-        return (struct mmsb__cuda_outcome){MMSB__CUDA_NO_MEMORY, "calloc"};
+        return (mmsb__cuda_outcome_t){MMSB__CUDA_NO_MEMORY, "calloc"};
     /* Never closed: a driver library does not survive that. */
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         snprintf(reason, reason_bytes, "%s", dlerror());
-        return (struct mmsb__cuda_outcome){MMSB__CUDA_NO_LIBRARY, "dlopen"};
+        return (mmsb__cuda_outcome_t){MMSB__CUDA_NO_LIBRARY, "dlopen"};
     }
     return initialise(*table, library);
 }
 
 /* The driver knows every code's name, but there may be no driver to ask. */
-const char *mmsb__cuda_code_name(const struct mmsb__cuda_table *table, CUresult code) {
+const char *mmsb__cuda_code_name(const mmsb__cuda_table_t *table, CUresult code) {
     const char *name;
     if (table->cuGetErrorName != NULL && table->cuGetErrorName(code, &name) == CUDA_SUCCESS && name != NULL)
         return name;
@@ -79,7 +79,7 @@ const char *mmsb__cuda_code_name(const struct mmsb__cuda_table *table, CUresult 
     return "a CUDA error";
 }
 
-const char *mmsb__cuda_code_text(const struct mmsb__cuda_table *table, CUresult code) {
+const char *mmsb__cuda_code_text(const mmsb__cuda_table_t *table, CUresult code) {
     const char *text;
     if (table->cuGetErrorString != NULL && table->cuGetErrorString(code, &text) == CUDA_SUCCESS && text != NULL)
         return text;

@@ -66,7 +66,7 @@ func (m *memory) take(use use, address driver.Address) (uint64, bool) {
 }
 
 // giveBack takes memory of a use out of the registry and calls free with it; where that fails it is put back.
-func (d *device) giveBack(use use, address driver.Address, free func() C.struct_mmsb__cuda_outcome) error {
+func (d *device) giveBack(use use, address driver.Address, free func() C.mmsb__cuda_outcome_t) error {
 	if err := d.alive(); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (d *device) Allocate(kind driver.Memory, bytes uint64) (driver.Address, err
 	if err := d.mayTake(use(kind), bytes); err != nil {
 		return 0, err
 	}
-	var outcome C.struct_mmsb__cuda_outcome
+	var outcome C.mmsb__cuda_outcome_t
 	var address C.uintptr_t
 	switch kind {
 	case driver.Plain:
@@ -128,7 +128,7 @@ func (d *device) Free(kind driver.Memory, address driver.Address) error {
 	if kind > driver.Managed {
 		return d.refuse(status.InvalidArgument, "memory kind %d does not exist", kind)
 	}
-	return d.giveBack(use(kind), address, func() C.struct_mmsb__cuda_outcome {
+	return d.giveBack(use(kind), address, func() C.mmsb__cuda_outcome_t {
 		if kind == driver.Pinned {
 			return C.mmsb__cuda_free_pinned(d.c, C.uintptr_t(address))
 		}
@@ -156,7 +156,7 @@ func (d *device) Register(address driver.Address, bytes uint64) error {
 
 // Unregister ends what Register began.
 func (d *device) Unregister(address driver.Address) error {
-	return d.giveBack(registered, address, func() C.struct_mmsb__cuda_outcome {
+	return d.giveBack(registered, address, func() C.mmsb__cuda_outcome_t {
 		return C.mmsb__cuda_unregister(d.c, C.uintptr_t(address))
 	})
 }
@@ -204,7 +204,7 @@ func (d *device) FreeOrdered(stream driver.Stream, address driver.Address) error
 		return err
 	}
 	defer held.release()
-	return d.giveBack(ordered, address, func() C.struct_mmsb__cuda_outcome {
+	return d.giveBack(ordered, address, func() C.mmsb__cuda_outcome_t {
 		return C.mmsb__cuda_free_ordered(d.c, C.uintptr_t(stream), C.uintptr_t(address))
 	})
 }
@@ -214,8 +214,5 @@ func (d *device) TrimOrdered(keep uint64) error {
 	if err := d.mayOrder(); err != nil {
 		return err
 	}
-	if outcome := C.mmsb__cuda_trim_ordered(d.c, C.size_t(keep)); outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "cannot trim the pool to %d bytes", keep)
-	}
-	return nil
+	return d.check(C.mmsb__cuda_trim_ordered(d.c, C.size_t(keep)), "cannot trim the pool to %d bytes", keep)
 }

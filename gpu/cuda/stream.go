@@ -26,18 +26,23 @@ const (
 	perThreadStream = 2
 )
 
-// holdStream keeps a stream for the length of a call. The default stream, which is always there, is nil.
-func (d *device) holdStream(stream driver.Stream) (*object, error) {
+// hold keeps an object of a registry for the length of a call.
+func (d *device) hold(in *registry, handle uintptr, format string) (*object, error) {
 	if err := d.alive(); err != nil {
 		return nil, err
 	}
-	if stream == 0 {
-		return nil, nil
-	}
-	if held := d.streams.hold(uintptr(stream)); held != nil {
+	if held := in.hold(handle); held != nil {
 		return held, nil
 	}
-	return nil, d.refuse(status.InvalidHandle, "%#x is not a stream of this device", stream)
+	return nil, d.refuse(status.InvalidHandle, format, handle)
+}
+
+// holdStream keeps a stream for the length of a call. The default stream, which is always there, is nil.
+func (d *device) holdStream(stream driver.Stream) (*object, error) {
+	if stream == 0 {
+		return nil, d.alive()
+	}
+	return d.hold(&d.streams, uintptr(stream), "%#x is not a stream of this device")
 }
 
 // holdEvent keeps an event of this device for the length of a call.
@@ -52,13 +57,7 @@ func (d *device) holdEvent(event driver.Event) (*object, error) {
 
 // holdAnyEvent keeps an event of any device.
 func (d *device) holdAnyEvent(event driver.Event) (*object, error) {
-	if err := d.alive(); err != nil {
-		return nil, err
-	}
-	if held := d.driver.events.hold(uintptr(event)); held != nil {
-		return held, nil
-	}
-	return nil, d.refuse(status.InvalidHandle, "%#x is not an event", event)
+	return d.hold(&d.driver.events, uintptr(event), "%#x is not an event")
 }
 
 // addStream lists a stream that has one user.
@@ -76,10 +75,7 @@ func (d *device) CreateStream(priority int) (driver.Stream, error) {
 		return 0, d.failed(outcome, "cannot create a stream of priority %d", priority)
 	}
 	d.addStream(uintptr(stream), func() error {
-		if outcome := C.mmsb__cuda_destroy_stream(d.c, stream); outcome.code != C.CUDA_SUCCESS {
-			return d.failed(outcome, "cannot destroy stream %#x", uintptr(stream))
-		}
-		return nil
+		return d.check(C.mmsb__cuda_destroy_stream(d.c, stream), "cannot destroy stream %#x", uintptr(stream))
 	})
 	return driver.Stream(stream), nil
 }
@@ -145,7 +141,7 @@ func (d *device) QueryStream(stream driver.Stream) (bool, error) {
 }
 
 // done is the answer to a query.
-func (d *device) done(outcome C.struct_mmsb__cuda_outcome, format string, handle uintptr) (bool, error) {
+func (d *device) done(outcome C.mmsb__cuda_outcome_t, format string, handle uintptr) (bool, error) {
 	switch outcome.code {
 	case C.CUDA_SUCCESS:
 		return true, nil
@@ -162,10 +158,7 @@ func (d *device) SynchronizeStream(stream driver.Stream) error {
 		return err
 	}
 	defer held.release()
-	if outcome := C.mmsb__cuda_synchronize_stream(d.c, C.uintptr_t(stream)); outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "cannot wait for stream %#x", stream)
-	}
-	return nil
+	return d.check(C.mmsb__cuda_synchronize_stream(d.c, C.uintptr_t(stream)), "cannot wait for stream %#x", stream)
 }
 
 // Synchronize waits for the device.
@@ -173,10 +166,7 @@ func (d *device) Synchronize() error {
 	if err := d.alive(); err != nil {
 		return err
 	}
-	if outcome := C.mmsb__cuda_synchronize(d.c); outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "cannot wait for all streams")
-	}
-	return nil
+	return d.check(C.mmsb__cuda_synchronize(d.c), "cannot wait for all streams")
 }
 
 // CreateEvent makes an event that takes no times.
@@ -189,10 +179,7 @@ func (d *device) CreateEvent() (driver.Event, error) {
 		return 0, d.failed(outcome, "cannot create an event")
 	}
 	d.driver.events.add(&object{device: d, handle: uintptr(event), end: func() error {
-		if outcome := C.mmsb__cuda_destroy_event(d.c, event); outcome.code != C.CUDA_SUCCESS {
-			return d.failed(outcome, "cannot destroy event %#x", uintptr(event))
-		}
-		return nil
+		return d.check(C.mmsb__cuda_destroy_event(d.c, event), "cannot destroy event %#x", uintptr(event))
 	}})
 	return driver.Event(event), nil
 }
@@ -246,10 +233,7 @@ func (d *device) SynchronizeEvent(event driver.Event) error {
 		return err
 	}
 	defer held.release()
-	if outcome := C.mmsb__cuda_synchronize_event(d.c, C.uintptr_t(event)); outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "cannot wait for event %#x", event)
-	}
-	return nil
+	return d.check(C.mmsb__cuda_synchronize_event(d.c, C.uintptr_t(event)), "cannot wait for event %#x", event)
 }
 
 // Wait makes a stream wait for an event, of whichever device.

@@ -15,7 +15,7 @@
 #define MMSB__CUDA_OLDEST_VERSION 12000
 
 /* The functions of a loaded libcuda. Never freed. */
-struct mmsb__cuda_table {
+typedef struct mmsb__cuda_table {
     int version; /* of the driver, like 13000 for CUDA 13.0 */
     int devices;
 #define DECLARE_FUNCTION(name, since, parameters) CUresult(*name) parameters;
@@ -23,29 +23,29 @@ struct mmsb__cuda_table {
     CUDA_FUNCTIONS(DECLARE_FUNCTION)
     CUDA_OPTIONAL_FUNCTIONS(DECLARE_FUNCTION)
 #undef DECLARE_FUNCTION
-};
+} mmsb__cuda_table_t;
 
 /* An open device. Never freed. */
-struct mmsb__cuda_device {
-    const struct mmsb__cuda_table *cuda;
+typedef struct mmsb__cuda_device {
+    const mmsb__cuda_table_t *cuda;
     CUdevice ordinal;
     CUcontext context;
     CUmemoryPool pool; /* NULL where the device has no pools */
-};
+} mmsb__cuda_device_t;
 
 /* What a device is. */
-struct mmsb__cuda_info {
+typedef struct mmsb__cuda_info {
     char name[256], pci[32];
     CUuuid uuid;
     size_t bytes, granularity;
     int major, minor, multiprocessors, numa_node, managed, virtual_memory, pools, registered_in_place;
-};
+} mmsb__cuda_info_t;
 
 /* What the last call of an operation answered, and which one it was. */
-struct mmsb__cuda_outcome {
+typedef struct mmsb__cuda_outcome {
     CUresult code;
     const char *call;
-};
+} mmsb__cuda_outcome_t;
 
 /* code is one of these where no call of CUDA failed. */
 enum {
@@ -56,70 +56,66 @@ enum {
 };
 
 /* One copy; the layout of driver.Copy. */
-struct mmsb__cuda_copy {
+typedef struct mmsb__cuda_copy {
     uintptr_t to, from;
     uint64_t bytes;
-};
+} mmsb__cuda_copy_t;
 
 /* Loads a library of this name or path. *table is set but for NO_MEMORY; reason gets what the loader says. */
-struct mmsb__cuda_outcome mmsb__cuda_load(const char *name, struct mmsb__cuda_table **table, char *reason, size_t reason_bytes);
-const char *mmsb__cuda_code_name(const struct mmsb__cuda_table *table, CUresult code);
-const char *mmsb__cuda_code_text(const struct mmsb__cuda_table *table, CUresult code);
+mmsb__cuda_outcome_t mmsb__cuda_load(const char *name, mmsb__cuda_table_t **table, char *reason, size_t reason_bytes);
+const char *mmsb__cuda_code_name(const mmsb__cuda_table_t *table, CUresult code);
+const char *mmsb__cuda_code_text(const mmsb__cuda_table_t *table, CUresult code);
 
-struct mmsb__cuda_outcome mmsb__cuda_open(const struct mmsb__cuda_table *table, int ordinal, struct mmsb__cuda_device **device,
-                                          struct mmsb__cuda_info *info);
+mmsb__cuda_outcome_t mmsb__cuda_open(const mmsb__cuda_table_t *table, int ordinal, mmsb__cuda_device_t **device,
+                                     mmsb__cuda_info_t *info);
 /* Undoes mmsb__cuda_open. */
-void mmsb__cuda_close(struct mmsb__cuda_device *device);
-int mmsb__cuda_can_reach(const struct mmsb__cuda_device *device, int other);
+void mmsb__cuda_close(mmsb__cuda_device_t *device);
+int mmsb__cuda_can_reach(const mmsb__cuda_device_t *device, int other);
 /* Lets kernels of either device reach the pool of the other one, where the devices can. */
-struct mmsb__cuda_outcome mmsb__cuda_share_pools(struct mmsb__cuda_device *one, struct mmsb__cuda_device *other);
+mmsb__cuda_outcome_t mmsb__cuda_share_pools(mmsb__cuda_device_t *one, mmsb__cuda_device_t *other);
 
-struct mmsb__cuda_outcome mmsb__cuda_memory_info(struct mmsb__cuda_device *device, size_t *free, size_t *total);
-struct mmsb__cuda_outcome mmsb__cuda_allocate(struct mmsb__cuda_device *device, size_t bytes, uintptr_t *address);
-struct mmsb__cuda_outcome mmsb__cuda_allocate_pinned(struct mmsb__cuda_device *device, size_t bytes, uintptr_t *address);
-struct mmsb__cuda_outcome mmsb__cuda_allocate_managed(struct mmsb__cuda_device *device, size_t bytes, uintptr_t *address);
-struct mmsb__cuda_outcome mmsb__cuda_free(struct mmsb__cuda_device *device, uintptr_t address);
-struct mmsb__cuda_outcome mmsb__cuda_free_pinned(struct mmsb__cuda_device *device, uintptr_t address);
-struct mmsb__cuda_outcome mmsb__cuda_register(struct mmsb__cuda_device *device, uintptr_t address, size_t bytes);
-struct mmsb__cuda_outcome mmsb__cuda_unregister(struct mmsb__cuda_device *device, uintptr_t address);
-struct mmsb__cuda_outcome mmsb__cuda_allocate_ordered(struct mmsb__cuda_device *device, uintptr_t stream, size_t bytes,
-                                                      uintptr_t *address);
-struct mmsb__cuda_outcome mmsb__cuda_free_ordered(struct mmsb__cuda_device *device, uintptr_t stream, uintptr_t address);
-struct mmsb__cuda_outcome mmsb__cuda_trim_ordered(struct mmsb__cuda_device *device, size_t keep);
+mmsb__cuda_outcome_t mmsb__cuda_memory_info(mmsb__cuda_device_t *device, size_t *free, size_t *total);
+mmsb__cuda_outcome_t mmsb__cuda_allocate(mmsb__cuda_device_t *device, size_t bytes, uintptr_t *address);
+mmsb__cuda_outcome_t mmsb__cuda_allocate_pinned(mmsb__cuda_device_t *device, size_t bytes, uintptr_t *address);
+mmsb__cuda_outcome_t mmsb__cuda_allocate_managed(mmsb__cuda_device_t *device, size_t bytes, uintptr_t *address);
+mmsb__cuda_outcome_t mmsb__cuda_free(mmsb__cuda_device_t *device, uintptr_t address);
+mmsb__cuda_outcome_t mmsb__cuda_free_pinned(mmsb__cuda_device_t *device, uintptr_t address);
+mmsb__cuda_outcome_t mmsb__cuda_register(mmsb__cuda_device_t *device, uintptr_t address, size_t bytes);
+mmsb__cuda_outcome_t mmsb__cuda_unregister(mmsb__cuda_device_t *device, uintptr_t address);
+mmsb__cuda_outcome_t mmsb__cuda_allocate_ordered(mmsb__cuda_device_t *device, uintptr_t stream, size_t bytes, uintptr_t *address);
+mmsb__cuda_outcome_t mmsb__cuda_free_ordered(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t address);
+mmsb__cuda_outcome_t mmsb__cuda_trim_ordered(mmsb__cuda_device_t *device, size_t keep);
 
-struct mmsb__cuda_outcome mmsb__cuda_reserve(struct mmsb__cuda_device *device, size_t bytes, uintptr_t *address);
-struct mmsb__cuda_outcome mmsb__cuda_release(struct mmsb__cuda_device *device, uintptr_t address, size_t bytes);
-struct mmsb__cuda_outcome mmsb__cuda_create_physical(struct mmsb__cuda_device *device, size_t bytes, uint64_t *physical);
-struct mmsb__cuda_outcome mmsb__cuda_destroy_physical(struct mmsb__cuda_device *device, uint64_t physical);
-struct mmsb__cuda_outcome mmsb__cuda_map(struct mmsb__cuda_device *device, uintptr_t address, size_t bytes, uint64_t physical);
-struct mmsb__cuda_outcome mmsb__cuda_unmap(struct mmsb__cuda_device *device, uintptr_t address, size_t bytes);
+mmsb__cuda_outcome_t mmsb__cuda_reserve(mmsb__cuda_device_t *device, size_t bytes, uintptr_t *address);
+mmsb__cuda_outcome_t mmsb__cuda_release(mmsb__cuda_device_t *device, uintptr_t address, size_t bytes);
+mmsb__cuda_outcome_t mmsb__cuda_create_physical(mmsb__cuda_device_t *device, size_t bytes, uint64_t *physical);
+mmsb__cuda_outcome_t mmsb__cuda_destroy_physical(mmsb__cuda_device_t *device, uint64_t physical);
+mmsb__cuda_outcome_t mmsb__cuda_map(mmsb__cuda_device_t *device, uintptr_t address, size_t bytes, uint64_t physical);
+mmsb__cuda_outcome_t mmsb__cuda_unmap(mmsb__cuda_device_t *device, uintptr_t address, size_t bytes);
 
-struct mmsb__cuda_outcome mmsb__cuda_create_stream(struct mmsb__cuda_device *device, int priority, uintptr_t *stream);
-struct mmsb__cuda_outcome mmsb__cuda_destroy_stream(struct mmsb__cuda_device *device, uintptr_t stream);
-struct mmsb__cuda_outcome mmsb__cuda_stream_context(struct mmsb__cuda_device *device, uintptr_t stream, uintptr_t *context);
-struct mmsb__cuda_outcome mmsb__cuda_query_stream(struct mmsb__cuda_device *device, uintptr_t stream);
-struct mmsb__cuda_outcome mmsb__cuda_synchronize_stream(struct mmsb__cuda_device *device, uintptr_t stream);
-struct mmsb__cuda_outcome mmsb__cuda_synchronize(struct mmsb__cuda_device *device);
-struct mmsb__cuda_outcome mmsb__cuda_create_event(struct mmsb__cuda_device *device, uintptr_t *event);
-struct mmsb__cuda_outcome mmsb__cuda_destroy_event(struct mmsb__cuda_device *device, uintptr_t event);
-struct mmsb__cuda_outcome mmsb__cuda_record_event(struct mmsb__cuda_device *device, uintptr_t event, uintptr_t stream);
-struct mmsb__cuda_outcome mmsb__cuda_query_event(struct mmsb__cuda_device *device, uintptr_t event);
-struct mmsb__cuda_outcome mmsb__cuda_synchronize_event(struct mmsb__cuda_device *device, uintptr_t event);
-struct mmsb__cuda_outcome mmsb__cuda_wait(struct mmsb__cuda_device *device, uintptr_t stream, uintptr_t event);
+mmsb__cuda_outcome_t mmsb__cuda_create_stream(mmsb__cuda_device_t *device, int priority, uintptr_t *stream);
+mmsb__cuda_outcome_t mmsb__cuda_destroy_stream(mmsb__cuda_device_t *device, uintptr_t stream);
+mmsb__cuda_outcome_t mmsb__cuda_stream_context(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t *context);
+mmsb__cuda_outcome_t mmsb__cuda_query_stream(mmsb__cuda_device_t *device, uintptr_t stream);
+mmsb__cuda_outcome_t mmsb__cuda_synchronize_stream(mmsb__cuda_device_t *device, uintptr_t stream);
+mmsb__cuda_outcome_t mmsb__cuda_synchronize(mmsb__cuda_device_t *device);
+mmsb__cuda_outcome_t mmsb__cuda_create_event(mmsb__cuda_device_t *device, uintptr_t *event);
+mmsb__cuda_outcome_t mmsb__cuda_destroy_event(mmsb__cuda_device_t *device, uintptr_t event);
+mmsb__cuda_outcome_t mmsb__cuda_record_event(mmsb__cuda_device_t *device, uintptr_t event, uintptr_t stream);
+mmsb__cuda_outcome_t mmsb__cuda_query_event(mmsb__cuda_device_t *device, uintptr_t event);
+mmsb__cuda_outcome_t mmsb__cuda_synchronize_event(mmsb__cuda_device_t *device, uintptr_t event);
+mmsb__cuda_outcome_t mmsb__cuda_wait(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t event);
 
-struct mmsb__cuda_outcome mmsb__cuda_copy(struct mmsb__cuda_device *device, uintptr_t stream,
-                                          const struct mmsb__cuda_copy *copies, size_t count);
-struct mmsb__cuda_outcome mmsb__cuda_fill(struct mmsb__cuda_device *device, uintptr_t stream, uintptr_t address, int value,
-                                          size_t bytes);
+mmsb__cuda_outcome_t mmsb__cuda_copy(mmsb__cuda_device_t *device, uintptr_t stream, const mmsb__cuda_copy_t *copies,
+                                     size_t count);
+mmsb__cuda_outcome_t mmsb__cuda_fill(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t address, int value, size_t bytes);
 /* log gets what the compiler of PTX says. */
-struct mmsb__cuda_outcome mmsb__cuda_load_module(struct mmsb__cuda_device *device, const void *image, uintptr_t *module,
-                                                 char *log, size_t log_bytes);
-struct mmsb__cuda_outcome mmsb__cuda_unload_module(struct mmsb__cuda_device *device, uintptr_t module);
-struct mmsb__cuda_outcome mmsb__cuda_function(struct mmsb__cuda_device *device, uintptr_t module, const char *name,
-                                              uintptr_t *function);
-struct mmsb__cuda_outcome mmsb__cuda_launch(struct mmsb__cuda_device *device, uintptr_t stream, uintptr_t function,
-                                            uint32_t blocks, uint32_t threads, uint32_t shared, const void *parameter,
-                                            size_t parameter_bytes);
+mmsb__cuda_outcome_t mmsb__cuda_load_module(mmsb__cuda_device_t *device, const void *image, uintptr_t *module, char *log,
+                                            size_t log_bytes);
+mmsb__cuda_outcome_t mmsb__cuda_unload_module(mmsb__cuda_device_t *device, uintptr_t module);
+mmsb__cuda_outcome_t mmsb__cuda_function(mmsb__cuda_device_t *device, uintptr_t module, const char *name, uintptr_t *function);
+mmsb__cuda_outcome_t mmsb__cuda_launch(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t function, uint32_t blocks,
+                                       uint32_t threads, uint32_t shared, const void *parameter, size_t parameter_bytes);
 
 #pragma GCC visibility pop
 

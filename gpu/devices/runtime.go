@@ -3,6 +3,8 @@
 package devices
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"libmmsb/core/abi"
@@ -211,10 +213,7 @@ func DestroyRuntime(h uint64) error {
 // EndShared ends the runtimes of the driver's devices. They are made anew when they are asked for.
 func EndShared() {
 	registry.mutex.Lock()
-	var all []*Runtime
-	for _, r := range registry.shared {
-		all = append(all, r)
-	}
+	all := slices.Collect(maps.Values(registry.shared))
 	registry.mutex.Unlock()
 	for _, r := range all {
 		runtime.Drop(r.Runtime)

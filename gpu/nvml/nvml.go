@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -193,34 +194,25 @@ func (l *Library) handles() ([]device, error) {
 func (l *Library) describe(from device) (Device, error) {
 	var d Device
 	var failure error
-	note := func(err error) {
-		if failure == nil {
-			failure = err
-		}
-	}
-	text := func(to *string, what string, ask func() (string, result)) {
-		value, r := ask()
-		var err error
-		*to, err = told(value, "", r, what)
-		note(err)
-	}
-	number := func(to *int, what string, ask func() (int, result)) {
-		value, r := ask()
-		var err error
-		*to, err = told(value, unknown, r, what)
-		note(err)
-	}
-	text(&d.Name, "the name", from.name)
-	text(&d.UUID, "the UUID", from.uuid)
-	text(&d.PCI, "the PCI address", from.pci)
-	number(&d.Temperature, "the temperature", from.temperature)
-	number(&d.PCIeGeneration, "the PCIe generation", from.pcieGeneration)
-	number(&d.PCIeLanes, "the PCIe lanes", from.pcieLanes)
-	number(&d.NUMANode, "the NUMA node", from.numaNode)
+	note := func(err error) { failure = cmp.Or(failure, err) }
+	note(ask(&d.Name, "", "the name", from.name))
+	note(ask(&d.UUID, "", "the UUID", from.uuid))
+	note(ask(&d.PCI, "", "the PCI address", from.pci))
+	note(ask(&d.Temperature, unknown, "the temperature", from.temperature))
+	note(ask(&d.PCIeGeneration, unknown, "the PCIe generation", from.pcieGeneration))
+	note(ask(&d.PCIeLanes, unknown, "the PCIe lanes", from.pcieLanes))
+	note(ask(&d.NUMANode, unknown, "the NUMA node", from.numaNode))
 	note(d.setUtilization(from))
 	note(d.setMemory(from, l.self))
 	note(d.setLinks(from))
 	return d, failure
+}
+
+// ask stores what a device tells, or what stands for it.
+func ask[T any](to *T, otherwise T, what string, from func() (T, result)) (err error) {
+	value, r := from()
+	*to, err = told(value, otherwise, r, what)
+	return err
 }
 
 func (d *Device) setUtilization(from device) error {

@@ -160,10 +160,8 @@ func (d *device) applyMany(l *lane, list []*pageRuns, bytes int) error {
 			err = l.Launch(&launch)
 		}
 	}
-	if _, freeErr := gpu.Free(block, l.Stream); err == nil {
-		err = freeErr
-	}
-	return err
+	_, freeErr := gpu.Free(block, l.Stream)
+	return cmp.Or(err, freeErr)
 }
 
 // copySpans is what a build without kernels for the device does.
@@ -231,10 +229,8 @@ func (d *device) apply(l *lane, target kernels.Page, f *delta.Form) error {
 	if err == nil {
 		err = l.Launch(&launch)
 	}
-	if _, freeErr := gpu.Free(block, l.Stream); err == nil {
-		err = freeErr
-	}
-	return err
+	_, freeErr := gpu.Free(block, l.Stream)
+	return cmp.Or(err, freeErr)
 }
 
 // partsBytes is how much memory a delta's parts take at most.

@@ -3,6 +3,7 @@
 package pages
 
 import (
+	"cmp"
 	"sync"
 	"unsafe"
 
@@ -190,11 +191,7 @@ func (c *context) run(ordinal int32, work func(d *device, l *lane) error) error 
 		return err
 	}
 	defer d.give(l)
-	err = work(d, l)
-	if waited := l.Synchronize(); err == nil { // also what was queued before an error is done when the call returns
-		err = waited
-	}
-	return err
+	return cmp.Or(work(d, l), l.Synchronize()) // also what was queued before an error is done when the call returns
 }
 
 // Allocate is residency.Devices'.

@@ -3,6 +3,7 @@
 package runtime
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -266,15 +267,10 @@ func (b *block) waitForReads(s *Stream) error {
 
 // count notes that uses of a stream begin or end.
 func (b *block) count(s *Stream, access Access, by int32) {
-	at := -1
-	for i := range b.open {
-		if b.open[i].stream == s {
-			at = i
-		}
-	}
+	at := slices.IndexFunc(b.open, func(o openUses) bool { return o.stream == s })
 	if at < 0 {
+		at = len(b.open)
 		b.open = append(b.open, openUses{stream: s})
-		at = len(b.open) - 1
 	}
 	open := &b.open[at]
 	if invariant.Enabled {

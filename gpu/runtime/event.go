@@ -3,6 +3,7 @@
 package runtime
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 
@@ -42,9 +43,7 @@ func (p *eventPool) give(event driver.Event) {
 func (p *eventPool) close() error {
 	var first error
 	for _, event := range p.free {
-		if err := p.device.DestroyEvent(event); err != nil && first == nil {
-			first = err
-		}
+		first = cmp.Or(first, p.device.DestroyEvent(event))
 		p.ended.Add(1)
 	}
 	p.free = nil

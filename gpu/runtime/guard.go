@@ -3,7 +3,9 @@
 package runtime
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -92,7 +94,7 @@ func NewGuard(options GuardOptions) *Guard {
 func (g *Guard) Reports() (reports []GuardReport, found uint64) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
-	return append(reports, g.reports...), g.found
+	return slices.Clone(g.reports), g.found
 }
 
 // Allocate implements Layer.
@@ -295,9 +297,7 @@ func (g *Guard) Close() error {
 			failures++
 		}
 	}
-	if syncErr := g.device().Synchronize(); err == nil {
-		err = syncErr
-	}
+	err = cmp.Or(err, g.device().Synchronize())
 	var gone []Memory
 	for stream, list := range g.leaving {
 		for _, l := range list {
@@ -306,17 +306,12 @@ func (g *Guard) Close() error {
 		delete(g.leaving, stream)
 	}
 	for _, slab := range g.slabs {
-		if freeErr := g.device().Free(driver.Pinned, slab); err == nil {
-			err = freeErr
-		}
+		err = cmp.Or(err, g.device().Free(driver.Pinned, slab))
 	}
 	g.slabs, g.slots = nil, nil
 	g.mutex.Unlock()
 	for _, real := range gone {
 		g.below.Released(real)
 	}
-	if closeErr := g.below.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	return cmp.Or(err, g.below.Close())
 }

@@ -12,6 +12,7 @@ import (
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/sim"
+	"libmmsb/gpu/sim/simtest"
 )
 
 const blockBytes = 512
@@ -222,7 +223,7 @@ func TestEverySchedule(t *testing.T) {
 	}
 	allPrograms(every, func(p *laneProgram) bool {
 		p.done = false
-		count, err := sim.Explore(sim.Options{Memory: 1 << 20}, func(d *sim.Driver) error {
+		count, err := simtest.Explore(sim.Options{Memory: 1 << 20}, func(d *sim.Driver) error {
 			w, err := newWorldOn(d, 2)
 			if err != nil {
 				return err

@@ -121,10 +121,8 @@ func (l *Log) Read(behind uint64, records []LogRecord) (count int, lost uint64) 
 
 // WriteCSV writes what the ring has in RMM's form. Events that RMM does not know are left out.
 func (l *Log) WriteCSV(to io.Writer) error {
-	out := bufio.NewWriter(to)
-	if _, err := out.WriteString("Thread,Time,Action,Pointer,Size,Stream\n"); err != nil {
-		return err
-	}
+	out := bufio.NewWriter(to) // which keeps its first error
+	_, _ = out.WriteString("Thread,Time,Action,Pointer,Size,Stream\n")
 	var records [256]LogRecord
 	for behind := uint64(0); ; {
 		count, _ := l.Read(behind, records[:])
@@ -137,10 +135,8 @@ func (l *Log) WriteCSV(to io.Writer) error {
 			if r.Action != LogAllocate && r.Action != LogAllocateFailure && r.Action != LogFree {
 				continue
 			}
-			if _, err := fmt.Fprintf(out, "%d,%s,%v,0x%x,%d,0x%x\n", r.Thread, time.Unix(0, r.Time).Format("15:04:05.000000"),
-				r.Action, uintptr(r.Address), r.Bytes, uintptr(r.Native)); err != nil {
-				return err
-			}
+			_, _ = fmt.Fprintf(out, "%d,%s,%v,0x%x,%d,0x%x\n", r.Thread, time.Unix(0, r.Time).Format("15:04:05.000000"),
+				r.Action, uintptr(r.Address), r.Bytes, uintptr(r.Native))
 		}
 	}
 }

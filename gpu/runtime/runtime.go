@@ -10,6 +10,7 @@
 package runtime
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 
@@ -227,14 +228,10 @@ func (r *Runtime) close() (Leaks, error) {
 	leaks.Blocks = r.Blocks()
 	for _, info := range leaks.Blocks {
 		if b, findErr := blocks.find(info.Handle); findErr == nil {
-			if endErr := b.end(); err == nil {
-				err = endErr
-			}
+			err = cmp.Or(err, b.end())
 		}
 	}
-	if syncErr := r.noteLost(r.device.Synchronize()); err == nil {
-		err = syncErr
-	}
+	err = cmp.Or(err, r.noteLost(r.device.Synchronize()))
 	r.idle.Store(true) // or gone: nothing that was queued is still to come
 	r.points.settle(err)
 	r.reap()
@@ -242,14 +239,5 @@ func (r *Runtime) close() (Leaks, error) {
 		invariant.Check(r.checkEnded())
 	}
 	leaks.Streams = r.streams.leased()
-	if closeErr := r.layer.Close(); err == nil {
-		err = closeErr
-	}
-	if closeErr := r.streams.close(); err == nil {
-		err = closeErr
-	}
-	if closeErr := r.events.close(); err == nil {
-		err = closeErr
-	}
-	return leaks, err
+	return leaks, cmp.Or(err, r.layer.Close(), r.streams.close(), r.events.close())
 }

@@ -3,11 +3,9 @@
 package runtime
 
 import (
-	"errors"
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -108,9 +106,7 @@ var kept []int
 func (l *SharedLedger) keep(descriptor int) { kept = append(kept, descriptor) }
 
 func ledgerError(err error, path string) error {
-	errno := syscall.EIO
-	errors.As(err, &errno)
-	return status.FromErrno(status.IO, errno, "cannot use ledger %q", path)
+	return status.FromErrno(status.IO, status.ErrnoOf(err), "cannot use ledger %q", path)
 }
 
 func otherLimit(path string, has, wanted uint64) error {

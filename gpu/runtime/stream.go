@@ -3,6 +3,8 @@
 package runtime
 
 import (
+	"cmp"
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -264,10 +266,7 @@ func (s *Stream) recordNow() error {
 		r.events.give(event)
 		return r.noteLost(err)
 	}
-	m := &recordedEvent{event: event, number: number, seen: make(map[uint32]uint64, len(s.seen))}
-	for index, seen := range s.seen {
-		m.seen[index] = seen
-	}
+	m := &recordedEvent{event: event, number: number, seen: maps.Clone(s.seen)}
 	m.users.Store(1) // the stream's own
 	if s.recorded != nil {
 		r.letGo(s.recorded)
@@ -349,9 +348,7 @@ func (t *streamTable) close() error {
 		if foreignGone {
 			continue
 		}
-		if err := t.runtime.device.DestroyStream(s.native); err != nil && first == nil {
-			first = err
-		}
+		first = cmp.Or(first, t.runtime.device.DestroyStream(s.native))
 	}
 	return first
 }

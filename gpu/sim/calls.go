@@ -93,14 +93,11 @@ func (d *device) ForeignStream(handle uintptr) (driver.Stream, error) {
 
 // DestroyStream ends a stream; what is queued still runs.
 func (d *device) DestroyStream(handle driver.Stream) error {
-	if err := d.enter(DestroyStream); err != nil {
-		return err
-	}
-	defer d.leave()
-	s, err := d.stream(handle)
+	s, err := d.enterOn(DestroyStream, handle)
 	if err != nil {
 		return err
 	}
+	defer d.leave()
 	last, err := s.disown()
 	if err != nil || !last {
 		return err
@@ -129,14 +126,11 @@ func (s *stream) disown() (last bool, err error) {
 
 // QueryStream says whether everything that was queued is done.
 func (d *device) QueryStream(handle driver.Stream) (bool, error) {
-	if err := d.enter(QueryStream); err != nil {
-		return false, err
-	}
-	defer d.leave()
-	s, err := d.stream(handle)
+	s, err := d.enterOn(QueryStream, handle)
 	if err != nil {
 		return false, err
 	}
+	defer d.leave()
 	d.driver.observe()
 	done := s.end().done()
 	if done {
@@ -147,14 +141,11 @@ func (d *device) QueryStream(handle driver.Stream) (bool, error) {
 
 // SynchronizeStream blocks until everything that was queued is done.
 func (d *device) SynchronizeStream(handle driver.Stream) error {
-	if err := d.enter(Synchronize); err != nil {
-		return err
-	}
-	defer d.leave()
-	s, err := d.stream(handle)
+	s, err := d.enterOn(Synchronize, handle)
 	if err != nil {
 		return err
 	}
+	defer d.leave()
 	return d.wait(s.end(), s.clock)
 }
 
@@ -275,14 +266,11 @@ func (d *device) SynchronizeEvent(handle driver.Event) error {
 
 // Wait makes what is queued on the stream from now on wait for the event as it is recorded now.
 func (d *device) Wait(on driver.Stream, handle driver.Event) error {
-	if err := d.enter(Wait); err != nil {
-		return err
-	}
-	defer d.leave()
-	s, err := d.stream(on)
+	s, err := d.enterOn(Wait, on)
 	if err != nil {
 		return err
 	}
+	defer d.leave()
 	e, err := d.driver.eventOf(handle)
 	if err != nil {
 		return err

@@ -68,8 +68,7 @@ func (d *device) Allocate(kind driver.Memory, bytes uint64) (driver.Address, err
 	}
 	b.kind, b.owner = kind, d
 	if o := d.driver.order; o != nil {
-		use := o.hostUse(Allocate)
-		b.history = newHistory(use.of(0, true, b.address, bytes))
+		b.history = o.hostUse(Allocate).begin(b.address, bytes)
 		b.paint(freshByte)
 	}
 	return b.address, nil
@@ -127,8 +126,7 @@ func (d *device) Free(kind driver.Memory, address driver.Address) error {
 		return err
 	}
 	if o := d.driver.order; o != nil {
-		use := o.hostUse(Free)
-		o.end(b.history, use.of(0, true, b.address, b.bytes), b.bytes)
+		o.end(b.history, o.hostUse(Free), b.address, b.bytes)
 		b.paint(freedByte)
 	}
 	a.free(b, vacant, point{})
@@ -142,16 +140,22 @@ func (d *device) needs(has bool, what string) error {
 	return nil
 }
 
+// orderedOn finds a stream of a device that has memory in the order of streams.
+func (d *device) orderedOn(on driver.Stream) (*stream, error) {
+	s, err := d.stream(on)
+	if err != nil {
+		return nil, err
+	}
+	return s, d.needs(d.info.OrderedMemory, "memory in the order of streams")
+}
+
 // AllocateOrdered takes memory in the order of a stream.
 func (d *device) AllocateOrdered(on driver.Stream, bytes uint64) (driver.Address, error) {
 	if err := d.enter(AllocateOrdered); err != nil {
 		return 0, err
 	}
 	defer d.leave()
-	s, err := d.stream(on)
-	if err == nil {
-		err = d.needs(d.info.OrderedMemory, "memory in the order of streams")
-	}
+	s, err := d.orderedOn(on)
 	if err != nil {
 		return 0, err
 	}
@@ -164,8 +168,7 @@ func (d *device) AllocateOrdered(on driver.Stream, bytes uint64) (driver.Address
 	}
 	b.kind, b.owner, b.ordered = driver.Plain, d, true
 	if o := d.driver.order; o != nil {
-		use := o.streamUse(AllocateOrdered, s)
-		b.history = newHistory(use.of(0, true, b.address, bytes))
+		b.history = o.streamUse(AllocateOrdered, s).begin(b.address, bytes)
 		s.push(operation{call: AllocateOrdered, work: func() { b.paint(freshByte) }})
 	}
 	return b.address, nil
@@ -186,10 +189,7 @@ func (d *device) FreeOrdered(on driver.Stream, address driver.Address) error {
 		return err
 	}
 	defer d.leave()
-	s, err := d.stream(on)
-	if err == nil {
-		err = d.needs(d.info.OrderedMemory, "memory in the order of streams")
-	}
+	s, err := d.orderedOn(on)
 	if err != nil {
 		return err
 	}
@@ -200,8 +200,7 @@ func (d *device) FreeOrdered(on driver.Stream, address driver.Address) error {
 		return err
 	}
 	if o := d.driver.order; o != nil {
-		use := o.streamUse(FreeOrdered, s)
-		o.end(b.history, use.of(0, true, b.address, b.bytes), b.bytes)
+		o.end(b.history, o.streamUse(FreeOrdered, s), b.address, b.bytes)
 		s.push(operation{call: FreeOrdered, work: func() { b.paint(freedByte) }})
 	}
 	d.arena.free(b, pooled, s.end())
@@ -215,7 +214,7 @@ func (d *device) TrimOrdered(keep uint64) error {
 		return err
 	}
 	defer d.leave()
-	if err := d.needs(d.info.OrderedMemory, "memory in the order of streams"); err != nil {
+	if _, err := d.orderedOn(0); err != nil {
 		return err
 	}
 	d.driver.observe()
@@ -245,8 +244,7 @@ func (d *device) Register(address driver.Address, bytes uint64) error {
 	}
 	r := &registration{device: d, address: address, bytes: bytes}
 	if o := d.driver.order; o != nil {
-		use := o.hostUse(Register)
-		r.history = newHistory(use.of(0, true, address, bytes))
+		r.history = o.hostUse(Register).begin(address, bytes)
 	}
 	d.driver.registered = slices.Insert(list, at, r)
 	return nil
@@ -273,35 +271,33 @@ func (d *device) Unregister(address driver.Address) error {
 	}
 	if o := d.driver.order; o != nil {
 		r := d.driver.registered[at]
-		use := o.hostUse(Unregister)
-		o.end(r.history, use.of(0, true, address, r.bytes), r.bytes)
+		o.end(r.history, o.hostUse(Unregister), address, r.bytes)
 	}
 	d.driver.registered = slices.Delete(d.driver.registered, at, at+1)
 	return nil
 }
 
-// whole checks a size or address of memory that is mapped by hand.
-func (d *device) whole(values ...uint64) error {
-	if err := d.needs(d.info.VirtualMemory, "memory that is mapped by hand"); err != nil {
+// enterWhole is enter for a call on memory that is mapped by hand, with a size or address of it.
+func (d *device) enterWhole(call Call, value uint64) error {
+	if err := d.enter(call); err != nil {
 		return err
 	}
-	for _, value := range values {
-		if value == 0 || value%granularity != 0 {
-			return status.Errorf(status.InvalidArgument, "%d is not a multiple of the granularity %d", value, granularity)
-		}
+	err := d.needs(d.info.VirtualMemory, "memory that is mapped by hand")
+	if err == nil && (value == 0 || value%granularity != 0) {
+		err = status.Errorf(status.InvalidArgument, "%d is not a multiple of the granularity %d", value, granularity)
 	}
-	return nil
+	if err != nil {
+		d.leave()
+	}
+	return err
 }
 
 // Reserve takes addresses without memory.
 func (d *device) Reserve(bytes uint64) (driver.Address, error) {
-	if err := d.enter(Reserve); err != nil {
+	if err := d.enterWhole(Reserve, bytes); err != nil {
 		return 0, err
 	}
 	defer d.leave()
-	if err := d.whole(bytes); err != nil {
-		return 0, err
-	}
 	d.arena.mutex.Lock()
 	defer d.arena.mutex.Unlock()
 	b, err := d.arena.freshFrames(bytes/frameBytes, granularity/frameBytes)
@@ -321,13 +317,10 @@ type reservation struct {
 
 // Release gives a reserved part back.
 func (d *device) Release(address driver.Address, bytes uint64) error {
-	if err := d.enter(Release); err != nil {
+	if err := d.enterWhole(Release, bytes); err != nil {
 		return err
 	}
 	defer d.leave()
-	if err := d.whole(bytes); err != nil {
-		return err
-	}
 	d.arena.mutex.Lock()
 	defer d.arena.mutex.Unlock()
 	r := d.arena.reservations[address]
@@ -341,13 +334,10 @@ func (d *device) Release(address driver.Address, bytes uint64) error {
 
 // CreatePhysical takes memory without an address.
 func (d *device) CreatePhysical(bytes uint64) (driver.Physical, error) {
-	if err := d.enter(CreatePhysical); err != nil {
+	if err := d.enterWhole(CreatePhysical, bytes); err != nil {
 		return 0, err
 	}
 	defer d.leave()
-	if err := d.whole(bytes); err != nil {
-		return 0, err
-	}
 	a := d.arena
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -366,11 +356,18 @@ func (d *device) CreatePhysical(bytes uint64) (driver.Physical, error) {
 	a.used.Add(bytes)
 	b.bytes, b.charge = bytes, bytes
 	if o := d.driver.order; o != nil {
-		use := o.hostUse(CreatePhysical)
-		b.history = newHistory(use.of(0, true, b.address, bytes))
+		b.history = o.hostUse(CreatePhysical).begin(b.address, bytes)
 	}
 	p := &physical{device: d, block: b, bytes: bytes}
 	return driver.Physical(d.driver.physicals.add(func(uintptr) *physical { return p })), nil
+}
+
+func (d *device) physical(handle driver.Physical) (*physical, error) {
+	p, found := d.driver.physicals.find(uintptr(handle))
+	if !found || p.device != d {
+		return nil, status.Errorf(status.InvalidHandle, "0x%x is not memory of %s", uint64(handle), d.info.Name)
+	}
+	return p, nil
 }
 
 // DestroyPhysical ends memory as soon as it is no longer mapped.
@@ -381,9 +378,9 @@ func (d *device) DestroyPhysical(handle driver.Physical) error {
 	defer d.leave()
 	d.arena.mutex.Lock()
 	defer d.arena.mutex.Unlock()
-	p, found := d.driver.physicals.find(uintptr(handle))
-	if !found || p.device != d {
-		return status.Errorf(status.InvalidHandle, "0x%x is not memory of %s", uint64(handle), d.info.Name)
+	p, err := d.physical(handle)
+	if err != nil {
+		return err
 	}
 	d.driver.physicals.remove(uintptr(handle))
 	p.destroyed = true
@@ -403,19 +400,16 @@ func (p *physical) endIfUnused() {
 
 // Map puts physical memory at a reserved address.
 func (d *device) Map(address driver.Address, handle driver.Physical) error {
-	if err := d.enter(Map); err != nil {
+	if err := d.enterWhole(Map, uint64(address)); err != nil {
 		return err
 	}
 	defer d.leave()
-	if err := d.whole(uint64(address)); err != nil {
-		return err
-	}
 	a := d.arena
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	p, found := d.driver.physicals.find(uintptr(handle))
-	if !found || p.device != d {
-		return status.Errorf(status.InvalidHandle, "0x%x is not memory of %s", uint64(handle), d.info.Name)
+	p, err := d.physical(handle)
+	if err != nil {
+		return err
 	}
 	r := a.reservationOf(address, p.bytes)
 	if r == nil {
@@ -449,13 +443,10 @@ func (a *arena) reservationOf(address driver.Address, bytes uint64) *reservation
 
 // Unmap takes away what was mapped at the address.
 func (d *device) Unmap(address driver.Address) error {
-	if err := d.enter(Unmap); err != nil {
+	if err := d.enterWhole(Unmap, uint64(address)); err != nil {
 		return err
 	}
 	defer d.leave()
-	if err := d.whole(uint64(address)); err != nil {
-		return err
-	}
 	a := d.arena
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -467,8 +458,7 @@ func (d *device) Unmap(address driver.Address) error {
 		return err
 	}
 	if o := d.driver.order; o != nil {
-		use := o.hostUse(Unmap)
-		o.access(b.history, use.of(0, true, b.address, b.bytes), 0, b.bytes)
+		o.access(b.history, o.hostUse(Unmap).of(0, true, b.address, b.bytes), 0, b.bytes)
 	}
 	a.enterAt(b.reservation.block, b.address, b.slot)
 	b.reservation.mapped--

@@ -201,12 +201,16 @@ type interval struct {
 	reads    []*Use // since then; at most one of each party. Never changed: a copy is
 }
 
-func newHistory(born *Use) *history { return &history{born: born} }
+// begin is the history of a new block.
+func (u Use) begin(address driver.Address, bytes uint64) *history {
+	return &history{born: u.of(0, true, address, bytes)}
+}
 
 // end notes that the block is freed: the end must be behind every use, and every use from now on is wrong.
-func (o *order) end(h *history, u *Use, bytes uint64) {
-	o.access(h, u, 0, bytes)
-	h.freed, h.intervals = u, nil
+func (o *order) end(h *history, u Use, address driver.Address, bytes uint64) {
+	use := u.of(0, true, address, bytes)
+	o.access(h, use, 0, bytes)
+	h.freed, h.intervals = use, nil
 }
 
 // access checks a use of bytes of a block against those before it, and notes it.

@@ -83,9 +83,9 @@ func (d *Driver) observe() {
 	}
 }
 
-// pass is observe where the program sees nothing. Explore would only run the same again.
+// pass is observe where the program sees nothing. Exploring it would only run the same again.
 func (d *Driver) pass() {
-	if !d.explored {
+	if d.options.Scheduler != Chosen {
 		d.observe()
 	}
 }
@@ -127,7 +127,7 @@ func (d *Driver) Step(ordinal int, handle driver.Stream) error {
 	return status.Errorf(status.InvalidState, "stream 0x%x of device %d has no work", uint64(handle), ordinal)
 }
 
-// Finish runs everything that is queued, in the order of the streams. Only with Stepped, Seeded and in Explore.
+// Finish runs everything that is queued, in the order of the streams. Not with Eager.
 func (d *Driver) Finish() {
 	d.turn.Lock()
 	defer d.turn.Unlock()

@@ -30,6 +30,8 @@ const (
 	Seeded
 	// Stepped runs none by itself: a test calls Step.
 	Stepped
+	// Chosen runs what Options.Choose says at each call that sees how far the devices are.
+	Chosen
 )
 
 // Options are what simulated devices are like. The zero value is one device of 1 GiB that takes no time, with all checks.
@@ -41,10 +43,11 @@ type Options struct {
 	Latency     time.Duration // of each operation. Only with Eager
 	Hold        func()        // nil, or what each operation that takes time waits for before it ends
 	Scheduler   Scheduler
-	Seed        uint64 // of Seeded; 0 = a new one
-	Unchecked   bool   // order is not checked, and freed memory not overwritten: only a device that is quick
-	Trace       bool   // keep what ran: see Trace
-	NoOrdered   bool   // without AllocateOrdered
+	Seed        uint64                // of Seeded; 0 = a new one
+	Choose      func(choices int) int // of Chosen: one of 0 to choices - 1
+	Unchecked   bool                  // order is not checked, and freed memory not overwritten: only a device that is quick
+	Trace       bool                  // keep what ran: see Trace
+	NoOrdered   bool                  // without AllocateOrdered
 	NoManaged   bool
 	NoVirtual   bool
 	Unreachable bool              // kernels do not reach other devices' memory
@@ -59,8 +62,6 @@ type Driver struct {
 	devices []*device
 	host    *arena
 	order   *order // nil where order is not checked
-
-	explored bool // the choices are Explore's
 
 	// The turn is held for a whole call wherever one call must be done before the next one is looked at: all but Eager and
 	// Unchecked.
@@ -104,18 +105,12 @@ var (
 
 // New makes devices. Close gives their memory back. Errors: InvalidArgument, OutOfMemory (too few addresses are left).
 func New(options Options) (*Driver, error) {
-	var choose func(int) int
 	if options.Scheduler == Seeded {
 		if options.Seed == 0 {
 			options.Seed = rand.Uint64()
 		}
-		choose = rand.New(rand.NewPCG(options.Seed, 0)).IntN
+		options.Choose = rand.New(rand.NewPCG(options.Seed, 0)).IntN
 	}
-	return newDriver(options, choose)
-}
-
-// newDriver is New with somebody who chooses what runs next.
-func newDriver(options Options, choose func(choices int) int) (*Driver, error) {
 	if options.Devices == 0 {
 		options.Devices = 1
 	}
@@ -129,11 +124,11 @@ func newDriver(options Options, choose func(choices int) int) (*Driver, error) {
 	if options.HostMemory == 0 {
 		options.HostMemory = uint64(options.Devices) * options.Memory
 	}
-	if options.Scheduler > Stepped || options.Latency < 0 {
-		return nil, status.Errorf(status.InvalidArgument, "scheduler is %d, not 0 to 2, or latency %v is negative",
-			options.Scheduler, options.Latency)
+	if options.Scheduler > Chosen || options.Latency < 0 || options.Scheduler == Chosen && options.Choose == nil {
+		return nil, status.Errorf(status.InvalidArgument, "scheduler is %d, not 0 to 3, or without what it needs; or latency %v is "+
+			"negative", options.Scheduler, options.Latency)
 	}
-	d := &Driver{options: options, parties: 1, choose: choose}
+	d := &Driver{options: options, parties: 1, choose: options.Choose}
 	if options.Scheduler != Eager && d.timed() {
 		return nil, status.Errorf(status.InvalidArgument, "latency needs the eager scheduler")
 	}
@@ -249,6 +244,18 @@ func (d *device) enterWork(call Call) (failLater bool, err error) {
 		}
 	}
 	return failLater, err
+}
+
+// enterOn is enter for a call on a stream of the device, which it finds.
+func (d *device) enterOn(call Call, handle driver.Stream) (*stream, error) {
+	if err := d.enter(call); err != nil {
+		return nil, err
+	}
+	s, err := d.stream(handle)
+	if err != nil {
+		d.leave()
+	}
+	return s, err
 }
 
 func (d *device) leave() {

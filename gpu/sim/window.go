@@ -58,7 +58,7 @@ func (w *window) get() error {
 func (w *window) make(bytes uint64) error {
 	file, err := unix.MemfdCreate("mmsb simulated devices", unix.MFD_CLOEXEC)
 	if err != nil {
-		return status.FromErrno(status.OutOfMemory, errno(err), "cannot create a memory file for simulated devices")
+		return status.FromErrno(status.OutOfMemory, status.ErrnoOf(err), "cannot create a memory file for simulated devices")
 	}
 	if err = unix.Ftruncate(file, int64(2*bytes)); err == nil {
 		const flags = unix.MAP_SHARED | unix.MAP_NORESERVE
@@ -78,7 +78,7 @@ func (w *window) make(bytes uint64) error {
 		}
 	}
 	_ = unix.Close(file)
-	return status.FromErrno(status.OutOfMemory, errno(err), "cannot map %d bytes for simulated devices", bytes)
+	return status.FromErrno(status.OutOfMemory, status.ErrnoOf(err), "cannot map %d bytes for simulated devices", bytes)
 }
 
 // take is a part of a half for an arena; bytes is a multiple of frameBytes.
@@ -154,14 +154,7 @@ func (w *window) alias(address, bytesOf driver.Address, bytes uint64) error {
 	_, err := unix.MmapPtr(w.file, int64(w.offset(bytesOf)), at, uintptr(bytes), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_SHARED|unix.MAP_NORESERVE|unix.MAP_FIXED)
 	if err != nil {
-		return status.FromErrno(status.OutOfMemory, errno(err), "cannot map %d bytes at 0x%x", bytes, address)
+		return status.FromErrno(status.OutOfMemory, status.ErrnoOf(err), "cannot map %d bytes at 0x%x", bytes, address)
 	}
 	return nil
-}
-
-func errno(err error) unix.Errno {
-	if number, ok := err.(unix.Errno); ok {
-		return number
-	}
-	return unix.EINVAL
 }

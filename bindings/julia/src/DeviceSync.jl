@@ -2,7 +2,7 @@
 module DeviceSync
 
 using ..MMSB: MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION, UNIFIED_LOCATION
-using ..MMSB: call, check, finish_work, get_page, handle, keep_while_running, move_page!, owner, placement, with_work
+using ..MMSB: call, check, finish_work, get_page, handle, initialised, keep_while_running, move_page!, owner, placement, with_work
 using ..MMSB.LibMMSB
 
 export async_sync_page_to_gpu!, batch_sync_to_cpu!, batch_sync_to_gpu!, ensure_page_on_device!, get_sync_statistics
@@ -108,8 +108,7 @@ Number and bytes of the pages, by location and in total: `:cpu_pages`, `:cpu_byt
 `:total_bytes`.
 """
 function get_sync_statistics(state::MMSBState)
-    stats = Ref{mmsb_context_stats_t}()
-    mmsb_context_stats_init(stats)
+    stats = initialised(mmsb_context_stats_t, mmsb_context_stats_init)
     call(mmsb_context_stats, state, stats)
     statistics = Dict{Symbol,Any}(:total_pages => Int(stats[].pages), :total_bytes => Int(stats[].bytes))
     for location in instances(PageLocation)

@@ -2,8 +2,8 @@
 module PageAllocator
 
 using ..MMSB: MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION
-using ..MMSB: byte_count, call, check, fill_reference, find_page, finish_work, handle, import_metadata!, keep_while_running
-using ..MMSB: move_page!, placement, reject, stored_entries, throw_page_not_found, with_fields, with_work
+using ..MMSB: byte_count, call, check, fill_reference, find_page, finish_work, handle, import_metadata!, initialised
+using ..MMSB: keep_while_running, move_page!, placement, reject, stored_entries, throw_page_not_found, with_fields, with_work
 using ..MMSB.LibMMSB
 
 export allocate_page_arrays, async_create_pages!, clone_page, create_cpu_page!, create_gpu_page!, create_page!
@@ -11,8 +11,7 @@ export create_pages!, delete_page!, migrate_page!, resize_page!
 
 "Options of a new page. Without a location the page gets the state's default location."
 function page_options(location, device, id = 0)
-    options = Ref{mmsb_page_options_t}()
-    mmsb_page_options_init(options)
+    options = initialised(mmsb_page_options_t, mmsb_page_options_init)
     tag, ordinal = location === nothing ? (MMSB_LOCATION_DEFAULT, device) : placement(location, device)
     options[] = with_fields(options[], (location = tag, device = ordinal, id = id))
     return options

@@ -64,12 +64,9 @@ The shared runtime of a device.
 get_runtime(state::MMSBState, device::Integer = 0) =
     DeviceRuntime(state, fill_reference(UInt64, mmsb_runtime_shared, state, Int32(device)))
 
-runtime_option(::Val{:streams}, value::Integer) = UInt32(value)
-runtime_option(::Val{:ledger}, value::String) = text_pointer(value)
-runtime_option(::Val{name}, value::Integer) where {name} =
-    name in (:budget, :log_events, :guard_every, :guard_quarantine) ? UInt64(value) :
-    throw(ArgumentError("a runtime has no option $name = $(repr(value))"))
-runtime_option(::Val{name}, value) where {name} = throw(ArgumentError("a runtime has no option $name = $(repr(value))"))
+# As STATE_OPTIONS.
+const RUNTIME_OPTIONS =
+    (streams = UInt32, budget = UInt64, ledger = String, log_events = UInt64, guard_every = UInt64, guard_quarantine = UInt64)
 
 """
     create_runtime!(state, device = 0; options...)
@@ -79,11 +76,10 @@ limit), `ledger` (a file in which processes charge one common budget), `log_even
 `guard_every` (N guards every N-th block, 0 none), `guard_quarantine` (bytes of freed blocks that the guard holds back).
 """
 function create_runtime!(state::MMSBState, device::Integer = 0; options...)
-    record = Ref{mmsb_runtime_options_t}()
-    mmsb_runtime_options_init(record)
+    record = initialised(mmsb_runtime_options_t, mmsb_runtime_options_init)
     ledger = get(options, :ledger, "")
     created = GC.@preserve ledger begin
-        record[] = with_fields(record[], (; (name => runtime_option(Val(name), value) for (name, value) in options)...))
+        set_options!(record, RUNTIME_OPTIONS, "a runtime", options)
         fill_reference(UInt64, mmsb_runtime_create, state, Int32(device), record)
     end
     return DeviceRuntime(state, created)
@@ -97,8 +93,7 @@ Base.close(runtime::DeviceRuntime) = call(mmsb_runtime_destroy, runtime)
 The current counters of a runtime, named as in `mmsb_runtime_stats_t`. `outstanding` is always `live + pending`.
 """
 function get_runtime_statistics(runtime::DeviceRuntime)
-    stats = Ref{mmsb_runtime_stats_t}()
-    mmsb_runtime_stats_init(stats)
+    stats = initialised(mmsb_runtime_stats_t, mmsb_runtime_stats_init)
     call(mmsb_runtime_stats, runtime, stats)
     wanted = filter(name -> name ∉ (:struct_size, :reserved), fieldnames(mmsb_runtime_stats_t))
     return NamedTuple{wanted}(map(name -> Int(getfield(stats[], name)), wanted))
@@ -243,17 +238,12 @@ end
 Number of open uses of a block: begun and not ended.
 """
 function count_uses(block::DeviceBlock)
-    info = Ref{mmsb_block_info_t}()
-    mmsb_block_info_init(info)
+    info = initialised(mmsb_block_info_t, mmsb_block_info_init)
     call(mmsb_block_info, block, info)
     return Int(info[].uses)
 end
 
-access_code(access::Symbol) =
-    access === :read ? MMSB_ACCESS_READ :
-    access === :write ? MMSB_ACCESS_WRITE :
-    access === :read_write ? MMSB_ACCESS_READ_WRITE :
-    throw(ArgumentError("an access is :read, :write or :read_write, not $(repr(access))"))
+const ACCESSES = (read = MMSB_ACCESS_READ, write = MMSB_ACCESS_WRITE, read_write = MMSB_ACCESS_READ_WRITE)
 
 """
     with_use(f, stream, block => access, ...)
@@ -266,7 +256,7 @@ function with_use(f::Function, stream::DeviceStream, accesses::Pair{DeviceBlock,
     use = fill_reference(UInt64, mmsb_use_record, stream, Int32(0))
     result = try
         for (block, access) in accesses
-            check(mmsb_use_add(use, handle(block), access_code(access)))
+            check(mmsb_use_add(use, handle(block), code_of("an access", ACCESSES, access)))
         end
         check(mmsb_use_begin_recorded(use))
         f()

@@ -1,14 +1,12 @@
 # The journal of a state: a log on disk of every change that goes through the library.
 
-journal_option(::Val{:durability}, value) =
-    value === :interval ? MMSB_DURABILITY_INTERVAL :
-    value === :call ? MMSB_DURABILITY_CALL :
-    value === :none ? MMSB_DURABILITY_NONE :
-    throw(ArgumentError("durability is :interval, :call or :none, not $(repr(value))"))
-journal_option(::Val{:interval_ms}, value::Integer) = UInt32(value)
-journal_option(::Val{:segment_bytes}, value::Integer) = UInt64(value)
-journal_option(::Val{:keep}, value::Bool) = Int32(value)
-journal_option(::Val{name}, value) where {name} = throw(ArgumentError("a journal has no option $name = $(repr(value))"))
+# As STATE_OPTIONS.
+const JOURNAL_OPTIONS = (
+    durability = (interval = MMSB_DURABILITY_INTERVAL, call = MMSB_DURABILITY_CALL, none = MMSB_DURABILITY_NONE),
+    interval_ms = UInt32,
+    segment_bytes = UInt64,
+    keep = Bool,
+)
 
 """
     open_journal!(state, directory; durability = :interval, interval_ms = 10, options...)
@@ -20,10 +18,8 @@ journal does not have bytes that are written through `with_page`. `durability` i
 remove the segments that it makes unnecessary).
 """
 function open_journal!(state::MMSBState, directory::AbstractString; options...)
-    record = Ref{mmsb_journal_options_t}()
-    mmsb_journal_options_init(record)
-    record[] = with_fields(record[], (; (name => journal_option(Val(name), value) for (name, value) in options)...))
-    call(mmsb_journal_open, state, path_text(directory), record)
+    record = initialised(mmsb_journal_options_t, mmsb_journal_options_init)
+    call(mmsb_journal_open, state, path_text(directory), set_options!(record, JOURNAL_OPTIONS, "a journal", options))
     return state
 end
 
@@ -61,8 +57,7 @@ The extent of the journal: number of segments; numbers of the oldest record that
 on disk; length of all segments in bytes.
 """
 function get_journal_info(state::MMSBState)
-    info = Ref{mmsb_journal_info_t}()
-    mmsb_journal_info_init(info)
+    info = initialised(mmsb_journal_info_t, mmsb_journal_info_init)
     call(mmsb_journal_info, state, info)
     return (
         segments = Int(info[].segments), first = Int(info[].first), last = Int(info[].last), synced = Int(info[].synced),

@@ -22,11 +22,7 @@ end
 handle(page::Page) = getfield(page, :handle)
 owner(page::Page) = getfield(page, :state)
 
-function new_page_info()
-    info = Ref{mmsb_page_info_t}()
-    mmsb_page_info_init(info)
-    return info
-end
+new_page_info() = initialised(mmsb_page_info_t, mmsb_page_info_init)
 
 function page_info(page::Page)
     info = new_page_info()

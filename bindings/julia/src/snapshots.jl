@@ -9,28 +9,20 @@ end
 
 # Saving.
 
-save_option(::Val{:compression}, value) =
-    value === :none ? MMSB_COMPRESSION_NONE :
-    value === :zstd ? MMSB_COMPRESSION_ZSTD :
-    throw(ArgumentError("compression is :none or :zstd, not $(repr(value))"))
-save_option(::Val{:raw_writes}, value) =
-    value === :allow ? MMSB_RAW_WRITES_ALLOW :
-    value === :refuse ? MMSB_RAW_WRITES_REFUSE :
-    throw(ArgumentError("raw_writes is :allow or :refuse, not $(repr(value))"))
-save_option(::Val{:compression_level}, value::Integer) = Int32(value)
-save_option(::Val{:copy_limit}, value::Integer) = UInt64(value)
-save_option(::Val{:base}, value::String) = text_pointer(value)
-save_option(::Val{:durable}, value::Bool) = Int32(!value)
-save_option(::Val{name}, value) where {name} =
-    throw(ArgumentError("saving has no option $name = $(repr(value))"))
+# As STATE_OPTIONS.
+const SAVE_OPTIONS = (
+    compression = (none = MMSB_COMPRESSION_NONE, zstd = MMSB_COMPRESSION_ZSTD),
+    raw_writes = (allow = MMSB_RAW_WRITES_ALLOW, refuse = MMSB_RAW_WRITES_REFUSE),
+    compression_level = Int32,
+    copy_limit = UInt64,
+    base = String,
+    durable = !,    # not_durable in the struct
+)
 
 "The options of a save. The caller keeps the name of the base alive."
 function save_options(options)
-    record = Ref{mmsb_save_options_t}()
-    mmsb_save_options_init(record)
-    field(name) = name === :durable ? :not_durable : name
-    record[] = with_fields(record[], (; (field(name) => save_option(Val(name), value) for (name, value) in options)...))
-    return record
+    record = initialised(mmsb_save_options_t, mmsb_save_options_init)
+    return set_options!(record, SAVE_OPTIONS, "saving", options)
 end
 
 """
@@ -72,8 +64,7 @@ save_snapshot(state::MMSBState, path::AbstractString; options...) =
 Counters of the state's saves, named as in `mmsb_save_stats_t`.
 """
 function get_save_statistics(state::MMSBState)
-    stats = Ref{mmsb_save_stats_t}()
-    mmsb_save_stats_init(stats)
+    stats = initialised(mmsb_save_stats_t, mmsb_save_stats_init)
     call(mmsb_context_save_stats, state, stats)
     counters = filter(name -> !(name in (:struct_size, :reserved_word, :reserved)), fieldnames(mmsb_save_stats_t))
     return Dict{Symbol,Int}(name => getfield(stats[], name) for name in counters)
@@ -97,8 +88,7 @@ function async_restore!(
     until_epoch::Union{Pair,Nothing} = nothing,
     after::AbstractVector{Ticket} = Ticket[],
 )
-    record = Ref{mmsb_load_options_t}()
-    mmsb_load_options_init(record)
+    record = initialised(mmsb_load_options_t, mmsb_load_options_init)
     chosen = ids === nothing ? nothing : Vector{UInt64}(ids)
     folder = journal === nothing ? nothing : path_text(journal)
     ticket = GC.@preserve chosen folder begin
@@ -186,21 +176,13 @@ mutable struct Snapshot
     function Snapshot(path::AbstractString)
         opened = Ref{mmsb_snapshot_t}(0)
         check(mmsb_snapshot_open(path_text(path), opened))
-        info = Ref{mmsb_snapshot_info_t}()
-        mmsb_snapshot_info_init(info)
+        info = initialised(mmsb_snapshot_info_t, mmsb_snapshot_info_init)
         check(mmsb_snapshot_info(opened[], info))
         return finalizer(close_snapshot, new(Threads.Atomic{UInt64}(opened[]), info[], 0, ReentrantLock()))
     end
 end
 
-function Snapshot(f::Function, path::AbstractString)
-    snapshot = Snapshot(path)
-    try
-        return f(snapshot)
-    finally
-        close(snapshot)
-    end
-end
+Snapshot(f::Function, path::AbstractString) = closing(f, Snapshot(path))
 
 close_snapshot(snapshot) = mmsb_snapshot_close(Threads.atomic_xchg!(getfield(snapshot, :handle), UInt64(0)))
 

@@ -39,47 +39,77 @@ mutable struct MMSBState
     metadata_lock::ReentrantLock
 
     function MMSBState(; options...)
-        record = Ref{mmsb_context_options_t}()
-        mmsb_context_options_init(record)
+        record = initialised(mmsb_context_options_t, mmsb_context_options_init)
         disk_path = get(options, :disk_path, "")
         handle = Ref{UInt64}(0)
         GC.@preserve disk_path begin
-            changes = (; (name => context_option(Val(name), value) for (name, value) in options)...)
-            record[] = with_fields(record[], changes)
-            check(mmsb_context_create(record, handle))
+            check(mmsb_context_create(set_options!(record, STATE_OPTIONS, "MMSBState", options), handle))
         end
         # The finalizer may run anywhere: it makes one call and ignores its status.
         return finalizer(destroy_context, new(Threads.Atomic{UInt64}(handle[]), ReentrantLock()))
     end
 end
 
-function MMSBState(f::Function; options...)
-    state = MMSBState(; options...)
+MMSBState(f::Function; options...) = closing(f, MMSBState(; options...))
+
+"Calls f on an object, closes the object and returns the result."
+function closing(f, object)
     try
-        return f(state)
+        return f(object)
     finally
-        close(state)
+        close(object)
     end
 end
 
-context_option(::Val{:simulate}, value) =
-    value === :off ? MMSB_SIMULATE_OFF :
-    value === :if_no_gpu ? MMSB_SIMULATE_IF_NO_GPU :
-    value === :always ? MMSB_SIMULATE_ALWAYS :
-    throw(ArgumentError("simulate is :off, :if_no_gpu or :always, not $(repr(value))"))
-context_option(::Val{:fallback}, value) =
-    value === :error ? MMSB_FALLBACK_ERROR :
-    value === :host ? MMSB_FALLBACK_HOST :
-    throw(ArgumentError("fallback is :error or :host, not $(repr(value))"))
-context_option(::Val{:default_location}, value::PageLocation) = Int32(value)
-context_option(::Val{:default_device}, value::Integer) = Int32(value)
-context_option(::Val{:simulated_devices}, value::Integer) = Int32(value)
-context_option(::Val{:simulated_memory}, value::Integer) = UInt64(value)
-context_option(::Val{:memory_limit}, value::Integer) = UInt64(value)
-context_option(::Val{:huge_pages}, value::Bool) = Int32(value)
-context_option(::Val{:disk_path}, value::String) = text_pointer(value)
-context_option(::Val{name}, value) where {name} =
-    throw(ArgumentError("MMSBState has no option $name = $(repr(value))"))
+# The options of a state, each with what it may be.
+const STATE_OPTIONS = (
+    simulate = (off = MMSB_SIMULATE_OFF, if_no_gpu = MMSB_SIMULATE_IF_NO_GPU, always = MMSB_SIMULATE_ALWAYS),
+    fallback = (error = MMSB_FALLBACK_ERROR, host = MMSB_FALLBACK_HOST),
+    default_location = PageLocation,
+    default_device = Int32,
+    simulated_devices = Int32,
+    simulated_memory = UInt64,
+    memory_limit = UInt64,
+    huge_pages = Bool,
+    disk_path = String,
+)
+
+"A struct as its _init function leaves it."
+function initialised(::Type{T}, init) where {T}
+    record = Ref{T}()
+    init(record)
+    return record
+end
+
+"""
+Sets the fields of a struct to the values of options; kinds says what each option may be, what names their owner in errors. The
+caller keeps texts alive.
+"""
+function set_options!(record::Ref{T}, kinds, what, options) where {T}
+    for (name, value) in options
+        stored = haskey(kinds, name) ? option_value(name, kinds[name], value) : nothing
+        stored === nothing && throw(ArgumentError("$what has no option $name = $(repr(value))"))
+        field = hasfield(T, name) ? name : Symbol(:not_, name)
+        record[] = with_fields(record[], NamedTuple{(field,)}((stored,)))
+    end
+    return record
+end
+
+"An option's value as a struct has it; `nothing` for a value of another type."
+option_value(_, ::Type{T}, value::Integer) where {T<:Union{Int32,UInt32,UInt64}} = T(value)
+option_value(_, ::Type{Bool}, value::Bool) = Int32(value)
+option_value(_, ::typeof(!), value::Bool) = Int32(!value)
+option_value(_, ::Type{PageLocation}, value::PageLocation) = Int32(value)
+option_value(_, ::Type{String}, value::String) = text_pointer(value)
+option_value(name, codes::NamedTuple, value) = code_of(name, codes, value)
+option_value(_, _, _) = nothing
+
+"The code of one of a few symbols."
+function code_of(what, codes, value)
+    value isa Symbol && haskey(codes, value) && return codes[value]
+    known = join((":$name" for name in keys(codes)), ", ", " or ")
+    throw(ArgumentError("$what is $known, not $(repr(value))"))
+end
 
 "A copy of a struct with some fields changed. Generated, because each field has a type of its own."
 @generated function with_fields(record::T, changes::NamedTuple{names}) where {T,names}

@@ -18,8 +18,7 @@ end
 "Calls `f(work)` with the options of work that begins when the work of these tickets has succeeded."
 function with_work(f, after::AbstractVector{Ticket})
     waited_for = UInt64[handle(ticket) for ticket in after]
-    work = Ref{mmsb_work_options_t}()
-    mmsb_work_options_init(work)
+    work = initialised(mmsb_work_options_t, mmsb_work_options_init)
     work[] = with_fields(work[], (after = pointer(waited_for), after_count = UInt64(length(waited_for))))
     return GC.@preserve waited_for after f(work)
 end
@@ -83,13 +82,7 @@ function Base.fetch(ticket::Ticket)
 end
 
 "Waits for work that only the caller knows, closes its ticket and returns the result."
-function finish_work(ticket::Ticket)
-    try
-        return fetch(ticket)
-    finally
-        close(ticket)
-    end
-end
+finish_work(ticket::Ticket) = closing(fetch, ticket)
 
 """
     progress(ticket) -> (done, total)

@@ -11,10 +11,11 @@ from ctypes import c_char_p, c_int, c_size_t, c_ssize_t, c_void_p, py_object
 from typing import TYPE_CHECKING, Any, SupportsIndex, Union, cast
 
 from . import _abi
-from ._errors import InvalidArgumentError, MMSBError, OutOfMemoryError, OutOfRangeError
+from ._errors import InvalidArgumentError, MismatchError, MMSBError, OutOfMemoryError, OutOfRangeError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    import numpy
+    from numpy.typing import DTypeLike, NDArray
     from typing_extensions import Buffer as BufferProtocol
     from typing_extensions import TypeGuard
 
@@ -103,10 +104,8 @@ def words(source: Numbers, what: str) -> Buffer:
     """An array of unsigned 64-bit numbers: source itself if it is one."""
     if not has_buffer(source):
         return Buffer(_array(source, what))
-    view = view_of(source)
-    if view.itemsize == 8 and view.format.strip("@=<") in ("L", "Q"):
-        buffer = readable(source)
-        return buffer if buffer.address % 8 == 0 else Buffer(array("Q", view.tobytes()))
+    if buffer := _as_numbers(source, "Q"):
+        return buffer
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(source, numpy.ndarray) and source.dtype.kind in "iu":
         if source.size and source.min() < 0:
@@ -117,13 +116,16 @@ def words(source: Numbers, what: str) -> Buffer:
 
 def half_words(source: Numbers) -> Buffer | None:
     """Source itself if it is an array of unsigned 32-bit numbers, else None."""
-    if not has_buffer(source):
-        return None
-    view = view_of(source)
-    if view.itemsize != 4 or view.format.strip("@=<") not in ("I", "L"):
+    return _as_numbers(source, "I") if has_buffer(source) else None
+
+
+def _as_numbers(source: BytesLike, code: str) -> Buffer | None:
+    """Source itself, or a copy that is aligned, if its items are unsigned numbers of an array of this code."""
+    view, size = view_of(source), array(code).itemsize
+    if view.itemsize != size or view.format.strip("@=<") not in (code, "L"):
         return None
     buffer = readable(source)
-    return buffer if buffer.address % 4 == 0 else Buffer(array("I", view.tobytes()))
+    return buffer if buffer.address % size == 0 else Buffer(array(code, view.tobytes()))
 
 
 def has_buffer(source: object) -> TypeGuard[BytesLike]:
@@ -158,12 +160,48 @@ def unsigned(value: SupportsIndex, what: str, error: type[MMSBError] = InvalidAr
     return number
 
 
+def extent(offset: SupportsIndex, length: SupportsIndex | None, size: int) -> tuple[int, int]:
+    """Offset and length of a part of a page of size bytes; length None: all to the end. The library checks their sum."""
+    offset = unsigned(offset, "offset", OutOfRangeError)
+    length = max(size - offset, 0) if length is None else unsigned(length, "length", OutOfRangeError)
+    if length > size:
+        raise OutOfRangeError(f"offset {offset} and length {length} reach past the page's {size} bytes")
+    return offset, length
+
+
 def signed(value: SupportsIndex, what: str) -> int:
     """Value as a signed 32-bit number."""
     number = operator.index(value)
     if not -(2**31) <= number < 2**31:
         raise InvalidArgumentError(f"{what} is {number}; the range is {-(2**31)} to {2**31 - 1}")
     return number
+
+
+def item_type(dtype: DTypeLike) -> numpy.dtype[Any]:
+    """NumPy's dtype of the items that a page is viewed as."""
+    import numpy
+
+    item = numpy.dtype(dtype)
+    if item.hasobject or item.itemsize == 0:
+        raise TypeError(f"a page cannot be viewed as {item}")
+    return item
+
+
+def check_items(size: int, item: numpy.dtype[Any]) -> None:
+    """Raises MismatchError where a page of size bytes does not hold whole items."""
+    if size % item.itemsize:
+        raise MismatchError(f"the page's {size} bytes are not a multiple of the {item.itemsize} bytes of {item}")
+
+
+def as_array(view: NDArray[Any], dtype: Any, copy: bool | None) -> NDArray[Any]:
+    """Finishes NumPy's array protocol for a view: converts to dtype and copies as asked."""
+    import numpy
+
+    if dtype is not None and numpy.dtype(dtype) != view.dtype:
+        if copy is False:
+            raise ValueError(f"{view.dtype} cannot become {numpy.dtype(dtype)} without a copy")
+        return view.astype(dtype)
+    return view.copy() if copy else view
 
 
 def encoded(text: str, what: str) -> bytes:

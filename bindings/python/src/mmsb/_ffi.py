@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _abi, _errors
 from ._errors import ForkedError, MMSBError, error_for
@@ -133,7 +133,7 @@ def failure(status: int) -> MMSBError:
     matches = lib.mmsb_last_error_code() == status
     text: bytes = lib.mmsb_last_error() if matches else lib.mmsb_strerror(status)
     error = error_for(status, text.decode("utf-8", "replace"))
-    detail = _abi.ErrorDetail(struct_size=ctypes.sizeof(_abi.ErrorDetail))
+    detail = sized(_abi.ErrorDetail)
     if matches and lib.mmsb_last_error_detail(ctypes.byref(detail)) == _abi.OK and detail.domain:
         error.foreign_code = detail.foreign_code
         error.domain = name_of(_abi.DOMAIN, detail.domain)
@@ -146,6 +146,28 @@ def check(status: int) -> None:
     """Raises the exception for a status that is not OK. Call it at once, on the thread of the failed call."""
     if status:
         raise failure(status)
+
+
+def number_from(call: Callable[..., int], *arguments: object, check: Callable[[int], None] = check) -> int:
+    """The 64-bit number, such as a new handle, that a function stores at its last argument."""
+    number = ctypes.c_uint64()
+    check(call(*arguments, number))
+    return number.value
+
+
+S = TypeVar("S", bound=ctypes.Structure)
+R = TypeVar("R")
+
+
+def sized(struct: type[S]) -> S:
+    """An empty struct for the library to fill: it has its size, and nothing else."""
+    return struct(struct_size=ctypes.sizeof(struct))
+
+
+def as_record(kind: type[R], raw: ctypes.Structure, **others: object) -> R:
+    """The fields of a struct as a record of some kind, whose other fields are given."""
+    names = (name for name in kind.__annotations__ if name not in others)
+    return kind(**{name: getattr(raw, name) for name in names}, **others)
 
 
 def name_of(names: dict[str, int], value: int) -> str:

@@ -7,8 +7,7 @@ import os
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex, Union, cast
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, Union, cast
 
 from . import _abi, _ffi
 from ._convert import (
@@ -34,12 +33,13 @@ from ._errors import (
     OutOfMemoryError,
     OutOfRangeError,
 )
-from ._ffi import check, failure, lib, name_of, value_of
+from ._ffi import as_record, check, failure, lib, name_of, number_from, sized, value_of
 from ._lease import drop_released, hold, let_go, release_adopted, when_dropped
+from ._object import Closable
 from .delta import Delta, struct_of
-from .device import Device, Runtime, create_runtime, list_devices, shared_runtime
+from .device import Device, Runtime, device_of
 from .journal import Journal
-from .page import Batch, Page, PageArray, PageInfo, Pages, failure_of_two, page_info
+from .page import Batch, Page, PageArray, PageInfo, Pages, page_info
 from .snapshot import AnyPath, LoadOptions, SaveStats, path_bytes, save_options
 from .ticket import Ticket, sweep, work_options
 
@@ -80,7 +80,7 @@ class ContextStats:
     location_bytes: dict[str, int]
 
 
-class Context:
+class Context(Closable):
     """Owns pages. Closing the context ends its pages. Dropping the context closes it.
 
     Options that are not given have the library's defaults:
@@ -93,6 +93,8 @@ class Context:
     - disk_path: folder for pages on disk
     - huge_pages: whether to ask for transparent huge pages where they help
     """
+
+    _name = "context"
 
     def __init__(
         self,
@@ -132,9 +134,7 @@ class Context:
             raw.disk_path = c_text(os.fspath(disk_path), "disk_path")
         if huge_pages is not None:
             raw.huge_pages = int(bool(huge_pages))
-        handle = ctypes.c_uint64()
-        check(lib.mmsb_context_create(raw, handle))
-        self._handle = handle.value
+        self._handle = number_from(lib.mmsb_context_create, raw)
         self._default_location = name_of(_ffi.LOCATIONS, raw.default_location)
         self._finalizer = when_dropped(self, _close, self._handle)
 
@@ -160,20 +160,11 @@ class Context:
         """Ends the context and its pages. Memory with a view stays valid until its last view is gone. Idempotent."""
         self._finalizer()
 
-    def __enter__(self) -> Context:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         try:
             return f"<mmsb.Context of {len(self)} pages>"
         except MMSBError as error:
             return f"<mmsb.Context: {type(error).__name__}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a context cannot be pickled or copied")
 
     # ---------------------------------------------------------------------------------------------- making pages
 
@@ -285,9 +276,7 @@ class Context:
 
     def page(self, id: int) -> Page:
         """The page with an id; raises NotFoundError if there is none."""
-        page = ctypes.c_uint64()
-        self._check(lib.mmsb_page_lookup(self.handle, unsigned(id, "id"), page))
-        return Page(self, page.value)
+        return Page(self, number_from(lib.mmsb_page_lookup, self.handle, unsigned(id, "id"), check=self._check))
 
     def get(self, id: int) -> Page | None:
         """The page with an id, or None."""
@@ -322,9 +311,7 @@ class Context:
         return iter(self.pages())
 
     def __len__(self) -> int:
-        count = ctypes.c_uint64()
-        self._check(lib.mmsb_context_page_count(self.handle, count))
-        return count.value
+        return number_from(lib.mmsb_context_page_count, self.handle, check=self._check)
 
     def __bool__(self) -> bool:
         return True
@@ -455,16 +442,12 @@ class Context:
     def add_dependency(self, parent: Page, child: Page) -> None:
         """Adds an edge: child depends on parent."""
         self._must_be_open()
-        status = lib.mmsb_page_dependency_add(parent.handle, child.handle)
-        if status:
-            raise failure_of_two(status, parent, child)
+        parent._check_with(child, lib.mmsb_page_dependency_add(parent.handle, child.handle))
 
     def remove_dependency(self, parent: Page, child: Page) -> None:
         """Removes the edge from parent to child."""
         self._must_be_open()
-        status = lib.mmsb_page_dependency_remove(parent.handle, child.handle)
-        if status:
-            raise failure_of_two(status, parent, child)
+        parent._check_with(child, lib.mmsb_page_dependency_remove(parent.handle, child.handle))
 
     def dependency_order(self) -> PageArray:
         """All pages that have dependencies, parents before children."""
@@ -552,9 +535,9 @@ class Context:
 
     def save_stats(self) -> SaveStats:
         """Counters of the context's saves."""
-        raw = _abi.SaveStats(struct_size=ctypes.sizeof(_abi.SaveStats))
+        raw = sized(_abi.SaveStats)
         self._check(lib.mmsb_context_save_stats(self.handle, raw))
-        return SaveStats(**{name: getattr(raw, name) for name in SaveStats.__dataclass_fields__})
+        return as_record(SaveStats, raw)
 
     @classmethod
     def load(
@@ -666,11 +649,16 @@ class Context:
 
     def devices(self) -> list[Device]:
         """The driver's devices, or simulated ones if the context asked for them. NoDeviceError says why there are none."""
-        return list_devices(self)
+        count = ctypes.c_size_t()
+        self._check(lib.mmsb_device_list(self.handle, None, 0, count))
+        found = (_abi.DeviceInfo * count.value)()
+        self._check(lib.mmsb_device_list(self.handle, found, len(found), count))
+        return [device_of(info) for info in found]
 
     def runtime(self, device: int = 0) -> Runtime:
         """The shared runtime of a device: streams and stream-ordered memory without a budget."""
-        return shared_runtime(self, device)
+        handle = number_from(lib.mmsb_runtime_shared, self.handle, signed(device, "device"), check=self._check)
+        return Runtime(self, handle, owned=False)
 
     def create_runtime(
         self,
@@ -694,42 +682,44 @@ class Context:
         - refused: called with (bytes, attempt) when memory is refused; it may free blocks, and True tries again
         - refused_attempts: largest number of these calls for one block; None for the default, 8
         """
-        return create_runtime(
-            self,
-            device,
-            streams,
-            budget,
-            ledger,
-            log_events,
-            guard_every,
-            guard_quarantine,
-            refused,
-            refused_attempts,
-        )
+        options = _abi.RuntimeOptions()
+        lib.mmsb_runtime_options_init(options)
+        if streams is not None:
+            options.streams = min(unsigned(streams, "streams"), 2**32 - 1)
+        options.budget = unsigned(budget, "budget")
+        if ledger is not None:
+            options.ledger = c_text(os.fspath(ledger), "ledger")
+        options.log_events = unsigned(log_events, "log_events")
+        options.guard_every = unsigned(guard_every, "guard_every")
+        options.guard_quarantine = unsigned(guard_quarantine, "guard_quarantine")
+        if refused_attempts is not None:
+            options.refused_attempts = unsigned(refused_attempts, "refused_attempts")
+        token = 0
+        if refused is not None:
+            ask = refused
+            options.refused = _abi.RefusedFunction(lambda _user, size, attempt, _code: bool(ask(size, attempt)))
+            token = hold(options.refused)
+        handle = ctypes.c_uint64()
+        status = lib.mmsb_runtime_create(self.handle, signed(device, "device"), options, handle)
+        if status:
+            let_go(token)
+            self._check(status)
+        return Runtime(self, handle.value, owned=True, token=token)
 
     def stats(self) -> ContextStats:
         """The current counters of the context."""
-        raw = _abi.ContextStats(struct_size=ctypes.sizeof(_abi.ContextStats))
+        raw = sized(_abi.ContextStats)
         self._check(lib.mmsb_context_stats(self.handle, raw))
-        return ContextStats(
-            pages=raw.pages,
-            bytes=raw.bytes,
-            peak_bytes=raw.peak_bytes,
-            allocations=raw.allocations,
-            frees=raw.frees,
-            pinned_pages=raw.pinned_pages,
-            memory_used=raw.memory_used,
-            memory_limit=raw.memory_limit,
-            disk_used=raw.disk_used,
+        return as_record(
+            ContextStats,
+            raw,
             location_pages={name: raw.location_pages[number] for name, number in _ffi.LOCATIONS.items()},
             location_bytes={name: raw.location_bytes[number] for name, number in _ffi.LOCATIONS.items()},
         )
 
     def trim(self) -> int:
         """Gives memory of destroyed pages back to the system and returns the number of bytes."""
-        released = ctypes.c_uint64()
-        self._check(lib.mmsb_context_trim(self.handle, released))
-        return released.value
+        return number_from(lib.mmsb_context_trim, self.handle, check=self._check)
 
     # -------------------------------------------------------------------------------------------------- internals
 

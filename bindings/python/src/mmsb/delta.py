@@ -138,10 +138,7 @@ class Delta:
         """The delta that turns the bytes of old into those of new, a page of the same size."""
         result = ctypes.POINTER(_abi.Delta)()
         status = lib.mmsb_delta_from_pages(old.handle, new.handle, ctypes.byref(result))
-        if status:
-            from .page import failure_of_two
-
-            raise failure_of_two(status, old, new)
+        old._check_with(new, status)
         return _own(result)
 
     def merge(self, later: Delta) -> Delta:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-import os
-from collections.abc import Callable
 from functools import lru_cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from . import _abi
 from ._convert import BytesLike, c_text, new_bytes, readable, signed, unsigned
 from ._errors import ClosedError, InvalidArgumentError, OutOfRangeError
-from ._ffi import check, lib, value_of
-from ._lease import hold, let_go, when_dropped
+from ._ffi import as_record, check, lib, number_from, sized, value_of
+from ._lease import let_go, when_dropped
+from ._object import Closable, Handled, NotCopied
 from .ticket import Ticket
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from .context import Context, File
 
 
@@ -108,15 +105,8 @@ class BlockInfo(NamedTuple):
     uses: int
 
 
-def list_devices(context: Context) -> list[Device]:
-    count = ctypes.c_size_t()
-    context._check(lib.mmsb_device_list(context.handle, None, 0, count))
-    found = (_abi.DeviceInfo * count.value)()
-    context._check(lib.mmsb_device_list(context.handle, found, len(found), count))
-    return [_device(info) for info in found]
-
-
-def _device(info: _abi.DeviceInfo) -> Device:
+def device_of(info: _abi.DeviceInfo) -> Device:
+    """The library's struct as a Device."""
     return Device(
         info.ordinal,
         info.name.decode("utf-8", "replace"),
@@ -134,50 +124,7 @@ def _device(info: _abi.DeviceInfo) -> Device:
     )
 
 
-def shared_runtime(context: Context, device: SupportsIndex) -> Runtime:
-    handle = ctypes.c_uint64()
-    context._check(lib.mmsb_runtime_shared(context.handle, signed(device, "device"), handle))
-    return Runtime(context, handle.value, owned=False)
-
-
-def create_runtime(
-    context: Context,
-    device: SupportsIndex,
-    streams: int | None,
-    budget: int,
-    ledger: str | PathLike[str] | None,
-    log_events: int,
-    guard_every: int,
-    guard_quarantine: int,
-    refused: Callable[[int, int], bool] | None,
-    refused_attempts: int | None,
-) -> Runtime:
-    options = _abi.RuntimeOptions()
-    lib.mmsb_runtime_options_init(options)
-    if streams is not None:
-        options.streams = min(unsigned(streams, "streams"), 2**32 - 1)
-    options.budget = unsigned(budget, "budget")
-    if ledger is not None:
-        options.ledger = c_text(os.fspath(ledger), "ledger")
-    options.log_events = unsigned(log_events, "log_events")
-    options.guard_every = unsigned(guard_every, "guard_every")
-    options.guard_quarantine = unsigned(guard_quarantine, "guard_quarantine")
-    if refused_attempts is not None:
-        options.refused_attempts = unsigned(refused_attempts, "refused_attempts")
-    token = 0
-    if refused is not None:
-        ask = refused
-        options.refused = _abi.RefusedFunction(lambda _user, size, attempt, _code: bool(ask(size, attempt)))
-        token = hold(options.refused)
-    handle = ctypes.c_uint64()
-    status = lib.mmsb_runtime_create(context.handle, signed(device, "device"), options, handle)
-    if status:
-        let_go(token)
-        context._check(status)
-    return Runtime(context, handle.value, owned=True, token=token)
-
-
-class Runtime:
+class Runtime(Closable):
     """Streams and blocks of a device: the shared runtime, or one of the program's own.
 
     A runtime of the program's own ends with close(), with its context, or when it and its streams and blocks are dropped.
@@ -186,7 +133,10 @@ class Runtime:
 
     __slots__ = ("__weakref__", "_context", "_finalizer", "_handle")
 
+    _name = "runtime"
+
     def __init__(self, context: Context, handle: int, owned: bool, token: int = 0) -> None:
+        """owned: it ends with this object; token: from hold(), for what the library calls."""
         self._context = context
         self._handle = handle
         self._finalizer = when_dropped(self, _end_runtime, handle if owned else 0, token)
@@ -206,9 +156,7 @@ class Runtime:
 
     def stream(self, priority: int = 0) -> Stream:
         """Leases a stream. priority: 0, or -1 to run before streams of priority 0."""
-        handle = ctypes.c_uint64()
-        check(lib.mmsb_stream_create(self.handle, signed(priority, "priority"), handle))
-        return Stream(self, handle.value)
+        return Stream(self, number_from(lib.mmsb_stream_create, self.handle, signed(priority, "priority")))
 
     def wrap(self, stream: Any) -> Stream:
         """Registers a stream of the program: an object with __cuda_stream__, or the driver's pointer; 0 is the default stream.
@@ -216,27 +164,23 @@ class Runtime:
         The object is kept alive as long as the result. Raises AlreadyExistsError if the stream is registered already.
         """
         native = cuda_stream(stream)
-        handle = ctypes.c_uint64()
-        check(lib.mmsb_stream_wrap(self.handle, native, handle))
-        return Stream(self, handle.value, kept=stream)
+        return Stream(self, number_from(lib.mmsb_stream_wrap, self.handle, native), kept=stream)
 
     def reserve(self, bytes: int) -> Reservation:
         """Reserves bytes of the budget for later blocks: no other allocation can take them."""
-        handle = ctypes.c_uint64()
-        check(lib.mmsb_reservation_create(self.handle, unsigned(bytes, "bytes"), handle))
-        return Reservation(self, handle.value)
+        return Reservation(self, number_from(lib.mmsb_reservation_create, self.handle, unsigned(bytes, "bytes")))
 
     def stats(self) -> RuntimeStats:
         """The current counters."""
-        raw = _abi.RuntimeStats(struct_size=ctypes.sizeof(_abi.RuntimeStats))
+        raw = sized(_abi.RuntimeStats)
         check(lib.mmsb_runtime_stats(self.handle, raw))
-        return RuntimeStats(*(getattr(raw, name) for name in RuntimeStats._fields))
+        return as_record(RuntimeStats, raw)
 
     def tag_stats(self, tag: str) -> TagStats:
         """The current counters of a tag."""
         raw = _abi.TagStats()
         check(lib.mmsb_runtime_tag_stats(self.handle, _tag(tag), raw))
-        return TagStats(*(getattr(raw, name) for name in TagStats._fields))
+        return as_record(TagStats, raw)
 
     def reap(self) -> None:
         """Checks which frees the device has passed and counts their bytes as free, without waiting for the device."""
@@ -255,35 +199,21 @@ class Runtime:
         """Waits for the queued work, then ends a runtime of the program's own with its streams and blocks. Idempotent."""
         self._finalizer()
 
-    def __enter__(self) -> Runtime:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"<mmsb.Runtime{' closed' if self.closed else ''}>"
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a runtime cannot be pickled or copied")
 
-
-class Reservation:
+class Reservation(Handled):
     """Reserved bytes of a budget. Closing or dropping it gives the remaining bytes back to the budget."""
 
-    __slots__ = ("__weakref__", "_finalizer", "_handle", "_runtime")
+    __slots__ = ("_runtime",)
+
+    _name = "reservation"
 
     def __init__(self, runtime: Runtime, handle: int) -> None:
         self._runtime = runtime
         self._handle = handle
         self._finalizer = when_dropped(self, _give_back, "mmsb_reservation_destroy", handle, None)
-
-    @property
-    def handle(self) -> int:
-        """The library's handle."""
-        if not self._finalizer.alive:
-            raise ClosedError("the reservation is closed")
-        return self._handle
 
     def close(self) -> int:
         """Gives the remaining bytes back and returns their number; 0 if it is closed already."""
@@ -292,33 +222,19 @@ class Reservation:
             check(lib.mmsb_reservation_destroy(self._handle, left))
         return left.value
 
-    def __enter__(self) -> Reservation:
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a reservation cannot be pickled or copied")
-
-
-class Stream:
+class Stream(Handled):
     """A queue of work on a device. Closing or dropping it ends the lease; queued work goes on."""
 
-    __slots__ = ("__weakref__", "_finalizer", "_handle", "_kept", "_runtime")
+    __slots__ = ("_kept", "_runtime")
+
+    _name = "stream"
 
     def __init__(self, runtime: Runtime, handle: int, kept: object = None) -> None:
         self._runtime = runtime
         self._handle = handle
         self._kept = kept
         self._finalizer = when_dropped(self, _give_back, "mmsb_stream_destroy", handle)
-
-    @property
-    def handle(self) -> int:
-        """The library's handle."""
-        if not self._finalizer.alive:
-            raise ClosedError("the stream is closed")
-        return self._handle
 
     @property
     def closed(self) -> bool:
@@ -354,9 +270,7 @@ class Stream:
 
     def recorder(self, permissive: bool = False) -> Recorder:
         """A use whose blocks are added one by one. permissive: add() ignores None, which stands for memory of others."""
-        handle = ctypes.c_uint64()
-        check(lib.mmsb_use_record(self.handle, int(bool(permissive)), handle))
-        return Recorder(self, handle.value)
+        return Recorder(self, number_from(lib.mmsb_use_record, self.handle, int(bool(permissive))))
 
     def copy(self, to: BlockOrAddress, source: BlockOrAddress, length: int) -> None:
         """Queues a copy of length bytes between blocks and addresses. Host memory must stay valid until the copy is done."""
@@ -400,9 +314,7 @@ class Stream:
 
     def record(self) -> Ticket[None]:
         """A ticket that is done when all work queued so far is done."""
-        ticket = ctypes.c_uint64()
-        check(lib.mmsb_stream_record(self.handle, ticket))
-        return Ticket(ticket.value, 0, lambda: None)
+        return Ticket(number_from(lib.mmsb_stream_record, self.handle), 0, lambda: None)
 
     def after(self, ticket: Ticket[None]) -> None:
         """Makes work that is queued from now on run behind a ticket of record(). The device waits, not the host."""
@@ -413,23 +325,16 @@ class Stream:
         if self._finalizer.detach() is not None:
             check(lib.mmsb_stream_destroy(self._handle))
 
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"<mmsb.Stream{' closed' if self.closed else ''}>"
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a stream cannot be pickled or copied")
 
-
-class Block:
+class Block(NotCopied):
     """Device memory. free(), or dropping the object, frees it behind all its uses."""
 
     __slots__ = ("__weakref__", "_address", "_bytes", "_finalizer", "_handle", "_stream")
+
+    _name = "block"
 
     def __init__(self, stream: Stream, handle: int, address: int, size: int) -> None:
         self._stream = stream
@@ -457,7 +362,7 @@ class Block:
 
     def info(self) -> BlockInfo:
         """The block's properties."""
-        raw = _abi.BlockInfo(struct_size=ctypes.sizeof(_abi.BlockInfo))
+        raw = sized(_abi.BlockInfo)
         check(lib.mmsb_block_info(self.handle, raw))
         return BlockInfo(raw.device, raw.address or 0, raw.bytes, raw.uses)
 
@@ -474,17 +379,16 @@ class Block:
     def __repr__(self) -> str:
         return f"<mmsb.Block of {self._bytes} bytes at {self._address:#x}{'' if self._finalizer.alive else ', freed'}>"
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a block cannot be pickled or copied")
 
-
-class Use:
+class Use(NotCopied):
     """A use of blocks: the work that reads or writes them is queued inside a with statement. See Stream.use.
 
     An exception aborts the use: later work is ordered as if the work had been queued.
     """
 
     __slots__ = ("_accesses", "_handle", "_stream")
+
+    _name = "use"
 
     def __init__(self, stream: Stream, accesses: tuple[tuple[Block, str], ...]) -> None:
         self._stream = stream
@@ -508,9 +412,6 @@ class Use:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         handle, self._handle = self._handle, 0
         check(lib.mmsb_use_end(handle) if kind is None else lib.mmsb_use_abort(handle))
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a use cannot be pickled or copied")
 
 
 class Recorder(Use):
@@ -584,11 +485,7 @@ def _give_back(function: str, *arguments: Any) -> None:
 
 def _end_runtime(handle: int, token: int) -> None:
     if handle and not lib.forked:
-        _ended(lib.mmsb_runtime_destroy(handle))
+        status = lib.mmsb_runtime_destroy(handle)
+        if status != _abi.E_STALE_HANDLE:  # it ended with its context
+            check(status)
     let_go(token)
-
-
-def _ended(status: int) -> None:
-    """Checks the status of a destroy; a runtime that ended with its context is no error."""
-    if status not in (_abi.OK, _abi.E_STALE_HANDLE):
-        check(status)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import _abi
 from ._errors import ClosedError
-from ._ffi import lib
+from ._ffi import as_record, lib, sized
+from ._object import Closable
 from .snapshot import AnyPath, path_bytes
 
 if TYPE_CHECKING:
@@ -28,13 +27,15 @@ class JournalInfo(NamedTuple):
     bytes: int
 
 
-class Journal:
+class Journal(Closable):
     """The open journal of a context, from Context.journal(). close() ends it; dropping this object does not.
 
     A journal does not have bytes that are written through views and pointers.
     """
 
     __slots__ = ("_closed", "_context")
+
+    _name = "journal"
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -51,9 +52,9 @@ class Journal:
 
     def info(self) -> JournalInfo:
         """The journal's current extent."""
-        raw = _abi.JournalInfo(struct_size=ctypes.sizeof(_abi.JournalInfo))
+        raw = sized(_abi.JournalInfo)
         self._check(lib.mmsb_journal_info(self._handle(), raw))
-        return JournalInfo(raw.segments, raw.first, raw.last, raw.synced, raw.bytes)
+        return as_record(JournalInfo, raw)
 
     def trim(self, snapshot: AnyPath) -> None:
         """Verifies a snapshot, then removes the segments that hold only records which it contains."""
@@ -65,17 +66,8 @@ class Journal:
             self._closed = True
             self._check(lib.mmsb_journal_close(self._context.handle))
 
-    def __enter__(self) -> Journal:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"<mmsb.Journal{' closed' if self.closed else ''}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a journal cannot be pickled or copied")
 
     def _handle(self) -> int:
         if self._closed:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from . import _abi
 from ._convert import new_bytes, signed
-from ._ffi import check, lib, value_of
+from ._ffi import as_record, check, lib, sized, value_of
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ def capabilities() -> dict[str, Capability]:
 
 def memory_usage() -> MemoryUsage:
     """Memory of the whole library, by purpose."""
-    raw = _abi.MemoryUsage(struct_size=ctypes.sizeof(_abi.MemoryUsage))
+    raw = sized(_abi.MemoryUsage)
     check(lib.mmsb_memory_usage(raw))
-    return MemoryUsage(**{name: getattr(raw, name) for name in MemoryUsage.__dataclass_fields__})
+    return as_record(MemoryUsage, raw)
 
 
 def log_configure(level: str, descriptor: int | None = None) -> None:

@@ -26,22 +26,17 @@ class Metadata(MutableMapping[str, bytes]):
         status, value = fetch(
             lambda buffer, capacity, length: lib.mmsb_page_metadata_get(handle, name, len(name), buffer, capacity, length)
         )
-        if status:
-            raise self._page._failure(status)
+        self._page._check(status)
         return value
 
     def __setitem__(self, key: str, value: BytesLike) -> None:
         name = encoded(key, "key")
         data = readable(value)
-        status = lib.mmsb_page_metadata_set(self._page.handle, name, len(name), data.address, data.length)
-        if status:
-            raise self._page._failure(status)
+        self._page._check(lib.mmsb_page_metadata_set(self._page.handle, name, len(name), data.address, data.length))
 
     def __delitem__(self, key: str) -> None:
         name = encoded(key, "key")
-        status = lib.mmsb_page_metadata_remove(self._page.handle, name, len(name))
-        if status:
-            raise self._page._failure(status)
+        self._page._check(lib.mmsb_page_metadata_remove(self._page.handle, name, len(name)))
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and key != "" and super().__contains__(key)
@@ -63,22 +58,18 @@ class Metadata(MutableMapping[str, bytes]):
         """All entries as one blob, in the format that snapshots use."""
         handle = self._page.handle
         status, blob = fetch(lambda buffer, capacity, length: lib.mmsb_page_metadata_export(handle, buffer, capacity, length))
-        if status:
-            raise self._page._failure(status)
+        self._page._check(status)
         return blob
 
     def import_blob(self, blob: BytesLike) -> None:
         """Replaces all entries by those of a blob, or raises and changes nothing. An empty blob removes all entries."""
         data = readable(blob)
-        status = lib.mmsb_page_metadata_import(self._page.handle, data.address, data.length)
-        if status:
-            raise self._page._failure(status)
+        self._page._check(lib.mmsb_page_metadata_import(self._page.handle, data.address, data.length))
 
     def _names(self) -> list[str]:
         handle = self._page.handle
         status, data = fetch(lambda buffer, capacity, length: lib.mmsb_page_metadata_keys(handle, buffer, capacity, length, None))
-        if status:
-            raise self._page._failure(status)
+        self._page._check(status)
         names, start = [], 0
         while start < len(data):
             length = int.from_bytes(data[start : start + 4], "little")

@@ -14,8 +14,12 @@ from ._convert import (
     Buffer,
     BytesLike,
     BytesOrNumbers,
+    as_array,
+    check_items,
+    extent,
     fetch,
     has_buffer,
+    item_type,
     new_bytes,
     readable,
     signed,
@@ -33,7 +37,7 @@ from ._errors import (
     SimulatedDeviceWarning,
     UnsupportedError,
 )
-from ._ffi import failure, lib, name_of, value_of
+from ._ffi import failure, lib, name_of, number_from, sized, value_of
 from ._lease import drop_released, free_memory, unpin, view_memory
 from .delta import Delta, struct_of
 from .metadata import Metadata
@@ -155,11 +159,7 @@ class Page:
 
     def read(self, offset: int = 0, length: int | None = None) -> bytes:
         """A copy of length bytes from offset on; None for all bytes to the end."""
-        offset = unsigned(offset, "offset", OutOfRangeError)
-        size = self.size
-        length = max(size - offset, 0) if length is None else unsigned(length, "length", OutOfRangeError)
-        if length > size:
-            raise OutOfRangeError(f"offset {offset} and length {length} reach past the page's {size} bytes")
+        offset, length = extent(offset, length, self.size)
         data = new_bytes(length)
         status = lib.mmsb_page_read(self._handle, offset, data, length)
         if status:
@@ -241,9 +241,7 @@ class Page:
         """
         import numpy
 
-        item = numpy.dtype(dtype)
-        if item.hasobject or item.itemsize == 0:
-            raise TypeError(f"a page cannot be viewed as {item}")
+        item = item_type(dtype)
         if write is None:
             try:
                 view = self.memory(write=True)
@@ -251,8 +249,7 @@ class Page:
                 view = self.memory(write=False)
         else:
             view = self.memory(write)
-        if len(view) % item.itemsize:
-            raise MismatchError(f"the page's {len(view)} bytes are not a multiple of the {item.itemsize} bytes of {item}")
+        check_items(len(view), item)
         return numpy.frombuffer(view, dtype=item)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -277,69 +274,48 @@ class Page:
 
     def mask_bits(self, offset: int = 0, length: int | None = None) -> bytes:
         """The change mask of a range as bits: bit i % 8 of byte i // 8, counted from offset."""
-        offset = unsigned(offset, "offset", OutOfRangeError)
-        size = self.size
-        length = max(size - offset, 0) if length is None else unsigned(length, "length", OutOfRangeError)
-        if length > size:
-            raise OutOfRangeError(f"offset {offset} and length {length} reach past the page's {size} bytes")
+        offset, length = extent(offset, length, self.size)
         bits = new_bytes((length + 7) // 8)
-        status = lib.mmsb_page_mask_read(self._handle, offset, bits, length)
-        if status:
-            raise self._failure(status)
+        self._check(lib.mmsb_page_mask_read(self._handle, offset, bits, length))
         return bits
 
     def mask_clear(self) -> None:
         """Clears the change mask."""
-        status = lib.mmsb_page_mask_clear(self._handle)
-        if status:
-            raise self._failure(status)
+        self._check(lib.mmsb_page_mask_clear(self._handle))
 
     def mask_count(self) -> int:
         """Number of bytes that are marked in the change mask."""
-        count = ctypes.c_uint64()
-        status = lib.mmsb_page_mask_count(self._handle, count)
-        if status:
-            raise self._failure(status)
-        return count.value
+        return number_from(lib.mmsb_page_mask_count, self._handle, check=self._check)
 
     # ----------------------------------------------------------------------------------------- size and location
 
     def resize(self, size: int) -> None:
         """Changes the size in bytes; added bytes are zero."""
-        status = lib.mmsb_page_resize(self._handle, unsigned(size, "size", InvalidSizeError))
-        if status:
-            raise self._failure(status)
+        self._check(lib.mmsb_page_resize(self._handle, unsigned(size, "size", InvalidSizeError)))
 
     def clone(self, id: int = 0) -> Page:
         """Creates a page with the same bytes, location, epoch, change mask and metadata. id 0: the library picks one."""
-        clone = ctypes.c_uint64()
-        status = lib.mmsb_page_clone(self._handle, unsigned(id, "id"), clone)
-        if status:
-            raise self._failure(status)
-        return Page(self._context, clone.value)
+        clone = number_from(lib.mmsb_page_clone, self._handle, unsigned(id, "id"), check=self._check)
+        return Page(self._context, clone)
 
     def migrate(self, location: str, device: int = 0) -> None:
         """Moves the bytes to another location; does nothing if they are there already."""
         number = value_of(_ffi.LOCATIONS, location, "location")
         status = lib.mmsb_page_migrate(self._handle, number, signed(device, "device"))
         drop_released()
-        if status:
-            raise self._failure(status)
+        self._check(status)
         self._note_location(location)
 
     def destroy(self) -> None:
         """Ends the page and frees its memory."""
         status = lib.mmsb_page_destroy(self._handle)
         drop_released()
-        if status:
-            raise self._failure(status)
+        self._check(status)
 
     def release(self) -> memoryview:
         """Ends the page and returns a view of its bytes, which live until the view and everything made from it is gone."""
         address, size = ctypes.c_void_p(), ctypes.c_uint64()
-        status = lib.mmsb_page_release(self._handle, address, size)
-        if status:
-            raise self._failure(status)
+        self._check(lib.mmsb_page_release(self._handle, address, size))
         assert address.value is not None
         return view_memory(address.value, size.value, True, free_memory, address.value)
 
@@ -381,6 +357,15 @@ class Page:
             return ClosedError(f"the context of page {self._id or hex(self._handle)} is closed")
         return error
 
+    def _check_with(self, other: Page, status: int) -> None:
+        """Raises the exception for a call on this page and another one."""
+        (other if other._context.closed else self)._check(status)
+
+    def _check(self, status: int) -> None:
+        """Raises the exception for the call that has just failed. The most frequent calls look at their status themselves."""
+        if status:
+            raise self._failure(status)
+
     def _must_live(self) -> int:
         """The page's version, which is 0 only if there is no such page."""
         version: int = lib.mmsb_page_version(self._handle)
@@ -389,10 +374,8 @@ class Page:
         return version
 
     def _raw_info(self) -> _abi.PageInfo:
-        raw = _abi.PageInfo(struct_size=ctypes.sizeof(_abi.PageInfo))
-        status = lib.mmsb_page_info(self._handle, raw)
-        if status:
-            raise self._failure(status)
+        raw = sized(_abi.PageInfo)
+        self._check(lib.mmsb_page_info(self._handle, raw))
         return raw
 
     def _note_location(self, location: str) -> None:
@@ -415,9 +398,7 @@ class Page:
 
     def _pinned(self, mode: int) -> memoryview:
         address = ctypes.c_void_p()
-        status = lib.mmsb_page_pin(self._handle, mode, address)
-        if status:
-            raise self._failure(status)
+        self._check(lib.mmsb_page_pin(self._handle, mode, address))
         try:
             raw = self._raw_info()
             if raw.location == _ffi.LOCATIONS["gpu"]:
@@ -430,8 +411,7 @@ class Page:
 
     def _neighbours(self, function: str) -> PageArray:
         status, data = fetch(lambda buffer, capacity, count: getattr(lib, function)(self._handle, buffer, capacity, count), 8, 16)
-        if status:
-            raise self._failure(status)
+        self._check(status)
         return PageArray(self._context, array("Q", data))
 
 
@@ -524,11 +504,6 @@ class Batch:
         raise error
 
 
-def failure_of_two(status: int, first: Page, second: Page) -> MMSBError:
-    """The exception for the call on two pages that has just failed."""
-    return (second if second.context.closed else first)._failure(status)
-
-
 def page_info(raw: _abi.PageInfo) -> PageInfo:
     """The library's struct as a PageInfo."""
     if raw.simulated:
@@ -560,14 +535,3 @@ def warn_simulated() -> None:
     if not _warned:
         _warned = True
         warnings.warn("pages lie on a simulated device: host memory, no GPU", SimulatedDeviceWarning, stacklevel=3)
-
-
-def as_array(view: NDArray[Any], dtype: Any, copy: bool | None) -> NDArray[Any]:
-    """Finishes NumPy's array protocol for a view: converts to dtype and copies as asked."""
-    import numpy
-
-    if dtype is not None and numpy.dtype(dtype) != view.dtype:
-        if copy is False:
-            raise ValueError(f"{view.dtype} cannot become {numpy.dtype(dtype)} without a copy")
-        return view.astype(dtype)
-    return view.copy() if copy else view

@@ -7,14 +7,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, Union
 
 from . import _abi, _ffi
-from ._convert import Buffer, Numbers, fetch, new_bytes, signed, unsigned, words
-from ._errors import ClosedError, InvalidArgumentError, MismatchError, OutOfRangeError, UnsupportedError
-from ._ffi import check, lib, name_of, value_of
+from ._convert import Buffer, Numbers, as_array, check_items, extent, fetch, item_type, new_bytes, signed, unsigned, words
+from ._errors import ClosedError, InvalidArgumentError, UnsupportedError
+from ._ffi import check, lib, name_of, number_from, sized, value_of
 from ._lease import view_memory, when_dropped
+from ._object import Closable
 from .ticket import work_options
 
 if TYPE_CHECKING:
@@ -59,18 +59,18 @@ class Change(NamedTuple):
     change: str
 
 
-class Snapshot:
+class Snapshot(Closable):
     """A snapshot file and its chain of bases, open for reading. No context is involved.
 
     A mapping from ids to pages. Dropping or closing it closes the file; views of its pages keep the file mapped until the
     last of them is gone.
     """
 
+    _name = "snapshot"
+
     def __init__(self, path: AnyPath) -> None:
-        handle = ctypes.c_uint64()
-        check(lib.mmsb_snapshot_open(path_bytes(path, "path"), handle))
-        self._file: _File | None = _File(handle.value)
-        raw = _abi.SnapshotInfo(struct_size=ctypes.sizeof(_abi.SnapshotInfo))
+        self._file: _File | None = _File(number_from(lib.mmsb_snapshot_open, path_bytes(path, "path")))
+        raw = sized(_abi.SnapshotInfo)
         check(lib.mmsb_snapshot_info(self._file.handle, raw))
         self._info = raw
 
@@ -174,12 +174,6 @@ class Snapshot:
         """Closes the snapshot; the file is closed when its pages and their views are gone. Idempotent."""
         self._file = None
 
-    def __enter__(self) -> Snapshot:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"<mmsb.Snapshot {self.id} of {len(self)} pages{', closed' if self.closed else ''}>"
 
@@ -249,10 +243,7 @@ class SnapshotPage:
 
     def read(self, offset: int = 0, length: int | None = None) -> bytes:
         """A copy of length bytes from offset on, with verified checksums; None for all bytes to the end."""
-        offset = unsigned(offset, "offset", OutOfRangeError)
-        length = max(self.size - offset, 0) if length is None else unsigned(length, "length", OutOfRangeError)
-        if length > self.size:
-            raise OutOfRangeError(f"offset {offset} and length {length} reach past the page's {self.size} bytes")
+        offset, length = extent(offset, length, self.size)
         data = new_bytes(length)
         check(lib.mmsb_snapshot_read(self._file.handle, self.id, offset, data, length))
         return data
@@ -272,11 +263,8 @@ class SnapshotPage:
         """The page's bytes as a read-only NumPy array: a view of the mapped file, or a copy if memory() is not supported."""
         import numpy
 
-        item = numpy.dtype(dtype)
-        if item.hasobject or item.itemsize == 0:
-            raise TypeError(f"a page cannot be viewed as {item}")
-        if self.size % item.itemsize:
-            raise MismatchError(f"the page's {self.size} bytes are not a multiple of the {item.itemsize} bytes of {item}")
+        item = item_type(dtype)
+        check_items(self.size, item)
         try:
             source: memoryview | bytes = self.memory()
         except UnsupportedError:
@@ -284,8 +272,6 @@ class SnapshotPage:
         return numpy.frombuffer(source, dtype=item)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        from .page import as_array
-
         return as_array(self.array(), dtype, copy)
 
     def __bytes__(self) -> bytes:

@@ -7,14 +7,14 @@ import os
 import time
 from array import array
 from collections.abc import Generator
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import _abi
 from ._convert import nanoseconds
-from ._errors import ClosedError, MMSBError, error_for
+from ._errors import MMSBError, error_for
 from ._ffi import check, failure, lib
 from ._lease import let_go, when_dropped
+from ._object import Handled
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,14 +26,16 @@ T = TypeVar("T")
 _SLICE_NS = 100_000_000
 
 
-class Ticket(Generic[T]):
+class Ticket(Handled, Generic[T]):
     """Asynchronous work of the library, with a result.
 
     wait(), await, or an event loop (fileno() becomes readable at the end) wait for it. Dropping or closing a ticket does not
     stop its work; cancel() does.
     """
 
-    __slots__ = ("__weakref__", "_finalizer", "_handle", "_make", "_result")
+    __slots__ = ("_make", "_result")
+
+    _name = "ticket"
 
     def __init__(self, handle: int, token: int, make: Callable[[], T]) -> None:
         """make returns the result when the work is done; token: from hold(), for the memory that the work writes into."""
@@ -41,13 +43,6 @@ class Ticket(Generic[T]):
         self._make = make
         self._result: T | None = None
         self._finalizer = when_dropped(self, _close, handle, token)
-
-    @property
-    def handle(self) -> int:
-        """The library's handle."""
-        if not self._finalizer.alive:
-            raise ClosedError("the ticket is closed")
-        return self._handle
 
     @property
     def closed(self) -> bool:
@@ -107,12 +102,6 @@ class Ticket(Generic[T]):
         """Ends the ticket; unfinished work goes on. Idempotent."""
         self._finalizer()
 
-    def __enter__(self) -> Ticket[T]:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
     def __await__(self) -> Generator[Any, None, T]:
         import asyncio
 
@@ -135,9 +124,6 @@ class Ticket(Generic[T]):
             return "<mmsb.Ticket closed>"
         done, total = self.progress()
         return f"<mmsb.Ticket {'done' if self.done() else 'running'} {done}/{total}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a ticket cannot be pickled or copied")
 
     def _status(self) -> tuple[int, str]:
         code, text = ctypes.c_int32(), ctypes.create_string_buffer(1024)

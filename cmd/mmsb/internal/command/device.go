@@ -52,7 +52,7 @@ them: utilisation, temperature, memory of other processes, links, and the paths 
 		Example: "  mmsb device ls\n  mmsb device ls --simulate 2 --json",
 	}
 	c.Flags().IntVar(&simulate, "simulate", 0, "list `N` simulated devices instead")
-	asJSON, exact := jsonFlag(c), bytesFlag(c)
+	asJSON, show := jsonFlag(c), bytesFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if c.Flags().Changed("simulate") && simulate < 1 {
 			return misused(c, fmt.Sprintf("--simulate is %d, at least 1 is needed", simulate))
@@ -65,14 +65,16 @@ them: utilisation, temperature, memory of other processes, links, and the paths 
 			return err
 		}
 		if *asJSON {
-			return encoded(r.out, map[string][]Device{"devices": devices})
+			encoded(r.out, map[string][]Device{"devices": devices})
+		} else {
+			r.showDevices(devices, *show)
 		}
-		return r.showDevices(devices, sizes{*exact})
+		return nil
 	}
 	return c
 }
 
-func (r *run) showDevices(devices []Device, show sizes) error {
+func (r *run) showDevices(devices []Device, show sizes) {
 	table := newTable(r.out, ">device", "name", ">memory", ">free", ">capability", ">use", ">temperature", "pci", ">numa",
 		"nvlinks", "paths")
 	for _, d := range devices {
@@ -93,12 +95,10 @@ func (r *run) showDevices(devices []Device, show sizes) error {
 		if d.PCI != "" {
 			pci = d.PCI
 		}
-		if err := table.add(fmt.Sprint(d.Ordinal), shown(d.Name), show.of(d.Bytes), show.of(d.FreeBytes), d.Capability, use,
-			temperature, pci, numa, links, paths); err != nil {
-			return err
-		}
+		table.add(fmt.Sprint(d.Ordinal), shown(d.Name), show.of(d.Bytes), show.of(d.FreeBytes), d.Capability, use, temperature,
+			pci, numa, links, paths)
 	}
-	return table.finish()
+	table.finish()
 }
 
 // told is a figure with its unit.

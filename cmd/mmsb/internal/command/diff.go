@@ -5,7 +5,6 @@ package command
 import (
 	"fmt"
 	"iter"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,10 +20,10 @@ is equal. The exit code is 0 where the states are equal and 1 where they differ.
 		Example: "  mmsb snapshot diff monday.mmsb tuesday.mmsb\n  mmsb snapshot diff --ranges monday.mmsb tuesday.mmsb",
 		Args:    takes("two FILEs", 2, 2)}
 	d := comparison{run: r}
-	asJSON, exact := jsonFlag(c), bytesFlag(c)
+	asJSON, show := jsonFlag(c), bytesFlag(c)
 	c.Flags().BoolVar(&d.withRanges, "ranges", false, "show which bytes of the changed pages differ")
 	c.RunE = func(_ *cobra.Command, arguments []string) (err error) {
-		d.show = sizes{*exact}
+		d.show = *show
 		if d.a, err = r.open(arguments[0]); err != nil {
 			return err
 		}
@@ -90,23 +89,16 @@ func (c *comparison) text() error {
 			return err
 		}
 		c.differs = true
-		if err := t.add(d.What.String(), strconv.FormatUint(d.ID, 10), size(&d.Before), size(&d.After),
-			strings.Join(what(&d), ", ")); err != nil {
-			return err
-		}
+		t.add(d.What.String(), decimal(d.ID), size(&d.Before), size(&d.After), strings.Join(what(&d), ", "))
 		for piece, err := range c.ranges(&d) {
 			if err != nil {
 				return err
 			}
-			if err := t.add("", "", "", "", fmt.Sprintf("%d bytes at offset %d", piece.Length, piece.Offset)); err != nil {
-				return err
-			}
+			t.add("", "", "", "", fmt.Sprintf("%d bytes at offset %d", piece.Length, piece.Offset))
 		}
 	}
 	if c.differs {
-		if err := t.finish(); err != nil {
-			return err
-		}
+		t.finish()
 	}
 	added, removed, err := snapshot.DiffEdges(c.a, c.b)
 	if err != nil {
@@ -118,9 +110,7 @@ func (c *comparison) text() error {
 			change = "added"
 		}
 		c.differs = true
-		if _, err := fmt.Fprintf(c.out, "dependency of page %d on page %d %s\n", edge[1], edge[0], change); err != nil {
-			return err
-		}
+		_, _ = fmt.Fprintf(c.out, "dependency of page %d on page %d %s\n", edge[1], edge[0], change)
 	}
 	return nil
 }
@@ -153,15 +143,12 @@ func (c *comparison) json(a, b string) error {
 		return err
 	}
 	c.differs = len(added)+len(removed) > 0
-	list, err := newStream(c.out, struct {
+	list := newStream(c.out, struct {
 		A       string      `json:"a"`
 		B       string      `json:"b"`
 		Added   []edgeShown `json:"dependencies_added"`
 		Removed []edgeShown `json:"dependencies_removed"`
 	}{a, b, showEdges(added), showEdges(removed)}, "pages")
-	if err != nil {
-		return err
-	}
 	for d, err := range snapshot.Diff(c.a, c.b) {
 		if err != nil {
 			return err
@@ -180,11 +167,10 @@ func (c *comparison) json(a, b string) error {
 			}
 			one.Ranges = append(one.Ranges, rangeShown(piece))
 		}
-		if err := list.add(one); err != nil {
-			return err
-		}
+		list.add(one)
 	}
-	return list.end("")
+	list.end()
+	return nil
 }
 
 func showEdges(edges [][2]uint64) []edgeShown {

@@ -80,7 +80,7 @@ written when the writer died, or being written now. With --records, --from or --
 the last whole group of records, as replay does.`,
 		Example: "  mmsb journal ls journal/\n  mmsb journal ls journal/ --from 1000 --until 1100",
 		Args:    takes("a DIRectory", 1, 1), ValidArgsFunction: directories}
-	asJSON, exact := jsonFlag(c), bytesFlag(c)
+	asJSON, show := jsonFlag(c), bytesFlag(c)
 	records := c.Flags().Bool("records", false, "list all records")
 	from := c.Flags().Uint64("from", 0, "list records from record `N` on")
 	var until untilFlags
@@ -94,7 +94,7 @@ the last whole group of records, as replay does.`,
 		if err != nil {
 			return err
 		}
-		l := logList{run: r, log: log, info: log.Info(), directory: arguments[0], from: *from, until: end, show: sizes{*exact}}
+		l := logList{run: r, log: log, info: log.Info(), directory: arguments[0], from: *from, until: end, show: *show}
 		l.records = *records || c.Flags().Changed("from") || until.given(c)
 		if *asJSON {
 			return l.json()
@@ -117,7 +117,7 @@ type logList struct {
 }
 
 // each walks the records that are wanted.
-func (l *logList) each(visit func(record *journal.Record) error) error {
+func (l *logList) each(visit func(record *journal.Record)) error {
 	if !l.records || l.info.First > l.info.Last {
 		return nil
 	}
@@ -139,11 +139,8 @@ func (l *logList) each(visit func(record *journal.Record) error) error {
 		if err != nil {
 			return err
 		}
-		if record.Sequence < l.from {
-			continue
-		}
-		if err := visit(record); err != nil {
-			return err
+		if record.Sequence >= l.from {
+			visit(record)
 		}
 	}
 	return nil
@@ -165,37 +162,27 @@ func (l *logList) text() error {
 	if info.TornBytes > 0 {
 		end = fmt.Sprintf("torn: %s behind record %d do not count", l.show.within(uint64(info.TornBytes)), info.Last)
 	}
-	err := list(l.out, [2]string{"journal", shown(l.directory)}, [2]string{"id", info.ID.String()},
-		[2]string{"records", span(info.First, info.Last)}, [2]string{"first", moment(nanoseconds(info.FirstTime))},
-		[2]string{"last", moment(nanoseconds(info.LastTime))}, [2]string{"end", end})
-	if err != nil {
-		return err
-	}
-	if err := l.out.WriteByte('\n'); err != nil {
-		return err
-	}
+	list(l.out, "journal", shown(l.directory), "id", info.ID.String(), "records", span(info.First, info.Last),
+		"first", moment(nanoseconds(info.FirstTime)), "last", moment(nanoseconds(info.LastTime)), "end", end)
+	_ = l.out.WriteByte('\n')
 	t := newTable(l.out, "SEGMENT", "RECORDS", ">SIZE", "BEGUN")
 	for _, s := range info.Segments {
-		if err := t.add(s.Name, span(s.First, s.Last), l.show.of(uint64(s.Bytes)), moment(nanoseconds(s.Created))); err != nil {
-			return err
-		}
+		t.add(s.Name, span(s.First, s.Last), l.show.of(uint64(s.Bytes)), moment(nanoseconds(s.Created)))
 	}
-	if err := t.finish(); err != nil || !l.records {
-		return err
+	t.finish()
+	if !l.records {
+		return nil
 	}
-	if err := l.out.WriteByte('\n'); err != nil {
-		return err
-	}
+	_ = l.out.WriteByte('\n')
 	t = newTable(l.out, ">RECORD", ">GROUP", "TIME", "KIND", ">PAGE", ">VERSION", ">EPOCH", "WHAT")
-	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
-	err = l.each(func(r *journal.Record) error {
-		return t.add(number(r.Sequence), number(r.Group), moment(time.Unix(0, r.Time)), r.Kind.String(), number(r.Page),
-			number(r.Version), number(r.Epoch), l.what(r))
-	})
-	if err != nil {
+	if err := l.each(func(r *journal.Record) {
+		t.add(decimal(r.Sequence), decimal(r.Group), moment(time.Unix(0, r.Time)), r.Kind.String(), decimal(r.Page),
+			decimal(r.Version), decimal(r.Epoch), l.what(r))
+	}); err != nil {
 		return err
 	}
-	return t.finish()
+	t.finish()
+	return nil
 }
 
 // what says what a record does, in a few words.
@@ -323,16 +310,15 @@ func (l *logList) json() error {
 		head.Segments = append(head.Segments, segmentShown{s.Name, s.First, s.Last, s.Bytes, begun})
 	}
 	if !l.records {
-		return encoded(l.out, head)
+		encoded(l.out, head)
+		return nil
 	}
-	list, err := newStream(l.out, head, "records")
-	if err != nil {
+	list := newStream(l.out, head, "records")
+	if err := l.each(func(r *journal.Record) { list.add(showRecord(r)) }); err != nil {
 		return err
 	}
-	if err := l.each(func(r *journal.Record) error { return list.add(showRecord(r)) }); err != nil {
-		return err
-	}
-	return list.end("")
+	list.end()
+	return nil
 }
 
 // ------------------------------------------------------------------------------------------------------------ replay ----
@@ -351,7 +337,7 @@ Memory is needed for what the records change; the snapshot is read from disk.`,
 	out := output(c, "`FILE` to write")
 	from := c.Flags().StringP("snapshot", "s", "", "snapshot `FILE` to begin with")
 	compress := c.Flags().Bool("compress", false, "compress changed pages with zstd")
-	exact := bytesFlag(c)
+	show := bytesFlag(c)
 	var until untilFlags
 	until.add(c)
 	_ = c.MarkFlagRequired("output")
@@ -377,8 +363,9 @@ Memory is needed for what the records change; the snapshot is read from disk.`,
 			return err
 		}
 		applied := report.Last - report.First + 1
-		return r.written(*out, &report.Report, sizes{*exact},
+		r.written(*out, &report.Report, *show,
 			fmt.Sprintf(", at record %d, %s (%s applied)", report.Last, moment(report.Taken), count(applied, "record")))
+		return nil
 	}
 	return c
 }

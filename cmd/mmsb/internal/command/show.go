@@ -6,14 +6,12 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"libmmsb/core/file"
 )
 
 // sizes shows numbers of bytes: exactly, or for people.
@@ -21,7 +19,7 @@ type sizes struct{ exact bool }
 
 func (s sizes) of(bytes uint64) string {
 	if s.exact {
-		return strconv.FormatUint(bytes, 10)
+		return decimal(bytes)
 	}
 	if bytes < 1024 {
 		return fmt.Sprintf("%d B", bytes)
@@ -42,12 +40,15 @@ func (s sizes) within(bytes uint64) string {
 	return s.of(bytes)
 }
 
+// decimal shows a number.
+func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
+
 // count shows a number of things.
 func count(n uint64, thing string) string {
 	if n != 1 {
 		thing += "s"
 	}
-	return strconv.FormatUint(n, 10) + " " + thing
+	return decimal(n) + " " + thing
 }
 
 // moment shows a time; "-" where it is not known.
@@ -85,6 +86,8 @@ func shown(text string) string {
 	return strconv.Quote(text)
 }
 
+// What is printed goes to a bufio.Writer, which keeps its first error and takes nothing more; Run reports it.
+
 // table prints rows in columns. The widths are those of the rows that it has seen before the first is printed.
 type table struct {
 	w       *bufio.Writer
@@ -94,7 +97,6 @@ type table struct {
 }
 
 type column struct {
-	name  string
 	right bool
 	width int
 }
@@ -105,10 +107,10 @@ func newTable(w *bufio.Writer, names ...string) *table {
 	header := make([]string, len(names))
 	for number, name := range names {
 		bare, right := strings.CutPrefix(name, ">")
-		t.columns = append(t.columns, column{name: bare, right: right})
+		t.columns = append(t.columns, column{right: right})
 		header[number] = bare
 	}
-	t.fit(header)
+	t.add(header...)
 	return t
 }
 
@@ -122,37 +124,26 @@ func (t *table) fit(row []string) {
 const rowsToFit = 4096
 
 // add takes a row. Of many, the first are kept until the widths are known.
-func (t *table) add(row ...string) error {
+func (t *table) add(row ...string) {
 	if t.printed {
-		return t.print(row)
+		t.print(row)
+		return
 	}
 	t.fit(row)
-	if t.waiting = append(t.waiting, row); len(t.waiting) == rowsToFit {
-		return t.finish()
+	if t.waiting = append(t.waiting, row); len(t.waiting) > rowsToFit { // and the names
+		t.finish()
 	}
-	return nil
 }
 
 // finish prints what was kept.
-func (t *table) finish() error {
-	if t.printed {
-		return nil
+func (t *table) finish() {
+	for _, row := range t.waiting {
+		t.print(row)
 	}
-	t.printed = true
-	header := make([]string, 0, len(t.columns))
-	for _, column := range t.columns {
-		header = append(header, column.name)
-	}
-	for _, row := range append([][]string{header}, t.waiting...) {
-		if err := t.print(row); err != nil {
-			return err
-		}
-	}
-	t.waiting = nil
-	return nil
+	t.waiting, t.printed = nil, true
 }
 
-func (t *table) print(row []string) error {
+func (t *table) print(row []string) {
 	var line strings.Builder
 	for number, cell := range row {
 		space := strings.Repeat(" ", max(0, t.columns[number].width-utf8.RuneCountInString(cell)))
@@ -165,37 +156,35 @@ func (t *table) print(row []string) error {
 			line.WriteString(cell + space)
 		}
 	}
-	_, err := io.WriteString(t.w, strings.TrimRight(line.String(), " ")+"\n")
-	return err
+	_, _ = t.w.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 }
 
 // list prints names and values below each other.
-func list(w *bufio.Writer, pairs ...[2]string) error {
+func list(w *bufio.Writer, namesAndValues ...string) {
 	width := 0
-	for _, pair := range pairs {
+	for pair := range slices.Chunk(namesAndValues, 2) {
 		width = max(width, len(pair[0]))
 	}
-	for _, pair := range pairs {
-		if _, err := fmt.Fprintf(w, "%-*s  %s\n", width, pair[0], pair[1]); err != nil {
-			return err
-		}
+	for pair := range slices.Chunk(namesAndValues, 2) {
+		_, _ = fmt.Fprintf(w, "%-*s  %s\n", width, pair[0], pair[1])
 	}
-	return nil
 }
 
 // encoded prints one JSON document.
-func encoded(w io.Writer, document any) error {
+func encoded(w *bufio.Writer, document any) {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return failedEncoding(e.Encode(document))
+	_ = e.Encode(document)
 }
 
-func failedEncoding(err error) error {
-	if err == nil {
-		return nil
+// marshalled is JSON of a struct of this package, which can always be encoded.
+func marshalled(document any) []byte {
+	b, err := json.Marshal(document)
+	if err != nil {
+		panic(err)
 	}
-	return file.Failed(err, "cannot write JSON")
+	return b
 }
 
 // stream prints one JSON document: an object with a list at its end that need not be in memory.
@@ -205,30 +194,19 @@ type stream struct {
 }
 
 // newStream begins with the fields of head, a struct with some, and the list's name.
-func newStream(w *bufio.Writer, head any, name string) (*stream, error) {
-	fields, err := json.Marshal(head)
-	if err != nil {
-		return nil, failedEncoding(err)
-	}
-	_, err = fmt.Fprintf(w, "%s,%q:[", fields[:len(fields)-1], name)
-	return &stream{w: w}, err
+func newStream(w *bufio.Writer, head any, name string) *stream {
+	fields := marshalled(head)
+	_, _ = fmt.Fprintf(w, "%s,%q:[", fields[:len(fields)-1], name)
+	return &stream{w: w}
 }
 
-func (s *stream) add(element any) error {
+func (s *stream) add(element any) {
 	separator := ",\n"
 	if s.count++; s.count == 1 {
 		separator = "\n"
 	}
-	b, err := json.Marshal(element)
-	if err != nil {
-		return failedEncoding(err)
-	}
-	_, err = s.w.WriteString(separator + string(b))
-	return err
+	_, _ = s.w.WriteString(separator + string(marshalled(element)))
 }
 
-// end closes the list; what follows are more fields of the object, or nothing.
-func (s *stream) end(more string) error {
-	_, err := s.w.WriteString("]" + more + "}\n")
-	return err
-}
+// end closes the list and the object.
+func (s *stream) end() { _, _ = s.w.WriteString("]}\n") }

@@ -33,8 +33,11 @@ func jsonFlag(c *cobra.Command) *bool {
 	return c.Flags().Bool("json", false, "print one JSON document")
 }
 
-func bytesFlag(c *cobra.Command) *bool {
-	return c.Flags().Bool("bytes", false, "show sizes as exact numbers of bytes")
+// bytesFlag is how sizes are shown, once the flags are known.
+func bytesFlag(c *cobra.Command) *sizes {
+	var show sizes
+	c.Flags().BoolVar(&show.exact, "bytes", false, "show sizes as exact numbers of bytes")
+	return &show
 }
 
 // ------------------------------------------------------------------------------------------------------------- pages ----
@@ -113,7 +116,7 @@ given. A single id must exist.`,
 		Example: "  mmsb snapshot ls state.mmsb\n  mmsb snapshot ls state.mmsb 7 100-199 --bytes\n" +
 			"  mmsb snapshot ls state.mmsb --json | jq '[.pages[].size] | add'",
 		Args: takes("a FILE and ids", 1, math.MaxInt)}
-	asJSON, exact := jsonFlag(c), bytesFlag(c)
+	asJSON, show := jsonFlag(c), bytesFlag(c)
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
 		ranges, err := parseRanges(arguments[1:])
 		if err != nil {
@@ -129,12 +132,9 @@ given. A single id must exist.`,
 			return err
 		}
 		if *asJSON {
-			err = r.listJSON(arguments[0], pages)
+			r.listJSON(arguments[0], pages)
 		} else {
-			err = r.listTable(pages, sizes{*exact})
-		}
-		if err != nil {
-			return err
+			r.listTable(pages, *show)
 		}
 		return missing(arguments[0], pages, ranges)
 	}
@@ -169,40 +169,29 @@ func missing(path string, pages []snapshot.Page, ranges []idRange) error {
 	return nil
 }
 
-func (r *run) listTable(pages []snapshot.Page, show sizes) error {
+func (r *run) listTable(pages []snapshot.Page, show sizes) {
 	t := newTable(r.out, ">ID", ">SIZE", "LOCATION", ">EPOCH", ">VERSION", ">KEYS")
-	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	row := func(p *snapshot.Page) []string {
-		return []string{number(p.ID), show.of(p.Size), placement(p.Location, p.Device), number(p.Epoch), number(p.Version),
-			number(uint64(p.MetadataCount))}
+		return []string{decimal(p.ID), show.of(p.Size), placement(p.Location, p.Device), decimal(p.Epoch), decimal(p.Version),
+			decimal(uint64(p.MetadataCount))}
 	}
 	for at := range pages {
 		t.fit(row(&pages[at]))
 	}
-	if err := t.finish(); err != nil {
-		return err
-	}
+	t.finish()
 	for at := range pages {
-		if err := t.print(row(&pages[at])); err != nil {
-			return err
-		}
+		t.print(row(&pages[at]))
 	}
-	return nil
 }
 
-func (r *run) listJSON(path string, pages []snapshot.Page) error {
-	list, err := newStream(r.out, struct {
+func (r *run) listJSON(path string, pages []snapshot.Page) {
+	list := newStream(r.out, struct {
 		File string `json:"file"`
 	}{path}, "pages")
 	for at := range pages {
-		if err == nil {
-			err = list.add(showPage(&pages[at]))
-		}
+		list.add(showPage(&pages[at]))
 	}
-	if err != nil {
-		return err
-	}
-	return list.end("")
+	list.end()
 }
 
 // -------------------------------------------------------------------------------------------------------------- info ----
@@ -245,19 +234,17 @@ func (r *run) snapshotInfo() *cobra.Command {
 whole one. If a base is missing, it shows the file alone and ends with an error.`,
 		Example: "  mmsb snapshot info state.mmsb",
 		Args:    takes("a FILE", 1, 1)}
-	asJSON, exact := jsonFlag(c), bytesFlag(c)
+	asJSON, show := jsonFlag(c), bytesFlag(c)
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
 		chain, broken := r.chain(arguments[0])
 		if len(chain) == 0 {
 			return broken
 		}
-		show := r.infoText
+		print := r.infoText
 		if *asJSON {
-			show = r.infoJSON
+			print = r.infoJSON
 		}
-		if err := show(chain, sizes{*exact}); err != nil {
-			return err
-		}
+		print(chain, *show)
 		return broken
 	}
 	return c
@@ -277,7 +264,7 @@ func (r *run) chain(path string) ([]snapshot.Info, error) {
 	return []snapshot.Info{alone}, err
 }
 
-func (r *run) infoJSON(chain []snapshot.Info, _ sizes) error {
+func (r *run) infoJSON(chain []snapshot.Info, _ sizes) {
 	newest := &chain[0]
 	document := struct {
 		fileShown
@@ -291,10 +278,10 @@ func (r *run) infoJSON(chain []snapshot.Info, _ sizes) error {
 	for number := range chain {
 		document.Chain = append(document.Chain, showFile(&chain[number]))
 	}
-	return encoded(r.out, document)
+	encoded(r.out, document)
 }
 
-func (r *run) infoText(chain []snapshot.Info, show sizes) error {
+func (r *run) infoText(chain []snapshot.Info, show sizes) {
 	newest, none := &chain[0], snapshot.ID{}
 	id, base := "-", "-"
 	if newest.ID != none {
@@ -303,27 +290,17 @@ func (r *run) infoText(chain []snapshot.Info, show sizes) error {
 	if newest.Base != none {
 		base = newest.Base.String() + " " + shown(newest.BaseName)
 	}
-	err := list(r.out, [2]string{"file", shown(newest.Name)}, [2]string{"format", strconv.Itoa(int(newest.Version))},
-		[2]string{"id", id}, [2]string{"base", base}, [2]string{"taken", moment(newest.Taken)},
-		[2]string{"journal", fmt.Sprintf("up to record %d", newest.Journal)},
-		[2]string{"state", count(newest.StatePages, "page") + ", " + show.within(newest.StateBytes)},
-		[2]string{"dependencies", strconv.FormatUint(newest.Edges, 10)})
-	if err != nil {
-		return err
-	}
-	if err := r.out.WriteByte('\n'); err != nil {
-		return err
-	}
+	list(r.out, "file", shown(newest.Name), "format", decimal(uint64(newest.Version)), "id", id, "base", base,
+		"taken", moment(newest.Taken), "journal", fmt.Sprintf("up to record %d", newest.Journal),
+		"state", count(newest.StatePages, "page")+", "+show.within(newest.StateBytes), "dependencies", decimal(newest.Edges))
+	_ = r.out.WriteByte('\n')
 	t := newTable(r.out, "FILE", ">SIZE", ">SEGMENTS", ">PAGES", ">STORED", ">REMOVED", "TAKEN")
 	for number := range chain {
 		f := &chain[number]
-		err := t.add(shown(f.Name), show.of(f.FileBytes), strconv.FormatUint(f.Segments, 10), strconv.FormatUint(f.Pages, 10),
-			show.of(f.StoredBytes), strconv.FormatUint(f.Removed, 10), moment(f.Taken))
-		if err != nil {
-			return err
-		}
+		t.add(shown(f.Name), show.of(f.FileBytes), decimal(f.Segments), decimal(f.Pages), show.of(f.StoredBytes),
+			decimal(f.Removed), moment(f.Taken))
 	}
-	return t.finish()
+	t.finish()
 }
 
 // ------------------------------------------------------------------------------------------------------------ verify ----
@@ -335,9 +312,9 @@ requires. It reports the first damage in each: the file, the page, the offset. T
 code is 1 if a file is damaged, else 3 if one cannot be read.`,
 		Example: "  mmsb snapshot verify backups/*.mmsb",
 		Args:    takes("FILEs", 1, math.MaxInt)}
-	asJSON, exact := jsonFlag(c), bytesFlag(c)
+	asJSON, show := jsonFlag(c), bytesFlag(c)
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
-		v := verification{run: r, show: sizes{*exact}}
+		v := verification{run: r, show: *show}
 		err := v.all(arguments, *asJSON)
 		if err == nil && v.worst != exitGood {
 			err = result(v.worst)
@@ -374,19 +351,17 @@ func (v *verification) all(paths []string, asJSON bool) error {
 			shown = append(shown, one)
 		}
 		if !asJSON && one.Good {
-			if _, err := fmt.Fprintf(v.out, "%s: good, %s, %s, %s\n", path, count(one.Pages, "page"), v.show.within(one.Bytes),
-				count(one.Files, "file")); err != nil {
-				return err
-			}
+			_, _ = fmt.Fprintf(v.out, "%s: good, %s, %s, %s\n", path, count(one.Pages, "page"), v.show.within(one.Bytes),
+				count(one.Files, "file"))
 			if err := v.out.Flush(); err != nil { // the next one may take long
 				return err
 			}
 		}
 	}
-	if !asJSON {
-		return nil
+	if asJSON {
+		encoded(v.out, map[string]any{"files": shown})
 	}
-	return encoded(v.out, map[string]any{"files": shown})
+	return nil
 }
 
 // one verifies a file, and tells of what is wrong with it. Its error is that of the whole run.
@@ -542,7 +517,7 @@ its own. The file appears whole or not at all; it may replace FILE, but not a ba
 		Example: "  mmsb snapshot compact monday.mmsb -o whole.mmsb\n  mmsb snapshot compact original.mmsbsnap -o new.mmsb",
 		Args:    takes("a FILE", 1, 1)}
 	out := output(c, "`FILE` to write")
-	exact := bytesFlag(c)
+	show := bytesFlag(c)
 	_ = c.MarkFlagRequired("output")
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
 		bar := r.bar(filepath.Base(arguments[0]))
@@ -552,14 +527,14 @@ its own. The file appears whole or not at all; it may replace FILE, but not a ba
 		if err != nil {
 			return err
 		}
-		return r.written(*out, &report, sizes{*exact}, "")
+		r.written(*out, &report, *show, "")
+		return nil
 	}
 	return c
 }
 
 // written tells of a new snapshot.
-func (r *run) written(path string, report *snapshot.Report, show sizes, more string) error {
-	_, err := fmt.Fprintf(r.out, "%s: %s, %s, id %s%s\n", path, count(report.StatePages, "page"), show.within(report.StateBytes),
+func (r *run) written(path string, report *snapshot.Report, show sizes, more string) {
+	_, _ = fmt.Fprintf(r.out, "%s: %s, %s, id %s%s\n", path, count(report.StatePages, "page"), show.within(report.StateBytes),
 		report.ID, more)
-	return err
 }

@@ -58,7 +58,8 @@ func (t Tool) Run(ctx context.Context, arguments []string) int {
 	root.SetOut(r.out)
 	root.SetErr(t.Stderr)
 	err := root.ExecuteContext(ctx)
-	if flushed := r.out.Flush(); err == nil {
+	var given result
+	if flushed := r.out.Flush(); flushed != nil && (err == nil || errors.As(err, &given)) {
 		err = flushed
 	}
 	return r.code(err)
@@ -114,11 +115,11 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 func (r *run) version() *cobra.Command {
 	return &cobra.Command{Use: "version", Short: "print the versions of the tool and of the file formats", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(r.out,
+			_, _ = fmt.Fprintf(r.out,
 				"mmsb %s\nsnapshots: version %d; version %d is read only\njournals: version %d\nbuilt by %s for %s/%s\n",
 				r.Version, snapshot.Version, snapshot.OriginalVersion, journal.Version,
 				runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
+			return nil
 		}}
 }
 

@@ -356,7 +356,15 @@ func (r *random) delta(t testing.TB, p *one, e *entry) {
 	if p.mask == nil {
 		p.mask = make([]byte, maskLength(size))
 	}
-	delta.Apply(f, p.data, p.mask)
+	asRuns, err := delta.Convert(f, delta.Runs)
+	require.NoError(t, err)
+	payload := asRuns.Payload
+	for _, run := range asRuns.Runs {
+		payload = payload[copy(p.data[run.Offset:][:run.Length], payload):]
+		for at := run.Offset; at < run.Offset+run.Length; at++ {
+			p.mask[at/8] |= 1 << (at % 8)
+		}
+	}
 }
 
 func TestReplayIsWhatTheChangesMade(t *testing.T) {

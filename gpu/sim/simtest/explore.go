@@ -1,11 +1,11 @@
-// Running a program in every schedule.
-
-package sim
+// Package simtest runs programs of tests on simulated devices, in every schedule.
+package simtest
 
 import (
 	"fmt"
 
 	"libmmsb/core/status"
+	"libmmsb/gpu/sim"
 )
 
 // maxChoices is the most choices in one run: a program that makes more polls without end.
@@ -65,7 +65,7 @@ func (e *explorer) next() bool {
 //
 // It returns how many schedules there are, or stops at the first that fails: a violation, memory that is not given back, or the
 // program's own error. Replay runs that one again.
-func Explore(options Options, program func(*Driver) error) (schedules int, err error) {
+func Explore(options sim.Options, program func(*sim.Driver) error) (schedules int, err error) {
 	e := &explorer{}
 	for {
 		schedules++
@@ -79,20 +79,19 @@ func Explore(options Options, program func(*Driver) error) (schedules int, err e
 }
 
 // Replay runs a program in one schedule.
-func Replay(options Options, schedule Schedule, program func(*Driver) error) error {
+func Replay(options sim.Options, schedule Schedule, program func(*sim.Driver) error) error {
 	e := &explorer{schedule: schedule}
 	return e.run(options, program)
 }
 
-func (e *explorer) run(options Options, program func(*Driver) error) error {
+func (e *explorer) run(options sim.Options, program func(*sim.Driver) error) error {
 	e.at = 0
-	options.Scheduler = Stepped
-	d, err := newDriver(options, e.choose)
+	options.Scheduler, options.Choose = sim.Chosen, e.choose
+	d, err := sim.New(options)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	d.explored = true
 	if err = program(d); err == nil && e.at < len(e.choices) {
 		err = status.Errorf(status.InvalidState, "%d choices, %d expected: the program does not repeat", e.at, len(e.choices))
 	}

@@ -1,4 +1,4 @@
-package sim_test
+package simtest_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/sim"
+	"libmmsb/gpu/sim/simtest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -41,7 +42,7 @@ func streams(d *sim.Driver, count int, program func(device driver.Device, stream
 // Two streams with four operations each can be run in 8!/(4!·4!) orders.
 func TestExploreTriesEveryOrder(t *testing.T) {
 	seen := map[string]bool{}
-	schedules, err := sim.Explore(sim.Options{Memory: 1 << 20, Trace: true}, func(d *sim.Driver) error {
+	schedules, err := simtest.Explore(sim.Options{Memory: 1 << 20, Trace: true}, func(d *sim.Driver) error {
 		return streams(d, 2, func(device driver.Device, s []driver.Stream) error {
 			blocks := make([]driver.Address, 2)
 			for i := range s {
@@ -94,19 +95,19 @@ func TestExploreFindsWhatSeldomHappens(t *testing.T) {
 			})
 		}
 	}
-	schedules, err := sim.Explore(small, program(true))
+	schedules, err := simtest.Explore(small, program(true))
 	require.NoError(t, err)
 	require.Greater(t, schedules, 3)
 
-	_, err = sim.Explore(small, program(false))
+	_, err = simtest.Explore(small, program(false))
 	require.ErrorContains(t, err, "not ordered")
 	require.ErrorContains(t, err, "schedule [")
-	require.Error(t, sim.Replay(small, sim.Schedule{1}, program(false)), "nothing was done")
-	require.NoError(t, sim.Replay(small, sim.Schedule{0, 0, 0}, program(false)), "all was done")
+	require.Error(t, simtest.Replay(small, simtest.Schedule{1}, program(false)), "nothing was done")
+	require.NoError(t, simtest.Replay(small, simtest.Schedule{0, 0, 0}, program(false)), "all was done")
 }
 
 func TestExploreReportsLeaksAndErrors(t *testing.T) {
-	_, err := sim.Explore(small, func(d *sim.Driver) error {
+	_, err := simtest.Explore(small, func(d *sim.Driver) error {
 		device, err := d.Open(0)
 		if err == nil {
 			_, err = device.Allocate(driver.Plain, 256)
@@ -115,12 +116,12 @@ func TestExploreReportsLeaksAndErrors(t *testing.T) {
 	})
 	require.ErrorContains(t, err, "not freed")
 	own := errors.New("the program's own")
-	_, err = sim.Explore(small, func(*sim.Driver) error { return own })
+	_, err = simtest.Explore(small, func(*sim.Driver) error { return own })
 	require.ErrorIs(t, err, own)
 }
 
 func TestExploreRefusesProgramsThatDoNotEndOrRepeat(t *testing.T) {
-	_, err := sim.Explore(small, func(d *sim.Driver) error {
+	_, err := simtest.Explore(small, func(d *sim.Driver) error {
 		return streams(d, 1, func(device driver.Device, s []driver.Stream) error {
 			for range 20_000 {
 				block, err := device.AllocateOrdered(s[0], 256)
@@ -140,7 +141,7 @@ func TestExploreRefusesProgramsThatDoNotEndOrRepeat(t *testing.T) {
 	require.Equal(t, status.Limit, status.CodeOf(err))
 
 	run := 0
-	_, err = sim.Explore(small, func(d *sim.Driver) error {
+	_, err = simtest.Explore(small, func(d *sim.Driver) error {
 		run++
 		return streams(d, 3, func(device driver.Device, s []driver.Stream) error {
 			for _, stream := range s[:1+run%3] {
