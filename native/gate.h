@@ -30,6 +30,9 @@ static inline void mmsb__detour_end(void) {
     __atomic_sub_fetch(&mmsb__detours, 1, __ATOMIC_SEQ_CST);
 }
 
+/* Starts Go's runtime, once, in the first call. NULL where Go runs already or where there is none: tests. */
+extern void (*mmsb__start_go)(void);
+
 /* Starts the library: MMSB_OK; or stores the reason as last error: MMSB_E_FORKED in the child of a process that has the library,
  * MMSB_E_POISONED after an internal error, MMSB_E_OUT_OF_MEMORY. */
 mmsb_status_t mmsb__gate_closed(void);
