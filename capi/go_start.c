@@ -3,16 +3,17 @@
  * get, and a daemon forks before its first call. go_start.ld takes the function that starts it out of the list that the loader
  * runs. The function makes one thread and returns; calls that enter Go before that thread is ready wait there, as Go provides.
  *
- * Go reads its arguments behind argv, on the stack of the process, where they stay. Its threads descend from the one that the
- * function makes and may use the same processors, and Go counts these. They are those that the process could use when it loaded
- * the library: the thread of the first call may be one that OpenMP, for instance, has bound to a single one.
+ * Go reads its arguments and what follows them on the stack of the process, where they stay. It counts the processors that its
+ * first thread may use, as many goroutines run at once, and this thread may use those of the one that calls the function. That
+ * one may have been bound to a single processor, by OpenMP for instance; so it gets, for the start, those that it had when the
+ * library was loaded.
  */
 #define _GNU_SOURCE
 #include <sched.h>
 
 #include "gate.h"
 
-extern void (*const mmsb__go_start)(int, char **, char **) __attribute__((visibility("hidden"))); /* go_start.ld */
+extern void (*const mmsb__go_entry)(int, char **, char **) __attribute__((visibility("hidden"))); /* go_start.ld */
 
 static int argument_count;
 static char **arguments, **environment;
@@ -23,7 +24,7 @@ static void start_go(void) {
     cpu_set_t own;
     int differs = processors_known && sched_getaffinity(0, sizeof own, &own) == 0 && !CPU_EQUAL(&own, &processors) &&
                   sched_setaffinity(0, sizeof processors, &processors) == 0;
-    mmsb__go_start(argument_count, arguments, environment);
+    mmsb__go_entry(argument_count, arguments, environment);
     if (differs)
         sched_setaffinity(0, sizeof own, &own);
 }

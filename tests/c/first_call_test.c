@@ -195,7 +195,8 @@ static void forks_during_it(void) {
     use();
 }
 
-/* The first caller may use one processor only, and gets no signals; the library's threads are not bound by that. */
+/* The first caller may use one processor only, and gets no signals. Go starts on all that the process may use, and counts those.
+ */
 static void *call_from_one_processor(void *argument) {
     const cpu_set_t *all = argument;
     cpu_set_t one, now;
@@ -211,16 +212,20 @@ static void *call_from_one_processor(void *argument) {
     REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
     use();
     CHECK(sched_getaffinity(0, sizeof now, &now) == 0 && CPU_EQUAL(&now, &one));
+    return NULL;
+}
+
+static int threads_on(const cpu_set_t *processors) {
     DIR *tasks = opendir("/proc/self/task");
     REQUIRE(tasks != NULL);
+    int count = 0;
     for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        cpu_set_t its;
         pid_t thread = (pid_t)strtol(task->d_name, NULL, 10);
-        if (thread != 0 && thread != gettid() && sched_getaffinity(thread, sizeof now, &now) == 0) {
-            CHECK(CPU_EQUAL(&now, all));
-        }
+        count += thread != 0 && sched_getaffinity(thread, sizeof its, &its) == 0 && CPU_EQUAL(&its, processors);
     }
     closedir(tasks);
-    return NULL;
+    return count;
 }
 
 static void it_may_come_from_a_bound_thread(void) {
@@ -229,6 +234,7 @@ static void it_may_come_from_a_bound_thread(void) {
     pthread_t caller;
     REQUIRE(pthread_create(&caller, NULL, call_from_one_processor, &all) == 0);
     pthread_join(caller, NULL);
+    CHECK(threads_on(&all) > 1); /* not this thread alone */
 }
 
 static void end_well(int signal) {
