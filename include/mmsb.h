@@ -32,11 +32,14 @@
  *  Threads    Every function may be called from any thread, also on the same handle at the same time. Reads, writes, deltas,
  *             resizes and migrations of one page take effect one after the other; no call sees a page half-changed.
  *  Blocking   "Blocks: short" means: at most while another call on the same page runs. "Blocks: no" means: never.
- *  fork       In the child of a process that used the library every call returns MMSB_E_FORKED. Load and use the library
- *             after the fork, or start the process with spawn.
- *  Signals    The library installs no handlers. The Go runtime inside it installs handlers for SIGSEGV, SIGBUS, SIGFPE,
- *             SIGPIPE and SIGURG and passes on the signals that are not its own. The library cannot be unloaded: dlclose
- *             leaves it mapped.
+ *  First call Until the first call the library has no threads and no signal handlers. mmsb_version, mmsb_abi_version,
+ *             mmsb_sizeof, mmsb_strerror, the mmsb_last_error functions and _init functions do not count as calls.
+ *  fork       A process may load the library and fork before its first call: the children and the parent can use it. In the
+ *             child of a process that used the library, or was in its first call, every call returns MMSB_E_FORKED. Start
+ *             such a process with spawn.
+ *  Signals    The library installs no handlers. The Go runtime inside it starts in the first call; it installs handlers for
+ *             SIGSEGV, SIGBUS, SIGFPE, SIGPIPE and SIGURG and passes on the signals that are not its own. The library
+ *             cannot be unloaded: dlclose leaves it mapped.
  *
  * Each comment ends with the errors, the thread rule, the blocking and the release that added the function. Every function
  * that returns a status can return MMSB_E_FORKED, MMSB_E_POISONED and MMSB_E_INTERNAL; the comments do not repeat them.
