@@ -248,7 +248,7 @@ func (j *openedJournal) restsOn(path string, header *snapshot.Header) error {
 	if found := chain.Header(); found.ID != header.ID {
 		return status.Errorf(status.Mismatch, "%q is snapshot %s, not %s", path, found.ID, header.ID)
 	}
-	return snapshot.NameBase(file.OS{}, j.directory, path, header)
+	return snapshot.PutBase(file.OS{}, j.directory, path, header)
 }
 
 // dropBefore removes segments and bases before a base, unless the journal is to keep them.
