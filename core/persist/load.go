@@ -35,6 +35,9 @@ func (l *LoadSource) check(o *LoadOptions) error {
 func Load(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) error {
 	var releases []func()
 	err := CheckLoad(context, source, o)
+	if source.memory != nil { // which is the caller's, and may end with the call: nothing is read from it later
+		o.Lazy = false
+	}
 	if err == nil {
 		err = useAlone(context, func(s *state) (err error) {
 			releases, err = s.load(&source, &o, w)
@@ -128,6 +131,9 @@ func (l *loader) stageState() (err error) {
 		}
 	}
 	if err := l.file.ParallelSegments(snapshot.LoadOptions{Want: want, SumsLater: true}, l.segment); err != nil {
+		return err
+	}
+	if err := l.complete(); err != nil {
 		return err
 	}
 	for _, id := range l.o.IDs {

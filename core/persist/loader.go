@@ -32,8 +32,10 @@ type loader struct {
 	work      *ticket.Work
 	file      *snapshot.Snapshot
 
-	sums map[uint32][]uint32 // of the chunks of large pages, by record
-	done uint64              // bytes
+	sums      map[uint32][]uint32 // of the chunks of large pages, by record
+	done      uint64              // bytes of pages that came
+	due       uint64              // bytes of the pages that are staged with their bytes
+	postponed []postponed
 	// filling is held where goroutines that fill pages meet the one that stages them: at Pages and sums.
 	filling sync.Mutex
 

@@ -571,19 +571,31 @@ func (s *Snapshot) HasMask(id uint64) (bool, error) {
 }
 
 // Metadata is a page's metadata blob, valid, empty where there is none.
-func (s *Snapshot) Metadata(id uint64) ([]byte, error) {
+func (s *Snapshot) Metadata(id uint64) (blob []byte, err error) {
+	err = s.ReadMetadata(id, func(length uint64) ([]byte, error) {
+		blob = make([]byte, length)
+		return blob, nil
+	})
+	return blob, err
+}
+
+// ReadMetadata reads a page's metadata blob, where there is one, into the memory that take gives for its length. What is read is
+// verified and valid. Errors: NotFound, that of take, those of reading.
+func (s *Snapshot) ReadMetadata(id uint64, take func(length uint64) ([]byte, error)) error {
 	page, pieces, err := s.pieces(id)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var blob []byte
 	if stored := ofKind(pieces, KindMetadata); len(stored) > 0 {
-		blob = make([]byte, visible(stored).end())
+		if blob, err = take(visible(stored).end()); err != nil {
+			return err
+		}
 	}
 	if err := s.readPieces(blob, 0, id, KindMetadata, pieces); err != nil {
-		return nil, err
+		return err
 	}
-	return blob, checkMetadata(s.volumes[0].name, &page, blob)
+	return checkMetadata(s.volumes[0].name, &page, blob)
 }
 
 // checkMetadata looks at a page's whole blob.

@@ -407,14 +407,18 @@ static void a_pin_outlives_the_context_on_a_device(void) {
     }
 }
 
-/* Everything comes back to its place: whole, lazily, chosen pages, and a second snapshot that has what was changed. */
+/* Everything comes back to its place: at once and lazily, pages of one chunk, of several, and of more than a segment of the file,
+ * and a second snapshot that has what was changed. */
 static void snapshots_bring_pages_back_to_their_place(void) {
-    for (int lazy = 0; lazy < 2; lazy++) {
+    static const uint64_t sizes[] = {3000, 300000, (5 << 20) + 7};
+    const int size_count = sizeof sizes / sizeof sizes[0];
+    for (int round = 0; round < 2 * size_count; round++) {
+        int lazy = round % 2;
         mmsb_context_t context = device_context();
         mmsb_page_t pages[MOST_PLACES], twins[MOST_PLACES];
         uint64_t ids[MOST_PLACES];
         for (size_t at = 0; at < place_count; at++) {
-            uint64_t size = at % 2 ? 300000 : 3000;
+            uint64_t size = sizes[(at + (size_t)round / 2) % (size_t)size_count];
             pages[at] = page_at(context, size, places[at]);
             write_pattern(pages[at], at);
             CHECK_OK(mmsb_page_metadata_set(pages[at], "at", 2, "x", 1));
