@@ -36,10 +36,11 @@ func (r *Replay) FromTheBeginning() bool { return r.First() == 1 && !r.journal.s
 // Lineage is that of the records.
 func (r *Replay) Lineage() lineage.Lineage { return r.journal.info.Lineage }
 
-// Leads says whether records go on from a state. Errors: Mismatch (another lineage; the records behind it were dropped).
-func (r *Replay) Leads(from lineage.Point) error { return r.journal.leads(from) }
+// Leads is Journal's.
+func (r *Replay) Leads(from lineage.Point) error { return r.journal.Leads(from) }
 
-func (j *Journal) leads(from lineage.Point) error {
+// Leads says whether records go on from a state. Errors: Mismatch (another lineage; the records behind it were dropped).
+func (j *Journal) Leads(from lineage.Point) error {
 	own := j.info.Lineage
 	switch {
 	case from.Lineage != own.ID && (from != own.Parent || own.Parent == lineage.Point{}):

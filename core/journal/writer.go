@@ -81,6 +81,7 @@ type Writer struct {
 	branch  uint64
 	based   bool        // the segment that is written begins with a base
 	pending atomic.Bool // that base is still being written: the segment has no name yet
+	found   *Journal    // what was there
 	at      file.File   // the segment that is written
 	name    string
 	offset  int64
@@ -107,6 +108,19 @@ type keptSegment struct {
 // crash left half-written is cut off. NeedsBase says whether the state must be saved into the directory now. Errors: Busy (another
 // writer has it), Mismatch (it is of another lineage), InvalidState (NoBase), Corrupt, Format, and those of the file system.
 func NewWriter(fs file.FS, directory string, options Options) (*Writer, error) {
+	w, err := Prepare(fs, directory, options)
+	if err == nil {
+		err = w.Begin(options.From)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Prepare is the part of NewWriter that does not need to know the state: it takes the lock and finds where the journal ends. Begin is
+// the rest, or Abandon.
+func Prepare(fs file.FS, directory string, options Options) (*Writer, error) {
 	if options.Durability == Default {
 		options.Durability = Interval
 	}
@@ -147,25 +161,40 @@ func (w *Writer) open() error {
 		return err
 	}
 	j, err := openSegments(w.fs, w.directory)
+	if status.CodeOf(err) == status.NotFound {
+		return nil
+	}
 	if err == nil {
 		err = j.addResidue(true)
 	}
 	if err == nil {
 		err = j.look()
 	}
-	if status.CodeOf(err) == status.NotFound {
-		if from := &w.options.From; from.Names == nil {
-			from.GoesOn, from.Empty = lineage.New(lineage.Point{}), true
-			from.Names = []lineage.Point{from.GoesOn.At(0)}
-		}
-		w.lineage = w.options.From.GoesOn
-		return w.goOnFrom(w.options.From.position())
+	w.found = j
+	return err
+}
+
+// Begin goes on from a state. After an error the writer is abandoned.
+func (w *Writer) Begin(from State) (err error) {
+	if w.found == nil && from.Names == nil {
+		from.GoesOn, from.Empty = lineage.New(lineage.Point{}), true
+		from.Names = []lineage.Point{from.GoesOn.At(0)}
+	}
+	w.options.From = from
+	if w.found != nil {
+		err = w.resume(w.found)
+	} else {
+		w.lineage = from.GoesOn
+		err = w.goOnFrom(from.position())
 	}
 	if err != nil {
-		return err
+		w.Abandon()
 	}
-	return w.resume(j)
+	return err
 }
+
+// Abandon lets the directory go without a word in it. A segment whose base never came is removed.
+func (w *Writer) Abandon() { w.release() }
 
 func (s *State) position() uint64 { return s.Names[0].Position }
 
@@ -463,14 +492,15 @@ func (w *Writer) end() error {
 }
 
 func (w *Writer) release() {
-	if w.pending.Load() { // it never counted
+	if w.pending.Swap(false) { // it never counted
 		_ = w.fs.Remove(filepath.Join(w.directory, w.name+unfinishedSuffix))
+		_ = removeRing(w.fs, w.directory)
 	}
-	if w.at != nil {
-		_ = w.at.Close()
-	}
-	if w.lock != nil {
-		_ = w.lock.Close()
+	for _, f := range []*file.File{&w.at, &w.lock} {
+		if *f != nil {
+			_ = (*f).Close()
+			*f = nil
+		}
 	}
 }
 

@@ -79,17 +79,20 @@ func (s *state) openJournal(directory string, keep bool, o journal.Options) erro
 		return status.Errorf(status.AlreadyExists, "context 0x%016x has the journal %q", s.context.Handle(), opened.directory)
 	}
 	opened := &openedJournal{keep: keep, directory: directory, served: make(chan struct{})}
-	err := s.context.Still(func(still *page.Still) (err error) { // what changes from here on has a record
-		o.From = s.history.stateOf(still)
-		if opened.writer, err = journal.NewWriter(file.OS{}, directory, o); err != nil {
+	var err error
+	if opened.writer, err = journal.Prepare(file.OS{}, directory, o); err != nil {
+		return err
+	}
+	var from journal.State
+	err = s.context.Still(func(still *page.Still) error { // what changes from here on has a record
+		from = s.history.stateOf(still)
+		if err := opened.writer.Begin(from); err != nil {
 			return err
 		}
-		if err = opened.openRing(s.context.Index(), &o); err != nil {
-			_ = opened.writer.Close()
-		}
-		return err
+		return opened.openRing(s.context.Index(), &o)
 	})
 	if err != nil {
+		opened.writer.Abandon()
 		return err
 	}
 	s.history.goesOnIn(opened.writer.Lineage())
@@ -102,7 +105,7 @@ func (s *state) openJournal(directory string, keep bool, o journal.Options) erro
 	if !needsBase {
 		return nil
 	}
-	if err := s.saveBase(opened, o.From.Names[0].Position); err != nil {
+	if err := s.saveBase(opened, from.Names[0].Position); err != nil {
 		_ = s.closeJournal()
 		return err
 	}

@@ -1,8 +1,6 @@
 package persist
 
 import (
-	"slices"
-
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
 	"libmmsb/core/lasterror"
@@ -32,22 +30,15 @@ func (o *LoadOptions) until() journal.Until {
 // openJournalBase opens the state that a journal begins with: the newest base that its directory has, and that is not behind where the
 // replay is to end.
 func openJournalBase(read *journal.Replay, o *LoadOptions) (*snapshot.Snapshot, error) {
-	bases, lost := snapshot.Bases(file.OS{}, o.Journal)
-	if o.JournalEpoch != 0 { // nothing says which of them is before that epoch, but the oldest is
-		slices.Reverse(bases)
-	}
-	for _, base := range bases {
-		late := o.JournalUntil != 0 && base.Position > o.JournalUntil ||
-			o.JournalUntilTime != 0 && base.Taken.UnixNano() > o.JournalUntilTime
-		if !late && read.Leads(base.Lineage.At(base.Position)) == nil {
-			return snapshot.Open(base.Path, snapshot.OpenOptions{})
-		}
-	}
+	// Nothing says which base is before an epoch, but the oldest is.
+	base, err := snapshot.FindBase(file.OS{}, o.Journal, read.Leads, o.JournalUntil, o.JournalUntilTime, o.JournalEpoch != 0)
 	switch {
+	case base != nil:
+		return snapshot.Open(base.Path, snapshot.OpenOptions{})
 	case read.FromTheBeginning():
 		return emptyState(read.Lineage())
-	case lost != nil:
-		return nil, lost
+	case err != nil:
+		return nil, err
 	default:
 		return nil, status.Errorf(status.Mismatch, "the journal %q begins with record %d and has no base for that or for what is asked",
 			o.Journal, read.First())

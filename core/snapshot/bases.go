@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"libmmsb/core/file"
+	"libmmsb/core/lineage"
 	"libmmsb/core/status"
 )
 
@@ -60,6 +61,23 @@ func Bases(fs file.FS, directory string) (bases []Base, lost error) {
 	}
 	slices.SortFunc(bases, func(a, b Base) int { return cmp.Compare(b.Position, a.Position) })
 	return bases, lost
+}
+
+// FindBase is the newest base of a directory from which records lead on, and that is not behind the end of a replay: a record, a time
+// (0: any), or what only the oldest base is surely before. nil: there is none, and none is missing.
+func FindBase(fs file.FS, directory string, leads func(lineage.Point) error, record uint64, at int64, oldest bool) (*Base, error) {
+	bases, lost := Bases(fs, directory)
+	if oldest {
+		slices.Reverse(bases)
+	}
+	for i := range bases {
+		base := &bases[i]
+		late := record != 0 && base.Position > record || at != 0 && base.Taken.UnixNano() > at
+		if !late && leads(base.Lineage.At(base.Position)) == nil {
+			return base, nil
+		}
+	}
+	return nil, lost
 }
 
 // NameBase tells a journal's directory that a snapshot elsewhere is a base, durably.
