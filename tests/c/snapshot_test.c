@@ -603,7 +603,7 @@ static void bad_arguments(void) {
     } while (0)
     REFUSED_SAVE(struct_size = 0, MMSB_E_STRUCT_VERSION);
     REFUSED_SAVE(struct_size++, MMSB_E_STRUCT_VERSION);
-    REFUSED_SAVE(reserved_word = 1, MMSB_E_STRUCT_VERSION);
+    REFUSED_SAVE(base_in_use = 2, MMSB_E_INVALID_ARGUMENT);
     REFUSED_SAVE(reserved[3] = 1, MMSB_E_STRUCT_VERSION);
     REFUSED_SAVE(compression = -1, MMSB_E_INVALID_ARGUMENT);
     REFUSED_SAVE(compression = 2, MMSB_E_INVALID_ARGUMENT);
