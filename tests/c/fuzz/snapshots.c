@@ -195,7 +195,10 @@ void fuzz_snapshot_file(void) {
     CALL(mmsb_snapshot_close(0), MMSB_OK);
     /* A file that is its own base, an unknown option, an empty path, descriptors that are none. */
     options.base = path;
-    CALL(mmsb_snapshot_save(handle, path, &options), MMSB_E_INVALID_ARGUMENT);
+    options.base_in_use = MMSB_BASE_IN_USE_REFUSE;
+    CALL(mmsb_snapshot_save(handle, path, &options), MMSB_E_BUSY);
+    options.base_in_use = MMSB_BASE_IN_USE_WHOLE;
+    CALL(mmsb_snapshot_save(handle, path, &options), MMSB_OK);
     options.base = NULL;
     options.raw_writes = MMSB_RAW_WRITES_REFUSE + 1;
     CALL(mmsb_snapshot_save(handle, path, &options), MMSB_E_INVALID_ARGUMENT);
