@@ -73,7 +73,6 @@ func (l *loader) beginReplay() *replay {
 		s := &l.Pages[i]
 		record := native.RecordAt(s.Index)
 		record.Size, record.Epoch, record.Version = s.Size, s.Epoch, s.Version
-		record.StoreState(record.LoadState() | s.Low)
 		r.pages.Put(s.ID, s.Index)
 	}
 	return r
@@ -195,8 +194,7 @@ func (r *replay) change(p *page.Page, record *journal.Record) error {
 	case journal.Resize:
 		return p.Resize(record.Size, unjournalled)
 	case journal.Migrate:
-		_, err := p.Migrate(record.Location, record.Device, func(residency.Placement) error { return nil })
-		return err
+		return p.Migrate(record.Location, record.Device)
 	case journal.MaskClear:
 		clear(p.Mask())
 		return nil

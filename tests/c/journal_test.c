@@ -626,7 +626,9 @@ static void histories_are_replayed(void) {
     mmsb_context_stats_t before, after;
     mmsb_context_stats_init(&before);
     mmsb_context_stats_init(&after);
-    CHECK_OK(mmsb_snapshot_load(context, at("start"), &options)); /* what it has comes from a load then, as after */
+    CHECK_OK(mmsb_context_destroy(context)); /* what a new one has comes from a load, as after */
+    context = new_context();
+    CHECK_OK(mmsb_snapshot_load(context, at("start"), &options));
     for (int n = 0; n < HISTORY_PAGES; n++) {
         pages[n] = 0;
     }

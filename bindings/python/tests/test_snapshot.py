@@ -47,6 +47,14 @@ def state(ctx: mmsb.Context) -> dict[int, tuple[object, ...]]:
     }
 
 
+def replaced(ctx: mmsb.Context, before: dict[int, tuple[object, ...]]) -> bool:
+    """Whether a context that had this state has it again after a load: no version came back."""
+    assert all(page.version > before[page.id][2] for page in ctx.pages())  # type: ignore[operator]
+    return {id: (*page[:2], *page[3:]) for id, page in state(ctx).items()} == {
+        id: (*page[:2], *page[3:]) for id, page in before.items()
+    }
+
+
 def edges(ctx: mmsb.Context) -> list[int]:
     return [page.id for page in ctx.dependency_order()]
 
@@ -100,7 +108,7 @@ def test_restore_replaces_the_living(ctx: mmsb.Context, path: Path) -> None:
     first.write(0, b"?")
     new = ctx.create_page(10)
     ctx.restore(path)
-    assert state(ctx) == saved
+    assert replaced(ctx, saved)
     for page in [*old.values(), new]:
         with pytest.raises(mmsb.StaleHandleError):
             page.read()
@@ -262,14 +270,14 @@ def test_work_of_its_own(ctx: mmsb.Context, path: Path) -> None:
         assert saving.wait(0) is None
         done, total = saving.progress()
         assert done == total == sum(SIZES)
-    assert state(ctx) == before
+    assert replaced(ctx, before)
 
     async def both() -> None:
         await ctx.save_start(path, compression="zstd", compression_level=2)
         await ctx.restore_start(path, ids=[next(iter(before))], lazy=True)
 
     asyncio.run(both())
-    assert state(ctx) == before
+    assert replaced(ctx, before)
     with ctx.restore_start(path.with_suffix(".none")) as loading, pytest.raises(mmsb.NotFoundError):
         loading.wait()
     with ctx.save_start(path.parent / "no" / "folder") as saving, pytest.raises(mmsb.MMSBError):
@@ -295,13 +303,13 @@ def test_descriptors_and_memory(ctx: mmsb.Context, path: Path) -> None:
     for page in ctx.pages():
         page.write(0, b"\0")
     ctx.restore_bytes(bytearray(saved))
-    assert state(ctx) == before
+    assert replaced(ctx, before)
     ctx.restore_bytes(saved, ids=[next(iter(before))])
     with pytest.raises(mmsb.MMSBError):
         ctx.restore_bytes(saved[:-1])
     with pytest.raises(mmsb.MMSBError):
         ctx.restore_bytes(b"")
-    assert state(ctx) == before
+    assert replaced(ctx, before)
 
     def send(file: socket.socket | int) -> None:
         ctx.save_to(file)
@@ -317,7 +325,7 @@ def test_descriptors_and_memory(ctx: mmsb.Context, path: Path) -> None:
         other.restore_from(right)
         sender.join()
         right.close()
-        assert state(other) == before
+        assert state(other) == state(ctx)
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb") as pipe, mmsb.Context() as other:
         sender = threading.Thread(target=send, args=(writer,))

@@ -248,7 +248,7 @@ class Context(Closable):
     ) -> Page:
         """Creates a page over the memory of an object with the buffer protocol (NumPy array, bytearray, mmap), without a copy.
 
-        The page keeps the object and its buffer until the page ends or is migrated.
+        The page keeps the object and its buffer until the page ends. A restore that has the page's id writes into the object.
         """
         buffer = Buffer(memory, writable=not read_only)
         options = _abi.AdoptOptions()
