@@ -868,7 +868,8 @@ MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mms
 #define MMSB_RAW_WRITES_ALLOW 0  /* a page that is pinned for writing is saved as it is when the save reaches it */
 #define MMSB_RAW_WRITES_REFUSE 1 /* MMSB_E_BUSY while a page is pinned for writing */
 
-#define MMSB_BASE_IN_USE_WHOLE 0  /* write the snapshot whole if it replaces a file that its base rests on; keep what others need */
+#define MMSB_BASE_IN_USE_WHOLE \
+    0 /* write the snapshot whole if it replaces a file that its base rests on; keep what others need */
 #define MMSB_BASE_IN_USE_REFUSE 1 /* MMSB_E_BUSY if another snapshot rests on the file that would be replaced */
 
 typedef struct mmsb_save_options {
@@ -878,8 +879,8 @@ typedef struct mmsb_save_options {
     int32_t raw_writes;        /* MMSB_RAW_WRITES_ALLOW */
     int32_t not_durable;       /* 0; 1 = do not wait for the disk: a power cut may damage the file, which a load detects */
     int32_t base_in_use;       /* MMSB_BASE_IN_USE_WHOLE */
-    uint64_t copy_limit; /* 0 = 256 MiB; bytes for pre-images that writers copy during the save; the minimum is 4 MiB */
-    const char *base;    /* NULL = save everything; path of an earlier snapshot */
+    uint64_t copy_limit;       /* 0 = 256 MiB; bytes for pre-images that writers copy during the save; the minimum is 4 MiB */
+    const char *base;          /* NULL = save everything; path of an earlier snapshot */
     uint64_t reserved[4];
 } mmsb_save_options_t;
 

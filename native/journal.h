@@ -47,9 +47,9 @@ typedef enum mmsb__journal_kind {
     MMSB__JOURNAL_GROUP = 16,
 } mmsb__journal_kind_t;
 
-#define MMSB__JOURNAL_MORE 1      /* the next record belongs to the same group */
-#define MMSB__JOURNAL_PIECE 2     /* the body goes on in the next record */
-#define MMSB__JOURNAL_ANNOTATED 4 /* the body begins with id, time, source and intent of the delta */
+#define MMSB__JOURNAL_MORE 1       /* the next record belongs to the same group */
+#define MMSB__JOURNAL_PIECE 2      /* the body goes on in the next record */
+#define MMSB__JOURNAL_ANNOTATED 4  /* the body begins with id, time, source and intent of the delta */
 #define MMSB__JOURNAL_COMPLETE 128 /* all records of the group that begins here are put */
 
 /* The form of a DELTA record: the delta's kind, or one more. */

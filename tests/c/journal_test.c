@@ -165,7 +165,8 @@ static void every_change_is_replayed(void) {
     CHECK_OK(mmsb_page_dependency_remove(clone, many[0]));
     CHECK_OK(mmsb_journal_sync(context));
     mmsb_journal_info_t info = info_of(context);
-    CHECK(info.first == 2 && info.last >= 20 && /* the save was the first step */ info.synced == info.last && info.segments == 1 && info.bytes > 5000);
+    CHECK(info.first == 2 && info.last >= 20 && /* the save was the first step */ info.synced == info.last &&
+          info.segments == 1 && info.bytes > 5000);
 
     mmsb_context_t again = replayed(0);
     CHECK_EQUAL(context_stats(again).pages, context_stats(context).pages);

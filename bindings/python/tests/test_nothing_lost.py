@@ -125,7 +125,8 @@ def kill():
 threading.Thread(target=kill).start()
 while True:
     ctx.save(folder + "/ckpt-2")
-""")
+"""
+    )
     assert ran.returncode == -signal.SIGKILL, ran.stderr
     assert any(name.endswith(".tmp") for name in os.listdir(tmp_path))
     with mmsb.Context() as ctx:
@@ -219,7 +220,8 @@ for turn in range(1, 2001):
         ctx.create_pages(100, 64)
 print("returned", flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
-""")
+"""
+    )
     assert ran.returncode == -signal.SIGKILL and "returned" in ran.stdout, ran.stderr
     state = loaded("", journal=tmp_path / "journal")
     assert int.from_bytes(state[7], "little") == 2000
