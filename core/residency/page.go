@@ -82,8 +82,8 @@ func (p *Page) CopyBytes(to Frame, size uint64) error {
 	return p.WithBytes(func() error { return p.Write(to, 0, p.Bytes()[:count]) })
 }
 
-// copyTo copies the page's bytes, as far as they go, into a frame of a size that is to be the page's. ready is called when nothing
-// else can fail. Where it fails the frame goes.
+// copyTo copies the page's bytes, as far as they go, into a frame of a size that is to be the page's. ready is called when
+// nothing else can fail. Where it fails the frame goes.
 func (p *Page) copyTo(f Frame, size uint64, ready func() error) error {
 	err := p.CopyBytes(f, size)
 	if err == nil {
