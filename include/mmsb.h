@@ -890,8 +890,8 @@ MMSB_API void mmsb_save_options_init(mmsb_save_options_t *options);
 /* Saves the context to a file and replaces a file that exists there. A context runs one save at a time.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (path, options; base in another directory), MMSB_E_STRUCT_VERSION,
  * MMSB_E_BUSY (a save or a load of the context is running; raw_writes; base_in_use), MMSB_E_NO_SPACE, MMSB_E_IO,
- * MMSB_E_NOT_FOUND (base), MMSB_E_MISMATCH (the state does not come from base; base was replaced meanwhile), MMSB_E_CORRUPT, MMSB_E_FORMAT (base),
- * MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: until the file is on disk. Since 0.1. */
+ * MMSB_E_NOT_FOUND (base), MMSB_E_MISMATCH (the state does not come from base; base was replaced meanwhile), MMSB_E_CORRUPT,
+ * MMSB_E_FORMAT (base), MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: until the file is on disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_save(mmsb_context_t context, const char *path, const mmsb_save_options_t *options);
 
 /* The asynchronous form of mmsb_snapshot_save; progress counts bytes. The moment of the snapshot lies between this call and the
@@ -943,10 +943,10 @@ MMSB_API void mmsb_load_options_init(mmsb_load_options_t *options);
  * directory alone gives the whole state.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_BUSY (a page that would be replaced is pinned; a
  * save or a load is running), MMSB_E_NOT_FOUND (file, base, or a page id), MMSB_E_IO, MMSB_E_FORMAT, MMSB_E_CORRUPT (the text has
- * page and offset), MMSB_E_MISMATCH (the base is another snapshot; the journal is of another lineage, or begins after the snapshot, or has a gap), MMSB_E_ALREADY_EXISTS
- * (a page that was created meanwhile has the id), MMSB_E_INVALID_STATE (the context writes a journal, which has no record for a
- * load: close it first), MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE. Threads: any. Blocks: until done.
- * Since 0.1. */
+ * page and offset), MMSB_E_MISMATCH (the base is another snapshot; the journal is of another lineage, or begins after the
+ * snapshot, or has a gap), MMSB_E_ALREADY_EXISTS (a page that was created meanwhile has the id), MMSB_E_INVALID_STATE (the
+ * context writes a journal, which has no record for a load: close it first), MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY,
+ * MMSB_E_LIMIT, MMSB_E_NO_SPACE. Threads: any. Blocks: until done. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_load(mmsb_context_t context, const char *path, const mmsb_load_options_t *options);
 
 /* The asynchronous form of mmsb_snapshot_load; progress counts bytes. page_ids and the strings are copied.
@@ -1124,14 +1124,15 @@ typedef struct mmsb_journal_options {
 MMSB_API void mmsb_journal_options_init(mmsb_journal_options_t *options);
 
 /* Begins to journal a context into a directory, which is created if it is missing. Where the directory ends with exactly the
- * context's state, the journal goes on there; a torn end is cut, and what a killed process left in memory is added. Otherwise, and
- * in a new directory unless the context is empty, the call saves the context into the directory first, as a base: that takes as long
- * as a save. A context that was loaded from an earlier state of the journal begins a branch; loads with an empty path then take the
- * branch, and the files of the older one stay. Calls of other threads wait while the call looks at the pages.
+ * context's state, the journal goes on there; a torn end is cut, and what a killed process left in memory is added. Otherwise,
+ * and in a new directory unless the context is empty, the call saves the context into the directory first, as a base: that takes
+ * as long as a save. A context that was loaded from an earlier state of the journal begins a branch; loads with an empty path
+ * then take the branch, and the files of the older one stay. Calls of other threads wait while the call looks at the pages.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_ALREADY_EXISTS (the context has a journal),
  * MMSB_E_BUSY (another process writes the journal; a save or a load is running), MMSB_E_MISMATCH (the journal is of another
  * lineage), MMSB_E_INVALID_STATE (base), MMSB_E_UNSUPPORTED (the file system cannot share memory, and durability is not call),
- * MMSB_E_IO, MMSB_E_NO_SPACE, MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: for the disk. Since 0.1. */
+ * MMSB_E_IO, MMSB_E_NO_SPACE, MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: for the disk. Since 0.1.
+ * */
 MMSB_API mmsb_status_t mmsb_journal_open(mmsb_context_t context, const char *directory, const mmsb_journal_options_t *options);
 
 /* Waits until the records of all calls that have returned are on disk.
@@ -1145,7 +1146,8 @@ MMSB_API mmsb_status_t mmsb_journal_close(mmsb_context_t context);
 
 /* Verifies a snapshot and its bases, tells the directory that it is the journal's base, then removes the segments that hold only
  * records which the snapshot contains, and older bases.
- * Errors: as mmsb_journal_sync, MMSB_E_MISMATCH (another lineage), and those of mmsb_snapshot_open. Threads: any. Blocks: for the disk. Since 0.1. */
+ * Errors: as mmsb_journal_sync, MMSB_E_MISMATCH (another lineage), and those of mmsb_snapshot_open. Threads: any. Blocks: for the
+ * disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_trim(mmsb_context_t context, const char *snapshot);
 
 typedef struct mmsb_journal_info {

@@ -61,7 +61,8 @@ func (s *Staging) meetAdopted() (met []meeting, err error) {
 			return nil, status.Errorf(status.Mismatch, "page %d has %d bytes in the snapshot, but its adopted memory has %d",
 				staged.ID, staged.Size, into.size)
 		case into.readOnly:
-			return nil, status.Errorf(status.InvalidState, "page %d was adopted as read-only: its bytes cannot be loaded", staged.ID)
+			return nil, status.Errorf(status.InvalidState, "page %d was adopted as read-only: its bytes cannot be loaded",
+				staged.ID)
 		}
 		met = append(met, meeting{into.handle, staged})
 	}

@@ -7,8 +7,8 @@ import "sync/atomic"
 // no page had before. An id that comes back, because the caller chose it or a load brought it, begins an era: its first
 // version is above all that any page of the process had.
 
-// eraBits is how many changes of a page fit into an era. More of them reach into eras to come, which then begin above: noteVersion
-// hears of each page that ends or is replaced, except those with an automatic id that was never loaded.
+// eraBits is how many changes of a page fit into an era. More of them reach into eras to come, which then begin above:
+// noteVersion hears of each page that ends or is replaced, except those with an automatic id that was never loaded.
 const eraBits = 16
 
 // eras counts them, from anywhere on beyond what versions reach that begin with 1.

@@ -88,7 +88,8 @@ func (p *program) handles() (handles []uint64) {
 func (p *program) change() {
 	handles := p.handles()
 	if len(handles) == 0 || len(handles) < 12 && p.random.IntN(4) == 0 {
-		createFilled(p.T, p.context, 1+p.random.Uint64N(9000), uint64(p.random.IntN(2))*p.random.Uint64N(1<<40), byte(p.random.Uint32()))
+		createFilled(p.T, p.context, 1+p.random.Uint64N(9000), uint64(p.random.IntN(2))*p.random.Uint64N(1<<40),
+			byte(p.random.Uint32()))
 		return
 	}
 	handle, other := handles[p.random.IntN(len(handles))], handles[p.random.IntN(len(handles))]
@@ -124,7 +125,8 @@ func (p *program) save(path string) {
 }
 
 func (p *program) openJournal(directory string) {
-	if err := OpenJournal(p.context, directory, JournalOptions{IntervalMs: 1000, SegmentBytes: 1 << (12 + p.random.IntN(6))}); err != nil {
+	if err := OpenJournal(p.context, directory, JournalOptions{IntervalMs: 1000,
+		SegmentBytes: 1 << (12 + p.random.IntN(6))}); err != nil {
 		require.Equal(p, status.Mismatch, status.CodeOf(err), "%v", err)
 		return
 	}
@@ -220,7 +222,8 @@ func (p *program) gives(source LoadSource, directory string, want world, what st
 				p.Logf("page %d: %.60s, not %.60s", id, got.pages[id], text)
 			}
 		}
-		require.Fail(p, what, "%s\nedges %s, not %s; %d pages, not %d", p.journal, got.edges, want.edges, len(got.pages), len(want.pages))
+		require.Fail(p, what, "%s\nedges %s, not %s; %d pages, not %d", p.journal, got.edges, want.edges, len(got.pages),
+			len(want.pages))
 	}
 	require.NoError(p, page.Destroy(context))
 }
@@ -235,7 +238,8 @@ func TestRandomHistories(t *testing.T) {
 		p.journal = append(p.journal, fmt.Sprint("history ", seed))
 		for range 30 {
 			what := p.random.IntN(14)
-			p.journal = append(p.journal, []string{"save", "save", "open or close", "open or close", "restore", "compact", "kill"}[min(what, 6)])
+			p.journal = append(p.journal, []string{"save", "save", "open or close", "open or close", "restore", "compact",
+				"kill"}[min(what, 6)])
 			switch what {
 			case 0, 1:
 				p.save(p.pick(p.paths()))

@@ -27,8 +27,8 @@ func (o *LoadOptions) until() journal.Until {
 	return journal.Until{Sequence: o.JournalUntil, Time: o.JournalUntilTime, Page: o.JournalPage, Epoch: o.JournalEpoch}
 }
 
-// openJournalBase opens the state that a journal begins with: the newest base that its directory has, and that is not behind where the
-// replay is to end.
+// openJournalBase opens the state that a journal begins with: the newest base that its directory has, and that is not behind
+// where the replay is to end.
 func openJournalBase(read *journal.Replay, o *LoadOptions) (*snapshot.Snapshot, error) {
 	// Nothing says which base is before an epoch, but the oldest is.
 	base, err := snapshot.FindBase(file.OS{}, o.Journal, read.Leads, o.JournalUntil, o.JournalUntilTime, o.JournalEpoch != 0)
@@ -40,7 +40,8 @@ func openJournalBase(read *journal.Replay, o *LoadOptions) (*snapshot.Snapshot, 
 	case err != nil:
 		return nil, err
 	default:
-		return nil, status.Errorf(status.Mismatch, "the journal %q begins with record %d and has no base for that or for what is asked",
+		return nil, status.Errorf(status.Mismatch,
+			"the journal %q begins with record %d and has no base for that or for what is asked",
 			o.Journal, read.First())
 	}
 }
@@ -165,7 +166,8 @@ func (r *replay) misses(id uint64, record *journal.Record) {
 // allKnown says whether all pages were there that records have changed.
 func (r *replay) allKnown() error {
 	for id, record := range r.unknown {
-		return status.Errorf(status.Mismatch, "record %d of the journal %q changes page %d, which the state does not have", record,
+		return status.Errorf(status.Mismatch, "record %d of the journal %q changes page %d, which the state does not have",
+			record,
 			r.o.Journal, id)
 	}
 	return nil

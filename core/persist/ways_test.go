@@ -177,7 +177,8 @@ func TestEveryWayOfLoadingGivesTheSamePages(t *testing.T) {
 						change(t, handle, size-1, 3)
 					}
 					if i%3 == 0 {
-						length := []int{10, native.ChunkBytes - 16, native.ChunkBytes, 700000}[i/3%4] // with 16 more: a part, or several
+						// with 16 more: a part, or several
+						length := []int{10, native.ChunkBytes - 16, native.ChunkBytes, 700000}[i/3%4]
 						require.NoError(t, page.SetMetadata(handle, []byte("name"), fill.bytes(uint64(length))))
 					}
 					require.NoError(t, page.Migrate(handle, location, 0))

@@ -64,9 +64,10 @@ func Bases(fs file.FS, directory string) (bases []Base, lost error) {
 	return bases, lost
 }
 
-// FindBase is the newest base of a directory from which records lead on, and that is not behind the end of a replay: a record, a time
-// (0: any), or what only the oldest base is surely before. nil: there is none, and none is missing.
-func FindBase(fs file.FS, directory string, leads func(lineage.Point) error, record uint64, at int64, oldest bool) (*Base, error) {
+// FindBase is the newest base of a directory from which records lead on, and that is not behind the end of a replay: a record, a
+// time (0: any), or what only the oldest base is surely before. nil: there is none, and none is missing.
+func FindBase(fs file.FS, directory string, leads func(lineage.Point) error, record uint64, at int64, oldest bool) (*Base,
+	error) {
 	bases, lost := Bases(fs, directory)
 	if oldest {
 		slices.Reverse(bases)
@@ -81,8 +82,8 @@ func FindBase(fs file.FS, directory string, leads func(lineage.Point) error, rec
 	return nil, lost
 }
 
-// PutBase makes a snapshot a base of a journal's directory, durably. It and its bases get names there as well, so that nothing that
-// happens to their own names takes them away; on another file system the directory names the snapshot, which must then stay.
+// PutBase makes a snapshot a base of a journal's directory, durably. It and its bases get names there as well, so that nothing
+// that happens to their own names takes them away; on another file system the directory names the snapshot, which must then stay.
 func PutBase(fs file.FS, directory, path string, header *Header) error {
 	if linkBase(fs, directory, path, header) {
 		return file.SyncDirectory(fs, directory)
@@ -165,7 +166,8 @@ func follow(fs file.FS, directory, entry string) (string, Header, error) {
 	}
 	body := string(text[:end])
 	var id, relative, absolute string
-	if n, err := fmt.Sscanf(body, "mmsb base 1\nid %s\nrelative %q\nabsolute %q\n", &id, &relative, &absolute); n != 3 || err != nil {
+	if n, err := fmt.Sscanf(body, "mmsb base 1\nid %s\nrelative %q\nabsolute %q\n", &id, &relative, &absolute); n != 3 ||
+		err != nil {
 		return "", Header{}, damaged
 	}
 	if !filepath.IsAbs(relative) {

@@ -81,7 +81,8 @@ func bytesOf(b byte) []byte { return []byte(strings.Repeat(string([]byte{b}), 16
 // writeJournal writes a journal with a group of two records, and torn bytes where they are wanted.
 func writeJournal(t *testing.T, directory string, torn bool) {
 	t.Helper()
-	line := lineage.Lineage{ID: lineage.ID(bytesOf(9)), Parent: lineage.Point{Lineage: lineage.ID(bytesOf(8)), Position: 7}} // of the files
+	// of the files
+	line := lineage.Lineage{ID: lineage.ID(bytesOf(9)), Parent: lineage.Point{Lineage: lineage.ID(bytesOf(8)), Position: 7}}
 	w, err := journal.NewWriter(file.OS{}, directory, journal.Options{
 		From: journal.State{Names: []lineage.Point{line.At(1)}, GoesOn: line},
 	})

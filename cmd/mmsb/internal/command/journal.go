@@ -170,7 +170,8 @@ func (l *logList) text() error {
 	if info.TornBytes > 0 {
 		end = fmt.Sprintf("torn: %s behind record %d do not count", l.show.within(uint64(info.TornBytes)), info.Last)
 	}
-	list(l.out, "journal", shown(l.directory), "lineage", line(info.Lineage), "branch", branch(info), "records", span(info.First, info.Last),
+	list(l.out, "journal", shown(l.directory), "lineage", line(info.Lineage), "branch", branch(info), "records", span(info.First,
+		info.Last),
 		"first", moment(nanoseconds(info.FirstTime)), "last", moment(nanoseconds(info.LastTime)), "end", end)
 	_ = l.out.WriteByte('\n')
 	t := newTable(l.out, "SEGMENT", "RECORDS", ">SIZE", "BEGUN", "BEHIND")

@@ -229,7 +229,8 @@ func showFile(i *snapshot.Info) fileShown {
 		base := i.Base.String()
 		f.Base, f.BaseName = &base, &i.BaseName
 	}
-	f.Lineage, f.Parent, f.Fork = lineageOrNothing(i.Lineage.ID), lineageOrNothing(i.Lineage.Parent.Lineage), i.Lineage.Parent.Position
+	f.Lineage, f.Parent, f.Fork = lineageOrNothing(i.Lineage.ID), lineageOrNothing(i.Lineage.Parent.Lineage),
+		i.Lineage.Parent.Position
 	return f
 }
 

@@ -606,7 +606,8 @@ func TestFilesOfUnknownLineageFitNoJournal(t *testing.T) {
 		directory := t.TempDir()
 		log := filepath.Join(directory, "journal")
 		writeJournal(t, log, 1, nil)
-		o := Options{FS: file.OS{}, Snapshot: filepath.Join(snapshots, path), Journal: log, Output: filepath.Join(directory, "out")}
+		o := Options{FS: file.OS{}, Snapshot: filepath.Join(snapshots, path), Journal: log, Output: filepath.Join(directory,
+			"out")}
 		_, err := Run(o)
 		assert.Equal(t, status.Mismatch, status.CodeOf(err), "%v", err)
 		assert.ErrorContains(t, err, "lineage")
