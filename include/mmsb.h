@@ -491,7 +491,7 @@ typedef struct mmsb_adopt_options {
     mmsb_location_t location; /* MMSB_LOCATION_CPU */
     int32_t read_only;        /* 0; 1 = writes, deltas and WRITE pins return MMSB_E_INVALID_STATE */
     uint64_t id;              /* 0 = the library picks one */
-    /* NULL; called once when the page no longer needs the memory: it was destroyed or migrated, or the last pin ended after its
+    /* NULL; called once when the page no longer needs the memory: it was destroyed, or the last pin ended after its
      * context. The call runs on the thread whose call caused that, and must not call the library. */
     void (*release)(void *user, void *memory, uint64_t size);
     void *user; /* NULL; the first argument of release */
@@ -502,8 +502,8 @@ typedef struct mmsb_adopt_options {
 MMSB_API void mmsb_adopt_options_init(mmsb_adopt_options_t *options);
 
 /* Creates a page over memory of the caller, without a copy. The memory may have any alignment and must stay valid until release
- * is called. The page cannot be resized (MMSB_E_INVALID_STATE); migrating it copies the bytes and releases the memory. Change
- * tracking treats the page as pinned for writing.
+ * is called. The page can be neither resized nor migrated (MMSB_E_INVALID_STATE; mmsb_page_release gives the memory back). A load
+ * that has the page's id writes into the memory and leaves the page adopted. Change tracking treats it as pinned for writing.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (NULL memory), MMSB_E_INVALID_SIZE, MMSB_E_ALREADY_EXISTS, MMSB_E_NO_DEVICE,
  * MMSB_E_OUT_OF_MEMORY, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_adopt(mmsb_context_t context, void *memory, uint64_t size, const mmsb_adopt_options_t *options,
@@ -1131,8 +1131,8 @@ MMSB_API void mmsb_journal_options_init(mmsb_journal_options_t *options);
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_ALREADY_EXISTS (the context has a journal),
  * MMSB_E_BUSY (another process writes the journal; a save or a load is running), MMSB_E_MISMATCH (the journal is of another
  * lineage), MMSB_E_INVALID_STATE (base), MMSB_E_UNSUPPORTED (the file system cannot share memory, and durability is not call),
- * MMSB_E_IO, MMSB_E_NO_SPACE, MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: for the disk. Since 0.1.
- * */
+ * MMSB_E_IO, MMSB_E_NO_SPACE, MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: for the disk. Since
+ * 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_open(mmsb_context_t context, const char *directory, const mmsb_journal_options_t *options);
 
 /* Waits until the records of all calls that have returned are on disk.
