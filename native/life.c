@@ -47,6 +47,7 @@ mmsb_status_t mmsb__page_create_small(uint64_t context, uint64_t size, int zeroe
         mmsb__cache_end(cache);
         return MMSB__ENTER_GO;
     }
+    mmsb__capture_created(MMSB__HANDLE_INDEX(handle)); /* before the record: what has a number at the moment is captured */
     mmsb__ring_t *ring = mmsb__ring_for(cache->context_index);
     uint64_t sequence = 0;
     if (MMSB__UNLIKELY(ring) && (status = journal_create(ring, cache, handle, size, &sequence)) != MMSB_OK) {
@@ -55,7 +56,6 @@ mmsb_status_t mmsb__page_create_small(uint64_t context, uint64_t size, int zeroe
         return status;
     }
     open_memory(record, class_number, zeroed, cache->loaded[class_number]);
-    mmsb__capture_created(MMSB__HANDLE_INDEX(handle));
     mmsb__page_begin(record, handle, size, class_number);
     mmsb__counter_add(&cache->creates, 1);
     mmsb__counter_add(&cache->bytes_created, size);
@@ -127,11 +127,11 @@ mmsb_status_t mmsb__page_create_many(uint64_t context, uint64_t size, size_t cou
                 status = MMSB__ENTER_GO;
                 break;
             }
+            mmsb__capture_created(MMSB__HANDLE_INDEX(handle));
             if (MMSB__UNLIKELY(ring) && (status = journal_create(ring, cache, handle, size, &sequence)) != MMSB_OK)
                 break;
             magazine->count--;
             open_memory(record, class_number, zeroed, magazine);
-            mmsb__capture_created(MMSB__HANDLE_INDEX(handle));
             mmsb__page_begin(record, handle, size, class_number);
             pages[made++] = handle;
         }
