@@ -491,7 +491,7 @@ typedef struct mmsb_adopt_options {
     mmsb_location_t location; /* MMSB_LOCATION_CPU */
     int32_t read_only;        /* 0; 1 = writes, deltas and WRITE pins return MMSB_E_INVALID_STATE */
     uint64_t id;              /* 0 = the library picks one */
-    /* NULL; called once when the page no longer needs the memory: it was destroyed or migrated, or the last pin ended after its
+    /* NULL; called once when the page no longer needs the memory: it was destroyed, or the last pin ended after its
      * context. The call runs on the thread whose call caused that, and must not call the library. */
     void (*release)(void *user, void *memory, uint64_t size);
     void *user; /* NULL; the first argument of release */
@@ -502,8 +502,8 @@ typedef struct mmsb_adopt_options {
 MMSB_API void mmsb_adopt_options_init(mmsb_adopt_options_t *options);
 
 /* Creates a page over memory of the caller, without a copy. The memory may have any alignment and must stay valid until release
- * is called. The page cannot be resized (MMSB_E_INVALID_STATE); migrating it copies the bytes and releases the memory. Change
- * tracking treats the page as pinned for writing.
+ * is called. The page can be neither resized nor migrated (MMSB_E_INVALID_STATE; mmsb_page_release gives the memory back). A load
+ * that has the page's id writes into the memory and leaves the page adopted. Change tracking treats it as pinned for writing.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (NULL memory), MMSB_E_INVALID_SIZE, MMSB_E_ALREADY_EXISTS, MMSB_E_NO_DEVICE,
  * MMSB_E_OUT_OF_MEMORY, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_adopt(mmsb_context_t context, void *memory, uint64_t size, const mmsb_adopt_options_t *options,
@@ -868,7 +868,8 @@ MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mms
 #define MMSB_RAW_WRITES_ALLOW 0  /* a page that is pinned for writing is saved as it is when the save reaches it */
 #define MMSB_RAW_WRITES_REFUSE 1 /* MMSB_E_BUSY while a page is pinned for writing */
 
-#define MMSB_BASE_IN_USE_WHOLE 0  /* write the snapshot whole if it replaces a file that its base rests on; keep what others need */
+#define MMSB_BASE_IN_USE_WHOLE \
+    0 /* write the snapshot whole if it replaces a file that its base rests on; keep what others need */
 #define MMSB_BASE_IN_USE_REFUSE 1 /* MMSB_E_BUSY if another snapshot rests on the file that would be replaced */
 
 typedef struct mmsb_save_options {
@@ -878,8 +879,8 @@ typedef struct mmsb_save_options {
     int32_t raw_writes;        /* MMSB_RAW_WRITES_ALLOW */
     int32_t not_durable;       /* 0; 1 = do not wait for the disk: a power cut may damage the file, which a load detects */
     int32_t base_in_use;       /* MMSB_BASE_IN_USE_WHOLE */
-    uint64_t copy_limit; /* 0 = 256 MiB; bytes for pre-images that writers copy during the save; the minimum is 4 MiB */
-    const char *base;    /* NULL = save everything; path of an earlier snapshot */
+    uint64_t copy_limit;       /* 0 = 256 MiB; bytes for pre-images that writers copy during the save; the minimum is 4 MiB */
+    const char *base;          /* NULL = save everything; path of an earlier snapshot */
     uint64_t reserved[4];
 } mmsb_save_options_t;
 
@@ -889,8 +890,8 @@ MMSB_API void mmsb_save_options_init(mmsb_save_options_t *options);
 /* Saves the context to a file and replaces a file that exists there. A context runs one save at a time.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (path, options; base in another directory), MMSB_E_STRUCT_VERSION,
  * MMSB_E_BUSY (a save or a load of the context is running; raw_writes; base_in_use), MMSB_E_NO_SPACE, MMSB_E_IO,
- * MMSB_E_NOT_FOUND (base), MMSB_E_MISMATCH (the state does not come from base; base was replaced meanwhile), MMSB_E_CORRUPT, MMSB_E_FORMAT (base),
- * MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: until the file is on disk. Since 0.1. */
+ * MMSB_E_NOT_FOUND (base), MMSB_E_MISMATCH (the state does not come from base; base was replaced meanwhile), MMSB_E_CORRUPT,
+ * MMSB_E_FORMAT (base), MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: until the file is on disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_save(mmsb_context_t context, const char *path, const mmsb_save_options_t *options);
 
 /* The asynchronous form of mmsb_snapshot_save; progress counts bytes. The moment of the snapshot lies between this call and the
@@ -942,10 +943,10 @@ MMSB_API void mmsb_load_options_init(mmsb_load_options_t *options);
  * directory alone gives the whole state.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_BUSY (a page that would be replaced is pinned; a
  * save or a load is running), MMSB_E_NOT_FOUND (file, base, or a page id), MMSB_E_IO, MMSB_E_FORMAT, MMSB_E_CORRUPT (the text has
- * page and offset), MMSB_E_MISMATCH (the base is another snapshot; the journal is of another lineage, or begins after the snapshot, or has a gap), MMSB_E_ALREADY_EXISTS
- * (a page that was created meanwhile has the id), MMSB_E_INVALID_STATE (the context writes a journal, which has no record for a
- * load: close it first), MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE. Threads: any. Blocks: until done.
- * Since 0.1. */
+ * page and offset), MMSB_E_MISMATCH (the base is another snapshot; the journal is of another lineage, or begins after the
+ * snapshot, or has a gap), MMSB_E_ALREADY_EXISTS (a page that was created meanwhile has the id), MMSB_E_INVALID_STATE (the
+ * context writes a journal, which has no record for a load: close it first), MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY,
+ * MMSB_E_LIMIT, MMSB_E_NO_SPACE. Threads: any. Blocks: until done. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_load(mmsb_context_t context, const char *path, const mmsb_load_options_t *options);
 
 /* The asynchronous form of mmsb_snapshot_load; progress counts bytes. page_ids and the strings are copied.
@@ -1123,14 +1124,15 @@ typedef struct mmsb_journal_options {
 MMSB_API void mmsb_journal_options_init(mmsb_journal_options_t *options);
 
 /* Begins to journal a context into a directory, which is created if it is missing. Where the directory ends with exactly the
- * context's state, the journal goes on there; a torn end is cut, and what a killed process left in memory is added. Otherwise, and
- * in a new directory unless the context is empty, the call saves the context into the directory first, as a base: that takes as long
- * as a save. A context that was loaded from an earlier state of the journal begins a branch; loads with an empty path then take the
- * branch, and the files of the older one stay. Calls of other threads wait while the call looks at the pages.
+ * context's state, the journal goes on there; a torn end is cut, and what a killed process left in memory is added. Otherwise,
+ * and in a new directory unless the context is empty, the call saves the context into the directory first, as a base: that takes
+ * as long as a save. A context that was loaded from an earlier state of the journal begins a branch; loads with an empty path
+ * then take the branch, and the files of the older one stay. Calls of other threads wait while the call looks at the pages.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_ALREADY_EXISTS (the context has a journal),
  * MMSB_E_BUSY (another process writes the journal; a save or a load is running), MMSB_E_MISMATCH (the journal is of another
  * lineage), MMSB_E_INVALID_STATE (base), MMSB_E_UNSUPPORTED (the file system cannot share memory, and durability is not call),
- * MMSB_E_IO, MMSB_E_NO_SPACE, MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: for the disk. Since 0.1. */
+ * MMSB_E_IO, MMSB_E_NO_SPACE, MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: for the disk. Since
+ * 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_open(mmsb_context_t context, const char *directory, const mmsb_journal_options_t *options);
 
 /* Waits until the records of all calls that have returned are on disk.
@@ -1144,7 +1146,8 @@ MMSB_API mmsb_status_t mmsb_journal_close(mmsb_context_t context);
 
 /* Verifies a snapshot and its bases, tells the directory that it is the journal's base, then removes the segments that hold only
  * records which the snapshot contains, and older bases.
- * Errors: as mmsb_journal_sync, MMSB_E_MISMATCH (another lineage), and those of mmsb_snapshot_open. Threads: any. Blocks: for the disk. Since 0.1. */
+ * Errors: as mmsb_journal_sync, MMSB_E_MISMATCH (another lineage), and those of mmsb_snapshot_open. Threads: any. Blocks: for the
+ * disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_trim(mmsb_context_t context, const char *snapshot);
 
 typedef struct mmsb_journal_info {

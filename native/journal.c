@@ -160,7 +160,9 @@ mmsb_status_t mmsb__ring_begin(mmsb__ring_t *ring, mmsb__group_t *group, uint64_
     group->last = great ? 0 : first + head + records - 1;
     group->begins = group->at;
     if (head && !great) {
-        mmsb__journal_head_t says = {.length = MMSB__JOURNAL_GROUP_SPACE, .kind = MMSB__JOURNAL_GROUP, .flags = MMSB__JOURNAL_MORE,
+        mmsb__journal_head_t says = {.length = MMSB__JOURNAL_GROUP_SPACE,
+                                     .kind = MMSB__JOURNAL_GROUP,
+                                     .flags = MMSB__JOURNAL_MORE,
                                      .time_ns = group->time_ns};
         mmsb__journal_head_put(group->at, &says);
         memcpy(group->at + sizeof says, &bytes, sizeof bytes);

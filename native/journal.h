@@ -1,8 +1,8 @@
 /*
  * journal.h — how records reach the journal: through two buffers outside Go's heap. Threads put records into one while Go writes
  * the other to the disk. docs/journal-format.md describes records, and how a reader finds what a killed process left in the
- * buffers, which lie in a file that the process shares: a thread stores the first word of a record before all else of it, and says at
- * the end that its group is complete.
+ * buffers, which lie in a file that the process shares: a thread stores the first word of a record before all else of it, and
+ * says at the end that its group is complete.
  *
  * A thread that holds its page's lock reserves space and sequence numbers with one compare-and-swap, copies, and reports the end
  * with one addition; only the writer waits for an interrupted thread. A record is put before its change is made: begin is the
@@ -47,9 +47,9 @@ typedef enum mmsb__journal_kind {
     MMSB__JOURNAL_GROUP = 16,
 } mmsb__journal_kind_t;
 
-#define MMSB__JOURNAL_MORE 1      /* the next record belongs to the same group */
-#define MMSB__JOURNAL_PIECE 2     /* the body goes on in the next record */
-#define MMSB__JOURNAL_ANNOTATED 4 /* the body begins with id, time, source and intent of the delta */
+#define MMSB__JOURNAL_MORE 1       /* the next record belongs to the same group */
+#define MMSB__JOURNAL_PIECE 2      /* the body goes on in the next record */
+#define MMSB__JOURNAL_ANNOTATED 4  /* the body begins with id, time, source and intent of the delta */
 #define MMSB__JOURNAL_COMPLETE 128 /* all records of the group that begins here are put */
 
 /* The form of a DELTA record: the delta's kind, or one more. */
@@ -252,8 +252,8 @@ uint64_t mmsb__ring_last(mmsb__ring_t *ring);
 
 /* Opens the ring of a context that has no open one: its first record gets the number next. Records may wait interval_ns for
  * others; each_call: mmsb__ring_wait waits. buffer_bytes is the same each time, because threads may still look at a ring that was
- * closed. shared is memory of two buffers, zeros, which stays the caller's and is shared with a file; NULL: the ring maps its own, which
- * ends with the process. Errors: MMSB_E_OUT_OF_MEMORY, MMSB_E_INVALID_ARGUMENT. */
+ * closed. shared is memory of two buffers, zeros, which stays the caller's and is shared with a file; NULL: the ring maps its
+ * own, which ends with the process. Errors: MMSB_E_OUT_OF_MEMORY, MMSB_E_INVALID_ARGUMENT. */
 mmsb_status_t mmsb__ring_open(uint32_t context_index, uint64_t next, uint64_t buffer_bytes, int64_t interval_ns, int each_call,
                               void *shared);
 /* Stops the ring: it accepts no more records; take hands out the rest and then returns -1. Returns at once. */

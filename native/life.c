@@ -192,7 +192,7 @@ mmsb_status_t mmsb__page_destroy_slow(uint64_t page) {
     mmsb__change_t change;
     mmsb_status_t status;
     do {
-        status = mmsb__change_begin_page(&change, page);
+        status = mmsb__change_begin_page(&change, page, MMSB__MOVING);
         if (status != MMSB_OK)
             return status;
         if (mmsb__record_pinned(change.record))
@@ -309,8 +309,12 @@ static mmsb_status_t journal_destroy(mmsb__group_t *group, const mmsb_page_t *pa
 
 mmsb_status_t mmsb__page_destroy_many(const mmsb_page_t *pages, size_t count, size_t *bad_index) {
     static const mmsb__changes_kind_t kind = {.measure = measure_destroy};
-    mmsb__batch_t batch = {
-        .first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .distinct = 1, .bytes_stay = 1};
+    mmsb__batch_t batch = {.first = (const uint8_t *)pages,
+                           .stride = sizeof *pages,
+                           .count = count,
+                           .distinct = 1,
+                           .bytes_stay = 1,
+                           .refused = MMSB__MOVING};
     mmsb__changes_t changes;
     mmsb_status_t status = mmsb__changes_begin(&changes, batch, check_destroy, &kind, (void *)(uintptr_t)pages, bad_index);
     if (status != MMSB_OK)

@@ -95,7 +95,8 @@ static inline int redo_read(redo_t *redo, const mmsb__redo_pages_t *pages, const
 }
 
 static inline void redo_prefetch(const redo_t *redo) {
-    if (redo->head->kind == MMSB__JOURNAL_DELTA || redo->head->kind == MMSB__JOURNAL_GROUP || redo->record->locator == 0 || redo->offset >= redo->record->size)
+    if (redo->head->kind == MMSB__JOURNAL_DELTA || redo->head->kind == MMSB__JOURNAL_GROUP || redo->record->locator == 0 ||
+        redo->offset >= redo->record->size)
         return;
     mmsb__target_t target = mmsb__target_of(redo->record, 0, redo->offset);
     __builtin_prefetch(target.bytes, 1);

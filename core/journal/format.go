@@ -214,7 +214,8 @@ func decodeSegment(header []byte, name string) (segment, error) {
 	case s.lineage.ID == lineage.ID{}:
 		return segment{}, status.Errorf(status.Corrupt, "%s: the lineage at offset 16 is 0", name)
 	case s.before >= s.first || s.before != s.first-1 && !s.based:
-		return segment{}, status.Errorf(status.Corrupt, "%s: the first record at offset 32 is %d, the record before it at offset 88 %d",
+		return segment{}, status.Errorf(status.Corrupt,
+			"%s: the first record at offset 32 is %d, the record before it at offset 88 %d",
 			name, s.first, s.before)
 	}
 	return s, nil

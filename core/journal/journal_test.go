@@ -162,8 +162,9 @@ func TestEveryKindComesBackAsItWas(t *testing.T) {
 		}
 		assert.Equal(t, want, got, "%v", want.Kind)
 	}
-	assert.Equal(t, Info{Lineage: w.Lineage(), Branches: 1, Segments: info.Segments, First: 1, Last: uint64(len(examples())), FirstTime: 1,
-		LastTime: examples()[len(examples())-1].Time, Closed: true}, info)
+	assert.Equal(t, Info{Lineage: w.Lineage(), Branches: 1, Segments: info.Segments, First: 1, Last: uint64(len(examples())),
+		FirstTime: 1,
+		LastTime:  examples()[len(examples())-1].Time, Closed: true}, info)
 	assert.Len(t, info.Segments, 1)
 }
 

@@ -61,8 +61,8 @@ type SegmentInfo struct {
 }
 
 // Open opens a journal for reading, also while it is written: its newest branch. It reads the last segment, to find where the
-// journal ends: a torn tail is cut, as if it were not there. Errors: NotFound (no journal there), Corrupt (damage to what was durable, a
-// segment is missing or foreign), Format (newer than this library, or not ours), and those of the file system.
+// journal ends: a torn tail is cut, as if it were not there. Errors: NotFound (no journal there), Corrupt (damage to what was
+// durable, a segment is missing or foreign), Format (newer than this library, or not ours), and those of the file system.
 func Open(fs file.FS, directory string) (*Journal, error) {
 	j, err := openSegments(fs, directory)
 	if err != nil {
@@ -130,7 +130,8 @@ func (j *Journal) openSegment(at place) (openSegment, error) {
 		return openSegment{}, err
 	}
 	if s.place() != at {
-		return openSegment{}, status.Errorf(status.Corrupt, "%s: the header says first record %d of branch %d, unlike the file name",
+		return openSegment{}, status.Errorf(status.Corrupt,
+			"%s: the header says first record %d of branch %d, unlike the file name",
 			path, s.first, s.branch)
 	}
 	return openSegment{segment: s, name: name, size: source.Size()}, nil
@@ -247,7 +248,8 @@ func (a *assembler) add(sequence uint64, head recordHead, content []byte) (*Reco
 	}
 	if head.kind == Group {
 		if last || a.within || group != sequence || len(content) != 8 {
-			return nil, status.Errorf(status.Corrupt, "record %d does not begin a group: its body has %d bytes", sequence, len(content))
+			return nil, status.Errorf(status.Corrupt, "record %d does not begin a group: its body has %d bytes", sequence,
+				len(content))
 		}
 		return nil, nil
 	}

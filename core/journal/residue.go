@@ -28,8 +28,8 @@ var (
 	bufferMagic = []byte("MMSBBUFF")
 )
 
-// MakeRing makes the file of a ring of two buffers, which are zeros. The caller maps it, shared, and closes it. Its space is taken
-// at once: a store to a mapping cannot say that the disk is full.
+// MakeRing makes the file of a ring of two buffers, which are zeros. The caller maps it, shared, and closes it. Its space is
+// taken at once: a store to a mapping cannot say that the disk is full.
 func (w *Writer) MakeRing(bufferBytes int) (file.File, error) {
 	path := filepath.Join(w.directory, ringName)
 	f, err := w.fs.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC, 0o666)
@@ -57,8 +57,8 @@ func (w *Writer) MakeRing(bufferBytes int) (file.File, error) {
 	return f, nil
 }
 
-// bootID tells one start of the system from another: what was not written to the disk ends with it, and pages of a shared file may be
-// older than others. It has 36 bytes; none where the system does not say.
+// bootID tells one start of the system from another: what was not written to the disk ends with it, and pages of a shared file
+// may be older than others. It has 36 bytes; none where the system does not say.
 func bootID() []byte {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil || len(id) < 36 {
@@ -86,8 +86,8 @@ func lockPatiently(lock file.File) (err error) {
 	}
 }
 
-// residue is frames of what a killed process had put into its ring and not yet written. They belong behind the last whole frame of the last
-// segment.
+// residue is frames of what a killed process had put into its ring and not yet written. They belong behind the last whole frame
+// of the last segment.
 type residue struct {
 	frames []byte
 	end    int64 // of that frame, where they belong
@@ -125,8 +125,8 @@ func (r *residue) write(to file.File, path string) error {
 	return nil
 }
 
-// addResidue adds what a killed process left to the last segment. While a process writes the journal there is no such thing; own says
-// that the caller is the one who has the lock.
+// addResidue adds what a killed process left to the last segment. While a process writes the journal there is no such thing; own
+// says that the caller is the one who has the lock.
 func (j *Journal) addResidue(own bool) error {
 	ring, err := j.readRing(own)
 	if err != nil || ring == nil {
@@ -215,7 +215,8 @@ func framesOf(ring []byte, behind position, id [16]byte) (frames []byte) {
 		if count == 0 {
 			continue
 		}
-		f := frame{id: id, length: uint32(FrameHeadBytes + len(records)), count: count, first: behind.next, previous: behind.chain}
+		f := frame{id: id, length: uint32(FrameHeadBytes + len(records)), count: count, first: behind.next,
+			previous: behind.chain}
 		whole := make([]byte, padded(int(f.length)))
 		copy(whole[FrameHeadBytes:], records)
 		f.encode(whole)

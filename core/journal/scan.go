@@ -47,8 +47,9 @@ func (j *Journal) scan(from position, end int64, visit func(f *frame, records []
 		s := &j.segments[i]
 		if i > from.segment {
 			if s.before != next-1 || s.previous != chain {
-				return status.Errorf(status.Corrupt, "%s follows record %d with checksum 0x%08x, but record %d with 0x%08x is the last "+
-					"one: a segment is missing or foreign", j.path(s.name), s.before, s.previous, next-1, chain)
+				return status.Errorf(status.Corrupt,
+					"%s follows record %d with checksum 0x%08x, but record %d with 0x%08x is the last "+
+						"one: a segment is missing or foreign", j.path(s.name), s.before, s.previous, next-1, chain)
 			}
 			next = s.first
 		}

@@ -105,8 +105,9 @@ type keptSegment struct {
 }
 
 // NewWriter opens the journal in a directory for appending, or makes one; also the directory, but not those above it. What a
-// crash left half-written is cut off. NeedsBase says whether the state must be saved into the directory now. Errors: Busy (another
-// writer has it), Mismatch (it is of another lineage), InvalidState (NoBase), Corrupt, Format, and those of the file system.
+// crash left half-written is cut off. NeedsBase says whether the state must be saved into the directory now. Errors: Busy
+// (another writer has it), Mismatch (it is of another lineage), InvalidState (NoBase), Corrupt, Format, and those of the file
+// system.
 func NewWriter(fs file.FS, directory string, options Options) (*Writer, error) {
 	w, err := Prepare(fs, directory, options)
 	if err == nil {
@@ -118,8 +119,8 @@ func NewWriter(fs file.FS, directory string, options Options) (*Writer, error) {
 	return w, nil
 }
 
-// Prepare is the part of NewWriter that does not need to know the state: it takes the lock and finds where the journal ends. Begin is
-// the rest, or Abandon.
+// Prepare is the part of NewWriter that does not need to know the state: it takes the lock and finds where the journal ends.
+// Begin is the rest, or Abandon.
 func Prepare(fs file.FS, directory string, options Options) (*Writer, error) {
 	if options.Durability == Default {
 		options.Durability = Interval
@@ -241,7 +242,8 @@ func (j *Journal) related(from *State) error {
 }
 
 func (s *State) refusal(directory string) error {
-	return status.Errorf(status.InvalidState, "the journal %s does not give the context's state of %d pages, and a base is refused",
+	return status.Errorf(status.InvalidState,
+		"the journal %s does not give the context's state of %d pages, and a base is refused",
 		directory, s.Pages)
 }
 
@@ -314,8 +316,8 @@ func (w *Writer) removeUnfinished() error {
 	return nil
 }
 
-// begin begins a segment behind the record before. It gets its name when its header is on the disk, so that every file of that name
-// is whole.
+// begin begins a segment behind the record before. It gets its name when its header is on the disk, so that every file of that
+// name is whole.
 func (w *Writer) begin(before uint64) error {
 	s := segment{lineage: w.lineage, branch: w.branch, based: w.based, before: before, first: w.last + 1, previous: w.chain,
 		created: time.Now().UnixNano()}

@@ -2,8 +2,8 @@ package lineage
 
 import "math/bits"
 
-// Fingerprint is what two equal states have in common: a sum over their pages and dependencies, in any order. It is not made against
-// forgery.
+// Fingerprint is what two equal states have in common: a sum over their pages and dependencies, in any order. It is not made
+// against forgery.
 type Fingerprint uint64
 
 // Page adds a page. Each change of a page advances its version.

@@ -140,8 +140,8 @@ func TestASnapshotOfAnotherContextIsRefused(t *testing.T) {
 	requireLoads(t, second, "", other)
 }
 
-// A snapshot elsewhere takes the place of the records before it only when the directory names it.
-func TestTheDirectoryFindsASnapshotElsewhere(t *testing.T) {
+// A snapshot elsewhere takes the place of the records before it, and stays when its own name goes to another file.
+func TestASnapshotElsewhereBecomesTheBase(t *testing.T) {
 	onOneThread(t)
 	folder := t.TempDir()
 	directory := filepath.Join(folder, "journal")
@@ -162,10 +162,11 @@ func TestTheDirectoryFindsASnapshotElsewhere(t *testing.T) {
 		require.Len(t, inFolder(t, directory, "base-"), 1)
 	}
 	require.NoError(t, CloseJournal(context))
-	require.NoError(t, os.Rename(base, base+".moved"))
-	err := Load(newContext(t), FromPath(""), LoadOptions{Journal: directory}, nil)
-	require.Equal(t, status.NotFound, status.CodeOf(err), "%v", err)
-	require.ErrorContains(t, err, base)
+	before := contents(t, replayed(t, "", directory, LoadOptions{}))
+	write(t, handle, 2, []byte("later"))
+	require.NoError(t, Save(context, ToPath(base), SaveOptions{}, nil))
+	require.NoError(t, os.Remove(filepath.Join(folder, "a")))
+	require.Equal(t, before, contents(t, replayed(t, "", directory, LoadOptions{})))
 }
 
 func TestTheContextGoesOnFromACompactedFile(t *testing.T) {

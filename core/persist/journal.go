@@ -112,8 +112,8 @@ func (s *state) openJournal(directory string, keep bool, o journal.Options) erro
 	return nil
 }
 
-// openRing opens the ring over a file, so that what calls have put there outlives the process. A journal whose calls wait for the disk
-// anyway does without where the file system cannot share memory.
+// openRing opens the ring over a file, so that what calls have put there outlives the process. A journal whose calls wait for the
+// disk anyway does without where the file system cannot share memory.
 func (j *openedJournal) openRing(context uint32, o *journal.Options) error {
 	f, err := j.writer.MakeRing(native.RingBytes)
 	if err != nil {
@@ -131,7 +131,8 @@ func (j *openedJournal) openRing(context uint32, o *journal.Options) error {
 		_ = unix.Mlock(j.shared) // or its pages come back from the disk
 		buffers = j.shared[journal.RingHeadBytes:]
 	}
-	ring, code := native.OpenRing(context, j.writer.Next(), native.RingBytes, o.Interval, o.Durability == journal.EachCall, buffers)
+	ring, code := native.OpenRing(context, j.writer.Next(), native.RingBytes, o.Interval, o.Durability == journal.EachCall,
+		buffers)
 	if code != 0 {
 		err := lasterror.Load(code)
 		j.unmap()
@@ -196,7 +197,8 @@ func (j *journals) close() error {
 	<-opened.served
 	if invariant.Enabled {
 		last, written := opened.ring.Last(), opened.writer.Next()-1
-		invariant.Assert(opened.failed != nil || last == written, "the journal ends with record %d, %d were written", last, written)
+		invariant.Assert(opened.failed != nil || last == written, "the journal ends with record %d, %d were written", last,
+			written)
 	}
 	opened.ring.Close()
 	opened.unmap()
@@ -248,7 +250,7 @@ func (j *openedJournal) restsOn(path string, header *snapshot.Header) error {
 	if found := chain.Header(); found.ID != header.ID {
 		return status.Errorf(status.Mismatch, "%q is snapshot %s, not %s", path, found.ID, header.ID)
 	}
-	return snapshot.NameBase(file.OS{}, j.directory, path, header)
+	return snapshot.PutBase(file.OS{}, j.directory, path, header)
 }
 
 // dropBefore removes segments and bases before a base, unless the journal is to keep them.
@@ -302,7 +304,8 @@ func TrimJournal(context uint64, path string) error {
 			return err
 		}
 		if line := j.writer.Lineage(); !line.Has(info.Lineage.At(info.Position)) {
-			return status.Errorf(status.Mismatch, "%q is %s, the journal %q has the lineage %s", path, info.Lineage.At(info.Position),
+			return status.Errorf(status.Mismatch, "%q is %s, the journal %q has the lineage %s", path,
+				info.Lineage.At(info.Position),
 				j.directory, line.ID)
 		}
 		if err := j.restsOn(path, &info.Header); err != nil {

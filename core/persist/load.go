@@ -107,6 +107,7 @@ func (l *loader) run() (releases []func(), err error) {
 	if err := l.replayJournal(); err != nil {
 		return nil, err
 	}
+	l.forgetChanged()
 	// What is remembered only a save reads, and there is none.
 	if releases, err = l.Commit(l.o.IDs == nil, l.remember); err != nil {
 		return nil, err
@@ -141,15 +142,11 @@ func (l *loader) stageState() (err error) {
 			return status.Errorf(status.NotFound, "the snapshot has no page %d", id)
 		}
 	}
-	if l.o.IDs != nil {
-		return nil
-	}
 	return l.edges()
 }
 
-// edges makes the graph of dependencies. Edges of pages that are not in the state are ignored.
+// edges makes the graph of dependencies. Edges of pages that are not staged are ignored.
 func (l *loader) edges() error {
-	l.Graph = l.NewGraph()
 	for edge, err := range l.file.Edges() {
 		if err != nil {
 			return err
@@ -166,16 +163,28 @@ func (l *loader) edges() error {
 	return nil
 }
 
-// remember notes what the context's pages are in the snapshot, for incremental saves.
+// forgetChanged makes sure that a page that the replay has changed is not taken for the snapshot's: no page has version 0.
+func (l *loader) forgetChanged() {
+	for i := range l.inSnapshot {
+		s := &l.inSnapshot[i]
+		record := native.RecordAt(s.Index)
+		if record.Version != s.Version || native.Generation(record.LoadState()) != s.Generation {
+			s.Version = 0
+		}
+	}
+}
+
+// remember notes what the context's pages are in the snapshot, for incremental saves. Where pages were chosen, the context still
+// comes from the snapshots that it came from: the pages that were loaded are new, and those that they replace are no more.
 func (l *loader) remember() {
+	if l.o.IDs != nil {
+		return
+	}
 	for _, leaf := range l.context.Memory().Leaves() {
 		native.ForgetSaved(leaf.Number)
 	}
 	saves := &l.saved
 	saves.chain, saves.large = nil, make(map[uint32]largeSaved)
-	if l.o.IDs != nil {
-		return
-	}
 	l.history.comesFrom(l.at, l.fingerprint())
 	if l.file.Header().Version == snapshot.OriginalVersion {
 		return
@@ -200,8 +209,12 @@ func (l *loader) remember() {
 			saves.chain = nil
 			return
 		}
+		version := s.Version
+		if l.Version != 0 && version != 0 {
+			version = l.Version
+		}
 		saved[s.Index&(native.LeafRecords-1)] = native.Saved{
-			Version: s.Version, ID: s.ID, Size: s.Size, Generation: s.Generation, CRC: s.CRC,
+			Version: version, ID: s.ID, Size: s.Size, Generation: s.Generation, CRC: s.CRC,
 		}
 		if sums := l.sums[s.Index]; sums != nil {
 			saves.large[s.Index] = largeSaved{generation: s.Generation, sums: sums, layers: make([]uint8, len(sums))}

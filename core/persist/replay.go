@@ -27,8 +27,8 @@ func (o *LoadOptions) until() journal.Until {
 	return journal.Until{Sequence: o.JournalUntil, Time: o.JournalUntilTime, Page: o.JournalPage, Epoch: o.JournalEpoch}
 }
 
-// openJournalBase opens the state that a journal begins with: the newest base that its directory has, and that is not behind where the
-// replay is to end.
+// openJournalBase opens the state that a journal begins with: the newest base that its directory has, and that is not behind
+// where the replay is to end.
 func openJournalBase(read *journal.Replay, o *LoadOptions) (*snapshot.Snapshot, error) {
 	// Nothing says which base is before an epoch, but the oldest is.
 	base, err := snapshot.FindBase(file.OS{}, o.Journal, read.Leads, o.JournalUntil, o.JournalUntilTime, o.JournalEpoch != 0)
@@ -40,7 +40,8 @@ func openJournalBase(read *journal.Replay, o *LoadOptions) (*snapshot.Snapshot, 
 	case err != nil:
 		return nil, err
 	default:
-		return nil, status.Errorf(status.Mismatch, "the journal %q begins with record %d and has no base for that or for what is asked",
+		return nil, status.Errorf(status.Mismatch,
+			"the journal %q begins with record %d and has no base for that or for what is asked",
 			o.Journal, read.First())
 	}
 }
@@ -73,7 +74,6 @@ func (l *loader) beginReplay() *replay {
 		s := &l.Pages[i]
 		record := native.RecordAt(s.Index)
 		record.Size, record.Epoch, record.Version = s.Size, s.Epoch, s.Version
-		record.StoreState(record.LoadState() | s.Low)
 		r.pages.Put(s.ID, s.Index)
 	}
 	return r
@@ -166,7 +166,8 @@ func (r *replay) misses(id uint64, record *journal.Record) {
 // allKnown says whether all pages were there that records have changed.
 func (r *replay) allKnown() error {
 	for id, record := range r.unknown {
-		return status.Errorf(status.Mismatch, "record %d of the journal %q changes page %d, which the state does not have", record,
+		return status.Errorf(status.Mismatch, "record %d of the journal %q changes page %d, which the state does not have",
+			record,
 			r.o.Journal, id)
 	}
 	return nil
@@ -195,8 +196,7 @@ func (r *replay) change(p *page.Page, record *journal.Record) error {
 	case journal.Resize:
 		return p.Resize(record.Size, unjournalled)
 	case journal.Migrate:
-		_, err := p.Migrate(record.Location, record.Device, func(residency.Placement) error { return nil })
-		return err
+		return p.Migrate(record.Location, record.Device)
 	case journal.MaskClear:
 		clear(p.Mask())
 		return nil

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"libmmsb/core/file"
 	"libmmsb/core/lineage"
@@ -63,9 +64,10 @@ func Bases(fs file.FS, directory string) (bases []Base, lost error) {
 	return bases, lost
 }
 
-// FindBase is the newest base of a directory from which records lead on, and that is not behind the end of a replay: a record, a time
-// (0: any), or what only the oldest base is surely before. nil: there is none, and none is missing.
-func FindBase(fs file.FS, directory string, leads func(lineage.Point) error, record uint64, at int64, oldest bool) (*Base, error) {
+// FindBase is the newest base of a directory from which records lead on, and that is not behind the end of a replay: a record, a
+// time (0: any), or what only the oldest base is surely before. nil: there is none, and none is missing.
+func FindBase(fs file.FS, directory string, leads func(lineage.Point) error, record uint64, at int64, oldest bool) (*Base,
+	error) {
 	bases, lost := Bases(fs, directory)
 	if oldest {
 		slices.Reverse(bases)
@@ -78,6 +80,46 @@ func FindBase(fs file.FS, directory string, leads func(lineage.Point) error, rec
 		}
 	}
 	return nil, lost
+}
+
+// PutBase makes a snapshot a base of a journal's directory, durably. It and its bases get names there as well, so that nothing
+// that happens to their own names takes them away; on another file system the directory names the snapshot, which must then stay.
+func PutBase(fs file.FS, directory, path string, header *Header) error {
+	if linkBase(fs, directory, path, header) {
+		return file.SyncDirectory(fs, directory)
+	}
+	return NameBase(fs, directory, path, header)
+}
+
+// linkBase gives a snapshot and its bases names in a directory, all of them or none.
+func linkBase(fs file.FS, directory, path string, header *Header) bool {
+	chain, err := ChainOf(fs, path)
+	if err != nil {
+		return false
+	}
+	var made []string
+	for i, from := range chain {
+		name := BaseFileName(header.Position, header.ID)
+		if i > 0 {
+			base, err := InspectHeader(from, fs)
+			if err != nil {
+				return false
+			}
+			name = KeptName(base.ID)
+		}
+		to := filepath.Join(directory, name)
+		switch err := fs.Link(from, to); err {
+		case nil:
+			made = append(made, to)
+		case syscall.EEXIST: // as the base of an earlier one
+		default:
+			for _, name := range made {
+				_ = fs.Remove(name)
+			}
+			return false
+		}
+	}
+	return true
 }
 
 // NameBase tells a journal's directory that a snapshot elsewhere is a base, durably.
@@ -124,7 +166,8 @@ func follow(fs file.FS, directory, entry string) (string, Header, error) {
 	}
 	body := string(text[:end])
 	var id, relative, absolute string
-	if n, err := fmt.Sscanf(body, "mmsb base 1\nid %s\nrelative %q\nabsolute %q\n", &id, &relative, &absolute); n != 3 || err != nil {
+	if n, err := fmt.Sscanf(body, "mmsb base 1\nid %s\nrelative %q\nabsolute %q\n", &id, &relative, &absolute); n != 3 ||
+		err != nil {
 		return "", Header{}, damaged
 	}
 	if !filepath.IsAbs(relative) {
@@ -138,7 +181,7 @@ func follow(fs file.FS, directory, entry string) (string, Header, error) {
 	return "", Header{}, status.Errorf(status.NotFound, "the base %s of the journal %s is not at %s", id, directory, absolute)
 }
 
-// RemoveBases removes the bases of the same lineage as one that has come, but not that one.
+// RemoveBases removes the bases of the same lineage as one that has come, but not that one, and what only they rested on.
 func RemoveBases(fs file.FS, directory string, but *Header) error {
 	bases, _ := Bases(fs, directory) // what cannot be read is not ours to remove
 	for _, base := range bases {
@@ -149,5 +192,6 @@ func RemoveBases(fs file.FS, directory string, but *Header) error {
 			return file.Failed(err, "cannot remove %s", base.entry)
 		}
 	}
+	removeUnneeded(fs, directory)
 	return nil
 }

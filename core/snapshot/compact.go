@@ -13,9 +13,9 @@ type CompactOptions struct {
 	Progress Progress
 }
 
-// Compact writes the state of a file and its bases as one whole file with an id of its own, of the same time, lineage and position;
-// of version 2 and 3 it makes version 4. The file appears whole or not at all, and may replace the one that is read or one of its
-// bases. What was compressed stays so. Errors: Cancelled, those of Replace, those of reading and writing.
+// Compact writes the state of a file and its bases as one whole file with an id of its own, of the same time, lineage and
+// position; of version 2 and 3 it makes version 4. The file appears whole or not at all, and may replace the one that is read or
+// one of its bases. What was compressed stays so. Errors: Cancelled, those of Replace, those of reading and writing.
 func Compact(from, to string, o CompactOptions) (Report, error) {
 	s, err := Open(from, o.OpenOptions)
 	if err != nil {

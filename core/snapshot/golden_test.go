@@ -72,7 +72,8 @@ func golden(t testing.TB) map[string]model {
 func goldenID(number byte) ID { return ID(bytes.Repeat([]byte{number}, 16)) }
 
 // goldenLine is the lineage of the files of version 4.
-var goldenLine = lineage.Lineage{ID: lineage.ID(goldenID(9)), Parent: lineage.Point{Lineage: lineage.ID(goldenID(8)), Position: 7}}
+var goldenLine = lineage.Lineage{ID: lineage.ID(goldenID(9)), Parent: lineage.Point{Lineage: lineage.ID(goldenID(8)),
+	Position: 7}}
 
 // Files of version 3 were written by the library before states had lineages.
 func TestFilesOfVersion3AreRead(t *testing.T) {
@@ -87,14 +88,18 @@ func TestFilesOfVersion3AreRead(t *testing.T) {
 func TestGoldenFiles(t *testing.T) {
 	states := golden(t)
 	files := map[string][]byte{
-		"whole": write(t, Header{ID: goldenID(1), Lineage: goldenLine, Taken: noon, Position: 1}, states["whole"], parts{whole: []uint64{1, 2, 3}},
+		"whole": write(t, Header{ID: goldenID(1), Lineage: goldenLine, Taken: noon, Position: 1}, states["whole"],
+			parts{whole: []uint64{1, 2, 3}},
 			Zeros),
-		"change": write(t, Header{ID: goldenID(2), Lineage: goldenLine, Base: goldenID(1), BaseName: "whole.mmsb", Taken: noon, Position: 2},
+		"change": write(t, Header{ID: goldenID(2), Lineage: goldenLine, Base: goldenID(1), BaseName: "whole.mmsb", Taken: noon,
+			Position: 2},
 			states["change"], parts{whole: []uint64{1, 9}, changes: map[uint64][]uint64{3: {2 * Chunk}}, removed: []uint64{2}},
 			Zeros),
-		"blocks": write(t, Header{ID: goldenID(4), Lineage: goldenLine, Base: goldenID(2), BaseName: "change.mmsb", Taken: noon, Position: 4},
+		"blocks": write(t, Header{ID: goldenID(4), Lineage: goldenLine, Base: goldenID(2), BaseName: "change.mmsb", Taken: noon,
+			Position: 4},
 			states["blocks"], parts{granules: map[uint64][]Range{3: goldenGranules}}, Zeros),
-		"zstd": write(t, Header{ID: goldenID(3), Lineage: goldenLine, Taken: noon, Position: 3}, states["zstd"], parts{whole: []uint64{1, 3, 9}}, Zstd),
+		"zstd": write(t, Header{ID: goldenID(3), Lineage: goldenLine, Taken: noon, Position: 3}, states["zstd"],
+			parts{whole: []uint64{1, 3, 9}}, Zstd),
 	}
 	for name, m := range states {
 		path := testdata("version4", name+".mmsb")

@@ -29,9 +29,9 @@ type ReplaceOptions struct {
 	BaseName     string // its name in the directory
 }
 
-// Replace is file.Replace for a snapshot. A file that is replaced stays under its KeptName where another snapshot of the directory
-// rests on it; what is kept and no longer needed is removed. Errors of Finish, besides those of file.Replace: Busy (RefuseInUse),
-// Mismatch (the base was replaced meanwhile).
+// Replace is file.Replace for a snapshot. A file that is replaced stays under its KeptName where another snapshot of the
+// directory rests on it; what is kept and no longer needed is removed. Errors of Finish, besides those of file.Replace: Busy
+// (RefuseInUse), Mismatch (the base was replaced meanwhile).
 func Replace(fs file.FS, path string, o ReplaceOptions) (file.Sink, error) {
 	p := &publication{fs: fs, directory: filepath.Dir(path), path: path, o: &o}
 	o.Publish = p.publish
@@ -198,8 +198,8 @@ func ChainOf(fs file.FS, path string) ([]string, error) {
 // lockPatience bounds how long a saver waits for another one that is giving its file a name, which takes milliseconds.
 const lockPatience = 5 * time.Second
 
-// lockDirectory keeps other savers from giving names in a directory meanwhile. Where that cannot be had, because the file system has
-// no locks or the program itself holds one on its directory, it goes on without.
+// lockDirectory keeps other savers from giving names in a directory meanwhile. Where that cannot be had, because the file system
+// has no locks or the program itself holds one on its directory, it goes on without.
 func lockDirectory(fs file.FS, directory string) (unlock func()) {
 	f, err := fs.Open(directory, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {

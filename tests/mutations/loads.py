@@ -1,5 +1,7 @@
-"""Bugs in loads of snapshots: in what is read at once, later and from which file. Files that are divided anywhere, loaded in every
-way, must show each."""
+"""Bugs in loads of snapshots: in what is read at once, later and from which file.
+
+Files that are divided anywhere, loaded in every way, must show each.
+"""
 
 from mutation import Mutant
 from subject import Go

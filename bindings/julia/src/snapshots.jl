@@ -50,9 +50,9 @@ end
     save_snapshot(state, path; base = nothing, compression = :none, options...)
 
 Saves all pages, as they are at one moment, to a file that appears when it is complete and on disk; other tasks run meanwhile.
-With `base`, an earlier snapshot of this state in the same folder, only changes since then are written. Where `path` is a file that
-the base rests on, everything is written; `base_in_use = :refuse` throws a `PageBusyError` then, and also where another snapshot rests
-on the file at `path`, which otherwise is kept under another name.
+With `base`, an earlier snapshot of this state in the same folder, only changes since then are written. Where `path` is a file
+that the base rests on, everything is written; `base_in_use = :refuse` throws a `PageBusyError` then, and also where another
+snapshot rests on the file at `path`, which otherwise is kept under another name.
 
 The other options: `compression` (`:none` or `:zstd`), `compression_level` (1 to 4, 0 = the default), `raw_writes` (`:allow`
 saves pages that are pinned for writing as they are, `:refuse` throws a `PageBusyError`), `durable = false` (do not wait for the

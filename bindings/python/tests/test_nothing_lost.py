@@ -125,7 +125,8 @@ def kill():
 threading.Thread(target=kill).start()
 while True:
     ctx.save(folder + "/ckpt-2")
-""")
+"""
+    )
     assert ran.returncode == -signal.SIGKILL, ran.stderr
     assert any(name.endswith(".tmp") for name in os.listdir(tmp_path))
     with mmsb.Context() as ctx:
@@ -180,10 +181,9 @@ def test_the_journal_of_another_context(ctx: mmsb.Context, tmp_path: Path) -> No
     with ctx.journal(tmp_path / "mine"):
         ctx.create_page(64)
     ctx.save(tmp_path / "mine.mmsb")
-    with mmsb.Context() as other:
-        with other.journal(tmp_path / "other"):
-            for turn in range(9):
-                other.create_page(64).write(0, bytes([turn]))
+    with mmsb.Context() as other, other.journal(tmp_path / "other"):
+        for turn in range(9):
+            other.create_page(64).write(0, bytes([turn]))
     with pytest.raises(mmsb.MismatchError, match="lineage"):
         mmsb.Context.load(tmp_path / "mine.mmsb", journal=tmp_path / "other")
     with pytest.raises(mmsb.MismatchError, match="lineage"):
@@ -219,7 +219,8 @@ for turn in range(1, 2001):
         ctx.create_pages(100, 64)
 print("returned", flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
-""")
+"""
+    )
     assert ran.returncode == -signal.SIGKILL and "returned" in ran.stdout, ran.stderr
     state = loaded("", journal=tmp_path / "journal")
     assert int.from_bytes(state[7], "little") == 2000
@@ -231,7 +232,7 @@ def test_a_save_beside_the_first_call(tmp_path: Path) -> None:
         folder = tmp_path / f"j{turn}"
         with mmsb.Context() as ctx:
             ctx.journal(folder, durability="call", segment_bytes=1)
-            saver = threading.Thread(target=lambda: ctx.save(tmp_path / "s"))  # noqa: B023
+            saver = threading.Thread(target=lambda: ctx.save(tmp_path / "s"))
             saver.start()
             page = ctx.create_page(64)
             page.write(0, b"acknowledged")

@@ -248,7 +248,7 @@ class Context(Closable):
     ) -> Page:
         """Creates a page over the memory of an object with the buffer protocol (NumPy array, bytearray, mmap), without a copy.
 
-        The page keeps the object and its buffer until the page ends or is migrated.
+        The page keeps the object and its buffer until the page ends. A restore that has the page's id writes into the object.
         """
         buffer = Buffer(memory, writable=not read_only)
         options = _abi.AdoptOptions()
@@ -474,8 +474,8 @@ class Context(Closable):
         """Saves all pages, as they are at one moment, to a file that appears when it is complete and on disk.
 
         - base: an earlier snapshot of this state in the same folder; only changes since then are written
-        - base_in_use: where path is a file that the base rests on, "whole" writes everything; "refuse" raises BusyError then, and also
-          where another snapshot rests on the file at path, which otherwise is kept under another name
+        - base_in_use: where path is a file that the base rests on, "whole" writes everything; "refuse" raises BusyError then,
+          and also where another snapshot rests on the file at path, which otherwise is kept under another name
         - compression: None or "zstd", with a compression_level from 1 to 4 (0: the default)
         - raw_writes: "allow" saves a page with a writable view as it is when the save reaches it, "refuse" raises BusyError
         - durable: False does not wait for the disk
@@ -630,7 +630,9 @@ class Context(Closable):
         keep: bool = False,
         base: str = "write",
     ) -> Journal:
-        """Begins to write every change of this context to a journal in a folder, which alone gives the state back: restore("", journal=…).
+        """Begins to write every change of this context to a journal in a folder.
+
+        The folder alone gives the state back: restore("", journal=folder).
 
         What a call has written survives the death of the process; durability is about power cuts.
 

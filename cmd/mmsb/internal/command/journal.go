@@ -170,7 +170,8 @@ func (l *logList) text() error {
 	if info.TornBytes > 0 {
 		end = fmt.Sprintf("torn: %s behind record %d do not count", l.show.within(uint64(info.TornBytes)), info.Last)
 	}
-	list(l.out, "journal", shown(l.directory), "lineage", line(info.Lineage), "branch", branch(info), "records", span(info.First, info.Last),
+	list(l.out, "journal", shown(l.directory), "lineage", line(info.Lineage), "branch", branch(info), "records", span(info.First,
+		info.Last),
 		"first", moment(nanoseconds(info.FirstTime)), "last", moment(nanoseconds(info.LastTime)), "end", end)
 	_ = l.out.WriteByte('\n')
 	t := newTable(l.out, "SEGMENT", "RECORDS", ">SIZE", "BEGUN", "BEHIND")
@@ -391,9 +392,6 @@ Memory is needed for what the records change; the snapshot is read from disk.`,
 				return err
 			}
 		}
-		if err := r.refuseBase(*out, *from); err != nil {
-			return err
-		}
 		applying, writing := r.bar("replaying"), r.bar("writing "+filepath.Base(*out))
 		o := replay.Options{FS: r.FS, Snapshot: *from, Journal: arguments[0], Output: *out, Until: end, Done: r.ctx.Done(),
 			Records: applying.records, Bytes: writing.bytes}
@@ -412,14 +410,4 @@ Memory is needed for what the records change; the snapshot is read from disk.`,
 		return nil
 	}
 	return c
-}
-
-// refuseBase is an error where the file to write is a base of the snapshot. Its newest file can be replaced.
-func (r *run) refuseBase(path, from string) error {
-	s, err := r.open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = s.Close() }()
-	return refuse(path, s.Chain()[1:])
 }

@@ -229,7 +229,8 @@ func showFile(i *snapshot.Info) fileShown {
 		base := i.Base.String()
 		f.Base, f.BaseName = &base, &i.BaseName
 	}
-	f.Lineage, f.Parent, f.Fork = lineageOrNothing(i.Lineage.ID), lineageOrNothing(i.Lineage.Parent.Lineage), i.Lineage.Parent.Position
+	f.Lineage, f.Parent, f.Fork = lineageOrNothing(i.Lineage.ID), lineageOrNothing(i.Lineage.Parent.Lineage),
+		i.Lineage.Parent.Position
 	return f
 }
 
@@ -547,7 +548,7 @@ its own. The file appears whole or not at all; it may replace FILE or one of its
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
 		bar := r.bar(filepath.Base(arguments[0]))
 		report, err := snapshot.Compact(arguments[0], *out, snapshot.CompactOptions{OpenOptions: snapshot.OpenOptions{FS: r.FS},
-			File: file.Options{Durable: true}, Progress: bar.bytes})
+			Replace: snapshot.ReplaceOptions{Options: file.Options{Durable: true}}, Progress: bar.bytes})
 		bar.clear()
 		if err != nil {
 			return err
