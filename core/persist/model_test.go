@@ -231,6 +231,9 @@ func (p *program) gives(source LoadSource, directory string, want world, what st
 // What was acknowledged loads as it was, whatever a program did before, and whenever it is killed; all else is an error.
 func TestRandomHistories(t *testing.T) {
 	onOneThread(t)
+	if raceDetector { // its histories are no others, and slower
+		*histories = min(*histories, 20)
+	}
 	for seed := uint64(*from); seed < uint64(*from+*histories); seed++ {
 		p := &program{T: t, random: rand.New(rand.NewPCG(seed, 7)), folder: t.TempDir(), context: newContext(t),
 			files: map[string]world{}, logs: map[string]world{}}
