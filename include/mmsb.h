@@ -491,8 +491,9 @@ typedef struct mmsb_adopt_options {
     mmsb_location_t location; /* MMSB_LOCATION_CPU */
     int32_t read_only;        /* 0; 1 = writes, deltas and WRITE pins return MMSB_E_INVALID_STATE */
     uint64_t id;              /* 0 = the library picks one */
-    /* NULL; called once when the page no longer needs the memory: it was destroyed, or the last pin ended after its
-     * context. The call runs on the thread whose call caused that, and must not call the library. */
+    /* NULL; called once when the page no longer needs the memory: it has ended, or the last pin ended after its context. A load
+     * that replaces the page by one with its id does not call it: the memory stays the page's. The call runs on the thread whose
+     * call caused that, and must not call the library. */
     void (*release)(void *user, void *memory, uint64_t size);
     void *user; /* NULL; the first argument of release */
     uint64_t reserved[4];
@@ -502,15 +503,16 @@ typedef struct mmsb_adopt_options {
 MMSB_API void mmsb_adopt_options_init(mmsb_adopt_options_t *options);
 
 /* Creates a page over memory of the caller, without a copy. The memory may have any alignment and must stay valid until release
- * is called. The page can be neither resized nor migrated (MMSB_E_INVALID_STATE; mmsb_page_release gives the memory back). A load
- * that has the page's id writes into the memory and leaves the page adopted. Change tracking treats it as pinned for writing.
+ * is called. The page can be neither resized nor migrated (MMSB_E_INVALID_STATE): its bytes stay in this memory until it ends,
+ * and a load of a snapshot that has its id writes into the memory. Change tracking treats the page as pinned for writing.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (NULL memory), MMSB_E_INVALID_SIZE, MMSB_E_ALREADY_EXISTS, MMSB_E_NO_DEVICE,
  * MMSB_E_OUT_OF_MEMORY, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_adopt(mmsb_context_t context, void *memory, uint64_t size, const mmsb_adopt_options_t *options,
                                        mmsb_page_t *page);
 
 /* Ends the page and frees its memory. Destroying 0 does nothing.
- * Errors: handle errors, MMSB_E_BUSY (pinned). Threads: any. Blocks: short. Since 0.1. */
+ * Errors: handle errors, MMSB_E_BUSY (pinned, or being moved by mmsb_page_migrate_many_start). Threads: any. Blocks: short.
+ * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_destroy(mmsb_page_t page);
 
 /* Ends many pages, or none. A page that appears twice is MMSB_E_STALE_HANDLE at its second index; 0 is skipped.
@@ -519,8 +521,8 @@ MMSB_API mmsb_status_t mmsb_page_destroy_many(const mmsb_page_t *pages, size_t c
 
 /* Ends the page and gives its bytes to the caller: *memory (host memory, *size bytes) is valid until mmsb_memory_free(*memory),
  * also after the context has ended. Only for CPU pages that the library allocated.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_BUSY, MMSB_E_INVALID_STATE (adopted), MMSB_E_UNSUPPORTED (another
- * location). Threads: any. Blocks: short. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_BUSY (as mmsb_page_destroy), MMSB_E_INVALID_STATE (adopted),
+ * MMSB_E_UNSUPPORTED (another location). Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_release(mmsb_page_t page, void **memory, uint64_t *size);
 
 /* Frees memory that mmsb_page_release returned. NULL does nothing.
@@ -635,16 +637,18 @@ MMSB_API mmsb_status_t mmsb_page_read_many(const mmsb_page_range_t *ranges, size
 MMSB_API mmsb_status_t mmsb_page_write_many(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index);
 
 /* Changes the size and keeps the contents. Added bytes are zero; the change mask is cut, or extended by zeros.
- * Errors: handle errors, MMSB_E_INVALID_SIZE, MMSB_E_BUSY (pinned), MMSB_E_INVALID_STATE (adopted), MMSB_E_OUT_OF_MEMORY,
- * MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_IO. Threads: any. Blocks: short. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_SIZE, MMSB_E_BUSY (pinned, or being moved by mmsb_page_migrate_many_start),
+ * MMSB_E_INVALID_STATE (adopted), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_IO. Threads: any. Blocks: short.
+ * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_resize(mmsb_page_t page, uint64_t size);
 
 /* Moves the bytes to another location; id, epoch, mask and metadata stay. Does nothing if the page is there already. device is 0
  * for CPU and DISK. DISK bytes lie in an unlinked file in the context's disk_path and are not durable: snapshots are. GPU bytes
  * lie in memory that only devices can access, UNIFIED and PINNED bytes in memory that the host can access, too.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_BUSY (pinned), MMSB_E_NO_DEVICE, MMSB_E_UNSUPPORTED (a device without
- * managed memory), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_IO, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads:
- * any. Blocks: while the bytes move. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_BUSY (pinned, or being moved by mmsb_page_migrate_many_start),
+ * MMSB_E_INVALID_STATE (adopted, and not there already), MMSB_E_NO_DEVICE, MMSB_E_UNSUPPORTED (a device without managed memory),
+ * MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_IO, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: while
+ * the bytes move. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_migrate(mmsb_page_t page, mmsb_location_t location, int32_t device);
 
 /* Moves many pages. All arguments are checked before the first page moves. statuses (may be NULL) receives a code for each page:
@@ -937,16 +941,19 @@ MMSB_API void mmsb_load_options_init(mmsb_load_options_t *options);
 
 /* Sets the context to the state of a snapshot. Without page_ids all pages of the context are replaced at once: their handles
  * become stale, and calls of other threads on the context wait meanwhile. With page_ids only these pages are replaced or added;
- * all others stay. Versions continue from those of the snapshot. Pages on devices return to their device, or go where the
- * context's fallback says. After an error the context is as it was. Files of version 2, from the original program, can be loaded,
- * too. With a journal the snapshot must be of its lineage. An empty path stands for what the journal's directory begins with: the
- * directory alone gives the whole state.
+ * all others stay, with their dependencies; between loaded pages the dependencies are those of the snapshot. The bytes of a page
+ * whose id an adopted page has go into the adopted memory, and the page stays adopted. In a context that has had pages the
+ * versions of the loaded ones are above all that it had; else they are those of the snapshot. Pages on devices return to their
+ * device, or go where the context's fallback says. After an error the context is as it was. Files of version 2, from the
+ * original program, can be loaded, too. With a journal the snapshot must be of its lineage. An empty path stands for what the
+ * journal's directory begins with: the directory alone gives the whole state.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_BUSY (a page that would be replaced is pinned; a
  * save or a load is running), MMSB_E_NOT_FOUND (file, base, or a page id), MMSB_E_IO, MMSB_E_FORMAT, MMSB_E_CORRUPT (the text has
- * page and offset), MMSB_E_MISMATCH (the base is another snapshot; the journal is of another lineage, or begins after the
- * snapshot, or has a gap), MMSB_E_ALREADY_EXISTS (a page that was created meanwhile has the id), MMSB_E_INVALID_STATE (the
- * context writes a journal, which has no record for a load: close it first), MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY,
- * MMSB_E_LIMIT, MMSB_E_NO_SPACE. Threads: any. Blocks: until done. Since 0.1. */
+ * page and offset), MMSB_E_MISMATCH (the base is another snapshot; adopted memory has another size; with page_ids, a cycle with
+ * dependencies of pages that stay; the journal is of another lineage, or begins after the snapshot, or has a gap),
+ * MMSB_E_ALREADY_EXISTS (a page that was created meanwhile has the id), MMSB_E_INVALID_STATE (a page with the id was adopted as
+ * read-only; the context writes a journal, which has no record for a load: close it first), MMSB_E_NO_DEVICE,
+ * MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE. Threads: any. Blocks: until done. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_load(mmsb_context_t context, const char *path, const mmsb_load_options_t *options);
 
 /* The asynchronous form of mmsb_snapshot_load; progress counts bytes. page_ids and the strings are copied.
