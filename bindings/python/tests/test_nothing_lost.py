@@ -83,7 +83,7 @@ def test_a_version_never_comes_twice(ctx: mmsb.Context, tmp_path: Path) -> None:
     page = ctx.create_page(64)
     ident = page.id
     ctx.save(tmp_path / "s")
-    seen = {}
+    seen: dict[int, bytes] = {}
     for turn in range(6):
         page = ctx.page(ident)
         page.write(0, bytes([turn + 1]))
