@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -135,14 +136,15 @@ func TestKeepingSurvivesEverything(t *testing.T) {
 		require.NoError(t, s.Close())
 	}
 	counting := filetest.NewFaulty(prepare())
-	operations := 0
-	counting.Before = func(filetest.Kind, int) { operations++ }
+	var operations atomic.Int32 // the replaced file is closed beside
+	counting.Before = func(filetest.Kind, int) { operations.Add(1) }
 	require.NoError(t, replaceWith(counting, "/a", 3, 0, "", durable))
-	for cut := 1; cut <= operations; cut++ {
-		disk, at := prepare(), 0
+	for cut := int32(1); cut <= operations.Load(); cut++ {
+		disk := prepare()
+		var at atomic.Int32
 		fs := filetest.NewFaulty(disk)
 		fs.Before = func(kind filetest.Kind, _ int) {
-			if at++; at == cut {
+			if at.Add(1) == cut {
 				for seed := range uint64(20) {
 					check(disk.Crash(seed), fmt.Sprintf("cut before operation %d (%s), seed %d", cut, kind, seed))
 				}
