@@ -15,15 +15,15 @@ type history struct {
 	sync.Mutex
 	line  lineage.Lineage // of what comes
 	names []lineage.Point // of the last state that has a name; the first says its position
-	// print tells that state's fingerprint. Beside it no save or load runs.
-	print func() lineage.Fingerprint
+	// known tells that state's fingerprint. Beside it no save or load runs.
+	known func() lineage.Fingerprint
 }
 
 // begin is the history of a new context.
 func (h *history) begin() {
 	h.line = lineage.New(lineage.Point{})
 	h.names = []lineage.Point{h.line.At(0)}
-	h.print = func() lineage.Fingerprint { return 0 }
+	h.known = func() lineage.Fingerprint { return 0 }
 }
 
 func (h *history) position() uint64 { return h.names[0].Position }
@@ -39,7 +39,7 @@ func (h *history) next() (lineage.Lineage, uint64) {
 func (h *history) is(line lineage.Lineage, position uint64, print func() lineage.Fingerprint) {
 	h.Lock()
 	defer h.Unlock()
-	h.line, h.names, h.print = line, []lineage.Point{line.At(position)}, print
+	h.line, h.names, h.known = line, []lineage.Point{line.At(position)}, print
 }
 
 // comesFrom is is for a state that was loaded: what goes on from it is a lineage of its own.
@@ -51,7 +51,7 @@ func (h *history) comesFrom(from lineage.Point, print lineage.Fingerprint) {
 		parent = lineage.Point{}
 	}
 	h.line, h.names = lineage.New(parent), []lineage.Point{from}
-	h.print = func() lineage.Fingerprint { return print }
+	h.known = func() lineage.Fingerprint { return print }
 }
 
 // goesOnIn says in which lineage the state goes on, after a journal was asked.
@@ -66,9 +66,9 @@ func (h *history) stateOf(still *page.Still) journal.State {
 	h.Lock()
 	defer h.Unlock()
 	print, pages := still.Fingerprint()
-	if print != h.print() {
+	if print != h.known() {
 		h.names = []lineage.Point{h.line.At(h.position() + 1)}
-		h.print = func() lineage.Fingerprint { return print }
+		h.known = func() lineage.Fingerprint { return print }
 	}
 	return journal.State{Names: h.names, GoesOn: h.line, Empty: h.position() == 0, Pages: pages}
 }

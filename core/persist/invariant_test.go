@@ -24,7 +24,8 @@ func TestAJournalThatLosesARecordIsFoundWhenItIsClosed(t *testing.T) {
 	other.Fail(50, 0, 0, "this is not the journal's ring")
 	opened.ring = other
 	right.Stop()
-	assert.PanicsWithError(t, "invariant broken: the journal ends with record 16, 0 were written", func() { _ = CloseJournal(context) })
+	assert.PanicsWithError(t, "invariant broken: the journal ends with record 16, 0 were written",
+		func() { _ = CloseJournal(context) })
 	opened.ring = right
 	other.Close()
 	require.NoError(t, CloseJournal(context))
