@@ -19,9 +19,11 @@ mmsb_status_t mmsb_journal_open(mmsb_context_t context, const char *directory, c
         options = &defaults;
     }
     DOOR_CHECK(door_path("directory", directory));
-    DOOR_STRUCT("mmsb_journal_options_t", options, 0);
+    DOOR_STRUCT("mmsb_journal_options_t", options, options->reserved_word);
     if (options->keep < 0 || options->keep > 1)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "keep is %d, not 0 or 1", options->keep);
+    if (options->base < MMSB_JOURNAL_BASE_WRITE || options->base > MMSB_JOURNAL_BASE_REFUSE)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "base is %d, not 0 (write) or 1 (refuse)", options->base);
     return mmsbgo_journal_open(context, (char *)directory, (mmsb_journal_options_t *)options);
 }
 

@@ -16,7 +16,7 @@ func mmsbgo_journal_open(context C.mmsb_context_t, directory *C.char, o *C.mmsb_
 	defer guard(&code)
 	return failed(persist.OpenJournal(uint64(context), C.GoString(directory), persist.JournalOptions{
 		Durability: int32(o.durability), IntervalMs: uint32(o.interval_ms), SegmentBytes: uint64(o.segment_bytes),
-		Keep: o.keep != 0,
+		Keep: o.keep != 0, RefuseBase: o.base == C.MMSB_JOURNAL_BASE_REFUSE,
 	}))
 }
 

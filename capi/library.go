@@ -105,7 +105,7 @@ func mmsbgo_memory_usage(usage *C.mmsb_memory_usage_t) (code C.mmsb_status_t) {
 	return C.MMSB_OK
 }
 
-// startLog obeys MMSB_LOG. C reads the environment: Go sees only what it was when the library was loaded.
+// startLog obeys MMSB_LOG. C reads the environment: Go sees only what it was when the process began.
 func startLog() {
 	name := C.CString("MMSB_LOG")
 	defer C.free(unsafe.Pointer(name))

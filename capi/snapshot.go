@@ -22,7 +22,7 @@ func saveOptions(o *C.mmsb_save_options_t) persist.SaveOptions {
 	options := persist.SaveOptions{
 		Compression: int32(o.compression), Level: int32(o.compression_level),
 		RefuseRawWrites: o.raw_writes == C.MMSB_RAW_WRITES_REFUSE, NotDurable: o.not_durable != 0,
-		CopyLimit: uint64(o.copy_limit),
+		CopyLimit: uint64(o.copy_limit), RefuseInUse: o.base_in_use == C.MMSB_BASE_IN_USE_REFUSE,
 	}
 	if o.base != nil {
 		options.Base = C.GoString(o.base)
@@ -169,7 +169,11 @@ func mmsbgo_snapshot_info(h C.mmsb_snapshot_t, info *C.mmsb_snapshot_info_t) (co
 		if !header.Taken.IsZero() {
 			info.taken_ns = C.int64_t(header.Taken.UnixNano())
 		}
-		info.journal = C.uint64_t(header.Journal)
+		info.position = C.uint64_t(header.Position)
+		line := &header.Lineage
+		info.lineage = *(*[16]C.uint8_t)(unsafe.Pointer(&line.ID))
+		info.parent = *(*[16]C.uint8_t)(unsafe.Pointer(&line.Parent.Lineage))
+		info.fork = C.uint64_t(line.Parent.Position)
 		info.pages = C.uint64_t(totals.StatePages)
 		info.bytes = C.uint64_t(totals.StateBytes)
 		info.file_pages = C.uint64_t(totals.Pages)
@@ -294,7 +298,9 @@ func mmsbgo_snapshot_diff(older, newer C.mmsb_snapshot_t, to *C.mmsb_snapshot_ch
 func mmsbgo_snapshot_compact(path, to *C.char, o *C.mmsb_save_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	_, err := snapshot.Compact(C.GoString(path), C.GoString(to), snapshot.CompactOptions{
-		File: file.Options{Durable: o.not_durable == 0},
+		Replace: snapshot.ReplaceOptions{
+			Options: file.Options{Durable: o.not_durable == 0}, RefuseInUse: o.base_in_use == C.MMSB_BASE_IN_USE_REFUSE,
+		},
 	})
 	return failed(err)
 }

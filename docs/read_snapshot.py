@@ -1,4 +1,4 @@
-"""Reads a snapshot of version 3 and its bases and checks every crc: snapshot-format.md. python3 read_snapshot.py FILE"""
+"""Reads a snapshot of version 3 or 4 and its bases and checks every crc: snapshot-format.md. python3 read_snapshot.py FILE"""
 
 import hashlib
 import json
@@ -25,11 +25,13 @@ def read(path):
     data = path.read_bytes()
     magic, version, own, base, length = struct.unpack_from("<8sI4x16s16s20xI", data)
     done, count, file_id, at, size, crc = struct.unpack_from("<8s4xI16sQQ48xI", data, len(data) - 4096)
-    if (magic, version, done, file_id, size) != (b"MMSBSNAP", 3, b"MMSBDONE", own, len(data)):
-        raise ValueError(f"{path} is no whole snapshot of version 3")
+    if (magic, done, file_id, size) != (b"MMSBSNAP", b"MMSBDONE", own, len(data)) or version not in (3, 4):
+        raise ValueError(f"{path} is no whole snapshot of version 3 or 4")
     for block in (0, len(data) - 4096):
         check(data[block : block + 4092], *struct.unpack_from("<I", data, block + 4092), f"the block at {block}")
-    pages, edges, begun = read(path.parent / data[72 : 72 + length].decode())[0] if any(base) else {}, [], set()
+    named, kept = path.parent / data[72 : 72 + length].decode(), path.parent / f"mmsb-{base.hex()}.base"
+    under = named if named.is_file() and named.read_bytes()[16:32] == base else kept
+    pages, edges, begun = read(under)[0] if any(base) else {}, [], set()
     for number, start in enumerate(struct.unpack(f"<{count}Q", check(data[at : at + 8 * count], crc, "the segment table"))):
         magic, segment_id, own_number, kind, n, m, crc = struct.unpack_from("<8s8x16s4I4xI", data, start)
         entries, extents = start + 56, start + 56 + n * {1: 64, 2: 8, 3: 16}[kind]

@@ -32,11 +32,14 @@
  *  Threads    Every function may be called from any thread, also on the same handle at the same time. Reads, writes, deltas,
  *             resizes and migrations of one page take effect one after the other; no call sees a page half-changed.
  *  Blocking   "Blocks: short" means: at most while another call on the same page runs. "Blocks: no" means: never.
- *  fork       In the child of a process that used the library every call returns MMSB_E_FORKED. Load and use the library
- *             after the fork, or start the process with spawn.
- *  Signals    The library installs no handlers. The Go runtime inside it installs handlers for SIGSEGV, SIGBUS, SIGFPE,
- *             SIGPIPE and SIGURG and passes on the signals that are not its own. The library cannot be unloaded: dlclose
- *             leaves it mapped.
+ *  First call Until the first call the library has no threads and no signal handlers. mmsb_version, mmsb_abi_version,
+ *             mmsb_sizeof, mmsb_strerror, the mmsb_last_error functions and _init functions do not count as calls.
+ *  fork       A process may load the library and fork before its first call: the children and the parent can use it. In the
+ *             child of a process that used the library, or was in its first call, every call returns MMSB_E_FORKED. Start
+ *             such a process with spawn.
+ *  Signals    The library installs no handlers. The Go runtime inside it starts in the first call; it installs handlers for
+ *             SIGSEGV, SIGBUS, SIGFPE, SIGPIPE and SIGURG and passes on the signals that are not its own. The library
+ *             cannot be unloaded: dlclose leaves it mapped.
  *
  * Each comment ends with the errors, the thread rule, the blocking and the release that added the function. Every function
  * that returns a status can return MMSB_E_FORKED, MMSB_E_POISONED and MMSB_E_INTERNAL; the comments do not repeat them.
@@ -488,8 +491,9 @@ typedef struct mmsb_adopt_options {
     mmsb_location_t location; /* MMSB_LOCATION_CPU */
     int32_t read_only;        /* 0; 1 = writes, deltas and WRITE pins return MMSB_E_INVALID_STATE */
     uint64_t id;              /* 0 = the library picks one */
-    /* NULL; called once when the page no longer needs the memory: it was destroyed or migrated, or the last pin ended after its
-     * context. The call runs on the thread whose call caused that, and must not call the library. */
+    /* NULL; called once when the page no longer needs the memory: it has ended, or the last pin ended after its context. A load
+     * that replaces the page by one with its id does not call it: the memory stays the page's. The call runs on the thread whose
+     * call caused that, and must not call the library. */
     void (*release)(void *user, void *memory, uint64_t size);
     void *user; /* NULL; the first argument of release */
     uint64_t reserved[4];
@@ -499,15 +503,16 @@ typedef struct mmsb_adopt_options {
 MMSB_API void mmsb_adopt_options_init(mmsb_adopt_options_t *options);
 
 /* Creates a page over memory of the caller, without a copy. The memory may have any alignment and must stay valid until release
- * is called. The page cannot be resized (MMSB_E_INVALID_STATE); migrating it copies the bytes and releases the memory. Change
- * tracking treats the page as pinned for writing.
+ * is called. The page can be neither resized nor migrated (MMSB_E_INVALID_STATE): its bytes stay in this memory until it ends,
+ * and a load of a snapshot that has its id writes into the memory. Change tracking treats the page as pinned for writing.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (NULL memory), MMSB_E_INVALID_SIZE, MMSB_E_ALREADY_EXISTS, MMSB_E_NO_DEVICE,
  * MMSB_E_OUT_OF_MEMORY, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_adopt(mmsb_context_t context, void *memory, uint64_t size, const mmsb_adopt_options_t *options,
                                        mmsb_page_t *page);
 
 /* Ends the page and frees its memory. Destroying 0 does nothing.
- * Errors: handle errors, MMSB_E_BUSY (pinned). Threads: any. Blocks: short. Since 0.1. */
+ * Errors: handle errors, MMSB_E_BUSY (pinned, or being moved by mmsb_page_migrate_many_start). Threads: any. Blocks: short.
+ * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_destroy(mmsb_page_t page);
 
 /* Ends many pages, or none. A page that appears twice is MMSB_E_STALE_HANDLE at its second index; 0 is skipped.
@@ -516,8 +521,8 @@ MMSB_API mmsb_status_t mmsb_page_destroy_many(const mmsb_page_t *pages, size_t c
 
 /* Ends the page and gives its bytes to the caller: *memory (host memory, *size bytes) is valid until mmsb_memory_free(*memory),
  * also after the context has ended. Only for CPU pages that the library allocated.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_BUSY, MMSB_E_INVALID_STATE (adopted), MMSB_E_UNSUPPORTED (another
- * location). Threads: any. Blocks: short. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_BUSY (as mmsb_page_destroy), MMSB_E_INVALID_STATE (adopted),
+ * MMSB_E_UNSUPPORTED (another location). Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_release(mmsb_page_t page, void **memory, uint64_t *size);
 
 /* Frees memory that mmsb_page_release returned. NULL does nothing.
@@ -632,16 +637,18 @@ MMSB_API mmsb_status_t mmsb_page_read_many(const mmsb_page_range_t *ranges, size
 MMSB_API mmsb_status_t mmsb_page_write_many(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index);
 
 /* Changes the size and keeps the contents. Added bytes are zero; the change mask is cut, or extended by zeros.
- * Errors: handle errors, MMSB_E_INVALID_SIZE, MMSB_E_BUSY (pinned), MMSB_E_INVALID_STATE (adopted), MMSB_E_OUT_OF_MEMORY,
- * MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_IO. Threads: any. Blocks: short. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_SIZE, MMSB_E_BUSY (pinned, or being moved by mmsb_page_migrate_many_start),
+ * MMSB_E_INVALID_STATE (adopted), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_IO. Threads: any. Blocks: short.
+ * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_resize(mmsb_page_t page, uint64_t size);
 
 /* Moves the bytes to another location; id, epoch, mask and metadata stay. Does nothing if the page is there already. device is 0
  * for CPU and DISK. DISK bytes lie in an unlinked file in the context's disk_path and are not durable: snapshots are. GPU bytes
  * lie in memory that only devices can access, UNIFIED and PINNED bytes in memory that the host can access, too.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_BUSY (pinned), MMSB_E_NO_DEVICE, MMSB_E_UNSUPPORTED (a device without
- * managed memory), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_IO, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads:
- * any. Blocks: while the bytes move. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_BUSY (pinned, or being moved by mmsb_page_migrate_many_start),
+ * MMSB_E_INVALID_STATE (adopted, and not there already), MMSB_E_NO_DEVICE, MMSB_E_UNSUPPORTED (a device without managed memory),
+ * MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_IO, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: while
+ * the bytes move. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_migrate(mmsb_page_t page, mmsb_location_t location, int32_t device);
 
 /* Moves many pages. All arguments are checked before the first page moves. statuses (may be NULL) receives a code for each page:
@@ -842,13 +849,20 @@ MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mms
  *              these copies; beyond it writers wait for the disk. Bytes that a program writes through pointers are saved as
  *              they are when the save reaches their page.
  * Durable      The file appears under its name when it is complete and on disk (temporary file, fsync, rename, fsync of the
- *              directory). A save that fails or is killed leaves the earlier file in place; the next save to the same path
+ *              directory). A save that fails or is killed leaves the earlier file in place; the next save into the directory
  *              removes the temporary file of a process that was killed.
  * Incremental  base names the file of an earlier snapshot in the same directory that this context has saved or loaded, and
  *              from which its state comes. Only pages that are new or changed since then are written; a load reads the whole
  *              chain. Writes through pointers are found, too: where the kernel can track writes (mmsb_capabilities,
  *              "write tracking") by the parts that it reports, else by comparing the checksums of every page whose address was
  *              given out.
+ * Replaced     A save takes nothing away that another snapshot rests on. A file that would replace its own base, or a base of
+ *              that, is written whole; a replaced file on which another snapshot of the directory rests stays there as
+ *              mmsb-<id>.base until nothing needs it. base_in_use can refuse both. Copy or move a directory of incremental
+ *              snapshots with all its files.
+ * Lineage      Each state has a name: a lineage (one line of history, 128 random bits) and a position in it. Snapshots and
+ *              journals carry it, and a load refuses files of different histories (MMSB_E_MISMATCH). What goes on from a
+ *              loaded state is a lineage of its own, which names that state as its parent.
  * Paths        are bytes as the system takes them, not empty. A symbolic link in the last component is not followed.
  */
 
@@ -858,15 +872,19 @@ MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mms
 #define MMSB_RAW_WRITES_ALLOW 0  /* a page that is pinned for writing is saved as it is when the save reaches it */
 #define MMSB_RAW_WRITES_REFUSE 1 /* MMSB_E_BUSY while a page is pinned for writing */
 
+#define MMSB_BASE_IN_USE_WHOLE \
+    0 /* write the snapshot whole if it replaces a file that its base rests on; keep what others need */
+#define MMSB_BASE_IN_USE_REFUSE 1 /* MMSB_E_BUSY if another snapshot rests on the file that would be replaced */
+
 typedef struct mmsb_save_options {
     uint32_t struct_size;
     int32_t compression;       /* MMSB_COMPRESSION_NONE */
     int32_t compression_level; /* 0 = the default of the compression; zstd 1 … 4 */
     int32_t raw_writes;        /* MMSB_RAW_WRITES_ALLOW */
     int32_t not_durable;       /* 0; 1 = do not wait for the disk: a power cut may damage the file, which a load detects */
-    uint32_t reserved_word;
-    uint64_t copy_limit; /* 0 = 256 MiB; bytes for pre-images that writers copy during the save; the minimum is 4 MiB */
-    const char *base;    /* NULL = save everything; path of an earlier snapshot */
+    int32_t base_in_use;       /* MMSB_BASE_IN_USE_WHOLE */
+    uint64_t copy_limit;       /* 0 = 256 MiB; bytes for pre-images that writers copy during the save; the minimum is 4 MiB */
+    const char *base;          /* NULL = save everything; path of an earlier snapshot */
     uint64_t reserved[4];
 } mmsb_save_options_t;
 
@@ -874,10 +892,10 @@ typedef struct mmsb_save_options {
 MMSB_API void mmsb_save_options_init(mmsb_save_options_t *options);
 
 /* Saves the context to a file and replaces a file that exists there. A context runs one save at a time.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (path, options; base in another directory, or base and path are the same file),
- * MMSB_E_STRUCT_VERSION, MMSB_E_BUSY (a save or a load of the context is running; raw_writes), MMSB_E_NO_SPACE, MMSB_E_IO,
- * MMSB_E_NOT_FOUND (base), MMSB_E_MISMATCH (the state does not come from base), MMSB_E_CORRUPT, MMSB_E_FORMAT (base),
- * MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: until the file is on disk. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (path, options; base in another directory), MMSB_E_STRUCT_VERSION,
+ * MMSB_E_BUSY (a save or a load of the context is running; raw_writes; base_in_use), MMSB_E_NO_SPACE, MMSB_E_IO,
+ * MMSB_E_NOT_FOUND (base), MMSB_E_MISMATCH (the state does not come from base; base was replaced meanwhile), MMSB_E_CORRUPT,
+ * MMSB_E_FORMAT (base), MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: until the file is on disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_save(mmsb_context_t context, const char *path, const mmsb_save_options_t *options);
 
 /* The asynchronous form of mmsb_snapshot_save; progress counts bytes. The moment of the snapshot lies between this call and the
@@ -923,16 +941,19 @@ MMSB_API void mmsb_load_options_init(mmsb_load_options_t *options);
 
 /* Sets the context to the state of a snapshot. Without page_ids all pages of the context are replaced at once: their handles
  * become stale, and calls of other threads on the context wait meanwhile. With page_ids only these pages are replaced or added;
- * all others stay. Versions continue from those of the snapshot. Pages on devices return to their device, or go where the
- * context's fallback says. After an error the context is as it was. Files of version 2, from the original program, can be loaded,
- * too. An empty path with a journal in the options stands for a snapshot without pages: a journal that still has its first record
- * is enough.
+ * all others stay, with their dependencies; between loaded pages the dependencies are those of the snapshot. The bytes of a page
+ * whose id an adopted page has go into the adopted memory, and the page stays adopted. In a context that has had pages the
+ * versions of the loaded ones are above all that it had; else they are those of the snapshot. Pages on devices return to their
+ * device, or go where the context's fallback says. After an error the context is as it was. Files of version 2, from the
+ * original program, can be loaded, too. With a journal the snapshot must be of its lineage. An empty path stands for what the
+ * journal's directory begins with: the directory alone gives the whole state.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_BUSY (a page that would be replaced is pinned; a
  * save or a load is running), MMSB_E_NOT_FOUND (file, base, or a page id), MMSB_E_IO, MMSB_E_FORMAT, MMSB_E_CORRUPT (the text has
- * page and offset), MMSB_E_MISMATCH (the base is another snapshot; the journal begins after the snapshot), MMSB_E_ALREADY_EXISTS
- * (a page that was created meanwhile has the id), MMSB_E_INVALID_STATE (the context writes a journal, which has no record for a
- * load: close it first), MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE. Threads: any. Blocks: until done.
- * Since 0.1. */
+ * page and offset), MMSB_E_MISMATCH (the base is another snapshot; adopted memory has another size; with page_ids, a cycle with
+ * dependencies of pages that stay; the journal is of another lineage, or begins after the snapshot, or has a gap),
+ * MMSB_E_ALREADY_EXISTS (a page that was created meanwhile has the id), MMSB_E_INVALID_STATE (a page with the id was adopted as
+ * read-only; the context writes a journal, which has no record for a load: close it first), MMSB_E_NO_DEVICE,
+ * MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE. Threads: any. Blocks: until done. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_load(mmsb_context_t context, const char *path, const mmsb_load_options_t *options);
 
 /* The asynchronous form of mmsb_snapshot_load; progress counts bytes. page_ids and the strings are copied.
@@ -977,11 +998,11 @@ MMSB_API mmsb_status_t mmsb_context_save_stats(mmsb_context_t context, mmsb_save
 
 typedef struct mmsb_snapshot_info {
     uint32_t struct_size;
-    uint32_t format;     /* version of the file: 3, or 2 of the original program */
+    uint32_t format;     /* version of the file: 3 or 4; 2 of the original program */
     uint8_t id[16];      /* random; zeros in files of version 2 */
     uint8_t base[16];    /* id of the base; zeros = none, the snapshot is whole */
     int64_t taken_ns;    /* since 1970 UTC; 0 in files of version 2 */
-    uint64_t journal;    /* number of the last journal record whose effect is in the snapshot */
+    uint64_t position;   /* of the state in its lineage: the number of the last journal record whose effect it has */
     uint64_t pages;      /* pages of the state */
     uint64_t bytes;      /* sum of their sizes */
     uint64_t file_pages; /* pages with an entry in this file */
@@ -989,6 +1010,9 @@ typedef struct mmsb_snapshot_info {
     uint64_t edges;      /* dependencies */
     uint32_t chain;      /* number of files that the state comes from: 1 = this file alone */
     uint32_t reserved_word;
+    uint8_t lineage[16]; /* of the state; zeros = not known, in files of version 3 and 2 */
+    uint8_t parent[16];  /* of that lineage; zeros = it began with an empty context */
+    uint64_t fork;       /* position of the parent after which the lineage begins */
     uint64_t reserved[4];
 } mmsb_snapshot_info_t;
 
@@ -1077,33 +1101,43 @@ MMSB_API mmsb_status_t mmsb_snapshot_compact(const char *path, const char *to, c
 
 /* ---------------------------------------------------------------------------------------------------- journal ---- */
 
-/* A durable log of every change that goes through the API. A snapshot and the journal's records after it give the state after the
- * last call whose record reached the disk; mmsb_load_options_t.journal applies them. docs/journal-format.md describes the files.
+/* A durable log of every change that goes through the API. Its directory alone gives the state back: it begins with the empty
+ * context or with a base, a snapshot; mmsb_load_options_t.journal with an empty path loads it. What a call has put there when it
+ * returns survives the death of the process, whatever the durability: that is about power cuts. docs/journal-format.md describes
+ * the files.
  * The journal does not have bytes that a program writes through pointers. A batch (_many, _runs) that changes pages of several
  * contexts returns MMSB_E_UNSUPPORTED if one of them has a journal. */
 
-#define MMSB_DURABILITY_INTERVAL 0 /* a record is on disk within interval_ms */
-#define MMSB_DURABILITY_CALL 1     /* a call returns when its record is on disk */
-#define MMSB_DURABILITY_NONE 2     /* records are written without fsync; the operating system decides when they reach the disk */
+/* What a power cut, or the end of the system, may take away. */
+#define MMSB_DURABILITY_INTERVAL 0 /* the calls of the last interval_ms, and of the time that the disk takes */
+#define MMSB_DURABILITY_CALL 1     /* nothing: a call returns when its record is on disk */
+#define MMSB_DURABILITY_NONE 2     /* what the operating system has not yet written: there is no fsync */
+
+#define MMSB_JOURNAL_BASE_WRITE 0  /* save the context into the directory where no records there lead to its state */
+#define MMSB_JOURNAL_BASE_REFUSE 1 /* MMSB_E_INVALID_STATE in that case */
 
 typedef struct mmsb_journal_options {
     uint32_t struct_size;
     int32_t durability;     /* MMSB_DURABILITY_INTERVAL */
     uint32_t interval_ms;   /* 10 */
-    int32_t keep;           /* 0 = a durable save removes the segments that it makes unnecessary; 1 = they stay */
+    int32_t keep;           /* 0 = a durable save becomes the base, and what it makes unnecessary is removed; 1 = all stays */
     uint64_t segment_bytes; /* 256 MiB; when a segment is longer, the journal begins a new one */
-    uint64_t reserved[4];
+    int32_t base;           /* MMSB_JOURNAL_BASE_WRITE */
+    uint32_t reserved_word;
+    uint64_t reserved[3];
 } mmsb_journal_options_t;
 
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API void mmsb_journal_options_init(mmsb_journal_options_t *options);
 
-/* Begins to journal a context into a directory, which is created if it is missing. The context may continue the journal of a
- * directory if it was loaded with all of its records, or if it closed the journal there itself; a torn end is cut. After a load
- * up to a record, a time or an epoch, save the state first and begin a new directory. Save first also if pages changed while no
- * journal was open: a replay does not know these changes.
+/* Begins to journal a context into a directory, which is created if it is missing. Where the directory ends with exactly the
+ * context's state, the journal goes on there; a torn end is cut, and what a killed process left in memory is added. Otherwise,
+ * and in a new directory unless the context is empty, the call saves the context into the directory first, as a base: that takes
+ * as long as a save. A context that was loaded from an earlier state of the journal begins a branch; loads with an empty path
+ * then take the branch, and the files of the older one stay. Calls of other threads wait while the call looks at the pages.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_ALREADY_EXISTS (the context has a journal),
- * MMSB_E_BUSY (another process writes the journal), MMSB_E_MISMATCH (the end of the journal is not this context's state),
+ * MMSB_E_BUSY (another process writes the journal; a save or a load is running), MMSB_E_MISMATCH (the journal is of another
+ * lineage), MMSB_E_INVALID_STATE (base), MMSB_E_UNSUPPORTED (the file system cannot share memory, and durability is not call),
  * MMSB_E_IO, MMSB_E_NO_SPACE, MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: for the disk. Since
  * 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_open(mmsb_context_t context, const char *directory, const mmsb_journal_options_t *options);
@@ -1117,8 +1151,10 @@ MMSB_API mmsb_status_t mmsb_journal_sync(mmsb_context_t context);
  * Errors: as mmsb_journal_sync. Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_close(mmsb_context_t context);
 
-/* Verifies a snapshot, then removes the journal segments that hold only records which the snapshot contains.
- * Errors: as mmsb_journal_sync, and those of mmsb_snapshot_open. Threads: any. Blocks: for the disk. Since 0.1. */
+/* Verifies a snapshot and its bases, tells the directory that it is the journal's base, then removes the segments that hold only
+ * records which the snapshot contains, and older bases.
+ * Errors: as mmsb_journal_sync, MMSB_E_MISMATCH (another lineage), and those of mmsb_snapshot_open. Threads: any. Blocks: for the
+ * disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_trim(mmsb_context_t context, const char *snapshot);
 
 typedef struct mmsb_journal_info {

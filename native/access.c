@@ -229,7 +229,7 @@ mmsb_status_t mmsb__page_resize_in_place(uint64_t page, uint64_t size) {
     mmsb__change_t change;
     mmsb_status_t status;
     do {
-        status = mmsb__change_begin_page(&change, page);
+        status = mmsb__change_begin_page(&change, page, MMSB__MOVING);
         if (status != MMSB_OK)
             return status;
         status = mmsb__change_end(&change, resize_locked(&change, page, size));

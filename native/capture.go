@@ -146,6 +146,11 @@ func (c Capture) Part(l Large, part int, granules uint64, buffer []byte) int {
 // Skip notes that a part is equal to the base's.
 func (c Capture) Skip(l Large, part int) { C.mmsb__capture_skip(l.large, C.uint32_t(part)) }
 
+// ChangedSince says whether calls have changed a page since it had a version, or it has ended.
+func ChangedSince(index, generation uint32, version uint64) bool {
+	return C.mmsb__capture_changed_since(C.uint32_t(index), C.uint32_t(generation), C.uint64_t(version)) != 0
+}
+
 // LargeDone ends the capture of a large page: all its parts are taken.
 func (c Capture) LargeDone(l Large) { C.mmsb__capture_large_done(c.capture, l.large) }
 

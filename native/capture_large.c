@@ -1,4 +1,4 @@
-/* Captures large pages part by part: the saver goes through Go for each part, and a writer waits for one part at most. */
+/* Captures large pages part by part: the saver goes through Go for each part. */
 #include "capture_large.h"
 
 #include <stdlib.h>
@@ -38,36 +38,59 @@ static void free_part(mmsb__capture_t *capture, mmsb__part_t *part) {
     mmsb__capture_wake();
 }
 
+/* Copies bytes that a writer may be changing. */
+static __attribute__((no_sanitize("thread"))) void copy_racing(uint8_t *into, const uint8_t *from, uint64_t length) {
+#ifdef __SANITIZE_THREAD__ /* which looks into memcpy all the same */
+    for (uint64_t at = 0; at < length; at++)
+        into[at] = ((const volatile uint8_t *)from)[at];
+#else
+    memcpy(into, from, length);
+#endif
+}
+
 static void copy_granules(uint8_t *into, const uint8_t *from, uint32_t length, uint64_t granules) {
     if (granules == UINT64_MAX) {
-        memcpy(into, from, length);
+        copy_racing(into, from, length);
         return;
     }
     for (uint64_t at = 0; at < length && granules != 0; at += MMSB__GRANULE_BYTES, granules >>= 1) {
         if (granules & 1)
-            memcpy(into + at, from + at, length - at < MMSB__GRANULE_BYTES ? length - at : MMSB__GRANULE_BYTES);
+            copy_racing(into + at, from + at, length - at < MMSB__GRANULE_BYTES ? length - at : MMSB__GRANULE_BYTES);
     }
+}
+
+/* Copies a part of the bytes of a locked page that has no address for good. Single granules are not worth it. */
+static mmsb_status_t copy_absent(const mmsb__large_t *large, mmsb__record_t *record, uint32_t number, uint64_t *state,
+                                 uint8_t *buffer) {
+    const uint32_t length = large->parts[number].length;
+    mmsb_status_t status;
+    if (mmsb__on_device(*state)) {
+        status = mmsb__device_read(record, number * MMSB__CHUNK_BYTES, buffer, length);
+        *state = mmsb__state_load(record) & ~MMSB__OWNER_MASK;
+        return status;
+    }
+    status = *state & MMSB__NONRESIDENT ? mmsb__page_make_resident(record, state) : MMSB_OK;
+    if (status == MMSB_OK)
+        memcpy(buffer, mmsb__part_bytes(large, record, number), length);
+    return status;
 }
 
 uint32_t mmsb__capture_part(mmsb__capture_t *capture, mmsb__large_t *large, uint32_t number, uint64_t granules, uint8_t *buffer) {
     mmsb__part_t *part = &large->parts[number];
     mmsb__record_t *record = mmsb__record_at(large->index);
-    /* The page is as it was, except for lines with pre-images: a thread that ends or moves it waits. */
+    /* A thread that ends or moves the page waits until all of it is captured: what has an address keeps it, and is copied without
+     * the page's lock, so that no writer waits for the copy, or for a saver that has lost its processor. A writer keeps lines
+     * before it changes them; whatever the copy has of these, they are put back. */
+    const int absent = number < large->byte_parts && (mmsb__state_load(record) & MMSB__NONRESIDENT);
+    if (!absent)
+        copy_granules(buffer, mmsb__part_bytes(large, record, number), part->length, granules);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* the copy is made before the lock is taken: taking it orders only what follows */
     uint64_t state = mmsb__record_lock_library(large->index);
-    int absent = (state & MMSB__NONRESIDENT) && number < large->byte_parts, on_device = absent && mmsb__on_device(state);
-    mmsb_status_t status = MMSB_OK;
-    if (on_device) { /* reading single granules from a device is not worth it */
-        status = mmsb__device_read(record, number * MMSB__CHUNK_BYTES, buffer, part->length);
-        state = mmsb__state_load(record) & ~MMSB__OWNER_MASK;
-    } else if (absent) {
-        status = mmsb__page_make_resident(record, &state);
-    }
+    mmsb_status_t status = absent ? copy_absent(large, record, number, &state, buffer) : MMSB_OK;
     if (status != MMSB_OK) {
         mmsb__page_unlock_record(record, state);
         return 0;
     }
-    if (!on_device)
-        copy_granules(buffer, mmsb__part_bytes(large, record, number), part->length, granules);
     __atomic_store_n(&part->taken, 1, __ATOMIC_RELEASE);
     mmsb__page_unlock(record, state);
     mmsb__preimage_put_back(part, buffer);
@@ -101,6 +124,16 @@ void mmsb__capture_large_done(mmsb__capture_t *capture, mmsb__large_t *large) {
     mmsb__note_captured(capture, index, &large->image, large->generation, 0);
     mmsb__large_free(capture, large);
     mmsb__capture_wake();
+}
+
+int mmsb__capture_changed_since(uint32_t index, uint32_t generation, uint64_t version) {
+    uint64_t state;
+    if (!mmsb__record_lock_page(index, &state))
+        return 1;
+    mmsb__record_t *record = mmsb__record_at(index);
+    int changed = MMSB__HANDLE_GENERATION(state) != generation || record->version != version;
+    mmsb__page_unlock_record(record, state);
+    return changed;
 }
 
 uint32_t mmsb__capture_urgent(mmsb__capture_t *capture) {

@@ -19,6 +19,9 @@ uint32_t mmsb__capture_part(mmsb__capture_t *capture, mmsb__large_t *large, uint
 /* The part is as the base has it: no more copies of it are needed. */
 void mmsb__capture_skip(mmsb__large_t *large, uint32_t part);
 
+/* Whether calls have changed a page since it had a version, or it has ended. No change is half made when this looks. */
+int mmsb__capture_changed_since(uint32_t index, uint32_t generation, uint64_t version);
+
 /* Frees large; all its parts were copied or skipped. */
 void mmsb__capture_large_done(mmsb__capture_t *capture, mmsb__large_t *large);
 

@@ -1,5 +1,5 @@
 /* Memory for the copies of a capture, within its limit. The saver gives back what writers take, and the next writer finds it in
- * the cache. */
+ * the cache. The saver gives without a lock: a writer would wait for a saver that holds it and has lost its processor. */
 #include "capture_pool.h"
 
 #include <sched.h>
@@ -26,6 +26,8 @@ static void unlock_pool(mmsb__pool_t *pool) {
 static void *take(mmsb__pool_t *pool, uint64_t class_number) {
     uint64_t size = class_number * POOL_STEP;
     void *taken = pool->given[class_number];
+    if (!taken)
+        taken = __atomic_exchange_n(&pool->returned[class_number], NULL, __ATOMIC_ACQUIRE);
     if (taken) {
         pool->given[class_number] = *(void **)taken;
         return taken;
@@ -46,15 +48,16 @@ static void *take(mmsb__pool_t *pool, uint64_t class_number) {
 
 void mmsb__pool_give(mmsb__pool_t *pool, void *memory, uint64_t bytes) {
     uint64_t class_number = pool_class(bytes);
-    if (class_number >= MMSB__POOL_CLASSES)
+    if (class_number >= MMSB__POOL_CLASSES) {
         free(memory);
-    lock_pool(pool);
-    if (class_number < MMSB__POOL_CLASSES) {
-        *(void **)memory = pool->given[class_number];
-        pool->given[class_number] = memory;
+    } else { /* nobody takes single ones off this list, so that its first one is not another one meanwhile */
+        void *first = __atomic_load_n(&pool->returned[class_number], __ATOMIC_RELAXED);
+        do {
+            *(void **)memory = first;
+        } while (
+            !__atomic_compare_exchange_n(&pool->returned[class_number], &first, memory, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
     }
-    pool->bytes -= bytes;
-    unlock_pool(pool);
+    __atomic_sub_fetch(&pool->bytes, bytes, __ATOMIC_RELAXED);
 }
 
 void mmsb__pool_end(mmsb__pool_t *pool) {
@@ -64,6 +67,7 @@ void mmsb__pool_end(mmsb__pool_t *pool) {
         free(slab);
     }
     memset(pool->given, 0, sizeof pool->given);
+    memset(pool->returned, 0, sizeof pool->returned);
 }
 
 void *mmsb__pool_take_copy(mmsb__capture_t *capture, uint64_t bytes, int *blocked) {
@@ -72,12 +76,13 @@ void *mmsb__pool_take_copy(mmsb__capture_t *capture, uint64_t bytes, int *blocke
     uint64_t class_number = pool_class(bytes);
     void *copy = NULL;
     lock_pool(pool);
-    *blocked = pool->bytes + bytes > pool->limit && pool->bytes != 0;
+    uint64_t held = __atomic_load_n(&pool->bytes, __ATOMIC_RELAXED);
+    *blocked = held + bytes > pool->limit && held != 0;
     if (!*blocked && (copy = class_number < MMSB__POOL_CLASSES ? take(pool, class_number) : malloc(bytes))) {
-        pool->bytes += bytes;
+        held = __atomic_add_fetch(&pool->bytes, bytes, __ATOMIC_RELAXED);
         __atomic_store_n(&stats->copied_bytes, stats->copied_bytes + bytes, __ATOMIC_RELAXED);
-        if (pool->bytes > stats->copied_peak)
-            __atomic_store_n(&stats->copied_peak, pool->bytes, __ATOMIC_RELAXED);
+        if (held > stats->copied_peak)
+            __atomic_store_n(&stats->copied_peak, held, __ATOMIC_RELAXED);
     }
     unlock_pool(pool);
     if (!copy && !*blocked) /* the change goes on, and the capture fails */

@@ -107,11 +107,12 @@ typedef struct mmsb__pool_slab {
 } mmsb__pool_slab_t;
 
 typedef struct mmsb__pool {
-    uint8_t locked;                  /* for a few instructions at a time */
-    uint64_t bytes, limit;           /* of copies */
-    void *given[MMSB__POOL_CLASSES]; /* lists: the first word is the next one */
-    mmsb__pool_slab_t *slabs;        /* the newest first, which is being cut */
-    uint64_t used;                   /* bytes of the newest */
+    uint8_t locked;                     /* by a writer that takes, for a few instructions at a time */
+    uint64_t bytes, limit;              /* of copies */
+    void *given[MMSB__POOL_CLASSES];    /* lists: the first word is the next one */
+    void *returned[MMSB__POOL_CLASSES]; /* the same, pushed without the lock: a taker makes such a list the given one */
+    mmsb__pool_slab_t *slabs;           /* the newest first, which is being cut */
+    uint64_t used;                      /* bytes of the newest */
 } mmsb__pool_t;
 
 typedef struct mmsb__removed {

@@ -63,11 +63,11 @@ static inline mmsb_status_t mmsb__change_begin(mmsb__change_t *change, uint64_t 
     return MMSB_OK;
 }
 
-/* Locks a page that changes as a whole: its residency does not change. */
-static inline mmsb_status_t mmsb__change_begin_page(mmsb__change_t *change, uint64_t page) {
+/* Locks a page that changes as a whole: its residency does not change. refused: see mmsb__page_lock_slow. */
+static inline mmsb_status_t mmsb__change_begin_page(mmsb__change_t *change, uint64_t page, uint64_t refused) {
     mmsb__record_t *record;
     uint64_t state;
-    mmsb_status_t status = mmsb__page_lock(page, &record, &state);
+    mmsb_status_t status = mmsb__page_lock_unless(page, refused, &record, &state);
     if (MMSB__LIKELY(status == MMSB_OK))
         *change = (mmsb__change_t){.record = record, .state = state};
     return status;

@@ -4,6 +4,10 @@
 #include <pthread.h>
 #include <string.h>
 
+/* MMSB__NOT_STARTED: no call has come yet, and a child of fork can start the library itself. The first call reserves what every
+ * call takes for granted and starts Go's runtime; it leaves that state before anything else, and for ever. */
+#define STARTING (-2)
+void (*mmsb__start_go)(void);
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static char poison_text[512];
@@ -12,10 +16,16 @@ static mmsb_status_t start(void) {
     pthread_mutex_lock(&gate_lock);
     mmsb_status_t code = mmsb__gate;
     int error = 0;
-    if (code == MMSB__NOT_STARTED && (error = mmsb__table_reserve()) == 0 && (error = mmsb__thread_start()) == 0) {
-        code = MMSB_OK;
-        __atomic_store_n(&mmsb__gate, code, __ATOMIC_RELEASE);
-        mmsb__detour_end();
+    if (code == MMSB__NOT_STARTED || code == STARTING) { /* the latter after a start that failed */
+        __atomic_store_n(&mmsb__gate, STARTING, __ATOMIC_RELAXED);
+        __atomic_thread_fence(__ATOMIC_SEQ_CST); /* a child that sees any of what follows sees this */
+        if ((error = mmsb__table_reserve()) == 0 && (error = mmsb__thread_start()) == 0) {
+            if (mmsb__start_go)
+                mmsb__start_go();
+            code = MMSB_OK;
+            __atomic_store_n(&mmsb__gate, code, __ATOMIC_RELEASE);
+            mmsb__detour_end();
+        }
     }
     pthread_mutex_unlock(&gate_lock);
     if (error != 0)
@@ -25,7 +35,7 @@ static mmsb_status_t start(void) {
 
 mmsb_status_t mmsb__gate_closed(void) {
     mmsb_status_t code = __atomic_load_n(&mmsb__gate, __ATOMIC_ACQUIRE);
-    if (code == MMSB__NOT_STARTED)
+    if (code == MMSB__NOT_STARTED || code == STARTING)
         code = start();
     if (code == MMSB_E_FORKED)
         return mmsb__fail(code, "the process was forked after it had used libmmsb: use it after the fork only, or spawn");
@@ -48,11 +58,15 @@ void mmsb__gate_poison(const char *text, size_t length) {
 }
 
 static void in_child(void) {
+    if (mmsb__gate == MMSB__NOT_STARTED) {
+        gate_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a thread of the parent was perhaps about to start */
+        return;
+    }
     mmsb__detour_begin();
     mmsb__gate = MMSB_E_FORKED;
 }
 
-/* From the moment the library is loaded, because Go's threads do not live on in a child. */
+/* From the moment the library is loaded: the first call may come from one thread while another forks. */
 __attribute__((constructor)) static void watch_fork(void) {
     pthread_atfork(NULL, NULL, in_child);
 }

@@ -8,6 +8,9 @@
 
 #pragma GCC visibility push(hidden)
 
+/* Starts Go's runtime, once, in the first call. NULL where Go runs already or where there is none: tests. */
+extern void (*mmsb__start_go)(void);
+
 /* Starts the library: MMSB_OK; or stores the reason as last error: MMSB_E_FORKED in the child of a process that has the library,
  * MMSB_E_POISONED after an internal error, MMSB_E_OUT_OF_MEMORY. */
 mmsb_status_t mmsb__gate_closed(void);

@@ -107,11 +107,10 @@ static void press(mmsb__ring_t *ring) {
 }
 
 /* Reserves space for a group that fits into a buffer; waits as long as it takes. */
-static reservation_t reserve_patiently(mmsb__ring_t *ring, mmsb__group_t *group, uint64_t bytes, uint64_t records,
-                                       uint64_t *first) {
+static reservation_t reserve_patiently(mmsb__ring_t *ring, mmsb__group_t *group, uint64_t records, uint64_t *first) {
     for (;;) {
         uint32_t turn = __atomic_load_n(&ring->turns, __ATOMIC_SEQ_CST);
-        reservation_t got = reserve(ring, bytes, records, 0, &group->buffer, &group->at, first);
+        reservation_t got = reserve(ring, group->reserved, records, 0, &group->buffer, &group->at, first);
         if (MMSB__LIKELY(got == RESERVED) || got == NOT_OPEN)
             return got;
         if (got == FULL)
@@ -150,15 +149,33 @@ mmsb_status_t mmsb__ring_begin(mmsb__ring_t *ring, mmsb__group_t *group, uint64_
     *group = (mmsb__group_t){.left = records, .reserved = bytes, .status = MMSB_OK};
     if (MMSB__UNLIKELY(records == 0))
         return MMSB_OK;
-    uint64_t first = 0;
-    int great = bytes > ring->capacity - MMSB__RING_HEAD_BYTES;
-    reservation_t got = great ? begin_great(ring) : reserve_patiently(ring, group, bytes, records, &first);
+    uint64_t first = 0, head = records > 1;
+    group->reserved += head * MMSB__JOURNAL_GROUP_SPACE;
+    int great = group->reserved > ring->capacity - MMSB__RING_HEAD_BYTES;
+    reservation_t got = great ? begin_great(ring) : reserve_patiently(ring, group, records + head, &first);
     if (MMSB__UNLIKELY(got == NOT_OPEN))
         return has_failed(ring) && __atomic_load_n(&ring->open, __ATOMIC_ACQUIRE) ? answer_failure(ring) : MMSB_OK;
     group->ring = ring;
-    group->last = great ? 0 : first + records - 1;
     group->time_ns = now_on(CLOCK_REALTIME_COARSE);
+    group->last = great ? 0 : first + head + records - 1;
+    group->begins = group->at;
+    if (head && !great) {
+        mmsb__journal_head_t says = {.length = MMSB__JOURNAL_GROUP_SPACE,
+                                     .kind = MMSB__JOURNAL_GROUP,
+                                     .flags = MMSB__JOURNAL_MORE,
+                                     .time_ns = group->time_ns};
+        mmsb__journal_head_put(group->at, &says);
+        memcpy(group->at + sizeof says, &bytes, sizeof bytes);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST); /* before the first record */
+        group->at += MMSB__JOURNAL_GROUP_SPACE;
+    }
     return MMSB_OK;
+}
+
+/* Says that the group which begins here is complete, after all of it was stored. */
+static inline void complete(uint8_t *begins) {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    begins[offsetof(mmsb__journal_head_t, flags)] |= MMSB__JOURNAL_COMPLETE;
 }
 
 mmsb_status_t mmsb__ring_end(mmsb__group_t *group) {
@@ -166,6 +183,7 @@ mmsb_status_t mmsb__ring_end(mmsb__group_t *group) {
     if (MMSB__UNLIKELY(!ring))
         return MMSB_OK;
     if (MMSB__LIKELY(group->buffer != NULL)) {
+        complete(group->begins);
         fill(group->buffer, group->reserved);
         return MMSB_OK;
     }
@@ -209,7 +227,7 @@ static void copy_on(walk_t *walk, uint8_t *to, uint64_t length) {
 
 static void write_record(uint8_t *at, mmsb__journal_head_t head, walk_t *walk, uint64_t body) {
     head.length = (uint32_t)(sizeof head + body);
-    memcpy(at, &head, sizeof head);
+    mmsb__journal_head_put(at, &head);
     copy_on(walk, at + sizeof head, body);
     memset(at + sizeof head + body, 0, (size_t)(mmsb__journal_space(body) - sizeof head - body));
 }
@@ -237,6 +255,7 @@ static void put_great(mmsb__group_t *group, mmsb__journal_head_t head, walk_t wa
             piece.flags |=
                 (uint8_t)((part < body ? MMSB__JOURNAL_PIECE : 0) | (part < body || group->left > 0 ? MMSB__JOURNAL_MORE : 0));
             write_record(at, piece, &walk, part);
+            complete(at);
             fill(buffer, mmsb__journal_space(part));
             if (part == body)
                 return;
@@ -409,34 +428,53 @@ uint64_t mmsb__ring_last(mmsb__ring_t *ring) {
 
 /* -------------------------------------------------------------------------------------------------- the writer ---- */
 
-mmsb_status_t mmsb__ring_open(uint32_t context_index, uint64_t next, uint64_t buffer_bytes, int64_t interval_ns, int each_call) {
+/* The beginning of a buffer that records go into: where it ends, and what the first one's number is, is known after a kill. */
+static void begin_buffer(mmsb__ring_buffer_t *buffer, uint64_t first) {
+    __atomic_store_n(&buffer->first, first, __ATOMIC_RELAXED);
+    memcpy(buffer->bytes, "MMSBBUFF", 8);
+    memcpy(buffer->bytes + 32, &first, sizeof first);
+}
+
+/* Two buffers of memory that ends with the process. */
+static uint8_t *map_buffers(mmsb__ring_t *ring, uint64_t buffer_bytes) {
+    uint8_t *memory = mmap(NULL, 2 * buffer_bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    ring->memory = memory;
+    uint8_t *bytes = memory + (-(uintptr_t)memory & (HUGE_PAGE - 1));
+    madvise(bytes, 2 * buffer_bytes, MADV_HUGEPAGE); /* a request to the disk then has few segments */
+    return bytes;
+}
+
+mmsb_status_t mmsb__ring_open(uint32_t context_index, uint64_t next, uint64_t buffer_bytes, int64_t interval_ns, int each_call,
+                              void *shared) {
     mmsb__ring_t *ring = mmsb__rings[context_index];
     if (ring && ring->capacity != buffer_bytes)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "journal ring has %llu bytes, its size cannot change to %llu",
                           (unsigned long long)ring->capacity, (unsigned long long)buffer_bytes);
     if (!ring && posix_memalign((void **)(void *)&ring, 64, sizeof *ring) != 0)
         return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for the journal's ring");
-    uint8_t *memory = mmap(NULL, 2 * buffer_bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-        if (!mmsb__rings[context_index])
-            free(ring);
-        return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for the journal's two buffers of %llu bytes",
-                          (unsigned long long)buffer_bytes);
-    }
     if (!mmsb__rings[context_index]) {
         memset(ring, 0, sizeof *ring);
         ring->word = MMSB__RING_CLOSED;
         ring->capacity = buffer_bytes;
     }
-    ring->memory = memory;
-    uint8_t *bytes = memory + (-(uintptr_t)memory & (HUGE_PAGE - 1));
-    madvise(bytes, 2 * buffer_bytes, MADV_HUGEPAGE); /* a request to the disk then has few segments */
+    ring->memory = NULL;
+    uint8_t *bytes = shared ? shared : map_buffers(ring, buffer_bytes);
+    if (!bytes) {
+        if (!mmsb__rings[context_index])
+            free(ring);
+        return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for the journal's two buffers of %llu bytes",
+                          (unsigned long long)buffer_bytes);
+    }
     for (int i = 0; i < 2; i++) {
         mmsb__ring_buffer_t *buffer = &ring->buffers[i];
         buffer->bytes = bytes + (uint64_t)i * buffer_bytes;
         __atomic_store_n(&buffer->filled, 0, __ATOMIC_RELAXED); /* a late thread may still look at awaited, which is 0 */
-        __atomic_store_n(&buffer->first, next, __ATOMIC_RELAXED);
     }
+    begin_buffer(&ring->buffers[0], next);
+    __atomic_store_n(&ring->buffers[1].first, next, __ATOMIC_RELAXED);
+    ring->written = NULL;
     ring->interval_ns = interval_ns;
     __atomic_store_n(&ring->each_call, each_call != 0, __ATOMIC_RELAXED);
     ring->taken = next - 1;
@@ -485,7 +523,8 @@ void mmsb__ring_close(mmsb__ring_t *ring) {
     __atomic_store_n(&ring->open, 0, __ATOMIC_SEQ_CST);
     __atomic_sub_fetch(&mmsb__rings_open, 1, __ATOMIC_SEQ_CST);
     mmsb__detour_end();
-    munmap(ring->memory, 2 * ring->capacity + HUGE_PAGE);
+    if (ring->memory)
+        munmap(ring->memory, 2 * ring->capacity + HUGE_PAGE);
     ring->buffers[0].bytes = ring->buffers[1].bytes = NULL;
 }
 
@@ -497,7 +536,7 @@ static void change_buffers(mmsb__ring_t *ring, uint64_t word, mmsb__ring_batch_t
     uint64_t first = __atomic_load_n(&full->first, __ATOMIC_RELAXED);
     __atomic_store_n(&next->filled, 0, __ATOMIC_RELAXED);
     do
-        __atomic_store_n(&next->first, first + WORD_RECORDS(word), __ATOMIC_RELAXED);
+        begin_buffer(next, first + WORD_RECORDS(word));
     while (!__atomic_compare_exchange_n(
         &ring->word, &word, (1 - active) << MMSB__RING_BUFFER_SHIFT | (word & MMSB__RING_GREAT) | MMSB__RING_HEAD_BYTES >> 3, 0,
         __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
@@ -507,12 +546,22 @@ static void change_buffers(mmsb__ring_t *ring, uint64_t word, mmsb__ring_batch_t
     memset(full->bytes + used, 0, (size_t)(-used & 4095));
     *batch = (mmsb__ring_batch_t){
         full->bytes, used, ring->capacity, first, (uint32_t)WORD_RECORDS(word), !(word & MMSB__RING_GREAT), 0};
+    ring->written = full->bytes;
+    ring->written_bytes = used;
     ring->taken = first + batch->count - 1;
     ring->taken_at = now_on(CLOCK_MONOTONIC);
     batch->wanted = __atomic_load_n(&ring->wanted, __ATOMIC_SEQ_CST) > __atomic_load_n(&ring->durable, __ATOMIC_RELAXED);
 }
 
+/* What the writer took last is in the file. A reader of the shared memory would take it for more. */
+static void clear_written(mmsb__ring_t *ring) {
+    if (ring->written && !ring->memory)
+        memset(ring->written, 0, ring->written_bytes);
+    ring->written = NULL;
+}
+
 int mmsb__ring_take(mmsb__ring_t *ring, int64_t patience_ns, mmsb__ring_batch_t *batch) {
+    clear_written(ring);
     int64_t now = now_on(CLOCK_MONOTONIC);
     int64_t until = patience_ns < 0 ? INT64_MAX : now + patience_ns, due = ring->taken_at + ring->interval_ns;
     int was_empty = 0;

@@ -36,7 +36,7 @@ func serve(t *testing.T, fs file.FS, durability journal.Durability, bufferBytes 
 	if durability == journal.EachCall {
 		interval = 0
 	}
-	ring, code := native.OpenRing(contextIndex, w.Next(), bufferBytes, interval, durability == journal.EachCall)
+	ring, code := native.OpenRing(contextIndex, w.Next(), bufferBytes, interval, durability == journal.EachCall, nil)
 	require.Zero(t, code)
 	s := serving{ring, make(chan error, 1)}
 	go func() { s.done <- w.Serve(ring) }()

@@ -47,6 +47,7 @@ mmsb_status_t mmsb__page_create_small(uint64_t context, uint64_t size, int zeroe
         mmsb__cache_end(cache);
         return MMSB__ENTER_GO;
     }
+    mmsb__capture_created(MMSB__HANDLE_INDEX(handle)); /* before the record: what has a number at the moment is captured */
     mmsb__ring_t *ring = mmsb__ring_for(cache->context_index);
     uint64_t sequence = 0;
     if (MMSB__UNLIKELY(ring) && (status = journal_create(ring, cache, handle, size, &sequence)) != MMSB_OK) {
@@ -55,7 +56,6 @@ mmsb_status_t mmsb__page_create_small(uint64_t context, uint64_t size, int zeroe
         return status;
     }
     open_memory(record, class_number, zeroed, cache->loaded[class_number]);
-    mmsb__capture_created(MMSB__HANDLE_INDEX(handle));
     mmsb__page_begin(record, handle, size, class_number);
     mmsb__counter_add(&cache->creates, 1);
     mmsb__counter_add(&cache->bytes_created, size);
@@ -127,11 +127,11 @@ mmsb_status_t mmsb__page_create_many(uint64_t context, uint64_t size, size_t cou
                 status = MMSB__ENTER_GO;
                 break;
             }
+            mmsb__capture_created(MMSB__HANDLE_INDEX(handle));
             if (MMSB__UNLIKELY(ring) && (status = journal_create(ring, cache, handle, size, &sequence)) != MMSB_OK)
                 break;
             magazine->count--;
             open_memory(record, class_number, zeroed, magazine);
-            mmsb__capture_created(MMSB__HANDLE_INDEX(handle));
             mmsb__page_begin(record, handle, size, class_number);
             pages[made++] = handle;
         }
@@ -192,7 +192,7 @@ mmsb_status_t mmsb__page_destroy_slow(uint64_t page) {
     mmsb__change_t change;
     mmsb_status_t status;
     do {
-        status = mmsb__change_begin_page(&change, page);
+        status = mmsb__change_begin_page(&change, page, MMSB__MOVING);
         if (status != MMSB_OK)
             return status;
         if (mmsb__record_pinned(change.record))
@@ -309,8 +309,12 @@ static mmsb_status_t journal_destroy(mmsb__group_t *group, const mmsb_page_t *pa
 
 mmsb_status_t mmsb__page_destroy_many(const mmsb_page_t *pages, size_t count, size_t *bad_index) {
     static const mmsb__changes_kind_t kind = {.measure = measure_destroy};
-    mmsb__batch_t batch = {
-        .first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .distinct = 1, .bytes_stay = 1};
+    mmsb__batch_t batch = {.first = (const uint8_t *)pages,
+                           .stride = sizeof *pages,
+                           .count = count,
+                           .distinct = 1,
+                           .bytes_stay = 1,
+                           .refused = MMSB__MOVING};
     mmsb__changes_t changes;
     mmsb_status_t status = mmsb__changes_begin(&changes, batch, check_destroy, &kind, (void *)(uintptr_t)pages, bad_index);
     if (status != MMSB_OK)

@@ -35,6 +35,10 @@ mmsb_status_t mmsb__page_pinned_fail(uint64_t page, const mmsb__record_t *record
                       record->read_pins, record->write_pins);
 }
 
+mmsb_status_t mmsb__page_moving_fail(uint64_t page) {
+    return mmsb__fail(MMSB_E_BUSY, "page 0x%016llx is being moved by asynchronous work", (unsigned long long)page);
+}
+
 mmsb_status_t mmsb__page_range_fail(uint64_t page, uint64_t offset, uint64_t length, uint64_t size) {
     return mmsb__fail(MMSB_E_OUT_OF_RANGE, "offset %llu + length %llu exceeds page 0x%016llx, size %llu",
                       (unsigned long long)offset, (unsigned long long)length, (unsigned long long)page, (unsigned long long)size);
@@ -54,13 +58,15 @@ static void wait_a_little(uint32_t *round) {
     ++*round;
 }
 
-mmsb_status_t mmsb__page_lock_slow(uint64_t page, uint32_t owner, mmsb__record_t **record, uint64_t *state) {
+mmsb_status_t mmsb__page_lock_slow(uint64_t page, uint32_t owner, uint64_t refused, mmsb__record_t **record, uint64_t *state) {
     mmsb__record_t *of = mmsb__record_of(page);
     uint64_t seen = mmsb__state_load(of);
     uint32_t round = 0;
     for (;;) {
         if (!mmsb__state_is(seen, page))
             return mmsb__page_fail(page);
+        if (seen & refused)
+            return mmsb__page_moving_fail(page);
         if (seen & MMSB__OWNER_MASK) {
             wait_a_little(&round);
             seen = mmsb__state_load(of);
@@ -75,7 +81,13 @@ mmsb_status_t mmsb__page_lock_slow(uint64_t page, uint32_t owner, mmsb__record_t
 mmsb_status_t mmsb__page_lock_library(uint64_t page) {
     mmsb__record_t *record;
     uint64_t state;
-    return mmsb__page_lock_slow(page, MMSB__OWNER_LIBRARY, &record, &state);
+    return mmsb__page_lock_slow(page, MMSB__OWNER_LIBRARY, 0, &record, &state);
+}
+
+mmsb_status_t mmsb__page_lock_library_unless_moving(uint64_t page) {
+    mmsb__record_t *record;
+    uint64_t state;
+    return mmsb__page_lock_slow(page, MMSB__OWNER_LIBRARY, MMSB__MOVING, &record, &state);
 }
 
 uint64_t mmsb__record_lock_library(uint32_t index) {
@@ -135,6 +147,8 @@ mmsb_status_t mmsb__batch_meet(const mmsb__batch_t *batch, uint64_t page, int pa
             return batch->distinct
                        ? mmsb__fail(MMSB_E_STALE_HANDLE, "page 0x%016llx occurs twice in the batch", (unsigned long long)page)
                        : MMSB_OK;
+        if (seen & batch->refused)
+            return mmsb__page_moving_fail(page);
         if (owner != 0) {
             if (!patient)
                 return MMSB_E_WOULD_BLOCK;

@@ -17,15 +17,18 @@
 
 /* --------------------------------------------------------------------------------------------------- one page ---- */
 
-/* Codes with the last error set: the handle is not that of a live page; the page may only be read; it is pinned; bytes reach past
- * its end. */
+/* Codes with the last error set: the handle is not that of a live page; the page may only be read; it is pinned; its bytes are
+ * being moved; bytes reach past its end. */
 mmsb_status_t mmsb__page_fail(uint64_t page) __attribute__((cold));
 mmsb_status_t mmsb__page_read_only_fail(uint64_t page) __attribute__((cold));
 mmsb_status_t mmsb__page_pinned_fail(uint64_t page, const mmsb__record_t *record) __attribute__((cold));
+mmsb_status_t mmsb__page_moving_fail(uint64_t page) __attribute__((cold));
 mmsb_status_t mmsb__page_range_fail(uint64_t page, uint64_t offset, uint64_t length, uint64_t size) __attribute__((cold));
-/* Locks for the owner; waits for others. For Go: lock now, unlock from any thread. */
-mmsb_status_t mmsb__page_lock_slow(uint64_t page, uint32_t owner, mmsb__record_t **record, uint64_t *state);
+/* Locks for the owner; waits for others, but for none whose state has a refused bit: MMSB__MOVING, or 0. For Go: lock now, unlock
+ * from any thread. */
+mmsb_status_t mmsb__page_lock_slow(uint64_t page, uint32_t owner, uint64_t refused, mmsb__record_t **record, uint64_t *state);
 mmsb_status_t mmsb__page_lock_library(uint64_t page);
+mmsb_status_t mmsb__page_lock_library_unless_moving(uint64_t page);
 /* The same by index, for a record that cannot become free meanwhile (live or ended). Returns the unlocked state. */
 uint64_t mmsb__record_lock_library(uint32_t index);
 /* Locks the page that lives on a record; 0 = there is none, or it ended meanwhile. Never locks a free record: the owner of its
@@ -38,7 +41,7 @@ static inline int mmsb__page_within(uint64_t offset, uint64_t length, uint64_t s
     return offset <= size && length <= size - offset;
 }
 
-static inline mmsb_status_t mmsb__page_lock(uint64_t page, mmsb__record_t **record, uint64_t *state) {
+static inline mmsb_status_t mmsb__page_lock_unless(uint64_t page, uint64_t refused, mmsb__record_t **record, uint64_t *state) {
     mmsb__record_t *of = mmsb__record_of(page);
     uint64_t seen = __atomic_load_n(&of->state, __ATOMIC_RELAXED);
     if (MMSB__LIKELY(mmsb__self && mmsb__state_is_open(seen, page)) &&
@@ -50,7 +53,11 @@ static inline mmsb_status_t mmsb__page_lock(uint64_t page, mmsb__record_t **reco
     mmsb__thread_t *self = mmsb__thread_enter();
     if (!self)
         return mmsb__thread_fail();
-    return mmsb__page_lock_slow(page, self->owner, record, state);
+    return mmsb__page_lock_slow(page, self->owner, refused, record, state);
+}
+
+static inline mmsb_status_t mmsb__page_lock(uint64_t page, mmsb__record_t **record, uint64_t *state) {
+    return mmsb__page_lock_unless(page, 0, record, state);
 }
 
 /* Unlocks a page whose bytes the caller did not ask for. state has no owner. While a page is locked nobody else writes its state,
@@ -92,6 +99,7 @@ typedef struct mmsb__batch {
     uint32_t on_devices; /* 1: those on devices stay there, the others are made resident */
     uint32_t diverts;    /* 1: without capture, freeze or journal a page on a device ends the locking: MMSB__ENTER_GO */
     uint32_t keeps;      /* 1: after a bad item the caller unlocks the batch */
+    uint64_t refused;    /* MMSB__MOVING: a page whose bytes are being moved is MMSB_E_BUSY; 0: it is waited for */
     /* Filled by mmsb__batch_lock: */
     uint32_t owner;
     uint32_t repeats; /* 1: a page appears more than once; of a bad batch, among the items up to the bad one */

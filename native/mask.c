@@ -70,7 +70,7 @@ mmsb_status_t mmsb__page_mask_clear(uint64_t page) {
     mmsb__change_t change;
     mmsb_status_t status;
     do {
-        status = mmsb__change_begin_page(&change, page);
+        status = mmsb__change_begin_page(&change, page, 0);
         if (status != MMSB_OK)
             return status;
         mmsb__record_t *record = change.record;

@@ -31,6 +31,7 @@ extern void mmsb__native_install(void);
 #cgo noescape mmsb__memory_swap
 #cgo nocallback mmsb__memory_swap
 #cgo nocallback mmsb__page_lock_library
+#cgo nocallback mmsb__page_lock_library_unless_moving
 
 // Addresses cross as numbers: they are the caller's, and none of Go's business.
 static inline void call_release(uintptr_t release, uintptr_t user, uintptr_t memory, uint64_t size) {
@@ -106,6 +107,11 @@ func SetRegion(region uint32, base uintptr) {
 
 // LockPage locks a live page for Go code. A failure is the thread's last error.
 func LockPage(page uint64) int32 { return int32(C.mmsb__page_lock_library(C.uint64_t(page))) }
+
+// LockPageUnlessMoving is LockPage, but a page whose bytes asynchronous work moves is Busy.
+func LockPageUnlessMoving(page uint64) int32 {
+	return int32(C.mmsb__page_lock_library_unless_moving(C.uint64_t(page)))
+}
 
 // UnlockRecord gives the record a state without owner; a page that was resident for the call only, and is not pinned, is evicted.
 func UnlockRecord(index uint32, state uint64) {
@@ -212,9 +218,9 @@ func PublishPage(index uint32, size, low, epoch, version uint64) {
 }
 
 // LockRecords locks the pages that live on count records. It returns count, or which one is pinned: those behind it are not
-// locked.
-func LockRecords(first, count uint32) uint32 {
-	return uint32(C.mmsb__records_lock(C.uint32_t(first), C.uint32_t(count)))
+// locked. highest becomes the highest of its value and the pages' versions.
+func LockRecords(first, count uint32, highest *uint64) uint32 {
+	return uint32(C.mmsb__records_lock(C.uint32_t(first), C.uint32_t(count), (*C.uint64_t)(highest)))
 }
 
 // UnlockRecords unlocks them.

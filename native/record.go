@@ -30,6 +30,7 @@ const (
 	Adopted       = 1 << 9
 	ReadOnly      = 1 << 10
 	Beginning     = 1 << 11
+	Moving        = Beginning // of a locked page
 	OwnerMask     = C.MMSB__OWNER_LIBRARY
 	OwnerLibrary  = C.MMSB__OWNER_LIBRARY
 	Nonresident   = 1 << C.MMSB__NONRESIDENT_SHIFT

@@ -50,6 +50,7 @@
 #define MMSB__ADOPTED (UINT64_C(1) << 9)
 #define MMSB__READ_ONLY (UINT64_C(1) << 10)
 #define MMSB__BEGINNING (UINT64_C(1) << 11) /* of a frame: a page with its automatic id is about to begin */
+#define MMSB__MOVING MMSB__BEGINNING        /* of a locked page: asynchronous work moves its bytes, which takes long */
 #define MMSB__OWNER_SHIFT 12                /* the thread that runs a call on the page; 0 = none. Owners are stored shifted. */
 #define MMSB__OWNERS 0x3fff
 #define MMSB__OWNER_MASK ((uint64_t)MMSB__OWNERS << MMSB__OWNER_SHIFT)

@@ -70,6 +70,10 @@ static inline int redo_read(redo_t *redo, const mmsb__redo_pages_t *pages, const
     redo->body = at + sizeof *head;
     redo->length = head->length - sizeof *head;
     int kind = head->kind;
+    if (kind == MMSB__JOURNAL_GROUP) {
+        redo->record = NULL;
+        return 1;
+    }
     if (kind != MMSB__JOURNAL_RUN && kind != MMSB__JOURNAL_WRITE && kind != MMSB__JOURNAL_DELTA)
         return 0;
     if (MMSB__UNLIKELY(head->flags & MMSB__JOURNAL_ANNOTATED)) {
@@ -91,7 +95,8 @@ static inline int redo_read(redo_t *redo, const mmsb__redo_pages_t *pages, const
 }
 
 static inline void redo_prefetch(const redo_t *redo) {
-    if (redo->head->kind == MMSB__JOURNAL_DELTA || redo->record->locator == 0 || redo->offset >= redo->record->size)
+    if (redo->head->kind == MMSB__JOURNAL_DELTA || redo->head->kind == MMSB__JOURNAL_GROUP || redo->record->locator == 0 ||
+        redo->offset >= redo->record->size)
         return;
     mmsb__target_t target = mmsb__target_of(redo->record, 0, redo->offset);
     __builtin_prefetch(target.bytes, 1);
@@ -149,6 +154,8 @@ static inline int redo_make(const redo_t *redo) {
     const mmsb__journal_head_t *head = redo->head;
     uint64_t length = redo->length - 8;
     mmsb_delta_t delta;
+    if (MMSB__UNLIKELY(head->kind == MMSB__JOURNAL_GROUP)) /* it says nothing of a page */
+        return 1;
     if (record->locator == 0 || record->version >= head->version) /* the bytes are elsewhere, or have the change */
         return 0;
     if (MMSB__UNLIKELY(head->kind == MMSB__JOURNAL_DELTA)) {

@@ -198,8 +198,10 @@ static void make_thread_key(void) {
 mmsb__thread_t *mmsb__thread_enter(void) {
     if (mmsb__self)
         return mmsb__self;
+    if (__atomic_load_n(&mmsb__gate, __ATOMIC_RELAXED) == MMSB_E_FORKED)
+        return NULL;
     pthread_once(&thread_once, make_thread_key);
-    if (!thread_key_made || __atomic_load_n(&mmsb__gate, __ATOMIC_RELAXED) == MMSB_E_FORKED)
+    if (!thread_key_made)
         return NULL;
     mmsb__thread_t *self = alone(sizeof *self);
     if (!self)

@@ -4,11 +4,16 @@
 #include "life.h"
 #include "mask.h"
 
-uint32_t mmsb__records_lock(uint32_t first, uint32_t count) {
+uint32_t mmsb__records_lock(uint32_t first, uint32_t count, uint64_t *highest) {
     for (uint32_t i = 0; i < count; i++) {
+        const mmsb__record_t *record = mmsb__record_at(first + i);
         uint64_t state;
-        if (mmsb__record_lock_page(first + i, &state) && mmsb__record_pinned(mmsb__record_at(first + i)))
+        if (!mmsb__record_lock_page(first + i, &state))
+            continue;
+        if (mmsb__record_pinned(record))
             return i;
+        if (record->version > *highest)
+            *highest = record->version;
     }
     return count;
 }

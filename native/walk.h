@@ -9,8 +9,9 @@
 #pragma GCC visibility push(hidden)
 
 /* For replacing all pages of a frozen context, leaf by leaf. The first function locks the pages that live on count records, for
- * the library. It returns count, or the position of a pinned page: pages after it are not locked. */
-uint32_t mmsb__records_lock(uint32_t first, uint32_t count);
+ * the library. It returns count, or the position of a pinned page: pages after it are not locked. *highest becomes the highest of
+ * its value and the pages' versions. */
+uint32_t mmsb__records_lock(uint32_t first, uint32_t count, uint64_t *highest);
 /* Unlocks the pages on the first count records. */
 void mmsb__records_unlock(uint32_t first, uint32_t count);
 

@@ -33,9 +33,10 @@ if flock build/library.lock tools/go-overlay/apply.sh build/go-overlay; then
 fi
 export CGO_ENABLED=1 CGO_CFLAGS="${CGO_CFLAGS:--O2 -g} -DMMSB_GO_OVERLAY=$define"
 
-# -soname and --version-script are not on cgo's list of allowed flags: they go straight to the linker. asyncpreemptoff
-# keeps Go from sending SIGURG to the threads of the program it is loaded into.
-linker="-Wl,-soname,libmmsb.so.0 -Wl,--version-script=$PWD/capi/mmsb.map -Wl,--no-undefined -Wl,-z,nodelete -Wl,--build-id=none"
+# These are not on cgo's list of allowed flags: they go straight to the linker. asyncpreemptoff keeps Go from sending SIGURG to
+# the threads of the program it is loaded into.
+linker="-Wl,-soname,libmmsb.so.0 -Wl,--version-script=$PWD/capi/mmsb.map -Wl,-T,$PWD/capi/go_start.ld -Wl,--no-undefined"
+linker+=" -Wl,-z,nodelete -Wl,--build-id=none"
 work=$(mktemp -d "$folder/.library-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 go build -trimpath -buildvcs=false -buildmode=c-shared "${overlay[@]}" -tags "$tags" "$@" \

@@ -27,7 +27,7 @@ NOT_CONSTANTS = ("MMSB_H", "MMSB_API")
 # The sets of constants, by what their names begin with behind MMSB_.
 SETS = (
     "VERSION", "E", "KIND", "LOCATION", "DOMAIN", "LOG", "STRUCT", "SIMULATE", "FALLBACK", "PAGE", "PIN", "DELTA",
-    "COMPRESSION", "RAW_WRITES", "LOAD", "CHANGE", "DURABILITY", "ACCESS",
+    "COMPRESSION", "RAW_WRITES", "BASE_IN_USE", "LOAD", "CHANGE", "DURABILITY", "JOURNAL_BASE", "ACCESS",
 )  # fmt: skip
 SINGLE = ("MMSB_OK", "MMSB_ABI_VERSION", "MMSB_WAIT_FOREVER")
 

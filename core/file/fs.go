@@ -25,6 +25,8 @@ type FS interface {
 	// List is the names in a directory, in no order.
 	List(directory string) ([]string, error)
 	Rename(from, to string) error
+	// Link gives a file one more name in the same directory.
+	Link(from, to string) error
 	Remove(path string) error
 	MakeDirectory(path string, mode os.FileMode) error
 }
@@ -139,6 +141,11 @@ func (OS) List(directory string) ([]string, error) {
 // Rename is rename(2).
 func (OS) Rename(from, to string) error {
 	return retry(func() error { return unix.Rename(from, to) })
+}
+
+// Link is link(2).
+func (OS) Link(from, to string) error {
+	return retry(func() error { return unix.Link(from, to) })
 }
 
 // Remove is unlink(2).

@@ -27,6 +27,9 @@ type Options struct {
 	// Expected is about how many bytes will come; 0 = not known. Space for them is taken at once, because writes beyond the end
 	// of a file wait for each other.
 	Expected int64
+	// Publish gives the whole file its name by calling rename once; nil calls it alone. After its error the file is not there
+	// under its name.
+	Publish func(rename func() error) error
 }
 
 // requests is how many buffers are on their way to the disk at a time; the others are being filled.
@@ -49,7 +52,7 @@ type replacement struct {
 // at path is replaced itself, what it leads to is not touched. Of two that write to one path at a time, the later Finish
 // wins.
 //
-// Temporary files of savers that no longer live are removed first: those that nobody has locked.
+// Temporary files of savers that no longer live are removed from the directory first: those that nobody has locked.
 //
 // Where Finish fails in the sync of the directory, the last step, the new file is in its place and only its survival of a
 // power cut is unknown.
@@ -79,7 +82,7 @@ func Replace(fs FS, path string, options Options) (Sink, error) {
 	if mode == 0 {
 		mode = 0o666
 	}
-	sweep(fs, directory, name)
+	Sweep(fs, directory)
 
 	r := &replacement{fs: fs, options: options, path: path}
 	var err error
@@ -150,6 +153,13 @@ func (r *replacement) publish() error {
 	if err == nil {
 		defer closeBehind(old)
 	}
+	if r.options.Publish != nil {
+		return r.options.Publish(r.rename)
+	}
+	return r.rename()
+}
+
+func (r *replacement) rename() error {
 	if err := r.fs.Rename(r.temporary, r.path); err != nil {
 		return Failed(err, "cannot rename %s to %s", r.temporary, r.path)
 	}
@@ -233,8 +243,6 @@ const (
 	longestName     = 96
 )
 
-var temporaryRest = regexp.MustCompile(`^[0-9]{1,10}-[A-Z2-7]{16}\` + temporarySuffix + `$`)
-
 func temporaryPrefix(name string) string {
 	if len(name) > longestName {
 		hash := sha256.Sum256([]byte(name))
@@ -243,16 +251,17 @@ func temporaryPrefix(name string) string {
 	return "." + name + ".mmsb-"
 }
 
-// sweep removes the temporary files of dead savers. It is a service: what it cannot do is left for the next one.
-func sweep(fs FS, directory, name string) {
+var temporaryName = regexp.MustCompile(`^\..+\.mmsb-[0-9]{1,10}-[A-Z2-7]{16}\` + temporarySuffix + `$`)
+
+// Sweep removes the temporary files of dead savers from a directory. It is a service: what it cannot do is left for the next one.
+func Sweep(fs FS, directory string) {
 	names, err := fs.List(directory)
 	if err != nil {
 		return
 	}
-	prefix := temporaryPrefix(name)
-	for _, found := range names {
-		if len(found) > len(prefix) && found[:len(prefix)] == prefix && temporaryRest.MatchString(found[len(prefix):]) {
-			sweepOne(fs, directory+found)
+	for _, name := range names {
+		if temporaryName.MatchString(name) {
+			sweepOne(fs, filepath.Join(directory, name))
 		}
 	}
 }

@@ -7,6 +7,7 @@ package graph
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,6 +113,28 @@ func (g *Graph) RemoveNode(node uint32) {
 			index = next
 		}
 	}
+}
+
+// Rename gives all edges of a node to another one, which has none.
+func (g *Graph) Rename(from, to uint32) {
+	of, ok := g.nodes[from]
+	if !ok {
+		return
+	}
+	for _, list := range []int{children, parents} {
+		for index := of.oldest[list]; index != 0; index = g.edges[index].next[list] {
+			g.edges[index].ends[list] = to
+		}
+	}
+	delete(g.nodes, from)
+	g.nodes[to] = of
+}
+
+// Clone is a copy, which changes by itself.
+func (g *Graph) Clone() *Graph {
+	clone := *g
+	clone.nodes, clone.edges = maps.Clone(g.nodes), slices.Clone(g.edges)
+	return &clone
 }
 
 // Has tells whether a child depends on a parent.

@@ -119,7 +119,7 @@ func (m model) ends(node uint32, at int) []uint32 {
 
 func TestAgainstAModel(t *testing.T) {
 	const nodes = 12
-	cycles, existing := 0, 0
+	cycles, existing, renamed := 0, 0, 0
 	for seed := range uint64(10) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		g := New(nil)
@@ -149,6 +149,24 @@ func TestAgainstAModel(t *testing.T) {
 				} else {
 					m = slices.Delete(m, at, at+1)
 				}
+			case kind < 97 && parent != child:
+				g.RemoveNode(child)
+				m = slices.DeleteFunc(m, func(edge [2]uint32) bool { return edge[0] == child || edge[1] == child })
+				g.Rename(parent, child)
+				for i := range m {
+					for end, node := range m[i] {
+						if node == parent {
+							m[i][end] = child
+						}
+					}
+				}
+				renamed++
+			case kind < 98: // go on with a copy, whatever becomes of the other
+				other := g
+				g = g.Clone()
+				for node := range uint32(nodes) {
+					other.RemoveNode(node)
+				}
 			default:
 				g.RemoveNode(parent)
 				m = slices.DeleteFunc(m, func(edge [2]uint32) bool { return edge[0] == parent || edge[1] == parent })
@@ -176,4 +194,5 @@ func TestAgainstAModel(t *testing.T) {
 	}
 	assert.Greater(t, cycles, 200)
 	assert.Greater(t, existing, 200)
+	assert.Greater(t, renamed, 20)
 }

@@ -8,6 +8,7 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -16,11 +17,16 @@ import (
 	"strings"
 
 	"libmmsb/core/abi"
+	"libmmsb/core/lineage"
 	"libmmsb/core/status"
 )
 
-// Version of the format.
-const Version = 1
+const (
+	// Version of the format that is written.
+	Version = 2
+	// VersionWithoutLineage is that of journals without a lineage, which are read only.
+	VersionWithoutLineage = 1
+)
 
 const (
 	byteOrder    = 0x01020304
@@ -44,12 +50,6 @@ var (
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// ID is a journal's name, random.
-type ID [16]byte
-
-// String is the id as 32 hexadecimal digits.
-func (id ID) String() string { return fmt.Sprintf("%x", id[:]) }
-
 // Kind says what a record tells of.
 type Kind uint8
 
@@ -70,12 +70,13 @@ const (
 	MetadataImport
 	DependencyAdd
 	DependencyRemove
+	Group // begins a group: its body is the length of the records behind it
 )
 
 var kindNames = [...]string{Create: "create", Adopt: "adopt", Clone: "clone", Destroy: "destroy", Resize: "resize",
 	Migrate: "migrate", Write: "write", Run: "run", Delta: "delta", MaskClear: "mask-clear", MetadataSet: "metadata-set",
 	MetadataRemove: "metadata-remove", MetadataImport: "metadata-import", DependencyAdd: "dependency-add",
-	DependencyRemove: "dependency-remove"}
+	DependencyRemove: "dependency-remove", Group: "group"}
 
 // String is the kind's name, like "dependency-add".
 func (k Kind) String() string {
@@ -87,9 +88,10 @@ func (k Kind) String() string {
 
 // Flags of a record.
 const (
-	More      = 1 // the next record belongs to the same group
-	Piece     = 2 // the body goes on in the next record
-	Annotated = 4 // the body begins with a delta's id, time, source and intent
+	More      = 1   // the next record belongs to the same group
+	Piece     = 2   // the body goes on in the next record
+	Annotated = 4   // the body begins with a delta's id, time, source and intent
+	Complete  = 128 // all records of the group that begins here are put
 )
 
 // The forms of a Delta record: the kinds of mmsb_delta_t, and one more.
@@ -104,34 +106,66 @@ const (
 
 // segment is what a segment's header says.
 type segment struct {
-	journal  ID
+	id       [16]byte // its frames have it: that of the lineage; in version 1 the journal's
+	lineage  lineage.Lineage
+	branch   uint64 // 0 = the directory's first lineage
+	based    bool   // a base gives the state before the first record, not the records before it
+	before   uint64 // sequence number of the record before the first one; first - 1, but where steps were not recorded
 	first    uint64 // sequence number of the first record
 	previous uint32 // crc of the frame before, in the segment before; 0 = there was none
 	created  int64  // nanoseconds since 1970
 }
 
-func segmentName(first uint64) string { return fmt.Sprintf("journal-%020d.mmsbj", first) }
+// flagBased is the flag of a segment's header.
+const flagBased = 1
 
-// segmentFirst is the sequence number in a segment's file name.
-func segmentFirst(name string) (first uint64, ok bool) {
-	digits, found := strings.CutPrefix(name, "journal-")
-	digits, ends := strings.CutSuffix(digits, ".mmsbj")
-	if !found || !ends || len(digits) != 20 {
-		return 0, false
+// place is a segment's position among those of a directory, and in its name.
+type place struct{ branch, first uint64 }
+
+func (p place) name() string {
+	if p.branch == 0 {
+		return fmt.Sprintf("journal-%020d.mmsbj", p.first)
 	}
-	first, err := strconv.ParseUint(digits, 10, 64)
-	return first, err == nil && first > 0
+	return fmt.Sprintf("journal-%06d-%020d.mmsbj", p.branch, p.first)
 }
+
+func (p place) compare(other place) int {
+	return cmp.Or(cmp.Compare(p.branch, other.branch), cmp.Compare(p.first, other.first))
+}
+
+// placeOf is what a segment's file name says.
+func placeOf(name string) (p place, ok bool) {
+	middle, found := strings.CutPrefix(name, "journal-")
+	middle, ends := strings.CutSuffix(middle, ".mmsbj")
+	if !found || !ends {
+		return place{}, false
+	}
+	if branch, first, branched := strings.Cut(middle, "-"); branched {
+		p.branch, _ = strconv.ParseUint(branch, 10, 64)
+		middle = first
+	}
+	p.first, _ = strconv.ParseUint(middle, 10, 64)
+	return p, p.first > 0 && p.name() == name
+}
+
+func (s segment) place() place { return place{s.branch, s.first} }
 
 func (s segment) encode(header []byte) {
 	clear(header[:unitBytes])
 	copy(header, segmentMagic)
 	binary.LittleEndian.PutUint32(header[8:], Version)
 	binary.LittleEndian.PutUint32(header[12:], byteOrder)
-	copy(header[16:32], s.journal[:])
+	copy(header[16:32], s.lineage.ID[:])
 	binary.LittleEndian.PutUint64(header[32:], s.first)
 	binary.LittleEndian.PutUint64(header[40:], uint64(s.created))
 	binary.LittleEndian.PutUint32(header[48:], s.previous)
+	if s.based {
+		binary.LittleEndian.PutUint32(header[52:], flagBased)
+	}
+	binary.LittleEndian.PutUint64(header[56:], s.branch)
+	copy(header[64:80], s.lineage.Parent.Lineage[:])
+	binary.LittleEndian.PutUint64(header[80:], s.lineage.Parent.Position)
+	binary.LittleEndian.PutUint64(header[88:], s.before)
 	binary.LittleEndian.PutUint32(header[segmentCRCAt:], checksum(header[:segmentCRCAt]))
 }
 
@@ -150,25 +184,46 @@ func decodeSegment(header []byte, name string) (segment, error) {
 			"%s: the header at offset 0 has checksum 0x%08x, not 0x%08x as at offset %d", name, crc,
 			binary.LittleEndian.Uint32(header[segmentCRCAt:]), segmentCRCAt)
 	}
-	if version := binary.LittleEndian.Uint32(header[8:]); version != Version {
-		return segment{}, status.Errorf(status.Format, "%s has journal version %d, this library reads version %d", name,
-			version, Version)
+	version := binary.LittleEndian.Uint32(header[8:])
+	if version != Version && version != VersionWithoutLineage {
+		return segment{}, status.Errorf(status.Format, "%s has journal version %d, this library reads versions %d and %d", name,
+			version, VersionWithoutLineage, Version)
 	}
 	if order := binary.LittleEndian.Uint32(header[12:]); order != byteOrder {
 		return segment{}, status.Errorf(status.Format, "%s: byte order at offset 12 is 0x%08x, not 0x01020304", name, order)
 	}
-	s := segment{first: binary.LittleEndian.Uint64(header[32:]), created: int64(binary.LittleEndian.Uint64(header[40:])),
+	s := segment{id: [16]byte(header[16:32]), first: binary.LittleEndian.Uint64(header[32:]),
+		created:  int64(binary.LittleEndian.Uint64(header[40:])),
 		previous: binary.LittleEndian.Uint32(header[48:])}
-	copy(s.journal[:], header[16:32])
 	if s.first == 0 {
 		return segment{}, status.Errorf(status.Corrupt, "%s: the first record at offset 32 is 0, at least 1 expected", name)
+	}
+	if version == VersionWithoutLineage {
+		s.based, s.before = s.first > 1, s.first-1
+		return s, nil
+	}
+	s.before = binary.LittleEndian.Uint64(header[88:])
+	flags := binary.LittleEndian.Uint32(header[52:])
+	if flags&^flagBased != 0 {
+		return segment{}, status.Errorf(status.Corrupt, "%s: the flags at offset 52 are 0x%x, not 0 or 1", name, flags)
+	}
+	s.based, s.branch = flags != 0, binary.LittleEndian.Uint64(header[56:])
+	s.lineage = lineage.Lineage{ID: s.id, Parent: lineage.Point{Lineage: lineage.ID(header[64:80]),
+		Position: binary.LittleEndian.Uint64(header[80:])}}
+	switch {
+	case s.lineage.ID == lineage.ID{}:
+		return segment{}, status.Errorf(status.Corrupt, "%s: the lineage at offset 16 is 0", name)
+	case s.before >= s.first || s.before != s.first-1 && !s.based:
+		return segment{}, status.Errorf(status.Corrupt,
+			"%s: the first record at offset 32 is %d, the record before it at offset 88 %d",
+			name, s.first, s.before)
 	}
 	return s, nil
 }
 
 // frame is what a frame's head says.
 type frame struct {
-	journal  ID
+	id       [16]byte
 	length   uint32 // bytes, with the head and without what fills it up to a multiple of 4096
 	count    uint32 // records
 	first    uint64 // sequence number of the first record, or of the next one where there is none
@@ -187,7 +242,7 @@ func (f *frame) encode(buffer []byte) {
 	copy(buffer, frameMagic)
 	binary.LittleEndian.PutUint32(buffer[8:], f.length)
 	binary.LittleEndian.PutUint32(buffer[12:], f.count)
-	copy(buffer[16:32], f.journal[:])
+	copy(buffer[16:32], f.id[:])
 	binary.LittleEndian.PutUint64(buffer[32:], f.first)
 	binary.LittleEndian.PutUint64(buffer[40:], f.durable)
 	binary.LittleEndian.PutUint32(buffer[48:], f.previous)
@@ -200,12 +255,12 @@ func frameCRC(whole []byte) uint32 {
 	return crc32.Update(checksum(whole[:frameCRCAt]), castagnoli, whole[FrameHeadBytes:])
 }
 
-// decodeFrame reads a frame's head; ok says that it may be one of this journal. Its checksum is not looked at.
-func decodeFrame(head []byte, journal ID) (f frame, ok bool) {
-	if len(head) < FrameHeadBytes || !bytes.Equal(head[:8], frameMagic) || !bytes.Equal(head[16:32], journal[:]) {
+// decodeFrame reads a frame's head; ok says that it may be one of segments with this id. Its checksum is not looked at.
+func decodeFrame(head []byte, id [16]byte) (f frame, ok bool) {
+	if len(head) < FrameHeadBytes || !bytes.Equal(head[:8], frameMagic) || !bytes.Equal(head[16:32], id[:]) {
 		return frame{}, false
 	}
-	f = frame{journal: journal, length: binary.LittleEndian.Uint32(head[8:]), count: binary.LittleEndian.Uint32(head[12:]),
+	f = frame{id: id, length: binary.LittleEndian.Uint32(head[8:]), count: binary.LittleEndian.Uint32(head[12:]),
 		first: binary.LittleEndian.Uint64(head[32:]), durable: binary.LittleEndian.Uint64(head[40:]),
 		previous: binary.LittleEndian.Uint32(head[48:]), crc: binary.LittleEndian.Uint32(head[frameCRCAt:])}
 	ok = f.length >= FrameHeadBytes && f.length <= MaximumFrame && f.first > 0 && f.durable < f.first &&

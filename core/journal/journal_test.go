@@ -18,10 +18,19 @@ import (
 
 	"libmmsb/core/file"
 	"libmmsb/core/file/filetest"
+	"libmmsb/core/lineage"
 	"libmmsb/core/status"
 )
 
 const directory = "/journal"
+
+var firstName = place{first: 1}.name()
+
+// behind is a state at a position of a lineage of its own.
+func behind(position uint64) State {
+	line := lineage.New(lineage.Point{})
+	return State{Names: []lineage.Point{line.At(position)}, GoesOn: line, Pages: 3}
+}
 
 func open(t *testing.T, fs file.FS, options Options) *Writer {
 	t.Helper()
@@ -153,8 +162,9 @@ func TestEveryKindComesBackAsItWas(t *testing.T) {
 		}
 		assert.Equal(t, want, got, "%v", want.Kind)
 	}
-	assert.Equal(t, Info{ID: w.ID(), Segments: info.Segments, First: 1, Last: uint64(len(examples())), FirstTime: 1,
-		LastTime: examples()[len(examples())-1].Time, Closed: true}, info)
+	assert.Equal(t, Info{Lineage: w.Lineage(), Branches: 1, Segments: info.Segments, First: 1, Last: uint64(len(examples())),
+		FirstTime: 1,
+		LastTime:  examples()[len(examples())-1].Time, Closed: true}, info)
 	assert.Len(t, info.Segments, 1)
 }
 
@@ -162,7 +172,7 @@ func TestEveryKindComesBackAsItWas(t *testing.T) {
 func TestAJournalOfVersion1IsRead(t *testing.T) {
 	j, err := Open(file.OS{}, "testdata/version-1")
 	require.NoError(t, err)
-	assert.Equal(t, "6a6f75726e616c2076657273696f6e31", j.Info().ID.String())
+	assert.Zero(t, j.Info().Lineage, "it is older than lineages")
 	assert.True(t, j.Info().Closed)
 	next := 0
 	for record, err := range j.Records(1, math.MaxUint64) {
@@ -278,13 +288,13 @@ func TestRecordsInPieces(t *testing.T) {
 
 func TestItGoesOnWhereItEnded(t *testing.T) {
 	disk := filetest.NewDisk()
-	var id ID
+	var line lineage.Lineage
 	for session := range uint64(5) {
 		w := open(t, disk, Options{SegmentBytes: 20000})
 		if session == 0 {
-			id = w.ID()
+			line = w.Lineage()
 		}
-		assert.Equal(t, id, w.ID())
+		assert.Equal(t, line, w.Lineage())
 		for i := range uint64(4) {
 			require.Equal(t, session*4+i+1, w.Next())
 			require.NoError(t, write(w, run(session*4+i+1)))
@@ -302,18 +312,6 @@ func TestItGoesOnWhereItEnded(t *testing.T) {
 	records, _, err = readAll(disk, 11)
 	require.NoError(t, err)
 	requireRuns(t, records, 11, 20)
-}
-
-func TestANewJournalBeginsBehindTheState(t *testing.T) {
-	disk := filetest.NewDisk()
-	w := open(t, disk, Options{After: 500})
-	assert.Equal(t, uint64(501), w.Next())
-	require.NoError(t, write(w, run(501)))
-	require.NoError(t, w.Close())
-	_, err := NewWriter(disk, directory, Options{After: 502})
-	assert.Equal(t, status.Mismatch, code(err))
-	assert.ErrorContains(t, err, "ends at record 501, but the state holds records up to 502")
-	require.NoError(t, open(t, disk, Options{After: 501}).Close())
 }
 
 func TestTwoWriters(t *testing.T) {
@@ -382,10 +380,13 @@ func TestDrop(t *testing.T) {
 	for number := range uint64(10) {
 		require.NoError(t, write(w, run(number+1)))
 	}
-	firsts := func() []uint64 {
+	firsts := func() (firsts []uint64) {
 		found, err := list(disk, directory)
 		require.NoError(t, err)
-		return found
+		for _, at := range found {
+			firsts = append(firsts, at.first)
+		}
+		return firsts
 	}
 	all := firsts()
 	require.Greater(t, len(all), 4)
@@ -421,7 +422,8 @@ func requireExtent(t *testing.T, w *Writer, fs file.FS) {
 func TestTheWriterKnowsWhatIsOnTheDisk(t *testing.T) {
 	disk := filetest.NewDisk()
 	fs := filetest.NewFaulty(disk)
-	w := open(t, fs, Options{SegmentBytes: 8192, After: 6})
+	w := open(t, fs, Options{SegmentBytes: 8192, From: behind(6)})
+	require.NoError(t, w.HasBase())
 	requireExtent(t, w, disk)
 	for number := uint64(7); number <= 20; number++ {
 		require.NoError(t, write(w, run(number)))
@@ -434,9 +436,9 @@ func TestTheWriterKnowsWhatIsOnTheDisk(t *testing.T) {
 	require.NoError(t, w.Close())
 
 	// What a crash left half-written is cut off when the journal goes on, and does not count.
-	firsts, err := list(disk, directory)
+	places, err := list(disk, directory)
 	require.NoError(t, err)
-	at, err := disk.Open(filepath.Join(directory, segmentName(firsts[len(firsts)-1])), unix.O_RDWR, 0)
+	at, err := disk.Open(filepath.Join(directory, places[len(places)-1].name()), unix.O_RDWR, 0)
 	require.NoError(t, err)
 	info, err := at.Stat()
 	require.NoError(t, err)
@@ -447,7 +449,7 @@ func TestTheWriterKnowsWhatIsOnTheDisk(t *testing.T) {
 	require.NoError(t, w.Close())
 
 	// A Drop that fails has dropped what it has dropped.
-	fs = filetest.NewFaulty(disk, filetest.Fault{Kind: filetest.Remove, Nth: 2, Errno: syscall.EIO})
+	fs = filetest.NewFaulty(disk, filetest.Fault{Kind: filetest.Remove, Nth: 3, Errno: syscall.EIO})
 	w = open(t, fs, Options{SegmentBytes: 8192})
 	before := w.Extent().Segments
 	require.Equal(t, status.IO, code(w.Drop(20)))
@@ -574,7 +576,7 @@ func smallJournal(t *testing.T, close bool) (content []byte, records []Record) {
 	if close {
 		require.NoError(t, w.Close())
 	}
-	source, err := file.Open(disk, directory+"/"+segmentName(1))
+	source, err := file.Open(disk, directory+"/"+firstName)
 	require.NoError(t, err)
 	content = make([]byte, source.Size())
 	_, err = source.ReadAt(content, 0)
@@ -584,11 +586,11 @@ func smallJournal(t *testing.T, close bool) (content []byte, records []Record) {
 	return content, records
 }
 
-// place makes a disk with a segment of this content.
-func place(t *testing.T, content []byte) (*filetest.Disk, file.File) {
+// diskWith makes a disk with a segment of this content.
+func diskWith(t *testing.T, content []byte) (*filetest.Disk, file.File) {
 	disk := filetest.NewDisk()
 	require.NoError(t, disk.MakeDirectory(directory, 0o777))
-	f, err := disk.Open(directory+"/"+segmentName(1), unix.O_CREAT|unix.O_RDWR, 0o666)
+	f, err := disk.Open(directory+"/"+firstName, unix.O_CREAT|unix.O_RDWR, 0o666)
 	require.NoError(t, err)
 	require.NoError(t, file.WriteFull(f, content, 0))
 	return disk, f
@@ -608,7 +610,7 @@ func requirePrefix(t *testing.T, whole, read []Record) {
 
 func TestTruncationAtEveryByte(t *testing.T) {
 	content, whole := smallJournal(t, false)
-	disk, f := place(t, content)
+	disk, f := diskWith(t, content)
 	counts := map[int]int{}
 	for size := len(content) - 1; size >= 0; size-- {
 		if err := f.Truncate(int64(size)); err != nil {
@@ -635,7 +637,7 @@ func TestTruncationAtEveryByte(t *testing.T) {
 
 func TestEveryFlippedBit(t *testing.T) {
 	content, whole := smallJournal(t, true)
-	disk, f := place(t, content)
+	disk, f := diskWith(t, content)
 	step := 1
 	if raceDetector { // nothing runs at the same time here
 		step = 61
@@ -650,7 +652,7 @@ func TestEveryFlippedBit(t *testing.T) {
 		records, info, err := readAll(disk, 1)
 		switch {
 		case err != nil && (code(err) == status.Corrupt || code(err) == status.Format):
-			if !strings.Contains(err.Error(), segmentName(1)) || !strings.Contains(err.Error(), "offset") {
+			if !strings.Contains(err.Error(), firstName) || !strings.Contains(err.Error(), "offset") {
 				t.Fatalf("byte %d, bit %d: no file and offset in %v", at, bit, err)
 			}
 			refused++
@@ -686,7 +688,7 @@ func TestDamageAndTornTails(t *testing.T) {
 					require.NoError(t, err)
 				}
 			}
-			f, err := disk.Open(directory+"/"+segmentName(1), unix.O_RDWR, 0)
+			f, err := disk.Open(directory+"/"+firstName, unix.O_RDWR, 0)
 			require.NoError(t, err)
 			require.NoError(t, file.WriteFull(f, make([]byte, 4096), 2*4096))
 			disk = disk.Kill()
@@ -721,11 +723,11 @@ func TestSegmentsThatAreMissingOrForeign(t *testing.T) {
 			require.NoError(t, write(w, run(number+1)))
 		}
 		require.NoError(t, w.Close())
-		firsts, err := list(disk, directory)
+		places, err := list(disk, directory)
 		require.NoError(t, err)
 		var names []string
-		for _, first := range firsts {
-			names = append(names, directory+"/"+segmentName(first))
+		for _, at := range places {
+			names = append(names, directory+"/"+at.name())
 		}
 		require.Greater(t, len(names), 3)
 		return disk, names
@@ -737,7 +739,7 @@ func TestSegmentsThatAreMissingOrForeign(t *testing.T) {
 	assert.ErrorContains(t, err, "a segment is missing or foreign")
 
 	disk, names = build()
-	require.NoError(t, disk.Rename(names[1], directory+"/"+segmentName(9999)))
+	require.NoError(t, disk.Rename(names[1], directory+"/"+place{first: 9999}.name()))
 	_, _, err = readAll(disk, 1)
 	assert.Equal(t, status.Corrupt, code(err))
 	assert.ErrorContains(t, err, "unlike the file name")
@@ -757,7 +759,7 @@ func TestSegmentsThatAreMissingOrForeign(t *testing.T) {
 	disk, _ = build()
 	replace()
 	_, _, err = readAll(disk, 1)
-	assert.ErrorContains(t, err, "belongs to journal")
+	assert.ErrorContains(t, err, "belongs to lineage")
 
 	disk, _ = build()
 	s, err := decodeSegment(readHeader(t, disk, names[1]), names[1])
@@ -782,10 +784,10 @@ func TestANewerVersionIsRefused(t *testing.T) {
 	content, _ := smallJournal(t, true)
 	binary.LittleEndian.PutUint32(content[8:], Version+1)
 	binary.LittleEndian.PutUint32(content[segmentCRCAt:], checksum(content[:segmentCRCAt]))
-	disk, _ := place(t, content)
+	disk, _ := diskWith(t, content)
 	_, err := Open(disk, directory)
 	assert.Equal(t, status.Format, code(err), "%v", err)
-	assert.ErrorContains(t, err, "version 2")
+	assert.ErrorContains(t, err, "version 3")
 }
 
 func TestNoJournal(t *testing.T) {
@@ -983,7 +985,7 @@ func FuzzReader(f *testing.F) {
 			content = bytes.Clone(content)
 			makeHonest(content)
 		}
-		disk, _ := place(t, content)
+		disk, _ := diskWith(t, content)
 		_, _, err := readAll(disk, 1)
 		if own := status.Of(err); own != nil && own.Code != status.Corrupt && own.Code != status.Format {
 			t.Fatal(err)

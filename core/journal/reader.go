@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"libmmsb/core/file"
+	"libmmsb/core/lineage"
 	"libmmsb/core/status"
 )
 
@@ -14,15 +15,17 @@ import (
 type Journal struct {
 	fs        file.FS
 	directory string
-	segments  []openSegment
+	segments  []openSegment // of the newest branch
+	lineages  []lineage.ID  // of all branches
 	info      Info
 	tail      tail
 }
 
 type openSegment struct {
 	segment
-	name string
-	size int64
+	name    string
+	size    int64   // with the residue
+	residue residue // of the last one
 }
 
 // tail is where a journal ends.
@@ -34,10 +37,12 @@ type tail struct {
 
 // Info is what is known of a journal without reading all of it.
 type Info struct {
-	ID       ID
-	Segments []SegmentInfo
-	First    uint64 // sequence number of the oldest record that is left; Last + 1 where there is none
-	Last     uint64 // of the newest whole one
+	Lineage  lineage.Lineage // zeros: not known, in version 1
+	Branch   uint64          // number of the lineage in the directory
+	Branches uint64          // lineages that end in the directory, this one included
+	Segments []SegmentInfo   // of the branch
+	First    uint64          // sequence number of the oldest record that is left; Last + 1 where there is none
+	Last     uint64          // of the newest whole one
 	// Times of these, nanoseconds since 1970; 0 where no record is left.
 	FirstTime, LastTime int64
 	// TornBytes at the end of the last segment were cut: a crash, or a writer that is writing them.
@@ -49,50 +54,67 @@ type Info struct {
 // SegmentInfo is a file of a journal.
 type SegmentInfo struct {
 	Name        string
+	Based       bool   // a base gives the state before the first record
 	First, Last uint64 // Last = First - 1 where it has no records
 	Bytes       int64
 	Created     int64 // nanoseconds since 1970
 }
 
-// Open opens a journal for reading, also while it is written. It reads the last segment, to find where the journal ends: a
-// torn tail is cut, as if it were not there. Errors: NotFound (no journal there), Corrupt (damage to what was durable, a
-// segment is missing or foreign), Format (newer than this library, or not ours), and those of the file system.
+// Open opens a journal for reading, also while it is written: its newest branch. It reads the last segment, to find where the
+// journal ends: a torn tail is cut, as if it were not there. Errors: NotFound (no journal there), Corrupt (damage to what was
+// durable, a segment is missing or foreign), Format (newer than this library, or not ours), and those of the file system.
 func Open(fs file.FS, directory string) (*Journal, error) {
 	j, err := openSegments(fs, directory)
 	if err != nil {
 		return nil, err
 	}
+	if err := j.addResidue(false); err != nil {
+		return nil, err
+	}
 	return j, j.look()
 }
 
-// openSegments reads the segments' headers.
+// openSegments reads the headers of the newest branch's segments.
 func openSegments(fs file.FS, directory string) (*Journal, error) {
-	firsts, err := list(fs, directory)
+	places, err := list(fs, directory)
 	if err != nil {
 		return nil, err
 	}
-	if len(firsts) == 0 {
+	if len(places) == 0 {
 		return nil, status.Errorf(status.NotFound, "no journal in %s", directory)
 	}
 	j := &Journal{fs: fs, directory: directory}
-	for _, first := range firsts {
-		s, err := j.openSegment(first)
+	j.info.Branch = places[len(places)-1].branch
+	for i, at := range places {
+		begins := i == 0 || at.branch != places[i-1].branch
+		if !begins && at.branch != j.info.Branch {
+			continue
+		}
+		s, err := j.openSegment(at)
 		if err != nil {
 			return nil, err
 		}
-		if len(j.segments) > 0 && s.journal != j.segments[0].journal {
-			return nil, status.Errorf(status.Corrupt, "%s belongs to journal %v, the segments before it to %v", j.path(s.name),
-				s.journal, j.segments[0].journal)
+		if begins {
+			j.info.Branches++
+			j.lineages = append(j.lineages, s.lineage.ID)
+		}
+		if at.branch != j.info.Branch {
+			continue
+		}
+		if len(j.segments) > 0 && s.id != j.segments[0].id {
+			return nil, status.Errorf(status.Corrupt, "%s belongs to lineage %x, the segments before it to %x", j.path(s.name),
+				s.id, j.segments[0].id)
 		}
 		j.segments = append(j.segments, s)
 	}
+	j.info.Lineage = j.segments[0].lineage
 	return j, nil
 }
 
 func (j *Journal) path(name string) string { return filepath.Join(j.directory, name) }
 
-func (j *Journal) openSegment(first uint64) (openSegment, error) {
-	name := segmentName(first)
+func (j *Journal) openSegment(at place) (openSegment, error) {
+	name := at.name()
 	path := j.path(name)
 	source, err := file.Open(j.fs, path)
 	if err != nil {
@@ -107,19 +129,19 @@ func (j *Journal) openSegment(first uint64) (openSegment, error) {
 	if err != nil {
 		return openSegment{}, err
 	}
-	if s.first != first {
+	if s.place() != at {
 		return openSegment{}, status.Errorf(status.Corrupt,
-			"%s: the header at offset 32 says first record %d, unlike the file name", path,
-			s.first)
+			"%s: the header says first record %d of branch %d, unlike the file name",
+			path, s.first, s.branch)
 	}
-	return openSegment{s, name, source.Size()}, nil
+	return openSegment{segment: s, name: name, size: source.Size()}, nil
 }
 
 // look finds the end, and fills in the info.
 func (j *Journal) look() error {
 	end := len(j.segments) - 1
 	last := &j.segments[end]
-	j.info = Info{ID: last.journal, First: j.segments[0].first, Last: last.first - 1}
+	j.info.First, j.info.Last = j.segments[0].first, last.first-1
 	j.tail = tail{end: unitBytes, chain: last.previous}
 	open := false
 	err := j.scan(j.beginning(end), toTheEnd, func(f *frame, records []byte, at position) (bool, error) {
@@ -139,11 +161,11 @@ func (j *Journal) look() error {
 	if err != nil {
 		return err
 	}
-	j.info.TornBytes, j.info.Closed = last.size-j.tail.end, j.tail.ended
+	j.info.TornBytes, j.info.Closed = last.size+last.residue.torn-j.tail.end, j.tail.ended
 	for i, s := range j.segments {
-		segment := SegmentInfo{Name: s.name, First: s.first, Last: j.info.Last, Bytes: s.size, Created: s.created}
+		segment := SegmentInfo{Name: s.name, Based: s.based, First: s.first, Last: j.info.Last, Bytes: s.size, Created: s.created}
 		if i < end {
-			segment.Last = j.segments[i+1].first - 1
+			segment.Last = j.segments[i+1].before
 		}
 		j.info.Segments = append(j.info.Segments, segment)
 	}
@@ -223,6 +245,13 @@ func (a *assembler) add(sequence uint64, head recordHead, content []byte) (*Reco
 	group, last := a.group, head.flags&More == 0
 	if last {
 		a.group = 0
+	}
+	if head.kind == Group {
+		if last || a.within || group != sequence || len(content) != 8 {
+			return nil, status.Errorf(status.Corrupt, "record %d does not begin a group: its body has %d bytes", sequence,
+				len(content))
+		}
+		return nil, nil
 	}
 	if a.within && (head.kind != a.head.kind || head.page != a.head.page || head.version != a.head.version) ||
 		head.flags&Piece != 0 && last {

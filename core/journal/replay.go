@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 
 	"libmmsb/core/file"
+	"libmmsb/core/lineage"
 	"libmmsb/core/safego"
 	"libmmsb/core/status"
 )
@@ -17,6 +18,9 @@ type Replay struct{ journal *Journal }
 // OpenReplay opens a journal like Open, but looks at nothing except its segments' headers.
 func OpenReplay(fs file.FS, directory string) (*Replay, error) {
 	j, err := openSegments(fs, directory)
+	if err == nil {
+		err = j.addResidue(false)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -25,6 +29,28 @@ func OpenReplay(fs file.FS, directory string) (*Replay, error) {
 
 // First is the number of the oldest record that is left.
 func (r *Replay) First() uint64 { return r.journal.segments[0].first }
+
+// FromTheBeginning says that the records begin with the empty state.
+func (r *Replay) FromTheBeginning() bool { return r.First() == 1 && !r.journal.segments[0].based }
+
+// Lineage is that of the records.
+func (r *Replay) Lineage() lineage.Lineage { return r.journal.info.Lineage }
+
+// Leads is Journal's.
+func (r *Replay) Leads(from lineage.Point) error { return r.journal.Leads(from) }
+
+// Leads says whether records go on from a state. Errors: Mismatch (another lineage; the records behind it were dropped).
+func (j *Journal) Leads(from lineage.Point) error {
+	own := j.info.Lineage
+	switch {
+	case from.Lineage != own.ID && (from != own.Parent || own.Parent == lineage.Point{}):
+		return status.Errorf(status.Mismatch, "the journal %s has the lineage %s, but the state is %s", j.directory, own.ID, from)
+	case j.segments[0].first > from.Position+1:
+		return status.Errorf(status.Mismatch, "the journal %s begins with record %d, but the state is %s", j.directory,
+			j.segments[0].first, from)
+	}
+	return nil
+}
 
 // Part is a part of a frame: records that lie one behind the other, of groups that are whole.
 type Part struct {
@@ -92,6 +118,14 @@ type player struct {
 func (p *player) frame(f *frame, records []byte, at position) (more bool, err error) {
 	if f.first+uint64(f.count) <= p.after+1 {
 		return true, nil
+	}
+	if s := &p.journal.segments[at.segment]; s.based && s.first > p.after+1 {
+		if p.until.Sequence != 0 && p.until.Sequence < s.first {
+			p.ended = true
+			return false, nil
+		}
+		return false, status.Errorf(status.Mismatch, "journal %s: step %d was not recorded: a base from there on is needed",
+			p.journal.directory, s.first-1)
 	}
 	begin, end := -1, 0 // what is to be applied
 	group := uint64(0)  // the first record of the one that is not whole yet

@@ -45,16 +45,20 @@ func (j *Journal) scan(from position, end int64, visit func(f *frame, records []
 	offset, next, chain := from.offset, from.next, from.chain
 	for i := from.segment; i < len(j.segments); i++ {
 		s := &j.segments[i]
-		if i > from.segment && (s.first != next || s.previous != chain) {
-			return status.Errorf(status.Corrupt, "%s begins at record %d after checksum 0x%08x, but record %d after 0x%08x "+
-				"is next: a segment is missing or foreign", j.path(s.name), s.first, s.previous, next, chain)
+		if i > from.segment {
+			if s.before != next-1 || s.previous != chain {
+				return status.Errorf(status.Corrupt,
+					"%s follows record %d with checksum 0x%08x, but record %d with 0x%08x is the last "+
+						"one: a segment is missing or foreign", j.path(s.name), s.before, s.previous, next-1, chain)
+			}
+			next = s.first
 		}
 		limit := s.size
 		if i == len(j.segments)-1 && end != toTheEnd {
 			limit = end
 		}
 		more := true
-		walk := frameWalk{path: j.path(s.name), journal: s.journal, offset: offset}
+		walk := frameWalk{path: j.path(s.name), id: s.id, offset: offset, residue: &s.residue}
 		walk.visit = func(f *frame, whole []byte, offset int64) (bool, error) {
 			if f.first != next || f.previous != chain {
 				return false, errNotNext
@@ -105,7 +109,7 @@ func (j *Journal) torn(s *openSegment, offset int64, next uint64) error {
 			return err
 		}
 		for i := 0; i < len(window); i += unitBytes {
-			head, ok := decodeFrame(window[i:], s.journal)
+			head, ok := decodeFrame(window[i:], s.id)
 			if !ok || head.durable < next || at+int64(i+padded(int(head.length))) > s.size {
 				continue
 			}
@@ -174,7 +178,7 @@ func (w *frameWalk) upTo(limit int64, fs file.FS) (stopped int64, err error) {
 		return w.offset, err
 	}
 	defer func() { _ = source.Close() }()
-	part := file.Range{Offset: w.offset, Length: min(limit, source.Size()) - w.offset}
+	part := file.Range{Offset: w.offset, Length: min(limit, source.Size(), w.residue.from()) - w.offset}
 	if part.Length <= small {
 		piece := make([]byte, max(0, part.Length))
 		if _, err = source.ReadAt(piece, part.Offset); err == nil {
@@ -182,6 +186,9 @@ func (w *frameWalk) upTo(limit int64, fs file.FS) (stopped int64, err error) {
 		}
 	} else {
 		err = file.Pieces(source, []file.Range{part}, func(_ int, piece []byte) error { return w.feed(piece) })
+	}
+	if more := w.residue.at(w.offset, limit); err == nil && more != nil {
+		err = w.feed(more)
 	}
 	if err == errEnough || err == errNotNext {
 		err = nil
@@ -198,9 +205,10 @@ var errEnough = errors.New("end of the walk")
 // frameWalk puts frames together from the pieces of a file.
 type frameWalk struct {
 	path    string
-	journal ID
+	id      [16]byte
 	visit   func(f *frame, whole []byte, offset int64) (more bool, err error)
-	offset  int64  // of the next frame
+	offset  int64 // of the next frame
+	residue *residue
 	rest    []byte // the beginning of a frame whose end is in the next piece
 }
 
@@ -208,12 +216,12 @@ func (w *frameWalk) feed(piece []byte) error {
 	for len(piece) > 0 {
 		data := piece
 		if len(w.rest) > 0 {
-			head, _ := decodeFrame(w.rest, w.journal)
+			head, _ := decodeFrame(w.rest, w.id)
 			n := min(padded(int(head.length))-len(w.rest), len(piece))
 			w.rest, piece = append(w.rest, piece[:n]...), piece[n:]
 			data = w.rest
 		}
-		head, ok := decodeFrame(data, w.journal)
+		head, ok := decodeFrame(data, w.id)
 		if !ok {
 			return errNotNext
 		}

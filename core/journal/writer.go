@@ -3,11 +3,11 @@
 package journal
 
 import (
-	"crypto/rand"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -15,6 +15,7 @@ import (
 
 	"libmmsb/core/file"
 	"libmmsb/core/invariant"
+	"libmmsb/core/lineage"
 	"libmmsb/core/status"
 )
 
@@ -40,8 +41,23 @@ type Options struct {
 	Durability   Durability
 	Interval     time.Duration // of group commits; 0 = DefaultInterval
 	SegmentBytes int64         // a segment that is longer is the last one's predecessor; 0 = DefaultSegmentBytes
-	// After is the sequence number that the state holds all records up to. A new journal begins behind it.
-	After uint64
+	// From is the state that the records go on from.
+	From State
+	// NoBase: InvalidState where the journal would need a base.
+	NoBase bool
+}
+
+// State is what a journal has to know of the state that its records go on from.
+type State struct {
+	// Names are the state's points in the lineages that go through it; the first says its position. Without names it is the state
+	// that the journal ends with, and the empty one where there is no journal.
+	Names []lineage.Point
+	// GoesOn is the lineage of what comes, unless the journal ends with exactly this state: then it goes on in its own.
+	GoesOn lineage.Lineage
+	// Empty: there is no page, and never was one.
+	Empty bool
+	// Pages is for messages.
+	Pages uint64
 }
 
 const lockName = "journal.lock"
@@ -61,8 +77,12 @@ type Writer struct {
 	options   Options
 	lock      file.File
 
-	journal ID
-	at      file.File // the segment that is written
+	lineage lineage.Lineage
+	branch  uint64
+	based   bool        // the segment that is written begins with a base
+	pending atomic.Bool // that base is still being written: the segment has no name yet
+	found   *Journal    // what was there
+	at      file.File   // the segment that is written
 	name    string
 	offset  int64
 	begins  uint64 // sequence number of the segment's first record
@@ -78,16 +98,30 @@ type Writer struct {
 	kept   []keptSegment
 }
 
-// keptSegment is a segment on the disk; the last one is written.
+// keptSegment is a segment of the branch on the disk; the last one is written.
 type keptSegment struct {
 	first uint64
 	bytes int64
 }
 
 // NewWriter opens the journal in a directory for appending, or makes one; also the directory, but not those above it. What a
-// crash left half-written is cut off. Errors: Busy (another writer has it), Mismatch (it ends before Options.After),
-// Corrupt, Format, and those of the file system.
+// crash left half-written is cut off. NeedsBase says whether the state must be saved into the directory now. Errors: Busy
+// (another writer has it), Mismatch (it is of another lineage), InvalidState (NoBase), Corrupt, Format, and those of the file
+// system.
 func NewWriter(fs file.FS, directory string, options Options) (*Writer, error) {
+	w, err := Prepare(fs, directory, options)
+	if err == nil {
+		err = w.Begin(options.From)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Prepare is the part of NewWriter that does not need to know the state: it takes the lock and finds where the journal ends.
+// Begin is the rest, or Abandon.
+func Prepare(fs file.FS, directory string, options Options) (*Writer, error) {
 	if options.Durability == Default {
 		options.Durability = Interval
 	}
@@ -119,7 +153,7 @@ func (w *Writer) open() error {
 		return file.Failed(err, "cannot open the journal lock %s", path)
 	}
 	w.lock = lock
-	if err := lock.Lock(); err == syscall.EWOULDBLOCK {
+	if err := lockPatiently(lock); err == syscall.EWOULDBLOCK {
 		return status.Errorf(status.Busy, "journal %s is already open for writing, here or in another process", w.directory)
 	} else if err != nil {
 		return file.Failed(err, "cannot lock %s", path)
@@ -127,29 +161,110 @@ func (w *Writer) open() error {
 	if err := w.removeUnfinished(); err != nil {
 		return err
 	}
-	j, err := Open(w.fs, w.directory)
+	j, err := openSegments(w.fs, w.directory)
 	if status.CodeOf(err) == status.NotFound {
-		if _, err := rand.Read(w.journal[:]); err != nil {
-			return status.Errorf(status.Internal, "cannot read random bytes: %v", err)
-		}
-		w.last, w.durable = w.options.After, w.options.After
-		return w.begin()
+		return nil
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = j.addResidue(true)
 	}
-	return w.resume(j)
+	if err == nil {
+		err = j.look()
+	}
+	w.found = j
+	return err
 }
 
-// resume goes on behind the last whole group of a journal.
-func (w *Writer) resume(j *Journal) error {
-	info := j.Info()
-	if info.Last < w.options.After {
-		return status.Errorf(status.Mismatch, "journal %s ends at record %d, but the state holds records up to %d",
-			w.directory, info.Last, w.options.After)
+// Begin goes on from a state. After an error the writer is abandoned.
+func (w *Writer) Begin(from State) (err error) {
+	if w.found == nil && from.Names == nil {
+		from.GoesOn, from.Empty = lineage.New(lineage.Point{}), true
+		from.Names = []lineage.Point{from.GoesOn.At(0)}
 	}
-	tail := j.segments[len(j.segments)-1]
-	w.journal, w.name, w.begins, w.offset = info.ID, tail.name, tail.first, j.tail.end
+	w.options.From = from
+	if w.found != nil {
+		err = w.resume(w.found)
+	} else {
+		w.lineage = from.GoesOn
+		err = w.goOnFrom(from.position())
+	}
+	if err != nil {
+		w.Abandon()
+	}
+	return err
+}
+
+// Abandon lets the directory go without a word in it. A segment whose base never came is removed.
+func (w *Writer) Abandon() { w.release() }
+
+func (s *State) position() uint64 { return s.Names[0].Position }
+
+// resume goes on with a journal that is there: behind its last whole group where that is the state's, else in a new segment.
+func (w *Writer) resume(j *Journal) error {
+	info, from := j.Info(), &w.options.From
+	tip := info.Lineage.At(info.Last)
+	exactly := from.Names == nil || slices.Contains(from.Names, tip) && tip.Lineage != lineage.ID{}
+	if !exactly {
+		if err := j.related(from); err != nil {
+			return err
+		}
+		if w.options.NoBase {
+			return from.refusal(w.directory)
+		}
+	}
+	w.branch, w.lineage = info.Branch, info.Lineage
+	if err := w.openTail(j); err != nil {
+		return err
+	}
+	if exactly {
+		return nil
+	}
+	if w.lineage.ID != from.GoesOn.ID {
+		w.lineage = from.GoesOn
+		w.branch++
+		w.kept, w.chain, w.last = nil, 0, from.position()
+	}
+	return w.goOnFrom(from.position())
+}
+
+// related says whether the state's history and the directory's meet.
+func (j *Journal) related(from *State) error {
+	tip := j.info.Lineage.At(j.info.Last)
+	meets := j.info.Lineage.ID == from.GoesOn.ID && j.info.Last <= from.position()
+	for _, of := range j.lineages {
+		meets = meets || of != from.GoesOn.ID && of == from.GoesOn.Parent.Lineage
+	}
+	if !meets {
+		return status.Errorf(status.Mismatch, "the journal %s ends at %s, which does not lead to the context's state, %s",
+			j.directory, tip, from.Names[0])
+	}
+	return nil
+}
+
+func (s *State) refusal(directory string) error {
+	return status.Errorf(status.InvalidState,
+		"the journal %s does not give the context's state of %d pages, and a base is refused",
+		directory, s.Pages)
+}
+
+// goOnFrom begins a segment behind a state that no record gives, unless that is the empty one.
+func (w *Writer) goOnFrom(position uint64) error {
+	w.based = !w.options.From.Empty || position > 0
+	if w.based && w.options.NoBase {
+		return w.options.From.refusal(w.directory)
+	}
+	before := w.last
+	if len(w.kept) == 0 {
+		before = position
+	}
+	w.last, w.durable = position, position
+	return w.begin(before)
+}
+
+// openTail opens the last segment at its end.
+func (w *Writer) openTail(j *Journal) error {
+	info, tail := j.Info(), j.segments[len(j.segments)-1]
+	w.name, w.begins, w.offset = tail.name, tail.first, j.tail.end
 	w.chain, w.ended, w.last = j.tail.chain, j.tail.ended, info.Last
 	for _, s := range info.Segments {
 		w.kept = append(w.kept, keptSegment{s.First, s.Bytes})
@@ -161,6 +276,9 @@ func (w *Writer) resume(j *Journal) error {
 		return file.Failed(err, "cannot open the journal segment %s", path)
 	}
 	w.at = at
+	if err := tail.residue.write(at, path); err != nil {
+		return err
+	}
 	if info.TornBytes > 0 {
 		if err := at.Truncate(w.offset); err != nil {
 			return file.Failed(err, "cannot truncate the journal segment %s to %d bytes", path, w.offset)
@@ -175,7 +293,7 @@ func (w *Writer) resume(j *Journal) error {
 	}
 	w.durable = w.last
 	_ = at.SetDirect(true) // or through the page cache
-	return nil
+	return removeRing(w.fs, w.directory)
 }
 
 // A segment has this suffix until it is whole; a crash leaves some behind.
@@ -188,7 +306,7 @@ func (w *Writer) removeUnfinished() error {
 	}
 	for _, name := range names {
 		segment, ends := strings.CutSuffix(name, unfinishedSuffix)
-		if _, ours := segmentFirst(segment); !ours || !ends {
+		if _, ours := placeOf(segment); !ours || !ends {
 			continue
 		}
 		if err := w.fs.Remove(filepath.Join(w.directory, name)); err != nil && err != syscall.ENOENT {
@@ -198,21 +316,25 @@ func (w *Writer) removeUnfinished() error {
 	return nil
 }
 
-// begin begins a segment. It gets its name when its header is on the disk, so that every file of that name is whole.
-func (w *Writer) begin() error {
-	name := segmentName(w.last + 1)
+// begin begins a segment behind the record before. It gets its name when its header is on the disk, so that every file of that
+// name is whole.
+func (w *Writer) begin(before uint64) error {
+	s := segment{lineage: w.lineage, branch: w.branch, based: w.based, before: before, first: w.last + 1, previous: w.chain,
+		created: time.Now().UnixNano()}
+	name := s.place().name()
 	path := filepath.Join(w.directory, name)
 	at, err := w.fs.Open(path+unfinishedSuffix, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o666)
 	if err != nil {
 		return file.Failed(err, "cannot create the journal segment %s", path)
 	}
 	header := make([]byte, unitBytes)
-	segment{journal: w.journal, first: w.last + 1, previous: w.chain, created: time.Now().UnixNano()}.encode(header)
+	s.encode(header)
 	err = file.WriteFull(at, header, 0)
 	if err == nil {
 		err = at.Sync()
 	}
-	if err == nil {
+	w.pending.Store(w.based)
+	if err == nil && !w.based {
 		err = w.fs.Rename(path+unfinishedSuffix, path)
 	}
 	if err != nil {
@@ -243,8 +365,25 @@ func (w *Writer) begin() error {
 // Next is the sequence number of the next record.
 func (w *Writer) Next() uint64 { return w.last + 1 }
 
-// ID is the journal's name.
-func (w *Writer) ID() ID { return w.journal }
+// Lineage is that of the records.
+func (w *Writer) Lineage() lineage.Lineage { return w.lineage }
+
+// NeedsBase says that the records begin behind a state that none before them give. Until HasBase they do not count: what a crash
+// leaves of them is removed by the next writer.
+func (w *Writer) NeedsBase() bool { return w.pending.Load() }
+
+// HasBase says that the directory has a base, which is durable. It may be called while Serve runs.
+func (w *Writer) HasBase() error {
+	path := filepath.Join(w.directory, w.name) // it does not change while the base is missing
+	if err := w.fs.Rename(path+unfinishedSuffix, path); err != nil {
+		return file.Failed(err, "cannot rename the journal segment %s", path+unfinishedSuffix)
+	}
+	if err := file.SyncDirectory(w.fs, w.directory); err != nil {
+		return err
+	}
+	w.pending.Store(false)
+	return nil
+}
 
 // Extent is what the journal has on the disk. It does not look there.
 func (w *Writer) Extent() Extent {
@@ -267,12 +406,12 @@ func (w *Writer) Write(buffer []byte, used int, first uint64, count uint32, ends
 	if first != w.last+1 {
 		return w.fail(status.Errorf(status.Internal, "the journal's next record is %d, not %d", w.last+1, first))
 	}
-	if count > 0 && w.offset >= w.options.SegmentBytes && !w.within {
+	if count > 0 && w.offset >= w.options.SegmentBytes && !w.within && w.last >= w.begins && !w.pending.Load() {
 		if err := w.rotate(); err != nil {
 			return err
 		}
 	}
-	f := frame{journal: w.journal, length: uint32(used), count: count, first: first, durable: w.durable, previous: w.chain}
+	f := frame{id: w.lineage.ID, length: uint32(used), count: count, first: first, durable: w.durable, previous: w.chain}
 	f.encode(buffer)
 	length := padded(used)
 	if err := file.WriteBlocks(w.at, buffer[:length], w.offset); err != nil {
@@ -320,7 +459,8 @@ func (w *Writer) rotate() error {
 	if _, err := w.Sync(); err != nil {
 		return err
 	}
-	if err := w.begin(); err != nil {
+	w.based = false
+	if err := w.begin(w.last); err != nil {
 		return w.fail(err)
 	}
 	return nil
@@ -332,6 +472,9 @@ func (w *Writer) Close() error {
 	_, err := w.Sync()
 	if err == nil && !w.ended {
 		err = w.end()
+	}
+	if err == nil {
+		err = removeRing(w.fs, w.directory)
 	}
 	w.release()
 	w.failed = status.Errorf(status.InvalidState, "journal %s is closed", w.directory)
@@ -351,11 +494,15 @@ func (w *Writer) end() error {
 }
 
 func (w *Writer) release() {
-	if w.at != nil {
-		_ = w.at.Close()
+	if w.pending.Swap(false) { // it never counted
+		_ = w.fs.Remove(filepath.Join(w.directory, w.name+unfinishedSuffix))
+		_ = removeRing(w.fs, w.directory)
 	}
-	if w.lock != nil {
-		_ = w.lock.Close()
+	for _, f := range []*file.File{&w.at, &w.lock} {
+		if *f != nil {
+			_ = (*f).Close()
+			*f = nil
+		}
 	}
 }
 
@@ -364,12 +511,12 @@ func (w *Writer) Drop(upTo uint64) error {
 	w.drop.Lock()
 	defer w.drop.Unlock()
 	w.extent.Lock()
-	var firsts []uint64
+	var places []place
 	for _, s := range w.kept {
-		firsts = append(firsts, s.first)
+		places = append(places, place{w.branch, s.first})
 	}
 	w.extent.Unlock()
-	dropped, err := drop(w.fs, w.directory, firsts, upTo)
+	dropped, err := drop(w.fs, w.directory, places, upTo)
 	w.extent.Lock()
 	defer w.extent.Unlock()
 	w.kept = w.kept[dropped:] // new segments came behind
@@ -389,19 +536,22 @@ func Drop(fs file.FS, directory string, upTo uint64) error {
 	} else if err != nil {
 		return file.Failed(err, "cannot lock %s", path)
 	}
-	firsts, err := list(fs, directory)
+	places, err := list(fs, directory)
 	if err != nil {
 		return err
 	}
-	_, err = drop(fs, directory, firsts, upTo)
+	if n := len(places); n > 0 { // those of the newest branch
+		places = places[slices.IndexFunc(places, func(p place) bool { return p.branch == places[n-1].branch }):]
+	}
+	_, err = drop(fs, directory, places, upTo)
 	return err
 }
 
-// drop removes segments, of which the first records' numbers are given, and returns how many.
-func drop(fs file.FS, directory string, firsts []uint64, upTo uint64) (dropped int, err error) {
+// drop removes segments of a branch and returns how many.
+func drop(fs file.FS, directory string, places []place, upTo uint64) (dropped int, err error) {
 	// Oldest first: what a crash leaves is a journal that begins later.
-	for dropped+1 < len(firsts) && firsts[dropped+1]-1 <= upTo {
-		path := filepath.Join(directory, segmentName(firsts[dropped]))
+	for dropped+1 < len(places) && places[dropped+1].first-1 <= upTo {
+		path := filepath.Join(directory, places[dropped].name())
 		if err := fs.Remove(path); err != nil && err != syscall.ENOENT {
 			return dropped, file.Failed(err, "cannot remove the journal segment %s", path)
 		}
@@ -413,20 +563,20 @@ func drop(fs file.FS, directory string, firsts []uint64, upTo uint64) (dropped i
 	return dropped, file.SyncDirectory(fs, directory)
 }
 
-// list is the first sequence numbers of the segments in a directory, rising.
-func list(fs file.FS, directory string) ([]uint64, error) {
+// list is the segments in a directory, branch by branch, their first records rising.
+func list(fs file.FS, directory string) ([]place, error) {
 	names, err := fs.List(directory)
 	if err != nil {
 		return nil, file.Failed(err, "cannot list the journal directory %s", directory)
 	}
-	var firsts []uint64
+	var places []place
 	for _, name := range names {
-		if first, ours := segmentFirst(name); ours {
-			firsts = append(firsts, first)
+		if at, ours := placeOf(name); ours {
+			places = append(places, at)
 		}
 	}
-	slices.Sort(firsts)
-	return firsts, nil
+	slices.SortFunc(places, place.compare)
+	return places, nil
 }
 
 // Ring is where records come from: native's.

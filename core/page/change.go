@@ -22,15 +22,21 @@ type change struct {
 	*Page   // nil for a change of dependencies, which is of two pages
 	context *Context
 	unlock  func() // nil for a page that nobody sees yet, and for one that has ended
-	after   func() // called last, under no lock; nil = nothing
 
 	ring     native.Ring
 	sequence uint64 // of the record; 0 = none was put
 }
 
 // changePage makes a change of a page as a whole.
-func changePage(page uint64, work func(c *change) error) (err error) {
-	p, err := lockToChange(page)
+func changePage(page uint64, work func(c *change) error) error { return changeLocked(page, lock, work) }
+
+// changeMemory makes a change that ends the page or gives it other memory: Busy while asynchronous work moves its bytes.
+func changeMemory(page uint64, work func(c *change) error) error {
+	return changeLocked(page, lockUnlessMoving, work)
+}
+
+func changeLocked(page uint64, lock func(page uint64) (*Page, error), work func(c *change) error) (err error) {
+	p, err := lockToChange(page, lock)
 	if err != nil {
 		return err
 	}
@@ -40,7 +46,7 @@ func changePage(page uint64, work func(c *change) error) (err error) {
 }
 
 // lockToChange locks a page that is to change as a whole: what is being saved has it as it was.
-func lockToChange(page uint64) (*Page, error) {
+func lockToChange(page uint64, lock func(page uint64) (*Page, error)) (*Page, error) {
 	for {
 		p, err := lock(page)
 		if err != nil {
@@ -124,8 +130,5 @@ func (c *change) end(err *error) {
 		if waited := lasterror.Load(c.ring.Wait(c.sequence)); *err == nil {
 			*err = waited
 		}
-	}
-	if c.after != nil {
-		c.after()
 	}
 }

@@ -8,6 +8,7 @@ package page
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"libmmsb/core/abi"
 	"libmmsb/core/graph"
@@ -28,6 +29,7 @@ type Context struct {
 	users sync.RWMutex // calls that run on the context
 	// creating is held by calls that make a page in Go, before they lock one: a load comes before them or after them.
 	creating sync.RWMutex
+	adopts   atomic.Bool // pages were adopted: a load looks for them
 
 	ids          ids
 	dependencies struct { // between its pages, by record

@@ -1,8 +1,6 @@
 package page
 
 import (
-	"sync/atomic"
-
 	"libmmsb/core/abi"
 	"libmmsb/core/journal"
 	"libmmsb/core/memory"
@@ -145,22 +143,6 @@ func (c *change) journalBirth(b *birth, epoch, version uint64) error {
 	return c.put(ring, native.Head{Kind: uint8(b.kind), Page: c.ID(), Version: version, Epoch: epoch}, body, b.bytes)
 }
 
-// explicitPages counts pages with ids that the caller chose, from anywhere on.
-var explicitPages = func() *atomic.Uint32 {
-	counter := new(atomic.Uint32)
-	counter.Store(uint32(randomOdd()))
-	return counter
-}()
-
-// firstVersion is the version of a new page. An id that the caller chose may come again after the page's end: the new page's
-// versions are others, so that an incremental snapshot tells it from the old one.
-func firstVersion(id uint64) uint64 {
-	if id == 0 {
-		return 1
-	}
-	return uint64(explicitPages.Add(1))<<32 | 1
-}
-
 // Clone makes a copy of a page under a new id.
 func Clone(page, id uint64) (uint64, error) {
 	if c := contextOf(native.Index(page)); c != nil {
@@ -186,10 +168,7 @@ func Clone(page, id uint64) (uint64, error) {
 			if err := p.CopyTo(q, f); err != nil {
 				return err
 			}
-			q.Record.Epoch, q.Record.Version = p.Record.Epoch, p.Record.Version
-			if id != 0 {
-				q.Record.Version = firstVersion(id)
-			}
+			q.Record.Epoch, q.Record.Version = p.Record.Epoch, firstVersion(id)
 			return nil
 		},
 	})
@@ -254,5 +233,6 @@ func (c *Context) Adopt(address uintptr, size uint64, options AdoptOptions) (uin
 	if options.ReadOnly {
 		b.low |= native.ReadOnly
 	}
+	c.adopts.Store(true)
 	return c.publish(b)
 }

@@ -79,8 +79,10 @@ func (c *Context) DependencyOrder() []uint64 {
 }
 
 // Moment calls begin with the leaves that the context has, and returns the dependencies as they are then, by ids: no edge and no
-// leaf comes or goes meanwhile.
+// leaf comes or goes meanwhile, and no page whose record the journal has is still about to begin.
 func (c *Context) Moment(begin func(leaves []memory.Leaf)) (edges [][2]uint64) {
+	c.creating.Lock()
+	defer c.creating.Unlock()
 	c.dependencies.Lock()
 	defer c.dependencies.Unlock()
 	c.memory.WithLeaves(func(leaves []memory.Leaf) {

@@ -66,12 +66,30 @@ func (p *Page) StoreMetadata(blob []byte, ready func() error) error {
 		m.Give(index)
 		return err
 	}
-	frame := native.RecordAt(index)
-	copy(native.Bytes(frame.Locator, uint64(len(blob))), blob)
 	p.context.dropMetadata(p.Record)
-	side.MetadataFrame, side.MetadataCount, side.MetadataLength = index, count, uint64(len(blob))
-	metadataBytes.Add(int64(frame.Size))
+	copy(useMetadata(side, index, count, uint64(len(blob))), blob)
 	return nil
+}
+
+// MakeMetadata gives a page without metadata that nobody sees yet the memory of a blob, which the caller fills.
+func (p *Page) MakeMetadata(count uint32, length uint64) (blob []byte, err error) {
+	side, err := p.Side()
+	if err != nil {
+		return nil, err
+	}
+	index, err := p.context.memory.TakeFrame(length)
+	if err != nil {
+		return nil, err
+	}
+	return useMetadata(side, index, count, length), nil
+}
+
+// useMetadata makes a frame that of a page's blob.
+func useMetadata(side *native.Side, index, count uint32, length uint64) (blob []byte) {
+	frame := native.RecordAt(index)
+	side.MetadataFrame, side.MetadataCount, side.MetadataLength = index, count, length
+	metadataBytes.Add(int64(frame.Size))
+	return native.Bytes(frame.Locator, length)
 }
 
 // storeMetadata is StoreMetadata as a change; pieces are what the journal says of it.

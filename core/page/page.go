@@ -15,8 +15,25 @@ type Page struct {
 }
 
 // lock locks a page; unlock must follow, or the page's end.
-func lock(page uint64) (*Page, error) {
-	if code := native.LockPage(page); code != 0 {
+func lock(page uint64) (*Page, error) { return locked(page, native.LockPage(page)) }
+
+// lockUnlessMoving is lock, but Busy while asynchronous work moves the page's bytes.
+func lockUnlessMoving(page uint64) (*Page, error) {
+	return locked(page, native.LockPageUnlessMoving(page))
+}
+
+// lockToMove locks a page whose bytes asynchronous work moves: those who would end it, or give it other memory, do not wait.
+func lockToMove(page uint64) (*Page, error) {
+	p, err := lockUnlessMoving(page)
+	if err == nil {
+		p.State |= native.Moving
+		p.Record.StoreState(p.State | native.OwnerLibrary)
+	}
+	return p, err
+}
+
+func locked(page uint64, code int32) (*Page, error) {
+	if code != 0 {
 		return nil, lasterror.Load(code)
 	}
 	return pageAt(contextOf(native.Index(page)), native.Index(page)), nil
@@ -33,7 +50,7 @@ func pageAt(c *Context, index uint32) *Page {
 	}
 }
 
-func (p *Page) unlock() { native.UnlockRecord(p.Index, p.State) }
+func (p *Page) unlock() { native.UnlockRecord(p.Index, p.State&^native.Moving) }
 
 // Read runs a call on a locked page, which it does not change.
 func Read(page uint64, call func(p *Page) error) error {
@@ -50,6 +67,13 @@ func (p *Page) Handle() uint64 { return p.handle }
 
 // ID is the page's.
 func (p *Page) ID() uint64 { return recordID(p.Index, p.State) }
+
+func (p *Page) notAdopted() error {
+	if p.State&native.Adopted != 0 {
+		return status.Errorf(status.InvalidState, "page 0x%016x is adopted: its memory is the caller's", p.handle)
+	}
+	return nil
+}
 
 func (p *Page) notPinned() error {
 	if p.Record.Pinned() {

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"libmmsb/core/abi"
 	"libmmsb/core/lasterror"
@@ -355,6 +356,71 @@ type refusing struct {
 
 func (r *refusing) End()   { r.ended++ }
 func (r *refusing) Close() { r.closed++ }
+
+// halting are devices whose memory nobody gets before they are let go, and then nobody does.
+type halting struct {
+	residency.NoDevices
+	asked, goOn chan struct{}
+}
+
+func (h *halting) Check(int32, int32) error { return nil }
+func (h *halting) Simulated() bool          { return true }
+func (h *halting) AllocateHost(_, _ int32, _ uint64) (uintptr, error) {
+	h.asked <- struct{}{}
+	<-h.goOn
+	return 0, status.Errorf(status.OutOfMemory, "no memory")
+}
+
+// While asynchronous work moves a page, calls that end it or give it other memory do not wait. While a blocking call does, they
+// wait, as every other call.
+func TestAPageThatMovesIsBusy(t *testing.T) {
+	devices := &halting{asked: make(chan struct{}), goOn: make(chan struct{})}
+	UseDevices(func(*Options) residency.Devices { return devices })
+	t.Cleanup(func() { devicesOf.Store(nil) })
+	withContext(t, defaults(), func(_ uint64, c *Context) {
+		page, other := create(t, c, 100, 0), create(t, c, 100, 0)
+		want := fill(t, page, 3)
+		work := ticket.Start(1, nil, func(w *ticket.Work) error {
+			_, err := MigrateMany([]uint64{page}, abi.LocationPinned, 0, nil, w)
+			return err
+		})
+		<-devices.asked
+		_, _, released := Release(page)
+		_, checked := CheckMigrateMany([]uint64{other, page}, abi.LocationDisk, 0)
+		for what, err := range map[string]error{
+			"resize": Resize(page, 50), "release": released, "migrate": Migrate(page, abi.LocationDisk, 0), "check": checked,
+		} {
+			assert.Equal(t, status.Busy, status.CodeOf(err), what)
+			assert.ErrorContains(t, err, "is being moved", what)
+		}
+		assert.EqualValues(t, status.Busy, nativetest.Destroy(page))
+		read := make(chan int32)
+		go func() { read <- nativetest.ReadPage(page, 0, make([]byte, 100)) }()
+		select {
+		case <-read:
+			assert.Fail(t, "a read did not wait")
+		case <-time.After(20 * time.Millisecond):
+		}
+		close(devices.goOn)
+		assert.Equal(t, status.OutOfMemory, status.CodeOf(work.Wait(ticket.Forever)))
+		work.Close()
+		assert.Zero(t, <-read)
+		assert.Equal(t, want, content(t, page))
+		assert.NoError(t, Migrate(page, abi.LocationDisk, 0))
+		assert.NoError(t, Resize(page, 50))
+		assert.Zero(t, nativetest.Destroy(page))
+
+		devices.goOn = make(chan struct{})
+		migrated := make(chan error)
+		go func() { migrated <- Migrate(other, abi.LocationPinned, 0) }()
+		<-devices.asked
+		destroyed := make(chan int32)
+		go func() { destroyed <- nativetest.Destroy(other) }()
+		close(devices.goOn)
+		assert.Equal(t, status.OutOfMemory, status.CodeOf(<-migrated))
+		assert.Zero(t, <-destroyed)
+	})
+}
 
 func TestAContextWithoutItsDefaultDeviceLeavesNoDevicesOpen(t *testing.T) {
 	devices := &refusing{}

@@ -22,7 +22,7 @@ type releasedFrame struct {
 
 // Release ends a page but leaves its memory to the caller.
 func Release(page uint64) (address uintptr, size uint64, err error) {
-	err = changePage(page, func(c *change) error {
+	err = changeMemory(page, func(c *change) error {
 		if err := c.releasable(); err != nil {
 			return err
 		}

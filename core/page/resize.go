@@ -3,7 +3,6 @@ package page
 import (
 	"libmmsb/core/journal"
 	"libmmsb/core/memory"
-	"libmmsb/core/status"
 	"libmmsb/native"
 )
 
@@ -12,9 +11,9 @@ func Resize(page, size uint64) error {
 	if err := memory.CheckSize(size); err != nil {
 		return err
 	}
-	return changePage(page, func(c *change) error {
-		if c.State&native.Adopted != 0 {
-			return status.Errorf(status.InvalidState, "page 0x%016x is adopted: its memory is the caller's", page)
+	return changeMemory(page, func(c *change) error {
+		if err := c.notAdopted(); err != nil {
+			return err
 		}
 		if err := c.notPinned(); err != nil {
 			return err

@@ -15,17 +15,17 @@ import (
 type Staging struct {
 	Pages   []native.Staged
 	Handles map[uint64]uint64 // that a page will have, by id
-	Graph   *graph.Graph      // the dependencies of a whole state; nil = those of the context stay
+	Graph   *graph.Graph      // the dependencies between them
+	Version uint64            // that Commit gave all of them; 0: each kept its own
 	context *Context
 }
 
 // NewStaging is empty, with space for so many pages. It grows.
 func NewStaging(c *Context, pages uint64) *Staging {
-	return &Staging{Pages: make([]native.Staged, 0, pages), Handles: make(map[uint64]uint64, pages), context: c}
+	return &Staging{
+		Pages: make([]native.Staged, 0, pages), Handles: make(map[uint64]uint64, pages), Graph: newGraph(), context: c,
+	}
 }
-
-// NewGraph makes a graph without edges for staged pages.
-func (s *Staging) NewGraph() *graph.Graph { return newGraph() }
 
 // Add stages pages that lie on frames like one, of which all but the records is the same. Where it fails the frames go. ids say
 // what a page is, beside what the frame says: ID, Size, Epoch, Version and Index of each.
@@ -46,6 +46,7 @@ func (s *Staging) Add(pages []native.Staged, like residency.Frame, node int32) e
 		like.Note(side)
 		p.Generation = native.Generation(record.LoadState())
 		p.Low = like.Low | native.ExplicitID
+		record.StoreState(record.LoadState() | p.Low)
 		s.Pages = append(s.Pages, *p)
 		s.Handles[p.ID] = native.Handle(native.KindPage, p.Generation, p.Index)
 		if len(s.Handles) != len(s.Pages) && twice == nil {
@@ -69,102 +70,92 @@ func (s *Staging) Drop() {
 func (s *Staging) DropOne(index uint32) { s.context.discard(residency.FrameOf(index)) }
 
 // Commit ends the pages that are replaced, all of the context or those with staged ids, and begins the staged ones; none of it
-// where one of them is pinned. beside runs while ids are taken and pages begin, when nothing can fail any more. The functions
-// that it returns are the callers', who get memory back that was adopted: to be called outside of every lock.
+// where one of them is pinned, was adopted and cannot take the bytes, or where the dependencies do not go together. beside runs
+// while ids are taken and pages begin, when nothing can fail any more. The functions that it returns are the callers', who get
+// memory back that was adopted: to be called outside of every lock.
 func (s *Staging) Commit(all bool, beside func()) (releases []func(), err error) {
 	c := s.context
 	c.creating.Lock()
 	defer c.creating.Unlock()
+	met, err := s.meetAdopted()
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.Pages {
+		noteVersion(s.Pages[i].Version)
+	}
 	if code := native.Freeze(c.index); code != 0 {
 		return nil, lasterror.Load(code)
 	}
 	defer native.Thaw(c.index)
-	if all {
-		releases, err = c.endAll()
-	} else {
-		releases, err = s.endReplaced()
-	}
-	if err != nil {
+	old := &replaced{context: c, all: all}
+	if err := old.lock(s); err != nil {
 		return nil, err
 	}
+	c.dependencies.Lock()
+	defer c.dependencies.Unlock()
+	joined := s.Graph
+	if !all {
+		if joined, err = s.join(old.pages); err != nil {
+			old.unlock()
+			return nil, err
+		}
+	}
+	noteVersion(old.highest)
+	s.moveVersions()
+	s.intoAdopted(met)
+	c.dependencies.graph = joined
+	releases = old.end()
 	done := make(chan struct{})
 	safego.Go(func() {
 		defer close(done)
 		beside()
 	})
 	s.takeIDs(all)
-	if s.Graph != nil {
-		c.dependencies.Lock()
-		c.dependencies.graph = s.Graph
-		c.dependencies.Unlock()
-	}
 	native.PublishPages(c.index, s.Pages)
 	<-done
 	return releases, nil
 }
 
-// endAll ends all pages of a frozen context; none where one of them is pinned.
-func (c *Context) endAll() (releases []func(), err error) {
-	leaves := c.memory.Leaves()
-	for i, leaf := range leaves {
-		looked := native.LockRecords(leaf.First(), leaf.Used)
-		if looked == leaf.Used {
-			continue
-		}
-		err := pageAt(c, leaf.First()+looked).notPinned()
-		native.UnlockRecords(leaf.First(), looked+1)
-		for _, leaf := range leaves[:i] {
-			native.UnlockRecords(leaf.First(), leaf.Used)
-		}
-		return nil, err
+// join is the dependencies of the context when staged pages have taken the place of others: of pages that stay all, between
+// staged pages those of the staging.
+func (s *Staging) join(old []uint32) (*graph.Graph, error) {
+	joined := s.context.dependencies.graph
+	if s.Graph.Edges() > 0 { // else nothing can fail
+		joined = joined.Clone()
 	}
-	c.ids.Lock()
-	c.ids.explicit = make(map[uint64]uint64) // none of them stays, so that none is looked for
-	c.ids.Unlock()
-	finished := new(native.Finished)
-	for _, leaf := range leaves {
-		sides, left := finished.FinishRecords(leaf.First(), leaf.Used)
-		memory.GiveSides(sides...)
-		for _, index := range left {
-			releases = pageAt(c, index).endReplaced(releases)
-		}
+	of := make(map[uint32]uint32, len(old))
+	for _, index := range old {
+		of[index] = native.Index(s.Handles[IDOf(index)])
 	}
-	return releases, nil
-}
-
-// endReplaced ends the pages whose ids are those of staged ones; none where one of them is pinned.
-func (s *Staging) endReplaced() (releases []func(), err error) {
-	var old []*Page
-	for i := range s.Pages {
-		handle, err := s.context.Lookup(s.Pages[i].ID)
-		if err != nil {
-			continue
-		}
-		p, err := lock(handle)
-		if err != nil { // it has ended meanwhile, and none begins
-			continue
-		}
-		old = append(old, p)
-		if err := p.notPinned(); err != nil {
-			for _, p := range old {
-				p.unlock()
+	for _, parent := range old {
+		for _, child := range joined.Children(parent) {
+			if _, goes := of[child]; goes {
+				_ = joined.Remove(parent, child)
 			}
-			return nil, err
 		}
 	}
-	for _, p := range old {
-		releases = p.endReplaced(releases)
+	for _, index := range old {
+		joined.Rename(index, of[index])
 	}
-	return releases, nil
+	for _, edge := range s.Graph.All() {
+		if err := joined.Add(edge[0], edge[1]); err != nil {
+			return nil, status.Errorf(status.Mismatch, "the dependencies do not go with those of pages that stay: %v", err)
+		}
+	}
+	return joined, nil
 }
 
-// endReplaced ends the locked page. Where its memory is the caller's, releases gets the call that gives it back.
-func (p *Page) endReplaced(releases []func()) []func() {
-	if release := p.ReleaseAdopted(); release != nil {
-		releases = append(releases, release)
+// moveVersions lets the staged pages go on above all versions of the context, whose pages may have had their ids. In a context
+// that has had no page they keep theirs.
+func (s *Staging) moveVersions() {
+	if native.CountContext(s.context.index).Creates == 0 {
+		return
 	}
-	p.context.tearDown(p.Index, p.State)
-	return releases
+	s.Version = newVersion()
+	for i := range s.Pages {
+		s.Pages[i].Version = s.Version
+	}
 }
 
 // takeIDs makes the staged pages' ids those of the context. Nobody creates pages meanwhile.

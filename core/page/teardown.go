@@ -10,9 +10,15 @@ import (
 
 // tearDown ends a locked page and frees its record. state is without owner.
 func (c *Context) tearDown(index uint32, state uint64) {
+	c.forgetEdges(index)
+	c.dismantle(index, state)
+}
+
+// dismantle is tearDown for a page without dependencies.
+func (c *Context) dismantle(index uint32, state uint64) {
 	record := native.RecordAt(index)
 	size := record.Size
-	c.forgetEdges(index)
+	noteVersion(record.Version)
 	c.persistence.Moved(index)
 	c.dropMetadata(record)
 	c.dropMask(index)

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"unsafe"
 
+	"libmmsb/core/lineage"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 	"libmmsb/native"
@@ -37,15 +38,17 @@ func (s *saver) openBase(target *SaveTarget, header *snapshot.Header) (base, err
 		return base{}, err
 	}
 	header.Base, header.BaseName = info.ID, filepath.Base(s.o.Base)
-	at := len(s.saved.lineage) - 1
-	for at >= 0 && s.saved.lineage[at] != info.ID {
+	chain, state := s.saved.chain, info.Lineage.At(info.Position)
+	at := len(chain) - 1
+	// A compacted file is another snapshot of the same state.
+	for at >= 0 && chain[at].id != info.ID && (chain[at].state != state || state.Lineage == lineage.ID{}) {
 		at--
 	}
 	if at < 0 {
 		return base{}, status.Errorf(status.Mismatch, "the context's state does not come from the snapshot %s in %q", info.ID,
 			s.o.Base)
 	}
-	if at == len(s.saved.lineage)-1 {
+	if at == len(chain)-1 && chain[at].id == info.ID {
 		s.fast = true
 		return base{table: native.LastSaved(), pages: s.saved.totals.pages, bytes: s.saved.totals.bytes}, nil
 	}

@@ -36,15 +36,8 @@ func (l *loader) fill(segment snapshot.Loaded, indices []uint32, first int) erro
 			first++
 		}
 		for at := entry.FirstExtent; at < entry.FirstExtent+entry.Extents; at++ {
-			extent := &segment.Extents[at]
-			switch {
-			case extent.Kind != snapshot.KindBytes:
-			case entry.Size > native.ChunkBytes:
-				if isChunk(entry, extent) {
-					l.sums[indices[i]][extent.Offset/native.ChunkBytes] = sums[at]
-				}
-			case staged != nil:
-				staged.CRC = sums[at]
+			if extent := &segment.Extents[at]; extent.Kind == snapshot.KindBytes {
+				l.noteSum(entry, indices[i], staged, extent, sums[at])
 			}
 		}
 	}

@@ -24,6 +24,9 @@ func create(t *testing.T, c *page.Context, size uint64) uint64 {
 func content(t *testing.T, handle uint64) (bytesOf []byte) {
 	t.Helper()
 	require.NoError(t, page.Read(handle, func(p *page.Page) error {
+		if err := p.Present(); err != nil {
+			return err
+		}
 		return p.WithBytes(func() error {
 			bytesOf = bytes.Clone(p.Bytes())
 			return nil

@@ -2,14 +2,21 @@ package persist
 
 import (
 	"math"
+	"os"
+	"path/filepath"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/invariant"
 	"libmmsb/core/journal"
 	"libmmsb/core/lasterror"
+	"libmmsb/core/lineage"
 	"libmmsb/core/log"
+	"libmmsb/core/page"
 	"libmmsb/core/safego"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
@@ -24,6 +31,7 @@ type JournalOptions struct {
 	IntervalMs   uint32
 	SegmentBytes uint64
 	Keep         bool
+	RefuseBase   bool
 }
 
 // JournalInfo is mmsb_journal_info_t.
@@ -58,49 +66,128 @@ func OpenJournal(context uint64, directory string, o JournalOptions) error {
 		s.journals.Lock()
 		defer s.journals.Unlock()
 		return s.openJournal(directory, o.Keep, journal.Options{
-			Durability: durability, Interval: interval, SegmentBytes: int64(o.SegmentBytes), After: s.journals.at,
+			Durability: durability, Interval: interval, SegmentBytes: int64(o.SegmentBytes), NoBase: o.RefuseBase,
 		})
 	})
 }
 
-// openJournal begins to journal. Under the lock of the journals.
+// openJournal begins to journal, and saves the state into the directory where no record there leads to it. Under the lock of the
+// journals.
 func (s *state) openJournal(directory string, keep bool, o journal.Options) error {
 	j := &s.journals
 	if opened := j.open.Load(); opened != nil {
 		return status.Errorf(status.AlreadyExists, "context 0x%016x has the journal %q", s.context.Handle(), opened.directory)
 	}
-	writer, err := journal.NewWriter(file.OS{}, directory, o)
+	opened := &openedJournal{keep: keep, directory: directory, served: make(chan struct{})}
+	var err error
+	if opened.writer, err = journal.Prepare(file.OS{}, directory, o); err != nil {
+		return err
+	}
+	var from journal.State
+	err = s.context.Still(func(still *page.Still) error { // what changes from here on has a record
+		from = s.history.stateOf(still)
+		if err := opened.writer.Begin(from); err != nil {
+			return err
+		}
+		return opened.openRing(s.context.Index(), &o)
+	})
 	if err != nil {
+		opened.writer.Abandon()
 		return err
 	}
-	if last := writer.Next() - 1; last != j.at { // a new one begins behind it
-		_ = writer.Close()
-		return status.Errorf(status.Mismatch, "the journal %q ends with record %d, the context's state with record %d", directory,
-			last, j.at)
-	}
-	ring, code := native.OpenRing(s.context.Index(), writer.Next(), native.RingBytes, o.Interval,
-		o.Durability == journal.EachCall)
-	if code != 0 {
-		err := lasterror.Load(code)
-		_ = writer.Close()
-		return err
-	}
-	opened := &openedJournal{keep: keep, writer: writer, ring: ring, directory: directory, served: make(chan struct{})}
+	s.history.goesOnIn(opened.writer.Lineage())
+	needsBase := opened.writer.NeedsBase()
 	j.open.Store(opened)
 	safego.Go(func() {
 		defer close(opened.served)
-		opened.failed = writer.Serve(ring)
+		opened.failed = opened.writer.Serve(opened.ring)
 	})
+	if !needsBase {
+		return nil
+	}
+	if err := s.saveBase(opened, from.Names[0].Position); err != nil {
+		_ = s.closeJournal()
+		return err
+	}
+	return nil
+}
+
+// openRing opens the ring over a file, so that what calls have put there outlives the process. A journal whose calls wait for the
+// disk anyway does without where the file system cannot share memory.
+func (j *openedJournal) openRing(context uint32, o *journal.Options) error {
+	f, err := j.writer.MakeRing(native.RingBytes)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	length := journal.RingHeadBytes + 2*native.RingBytes
+	j.shared, err = unix.Mmap(f.Descriptor(), 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil && o.Durability != journal.EachCall {
+		return status.FromErrno(status.Unsupported, err.(syscall.Errno),
+			"cannot share memory with a file in %s: only durability call is possible there", j.directory)
+	}
+	var buffers []byte
+	if j.shared != nil {
+		_ = unix.Mlock(j.shared) // or its pages come back from the disk
+		buffers = j.shared[journal.RingHeadBytes:]
+	}
+	ring, code := native.OpenRing(context, j.writer.Next(), native.RingBytes, o.Interval, o.Durability == journal.EachCall,
+		buffers)
+	if code != 0 {
+		err := lasterror.Load(code)
+		j.unmap()
+		return err
+	}
+	j.ring = ring
+	return nil
+}
+
+func (j *openedJournal) unmap() {
+	if j.shared != nil {
+		_ = unix.Munmap(j.shared)
+	}
+}
+
+// saveBase saves the state into the directory of a journal that begins behind it.
+func (s *state) saveBase(opened *openedJournal, position uint64) error {
+	o := SaveOptions{id: snapshot.NewID()}
+	target := ToPath(filepath.Join(opened.directory, snapshot.BaseFileName(position, o.id)))
+	header, err := s.save(&target, &o, nil)
+	if err != nil {
+		return err
+	}
+	if err := opened.writer.HasBase(); err != nil {
+		_ = os.Remove(target.path)
+		return err
+	}
+	opened.dropBefore(&header)
 	return nil
 }
 
 // CloseJournal closes a context's journal after all its records have reached the disk.
 func CloseJournal(context uint64) error {
-	return onJournal(context, func(s *state, _ *openedJournal) error { return s.journals.close() })
+	return onJournal(context, func(s *state, _ *openedJournal) error { return s.closeJournal() })
 }
 
 func errNoJournal(context uint64) error {
 	return status.Errorf(status.InvalidState, "context 0x%016x has no journal", context)
+}
+
+// closeJournal closes the journal; what the state is then has a name. Under the lock.
+func (s *state) closeJournal() (err error) {
+	opened := s.journals.open.Load()
+	line := opened.writer.Lineage()
+	stillErr := s.context.Still(func(still *page.Still) error { // what changes from here on has no record
+		err = s.journals.close()
+		print, _ := still.Fingerprint()
+		s.history.is(line, opened.ring.Last(), func() lineage.Fingerprint { return print })
+		return nil
+	})
+	if stillErr != nil { // no memory: no journal goes on with this state without a base
+		err = s.journals.close()
+		s.history.is(line, opened.ring.Last()+1, func() lineage.Fingerprint { return 0 })
+	}
+	return err
 }
 
 // close ends the journal. Under the lock.
@@ -108,24 +195,26 @@ func (j *journals) close() error {
 	opened := j.open.Load()
 	opened.ring.Stop()
 	<-opened.served
-	before := j.at
-	j.at = opened.ring.Last() // with what came until the stop
 	if invariant.Enabled {
-		written := opened.writer.Next() - 1
-		invariant.Assert(j.at >= before && (opened.failed != nil || j.at == written),
-			"the journal was opened behind record %d and ends with record %d, %d were written", before, j.at, written)
+		last, written := opened.ring.Last(), opened.writer.Next()-1
+		invariant.Assert(opened.failed != nil || last == written, "the journal ends with record %d, %d were written", last,
+			written)
 	}
 	opened.ring.Close()
+	opened.unmap()
 	j.open.Store(nil)
 	return opened.failed
 }
 
-// position is the number of the last record that was put; without a journal that of the last one that the state has.
-func (s *state) position() uint64 {
+// identity is the state's name at the moment of a save. Without a journal it is the next one.
+func (s *state) identity() (line lineage.Lineage, position uint64, recorded bool) {
 	if ring, ok := native.RingOf(s.context.Index()); ok {
-		return ring.Last()
+		s.history.Lock()
+		defer s.history.Unlock()
+		return s.history.line, ring.Last(), true
 	}
-	return s.journals.at
+	line, position = s.history.next()
+	return line, position, false
 }
 
 // flush waits until the record is on the disk, where there is a journal.
@@ -136,17 +225,45 @@ func (s *state) flush(sequence uint64) error {
 	return nil
 }
 
-// dropBefore removes segments that a snapshot has made unnecessary, unless the journal is to keep them.
-func (j *journals) dropBefore(sequence uint64) {
+// saved removes what a durable snapshot has made unnecessary, as soon as the directory can find the snapshot.
+func (j *journals) saved(path string, header *snapshot.Header) {
 	j.Lock()
 	defer j.Unlock()
 	opened := j.open.Load()
 	if opened == nil || opened.keep {
 		return
 	}
-	if err := opened.writer.Drop(sequence); err != nil { // the next save tries again
-		log.Logf(log.Warning, "cannot remove the segments of the journal %q before record %d: %v", opened.directory, sequence,
-			err)
+	if err := opened.restsOn(path, header); err != nil { // the next save tries again
+		log.Logf(log.Warning, "the journal %q keeps its records before %d: %v", opened.directory, header.Position, err)
+		return
+	}
+	opened.dropBefore(header)
+}
+
+// restsOn makes a snapshot the journal's base: its chain is whole, and the directory names it.
+func (j *openedJournal) restsOn(path string, header *snapshot.Header) error {
+	chain, err := snapshot.Open(path, snapshot.OpenOptions{})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = chain.Close() }()
+	if found := chain.Header(); found.ID != header.ID {
+		return status.Errorf(status.Mismatch, "%q is snapshot %s, not %s", path, found.ID, header.ID)
+	}
+	return snapshot.PutBase(file.OS{}, j.directory, path, header)
+}
+
+// dropBefore removes segments and bases before a base, unless the journal is to keep them.
+func (j *openedJournal) dropBefore(header *snapshot.Header) {
+	if j.keep {
+		return
+	}
+	err := j.writer.Drop(header.Position)
+	if err == nil {
+		err = snapshot.RemoveBases(file.OS{}, j.directory, header)
+	}
+	if err != nil { // the next save tries again
+		log.Logf(log.Warning, "cannot remove what the journal %q has before record %d: %v", j.directory, header.Position, err)
 	}
 }
 
@@ -186,7 +303,18 @@ func TrimJournal(context uint64, path string) error {
 		if err != nil {
 			return err
 		}
-		return j.writer.Drop(info.Journal)
+		if line := j.writer.Lineage(); !line.Has(info.Lineage.At(info.Position)) {
+			return status.Errorf(status.Mismatch, "%q is %s, the journal %q has the lineage %s", path,
+				info.Lineage.At(info.Position),
+				j.directory, line.ID)
+		}
+		if err := j.restsOn(path, &info.Header); err != nil {
+			return err
+		}
+		if err := j.writer.Drop(info.Position); err != nil {
+			return err
+		}
+		return snapshot.RemoveBases(file.OS{}, j.directory, &info.Header)
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"math/bits"
 	"unsafe"
 
-	"libmmsb/core/page"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 	"libmmsb/native"
@@ -72,24 +71,13 @@ func (l *largePage) compare(index uint32) {
 		forgotten.tracked = false
 		l.saved.large[index] = forgotten
 	}
-	if begun && changedSince(index, generation, l.entry.Version) {
+	if begun && native.ChangedSince(index, generation, l.entry.Version) {
 		// A change that was made after the moment and counted before now is not in this snapshot, and would not be in the next
 		// one.
 		begun = false
 	}
 	chunks, _ := l.captured.Parts()
 	l.now = largeSaved{generation, make([]uint32, chunks), make([]uint8, chunks), begun}
-}
-
-// changedSince says whether calls have changed a page since it had a version.
-func changedSince(index, generation uint32, version uint64) bool {
-	changed := true
-	// Locked, so that no change is half made.
-	_ = page.Read(native.Handle(native.KindPage, generation, index), func(p *page.Page) error {
-		changed = p.Record.Version != version
-		return nil
-	})
-	return changed
 }
 
 // chunk writes what has changed of a chunk.

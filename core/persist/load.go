@@ -1,6 +1,9 @@
 package persist
 
 import (
+	"libmmsb/core/file"
+	"libmmsb/core/journal"
+	"libmmsb/core/lineage"
 	"libmmsb/core/log"
 	"libmmsb/core/page"
 	"libmmsb/core/snapshot"
@@ -32,6 +35,9 @@ func (l *LoadSource) check(o *LoadOptions) error {
 func Load(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) error {
 	var releases []func()
 	err := CheckLoad(context, source, o)
+	if source.memory != nil { // which is the caller's, and may end with the call: nothing is read from it later
+		o.Lazy = false
+	}
 	if err == nil {
 		err = useAlone(context, func(s *state) (err error) {
 			releases, err = s.load(&source, &o, w)
@@ -55,11 +61,22 @@ func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releas
 		done = w.Done()
 	}
 	r := s.context.Residency()
-	opened, err := source.open(r.DiskPath(), done)
+	var read *journal.Replay
+	if o.Journal != "" {
+		if read, err = journal.OpenReplay(file.OS{}, o.Journal); err != nil {
+			return nil, err
+		}
+	}
+	var opened *snapshot.Snapshot
+	if source.FS != nil && source.path == "" {
+		opened, err = openJournalBase(read, o)
+	} else {
+		opened, err = source.open(r.DiskPath(), done)
+	}
 	if err != nil {
 		return nil, err
 	}
-	l := &loader{state: s, residency: r, o: o, work: w, file: opened, sums: make(map[uint32][]uint32)}
+	l := &loader{state: s, residency: r, o: o, work: w, file: opened, journal: read, sums: make(map[uint32][]uint32)}
 	releases, err = l.run()
 	if l.source == nil {
 		_ = opened.Close()
@@ -87,16 +104,13 @@ func (l *loader) run() (releases []func(), err error) {
 	if err := l.stageState(); err != nil {
 		return nil, err
 	}
-	l.replayed = l.file.Header().Journal
 	if err := l.replayJournal(); err != nil {
 		return nil, err
 	}
+	l.forgetChanged()
 	// What is remembered only a save reads, and there is none.
 	if releases, err = l.Commit(l.o.IDs == nil, l.remember); err != nil {
 		return nil, err
-	}
-	if l.o.IDs == nil {
-		l.journals.at = l.replayed
 	}
 	log.Logf(log.Info, "context 0x%016x loaded: %d pages, snapshot %s", l.context.Handle(), len(l.Pages), l.file.Header().ID)
 	return releases, nil
@@ -120,20 +134,19 @@ func (l *loader) stageState() (err error) {
 	if err := l.file.ParallelSegments(snapshot.LoadOptions{Want: want, SumsLater: true}, l.segment); err != nil {
 		return err
 	}
+	if err := l.complete(); err != nil {
+		return err
+	}
 	for _, id := range l.o.IDs {
 		if _, ok := l.Handles[id]; !ok {
 			return status.Errorf(status.NotFound, "the snapshot has no page %d", id)
 		}
 	}
-	if l.o.IDs != nil {
-		return nil
-	}
 	return l.edges()
 }
 
-// edges makes the graph of dependencies. Edges of pages that are not in the state are ignored.
+// edges makes the graph of dependencies. Edges of pages that are not staged are ignored.
 func (l *loader) edges() error {
-	l.Graph = l.NewGraph()
 	for edge, err := range l.file.Edges() {
 		if err != nil {
 			return err
@@ -150,19 +163,35 @@ func (l *loader) edges() error {
 	return nil
 }
 
-// remember notes what the context's pages are in the snapshot, for incremental saves.
+// forgetChanged makes sure that a page that the replay has changed is not taken for the snapshot's: no page has version 0.
+func (l *loader) forgetChanged() {
+	for i := range l.inSnapshot {
+		s := &l.inSnapshot[i]
+		record := native.RecordAt(s.Index)
+		if record.Version != s.Version || native.Generation(record.LoadState()) != s.Generation {
+			s.Version = 0
+		}
+	}
+}
+
+// remember notes what the context's pages are in the snapshot, for incremental saves. Where pages were chosen, the context still
+// comes from the snapshots that it came from: the pages that were loaded are new, and those that they replace are no more.
 func (l *loader) remember() {
+	if l.o.IDs != nil {
+		return
+	}
 	for _, leaf := range l.context.Memory().Leaves() {
 		native.ForgetSaved(leaf.Number)
 	}
 	saves := &l.saved
-	saves.lineage, saves.large = nil, make(map[uint32]largeSaved)
-	if l.o.IDs != nil || l.file.Header().Version != snapshot.Version {
+	saves.chain, saves.large = nil, make(map[uint32]largeSaved)
+	l.history.comesFrom(l.at, l.fingerprint())
+	if l.file.Header().Version == snapshot.OriginalVersion {
 		return
 	}
 	chain := l.file.Chain()
 	for i := len(chain) - 1; i >= 0; i-- {
-		saves.lineage = append(saves.lineage, chain[i].ID)
+		saves.chain = append(saves.chain, savedAs{chain[i].ID, chain[i].Lineage.At(chain[i].Position)})
 	}
 	totals := l.file.Totals()
 	saves.totals.pages, saves.totals.bytes = totals.StatePages, totals.StateBytes
@@ -177,14 +206,29 @@ func (l *loader) remember() {
 			saved = native.SavedLeaf(s.Index >> native.LeafBits)
 		}
 		if saved == nil { // then the next save must be a whole one
-			saves.lineage = nil
+			saves.chain = nil
 			return
 		}
+		version := s.Version
+		if l.Version != 0 && version != 0 {
+			version = l.Version
+		}
 		saved[s.Index&(native.LeafRecords-1)] = native.Saved{
-			Version: s.Version, ID: s.ID, Size: s.Size, Generation: s.Generation, CRC: s.CRC,
+			Version: version, ID: s.ID, Size: s.Size, Generation: s.Generation, CRC: s.CRC,
 		}
 		if sums := l.sums[s.Index]; sums != nil {
 			saves.large[s.Index] = largeSaved{generation: s.Generation, sums: sums, layers: make([]uint8, len(sums))}
 		}
 	}
+}
+
+// fingerprint is that of what was loaded.
+func (l *loader) fingerprint() (print lineage.Fingerprint) {
+	for i := range l.Pages {
+		print.Page(l.Pages[i].ID, l.Pages[i].Version, l.Pages[i].Size)
+	}
+	for _, edge := range l.Graph.All() {
+		print.Edge(page.IDOf(edge[0]), page.IDOf(edge[1]))
+	}
+	return print
 }

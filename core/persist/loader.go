@@ -3,6 +3,8 @@ package persist
 import (
 	"sync"
 
+	"libmmsb/core/journal"
+	"libmmsb/core/lineage"
 	"libmmsb/core/page"
 	"libmmsb/core/residency"
 	"libmmsb/core/snapshot"
@@ -30,13 +32,16 @@ type loader struct {
 	work      *ticket.Work
 	file      *snapshot.Snapshot
 
-	sums map[uint32][]uint32 // of the chunks of large pages, by record
-	done uint64              // bytes
+	sums      map[uint32][]uint32 // of the chunks of large pages, by record
+	done      uint64              // bytes of pages that came
+	due       uint64              // bytes of the pages that are staged with their bytes
+	postponed []postponed
 	// filling is held where goroutines that fill pages meet the one that stages them: at Pages and sums.
 	filling sync.Mutex
 
-	inSnapshot []native.Staged // where a journal is replayed: what was staged before
-	replayed   uint64          // the last record that the staged pages have
+	journal    *journal.Replay // nil: none is replayed
+	inSnapshot []native.Staged // where one is: what was staged before
+	at         lineage.Point   // the state that is staged
 
 	source *residency.Source // of pages that are loaded lazily
 }

@@ -5,7 +5,7 @@ package persist
 import "libmmsb/core/page"
 
 func init() {
-	page.UsePersistence(func(c *page.Context) page.Persistence { return &state{context: c} })
+	page.UsePersistence(func(c *page.Context) page.Persistence { return newState(c) })
 }
 
 // Ending, End and Moved implement page.Persistence. Ending cancels what runs.

@@ -6,6 +6,7 @@ import (
 	"libmmsb/core/lasterror"
 	"libmmsb/core/page"
 	"libmmsb/core/residency"
+	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 	"libmmsb/native"
 )
@@ -17,39 +18,62 @@ import (
 type replay struct {
 	*loader
 	pages *native.RedoPages // index by id
+	// unknown is pages that do not exist, by id, with the first record that changes them. Between its position and its moment a
+	// snapshot may have the end of a page; then a later record ends it.
+	unknown map[uint64]uint64
+}
+
+func (o *LoadOptions) until() journal.Until {
+	return journal.Until{Sequence: o.JournalUntil, Time: o.JournalUntilTime, Page: o.JournalPage, Epoch: o.JournalEpoch}
+}
+
+// openJournalBase opens the state that a journal begins with: the newest base that its directory has, and that is not behind
+// where the replay is to end.
+func openJournalBase(read *journal.Replay, o *LoadOptions) (*snapshot.Snapshot, error) {
+	// Nothing says which base is before an epoch, but the oldest is.
+	base, err := snapshot.FindBase(file.OS{}, o.Journal, read.Leads, o.JournalUntil, o.JournalUntilTime, o.JournalEpoch != 0)
+	switch {
+	case base != nil:
+		return snapshot.Open(base.Path, snapshot.OpenOptions{})
+	case read.FromTheBeginning():
+		return emptyState(read.Lineage())
+	case err != nil:
+		return nil, err
+	default:
+		return nil, status.Errorf(status.Mismatch,
+			"the journal %q begins with record %d and has no base for that or for what is asked",
+			o.Journal, read.First())
+	}
 }
 
 // replayJournal applies the journal that the options name to what is staged.
 func (l *loader) replayJournal() error {
-	if l.o.Journal == "" {
+	header := l.file.Header()
+	l.at = header.Lineage.At(header.Position)
+	if l.journal == nil {
 		return nil
 	}
-	read, err := journal.OpenReplay(file.OS{}, l.o.Journal)
-	if err != nil {
+	if err := l.journal.Leads(l.at); err != nil {
 		return err
-	}
-	held := l.file.Header().Journal
-	if first := read.First(); first > held+1 {
-		return status.Errorf(status.Mismatch, "the journal %q begins with record %d, the snapshot has those up to %d",
-			l.o.Journal, first, held)
 	}
 	r := l.beginReplay()
 	defer r.end()
-	l.replayed, err = read.Run(held, journal.Until{
-		Sequence: l.o.JournalUntil, Time: l.o.JournalUntilTime, Page: l.o.JournalPage, Epoch: l.o.JournalEpoch,
-	}, r.applyAll)
+	last, err := l.journal.Run(l.at.Position, l.o.until(), r.applyAll)
+	if err == nil && l.o.until() == (journal.Until{}) {
+		err = r.allKnown()
+	}
+	l.at = l.journal.Lineage().At(last)
 	return err
 }
 
 // beginReplay gives the record of each staged page what a page's record says.
 func (l *loader) beginReplay() *replay {
 	l.inSnapshot = l.Pages
-	r := &replay{l, native.NewRedoPages(len(l.Pages))}
+	r := &replay{l, native.NewRedoPages(len(l.Pages)), make(map[uint64]uint64)}
 	for i := range l.Pages {
 		s := &l.Pages[i]
 		record := native.RecordAt(s.Index)
 		record.Size, record.Epoch, record.Version = s.Size, s.Epoch, s.Version
-		record.StoreState(record.LoadState() | s.Low)
 		r.pages.Put(s.ID, s.Index)
 	}
 	return r
@@ -100,19 +124,27 @@ func (r *replay) apply(record *journal.Record) error {
 		return r.create(record)
 	case journal.DependencyAdd, journal.DependencyRemove:
 		child, childOK := r.pages.Find(record.Other)
-		if !ok || !childOK {
-			return nil
+		switch {
+		case !ok:
+			r.misses(record.Page, record)
+		case !childOK:
+			r.misses(record.Other, record)
+		default:
+			return r.edge(record.Kind, index, child)
 		}
-		return r.edge(record.Kind, index, child)
+		return nil
+	case journal.Destroy:
+		delete(r.unknown, record.Page)
+		if ok {
+			r.destroy(record.Page, r.Page(index))
+		}
+		return nil
 	}
 	if !ok {
+		r.misses(record.Page, record)
 		return nil
 	}
 	p := r.Page(index)
-	if record.Kind == journal.Destroy {
-		r.destroy(record.Page, p)
-		return nil
-	}
 	if p.Record.Version >= record.Version {
 		return nil
 	}
@@ -122,6 +154,23 @@ func (r *replay) apply(record *journal.Record) error {
 		p.Record.Version, p.Record.Epoch = record.Version, record.Epoch
 	}
 	return err
+}
+
+// misses notes a page that a record needs.
+func (r *replay) misses(id uint64, record *journal.Record) {
+	if _, noted := r.unknown[id]; !noted {
+		r.unknown[id] = record.Sequence
+	}
+}
+
+// allKnown says whether all pages were there that records have changed.
+func (r *replay) allKnown() error {
+	for id, record := range r.unknown {
+		return status.Errorf(status.Mismatch, "record %d of the journal %q changes page %d, which the state does not have",
+			record,
+			r.o.Journal, id)
+	}
+	return nil
 }
 
 func (r *replay) edge(kind journal.Kind, parent, child uint32) error {
@@ -147,8 +196,7 @@ func (r *replay) change(p *page.Page, record *journal.Record) error {
 	case journal.Resize:
 		return p.Resize(record.Size, unjournalled)
 	case journal.Migrate:
-		_, err := p.Migrate(record.Location, record.Device, func(residency.Placement) error { return nil })
-		return err
+		return p.Migrate(record.Location, record.Device)
 	case journal.MaskClear:
 		clear(p.Mask())
 		return nil

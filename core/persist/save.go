@@ -2,11 +2,13 @@ package persist
 
 import (
 	"math"
-	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
 	"libmmsb/core/file"
+	"libmmsb/core/lineage"
 	"libmmsb/core/log"
 	"libmmsb/core/memory"
 	"libmmsb/core/safego"
@@ -58,10 +60,8 @@ func (o *SaveOptions) check(target *SaveTarget) error {
 	case target.FS == nil:
 		return status.Errorf(status.InvalidArgument,
 			"base is set; such a snapshot is saved to a path, in the directory of its base")
-	case filepath.Clean(filepath.Dir(o.Base)) != filepath.Clean(filepath.Dir(target.path)):
+	case !target.besides(o.Base):
 		return status.Errorf(status.InvalidArgument, "the base %q is not in the directory of %q", o.Base, target.path)
-	case filepath.Base(o.Base) == filepath.Base(target.path):
-		return status.Errorf(status.InvalidArgument, "%q would replace its own base", target.path)
 	}
 	return nil
 }
@@ -71,17 +71,46 @@ func Save(context uint64, target SaveTarget, o SaveOptions, w *ticket.Work) erro
 	if err := CheckSave(context, target, o); err != nil {
 		return err
 	}
-	return useAlone(context, func(s *state) error { return s.save(&target, &o, w) })
+	return useAlone(context, func(s *state) error {
+		if err := o.withoutUsedBase(&target); err != nil {
+			return err
+		}
+		header, err := s.save(&target, &o, w)
+		if err == nil && target.FS != nil && !o.NotDurable {
+			s.journals.saved(target.path, &header)
+		}
+		return err
+	})
 }
 
-func (of *state) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (err error) {
+// withoutUsedBase makes the save a whole one where it would replace a file that its base rests on.
+func (o *SaveOptions) withoutUsedBase(target *SaveTarget) error {
+	if o.Base == "" {
+		return nil
+	}
+	chain, err := snapshot.ChainOf(target.FS, o.Base)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(chain, target.replaces) {
+		return nil
+	}
+	if o.RefuseInUse {
+		return status.Errorf(status.Busy, "cannot replace %q: the base %q rests on it (%s)", target.path, o.Base,
+			strings.Join(chain, ", "))
+	}
+	o.Base = ""
+	return nil
+}
+
+func (of *state) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (header snapshot.Header, err error) {
 	begin := time.Now()
 	s := &saver{state: of, o: o, work: w, buffer: make([]byte, native.ChunkBytes), large: make(map[uint32]largeSaved)}
-	header := snapshot.Header{}
+	header.ID = o.id
 	var known base
 	if o.Base != "" {
 		if known, err = s.openBase(target, &header); err != nil {
-			return err
+			return header, err
 		}
 		defer known.close()
 	}
@@ -98,34 +127,42 @@ func (of *state) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (err e
 	if w != nil {
 		w.SetTotal(s.total)
 	}
-	sink, err := target.sink(o, s.expected(pages), cancel)
+	sink, err := target.sink(o, &header, s.expected(pages), cancel)
 	if err != nil {
-		return err
+		return header, err
 	}
 	edges, err := s.begin(known.table, &header)
 	if err != nil {
 		sink.Abort()
-		return err
+		return header, err
 	}
 	defer s.end()
 	if s.writer, err = snapshot.NewWriter(sink, header, snapshot.Options{AveragePageSize: average}); err != nil {
 		sink.Abort()
-		return err
+		return header, err
 	}
-	report, err := s.write(edges, &known, header.Journal)
+	header = s.writer.Header()
+	report, err := s.write(edges, &known, header.Position)
 	if err != nil {
 		s.writer.Abort()
-		return err
+		return header, err
 	}
 	if memory, ok := sink.(*file.MemorySink); ok {
 		keepSaved(memory, target)
 	}
 	s.commit(report, &known, begin)
+	s.named(&header, edges)
 	s.progress(s.total)
-	if target.FS != nil && !o.NotDurable {
-		s.journals.dropBefore(header.Journal)
+	return header, nil
+}
+
+// named notes what the state was at the moment.
+func (s *saver) named(header *snapshot.Header, edges [][2]uint64) {
+	s.saved.chain = append(s.saved.chain, savedAs{header.ID, header.Lineage.At(header.Position)})
+	if !s.recorded {
+		leaves := s.leaves
+		s.history.is(header.Lineage, header.Position, func() lineage.Fingerprint { return savedPrint(leaves, edges) })
 	}
-	return nil
 }
 
 // expected is about how long the file will be, from the number of pages; 0 where that cannot be known.
@@ -146,11 +183,12 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 	var capture native.Capture
 	var ok bool
 	edges = s.context.Moment(func(leaves []memory.Leaf) {
-		header.Journal = s.position() // every change before it is made before the moment
+		header.Lineage, header.Position, s.recorded = s.identity() // every change before it is made before the moment
 		var numbers, used []uint32
 		for _, leaf := range leaves {
 			numbers, used = append(numbers, leaf.Number), append(used, leaf.Used)
 		}
+		s.leaves = numbers
 		capture, ok = native.BeginCapture(s.context.Index(), numbers, used, table, limit, s.o.RefuseRawWrites)
 	})
 	if !ok {
@@ -306,7 +344,6 @@ func (s *saver) commit(report snapshot.Report, known *base, begin time.Time) {
 			s.saved.large[index] = large
 		}
 	}
-	s.saved.lineage = append(s.saved.lineage, report.ID)
 	s.saved.totals.pages, s.saved.totals.bytes = known.pages, known.bytes
 	s.statistics.Lock()
 	s.statistics.Saves++

@@ -25,6 +25,9 @@ type saver struct {
 	fast    bool           // the base is what native.LastSaved tells of
 	done    uint64         // bytes, of about total: masks and metadata come on top, and a base has some of them
 	total   uint64
+
+	recorded bool     // a journal has a record of each change: the state has its name from there
+	leaves   []uint32 // of the context at the moment
 }
 
 func (s *saver) progress(bytes uint64) {

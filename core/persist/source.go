@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"libmmsb/core/file"
+	"libmmsb/core/lineage"
 	"libmmsb/core/snapshot"
 	"libmmsb/native"
 )
@@ -30,8 +31,6 @@ func FromMemory(address uintptr, length uint64) LoadSource {
 // open opens the snapshot; what comes from a descriptor is kept in a folder meanwhile.
 func (l *LoadSource) open(folder string, done <-chan struct{}) (*snapshot.Snapshot, error) {
 	switch {
-	case l.FS != nil && l.path == "":
-		return emptyState()
 	case l.FS != nil:
 		return snapshot.Open(l.path, snapshot.OpenOptions{FS: l.FS})
 	case l.memory != nil:
@@ -44,13 +43,13 @@ func (l *LoadSource) open(folder string, done <-chan struct{}) (*snapshot.Snapsh
 	return snapshot.OpenSource(source, snapshot.OpenOptions{})
 }
 
-// emptyState is a snapshot without pages: what a journal began with that has all its records.
-func emptyState() (*snapshot.Snapshot, error) {
+// emptyState is a snapshot without pages: what a journal begins with that has all records of its lineage.
+func emptyState(line lineage.Lineage) (*snapshot.Snapshot, error) {
 	sink, err := file.Memory()
 	if err != nil {
 		return nil, err
 	}
-	writer, err := snapshot.NewWriter(sink, snapshot.Header{}, snapshot.Options{})
+	writer, err := snapshot.NewWriter(sink, snapshot.Header{Lineage: line}, snapshot.Options{})
 	if err == nil {
 		_, err = writer.Finish(0, 0)
 	}

@@ -24,6 +24,9 @@ func (l *loader) segment(segment snapshot.Loaded) (fill func() error, err error)
 	}
 	for i := range segment.Pages {
 		entry := &segment.Pages[i]
+		if entry.Flags&snapshot.FlagKnown == 0 {
+			l.due += entry.Size
+		}
 		for at := range segment.Extents[entry.FirstExtent:][:entry.Extents] {
 			extent := &segment.Extents[entry.FirstExtent:][at]
 			if extent.Kind == snapshot.KindBytes {
@@ -123,33 +126,33 @@ func (l *loader) add(entries []snapshot.Page, indices []uint32, like residency.F
 // stageLazy stages large pages, whose bytes stay in the file until a call needs them. rest selects the pages to read now.
 func (l *loader) stageLazy(want func(id uint64) bool) (rest func(id uint64) bool, err error) {
 	l.source = residency.NewSource(reader{l.file})
+	waiting := make(map[uint64]uint32) // records by id
 	err = l.file.Segments(snapshot.LoadOptions{Want: want, TablesOnly: true}, func(segment snapshot.Loaded) error {
 		for i := range segment.Pages {
 			entry := &segment.Pages[i]
-			if entry.Size <= native.SmallMax || entry.Location == abi.LocationDisk {
+			if entry.Size <= native.SmallMax {
 				continue
 			}
-			if entry.Flags&snapshot.FlagKnown == 0 {
+			var staged *native.Staged // nil: the page came before
+			index, waits := waiting[entry.ID]
+			if entry.Flags&snapshot.FlagKnown == 0 && entry.Location != abi.LocationDisk {
 				if err := l.stageOneLazy(entry); err != nil {
 					return err
 				}
+				staged = &l.Pages[len(l.Pages)-1]
+				index, waits = staged.Index, true
+				waiting[entry.ID] = index
 			}
-			l.noteSums(entry, segment.Extents[entry.FirstExtent:][:entry.Extents])
+			if waits {
+				l.noteTables(entry, index, staged, segment.Extents[entry.FirstExtent:][:entry.Extents])
+			}
 		}
 		return l.goesOn(l.work, l.done)
 	})
-	if err != nil {
-		return nil, err
-	}
-	for i := range l.Pages {
-		if err := l.readBeside(&l.Pages[i]); err != nil {
-			return nil, err
-		}
-	}
 	return func(id uint64) bool {
-		_, staged := l.Handles[id]
-		return !staged && (want == nil || want(id))
-	}, nil
+		_, waits := waiting[id]
+		return !waits && (want == nil || want(id))
+	}, err
 }
 
 // reader is a snapshot that pages wait in.
@@ -170,54 +173,84 @@ func (l *loader) stageOneLazy(entry *snapshot.Page) error {
 	return l.add([]snapshot.Page{*entry}, []uint32{f.Index}, f, -1) // memory comes later, from any node
 }
 
-// noteSums notes checksums of a page's chunks, as far as the file has them. A chunk that is not known is saved when in doubt.
-func (l *loader) noteSums(entry *snapshot.Page, extents []snapshot.Extent) {
-	index := native.Index(l.Handles[entry.ID])
+// noteTables notes what the tables say of a page that waits: checksums as far as they have them, and what is beside its bytes.
+func (l *loader) noteTables(entry *snapshot.Page, index uint32, staged *native.Staged, extents []snapshot.Extent) {
 	for i := range extents {
 		extent := &extents[i]
-		switch sums := l.sums[index]; {
-		case extent.Kind != snapshot.KindBytes || extent.Compression != snapshot.Uncompressed:
-		case sums != nil && isChunk(entry, extent):
-			sums[extent.Offset/native.ChunkBytes] = extent.CRC
-		case sums == nil && entry.Flags&snapshot.FlagKnown == 0:
-			l.Pages[len(l.Pages)-1].CRC = extent.CRC
+		switch {
+		case extent.Kind != snapshot.KindBytes:
+			l.postpone(entry, index, extent)
+		case extent.Compression == snapshot.Uncompressed:
+			l.noteSum(entry, index, staged, extent, extent.CRC)
 		}
 	}
 }
 
-// readBeside reads what belongs to a lazy page beside its bytes.
-func (l *loader) readBeside(s *native.Staged) error {
-	has, err := l.file.HasMask(s.ID)
-	if err != nil {
-		return err
+// noteSum notes the checksum of a chunk of a page's bytes. staged is nil where the page came before. What is not known is saved
+// when in doubt.
+func (l *loader) noteSum(entry *snapshot.Page, index uint32, staged *native.Staged, extent *snapshot.Extent, sum uint32) {
+	switch sums := l.sums[index]; {
+	case !isChunk(entry, extent):
+	case sums != nil:
+		sums[extent.Offset/native.ChunkBytes] = sum
+	case staged != nil:
+		staged.CRC = sum
 	}
-	if has {
-		mask, err := l.maskOf(s.Index, s.Size)
-		if err == nil {
-			err = l.file.ReadAt(s.ID, snapshot.KindMask, mask, 0)
+}
+
+// postponed is a mask or a metadata blob of a staged page that is read when all pages are staged.
+type postponed struct {
+	entry snapshot.Page
+	index uint32
+	kind  uint32
+}
+
+// postpone takes note of a part of a page's mask or metadata, of which all parts are read together.
+func (l *loader) postpone(entry *snapshot.Page, index uint32, extent *snapshot.Extent) {
+	if extent.Offset == 0 {
+		l.postponed = append(l.postponed, postponed{*entry, index, extent.Kind})
+	}
+}
+
+// complete reads what was postponed, and looks whether all came that was counted: bytes of a page that did not come would be
+// those of pages that have ended.
+func (l *loader) complete() error {
+	for i := range l.postponed {
+		if err := l.goesOn(l.work, l.done); err != nil {
+			return err
 		}
-		if err != nil {
+		if err := l.readPostponed(&l.postponed[i]); err != nil {
 			return err
 		}
 	}
-	blob, err := l.file.Metadata(s.ID)
-	if err == nil && len(blob) > 0 {
-		_, err = l.storeMetadata(s.ID, s.Index, blob)
+	if pages := l.file.Totals().StatePages; l.o.IDs == nil && uint64(len(l.Pages)) != pages {
+		return status.Errorf(status.Corrupt, "%d pages have %d different ids", pages, len(l.Pages))
+	}
+	if l.done != l.due {
+		return status.Errorf(status.Internal, "%d bytes of pages came, their sizes add up to %d", l.done, l.due)
+	}
+	return nil
+}
+
+func (l *loader) readPostponed(p *postponed) error {
+	if p.kind == snapshot.KindMetadata {
+		return l.file.ReadMetadata(p.entry.ID, func(length uint64) ([]byte, error) {
+			return l.Page(p.index).MakeMetadata(p.entry.MetadataCount, length)
+		})
+	}
+	mask, err := l.maskOf(p.index, p.entry.Size)
+	if err == nil {
+		err = l.file.ReadAt(p.entry.ID, snapshot.KindMask, mask, 0)
 	}
 	return err
 }
 
-// storeMetadata gives a staged page its blob, and says how many keys that has.
-func (l *loader) storeMetadata(id uint64, index uint32, blob []byte) (count uint32, err error) {
-	keys, err := metadata.Validate(blob)
-	if err != nil {
-		return 0, status.Errorf(status.Corrupt, "page %d: %v", id, err)
-	}
-	return uint32(keys), l.Page(index).StoreMetadata(blob, nil)
-}
-
 // beside takes a part of a page's mask or metadata.
 func (l *loader) beside(entry *snapshot.Page, index uint32, extent *snapshot.Extent, bytes []byte) error {
+	if extent.Kind == snapshot.KindMetadata && (extent.Offset > 0 || extent.Length == snapshot.Chunk) { // perhaps one of several
+		l.postpone(entry, index, extent)
+		return nil
+	}
 	content := bytes[extent.At:][:extent.Stored]
 	if extent.Compression != snapshot.Uncompressed {
 		content = make([]byte, extent.Length)
@@ -226,7 +259,7 @@ func (l *loader) beside(entry *snapshot.Page, index uint32, extent *snapshot.Ext
 		}
 	}
 	if extent.Kind == snapshot.KindMetadata {
-		return l.metadata(entry, index, extent, content)
+		return l.metadata(entry, index, content)
 	}
 	mask, err := l.maskOf(index, entry.Size)
 	if err == nil {
@@ -235,21 +268,16 @@ func (l *loader) beside(entry *snapshot.Page, index uint32, extent *snapshot.Ext
 	return err
 }
 
-// metadata collects a page's blob and takes it when it is whole.
-func (l *loader) metadata(entry *snapshot.Page, index uint32, extent *snapshot.Extent, content []byte) error {
-	blob := content
-	// perhaps one part of several
-	if entry.Flags&snapshot.FlagKnown != 0 || extent.Offset > 0 || extent.Length == snapshot.Chunk {
-		var err error
-		if blob, err = l.file.Metadata(entry.ID); err != nil {
-			return err
-		}
+// metadata gives a staged page its blob.
+func (l *loader) metadata(entry *snapshot.Page, index uint32, blob []byte) error {
+	count, err := metadata.Validate(blob)
+	switch {
+	case err != nil:
+		return status.Errorf(status.Corrupt, "page %d: %v", entry.ID, err)
+	case uint32(count) != entry.MetadataCount:
+		return status.Errorf(status.Corrupt, "page %d: %d metadata keys, its entry says %d", entry.ID, count, entry.MetadataCount)
 	}
-	count, err := l.storeMetadata(entry.ID, index, blob)
-	if err == nil && count != entry.MetadataCount {
-		err = status.Errorf(status.Corrupt, "page %d: %d metadata keys, its entry says %d", entry.ID, count, entry.MetadataCount)
-	}
-	return err
+	return l.Page(index).StoreMetadata(blob, nil)
 }
 
 // maskOf is the mask of a staged page of a size.

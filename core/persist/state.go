@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"libmmsb/core/journal"
+	"libmmsb/core/lineage"
 	"libmmsb/core/page"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
@@ -20,9 +21,16 @@ type state struct {
 	busy sync.Mutex
 
 	saved      saved // under busy
+	history    history
 	statistics statistics
 	journals   journals
 	tracking   tracking
+}
+
+func newState(c *page.Context) *state {
+	s := &state{context: c}
+	s.history.begin()
+	return s
 }
 
 // use runs a call on what is known of a live context, which does not end meanwhile.
@@ -56,8 +64,6 @@ func (s *state) goesOn(work *ticket.Work, done uint64) error {
 type journals struct {
 	sync.Mutex                               // opening and closing, and what may not be between them
 	open       atomic.Pointer[openedJournal] // nil where there is none
-	// at is the number of the last record that the state has.
-	at uint64
 }
 
 // openedJournal is a journal from opening to closing.
@@ -65,6 +71,7 @@ type openedJournal struct {
 	keep      bool // segments that snapshots have made unnecessary
 	writer    *journal.Writer
 	ring      native.Ring
+	shared    []byte // the file that the ring's buffers lie in
 	directory string
 	served    chan struct{} // closed when the writer has ended
 	failed    error         // of the writer, when it has ended
@@ -72,10 +79,16 @@ type openedJournal struct {
 
 // saved is what is known of the snapshots that a context's state comes from.
 type saved struct {
-	// lineage is these snapshots, the newest last; native.LastSaved tells of that one.
-	lineage []snapshot.ID
-	totals  struct{ pages, bytes uint64 } // of the newest
-	large   map[uint32]largeSaved         // by record
+	// chain is these snapshots, the newest last; native.LastSaved tells of that one.
+	chain  []savedAs
+	totals struct{ pages, bytes uint64 } // of the newest
+	large  map[uint32]largeSaved         // by record
+}
+
+// savedAs is a snapshot and the state that it has.
+type savedAs struct {
+	id    snapshot.ID
+	state lineage.Point
 }
 
 // largeSaved is what the newest snapshot has of a large page.

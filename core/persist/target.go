@@ -1,10 +1,12 @@
 package persist
 
 import (
+	"path/filepath"
 	"sync"
 	"unsafe"
 
 	"libmmsb/core/file"
+	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 )
 
@@ -15,6 +17,9 @@ type SaveOptions struct {
 	NotDurable         bool
 	CopyLimit          uint64
 	Base               string
+	RefuseInUse        bool // Busy where another snapshot rests on the file that is replaced
+
+	id snapshot.ID // zeros: a new one
 }
 
 // SaveTarget is where a snapshot goes.
@@ -38,15 +43,32 @@ func ToMemory(memory *uintptr, length *uint64) SaveTarget {
 }
 
 // sink opens the target.
-func (t *SaveTarget) sink(o *SaveOptions, expected uint64, done <-chan struct{}) (file.Sink, error) {
+func (t *SaveTarget) sink(o *SaveOptions, header *snapshot.Header, expected uint64, done <-chan struct{}) (file.Sink, error) {
 	switch {
 	case t.FS != nil:
-		return file.Replace(t.FS, t.path, file.Options{Durable: !o.NotDurable, Expected: int64(expected)})
+		return snapshot.Replace(t.FS, t.path, snapshot.ReplaceOptions{
+			Options: file.Options{Durable: !o.NotDurable, Expected: int64(expected)}, RefuseInUse: o.RefuseInUse,
+			Base: header.Base, BaseName: header.BaseName,
+		})
 	case t.memory != nil:
 		return file.Memory()
 	default:
 		return file.Descriptor(int(t.descriptor), done)
 	}
+}
+
+// besides says whether a file is in the target's directory.
+func (t *SaveTarget) besides(path string) bool {
+	return sameFile(t.FS, filepath.Dir(t.path)+"/.", filepath.Dir(path)+"/.")
+}
+
+// replaces says whether a file is the one that the target replaces.
+func (t *SaveTarget) replaces(path string) bool { return sameFile(t.FS, t.path, path) }
+
+func sameFile(fs file.FS, a, b string) bool {
+	first, errFirst := fs.Stat(a)
+	second, errSecond := fs.Stat(b)
+	return errFirst == nil && errSecond == nil && first.Device == second.Device && first.Inode == second.Inode
 }
 
 // savedMemory is memory that snapshots were saved into, by address.

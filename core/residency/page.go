@@ -103,7 +103,7 @@ func (p *Page) become(f Frame) {
 	if p.Record.Side != 0 {
 		f.Note(native.SideAt(p.Record.Side))
 	}
-	p.State = p.State&^(native.Nonresident|native.LocationMask|native.Adopted|native.ReadOnly) | f.Low
+	p.State = p.State&^(native.Nonresident|native.LocationMask) | f.Low
 	p.options.Moved(p.Index)
 	p.Swap(f.Index)
 	native.RecordAt(f.Index).Size = memory.FrameSize(f.Index, p.Record.Size)
@@ -119,26 +119,25 @@ func (p *Page) Swap(index uint32) {
 	p.Record.StoreState(p.State | native.OwnerLibrary)
 }
 
-// Move moves the page to another placement. ready is called when nothing else can fail; where it fails nothing has changed. It
-// may leave a function to be called when the page is unlocked.
-func (p *Page) Move(to Placement, ready func() error) (release func(), err error) {
+// Move moves the page, which is not adopted, to another placement. ready is called when nothing else can fail; where it fails
+// nothing has changed.
+func (p *Page) Move(to Placement, ready func() error) error {
 	size := p.Record.Size
 	if to != (Placement{}) { // which is written before anything can fail that cannot be taken back
 		if _, err := p.Side(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	f, err := p.Take(to, size, p.Node(), true)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := p.copyTo(f, size, ready); err != nil {
-		return nil, err
+		return err
 	}
-	release = p.ReleaseAdopted()
 	p.become(f)
 	native.Redzone(p.Index, p.State, size)
-	return release, nil
+	return nil
 }
 
 // Present gives the page its bytes where they wait in a snapshot.
@@ -192,6 +191,17 @@ func (p *Page) ReleaseAdopted() (release func()) {
 	}
 	side.Release, side.User = 0, 0
 	return release
+}
+
+// HandOver gives adopted memory to a staged page of the same size in host memory, with that page's bytes in it, and takes the
+// memory of the staged page. It cannot fail.
+func (p *Page) HandOver(staged *Page) {
+	copy(p.Bytes(), native.Bytes(staged.Record.Locator, p.Record.Size))
+	from, to := native.SideAt(p.Record.Side), native.SideAt(staged.Record.Side)
+	to.Release, to.User, to.NUMANode = from.Release, from.User, -1
+	from.Release, from.User = 0, 0
+	p.State &^= native.Adopted
+	p.Swap(staged.Index)
 }
 
 // Forget ends what is known of where the bytes of a page were, which has a side record or had it: it waits no longer, and its

@@ -4,30 +4,25 @@ package snapshot
 
 import (
 	"libmmsb/core/file"
-	"libmmsb/core/status"
 )
 
 // CompactOptions of Compact.
 type CompactOptions struct {
 	OpenOptions
-	File     file.Options
+	Replace  ReplaceOptions
 	Progress Progress
 }
 
-// Compact writes the state of a file and its bases as one whole file with an id of its own, at the same time and position of
-// the journal; it makes version 3 of version 2. The file appears whole or not at all. What was compressed stays so. Errors:
-// InvalidArgument (the file to write is a base of the one to read, which would be lost), Cancelled, those of reading and
-// writing.
+// Compact writes the state of a file and its bases as one whole file with an id of its own, of the same time, lineage and
+// position; of version 2 and 3 it makes version 4. The file appears whole or not at all, and may replace the one that is read or
+// one of its bases. What was compressed stays so. Errors: Cancelled, those of Replace, those of reading and writing.
 func Compact(from, to string, o CompactOptions) (Report, error) {
 	s, err := Open(from, o.OpenOptions)
 	if err != nil {
 		return Report{}, err
 	}
 	defer func() { _ = s.Close() }()
-	if err := s.refuseBase(to, o.OpenOptions); err != nil {
-		return Report{}, err
-	}
-	sink, err := file.Replace(o.fs(), to, o.File)
+	sink, err := Replace(o.fs(), to, o.Replace)
 	if err != nil {
 		return Report{}, err
 	}
@@ -38,21 +33,6 @@ func Compact(from, to string, o CompactOptions) (Report, error) {
 	return report, err
 }
 
-// refuseBase finds a base of this snapshot in the way. Its newest file can be replaced: its state stays.
-func (s *Snapshot) refuseBase(path string, o OpenOptions) error {
-	there, err := Inspect(path, o)
-	if err != nil {
-		return nil // nothing that could be read is lost
-	}
-	for _, v := range s.volumes[1:] {
-		if v.header.ID == there.ID && there.Header.Version == Version {
-			return status.Errorf(status.InvalidArgument, "cannot replace %s: it is a base of %s", path,
-				s.volumes[0].name)
-		}
-	}
-	return nil
-}
-
 // CompactTo writes the state into a sink and finishes it; after an error the sink is still to be aborted.
 func (s *Snapshot) CompactTo(sink file.Sink, progress Progress) (Report, error) {
 	header, totals := s.Header(), s.Totals()
@@ -60,7 +40,8 @@ func (s *Snapshot) CompactTo(sink file.Sink, progress Progress) (Report, error) 
 	if totals.StatePages > 0 {
 		average = totals.StateBytes / totals.StatePages
 	}
-	w, err := NewWriter(sink, Header{Taken: header.Taken, Journal: header.Journal}, Options{AveragePageSize: average})
+	w, err := NewWriter(sink, Header{Taken: header.Taken, Lineage: header.Lineage, Position: header.Position},
+		Options{AveragePageSize: average})
 	if err != nil {
 		return Report{}, err
 	}

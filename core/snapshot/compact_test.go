@@ -36,27 +36,31 @@ func TestCompactMakesOneFileOfAChain(t *testing.T) {
 		assert.Equal(t, report.ID, header.ID)
 		assert.NotEqual(t, ID{3}, header.ID)
 		assert.Equal(t, ID{}, header.Base)
-		assert.Equal(t, uint64(2), header.Journal)
+		assert.Equal(t, uint64(2), header.Position)
 		assert.True(t, noon.Equal(header.Taken))
 	}
 }
 
-func TestCompactDoesNotReplaceABase(t *testing.T) {
-	directory := t.TempDir()
-	paths, states := chain(t, directory, Uncompressed)
-	hard := filepath.Join(directory, "hard")
-	require.NoError(t, os.Link(paths[1], hard))
-	for _, to := range []string{paths[0], paths[1], hard} {
-		_, err := Compact(paths[2], to, CompactOptions{})
-		assert.Equal(t, status.InvalidArgument, status.CodeOf(err))
+func TestCompactOntoAFileOfItsChain(t *testing.T) {
+	for target := range 3 {
+		directory := t.TempDir()
+		paths, states := chain(t, directory, Uncompressed)
+		_, err := Compact(paths[2], paths[target], CompactOptions{Replace: ReplaceOptions{RefuseInUse: true}})
+		if target < 2 {
+			require.Equal(t, status.Busy, status.CodeOf(err), "%v", err)
+			assert.ErrorContains(t, err, filepath.Base(paths[target+1]))
+			_, err = Compact(paths[2], paths[target], CompactOptions{})
+		}
+		require.NoError(t, err)
+		s := openPath(t, paths[target])
+		assert.Len(t, s.Chain(), 1)
+		requireState(t, s, states[2])
+		for i, path := range paths { // what rested on the file that was replaced is as it was
+			if i != target {
+				requireState(t, openPath(t, path), states[i])
+			}
+		}
 	}
-	requireState(t, openPath(t, paths[2]), states[2])
-	// Its own file it does: the state stays.
-	_, err := Compact(paths[2], paths[2], CompactOptions{})
-	require.NoError(t, err)
-	s := openPath(t, paths[2])
-	assert.Len(t, s.Chain(), 1)
-	requireState(t, s, states[2])
 }
 
 func TestCompactLeavesNothingBehindAfterAnError(t *testing.T) {

@@ -113,7 +113,7 @@ func TestEveryTruncationIsFound(t *testing.T) {
 
 func TestOthersAndNewerFilesAreOfAnotherFormat(t *testing.T) {
 	raw := whole(t, small(t), Uncompressed)
-	for _, version := range []uint32{0, 1, 4, 1 << 31} {
+	for _, version := range []uint32{0, 1, Version + 1, 1 << 31} {
 		newer := bytes.Clone(raw)
 		binary.LittleEndian.PutUint32(newer[8:], version)
 		require.True(t, seal(newer))
@@ -146,6 +146,14 @@ func put64(at int, value uint64) func(raw []byte) {
 	return func(raw []byte) { binary.LittleEndian.PutUint64(raw[at:], value) }
 }
 
+func put64s(at int, values ...uint64) func(raw []byte) {
+	return func(raw []byte) {
+		for i, value := range values {
+			put64(at+8*i, value)(raw)
+		}
+	}
+}
+
 // TestLiesAreFound changes fields and makes all checksums right again.
 func TestLiesAreFound(t *testing.T) {
 	raw := whole(t, small(t), Uncompressed)
@@ -159,8 +167,10 @@ func TestLiesAreFound(t *testing.T) {
 		"name without a base":          put32(68, 4),
 		"unknown flags of the file":    put32(64, 1),
 		"rest of the header":           put32(1000, 1),
+		"no lineage":                   put64s(headerLineageAt, 0, 0),
+		"a position without a parent":  put64s(headerLineageAt+16, 0, 0, 7),
 		"footer of another":            put32(foot+16, 99),
-		"footer of another version":    put32(foot+8, 4),
+		"footer of another version":    put32(foot+8, VersionWithoutLineage),
 		"file length":                  put64(foot+40, 1<<62),
 		"table offset":                 put64(foot+32, 1<<63),
 		"table offset not aligned":     put64(foot+32, uint64(table)+8),

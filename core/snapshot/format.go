@@ -1,4 +1,5 @@
-// Package snapshot writes and reads snapshot files: docs/snapshot-format.md, version 3, and reads the original's version 2.
+// Package snapshot writes and reads snapshot files: docs/snapshot-format.md, version 4; it also reads version 3, and the
+// original's version 2.
 //
 // It knows nothing of live pages. A Writer fills segments and hands them to a file.Sink; a Snapshot is a file with the chain
 // of its bases, read through a file.Source. Every byte that comes from a file is checked before it is used, and errors name
@@ -8,6 +9,7 @@ package snapshot
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
 	"hash/crc32"
@@ -18,12 +20,15 @@ import (
 	"unsafe"
 
 	"libmmsb/core/abi"
+	"libmmsb/core/lineage"
 	"libmmsb/core/status"
 )
 
 const (
 	// Version is that of the files that are written.
-	Version = 3
+	Version = 4
+	// VersionWithoutLineage is that of files without a lineage, which are read only.
+	VersionWithoutLineage = 3
 	// OriginalVersion is that of the original's files, which are read only.
 	OriginalVersion = 2
 	// Chunk is the most bytes that an extent stands for; extents begin at multiples of it, those of changes at multiples of
@@ -47,7 +52,8 @@ const (
 	magicSegment     = "MMSBSEGM"
 	magicFooter      = "MMSBDONE"
 	crcAt            = unitBytes - 4 // of a header and a footer
-	headerReservedAt = 72 + maximumName
+	headerLineageAt  = 328
+	headerReservedAt = headerLineageAt + 16 + 16 + 8
 	footerReservedAt = 100
 )
 
@@ -95,17 +101,24 @@ const lastLocation = 4
 // ID is a snapshot's random id; zeros for none.
 type ID [16]byte
 
+// NewID is a new one.
+func NewID() (id ID) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
+
 // String is the id in hexadecimal.
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
 // Header says what a file is.
 type Header struct {
-	Version  uint32 // 3; 2 for a file of the original. A Writer ignores it
+	Version  uint32 // A Writer ignores it
 	ID       ID     // a Writer makes a random one of zeros
 	Base     ID     // zeros: the snapshot is whole
 	BaseName string // file name of the base, in the same directory
 	Taken    time.Time
-	Journal  uint64 // every record of the journal with a number up to this one has its effect in the snapshot
+	Lineage  lineage.Lineage
+	Position uint64 // of the state in the lineage: it has the effect of every step up to this number
 }
 
 // Page is a page's entry, as it lies in a file.
@@ -226,9 +239,12 @@ func encodeHeader(unit []byte, h *Header) {
 	copy(unit[16:], h.ID[:])
 	copy(unit[32:], h.Base[:])
 	binary.LittleEndian.PutUint64(unit[48:], uint64(h.Taken.UnixNano()))
-	binary.LittleEndian.PutUint64(unit[56:], h.Journal)
+	binary.LittleEndian.PutUint64(unit[56:], h.Position)
 	binary.LittleEndian.PutUint32(unit[68:], uint32(len(h.BaseName)))
-	copy(unit[72:headerReservedAt], h.BaseName)
+	copy(unit[72:headerLineageAt], h.BaseName)
+	copy(unit[headerLineageAt:], h.Lineage.ID[:])
+	copy(unit[headerLineageAt+16:], h.Lineage.Parent.Lineage[:])
+	binary.LittleEndian.PutUint64(unit[headerLineageAt+32:], h.Lineage.Parent.Position)
 	binary.LittleEndian.PutUint32(unit[crcAt:], checksum(unit[:crcAt]))
 }
 
@@ -243,14 +259,14 @@ func decodeVersion(name string, first []byte) (uint32, error) {
 	}
 	version := binary.LittleEndian.Uint32(first[8:])
 	switch version {
-	case OriginalVersion, Version:
+	case OriginalVersion, VersionWithoutLineage, Version:
 		return version, nil
 	}
-	return 0, status.Errorf(status.Format, "%s has snapshot version %d, this library reads versions %d and %d", name, version,
+	return 0, status.Errorf(status.Format, "%s has snapshot version %d, this library reads versions %d to %d", name, version,
 		OriginalVersion, Version)
 }
 
-// decodeHeader reads a unit of which decodeVersion found that it is of version 3.
+// decodeHeader reads a unit of which decodeVersion found that it is of version 3 or 4.
 func decodeHeader(name string, unit []byte) (Header, error) {
 	fail := func(format string, args ...any) (Header, error) {
 		return Header{}, status.Errorf(status.Corrupt, "%s: the header at offset 0 "+format, append([]any{name}, args...)...)
@@ -265,11 +281,18 @@ func decodeHeader(name string, unit []byte) (Header, error) {
 		return fail("has unknown flags %#x", flags)
 	}
 	h := Header{
-		Version: Version,
-		ID:      ID(unit[16:32]),
-		Base:    ID(unit[32:48]),
-		Taken:   time.Unix(0, int64(binary.LittleEndian.Uint64(unit[48:]))),
-		Journal: binary.LittleEndian.Uint64(unit[56:]),
+		Version:  binary.LittleEndian.Uint32(unit[8:]),
+		ID:       ID(unit[16:32]),
+		Base:     ID(unit[32:48]),
+		Taken:    time.Unix(0, int64(binary.LittleEndian.Uint64(unit[48:]))),
+		Position: binary.LittleEndian.Uint64(unit[56:]),
+	}
+	reservedAt := headerLineageAt
+	if h.Version == Version {
+		reservedAt = headerReservedAt
+		parent := lineage.Point{Lineage: lineage.ID(unit[headerLineageAt+16 : headerLineageAt+32]),
+			Position: binary.LittleEndian.Uint64(unit[headerLineageAt+32:])}
+		h.Lineage = lineage.Lineage{ID: lineage.ID(unit[headerLineageAt : headerLineageAt+16]), Parent: parent}
 	}
 	length := binary.LittleEndian.Uint32(unit[68:])
 	switch {
@@ -279,8 +302,13 @@ func decodeHeader(name string, unit []byte) (Header, error) {
 		return fail("has base id %s, but a base name of %d bytes", h.Base, length)
 	case length > maximumName:
 		return fail("has a base name of %d bytes, more than %d", length, maximumName)
-	case !allZero(unit[72+length : crcAt]):
+	case !allZero(unit[72+length:headerLineageAt]) || !allZero(unit[reservedAt:crcAt]):
 		return fail("has bytes other than 0 after the base name")
+	case h.Version == Version && h.Lineage.ID == lineage.ID{}:
+		return fail("has no lineage")
+	case h.Lineage.Parent.Lineage == lineage.ID{} && h.Lineage.Parent.Position != 0,
+		h.Lineage.Parent.Lineage == h.Lineage.ID && h.Version == Version:
+		return fail("has the lineage %s, whose parent is %s", h.Lineage.ID, h.Lineage.Parent)
 	}
 	if length > 0 {
 		h.BaseName = string(unit[72 : 72+length])
@@ -313,7 +341,7 @@ func encodeFooter(unit []byte, id ID, f *footer) {
 }
 
 // decodeFooter reads the last unit of a file of fileBytes bytes.
-func decodeFooter(name string, unit []byte, id ID, fileBytes uint64) (footer, error) {
+func decodeFooter(name string, unit []byte, header *Header, fileBytes uint64) (footer, error) {
 	at := fileBytes - unitBytes
 	if !bytes.HasPrefix(unit, []byte(magicFooter)) {
 		return footer{}, status.Errorf(status.Corrupt, "%s is truncated or damaged: no footer at offset %d of %d", name, at,
@@ -336,10 +364,10 @@ func decodeFooter(name string, unit []byte, id ID, fileBytes uint64) (footer, er
 		},
 	}
 	switch version := binary.LittleEndian.Uint32(unit[8:]); {
-	case version != Version:
-		return fail("has version %d, but the header has %d", version, Version)
-	case ID(unit[16:32]) != id:
-		return fail("belongs to snapshot %s, but the header to %s", ID(unit[16:32]), id)
+	case version != header.Version:
+		return fail("has version %d, but the header has %d", version, header.Version)
+	case ID(unit[16:32]) != header.ID:
+		return fail("belongs to snapshot %s, but the header to %s", ID(unit[16:32]), header.ID)
 	case f.totals.FileBytes != fileBytes:
 		return fail("belongs to a file of %d bytes, this one has %d", f.totals.FileBytes, fileBytes)
 	case f.tableAt%unitBytes != 0 || f.tableAt < unitBytes || f.tableAt > at ||

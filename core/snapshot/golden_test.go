@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/lineage"
 	"libmmsb/core/metadata"
 )
 
@@ -70,25 +71,45 @@ func golden(t testing.TB) map[string]model {
 
 func goldenID(number byte) ID { return ID(bytes.Repeat([]byte{number}, 16)) }
 
+// goldenLine is the lineage of the files of version 4.
+var goldenLine = lineage.Lineage{ID: lineage.ID(goldenID(9)), Parent: lineage.Point{Lineage: lineage.ID(goldenID(8)),
+	Position: 7}}
+
+// Files of version 3 were written by the library before states had lineages.
+func TestFilesOfVersion3AreRead(t *testing.T) {
+	for name, m := range golden(t) {
+		s := openPath(t, testdata("version3", name+".mmsb"))
+		requireState(t, s, m)
+		assert.Equal(t, lineage.Lineage{}, s.Header().Lineage)
+		assert.Equal(t, uint32(VersionWithoutLineage), s.Header().Version)
+	}
+}
+
 func TestGoldenFiles(t *testing.T) {
 	states := golden(t)
 	files := map[string][]byte{
-		"whole": write(t, Header{ID: goldenID(1), Taken: noon, Journal: 1}, states["whole"], parts{whole: []uint64{1, 2, 3}},
+		"whole": write(t, Header{ID: goldenID(1), Lineage: goldenLine, Taken: noon, Position: 1}, states["whole"],
+			parts{whole: []uint64{1, 2, 3}},
 			Zeros),
-		"change": write(t, Header{ID: goldenID(2), Base: goldenID(1), BaseName: "whole.mmsb", Taken: noon, Journal: 2},
+		"change": write(t, Header{ID: goldenID(2), Lineage: goldenLine, Base: goldenID(1), BaseName: "whole.mmsb", Taken: noon,
+			Position: 2},
 			states["change"], parts{whole: []uint64{1, 9}, changes: map[uint64][]uint64{3: {2 * Chunk}}, removed: []uint64{2}},
 			Zeros),
-		"blocks": write(t, Header{ID: goldenID(4), Base: goldenID(2), BaseName: "change.mmsb", Taken: noon, Journal: 4},
+		"blocks": write(t, Header{ID: goldenID(4), Lineage: goldenLine, Base: goldenID(2), BaseName: "change.mmsb", Taken: noon,
+			Position: 4},
 			states["blocks"], parts{granules: map[uint64][]Range{3: goldenGranules}}, Zeros),
-		"zstd": write(t, Header{ID: goldenID(3), Taken: noon, Journal: 3}, states["zstd"], parts{whole: []uint64{1, 3, 9}}, Zstd),
+		"zstd": write(t, Header{ID: goldenID(3), Lineage: goldenLine, Taken: noon, Position: 3}, states["zstd"],
+			parts{whole: []uint64{1, 3, 9}}, Zstd),
 	}
 	for name, m := range states {
-		path := testdata("version3", name+".mmsb")
+		path := testdata("version4", name+".mmsb")
 		if *update {
 			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 			require.NoError(t, os.WriteFile(path, files[name], 0o644))
 		}
-		requireState(t, openPath(t, path), m)
+		s := openPath(t, path)
+		requireState(t, s, m)
+		assert.Equal(t, goldenLine, s.Header().Lineage)
 		if name != "zstd" { // another release of the package may compress in another way
 			raw, err := os.ReadFile(path)
 			require.NoError(t, err)
@@ -147,15 +168,17 @@ func (m model) summed() model {
 func TestTheDocumentIsEnough(t *testing.T) {
 	raw, err := os.ReadFile("../../docs/read_snapshot.py")
 	require.NoError(t, err)
-	assert.LessOrEqual(t, strings.Count(string(raw), "\n"), 60)
+	assert.LessOrEqual(t, strings.Count(string(raw), "\n"), 62)
 	for name, m := range golden(t) {
-		read, err := readByPython(t, testdata("version3", name+".mmsb"))
-		if name == "zstd" && err != nil {
-			assert.ErrorContains(t, err, "No module named 'compression", "Python before 3.14")
-			continue
+		for _, version := range []string{"version3", "version4"} {
+			read, err := readByPython(t, testdata(version, name+".mmsb"))
+			if name == "zstd" && err != nil {
+				assert.ErrorContains(t, err, "No module named 'compression", "Python before 3.14")
+				continue
+			}
+			require.NoError(t, err)
+			assert.Equal(t, m.summed(), read, name)
 		}
-		require.NoError(t, err)
-		assert.Equal(t, m.summed(), read, name)
 	}
 	directory := t.TempDir()
 	m := newModel()
@@ -175,6 +198,17 @@ func TestTheDocumentIsEnough(t *testing.T) {
 	read, err := readByPython(t, path)
 	require.NoError(t, err)
 	assert.Equal(t, changed.summed(), read)
+	store(t, filepath.Join(directory, KeptName(ID{1})), base)
+	for _, other := range [][]byte{nil, write(t, Header{ID: ID{3}}, m, parts{whole: m.ids()}, Zeros)} {
+		if require.NoError(t, os.Remove(filepath.Join(directory, "base"))); other != nil {
+			store(t, filepath.Join(directory, "base"), other)
+		}
+		read, err := readByPython(t, path)
+		require.NoError(t, err)
+		assert.Equal(t, changed.summed(), read, "the base is found under the name that it was kept under")
+		store(t, filepath.Join(directory, "base"), other)
+	}
+	store(t, filepath.Join(directory, "base"), base)
 
 	base[len(base)/2] ^= 1
 	store(t, filepath.Join(directory, "base"), base)

@@ -143,7 +143,7 @@ func addRest(t testing.TB, w *Writer, one content, compression Compression) {
 // whole writes all of a state.
 func whole(t testing.TB, m model, compression Compression) []byte {
 	t.Helper()
-	return write(t, Header{ID: ID{1, 2, 3}, Taken: noon, Journal: 77}, m, parts{whole: m.ids()}, compression)
+	return write(t, Header{ID: ID{1, 2, 3}, Taken: noon, Position: 77}, m, parts{whole: m.ids()}, compression)
 }
 
 func openBytes(t testing.TB, raw []byte) *Snapshot {

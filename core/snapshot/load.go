@@ -12,7 +12,8 @@ import (
 
 // LoadOptions of Segments and Load.
 type LoadOptions struct {
-	// Want chooses pages; nil: all. Segments without a chosen page are not read.
+	// Want chooses pages; nil: all. It is asked more than once about a page, which may come in parts, and always answers the
+	// same. Segments without a chosen page are not read.
 	Want func(id uint64) bool
 	// TablesOnly reads no data: Loaded.Bytes is nil.
 	TablesOnly bool

@@ -92,17 +92,20 @@ func open(name string, source file.Source, o OpenOptions) (*Snapshot, error) {
 	return s, nil
 }
 
-// openBase adds the base of a file to the chain.
+// openBase adds the base of a file to the chain: the file of its name, or one that was kept when another took that name.
 func (s *Snapshot) openBase(of *volume, name string, o OpenOptions) error {
-	source, err := o.Base(of.header.BaseName)
-	if err != nil {
-		own := *status.Of(err)
-		own.Text = of.name + " needs its base " + of.header.BaseName + " (" + of.header.Base.String() + "): " + own.Text
-		return &own
+	base, err := openBaseVolume(of, name, of.header.BaseName, o)
+	if err != nil || base.header.ID != of.header.Base {
+		name := filepath.Join(filepath.Dir(name), KeptName(of.header.Base))
+		if kept, keptErr := openBaseVolume(of, name, KeptName(of.header.Base), o); keptErr == nil {
+			if base != nil {
+				_ = base.close()
+			}
+			base, err = kept, nil
+		}
 	}
-	base, err := openVolume(name, source)
 	if err != nil {
-		return errors.Join(err, source.Close())
+		return err
 	}
 	s.volumes = append(s.volumes, base)
 	if base.header.ID != of.header.Base {
@@ -116,6 +119,21 @@ func (s *Snapshot) openBase(of *volume, name string, o OpenOptions) error {
 		}
 	}
 	return nil
+}
+
+// openBaseVolume opens a file of the directory of another one as its base.
+func openBaseVolume(of *volume, path, name string, o OpenOptions) (*volume, error) {
+	source, err := o.Base(name)
+	if err != nil {
+		own := *status.Of(err)
+		own.Text = of.name + " needs its base " + name + " (" + of.header.Base.String() + "): " + own.Text
+		return nil, &own
+	}
+	base, err := openVolume(path, source)
+	if err != nil {
+		return nil, errors.Join(err, source.Close())
+	}
+	return base, nil
 }
 
 // number counts the segments over the chain.
@@ -553,19 +571,31 @@ func (s *Snapshot) HasMask(id uint64) (bool, error) {
 }
 
 // Metadata is a page's metadata blob, valid, empty where there is none.
-func (s *Snapshot) Metadata(id uint64) ([]byte, error) {
+func (s *Snapshot) Metadata(id uint64) (blob []byte, err error) {
+	err = s.ReadMetadata(id, func(length uint64) ([]byte, error) {
+		blob = make([]byte, length)
+		return blob, nil
+	})
+	return blob, err
+}
+
+// ReadMetadata reads a page's metadata blob, where there is one, into the memory that take gives for its length. What is read is
+// verified and valid. Errors: NotFound, that of take, those of reading.
+func (s *Snapshot) ReadMetadata(id uint64, take func(length uint64) ([]byte, error)) error {
 	page, pieces, err := s.pieces(id)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var blob []byte
 	if stored := ofKind(pieces, KindMetadata); len(stored) > 0 {
-		blob = make([]byte, visible(stored).end())
+		if blob, err = take(visible(stored).end()); err != nil {
+			return err
+		}
 	}
 	if err := s.readPieces(blob, 0, id, KindMetadata, pieces); err != nil {
-		return nil, err
+		return err
 	}
-	return blob, checkMetadata(s.volumes[0].name, &page, blob)
+	return checkMetadata(s.volumes[0].name, &page, blob)
 }
 
 // checkMetadata looks at a page's whole blob.

@@ -47,7 +47,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 			header := s.Header()
 			assert.Equal(t, ID{1, 2, 3}, header.ID)
 			assert.True(t, noon.Equal(header.Taken))
-			assert.Equal(t, uint64(77), header.Journal)
+			assert.Equal(t, uint64(77), header.Position)
 			assert.Equal(t, uint64(len(raw)), s.Totals().FileBytes)
 			requireState(t, s, m)
 			_, stateBytes := m.totals()
@@ -229,7 +229,7 @@ func chain(t testing.TB, directory string, compression Compression) (paths []str
 		{whole: []uint64{2, 22}, changes: map[uint64][]uint64{20: {17 * Chunk, 18 * Chunk}}, removed: []uint64{5, 30}},
 	} {
 		path := filepath.Join(directory, strconv.Itoa(number)+".mmsb")
-		header := Header{ID: ids[number], Taken: noon, Journal: uint64(number)}
+		header := Header{ID: ids[number], Taken: noon, Position: uint64(number)}
 		if number > 0 {
 			header.Base, header.BaseName = ids[number-1], filepath.Base(paths[number-1])
 		}

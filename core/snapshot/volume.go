@@ -64,7 +64,7 @@ func openVolume(name string, source file.Source) (*volume, error) {
 	if err = read(name, source, last, size-unitBytes); err != nil {
 		return nil, err
 	}
-	foot, err := decodeFooter(name, last, v.header.ID, size)
+	foot, err := decodeFooter(name, last, &v.header, size)
 	if err != nil {
 		return nil, err
 	}

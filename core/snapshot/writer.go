@@ -3,7 +3,6 @@
 package snapshot
 
 import (
-	"crypto/rand"
 	"encoding/binary"
 	"hash/crc32"
 	"math"
@@ -11,6 +10,7 @@ import (
 	"unsafe"
 
 	"libmmsb/core/file"
+	"libmmsb/core/lineage"
 	"libmmsb/core/status"
 )
 
@@ -57,12 +57,15 @@ type Writer struct {
 	err      error
 }
 
-// NewWriter begins a file: writes the header. A zero id is replaced by a random one, a zero time by now. Errors:
+// NewWriter begins a file: writes the header. A zero id or lineage is replaced by a new one, a zero time by now. Errors:
 // InvalidArgument (the base's name), those of the sink. The sink is the Writer's, also after an error: the caller calls
 // Finish or Abort of the Writer, or of the sink where there is no Writer.
 func NewWriter(sink file.Sink, header Header, options Options) (*Writer, error) {
 	if header.ID == (ID{}) {
-		_, _ = rand.Read(header.ID[:]) // never fails
+		header.ID = NewID()
+	}
+	if header.Lineage.ID == (lineage.ID{}) {
+		header.Lineage = lineage.New(lineage.Point{})
 	}
 	if header.Taken.IsZero() {
 		header.Taken = time.Now()

@@ -126,7 +126,8 @@ func New(options Options) (*Driver, error) {
 	}
 	if options.Scheduler > Chosen || options.Scheduler == Chosen && options.Choose == nil || options.Latency < 0 {
 		return nil, status.Errorf(status.InvalidArgument,
-			"scheduler is %d, not 0 to 3, or has nobody who chooses; or latency %v is negative", options.Scheduler, options.Latency)
+			"scheduler is %d, not 0 to 3, or has nobody who chooses; or latency %v is negative", options.Scheduler,
+			options.Latency)
 	}
 	d := &Driver{options: options, parties: 1, choose: options.Choose}
 	if options.Scheduler != Eager && d.timed() {

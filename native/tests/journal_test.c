@@ -24,7 +24,7 @@ typedef struct reading {
     int in_pieces;              /* a great record is coming */
     uint64_t body;              /* bytes of its payload so far */
     uint64_t great;             /* great records seen */
-    uint64_t group_page;        /* page of the group that is open; 0 = none */
+    uint64_t group_page;        /* page of the group that is open; 0 = none, ANY = its first record said nothing of a page */
     uint64_t fail_after;        /* 0 = never */
     int frames;
 } reading_t;
@@ -33,11 +33,20 @@ static uint8_t byte_of(uint64_t page, uint64_t version, uint64_t i) {
     return (uint8_t)(page * 31 + version * 7 + i);
 }
 
+#define ANY UINT64_MAX
+
 static void read_record(reading_t *reading, const uint8_t *at) {
     mmsb__journal_head_t head;
     memcpy(&head, at, sizeof head);
+    CHECK(reading->group_page != 0 || head.flags & MMSB__JOURNAL_COMPLETE);
+    if (head.kind == MMSB__JOURNAL_GROUP) {
+        CHECK(reading->group_page == 0 && head.length == MMSB__JOURNAL_GROUP_SPACE && head.time_ns > 0);
+        CHECK(head.flags == (MMSB__JOURNAL_COMPLETE | MMSB__JOURNAL_MORE));
+        reading->group_page = ANY;
+        return;
+    }
     CHECK(head.page >= 1 && head.page <= THREADS && head.length >= sizeof head && head.time_ns > 0);
-    CHECK(reading->group_page == 0 || reading->group_page == head.page);
+    CHECK(reading->group_page == 0 || reading->group_page == ANY || reading->group_page == head.page);
     reading->group_page = head.flags & MMSB__JOURNAL_MORE ? head.page : 0;
     uint64_t body = head.length - sizeof head, skip = 0;
     if (head.kind == MMSB__JOURNAL_RUN && !reading->in_pieces) {
@@ -175,7 +184,7 @@ static void *put(void *argument) {
 
 static reading_t run(int each_call, int64_t interval_ns, uint64_t fail_after, putter_t putters[THREADS]) {
     CHECK(mmsb__ring_for(CONTEXT_INDEX) == NULL);
-    CHECK(mmsb__ring_open(CONTEXT_INDEX, 1, MMSB__RING_BYTES_MIN, interval_ns, each_call) == MMSB_OK);
+    CHECK(mmsb__ring_open(CONTEXT_INDEX, 1, MMSB__RING_BYTES_MIN, interval_ns, each_call, NULL) == MMSB_OK);
     mmsb__ring_t *ring = mmsb__ring_for(CONTEXT_INDEX);
     CHECK(ring != NULL && mmsb__ring_last(ring) == 0);
     CHECK(mmsb__ring_for(CONTEXT_INDEX + 1) == NULL);
@@ -346,7 +355,7 @@ static void test_deltas_as_they_lie_in_the_file(void) {
          41},
     };
     enum { COUNT = sizeof cases / sizeof *cases };
-    CHECK(mmsb__ring_open(CONTEXT_INDEX, 1, MMSB__RING_BYTES_MIN, 0, 0) == MMSB_OK);
+    CHECK(mmsb__ring_open(CONTEXT_INDEX, 1, MMSB__RING_BYTES_MIN, 0, 0, NULL) == MMSB_OK);
     mmsb__ring_t *ring = mmsb__ring_for(CONTEXT_INDEX);
     mmsb__group_t group;
     uint64_t bytes = 0, sequence = 0;
@@ -358,17 +367,20 @@ static void test_deltas_as_they_lie_in_the_file(void) {
     CHECK(group.left == 0 && mmsb__ring_end(&group) == MMSB_OK);
     for (size_t i = 0; i < COUNT; i++) /* and each by itself */
         CHECK(mmsb__ring_append_delta(ring, 100 + i, 200 + i, 300 + i, &cases[i].delta, &sequence) == MMSB_OK);
-    CHECK(sequence == 2 * COUNT);
+    CHECK(sequence == 2 * COUNT + 1);
     mmsb__ring_stop(ring);
     mmsb__ring_batch_t stretch;
-    CHECK(mmsb__ring_take(ring, -1, &stretch) == 1 && stretch.count == 2 * COUNT);
+    CHECK(mmsb__ring_take(ring, -1, &stretch) == 1 && stretch.count == 2 * COUNT + 1);
     const uint8_t *at = stretch.bytes + MMSB__RING_HEAD_BYTES;
+    CHECK(at[4] == MMSB__JOURNAL_GROUP && memcmp(at + sizeof(mmsb__journal_head_t), &bytes, sizeof bytes) == 0);
+    at += MMSB__JOURNAL_GROUP_SPACE;
     for (size_t i = 0; i < (size_t)2 * COUNT; i++) {
         mmsb__journal_head_t head;
         memcpy(&head, at, sizeof head);
         size_t j = i % COUNT;
         CHECK(head.length == sizeof head + cases[j].length && head.kind == cases[j].kind && head.form == cases[j].form);
-        CHECK(head.flags == (cases[j].flags | (i + 1 < COUNT ? MMSB__JOURNAL_MORE : 0)));
+        CHECK(head.flags == (cases[j].flags | (i + 1 < COUNT ? MMSB__JOURNAL_MORE : 0) |
+                             (i < COUNT ? 0 : MMSB__JOURNAL_COMPLETE))); /* the group's head says it of all of them */
         CHECK(head.page == 100 + j && head.version == 200 + j && head.epoch == 300 + j);
         CHECK(memcmp(at + sizeof head, cases[j].body, cases[j].length) == 0);
         at += mmsb__journal_space(cases[j].length);
@@ -378,8 +390,49 @@ static void test_deltas_as_they_lie_in_the_file(void) {
     mmsb__ring_close(ring);
 }
 
+/* What another process sees of the buffers when this one is killed at any of these moments. */
+static void test_shared_memory_tells_what_is_complete(void) {
+    uint8_t *shared = NULL;
+    CHECK(posix_memalign((void **)(void *)&shared, 4096, 2 * MMSB__RING_BYTES_MIN) == 0);
+    memset(shared, 0, 2 * MMSB__RING_BYTES_MIN);
+    CHECK(mmsb__ring_open(CONTEXT_INDEX, 41, MMSB__RING_BYTES_MIN, 0, 0, shared) == MMSB_OK);
+    mmsb__ring_t *ring = mmsb__ring_for(CONTEXT_INDEX);
+    uint64_t first, sequence = 0, run = mmsb__journal_run_space(64);
+    memcpy(&first, shared + 32, sizeof first);
+    CHECK(memcmp(shared, "MMSBBUFF", 8) == 0 && first == 41);
+    mmsb__journal_head_t head = {.kind = MMSB__JOURNAL_DESTROY, .page = 1};
+    CHECK(mmsb__ring_append(ring, head, NULL, 0, &sequence) == MMSB_OK && sequence == 41);
+    const uint8_t *one = shared + MMSB__RING_HEAD_BYTES, *group_head = one + sizeof head;
+    CHECK(one[0] == sizeof head && one[4] == MMSB__JOURNAL_DESTROY && one[5] == MMSB__JOURNAL_COMPLETE);
+
+    uint8_t payload[64] = {1};
+    mmsb__group_t group;
+    CHECK(mmsb__ring_begin(ring, &group, 2 * run, 2) == MMSB_OK && group.last == 44);
+    uint64_t length;
+    memcpy(&length, group_head + sizeof head, sizeof length);
+    CHECK(group_head[4] == MMSB__JOURNAL_GROUP && group_head[5] == MMSB__JOURNAL_MORE && length == 2 * run);
+    mmsb__ring_put_run(&group, 1, 1, 1, 8, payload, 64);
+    CHECK(group_head[5] == MMSB__JOURNAL_MORE);
+    mmsb__ring_put_run(&group, 1, 2, 2, 16, payload, 64);
+    CHECK(group_head[5] == MMSB__JOURNAL_MORE && mmsb__ring_end(&group) == MMSB_OK);
+    CHECK(group_head[5] == (MMSB__JOURNAL_MORE | MMSB__JOURNAL_COMPLETE));
+
+    mmsb__ring_batch_t batch;
+    CHECK(mmsb__ring_flush(ring, 0) == MMSB_OK); /* nothing to wait for */
+    CHECK(mmsb__ring_take(ring, 0, &batch) == 1 && batch.count == 4 && batch.bytes == shared);
+    memcpy(&first, shared + MMSB__RING_BYTES_MIN + 32, sizeof first);
+    CHECK(memcmp(shared + MMSB__RING_BYTES_MIN, "MMSBBUFF", 8) == 0 && first == 45);
+    CHECK(mmsb__ring_take(ring, 0, &batch) == 0); /* the writer comes back: it has written the buffer */
+    for (uint64_t i = 0; i < MMSB__RING_BYTES_MIN; i++)
+        CHECK(shared[i] == 0);
+    mmsb__ring_stop(ring);
+    CHECK(mmsb__ring_take(ring, -1, &batch) == -1);
+    mmsb__ring_close(ring);
+    free(shared);
+}
+
 static void test_closed_ring_takes_nothing(void) {
-    CHECK(mmsb__ring_open(CONTEXT_INDEX, 41, MMSB__RING_BYTES_MIN, 0, 0) == MMSB_OK);
+    CHECK(mmsb__ring_open(CONTEXT_INDEX, 41, MMSB__RING_BYTES_MIN, 0, 0, NULL) == MMSB_OK);
     mmsb__ring_t *ring = mmsb__ring_for(CONTEXT_INDEX);
     mmsb__journal_head_t head = {.kind = MMSB__JOURNAL_DESTROY, .page = 1};
     uint64_t sequence = 7;
@@ -411,7 +464,7 @@ static void *put_on(void *argument) {
         for (uint64_t i = 0; i < 3; i++)
             mmsb__ring_put_run(&group, 1, version, version, version * 8, payload_of(room, 1, version, 64), 64);
         CHECK(mmsb__ring_end(&group) == MMSB_OK);
-        *put += group.last > 0 ? 3 : 0;
+        *put += group.last > 0 ? 4 : 0; /* with the group's head */
         version++;
     }
     return NULL;
@@ -426,7 +479,7 @@ static void test_opened_and_closed_under_load(void) {
         CHECK(pthread_create(&threads[i], NULL, put_on, &put[i]) == 0);
     const time_t end = time(NULL) + 600;
     for (int round = 0; round < 100 || (taken == 0 && time(NULL) < end); round++) { /* threads may come late */
-        CHECK(mmsb__ring_open(CONTEXT_INDEX, next, MMSB__RING_BYTES_MIN, 0, 0) == MMSB_OK);
+        CHECK(mmsb__ring_open(CONTEXT_INDEX, next, MMSB__RING_BYTES_MIN, 0, 0, NULL) == MMSB_OK);
         mmsb__ring_t *ring = mmsb__ring_for(CONTEXT_INDEX);
         mmsb__ring_batch_t stretch;
         int answer;
@@ -455,6 +508,7 @@ int main(void) {
     RUN(test_spaces);
     RUN(test_deltas_as_they_lie_in_the_file);
     RUN(test_closed_ring_takes_nothing);
+    RUN(test_shared_memory_tells_what_is_complete);
     RUN(test_four_threads);
     RUN(test_each_call_waits);
     RUN(test_a_full_disk_fails_calls);

@@ -445,6 +445,13 @@ static void pages_in_use_stay(void) {
     const uint64_t locked = live_state(page, 100) | MMSB__OWNER_LIBRARY;
     CHECK(!mmsb__page_pin_fast(page, MMSB_PIN_READ, NULL) && state_of(page) == locked);
     CHECK(!mmsb__page_destroy_fast(page) && state_of(page) == locked);
+    size_t bad = 99;
+    __atomic_store_n(&mmsb__record_of(page)->state, locked | MMSB__MOVING, __ATOMIC_RELEASE);
+    CHECK(mmsb__page_destroy_slow(page) == MMSB_E_BUSY);
+    CHECK(mmsb__page_destroy_many(pages, 3, &bad) == MMSB_E_BUSY && bad == 1);
+    CHECK(mmsb__page_resize_in_place(page, 50) == MMSB_E_BUSY);
+    CHECK(mmsb__page_lock_library_unless_moving(page) == MMSB_E_BUSY);
+    CHECK(state_of(page) == (locked | MMSB__MOVING) && state_of(pages[0]) == live_state(pages[0], 100));
     mmsb__record_unlock(MMSB__HANDLE_INDEX(page), live_state(page, 100));
     mmsb_run_t run = {5, 1};
     uint8_t payload = 9;

@@ -121,33 +121,83 @@ static void read_only_memory_is_not_written(void) {
     CHECK_OK(mmsb_page_clone(page, 0, &clone));
     CHECK(!page_info(clone).read_only);
     CHECK_OK(mmsb_page_write(clone, 0, "x", 1));
-    /* Once moved away the bytes are the library's, and can be written. */
-    CHECK_OK(mmsb_page_migrate(page, MMSB_LOCATION_DISK, 0));
-    check_released_here(&owner, memory, 100);
-    CHECK_OK(mmsb_page_write(page, 0, "x", 1));
+    CHECK_EQUAL(owner.released, 0);
     CHECK_OK(mmsb_context_destroy(context));
+    check_released_here(&owner, memory, 100);
 }
 
-static void migration_copies_away_and_releases(void) {
+static void adopted_memory_does_not_migrate(void) {
     mmsb_context_t context = new_context();
     uint8_t memory[5000];
     fill_pattern(memory, sizeof memory, 7);
     owner_t owner = {0};
-    mmsb_page_t page = adopt(context, memory, sizeof memory, &owner, 0);
+    mmsb_page_t pages[2] = {new_page(context, 100), adopt(context, memory, sizeof memory, &owner, 0)};
+    mmsb_page_t page = pages[1];
     CHECK_OK(mmsb_page_migrate(page, MMSB_LOCATION_CPU, 0)); /* there already: nothing happens */
+    CHECK_STATUS(mmsb_page_migrate(page, MMSB_LOCATION_DISK, 0), MMSB_E_INVALID_STATE);
+    size_t bad = 99;
+    CHECK_STATUS(mmsb_page_migrate_many(pages, 2, MMSB_LOCATION_DISK, 0, NULL, &bad), MMSB_E_INVALID_STATE);
+    CHECK_EQUAL(bad, 1);
+    mmsb_ticket_t ticket = 42;
+    CHECK_STATUS(mmsb_page_migrate_many_start(pages, 2, MMSB_LOCATION_DISK, 0, NULL, NULL, &ticket), MMSB_E_INVALID_STATE);
+    CHECK_EQUAL(ticket, 42);
+    CHECK_EQUAL(page_info(pages[0]).location, MMSB_LOCATION_CPU);
+    CHECK(page_info(page).adopted && mmsb_page_address(page) == memory);
     CHECK_EQUAL(owner.released, 0);
-    CHECK(page_info(page).adopted);
-    CHECK_OK(mmsb_page_migrate(page, MMSB_LOCATION_DISK, 0));
-    check_released_here(&owner, memory, sizeof memory);
-    memset(memory, 0, sizeof memory);
-    CHECK(page_holds_pattern(page, 7, 5000));
-    CHECK(!page_info(page).adopted);
-    CHECK_OK(mmsb_page_resize(page, 6000));
-    CHECK_OK(mmsb_page_migrate(page, MMSB_LOCATION_CPU, 0));
-    CHECK(mmsb_page_address(page) != memory);
     CHECK_OK(mmsb_page_destroy(page));
-    CHECK_EQUAL(owner.released, 1);
+    check_released_here(&owner, memory, sizeof memory);
     CHECK_OK(mmsb_context_destroy(context));
+}
+
+static void a_load_goes_into_the_memory(void) {
+    mmsb_context_t context = new_context();
+    static uint8_t memory[2][5000];
+    owner_t owners[2] = {0};
+    mmsb_page_t pages[2];
+    uint64_t ids[2];
+    for (int i = 0; i < 2; i++) {
+        pages[i] = adopt(context, memory[i], sizeof memory[i], &owners[i], 0);
+        ids[i] = page_info(pages[i]).id;
+        write_pattern(pages[i], (uint64_t)i + 1);
+    }
+    void *saved = NULL;
+    uint64_t length = 0;
+    CHECK_OK(mmsb_snapshot_save_memory(context, NULL, &saved, &length));
+    memset(memory, 0, sizeof memory);
+    CHECK_OK(mmsb_snapshot_load_memory(context, saved, length, NULL));
+    for (int i = 0; i < 2; i++) {
+        mmsb_page_t page = 0;
+        CHECK_OK(mmsb_page_lookup(context, ids[i], &page));
+        CHECK(page != pages[i] && page_info(page).adopted && mmsb_page_address(page) == memory[i]);
+        CHECK(page_holds_pattern(page, (uint64_t)i + 1, sizeof memory[i]));
+        CHECK_STATUS(mmsb_page_destroy(pages[i]), MMSB_E_STALE_HANDLE);
+        CHECK_EQUAL(owners[i].released, 0);
+        pages[i] = page;
+    }
+
+    /* A page that the snapshot does not have ends, and gives its memory back. */
+    uint8_t other[10];
+    owner_t owner = {0};
+    adopt(context, other, sizeof other, &owner, 0);
+    CHECK_OK(mmsb_snapshot_load_memory(context, saved, length, NULL));
+    check_released_here(&owner, other, sizeof other);
+    CHECK_EQUAL(owners[0].released + owners[1].released, 0);
+
+    /* Another size: nothing changes. */
+    CHECK_OK(mmsb_page_lookup(context, ids[1], &pages[1]));
+    CHECK_OK(mmsb_page_destroy(pages[1]));
+    check_released_here(&owners[1], memory[1], sizeof memory[1]);
+    mmsb_adopt_options_t options;
+    mmsb_adopt_options_init(&options);
+    options.id = ids[1];
+    CHECK_OK(mmsb_page_adopt(context, memory[1], 4000, &options, &pages[1]));
+    memset(memory, 9, sizeof memory);
+    CHECK_STATUS(mmsb_snapshot_load_memory(context, saved, length, NULL), MMSB_E_MISMATCH);
+    CHECK(memory[0][0] == 9 && memory[1][0] == 9 && mmsb_page_size(pages[1]) == 4000);
+    CHECK_OK(mmsb_snapshot_free_memory(saved));
+    CHECK_EQUAL(owners[0].released, 0);
+    CHECK_OK(mmsb_context_destroy(context));
+    check_released_here(&owners[0], memory[0], sizeof memory[0]);
 }
 
 static void the_end_of_the_context_releases(void) {
@@ -269,7 +319,8 @@ static void wrong_arguments_adopt_nothing(void) {
 int main(void) {
     RUN(the_memory_is_the_page);
     RUN(read_only_memory_is_not_written);
-    RUN(migration_copies_away_and_releases);
+    RUN(adopted_memory_does_not_migrate);
+    RUN(a_load_goes_into_the_memory);
     RUN(the_end_of_the_context_releases);
     RUN(the_last_unpin_releases);
     RUN(release_happens_once_among_threads);

@@ -1,4 +1,4 @@
-/* fork: in the child of a process that has the library every call answers MMSB_E_FORKED at once, and the child ends cleanly. */
+/* fork: in the child of a process that used the library every call answers MMSB_E_FORKED at once, and the child ends cleanly. */
 #include "calls.h"
 
 #include <signal.h>

@@ -165,7 +165,8 @@ static void every_change_is_replayed(void) {
     CHECK_OK(mmsb_page_dependency_remove(clone, many[0]));
     CHECK_OK(mmsb_journal_sync(context));
     mmsb_journal_info_t info = info_of(context);
-    CHECK(info.first == 1 && info.last >= 20 && info.synced == info.last && info.segments == 1 && info.bytes > 5000);
+    CHECK(info.first == 2 && info.last >= 20 && /* the save was the first step */ info.synced == info.last &&
+          info.segments == 1 && info.bytes > 5000);
 
     mmsb_context_t again = replayed(0);
     CHECK_EQUAL(context_stats(again).pages, context_stats(context).pages);
@@ -199,16 +200,17 @@ static void the_state_after_each_record(void) {
     uint64_t id = page_info(page).id;
     CHECK_OK(mmsb_snapshot_save(context, at("start"), NULL));
     begin(context, MMSB_DURABILITY_CALL);
+    uint64_t before = info_of(context).last; /* the save was a step, too */
     for (uint64_t i = 1; i <= 50; i++) {
         mmsb_run_t run = {0, sizeof i};
         mmsb_delta_t delta = one_run(&run, &i);
         CHECK_OK(mmsb_page_apply(page, &delta));
         mmsb_journal_info_t info = info_of(context);
-        CHECK_EQUAL(info.last, i);
-        CHECK_EQUAL(info.synced, i); /* the call has returned */
+        CHECK_EQUAL(info.last, before + i);
+        CHECK_EQUAL(info.synced, before + i); /* the call has returned */
     }
     for (uint64_t i = 1; i <= 50; i += 7) {
-        mmsb_context_t again = replayed(i);
+        mmsb_context_t again = replayed(before + i);
         CHECK_EQUAL(mmsb_page_epoch(page_of(again, id)), i);
         CHECK(page_holds(page_of(again, id), &i, sizeof i));
         CHECK_OK(mmsb_context_destroy(again));
@@ -271,34 +273,43 @@ static void who_may_continue_a_journal(void) {
     }
     CHECK_OK(mmsb_context_destroy(context));
 
-    /* Not a context that has not all of it: that begins another, after a save. */
-    context = replayed(3);
-    CHECK_STATUS(journal_into(context, "journal"), MMSB_E_MISMATCH);
-    CHECK_OK(mmsb_snapshot_save(context, at("start"), NULL));
-    CHECK_OK(journal_into(context, "branch"));
-    CHECK_OK(mmsb_page_write(page_of(context, id), 0, "b", 1));
-    CHECK_EQUAL(info_of(context).first, 4);
-    CHECK_OK(mmsb_context_destroy(context));
-    mmsb_load_options_t options;
-    mmsb_load_options_init(&options);
-    char branch[256];
-    snprintf(branch, sizeof branch, "%s", at("branch"));
-    options.journal = branch;
-    context = new_context();
-    CHECK_OK(mmsb_snapshot_load(context, at("start"), &options));
-    CHECK(page_holds(page_of(context, id), "b", 1));
-    CHECK_OK(mmsb_context_destroy(context));
-
-    /* One that has all of it does; the other journal ends before that. */
+    /* One that has all of it does, as often as it likes. */
     context = replayed(0);
     const uint8_t last = 5;
     CHECK(page_holds(page_of(context, id), &last, 1));
-    CHECK_STATUS(journal_into(context, "branch"), MMSB_E_MISMATCH);
     CHECK_OK(journal_into(context, "journal"));
     CHECK_OK(mmsb_page_write(page_of(context, id), 0, "c", 1));
-    CHECK_EQUAL(info_of(context).last, 6);
+    uint64_t end = info_of(context).last;
     CHECK_OK(mmsb_journal_close(context));
     CHECK_OK(journal_into(context, "journal"));
+    CHECK_EQUAL(info_of(context).last, end);
+    CHECK_OK(mmsb_context_destroy(context));
+
+    /* One that goes on from an earlier state begins a branch, with a base: what a load takes from then on. */
+    context = replayed(end - 2);
+    mmsb_journal_options_t refuse;
+    mmsb_journal_options_init(&refuse);
+    refuse.base = MMSB_JOURNAL_BASE_REFUSE;
+    CHECK_STATUS(mmsb_journal_open(context, at("journal"), &refuse), MMSB_E_INVALID_STATE);
+    CHECK_OK(journal_into(context, "journal"));
+    CHECK_OK(mmsb_page_write(page_of(context, id), 0, "b", 1));
+    CHECK_EQUAL(info_of(context).first, end - 1);
+    CHECK_OK(mmsb_context_destroy(context));
+    mmsb_load_options_t options;
+    mmsb_load_options_init(&options);
+    char journal[256];
+    snprintf(journal, sizeof journal, "%s", at("journal"));
+    options.journal = journal;
+    context = new_context();
+    CHECK_STATUS(mmsb_snapshot_load(context, at("start"), &options), MMSB_E_MISMATCH);
+    CHECK_OK(mmsb_snapshot_load(context, "", &options));
+    CHECK(page_holds(page_of(context, id), "b", 1));
+
+    /* A context of another history does not. */
+    mmsb_context_t other = new_context();
+    new_page(other, 1);
+    CHECK_STATUS(journal_into(other, "journal"), MMSB_E_MISMATCH);
+    CHECK_OK(mmsb_context_destroy(other));
     CHECK_OK(mmsb_context_destroy(context));
 }
 
@@ -331,9 +342,10 @@ static void threads_write_one_journal(void) {
     }
     CHECK_OK(mmsb_snapshot_save(busy.context, at("start"), NULL));
     begin(busy.context, MMSB_DURABILITY_INTERVAL);
+    uint64_t before = info_of(busy.context).last;
     run_team(4, change, &busy);
     CHECK_OK(mmsb_journal_sync(busy.context));
-    CHECK_EQUAL(info_of(busy.context).last, 4 * 2000 + 4 * 20 * 2);
+    CHECK_EQUAL(info_of(busy.context).last, before + 4 * 2000 + 4 * 20 * 2);
     mmsb_context_t again = replayed(0);
     CHECK_EQUAL(context_stats(again).pages, 5);
     for (int i = 0; i < 5; i++) {
@@ -420,6 +432,8 @@ static void what_a_journal_refuses(void) {
     REFUSED(durability = 3, MMSB_E_INVALID_ARGUMENT);
     REFUSED(interval_ms = 0, MMSB_E_INVALID_ARGUMENT);
     REFUSED(keep = 2, MMSB_E_INVALID_ARGUMENT);
+    REFUSED(base = 2, MMSB_E_INVALID_ARGUMENT);
+    REFUSED(reserved_word = 1, MMSB_E_STRUCT_VERSION);
     REFUSED(segment_bytes = UINT64_MAX, MMSB_E_INVALID_ARGUMENT);
     CHECK(access(at("journal"), F_OK) != 0);
     mmsb_journal_info_t info;
@@ -613,7 +627,9 @@ static void histories_are_replayed(void) {
     mmsb_context_stats_t before, after;
     mmsb_context_stats_init(&before);
     mmsb_context_stats_init(&after);
-    CHECK_OK(mmsb_snapshot_load(context, at("start"), &options)); /* what it has comes from a load then, as after */
+    CHECK_OK(mmsb_context_destroy(context)); /* what a new one has comes from a load, as after */
+    context = new_context();
+    CHECK_OK(mmsb_snapshot_load(context, at("start"), &options));
     for (int n = 0; n < HISTORY_PAGES; n++) {
         pages[n] = 0;
     }

@@ -313,14 +313,14 @@ static void pages_move_from_everywhere_to_everywhere(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
-/* An adopted page of the caller's goes to a device, and the caller hears of it. */
+/* An adopted page does not go to a device: its owner has the bytes. A clone does. */
 static int released;
 static void release(void *user, void *memory, uint64_t size) {
     (void)memory;
     released += user == &released && size == 5000;
 }
 
-static void adopted_memory_moves_to_a_device(void) {
+static void adopted_memory_stays_on_the_host(void) {
     mmsb_context_t context = device_context();
     uint8_t *memory = malloc(5000);
     memset(memory, 0x5a, 5000);
@@ -331,15 +331,19 @@ static void adopted_memory_moves_to_a_device(void) {
     mmsb_page_t page;
     CHECK_OK(mmsb_page_adopt(context, memory, 5000, &options, &page));
     released = 0;
-    CHECK_OK(mmsb_page_migrate(page, MMSB_LOCATION_GPU, 0));
+    CHECK_STATUS(mmsb_page_migrate(page, MMSB_LOCATION_GPU, 0), MMSB_E_INVALID_STATE);
+    CHECK_EQUAL(released, 0);
+    CHECK(page_info(page).adopted && page_info(page).location == MMSB_LOCATION_CPU);
+    mmsb_page_t clone;
+    CHECK_OK(mmsb_page_clone(page, 0, &clone));
+    CHECK_OK(mmsb_page_migrate(clone, MMSB_LOCATION_GPU, 0));
+    CHECK_OK(mmsb_page_destroy(page));
     CHECK_EQUAL(released, 1);
     memset(memory, 0, 5000);
     free(memory);
     uint8_t byte = 0;
-    CHECK_OK(mmsb_page_read(page, 4999, &byte, 1));
+    CHECK_OK(mmsb_page_read(clone, 4999, &byte, 1));
     CHECK_EQUAL(byte, 0x5a);
-    CHECK_EQUAL(page_info(page).adopted, 0);
-    CHECK_OK(mmsb_page_resize(page, 6000));
     CHECK_OK(mmsb_context_destroy(context));
     CHECK_EQUAL(released, 1);
 }
@@ -407,14 +411,18 @@ static void a_pin_outlives_the_context_on_a_device(void) {
     }
 }
 
-/* Everything comes back to its place: whole, lazily, chosen pages, and a second snapshot that has what was changed. */
+/* Everything comes back to its place: at once and lazily, pages of one chunk, of several, and of more than a segment of the file,
+ * and a second snapshot that has what was changed. */
 static void snapshots_bring_pages_back_to_their_place(void) {
-    for (int lazy = 0; lazy < 2; lazy++) {
+    static const uint64_t sizes[] = {3000, 300000, (5 << 20) + 7};
+    const int size_count = sizeof sizes / sizeof sizes[0];
+    for (int round = 0; round < 2 * size_count; round++) {
+        int lazy = round % 2;
         mmsb_context_t context = device_context();
         mmsb_page_t pages[MOST_PLACES], twins[MOST_PLACES];
         uint64_t ids[MOST_PLACES];
         for (size_t at = 0; at < place_count; at++) {
-            uint64_t size = at % 2 ? 300000 : 3000;
+            uint64_t size = sizes[(at + (size_t)round / 2) % (size_t)size_count];
             pages[at] = page_at(context, size, places[at]);
             write_pattern(pages[at], at);
             CHECK_OK(mmsb_page_metadata_set(pages[at], "at", 2, "x", 1));
@@ -633,7 +641,7 @@ int main(void) {
     RUN(pages_work_wherever_they_are);
     RUN(batches_mix_places);
     RUN(pages_move_from_everywhere_to_everywhere);
-    RUN(adopted_memory_moves_to_a_device);
+    RUN(adopted_memory_stays_on_the_host);
     RUN(pins_give_the_address_of_the_place);
     RUN(a_pin_outlives_the_context_on_a_device);
     RUN_IN_FOLDER(snapshots_bring_pages_back_to_their_place);

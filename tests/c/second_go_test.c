@@ -1,4 +1,4 @@
-/* Another Go shared library in the same process, loaded later or together with this one: both work, with collections in both. */
+/* Another Go shared library in the same process, started before this one or after it: both work, with collections in both. */
 #include "library.h"
 
 #include <dlfcn.h>
@@ -32,7 +32,7 @@ static void *use_both(void *argument) {
     return NULL;
 }
 
-static void two_go_libraries_live_together(void) {
+static void use_another_go_library(void) {
     void *library = dlopen(SECOND_LIBRARY, RTLD_NOW);
     if (library == NULL) {
         check_fail(__FILE__, __LINE__, "%s", dlerror());
@@ -46,12 +46,24 @@ static void two_go_libraries_live_together(void) {
     CHECK_OK(mmsb_context_destroy(second.context));
 }
 
-static void in_either_order_of_loading(void) {
+/* The first call of this one starts its Go. */
+static void the_other_starts_later(void) {
+    CHECK_OK(mmsb_context_destroy(new_context()));
+    use_another_go_library();
+}
+
+static void the_other_starts_first(void) {
+    use_another_go_library();
+}
+
+static void in_a_process_of_its_own(const char *mode, const char *preload) {
     pid_t child = fork();
     if (child == 0) {
-        setenv("LD_PRELOAD", SECOND_LIBRARY, 1);
+        if (preload != NULL) {
+            setenv("LD_PRELOAD", preload, 1);
+        }
         alarm(CHECK_PATIENCE);
-        execl(program, program, "preloaded", (char *)NULL);
+        execl(program, program, mode, (char *)NULL);
         _exit(127);
     }
     int status = -1;
@@ -59,17 +71,30 @@ static void in_either_order_of_loading(void) {
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+static void two_go_libraries_live_together(void) {
+    in_a_process_of_its_own("later", NULL);
+}
+
+static void in_either_order_of_starting(void) {
+    in_a_process_of_its_own("first", NULL);
+}
+
+#ifndef __SANITIZE_ADDRESS__ /* which must itself be loaded first */
+static void in_either_order_of_loading(void) {
+    in_a_process_of_its_own("first", SECOND_LIBRARY);
+}
+#endif
+
 int main(int count, char **arguments) {
     program = arguments[0];
     if (count > 1) {
-        two_go_libraries_live_together();
+        (strcmp(arguments[1], "later") == 0 ? the_other_starts_later : the_other_starts_first)();
         return check_failures != 0;
     }
     RUN(two_go_libraries_live_together);
-#ifndef __SANITIZE_ADDRESS__ /* which must itself be loaded first */
+    RUN(in_either_order_of_starting);
+#ifndef __SANITIZE_ADDRESS__
     RUN(in_either_order_of_loading);
-#else
-    (void)in_either_order_of_loading;
 #endif
     return check_report();
 }

@@ -31,7 +31,7 @@ typedef struct model_page {
     uint64_t id; /* 0 = no page */
     uint64_t size;
     uint64_t epoch;
-    uint64_t version; /* its lower 32 bits: the upper ones are the library's choice when the page is made */
+    uint64_t version; /* its lower 16 bits are compared: the upper ones are the library's choice when the page is made */
     mmsb_location_t location;
     uint32_t has_mask; /* clearing no mask is no change */
     uint32_t entry_count;

@@ -90,7 +90,7 @@ CAPTURES = C(
         ),
         Mutant(
             "copies-without-limit", "copies have no limit",
-            "mmsb__pool_take_copy", "*blocked = pool->bytes + bytes > pool->limit && pool->bytes != 0;", "*blocked = 0;",
+            "mmsb__pool_take_copy", "*blocked = held + bytes > pool->limit && held != 0;", "*blocked = 0;",
             mode="limit",
         ),
         Mutant(

@@ -110,6 +110,8 @@ const MMSB_COMPRESSION_NONE = Int32(0)
 const MMSB_COMPRESSION_ZSTD = Int32(1)
 const MMSB_RAW_WRITES_ALLOW = Int32(0)
 const MMSB_RAW_WRITES_REFUSE = Int32(1)
+const MMSB_BASE_IN_USE_WHOLE = Int32(0)
+const MMSB_BASE_IN_USE_REFUSE = Int32(1)
 const MMSB_LOAD_EAGER = Int32(0)
 const MMSB_LOAD_LAZY = Int32(1)
 const MMSB_CHANGE_ADDED = Int32(1)
@@ -119,6 +121,8 @@ const MMSB_CHANGE_OTHER = Int32(4)
 const MMSB_DURABILITY_INTERVAL = Int32(0)
 const MMSB_DURABILITY_CALL = Int32(1)
 const MMSB_DURABILITY_NONE = Int32(2)
+const MMSB_JOURNAL_BASE_WRITE = Int32(0)
+const MMSB_JOURNAL_BASE_REFUSE = Int32(1)
 const MMSB_ACCESS_READ = Int32(1)
 const MMSB_ACCESS_WRITE = Int32(2)
 const MMSB_ACCESS_READ_WRITE = Int32(3)
@@ -303,7 +307,7 @@ struct mmsb_save_options_t
     compression_level::Int32
     raw_writes::Int32
     not_durable::Int32
-    reserved_word::UInt32
+    base_in_use::Int32
     copy_limit::UInt64
     base::Ptr{UInt8}
     reserved::NTuple{4,UInt64}
@@ -343,7 +347,7 @@ struct mmsb_snapshot_info_t
     id::NTuple{16,UInt8}
     base::NTuple{16,UInt8}
     taken_ns::Int64
-    journal::UInt64
+    position::UInt64
     pages::UInt64
     bytes::UInt64
     file_pages::UInt64
@@ -351,6 +355,9 @@ struct mmsb_snapshot_info_t
     edges::UInt64
     chain::UInt32
     reserved_word::UInt32
+    lineage::NTuple{16,UInt8}
+    parent::NTuple{16,UInt8}
+    fork::UInt64
     reserved::NTuple{4,UInt64}
 end
 
@@ -378,7 +385,9 @@ struct mmsb_journal_options_t
     interval_ms::UInt32
     keep::Int32
     segment_bytes::UInt64
-    reserved::NTuple{4,UInt64}
+    base::Int32
+    reserved_word::UInt32
+    reserved::NTuple{3,UInt64}
 end
 
 struct mmsb_journal_info_t

@@ -6,16 +6,19 @@ const JOURNAL_OPTIONS = (
     interval_ms = UInt32,
     segment_bytes = UInt64,
     keep = Bool,
+    base = (write = MMSB_JOURNAL_BASE_WRITE, refuse = MMSB_JOURNAL_BASE_REFUSE),
 )
 
 """
     open_journal!(state, directory; durability = :interval, interval_ms = 10, options...)
 
-Begins to write every change of the state to a journal in a folder; `restore!` and `load_snapshot` can apply it to a snapshot. The
-journal does not have bytes that are written through `with_page`. `durability` is `:interval` (a record is on disk within
+Begins to write every change of the state to a journal in a folder, which alone gives the state back: `load_snapshot("";
+journal = folder)`. What a call has written survives the death of the process; durability is about power cuts. The journal does
+not have bytes that are written through `with_page`. `durability` is `:interval` (a record is on disk within
 `interval_ms`), `:call` (a call returns when its record is on disk) or `:none` (the operating system decides). The other options:
 `segment_bytes` (when a segment is longer, the journal begins a new one; default 256 MiB), `keep = true` (a durable save does not
-remove the segments that it makes unnecessary).
+remove the segments that it makes unnecessary), `base = :refuse` (throw where the folder's records do not lead to this state;
+otherwise it is saved into the folder first).
 """
 function open_journal!(state::MMSBState, directory::AbstractString; options...)
     record = initialised(mmsb_journal_options_t, mmsb_journal_options_init)

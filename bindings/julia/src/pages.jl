@@ -165,10 +165,28 @@ function write_page!(page::Page, bytes::AbstractVector{UInt8}; offset::Integer =
 end
 
 """
+    ReadOnlyBytes
+
+Memory of a page that can be read and not written: what is written without `write = true` no incremental save would find.
+"""
+struct ReadOnlyBytes <: DenseVector{UInt8}
+    bytes::Vector{UInt8}
+end
+
+Base.size(memory::ReadOnlyBytes) = size(memory.bytes)
+Base.strides(::ReadOnlyBytes) = (1,)
+Base.elsize(::Type{ReadOnlyBytes}) = 1
+Base.IndexStyle(::Type{ReadOnlyBytes}) = IndexLinear()
+Base.@propagate_inbounds Base.getindex(memory::ReadOnlyBytes, index::Int) = memory.bytes[index]
+Base.setindex!(::ReadOnlyBytes, _, ::Int) = throw(ArgumentError("the bytes are read-only; call with_page(f, page; write = true)"))
+Base.unsafe_convert(::Type{Ptr{UInt8}}, memory::ReadOnlyBytes) = pointer(memory.bytes)
+
+"""
     with_page(f, page; write = false)
 
-Calls `f(bytes)` with the page's own memory as a `Vector{UInt8}` and returns the result of `f`. The page is pinned during the
-call: it cannot be deleted, moved or resized. Do not use `bytes` after `f` returns, and write to it only with `write = true`.
+Calls `f(bytes)` with the page's own memory and returns the result of `f`: a `Vector{UInt8}` with `write = true`, else an array
+that cannot be written. The page is pinned during the call: it cannot be deleted, moved or resized. Do not use `bytes` after `f`
+returns.
 """
 function with_page(f, page::Page; write::Bool = false)
     mode = write ? MMSB_PIN_WRITE : MMSB_PIN_READ
@@ -177,7 +195,8 @@ function with_page(f, page::Page; write::Bool = false)
         location = page.location
         location == GPU_LOCATION &&
             reject(MMSB_E_UNSUPPORTED, "page $(page.id) lies in $location, which the host cannot access; move the page first")
-        return f(unsafe_wrap(Array, convert(Ptr{UInt8}, address), page.size; own = false))
+        bytes = unsafe_wrap(Array, convert(Ptr{UInt8}, address), page.size; own = false)
+        return f(write ? bytes : ReadOnlyBytes(bytes))
     finally
         call(mmsb_page_unpin, page, mode)
     end

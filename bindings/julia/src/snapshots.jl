@@ -13,6 +13,7 @@ end
 const SAVE_OPTIONS = (
     compression = (none = MMSB_COMPRESSION_NONE, zstd = MMSB_COMPRESSION_ZSTD),
     raw_writes = (allow = MMSB_RAW_WRITES_ALLOW, refuse = MMSB_RAW_WRITES_REFUSE),
+    base_in_use = (whole = MMSB_BASE_IN_USE_WHOLE, refuse = MMSB_BASE_IN_USE_REFUSE),
     compression_level = Int32,
     copy_limit = UInt64,
     base = String,
@@ -49,7 +50,9 @@ end
     save_snapshot(state, path; base = nothing, compression = :none, options...)
 
 Saves all pages, as they are at one moment, to a file that appears when it is complete and on disk; other tasks run meanwhile.
-With `base`, an earlier snapshot of this state in the same folder, only changes since then are written.
+With `base`, an earlier snapshot of this state in the same folder, only changes since then are written. Where `path` is a file
+that the base rests on, everything is written; `base_in_use = :refuse` throws a `PageBusyError` then, and also where another
+snapshot rests on the file at `path`, which otherwise is kept under another name.
 
 The other options: `compression` (`:none` or `:zstd`), `compression_level` (1 to 4, 0 = the default), `raw_writes` (`:allow`
 saves pages that are pinned for writing as they are, `:refuse` throws a `PageBusyError`), `durable = false` (do not wait for the
@@ -207,7 +210,7 @@ Base.show(io::IO, snapshot::Snapshot) = print(io, "Snapshot(", snapshot.id, ", "
 
 hexadecimal(id::NTuple{16,UInt8}) = bytes2hex(collect(id))
 
-Base.propertynames(::Snapshot, private::Bool = false) = (:id, :base, :taken, :format, :chain, :journal)
+Base.propertynames(::Snapshot, private::Bool = false) = (:id, :base, :taken, :format, :chain, :position, :lineage, :parent)
 
 function Base.getproperty(snapshot::Snapshot, name::Symbol)
     info = getfield(snapshot, :info)
@@ -216,7 +219,9 @@ function Base.getproperty(snapshot::Snapshot, name::Symbol)
         name === :taken ? (info.taken_ns == 0 ? nothing : info.taken_ns / 1e9) :
         name === :format ? Int(info.format) :
         name === :chain ? Int(info.chain) :
-        name === :journal ? Int(info.journal) :
+        name === :position ? Int(info.position) :
+        name === :lineage ? (all(iszero, info.lineage) ? nothing : hexadecimal(info.lineage)) :
+        name === :parent ? (all(iszero, info.parent) ? nothing : (hexadecimal(info.parent), Int(info.fork))) :
         throw(ArgumentError("a snapshot has no property $name"))
 end
 

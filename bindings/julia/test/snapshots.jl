@@ -134,7 +134,7 @@ end
     @test length(snapshot) == length(contents)
     @test length(snapshot.id) == 32 && occursin(snapshot.id, string(snapshot))
     @test snapshot.base === nothing
-    @test (snapshot.format, snapshot.chain, snapshot.journal) == (3, 1, 0)
+    @test (snapshot.format, snapshot.chain, snapshot.position) == (4, 1, 1)
     @test before - 1 < snapshot.taken < after + 1
     @test thrown(() -> snapshot.colour) isa ArgumentError
     pages = get_pages(snapshot)

@@ -216,6 +216,48 @@ if __name__ == "__main__":
     good(run_python(program))
 
 
+def test_load_then_fork_then_use(run_python: RunPython) -> None:
+    program = """
+import ctypes, os, traceback
+from mmsb import _ffi
+library = ctypes.CDLL(_ffi.find_library())
+library.mmsb_version.restype = ctypes.c_char_p
+def threads():
+    return len(os.listdir("/proc/self/task"))
+def use():
+    context, page = ctypes.c_uint64(), ctypes.c_uint64()
+    assert library.mmsb_context_create(None, ctypes.byref(context)) == 0
+    assert library.mmsb_page_create(context, ctypes.c_uint64(5000), None, ctypes.byref(page)) == 0
+    assert library.mmsb_page_write(page, ctypes.c_uint64(1), b"abc", ctypes.c_uint64(3)) == 0
+    assert library.mmsb_context_destroy(context) == 0
+def child(work):
+    number = os.fork()
+    if number == 0:
+        try:
+            work()
+            import mmsb
+            with mmsb.Context() as ctx:  # the package loads the same library
+                assert ctx.create_page(10).size == 10
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return number
+def ended(numbers):
+    return [os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]) for number in numbers]
+assert library.mmsb_version() == b"0.1.0" and threads() == 1
+children = [child(use) for _ in range(10)]
+assert threads() == 1
+use()
+assert threads() > 1
+assert ended(children) == [0] * 10
+assert ended([child(use)]) == [1]
+use()
+"""
+    result = run_python(program, PYTHONWARNINGS="ignore")
+    assert result.returncode == 0, result.stderr
+
+
 def test_use_then_fork_is_an_error_in_the_child(run_python: RunPython) -> None:
     program = """
 import gc, multiprocessing, os, mmsb, numpy

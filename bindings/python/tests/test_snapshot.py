@@ -47,6 +47,14 @@ def state(ctx: mmsb.Context) -> dict[int, tuple[object, ...]]:
     }
 
 
+def replaced(ctx: mmsb.Context, before: dict[int, tuple[object, ...]]) -> bool:
+    """Whether a context that had this state has it again after a load: no version came back."""
+    assert all(page.version > before[page.id][2] for page in ctx.pages())  # type: ignore[operator]
+    return {id: (*page[:2], *page[3:]) for id, page in state(ctx).items()} == {
+        id: (*page[:2], *page[3:]) for id, page in before.items()
+    }
+
+
 def edges(ctx: mmsb.Context) -> list[int]:
     return [page.id for page in ctx.dependency_order()]
 
@@ -100,7 +108,7 @@ def test_restore_replaces_the_living(ctx: mmsb.Context, path: Path) -> None:
     first.write(0, b"?")
     new = ctx.create_page(10)
     ctx.restore(path)
-    assert state(ctx) == saved
+    assert replaced(ctx, saved)
     for page in [*old.values(), new]:
         with pytest.raises(mmsb.StaleHandleError):
             page.read()
@@ -180,8 +188,6 @@ def test_a_chain(ctx: mmsb.Context, tmp_path: Path) -> None:
         assert mmsb.diff(last, last) == []
         page = last[many[7].id]
         assert page.read(1, 4) == b"turn"
-    with pytest.raises(mmsb.InvalidArgumentError):
-        mmsb.compact(tmp_path / "3", tmp_path / "1")
     mmsb.compact(tmp_path / "3", tmp_path / "whole", durable=False)
     with mmsb.Snapshot(tmp_path / "whole") as whole:
         assert (whole.chain, whole.base) == (1, None)
@@ -262,14 +268,14 @@ def test_work_of_its_own(ctx: mmsb.Context, path: Path) -> None:
         assert saving.wait(0) is None
         done, total = saving.progress()
         assert done == total == sum(SIZES)
-    assert state(ctx) == before
+    assert replaced(ctx, before)
 
     async def both() -> None:
         await ctx.save_start(path, compression="zstd", compression_level=2)
         await ctx.restore_start(path, ids=[next(iter(before))], lazy=True)
 
     asyncio.run(both())
-    assert state(ctx) == before
+    assert replaced(ctx, before)
     with ctx.restore_start(path.with_suffix(".none")) as loading, pytest.raises(mmsb.NotFoundError):
         loading.wait()
     with ctx.save_start(path.parent / "no" / "folder") as saving, pytest.raises(mmsb.MMSBError):
@@ -295,13 +301,13 @@ def test_descriptors_and_memory(ctx: mmsb.Context, path: Path) -> None:
     for page in ctx.pages():
         page.write(0, b"\0")
     ctx.restore_bytes(bytearray(saved))
-    assert state(ctx) == before
+    assert replaced(ctx, before)
     ctx.restore_bytes(saved, ids=[next(iter(before))])
     with pytest.raises(mmsb.MMSBError):
         ctx.restore_bytes(saved[:-1])
     with pytest.raises(mmsb.MMSBError):
         ctx.restore_bytes(b"")
-    assert state(ctx) == before
+    assert replaced(ctx, before)
 
     def send(file: socket.socket | int) -> None:
         ctx.save_to(file)
@@ -317,7 +323,7 @@ def test_descriptors_and_memory(ctx: mmsb.Context, path: Path) -> None:
         other.restore_from(right)
         sender.join()
         right.close()
-        assert state(other) == before
+        assert state(other) == state(ctx)
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb") as pipe, mmsb.Context() as other:
         sender = threading.Thread(target=send, args=(writer,))
@@ -361,7 +367,8 @@ def test_reading_without_a_context(path: Path) -> None:
         assert len(snapshot.id) == 32
         assert snapshot.id in repr(snapshot)
         assert snapshot.base is None
-        assert (snapshot.format, snapshot.chain, snapshot.journal) == (3, 1, 0)
+        assert (snapshot.format, snapshot.chain, snapshot.position) == (4, 1, 1)
+        assert snapshot.lineage is not None and snapshot.parent is None
         assert snapshot.taken is not None
         assert start < snapshot.taken < datetime.now(timezone.utc)
         assert snapshot.size == sum(SIZES) + 50
@@ -475,7 +482,7 @@ def test_files_that_are_none(ctx: mmsb.Context, tmp_path: Path) -> None:
     data = good.read_bytes()
     (tmp_path / "empty").touch()
     (tmp_path / "foreign").write_bytes(b"PNG" * 5000)
-    (tmp_path / "newer").write_bytes(data[:8] + b"\4" + data[9:])
+    (tmp_path / "newer").write_bytes(data[:8] + b"\5" + data[9:])
     (tmp_path / "cut").write_bytes(data[:-4096])
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "fifo")
@@ -533,7 +540,7 @@ def test_bad_arguments(ctx: mmsb.Context, path: Path) -> None:
         lambda: ctx.save(path, compression="zstd", compression_level=5),
         lambda: ctx.save(path, raw_writes="sometimes"),
         lambda: ctx.save(path, copy_limit=1000),
-        lambda: ctx.save(path, base=path),
+        lambda: ctx.save(path, base_in_use="sometimes"),
         lambda: ctx.save(path, base="/tmp/elsewhere.mmsb"),
         lambda: ctx.save(path, base=""),
         lambda: ctx.restore(""),

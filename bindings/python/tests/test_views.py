@@ -229,9 +229,10 @@ def test_adopted_memory_is_the_callers(ctx: mmsb.Context) -> None:
     assert Owner.alive == 0
 
 
-@pytest.mark.parametrize("end", ["destroy", "destroy_pages", "migrate", "migrate_many", "close", "drop", "unpin"])
+@pytest.mark.parametrize("end", ["destroy", "destroy_pages", "restore", "close", "drop", "unpin"])
 def test_adopted_memory_is_let_go_when_the_page_ends(end: str) -> None:
     ctx = mmsb.Context()
+    empty = ctx.save_bytes()
     page = ctx.adopt(Owner(5000))
     page[:3] = b"abc"
     assert Owner.alive == 1
@@ -239,11 +240,8 @@ def test_adopted_memory_is_let_go_when_the_page_ends(end: str) -> None:
         page.destroy()
     elif end == "destroy_pages":
         ctx.destroy_pages([page])
-    elif end == "migrate":
-        page.migrate("disk")
-        assert page[:3] == b"abc"
-    elif end == "migrate_many":
-        ctx.migrate_many([page], "disk")
+    elif end == "restore":
+        ctx.restore_bytes(empty)
     elif end == "close":
         ctx.close()
     elif end == "drop":

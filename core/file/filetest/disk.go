@@ -19,7 +19,7 @@ import (
 // Disk is a file system in memory that promises no more than the system does: a file's content is durable as of its last
 // Sync, a name as of the last Sync of its directory. All else may survive a power cut or not, in any combination.
 //
-// Paths are taken from the root. There are no links and no permissions, and directories cannot be renamed or removed.
+// Paths are taken from the root. There are no symbolic links and no permissions, and directories cannot be renamed or removed.
 type Disk struct {
 	// Block is the unit in which unsynced content survives a power cut. Set it before the first write.
 	Block int
@@ -295,6 +295,28 @@ func (d *Disk) Rename(from, to string) error {
 	if from != to {
 		d.change(map[string]*node{from: nil, to: n})
 	}
+	return nil
+}
+
+// Link is of files only.
+func (d *Disk) Link(from, to string) error {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	from, to = clean(from), clean(to)
+	n := d.names[from]
+	if n == nil {
+		return syscall.ENOENT
+	}
+	if err := d.parent(to); err != nil {
+		return err
+	}
+	switch {
+	case n.mode.IsDir():
+		return syscall.EPERM
+	case d.names[to] != nil:
+		return syscall.EEXIST
+	}
+	d.change(map[string]*node{to: n})
 	return nil
 }
 

@@ -22,6 +22,7 @@ const (
 	Stat          Kind = "stat"
 	List          Kind = "list"
 	Rename        Kind = "rename"
+	Link          Kind = "link"
 	Remove        Kind = "remove"
 	MakeDirectory Kind = "make directory"
 	Read          Kind = "read"
@@ -158,6 +159,11 @@ func (f *Faulty) List(directory string) (names []string, err error) {
 		return err
 	})
 	return names, err
+}
+
+// Link is an operation of kind Link.
+func (f *Faulty) Link(from, to string) error {
+	return f.do(Link, func() error { return f.inner.Link(from, to) })
 }
 
 // Rename is an operation of kind Rename.

@@ -186,6 +186,9 @@ void fuzz_migrate(void) {
     mmsb_status_t own = UNTOUCHED;
     size_t bad = UNTOUCHED;
     mmsb_status_t status;
+    if (page != NULL && page->adopted != NULL && page->location != location && code == MMSB_OK) {
+        code = MMSB_E_INVALID_STATE;
+    }
     mmsb_status_t other = page != NULL && page->location == location ? MMSB_OK : code; /* nothing to do, pinned or not */
     if (many) {
         status = CALL_EITHER(mmsb_page_migrate_many(&target.handle, 1, location, 0, &own, &bad), code, other);
@@ -197,12 +200,11 @@ void fuzz_migrate(void) {
     if (page == NULL) {
         return;
     }
+    SAME(releases, before);
     if (status == MMSB_OK && page->location != location) {
-        check_released(page, before);
         page->location = location;
         check_version(page, MOVES);
     } else {
-        SAME(releases, before);
         check_version(page, STAYS);
     }
     check_page(page);

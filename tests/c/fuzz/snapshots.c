@@ -49,25 +49,21 @@ mmsb_save_options_t any_save_options(void) {
     return options;
 }
 
-/* The pages of a context have been replaced by those of a snapshot of the state that the model has. */
+/* The pages of a context have been replaced by those of a snapshot of the state that the model has. Adopted ones stay adopted. */
 static void pages_replaced(int index, int released_before) {
-    int expected_releases = released_before;
     for (int i = 0; i < PAGES; i++) {
         page_t *page = &pages[i];
         if (page->handle == 0 || page->context != index) {
             continue;
         }
-        expected_releases += page->adopted != NULL;
-        free(page->adopted);
-        page->adopted = NULL;
-        page->read_only = 0;
         SAME(mmsb_page_size(page->handle), 0);
         remember_stale(MMSB_KIND_PAGE, page->handle);
         SAME(mmsb_page_lookup(contexts[index].handle, page->id, &page->handle), MMSB_OK);
+        check_version(page, MOVES);
         contexts[index].frees++;
         contexts[index].allocations++;
     }
-    SAME(releases, expected_releases);
+    SAME(releases, released_before);
     for (int i = 0; i < PAGES; i++) {
         if (pages[i].handle != 0 && pages[i].context == index) {
             check_page(&pages[i]);
@@ -78,14 +74,21 @@ static void pages_replaced(int index, int released_before) {
     check_context(index);
 }
 
-/* Whether any page of a context is pinned. */
-static int any_pinned(int index) {
+/* What a load says of the pages of a context that it would replace. */
+static mmsb_status_t can_be_replaced(int index) {
+    mmsb_status_t code = MMSB_OK;
     for (int i = 0; i < PAGES; i++) {
-        if (pages[i].handle != 0 && pages[i].context == index && pinned(&pages[i])) {
-            return 1;
+        if (pages[i].handle == 0 || pages[i].context != index) {
+            continue;
+        }
+        if (pages[i].read_only) {
+            return MMSB_E_INVALID_STATE;
+        }
+        if (pinned(&pages[i])) {
+            code = MMSB_E_BUSY;
         }
     }
-    return 0;
+    return code;
 }
 
 void fuzz_snapshot(void) {
@@ -112,7 +115,7 @@ void fuzz_snapshot(void) {
                     contexts[index].journalled ? MMSB_E_INVALID_STATE : MMSB_E_CORRUPT, MMSB_E_FORMAT);
     } else {
         int before = releases;
-        mmsb_status_t code = contexts[index].journalled ? MMSB_E_INVALID_STATE : any_pinned(index) ? MMSB_E_BUSY : MMSB_OK;
+        mmsb_status_t code = contexts[index].journalled ? MMSB_E_INVALID_STATE : can_be_replaced(index);
         if (CALL(mmsb_snapshot_load_memory(handle, memory, length, NULL), code) == MMSB_OK) {
             pages_replaced(index, before);
         }
@@ -192,7 +195,10 @@ void fuzz_snapshot_file(void) {
     CALL(mmsb_snapshot_close(0), MMSB_OK);
     /* A file that is its own base, an unknown option, an empty path, descriptors that are none. */
     options.base = path;
-    CALL(mmsb_snapshot_save(handle, path, &options), MMSB_E_INVALID_ARGUMENT);
+    options.base_in_use = MMSB_BASE_IN_USE_REFUSE;
+    CALL(mmsb_snapshot_save(handle, path, &options), MMSB_E_BUSY);
+    options.base_in_use = MMSB_BASE_IN_USE_WHOLE;
+    CALL(mmsb_snapshot_save(handle, path, &options), MMSB_OK);
     options.base = NULL;
     options.raw_writes = MMSB_RAW_WRITES_REFUSE + 1;
     CALL(mmsb_snapshot_save(handle, path, &options), MMSB_E_INVALID_ARGUMENT);

@@ -119,6 +119,8 @@ COMPRESSION_NONE = 0
 COMPRESSION_ZSTD = 1
 RAW_WRITES_ALLOW = 0
 RAW_WRITES_REFUSE = 1
+BASE_IN_USE_WHOLE = 0
+BASE_IN_USE_REFUSE = 1
 LOAD_EAGER = 0
 LOAD_LAZY = 1
 CHANGE_ADDED = 1
@@ -128,6 +130,8 @@ CHANGE_OTHER = 4
 DURABILITY_INTERVAL = 0
 DURABILITY_CALL = 1
 DURABILITY_NONE = 2
+JOURNAL_BASE_WRITE = 0
+JOURNAL_BASE_REFUSE = 1
 ACCESS_READ = 1
 ACCESS_WRITE = 2
 ACCESS_READ_WRITE = 3
@@ -199,9 +203,11 @@ DELTA = {
 }
 COMPRESSION = {"none": COMPRESSION_NONE, "zstd": COMPRESSION_ZSTD}
 RAW_WRITES = {"allow": RAW_WRITES_ALLOW, "refuse": RAW_WRITES_REFUSE}
+BASE_IN_USE = {"whole": BASE_IN_USE_WHOLE, "refuse": BASE_IN_USE_REFUSE}
 LOAD = {"eager": LOAD_EAGER, "lazy": LOAD_LAZY}
 CHANGE = {"added": CHANGE_ADDED, "removed": CHANGE_REMOVED, "bytes": CHANGE_BYTES, "other": CHANGE_OTHER}
 DURABILITY = {"interval": DURABILITY_INTERVAL, "call": DURABILITY_CALL, "none": DURABILITY_NONE}
+JOURNAL_BASE = {"write": JOURNAL_BASE_WRITE, "refuse": JOURNAL_BASE_REFUSE}
 ACCESS = {"read": ACCESS_READ, "write": ACCESS_WRITE, "read_write": ACCESS_READ_WRITE}
 
 
@@ -399,7 +405,7 @@ class SaveOptions(ctypes.Structure):
         ("compression_level", c_int32),
         ("raw_writes", c_int32),
         ("not_durable", c_int32),
-        ("reserved_word", c_uint32),
+        ("base_in_use", c_int32),
         ("copy_limit", c_uint64),
         ("base", c_char_p),
         ("reserved", c_uint64 * 4),
@@ -445,7 +451,7 @@ class SnapshotInfo(ctypes.Structure):
         ("id", c_uint8 * 16),
         ("base", c_uint8 * 16),
         ("taken_ns", c_int64),
-        ("journal", c_uint64),
+        ("position", c_uint64),
         ("pages", c_uint64),
         ("bytes", c_uint64),
         ("file_pages", c_uint64),
@@ -453,6 +459,9 @@ class SnapshotInfo(ctypes.Structure):
         ("edges", c_uint64),
         ("chain", c_uint32),
         ("reserved_word", c_uint32),
+        ("lineage", c_uint8 * 16),
+        ("parent", c_uint8 * 16),
+        ("fork", c_uint64),
         ("reserved", c_uint64 * 4),
     )
 
@@ -486,7 +495,9 @@ class JournalOptions(ctypes.Structure):
         ("interval_ms", c_uint32),
         ("keep", c_int32),
         ("segment_bytes", c_uint64),
-        ("reserved", c_uint64 * 4),
+        ("base", c_int32),
+        ("reserved_word", c_uint32),
+        ("reserved", c_uint64 * 3),
     )
 
 

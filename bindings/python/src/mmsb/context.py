@@ -248,7 +248,7 @@ class Context(Closable):
     ) -> Page:
         """Creates a page over the memory of an object with the buffer protocol (NumPy array, bytearray, mmap), without a copy.
 
-        The page keeps the object and its buffer until the page ends or is migrated.
+        The page keeps the object and its buffer until the page ends. A restore that has the page's id writes into the object.
         """
         buffer = Buffer(memory, writable=not read_only)
         options = _abi.AdoptOptions()
@@ -469,16 +469,19 @@ class Context(Closable):
         copy_limit: int | None = None,
         *,
         compression_level: int = 0,
+        base_in_use: str = "whole",
     ) -> None:
         """Saves all pages, as they are at one moment, to a file that appears when it is complete and on disk.
 
         - base: an earlier snapshot of this state in the same folder; only changes since then are written
+        - base_in_use: where path is a file that the base rests on, "whole" writes everything; "refuse" raises BusyError then,
+          and also where another snapshot rests on the file at path, which otherwise is kept under another name
         - compression: None or "zstd", with a compression_level from 1 to 4 (0: the default)
         - raw_writes: "allow" saves a page with a writable view as it is when the save reaches it, "refuse" raises BusyError
         - durable: False does not wait for the disk
         - copy_limit: bytes for pre-images that writers copy during the save; None for the default, 256 MiB
         """
-        options = save_options(base, compression, compression_level, raw_writes, durable, copy_limit)
+        options = save_options(base, compression, compression_level, raw_writes, durable, copy_limit, base_in_use)
         self._check(lib.mmsb_snapshot_save(self.handle, path_bytes(path, "path"), options))
 
     def save_start(
@@ -491,11 +494,12 @@ class Context(Closable):
         copy_limit: int | None = None,
         *,
         compression_level: int = 0,
+        base_in_use: str = "whole",
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[None]:
         """Starts save() when the tickets in after are done; progress counts bytes."""
         sweep()
-        options = save_options(base, compression, compression_level, raw_writes, durable, copy_limit)
+        options = save_options(base, compression, compression_level, raw_writes, durable, copy_limit, base_in_use)
         ticket = ctypes.c_uint64()
         self._check(
             lib.mmsb_snapshot_save_start(self.handle, path_bytes(path, "path"), options, work_options(None, after), ticket)
@@ -624,13 +628,20 @@ class Context(Closable):
         interval_ms: int = 10,
         segment_bytes: int | None = None,
         keep: bool = False,
+        base: str = "write",
     ) -> Journal:
         """Begins to write every change of this context to a journal in a folder.
+
+        The folder alone gives the state back: restore("", journal=folder).
+
+        What a call has written survives the death of the process; durability is about power cuts.
 
         - durability: "interval" (a record is on disk within interval_ms), "call" (a call returns when its record is on disk)
           or "none" (the operating system decides when records reach the disk)
         - segment_bytes: when a segment is longer, the journal begins a new one; None for the default, 256 MiB
         - keep: False removes, with each durable save, the segments that it makes unnecessary
+        - base: where the folder's records do not lead to this state, "write" saves it into the folder first, "refuse" raises
+          InvalidStateError
         """
         options = _abi.JournalOptions()
         lib.mmsb_journal_options_init(options)
@@ -642,6 +653,7 @@ class Context(Closable):
         if segment_bytes is not None:
             options.segment_bytes = unsigned(segment_bytes, "segment_bytes")
         options.keep = int(bool(keep))
+        options.base = value_of(_abi.JOURNAL_BASE, base, "base")
         self._check(lib.mmsb_journal_open(self.handle, path_bytes(directory, "directory"), options))
         return Journal(self)
 

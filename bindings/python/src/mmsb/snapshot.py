@@ -84,8 +84,7 @@ class Snapshot(Closable):
     @property
     def base(self) -> str | None:
         """The id of the base, in hexadecimal; None if the snapshot is whole."""
-        base = bytes(self._info.base)
-        return base.hex() if any(base) else None
+        return _id(self._info.base)
 
     @property
     def taken(self) -> datetime | None:
@@ -94,13 +93,24 @@ class Snapshot(Closable):
 
     @property
     def format(self) -> int:
-        """Version of the file: 3, or 2 of the original program."""
+        """Version of the file: 3 or 4; 2 of the original program."""
         return int(self._info.format)
 
     @property
-    def journal(self) -> int:
-        """Number of the last journal record whose effect is in the snapshot."""
-        return int(self._info.journal)
+    def position(self) -> int:
+        """Position of the state in its lineage: the number of the last journal record whose effect it has."""
+        return int(self._info.position)
+
+    @property
+    def lineage(self) -> str | None:
+        """The line of history that the state is of, as hexadecimal digits; None if the file is older than lineages."""
+        return _id(self._info.lineage)
+
+    @property
+    def parent(self) -> tuple[str, int] | None:
+        """The state after which the lineage begins, its lineage and position; None: an empty context."""
+        line = _id(self._info.parent)
+        return None if line is None else (line, int(self._info.fork))
 
     @property
     def size(self) -> int:
@@ -306,6 +316,12 @@ def _let_go(_file: _File) -> None:
     """Called when a view is gone; its finalizer has held the file until then."""
 
 
+def _id(raw: ctypes.Array[ctypes.c_uint8]) -> str | None:
+    """An id in hexadecimal; None for zeros."""
+    data = bytes(raw)
+    return data.hex() if any(data) else None
+
+
 def _entries(blob: bytes) -> dict[str, bytes]:
     """The entries of a metadata blob: a count, then each key and each value behind its length."""
     parts: list[bytes] = []
@@ -364,6 +380,7 @@ def save_options(
     raw_writes: str,
     durable: bool,
     copy_limit: int | None,
+    base_in_use: str = "whole",
 ) -> _abi.SaveOptions:
     """Options of a save."""
     options = _abi.SaveOptions()
@@ -372,6 +389,7 @@ def save_options(
     options.compression_level = signed(compression_level, "compression_level")
     options.raw_writes = value_of(_abi.RAW_WRITES, raw_writes, "raw_writes")
     options.not_durable = int(not durable)
+    options.base_in_use = value_of(_abi.BASE_IN_USE, base_in_use, "base_in_use")
     if copy_limit is not None:
         options.copy_limit = unsigned(copy_limit, "copy_limit")
     if base is not None:

@@ -153,6 +153,14 @@ func span(first, last uint64) string {
 	return fmt.Sprintf("%d to %d", first, last)
 }
 
+// branch is the number of the lineage in the directory, where it is not the only one.
+func branch(info *journal.Info) string {
+	if info.Branches == 1 {
+		return "-"
+	}
+	return fmt.Sprintf("%d, the newest of %d", info.Branch, info.Branches)
+}
+
 func (l *logList) text() error {
 	info := &l.info
 	end := "open: being written, or its writer died"
@@ -162,14 +170,25 @@ func (l *logList) text() error {
 	if info.TornBytes > 0 {
 		end = fmt.Sprintf("torn: %s behind record %d do not count", l.show.within(uint64(info.TornBytes)), info.Last)
 	}
-	list(l.out, "journal", shown(l.directory), "id", info.ID.String(), "records", span(info.First, info.Last),
+	list(l.out, "journal", shown(l.directory), "lineage", line(info.Lineage), "branch", branch(info), "records", span(info.First,
+		info.Last),
 		"first", moment(nanoseconds(info.FirstTime)), "last", moment(nanoseconds(info.LastTime)), "end", end)
 	_ = l.out.WriteByte('\n')
-	t := newTable(l.out, "SEGMENT", "RECORDS", ">SIZE", "BEGUN")
+	t := newTable(l.out, "SEGMENT", "RECORDS", ">SIZE", "BEGUN", "BEHIND")
 	for _, s := range info.Segments {
-		t.add(s.Name, span(s.First, s.Last), l.show.of(uint64(s.Bytes)), moment(nanoseconds(s.Created)))
+		behind := "the records before"
+		switch {
+		case s.Based:
+			behind = "a base"
+		case s.First == 1:
+			behind = "the empty state"
+		}
+		t.add(s.Name, span(s.First, s.Last), l.show.of(uint64(s.Bytes)), moment(nanoseconds(s.Created)), behind)
 	}
 	t.finish()
+	if err := l.bases(); err != nil {
+		return err
+	}
 	if !l.records {
 		return nil
 	}
@@ -183,6 +202,21 @@ func (l *logList) text() error {
 	}
 	t.finish()
 	return nil
+}
+
+// bases lists the snapshots that records go on from.
+func (l *logList) bases() error {
+	bases, lost := snapshot.Bases(l.FS, l.directory)
+	if len(bases) == 0 {
+		return lost
+	}
+	_ = l.out.WriteByte('\n')
+	t := newTable(l.out, "BASE", ">POSITION", "LINEAGE", "TAKEN")
+	for _, b := range bases {
+		t.add(shown(b.Path), decimal(b.Position), line(b.Lineage), moment(b.Taken))
+	}
+	t.finish()
+	return lost
 }
 
 // what says what a record does, in a few words.
@@ -229,6 +263,7 @@ func form(number uint16) string {
 // segmentShown is a file of a journal in JSON.
 type segmentShown struct {
 	Name  string  `json:"name"`
+	Based bool    `json:"based"`
 	First uint64  `json:"first"`
 	Last  uint64  `json:"last"`
 	Bytes int64   `json:"bytes"`
@@ -295,7 +330,11 @@ func (l *logList) json() error {
 	info := &l.info
 	head := struct {
 		Directory string         `json:"directory"`
-		ID        string         `json:"id"`
+		Lineage   *string        `json:"lineage"`
+		Parent    *string        `json:"parent"`
+		Fork      uint64         `json:"fork"`
+		Branch    uint64         `json:"branch"`
+		Branches  uint64         `json:"branches"`
 		First     uint64         `json:"first"`
 		Last      uint64         `json:"last"`
 		FirstTime *string        `json:"first_time"`
@@ -303,11 +342,12 @@ func (l *logList) json() error {
 		TornBytes int64          `json:"torn_bytes"`
 		Closed    bool           `json:"closed"`
 		Segments  []segmentShown `json:"segments"`
-	}{l.directory, info.ID.String(), info.First, info.Last, momentOrNothing(nanoseconds(info.FirstTime)),
+	}{l.directory, lineageOrNothing(info.Lineage.ID), lineageOrNothing(info.Lineage.Parent.Lineage), info.Lineage.Parent.Position,
+		info.Branch, info.Branches, info.First, info.Last, momentOrNothing(nanoseconds(info.FirstTime)),
 		momentOrNothing(nanoseconds(info.LastTime)), info.TornBytes, info.Closed, nil}
 	for _, s := range info.Segments {
 		begun := momentOrNothing(nanoseconds(s.Created))
-		head.Segments = append(head.Segments, segmentShown{s.Name, s.First, s.Last, s.Bytes, begun})
+		head.Segments = append(head.Segments, segmentShown{s.Name, s.Based, s.First, s.Last, s.Bytes, begun})
 	}
 	if !l.records {
 		encoded(l.out, head)
@@ -327,28 +367,30 @@ func (r *run) journalReplay() *cobra.Command {
 	c := &cobra.Command{Use: "replay DIR --snapshot FILE -o OUT", Short: "write an earlier state as a snapshot",
 		Long: `replay applies a journal's records to the pages of a snapshot, from the first that the snapshot does not hold
 to the end, to a record or to a time, and writes the state as a new whole snapshot, which appears whole or not at all. Calls
-that changed several pages at once are applied whole or not at all. The snapshot must not be newer than the state,
-and the journal must reach back to it. Bytes that programs wrote through pointers are not in a journal.
+that changed several pages at once are applied whole or not at all. The snapshot must not be newer than the state, must
+be of the journal's lineage, and the journal must reach back to it; without --snapshot it is the journal's own base. Bytes that
+programs wrote through pointers are not in a journal.
 
 Memory is needed for what the records change; the snapshot is read from disk.`,
-		Example: "  mmsb journal replay journal/ --snapshot monday.mmsb -o now.mmsb\n" +
+		Example: "  mmsb journal replay journal/ -o now.mmsb\n" +
 			"  mmsb journal replay journal/ --snapshot monday.mmsb -o noon.mmsb --until-time 2026-01-31T12:00:00Z",
 		Args: takes("a DIRectory", 1, 1), ValidArgsFunction: directories}
 	out := output(c, "`FILE` to write")
-	from := c.Flags().StringP("snapshot", "s", "", "snapshot `FILE` to begin with")
+	from := c.Flags().StringP("snapshot", "s", "", "snapshot `FILE` to begin with (default: the journal's base)")
 	compress := c.Flags().Bool("compress", false, "compress changed pages with zstd")
 	show := bytesFlag(c)
 	var until untilFlags
 	until.add(c)
 	_ = c.MarkFlagRequired("output")
-	_ = c.MarkFlagRequired("snapshot")
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
 		end, err := until.parse(c)
 		if err != nil {
 			return err
 		}
-		if err := r.refuseBase(*out, *from); err != nil {
-			return err
+		if *from == "" {
+			if *from, err = replay.Base(r.FS, arguments[0], end); err != nil {
+				return err
+			}
 		}
 		applying, writing := r.bar("replaying"), r.bar("writing "+filepath.Base(*out))
 		o := replay.Options{FS: r.FS, Snapshot: *from, Journal: arguments[0], Output: *out, Until: end, Done: r.ctx.Done(),
@@ -368,14 +410,4 @@ Memory is needed for what the records change; the snapshot is read from disk.`,
 		return nil
 	}
 	return c
-}
-
-// refuseBase is an error where the file to write is a base of the snapshot. Its newest file can be replaced.
-func (r *run) refuseBase(path, from string) error {
-	s, err := r.open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = s.Close() }()
-	return refuse(path, s.Chain()[1:])
 }

@@ -16,6 +16,7 @@ import (
 
 	"libmmsb/core/abi"
 	"libmmsb/core/file"
+	"libmmsb/core/lineage"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 )
@@ -204,7 +205,10 @@ type fileShown struct {
 	Base         *string `json:"base"`
 	BaseName     *string `json:"base_name"`
 	Taken        *string `json:"taken"`
-	Journal      uint64  `json:"journal"`
+	Lineage      *string `json:"lineage"`
+	Position     uint64  `json:"position"`
+	Parent       *string `json:"parent"`
+	Fork         uint64  `json:"fork"`
 	FileBytes    uint64  `json:"file_bytes"`
 	Segments     uint64  `json:"segments"`
 	Pages        uint64  `json:"pages"`
@@ -214,7 +218,7 @@ type fileShown struct {
 }
 
 func showFile(i *snapshot.Info) fileShown {
-	f := fileShown{File: i.Name, Format: i.Version, Taken: momentOrNothing(i.Taken), Journal: i.Journal, FileBytes: i.FileBytes,
+	f := fileShown{File: i.Name, Format: i.Version, Taken: momentOrNothing(i.Taken), Position: i.Position, FileBytes: i.FileBytes,
 		Segments: i.Segments, Pages: i.Pages, StoredBytes: i.StoredBytes, Removed: i.Removed, Dependencies: i.Edges}
 	none := snapshot.ID{}
 	if i.ID != none {
@@ -225,7 +229,29 @@ func showFile(i *snapshot.Info) fileShown {
 		base := i.Base.String()
 		f.Base, f.BaseName = &base, &i.BaseName
 	}
+	f.Lineage, f.Parent, f.Fork = lineageOrNothing(i.Lineage.ID), lineageOrNothing(i.Lineage.Parent.Lineage),
+		i.Lineage.Parent.Position
 	return f
+}
+
+func lineageOrNothing(id lineage.ID) *string {
+	if id == (lineage.ID{}) {
+		return nil
+	}
+	text := id.String()
+	return &text
+}
+
+// line is a lineage and where it begins.
+func line(l lineage.Lineage) string {
+	switch {
+	case l.ID == lineage.ID{}:
+		return "-"
+	case l.Parent == lineage.Point{}:
+		return l.ID.String()
+	default:
+		return fmt.Sprintf("%s, from position %d of %s", l.ID, l.Parent.Position, l.Parent.Lineage)
+	}
 }
 
 func (r *run) snapshotInfo() *cobra.Command {
@@ -291,7 +317,7 @@ func (r *run) infoText(chain []snapshot.Info, show sizes) {
 		base = newest.Base.String() + " " + shown(newest.BaseName)
 	}
 	list(r.out, "file", shown(newest.Name), "format", decimal(uint64(newest.Version)), "id", id, "base", base,
-		"taken", moment(newest.Taken), "journal", fmt.Sprintf("up to record %d", newest.Journal),
+		"taken", moment(newest.Taken), "lineage", line(newest.Lineage), "position", decimal(newest.Position),
 		"state", count(newest.StatePages, "page")+", "+show.within(newest.StateBytes), "dependencies", decimal(newest.Edges))
 	_ = r.out.WriteByte('\n')
 	t := newTable(r.out, "FILE", ">SIZE", ">SEGMENTS", ">PAGES", ">STORED", ">REMOVED", "TAKEN")
@@ -512,8 +538,8 @@ func (r *run) writeFile(path string, fill func(w *sinkWriter) error) error {
 
 func (r *run) snapshotCompact() *cobra.Command {
 	c := &cobra.Command{Use: "compact FILE -o OUT", Short: "merge a snapshot and its bases into one file",
-		Long: `compact writes the state that a snapshot and its bases give together into one file of version 3, with an id of
-its own. The file appears whole or not at all; it may replace FILE, but not a base. Compressed pages stay compressed.`,
+		Long: `compact writes the state that a snapshot and its bases give together into one file of version 4, with an id of
+its own. The file appears whole or not at all; it may replace FILE or one of its bases. Compressed pages stay compressed.`,
 		Example: "  mmsb snapshot compact monday.mmsb -o whole.mmsb\n  mmsb snapshot compact original.mmsbsnap -o new.mmsb",
 		Args:    takes("a FILE", 1, 1)}
 	out := output(c, "`FILE` to write")
@@ -522,7 +548,7 @@ its own. The file appears whole or not at all; it may replace FILE, but not a ba
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
 		bar := r.bar(filepath.Base(arguments[0]))
 		report, err := snapshot.Compact(arguments[0], *out, snapshot.CompactOptions{OpenOptions: snapshot.OpenOptions{FS: r.FS},
-			File: file.Options{Durable: true}, Progress: bar.bytes})
+			Replace: snapshot.ReplaceOptions{Options: file.Options{Durable: true}}, Progress: bar.bytes})
 		bar.clear()
 		if err != nil {
 			return err

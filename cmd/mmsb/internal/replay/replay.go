@@ -56,7 +56,7 @@ func Run(o Options) (Report, error) {
 		return report, err
 	}
 	defer func() { _ = after.Close() }()
-	sink, err := file.Replace(o.FS, o.Output, file.Options{Durable: true})
+	sink, err := snapshot.Replace(o.FS, o.Output, snapshot.ReplaceOptions{Options: file.Options{Durable: true}})
 	if err != nil {
 		return report, err
 	}
@@ -64,6 +64,22 @@ func Run(o Options) (Report, error) {
 		sink.Abort()
 	}
 	return report, err
+}
+
+// Base is the path of the base that a journal's directory has for a replay.
+func Base(fs file.FS, directory string, until journal.Until) (string, error) {
+	log, err := journal.OpenReplay(fs, directory)
+	if err != nil {
+		return "", err
+	}
+	base, err := snapshot.FindBase(fs, directory, log.Leads, until.Sequence, until.Time, until.Epoch != 0)
+	if err == nil && base == nil {
+		err = status.Errorf(status.NotFound, "journal %s begins with the empty state: there is no snapshot of that", directory)
+	}
+	if err != nil {
+		return "", err
+	}
+	return base.Path, nil
 }
 
 // base is the snapshot that the replay begins with.
@@ -74,13 +90,13 @@ type base struct {
 	close func()
 }
 
-// openBase opens the snapshot. A file of version 2 cannot be a base: it is made one of version 3 first.
+// openBase opens the snapshot. A file of version 2 cannot be a base: it is made a newer one first.
 func (o *Options) openBase(directory string) (*base, error) {
 	s, err := snapshot.Open(o.Snapshot, snapshot.OpenOptions{FS: o.FS})
 	if err != nil {
 		return nil, err
 	}
-	if s.Header().Version == snapshot.Version {
+	if s.Header().Version != snapshot.OriginalVersion {
 		folder, name := filepath.Split(o.Snapshot)
 		again := func(name string) (file.Source, error) { return file.Open(o.FS, folder+name) }
 		return &base{s, name, again, func() { _ = s.Close() }}, nil
@@ -109,22 +125,25 @@ func (o *Options) openBase(directory string) (*base, error) {
 // apply applies the records and writes what they change.
 func (o *Options) apply(from *base, changes *scratch) (Report, error) {
 	header := from.Header()
-	report := Report{First: header.Journal + 1, Taken: header.Taken}
+	report := Report{First: header.Position + 1, Taken: header.Taken}
 	log, err := journal.Open(o.FS, o.Journal)
 	if err != nil {
+		return report, err
+	}
+	if err := log.Leads(header.Lineage.At(header.Position)); err != nil {
 		return report, err
 	}
 	if err := o.check(header, log.Info()); err != nil {
 		return report, err
 	}
-	if report.Last, err = log.Find(header.Journal, o.Until); err != nil {
+	if report.Last, err = log.Find(header.Position, o.Until); err != nil {
 		return report, err
 	}
 	state, err := New(from.Snapshot)
 	if err != nil {
 		return report, err
 	}
-	total := report.Last - header.Journal
+	total := report.Last - header.Position
 	for record, err := range log.Records(report.First, report.Last) {
 		if err == nil {
 			err = state.Apply(record)
@@ -136,7 +155,7 @@ func (o *Options) apply(from *base, changes *scratch) (Report, error) {
 			report.Taken = at
 		}
 		if o.Records != nil {
-			o.Records(record.Sequence-header.Journal, total)
+			o.Records(record.Sequence-header.Position, total)
 		}
 		select {
 		case <-o.Done:
@@ -145,7 +164,8 @@ func (o *Options) apply(from *base, changes *scratch) (Report, error) {
 		}
 	}
 	return report, changes.write(func(sink file.Sink) error {
-		return state.WriteChanges(sink, snapshot.Header{Taken: report.Taken, Journal: report.Last}, from.name, o.Compression)
+		after := snapshot.Header{Taken: report.Taken, Lineage: log.Info().Lineage, Position: report.Last}
+		return state.WriteChanges(sink, after, from.name, o.Compression)
 	})
 }
 
@@ -153,13 +173,13 @@ func (o *Options) apply(from *base, changes *scratch) (Report, error) {
 func (o *Options) check(header snapshot.Header, info journal.Info) error {
 	until := &o.Until
 	switch {
-	case info.Last < header.Journal:
+	case info.Last < header.Position:
 		return status.Errorf(status.Mismatch, "journal %s ends at record %d, before record %d of %s", o.Journal,
-			info.Last, header.Journal, o.Snapshot)
-	case until.Sequence != 0 && until.Sequence < header.Journal:
+			info.Last, header.Position, o.Snapshot)
+	case until.Sequence != 0 && until.Sequence < header.Position:
 		return status.Errorf(status.InvalidArgument,
 			"%s holds records up to %d; use an older snapshot for the state at record %d",
-			o.Snapshot, header.Journal, until.Sequence)
+			o.Snapshot, header.Position, until.Sequence)
 	case until.Sequence > info.Last:
 		return status.Errorf(status.NotFound, "journal %s ends at record %d, before record %d", o.Journal, info.Last,
 			until.Sequence)

@@ -17,6 +17,7 @@ import (
 	"libmmsb/core/delta"
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
+	"libmmsb/core/lineage"
 	"libmmsb/core/metadata"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
@@ -49,10 +50,22 @@ var begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func moment(record uint64) time.Time { return begin.Add(time.Duration(record) * time.Second) }
 
+// line is the lineage of all states of these tests.
+var line = lineage.New(lineage.Point{})
+
 func writeJournal(t testing.TB, directory string, after uint64, entries []entry) {
 	t.Helper()
-	w, err := journal.NewWriter(file.OS{}, directory, journal.Options{After: after, SegmentBytes: 64 << 10})
+	writeJournalOf(t, directory, line, after, entries)
+}
+
+func writeJournalOf(t testing.TB, directory string, line lineage.Lineage, after uint64, entries []entry) {
+	t.Helper()
+	w, err := journal.NewWriter(file.OS{}, directory, journal.Options{SegmentBytes: 64 << 10,
+		From: journal.State{Names: []lineage.Point{line.At(after)}, GoesOn: line, Empty: after == 0}})
 	require.NoError(t, err)
+	if w.NeedsBase() {
+		require.NoError(t, w.HasBase())
+	}
 	const aligned = unix.MAP_PRIVATE | unix.MAP_ANON
 	memory, err := unix.Mmap(-1, 0, journal.MaximumFrame, unix.PROT_READ|unix.PROT_WRITE, aligned)
 	require.NoError(t, err)
@@ -91,6 +104,7 @@ func (w *world) clone() *world {
 
 func (w *world) save(t testing.TB, path string, header snapshot.Header, compression snapshot.Compression) {
 	t.Helper()
+	header.Lineage = line
 	sink, err := file.Replace(file.OS{}, path, file.Options{})
 	require.NoError(t, err)
 	writer, err := snapshot.NewWriter(sink, header, snapshot.Options{})
@@ -382,7 +396,7 @@ func TestReplayIsWhatTheChangesMade(t *testing.T) {
 		writeJournal(t, log, 0, entries)
 		for _, from := range []uint64{0, 150, 400} {
 			base := filepath.Join(directory, "base")
-			states[from].save(t, base, snapshot.Header{Journal: from, Taken: moment(from)}, snapshot.Compression(seed%3))
+			states[from].save(t, base, snapshot.Header{Position: from, Taken: moment(from)}, snapshot.Compression(seed%3))
 			for _, until := range []uint64{(from + records) / 2, records} {
 				out := filepath.Join(directory, "out")
 				o := Options{FS: file.OS{}, Snapshot: base, Journal: log, Output: out, Until: journal.Until{Sequence: until},
@@ -395,7 +409,7 @@ func TestReplayIsWhatTheChangesMade(t *testing.T) {
 				assert.Equal(t, from+1, report.First)
 				assert.Equal(t, until, report.Last)
 				s := states[until].require(t, out)
-				assert.Equal(t, until, s.Header().Journal)
+				assert.Equal(t, until, s.Header().Position)
 				assert.Equal(t, moment(until).UnixNano(), s.Header().Taken.UnixNano())
 				assert.Len(t, s.Chain(), 1)
 			}
@@ -415,7 +429,7 @@ func TestRecordsThatTheSnapshotHasAreSkipped(t *testing.T) {
 	for number := range 300 {
 		entries = append(entries, r.next(t))
 		if number == 200 {
-			r.world.save(t, base, snapshot.Header{Taken: moment(1), Journal: 1}, snapshot.Uncompressed)
+			r.world.save(t, base, snapshot.Header{Taken: moment(1), Position: 1}, snapshot.Uncompressed)
 		}
 	}
 	writeJournal(t, log, 0, entries)
@@ -431,7 +445,7 @@ func TestGroupsAreWhole(t *testing.T) {
 	for id := uint64(1); id <= 2; id++ {
 		w.pages[id] = &one{entry: snapshot.Page{ID: id, Size: 8, Version: 1, NUMANode: -1}, data: make([]byte, 8)}
 	}
-	w.save(t, base, snapshot.Header{Journal: 10, Taken: moment(10)}, snapshot.Uncompressed)
+	w.save(t, base, snapshot.Header{Position: 10, Taken: moment(10)}, snapshot.Uncompressed)
 	write := func(page, version uint64, flags uint8, value byte) entry {
 		return entry{kind: journal.Write, flags: flags, page: page, version: version, body: append(journal.Words(0), value)}
 	}
@@ -508,7 +522,7 @@ func TestWhatLiesOutsideTheJournal(t *testing.T) {
 	directory := t.TempDir()
 	base, log := filepath.Join(directory, "base"), filepath.Join(directory, "journal")
 	w := small()
-	w.save(t, base, snapshot.Header{Taken: moment(5), Journal: 5}, snapshot.Uncompressed)
+	w.save(t, base, snapshot.Header{Taken: moment(5), Position: 5}, snapshot.Uncompressed)
 	change := entry{kind: journal.Write, page: 1, version: 2, body: append(journal.Words(0), 1)}
 	run := func(log string, until journal.Until) error {
 		_, err := Run(Options{FS: file.OS{}, Snapshot: base, Journal: log, Output: filepath.Join(directory, "out"), Until: until})
@@ -526,29 +540,28 @@ func TestWhatLiesOutsideTheJournal(t *testing.T) {
 	dropped := filepath.Join(directory, "dropped")
 	writeJournal(t, dropped, 8, []entry{change})
 	err = run(dropped, journal.Until{})
-	assert.Equal(t, status.NotFound, status.CodeOf(err), "%v", err)
+	assert.Equal(t, status.Mismatch, status.CodeOf(err), "%v", err)
 	short := filepath.Join(directory, "short")
 	writeJournal(t, short, 0, []entry{change})
 	err = run(short, journal.Until{})
 	assert.Equal(t, status.Mismatch, status.CodeOf(err), "%v", err)
 }
 
-// TestAChainAndTheOriginal begins with the files of testdata.
-func TestAChainAndTheOriginal(t *testing.T) {
+// TestAChain begins with files of testdata.
+func TestAChain(t *testing.T) {
 	snapshots := filepath.Join("..", "..", "..", "..", "testdata", "snapshots")
-	for path, position := range map[string]uint64{
-		filepath.Join("version3", "change.mmsb"): 2, filepath.Join("version3", "zstd.mmsb"): 3,
-		filepath.Join("original", "five-pages.mmsbsnap"): 0,
-	} {
+	for _, path := range []string{filepath.Join("version4", "change.mmsb"), filepath.Join("version4", "zstd.mmsb")} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			directory := t.TempDir()
 			log, out := filepath.Join(directory, "journal"), filepath.Join(directory, "out")
-			writeJournal(t, log, position, []entry{
+			header, err := snapshot.InspectHeader(filepath.Join(snapshots, path), file.OS{})
+			require.NoError(t, err)
+			writeJournalOf(t, log, header.Lineage, header.Position, []entry{
 				{kind: journal.Write, page: 3, version: 1 << 40, epoch: 5, body: append(journal.Words(7), "written"...)},
 				{kind: journal.Clone, page: 77, version: 1, body: journal.Words(3, 1<<40)},
 			})
 			before := filepath.Join(snapshots, path)
-			_, err := Run(Options{FS: file.OS{}, Snapshot: before, Journal: log, Output: out, Until: journal.Until{}})
+			_, err = Run(Options{FS: file.OS{}, Snapshot: before, Journal: log, Output: out, Until: journal.Until{}})
 			require.NoError(t, err)
 			a, err := snapshot.Open(before, snapshot.OpenOptions{})
 			require.NoError(t, err)
@@ -584,4 +597,19 @@ func TestCancelledReplayLeavesNothing(t *testing.T) {
 	names, err := os.ReadDir(directory)
 	require.NoError(t, err)
 	assert.Len(t, names, 2)
+}
+
+// A file whose lineage is not known fits no journal that has one.
+func TestFilesOfUnknownLineageFitNoJournal(t *testing.T) {
+	snapshots := filepath.Join("..", "..", "..", "..", "testdata", "snapshots")
+	for _, path := range []string{filepath.Join("version3", "whole.mmsb"), filepath.Join("original", "five-pages.mmsbsnap")} {
+		directory := t.TempDir()
+		log := filepath.Join(directory, "journal")
+		writeJournal(t, log, 1, nil)
+		o := Options{FS: file.OS{}, Snapshot: filepath.Join(snapshots, path), Journal: log, Output: filepath.Join(directory,
+			"out")}
+		_, err := Run(o)
+		assert.Equal(t, status.Mismatch, status.CodeOf(err), "%v", err)
+		assert.ErrorContains(t, err, "lineage")
+	}
 }

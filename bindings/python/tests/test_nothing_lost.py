@@ -1,0 +1,289 @@
+"""What users did in the first hour and lost data by: each test is a program that once returned without an error."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import mmsb
+import numpy as np
+import pytest
+from conftest import RunPython
+
+
+def contents(ctx: mmsb.Context) -> dict[int, bytes]:
+    return {page.id: page.read() for page in ctx.pages()}
+
+
+def loaded(path: Path | str, **options: object) -> dict[int, bytes]:
+    with mmsb.Context.load(path, **options) as again:  # type: ignore[arg-type]
+        return contents(again)
+
+
+# ------------------------------------------------------------------------------------------------------- snapshots
+
+
+def test_two_files_in_turn(ctx: mmsb.Context, tmp_path: Path) -> None:
+    files = [tmp_path / "a.mmsb", tmp_path / "b.mmsb"]
+    pages = ctx.create_pages(50, 4096)
+    before = None
+    for turn in range(1, 9):
+        pages[turn % 50].write(turn, bytes([turn]))
+        path = files[turn % 2]
+        ctx.save(path, base=before)
+        assert loaded(path) == contents(ctx)
+        if before is not None:  # the other file still has the state of the save before
+            assert loaded(before)[pages[turn % 50].id] != pages[turn % 50].read()
+        before = path
+
+
+def test_two_files_in_turn_beside_a_journal(ctx: mmsb.Context, tmp_path: Path) -> None:
+    files = [tmp_path / "a.mmsb", tmp_path / "b.mmsb"]
+    page = ctx.create_page(4096)
+    with ctx.journal(tmp_path / "journal", durability="call"):
+        before = None
+        for turn in range(1, 7):
+            page.write(turn, bytes([turn]))
+            ctx.save(files[turn % 2], base=before)
+            before = files[turn % 2]
+            page.write(100 + turn, bytes([turn]))
+            assert loaded(before, journal=tmp_path / "journal") == contents(ctx)
+
+
+def test_a_base_that_is_rested_on_can_be_refused(ctx: mmsb.Context, tmp_path: Path) -> None:
+    page = ctx.create_page(4096)
+    ctx.save(tmp_path / "a")
+    page.write(0, b"1")
+    ctx.save(tmp_path / "b", base=tmp_path / "a")
+    state = loaded(tmp_path / "b")
+    for base in (None, tmp_path / "b"):
+        with pytest.raises(mmsb.BusyError, match="b"):
+            ctx.save(tmp_path / "a", base=base, base_in_use="refuse")
+    assert loaded(tmp_path / "b") == state
+
+
+def test_chosen_pages_keep_their_edges(ctx: mmsb.Context, tmp_path: Path) -> None:
+    a, b, c = (ctx.create_page(64) for _ in range(3))
+    ctx.add_dependency(a, b)
+    ctx.add_dependency(c, a)
+    ids = [a.id, b.id, c.id]
+    ctx.save(tmp_path / "s")
+    a.write(0, b"later")
+    ctx.restore(tmp_path / "s", ids=ids[:2])
+    assert [p.id for p in ctx.page(ids[0]).children()] == [ids[1]]
+    assert [p.id for p in ctx.page(ids[2]).children()] == [ids[0]]  # of a page that stayed
+    ctx.page(ids[1]).write(0, b"x")
+    ctx.save(tmp_path / "t", base=tmp_path / "s")  # the chain goes on
+    assert loaded(tmp_path / "t") == contents(ctx)
+
+
+def test_a_version_never_comes_twice(ctx: mmsb.Context, tmp_path: Path) -> None:
+    page = ctx.create_page(64)
+    ident = page.id
+    ctx.save(tmp_path / "s")
+    seen: dict[int, bytes] = {}
+    for turn in range(6):
+        page = ctx.page(ident)
+        page.write(0, bytes([turn + 1]))
+        assert page.version not in seen, f"version {page.version} was {seen[page.version]!r}, is {page.read(0, 1)!r}"
+        seen[page.version] = page.read(0, 1)
+        if turn % 2:
+            ctx.restore(tmp_path / "s")
+
+
+@pytest.mark.parametrize("size", [4096, 4097, 262_144, 262_145, 3_932_160, 4 << 20, (4 << 20) + 1, 10 << 20, (16 << 20) + 7])
+@pytest.mark.parametrize("location", ["cpu", "disk"])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_every_size_loads_whole(ctx: mmsb.Context, tmp_path: Path, size: int, location: str, lazy: bool) -> None:
+    page = ctx.create_page(size, location=location)
+    data = np.random.default_rng(size).bytes(size)
+    page.write(0, data)
+    page.metadata["k"] = b"v"
+    ctx.save(tmp_path / "s")
+    with mmsb.Context.load(tmp_path / "s", lazy=lazy) as again:
+        assert again.page(page.id).read() == data
+        assert again.page(page.id).metadata["k"] == b"v"
+    with mmsb.Context.load(tmp_path / "s", lazy=lazy) as again:
+        assert again.page(page.id).read(size - 1, 1) == data[-1:]
+        assert again.page(page.id).read(size // 2, 100) == data[size // 2 :][:100]
+
+
+def test_any_save_sweeps_what_a_killed_one_left(tmp_path: Path, run_python: RunPython) -> None:
+    ran = run_python(
+        f"""
+import os, signal, threading, mmsb
+ctx = mmsb.Context()
+page = ctx.create_page(64 << 20)
+page.write(0, os.urandom(64 << 20))
+folder = {str(tmp_path)!r}
+def kill():
+    while not any(".tmp" in name for name in os.listdir(folder)):
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
+threading.Thread(target=kill).start()
+while True:
+    ctx.save(folder + "/ckpt-2")
+"""
+    )
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    assert any(name.endswith(".tmp") for name in os.listdir(tmp_path))
+    with mmsb.Context() as ctx:
+        ctx.create_page(64)
+        ctx.save(tmp_path / "other")
+    assert not any(name.endswith(".tmp") for name in os.listdir(tmp_path))
+
+
+# --------------------------------------------------------------------------------------------------------- journal
+
+
+def test_a_journal_that_is_opened_late_has_everything(ctx: mmsb.Context, tmp_path: Path) -> None:
+    a, b = ctx.create_page(64), ctx.create_page(100_000)
+    a.write(0, b"before the journal")
+    b.write(99_000, b"far")
+    with ctx.journal(tmp_path / "journal"):
+        ctx.create_page(64).write(0, b"in the journal")
+        a.write(20, b"too")
+        expected = contents(ctx)
+    assert loaded("", journal=tmp_path / "journal") == expected
+
+
+def test_a_journal_that_is_opened_late_can_be_refused(ctx: mmsb.Context, tmp_path: Path) -> None:
+    ctx.create_page(64)
+    with pytest.raises(mmsb.InvalidStateError, match="1 page"):
+        ctx.journal(tmp_path / "journal", base="refuse")
+
+
+def test_changes_while_no_journal_was_open(ctx: mmsb.Context, tmp_path: Path) -> None:
+    page = ctx.create_page(64)
+    for turn in range(4):
+        with ctx.journal(tmp_path / "journal"):
+            page.write(turn, b"j")
+        assert loaded("", journal=tmp_path / "journal") == contents(ctx)
+        page.write(10 + turn, b"unrecorded")
+        ctx.create_page(64)
+    with ctx.journal(tmp_path / "journal"):
+        assert loaded("", journal=tmp_path / "journal") == contents(ctx)
+
+
+def test_a_journal_goes_on_where_nothing_happened(ctx: mmsb.Context, tmp_path: Path) -> None:
+    page = ctx.create_page(64)
+    for turn in range(4):
+        with ctx.journal(tmp_path / "journal"):
+            page.write(turn, b"j")
+        assert len([n for n in os.listdir(tmp_path / "journal") if n.startswith("base")]) == 1
+    assert loaded("", journal=tmp_path / "journal") == contents(ctx)
+
+
+def test_the_journal_of_another_context(ctx: mmsb.Context, tmp_path: Path) -> None:
+    ctx.create_page(64)
+    with ctx.journal(tmp_path / "mine"):
+        ctx.create_page(64)
+    ctx.save(tmp_path / "mine.mmsb")
+    with mmsb.Context() as other, other.journal(tmp_path / "other"):
+        for turn in range(9):
+            other.create_page(64).write(0, bytes([turn]))
+    with pytest.raises(mmsb.MismatchError, match="lineage"):
+        mmsb.Context.load(tmp_path / "mine.mmsb", journal=tmp_path / "other")
+    with pytest.raises(mmsb.MismatchError, match="lineage"):
+        ctx.journal(tmp_path / "other")
+
+
+def test_going_on_from_the_past_is_a_branch(ctx: mmsb.Context, tmp_path: Path) -> None:
+    page = ctx.create_page(64)
+    ident = page.id
+    with ctx.journal(tmp_path / "journal") as journal:
+        page.write(0, b"1")
+        point = journal.info().last
+        page.write(0, b"2")
+    with mmsb.Context.load("", journal=tmp_path / "journal", until=point) as past:
+        assert past.page(ident).read(0, 1) == b"1"
+        with past.journal(tmp_path / "journal"):
+            past.page(ident).write(1, b"x")
+            expected = contents(past)
+    assert loaded("", journal=tmp_path / "journal") == expected
+
+
+@pytest.mark.parametrize("durability", ["interval", "none", "call"])
+def test_what_has_returned_survives_a_kill(tmp_path: Path, run_python: RunPython, durability: str) -> None:
+    ran = run_python(
+        f"""
+import os, signal, mmsb
+ctx = mmsb.Context()
+page = ctx.create_page(8, id=7)
+ctx.journal({str(tmp_path / "journal")!r}, durability={durability!r}, interval_ms=1000)
+for turn in range(1, 2001):
+    page.write(0, turn.to_bytes(8, "little"))
+    if turn == 1000:
+        ctx.create_pages(100, 64)
+print("returned", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    )
+    assert ran.returncode == -signal.SIGKILL and "returned" in ran.stdout, ran.stderr
+    state = loaded("", journal=tmp_path / "journal")
+    assert int.from_bytes(state[7], "little") == 2000
+    assert len(state) == 101
+
+
+def test_a_save_beside_the_first_call(tmp_path: Path) -> None:
+    for turn in range(20):
+        folder = tmp_path / f"j{turn}"
+        with mmsb.Context() as ctx:
+            ctx.journal(folder, durability="call", segment_bytes=1)
+            saver = threading.Thread(target=lambda: ctx.save(tmp_path / "s"))
+            saver.start()
+            page = ctx.create_page(64)
+            page.write(0, b"acknowledged")
+            saver.join()
+            expected = contents(ctx)
+        assert loaded(tmp_path / "s", journal=folder) == expected
+
+
+# --------------------------------------------------------------------------------------------------------- adopted
+
+
+def test_restore_goes_into_adopted_memory(ctx: mmsb.Context, tmp_path: Path) -> None:
+    array = np.arange(1000, dtype="u4")
+    page = ctx.adopt(array)
+    ident = page.id
+    ctx.save(tmp_path / "s")
+    array[:] = 7
+    ctx.restore(tmp_path / "s")
+    assert np.array_equal(array, np.arange(1000, dtype="u4"))
+    array[5] = 99
+    ctx.save(tmp_path / "t")
+    assert np.frombuffer(loaded(tmp_path / "t")[ident], "u4")[5] == 99
+
+
+def test_adopted_memory_of_another_size_is_not_restored_into(ctx: mmsb.Context, tmp_path: Path) -> None:
+    page = ctx.create_page(64, id=5)
+    ctx.save(tmp_path / "s")
+    page.destroy()
+    array = np.zeros(100, dtype="u1")
+    ctx.adopt(array, id=5)
+    with pytest.raises(mmsb.MismatchError, match="100"):
+        ctx.restore(tmp_path / "s")
+    array[3] = 1
+    assert ctx.page(5).read(3, 1) == b"\1"
+
+
+def test_adopted_memory_does_not_migrate(ctx: mmsb.Context) -> None:
+    page = ctx.adopt(np.zeros(100, dtype="u1"))
+    with pytest.raises((mmsb.BusyError, mmsb.InvalidStateError)):
+        page.migrate("disk")
+
+
+# ------------------------------------------------------------------------------------------------------ raw writes
+
+
+def test_a_read_only_view_cannot_be_written(ctx: mmsb.Context) -> None:
+    page = ctx.create_page(4096)
+    view = page.array(write=False)
+    with pytest.raises(ValueError):
+        view[0] = 1
+    with pytest.raises(ValueError):
+        view.setflags(write=True)
+    with page.pin() as memory:
+        assert memory.readonly

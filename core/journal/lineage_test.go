@@ -1,0 +1,200 @@
+package journal
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/file/filetest"
+	"libmmsb/core/lineage"
+	"libmmsb/core/status"
+)
+
+// named is a state that has a name, and goes on in a lineage.
+func named(goesOn lineage.Lineage, name lineage.Point) State {
+	return State{Names: []lineage.Point{name}, GoesOn: goesOn, Pages: 3}
+}
+
+// writeRuns writes records up to a number, each a frame.
+func writeRuns(t *testing.T, w *Writer, to uint64) {
+	t.Helper()
+	for w.Next() <= to {
+		require.NoError(t, write(w, run(w.Next())))
+	}
+}
+
+func TestAJournalBehindAStateNeedsABase(t *testing.T) {
+	disk := filetest.NewDisk()
+	from := behind(500)
+	w := open(t, disk, Options{From: from})
+	assert.True(t, w.NeedsBase())
+	assert.Equal(t, uint64(501), w.Next())
+	assert.Equal(t, from.GoesOn, w.Lineage())
+	writeRuns(t, w, 501)
+	_, err := w.Sync()
+	require.NoError(t, err)
+	_, err = Open(disk, directory)
+	assert.Equal(t, status.NotFound, code(err), "without its base it does not count: %v", err)
+	require.NoError(t, w.HasBase())
+	assert.False(t, w.NeedsBase())
+	require.NoError(t, w.Close())
+	records, info, err := readAll(disk, 501)
+	require.NoError(t, err)
+	requireRuns(t, records, 501, 501)
+	assert.Equal(t, from.GoesOn, info.Lineage)
+	assert.True(t, info.Segments[0].Based)
+
+	r, err := OpenReplay(disk, directory)
+	require.NoError(t, err)
+	assert.False(t, r.FromTheBeginning())
+	require.NoError(t, r.Leads(from.Names[0]))
+	for _, other := range []lineage.Point{{Position: 500}, behind(500).Names[0], from.GoesOn.At(499)} {
+		err := r.Leads(other)
+		assert.Equal(t, status.Mismatch, code(err), "%v", err)
+		assert.ErrorContains(t, err, "lineage")
+	}
+}
+
+func TestABaseThatNeverCame(t *testing.T) {
+	disk := filetest.NewDisk()
+	first := open(t, disk, Options{})
+	writeRuns(t, first, 3)
+	require.NoError(t, first.Close())
+	line := first.Lineage()
+	w := open(t, disk, Options{From: named(line, line.At(4))})
+	writeRuns(t, w, 7)
+	_, err := w.Sync()
+	require.NoError(t, err)
+	records, _, err := readAll(disk.Kill(), 1)
+	require.NoError(t, err)
+	requireRuns(t, records, 1, 3)
+	killed := disk.Kill()
+	again := open(t, killed, Options{})
+	assert.Equal(t, uint64(4), again.Next())
+	require.NoError(t, again.Close())
+	names, err := killed.List(directory)
+	require.NoError(t, err)
+	assert.NotContains(t, strings.Join(names, " "), unfinishedSuffix)
+
+	require.NoError(t, w.Close()) // without a base: what it wrote is gone
+	records, _, err = readAll(disk, 1)
+	require.NoError(t, err)
+	requireRuns(t, records, 1, 3)
+}
+
+func TestAGapIsNotCrossed(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{})
+	writeRuns(t, w, 3)
+	require.NoError(t, w.Close())
+	line := w.Lineage()
+	w = open(t, disk, Options{From: named(line, line.At(5))})
+	require.True(t, w.NeedsBase())
+	writeRuns(t, w, 8)
+	require.NoError(t, w.HasBase())
+	require.NoError(t, w.Close())
+
+	_, last, err := replayAll(disk, 1, Until{})
+	assert.Equal(t, status.Mismatch, code(err), "%v", err)
+	assert.ErrorContains(t, err, "step 5 was not recorded")
+	assert.Equal(t, uint64(3), last)
+	for _, until := range []uint64{2, 3, 4, 5} {
+		_, last, err = replayAll(disk, 1, Until{Sequence: until})
+		require.NoError(t, err)
+		assert.Equal(t, min(until, 3), last)
+	}
+	records, last, err := replayAll(disk, 5, Until{})
+	require.NoError(t, err)
+	requireRuns(t, records, 6, 8)
+	assert.Equal(t, uint64(8), last)
+	records, info, err := walkAll(disk, 1) // a list may have both
+	require.NoError(t, err)
+	assert.Len(t, records, 6)
+	assert.Equal(t, []uint64{3, 8}, []uint64{info.Segments[0].Last, info.Segments[1].Last})
+}
+
+func TestGoingOnFromThePastIsABranch(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{})
+	writeRuns(t, w, 9)
+	require.NoError(t, w.Close())
+	old := w.Lineage()
+	for turn := uint64(1); turn <= 3; turn++ {
+		branch := lineage.New(old.At(4))
+		w = open(t, disk, Options{From: named(branch, old.At(4))})
+		require.True(t, w.NeedsBase())
+		assert.Equal(t, branch, w.Lineage())
+		writeRuns(t, w, 6)
+		require.NoError(t, w.HasBase())
+		require.NoError(t, w.Close())
+		j, err := Open(disk, directory)
+		require.NoError(t, err)
+		info := j.Info()
+		assert.Equal(t, []any{branch, turn, turn + 1, uint64(5), uint64(6)},
+			[]any{info.Lineage, info.Branch, info.Branches, info.First, info.Last})
+		assert.Contains(t, info.Segments[0].Name, "journal-00000")
+	}
+	r, err := OpenReplay(disk, directory)
+	require.NoError(t, err)
+	require.NoError(t, r.Leads(old.At(4)), "the branch begins with this state")
+	assert.Equal(t, status.Mismatch, code(r.Leads(old.At(3))))
+	assert.Equal(t, status.Mismatch, code(r.Leads(old.At(5))))
+
+	// The first branch's files stay.
+	require.NoError(t, Drop(disk, directory, math.MaxUint64-1))
+	places, err := list(disk, directory)
+	require.NoError(t, err)
+	assert.Len(t, places, 4)
+}
+
+func TestAForeignJournalIsRefused(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{})
+	writeRuns(t, w, 9)
+	require.NoError(t, w.Close())
+	line := w.Lineage()
+	ahead := named(lineage.Lineage{ID: line.ID}, line.At(4)) // the lineage has other records from 5 on
+	for _, from := range []State{behind(9), behind(20), named(lineage.New(behind(9).Names[0]), behind(9).Names[0]), ahead} {
+		_, err := NewWriter(disk, directory, Options{From: from})
+		assert.Equal(t, status.Mismatch, code(err), "%v", err)
+		assert.ErrorContains(t, err, line.ID.String())
+		assert.ErrorContains(t, err, from.Names[0].Lineage.String())
+	}
+	records, _, err := readAll(disk, 1)
+	require.NoError(t, err)
+	requireRuns(t, records, 1, 9)
+}
+
+func TestABaseCanBeRefused(t *testing.T) {
+	disk := filetest.NewDisk()
+	_, err := NewWriter(disk, directory, Options{From: behind(3), NoBase: true})
+	assert.Equal(t, status.InvalidState, code(err), "%v", err)
+	assert.ErrorContains(t, err, "3 pages")
+	w := open(t, disk, Options{NoBase: true})
+	writeRuns(t, w, 2)
+	require.NoError(t, w.Close())
+	line := w.Lineage()
+	_, err = NewWriter(disk, directory, Options{From: named(line, line.At(3)), NoBase: true})
+	assert.Equal(t, status.InvalidState, code(err), "%v", err)
+	w = open(t, disk, Options{From: named(lineage.New(line.At(2)), line.At(2)), NoBase: true})
+	assert.Equal(t, line, w.Lineage(), "it goes on where it ended")
+	require.NoError(t, w.Close())
+}
+
+// A segment without records is no predecessor of another one: both would have the same name.
+func TestASegmentHasARecordBeforeTheNextBegins(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{SegmentBytes: 1})
+	require.NoError(t, write(w, run(1)))
+	require.NoError(t, w.Drop(0))
+	assert.Equal(t, 1, w.Extent().Segments)
+	writeRuns(t, w, 4)
+	require.NoError(t, w.Drop(2))
+	require.NoError(t, w.Close())
+	records, _, err := readAll(disk, 3)
+	require.NoError(t, err)
+	requireRuns(t, records, 3, 4)
+}

@@ -1,0 +1,256 @@
+// The file that a process shares its ring with, and what a process that was killed left there.
+
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"libmmsb/core/file"
+	"libmmsb/core/status"
+)
+
+const (
+	ringName = "journal.ring"
+	// RingHeadBytes come before a ring's two buffers.
+	RingHeadBytes = unitBytes
+)
+
+var (
+	ringMagic   = []byte("MMSBRING")
+	bufferMagic = []byte("MMSBBUFF")
+)
+
+// MakeRing makes the file of a ring of two buffers, which are zeros. The caller maps it, shared, and closes it. Its space is
+// taken at once: a store to a mapping cannot say that the disk is full.
+func (w *Writer) MakeRing(bufferBytes int) (file.File, error) {
+	path := filepath.Join(w.directory, ringName)
+	f, err := w.fs.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC, 0o666)
+	if err != nil {
+		return nil, file.Failed(err, "cannot create %s", path)
+	}
+	size := int64(RingHeadBytes + 2*bufferBytes)
+	if err = f.Allocate(0, size); err != nil && err != syscall.ENOSPC { // it cannot; zeros are as good
+		err = file.WriteFull(f, make([]byte, size), 0)
+	}
+	if err == nil {
+		head := make([]byte, RingHeadBytes)
+		copy(head, ringMagic)
+		binary.LittleEndian.PutUint32(head[8:], Version)
+		binary.LittleEndian.PutUint64(head[16:], uint64(bufferBytes))
+		copy(head[24:], w.lineage.ID[:])
+		copy(head[40:], bootID())
+		err = file.WriteFull(f, head, 0)
+	}
+	if err != nil {
+		_ = f.Close()
+		_ = w.fs.Remove(path)
+		return nil, file.Failed(err, "cannot take %d bytes for %s", size, path)
+	}
+	return f, nil
+}
+
+// bootID tells one start of the system from another: what was not written to the disk ends with it, and pages of a shared file
+// may be older than others. It has 36 bytes; none where the system does not say.
+func bootID() []byte {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil || len(id) < 36 {
+		return nil
+	}
+	return id[:36]
+}
+
+func removeRing(fs file.FS, directory string) error {
+	path := filepath.Join(directory, ringName)
+	if err := fs.Remove(path); err != nil && err != syscall.ENOENT {
+		return file.Failed(err, "cannot remove %s", path)
+	}
+	return nil
+}
+
+// lockPatience is how long a writer waits for the lock: a reader holds it while it reads the ring.
+const lockPatience = 200 * time.Millisecond
+
+func lockPatiently(lock file.File) (err error) {
+	for end := time.Now().Add(lockPatience); ; time.Sleep(time.Millisecond) {
+		if err = lock.Lock(); err != syscall.EWOULDBLOCK || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// residue is frames of what a killed process had put into its ring and not yet written. They belong behind the last whole frame
+// of the last segment.
+type residue struct {
+	frames []byte
+	end    int64 // of that frame, where they belong
+	torn   int64 // bytes that the segment has behind it
+}
+
+// from is where the file of the segment gives way to the residue.
+func (r *residue) from() int64 {
+	if r.frames == nil {
+		return math.MaxInt64
+	}
+	return r.end
+}
+
+// at is what the residue has between two offsets; nil: nothing.
+func (r *residue) at(offset, limit int64) []byte {
+	if r.frames == nil || offset < r.end {
+		return nil
+	}
+	return r.frames[min(offset-r.end, int64(len(r.frames))):max(0, min(limit-r.end, int64(len(r.frames))))]
+}
+
+// write writes it where it belongs.
+func (r *residue) write(to file.File, path string) error {
+	if r.frames == nil {
+		return nil
+	}
+	err := to.Truncate(r.end)
+	if err == nil {
+		err = file.WriteFull(to, r.frames, r.end)
+	}
+	if err != nil {
+		return file.Failed(err, "cannot write %d bytes at offset %d of %s", len(r.frames), r.end, path)
+	}
+	return nil
+}
+
+// addResidue adds what a killed process left to the last segment. While a process writes the journal there is no such thing; own
+// says that the caller is the one who has the lock.
+func (j *Journal) addResidue(own bool) error {
+	ring, err := j.readRing(own)
+	if err != nil || ring == nil {
+		return err
+	}
+	// Behind the last whole frame, be its group whole or not.
+	end := len(j.segments) - 1
+	last := &j.segments[end]
+	behind := j.beginning(end)
+	err = j.scan(behind, toTheEnd, func(f *frame, _ []byte, at position) (bool, error) {
+		behind.offset, behind.next, behind.chain = at.offset+int64(padded(int(f.length))), f.first+uint64(f.count), f.crc
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	last.residue = residue{frames: framesOf(ring, behind, last.id), end: behind.offset, torn: last.size - behind.offset}
+	if last.residue.frames == nil {
+		last.residue = residue{}
+		return nil
+	}
+	last.size = last.residue.end + int64(len(last.residue.frames))
+	return nil
+}
+
+// readRing reads the file of a ring; nil where there is none, or none of this lineage.
+func (j *Journal) readRing(own bool) ([]byte, error) {
+	path := j.path(ringName)
+	if _, err := j.fs.Stat(path); err == syscall.ENOENT {
+		return nil, nil
+	}
+	if !own {
+		lock, err := j.fs.Open(j.path(lockName), unix.O_RDONLY, 0)
+		if err == nil {
+			defer func() { _ = lock.Close() }()
+			err = lock.Lock()
+		}
+		if err == syscall.EWOULDBLOCK {
+			return nil, nil
+		}
+	}
+	source, err := file.Open(j.fs, path)
+	if status.CodeOf(err) == status.NotFound { // its writer has closed the journal
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = source.Close() }()
+	const most = RingHeadBytes + 2*MaximumFrame
+	ring := make([]byte, min(source.Size(), most))
+	if _, err := source.ReadAt(ring, 0); err != nil {
+		return nil, err
+	}
+	id, boot := j.segments[len(j.segments)-1].id, bootID()
+	if len(ring) < RingHeadBytes || !bytes.Equal(ring[:8], ringMagic) || !bytes.Equal(ring[24:40], id[:]) ||
+		boot == nil || !bytes.Equal(ring[40:76], boot) {
+		return nil, nil // it was being made, is of a branch that never counted, or the system was started anew
+	}
+	if size := binary.LittleEndian.Uint64(ring[16:]); size < FrameHeadBytes || size > uint64(len(ring)-RingHeadBytes)/2 {
+		return nil, status.Errorf(status.Corrupt, "%s has %d bytes, and says that a buffer has %d", path, source.Size(), size)
+	}
+	return ring, nil
+}
+
+// framesOf makes frames of a ring's records, as far as they come behind a position.
+func framesOf(ring []byte, behind position, id [16]byte) (frames []byte) {
+	size := int(binary.LittleEndian.Uint64(ring[16:]))
+	first := ring[RingHeadBytes:][:size]
+	second := ring[RingHeadBytes+size:][:size]
+	number := func(buffer []byte) uint64 { return binary.LittleEndian.Uint64(buffer[32:]) }
+	if number(second) < number(first) {
+		first, second = second, first
+	}
+	unwritten := 0
+	for _, buffer := range [][]byte{first, second} {
+		begun := bytes.Equal(buffer[:8], bufferMagic) || bytes.Equal(buffer[:8], frameMagic)
+		if !begun || number(buffer) < behind.next && unwritten == 0 { // it is written
+			continue
+		}
+		if number(buffer) > behind.next && unwritten == 0 { // of a segment that never counted
+			return nil
+		}
+		unwritten++
+		records, count := completeGroups(buffer[FrameHeadBytes:])
+		if count == 0 {
+			continue
+		}
+		f := frame{id: id, length: uint32(FrameHeadBytes + len(records)), count: count, first: behind.next,
+			previous: behind.chain}
+		whole := make([]byte, padded(int(f.length)))
+		copy(whole[FrameHeadBytes:], records)
+		f.encode(whole)
+		frames = append(frames, whole...)
+		behind.next, behind.chain = behind.next+uint64(count), f.crc
+	}
+	return frames
+}
+
+// completeGroups is the records of the groups in a buffer whose calls have put all of them.
+func completeGroups(buffer []byte) (records []byte, count uint32) {
+	for at := 0; at+recordHeadBytes <= len(buffer); {
+		if binary.LittleEndian.Uint64(buffer[at:]) == 0 { // a call that had not begun to store
+			at += 8
+			continue
+		}
+		head := decodeRecordHead(buffer[at:])
+		space := (int64(head.length) + 7) &^ 7
+		if head.kind == Group && int(head.length) >= recordHeadBytes+8 && at+recordHeadBytes+8 <= len(buffer) {
+			space += int64(min(binary.LittleEndian.Uint64(buffer[at+recordHeadBytes:]), math.MaxInt32))
+		}
+		if head.length < recordHeadBytes || space > int64(len(buffer)-at) {
+			break // the length of a group had not been stored: nothing behind it can be found
+		}
+		group := buffer[at:][:space]
+		at += int(space)
+		if head.flags&Complete == 0 {
+			continue
+		}
+		for rest := group; len(rest) >= recordHeadBytes; count++ {
+			length := (int(binary.LittleEndian.Uint32(rest)) + 7) &^ 7
+			rest = rest[min(max(length, recordHeadBytes), len(rest)):]
+		}
+		records = append(records, group...)
+	}
+	return records, count
+}

@@ -1,0 +1,101 @@
+package page
+
+import (
+	"libmmsb/core/residency"
+	"libmmsb/core/status"
+	"libmmsb/native"
+)
+
+// A load does not take adopted memory away from its owner: a staged page with the id of an adopted page gets its memory, where
+// the owner then finds the bytes.
+
+// adoption is an adopted page.
+type adoption struct {
+	handle, size uint64
+	readOnly     bool
+}
+
+// adopted are the context's adopted pages, by id. Those may end meanwhile.
+func (c *Context) adopted() map[uint64]adoption {
+	if !c.adopts.Load() {
+		return nil
+	}
+	found := make(map[uint64]adoption)
+	for _, leaf := range c.memory.Leaves() {
+		for index := leaf.First(); index < leaf.First()+leaf.Used; index++ {
+			state := native.RecordAt(index).LoadState()
+			if native.Kind(state) != native.KindPage || state&native.Adopted == 0 {
+				continue
+			}
+			p, err := lock(native.Handle(native.KindPage, native.Generation(state), index))
+			if err != nil {
+				continue
+			}
+			found[p.ID()] = adoption{p.handle, p.Record.Size, p.State&native.ReadOnly != 0}
+			p.unlock()
+		}
+	}
+	return found
+}
+
+// meeting is an adopted page and the staged one that has its id.
+type meeting struct {
+	adopted uint64
+	staged  *native.Staged
+}
+
+// meetAdopted finds the adopted pages whose ids staged ones have, and brings the bytes of these into memory of the host. Nobody
+// adopts meanwhile. Errors: Mismatch (another size), InvalidState (memory that was adopted as read-only).
+func (s *Staging) meetAdopted() (met []meeting, err error) {
+	adopted := s.context.adopted()
+	for i := range s.Pages {
+		if len(adopted) == 0 {
+			break
+		}
+		staged := &s.Pages[i]
+		into, ok := adopted[staged.ID]
+		switch {
+		case !ok:
+			continue
+		case into.size != staged.Size:
+			return nil, status.Errorf(status.Mismatch, "page %d has %d bytes in the snapshot, but its adopted memory has %d",
+				staged.ID, staged.Size, into.size)
+		case into.readOnly:
+			return nil, status.Errorf(status.InvalidState, "page %d was adopted as read-only: its bytes cannot be loaded",
+				staged.ID)
+		}
+		met = append(met, meeting{into.handle, staged})
+	}
+	for _, m := range met {
+		if err := s.toHost(m.staged); err != nil {
+			return nil, err
+		}
+	}
+	return met, nil
+}
+
+// toHost brings the bytes of a staged page into memory of the host, from where they are or wait.
+func (s *Staging) toHost(staged *native.Staged) error {
+	host, p := residency.Placement{}, s.Page(staged.Index)
+	p.Record.Size = staged.Size
+	err := p.Present()
+	if err == nil && p.Placement() != host {
+		err = p.Page.Move(host, func() error { return nil })
+	}
+	staged.Low = p.State & (native.ExplicitID | native.Nonresident | native.LocationMask)
+	p.Record.StoreState(p.State)
+	return err
+}
+
+// intoAdopted puts the bytes of staged pages into adopted memory, which is theirs from now on. The adopted pages are locked,
+// or have ended.
+func (s *Staging) intoAdopted(met []meeting) {
+	for _, m := range met {
+		old := pageAt(s.context, native.Index(m.adopted))
+		if old.handle != m.adopted {
+			continue
+		}
+		old.HandOver(&s.Page(m.staged.Index).Page)
+		m.staged.Low |= native.Adopted
+	}
+}

@@ -1,0 +1,93 @@
+package persist
+
+import (
+	"sync"
+	"unsafe"
+
+	"libmmsb/core/journal"
+	"libmmsb/core/lineage"
+	"libmmsb/core/page"
+	"libmmsb/native"
+)
+
+// history is which state a context has: core/lineage says what that means.
+type history struct {
+	sync.Mutex
+	line  lineage.Lineage // of what comes
+	names []lineage.Point // of the last state that has a name; the first says its position
+	// known tells that state's fingerprint. Beside it no save or load runs.
+	known func() lineage.Fingerprint
+}
+
+// begin is the history of a new context.
+func (h *history) begin() {
+	h.line = lineage.New(lineage.Point{})
+	h.names = []lineage.Point{h.line.At(0)}
+	h.known = func() lineage.Fingerprint { return 0 }
+}
+
+func (h *history) position() uint64 { return h.names[0].Position }
+
+// next is the name of a state behind the last one that has a name.
+func (h *history) next() (lineage.Lineage, uint64) {
+	h.Lock()
+	defer h.Unlock()
+	return h.line, h.position() + 1
+}
+
+// is gives the state a name: what was saved, or what the end of a journal has.
+func (h *history) is(line lineage.Lineage, position uint64, print func() lineage.Fingerprint) {
+	h.Lock()
+	defer h.Unlock()
+	h.line, h.names, h.known = line, []lineage.Point{line.At(position)}, print
+}
+
+// comesFrom is is for a state that was loaded: what goes on from it is a lineage of its own.
+func (h *history) comesFrom(from lineage.Point, print lineage.Fingerprint) {
+	h.Lock()
+	defer h.Unlock()
+	parent := from
+	if from.Lineage == (lineage.ID{}) {
+		parent = lineage.Point{}
+	}
+	h.line, h.names = lineage.New(parent), []lineage.Point{from}
+	h.known = func() lineage.Fingerprint { return print }
+}
+
+// goesOnIn says in which lineage the state goes on, after a journal was asked.
+func (h *history) goesOnIn(line lineage.Lineage) {
+	h.Lock()
+	defer h.Unlock()
+	h.line = line
+}
+
+// stateOf is the still state for a journal, with a name: of its own where calls have changed pages since the last one.
+func (h *history) stateOf(still *page.Still) journal.State {
+	h.Lock()
+	defer h.Unlock()
+	print, pages := still.Fingerprint()
+	if print != h.known() {
+		h.names = []lineage.Point{h.line.At(h.position() + 1)}
+		h.known = func() lineage.Fingerprint { return print }
+	}
+	return journal.State{Names: h.names, GoesOn: h.line, Empty: h.position() == 0, Pages: pages}
+}
+
+// savedPrint is the fingerprint of what the last save or load of these leaves has recorded, with the dependencies of that state.
+func savedPrint(leaves []uint32, edges [][2]uint64) (print lineage.Fingerprint) {
+	saved := native.LastSaved()
+	for _, leaf := range leaves {
+		if saved[leaf] == nil {
+			continue
+		}
+		for _, s := range unsafe.Slice(saved[leaf], native.LeafRecords) {
+			if s.Generation != 0 {
+				print.Page(s.ID, s.Version, s.Size)
+			}
+		}
+	}
+	for _, edge := range edges {
+		print.Edge(edge[0], edge[1])
+	}
+	return print
+}

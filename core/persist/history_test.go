@@ -1,0 +1,189 @@
+package persist
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/file"
+	"libmmsb/core/page"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+)
+
+// inFolder is the names in a directory that begin in a way.
+func inFolder(t *testing.T, directory, prefix string) (found []string) {
+	t.Helper()
+	for _, name := range names(t, directory) {
+		if strings.HasPrefix(name, prefix) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+func requireLoads(t *testing.T, context uint64, path, directory string) {
+	t.Helper()
+	loaded := replayed(t, path, directory, LoadOptions{})
+	require.Equal(t, contents(t, context), contents(t, loaded))
+	require.NoError(t, page.Destroy(loaded))
+}
+
+func TestTwoFilesInTurn(t *testing.T) {
+	onOneThread(t)
+	context := newContext(t)
+	handle := createFilled(t, context, 5000, 5, 1)
+	createFilled(t, context, 64, 6, 2)
+	folder := t.TempDir()
+	paths := []string{filepath.Join(folder, "a"), filepath.Join(folder, "b"), filepath.Join(folder, "c")}
+	for _, count := range []int{2, 3} {
+		base := ""
+		for turn := range 9 {
+			write(t, handle, uint64(turn), []byte{byte(100 + turn)})
+			path := paths[turn%count]
+			require.NoError(t, Save(context, ToPath(path), SaveOptions{Base: base}, nil))
+			for _, there := range paths[:min(turn+1, count)] {
+				s, err := snapshot.Open(there, snapshot.OpenOptions{})
+				require.NoError(t, err, "turn %d", turn)
+				require.NoError(t, s.Close())
+			}
+			requireLoads(t, context, path, "")
+			base = path
+		}
+		require.LessOrEqual(t, len(inFolder(t, folder, "mmsb-")), 1)
+	}
+	require.NoError(t, Save(context, ToPath(paths[0]), SaveOptions{}, nil))
+	require.NoError(t, Save(context, ToPath(paths[1]), SaveOptions{Base: paths[0]}, nil))
+	for _, base := range []string{"", paths[0], paths[1]} {
+		err := Save(context, ToPath(paths[0]), SaveOptions{Base: base, RefuseInUse: true}, nil)
+		require.Equal(t, status.Busy, status.CodeOf(err), "%v", err)
+		require.ErrorContains(t, err, "rests on it")
+	}
+	linked := filepath.Join(folder, "linked") // the directory by another name
+	require.NoError(t, os.Symlink(folder, linked))
+	err := Save(context, ToPath(filepath.Join(linked, "a")), SaveOptions{Base: paths[1], RefuseInUse: true}, nil)
+	require.Equal(t, status.Busy, status.CodeOf(err), "%v", err)
+}
+
+func TestAJournalThatIsOpenedLate(t *testing.T) {
+	onOneThread(t)
+	context := newContext(t)
+	directory := filepath.Join(t.TempDir(), "journal")
+	handle := createFilled(t, context, 5000, 5, 1)
+	err := OpenJournal(context, directory, JournalOptions{IntervalMs: 1, RefuseBase: true})
+	require.Equal(t, status.InvalidState, status.CodeOf(err), "%v", err)
+	require.ErrorContains(t, err, "1 pages")
+	openJournal(t, context, directory)
+	require.Len(t, inFolder(t, directory, "base-"), 1)
+	write(t, handle, 7, []byte("recorded"))
+	require.NoError(t, SyncJournal(context))
+	requireLoads(t, context, "", directory)
+
+	// Nothing happens while it is closed: it goes on.
+	for range 3 {
+		require.NoError(t, CloseJournal(context))
+		require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1, RefuseBase: true}))
+	}
+	require.Len(t, inFolder(t, directory, "journal-"), 1)
+
+	// Something happens, and another base closes the gap.
+	for turn := range byte(3) {
+		require.NoError(t, CloseJournal(context))
+		write(t, handle, uint64(turn), []byte("between"))
+		createFilled(t, context, 64, uint64(10+turn), turn)
+		err := OpenJournal(context, directory, JournalOptions{IntervalMs: 1, RefuseBase: true})
+		require.Equal(t, status.InvalidState, status.CodeOf(err), "%v", err)
+		openJournal(t, context, directory)
+		write(t, handle, uint64(turn), []byte("after"))
+		require.NoError(t, SyncJournal(context))
+		requireLoads(t, context, "", directory)
+		require.Len(t, inFolder(t, directory, "base-"), 1)
+		require.Len(t, inFolder(t, directory, "journal-0"), 1)
+	}
+	require.NoError(t, CloseJournal(context))
+}
+
+func TestADependencyIsAChangeOfTheState(t *testing.T) {
+	onOneThread(t)
+	context := newContext(t)
+	directory := filepath.Join(t.TempDir(), "journal")
+	openJournal(t, context, directory)
+	parent, child := createFilled(t, context, 64, 1, 1), createFilled(t, context, 64, 2, 2)
+	require.NoError(t, CloseJournal(context))
+	require.NoError(t, page.AddDependency(parent, child))
+	err := OpenJournal(context, directory, JournalOptions{IntervalMs: 1, RefuseBase: true})
+	require.Equal(t, status.InvalidState, status.CodeOf(err), "%v", err)
+}
+
+func TestASnapshotOfAnotherContextIsRefused(t *testing.T) {
+	onOneThread(t)
+	folder := t.TempDir()
+	path, other := filepath.Join(folder, "a"), filepath.Join(folder, "journal")
+	context := newContext(t)
+	createFilled(t, context, 64, 1, 1)
+	require.NoError(t, Save(context, ToPath(path), SaveOptions{}, nil))
+	second := newContext(t)
+	openJournal(t, second, other)
+	for id := range uint64(9) {
+		createFilled(t, second, 64, id+1, 3)
+	}
+	require.NoError(t, CloseJournal(second))
+	err := Load(newContext(t), FromPath(path), LoadOptions{Journal: other}, nil)
+	require.Equal(t, status.Mismatch, status.CodeOf(err), "%v", err)
+	require.ErrorContains(t, err, "lineage")
+	err = OpenJournal(context, other, JournalOptions{IntervalMs: 1})
+	require.Equal(t, status.Mismatch, status.CodeOf(err), "%v", err)
+	requireLoads(t, second, "", other)
+}
+
+// A snapshot elsewhere takes the place of the records before it, and stays when its own name goes to another file.
+func TestASnapshotElsewhereBecomesTheBase(t *testing.T) {
+	onOneThread(t)
+	folder := t.TempDir()
+	directory := filepath.Join(folder, "journal")
+	context := newContext(t)
+	handle := createFilled(t, context, 64, 1, 1)
+	require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1, SegmentBytes: 1}))
+	base := ""
+	for turn := range byte(6) {
+		write(t, handle, 0, []byte{turn})
+		require.NoError(t, SyncJournal(context))
+		path := filepath.Join(folder, []string{"a", "b"}[turn%2])
+		require.NoError(t, Save(context, ToPath(path), SaveOptions{Base: base}, nil))
+		base = path
+		write(t, handle, 1, []byte{turn})
+		require.NoError(t, SyncJournal(context))
+		requireLoads(t, context, "", directory)
+		requireLoads(t, context, path, directory)
+		require.Len(t, inFolder(t, directory, "base-"), 1)
+	}
+	require.NoError(t, CloseJournal(context))
+	before := contents(t, replayed(t, "", directory, LoadOptions{}))
+	write(t, handle, 2, []byte("later"))
+	require.NoError(t, Save(context, ToPath(base), SaveOptions{}, nil))
+	require.NoError(t, os.Remove(filepath.Join(folder, "a")))
+	require.Equal(t, before, contents(t, replayed(t, "", directory, LoadOptions{})))
+}
+
+func TestTheContextGoesOnFromACompactedFile(t *testing.T) {
+	onOneThread(t)
+	folder := t.TempDir()
+	context := newContext(t)
+	handle := createFilled(t, context, 70_000, 1, 1)
+	paths := []string{filepath.Join(folder, "a"), filepath.Join(folder, "b"), filepath.Join(folder, "c")}
+	require.NoError(t, Save(context, ToPath(paths[0]), SaveOptions{}, nil))
+	write(t, handle, 0, []byte("first"))
+	require.NoError(t, Save(context, ToPath(paths[1]), SaveOptions{Base: paths[0]}, nil))
+	_, err := snapshot.Compact(paths[1], paths[1], snapshot.CompactOptions{})
+	require.NoError(t, err)
+	write(t, handle, 100, []byte("second"))
+	require.NoError(t, Save(context, ToPath(paths[2]), SaveOptions{Base: paths[1]}, nil))
+	requireLoads(t, context, paths[2], "")
+	chain, err := snapshot.ChainOf(file.OS{}, paths[2])
+	require.NoError(t, err)
+	require.True(t, slices.Equal([]string{paths[2], paths[1]}, chain), "%v", chain)
+}

@@ -1,0 +1,249 @@
+package snapshot
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/file"
+	"libmmsb/core/file/filetest"
+	"libmmsb/core/lineage"
+	"libmmsb/core/status"
+)
+
+// replaceWith writes a snapshot of one page to a path, with a base or without.
+func replaceWith(fs file.FS, path string, id byte, base byte, baseName string, o ReplaceOptions) error {
+	header := Header{ID: goldenID(id)}
+	if base != 0 {
+		o.Base, o.BaseName = goldenID(base), baseName
+		header.Base, header.BaseName = o.Base, baseName
+	}
+	sink, err := Replace(fs, path, o)
+	if err != nil {
+		return err
+	}
+	w, err := NewWriter(sink, header, Options{})
+	if err == nil {
+		err = w.Add(Page{ID: uint64(id), Size: 5, NUMANode: -1}, KindBytes, 0, fmt.Appendf(nil, "is %02d", id), Uncompressed)
+	}
+	if err == nil {
+		pages := uint64(len(chainOf(fs, path, base, baseName)) + 1)
+		_, err = w.Finish(pages, 5*pages)
+	}
+	if err != nil {
+		w.Abort()
+	}
+	return err
+}
+
+// chainOf is the chain that a new file rests on; its pages are one each.
+func chainOf(fs file.FS, path string, base byte, baseName string) []Info {
+	if base == 0 {
+		return nil
+	}
+	s, err := Open(filepath.Join(filepath.Dir(path), baseName), OpenOptions{FS: fs})
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = s.Close() }()
+	return s.Chain()
+}
+
+// requireHas: the state of a file has these pages.
+func requireHas(t *testing.T, fs file.FS, path string, ids ...byte) {
+	t.Helper()
+	s, err := Open(path, OpenOptions{FS: fs})
+	require.NoError(t, err)
+	defer func() { _ = s.Close() }()
+	assert.Equal(t, uint64(len(ids)), s.Totals().StatePages)
+	for _, id := range ids {
+		got := make([]byte, 5)
+		require.NoError(t, s.ReadAt(uint64(id), KindBytes, got, 0))
+		assert.Equal(t, fmt.Sprintf("is %02d", id), string(got))
+	}
+}
+
+func namesIn(t *testing.T, fs file.FS, directory string) string {
+	t.Helper()
+	names, err := fs.List(directory)
+	require.NoError(t, err)
+	return strings.Join(names, " ")
+}
+
+func TestWhatOthersRestOnIsKept(t *testing.T) {
+	disk := filetest.NewDisk()
+	require.NoError(t, replaceWith(disk, "/a", 1, 0, "", ReplaceOptions{}))
+	require.NoError(t, replaceWith(disk, "/b", 2, 1, "a", ReplaceOptions{}))
+	require.NoError(t, replaceWith(disk, "/c", 3, 2, "b", ReplaceOptions{}))
+
+	err := replaceWith(disk, "/a", 4, 0, "", ReplaceOptions{RefuseInUse: true})
+	assert.Equal(t, status.Busy, status.CodeOf(err), "%v", err)
+	assert.ErrorContains(t, err, "cannot replace /a: b rests on it")
+	requireHas(t, disk, "/c", 1, 2, 3)
+
+	require.NoError(t, replaceWith(disk, "/a", 4, 0, "", ReplaceOptions{}))
+	assert.Contains(t, namesIn(t, disk, "/"), KeptName(goldenID(1)))
+	requireHas(t, disk, "/a", 4)
+	requireHas(t, disk, "/c", 1, 2, 3)
+	require.NoError(t, replaceWith(disk, "/b", 5, 4, "a", ReplaceOptions{}))
+	requireHas(t, disk, "/b", 4, 5)
+	requireHas(t, disk, "/c", 1, 2, 3)
+	assert.Equal(t, 2, strings.Count(namesIn(t, disk, "/"), "mmsb-"))
+
+	// Nothing rests on them any more, on one through the other.
+	require.NoError(t, replaceWith(disk, "/c", 6, 5, "b", ReplaceOptions{}))
+	assert.NotContains(t, namesIn(t, disk, "/"), "mmsb-")
+	requireHas(t, disk, "/c", 4, 5, 6)
+}
+
+func TestABaseThatIsReplacedMeanwhile(t *testing.T) {
+	disk := filetest.NewDisk()
+	require.NoError(t, replaceWith(disk, "/a", 1, 0, "", ReplaceOptions{}))
+	sink, err := Replace(disk, "/b", ReplaceOptions{Base: goldenID(1), BaseName: "a"})
+	require.NoError(t, err)
+	require.NoError(t, replaceWith(disk, "/a", 2, 0, "", ReplaceOptions{}))
+	w, err := NewWriter(sink, Header{Base: goldenID(1), BaseName: "a"}, Options{})
+	require.NoError(t, err)
+	_, err = w.Finish(0, 0)
+	assert.Equal(t, status.Mismatch, status.CodeOf(err), "%v", err)
+	w.Abort()
+	assert.Equal(t, "a", namesIn(t, disk, "/"))
+}
+
+// A power cut, or a failure of the disk, at every step: what was there loads, with all that it rests on.
+func TestKeepingSurvivesEverything(t *testing.T) {
+	prepare := func() *filetest.Disk {
+		disk := filetest.NewDisk()
+		durable := ReplaceOptions{Options: file.Options{Durable: true}}
+		require.NoError(t, replaceWith(disk, "/a", 1, 0, "", durable))
+		require.NoError(t, replaceWith(disk, "/b", 2, 1, "a", durable))
+		return disk
+	}
+	durable := ReplaceOptions{Options: file.Options{Durable: true}}
+	check := func(disk *filetest.Disk, what string) {
+		t.Helper()
+		requireHas(t, disk, "/b", 1, 2)
+		s, err := Open("/a", OpenOptions{FS: disk})
+		require.NoError(t, err, what)
+		require.NoError(t, s.Close())
+	}
+	counting := filetest.NewFaulty(prepare())
+	var operations atomic.Int32 // the replaced file is closed beside
+	counting.Before = func(filetest.Kind, int) { operations.Add(1) }
+	require.NoError(t, replaceWith(counting, "/a", 3, 0, "", durable))
+	for cut := int32(1); cut <= operations.Load(); cut++ {
+		disk := prepare()
+		var at atomic.Int32
+		fs := filetest.NewFaulty(disk)
+		fs.Before = func(kind filetest.Kind, _ int) {
+			if at.Add(1) == cut {
+				for seed := range uint64(20) {
+					check(disk.Crash(seed), fmt.Sprintf("cut before operation %d (%s), seed %d", cut, kind, seed))
+				}
+			}
+		}
+		require.NoError(t, replaceWith(fs, "/a", 3, 0, "", durable))
+		check(disk, "at the end")
+	}
+	for _, kind := range []filetest.Kind{filetest.Link, filetest.Rename, filetest.SyncDirectory, filetest.Sync} {
+		for nth := 1; nth <= counting.Count(kind); nth++ {
+			disk := prepare()
+			fs := filetest.NewFaulty(disk, filetest.Fault{Kind: kind, Nth: nth, Errno: syscall.EIO})
+			require.Error(t, replaceWith(fs, "/a", 3, 0, "", durable), "%s %d", kind, nth)
+			check(disk, fmt.Sprintf("%s number %d failed", kind, nth))
+		}
+	}
+}
+
+// Savers in one directory, on the real file system: each file that is there loads at all times.
+func TestManySaversInOneDirectory(t *testing.T) {
+	directory := t.TempDir()
+	var savers sync.WaitGroup
+	for saver := range byte(3) {
+		savers.Add(1)
+		go func() {
+			defer savers.Done()
+			for turn := range byte(20) {
+				path := filepath.Join(directory, []string{"a", "b", "c"}[(saver+turn)%3])
+				id := 10 + 30*saver + turn
+				baseName := []string{"a", "b", "c"}[(saver+2*turn+1)%3]
+				base, err := InspectHeader(filepath.Join(directory, baseName), file.OS{})
+				if err != nil || baseName == filepath.Base(path) {
+					assert.NoError(t, replaceWith(file.OS{}, path, id, 0, "", ReplaceOptions{}))
+					continue
+				}
+				err = replaceWith(file.OS{}, path, id, base.ID[0], baseName, ReplaceOptions{})
+				if code := status.CodeOf(err); err != nil && code != status.Mismatch {
+					assert.NoError(t, err)
+				}
+			}
+		}()
+	}
+	savers.Wait()
+	for _, name := range []string{"a", "b", "c"} {
+		s, err := Open(filepath.Join(directory, name), OpenOptions{})
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+	}
+}
+
+func TestBasesOfAJournal(t *testing.T) {
+	disk := filetest.NewDisk()
+	require.NoError(t, disk.MakeDirectory("/journal", 0o777))
+	require.NoError(t, disk.MakeDirectory("/elsewhere", 0o777))
+	line := lineage.New(lineage.Point{})
+	save := func(path string, id byte, position uint64) Header {
+		header := Header{ID: goldenID(id), Lineage: line, Position: position}
+		sink, err := Replace(disk, path, ReplaceOptions{})
+		require.NoError(t, err)
+		w, err := NewWriter(sink, header, Options{})
+		require.NoError(t, err)
+		_, err = w.Finish(0, 0)
+		require.NoError(t, err)
+		return w.Header()
+	}
+	save("/journal/"+BaseFileName(7, goldenID(1)), 1, 7)
+	newer := save("/elsewhere/b", 2, 9)
+	require.NoError(t, NameBase(disk, "/journal", "/elsewhere/b", &newer))
+	bases, lost := Bases(disk, "/journal")
+	require.NoError(t, lost)
+	require.Len(t, bases, 2)
+	assert.Equal(t, []uint64{9, 7}, []uint64{bases[0].Position, bases[1].Position})
+	assert.Equal(t, "/elsewhere/b", bases[0].Path)
+	assert.Equal(t, newer.ID, bases[0].ID)
+
+	require.NoError(t, RemoveBases(disk, "/journal", &newer))
+	bases, lost = Bases(disk, "/journal")
+	require.NoError(t, lost)
+	require.Len(t, bases, 1)
+
+	save("/elsewhere/b", 3, 12) // another snapshot takes its place
+	bases, lost = Bases(disk, "/journal")
+	assert.Empty(t, bases)
+	assert.Equal(t, status.NotFound, status.CodeOf(lost))
+	assert.ErrorContains(t, lost, newer.ID.String())
+}
+
+func TestANamedBaseThatIsDamaged(t *testing.T) {
+	directory := t.TempDir()
+	header := Header{ID: goldenID(2), Position: 9}
+	require.NoError(t, NameBase(file.OS{}, directory, "/elsewhere/crc b", &header))
+	name := filepath.Join(directory, strings.TrimSuffix(BaseFileName(9, goldenID(2)), baseSuffix)+pointerSuffix)
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	for at := range text {
+		text[at] ^= 1
+		require.NoError(t, os.WriteFile(name, text, 0o600))
+		_, lost := Bases(file.OS{}, directory)
+		assert.Equal(t, status.Corrupt, status.CodeOf(lost), "byte %d", at)
+		text[at] ^= 1
+	}
+}

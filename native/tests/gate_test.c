@@ -1,0 +1,149 @@
+/*
+ * The gate without Go: what the first call starts, and what a child of fork may do before, during and after it. A stand-in for
+ * the start of Go's runtime stops where a test forks. A process has one first call, so each case runs in a child of its own.
+ *
+ * With the argument `steps` the first check that fails ends the process: tests/mutations plants bugs, which it must show.
+ */
+#include "../../tests/check.h"
+
+#include "../gate.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+static unsigned patience = CHECK_PATIENCE;
+
+/* The exit status of a child that runs a function: 0 where no check in it failed. One that hangs is killed. */
+static int in_a_child(void (*work)(void)) {
+    fflush(NULL);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        alarm(patience);
+        check_failures = 0;
+        work();
+        fflush(NULL);
+        _exit(check_failures != 0);
+    }
+    int status = -1;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int starts; /* of Go's runtime */
+
+static void count_start(void) {
+    __atomic_add_fetch(&starts, 1, __ATOMIC_SEQ_CST);
+}
+
+static void starts_it(void) {
+    mmsb__start_go = count_start;
+    CHECK_EQUAL(starts, 0);
+    CHECK_EQUAL(mmsb__gate_closed(), MMSB_OK);
+    CHECK_EQUAL(mmsb__gate_closed(), MMSB_OK);
+    CHECK_EQUAL(mmsb__gate, MMSB_OK);
+    CHECK_EQUAL(mmsb__detours & ~1u, 0); /* one is left where the kernel has no membarrier */
+    CHECK_EQUAL(starts, 1);
+}
+
+static void is_forked(void) {
+    mmsb__start_go = count_start; /* which waits for nothing, if it comes to that */
+    CHECK_EQUAL(mmsb__gate_closed(), MMSB_E_FORKED);
+    CHECK_EQUAL(mmsb__gate, MMSB_E_FORKED);
+    CHECK(mmsb__detours > 0);
+}
+
+static void and_so_are_its_children(void) {
+    is_forked();
+    CHECK_EQUAL(in_a_child(is_forked), 0);
+}
+
+/* --------------------------------------------------------------------------------------------------------- cases ---- */
+
+static void first_calls(void) {
+    CHECK_EQUAL(in_a_child(starts_it), 0);
+    CHECK_EQUAL(in_a_child(starts_it), 0);
+    starts_it();
+    CHECK_EQUAL(in_a_child(and_so_are_its_children), 0);
+    CHECK_EQUAL(mmsb__gate_closed(), MMSB_OK);
+}
+
+static int go_is_starting, go_may_start;
+
+static void start_slowly(void) {
+    count_start();
+    __atomic_store_n(&go_is_starting, 1, __ATOMIC_SEQ_CST);
+    while (!__atomic_load_n(&go_may_start, __ATOMIC_SEQ_CST))
+        check_sleep_ms(1);
+}
+
+static int calls_that_returned;
+
+static void *call(void *argument) {
+    (void)argument;
+    CHECK_EQUAL(mmsb__gate_closed(), MMSB_OK);
+    __atomic_add_fetch(&calls_that_returned, 1, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+static void forks_during_the_first_call(void) {
+    pthread_t callers[3];
+    mmsb__start_go = start_slowly;
+    for (int i = 0; i < 3; i++)
+        REQUIRE(pthread_create(&callers[i], NULL, call, NULL) == 0);
+    while (!__atomic_load_n(&go_is_starting, __ATOMIC_SEQ_CST))
+        check_sleep_ms(1);
+    check_sleep_ms(20); /* so that the other calls come to wait */
+    CHECK_EQUAL(in_a_child(and_so_are_its_children), 0);
+    CHECK_EQUAL(__atomic_load_n(&calls_that_returned, __ATOMIC_SEQ_CST), 0);
+    __atomic_store_n(&go_may_start, 1, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < 3; i++)
+        REQUIRE(pthread_join(callers[i], NULL) == 0);
+    CHECK_EQUAL(calls_that_returned, 3);
+    CHECK_EQUAL(starts, 1);
+    CHECK_EQUAL(in_a_child(is_forked), 0);
+}
+
+/* Takes the gate's lock again and again, and nothing more: as a thread that is about to start the library. */
+static int enough;
+
+static void *hold_the_lock(void *argument) {
+    (void)argument;
+    while (!__atomic_load_n(&enough, __ATOMIC_RELAXED))
+        mmsb__gate_poison("not yet", 7);
+    return NULL;
+}
+
+static void forks_beside_a_thread_at_the_lock(void) {
+    pthread_t holders[2];
+    for (int i = 0; i < 2; i++)
+        REQUIRE(pthread_create(&holders[i], NULL, hold_the_lock, NULL) == 0);
+    for (int i = 0; i < 100 && check_failures == 0; i++)
+        CHECK_EQUAL(in_a_child(starts_it), 0);
+    __atomic_store_n(&enough, 1, __ATOMIC_RELAXED);
+    for (int i = 0; i < 2; i++)
+        REQUIRE(pthread_join(holders[i], NULL) == 0);
+    starts_it();
+}
+
+static void the_first_call_starts_the_library_once(void) {
+    CHECK_EQUAL(in_a_child(first_calls), 0);
+}
+
+static void a_child_of_the_first_call_is_forked(void) {
+    CHECK_EQUAL(in_a_child(forks_during_the_first_call), 0);
+}
+
+static void a_child_waits_for_no_thread_of_its_parent(void) {
+    CHECK_EQUAL(in_a_child(forks_beside_a_thread_at_the_lock), 0);
+}
+
+int main(int argument_count, char **arguments) {
+    check_stops = argument_count > 1 && strcmp(arguments[1], "steps") == 0;
+    if (check_stops)
+        patience = 30;
+    RUN(the_first_call_starts_the_library_once);
+    RUN(a_child_of_the_first_call_is_forked);
+    RUN(a_child_waits_for_no_thread_of_its_parent);
+    return check_report();
+}

@@ -1,0 +1,66 @@
+"""Bugs in loads of snapshots: in what is read at once, later and from which file.
+
+Files that are divided anywhere, loaded in every way, must show each.
+"""
+
+from mutation import Mutant
+from subject import Go
+
+LOADS = Go(
+    name="loads",
+    folders=("core/persist", "core/snapshot"),
+    package="core/persist",
+    mode="^TestEveryWayOfLoadingForeignChains$|^TestLongMetadataIsReadOnce$",
+    sound=("^TestEveryWayOfLoadingForeignChains$|^TestLongMetadataIsReadOnce$",),
+    mutants=(
+        Mutant(
+            "started-pages-wait",
+            "a page of which a part came counts as one that waits in the file",
+            "stageLazy",
+            "_, waits := waiting[id]",
+            "_, waits := l.Handles[id]",
+        ),
+        Mutant(
+            "waiting-pages-are-read",
+            "pages that wait in the file are read all the same",
+            "stageLazy",
+            "return !waits &&",
+            "return (!waits || true) &&",
+        ),
+        Mutant(
+            "mask-of-waiting-page-lost",
+            "of a page that waits only the metadata is read",
+            "noteTables",
+            "case extent.Kind != snapshot.KindBytes:",
+            "case extent.Kind == snapshot.KindMetadata:",
+        ),
+        Mutant(
+            "first-part-is-all",
+            "the first part of metadata is taken for all of it",
+            "loader.beside",
+            "extent.Length == snapshot.Chunk",
+            "false",
+        ),
+        Mutant(
+            "metadata-read-for-each-part",
+            "metadata is read again for each of its parts",
+            "postpone",
+            "extent.Offset == 0",
+            "true",
+        ),
+        Mutant(
+            "newer-bytes-ignored",
+            "bytes of an older file come over those of a newer one",
+            "rest",
+            "covered := w.covered.ranges",
+            "covered := w.covered.ranges[:0]",
+        ),
+        Mutant(
+            "memory-stays-in-use",
+            "a page waits in memory of the caller, who uses it for something else",
+            "Load",
+            "source.memory != nil",
+            "false",
+        ),
+    ),
+)
