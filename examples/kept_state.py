@@ -97,10 +97,9 @@ class KeptState:
             self.saved_commits = commits_of(snapshot[POSITION_PAGE].metadata)[0]
         journals = numbered(self.folder, ".journal")
         journal = self._path(journals[-1], ".journal") if journals else None
-        self._restore(journal)
-        half = self._half_done()
-        if half is not None:
-            self._restore(journal, until=half)
+        half = self._half_done(journal)
+        self.context.restore(self._path(self.number, ".mmsb"), journal=journal, until=half)
+        self.position = self.context.page(POSITION_PAGE)
         if half is None and journal is not None:
             self._open_journal(journal)
         else:
@@ -108,14 +107,12 @@ class KeptState:
             self._begin_journal()
         self.tell(f"restored {self.commits()[0]} {'whole' if half is None else 'half'}")
 
-    def _restore(self, journal: Path | None, until: int | None = None) -> None:
-        self.context.restore(self._path(self.number, ".mmsb"), journal=journal, until=until)
-        self.position = self.context.page(POSITION_PAGE)
-
-    def _half_done(self) -> int | None:
+    def _half_done(self, journal: Path | None) -> int | None:
         """The journal's last record before a commit that has begun and is not done."""
-        begun, _, record = self.position.metadata.get("begun", b"0 0").partition(b" ")
-        return int(record) if int(begun) > self.commits()[0] else None
+        with mmsb.Context.load(self._path(self.number, ".mmsb"), journal=journal) as last:
+            metadata = last.page(POSITION_PAGE).metadata
+            begun, _, record = metadata.get("begun", b"0 0").partition(b" ")
+            return int(record) if int(begun) > commits_of(metadata)[0] else None
 
     def _begin_journal(self) -> None:
         journal = self._path(self.number, ".journal")

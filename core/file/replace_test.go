@@ -193,7 +193,9 @@ func TestTheNextSaveRemovesTemporaryFilesOfKilledOnes(t *testing.T) {
 			path := filepath.Join(directory, name)
 			require.NoError(t, save(file.OS{}, path, []byte("old"), file.Options{}, 4096))
 			bystanders := []string{".state.mmsb-", ".state.mmsb-12-ABCDEFGHIJKLMNOP.tmp2", ".state.mmsb-x-ABCDEFGHIJKLMNOP.tmp",
-				".state2.mmsb-12-ABCDEFGHIJKLMNOP.tmp", "state.mmsb-12-ABCDEFGHIJKLMNOP.tmp"}
+				"state.mmsb-12-ABCDEFGHIJKLMNOP.tmp"}
+			of := filepath.Join(directory, ".state2.mmsb-12-ABCDEFGHIJKLMNOP.tmp") // of another file: it goes, too
+			require.NoError(t, os.WriteFile(of, nil, 0o666))
 			for _, bystander := range bystanders {
 				require.NoError(t, os.WriteFile(filepath.Join(directory, bystander), nil, 0o666))
 			}

@@ -47,13 +47,13 @@ type publication struct {
 }
 
 func (p *publication) publish(rename func() error) error {
+	unlock := lockDirectory(p.fs, p.directory)
+	defer unlock()
 	old, err := InspectHeader(p.path, p.fs)
 	replaces := err == nil && old.ID != ID{} // nothing rests on what is not readable
 	if !replaces && p.o.Base == (ID{}) {
 		return rename()
 	}
-	unlock := lockDirectory(p.fs, p.directory)
-	defer unlock()
 	if p.o.Base != (ID{}) {
 		if err := p.baseIsThere(); err != nil {
 			return err
