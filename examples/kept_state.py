@@ -97,7 +97,11 @@ class KeptState:
             self.saved_commits = commits_of(snapshot[POSITION_PAGE].metadata)[0]
         journals = numbered(self.folder, ".journal")
         journal = self._path(journals[-1], ".journal") if journals else None
-        half = self._half_done(journal)
+        half = None
+        try:
+            half = self._half_done(journal)
+        except mmsb.MismatchError:  # half a commit was undone and saved: that is a branch, which has no journal yet
+            journal = None
         self.context.restore(self._path(self.number, ".mmsb"), journal=journal, until=half)
         self.position = self.context.page(POSITION_PAGE)
         if half is None and journal is not None:

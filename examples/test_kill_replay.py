@@ -144,7 +144,7 @@ def test_a_kill_while_half_a_commit_is_undone(history: Path, tmp_path: Path, mon
         begun.mkdir()
         (begun / "journal.lock").touch()
         pages, told = go_on(repository, state, commits)
-        assert f"restored {SHORT - 1} half" in told
+        assert f"restored {SHORT - 1} whole" in told  # it was undone and saved before the second kill
         assert pages == after_commits(repository, commits)
         assert [path.name for path in state.glob("*.journal")] == [
             f"state-{kept_state.numbered(state, '.journal')[0]:08}.journal"
