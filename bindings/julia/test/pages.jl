@@ -89,7 +89,7 @@ end
         @test read_page(page, 10:10) == [0x2a]
         @test with_page(bytes -> bytes[10], page) == 0x2a
         @test thrown(() -> with_page(bytes -> bytes[1] = 0x01, page)) isa ArgumentError
-        @test with_page(bytes -> sum(reinterpret(UInt32, bytes)), page) == 0x2a0000 # in its bytes 9 to 12
+        @test with_page(bytes -> sum(reinterpret(UInt32, bytes)), page) == 0x2a00 # in its bytes 9 to 12
         @test read_page(page, 1:1) == [0x00]
         @test page.epoch == 0
     end
