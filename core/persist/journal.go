@@ -98,9 +98,10 @@ func (s *state) openJournal(directory string, keep bool, o journal.Options) erro
 	s.history.goesOnIn(opened.writer.Lineage())
 	needsBase := opened.writer.NeedsBase()
 	j.open.Store(opened)
+	ring := opened.ring
 	safego.Go(func() {
 		defer close(opened.served)
-		opened.failed = opened.writer.Serve(opened.ring)
+		opened.failed = opened.writer.Serve(ring)
 	})
 	if !needsBase {
 		return nil

@@ -470,7 +470,7 @@ dependency of page 77 on page 1 added
 	bad(t, exitFailed, []string{"ends at record 9"}, "journal", "replay", log, "-s", whole, "-o", out, "--until", "10")
 	bad(t, exitUsage, []string{"was taken at"}, "journal", "replay", log, "-s", whole, "-o", out, "--until-time",
 		"2025-01-01T00:00:00Z")
-	bad(t, exitFailed, []string{"lineage"}, "journal", "replay", log, "-s", original, "-o", out)
+	bad(t, exitBad, []string{"lineage"}, "journal", "replay", log, "-s", original, "-o", out)
 }
 
 func TestTheDiskIsFull(t *testing.T) {
