@@ -92,12 +92,19 @@ func PutBase(fs file.FS, directory, path string, header *Header) error {
 }
 
 // linkBase gives a snapshot and its bases names in a directory, all of them or none.
-func linkBase(fs file.FS, directory, path string, header *Header) bool {
+func linkBase(fs file.FS, directory, path string, header *Header) (done bool) {
 	chain, err := ChainOf(fs, path)
 	if err != nil {
 		return false
 	}
 	var made []string
+	defer func() {
+		for _, name := range made {
+			if !done {
+				_ = fs.Remove(name)
+			}
+		}
+	}()
 	for i, from := range chain {
 		name := BaseFileName(header.Position, header.ID)
 		if i > 0 {
@@ -113,9 +120,6 @@ func linkBase(fs file.FS, directory, path string, header *Header) bool {
 			made = append(made, to)
 		case syscall.EEXIST: // as the base of an earlier one
 		default:
-			for _, name := range made {
-				_ = fs.Remove(name)
-			}
 			return false
 		}
 	}

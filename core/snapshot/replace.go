@@ -50,6 +50,9 @@ func (p *publication) publish(rename func() error) error {
 	unlock := lockDirectory(p.fs, p.directory)
 	defer unlock()
 	old, err := InspectHeader(p.path, p.fs)
+	if mayBeSnapshot(err) {
+		return err
+	}
 	replaces := err == nil && old.ID != ID{} // nothing rests on what is not readable
 	if !replaces && p.o.Base == (ID{}) {
 		return rename()
@@ -89,21 +92,24 @@ func (p *publication) baseIsThere() error {
 func (p *publication) keep(id ID) error {
 	var resting []string
 	replaced := filepath.Base(p.path)
-	for name, header := range headers(p.fs, p.directory) {
+	found, unknown := headers(p.fs, p.directory)
+	for name, header := range found {
 		if header.Base == id && header.BaseName == replaced && name != replaced {
 			resting = append(resting, name)
 		}
 	}
 	slices.Sort(resting)
-	if len(resting) == 0 {
+	switch {
+	case len(resting) == 0 && unknown == nil:
 		return nil
-	}
-	if p.o.RefuseInUse {
+	case p.o.RefuseInUse && len(resting) > 0:
 		return status.Errorf(status.Busy, "cannot replace %s: %s rests on it", p.path, strings.Join(resting, ", "))
+	case p.o.RefuseInUse:
+		return unknown
 	}
 	kept := filepath.Join(p.directory, KeptName(id))
 	if err := p.fs.Link(p.path, kept); err != nil && err != syscall.EEXIST {
-		return file.Failed(err, "cannot keep %s, on which %s rests, as %s", p.path, strings.Join(resting, ", "), kept)
+		return file.Failed(err, "cannot keep %s, on which others may rest, as %s", p.path, kept)
 	}
 	return file.SyncDirectory(p.fs, p.directory) // before the name goes to the new file
 }
@@ -122,7 +128,10 @@ func removeUnneeded(fs file.FS, directory string) {
 	}
 	for len(kept) > 0 { // one can rest on another
 		needed := make(map[string]bool)
-		found := headers(fs, directory)
+		found, unknown := headers(fs, directory)
+		if unknown != nil { // on which of them, the next save sees
+			return
+		}
 		for _, header := range found {
 			if found[header.BaseName].ID != header.Base {
 				needed[KeptName(header.Base)] = true
@@ -141,19 +150,38 @@ func removeUnneeded(fs file.FS, directory string) {
 	}
 }
 
-// headers are those of the snapshots in a directory, by file name.
-func headers(fs file.FS, directory string) map[string]Header {
-	found := make(map[string]Header)
+// headers are those of the snapshots in a directory, by file name. The error says that a file may be a snapshot and could not be
+// read now; what belongs to others, or is no snapshot, is none.
+func headers(fs file.FS, directory string) (found map[string]Header, unknown error) {
+	found = make(map[string]Header)
 	names, err := fs.List(directory)
 	if err != nil {
-		return found
+		return found, file.Failed(err, "cannot list %s", directory)
 	}
 	for _, name := range names {
-		if header, err := InspectHeader(filepath.Join(directory, name), fs); err == nil {
+		header, err := InspectHeader(filepath.Join(directory, name), fs)
+		if err == nil {
 			found[name] = header
+			continue
+		}
+		if mayBeSnapshot(err) {
+			unknown = err
 		}
 	}
-	return found
+	return found, unknown
+}
+
+// mayBeSnapshot says that a file could not be read for a reason that may pass.
+func mayBeSnapshot(err error) bool {
+	own := status.Of(err)
+	if own == nil || own.Domain != status.DomainErrno {
+		return false
+	}
+	switch syscall.Errno(own.Foreign) {
+	case syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.ELOOP:
+		return false
+	}
+	return true
 }
 
 // InspectHeader reads nothing of a file but its header.
@@ -196,7 +224,7 @@ func ChainOf(fs file.FS, path string) ([]string, error) {
 }
 
 // lockPatience bounds how long a saver waits for another one that is giving its file a name, which takes milliseconds.
-const lockPatience = 5 * time.Second
+const lockPatience = time.Second
 
 // lockDirectory keeps other savers from giving names in a directory meanwhile. Where that cannot be had, because the file system
 // has no locks or the program itself holds one on its directory, it goes on without.

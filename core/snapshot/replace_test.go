@@ -163,6 +163,35 @@ func TestKeepingSurvivesEverything(t *testing.T) {
 	}
 }
 
+// What cannot be read at the moment may rest on the file that is replaced, or on what is kept.
+func TestUnreadableFilesAreNotTakenForNothing(t *testing.T) {
+	prepare := func() *filetest.Disk {
+		disk := filetest.NewDisk()
+		require.NoError(t, replaceWith(disk, "/a", 1, 0, "", ReplaceOptions{}))
+		require.NoError(t, replaceWith(disk, "/b", 2, 1, "a", ReplaceOptions{}))
+		require.NoError(t, replaceWith(disk, "/a", 3, 0, "", ReplaceOptions{})) // 1 is kept
+		require.NoError(t, replaceWith(disk, "/c", 4, 3, "a", ReplaceOptions{}))
+		return disk
+	}
+	counting := filetest.NewFaulty(prepare())
+	require.NoError(t, replaceWith(counting, "/a", 5, 0, "", ReplaceOptions{}))
+	for _, kind := range []filetest.Kind{filetest.Open, filetest.Stat, filetest.StatFile, filetest.Read, filetest.List} {
+		for nth := 1; nth <= counting.Count(kind); nth++ {
+			for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.EIO} {
+				for _, refuse := range []bool{false, true} {
+					disk := prepare()
+					fs := filetest.NewFaulty(disk, filetest.Fault{Kind: kind, Nth: nth, Errno: errno})
+					err := replaceWith(fs, "/a", 5, 0, "", ReplaceOptions{RefuseInUse: refuse})
+					assert.True(t, !refuse || err != nil)
+					requireHas(t, disk, "/b", 1, 2)
+					requireHas(t, disk, "/c", 3, 4)
+					assert.Less(t, strings.Count(namesIn(t, disk, "/"), "mmsb-"), 3)
+				}
+			}
+		}
+	}
+}
+
 // Savers in one directory, on the real file system: each file that is there loads at all times.
 func TestManySaversInOneDirectory(t *testing.T) {
 	directory := t.TempDir()
