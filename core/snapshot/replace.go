@@ -178,7 +178,7 @@ func mayBeSnapshot(err error) bool {
 		return false
 	}
 	switch syscall.Errno(own.Foreign) {
-	case syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.ELOOP:
+	case syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.ELOOP, syscall.EISDIR:
 		return false
 	}
 	return true
