@@ -18,6 +18,12 @@ func named(goesOn lineage.Lineage, name lineage.Point) State {
 	return State{Names: []lineage.Point{name}, GoesOn: goesOn, Pages: 3}
 }
 
+// behindEnd is a state behind the end of a journal, with a name that its context has given.
+func behindEnd(line lineage.Lineage, end, position uint64) State {
+	own := lineage.New(line.At(end))
+	return named(own, own.At(position))
+}
+
 // writeRuns writes records up to a number, each a frame.
 func writeRuns(t *testing.T, w *Writer, to uint64) {
 	t.Helper()
@@ -64,7 +70,7 @@ func TestABaseThatNeverCame(t *testing.T) {
 	writeRuns(t, first, 3)
 	require.NoError(t, first.Close())
 	line := first.Lineage()
-	w := open(t, disk, Options{From: named(line, line.At(4))})
+	w := open(t, disk, Options{From: behindEnd(line, 3, 4)})
 	writeRuns(t, w, 7)
 	_, err := w.Sync()
 	require.NoError(t, err)
@@ -91,7 +97,7 @@ func TestAGapIsNotCrossed(t *testing.T) {
 	writeRuns(t, w, 3)
 	require.NoError(t, w.Close())
 	line := w.Lineage()
-	w = open(t, disk, Options{From: named(line, line.At(5))})
+	w = open(t, disk, Options{From: behindEnd(line, 3, 5)})
 	require.True(t, w.NeedsBase())
 	writeRuns(t, w, 8)
 	require.NoError(t, w.HasBase())
@@ -177,7 +183,7 @@ func TestABaseCanBeRefused(t *testing.T) {
 	writeRuns(t, w, 2)
 	require.NoError(t, w.Close())
 	line := w.Lineage()
-	_, err = NewWriter(disk, directory, Options{From: named(line, line.At(3)), NoBase: true})
+	_, err = NewWriter(disk, directory, Options{From: behindEnd(line, 2, 3), NoBase: true})
 	assert.Equal(t, status.InvalidState, code(err), "%v", err)
 	w = open(t, disk, Options{From: named(lineage.New(line.At(2)), line.At(2)), NoBase: true})
 	assert.Equal(t, line, w.Lineage(), "it goes on where it ended")

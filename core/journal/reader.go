@@ -16,7 +16,7 @@ type Journal struct {
 	fs        file.FS
 	directory string
 	segments  []openSegment // of the newest branch
-	lineages  []lineage.ID  // of all branches
+	others    []lineage.ID  // of the other branches
 	info      Info
 	tail      tail
 }
@@ -37,9 +37,9 @@ type tail struct {
 
 // Info is what is known of a journal without reading all of it.
 type Info struct {
-	Lineage  lineage.Lineage // zeros: not known, in version 1
-	Branch   uint64          // number of the lineage in the directory
-	Branches uint64          // lineages that end in the directory, this one included
+	Lineage  lineage.Lineage // of its end; zeros: not known, in version 1
+	Branch   uint64          // its number in the directory
+	Branches uint64          // in the directory, this one included
 	Segments []SegmentInfo   // of the branch
 	First    uint64          // sequence number of the oldest record that is left; Last + 1 where there is none
 	Last     uint64          // of the newest whole one
@@ -74,7 +74,7 @@ func Open(fs file.FS, directory string) (*Journal, error) {
 	return j, j.look()
 }
 
-// openSegments reads the headers of the newest branch's segments.
+// openSegments reads the headers of all segments.
 func openSegments(fs file.FS, directory string) (*Journal, error) {
 	places, err := list(fs, directory)
 	if err != nil {
@@ -86,28 +86,24 @@ func openSegments(fs file.FS, directory string) (*Journal, error) {
 	j := &Journal{fs: fs, directory: directory}
 	j.info.Branch = places[len(places)-1].branch
 	for i, at := range places {
-		begins := i == 0 || at.branch != places[i-1].branch
-		if !begins && at.branch != j.info.Branch {
-			continue
-		}
 		s, err := j.openSegment(at)
 		if err != nil {
 			return nil, err
 		}
-		if begins {
+		if i == 0 || at.branch != places[i-1].branch {
 			j.info.Branches++
-			j.lineages = append(j.lineages, s.lineage.ID)
 		}
 		if at.branch != j.info.Branch {
+			j.others = append(j.others, s.lineage.ID)
 			continue
 		}
-		if len(j.segments) > 0 && s.id != j.segments[0].id {
-			return nil, status.Errorf(status.Corrupt, "%s belongs to lineage %x, the segments before it to %x", j.path(s.name),
-				s.id, j.segments[0].id)
+		if n := len(j.segments); n > 0 && s.id != j.segments[n-1].id && !s.based {
+			return nil, status.Errorf(status.Corrupt, "%s belongs to lineage %x, the segment before it to %x", j.path(s.name),
+				s.id, j.segments[n-1].id)
 		}
 		j.segments = append(j.segments, s)
 	}
-	j.info.Lineage = j.segments[0].lineage
+	j.info.Lineage = j.segments[len(j.segments)-1].lineage
 	return j, nil
 }
 

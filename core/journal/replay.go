@@ -33,23 +33,51 @@ func (r *Replay) First() uint64 { return r.journal.segments[0].first }
 // FromTheBeginning says that the records begin with the empty state.
 func (r *Replay) FromTheBeginning() bool { return r.First() == 1 && !r.journal.segments[0].based }
 
-// Lineage is that of the records.
-func (r *Replay) Lineage() lineage.Lineage { return r.journal.info.Lineage }
+// At is the lineage that the journal has at a position.
+func (r *Replay) At(position uint64) lineage.Lineage { return r.journal.At(position) }
 
 // Leads is Journal's.
 func (r *Replay) Leads(from lineage.Point) error { return r.journal.Leads(from) }
 
+// EndsBefore says whether a lineage begins behind the state that the journal ends with: nothing is to be replayed onto its
+// states. It reads the last segment where that can be.
+func (r *Replay) EndsBefore(line lineage.Lineage) (bool, error) {
+	if line.Parent.Lineage != r.journal.info.Lineage.ID || line.Parent.Lineage == (lineage.ID{}) {
+		return false, nil
+	}
+	j := *r.journal
+	err := j.look()
+	return line.Parent.Position == j.info.Last, err
+}
+
+// At is the lineage that the journal has at a position. A gap may begin one.
+func (j *Journal) At(position uint64) lineage.Lineage {
+	for i := len(j.segments) - 1; i > 0; i-- {
+		if j.segments[i].first-1 <= position {
+			return j.segments[i].lineage
+		}
+	}
+	return j.segments[0].lineage
+}
+
 // Leads says whether records go on from a state. Errors: Mismatch (another lineage; the records behind it were dropped).
 func (j *Journal) Leads(from lineage.Point) error {
-	own := j.info.Lineage
-	switch {
-	case from.Lineage != own.ID && (from != own.Parent || own.Parent == lineage.Point{}):
-		return status.Errorf(status.Mismatch, "the journal %s has the lineage %s, but the state is %s", j.directory, own.ID, from)
-	case j.segments[0].first > from.Position+1:
-		return status.Errorf(status.Mismatch, "the journal %s begins with record %d, but the state is %s", j.directory,
-			j.segments[0].first, from)
+	for i := len(j.segments) - 1; i >= 0; i-- {
+		s := &j.segments[i]
+		begins := i == 0 || j.segments[i-1].id != s.id
+		of := from.Lineage == s.lineage.ID && from.Position+1 >= s.first
+		if of || begins && from == s.lineage.Parent && from.Lineage != (lineage.ID{}) && from.Position+1 == s.first {
+			if i+1 < len(j.segments) && from.Position > j.segments[i+1].before {
+				break
+			}
+			return nil
+		}
 	}
-	return nil
+	first, own := j.segments[0].first, j.info.Lineage
+	if from.Lineage == own.ID && from.Position+1 < first {
+		return status.Errorf(status.Mismatch, "the journal %s begins with record %d, but the state is %s", j.directory, first, from)
+	}
+	return status.Errorf(status.Mismatch, "the journal %s has the lineage %s, but the state is %s", j.directory, own.ID, from)
 }
 
 // Part is a part of a frame: records that lie one behind the other, of groups that are whole.

@@ -54,6 +54,8 @@ type State struct {
 	Names []lineage.Point
 	// GoesOn is the lineage of what comes, unless the journal ends with exactly this state: then it goes on in its own.
 	GoesOn lineage.Lineage
+	// Before is the state that the lineage of Names begins behind; zeros: not known, or none.
+	Before lineage.Point
 	// Empty: there is no page, and never was one.
 	Empty bool
 	// Pages is for messages.
@@ -79,10 +81,11 @@ type Writer struct {
 
 	lineage lineage.Lineage
 	branch  uint64
-	based   bool        // the segment that is written begins with a base
-	pending atomic.Bool // that base is still being written: the segment has no name yet
-	found   *Journal    // what was there
-	at      file.File   // the segment that is written
+	others  []lineage.ID // of the other branches
+	based   bool         // the segment that is written begins with a base
+	pending atomic.Bool  // that base is still being written: the segment has no name yet
+	found   *Journal     // what was there
+	at      file.File    // the segment that is written
 	name    string
 	offset  int64
 	begins  uint64 // sequence number of the segment's first record
@@ -212,33 +215,44 @@ func (w *Writer) resume(j *Journal) error {
 			return from.refusal(w.directory)
 		}
 	}
-	w.branch, w.lineage = info.Branch, info.Lineage
+	w.branch, w.lineage, w.others = info.Branch, info.Lineage, j.others
 	if err := w.openTail(j); err != nil {
 		return err
 	}
 	if exactly {
 		return nil
 	}
-	if w.lineage.ID != from.GoesOn.ID {
-		w.lineage = from.GoesOn
+	if !from.comesFrom(tip) {
+		for _, s := range j.segments {
+			w.others = append(w.others, s.lineage.ID)
+		}
 		w.branch++
 		w.kept, w.chain, w.last = nil, 0, from.position()
 	}
+	w.lineage = from.GoesOn
 	return w.goOnFrom(from.position())
 }
 
 // related says whether the state's history and the directory's meet.
 func (j *Journal) related(from *State) error {
 	tip := j.info.Lineage.At(j.info.Last)
-	meets := j.info.Lineage.ID == from.GoesOn.ID && j.info.Last <= from.position()
-	for _, of := range j.lineages {
-		meets = meets || of != from.GoesOn.ID && of == from.GoesOn.Parent.Lineage
+	ours := j.others
+	for _, s := range j.segments {
+		ours = append(ours, s.lineage.ID, s.lineage.Parent.Lineage)
 	}
-	if !meets {
+	meets := slices.ContainsFunc([]lineage.ID{from.GoesOn.Parent.Lineage, from.Before.Lineage}, func(of lineage.ID) bool {
+		return of != lineage.ID{} && slices.Contains(ours, of)
+	})
+	if !meets && !from.comesFrom(tip) {
 		return status.Errorf(status.Mismatch, "the journal %s ends at %s, which does not lead to the context's state, %s",
 			j.directory, tip, from.Names[0])
 	}
 	return nil
+}
+
+// comesFrom says that nothing lies between a journal's end and the state but what nobody has recorded.
+func (s *State) comesFrom(tip lineage.Point) bool {
+	return tip.Lineage != lineage.ID{} && s.position() > tip.Position && (tip == s.GoesOn.Parent || tip == s.Before)
 }
 
 func (s *State) refusal(directory string) error {
@@ -367,6 +381,9 @@ func (w *Writer) Next() uint64 { return w.last + 1 }
 
 // Lineage is that of the records.
 func (w *Writer) Lineage() lineage.Lineage { return w.lineage }
+
+// HasBranch says whether another branch in the directory has records of a lineage.
+func (w *Writer) HasBranch(of lineage.ID) bool { return slices.Contains(w.others, of) }
 
 // NeedsBase says that the records begin behind a state that none before them give. Until HasBase they do not count: what a crash
 // leaves of them is removed by the next writer.

@@ -15,6 +15,8 @@ type history struct {
 	sync.Mutex
 	line  lineage.Lineage // of what comes
 	names []lineage.Point // of the last state that has a name; the first says its position
+	// before is the state that its lineage begins behind.
+	before lineage.Point
 	// known tells that state's fingerprint. Beside it no save or load runs.
 	known func() lineage.Fingerprint
 }
@@ -35,23 +37,32 @@ func (h *history) next() (lineage.Lineage, uint64) {
 	return h.line, h.position() + 1
 }
 
-// is gives the state a name: what was saved, or what the end of a journal has.
+// is gives the state a name.
 func (h *history) is(line lineage.Lineage, position uint64, print func() lineage.Fingerprint) {
 	h.Lock()
 	defer h.Unlock()
-	h.line, h.names, h.known = line, []lineage.Point{line.At(position)}, print
+	h.line, h.names, h.before, h.known = line, []lineage.Point{line.At(position)}, line.Parent, print
 }
 
-// comesFrom is is for a state that was loaded: what goes on from it is a lineage of its own.
-func (h *history) comesFrom(from lineage.Point, print lineage.Fingerprint) {
+// comesFrom is is for a state that others go on from as well: what was loaded, and what the end of a journal has. What follows in
+// this context is a lineage of its own.
+func (h *history) comesFrom(line lineage.Lineage, position uint64, print lineage.Fingerprint) {
 	h.Lock()
 	defer h.Unlock()
+	from := line.At(position)
 	parent := from
 	if from.Lineage == (lineage.ID{}) {
 		parent = lineage.Point{}
 	}
-	h.line, h.names = lineage.New(parent), []lineage.Point{from}
+	h.line, h.names, h.before = lineage.New(parent), []lineage.Point{from}, line.Parent
 	h.known = func() lineage.Fingerprint { return print }
+}
+
+// step gives the state a name of its own, which no journal ends with.
+func (h *history) step() {
+	h.Lock()
+	defer h.Unlock()
+	h.names, h.before = []lineage.Point{h.line.At(h.position() + 1)}, h.line.Parent
 }
 
 // goesOnIn says in which lineage the state goes on, after a journal was asked.
@@ -67,10 +78,10 @@ func (h *history) stateOf(still *page.Still) journal.State {
 	defer h.Unlock()
 	print, pages := still.Fingerprint()
 	if print != h.known() {
-		h.names = []lineage.Point{h.line.At(h.position() + 1)}
+		h.names, h.before = []lineage.Point{h.line.At(h.position() + 1)}, h.line.Parent
 		h.known = func() lineage.Fingerprint { return print }
 	}
-	return journal.State{Names: h.names, GoesOn: h.line, Empty: h.position() == 0, Pages: pages}
+	return journal.State{Names: h.names, GoesOn: h.line, Before: h.before, Empty: h.position() == 0, Pages: pages}
 }
 
 // savedPrint is the fingerprint of what the last save or load of these leaves has recorded, with the dependencies of that state.

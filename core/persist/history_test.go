@@ -187,3 +187,34 @@ func TestTheContextGoesOnFromACompactedFile(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, slices.Equal([]string{paths[2], paths[1]}, chain), "%v", chain)
 }
+
+// A context that has closed its journal, and another one that goes on with that journal, do not give the same names to states
+// that differ.
+func TestTwoContextsGoOnFromOneJournal(t *testing.T) {
+	onOneThread(t)
+	for _, records := range []int{1, 5} {
+		folder := t.TempDir()
+		directory, path := filepath.Join(folder, "journal"), filepath.Join(folder, "one.mmsb")
+		one := newContext(t)
+		openJournal(t, one, directory)
+		handle := createFilled(t, one, 100, 1, 1)
+		require.NoError(t, CloseJournal(one))
+
+		other := newContext(t)
+		require.NoError(t, Load(other, FromPath(""), LoadOptions{Journal: directory}, nil))
+		openJournal(t, other, directory)
+		for i := range records {
+			write(t, handleOf(t, other, 1), uint64(i), []byte{2})
+		}
+		require.NoError(t, CloseJournal(other))
+
+		write(t, handle, 99, []byte{3})
+		require.NoError(t, Save(one, ToPath(path), SaveOptions{}, nil))
+		err := Load(newContext(t), FromPath(path), LoadOptions{Journal: directory}, nil)
+		require.Equal(t, status.Mismatch, code(err), "%v", err)
+		openJournal(t, one, directory) // as a branch
+		requireLoads(t, one, "", directory)
+		require.NoError(t, CloseJournal(one))
+		requireLoads(t, one, "", directory)
+	}
+}

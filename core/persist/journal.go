@@ -174,19 +174,23 @@ func errNoJournal(context uint64) error {
 	return status.Errorf(status.InvalidState, "context 0x%016x has no journal", context)
 }
 
-// closeJournal closes the journal; what the state is then has a name. Under the lock.
+// closeJournal closes the journal; what the state is then has a name, unless the journal may lack its end. Under the lock.
 func (s *state) closeJournal() (err error) {
 	opened := s.journals.open.Load()
 	line := opened.writer.Lineage()
+	var print lineage.Fingerprint
 	stillErr := s.context.Still(func(still *page.Still) error { // what changes from here on has no record
 		err = s.journals.close()
-		print, _ := still.Fingerprint()
-		s.history.is(line, opened.ring.Last(), func() lineage.Fingerprint { return print })
+		print, _ = still.Fingerprint()
 		return nil
 	})
 	if stillErr != nil { // no memory: no journal goes on with this state without a base
 		err = s.journals.close()
-		s.history.is(line, opened.ring.Last()+1, func() lineage.Fingerprint { return 0 })
+	}
+	last := opened.ring.Last()
+	s.history.comesFrom(line, last, print)
+	if err != nil || stillErr != nil {
+		s.history.step()
 	}
 	return err
 }
@@ -261,7 +265,7 @@ func (j *openedJournal) dropBefore(header *snapshot.Header) {
 	}
 	err := j.writer.Drop(header.Position)
 	if err == nil {
-		err = snapshot.RemoveBases(file.OS{}, j.directory, header)
+		err = snapshot.RemoveBases(file.OS{}, j.directory, header, j.writer.HasBranch)
 	}
 	if err != nil { // the next save tries again
 		log.Logf(log.Warning, "cannot remove what the journal %q has before record %d: %v", j.directory, header.Position, err)
@@ -315,7 +319,7 @@ func TrimJournal(context uint64, path string) error {
 		if err := j.writer.Drop(info.Position); err != nil {
 			return err
 		}
-		return snapshot.RemoveBases(file.OS{}, j.directory, &info.Header)
+		return snapshot.RemoveBases(file.OS{}, j.directory, &info.Header, j.writer.HasBranch)
 	})
 }
 

@@ -185,7 +185,7 @@ func (l *loader) remember() {
 	}
 	saves := &l.saved
 	saves.chain, saves.large = nil, make(map[uint32]largeSaved)
-	l.history.comesFrom(l.at, l.fingerprint())
+	l.history.comesFrom(l.line, l.position, l.fingerprint())
 	if l.file.Header().Version == snapshot.OriginalVersion {
 		return
 	}

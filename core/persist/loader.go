@@ -41,7 +41,8 @@ type loader struct {
 
 	journal    *journal.Replay // nil: none is replayed
 	inSnapshot []native.Staged // where one is: what was staged before
-	at         lineage.Point   // the state that is staged
+	line       lineage.Lineage // of the state that is staged, and where in it
+	position   uint64
 
 	source *residency.Source // of pages that are loaded lazily
 }

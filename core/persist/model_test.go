@@ -57,17 +57,32 @@ func (w world) is(other world) bool {
 	return w.edges == other.edges && maps.Equal(w.pages, other.pages)
 }
 
-// program is a random program of one user, and beside it what each file and directory must give.
+// program is a random program of two users of the same files, and beside it what each file and directory must give.
 type program struct {
 	*testing.T
 	random  *rand.Rand
 	folder  string
-	context uint64
 	files   map[string]world // snapshots, by path
-	saved   []string         // paths of saves that the context can name as a base
 	logs    map[string]world // directories of journals that were closed, by path
-	open    string           // the one that is open
 	journal []string
+	*user   // whose turn it is
+	users   [2]*user
+}
+
+type user struct {
+	context uint64
+	saved   []string // paths of saves that the context can name as a base
+	open    string   // the journal that is open
+}
+
+// isOpen is who has a journal open.
+func (p *program) isOpen(directory string) *user {
+	for _, u := range p.users {
+		if u.open == directory {
+			return u
+		}
+	}
+	return nil
 }
 
 func (p *program) pick(paths []string) string { return paths[p.random.IntN(len(paths))] }
@@ -127,7 +142,11 @@ func (p *program) save(path string) {
 func (p *program) openJournal(directory string) {
 	if err := OpenJournal(p.context, directory, JournalOptions{IntervalMs: 1000,
 		SegmentBytes: 1 << (12 + p.random.IntN(6))}); err != nil {
-		require.Equal(p, status.Mismatch, status.CodeOf(err), "%v", err)
+		want := status.Mismatch
+		if p.isOpen(directory) != nil {
+			want = status.Busy
+		}
+		require.Equal(p, want, status.CodeOf(err), "%v", err)
 		return
 	}
 	p.open = directory
@@ -145,14 +164,36 @@ func (p *program) restore() {
 		p.closeJournal()
 	}
 	if len(p.logs) > 0 && p.random.IntN(2) == 0 {
-		directory := p.pick(slices.Sorted(maps.Keys(p.logs)))
-		require.NoError(p, Load(p.context, FromPath(""), LoadOptions{Journal: directory}, nil))
-		require.True(p, p.logs[directory].is(worldOf(p.T, p.context)))
+		if directory := p.pick(slices.Sorted(maps.Keys(p.logs))); p.isOpen(directory) == nil {
+			p.restoreFromJournal(directory)
+		}
 	} else if len(p.files) > 0 {
 		path := p.pick(slices.Sorted(maps.Keys(p.files)))
 		require.NoError(p, Load(p.context, FromPath(path), LoadOptions{Lazy: p.random.IntN(2) == 0}, nil))
 		require.True(p, p.files[path].is(worldOf(p.T, p.context)))
 		p.saved = []string{path}
+	}
+}
+
+func (p *program) restoreFromJournal(directory string) {
+	require.NoError(p, Load(p.context, FromPath(""), LoadOptions{Journal: directory}, nil))
+	require.True(p, p.logs[directory].is(worldOf(p.T, p.context)))
+}
+
+// takeOver lets a user go on with a journal that the other one closes, who goes on without.
+func (p *program) takeOver() {
+	if p.open == "" || p.users[0].open != "" && p.users[1].open != "" {
+		return
+	}
+	directory := p.open
+	p.closeJournal()
+	for _, p.user = range p.users {
+		if p.open == "" && p.random.IntN(2) == 0 {
+			p.restoreFromJournal(directory)
+			p.openJournal(directory)
+			p.change()
+			return
+		}
 	}
 }
 
@@ -187,11 +228,7 @@ func (p *program) kill() {
 		at := filepath.Join(copied, filepath.Base(filepath.Dir(path)), filepath.Base(path))
 		require.NoError(p, os.WriteFile(at, content, 0o600))
 	}
-	at := func(path string) string { return filepath.Join(copied, filepath.Base(path)) }
-	p.mustGive(func(path string) LoadSource { return FromPath(at(path)) }, at)
-	if p.open != "" {
-		p.gives(FromPath(""), at(p.open), worldOf(p.T, p.context), "the journal "+p.open+" that was open")
-	}
+	p.mustGive(func(path string) string { return filepath.Join(copied, filepath.Base(path)) })
 	require.NoError(p, os.RemoveAll(copied))
 }
 
@@ -201,31 +238,47 @@ func (p *program) rings() []string {
 	return found
 }
 
-func (p *program) mustGive(source func(path string) LoadSource, at func(path string) string) {
-	for path, want := range p.files {
-		p.gives(source(path), "", want, path)
+// mustGive looks at all files, and all directories, where they lie now. A file and a directory together give the end of one of them,
+// or an error.
+func (p *program) mustGive(at func(path string) string) {
+	ends := maps.Clone(p.logs)
+	for _, u := range p.users {
+		if u.open != "" {
+			ends[u.open] = worldOf(p.T, u.context)
+		}
 	}
-	for directory, want := range p.logs {
-		if directory != p.open {
-			p.gives(FromPath(""), at(directory), want, directory)
+	for directory, end := range ends {
+		p.gives("", at(directory), end)
+	}
+	for path, want := range p.files {
+		p.gives(at(path), "", want)
+		for directory, end := range ends {
+			p.gives(at(path), at(directory), end, want)
 		}
 	}
 }
 
-func (p *program) gives(source LoadSource, directory string, want world, what string) {
+// gives loads a state: it must be one of these. Only where there is more than one it may be none.
+func (p *program) gives(path, directory string, wants ...world) {
 	context, err := page.NewContext(page.Options{SimulatedDevices: 1})
 	require.NoError(p, err)
-	require.NoError(p, Load(context, source, LoadOptions{Journal: directory}, nil), "%s\n%s", what, p.journal)
-	if got := worldOf(p.T, context); !want.is(got) {
-		for id, text := range want.pages {
-			if got.pages[id] != text {
-				p.Logf("page %d: %.60s, not %.60s", id, got.pages[id], text)
-			}
-		}
-		require.Fail(p, what, "%s\nedges %s, not %s; %d pages, not %d", p.journal, got.edges, want.edges, len(got.pages),
-			len(want.pages))
+	defer func() { require.NoError(p, page.Destroy(context)) }()
+	err = Load(context, FromPath(path), LoadOptions{Journal: directory}, nil)
+	if len(wants) > 1 && status.CodeOf(err) == status.Mismatch {
+		return
 	}
-	require.NoError(p, page.Destroy(context))
+	require.NoError(p, err, "%s %s\n%s", path, directory, p.journal)
+	got := worldOf(p.T, context)
+	if slices.ContainsFunc(wants, got.is) {
+		return
+	}
+	for id, text := range wants[0].pages {
+		if got.pages[id] != text {
+			p.Logf("page %d: %.60s, not %.60s", id, got.pages[id], text)
+		}
+	}
+	require.Fail(p, "another state", "%s %s\n%s\nedges %s, not %s; %d pages, not %d", path, directory, p.journal, got.edges,
+		wants[0].edges, len(got.pages), len(wants[0].pages))
 }
 
 // What was acknowledged loads as it was, whatever a program did before, and whenever it is killed; all else is an error.
@@ -235,14 +288,15 @@ func TestRandomHistories(t *testing.T) {
 		*histories = min(*histories, 20)
 	}
 	for seed := uint64(*from); seed < uint64(*from+*histories); seed++ {
-		p := &program{T: t, random: rand.New(rand.NewPCG(seed, 7)), folder: t.TempDir(), context: newContext(t),
-			files: map[string]world{}, logs: map[string]world{}}
+		p := &program{T: t, random: rand.New(rand.NewPCG(seed, 7)), folder: t.TempDir(), files: map[string]world{},
+			logs: map[string]world{}, users: [2]*user{{context: newContext(t)}, {context: newContext(t)}}}
+		p.user = p.users[0]
 		logs := []string{filepath.Join(p.folder, "log1"), filepath.Join(p.folder, "log2")}
 		p.journal = append(p.journal, fmt.Sprint("history ", seed))
 		for range 30 {
-			what := p.random.IntN(14)
+			what := p.random.IntN(18)
 			p.journal = append(p.journal, []string{"save", "save", "open or close", "open or close", "restore", "compact",
-				"kill"}[min(what, 6)])
+				"kill", "the other", "take over", "change"}[min(what, 9)])
 			switch what {
 			case 0, 1:
 				p.save(p.pick(p.paths()))
@@ -258,16 +312,23 @@ func TestRandomHistories(t *testing.T) {
 				p.compact()
 			case 6:
 				p.kill()
+			case 7:
+				p.user = p.users[p.random.IntN(2)]
+			case 8:
+				p.takeOver()
 			default:
-				p.journal[len(p.journal)-1] = "change"
 				p.change()
 			}
 		}
 		p.kill()
-		if p.open != "" {
-			p.closeJournal()
+		for _, p.user = range p.users {
+			if p.open != "" {
+				p.closeJournal()
+			}
 		}
-		p.mustGive(FromPath, func(path string) string { return path })
-		require.NoError(t, page.Destroy(p.context))
+		p.mustGive(func(path string) string { return path })
+		for _, u := range p.users {
+			require.NoError(t, page.Destroy(u.context))
+		}
 	}
 }

@@ -36,7 +36,7 @@ func openJournalBase(read *journal.Replay, o *LoadOptions) (*snapshot.Snapshot, 
 	case base != nil:
 		return snapshot.Open(base.Path, snapshot.OpenOptions{})
 	case read.FromTheBeginning():
-		return emptyState(read.Lineage())
+		return emptyState(read.At(0))
 	case err != nil:
 		return nil, err
 	default:
@@ -49,20 +49,23 @@ func openJournalBase(read *journal.Replay, o *LoadOptions) (*snapshot.Snapshot, 
 // replayJournal applies the journal that the options name to what is staged.
 func (l *loader) replayJournal() error {
 	header := l.file.Header()
-	l.at = header.Lineage.At(header.Position)
+	l.line, l.position = header.Lineage, header.Position
 	if l.journal == nil {
 		return nil
 	}
-	if err := l.journal.Leads(l.at); err != nil {
+	if ends, err := l.journal.EndsBefore(l.line); ends || err != nil {
+		return err
+	}
+	if err := l.journal.Leads(l.line.At(l.position)); err != nil {
 		return err
 	}
 	r := l.beginReplay()
 	defer r.end()
-	last, err := l.journal.Run(l.at.Position, l.o.until(), r.applyAll)
+	last, err := l.journal.Run(l.position, l.o.until(), r.applyAll)
 	if err == nil && l.o.until() == (journal.Until{}) {
 		err = r.allKnown()
 	}
-	l.at = l.journal.Lineage().At(last)
+	l.line, l.position = l.journal.At(last), last
 	return err
 }
 

@@ -185,11 +185,11 @@ func follow(fs file.FS, directory, entry string) (string, Header, error) {
 	return "", Header{}, status.Errorf(status.NotFound, "the base %s of the journal %s is not at %s", id, directory, absolute)
 }
 
-// RemoveBases removes the bases of the same lineage as one that has come, but not that one, and what only they rested on.
-func RemoveBases(fs file.FS, directory string, but *Header) error {
+// RemoveBases removes the bases before one that has come, but not those that other branches need, and what only they rested on.
+func RemoveBases(fs file.FS, directory string, but *Header, needed func(lineage.ID) bool) error {
 	bases, _ := Bases(fs, directory) // what cannot be read is not ours to remove
 	for _, base := range bases {
-		if base.ID == but.ID || base.Lineage.ID != but.Lineage.ID || base.Position > but.Position {
+		if base.ID == but.ID || base.Position > but.Position || needed(base.Lineage.ID) {
 			continue
 		}
 		if err := fs.Remove(base.entry); err != nil {

@@ -164,7 +164,7 @@ func (o *Options) apply(from *base, changes *scratch) (Report, error) {
 		}
 	}
 	return report, changes.write(func(sink file.Sink) error {
-		after := snapshot.Header{Taken: report.Taken, Lineage: log.Info().Lineage, Position: report.Last}
+		after := snapshot.Header{Taken: report.Taken, Lineage: log.At(report.Last), Position: report.Last}
 		return state.WriteChanges(sink, after, from.name, o.Compression)
 	})
 }
