@@ -7,7 +7,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"libmmsb/core/file"
 	"libmmsb/core/file/filetest"
 	"libmmsb/core/lineage"
 	"libmmsb/core/status"
@@ -203,4 +205,60 @@ func TestASegmentHasARecordBeforeTheNextBegins(t *testing.T) {
 	records, _, err := readAll(disk, 3)
 	require.NoError(t, err)
 	requireRuns(t, records, 3, 4)
+}
+
+// A gap may begin a lineage; what lies before stays on the path.
+func TestALineageBeginsBehindAGap(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{})
+	writeRuns(t, w, 3)
+	require.NoError(t, w.Close())
+	old := w.Lineage()
+	from := behindEnd(old, 3, 5)
+	w = open(t, disk, Options{From: from})
+	writeRuns(t, w, 8)
+	require.NoError(t, w.HasBase())
+	require.NoError(t, w.Close())
+	j, err := Open(disk, directory)
+	require.NoError(t, err)
+	assert.Equal(t, []any{from.GoesOn, uint64(0), uint64(1), uint64(1), uint64(8)},
+		[]any{j.info.Lineage, j.info.Branch, j.info.Branches, j.info.First, j.info.Last})
+	for _, at := range []lineage.Point{old.At(0), old.At(3), from.GoesOn.At(5), from.GoesOn.At(8)} {
+		assert.NoError(t, j.Leads(at), "%v", at)
+	}
+	for _, at := range []lineage.Point{old.At(4), old.At(5), from.GoesOn.At(3), from.GoesOn.At(4), {Position: 8}} {
+		assert.Equal(t, status.Mismatch, code(j.Leads(at)), "%v", at)
+	}
+	assert.Equal(t, []lineage.ID{old.ID, old.ID, from.GoesOn.ID, from.GoesOn.ID},
+		[]lineage.ID{j.At(0).ID, j.At(3).ID, j.At(5).ID, j.At(8).ID})
+	for lineOf, ends := range map[lineage.Lineage]bool{
+		lineage.New(from.GoesOn.At(8)): true, lineage.New(from.GoesOn.At(7)): false, lineage.New(old.At(8)): false,
+		lineage.New(lineage.Point{}): false,
+	} {
+		r, err := OpenReplay(disk, directory)
+		require.NoError(t, err)
+		got, err := r.EndsBefore(lineOf)
+		require.NoError(t, err)
+		assert.Equal(t, ends, got)
+	}
+	require.NoError(t, Drop(disk, directory, 5)) // one branch
+	places, err := list(disk, directory)
+	require.NoError(t, err)
+	assert.Len(t, places, 1)
+
+	// A lineage that begins without a gap is none of this journal.
+	segment := j.segments[1].segment
+	segment.based, segment.before, segment.lineage = false, segment.first-1, lineage.New(lineage.Point{})
+	header := make([]byte, unitBytes)
+	segment.encode(header)
+	again := filetest.NewDisk()
+	w = open(t, again, Options{})
+	writeRuns(t, w, 5)
+	require.NoError(t, w.Close())
+	f, err := again.Open(directory+"/"+j.segments[1].name, unix.O_RDWR|unix.O_CREAT, 0o666)
+	require.NoError(t, err)
+	require.NoError(t, file.WriteFull(f, header, 0))
+	_, err = Open(again, directory)
+	assert.Equal(t, status.Corrupt, code(err), "%v", err)
+	assert.ErrorContains(t, err, "belongs to lineage")
 }

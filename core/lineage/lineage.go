@@ -22,6 +22,11 @@ type Point struct {
 	Position uint64
 }
 
+// Covers says whether a state lies in the past of this one: it is another position of the same lineage, or the same.
+func (p Point) Covers(past Point) bool {
+	return p.Lineage == past.Lineage && p.Lineage != ID{} && past.Position <= p.Position
+}
+
 // String is for messages.
 func (p Point) String() string {
 	if p.Lineage == (ID{}) {
@@ -48,5 +53,5 @@ func (l Lineage) At(position uint64) Point { return Point{l.ID, position} }
 
 // Has says whether the lineage, or what its parent has before it, goes through a state.
 func (l Lineage) Has(p Point) bool {
-	return p.Lineage == l.ID || p.Lineage == l.Parent.Lineage && l.Parent.Lineage != ID{} && p.Position <= l.Parent.Position
+	return p.Lineage == l.ID || l.Parent.Covers(p)
 }

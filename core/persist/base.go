@@ -2,9 +2,9 @@ package persist
 
 import (
 	"path/filepath"
+	"slices"
 	"unsafe"
 
-	"libmmsb/core/lineage"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 	"libmmsb/native"
@@ -39,16 +39,11 @@ func (s *saver) openBase(target *SaveTarget, header *snapshot.Header) (base, err
 	}
 	header.Base, header.BaseName = info.ID, filepath.Base(s.o.Base)
 	chain, state := s.saved.chain, info.Lineage.At(info.Position)
-	at := len(chain) - 1
-	// A compacted file is another snapshot of the same state.
-	for at >= 0 && chain[at].id != info.ID && (chain[at].state != state || state.Lineage == lineage.ID{}) {
-		at--
-	}
-	if at < 0 {
+	if !slices.ContainsFunc(chain, func(known savedAs) bool { return known.id == info.ID || known.state.Covers(state) }) {
 		return base{}, status.Errorf(status.Mismatch, "the context's state does not come from the snapshot %s in %q", info.ID,
 			s.o.Base)
 	}
-	if at == len(chain)-1 && chain[at].id == info.ID {
+	if chain[len(chain)-1].id == info.ID {
 		s.fast = true
 		return base{table: native.LastSaved(), pages: s.saved.totals.pages, bytes: s.saved.totals.bytes}, nil
 	}

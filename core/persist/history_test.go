@@ -218,3 +218,52 @@ func TestTwoContextsGoOnFromOneJournal(t *testing.T) {
 		requireLoads(t, one, "", directory)
 	}
 }
+
+// What a context saves after it has closed its journal is newer than the journal, and goes on with it.
+func TestASnapshotBehindTheJournal(t *testing.T) {
+	onOneThread(t)
+	folder := t.TempDir()
+	directory, path := filepath.Join(folder, "journal"), filepath.Join(folder, "last.mmsb")
+	context := newContext(t)
+	require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1, Keep: true}))
+	handle := createFilled(t, context, 100, 1, 1)
+	require.NoError(t, SyncJournal(context))
+	early := contents(t, context)
+	last := stateOf(t, context).journals.open.Load().ring.Last()
+	for turn := range byte(3) { // each turn is a process that begins with both
+		require.NoError(t, CloseJournal(context))
+		write(t, handle, 5, []byte{turn + 10})
+		require.NoError(t, Save(context, ToPath(path), SaveOptions{}, nil))
+		requireLoads(t, context, path, directory)
+		context = replayed(t, path, directory, LoadOptions{})
+		require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1, Keep: true}))
+		handle = handleOf(t, context, 1)
+		write(t, handle, 6, []byte{turn + 20})
+		require.NoError(t, SyncJournal(context))
+		requireLoads(t, context, path, directory)
+		requireLoads(t, context, "", directory)
+		// What was kept still gives the past, across the gaps.
+		require.Equal(t, early, contents(t, replayed(t, "", directory, LoadOptions{JournalUntil: last})))
+	}
+	require.NoError(t, Save(context, ToPath(path), SaveOptions{}, nil))
+	require.NoError(t, TrimJournal(context, path)) // one branch: all before it goes
+	require.Len(t, inFolder(t, directory, "journal-0"), 1)
+	require.Len(t, inFolder(t, directory, "base-"), 1)
+	requireLoads(t, context, "", directory)
+}
+
+func TestWhatIsKnownOfEarlierSavesDoesNotGrow(t *testing.T) {
+	onOneThread(t)
+	folder := t.TempDir()
+	context := newContext(t)
+	handle := createFilled(t, context, 100, 1, 1)
+	for n := range byte(20) {
+		write(t, handle, 0, []byte{n})
+		require.NoError(t, Save(context, ToPath(filepath.Join(folder, string('a'+rune(n)))), SaveOptions{}, nil))
+	}
+	require.Len(t, stateOf(t, context).saved.chain, 1)
+	write(t, handle, 0, []byte{99})
+	path := filepath.Join(folder, "last")
+	require.NoError(t, Save(context, ToPath(path), SaveOptions{Base: filepath.Join(folder, "c")}, nil))
+	requireLoads(t, context, path, "")
+}

@@ -2,7 +2,6 @@ package persist
 
 import (
 	"math"
-	"os"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -157,11 +156,10 @@ func (s *state) saveBase(opened *openedJournal, position uint64) error {
 	if err != nil {
 		return err
 	}
-	if err := opened.writer.HasBase(); err != nil {
-		_ = os.Remove(target.path)
+	if err := opened.writer.HasBase(); err != nil { // the segment may have its name nevertheless, and needs the base then
 		return err
 	}
-	opened.dropBefore(&header)
+	opened.superseded(&header)
 	return nil
 }
 
@@ -242,7 +240,7 @@ func (j *journals) saved(path string, header *snapshot.Header) {
 		log.Logf(log.Warning, "the journal %q keeps its records before %d: %v", opened.directory, header.Position, err)
 		return
 	}
-	opened.dropBefore(header)
+	opened.superseded(header)
 }
 
 // restsOn makes a snapshot the journal's base: its chain is whole, and the directory names it.
@@ -258,18 +256,22 @@ func (j *openedJournal) restsOn(path string, header *snapshot.Header) error {
 	return snapshot.PutBase(file.OS{}, j.directory, path, header)
 }
 
-// dropBefore removes segments and bases before a base, unless the journal is to keep them.
-func (j *openedJournal) dropBefore(header *snapshot.Header) {
+// superseded removes what a base has made unnecessary, unless the journal is to keep it.
+func (j *openedJournal) superseded(header *snapshot.Header) {
 	if j.keep {
 		return
 	}
-	err := j.writer.Drop(header.Position)
-	if err == nil {
-		err = snapshot.RemoveBases(file.OS{}, j.directory, header, j.writer.HasBranch)
-	}
-	if err != nil { // the next save tries again
+	if err := j.dropBefore(header); err != nil { // the next save tries again
 		log.Logf(log.Warning, "cannot remove what the journal %q has before record %d: %v", j.directory, header.Position, err)
 	}
+}
+
+// dropBefore removes segments and bases before a base.
+func (j *openedJournal) dropBefore(header *snapshot.Header) error {
+	if err := j.writer.Drop(header.Position); err != nil {
+		return err
+	}
+	return snapshot.RemoveBases(file.OS{}, j.directory, header, j.writer.HasBranch)
 }
 
 // end ends the journal of a context that ends.
@@ -316,10 +318,7 @@ func TrimJournal(context uint64, path string) error {
 		if err := j.restsOn(path, &info.Header); err != nil {
 			return err
 		}
-		if err := j.writer.Drop(info.Position); err != nil {
-			return err
-		}
-		return snapshot.RemoveBases(file.OS{}, j.directory, &info.Header, j.writer.HasBranch)
+		return j.dropBefore(&info.Header)
 	})
 }
 

@@ -191,7 +191,7 @@ func (l *loader) remember() {
 	}
 	chain := l.file.Chain()
 	for i := len(chain) - 1; i >= 0; i-- {
-		saves.chain = append(saves.chain, savedAs{chain[i].ID, chain[i].Lineage.At(chain[i].Position)})
+		saves.isNow(savedAs{chain[i].ID, chain[i].Lineage.At(chain[i].Position)})
 	}
 	totals := l.file.Totals()
 	saves.totals.pages, saves.totals.bytes = totals.StatePages, totals.StateBytes

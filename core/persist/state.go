@@ -85,6 +85,14 @@ type saved struct {
 	large  map[uint32]largeSaved         // by record
 }
 
+// isNow notes the newest one. Of a lineage it stands for all before it.
+func (s *saved) isNow(now savedAs) {
+	if n := len(s.chain); n > 0 && now.state.Covers(s.chain[n-1].state) {
+		s.chain = s.chain[:n-1]
+	}
+	s.chain = append(s.chain, now)
+}
+
 // savedAs is a snapshot and the state that it has.
 type savedAs struct {
 	id    snapshot.ID
