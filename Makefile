@@ -299,7 +299,7 @@ CRASH_HEADERS := tests/check.h $(wildcard tests/crash/*.h) include/mmsb.h
 build/crash/campaign: $(patsubst %,tests/crash/%.c,campaign trace disk files) $(CRASH_HEADERS)
 	@mkdir -p $(@D)
 	@gcc $(CRASH_FLAGS) $(filter %.c,$^) -o $@
-build/crash/worker: tests/crash/worker.c tests/crash/workload.c $(CRASH_HEADERS) build/libmmsb.so
+build/crash/worker: tests/crash/worker.c tests/crash/threads.c tests/crash/workload.c $(CRASH_HEADERS) build/libmmsb.so
 	@mkdir -p $(@D)
 	@gcc $(CRASH_FLAGS) $(filter %.c,$^) -o $@ $(call with_library,build)
 build/crash/luck_test.run: tests/crash/luck_test.c tests/check.h tests/c/library.h tests/c/folder.h include/mmsb.h \

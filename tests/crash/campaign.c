@@ -44,7 +44,7 @@ typedef struct history {
     char folder[256];
     int begun;
     checkpoint_t *checkpoint; /* while another history has the shared memory */
-    int was_cut;              /* the last kill was a power cut */
+    int was_cut;              /* the power was, since a worker found what it should */
     uint32_t rubbish_count;
     rubbish_t rubbish[RUBBISH]; /* what the last kill left */
 } history_t;
@@ -66,6 +66,7 @@ static void begin(history_t *history) {
              history->number++);
     make_folder(history->folder);
     history->rubbish_count = 0;
+    history->was_cut = 0;
     history->begun = 1;
     if (history->checkpoint == NULL && (history->checkpoint = malloc(sizeof *history->checkpoint)) == NULL) {
         GIVE_UP("no memory for a history");
@@ -80,6 +81,7 @@ static void enter(history_t *history) {
     }
     shared->mode = history->mode;
     shared->twin = is_new ? TWIN_NONE : history->twin;
+    shared->was_cut = history->was_cut;
     shared->seed = seed + (uint64_t)history->mode * 1000 + history->number * 1000000;
     snprintf(shared->directory, sizeof shared->directory, "%s", history->folder);
     if (is_new) {
@@ -214,8 +216,13 @@ static const char *kill_once(history_t *history, const plan_t *plan, outcome_t *
         disk_begin(history->folder, copies);
     }
     shared->goal = GOAL_RUN;
-    history->was_cut = plan->power_cut;
     *outcome = run_workers(worker_program, shared, descriptor, history->mode == MODE_PAIR ? 2 : 1, plan);
+    history->was_cut = plan->power_cut || (history->was_cut && !shared->workers[0].ready);
+    if (history->twin == TWIN_LOOSE_JOURNAL) {
+        char ring[PATH];
+        snprintf(ring, sizeof ring, "%s/journal/journal.ring", history->folder);
+        unlink(ring);
+    }
     static char text[PROBLEM];
     const char *problem = NULL;
     if (outcome->died != 0) {
@@ -261,10 +268,10 @@ static const struct {
     int mode;
     int power_cut;
 } planted[] = {
-    {TWIN_LOOSE_JOURNAL, MODE_CALL, 0}, {TWIN_LATE_SYNC, MODE_CALL, 1},  {TWIN_NOT_DURABLE, MODE_WHOLE, 1},
-    {TWIN_NOT_DURABLE, MODE_CHAIN, 1},  {TWIN_NO_SYNC, MODE_WHOLE, 1},   {TWIN_NO_SYNC, MODE_CALL, 1},
-    {TWIN_NO_SYNC, MODE_INTERVAL, 1},   {TWIN_IN_PLACE, MODE_WHOLE, 0},  {TWIN_NO_REPLAY, MODE_CALL, 0},
-    {TWIN_WRONG_BASE, MODE_CHAIN, 0},   {TWIN_NO_REMOVE, MODE_WHOLE, 0},
+    {TWIN_LOOSE_JOURNAL, MODE_NONE, 0}, {TWIN_LOOSE_JOURNAL, MODE_THREADS, 0}, {TWIN_LATE_SYNC, MODE_CALL, 1},
+    {TWIN_NOT_DURABLE, MODE_WHOLE, 1},  {TWIN_NOT_DURABLE, MODE_CHAIN, 1},     {TWIN_NO_SYNC, MODE_WHOLE, 1},
+    {TWIN_NO_SYNC, MODE_CALL, 1},       {TWIN_NO_SYNC, MODE_INTERVAL, 1},      {TWIN_IN_PLACE, MODE_WHOLE, 0},
+    {TWIN_NO_REPLAY, MODE_CALL, 0},     {TWIN_WRONG_BASE, MODE_CHAIN, 0},      {TWIN_NO_REMOVE, MODE_WHOLE, 0},
 };
 enum { PLANTED = sizeof planted / sizeof planted[0] };
 

@@ -181,6 +181,18 @@ static void mix(const char *synced, const char *now, const char *to, uint64_t *r
     free(bytes[1]);
 }
 
+/* The system is started anew: what a journal's ring says of that (docs/journal-format.md) is another start. */
+static void start_anew(const char *ring) {
+    enum { BOOT_ID = 40 };
+    size_t length;
+    uint8_t *bytes = read_file(ring, &length);
+    if (length > BOOT_ID) {
+        bytes[BOOT_ID] ^= 1;
+        write_file(ring, bytes, length);
+    }
+    free(bytes);
+}
+
 void disk_cut(uint64_t *random) {
     char after[PATH], path[PATH];
     snprintf(after, sizeof after, "%s.after", root);
@@ -213,6 +225,9 @@ void disk_cut(uint64_t *random) {
                 copy_file(current, to);
             } else {
                 mix(synced, current, to, random);
+            }
+            if (strcmp(names->names[name].name, "journal.ring") == 0) {
+                start_anew(to);
             }
         }
     }

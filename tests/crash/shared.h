@@ -5,6 +5,7 @@
 #ifndef MMSB_TESTS_CRASH_SHARED_H
 #define MMSB_TESTS_CRASH_SHARED_H
 
+#include "threads.h"
 #include "workload.h"
 
 /* What a worker does between its changes. */
@@ -15,14 +16,16 @@ typedef enum mode {
     MODE_LIVE,     /* the same, and the changes go on meanwhile */
     MODE_CALL,     /* a journal: each call is durable when it returns; at times a snapshot */
     MODE_INTERVAL, /* a journal: durable after a sync; at times a snapshot */
+    MODE_NONE,     /* a journal: durable with the snapshot; at times a snapshot */
+    MODE_THREADS,  /* a journal of four threads that write at the same time; at times a snapshot */
     MODE_PAIR,     /* two workers save to one path */
     MODES
 } work_mode_t;
 
-static const char *const mode_names[MODES] = {"whole", "tip", "chain", "live", "call", "interval", "pair"};
+static const char *const mode_names[MODES] = {"whole", "tip", "chain", "live", "call", "interval", "none", "threads", "pair"};
 
 static inline int has_journal(int mode) {
-    return mode == MODE_CALL || mode == MODE_INTERVAL;
+    return mode == MODE_CALL || mode == MODE_INTERVAL || mode == MODE_NONE || mode == MODE_THREADS;
 }
 
 typedef enum goal {
@@ -34,8 +37,8 @@ typedef enum goal {
 /* Bugs that the campaign plants, to see that it finds them. */
 typedef enum twin {
     TWIN_NONE,
-    TWIN_LOOSE_JOURNAL, /* calls are taken for durable that are in memory only; the process is killed */
-    TWIN_LATE_SYNC,     /* the same for what is written but not synced; the power is cut */
+    TWIN_LOOSE_JOURNAL, /* what waits to be written dies with the process */
+    TWIN_LATE_SYNC,     /* calls are taken for durable that are written but not synced; the power is cut */
     TWIN_NOT_DURABLE,   /* saves do not wait for the disk; the power is cut */
     TWIN_NO_SYNC,       /* fsync and fdatasync do nothing; the power is cut */
     TWIN_IN_PLACE,      /* a save writes over the old file */
@@ -47,7 +50,7 @@ typedef enum twin {
 
 static const char *const twin_names[TWINS] = {
     "none",
-    "calls acknowledged before their record is written",
+    "records that die with the process",
     "calls acknowledged before their record is synced",
     "saves that do not wait for the disk",
     "fsync that does nothing",
@@ -75,11 +78,13 @@ enum { SAVES = 4 };
 /* What one worker has done since the checkpoint. Only the worker writes it. */
 typedef struct progress {
     volatile uint64_t started;      /* number of the last change that was begun */
-    volatile uint64_t acknowledged; /* of the last one that a journal must have */
+    volatile uint64_t returned;     /* of the last one that a journal must have after a kill */
+    volatile uint64_t acknowledged; /* of the last one that it must have after a power cut */
     volatile uint64_t first;        /* serial of the save that the checkpoint was found in */
     volatile uint64_t saving;       /* of the last save that was begun */
     volatile uint64_t saved;        /* of the last one that returned */
     volatile save_t saves[SAVES];   /* by serial */
+    counter_t threads[WRITERS];     /* of MODE_THREADS */
 } progress_t;
 
 /* A state that was found on the disk, and what was done since. */
@@ -92,6 +97,7 @@ typedef struct shared {
     int32_t mode;
     int32_t goal;
     int32_t twin;
+    int32_t was_cut; /* the power was, after what the checkpoint says */
     uint64_t seed;
     char directory[256];
     volatile int32_t go;

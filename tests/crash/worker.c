@@ -75,7 +75,7 @@ static void change(void) {
     operation_t operation;
     plan_operation(model, shared->seed + number, raw_writes(), &operation);
     progress->started = operation.number;
-    if (shared->mode == MODE_CALL) {
+    if (has_journal(shared->mode)) {
         shared->workers[number].inside = IN_COMMIT;
     }
     mmsb_status_t status = library_apply(context, model, &operation);
@@ -83,9 +83,12 @@ static void change(void) {
         fail("change %llu of kind %d: %s", (unsigned long long)operation.number, (int)operation.kind, mmsb_last_error());
     }
     model_apply(model, &operation);
-    if (shared->mode == MODE_CALL) {
+    if (has_journal(shared->mode)) {
         publish();
         shared->workers[number].inside = OUTSIDE;
+        progress->returned = operation.number;
+    }
+    if (shared->mode == MODE_CALL) {
         progress->acknowledged = operation.number;
     }
 }
@@ -149,9 +152,9 @@ static void save(void) {
 static void open_journal(void) {
     mmsb_journal_options_t options;
     mmsb_journal_options_init(&options);
-    options.durability = shared->twin == TWIN_LOOSE_JOURNAL || shared->twin == TWIN_LATE_SYNC ? MMSB_DURABILITY_NONE
-                         : shared->mode == MODE_CALL                                          ? MMSB_DURABILITY_CALL
-                                                                                              : MMSB_DURABILITY_INTERVAL;
+    options.durability = shared->twin == TWIN_LATE_SYNC || shared->mode == MODE_NONE ? MMSB_DURABILITY_NONE
+                         : shared->mode == MODE_CALL                                 ? MMSB_DURABILITY_CALL
+                                                                                     : MMSB_DURABILITY_INTERVAL;
     options.segment_bytes = 128 << 10;
     need(mmsb_journal_open(context, journal_path(), &options), "opening the journal");
 }
@@ -193,7 +196,7 @@ static uint32_t windows_of(const checkpoint_t *checkpoint, window_t *windows) {
         const progress_t *from = &checkpoint->progress[worker];
         if (has_journal(shared->mode)) {
             window_of_save(from, worker, from->saved, &windows[count]);
-            windows[count].low = from->acknowledged;
+            windows[count].low = shared->was_cut ? from->acknowledged : from->returned;
             windows[count++].high = from->started;
             continue;
         }
@@ -234,12 +237,15 @@ static int find_state(const checkpoint_t *checkpoint, const window_t *window, ch
     }
 }
 
-static void set_checkpoint(const save_t *at) {
+static void set_checkpoint(const save_t *at, const counter_t *threads) {
     checkpoint_t *next = &shared->checkpoints[1 - shared->current];
+    for (uint32_t i = 0; i < WRITERS; i++) {
+        next->progress[0].threads[i] = threads[i];
+    }
     next->model = *model;
     for (uint32_t i = 0; i < 2; i++) {
         progress_t *p = &next->progress[i];
-        p->started = p->acknowledged = model->operation;
+        p->started = p->returned = p->acknowledged = model->operation;
         p->first = p->saving = p->saved = at->serial;
         p->saves[at->serial % SAVES].serial = at->serial;
         p->saves[at->serial % SAVES].low = p->saves[at->serial % SAVES].high = model->operation;
@@ -248,8 +254,30 @@ static void set_checkpoint(const save_t *at) {
     shared->current = 1 - shared->current;
 }
 
+/* Nothing is known of what threads have synced: after a power cut each change may be the last. */
+static void restore_threads(const progress_t *from) {
+    counter_t low[WRITERS], now[WRITERS];
+    for (uint32_t i = 0; i < WRITERS; i++) {
+        low[i] = from->threads[i];
+        low[i].returned = shared->was_cut ? 0 : low[i].returned;
+    }
+    uint64_t serial = from->saved;
+    load(path_of(serial));
+    const char *wrong = threads_restored(context, low, now);
+    if (wrong != NULL) {
+        fail("what came back is no state that it may be: %s", wrong);
+    }
+    set_checkpoint(&(save_t){serial, 0, 0}, now);
+}
+
+static const counter_t no_threads[WRITERS];
+
 static void restore(void) {
     const checkpoint_t *before = &shared->checkpoints[shared->current];
+    if (shared->mode == MODE_THREADS) {
+        restore_threads(&before->progress[0]);
+        return;
+    }
     window_t windows[4];
     uint32_t count = windows_of(before, windows);
     uint64_t serial = windows[0].save.serial;
@@ -258,7 +286,7 @@ static void restore(void) {
     char text[4][200];
     for (uint32_t i = 0; i < count; i++) {
         if (find_state(before, &windows[i], text[i], sizeof text[i])) {
-            set_checkpoint(&windows[i].save);
+            set_checkpoint(&windows[i].save, no_threads);
             return;
         }
         size_t length = strlen(text[i]);
@@ -282,7 +310,14 @@ static void found(void) {
     if (has_journal(shared->mode)) {
         open_journal();
     }
-    need(found_state(context, model, shared->seed), "the first state");
+    if (shared->mode == MODE_THREADS) {
+        const char *wrong = threads_found(context);
+        if (wrong != NULL) {
+            fail("the first state: %s", wrong);
+        }
+    } else {
+        need(found_state(context, model, shared->seed), "the first state");
+    }
     mmsb_save_options_t options;
     mmsb_save_options_init(&options);
     if (shared->mode == MODE_TIP) {
@@ -290,11 +325,27 @@ static void found(void) {
         need(mmsb_snapshot_save(context, options.base, NULL), "the base");
     }
     need(mmsb_snapshot_save(context, path_of(is_chain() ? CHAIN_LENGTH : 1), &options), "the first save");
-    set_checkpoint(&(save_t){is_chain() ? CHAIN_LENGTH : 1, model->operation, model->operation});
+    set_checkpoint(&(save_t){is_chain() ? CHAIN_LENGTH : 1, model->operation, model->operation}, no_threads);
     need(mmsb_shutdown(), "the shutdown");
 }
 
 /* ------------------------------------------------------------------------------------------------------- working ---- */
+
+static void work_with_threads(void) {
+    const char *wrong = threads_start(progress->threads);
+    shared->workers[number].inside = IN_COMMIT;
+    for (;;) {
+        for (uint64_t wait = random_below(&choices, 20); wrong == NULL && wait > 0; wait--) {
+            usleep(1000);
+            wrong = threads_failed();
+        }
+        if (wrong != NULL) {
+            fail("%s", wrong);
+        }
+        save();
+        shared->workers[number].inside = IN_COMMIT;
+    }
+}
 
 static void work(void) {
     for (uint64_t round = 1;; round++) {
@@ -347,6 +398,9 @@ int main(int count, char **arguments) {
     shared->workers[number].ready = 1;
     while (!shared->go) {
         usleep(200);
+    }
+    if (shared->mode == MODE_THREADS) {
+        work_with_threads();
     }
     work();
 }
