@@ -1106,7 +1106,7 @@ MMSB_API mmsb_status_t mmsb_snapshot_compact(const char *path, const char *to, c
  * returns survives the death of the process, whatever the durability: that is about power cuts. docs/journal-format.md describes
  * the files.
  * When the disk fails or is full, calls that change pages fail before they change anything, until the journal is closed. Calls
- * that wait for the disk at that moment (MMSB_DURABILITY_CALL) return the error, too: their change is made, but may not be durable.
+ * that wait for the disk at that moment (MMSB_DURABILITY_CALL) return the error, too: their change is made, perhaps not durable.
  * The journal does not have bytes that a program writes through pointers. A batch (_many, _runs) that changes pages of several
  * contexts returns MMSB_E_UNSUPPORTED if one of them has a journal. */
 
