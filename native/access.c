@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "change.h"
+#include "disk.h"
 #include "id.h"
 #include "mask.h"
 #include "poison.h"
@@ -20,6 +21,8 @@ mmsb_status_t mmsb__page_read(uint64_t page, uint64_t offset, void *buffer, uint
     } else if (MMSB__UNLIKELY(mmsb__on_device(state))) {
         status = mmsb__device_read(record, offset, buffer, length);
         state = mmsb__state_load(record) & ~MMSB__OWNER_MASK;
+    } else if (MMSB__UNLIKELY(mmsb__on_disk(record, state))) {
+        status = mmsb__disk_read(record, offset, buffer, length);
     } else if (length > 0) {
         memcpy(buffer, mmsb__record_bytes(record) + offset, length);
     }
@@ -43,6 +46,14 @@ static mmsb_status_t write_on_device(mmsb__record_t *record, uint64_t offset, co
     if (status == MMSB_OK)
         mmsb__version_move(record);
     return status;
+}
+
+/* The page has another version also where the disk has failed: what it has of the bytes is not known. */
+static mmsb_status_t write_on_disk(mmsb__record_t *record, uint64_t offset, const void *buffer, uint64_t length) {
+    if (length == 0)
+        return MMSB_OK;
+    mmsb__version_move(record);
+    return mmsb__disk_write(record, offset, buffer, length);
 }
 
 static inline mmsb_status_t keep_and_journal(mmsb__change_t *change, uint64_t offset, const void *buffer, uint64_t length) {
@@ -71,7 +82,9 @@ mmsb_status_t mmsb__page_write(uint64_t page, uint64_t offset, const void *buffe
         else {
             if (MMSB__UNLIKELY(mmsb__watched()))
                 status = keep_and_journal(&change, offset, buffer, length);
-            if (MMSB__LIKELY(status == MMSB_OK))
+            if (MMSB__UNLIKELY(change.on_disk) && status == MMSB_OK)
+                status = write_on_disk(record, offset, buffer, length);
+            else if (MMSB__LIKELY(status == MMSB_OK))
                 write_locked(record, offset, buffer, length);
         }
         status = mmsb__change_end(&change, status);
@@ -95,13 +108,48 @@ static mmsb_status_t check_write(void *work, size_t i, mmsb__record_t *record, u
     return check_range(work, i, record, state);
 }
 
+/* The ranges of a locked batch whose pages are on disk, as transfers; NULL where there is none. Without memory *failed is set. */
+static mmsb__transfer_t *transfers_of(const mmsb_page_range_t *ranges, size_t count, size_t *found, mmsb_status_t *failed) {
+    mmsb__transfer_t *transfers = NULL;
+    *failed = MMSB_OK;
+    *found = 0;
+    for (size_t i = 0; i < count; i++) {
+        const mmsb__record_t *record = mmsb__record_of(ranges[i].page);
+        if (ranges[i].length == 0 || !mmsb__on_disk(record, mmsb__state_held(record)))
+            continue;
+        if (!transfers && !(transfers = count <= SIZE_MAX / sizeof *transfers ? malloc(count * sizeof *transfers) : NULL)) {
+            *failed = mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for a batch of %zu pages on disk", count);
+            return NULL;
+        }
+        transfers[(*found)++] = mmsb__transfer_of(record, ranges[i].offset, ranges[i].buffer, ranges[i].length, i);
+    }
+    return transfers;
+}
+
+static mmsb_status_t read_from_disk(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {
+    size_t found, bad = 0;
+    mmsb_status_t status;
+    mmsb__transfer_t *transfers = transfers_of(ranges, count, &found, &status);
+    if (transfers)
+        status = mmsb__disk_read_all(transfers, found, &bad);
+    free(transfers);
+    if (status != MMSB_OK && bad_index)
+        *bad_index = bad;
+    return status;
+}
+
 mmsb_status_t mmsb__page_read_many(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {
-    mmsb__batch_t batch = {.first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count, .on_devices = 1};
+    mmsb__batch_t batch = {
+        .first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count, .on_devices = 1, .on_disk = 1};
     mmsb_status_t status = mmsb__batch_lock(&batch, check_range, (void *)(uintptr_t)ranges, bad_index);
     if (status != MMSB_OK)
         return status;
+    if (MMSB__UNLIKELY(batch.absent))
+        status = read_from_disk(ranges, count, bad_index);
     for (size_t i = 0; i < count && status == MMSB_OK; i++) {
         const mmsb__record_t *record = mmsb__record_of(ranges[i].page);
+        if (MMSB__UNLIKELY(batch.absent) && mmsb__on_disk(record, mmsb__state_held(record)))
+            continue;
         if (MMSB__UNLIKELY(mmsb__on_device(mmsb__state_held(record)))) {
             status = mmsb__device_read(record, ranges[i].offset, ranges[i].buffer, ranges[i].length);
             if (status != MMSB_OK && bad_index)
@@ -157,6 +205,29 @@ static mmsb_status_t write_on_devices(void *work, size_t count, size_t *bad) {
     return status;
 }
 
+/* The ranges of a locked batch that are on disk: one after the other where a page repeats, because the order counts, and without
+ * memory, because the batch can no longer be refused. */
+static mmsb_status_t write_to_disk(const mmsb_page_range_t *ranges, const mmsb__batch_t *batch, size_t *bad) {
+    size_t found;
+    mmsb_status_t status;
+    mmsb__transfer_t *transfers = batch->repeats ? NULL : transfers_of(ranges, batch->count, &found, &status);
+    if (transfers) {
+        status = mmsb__disk_write_all(transfers, found, bad);
+        free(transfers);
+        return status;
+    }
+    for (*bad = 0; *bad < batch->count; ++*bad) {
+        const mmsb_page_range_t *range = &ranges[*bad];
+        const mmsb__record_t *record = mmsb__record_of(range->page);
+        if (range->length == 0 || !mmsb__on_disk(record, mmsb__state_held(record)))
+            continue;
+        status = mmsb__disk_write(record, range->offset, range->buffer, range->length);
+        if (status != MMSB_OK)
+            return status;
+    }
+    return MMSB_OK;
+}
+
 /* Writes of no bytes are not told. */
 static void measure_writes(const void *work, size_t count, uint64_t *bytes, uint64_t *records) {
     const mmsb_page_range_t *ranges = work;
@@ -168,20 +239,28 @@ static void measure_writes(const void *work, size_t count, uint64_t *bytes, uint
 
 mmsb_status_t mmsb__page_write_many(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {
     static const mmsb__changes_kind_t kind = {.keep = keep_range, .measure = measure_writes, .on_devices = write_on_devices};
-    mmsb__batch_t batch = {.first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count, .diverts = 1};
+    mmsb__batch_t batch = {
+        .first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count, .on_disk = 1, .diverts = 1};
     mmsb__changes_t changes;
     mmsb_status_t status = mmsb__changes_begin(&changes, batch, check_write, &kind, (void *)(uintptr_t)ranges, bad_index);
     if (MMSB__UNLIKELY(status != MMSB_OK))
         return status;
     mmsb__group_t *group = changes.ring ? &changes.group : NULL;
     const size_t left = changes.batch.count;
+    size_t bad = 0;
     for (size_t i = 0; i < left; i++) {
         mmsb__record_t *record = mmsb__record_of(ranges[i].page);
         if (MMSB__UNLIKELY(group) && ranges[i].length > 0)
             put_write(group, record, &ranges[i]);
-        write_locked(record, ranges[i].offset, ranges[i].buffer, ranges[i].length);
+        if (MMSB__LIKELY(!changes.batch.absent) || !mmsb__on_disk(record, mmsb__state_held(record)))
+            write_locked(record, ranges[i].offset, ranges[i].buffer, ranges[i].length);
+        else if (ranges[i].length > 0)
+            mmsb__version_move(record);
     }
-    return mmsb__changes_end(&changes);
+    if (MMSB__UNLIKELY(changes.batch.absent) && (status = write_to_disk(ranges, &changes.batch, &bad)) != MMSB_OK && bad_index)
+        *bad_index = bad;
+    mmsb_status_t ended = mmsb__changes_end(&changes);
+    return status != MMSB_OK ? status : ended;
 }
 
 /* ------------------------------------------------------------------------------------------------ another size ---- */

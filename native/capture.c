@@ -79,7 +79,7 @@ mmsb__capture_t *mmsb__capture_begin(uint32_t context, const uint32_t *leaves, c
     capture->removed_count = 0;
     capture->pages = capture->bytes = 0;
     capture->urgent_count = 0;
-    capture->out_of_memory = 0;
+    capture->failed = MMSB_OK;
     capture->pinned = 0;
     copy_stats(&capture->stats, &(mmsb__capture_stats_t){0});
     for (uint32_t i = 0; i < count; i++)
@@ -94,8 +94,8 @@ void mmsb__capture_later(uint32_t context, uint32_t leaf) {
         memset(mmsb__capture_states + ((size_t)leaf << MMSB__LEAF_BITS), MMSB__CAPTURE_LATER, MMSB__LEAF_RECORDS);
 }
 
-int mmsb__capture_failed(const mmsb__capture_t *capture) {
-    return __atomic_load_n(&capture->out_of_memory, __ATOMIC_RELAXED);
+mmsb_status_t mmsb__capture_failed(const mmsb__capture_t *capture) {
+    return __atomic_load_n(&capture->failed, __ATOMIC_RELAXED);
 }
 
 void mmsb__capture_stats(const mmsb__capture_t *capture, mmsb__capture_stats_t *stats) {

@@ -163,8 +163,8 @@ func (c Capture) Compared(bytes uint64) { C.mmsb__capture_compared(c.capture, C.
 // Stop ends the keeping of pre-images: after FillEnd, when every page is captured.
 func (c Capture) Stop() { C.mmsb__capture_stop(c.capture) }
 
-// Failed says whether a writer found no memory for a pre-image.
-func (c Capture) Failed() bool { return C.mmsb__capture_failed(c.capture) != 0 }
+// Failed is not 0 where a writer found no memory for a pre-image, or could not read it from disk.
+func (c Capture) Failed() int32 { return int32(C.mmsb__capture_failed(c.capture)) }
 
 // Removed are the ids of pages that the base has and the context no longer has, valid until End; ok is false without memory.
 func (c Capture) Removed() (ids []uint64, ok bool) {

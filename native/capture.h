@@ -32,8 +32,8 @@ void mmsb__capture_stop(mmsb__capture_t *capture);
 /* Counts bytes that were read only to compare them. */
 void mmsb__capture_compared(mmsb__capture_t *capture, uint64_t bytes);
 
-/* 1: the capture is incomplete, because a writer had no memory for its copy and went on. */
-int mmsb__capture_failed(const mmsb__capture_t *capture);
+/* Not MMSB_OK: the capture is incomplete, because a writer had no memory for its copy, or could not read it, and went on. */
+mmsb_status_t mmsb__capture_failed(const mmsb__capture_t *capture);
 
 void mmsb__capture_stats(const mmsb__capture_t *capture, mmsb__capture_stats_t *stats);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "capture_pool.h"
+#include "disk.h"
 #include "lock.h"
 #include "preimage.h"
 #include "saved.h"
@@ -69,6 +70,8 @@ static mmsb_status_t copy_absent(const mmsb__large_t *large, mmsb__record_t *rec
         *state = mmsb__state_load(record) & ~MMSB__OWNER_MASK;
         return status;
     }
+    if (mmsb__on_disk(record, *state))
+        return mmsb__disk_read(record, number * MMSB__CHUNK_BYTES, buffer, length);
     status = *state & MMSB__NONRESIDENT ? mmsb__page_make_resident(record, state) : MMSB_OK;
     if (status == MMSB_OK)
         memcpy(buffer, mmsb__part_bytes(large, record, number), length);

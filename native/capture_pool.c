@@ -86,6 +86,6 @@ void *mmsb__pool_take_copy(mmsb__capture_t *capture, uint64_t bytes, int *blocke
     }
     unlock_pool(pool);
     if (!copy && !*blocked) /* the change goes on, and the capture fails */
-        mmsb__note_out_of_memory(capture);
+        mmsb__note_failed(capture, MMSB_E_OUT_OF_MEMORY);
     return copy;
 }

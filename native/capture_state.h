@@ -161,8 +161,8 @@ typedef struct mmsb__capture {
     int64_t pages, bytes; /* how many the captured state has more than the base */
     uint32_t urgent[MMSB__URGENT_MAX];
     uint32_t urgent_count;
-    int out_of_memory; /* no memory for a copy or note: the capture fails */
-    uint32_t pinned;   /* page that a writer should copy, but that may not be saved; 0 = none */
+    mmsb_status_t failed; /* why the capture fails: no memory for a copy or note, or the disk; MMSB_OK = it does not */
+    uint32_t pinned;      /* page that a writer should copy, but that may not be saved; 0 = none */
     mmsb__capture_stats_t stats;
 } mmsb__capture_t;
 
@@ -209,8 +209,8 @@ static inline mmsb__capture_t *mmsb__capture_of(uint32_t context) {
     return __atomic_load_n(&mmsb__captures[context], __ATOMIC_ACQUIRE);
 }
 
-static inline void mmsb__note_out_of_memory(mmsb__capture_t *capture) {
-    __atomic_store_n(&capture->out_of_memory, 1, __ATOMIC_RELAXED);
+static inline void mmsb__note_failed(mmsb__capture_t *capture, mmsb_status_t code) {
+    __atomic_store_n(&capture->failed, code, __ATOMIC_RELAXED);
 }
 
 /* The address of a part of a page that is locked, resident and unchanged. */

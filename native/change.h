@@ -1,7 +1,7 @@
 /*
  * change.h — the protocol of change: what every call that changes a page does, in this order.
  *
- *     begin      lock the page; make its bytes resident, or leave them on their device if nobody needs their old value
+ *     begin      lock the page; make its bytes resident, or leave them on disk, or on a device if nobody needs their old value
  *     check      the call's own conditions: from here on only the steps below can fail
  *     keep       the pre-image of what changes, if the page is being captured; MMSB__AGAIN: unlock and begin again
  *     journal    put the record of the change, if the context has a journal
@@ -39,6 +39,7 @@ typedef struct mmsb__change {
     uint64_t state;     /* the record's state after the unlock */
     int bytes;          /* 1: the call needs the bytes */
     int on_device;      /* 1: they stay on their device: no capture, freeze or journal */
+    int on_disk;        /* 1: they stay on disk */
     mmsb__ring_t *ring; /* takes the record of the change; NULL = no journal */
     uint64_t sequence;
 } mmsb__change_t;
@@ -59,7 +60,8 @@ static inline mmsb_status_t mmsb__change_begin(mmsb__change_t *change, uint64_t 
             return status;
         }
     }
-    *change = (mmsb__change_t){.record = record, .state = state, .bytes = 1, .on_device = on_device};
+    *change = (mmsb__change_t){
+        .record = record, .state = state, .bytes = 1, .on_device = on_device, .on_disk = mmsb__on_disk(record, state)};
     return MMSB_OK;
 }
 

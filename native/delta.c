@@ -1,7 +1,10 @@
 /* One delta: whether it is valid, and its change to a page. Batches are in delta_batch.c, changes of a journal in redo.c. */
 #include "delta.h"
 
+#include <stdlib.h>
+
 #include "change.h"
+#include "disk.h"
 #include "id.h"
 
 /* ------------------------------------------------------------------------------------------------------ checks ---- */
@@ -147,8 +150,8 @@ static inline void apply_run(mmsb__record_t *record, uint8_t *bytes, uint8_t *ch
     mmsb__dirty_range(record, offset, offset + length - 1);
 }
 
-void mmsb__delta_change(mmsb__record_t *record, const mmsb_delta_t *delta) {
-    uint8_t *bytes = mmsb__record_bytes(record), *changed = mmsb__locator_address(record->mask_locator);
+void mmsb__delta_change_at(mmsb__record_t *record, uint8_t *bytes, const mmsb_delta_t *delta) {
+    uint8_t *changed = mmsb__locator_address(record->mask_locator);
     const uint8_t *payload = delta->payload;
     switch (delta->kind) {
     case MMSB_DELTA_RUNS:
@@ -255,6 +258,75 @@ static mmsb_status_t apply_on_device(mmsb__record_t *record, const mmsb_delta_t 
     return status;
 }
 
+/* The bytes that a valid delta addresses lie within [*first, *end). */
+static void span_of(const mmsb_delta_t *delta, uint64_t *first, uint64_t *end) {
+    *first = delta->count > 0 ? UINT64_MAX : 0;
+    *end = 0;
+    if (delta->kind != MMSB_DELTA_RUNS && delta->kind != MMSB_DELTA_INDEXED) {
+        *first = 0;
+        *end = delta->mask_length;
+        return;
+    }
+    for (uint64_t i = 0; i < delta->count; i++) {
+        const uint64_t offset = delta->kind == MMSB_DELTA_RUNS ? delta->runs[i].offset
+                                : delta->offsets               ? delta->offsets[i]
+                                                               : delta->offsets32[i],
+                       length = delta->kind == MMSB_DELTA_RUNS ? delta->runs[i].length : 1;
+        *first = offset < *first ? offset : *first;
+        *end = offset + length > *end ? offset + length : *end;
+    }
+}
+
+/* The last steps that can fail before the bytes change. */
+static inline mmsb_status_t keep_and_journal(mmsb__change_t *change, const mmsb_delta_t *delta) {
+    if (MMSB__LIKELY(!mmsb__watched()))
+        return MMSB_OK;
+    if (mmsb__delta_keep(change->record, change->state, delta))
+        return MMSB__AGAIN;
+    return mmsb__change_journal_delta(change, mmsb__epoch_after(change->record, delta->epoch), delta);
+}
+
+/* A valid delta of a page on disk: what it addresses is read, changed and written. Where that lies far apart, the page gets an
+ * address: MMSB__ENTER_GO, nothing done. */
+static mmsb_status_t apply_on_disk(mmsb__change_t *change, const mmsb_delta_t *delta) {
+    enum { MOST = 64 << 10 };
+    uint8_t own[4096], *window = own;
+    uint64_t first, end;
+    span_of(delta, &first, &end);
+    const uint64_t length = end - first;
+    if (length > MOST || (length > sizeof own && !(window = malloc(length))))
+        return MMSB__ENTER_GO;
+    mmsb_status_t status = mmsb__disk_read(change->record, first, window, length);
+    if (status == MMSB_OK)
+        status = keep_and_journal(change, delta);
+    if (status == MMSB_OK) { /* where the page would begin, if all of it were here */
+        mmsb__delta_change_at(change->record, (uint8_t *)((uintptr_t)window - first), delta);
+        status = mmsb__disk_write(change->record, first, window, length);
+    }
+    if (window != own)
+        free(window);
+    return status;
+}
+
+static inline mmsb_status_t apply_locked(mmsb__change_t *change, const mmsb_delta_t *delta) {
+    mmsb_status_t status;
+    if (MMSB__UNLIKELY(change->on_device))
+        return mmsb__change_state(change, apply_on_device(change->record, delta));
+    if (MMSB__UNLIKELY(change->on_disk)) {
+        mmsb__change_t told = *change; /* which has no address */
+        status = apply_on_disk(&told, delta);
+        if (status == MMSB__ENTER_GO && (status = mmsb__page_make_resident(told.record, &told.state)) == MMSB_OK)
+            status = MMSB__ENTER_GO;
+        *change = told;
+        if (status != MMSB__ENTER_GO)
+            return status;
+    }
+    status = keep_and_journal(change, delta);
+    if (MMSB__LIKELY(status == MMSB_OK))
+        mmsb__delta_change(change->record, delta);
+    return status;
+}
+
 mmsb_status_t mmsb__page_apply(uint64_t page, const mmsb_delta_t *delta) {
     mmsb__change_t change;
     mmsb_status_t status;
@@ -262,22 +334,11 @@ mmsb_status_t mmsb__page_apply(uint64_t page, const mmsb_delta_t *delta) {
         status = mmsb__change_begin(&change, page);
         if (MMSB__UNLIKELY(status != MMSB_OK))
             return status;
-        mmsb__record_t *record = change.record;
-        status = mmsb__delta_check_page(page, delta, record, change.state);
+        status = mmsb__delta_check_page(page, delta, change.record, change.state);
         if (MMSB__LIKELY(status == MMSB_OK))
-            status = mmsb__delta_check_epoch(page, delta->epoch, record->epoch);
-        if (MMSB__UNLIKELY(change.on_device && status == MMSB_OK)) {
-            status = mmsb__change_state(&change, apply_on_device(record, delta));
-            return mmsb__change_end(&change, status);
-        }
-        if (MMSB__UNLIKELY(mmsb__watched()) && status == MMSB_OK) {
-            if (mmsb__delta_keep(record, change.state, delta))
-                status = MMSB__AGAIN;
-            else
-                status = mmsb__change_journal_delta(&change, mmsb__epoch_after(record, delta->epoch), delta);
-        }
+            status = mmsb__delta_check_epoch(page, delta->epoch, change.record->epoch);
         if (MMSB__LIKELY(status == MMSB_OK))
-            mmsb__delta_change(record, delta);
+            status = apply_locked(&change, delta);
         status = mmsb__change_end(&change, status);
     } while (MMSB__UNLIKELY(status == MMSB__AGAIN));
     return status;

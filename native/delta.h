@@ -56,8 +56,12 @@ static inline void mmsb__epoch_move(mmsb__record_t *record, uint64_t wanted) {
     mmsb__version_move(record);
 }
 
-/* Makes a valid delta's change to a locked page that has a change mask. */
-void mmsb__delta_change(mmsb__record_t *record, const mmsb_delta_t *delta);
+/* Makes a valid delta's change to a locked page that has a change mask, and whose bytes are at an address: those that the delta
+ * addresses. */
+void mmsb__delta_change_at(mmsb__record_t *record, uint8_t *bytes, const mmsb_delta_t *delta);
+static inline void mmsb__delta_change(mmsb__record_t *record, const mmsb_delta_t *delta) {
+    mmsb__delta_change_at(record, mmsb__record_bytes(record), delta);
+}
 /* Marks in the page's change mask what a valid delta addresses, where a device makes the change. */
 void mmsb__delta_mark(mmsb__record_t *record, const mmsb_delta_t *delta);
 /* Before a valid delta changes a locked page: 1 = let go, wait, begin anew. */

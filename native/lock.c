@@ -155,7 +155,8 @@ mmsb_status_t mmsb__batch_meet(const mmsb__batch_t *batch, uint64_t page, int pa
             wait_a_little(&round);
         } else if (__atomic_compare_exchange_n(&record->state, &seen, seen | batch->owner, 0, __ATOMIC_ACQUIRE,
                                                __ATOMIC_RELAXED)) {
-            if (!(seen & MMSB__NONRESIDENT) || batch->bytes_stay || (batch->on_devices && mmsb__on_device(seen)))
+            if (!(seen & MMSB__NONRESIDENT) || batch->bytes_stay || (batch->on_devices && mmsb__on_device(seen)) ||
+                (batch->on_disk && mmsb__on_disk(record, seen)))
                 return MMSB_OK;
             int divert = batch->diverts && mmsb__on_device(seen) && !mmsb__watched();
             mmsb_status_t status = divert ? MMSB__ENTER_GO : mmsb__page_make_resident(record, state);

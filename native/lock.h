@@ -71,15 +71,16 @@ static inline void mmsb__page_unlock_record(mmsb__record_t *record, uint64_t sta
 
 /* The same after the caller asked for the bytes: evicts those that were made resident for this call only. */
 static inline void mmsb__page_unlock(mmsb__record_t *record, uint64_t state) {
-    if (MMSB__UNLIKELY(state & MMSB__NONRESIDENT))
+    if (MMSB__UNLIKELY(state & MMSB__NONRESIDENT) && record->locator != 0)
         mmsb__upcalls.evict(mmsb__record_index(record));
     mmsb__page_unlock_record(record, state);
 }
 
-/* Locks a page for a read and makes its bytes resident, unless they are on a device. */
+/* Locks a page for a read and makes its bytes resident, unless they are on a device or on disk. */
 static inline mmsb_status_t mmsb__page_lock_bytes(uint64_t page, mmsb__record_t **record, uint64_t *state) {
     mmsb_status_t status = mmsb__page_lock(page, record, state);
-    if (MMSB__UNLIKELY(status == MMSB_OK && (*state & MMSB__NONRESIDENT) && !mmsb__on_device(*state))) {
+    if (MMSB__UNLIKELY(status == MMSB_OK && (*state & MMSB__NONRESIDENT) && !mmsb__on_device(*state) &&
+                       !mmsb__on_disk(*record, *state))) {
         status = mmsb__page_make_resident(*record, state);
         if (status != MMSB_OK)
             mmsb__page_unlock_record(*record, *state);
@@ -97,12 +98,14 @@ typedef struct mmsb__batch {
     uint32_t bytes_stay; /* 1: pages that are not resident stay so */
     uint32_t distinct;   /* 1: handles 0 are skipped, and a repeated page is MMSB_E_STALE_HANDLE */
     uint32_t on_devices; /* 1: those on devices stay there, the others are made resident */
+    uint32_t on_disk;    /* 1: those on disk stay there, the others are made resident */
     uint32_t diverts;    /* 1: without capture, freeze or journal a page on a device ends the locking: MMSB__ENTER_GO */
     uint32_t keeps;      /* 1: after a bad item the caller unlocks the batch */
     uint64_t refused;    /* MMSB__MOVING: a page whose bytes are being moved is MMSB_E_BUSY; 0: it is waited for */
     /* Filled by mmsb__batch_lock: */
     uint32_t owner;
     uint32_t repeats; /* 1: a page appears more than once; of a bad batch, among the items up to the bad one */
+    uint32_t absent;  /* 1: some page was not resident */
     size_t bad;       /* the bad item */
 } mmsb__batch_t;
 
@@ -178,6 +181,7 @@ static inline __attribute__((always_inline)) mmsb_status_t mmsb__batch_lock(mmsb
                 break;
         }
         batch->repeats = (repeats & MMSB__OWNER_MASK) != 0;
+        batch->absent = (repeats & MMSB__NONRESIDENT) != 0;
         if (MMSB__LIKELY(status == MMSB_OK))
             break;
         mmsb__batch_unlock(batch);

@@ -8,6 +8,7 @@ package native
 #cgo linux LDFLAGS: -lpthread
 #include <errno.h>
 #include <sys/mman.h>
+#include "disk.h"
 #include "frame.h"
 #include "gate.h"
 #include "id.h"
@@ -151,6 +152,12 @@ func CountContext(index uint32) Counts {
 func SetSimulated(index uint32, simulated bool) {
 	storeInt32((*int32)(&C.mmsb__context_record(C.uint32_t(index)).simulated), int32(flag(simulated)))
 }
+
+// SetDiskFile tells which file a context's pages on disk lie in, before the first of them.
+func SetDiskFile(index uint32, file int) { C.mmsb__disk_set(C.uint32_t(index), C.int(file)) }
+
+// PrefetchFromDisk has the bytes of a locked page that is on disk come into memory, where they soon are needed.
+func PrefetchFromDisk(index uint32) { C.mmsb__disk_prefetch(C.mmsb__record_at(C.uint32_t(index))) }
 
 // AddCounts counts what Go did with pages by itself.
 func AddCounts(index uint32, creates, frees, bytesCreated, bytesFreed uint64) {

@@ -8,6 +8,10 @@ mmsb_status_t mmsb__page_pin(uint64_t page, int32_t mode, void **address) {
     if (MMSB__UNLIKELY(status != MMSB_OK))
         return status;
     void *on_device = NULL;
+    if (MMSB__UNLIKELY(mmsb__on_disk(record, state)) && (status = mmsb__page_make_resident(record, &state)) != MMSB_OK) {
+        mmsb__page_unlock_record(record, state);
+        return status;
+    }
     if (MMSB__UNLIKELY(mmsb__on_device(state)) && (status = mmsb__device_address(record, &state, &on_device)) != MMSB_OK) {
         mmsb__page_unlock(record, state);
         return status;

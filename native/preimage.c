@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "capture_pool.h"
+#include "disk.h"
 
 /* ------------------------------------------------------------------------------------------------------ waiting ---- */
 
@@ -35,8 +36,22 @@ void mmsb__context_await_slow(uint32_t context) {
 
 /* ------------------------------------------------------------------------------------------------ keeping lines ---- */
 
+/* Where the bytes of a part are: at an address, or from an offset of a page on disk on. */
+typedef struct place {
+    const uint8_t *bytes; /* NULL = on disk */
+    const mmsb__record_t *record;
+    uint64_t offset;
+} place_t;
+
+static mmsb_status_t copy_from(const place_t *place, uint64_t offset, void *into, uint64_t length) {
+    if (MMSB__UNLIKELY(!place->bytes))
+        return mmsb__disk_read(place->record, place->offset + offset, into, length);
+    memcpy(into, place->bytes + offset, length);
+    return MMSB_OK;
+}
+
 /* Keeps the lines of bytes first … last of a part that are not kept yet. 1: the limit of copies does not allow it yet. */
-static int keep_lines(mmsb__capture_t *capture, mmsb__part_t *part, const uint8_t *bytes, uint64_t first, uint64_t last) {
+static int keep_lines(mmsb__capture_t *capture, mmsb__part_t *part, place_t place, uint64_t first, uint64_t last) {
     int blocked;
     for (uint64_t line = first / MMSB__LINE_BYTES, end; line <= last / MMSB__LINE_BYTES; line = end) {
         end = line;
@@ -52,8 +67,9 @@ static int keep_lines(mmsb__capture_t *capture, mmsb__part_t *part, const uint8_
         if (!lines)
             return blocked;
         *lines = (mmsb__preimage_t){part->preimages, (uint32_t)offset, (uint32_t)length};
-        memcpy(lines->bytes, bytes + offset, length);
         part->preimages = lines;
+        if (copy_from(&place, offset, lines->bytes, length) != MMSB_OK) /* the change goes on, and the capture fails */
+            mmsb__note_failed(capture, MMSB_E_IO);
         for (uint64_t at = line; at < end; at++)
             part->lines[at / 64] |= UINT64_C(1) << at % 64;
     }
@@ -141,9 +157,9 @@ void mmsb__copy_free(mmsb__capture_t *capture, mmsb__copy_t *copy) {
 
 static int keep_of_small(mmsb__capture_t *capture, const mmsb__record_t *record, mmsb__copy_t *copy, uint64_t first,
                          uint64_t last) {
-    return keep_lines(capture, &copy->bytes, mmsb__record_bytes(record), first, last) ||
-           (copy->mask.length > 0 &&
-            keep_lines(capture, &copy->mask, mmsb__locator_address(record->mask_locator), first / 8, last / 8));
+    const place_t bytes = {.bytes = mmsb__record_bytes(record)}, mask = {.bytes = mmsb__locator_address(record->mask_locator)};
+    return keep_lines(capture, &copy->bytes, bytes, first, last) ||
+           (copy->mask.length > 0 && keep_lines(capture, &copy->mask, mask, first / 8, last / 8));
 }
 
 /* -------------------------------------------------------------------------------------------------- large pages ---- */
@@ -216,7 +232,9 @@ static int keep_of_part(mmsb__capture_t *capture, mmsb__large_t *large, const mm
             return blocked;
         memset(part->lines, 0, bytes);
     }
-    return keep_lines(capture, part, mmsb__part_bytes(large, record, number), first, last);
+    const int on_disk = number < large->byte_parts && mmsb__on_disk(record, mmsb__state_held(record));
+    const place_t place = {on_disk ? NULL : mmsb__part_bytes(large, record, number), record, number * MMSB__CHUNK_BYTES};
+    return keep_lines(capture, part, place, first, last);
 }
 
 /* Bytes first … last of parts that follow each other. */
@@ -281,7 +299,7 @@ static int keep_in(mmsb__capture_t *capture, mmsb__record_t *record, uint64_t st
         return keep_small(capture, record, index, state, offset, length);
     mmsb__large_t *large = mmsb__large_open(capture, record, state);
     if (!large) {
-        mmsb__note_out_of_memory(capture);
+        mmsb__note_failed(capture, MMSB_E_OUT_OF_MEMORY);
         return 0;
     }
     int again = length == UINT64_MAX || (length > 0 && keep_of_large(capture, large, record, offset, offset + length - 1));

@@ -22,6 +22,13 @@ static inline int mmsb__on_device(uint64_t state) {
     return (state & MMSB__NONRESIDENT) && MMSB__STATE_LOCATION(state) == MMSB_LOCATION_GPU;
 }
 
+/* Whether the bytes of a locked page lie in the context's file and have no address: disk.h. Not if a pin has mapped them, or if they
+ * wait in a snapshot. */
+static inline int mmsb__on_disk(const mmsb__record_t *record, uint64_t state) {
+    return (state & MMSB__NONRESIDENT) && MMSB__STATE_LOCATION(state) == MMSB_LOCATION_DISK && record->locator == 0 &&
+           mmsb__table.sides[record->side].backing_length != 0;
+}
+
 /* Bytes of a locked page that is on a device, which stay there. */
 static inline mmsb_status_t mmsb__device_read(const mmsb__record_t *record, uint64_t offset, void *buffer, uint64_t length) {
     return length == 0 ? MMSB_OK : mmsb__upcalls.device_read(mmsb__record_index(record), offset, buffer, length);

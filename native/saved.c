@@ -38,7 +38,7 @@ static int make_space(mmsb__capture_t *capture, void **items, uint64_t count, ui
     uint64_t larger = *capacity != 0 ? 2 * *capacity : 1024;
     void *more = realloc(*items, larger * each);
     if (!more) {
-        mmsb__note_out_of_memory(capture);
+        mmsb__note_failed(capture, MMSB_E_OUT_OF_MEMORY);
         return 0;
     }
     *items = more;
@@ -62,7 +62,7 @@ static void note_found(mmsb__capture_t *capture, uint32_t index, mmsb__saved_t s
         if (leaf)
             leaf[index & (MMSB__LEAF_RECORDS - 1)] = saved;
         else
-            mmsb__note_out_of_memory(capture);
+            mmsb__note_failed(capture, MMSB_E_OUT_OF_MEMORY);
         return;
     }
     if (!make_space(capture, (void **)(void *)&capture->found, capture->found_count, &capture->found_capacity,

@@ -107,6 +107,7 @@ typedef struct mmsb__context_record {
     uint64_t bytes_created, bytes_freed;
     uint64_t peak_bytes;
     int32_t simulated; /* 1: its devices are simulated */
+    int32_t disk_file; /* of its pages on disk; there is none before the first of them */
 } mmsb__context_record_t;
 
 /* The two variables per thread. A library that is loaded late has little space for them, hence pointers. */

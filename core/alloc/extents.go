@@ -144,6 +144,15 @@ func (e *Extents) Free(offset, count uint64) error {
 	return nil
 }
 
+// EachFree calls each for every free extent, from the last to the first, until it returns false. each changes none.
+func (e *Extents) EachFree(each func(offset, count uint64) (goOn bool)) {
+	for index := e.last; index != 0; index = e.extents[index].previous {
+		if at := &e.extents[index]; at.free && !each(at.offset, at.count) {
+			return
+		}
+	}
+}
+
 // Grow moves the limit up. Errors: InvalidArgument (it would move down).
 func (e *Extents) Grow(limit uint64) error {
 	if limit < e.limit {

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"libmmsb/core/alloc"
 	"libmmsb/core/region"
 	"libmmsb/native"
 )
@@ -13,7 +14,7 @@ type recount struct {
 	slots, extentBytes, mappingBytes uint64
 	mapped                           int
 	holders                          map[uint64]uint32 // by locator: the record that has the memory
-	units                            pageSet           // of the extents' space: in use
+	units                            alloc.Set         // of the extents' space: in use
 }
 
 // Check walks over everything and says what is wrong with it: two records with the same memory, a free record with memory, a free
@@ -58,10 +59,10 @@ func (r *recount) add(index uint32) error {
 		r.slots += native.ClassSize(class)
 	case class == native.ClassExtent:
 		first, count := r.extents.of(record.Locator, RoundUp(record.Size))
-		if r.units.overlaps(first, first+count) {
+		if r.units.Overlaps(first, first+count) {
 			return broken("record %d: some of %d bytes at 0x%x belong to another extent", index, record.Size, record.Locator)
 		}
-		r.units.add(first, first+count)
+		r.units.Add(first, first+count)
 		r.extentBytes += RoundUp(record.Size)
 	case class == native.ClassMapped:
 		if _, known := r.mappings.regions[number]; !known {
@@ -130,9 +131,9 @@ func (r *recount) checkExtents() (err error) {
 	if used := (e.space.Used() - gaps) * region.SystemPage; used != r.extentBytes {
 		return broken("extents of %d bytes are allocated, records have %d", used, r.extentBytes)
 	}
-	for _, set := range []pageSet{r.extents.retained.recent, r.extents.retained.older} {
-		set.runs(0, ^uint64(0), func(first, end uint64) {
-			if r.units.overlaps(first, end) {
+	for _, set := range []alloc.Set{r.extents.retained.recent, r.extents.retained.older} {
+		set.Runs(0, ^uint64(0), func(first, end uint64) {
+			if r.units.Overlaps(first, end) {
 				err = broken("some of %d retained system pages from %d on are in use", end-first, first)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/alloc"
 	"libmmsb/core/status"
 	"libmmsb/native"
 )
@@ -46,7 +47,7 @@ func TestCheckSeesDamage(t *testing.T) {
 				return damaged(&k.slots, append(k.slots, native.Handle(native.KindPage, 1, extent)))
 			},
 			"are allocated, records have": func() func() { return damaged(&at(extent).Size, 32<<10) },
-			"retained system pages":       func() func() { return damaged(&m.extents.retained.recent, pageSet{^uint64(0)}) },
+			"retained system pages":       func() func() { return damaged(&m.extents.retained.recent, alloc.Set{^uint64(0)}) },
 			"bytes are charged": func() func() {
 				m.ledger.used.Add(1)
 				return func() { m.ledger.used.Add(^uint64(0)) }

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"libmmsb/core/alloc"
 	"libmmsb/core/region"
 	"libmmsb/core/safego"
 )
@@ -22,7 +23,7 @@ type retained struct {
 	lock    sync.Locker
 	discard func(first, end uint64) // gives the system the memory of system pages
 
-	recent, older pageSet     // freed in this period, and in the one before
+	recent, older alloc.Set   // freed in this period, and in the one before
 	timer         *time.Timer // of this period; nil while nothing is retained
 	stopped       bool
 }
@@ -30,14 +31,14 @@ type retained struct {
 // count is how many of the system pages from first to end are retained.
 func (r *retained) count(first, end uint64) (count uint64) {
 	each := func(first, end uint64) { count += end - first }
-	r.recent.runs(first, end, each)
-	r.older.runs(first, end, each)
+	r.recent.Runs(first, end, each)
+	r.older.Runs(first, end, each)
 	return count
 }
 
 // add retains system pages.
 func (r *retained) add(first, end uint64) {
-	r.recent.add(first, end)
+	r.recent.Add(first, end)
 	if r.timer == nil {
 		r.startPeriod()
 	}
@@ -45,9 +46,9 @@ func (r *retained) add(first, end uint64) {
 
 // take takes system pages out, and tells each run of them.
 func (r *retained) take(first, end uint64, each func(first, end uint64)) {
-	for _, set := range []pageSet{r.recent, r.older} {
-		set.runs(first, end, each)
-		set.remove(first, end)
+	for _, set := range []alloc.Set{r.recent, r.older} {
+		set.Runs(first, end, each)
+		set.Remove(first, end)
 	}
 }
 
@@ -59,7 +60,7 @@ func (r *retained) startPeriod() {
 func (r *retained) endPeriod() {
 	for over := false; !over; {
 		r.lock.Lock()
-		first, found := r.older.next(0)
+		first, found := r.older.Next(0)
 		switch {
 		case r.stopped:
 			over = true
@@ -68,7 +69,7 @@ func (r *retained) endPeriod() {
 		default:
 			over = true
 			r.older, r.recent = r.recent, r.older
-			if _, found := r.older.next(0); found {
+			if _, found := r.older.Next(0); found {
 				r.startPeriod()
 			} else {
 				r.timer = nil

@@ -214,36 +214,3 @@ func TestNothingLeaksOutOfRetainedMemory(t *testing.T) {
 		require.NoError(t, m.Check())
 	})
 }
-
-func TestPageSets(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 4))
-	var set pageSet
-	model := make([]bool, 1000)
-	for range 2000 {
-		first := random.Uint64N(1000)
-		end := first + random.Uint64N(1001-first)
-		added := random.IntN(2) == 0
-		if added {
-			set.add(first, end)
-		} else {
-			set.remove(first, end)
-		}
-		for block := first; block < end; block++ {
-			model[block] = added
-		}
-		first = random.Uint64N(1000)
-		end = first + random.Uint64N(2000)
-		found, expected := make([]bool, 1000), make([]bool, 1000)
-		set.runs(first, end, func(from, to uint64) {
-			require.True(t, first <= from && from < to && to <= end)
-			require.True(t, from == first || !found[from-1], "two runs touch")
-			for block := from; block < to; block++ {
-				found[block] = true
-			}
-		})
-		if first < end {
-			copy(expected[first:], model[first:min(end, 1000)])
-		}
-		require.Equal(t, expected, found)
-	}
-}

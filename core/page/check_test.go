@@ -28,7 +28,7 @@ func TestCheckSeesDamage(t *testing.T) {
 
 		for text, damage := range map[string]func() (undo func()){
 			"overlaps":               func() func() { return damaged(&side(a).BackingAt, side(b).BackingAt) },
-			"past the end":           func() func() { return damaged(&side(a).BackingAt, 1<<40) },
+			"lacks space":            func() func() { return damaged(&side(a).BackingAt, 1<<40) },
 			"pages have 12288":       func() func() { return lengthen(side(a), side(b)) },
 			"has backing of 0 bytes": func() func() { return damaged(&side(a).BackingLength, 0) },
 			"is resident, but has":   func() func() { return damaged(&at(a).State, at(a).State&^native.Nonresident) },

@@ -98,7 +98,10 @@ func MemoryUsage() Usage {
 }
 
 // Trim gives memory of ended pages back to the system, and says how many bytes it is.
-func (c *Context) Trim() uint64 { return c.memory.Trim() }
+func (c *Context) Trim() uint64 {
+	c.residency.Trim()
+	return c.memory.Trim()
+}
 
 // LiveContexts is the number of live contexts.
 func LiveContexts() uint64 { return contexts.Live() }

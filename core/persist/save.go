@@ -223,9 +223,12 @@ func (s *saver) write(edges [][2]uint64, known *base, journalled uint64) (snapsh
 		return snapshot.Report{}, err
 	}
 	s.capture.Stop()
-	if s.capture.Failed() {
-		return snapshot.Report{}, status.Errorf(status.OutOfMemory,
-			"no memory for pre-images of pages that changed during the save")
+	switch status.Code(s.capture.Failed()) {
+	case status.OK:
+	case status.OutOfMemory:
+		return snapshot.Report{}, status.Errorf(status.OutOfMemory, "no memory for pre-images of pages that changed during the save")
+	default:
+		return snapshot.Report{}, status.Errorf(status.IO, "cannot read pre-images of pages on disk that changed during the save")
 	}
 	if o := s.o; o.Base != "" {
 		removed, ok := s.capture.Removed()

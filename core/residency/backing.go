@@ -34,13 +34,13 @@ func (b Backing) empty() bool      { return b.length == 0 }
 func (b Backing) onDevice() bool   { return b.block != 0 }
 func (b Backing) address() uintptr { return uintptr(b.at) }
 
-// takeBacking takes zeroed space at a placement.
-func (r *Residency) takeBacking(p Placement, size uint64) (Backing, error) {
+// takeBacking takes space at a placement; where it is not to be zeroed, it may have bytes of the context's pages.
+func (r *Residency) takeBacking(p Placement, size uint64, zeroed bool) (Backing, error) {
 	if p.Location == abi.LocationGPU {
 		taken, err := r.devices.Allocate(p.Device, size)
 		return Backing{at: uint64(taken.Address), length: size, block: taken.Block, device: p.Device}, err
 	}
-	at, length, err := r.disk.take(r.options.DiskPath, size)
+	at, length, err := r.disk.take(r.options.DiskPath, size, zeroed)
 	return Backing{at: at, length: length, device: p.Device}, err
 }
 

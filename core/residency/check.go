@@ -113,14 +113,28 @@ func (d *disk) check(backings []Backing) error {
 	if err := d.extents.Check(); err != nil {
 		return err
 	}
-	sum := uint64(0)
+	sum, held := uint64(0), uint64(0)
 	for _, b := range backings {
 		if b.onDevice() {
 			continue
 		}
-		if sum += b.length; b.at+b.length > d.length*diskUnit {
-			return broken("backing of %d bytes at %d reaches past the end of the file, %d", b.length, b.at, d.length*diskUnit)
+		sum += b.length
+		first, end, missing := b.at/diskUnit, (b.at+b.length)/diskUnit, uint64(0)
+		d.space.Gaps(first, end, func(first, end uint64) { missing += end - first })
+		if missing > 0 {
+			return broken("backing of %d bytes at %d lacks space for %d system pages in the file", b.length, b.at, missing)
 		}
+	}
+	d.space.Runs(0, d.extents.Limit(), func(first, end uint64) { held += end - first })
+	if held != d.held || d.held-d.used > max(d.used, spareMin)+growthMax {
+		return broken("%d system pages of the file have space, %d are counted, pages have %d", held, d.held, d.used)
+	}
+	written := uint64(0)
+	d.written.Runs(0, d.extents.Limit(), func(first, end uint64) {
+		d.space.Gaps(first, end, func(first, end uint64) { written += end - first })
+	})
+	if written > 0 {
+		return broken("%d system pages of the file were written, but have no space", written)
 	}
 	if sum != d.used*diskUnit || d.used != d.extents.Used() {
 		return broken("%d bytes of the file are in use, %d are allocated, pages have %d", d.used*diskUnit,

@@ -18,7 +18,7 @@ type Frame struct {
 func (r *Residency) Take(to Placement, size uint64, node int32, zeroed bool) (Frame, error) {
 	switch {
 	case !to.resident():
-		return r.takeNonresident(to, size)
+		return r.takeNonresident(to, size, zeroed)
 	case to.Location != abi.LocationCPU:
 		return r.takeShared(to, size)
 	}
@@ -36,8 +36,8 @@ func (r *Residency) Take(to Placement, size uint64, node int32, zeroed bool) (Fr
 }
 
 // takeNonresident takes backing, and a record without memory.
-func (r *Residency) takeNonresident(to Placement, size uint64) (Frame, error) {
-	backing, err := r.takeBacking(to, size)
+func (r *Residency) takeNonresident(to Placement, size uint64, zeroed bool) (Frame, error) {
+	backing, err := r.takeBacking(to, size, zeroed)
 	if err != nil {
 		return Frame{}, err
 	}

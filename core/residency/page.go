@@ -36,6 +36,14 @@ func (p *Page) Node() int32 {
 // Resident says whether the page is where its bytes have an address for good.
 func (p *Page) Resident() bool { return p.State&native.Nonresident == 0 }
 
+// backing is where the bytes of a page are that is not resident; empty for others, and for those that wait in a snapshot.
+func (p *Page) backing() Backing {
+	if p.Resident() {
+		return Backing{}
+	}
+	return backingOf(native.SideAt(p.Record.Side))
+}
+
 // Bytes are the page's, which must have an address.
 func (p *Page) Bytes() []byte { return native.Bytes(p.Record.Locator, p.Record.Size) }
 
@@ -70,10 +78,9 @@ func (p *Page) WithBytes(work func() error) error {
 // CopyBytes copies the page's bytes, as far as they go, into a frame for a page of a size.
 func (p *Page) CopyBytes(to Frame, size uint64) error {
 	count := min(size, p.Record.Size)
-	if native.OnDevice(p.State) && p.Record.Locator == 0 {
-		from := backingOf(native.SideAt(p.Record.Side))
+	if from := p.backing(); p.Record.Locator == 0 && !from.empty() {
 		switch {
-		case to.Backing.onDevice():
+		case from.onDevice() && to.Backing.onDevice():
 			return p.devices.Copy(to.Backing.device, to.Backing.address(), from.device, from.address(), count)
 		case to.Resident():
 			return p.readBacking(from, 0, native.Bytes(native.RecordAt(to.Index).Locator, count))
@@ -128,7 +135,7 @@ func (p *Page) Move(to Placement, ready func() error) error {
 			return err
 		}
 	}
-	f, err := p.Take(to, size, p.Node(), true)
+	f, err := p.Take(to, size, p.Node(), false)
 	if err != nil {
 		return err
 	}

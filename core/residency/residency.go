@@ -47,7 +47,7 @@ func New(m *memory.Memory, devices Devices, options Options) *Residency {
 
 // Begin tells the residency its context's index and resolves the default location.
 func (r *Residency) Begin(context uint32) (byDefault Placement, err error) {
-	r.context = context
+	r.context, r.disk.context = context, context
 	native.SetSimulated(context, false)
 	if byDefault, err = r.Resolve(r.options.Default.Location, r.options.Default.Device); err == nil {
 		r.options.Default = byDefault
@@ -93,8 +93,11 @@ func (r *Residency) Devices() Devices { return r.devices }
 // DiskPath is the folder of the context's file.
 func (r *Residency) DiskPath() string { return r.options.DiskPath }
 
-// DiskUsed is the space that pages have in the context's file.
+// DiskUsed is the space that pages have in the context's file, without what is spare.
 func (r *Residency) DiskUsed() uint64 { return r.disk.bytes() }
+
+// Trim gives the file system the space of the context's file that no page has.
+func (r *Residency) Trim() { r.disk.trim() }
 
 // Waiting is the number of pages that wait in a snapshot. Tests call it.
 func (r *Residency) Waiting() int {

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 static char *program;
@@ -138,6 +139,24 @@ static void many_move_with_a_status_each(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+/* The bytes that the deleted file of DISK pages has on the disk. */
+static uint64_t file_bytes(const char *folder) {
+    DIR *open_files = opendir("/proc/self/fd");
+    uint64_t bytes = 0;
+    struct dirent *entry;
+    REQUIRE(open_files != NULL);
+    while ((entry = readdir(open_files)) != NULL) {
+        char path[300], target[512] = "";
+        struct stat info;
+        snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
+        if (readlink(path, target, sizeof target - 1) > 0 && strncmp(target, folder, strlen(folder)) == 0 &&
+            strstr(target, "(deleted)") != NULL && stat(path, &info) == 0)
+            bytes += (uint64_t)info.st_blocks * 512;
+    }
+    closedir(open_files);
+    return bytes;
+}
+
 static int files_in(const char *path) {
     DIR *folder = opendir(path);
     REQUIRE(folder != NULL);
@@ -170,6 +189,118 @@ static void files_are_unlinked(void) {
     CHECK_OK(mmsb_context_destroy(context));
     CHECK_EQUAL(files_in(folder), 0);
     CHECK(rmdir(folder) == 0);
+}
+
+static void space_is_used_again(void) {
+    enum { COUNT = 16, SIZE = 65536, ROUNDS = 10000 };
+    char folder[] = "/tmp/mmsb-disk-test-XXXXXX";
+    REQUIRE(mkdtemp(folder) != NULL);
+    mmsb_context_t context = new_context_on(folder);
+    mmsb_page_t pages[COUNT];
+    uint64_t most = 0;
+    for (uint64_t i = 0; i < COUNT; i++) {
+        pages[i] = new_page(context, SIZE);
+        write_pattern(pages[i], i);
+    }
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        mmsb_page_t page = pages[round % COUNT];
+        mmsb_location_t away = page_info(page).location == MMSB_LOCATION_CPU ? MMSB_LOCATION_DISK : MMSB_LOCATION_CPU;
+        CHECK_OK(mmsb_page_migrate(page, away, 0));
+        if (round % 1000 == 0)
+            most = file_bytes(folder) > most ? file_bytes(folder) : most;
+    }
+    CHECK(most > 0 && most <= 4 << 20);
+    for (uint64_t i = 0; i < COUNT; i++)
+        CHECK(page_holds_pattern(pages[i], i, SIZE));
+    CHECK_OK(mmsb_page_migrate_many(pages, COUNT, MMSB_LOCATION_CPU, 0, NULL, NULL));
+    CHECK(file_bytes(folder) > 0);
+    CHECK_OK(mmsb_context_trim(context, NULL));
+    CHECK(file_bytes(folder) <= 65536); /* what the file system needs to know where nothing is */
+    /* A new page is zero also where others were. */
+    CHECK_OK(mmsb_page_migrate_many(pages, COUNT, MMSB_LOCATION_DISK, 0, NULL, NULL));
+    CHECK_OK(mmsb_page_migrate_many(pages, COUNT, MMSB_LOCATION_CPU, 0, NULL, NULL));
+    static const uint8_t zeros[3 * SIZE];
+    mmsb_page_t fresh = new_disk_page(context, 3 * SIZE);
+    CHECK(page_holds(fresh, zeros, sizeof zeros));
+    CHECK_OK(mmsb_context_destroy(context));
+    CHECK(rmdir(folder) == 0);
+}
+
+/* Batches over pages on disk, on the host and pinned ones, more of them than the system takes at once, some pages twice. */
+static void batches_read_and_write_on_disk(void) {
+    enum { COUNT = 200, SIZE = 4096, RANGES = 2 * COUNT };
+    static uint8_t model[COUNT][SIZE], read[RANGES][SIZE], written[RANGES][64];
+    static mmsb_page_range_t ranges[RANGES];
+    mmsb_context_t context = new_context();
+    mmsb_page_t pages[COUNT];
+    for (uint64_t i = 0; i < COUNT; i++) {
+        pages[i] = i % 5 == 0 ? new_page(context, SIZE) : new_disk_page(context, SIZE);
+        fill_pattern(model[i], SIZE, i);
+        ranges[i] = (mmsb_page_range_t){pages[i], 0, SIZE, model[i]};
+        if (i % 7 == 0)
+            CHECK_OK(mmsb_page_pin(pages[i], MMSB_PIN_READ, NULL));
+    }
+    CHECK_OK(mmsb_page_write_many(ranges, COUNT, NULL));
+    for (int twice = 0; twice < 2; twice++) {
+        size_t count = twice ? RANGES : COUNT;
+        for (size_t i = 0; i < count; i++) {
+            const uint64_t which = (i * 77 + 5) % COUNT, offset = (i * 41) % (SIZE - 64);
+            fill_pattern(written[i], 64, i + 1000);
+            ranges[i] = (mmsb_page_range_t){pages[which], offset, i % 65, written[i]};
+            memcpy(model[which] + offset, written[i], i % 65);
+        }
+        CHECK_OK(mmsb_page_write_many(ranges, count, NULL));
+        for (size_t i = 0; i < count; i++)
+            ranges[i] = (mmsb_page_range_t){pages[(i * 33) % COUNT], 0, SIZE, read[i]};
+        CHECK_OK(mmsb_page_read_many(ranges, count, NULL));
+        for (size_t i = 0; i < count; i++)
+            CHECK(memcmp(read[i], model[(i * 33) % COUNT], SIZE) == 0);
+    }
+    /* A bad item: nothing is written. */
+    uint64_t version = mmsb_page_version(pages[1]);
+    size_t bad = 0;
+    ranges[0] = (mmsb_page_range_t){pages[1], 0, 64, written[0]};
+    ranges[1] = (mmsb_page_range_t){pages[2], SIZE - 1, 2, written[0]};
+    CHECK_STATUS(mmsb_page_write_many(ranges, 2, &bad), MMSB_E_OUT_OF_RANGE);
+    CHECK_EQUAL(bad, 1);
+    CHECK_STATUS(mmsb_page_read_many(ranges, 2, &bad), MMSB_E_OUT_OF_RANGE);
+    CHECK_EQUAL(mmsb_page_version(pages[1]), version);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        CHECK(page_holds(pages[i], model[i], SIZE));
+        CHECK(i % 5 == 0 || i % 7 == 0 || mmsb_page_address(pages[i]) == NULL);
+        if (i % 7 == 0)
+            CHECK_OK(mmsb_page_unpin(pages[i], MMSB_PIN_READ));
+    }
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+/* The disk has room for some of the batch. */
+static void fill_by_a_batch(mmsb_context_t context) {
+    enum { SIZE = 300000, COUNT = 30 };
+    mmsb_page_t pages[COUNT];
+    mmsb_status_t statuses[COUNT];
+    size_t bad = COUNT, moved = 0;
+    for (uint64_t i = 0; i < COUNT; i++) {
+        pages[i] = new_page(context, SIZE);
+        write_pattern(pages[i], i);
+    }
+    CHECK_STATUS(mmsb_page_migrate_many(pages, COUNT, MMSB_LOCATION_DISK, 0, statuses, &bad), MMSB_E_NO_SPACE);
+    CHECK(bad > 0 && bad < COUNT);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        CHECK_EQUAL(statuses[i], i < bad ? MMSB_OK : MMSB_E_NO_SPACE);
+        CHECK_EQUAL(page_info(pages[i]).location, i < bad ? MMSB_LOCATION_DISK : MMSB_LOCATION_CPU);
+        CHECK(page_holds_pattern(pages[i], i, SIZE));
+        moved += statuses[i] == MMSB_OK;
+    }
+    /* Pages on disk are written without more space; what others leave is used again. */
+    for (uint64_t i = 0; i < moved; i++)
+        write_pattern(pages[i], i + 100);
+    CHECK_OK(mmsb_page_migrate_many(pages, moved / 2, MMSB_LOCATION_CPU, 0, NULL, NULL));
+    CHECK_OK(mmsb_page_migrate_many(pages + COUNT - moved / 2, moved / 2, MMSB_LOCATION_DISK, 0, NULL, NULL));
+    for (uint64_t i = 0; i < COUNT; i++)
+        CHECK(page_holds_pattern(pages[i], i < moved ? i + 100 : i, SIZE));
+    CHECK_OK(mmsb_page_destroy_many(pages, COUNT, NULL));
+    CHECK_EQUAL(context_stats(context).disk_used, 0);
 }
 
 /* What must hold when the disk gives no more: the code, nothing lost, and all good again once there is room. */
@@ -230,6 +361,9 @@ static int with_a_file_size_limit(void) {
 }
 
 static int on_a_small_file_system(const char *folder) {
+    mmsb_context_t context = new_context_on(folder);
+    fill_by_a_batch(context);
+    CHECK_OK(mmsb_context_destroy(context));
     fill_the_disk(new_context_on(folder), MMSB_E_NO_SPACE);
     return check_failures != 0;
 }
@@ -284,6 +418,8 @@ int main(int count, char **arguments) {
     RUN(wrong_places_are_errors);
     RUN(many_move_with_a_status_each);
     RUN(files_are_unlinked);
+    RUN(space_is_used_again);
+    RUN(batches_read_and_write_on_disk);
     RUN(a_file_that_may_not_grow_loses_nothing);
     RUN(a_full_disk_loses_nothing);
     return check_report();

@@ -1,0 +1,41 @@
+/*
+ * disk.h — bytes of locked pages that are on disk (mmsb__on_disk): read and written in the context's file, without an address.
+ *
+ * What fails here is the disk itself, because the file's space is allocated: what a failed write has left of its bytes is not
+ * known.
+ */
+#ifndef MMSB_NATIVE_DISK_H
+#define MMSB_NATIVE_DISK_H
+
+#include "resident.h"
+
+#pragma GCC visibility push(hidden)
+
+/* The file of the context's pages on disk, from the first of them on. */
+void mmsb__disk_set(uint32_t context, int file);
+
+/* Errors: MMSB_E_IO. */
+mmsb_status_t mmsb__disk_read(const mmsb__record_t *record, uint64_t offset, void *buffer, uint64_t length);
+mmsb_status_t mmsb__disk_write(const mmsb__record_t *record, uint64_t offset, const void *buffer, uint64_t length);
+
+/* A range of a page on disk, in a batch of them. */
+typedef struct mmsb__transfer {
+    int file;
+    uint64_t at; /* in the file */
+    uint8_t *bytes;
+    uint64_t length, done;
+    size_t item; /* of the caller's batch */
+} mmsb__transfer_t;
+
+mmsb__transfer_t mmsb__transfer_of(const mmsb__record_t *record, uint64_t offset, const void *bytes, uint64_t length,
+                                   size_t item);
+/* Does transfers in the order of the file, those that follow each other there as one. What has to come from the disk is asked for
+ * all at once, before it is waited for. The transfers are sorted. On failure *bad is the item. Errors: MMSB_E_IO. */
+mmsb_status_t mmsb__disk_read_all(mmsb__transfer_t *transfers, size_t count, size_t *bad);
+mmsb_status_t mmsb__disk_write_all(mmsb__transfer_t *transfers, size_t count, size_t *bad);
+
+/* Has the bytes of a page that is soon to be read come from the disk, unless they are in memory. */
+void mmsb__disk_prefetch(const mmsb__record_t *record);
+
+#pragma GCC visibility pop
+#endif
