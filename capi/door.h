@@ -13,6 +13,7 @@
 #include "look.h"
 #include "mask.h"
 #include "pin.h"
+#include "writing.h"
 
 #pragma GCC visibility push(hidden)
 

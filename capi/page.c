@@ -311,6 +311,21 @@ DOOR_QUICK mmsb_status_t mmsb_page_unpin(mmsb_page_t page, int32_t mode) {
     return unpin_slow(page, mode);
 }
 
+mmsb_status_t mmsb_writing_begin(mmsb_context_t context, uint64_t timeout_ns) {
+    DOOR_ENTER();
+    return mmsb__writing_begin(context, timeout_ns);
+}
+
+mmsb_status_t mmsb_writing_end(mmsb_context_t context) {
+    DOOR_ENTER_TO_END();
+    return mmsb__writing_end(context);
+}
+
+mmsb_status_t mmsb_writing_check(mmsb_context_t context) {
+    DOOR_ENTER();
+    return mmsbgo_writing_check(context);
+}
+
 mmsb_status_t mmsb_page_read(mmsb_page_t page, uint64_t offset, void *buffer, uint64_t length) {
     DOOR_ENTER();
     DOOR_BUFFER(buffer, length);

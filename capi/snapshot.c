@@ -24,9 +24,11 @@ static mmsb_status_t check_save_options(const mmsb_save_options_t **options) {
         return MMSB_OK;
     }
     const mmsb_save_options_t *given = *options;
-    DOOR_STRUCT("mmsb_save_options_t", given, 0);
-    if (given->raw_writes < MMSB_RAW_WRITES_ALLOW || given->raw_writes > MMSB_RAW_WRITES_REFUSE)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "raw_writes is %d, not 0 (allow) or 1 (refuse)", given->raw_writes);
+    DOOR_STRUCT("mmsb_save_options_t", given, given->reserved_word);
+    if (given->raw_writes < MMSB_RAW_WRITES_ALLOW || given->raw_writes > MMSB_RAW_WRITES_WAIT)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "raw_writes is %d, not 0 (allow), 1 (refuse) or 2 (wait)", given->raw_writes);
+    if (given->queue < 0 || given->queue > 1)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "queue is %d, not 0 or 1", given->queue);
     if (given->not_durable < 0 || given->not_durable > 1)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "not_durable is %d, not 0 or 1", given->not_durable);
     if (given->base_in_use < MMSB_BASE_IN_USE_WHOLE || given->base_in_use > MMSB_BASE_IN_USE_REFUSE)
@@ -232,7 +234,7 @@ mmsb_status_t mmsb_snapshot_compact(const char *path, const char *to, const mmsb
     DOOR_CHECK(door_path("to", to));
     DOOR_CHECK(check_save_options(&options));
     if (options->compression != 0 || options->compression_level != 0 || options->raw_writes != 0 || options->copy_limit != 0 ||
-        options->base)
+        options->queue != 0 || options->base)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "compaction takes no option but not_durable");
     return mmsbgo_snapshot_compact((char *)path, (char *)to, (mmsb_save_options_t *)options);
 }

@@ -21,13 +21,19 @@ import (
 func saveOptions(o *C.mmsb_save_options_t) persist.SaveOptions {
 	options := persist.SaveOptions{
 		Compression: int32(o.compression), Level: int32(o.compression_level),
-		RefuseRawWrites: o.raw_writes == C.MMSB_RAW_WRITES_REFUSE, NotDurable: o.not_durable != 0,
+		RawWrites: int32(o.raw_writes), NotDurable: o.not_durable != 0, Queue: o.queue != 0,
 		CopyLimit: uint64(o.copy_limit), RefuseInUse: o.base_in_use == C.MMSB_BASE_IN_USE_REFUSE,
 	}
 	if o.base != nil {
 		options.Base = C.GoString(o.base)
 	}
 	return options
+}
+
+//export mmsbgo_writing_check
+func mmsbgo_writing_check(context C.mmsb_context_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return failed(persist.CheckWriting(uint64(context)))
 }
 
 //export mmsbgo_snapshot_save

@@ -606,13 +606,32 @@ MMSB_API uint64_t mmsb_page_version(mmsb_page_t page);
  * address.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (mode), MMSB_E_INVALID_STATE (WRITE on a read-only page), MMSB_E_LIMIT (more
  * than 65 535 pins of one mode), MMSB_E_IO (DISK), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any; another thread may unpin.
- * Blocks: short. Since 0.1. */
+ * Blocks: short; a WRITE pin for a save with MMSB_RAW_WRITES_WAIT, as mmsb_writing_begin. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_pin(mmsb_page_t page, int32_t mode, void **address);
 
 /* Ends one pin of this mode. The unpin of a WRITE pin advances the version. Works also after the context has ended.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (mode), MMSB_E_INVALID_STATE (no such pin). Threads: any. Blocks: short. Since
  * 0.1. */
 MMSB_API mmsb_status_t mmsb_page_unpin(mmsb_page_t page, int32_t mode);
+
+/* Begins a writing section: from here to mmsb_writing_end the program may write pages of the context through pointers that are
+ * not pins: adopted memory, and addresses of mmsb_page_address. Any number of sections may be open, of one thread or of many; a
+ * save with MMSB_RAW_WRITES_WAIT has its moment while none is. Such a save lets sections wait here, of threads that have none and
+ * no WRITE pin: for as long as it waits for open ones (50 ms at a time at first, twice as long each time, at most 5 s), and behind
+ * its moment until it has copied or written the pages that sections may change. timeout_ns bounds that; MMSB_WAIT_FOREVER, or 0 =
+ * do not wait.
+ * Errors: handle errors (context), MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK. Threads: any. Blocks: for a save. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_writing_begin(mmsb_context_t context, uint64_t timeout_ns);
+
+/* Ends a writing section.
+ * Errors: handle errors (context), MMSB_E_INVALID_STATE (no section is open). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_writing_end(mmsb_context_t context);
+
+/* Says whether a save with MMSB_RAW_WRITES_WAIT would wait for the calling thread: for programs that start such a save and wait
+ * for its ticket. mmsb_snapshot_save asks by itself.
+ * Errors: handle errors (context), MMSB_E_INVALID_STATE (the thread is in a writing section or holds a WRITE pin of the context;
+ * the text has the numbers). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_writing_check(mmsb_context_t context);
 
 /* Copies length bytes of the page, from offset on, into buffer. length 0 returns MMSB_OK if offset ≤ size.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (NULL buffer), MMSB_E_OUT_OF_RANGE, MMSB_E_IO (DISK). Threads: any. Blocks:
@@ -846,8 +865,14 @@ MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mms
  * The moment   Other threads go on while a save runs. Every call or batch of this API is completely in the snapshot or not at
  *              all, across all threads. A writer that changes a page which is not saved yet first copies the pre-image of
  *              what it changes, in lines of 64 bytes; if the page ends or is resized, of the whole page. copy_limit bounds
- *              these copies; beyond it writers wait for the disk. Bytes that a program writes through pointers are saved as
- *              they are when the save reaches their page.
+ *              these copies; beyond it writers wait for the disk.
+ * Raw writes   are bytes that a program writes through pointers; the library does not see them. With MMSB_RAW_WRITES_ALLOW they
+ *              are saved as they are when the save reaches their page, each page at another time. With MMSB_RAW_WRITES_WAIT they
+ *              are part of the moment if every one of them is made while the page is pinned for writing or a writing section
+ *              (mmsb_writing_begin) is open: the save begins when there are neither pins nor sections. Behind the moment a WRITE
+ *              pin first copies its page, and sections wait until the save has copied the pages that they may change (adopted
+ *              memory, pages whose mmsb_page_address was asked for) or, beyond copy_limit or with a base, has written them.
+ *              A blocking save on a thread that it would wait for returns MMSB_E_INVALID_STATE at once.
  * Durable      The file appears under its name when it is complete and on disk (temporary file, fsync, rename, fsync of the
  *              directory). A save that fails or is killed leaves the earlier file in place; the next save into the directory
  *              removes the temporary file of a process that was killed.
@@ -869,8 +894,12 @@ MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mms
 #define MMSB_COMPRESSION_NONE 0
 #define MMSB_COMPRESSION_ZSTD 1
 
-#define MMSB_RAW_WRITES_ALLOW 0  /* a page that is pinned for writing is saved as it is when the save reaches it */
-#define MMSB_RAW_WRITES_REFUSE 1 /* MMSB_E_BUSY while a page is pinned for writing */
+/* What a save does about bytes that programs write through pointers. */
+#define MMSB_RAW_WRITES_ALLOW 0 /* nothing: such a page is saved as it is when the save reaches it */
+#define MMSB_RAW_WRITES_REFUSE \
+    1                          /* MMSB_E_BUSY: a page is pinned for writing or is adopted memory that may be written, or a \
+                                    writing section is open */
+#define MMSB_RAW_WRITES_WAIT 2 /* the moment comes when no page is pinned for writing and no writing section is open */
 
 #define MMSB_BASE_IN_USE_WHOLE \
     0 /* write the snapshot whole if it replaces a file that its base rests on; keep what others need */
@@ -885,7 +914,9 @@ typedef struct mmsb_save_options {
     int32_t base_in_use;       /* MMSB_BASE_IN_USE_WHOLE */
     uint64_t copy_limit;       /* 0 = 256 MiB; bytes for pre-images that writers copy during the save; the minimum is 4 MiB */
     const char *base;          /* NULL = save everything; path of an earlier snapshot */
-    uint64_t reserved[4];
+    int32_t queue; /* 0 = MMSB_E_BUSY while a save or load of the context runs; 1 = wait until those before have ended */
+    uint32_t reserved_word;
+    uint64_t reserved[3];
 } mmsb_save_options_t;
 
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -893,7 +924,8 @@ MMSB_API void mmsb_save_options_init(mmsb_save_options_t *options);
 
 /* Saves the context to a file and replaces a file that exists there. A context runs one save at a time.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (path, options; base in another directory), MMSB_E_STRUCT_VERSION,
- * MMSB_E_BUSY (a save or a load of the context is running; raw_writes; base_in_use), MMSB_E_NO_SPACE, MMSB_E_IO,
+ * MMSB_E_BUSY (a save or a load of the context is running, without queue; raw_writes; base_in_use), MMSB_E_INVALID_STATE
+ * (raw_writes is wait, and the calling thread is in a writing section or holds a WRITE pin), MMSB_E_NO_SPACE, MMSB_E_IO,
  * MMSB_E_NOT_FOUND (base), MMSB_E_MISMATCH (the state does not come from base; base was replaced meanwhile), MMSB_E_CORRUPT,
  * MMSB_E_FORMAT (base), MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: until the file is on disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_save(mmsb_context_t context, const char *path, const mmsb_save_options_t *options);

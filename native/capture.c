@@ -54,7 +54,7 @@ static void free_leaves(mmsb__capture_t *capture) {
 }
 
 mmsb__capture_t *mmsb__capture_begin(uint32_t context, const uint32_t *leaves, const uint32_t *used, uint32_t count,
-                                     mmsb__saved_t **base, uint64_t copy_limit, int refuse_pinned) {
+                                     mmsb__saved_t **base, uint64_t copy_limit, int raw_writes) {
     mmsb__capture_t *capture = mmsb__capture_make(context);
     if (!capture)
         return NULL;
@@ -74,7 +74,8 @@ mmsb__capture_t *mmsb__capture_begin(uint32_t context, const uint32_t *leaves, c
     capture->far_at = capture->near_at = 0;
     capture->base = base;
     capture->pool.limit = copy_limit;
-    capture->refuse_pinned = refuse_pinned;
+    __atomic_store_n(&capture->raw_writes, raw_writes, __ATOMIC_RELAXED);
+    capture->written_at = capture->written_bytes = 0;
     capture->committed = 0;
     capture->removed_count = 0;
     capture->pages = capture->bytes = 0;

@@ -7,6 +7,7 @@ package native
 
 #include <stdlib.h>
 
+static inline int large_written(const mmsb__large_t *large) { return __atomic_load_n(&large->written, __ATOMIC_RELAXED); }
 static inline uint32_t checksum(const uint8_t *bytes, uint64_t length) { return mmsb__bytes.crc32c(0, bytes, length); }
 */
 import "C"
@@ -90,10 +91,10 @@ const (
 type Capture struct{ capture *C.mmsb__capture_t }
 
 // BeginCapture begins; Settle must follow, under no lock. base nil captures everything. The error is the thread's last one.
-func BeginCapture(context uint32, leaves, used []uint32, base *Base, copyLimit uint64, refusePinned bool) (Capture, bool) {
+func BeginCapture(context uint32, leaves, used []uint32, base *Base, copyLimit uint64, rawWrites int32) (Capture, bool) {
 	capture := C.mmsb__capture_begin(C.uint32_t(context), (*C.uint32_t)(unsafe.SliceData(leaves)),
 		(*C.uint32_t)(unsafe.SliceData(used)), C.uint32_t(len(leaves)),
-		(**C.mmsb__saved_t)(unsafe.Pointer(base)), C.uint64_t(copyLimit), C.int(flag(refusePinned)))
+		(**C.mmsb__saved_t)(unsafe.Pointer(base)), C.uint64_t(copyLimit), C.int(rawWrites))
 	return Capture{capture}, capture != nil
 }
 
@@ -104,6 +105,14 @@ func (c Capture) Settle() { C.mmsb__capture_settle(c.capture) }
 func (c Capture) Fill(segment *Segment) (Fill, uint32) {
 	var index C.uint32_t
 	fill := C.mmsb__capture_fill(c.capture, (*C.mmsb__segment_t)(unsafe.Pointer(segment)), &index)
+	return Fill(fill), uint32(index)
+}
+
+// KeepWritten keeps what writing sections may change: FillEnd when it has all of it, FillFull when the saver has to go on before,
+// FillLarge when the page of a record has to be saved before. copies says whether large pages are copied, within the limit.
+func (c Capture) KeepWritten(copies bool) (Fill, uint32) {
+	var index C.uint32_t
+	fill := C.mmsb__capture_keep_written(c.capture, C.int(flag(copies)), &index)
 	return Fill(fill), uint32(index)
 }
 
@@ -129,6 +138,9 @@ func (l Large) Parts() (bytes, mask int) { return int(l.large.byte_parts), int(l
 
 // Unchanged says whether the page has the version that the base has: only writes through its address can have changed it.
 func (l Large) Unchanged() bool { return l.large.unchanged != 0 }
+
+// Written says whether raw writers that waited for the moment may have changed the page since.
+func (l Large) Written() bool { return C.large_written(l.large) != 0 }
 
 // Metadata is the page's metadata blob.
 func (l Large) Metadata() []byte {

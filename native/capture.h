@@ -18,7 +18,7 @@
  * of the context; used says how many records of each are in use. base: what the base has, by leaf; NULL = everything is captured;
  * a commit makes it mmsb__saved. Returns NULL with the last error set if there is no memory. */
 mmsb__capture_t *mmsb__capture_begin(uint32_t context, const uint32_t *leaves, const uint32_t *used, uint32_t count,
-                                     mmsb__saved_t **base, uint64_t copy_limit, int refuse_pinned);
+                                     mmsb__saved_t **base, uint64_t copy_limit, int raw_writes);
 
 /* Call after the beginning, under no lock: afterwards calls that create and destroy pages without locking them see the moment. */
 void mmsb__capture_settle(mmsb__capture_t *capture);

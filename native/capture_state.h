@@ -72,6 +72,7 @@ typedef struct mmsb__large {
     uint32_t index;
     uint32_t generation;
     uint32_t unchanged; /* version as in the base, but its address was given out */
+    uint32_t written;   /* raw writers may have changed it since the moment */
     mmsb__image_t image;
     uint8_t *metadata;
     uint64_t metadata_length;
@@ -148,7 +149,8 @@ typedef struct mmsb__capture {
     uint64_t *removed_ids;
     mmsb__found_t *found;
     uint64_t found_count, found_capacity;
-    int refuse_pinned;
+    int raw_writes;                     /* MMSB_RAW_WRITES_* */
+    uint64_t written_at, written_bytes; /* how many records mmsb__capture_keep_written is through, bytes of the next one */
     int committed;
 
     mmsb__copy_t *copies; /* pushed by writers */
@@ -202,7 +204,8 @@ static inline int mmsb__suspect(const mmsb__record_t *record) {
 
 /* 1 if the page, which is locked, may not be saved because its bytes may be half written. */
 static inline int mmsb__refused(const mmsb__capture_t *capture, const mmsb__record_t *record) {
-    return capture->refuse_pinned && record->write_pins != 0;
+    return capture->raw_writes == MMSB_RAW_WRITES_REFUSE &&
+           (record->write_pins != 0 || (mmsb__state_held(record) & (MMSB__ADOPTED | MMSB__READ_ONLY)) == MMSB__ADOPTED);
 }
 
 static inline mmsb__capture_t *mmsb__capture_of(uint32_t context) {

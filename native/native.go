@@ -122,6 +122,9 @@ func UnlockRecord(index uint32, state uint64) {
 // Synchronize returns when every thread that works in a cache of the context knows what the caller has written before.
 func Synchronize(context uint32) { C.mmsb__synchronize(C.mmsb__context_record(C.uint32_t(context))) }
 
+// ExposedForGood is Exposed of a page whose bytes may change at any time.
+const ExposedForGood = C.MMSB__EXPOSED_FOR_GOOD
+
 // BeginContext opens a context's record.
 func BeginContext(index uint32, handle uint64, defaultLocation int32, idFactor, idInverse uint64) {
 	record := C.mmsb__context_record(C.uint32_t(index))
@@ -130,6 +133,7 @@ func BeginContext(index uint32, handle uint64, defaultLocation int32, idFactor, 
 	record.id_factor = C.uint64_t(idFactor)
 	record.id_inverse = C.uint64_t(idInverse)
 	record.creates, record.frees, record.bytes_created, record.bytes_freed, record.peak_bytes = 0, 0, 0, 0, 0
+	record.sections, record.lets_write = 0, 0
 	storeUint32((*uint32)(unsafe.Pointer(&record.generation)), Generation(handle))
 	storeUint64((*uint64)(unsafe.Pointer(&record.handle)), handle)
 }

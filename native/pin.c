@@ -1,10 +1,24 @@
 /* Pins, where they are not taken and given back in one inline step: pin.h. */
 #include "pin.h"
 
+#include "preimage.h"
+
+/* Locks a page that is to be pinned, when no save holds the pin back any more. */
+static mmsb_status_t lock_to_pin(uint64_t page, int32_t mode, mmsb__record_t **record, uint64_t *state) {
+    for (;;) {
+        mmsb_status_t status = mmsb__page_lock_bytes(page, record, state);
+        if (MMSB__UNLIKELY(status != MMSB_OK) || mode != MMSB_PIN_WRITE || (*state & MMSB__READ_ONLY) ||
+            MMSB__LIKELY(__atomic_load_n(&mmsb__capturing, __ATOMIC_RELAXED) == 0) || !mmsb__writing_waits(*record, *state))
+            return status;
+        mmsb__page_unlock(*record, *state);
+        mmsb__capture_wait(mmsb__record_index(*record));
+    }
+}
+
 mmsb_status_t mmsb__page_pin(uint64_t page, int32_t mode, void **address) {
     mmsb__record_t *record;
     uint64_t state;
-    mmsb_status_t status = mmsb__page_lock_bytes(page, &record, &state);
+    mmsb_status_t status = lock_to_pin(page, mode, &record, &state);
     if (MMSB__UNLIKELY(status != MMSB_OK))
         return status;
     void *on_device = NULL;
@@ -25,7 +39,7 @@ mmsb_status_t mmsb__page_pin(uint64_t page, int32_t mode, void **address) {
     } else {
         __atomic_store_n(pins, (uint16_t)(*pins + 1), __ATOMIC_RELAXED);
         if (mode == MMSB_PIN_WRITE)
-            mmsb__record_expose(record);
+            mmsb__pin_note(record);
         if (address)
             *address = MMSB__UNLIKELY(on_device) ? on_device : mmsb__record_bytes(record);
     }
@@ -39,6 +53,8 @@ static mmsb_status_t end_pin(uint64_t page, mmsb__record_t *record, int32_t mode
     if (MMSB__UNLIKELY(*pins == 0))
         return mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx has no pin of mode %d", (unsigned long long)page, mode);
     __atomic_store_n(pins, (uint16_t)(*pins - 1), __ATOMIC_RELAXED);
+    if (mode == MMSB_PIN_WRITE)
+        mmsb__writing_forget(mmsb__record_context(mmsb__record_index(record)));
     return MMSB_OK;
 }
 

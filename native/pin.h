@@ -5,11 +5,19 @@
 #define MMSB_NATIVE_PIN_H
 
 #include "lock.h"
+#include "watch.h"
+#include "writing.h"
 
 #pragma GCC visibility push(hidden)
 
 static inline uint16_t *mmsb__pins_of(mmsb__record_t *record, int32_t mode) {
     return mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
+}
+
+/* A locked page gets a write pin. */
+static inline void mmsb__pin_note(mmsb__record_t *record) {
+    mmsb__record_expose_pinned(record);
+    mmsb__writing_note(mmsb__record_context(mmsb__record_index(record)));
 }
 
 /* Pins a page that has an address, may be written and is locked by nobody, in no call to another function: 1, or 0 with nothing
@@ -22,16 +30,17 @@ static inline int mmsb__page_pin_fast(uint64_t page, int32_t mode, void **addres
                                                     __ATOMIC_RELAXED)))
         return 0;
     uint16_t *pins = mmsb__pins_of(record, mode);
-    const int more = *pins != UINT16_MAX;
-    if (MMSB__LIKELY(more)) {
+    const int writes = mode == MMSB_PIN_WRITE;
+    const int may = *pins != UINT16_MAX && !(writes && __atomic_load_n(&mmsb__capturing, __ATOMIC_RELAXED) != 0);
+    if (MMSB__LIKELY(may)) {
         __atomic_store_n(pins, (uint16_t)(*pins + 1), __ATOMIC_RELAXED);
-        if (mode == MMSB_PIN_WRITE)
-            mmsb__record_expose(record);
+        if (writes)
+            mmsb__pin_note(record);
         if (address)
             *address = mmsb__record_bytes(record);
     }
     mmsb__page_unlock_record(record, state);
-    return more;
+    return may;
 }
 
 /* The end of a pin, likewise. */
@@ -46,8 +55,10 @@ static inline int mmsb__page_unpin_fast(uint64_t page, int32_t mode) {
     const int pinned = *pins != 0;
     if (MMSB__LIKELY(pinned)) {
         __atomic_store_n(pins, (uint16_t)(*pins - 1), __ATOMIC_RELAXED);
-        if (mode == MMSB_PIN_WRITE)
+        if (mode == MMSB_PIN_WRITE) {
             mmsb__version_move(record);
+            mmsb__writing_forget(mmsb__record_context(mmsb__record_index(record)));
+        }
     }
     mmsb__page_unlock_record(record, state);
     return pinned;

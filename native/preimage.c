@@ -341,6 +341,24 @@ int mmsb__preimage_keep_slow(mmsb__record_t *record, uint64_t state, uint64_t of
     return again;
 }
 
+int mmsb__preimage_keep_written(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
+    uint32_t index = mmsb__record_index(record);
+    mmsb__capture_t *capture = mmsb__capture_of(mmsb__record_context(index));
+    if (!capture || __atomic_load_n(&capture->raw_writes, __ATOMIC_RELAXED) != MMSB_RAW_WRITES_WAIT)
+        return 0;
+    if (mmsb__preimage_keep_slow(record, state, offset, length))
+        return 1;
+    if (enter(capture) == MMSB__CAPTURE_ON) {
+        pthread_mutex_lock(&capture->lock);
+        mmsb__large_t *large = find_large(capture, index);
+        pthread_mutex_unlock(&capture->lock);
+        if (large)
+            __atomic_store_n(&large->written, 1, __ATOMIC_RELAXED);
+    }
+    leave(capture);
+    return 0;
+}
+
 void mmsb__capture_created_slow(uint32_t index) {
     mmsb__capture_t *capture = mmsb__capture_of(mmsb__record_context(index));
     if (!capture)

@@ -26,6 +26,8 @@ static inline int mmsb__preimage_keep(mmsb__record_t *record, uint64_t state, ui
 static inline int mmsb__preimage_keep_page(mmsb__record_t *record, uint64_t state) {
     return mmsb__preimage_keep(record, state, 0, UINT64_MAX);
 }
+/* Call before a raw writer may change these bytes: keeps them where the capture waits for raw writers. */
+int mmsb__preimage_keep_written(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length);
 /* Waits until another try makes sense. The caller holds no locks. */
 void mmsb__capture_wait(uint32_t index);
 

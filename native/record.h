@@ -95,7 +95,7 @@ typedef struct mmsb__record {
     uint64_t mask_locator; /* region and offset of the change mask; 0 = none */
     uint8_t dirty_first;   /* small pages: the 16-byte units first … last may differ from 0; none when first > last */
     uint8_t dirty_last;
-    uint8_t exposed;  /* the address was given out: any byte may change at any time */
+    uint8_t exposed;  /* the address was given out: any byte may change at any time; MMSB__EXPOSED_* */
     uint8_t id_taken; /* the id of a coming generation may be in use: creation has to ask */
     uint16_t read_pins;
     uint16_t write_pins;
@@ -216,6 +216,9 @@ static inline void mmsb__dirty_all(mmsb__record_t *record) {
     record->dirty_last = 255;
 }
 
+#define MMSB__EXPOSED_BY_PINS 1  /* bytes change while there is a pin */
+#define MMSB__EXPOSED_FOR_GOOD 2 /* or at any time: an address without a pin, memory of the caller */
+
 static inline int mmsb__exposed(const mmsb__record_t *record) {
     return __atomic_load_n(&record->exposed, __ATOMIC_RELAXED);
 }
@@ -244,8 +247,14 @@ static inline void mmsb__dirty_none(mmsb__record_t *record) {
 
 /* The address of a page that has one. From now on any byte may have changed. */
 static inline void *mmsb__record_expose(mmsb__record_t *record) {
-    __atomic_store_n(&record->exposed, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->exposed, MMSB__EXPOSED_FOR_GOOD, __ATOMIC_RELAXED);
     return mmsb__record_bytes(record);
+}
+
+/* The same for a pin of a locked page. */
+static inline void mmsb__record_expose_pinned(mmsb__record_t *record) {
+    if (!mmsb__exposed(record))
+        __atomic_store_n(&record->exposed, MMSB__EXPOSED_BY_PINS, __ATOMIC_RELAXED);
 }
 
 /* NULL where the page has nothing but its record. */

@@ -46,6 +46,7 @@ static inline void mmsb__detour_end(void) {
 
 #define MMSB__MAGAZINE_ROUNDS 62 /* the magazine fills 512 bytes */
 #define MMSB__CONTEXTS 65536u
+#define MMSB__WRITING_SLOTS 8u
 
 typedef struct mmsb__magazine {
     uint32_t count;
@@ -89,6 +90,7 @@ typedef struct mmsb__thread {
     mmsb__cache_t *caches;
     void *plans; /* memory for the batches of delta_batch.c */
     size_t plan_capacity;
+    uint32_t writing[MMSB__WRITING_SLOTS]; /* writing.h */
     char error_text[1024];
 } mmsb__thread_t;
 
@@ -106,8 +108,9 @@ typedef struct mmsb__context_record {
     uint64_t creates, frees; /* by calls that use no cache, and by caches that were given up */
     uint64_t bytes_created, bytes_freed;
     uint64_t peak_bytes;
-    int32_t simulated; /* 1: its devices are simulated */
-    int32_t disk_file; /* of its pages on disk; there is none before the first of them */
+    int32_t simulated;                     /* 1: its devices are simulated */
+    int32_t disk_file;                     /* of its pages on disk; there is none before the first of them */
+    uint32_t sections, lets_write, passes; /* writing.h */
 } mmsb__context_record_t;
 
 /* The two variables per thread. A library that is loaded late has little space for them, hence pointers. */

@@ -32,7 +32,19 @@ SETS = (
 SINGLE = ("MMSB_OK", "MMSB_ABI_VERSION", "MMSB_WAIT_FOREVER")
 
 # The sets that Go needs where the header is not included, and those of them whose names programs read.
-GO_SETS = ("KIND", "LOCATION", "LOG", "SIMULATE", "FALLBACK", "DELTA", "COMPRESSION", "DURABILITY", "ACCESS", "CHANGE")
+GO_SETS = (
+    "KIND",
+    "LOCATION",
+    "LOG",
+    "SIMULATE",
+    "FALLBACK",
+    "DELTA",
+    "COMPRESSION",
+    "RAW_WRITES",
+    "DURABILITY",
+    "ACCESS",
+    "CHANGE",
+)
 GO_NAMED = ("LOCATION", "LOG", "SIMULATE", "FALLBACK", "DELTA")
 # In the form by which Go's tools know generated files.
 GO_NOTE = '// Code generated from include/mmsb.h by "make generate". DO NOT EDIT.'

@@ -108,6 +108,13 @@ const (
 	CompressionZstd = 1
 )
 
+// MMSB_RAW_WRITES_*.
+const (
+	RawWritesAllow  = 0
+	RawWritesRefuse = 1
+	RawWritesWait   = 2
+)
+
 // MMSB_DURABILITY_*.
 const (
 	DurabilityInterval = 0

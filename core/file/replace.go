@@ -30,6 +30,8 @@ type Options struct {
 	// Publish gives the whole file its name by calling rename once; nil calls it alone. After its error the file is not there
 	// under its name.
 	Publish func(rename func() error) error
+	// Done is closed when the file is to be given up; nil = never. Finish fails with Cancelled then, until the file has its name.
+	Done <-chan struct{}
 }
 
 // requests is how many buffers are on their way to the disk at a time; the others are being filled.
@@ -85,6 +87,7 @@ func Replace(fs FS, path string, options Options) (Sink, error) {
 	Sweep(fs, directory)
 
 	r := &replacement{fs: fs, options: options, path: path}
+	r.done = options.Done
 	var err error
 	if options.Durable {
 		if r.directory, err = fs.Open(directory, unix.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {
@@ -125,6 +128,9 @@ func (r *replacement) Finish() error {
 		return errEnded()
 	}
 	err := r.failure()
+	if err == nil && r.givenUp() {
+		err = errCancelled(r.size)
+	}
 	if err == nil {
 		err = r.publish()
 	}
@@ -147,6 +153,9 @@ func (r *replacement) publish() error {
 		if err := r.file.Sync(); err != nil {
 			return Failed(err, "cannot sync %s of %d bytes", r.temporary, r.size)
 		}
+	}
+	if r.givenUp() {
+		return errCancelled(r.size)
 	}
 	// While the old file is open, its end, which can take seconds, does not come in the rename.
 	old, err := r.fs.Open(r.path, unix.O_PATH, 0)
@@ -173,18 +182,23 @@ func (r *replacement) rename() error {
 }
 
 func (r *replacement) Abort() {
+	r.fail(errEnded()) // what waits for the disk is not written any more
 	if r.end() {
 		r.discard()
 	}
 }
 
-// discard removes the temporary name before the lock goes with the descriptor. It waits for the file's end: where the disk was
-// full, the caller may try again at once with less.
+// discard removes the temporary name before the lock goes with the descriptor. It waits for the file's end, unless it was given
+// up: where the disk was full, the caller may try again at once with less.
 func (r *replacement) discard() {
 	if !r.renamed {
 		_ = r.fs.Remove(r.temporary)
 	}
-	_ = r.file.Close()
+	if r.givenUp() {
+		closeBehind(r.file)
+	} else {
+		_ = r.file.Close()
+	}
 	r.closeDirectory()
 }
 

@@ -102,6 +102,16 @@ func (p *pipeline) end() bool {
 	return true
 }
 
+// givenUp says whether nobody wants what comes any more.
+func (p *pipeline) givenUp() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 func errEnded() error {
 	return status.Errorf(status.InvalidState, "the file is already finished or aborted")
 }

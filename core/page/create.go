@@ -221,7 +221,7 @@ func (c *Context) Adopt(address uintptr, size uint64, options AdoptOptions) (uin
 		frame: residency.Frame{Index: index}, size: size, id: options.ID, node: -1, low: native.Adopted,
 		kind: journal.Adopt, bytes: native.Memory(address, size),
 		prepare: func(p *Page) error {
-			p.Record.Epoch, p.Record.Version, p.Record.Exposed = 0, firstVersion(options.ID), 1
+			p.Record.Epoch, p.Record.Version, p.Record.Exposed = 0, firstVersion(options.ID), native.ExposedForGood
 			side, err := p.Side()
 			if err != nil {
 				return err

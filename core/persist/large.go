@@ -32,7 +32,7 @@ func (s *saver) saveLarge(index uint32) error {
 	captured, ok, code := s.capture.Large(index)
 	switch {
 	case status.Code(code) == status.Busy:
-		return errPinned(index)
+		return errRefused(index)
 	case code != 0:
 		return status.Errorf(status.Code(code), "no memory to save a large page")
 	case !ok:
@@ -71,7 +71,7 @@ func (l *largePage) compare(index uint32) {
 		forgotten.tracked = false
 		l.saved.large[index] = forgotten
 	}
-	if begun && native.ChangedSince(index, generation, l.entry.Version) {
+	if begun && (l.captured.Written() || native.ChangedSince(index, generation, l.entry.Version)) {
 		// A change that was made after the moment and counted before now is not in this snapshot, and would not be in the next
 		// one.
 		begun = false

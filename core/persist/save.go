@@ -7,6 +7,7 @@ import (
 	"time"
 	"unsafe"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/lineage"
 	"libmmsb/core/log"
@@ -71,7 +72,16 @@ func Save(context uint64, target SaveTarget, o SaveOptions, w *ticket.Work) erro
 	if err := CheckSave(context, target, o); err != nil {
 		return err
 	}
-	return useAlone(context, func(s *state) error {
+	if o.RawWrites == abi.RawWritesWait && w == nil {
+		if err := CheckWriting(context); err != nil {
+			return err
+		}
+	}
+	alone := useAlone
+	if o.Queue {
+		alone = func(context uint64, call func(s *state) error) error { return useQueued(context, w, call) }
+	}
+	return alone(context, func(s *state) error {
 		if err := o.withoutUsedBase(&target); err != nil {
 			return err
 		}
@@ -180,20 +190,28 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 	if limit == 0 {
 		limit = defaultCopyLimit
 	}
+	if sections := native.WritingSections(s.context.Index()); s.o.RawWrites == abi.RawWritesRefuse && sections > 0 {
+		return nil, status.Errorf(status.Busy, "context 0x%016x has %d open writing sections: raw_writes is refuse",
+			s.context.Handle(), sections)
+	}
+	if err := s.stopWriters(); err != nil {
+		return nil, err
+	}
 	var capture native.Capture
 	var ok bool
 	edges = s.context.Moment(func(leaves []memory.Leaf) {
 		header.Lineage, header.Position, s.recorded = s.identity() // every change before it is made before the moment
-		var numbers, used []uint32
-		for _, leaf := range leaves {
-			numbers, used = append(numbers, leaf.Number), append(used, leaf.Used)
-		}
+		numbers, used := numbersOf(leaves)
 		s.leaves = numbers
-		capture, ok = native.BeginCapture(s.context.Index(), numbers, used, table, limit, s.o.RefuseRawWrites)
+		capture, ok = native.BeginCapture(s.context.Index(), numbers, used, table, limit, s.o.RawWrites)
 	})
 	if !ok {
+		s.letWrite()
 		_, _, _, text := native.LastError()
 		return nil, status.Errorf(status.OutOfMemory, "%s", text)
+	}
+	if s.o.RawWrites == abi.RawWritesWait {
+		native.LetWrite(s.context.Index(), native.LetsPins)
 	}
 	capture.Settle()
 	s.capture = capture
@@ -210,6 +228,7 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 }
 
 func (s *saver) end() {
+	s.letWrite()
 	s.statistics.Lock()
 	s.statistics.CaptureStats = s.capture.Stats()
 	s.statistics.isRunning = false
@@ -258,6 +277,9 @@ func (s *saver) fill() error {
 		if err := s.goesOn(s.work, s.done); err != nil {
 			return err
 		}
+		if err := s.keepWritten(); err != nil {
+			return err
+		}
 		segment, err := s.segment()
 		if err != nil {
 			return err
@@ -277,7 +299,7 @@ func (s *saver) fill() error {
 		case fill == native.FillLarge:
 			err = s.saveLarge(index)
 		case fill == native.FillPinned:
-			err = errPinned(index)
+			err = errRefused(index)
 		case fill == native.FillEnd:
 			return nil
 		}

@@ -4,9 +4,7 @@ import (
 	"sync"
 	"unsafe"
 
-	"libmmsb/core/page"
 	"libmmsb/core/snapshot"
-	"libmmsb/core/status"
 	"libmmsb/core/ticket"
 	"libmmsb/native"
 )
@@ -26,6 +24,7 @@ type saver struct {
 	done    uint64         // bytes, of about total: masks and metadata come on top, and a base has some of them
 	total   uint64
 
+	written  bool     // sections go on: everything that they may change is kept
 	recorded bool     // a journal has a record of each change: the state has its name from there
 	leaves   []uint32 // of the context at the moment
 }
@@ -35,10 +34,6 @@ func (s *saver) progress(bytes uint64) {
 	if s.work != nil {
 		s.work.Progress(s.done)
 	}
-}
-
-func errPinned(index uint32) error {
-	return status.Errorf(status.Busy, "page %d is pinned to write, which raw_writes refuses", page.IDOf(index))
 }
 
 // Native code fills a segment's pages and extents where core/snapshot writes them: every field lies where the other side

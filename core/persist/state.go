@@ -17,8 +17,9 @@ import (
 type state struct {
 	context *page.Context
 	ending  atomic.Bool // the context is to end: give up
-	// busy is held by a save or load, of which one runs at a time, and by who opens a journal.
-	busy sync.Mutex
+	// busy is full while a save or load runs, of which one runs at a time, or somebody opens a journal. Who waits for it gets it in
+	// their order.
+	busy chan struct{}
 
 	saved      saved // under busy
 	history    history
@@ -28,7 +29,7 @@ type state struct {
 }
 
 func newState(c *page.Context) *state {
-	s := &state{context: c}
+	s := &state{context: c, busy: make(chan struct{}, 1)}
 	s.history.begin()
 	return s
 }
@@ -41,10 +42,32 @@ func use(context uint64, call func(s *state) error) error {
 // useAlone is use for a save or load, or what may not be beside one.
 func useAlone(context uint64, call func(s *state) error) error {
 	return use(context, func(s *state) error {
-		if !s.busy.TryLock() {
+		select {
+		case s.busy <- struct{}{}:
+		default:
 			return status.Errorf(status.Busy, "context 0x%016x: another save or load is running", context)
 		}
-		defer s.busy.Unlock()
+		defer func() { <-s.busy }()
+		return call(s)
+	})
+}
+
+// useQueued is useAlone behind what runs, and behind those who wait already.
+func useQueued(context uint64, work *ticket.Work, call func(s *state) error) error {
+	return use(context, func(s *state) error {
+		var cancelled <-chan struct{}
+		if work != nil {
+			cancelled = work.Done()
+		}
+		select {
+		case s.busy <- struct{}{}:
+		case <-cancelled:
+			return status.Errorf(status.Cancelled, "cancelled while another save or load was running")
+		}
+		defer func() { <-s.busy }()
+		if err := s.goesOn(work, 0); err != nil { // both may have come at once
+			return err
+		}
 		return call(s)
 	})
 }

@@ -13,7 +13,8 @@ import (
 // SaveOptions has the fields of mmsb_save_options_t.
 type SaveOptions struct {
 	Compression, Level int32
-	RefuseRawWrites    bool
+	RawWrites          int32
+	Queue              bool // wait for a save or load that runs
 	NotDurable         bool
 	CopyLimit          uint64
 	Base               string
@@ -47,7 +48,7 @@ func (t *SaveTarget) sink(o *SaveOptions, header *snapshot.Header, expected uint
 	switch {
 	case t.FS != nil:
 		return snapshot.Replace(t.FS, t.path, snapshot.ReplaceOptions{
-			Options: file.Options{Durable: !o.NotDurable, Expected: int64(expected)}, RefuseInUse: o.RefuseInUse,
+			Options: file.Options{Durable: !o.NotDurable, Expected: int64(expected), Done: done}, RefuseInUse: o.RefuseInUse,
 			Base: header.Base, BaseName: header.BaseName,
 		})
 	case t.memory != nil:

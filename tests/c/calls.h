@@ -130,6 +130,9 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_page_address_many, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, &a.pointer, NULL)) \
     CALL(mmsb_page_pin, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_PIN_READ, &a.pointer)) \
     CALL(mmsb_page_unpin, MMSB_KIND_PAGE, SURVIVES, (handle, MMSB_PIN_READ)) \
+    CALL(mmsb_writing_begin, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0)) \
+    CALL(mmsb_writing_end, MMSB_KIND_CONTEXT, SURVIVES, (handle)) \
+    CALL(mmsb_writing_check, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
     CALL(mmsb_page_read, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.bytes, 1)) \
     CALL(mmsb_page_write, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.bytes, 1)) \
     CALL(mmsb_page_read_many, MMSB_KIND_PAGE, ORDINARY, (&a.range, 1, NULL)) \

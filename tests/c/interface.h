@@ -163,7 +163,9 @@ FIELD_IS(mmsb_save_options_t, not_durable, 16, 4);
 FIELD_IS(mmsb_save_options_t, base_in_use, 20, 4);
 FIELD_IS(mmsb_save_options_t, copy_limit, 24, 8);
 FIELD_IS(mmsb_save_options_t, base, 32, 8);
-FIELD_IS(mmsb_save_options_t, reserved, 40, 32);
+FIELD_IS(mmsb_save_options_t, queue, 40, 4);
+FIELD_IS(mmsb_save_options_t, reserved_word, 44, 4);
+FIELD_IS(mmsb_save_options_t, reserved, 48, 24);
 
 SIZE_IS(mmsb_load_options_t, 96);
 FIELD_IS(mmsb_load_options_t, struct_size, 0, 4);
@@ -436,6 +438,9 @@ static const char *const interface_calls[] = {
     "mmsb_page_address_many",
     "mmsb_page_pin",
     "mmsb_page_unpin",
+    "mmsb_writing_begin",
+    "mmsb_writing_end",
+    "mmsb_writing_check",
     "mmsb_page_read",
     "mmsb_page_write",
     "mmsb_page_read_many",

@@ -606,12 +606,14 @@ static void bad_arguments(void) {
     } while (0)
     REFUSED_SAVE(struct_size = 0, MMSB_E_STRUCT_VERSION);
     REFUSED_SAVE(struct_size++, MMSB_E_STRUCT_VERSION);
-    REFUSED_SAVE(reserved[3] = 1, MMSB_E_STRUCT_VERSION);
+    REFUSED_SAVE(reserved[2] = 1, MMSB_E_STRUCT_VERSION);
+    REFUSED_SAVE(reserved_word = 1, MMSB_E_STRUCT_VERSION);
     REFUSED_SAVE(compression = -1, MMSB_E_INVALID_ARGUMENT);
     REFUSED_SAVE(compression = 2, MMSB_E_INVALID_ARGUMENT);
     REFUSED_SAVE(compression_level = 1, MMSB_E_INVALID_ARGUMENT);
     REFUSED_SAVE(compression_level = -1, MMSB_E_INVALID_ARGUMENT);
-    REFUSED_SAVE(raw_writes = 2, MMSB_E_INVALID_ARGUMENT);
+    REFUSED_SAVE(raw_writes = 3, MMSB_E_INVALID_ARGUMENT);
+    REFUSED_SAVE(queue = 2, MMSB_E_INVALID_ARGUMENT);
     REFUSED_SAVE(not_durable = 2, MMSB_E_INVALID_ARGUMENT);
     REFUSED_SAVE(copy_limit = 1, MMSB_E_INVALID_ARGUMENT);
     REFUSED_SAVE(base_in_use = 2, MMSB_E_INVALID_ARGUMENT);
@@ -917,6 +919,283 @@ static void pinned_pages_are_saved_unless_refused(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+/* ---------------------------------------------------------------------------------------------------- raw writers ---- */
+
+/* Pages of all ways, which writers change together: words that count up, through pins or in a section. */
+enum { RAW_PAGES = 4, RAW_WRITERS = 3, RAW_SAVES = 30 };
+static const uint64_t raw_sizes[RAW_PAGES] = {64, 4096, 300000, 1 << 20};
+
+typedef struct raw {
+    mmsb_context_t context;
+    mmsb_page_t pages[RAW_PAGES];
+    uint64_t *adopted[RAW_PAGES];
+    int sections; /* 1: the pages are adopted, and writers are in sections */
+    int stop;
+    pthread_mutex_t lock; /* of the writers among each other */
+} raw_t;
+
+static raw_t new_raw(int sections) {
+    raw_t raw = {.context = new_context(), .sections = sections, .lock = PTHREAD_MUTEX_INITIALIZER};
+    for (int i = 0; i < RAW_PAGES; i++) {
+        if (sections) {
+            raw.adopted[i] = calloc(1, raw_sizes[i]);
+            REQUIRE(raw.adopted[i] != NULL);
+            REQUIRE_OK(mmsb_page_adopt(raw.context, raw.adopted[i], raw_sizes[i], NULL, &raw.pages[i]));
+        } else {
+            mmsb_page_options_t options;
+            mmsb_page_options_init(&options);
+            options.location = i == 1 ? MMSB_LOCATION_DISK : MMSB_LOCATION_CPU;
+            REQUIRE_OK(mmsb_page_create(raw.context, raw_sizes[i], &options, &raw.pages[i]));
+        }
+    }
+    return raw;
+}
+
+static void end_raw(raw_t *raw) {
+    CHECK_OK(mmsb_context_destroy(raw->context));
+    for (int i = 0; i < RAW_PAGES; i++) {
+        free(raw->adopted[i]);
+    }
+}
+
+static void count_up(uint64_t *words, uint64_t size) {
+    for (uint64_t i = 0; i < size / 8; i++) {
+        words[i]++;
+    }
+}
+
+static void *write_raw(void *argument) {
+    raw_t *raw = argument;
+    while (!__atomic_load_n(&raw->stop, __ATOMIC_RELAXED)) {
+        void *addresses[RAW_PAGES];
+        if (raw->sections) {
+            CHECK_OK(mmsb_writing_begin(raw->context, MMSB_WAIT_FOREVER));
+        }
+        for (int i = 0; i < RAW_PAGES; i++) {
+            addresses[i] = raw->adopted[i];
+            if (!raw->sections) {
+                CHECK_OK(mmsb_page_pin(raw->pages[i], MMSB_PIN_WRITE, &addresses[i]));
+            }
+        }
+        pthread_mutex_lock(&raw->lock);
+        for (int i = 0; i < RAW_PAGES; i++) {
+            count_up(addresses[i], raw_sizes[i]);
+        }
+        pthread_mutex_unlock(&raw->lock);
+        for (int i = 0; !raw->sections && i < RAW_PAGES; i++) {
+            CHECK_OK(mmsb_page_unpin(raw->pages[i], MMSB_PIN_WRITE));
+        }
+        if (raw->sections) {
+            CHECK_OK(mmsb_writing_end(raw->context));
+        }
+    }
+    return NULL;
+}
+
+/* How many words of a snapshot differ from its first one. */
+static uint64_t torn_words(const char *path, raw_t *raw) {
+    mmsb_snapshot_t snapshot = opened(path);
+    uint64_t *words = malloc(1 << 20), torn = 0, first = UINT64_MAX;
+    REQUIRE(words != NULL);
+    for (int i = 0; i < RAW_PAGES; i++) {
+        CHECK_OK(mmsb_snapshot_read(snapshot, page_info(raw->pages[i]).id, 0, words, raw_sizes[i]));
+        first = first == UINT64_MAX ? words[0] : first;
+        for (uint64_t at = 0; at < raw_sizes[i] / 8; at++) {
+            torn += words[at] != first;
+        }
+    }
+    free(words);
+    CHECK_OK(mmsb_snapshot_close(snapshot));
+    return torn;
+}
+
+static void saves_beside_raw_writers(int sections) {
+    raw_t raw = new_raw(sections);
+    pthread_t threads[RAW_WRITERS];
+    for (int i = 0; i < RAW_WRITERS; i++) {
+        REQUIRE(pthread_create(&threads[i], NULL, write_raw, &raw) == 0);
+    }
+    mmsb_save_options_t options;
+    mmsb_save_options_init(&options);
+    options.raw_writes = MMSB_RAW_WRITES_WAIT;
+    options.not_durable = 1;
+    for (int i = 0; i < RAW_SAVES; i++) {
+        const char *path = at(i % 2 ? "odd" : "even");
+        options.base = NULL;
+        if (i > 0 && i % 3 != 0) {
+            options.base = i % 2 ? at("even") : at("odd");
+        }
+        options.copy_limit = i % 5 == 0 ? 4 << 20 : 0;
+        CHECK_OK(mmsb_snapshot_save(raw.context, path, &options));
+        CHECK_EQUAL(torn_words(path, &raw), 0);
+    }
+    raw.stop = 1;
+    for (int i = 0; i < RAW_WRITERS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    CHECK_OK(mmsb_snapshot_save(raw.context, at("last"), &options)); /* with what was written behind the last moment */
+    mmsb_snapshot_t snapshot = opened(at("last"));
+    uint64_t saved = 0, live = 0;
+    CHECK_OK(mmsb_snapshot_read(snapshot, page_info(raw.pages[3]).id, raw_sizes[3] - 8, &saved, 8));
+    CHECK_OK(mmsb_page_read(raw.pages[3], raw_sizes[3] - 8, &live, 8));
+    CHECK_EQUAL(saved, live);
+    CHECK_OK(mmsb_snapshot_close(snapshot));
+    end_raw(&raw);
+}
+
+static void what_pins_write_is_one_moment(void) {
+    saves_beside_raw_writers(0);
+}
+
+static void what_sections_write_is_one_moment(void) {
+    saves_beside_raw_writers(1);
+}
+
+static void *hold_a_section(void *argument) {
+    raw_t *raw = argument;
+    CHECK_OK(mmsb_writing_begin(raw->context, MMSB_WAIT_FOREVER));
+    CHECK_OK(mmsb_writing_begin(raw->context, MMSB_WAIT_FOREVER)); /* sections nest */
+    CHECK_STATUS(mmsb_writing_check(raw->context), MMSB_E_INVALID_STATE);
+    __atomic_store_n(&raw->stop, 1, __ATOMIC_RELEASE);
+    while (__atomic_load_n(&raw->stop, __ATOMIC_ACQUIRE) == 1) {
+        sched_yield();
+    }
+    CHECK_OK(mmsb_writing_begin(raw->context, MMSB_WAIT_FOREVER)); /* a thread that has one is not held back */
+    CHECK_OK(mmsb_writing_end(raw->context));
+    CHECK_OK(mmsb_writing_end(raw->context));
+    CHECK_OK(mmsb_writing_end(raw->context));
+    return NULL;
+}
+
+/* A save waits for a section, can be cancelled while it does, and leaves everything free. */
+static void a_save_that_waits_can_be_cancelled(void) {
+    raw_t raw = new_raw(1);
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, hold_a_section, &raw) == 0);
+    while (__atomic_load_n(&raw.stop, __ATOMIC_ACQUIRE) == 0) {
+        sched_yield();
+    }
+    CHECK_OK(mmsb_writing_check(raw.context)); /* it is another thread's */
+    mmsb_save_options_t options;
+    mmsb_save_options_init(&options);
+    options.raw_writes = MMSB_RAW_WRITES_WAIT;
+    mmsb_ticket_t ticket = 0;
+    CHECK_OK(mmsb_snapshot_save_start(raw.context, at("waits"), &options, NULL, &ticket));
+    CHECK_STATUS(mmsb_ticket_wait(ticket, 100000000), MMSB_E_TIMEOUT);
+    mmsb_status_t status;
+    while ((status = mmsb_writing_begin(raw.context, 0)) == MMSB_OK) { /* it holds others back, most of the time */
+        CHECK_OK(mmsb_writing_end(raw.context));
+    }
+    CHECK_STATUS(status, MMSB_E_WOULD_BLOCK);
+    CHECK_OK(mmsb_ticket_cancel(ticket));
+    CHECK_STATUS(mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER), MMSB_E_CANCELLED);
+    CHECK_OK(mmsb_ticket_destroy(ticket));
+    CHECK_EQUAL(files_in_folder(), 0);
+    CHECK_OK(mmsb_writing_begin(raw.context, 0));
+    CHECK_OK(mmsb_writing_end(raw.context));
+
+    CHECK_OK(mmsb_snapshot_save_start(raw.context, at("waits"), &options, NULL, &ticket));
+    CHECK_STATUS(mmsb_ticket_wait(ticket, 50000000), MMSB_E_TIMEOUT);
+    __atomic_store_n(&raw.stop, 2, __ATOMIC_RELEASE);
+    CHECK_OK(mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER));
+    CHECK_OK(mmsb_ticket_destroy(ticket));
+    pthread_join(thread, NULL);
+    CHECK_EQUAL(torn_words(at("waits"), &raw), 0);
+    end_raw(&raw);
+}
+
+/* A save does not wait for its own thread, and says why. */
+static void a_save_does_not_wait_for_itself(void) {
+    raw_t raw = new_raw(1);
+    mmsb_page_t page = new_page(raw.context, 64);
+    mmsb_save_options_t options;
+    mmsb_save_options_init(&options);
+    options.raw_writes = MMSB_RAW_WRITES_WAIT;
+    CHECK_OK(mmsb_writing_begin(raw.context, 0));
+    CHECK_STATUS(mmsb_snapshot_save(raw.context, at("self"), &options), MMSB_E_INVALID_STATE);
+    CHECK(strstr(mmsb_last_error(), "1 sections and 0 pages") != NULL);
+    CHECK_OK(mmsb_writing_end(raw.context));
+    CHECK_STATUS(mmsb_writing_end(raw.context), MMSB_E_INVALID_STATE);
+    CHECK_OK(mmsb_page_pin(page, MMSB_PIN_WRITE, NULL));
+    CHECK_OK(mmsb_page_pin(page, MMSB_PIN_WRITE, NULL));
+    CHECK_STATUS(mmsb_snapshot_save(raw.context, at("self"), &options), MMSB_E_INVALID_STATE);
+    CHECK(strstr(mmsb_last_error(), "0 sections and 1 pages") != NULL);
+    CHECK_OK(mmsb_page_unpin(page, MMSB_PIN_WRITE));
+    CHECK_STATUS(mmsb_writing_check(raw.context), MMSB_E_INVALID_STATE);
+    CHECK_OK(mmsb_page_unpin(page, MMSB_PIN_WRITE));
+    CHECK_EQUAL(files_in_folder(), 0);
+    CHECK_OK(mmsb_snapshot_save(raw.context, at("self"), &options));
+    end_raw(&raw);
+}
+
+static void adopted_memory_can_be_refused(void) {
+    raw_t raw = new_raw(1);
+    mmsb_save_options_t options;
+    mmsb_save_options_init(&options);
+    options.raw_writes = MMSB_RAW_WRITES_REFUSE;
+    CHECK_STATUS(mmsb_snapshot_save(raw.context, at("refused"), &options), MMSB_E_BUSY);
+    CHECK(strstr(mmsb_last_error(), "memory of the caller") != NULL);
+    CHECK_OK(mmsb_page_destroy_many(raw.pages, RAW_PAGES, NULL));
+    CHECK_OK(mmsb_writing_begin(raw.context, 0));
+    CHECK_STATUS(mmsb_snapshot_save(raw.context, at("refused"), &options), MMSB_E_BUSY);
+    CHECK_OK(mmsb_writing_end(raw.context));
+    mmsb_adopt_options_t fixed;
+    mmsb_adopt_options_init(&fixed);
+    fixed.read_only = 1;
+    CHECK_EQUAL(files_in_folder(), 0);
+    CHECK_OK(mmsb_page_adopt(raw.context, raw.adopted[0], 64, &fixed, &raw.pages[0]));
+    CHECK_OK(mmsb_snapshot_save(raw.context, at("refused"), &options));
+    end_raw(&raw);
+}
+
+/* Saves that are queued all succeed; without queue all but the one that runs are refused. */
+static void saves_queue(void) {
+    enum { SAVES = 8 };
+    raw_t raw = new_raw(1);
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, hold_a_section, &raw) == 0);
+    while (__atomic_load_n(&raw.stop, __ATOMIC_ACQUIRE) == 0) {
+        sched_yield();
+    }
+    mmsb_save_options_t options;
+    mmsb_save_options_init(&options);
+    options.raw_writes = MMSB_RAW_WRITES_WAIT;
+    options.queue = 1;
+    mmsb_ticket_t tickets[SAVES];
+    for (int i = 0; i < SAVES; i++) {
+        char name[] = {'q', (char)('0' + i), 0};
+        CHECK_OK(mmsb_snapshot_save_start(raw.context, at(name), &options, NULL, &tickets[i]));
+        CHECK_STATUS(mmsb_ticket_wait(tickets[i], 20000000), MMSB_E_TIMEOUT);
+    }
+    CHECK_STATUS(mmsb_snapshot_save(raw.context, at("not"), NULL), MMSB_E_BUSY);
+    CHECK_OK(mmsb_ticket_cancel(tickets[3])); /* one in the middle goes, the others stay */
+    CHECK_STATUS(mmsb_ticket_wait(tickets[3], MMSB_WAIT_FOREVER), MMSB_E_CANCELLED);
+    __atomic_store_n(&raw.stop, 2, __ATOMIC_RELEASE);
+    for (int i = 0; i < SAVES; i++) {
+        if (i != 3) {
+            CHECK_OK(mmsb_ticket_wait(tickets[i], MMSB_WAIT_FOREVER));
+        }
+        CHECK_OK(mmsb_ticket_destroy(tickets[i]));
+    }
+    pthread_join(thread, NULL);
+    CHECK_EQUAL(files_in_folder(), SAVES - 1);
+    int64_t before = 0;
+    for (int i = 0; i < SAVES; i++) { /* in their order */
+        char name[] = {'q', (char)('0' + i), 0};
+        if (i == 3) {
+            continue;
+        }
+        mmsb_snapshot_t snapshot = opened(at(name));
+        mmsb_snapshot_info_t info;
+        mmsb_snapshot_info_init(&info);
+        CHECK_OK(mmsb_snapshot_info(snapshot, &info));
+        CHECK(info.taken_ns > before);
+        before = info.taken_ns;
+        CHECK_OK(mmsb_snapshot_close(snapshot));
+    }
+    end_raw(&raw);
+}
+
 static void shutdown_closes_snapshots(void) {
     mmsb_snapshot_t snapshot = new_snapshot();
     CHECK_OK(mmsb_shutdown());
@@ -951,6 +1230,12 @@ int main(int count, char **arguments) {
     RUN_IN_FOLDER(two_processes_save_to_one_path);
     RUN_IN_FOLDER(a_batch_is_in_a_snapshot_whole_or_not);
     RUN_IN_FOLDER(pinned_pages_are_saved_unless_refused);
+    RUN_IN_FOLDER(what_pins_write_is_one_moment);
+    RUN_IN_FOLDER(what_sections_write_is_one_moment);
+    RUN_IN_FOLDER(a_save_that_waits_can_be_cancelled);
+    RUN_IN_FOLDER(a_save_does_not_wait_for_itself);
+    RUN_IN_FOLDER(adopted_memory_can_be_refused);
+    RUN_IN_FOLDER(saves_queue);
     RUN_IN_FOLDER(shutdown_closes_snapshots);
     folder_end();
     return check_report();

@@ -26,7 +26,7 @@ include("DeviceFallback.jl")
 export AbstractMMSBError
 export MMSBState, Page, PageID, PageLocation, Ticket
 export CPU_LOCATION, GPU_LOCATION, UNIFIED_LOCATION, PINNED_LOCATION, DISK_LOCATION
-export get_page, get_pages, read_page, write_page!, with_page
+export get_page, get_pages, read_page, write_page!, with_page, writing
 export apply_delta!, apply_deltas!
 export add_dependency!, remove_dependency!, get_parents, get_children
 export progress, cancel!

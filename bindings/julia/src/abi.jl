@@ -110,6 +110,7 @@ const MMSB_COMPRESSION_NONE = Int32(0)
 const MMSB_COMPRESSION_ZSTD = Int32(1)
 const MMSB_RAW_WRITES_ALLOW = Int32(0)
 const MMSB_RAW_WRITES_REFUSE = Int32(1)
+const MMSB_RAW_WRITES_WAIT = Int32(2)
 const MMSB_BASE_IN_USE_WHOLE = Int32(0)
 const MMSB_BASE_IN_USE_REFUSE = Int32(1)
 const MMSB_LOAD_EAGER = Int32(0)
@@ -310,7 +311,9 @@ struct mmsb_save_options_t
     base_in_use::Int32
     copy_limit::UInt64
     base::Ptr{UInt8}
-    reserved::NTuple{4,UInt64}
+    queue::Int32
+    reserved_word::UInt32
+    reserved::NTuple{3,UInt64}
 end
 
 struct mmsb_load_options_t
@@ -637,6 +640,10 @@ mmsb_page_version(page) = @ccall libmmsb.mmsb_page_version(page::mmsb_page_t)::U
 mmsb_page_pin(page, mode, address) =
     @ccall libmmsb.mmsb_page_pin(page::mmsb_page_t, mode::Int32, address::Ptr{Ptr{Cvoid}})::mmsb_status_t
 mmsb_page_unpin(page, mode) = @ccall libmmsb.mmsb_page_unpin(page::mmsb_page_t, mode::Int32)::mmsb_status_t
+mmsb_writing_begin(context, timeout_ns) =
+    @ccall libmmsb.mmsb_writing_begin(context::mmsb_context_t, timeout_ns::UInt64)::mmsb_status_t
+mmsb_writing_end(context) = @ccall libmmsb.mmsb_writing_end(context::mmsb_context_t)::mmsb_status_t
+mmsb_writing_check(context) = @ccall libmmsb.mmsb_writing_check(context::mmsb_context_t)::mmsb_status_t
 mmsb_page_read(page, offset, buffer, length) =
     @ccall libmmsb.mmsb_page_read(page::mmsb_page_t, offset::UInt64, buffer::Ptr{Cvoid}, length::UInt64)::mmsb_status_t
 mmsb_page_write(page, offset, buffer, length) =

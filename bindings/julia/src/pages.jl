@@ -191,6 +191,7 @@ returns.
 function with_page(f, page::Page; write::Bool = false)
     mode = write ? MMSB_PIN_WRITE : MMSB_PIN_READ
     address = fill_reference(Ptr{Cvoid}, mmsb_page_pin, page, mode)
+    write && count_task_writes(owner(page), 1)
     try
         location = page.location
         location == GPU_LOCATION &&
@@ -198,6 +199,45 @@ function with_page(f, page::Page; write::Bool = false)
         bytes = unsafe_wrap(Array, convert(Ptr{UInt8}, address), page.size; own = false)
         return f(write ? bytes : ReadOnlyBytes(bytes))
     finally
+        write && count_task_writes(owner(page), -1)
         call(mmsb_page_unpin, page, mode)
+    end
+end
+
+# In how many calls of with_page and writing a task is, by state: other tasks of its thread do not keep it from saving.
+task_write_counts() = get!(() -> IdDict{MMSBState,Int}(), task_local_storage(), :mmsb_writes)::IdDict{MMSBState,Int}
+
+function count_task_writes(state::MMSBState, more::Int)
+    counts = task_write_counts()
+    count = get(counts, state, 0) + more
+    count == 0 ? delete!(counts, state) : (counts[state] = count)
+    return nothing
+end
+
+task_writes(state::MMSBState) = haskey(task_write_counts(), state)
+
+"""
+    writing(f, state; timeout = Inf)
+
+Calls `f()`, which may write to addresses of pages that are not pinned. `save_snapshot` with `raw_writes = :wait` has all that `f`
+writes or nothing of it, as it has what is written within `with_page`. Any number of tasks can be in `f`; a save lets new ones wait
+for a moment, of which `timeout` is the limit in seconds.
+"""
+function writing(f, state::MMSBState; timeout::Real = Inf)
+    deadline = time() + timeout
+    while true
+        status = mmsb_writing_begin(handle(state), WAIT_SLICE_NS)
+        if status != MMSB_E_TIMEOUT || time() >= deadline
+            check(status)
+            break
+        end
+        yield()
+    end
+    count_task_writes(state, 1)
+    try
+        return f()
+    finally
+        count_task_writes(state, -1)
+        call(mmsb_writing_end, state)
     end
 end

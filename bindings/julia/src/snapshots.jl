@@ -12,11 +12,12 @@ end
 # As STATE_OPTIONS.
 const SAVE_OPTIONS = (
     compression = (none = MMSB_COMPRESSION_NONE, zstd = MMSB_COMPRESSION_ZSTD),
-    raw_writes = (allow = MMSB_RAW_WRITES_ALLOW, refuse = MMSB_RAW_WRITES_REFUSE),
+    raw_writes = (allow = MMSB_RAW_WRITES_ALLOW, refuse = MMSB_RAW_WRITES_REFUSE, wait = MMSB_RAW_WRITES_WAIT),
     base_in_use = (whole = MMSB_BASE_IN_USE_WHOLE, refuse = MMSB_BASE_IN_USE_REFUSE),
     compression_level = Int32,
     copy_limit = UInt64,
     base = String,
+    queue = Bool,
     durable = !,    # not_durable in the struct
 )
 
@@ -54,12 +55,21 @@ With `base`, an earlier snapshot of this state in the same folder, only changes 
 that the base rests on, everything is written; `base_in_use = :refuse` throws a `PageBusyError` then, and also where another
 snapshot rests on the file at `path`, which otherwise is kept under another name.
 
-The other options: `compression` (`:none` or `:zstd`), `compression_level` (1 to 4, 0 = the default), `raw_writes` (`:allow`
-saves pages that are pinned for writing as they are, `:refuse` throws a `PageBusyError`), `durable = false` (do not wait for the
-disk), `copy_limit` (bytes for pre-images that writers copy during the save, 0 = 256 MiB).
+What tasks write into arrays of `with_page(f, page; write = true)`, or to addresses within `writing`, is part of the one moment
+with `raw_writes = :wait`: the save begins when none of them does. With `:allow`, the default, such a page is saved as it is when
+the save reaches it; `:refuse` throws a `PageBusyError` if there is one.
+
+The other options: `compression` (`:none` or `:zstd`), `compression_level` (1 to 4, 0 = the default), `queue = true` (wait until
+the saves and loads that came before have ended, instead of a `PageBusyError`), `durable = false` (do not wait for the disk),
+`copy_limit` (bytes for pre-images that writers copy during the save, 0 = 256 MiB).
 """
-save_snapshot(state::MMSBState, path::AbstractString; options...) =
-    finish_work(async_save_snapshot(state, path; options...))
+function save_snapshot(state::MMSBState, path::AbstractString; raw_writes::Symbol = :allow, options...)
+    raw_writes === :wait && task_writes(state) && reject(
+        MMSB_E_INVALID_STATE,
+        "the task is in writing or holds an array of with_page: the save would wait for it",
+    )
+    return finish_work(async_save_snapshot(state, path; raw_writes = raw_writes, options...))
+end
 
 """
     get_save_statistics(state)::Dict{Symbol,Int}

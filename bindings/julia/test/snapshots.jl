@@ -192,3 +192,72 @@ end
         @test all_of(state) == before
     end
 end
+
+@testset "what tasks write through pointers is one moment" begin
+    folder = mktempdir()
+    MMSBState() do state
+        pages = [create_page!(state, size) for size in (64, 4096, 300_000)]
+        stop = Threads.Atomic{Bool}(false)
+        together = ReentrantLock()
+        count_up(bytes) = (words = reinterpret(UInt64, bytes); words .+= 1)
+        function write_all()
+            while !stop[]
+                lock(together) do
+                    with_page(pages[1]; write = true) do a
+                        with_page(pages[2]; write = true) do b
+                            yield() # the save finds a task in the middle
+                            with_page(c -> foreach(count_up, (a, b, c)), pages[3]; write = true)
+                        end
+                    end
+                end
+                yield()
+            end
+        end
+        tasks = [Threads.@spawn(write_all()) for _ in 1:3]
+        try
+            for turn in 1:20
+                path = joinpath(folder, "s$(turn % 2)")
+                base = turn > 1 && turn % 3 != 0 ? joinpath(folder, "s$((turn - 1) % 2)") : nothing
+                save_snapshot(state, path; base = base, raw_writes = :wait)
+                counts = Set{UInt64}()
+                Snapshot(path) do snapshot
+                    foreach(page -> union!(counts, reinterpret(UInt64, read_page(snapshot[page.id]))), pages)
+                end
+                @test length(counts) == 1
+            end
+        finally
+            stop[] = true
+            foreach(wait, tasks)
+        end
+    end
+end
+
+@testset "writing sections" begin
+    folder = mktempdir()
+    MMSBState() do state
+        path = joinpath(folder, "s")
+        page = create_page!(state, 64)
+        @test writing(() -> 7, state) == 7
+        own = MMSB.LibMMSB.MMSB_E_INVALID_STATE
+        @test fails(() -> writing(() -> save_snapshot(state, path; raw_writes = :wait), state), MMSBError, own)
+        @test fails(
+            () -> with_page(_ -> save_snapshot(state, path; raw_writes = :wait), page; write = true),
+            MMSBError,
+            own,
+        )
+        @test isempty(readdir(folder))
+        inside, leave = Channel{Nothing}(1), Channel{Nothing}(1)
+        task = @async writing(state) do
+            put!(inside, nothing)
+            take!(leave)
+        end
+        take!(inside)
+        ticket = async_save_snapshot(state, path; raw_writes = :wait)
+        @test thrown(() -> wait(ticket; timeout = 0.1)) isa WaitTimeoutError
+        @test thrown(() -> writing(() -> nothing, state; timeout = 10)) === nothing # its thread has one, or it is let go
+        put!(leave, nothing)
+        wait(task)
+        @test fetch(ticket) === nothing
+        save_snapshot(state, path; queue = true, raw_writes = :refuse)
+    end
+end

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import mmsb
 import numpy as np
 import pytest
-from conftest import RunPython
+from conftest import PATIENCE, SOURCE, RunPython
+from mmsb._ffi import find_library
 
 
 def contents(ctx: mmsb.Context) -> dict[int, bytes]:
@@ -287,3 +292,154 @@ def test_a_read_only_view_cannot_be_written(ctx: mmsb.Context) -> None:
         view.setflags(write=True)
     with page.pin() as memory:
         assert memory.readonly
+
+
+@pytest.mark.parametrize("size", [4096, 400_000])
+@pytest.mark.parametrize("adopted", [True, False])
+def test_what_threads_write_through_pointers_is_one_moment(tmp_path: Path, size: int, adopted: bool) -> None:
+    """Threads count several arrays up together, while saves run: each file has all arrays equal."""
+    with mmsb.Context() as ctx:
+        arrays = [np.zeros(size // 8, "u8") for _ in range(5)]
+        pages = [ctx.adopt(array) if adopted else ctx.create_page(size) for array in arrays]
+        stop, together = threading.Event(), threading.Lock()
+
+        def write() -> None:
+            while not stop.is_set():
+                if adopted:
+                    with ctx.writing(), together:
+                        for array in arrays:
+                            array += 1
+                else:
+                    with together, ExitStack() as pins:
+                        for view in [pins.enter_context(page.pin(write=True)) for page in pages]:
+                            count_up(view)
+
+        threads = [threading.Thread(target=write) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            base = None
+            for turn in range(12):
+                path = tmp_path / f"s{turn % 2}"
+                ctx.save(path, base=base if turn % 3 else None, raw_writes="wait", timeout=60)
+                base = path
+                counts = {count for data in loaded(path).values() for count in np.frombuffer(data, "u8").tolist()}
+                assert len(counts) == 1, f"save {turn} is torn: {counts}"
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        ctx.save(tmp_path / "last", base=base, raw_writes="wait")
+        assert loaded(tmp_path / "last") == contents(ctx)
+        for page in pages:
+            page.destroy()
+
+
+def count_up(view: memoryview) -> None:
+    array = np.frombuffer(view, "u8")
+    array += 1
+
+
+def test_a_save_does_not_wait_for_its_own_thread(ctx: mmsb.Context, tmp_path: Path) -> None:
+    page = ctx.create_page(64)
+    with ctx.writing(), pytest.raises(mmsb.InvalidStateError, match="1 sections and 0 pages"):
+        ctx.save(tmp_path / "s", raw_writes="wait")
+    with page.pin(write=True), pytest.raises(mmsb.InvalidStateError, match="0 sections and 1 pages"):
+        ctx.save(tmp_path / "s", raw_writes="wait")
+    assert not list(tmp_path.iterdir())
+    ctx.save(tmp_path / "s", raw_writes="wait")
+
+
+def test_a_save_that_waits_has_a_timeout(ctx: mmsb.Context, tmp_path: Path) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with ctx.writing():
+            entered.set()
+            leave.wait()
+
+    thread = threading.Thread(target=stay)
+    thread.start()
+    entered.wait()
+    try:
+        for timeout, error in ((0.05, mmsb.TimeoutError), (0, mmsb.WouldBlockError)):
+            with pytest.raises(error):
+                ctx.save(tmp_path / "s", raw_writes="wait", timeout=timeout)
+        assert not list(tmp_path.iterdir())
+        with ctx.writing(timeout=10):  # the save holds nobody any more
+            pass
+    finally:
+        leave.set()
+        thread.join()
+    ctx.save(tmp_path / "s", raw_writes="wait")
+
+
+def test_refuse_sees_adopted_memory(ctx: mmsb.Context, tmp_path: Path) -> None:
+    page = ctx.adopt(np.zeros(10))
+    with pytest.raises(mmsb.BusyError, match="memory of the caller"):
+        ctx.save(tmp_path / "s", raw_writes="refuse")
+    page.destroy()
+    with ctx.writing(), pytest.raises(mmsb.BusyError, match="writing section"):
+        ctx.save(tmp_path / "s", raw_writes="refuse")
+    assert not list(tmp_path.iterdir())
+    page = ctx.adopt(b"fixed", read_only=True)
+    ctx.save(tmp_path / "s", raw_writes="refuse")
+    page.destroy()
+
+
+# ---------------------------------------------------------------------------------------------------------- saves
+
+
+def test_saves_queue(ctx: mmsb.Context, tmp_path: Path) -> None:
+    page = ctx.create_page(1 << 20)
+    failed: list[BaseException] = []
+
+    def save(name: str) -> None:
+        try:
+            for turn in range(5):
+                page.write(turn, name.encode())
+                ctx.save(tmp_path / name, queue=True)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=save, args=(str(n),)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert sorted(path.name for path in tmp_path.iterdir()) == list("012345")
+
+
+@pytest.mark.parametrize("what", ["save", "load"])
+@pytest.mark.parametrize("delay", [0.02, 0.2])
+def test_control_c_ends_a_save_and_a_load(tmp_path: Path, what: str, delay: float) -> None:
+    program = f"""
+import os, sys, mmsb
+ctx = mmsb.Context()
+block = os.urandom(64 << 20)
+for _ in range(16):
+    ctx.create_page(len(block)).write(0, block)
+path = {str(tmp_path / "s")!r}
+if {what == "load"}:
+    ctx.save(path, durable=False)
+before = sorted(os.listdir({str(tmp_path)!r}))
+try:
+    print("begin", flush=True)
+    while True:
+        ctx.save(path) if {what == "save"} else ctx.restore(path)
+        before = sorted(os.listdir({str(tmp_path)!r}))
+except KeyboardInterrupt:
+    assert sorted(os.listdir({str(tmp_path)!r})) == before
+    assert ctx.create_page(64).read() == bytes(64)
+    print("interrupted")
+"""
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "MMSB_LIBRARY": find_library()}
+    command = [sys.executable, "-X", "faulthandler", "-c", program]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begin\n"
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+    assert (out, process.returncode) == ("interrupted\n", 0), err

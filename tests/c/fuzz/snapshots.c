@@ -200,7 +200,7 @@ void fuzz_snapshot_file(void) {
     options.base_in_use = MMSB_BASE_IN_USE_WHOLE;
     CALL(mmsb_snapshot_save(handle, path, &options), MMSB_OK);
     options.base = NULL;
-    options.raw_writes = MMSB_RAW_WRITES_REFUSE + 1;
+    options.raw_writes = MMSB_RAW_WRITES_WAIT + 1;
     CALL(mmsb_snapshot_save(handle, path, &options), MMSB_E_INVALID_ARGUMENT);
     CALL(mmsb_snapshot_save(handle, "", NULL), MMSB_E_INVALID_ARGUMENT);
     CALL(mmsb_snapshot_save_descriptor(handle, -1, NULL), MMSB_E_INVALID_ARGUMENT);

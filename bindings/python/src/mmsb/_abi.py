@@ -119,6 +119,7 @@ COMPRESSION_NONE = 0
 COMPRESSION_ZSTD = 1
 RAW_WRITES_ALLOW = 0
 RAW_WRITES_REFUSE = 1
+RAW_WRITES_WAIT = 2
 BASE_IN_USE_WHOLE = 0
 BASE_IN_USE_REFUSE = 1
 LOAD_EAGER = 0
@@ -202,7 +203,7 @@ DELTA = {
     "runs": DELTA_RUNS,
 }
 COMPRESSION = {"none": COMPRESSION_NONE, "zstd": COMPRESSION_ZSTD}
-RAW_WRITES = {"allow": RAW_WRITES_ALLOW, "refuse": RAW_WRITES_REFUSE}
+RAW_WRITES = {"allow": RAW_WRITES_ALLOW, "refuse": RAW_WRITES_REFUSE, "wait": RAW_WRITES_WAIT}
 BASE_IN_USE = {"whole": BASE_IN_USE_WHOLE, "refuse": BASE_IN_USE_REFUSE}
 LOAD = {"eager": LOAD_EAGER, "lazy": LOAD_LAZY}
 CHANGE = {"added": CHANGE_ADDED, "removed": CHANGE_REMOVED, "bytes": CHANGE_BYTES, "other": CHANGE_OTHER}
@@ -408,7 +409,9 @@ class SaveOptions(ctypes.Structure):
         ("base_in_use", c_int32),
         ("copy_limit", c_uint64),
         ("base", c_char_p),
-        ("reserved", c_uint64 * 4),
+        ("queue", c_int32),
+        ("reserved_word", c_uint32),
+        ("reserved", c_uint64 * 3),
     )
 
 
@@ -705,6 +708,9 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_page_version": (c_uint64, (c_uint64,)),
     "mmsb_page_pin": (c_int32, (c_uint64, c_int32, POINTER(c_void_p))),
     "mmsb_page_unpin": (c_int32, (c_uint64, c_int32)),
+    "mmsb_writing_begin": (c_int32, (c_uint64, c_uint64)),
+    "mmsb_writing_end": (c_int32, (c_uint64,)),
+    "mmsb_writing_check": (c_int32, (c_uint64,)),
     "mmsb_page_read": (c_int32, (c_uint64, c_uint64, c_void_p, c_uint64)),
     "mmsb_page_write": (c_int32, (c_uint64, c_uint64, c_void_p, c_uint64)),
     "mmsb_page_read_many": (c_int32, (POINTER(PageRange), c_size_t, POINTER(c_size_t))),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from array import array
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, Union, cast
 
@@ -17,6 +19,7 @@ from ._convert import (
     Numbers,
     c_text,
     fetch,
+    nanoseconds,
     new_bytes,
     readable,
     signed,
@@ -32,6 +35,7 @@ from ._errors import (
     MMSBError,
     OutOfMemoryError,
     OutOfRangeError,
+    StaleHandleError,
 )
 from ._ffi import as_record, check, failure, lib, name_of, number_from, sized, value_of
 from ._lease import drop_released, hold, let_go, release_adopted, when_dropped
@@ -41,7 +45,7 @@ from .device import Device, Runtime, device_of
 from .journal import Journal
 from .page import Batch, Page, PageArray, PageInfo, Pages, page_info
 from .snapshot import AnyPath, LoadOptions, SaveStats, path_bytes, save_options
-from .ticket import Ticket, sweep, work_options
+from .ticket import SLICE_NS, Ticket, finish, sweep, work_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -470,6 +474,8 @@ class Context(Closable):
         *,
         compression_level: int = 0,
         base_in_use: str = "whole",
+        queue: bool = False,
+        timeout: float | None = None,
     ) -> None:
         """Saves all pages, as they are at one moment, to a file that appears when it is complete and on disk.
 
@@ -477,12 +483,32 @@ class Context(Closable):
         - base_in_use: where path is a file that the base rests on, "whole" writes everything; "refuse" raises BusyError then,
           and also where another snapshot rests on the file at path, which otherwise is kept under another name
         - compression: None or "zstd", with a compression_level from 1 to 4 (0: the default)
-        - raw_writes: "allow" saves a page with a writable view as it is when the save reaches it, "refuse" raises BusyError
+        - raw_writes: what NumPy and others write into views and adopted memory is part of the one moment only with "wait": the
+          save begins when no page has a writable view and no thread is in writing(). "allow" saves such a page as it is when
+          the save reaches it; "refuse" raises BusyError if there is one
         - durable: False does not wait for the disk
         - copy_limit: bytes for pre-images that writers copy during the save; None for the default, 256 MiB
+        - queue: wait until the saves and loads of this context that came before have ended, instead of BusyError
+        - timeout: seconds; then TimeoutError, and nothing is saved
+
+        Ctrl-C ends the save: KeyboardInterrupt comes when it is cancelled and has left no file.
         """
-        options = save_options(base, compression, compression_level, raw_writes, durable, copy_limit, base_in_use)
-        self._check(lib.mmsb_snapshot_save(self.handle, path_bytes(path, "path"), options))
+        if raw_writes == "wait":
+            self._check(lib.mmsb_writing_check(self.handle))
+        self._finish(
+            self.save_start(
+                path,
+                base,
+                compression,
+                raw_writes,
+                durable,
+                copy_limit,
+                compression_level=compression_level,
+                base_in_use=base_in_use,
+                queue=queue,
+            ),
+            timeout,
+        )
 
     def save_start(
         self,
@@ -495,11 +521,12 @@ class Context(Closable):
         *,
         compression_level: int = 0,
         base_in_use: str = "whole",
+        queue: bool = False,
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[None]:
         """Starts save() when the tickets in after are done; progress counts bytes."""
         sweep()
-        options = save_options(base, compression, compression_level, raw_writes, durable, copy_limit, base_in_use)
+        options = save_options(base, compression, compression_level, raw_writes, durable, copy_limit, base_in_use, queue)
         ticket = ctypes.c_uint64()
         self._check(
             lib.mmsb_snapshot_save_start(self.handle, path_bytes(path, "path"), options, work_options(None, after), ticket)
@@ -536,6 +563,29 @@ class Context(Closable):
             return ctypes.string_at(memory, length.value)
         finally:
             check(lib.mmsb_snapshot_free_memory(memory))
+
+    @contextmanager
+    def writing(self, timeout: float | None = None) -> Iterator[None]:
+        """A with block in which the thread writes into adopted memory, or to addresses.
+
+        A save with raw_writes="wait" has all of these writes or none of them, as it has those into a writable view that lives as
+        long as they take. Any number of threads can be in such a block; a save lets new ones wait for a moment. timeout, in
+        seconds, bounds that.
+        """
+        limit = nanoseconds(timeout)
+        start = time.monotonic_ns()
+        while True:
+            left = max(limit - (time.monotonic_ns() - start), 1) if limit else 0
+            status = lib.mmsb_writing_begin(self.handle, min(left, SLICE_NS))
+            if status != _abi.E_TIMEOUT or left <= SLICE_NS:
+                break
+        self._check(status)
+        handle = self._handle
+        try:
+            yield
+        finally:
+            if not self.closed:  # with the context its sections end
+                check(lib.mmsb_writing_end(handle))
 
     def save_stats(self) -> SaveStats:
         """Counters of the context's saves."""
@@ -586,9 +636,10 @@ class Context(Closable):
         - until_time: a datetime, or seconds since 1970; later records are not applied
         - until_epoch: (id, epoch); the first record that moves that page's epoch beyond this one ends the replay
         """
-        options = LoadOptions(ids, lazy, journal, until, until_time, until_epoch)
-        status = lib.mmsb_snapshot_load(self.handle, path_bytes(path, "path"), options.raw)
-        self._check_load(status)
+        try:
+            self._finish(self.restore_start(path, ids, lazy, journal, until, until_time, until_epoch))
+        finally:
+            drop_released()  # the adopted objects of the replaced pages
 
     def restore_start(
         self,
@@ -739,6 +790,12 @@ class Context(Closable):
         if status:
             error = failure(status)
             raise ClosedError("the context is closed") if status == _abi.E_STALE_HANDLE and self.closed else error
+
+    def _finish(self, ticket: Ticket[None], timeout: float | None = None) -> None:
+        try:
+            finish(ticket, timeout)
+        except StaleHandleError as error:
+            raise ClosedError("the context is closed") if self.closed else error from None
 
     def _check_load(self, status: int) -> None:
         drop_released()  # the adopted objects of the replaced pages

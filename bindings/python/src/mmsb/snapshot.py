@@ -381,6 +381,7 @@ def save_options(
     durable: bool,
     copy_limit: int | None,
     base_in_use: str = "whole",
+    queue: bool = False,
 ) -> _abi.SaveOptions:
     """Options of a save."""
     options = _abi.SaveOptions()
@@ -390,6 +391,7 @@ def save_options(
     options.raw_writes = value_of(_abi.RAW_WRITES, raw_writes, "raw_writes")
     options.not_durable = int(not durable)
     options.base_in_use = value_of(_abi.BASE_IN_USE, base_in_use, "base_in_use")
+    options.queue = int(bool(queue))
     if copy_limit is not None:
         options.copy_limit = unsigned(copy_limit, "copy_limit")
     if base is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import _abi
 from ._convert import nanoseconds
-from ._errors import MMSBError, error_for
+from ._errors import MMSBError, TimeoutError, WouldBlockError, error_for
 from ._ffi import check, failure, lib
 from ._lease import let_go, when_dropped
 from ._object import Handled
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Python handles signals (Ctrl-C) only between calls of the library, so a wait is cut into slices.
-_SLICE_NS = 100_000_000
+SLICE_NS = 20_000_000
 
 
 class Ticket(Handled, Generic[T]):
@@ -62,7 +62,7 @@ class Ticket(Handled, Generic[T]):
         start = time.monotonic_ns()
         while True:
             left = max(limit - (time.monotonic_ns() - start), 1) if limit else 0
-            status = lib.mmsb_ticket_wait(self.handle, min(left, _SLICE_NS))
+            status = lib.mmsb_ticket_wait(self.handle, min(left, SLICE_NS))
             if status == _abi.OK:
                 return self._finished()
             error = failure(status)
@@ -73,7 +73,7 @@ class Ticket(Handled, Generic[T]):
                     return self._finished()
                 if code != _abi.E_WOULD_BLOCK:
                     raise error_for(code, text)
-                if left > _SLICE_NS:
+                if left > SLICE_NS:
                     continue
             raise error
 
@@ -134,6 +134,22 @@ class Ticket(Handled, Generic[T]):
         if self._result is None:
             self._result = self._make()
         return self._result
+
+
+def finish(ticket: Ticket[T], timeout: float | None = None) -> T:
+    """The result of work that nobody else waits for. When the time is over, or Ctrl-C comes, the work is cancelled first."""
+    try:
+        try:
+            return ticket.wait(timeout)
+        except BaseException as error:
+            ticket.cancel()
+            while not ticket.done():
+                lib.mmsb_ticket_wait(ticket.handle, SLICE_NS)
+            if isinstance(error, (TimeoutError, WouldBlockError)) and ticket.error() is None:
+                return ticket._finished()  # it was done in this moment
+            raise
+    finally:
+        ticket.close()
 
 
 def _end(future: asyncio.Future[None]) -> None:
