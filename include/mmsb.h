@@ -446,7 +446,9 @@ typedef struct mmsb_page_options {
     uint64_t id;              /* 0 = the library picks one; else any value that the context does not use */
     uint32_t contents;        /* MMSB_PAGE_ZEROED */
     uint32_t reserved_word;
-    uint64_t reserved[4];
+    const uint64_t *sizes; /* NULL; only mmsb_page_create_many: the size of each page */
+    const uint64_t *ids;   /* NULL; only mmsb_page_create_many: the id of each page, 0 = the library picks it */
+    uint64_t reserved[2];
 } mmsb_page_options_t;
 
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -464,15 +466,17 @@ MMSB_API mmsb_status_t mmsb_page_create(mmsb_context_t context, uint64_t size, c
 MMSB_API mmsb_status_t mmsb_page_create_with_address(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
                                                      mmsb_page_t *page, void **address);
 
-/* Creates count pages of size bytes each, or none. pages has room for count handles; after a failure its contents are undefined.
- * options->id must be 0. Of work (may be NULL) timeout_ns and after have an effect.
- * Errors: as mmsb_page_create; MMSB_E_TIMEOUT. Threads: any. Blocks: until done or the time is over. Since 0.1. */
+/* Creates count pages of size bytes each, or none; with options->sizes size must be 0, with options->ids each page gets an id.
+ * pages has room for count handles; after a failure its contents are undefined, and the text of the error has the index of the
+ * first bad page of sizes or ids. options->id must be 0. work may be NULL.
+ * Errors: as mmsb_page_create; MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK, MMSB_E_CANCELLED. Threads: any. Blocks: until done or the time
+ * is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_create_many(mmsb_context_t context, uint64_t size, size_t count,
                                              const mmsb_page_options_t *options, const mmsb_work_options_t *work,
                                              mmsb_page_t *pages);
 
-/* The asynchronous form of mmsb_page_create_many; progress counts pages. pages is written when the work succeeds and must stay
- * valid until the ticket is done.
+/* The asynchronous form of mmsb_page_create_many; progress counts pages. sizes and ids are copied; pages is written when the work
+ * succeeds and must stay valid until the ticket is done.
  * Errors: those of the arguments as mmsb_page_create_many, at once; all others through the ticket. Threads: any. Blocks: no.
  * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_create_many_start(mmsb_context_t context, uint64_t size, size_t count,
@@ -484,6 +488,12 @@ MMSB_API mmsb_status_t mmsb_page_create_many_start(mmsb_context_t context, uint6
  * Errors: handle errors, MMSB_E_ALREADY_EXISTS, MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_IO. Threads: any.
  * Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_clone(mmsb_page_t page, uint64_t id, mmsb_page_t *clone);
+
+/* Clones many pages, or none; each clone is of its page at one moment. ids (may be NULL) are those of the clones, 0 = the library
+ * picks one. clones has room for count handles.
+ * Errors: as mmsb_page_clone. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_clone_many(const mmsb_page_t *pages, const uint64_t *ids, size_t count, mmsb_page_t *clones,
+                                            size_t *bad_index);
 
 typedef struct mmsb_adopt_options {
     uint32_t struct_size;
@@ -509,6 +519,14 @@ MMSB_API void mmsb_adopt_options_init(mmsb_adopt_options_t *options);
  * MMSB_E_OUT_OF_MEMORY, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_adopt(mmsb_context_t context, void *memory, uint64_t size, const mmsb_adopt_options_t *options,
                                        mmsb_page_t *page);
+
+/* Creates a page over each of many pieces of memory, or none; release is called for each page. ids (may be NULL) are those of the
+ * pages, 0 = the library picks one; options->id must be 0. pages has room for count handles. A failed call has not called
+ * release.
+ * Errors: as mmsb_page_adopt. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_adopt_many(mmsb_context_t context, void *const *memories, const uint64_t *sizes,
+                                            const uint64_t *ids, size_t count, const mmsb_adopt_options_t *options,
+                                            mmsb_page_t *pages, size_t *bad_index);
 
 /* Ends the page and frees its memory. Destroying 0 does nothing.
  * Errors: handle errors, MMSB_E_BUSY (pinned, or being moved by mmsb_page_migrate_many_start). Threads: any. Blocks: short.
@@ -583,6 +601,13 @@ MMSB_API void *mmsb_page_address(mmsb_page_t page);
  * no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_address_many(const mmsb_page_t *pages, size_t count, void **addresses, size_t *bad_index);
 
+/* Id; 0 for a bad handle (mmsb_last_error_code has the code). Errors: 0. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API uint64_t mmsb_page_id(mmsb_page_t page);
+
+/* Location; MMSB_LOCATION_DEFAULT for a bad handle (mmsb_last_error_code has the code). mmsb_page_info also has the device.
+ * Errors: MMSB_LOCATION_DEFAULT. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_location_t mmsb_page_location(mmsb_page_t page);
+
 /* Size in bytes; 0 for a bad handle (mmsb_last_error_code has the code). Errors: 0. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API uint64_t mmsb_page_size(mmsb_page_t page);
 
@@ -614,6 +639,16 @@ MMSB_API mmsb_status_t mmsb_page_pin(mmsb_page_t page, int32_t mode, void **addr
  * 0.1. */
 MMSB_API mmsb_status_t mmsb_page_unpin(mmsb_page_t page, int32_t mode);
 
+/* Pins many pages in one mode, or none. addresses may be NULL; after a failure its contents are undefined.
+ * Errors: as mmsb_page_pin. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_pin_many(const mmsb_page_t *pages, size_t count, int32_t mode, void **addresses,
+                                          size_t *bad_index);
+
+/* Ends one pin of this mode for each item, or none. Works also after the context has ended; if such pages are among the items,
+ * the pins before a bad item may have ended.
+ * Errors: as mmsb_page_unpin. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_unpin_many(const mmsb_page_t *pages, size_t count, int32_t mode, size_t *bad_index);
+
 /* Copies length bytes of the page, from offset on, into buffer. length 0 returns MMSB_OK if offset ≤ size.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (NULL buffer), MMSB_E_OUT_OF_RANGE, MMSB_E_IO (DISK). Threads: any. Blocks:
  * short. Since 0.1. */
@@ -641,6 +676,11 @@ MMSB_API mmsb_status_t mmsb_page_write_many(const mmsb_page_range_t *ranges, siz
  * MMSB_E_INVALID_STATE (adopted), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_IO. Threads: any. Blocks: short.
  * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_resize(mmsb_page_t page, uint64_t size);
+
+/* Changes the sizes of many different pages, all at one moment, or none: sizes[i] is the new size of pages[i].
+ * Errors: as mmsb_page_resize; MMSB_E_INVALID_ARGUMENT (a page appears twice), MMSB_E_LIMIT (more than 65 536 pages),
+ * MMSB_E_UNSUPPORTED (pages of several contexts, one of which has a journal). Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_resize_many(const mmsb_page_t *pages, const uint64_t *sizes, size_t count, size_t *bad_index);
 
 /* Moves the bytes to another location; id, epoch, mask and metadata stay. Does nothing if the page is there already. device is 0
  * for CPU and DISK. DISK bytes lie in an unlinked file in the context's disk_path and are not durable: snapshots are. GPU bytes

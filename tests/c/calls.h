@@ -28,6 +28,8 @@ typedef struct call_arguments {
     size_t length;
     uint64_t number;
     uint64_t other_number;
+    uint64_t size;
+    void *memory;
     int32_t word;
     void *pointer;
     uint64_t handle;
@@ -85,6 +87,8 @@ static inline void call_arguments_link(call_arguments_t *a) {
     a->runs.offsets = &a->number;
     a->runs.payload = a->bytes;
     a->range.buffer = a->bytes;
+    a->memory = a->bytes;
+    a->size = sizeof a->bytes;
 }
 
 /* A path at which there is nothing and can be nothing. */
@@ -118,7 +122,9 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_page_create_many, MMSB_KIND_CONTEXT, ORDINARY, (handle, 64, 2, NULL, NULL, a.handles)) \
     CALL(mmsb_page_create_many_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, 64, 2, NULL, NULL, a.handles, &a.number)) \
     CALL(mmsb_page_clone, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.handles)) \
+    CALL(mmsb_page_clone_many, MMSB_KIND_PAGE, ORDINARY, (&handle, NULL, 1, a.handles, NULL)) \
     CALL(mmsb_page_adopt, MMSB_KIND_CONTEXT, ORDINARY, (handle, a.bytes, sizeof a.bytes, NULL, a.handles)) \
+    CALL(mmsb_page_adopt_many, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.memory, &a.size, NULL, 1, NULL, a.handles, NULL)) \
     CALL(mmsb_page_destroy, MMSB_KIND_PAGE, ENDS, (handle)) \
     CALL(mmsb_page_destroy_many, MMSB_KIND_PAGE, ENDS, (&handle, 1, NULL)) \
     CALL(mmsb_page_release, MMSB_KIND_PAGE, ORDINARY, (handle, &a.pointer, &a.number)) \
@@ -130,11 +136,14 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_page_address_many, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, &a.pointer, NULL)) \
     CALL(mmsb_page_pin, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_PIN_READ, &a.pointer)) \
     CALL(mmsb_page_unpin, MMSB_KIND_PAGE, SURVIVES, (handle, MMSB_PIN_READ)) \
+    CALL(mmsb_page_pin_many, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, MMSB_PIN_READ, &a.pointer, NULL)) \
+    CALL(mmsb_page_unpin_many, MMSB_KIND_PAGE, SURVIVES, (&handle, 1, MMSB_PIN_READ, NULL)) \
     CALL(mmsb_page_read, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.bytes, 1)) \
     CALL(mmsb_page_write, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.bytes, 1)) \
     CALL(mmsb_page_read_many, MMSB_KIND_PAGE, ORDINARY, (&a.range, 1, NULL)) \
     CALL(mmsb_page_write_many, MMSB_KIND_PAGE, ORDINARY, (&a.range, 1, NULL)) \
     CALL(mmsb_page_resize, MMSB_KIND_PAGE, ORDINARY, (handle, 100)) \
+    CALL(mmsb_page_resize_many, MMSB_KIND_PAGE, ORDINARY, (&handle, &a.size, 1, NULL)) \
     CALL(mmsb_page_migrate, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_LOCATION_DISK, 0)) \
     CALL(mmsb_page_migrate_many, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, MMSB_LOCATION_DISK, 0, NULL, NULL)) \
     CALL(mmsb_page_migrate_many_start, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, MMSB_LOCATION_DISK, 0, NULL, NULL, &a.number)) \

@@ -82,7 +82,9 @@ FIELD_IS(mmsb_page_options_t, numa_node, 12, 4);
 FIELD_IS(mmsb_page_options_t, id, 16, 8);
 FIELD_IS(mmsb_page_options_t, contents, 24, 4);
 FIELD_IS(mmsb_page_options_t, reserved_word, 28, 4);
-FIELD_IS(mmsb_page_options_t, reserved, 32, 32);
+FIELD_IS(mmsb_page_options_t, sizes, 32, 8);
+FIELD_IS(mmsb_page_options_t, ids, 40, 8);
+FIELD_IS(mmsb_page_options_t, reserved, 48, 16);
 
 SIZE_IS(mmsb_adopt_options_t, 72);
 FIELD_IS(mmsb_adopt_options_t, struct_size, 0, 4);
@@ -424,7 +426,9 @@ static const char *const interface_calls[] = {
     "mmsb_page_create_many",
     "mmsb_page_create_many_start",
     "mmsb_page_clone",
+    "mmsb_page_clone_many",
     "mmsb_page_adopt",
+    "mmsb_page_adopt_many",
     "mmsb_page_destroy",
     "mmsb_page_destroy_many",
     "mmsb_page_release",
@@ -436,11 +440,14 @@ static const char *const interface_calls[] = {
     "mmsb_page_address_many",
     "mmsb_page_pin",
     "mmsb_page_unpin",
+    "mmsb_page_pin_many",
+    "mmsb_page_unpin_many",
     "mmsb_page_read",
     "mmsb_page_write",
     "mmsb_page_read_many",
     "mmsb_page_write_many",
     "mmsb_page_resize",
+    "mmsb_page_resize_many",
     "mmsb_page_migrate",
     "mmsb_page_migrate_many",
     "mmsb_page_migrate_many_start",

@@ -222,7 +222,9 @@ struct mmsb_page_options_t
     id::UInt64
     contents::UInt32
     reserved_word::UInt32
-    reserved::NTuple{4,UInt64}
+    sizes::Ptr{UInt64}
+    ids::Ptr{UInt64}
+    reserved::NTuple{2,UInt64}
 end
 
 struct mmsb_adopt_options_t
@@ -599,11 +601,20 @@ mmsb_page_create_many_start(context, size, count, options, work, pages, ticket) 
     )::mmsb_status_t
 mmsb_page_clone(page, id, clone) =
     @ccall libmmsb.mmsb_page_clone(page::mmsb_page_t, id::UInt64, clone::Ptr{mmsb_page_t})::mmsb_status_t
+mmsb_page_clone_many(pages, ids, count, clones, bad_index) =
+    @ccall libmmsb.mmsb_page_clone_many(
+        pages::Ptr{mmsb_page_t}, ids::Ptr{UInt64}, count::Csize_t, clones::Ptr{mmsb_page_t}, bad_index::Ptr{Csize_t}
+    )::mmsb_status_t
 mmsb_adopt_options_init(options) = @ccall libmmsb.mmsb_adopt_options_init(options::Ptr{mmsb_adopt_options_t})::Cvoid
 mmsb_page_adopt(context, memory, size, options, page) =
     @ccall libmmsb.mmsb_page_adopt(
         context::mmsb_context_t, memory::Ptr{Cvoid}, size::UInt64, options::Ptr{mmsb_adopt_options_t},
         page::Ptr{mmsb_page_t}
+    )::mmsb_status_t
+mmsb_page_adopt_many(context, memories, sizes, ids, count, options, pages, bad_index) =
+    @ccall libmmsb.mmsb_page_adopt_many(
+        context::mmsb_context_t, memories::Ptr{Ptr{Cvoid}}, sizes::Ptr{UInt64}, ids::Ptr{UInt64}, count::Csize_t,
+        options::Ptr{mmsb_adopt_options_t}, pages::Ptr{mmsb_page_t}, bad_index::Ptr{Csize_t}
     )::mmsb_status_t
 mmsb_page_destroy(page) = @ccall libmmsb.mmsb_page_destroy(page::mmsb_page_t)::mmsb_status_t
 mmsb_page_destroy_many(pages, count, bad_index) =
@@ -631,12 +642,22 @@ mmsb_page_address_many(pages, count, addresses, bad_index) =
     @ccall libmmsb.mmsb_page_address_many(
         pages::Ptr{mmsb_page_t}, count::Csize_t, addresses::Ptr{Ptr{Cvoid}}, bad_index::Ptr{Csize_t}
     )::mmsb_status_t
+mmsb_page_id(page) = @ccall libmmsb.mmsb_page_id(page::mmsb_page_t)::UInt64
+mmsb_page_location(page) = @ccall libmmsb.mmsb_page_location(page::mmsb_page_t)::mmsb_location_t
 mmsb_page_size(page) = @ccall libmmsb.mmsb_page_size(page::mmsb_page_t)::UInt64
 mmsb_page_epoch(page) = @ccall libmmsb.mmsb_page_epoch(page::mmsb_page_t)::UInt64
 mmsb_page_version(page) = @ccall libmmsb.mmsb_page_version(page::mmsb_page_t)::UInt64
 mmsb_page_pin(page, mode, address) =
     @ccall libmmsb.mmsb_page_pin(page::mmsb_page_t, mode::Int32, address::Ptr{Ptr{Cvoid}})::mmsb_status_t
 mmsb_page_unpin(page, mode) = @ccall libmmsb.mmsb_page_unpin(page::mmsb_page_t, mode::Int32)::mmsb_status_t
+mmsb_page_pin_many(pages, count, mode, addresses, bad_index) =
+    @ccall libmmsb.mmsb_page_pin_many(
+        pages::Ptr{mmsb_page_t}, count::Csize_t, mode::Int32, addresses::Ptr{Ptr{Cvoid}}, bad_index::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_page_unpin_many(pages, count, mode, bad_index) =
+    @ccall libmmsb.mmsb_page_unpin_many(
+        pages::Ptr{mmsb_page_t}, count::Csize_t, mode::Int32, bad_index::Ptr{Csize_t}
+    )::mmsb_status_t
 mmsb_page_read(page, offset, buffer, length) =
     @ccall libmmsb.mmsb_page_read(page::mmsb_page_t, offset::UInt64, buffer::Ptr{Cvoid}, length::UInt64)::mmsb_status_t
 mmsb_page_write(page, offset, buffer, length) =
@@ -650,6 +671,10 @@ mmsb_page_write_many(ranges, count, bad_index) =
         ranges::Ptr{mmsb_page_range_t}, count::Csize_t, bad_index::Ptr{Csize_t}
     )::mmsb_status_t
 mmsb_page_resize(page, size) = @ccall libmmsb.mmsb_page_resize(page::mmsb_page_t, size::UInt64)::mmsb_status_t
+mmsb_page_resize_many(pages, sizes, count, bad_index) =
+    @ccall libmmsb.mmsb_page_resize_many(
+        pages::Ptr{mmsb_page_t}, sizes::Ptr{UInt64}, count::Csize_t, bad_index::Ptr{Csize_t}
+    )::mmsb_status_t
 mmsb_page_migrate(page, location, device) =
     @ccall libmmsb.mmsb_page_migrate(page::mmsb_page_t, location::mmsb_location_t, device::Int32)::mmsb_status_t
 mmsb_page_migrate_many(pages, count, location, device, statuses, bad_index) =
