@@ -442,12 +442,14 @@ mmsb_status_t mmsb_page_migrate(mmsb_page_t page, mmsb_location_t location, int3
 }
 
 mmsb_status_t mmsb_page_migrate_many(const mmsb_page_t *pages, size_t count, mmsb_location_t location, int32_t device,
-                                     mmsb_status_t *statuses, size_t *bad_index) {
+                                     const mmsb_work_options_t *work, mmsb_status_t *statuses, size_t *bad_index) {
     DOOR_ENTER();
+    DOOR_CHECK(door_work(work));
     DOOR_ARRAY(pages, count);
     DOOR_OPTIONAL(statuses);
     DOOR_OPTIONAL(bad_index);
-    return mmsbgo_page_migrate_many((mmsb_page_t *)pages, count, location, device, statuses, bad_index);
+    return mmsbgo_page_migrate_many((mmsb_page_t *)pages, count, location, device, (mmsb_work_options_t *)work, statuses,
+                                    bad_index);
 }
 
 mmsb_status_t mmsb_page_migrate_many_start(const mmsb_page_t *pages, size_t count, mmsb_location_t location, int32_t device,

@@ -175,11 +175,14 @@ func mmsbgo_page_migrate(of C.mmsb_page_t, location C.mmsb_location_t, device C.
 
 //export mmsbgo_page_migrate_many
 func mmsbgo_page_migrate_many(of *C.mmsb_page_t, count C.size_t, location C.mmsb_location_t, device C.int32_t,
-	statuses *C.mmsb_status_t, bad *C.size_t) (code C.mmsb_status_t) {
+	work *C.mmsb_work_options_t, statuses *C.mmsb_status_t, bad *C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	index, err := page.CheckMigrateMany(pages(of, count), int32(location), int32(device))
 	if err == nil {
-		index, err = page.MigrateMany(pages(of, count), int32(location), int32(device), codes(statuses, count), nil)
+		err = waitFor(timeoutOf(work), work, func(w *ticket.Work) (err error) {
+			index, err = page.MigrateMany(pages(of, count), int32(location), int32(device), codes(statuses, count), w)
+			return err
+		})
 	}
 	badIndex(bad, index, err)
 	return failed(err)

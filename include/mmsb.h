@@ -386,11 +386,14 @@ MMSB_API mmsb_status_t mmsb_memory_usage(mmsb_memory_usage_t *usage);
 
 #define MMSB_WAIT_FOREVER UINT64_MAX
 
-/* How a long operation runs. Only the blocking form uses timeout_ns. Both forms wait for after and stream before they begin. */
+/* How a long operation runs. Only the blocking form uses timeout_ns: when the time is over, the work stops at its next step and
+ * has changed nothing, unless it is done just then (MMSB_E_TIMEOUT). With timeout_ns 0 the call tries: it waits for nobody, and
+ * work of one step (a segment of a file, 4096 pages) is done; what needs more returns MMSB_E_WOULD_BLOCK and has changed nothing.
+ * Both forms wait for after and stream before they begin. Operations with options of their own have timeout_ns there. */
 typedef struct mmsb_work_options {
     uint32_t struct_size;
     int32_t device;        /* 0; with stream: the device of that stream */
-    uint64_t timeout_ns;   /* MMSB_WAIT_FOREVER; 0 = do not wait */
+    uint64_t timeout_ns;   /* MMSB_WAIT_FOREVER; 0 = try */
     mmsb_stream_t stream;  /* 0 = none; everything queued on it so far must be done before the work begins */
     const uint64_t *after; /* NULL; handles of tickets whose work must be done before this work begins; copied. If one of them
                               failed or was cancelled, this work fails with MMSB_E_CANCELLED */
@@ -693,10 +696,12 @@ MMSB_API mmsb_status_t mmsb_page_migrate(mmsb_page_t page, mmsb_location_t locat
 
 /* Moves many pages. All arguments are checked before the first page moves. statuses (may be NULL) receives a code for each page:
  * a page has moved completely or not at all. Returns MMSB_OK if all moved, else the code of the first page that did not, and its
- * index in *bad_index.
- * Errors: as mmsb_page_migrate. Threads: any. Blocks: while the bytes move. Since 0.1. */
+ * index in *bad_index. work may be NULL; when its time is over, pages that have moved stay there, and the status of each other
+ * page is MMSB_E_CANCELLED.
+ * Errors: as mmsb_page_migrate; MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK, MMSB_E_CANCELLED. Threads: any. Blocks: while the bytes move
+ * or until the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_migrate_many(const mmsb_page_t *pages, size_t count, mmsb_location_t location, int32_t device,
-                                              mmsb_status_t *statuses, size_t *bad_index);
+                                              const mmsb_work_options_t *work, mmsb_status_t *statuses, size_t *bad_index);
 
 /* The asynchronous form of mmsb_page_migrate_many; progress counts pages. The handles are copied; statuses (may be NULL) must
  * stay valid until the ticket is done. After a cancel, pages that have moved stay there, and the status of each other page is
@@ -925,7 +930,8 @@ typedef struct mmsb_save_options {
     int32_t base_in_use;       /* MMSB_BASE_IN_USE_WHOLE */
     uint64_t copy_limit;       /* 0 = 256 MiB; bytes for pre-images that writers copy during the save; the minimum is 4 MiB */
     const char *base;          /* NULL = save everything; path of an earlier snapshot */
-    uint64_t reserved[4];
+    uint64_t timeout_ns;       /* MMSB_WAIT_FOREVER; of the blocking forms, see mmsb_work_options_t; 0 = try */
+    uint64_t reserved[3];
 } mmsb_save_options_t;
 
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -935,7 +941,8 @@ MMSB_API void mmsb_save_options_init(mmsb_save_options_t *options);
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (path, options; base in another directory), MMSB_E_STRUCT_VERSION,
  * MMSB_E_BUSY (a save or a load of the context is running; raw_writes; base_in_use), MMSB_E_NO_SPACE, MMSB_E_IO,
  * MMSB_E_NOT_FOUND (base), MMSB_E_MISMATCH (the state does not come from base; base was replaced meanwhile), MMSB_E_CORRUPT,
- * MMSB_E_FORMAT (base), MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: until the file is on disk. Since 0.1. */
+ * MMSB_E_FORMAT (base), MMSB_E_OUT_OF_MEMORY, MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK. Threads: any. Blocks: until the file is on disk
+ * or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_save(mmsb_context_t context, const char *path, const mmsb_save_options_t *options);
 
 /* The asynchronous form of mmsb_snapshot_save; progress counts bytes. The moment of the snapshot lies between this call and the
@@ -950,13 +957,26 @@ MMSB_API mmsb_status_t mmsb_snapshot_save_start(mmsb_context_t context, const ch
 MMSB_API mmsb_status_t mmsb_snapshot_save_descriptor(mmsb_context_t context, int32_t descriptor,
                                                      const mmsb_save_options_t *options);
 
+/* The asynchronous form of mmsb_snapshot_save_descriptor. The descriptor must stay open until the ticket is done.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_save_descriptor_start(mmsb_context_t context, int32_t descriptor,
+                                                           const mmsb_save_options_t *options, const mmsb_work_options_t *work,
+                                                           mmsb_ticket_t *ticket);
+
 /* Writes the snapshot into memory of the library: *memory, *length bytes, valid until mmsb_snapshot_free_memory. options->base
  * must be NULL.
  * Errors: as mmsb_snapshot_save. Threads: any. Blocks: until done. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_save_memory(mmsb_context_t context, const mmsb_save_options_t *options, void **memory,
                                                  uint64_t *length);
 
-/* Frees memory that mmsb_snapshot_save_memory returned. NULL does nothing.
+/* The asynchronous form of mmsb_snapshot_save_memory. *memory and *length are written when the work succeeds and must stay valid
+ * until the ticket is done.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_save_memory_start(mmsb_context_t context, const mmsb_save_options_t *options,
+                                                       const mmsb_work_options_t *work, void **memory, uint64_t *length,
+                                                       mmsb_ticket_t *ticket);
+
+/* Frees memory of mmsb_snapshot_save_memory or its asynchronous form. NULL does nothing.
  * Errors: MMSB_E_STALE_HANDLE (already freed, or not from mmsb_snapshot_save_memory). Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_free_memory(void *memory);
 
@@ -973,7 +993,8 @@ typedef struct mmsb_load_options {
     int64_t journal_until_time_ns; /* 0 = all; records later than this (since 1970 UTC) are not applied */
     uint64_t journal_page;         /* 0; with journal_epoch: id of a page */
     uint64_t journal_epoch;        /* 0 = all; the first record that moves that page's epoch beyond this ends the replay */
-    uint64_t reserved[4];
+    uint64_t timeout_ns;           /* MMSB_WAIT_FOREVER; of the blocking forms, see mmsb_work_options_t; 0 = try */
+    uint64_t reserved[3];
 } mmsb_load_options_t;
 
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -993,7 +1014,8 @@ MMSB_API void mmsb_load_options_init(mmsb_load_options_t *options);
  * dependencies of pages that stay; the journal is of another lineage, or begins after the snapshot, or has a gap),
  * MMSB_E_ALREADY_EXISTS (a page that was created meanwhile has the id), MMSB_E_INVALID_STATE (a page with the id was adopted as
  * read-only; the context writes a journal, which has no record for a load: close it first), MMSB_E_NO_DEVICE,
- * MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE. Threads: any. Blocks: until done. Since 0.1. */
+ * MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK. Threads: any. Blocks: until done or the
+ * time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_load(mmsb_context_t context, const char *path, const mmsb_load_options_t *options);
 
 /* The asynchronous form of mmsb_snapshot_load; progress counts bytes. page_ids and the strings are copied.
@@ -1002,14 +1024,27 @@ MMSB_API mmsb_status_t mmsb_snapshot_load_start(mmsb_context_t context, const ch
                                                 const mmsb_work_options_t *work, mmsb_ticket_t *ticket);
 
 /* mmsb_snapshot_load from a file descriptor, read from its current position to its end: a pipe, a socket, a file. A snapshot with
- * a base is refused.
+ * a base is refused. With timeout_ns 0 only a file that is read from its beginning is loaded.
  * Errors: as mmsb_snapshot_load. Threads: any. Blocks: until done. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_load_descriptor(mmsb_context_t context, int32_t descriptor,
                                                      const mmsb_load_options_t *options);
 
-/* mmsb_snapshot_load from memory. Errors: as mmsb_snapshot_load. Threads: any. Blocks: until done. Since 0.1. */
+/* The asynchronous form of mmsb_snapshot_load_descriptor. The descriptor must stay open until the ticket is done.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_load_descriptor_start(mmsb_context_t context, int32_t descriptor,
+                                                           const mmsb_load_options_t *options, const mmsb_work_options_t *work,
+                                                           mmsb_ticket_t *ticket);
+
+/* mmsb_snapshot_load from memory.
+ * Errors: as mmsb_snapshot_load. Threads: any. Blocks: until done or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_load_memory(mmsb_context_t context, const void *memory, uint64_t length,
                                                  const mmsb_load_options_t *options);
+
+/* The asynchronous form of mmsb_snapshot_load_memory. The memory must stay valid and unchanged until the ticket is done.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_load_memory_start(mmsb_context_t context, const void *memory, uint64_t length,
+                                                       const mmsb_load_options_t *options, const mmsb_work_options_t *work,
+                                                       mmsb_ticket_t *ticket);
 
 /* Counters of a context's saves. The copied_* fields are about the last save, or about the one that is running. */
 typedef struct mmsb_save_stats {
@@ -1111,11 +1146,14 @@ MMSB_API mmsb_status_t mmsb_snapshot_view(mmsb_snapshot_t snapshot, uint64_t id,
  * Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_metadata(mmsb_snapshot_t snapshot, uint64_t id, void *blob, size_t capacity, size_t *length);
 
-/* Reads a snapshot and its bases and checks every checksum and every length. Of work (may be NULL) timeout_ns and after have an
- * effect.
- * Errors: as mmsb_snapshot_open; MMSB_E_STRUCT_VERSION and handle errors (work), MMSB_E_TIMEOUT, MMSB_E_CANCELLED. Threads: any.
- * Blocks: until done or the time is over. Since 0.1. */
+/* Reads a snapshot and its bases and checks every checksum and every length. work may be NULL.
+ * Errors: as mmsb_snapshot_open; MMSB_E_STRUCT_VERSION and handle errors (work), MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK,
+ * MMSB_E_CANCELLED. Threads: any. Blocks: until done or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_verify(const char *path, const mmsb_work_options_t *work);
+
+/* The asynchronous form of mmsb_snapshot_verify; progress counts bytes.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_verify_start(const char *path, const mmsb_work_options_t *work, mmsb_ticket_t *ticket);
 
 #define MMSB_CHANGE_ADDED 1   /* only the newer snapshot has the page */
 #define MMSB_CHANGE_REMOVED 2 /* only the older snapshot has the page */
@@ -1128,16 +1166,29 @@ typedef struct mmsb_snapshot_change {
     int32_t reserved;
 } mmsb_snapshot_change_t;
 
-/* The pages that differ between two snapshots, in ascending order of ids. A list.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE, MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the
- * disk. Since 0.1. */
-MMSB_API mmsb_status_t mmsb_snapshot_diff(mmsb_snapshot_t older, mmsb_snapshot_t newer, mmsb_snapshot_change_t *changes,
-                                          size_t capacity, size_t *count);
+/* The pages that differ between two snapshots, in ascending order of ids. A list. work may be NULL.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE, MMSB_E_IO, MMSB_E_CORRUPT, MMSB_E_STRUCT_VERSION,
+ * MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK, MMSB_E_CANCELLED. Threads: any. Blocks: until done or the time is over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_diff(mmsb_snapshot_t older, mmsb_snapshot_t newer, const mmsb_work_options_t *work,
+                                          mmsb_snapshot_change_t *changes, size_t capacity, size_t *count);
+
+/* The asynchronous form of mmsb_snapshot_diff; progress counts pages. changes and *count are written by the work and must stay
+ * valid until the ticket is done.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_diff_start(mmsb_snapshot_t older, mmsb_snapshot_t newer, const mmsb_work_options_t *work,
+                                                mmsb_snapshot_change_t *changes, size_t capacity, size_t *count,
+                                                mmsb_ticket_t *ticket);
 
 /* Writes the state of a snapshot and its bases to one whole snapshot file with a new id. Compressed chunks stay compressed. Of
- * options (may be NULL) all fields but not_durable keep their defaults. to must not be one of the bases.
- * Errors: as mmsb_snapshot_open and mmsb_snapshot_save. Threads: any. Blocks: until the file is on disk. Since 0.1. */
+ * options (may be NULL) all fields but not_durable and timeout_ns keep their defaults. to must not be one of the bases.
+ * Errors: as mmsb_snapshot_open and mmsb_snapshot_save. Threads: any. Blocks: until the file is on disk or the time is over.
+ * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_compact(const char *path, const char *to, const mmsb_save_options_t *options);
+
+/* The asynchronous form of mmsb_snapshot_compact; progress counts bytes.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_compact_start(const char *path, const char *to, const mmsb_save_options_t *options,
+                                                   const mmsb_work_options_t *work, mmsb_ticket_t *ticket);
 
 /* ---------------------------------------------------------------------------------------------------- journal ---- */
 
@@ -1164,7 +1215,8 @@ typedef struct mmsb_journal_options {
     uint64_t segment_bytes; /* 256 MiB; when a segment is longer, the journal begins a new one */
     int32_t base;           /* MMSB_JOURNAL_BASE_WRITE */
     uint32_t reserved_word;
-    uint64_t reserved[3];
+    uint64_t timeout_ns; /* MMSB_WAIT_FOREVER; of the blocking form, see mmsb_work_options_t; 0 = try */
+    uint64_t reserved[2];
 } mmsb_journal_options_t;
 
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -1178,24 +1230,42 @@ MMSB_API void mmsb_journal_options_init(mmsb_journal_options_t *options);
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_ALREADY_EXISTS (the context has a journal),
  * MMSB_E_BUSY (another process writes the journal; a save or a load is running), MMSB_E_MISMATCH (the journal is of another
  * lineage), MMSB_E_INVALID_STATE (base), MMSB_E_UNSUPPORTED (the file system cannot share memory, and durability is not call),
- * MMSB_E_IO, MMSB_E_NO_SPACE, MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: for the disk. Since
- * 0.1. */
+ * MMSB_E_IO, MMSB_E_NO_SPACE, MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY, MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK. Threads:
+ * any. Blocks: for the disk or until the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_open(mmsb_context_t context, const char *directory, const mmsb_journal_options_t *options);
 
-/* Waits until the records of all calls that have returned are on disk.
+/* The asynchronous form of mmsb_journal_open; progress counts the bytes of the base.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_journal_open_start(mmsb_context_t context, const char *directory,
+                                               const mmsb_journal_options_t *options, const mmsb_work_options_t *work,
+                                               mmsb_ticket_t *ticket);
+
+/* Waits until the records of all calls that have returned are on disk. work may be NULL; with timeout_ns 0 the call says whether
+ * they are, and if not (MMSB_E_WOULD_BLOCK) they are written soon.
+ * Errors: handle errors, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_STATE (no journal), MMSB_E_IO, MMSB_E_NO_SPACE, MMSB_E_TIMEOUT,
+ * MMSB_E_WOULD_BLOCK, MMSB_E_CANCELLED. Threads: any. Blocks: for the disk or until the time is over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_journal_sync(mmsb_context_t context, const mmsb_work_options_t *work);
+
+/* The asynchronous form of mmsb_journal_sync, for the calls that have returned before the work begins.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_journal_sync_start(mmsb_context_t context, const mmsb_work_options_t *work, mmsb_ticket_t *ticket);
+
+/* Syncs and ends the journal; after an error it has ended, too. Destroying the context also closes it. A program that must not
+ * wait here calls mmsb_journal_sync with a timeout first.
  * Errors: handle errors, MMSB_E_INVALID_STATE (no journal), MMSB_E_IO, MMSB_E_NO_SPACE. Threads: any. Blocks: for the disk. Since
  * 0.1. */
-MMSB_API mmsb_status_t mmsb_journal_sync(mmsb_context_t context);
-
-/* Syncs and ends the journal; after an error it has ended, too. Destroying the context also closes it.
- * Errors: as mmsb_journal_sync. Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_close(mmsb_context_t context);
 
 /* Verifies a snapshot and its bases, tells the directory that it is the journal's base, then removes the segments that hold only
- * records which the snapshot contains, and older bases.
+ * records which the snapshot contains, and older bases. work may be NULL.
  * Errors: as mmsb_journal_sync, MMSB_E_MISMATCH (another lineage), and those of mmsb_snapshot_open. Threads: any. Blocks: for the
- * disk. Since 0.1. */
-MMSB_API mmsb_status_t mmsb_journal_trim(mmsb_context_t context, const char *snapshot);
+ * disk or until the time is over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_journal_trim(mmsb_context_t context, const char *snapshot, const mmsb_work_options_t *work);
+
+/* The asynchronous form of mmsb_journal_trim; progress counts bytes of the snapshot.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_journal_trim_start(mmsb_context_t context, const char *snapshot, const mmsb_work_options_t *work,
+                                               mmsb_ticket_t *ticket);
 
 typedef struct mmsb_journal_info {
     uint32_t struct_size;

@@ -126,7 +126,7 @@ func (p *program) save(path string) {
 
 func (p *program) openJournal(directory string) {
 	if err := OpenJournal(p.context, directory, JournalOptions{IntervalMs: 1000,
-		SegmentBytes: 1 << (12 + p.random.IntN(6))}); err != nil {
+		SegmentBytes: 1 << (12 + p.random.IntN(6))}, nil); err != nil {
 		require.Equal(p, status.Mismatch, status.CodeOf(err), "%v", err)
 		return
 	}

@@ -330,7 +330,7 @@ static void batches_with_one_bad_item(const abuse_t *abuse, mmsb_page_t own, uin
     CHECK_EQUAL(bad, 1);
     WRONG(mmsb_page_unpin_many(pages, COUNT, MMSB_PIN_READ, &bad), place == 0 ? MMSB_E_STALE_HANDLE : MMSB_E_INVALID_STATE);
     CHECK_EQUAL(bad, 0);
-    WRONG_AT(mmsb_page_migrate_many(pages, COUNT, MMSB_LOCATION_DISK, 0, statuses, &bad), MMSB_E_STALE_HANDLE);
+    WRONG_AT(mmsb_page_migrate_many(pages, COUNT, MMSB_LOCATION_DISK, 0, NULL, statuses, &bad), MMSB_E_STALE_HANDLE);
     WRONG_AT(mmsb_page_lookup_many(abuse->context, ids, COUNT, pages, &bad), MMSB_E_NOT_FOUND);
     mmsb_page_t two[2] = {own, stale};
     WRONG(mmsb_page_destroy_many(two, 2, &bad), MMSB_E_STALE_HANDLE);

@@ -91,6 +91,9 @@ static inline void call_arguments_link(call_arguments_t *a) {
     a->size = sizeof a->bytes;
 }
 
+/* What work writes to that may end after the call. */
+static size_t lasting __attribute__((unused));
+
 /* A path at which there is nothing and can be nothing. */
 #define NO_FILE "/dev/null/file"
 
@@ -145,7 +148,7 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_page_resize, MMSB_KIND_PAGE, ORDINARY, (handle, 100)) \
     CALL(mmsb_page_resize_many, MMSB_KIND_PAGE, ORDINARY, (&handle, &a.size, 1, NULL)) \
     CALL(mmsb_page_migrate, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_LOCATION_DISK, 0)) \
-    CALL(mmsb_page_migrate_many, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, MMSB_LOCATION_DISK, 0, NULL, NULL)) \
+    CALL(mmsb_page_migrate_many, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, MMSB_LOCATION_DISK, 0, NULL, NULL, NULL)) \
     CALL(mmsb_page_migrate_many_start, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, MMSB_LOCATION_DISK, 0, NULL, NULL, &a.number)) \
     CALL(mmsb_delta_validate, 0, ORDINARY, (&a.delta, 64)) \
     CALL(mmsb_page_apply, MMSB_KIND_PAGE, ORDINARY, (handle, &a.delta)) \
@@ -172,11 +175,15 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_snapshot_save, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL)) \
     CALL(mmsb_snapshot_save_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL, NULL, &a.number)) \
     CALL(mmsb_snapshot_save_descriptor, MMSB_KIND_CONTEXT, ORDINARY, (handle, 1, NULL)) \
+    CALL(mmsb_snapshot_save_descriptor_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, 1, NULL, NULL, &a.number)) \
+    CALL(mmsb_snapshot_save_memory_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, NULL, &a.pointer, &a.size, &a.number)) \
     CALL(mmsb_snapshot_save_memory, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, &a.pointer, &a.number)) \
     CALL(mmsb_snapshot_free_memory, 0, ENDS, (NULL)) \
     CALL(mmsb_snapshot_load, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL)) \
     CALL(mmsb_snapshot_load_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL, NULL, &a.number)) \
     CALL(mmsb_snapshot_load_descriptor, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, NULL)) \
+    CALL(mmsb_snapshot_load_descriptor_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, NULL, NULL, &a.number)) \
+    CALL(mmsb_snapshot_load_memory_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, "", 0, NULL, NULL, &a.number)) \
     CALL(mmsb_snapshot_load_memory, MMSB_KIND_CONTEXT, ORDINARY, (handle, a.bytes, sizeof a.bytes, NULL)) \
     CALL(mmsb_context_save_stats, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.save_stats)) \
     CALL(mmsb_snapshot_open, 0, ORDINARY, (NO_FILE, &a.number)) \
@@ -188,12 +195,18 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_snapshot_view, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, 1, &a.view, &a.number)) \
     CALL(mmsb_snapshot_metadata, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, 1, NULL, 0, &a.length)) \
     CALL(mmsb_snapshot_verify, 0, ORDINARY, (NO_FILE, NULL)) \
-    CALL(mmsb_snapshot_diff, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, handle, NULL, 0, &a.length)) \
+    CALL(mmsb_snapshot_verify_start, 0, ORDINARY, (NO_FILE, NULL, &a.number)) \
+    CALL(mmsb_snapshot_diff, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, handle, NULL, NULL, 0, &a.length)) \
+    CALL(mmsb_snapshot_diff_start, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, handle, NULL, NULL, 0, &lasting, &a.number)) \
     CALL(mmsb_snapshot_compact, 0, ORDINARY, (NO_FILE, NO_FILE, NULL)) \
+    CALL(mmsb_snapshot_compact_start, 0, ORDINARY, (NO_FILE, NO_FILE, NULL, NULL, &a.number)) \
+    CALL(mmsb_journal_open_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL, NULL, &a.number)) \
     CALL(mmsb_journal_open, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL)) \
-    CALL(mmsb_journal_sync, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
+    CALL(mmsb_journal_sync, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL)) \
+    CALL(mmsb_journal_sync_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, &a.number)) \
     CALL(mmsb_journal_close, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
-    CALL(mmsb_journal_trim, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE)) \
+    CALL(mmsb_journal_trim, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL)) \
+    CALL(mmsb_journal_trim_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL, &a.number)) \
     CALL(mmsb_journal_info, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.journal_info)) \
     CALL(mmsb_device_list, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, 0, &a.length)) \
     CALL(mmsb_runtime_shared, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, &a.number)) \

@@ -165,7 +165,8 @@ FIELD_IS(mmsb_save_options_t, not_durable, 16, 4);
 FIELD_IS(mmsb_save_options_t, base_in_use, 20, 4);
 FIELD_IS(mmsb_save_options_t, copy_limit, 24, 8);
 FIELD_IS(mmsb_save_options_t, base, 32, 8);
-FIELD_IS(mmsb_save_options_t, reserved, 40, 32);
+FIELD_IS(mmsb_save_options_t, timeout_ns, 40, 8);
+FIELD_IS(mmsb_save_options_t, reserved, 48, 24);
 
 SIZE_IS(mmsb_load_options_t, 96);
 FIELD_IS(mmsb_load_options_t, struct_size, 0, 4);
@@ -177,7 +178,8 @@ FIELD_IS(mmsb_load_options_t, journal_until, 32, 8);
 FIELD_IS(mmsb_load_options_t, journal_until_time_ns, 40, 8);
 FIELD_IS(mmsb_load_options_t, journal_page, 48, 8);
 FIELD_IS(mmsb_load_options_t, journal_epoch, 56, 8);
-FIELD_IS(mmsb_load_options_t, reserved, 64, 32);
+FIELD_IS(mmsb_load_options_t, timeout_ns, 64, 8);
+FIELD_IS(mmsb_load_options_t, reserved, 72, 24);
 
 SIZE_IS(mmsb_save_stats_t, 112);
 FIELD_IS(mmsb_save_stats_t, struct_size, 0, 4);
@@ -236,7 +238,8 @@ FIELD_IS(mmsb_journal_options_t, keep, 12, 4);
 FIELD_IS(mmsb_journal_options_t, segment_bytes, 16, 8);
 FIELD_IS(mmsb_journal_options_t, base, 24, 4);
 FIELD_IS(mmsb_journal_options_t, reserved_word, 28, 4);
-FIELD_IS(mmsb_journal_options_t, reserved, 32, 24);
+FIELD_IS(mmsb_journal_options_t, timeout_ns, 32, 8);
+FIELD_IS(mmsb_journal_options_t, reserved, 40, 16);
 
 SIZE_IS(mmsb_journal_info_t, 72);
 FIELD_IS(mmsb_journal_info_t, struct_size, 0, 4);
@@ -476,12 +479,16 @@ static const char *const interface_calls[] = {
     "mmsb_snapshot_save",
     "mmsb_snapshot_save_start",
     "mmsb_snapshot_save_descriptor",
+    "mmsb_snapshot_save_descriptor_start",
     "mmsb_snapshot_save_memory",
+    "mmsb_snapshot_save_memory_start",
     "mmsb_snapshot_free_memory",
     "mmsb_snapshot_load",
     "mmsb_snapshot_load_start",
     "mmsb_snapshot_load_descriptor",
+    "mmsb_snapshot_load_descriptor_start",
     "mmsb_snapshot_load_memory",
+    "mmsb_snapshot_load_memory_start",
     "mmsb_context_save_stats",
     "mmsb_snapshot_open",
     "mmsb_snapshot_close",
@@ -492,12 +499,18 @@ static const char *const interface_calls[] = {
     "mmsb_snapshot_view",
     "mmsb_snapshot_metadata",
     "mmsb_snapshot_verify",
+    "mmsb_snapshot_verify_start",
     "mmsb_snapshot_diff",
+    "mmsb_snapshot_diff_start",
     "mmsb_snapshot_compact",
+    "mmsb_snapshot_compact_start",
     "mmsb_journal_open",
+    "mmsb_journal_open_start",
     "mmsb_journal_sync",
+    "mmsb_journal_sync_start",
     "mmsb_journal_close",
     "mmsb_journal_trim",
+    "mmsb_journal_trim_start",
     "mmsb_journal_info",
     "mmsb_device_list",
     "mmsb_runtime_shared",

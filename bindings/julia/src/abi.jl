@@ -312,7 +312,8 @@ struct mmsb_save_options_t
     base_in_use::Int32
     copy_limit::UInt64
     base::Ptr{UInt8}
-    reserved::NTuple{4,UInt64}
+    timeout_ns::UInt64
+    reserved::NTuple{3,UInt64}
 end
 
 struct mmsb_load_options_t
@@ -325,7 +326,8 @@ struct mmsb_load_options_t
     journal_until_time_ns::Int64
     journal_page::UInt64
     journal_epoch::UInt64
-    reserved::NTuple{4,UInt64}
+    timeout_ns::UInt64
+    reserved::NTuple{3,UInt64}
 end
 
 struct mmsb_save_stats_t
@@ -389,7 +391,8 @@ struct mmsb_journal_options_t
     segment_bytes::UInt64
     base::Int32
     reserved_word::UInt32
-    reserved::NTuple{3,UInt64}
+    timeout_ns::UInt64
+    reserved::NTuple{2,UInt64}
 end
 
 struct mmsb_journal_info_t
@@ -677,10 +680,10 @@ mmsb_page_resize_many(pages, sizes, count, bad_index) =
     )::mmsb_status_t
 mmsb_page_migrate(page, location, device) =
     @ccall libmmsb.mmsb_page_migrate(page::mmsb_page_t, location::mmsb_location_t, device::Int32)::mmsb_status_t
-mmsb_page_migrate_many(pages, count, location, device, statuses, bad_index) =
+mmsb_page_migrate_many(pages, count, location, device, work, statuses, bad_index) =
     @ccall libmmsb.mmsb_page_migrate_many(
-        pages::Ptr{mmsb_page_t}, count::Csize_t, location::mmsb_location_t, device::Int32, statuses::Ptr{mmsb_status_t},
-        bad_index::Ptr{Csize_t}
+        pages::Ptr{mmsb_page_t}, count::Csize_t, location::mmsb_location_t, device::Int32,
+        work::Ptr{mmsb_work_options_t}, statuses::Ptr{mmsb_status_t}, bad_index::Ptr{Csize_t}
     )::mmsb_status_t
 mmsb_page_migrate_many_start(pages, count, location, device, work, statuses, ticket) =
     @ccall libmmsb.mmsb_page_migrate_many_start(
@@ -770,9 +773,19 @@ mmsb_snapshot_save_descriptor(context, descriptor, options) =
     @ccall libmmsb.mmsb_snapshot_save_descriptor(
         context::mmsb_context_t, descriptor::Int32, options::Ptr{mmsb_save_options_t}
     )::mmsb_status_t
+mmsb_snapshot_save_descriptor_start(context, descriptor, options, work, ticket) =
+    @ccall libmmsb.mmsb_snapshot_save_descriptor_start(
+        context::mmsb_context_t, descriptor::Int32, options::Ptr{mmsb_save_options_t}, work::Ptr{mmsb_work_options_t},
+        ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
 mmsb_snapshot_save_memory(context, options, memory, length) =
     @ccall libmmsb.mmsb_snapshot_save_memory(
         context::mmsb_context_t, options::Ptr{mmsb_save_options_t}, memory::Ptr{Ptr{Cvoid}}, length::Ptr{UInt64}
+    )::mmsb_status_t
+mmsb_snapshot_save_memory_start(context, options, work, memory, length, ticket) =
+    @ccall libmmsb.mmsb_snapshot_save_memory_start(
+        context::mmsb_context_t, options::Ptr{mmsb_save_options_t}, work::Ptr{mmsb_work_options_t},
+        memory::Ptr{Ptr{Cvoid}}, length::Ptr{UInt64}, ticket::Ptr{mmsb_ticket_t}
     )::mmsb_status_t
 mmsb_snapshot_free_memory(memory) = @ccall libmmsb.mmsb_snapshot_free_memory(memory::Ptr{Cvoid})::mmsb_status_t
 mmsb_load_options_init(options) = @ccall libmmsb.mmsb_load_options_init(options::Ptr{mmsb_load_options_t})::Cvoid
@@ -789,9 +802,19 @@ mmsb_snapshot_load_descriptor(context, descriptor, options) =
     @ccall libmmsb.mmsb_snapshot_load_descriptor(
         context::mmsb_context_t, descriptor::Int32, options::Ptr{mmsb_load_options_t}
     )::mmsb_status_t
+mmsb_snapshot_load_descriptor_start(context, descriptor, options, work, ticket) =
+    @ccall libmmsb.mmsb_snapshot_load_descriptor_start(
+        context::mmsb_context_t, descriptor::Int32, options::Ptr{mmsb_load_options_t}, work::Ptr{mmsb_work_options_t},
+        ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
 mmsb_snapshot_load_memory(context, memory, length, options) =
     @ccall libmmsb.mmsb_snapshot_load_memory(
         context::mmsb_context_t, memory::Ptr{Cvoid}, length::UInt64, options::Ptr{mmsb_load_options_t}
+    )::mmsb_status_t
+mmsb_snapshot_load_memory_start(context, memory, length, options, work, ticket) =
+    @ccall libmmsb.mmsb_snapshot_load_memory_start(
+        context::mmsb_context_t, memory::Ptr{Cvoid}, length::UInt64, options::Ptr{mmsb_load_options_t},
+        work::Ptr{mmsb_work_options_t}, ticket::Ptr{mmsb_ticket_t}
     )::mmsb_status_t
 mmsb_save_stats_init(stats) = @ccall libmmsb.mmsb_save_stats_init(stats::Ptr{mmsb_save_stats_t})::Cvoid
 mmsb_context_save_stats(context, stats) =
@@ -825,14 +848,28 @@ mmsb_snapshot_metadata(snapshot, id, blob, capacity, length) =
     )::mmsb_status_t
 mmsb_snapshot_verify(path, work) =
     @ccall libmmsb.mmsb_snapshot_verify(path::Ptr{UInt8}, work::Ptr{mmsb_work_options_t})::mmsb_status_t
-mmsb_snapshot_diff(older, newer, changes, capacity, count) =
+mmsb_snapshot_verify_start(path, work, ticket) =
+    @ccall libmmsb.mmsb_snapshot_verify_start(
+        path::Ptr{UInt8}, work::Ptr{mmsb_work_options_t}, ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
+mmsb_snapshot_diff(older, newer, work, changes, capacity, count) =
     @ccall libmmsb.mmsb_snapshot_diff(
-        older::mmsb_snapshot_t, newer::mmsb_snapshot_t, changes::Ptr{mmsb_snapshot_change_t}, capacity::Csize_t,
-        count::Ptr{Csize_t}
+        older::mmsb_snapshot_t, newer::mmsb_snapshot_t, work::Ptr{mmsb_work_options_t},
+        changes::Ptr{mmsb_snapshot_change_t}, capacity::Csize_t, count::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_snapshot_diff_start(older, newer, work, changes, capacity, count, ticket) =
+    @ccall libmmsb.mmsb_snapshot_diff_start(
+        older::mmsb_snapshot_t, newer::mmsb_snapshot_t, work::Ptr{mmsb_work_options_t},
+        changes::Ptr{mmsb_snapshot_change_t}, capacity::Csize_t, count::Ptr{Csize_t}, ticket::Ptr{mmsb_ticket_t}
     )::mmsb_status_t
 mmsb_snapshot_compact(path, to, options) =
     @ccall libmmsb.mmsb_snapshot_compact(
         path::Ptr{UInt8}, to::Ptr{UInt8}, options::Ptr{mmsb_save_options_t}
+    )::mmsb_status_t
+mmsb_snapshot_compact_start(path, to, options, work, ticket) =
+    @ccall libmmsb.mmsb_snapshot_compact_start(
+        path::Ptr{UInt8}, to::Ptr{UInt8}, options::Ptr{mmsb_save_options_t}, work::Ptr{mmsb_work_options_t},
+        ticket::Ptr{mmsb_ticket_t}
     )::mmsb_status_t
 mmsb_journal_options_init(options) =
     @ccall libmmsb.mmsb_journal_options_init(options::Ptr{mmsb_journal_options_t})::Cvoid
@@ -840,10 +877,26 @@ mmsb_journal_open(context, directory, options) =
     @ccall libmmsb.mmsb_journal_open(
         context::mmsb_context_t, directory::Ptr{UInt8}, options::Ptr{mmsb_journal_options_t}
     )::mmsb_status_t
-mmsb_journal_sync(context) = @ccall libmmsb.mmsb_journal_sync(context::mmsb_context_t)::mmsb_status_t
+mmsb_journal_open_start(context, directory, options, work, ticket) =
+    @ccall libmmsb.mmsb_journal_open_start(
+        context::mmsb_context_t, directory::Ptr{UInt8}, options::Ptr{mmsb_journal_options_t},
+        work::Ptr{mmsb_work_options_t}, ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
+mmsb_journal_sync(context, work) =
+    @ccall libmmsb.mmsb_journal_sync(context::mmsb_context_t, work::Ptr{mmsb_work_options_t})::mmsb_status_t
+mmsb_journal_sync_start(context, work, ticket) =
+    @ccall libmmsb.mmsb_journal_sync_start(
+        context::mmsb_context_t, work::Ptr{mmsb_work_options_t}, ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
 mmsb_journal_close(context) = @ccall libmmsb.mmsb_journal_close(context::mmsb_context_t)::mmsb_status_t
-mmsb_journal_trim(context, snapshot) =
-    @ccall libmmsb.mmsb_journal_trim(context::mmsb_context_t, snapshot::Ptr{UInt8})::mmsb_status_t
+mmsb_journal_trim(context, snapshot, work) =
+    @ccall libmmsb.mmsb_journal_trim(
+        context::mmsb_context_t, snapshot::Ptr{UInt8}, work::Ptr{mmsb_work_options_t}
+    )::mmsb_status_t
+mmsb_journal_trim_start(context, snapshot, work, ticket) =
+    @ccall libmmsb.mmsb_journal_trim_start(
+        context::mmsb_context_t, snapshot::Ptr{UInt8}, work::Ptr{mmsb_work_options_t}, ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
 mmsb_journal_info_init(info) = @ccall libmmsb.mmsb_journal_info_init(info::Ptr{mmsb_journal_info_t})::Cvoid
 mmsb_journal_info(context, info) =
     @ccall libmmsb.mmsb_journal_info(context::mmsb_context_t, info::Ptr{mmsb_journal_info_t})::mmsb_status_t

@@ -410,7 +410,8 @@ class SaveOptions(ctypes.Structure):
         ("base_in_use", c_int32),
         ("copy_limit", c_uint64),
         ("base", c_char_p),
-        ("reserved", c_uint64 * 4),
+        ("timeout_ns", c_uint64),
+        ("reserved", c_uint64 * 3),
     )
 
 
@@ -425,7 +426,8 @@ class LoadOptions(ctypes.Structure):
         ("journal_until_time_ns", c_int64),
         ("journal_page", c_uint64),
         ("journal_epoch", c_uint64),
-        ("reserved", c_uint64 * 4),
+        ("timeout_ns", c_uint64),
+        ("reserved", c_uint64 * 3),
     )
 
 
@@ -499,7 +501,8 @@ class JournalOptions(ctypes.Structure):
         ("segment_bytes", c_uint64),
         ("base", c_int32),
         ("reserved_word", c_uint32),
-        ("reserved", c_uint64 * 3),
+        ("timeout_ns", c_uint64),
+        ("reserved", c_uint64 * 2),
     )
 
 
@@ -723,7 +726,10 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_page_resize": (c_int32, (c_uint64, c_uint64)),
     "mmsb_page_resize_many": (c_int32, (c_void_p, c_void_p, c_size_t, POINTER(c_size_t))),
     "mmsb_page_migrate": (c_int32, (c_uint64, c_int32, c_int32)),
-    "mmsb_page_migrate_many": (c_int32, (c_void_p, c_size_t, c_int32, c_int32, c_void_p, POINTER(c_size_t))),
+    "mmsb_page_migrate_many": (
+        c_int32,
+        (c_void_p, c_size_t, c_int32, c_int32, POINTER(WorkOptions), c_void_p, POINTER(c_size_t)),
+    ),
     "mmsb_page_migrate_many_start": (
         c_int32,
         (c_void_p, c_size_t, c_int32, c_int32, POINTER(WorkOptions), c_void_p, POINTER(c_uint64)),
@@ -756,13 +762,29 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_snapshot_save": (c_int32, (c_uint64, c_char_p, POINTER(SaveOptions))),
     "mmsb_snapshot_save_start": (c_int32, (c_uint64, c_char_p, POINTER(SaveOptions), POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_snapshot_save_descriptor": (c_int32, (c_uint64, c_int32, POINTER(SaveOptions))),
+    "mmsb_snapshot_save_descriptor_start": (
+        c_int32,
+        (c_uint64, c_int32, POINTER(SaveOptions), POINTER(WorkOptions), POINTER(c_uint64)),
+    ),
     "mmsb_snapshot_save_memory": (c_int32, (c_uint64, POINTER(SaveOptions), POINTER(c_void_p), POINTER(c_uint64))),
+    "mmsb_snapshot_save_memory_start": (
+        c_int32,
+        (c_uint64, POINTER(SaveOptions), POINTER(WorkOptions), POINTER(c_void_p), POINTER(c_uint64), POINTER(c_uint64)),
+    ),
     "mmsb_snapshot_free_memory": (c_int32, (c_void_p,)),
     "mmsb_load_options_init": (None, (POINTER(LoadOptions),)),
     "mmsb_snapshot_load": (c_int32, (c_uint64, c_char_p, POINTER(LoadOptions))),
     "mmsb_snapshot_load_start": (c_int32, (c_uint64, c_char_p, POINTER(LoadOptions), POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_snapshot_load_descriptor": (c_int32, (c_uint64, c_int32, POINTER(LoadOptions))),
+    "mmsb_snapshot_load_descriptor_start": (
+        c_int32,
+        (c_uint64, c_int32, POINTER(LoadOptions), POINTER(WorkOptions), POINTER(c_uint64)),
+    ),
     "mmsb_snapshot_load_memory": (c_int32, (c_uint64, c_void_p, c_uint64, POINTER(LoadOptions))),
+    "mmsb_snapshot_load_memory_start": (
+        c_int32,
+        (c_uint64, c_void_p, c_uint64, POINTER(LoadOptions), POINTER(WorkOptions), POINTER(c_uint64)),
+    ),
     "mmsb_save_stats_init": (None, (POINTER(SaveStats),)),
     "mmsb_context_save_stats": (c_int32, (c_uint64, POINTER(SaveStats))),
     "mmsb_snapshot_open": (c_int32, (c_char_p, POINTER(c_uint64))),
@@ -775,13 +797,25 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_snapshot_view": (c_int32, (c_uint64, c_uint64, POINTER(c_void_p), POINTER(c_uint64))),
     "mmsb_snapshot_metadata": (c_int32, (c_uint64, c_uint64, c_void_p, c_size_t, POINTER(c_size_t))),
     "mmsb_snapshot_verify": (c_int32, (c_char_p, POINTER(WorkOptions))),
-    "mmsb_snapshot_diff": (c_int32, (c_uint64, c_uint64, POINTER(SnapshotChange), c_size_t, POINTER(c_size_t))),
+    "mmsb_snapshot_verify_start": (c_int32, (c_char_p, POINTER(WorkOptions), POINTER(c_uint64))),
+    "mmsb_snapshot_diff": (
+        c_int32,
+        (c_uint64, c_uint64, POINTER(WorkOptions), POINTER(SnapshotChange), c_size_t, POINTER(c_size_t)),
+    ),
+    "mmsb_snapshot_diff_start": (
+        c_int32,
+        (c_uint64, c_uint64, POINTER(WorkOptions), POINTER(SnapshotChange), c_size_t, POINTER(c_size_t), POINTER(c_uint64)),
+    ),
     "mmsb_snapshot_compact": (c_int32, (c_char_p, c_char_p, POINTER(SaveOptions))),
+    "mmsb_snapshot_compact_start": (c_int32, (c_char_p, c_char_p, POINTER(SaveOptions), POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_journal_options_init": (None, (POINTER(JournalOptions),)),
     "mmsb_journal_open": (c_int32, (c_uint64, c_char_p, POINTER(JournalOptions))),
-    "mmsb_journal_sync": (c_int32, (c_uint64,)),
+    "mmsb_journal_open_start": (c_int32, (c_uint64, c_char_p, POINTER(JournalOptions), POINTER(WorkOptions), POINTER(c_uint64))),
+    "mmsb_journal_sync": (c_int32, (c_uint64, POINTER(WorkOptions))),
+    "mmsb_journal_sync_start": (c_int32, (c_uint64, POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_journal_close": (c_int32, (c_uint64,)),
-    "mmsb_journal_trim": (c_int32, (c_uint64, c_char_p)),
+    "mmsb_journal_trim": (c_int32, (c_uint64, c_char_p, POINTER(WorkOptions))),
+    "mmsb_journal_trim_start": (c_int32, (c_uint64, c_char_p, POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_journal_info_init": (None, (POINTER(JournalInfo),)),
     "mmsb_journal_info": (c_int32, (c_uint64, POINTER(JournalInfo))),
     "mmsb_device_list": (c_int32, (c_uint64, POINTER(DeviceInfo), c_size_t, POINTER(c_size_t))),
