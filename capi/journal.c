@@ -89,3 +89,36 @@ mmsb_status_t mmsb_journal_info(mmsb_context_t context, mmsb_journal_info_t *inf
     DOOR_STRUCT("mmsb_journal_info_t", info, 0);
     return mmsbgo_journal_info(context, info);
 }
+
+/* --------------------------------------------------------------------------------------------- reading journals ---- */
+
+void mmsb_journal_directory_init(mmsb_journal_directory_t *journal) {
+    DOOR_INIT(journal);
+}
+
+mmsb_status_t mmsb_journal_directory(const char *directory, mmsb_journal_directory_t *journal) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_path("directory", directory));
+    DOOR_STRUCT("mmsb_journal_directory_t", journal, 0);
+    return mmsbgo_journal_directory((char *)directory, journal);
+}
+
+mmsb_status_t mmsb_journal_segments(const char *directory, mmsb_journal_segment_t *segments, size_t capacity, size_t *count) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_path("directory", directory));
+    DOOR_ARRAY(segments, capacity);
+    DOOR_POINTER(count);
+    return mmsbgo_journal_segments((char *)directory, segments, capacity, count);
+}
+
+mmsb_status_t mmsb_journal_records(const char *directory, uint64_t *next, mmsb_journal_record_t *records, size_t capacity,
+                                   size_t *count) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_path("directory", directory));
+    DOOR_POINTER(next);
+    DOOR_ARRAY(records, capacity);
+    DOOR_POINTER(count);
+    if (capacity == 0)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "capacity is 0, at least 1 is needed");
+    return mmsbgo_journal_records((char *)directory, next, records, capacity, count);
+}

@@ -263,6 +263,20 @@ mmsb_status_t mmsb_snapshot_metadata(mmsb_snapshot_t snapshot, uint64_t id, void
     return mmsbgo_snapshot_metadata(snapshot, id, blob, capacity, length);
 }
 
+mmsb_status_t mmsb_snapshot_dependencies(mmsb_snapshot_t snapshot, mmsb_dependency_t *dependencies, size_t capacity,
+                                         size_t *count) {
+    DOOR_ENTER();
+    DOOR_ARRAY(dependencies, capacity);
+    DOOR_POINTER(count);
+    return mmsbgo_snapshot_dependencies(snapshot, dependencies, capacity, count);
+}
+
+mmsb_status_t mmsb_snapshot_mask_read(mmsb_snapshot_t snapshot, uint64_t id, uint64_t offset, void *bits, uint64_t length) {
+    DOOR_ENTER();
+    DOOR_BUFFER(bits, length);
+    return mmsbgo_snapshot_mask_read(snapshot, id, offset, bits, length);
+}
+
 mmsb_status_t mmsb_snapshot_verify(const char *path, const mmsb_work_options_t *work) {
     DOOR_ENTER();
     DOOR_CHECK(door_path("path", path));

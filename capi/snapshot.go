@@ -313,6 +313,35 @@ func mmsbgo_snapshot_pages(h C.mmsb_snapshot_t, cursor *C.uint64_t, to *C.mmsb_s
 // pagesAtATime bounds the memory of one call, whatever capacity it is given.
 const pagesAtATime = 4096
 
+//export mmsbgo_snapshot_dependencies
+func mmsbgo_snapshot_dependencies(h C.mmsb_snapshot_t, to *C.mmsb_dependency_t, capacity C.size_t,
+	count *C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onSnapshot(h, func(s *snapshot.Snapshot) error {
+		var found []C.mmsb_dependency_t
+		for edge, err := range s.Edges() {
+			if err != nil {
+				return err
+			}
+			found = append(found, C.mmsb_dependency_t{parent: C.uint64_t(edge[0]), child: C.uint64_t(edge[1])})
+		}
+		return list(found, array(to, capacity), count)
+	})
+}
+
+//export mmsbgo_snapshot_mask_read
+func mmsbgo_snapshot_mask_read(h C.mmsb_snapshot_t, id, offset C.uint64_t, bits unsafe.Pointer,
+	length C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onSnapshot(h, func(s *snapshot.Snapshot) error {
+		found, err := s.MaskBits(uint64(id), uint64(offset), uint64(length))
+		if err == nil {
+			copy(bytes(bits, C.size_t(len(found))), found)
+		}
+		return err
+	})
+}
+
 // Whole files.
 
 //export mmsbgo_snapshot_verify

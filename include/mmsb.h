@@ -263,6 +263,12 @@ MMSB_API mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count);
 #define MMSB_STRUCT_TAG_STATS 25
 #define MMSB_STRUCT_BLOCK_INFO 26
 #define MMSB_STRUCT_ACCESS 27
+#define MMSB_STRUCT_DEPENDENCY 28
+#define MMSB_STRUCT_JOURNAL_DIRECTORY 29
+#define MMSB_STRUCT_JOURNAL_SEGMENT 30
+#define MMSB_STRUCT_JOURNAL_RECORD 31
+#define MMSB_STRUCT_LINK 32
+#define MMSB_STRUCT_TELEMETRY 33
 
 /* Size in bytes of a public struct (MMSB_STRUCT_*) in the loaded library; 0 for an unknown number.
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -1146,6 +1152,23 @@ MMSB_API mmsb_status_t mmsb_snapshot_view(mmsb_snapshot_t snapshot, uint64_t id,
  * Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_metadata(mmsb_snapshot_t snapshot, uint64_t id, void *blob, size_t capacity, size_t *length);
 
+typedef struct mmsb_dependency {
+    uint64_t parent; /* id of a page */
+    uint64_t child;  /* id of a page that depends on it */
+} mmsb_dependency_t;
+
+/* The dependencies between the pages of the state. A list.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE, MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the
+ * disk. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_dependencies(mmsb_snapshot_t snapshot, mmsb_dependency_t *dependencies, size_t capacity,
+                                                  size_t *count);
+
+/* Copies length bits of a page's change mask, from bit offset on, as mmsb_page_mask_read does.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND, MMSB_E_OUT_OF_RANGE, MMSB_E_IO, MMSB_E_CORRUPT. Threads: any.
+ * Blocks: for the disk. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_mask_read(mmsb_snapshot_t snapshot, uint64_t id, uint64_t offset, void *bits,
+                                               uint64_t length);
+
 /* Reads a snapshot and its bases and checks every checksum and every length. work may be NULL.
  * Errors: as mmsb_snapshot_open; MMSB_E_STRUCT_VERSION and handle errors (work), MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK,
  * MMSB_E_CANCELLED. Threads: any. Blocks: until done or the time is over. Since 0.1. */
@@ -1285,6 +1308,101 @@ MMSB_API void mmsb_journal_info_init(mmsb_journal_info_t *info);
  * no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_info(mmsb_context_t context, mmsb_journal_info_t *info);
 
+/* ------------------------------------------------------------------------------------------ reading journals ---- */
+
+/* Of directories, also while a process writes there. No context is involved. Where lineages branch, it is the newest branch. Each
+ * call looks at the directory anew. */
+
+typedef struct mmsb_journal_directory {
+    uint32_t struct_size;
+    int32_t closed;        /* 1 = its writer closed it; 0 = it is being written, or its writer died */
+    uint8_t lineage[16];   /* zeros = not known, in journals of version 1 */
+    uint8_t parent[16];    /* of that lineage; zeros = it began with an empty context */
+    uint64_t fork;         /* position of the parent after which the lineage begins */
+    uint64_t branch;       /* number of the lineage in the directory */
+    uint64_t branches;     /* lineages that end in the directory, this one included */
+    uint64_t segments;     /* of the branch */
+    uint64_t first;        /* number of the oldest record that is kept; last + 1 if there is none */
+    uint64_t last;         /* number of the newest whole record */
+    int64_t first_time_ns; /* of these records, since 1970 UTC; 0 if there is none */
+    int64_t last_time_ns;
+    uint64_t torn_bytes; /* at the end of the last segment, which do not count: half written, or being written */
+    uint64_t reserved[4];
+} mmsb_journal_directory_t;
+
+/* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_journal_directory_init(mmsb_journal_directory_t *journal);
+
+/* What a journal's directory has. The call reads the last segment, to find where the journal ends.
+ * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_NOT_FOUND, MMSB_E_IO, MMSB_E_FORMAT, MMSB_E_CORRUPT. Threads: any.
+ * Blocks: for the disk. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_journal_directory(const char *directory, mmsb_journal_directory_t *journal);
+
+typedef struct mmsb_journal_segment {
+    char name[64];      /* of the file */
+    uint64_t first;     /* number of its first record */
+    uint64_t last;      /* number of its last record; first - 1 if it has none */
+    uint64_t bytes;     /* length of the file */
+    int64_t created_ns; /* since 1970 UTC */
+    int32_t based;      /* 1 = a base, a snapshot, gives the state before the first record */
+    uint32_t reserved_word;
+    uint64_t reserved[2];
+} mmsb_journal_segment_t;
+
+/* The segments of a journal, oldest first. A list.
+ * Errors: as mmsb_journal_directory; MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: for the disk. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_journal_segments(const char *directory, mmsb_journal_segment_t *segments, size_t capacity,
+                                             size_t *count);
+
+#define MMSB_RECORD_CREATE 1
+#define MMSB_RECORD_ADOPT 2
+#define MMSB_RECORD_CLONE 3
+#define MMSB_RECORD_DESTROY 4
+#define MMSB_RECORD_RESIZE 5
+#define MMSB_RECORD_MIGRATE 6
+#define MMSB_RECORD_WRITE 7
+#define MMSB_RECORD_RUN 8
+#define MMSB_RECORD_DELTA 9
+#define MMSB_RECORD_MASK_CLEAR 10
+#define MMSB_RECORD_METADATA_SET 11
+#define MMSB_RECORD_METADATA_REMOVE 12
+#define MMSB_RECORD_METADATA_IMPORT 13
+#define MMSB_RECORD_DEPENDENCY_ADD 14
+#define MMSB_RECORD_DEPENDENCY_REMOVE 15
+
+/* A change, without its bytes. Texts are cut between two characters where they are longer. */
+typedef struct mmsb_journal_record {
+    uint64_t record;          /* its number */
+    uint64_t group;           /* number of the first record of its group: all records of a group come back, or none */
+    int64_t time_ns;          /* since 1970 UTC */
+    uint64_t page;            /* id; of DEPENDENCY_*: the parent */
+    uint64_t version;         /* of the page after the change */
+    uint64_t epoch;           /* of the page after the change */
+    uint64_t size;            /* CREATE, ADOPT, RESIZE: the page's size, in bytes */
+    uint64_t offset;          /* WRITE, RUN */
+    uint64_t bytes;           /* WRITE, RUN, DELTA, METADATA_SET, METADATA_IMPORT: length of what is written */
+    uint64_t other;           /* CLONE: the id of the original; DEPENDENCY_*: that of the child */
+    uint64_t other_version;   /* CLONE: the original's */
+    int32_t kind;             /* MMSB_RECORD_*; a newer library may have more */
+    mmsb_location_t location; /* CREATE, ADOPT, MIGRATE, and the two below, too */
+    int32_t device;
+    int32_t numa_node;
+    int32_t form;      /* DELTA: MMSB_DELTA_*; MMSB_DELTA_INDEXED also with offsets of 32 bits */
+    int32_t adopted;   /* ADOPT: 1 */
+    int32_t read_only; /* ADOPT: 1 = the memory was adopted as read-only */
+    uint32_t reserved_word;
+    char key[64];    /* METADATA_SET, METADATA_REMOVE */
+    char source[64]; /* RUN, DELTA: the delta's */
+    char intent[64];
+    uint64_t reserved[4];
+} mmsb_journal_record_t;
+
+/* The records of a journal, at most capacity (at least 1) per call. Set *next to the number of the first record to list, or to 0
+ * for the oldest; each call sets it to the number behind its last; the walk is over when *count is 0.
+ * Errors: as mmsb_journal_directory. Threads: any. Blocks: for the disk. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_journal_records(const char *directory, uint64_t *next, mmsb_journal_record_t *records,
+                                            size_t capacity, size_t *count);
+
 /* ---------------------------------------------------------------------------------------------------- devices ---- */
 
 /* GPUs, or the simulated devices that take their place if a context asks for that (mmsb_context_options_t.simulate). The devices
@@ -1313,6 +1431,54 @@ typedef struct mmsb_device_info {
  * device: the text says what was looked for), MMSB_E_DEVICE (the driver is broken or too old: the text names it). Threads: any.
  * Blocks: until each device is open. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_device_list(mmsb_context_t context, mmsb_device_info_t *devices, size_t capacity, size_t *count);
+
+/* An NVLink that is up. */
+typedef struct mmsb_link {
+    int32_t number;
+    int32_t version;
+    char remote[24]; /* the PCI address of the device or switch at the other end */
+} mmsb_link_t;
+
+/* How a device of NVIDIA's is doing, as its management library (NVML) tells: of all processes of the machine. Numbers are -1 and
+ * texts empty where the library or the device does not tell. */
+typedef struct mmsb_telemetry {
+    char name[96];
+    char uuid[48];
+    char pci[24]; /* as in mmsb_device_info_t */
+    char driver_version[32];
+    int64_t memory_total;           /* bytes */
+    int64_t memory_used;            /* by everybody, without what the driver keeps for itself */
+    int64_t memory_of_this_process; /* in a container with its own process numbers it may be counted with the others */
+    int64_t memory_of_others;
+    int32_t utilization;        /* percent of the last moment with a kernel running */
+    int32_t memory_utilization; /* percent of it with memory being read or written */
+    int32_t temperature;        /* degrees Celsius */
+    int32_t pcie_generation;    /* as it is now: an idle link is slow */
+    int32_t pcie_lanes;
+    int32_t numa_node;  /* of the host, nearest to the device */
+    int32_t link_count; /* NVLinks that are up: the first of links */
+    int32_t reserved_word;
+    mmsb_link_t links[18];
+    uint64_t reserved[4];
+} mmsb_telemetry_t;
+
+/* How the devices of the machine are doing, in the order of their PCI addresses, also those that no context uses. A list.
+ * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE, MMSB_E_UNSUPPORTED (no management library or no driver: the text says what
+ * was looked for), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: for the driver. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_telemetry_list(mmsb_telemetry_t *devices, size_t capacity, size_t *count);
+
+#define MMSB_PATH_UNKNOWN (-1)
+#define MMSB_PATH_SAME_BOARD 0
+#define MMSB_PATH_ONE_SWITCH 10
+#define MMSB_PATH_SEVERAL_SWITCHES 20
+#define MMSB_PATH_HOST_BRIDGE 30
+#define MMSB_PATH_NUMA_NODE 40
+#define MMSB_PATH_ACROSS_SYSTEM 50
+
+/* What lies between any two devices of mmsb_telemetry_list, MMSB_PATH_*: the larger, the farther. A list of n × n numbers, row by
+ * row; between a device and itself MMSB_PATH_SAME_BOARD.
+ * Errors: as mmsb_telemetry_list. Threads: any. Blocks: for the driver. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_telemetry_paths(int32_t *paths, size_t capacity, size_t *count);
 
 /* --------------------------------------------------------------------------------------- the device runtime ---- */
 

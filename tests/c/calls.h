@@ -48,6 +48,8 @@ typedef struct call_arguments {
     mmsb_snapshot_info_t snapshot_info;
     mmsb_snapshot_page_t snapshot_page;
     mmsb_journal_info_t journal_info;
+    mmsb_journal_directory_t journal_directory;
+    mmsb_journal_record_t journal_record;
     mmsb_runtime_stats_t runtime_stats;
     mmsb_tag_stats_t tag_stats;
     mmsb_block_info_t block_info;
@@ -75,6 +77,7 @@ static inline call_arguments_t call_arguments(uint64_t handle) {
     mmsb_save_stats_init(&a.save_stats);
     mmsb_snapshot_info_init(&a.snapshot_info);
     mmsb_journal_info_init(&a.journal_info);
+    mmsb_journal_directory_init(&a.journal_directory);
     mmsb_runtime_stats_init(&a.runtime_stats);
     mmsb_block_info_init(&a.block_info);
     return a;
@@ -194,6 +197,8 @@ static size_t lasting __attribute__((unused));
     CALL(mmsb_snapshot_read, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, 1, 0, a.bytes, 1)) \
     CALL(mmsb_snapshot_view, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, 1, &a.view, &a.number)) \
     CALL(mmsb_snapshot_metadata, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, 1, NULL, 0, &a.length)) \
+    CALL(mmsb_snapshot_dependencies, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, NULL, 0, &a.length)) \
+    CALL(mmsb_snapshot_mask_read, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, 1, 0, a.bytes, 1)) \
     CALL(mmsb_snapshot_verify, 0, ORDINARY, (NO_FILE, NULL)) \
     CALL(mmsb_snapshot_verify_start, 0, ORDINARY, (NO_FILE, NULL, &a.number)) \
     CALL(mmsb_snapshot_diff, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, handle, NULL, NULL, 0, &a.length)) \
@@ -208,6 +213,11 @@ static size_t lasting __attribute__((unused));
     CALL(mmsb_journal_trim, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL)) \
     CALL(mmsb_journal_trim_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL, &a.number)) \
     CALL(mmsb_journal_info, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.journal_info)) \
+    CALL(mmsb_journal_directory, 0, ORDINARY, (NO_FILE, &a.journal_directory)) \
+    CALL(mmsb_journal_segments, 0, ORDINARY, (NO_FILE, NULL, 0, &a.length)) \
+    CALL(mmsb_journal_records, 0, ORDINARY, (NO_FILE, &a.number, &a.journal_record, 1, &a.length)) \
+    CALL(mmsb_telemetry_list, 0, ORDINARY, (NULL, 0, &a.length)) \
+    CALL(mmsb_telemetry_paths, 0, ORDINARY, (NULL, 0, &a.length)) \
     CALL(mmsb_device_list, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, 0, &a.length)) \
     CALL(mmsb_runtime_shared, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, &a.number)) \
     CALL(mmsb_runtime_create, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, NULL, &a.number)) \

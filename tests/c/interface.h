@@ -225,6 +225,10 @@ FIELD_IS(mmsb_snapshot_page_t, numa_node, 40, 4);
 FIELD_IS(mmsb_snapshot_page_t, metadata_count, 44, 4);
 FIELD_IS(mmsb_snapshot_page_t, reserved, 48, 8);
 
+SIZE_IS(mmsb_dependency_t, 16);
+FIELD_IS(mmsb_dependency_t, parent, 0, 8);
+FIELD_IS(mmsb_dependency_t, child, 8, 8);
+
 SIZE_IS(mmsb_snapshot_change_t, 16);
 FIELD_IS(mmsb_snapshot_change_t, id, 0, 8);
 FIELD_IS(mmsb_snapshot_change_t, change, 8, 4);
@@ -250,6 +254,57 @@ FIELD_IS(mmsb_journal_info_t, synced, 24, 8);
 FIELD_IS(mmsb_journal_info_t, bytes, 32, 8);
 FIELD_IS(mmsb_journal_info_t, reserved, 40, 32);
 
+SIZE_IS(mmsb_journal_directory_t, 144);
+FIELD_IS(mmsb_journal_directory_t, struct_size, 0, 4);
+FIELD_IS(mmsb_journal_directory_t, closed, 4, 4);
+FIELD_IS(mmsb_journal_directory_t, lineage, 8, 16);
+FIELD_IS(mmsb_journal_directory_t, parent, 24, 16);
+FIELD_IS(mmsb_journal_directory_t, fork, 40, 8);
+FIELD_IS(mmsb_journal_directory_t, branch, 48, 8);
+FIELD_IS(mmsb_journal_directory_t, branches, 56, 8);
+FIELD_IS(mmsb_journal_directory_t, segments, 64, 8);
+FIELD_IS(mmsb_journal_directory_t, first, 72, 8);
+FIELD_IS(mmsb_journal_directory_t, last, 80, 8);
+FIELD_IS(mmsb_journal_directory_t, first_time_ns, 88, 8);
+FIELD_IS(mmsb_journal_directory_t, last_time_ns, 96, 8);
+FIELD_IS(mmsb_journal_directory_t, torn_bytes, 104, 8);
+FIELD_IS(mmsb_journal_directory_t, reserved, 112, 32);
+
+SIZE_IS(mmsb_journal_segment_t, 120);
+FIELD_IS(mmsb_journal_segment_t, name, 0, 64);
+FIELD_IS(mmsb_journal_segment_t, first, 64, 8);
+FIELD_IS(mmsb_journal_segment_t, last, 72, 8);
+FIELD_IS(mmsb_journal_segment_t, bytes, 80, 8);
+FIELD_IS(mmsb_journal_segment_t, created_ns, 88, 8);
+FIELD_IS(mmsb_journal_segment_t, based, 96, 4);
+FIELD_IS(mmsb_journal_segment_t, reserved_word, 100, 4);
+FIELD_IS(mmsb_journal_segment_t, reserved, 104, 16);
+
+SIZE_IS(mmsb_journal_record_t, 344);
+FIELD_IS(mmsb_journal_record_t, record, 0, 8);
+FIELD_IS(mmsb_journal_record_t, group, 8, 8);
+FIELD_IS(mmsb_journal_record_t, time_ns, 16, 8);
+FIELD_IS(mmsb_journal_record_t, page, 24, 8);
+FIELD_IS(mmsb_journal_record_t, version, 32, 8);
+FIELD_IS(mmsb_journal_record_t, epoch, 40, 8);
+FIELD_IS(mmsb_journal_record_t, size, 48, 8);
+FIELD_IS(mmsb_journal_record_t, offset, 56, 8);
+FIELD_IS(mmsb_journal_record_t, bytes, 64, 8);
+FIELD_IS(mmsb_journal_record_t, other, 72, 8);
+FIELD_IS(mmsb_journal_record_t, other_version, 80, 8);
+FIELD_IS(mmsb_journal_record_t, kind, 88, 4);
+FIELD_IS(mmsb_journal_record_t, location, 92, 4);
+FIELD_IS(mmsb_journal_record_t, device, 96, 4);
+FIELD_IS(mmsb_journal_record_t, numa_node, 100, 4);
+FIELD_IS(mmsb_journal_record_t, form, 104, 4);
+FIELD_IS(mmsb_journal_record_t, adopted, 108, 4);
+FIELD_IS(mmsb_journal_record_t, read_only, 112, 4);
+FIELD_IS(mmsb_journal_record_t, reserved_word, 116, 4);
+FIELD_IS(mmsb_journal_record_t, key, 120, 64);
+FIELD_IS(mmsb_journal_record_t, source, 184, 64);
+FIELD_IS(mmsb_journal_record_t, intent, 248, 64);
+FIELD_IS(mmsb_journal_record_t, reserved, 312, 32);
+
 SIZE_IS(mmsb_device_info_t, 216);
 FIELD_IS(mmsb_device_info_t, ordinal, 0, 4);
 FIELD_IS(mmsb_device_info_t, simulated, 4, 4);
@@ -266,6 +321,31 @@ FIELD_IS(mmsb_device_info_t, numa_node, 172, 4);
 FIELD_IS(mmsb_device_info_t, ordered_memory, 176, 4);
 FIELD_IS(mmsb_device_info_t, managed_memory, 180, 4);
 FIELD_IS(mmsb_device_info_t, reserved, 184, 32);
+
+SIZE_IS(mmsb_link_t, 32);
+FIELD_IS(mmsb_link_t, number, 0, 4);
+FIELD_IS(mmsb_link_t, version, 4, 4);
+FIELD_IS(mmsb_link_t, remote, 8, 24);
+
+SIZE_IS(mmsb_telemetry_t, 872);
+FIELD_IS(mmsb_telemetry_t, name, 0, 96);
+FIELD_IS(mmsb_telemetry_t, uuid, 96, 48);
+FIELD_IS(mmsb_telemetry_t, pci, 144, 24);
+FIELD_IS(mmsb_telemetry_t, driver_version, 168, 32);
+FIELD_IS(mmsb_telemetry_t, memory_total, 200, 8);
+FIELD_IS(mmsb_telemetry_t, memory_used, 208, 8);
+FIELD_IS(mmsb_telemetry_t, memory_of_this_process, 216, 8);
+FIELD_IS(mmsb_telemetry_t, memory_of_others, 224, 8);
+FIELD_IS(mmsb_telemetry_t, utilization, 232, 4);
+FIELD_IS(mmsb_telemetry_t, memory_utilization, 236, 4);
+FIELD_IS(mmsb_telemetry_t, temperature, 240, 4);
+FIELD_IS(mmsb_telemetry_t, pcie_generation, 244, 4);
+FIELD_IS(mmsb_telemetry_t, pcie_lanes, 248, 4);
+FIELD_IS(mmsb_telemetry_t, numa_node, 252, 4);
+FIELD_IS(mmsb_telemetry_t, link_count, 256, 4);
+FIELD_IS(mmsb_telemetry_t, reserved_word, 260, 4);
+FIELD_IS(mmsb_telemetry_t, links, 264, 576);
+FIELD_IS(mmsb_telemetry_t, reserved, 840, 32);
 
 SIZE_IS(mmsb_runtime_options_t, 104);
 FIELD_IS(mmsb_runtime_options_t, struct_size, 0, 4);
@@ -351,10 +431,16 @@ static const struct interface_struct {
     {MMSB_STRUCT_SAVE_STATS, sizeof(mmsb_save_stats_t)},
     {MMSB_STRUCT_SNAPSHOT_INFO, sizeof(mmsb_snapshot_info_t)},
     {MMSB_STRUCT_SNAPSHOT_PAGE, sizeof(mmsb_snapshot_page_t)},
+    {MMSB_STRUCT_DEPENDENCY, sizeof(mmsb_dependency_t)},
     {MMSB_STRUCT_SNAPSHOT_CHANGE, sizeof(mmsb_snapshot_change_t)},
     {MMSB_STRUCT_JOURNAL_OPTIONS, sizeof(mmsb_journal_options_t)},
     {MMSB_STRUCT_JOURNAL_INFO, sizeof(mmsb_journal_info_t)},
+    {MMSB_STRUCT_JOURNAL_DIRECTORY, sizeof(mmsb_journal_directory_t)},
+    {MMSB_STRUCT_JOURNAL_SEGMENT, sizeof(mmsb_journal_segment_t)},
+    {MMSB_STRUCT_JOURNAL_RECORD, sizeof(mmsb_journal_record_t)},
     {MMSB_STRUCT_DEVICE_INFO, sizeof(mmsb_device_info_t)},
+    {MMSB_STRUCT_LINK, sizeof(mmsb_link_t)},
+    {MMSB_STRUCT_TELEMETRY, sizeof(mmsb_telemetry_t)},
     {MMSB_STRUCT_RUNTIME_OPTIONS, sizeof(mmsb_runtime_options_t)},
     {MMSB_STRUCT_RUNTIME_STATS, sizeof(mmsb_runtime_stats_t)},
     {MMSB_STRUCT_TAG_STATS, sizeof(mmsb_tag_stats_t)},
@@ -498,6 +584,8 @@ static const char *const interface_calls[] = {
     "mmsb_snapshot_read",
     "mmsb_snapshot_view",
     "mmsb_snapshot_metadata",
+    "mmsb_snapshot_dependencies",
+    "mmsb_snapshot_mask_read",
     "mmsb_snapshot_verify",
     "mmsb_snapshot_verify_start",
     "mmsb_snapshot_diff",
@@ -512,7 +600,12 @@ static const char *const interface_calls[] = {
     "mmsb_journal_trim",
     "mmsb_journal_trim_start",
     "mmsb_journal_info",
+    "mmsb_journal_directory",
+    "mmsb_journal_segments",
+    "mmsb_journal_records",
     "mmsb_device_list",
+    "mmsb_telemetry_list",
+    "mmsb_telemetry_paths",
     "mmsb_runtime_shared",
     "mmsb_runtime_create",
     "mmsb_runtime_destroy",

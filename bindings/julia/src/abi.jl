@@ -91,6 +91,12 @@ const MMSB_STRUCT_RUNTIME_STATS = Int32(24)
 const MMSB_STRUCT_TAG_STATS = Int32(25)
 const MMSB_STRUCT_BLOCK_INFO = Int32(26)
 const MMSB_STRUCT_ACCESS = Int32(27)
+const MMSB_STRUCT_DEPENDENCY = Int32(28)
+const MMSB_STRUCT_JOURNAL_DIRECTORY = Int32(29)
+const MMSB_STRUCT_JOURNAL_SEGMENT = Int32(30)
+const MMSB_STRUCT_JOURNAL_RECORD = Int32(31)
+const MMSB_STRUCT_LINK = Int32(32)
+const MMSB_STRUCT_TELEMETRY = Int32(33)
 const MMSB_SIMULATE_OFF = Int32(0)
 const MMSB_SIMULATE_IF_NO_GPU = Int32(1)
 const MMSB_SIMULATE_ALWAYS = Int32(2)
@@ -123,6 +129,28 @@ const MMSB_DURABILITY_CALL = Int32(1)
 const MMSB_DURABILITY_NONE = Int32(2)
 const MMSB_JOURNAL_BASE_WRITE = Int32(0)
 const MMSB_JOURNAL_BASE_REFUSE = Int32(1)
+const MMSB_RECORD_CREATE = Int32(1)
+const MMSB_RECORD_ADOPT = Int32(2)
+const MMSB_RECORD_CLONE = Int32(3)
+const MMSB_RECORD_DESTROY = Int32(4)
+const MMSB_RECORD_RESIZE = Int32(5)
+const MMSB_RECORD_MIGRATE = Int32(6)
+const MMSB_RECORD_WRITE = Int32(7)
+const MMSB_RECORD_RUN = Int32(8)
+const MMSB_RECORD_DELTA = Int32(9)
+const MMSB_RECORD_MASK_CLEAR = Int32(10)
+const MMSB_RECORD_METADATA_SET = Int32(11)
+const MMSB_RECORD_METADATA_REMOVE = Int32(12)
+const MMSB_RECORD_METADATA_IMPORT = Int32(13)
+const MMSB_RECORD_DEPENDENCY_ADD = Int32(14)
+const MMSB_RECORD_DEPENDENCY_REMOVE = Int32(15)
+const MMSB_PATH_UNKNOWN = Int32(-1)
+const MMSB_PATH_SAME_BOARD = Int32(0)
+const MMSB_PATH_ONE_SWITCH = Int32(10)
+const MMSB_PATH_SEVERAL_SWITCHES = Int32(20)
+const MMSB_PATH_HOST_BRIDGE = Int32(30)
+const MMSB_PATH_NUMA_NODE = Int32(40)
+const MMSB_PATH_ACROSS_SYSTEM = Int32(50)
 const MMSB_ACCESS_READ = Int32(1)
 const MMSB_ACCESS_WRITE = Int32(2)
 const MMSB_ACCESS_READ_WRITE = Int32(3)
@@ -377,6 +405,11 @@ struct mmsb_snapshot_page_t
     reserved::UInt64
 end
 
+struct mmsb_dependency_t
+    parent::UInt64
+    child::UInt64
+end
+
 struct mmsb_snapshot_change_t
     id::UInt64
     change::Int32
@@ -405,6 +438,60 @@ struct mmsb_journal_info_t
     reserved::NTuple{4,UInt64}
 end
 
+struct mmsb_journal_directory_t
+    struct_size::UInt32
+    closed::Int32
+    lineage::NTuple{16,UInt8}
+    parent::NTuple{16,UInt8}
+    fork::UInt64
+    branch::UInt64
+    branches::UInt64
+    segments::UInt64
+    first::UInt64
+    last::UInt64
+    first_time_ns::Int64
+    last_time_ns::Int64
+    torn_bytes::UInt64
+    reserved::NTuple{4,UInt64}
+end
+
+struct mmsb_journal_segment_t
+    name::NTuple{64,UInt8}
+    first::UInt64
+    last::UInt64
+    bytes::UInt64
+    created_ns::Int64
+    based::Int32
+    reserved_word::UInt32
+    reserved::NTuple{2,UInt64}
+end
+
+struct mmsb_journal_record_t
+    record::UInt64
+    group::UInt64
+    time_ns::Int64
+    page::UInt64
+    version::UInt64
+    epoch::UInt64
+    size::UInt64
+    offset::UInt64
+    bytes::UInt64
+    other::UInt64
+    other_version::UInt64
+    kind::Int32
+    location::mmsb_location_t
+    device::Int32
+    numa_node::Int32
+    form::Int32
+    adopted::Int32
+    read_only::Int32
+    reserved_word::UInt32
+    key::NTuple{64,UInt8}
+    source::NTuple{64,UInt8}
+    intent::NTuple{64,UInt8}
+    reserved::NTuple{4,UInt64}
+end
+
 struct mmsb_device_info_t
     ordinal::Int32
     simulated::Int32
@@ -420,6 +507,33 @@ struct mmsb_device_info_t
     numa_node::Int32
     ordered_memory::Int32
     managed_memory::Int32
+    reserved::NTuple{4,UInt64}
+end
+
+struct mmsb_link_t
+    number::Int32
+    version::Int32
+    remote::NTuple{24,UInt8}
+end
+
+struct mmsb_telemetry_t
+    name::NTuple{96,UInt8}
+    uuid::NTuple{48,UInt8}
+    pci::NTuple{24,UInt8}
+    driver_version::NTuple{32,UInt8}
+    memory_total::Int64
+    memory_used::Int64
+    memory_of_this_process::Int64
+    memory_of_others::Int64
+    utilization::Int32
+    memory_utilization::Int32
+    temperature::Int32
+    pcie_generation::Int32
+    pcie_lanes::Int32
+    numa_node::Int32
+    link_count::Int32
+    reserved_word::Int32
+    links::NTuple{18,mmsb_link_t}
     reserved::NTuple{4,UInt64}
 end
 
@@ -509,10 +623,16 @@ const STRUCTS = (
     MMSB_STRUCT_SAVE_STATS => mmsb_save_stats_t,
     MMSB_STRUCT_SNAPSHOT_INFO => mmsb_snapshot_info_t,
     MMSB_STRUCT_SNAPSHOT_PAGE => mmsb_snapshot_page_t,
+    MMSB_STRUCT_DEPENDENCY => mmsb_dependency_t,
     MMSB_STRUCT_SNAPSHOT_CHANGE => mmsb_snapshot_change_t,
     MMSB_STRUCT_JOURNAL_OPTIONS => mmsb_journal_options_t,
     MMSB_STRUCT_JOURNAL_INFO => mmsb_journal_info_t,
+    MMSB_STRUCT_JOURNAL_DIRECTORY => mmsb_journal_directory_t,
+    MMSB_STRUCT_JOURNAL_SEGMENT => mmsb_journal_segment_t,
+    MMSB_STRUCT_JOURNAL_RECORD => mmsb_journal_record_t,
     MMSB_STRUCT_DEVICE_INFO => mmsb_device_info_t,
+    MMSB_STRUCT_LINK => mmsb_link_t,
+    MMSB_STRUCT_TELEMETRY => mmsb_telemetry_t,
     MMSB_STRUCT_RUNTIME_OPTIONS => mmsb_runtime_options_t,
     MMSB_STRUCT_RUNTIME_STATS => mmsb_runtime_stats_t,
     MMSB_STRUCT_TAG_STATS => mmsb_tag_stats_t,
@@ -846,6 +966,14 @@ mmsb_snapshot_metadata(snapshot, id, blob, capacity, length) =
     @ccall libmmsb.mmsb_snapshot_metadata(
         snapshot::mmsb_snapshot_t, id::UInt64, blob::Ptr{Cvoid}, capacity::Csize_t, length::Ptr{Csize_t}
     )::mmsb_status_t
+mmsb_snapshot_dependencies(snapshot, dependencies, capacity, count) =
+    @ccall libmmsb.mmsb_snapshot_dependencies(
+        snapshot::mmsb_snapshot_t, dependencies::Ptr{mmsb_dependency_t}, capacity::Csize_t, count::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_snapshot_mask_read(snapshot, id, offset, bits, length) =
+    @ccall libmmsb.mmsb_snapshot_mask_read(
+        snapshot::mmsb_snapshot_t, id::UInt64, offset::UInt64, bits::Ptr{Cvoid}, length::UInt64
+    )::mmsb_status_t
 mmsb_snapshot_verify(path, work) =
     @ccall libmmsb.mmsb_snapshot_verify(path::Ptr{UInt8}, work::Ptr{mmsb_work_options_t})::mmsb_status_t
 mmsb_snapshot_verify_start(path, work, ticket) =
@@ -900,10 +1028,29 @@ mmsb_journal_trim_start(context, snapshot, work, ticket) =
 mmsb_journal_info_init(info) = @ccall libmmsb.mmsb_journal_info_init(info::Ptr{mmsb_journal_info_t})::Cvoid
 mmsb_journal_info(context, info) =
     @ccall libmmsb.mmsb_journal_info(context::mmsb_context_t, info::Ptr{mmsb_journal_info_t})::mmsb_status_t
+mmsb_journal_directory_init(journal) =
+    @ccall libmmsb.mmsb_journal_directory_init(journal::Ptr{mmsb_journal_directory_t})::Cvoid
+mmsb_journal_directory(directory, journal) =
+    @ccall libmmsb.mmsb_journal_directory(directory::Ptr{UInt8}, journal::Ptr{mmsb_journal_directory_t})::mmsb_status_t
+mmsb_journal_segments(directory, segments, capacity, count) =
+    @ccall libmmsb.mmsb_journal_segments(
+        directory::Ptr{UInt8}, segments::Ptr{mmsb_journal_segment_t}, capacity::Csize_t, count::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_journal_records(directory, next, records, capacity, count) =
+    @ccall libmmsb.mmsb_journal_records(
+        directory::Ptr{UInt8}, next::Ptr{UInt64}, records::Ptr{mmsb_journal_record_t}, capacity::Csize_t,
+        count::Ptr{Csize_t}
+    )::mmsb_status_t
 mmsb_device_list(context, devices, capacity, count) =
     @ccall libmmsb.mmsb_device_list(
         context::mmsb_context_t, devices::Ptr{mmsb_device_info_t}, capacity::Csize_t, count::Ptr{Csize_t}
     )::mmsb_status_t
+mmsb_telemetry_list(devices, capacity, count) =
+    @ccall libmmsb.mmsb_telemetry_list(
+        devices::Ptr{mmsb_telemetry_t}, capacity::Csize_t, count::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_telemetry_paths(paths, capacity, count) =
+    @ccall libmmsb.mmsb_telemetry_paths(paths::Ptr{Int32}, capacity::Csize_t, count::Ptr{Csize_t})::mmsb_status_t
 mmsb_runtime_options_init(options) =
     @ccall libmmsb.mmsb_runtime_options_init(options::Ptr{mmsb_runtime_options_t})::Cvoid
 mmsb_runtime_shared(context, device, runtime) =
