@@ -146,7 +146,7 @@ static void round_of(const work_t *work, figures_t *figures, int round) {
 
     begin = bench_seconds();
     apply_all(work, pages, payload);
-    BENCH_CALL(mmsb_journal_sync(context));
+    BENCH_CALL(mmsb_journal_sync(context, NULL));
     figures->apply[round] = bench_seconds() - begin;
     mmsb_journal_info_init(&info);
     BENCH_CALL(mmsb_journal_info(context, &info));

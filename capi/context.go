@@ -148,6 +148,15 @@ func startWork(total uint64, work *C.mmsb_work_options_t, to *C.mmsb_ticket_t, r
 	return failed(store(to)(ticket.Hold(ticket.Start(total, after, run))))
 }
 
+// waitFor runs work that its call waits for, for a time, after what its options name. work may be NULL.
+func waitFor(timeout uint64, work *C.mmsb_work_options_t, run func(w *ticket.Work) error) error {
+	after, err := afterTickets(work)
+	if err != nil {
+		return err
+	}
+	return ticket.Within(timeout, after, run)
+}
+
 // afterTickets are those that work options name: tickets, and what is queued on a stream.
 func afterTickets(work *C.mmsb_work_options_t) ([]*ticket.Ticket, error) {
 	if work == nil {

@@ -244,3 +244,19 @@ mmsb_status_t mmsb_use_begin_recorded(mmsb_use_t use) {
     DOOR_ENTER();
     return mmsbgo_use_begin_recorded(use);
 }
+
+/* ----------------------------------------------------------------------------------------------------- telemetry ---- */
+
+mmsb_status_t mmsb_telemetry_list(mmsb_telemetry_t *devices, size_t capacity, size_t *count) {
+    DOOR_ENTER();
+    DOOR_ARRAY(devices, capacity);
+    DOOR_POINTER(count);
+    return mmsbgo_telemetry_list(devices, capacity, count);
+}
+
+mmsb_status_t mmsb_telemetry_paths(int32_t *paths, size_t capacity, size_t *count) {
+    DOOR_ENTER();
+    DOOR_ARRAY(paths, capacity);
+    DOOR_POINTER(count);
+    return mmsbgo_telemetry_paths(paths, capacity, count);
+}

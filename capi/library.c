@@ -188,6 +188,12 @@ static const size_t sizes[] = {
     SIZE(TAG_STATS, tag_stats),
     SIZE(BLOCK_INFO, block_info),
     SIZE(ACCESS, access),
+    SIZE(DEPENDENCY, dependency),
+    SIZE(JOURNAL_DIRECTORY, journal_directory),
+    SIZE(JOURNAL_SEGMENT, journal_segment),
+    SIZE(JOURNAL_RECORD, journal_record),
+    SIZE(LINK, link),
+    SIZE(TELEMETRY, telemetry),
 };
 
 size_t mmsb_sizeof(int32_t structure) {

@@ -15,7 +15,7 @@ static const mmsb_page_options_t default_options = {
     .struct_size = sizeof(mmsb_page_options_t), .location = MMSB_LOCATION_DEFAULT, .numa_node = -1};
 
 /* NULL, or a struct of this library with known contents. */
-static mmsb_status_t check_options(const mmsb_page_options_t **options) {
+static mmsb_status_t check_any_options(const mmsb_page_options_t **options) {
     if (!*options) {
         *options = &default_options;
         return MMSB_OK;
@@ -29,9 +29,28 @@ static mmsb_status_t check_options(const mmsb_page_options_t **options) {
     return MMSB_OK;
 }
 
+/* Those of one page. */
+static mmsb_status_t check_options(const mmsb_page_options_t **options) {
+    DOOR_CHECK(check_any_options(options));
+    if ((*options)->sizes || (*options)->ids)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "sizes or ids is set for 1 page; only mmsb_page_create_many has them");
+    return MMSB_OK;
+}
+
+/* Those of count pages. */
+static mmsb_status_t check_many_options(const mmsb_page_options_t **options, size_t count) {
+    DOOR_CHECK(check_any_options(options));
+    if ((*options)->sizes)
+        DOOR_CHECK(door_array("sizes", (*options)->sizes, count, sizeof(uint64_t), __alignof__(uint64_t)));
+    if ((*options)->ids)
+        DOOR_CHECK(door_array("ids", (*options)->ids, count, sizeof(uint64_t), __alignof__(uint64_t)));
+    return MMSB_OK;
+}
+
 /* What native code does alone: small pages on the host with automatic ids. The default location can be another. */
 static inline int is_plain(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options) {
-    if (MMSB__UNLIKELY(size - 1 >= MMSB__SMALL_MAX || options->id != 0 || options->numa_node >= 0 || options->device != 0))
+    if (MMSB__UNLIKELY(size - 1 >= MMSB__SMALL_MAX || options->id != 0 || options->numa_node >= 0 || options->device != 0 ||
+                       options->ids))
         return 0;
     return options->location == MMSB_LOCATION_CPU ||
            (options->location == MMSB_LOCATION_DEFAULT &&
@@ -109,10 +128,10 @@ DOOR_QUICK mmsb_status_t mmsb_page_create_with_address(mmsb_context_t context, u
 mmsb_status_t mmsb_page_create_many(mmsb_context_t context, uint64_t size, size_t count, const mmsb_page_options_t *options,
                                     const mmsb_work_options_t *work, mmsb_page_t *pages) {
     DOOR_ENTER();
-    DOOR_CHECK(check_options(&options));
+    DOOR_CHECK(check_many_options(&options, count));
     DOOR_CHECK(door_work(work));
     DOOR_ARRAY(pages, count);
-    if (is_plain(context, size, options) &&
+    if (!options->sizes && is_plain(context, size, options) &&
         (!work || (work->timeout_ns == MMSB_WAIT_FOREVER && work->after_count == 0 && work->stream == 0))) {
         mmsb_status_t status = mmsb__page_create_many(context, size, count, options->contents == MMSB_PAGE_ZEROED, pages);
         if (status != MMSB__ENTER_GO)
@@ -124,7 +143,7 @@ mmsb_status_t mmsb_page_create_many(mmsb_context_t context, uint64_t size, size_
 mmsb_status_t mmsb_page_create_many_start(mmsb_context_t context, uint64_t size, size_t count, const mmsb_page_options_t *options,
                                           const mmsb_work_options_t *work, mmsb_page_t *pages, mmsb_ticket_t *ticket) {
     DOOR_ENTER();
-    DOOR_CHECK(check_options(&options));
+    DOOR_CHECK(check_many_options(&options, count));
     DOOR_CHECK(door_work(work));
     DOOR_ARRAY(pages, count);
     DOOR_POINTER(ticket);
@@ -138,22 +157,59 @@ mmsb_status_t mmsb_page_clone(mmsb_page_t page, uint64_t id, mmsb_page_t *clone)
     return mmsbgo_page_clone(page, id, clone);
 }
 
+mmsb_status_t mmsb_page_clone_many(const mmsb_page_t *pages, const uint64_t *ids, size_t count, mmsb_page_t *clones,
+                                   size_t *bad_index) {
+    DOOR_ENTER();
+    DOOR_ARRAY(pages, count);
+    DOOR_OPTIONAL(ids);
+    DOOR_ARRAY(clones, count);
+    DOOR_OPTIONAL(bad_index);
+    return mmsbgo_page_clone_many((mmsb_page_t *)pages, (uint64_t *)ids, count, clones, bad_index);
+}
+
 void mmsb_adopt_options_init(mmsb_adopt_options_t *options) {
     DOOR_INIT(options);
+}
+
+/* NULL, or a struct of this library with known contents. */
+static mmsb_status_t check_adopt_options(const mmsb_adopt_options_t **options) {
+    static const mmsb_adopt_options_t defaults = {.struct_size = sizeof defaults};
+    if (!*options)
+        *options = &defaults;
+    const mmsb_adopt_options_t *given = *options;
+    DOOR_STRUCT("mmsb_adopt_options_t", given, 0);
+    if (given->read_only < 0 || given->read_only > 1)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "read_only is %d, not 0 or 1", given->read_only);
+    return MMSB_OK;
 }
 
 mmsb_status_t mmsb_page_adopt(mmsb_context_t context, void *memory, uint64_t size, const mmsb_adopt_options_t *options,
                               mmsb_page_t *page) {
     DOOR_ENTER();
-    static const mmsb_adopt_options_t defaults = {.struct_size = sizeof defaults};
-    if (!options)
-        options = &defaults;
-    DOOR_STRUCT("mmsb_adopt_options_t", options, 0);
-    if (options->read_only < 0 || options->read_only > 1)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "read_only is %d, not 0 or 1", options->read_only);
+    DOOR_CHECK(check_adopt_options(&options));
     DOOR_BYTES(memory);
     DOOR_POINTER(page);
     return mmsbgo_page_adopt(context, (uintptr_t)memory, size, (mmsb_adopt_options_t *)options, page);
+}
+
+mmsb_status_t mmsb_page_adopt_many(mmsb_context_t context, void *const *memories, const uint64_t *sizes, const uint64_t *ids,
+                                   size_t count, const mmsb_adopt_options_t *options, mmsb_page_t *pages, size_t *bad_index) {
+    DOOR_ENTER();
+    DOOR_CHECK(check_adopt_options(&options));
+    DOOR_ARRAY(memories, count);
+    DOOR_ARRAY(sizes, count);
+    DOOR_OPTIONAL(ids);
+    DOOR_ARRAY(pages, count);
+    DOOR_OPTIONAL(bad_index);
+    for (size_t i = 0; i < count; i++) {
+        if (memories[i])
+            continue;
+        if (bad_index)
+            *bad_index = i;
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "memories[%zu] is NULL", i);
+    }
+    return mmsbgo_page_adopt_many(context, (uintptr_t *)memories, (uint64_t *)sizes, (uint64_t *)ids, count,
+                                  (mmsb_adopt_options_t *)options, pages, bad_index);
 }
 
 DOOR_SLOW mmsb_status_t destroy_slow(mmsb_page_t page) {
@@ -265,6 +321,14 @@ mmsb_status_t mmsb_page_address_many(const mmsb_page_t *pages, size_t count, voi
     return MMSB_OK;
 }
 
+uint64_t mmsb_page_id(mmsb_page_t page) {
+    return mmsb__page_id(page);
+}
+
+mmsb_location_t mmsb_page_location(mmsb_page_t page) {
+    return mmsb__page_location(page);
+}
+
 DOOR_QUICK uint64_t mmsb_page_size(mmsb_page_t page) {
     return mmsb__page_look(page, MMSB__FIELD_SIZE);
 }
@@ -326,6 +390,23 @@ mmsb_status_t mmsb_writing_check(mmsb_context_t context) {
     return mmsbgo_writing_check(context);
 }
 
+mmsb_status_t mmsb_page_pin_many(const mmsb_page_t *pages, size_t count, int32_t mode, void **addresses, size_t *bad_index) {
+    DOOR_ENTER();
+    DOOR_CHECK(check_mode(mode));
+    DOOR_ARRAY(pages, count);
+    DOOR_OPTIONAL(addresses);
+    DOOR_OPTIONAL(bad_index);
+    return mmsb__page_pin_many(pages, count, mode, addresses, bad_index);
+}
+
+mmsb_status_t mmsb_page_unpin_many(const mmsb_page_t *pages, size_t count, int32_t mode, size_t *bad_index) {
+    DOOR_ENTER_TO_END();
+    DOOR_CHECK(check_mode(mode));
+    DOOR_ARRAY(pages, count);
+    DOOR_OPTIONAL(bad_index);
+    return mmsb__page_unpin_many(pages, count, mode, bad_index);
+}
+
 mmsb_status_t mmsb_page_read(mmsb_page_t page, uint64_t offset, void *buffer, uint64_t length) {
     DOOR_ENTER();
     DOOR_BUFFER(buffer, length);
@@ -362,18 +443,28 @@ mmsb_status_t mmsb_page_resize(mmsb_page_t page, uint64_t size) {
     return mmsbgo_page_resize(page, size);
 }
 
+mmsb_status_t mmsb_page_resize_many(const mmsb_page_t *pages, const uint64_t *sizes, size_t count, size_t *bad_index) {
+    DOOR_ENTER();
+    DOOR_ARRAY(pages, count);
+    DOOR_ARRAY(sizes, count);
+    DOOR_OPTIONAL(bad_index);
+    return mmsbgo_page_resize_many((mmsb_page_t *)pages, (uint64_t *)sizes, count, bad_index);
+}
+
 mmsb_status_t mmsb_page_migrate(mmsb_page_t page, mmsb_location_t location, int32_t device) {
     DOOR_ENTER();
     return mmsbgo_page_migrate(page, location, device);
 }
 
 mmsb_status_t mmsb_page_migrate_many(const mmsb_page_t *pages, size_t count, mmsb_location_t location, int32_t device,
-                                     mmsb_status_t *statuses, size_t *bad_index) {
+                                     const mmsb_work_options_t *work, mmsb_status_t *statuses, size_t *bad_index) {
     DOOR_ENTER();
+    DOOR_CHECK(door_work(work));
     DOOR_ARRAY(pages, count);
     DOOR_OPTIONAL(statuses);
     DOOR_OPTIONAL(bad_index);
-    return mmsbgo_page_migrate_many((mmsb_page_t *)pages, count, location, device, statuses, bad_index);
+    return mmsbgo_page_migrate_many((mmsb_page_t *)pages, count, location, device, (mmsb_work_options_t *)work, statuses,
+                                    bad_index);
 }
 
 mmsb_status_t mmsb_page_migrate_many_start(const mmsb_page_t *pages, size_t count, mmsb_location_t location, int32_t device,

@@ -22,6 +22,21 @@ func createOptions(o *C.mmsb_page_options_t) page.CreateOptions {
 	}
 }
 
+// createManyOptions are those of count pages; sizes and ids are copied.
+func createManyOptions(o *C.mmsb_page_options_t, count C.size_t) page.CreateOptions {
+	options := createOptions(o)
+	options.Sizes, options.IDs = numbers(o.sizes, count), numbers(o.ids, count)
+	return options
+}
+
+// numbers is a copy of an array in C memory; nil where that is NULL.
+func numbers(first *C.uint64_t, count C.size_t) []uint64 {
+	if first == nil {
+		return nil
+	}
+	return append(make([]uint64, 0, int(count)), array((*uint64)(unsafe.Pointer(first)), count)...)
+}
+
 //export mmsbgo_page_create
 func mmsbgo_page_create(context C.mmsb_context_t, size C.uint64_t, o *C.mmsb_page_options_t,
 	to *C.mmsb_page_t) (code C.mmsb_status_t) {
@@ -33,7 +48,7 @@ func mmsbgo_page_create(context C.mmsb_context_t, size C.uint64_t, o *C.mmsb_pag
 func mmsbgo_page_create_many(context C.mmsb_context_t, size C.uint64_t, count C.size_t, o *C.mmsb_page_options_t,
 	work *C.mmsb_work_options_t, to *C.mmsb_page_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	options := createOptions(o)
+	options := createManyOptions(o, count)
 	if err := page.CheckCreateMany(uint64(context), uint64(size), options); err != nil {
 		return failed(err)
 	}
@@ -48,7 +63,7 @@ func mmsbgo_page_create_many(context C.mmsb_context_t, size C.uint64_t, count C.
 func mmsbgo_page_create_many_start(context C.mmsb_context_t, size C.uint64_t, count C.size_t, o *C.mmsb_page_options_t,
 	work *C.mmsb_work_options_t, to *C.mmsb_page_t, ticketTo *C.mmsb_ticket_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	options := createOptions(o)
+	options := createManyOptions(o, count)
 	if err := page.CheckCreateMany(uint64(context), uint64(size), options); err != nil {
 		return failed(err)
 	}
@@ -68,15 +83,41 @@ func mmsbgo_page_clone(from C.mmsb_page_t, id C.uint64_t, to *C.mmsb_page_t) (co
 	return failed(store(to)(page.Clone(uint64(from), uint64(id))))
 }
 
+//export mmsbgo_page_clone_many
+func mmsbgo_page_clone_many(from *C.mmsb_page_t, ids *C.uint64_t, count C.size_t, to *C.mmsb_page_t,
+	bad *C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	index, err := page.CloneMany(pages(from, count), numbers(ids, count), pages(to, count))
+	badIndex(bad, index, err)
+	return failed(err)
+}
+
+func adoptOptions(o *C.mmsb_adopt_options_t) page.AdoptOptions {
+	return page.AdoptOptions{
+		ID: uint64(o.id), Location: int32(o.location), Device: int32(o.device), ReadOnly: o.read_only != 0,
+		Release: uintptr(unsafe.Pointer(o.release)), User: uintptr(o.user),
+	}
+}
+
 //export mmsbgo_page_adopt
 func mmsbgo_page_adopt(context C.mmsb_context_t, memory C.uintptr_t, size C.uint64_t, o *C.mmsb_adopt_options_t,
 	to *C.mmsb_page_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	options := page.AdoptOptions{
-		ID: uint64(o.id), Location: int32(o.location), Device: int32(o.device), ReadOnly: o.read_only != 0,
-		Release: uintptr(unsafe.Pointer(o.release)), User: uintptr(o.user),
-	}
-	return onContext(context, func(c *page.Context) error { return store(to)(c.Adopt(uintptr(memory), uint64(size), options)) })
+	return onContext(context, func(c *page.Context) error {
+		return store(to)(c.Adopt(uintptr(memory), uint64(size), adoptOptions(o)))
+	})
+}
+
+//export mmsbgo_page_adopt_many
+func mmsbgo_page_adopt_many(context C.mmsb_context_t, memories *C.uintptr_t, sizes, ids *C.uint64_t, count C.size_t,
+	o *C.mmsb_adopt_options_t, to *C.mmsb_page_t, bad *C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onContext(context, func(c *page.Context) error {
+		addresses := array((*uintptr)(unsafe.Pointer(memories)), count)
+		index, err := c.AdoptMany(addresses, numbers(sizes, count), numbers(ids, count), adoptOptions(o), pages(to, count))
+		badIndex(bad, index, err)
+		return err
+	})
 }
 
 //export mmsbgo_page_release
@@ -118,6 +159,14 @@ func mmsbgo_page_resize(of C.mmsb_page_t, size C.uint64_t) (code C.mmsb_status_t
 	return failed(page.Resize(uint64(of), uint64(size)))
 }
 
+//export mmsbgo_page_resize_many
+func mmsbgo_page_resize_many(of *C.mmsb_page_t, sizes *C.uint64_t, count C.size_t, bad *C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	index, err := page.ResizeMany(pages(of, count), numbers(sizes, count))
+	badIndex(bad, index, err)
+	return failed(err)
+}
+
 //export mmsbgo_page_migrate
 func mmsbgo_page_migrate(of C.mmsb_page_t, location C.mmsb_location_t, device C.int32_t) (code C.mmsb_status_t) {
 	defer guard(&code)
@@ -126,11 +175,14 @@ func mmsbgo_page_migrate(of C.mmsb_page_t, location C.mmsb_location_t, device C.
 
 //export mmsbgo_page_migrate_many
 func mmsbgo_page_migrate_many(of *C.mmsb_page_t, count C.size_t, location C.mmsb_location_t, device C.int32_t,
-	statuses *C.mmsb_status_t, bad *C.size_t) (code C.mmsb_status_t) {
+	work *C.mmsb_work_options_t, statuses *C.mmsb_status_t, bad *C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	index, err := page.CheckMigrateMany(pages(of, count), int32(location), int32(device))
 	if err == nil {
-		index, err = page.MigrateMany(pages(of, count), int32(location), int32(device), codes(statuses, count), nil)
+		err = waitFor(timeoutOf(work), work, func(w *ticket.Work) (err error) {
+			index, err = page.MigrateMany(pages(of, count), int32(location), int32(device), codes(statuses, count), w)
+			return err
+		})
 	}
 	badIndex(bad, index, err)
 	return failed(err)

@@ -13,9 +13,11 @@ static mmsb_status_t check_descriptor(int32_t descriptor) {
 
 void mmsb_save_options_init(mmsb_save_options_t *options) {
     DOOR_INIT(options);
+    options->timeout_ns = MMSB_WAIT_FOREVER;
 }
 
-static const mmsb_save_options_t default_save_options = {.struct_size = sizeof(mmsb_save_options_t)};
+static const mmsb_save_options_t default_save_options = {.struct_size = sizeof(mmsb_save_options_t),
+                                                         .timeout_ns = MMSB_WAIT_FOREVER};
 
 /* NULL, or a struct of this library; core looks at the numbers. */
 static mmsb_status_t check_save_options(const mmsb_save_options_t **options) {
@@ -60,6 +62,30 @@ mmsb_status_t mmsb_snapshot_save_descriptor(mmsb_context_t context, int32_t desc
     return mmsbgo_snapshot_save_descriptor(context, descriptor, (mmsb_save_options_t *)options);
 }
 
+mmsb_status_t mmsb_snapshot_save_descriptor_start(mmsb_context_t context, int32_t descriptor, const mmsb_save_options_t *options,
+                                                  const mmsb_work_options_t *work, mmsb_ticket_t *ticket) {
+    DOOR_ENTER();
+    DOOR_CHECK(check_descriptor(descriptor));
+    DOOR_CHECK(check_save_options(&options));
+    DOOR_CHECK(door_work(work));
+    DOOR_POINTER(ticket);
+    return mmsbgo_snapshot_save_descriptor_start(context, descriptor, (mmsb_save_options_t *)options, (mmsb_work_options_t *)work,
+                                                 ticket);
+}
+
+mmsb_status_t mmsb_snapshot_save_memory_start(mmsb_context_t context, const mmsb_save_options_t *options,
+                                              const mmsb_work_options_t *work, void **memory, uint64_t *length,
+                                              mmsb_ticket_t *ticket) {
+    DOOR_ENTER();
+    DOOR_CHECK(check_save_options(&options));
+    DOOR_CHECK(door_work(work));
+    DOOR_POINTER(memory);
+    DOOR_POINTER(length);
+    DOOR_POINTER(ticket);
+    return mmsbgo_snapshot_save_memory_start(context, (mmsb_save_options_t *)options, (mmsb_work_options_t *)work,
+                                             (uintptr_t *)memory, length, ticket);
+}
+
 mmsb_status_t mmsb_snapshot_save_memory(mmsb_context_t context, const mmsb_save_options_t *options, void **memory,
                                         uint64_t *length) {
     DOOR_ENTER();
@@ -90,9 +116,11 @@ mmsb_status_t mmsb_context_save_stats(mmsb_context_t context, mmsb_save_stats_t 
 
 void mmsb_load_options_init(mmsb_load_options_t *options) {
     DOOR_INIT(options);
+    options->timeout_ns = MMSB_WAIT_FOREVER;
 }
 
-static const mmsb_load_options_t default_load_options = {.struct_size = sizeof(mmsb_load_options_t)};
+static const mmsb_load_options_t default_load_options = {.struct_size = sizeof(mmsb_load_options_t),
+                                                         .timeout_ns = MMSB_WAIT_FOREVER};
 
 /* NULL, or a struct of this library with known values. */
 static mmsb_status_t check_load_options(const mmsb_load_options_t **options) {
@@ -148,6 +176,30 @@ mmsb_status_t mmsb_snapshot_load_memory(mmsb_context_t context, const void *memo
     DOOR_BYTE_ARRAY(memory, length);
     DOOR_CHECK(check_load_options(&options));
     return mmsbgo_snapshot_load_memory(context, (uintptr_t)memory, length, (mmsb_load_options_t *)options);
+}
+
+mmsb_status_t mmsb_snapshot_load_descriptor_start(mmsb_context_t context, int32_t descriptor, const mmsb_load_options_t *options,
+                                                  const mmsb_work_options_t *work, mmsb_ticket_t *ticket) {
+    DOOR_ENTER();
+    DOOR_CHECK(check_descriptor(descriptor));
+    DOOR_CHECK(check_load_options(&options));
+    DOOR_CHECK(door_work(work));
+    DOOR_POINTER(ticket);
+    return mmsbgo_snapshot_load_descriptor_start(context, descriptor, (mmsb_load_options_t *)options, (mmsb_work_options_t *)work,
+                                                 ticket);
+}
+
+mmsb_status_t mmsb_snapshot_load_memory_start(mmsb_context_t context, const void *memory, uint64_t length,
+                                              const mmsb_load_options_t *options, const mmsb_work_options_t *work,
+                                              mmsb_ticket_t *ticket) {
+    DOOR_ENTER();
+    DOOR_BYTES(memory);
+    DOOR_BYTE_ARRAY(memory, length);
+    DOOR_CHECK(check_load_options(&options));
+    DOOR_CHECK(door_work(work));
+    DOOR_POINTER(ticket);
+    return mmsbgo_snapshot_load_memory_start(context, (uintptr_t)memory, length, (mmsb_load_options_t *)options,
+                                             (mmsb_work_options_t *)work, ticket);
 }
 
 /* ----------------------------------------------------------------------------------------------- reading files ---- */
@@ -213,6 +265,20 @@ mmsb_status_t mmsb_snapshot_metadata(mmsb_snapshot_t snapshot, uint64_t id, void
     return mmsbgo_snapshot_metadata(snapshot, id, blob, capacity, length);
 }
 
+mmsb_status_t mmsb_snapshot_dependencies(mmsb_snapshot_t snapshot, mmsb_dependency_t *dependencies, size_t capacity,
+                                         size_t *count) {
+    DOOR_ENTER();
+    DOOR_ARRAY(dependencies, capacity);
+    DOOR_POINTER(count);
+    return mmsbgo_snapshot_dependencies(snapshot, dependencies, capacity, count);
+}
+
+mmsb_status_t mmsb_snapshot_mask_read(mmsb_snapshot_t snapshot, uint64_t id, uint64_t offset, void *bits, uint64_t length) {
+    DOOR_ENTER();
+    DOOR_BUFFER(bits, length);
+    return mmsbgo_snapshot_mask_read(snapshot, id, offset, bits, length);
+}
+
 mmsb_status_t mmsb_snapshot_verify(const char *path, const mmsb_work_options_t *work) {
     DOOR_ENTER();
     DOOR_CHECK(door_path("path", path));
@@ -220,21 +286,56 @@ mmsb_status_t mmsb_snapshot_verify(const char *path, const mmsb_work_options_t *
     return mmsbgo_snapshot_verify((char *)path, (mmsb_work_options_t *)work);
 }
 
-mmsb_status_t mmsb_snapshot_diff(mmsb_snapshot_t older, mmsb_snapshot_t newer, mmsb_snapshot_change_t *changes, size_t capacity,
-                                 size_t *count) {
+mmsb_status_t mmsb_snapshot_verify_start(const char *path, const mmsb_work_options_t *work, mmsb_ticket_t *ticket) {
     DOOR_ENTER();
+    DOOR_CHECK(door_path("path", path));
+    DOOR_CHECK(door_work(work));
+    DOOR_POINTER(ticket);
+    return mmsbgo_snapshot_verify_start((char *)path, (mmsb_work_options_t *)work, ticket);
+}
+
+mmsb_status_t mmsb_snapshot_diff(mmsb_snapshot_t older, mmsb_snapshot_t newer, const mmsb_work_options_t *work,
+                                 mmsb_snapshot_change_t *changes, size_t capacity, size_t *count) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_work(work));
     DOOR_ARRAY(changes, capacity);
     DOOR_POINTER(count);
-    return mmsbgo_snapshot_diff(older, newer, changes, capacity, count);
+    return mmsbgo_snapshot_diff(older, newer, (mmsb_work_options_t *)work, changes, capacity, count);
+}
+
+mmsb_status_t mmsb_snapshot_diff_start(mmsb_snapshot_t older, mmsb_snapshot_t newer, const mmsb_work_options_t *work,
+                                       mmsb_snapshot_change_t *changes, size_t capacity, size_t *count, mmsb_ticket_t *ticket) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_work(work));
+    DOOR_ARRAY(changes, capacity);
+    DOOR_POINTER(count);
+    DOOR_POINTER(ticket);
+    return mmsbgo_snapshot_diff_start(older, newer, (mmsb_work_options_t *)work, changes, capacity, count, ticket);
+}
+
+static mmsb_status_t check_compaction(const char *path, const char *to, const mmsb_save_options_t **options) {
+    DOOR_CHECK(door_path("path", path));
+    DOOR_CHECK(door_path("to", to));
+    DOOR_CHECK(check_save_options(options));
+    const mmsb_save_options_t *given = *options;
+    if (given->compression != 0 || given->compression_level != 0 || given->raw_writes != 0 || given->copy_limit != 0 ||
+        given->queue != 0 || given->base)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "compaction takes no option but not_durable and timeout_ns");
+    return MMSB_OK;
 }
 
 mmsb_status_t mmsb_snapshot_compact(const char *path, const char *to, const mmsb_save_options_t *options) {
     DOOR_ENTER();
-    DOOR_CHECK(door_path("path", path));
-    DOOR_CHECK(door_path("to", to));
-    DOOR_CHECK(check_save_options(&options));
-    if (options->compression != 0 || options->compression_level != 0 || options->raw_writes != 0 || options->copy_limit != 0 ||
-        options->queue != 0 || options->base)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "compaction takes no option but not_durable");
+    DOOR_CHECK(check_compaction(path, to, &options));
     return mmsbgo_snapshot_compact((char *)path, (char *)to, (mmsb_save_options_t *)options);
+}
+
+mmsb_status_t mmsb_snapshot_compact_start(const char *path, const char *to, const mmsb_save_options_t *options,
+                                          const mmsb_work_options_t *work, mmsb_ticket_t *ticket) {
+    DOOR_ENTER();
+    DOOR_CHECK(check_compaction(path, to, &options));
+    DOOR_CHECK(door_work(work));
+    DOOR_POINTER(ticket);
+    return mmsbgo_snapshot_compact_start((char *)path, (char *)to, (mmsb_save_options_t *)options, (mmsb_work_options_t *)work,
+                                         ticket);
 }

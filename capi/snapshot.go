@@ -39,25 +39,46 @@ func mmsbgo_writing_check(context C.mmsb_context_t) (code C.mmsb_status_t) {
 //export mmsbgo_snapshot_save
 func mmsbgo_snapshot_save(context C.mmsb_context_t, path *C.char, o *C.mmsb_save_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(persist.Save(uint64(context), persist.ToPath(C.GoString(path)), saveOptions(o), nil))
+	return save(context, persist.ToPath(C.GoString(path)), o)
 }
 
-//export mmsbgo_snapshot_save_start
-func mmsbgo_snapshot_save_start(context C.mmsb_context_t, path *C.char, o *C.mmsb_save_options_t, work *C.mmsb_work_options_t,
-	to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
-	defer guard(&code)
-	target, options := persist.ToPath(C.GoString(path)), saveOptions(o)
+// save saves within the time of the options.
+func save(context C.mmsb_context_t, target persist.SaveTarget, o *C.mmsb_save_options_t) C.mmsb_status_t {
+	options := saveOptions(o)
+	return failed(waitFor(uint64(o.timeout_ns), nil, func(w *ticket.Work) error {
+		return persist.Save(uint64(context), target, options, w)
+	}))
+}
+
+// startSave begins a save.
+func startSave(context C.mmsb_context_t, target persist.SaveTarget, o *C.mmsb_save_options_t, work *C.mmsb_work_options_t,
+	to *C.mmsb_ticket_t) C.mmsb_status_t {
+	options := saveOptions(o)
 	if err := persist.CheckSave(uint64(context), target, options); err != nil {
 		return failed(err)
 	}
 	return startWork(0, work, to, func(w *ticket.Work) error { return persist.Save(uint64(context), target, options, w) })
 }
 
+//export mmsbgo_snapshot_save_start
+func mmsbgo_snapshot_save_start(context C.mmsb_context_t, path *C.char, o *C.mmsb_save_options_t, work *C.mmsb_work_options_t,
+	to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return startSave(context, persist.ToPath(C.GoString(path)), o, work, to)
+}
+
 //export mmsbgo_snapshot_save_descriptor
 func mmsbgo_snapshot_save_descriptor(context C.mmsb_context_t, descriptor C.int32_t,
 	o *C.mmsb_save_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(persist.Save(uint64(context), persist.ToDescriptor(int32(descriptor)), saveOptions(o), nil))
+	return save(context, persist.ToDescriptor(int32(descriptor)), o)
+}
+
+//export mmsbgo_snapshot_save_descriptor_start
+func mmsbgo_snapshot_save_descriptor_start(context C.mmsb_context_t, descriptor C.int32_t, o *C.mmsb_save_options_t,
+	work *C.mmsb_work_options_t, to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return startSave(context, persist.ToDescriptor(int32(descriptor)), o, work, to)
 }
 
 //export mmsbgo_snapshot_save_memory
@@ -66,11 +87,18 @@ func mmsbgo_snapshot_save_memory(context C.mmsb_context_t, o *C.mmsb_save_option
 	defer guard(&code)
 	var address uintptr
 	var bytes uint64
-	err := persist.Save(uint64(context), persist.ToMemory(&address, &bytes), saveOptions(o), nil)
-	if err == nil {
-		*memory, *length = C.uintptr_t(address), C.uint64_t(bytes)
+	if code := save(context, persist.ToMemory(&address, &bytes), o); code != C.MMSB_OK {
+		return code
 	}
-	return failed(err)
+	*memory, *length = C.uintptr_t(address), C.uint64_t(bytes)
+	return C.MMSB_OK
+}
+
+//export mmsbgo_snapshot_save_memory_start
+func mmsbgo_snapshot_save_memory_start(context C.mmsb_context_t, o *C.mmsb_save_options_t, work *C.mmsb_work_options_t,
+	memory *C.uintptr_t, length *C.uint64_t, to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return startSave(context, persist.ToMemory((*uintptr)(unsafe.Pointer(memory)), (*uint64)(length)), o, work, to)
 }
 
 //export mmsbgo_snapshot_free_memory
@@ -118,32 +146,57 @@ func loadOptions(o *C.mmsb_load_options_t) persist.LoadOptions {
 //export mmsbgo_snapshot_load
 func mmsbgo_snapshot_load(context C.mmsb_context_t, path *C.char, o *C.mmsb_load_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(persist.Load(uint64(context), persist.FromPath(C.GoString(path)), loadOptions(o), nil))
+	return load(context, persist.FromPath(C.GoString(path)), o)
 }
 
-//export mmsbgo_snapshot_load_start
-func mmsbgo_snapshot_load_start(context C.mmsb_context_t, path *C.char, o *C.mmsb_load_options_t, work *C.mmsb_work_options_t,
-	to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
-	defer guard(&code)
-	source, options := persist.FromPath(C.GoString(path)), loadOptions(o)
+// load loads within the time of the options.
+func load(context C.mmsb_context_t, source persist.LoadSource, o *C.mmsb_load_options_t) C.mmsb_status_t {
+	return failed(persist.LoadWithin(uint64(context), source, loadOptions(o), nil, uint64(o.timeout_ns)))
+}
+
+// startLoad begins a load.
+func startLoad(context C.mmsb_context_t, source persist.LoadSource, o *C.mmsb_load_options_t, work *C.mmsb_work_options_t,
+	to *C.mmsb_ticket_t) C.mmsb_status_t {
+	options := loadOptions(o)
 	if err := persist.CheckLoad(uint64(context), source, options); err != nil {
 		return failed(err)
 	}
 	return startWork(0, work, to, func(w *ticket.Work) error { return persist.Load(uint64(context), source, options, w) })
 }
 
+//export mmsbgo_snapshot_load_start
+func mmsbgo_snapshot_load_start(context C.mmsb_context_t, path *C.char, o *C.mmsb_load_options_t, work *C.mmsb_work_options_t,
+	to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return startLoad(context, persist.FromPath(C.GoString(path)), o, work, to)
+}
+
 //export mmsbgo_snapshot_load_descriptor
 func mmsbgo_snapshot_load_descriptor(context C.mmsb_context_t, descriptor C.int32_t,
 	o *C.mmsb_load_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(persist.Load(uint64(context), persist.FromDescriptor(int32(descriptor)), loadOptions(o), nil))
+	return load(context, persist.FromDescriptor(int32(descriptor)), o)
+}
+
+//export mmsbgo_snapshot_load_descriptor_start
+func mmsbgo_snapshot_load_descriptor_start(context C.mmsb_context_t, descriptor C.int32_t, o *C.mmsb_load_options_t,
+	work *C.mmsb_work_options_t, to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return startLoad(context, persist.FromDescriptor(int32(descriptor)), o, work, to)
 }
 
 //export mmsbgo_snapshot_load_memory
 func mmsbgo_snapshot_load_memory(context C.mmsb_context_t, memory C.uintptr_t, length C.uint64_t,
 	o *C.mmsb_load_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(persist.Load(uint64(context), persist.FromMemory(uintptr(memory), uint64(length)), loadOptions(o), nil))
+	return load(context, persist.FromMemory(uintptr(memory), uint64(length)), o)
+}
+
+//export mmsbgo_snapshot_load_memory_start
+func mmsbgo_snapshot_load_memory_start(context C.mmsb_context_t, memory C.uintptr_t, length C.uint64_t,
+	o *C.mmsb_load_options_t, work *C.mmsb_work_options_t, to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return startLoad(context, persist.FromMemory(uintptr(memory), uint64(length)), o, work, to)
 }
 
 // Reading files.
@@ -266,47 +319,114 @@ func mmsbgo_snapshot_pages(h C.mmsb_snapshot_t, cursor *C.uint64_t, to *C.mmsb_s
 // pagesAtATime bounds the memory of one call, whatever capacity it is given.
 const pagesAtATime = 4096
 
+//export mmsbgo_snapshot_dependencies
+func mmsbgo_snapshot_dependencies(h C.mmsb_snapshot_t, to *C.mmsb_dependency_t, capacity C.size_t,
+	count *C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onSnapshot(h, func(s *snapshot.Snapshot) error {
+		var found []C.mmsb_dependency_t
+		for edge, err := range s.Edges() {
+			if err != nil {
+				return err
+			}
+			found = append(found, C.mmsb_dependency_t{parent: C.uint64_t(edge[0]), child: C.uint64_t(edge[1])})
+		}
+		return list(found, array(to, capacity), count)
+	})
+}
+
+//export mmsbgo_snapshot_mask_read
+func mmsbgo_snapshot_mask_read(h C.mmsb_snapshot_t, id, offset C.uint64_t, bits unsafe.Pointer,
+	length C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onSnapshot(h, func(s *snapshot.Snapshot) error {
+		found, err := s.MaskBits(uint64(id), uint64(offset), uint64(length))
+		if err == nil {
+			copy(bytes(bits, C.size_t(len(found))), found)
+		}
+		return err
+	})
+}
+
 // Whole files.
 
 //export mmsbgo_snapshot_verify
 func mmsbgo_snapshot_verify(path *C.char, work *C.mmsb_work_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
+	return failed(waitFor(timeoutOf(work), work, verify(path)))
+}
+
+//export mmsbgo_snapshot_verify_start
+func mmsbgo_snapshot_verify_start(path *C.char, work *C.mmsb_work_options_t, to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return startWork(0, work, to, verify(path))
+}
+
+func verify(path *C.char) func(w *ticket.Work) error {
 	name := C.GoString(path)
-	after, err := afterTickets(work)
-	if err != nil {
-		return failed(err)
-	}
-	return failed(ticket.Within(timeoutOf(work), after, func(w *ticket.Work) error {
+	return func(w *ticket.Work) error {
 		_, err := snapshot.Verify(name, snapshot.VerifyOptions{Progress: w.Report})
 		return err
-	}))
+	}
 }
 
 //export mmsbgo_snapshot_diff
-func mmsbgo_snapshot_diff(older, newer C.mmsb_snapshot_t, to *C.mmsb_snapshot_change_t, capacity C.size_t,
-	count *C.size_t) (code C.mmsb_status_t) {
+func mmsbgo_snapshot_diff(older, newer C.mmsb_snapshot_t, work *C.mmsb_work_options_t, to *C.mmsb_snapshot_change_t,
+	capacity C.size_t, count *C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return onSnapshot(older, func(a *snapshot.Snapshot) error {
-		return snapshot.Use(uint64(newer), func(b *snapshot.Snapshot) error {
-			var changes []C.mmsb_snapshot_change_t
-			for d, err := range snapshot.Diff(a, b) {
-				if err != nil {
-					return err
-				}
-				changes = append(changes, C.mmsb_snapshot_change_t{id: C.uint64_t(d.ID), change: C.int32_t(d.Code())})
-			}
-			return list(changes, array(to, capacity), count)
-		})
+	return failed(waitFor(timeoutOf(work), work, func(w *ticket.Work) error {
+		return onBoth(older, newer, func(a, b *snapshot.Snapshot) error { return diff(a, b, w, array(to, capacity), count) })
+	}))
+}
+
+//export mmsbgo_snapshot_diff_start
+func mmsbgo_snapshot_diff_start(older, newer C.mmsb_snapshot_t, work *C.mmsb_work_options_t, to *C.mmsb_snapshot_change_t,
+	capacity C.size_t, count *C.size_t, ticketTo *C.mmsb_ticket_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	if err := onBoth(older, newer, func(_, _ *snapshot.Snapshot) error { return nil }); err != nil {
+		return failed(err)
+	}
+	return startWork(0, work, ticketTo, func(w *ticket.Work) error {
+		return onBoth(older, newer, func(a, b *snapshot.Snapshot) error { return diff(a, b, w, array(to, capacity), count) })
 	})
+}
+
+func onBoth(older, newer C.mmsb_snapshot_t, call func(a, b *snapshot.Snapshot) error) error {
+	return snapshot.Use(uint64(older), func(a *snapshot.Snapshot) error {
+		return snapshot.Use(uint64(newer), func(b *snapshot.Snapshot) error { return call(a, b) })
+	})
+}
+
+func diff(a, b *snapshot.Snapshot, w *ticket.Work, to []C.mmsb_snapshot_change_t, count *C.size_t) error {
+	var changes []C.mmsb_snapshot_change_t
+	for d, err := range snapshot.Diff(a, b, w.Report) {
+		if err != nil {
+			return err
+		}
+		changes = append(changes, C.mmsb_snapshot_change_t{id: C.uint64_t(d.ID), change: C.int32_t(d.Code())})
+	}
+	return list(changes, to, count)
 }
 
 //export mmsbgo_snapshot_compact
 func mmsbgo_snapshot_compact(path, to *C.char, o *C.mmsb_save_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	_, err := snapshot.Compact(C.GoString(path), C.GoString(to), snapshot.CompactOptions{
-		Replace: snapshot.ReplaceOptions{
-			Options: file.Options{Durable: o.not_durable == 0}, RefuseInUse: o.base_in_use == C.MMSB_BASE_IN_USE_REFUSE,
-		},
-	})
-	return failed(err)
+	return failed(waitFor(uint64(o.timeout_ns), nil, compact(path, to, o)))
+}
+
+//export mmsbgo_snapshot_compact_start
+func mmsbgo_snapshot_compact_start(path, to *C.char, o *C.mmsb_save_options_t, work *C.mmsb_work_options_t,
+	ticketTo *C.mmsb_ticket_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return startWork(0, work, ticketTo, compact(path, to, o))
+}
+
+func compact(path, to *C.char, o *C.mmsb_save_options_t) func(w *ticket.Work) error {
+	from, target, replace := C.GoString(path), C.GoString(to), snapshot.ReplaceOptions{
+		Options: file.Options{Durable: o.not_durable == 0}, RefuseInUse: o.base_in_use == C.MMSB_BASE_IN_USE_REFUSE,
+	}
+	return func(w *ticket.Work) error {
+		_, err := snapshot.Compact(from, target, snapshot.CompactOptions{Replace: replace, Progress: w.Report})
+		return err
+	}
 }

@@ -263,6 +263,12 @@ MMSB_API mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count);
 #define MMSB_STRUCT_TAG_STATS 25
 #define MMSB_STRUCT_BLOCK_INFO 26
 #define MMSB_STRUCT_ACCESS 27
+#define MMSB_STRUCT_DEPENDENCY 28
+#define MMSB_STRUCT_JOURNAL_DIRECTORY 29
+#define MMSB_STRUCT_JOURNAL_SEGMENT 30
+#define MMSB_STRUCT_JOURNAL_RECORD 31
+#define MMSB_STRUCT_LINK 32
+#define MMSB_STRUCT_TELEMETRY 33
 
 /* Size in bytes of a public struct (MMSB_STRUCT_*) in the loaded library; 0 for an unknown number.
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -386,11 +392,14 @@ MMSB_API mmsb_status_t mmsb_memory_usage(mmsb_memory_usage_t *usage);
 
 #define MMSB_WAIT_FOREVER UINT64_MAX
 
-/* How a long operation runs. Only the blocking form uses timeout_ns. Both forms wait for after and stream before they begin. */
+/* How a long operation runs. Only the blocking form uses timeout_ns: when the time is over, the work stops at its next step and
+ * has changed nothing, unless it is done just then (MMSB_E_TIMEOUT). With timeout_ns 0 the call tries: it waits for nobody, and
+ * work of one step (a segment of a file, 4096 pages) is done; what needs more returns MMSB_E_WOULD_BLOCK and has changed nothing.
+ * Both forms wait for after and stream before they begin. Operations with options of their own have timeout_ns there. */
 typedef struct mmsb_work_options {
     uint32_t struct_size;
     int32_t device;        /* 0; with stream: the device of that stream */
-    uint64_t timeout_ns;   /* MMSB_WAIT_FOREVER; 0 = do not wait */
+    uint64_t timeout_ns;   /* MMSB_WAIT_FOREVER; 0 = try */
     mmsb_stream_t stream;  /* 0 = none; everything queued on it so far must be done before the work begins */
     const uint64_t *after; /* NULL; handles of tickets whose work must be done before this work begins; copied. If one of them
                               failed or was cancelled, this work fails with MMSB_E_CANCELLED */
@@ -446,7 +455,9 @@ typedef struct mmsb_page_options {
     uint64_t id;              /* 0 = the library picks one; else any value that the context does not use */
     uint32_t contents;        /* MMSB_PAGE_ZEROED */
     uint32_t reserved_word;
-    uint64_t reserved[4];
+    const uint64_t *sizes; /* NULL; only mmsb_page_create_many: the size of each page */
+    const uint64_t *ids;   /* NULL; only mmsb_page_create_many: the id of each page, 0 = the library picks it */
+    uint64_t reserved[2];
 } mmsb_page_options_t;
 
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -464,15 +475,17 @@ MMSB_API mmsb_status_t mmsb_page_create(mmsb_context_t context, uint64_t size, c
 MMSB_API mmsb_status_t mmsb_page_create_with_address(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
                                                      mmsb_page_t *page, void **address);
 
-/* Creates count pages of size bytes each, or none. pages has room for count handles; after a failure its contents are undefined.
- * options->id must be 0. Of work (may be NULL) timeout_ns and after have an effect.
- * Errors: as mmsb_page_create; MMSB_E_TIMEOUT. Threads: any. Blocks: until done or the time is over. Since 0.1. */
+/* Creates count pages of size bytes each, or none; with options->sizes size must be 0, with options->ids each page gets an id.
+ * pages has room for count handles; after a failure its contents are undefined, and the text of the error has the index of the
+ * first bad page of sizes or ids. options->id must be 0. work may be NULL.
+ * Errors: as mmsb_page_create; MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK, MMSB_E_CANCELLED. Threads: any. Blocks: until done or the time
+ * is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_create_many(mmsb_context_t context, uint64_t size, size_t count,
                                              const mmsb_page_options_t *options, const mmsb_work_options_t *work,
                                              mmsb_page_t *pages);
 
-/* The asynchronous form of mmsb_page_create_many; progress counts pages. pages is written when the work succeeds and must stay
- * valid until the ticket is done.
+/* The asynchronous form of mmsb_page_create_many; progress counts pages. sizes and ids are copied; pages is written when the work
+ * succeeds and must stay valid until the ticket is done.
  * Errors: those of the arguments as mmsb_page_create_many, at once; all others through the ticket. Threads: any. Blocks: no.
  * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_create_many_start(mmsb_context_t context, uint64_t size, size_t count,
@@ -484,6 +497,12 @@ MMSB_API mmsb_status_t mmsb_page_create_many_start(mmsb_context_t context, uint6
  * Errors: handle errors, MMSB_E_ALREADY_EXISTS, MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_IO. Threads: any.
  * Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_clone(mmsb_page_t page, uint64_t id, mmsb_page_t *clone);
+
+/* Clones many pages, or none; each clone is of its page at one moment. ids (may be NULL) are those of the clones, 0 = the library
+ * picks one. clones has room for count handles.
+ * Errors: as mmsb_page_clone. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_clone_many(const mmsb_page_t *pages, const uint64_t *ids, size_t count, mmsb_page_t *clones,
+                                            size_t *bad_index);
 
 typedef struct mmsb_adopt_options {
     uint32_t struct_size;
@@ -509,6 +528,14 @@ MMSB_API void mmsb_adopt_options_init(mmsb_adopt_options_t *options);
  * MMSB_E_OUT_OF_MEMORY, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_adopt(mmsb_context_t context, void *memory, uint64_t size, const mmsb_adopt_options_t *options,
                                        mmsb_page_t *page);
+
+/* Creates a page over each of many pieces of memory, or none; release is called for each page. ids (may be NULL) are those of the
+ * pages, 0 = the library picks one; options->id must be 0. pages has room for count handles. A failed call has not called
+ * release.
+ * Errors: as mmsb_page_adopt. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_adopt_many(mmsb_context_t context, void *const *memories, const uint64_t *sizes,
+                                            const uint64_t *ids, size_t count, const mmsb_adopt_options_t *options,
+                                            mmsb_page_t *pages, size_t *bad_index);
 
 /* Ends the page and frees its memory. Destroying 0 does nothing.
  * Errors: handle errors, MMSB_E_BUSY (pinned, or being moved by mmsb_page_migrate_many_start). Threads: any. Blocks: short.
@@ -583,6 +610,13 @@ MMSB_API void *mmsb_page_address(mmsb_page_t page);
  * no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_address_many(const mmsb_page_t *pages, size_t count, void **addresses, size_t *bad_index);
 
+/* Id; 0 for a bad handle (mmsb_last_error_code has the code). Errors: 0. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API uint64_t mmsb_page_id(mmsb_page_t page);
+
+/* Location; MMSB_LOCATION_DEFAULT for a bad handle (mmsb_last_error_code has the code). mmsb_page_info also has the device.
+ * Errors: MMSB_LOCATION_DEFAULT. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_location_t mmsb_page_location(mmsb_page_t page);
+
 /* Size in bytes; 0 for a bad handle (mmsb_last_error_code has the code). Errors: 0. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API uint64_t mmsb_page_size(mmsb_page_t page);
 
@@ -613,6 +647,16 @@ MMSB_API mmsb_status_t mmsb_page_pin(mmsb_page_t page, int32_t mode, void **addr
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (mode), MMSB_E_INVALID_STATE (no such pin). Threads: any. Blocks: short. Since
  * 0.1. */
 MMSB_API mmsb_status_t mmsb_page_unpin(mmsb_page_t page, int32_t mode);
+
+/* Pins many pages in one mode, or none. addresses may be NULL; after a failure its contents are undefined.
+ * Errors: as mmsb_page_pin. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_pin_many(const mmsb_page_t *pages, size_t count, int32_t mode, void **addresses,
+                                          size_t *bad_index);
+
+/* Ends one pin of this mode for each item, or none. Works also after the context has ended; if such pages are among the items,
+ * the pins before a bad item may have ended.
+ * Errors: as mmsb_page_unpin. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_unpin_many(const mmsb_page_t *pages, size_t count, int32_t mode, size_t *bad_index);
 
 /* Begins a writing section: from here to mmsb_writing_end the program may write pages of the context through pointers that are
  * not pins: adopted memory, and addresses of mmsb_page_address. Any number of sections may be open, of one thread or of many; a
@@ -661,6 +705,11 @@ MMSB_API mmsb_status_t mmsb_page_write_many(const mmsb_page_range_t *ranges, siz
  * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_resize(mmsb_page_t page, uint64_t size);
 
+/* Changes the sizes of many different pages, all at one moment, or none: sizes[i] is the new size of pages[i].
+ * Errors: as mmsb_page_resize; MMSB_E_INVALID_ARGUMENT (a page appears twice), MMSB_E_LIMIT (more than 65 536 pages),
+ * MMSB_E_UNSUPPORTED (pages of several contexts, one of which has a journal). Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_resize_many(const mmsb_page_t *pages, const uint64_t *sizes, size_t count, size_t *bad_index);
+
 /* Moves the bytes to another location; id, epoch, mask and metadata stay. Does nothing if the page is there already. device is 0
  * for CPU and DISK. DISK bytes lie in an unlinked file in the context's disk_path and are not durable: snapshots are. GPU bytes
  * lie in memory that only devices can access, UNIFIED and PINNED bytes in memory that the host can access, too.
@@ -672,10 +721,12 @@ MMSB_API mmsb_status_t mmsb_page_migrate(mmsb_page_t page, mmsb_location_t locat
 
 /* Moves many pages. All arguments are checked before the first page moves. statuses (may be NULL) receives a code for each page:
  * a page has moved completely or not at all. Returns MMSB_OK if all moved, else the code of the first page that did not, and its
- * index in *bad_index.
- * Errors: as mmsb_page_migrate. Threads: any. Blocks: while the bytes move. Since 0.1. */
+ * index in *bad_index. work may be NULL; when its time is over, pages that have moved stay there, and the status of each other
+ * page is MMSB_E_CANCELLED.
+ * Errors: as mmsb_page_migrate; MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK, MMSB_E_CANCELLED. Threads: any. Blocks: while the bytes move
+ * or until the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_migrate_many(const mmsb_page_t *pages, size_t count, mmsb_location_t location, int32_t device,
-                                              mmsb_status_t *statuses, size_t *bad_index);
+                                              const mmsb_work_options_t *work, mmsb_status_t *statuses, size_t *bad_index);
 
 /* The asynchronous form of mmsb_page_migrate_many; progress counts pages. The handles are copied; statuses (may be NULL) must
  * stay valid until the ticket is done. After a cancel, pages that have moved stay there, and the status of each other page is
@@ -916,6 +967,7 @@ typedef struct mmsb_save_options {
     const char *base;          /* NULL = save everything; path of an earlier snapshot */
     int32_t queue; /* 0 = MMSB_E_BUSY while a save or load of the context runs; 1 = wait until those before have ended */
     uint32_t reserved_word;
+    uint64_t timeout_ns;       /* MMSB_WAIT_FOREVER; of the blocking forms, see mmsb_work_options_t; 0 = try */
     uint64_t reserved[3];
 } mmsb_save_options_t;
 
@@ -927,7 +979,8 @@ MMSB_API void mmsb_save_options_init(mmsb_save_options_t *options);
  * MMSB_E_BUSY (a save or a load of the context is running, without queue; raw_writes; base_in_use), MMSB_E_INVALID_STATE
  * (raw_writes is wait, and the calling thread is in a writing section or holds a WRITE pin), MMSB_E_NO_SPACE, MMSB_E_IO,
  * MMSB_E_NOT_FOUND (base), MMSB_E_MISMATCH (the state does not come from base; base was replaced meanwhile), MMSB_E_CORRUPT,
- * MMSB_E_FORMAT (base), MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: until the file is on disk. Since 0.1. */
+ * MMSB_E_FORMAT (base), MMSB_E_OUT_OF_MEMORY, MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK. Threads: any. Blocks: until the file is on disk
+ * or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_save(mmsb_context_t context, const char *path, const mmsb_save_options_t *options);
 
 /* The asynchronous form of mmsb_snapshot_save; progress counts bytes. The moment of the snapshot lies between this call and the
@@ -942,13 +995,26 @@ MMSB_API mmsb_status_t mmsb_snapshot_save_start(mmsb_context_t context, const ch
 MMSB_API mmsb_status_t mmsb_snapshot_save_descriptor(mmsb_context_t context, int32_t descriptor,
                                                      const mmsb_save_options_t *options);
 
+/* The asynchronous form of mmsb_snapshot_save_descriptor. The descriptor must stay open until the ticket is done.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_save_descriptor_start(mmsb_context_t context, int32_t descriptor,
+                                                           const mmsb_save_options_t *options, const mmsb_work_options_t *work,
+                                                           mmsb_ticket_t *ticket);
+
 /* Writes the snapshot into memory of the library: *memory, *length bytes, valid until mmsb_snapshot_free_memory. options->base
  * must be NULL.
  * Errors: as mmsb_snapshot_save. Threads: any. Blocks: until done. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_save_memory(mmsb_context_t context, const mmsb_save_options_t *options, void **memory,
                                                  uint64_t *length);
 
-/* Frees memory that mmsb_snapshot_save_memory returned. NULL does nothing.
+/* The asynchronous form of mmsb_snapshot_save_memory. *memory and *length are written when the work succeeds and must stay valid
+ * until the ticket is done.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_save_memory_start(mmsb_context_t context, const mmsb_save_options_t *options,
+                                                       const mmsb_work_options_t *work, void **memory, uint64_t *length,
+                                                       mmsb_ticket_t *ticket);
+
+/* Frees memory of mmsb_snapshot_save_memory or its asynchronous form. NULL does nothing.
  * Errors: MMSB_E_STALE_HANDLE (already freed, or not from mmsb_snapshot_save_memory). Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_free_memory(void *memory);
 
@@ -965,7 +1031,8 @@ typedef struct mmsb_load_options {
     int64_t journal_until_time_ns; /* 0 = all; records later than this (since 1970 UTC) are not applied */
     uint64_t journal_page;         /* 0; with journal_epoch: id of a page */
     uint64_t journal_epoch;        /* 0 = all; the first record that moves that page's epoch beyond this ends the replay */
-    uint64_t reserved[4];
+    uint64_t timeout_ns;           /* MMSB_WAIT_FOREVER; of the blocking forms, see mmsb_work_options_t; 0 = try */
+    uint64_t reserved[3];
 } mmsb_load_options_t;
 
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -985,7 +1052,8 @@ MMSB_API void mmsb_load_options_init(mmsb_load_options_t *options);
  * dependencies of pages that stay; the journal is of another lineage, or begins after the snapshot, or has a gap),
  * MMSB_E_ALREADY_EXISTS (a page that was created meanwhile has the id), MMSB_E_INVALID_STATE (a page with the id was adopted as
  * read-only; the context writes a journal, which has no record for a load: close it first), MMSB_E_NO_DEVICE,
- * MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE. Threads: any. Blocks: until done. Since 0.1. */
+ * MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK. Threads: any. Blocks: until done or the
+ * time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_load(mmsb_context_t context, const char *path, const mmsb_load_options_t *options);
 
 /* The asynchronous form of mmsb_snapshot_load; progress counts bytes. page_ids and the strings are copied.
@@ -994,14 +1062,27 @@ MMSB_API mmsb_status_t mmsb_snapshot_load_start(mmsb_context_t context, const ch
                                                 const mmsb_work_options_t *work, mmsb_ticket_t *ticket);
 
 /* mmsb_snapshot_load from a file descriptor, read from its current position to its end: a pipe, a socket, a file. A snapshot with
- * a base is refused.
+ * a base is refused. With timeout_ns 0 only a file that is read from its beginning is loaded.
  * Errors: as mmsb_snapshot_load. Threads: any. Blocks: until done. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_load_descriptor(mmsb_context_t context, int32_t descriptor,
                                                      const mmsb_load_options_t *options);
 
-/* mmsb_snapshot_load from memory. Errors: as mmsb_snapshot_load. Threads: any. Blocks: until done. Since 0.1. */
+/* The asynchronous form of mmsb_snapshot_load_descriptor. The descriptor must stay open until the ticket is done.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_load_descriptor_start(mmsb_context_t context, int32_t descriptor,
+                                                           const mmsb_load_options_t *options, const mmsb_work_options_t *work,
+                                                           mmsb_ticket_t *ticket);
+
+/* mmsb_snapshot_load from memory.
+ * Errors: as mmsb_snapshot_load. Threads: any. Blocks: until done or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_load_memory(mmsb_context_t context, const void *memory, uint64_t length,
                                                  const mmsb_load_options_t *options);
+
+/* The asynchronous form of mmsb_snapshot_load_memory. The memory must stay valid and unchanged until the ticket is done.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_load_memory_start(mmsb_context_t context, const void *memory, uint64_t length,
+                                                       const mmsb_load_options_t *options, const mmsb_work_options_t *work,
+                                                       mmsb_ticket_t *ticket);
 
 /* Counters of a context's saves. The copied_* fields are about the last save, or about the one that is running. */
 typedef struct mmsb_save_stats {
@@ -1103,11 +1184,31 @@ MMSB_API mmsb_status_t mmsb_snapshot_view(mmsb_snapshot_t snapshot, uint64_t id,
  * Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_metadata(mmsb_snapshot_t snapshot, uint64_t id, void *blob, size_t capacity, size_t *length);
 
-/* Reads a snapshot and its bases and checks every checksum and every length. Of work (may be NULL) timeout_ns and after have an
- * effect.
- * Errors: as mmsb_snapshot_open; MMSB_E_STRUCT_VERSION and handle errors (work), MMSB_E_TIMEOUT, MMSB_E_CANCELLED. Threads: any.
- * Blocks: until done or the time is over. Since 0.1. */
+typedef struct mmsb_dependency {
+    uint64_t parent; /* id of a page */
+    uint64_t child;  /* id of a page that depends on it */
+} mmsb_dependency_t;
+
+/* The dependencies between the pages of the state. A list.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE, MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the
+ * disk. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_dependencies(mmsb_snapshot_t snapshot, mmsb_dependency_t *dependencies, size_t capacity,
+                                                  size_t *count);
+
+/* Copies length bits of a page's change mask, from bit offset on, as mmsb_page_mask_read does.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND, MMSB_E_OUT_OF_RANGE, MMSB_E_IO, MMSB_E_CORRUPT. Threads: any.
+ * Blocks: for the disk. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_mask_read(mmsb_snapshot_t snapshot, uint64_t id, uint64_t offset, void *bits,
+                                               uint64_t length);
+
+/* Reads a snapshot and its bases and checks every checksum and every length. work may be NULL.
+ * Errors: as mmsb_snapshot_open; MMSB_E_STRUCT_VERSION and handle errors (work), MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK,
+ * MMSB_E_CANCELLED. Threads: any. Blocks: until done or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_verify(const char *path, const mmsb_work_options_t *work);
+
+/* The asynchronous form of mmsb_snapshot_verify; progress counts bytes.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_verify_start(const char *path, const mmsb_work_options_t *work, mmsb_ticket_t *ticket);
 
 #define MMSB_CHANGE_ADDED 1   /* only the newer snapshot has the page */
 #define MMSB_CHANGE_REMOVED 2 /* only the older snapshot has the page */
@@ -1120,16 +1221,29 @@ typedef struct mmsb_snapshot_change {
     int32_t reserved;
 } mmsb_snapshot_change_t;
 
-/* The pages that differ between two snapshots, in ascending order of ids. A list.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE, MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the
- * disk. Since 0.1. */
-MMSB_API mmsb_status_t mmsb_snapshot_diff(mmsb_snapshot_t older, mmsb_snapshot_t newer, mmsb_snapshot_change_t *changes,
-                                          size_t capacity, size_t *count);
+/* The pages that differ between two snapshots, in ascending order of ids. A list. work may be NULL.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE, MMSB_E_IO, MMSB_E_CORRUPT, MMSB_E_STRUCT_VERSION,
+ * MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK, MMSB_E_CANCELLED. Threads: any. Blocks: until done or the time is over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_diff(mmsb_snapshot_t older, mmsb_snapshot_t newer, const mmsb_work_options_t *work,
+                                          mmsb_snapshot_change_t *changes, size_t capacity, size_t *count);
+
+/* The asynchronous form of mmsb_snapshot_diff; progress counts pages. changes and *count are written by the work and must stay
+ * valid until the ticket is done.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_diff_start(mmsb_snapshot_t older, mmsb_snapshot_t newer, const mmsb_work_options_t *work,
+                                                mmsb_snapshot_change_t *changes, size_t capacity, size_t *count,
+                                                mmsb_ticket_t *ticket);
 
 /* Writes the state of a snapshot and its bases to one whole snapshot file with a new id. Compressed chunks stay compressed. Of
- * options (may be NULL) all fields but not_durable keep their defaults. to must not be one of the bases.
- * Errors: as mmsb_snapshot_open and mmsb_snapshot_save. Threads: any. Blocks: until the file is on disk. Since 0.1. */
+ * options (may be NULL) all fields but not_durable and timeout_ns keep their defaults. to must not be one of the bases.
+ * Errors: as mmsb_snapshot_open and mmsb_snapshot_save. Threads: any. Blocks: until the file is on disk or the time is over.
+ * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_compact(const char *path, const char *to, const mmsb_save_options_t *options);
+
+/* The asynchronous form of mmsb_snapshot_compact; progress counts bytes.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_snapshot_compact_start(const char *path, const char *to, const mmsb_save_options_t *options,
+                                                   const mmsb_work_options_t *work, mmsb_ticket_t *ticket);
 
 /* ---------------------------------------------------------------------------------------------------- journal ---- */
 
@@ -1158,7 +1272,8 @@ typedef struct mmsb_journal_options {
     uint64_t segment_bytes; /* 256 MiB; when a segment is longer, the journal begins a new one */
     int32_t base;           /* MMSB_JOURNAL_BASE_WRITE */
     uint32_t reserved_word;
-    uint64_t reserved[3];
+    uint64_t timeout_ns; /* MMSB_WAIT_FOREVER; of the blocking form, see mmsb_work_options_t; 0 = try */
+    uint64_t reserved[2];
 } mmsb_journal_options_t;
 
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -1172,24 +1287,42 @@ MMSB_API void mmsb_journal_options_init(mmsb_journal_options_t *options);
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_ALREADY_EXISTS (the context has a journal),
  * MMSB_E_BUSY (another process writes the journal; a save or a load is running), MMSB_E_MISMATCH (the journal is of another
  * lineage), MMSB_E_INVALID_STATE (base), MMSB_E_UNSUPPORTED (the file system cannot share memory, and durability is not call),
- * MMSB_E_IO, MMSB_E_NO_SPACE, MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: for the disk. Since
- * 0.1. */
+ * MMSB_E_IO, MMSB_E_NO_SPACE, MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY, MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK. Threads:
+ * any. Blocks: for the disk or until the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_open(mmsb_context_t context, const char *directory, const mmsb_journal_options_t *options);
 
-/* Waits until the records of all calls that have returned are on disk.
+/* The asynchronous form of mmsb_journal_open; progress counts the bytes of the base.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_journal_open_start(mmsb_context_t context, const char *directory,
+                                               const mmsb_journal_options_t *options, const mmsb_work_options_t *work,
+                                               mmsb_ticket_t *ticket);
+
+/* Waits until the records of all calls that have returned are on disk. work may be NULL; with timeout_ns 0 the call says whether
+ * they are, and if not (MMSB_E_WOULD_BLOCK) they are written soon.
+ * Errors: handle errors, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_STATE (no journal), MMSB_E_IO, MMSB_E_NO_SPACE, MMSB_E_TIMEOUT,
+ * MMSB_E_WOULD_BLOCK, MMSB_E_CANCELLED. Threads: any. Blocks: for the disk or until the time is over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_journal_sync(mmsb_context_t context, const mmsb_work_options_t *work);
+
+/* The asynchronous form of mmsb_journal_sync, for the calls that have returned before the work begins.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_journal_sync_start(mmsb_context_t context, const mmsb_work_options_t *work, mmsb_ticket_t *ticket);
+
+/* Syncs and ends the journal; after an error it has ended, too. Destroying the context also closes it. A program that must not
+ * wait here calls mmsb_journal_sync with a timeout first.
  * Errors: handle errors, MMSB_E_INVALID_STATE (no journal), MMSB_E_IO, MMSB_E_NO_SPACE. Threads: any. Blocks: for the disk. Since
  * 0.1. */
-MMSB_API mmsb_status_t mmsb_journal_sync(mmsb_context_t context);
-
-/* Syncs and ends the journal; after an error it has ended, too. Destroying the context also closes it.
- * Errors: as mmsb_journal_sync. Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_close(mmsb_context_t context);
 
 /* Verifies a snapshot and its bases, tells the directory that it is the journal's base, then removes the segments that hold only
- * records which the snapshot contains, and older bases.
+ * records which the snapshot contains, and older bases. work may be NULL.
  * Errors: as mmsb_journal_sync, MMSB_E_MISMATCH (another lineage), and those of mmsb_snapshot_open. Threads: any. Blocks: for the
- * disk. Since 0.1. */
-MMSB_API mmsb_status_t mmsb_journal_trim(mmsb_context_t context, const char *snapshot);
+ * disk or until the time is over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_journal_trim(mmsb_context_t context, const char *snapshot, const mmsb_work_options_t *work);
+
+/* The asynchronous form of mmsb_journal_trim; progress counts bytes of the snapshot.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_journal_trim_start(mmsb_context_t context, const char *snapshot, const mmsb_work_options_t *work,
+                                               mmsb_ticket_t *ticket);
 
 typedef struct mmsb_journal_info {
     uint32_t struct_size;
@@ -1208,6 +1341,101 @@ MMSB_API void mmsb_journal_info_init(mmsb_journal_info_t *info);
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_STATE (no journal). Threads: any. Blocks:
  * no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_info(mmsb_context_t context, mmsb_journal_info_t *info);
+
+/* ------------------------------------------------------------------------------------------ reading journals ---- */
+
+/* Of directories, also while a process writes there. No context is involved. Where lineages branch, it is the newest branch. Each
+ * call looks at the directory anew. */
+
+typedef struct mmsb_journal_directory {
+    uint32_t struct_size;
+    int32_t closed;        /* 1 = its writer closed it; 0 = it is being written, or its writer died */
+    uint8_t lineage[16];   /* zeros = not known, in journals of version 1 */
+    uint8_t parent[16];    /* of that lineage; zeros = it began with an empty context */
+    uint64_t fork;         /* position of the parent after which the lineage begins */
+    uint64_t branch;       /* number of the lineage in the directory */
+    uint64_t branches;     /* lineages that end in the directory, this one included */
+    uint64_t segments;     /* of the branch */
+    uint64_t first;        /* number of the oldest record that is kept; last + 1 if there is none */
+    uint64_t last;         /* number of the newest whole record */
+    int64_t first_time_ns; /* of these records, since 1970 UTC; 0 if there is none */
+    int64_t last_time_ns;
+    uint64_t torn_bytes; /* at the end of the last segment, which do not count: half written, or being written */
+    uint64_t reserved[4];
+} mmsb_journal_directory_t;
+
+/* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_journal_directory_init(mmsb_journal_directory_t *journal);
+
+/* What a journal's directory has. The call reads the last segment, to find where the journal ends.
+ * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_NOT_FOUND, MMSB_E_IO, MMSB_E_FORMAT, MMSB_E_CORRUPT. Threads: any.
+ * Blocks: for the disk. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_journal_directory(const char *directory, mmsb_journal_directory_t *journal);
+
+typedef struct mmsb_journal_segment {
+    char name[64];      /* of the file */
+    uint64_t first;     /* number of its first record */
+    uint64_t last;      /* number of its last record; first - 1 if it has none */
+    uint64_t bytes;     /* length of the file */
+    int64_t created_ns; /* since 1970 UTC */
+    int32_t based;      /* 1 = a base, a snapshot, gives the state before the first record */
+    uint32_t reserved_word;
+    uint64_t reserved[2];
+} mmsb_journal_segment_t;
+
+/* The segments of a journal, oldest first. A list.
+ * Errors: as mmsb_journal_directory; MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: for the disk. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_journal_segments(const char *directory, mmsb_journal_segment_t *segments, size_t capacity,
+                                             size_t *count);
+
+#define MMSB_RECORD_CREATE 1
+#define MMSB_RECORD_ADOPT 2
+#define MMSB_RECORD_CLONE 3
+#define MMSB_RECORD_DESTROY 4
+#define MMSB_RECORD_RESIZE 5
+#define MMSB_RECORD_MIGRATE 6
+#define MMSB_RECORD_WRITE 7
+#define MMSB_RECORD_RUN 8
+#define MMSB_RECORD_DELTA 9
+#define MMSB_RECORD_MASK_CLEAR 10
+#define MMSB_RECORD_METADATA_SET 11
+#define MMSB_RECORD_METADATA_REMOVE 12
+#define MMSB_RECORD_METADATA_IMPORT 13
+#define MMSB_RECORD_DEPENDENCY_ADD 14
+#define MMSB_RECORD_DEPENDENCY_REMOVE 15
+
+/* A change, without its bytes. Texts are cut between two characters where they are longer. */
+typedef struct mmsb_journal_record {
+    uint64_t record;          /* its number */
+    uint64_t group;           /* number of the first record of its group: all records of a group come back, or none */
+    int64_t time_ns;          /* since 1970 UTC */
+    uint64_t page;            /* id; of DEPENDENCY_*: the parent */
+    uint64_t version;         /* of the page after the change */
+    uint64_t epoch;           /* of the page after the change */
+    uint64_t size;            /* CREATE, ADOPT, RESIZE: the page's size, in bytes */
+    uint64_t offset;          /* WRITE, RUN */
+    uint64_t bytes;           /* WRITE, RUN, DELTA, METADATA_SET, METADATA_IMPORT: length of what is written */
+    uint64_t other;           /* CLONE: the id of the original; DEPENDENCY_*: that of the child */
+    uint64_t other_version;   /* CLONE: the original's */
+    int32_t kind;             /* MMSB_RECORD_*; a newer library may have more */
+    mmsb_location_t location; /* CREATE, ADOPT, MIGRATE, and the two below, too */
+    int32_t device;
+    int32_t numa_node;
+    int32_t form;      /* DELTA: MMSB_DELTA_*; MMSB_DELTA_INDEXED also with offsets of 32 bits */
+    int32_t adopted;   /* ADOPT: 1 */
+    int32_t read_only; /* ADOPT: 1 = the memory was adopted as read-only */
+    uint32_t reserved_word;
+    char key[64];    /* METADATA_SET, METADATA_REMOVE */
+    char source[64]; /* RUN, DELTA: the delta's */
+    char intent[64];
+    uint64_t reserved[4];
+} mmsb_journal_record_t;
+
+/* The records of a journal, at most capacity (at least 1) per call. Set *next to the number of the first record to list, or to 0
+ * for the oldest; each call sets it to the number behind its last; the walk is over when *count is 0.
+ * Errors: as mmsb_journal_directory. Threads: any. Blocks: for the disk. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_journal_records(const char *directory, uint64_t *next, mmsb_journal_record_t *records,
+                                            size_t capacity, size_t *count);
 
 /* ---------------------------------------------------------------------------------------------------- devices ---- */
 
@@ -1237,6 +1465,54 @@ typedef struct mmsb_device_info {
  * device: the text says what was looked for), MMSB_E_DEVICE (the driver is broken or too old: the text names it). Threads: any.
  * Blocks: until each device is open. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_device_list(mmsb_context_t context, mmsb_device_info_t *devices, size_t capacity, size_t *count);
+
+/* An NVLink that is up. */
+typedef struct mmsb_link {
+    int32_t number;
+    int32_t version;
+    char remote[24]; /* the PCI address of the device or switch at the other end */
+} mmsb_link_t;
+
+/* How a device of NVIDIA's is doing, as its management library (NVML) tells: of all processes of the machine. Numbers are -1 and
+ * texts empty where the library or the device does not tell. */
+typedef struct mmsb_telemetry {
+    char name[96];
+    char uuid[48];
+    char pci[24]; /* as in mmsb_device_info_t */
+    char driver_version[32];
+    int64_t memory_total;           /* bytes */
+    int64_t memory_used;            /* by everybody, without what the driver keeps for itself */
+    int64_t memory_of_this_process; /* in a container with its own process numbers it may be counted with the others */
+    int64_t memory_of_others;
+    int32_t utilization;        /* percent of the last moment with a kernel running */
+    int32_t memory_utilization; /* percent of it with memory being read or written */
+    int32_t temperature;        /* degrees Celsius */
+    int32_t pcie_generation;    /* as it is now: an idle link is slow */
+    int32_t pcie_lanes;
+    int32_t numa_node;  /* of the host, nearest to the device */
+    int32_t link_count; /* NVLinks that are up: the first of links */
+    int32_t reserved_word;
+    mmsb_link_t links[18];
+    uint64_t reserved[4];
+} mmsb_telemetry_t;
+
+/* How the devices of the machine are doing, in the order of their PCI addresses, also those that no context uses. A list.
+ * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE, MMSB_E_UNSUPPORTED (no management library or no driver: the text says what
+ * was looked for), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: for the driver. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_telemetry_list(mmsb_telemetry_t *devices, size_t capacity, size_t *count);
+
+#define MMSB_PATH_UNKNOWN (-1)
+#define MMSB_PATH_SAME_BOARD 0
+#define MMSB_PATH_ONE_SWITCH 10
+#define MMSB_PATH_SEVERAL_SWITCHES 20
+#define MMSB_PATH_HOST_BRIDGE 30
+#define MMSB_PATH_NUMA_NODE 40
+#define MMSB_PATH_ACROSS_SYSTEM 50
+
+/* What lies between any two devices of mmsb_telemetry_list, MMSB_PATH_*: the larger, the farther. A list of n × n numbers, row by
+ * row; between a device and itself MMSB_PATH_SAME_BOARD.
+ * Errors: as mmsb_telemetry_list. Threads: any. Blocks: for the driver. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_telemetry_paths(int32_t *paths, size_t capacity, size_t *count);
 
 /* --------------------------------------------------------------------------------------- the device runtime ---- */
 

@@ -83,6 +83,61 @@ mmsb_status_t mmsb__changes_journal_slow(mmsb__changes_t *changes, const mmsb__c
     return status;
 }
 
+static mmsb_status_t check_different(void *work, size_t i, mmsb__record_t *record, uint64_t state) {
+    const mmsb_page_t *pages = work;
+    (void)record;
+    if (state & MMSB__OWNER_MASK)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "page 0x%016llx occurs twice in the batch", (unsigned long long)pages[i]);
+    return MMSB_OK;
+}
+
+mmsb_status_t mmsb__pages_lock_library(const mmsb_page_t *pages, size_t count, size_t *bad_index) {
+    mmsb__batch_t batch = {
+        .first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .bytes_stay = 1, .refused = MMSB__MOVING};
+    do {
+        mmsb_status_t status = mmsb__batch_lock(&batch, check_different, (void *)(uintptr_t)pages, bad_index);
+        if (status != MMSB_OK)
+            return status;
+    } while (mmsb__batch_keep(&batch, NULL, NULL));
+    for (size_t i = 0; i < count; i++) {
+        mmsb__record_t *record = mmsb__record_of(pages[i]);
+        uint64_t state = mmsb__state_held(record) & ~MMSB__OWNER_MASK;
+        __atomic_store_n(&record->state, state | MMSB__OWNER_LIBRARY, __ATOMIC_RELEASE);
+    }
+    return MMSB_OK;
+}
+
+mmsb_status_t mmsb__pages_journal_resize(const mmsb_page_t *pages, const uint64_t *sizes, size_t count, mmsb__ring_t **ring,
+                                         uint64_t *sequence) {
+    const mmsb__batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count};
+    uint64_t records = 0;
+    mmsb__group_t group;
+    *sequence = 0;
+    mmsb_status_t status = ring_of(&batch, ring);
+    for (size_t i = 0; i < count; i++)
+        records += mmsb__record_of(pages[i])->size != sizes[i];
+    if (status == MMSB_OK && records == 0)
+        *ring = NULL;
+    if (status != MMSB_OK || !*ring)
+        return status;
+    status = mmsb__ring_begin(*ring, &group, records * mmsb__journal_space(sizeof *sizes), records);
+    if (status != MMSB_OK)
+        return status;
+    for (size_t i = 0; i < count; i++) {
+        const mmsb__record_t *record = mmsb__record_of(pages[i]);
+        if (record->size == sizes[i])
+            continue;
+        mmsb__journal_head_t head = {.kind = MMSB__JOURNAL_RESIZE,
+                                     .page = mmsb__record_id(MMSB__HANDLE_INDEX(pages[i]), mmsb__state_held(record)),
+                                     .version = record->version + 1,
+                                     .epoch = record->epoch};
+        mmsb__ring_put(&group, head, (mmsb__piece_t[]){{&sizes[i], sizeof sizes[i]}}, 1);
+    }
+    status = mmsb__ring_end(&group);
+    *sequence = group.last;
+    return status;
+}
+
 mmsb_status_t mmsb__changes_on_devices(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count,
                                        mmsb__batch_check_t check, const mmsb__changes_kind_t *kind,
                                        void (*change)(void *work, size_t i, mmsb__record_t *record, int on_device), void *work,

@@ -49,10 +49,14 @@ static void move(uint32_t *futex, uint32_t *waiters) {
         futex_wake_all(futex);
 }
 
-static void await_move(uint32_t *futex, uint32_t seen, uint32_t *waiters) {
+static void await_move_for(uint32_t *futex, uint32_t seen, uint32_t *waiters, int64_t nanoseconds) {
     __atomic_add_fetch(waiters, 1, __ATOMIC_SEQ_CST);
-    futex_wait(futex, seen, INT64_MAX);
+    futex_wait(futex, seen, nanoseconds);
     __atomic_sub_fetch(waiters, 1, __ATOMIC_SEQ_CST);
+}
+
+static void await_move(uint32_t *futex, uint32_t seen, uint32_t *waiters) {
+    await_move_for(futex, seen, waiters, INT64_MAX);
 }
 
 static void ring_bell(mmsb__ring_t *ring) {
@@ -398,7 +402,8 @@ mmsb_status_t mmsb__ring_append_delta(mmsb__ring_t *ring, uint64_t page, uint64_
 
 /* ----------------------------------------------------------------------------------------------------- waiting ---- */
 
-mmsb_status_t mmsb__ring_flush(mmsb__ring_t *ring, uint64_t sequence) {
+mmsb_status_t mmsb__ring_flush(mmsb__ring_t *ring, uint64_t sequence, int64_t patience_ns) {
+    const int64_t until = patience_ns == INT64_MAX ? INT64_MAX : now_on(CLOCK_MONOTONIC) + patience_ns;
     for (;;) {
         uint32_t round = __atomic_load_n(&ring->rounds, __ATOMIC_SEQ_CST);
         if (__atomic_load_n(&ring->durable, __ATOMIC_SEQ_CST) >= sequence)
@@ -409,12 +414,16 @@ mmsb_status_t mmsb__ring_flush(mmsb__ring_t *ring, uint64_t sequence) {
         while (wanted < sequence &&
                !__atomic_compare_exchange_n(&ring->wanted, &wanted, sequence, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
         ring_bell(ring);
-        await_move(&ring->rounds, round, &ring->round_waiters);
+        const int64_t left = until == INT64_MAX ? INT64_MAX : until - now_on(CLOCK_MONOTONIC);
+        if (left <= 0)
+            return MMSB_E_WOULD_BLOCK;
+        await_move_for(&ring->rounds, round, &ring->round_waiters, left);
     }
 }
 
 mmsb_status_t mmsb__ring_wait(mmsb__ring_t *ring, uint64_t sequence) {
-    return __atomic_load_n(&ring->each_call, __ATOMIC_RELAXED) && sequence > 0 ? mmsb__ring_flush(ring, sequence) : MMSB_OK;
+    return __atomic_load_n(&ring->each_call, __ATOMIC_RELAXED) && sequence > 0 ? mmsb__ring_flush(ring, sequence, INT64_MAX)
+                                                                               : MMSB_OK;
 }
 
 uint64_t mmsb__ring_last(mmsb__ring_t *ring) {

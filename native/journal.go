@@ -23,6 +23,7 @@ static inline uint64_t ring_synced(const mmsb__ring_t *ring) { return __atomic_l
 import "C"
 
 import (
+	"math"
 	"time"
 	"unsafe"
 )
@@ -79,7 +80,16 @@ func (r Ring) Wait(sequence uint64) int32 {
 
 // Flush returns when the record is durable, whatever the journal's durability. A failure is the thread's last error.
 func (r Ring) Flush(sequence uint64) int32 {
-	return int32(C.mmsb__ring_flush(r.ring, C.uint64_t(sequence)))
+	return int32(C.mmsb__ring_flush(r.ring, C.uint64_t(sequence), math.MaxInt64))
+}
+
+// FlushFor is Flush for a time; done says whether the record is durable.
+func (r Ring) FlushFor(sequence uint64, patience time.Duration) (done bool, code int32) {
+	code = int32(C.mmsb__ring_flush(r.ring, C.uint64_t(sequence), C.int64_t(patience)))
+	if code == C.MMSB_E_WOULD_BLOCK {
+		return false, 0
+	}
+	return true, code
 }
 
 // Last is the last sequence number that was given to a record.

@@ -31,7 +31,7 @@ static inline void mmsb__page_begin(mmsb__record_t *record, uint64_t page, uint6
 static inline int mmsb__options_plain(const mmsb_page_options_t *options) {
     return options->struct_size == sizeof *options && options->location == MMSB_LOCATION_DEFAULT && options->contents <= 1 &&
            (options->id | (uint32_t)options->device | (uint32_t)~options->numa_node | options->reserved_word |
-            options->reserved[0] | options->reserved[1] | options->reserved[2] | options->reserved[3]) == 0;
+            (uintptr_t)options->sizes | (uintptr_t)options->ids | options->reserved[0] | options->reserved[1]) == 0;
 }
 
 /* Cleans a record with at most 64 dirty bytes, without a call to another function. 0 = there are more. */

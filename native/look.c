@@ -42,6 +42,31 @@ void *mmsb__page_address_slow(uint64_t page) {
     return address;
 }
 
+/* An automatic id is the handle's, so that a live page of this handle has it; a chosen one lies beside the record. */
+uint64_t mmsb__page_id(uint64_t page) {
+    mmsb__record_t *record = mmsb__record_of(page);
+    uint64_t state = mmsb__state_load(record);
+    if (mmsb__gate != MMSB_OK && mmsb__gate_closed() != MMSB_OK)
+        return 0;
+    if (mmsb__state_is(state, page) && !(state & MMSB__EXPLICIT_ID))
+        return mmsb__record_id(MMSB__HANDLE_INDEX(page), state);
+    if (mmsb__page_lock(page, &record, &state) != MMSB_OK)
+        return 0;
+    uint64_t id = mmsb__record_id(MMSB__HANDLE_INDEX(page), state);
+    mmsb__page_unlock_record(record, state);
+    return id;
+}
+
+mmsb_location_t mmsb__page_location(uint64_t page) {
+    const uint64_t state = mmsb__state_load(mmsb__record_of(page));
+    if (mmsb__gate != MMSB_OK && mmsb__gate_closed() != MMSB_OK)
+        return MMSB_LOCATION_DEFAULT;
+    if (mmsb__state_is(state, page))
+        return MMSB__STATE_LOCATION(state);
+    mmsb__page_fail(page);
+    return MMSB_LOCATION_DEFAULT;
+}
+
 static int is_device_location(int32_t location) {
     return location == MMSB_LOCATION_GPU || location == MMSB_LOCATION_UNIFIED || location == MMSB_LOCATION_PINNED;
 }

@@ -20,6 +20,9 @@ static inline uint64_t mmsb__field_load(const mmsb__record_t *record, mmsb__fiel
 
 uint64_t mmsb__page_look_slow(uint64_t page, mmsb__field_t field);
 void *mmsb__page_address_slow(uint64_t page);
+/* The id, 0 for a bad handle; the location, MMSB_LOCATION_DEFAULT for one. */
+uint64_t mmsb__page_id(uint64_t page);
+mmsb_location_t mmsb__page_location(uint64_t page);
 
 /* One read between two looks at the state, so that the value is this page's. */
 static inline uint64_t mmsb__page_look(uint64_t page, mmsb__field_t field) {

@@ -3,55 +3,62 @@
 
 #include "preimage.h"
 
-/* Locks a page that is to be pinned, when no save holds the pin back any more. */
-static mmsb_status_t lock_to_pin(uint64_t page, int32_t mode, mmsb__record_t **record, uint64_t *state) {
-    for (;;) {
-        mmsb_status_t status = mmsb__page_lock_bytes(page, record, state);
-        if (MMSB__UNLIKELY(status != MMSB_OK) || mode != MMSB_PIN_WRITE || (*state & MMSB__READ_ONLY) ||
-            MMSB__LIKELY(__atomic_load_n(&mmsb__capturing, __ATOMIC_RELAXED) == 0) || !mmsb__writing_waits(*record, *state))
-            return status;
-        mmsb__page_unlock(*record, *state);
-        mmsb__capture_wait(mmsb__record_index(*record));
-    }
+/* 1: a save holds the pin of a locked page back. */
+static int must_wait(mmsb__record_t *record, uint64_t state, int32_t mode) {
+    return mode == MMSB_PIN_WRITE && !(state & MMSB__READ_ONLY) &&
+           MMSB__UNLIKELY(__atomic_load_n(&mmsb__capturing, __ATOMIC_RELAXED) != 0) && mmsb__writing_waits(record, state);
+}
+
+/* Begins a pin of a locked page. */
+static mmsb_status_t begin_pin(uint64_t page, mmsb__record_t *record, uint64_t *state, int32_t mode, void **address) {
+    uint16_t *pins = mmsb__pins_of(record, mode);
+    void *on_device = NULL;
+    mmsb_status_t status = MMSB_OK;
+    if (MMSB__UNLIKELY(mode == MMSB_PIN_WRITE && (*state & MMSB__READ_ONLY)))
+        return mmsb__page_read_only_fail(page);
+    if (MMSB__UNLIKELY(*pins == UINT16_MAX))
+        return mmsb__fail(MMSB_E_LIMIT, "page 0x%016llx has %u pins of mode %d, the limit is %u", (unsigned long long)page, *pins,
+                          mode, UINT16_MAX);
+    if (MMSB__UNLIKELY(mmsb__on_disk(record, *state)))
+        status = mmsb__page_make_resident(record, state);
+    else if (MMSB__UNLIKELY(mmsb__on_device(*state)))
+        status = mmsb__device_address(record, state, &on_device);
+    if (MMSB__UNLIKELY(status != MMSB_OK))
+        return status;
+    __atomic_store_n(pins, (uint16_t)(*pins + 1), __ATOMIC_RELAXED);
+    if (mode == MMSB_PIN_WRITE)
+        mmsb__pin_note(record);
+    if (address)
+        *address = MMSB__UNLIKELY(on_device) ? on_device : mmsb__record_bytes(record);
+    return MMSB_OK;
 }
 
 mmsb_status_t mmsb__page_pin(uint64_t page, int32_t mode, void **address) {
     mmsb__record_t *record;
     uint64_t state;
-    mmsb_status_t status = lock_to_pin(page, mode, &record, &state);
-    if (MMSB__UNLIKELY(status != MMSB_OK))
-        return status;
-    void *on_device = NULL;
-    if (MMSB__UNLIKELY(mmsb__on_disk(record, state)) && (status = mmsb__page_make_resident(record, &state)) != MMSB_OK) {
-        mmsb__page_unlock_record(record, state);
-        return status;
-    }
-    if (MMSB__UNLIKELY(mmsb__on_device(state)) && (status = mmsb__device_address(record, &state, &on_device)) != MMSB_OK) {
+    for (;;) {
+        mmsb_status_t status = mmsb__page_lock_bytes(page, &record, &state);
+        if (MMSB__UNLIKELY(status != MMSB_OK))
+            return status;
+        if (!must_wait(record, state, mode))
+            break;
         mmsb__page_unlock(record, state);
-        return status;
+        mmsb__capture_wait(mmsb__record_index(record));
     }
-    uint16_t *pins = mmsb__pins_of(record, mode);
-    if (MMSB__UNLIKELY(mode == MMSB_PIN_WRITE && (state & MMSB__READ_ONLY))) {
-        status = mmsb__page_read_only_fail(page);
-    } else if (MMSB__UNLIKELY(*pins == UINT16_MAX)) {
-        status = mmsb__fail(MMSB_E_LIMIT, "page 0x%016llx has %u pins of mode %d, the limit is %u", (unsigned long long)page,
-                            *pins, mode, UINT16_MAX);
-    } else {
-        __atomic_store_n(pins, (uint16_t)(*pins + 1), __ATOMIC_RELAXED);
-        if (mode == MMSB_PIN_WRITE)
-            mmsb__pin_note(record);
-        if (address)
-            *address = MMSB__UNLIKELY(on_device) ? on_device : mmsb__record_bytes(record);
-    }
+    mmsb_status_t status = begin_pin(page, record, &state, mode, address);
     mmsb__page_unlock(record, state);
     return status;
+}
+
+static mmsb_status_t no_pin_fail(uint64_t page, int32_t mode) {
+    return mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx has no pin of mode %d", (unsigned long long)page, mode);
 }
 
 /* Ends a pin of a locked page. */
 static mmsb_status_t end_pin(uint64_t page, mmsb__record_t *record, int32_t mode) {
     uint16_t *pins = mmsb__pins_of(record, mode);
     if (MMSB__UNLIKELY(*pins == 0))
-        return mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx has no pin of mode %d", (unsigned long long)page, mode);
+        return no_pin_fail(page, mode);
     __atomic_store_n(pins, (uint16_t)(*pins - 1), __ATOMIC_RELAXED);
     if (mode == MMSB_PIN_WRITE)
         mmsb__writing_forget(mmsb__record_context(mmsb__record_index(record)));
@@ -87,5 +94,99 @@ mmsb_status_t mmsb__page_unpin(uint64_t page, int32_t mode) {
     if (status == MMSB_OK && mode == MMSB_PIN_WRITE)
         mmsb__version_move(record);
     mmsb__page_unlock(record, state);
+    return status;
+}
+
+/* -------------------------------------------------------------------------------------------------- many pages ---- */
+
+/* Takes back pins that a batch has begun: all of its pages are locked. */
+static void end_pins(const mmsb_page_t *pages, size_t count, int32_t mode) {
+    for (size_t i = 0; i < count; i++)
+        (void)end_pin(pages[i], mmsb__record_of(pages[i]), mode);
+}
+
+/* The first page whose pin a save holds back; count: there is none. */
+static size_t first_that_waits(const mmsb_page_t *pages, size_t count, int32_t mode) {
+    size_t i = 0;
+    while (i < count &&
+           !must_wait(mmsb__record_of(pages[i]), mmsb__state_held(mmsb__record_of(pages[i])) & ~MMSB__OWNER_MASK, mode))
+        i++;
+    return i;
+}
+
+mmsb_status_t mmsb__page_pin_many(const mmsb_page_t *pages, size_t count, int32_t mode, void **addresses, size_t *bad_index) {
+    mmsb__batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .on_devices = 1};
+    mmsb_status_t status = MMSB_OK;
+    for (;;) {
+        if ((status = mmsb__batch_lock(&batch, NULL, NULL, bad_index)) != MMSB_OK)
+            return status;
+        size_t waits = first_that_waits(pages, count, mode);
+        if (MMSB__LIKELY(waits == count))
+            break;
+        mmsb__batch_unlock(&batch);
+        mmsb__capture_wait(MMSB__HANDLE_INDEX(pages[waits]));
+    }
+    for (size_t i = 0; i < count && status == MMSB_OK; i++) {
+        mmsb__record_t *record = mmsb__record_of(pages[i]);
+        uint64_t state = mmsb__state_held(record) & ~MMSB__OWNER_MASK;
+        status = begin_pin(pages[i], record, &state, mode, addresses ? &addresses[i] : NULL);
+        if (status == MMSB_OK)
+            continue;
+        end_pins(pages, i, mode);
+        if (bad_index)
+            *bad_index = i;
+    }
+    mmsb__batch_unlock(&batch);
+    return status;
+}
+
+/* Pages of which some have lost their context, each for itself; none where one has no such pin. */
+static mmsb_status_t unpin_each(const mmsb_page_t *pages, size_t count, int32_t mode, size_t *bad) {
+    mmsb_status_t status = MMSB_OK;
+    for (size_t i = 0; i < count && status == MMSB_OK; i++) {
+        const uint64_t ended = MMSB__STATE(MMSB__STATE_ENDED, MMSB__HANDLE_GENERATION(pages[i]), 0);
+        mmsb__record_t *record = mmsb__record_of(pages[i]);
+        const uint64_t state = mmsb__state_load(record);
+        *bad = i;
+        if (!mmsb__state_is(state, pages[i]) && (state ^ ended) >> MMSB__INDEX_BITS != 0)
+            status = mmsb__page_fail(pages[i]);
+        else if (__atomic_load_n(mmsb__pins_of(record, mode), __ATOMIC_RELAXED) == 0)
+            status = no_pin_fail(pages[i], mode);
+    }
+    for (size_t i = 0; i < count && status == MMSB_OK; i++) {
+        *bad = i;
+        status = mmsb__page_unpin(pages[i], mode);
+    }
+    return status;
+}
+
+/* Gives back pins that a batch has ended. */
+static void begin_again(const mmsb_page_t *pages, size_t count, int32_t mode) {
+    for (size_t i = 0; i < count; i++) {
+        mmsb__record_t *record = mmsb__record_of(pages[i]);
+        uint16_t *pins = mmsb__pins_of(record, mode);
+        __atomic_store_n(pins, (uint16_t)(*pins + 1), __ATOMIC_RELAXED);
+        if (mode == MMSB_PIN_WRITE)
+            mmsb__pin_note(record);
+    }
+}
+
+mmsb_status_t mmsb__page_unpin_many(const mmsb_page_t *pages, size_t count, int32_t mode, size_t *bad_index) {
+    mmsb__batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .on_devices = 1};
+    size_t bad = 0;
+    mmsb_status_t status = mmsb__batch_lock(&batch, NULL, NULL, &bad);
+    if (status == MMSB_E_STALE_HANDLE) {
+        status = unpin_each(pages, count, mode, &bad);
+    } else if (status == MMSB_OK) {
+        for (size_t i = 0; i < count && status == MMSB_OK; i++) {
+            if ((status = end_pin(pages[i], mmsb__record_of(pages[i]), mode)) != MMSB_OK)
+                begin_again(pages, bad = i, mode);
+        }
+        for (size_t i = 0; i < count && status == MMSB_OK && mode == MMSB_PIN_WRITE; i++)
+            mmsb__version_move(mmsb__record_of(pages[i]));
+        mmsb__batch_unlock(&batch);
+    }
+    if (status != MMSB_OK && bad_index)
+        *bad_index = bad;
     return status;
 }

@@ -27,7 +27,7 @@ NOT_CONSTANTS = ("MMSB_H", "MMSB_API")
 # The sets of constants, by what their names begin with behind MMSB_.
 SETS = (
     "VERSION", "E", "KIND", "LOCATION", "DOMAIN", "LOG", "STRUCT", "SIMULATE", "FALLBACK", "PAGE", "PIN", "DELTA",
-    "COMPRESSION", "RAW_WRITES", "BASE_IN_USE", "LOAD", "CHANGE", "DURABILITY", "JOURNAL_BASE", "ACCESS",
+    "COMPRESSION", "RAW_WRITES", "BASE_IN_USE", "LOAD", "CHANGE", "DURABILITY", "JOURNAL_BASE", "ACCESS", "RECORD", "PATH",
 )  # fmt: skip
 SINGLE = ("MMSB_OK", "MMSB_ABI_VERSION", "MMSB_WAIT_FOREVER")
 
@@ -51,7 +51,7 @@ GO_NOTE = '// Code generated from include/mmsb.h by "make generate". DO NOT EDIT
 GO_WORDS = {"CPU", "GPU", "IO", "OK", "CUDA", "NCCL", "NIXL"}
 
 # Parameters of these names that point to scalars are arrays. ctypes then takes addresses, bytes and arrays, else one variable.
-ARRAYS = {"pages", "parents", "children", "statuses"}
+ARRAYS = {"pages", "parents", "children", "statuses", "clones", "paths"}
 
 PYTHON_SCALARS = {
     "char": "c_char",

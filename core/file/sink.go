@@ -61,17 +61,22 @@ func (p *pipeline) Buffer() ([]byte, error) {
 	if p.ended {
 		return nil, errEnded()
 	}
-	select {
-	case buffer := <-p.buffers.free:
-		if err := p.failure(); err != nil {
-			p.buffers.free <- buffer
-			return nil, err
+	var buffer []byte
+	select { // what is free is no reason to look whether the work is to be given up
+	case buffer = <-p.buffers.free:
+	default:
+		select {
+		case buffer = <-p.buffers.free:
+		case <-p.done:
+			p.fail(errCancelled(p.size))
+			return nil, p.failure()
 		}
-		return buffer, nil
-	case <-p.done:
-		p.fail(errCancelled(p.size))
-		return nil, p.failure()
 	}
+	if err := p.failure(); err != nil {
+		p.buffers.free <- buffer
+		return nil, err
+	}
+	return buffer, nil
 }
 
 func (p *pipeline) Write(buffer []byte, n int) error {

@@ -4,6 +4,7 @@ package journal
 
 import (
 	"iter"
+	"math"
 	"path/filepath"
 
 	"libmmsb/core/file"
@@ -220,6 +221,34 @@ func (j *Journal) Records(first, last uint64) iter.Seq2[*Record, error] {
 		})
 		if err != nil && yielding {
 			yield(nil, err)
+		}
+	}
+}
+
+// RecordsFrom walks the whole records from a number on, up to the last: a group can begin before it, but not before its segment.
+func (j *Journal) RecordsFrom(from uint64) iter.Seq2[*Record, error] {
+	return j.RecordsBetween(from, math.MaxUint64)
+}
+
+// RecordsBetween is RecordsFrom up to a record.
+func (j *Journal) RecordsBetween(from, last uint64) iter.Seq2[*Record, error] {
+	return func(yield func(*Record, error) bool) {
+		if j.info.First > j.info.Last {
+			return
+		}
+		first := j.info.First
+		for _, segment := range j.info.Segments {
+			if segment.First <= from {
+				first = max(first, segment.First)
+			}
+		}
+		for record, err := range j.Records(first, last) {
+			if err == nil && record.Sequence < from {
+				continue
+			}
+			if !yield(record, err) || err != nil {
+				return
+			}
 		}
 	}
 }

@@ -16,6 +16,7 @@ type CreateOptions struct {
 	Device        int32
 	NUMANode      int32
 	Uninitialised bool
+	Sizes, IDs    []uint64 // of many pages, one each; nil: all have one size, and automatic ids
 }
 
 // Create makes one page of any size, placement and id.

@@ -1,6 +1,8 @@
 package page
 
 import (
+	"fmt"
+
 	"libmmsb/core/abi"
 	"libmmsb/core/lasterror"
 	"libmmsb/core/memory"
@@ -22,7 +24,7 @@ func CreateMany(context, size uint64, options CreateOptions, pages []uint64, w *
 			return status.Errorf(status.Cancelled, "cancelled after %d of %d pages", done, len(pages))
 		}
 		n := min(createBatch, len(pages)-done)
-		if err := createSome(context, size, options, pages[done:done+n]); err != nil {
+		if err := createSome(context, size, options.part(done, n), pages[done:done+n], done); err != nil {
 			native.Uncreate(pages[:done])
 			return err
 		}
@@ -47,20 +49,48 @@ func CreateManyWithin(context, size uint64, options CreateOptions, pages []uint6
 	return err
 }
 
-func createSome(context, size uint64, options CreateOptions, pages []uint64) error {
+// part is the options of n of the pages.
+func (o CreateOptions) part(first, n int) CreateOptions {
+	if o.Sizes != nil {
+		o.Sizes = o.Sizes[first:][:n]
+	}
+	if o.IDs != nil {
+		o.IDs = o.IDs[first:][:n]
+	}
+	return o
+}
+
+// errAt is an error of one of many pages, with its index in the text.
+func errAt(index int, err error) error {
+	found := *status.Of(err)
+	found.Text = fmt.Sprintf("page at index %d: %s", index, found.Text)
+	return &found
+}
+
+func createSome(context, size uint64, options CreateOptions, pages []uint64, first int) error {
 	return Use(context, func(c *Context) error {
 		to, err := c.residency.Resolve(options.Location, options.Device)
 		if err != nil {
 			return err
 		}
-		if size <= native.SmallMax && to.Location == abi.LocationCPU && options.NUMANode < 0 {
+		if size <= native.SmallMax && to.Location == abi.LocationCPU && options.NUMANode < 0 && !options.each() {
 			if code := native.CreateBatch(context, size, !options.Uninitialised, pages); code != native.EnterGo {
 				return lasterror.Load(code)
 			}
 		}
 		for i := range pages {
-			if pages[i], err = c.Create(size, options); err != nil {
+			size, one := size, options
+			if options.Sizes != nil {
+				size = options.Sizes[i]
+			}
+			if options.IDs != nil {
+				one.ID = options.IDs[i]
+			}
+			if pages[i], err = c.Create(size, one); err != nil {
 				native.Uncreate(pages[:i])
+				if options.each() {
+					err = errAt(first+i, err)
+				}
 				return err
 			}
 		}
@@ -68,11 +98,23 @@ func createSome(context, size uint64, options CreateOptions, pages []uint64) err
 	})
 }
 
+// each says whether the pages differ.
+func (o *CreateOptions) each() bool { return o.Sizes != nil || o.IDs != nil }
+
 // CheckCreateMany checks the arguments of CreateMany.
 func CheckCreateMany(context, size uint64, options CreateOptions) error {
 	return Use(context, func(c *Context) error {
-		if err := memory.CheckSize(size); err != nil {
-			return err
+		if options.Sizes == nil {
+			if err := memory.CheckSize(size); err != nil {
+				return err
+			}
+		} else if size != 0 {
+			return status.Errorf(status.InvalidArgument, "size is %d; it is 0 where sizes is set", size)
+		}
+		for i, size := range options.Sizes {
+			if err := memory.CheckSize(size); err != nil {
+				return errAt(i, err)
+			}
 		}
 		if options.ID != 0 {
 			return status.Errorf(status.InvalidArgument, "id is %d; it is 0 where many pages are created", options.ID)
@@ -80,4 +122,53 @@ func CheckCreateMany(context, size uint64, options CreateOptions) error {
 		_, err := c.residency.Resolve(options.Location, options.Device)
 		return err
 	})
+}
+
+// CloneMany clones many pages, or none; bad is the first that cannot be cloned. ids may be nil.
+func CloneMany(pages, ids, clones []uint64) (bad int, err error) {
+	made := make([]uint64, len(pages)) // the caller's array is only written on success
+	for i, page := range pages {
+		id := uint64(0)
+		if ids != nil {
+			id = ids[i]
+		}
+		if made[i], err = Clone(page, id); err != nil {
+			native.Uncreate(made[:i])
+			return i, err
+		}
+	}
+	copy(clones, made)
+	return 0, nil
+}
+
+// AdoptMany makes a page over each of many pieces of memory, or over none; bad is the first that cannot be adopted. ids may be nil.
+func (c *Context) AdoptMany(addresses []uintptr, sizes, ids []uint64, options AdoptOptions, pages []uint64) (bad int, err error) {
+	if options.ID != 0 {
+		return 0, status.Errorf(status.InvalidArgument, "id is %d; it is 0 where many pages are adopted", options.ID)
+	}
+	made := make([]uint64, len(addresses))
+	for i, address := range addresses {
+		one := options
+		if ids != nil {
+			one.ID = ids[i]
+		}
+		if made[i], err = c.Adopt(address, sizes[i], one); err != nil {
+			for _, page := range made[:i] {
+				forgetRelease(page)
+			}
+			native.Uncreate(made[:i])
+			return i, err
+		}
+	}
+	copy(pages, made)
+	return 0, nil
+}
+
+// forgetRelease makes sure that the end of an adopted page does not call the caller's function.
+func forgetRelease(page uint64) {
+	if p, err := lock(page); err == nil {
+		side := native.SideAt(p.Record.Side)
+		side.Release, side.User = 0, 0
+		p.unlock()
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"libmmsb/core/residency"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
+	"libmmsb/native"
 )
 
 // Migrate moves a page's bytes to another placement.
@@ -22,6 +23,9 @@ func migrate(page uint64, lock func(page uint64) (*Page, error), location, devic
 	})
 }
 
+// moveStep is how many bytes are moved between two looks at the time; a small page counts as the share of one of createBatch.
+const moveStep = 4 << 20
+
 // CheckMigrateMany tells whether pages could go to a placement, as far as can be said before; bad is the first that could not.
 func CheckMigrateMany(pages []uint64, location, device int32) (bad int, err error) {
 	for i, page := range pages {
@@ -35,13 +39,17 @@ func CheckMigrateMany(pages []uint64, location, device int32) (bad int, err erro
 // MigrateMany moves many pages: each moves or does not, and has its code in codes, where that is not nil. bad is the first that
 // did not. w is nil, or the asynchronous work that this is.
 func MigrateMany(pages []uint64, location, device int32, codes []int32, w *ticket.Work) (bad int, err error) {
-	lock := lockUnlessMoving
+	lock, cancelled, step := lockUnlessMoving, false, uint64(0)
 	if w != nil {
 		lock = lockToMove
 	}
 	for i, page := range pages {
+		if w != nil && !cancelled && (i == 0 || step >= moveStep) {
+			cancelled, step = w.Cancelled(), 0
+		}
 		moved := status.Errorf(status.Cancelled, "cancelled after %d of %d pages", i, len(pages))
-		if w == nil || !w.Cancelled() {
+		if !cancelled {
+			step += max(native.RecordAt(native.Index(page)).Size, moveStep/createBatch)
 			moved = migrate(page, lock, location, device)
 		}
 		if codes != nil {

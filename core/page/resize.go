@@ -2,7 +2,9 @@ package page
 
 import (
 	"libmmsb/core/journal"
+	"libmmsb/core/lasterror"
 	"libmmsb/core/memory"
+	"libmmsb/core/status"
 	"libmmsb/native"
 )
 
@@ -25,13 +27,112 @@ func Resize(page, size uint64) error {
 		if err := c.Resize(size, c.journalNext(journal.Resize, journal.Words(size))); err != nil {
 			return err
 		}
-		if size > old {
-			native.AddCounts(c.context.index, 0, 0, size-old, 0)
-		} else {
-			native.AddCounts(c.context.index, 0, 0, 0, old-size)
-		}
+		c.countResize(old)
 		return nil
 	})
+}
+
+// mostResized bounds a batch: each of its pages waits on the stack until all others can be resized, too.
+const mostResized = 1 << 16
+
+// ResizeMany changes the sizes of different pages at one moment, or of none; bad is the first that cannot be resized.
+func ResizeMany(pages, sizes []uint64) (bad int, err error) {
+	if len(pages) > mostResized {
+		return mostResized, status.Errorf(status.Limit, "batch has %d pages to resize; the limit is %d", len(pages), mostResized)
+	}
+	count := len(pages)
+	var sizeErr error
+	for i, size := range sizes {
+		if sizeErr = memory.CheckSize(size); sizeErr != nil {
+			count = i
+			break
+		}
+	}
+	bad, code := native.LockPages(pages[:count])
+	if code != 0 {
+		return bad, lasterror.Load(code)
+	}
+	r := &resizes{handles: pages[:count], sizes: sizes[:count]}
+	for _, page := range r.handles {
+		r.pages = append(r.pages, pageAt(contextOf(native.Index(page)), native.Index(page)))
+	}
+	bad, err = r.check()
+	if err == nil && sizeErr == nil {
+		err = r.resize(count - 1)
+		bad = r.bad
+	}
+	for _, p := range r.pages {
+		p.unlock()
+	}
+	if r.journalled {
+		if waited := lasterror.Load(r.ring.Wait(r.sequence)); err == nil {
+			err = waited
+		}
+	}
+	if err == nil && sizeErr != nil {
+		return count, sizeErr
+	}
+	return bad, err
+}
+
+// resizes is a batch of resizes; its pages are locked.
+type resizes struct {
+	handles, sizes []uint64
+	pages          []*Page
+	bad            int
+	ring           native.Ring
+	sequence       uint64
+	journalled     bool
+}
+
+// check tells whether all can be resized, as far as can be said before, and gives them their bytes.
+func (r *resizes) check() (bad int, err error) {
+	for i, p := range r.pages {
+		if err := p.notAdopted(); err != nil {
+			return i, err
+		}
+		if err := p.notPinned(); err != nil {
+			return i, err
+		}
+	}
+	for i, p := range r.pages {
+		if err := p.Present(); err != nil {
+			return i, err
+		}
+	}
+	return 0, nil
+}
+
+// resize resizes the page of this index and all before it, the first one first: each is ready when those before it are.
+func (r *resizes) resize(index int) error {
+	if index < 0 {
+		var code int32
+		r.ring, r.sequence, r.journalled, code = native.JournalResizes(r.handles, r.sizes)
+		if code != 0 {
+			r.bad = 0
+		}
+		return lasterror.Load(code)
+	}
+	p, size := r.pages[index], r.sizes[index]
+	old := p.Record.Size
+	if size == old {
+		return r.resize(index - 1)
+	}
+	r.bad = index
+	if err := p.Resize(size, func() error { return r.resize(index - 1) }); err != nil {
+		return err
+	}
+	p.countResize(old)
+	return nil
+}
+
+// countResize counts the bytes by which a page has grown or become smaller.
+func (p *Page) countResize(old uint64) {
+	if size := p.Record.Size; size > old {
+		native.AddCounts(p.context.index, 0, 0, size-old, 0)
+	} else {
+		native.AddCounts(p.context.index, 0, 0, 0, old-size)
+	}
 }
 
 // Resize changes the page's size. ready is called when nothing else can fail; where it fails nothing has changed.

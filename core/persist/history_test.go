@@ -74,19 +74,19 @@ func TestAJournalThatIsOpenedLate(t *testing.T) {
 	context := newContext(t)
 	directory := filepath.Join(t.TempDir(), "journal")
 	handle := createFilled(t, context, 5000, 5, 1)
-	err := OpenJournal(context, directory, JournalOptions{IntervalMs: 1, RefuseBase: true})
+	err := OpenJournal(context, directory, JournalOptions{IntervalMs: 1, RefuseBase: true}, nil)
 	require.Equal(t, status.InvalidState, status.CodeOf(err), "%v", err)
 	require.ErrorContains(t, err, "1 pages")
 	openJournal(t, context, directory)
 	require.Len(t, inFolder(t, directory, "base-"), 1)
 	write(t, handle, 7, []byte("recorded"))
-	require.NoError(t, SyncJournal(context))
+	require.NoError(t, SyncJournal(context, nil))
 	requireLoads(t, context, "", directory)
 
 	// Nothing happens while it is closed: it goes on.
 	for range 3 {
 		require.NoError(t, CloseJournal(context))
-		require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1, RefuseBase: true}))
+		require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1, RefuseBase: true}, nil))
 	}
 	require.Len(t, inFolder(t, directory, "journal-"), 1)
 
@@ -95,11 +95,11 @@ func TestAJournalThatIsOpenedLate(t *testing.T) {
 		require.NoError(t, CloseJournal(context))
 		write(t, handle, uint64(turn), []byte("between"))
 		createFilled(t, context, 64, uint64(10+turn), turn)
-		err := OpenJournal(context, directory, JournalOptions{IntervalMs: 1, RefuseBase: true})
+		err := OpenJournal(context, directory, JournalOptions{IntervalMs: 1, RefuseBase: true}, nil)
 		require.Equal(t, status.InvalidState, status.CodeOf(err), "%v", err)
 		openJournal(t, context, directory)
 		write(t, handle, uint64(turn), []byte("after"))
-		require.NoError(t, SyncJournal(context))
+		require.NoError(t, SyncJournal(context, nil))
 		requireLoads(t, context, "", directory)
 		require.Len(t, inFolder(t, directory, "base-"), 1)
 		require.Len(t, inFolder(t, directory, "journal-0"), 1)
@@ -115,7 +115,7 @@ func TestADependencyIsAChangeOfTheState(t *testing.T) {
 	parent, child := createFilled(t, context, 64, 1, 1), createFilled(t, context, 64, 2, 2)
 	require.NoError(t, CloseJournal(context))
 	require.NoError(t, page.AddDependency(parent, child))
-	err := OpenJournal(context, directory, JournalOptions{IntervalMs: 1, RefuseBase: true})
+	err := OpenJournal(context, directory, JournalOptions{IntervalMs: 1, RefuseBase: true}, nil)
 	require.Equal(t, status.InvalidState, status.CodeOf(err), "%v", err)
 }
 
@@ -135,7 +135,7 @@ func TestASnapshotOfAnotherContextIsRefused(t *testing.T) {
 	err := Load(newContext(t), FromPath(path), LoadOptions{Journal: other}, nil)
 	require.Equal(t, status.Mismatch, status.CodeOf(err), "%v", err)
 	require.ErrorContains(t, err, "lineage")
-	err = OpenJournal(context, other, JournalOptions{IntervalMs: 1})
+	err = OpenJournal(context, other, JournalOptions{IntervalMs: 1}, nil)
 	require.Equal(t, status.Mismatch, status.CodeOf(err), "%v", err)
 	requireLoads(t, second, "", other)
 }
@@ -147,16 +147,16 @@ func TestASnapshotElsewhereBecomesTheBase(t *testing.T) {
 	directory := filepath.Join(folder, "journal")
 	context := newContext(t)
 	handle := createFilled(t, context, 64, 1, 1)
-	require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1, SegmentBytes: 1}))
+	require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1, SegmentBytes: 1}, nil))
 	base := ""
 	for turn := range byte(6) {
 		write(t, handle, 0, []byte{turn})
-		require.NoError(t, SyncJournal(context))
+		require.NoError(t, SyncJournal(context, nil))
 		path := filepath.Join(folder, []string{"a", "b"}[turn%2])
 		require.NoError(t, Save(context, ToPath(path), SaveOptions{Base: base}, nil))
 		base = path
 		write(t, handle, 1, []byte{turn})
-		require.NoError(t, SyncJournal(context))
+		require.NoError(t, SyncJournal(context, nil))
 		requireLoads(t, context, "", directory)
 		requireLoads(t, context, path, directory)
 		require.Len(t, inFolder(t, directory, "base-"), 1)
@@ -225,9 +225,9 @@ func TestASnapshotBehindTheJournal(t *testing.T) {
 	folder := t.TempDir()
 	directory, path := filepath.Join(folder, "journal"), filepath.Join(folder, "last.mmsb")
 	context := newContext(t)
-	require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1, Keep: true}))
+	require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1, Keep: true}, nil))
 	handle := createFilled(t, context, 100, 1, 1)
-	require.NoError(t, SyncJournal(context))
+	require.NoError(t, SyncJournal(context, nil))
 	early := contents(t, context)
 	last := stateOf(t, context).journals.open.Load().ring.Last()
 	for turn := range byte(3) { // each turn is a process that begins with both
@@ -236,17 +236,17 @@ func TestASnapshotBehindTheJournal(t *testing.T) {
 		require.NoError(t, Save(context, ToPath(path), SaveOptions{}, nil))
 		requireLoads(t, context, path, directory)
 		context = replayed(t, path, directory, LoadOptions{})
-		require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1, Keep: true}))
+		require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1, Keep: true}, nil))
 		handle = handleOf(t, context, 1)
 		write(t, handle, 6, []byte{turn + 20})
-		require.NoError(t, SyncJournal(context))
+		require.NoError(t, SyncJournal(context, nil))
 		requireLoads(t, context, path, directory)
 		requireLoads(t, context, "", directory)
 		// What was kept still gives the past, across the gaps.
 		require.Equal(t, early, contents(t, replayed(t, "", directory, LoadOptions{JournalUntil: last})))
 	}
 	require.NoError(t, Save(context, ToPath(path), SaveOptions{}, nil))
-	require.NoError(t, TrimJournal(context, path)) // one branch: all before it goes
+	require.NoError(t, TrimJournal(context, path, nil)) // one branch: all before it goes
 	require.Len(t, inFolder(t, directory, "journal-0"), 1)
 	require.Len(t, inFolder(t, directory, "base-"), 1)
 	requireLoads(t, context, "", directory)

@@ -17,7 +17,7 @@ func TestAJournalThatLosesARecordIsFoundWhenItIsClosed(t *testing.T) {
 	openJournal(t, context, filepath.Join(t.TempDir(), "journal"))
 	opened := stateOf(t, context).journals.open.Load()
 	right := opened.ring
-	require.NoError(t, SyncJournal(context))
+	require.NoError(t, SyncJournal(context, nil))
 	another := stateOf(t, newContext(t)).context.Index()
 	other, code := native.OpenRing(another, 17, native.RingBytes, 0, false, nil)
 	require.Zero(t, code)

@@ -19,6 +19,7 @@ import (
 	"libmmsb/core/safego"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
+	"libmmsb/core/ticket"
 	"libmmsb/native"
 )
 
@@ -39,8 +40,16 @@ type JournalInfo struct {
 	First, Last, Synced, Bytes uint64
 }
 
-// OpenJournal opens a journal for a context: changes of its pages are written there from now on.
-func OpenJournal(context uint64, directory string, o JournalOptions) error {
+// CheckJournal checks the arguments of OpenJournal.
+func CheckJournal(context uint64, directory string, o JournalOptions) error {
+	return use(context, func(*state) error {
+		_, err := o.check(directory)
+		return err
+	})
+}
+
+// check checks the options, and says what core/journal has for them.
+func (o *JournalOptions) check(directory string) (options journal.Options, err error) {
 	durability := journal.Interval
 	switch o.Durability {
 	case abi.DurabilityInterval:
@@ -49,30 +58,58 @@ func OpenJournal(context uint64, directory string, o JournalOptions) error {
 	case abi.DurabilityNone:
 		durability = journal.None
 	default:
-		return status.Errorf(status.InvalidArgument, "durability is %d, not interval, call or none", o.Durability)
+		return options, status.Errorf(status.InvalidArgument, "durability is %d, not interval, call or none", o.Durability)
 	}
 	if directory == "" {
-		return status.Errorf(status.InvalidArgument, "the directory is empty")
+		return options, status.Errorf(status.InvalidArgument, "the directory is empty")
 	}
 	if o.SegmentBytes > math.MaxInt64 {
-		return status.Errorf(status.InvalidArgument, "segment_bytes is %d; the most is %d", o.SegmentBytes, int64(math.MaxInt64))
+		return options, status.Errorf(status.InvalidArgument, "segment_bytes is %d; the most is %d", o.SegmentBytes,
+			int64(math.MaxInt64))
 	}
 	if o.IntervalMs == 0 {
-		return status.Errorf(status.InvalidArgument, "interval_ms is 0; the least is 1")
+		return options, status.Errorf(status.InvalidArgument, "interval_ms is 0; the least is 1")
 	}
-	interval := time.Duration(o.IntervalMs) * time.Millisecond
+	return journal.Options{
+		Durability: durability, Interval: time.Duration(o.IntervalMs) * time.Millisecond, SegmentBytes: int64(o.SegmentBytes),
+		NoBase: o.RefuseBase,
+	}, nil
+}
+
+// OpenJournal opens a journal for a context: changes of its pages are written there from now on. w may be nil.
+func OpenJournal(context uint64, directory string, o JournalOptions, w *ticket.Work) error {
+	options, err := o.check(directory)
+	if err != nil {
+		return err
+	}
 	return useAlone(context, func(s *state) error {
-		s.journals.Lock()
+		if err := s.journals.lock(w); err != nil {
+			return err
+		}
 		defer s.journals.Unlock()
-		return s.openJournal(directory, o.Keep, journal.Options{
-			Durability: durability, Interval: interval, SegmentBytes: int64(o.SegmentBytes), NoBase: o.RefuseBase,
-		})
+		return s.openJournal(directory, o.Keep, options, w)
 	})
+}
+
+// lock locks the journals, unless the work is to stop or waits for nobody.
+func (j *journals) lock(w *ticket.Work) error {
+	if w == nil {
+		j.Lock()
+		return nil
+	}
+	for !j.TryLock() {
+		select {
+		case <-w.Done():
+			return status.Errorf(status.Cancelled, "cancelled while another call works on the journal")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return nil
 }
 
 // openJournal begins to journal, and saves the state into the directory where no record there leads to it. Under the lock of the
 // journals.
-func (s *state) openJournal(directory string, keep bool, o journal.Options) error {
+func (s *state) openJournal(directory string, keep bool, o journal.Options, w *ticket.Work) error {
 	j := &s.journals
 	if opened := j.open.Load(); opened != nil {
 		return status.Errorf(status.AlreadyExists, "context 0x%016x has the journal %q", s.context.Handle(), opened.directory)
@@ -105,7 +142,7 @@ func (s *state) openJournal(directory string, keep bool, o journal.Options) erro
 	if !needsBase {
 		return nil
 	}
-	if err := s.saveBase(opened, from.Names[0].Position); err != nil {
+	if err := s.saveBase(opened, from.Names[0].Position, w); err != nil {
 		_ = s.closeJournal()
 		return err
 	}
@@ -149,10 +186,10 @@ func (j *openedJournal) unmap() {
 }
 
 // saveBase saves the state into the directory of a journal that begins behind it.
-func (s *state) saveBase(opened *openedJournal, position uint64) error {
+func (s *state) saveBase(opened *openedJournal, position uint64, w *ticket.Work) error {
 	o := SaveOptions{id: snapshot.NewID()}
 	target := ToPath(filepath.Join(opened.directory, snapshot.BaseFileName(position, o.id)))
-	header, err := s.save(&target, &o, nil)
+	header, err := s.save(&target, &o, w)
 	if err != nil {
 		return err
 	}
@@ -165,7 +202,7 @@ func (s *state) saveBase(opened *openedJournal, position uint64) error {
 
 // CloseJournal closes a context's journal after all its records have reached the disk.
 func CloseJournal(context uint64) error {
-	return onJournal(context, func(s *state, _ *openedJournal) error { return s.closeJournal() })
+	return onJournal(context, nil, func(s *state, _ *openedJournal) error { return s.closeJournal() })
 }
 
 func errNoJournal(context uint64) error {
@@ -285,15 +322,43 @@ func (j *journals) end() {
 	}
 }
 
-// SyncJournal waits until the records of all calls that have returned are on the disk.
-func SyncJournal(context uint64) error {
-	return onJournal(context, func(_ *state, j *openedJournal) error { return lasterror.Load(j.ring.Flush(j.ring.Last())) })
+// CheckHasJournal checks the arguments of work on a context's journal.
+func CheckHasJournal(context uint64) error {
+	return use(context, func(s *state) error {
+		if s.journals.open.Load() == nil {
+			return errNoJournal(context)
+		}
+		return nil
+	})
 }
 
-// onJournal does something that nobody opens or closes a journal beside.
-func onJournal(context uint64, work func(s *state, j *openedJournal) error) error {
+// SyncJournal waits until the records of all calls that have returned are on the disk. w may be nil.
+func SyncJournal(context uint64, w *ticket.Work) error {
+	return onJournal(context, w, func(_ *state, j *openedJournal) error {
+		last := j.ring.Last()
+		if w == nil {
+			return lasterror.Load(j.ring.Flush(last))
+		}
+		const lookAtDone = 50 * time.Millisecond
+		for patience := time.Duration(0); ; patience = lookAtDone {
+			if done, code := j.ring.FlushFor(last, patience); done {
+				return lasterror.Load(code)
+			}
+			select {
+			case <-w.Done():
+				return status.Errorf(status.Cancelled, "cancelled before record %d was on the disk", last)
+			default:
+			}
+		}
+	})
+}
+
+// onJournal does something that nobody opens or closes a journal beside. w may be nil.
+func onJournal(context uint64, w *ticket.Work, work func(s *state, j *openedJournal) error) error {
 	return use(context, func(s *state) error {
-		s.journals.Lock()
+		if err := s.journals.lock(w); err != nil {
+			return err
+		}
 		defer s.journals.Unlock()
 		opened := s.journals.open.Load()
 		if opened == nil {
@@ -303,10 +368,10 @@ func onJournal(context uint64, work func(s *state, j *openedJournal) error) erro
 	})
 }
 
-// TrimJournal removes the segments that a snapshot makes unnecessary.
-func TrimJournal(context uint64, path string) error {
-	return onJournal(context, func(_ *state, j *openedJournal) error {
-		info, err := snapshot.Verify(path, snapshot.VerifyOptions{})
+// TrimJournal removes the segments that a snapshot makes unnecessary. w may be nil.
+func TrimJournal(context uint64, path string, w *ticket.Work) error {
+	return onJournal(context, w, func(_ *state, j *openedJournal) error {
+		info, err := snapshot.Verify(path, snapshot.VerifyOptions{Progress: w.Report})
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ import (
 
 func openJournal(t *testing.T, context uint64, directory string) {
 	t.Helper()
-	require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1}))
+	require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1}, nil))
 }
 
 // replayed is a new context that has what a snapshot and a journal say.
@@ -112,7 +112,7 @@ func TestASnapshotAndTheJournalGiveTheLastState(t *testing.T) {
 			}))
 		}
 	}
-	require.NoError(t, SyncJournal(context))
+	require.NoError(t, SyncJournal(context, nil))
 	loaded := replayed(t, path, directory, LoadOptions{})
 	require.Equal(t, contents(t, context), contents(t, loaded))
 	require.NoError(t, page.Use(loaded, func(c *page.Context) error {
@@ -165,7 +165,7 @@ func TestAJournalsInfoWaitsForNothing(t *testing.T) {
 	require.Equal(t, status.InvalidState, status.CodeOf(err))
 	openJournal(t, context, directory)
 	createFilled(t, context, 8, 5, 0)
-	require.NoError(t, SyncJournal(context))
+	require.NoError(t, SyncJournal(context, nil))
 	before, err := GetJournalInfo(context)
 	require.NoError(t, err)
 	require.Equal(t, JournalInfo{Segments: 1, First: 1, Last: 2, Synced: 2, Bytes: before.Bytes}, before)
@@ -185,7 +185,7 @@ func TestAJournalsInfoWaitsForNothing(t *testing.T) {
 	// Neither for the files, nor for a call that holds the journal while it works on them.
 	require.NoError(t, os.RemoveAll(directory))
 	told := make(chan JournalInfo)
-	require.NoError(t, onJournal(context, func(*state, *openedJournal) error {
+	require.NoError(t, onJournal(context, nil, func(*state, *openedJournal) error {
 		go func() {
 			info, _ := GetJournalInfo(context)
 			told <- info
@@ -240,7 +240,7 @@ func TestSnapshotsOfAJournalledContextUnderLoad(t *testing.T) {
 	}
 	close(stop)
 	group.Wait()
-	require.NoError(t, SyncJournal(context))
+	require.NoError(t, SyncJournal(context, nil))
 	require.Equal(t, contents(t, context), contents(t, replayed(t, path, directory, LoadOptions{})))
 }
 

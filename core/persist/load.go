@@ -31,10 +31,34 @@ func (l *LoadSource) check(o *LoadOptions) error {
 	return nil
 }
 
-// Load gives the context the pages of a snapshot. w may be nil.
+// Load gives the context the pages of a snapshot, as work that somebody else waits for.
 func Load(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) error {
+	releases, err := loadInto(context, source, o, w)
+	giveBack(releases)
+	return err
+}
+
+// LoadWithin is Load after the tickets, within a timeout. Adopted memory is given back on the calling thread.
+func LoadWithin(context uint64, source LoadSource, o LoadOptions, after []*ticket.Ticket, timeout uint64) error {
 	var releases []func()
-	err := CheckLoad(context, source, o)
+	err := ticket.Within(timeout, after, func(w *ticket.Work) (err error) {
+		releases, err = loadInto(context, source, o, w)
+		return err
+	})
+	giveBack(releases)
+	return err
+}
+
+// giveBack calls the callers' functions, outside every lock.
+func giveBack(releases []func()) {
+	for _, release := range releases {
+		release()
+	}
+}
+
+// loadInto loads, and says what gives back the memory of adopted pages that have ended. w may be nil.
+func loadInto(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) (releases []func(), err error) {
+	err = CheckLoad(context, source, o)
 	if source.memory != nil { // which is the caller's, and may end with the call: nothing is read from it later
 		o.Lazy = false
 	}
@@ -44,10 +68,7 @@ func Load(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) erro
 			return err
 		})
 	}
-	for _, release := range releases { // the callers' functions, outside every lock
-		release()
-	}
-	return err
+	return releases, err
 }
 
 func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releases []func(), err error) {

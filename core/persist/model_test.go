@@ -141,7 +141,7 @@ func (p *program) save(path string) {
 
 func (p *program) openJournal(directory string) {
 	if err := OpenJournal(p.context, directory, JournalOptions{IntervalMs: 1000,
-		SegmentBytes: 1 << (12 + p.random.IntN(6))}); err != nil {
+		SegmentBytes: 1 << (12 + p.random.IntN(6))}, nil); err != nil {
 		want := status.Mismatch
 		if p.isOpen(directory) != nil {
 			want = status.Busy

@@ -257,9 +257,9 @@ func TestAJournalGoesOnInTheContextThatLoadedIt(t *testing.T) {
 		write(t, handleOf(t, context, 2), 0, []byte{200 + turn})
 		require.NoError(t, Load(context, FromPath(""), LoadOptions{Journal: directory}, nil))
 		require.Equal(t, want, contents(t, context))
-		require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1, RefuseBase: true}))
+		require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1, RefuseBase: true}, nil))
 		write(t, handleOf(t, context, 3), 0, []byte{turn})
-		require.NoError(t, SyncJournal(context))
+		require.NoError(t, SyncJournal(context, nil))
 		requireLoads(t, context, "", directory)
 	}
 	require.NoError(t, CloseJournal(context))

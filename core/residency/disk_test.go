@@ -3,6 +3,7 @@ package residency
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -149,11 +150,10 @@ func TestCheckSeesDamagedSpace(t *testing.T) {
 		"lacks space": func() { d.space.Remove(b.at/diskUnit, b.at/diskUnit+1) },
 		"are in use":  func() { d.used-- },
 	} {
-		before := *d
-		before.space, before.written = append([]uint64(nil), d.space...), append([]uint64(nil), d.written...)
+		held, used, space, written := d.held, d.used, slices.Clone(d.space), slices.Clone(d.written)
 		damage()
 		assert.ErrorContains(t, d.check([]Backing{b}), text)
-		d.held, d.used, d.space, d.written = before.held, before.used, before.space, before.written
+		d.held, d.used, d.space, d.written = held, used, space, written
 		require.NoError(t, d.check([]Backing{b}))
 	}
 }

@@ -122,7 +122,7 @@ func TestDiffFindsWhatDiffers(t *testing.T) {
 			from, to := openPath(t, paths[i]), openPath(t, paths[j])
 			want := differencesOf(a, b)
 			last := uint64(0)
-			for d, err := range Diff(from, to) {
+			for d, err := range Diff(from, to, nil) {
 				require.NoError(t, err)
 				assert.Greater(t, d.ID, last)
 				last = d.ID
@@ -174,7 +174,7 @@ func TestDiffOfASnapshotWithItselfIsEmpty(t *testing.T) {
 	m := big(t)
 	plain, compressed := openBytes(t, whole(t, m, Uncompressed)), openBytes(t, write(t, Header{}, m, parts{whole: m.ids()}, Zstd))
 	for _, b := range []*Snapshot{plain, compressed} {
-		for d, err := range Diff(plain, b) {
+		for d, err := range Diff(plain, b, nil) {
 			t.Errorf("%v %v", d, err)
 		}
 	}
@@ -194,16 +194,16 @@ func TestNoMaskIsOneOfZeros(t *testing.T) {
 	set[3*Chunk-1] = 0x80
 	for _, compression := range []Compression{Uncompressed, Zstd, Zeros} {
 		zeros := masked(make([]byte, 3*Chunk), compression)
-		for d, err := range Diff(none, zeros) {
+		for d, err := range Diff(none, zeros, nil) {
 			t.Errorf("%v %v", d, err)
 		}
-		for d, err := range Diff(zeros, none) {
+		for d, err := range Diff(zeros, none, nil) {
 			t.Errorf("%v %v", d, err)
 		}
 		bit := masked(set, compression)
 		for _, pair := range [][2]*Snapshot{{none, bit}, {bit, none}, {zeros, bit}} {
 			count := 0
-			for d, err := range Diff(pair[0], pair[1]) {
+			for d, err := range Diff(pair[0], pair[1], nil) {
 				require.NoError(t, err)
 				assert.True(t, d.Mask && !d.Bytes && !d.Metadata && !d.Attributes, "%v", d)
 				count++

@@ -55,16 +55,20 @@ func (r Range) end() uint64 { return r.Offset + r.Length }
 
 // Diff walks the pages that differ from a to b, by id. Pages of the same version whose checksums agree are taken for equal;
 // where the versions differ and the checksums agree, the bytes are compared. A page whose version alone moved is equal. An
-// error ends the walk.
-func Diff(a, b *Snapshot) iter.Seq2[Difference, error] {
+// error ends the walk. progress is told of pages of both states.
+func Diff(a, b *Snapshot, progress Progress) iter.Seq2[Difference, error] {
 	return func(yield func(Difference, error) bool) {
-		if err := diff(a, b, func(d Difference) bool { return yield(d, nil) }); err != nil {
+		if err := diff(a, b, progress, func(d Difference) bool { return yield(d, nil) }); err != nil {
 			yield(Difference{}, err)
 		}
 	}
 }
 
-func diff(a, b *Snapshot, yield func(Difference) bool) error {
+// diffStep is how much is compared between two looks at progress: a page counts as its size, one that is small or not read as the
+// share of one of 4096.
+const diffStep = 4 << 20
+
+func diff(a, b *Snapshot, progress Progress, yield func(Difference) bool) error {
 	before, err := a.index()
 	if err != nil {
 		return err
@@ -73,7 +77,14 @@ func diff(a, b *Snapshot, yield func(Difference) bool) error {
 	if err != nil {
 		return err
 	}
+	total, step := uint64(len(before)+len(after)), uint64(0)
 	for len(before) > 0 || len(after) > 0 {
+		if step >= diffStep {
+			if err := progress.report(total-uint64(len(before)+len(after)), total); err != nil {
+				return err
+			}
+			step = 0
+		}
 		var id uint64
 		if len(after) == 0 || len(before) > 0 && before[0].id < after[0].id {
 			id = before[0].id
@@ -98,6 +109,7 @@ func diff(a, b *Snapshot, yield func(Difference) bool) error {
 		if err != nil {
 			return err
 		}
+		step += max(d.Before.Size, d.After.Size, diffStep/4096)
 		if differs && !yield(d) {
 			return nil
 		}

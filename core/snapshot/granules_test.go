@@ -78,7 +78,7 @@ func TestChangedGranulesLieOverTheirBase(t *testing.T) {
 				for j, b := range states {
 					from, to := openPath(t, paths[i]), openPath(t, paths[j])
 					want := differencesOf(a, b)
-					for d, err := range Diff(from, to) {
+					for d, err := range Diff(from, to, nil) {
 						require.NoError(t, err)
 						require.Equal(t, want[d.ID], d, "from %d to %d", i, j)
 						delete(want, d.ID)

@@ -570,6 +570,32 @@ func (s *Snapshot) HasMask(id uint64) (bool, error) {
 	return len(ofKind(pieces, KindMask)) > 0, err
 }
 
+// MaskBits is length bits of a page's mask, from bit offset on: bit i%8 of byte i/8, and zeros behind the last. Errors: NotFound,
+// OutOfRange, those of reading.
+func (s *Snapshot) MaskBits(id, offset, length uint64) ([]byte, error) {
+	page, err := s.Find(id)
+	if err != nil {
+		return nil, err
+	}
+	if offset > page.Size || length > page.Size-offset {
+		return nil, status.Errorf(status.OutOfRange, "%d bits at offset %d reach past the mask of page %d, which has %d", length,
+			offset, id, page.Size)
+	}
+	shift, count := offset%8, (length+7)/8
+	stored := make([]byte, (shift+length+7)/8)
+	if err := s.ReadAt(id, KindMask, stored, offset/8); err != nil {
+		return nil, err
+	}
+	bits := append(stored, 0)
+	for i := range count {
+		bits[i] = byte((uint16(bits[i]) | uint16(bits[i+1])<<8) >> shift)
+	}
+	if length%8 != 0 {
+		bits[count-1] &= 1<<(length%8) - 1
+	}
+	return bits[:count], nil
+}
+
 // Metadata is a page's metadata blob, valid, empty where there is none.
 func (s *Snapshot) Metadata(id uint64) (blob []byte, err error) {
 	err = s.ReadMetadata(id, func(length uint64) ([]byte, error) {

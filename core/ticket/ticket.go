@@ -54,7 +54,10 @@ type Source interface {
 }
 
 // Work is the running function's side of a ticket.
-type Work struct{ ticket *Ticket }
+type Work struct {
+	ticket *Ticket
+	tries  bool // nobody waits: it is cancelled after its first step, unless it is done
+}
 
 // running holds every ticket whose work has not ended, for StopAll.
 var running = struct {
@@ -69,7 +72,7 @@ var running = struct {
 // The function must look at Cancelled or Done and, when asked to stop, undo what it did and return an error of code
 // Cancelled.
 func Start(total uint64, after []*Ticket, run func(*Work) error) *Ticket {
-	t := &Ticket{cancelled: make(chan struct{}), finished: make(chan struct{}), descriptor: -1}
+	t := newTicket()
 	t.total.Store(total)
 	after = slices.Clone(after)
 	for _, other := range after { // now: one that is closed later is waited for all the same
@@ -87,7 +90,13 @@ func Start(total uint64, after []*Ticket, run func(*Work) error) *Ticket {
 // Of is the ticket of a source, which it closes. A goroutine waits for the source only where somebody waits for the ticket. There
 // is nothing to cancel.
 func Of(source Source) *Ticket {
-	return &Ticket{cancelled: make(chan struct{}), finished: make(chan struct{}), descriptor: -1, source: source}
+	t := newTicket()
+	t.source = source
+	return t
+}
+
+func newTicket() *Ticket {
+	return &Ticket{cancelled: make(chan struct{}), finished: make(chan struct{}), descriptor: -1}
 }
 
 // Source is what the ticket is of; nil where a function runs.
@@ -121,11 +130,14 @@ func (t *Ticket) watchLocked() error {
 func errClosed() error { return status.Errorf(status.StaleHandle, "ticket is closed") }
 
 // Within runs a function as work that the caller waits for, on the calling thread as far as there is nothing to wait for;
-// the function's Work is nil then. When the time is over the work is cancelled, and Within returns when it has stopped.
-// Errors: Timeout or WouldBlock, those of the function.
+// the function's Work is nil then. When the time is over the work is cancelled, and Within returns when it has stopped. With a
+// timeout of 0 the function tries, on the calling thread. Errors: Timeout or WouldBlock, those of the function.
 func Within(timeoutNanoseconds uint64, after []*Ticket, run func(*Work) error) error {
 	if timeoutNanoseconds == Forever && len(after) == 0 {
 		return run(nil)
+	}
+	if timeoutNanoseconds == 0 {
+		return try(after, run)
 	}
 	t := Start(0, after, run)
 	defer t.Close()
@@ -137,6 +149,34 @@ func Within(timeoutNanoseconds uint64, after []*Ticket, run func(*Work) error) e
 		}
 	}
 	return err
+}
+
+// try runs a function that waits for nobody, and that is cancelled after its first step unless it is done by then.
+func try(after []*Ticket, run func(*Work) error) error {
+	for at, other := range after {
+		if !other.Poll() {
+			_ = other.watch() // which gives its source back when it has ended
+			return status.Errorf(status.WouldBlock, "ticket %d of %d in after is not finished", at+1, len(after))
+		}
+		if err := failedBefore(at, after); err != nil {
+			return err
+		}
+	}
+	t := newTicket()
+	t.Cancel()
+	err := run(&Work{ticket: t, tries: true})
+	if status.CodeOf(err) == status.Cancelled {
+		return t.unfinished(status.WouldBlock, "")
+	}
+	return err
+}
+
+// failedBefore is the error of work whose predecessor has failed.
+func failedBefore(at int, after []*Ticket) error {
+	if after[at].err == nil {
+		return nil
+	}
+	return status.Errorf(status.Cancelled, "not started: ticket %d of %d in after failed: %v", at+1, len(after), after[at].err)
 }
 
 // execute is the work from waiting for the others to its result; a panic becomes one too.
@@ -154,7 +194,7 @@ func (t *Ticket) execute(after []*Ticket, run func(*Work) error) (err error) {
 		}
 	}()
 	if err = t.await(after); err == nil {
-		err = run(&Work{t})
+		err = run(&Work{ticket: t})
 	}
 	returned = true
 	return err
@@ -170,12 +210,11 @@ func (t *Ticket) await(after []*Ticket) error {
 		case <-t.cancelled:
 			return status.Errorf(status.Cancelled, "cancelled while waiting for ticket %d of %d in after", at+1, len(after))
 		}
-		if other.err != nil {
-			return status.Errorf(status.Cancelled, "not started: ticket %d of %d in after failed: %v",
-				at+1, len(after), other.err)
+		if err := failedBefore(at, after); err != nil {
+			return err
 		}
 	}
-	if (&Work{t}).Cancelled() {
+	if (&Work{ticket: t}).Cancelled() {
 		return status.Errorf(status.Cancelled, "cancelled before it began")
 	}
 	return nil
@@ -202,6 +241,9 @@ func (t *Ticket) finish(err error) {
 
 // Cancelled says whether the work was asked to stop.
 func (w *Work) Cancelled() bool {
+	if done, total := w.ticket.Progress(); w.tries {
+		return done > 0 && (total == 0 || done < total)
+	}
 	select {
 	case <-w.ticket.cancelled:
 		return true
@@ -210,7 +252,7 @@ func (w *Work) Cancelled() bool {
 	}
 }
 
-// Done is closed when the work is asked to stop.
+// Done is closed when the work is asked to stop, or is not to wait for anybody.
 func (w *Work) Done() <-chan struct{} { return w.ticket.cancelled }
 
 // Progress says how many units are done.

@@ -412,3 +412,61 @@ func TestWorkWaitsForASourceWhoseTicketWasClosed(t *testing.T) {
 	assert.Equal(t, status.Cancelled, finish(t, ticket.Start(0, []*ticket.Ticket{closed}, succeed)))
 	assert.Equal(t, status.StaleHandle, status.CodeOf(closed.Wait(1000)))
 }
+
+// A timeout of 0 tries: what needs one step is done on the calling thread, what needs more has not been waited for.
+func TestATimeoutOfZeroTries(t *testing.T) {
+	steps := func(count uint64) error {
+		return ticket.Within(0, nil, func(w *ticket.Work) error {
+			for step := range count {
+				if w.Cancelled() {
+					return status.Errorf(status.Cancelled, "stopped")
+				}
+				w.Progress(step + 1)
+			}
+			return nil
+		})
+	}
+	require.NoError(t, steps(0))
+	require.NoError(t, steps(1))
+	require.Equal(t, status.WouldBlock, status.CodeOf(steps(2)))
+	report := func(count uint64) error {
+		return ticket.Within(0, nil, func(w *ticket.Work) error {
+			for step := range count {
+				if !w.Report(step+1, count) {
+					return status.Errorf(status.Cancelled, "stopped")
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, report(1))
+	require.Equal(t, status.WouldBlock, status.CodeOf(report(2)))
+	err := ticket.Within(0, nil, func(w *ticket.Work) error {
+		select {
+		case <-w.Done(): // nobody is waited for
+			return status.Errorf(status.Cancelled, "stopped")
+		case <-time.After(time.Minute):
+			return nil
+		}
+	})
+	require.Equal(t, status.WouldBlock, status.CodeOf(err))
+	require.Equal(t, status.NotFound, status.CodeOf(ticket.Within(0, nil, func(*ticket.Work) error {
+		return status.Errorf(status.NotFound, "its own error")
+	})))
+}
+
+func TestATimeoutOfZeroDoesNotWaitForTickets(t *testing.T) {
+	letGo := make(chan struct{})
+	held := ticket.Start(0, nil, func(*ticket.Work) error { <-letGo; return nil })
+	ran := false
+	run := func(*ticket.Work) error { ran = true; return nil }
+	require.Equal(t, status.WouldBlock, status.CodeOf(ticket.Within(0, []*ticket.Ticket{held}, run)))
+	require.False(t, ran)
+	close(letGo)
+	require.NoError(t, held.Wait(ticket.Forever))
+	require.NoError(t, ticket.Within(0, []*ticket.Ticket{held}, run))
+	require.True(t, ran)
+	failed := ticket.Start(0, nil, func(*ticket.Work) error { return status.Errorf(status.IO, "broken") })
+	_ = failed.Wait(ticket.Forever)
+	require.Equal(t, status.Cancelled, status.CodeOf(ticket.Within(0, []*ticket.Ticket{failed}, run)))
+}

@@ -160,7 +160,7 @@ func (w *world) use(device int) {
 // watch makes changes take the way over the host, as they do beside a journal.
 func (w *world) watch() {
 	require.NoError(w, persist.OpenJournal(w.context, w.TempDir(),
-		persist.JournalOptions{Durability: abi.DurabilityNone, IntervalMs: 10, SegmentBytes: 1 << 20}))
+		persist.JournalOptions{Durability: abi.DurabilityNone, IntervalMs: 10, SegmentBytes: 1 << 20}, nil))
 }
 
 // Changes that somebody watches are made in a copy on the host. Where the device does not take it back it is the newest there is,

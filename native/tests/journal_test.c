@@ -199,7 +199,7 @@ static reading_t run(int each_call, int64_t interval_ns, uint64_t fail_after, pu
         CHECK(pthread_join(threads[i], NULL) == 0);
     uint64_t last = mmsb__ring_last(ring);
     if (fail_after == 0) {
-        CHECK(mmsb__ring_flush(ring, last) == MMSB_OK);
+        CHECK(mmsb__ring_flush(ring, last, INT64_MAX) == MMSB_OK);
         CHECK(__atomic_load_n(&ring->durable, __ATOMIC_SEQ_CST) == last);
     }
     mmsb__ring_stop(ring);
@@ -418,7 +418,7 @@ static void test_shared_memory_tells_what_is_complete(void) {
     CHECK(group_head[5] == (MMSB__JOURNAL_MORE | MMSB__JOURNAL_COMPLETE));
 
     mmsb__ring_batch_t batch;
-    CHECK(mmsb__ring_flush(ring, 0) == MMSB_OK); /* nothing to wait for */
+    CHECK(mmsb__ring_flush(ring, 0, INT64_MAX) == MMSB_OK); /* nothing to wait for */
     CHECK(mmsb__ring_take(ring, 0, &batch) == 1 && batch.count == 4 && batch.bytes == shared);
     memcpy(&first, shared + MMSB__RING_BYTES_MIN + 32, sizeof first);
     CHECK(memcmp(shared + MMSB__RING_BYTES_MIN, "MMSBBUFF", 8) == 0 && first == 45);

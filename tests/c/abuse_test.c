@@ -60,6 +60,8 @@ static void bad_handles(const abuse_t *abuse, uint64_t *seed) {
     CHECK_EQUAL(mmsb_page_size(random_next(seed) | 1ULL << 58), 0);
     CHECK_EQUAL(mmsb_page_epoch(abuse->stale[0]), 0);
     CHECK_EQUAL(mmsb_page_version(0), 0);
+    CHECK_EQUAL(mmsb_page_id(random_next(seed) | 1ULL << 58), 0);
+    CHECK_EQUAL(mmsb_page_location(abuse->stale[0]), MMSB_LOCATION_DEFAULT);
 }
 
 static void sizes_and_offsets(const abuse_t *abuse, mmsb_page_t own, uint64_t size) {
@@ -73,6 +75,14 @@ static void sizes_and_offsets(const abuse_t *abuse, mmsb_page_t own, uint64_t si
         WRONG(mmsb_page_create_many_start(abuse->context, sizes[i], 1, NULL, NULL, &page, &ticket), MMSB_E_INVALID_SIZE);
         WRONG(mmsb_page_adopt(abuse->context, buffer, sizes[i], NULL, &page), MMSB_E_INVALID_SIZE);
         WRONG(mmsb_page_resize(own, sizes[i]), MMSB_E_INVALID_SIZE);
+        void *memory = buffer;
+        WRONG(mmsb_page_adopt_many(abuse->context, &memory, &sizes[i], NULL, 1, NULL, &page, NULL), MMSB_E_INVALID_SIZE);
+        WRONG(mmsb_page_resize_many(&own, &sizes[i], 1, NULL), MMSB_E_INVALID_SIZE);
+        mmsb_page_options_t options;
+        mmsb_page_options_init(&options);
+        options.sizes = &sizes[i];
+        WRONG(mmsb_page_create_many(abuse->context, 0, 1, &options, NULL, &page), MMSB_E_INVALID_SIZE);
+        WRONG(mmsb_page_create_many_start(abuse->context, 0, 1, &options, NULL, &page, &ticket), MMSB_E_INVALID_SIZE);
         if (sizes[i] > 0) {
             WRONG(mmsb_page_read(own, 0, buffer, sizes[i]), MMSB_E_OUT_OF_RANGE);
             WRONG(mmsb_page_write(own, sizes[i], buffer, 1), MMSB_E_OUT_OF_RANGE);
@@ -103,6 +113,11 @@ static void null_pointers(const abuse_t *abuse, mmsb_page_t own) {
     CHECK_STATUS(mmsb_page_adopt(abuse->context, NULL, 8, NULL, &number), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_page_clone(own, 0, NULL), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_page_destroy_many(NULL, 3, &length), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_page_clone_many(&own, NULL, 1, NULL, &length), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_page_adopt_many(abuse->context, NULL, &number, NULL, 1, NULL, &number, NULL), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_page_pin_many(NULL, 3, MMSB_PIN_READ, NULL, NULL), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_page_unpin_many(NULL, 3, MMSB_PIN_READ, NULL), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_page_resize_many(&own, NULL, 1, NULL), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_page_release(own, NULL, &number), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_page_lookup(abuse->context, 1, NULL), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_page_info(own, NULL), MMSB_E_INVALID_ARGUMENT);
@@ -173,10 +188,12 @@ static void unknown_enums_and_versions(const abuse_t *abuse, mmsb_page_t own, ui
     options.struct_size ^= 1U << random_below(seed, 32);
     WRONG(mmsb_page_create(abuse->context, 8, &options, &page), MMSB_E_STRUCT_VERSION);
     mmsb_page_options_init(&options);
-    options.reserved[random_below(seed, 4)] = random_next(seed) | 1;
+    options.reserved[random_below(seed, 2)] = random_next(seed) | 1;
     CHECK_STATUS(mmsb_page_create(abuse->context, 8, &options, &page), MMSB_E_STRUCT_VERSION);
     WRONG(mmsb_page_pin(own, unknown, NULL), MMSB_E_INVALID_ARGUMENT);
     WRONG(mmsb_page_unpin(own, unknown), MMSB_E_INVALID_ARGUMENT);
+    WRONG(mmsb_page_pin_many(&own, 1, unknown, NULL, NULL), MMSB_E_INVALID_ARGUMENT);
+    WRONG(mmsb_page_unpin_many(&own, 1, unknown, NULL), MMSB_E_INVALID_ARGUMENT);
     WRONG(mmsb_page_migrate(own, unknown, 0), MMSB_E_INVALID_ARGUMENT);
     WRONG(mmsb_page_migrate(own, MMSB_LOCATION_GPU, 0), MMSB_E_NO_DEVICE);
     mmsb_delta_t delta;
@@ -283,7 +300,10 @@ static void batches_with_one_bad_item(const abuse_t *abuse, mmsb_page_t own, uin
     uint64_t ids[COUNT];
     mmsb_page_info_t infos[COUNT];
     mmsb_status_t statuses[COUNT];
+    uint64_t sizes[COUNT];
+    mmsb_page_t made[COUNT];
     for (size_t i = 0; i < COUNT; i++) {
+        sizes[i] = 77;
         pages[i] = own;
         deltas[i] = one_run(&run, "!");
         ranges[i] = (mmsb_page_range_t){own, 0, 1, &byte};
@@ -304,7 +324,13 @@ static void batches_with_one_bad_item(const abuse_t *abuse, mmsb_page_t own, uin
     WRONG_AT(mmsb_page_read_many(ranges, COUNT, &bad), MMSB_E_STALE_HANDLE);
     WRONG_AT(mmsb_page_write_many(ranges, COUNT, &bad), MMSB_E_STALE_HANDLE);
     WRONG_AT(mmsb_page_info_many(pages, COUNT, infos, &bad), MMSB_E_STALE_HANDLE);
-    WRONG_AT(mmsb_page_migrate_many(pages, COUNT, MMSB_LOCATION_DISK, 0, statuses, &bad), MMSB_E_STALE_HANDLE);
+    WRONG_AT(mmsb_page_pin_many(pages, COUNT, MMSB_PIN_READ, NULL, &bad), MMSB_E_STALE_HANDLE);
+    WRONG_AT(mmsb_page_clone_many(pages, NULL, COUNT, made, &bad), MMSB_E_STALE_HANDLE);
+    WRONG(mmsb_page_resize_many((mmsb_page_t[]){own, stale}, sizes, 2, &bad), MMSB_E_STALE_HANDLE);
+    CHECK_EQUAL(bad, 1);
+    WRONG(mmsb_page_unpin_many(pages, COUNT, MMSB_PIN_READ, &bad), place == 0 ? MMSB_E_STALE_HANDLE : MMSB_E_INVALID_STATE);
+    CHECK_EQUAL(bad, 0);
+    WRONG_AT(mmsb_page_migrate_many(pages, COUNT, MMSB_LOCATION_DISK, 0, NULL, statuses, &bad), MMSB_E_STALE_HANDLE);
     WRONG_AT(mmsb_page_lookup_many(abuse->context, ids, COUNT, pages, &bad), MMSB_E_NOT_FOUND);
     mmsb_page_t two[2] = {own, stale};
     WRONG(mmsb_page_destroy_many(two, 2, &bad), MMSB_E_STALE_HANDLE);

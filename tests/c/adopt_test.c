@@ -136,7 +136,7 @@ static void adopted_memory_does_not_migrate(void) {
     CHECK_OK(mmsb_page_migrate(page, MMSB_LOCATION_CPU, 0)); /* there already: nothing happens */
     CHECK_STATUS(mmsb_page_migrate(page, MMSB_LOCATION_DISK, 0), MMSB_E_INVALID_STATE);
     size_t bad = 99;
-    CHECK_STATUS(mmsb_page_migrate_many(pages, 2, MMSB_LOCATION_DISK, 0, NULL, &bad), MMSB_E_INVALID_STATE);
+    CHECK_STATUS(mmsb_page_migrate_many(pages, 2, MMSB_LOCATION_DISK, 0, NULL, NULL, &bad), MMSB_E_INVALID_STATE);
     CHECK_EQUAL(bad, 1);
     mmsb_ticket_t ticket = 42;
     CHECK_STATUS(mmsb_page_migrate_many_start(pages, 2, MMSB_LOCATION_DISK, 0, NULL, NULL, &ticket), MMSB_E_INVALID_STATE);

@@ -28,6 +28,8 @@ typedef struct call_arguments {
     size_t length;
     uint64_t number;
     uint64_t other_number;
+    uint64_t size;
+    void *memory;
     int32_t word;
     void *pointer;
     uint64_t handle;
@@ -46,6 +48,8 @@ typedef struct call_arguments {
     mmsb_snapshot_info_t snapshot_info;
     mmsb_snapshot_page_t snapshot_page;
     mmsb_journal_info_t journal_info;
+    mmsb_journal_directory_t journal_directory;
+    mmsb_journal_record_t journal_record;
     mmsb_runtime_stats_t runtime_stats;
     mmsb_tag_stats_t tag_stats;
     mmsb_block_info_t block_info;
@@ -73,6 +77,7 @@ static inline call_arguments_t call_arguments(uint64_t handle) {
     mmsb_save_stats_init(&a.save_stats);
     mmsb_snapshot_info_init(&a.snapshot_info);
     mmsb_journal_info_init(&a.journal_info);
+    mmsb_journal_directory_init(&a.journal_directory);
     mmsb_runtime_stats_init(&a.runtime_stats);
     mmsb_block_info_init(&a.block_info);
     return a;
@@ -85,7 +90,12 @@ static inline void call_arguments_link(call_arguments_t *a) {
     a->runs.offsets = &a->number;
     a->runs.payload = a->bytes;
     a->range.buffer = a->bytes;
+    a->memory = a->bytes;
+    a->size = sizeof a->bytes;
 }
+
+/* What work writes to that may end after the call. */
+static size_t lasting __attribute__((unused));
 
 /* A path at which there is nothing and can be nothing. */
 #define NO_FILE "/dev/null/file"
@@ -118,7 +128,9 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_page_create_many, MMSB_KIND_CONTEXT, ORDINARY, (handle, 64, 2, NULL, NULL, a.handles)) \
     CALL(mmsb_page_create_many_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, 64, 2, NULL, NULL, a.handles, &a.number)) \
     CALL(mmsb_page_clone, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.handles)) \
+    CALL(mmsb_page_clone_many, MMSB_KIND_PAGE, ORDINARY, (&handle, NULL, 1, a.handles, NULL)) \
     CALL(mmsb_page_adopt, MMSB_KIND_CONTEXT, ORDINARY, (handle, a.bytes, sizeof a.bytes, NULL, a.handles)) \
+    CALL(mmsb_page_adopt_many, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.memory, &a.size, NULL, 1, NULL, a.handles, NULL)) \
     CALL(mmsb_page_destroy, MMSB_KIND_PAGE, ENDS, (handle)) \
     CALL(mmsb_page_destroy_many, MMSB_KIND_PAGE, ENDS, (&handle, 1, NULL)) \
     CALL(mmsb_page_release, MMSB_KIND_PAGE, ORDINARY, (handle, &a.pointer, &a.number)) \
@@ -133,13 +145,16 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_writing_begin, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0)) \
     CALL(mmsb_writing_end, MMSB_KIND_CONTEXT, SURVIVES, (handle)) \
     CALL(mmsb_writing_check, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
+    CALL(mmsb_page_pin_many, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, MMSB_PIN_READ, &a.pointer, NULL)) \
+    CALL(mmsb_page_unpin_many, MMSB_KIND_PAGE, SURVIVES, (&handle, 1, MMSB_PIN_READ, NULL)) \
     CALL(mmsb_page_read, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.bytes, 1)) \
     CALL(mmsb_page_write, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.bytes, 1)) \
     CALL(mmsb_page_read_many, MMSB_KIND_PAGE, ORDINARY, (&a.range, 1, NULL)) \
     CALL(mmsb_page_write_many, MMSB_KIND_PAGE, ORDINARY, (&a.range, 1, NULL)) \
     CALL(mmsb_page_resize, MMSB_KIND_PAGE, ORDINARY, (handle, 100)) \
+    CALL(mmsb_page_resize_many, MMSB_KIND_PAGE, ORDINARY, (&handle, &a.size, 1, NULL)) \
     CALL(mmsb_page_migrate, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_LOCATION_DISK, 0)) \
-    CALL(mmsb_page_migrate_many, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, MMSB_LOCATION_DISK, 0, NULL, NULL)) \
+    CALL(mmsb_page_migrate_many, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, MMSB_LOCATION_DISK, 0, NULL, NULL, NULL)) \
     CALL(mmsb_page_migrate_many_start, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, MMSB_LOCATION_DISK, 0, NULL, NULL, &a.number)) \
     CALL(mmsb_delta_validate, 0, ORDINARY, (&a.delta, 64)) \
     CALL(mmsb_page_apply, MMSB_KIND_PAGE, ORDINARY, (handle, &a.delta)) \
@@ -166,11 +181,15 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_snapshot_save, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL)) \
     CALL(mmsb_snapshot_save_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL, NULL, &a.number)) \
     CALL(mmsb_snapshot_save_descriptor, MMSB_KIND_CONTEXT, ORDINARY, (handle, 1, NULL)) \
+    CALL(mmsb_snapshot_save_descriptor_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, 1, NULL, NULL, &a.number)) \
+    CALL(mmsb_snapshot_save_memory_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, NULL, &a.pointer, &a.size, &a.number)) \
     CALL(mmsb_snapshot_save_memory, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, &a.pointer, &a.number)) \
     CALL(mmsb_snapshot_free_memory, 0, ENDS, (NULL)) \
     CALL(mmsb_snapshot_load, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL)) \
     CALL(mmsb_snapshot_load_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL, NULL, &a.number)) \
     CALL(mmsb_snapshot_load_descriptor, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, NULL)) \
+    CALL(mmsb_snapshot_load_descriptor_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, NULL, NULL, &a.number)) \
+    CALL(mmsb_snapshot_load_memory_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, "", 0, NULL, NULL, &a.number)) \
     CALL(mmsb_snapshot_load_memory, MMSB_KIND_CONTEXT, ORDINARY, (handle, a.bytes, sizeof a.bytes, NULL)) \
     CALL(mmsb_context_save_stats, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.save_stats)) \
     CALL(mmsb_snapshot_open, 0, ORDINARY, (NO_FILE, &a.number)) \
@@ -181,14 +200,27 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_snapshot_read, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, 1, 0, a.bytes, 1)) \
     CALL(mmsb_snapshot_view, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, 1, &a.view, &a.number)) \
     CALL(mmsb_snapshot_metadata, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, 1, NULL, 0, &a.length)) \
+    CALL(mmsb_snapshot_dependencies, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, NULL, 0, &a.length)) \
+    CALL(mmsb_snapshot_mask_read, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, 1, 0, a.bytes, 1)) \
     CALL(mmsb_snapshot_verify, 0, ORDINARY, (NO_FILE, NULL)) \
-    CALL(mmsb_snapshot_diff, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, handle, NULL, 0, &a.length)) \
+    CALL(mmsb_snapshot_verify_start, 0, ORDINARY, (NO_FILE, NULL, &a.number)) \
+    CALL(mmsb_snapshot_diff, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, handle, NULL, NULL, 0, &a.length)) \
+    CALL(mmsb_snapshot_diff_start, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, handle, NULL, NULL, 0, &lasting, &a.number)) \
     CALL(mmsb_snapshot_compact, 0, ORDINARY, (NO_FILE, NO_FILE, NULL)) \
+    CALL(mmsb_snapshot_compact_start, 0, ORDINARY, (NO_FILE, NO_FILE, NULL, NULL, &a.number)) \
+    CALL(mmsb_journal_open_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL, NULL, &a.number)) \
     CALL(mmsb_journal_open, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL)) \
-    CALL(mmsb_journal_sync, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
+    CALL(mmsb_journal_sync, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL)) \
+    CALL(mmsb_journal_sync_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, &a.number)) \
     CALL(mmsb_journal_close, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
-    CALL(mmsb_journal_trim, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE)) \
+    CALL(mmsb_journal_trim, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL)) \
+    CALL(mmsb_journal_trim_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL, &a.number)) \
     CALL(mmsb_journal_info, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.journal_info)) \
+    CALL(mmsb_journal_directory, 0, ORDINARY, (NO_FILE, &a.journal_directory)) \
+    CALL(mmsb_journal_segments, 0, ORDINARY, (NO_FILE, NULL, 0, &a.length)) \
+    CALL(mmsb_journal_records, 0, ORDINARY, (NO_FILE, &a.number, &a.journal_record, 1, &a.length)) \
+    CALL(mmsb_telemetry_list, 0, ORDINARY, (NULL, 0, &a.length)) \
+    CALL(mmsb_telemetry_paths, 0, ORDINARY, (NULL, 0, &a.length)) \
     CALL(mmsb_device_list, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, 0, &a.length)) \
     CALL(mmsb_runtime_shared, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, &a.number)) \
     CALL(mmsb_runtime_create, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, NULL, &a.number)) \

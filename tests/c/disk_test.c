@@ -110,32 +110,32 @@ static void many_move_with_a_status_each(void) {
     }
     mmsb_status_t statuses[5] = {-1, -1, -1, -1, -1};
     size_t bad = 99;
-    CHECK_OK(mmsb_page_migrate_many(pages, 5, MMSB_LOCATION_DISK, 0, statuses, &bad));
+    CHECK_OK(mmsb_page_migrate_many(pages, 5, MMSB_LOCATION_DISK, 0, NULL, statuses, &bad));
     for (uint64_t i = 0; i < 5; i++) {
         CHECK_EQUAL(statuses[i], MMSB_OK);
         CHECK_EQUAL(page_info(pages[i]).location, MMSB_LOCATION_DISK);
         CHECK(page_holds_pattern(pages[i], i, 1000));
     }
-    CHECK_OK(mmsb_page_migrate_many(pages, 5, MMSB_LOCATION_CPU, 0, NULL, NULL));
+    CHECK_OK(mmsb_page_migrate_many(pages, 5, MMSB_LOCATION_CPU, 0, NULL, NULL, NULL));
     CHECK_EQUAL(page_info(pages[4]).location, MMSB_LOCATION_CPU);
     mmsb_page_t kept = pages[3];
     pages[3] = 0;
-    CHECK_STATUS(mmsb_page_migrate_many(pages, 5, MMSB_LOCATION_DISK, 0, statuses, &bad), MMSB_E_INVALID_HANDLE);
+    CHECK_STATUS(mmsb_page_migrate_many(pages, 5, MMSB_LOCATION_DISK, 0, NULL, statuses, &bad), MMSB_E_INVALID_HANDLE);
     CHECK_EQUAL(bad, 3);
     CHECK_EQUAL(page_info(pages[0]).location, MMSB_LOCATION_CPU); /* arguments are checked before the first moves */
     pages[3] = kept;
     CHECK_OK(mmsb_page_pin(pages[2], MMSB_PIN_READ, NULL));
-    CHECK_STATUS(mmsb_page_migrate_many(pages, 5, MMSB_LOCATION_DISK, 0, statuses, &bad), MMSB_E_BUSY);
+    CHECK_STATUS(mmsb_page_migrate_many(pages, 5, MMSB_LOCATION_DISK, 0, NULL, statuses, &bad), MMSB_E_BUSY);
     CHECK_EQUAL(bad, 2);
     for (uint64_t i = 0; i < 5; i++) {
         CHECK(page_holds_pattern(pages[i], i, 1000));
     }
     CHECK_EQUAL(page_info(pages[2]).location, MMSB_LOCATION_CPU);
     CHECK_OK(mmsb_page_unpin(pages[2], MMSB_PIN_READ));
-    CHECK_STATUS(mmsb_page_migrate_many(pages, 5, MMSB_LOCATION_GPU, 0, statuses, &bad), MMSB_E_NO_DEVICE);
-    CHECK_STATUS(mmsb_page_migrate_many(pages, 5, MMSB_LOCATION_DISK + 1, 0, statuses, &bad), MMSB_E_INVALID_ARGUMENT);
-    CHECK_STATUS(mmsb_page_migrate_many(NULL, 5, MMSB_LOCATION_DISK, 0, statuses, &bad), MMSB_E_INVALID_ARGUMENT);
-    CHECK_OK(mmsb_page_migrate_many(NULL, 0, MMSB_LOCATION_DISK, 0, NULL, NULL));
+    CHECK_STATUS(mmsb_page_migrate_many(pages, 5, MMSB_LOCATION_GPU, 0, NULL, statuses, &bad), MMSB_E_NO_DEVICE);
+    CHECK_STATUS(mmsb_page_migrate_many(pages, 5, MMSB_LOCATION_DISK + 1, 0, NULL, statuses, &bad), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_page_migrate_many(NULL, 5, MMSB_LOCATION_DISK, 0, NULL, statuses, &bad), MMSB_E_INVALID_ARGUMENT);
+    CHECK_OK(mmsb_page_migrate_many(NULL, 0, MMSB_LOCATION_DISK, 0, NULL, NULL, NULL));
     CHECK_OK(mmsb_context_destroy(context));
 }
 

@@ -43,6 +43,8 @@ static int every_call_answers_forked(mmsb_context_t context, mmsb_page_t page, m
     CHECK_EQUAL(mmsb_page_size(page), 0);
     CHECK_EQUAL(mmsb_page_epoch(page), 0);
     CHECK_EQUAL(mmsb_page_version(page), 0);
+    CHECK_EQUAL(mmsb_page_id(page), 0);
+    CHECK_EQUAL(mmsb_page_location(page), MMSB_LOCATION_DEFAULT);
     /* What needs no runtime still tells the truth. */
     CHECK(strcmp(mmsb_version(), MMSB_VERSION_STRING) == 0);
     CHECK(strncmp(mmsb_strerror(MMSB_E_FORKED), "MMSB_E_FORKED", 13) == 0);

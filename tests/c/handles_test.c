@@ -144,6 +144,12 @@ static void getters_answer_bad_handles_with_zero(void) {
         mmsb_context_page_count(context, NULL);
         CHECK_EQUAL(mmsb_page_version(bad[i].handle), 0);
         CHECK_EQUAL(mmsb_last_error_code(), bad[i].code);
+        mmsb_context_page_count(context, NULL);
+        CHECK_EQUAL(mmsb_page_id(bad[i].handle), 0);
+        CHECK_EQUAL(mmsb_last_error_code(), bad[i].code);
+        mmsb_context_page_count(context, NULL);
+        CHECK_EQUAL(mmsb_page_location(bad[i].handle), MMSB_LOCATION_DEFAULT);
+        CHECK_EQUAL(mmsb_last_error_code(), bad[i].code);
     }
     CHECK_OK(mmsb_context_destroy(context));
 }

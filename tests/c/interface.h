@@ -82,7 +82,9 @@ FIELD_IS(mmsb_page_options_t, numa_node, 12, 4);
 FIELD_IS(mmsb_page_options_t, id, 16, 8);
 FIELD_IS(mmsb_page_options_t, contents, 24, 4);
 FIELD_IS(mmsb_page_options_t, reserved_word, 28, 4);
-FIELD_IS(mmsb_page_options_t, reserved, 32, 32);
+FIELD_IS(mmsb_page_options_t, sizes, 32, 8);
+FIELD_IS(mmsb_page_options_t, ids, 40, 8);
+FIELD_IS(mmsb_page_options_t, reserved, 48, 16);
 
 SIZE_IS(mmsb_adopt_options_t, 72);
 FIELD_IS(mmsb_adopt_options_t, struct_size, 0, 4);
@@ -154,7 +156,7 @@ FIELD_IS(mmsb_page_runs_t, payload, 48, 8);
 FIELD_IS(mmsb_page_runs_t, payload_length, 56, 8);
 FIELD_IS(mmsb_page_runs_t, reserved, 64, 32);
 
-SIZE_IS(mmsb_save_options_t, 72);
+SIZE_IS(mmsb_save_options_t, 80);
 FIELD_IS(mmsb_save_options_t, struct_size, 0, 4);
 FIELD_IS(mmsb_save_options_t, compression, 4, 4);
 FIELD_IS(mmsb_save_options_t, compression_level, 8, 4);
@@ -165,7 +167,8 @@ FIELD_IS(mmsb_save_options_t, copy_limit, 24, 8);
 FIELD_IS(mmsb_save_options_t, base, 32, 8);
 FIELD_IS(mmsb_save_options_t, queue, 40, 4);
 FIELD_IS(mmsb_save_options_t, reserved_word, 44, 4);
-FIELD_IS(mmsb_save_options_t, reserved, 48, 24);
+FIELD_IS(mmsb_save_options_t, timeout_ns, 48, 8);
+FIELD_IS(mmsb_save_options_t, reserved, 56, 24);
 
 SIZE_IS(mmsb_load_options_t, 96);
 FIELD_IS(mmsb_load_options_t, struct_size, 0, 4);
@@ -177,7 +180,8 @@ FIELD_IS(mmsb_load_options_t, journal_until, 32, 8);
 FIELD_IS(mmsb_load_options_t, journal_until_time_ns, 40, 8);
 FIELD_IS(mmsb_load_options_t, journal_page, 48, 8);
 FIELD_IS(mmsb_load_options_t, journal_epoch, 56, 8);
-FIELD_IS(mmsb_load_options_t, reserved, 64, 32);
+FIELD_IS(mmsb_load_options_t, timeout_ns, 64, 8);
+FIELD_IS(mmsb_load_options_t, reserved, 72, 24);
 
 SIZE_IS(mmsb_save_stats_t, 112);
 FIELD_IS(mmsb_save_stats_t, struct_size, 0, 4);
@@ -223,6 +227,10 @@ FIELD_IS(mmsb_snapshot_page_t, numa_node, 40, 4);
 FIELD_IS(mmsb_snapshot_page_t, metadata_count, 44, 4);
 FIELD_IS(mmsb_snapshot_page_t, reserved, 48, 8);
 
+SIZE_IS(mmsb_dependency_t, 16);
+FIELD_IS(mmsb_dependency_t, parent, 0, 8);
+FIELD_IS(mmsb_dependency_t, child, 8, 8);
+
 SIZE_IS(mmsb_snapshot_change_t, 16);
 FIELD_IS(mmsb_snapshot_change_t, id, 0, 8);
 FIELD_IS(mmsb_snapshot_change_t, change, 8, 4);
@@ -236,7 +244,8 @@ FIELD_IS(mmsb_journal_options_t, keep, 12, 4);
 FIELD_IS(mmsb_journal_options_t, segment_bytes, 16, 8);
 FIELD_IS(mmsb_journal_options_t, base, 24, 4);
 FIELD_IS(mmsb_journal_options_t, reserved_word, 28, 4);
-FIELD_IS(mmsb_journal_options_t, reserved, 32, 24);
+FIELD_IS(mmsb_journal_options_t, timeout_ns, 32, 8);
+FIELD_IS(mmsb_journal_options_t, reserved, 40, 16);
 
 SIZE_IS(mmsb_journal_info_t, 72);
 FIELD_IS(mmsb_journal_info_t, struct_size, 0, 4);
@@ -246,6 +255,57 @@ FIELD_IS(mmsb_journal_info_t, last, 16, 8);
 FIELD_IS(mmsb_journal_info_t, synced, 24, 8);
 FIELD_IS(mmsb_journal_info_t, bytes, 32, 8);
 FIELD_IS(mmsb_journal_info_t, reserved, 40, 32);
+
+SIZE_IS(mmsb_journal_directory_t, 144);
+FIELD_IS(mmsb_journal_directory_t, struct_size, 0, 4);
+FIELD_IS(mmsb_journal_directory_t, closed, 4, 4);
+FIELD_IS(mmsb_journal_directory_t, lineage, 8, 16);
+FIELD_IS(mmsb_journal_directory_t, parent, 24, 16);
+FIELD_IS(mmsb_journal_directory_t, fork, 40, 8);
+FIELD_IS(mmsb_journal_directory_t, branch, 48, 8);
+FIELD_IS(mmsb_journal_directory_t, branches, 56, 8);
+FIELD_IS(mmsb_journal_directory_t, segments, 64, 8);
+FIELD_IS(mmsb_journal_directory_t, first, 72, 8);
+FIELD_IS(mmsb_journal_directory_t, last, 80, 8);
+FIELD_IS(mmsb_journal_directory_t, first_time_ns, 88, 8);
+FIELD_IS(mmsb_journal_directory_t, last_time_ns, 96, 8);
+FIELD_IS(mmsb_journal_directory_t, torn_bytes, 104, 8);
+FIELD_IS(mmsb_journal_directory_t, reserved, 112, 32);
+
+SIZE_IS(mmsb_journal_segment_t, 120);
+FIELD_IS(mmsb_journal_segment_t, name, 0, 64);
+FIELD_IS(mmsb_journal_segment_t, first, 64, 8);
+FIELD_IS(mmsb_journal_segment_t, last, 72, 8);
+FIELD_IS(mmsb_journal_segment_t, bytes, 80, 8);
+FIELD_IS(mmsb_journal_segment_t, created_ns, 88, 8);
+FIELD_IS(mmsb_journal_segment_t, based, 96, 4);
+FIELD_IS(mmsb_journal_segment_t, reserved_word, 100, 4);
+FIELD_IS(mmsb_journal_segment_t, reserved, 104, 16);
+
+SIZE_IS(mmsb_journal_record_t, 344);
+FIELD_IS(mmsb_journal_record_t, record, 0, 8);
+FIELD_IS(mmsb_journal_record_t, group, 8, 8);
+FIELD_IS(mmsb_journal_record_t, time_ns, 16, 8);
+FIELD_IS(mmsb_journal_record_t, page, 24, 8);
+FIELD_IS(mmsb_journal_record_t, version, 32, 8);
+FIELD_IS(mmsb_journal_record_t, epoch, 40, 8);
+FIELD_IS(mmsb_journal_record_t, size, 48, 8);
+FIELD_IS(mmsb_journal_record_t, offset, 56, 8);
+FIELD_IS(mmsb_journal_record_t, bytes, 64, 8);
+FIELD_IS(mmsb_journal_record_t, other, 72, 8);
+FIELD_IS(mmsb_journal_record_t, other_version, 80, 8);
+FIELD_IS(mmsb_journal_record_t, kind, 88, 4);
+FIELD_IS(mmsb_journal_record_t, location, 92, 4);
+FIELD_IS(mmsb_journal_record_t, device, 96, 4);
+FIELD_IS(mmsb_journal_record_t, numa_node, 100, 4);
+FIELD_IS(mmsb_journal_record_t, form, 104, 4);
+FIELD_IS(mmsb_journal_record_t, adopted, 108, 4);
+FIELD_IS(mmsb_journal_record_t, read_only, 112, 4);
+FIELD_IS(mmsb_journal_record_t, reserved_word, 116, 4);
+FIELD_IS(mmsb_journal_record_t, key, 120, 64);
+FIELD_IS(mmsb_journal_record_t, source, 184, 64);
+FIELD_IS(mmsb_journal_record_t, intent, 248, 64);
+FIELD_IS(mmsb_journal_record_t, reserved, 312, 32);
 
 SIZE_IS(mmsb_device_info_t, 216);
 FIELD_IS(mmsb_device_info_t, ordinal, 0, 4);
@@ -263,6 +323,31 @@ FIELD_IS(mmsb_device_info_t, numa_node, 172, 4);
 FIELD_IS(mmsb_device_info_t, ordered_memory, 176, 4);
 FIELD_IS(mmsb_device_info_t, managed_memory, 180, 4);
 FIELD_IS(mmsb_device_info_t, reserved, 184, 32);
+
+SIZE_IS(mmsb_link_t, 32);
+FIELD_IS(mmsb_link_t, number, 0, 4);
+FIELD_IS(mmsb_link_t, version, 4, 4);
+FIELD_IS(mmsb_link_t, remote, 8, 24);
+
+SIZE_IS(mmsb_telemetry_t, 872);
+FIELD_IS(mmsb_telemetry_t, name, 0, 96);
+FIELD_IS(mmsb_telemetry_t, uuid, 96, 48);
+FIELD_IS(mmsb_telemetry_t, pci, 144, 24);
+FIELD_IS(mmsb_telemetry_t, driver_version, 168, 32);
+FIELD_IS(mmsb_telemetry_t, memory_total, 200, 8);
+FIELD_IS(mmsb_telemetry_t, memory_used, 208, 8);
+FIELD_IS(mmsb_telemetry_t, memory_of_this_process, 216, 8);
+FIELD_IS(mmsb_telemetry_t, memory_of_others, 224, 8);
+FIELD_IS(mmsb_telemetry_t, utilization, 232, 4);
+FIELD_IS(mmsb_telemetry_t, memory_utilization, 236, 4);
+FIELD_IS(mmsb_telemetry_t, temperature, 240, 4);
+FIELD_IS(mmsb_telemetry_t, pcie_generation, 244, 4);
+FIELD_IS(mmsb_telemetry_t, pcie_lanes, 248, 4);
+FIELD_IS(mmsb_telemetry_t, numa_node, 252, 4);
+FIELD_IS(mmsb_telemetry_t, link_count, 256, 4);
+FIELD_IS(mmsb_telemetry_t, reserved_word, 260, 4);
+FIELD_IS(mmsb_telemetry_t, links, 264, 576);
+FIELD_IS(mmsb_telemetry_t, reserved, 840, 32);
 
 SIZE_IS(mmsb_runtime_options_t, 104);
 FIELD_IS(mmsb_runtime_options_t, struct_size, 0, 4);
@@ -348,10 +433,16 @@ static const struct interface_struct {
     {MMSB_STRUCT_SAVE_STATS, sizeof(mmsb_save_stats_t)},
     {MMSB_STRUCT_SNAPSHOT_INFO, sizeof(mmsb_snapshot_info_t)},
     {MMSB_STRUCT_SNAPSHOT_PAGE, sizeof(mmsb_snapshot_page_t)},
+    {MMSB_STRUCT_DEPENDENCY, sizeof(mmsb_dependency_t)},
     {MMSB_STRUCT_SNAPSHOT_CHANGE, sizeof(mmsb_snapshot_change_t)},
     {MMSB_STRUCT_JOURNAL_OPTIONS, sizeof(mmsb_journal_options_t)},
     {MMSB_STRUCT_JOURNAL_INFO, sizeof(mmsb_journal_info_t)},
+    {MMSB_STRUCT_JOURNAL_DIRECTORY, sizeof(mmsb_journal_directory_t)},
+    {MMSB_STRUCT_JOURNAL_SEGMENT, sizeof(mmsb_journal_segment_t)},
+    {MMSB_STRUCT_JOURNAL_RECORD, sizeof(mmsb_journal_record_t)},
     {MMSB_STRUCT_DEVICE_INFO, sizeof(mmsb_device_info_t)},
+    {MMSB_STRUCT_LINK, sizeof(mmsb_link_t)},
+    {MMSB_STRUCT_TELEMETRY, sizeof(mmsb_telemetry_t)},
     {MMSB_STRUCT_RUNTIME_OPTIONS, sizeof(mmsb_runtime_options_t)},
     {MMSB_STRUCT_RUNTIME_STATS, sizeof(mmsb_runtime_stats_t)},
     {MMSB_STRUCT_TAG_STATS, sizeof(mmsb_tag_stats_t)},
@@ -426,7 +517,9 @@ static const char *const interface_calls[] = {
     "mmsb_page_create_many",
     "mmsb_page_create_many_start",
     "mmsb_page_clone",
+    "mmsb_page_clone_many",
     "mmsb_page_adopt",
+    "mmsb_page_adopt_many",
     "mmsb_page_destroy",
     "mmsb_page_destroy_many",
     "mmsb_page_release",
@@ -438,6 +531,8 @@ static const char *const interface_calls[] = {
     "mmsb_page_address_many",
     "mmsb_page_pin",
     "mmsb_page_unpin",
+    "mmsb_page_pin_many",
+    "mmsb_page_unpin_many",
     "mmsb_writing_begin",
     "mmsb_writing_end",
     "mmsb_writing_check",
@@ -446,6 +541,7 @@ static const char *const interface_calls[] = {
     "mmsb_page_read_many",
     "mmsb_page_write_many",
     "mmsb_page_resize",
+    "mmsb_page_resize_many",
     "mmsb_page_migrate",
     "mmsb_page_migrate_many",
     "mmsb_page_migrate_many_start",
@@ -474,12 +570,16 @@ static const char *const interface_calls[] = {
     "mmsb_snapshot_save",
     "mmsb_snapshot_save_start",
     "mmsb_snapshot_save_descriptor",
+    "mmsb_snapshot_save_descriptor_start",
     "mmsb_snapshot_save_memory",
+    "mmsb_snapshot_save_memory_start",
     "mmsb_snapshot_free_memory",
     "mmsb_snapshot_load",
     "mmsb_snapshot_load_start",
     "mmsb_snapshot_load_descriptor",
+    "mmsb_snapshot_load_descriptor_start",
     "mmsb_snapshot_load_memory",
+    "mmsb_snapshot_load_memory_start",
     "mmsb_context_save_stats",
     "mmsb_snapshot_open",
     "mmsb_snapshot_close",
@@ -489,15 +589,28 @@ static const char *const interface_calls[] = {
     "mmsb_snapshot_read",
     "mmsb_snapshot_view",
     "mmsb_snapshot_metadata",
+    "mmsb_snapshot_dependencies",
+    "mmsb_snapshot_mask_read",
     "mmsb_snapshot_verify",
+    "mmsb_snapshot_verify_start",
     "mmsb_snapshot_diff",
+    "mmsb_snapshot_diff_start",
     "mmsb_snapshot_compact",
+    "mmsb_snapshot_compact_start",
     "mmsb_journal_open",
+    "mmsb_journal_open_start",
     "mmsb_journal_sync",
+    "mmsb_journal_sync_start",
     "mmsb_journal_close",
     "mmsb_journal_trim",
+    "mmsb_journal_trim_start",
     "mmsb_journal_info",
+    "mmsb_journal_directory",
+    "mmsb_journal_segments",
+    "mmsb_journal_records",
     "mmsb_device_list",
+    "mmsb_telemetry_list",
+    "mmsb_telemetry_paths",
     "mmsb_runtime_shared",
     "mmsb_runtime_create",
     "mmsb_runtime_destroy",

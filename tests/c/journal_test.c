@@ -61,7 +61,7 @@ static void a_journal_alone(void) {
     mmsb_page_t page;
     CHECK_OK(mmsb_page_create(context, 5000, &chosen, &page));
     CHECK_OK(mmsb_page_write(page, 100, "alone", 5));
-    CHECK_OK(mmsb_journal_sync(context));
+    CHECK_OK(mmsb_journal_sync(context, NULL));
     mmsb_load_options_t options;
     mmsb_load_options_init(&options);
     CHECK_STATUS(mmsb_snapshot_load(other, "", &options), MMSB_E_INVALID_ARGUMENT);
@@ -163,7 +163,7 @@ static void every_change_is_replayed(void) {
     CHECK_OK(mmsb_page_dependency_add(page, clone));
     CHECK_OK(mmsb_page_dependency_add(clone, many[0]));
     CHECK_OK(mmsb_page_dependency_remove(clone, many[0]));
-    CHECK_OK(mmsb_journal_sync(context));
+    CHECK_OK(mmsb_journal_sync(context, NULL));
     mmsb_journal_info_t info = info_of(context);
     CHECK(info.first == 2 && info.last >= 20 && /* the save was the first step */ info.synced == info.last &&
           info.segments == 1 && info.bytes > 5000);
@@ -344,7 +344,7 @@ static void threads_write_one_journal(void) {
     begin(busy.context, MMSB_DURABILITY_INTERVAL);
     uint64_t before = info_of(busy.context).last;
     run_team(4, change, &busy);
-    CHECK_OK(mmsb_journal_sync(busy.context));
+    CHECK_OK(mmsb_journal_sync(busy.context, NULL));
     CHECK_EQUAL(info_of(busy.context).last, before + 4 * 2000 + 4 * 20 * 2);
     mmsb_context_t again = replayed(0);
     CHECK_EQUAL(context_stats(again).pages, 5);
@@ -440,18 +440,18 @@ static void what_a_journal_refuses(void) {
     mmsb_journal_info_init(&info);
     CHECK_STATUS(mmsb_journal_open(context, NULL, NULL), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_journal_open(context, "", NULL), MMSB_E_INVALID_ARGUMENT);
-    CHECK_STATUS(mmsb_journal_sync(context), MMSB_E_INVALID_STATE);
+    CHECK_STATUS(mmsb_journal_sync(context, NULL), MMSB_E_INVALID_STATE);
     CHECK_STATUS(mmsb_journal_info(context, &info), MMSB_E_INVALID_STATE);
     CHECK_STATUS(mmsb_journal_info(context, NULL), MMSB_E_INVALID_ARGUMENT);
-    CHECK_STATUS(mmsb_journal_trim(context, at("start")), MMSB_E_INVALID_STATE);
-    CHECK_STATUS(mmsb_journal_trim(context, ""), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_journal_trim(context, at("start"), NULL), MMSB_E_INVALID_STATE);
+    CHECK_STATUS(mmsb_journal_trim(context, "", NULL), MMSB_E_INVALID_ARGUMENT);
     CHECK(close(open(at("file"), O_CREAT | O_WRONLY, 0600)) == 0);
     CHECK(mmsb_journal_open(context, at("file"), NULL) != MMSB_OK);
     CHECK(mmsb_journal_open(context, at("no/journal"), NULL) != MMSB_OK);
 
     CHECK_OK(mmsb_journal_open(context, at("journal"), NULL));
     CHECK_STATUS(mmsb_journal_open(context, at("other"), NULL), MMSB_E_ALREADY_EXISTS);
-    CHECK_STATUS(mmsb_journal_trim(context, at("none")), MMSB_E_NOT_FOUND);
+    CHECK_STATUS(mmsb_journal_trim(context, at("none"), NULL), MMSB_E_NOT_FOUND);
     mmsb_context_t other = new_context();
     CHECK_STATUS(mmsb_journal_open(other, at("journal"), NULL), MMSB_E_BUSY);
     new_page(context, 10);
@@ -594,7 +594,7 @@ static void histories_are_replayed(void) {
             CHECK_OK(mmsb_snapshot_save(context, at("start"), NULL));
         }
         if (step % 100 == 0) {
-            CHECK_OK(mmsb_journal_sync(context));
+            CHECK_OK(mmsb_journal_sync(context, NULL));
         }
     }
     CHECK_OK(mmsb_journal_close(context));

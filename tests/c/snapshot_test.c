@@ -386,10 +386,10 @@ static void a_chain_holds_what_changed(void) {
 
     mmsb_snapshot_change_t changes[8];
     size_t count = 0;
-    CHECK_OK(mmsb_snapshot_diff(zero, one, NULL, 0, &count));
+    CHECK_OK(mmsb_snapshot_diff(zero, one, NULL, NULL, 0, &count));
     CHECK_EQUAL(count, 4);
-    CHECK_STATUS(mmsb_snapshot_diff(zero, one, changes, 3, &count), MMSB_E_OUT_OF_RANGE);
-    CHECK_OK(mmsb_snapshot_diff(zero, one, changes, 8, &count));
+    CHECK_STATUS(mmsb_snapshot_diff(zero, one, NULL, changes, 3, &count), MMSB_E_OUT_OF_RANGE);
+    CHECK_OK(mmsb_snapshot_diff(zero, one, NULL, changes, 8, &count));
     for (size_t i = 0; i < count && count == 4; i++) {
         CHECK(i == 0 || changes[i].id > changes[i - 1].id);
         int32_t expected = changes[i].id == removed                                ? MMSB_CHANGE_REMOVED
@@ -398,11 +398,11 @@ static void a_chain_holds_what_changed(void) {
                                                                                    : -1;
         CHECK_EQUAL(changes[i].change, expected);
     }
-    CHECK_OK(mmsb_snapshot_diff(one, zero, changes, 8, &count));
+    CHECK_OK(mmsb_snapshot_diff(one, zero, NULL, changes, 8, &count));
     CHECK_EQUAL(count, 4);
-    CHECK_OK(mmsb_snapshot_diff(one, two, NULL, 0, &count));
+    CHECK_OK(mmsb_snapshot_diff(one, two, NULL, NULL, 0, &count));
     CHECK_EQUAL(count, 0);
-    CHECK_OK(mmsb_snapshot_diff(one, one, NULL, 0, &count));
+    CHECK_OK(mmsb_snapshot_diff(one, one, NULL, NULL, 0, &count));
     CHECK_EQUAL(count, 0);
     uint8_t byte = 0;
     CHECK_OK(mmsb_snapshot_read(one, adopt.id, 3 << 20, &byte, 1));
@@ -549,7 +549,7 @@ static void *read_or_close(void *argument) {
         uint64_t first = member->index % 2;
         status = mmsb_snapshot_read(readers->snapshots[first], COUNT, 0, bytes, sizes[COUNT - 1]);
         if (status == MMSB_OK) {
-            status = mmsb_snapshot_diff(readers->snapshots[first], readers->snapshots[1 - first], NULL, 0, &count);
+            status = mmsb_snapshot_diff(readers->snapshots[first], readers->snapshots[1 - first], NULL, NULL, 0, &count);
         }
         CHECK(status != MMSB_OK || count == 0);
         __atomic_add_fetch(&readers->reads, 1, __ATOMIC_RELAXED);
@@ -671,8 +671,8 @@ static void bad_arguments(void) {
     CHECK_STATUS(mmsb_snapshot_find(snapshot, 1, NULL), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_snapshot_read(snapshot, 1, 0, NULL, 1), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_snapshot_view(snapshot, 1, NULL, &length), MMSB_E_INVALID_ARGUMENT);
-    CHECK_STATUS(mmsb_snapshot_diff(snapshot, 0, NULL, 0, &count), MMSB_E_INVALID_HANDLE);
-    CHECK_STATUS(mmsb_snapshot_diff(snapshot, snapshot, NULL, 1, &count), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_snapshot_diff(snapshot, 0, NULL, NULL, 0, &count), MMSB_E_INVALID_HANDLE);
+    CHECK_STATUS(mmsb_snapshot_diff(snapshot, snapshot, NULL, NULL, 1, &count), MMSB_E_INVALID_ARGUMENT);
     mmsb_snapshot_info_t info = {0};
     CHECK_STATUS(mmsb_snapshot_info(snapshot, &info), MMSB_E_STRUCT_VERSION);
     cursor = UINT64_MAX;

@@ -161,7 +161,7 @@ static void open_journal(void) {
 
 static void commit(void) {
     shared->workers[number].inside = IN_COMMIT;
-    need(mmsb_journal_sync(context), "the journal's sync");
+    need(mmsb_journal_sync(context, NULL), "the journal's sync");
     publish();
     shared->workers[number].inside = OUTSIDE;
     progress->acknowledged = model->operation;

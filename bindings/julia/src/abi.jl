@@ -91,6 +91,12 @@ const MMSB_STRUCT_RUNTIME_STATS = Int32(24)
 const MMSB_STRUCT_TAG_STATS = Int32(25)
 const MMSB_STRUCT_BLOCK_INFO = Int32(26)
 const MMSB_STRUCT_ACCESS = Int32(27)
+const MMSB_STRUCT_DEPENDENCY = Int32(28)
+const MMSB_STRUCT_JOURNAL_DIRECTORY = Int32(29)
+const MMSB_STRUCT_JOURNAL_SEGMENT = Int32(30)
+const MMSB_STRUCT_JOURNAL_RECORD = Int32(31)
+const MMSB_STRUCT_LINK = Int32(32)
+const MMSB_STRUCT_TELEMETRY = Int32(33)
 const MMSB_SIMULATE_OFF = Int32(0)
 const MMSB_SIMULATE_IF_NO_GPU = Int32(1)
 const MMSB_SIMULATE_ALWAYS = Int32(2)
@@ -124,6 +130,28 @@ const MMSB_DURABILITY_CALL = Int32(1)
 const MMSB_DURABILITY_NONE = Int32(2)
 const MMSB_JOURNAL_BASE_WRITE = Int32(0)
 const MMSB_JOURNAL_BASE_REFUSE = Int32(1)
+const MMSB_RECORD_CREATE = Int32(1)
+const MMSB_RECORD_ADOPT = Int32(2)
+const MMSB_RECORD_CLONE = Int32(3)
+const MMSB_RECORD_DESTROY = Int32(4)
+const MMSB_RECORD_RESIZE = Int32(5)
+const MMSB_RECORD_MIGRATE = Int32(6)
+const MMSB_RECORD_WRITE = Int32(7)
+const MMSB_RECORD_RUN = Int32(8)
+const MMSB_RECORD_DELTA = Int32(9)
+const MMSB_RECORD_MASK_CLEAR = Int32(10)
+const MMSB_RECORD_METADATA_SET = Int32(11)
+const MMSB_RECORD_METADATA_REMOVE = Int32(12)
+const MMSB_RECORD_METADATA_IMPORT = Int32(13)
+const MMSB_RECORD_DEPENDENCY_ADD = Int32(14)
+const MMSB_RECORD_DEPENDENCY_REMOVE = Int32(15)
+const MMSB_PATH_UNKNOWN = Int32(-1)
+const MMSB_PATH_SAME_BOARD = Int32(0)
+const MMSB_PATH_ONE_SWITCH = Int32(10)
+const MMSB_PATH_SEVERAL_SWITCHES = Int32(20)
+const MMSB_PATH_HOST_BRIDGE = Int32(30)
+const MMSB_PATH_NUMA_NODE = Int32(40)
+const MMSB_PATH_ACROSS_SYSTEM = Int32(50)
 const MMSB_ACCESS_READ = Int32(1)
 const MMSB_ACCESS_WRITE = Int32(2)
 const MMSB_ACCESS_READ_WRITE = Int32(3)
@@ -223,7 +251,9 @@ struct mmsb_page_options_t
     id::UInt64
     contents::UInt32
     reserved_word::UInt32
-    reserved::NTuple{4,UInt64}
+    sizes::Ptr{UInt64}
+    ids::Ptr{UInt64}
+    reserved::NTuple{2,UInt64}
 end
 
 struct mmsb_adopt_options_t
@@ -313,6 +343,7 @@ struct mmsb_save_options_t
     base::Ptr{UInt8}
     queue::Int32
     reserved_word::UInt32
+    timeout_ns::UInt64
     reserved::NTuple{3,UInt64}
 end
 
@@ -326,7 +357,8 @@ struct mmsb_load_options_t
     journal_until_time_ns::Int64
     journal_page::UInt64
     journal_epoch::UInt64
-    reserved::NTuple{4,UInt64}
+    timeout_ns::UInt64
+    reserved::NTuple{3,UInt64}
 end
 
 struct mmsb_save_stats_t
@@ -376,6 +408,11 @@ struct mmsb_snapshot_page_t
     reserved::UInt64
 end
 
+struct mmsb_dependency_t
+    parent::UInt64
+    child::UInt64
+end
+
 struct mmsb_snapshot_change_t
     id::UInt64
     change::Int32
@@ -390,7 +427,8 @@ struct mmsb_journal_options_t
     segment_bytes::UInt64
     base::Int32
     reserved_word::UInt32
-    reserved::NTuple{3,UInt64}
+    timeout_ns::UInt64
+    reserved::NTuple{2,UInt64}
 end
 
 struct mmsb_journal_info_t
@@ -400,6 +438,60 @@ struct mmsb_journal_info_t
     last::UInt64
     synced::UInt64
     bytes::UInt64
+    reserved::NTuple{4,UInt64}
+end
+
+struct mmsb_journal_directory_t
+    struct_size::UInt32
+    closed::Int32
+    lineage::NTuple{16,UInt8}
+    parent::NTuple{16,UInt8}
+    fork::UInt64
+    branch::UInt64
+    branches::UInt64
+    segments::UInt64
+    first::UInt64
+    last::UInt64
+    first_time_ns::Int64
+    last_time_ns::Int64
+    torn_bytes::UInt64
+    reserved::NTuple{4,UInt64}
+end
+
+struct mmsb_journal_segment_t
+    name::NTuple{64,UInt8}
+    first::UInt64
+    last::UInt64
+    bytes::UInt64
+    created_ns::Int64
+    based::Int32
+    reserved_word::UInt32
+    reserved::NTuple{2,UInt64}
+end
+
+struct mmsb_journal_record_t
+    record::UInt64
+    group::UInt64
+    time_ns::Int64
+    page::UInt64
+    version::UInt64
+    epoch::UInt64
+    size::UInt64
+    offset::UInt64
+    bytes::UInt64
+    other::UInt64
+    other_version::UInt64
+    kind::Int32
+    location::mmsb_location_t
+    device::Int32
+    numa_node::Int32
+    form::Int32
+    adopted::Int32
+    read_only::Int32
+    reserved_word::UInt32
+    key::NTuple{64,UInt8}
+    source::NTuple{64,UInt8}
+    intent::NTuple{64,UInt8}
     reserved::NTuple{4,UInt64}
 end
 
@@ -418,6 +510,33 @@ struct mmsb_device_info_t
     numa_node::Int32
     ordered_memory::Int32
     managed_memory::Int32
+    reserved::NTuple{4,UInt64}
+end
+
+struct mmsb_link_t
+    number::Int32
+    version::Int32
+    remote::NTuple{24,UInt8}
+end
+
+struct mmsb_telemetry_t
+    name::NTuple{96,UInt8}
+    uuid::NTuple{48,UInt8}
+    pci::NTuple{24,UInt8}
+    driver_version::NTuple{32,UInt8}
+    memory_total::Int64
+    memory_used::Int64
+    memory_of_this_process::Int64
+    memory_of_others::Int64
+    utilization::Int32
+    memory_utilization::Int32
+    temperature::Int32
+    pcie_generation::Int32
+    pcie_lanes::Int32
+    numa_node::Int32
+    link_count::Int32
+    reserved_word::Int32
+    links::NTuple{18,mmsb_link_t}
     reserved::NTuple{4,UInt64}
 end
 
@@ -507,10 +626,16 @@ const STRUCTS = (
     MMSB_STRUCT_SAVE_STATS => mmsb_save_stats_t,
     MMSB_STRUCT_SNAPSHOT_INFO => mmsb_snapshot_info_t,
     MMSB_STRUCT_SNAPSHOT_PAGE => mmsb_snapshot_page_t,
+    MMSB_STRUCT_DEPENDENCY => mmsb_dependency_t,
     MMSB_STRUCT_SNAPSHOT_CHANGE => mmsb_snapshot_change_t,
     MMSB_STRUCT_JOURNAL_OPTIONS => mmsb_journal_options_t,
     MMSB_STRUCT_JOURNAL_INFO => mmsb_journal_info_t,
+    MMSB_STRUCT_JOURNAL_DIRECTORY => mmsb_journal_directory_t,
+    MMSB_STRUCT_JOURNAL_SEGMENT => mmsb_journal_segment_t,
+    MMSB_STRUCT_JOURNAL_RECORD => mmsb_journal_record_t,
     MMSB_STRUCT_DEVICE_INFO => mmsb_device_info_t,
+    MMSB_STRUCT_LINK => mmsb_link_t,
+    MMSB_STRUCT_TELEMETRY => mmsb_telemetry_t,
     MMSB_STRUCT_RUNTIME_OPTIONS => mmsb_runtime_options_t,
     MMSB_STRUCT_RUNTIME_STATS => mmsb_runtime_stats_t,
     MMSB_STRUCT_TAG_STATS => mmsb_tag_stats_t,
@@ -602,11 +727,20 @@ mmsb_page_create_many_start(context, size, count, options, work, pages, ticket) 
     )::mmsb_status_t
 mmsb_page_clone(page, id, clone) =
     @ccall libmmsb.mmsb_page_clone(page::mmsb_page_t, id::UInt64, clone::Ptr{mmsb_page_t})::mmsb_status_t
+mmsb_page_clone_many(pages, ids, count, clones, bad_index) =
+    @ccall libmmsb.mmsb_page_clone_many(
+        pages::Ptr{mmsb_page_t}, ids::Ptr{UInt64}, count::Csize_t, clones::Ptr{mmsb_page_t}, bad_index::Ptr{Csize_t}
+    )::mmsb_status_t
 mmsb_adopt_options_init(options) = @ccall libmmsb.mmsb_adopt_options_init(options::Ptr{mmsb_adopt_options_t})::Cvoid
 mmsb_page_adopt(context, memory, size, options, page) =
     @ccall libmmsb.mmsb_page_adopt(
         context::mmsb_context_t, memory::Ptr{Cvoid}, size::UInt64, options::Ptr{mmsb_adopt_options_t},
         page::Ptr{mmsb_page_t}
+    )::mmsb_status_t
+mmsb_page_adopt_many(context, memories, sizes, ids, count, options, pages, bad_index) =
+    @ccall libmmsb.mmsb_page_adopt_many(
+        context::mmsb_context_t, memories::Ptr{Ptr{Cvoid}}, sizes::Ptr{UInt64}, ids::Ptr{UInt64}, count::Csize_t,
+        options::Ptr{mmsb_adopt_options_t}, pages::Ptr{mmsb_page_t}, bad_index::Ptr{Csize_t}
     )::mmsb_status_t
 mmsb_page_destroy(page) = @ccall libmmsb.mmsb_page_destroy(page::mmsb_page_t)::mmsb_status_t
 mmsb_page_destroy_many(pages, count, bad_index) =
@@ -634,12 +768,22 @@ mmsb_page_address_many(pages, count, addresses, bad_index) =
     @ccall libmmsb.mmsb_page_address_many(
         pages::Ptr{mmsb_page_t}, count::Csize_t, addresses::Ptr{Ptr{Cvoid}}, bad_index::Ptr{Csize_t}
     )::mmsb_status_t
+mmsb_page_id(page) = @ccall libmmsb.mmsb_page_id(page::mmsb_page_t)::UInt64
+mmsb_page_location(page) = @ccall libmmsb.mmsb_page_location(page::mmsb_page_t)::mmsb_location_t
 mmsb_page_size(page) = @ccall libmmsb.mmsb_page_size(page::mmsb_page_t)::UInt64
 mmsb_page_epoch(page) = @ccall libmmsb.mmsb_page_epoch(page::mmsb_page_t)::UInt64
 mmsb_page_version(page) = @ccall libmmsb.mmsb_page_version(page::mmsb_page_t)::UInt64
 mmsb_page_pin(page, mode, address) =
     @ccall libmmsb.mmsb_page_pin(page::mmsb_page_t, mode::Int32, address::Ptr{Ptr{Cvoid}})::mmsb_status_t
 mmsb_page_unpin(page, mode) = @ccall libmmsb.mmsb_page_unpin(page::mmsb_page_t, mode::Int32)::mmsb_status_t
+mmsb_page_pin_many(pages, count, mode, addresses, bad_index) =
+    @ccall libmmsb.mmsb_page_pin_many(
+        pages::Ptr{mmsb_page_t}, count::Csize_t, mode::Int32, addresses::Ptr{Ptr{Cvoid}}, bad_index::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_page_unpin_many(pages, count, mode, bad_index) =
+    @ccall libmmsb.mmsb_page_unpin_many(
+        pages::Ptr{mmsb_page_t}, count::Csize_t, mode::Int32, bad_index::Ptr{Csize_t}
+    )::mmsb_status_t
 mmsb_writing_begin(context, timeout_ns) =
     @ccall libmmsb.mmsb_writing_begin(context::mmsb_context_t, timeout_ns::UInt64)::mmsb_status_t
 mmsb_writing_end(context) = @ccall libmmsb.mmsb_writing_end(context::mmsb_context_t)::mmsb_status_t
@@ -657,12 +801,16 @@ mmsb_page_write_many(ranges, count, bad_index) =
         ranges::Ptr{mmsb_page_range_t}, count::Csize_t, bad_index::Ptr{Csize_t}
     )::mmsb_status_t
 mmsb_page_resize(page, size) = @ccall libmmsb.mmsb_page_resize(page::mmsb_page_t, size::UInt64)::mmsb_status_t
+mmsb_page_resize_many(pages, sizes, count, bad_index) =
+    @ccall libmmsb.mmsb_page_resize_many(
+        pages::Ptr{mmsb_page_t}, sizes::Ptr{UInt64}, count::Csize_t, bad_index::Ptr{Csize_t}
+    )::mmsb_status_t
 mmsb_page_migrate(page, location, device) =
     @ccall libmmsb.mmsb_page_migrate(page::mmsb_page_t, location::mmsb_location_t, device::Int32)::mmsb_status_t
-mmsb_page_migrate_many(pages, count, location, device, statuses, bad_index) =
+mmsb_page_migrate_many(pages, count, location, device, work, statuses, bad_index) =
     @ccall libmmsb.mmsb_page_migrate_many(
-        pages::Ptr{mmsb_page_t}, count::Csize_t, location::mmsb_location_t, device::Int32, statuses::Ptr{mmsb_status_t},
-        bad_index::Ptr{Csize_t}
+        pages::Ptr{mmsb_page_t}, count::Csize_t, location::mmsb_location_t, device::Int32,
+        work::Ptr{mmsb_work_options_t}, statuses::Ptr{mmsb_status_t}, bad_index::Ptr{Csize_t}
     )::mmsb_status_t
 mmsb_page_migrate_many_start(pages, count, location, device, work, statuses, ticket) =
     @ccall libmmsb.mmsb_page_migrate_many_start(
@@ -752,9 +900,19 @@ mmsb_snapshot_save_descriptor(context, descriptor, options) =
     @ccall libmmsb.mmsb_snapshot_save_descriptor(
         context::mmsb_context_t, descriptor::Int32, options::Ptr{mmsb_save_options_t}
     )::mmsb_status_t
+mmsb_snapshot_save_descriptor_start(context, descriptor, options, work, ticket) =
+    @ccall libmmsb.mmsb_snapshot_save_descriptor_start(
+        context::mmsb_context_t, descriptor::Int32, options::Ptr{mmsb_save_options_t}, work::Ptr{mmsb_work_options_t},
+        ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
 mmsb_snapshot_save_memory(context, options, memory, length) =
     @ccall libmmsb.mmsb_snapshot_save_memory(
         context::mmsb_context_t, options::Ptr{mmsb_save_options_t}, memory::Ptr{Ptr{Cvoid}}, length::Ptr{UInt64}
+    )::mmsb_status_t
+mmsb_snapshot_save_memory_start(context, options, work, memory, length, ticket) =
+    @ccall libmmsb.mmsb_snapshot_save_memory_start(
+        context::mmsb_context_t, options::Ptr{mmsb_save_options_t}, work::Ptr{mmsb_work_options_t},
+        memory::Ptr{Ptr{Cvoid}}, length::Ptr{UInt64}, ticket::Ptr{mmsb_ticket_t}
     )::mmsb_status_t
 mmsb_snapshot_free_memory(memory) = @ccall libmmsb.mmsb_snapshot_free_memory(memory::Ptr{Cvoid})::mmsb_status_t
 mmsb_load_options_init(options) = @ccall libmmsb.mmsb_load_options_init(options::Ptr{mmsb_load_options_t})::Cvoid
@@ -771,9 +929,19 @@ mmsb_snapshot_load_descriptor(context, descriptor, options) =
     @ccall libmmsb.mmsb_snapshot_load_descriptor(
         context::mmsb_context_t, descriptor::Int32, options::Ptr{mmsb_load_options_t}
     )::mmsb_status_t
+mmsb_snapshot_load_descriptor_start(context, descriptor, options, work, ticket) =
+    @ccall libmmsb.mmsb_snapshot_load_descriptor_start(
+        context::mmsb_context_t, descriptor::Int32, options::Ptr{mmsb_load_options_t}, work::Ptr{mmsb_work_options_t},
+        ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
 mmsb_snapshot_load_memory(context, memory, length, options) =
     @ccall libmmsb.mmsb_snapshot_load_memory(
         context::mmsb_context_t, memory::Ptr{Cvoid}, length::UInt64, options::Ptr{mmsb_load_options_t}
+    )::mmsb_status_t
+mmsb_snapshot_load_memory_start(context, memory, length, options, work, ticket) =
+    @ccall libmmsb.mmsb_snapshot_load_memory_start(
+        context::mmsb_context_t, memory::Ptr{Cvoid}, length::UInt64, options::Ptr{mmsb_load_options_t},
+        work::Ptr{mmsb_work_options_t}, ticket::Ptr{mmsb_ticket_t}
     )::mmsb_status_t
 mmsb_save_stats_init(stats) = @ccall libmmsb.mmsb_save_stats_init(stats::Ptr{mmsb_save_stats_t})::Cvoid
 mmsb_context_save_stats(context, stats) =
@@ -805,16 +973,38 @@ mmsb_snapshot_metadata(snapshot, id, blob, capacity, length) =
     @ccall libmmsb.mmsb_snapshot_metadata(
         snapshot::mmsb_snapshot_t, id::UInt64, blob::Ptr{Cvoid}, capacity::Csize_t, length::Ptr{Csize_t}
     )::mmsb_status_t
+mmsb_snapshot_dependencies(snapshot, dependencies, capacity, count) =
+    @ccall libmmsb.mmsb_snapshot_dependencies(
+        snapshot::mmsb_snapshot_t, dependencies::Ptr{mmsb_dependency_t}, capacity::Csize_t, count::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_snapshot_mask_read(snapshot, id, offset, bits, length) =
+    @ccall libmmsb.mmsb_snapshot_mask_read(
+        snapshot::mmsb_snapshot_t, id::UInt64, offset::UInt64, bits::Ptr{Cvoid}, length::UInt64
+    )::mmsb_status_t
 mmsb_snapshot_verify(path, work) =
     @ccall libmmsb.mmsb_snapshot_verify(path::Ptr{UInt8}, work::Ptr{mmsb_work_options_t})::mmsb_status_t
-mmsb_snapshot_diff(older, newer, changes, capacity, count) =
+mmsb_snapshot_verify_start(path, work, ticket) =
+    @ccall libmmsb.mmsb_snapshot_verify_start(
+        path::Ptr{UInt8}, work::Ptr{mmsb_work_options_t}, ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
+mmsb_snapshot_diff(older, newer, work, changes, capacity, count) =
     @ccall libmmsb.mmsb_snapshot_diff(
-        older::mmsb_snapshot_t, newer::mmsb_snapshot_t, changes::Ptr{mmsb_snapshot_change_t}, capacity::Csize_t,
-        count::Ptr{Csize_t}
+        older::mmsb_snapshot_t, newer::mmsb_snapshot_t, work::Ptr{mmsb_work_options_t},
+        changes::Ptr{mmsb_snapshot_change_t}, capacity::Csize_t, count::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_snapshot_diff_start(older, newer, work, changes, capacity, count, ticket) =
+    @ccall libmmsb.mmsb_snapshot_diff_start(
+        older::mmsb_snapshot_t, newer::mmsb_snapshot_t, work::Ptr{mmsb_work_options_t},
+        changes::Ptr{mmsb_snapshot_change_t}, capacity::Csize_t, count::Ptr{Csize_t}, ticket::Ptr{mmsb_ticket_t}
     )::mmsb_status_t
 mmsb_snapshot_compact(path, to, options) =
     @ccall libmmsb.mmsb_snapshot_compact(
         path::Ptr{UInt8}, to::Ptr{UInt8}, options::Ptr{mmsb_save_options_t}
+    )::mmsb_status_t
+mmsb_snapshot_compact_start(path, to, options, work, ticket) =
+    @ccall libmmsb.mmsb_snapshot_compact_start(
+        path::Ptr{UInt8}, to::Ptr{UInt8}, options::Ptr{mmsb_save_options_t}, work::Ptr{mmsb_work_options_t},
+        ticket::Ptr{mmsb_ticket_t}
     )::mmsb_status_t
 mmsb_journal_options_init(options) =
     @ccall libmmsb.mmsb_journal_options_init(options::Ptr{mmsb_journal_options_t})::Cvoid
@@ -822,17 +1012,52 @@ mmsb_journal_open(context, directory, options) =
     @ccall libmmsb.mmsb_journal_open(
         context::mmsb_context_t, directory::Ptr{UInt8}, options::Ptr{mmsb_journal_options_t}
     )::mmsb_status_t
-mmsb_journal_sync(context) = @ccall libmmsb.mmsb_journal_sync(context::mmsb_context_t)::mmsb_status_t
+mmsb_journal_open_start(context, directory, options, work, ticket) =
+    @ccall libmmsb.mmsb_journal_open_start(
+        context::mmsb_context_t, directory::Ptr{UInt8}, options::Ptr{mmsb_journal_options_t},
+        work::Ptr{mmsb_work_options_t}, ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
+mmsb_journal_sync(context, work) =
+    @ccall libmmsb.mmsb_journal_sync(context::mmsb_context_t, work::Ptr{mmsb_work_options_t})::mmsb_status_t
+mmsb_journal_sync_start(context, work, ticket) =
+    @ccall libmmsb.mmsb_journal_sync_start(
+        context::mmsb_context_t, work::Ptr{mmsb_work_options_t}, ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
 mmsb_journal_close(context) = @ccall libmmsb.mmsb_journal_close(context::mmsb_context_t)::mmsb_status_t
-mmsb_journal_trim(context, snapshot) =
-    @ccall libmmsb.mmsb_journal_trim(context::mmsb_context_t, snapshot::Ptr{UInt8})::mmsb_status_t
+mmsb_journal_trim(context, snapshot, work) =
+    @ccall libmmsb.mmsb_journal_trim(
+        context::mmsb_context_t, snapshot::Ptr{UInt8}, work::Ptr{mmsb_work_options_t}
+    )::mmsb_status_t
+mmsb_journal_trim_start(context, snapshot, work, ticket) =
+    @ccall libmmsb.mmsb_journal_trim_start(
+        context::mmsb_context_t, snapshot::Ptr{UInt8}, work::Ptr{mmsb_work_options_t}, ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
 mmsb_journal_info_init(info) = @ccall libmmsb.mmsb_journal_info_init(info::Ptr{mmsb_journal_info_t})::Cvoid
 mmsb_journal_info(context, info) =
     @ccall libmmsb.mmsb_journal_info(context::mmsb_context_t, info::Ptr{mmsb_journal_info_t})::mmsb_status_t
+mmsb_journal_directory_init(journal) =
+    @ccall libmmsb.mmsb_journal_directory_init(journal::Ptr{mmsb_journal_directory_t})::Cvoid
+mmsb_journal_directory(directory, journal) =
+    @ccall libmmsb.mmsb_journal_directory(directory::Ptr{UInt8}, journal::Ptr{mmsb_journal_directory_t})::mmsb_status_t
+mmsb_journal_segments(directory, segments, capacity, count) =
+    @ccall libmmsb.mmsb_journal_segments(
+        directory::Ptr{UInt8}, segments::Ptr{mmsb_journal_segment_t}, capacity::Csize_t, count::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_journal_records(directory, next, records, capacity, count) =
+    @ccall libmmsb.mmsb_journal_records(
+        directory::Ptr{UInt8}, next::Ptr{UInt64}, records::Ptr{mmsb_journal_record_t}, capacity::Csize_t,
+        count::Ptr{Csize_t}
+    )::mmsb_status_t
 mmsb_device_list(context, devices, capacity, count) =
     @ccall libmmsb.mmsb_device_list(
         context::mmsb_context_t, devices::Ptr{mmsb_device_info_t}, capacity::Csize_t, count::Ptr{Csize_t}
     )::mmsb_status_t
+mmsb_telemetry_list(devices, capacity, count) =
+    @ccall libmmsb.mmsb_telemetry_list(
+        devices::Ptr{mmsb_telemetry_t}, capacity::Csize_t, count::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_telemetry_paths(paths, capacity, count) =
+    @ccall libmmsb.mmsb_telemetry_paths(paths::Ptr{Int32}, capacity::Csize_t, count::Ptr{Csize_t})::mmsb_status_t
 mmsb_runtime_options_init(options) =
     @ccall libmmsb.mmsb_runtime_options_init(options::Ptr{mmsb_runtime_options_t})::Cvoid
 mmsb_runtime_shared(context, device, runtime) =

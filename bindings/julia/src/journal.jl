@@ -31,7 +31,7 @@ end
 
 Waits until the records of all changes made so far are on disk.
 """
-sync_journal(state::MMSBState) = call(mmsb_journal_sync, state)
+sync_journal(state::MMSBState) = call(mmsb_journal_sync, state, C_NULL)
 
 """
     close_journal!(state)
@@ -49,7 +49,7 @@ end
 Verifies a snapshot, then removes the journal's segments that hold only records which it contains.
 """
 function trim_journal!(state::MMSBState, snapshot::AbstractString)
-    call(mmsb_journal_trim, state, path_text(snapshot))
+    call(mmsb_journal_trim, state, path_text(snapshot), C_NULL)
     return state
 end
 

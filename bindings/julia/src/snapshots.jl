@@ -375,7 +375,7 @@ differ, perhaps more) or `:other` (the bytes are equal, other properties differ)
 function diff_snapshots(older::Snapshot, newer::Snapshot)
     changes = GC.@preserve newer fill_list(
         mmsb_snapshot_change_t,
-        (first, list, capacity, count) -> mmsb_snapshot_diff(first, handle(newer), list, capacity, count),
+        (first, list, capacity, count) -> mmsb_snapshot_diff(first, handle(newer), C_NULL, list, capacity, count),
         older,
     )
     return Pair{PageID,Symbol}[change.id => CHANGES[change.change] for change in changes]

@@ -32,7 +32,7 @@ static mmsb_page_options_t any_options(int *location, int *fault, mmsb_status_t 
             *code = MMSB_E_STRUCT_VERSION;
             break;
         case 3:
-            options.reserved[below(4)] = 1 + below(100);
+            options.reserved[below(2)] = 1 + below(100);
             *code = MMSB_E_STRUCT_VERSION;
             break;
         case 4:

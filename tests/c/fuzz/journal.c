@@ -11,7 +11,7 @@ void fuzz_journal(void) {
         mmsb_journal_options_init(&options);
         options.durability = MMSB_DURABILITY_NONE;
         options.segment_bytes = 1 << 16;
-        CALL(mmsb_journal_sync(context->handle), MMSB_E_INVALID_STATE);
+        CALL(mmsb_journal_sync(context->handle, NULL), MMSB_E_INVALID_STATE);
         remove_files(file_of(index, "journal"));
         CALL(mmsb_journal_open(context->handle, file_of(index, "journal"), &options), MMSB_OK);
         CALL(mmsb_snapshot_save(context->handle, file_of(index, "start"), &save), MMSB_OK);
@@ -22,7 +22,7 @@ void fuzz_journal(void) {
         return;
     }
     CALL(mmsb_journal_open(context->handle, file_of(index, "journal"), NULL), MMSB_E_ALREADY_EXISTS);
-    CALL(mmsb_journal_sync(context->handle), MMSB_OK);
+    CALL(mmsb_journal_sync(context->handle, NULL), MMSB_OK);
     mmsb_load_options_t load;
     mmsb_load_options_init(&load);
     load.journal = file_of(index, "journal");

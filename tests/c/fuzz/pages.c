@@ -191,7 +191,7 @@ void fuzz_migrate(void) {
     }
     mmsb_status_t other = page != NULL && page->location == location ? MMSB_OK : code; /* nothing to do, pinned or not */
     if (many) {
-        status = CALL_EITHER(mmsb_page_migrate_many(&target.handle, 1, location, 0, &own, &bad), code, other);
+        status = CALL_EITHER(mmsb_page_migrate_many(&target.handle, 1, location, 0, NULL, &own, &bad), code, other);
         SAME(status != MMSB_OK && bad != 0, 0);
         SAME(status == MMSB_OK && own != MMSB_OK, 0);
     } else {

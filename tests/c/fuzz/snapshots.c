@@ -164,7 +164,7 @@ static void read_snapshot(mmsb_snapshot_t snapshot, int index) {
     CALL(mmsb_snapshot_read(snapshot, free_id, 0, buffer, 1), MMSB_E_NOT_FOUND);
     CALL(mmsb_snapshot_find(snapshot, free_id, NULL), MMSB_E_INVALID_ARGUMENT);
     mmsb_snapshot_change_t changes[4];
-    CALL(mmsb_snapshot_diff(snapshot, snapshot, changes, 4, &got), MMSB_OK);
+    CALL(mmsb_snapshot_diff(snapshot, snapshot, NULL, changes, 4, &got), MMSB_OK);
     SAME(got, 0);
 }
 
@@ -216,7 +216,7 @@ void fuzz_snapshot_file(void) {
     mmsb_journal_info_init(&journal);
     CALL(mmsb_journal_info(handle, &journal), contexts[index].journalled ? MMSB_OK : MMSB_E_INVALID_STATE);
     if (!contexts[index].journalled) {
-        CALL(mmsb_journal_trim(handle, path), MMSB_E_INVALID_STATE);
+        CALL(mmsb_journal_trim(handle, path, NULL), MMSB_E_INVALID_STATE);
         CALL(mmsb_journal_close(handle), MMSB_E_INVALID_STATE);
     }
     int null = open("/dev/null", O_WRONLY);

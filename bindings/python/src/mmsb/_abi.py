@@ -100,6 +100,12 @@ STRUCT_RUNTIME_STATS = 24
 STRUCT_TAG_STATS = 25
 STRUCT_BLOCK_INFO = 26
 STRUCT_ACCESS = 27
+STRUCT_DEPENDENCY = 28
+STRUCT_JOURNAL_DIRECTORY = 29
+STRUCT_JOURNAL_SEGMENT = 30
+STRUCT_JOURNAL_RECORD = 31
+STRUCT_LINK = 32
+STRUCT_TELEMETRY = 33
 SIMULATE_OFF = 0
 SIMULATE_IF_NO_GPU = 1
 SIMULATE_ALWAYS = 2
@@ -133,6 +139,28 @@ DURABILITY_CALL = 1
 DURABILITY_NONE = 2
 JOURNAL_BASE_WRITE = 0
 JOURNAL_BASE_REFUSE = 1
+RECORD_CREATE = 1
+RECORD_ADOPT = 2
+RECORD_CLONE = 3
+RECORD_DESTROY = 4
+RECORD_RESIZE = 5
+RECORD_MIGRATE = 6
+RECORD_WRITE = 7
+RECORD_RUN = 8
+RECORD_DELTA = 9
+RECORD_MASK_CLEAR = 10
+RECORD_METADATA_SET = 11
+RECORD_METADATA_REMOVE = 12
+RECORD_METADATA_IMPORT = 13
+RECORD_DEPENDENCY_ADD = 14
+RECORD_DEPENDENCY_REMOVE = 15
+PATH_UNKNOWN = -1
+PATH_SAME_BOARD = 0
+PATH_ONE_SWITCH = 10
+PATH_SEVERAL_SWITCHES = 20
+PATH_HOST_BRIDGE = 30
+PATH_NUMA_NODE = 40
+PATH_ACROSS_SYSTEM = 50
 ACCESS_READ = 1
 ACCESS_WRITE = 2
 ACCESS_READ_WRITE = 3
@@ -210,6 +238,32 @@ CHANGE = {"added": CHANGE_ADDED, "removed": CHANGE_REMOVED, "bytes": CHANGE_BYTE
 DURABILITY = {"interval": DURABILITY_INTERVAL, "call": DURABILITY_CALL, "none": DURABILITY_NONE}
 JOURNAL_BASE = {"write": JOURNAL_BASE_WRITE, "refuse": JOURNAL_BASE_REFUSE}
 ACCESS = {"read": ACCESS_READ, "write": ACCESS_WRITE, "read_write": ACCESS_READ_WRITE}
+RECORD = {
+    "create": RECORD_CREATE,
+    "adopt": RECORD_ADOPT,
+    "clone": RECORD_CLONE,
+    "destroy": RECORD_DESTROY,
+    "resize": RECORD_RESIZE,
+    "migrate": RECORD_MIGRATE,
+    "write": RECORD_WRITE,
+    "run": RECORD_RUN,
+    "delta": RECORD_DELTA,
+    "mask_clear": RECORD_MASK_CLEAR,
+    "metadata_set": RECORD_METADATA_SET,
+    "metadata_remove": RECORD_METADATA_REMOVE,
+    "metadata_import": RECORD_METADATA_IMPORT,
+    "dependency_add": RECORD_DEPENDENCY_ADD,
+    "dependency_remove": RECORD_DEPENDENCY_REMOVE,
+}
+PATH = {
+    "unknown": PATH_UNKNOWN,
+    "same_board": PATH_SAME_BOARD,
+    "one_switch": PATH_ONE_SWITCH,
+    "several_switches": PATH_SEVERAL_SWITCHES,
+    "host_bridge": PATH_HOST_BRIDGE,
+    "numa_node": PATH_NUMA_NODE,
+    "across_system": PATH_ACROSS_SYSTEM,
+}
 
 
 class ErrorDetail(ctypes.Structure):
@@ -304,7 +358,9 @@ class PageOptions(ctypes.Structure):
         ("id", c_uint64),
         ("contents", c_uint32),
         ("reserved_word", c_uint32),
-        ("reserved", c_uint64 * 4),
+        ("sizes", c_void_p),
+        ("ids", c_void_p),
+        ("reserved", c_uint64 * 2),
     )
 
 
@@ -411,6 +467,7 @@ class SaveOptions(ctypes.Structure):
         ("base", c_char_p),
         ("queue", c_int32),
         ("reserved_word", c_uint32),
+        ("timeout_ns", c_uint64),
         ("reserved", c_uint64 * 3),
     )
 
@@ -426,7 +483,8 @@ class LoadOptions(ctypes.Structure):
         ("journal_until_time_ns", c_int64),
         ("journal_page", c_uint64),
         ("journal_epoch", c_uint64),
-        ("reserved", c_uint64 * 4),
+        ("timeout_ns", c_uint64),
+        ("reserved", c_uint64 * 3),
     )
 
 
@@ -483,6 +541,13 @@ class SnapshotPage(ctypes.Structure):
     )
 
 
+class Dependency(ctypes.Structure):
+    _fields_ = (
+        ("parent", c_uint64),
+        ("child", c_uint64),
+    )
+
+
 class SnapshotChange(ctypes.Structure):
     _fields_ = (
         ("id", c_uint64),
@@ -500,7 +565,8 @@ class JournalOptions(ctypes.Structure):
         ("segment_bytes", c_uint64),
         ("base", c_int32),
         ("reserved_word", c_uint32),
-        ("reserved", c_uint64 * 3),
+        ("timeout_ns", c_uint64),
+        ("reserved", c_uint64 * 2),
     )
 
 
@@ -512,6 +578,66 @@ class JournalInfo(ctypes.Structure):
         ("last", c_uint64),
         ("synced", c_uint64),
         ("bytes", c_uint64),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class JournalDirectory(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("closed", c_int32),
+        ("lineage", c_uint8 * 16),
+        ("parent", c_uint8 * 16),
+        ("fork", c_uint64),
+        ("branch", c_uint64),
+        ("branches", c_uint64),
+        ("segments", c_uint64),
+        ("first", c_uint64),
+        ("last", c_uint64),
+        ("first_time_ns", c_int64),
+        ("last_time_ns", c_int64),
+        ("torn_bytes", c_uint64),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class JournalSegment(ctypes.Structure):
+    _fields_ = (
+        ("name", c_char * 64),
+        ("first", c_uint64),
+        ("last", c_uint64),
+        ("bytes", c_uint64),
+        ("created_ns", c_int64),
+        ("based", c_int32),
+        ("reserved_word", c_uint32),
+        ("reserved", c_uint64 * 2),
+    )
+
+
+class JournalRecord(ctypes.Structure):
+    _fields_ = (
+        ("record", c_uint64),
+        ("group", c_uint64),
+        ("time_ns", c_int64),
+        ("page", c_uint64),
+        ("version", c_uint64),
+        ("epoch", c_uint64),
+        ("size", c_uint64),
+        ("offset", c_uint64),
+        ("bytes", c_uint64),
+        ("other", c_uint64),
+        ("other_version", c_uint64),
+        ("kind", c_int32),
+        ("location", c_int32),
+        ("device", c_int32),
+        ("numa_node", c_int32),
+        ("form", c_int32),
+        ("adopted", c_int32),
+        ("read_only", c_int32),
+        ("reserved_word", c_uint32),
+        ("key", c_char * 64),
+        ("source", c_char * 64),
+        ("intent", c_char * 64),
         ("reserved", c_uint64 * 4),
     )
 
@@ -532,6 +658,37 @@ class DeviceInfo(ctypes.Structure):
         ("numa_node", c_int32),
         ("ordered_memory", c_int32),
         ("managed_memory", c_int32),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class Link(ctypes.Structure):
+    _fields_ = (
+        ("number", c_int32),
+        ("version", c_int32),
+        ("remote", c_char * 24),
+    )
+
+
+class Telemetry(ctypes.Structure):
+    _fields_ = (
+        ("name", c_char * 96),
+        ("uuid", c_char * 48),
+        ("pci", c_char * 24),
+        ("driver_version", c_char * 32),
+        ("memory_total", c_int64),
+        ("memory_used", c_int64),
+        ("memory_of_this_process", c_int64),
+        ("memory_of_others", c_int64),
+        ("utilization", c_int32),
+        ("memory_utilization", c_int32),
+        ("temperature", c_int32),
+        ("pcie_generation", c_int32),
+        ("pcie_lanes", c_int32),
+        ("numa_node", c_int32),
+        ("link_count", c_int32),
+        ("reserved_word", c_int32),
+        ("links", Link * 18),
         ("reserved", c_uint64 * 4),
     )
 
@@ -635,10 +792,16 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_SAVE_STATS: SaveStats,
     STRUCT_SNAPSHOT_INFO: SnapshotInfo,
     STRUCT_SNAPSHOT_PAGE: SnapshotPage,
+    STRUCT_DEPENDENCY: Dependency,
     STRUCT_SNAPSHOT_CHANGE: SnapshotChange,
     STRUCT_JOURNAL_OPTIONS: JournalOptions,
     STRUCT_JOURNAL_INFO: JournalInfo,
+    STRUCT_JOURNAL_DIRECTORY: JournalDirectory,
+    STRUCT_JOURNAL_SEGMENT: JournalSegment,
+    STRUCT_JOURNAL_RECORD: JournalRecord,
     STRUCT_DEVICE_INFO: DeviceInfo,
+    STRUCT_LINK: Link,
+    STRUCT_TELEMETRY: Telemetry,
     STRUCT_RUNTIME_OPTIONS: RuntimeOptions,
     STRUCT_RUNTIME_STATS: RuntimeStats,
     STRUCT_TAG_STATS: TagStats,
@@ -690,8 +853,13 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         (c_uint64, c_uint64, c_size_t, POINTER(PageOptions), POINTER(WorkOptions), c_void_p, POINTER(c_uint64)),
     ),
     "mmsb_page_clone": (c_int32, (c_uint64, c_uint64, POINTER(c_uint64))),
+    "mmsb_page_clone_many": (c_int32, (c_void_p, c_void_p, c_size_t, c_void_p, POINTER(c_size_t))),
     "mmsb_adopt_options_init": (None, (POINTER(AdoptOptions),)),
     "mmsb_page_adopt": (c_int32, (c_uint64, c_void_p, c_uint64, POINTER(AdoptOptions), POINTER(c_uint64))),
+    "mmsb_page_adopt_many": (
+        c_int32,
+        (c_uint64, POINTER(c_void_p), c_void_p, c_void_p, c_size_t, POINTER(AdoptOptions), c_void_p, POINTER(c_size_t)),
+    ),
     "mmsb_page_destroy": (c_int32, (c_uint64,)),
     "mmsb_page_destroy_many": (c_int32, (c_void_p, c_size_t, POINTER(c_size_t))),
     "mmsb_page_release": (c_int32, (c_uint64, POINTER(c_void_p), POINTER(c_uint64))),
@@ -703,11 +871,15 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_page_info_many": (c_int32, (c_void_p, c_size_t, POINTER(PageInfo), POINTER(c_size_t))),
     "mmsb_page_address": (c_void_p, (c_uint64,)),
     "mmsb_page_address_many": (c_int32, (c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_size_t))),
+    "mmsb_page_id": (c_uint64, (c_uint64,)),
+    "mmsb_page_location": (c_int32, (c_uint64,)),
     "mmsb_page_size": (c_uint64, (c_uint64,)),
     "mmsb_page_epoch": (c_uint64, (c_uint64,)),
     "mmsb_page_version": (c_uint64, (c_uint64,)),
     "mmsb_page_pin": (c_int32, (c_uint64, c_int32, POINTER(c_void_p))),
     "mmsb_page_unpin": (c_int32, (c_uint64, c_int32)),
+    "mmsb_page_pin_many": (c_int32, (c_void_p, c_size_t, c_int32, POINTER(c_void_p), POINTER(c_size_t))),
+    "mmsb_page_unpin_many": (c_int32, (c_void_p, c_size_t, c_int32, POINTER(c_size_t))),
     "mmsb_writing_begin": (c_int32, (c_uint64, c_uint64)),
     "mmsb_writing_end": (c_int32, (c_uint64,)),
     "mmsb_writing_check": (c_int32, (c_uint64,)),
@@ -716,8 +888,12 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_page_read_many": (c_int32, (POINTER(PageRange), c_size_t, POINTER(c_size_t))),
     "mmsb_page_write_many": (c_int32, (POINTER(PageRange), c_size_t, POINTER(c_size_t))),
     "mmsb_page_resize": (c_int32, (c_uint64, c_uint64)),
+    "mmsb_page_resize_many": (c_int32, (c_void_p, c_void_p, c_size_t, POINTER(c_size_t))),
     "mmsb_page_migrate": (c_int32, (c_uint64, c_int32, c_int32)),
-    "mmsb_page_migrate_many": (c_int32, (c_void_p, c_size_t, c_int32, c_int32, c_void_p, POINTER(c_size_t))),
+    "mmsb_page_migrate_many": (
+        c_int32,
+        (c_void_p, c_size_t, c_int32, c_int32, POINTER(WorkOptions), c_void_p, POINTER(c_size_t)),
+    ),
     "mmsb_page_migrate_many_start": (
         c_int32,
         (c_void_p, c_size_t, c_int32, c_int32, POINTER(WorkOptions), c_void_p, POINTER(c_uint64)),
@@ -750,13 +926,29 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_snapshot_save": (c_int32, (c_uint64, c_char_p, POINTER(SaveOptions))),
     "mmsb_snapshot_save_start": (c_int32, (c_uint64, c_char_p, POINTER(SaveOptions), POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_snapshot_save_descriptor": (c_int32, (c_uint64, c_int32, POINTER(SaveOptions))),
+    "mmsb_snapshot_save_descriptor_start": (
+        c_int32,
+        (c_uint64, c_int32, POINTER(SaveOptions), POINTER(WorkOptions), POINTER(c_uint64)),
+    ),
     "mmsb_snapshot_save_memory": (c_int32, (c_uint64, POINTER(SaveOptions), POINTER(c_void_p), POINTER(c_uint64))),
+    "mmsb_snapshot_save_memory_start": (
+        c_int32,
+        (c_uint64, POINTER(SaveOptions), POINTER(WorkOptions), POINTER(c_void_p), POINTER(c_uint64), POINTER(c_uint64)),
+    ),
     "mmsb_snapshot_free_memory": (c_int32, (c_void_p,)),
     "mmsb_load_options_init": (None, (POINTER(LoadOptions),)),
     "mmsb_snapshot_load": (c_int32, (c_uint64, c_char_p, POINTER(LoadOptions))),
     "mmsb_snapshot_load_start": (c_int32, (c_uint64, c_char_p, POINTER(LoadOptions), POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_snapshot_load_descriptor": (c_int32, (c_uint64, c_int32, POINTER(LoadOptions))),
+    "mmsb_snapshot_load_descriptor_start": (
+        c_int32,
+        (c_uint64, c_int32, POINTER(LoadOptions), POINTER(WorkOptions), POINTER(c_uint64)),
+    ),
     "mmsb_snapshot_load_memory": (c_int32, (c_uint64, c_void_p, c_uint64, POINTER(LoadOptions))),
+    "mmsb_snapshot_load_memory_start": (
+        c_int32,
+        (c_uint64, c_void_p, c_uint64, POINTER(LoadOptions), POINTER(WorkOptions), POINTER(c_uint64)),
+    ),
     "mmsb_save_stats_init": (None, (POINTER(SaveStats),)),
     "mmsb_context_save_stats": (c_int32, (c_uint64, POINTER(SaveStats))),
     "mmsb_snapshot_open": (c_int32, (c_char_p, POINTER(c_uint64))),
@@ -768,17 +960,37 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_snapshot_read": (c_int32, (c_uint64, c_uint64, c_uint64, c_void_p, c_uint64)),
     "mmsb_snapshot_view": (c_int32, (c_uint64, c_uint64, POINTER(c_void_p), POINTER(c_uint64))),
     "mmsb_snapshot_metadata": (c_int32, (c_uint64, c_uint64, c_void_p, c_size_t, POINTER(c_size_t))),
+    "mmsb_snapshot_dependencies": (c_int32, (c_uint64, POINTER(Dependency), c_size_t, POINTER(c_size_t))),
+    "mmsb_snapshot_mask_read": (c_int32, (c_uint64, c_uint64, c_uint64, c_void_p, c_uint64)),
     "mmsb_snapshot_verify": (c_int32, (c_char_p, POINTER(WorkOptions))),
-    "mmsb_snapshot_diff": (c_int32, (c_uint64, c_uint64, POINTER(SnapshotChange), c_size_t, POINTER(c_size_t))),
+    "mmsb_snapshot_verify_start": (c_int32, (c_char_p, POINTER(WorkOptions), POINTER(c_uint64))),
+    "mmsb_snapshot_diff": (
+        c_int32,
+        (c_uint64, c_uint64, POINTER(WorkOptions), POINTER(SnapshotChange), c_size_t, POINTER(c_size_t)),
+    ),
+    "mmsb_snapshot_diff_start": (
+        c_int32,
+        (c_uint64, c_uint64, POINTER(WorkOptions), POINTER(SnapshotChange), c_size_t, POINTER(c_size_t), POINTER(c_uint64)),
+    ),
     "mmsb_snapshot_compact": (c_int32, (c_char_p, c_char_p, POINTER(SaveOptions))),
+    "mmsb_snapshot_compact_start": (c_int32, (c_char_p, c_char_p, POINTER(SaveOptions), POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_journal_options_init": (None, (POINTER(JournalOptions),)),
     "mmsb_journal_open": (c_int32, (c_uint64, c_char_p, POINTER(JournalOptions))),
-    "mmsb_journal_sync": (c_int32, (c_uint64,)),
+    "mmsb_journal_open_start": (c_int32, (c_uint64, c_char_p, POINTER(JournalOptions), POINTER(WorkOptions), POINTER(c_uint64))),
+    "mmsb_journal_sync": (c_int32, (c_uint64, POINTER(WorkOptions))),
+    "mmsb_journal_sync_start": (c_int32, (c_uint64, POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_journal_close": (c_int32, (c_uint64,)),
-    "mmsb_journal_trim": (c_int32, (c_uint64, c_char_p)),
+    "mmsb_journal_trim": (c_int32, (c_uint64, c_char_p, POINTER(WorkOptions))),
+    "mmsb_journal_trim_start": (c_int32, (c_uint64, c_char_p, POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_journal_info_init": (None, (POINTER(JournalInfo),)),
     "mmsb_journal_info": (c_int32, (c_uint64, POINTER(JournalInfo))),
+    "mmsb_journal_directory_init": (None, (POINTER(JournalDirectory),)),
+    "mmsb_journal_directory": (c_int32, (c_char_p, POINTER(JournalDirectory))),
+    "mmsb_journal_segments": (c_int32, (c_char_p, POINTER(JournalSegment), c_size_t, POINTER(c_size_t))),
+    "mmsb_journal_records": (c_int32, (c_char_p, POINTER(c_uint64), POINTER(JournalRecord), c_size_t, POINTER(c_size_t))),
     "mmsb_device_list": (c_int32, (c_uint64, POINTER(DeviceInfo), c_size_t, POINTER(c_size_t))),
+    "mmsb_telemetry_list": (c_int32, (POINTER(Telemetry), c_size_t, POINTER(c_size_t))),
+    "mmsb_telemetry_paths": (c_int32, (c_void_p, c_size_t, POINTER(c_size_t))),
     "mmsb_runtime_options_init": (None, (POINTER(RuntimeOptions),)),
     "mmsb_runtime_shared": (c_int32, (c_uint64, c_int32, POINTER(c_uint64))),
     "mmsb_runtime_create": (c_int32, (c_uint64, c_int32, POINTER(RuntimeOptions), POINTER(c_uint64))),

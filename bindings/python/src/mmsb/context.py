@@ -415,7 +415,7 @@ class Context(Closable):
         """Moves many pages. Raises the error of the first page that did not move. A page moves completely or not at all."""
         batch = Batch(self, pages)
         number = value_of(_ffi.LOCATIONS, location, "location")
-        status = lib.mmsb_page_migrate_many(batch.address, batch.count, number, signed(device, "device"), None, batch.bad)
+        status = lib.mmsb_page_migrate_many(batch.address, batch.count, number, signed(device, "device"), None, None, batch.bad)
         drop_released()
         batch.check(status)
         if batch.count:

@@ -48,7 +48,7 @@ class Journal(Closable):
 
     def sync(self) -> None:
         """Waits until the records of all changes made so far are on disk."""
-        self._check(lib.mmsb_journal_sync(self._handle()))
+        self._check(lib.mmsb_journal_sync(self._handle(), None))
 
     def info(self) -> JournalInfo:
         """The journal's current extent."""
@@ -58,7 +58,7 @@ class Journal(Closable):
 
     def trim(self, snapshot: AnyPath) -> None:
         """Verifies a snapshot, then removes the segments that hold only records which it contains."""
-        self._check(lib.mmsb_journal_trim(self._handle(), path_bytes(snapshot, "snapshot")))
+        self._check(lib.mmsb_journal_trim(self._handle(), path_bytes(snapshot, "snapshot"), None))
 
     def close(self) -> None:
         """Waits until all records are on disk and ends the journal. Idempotent."""

@@ -349,7 +349,7 @@ def diff(older: Snapshot, newer: Snapshot) -> list[Change]:
     first, second, count, capacity = older._opened(), newer._opened(), ctypes.c_size_t(), 256
     while True:
         found = (_abi.SnapshotChange * capacity)()
-        status = lib.mmsb_snapshot_diff(first.handle, second.handle, found, capacity, count)
+        status = lib.mmsb_snapshot_diff(first.handle, second.handle, None, found, capacity, count)
         if status != _abi.E_OUT_OF_RANGE or count.value <= capacity:
             check(status)
             return [Change(raw.id, name_of(_abi.CHANGE, raw.change)) for raw in found[: count.value]]

@@ -84,7 +84,7 @@ func (c *comparison) text() error {
 		}
 		return c.show.of(p.Size)
 	}
-	for d, err := range snapshot.Diff(c.a, c.b) {
+	for d, err := range snapshot.Diff(c.a, c.b, nil) {
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (c *comparison) json(a, b string) error {
 		Added   []edgeShown `json:"dependencies_added"`
 		Removed []edgeShown `json:"dependencies_removed"`
 	}{a, b, showEdges(added), showEdges(removed)}, "pages")
-	for d, err := range snapshot.Diff(c.a, c.b) {
+	for d, err := range snapshot.Diff(c.a, c.b, nil) {
 		if err != nil {
 			return err
 		}

@@ -128,20 +128,11 @@ func (l *logList) each(visit func(record *journal.Record)) error {
 			return err
 		}
 	}
-	// A group can begin before the record that the list begins with, but not before its segment.
-	first := l.info.First
-	for _, segment := range l.info.Segments {
-		if segment.First <= l.from {
-			first = max(first, segment.First)
-		}
-	}
-	for record, err := range l.log.Records(first, last) {
+	for record, err := range l.log.RecordsBetween(l.from, last) {
 		if err != nil {
 			return err
 		}
-		if record.Sequence >= l.from {
-			visit(record)
-		}
+		visit(record)
 	}
 	return nil
 }

@@ -571,7 +571,7 @@ func TestAChain(t *testing.T) {
 			defer func() { require.NoError(t, b.Close()) }()
 			require.NoError(t, b.Verify(nil))
 			found := map[uint64]snapshot.Change{}
-			for d, err := range snapshot.Diff(a, b) {
+			for d, err := range snapshot.Diff(a, b, nil) {
 				require.NoError(t, err)
 				found[d.ID] = d.What
 			}
