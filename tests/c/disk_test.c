@@ -212,13 +212,13 @@ static void space_is_used_again(void) {
     CHECK(most > 0 && most <= 4 << 20);
     for (uint64_t i = 0; i < COUNT; i++)
         CHECK(page_holds_pattern(pages[i], i, SIZE));
-    CHECK_OK(mmsb_page_migrate_many(pages, COUNT, MMSB_LOCATION_CPU, 0, NULL, NULL));
+    CHECK_OK(mmsb_page_migrate_many(pages, COUNT, MMSB_LOCATION_CPU, 0, NULL, NULL, NULL));
     CHECK(file_bytes(folder) > 0);
     CHECK_OK(mmsb_context_trim(context, NULL));
     CHECK(file_bytes(folder) <= 65536); /* what the file system needs to know where nothing is */
     /* A new page is zero also where others were. */
-    CHECK_OK(mmsb_page_migrate_many(pages, COUNT, MMSB_LOCATION_DISK, 0, NULL, NULL));
-    CHECK_OK(mmsb_page_migrate_many(pages, COUNT, MMSB_LOCATION_CPU, 0, NULL, NULL));
+    CHECK_OK(mmsb_page_migrate_many(pages, COUNT, MMSB_LOCATION_DISK, 0, NULL, NULL, NULL));
+    CHECK_OK(mmsb_page_migrate_many(pages, COUNT, MMSB_LOCATION_CPU, 0, NULL, NULL, NULL));
     static const uint8_t zeros[3 * SIZE];
     mmsb_page_t fresh = new_disk_page(context, 3 * SIZE);
     CHECK(page_holds(fresh, zeros, sizeof zeros));
@@ -284,7 +284,7 @@ static void fill_by_a_batch(mmsb_context_t context) {
         pages[i] = new_page(context, SIZE);
         write_pattern(pages[i], i);
     }
-    CHECK_STATUS(mmsb_page_migrate_many(pages, COUNT, MMSB_LOCATION_DISK, 0, statuses, &bad), MMSB_E_NO_SPACE);
+    CHECK_STATUS(mmsb_page_migrate_many(pages, COUNT, MMSB_LOCATION_DISK, 0, NULL, statuses, &bad), MMSB_E_NO_SPACE);
     CHECK(bad > 0 && bad < COUNT);
     for (uint64_t i = 0; i < COUNT; i++) {
         CHECK_EQUAL(statuses[i], i < bad ? MMSB_OK : MMSB_E_NO_SPACE);
@@ -295,8 +295,8 @@ static void fill_by_a_batch(mmsb_context_t context) {
     /* Pages on disk are written without more space; what others leave is used again. */
     for (uint64_t i = 0; i < moved; i++)
         write_pattern(pages[i], i + 100);
-    CHECK_OK(mmsb_page_migrate_many(pages, moved / 2, MMSB_LOCATION_CPU, 0, NULL, NULL));
-    CHECK_OK(mmsb_page_migrate_many(pages + COUNT - moved / 2, moved / 2, MMSB_LOCATION_DISK, 0, NULL, NULL));
+    CHECK_OK(mmsb_page_migrate_many(pages, moved / 2, MMSB_LOCATION_CPU, 0, NULL, NULL, NULL));
+    CHECK_OK(mmsb_page_migrate_many(pages + COUNT - moved / 2, moved / 2, MMSB_LOCATION_DISK, 0, NULL, NULL, NULL));
     for (uint64_t i = 0; i < COUNT; i++)
         CHECK(page_holds_pattern(pages[i], i < moved ? i + 100 : i, SIZE));
     CHECK_OK(mmsb_page_destroy_many(pages, COUNT, NULL));
