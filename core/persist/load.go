@@ -77,10 +77,7 @@ func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releas
 			"context 0x%016x has a journal, which cannot tell of a load: close it first",
 			s.context.Handle())
 	}
-	var done <-chan struct{}
-	if w != nil {
-		done = w.Done()
-	}
+	done := w.Done()
 	r := s.context.Residency()
 	var read *journal.Replay
 	if o.Journal != "" {

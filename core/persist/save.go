@@ -124,10 +124,6 @@ func (of *state) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (heade
 		}
 		defer known.close()
 	}
-	var cancel <-chan struct{}
-	if w != nil {
-		cancel = w.Done()
-	}
 	counts := native.CountContext(s.context.Index())
 	pages, average := counts.Creates-counts.Frees, uint64(0)
 	s.total = counts.BytesCreated - counts.BytesFreed
@@ -137,7 +133,7 @@ func (of *state) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (heade
 	if w != nil {
 		w.SetTotal(s.total)
 	}
-	sink, err := target.sink(o, &header, s.expected(pages), cancel)
+	sink, err := target.sink(o, &header, s.expected(pages), w)
 	if err != nil {
 		return header, err
 	}

@@ -8,6 +8,7 @@ import (
 	"libmmsb/core/file"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
+	"libmmsb/core/ticket"
 )
 
 // SaveOptions has the fields of mmsb_save_options_t.
@@ -44,17 +45,17 @@ func ToMemory(memory *uintptr, length *uint64) SaveTarget {
 }
 
 // sink opens the target.
-func (t *SaveTarget) sink(o *SaveOptions, header *snapshot.Header, expected uint64, done <-chan struct{}) (file.Sink, error) {
+func (t *SaveTarget) sink(o *SaveOptions, header *snapshot.Header, expected uint64, w *ticket.Work) (file.Sink, error) {
 	switch {
 	case t.FS != nil:
 		return snapshot.Replace(t.FS, t.path, snapshot.ReplaceOptions{
-			Options: file.Options{Durable: !o.NotDurable, Expected: int64(expected), Done: done}, RefuseInUse: o.RefuseInUse,
+			Options: file.Options{Durable: !o.NotDurable, Expected: int64(expected), Done: w.Asked()}, RefuseInUse: o.RefuseInUse,
 			Base: header.Base, BaseName: header.BaseName,
 		})
 	case t.memory != nil:
 		return file.Memory()
 	default:
-		return file.Descriptor(int(t.descriptor), done)
+		return file.Descriptor(int(t.descriptor), w.Done())
 	}
 }
 

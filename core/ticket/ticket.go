@@ -252,8 +252,21 @@ func (w *Work) Cancelled() bool {
 	}
 }
 
-// Done is closed when the work is asked to stop, or is not to wait for anybody.
-func (w *Work) Done() <-chan struct{} { return w.ticket.cancelled }
+// Done is closed when the work is asked to stop, or is not to wait for anybody. A nil Work has none.
+func (w *Work) Done() <-chan struct{} {
+	if w == nil {
+		return nil
+	}
+	return w.ticket.cancelled
+}
+
+// Asked is closed when the work is asked to stop. Work that is not to wait for anybody has none.
+func (w *Work) Asked() <-chan struct{} {
+	if w == nil || w.tries {
+		return nil
+	}
+	return w.ticket.cancelled
+}
 
 // Progress says how many units are done.
 func (w *Work) Progress(done uint64) { w.ticket.done.Store(done) }
