@@ -55,10 +55,7 @@ func useAlone(context uint64, call func(s *state) error) error {
 // useQueued is useAlone behind what runs, and behind those who wait already.
 func useQueued(context uint64, work *ticket.Work, call func(s *state) error) error {
 	return use(context, func(s *state) error {
-		var cancelled <-chan struct{}
-		if work != nil {
-			cancelled = work.Done()
-		}
+		cancelled := work.Done()
 		select {
 		case s.busy <- struct{}{}:
 		case <-cancelled:
