@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"libmmsb/core/alloc"
 	"libmmsb/native"
 )
 
@@ -149,11 +150,11 @@ func TestCheckSeesDamagedSpace(t *testing.T) {
 		"lacks space": func() { d.space.Remove(b.at/diskUnit, b.at/diskUnit+1) },
 		"are in use":  func() { d.used-- },
 	} {
-		before := *d
-		before.space, before.written = append([]uint64(nil), d.space...), append([]uint64(nil), d.written...)
+		held, used := d.held, d.used
+		space, written := append(alloc.Set(nil), d.space...), append(alloc.Set(nil), d.written...)
 		damage()
 		assert.ErrorContains(t, d.check([]Backing{b}), text)
-		d.held, d.used, d.space, d.written = before.held, before.used, before.space, before.written
+		d.held, d.used, d.space, d.written = held, used, space, written
 		require.NoError(t, d.check([]Backing{b}))
 	}
 }
