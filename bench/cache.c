@@ -1,7 +1,7 @@
 /*
- * cache.c — a block cache, as a database or a store of tensors has one: 1 GiB of blocks of 64 KiB, of which 256 MiB are in memory;
- * the block that was not used for longest goes. The same program with pages that migrate between host and disk, with DISK pages
- * that are read into the program's memory and written back, and with pread and pwrite of one file.
+ * cache.c — a block cache, as a database has one: 1 GiB of blocks of 64 KiB, of which 256 MiB are in memory; the block goes that
+ * was not used for longest. The same program with pages that migrate between host and disk, with DISK pages that are read into
+ * the program's memory and written back, and with pread and pwrite of one file.
  *
  * An operation reads a record of 256 bytes of a random block; every other one also counts one up in it. What all records have
  * counted is compared with what was done.
@@ -23,8 +23,8 @@ static uint32_t blocks, slots;
 
 typedef struct cache cache_t;
 
-/* What the programs do in their own way. A slot is memory for a block; where pages migrate, a place on the host. leave comes before
- * come, also for a block that was not changed. */
+/* What the programs do in their own way. A slot is memory for a block; where pages migrate, a place on the host. leave comes
+ * before come, also for a block that was not changed. */
 typedef struct store {
     void (*leave)(cache_t *cache, uint32_t slot, bool changed);
     void (*come)(cache_t *cache, uint32_t slot);

@@ -332,8 +332,8 @@ static inline mmsb_status_t keep_and_journal(mmsb__change_t *change, const mmsb_
     return mmsb__change_journal_delta(change, mmsb__epoch_after(change->record, delta->epoch), delta);
 }
 
-/* A valid delta of a page on disk, which is read before the journal is told. MMSB__ENTER_GO, nothing done: the delta reaches so far
- * that the page needs an address. */
+/* A valid delta of a page on disk, which is read before the journal is told. MMSB__ENTER_GO, nothing done: the page needs an
+ * address, so far does the delta reach. */
 static mmsb_status_t apply_on_disk(mmsb__change_t *change, const mmsb_delta_t *delta) {
     window_t window;
     if (!mmsb__delta_fits_window(delta))

@@ -31,7 +31,7 @@ mmsb_status_t mmsb__page_lock_library(uint64_t page);
 mmsb_status_t mmsb__page_lock_library_unless_moving(uint64_t page);
 /* 1 if nobody works on the page, which is locked then. */
 int mmsb__page_try_lock_library(uint64_t page);
-/* mmsb__page_lock_library by index, for a record that cannot become free meanwhile (live or ended). Returns the unlocked state. */
+/* mmsb__page_lock_library by index, of a record that cannot become free meanwhile (live or ended). Returns its unlocked state. */
 uint64_t mmsb__record_lock_library(uint32_t index);
 /* Locks the page that lives on a record; 0 = there is none, or it ended meanwhile. Never locks a free record: the owner of its
  * handle begins a page there by a plain store. */

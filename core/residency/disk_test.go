@@ -82,8 +82,8 @@ func TestSpareSpaceGoesBack(t *testing.T) {
 	require.NoError(t, d.check([]Backing{b}))
 }
 
-// Pages of all sizes come, are written, and go, from several goroutines: none loses a byte to another, and what was to be zeroed is
-// zero, whoever had the space before.
+// Pages of all sizes come, are written, and go, from several goroutines: none loses a byte to another, and what was to be zeroed
+// is zero, whoever had the space before.
 func TestSpaceIsNobodyElses(t *testing.T) {
 	d, folder := newDisk(t)
 	seed := rand.Uint64()

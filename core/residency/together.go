@@ -14,7 +14,7 @@ func (p *Page) CanMoveTogether(to Placement) bool {
 	return to.Location == abi.LocationCPU && p.Record.Locator == 0 && !from.empty() && !from.onDevice()
 }
 
-// MoveTogether moves locked pages that it can move as Move does, and their versions; but their bytes are read or written together.
+// MoveTogether moves locked pages that it can move as Move does, and their versions, but reads or writes their bytes together.
 // ready is called for each when nothing else can fail. It says which have moved; the others are as they were.
 func MoveTogether(pages []*Page, to Placement, ready func(i int) error) (moved []bool) {
 	frames := make([]Frame, 0, len(pages))

@@ -1,6 +1,6 @@
 /*
- * DISK pages against arrays of bytes: several threads read, write, apply deltas, resize, migrate, pin, and batch, each on pages of
- * its own, while another one saves all of them. What each call gives is compared with the array. Each thread also changes two
+ * DISK pages against arrays of bytes: several threads read, write, apply deltas, resize, migrate, pin, and batch, each on its own
+ * pages, while another one saves all of them. What each call gives is compared with the array. Each thread also changes two
  * pages by one batch at a time, always in the same way: in what a save has they are the same. The second run has a journal, which
  * alone gives all pages back.
  */
