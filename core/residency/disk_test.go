@@ -56,6 +56,16 @@ func TestSpaceOfPagesIsUsedAgain(t *testing.T) {
 	assert.Zero(t, d.bytes())
 }
 
+func TestSpaceComesInLargePieces(t *testing.T) {
+	d, folder := newDisk(t)
+	for range growthMin {
+		takeSpace(t, d, folder, 1, true)
+		require.EqualValues(t, growthMin, d.held)
+	}
+	takeSpace(t, d, folder, 1, true)
+	assert.EqualValues(t, 2*growthMin, d.held)
+}
+
 // What is spare is bounded: as much as pages have, and spareMin.
 func TestSpareSpaceGoesBack(t *testing.T) {
 	const size = 1 << 20
@@ -119,8 +129,11 @@ func TestSpaceIsNobodyElses(t *testing.T) {
 				if zeroed && (!assert.NoError(t, d.read(at, found)) || !assert.True(t, bytes.Equal(wanted, found), "%d", size)) {
 					return
 				}
-				for i := range wanted {
-					wanted[i] = byte(random.Uint32())
+				for i := range min(len(wanted), 512) {
+					wanted[i] = byte(1 + random.IntN(255)) // which no zero is
+				}
+				for done := 512; done < len(wanted); done *= 2 {
+					copy(wanted[done:], wanted[:done])
 				}
 				if !assert.NoError(t, d.write(at, wanted)) {
 					return

@@ -153,6 +153,19 @@ static void pin(worker_t *w, own_t *own, uint64_t offset, uint64_t length) {
     CHECK_OK(mmsb_page_unpin(own->page, MMSB_PIN_WRITE));
 }
 
+/* One page, or all of the thread with its twins, one of them twice. */
+static void migrate(worker_t *w, const own_t *own) {
+    const mmsb_location_t to = next(&w->seed) % 3 ? MMSB_LOCATION_DISK : MMSB_LOCATION_CPU;
+    mmsb_page_t pages[OWN + 3] = {w->twins[0], w->twins[1], own->page};
+    for (int i = 0; i < OWN; i++)
+        pages[3 + i] = w->pages[i].page;
+    if (next(&w->seed) % 2)
+        CHECK_OK(mmsb_page_migrate(own->page, to, 0));
+    else
+        CHECK_OK(mmsb_page_migrate_many(pages, OWN + 3, to, 0, NULL, NULL));
+    CHECK_EQUAL(page_info(own->page).location, to);
+}
+
 static void batch(worker_t *w) {
     mmsb_page_range_t ranges[2 * OWN];
     const size_t count = 1 + next(&w->seed) % (2 * OWN);
@@ -226,7 +239,7 @@ static void one_call(worker_t *w) {
         resize(w, own);
         break;
     case 6:
-        CHECK_OK(mmsb_page_migrate(own->page, next(&w->seed) % 3 ? MMSB_LOCATION_DISK : MMSB_LOCATION_CPU, 0));
+        migrate(w, own);
         break;
     case 7:
         if (w->journalled)
