@@ -337,7 +337,7 @@ typedef struct mmsb_context_stats {
     uint64_t memory_used;       /* bytes of host memory that the context holds, kept memory of destroyed pages included;
                                    memory_limit limits this number */
     uint64_t memory_limit;      /* 0 = none */
-    uint64_t disk_used;         /* bytes of the files of DISK pages */
+    uint64_t disk_used;         /* file space of DISK pages, without what is kept for later ones */
     uint64_t location_pages[8]; /* live pages by location */
     uint64_t location_bytes[8]; /* bytes of live pages by location */
     uint64_t reserved[8];
@@ -364,7 +364,8 @@ MMSB_API mmsb_status_t mmsb_context_pages(mmsb_context_t context, uint64_t *curs
 /* Gives memory of destroyed pages back to the system, as far as whole system pages are free and no thread cache holds them.
  * *released (may be NULL) is the number of bytes. Without this call the context keeps the memory of pages of up to 4096 bytes,
  * keeps that of pages of up to 1 MiB for 5 to 10 seconds, and gives that of larger pages back at once. An allocation that would
- * exceed memory_limit takes what it needs from kept memory.
+ * exceed memory_limit takes what it needs from kept memory. File space that is kept for DISK pages goes back, too; *released does
+ * not count it.
  * Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_trim(mmsb_context_t context, uint64_t *released);
 

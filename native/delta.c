@@ -277,6 +277,52 @@ static void span_of(const mmsb_delta_t *delta, uint64_t *first, uint64_t *end) {
     }
 }
 
+/* What a delta addresses of a page on disk. */
+typedef struct window {
+    uint64_t first, length;
+    uint8_t *bytes, own[4096];
+} window_t;
+
+enum { WINDOW_MOST = 64 << 10 };
+
+int mmsb__delta_fits_window(const mmsb_delta_t *delta) {
+    uint64_t first, end;
+    span_of(delta, &first, &end);
+    return end - first <= WINDOW_MOST;
+}
+
+/* Reads it. */
+static mmsb_status_t open_window(window_t *window, const mmsb__record_t *record, const mmsb_delta_t *delta) {
+    uint64_t end;
+    span_of(delta, &window->first, &end);
+    window->length = end - window->first;
+    window->bytes = window->length <= sizeof window->own ? window->own : malloc(window->length);
+    if (!window->bytes)
+        return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for %llu bytes of a page on disk", (unsigned long long)window->length);
+    return mmsb__disk_read(record, window->first, window->bytes, window->length);
+}
+
+/* Changes and writes it. */
+static mmsb_status_t change_window(window_t *window, mmsb__record_t *record, const mmsb_delta_t *delta) {
+    uint8_t *page = (uint8_t *)((uintptr_t)window->bytes - window->first); /* where it would begin, if all of it were here */
+    mmsb__delta_change_at(record, page, delta);
+    return mmsb__disk_write(record, window->first, window->bytes, window->length);
+}
+
+static void close_window(window_t *window) {
+    if (window->bytes != window->own)
+        free(window->bytes);
+}
+
+mmsb_status_t mmsb__delta_change_on_disk(mmsb__record_t *record, const mmsb_delta_t *delta) {
+    window_t window;
+    mmsb_status_t status = open_window(&window, record, delta);
+    if (status == MMSB_OK)
+        status = change_window(&window, record, delta);
+    close_window(&window);
+    return status;
+}
+
 /* The last steps that can fail before the bytes change. */
 static inline mmsb_status_t keep_and_journal(mmsb__change_t *change, const mmsb_delta_t *delta) {
     if (MMSB__LIKELY(!mmsb__watched()))
@@ -286,25 +332,18 @@ static inline mmsb_status_t keep_and_journal(mmsb__change_t *change, const mmsb_
     return mmsb__change_journal_delta(change, mmsb__epoch_after(change->record, delta->epoch), delta);
 }
 
-/* A valid delta of a page on disk: what it addresses is read, changed and written. Where that lies far apart, the page gets an
- * address: MMSB__ENTER_GO, nothing done. */
+/* A valid delta of a page on disk, which is read before the journal is told. MMSB__ENTER_GO, nothing done: the page needs an
+ * address, so far does the delta reach. */
 static mmsb_status_t apply_on_disk(mmsb__change_t *change, const mmsb_delta_t *delta) {
-    enum { MOST = 64 << 10 };
-    uint8_t own[4096], *window = own;
-    uint64_t first, end;
-    span_of(delta, &first, &end);
-    const uint64_t length = end - first;
-    if (length > MOST || (length > sizeof own && !(window = malloc(length))))
+    window_t window;
+    if (!mmsb__delta_fits_window(delta))
         return MMSB__ENTER_GO;
-    mmsb_status_t status = mmsb__disk_read(change->record, first, window, length);
+    mmsb_status_t status = open_window(&window, change->record, delta);
     if (status == MMSB_OK)
         status = keep_and_journal(change, delta);
-    if (status == MMSB_OK) { /* where the page would begin, if all of it were here */
-        mmsb__delta_change_at(change->record, (uint8_t *)((uintptr_t)window - first), delta);
-        status = mmsb__disk_write(change->record, first, window, length);
-    }
-    if (window != own)
-        free(window);
+    if (status == MMSB_OK)
+        status = change_window(&window, change->record, delta);
+    close_window(&window);
     return status;
 }
 

@@ -56,7 +56,8 @@ typedef struct struct_work {
  * each other are a run, too. */
 static inline __attribute__((always_inline)) int is_one_run(const mmsb_delta_t *delta, const mmsb__record_t *record,
                                                             uint64_t state, uint64_t *offset, uint64_t *length) {
-    if (delta->struct_size != sizeof *delta || (state & MMSB__READ_ONLY) || delta->source || delta->intent || !delta->payload ||
+    if (delta->struct_size != sizeof *delta || (state & (MMSB__READ_ONLY | MMSB__NONRESIDENT)) || delta->source ||
+        delta->intent || !delta->payload ||
         (delta->reserved[0] | delta->reserved[1] | delta->reserved[2] | delta->reserved[3] | delta->page_id) != 0)
         return 0;
     if (delta->kind == MMSB_DELTA_RUNS && delta->count == 1 && delta->runs && !mmsb__misaligned(delta->runs, 8)) {
@@ -88,6 +89,13 @@ static inline void prefetch_places(const mmsb_delta_t *delta) {
         __builtin_prefetch(delta->offsets + i);
 }
 
+/* A page on disk gets an address where what the delta addresses lies far apart. */
+static mmsb_status_t bring_if_wide(const mmsb__record_t *record, uint64_t state, const mmsb_delta_t *delta) {
+    if (MMSB__LIKELY(!mmsb__on_disk(record, state)) || mmsb__delta_fits_window(delta))
+        return MMSB_OK;
+    return mmsb__page_make_resident(record, &state);
+}
+
 static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *argument, size_t i, mmsb__record_t *record,
                                                                         uint64_t state) {
     struct_work_t *work = argument;
@@ -106,6 +114,8 @@ static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *ar
         *plan = (plan_t){mmsb__target_of(record, state, offset), delta->payload, length << 6 | (offset & 63)};
     } else {
         status = mmsb__delta_check_page(work->pages[i], delta, record, state);
+        if (MMSB__LIKELY(status == MMSB_OK))
+            status = bring_if_wide(record, state, delta);
         if (MMSB__UNLIKELY(status != MMSB_OK))
             return status;
         plan->target = (mmsb__target_t){record, state, NULL, NULL};
@@ -210,10 +220,16 @@ static void measure_structs(const void *argument, size_t count, uint64_t *bytes,
     *records = count;
 }
 
+static mmsb_status_t first_of(mmsb_status_t first, mmsb_status_t second) {
+    return first != MMSB_OK ? first : second;
+}
+
 /* The second pass: changes the pages and tells the journal, where there is one; without one each page is unlocked with its last
  * change. */
-static inline __attribute__((always_inline)) void apply_structs(const struct_work_t *work, size_t count, mmsb__group_t *group) {
+static inline __attribute__((always_inline)) mmsb_status_t apply_structs(const struct_work_t *work, size_t count,
+                                                                         mmsb__group_t *group) {
     const mmsb_delta_t *deltas = work->deltas;
+    mmsb_status_t status = MMSB_OK;
     for (size_t i = 0; i < count; i++) {
         const plan_t *plan = &work->plans[i];
         if (group) {
@@ -228,11 +244,14 @@ static inline __attribute__((always_inline)) void apply_structs(const struct_wor
         if (MMSB__LIKELY(plan->target.bytes != NULL))
             mmsb__target_change(&plan->target, plan->length_and_bit & 63, plan->length_and_bit >> 6, plan->payload,
                                 deltas[i].epoch);
-        else
+        else if (!mmsb__on_disk(plan->target.record, plan->target.state))
             mmsb__delta_change(plan->target.record, &deltas[i]);
+        else
+            status = first_of(status, mmsb__delta_change_on_disk(plan->target.record, &deltas[i]));
         if (!group)
             mmsb__batch_leave(plan->target.record, plan->target.state);
     }
+    return status;
 }
 
 mmsb_status_t mmsb__page_apply_many(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad_index) {
@@ -241,17 +260,16 @@ mmsb_status_t mmsb__page_apply_many(const mmsb_page_t *pages, const mmsb_delta_t
     struct_work_t work = {.pages = pages, .deltas = deltas, .plans = plans_for(count), .count = count};
     if (!work.plans && count > 0)
         return mmsb__error()->error_code;
-    mmsb__batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .diverts = 1, .keeps = 1};
+    mmsb__batch_t batch = {
+        .first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .on_disk = 1, .diverts = 1, .keeps = 1};
     mmsb__changes_t changes;
     mmsb_status_t status = mmsb__changes_begin(&changes, batch, check_struct, &kind, &work, bad_index);
     if (MMSB__UNLIKELY(status != MMSB_OK))
         return status;
-    if (MMSB__LIKELY(!changes.ring)) {
-        apply_structs(&work, changes.batch.count, NULL);
-        return MMSB_OK;
-    }
-    apply_structs(&work, changes.batch.count, &changes.group);
-    return mmsb__changes_end(&changes);
+    if (MMSB__LIKELY(!changes.ring))
+        return apply_structs(&work, changes.batch.count, NULL);
+    status = apply_structs(&work, changes.batch.count, &changes.group);
+    return first_of(status, mmsb__changes_end(&changes));
 }
 
 /* ------------------------------------------------------------------------------------------------------- arrays ---- */

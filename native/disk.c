@@ -125,12 +125,3 @@ mmsb_status_t mmsb__disk_read_all(mmsb__transfer_t *transfers, size_t count, siz
 mmsb_status_t mmsb__disk_write_all(mmsb__transfer_t *transfers, size_t count, size_t *bad) {
     return move_all(transfers, count, 1, bad);
 }
-
-void mmsb__disk_prefetch(const mmsb__record_t *record) {
-    const int before = errno;
-    uint8_t first = 0;
-    const mmsb__transfer_t transfer = mmsb__transfer_of(record, 0, &first, 1, 0);
-    if (preadv2(transfer.file, &(struct iovec){&first, 1}, 1, (off_t)transfer.at, RWF_NOWAIT) != 1)
-        posix_fadvise(transfer.file, (off_t)transfer.at, (off_t)record->size, POSIX_FADV_WILLNEED);
-    errno = before;
-}

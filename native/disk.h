@@ -18,13 +18,14 @@ void mmsb__disk_set(uint32_t context, int file);
 mmsb_status_t mmsb__disk_read(const mmsb__record_t *record, uint64_t offset, void *buffer, uint64_t length);
 mmsb_status_t mmsb__disk_write(const mmsb__record_t *record, uint64_t offset, const void *buffer, uint64_t length);
 
-/* A range of a page on disk, in a batch of them. */
+/* A range of a page on disk, in a batch of them; Go has the same struct. */
 typedef struct mmsb__transfer {
-    int file;
+    int32_t file;
+    uint32_t reserved;
     uint64_t at; /* in the file */
     uint8_t *bytes;
     uint64_t length, done;
-    size_t item; /* of the caller's batch */
+    uint64_t item; /* of the caller's batch */
 } mmsb__transfer_t;
 
 mmsb__transfer_t mmsb__transfer_of(const mmsb__record_t *record, uint64_t offset, const void *bytes, uint64_t length,
@@ -33,9 +34,6 @@ mmsb__transfer_t mmsb__transfer_of(const mmsb__record_t *record, uint64_t offset
  * all at once, before it is waited for. The transfers are sorted. On failure *bad is the item. Errors: MMSB_E_IO. */
 mmsb_status_t mmsb__disk_read_all(mmsb__transfer_t *transfers, size_t count, size_t *bad);
 mmsb_status_t mmsb__disk_write_all(mmsb__transfer_t *transfers, size_t count, size_t *bad);
-
-/* Has the bytes of a page that is soon to be read come from the disk, unless they are in memory. */
-void mmsb__disk_prefetch(const mmsb__record_t *record);
 
 #pragma GCC visibility pop
 #endif

@@ -3,6 +3,7 @@ package native
 /*
 #include "capture.h"
 #include "delta.h"
+#include "disk.h"
 #include "life.h"
 #include "redo.h"
 #include "walk.h"
@@ -31,6 +32,7 @@ func layouts() [][2]any {
 		{Staged{}, C.mmsb__staged_t{}},
 		{Finished{}, C.mmsb__finished_t{}},
 		{Survey{}, C.mmsb__survey_t{}},
+		{Transfer{}, C.mmsb__transfer_t{}},
 		{redoSlot{}, C.mmsb__redo_slot_t{}},
 		{Delta{}, C.mmsb_delta_t{}},
 	}

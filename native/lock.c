@@ -90,6 +90,13 @@ mmsb_status_t mmsb__page_lock_library_unless_moving(uint64_t page) {
     return mmsb__page_lock_slow(page, MMSB__OWNER_LIBRARY, MMSB__MOVING, &record, &state);
 }
 
+int mmsb__page_try_lock_library(uint64_t page) {
+    mmsb__record_t *record = mmsb__record_of(page);
+    uint64_t seen = mmsb__state_load(record);
+    return mmsb__state_is(seen, page) && (seen & (MMSB__OWNER_MASK | MMSB__MOVING)) == 0 &&
+           __atomic_compare_exchange_n(&record->state, &seen, seen | MMSB__OWNER_LIBRARY, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
 uint64_t mmsb__record_lock_library(uint32_t index) {
     mmsb__record_t *record = mmsb__record_at(index);
     uint32_t round = 0;

@@ -29,7 +29,9 @@ mmsb_status_t mmsb__page_range_fail(uint64_t page, uint64_t offset, uint64_t len
 mmsb_status_t mmsb__page_lock_slow(uint64_t page, uint32_t owner, uint64_t refused, mmsb__record_t **record, uint64_t *state);
 mmsb_status_t mmsb__page_lock_library(uint64_t page);
 mmsb_status_t mmsb__page_lock_library_unless_moving(uint64_t page);
-/* The same by index, for a record that cannot become free meanwhile (live or ended). Returns the unlocked state. */
+/* 1 if nobody works on the page, which is locked then. */
+int mmsb__page_try_lock_library(uint64_t page);
+/* mmsb__page_lock_library by index, of a record that cannot become free meanwhile (live or ended). Returns its unlocked state. */
 uint64_t mmsb__record_lock_library(uint32_t index);
 /* Locks the page that lives on a record; 0 = there is none, or it ended meanwhile. Never locks a free record: the owner of its
  * handle begins a page there by a plain store. */

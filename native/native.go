@@ -33,6 +33,12 @@ extern void mmsb__native_install(void);
 #cgo nocallback mmsb__memory_swap
 #cgo nocallback mmsb__page_lock_library
 #cgo nocallback mmsb__page_lock_library_unless_moving
+#cgo noescape mmsb__page_try_lock_library
+#cgo nocallback mmsb__page_try_lock_library
+#cgo noescape mmsb__disk_read_all
+#cgo nocallback mmsb__disk_read_all
+#cgo noescape mmsb__disk_write_all
+#cgo nocallback mmsb__disk_write_all
 
 // Addresses cross as numbers: they are the caller's, and none of Go's business.
 static inline void call_release(uintptr_t release, uintptr_t user, uintptr_t memory, uint64_t size) {
@@ -114,6 +120,9 @@ func LockPageUnlessMoving(page uint64) int32 {
 	return int32(C.mmsb__page_lock_library_unless_moving(C.uint64_t(page)))
 }
 
+// TryLockPage locks a page that nobody works on.
+func TryLockPage(page uint64) bool { return C.mmsb__page_try_lock_library(C.uint64_t(page)) != 0 }
+
 // UnlockRecord gives the record a state without owner; a page that was resident for the call only, and is not pinned, is evicted.
 func UnlockRecord(index uint32, state uint64) {
 	C.mmsb__record_unlock(C.uint32_t(index), C.uint64_t(state))
@@ -160,8 +169,29 @@ func SetSimulated(index uint32, simulated bool) {
 // SetDiskFile tells which file a context's pages on disk lie in, before the first of them.
 func SetDiskFile(index uint32, file int) { C.mmsb__disk_set(C.uint32_t(index), C.int(file)) }
 
-// PrefetchFromDisk has the bytes of a locked page that is on disk come into memory, where they soon are needed.
-func PrefetchFromDisk(index uint32) { C.mmsb__disk_prefetch(C.mmsb__record_at(C.uint32_t(index))) }
+// Transfer is a range of a file, and memory outside the Go heap, that bytes move between; see disk.h.
+type Transfer struct {
+	File         int32
+	_            uint32
+	At           uint64
+	Bytes        uintptr
+	Length, Done uint64
+	Item         uint64
+}
+
+// ReadDisk reads files into memory, all ranges together: it sorts them.
+func ReadDisk(transfers []Transfer) (code int32) {
+	var bad C.size_t
+	return int32(C.mmsb__disk_read_all((*C.mmsb__transfer_t)(unsafe.Pointer(unsafe.SliceData(transfers))),
+		C.size_t(len(transfers)), &bad))
+}
+
+// WriteDisk is the other direction.
+func WriteDisk(transfers []Transfer) (code int32) {
+	var bad C.size_t
+	return int32(C.mmsb__disk_write_all((*C.mmsb__transfer_t)(unsafe.Pointer(unsafe.SliceData(transfers))),
+		C.size_t(len(transfers)), &bad))
+}
 
 // AddCounts counts what Go did with pages by itself.
 func AddCounts(index uint32, creates, frees, bytesCreated, bytesFreed uint64) {

@@ -22,8 +22,8 @@ static inline int mmsb__on_device(uint64_t state) {
     return (state & MMSB__NONRESIDENT) && MMSB__STATE_LOCATION(state) == MMSB_LOCATION_GPU;
 }
 
-/* Whether the bytes of a locked page lie in the context's file and have no address: disk.h. Not if a pin has mapped them, or if they
- * wait in a snapshot. */
+/* Whether the bytes of a locked page lie in the context's file and have no address: disk.h. Not if a pin has mapped them, or if
+ * they wait in a snapshot. */
 static inline int mmsb__on_disk(const mmsb__record_t *record, uint64_t state) {
     return (state & MMSB__NONRESIDENT) && MMSB__STATE_LOCATION(state) == MMSB_LOCATION_DISK && record->locator == 0 &&
            mmsb__table.sides[record->side].backing_length != 0;

@@ -26,10 +26,22 @@ func lockUnlessMoving(page uint64) (*Page, error) {
 func lockToMove(page uint64) (*Page, error) {
 	p, err := lockUnlessMoving(page)
 	if err == nil {
-		p.State |= native.Moving
-		p.Record.StoreState(p.State | native.OwnerLibrary)
+		p.markMoving()
 	}
 	return p, err
+}
+
+func (p *Page) markMoving() {
+	p.State |= native.Moving
+	p.Record.StoreState(p.State | native.OwnerLibrary)
+}
+
+// tryLock locks a page that nobody works on.
+func tryLock(page uint64) (p *Page, ok bool) {
+	if !native.TryLockPage(page) {
+		return nil, false
+	}
+	return pageAt(contextOf(native.Index(page)), native.Index(page)), true
 }
 
 func locked(page uint64, code int32) (*Page, error) {

@@ -241,7 +241,8 @@ func (s *saver) write(edges [][2]uint64, known *base, journalled uint64) (snapsh
 	switch status.Code(s.capture.Failed()) {
 	case status.OK:
 	case status.OutOfMemory:
-		return snapshot.Report{}, status.Errorf(status.OutOfMemory, "no memory for pre-images of pages that changed during the save")
+		return snapshot.Report{}, status.Errorf(status.OutOfMemory,
+			"no memory for pre-images of pages that changed during the save")
 	default:
 		return snapshot.Report{}, status.Errorf(status.IO, "cannot read pre-images of pages on disk that changed during the save")
 	}

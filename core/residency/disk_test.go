@@ -3,7 +3,6 @@ package residency
 import (
 	"bytes"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"libmmsb/core/alloc"
 	"libmmsb/native"
 )
 
@@ -56,6 +56,16 @@ func TestSpaceOfPagesIsUsedAgain(t *testing.T) {
 	assert.Zero(t, d.bytes())
 }
 
+func TestSpaceComesInLargePieces(t *testing.T) {
+	d, folder := newDisk(t)
+	for range growthMin {
+		takeSpace(t, d, folder, 1, true)
+		require.EqualValues(t, growthMin, d.held)
+	}
+	takeSpace(t, d, folder, 1, true)
+	assert.EqualValues(t, 2*growthMin, d.held)
+}
+
 // What is spare is bounded: as much as pages have, and spareMin.
 func TestSpareSpaceGoesBack(t *testing.T) {
 	const size = 1 << 20
@@ -82,8 +92,8 @@ func TestSpareSpaceGoesBack(t *testing.T) {
 	require.NoError(t, d.check([]Backing{b}))
 }
 
-// Pages of all sizes come, are written, and go, from several goroutines: none loses a byte to another, and what was to be zeroed is
-// zero, whoever had the space before.
+// Pages of all sizes come, are written, and go, from several goroutines: none loses a byte to another, and what was to be zeroed
+// is zero, whoever had the space before.
 func TestSpaceIsNobodyElses(t *testing.T) {
 	d, folder := newDisk(t)
 	seed := rand.Uint64()
@@ -119,8 +129,11 @@ func TestSpaceIsNobodyElses(t *testing.T) {
 				if zeroed && (!assert.NoError(t, d.read(at, found)) || !assert.True(t, bytes.Equal(wanted, found), "%d", size)) {
 					return
 				}
-				for i := range wanted {
-					wanted[i] = byte(random.Uint32())
+				for i := range min(len(wanted), 512) {
+					wanted[i] = byte(1 + random.IntN(255)) // which no zero is
+				}
+				for done := 512; done < len(wanted); done *= 2 {
+					copy(wanted[done:], wanted[:done])
 				}
 				if !assert.NoError(t, d.write(at, wanted)) {
 					return
@@ -150,7 +163,8 @@ func TestCheckSeesDamagedSpace(t *testing.T) {
 		"lacks space": func() { d.space.Remove(b.at/diskUnit, b.at/diskUnit+1) },
 		"are in use":  func() { d.used-- },
 	} {
-		held, used, space, written := d.held, d.used, slices.Clone(d.space), slices.Clone(d.written)
+		held, used := d.held, d.used
+		space, written := append(alloc.Set(nil), d.space...), append(alloc.Set(nil), d.written...)
 		damage()
 		assert.ErrorContains(t, d.check([]Backing{b}), text)
 		d.held, d.used, d.space, d.written = held, used, space, written

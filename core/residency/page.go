@@ -130,12 +130,7 @@ func (p *Page) Swap(index uint32) {
 // nothing has changed.
 func (p *Page) Move(to Placement, ready func() error) error {
 	size := p.Record.Size
-	if to != (Placement{}) { // which is written before anything can fail that cannot be taken back
-		if _, err := p.Side(); err != nil {
-			return err
-		}
-	}
-	f, err := p.Take(to, size, p.Node(), false)
+	f, err := p.takeToMove(to)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,8 @@
 /*
- * DISK pages against arrays of bytes: several threads read, write, apply deltas, resize, migrate, pin, and batch, each on pages of its
- * own, while another one saves all of them. What each call gives is compared with the array, and what a save has with the arrays
- * as they were at one moment: each thread changes two pages by one batch at a time, always in the same way.
+ * DISK pages against arrays of bytes: several threads read, write, apply deltas, resize, migrate, pin, and batch, each on its own
+ * pages, while another one saves all of them. What each call gives is compared with the array. Each thread also changes two
+ * pages by one batch at a time, always in the same way: in what a save has they are the same. The second run has a journal, which
+ * alone gives all pages back.
  */
 #include "folder.h"
 
@@ -22,6 +23,7 @@ typedef struct worker {
     uint64_t seed;
     own_t pages[OWN];
     mmsb_page_t twins[2];
+    int journalled; /* writes through pointers are then lost */
     uint64_t calls;
 } worker_t;
 
@@ -86,6 +88,28 @@ static void apply_some(worker_t *w, own_t *own) {
         CHECK_OK(mmsb_page_apply_many(&own->page, &delta, 1, NULL));
 }
 
+/* Deltas of one run each, in one batch; some pages are there more than once. */
+static void apply_batch(worker_t *w) {
+    enum { COUNT = 12 };
+    mmsb_page_t pages[COUNT];
+    mmsb_run_t runs[COUNT];
+    mmsb_delta_t deltas[COUNT];
+    uint8_t payload[COUNT][500];
+    for (int i = 0; i < COUNT; i++) {
+        own_t *own = &w->pages[next(&w->seed) % OWN];
+        pages[i] = own->page;
+        runs[i].offset = next(&w->seed) % own->size;
+        runs[i].length = next(&w->seed) % sizeof payload[i];
+        if (runs[i].length > own->size - runs[i].offset)
+            runs[i].length = own->size - runs[i].offset;
+        fill_pattern(payload[i], runs[i].length, next(&w->seed));
+        memcpy(own->bytes + runs[i].offset, payload[i], runs[i].length);
+        mark(own, runs[i].offset, runs[i].length);
+        deltas[i] = one_run(&runs[i], payload[i]);
+    }
+    CHECK_OK(mmsb_page_apply_many(pages, deltas, COUNT, NULL));
+}
+
 static void apply_mask(worker_t *w, own_t *own) {
     uint64_t length = own->size < 5000 ? own->size : 5000;
     uint8_t mask[5000], payload[5000];
@@ -127,6 +151,19 @@ static void pin(worker_t *w, own_t *own, uint64_t offset, uint64_t length) {
     write_some(w, own, offset, length / 2);
     CHECK(memcmp(address, own->bytes, own->size) == 0);
     CHECK_OK(mmsb_page_unpin(own->page, MMSB_PIN_WRITE));
+}
+
+/* One page, or all of the thread with its twins, one of them twice. */
+static void migrate(worker_t *w, const own_t *own) {
+    const mmsb_location_t to = next(&w->seed) % 3 ? MMSB_LOCATION_DISK : MMSB_LOCATION_CPU;
+    mmsb_page_t pages[OWN + 3] = {w->twins[0], w->twins[1], own->page};
+    for (int i = 0; i < OWN; i++)
+        pages[3 + i] = w->pages[i].page;
+    if (next(&w->seed) % 2)
+        CHECK_OK(mmsb_page_migrate(own->page, to, 0));
+    else
+        CHECK_OK(mmsb_page_migrate_many(pages, OWN + 3, to, 0, NULL, NULL));
+    CHECK_EQUAL(page_info(own->page).location, to);
 }
 
 static void batch(worker_t *w) {
@@ -202,13 +239,16 @@ static void one_call(worker_t *w) {
         resize(w, own);
         break;
     case 6:
-        CHECK_OK(mmsb_page_migrate(own->page, next(&w->seed) % 3 ? MMSB_LOCATION_DISK : MMSB_LOCATION_CPU, 0));
+        migrate(w, own);
         break;
     case 7:
-        pin(w, own, offset, length);
+        if (w->journalled)
+            apply_batch(w);
+        else
+            pin(w, own, offset, length);
         break;
     case 8:
-        batch(w);
+        next(&w->seed) % 2 ? batch(w) : apply_batch(w);
         break;
     case 9:
         CHECK_OK(mmsb_page_mask_clear(own->page));
@@ -235,8 +275,8 @@ static mmsb_page_t page_of_size(mmsb_context_t context, uint64_t size) {
     return page;
 }
 
-static void begin(worker_t *w, mmsb_context_t context, uint64_t seed) {
-    *w = (worker_t){.context = context, .seed = seed};
+static void begin(worker_t *w, mmsb_context_t context, uint64_t seed, int journalled) {
+    *w = (worker_t){.context = context, .seed = seed, .journalled = journalled};
     for (int i = 0; i < OWN; i++) {
         own_t *own = &w->pages[i];
         own->size = some_size(&w->seed);
@@ -268,11 +308,13 @@ static void check_save(const char *path, worker_t *workers, int lazy) {
     CHECK_OK(mmsb_context_destroy(loaded));
 }
 
-/* What was saved when nobody changed anything is all there is. */
-static void check_last_save(mmsb_context_t context, worker_t *workers) {
-    CHECK_OK(mmsb_snapshot_save(context, at("last"), NULL));
+/* What a snapshot has, or with an empty path the journal, is all there is. */
+static void check_all(worker_t *workers, const char *path, const char *journal) {
+    mmsb_load_options_t options;
+    mmsb_load_options_init(&options);
+    options.journal = journal;
     mmsb_context_t loaded = new_context();
-    CHECK_OK(mmsb_snapshot_load(loaded, at("last"), NULL));
+    CHECK_OK(mmsb_snapshot_load(loaded, path, &options));
     for (int i = 0; i < THREADS; i++) {
         for (int k = 0; k < OWN; k++) {
             own_t own = workers[i].pages[k];
@@ -284,7 +326,7 @@ static void check_last_save(mmsb_context_t context, worker_t *workers) {
     CHECK_OK(mmsb_context_destroy(loaded));
 }
 
-static void disk_pages_are_arrays_of_bytes(void) {
+static void run(int journalled) {
     static worker_t workers[THREADS];
     pthread_t threads[THREADS];
     const char *given = getenv("SEED");
@@ -298,7 +340,9 @@ static void disk_pages_are_arrays_of_bytes(void) {
     REQUIRE_OK(mmsb_context_create(&options, &context));
     atomic_store(&over, 0);
     for (uint64_t i = 0; i < THREADS; i++)
-        begin(&workers[i], context, seed + i);
+        begin(&workers[i], context, seed + i, journalled);
+    if (journalled)
+        CHECK_OK(mmsb_journal_open(context, at("journal"), NULL));
     for (int i = 0; i < THREADS; i++)
         REQUIRE(pthread_create(&threads[i], NULL, work, &workers[i]) == 0);
     for (int save = 0; save < 12 && check_failures == 0; save++) {
@@ -313,7 +357,12 @@ static void disk_pages_are_arrays_of_bytes(void) {
         calls += workers[i].calls;
     }
     CHECK(calls > THREADS * 20);
-    check_last_save(context, workers);
+    CHECK_OK(mmsb_snapshot_save(context, at("last"), NULL));
+    check_all(workers, at("last"), NULL);
+    if (journalled) {
+        CHECK_OK(mmsb_journal_close(context));
+        check_all(workers, "", at("journal"));
+    }
     for (int i = 0; i < THREADS; i++) {
         for (int k = 0; k < OWN; k++) {
             free(workers[i].pages[k].bytes);
@@ -323,9 +372,18 @@ static void disk_pages_are_arrays_of_bytes(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+static void disk_pages_are_arrays_of_bytes(void) {
+    run(0);
+}
+
+static void a_journal_has_all_of_disk_pages(void) {
+    run(1);
+}
+
 int main(void) {
     folder_make();
     RUN_IN_FOLDER(disk_pages_are_arrays_of_bytes);
+    RUN_IN_FOLDER(a_journal_has_all_of_disk_pages);
     folder_end();
     return check_report();
 }

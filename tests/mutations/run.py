@@ -18,6 +18,7 @@ from pathlib import Path
 
 from captures import CAPTURES
 from device_runtime import DEVICE_RUNTIME
+from disk import DISK
 from gate import GATE
 from ids import IDS
 from loads import LOADS
@@ -25,7 +26,7 @@ from mutation import MisfitError
 from pages import PAGES
 from subject import ROOT, C, Go
 
-SUBJECTS: list[Go | C] = [IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS]
+SUBJECTS: list[Go | C] = [IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS, DISK]
 
 WORK = ROOT / "build/mutations"
 TOOK_TOO_LONG = 124  # exit status of timeout; a test that hangs has shown nothing

@@ -1,0 +1,63 @@
+"""Bugs in the file space of pages on disk. Pages that come and go must show each."""
+
+from mutation import Mutant
+from subject import Go
+
+DISK = Go(
+    name="disk",
+    folders=("core/residency",),
+    package="core/residency",
+    mode="Space",
+    sound=("Space",),
+    mutants=(
+        Mutant(
+            "used-space-is-not-zeroed",
+            "a page that is to be zero has what another page left",
+            "disk.take",
+            "err == nil && zeroed",
+            "err == nil && false",
+        ),
+        Mutant(
+            "written-space-counts-as-zero",
+            "space that a page gets is not noted as written",
+            "disk.take",
+            "d.written.Add(first, first+units)",
+            "",
+        ),
+        Mutant(
+            "rest-is-not-zeroed",
+            "of space that is longer than the zeros at hand only the first part is zeroed",
+            "disk.zero",
+            "at < end*diskUnit && err == nil",
+            "at < first*diskUnit+1 && err == nil",
+        ),
+        Mutant(
+            "hole-counts-as-space",
+            "space that went back to the file system counts as there",
+            "disk.giveBack",
+            "d.space.Remove(first, end)",
+            "",
+        ),
+        Mutant(
+            "spare-space-stays",
+            "space that pages leave never goes back to the file system",
+            "disk.give",
+            "d.held-d.used > most",
+            "false",
+        ),
+        Mutant(
+            "space-of-pages-goes-back",
+            "space goes back that pages have",
+            "disk.giveBack",
+            "d.space.Runs(first, first+count,",
+            "d.space.Runs(first/2, first+count,",
+        ),
+        Mutant(
+            "space-is-taken-page-by-page",
+            "the file system is asked for the space of each page",
+            "disk.growth",
+            "return max(end, to)",
+            "return to",
+        ),
+    ),
+)
