@@ -318,6 +318,7 @@ func (w *Writer) removeUnfinished() error {
 	if err != nil {
 		return file.Failed(err, "cannot list the journal directory %s", w.directory)
 	}
+	file.SweepNames(w.fs, w.directory, names) // of bases that a killed process was writing
 	for _, name := range names {
 		segment, ends := strings.CutSuffix(name, unfinishedSuffix)
 		if _, ours := placeOf(segment); !ours || !ends {
