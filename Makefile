@@ -227,6 +227,12 @@ simulate: $(STAMPS)/tools ## all device programs of two streams, and SCHEDULES=1
 	@MMSB_EVERY=1 MMSB_SCHEDULES=$(SCHEDULES) MMSB_SEED=$(SEED) \
 	    go test -v -tags invariants -timeout 60m -run 'Interleavings|Schedule' ./gpu/runtime
 
+HISTORIES ?= 10000
+.PHONY: histories
+histories: $(STAMPS)/tools ## HISTORIES=10000 random histories of files and journals against a model; SEED= is the first one
+	@go test -tags invariants -timeout 0 -count 1 -run 'TestRandomHistories' ./core/persist \
+	    -args -histories $(HISTORIES) -from $(or $(SEED),0)
+
 # Every tests/c/*_test.c and .cpp is one program that prints `N passed, M failed`, and so is tests/c/fuzz. Those that include
 # test_hooks.h, and the fuzz, get the library with the test hooks and assertions, the others the one that is shipped. Under
 # AddressSanitizer all get one build with the hooks, and asan_test.c is one of them.

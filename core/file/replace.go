@@ -269,10 +269,13 @@ var temporaryName = regexp.MustCompile(`^\..+\.mmsb-[0-9]{1,10}-[A-Z2-7]{16}\` +
 
 // Sweep removes the temporary files of dead savers from a directory. It is a service: what it cannot do is left for the next one.
 func Sweep(fs FS, directory string) {
-	names, err := fs.List(directory)
-	if err != nil {
-		return
+	if names, err := fs.List(directory); err == nil {
+		SweepNames(fs, directory, names)
 	}
+}
+
+// SweepNames is Sweep for who has listed the directory.
+func SweepNames(fs FS, directory string, names []string) {
 	for _, name := range names {
 		if temporaryName.MatchString(name) {
 			sweepOne(fs, filepath.Join(directory, name))

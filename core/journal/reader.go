@@ -16,8 +16,8 @@ import (
 type Journal struct {
 	fs        file.FS
 	directory string
-	segments  []openSegment // of the newest branch
-	others    []lineage.ID  // of the other branches
+	segments  []openSegment     // of the newest branch
+	others    []lineage.Lineage // of the other branches
 	info      Info
 	tail      tail
 }
@@ -95,7 +95,7 @@ func openSegments(fs file.FS, directory string) (*Journal, error) {
 			j.info.Branches++
 		}
 		if at.branch != j.info.Branch {
-			j.others = append(j.others, s.lineage.ID)
+			j.others = append(j.others, s.lineage)
 			continue
 		}
 		if n := len(j.segments); n > 0 && s.id != j.segments[n-1].id && !s.based {

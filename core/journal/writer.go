@@ -81,11 +81,11 @@ type Writer struct {
 
 	lineage lineage.Lineage
 	branch  uint64
-	others  []lineage.ID // of the other branches
-	based   bool         // the segment that is written begins with a base
-	pending atomic.Bool  // that base is still being written: the segment has no name yet
-	found   *Journal     // what was there
-	at      file.File    // the segment that is written
+	others  []lineage.Lineage // of the other branches
+	based   bool              // the segment that is written begins with a base
+	pending atomic.Bool       // that base is still being written: the segment has no name yet
+	found   *Journal          // what was there
+	at      file.File         // the segment that is written
 	name    string
 	offset  int64
 	begins  uint64 // sequence number of the segment's first record
@@ -224,7 +224,7 @@ func (w *Writer) resume(j *Journal) error {
 	}
 	if !from.comesFrom(tip) {
 		for _, s := range j.segments {
-			w.others = append(w.others, s.lineage.ID)
+			w.others = append(w.others, s.lineage)
 		}
 		w.branch++
 		w.kept, w.chain, w.last = nil, 0, from.position()
@@ -236,7 +236,10 @@ func (w *Writer) resume(j *Journal) error {
 // related says whether the state's history and the directory's meet.
 func (j *Journal) related(from *State) error {
 	tip := j.info.Lineage.At(j.info.Last)
-	ours := j.others
+	var ours []lineage.ID
+	for _, other := range j.others {
+		ours = append(ours, other.ID)
+	}
 	for _, s := range j.segments {
 		ours = append(ours, s.lineage.ID, s.lineage.Parent.Lineage)
 	}
@@ -318,6 +321,7 @@ func (w *Writer) removeUnfinished() error {
 	if err != nil {
 		return file.Failed(err, "cannot list the journal directory %s", w.directory)
 	}
+	file.SweepNames(w.fs, w.directory, names) // of bases that a killed process was writing
 	for _, name := range names {
 		segment, ends := strings.CutSuffix(name, unfinishedSuffix)
 		if _, ours := placeOf(segment); !ours || !ends {
@@ -382,8 +386,10 @@ func (w *Writer) Next() uint64 { return w.last + 1 }
 // Lineage is that of the records.
 func (w *Writer) Lineage() lineage.Lineage { return w.lineage }
 
-// HasBranch says whether another branch in the directory has records of a lineage.
-func (w *Writer) HasBranch(of lineage.ID) bool { return slices.Contains(w.others, of) }
+// HasBranch says whether another branch in the directory has records of a state's lineage, or begins behind the state.
+func (w *Writer) HasBranch(state lineage.Point) bool {
+	return slices.ContainsFunc(w.others, func(of lineage.Lineage) bool { return of.ID == state.Lineage || of.Parent == state })
+}
 
 // NeedsBase says that the records begin behind a state that none before them give. Until HasBase they do not count: what a crash
 // leaves of them is removed by the next writer.

@@ -252,6 +252,29 @@ func TestASnapshotBehindTheJournal(t *testing.T) {
 	requireLoads(t, context, "", directory)
 }
 
+// A journal can be trimmed to the snapshot that its lineage begins behind. That one is then the base of its branch.
+func TestABranchKeepsTheSnapshotThatItBeginsBehind(t *testing.T) {
+	onOneThread(t)
+	folder := t.TempDir()
+	directory, path := filepath.Join(folder, "journal"), filepath.Join(folder, "state.mmsb")
+	first := newContext(t)
+	createFilled(t, first, 100, 1, 1)
+	require.NoError(t, Save(first, ToPath(path), SaveOptions{}, nil))
+	for branch := range byte(2) {
+		context := newContext(t)
+		require.NoError(t, Load(context, FromPath(path), LoadOptions{}, nil))
+		openJournal(t, context, directory)
+		if branch == 0 {
+			require.NoError(t, TrimJournal(context, path, nil))
+		}
+		write(t, handleOf(t, context, 1), 1, []byte{branch + 5})
+		require.NoError(t, CloseJournal(context))
+		requireLoads(t, context, "", directory)
+	}
+	require.Len(t, inFolder(t, directory, "journal-0"), 2)
+	require.Len(t, inFolder(t, directory, "base-"), 2)
+}
+
 func TestWhatIsKnownOfEarlierSavesDoesNotGrow(t *testing.T) {
 	onOneThread(t)
 	folder := t.TempDir()

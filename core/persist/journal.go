@@ -149,15 +149,18 @@ func (s *state) openJournal(directory string, keep bool, o journal.Options, w *t
 	return nil
 }
 
+// ringBytes is the size of a ring's two buffers. Tests have smaller ones.
+var ringBytes = native.RingBytes
+
 // openRing opens the ring over a file, so that what calls have put there outlives the process. A journal whose calls wait for the
 // disk anyway does without where the file system cannot share memory.
 func (j *openedJournal) openRing(context uint32, o *journal.Options) error {
-	f, err := j.writer.MakeRing(native.RingBytes)
+	f, err := j.writer.MakeRing(ringBytes)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	length := journal.RingHeadBytes + 2*native.RingBytes
+	length := journal.RingHeadBytes + 2*ringBytes
 	j.shared, err = unix.Mmap(f.Descriptor(), 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil && o.Durability != journal.EachCall {
 		return status.FromErrno(status.Unsupported, err.(syscall.Errno),
@@ -168,7 +171,7 @@ func (j *openedJournal) openRing(context uint32, o *journal.Options) error {
 		_ = unix.Mlock(j.shared) // or its pages come back from the disk
 		buffers = j.shared[journal.RingHeadBytes:]
 	}
-	ring, code := native.OpenRing(context, j.writer.Next(), native.RingBytes, o.Interval, o.Durability == journal.EachCall,
+	ring, code := native.OpenRing(context, j.writer.Next(), ringBytes, o.Interval, o.Durability == journal.EachCall,
 		buffers)
 	if code != 0 {
 		err := lasterror.Load(code)

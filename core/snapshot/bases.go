@@ -186,10 +186,10 @@ func follow(fs file.FS, directory, entry string) (string, Header, error) {
 }
 
 // RemoveBases removes the bases before one that has come, but not those that other branches need, and what only they rested on.
-func RemoveBases(fs file.FS, directory string, but *Header, needed func(lineage.ID) bool) error {
+func RemoveBases(fs file.FS, directory string, but *Header, needed func(lineage.Point) bool) error {
 	bases, _ := Bases(fs, directory) // what cannot be read is not ours to remove
 	for _, base := range bases {
-		if base.ID == but.ID || base.Position > but.Position || needed(base.Lineage.ID) {
+		if base.ID == but.ID || base.Position > but.Position || needed(base.Lineage.At(base.Position)) {
 			continue
 		}
 		if err := fs.Remove(base.entry); err != nil {
