@@ -207,7 +207,7 @@ void fuzz_snapshot_file(void) {
     CALL(mmsb_snapshot_save(handle, "", NULL), MMSB_E_INVALID_ARGUMENT);
     CALL(mmsb_snapshot_save_descriptor(handle, -1, NULL), MMSB_E_INVALID_ARGUMENT);
     CALL(mmsb_snapshot_load_descriptor(handle, -1, NULL), MMSB_E_INVALID_ARGUMENT);
-    load.mode = MMSB_LOAD_LAZY + 1;
+    load.mode = MMSB_LOAD_IN_PLACE + 1;
     CALL(mmsb_snapshot_load(handle, path, &load), MMSB_E_INVALID_ARGUMENT);
     load.mode = MMSB_LOAD_EAGER;
     load.journal_epoch = 1;
