@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -512,17 +513,18 @@ def test_a_journal_goes_on_behind_a_load(ctx: mmsb.Context, tmp_path: Path, run_
         page.write(0, b"lost by the restore")
         point = journal.info().last
         page.write(0, b"lost, too")
+        ways: list[Callable[[], None]] = [
+            lambda: ctx.restore(tmp_path / "late"),
+            lambda: ctx.restore(tmp_path / "early", in_place=True),
+            lambda: ctx.restore(tmp_path / "late", lazy=True),
+            lambda: ctx.restore(tmp_path / "late", ids=[2]),
+            lambda: ctx.restore(tmp_path / "foreign"),
+            lambda: ctx.restore_bytes((tmp_path / "late").read_bytes()),
+            lambda: ctx.restore("", journal=directory),
+            lambda: ctx.restore("", journal=directory, until=journal.info().last),
+        ]
         for turn in range(2):
-            for way in (
-                lambda: ctx.restore(tmp_path / "late"),
-                lambda: ctx.restore(tmp_path / "early", in_place=True),
-                lambda: ctx.restore(tmp_path / "late", lazy=True),
-                lambda: ctx.restore(tmp_path / "late", ids=[2]),
-                lambda: ctx.restore(tmp_path / "foreign"),
-                lambda: ctx.restore_bytes((tmp_path / "late").read_bytes()),
-                lambda: ctx.restore("", journal=directory),
-                lambda: ctx.restore("", journal=directory, until=journal.info().last),
-            ):
+            for way in ways:
                 way()
                 assert loaded("", journal=directory) == contents(ctx)
                 for living in list(ctx.pages()):
