@@ -130,8 +130,8 @@ static mmsb_status_t check_load_options(const mmsb_load_options_t **options) {
     }
     const mmsb_load_options_t *given = *options;
     DOOR_STRUCT("mmsb_load_options_t", given, 0);
-    if (given->mode < MMSB_LOAD_EAGER || given->mode > MMSB_LOAD_LAZY)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "mode is %d, not 0 (eager) or 1 (lazy)", given->mode);
+    if (given->mode < MMSB_LOAD_EAGER || given->mode > MMSB_LOAD_IN_PLACE)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "mode is %d, not 0 (eager), 1 (lazy) or 2 (in place)", given->mode);
     DOOR_CHECK(door_array("page_ids", given->page_ids, given->page_count, sizeof(uint64_t), __alignof__(uint64_t)));
     DOOR_CHECK(door_optional("page_ids", given->page_ids, __alignof__(uint64_t)));
     if ((given->journal_page == 0) != (given->journal_epoch == 0))

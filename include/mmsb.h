@@ -663,7 +663,7 @@ MMSB_API mmsb_status_t mmsb_page_unpin_many(const mmsb_page_t *pages, size_t cou
  * not pins: adopted memory, and addresses of mmsb_page_address. Any number of sections may be open, of one thread or of many; a
  * save with MMSB_RAW_WRITES_WAIT has its moment while none is. Such a save lets sections wait here, of threads that have none and
  * no WRITE pin: for as long as it waits for open ones (50 ms at a time at first, twice as long each time, at most 5 s), and behind
- * its moment until it has copied or written the pages that sections may change. timeout_ns bounds that; MMSB_WAIT_FOREVER, or 0 =
+ * its moment until it has the pages that sections may change. timeout_ns bounds that; MMSB_WAIT_FOREVER, or 0 =
  * do not wait.
  * Errors: handle errors (context), MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK. Threads: any. Blocks: for a save. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_writing_begin(mmsb_context_t context, uint64_t timeout_ns);
@@ -922,8 +922,8 @@ MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mms
  *              are saved as they are when the save reaches their page, each page at another time. With MMSB_RAW_WRITES_WAIT they
  *              are part of the moment if every one of them is made while the page is pinned for writing or a writing section
  *              (mmsb_writing_begin) is open: the save begins when there are neither pins nor sections. Behind the moment a WRITE
- *              pin first copies its page, and sections wait until the save has copied the pages that they may change (adopted
- *              memory, pages whose mmsb_page_address was asked for) or, beyond copy_limit or with a base, has written them.
+ *              pin first copies its page, and sections wait until the save has the pages that they may change (adopted memory,
+ *              pages whose mmsb_page_address was asked for): it copies those of up to 256 KiB and writes longer ones first.
  *              A blocking save on a thread that it would wait for returns MMSB_E_INVALID_STATE at once.
  * Durable      The file appears under its name when it is complete and on disk (temporary file, fsync, rename, fsync of the
  *              directory). A save that fails or is killed leaves the earlier file in place; the next save into the directory
@@ -1021,6 +1021,8 @@ MMSB_API mmsb_status_t mmsb_snapshot_free_memory(void *memory);
 
 #define MMSB_LOAD_EAGER 0 /* all bytes are read and verified before the call returns */
 #define MMSB_LOAD_LAZY 1  /* bytes of large pages are read and verified when a call first needs them */
+#define MMSB_LOAD_IN_PLACE \
+    2 /* all bytes are verified first and read when the replaced pages have ended: for a context that fills its memory_limit */
 
 typedef struct mmsb_load_options {
     uint32_t struct_size;
@@ -1044,17 +1046,23 @@ MMSB_API void mmsb_load_options_init(mmsb_load_options_t *options);
  * all others stay, with their dependencies; between loaded pages the dependencies are those of the snapshot. The bytes of a page
  * whose id an adopted page has go into the adopted memory, and the page stays adopted. In a context that has had pages the
  * versions of the loaded ones are above all that it had; else they are those of the snapshot. Pages on devices return to their
- * device, or go where the context's fallback says. After an error the context is as it was. Files of version 2, from the
- * original program, can be loaded, too. With a journal the snapshot must be of its lineage. An empty path stands for what the
- * journal's directory begins with: the directory alone gives the whole state.
+ * device, or go where the context's fallback says. After an error the context is as it was, but for two that come when the
+ * pages have been replaced, and whose text begins "the state is loaded":
+ *   - With MMSB_LOAD_IN_PLACE everything is verified before, so that only the disk, or pages that other threads create meanwhile,
+ *     can fail the reading of bytes behind it. A page that was not read then waits in the file, as after a lazy load. Change masks
+ *     and metadata of the new pages, and pages that records of a journal change, take memory beside the replaced pages; masks and
+ *     metadata may exceed memory_limit by that. Not from memory.
+ *   - If the context writes a journal, the journal goes on from what was loaded, as a branch with a base of its own that this call
+ *     saves into the directory, unless it ends with exactly that state. If the disk fails there, the journal is closed.
+ * Files of version 2, from the original program, can be loaded, too. With a journal the snapshot must be of its lineage. An empty
+ * path stands for what the journal's directory begins with: the directory alone gives the whole state.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_BUSY (a page that would be replaced is pinned; a
  * save or a load is running), MMSB_E_NOT_FOUND (file, base, or a page id), MMSB_E_IO, MMSB_E_FORMAT, MMSB_E_CORRUPT (the text has
  * page and offset), MMSB_E_MISMATCH (the base is another snapshot; adopted memory has another size; with page_ids, a cycle with
  * dependencies of pages that stay; the journal is of another lineage, or begins after the snapshot, or has a gap),
  * MMSB_E_ALREADY_EXISTS (a page that was created meanwhile has the id), MMSB_E_INVALID_STATE (a page with the id was adopted as
- * read-only; the context writes a journal, which has no record for a load: close it first), MMSB_E_NO_DEVICE,
- * MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK. Threads: any. Blocks: until done or the
- * time is over. Since 0.1. */
+ * read-only), MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK. Threads:
+ * any. Blocks: until done or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_load(mmsb_context_t context, const char *path, const mmsb_load_options_t *options);
 
 /* The asynchronous form of mmsb_snapshot_load; progress counts bytes. page_ids and the strings are copied.

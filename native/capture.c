@@ -75,7 +75,7 @@ mmsb__capture_t *mmsb__capture_begin(uint32_t context, const uint32_t *leaves, c
     capture->base = base;
     capture->pool.limit = copy_limit;
     __atomic_store_n(&capture->raw_writes, raw_writes, __ATOMIC_RELAXED);
-    capture->written_at = capture->written_bytes = 0;
+    capture->written_at = 0;
     capture->committed = 0;
     capture->removed_count = 0;
     capture->pages = capture->bytes = 0;

@@ -109,10 +109,10 @@ func (c Capture) Fill(segment *Segment) (Fill, uint32) {
 }
 
 // KeepWritten keeps what writing sections may change: FillEnd when it has all of it, FillFull when the saver has to go on before,
-// FillLarge when the page of a record has to be saved before. copies says whether large pages are copied, within the limit.
-func (c Capture) KeepWritten(copies bool) (Fill, uint32) {
+// FillLarge when the page of a record has to be saved before.
+func (c Capture) KeepWritten() (Fill, uint32) {
 	var index C.uint32_t
-	fill := C.mmsb__capture_keep_written(c.capture, C.int(flag(copies)), &index)
+	fill := C.mmsb__capture_keep_written(c.capture, &index)
 	return Fill(fill), uint32(index)
 }
 

@@ -269,29 +269,17 @@ mmsb__fill_t mmsb__capture_fill(mmsb__capture_t *capture, mmsb__segment_t *segme
     return any_pinned(capture, index) ? MMSB__FILL_PINNED : MMSB__FILL_END;
 }
 
-typedef enum kept { KEPT, KEPT_IN_PART, NOT_KEPT } kept_t;
-
-/* Keeps a locked page, a piece of a large one at a time. NOT_KEPT: the saver has to go on first. */
-static kept_t keep_written(mmsb__capture_t *capture, mmsb__record_t *record, uint64_t state, int copies) {
-    const uint64_t piece = 16 * MMSB__CHUNK_BYTES, from = capture->written_bytes;
-    if (mmsb__capture_needs_nothing(mmsb__capture_state_of(mmsb__record_index(record))) || (state & MMSB__READ_ONLY) ||
-        ((state & MMSB__NONRESIDENT) && !mmsb__on_device(state))) /* has no address without a pin */
-        return KEPT;
-    if (!mmsb__is_large(record, state))
-        return mmsb__preimage_keep_written(record, state, 0, record->size) ? NOT_KEPT : KEPT;
-    if (from >= record->size)
-        return KEPT;
-    const uint64_t held = __atomic_load_n(&capture->pool.bytes, __ATOMIC_RELAXED), left = record->size - from;
-    if (!copies || (state & MMSB__NONRESIDENT) || held + left > capture->pool.limit ||
-        mmsb__preimage_keep_written(record, state, from, left < piece ? left : piece))
-        return NOT_KEPT;
-    capture->written_bytes += piece;
-    return left > piece ? KEPT_IN_PART : KEPT;
+/* 1: writing sections may change the locked page, and the capture does not have it yet. */
+static int to_keep(uint32_t index, const mmsb__record_t *record, uint64_t state) {
+    const int absent = (state & MMSB__NONRESIDENT) && !mmsb__on_device(state); /* has no address without a pin */
+    return mmsb__exposed(record) == MMSB__EXPOSED_FOR_GOOD && !(state & MMSB__READ_ONLY) && !absent &&
+           !mmsb__capture_needs_nothing(mmsb__capture_state_of(index));
 }
 
-mmsb__fill_t mmsb__capture_keep_written(mmsb__capture_t *capture, int copies, uint32_t *index) {
+mmsb__fill_t mmsb__capture_keep_written(mmsb__capture_t *capture, uint32_t *index) {
     for (; capture->written_at >> MMSB__LEAF_BITS < capture->leaf_count; capture->written_at++) {
-        uint32_t leaf = (uint32_t)(capture->written_at >> MMSB__LEAF_BITS), at = capture->written_at & (MMSB__LEAF_RECORDS - 1);
+        const uint32_t leaf = (uint32_t)(capture->written_at >> MMSB__LEAF_BITS),
+                       at = capture->written_at & (MMSB__LEAF_RECORDS - 1);
         if (at >= capture->used[leaf]) {
             capture->written_at |= MMSB__LEAF_RECORDS - 1;
             continue;
@@ -301,18 +289,15 @@ mmsb__fill_t mmsb__capture_keep_written(mmsb__capture_t *capture, int copies, ui
         mmsb__record_t *record = mmsb__record_at(*index);
         if (mmsb__exposed(record) != MMSB__EXPOSED_FOR_GOOD || !mmsb__record_lock_page(*index, &state))
             continue;
-        const int large = mmsb__is_large(record, state);
-        const kept_t kept = keep_written(capture, record, state, copies);
+        const int large = mmsb__is_large(record, state), keep = to_keep(*index, record, state),
+                  blocked = keep && !large && mmsb__preimage_keep_written(record, state, 0, record->size);
         mmsb__page_unlock_record(record, state);
-        if (kept == KEPT_IN_PART) {
-            capture->written_at--; /* the same page again */
-            continue;
+        if (blocked)
+            return MMSB__FILL_FULL;
+        if (keep && large) { /* sooner written than copied, and copied again */
+            capture->written_at++;
+            return MMSB__FILL_LARGE;
         }
-        capture->written_bytes = 0;
-        if (kept == KEPT)
-            continue;
-        capture->written_at += (uint64_t)large;
-        return large ? MMSB__FILL_LARGE : MMSB__FILL_FULL;
     }
     return MMSB__FILL_END;
 }

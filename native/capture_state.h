@@ -149,8 +149,8 @@ typedef struct mmsb__capture {
     uint64_t *removed_ids;
     mmsb__found_t *found;
     uint64_t found_count, found_capacity;
-    int raw_writes;                     /* MMSB_RAW_WRITES_* */
-    uint64_t written_at, written_bytes; /* how many records mmsb__capture_keep_written is through, bytes of the next one */
+    int raw_writes;      /* MMSB_RAW_WRITES_* */
+    uint64_t written_at; /* how many records mmsb__capture_keep_written is through */
     int committed;
 
     mmsb__copy_t *copies; /* pushed by writers */

@@ -45,6 +45,9 @@ type Options struct {
 	From State
 	// NoBase: InvalidState where the journal would need a base.
 	NoBase bool
+	// Owned: the state is that of the context whose records the journal has, wherever it comes from. Else its history and the
+	// directory's must meet.
+	Owned bool
 }
 
 // State is what a journal has to know of the state that its records go on from.
@@ -208,7 +211,7 @@ func (w *Writer) resume(j *Journal) error {
 	tip := info.Lineage.At(info.Last)
 	exactly := from.Names == nil || slices.Contains(from.Names, tip) && tip.Lineage != lineage.ID{}
 	if !exactly {
-		if err := j.related(from); err != nil {
+		if err := j.related(from); err != nil && !w.options.Owned {
 			return err
 		}
 		if w.options.NoBase {

@@ -118,6 +118,15 @@ func (m *Memory) errClosed() error {
 	return nil
 }
 
+// MayExceed lets what is taken exceed the limit, or no longer.
+func (m *Memory) MayExceed(may bool) {
+	if may {
+		m.ledger.may.Add(1)
+	} else {
+		m.ledger.may.Add(-1)
+	}
+}
+
 // Used is the number of bytes that count against the limit, which Limit is; 0 = none.
 func (m *Memory) Used() uint64 { return m.ledger.used.Load() }
 

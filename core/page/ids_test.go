@@ -303,7 +303,7 @@ func idsThatALoadBroughtAreNotPicked(t *testing.T) {
 			require.NoError(t, err)
 			staging := NewStaging(c, 1)
 			require.NoError(t, staging.Add([]native.Staged{{ID: id, Size: 64, Version: 1, Index: frame.Index}}, frame, -1))
-			_, err = staging.Commit(whole, func() {})
+			_, err = staging.Commit(whole, func() {}, func(*Still) {})
 			require.NoError(t, err)
 			requireTaken(t, c, id)
 			if !whole {

@@ -72,8 +72,9 @@ func (s *Staging) DropOne(index uint32) { s.context.discard(residency.FrameOf(in
 // Commit ends the pages that are replaced, all of the context or those with staged ids, and begins the staged ones; none of it
 // where one of them is pinned, was adopted and cannot take the bytes, or where the dependencies do not go together. beside runs
 // while ids are taken and pages begin, when nothing can fail any more. The functions that it returns are the callers', who get
-// memory back that was adopted: to be called outside of every lock.
-func (s *Staging) Commit(all bool, beside func()) (releases []func(), err error) {
+// memory back that was adopted: to be called outside of every lock. last runs when the staged pages have begun, and nobody has
+// changed one.
+func (s *Staging) Commit(all bool, beside func(), last func(still *Still)) (releases []func(), err error) {
 	c := s.context
 	c.creating.Lock()
 	defer c.creating.Unlock()
@@ -114,7 +115,19 @@ func (s *Staging) Commit(all bool, beside func()) (releases []func(), err error)
 	s.takeIDs(all)
 	native.PublishPages(c.index, s.Pages)
 	<-done
+	last(&Still{c})
 	return releases, nil
+}
+
+// BringIn gives a page its bytes where they wait in a snapshot; a page that has ended needs none.
+func BringIn(page uint64) error {
+	p, err := lock(page)
+	if err != nil {
+		return nil
+	}
+	err = p.Present()
+	p.unlock()
+	return err
 }
 
 // join is the dependencies of the context when staged pages have taken the place of others: of pages that stay all, between

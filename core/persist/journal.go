@@ -114,39 +114,58 @@ func (s *state) openJournal(directory string, keep bool, o journal.Options, w *t
 	if opened := j.open.Load(); opened != nil {
 		return status.Errorf(status.AlreadyExists, "context 0x%016x has the journal %q", s.context.Handle(), opened.directory)
 	}
-	opened := &openedJournal{keep: keep, directory: directory, served: make(chan struct{})}
-	var err error
-	if opened.writer, err = journal.Prepare(file.OS{}, directory, o); err != nil {
+	opened, err := prepareJournal(directory, keep, o)
+	if err != nil {
 		return err
 	}
-	var from journal.State
-	err = s.context.Still(func(still *page.Still) error { // what changes from here on has a record
-		from = s.history.stateOf(still)
-		if err := opened.writer.Begin(from); err != nil {
-			return err
-		}
-		return opened.openRing(s.context.Index(), &o)
-	})
+	err = s.context.Still(func(still *page.Still) error { return s.beginJournal(opened, still) })
 	if err != nil {
 		opened.writer.Abandon()
 		return err
 	}
+	return s.completeJournal(opened, w)
+}
+
+// prepareJournal opens a journal's directory.
+func prepareJournal(directory string, keep bool, o journal.Options) (opened *openedJournal, err error) {
+	opened = &openedJournal{keep: keep, directory: directory, options: o, served: make(chan struct{})}
+	opened.writer, err = journal.Prepare(file.OS{}, directory, o)
+	return opened, err
+}
+
+// beginJournal begins to journal: what changes when the context is no longer still has a record. After an error the writer is
+// to be abandoned.
+func (s *state) beginJournal(opened *openedJournal, still *page.Still) error {
+	from := s.history.stateOf(still)
+	if err := opened.writer.Begin(from); err != nil {
+		return err
+	}
+	if err := opened.openRing(s.context.Index(), &opened.options); err != nil {
+		return err
+	}
+	opened.from = from.Names[0].Position
 	s.history.goesOnIn(opened.writer.Lineage())
 	needsBase := opened.writer.NeedsBase()
-	j.open.Store(opened)
+	s.journals.open.Store(opened)
 	ring := opened.ring
 	safego.Go(func() {
 		defer close(opened.served)
 		opened.failed = opened.writer.Serve(ring)
 	})
-	if !needsBase {
+	opened.needsBase = needsBase
+	return nil
+}
+
+// completeJournal saves the base that a journal needs; without one it is closed again.
+func (s *state) completeJournal(opened *openedJournal, w *ticket.Work) error {
+	if !opened.needsBase {
 		return nil
 	}
-	if err := s.saveBase(opened, from.Names[0].Position, w); err != nil {
+	err := s.saveBase(opened, opened.from, w)
+	if err != nil {
 		_ = s.closeJournal()
-		return err
 	}
-	return nil
+	return err
 }
 
 // ringBytes is the size of a ring's two buffers. Tests have smaller ones.

@@ -22,6 +22,8 @@ func CheckLoad(context uint64, source LoadSource, o LoadOptions) error {
 
 func (l *LoadSource) check(o *LoadOptions) error {
 	switch {
+	case o.InPlace && l.memory != nil:
+		return status.Errorf(status.InvalidArgument, "mode is in place, but pages cannot wait in memory: load from a file")
 	case o.Journal != "" && o.IDs != nil:
 		return status.Errorf(status.InvalidArgument, "page_ids has %d pages, but a journal is replayed into the whole state",
 			len(o.IDs))
@@ -72,11 +74,6 @@ func loadInto(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) 
 }
 
 func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releases []func(), err error) {
-	if _, ok := native.RingOf(s.context.Index()); ok {
-		return nil, status.Errorf(status.InvalidState,
-			"context 0x%016x has a journal, which cannot tell of a load: close it first",
-			s.context.Handle())
-	}
 	done := w.Done()
 	r := s.context.Residency()
 	var read *journal.Replay
@@ -114,12 +111,23 @@ func (l *loader) run() (releases []func(), err error) {
 		expected = uint64(len(l.o.IDs))
 	}
 	l.Staging = page.NewStaging(l.context, expected)
+	committed := false
 	defer func() {
-		if err != nil {
+		if !committed {
 			l.Drop()
 		}
 	}()
-	if err := l.stageState(); err != nil {
+	if l.o.InPlace {
+		if err := l.verify(); err != nil {
+			return nil, err
+		}
+		l.context.Memory().MayExceed(true) // by what is beside the bytes: change masks, metadata
+	}
+	err = l.stageState()
+	if l.o.InPlace {
+		l.context.Memory().MayExceed(false)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := l.replayJournal(); err != nil {
@@ -127,8 +135,20 @@ func (l *loader) run() (releases []func(), err error) {
 	}
 	l.forgetChanged()
 	// What is remembered only a save reads, and there is none.
-	if releases, err = l.Commit(l.o.IDs == nil, l.remember); err != nil {
+	l.journals.Lock()
+	defer l.journals.Unlock()
+	if releases, err = l.Commit(l.o.IDs == nil, l.remember, l.branchJournal); err != nil {
 		return nil, err
+	}
+	committed = true
+	if l.o.InPlace {
+		err = l.bringIn()
+	}
+	if failed := l.completeBranch(); err == nil {
+		err = failed
+	}
+	if err != nil {
+		return releases, err
 	}
 	log.Logf(log.Info, "context 0x%016x loaded: %d pages, snapshot %s", l.context.Handle(), len(l.Pages), l.file.Header().ID)
 	return releases, nil
@@ -144,7 +164,7 @@ func (l *loader) stageState() (err error) {
 		}
 		want = func(id uint64) bool { _, ok := chosen[id]; return ok }
 	}
-	if l.o.Lazy {
+	if l.o.Lazy || l.o.InPlace {
 		if want, err = l.stageLazy(want); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 // LoadOptions has the fields of mmsb_load_options_t.
 type LoadOptions struct {
 	Lazy             bool
+	InPlace          bool     // memory for the bytes of pages is taken when the replaced ones have ended
 	IDs              []uint64 // nil = the whole state
 	Journal          string
 	JournalUntil     uint64
@@ -45,4 +46,7 @@ type loader struct {
 	position   uint64
 
 	source *residency.Source // of pages that are loaded lazily
+
+	branch       *openedJournal // the context's own journal, which goes on from what was loaded; nil: it has none
+	branchFailed error          // why it has none any more
 }

@@ -123,14 +123,15 @@ func (l *loader) add(entries []snapshot.Page, indices []uint32, like residency.F
 	return l.Add(staged, like, node)
 }
 
-// stageLazy stages large pages, whose bytes stay in the file until a call needs them. rest selects the pages to read now.
+// stageLazy stages large pages, or all where they are loaded in place, whose bytes stay in the file until a call needs them. rest
+// selects the pages to read now.
 func (l *loader) stageLazy(want func(id uint64) bool) (rest func(id uint64) bool, err error) {
 	l.source = residency.NewSource(reader{l.file})
 	waiting := make(map[uint64]uint32) // records by id
 	err = l.file.Segments(snapshot.LoadOptions{Want: want, TablesOnly: true}, func(segment snapshot.Loaded) error {
 		for i := range segment.Pages {
 			entry := &segment.Pages[i]
-			if entry.Size <= native.SmallMax {
+			if entry.Size <= native.SmallMax && !l.o.InPlace {
 				continue
 			}
 			var staged *native.Staged // nil: the page came before

@@ -93,6 +93,9 @@ type openedJournal struct {
 	ring      native.Ring
 	shared    []byte // the file that the ring's buffers lie in
 	directory string
+	options   journal.Options
+	from      uint64        // position of the state that it went on from
+	needsBase bool          // of that state
 	served    chan struct{} // closed when the writer has ended
 	failed    error         // of the writer, when it has ended
 }

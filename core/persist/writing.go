@@ -118,9 +118,8 @@ func (s *saver) keepWritten() error {
 	if s.o.RawWrites != abi.RawWritesWait || s.written {
 		return nil
 	}
-	copies := s.o.Base == "" // of a page that the base has little may have changed: that is sooner written than all of it copied
 	for {
-		fill, index := s.capture.KeepWritten(copies)
+		fill, index := s.capture.KeepWritten()
 		switch fill {
 		case native.FillFull:
 			return nil

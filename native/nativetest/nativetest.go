@@ -11,6 +11,7 @@ package nativetest
 #include "life.h"
 #include "mask.h"
 #include "pin.h"
+#include "writing.h"
 */
 import "C"
 
@@ -85,6 +86,14 @@ func PinPage(page uint64, write bool) (address uintptr, code int32) {
 func UnpinPage(page uint64, write bool) int32 {
 	return int32(C.mmsb__page_unpin(C.uint64_t(page), C.int32_t(pinMode(write))))
 }
+
+// BeginWriting and EndWriting begin and end a writing section of a context.
+func BeginWriting(context uint64) int32 {
+	return int32(C.mmsb__writing_begin(C.uint64_t(context), C.MMSB_WAIT_FOREVER))
+}
+
+// EndWriting is the end.
+func EndWriting(context uint64) int32 { return int32(C.mmsb__writing_end(C.uint64_t(context))) }
 
 func pinMode(write bool) int32 {
 	if write {

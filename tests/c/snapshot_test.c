@@ -622,7 +622,7 @@ static void bad_arguments(void) {
     REFUSED_SAVE(base = at("new"), MMSB_E_NOT_FOUND);
     REFUSED_LOAD(struct_size = 8, MMSB_E_STRUCT_VERSION);
     REFUSED_LOAD(reserved[0] = 1, MMSB_E_STRUCT_VERSION);
-    REFUSED_LOAD(mode = 2, MMSB_E_INVALID_ARGUMENT);
+    REFUSED_LOAD(mode = 3, MMSB_E_INVALID_ARGUMENT);
     REFUSED_LOAD(mode = -1, MMSB_E_INVALID_ARGUMENT);
     REFUSED_LOAD(page_count = 1, MMSB_E_INVALID_ARGUMENT);
     REFUSED_LOAD(page_count = UINT64_MAX, MMSB_E_INVALID_SIZE);

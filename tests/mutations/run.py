@@ -25,8 +25,9 @@ from loads import LOADS
 from mutation import MisfitError
 from pages import PAGES
 from subject import ROOT, C, Go
+from writing import WRITING
 
-SUBJECTS: list[Go | C] = [IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS, DISK]
+SUBJECTS: list[Go | C] = [IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS, DISK, WRITING]
 
 WORK = ROOT / "build/mutations"
 TOOK_TOO_LONG = 124  # exit status of timeout; a test that hangs has shown nothing

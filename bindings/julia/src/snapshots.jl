@@ -95,17 +95,19 @@ function async_restore!(
     path::AbstractString;
     ids::Union{AbstractVector,Nothing} = nothing,
     lazy::Bool = false,
+    in_place::Bool = false,
     journal::Union{AbstractString,Nothing} = nothing,
     until::Union{Integer,Nothing} = nothing,
     until_time::Union{Real,Nothing} = nothing,
     until_epoch::Union{Pair,Nothing} = nothing,
     after::AbstractVector{Ticket} = Ticket[],
 )
+    lazy && in_place && throw(ArgumentError("lazy and in_place exclude each other"))
     record = initialised(mmsb_load_options_t, mmsb_load_options_init)
     chosen = ids === nothing ? nothing : Vector{UInt64}(ids)
     folder = journal === nothing ? nothing : path_text(journal)
     ticket = GC.@preserve chosen folder begin
-        record[] = with_fields(record[], (mode = lazy ? MMSB_LOAD_LAZY : MMSB_LOAD_EAGER,))
+        record[] = with_fields(record[], (mode = in_place ? MMSB_LOAD_IN_PLACE : lazy ? MMSB_LOAD_LAZY : MMSB_LOAD_EAGER,))
         chosen === nothing ||
             (record[] = with_fields(record[], (page_ids = list_pointer(chosen), page_count = UInt64(length(chosen)))))
         folder === nothing || (record[] = with_fields(record[], (journal = text_pointer(folder),)))
@@ -136,12 +138,13 @@ list_pointer(list::Vector{UInt64}) = isempty(list) ? Ptr{UInt64}(sizeof(UInt64))
 
 """
     restore!(
-        state, path; ids = nothing, lazy = false, journal = nothing, until = nothing, until_time = nothing,
-        until_epoch = nothing,
+        state, path; ids = nothing, lazy = false, in_place = false, journal = nothing, until = nothing,
+        until_time = nothing, until_epoch = nothing,
     )
 
 Sets the state to that of a snapshot, or throws and changes nothing. `Page` objects of replaced pages are stale afterwards. With
-`ids` only these pages are replaced or added. `lazy`: the bytes of large pages are read when a call first needs them. `journal`:
+`ids` only these pages are replaced or added. `lazy`: the bytes of large pages are read when a call first needs them. `in_place`:
+needs no memory for both states; everything is verified first, and read when the replaced pages have ended. `journal`:
 folder of a journal; its records after the snapshot are applied. `until`: number of the last record to apply. `until_time`: later
 records are not applied (seconds since 1970, as from `time()`). `until_epoch` (`id => epoch`): the first record that moves that
 page's epoch beyond this one ends the replay.

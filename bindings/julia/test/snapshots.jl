@@ -193,6 +193,21 @@ end
     end
 end
 
+@testset "a full state is restored in place" begin
+    path = joinpath(mktempdir(), "state")
+    MMSBState(memory_limit = 1 << 20) do state
+        page = create_page!(state, 700_000)
+        write_page!(page, [0x01])
+        save_snapshot(state, path)
+        write_page!(page, [0x02])
+        @test thrown(() -> restore!(state, path)) isa MemoryLimitError
+        @test read_page(page, 1:1) == [0x02]
+        restore!(state, path; in_place = true)
+        @test read_page(get_page(state, page.id), 1:1) == [0x01]
+        @test thrown(() -> restore!(state, path; in_place = true, lazy = true)) isa ArgumentError
+    end
+end
+
 @testset "what tasks write through pointers is one moment" begin
     folder = mktempdir()
     MMSBState() do state

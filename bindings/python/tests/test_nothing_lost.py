@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -443,3 +444,128 @@ except KeyboardInterrupt:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)
     assert (out, process.returncode) == ("interrupted\n", 0), err
+
+
+# ----------------------------------------------------------------------------------------------------- loads in place
+
+
+@pytest.mark.parametrize("size", [64, 4096, 300_000])
+def test_a_full_context_is_restored_in_place(tmp_path: Path, size: int) -> None:
+    with mmsb.Context(memory_limit=8 << 20) as ctx:
+        pages = ctx.create_pages((4 << 20) // size, size)
+        for number, page in enumerate(pages):
+            page.write(0, number.to_bytes(8, "little"))
+        ctx.save(tmp_path / "a")
+        pages[1].write(0, b"b")
+        pages[2].apply(mmsb.Delta.runs([(3, b"mask")]))
+        pages[2].metadata["k"] = b"v"
+        ctx.save(tmp_path / "b", base=tmp_path / "a")
+        expected, changed = contents(ctx), pages[2].id
+        try:
+            while True:  # until the limit
+                ctx.create_page(size)
+        except mmsb.LimitError:
+            pass
+        with pytest.raises(mmsb.LimitError):
+            ctx.restore(tmp_path / "b")
+        ctx.restore(tmp_path / "b", in_place=True)
+        assert contents(ctx) == expected
+        assert ctx.page(changed).mask_count() == 4
+        assert ctx.page(changed).metadata["k"] == b"v"
+        ctx.page(changed).write(0, b"on")
+        ctx.save(tmp_path / "c", base=tmp_path / "b")  # the chain goes on
+        assert loaded(tmp_path / "c") == contents(ctx)
+
+
+def test_damage_is_found_before_a_load_in_place_changes_anything(ctx: mmsb.Context, tmp_path: Path) -> None:
+    page = ctx.create_page(1 << 20)
+    page.write(0, os.urandom(1 << 20))
+    ctx.save(tmp_path / "a")
+    page.write(5, b"b")
+    ctx.save(tmp_path / "b", base=tmp_path / "a")
+    page.write(9, b"living")
+    expected = contents(ctx)
+    data = bytearray((tmp_path / "a").read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "a").write_bytes(data)
+    with pytest.raises(mmsb.CorruptError):
+        ctx.restore(tmp_path / "b", in_place=True)
+    assert contents(ctx) == expected
+    with pytest.raises(mmsb.InvalidArgumentError):
+        ctx.restore(tmp_path / "b", lazy=True, in_place=True)
+
+
+# -------------------------------------------------------------------------------------------- loads beside a journal
+
+
+def test_a_journal_goes_on_behind_a_load(ctx: mmsb.Context, tmp_path: Path, run_python: RunPython) -> None:
+    """The directory alone brings back the restored state and what follows, wherever that state comes from."""
+    with mmsb.Context() as other:
+        other.create_page(64, id=9).write(0, b"of another context")
+        other.save(tmp_path / "foreign")
+    directory = tmp_path / "journal"
+    ctx.create_page(64, id=1).write(0, b"before the journal")
+    ctx.save(tmp_path / "early")
+    with ctx.journal(directory, durability="call") as journal:
+        page = ctx.create_page(300_000, id=2)
+        page.write(299_000, b"far")
+        ctx.save(tmp_path / "late")
+        page.write(0, b"lost by the restore")
+        point = journal.info().last
+        page.write(0, b"lost, too")
+        ways: list[Callable[[], None]] = [
+            lambda: ctx.restore(tmp_path / "late"),
+            lambda: ctx.restore(tmp_path / "early", in_place=True),
+            lambda: ctx.restore(tmp_path / "late", lazy=True),
+            lambda: ctx.restore(tmp_path / "late", ids=[2]),
+            lambda: ctx.restore(tmp_path / "foreign"),
+            lambda: ctx.restore_bytes((tmp_path / "late").read_bytes()),
+            lambda: ctx.restore("", journal=directory),
+            lambda: ctx.restore("", journal=directory, until=journal.info().last),
+        ]
+        for turn in range(2):
+            for way in ways:
+                way()
+                assert loaded("", journal=directory) == contents(ctx)
+                for living in list(ctx.pages()):
+                    living.write(5, bytes([turn]))
+                ctx.create_page(64).write(0, b"new")
+                assert loaded("", journal=directory) == contents(ctx)
+        assert point
+    assert loaded("", journal=directory) == contents(ctx)
+    with ctx.journal(directory, base="refuse"):  # nothing is missing there
+        pass
+
+
+def test_a_load_that_fails_leaves_the_journal_as_it_is(ctx: mmsb.Context, tmp_path: Path) -> None:
+    page = ctx.create_page(64, id=1)
+    ctx.save(tmp_path / "s")
+    with ctx.journal(tmp_path / "journal") as journal:
+        page.write(0, b"x")
+        before = journal.info()
+        with page.pin(), pytest.raises(mmsb.BusyError):
+            ctx.restore(tmp_path / "s")
+        with pytest.raises(mmsb.NotFoundError):
+            ctx.restore(tmp_path / "s", ids=[7])
+        assert journal.info().last == before.last
+        page.write(1, b"y")
+        assert journal.info().last == before.last + 1
+    assert loaded("", journal=tmp_path / "journal") == contents(ctx)
+
+
+def test_a_kill_behind_a_load_beside_a_journal(tmp_path: Path, run_python: RunPython) -> None:
+    ran = run_python(
+        f"""
+import os, signal, mmsb
+ctx = mmsb.Context()
+page = ctx.create_page(8, id=7)
+ctx.save({str(tmp_path / "s")!r})
+ctx.journal({str(tmp_path / "journal")!r}, durability="none")
+page.write(0, b"forgot")
+ctx.restore({str(tmp_path / "s")!r})
+ctx.page(7).write(0, b"kept")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    )
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    assert loaded("", journal=tmp_path / "journal") == {7: b"kept" + bytes(4)}

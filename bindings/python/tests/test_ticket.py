@@ -93,7 +93,7 @@ def test_not_waiting_for_unfinished_work(ctx: mmsb.Context) -> None:
 
 
 def test_long_waits_are_cut_into_short_ones(ctx: mmsb.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ticket_module, "_SLICE_NS", 1000)
+    monkeypatch.setattr(ticket_module, "SLICE_NS", 1000)
     with ctx.create_pages_start(100_000, 64) as ticket:
         assert len(ticket.wait(PATIENCE)) == 100_000
 

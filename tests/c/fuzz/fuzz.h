@@ -81,6 +81,7 @@ typedef struct context {
     uint64_t allocations;
     uint64_t frees;
     int journalled; /* it has a journal, whose records follow a snapshot */
+    int branched;   /* and a load: they follow a base in its directory */
 } context_t;
 
 typedef struct edge {

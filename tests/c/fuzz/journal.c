@@ -16,6 +16,7 @@ void fuzz_journal(void) {
         CALL(mmsb_journal_open(context->handle, file_of(index, "journal"), &options), MMSB_OK);
         CALL(mmsb_snapshot_save(context->handle, file_of(index, "start"), &save), MMSB_OK);
         context->journalled = 1;
+        context->branched = 0;
         for (int i = 0; i < PAGES; i++) {
             pages[i].raw &= pages[i].context != index;
         }
@@ -29,7 +30,7 @@ void fuzz_journal(void) {
     load.mode = chance(50) ? MMSB_LOAD_LAZY : MMSB_LOAD_EAGER;
     context_t live = *context;
     CALL(mmsb_context_create(NULL, &context->handle), MMSB_OK);
-    CALL(mmsb_snapshot_load(context->handle, file_of(index, "start"), &load), MMSB_OK);
+    CALL(mmsb_snapshot_load(context->handle, context->branched ? "" : file_of(index, "start"), &load), MMSB_OK);
     /* The twin of the context takes its place in the model for as long as it is compared. */
     static page_t kept[PAGES];
     memcpy(kept, pages, sizeof kept);

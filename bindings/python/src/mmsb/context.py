@@ -624,20 +624,25 @@ class Context(Closable):
         until: int | None = None,
         until_time: datetime | float | None = None,
         until_epoch: tuple[int, int] | None = None,
+        *,
+        in_place: bool = False,
     ) -> None:
         """Sets the context to the state of a snapshot, or raises and changes nothing.
 
         The replaced pages end: their objects raise StaleHandleError. A page that has a view cannot be replaced (BusyError).
+        Ctrl-C ends the call: KeyboardInterrupt comes when nothing has changed.
 
         - ids: only these pages are replaced or added, all others stay
         - lazy: the bytes of large pages are read when a call first needs them
+        - in_place: needs no memory for both states; everything is verified first, and read when the replaced pages have ended. If
+          the disk fails behind that, the call raises, and pages that were not read wait in the file, as with lazy
         - journal: folder of a journal; its records after the snapshot are applied
         - until: number of the last record to apply
         - until_time: a datetime, or seconds since 1970; later records are not applied
         - until_epoch: (id, epoch); the first record that moves that page's epoch beyond this one ends the replay
         """
         try:
-            self._finish(self.restore_start(path, ids, lazy, journal, until, until_time, until_epoch))
+            self._finish(self.restore_start(path, ids, lazy, journal, until, until_time, until_epoch, in_place=in_place))
         finally:
             drop_released()  # the adopted objects of the replaced pages
 
@@ -651,11 +656,12 @@ class Context(Closable):
         until_time: datetime | float | None = None,
         until_epoch: tuple[int, int] | None = None,
         *,
+        in_place: bool = False,
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[None]:
         """Starts restore() when the tickets in after are done; progress counts bytes."""
         sweep()
-        options = LoadOptions(ids, lazy, journal, until, until_time, until_epoch)
+        options = LoadOptions(ids, lazy, journal, until, until_time, until_epoch, in_place)
         ticket = ctypes.c_uint64()
         self._check(
             lib.mmsb_snapshot_load_start(self.handle, path_bytes(path, "path"), options.raw, work_options(None, after), ticket)
