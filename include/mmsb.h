@@ -1362,7 +1362,7 @@ typedef struct mmsb_journal_directory {
     uint8_t lineage[16];   /* zeros = not known, in journals of version 1 */
     uint8_t parent[16];    /* of that lineage; zeros = it began with an empty context */
     uint64_t fork;         /* position of the parent after which the lineage begins */
-    uint64_t branch;       /* number of the lineage in the directory */
+    uint64_t branch;       /* number of the lineage in the directory, from 0 on */
     uint64_t branches;     /* lineages that end in the directory, this one included */
     uint64_t segments;     /* of the branch */
     uint64_t first;        /* number of the oldest record that is kept; last + 1 if there is none */

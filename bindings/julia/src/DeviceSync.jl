@@ -1,7 +1,8 @@
 "Moving pages between the host and devices."
 module DeviceSync
 
-using ..MMSB: MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION, UNIFIED_LOCATION
+using ..MMSB: DeviceStream, MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION, UNIFIED_LOCATION
+using ..MMSB: destroy_ticket, record_stream
 using ..MMSB: call, check, finish_work, get_page, handle, initialised, keep_while_running, move_page!, owner, placement, with_work
 using ..MMSB.LibMMSB
 
@@ -52,10 +53,15 @@ end
 
 """
     async_sync_page_to_gpu!(page[, after]; device = 0)::Ticket
+    async_sync_page_to_gpu!(page, stream; device = 0)::Ticket
 
-Starts to move the page's bytes to a device when the work of the ticket `after` is done, for example a ticket of
-`record_stream`. `fetch(ticket)` returns the page.
+Starts to move the page's bytes to a device when the work of the ticket `after`, or all that is queued on a stream so far, is
+done. `fetch(ticket)` returns the page.
 """
+async_sync_page_to_gpu!(page::Page, stream::DeviceStream; device::Integer = 0) =
+    closing_unfinished(record_stream(stream)) do queued
+        async_sync_page_to_gpu!(page, queued; device = device)
+    end
 async_sync_page_to_gpu!(page::Page, after::Union{Ticket,Nothing} = nothing; device::Integer = 0) =
     start_to_move([page], GPU_LOCATION, device, after === nothing ? Ticket[] : [after], () -> page)
 
@@ -76,7 +82,7 @@ batch_sync_to_cpu!(pages::AbstractVector{Page}) = move_many!(pages, CPU_LOCATION
 """
     prefetch_pages_to_gpu!(state, ids; device = 0)
 
-Moves the pages with these ids to a device and returns them. Ids without a page are ignored.
+Moves the pages with these ids, or these pages, to a device and returns them. Ids without a page are ignored.
 """
 function prefetch_pages_to_gpu!(state::MMSBState, ids; device::Integer = 0)
     found = (get_page(state, id) for id in ids)
@@ -87,6 +93,15 @@ function move_many!(pages, location, device)
     moving = Page[page for page in pages if !stays(page, location)]
     isempty(moving) || finish_work(start_to_move(moving, location, device, Ticket[], () -> nothing))
     return pages
+end
+
+"Calls f on a ticket and gives it back, without waiting for its work."
+function closing_unfinished(f, ticket)
+    try
+        return f(ticket)
+    finally
+        destroy_ticket(ticket)
+    end
 end
 
 # The ticket keeps the state of the pages alive.

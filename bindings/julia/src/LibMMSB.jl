@@ -31,6 +31,16 @@ function load()
     return nothing
 end
 
+# Adopted memory is given back by a call of a C function on any thread, also on ones that Julia does not know: by sem_post, whose
+# argument is a semaphore that Julia asks.
+const SEMAPHORE_BYTES = 64    # of glibc's sem_t: 32; zeros are what sem_init makes of it
+
+"The C function that posts the semaphore at its first argument."
+semaphore_post() = cglobal(:sem_post)
+
+"Whether a semaphore was posted."
+semaphore_is_posted(semaphore::Ptr{Cvoid}) = ccall(:sem_trywait, Cint, (Ptr{Cvoid},), semaphore) == 0
+
 for name in names(@__MODULE__; all = true)
     startswith(string(name), r"mmsb_|MMSB_") && @eval export $name
 end

@@ -12,6 +12,8 @@ using .LibMMSB
 include("errors.jl")
 include("state.jl")
 include("pages.jl")
+include("memory.jl")
+include("library.jl")
 include("metadata.jl")
 include("deltas.jl")
 include("dependencies.jl")
@@ -26,11 +28,14 @@ include("DeviceFallback.jl")
 export AbstractMMSBError
 export MMSBState, Page, PageID, PageLocation, Ticket
 export CPU_LOCATION, GPU_LOCATION, UNIFIED_LOCATION, PINNED_LOCATION, DISK_LOCATION
-export get_page, get_pages, read_page, write_page!, with_page, writing
-export apply_delta!, apply_deltas!
+export get_page, get_pages, read_page, write_page!, with_page, with_array, writing
+export adopt_page!, release_page!, get_mask, clear_mask!, count_mask
+export apply_delta!, apply_deltas!, Delta, merge_deltas, convert_delta, delta_from_pages
+export configure_log, read_log, get_memory_usage
 export add_dependency!, remove_dependency!, get_parents, get_children
-export progress, cancel!
+export progress, cancel!, event_descriptor
 export save_snapshot, async_save_snapshot, get_save_statistics
+export save_bytes, restore_bytes!
 export load_snapshot, restore!, async_restore!
 export Snapshot, SnapshotPage, verify_snapshot, compact_snapshot, diff_snapshots
 export get_devices, DeviceRuntime, DeviceStream, DeviceBlock

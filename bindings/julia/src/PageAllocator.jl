@@ -2,8 +2,9 @@
 module PageAllocator
 
 using ..MMSB: MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION
-using ..MMSB: byte_count, call, check, fill_reference, find_page, finish_work, handle, import_metadata!, initialised
-using ..MMSB: keep_while_running, move_page!, placement, reject, stored_entries, throw_page_not_found, with_fields, with_work
+using ..MMSB: byte_count, call, check, drop_released_arrays, fill_reference, find_page, finish_work, handle
+using ..MMSB: import_metadata!, initialised, keep_while_running, move_page!, owner, placement, reject, stored_entries
+using ..MMSB: throw_page_not_found, with_fields, with_work
 using ..MMSB.LibMMSB
 
 export allocate_page_arrays, async_create_pages!, clone_page, create_cpu_page!, create_gpu_page!, create_page!
@@ -93,12 +94,14 @@ create_pages!(state::MMSBState, size::Integer, count::Integer, location = nothin
 
 """
     delete_page!(state, id)
+    delete_page!(page)
 
 Ends the page and frees its memory. Every `Page` that refers to it is stale afterwards.
 """
 function delete_page!(state::MMSBState, id::Union{Integer,Page})
     page = find_page(state, id)
     status = GC.@preserve state mmsb_page_destroy(handle(page))
+    drop_released_arrays()
     status == MMSB_E_STALE_HANDLE && isopen(state) && throw_page_not_found(page.id)
     check(status)
     return page
@@ -106,6 +109,7 @@ end
 
 """
     migrate_page!(state, id, location; device = 0)
+    migrate_page!(page, location; device = 0)
 
 Moves the page's bytes to another location. Its id, epoch, change mask and metadata stay.
 """
@@ -115,6 +119,7 @@ end
 
 """
     resize_page!(state, id, size)
+    resize_page!(page, size)
 
 Changes the page's size in bytes. Bytes within both sizes stay; added bytes are zero.
 """
@@ -126,6 +131,7 @@ end
 
 """
     clone_page(state, id)
+    clone_page(page)
 
 Creates a page with the same bytes, location, epoch, change mask and metadata, and an id of its own.
 """
@@ -133,6 +139,12 @@ function clone_page(state::MMSBState, id::Union{Integer,Page})
     page = find_page(state, id)
     return Page(state, fill_reference(mmsb_page_t, mmsb_page_clone, page, 0))
 end
+
+delete_page!(page::Page) = delete_page!(owner(page), page)
+migrate_page!(page::Page, location::PageLocation; device::Integer = 0) =
+    migrate_page!(owner(page), page, location; device = device)
+resize_page!(page::Page, size::Integer) = resize_page!(owner(page), page, size)
+clone_page(page::Page) = clone_page(owner(page), page)
 
 """
     allocate_page_arrays(size, location) -> (bytes, mask)

@@ -116,3 +116,83 @@ function apply_deltas!(state::MMSBState, list)
     status == MMSB_OK || reject(status, "delta $(bad_index[] + 1) of $(length(deltas)): $(last_message(status))")
     return state
 end
+
+# Deltas that are kept: what the library made, or what a program has made of its own data.
+
+"""
+    Delta(mask, data; epoch = 0, source = nothing, intent = nothing)
+    Delta(positions, values; epoch = 0, source = nothing, intent = nothing)
+
+A delta that is applied by `apply_delta!(page, delta)`, merged and converted. The arguments are those of `apply_delta!`; they are
+copied. Its properties: `kind` (`:dense_bytes`, `:dense_bits`, `:sparse_bits`, `:indexed` or `:runs`), `epoch`, `page_id` (0 = any
+page) and `payload`.
+"""
+mutable struct Delta
+    made::Ptr{mmsb_delta_t}    # the library's, until the delta is dropped
+
+    Delta(made::Ptr{mmsb_delta_t}) = finalizer(delta -> mmsb_delta_free(getfield(delta, :made)), new(made))
+end
+
+const DELTA_KINDS = (
+    dense_bytes = MMSB_DELTA_DENSE_BYTES, dense_bits = MMSB_DELTA_DENSE_BITS, sparse_bits = MMSB_DELTA_SPARSE_BITS,
+    indexed = MMSB_DELTA_INDEXED, runs = MMSB_DELTA_RUNS,
+)
+
+function Delta(where_to::AbstractVector{<:Integer}, data::AbstractVector{UInt8}; options...)
+    delta, kept = make_delta(where_to, data; options...)
+    return GC.@preserve kept made_delta(mmsb_delta_convert, Ref(delta), delta.kind)
+end
+
+"The delta that a function stores at its last argument."
+function made_delta(f, arguments...)
+    made = Ref{Ptr{mmsb_delta_t}}(C_NULL)
+    check(f(arguments..., made))
+    return Delta(made[])
+end
+
+Base.propertynames(::Delta, private::Bool = false) = (:kind, :epoch, :page_id, :payload)
+
+function Base.getproperty(delta::Delta, name::Symbol)
+    GC.@preserve delta begin
+        record = unsafe_load(getfield(delta, :made))
+        return name === :kind ? keys(DELTA_KINDS)[findfirst(==(record.kind), values(DELTA_KINDS))] :
+            name === :epoch ? record.epoch :
+            name === :page_id ? record.page_id :
+            name === :payload ?
+            copy(unsafe_wrap(Array, convert(Ptr{UInt8}, record.payload), Int(record.payload_length); own = false)) :
+            throw(ArgumentError("a delta has no property $name"))
+    end
+end
+
+Base.show(io::IO, delta::Delta) = print(io, "Delta(", delta.kind, ", epoch = ", delta.epoch, ")")
+
+function apply_delta!(page::Page, delta::Delta)
+    GC.@preserve delta call(mmsb_page_apply, page, getfield(delta, :made))
+    return page
+end
+
+"""
+    merge_deltas(first, second)::Delta
+
+One delta with the effect of two: for each byte the later one wins.
+"""
+merge_deltas(first::Delta, second::Delta) =
+    GC.@preserve first second made_delta(mmsb_delta_merge, getfield(first, :made), getfield(second, :made))
+
+"""
+    convert_delta(delta, kind)::Delta
+
+The same change in another form: `:dense_bytes`, `:dense_bits`, `:sparse_bits`, `:indexed` or `:runs`.
+"""
+convert_delta(delta::Delta, kind::Symbol) =
+    GC.@preserve delta made_delta(mmsb_delta_convert, getfield(delta, :made), code_of("kind", DELTA_KINDS, kind))
+
+"""
+    delta_from_pages(old, new)::Delta
+
+The delta that turns the bytes of one page into those of another one of the same size.
+"""
+function delta_from_pages(old::Page, new::Page)
+    states = (owner(old), owner(new))
+    return GC.@preserve states made_delta(mmsb_delta_from_pages, handle(old), handle(new))
+end

@@ -2,6 +2,7 @@
 
 """
     add_dependency!(state, parent, child)
+    add_dependency!(parent, child)
 
 Adds an edge: `child` depends on `parent`. Throws if the edge exists or would close a cycle. Returns the child.
 """
@@ -13,6 +14,7 @@ end
 
 """
     remove_dependency!(state, parent, child)
+    remove_dependency!(parent, child)
 
 Removes the edge, which must exist. Returns the child.
 """
@@ -21,6 +23,9 @@ function remove_dependency!(state::MMSBState, parent, child)
     call(mmsb_page_dependency_remove, above, handle(below))
     return below
 end
+
+add_dependency!(parent::Page, child::Page) = add_dependency!(owner(parent), parent, child)
+remove_dependency!(parent::Page, child::Page) = remove_dependency!(owner(parent), parent, child)
 
 """
     get_parents(page)::Vector{Page}

@@ -3,7 +3,8 @@
 """
     Page
 
-A page of a state. Its properties `id`, `size` (bytes), `location`, `device`, `epoch` and `metadata` have their current values.
+A page of a state. Its properties `id`, `size` (bytes), `location`, `device`, `epoch`, `version` and `metadata` have their current
+values; every change of the page advances the version.
 Two `Page` objects of one page are equal. A page ends with `delete_page!` or with its state, never because an object is dropped.
 """
 struct Page
@@ -14,9 +15,9 @@ end
 
 "The `Page` with this handle."
 function Page(state::MMSBState, handle::UInt64)
-    info = new_page_info()
-    GC.@preserve state check(mmsb_page_info(handle, info))
-    return Page(state, handle, info[].id)
+    id = GC.@preserve state mmsb_page_id(handle)
+    id == 0 && throw_status(mmsb_last_error_code())
+    return Page(state, handle, id)
 end
 
 handle(page::Page) = getfield(page, :handle)
@@ -43,20 +44,33 @@ function page_epoch(page::Page)
     return epoch == 0 ? page_info(page).epoch : epoch
 end
 
+function page_version(page::Page)
+    kept = owner(page)
+    version = GC.@preserve kept mmsb_page_version(handle(page))
+    return version == 0 ? page_info(page).version : version
+end
+
+function page_location(page::Page)
+    kept = owner(page)
+    location = GC.@preserve kept mmsb_page_location(handle(page))
+    return PageLocation(location == MMSB_LOCATION_DEFAULT ? page_info(page).location : location)
+end
+
 "Moves the page's bytes to another location."
 function move_page!(page::Page, location::PageLocation, device::Integer)
     call(mmsb_page_migrate, page, placement(location, device)...)
     return page
 end
 
-Base.propertynames(::Page, private::Bool = false) = (:id, :size, :location, :device, :epoch, :metadata)
+Base.propertynames(::Page, private::Bool = false) = (:id, :size, :location, :device, :epoch, :version, :metadata)
 
 Base.getproperty(page::Page, name::Symbol) =
     name === :id ? getfield(page, :id) :
     name === :size ? page_size(page) :
-    name === :location ? PageLocation(page_info(page).location) :
+    name === :location ? page_location(page) :
     name === :device ? Int(page_info(page).device) :
     name === :epoch ? page_epoch(page) :
+    name === :version ? page_version(page) :
     name === :metadata ? PageMetadata(page) :
     throw(ArgumentError("a page has no property $name"))
 
@@ -67,8 +81,10 @@ Base.show(io::IO, page::Page) = print(io, "Page(id = ", page.id, ")")
 """
     get_page(state, id)::Union{Page,Nothing}
 
-The page with this id, or `nothing`.
+The page with this id, or `nothing`. A `Page` stands for itself.
 """
+get_page(state::MMSBState, page::Page) = find_page(state, page)
+
 function get_page(state::MMSBState, id::Integer)
     id < 0 && return nothing
     page = Ref{mmsb_page_t}(0)
@@ -162,82 +178,4 @@ function write_page!(page::Page, bytes::AbstractVector{UInt8}; offset::Integer =
     source = contiguous(bytes)
     GC.@preserve source call(mmsb_page_write, page, page_offset(offset), pointer(source), length(source))
     return page
-end
-
-"""
-    ReadOnlyBytes
-
-Memory of a page that can be read and not written: what is written without `write = true` no incremental save would find.
-"""
-struct ReadOnlyBytes <: DenseVector{UInt8}
-    bytes::Vector{UInt8}
-end
-
-Base.size(memory::ReadOnlyBytes) = size(memory.bytes)
-Base.strides(::ReadOnlyBytes) = (1,)
-Base.elsize(::Type{ReadOnlyBytes}) = 1
-Base.IndexStyle(::Type{ReadOnlyBytes}) = IndexLinear()
-Base.@propagate_inbounds Base.getindex(memory::ReadOnlyBytes, index::Int) = memory.bytes[index]
-Base.setindex!(::ReadOnlyBytes, _, ::Int) = throw(ArgumentError("the bytes are read-only; call with_page(f, page; write = true)"))
-Base.unsafe_convert(::Type{Ptr{UInt8}}, memory::ReadOnlyBytes) = pointer(memory.bytes)
-
-"""
-    with_page(f, page; write = false)
-
-Calls `f(bytes)` with the page's own memory and returns the result of `f`: a `Vector{UInt8}` with `write = true`, else an array
-that cannot be written. The page is pinned during the call: it cannot be deleted, moved or resized. Do not use `bytes` after `f`
-returns.
-"""
-function with_page(f, page::Page; write::Bool = false)
-    mode = write ? MMSB_PIN_WRITE : MMSB_PIN_READ
-    address = fill_reference(Ptr{Cvoid}, mmsb_page_pin, page, mode)
-    write && count_task_writes(owner(page), 1)
-    try
-        location = page.location
-        location == GPU_LOCATION &&
-            reject(MMSB_E_UNSUPPORTED, "page $(page.id) lies in $location, which the host cannot access; move the page first")
-        bytes = unsafe_wrap(Array, convert(Ptr{UInt8}, address), page.size; own = false)
-        return f(write ? bytes : ReadOnlyBytes(bytes))
-    finally
-        write && count_task_writes(owner(page), -1)
-        call(mmsb_page_unpin, page, mode)
-    end
-end
-
-# In how many calls of with_page and writing a task is, by state: other tasks of its thread do not keep it from saving.
-task_write_counts() = get!(() -> IdDict{MMSBState,Int}(), task_local_storage(), :mmsb_writes)::IdDict{MMSBState,Int}
-
-function count_task_writes(state::MMSBState, more::Int)
-    counts = task_write_counts()
-    count = get(counts, state, 0) + more
-    count == 0 ? delete!(counts, state) : (counts[state] = count)
-    return nothing
-end
-
-task_writes(state::MMSBState) = haskey(task_write_counts(), state)
-
-"""
-    writing(f, state; timeout = Inf)
-
-Calls `f()`, which may write to addresses of pages that are not pinned. `save_snapshot` with `raw_writes = :wait` has all that `f`
-writes or nothing of it, as it has what is written within `with_page`. Any number of tasks can be in `f`; a save lets new ones wait
-for a moment, of which `timeout` is the limit in seconds.
-"""
-function writing(f, state::MMSBState; timeout::Real = Inf)
-    deadline = time() + timeout
-    while true
-        status = mmsb_writing_begin(handle(state), WAIT_SLICE_NS)
-        if status != MMSB_E_TIMEOUT || time() >= deadline
-            check(status)
-            break
-        end
-        yield()
-    end
-    count_task_writes(state, 1)
-    try
-        return f()
-    finally
-        count_task_writes(state, -1)
-        call(mmsb_writing_end, state)
-    end
 end

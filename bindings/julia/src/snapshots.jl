@@ -83,6 +83,24 @@ function get_save_statistics(state::MMSBState)
     return Dict{Symbol,Int}(name => getfield(stats[], name) for name in counters)
 end
 
+"""
+    save_bytes(state; options...)::Vector{UInt8}
+
+Saves a snapshot into memory. The options are those of `save_snapshot`, but for `base`.
+"""
+function save_bytes(state::MMSBState; options...)
+    memory, length = Ref{Ptr{Cvoid}}(C_NULL), Ref{UInt64}(0)
+    ticket = with_work(Ticket[]) do work
+        fill_reference(mmsb_ticket_t, mmsb_snapshot_save_memory_start, state, save_options(options), work, memory, length)
+    end
+    finish_work(keep_while_running(Ticket(ticket, state, () -> (memory, length))))
+    try
+        return copy(unsafe_wrap(Array, convert(Ptr{UInt8}, memory[]), Int(length[]); own = false))
+    finally
+        check(mmsb_snapshot_free_memory(memory[]))
+    end
+end
+
 # Loading.
 
 """
@@ -119,7 +137,25 @@ function async_restore!(
             fill_reference(mmsb_ticket_t, mmsb_snapshot_load_start, state, path_text(path), record, work)
         end
     end
-    return keep_while_running(Ticket(ticket, state, () -> state))
+    return keep_while_running(Ticket(ticket, state, () -> (drop_released_arrays(); state)))
+end
+
+"""
+    restore_bytes!(state, bytes; ids = nothing)
+
+`restore!` from the bytes of a snapshot, as `save_bytes` returns them.
+"""
+function restore_bytes!(state::MMSBState, bytes::AbstractVector{UInt8}; ids::Union{AbstractVector,Nothing} = nothing)
+    record = initialised(mmsb_load_options_t, mmsb_load_options_init)
+    source = contiguous(bytes)
+    chosen = ids === nothing ? nothing : Vector{UInt64}(ids)
+    GC.@preserve chosen source begin
+        chosen === nothing ||
+            (record[] = with_fields(record[], (page_ids = list_pointer(chosen), page_count = UInt64(length(chosen)))))
+        call(mmsb_snapshot_load_memory, state, pointer(source), length(source), record)
+    end
+    drop_released_arrays()
+    return state
 end
 
 record_number(number) = number < 1 ? throw(ArgumentError("until is $number; the first record has the number 1")) : UInt64(number)
@@ -241,8 +277,8 @@ end
 """
     SnapshotPage
 
-A page of a snapshot, with the properties `id`, `size`, `location`, `device`, `epoch` and `metadata`. `read_page` returns its
-bytes.
+A page of a snapshot, with the properties `id`, `size`, `location`, `device`, `epoch`, `version` and `metadata`. `read_page`
+returns its bytes.
 """
 struct SnapshotPage
     snapshot::Snapshot
@@ -252,7 +288,7 @@ end
 owner(page::SnapshotPage) = getfield(page, :snapshot)
 handle(page::SnapshotPage) = handle(owner(page))
 
-Base.propertynames(::SnapshotPage, private::Bool = false) = (:id, :size, :location, :device, :epoch, :metadata)
+Base.propertynames(::SnapshotPage, private::Bool = false) = (:id, :size, :location, :device, :epoch, :version, :metadata)
 
 function Base.getproperty(page::SnapshotPage, name::Symbol)
     record = getfield(page, :record)
@@ -261,6 +297,7 @@ function Base.getproperty(page::SnapshotPage, name::Symbol)
         name === :location ? PageLocation(record.location) :
         name === :device ? Int(record.device) :
         name === :epoch ? record.epoch :
+        name === :version ? record.version :
         name === :metadata ? snapshot_metadata(page) :
         throw(ArgumentError("a page of a snapshot has no property $name"))
 end

@@ -128,7 +128,10 @@ destroy_context(state) = mmsb_context_destroy(Threads.atomic_xchg!(state.handle,
 Ends the state and its pages. Closing twice does nothing; every other call on the state or its pages then throws a
 `StaleHandleError`.
 """
-Base.close(state::MMSBState) = check(destroy_context(state))
+function Base.close(state::MMSBState)
+    check(destroy_context(state))
+    drop_released_arrays()
+end
 
 Base.isopen(state::MMSBState) = state.handle[] != 0
 

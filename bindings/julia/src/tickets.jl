@@ -96,6 +96,14 @@ function progress(ticket::Ticket)
 end
 
 """
+    event_descriptor(ticket)::RawFD
+
+A file descriptor that becomes readable when the work has ended, for `FileWatching.poll_fd` and other event loops. It belongs to
+the ticket: do not read or close it.
+"""
+event_descriptor(ticket::Ticket) = RawFD(fill_reference(Int32, mmsb_ticket_eventfd, ticket))
+
+"""
     cancel!(ticket)
 
 Asks the work to stop, without waiting for it. It ends with a `WorkCancelledError` and has then changed nothing, unless it was

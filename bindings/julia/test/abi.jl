@@ -15,7 +15,7 @@ end
 @testset "structs lie as in C" begin
     found = merge((layout_of(string(nameof(type)), type) for (_, type) in LibMMSB.STRUCTS)...)
     @test found == LAYOUT
-    @test length(LibMMSB.STRUCTS) == 27
+    @test length(LibMMSB.STRUCTS) == 33
     for (number, type) in LibMMSB.STRUCTS
         @test LibMMSB.mmsb_sizeof(number) == sizeof(type)
     end
@@ -44,6 +44,7 @@ end
 @testset "no other file calls the library" begin
     for file in readdir(joinpath(@__DIR__, "..", "src"))
         file == "abi.jl" && continue
-        @test !occursin("ccall", read(joinpath(@__DIR__, "..", "src", file), String))
+        text = read(joinpath(@__DIR__, "..", "src", file), String)
+        @test !occursin("ccall", replace(text, "ccall(:sem_trywait, " => ""))    # of the C library
     end
 end

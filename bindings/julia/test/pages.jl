@@ -11,7 +11,7 @@
         @test page.device === 0
         @test page.epoch === UInt64(0)
         @test isempty(page.metadata)
-        @test Set(propertynames(page)) == Set([:id, :size, :location, :device, :epoch, :metadata])
+        @test Set(propertynames(page)) == Set([:id, :size, :location, :device, :epoch, :version, :metadata])
         @test thrown(() -> page.colour) isa ArgumentError
         @test occursin(string(page.id), string(page))
     end

@@ -228,6 +228,8 @@ void fuzz_shutdown(void);
 /* snapshots.c */
 void fuzz_snapshot(void);
 void fuzz_snapshot_file(void);
+/* forms.c */
+void fuzz_forms(void);
 /* journal.c */
 void fuzz_journal(void);
 /* tickets.c */

@@ -22,6 +22,7 @@ from ._errors import (
     IoError,
     LimitError,
     MismatchError,
+    MissingFileError,
     MMSBError,
     NoDeviceError,
     NoSpaceError,
@@ -39,8 +40,32 @@ from ._errors import (
 )
 from .context import Context, ContextStats
 from .delta import Delta
-from .device import Block, BlockInfo, Device, Recorder, Reservation, Runtime, RuntimeStats, Stream, TagStats, Use
-from .journal import Journal, JournalInfo
+from .device import (
+    Block,
+    BlockInfo,
+    Device,
+    Link,
+    Recorder,
+    Reservation,
+    Runtime,
+    RuntimeStats,
+    Stream,
+    TagStats,
+    Telemetry,
+    Use,
+    telemetry,
+    telemetry_paths,
+)
+from .journal import (
+    Journal,
+    JournalDirectory,
+    JournalInfo,
+    JournalRecord,
+    JournalSegment,
+    journal_directory,
+    journal_records,
+    journal_segments,
+)
 from .library import (
     Capability,
     LogLines,
@@ -57,7 +82,7 @@ from .library import (
 )
 from .metadata import Metadata
 from .page import Page, PageArray, PageInfo
-from .snapshot import Change, SaveStats, Snapshot, SnapshotPage, compact, diff, verify
+from .snapshot import Change, SaveStats, Snapshot, SnapshotPage, compact, compact_start, diff, verify, verify_start
 from .ticket import Ticket
 
 __version__ = "0.1.0"
@@ -88,13 +113,18 @@ __all__ = [
     "InvalidStateError",
     "IoError",
     "Journal",
+    "JournalDirectory",
     "JournalInfo",
+    "JournalRecord",
+    "JournalSegment",
     "LimitError",
+    "Link",
     "LogLines",
     "MMSBError",
     "MemoryUsage",
     "Metadata",
     "MismatchError",
+    "MissingFileError",
     "NoDeviceError",
     "NoSpaceError",
     "NotFoundError",
@@ -117,6 +147,7 @@ __all__ = [
     "Stream",
     "StructVersionError",
     "TagStats",
+    "Telemetry",
     "Ticket",
     "TimeoutError",
     "UnsupportedError",
@@ -126,12 +157,19 @@ __all__ = [
     "build_info",
     "capabilities",
     "compact",
+    "compact_start",
     "debug_live_objects",
     "diff",
+    "journal_directory",
+    "journal_records",
+    "journal_segments",
     "log_configure",
     "log_read",
     "memory_usage",
     "shutdown",
+    "telemetry",
+    "telemetry_paths",
     "verify",
+    "verify_start",
     "version",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
+import re
 import sys
 from array import array
 from collections.abc import Callable, Iterable
@@ -58,7 +59,8 @@ _new_bytes = _python.PyBytes_FromStringAndSize
 _new_bytes.argtypes = (c_void_p, c_ssize_t)
 _new_bytes.restype = py_object
 
-_WRITABLE = 1
+_WRITABLE, _FORMAT = 1, 4
+_NAMES = re.compile(rb":[^:]*:")
 _empty = ctypes.c_uint64()
 _NOWHERE = ctypes.addressof(_empty)
 
@@ -70,13 +72,20 @@ class Buffer:
 
     def __init__(self, source: BytesLike, writable: bool = False) -> None:
         self._view = _PyBuffer()
-        _get_buffer(source, ctypes.byref(self._view), _WRITABLE if writable else 0)
+        _get_buffer(source, ctypes.byref(self._view), _FORMAT | (_WRITABLE if writable else 0))
+        refuse_objects(self._view.format)
         self.length: int = self._view.len
         # An empty buffer may have any address; the library gets one that is aligned for every type.
         self.address: int = self._view.buf if self.length else _NOWHERE
 
     def __del__(self, release: Callable[..., Any] = _release_buffer) -> None:
         release(ctypes.byref(self._view))
+
+
+def refuse_objects(code: bytes | None) -> None:
+    """Raises TypeError for the items of an array of objects: their bytes are addresses."""
+    if code is not None and b"O" in code and b"O" in _NAMES.sub(b"", code):
+        raise TypeError("an array of Python objects has no bytes that could be stored; convert it to an array of numbers first")
 
 
 def view_of(source: BytesLike) -> memoryview:
@@ -91,7 +100,9 @@ def readable(source: BytesOrNumbers) -> Buffer:
     try:
         return Buffer(source)
     except (BufferError, ValueError):
-        return Buffer(view_of(source).tobytes())
+        view = view_of(source)
+        refuse_objects(view.format.encode())
+        return Buffer(view.tobytes())
 
 
 def new_bytes(length: int) -> bytes:

@@ -84,6 +84,10 @@ class NotFoundError(MMSBError, KeyError):
     code = 20
 
 
+class MissingFileError(NotFoundError, FileNotFoundError):
+    """There is no such file."""
+
+
 class AlreadyExistsError(MMSBError, ValueError):
     """The id or edge exists already."""
 

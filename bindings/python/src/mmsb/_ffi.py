@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,7 @@ KEEPS_INTERPRETER_LOCK = {
     "mmsb_page_size",
     "mmsb_page_epoch",
     "mmsb_page_version",
+    "mmsb_page_location",
 }
 
 
@@ -132,14 +134,29 @@ def failure(status: int) -> MMSBError:
     """The exception for the call that has just failed on this thread."""
     matches = lib.mmsb_last_error_code() == status
     text: bytes = lib.mmsb_last_error() if matches else lib.mmsb_strerror(status)
-    error = error_for(status, text.decode("utf-8", "replace"))
     detail = sized(_abi.ErrorDetail)
-    if matches and lib.mmsb_last_error_detail(ctypes.byref(detail)) == _abi.OK and detail.domain:
+    known = matches and lib.mmsb_last_error_detail(ctypes.byref(detail)) == _abi.OK and detail.domain
+    message = _PAGE.sub(_with_id, text.decode("utf-8", "replace"))
+    if known and status == _abi.E_NOT_FOUND and detail.domain == _abi.DOMAIN_ERRNO:
+        error: MMSBError = _errors.MissingFileError(message)
+    else:
+        error = error_for(status, message)
+    if known:
         error.foreign_code = detail.foreign_code
         error.domain = name_of(_abi.DOMAIN, detail.domain)
         if detail.domain == _abi.DOMAIN_ERRNO and isinstance(error, OSError):
             error.errno = detail.foreign_code
     return error
+
+
+# The library's texts name pages by their handles, Python's by their ids.
+_PAGE = re.compile(r"\bpage (0x[0-9a-f]{16})\b")
+
+
+def _with_id(named: re.Match[str]) -> str:
+    """The page of a text by its id, as long as it lives."""
+    id = lib.mmsb_page_id(int(named[1], 16))
+    return f"page {id}" if id else named[0]
 
 
 def check(status: int) -> None:
@@ -164,7 +181,7 @@ def sized(struct: type[S]) -> S:
     return struct(struct_size=ctypes.sizeof(struct))
 
 
-def as_record(kind: type[R], raw: ctypes.Structure, **others: object) -> R:
+def as_record(kind: type[R], raw: ctypes.Structure, /, **others: object) -> R:
     """The fields of a struct as a record of some kind, whose other fields are given."""
     names = (name for name in kind.__annotations__ if name not in others)
     return kind(**{name: getattr(raw, name) for name in names}, **others)

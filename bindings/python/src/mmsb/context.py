@@ -36,9 +36,10 @@ from ._errors import (
     OutOfMemoryError,
     OutOfRangeError,
     StaleHandleError,
+    UnsupportedError,
 )
 from ._ffi import as_record, check, failure, lib, name_of, number_from, sized, value_of
-from ._lease import drop_released, hold, let_go, release_adopted, when_dropped
+from ._lease import drop_released, hold, let_go, release_adopted, unpin, view_memory, when_dropped
 from ._object import Closable
 from .delta import Delta, struct_of
 from .device import Device, Runtime, device_of
@@ -187,41 +188,50 @@ class Context(Closable):
         page = ctypes.c_uint64()
         self._check(lib.mmsb_page_create(self.handle, unsigned(size, "size", InvalidSizeError), options, page))
         created = Page(self, page.value)
+        created._id = options.id if options is not None else 0
         created._note_location(location or self._default_location)
         return created
 
     def create_pages(
         self,
         count: int,
-        size: int,
+        size: int | Numbers,
         *,
+        ids: Numbers | None = None,
         location: str | None = None,
         device: int = 0,
         zeroed: bool = True,
         numa_node: int = -1,
         timeout: float | None = None,
     ) -> PageArray:
-        """Creates count pages of size bytes each, or none. timeout in seconds; None waits without limit."""
+        """Creates count pages, or none. timeout in seconds; None waits without limit.
+
+        - size: that of all pages, or the size of each
+        - ids: the id of each page, 0 for one that the library picks
+        """
         options = _page_options(0, location, device, zeroed, numa_node)
+        options, same, kept = _each(options, unsigned(count, "count"), size, ids)
         work = work_options(timeout, ())
         handles = zeroed_words(unsigned(count, "count"))
         self._check(
             lib.mmsb_page_create_many(
                 self.handle,
-                unsigned(size, "size", InvalidSizeError),
+                same,
                 len(handles),
                 options,
                 work,
                 handles.buffer_info()[0],
             )
         )
+        del kept  # what options points to
         return self._created(handles, location)
 
     def create_pages_start(
         self,
         count: int,
-        size: int,
+        size: int | Numbers,
         *,
+        ids: Numbers | None = None,
         location: str | None = None,
         device: int = 0,
         zeroed: bool = True,
@@ -231,14 +241,15 @@ class Context(Closable):
         """Starts create_pages() when the tickets in after are done; progress counts pages."""
         sweep()
         options = _page_options(0, location, device, zeroed, numa_node)
+        options, same, kept = _each(options, unsigned(count, "count"), size, ids)
         work = work_options(None, after)
         handles = zeroed_words(unsigned(count, "count"))
-        size = unsigned(size, "size", InvalidSizeError)
         ticket = ctypes.c_uint64()
         context = self.handle
         # Held before the work begins: the work writes into the array until it ends, even if the ticket is dropped.
         token = hold(handles)
-        status = lib.mmsb_page_create_many_start(context, size, len(handles), options, work, handles.buffer_info()[0], ticket)
+        status = lib.mmsb_page_create_many_start(context, same, len(handles), options, work, handles.buffer_info()[0], ticket)
+        del kept  # what options points to, which the library has copied
         if status:
             let_go(token)
             self._check(status)
@@ -269,6 +280,53 @@ class Context(Closable):
             self._check(status)
         return Page(self, page.value)
 
+    def adopt_pages(self, memories: Iterable[BytesLike], read_only: bool = False, ids: Numbers | None = None) -> PageArray:
+        """adopt() of many objects, or of none."""
+        objects = list(memories)
+        chosen = [0] * len(objects) if ids is None else [unsigned(id, "ids") for id in cast("Iterable[int]", ids)]
+        if len(chosen) != len(objects):
+            raise MismatchError(f"ids has {len(chosen)} numbers for {len(objects)} objects")
+        adopted: list[Page] = []
+        try:  # one by one: mmsb_page_adopt_many has one argument of release for all pages
+            for memory, id in zip(objects, chosen):
+                adopted.append(self.adopt(memory, read_only, id))
+        except BaseException:
+            self.destroy_pages(adopted)
+            raise
+        return PageArray(self, array("Q", [page.handle for page in adopted]))
+
+    def clone_pages(self, pages: Pages, ids: Numbers | None = None) -> PageArray:
+        """Clones many pages, or none. ids: those of the clones, 0 for one that the library picks."""
+        batch, handles = Batch(self, pages), None
+        chosen = None if ids is None else words(ids, "ids")
+        if chosen is not None and chosen.length != batch.count * 8:
+            raise MismatchError(f"ids has {chosen.length // 8} numbers for {batch.count} pages")
+        handles = zeroed_words(batch.count)
+        address = None if chosen is None else chosen.address
+        batch.check(lib.mmsb_page_clone_many(batch.address, address, batch.count, handles.buffer_info()[0], batch.bad))
+        return PageArray(self, handles)
+
+    def resize_pages(self, pages: Pages, sizes: Numbers) -> None:
+        """Changes the sizes of many different pages, all at one moment, or none."""
+        batch, wanted = Batch(self, pages), words(sizes, "sizes")
+        if wanted.length != batch.count * 8:
+            raise MismatchError(f"sizes has {wanted.length // 8} numbers for {batch.count} pages")
+        batch.check(lib.mmsb_page_resize_many(batch.address, wanted.address, batch.count, batch.bad))
+
+    def memories(self, pages: Pages, write: bool = False) -> list[memoryview]:
+        """Page.memory() of many pages, or of none: each view pins its page."""
+        batch, mode = Batch(self, pages), _abi.PIN_WRITE if write else _abi.PIN_READ
+        handles = (ctypes.c_uint64 * batch.count).from_address(batch.address)
+        for handle in handles:
+            if lib.mmsb_page_location(handle) == _abi.LOCATION_GPU:
+                raise UnsupportedError(f"page {lib.mmsb_page_id(handle)} lies on a gpu, whose memory the host cannot access")
+        addresses = (ctypes.c_void_p * batch.count)()
+        batch.check(lib.mmsb_page_pin_many(batch.address, batch.count, mode, addresses, batch.bad))
+        return [
+            view_memory(cast("int", address), lib.mmsb_page_size(handle), write, unpin, handle, mode)
+            for handle, address in zip(handles, addresses)
+        ]
+
     def destroy_pages(self, pages: Pages) -> None:
         """Ends many pages, or none."""
         batch = Batch(self, pages)
@@ -280,7 +338,9 @@ class Context(Closable):
 
     def page(self, id: int) -> Page:
         """The page with an id; raises NotFoundError if there is none."""
-        return Page(self, number_from(lib.mmsb_page_lookup, self.handle, unsigned(id, "id"), check=self._check))
+        page = Page(self, number_from(lib.mmsb_page_lookup, self.handle, unsigned(id, "id"), check=self._check))
+        page._id = id
+        return page
 
     def get(self, id: int) -> Page | None:
         """The page with an id, or None."""
@@ -411,11 +471,14 @@ class Context(Closable):
             record.buffer = data.address
         batch.check(lib.mmsb_page_write_many(records, batch.count, batch.bad))
 
-    def migrate_many(self, pages: Pages, location: str, device: int = 0) -> None:
-        """Moves many pages. Raises the error of the first page that did not move. A page moves completely or not at all."""
-        batch = Batch(self, pages)
+    def migrate_many(self, pages: Pages, location: str, device: int = 0, *, timeout: float | None = None) -> None:
+        """Moves many pages. Raises the error of the first page that did not move. A page moves completely or not at all.
+
+        timeout in seconds, None waits without limit; pages that have moved when the time is over stay there.
+        """
+        batch, work = Batch(self, pages), work_options(timeout, ())
         number = value_of(_ffi.LOCATIONS, location, "location")
-        status = lib.mmsb_page_migrate_many(batch.address, batch.count, number, signed(device, "device"), None, None, batch.bad)
+        status = lib.mmsb_page_migrate_many(batch.address, batch.count, number, signed(device, "device"), work, None, batch.bad)
         drop_released()
         batch.check(status)
         if batch.count:
@@ -833,6 +896,32 @@ def _descriptor(file: File) -> int:
     if flush is not None:
         flush()
     return file.fileno()
+
+
+def _each(
+    options: _abi.PageOptions | None, count: int, size: int | Numbers, ids: Numbers | None
+) -> tuple[_abi.PageOptions | None, int, tuple[Buffer | None, ...]]:
+    """The options of count pages, the size that they all have or 0, and what the options point to."""
+    same = 0
+    sizes = None
+    if isinstance(size, SupportsIndex) and not hasattr(size, "__len__"):
+        same = unsigned(size, "size", InvalidSizeError)
+    else:
+        sizes = words(cast("Numbers", size), "size")
+    chosen = None if ids is None else words(ids, "ids")
+    for what, buffer in (("size", sizes), ("ids", chosen)):
+        if buffer is not None and buffer.length != count * 8:
+            raise MismatchError(f"{what} has {buffer.length // 8} numbers for {count} pages")
+    if sizes is None and chosen is None:
+        return options, same, ()
+    if options is None:
+        options = _abi.PageOptions()
+        lib.mmsb_page_options_init(options)
+    if sizes is not None:
+        options.sizes = sizes.address
+    if chosen is not None:
+        options.ids = chosen.address
+    return options, same, (sizes, chosen)
 
 
 def _page_options(id: int, location: str | None, device: int, zeroed: bool, numa_node: int) -> _abi.PageOptions | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
@@ -489,3 +490,59 @@ def _end_runtime(handle: int, token: int) -> None:
         if status != _abi.E_STALE_HANDLE:  # it ended with its context
             check(status)
     let_go(token)
+
+
+class Link(NamedTuple):
+    """An NVLink that is up: remote is the PCI address at the other end."""
+
+    number: int
+    version: int
+    remote: str
+
+
+class Telemetry(NamedTuple):
+    """How a device of NVIDIA's is doing. mmsb_telemetry_t describes each; -1 and "" where it is not told."""
+
+    name: str
+    uuid: str
+    pci: str
+    driver_version: str
+    memory_total: int
+    memory_used: int
+    memory_of_this_process: int
+    memory_of_others: int
+    utilization: int
+    memory_utilization: int
+    temperature: int
+    pcie_generation: int
+    pcie_lanes: int
+    numa_node: int
+    links: list[Link]
+
+
+def telemetry() -> list[Telemetry]:
+    """How NVIDIA's devices are doing; raises UnsupportedError without NVIDIA's management library."""
+    count, capacity = ctypes.c_size_t(), 16
+    while True:
+        found = (_abi.Telemetry * capacity)()
+        status = lib.mmsb_telemetry_list(found, capacity, count)
+        if status != _abi.E_OUT_OF_RANGE or count.value <= capacity:
+            check(status)
+            return [_telemetry(raw) for raw in found[: count.value]]
+        capacity = count.value
+
+
+def _telemetry(raw: _abi.Telemetry) -> Telemetry:
+    texts = {name: getattr(raw, name).decode() for name in ("name", "uuid", "pci", "driver_version")}
+    links = [Link(link.number, link.version, link.remote.decode()) for link in raw.links[: raw.link_count]]
+    return as_record(Telemetry, raw, links=links, **texts)
+
+
+def telemetry_paths() -> list[list[int]]:
+    """What lies between any two devices of telemetry(): the larger, the farther; -1 where it is not told."""
+    count = ctypes.c_size_t()
+    check(lib.mmsb_telemetry_paths(None, 0, count))
+    paths = (ctypes.c_int32 * count.value)()
+    check(lib.mmsb_telemetry_paths(paths, len(paths), count))
+    width = math.isqrt(len(paths))
+    return [list(paths[row * width :][:width]) for row in range(width)]

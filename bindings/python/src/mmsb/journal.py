@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import ctypes
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import _abi
+from . import _abi, _ffi
 from ._errors import ClosedError
-from ._ffi import as_record, lib, sized
+from ._ffi import as_record, check, lib, name_of, sized
 from ._object import Closable
 from .snapshot import AnyPath, path_bytes
+from .ticket import Ticket, started, work_options
 
 if TYPE_CHECKING:
     from .context import Context
@@ -46,9 +49,13 @@ class Journal(Closable):
         """Whether the journal or its context has been closed."""
         return self._closed or self._context.closed
 
-    def sync(self) -> None:
-        """Waits until the records of all changes made so far are on disk."""
-        self._check(lib.mmsb_journal_sync(self._handle(), None))
+    def sync(self, timeout: float | None = None) -> None:
+        """Waits until the records of all changes made so far are on disk. timeout in seconds; None waits without limit."""
+        self._check(lib.mmsb_journal_sync(self._handle(), work_options(timeout, ())))
+
+    def sync_start(self, *, after: Iterable[Ticket[Any]] = ()) -> Ticket[None]:
+        """Starts sync() when the tickets in after are done."""
+        return started(lib.mmsb_journal_sync_start, self._handle(), work_options(None, after), check=self._check)
 
     def info(self) -> JournalInfo:
         """The journal's current extent."""
@@ -56,9 +63,14 @@ class Journal(Closable):
         self._check(lib.mmsb_journal_info(self._handle(), raw))
         return as_record(JournalInfo, raw)
 
-    def trim(self, snapshot: AnyPath) -> None:
-        """Verifies a snapshot, then removes the segments that hold only records which it contains."""
-        self._check(lib.mmsb_journal_trim(self._handle(), path_bytes(snapshot, "snapshot"), None))
+    def trim(self, snapshot: AnyPath, timeout: float | None = None) -> None:
+        """Verifies a snapshot, then removes the segments that hold only records which it contains. timeout in seconds."""
+        self._check(lib.mmsb_journal_trim(self._handle(), path_bytes(snapshot, "snapshot"), work_options(timeout, ())))
+
+    def trim_start(self, snapshot: AnyPath, *, after: Iterable[Ticket[Any]] = ()) -> Ticket[None]:
+        """Starts trim() when the tickets in after are done; progress counts bytes."""
+        path, work = path_bytes(snapshot, "snapshot"), work_options(None, after)
+        return started(lib.mmsb_journal_trim_start, self._handle(), path, work, check=self._check)
 
     def close(self) -> None:
         """Waits until all records are on disk and ends the journal. Idempotent."""
@@ -76,3 +88,99 @@ class Journal(Closable):
 
     def _check(self, status: int) -> None:
         self._context._check(status)
+
+
+class JournalDirectory(NamedTuple):
+    """What a journal's folder has. mmsb_journal_directory_t describes each; ids are hexadecimal digits."""
+
+    closed: bool
+    lineage: str
+    parent: str
+    fork: int
+    branch: int
+    branches: int
+    segments: int
+    first: int
+    last: int
+    first_time_ns: int
+    last_time_ns: int
+    torn_bytes: int
+
+
+class JournalSegment(NamedTuple):
+    """A file of a journal. mmsb_journal_segment_t describes each."""
+
+    name: str
+    first: int
+    last: int
+    bytes: int
+    created_ns: int
+    based: bool
+
+
+class JournalRecord(NamedTuple):
+    """A change in a journal, without its bytes. mmsb_journal_record_t describes each; kind is like "write"."""
+
+    record: int
+    group: int
+    time_ns: int
+    kind: str
+    page: int
+    version: int
+    epoch: int
+    size: int
+    offset: int
+    bytes: int
+    other: int
+    other_version: int
+    location: str
+    device: int
+    numa_node: int
+    form: int
+    adopted: bool
+    read_only: bool
+    key: str
+    source: str
+    intent: str
+
+
+def journal_directory(directory: AnyPath) -> JournalDirectory:
+    """What a journal's folder has, also while it is written."""
+    raw = sized(_abi.JournalDirectory)
+    check(lib.mmsb_journal_directory(path_bytes(directory, "directory"), raw))
+    ids = {name: bytes(getattr(raw, name)).hex() for name in ("lineage", "parent")}
+    return as_record(JournalDirectory, raw, closed=bool(raw.closed), **ids)
+
+
+def journal_segments(directory: AnyPath) -> list[JournalSegment]:
+    """The segments of a journal, oldest first."""
+    path, count, capacity = path_bytes(directory, "directory"), ctypes.c_size_t(), 16
+    while True:
+        found = (_abi.JournalSegment * capacity)()
+        status = lib.mmsb_journal_segments(path, found, capacity, count)
+        if status != _abi.E_OUT_OF_RANGE or count.value <= capacity:
+            check(status)
+            return [as_record(JournalSegment, raw, name=raw.name.decode(), based=bool(raw.based)) for raw in found[: count.value]]
+        capacity = count.value
+
+
+def journal_records(directory: AnyPath, first: int = 0) -> Iterator[JournalRecord]:
+    """The records of a journal, from a number on."""
+    path, count, next_record = path_bytes(directory, "directory"), ctypes.c_size_t(), ctypes.c_uint64(first)
+    found = (_abi.JournalRecord * 1024)()
+    while True:
+        check(lib.mmsb_journal_records(path, next_record, found, len(found), count))
+        if not count.value:
+            return
+        for raw in found[: count.value]:
+            yield as_record(
+                JournalRecord,
+                raw,
+                kind=name_of(_abi.RECORD, raw.kind),
+                location=name_of(_ffi.LOCATIONS, raw.location),
+                adopted=bool(raw.adopted),
+                read_only=bool(raw.read_only),
+                key=raw.key.decode(),
+                source=raw.source.decode(),
+                intent=raw.intent.decode(),
+            )

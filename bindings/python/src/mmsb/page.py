@@ -101,7 +101,9 @@ class Page:
     def id(self) -> int:
         """The page's id, unique in its context; never changes."""
         if not self._id:
-            self._id = self.info().id
+            self._id = lib.mmsb_page_id(self._handle)
+        if not self._id:
+            raise self._failure(lib.mmsb_last_error_code())
         return self._id
 
     @property
@@ -139,7 +141,12 @@ class Page:
     @property
     def location(self) -> str:
         """The location of the bytes: "cpu", "gpu", "unified", "pinned" or "disk"."""
-        return self.info().location
+        location: int = lib.mmsb_page_location(self._handle)
+        if location == _abi.LOCATION_DEFAULT:
+            raise self._failure(lib.mmsb_last_error_code())
+        if location in _DEVICE_LOCATIONS:
+            self.info()  # warns if the device is simulated
+        return name_of(_ffi.LOCATIONS, location)
 
     @property
     def device(self) -> int:
@@ -219,6 +226,10 @@ class Page:
     def memory(self, write: bool = False) -> memoryview:
         """A view of the page's bytes. It pins the page until the view and everything made from it is gone."""
         return self._pinned(_abi.PIN_WRITE if write else _abi.PIN_READ)
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """memoryview(page), bytearray(page) and others from Python 3.12 on: memory(), writable if that is asked for."""
+        return self.memory(write=bool(flags & 1))
 
     @contextlib.contextmanager
     def pin(self, write: bool = False) -> Iterator[memoryview]:
@@ -308,6 +319,7 @@ class Page:
 
     def destroy(self) -> None:
         """Ends the page and frees its memory."""
+        self._id = self._id or lib.mmsb_page_id(self._handle)  # for errors about the page that has ended
         status = lib.mmsb_page_destroy(self._handle)
         drop_released()
         self._check(status)
@@ -353,6 +365,8 @@ class Page:
     def _failure(self, status: int) -> MMSBError:
         """The exception for the call on this page that has just failed."""
         error = failure(status)
+        if self._id and error.args:
+            error.args = (str(error.args[0]).replace(f"page 0x{self._handle:016x}", f"page {self._id}"), *error.args[1:])
         if status == _abi.E_STALE_HANDLE and self._context.closed:
             return ClosedError(f"the context of page {self._id or hex(self._handle)} is closed")
         return error
@@ -525,6 +539,7 @@ def page_info(raw: _abi.PageInfo) -> PageInfo:
     )
 
 
+_DEVICE_LOCATIONS = (_abi.LOCATION_GPU, _abi.LOCATION_UNIFIED, _abi.LOCATION_PINNED)
 _NO_INDEX = 2**64 - 1
 _warned = False
 

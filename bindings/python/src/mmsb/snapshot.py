@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, Union
 
 from . import _abi, _ffi
-from ._convert import Buffer, Numbers, as_array, check_items, extent, fetch, item_type, new_bytes, signed, unsigned, words
+from ._convert import (
+    Buffer,
+    Numbers,
+    as_array,
+    check_items,
+    extent,
+    fetch,
+    item_type,
+    nanoseconds,
+    new_bytes,
+    signed,
+    unsigned,
+    words,
+)
 from ._errors import ClosedError, InvalidArgumentError, UnsupportedError
 from ._ffi import check, lib, name_of, number_from, sized, value_of
 from ._lease import view_memory, when_dropped
 from ._object import Closable
-from .ticket import work_options
+from .ticket import Ticket, started, work_options
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -136,6 +149,13 @@ class Snapshot(Closable):
     def dependencies(self) -> int:
         """Number of dependencies between the pages."""
         return int(self._info.edges)
+
+    def edges(self) -> list[tuple[int, int]]:
+        """The dependencies: pairs of ids, (parent, child)."""
+        file, count = self._opened(), ctypes.c_size_t()
+        found = (_abi.Dependency * self.dependencies)()
+        check(lib.mmsb_snapshot_dependencies(file.handle, found, len(found), count))
+        return [(edge.parent, edge.child) for edge in found[: count.value]]
 
     # ------------------------------------------------------------------------------------------------------ pages
 
@@ -258,6 +278,13 @@ class SnapshotPage:
         check(lib.mmsb_snapshot_read(self._file.handle, self.id, offset, data, length))
         return data
 
+    def mask_bits(self, offset: int = 0, length: int | None = None) -> bytes:
+        """The change mask of a range as bits: bit i % 8 of byte i // 8, counted from offset."""
+        offset, length = extent(offset, length, self.size)
+        bits = new_bytes((length + 7) // 8)
+        check(lib.mmsb_snapshot_mask_read(self._file.handle, self.id, offset, bits, length))
+        return bits
+
     def memory(self) -> memoryview:
         """A read-only view of the page's bytes in the mapped file. The call verifies all of them.
 
@@ -344,22 +371,35 @@ def verify(path: AnyPath, timeout: float | None = None) -> None:
     check(lib.mmsb_snapshot_verify(path_bytes(path, "path"), work_options(timeout, ())))
 
 
-def diff(older: Snapshot, newer: Snapshot) -> list[Change]:
-    """The pages that differ between two snapshots, in ascending order of ids."""
+def verify_start(path: AnyPath, *, after: Iterable[Ticket[Any]] = ()) -> Ticket[None]:
+    """Starts verify() when the tickets in after are done; progress counts bytes."""
+    return started(lib.mmsb_snapshot_verify_start, path_bytes(path, "path"), work_options(None, after))
+
+
+def diff(older: Snapshot, newer: Snapshot, timeout: float | None = None) -> list[Change]:
+    """The pages that differ between two snapshots, in ascending order of ids. timeout in seconds."""
+    work = work_options(timeout, ())
     first, second, count, capacity = older._opened(), newer._opened(), ctypes.c_size_t(), 256
     while True:
         found = (_abi.SnapshotChange * capacity)()
-        status = lib.mmsb_snapshot_diff(first.handle, second.handle, None, found, capacity, count)
+        status = lib.mmsb_snapshot_diff(first.handle, second.handle, work, found, capacity, count)
         if status != _abi.E_OUT_OF_RANGE or count.value <= capacity:
             check(status)
             return [Change(raw.id, name_of(_abi.CHANGE, raw.change)) for raw in found[: count.value]]
         capacity = count.value
 
 
-def compact(path: AnyPath, to: AnyPath, *, durable: bool = True) -> None:
+def compact(path: AnyPath, to: AnyPath, *, durable: bool = True, timeout: float | None = None) -> None:
     """Writes the state of a snapshot and its bases to one whole snapshot. Compressed chunks stay compressed."""
     options = save_options(None, None, 0, "allow", durable, None)
+    options.timeout_ns = nanoseconds(timeout)
     check(lib.mmsb_snapshot_compact(path_bytes(path, "path"), path_bytes(to, "to"), options))
+
+
+def compact_start(path: AnyPath, to: AnyPath, *, durable: bool = True, after: Iterable[Ticket[Any]] = ()) -> Ticket[None]:
+    """Starts compact() when the tickets in after are done; progress counts bytes."""
+    options, work = save_options(None, None, 0, "allow", durable, None), work_options(None, after)
+    return started(lib.mmsb_snapshot_compact_start, path_bytes(path, "path"), path_bytes(to, "to"), options, work)
 
 
 # ---------------------------------------------------------------------------------------------------------- options

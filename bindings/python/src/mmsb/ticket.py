@@ -13,7 +13,7 @@ from . import _abi
 from ._convert import nanoseconds
 from ._errors import MMSBError, TimeoutError, WouldBlockError, error_for
 from ._ffi import check, failure, lib
-from ._lease import let_go, when_dropped
+from ._lease import hold, let_go, when_dropped
 from ._object import Handled
 
 if TYPE_CHECKING:
@@ -169,6 +169,18 @@ def work_options(timeout: float | None, after: Iterable[Ticket[Any]]) -> _abi.Wo
         options.after, options.after_count = tickets.buffer_info()
         options.kept = tickets  # the array lives as long as the options
     return options
+
+
+def started(call: Callable[..., int], *arguments: object, check: Callable[[int], None] = check) -> Ticket[None]:
+    """The ticket of work without a result that a function has started; the handle is the function's last argument."""
+    sweep()
+    handle = ctypes.c_uint64()
+    check(call(*arguments, handle))
+    return Ticket(handle.value, hold(None), _nothing)
+
+
+def _nothing() -> None:
+    """Stands for the result of work without one."""
 
 
 # Dropped tickets whose work was running at the last check, with the token of the memory that the work writes into.

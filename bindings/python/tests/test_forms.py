@@ -1,0 +1,246 @@
+"""The forms of calls: batches, timeouts, started work; ids in errors; what is read without a ctx."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import mmsb
+import numpy
+import pytest
+from mmsb import _abi, device
+
+SIZES = [1, 4096, 70000]
+
+
+def test_pages_of_many_sizes_and_ids(ctx: mmsb.Context) -> None:
+    pages = ctx.create_pages(3, SIZES, ids=[5, 0, 7])
+    assert [page.size for page in pages] == SIZES
+    assert [page.id for page in pages][::2] == [5, 7]
+    started = ctx.create_pages_start(3, numpy.array(SIZES, "uint64")).wait()
+    assert [page.size for page in started] == SIZES
+    with pytest.raises(mmsb.AlreadyExistsError, match="index 1"):
+        ctx.create_pages(2, 64, ids=[8, 7])
+    with pytest.raises(mmsb.MismatchError):
+        ctx.create_pages(2, SIZES)
+    assert len(ctx) == 6
+
+
+def test_batches_are_whole(ctx: mmsb.Context) -> None:
+    pages = ctx.create_pages(3, SIZES, ids=[1, 2, 3])
+    clones = ctx.clone_pages(pages, [11, 0, 13])
+    assert [page.id for page in clones][::2] == [11, 13]
+    with pytest.raises(mmsb.AlreadyExistsError) as clone:
+        ctx.clone_pages(pages, [0, 11, 0])
+    assert clone.value.index == 1
+    ctx.resize_pages(pages, [10, 20, 30])
+    assert [page.size for page in pages] == [10, 20, 30]
+    views = ctx.memories(pages, write=True)
+    views[1][:] = b"x" * 20
+    with pytest.raises(mmsb.BusyError, match="page 1 is pinned") as resize:
+        ctx.resize_pages(pages, [1, 1, 1])
+    assert resize.value.index == 0
+    del views
+    assert pages[1].read() == b"x" * 20
+    ctx.resize_pages(pages, [1, 1, 1])
+    numbers, memory = numpy.zeros(10, "uint8"), bytearray(20)
+    adopted = ctx.adopt_pages([numbers, memory], ids=[100, 101])
+    adopted[1].write(0, b"z")
+    assert memory[0] == ord("z")
+    with pytest.raises(mmsb.AlreadyExistsError):
+        ctx.adopt_pages([numbers, memory], ids=[102, 101])
+    assert len(ctx) == 8
+
+
+def test_timeouts_and_started_work(ctx: mmsb.Context, tmp_path: Path) -> None:
+    pages = ctx.create_pages(3, SIZES)
+    journal = ctx.journal(tmp_path / "journal")
+    ctx.save(tmp_path / "one")
+    pages[2].write(0, b"changed")
+    ctx.save(tmp_path / "two")
+    journal.sync(timeout=60)
+    journal.sync_start().wait()
+    journal.trim(tmp_path / "two", timeout=0)
+    journal.trim_start(tmp_path / "two").wait()
+    mmsb.verify(tmp_path / "two", timeout=0)
+    mmsb.verify_start(tmp_path / "two").wait()
+    mmsb.compact(tmp_path / "two", tmp_path / "three", timeout=60)
+    mmsb.compact_start(tmp_path / "two", tmp_path / "four").wait()
+    with mmsb.Snapshot(tmp_path / "one") as one, mmsb.Snapshot(tmp_path / "four") as four:
+        assert mmsb.diff(one, four, timeout=0) == [mmsb.Change(pages[2].id, "bytes")]
+    ctx.migrate_many(pages, "disk", timeout=60)
+    assert [page.location for page in pages] == ["disk"] * 3
+    many = ctx.create_pages(20000, 64)
+    with pytest.raises(mmsb.WouldBlockError):
+        ctx.migrate_many(many, "disk", timeout=0)
+
+
+def test_a_journal_is_listed(ctx: mmsb.Context, tmp_path: Path) -> None:
+    journal = ctx.journal(tmp_path)
+    page = ctx.create_page(100, id=9)
+    page.write(3, b"abc")
+    page.metadata["key"] = b"value"
+    journal.close()
+    directory = mmsb.journal_directory(tmp_path)
+    assert (directory.closed, directory.first, directory.last, directory.segments) == (True, 1, 3, 1)
+    (segment,) = mmsb.journal_segments(tmp_path)
+    assert (tmp_path / segment.name).stat().st_size == segment.bytes
+    records = list(mmsb.journal_records(tmp_path))
+    assert [(record.kind, record.page) for record in records] == [("create", 9), ("write", 9), ("metadata_set", 9)]
+    assert (records[1].offset, records[1].bytes, records[2].key) == (3, 3, "key")
+    assert [record.record for record in mmsb.journal_records(tmp_path, 3)] == [3]
+    assert directory == mmsb.JournalDirectory(
+        closed=True,
+        lineage=directory.lineage,
+        parent="00" * 16,
+        fork=0,
+        branch=0,
+        branches=1,
+        segments=1,
+        first=1,
+        last=3,
+        first_time_ns=records[0].time_ns,
+        last_time_ns=records[2].time_ns,
+        torn_bytes=0,
+    )
+    assert int(directory.lineage, 16) != 0
+    assert segment == mmsb.JournalSegment(segment.name, 1, 3, segment.bytes, segment.created_ns, based=False)
+    assert records[0] == mmsb.JournalRecord(
+        record=1,
+        group=1,
+        time_ns=records[0].time_ns,
+        kind="create",
+        page=9,
+        version=records[0].version,
+        epoch=0,
+        size=100,
+        offset=0,
+        bytes=0,
+        other=0,
+        other_version=0,
+        location="cpu",
+        device=0,
+        numa_node=-1,
+        form=0,
+        adopted=False,
+        read_only=False,
+        key="",
+        source="",
+        intent="",
+    )
+
+
+def test_a_snapshot_has_edges_and_masks(ctx: mmsb.Context, tmp_path: Path) -> None:
+    parent, child = ctx.create_page(100, id=1), ctx.create_page(100, id=2)
+    ctx.add_dependency(parent, child)
+    child.apply(mmsb.Delta.indexed([0, 9, 99], b"abc"))
+    ctx.save(tmp_path / "file")
+    with mmsb.Snapshot(tmp_path / "file") as snapshot:
+        assert snapshot.edges() == [(1, 2)]
+        assert snapshot[2].mask_bits() == child.mask_bits()
+        assert snapshot[2].mask_bits(9, 3) == b"\x01"
+
+
+def test_a_missing_file_is_a_file_not_found_error(ctx: mmsb.Context, tmp_path: Path) -> None:
+    for call in (mmsb.Snapshot, mmsb.verify, ctx.restore):
+        with pytest.raises(FileNotFoundError) as error:
+            call(tmp_path / "none")
+        assert isinstance(error.value, mmsb.NotFoundError)
+        assert error.value.errno == 2
+    with pytest.raises(FileNotFoundError):
+        ctx.restore_start(tmp_path / "none").wait()
+    with pytest.raises(mmsb.NotFoundError) as other:
+        ctx.page(3)
+    assert not isinstance(other.value, FileNotFoundError)
+
+
+def test_errors_name_pages_by_their_ids(ctx: mmsb.Context) -> None:
+    page, other = ctx.create_page(10, id=42), ctx.create_page(10)
+    for some in (page, other):
+        with some.pin(), pytest.raises(mmsb.BusyError, match=f"page {some.id} is pinned"):
+            some.resize(5)
+        with pytest.raises(mmsb.OutOfRangeError, match=f"page {some.id}, size 10"):
+            some.read_into(8, bytearray(10))
+        some.destroy()
+        with pytest.raises(mmsb.StaleHandleError, match=f"page {some.id} was destroyed"):
+            some.read()
+
+
+@pytest.mark.parametrize("contiguous", [True, False])
+def test_arrays_of_objects_are_refused(ctx: mmsb.Context, contiguous: bool) -> None:
+    objects = numpy.array([1, "two", None, object()] * 2, dtype=object)[:: 1 if contiguous else 2]
+    mixed = numpy.zeros(4, dtype=[("O", "i4"), ("item", "O")])[:: 1 if contiguous else 2]
+    page = ctx.create_page(1000)
+    for array in (objects, mixed):
+        for call in (
+            lambda array=array: page.write(0, array),
+            lambda array=array: ctx.write_many([(page, 0, array)]),
+            lambda array=array: ctx.apply_runs([page], [0], array, 8),
+            lambda array=array: ctx.restore_bytes(array),
+            lambda array=array: ctx.adopt(numpy.ascontiguousarray(array)),
+            lambda array=array: page.read_into(0, numpy.ascontiguousarray(array)),
+            lambda array=array: page.apply(mmsb.Delta.indexed(range(array.nbytes), array)),
+            lambda array=array: page.metadata.__setitem__("key", array),
+        ):
+            with pytest.raises(TypeError, match="Python objects"):
+                call()
+    assert page.version == 1
+    page.write(0, numpy.zeros(2, dtype=[("O", "i4")]))  # a field of this name is none
+
+
+def test_a_page_is_a_buffer(ctx: mmsb.Context) -> None:
+    page = ctx.create_page(10)
+    page.write(0, b"0123456789")
+    view = page.__buffer__(0)
+    assert view.readonly
+    assert bytes(view) == b"0123456789"
+    assert page.info().read_pins == 1
+    view.release()
+    del view
+    writable = page.__buffer__(1)
+    writable[0] = ord("x")
+    del writable
+    assert page[0] == ord("x")
+    if sys.version_info >= (3, 12):  # PEP 688: before it only types that are written in C are buffers
+        assert bytes(memoryview(page)) == b"x123456789"
+    else:
+        with pytest.raises(TypeError):
+            memoryview(page)
+    assert page.info().read_pins + page.info().write_pins == 0
+
+
+def test_telemetry_is_a_list_or_says_why_not() -> None:
+    try:
+        devices = mmsb.telemetry()
+    except mmsb.UnsupportedError as error:
+        assert "libnvidia-ml" in str(error)
+        with pytest.raises(mmsb.UnsupportedError):
+            mmsb.telemetry_paths()
+    else:
+        assert len(mmsb.telemetry_paths()) == len(devices)
+
+
+def test_telemetry_has_what_the_library_stores() -> None:
+    told = mmsb.Telemetry(
+        name="stand-in",
+        uuid="",
+        pci="0000:60:00.0",
+        driver_version="580.65.06",
+        memory_total=1000,
+        memory_used=700,
+        memory_of_this_process=33,
+        memory_of_others=667,
+        utilization=40,
+        memory_utilization=20,
+        temperature=60,
+        pcie_generation=5,
+        pcie_lanes=16,
+        numa_node=3,
+        links=[mmsb.Link(number=1, version=5, remote="0001:61:00.0")],
+    )
+    raw = _abi.Telemetry(link_count=1)
+    for field, value in told._asdict().items():
+        if field != "links":
+            setattr(raw, field, value.encode() if isinstance(value, str) else value)
+    raw.links[0] = _abi.Link(1, 5, b"0001:61:00.0")
+    assert device._telemetry(raw) == told
