@@ -186,32 +186,32 @@ void mmsb__delta_change(mmsb__record_t *record, const mmsb_delta_t *delta) {
 }
 
 /* Before a run of a delta changes. *line is the last one that was kept. */
-static inline int keep_run(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length, uint64_t *line) {
+static inline mmsb_status_t keep_run(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length, uint64_t *line) {
     if (length == 0 || (offset / MMSB__LINE_BYTES == *line && (offset + length - 1) / MMSB__LINE_BYTES == *line))
-        return 0;
+        return MMSB_OK;
     *line = (offset + length - 1) / MMSB__LINE_BYTES;
     return mmsb__preimage_keep(record, state, offset, length);
 }
 
-int mmsb__delta_keep(mmsb__record_t *record, uint64_t state, const mmsb_delta_t *delta) {
+mmsb_status_t mmsb__delta_keep(mmsb__record_t *record, uint64_t state, const mmsb_delta_t *delta) {
     uint32_t moments = mmsb__moments_now();
-    int again = 0;
+    mmsb_status_t status = MMSB_OK;
     uint64_t line = UINT64_MAX;
     switch (delta->kind) {
     case MMSB_DELTA_RUNS:
-        for (uint64_t i = 0; !again && i < delta->count; i++)
-            again = keep_run(record, state, delta->runs[i].offset, delta->runs[i].length, &line);
+        for (uint64_t i = 0; status == MMSB_OK && i < delta->count; i++)
+            status = keep_run(record, state, delta->runs[i].offset, delta->runs[i].length, &line);
         break;
     case MMSB_DELTA_INDEXED:
-        for (uint64_t i = 0; !again && i < delta->count; i++)
-            again = keep_run(record, state, delta->offsets ? delta->offsets[i] : delta->offsets32[i], 1, &line);
+        for (uint64_t i = 0; status == MMSB_OK && i < delta->count; i++)
+            status = keep_run(record, state, delta->offsets ? delta->offsets[i] : delta->offsets32[i], 1, &line);
         break;
     default:
-        again = keep_run(record, state, 0, delta->mask_length, &line);
+        status = keep_run(record, state, 0, delta->mask_length, &line);
     }
     if (line == UINT64_MAX) /* no byte changes, but the epoch moves */
-        again = mmsb__preimage_keep(record, state, 0, 0);
-    return again || !mmsb__moment_came(moments) ? again : mmsb__delta_keep(record, state, delta);
+        status = mmsb__preimage_keep(record, state, 0, 0);
+    return status != MMSB_OK || !mmsb__moment_came(moments) ? status : mmsb__delta_keep(record, state, delta);
 }
 
 void mmsb__delta_mark(mmsb__record_t *record, const mmsb_delta_t *delta) {
@@ -271,9 +271,8 @@ mmsb_status_t mmsb__page_apply(uint64_t page, const mmsb_delta_t *delta) {
             return mmsb__change_end(&change, status);
         }
         if (MMSB__UNLIKELY(mmsb__watched()) && status == MMSB_OK) {
-            if (mmsb__delta_keep(record, change.state, delta))
-                status = MMSB__AGAIN;
-            else
+            status = mmsb__delta_keep(record, change.state, delta);
+            if (status == MMSB_OK)
                 status = mmsb__change_journal_delta(&change, mmsb__epoch_after(record, delta->epoch), delta);
         }
         if (MMSB__LIKELY(status == MMSB_OK))

@@ -60,8 +60,8 @@ static inline void mmsb__epoch_move(mmsb__record_t *record, uint64_t wanted) {
 void mmsb__delta_change(mmsb__record_t *record, const mmsb_delta_t *delta);
 /* Marks in the page's change mask what a valid delta addresses, where a device makes the change. */
 void mmsb__delta_mark(mmsb__record_t *record, const mmsb_delta_t *delta);
-/* Before a valid delta changes a locked page: 1 = let go, wait, begin anew. */
-int mmsb__delta_keep(mmsb__record_t *record, uint64_t state, const mmsb_delta_t *delta);
+/* Before a valid delta changes a locked page. As mmsb__preimage_keep_slow. */
+mmsb_status_t mmsb__delta_keep(mmsb__record_t *record, uint64_t state, const mmsb_delta_t *delta);
 
 /* ----------------------------------------------------------------------------------- one run, planned and changed ---- */
 

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "capture_pool.h"
+#include "group.h"
 
 /* ------------------------------------------------------------------------------------------------------ waiting ---- */
 
@@ -305,7 +306,8 @@ void mmsb__capture_await_writers(const mmsb__capture_t *capture) {
         sched_yield();
 }
 
-int mmsb__preimage_keep_slow(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
+/* 1: the capture of the page's context needs the caller to wait. */
+static int keep_for_capture(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
     uint32_t index = mmsb__record_index(record);
     mmsb__capture_t *capture = mmsb__capture_of(mmsb__record_context(index));
     if (!capture)
@@ -321,6 +323,14 @@ int mmsb__preimage_keep_slow(mmsb__record_t *record, uint64_t state, uint64_t of
                                                : keep_in(capture, record, state, offset, length);
     leave(capture);
     return again;
+}
+
+mmsb_status_t mmsb__preimage_keep_slow(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
+    const int grouped = __atomic_load_n(&mmsb__groups_open, __ATOMIC_RELAXED) != 0;
+    mmsb_status_t status = grouped ? mmsb__group_check(record, state) : MMSB_OK; /* busy is said without waiting */
+    if (status == MMSB_OK && keep_for_capture(record, state, offset, length))
+        status = MMSB__AGAIN;
+    return status == MMSB_OK && grouped ? mmsb__group_keep(record, state, offset, length) : status;
 }
 
 void mmsb__capture_created_slow(uint32_t index) {

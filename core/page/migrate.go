@@ -18,7 +18,7 @@ func migrate(page uint64, lock func(page uint64) (*Page, error), location, devic
 		if err != nil || to == c.Placement() {
 			return err
 		}
-		return c.move(to, c.journalNext(journal.Migrate, journal.MigrateBody(to.Location, to.Device, c.Node())))
+		return c.move(to, c.keepingMemory(c.journalNext(journal.Migrate, journal.MigrateBody(to.Location, to.Device, c.Node()))))
 	})
 }
 

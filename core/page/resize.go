@@ -22,7 +22,7 @@ func Resize(page, size uint64) error {
 		if size == old {
 			return nil
 		}
-		if err := c.Resize(size, c.journalNext(journal.Resize, journal.Words(size))); err != nil {
+		if err := c.Resize(size, c.keepingMemory(c.journalNext(journal.Resize, journal.Words(size)))); err != nil {
 			return err
 		}
 		if size > old {
@@ -50,7 +50,11 @@ func (p *Page) Resize(size uint64, ready func() error) error {
 		return err
 	}
 	if mask != 0 {
-		p.context.dropMask(p.Index)
+		if p.Keeping {
+			p.keptMask = native.TakeMaskFrame(p.Index)
+		} else {
+			p.context.dropMask(p.Index)
+		}
 		native.UseMask(p.Index, mask)
 	}
 	p.Record.SetSize(size)

@@ -65,8 +65,10 @@ func OpenJournal(context uint64, directory string, o JournalOptions) error {
 	return useAlone(context, func(s *state) error {
 		s.journals.Lock()
 		defer s.journals.Unlock()
-		return s.openJournal(directory, o.Keep, journal.Options{
-			Durability: durability, Interval: interval, SegmentBytes: int64(o.SegmentBytes), NoBase: o.RefuseBase,
+		return s.context.WithoutGroups(func() error {
+			return s.openJournal(directory, o.Keep, journal.Options{
+				Durability: durability, Interval: interval, SegmentBytes: int64(o.SegmentBytes), NoBase: o.RefuseBase,
+			})
 		})
 	})
 }
@@ -166,7 +168,7 @@ func (s *state) saveBase(opened *openedJournal, position uint64) error {
 
 // CloseJournal closes a context's journal after all its records have reached the disk.
 func CloseJournal(context uint64) error {
-	return onJournal(context, func(s *state, _ *openedJournal) error { return s.closeJournal() })
+	return onJournal(context, func(s *state, _ *openedJournal) error { return s.context.WithoutGroups(s.closeJournal) })
 }
 
 func errNoJournal(context uint64) error {
@@ -283,9 +285,12 @@ func SyncJournal(context uint64) error {
 	return onJournal(context, func(_ *state, j *openedJournal) error { return lasterror.Load(j.ring.Flush(j.ring.Last())) })
 }
 
-// onJournal does something that nobody opens or closes a journal beside.
+// onJournal does something that nobody opens or closes a journal beside, and that is no part of a group.
 func onJournal(context uint64, work func(s *state, j *openedJournal) error) error {
 	return use(context, func(s *state) error {
+		if err := s.context.CheckNoOwnGroup(); err != nil {
+			return err
+		}
 		s.journals.Lock()
 		defer s.journals.Unlock()
 		opened := s.journals.open.Load()

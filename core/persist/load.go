@@ -56,6 +56,9 @@ func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releas
 			"context 0x%016x has a journal, which cannot tell of a load: close it first",
 			s.context.Handle())
 	}
+	if err := s.context.WithoutGroups(func() error { return nil }); err != nil { // before all is read for nothing
+		return nil, err
+	}
 	var done <-chan struct{}
 	if w != nil {
 		done = w.Done()

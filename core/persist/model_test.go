@@ -43,7 +43,11 @@ func worldOf(t *testing.T, context uint64) world {
 			}
 		}
 		var edges []string
-		for _, edge := range c.Moment(func([]memory.Leaf) {}) {
+		all, err := c.Moment(nil, func([]memory.Leaf) {})
+		if err != nil {
+			return err
+		}
+		for _, edge := range all {
 			edges = append(edges, fmt.Sprint(edge))
 		}
 		slices.Sort(edges)

@@ -182,7 +182,11 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 	}
 	var capture native.Capture
 	var ok bool
-	edges = s.context.Moment(func(leaves []memory.Leaf) {
+	var cancel <-chan struct{}
+	if s.work != nil {
+		cancel = s.work.Done()
+	}
+	edges, err = s.context.Moment(cancel, func(leaves []memory.Leaf) {
 		header.Lineage, header.Position, s.recorded = s.identity() // every change before it is made before the moment
 		var numbers, used []uint32
 		for _, leaf := range leaves {
@@ -191,6 +195,9 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 		s.leaves = numbers
 		capture, ok = native.BeginCapture(s.context.Index(), numbers, used, table, limit, s.o.RefuseRawWrites)
 	})
+	if err != nil {
+		return nil, err
+	}
 	if !ok {
 		_, _, _, text := native.LastError()
 		return nil, status.Errorf(status.OutOfMemory, "%s", text)

@@ -181,6 +181,9 @@ static inline void call_arguments_link(call_arguments_t *a) {
     CALL(mmsb_snapshot_verify, 0, ORDINARY, (NO_FILE, NULL)) \
     CALL(mmsb_snapshot_diff, MMSB_KIND_SNAPSHOT, ORDINARY, (handle, handle, NULL, 0, &a.length)) \
     CALL(mmsb_snapshot_compact, 0, ORDINARY, (NO_FILE, NO_FILE, NULL)) \
+    CALL(mmsb_group_begin, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
+    CALL(mmsb_group_commit, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
+    CALL(mmsb_group_rollback, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
     CALL(mmsb_journal_open, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL)) \
     CALL(mmsb_journal_sync, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
     CALL(mmsb_journal_close, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
