@@ -467,6 +467,8 @@ mmsb_status_t mmsb__group_open(uint32_t context_index, uint64_t version, mmsb__o
     made->next = self->groups;
     self->groups = *group = made;
     watch_all();
+    if (!mmsb__ring_for(context_index))                         /* a journal has seen to it when it was opened */
+        mmsb__synchronize(mmsb__context_record(context_index)); /* who creates or destroys in the short way is done with it */
     return MMSB_OK;
 }
 

@@ -2,6 +2,8 @@
 #include "folder.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 /* ----------------------------------------------------------------------------------------------------- helpers ---- */
 
@@ -522,6 +524,41 @@ static void the_journal_has_groups_whole(void) {
     journal_groups(90);
 }
 
+static void *fail_the_journal(void *argument) {
+    const pages_t *pages = argument;
+    mmsb_page_write(pages->free, 0, "x", 1);
+    CHECK_STATUS(mmsb_journal_sync(pages->context), MMSB_E_IO);
+    return NULL;
+}
+
+/* A commit that the journal does not take leaves the group open. */
+static void a_commit_without_a_disk(void) {
+    static state_t before;
+    mmsb_context_t context = new_context();
+    pages_t pages = {.context = context, .changed = new_page(context, 100), .free = new_page(context, 100)};
+    open_journal(context, "journal", MMSB_DURABILITY_CALL);
+    look(pages.changed, &before);
+    CHECK_OK(mmsb_group_begin(context));
+    fill(pages.changed, 100, 1);
+    struct rlimit was, none = {0, 0};
+    signal(SIGXFSZ, SIG_IGN);
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &was) == 0);
+    none.rlim_max = was.rlim_max;
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &none) == 0);
+    elsewhere(fail_the_journal, &pages);
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &was) == 0);
+    CHECK_STATUS(mmsb_page_write(pages.changed, 0, "x", 1), MMSB_E_IO);
+    CHECK_STATUS(mmsb_page_destroy(pages.changed), MMSB_E_IO);
+    mmsb_page_t made;
+    CHECK_STATUS(mmsb_page_create(context, 10, NULL, &made), MMSB_E_IO);
+    CHECK_STATUS(mmsb_group_commit(context), MMSB_E_IO);
+    CHECK_STATUS(mmsb_group_commit(context), MMSB_E_IO);
+    CHECK_OK(mmsb_group_rollback(context));
+    check_as(pages.changed, &before);
+    CHECK_EQUAL(pages_of(context), 2);
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
 /* mmsb_page_create_many is one group: the journal, cut behind any of its records, has all pages or none. */
 static void pages_made_together_are_a_group(void) {
     mmsb_context_t context = new_context();
@@ -645,6 +682,47 @@ static void groups_that_want_the_same_pages(void) {
     CHECK_OK(mmsb_context_destroy(changer.context));
 }
 
+/* Another thread destroys pages in the shortest way just when a group begins and takes them: one of both has each page. */
+typedef struct race {
+    mmsb_context_t context;
+    mmsb_page_t pages[16];
+    int begun, done;
+} race_t;
+
+static void *destroy_them(void *argument) {
+    race_t *race = argument;
+    while (!__atomic_load_n(&race->begun, __ATOMIC_ACQUIRE)) {}
+    for (int i = 0; i < 16; i++) {
+        mmsb_status_t status = mmsb_page_destroy(race->pages[i]);
+        CHECK(status == MMSB_OK || status == MMSB_E_BUSY);
+        race->done += status == MMSB_OK;
+    }
+    return NULL;
+}
+
+static void a_group_begins_beside_destroys(void) {
+    race_t race = {.context = new_context()};
+    for (int round = 0; round < 300; round++) {
+        int taken = 0;
+        for (int i = 0; i < 16; i++)
+            race.pages[i] = new_page(race.context, 64);
+        race.begun = race.done = 0;
+        pthread_t thread;
+        REQUIRE(pthread_create(&thread, NULL, destroy_them, &race) == 0);
+        __atomic_store_n(&race.begun, 1, __ATOMIC_RELEASE);
+        CHECK_OK(mmsb_group_begin(race.context));
+        for (int i = 15; i >= 0; i--)
+            taken += mmsb_page_write(race.pages[i], 0, "x", 1) == MMSB_OK;
+        pthread_join(thread, NULL);
+        CHECK_EQUAL(race.done + taken, 16);
+        CHECK_OK(round % 2 ? mmsb_group_commit(race.context) : mmsb_group_rollback(race.context));
+        CHECK_EQUAL(pages_of(race.context), taken);
+        for (int i = 0; i < 16; i++)
+            mmsb_page_destroy(race.pages[i]);
+    }
+    CHECK_OK(mmsb_context_destroy(race.context));
+}
+
 int main(void) {
     folder_make();
     RUN_IN_FOLDER(a_rollback_gives_everything_back);
@@ -658,9 +736,11 @@ int main(void) {
     RUN_IN_FOLDER(what_a_group_refuses);
     RUN_IN_FOLDER(memory_of_a_group_is_limited);
     RUN_IN_FOLDER(the_journal_has_groups_whole);
+    RUN_IN_FOLDER(a_commit_without_a_disk);
     RUN_IN_FOLDER(pages_made_together_are_a_group);
     RUN_IN_FOLDER(a_save_has_no_half_group);
     RUN_IN_FOLDER(groups_that_want_the_same_pages);
+    RUN_IN_FOLDER(a_group_begins_beside_destroys);
     folder_end();
     return check_report();
 }
