@@ -27,15 +27,15 @@ GROUPS = Go(
         ),
         Mutant(
             "edges-stay-hidden", "the dependencies of a destroyed page do not come back",
-            "leave", "return edges.back()", "return nil",
+            "Context.leave", "return edges.back()", "return nil",
         ),
         Mutant(
             "id-does-not-return", "a destroyed page comes back without its id",
-            "leave", "c.ids.left(id, page)", "c.ids.left(id, 0)",
+            "Context.leave", "c.ids.left(id, page)", "c.ids.left(id, page&0)",
         ),
         Mutant(
             "id-stays-taken-by-the-group", "the id of a destroyed page is not free after the commit",
-            "leave", "s.done = func() { c.ids.left(id, 0) }", "",
+            "Context.leave", "s.done = func() { c.ids.left(id, 0) }", "",
         ),
         Mutant(
             "hidden-edges-are-forgotten", "edges that others have removed in open groups are not in the way",
@@ -48,15 +48,6 @@ GROUPS = Go(
         Mutant(
             "begin-does-not-wait", "a group begins while a save waits for its moment",
             "beginGroup", "g.waiting == 0", "true",
-        ),
-        Mutant(
-            "end-wakes-nobody", "who waits for groups of a context that ends is not told",
-            "Context.end", "c.groups.wake()", "",
-            patience=60,
-        ),
-        Mutant(
-            "era-is-not-noted", "versions that reached beyond the group's era come again",
-            "undo", "", "",
         ),
     ),
 )  # fmt: skip
