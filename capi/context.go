@@ -141,6 +141,9 @@ func onTicket(h C.mmsb_ticket_t, call func(t *ticket.Ticket) error) C.mmsb_statu
 
 // startWork begins work of total units, 0 while their number is not known, and gives its ticket a handle.
 func startWork(total uint64, work *C.mmsb_work_options_t, to *C.mmsb_ticket_t, run func(w *ticket.Work) error) C.mmsb_status_t {
+	if err := page.CheckOutsideGroup(); err != nil {
+		return failed(err)
+	}
 	after, err := afterTickets(work)
 	if err != nil {
 		return failed(err)

@@ -909,6 +909,59 @@ MMSB_API mmsb_status_t mmsb_page_children(mmsb_page_t page, mmsb_page_t *childre
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mmsb_page_t *pages, size_t capacity, size_t *count);
 
+/* ------------------------------------------------------------------------------------------------------ groups ---- */
+
+/* A group makes many changes one: what a thread changes in a context between begin and commit.
+ *
+ * What         Creates (all forms, clones and adoptions), destroys, writes, deltas, resizes, migrations, clears of change masks,
+ *              metadata and dependencies. Writes through pointers and pins are not part of it.
+ * All or none  After a crash a group comes back from the journal whole, or not at all. It costs one record group and, with
+ *              MMSB_DURABILITY_CALL, one wait for the disk, at the commit; calls within it do not wait. Without a journal it can
+ *              be rolled back all the same.
+ * Rollback     Every page is as before the begin: bytes, size, location, epoch, version, change mask, metadata, dependencies and
+ *              their order, id and handle, also of pages that the group had destroyed. Pages that it had created are gone, their
+ *              handles stale. What does not come back: bytes that were written through pointers stay, except where calls of the
+ *              group changed them, too. A page whose address was ever given out (a WRITE pin, mmsb_page_address, adopted memory)
+ *              gets a version of its own, as its bytes may have changed beside the group. An address of a page that the group had
+ *              resized or migrated is not valid any more. Versions that pages had in the group are never given again.
+ * Others       A page that the group has changed, created or destroyed belongs to its thread: calls of other threads that would
+ *              change or clone it return MMSB_E_BUSY at once. They can read it, and see each change as it is made, before the
+ *              commit. The handle and the id of a page that the group has destroyed answer as if it were gone; only the group can
+ *              create a page with this id before its end.
+ * Threads      A group belongs to the thread that began it and to one context. A thread has at most one group open in a context;
+ *              a page of another context is not part of it. When the thread ends, its groups are rolled back. When the context
+ *              ends, its groups are rolled back first.
+ * Saves        A save waits at its moment until no group is open; meanwhile, and during the moment, a begin waits. Loads and
+ *              the opening and closing of a journal return MMSB_E_BUSY while a group is open. On the thread that has a group open
+ *              these calls, saves, mmsb_journal_sync and mmsb_journal_trim return MMSB_E_BUSY for the group's context, and
+ *              mmsb_page_release and the _start forms return MMSB_E_INVALID_STATE, like mmsb_page_create_many with a timeout.
+ * Memory       The bytes that a group has changed, as they were, and the records of its changes are kept until its end, in memory
+ *              that memory_limit counts. A call that finds no memory for this fails and has changed nothing; the group stays
+ *              open.
+ *
+ * Each batch is a group of itself, and so is mmsb_page_create_many while the context has a journal.
+ */
+
+/* Opens a group of the calling thread.
+ * Errors: handle errors, MMSB_E_INVALID_STATE (the thread has one open in the context), MMSB_E_BUSY (a save or load keeps groups
+ * out, and the thread has one open in another context), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT (65 535 groups are open). Threads:
+ * any. Blocks: while a save waits for other groups, or is at its moment. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_group_begin(mmsb_context_t context);
+
+/* Ends the thread's group: its changes stand, and reach the journal as one. If the journal does not take them, nothing has
+ * happened: the group is still open, for a rollback or another try. If only the wait for the disk fails
+ * (MMSB_DURABILITY_CALL), the group has ended and its changes stand in memory, but a replay may not have them.
+ * Errors: handle errors, MMSB_E_INVALID_STATE (the thread has no group open in the context, or its rollback has begun),
+ * MMSB_E_NO_SPACE, MMSB_E_IO (the journal). Threads: the one that began. Blocks: as the journal's durability says. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_group_commit(mmsb_context_t context);
+
+/* Ends the thread's group and undoes its changes. If it fails, some of them are undone: the group is still open, takes no more
+ * changes and cannot be committed; call it again.
+ * Errors: handle errors, MMSB_E_INVALID_STATE (the thread has no group open in the context), MMSB_E_BUSY (a page is pinned that
+ * the group has created, resized or migrated), MMSB_E_IO, MMSB_E_OUT_OF_MEMORY, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST (the bytes of a
+ * page cannot be reached). Threads: the one that began. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_group_rollback(mmsb_context_t context);
+
 /* --------------------------------------------------------------------------------------------------- snapshots ---- */
 
 /* A snapshot holds the pages of a context as they were at one moment: bytes, id, size, location, epoch, version, change mask,

@@ -61,8 +61,7 @@ static inline mmsb_status_t keep_and_journal(mmsb__change_t *change, uint64_t of
     if (status != MMSB_OK || length == 0)
         return status;
     const uint64_t at = offset; /* whose address may be taken */
-    return mmsb__change_journal(change, MMSB__JOURNAL_WRITE, change->record->version + 1,
-                                (mmsb__piece_t[]){{&at, sizeof at}, {buffer, length}}, 2);
+    return mmsb__change_journal(change, MMSB__JOURNAL_WRITE, (mmsb__piece_t[]){{&at, sizeof at}, {buffer, length}}, 2);
 }
 
 mmsb_status_t mmsb__page_write(uint64_t page, uint64_t offset, const void *buffer, uint64_t length) {
@@ -170,7 +169,7 @@ static void put_write(mmsb__group_t *group, const mmsb__record_t *record, const 
     mmsb__ring_put(group, head, (mmsb__piece_t[]){{&range->offset, sizeof range->offset}, {range->buffer, range->length}}, 2);
 }
 
-static int keep_range(const void *work, size_t i, mmsb__record_t *record, uint64_t state) {
+static mmsb_status_t keep_range(const void *work, size_t i, mmsb__record_t *record, uint64_t state) {
     const mmsb_page_range_t *range = (const mmsb_page_range_t *)work + i;
     return mmsb__preimage_keep(record, state, range->offset, range->length);
 }
@@ -289,7 +288,9 @@ static mmsb_status_t resize_locked(mmsb__change_t *change, uint64_t page, uint64
     uint64_t old = record->size;
     if (size == old)
         return MMSB_OK;
-    status = mmsb__change_journal(change, MMSB__JOURNAL_RESIZE, record->version + 1, &(mmsb__piece_t){&size, sizeof size}, 1);
+    if (MMSB__UNLIKELY(mmsb__group_of(mmsb__record_context(mmsb__record_index(record))) != NULL))
+        return MMSB__ENTER_GO; /* the page gets other memory: a rollback gives it this again */
+    status = mmsb__change_journal(change, MMSB__JOURNAL_RESIZE, &(mmsb__piece_t){&size, sizeof size}, 1);
     if (status != MMSB_OK)
         return status;
     uint8_t *bytes = mmsb__record_bytes(record);

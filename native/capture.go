@@ -214,10 +214,13 @@ func CaptureLater(context, leaf uint32) {
 	C.mmsb__capture_later(C.uint32_t(context), C.uint32_t(leaf))
 }
 
-// KeepPreimage keeps a locked page for a running capture, before the page changes as a whole. Where it returns true the caller
-// unlocks the page, calls WaitForCapture and begins anew.
-func KeepPreimage(index uint32, state uint64) bool {
-	return C.mmsb__preimage_keep_page(C.mmsb__record_at(C.uint32_t(index)), C.uint64_t(state)) != 0
+// Again is what KeepPreimage returns where the caller unlocks the page, calls WaitForCapture and begins anew.
+const Again = C.MMSB__AGAIN
+
+// KeepPreimage keeps a locked page for a running capture and for the thread's group, before the page changes as a whole: 0,
+// Again, or the code of a failure, which is the thread's last error.
+func KeepPreimage(index uint32, state uint64) (code int32) {
+	return int32(C.mmsb__preimage_keep_page(C.mmsb__record_at(C.uint32_t(index)), C.uint64_t(state)))
 }
 
 // WaitForCapture waits until the capture has gone on with the page.

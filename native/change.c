@@ -5,31 +5,39 @@
 
 /* --------------------------------------------------------------------------------------------------- one page ---- */
 
-mmsb_status_t mmsb__change_journal_slow(mmsb__change_t *change, mmsb__journal_kind_t kind, uint64_t version,
-                                        const mmsb__piece_t *pieces, size_t count) {
-    uint32_t index = mmsb__record_index(change->record);
+mmsb_status_t mmsb__change_journal_slow(mmsb__change_t *change, mmsb__journal_kind_t kind, const mmsb__piece_t *pieces,
+                                        size_t count) {
+    mmsb__record_t *record = change->record;
+    uint32_t index = mmsb__record_index(record);
+    const int ends = kind == MMSB__JOURNAL_DESTROY;
+    const uint64_t version = ends ? record->version : mmsb__group_version(record);
     change->ring = mmsb__ring_for(mmsb__record_context(index));
-    if (!change->ring)
-        return MMSB_OK;
     mmsb__journal_head_t head = {
-        .kind = (uint8_t)kind, .page = mmsb__record_id(index, change->state), .version = version, .epoch = change->record->epoch};
-    return mmsb__ring_append(change->ring, head, pieces, count, &change->sequence);
+        .kind = (uint8_t)kind, .page = mmsb__record_id(index, change->state), .version = version + !ends, .epoch = record->epoch};
+    mmsb_status_t status = change->ring ? mmsb__ring_append(change->ring, head, pieces, count, &change->sequence) : MMSB_OK;
+    if (status == MMSB_OK)
+        mmsb__group_change_from(record, version);
+    return status;
 }
 
 mmsb_status_t mmsb__change_journal_delta_slow(mmsb__change_t *change, uint64_t epoch, const mmsb_delta_t *delta) {
-    uint32_t index = mmsb__record_index(change->record);
+    mmsb__record_t *record = change->record;
+    uint32_t index = mmsb__record_index(record);
+    const uint64_t version = mmsb__group_version(record);
     change->ring = mmsb__ring_for(mmsb__record_context(index));
-    if (!change->ring)
-        return MMSB_OK;
-    return mmsb__ring_append_delta(change->ring, mmsb__record_id(index, change->state), change->record->version + 1, epoch, delta,
-                                   &change->sequence);
+    mmsb_status_t status = change->ring ? mmsb__ring_append_delta(change->ring, mmsb__record_id(index, change->state),
+                                                                  version + 1, epoch, delta, &change->sequence)
+                                        : MMSB_OK;
+    if (status == MMSB_OK)
+        mmsb__group_change_from(record, version);
+    return status;
 }
 
 /* -------------------------------------------------------------------------------------------------- many pages ---- */
 
-int mmsb__batch_keep(const mmsb__batch_t *batch, mmsb__batch_keep_t keep, const void *work) {
+mmsb_status_t mmsb__batch_keep(const mmsb__batch_t *batch, mmsb__batch_keep_t keep, const void *work, size_t *bad) {
     if (MMSB__LIKELY(__atomic_load_n(&mmsb__capturing, __ATOMIC_RELAXED) == 0))
-        return 0;
+        return MMSB_OK;
     uint32_t moments = mmsb__moments_now();
     for (size_t i = 0; i < batch->count; i++) {
         uint64_t page = mmsb__handle_at(batch->first, batch->stride, i);
@@ -37,14 +45,29 @@ int mmsb__batch_keep(const mmsb__batch_t *batch, mmsb__batch_keep_t keep, const 
             continue;
         mmsb__record_t *record = mmsb__record_of(page);
         uint64_t state = mmsb__state_held(record) & ~MMSB__OWNER_MASK;
-        if (keep ? keep(work, i, record, state) : mmsb__preimage_keep_page(record, state)) {
-            mmsb__batch_unlock(batch);
+        mmsb_status_t status = keep ? keep(work, i, record, state) : mmsb__preimage_keep_page(record, state);
+        if (status == MMSB_OK)
+            continue;
+        mmsb__batch_unlock(batch);
+        if (status == MMSB__AGAIN)
             mmsb__capture_wait(MMSB__HANDLE_INDEX(page));
-            return 1;
-        }
+        else if (bad)
+            *bad = i;
+        return status;
     }
     /* A moment came between two pages: keep all again, under the same locks. */
-    return mmsb__moment_came(moments) ? mmsb__batch_keep(batch, keep, work) : 0;
+    return mmsb__moment_came(moments) ? mmsb__batch_keep(batch, keep, work, bad) : MMSB_OK;
+}
+
+/* Lets the pages of a locked batch change from versions of the thread's groups. */
+static void begin_versions(const mmsb__batch_t *batch) {
+    if (MMSB__LIKELY(__atomic_load_n(&mmsb__groups_open, __ATOMIC_RELAXED) == 0))
+        return;
+    for (size_t i = 0; i < batch->count; i++) {
+        uint64_t page = mmsb__handle_at(batch->first, batch->stride, i);
+        if (page != 0)
+            mmsb__group_change_from(mmsb__record_of(page), mmsb__group_version(mmsb__record_of(page)));
+    }
 }
 
 /* The journal of a locked batch; NULL if there is none. */
@@ -80,6 +103,8 @@ mmsb_status_t mmsb__changes_journal_slow(mmsb__changes_t *changes, const mmsb__c
     }
     if (status != MMSB_OK)
         mmsb__batch_unlock(&changes->batch);
+    else if (kind->keep)
+        begin_versions(&changes->batch);
     return status;
 }
 
@@ -94,11 +119,14 @@ static mmsb_status_t check_different(void *work, size_t i, mmsb__record_t *recor
 mmsb_status_t mmsb__pages_lock_library(const mmsb_page_t *pages, size_t count, size_t *bad_index) {
     mmsb__batch_t batch = {
         .first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .bytes_stay = 1, .refused = MMSB__MOVING};
+    mmsb_status_t status;
     do {
-        mmsb_status_t status = mmsb__batch_lock(&batch, check_different, (void *)(uintptr_t)pages, bad_index);
-        if (status != MMSB_OK)
-            return status;
-    } while (mmsb__batch_keep(&batch, NULL, NULL));
+        status = mmsb__batch_lock(&batch, check_different, (void *)(uintptr_t)pages, bad_index);
+        if (status == MMSB_OK)
+            status = mmsb__batch_keep(&batch, NULL, NULL, bad_index);
+    } while (status == MMSB__AGAIN);
+    if (status != MMSB_OK)
+        return status;
     for (size_t i = 0; i < count; i++) {
         mmsb__record_t *record = mmsb__record_of(pages[i]);
         uint64_t state = mmsb__state_held(record) & ~MMSB__OWNER_MASK;

@@ -3,7 +3,8 @@
  *
  *     begin      lock the page; make its bytes resident, or leave them on disk, or on a device if nobody needs their old value
  *     check      the call's own conditions: from here on only the steps below can fail
- *     keep       the pre-image of what changes, if the page is being captured; MMSB__AGAIN: unlock and begin again
+ *     keep       the pre-image of what changes, if the page is being captured or the thread has a group open; MMSB__AGAIN:
+ *                unlock and begin again
  *     journal    put the record of the change, if the context has a journal
  *     change     the bytes, and the page's version
  *     end        unlock; wait for the journal if its durability is "each call"
@@ -14,14 +15,12 @@
 #ifndef MMSB_NATIVE_CHANGE_H
 #define MMSB_NATIVE_CHANGE_H
 
+#include "group.h"
 #include "lock.h"
 #include "preimage.h"
 #include "watch.h"
 
 #pragma GCC visibility push(hidden)
-
-/* The page is unlocked and nothing has changed: the call begins again. */
-#define MMSB__AGAIN (-2)
 
 /* Ends a call whose pages are unlocked: waits for the journal if its durability is "each call", and combines both results. */
 static inline mmsb_status_t mmsb__journal_settle(mmsb__ring_t *ring, uint64_t sequence, mmsb_status_t status) {
@@ -75,25 +74,27 @@ static inline mmsb_status_t mmsb__change_begin_page(mmsb__change_t *change, uint
     return status;
 }
 
-/* Call before bytes from offset on change, or with them the epoch, the mask or the metadata. MMSB_OK or MMSB__AGAIN. */
+/* Call before bytes from offset on change, or with them the epoch, the mask or the metadata. MMSB_OK, or as
+ * mmsb__preimage_keep_slow. */
 static inline mmsb_status_t mmsb__change_keep(const mmsb__change_t *change, uint64_t offset, uint64_t length) {
-    return MMSB__UNLIKELY(mmsb__preimage_keep(change->record, change->state, offset, length)) ? MMSB__AGAIN : MMSB_OK;
+    return mmsb__preimage_keep(change->record, change->state, offset, length);
 }
 
 /* Call before the page changes as a whole. */
 static inline mmsb_status_t mmsb__change_keep_page(const mmsb__change_t *change) {
-    return MMSB__UNLIKELY(mmsb__preimage_keep_page(change->record, change->state)) ? MMSB__AGAIN : MMSB_OK;
+    return mmsb__preimage_keep_page(change->record, change->state);
 }
 
-mmsb_status_t mmsb__change_journal_slow(mmsb__change_t *change, mmsb__journal_kind_t kind, uint64_t version,
-                                        const mmsb__piece_t *pieces, size_t count);
-/* Puts the record of the change, with the version that the page has after it. The last step that can fail. */
-static inline mmsb_status_t mmsb__change_journal(mmsb__change_t *change, mmsb__journal_kind_t kind, uint64_t version,
-                                                 const mmsb__piece_t *pieces, size_t count) {
+mmsb_status_t mmsb__change_journal_slow(mmsb__change_t *change, mmsb__journal_kind_t kind, const mmsb__piece_t *pieces,
+                                        size_t count);
+/* Puts the record of the change, with the version that the page has after it: the next one, unless it ends. The last step that
+ * can fail. */
+static inline mmsb_status_t mmsb__change_journal(mmsb__change_t *change, mmsb__journal_kind_t kind, const mmsb__piece_t *pieces,
+                                                 size_t count) {
     if (MMSB__LIKELY(__atomic_load_n(&mmsb__rings_open, __ATOMIC_RELAXED) == 0))
         return MMSB_OK;
     mmsb__change_t told = *change;
-    mmsb_status_t status = mmsb__change_journal_slow(&told, kind, version, pieces, count);
+    mmsb_status_t status = mmsb__change_journal_slow(&told, kind, pieces, count);
     change->ring = told.ring;
     change->sequence = told.sequence;
     return status;
@@ -136,8 +137,9 @@ static inline mmsb_status_t mmsb__change_end(mmsb__change_t *change, mmsb_status
 
 /* -------------------------------------------------------------------------------------------------- many pages ---- */
 
-/* Keeps the pre-image of item i, whose page is locked. 1: unlock all, wait, begin again. */
-typedef int (*mmsb__batch_keep_t)(const void *work, size_t i, mmsb__record_t *record, uint64_t state);
+/* Keeps the pre-image of item i, whose page is locked. As mmsb__preimage_keep_slow; MMSB__AGAIN: unlock all, wait, begin
+ * again. */
+typedef mmsb_status_t (*mmsb__batch_keep_t)(const void *work, size_t i, mmsb__record_t *record, uint64_t state);
 
 /* The steps that a kind of batch does in its own way or not at all. */
 typedef struct mmsb__changes_kind {
@@ -158,8 +160,9 @@ typedef struct mmsb__changes {
     mmsb__group_t group;
 } mmsb__changes_t;
 
-/* Keeps the pre-images of a locked batch; keep NULL: the pages change as a whole. 1: the batch is unlocked and begins again. */
-int mmsb__batch_keep(const mmsb__batch_t *batch, mmsb__batch_keep_t keep, const void *work);
+/* Keeps the pre-images of a locked batch; keep NULL: the pages change as a whole. Unless it returns MMSB_OK the batch is
+ * unlocked: MMSB__AGAIN: it begins again; else *bad is the item that failed. */
+mmsb_status_t mmsb__batch_keep(const mmsb__batch_t *batch, mmsb__batch_keep_t keep, const void *work, size_t *bad);
 /* Opens the group of a locked batch whose pages have a journal. On failure the batch is unlocked. Errors: MMSB_E_UNSUPPORTED (the
  * pages are of several contexts, and one of these has a journal), the journal's. */
 mmsb_status_t mmsb__changes_journal_slow(mmsb__changes_t *changes, const mmsb__changes_kind_t *kind, const void *work);
@@ -191,8 +194,11 @@ static inline __attribute__((always_inline)) mmsb_status_t mmsb__changes_begin(m
             *bad_index = bad;
         if (MMSB__UNLIKELY(status != MMSB_OK || on_devices))
             return status;
-        if (MMSB__LIKELY(!mmsb__batch_keep(&changes->batch, kind->keep, work)))
+        status = mmsb__batch_keep(&changes->batch, kind->keep, work, bad_index);
+        if (MMSB__LIKELY(status == MMSB_OK))
             break;
+        if (status != MMSB__AGAIN)
+            return status;
     }
     if (MMSB__LIKELY(__atomic_load_n(&mmsb__rings_open, __ATOMIC_RELAXED) == 0))
         return MMSB_OK;

@@ -189,32 +189,32 @@ void mmsb__delta_change_at(mmsb__record_t *record, uint8_t *bytes, const mmsb_de
 }
 
 /* Before a run of a delta changes. *line is the last one that was kept. */
-static inline int keep_run(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length, uint64_t *line) {
+static inline mmsb_status_t keep_run(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length, uint64_t *line) {
     if (length == 0 || (offset / MMSB__LINE_BYTES == *line && (offset + length - 1) / MMSB__LINE_BYTES == *line))
-        return 0;
+        return MMSB_OK;
     *line = (offset + length - 1) / MMSB__LINE_BYTES;
     return mmsb__preimage_keep(record, state, offset, length);
 }
 
-int mmsb__delta_keep(mmsb__record_t *record, uint64_t state, const mmsb_delta_t *delta) {
+mmsb_status_t mmsb__delta_keep(mmsb__record_t *record, uint64_t state, const mmsb_delta_t *delta) {
     uint32_t moments = mmsb__moments_now();
-    int again = 0;
+    mmsb_status_t status = MMSB_OK;
     uint64_t line = UINT64_MAX;
     switch (delta->kind) {
     case MMSB_DELTA_RUNS:
-        for (uint64_t i = 0; !again && i < delta->count; i++)
-            again = keep_run(record, state, delta->runs[i].offset, delta->runs[i].length, &line);
+        for (uint64_t i = 0; status == MMSB_OK && i < delta->count; i++)
+            status = keep_run(record, state, delta->runs[i].offset, delta->runs[i].length, &line);
         break;
     case MMSB_DELTA_INDEXED:
-        for (uint64_t i = 0; !again && i < delta->count; i++)
-            again = keep_run(record, state, delta->offsets ? delta->offsets[i] : delta->offsets32[i], 1, &line);
+        for (uint64_t i = 0; status == MMSB_OK && i < delta->count; i++)
+            status = keep_run(record, state, delta->offsets ? delta->offsets[i] : delta->offsets32[i], 1, &line);
         break;
     default:
-        again = keep_run(record, state, 0, delta->mask_length, &line);
+        status = keep_run(record, state, 0, delta->mask_length, &line);
     }
     if (line == UINT64_MAX) /* no byte changes, but the epoch moves */
-        again = mmsb__preimage_keep(record, state, 0, 0);
-    return again || !mmsb__moment_came(moments) ? again : mmsb__delta_keep(record, state, delta);
+        status = mmsb__preimage_keep(record, state, 0, 0);
+    return status != MMSB_OK || !mmsb__moment_came(moments) ? status : mmsb__delta_keep(record, state, delta);
 }
 
 void mmsb__delta_mark(mmsb__record_t *record, const mmsb_delta_t *delta) {
@@ -327,8 +327,9 @@ mmsb_status_t mmsb__delta_change_on_disk(mmsb__record_t *record, const mmsb_delt
 static inline mmsb_status_t keep_and_journal(mmsb__change_t *change, const mmsb_delta_t *delta) {
     if (MMSB__LIKELY(!mmsb__watched()))
         return MMSB_OK;
-    if (mmsb__delta_keep(change->record, change->state, delta))
-        return MMSB__AGAIN;
+    mmsb_status_t status = mmsb__delta_keep(change->record, change->state, delta);
+    if (status != MMSB_OK)
+        return status;
     return mmsb__change_journal_delta(change, mmsb__epoch_after(change->record, delta->epoch), delta);
 }
 

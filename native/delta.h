@@ -67,8 +67,8 @@ int mmsb__delta_fits_window(const mmsb_delta_t *delta);
 mmsb_status_t mmsb__delta_change_on_disk(mmsb__record_t *record, const mmsb_delta_t *delta);
 /* Marks in the page's change mask what a valid delta addresses, where a device makes the change. */
 void mmsb__delta_mark(mmsb__record_t *record, const mmsb_delta_t *delta);
-/* Before a valid delta changes a locked page: 1 = let go, wait, begin anew. */
-int mmsb__delta_keep(mmsb__record_t *record, uint64_t state, const mmsb_delta_t *delta);
+/* Before a valid delta changes a locked page. As mmsb__preimage_keep_slow. */
+mmsb_status_t mmsb__delta_keep(mmsb__record_t *record, uint64_t state, const mmsb_delta_t *delta);
 
 /* ----------------------------------------------------------------------------------- one run, planned and changed ---- */
 

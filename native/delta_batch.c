@@ -169,7 +169,7 @@ static mmsb_status_t check_epochs(const struct_work_t *work, size_t count, size_
 }
 
 /* While pages are captured their lines are read before the pass that changes them. */
-static int keep_struct(const void *argument, size_t i, mmsb__record_t *record, uint64_t state) {
+static mmsb_status_t keep_struct(const void *argument, size_t i, mmsb__record_t *record, uint64_t state) {
     const struct_work_t *work = argument;
     if (i + NEAR < work->count && work->plans[i + NEAR].target.bytes)
         mmsb__target_prefetch(&work->plans[i + NEAR].target);
@@ -298,7 +298,7 @@ static inline __attribute__((always_inline)) mmsb_status_t check_array(void *arg
     return mmsb__delta_check_epoch(work->pages[i], 0, record->epoch);
 }
 
-static int keep_array(const void *argument, size_t i, mmsb__record_t *record, uint64_t state) {
+static mmsb_status_t keep_array(const void *argument, size_t i, mmsb__record_t *record, uint64_t state) {
     const array_work_t *work = argument;
     if (i + NEAR < work->runs->count)
         mmsb__target_prefetch(&work->targets[i + NEAR]);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "bytes.h"
+#include "group.h"
 
 uint32_t mmsb__rings_open;
 mmsb__ring_t *mmsb__rings[MMSB__CONTEXTS];
@@ -149,7 +150,7 @@ static reservation_t begin_great(mmsb__ring_t *ring) {
     }
 }
 
-mmsb_status_t mmsb__ring_begin(mmsb__ring_t *ring, mmsb__group_t *group, uint64_t bytes, uint64_t records) {
+mmsb_status_t mmsb__ring_begin_commit(mmsb__ring_t *ring, mmsb__group_t *group, uint64_t bytes, uint64_t records) {
     *group = (mmsb__group_t){.left = records, .reserved = bytes, .status = MMSB_OK};
     if (MMSB__UNLIKELY(records == 0))
         return MMSB_OK;
@@ -176,6 +177,15 @@ mmsb_status_t mmsb__ring_begin(mmsb__ring_t *ring, mmsb__group_t *group, uint64_
     return MMSB_OK;
 }
 
+mmsb_status_t mmsb__ring_begin(mmsb__ring_t *ring, mmsb__group_t *group, uint64_t bytes, uint64_t records) {
+    mmsb__open_group_t *held =
+        MMSB__UNLIKELY(__atomic_load_n(&mmsb__groups_open, __ATOMIC_RELAXED) != 0) ? mmsb__group_of_ring(ring) : NULL;
+    if (MMSB__LIKELY(!held))
+        return mmsb__ring_begin_commit(ring, group, bytes, records);
+    *group = (mmsb__group_t){.ring = ring, .left = records, .held = held, .status = MMSB_OK};
+    return has_failed(ring) ? answer_failure(ring) : mmsb__group_reserve_records(held, bytes, records);
+}
+
 /* Says that the group which begins here is complete, after all of it was stored. */
 static inline void complete(uint8_t *begins) {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -184,7 +194,7 @@ static inline void complete(uint8_t *begins) {
 
 mmsb_status_t mmsb__ring_end(mmsb__group_t *group) {
     mmsb__ring_t *ring = group->ring;
-    if (MMSB__UNLIKELY(!ring))
+    if (MMSB__UNLIKELY(!ring || group->held))
         return MMSB_OK;
     if (MMSB__LIKELY(group->buffer != NULL)) {
         complete(group->begins);
@@ -271,8 +281,12 @@ static void put_great(mmsb__group_t *group, mmsb__journal_head_t head, walk_t wa
 void mmsb__ring_put(mmsb__group_t *group, mmsb__journal_head_t head, const mmsb__piece_t *pieces, size_t count) {
     if (MMSB__UNLIKELY(!group->ring))
         return;
-    uint64_t body = length_of(pieces, count);
     head.flags &= MMSB__JOURNAL_ANNOTATED;
+    if (MMSB__UNLIKELY(group->held)) {
+        mmsb__group_put(group->held, &head, pieces, count);
+        return;
+    }
+    uint64_t body = length_of(pieces, count);
     head.time_ns = group->time_ns;
     walk_t walk = {pieces, 0};
     if (MMSB__UNLIKELY(!group->at)) {

@@ -64,6 +64,9 @@ func (r Ring) Append(head Head, pieces ...[]byte) (sequence uint64, code int32) 
 	var parts [3][]byte
 	copy(parts[:], pieces)
 	var number C.uint64_t
+	if code = reserveRecord(r, len(parts[0])+len(parts[1])+len(parts[2])); code != 0 {
+		return 0, code
+	}
 	code = int32(C.append_record(r.ring, C.mmsb__journal_head_t{kind: C.uint8_t(head.Kind), flags: C.uint8_t(head.Flags),
 		form: C.uint16_t(head.Form), page: C.uint64_t(head.Page), version: C.uint64_t(head.Version),
 		epoch: C.uint64_t(head.Epoch)},

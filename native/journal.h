@@ -142,11 +142,11 @@ typedef struct mmsb__ring {
 #define MMSB__RING_CLOSED (UINT64_C(1) << 62) /* no record is taken: closed, or failed */
 #define MMSB__RING_RECORD (UINT64_C(1) << 32)
 
-/* The number of open rings, and the rings by context index. A ring is never freed, but opened again. */
+/* The number of open rings and open groups (group.h), and the rings by context index. A ring is never freed, but opened again. */
 extern uint32_t mmsb__rings_open;
 extern mmsb__ring_t *mmsb__rings[MMSB__CONTEXTS];
 
-/* The ring of a context; NULL = it has no journal. One load if no context has a journal. */
+/* The ring of a context; NULL = it has no journal. One load if no context has a journal or a group. */
 static inline mmsb__ring_t *mmsb__ring_for(uint32_t context_index) {
     if (MMSB__LIKELY(__atomic_load_n(&mmsb__rings_open, __ATOMIC_RELAXED) == 0))
         return NULL;
@@ -159,11 +159,12 @@ static inline mmsb__ring_t *mmsb__ring_for(uint32_t context_index) {
 typedef struct mmsb__group {
     mmsb__ring_t *ring; /* NULL: the journal was closed meanwhile; nothing is put */
     mmsb__ring_buffer_t *buffer;
-    uint8_t *at;       /* address of the next record; NULL: the group is larger than a buffer, or there is no ring */
-    uint8_t *begins;   /* that of the first; NULL likewise */
-    uint64_t left;     /* records still to come */
-    uint64_t reserved; /* bytes, reported as filled at the end */
-    uint64_t last;     /* sequence number of the last record; what to wait for; 0 = nothing */
+    uint8_t *at;              /* address of the next record; NULL: the group is larger than a buffer, is held, or has no ring */
+    uint8_t *begins;          /* that of the first; NULL likewise */
+    uint64_t left;            /* records still to come */
+    uint64_t reserved;        /* bytes, reported as filled at the end */
+    uint64_t last;            /* sequence number of the last record; what to wait for; 0 = nothing */
+    mmsb__open_group_t *held; /* the records wait in this group until it commits; NULL = they go to the ring */
     int64_t time_ns;
     mmsb_status_t status;
 } mmsb__group_t;
@@ -181,8 +182,11 @@ static inline uint64_t mmsb__journal_run_space(uint64_t length) {
 uint64_t mmsb__journal_delta_space(const mmsb_delta_t *delta);
 
 /* Reserves space for a group: records of bytes together, each counted by its space function. Waits while both buffers are full.
- * Errors: the journal's, MMSB_E_IO or MMSB_E_NO_SPACE, with the disk's errno; the caller then changes nothing. */
+ * In a group that the thread has open (group.h) the records wait there. Errors: the journal's, MMSB_E_IO or MMSB_E_NO_SPACE, with
+ * the disk's errno; those of a group's memory; the caller then changes nothing. */
 mmsb_status_t mmsb__ring_begin(mmsb__ring_t *ring, mmsb__group_t *group, uint64_t bytes, uint64_t records);
+/* The same for the records of a group that commits. */
+mmsb_status_t mmsb__ring_begin_commit(mmsb__ring_t *ring, mmsb__group_t *group, uint64_t bytes, uint64_t records);
 /* Puts a record: the caller sets head.kind, flags (ANNOTATED), form, page, version and epoch. */
 void mmsb__ring_put(mmsb__group_t *group, mmsb__journal_head_t head, const mmsb__piece_t *pieces, size_t count);
 /* Puts the record of a checked delta, in the delta's form. */

@@ -28,6 +28,16 @@ static mmsb_status_t journal_create(mmsb__ring_t *ring, const mmsb__cache_t *cac
     return mmsb__ring_append(ring, head, &(mmsb__piece_t){&creation, sizeof creation}, 1, sequence);
 }
 
+/* Tells the thread's group and the journal, where there are such, of a small page that is about to begin. */
+static mmsb_status_t tell_create(mmsb__open_group_t *group, mmsb__ring_t *ring, const mmsb__cache_t *cache, uint64_t page,
+                                 uint64_t size, uint64_t *sequence) {
+    const void *top = group ? mmsb__group_top(group) : NULL;
+    mmsb_status_t status = group ? mmsb__group_push_create(group, page) : MMSB_OK;
+    if (status == MMSB_OK && ring && (status = journal_create(ring, cache, page, size, sequence)) != MMSB_OK && group)
+        mmsb__group_drop(group, top);
+    return status;
+}
+
 mmsb_status_t mmsb__page_create_small(uint64_t context, uint64_t size, int zeroed, mmsb_page_t *page) {
     mmsb__cache_t *cache = mmsb__current;
     if (!cache || context == 0 ||
@@ -38,7 +48,10 @@ mmsb_status_t mmsb__page_create_small(uint64_t context, uint64_t size, int zeroe
     mmsb__context_await(cache->context_index);
     uint32_t class_number = mmsb__class_of(size);
     uint64_t handle;
-    mmsb_status_t status = mmsb__cache_pop(cache, class_number, &handle);
+    mmsb__open_group_t *group = mmsb__group_of(cache->context_index);
+    mmsb_status_t status = group ? mmsb__group_reserve(group, MMSB__GROUP_CREATE_SPACE) : MMSB_OK;
+    if (MMSB__LIKELY(status == MMSB_OK))
+        status = mmsb__cache_pop(cache, class_number, &handle);
     if (status != MMSB_OK)
         return status;
     mmsb__record_t *record = mmsb__record_of(handle);
@@ -50,7 +63,7 @@ mmsb_status_t mmsb__page_create_small(uint64_t context, uint64_t size, int zeroe
     mmsb__capture_created(MMSB__HANDLE_INDEX(handle)); /* before the record: what has a number at the moment is captured */
     mmsb__ring_t *ring = mmsb__ring_for(cache->context_index);
     uint64_t sequence = 0;
-    if (MMSB__UNLIKELY(ring) && (status = journal_create(ring, cache, handle, size, &sequence)) != MMSB_OK) {
+    if (MMSB__UNLIKELY(ring || group) && (status = tell_create(group, ring, cache, handle, size, &sequence)) != MMSB_OK) {
         cache->loaded[class_number]->count++;
         mmsb__cache_end(cache);
         return status;
@@ -65,6 +78,11 @@ mmsb_status_t mmsb__page_create_small(uint64_t context, uint64_t size, int zeroe
 }
 
 void mmsb__page_uncreate(const mmsb_page_t *pages, size_t count) {
+    mmsb__open_group_t *group = count > 0 ? mmsb__group_of(mmsb__record_context(MMSB__HANDLE_INDEX(pages[0]))) : NULL;
+    if (MMSB__UNLIKELY(group != NULL)) {
+        mmsb__group_uncreate(group, count);
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
         uint32_t context = mmsb__record_context(MMSB__HANDLE_INDEX(pages[i]));
         uint64_t size = mmsb__record_of(pages[i])->size;
@@ -103,9 +121,15 @@ mmsb_status_t mmsb__page_create_many(uint64_t context, uint64_t size, size_t cou
     mmsb_status_t status = MMSB_OK;
     mmsb__ring_t *written = NULL;
     uint64_t sequence = 0;
+    mmsb__open_group_t *group = mmsb__group_of(cache->context_index);
+    if (MMSB__UNLIKELY(!group && mmsb__ring_for(cache->context_index) != NULL))
+        return MMSB__ENTER_GO; /* which makes the call a group */
     while (made < count) {
         uint64_t handle;
-        status = mmsb__cache_pop(cache, class_number, &handle);
+        if (group)
+            status = mmsb__group_reserve(group, MMSB__MAGAZINE_ROUNDS * MMSB__GROUP_CREATE_SPACE);
+        if (MMSB__LIKELY(status == MMSB_OK))
+            status = mmsb__cache_pop(cache, class_number, &handle);
         if (status != MMSB_OK)
             break;
         /* These answers hold for the pages of this magazine: a caller that opens a journal or captures waits for the cache. */
@@ -128,7 +152,7 @@ mmsb_status_t mmsb__page_create_many(uint64_t context, uint64_t size, size_t cou
                 break;
             }
             mmsb__capture_created(MMSB__HANDLE_INDEX(handle));
-            if (MMSB__UNLIKELY(ring) && (status = journal_create(ring, cache, handle, size, &sequence)) != MMSB_OK)
+            if (MMSB__UNLIKELY(ring || group) && (status = tell_create(group, ring, cache, handle, size, &sequence)) != MMSB_OK)
                 break;
             magazine->count--;
             open_memory(record, class_number, zeroed, magazine);
@@ -177,8 +201,8 @@ void mmsb__page_publish(uint32_t index, uint64_t size, uint64_t low, uint64_t ep
 
 /* ----------------------------------------------------------------------------------------------------- destroy ---- */
 
-/* Ends a locked page without pins. */
-static void end_locked(uint64_t page, mmsb__record_t *record, uint64_t state) {
+void mmsb__page_end_locked(uint64_t page, uint64_t state) {
+    mmsb__record_t *record = mmsb__record_of(page);
     uint32_t class_number = MMSB__STATE_CLASS(state), index = MMSB__HANDLE_INDEX(page);
     if (class_number >= MMSB__SMALL_CLASSES || record->side != 0 || MMSB__HANDLE_GENERATION(page) == MMSB__GENERATION_MAX) {
         mmsb__upcalls.end(index, state);
@@ -199,10 +223,20 @@ mmsb_status_t mmsb__page_destroy_slow(uint64_t page) {
             status = mmsb__page_pinned_fail(page, change.record);
         if (status == MMSB_OK)
             status = mmsb__change_keep_page(&change);
-        if (status == MMSB_OK)
-            status = mmsb__change_journal(&change, MMSB__JOURNAL_DESTROY, change.record->version, NULL, 0);
+        mmsb__open_group_t *group = mmsb__group_of(mmsb__record_context(MMSB__HANDLE_INDEX(page)));
+        if (status == MMSB_OK && group)
+            status = mmsb__group_push_destroy(group, page, change.record, change.state);
+        if (status == MMSB_OK) {
+            status = mmsb__change_journal(&change, MMSB__JOURNAL_DESTROY, NULL, 0);
+            if (status != MMSB_OK && group)
+                mmsb__group_drop_destroy(group, change.record);
+        }
+        if (status == MMSB_OK && group) {
+            mmsb__group_leave(page, change.record, change.state);
+            return MMSB_OK;
+        }
         if (MMSB__LIKELY(status == MMSB_OK)) {
-            end_locked(page, change.record, change.state);
+            mmsb__page_end_locked(page, change.state);
             return mmsb__change_settle(&change, MMSB_OK);
         }
         status = mmsb__change_end(&change, status);
@@ -307,6 +341,43 @@ static mmsb_status_t journal_destroy(mmsb__group_t *group, const mmsb_page_t *pa
     return mmsb__ring_end(group);
 }
 
+/* The thread's group that a page of a batch belongs to; NULL = none. */
+static mmsb__open_group_t *group_of(uint64_t page) {
+    return page == 0 ? NULL : mmsb__group_of(mmsb__record_context(MMSB__HANDLE_INDEX(page)));
+}
+
+/* Tells the thread's groups of the locked pages that are to leave: of all, or of none. */
+static mmsb_status_t push_destroys(const mmsb__changes_t *changes, const mmsb_page_t *pages, size_t count) {
+    mmsb_status_t status = MMSB_OK;
+    size_t pushed = 0;
+    for (; status == MMSB_OK && pushed < count; pushed++) {
+        mmsb__record_t *record = mmsb__record_of(pages[pushed]);
+        if (group_of(pages[pushed]))
+            status = mmsb__group_push_destroy(group_of(pages[pushed]), pages[pushed], record,
+                                              mmsb__state_held(record) & ~MMSB__OWNER_MASK);
+    }
+    pushed -= status != MMSB_OK;
+    if (status == MMSB_OK && changes->ring && changes->group.held) /* as at the beginning: the space may lie elsewhere by now */
+        status =
+            mmsb__group_reserve_records(changes->group.held, changes->group.left * mmsb__journal_space(0), changes->group.left);
+    while (status != MMSB_OK && pushed-- > 0) {
+        if (group_of(pages[pushed]))
+            mmsb__group_drop_destroy(group_of(pages[pushed]), mmsb__record_of(pages[pushed]));
+    }
+    return status;
+}
+
+/* Ends locked pages one by one, those of groups when these commit. */
+static void end_or_leave(const mmsb_page_t *pages, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (pages[i] == 0)
+            continue;
+        mmsb__record_t *record = mmsb__record_of(pages[i]);
+        uint64_t state = mmsb__state_held(record) & ~MMSB__OWNER_MASK;
+        group_of(pages[i]) ? mmsb__group_leave(pages[i], record, state) : mmsb__page_end_locked(pages[i], state);
+    }
+}
+
 mmsb_status_t mmsb__page_destroy_many(const mmsb_page_t *pages, size_t count, size_t *bad_index) {
     static const mmsb__changes_kind_t kind = {.measure = measure_destroy};
     mmsb__batch_t batch = {.first = (const uint8_t *)pages,
@@ -319,17 +390,24 @@ mmsb_status_t mmsb__page_destroy_many(const mmsb_page_t *pages, size_t count, si
     mmsb_status_t status = mmsb__changes_begin(&changes, batch, check_destroy, &kind, (void *)(uintptr_t)pages, bad_index);
     if (status != MMSB_OK)
         return status;
-    if (changes.ring && (status = journal_destroy(&changes.group, pages, count)) != MMSB_OK) {
+    const int grouped = MMSB__UNLIKELY(__atomic_load_n(&mmsb__groups_open, __ATOMIC_RELAXED) != 0) && mmsb__group_any();
+    status = grouped ? push_destroys(&changes, pages, count) : MMSB_OK;
+    if (status == MMSB_OK && changes.ring)
+        status = journal_destroy(&changes.group, pages, count);
+    if (status != MMSB_OK) {
         mmsb__batch_unlock(&changes.batch);
         return status;
+    }
+    if (grouped) {
+        end_or_leave(pages, count);
+        return mmsb__changes_settle(&changes, MMSB_OK);
     }
     size_t done = 0;
     while (done < count) {
         done += end_run(pages + done, count - done);
         if (done < count) { /* a run ends at another context or size class, a page with more than bytes, or a full magazine */
             if (pages[done] != 0)
-                end_locked(pages[done], mmsb__record_of(pages[done]),
-                           mmsb__state_held(mmsb__record_of(pages[done])) & ~MMSB__OWNER_MASK);
+                mmsb__page_end_locked(pages[done], mmsb__state_held(mmsb__record_of(pages[done])) & ~MMSB__OWNER_MASK);
             done++;
         }
     }

@@ -14,7 +14,7 @@
 
 mmsb_status_t mmsb__page_create_small(uint64_t context, uint64_t size, int zeroed, mmsb_page_t *page);
 mmsb_status_t mmsb__page_create_many(uint64_t context, uint64_t size, size_t count, int zeroed, mmsb_page_t *pages);
-/* Ends pages of a call that failed, as if they had never been created. */
+/* Ends pages of a call that failed, the last that the thread has created, as if they had never been. */
 void mmsb__page_uncreate(const mmsb_page_t *pages, size_t count);
 
 /* Begins the page of this handle, whose record is free and this thread's. */
@@ -107,6 +107,8 @@ void mmsb__page_publish(uint32_t index, uint64_t size, uint64_t low, uint64_t ep
 /* ----------------------------------------------------------------------------------------------------- destroy ---- */
 
 mmsb_status_t mmsb__page_destroy_slow(uint64_t page);
+/* Ends a page without pins that the caller has locked, or that has left. state is without owner. */
+void mmsb__page_end_locked(uint64_t page, uint64_t state);
 mmsb_status_t mmsb__page_destroy_many(const mmsb_page_t *pages, size_t count, size_t *bad_index);
 
 /* The handle of the next page on the record of a page; after the last generation it has another kind. */

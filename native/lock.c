@@ -17,10 +17,9 @@ mmsb_status_t mmsb__page_fail(uint64_t page) {
         return mmsb__fail(MMSB_E_INVALID_HANDLE, "0x%016llx is not a page: kind %u", shown, MMSB__HANDLE_KIND(page));
     uint32_t kind = MMSB__HANDLE_KIND(state);
     /* A live record of this very generation: the page was created, or its call ended, since the caller looked. */
-    int given_out =
-        generation != 0 &&
-        (generation < newest ||
-         (generation == newest && (kind == MMSB__STATE_ENDED || kind == MMSB__STATE_RETIRED || kind == MMSB_KIND_PAGE)));
+    int given_out = generation != 0 &&
+                    (generation < newest || (generation == newest && (kind == MMSB__STATE_ENDED || kind == MMSB__STATE_RETIRED ||
+                                                                      kind == MMSB__STATE_LEAVING || kind == MMSB_KIND_PAGE)));
     if (given_out)
         return mmsb__fail(MMSB_E_STALE_HANDLE, "page 0x%016llx was destroyed", shown);
     return mmsb__fail(MMSB_E_INVALID_HANDLE, "0x%016llx is not a page: no page ever had this handle", shown);

@@ -75,8 +75,10 @@ mmsb_status_t mmsb__page_mask_clear(uint64_t page) {
             return status;
         mmsb__record_t *record = change.record;
         status = mmsb__change_keep_page(&change);
+        if (status == MMSB_OK && record->mask_frame != 0)
+            status = mmsb__group_keep_mask(record, change.state);
         if (status == MMSB_OK && record->mask_frame != 0 &&
-            (status = mmsb__change_journal(&change, MMSB__JOURNAL_MASK_CLEAR, record->version + 1, NULL, 0)) == MMSB_OK) {
+            (status = mmsb__change_journal(&change, MMSB__JOURNAL_MASK_CLEAR, NULL, 0)) == MMSB_OK) {
             memset(mmsb__locator_address(record->mask_locator), 0, mmsb__mask_length(record->size));
             mmsb__version_move(record); /* a snapshot has the mask, so an incremental one must see the change */
         }

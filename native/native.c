@@ -18,6 +18,9 @@ __attribute__((visibility("hidden"))) void mmsb__native_install(void) {
             (mmsb_status_t (*)(const mmsb_page_t *, const mmsb_delta_t *, size_t, size_t *))mmsbgo_device_apply_many,
         .end = mmsbgo_end,
         .release_ended = mmsbgo_release_ended,
+        .new_version = mmsbgo_new_version,
+        .leave = mmsbgo_leave,
+        .group_left = mmsbgo_group_left,
     };
     mmsb__upcalls = all;
 }

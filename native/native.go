@@ -147,6 +147,11 @@ func BeginContext(index uint32, handle uint64, defaultLocation int32, idFactor, 
 	storeUint64((*uint64)(unsafe.Pointer(&record.handle)), handle)
 }
 
+// ContextHandle is the handle of the live context with an index; 0 = there is none.
+func ContextHandle(index uint32) uint64 {
+	return loadUint64((*uint64)(unsafe.Pointer(&C.mmsb__context_record(C.uint32_t(index)).handle)))
+}
+
 // DetachContext makes the context's handle stale and takes it away from every thread's cache.
 func DetachContext(index uint32) { C.mmsb__context_detach(C.mmsb__context_record(C.uint32_t(index))) }
 

@@ -8,6 +8,7 @@
 
 #include "capture_pool.h"
 #include "disk.h"
+#include "group.h"
 
 /* ------------------------------------------------------------------------------------------------------ waiting ---- */
 
@@ -323,7 +324,8 @@ void mmsb__capture_await_writers(const mmsb__capture_t *capture) {
         sched_yield();
 }
 
-int mmsb__preimage_keep_slow(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
+/* 1: the capture of the page's context needs the caller to wait. */
+static int keep_for_capture(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
     uint32_t index = mmsb__record_index(record);
     mmsb__capture_t *capture = mmsb__capture_of(mmsb__record_context(index));
     if (!capture)
@@ -346,7 +348,7 @@ int mmsb__preimage_keep_written(mmsb__record_t *record, uint64_t state, uint64_t
     mmsb__capture_t *capture = mmsb__capture_of(mmsb__record_context(index));
     if (!capture || __atomic_load_n(&capture->raw_writes, __ATOMIC_RELAXED) != MMSB_RAW_WRITES_WAIT)
         return 0;
-    if (mmsb__preimage_keep_slow(record, state, offset, length))
+    if (keep_for_capture(record, state, offset, length))
         return 1;
     if (enter(capture) == MMSB__CAPTURE_ON) {
         pthread_mutex_lock(&capture->lock);
@@ -357,6 +359,14 @@ int mmsb__preimage_keep_written(mmsb__record_t *record, uint64_t state, uint64_t
     }
     leave(capture);
     return 0;
+}
+
+mmsb_status_t mmsb__preimage_keep_slow(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
+    const int grouped = __atomic_load_n(&mmsb__groups_open, __ATOMIC_RELAXED) != 0;
+    mmsb_status_t status = grouped ? mmsb__group_check(record, state) : MMSB_OK; /* busy is said without waiting */
+    if (status == MMSB_OK && keep_for_capture(record, state, offset, length))
+        status = MMSB__AGAIN;
+    return status == MMSB_OK && grouped ? mmsb__group_keep(record, state, offset, length) : status;
 }
 
 void mmsb__capture_created_slow(uint32_t index) {

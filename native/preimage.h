@@ -1,6 +1,6 @@
 /*
- * preimage.h — captures as writers see them: what a call does before it changes, begins or ends a page. capture.h says what a
- * capture is.
+ * preimage.h — captures and groups as writers see them: what a call does before it changes, begins or ends a page. capture.h says
+ * what a capture is, group.h what a group is.
  *
  * A call that changes a page looks at mmsb__capturing while it holds the page's lock. If it sees 0, its change is part of the
  * capture, because the saver takes the same lock later. Otherwise it first keeps the lines of the page's bytes and of its change
@@ -14,16 +14,21 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Returns 1 if the caller, which holds the page's lock, must unlock it, wait (mmsb__capture_wait) and begin again. */
-int mmsb__preimage_keep_slow(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length);
+/* The page is unlocked and nothing has changed: the call begins again. */
+#define MMSB__AGAIN (-2)
+
+/* MMSB__AGAIN: the caller, which holds the page's lock, must unlock it, wait (mmsb__capture_wait) and begin again. Else the
+ * caller goes on, or fails: MMSB_E_BUSY (the page belongs to a group of another thread), errors of the memory of the thread's
+ * group. */
+mmsb_status_t mmsb__preimage_keep_slow(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length);
 /* Call before bytes from offset on change, or with them the epoch, the mask or the metadata. */
-static inline int mmsb__preimage_keep(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
+static inline mmsb_status_t mmsb__preimage_keep(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
     if (MMSB__LIKELY(__atomic_load_n(&mmsb__capturing, __ATOMIC_RELAXED) == 0))
-        return 0;
+        return MMSB_OK;
     return mmsb__preimage_keep_slow(record, state, offset, length);
 }
 /* Call before the page changes as a whole. */
-static inline int mmsb__preimage_keep_page(mmsb__record_t *record, uint64_t state) {
+static inline mmsb_status_t mmsb__preimage_keep_page(mmsb__record_t *record, uint64_t state) {
     return mmsb__preimage_keep(record, state, 0, UINT64_MAX);
 }
 /* Call before a raw writer may change these bytes: keeps them where the capture waits for raw writers. */

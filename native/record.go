@@ -21,6 +21,7 @@ const (
 	StateFrame   = C.MMSB__STATE_FRAME
 	StateEnded   = C.MMSB__STATE_ENDED
 	StateRetired = C.MMSB__STATE_RETIRED
+	StateLeaving = C.MMSB__STATE_LEAVING
 
 	ClassShift    = C.MMSB__CLASS_SHIFT
 	ClassMask     = 0x1f << ClassShift

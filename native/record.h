@@ -38,6 +38,7 @@
 #define MMSB__STATE_FRAME 12   /* its memory serves as change mask, metadata, released memory, … */
 #define MMSB__STATE_ENDED 13   /* its context has ended, but it is pinned */
 #define MMSB__STATE_RETIRED 14 /* its generations are used up */
+#define MMSB__STATE_LEAVING 15 /* a group that is open has destroyed its page, which a rollback brings back */
 
 /* The low 28 bits of a state: what the page is, then who has it, then whether and how it can be met. In this order a handle's
  * state less its kind and generation (mmsb__state_beside) is a number that one comparison judges: a live page, one whose bytes

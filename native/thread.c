@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "group.h"
+
 _Thread_local mmsb__cache_t *mmsb__current __attribute__((tls_model("initial-exec")));
 _Thread_local mmsb__thread_t *mmsb__self __attribute__((tls_model("initial-exec")));
 mmsb_status_t mmsb__gate = MMSB__NOT_STARTED;
@@ -174,6 +176,9 @@ static void thread_exit(void *argument) {
     mmsb__thread_t *self = argument;
     if (__atomic_load_n(&mmsb__gate, __ATOMIC_RELAXED) == MMSB_E_FORKED) /* in a child, locks and lists may be in any state */
         return;
+    mmsb__self = self; /* for the groups: this may be behind what the thread's exit has cleared */
+    if (self->groups)
+        mmsb__groups_leave(self);
     mmsb__current = NULL;
     mmsb__self = NULL;
     pthread_mutex_lock(&caches_lock);

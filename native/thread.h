@@ -32,8 +32,8 @@
 extern mmsb_status_t mmsb__gate;
 
 /* How many reasons there are for creating and destroying to take their longer way: the gate is closed, the kernel knows no
- * membarrier, a context is captured or frozen, a journal is open. One word, because these calls are counted in nanoseconds. It
- * moves before what it stands for comes and after it has gone. */
+ * membarrier, a context is captured or frozen, a journal or a group is open. One word, because these calls are counted in
+ * nanoseconds. It moves before what it stands for comes and after it has gone. */
 extern uint32_t mmsb__detours;
 
 static inline void mmsb__detour_begin(void) {
@@ -88,7 +88,8 @@ typedef struct mmsb__thread {
     int32_t error_domain;
     int32_t error_foreign;
     mmsb__cache_t *caches;
-    void *plans; /* memory for the batches of delta_batch.c */
+    mmsb__open_group_t *groups; /* that it has open (group.h) */
+    void *plans;                /* memory for the batches of delta_batch.c */
     size_t plan_capacity;
     uint32_t writing[MMSB__WRITING_SLOTS]; /* writing.h */
     char error_text[1024];

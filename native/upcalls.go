@@ -25,6 +25,9 @@ type Upcalls struct {
 
 	End          func(index uint32, state uint64)
 	ReleaseEnded func(index uint32)
+	NewVersion   func(above uint64) uint64
+	Leave        func(index uint32, state uint64)
+	GroupLeft    func(context uint32, group Group)
 	// Panicked hears of a panic in any of them.
 	Panicked func(value any)
 }
@@ -129,4 +132,22 @@ func mmsbgo_end(index C.uint32_t, state C.uint64_t) {
 func mmsbgo_release_ended(index C.uint32_t) {
 	defer guard(nil)
 	upcalls.ReleaseEnded(uint32(index))
+}
+
+//export mmsbgo_new_version
+func mmsbgo_new_version(above C.uint64_t) C.uint64_t {
+	defer guard(nil)
+	return C.uint64_t(upcalls.NewVersion(uint64(above)))
+}
+
+//export mmsbgo_leave
+func mmsbgo_leave(index C.uint32_t, state C.uint64_t) {
+	defer guard(nil)
+	upcalls.Leave(uint32(index), uint64(state))
+}
+
+//export mmsbgo_group_left
+func mmsbgo_group_left(context C.uint32_t, group *C.mmsb__open_group_t) {
+	defer guard(nil)
+	upcalls.GroupLeft(uint32(context), Group{unsafe.Pointer(group)})
 }

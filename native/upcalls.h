@@ -14,6 +14,8 @@
 
 #define MMSB__ENTER_GO (-1)
 
+typedef struct mmsb__open_group mmsb__open_group_t; /* group.h */
+
 /* What native code asks of Go. Set once, before the first context. Every function may be called with page locks held. */
 typedef struct mmsb__upcalls {
     /* Handles of free records of a size class, at least one. The context by its handle: it may have ended meanwhile. */
@@ -36,6 +38,12 @@ typedef struct mmsb__upcalls {
     void (*end)(uint32_t index, uint64_t state);
     /* The last pin of a page whose context has ended is gone. */
     void (*release_ended)(uint32_t index);
+    /* The first version of a new era, above a version. */
+    uint64_t (*new_version)(uint64_t above);
+    /* A group destroys a locked page that has a side record: its dependencies and its id are no longer there. */
+    void (*leave)(uint32_t index, uint64_t state);
+    /* The thread that has a group open ends. */
+    void (*group_left)(uint32_t context, mmsb__open_group_t *group);
 } mmsb__upcalls_t;
 
 extern mmsb__upcalls_t mmsb__upcalls;

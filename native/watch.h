@@ -1,5 +1,6 @@
 /*
- * watch.h — whether somebody has to know what a page's bytes were before they change: a capture, a freeze, a journal.
+ * watch.h — whether somebody has to know what a page's bytes were before they change: a capture, a freeze, a journal,
+ * a group.
  */
 #ifndef MMSB_NATIVE_WATCH_H
 #define MMSB_NATIVE_WATCH_H
@@ -8,10 +9,11 @@
 
 #pragma GCC visibility push(hidden)
 
-/* How many contexts are captured or frozen (capture_state.h): calls that change pages look closer. */
+/* How many contexts are captured or frozen (capture_state.h), and how many groups are open (group.h): calls that change pages
+ * look closer. */
 extern uint32_t mmsb__capturing;
 
-/* 1 while some context is captured, frozen or journalled. */
+/* 1 while some context is captured, frozen or journalled, or a group is open. */
 static inline int mmsb__watched(void) {
     return (__atomic_load_n(&mmsb__capturing, __ATOMIC_RELAXED) | __atomic_load_n(&mmsb__rings_open, __ATOMIC_RELAXED)) != 0;
 }

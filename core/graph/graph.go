@@ -26,21 +26,23 @@ type edge struct {
 	next     [2]uint32 // younger edge in the list; of a free edge, next[children] is the next free one
 	previous [2]uint32 // older edge in the list
 	age      uint64    // number of edges that were added before
+	hidden   uint64    // who has hidden it; 0 = it is to be seen
 }
 
-// head is what is known of a node: per list its oldest and youngest edge, 0 for none, and its length.
+// head is what is known of a node: per list its oldest and youngest edge, 0 for none, and how many there are to be seen.
 type head struct {
 	oldest, youngest, length [2]uint32
 }
 
 // Graph holds edges from parents to children. Make one with New.
 type Graph struct {
-	name  func(uint32) string
-	nodes map[uint32]head
-	edges []edge // the edge at index 0 is not used
-	free  uint32
-	live  int
-	added uint64
+	name   func(uint32) string
+	nodes  map[uint32]head
+	edges  []edge // the edge at index 0 is not used
+	free   uint32
+	live   int
+	added  uint64
+	hidden int // of those that live
 }
 
 // New makes an empty graph. name says how a node is called in an error's text; nil = by its number.
@@ -51,14 +53,14 @@ func New(name func(node uint32) string) *Graph {
 	return &Graph{name: name, nodes: map[uint32]head{}, edges: make([]edge, 1)}
 }
 
-// Edges is the number of edges.
+// Edges is the number of edges, hidden ones with them.
 func (g *Graph) Edges() int { return g.live }
 
 // All lists the edges, parent and child, the oldest first.
 func (g *Graph) All() [][2]uint32 {
 	indices := make([]uint32, 0, g.live)
 	for index := range g.edges {
-		if g.edges[index].ends != [2]uint32{} {
+		if g.edges[index].ends != [2]uint32{} && g.edges[index].hidden == 0 {
 			indices = append(indices, uint32(index))
 		}
 	}
@@ -71,13 +73,24 @@ func (g *Graph) All() [][2]uint32 {
 }
 
 // Add makes child depend on parent. Errors: AlreadyExists, InvalidArgument (it would close a cycle, which the text names).
-func (g *Graph) Add(parent, child uint32) error {
+func (g *Graph) Add(parent, child uint32) error { return g.AddBeside(parent, child, 0) }
+
+// AddBeside is Add for who has hidden edges: to others these are in the way, as they may be shown again. Errors: those of Add,
+// Busy.
+func (g *Graph) AddBeside(parent, child uint32, by uint64) error {
 	if g.find(parent, child) != 0 {
 		return status.Errorf(status.AlreadyExists, "%s already depends on %s", g.name(child), g.name(parent))
 	}
-	if path := g.path(child, parent); path != nil {
+	if path := g.path(child, parent, func(hidden uint64) bool { return hidden == 0 }); path != nil {
 		return status.Errorf(status.InvalidArgument, "%s cannot depend on %s: the cycle would be %s",
 			g.name(child), g.name(parent), g.describe(append(path, child)))
+	}
+	if g.hidden > 0 {
+		if path := g.path(child, parent, func(hidden uint64) bool { return hidden == 0 || hidden != by }); path != nil {
+			return status.Errorf(status.Busy,
+				"%s cannot depend on %s: the cycle would be %s, of which an open group has removed a part",
+				g.name(child), g.name(parent), g.describe(append(path, child)))
+		}
 	}
 	index := g.free
 	if index != 0 {
@@ -102,6 +115,75 @@ func (g *Graph) Remove(parent, child uint32) error {
 	}
 	g.remove(index)
 	return nil
+}
+
+// Hidden is an edge that was hidden.
+type Hidden struct {
+	index uint32
+	age   uint64
+}
+
+// Hide takes an edge out of sight: as if it were removed, but Show shows it again where it was. by is not 0. Errors: NotFound.
+func (g *Graph) Hide(parent, child uint32, by uint64) (Hidden, error) {
+	index := g.find(parent, child)
+	if index == 0 {
+		return Hidden{}, status.Errorf(status.NotFound, "%s does not depend on %s", g.name(child), g.name(parent))
+	}
+	return g.hide(index, by), nil
+}
+
+// HideNode hides all edges of a node.
+func (g *Graph) HideNode(node uint32, by uint64) (hidden []Hidden) {
+	for _, list := range []int{children, parents} {
+		for index := g.nodes[node].oldest[list]; index != 0; index = g.edges[index].next[list] {
+			if g.edges[index].hidden == 0 {
+				hidden = append(hidden, g.hide(index, by))
+			}
+		}
+	}
+	return hidden
+}
+
+func (g *Graph) hide(index uint32, by uint64) Hidden {
+	g.edges[index].hidden = by
+	g.hidden++
+	g.count(index, ^uint32(0))
+	return Hidden{index, g.edges[index].age}
+}
+
+// Show shows edges again, but for those whose nodes have lost them.
+func (g *Graph) Show(hidden ...Hidden) {
+	for _, h := range hidden {
+		if g.is(h) {
+			g.edges[h.index].hidden = 0
+			g.hidden--
+			g.count(h.index, 1)
+		}
+	}
+}
+
+// Drop removes hidden edges.
+func (g *Graph) Drop(hidden ...Hidden) {
+	for _, h := range hidden {
+		if g.is(h) {
+			g.remove(h.index)
+		}
+	}
+}
+
+// is tells whether a hidden edge is still there.
+func (g *Graph) is(h Hidden) bool {
+	return g.edges[h.index].hidden != 0 && g.edges[h.index].age == h.age
+}
+
+// count adds to the numbers of edges that the ends of an edge have to be seen.
+func (g *Graph) count(index uint32, more uint32) {
+	for _, list := range []int{children, parents} {
+		node := g.edges[index].ends[list]
+		head := g.nodes[node]
+		head.length[list] += more
+		g.nodes[node] = head
+	}
 }
 
 // RemoveNode ends all dependencies of and on a node.
@@ -152,15 +234,20 @@ func (g *Graph) Order() []uint32 {
 	order := make([]uint32, 0, len(g.nodes))
 	waiting := make(map[uint32]uint32, len(g.nodes)) // parents that are not in the order yet
 	for node, head := range g.nodes {
-		if head.length[parents] == 0 {
+		switch {
+		case head.length == [2]uint32{}: // all its edges are hidden
+		case head.length[parents] == 0:
 			order = append(order, node)
-		} else {
+		default:
 			waiting[node] = head.length[parents]
 		}
 	}
 	slices.Sort(order)
 	for at := 0; at < len(order); at++ {
 		for index := g.nodes[order[at]].oldest[children]; index != 0; index = g.edges[index].next[children] {
+			if g.edges[index].hidden != 0 {
+				continue
+			}
 			child := g.edges[index].ends[parents]
 			waiting[child]--
 			if waiting[child] == 0 {
@@ -177,7 +264,9 @@ func (g *Graph) list(node uint32, list int) []uint32 {
 	head := g.nodes[node]
 	nodes := make([]uint32, 0, head.length[list])
 	for index := head.oldest[list]; index != 0; index = g.edges[index].next[list] {
-		nodes = append(nodes, g.edges[index].ends[other(list)])
+		if g.edges[index].hidden == 0 {
+			nodes = append(nodes, g.edges[index].ends[other(list)])
+		}
 	}
 	return nodes
 }
@@ -190,7 +279,7 @@ func (g *Graph) find(parent, child uint32) uint32 {
 		list, end, index = parents, parent, head.oldest[parents]
 	}
 	for ; index != 0; index = g.edges[index].next[list] {
-		if g.edges[index].ends[other(list)] == end {
+		if g.edges[index].ends[other(list)] == end && g.edges[index].hidden == 0 {
 			return index
 		}
 	}
@@ -213,6 +302,9 @@ func (g *Graph) link(index uint32, list int) {
 }
 
 func (g *Graph) remove(index uint32) {
+	if g.edges[index].hidden != 0 {
+		g.hidden--
+	}
 	g.unlink(index, children)
 	g.unlink(index, parents)
 	g.edges[index] = edge{next: [2]uint32{children: g.free}}
@@ -234,21 +326,23 @@ func (g *Graph) unlink(index uint32, list int) {
 	} else {
 		g.edges[next].previous[list] = previous
 	}
-	head.length[list]--
-	if head.length == [2]uint32{} {
+	if removed.hidden == 0 {
+		head.length[list]--
+	}
+	if head.oldest == [2]uint32{} {
 		delete(g.nodes, node)
 	} else {
 		g.nodes[node] = head
 	}
 }
 
-// path is a way from one node down to another, both named; nil where there is none. Edges are mostly added to nodes that
-// are new, and then there is nothing to search.
-func (g *Graph) path(from, to uint32) []uint32 {
+// path is a way from one node down to another over the edges that count, both named; nil where there is none. Edges are mostly
+// added to nodes that are new, and then there is nothing to search.
+func (g *Graph) path(from, to uint32, counts func(hidden uint64) bool) []uint32 {
 	if from == to {
 		return []uint32{from}
 	}
-	if g.nodes[from].length[children] == 0 || g.nodes[to].length[parents] == 0 {
+	if g.nodes[from].oldest[children] == 0 || g.nodes[to].oldest[parents] == 0 {
 		return nil
 	}
 	cameFrom := map[uint32]uint32{from: from}
@@ -257,7 +351,7 @@ func (g *Graph) path(from, to uint32) []uint32 {
 		pending = pending[:len(pending)-1]
 		for index := g.nodes[node].oldest[children]; index != 0; index = g.edges[index].next[children] {
 			child := g.edges[index].ends[parents]
-			if _, seen := cameFrom[child]; seen {
+			if _, seen := cameFrom[child]; seen || !counts(g.edges[index].hidden) {
 				continue
 			}
 			cameFrom[child] = node

@@ -117,6 +117,43 @@ func (m model) ends(node uint32, at int) []uint32 {
 	return found
 }
 
+func TestHiddenEdgesAreShownAgainWhereTheyWere(t *testing.T) {
+	g := New(nil)
+	for _, edge := range [][2]uint32{{1, 2}, {1, 3}, {1, 4}, {5, 3}} {
+		require.NoError(t, g.Add(edge[0], edge[1]))
+	}
+	hidden, err := g.Hide(1, 3, 7)
+	require.NoError(t, err)
+	_, err = g.Hide(1, 3, 7)
+	assert.Equal(t, status.NotFound, status.CodeOf(err))
+	assert.Equal(t, []uint32{2, 4}, g.Children(1))
+	assert.Equal(t, []uint32{5}, g.Parents(3))
+	assert.Equal(t, [][2]uint32{{1, 2}, {1, 4}, {5, 3}}, g.All())
+	assert.Equal(t, []uint32{1, 5, 2, 4, 3}, g.Order())
+	assert.Equal(t, status.Busy, status.CodeOf(g.Add(3, 1)), "it may be shown again")
+	assert.Equal(t, status.Busy, status.CodeOf(g.AddBeside(3, 1, 8)))
+	require.NoError(t, g.AddBeside(3, 1, 7))
+	require.NoError(t, g.Remove(3, 1))
+	require.NoError(t, g.AddBeside(1, 3, 7), "who has hidden it may add it anew")
+	require.NoError(t, g.Remove(1, 3))
+	g.Show(hidden)
+	assert.Equal(t, []uint32{2, 3, 4}, g.Children(1))
+	assert.Equal(t, []uint32{1, 5}, g.Parents(3))
+
+	all := g.HideNode(3, 7)
+	assert.Len(t, all, 2)
+	assert.Equal(t, []uint32{1, 2, 4}, g.Order(), "a node whose edges are all hidden is none")
+	g.RemoveNode(5)
+	require.NoError(t, g.Add(8, 9)) // where the edge was
+	g.Show(all...)
+	assert.Equal(t, []uint32{1}, g.Parents(3), "the other one is gone")
+	g.Show(all...)
+	assert.Equal(t, 4, g.Edges())
+	g.Drop(g.HideNode(1, 7)...)
+	assert.Equal(t, [][2]uint32{{8, 9}}, g.All())
+	assert.Equal(t, 1, g.Edges())
+}
+
 func TestAgainstAModel(t *testing.T) {
 	const nodes = 12
 	cycles, existing, renamed := 0, 0, 0

@@ -45,21 +45,28 @@ func changeLocked(page uint64, lock func(page uint64) (*Page, error), work func(
 	return work(c)
 }
 
-// lockToChange locks a page that is to change as a whole: what is being saved has it as it was.
+// lockToChange locks a page that is to change as a whole: what is being saved has it as it was, and so has the thread's group.
 func lockToChange(page uint64, lock func(page uint64) (*Page, error)) (*Page, error) {
 	for {
 		p, err := lock(page)
 		if err != nil {
 			return nil, err
 		}
-		if !native.KeepPreimage(p.Index, p.State) {
-			if err := p.Present(); err != nil {
-				p.unlock()
-				return nil, err
-			}
+		code := native.KeepPreimage(p.Index, p.State)
+		switch code {
+		case 0:
+			err = p.Present()
+		case native.Again:
+		default:
+			err = lasterror.Load(code)
+		}
+		if code == 0 && err == nil {
 			return p, nil
 		}
 		p.unlock()
+		if err != nil {
+			return nil, err
+		}
 		native.WaitForCapture(p.Index)
 	}
 }
@@ -87,23 +94,39 @@ func changePair(parent, child uint64, work func(c *change, parent, child uint32)
 		return status.Errorf(status.Mismatch, "page 0x%016x is of context 0x%016x, page 0x%016x of context 0x%016x", parent,
 			c.context.handle, child, other.handle)
 	}
+	for _, page := range []uint64{parent, child} {
+		index := native.Index(page)
+		if code := native.ClaimForGroup(index, native.RecordAt(index).LoadState()&^native.OwnerMask); code != 0 {
+			return lasterror.Load(code)
+		}
+	}
 	c.context.dependencies.Lock()
 	defer c.context.dependencies.Unlock()
 	return work(c, native.Index(parent), native.Index(child))
 }
 
-// journal puts the record of a change after which the page has a version.
-func (c *change) journal(kind journal.Kind, version uint64, pieces ...[]byte) error {
+// journal puts the record of a change, after which the page has its next version. It is called when nothing else can fail.
+func (c *change) journal(kind journal.Kind, pieces ...[]byte) error {
+	version := native.GroupVersion(c.Index)
+	if err := c.journalVersion(kind, version+1, pieces...); err != nil {
+		return err
+	}
+	native.GroupChangeFrom(c.Index, version)
+	return nil
+}
+
+// journalNext is journal as a function.
+func (c *change) journalNext(kind journal.Kind, pieces ...[]byte) func() error {
+	return func() error { return c.journal(kind, pieces...) }
+}
+
+// journalVersion puts the record of a change after which the page has a version, or has ended with it.
+func (c *change) journalVersion(kind journal.Kind, version uint64, pieces ...[]byte) error {
 	ring, ok := native.RingOf(c.context.index)
 	if !ok {
 		return nil
 	}
 	return c.put(ring, native.Head{Kind: uint8(kind), Page: c.ID(), Version: version, Epoch: c.Record.Epoch}, pieces...)
-}
-
-// journalNext is journal for the page's next version, as what is called when nothing else can fail.
-func (c *change) journalNext(kind journal.Kind, pieces ...[]byte) func() error {
-	return func() error { return c.journal(kind, c.Record.Version+1, pieces...) }
 }
 
 // journalEdge puts the record of a change of a dependency.

@@ -74,6 +74,10 @@ func (c *Context) checkFrames(index uint32, record *native.Record) error {
 				state)
 		}
 	}
+	if mask := record.MaskFrame; mask != 0 && native.RecordAt(mask).Size < maskBytes(record.Size) {
+		return broken("the change mask of record %d has %d bytes, a page of %d bytes needs %d", index, native.RecordAt(mask).Size,
+			record.Size, maskBytes(record.Size))
+	}
 	return nil
 }
 

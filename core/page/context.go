@@ -32,6 +32,7 @@ type Context struct {
 	adopts   atomic.Bool // pages were adopted: a load looks for them
 
 	ids          ids
+	groups       groups
 	dependencies struct { // between its pages, by record
 		sync.Mutex
 		graph *graph.Graph

@@ -3,6 +3,7 @@ package page
 import (
 	"libmmsb/core/abi"
 	"libmmsb/core/journal"
+	"libmmsb/core/lasterror"
 	"libmmsb/core/memory"
 	"libmmsb/core/residency"
 	"libmmsb/core/status"
@@ -77,7 +78,7 @@ func (c *Context) publish(b *birth) (page uint64, err error) {
 	}
 	if err == nil {
 		p.State = native.State(native.KindPage, native.Generation(p.handle), b.low|b.frame.Low)
-		err = told.journalBirth(b, epoch, version)
+		err = told.creating(func() error { return told.journalBirth(b, epoch, version) })
 	}
 	if err != nil {
 		if b.id != 0 {
@@ -109,7 +110,7 @@ func (c *Context) begin(b *birth) error {
 		return nil
 	}
 	b.low |= native.ExplicitID
-	return c.ids.reserve(b.id)
+	return c.ids.reserve(b.id, c.ownGroup())
 }
 
 // discard gives back a frame that did not become a page, with what it has got by now.
@@ -155,6 +156,10 @@ func Clone(page, id uint64) (uint64, error) {
 		return 0, err
 	}
 	defer p.unlock()
+	// The journal has the copy before what the group of another thread has changed.
+	if code := native.CheckGroup(p.Index, p.State); code != 0 {
+		return 0, lasterror.Load(code)
+	}
 	if err := p.Present(); err != nil {
 		return 0, err
 	}

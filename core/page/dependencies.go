@@ -15,11 +15,14 @@ func AddDependency(parent, child uint64) error {
 				return err
 			}
 		}
-		all := c.context.dependencies.graph
-		if err := all.Add(parent, child); err != nil {
+		all, g := c.context.dependencies.graph, c.group()
+		if err := all.AddBeside(parent, child, g.name()); err != nil {
 			return err
 		}
-		err := c.journalEdge(journal.DependencyAdd, parent, child)
+		back := func() error {
+			return c.context.onGraph(func(all *graph.Graph) error { return all.Remove(parent, child) })
+		}
+		err := g.with(0, step{back: back}, func() error { return c.journalEdge(journal.DependencyAdd, parent, child) })
 		if err != nil {
 			_ = all.Remove(parent, child)
 		}
@@ -34,10 +37,24 @@ func RemoveDependency(parent, child uint64) error {
 		if !all.Has(parent, child) {
 			return all.Remove(parent, child)
 		}
-		if err := c.journalEdge(journal.DependencyRemove, parent, child); err != nil {
+		g := c.group()
+		if g == nil {
+			if err := c.journalEdge(journal.DependencyRemove, parent, child); err != nil {
+				return err
+			}
+			return all.Remove(parent, child)
+		}
+		hidden, err := all.Hide(parent, child, g.name())
+		if err != nil {
 			return err
 		}
-		return all.Remove(parent, child)
+		err = g.with(0, c.context.hiddenStep(hidden), func() error {
+			return c.journalEdge(journal.DependencyRemove, parent, child)
+		})
+		if err != nil {
+			all.Show(hidden)
+		}
+		return err
 	})
 }
 
@@ -79,8 +96,14 @@ func (c *Context) DependencyOrder() []uint64 {
 }
 
 // Moment calls begin with the leaves that the context has, and returns the dependencies as they are then, by ids: no edge and no
-// leaf comes or goes meanwhile, and no page whose record the journal has is still about to begin.
-func (c *Context) Moment(begin func(leaves []memory.Leaf)) (edges [][2]uint64) {
+// leaf comes or goes meanwhile, no page whose record the journal has is still about to begin, and no group is open: those that
+// are it waits for, until cancel. Errors: Busy (the thread has a group open), Cancelled, StaleHandle (the context ends).
+func (c *Context) Moment(cancel <-chan struct{}, begin func(leaves []memory.Leaf)) (edges [][2]uint64, err error) {
+	release, err := c.groups.awaitAll(c, cancel)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	c.creating.Lock()
 	defer c.creating.Unlock()
 	c.dependencies.Lock()
@@ -91,5 +114,5 @@ func (c *Context) Moment(begin func(leaves []memory.Leaf)) (edges [][2]uint64) {
 			edges = append(edges, [2]uint64{IDOf(edge[0]), IDOf(edge[1])})
 		}
 	})
-	return edges
+	return edges, nil
 }

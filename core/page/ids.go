@@ -18,7 +18,8 @@ type ids struct {
 	sync.Mutex
 	context         uint32
 	factor, inverse uint64
-	explicit        map[uint64]uint64 // page by id
+	explicit        map[uint64]uint64  // page by id
+	leaving         map[uint64]leaving // ids of pages that open groups have destroyed
 	// waiting are marks for records of leaves that the context does not have yet: indices by group of leaves.
 	waiting map[uint32][]uint32
 	waits   int // their number
@@ -37,16 +38,21 @@ func (i *ids) start() {
 	i.inverse &= native.IDMask
 	i.explicit = make(map[uint64]uint64)
 	i.waiting = make(map[uint32][]uint32)
+	i.leaving = make(map[uint64]leaving)
 }
 
 func (i *ids) automatic(handle uint64) uint64 {
 	return native.IDAutomatic | handle*i.factor&native.IDMask
 }
 
-// reserve takes an id that the caller chose, for a page whose handle set brings later. Under no lock.
-func (i *ids) reserve(id uint64) error {
+// reserve takes an id that the caller chose, for a page whose handle set brings later. The id of a page that a group has
+// destroyed only this group, by, takes again. Under no lock.
+func (i *ids) reserve(id uint64, by *group) error {
 	i.Lock()
 	defer i.Unlock()
+	if gone, ok := i.leaving[id]; ok && gone.by != by {
+		return errLeaving(id)
+	}
 	if page, ok := i.explicit[id]; ok {
 		return status.Errorf(status.AlreadyExists, "id %d belongs to page 0x%016x", id, page)
 	}
@@ -60,6 +66,9 @@ func (i *ids) reserve(id uint64) error {
 			}
 			if page := native.FindPage(i.context, id); page != 0 {
 				return status.Errorf(status.AlreadyExists, "id %d belongs to page 0x%016x", id, page)
+			}
+			if i.leaves(id) {
+				return errLeaving(id)
 			}
 		}
 	}
@@ -94,10 +103,16 @@ func (i *ids) tidy() {
 	}
 	clear(i.waiting)
 	i.waits = 0
-	for id := range i.explicit {
+	again := func(id uint64) {
 		if id&^native.IDMask == native.IDAutomatic {
 			i.mark(id)
 		}
+	}
+	for id := range i.explicit {
+		again(id)
+	}
+	for id := range i.leaving {
+		again(id)
 	}
 }
 
@@ -114,10 +129,62 @@ func (i *ids) drop(id uint64) {
 	i.Unlock()
 }
 
+// end gives up the id of a page that has ended, unless another page has it by now.
+func (i *ids) end(id, page uint64) {
+	i.Lock()
+	if i.explicit[id] == page {
+		delete(i.explicit, id)
+	}
+	i.Unlock()
+}
+
+// leaving is the id of pages that a group has destroyed.
+type leaving struct {
+	by    *group
+	pages int // one, unless the group has made and destroyed others
+}
+
+// leave takes the id from a page that a group destroys; others do not get it until the group has ended.
+func (i *ids) leave(id uint64, by *group) {
+	i.Lock()
+	delete(i.explicit, id)
+	i.leaving[id] = leaving{by, i.leaving[id].pages + 1}
+	i.Unlock()
+}
+
+// left ends leave: with a page, which has the id again.
+func (i *ids) left(id, page uint64) {
+	i.Lock()
+	defer i.Unlock()
+	if page != 0 {
+		i.explicit[id] = page
+	}
+	if gone := i.leaving[id]; gone.pages > 1 {
+		i.leaving[id] = leaving{gone.by, gone.pages - 1}
+	} else {
+		delete(i.leaving, id)
+	}
+}
+
+// leaves tells whether a page with this automatic id was destroyed by a group of another thread. Under the lock.
+func (i *ids) leaves(id uint64) bool {
+	handle := id * i.inverse & native.IDMask
+	index := native.Index(handle)
+	state := native.RecordAt(index).LoadState()
+	return native.Kind(state) == native.StateLeaving && native.Generation(state) == native.Generation(handle) &&
+		state&native.ExplicitID == 0 && native.CheckGroup(index, state) != 0
+}
+
+func errLeaving(id uint64) error {
+	return status.Errorf(status.Busy, "id %d belongs to a page that a group of another thread has destroyed", id)
+}
+
 // taken tells whether the caller chose the automatic id of a handle. Under the lock.
 func (i *ids) taken(handle uint64) bool {
-	_, ok := i.explicit[i.automatic(handle)]
-	return ok
+	id := i.automatic(handle)
+	_, ok := i.explicit[id]
+	_, leaving := i.leaving[id]
+	return ok || leaving
 }
 
 // claim moves a frame's record to the first generation whose automatic id is not in use, for a page that begins. Go code is in no

@@ -64,6 +64,7 @@ func (c *Context) close() error {
 // compose makes a context of the rooms below and the one above.
 func compose(options *Options) *Context {
 	c := &Context{persistence: noPersistence{}}
+	c.groups.open = make(map[native.Group]*group)
 	c.ids.start()
 	c.dependencies.graph = newGraph()
 	devices := residency.Devices(residency.NoDevices{})
@@ -115,10 +116,12 @@ func (c *Context) end() error {
 		return err
 	}
 	c.persistence.Ending()
+	c.groups.wake()
 	c.users.Lock() // waits for calls that run; who comes now finds it closed
 	defer c.users.Unlock()
 	c.persistence.End()
 	native.DetachContext(c.index)
+	c.endGroups()
 	survivors := 0
 	for _, leaf := range c.memory.Leaves() {
 		survivors += c.endLeaf(leaf)

@@ -16,8 +16,26 @@ import (
 // createBatch is how many pages are made between two looks at the time.
 const createBatch = 4096
 
-// CreateMany makes many pages as work: all, or none when it fails or is cancelled.
+// CreateMany makes many pages as work: all, or none when it fails or is cancelled; where the context has a journal, as a group.
 func CreateMany(context, size uint64, options CreateOptions, pages []uint64, w *ticket.Work) error {
+	grouped := false
+	err := Use(context, func(c *Context) error {
+		_, journalled := native.RingOf(c.index)
+		grouped = journalled && c.ownGroup() == nil
+		return nil
+	})
+	work := func() error { return createAll(context, size, options, pages, w) }
+	switch {
+	case err != nil:
+		return err
+	case grouped:
+		return atomically(context, work)
+	default:
+		return work()
+	}
+}
+
+func createAll(context, size uint64, options CreateOptions, pages []uint64, w *ticket.Work) error {
 	for done := 0; done < len(pages); {
 		if w != nil && w.Cancelled() {
 			native.Uncreate(pages[:done])
@@ -40,6 +58,9 @@ func CreateMany(context, size uint64, options CreateOptions, pages []uint64, w *
 func CreateManyWithin(context, size uint64, options CreateOptions, pages []uint64, after []*ticket.Ticket, timeout uint64) error {
 	if timeout == ticket.Forever && len(after) == 0 {
 		return CreateMany(context, size, options, pages, nil)
+	}
+	if err := CheckOutsideGroup(); err != nil {
+		return err
 	}
 	made := make([]uint64, len(pages)) // the caller's array is only written on success
 	err := ticket.Within(timeout, after, func(w *ticket.Work) error { return CreateMany(context, size, options, made, w) })

@@ -94,7 +94,7 @@ func useMetadata(side *native.Side, index, count uint32, length uint64) (blob []
 
 // storeMetadata is StoreMetadata as a change; pieces are what the journal says of it.
 func (c *change) storeMetadata(blob []byte, kind journal.Kind, pieces ...[]byte) error {
-	if err := c.StoreMetadata(blob, c.journalNext(kind, pieces...)); err != nil {
+	if err := c.StoreMetadata(blob, c.keepingMetadata(c.journalNext(kind, pieces...))); err != nil {
 		return err
 	}
 	c.Record.MoveVersion()

@@ -19,7 +19,7 @@ func migrate(page uint64, lock func(page uint64) (*Page, error), location, devic
 		if err != nil || to == c.Placement() {
 			return err
 		}
-		return c.move(to, c.journalNext(journal.Migrate, journal.MigrateBody(to.Location, to.Device, c.Node())))
+		return c.move(to, c.keepingMemory(c.journalNext(journal.Migrate, journal.MigrateBody(to.Location, to.Device, c.Node()))))
 	})
 }
 
@@ -87,7 +87,7 @@ type move struct {
 }
 
 // moveTogether moves some of the first pages between the host and the disk, with all their bytes read or written together: those
-// that nobody works on, that no save waits for, and that can move. It says of so many pages which have moved; the others are left
+// that nobody works on, that no save waits for, that no group has, and that can move. It says of so many pages which have moved; the others are left
 // to migrate.
 func moveTogether(pages []uint64, location, device int32, long bool) (first []move) {
 	var (
@@ -111,7 +111,7 @@ func moveTogether(pages []uint64, location, device int32, long bool) (first []mo
 			to = wanted
 		}
 		if err != nil || wanted != to || !p.CanMoveTogether(to) || bytes+p.Record.Size > togetherBytes ||
-			native.KeepPreimage(p.Index, p.State) {
+			p.context.ownGroup() != nil || native.KeepPreimage(p.Index, p.State) != 0 {
 			p.unlock()
 			continue
 		}

@@ -12,6 +12,8 @@ type Page struct {
 	residency.Page
 	context *Context
 	handle  uint64
+	// keptMask is the frame of the change mask that the page had before a resize, where its memory is kept.
+	keptMask uint32
 }
 
 // lock locks a page; unlock must follow, or the page's end.

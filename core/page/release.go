@@ -23,6 +23,10 @@ type releasedFrame struct {
 // Release ends a page but leaves its memory to the caller.
 func Release(page uint64) (address uintptr, size uint64, err error) {
 	err = changeMemory(page, func(c *change) error {
+		if c.group() != nil {
+			return status.Errorf(status.InvalidState, "page 0x%016x cannot be released in a group, which could not take it back",
+				page)
+		}
 		if err := c.releasable(); err != nil {
 			return err
 		}
@@ -30,7 +34,7 @@ func Release(page uint64) (address uintptr, size uint64, err error) {
 		if err != nil {
 			return err
 		}
-		if err := c.journal(journal.Destroy, c.Record.Version); err != nil {
+		if err := c.journalVersion(journal.Destroy, c.Record.Version); err != nil {
 			c.context.memory.Give(bare)
 			return err
 		}

@@ -24,7 +24,7 @@ func Resize(page, size uint64) error {
 		if size == old {
 			return nil
 		}
-		if err := c.Resize(size, c.journalNext(journal.Resize, journal.Words(size))); err != nil {
+		if err := c.Resize(size, c.keepingMemory(c.journalNext(journal.Resize, journal.Words(size)))); err != nil {
 			return err
 		}
 		c.countResize(old)
@@ -39,6 +39,9 @@ const mostResized = 1 << 16
 func ResizeMany(pages, sizes []uint64) (bad int, err error) {
 	if len(pages) > mostResized {
 		return mostResized, status.Errorf(status.Limit, "batch has %d pages to resize; the limit is %d", len(pages), mostResized)
+	}
+	if native.InGroup() {
+		return 0, status.Errorf(status.InvalidState, "this thread has a group open: resize the %d pages one by one", len(pages))
 	}
 	count := len(pages)
 	var sizeErr error
@@ -151,7 +154,11 @@ func (p *Page) Resize(size uint64, ready func() error) error {
 		return err
 	}
 	if mask != 0 {
-		p.context.dropMask(p.Index)
+		if p.Keeping {
+			p.keptMask = native.TakeMaskFrame(p.Index)
+		} else {
+			p.context.dropMask(p.Index)
+		}
 		native.UseMask(p.Index, mask)
 	}
 	p.Record.SetSize(size)

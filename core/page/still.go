@@ -6,7 +6,8 @@ import (
 	"libmmsb/native"
 )
 
-// Still runs work while no call creates, changes or ends a page of the context, or a dependency: they wait.
+// Still runs work while no call creates, changes or ends a page of the context, or a dependency: they wait. No group is open: the
+// caller has seen to that (WithoutGroups), or the context ends.
 func (c *Context) Still(work func(still *Still) error) error {
 	c.creating.Lock()
 	defer c.creating.Unlock()

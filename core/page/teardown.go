@@ -29,7 +29,7 @@ func (c *Context) dismantle(index uint32, state uint64) {
 		record.Side = 0
 	}
 	if state&native.ExplicitID != 0 {
-		c.ids.drop(side.ID)
+		c.ids.end(side.ID, native.Handle(native.KindPage, native.Generation(state), index))
 	}
 	base := uintptr(0)
 	if state&native.Adopted != 0 {

@@ -18,6 +18,8 @@ import (
 //	MakeResident, Evict         a page's bytes are in a file, on a device or in a snapshot
 //	Device…                     devices are Go's
 //	End, ReleaseEnded           a page ends that has more than small memory: side record, dependencies, backing
+//	NewVersion                  the versions of groups are an era's
+//	Leave, GroupLeft            a group destroys a page with a side record; a thread ends before its group
 //	Panicked                    the library is to be poisoned
 var upcalls = native.Upcalls{
 	Refill: func(context uint64, class uint32, handles []uint64) (int, int32) {
@@ -55,7 +57,13 @@ var upcalls = native.Upcalls{
 	},
 	End:          func(index uint32, state uint64) { contextOf(index).tearDown(index, state) },
 	ReleaseEnded: releaseEnded,
-	Panicked:     safego.Caught,
+	NewVersion: func(above uint64) uint64 {
+		noteVersion(above)
+		return newVersion()
+	},
+	Leave:     func(index uint32, state uint64) { contextOf(index).leave(index, state) },
+	GroupLeft: groupLeft,
+	Panicked:  safego.Caught,
 }
 
 func residencyOf(index uint32) *residency.Residency { return contextOf(index).residency }

@@ -87,7 +87,7 @@ func OpenJournal(context uint64, directory string, o JournalOptions, w *ticket.W
 			return err
 		}
 		defer s.journals.Unlock()
-		return s.openJournal(directory, o.Keep, options, w)
+		return s.context.WithoutGroups(func() error { return s.openJournal(directory, o.Keep, options, w) })
 	})
 }
 
@@ -224,7 +224,7 @@ func (s *state) saveBase(opened *openedJournal, position uint64, w *ticket.Work)
 
 // CloseJournal closes a context's journal after all its records have reached the disk.
 func CloseJournal(context uint64) error {
-	return onJournal(context, nil, func(s *state, _ *openedJournal) error { return s.closeJournal() })
+	return onJournal(context, nil, func(s *state, _ *openedJournal) error { return s.context.WithoutGroups(s.closeJournal) })
 }
 
 func errNoJournal(context uint64) error {
@@ -375,9 +375,12 @@ func SyncJournal(context uint64, w *ticket.Work) error {
 	})
 }
 
-// onJournal does something that nobody opens or closes a journal beside. w may be nil.
+// onJournal does something that nobody opens or closes a journal beside, and that is no part of a group. w may be nil.
 func onJournal(context uint64, w *ticket.Work, work func(s *state, j *openedJournal) error) error {
 	return use(context, func(s *state) error {
+		if err := s.context.CheckNoOwnGroup(); err != nil {
+			return err
+		}
 		if err := s.journals.lock(w); err != nil {
 			return err
 		}

@@ -74,6 +74,9 @@ func loadInto(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) 
 }
 
 func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releases []func(), err error) {
+	if err := s.context.WithoutGroups(func() error { return nil }); err != nil { // before all is read for nothing
+		return nil, err
+	}
 	done := w.Done()
 	r := s.context.Residency()
 	var read *journal.Replay

@@ -55,10 +55,11 @@ func worldOf(t *testing.T, context uint64) world {
 		}))
 	}
 	require.NoError(t, page.Use(context, func(c *page.Context) error {
-		for _, e := range c.Moment(func([]memory.Leaf) {}) {
+		edges, err := c.Moment(nil, func([]memory.Leaf) {})
+		for _, e := range edges {
 			w.edges[e] = true
 		}
-		return nil
+		return err
 	}))
 	return w
 }

@@ -190,17 +190,18 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 		return nil, status.Errorf(status.Busy, "context 0x%016x has %d open writing sections: raw_writes is refuse",
 			s.context.Handle(), sections)
 	}
-	if err := s.stopWriters(); err != nil {
-		return nil, err
-	}
 	var capture native.Capture
 	var ok bool
-	edges = s.context.Moment(func(leaves []memory.Leaf) {
+	edges, err = s.moment(func(leaves []memory.Leaf) {
 		header.Lineage, header.Position, s.recorded = s.identity() // every change before it is made before the moment
 		numbers, used := numbersOf(leaves)
 		s.leaves = numbers
 		capture, ok = native.BeginCapture(s.context.Index(), numbers, used, table, limit, s.o.RawWrites)
 	})
+	if err != nil {
+		s.letWrite()
+		return nil, err
+	}
 	if !ok {
 		s.letWrite()
 		_, _, _, text := native.LastError()
@@ -221,6 +222,28 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 	s.statistics.running, s.statistics.isRunning = capture, true
 	s.statistics.Unlock()
 	return edges, nil
+}
+
+// moment waits until no group is open and, if the save waits for raw writers, until none writes. A writer may begin a group, and
+// who has a group open may begin to write: while the save waits for the ones it holds none of the others back.
+func (s *saver) moment(begin func(leaves []memory.Leaf)) (edges [][2]uint64, err error) {
+	if s.o.RawWrites != abi.RawWritesWait {
+		return s.context.Moment(s.work.Done(), begin)
+	}
+	now := make(chan struct{})
+	close(now)
+	for {
+		if err := s.stopWriters(); err != nil {
+			return nil, err
+		}
+		if edges, err = s.context.Moment(now, begin); status.CodeOf(err) != status.Cancelled {
+			return edges, err
+		}
+		native.LetWrite(s.context.Index(), native.LetsAll)
+		if err := s.context.AwaitGroups(s.work.Done()); err != nil {
+			return nil, err
+		}
+	}
 }
 
 func (s *saver) end() {

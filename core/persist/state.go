@@ -39,9 +39,13 @@ func use(context uint64, call func(s *state) error) error {
 	return page.Use(context, func(c *page.Context) error { return call(c.Persistence().(*state)) })
 }
 
-// useAlone is use for a save or load, or what may not be beside one.
+// useAlone is use for a save or load, or what may not be beside one. The thread has no group open, which those wait for or
+// refuse.
 func useAlone(context uint64, call func(s *state) error) error {
 	return use(context, func(s *state) error {
+		if err := s.context.CheckNoOwnGroup(); err != nil {
+			return err
+		}
 		select {
 		case s.busy <- struct{}{}:
 		default:

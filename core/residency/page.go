@@ -12,6 +12,9 @@ type Page struct {
 	Index  uint32
 	Record *native.Record
 	State  uint64 // without owner, as it will be when the page is unlocked
+	// Keeping: when the page gets other memory, what it had is not given back but becomes Kept.
+	Keeping bool
+	Kept    Frame
 }
 
 // Location is where the page lies; Placement with its device.
@@ -102,9 +105,14 @@ func (p *Page) copyTo(f Frame, size uint64, ready func() error) error {
 	return err
 }
 
-// become gives the page the memory and backing of a frame, and gives back what it had.
+// become gives the page the memory and backing of a frame, and gives back or keeps what it had.
 func (p *Page) become(f Frame) {
-	if !p.Resident() {
+	had := p.frame(f.Index)
+	if !p.Resident() && p.Keeping {
+		if p.Record.Locator != 0 {
+			p.dropAddress(p.Index)
+		}
+	} else if !p.Resident() {
 		p.Forget(p.Index, native.SideAt(p.Record.Side))
 	}
 	if p.Record.Side != 0 {
@@ -114,7 +122,30 @@ func (p *Page) become(f Frame) {
 	p.options.Moved(p.Index)
 	p.Swap(f.Index)
 	native.RecordAt(f.Index).Size = memory.FrameSize(f.Index, p.Record.Size)
-	p.memory.Give(f.Index)
+	if p.Keeping {
+		p.Kept = had
+	} else {
+		p.memory.Give(f.Index)
+	}
+}
+
+// frame is what the page has, as the frame of a record that its memory goes to.
+func (p *Page) frame(index uint32) Frame {
+	f := Frame{Index: index, Low: p.State & (native.Nonresident | native.LocationMask)}
+	if p.Record.Side == 0 {
+		return f
+	}
+	side := native.SideAt(p.Record.Side)
+	if f.Backing = backingOf(side); f.Backing.empty() {
+		f.Backing.device = side.Device
+	}
+	return f
+}
+
+// Return gives the page the memory again that was kept of it; the size in its record stays for the caller to change.
+func (p *Page) Return(f Frame) {
+	p.Keeping = false
+	p.become(f)
 }
 
 // Swap gives the page the memory of a frame, and the frame the page's.

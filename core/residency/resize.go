@@ -10,10 +10,10 @@ import (
 func (p *Page) Resize(size uint64, ready func() error) error {
 	old := p.Record.Size
 	class := native.Class(p.State)
-	if class == native.ClassMapped && (size > native.SmallMax || p.Node() >= 0) {
+	if !p.Keeping && class == native.ClassMapped && (size > native.SmallMax || p.Node() >= 0) {
 		return p.resizeMapping(size, ready)
 	}
-	if class == native.ClassExtent && size > native.SmallMax && !memory.Mapped(size) &&
+	if !p.Keeping && class == native.ClassExtent && size > native.SmallMax && !memory.Mapped(size) &&
 		memory.RoundUp(size) == memory.RoundUp(old) {
 		if err := ready(); err != nil {
 			return err

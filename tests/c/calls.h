@@ -209,6 +209,9 @@ static size_t lasting __attribute__((unused));
     CALL(mmsb_snapshot_compact, 0, ORDINARY, (NO_FILE, NO_FILE, NULL)) \
     CALL(mmsb_snapshot_compact_start, 0, ORDINARY, (NO_FILE, NO_FILE, NULL, NULL, &a.number)) \
     CALL(mmsb_journal_open_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL, NULL, &a.number)) \
+    CALL(mmsb_group_begin, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
+    CALL(mmsb_group_commit, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
+    CALL(mmsb_group_rollback, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
     CALL(mmsb_journal_open, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL)) \
     CALL(mmsb_journal_sync, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL)) \
     CALL(mmsb_journal_sync_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, &a.number)) \

@@ -25,7 +25,7 @@ CAPTURES = C(
         ),
         Mutant(
             "freeze-misses-captured-pages", "a freeze is not looked for on a page that has been captured",
-            "mmsb__preimage_keep_slow", "__atomic_load_n(&mmsb__frozen, __ATOMIC_RELAXED) == 0", "1",
+            "keep_for_capture", "__atomic_load_n(&mmsb__frozen, __ATOMIC_RELAXED) == 0", "1",
             mode="freezes",
         ),
         Mutant(

@@ -21,13 +21,14 @@ from device_runtime import DEVICE_RUNTIME
 from disk import DISK
 from gate import GATE
 from ids import IDS
+from groups import GROUPS
 from loads import LOADS
 from mutation import MisfitError
 from pages import PAGES
 from subject import ROOT, C, Go
 from writing import WRITING
 
-SUBJECTS: list[Go | C] = [IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS, DISK, WRITING]
+SUBJECTS: list[Go | C] = [IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS, DISK, WRITING, GROUPS]
 
 WORK = ROOT / "build/mutations"
 TOOK_TOO_LONG = 124  # exit status of timeout; a test that hangs has shown nothing

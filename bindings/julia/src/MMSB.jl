@@ -20,6 +20,7 @@ include("dependencies.jl")
 include("tickets.jl")
 include("snapshots.jl")
 include("journal.jl")
+include("groups.jl")
 include("devices.jl")
 include("PageAllocator.jl")
 include("DeviceSync.jl")
@@ -44,6 +45,7 @@ export reap_frees!, trim_memory!, write_runtime_log, reserve_bytes!, end_reserva
 export open_stream!, wrap_stream!, native_stream, record_stream, wait_on_device!
 export allocate_block!, free_block!, count_uses, with_use, write_block!, read_block, copy_block!, fill_block!
 export open_journal!, sync_journal, close_journal!, trim_journal!, get_journal_info
+export group
 
 for exporter in (PageAllocator, DeviceSync, DeviceFallback)
     @eval using .$(nameof(exporter))

@@ -887,6 +887,9 @@ mmsb_context_dependency_order(context, pages, capacity, count) =
     @ccall libmmsb.mmsb_context_dependency_order(
         context::mmsb_context_t, pages::Ptr{mmsb_page_t}, capacity::Csize_t, count::Ptr{Csize_t}
     )::mmsb_status_t
+mmsb_group_begin(context) = @ccall libmmsb.mmsb_group_begin(context::mmsb_context_t)::mmsb_status_t
+mmsb_group_commit(context) = @ccall libmmsb.mmsb_group_commit(context::mmsb_context_t)::mmsb_status_t
+mmsb_group_rollback(context) = @ccall libmmsb.mmsb_group_rollback(context::mmsb_context_t)::mmsb_status_t
 mmsb_save_options_init(options) = @ccall libmmsb.mmsb_save_options_init(options::Ptr{mmsb_save_options_t})::Cvoid
 mmsb_snapshot_save(context, path, options) =
     @ccall libmmsb.mmsb_snapshot_save(

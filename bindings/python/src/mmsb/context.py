@@ -777,6 +777,39 @@ class Context(Closable):
         self._check(lib.mmsb_journal_open(self.handle, path_bytes(directory, "directory"), options))
         return Journal(self)
 
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        """Makes all that this thread changes in this context within the block one change.
+
+            with context.group():
+                accounts[0].write(0, debit)
+                accounts[1].write(0, credit)
+
+        The end of the block commits the changes: after a crash the journal gives all of them back or none, and they cost one
+        wait for the disk. An exception undoes them and goes on; pages that the block created are stale then. Until the end,
+        other threads that would change the same pages get BusyError. Bytes that are written through views are not part of it.
+        Coroutines that run on this thread within the block are.
+        """
+        self._check(lib.mmsb_group_begin(self.handle))
+        try:
+            yield
+        except BaseException:
+            self._rollback()
+            raise
+        try:
+            self._check(lib.mmsb_group_commit(self.handle))
+        except BaseException:
+            self._rollback()
+            raise
+        drop_released()
+
+    def _rollback(self) -> None:
+        """Undoes the group, unless the end of its context or a commit that only the disk has failed has ended it."""
+        status = lib.mmsb_group_rollback(self._handle)
+        drop_released()
+        if status not in (_abi.E_STALE_HANDLE, _abi.E_INVALID_STATE):
+            self._check(status)
+
     # ------------------------------------------------------------------------------------------------- resources
 
     def devices(self) -> list[Device]:
