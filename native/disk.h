@@ -30,8 +30,8 @@ typedef struct mmsb__transfer {
 
 mmsb__transfer_t mmsb__transfer_of(const mmsb__record_t *record, uint64_t offset, const void *bytes, uint64_t length,
                                    size_t item);
-/* Does transfers in the order of the file, those that follow each other there as one. What has to come from the disk is asked for
- * all at once, before it is waited for. The transfers are sorted. On failure *bad is the item. Errors: MMSB_E_IO. */
+/* Sorts the transfers by their places and does them in this order, those that follow each other as one. What has to come from the
+ * disk is asked for all at once, before it is waited for. On failure *bad is the item. Errors: MMSB_E_IO. */
 mmsb_status_t mmsb__disk_read_all(mmsb__transfer_t *transfers, size_t count, size_t *bad);
 mmsb_status_t mmsb__disk_write_all(mmsb__transfer_t *transfers, size_t count, size_t *bad);
 
