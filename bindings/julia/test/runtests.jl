@@ -7,7 +7,8 @@ using Test: DefaultTestSet
 
 const TEST_FILES = (
     "loading.jl", "abi.jl", "names.jl", "states.jl", "pages.jl", "metadata.jl", "deltas.jl", "dependencies.jl",
-    "memory.jl", "allocator.jl", "statistics.jl", "devicesync.jl", "tickets.jl", "threads.jl", "snapshots.jl", "journal.jl", "devices.jl",
+    "memory.jl",
+    "allocator.jl", "statistics.jl", "devicesync.jl", "tickets.jl", "threads.jl", "snapshots.jl", "journal.jl", "devices.jl",
     "garbage.jl",
 )
 
