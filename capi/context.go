@@ -154,6 +154,9 @@ func startWork(total uint64, work *C.mmsb_work_options_t, to *C.mmsb_ticket_t, r
 // waitFor runs work that its call waits for, for a time, after what its options name. work may be NULL.
 func waitFor(timeout uint64, work *C.mmsb_work_options_t, run func(w *ticket.Work) error) error {
 	after, err := afterTickets(work)
+	if err == nil && ticket.Elsewhere(timeout, after) {
+		err = page.CheckOutsideGroup()
+	}
 	if err != nil {
 		return err
 	}

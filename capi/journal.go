@@ -64,7 +64,8 @@ func mmsbgo_journal_sync(context C.mmsb_context_t, work *C.mmsb_work_options_t) 
 }
 
 //export mmsbgo_journal_sync_start
-func mmsbgo_journal_sync_start(context C.mmsb_context_t, work *C.mmsb_work_options_t, to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
+func mmsbgo_journal_sync_start(context C.mmsb_context_t, work *C.mmsb_work_options_t,
+	to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return onJournal(context, work, to, func(w *ticket.Work) error { return persist.SyncJournal(uint64(context), w) })
 }

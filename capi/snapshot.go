@@ -44,10 +44,7 @@ func mmsbgo_snapshot_save(context C.mmsb_context_t, path *C.char, o *C.mmsb_save
 
 // save saves within the time of the options.
 func save(context C.mmsb_context_t, target persist.SaveTarget, o *C.mmsb_save_options_t) C.mmsb_status_t {
-	options := saveOptions(o)
-	return failed(waitFor(uint64(o.timeout_ns), nil, func(w *ticket.Work) error {
-		return persist.Save(uint64(context), target, options, w)
-	}))
+	return failed(persist.SaveWithin(uint64(context), target, saveOptions(o), uint64(o.timeout_ns)))
 }
 
 // startSave begins a save.

@@ -1430,8 +1430,8 @@ typedef struct mmsb_journal_directory {
 MMSB_API void mmsb_journal_directory_init(mmsb_journal_directory_t *journal);
 
 /* What a journal's directory has. The call reads the last segment, to find where the journal ends.
- * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_NOT_FOUND, MMSB_E_IO, MMSB_E_FORMAT, MMSB_E_CORRUPT. Threads: any.
- * Blocks: for the disk. Since 0.1. */
+ * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_NOT_FOUND, MMSB_E_IO, MMSB_E_FORMAT, MMSB_E_CORRUPT. Threads:
+ * any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_directory(const char *directory, mmsb_journal_directory_t *journal);
 
 typedef struct mmsb_journal_segment {
@@ -1559,8 +1559,8 @@ typedef struct mmsb_telemetry {
 } mmsb_telemetry_t;
 
 /* How the devices of the machine are doing, in the order of their PCI addresses, also those that no context uses. A list.
- * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE, MMSB_E_UNSUPPORTED (no management library or no driver: the text says what
- * was looked for), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: for the driver. Since 0.1. */
+ * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE, MMSB_E_UNSUPPORTED (no management library or no driver: the text says
+ * what was looked for), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: for the driver. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_telemetry_list(mmsb_telemetry_t *devices, size_t capacity, size_t *count);
 
 #define MMSB_PATH_UNKNOWN (-1)

@@ -13,7 +13,8 @@ import "C"
 
 import "unsafe"
 
-// LockPages locks different pages together that Go changes as a whole, and keeps their pre-images; each is unlocked by UnlockRecord.
+// LockPages locks different pages together that Go changes as a whole, and keeps their pre-images; each is unlocked by
+// UnlockRecord.
 func LockPages(pages []uint64) (bad int, code int32) {
 	var index C.size_t
 	code = int32(C.mmsb__pages_lock_library((*C.mmsb_page_t)(unsafe.Pointer(unsafe.SliceData(pages))), C.size_t(len(pages)),
@@ -21,8 +22,8 @@ func LockPages(pages []uint64) (bad int, code int32) {
 	return int(index), code
 }
 
-// JournalResizes puts the records of resizes of pages that LockPages has locked, as one group. ok says whether ring has sequence to
-// wait for.
+// JournalResizes puts the records of resizes of pages that LockPages has locked, as one group. ok says whether ring has sequence
+// to wait for.
 func JournalResizes(pages, sizes []uint64) (ring Ring, sequence uint64, ok bool, code int32) {
 	var last C.uint64_t
 	code = int32(C.mmsb__pages_journal_resize((*C.mmsb_page_t)(unsafe.Pointer(unsafe.SliceData(pages))),

@@ -162,8 +162,10 @@ func CloneMany(pages, ids, clones []uint64) (bad int, err error) {
 	return 0, nil
 }
 
-// AdoptMany makes a page over each of many pieces of memory, or over none; bad is the first that cannot be adopted. ids may be nil.
-func (c *Context) AdoptMany(addresses []uintptr, sizes, ids []uint64, options AdoptOptions, pages []uint64) (bad int, err error) {
+// AdoptMany makes a page over each of many pieces of memory, or over none; bad is the first that cannot be adopted. ids may be
+// nil.
+func (c *Context) AdoptMany(addresses []uintptr, sizes, ids []uint64, options AdoptOptions,
+	pages []uint64) (bad int, err error) {
 	if options.ID != 0 {
 		return 0, status.Errorf(status.InvalidArgument, "id is %d; it is 0 where many pages are adopted", options.ID)
 	}

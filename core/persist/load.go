@@ -42,6 +42,11 @@ func Load(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) erro
 
 // LoadWithin is Load after the tickets, within a timeout. Adopted memory is given back on the calling thread.
 func LoadWithin(context uint64, source LoadSource, o LoadOptions, after []*ticket.Ticket, timeout uint64) error {
+	if ticket.Elsewhere(timeout, after) {
+		if err := page.CheckOutsideGroup(); err != nil {
+			return err
+		}
+	}
 	var releases []func()
 	err := ticket.Within(timeout, after, func(w *ticket.Work) (err error) {
 		releases, err = loadInto(context, source, o, w)

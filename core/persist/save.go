@@ -12,6 +12,7 @@ import (
 	"libmmsb/core/lineage"
 	"libmmsb/core/log"
 	"libmmsb/core/memory"
+	"libmmsb/core/page"
 	"libmmsb/core/safego"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
@@ -65,6 +66,21 @@ func (o *SaveOptions) check(target *SaveTarget) error {
 		return status.Errorf(status.InvalidArgument, "the base %q is not in the directory of %q", o.Base, target.path)
 	}
 	return nil
+}
+
+// SaveWithin is Save within a timeout.
+func SaveWithin(context uint64, target SaveTarget, o SaveOptions, timeout uint64) error {
+	if timeout != ticket.Forever && o.RawWrites == abi.RawWritesWait {
+		if err := CheckWriting(context); err != nil {
+			return err
+		}
+	}
+	if ticket.Elsewhere(timeout, nil) {
+		if err := page.CheckOutsideGroup(); err != nil {
+			return err
+		}
+	}
+	return ticket.Within(timeout, nil, func(w *ticket.Work) error { return Save(context, target, o, w) })
 }
 
 // Save writes a snapshot of the context. w may be nil.

@@ -133,11 +133,11 @@ func errClosed() error { return status.Errorf(status.StaleHandle, "ticket is clo
 // the function's Work is nil then. When the time is over the work is cancelled, and Within returns when it has stopped. With a
 // timeout of 0 the function tries, on the calling thread. Errors: Timeout or WouldBlock, those of the function.
 func Within(timeoutNanoseconds uint64, after []*Ticket, run func(*Work) error) error {
-	if timeoutNanoseconds == Forever && len(after) == 0 {
-		return run(nil)
-	}
 	if timeoutNanoseconds == 0 {
 		return try(after, run)
+	}
+	if !Elsewhere(timeoutNanoseconds, after) {
+		return run(nil)
 	}
 	t := Start(0, after, run)
 	defer t.Close()
@@ -149,6 +149,11 @@ func Within(timeoutNanoseconds uint64, after []*Ticket, run func(*Work) error) e
 		}
 	}
 	return err
+}
+
+// Elsewhere says whether Within runs the function on another thread.
+func Elsewhere(timeoutNanoseconds uint64, after []*Ticket) bool {
+	return timeoutNanoseconds != 0 && (timeoutNanoseconds != Forever || len(after) > 0)
 }
 
 // try runs a function that waits for nobody, and that is cancelled after its first step unless it is done by then.

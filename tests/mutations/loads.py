@@ -58,7 +58,7 @@ LOADS = Go(
         Mutant(
             "memory-stays-in-use",
             "a page waits in memory of the caller, who uses it for something else",
-            "Load",
+            "loadInto",
             "source.memory != nil",
             "false",
         ),

@@ -1,4 +1,5 @@
-/* The batches, the started work and the readers, in a context of their own, which the model does not have: it ends with the call. */
+/* The batches, the started work and the readers, in a context of their own, which the model does not have: it ends with the call.
+ */
 #include "fuzz.h"
 
 #include <fcntl.h>
