@@ -19,13 +19,14 @@ from pathlib import Path
 from captures import CAPTURES
 from device_runtime import DEVICE_RUNTIME
 from gate import GATE
+from histories import HISTORIES
 from ids import IDS
 from loads import LOADS
 from mutation import MisfitError
 from pages import PAGES
 from subject import ROOT, C, Go
 
-SUBJECTS: list[Go | C] = [IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS]
+SUBJECTS: list[Go | C] = [IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS, HISTORIES]
 
 WORK = ROOT / "build/mutations"
 TOOK_TOO_LONG = 124  # exit status of timeout; a test that hangs has shown nothing
