@@ -80,7 +80,8 @@ func TestABaseThatNeverCame(t *testing.T) {
 	require.NoError(t, err)
 	requireRuns(t, records, 1, 3)
 	killed := disk.Kill()
-	half, err := killed.Open(directory+"/.base-00000000000000000003-01020304.mmsb.mmsb-7-ABCDEFGHIJKLMNOP.tmp", unix.O_CREAT, 0o666)
+	ofABase := "/.base-00000000000000000003-01020304.mmsb.mmsb-7-ABCDEFGHIJKLMNOP.tmp"
+	half, err := killed.Open(directory+ofABase, unix.O_CREAT, 0o666)
 	require.NoError(t, err)
 	require.NoError(t, half.Close())
 	again := open(t, killed, Options{})

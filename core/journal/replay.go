@@ -75,7 +75,8 @@ func (j *Journal) Leads(from lineage.Point) error {
 	}
 	first, own := j.segments[0].first, j.info.Lineage
 	if from.Lineage == own.ID && from.Position+1 < first {
-		return status.Errorf(status.Mismatch, "the journal %s begins with record %d, but the state is %s", j.directory, first, from)
+		return status.Errorf(status.Mismatch, "the journal %s begins with record %d, but the state is %s", j.directory, first,
+			from)
 	}
 	return status.Errorf(status.Mismatch, "the journal %s has the lineage %s, but the state is %s", j.directory, own.ID, from)
 }

@@ -44,12 +44,14 @@ var steps = []struct {
 	{"open or close", 4, (*program).openOrClose},
 	{"restore", 5, (*program).restore},
 	{"compact", 2, (*program).compact},
-	{"trim", 1, (*program).trim},
+	{"trim", 2, (*program).trim},
 	{"write through a pointer", 3, (*program).writeThrough},
 	{"rubbish", 1, (*program).leaveRubbish},
 	{"kill", 2, (*program).kill},
 	{"the other", 2, (*program).other},
 	{"take over", 2, (*program).takeOver},
+	{"restart", 2, (*program).restart},
+	{"twins", 1, (*program).twins},
 }
 
 const stepsOfAHistory = 40
@@ -62,7 +64,7 @@ type program struct {
 	did     []string
 	files   map[string]stored // snapshots, by path
 	logs    map[string]stored // directories of journals that nobody has open, by path
-	older   []string          // files in them of branches that are not the newest
+	older   []olderBranch     // in them
 	rubbish []string          // temporary files of a process that is dead
 	serial  int               // of stored
 	*user                     // whose turn it is
@@ -77,24 +79,31 @@ type stored struct {
 	past   []world // what was saved, and with what journals ended, on the way to it
 }
 
+// olderBranch is a branch of a directory that nobody goes on with any more. It stays until it is removed by hand.
+type olderBranch struct {
+	directory string
+	segments  []string
+	end       world
+}
+
 // user is a context and what is known of it.
 type user struct {
 	context uint64
-	open    string       // the journal that is open
-	known   map[int]bool // saves that the context's state comes from for certain
-	past    []world      // as stored
-	end     int          // the end of a journal that the context has closed or loaded, and nothing since
-	waiting *world       // what was loaded lazily, and nobody has looked at
-	seen    map[[2]uint64]pageState
-	adopted map[uint64][]byte // the memory of adopted pages, by id
-	memory  [][]byte          // to be adopted
+	open    string                   // the journal that is open
+	known   map[int]bool             // saves that the context's state comes from for certain
+	past    []world                  // as stored
+	end     int                      // the end of a journal that the context has closed or loaded, and nothing since
+	waiting *world                   // what was loaded lazily, and nobody has looked at
+	seen    map[[2]uint64]*pageState // by id and version; nil: it was written through a pointer
+	adopted map[uint64][]byte        // the memory of adopted pages, by id
+	memory  [][]byte                 // to be adopted
 }
 
 // newUser has a new context, and memory for pages that it adopts; nil: it adopts none.
 func newUser(t *testing.T, memory []byte) *user {
 	context, err := page.NewContext(page.Options{SimulatedDevices: 1})
 	require.NoError(t, err)
-	u := &user{context: context, seen: make(map[[2]uint64]pageState), adopted: make(map[uint64][]byte)}
+	u := &user{context: context, seen: make(map[[2]uint64]*pageState), adopted: make(map[uint64][]byte)}
 	if memory != nil {
 		u.memory = [][]byte{memory[:native.ChunkBytes+5000], memory[native.ChunkBytes+5000:][:5000], memory[memoryOfAUser-300:]}
 	}
@@ -128,19 +137,23 @@ func (p *program) now() world {
 // look reads the state. The same version of a page is the same page; that does not hold for what is written through pointers.
 func (p *program) look() world {
 	w := worldOf(p.T, p.context)
+	for id, memory := range p.adopted {
+		s := w.pages[id]
+		require.True(p, s.bytes == string(memory), "adopted page %d has not the bytes of its memory", id)
+		require.EqualValues(p, abi.LocationCPU, s.location)
+		s.location = anywhere
+		w.pages[id] = s
+	}
 	if p.waiting != nil {
 		p.mustBe(*p.waiting, w, "what was loaded lazily")
 		p.waiting = nil
 	}
-	for id, memory := range p.adopted {
-		require.True(p, w.pages[id].bytes == string(memory), "adopted page %d has not the bytes of its memory", id)
-	}
 	for id, s := range w.pages {
 		key := [2]uint64{id, w.versions[id]}
-		if before, ok := p.seen[key]; ok && before != s && before.location >= 0 {
+		if before, ok := p.seen[key]; ok && before != nil && !before.is(s) {
 			require.Fail(p, "a version twice", "page %d, version %d: %v, was %v", id, key[1], s, before)
 		} else if !ok {
-			p.seen[key] = s
+			p.seen[key] = &s
 		}
 	}
 	return w
@@ -233,7 +246,7 @@ func (p *program) create(handles []uint64) {
 		createFilled(p.T, p.context, 1+p.random.Uint64N(9000), id, fill)
 		return
 	}
-	memory := p.memory[min(p.random.IntN(12), len(p.memory)-1)]
+	memory := p.memory[p.random.IntN(len(p.memory))]
 	free := !slices.ContainsFunc(slices.Collect(maps.Values(p.adopted)), func(used []byte) bool { return &used[0] == &memory[0] })
 	if id == 0 || !free || p.oneOf(2) {
 		createFilled(p.T, p.context, 1+p.random.Uint64N(9000), id, fill)
@@ -257,7 +270,7 @@ func (p *program) writeThrough() {
 	handle := handles[p.random.IntN(len(handles))]
 	id := page.IDOf(native.Index(handle))
 	size := native.RecordAt(native.Index(handle)).Size
-	p.seen[[2]uint64{id, w.versions[id]}] = pageState{location: -1}
+	p.seen[[2]uint64{id, w.versions[id]}] = nil
 	if memory := p.adopted[id]; memory != nil {
 		memory[p.random.Uint64N(size)]++
 		for path := p.pick(p.paths()); !p.saveTo(path, p.oneOf(4)); { // else nothing tells a journal that is opened
@@ -268,6 +281,10 @@ func (p *program) writeThrough() {
 	require.Zero(p, code)
 	at := &native.Memory(address, size)[p.random.Uint64N(size)]
 	*at++
+	if p.oneOf(2) {
+		err := Save(p.context, ToPath(p.pick(p.paths())), SaveOptions{RefuseRawWrites: true}, nil)
+		require.Equal(p, status.Busy, status.CodeOf(err), "%v", err)
+	}
 	if p.oneOf(2) {
 		p.saveTo(p.pick(p.paths()), p.oneOf(4))
 		*at++
@@ -291,8 +308,9 @@ func (p *program) base(whole bool) (path string, certain bool) {
 	if whole || len(p.files) == 0 {
 		return "", true
 	}
-	known := slices.DeleteFunc(slices.Sorted(maps.Keys(p.files)), func(path string) bool { return !p.known[p.files[path].serial] })
-	if len(known) > 0 && !p.oneOf(8) {
+	known := slices.Sorted(maps.Keys(p.files))
+	known = slices.DeleteFunc(known, func(path string) bool { return !p.known[p.files[path].serial] })
+	if len(known) > 0 && !p.oneOf(4) {
 		return p.pick(known), true
 	}
 	path = p.pickFile()
@@ -329,7 +347,8 @@ func (p *program) saved(path string, now world) {
 func (p *program) saveToAFullDisk(path string) {
 	base, certain := p.base(p.oneOf(2))
 	kind := []filetest.Kind{filetest.Write, filetest.Sync, filetest.Link, filetest.Rename}[p.random.IntN(4)]
-	disk := filetest.NewFaulty(file.OS{}, filetest.Fault{Kind: kind, Nth: 1 + p.random.IntN(2), Forever: true, Errno: syscall.ENOSPC})
+	fault := filetest.Fault{Kind: kind, Nth: 1 + p.random.IntN(2), Forever: true, Errno: syscall.ENOSPC}
+	disk := filetest.NewFaulty(file.OS{}, fault)
 	target := ToPath(path)
 	target.FS = disk
 	now := p.now()
@@ -377,7 +396,7 @@ func (p *program) openOrClose() {
 
 func (p *program) openJournal(directory string) {
 	before, beforeErr := os.ReadDir(directory)
-	o := JournalOptions{IntervalMs: 1000, SegmentBytes: 1 << (12 + p.random.IntN(6)), Keep: p.oneOf(4), RefuseBase: p.oneOf(8)}
+	o := JournalOptions{IntervalMs: 1000, SegmentBytes: 1 << (12 + p.random.IntN(4)), Keep: p.oneOf(4), RefuseBase: p.oneOf(8)}
 	err := OpenJournal(p.context, directory, o, nil)
 	p.says("%s: %v", filepath.Base(directory), err)
 	log, exists := p.logs[directory]
@@ -388,7 +407,7 @@ func (p *program) openJournal(directory string) {
 		delete(p.logs, directory)
 		p.sweeps(directory)
 		if beforeErr == nil {
-			p.beginsBranch(directory, before)
+			p.beginsBranch(directory, before, log.world)
 		}
 	case p.isOpen(directory) != nil:
 		require.Equal(p, status.Busy, code, "%v", err)
@@ -400,24 +419,29 @@ func (p *program) openJournal(directory string) {
 	}
 }
 
-// beginsBranch takes note of what a directory had before, where a branch has begun: that is not to be touched any more.
-func (p *program) beginsBranch(directory string, before []os.DirEntry) {
+// beginsBranch takes note of what a directory had before, where a branch has begun.
+func (p *program) beginsBranch(directory string, before []os.DirEntry, end world) {
 	after, err := os.ReadDir(directory)
 	require.NoError(p, err)
-	if branchOf(after) == branchOf(before) {
+	branch := branchOf(before...)
+	if branchOf(after...) == branch {
 		return
 	}
+	older := olderBranch{directory: directory, end: end}
 	for _, entry := range before {
-		if name := entry.Name(); strings.HasPrefix(name, "base-") || strings.HasSuffix(name, ".mmsbj") {
-			p.older = append(p.older, filepath.Join(directory, name))
+		if name := entry.Name(); strings.HasSuffix(name, segmentSuffix) && branchOf(entry) == branch {
+			older.segments = append(older.segments, name)
 		}
 	}
+	p.older = append(p.older, older)
 }
 
+const segmentSuffix = ".mmsbj"
+
 // branchOf is the newest branch in a directory: segments are called journal-RECORD.mmsbj or journal-BRANCH-RECORD.mmsbj.
-func branchOf(entries []os.DirEntry) (branch int) {
+func branchOf(entries ...os.DirEntry) (branch int) {
 	for _, entry := range entries {
-		name, ends := strings.CutSuffix(entry.Name(), ".mmsbj")
+		name, ends := strings.CutSuffix(entry.Name(), segmentSuffix)
 		if parts := strings.Split(name, "-"); ends && len(parts) == 3 {
 			number, _ := strconv.Atoi(parts[1])
 			branch = max(branch, number)
@@ -429,6 +453,11 @@ func branchOf(entries []os.DirEntry) (branch int) {
 func (p *program) closeJournal() {
 	now := p.now()
 	require.NoError(p, CloseJournal(p.context))
+	p.closed(now)
+}
+
+// closed takes note of a journal's end.
+func (p *program) closed(now world) {
 	p.serial++
 	p.end = p.serial
 	p.logs[p.open] = stored{now, p.serial, p.past}
@@ -440,6 +469,10 @@ func (p *program) closeJournal() {
 func (p *program) trim() {
 	if p.open == "" || len(p.files) == 0 {
 		return
+	}
+	for range p.random.IntN(4) {
+		p.change()
+		require.NoError(p, SyncJournal(p.context, nil))
 	}
 	if err := TrimJournal(p.context, p.pickFile(), nil); err != nil {
 		require.Equal(p, status.Mismatch, status.CodeOf(err), "%v", err)
@@ -458,12 +491,15 @@ func (p *program) restore() {
 	case what == 1 && len(p.files) > 0:
 		p.restoreChosen(p.pickFile())
 	case len(p.files) > 0:
-		path := p.pickFile()
-		from := p.files[path]
-		p.says("%s", filepath.Base(path))
-		if p.load(path, LoadOptions{Lazy: p.oneOf(2)}, from.world) {
-			p.becomes(from, map[int]bool{from.serial: true})
-		}
+		p.restoreFromFile(p.pickFile())
+	}
+}
+
+func (p *program) restoreFromFile(path string) {
+	p.says("%s", filepath.Base(path))
+	from := p.files[path]
+	if p.load(path, LoadOptions{Lazy: p.oneOf(2)}, from.world) {
+		p.becomes(from, map[int]bool{from.serial: true})
 	}
 }
 
@@ -537,6 +573,40 @@ func (p *program) restoreChosen(path string) {
 
 // other lets the other user go on.
 func (p *program) other() { p.user = p.users[p.random.IntN(2)] }
+
+// restart ends the context, with its journal, and goes on with a new one.
+func (p *program) restart() {
+	p.anew()
+	p.restore()
+}
+
+func (p *program) anew() {
+	now := p.now()
+	p.ends(p.T)
+	if p.open != "" {
+		p.closed(now)
+	}
+	memory := p.memory
+	*p.user = *newUser(p.T, nil)
+	p.memory = memory
+}
+
+// twins lets both users begin with the same file, and save what they make of it.
+func (p *program) twins() {
+	if len(p.files) == 0 {
+		return
+	}
+	path := p.pickFile()
+	for _, p.user = range p.users {
+		p.anew()
+		p.restoreFromFile(path)
+		p.change()
+		p.change()
+	}
+	for _, p.user = range p.users {
+		p.saveTo(p.pick(p.paths()), false)
+	}
+}
 
 // takeOver lets a user go on with a journal that the other one closes, who goes on without.
 func (p *program) takeOver() {
@@ -697,14 +767,23 @@ func (p *program) finish() {
 	}
 	p.mustGive(func(path string) string { return path })
 	p.pairsMustFit()
-	for _, path := range p.older {
-		require.FileExists(p, path, "another branch needs it")
-		if strings.HasSuffix(path, ".mmsb") {
-			base, err := snapshot.Open(path, snapshot.OpenOptions{})
-			require.NoError(p, err)
-			require.NoError(p, base.Close())
+	for i, older := range p.older {
+		p.stillGives(older, filepath.Join(p.folder, fmt.Sprint("older", i)))
+	}
+}
+
+// stillGives loads an older branch, whose files have a directory of their own for that.
+func (p *program) stillGives(older olderBranch, at string) {
+	require.NoError(p, os.Mkdir(at, 0o700))
+	entries, err := os.ReadDir(older.directory)
+	require.NoError(p, err)
+	for _, entry := range entries {
+		if name := entry.Name(); slices.Contains(older.segments, name) || strings.HasPrefix(name, "base-") ||
+			strings.HasPrefix(name, "mmsb-") {
+			require.NoError(p, os.Link(filepath.Join(older.directory, name), filepath.Join(at, name)))
 		}
 	}
+	p.gives("", at, older.end)
 }
 
 // run runs one history.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"libmmsb/core/abi"
 	"libmmsb/core/memory"
 	"libmmsb/core/page"
 	"libmmsb/native"
@@ -27,6 +26,16 @@ type pageState struct {
 func (s pageState) String() string {
 	return fmt.Sprintf("%d bytes %.20x, metadata %.20x, epoch %d, location %d", len(s.bytes), s.bytes, s.metadata, s.epoch,
 		s.location)
+}
+
+// anywhere is the location of a page in adopted memory: where it lay when it was saved stays true for files until it changes.
+const anywhere = -1
+
+func (s pageState) is(other pageState) bool {
+	if s.location == anywhere || other.location == anywhere {
+		s.location, other.location = anywhere, anywhere
+	}
+	return s == other
 }
 
 type edge = [2]uint64 // the ids of parent and child
@@ -65,13 +74,13 @@ func worldOf(t *testing.T, context uint64) world {
 }
 
 func (w world) is(other world) bool {
-	return maps.Equal(w.edges, other.edges) && maps.Equal(w.pages, other.pages)
+	return maps.Equal(w.edges, other.edges) && maps.EqualFunc(w.pages, other.pages, pageState.is)
 }
 
 // unlike says where another world differs.
 func (w world) unlike(other world) (text string) {
 	for _, id := range slices.Sorted(maps.Keys(w.pages)) {
-		if got, ok := other.pages[id]; got != w.pages[id] {
+		if got, ok := other.pages[id]; !ok || !got.is(w.pages[id]) {
 			text += fmt.Sprintf("page %d: %v (%t), not %v\n", id, got, ok, w.pages[id])
 		}
 	}
@@ -108,8 +117,7 @@ func (w world) with(from world, chosen []uint64) world {
 	return now
 }
 
-// intoAdopted is the world after a load into a context that has adopted pages: their bytes lie in memory of the host. ok is false
-// where one of them has another size.
+// intoAdopted is the world after a load into a context that has adopted pages. ok is false where one of them has another size.
 func (w world) intoAdopted(adopted map[uint64][]byte) (now world, ok bool) {
 	now = world{pages: maps.Clone(w.pages), edges: w.edges}
 	for id, memory := range adopted {
@@ -117,7 +125,7 @@ func (w world) intoAdopted(adopted map[uint64][]byte) (now world, ok bool) {
 			if len(s.bytes) != len(memory) {
 				return now, false
 			}
-			s.location = abi.LocationCPU
+			s.location = anywhere
 			now.pages[id] = s
 		}
 	}

@@ -20,6 +20,7 @@ from captures import CAPTURES
 from device_runtime import DEVICE_RUNTIME
 from disk import DISK
 from gate import GATE
+from histories import HISTORIES
 from ids import IDS
 from groups import GROUPS
 from loads import LOADS
@@ -28,7 +29,7 @@ from pages import PAGES
 from subject import ROOT, C, Go
 from writing import WRITING
 
-SUBJECTS: list[Go | C] = [IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS, DISK, WRITING, GROUPS]
+SUBJECTS: list[Go | C] = [IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS, DISK, WRITING, GROUPS, HISTORIES]
 
 WORK = ROOT / "build/mutations"
 TOOK_TOO_LONG = 124  # exit status of timeout; a test that hangs has shown nothing

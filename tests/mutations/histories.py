@@ -1,0 +1,143 @@
+"""Bugs that lose states or mix them up: in what a save replaces, in the names of states, in a journal's bases and segments,
+and in what saves and loads do with pages. Random histories must show each: what was acknowledged comes back equal, everything
+else is an error."""
+
+from mutation import Mutant
+from subject import Go
+
+HISTORIES = Go(
+    name="histories",
+    folders=("core/file", "core/journal", "core/lineage", "core/page", "core/persist", "core/snapshot"),
+    package="core/persist",
+    mode="^TestRandomHistories$",
+    sound=("^TestRandomHistories$",),
+    mutants=(
+        # What a save replaces.
+        Mutant(
+            "replaced-not-kept", "a file that is replaced does not stay where others rest on it",
+            "publication.publish", "if replaces { if err", "if false { if err",
+        ),
+        Mutant(
+            "kept-removed", "a kept file is removed though another one rests on it",
+            "removeUnneeded", "needed[name] ||", "",
+        ),
+        Mutant(
+            "compaction-replaces-bases", "compacting onto a file takes it away from those that rest on it",
+            "Compact", "Replace(o.fs(), to, o.Replace)", "file.Replace(o.fs(), to, o.Replace.Options)",
+        ),
+        Mutant(
+            "full-disk-unnoticed", "a save does not hear of writes that failed",
+            "replacement.Finish", "err := r.failure()", "err := error(nil)",
+        ),
+        Mutant(
+            "failed-save-stays", "what a save that failed has written stays",
+            "replacement.discard", "_ = r.fs.Remove(r.temporary)", "",
+        ),
+        Mutant(
+            "rubbish-stays", "temporary files of dead processes stay",
+            "SweepNames", "temporaryName.MatchString(name)", "false",
+        ),
+        Mutant(
+            "foreign-base", "a save takes any snapshot as its base",
+            "saver.openBase", "known.state.Covers(state)", "(known.state.Covers(state) || true)",
+        ),
+        # The names of states.
+        Mutant(
+            "unrecorded-changes-unseen", "changes between the closing and the opening of a journal are not seen",
+            "history.stateOf", "print != h.known()", "false",
+        ),
+        Mutant(
+            "closed-but-goes-on", "a context goes on in the lineage of the journal that it has closed",
+            "state.closeJournal", "s.history.comesFrom(line, last, print)",
+            "s.history.is(line, last, func() lineage.Fingerprint { return print })",
+        ),
+        Mutant(
+            "loaded-but-goes-on", "a context goes on in the lineage of what it has loaded",
+            "loader.remember", "l.history.comesFrom(l.line, l.position, l.fingerprint())",
+            "print := l.fingerprint(); l.history.is(l.line, l.position, func() lineage.Fingerprint { return print })",
+        ),
+        Mutant(
+            "any-lineage-leads", "records of a journal are applied to a state of another lineage",
+            "Journal.Leads", "from.Lineage == s.lineage.ID && from.Position+1 >= s.first", "from.Position+1 >= s.first",
+        ),
+        Mutant(
+            "older-journal-ignored", "a snapshot counts as newer than the journal whatever was recorded since",
+            "Replay.EndsBefore", "line.Parent.Position == j.info.Last", "true",
+        ),
+        # The journal.
+        Mutant(
+            "no-base", "a journal that begins behind a state has no base",
+            "Writer.goOnFrom", "!w.options.From.Empty || position > 0", "false",
+        ),
+        Mutant(
+            "gap-crossed", "a replay goes on behind a step that was not recorded",
+            "player.frame", "s.based && s.first > p.after+1", "false",
+        ),
+        Mutant(
+            "residue-not-read", "what a killed process left in its ring is not read",
+            "Journal.addResidue", "err != nil || ring == nil", "true",
+        ),
+        Mutant(
+            "residue-not-written", "who goes on with a journal does not write what the ring had",
+            "Writer.openTail", "err := tail.residue.write(at, path); err != nil", "err := error(nil); err != nil",
+        ),
+        Mutant(
+            "live-segment-dropped", "the segment that is written is dropped",
+            "drop", "dropped+1 < len(places) && places[dropped+1].first-1 <= upTo",
+            "dropped < len(places) && (dropped+1 == len(places) || places[dropped+1].first-1 <= upTo)",
+        ),
+        Mutant(
+            "segment-dropped-early", "a segment is dropped that has a record behind the base",
+            "drop", "places[dropped+1].first-1 <= upTo", "places[dropped].first-1 <= upTo",
+        ),
+        Mutant(
+            "dropped-without-base", "records are dropped though the directory has no base behind them",
+            "journals.saved", "err := opened.restsOn(path, header); err != nil", "err := error(nil); err != nil",
+        ),
+        Mutant(
+            "base-without-its-chain", "the directory gets a name for a base, but not for what it rests on",
+            "linkBase", "chain, err := ChainOf(fs, path)", "chain, err := []string{path}, error(nil)",
+        ),
+        Mutant(
+            "other-branches-base-removed", "bases are removed that another branch needs",
+            "RemoveBases", "|| needed(base.Lineage.At(base.Position))", "",
+        ),
+        # What loads and saves do with pages.
+        Mutant(
+            "adopted-disconnected", "a load takes an adopted page away from its memory",
+            "Staging.Commit", "s.intoAdopted(met)", "s.intoAdopted(met[:0])",
+        ),
+        Mutant(
+            "chosen-edges-lost", "the dependencies between chosen pages are not loaded",
+            "Staging.join", "range s.Graph.All()", "range s.Graph.All()[:0]",
+        ),
+        Mutant(
+            "staying-edges-lost", "a page that stays loses its dependencies with pages that are replaced",
+            "Staging.join", "joined.Rename(index, of[index])", "joined.RemoveNode(index)",
+        ),
+        Mutant(
+            "chosen-pages-count-as-all", "after a load of chosen pages the context counts as the whole snapshot",
+            "loader.remember", "if l.o.IDs != nil", "if false",
+        ),
+        Mutant(
+            "version-comes-back", "a page that is loaded gets a version that it had before",
+            "Staging.moveVersions", "native.CountContext(s.context.index).Creates == 0", "true",
+        ),
+        Mutant(
+            "id-comes-back", "a page with an id that another one had begins with that one's versions",
+            "firstVersion", "if id == 0", "if true",
+        ),
+        Mutant(
+            "large-writes-missed", "a large page that the base has counts as unchanged",
+            "largePage.chunk", "case l.tracked && l.changed[number] == 0:", "case l.before != nil && l.before[number] != 0:",
+        ),
+        Mutant(
+            "disk-pages-empty", "the bytes of a page on disk are not loaded where they are compressed",
+            "loader.fillPart", "err = l.residency.Write(frame, extent.Offset, into)", "",
+        ),
+        Mutant(
+            "raw-writes-not-refused", "a save that is to refuse pages that are written through pointers takes them",
+            "saver.begin", "s.o.RefuseRawWrites", "false",
+        ),
+    ),
+)  # fmt: skip
