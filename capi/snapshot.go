@@ -127,7 +127,8 @@ func mmsbgo_context_save_stats(context C.mmsb_context_t, stats *C.mmsb_save_stat
 
 func loadOptions(o *C.mmsb_load_options_t) persist.LoadOptions {
 	options := persist.LoadOptions{
-		Lazy: o.mode == C.MMSB_LOAD_LAZY, InPlace: o.mode == C.MMSB_LOAD_IN_PLACE, JournalUntil: uint64(o.journal_until), JournalUntilTime: int64(o.journal_until_time_ns),
+		Lazy: o.mode == C.MMSB_LOAD_LAZY, InPlace: o.mode == C.MMSB_LOAD_IN_PLACE,
+		JournalUntil: uint64(o.journal_until), JournalUntilTime: int64(o.journal_until_time_ns),
 		JournalPage: uint64(o.journal_page), JournalEpoch: uint64(o.journal_epoch),
 	}
 	if o.page_ids != nil {

@@ -662,9 +662,8 @@ MMSB_API mmsb_status_t mmsb_page_unpin_many(const mmsb_page_t *pages, size_t cou
 /* Begins a writing section: from here to mmsb_writing_end the program may write pages of the context through pointers that are
  * not pins: adopted memory, and addresses of mmsb_page_address. Any number of sections may be open, of one thread or of many; a
  * save with MMSB_RAW_WRITES_WAIT has its moment while none is. Such a save lets sections wait here, of threads that have none and
- * no WRITE pin: for as long as it waits for open ones (50 ms at a time at first, twice as long each time, at most 5 s), and behind
- * its moment until it has the pages that sections may change. timeout_ns bounds that; MMSB_WAIT_FOREVER, or 0 =
- * do not wait.
+ * no WRITE pin: while it waits for open ones (50 ms at a time at first, twice as long each time, at most 5 s), and behind its
+ * moment until it has the pages that sections may change. timeout_ns bounds that; MMSB_WAIT_FOREVER, or 0 = do not wait.
  * Errors: handle errors (context), MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK. Threads: any. Blocks: for a save. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_writing_begin(mmsb_context_t context, uint64_t timeout_ns);
 
@@ -1102,10 +1101,10 @@ MMSB_API void mmsb_load_options_init(mmsb_load_options_t *options);
  * device, or go where the context's fallback says. After an error the context is as it was, but for two that come when the
  * pages have been replaced, and whose text begins "the state is loaded":
  *   - With MMSB_LOAD_IN_PLACE everything is verified before, so that only the disk, or pages that other threads create meanwhile,
- *     can fail the reading of bytes behind it. A page that was not read then waits in the file, as after a lazy load. Change masks
+ *     can fail the reading of bytes behind it. A page that was not read then waits in the file, as after a lazy load. Masks
  *     and metadata of the new pages, and pages that records of a journal change, take memory beside the replaced pages; masks and
  *     metadata may exceed memory_limit by that. Not from memory.
- *   - If the context writes a journal, the journal goes on from what was loaded, as a branch with a base of its own that this call
+ *   - If the context writes a journal, the journal goes on from what was loaded, as a branch with a base of its own that the call
  *     saves into the directory, unless it ends with exactly that state. If the disk fails there, the journal is closed.
  * Files of version 2, from the original program, can be loaded, too. With a journal the snapshot must be of its lineage. An empty
  * path stands for what the journal's directory begins with: the directory alone gives the whole state.

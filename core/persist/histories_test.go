@@ -282,7 +282,7 @@ func (p *program) writeThrough() {
 	at := &native.Memory(address, size)[p.random.Uint64N(size)]
 	*at++
 	if p.oneOf(2) {
-		err := Save(p.context, ToPath(p.pick(p.paths())), SaveOptions{RefuseRawWrites: true}, nil)
+		err := Save(p.context, ToPath(p.pick(p.paths())), SaveOptions{RawWrites: abi.RawWritesRefuse}, nil)
 		require.Equal(p, status.Busy, status.CodeOf(err), "%v", err)
 	}
 	if p.oneOf(2) {

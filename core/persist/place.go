@@ -12,8 +12,8 @@ import (
 )
 
 // A load in place needs no memory for the bytes of both states: what it loads is verified and staged as pages that wait in the
-// file, and their bytes are read when the pages that they replace have ended. A page that cannot be read then waits on, as after a
-// lazy load.
+// file, and their bytes are read when the pages that they replace have ended. A page that cannot be read then waits on, as after
+// a lazy load.
 
 // verify looks at every byte of the file and its bases.
 func (l *loader) verify() error {

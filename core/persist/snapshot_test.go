@@ -307,7 +307,8 @@ func TestPinnedPages(t *testing.T) {
 		pinToWrite(t, handle, 1)
 		refused := filepath.Join(folder, "refused")
 		require.Equal(t, status.Busy, code(Save(context, ToPath(refused), SaveOptions{RawWrites: abi.RawWritesRefuse}, nil)))
-		require.Equal(t, status.Busy, code(Save(context, ToPath(refused), SaveOptions{RawWrites: abi.RawWritesRefuse, Base: path}, nil)))
+		require.Equal(t, status.Busy, code(Save(context, ToPath(refused),
+			SaveOptions{RawWrites: abi.RawWritesRefuse, Base: path}, nil)))
 		require.NoFileExists(t, refused)
 		native.Bytes(native.RecordAt(native.Index(handle)).Locator, size)[size-1] = 77
 		allowed := filepath.Join(folder, fmt.Sprint(size, " allowed"))

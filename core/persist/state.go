@@ -17,8 +17,8 @@ import (
 type state struct {
 	context *page.Context
 	ending  atomic.Bool // the context is to end: give up
-	// busy is full while a save or load runs, of which one runs at a time, or somebody opens a journal. Who waits for it gets it in
-	// their order.
+	// busy is full while a save or load runs, of which one runs at a time, or somebody opens a journal. Who waits for it gets it
+	// in their order.
 	busy chan struct{}
 
 	saved      saved // under busy

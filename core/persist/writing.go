@@ -65,8 +65,9 @@ func (s *state) checkWriting() error {
 	if sections == 0 && pins == 0 {
 		return nil
 	}
-	return status.Errorf(status.InvalidState, "context 0x%016x has %d sections and %d pages pinned to write, of the calling thread, too: "+
-		"the save would wait for it", s.context.Handle(), sections, pins)
+	return status.Errorf(status.InvalidState,
+		"context 0x%016x has %d sections and %d pages pinned to write, of the calling thread, too: the save would wait for it",
+		s.context.Handle(), sections, pins)
 }
 
 // stopWriters returns when nobody writes through a pointer, and nobody begins to.
