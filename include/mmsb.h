@@ -1020,7 +1020,7 @@ typedef struct mmsb_save_options {
     const char *base;          /* NULL = save everything; path of an earlier snapshot */
     int32_t queue; /* 0 = MMSB_E_BUSY while a save or load of the context runs; 1 = wait until those before have ended */
     uint32_t reserved_word;
-    uint64_t timeout_ns;       /* MMSB_WAIT_FOREVER; of the blocking forms, see mmsb_work_options_t; 0 = try */
+    uint64_t timeout_ns; /* MMSB_WAIT_FOREVER; of the blocking forms, see mmsb_work_options_t; 0 = try */
     uint64_t reserved[3];
 } mmsb_save_options_t;
 

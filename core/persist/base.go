@@ -2,7 +2,6 @@ package persist
 
 import (
 	"path/filepath"
-	"slices"
 	"unsafe"
 
 	"libmmsb/core/snapshot"
@@ -38,20 +37,21 @@ func (s *saver) openBase(target *SaveTarget, header *snapshot.Header) (base, err
 		return base{}, err
 	}
 	header.Base, header.BaseName = info.ID, filepath.Base(s.o.Base)
-	chain, state := s.saved.chain, info.Lineage.At(info.Position)
-	if !slices.ContainsFunc(chain, func(known savedAs) bool { return known.id == info.ID || known.state.Covers(state) }) {
+	unchanged, ok := s.saved.unchanged(info.ID, info.Lineage.At(info.Position))
+	if !ok {
 		return base{}, status.Errorf(status.Mismatch, "the context's state does not come from the snapshot %s in %q", info.ID,
 			s.o.Base)
 	}
-	if chain[len(chain)-1].id == info.ID {
+	if s.saved.chain[len(s.saved.chain)-1].id == info.ID {
 		s.fast = true
 		return base{table: native.LastSaved(), pages: s.saved.totals.pages, bytes: s.saved.totals.bytes}, nil
 	}
-	return s.readBase(target)
+	return s.readBase(target, unchanged)
 }
 
-// readBase makes the table of a base that is not the newest: by the ids and versions that the file has.
-func (s *saver) readBase(target *SaveTarget) (b base, err error) {
+// readBase makes the table of a base that is not the newest: by the ids and versions that the file has. unchanged says whether a
+// version stands for its bytes.
+func (s *saver) readBase(target *SaveTarget, unchanged func(index uint32) bool) (b base, err error) {
 	file, err := snapshot.Open(s.o.Base, snapshot.OpenOptions{FS: target.FS})
 	if err != nil {
 		return base{}, err
@@ -71,6 +71,10 @@ func (s *saver) readBase(target *SaveTarget) (b base, err error) {
 			continue
 		}
 		index := native.Index(handle)
+		version := entry.Version
+		if !unchanged(index) {
+			version = 0 // which no page has
+		}
 		leaf := &b.own[index>>native.LeafBits]
 		if *leaf == nil {
 			if *leaf = native.NewSavedLeaf(); *leaf == nil {
@@ -80,7 +84,7 @@ func (s *saver) readBase(target *SaveTarget) (b base, err error) {
 		}
 		saved := &unsafe.Slice(*leaf, native.LeafRecords)[index&(native.LeafRecords-1)]
 		// Its checksum is not known: where the address was given out, the page is saved.
-		*saved = native.Saved{Version: entry.Version, ID: entry.ID, Size: entry.Size, Generation: native.Generation(handle)}
+		*saved = native.Saved{Version: version, ID: entry.ID, Size: entry.Size, Generation: native.Generation(handle)}
 	}
 	return b, nil
 }

@@ -290,3 +290,28 @@ func TestWhatIsKnownOfEarlierSavesDoesNotGrow(t *testing.T) {
 	require.NoError(t, Save(context, ToPath(path), SaveOptions{Base: filepath.Join(folder, "c")}, nil))
 	requireLoads(t, context, path, "")
 }
+
+// Writes through pointers move no version. A context that was loaded does not take the bytes of an older file for those that it has.
+func TestABaseOfAnotherContextAndWritesThroughPointers(t *testing.T) {
+	onOneThread(t)
+	for _, incremental := range []bool{false, true} {
+		folder := t.TempDir()
+		at := func(name string) string { return filepath.Join(folder, name) }
+		first := newContext(t)
+		_, memory := adoptMapping(t, first, 1, 100)
+		createFilled(t, first, 100, 2, 2)
+		require.NoError(t, Save(first, ToPath(at("a")), SaveOptions{}, nil))
+		memory[0]++
+		base := ""
+		if incremental {
+			base = at("a")
+		}
+		require.NoError(t, Save(first, ToPath(at("c")), SaveOptions{Base: base}, nil))
+		second := replayed(t, at("c"), "", LoadOptions{})
+		require.NoError(t, Save(second, ToPath(at("b")), SaveOptions{Base: at("a")}, nil))
+		requireLoads(t, second, at("b"), "")
+		if incremental { // what lies in the base alone is not written again
+			require.Equal(t, uint64(1), filePages(t, at("b")))
+		}
+	}
+}

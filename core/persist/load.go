@@ -99,7 +99,8 @@ func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releas
 	if err != nil {
 		return nil, err
 	}
-	l := &loader{state: s, residency: r, o: o, work: w, file: opened, journal: read, sums: make(map[uint32][]uint32)}
+	l := &loader{state: s, residency: r, o: o, work: w, file: opened, journal: read, sums: make(map[uint32][]uint32),
+		changedIn: make(map[uint32]int)}
 	releases, err = l.run()
 	if l.source == nil {
 		_ = opened.Close()
@@ -230,14 +231,14 @@ func (l *loader) remember() {
 		native.ForgetSaved(leaf.Number)
 	}
 	saves := &l.saved
-	saves.chain, saves.large = nil, make(map[uint32]largeSaved)
+	saves.chain, saves.large, saves.changedIn = nil, make(map[uint32]largeSaved), l.changedIn
 	l.history.comesFrom(l.line, l.position, l.fingerprint())
 	if l.file.Header().Version == snapshot.OriginalVersion {
 		return
 	}
 	chain := l.file.Chain()
 	for i := len(chain) - 1; i >= 0; i-- {
-		saves.isNow(savedAs{chain[i].ID, chain[i].Lineage.At(chain[i].Position)})
+		saves.chain = append(saves.chain, savedAs{id: chain[i].ID, state: chain[i].Lineage.At(chain[i].Position), file: i})
 	}
 	totals := l.file.Totals()
 	saves.totals.pages, saves.totals.bytes = totals.StatePages, totals.StateBytes

@@ -34,6 +34,7 @@ type loader struct {
 	file      *snapshot.Snapshot
 
 	sums      map[uint32][]uint32 // of the chunks of large pages, by record
+	changedIn map[uint32]int      // saved.changedIn
 	done      uint64              // bytes of pages that came
 	due       uint64              // bytes of the pages that are staged with their bytes
 	postponed []postponed

@@ -180,7 +180,7 @@ func (of *state) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (heade
 
 // named notes what the state was at the moment.
 func (s *saver) named(header *snapshot.Header, edges [][2]uint64) {
-	s.saved.isNow(savedAs{header.ID, header.Lineage.At(header.Position)})
+	s.saved.isNow(header.ID, header.Lineage.At(header.Position))
 	if !s.recorded {
 		leaves := s.leaves
 		s.history.is(header.Lineage, header.Position, func() lineage.Fingerprint { return savedPrint(leaves, edges) })

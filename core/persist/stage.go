@@ -26,6 +26,7 @@ func (l *loader) segment(segment snapshot.Loaded) (fill func() error, err error)
 		entry := &segment.Pages[i]
 		if entry.Flags&snapshot.FlagKnown == 0 {
 			l.due += entry.Size
+			l.comesFrom(indices[i], segment.File)
 		}
 		for at := range segment.Extents[entry.FirstExtent:][:entry.Extents] {
 			extent := &segment.Extents[entry.FirstExtent:][at]
@@ -40,6 +41,13 @@ func (l *loader) segment(segment snapshot.Loaded) (fill func() error, err error)
 		l.work.Progress(l.done)
 	}
 	return func() error { return l.fill(segment, indices, first) }, nil
+}
+
+// comesFrom notes that a page has changed since the oldest file of the chain, and last in this one.
+func (l *loader) comesFrom(index uint32, file int) {
+	if file < len(l.file.Chain())-1 {
+		l.changedIn[index] = file
+	}
 }
 
 // stage takes frames for those pages that come for the first time, and says which records all of them have.
@@ -143,6 +151,7 @@ func (l *loader) stageLazy(want func(id uint64) bool) (rest func(id uint64) bool
 				staged = &l.Pages[len(l.Pages)-1]
 				index, waits = staged.Index, true
 				waiting[entry.ID] = index
+				l.comesFrom(index, segment.File)
 			}
 			if waits {
 				l.noteTables(entry, index, staged, segment.Extents[entry.FirstExtent:][:entry.Extents])

@@ -107,23 +107,55 @@ type openedJournal struct {
 // saved is what is known of the snapshots that a context's state comes from.
 type saved struct {
 	// chain is these snapshots, the newest last; native.LastSaved tells of that one.
-	chain  []savedAs
-	totals struct{ pages, bytes uint64 } // of the newest
-	large  map[uint32]largeSaved         // by record
-}
-
-// isNow notes the newest one. Of a lineage it stands for all before it.
-func (s *saved) isNow(now savedAs) {
-	if n := len(s.chain); n > 0 && now.state.Covers(s.chain[n-1].state) {
-		s.chain = s.chain[:n-1]
-	}
-	s.chain = append(s.chain, now)
+	chain []savedAs
+	// changedIn is of the pages that were loaded, by record: in which file of the chain they had changed last, unless it is the
+	// oldest.
+	changedIn map[uint32]int
+	totals    struct{ pages, bytes uint64 } // of the newest
+	large     map[uint32]largeSaved         // by record
 }
 
 // savedAs is a snapshot and the state that it has.
 type savedAs struct {
 	id    snapshot.ID
 	state lineage.Point
+	// file is its number in the chain that was loaded; -1: this context has saved it, and all states of the lineage behind after.
+	file  int
+	after uint64
+}
+
+// isNow notes a save. Of a lineage it stands for those before it.
+func (s *saved) isNow(id snapshot.ID, state lineage.Point) {
+	now := savedAs{id: id, state: state, file: -1}
+	if n := len(s.chain); n > 0 && state.Covers(s.chain[n-1].state) {
+		if last := s.chain[n-1]; last.file < 0 {
+			now.after, s.chain = last.after, s.chain[:n-1]
+		} else {
+			now.after = last.state.Position
+		}
+	}
+	s.chain = append(s.chain, now)
+}
+
+// unchanged says of the pages of a snapshot that the state comes from, by record, whether their bytes are those of the context as
+// long as their version is. Writes through pointers move no version, so that only this context's own saves, which know where
+// addresses were given out, and the files that it was loaded from can tell. ok: the state comes from the snapshot.
+func (s *saved) unchanged(id snapshot.ID, state lineage.Point) (since func(index uint32) bool, ok bool) {
+	since = func(uint32) bool { return false }
+	for _, of := range s.chain {
+		covers := of.state.Covers(state)
+		switch {
+		case of.file < 0 && (of.id == id || covers && (of.state == state || state.Position > of.after)):
+			return func(uint32) bool { return true }, true
+		case of.file >= 0 && of.id == id:
+			return func(index uint32) bool {
+				file, newer := s.changedIn[index]
+				return !newer || file >= of.file
+			}, true
+		}
+		ok = ok || covers
+	}
+	return since, ok
 }
 
 // largeSaved is what the newest snapshot has of a large page.

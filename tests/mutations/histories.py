@@ -5,12 +5,14 @@ else is an error."""
 from mutation import Mutant
 from subject import Go
 
+BASES = "^TestABaseOfAnotherContextAndWritesThroughPointers$"  # of which few histories tell
+
 HISTORIES = Go(
     name="histories",
     folders=("core/file", "core/journal", "core/lineage", "core/page", "core/persist", "core/snapshot"),
     package="core/persist",
     mode="^TestRandomHistories$",
-    sound=("^TestRandomHistories$",),
+    sound=("^TestRandomHistories$", BASES),
     mutants=(
         # What a save replaces.
         Mutant(
@@ -38,8 +40,14 @@ HISTORIES = Go(
             "SweepNames", "temporaryName.MatchString(name)", "false",
         ),
         Mutant(
-            "foreign-base", "a save takes any snapshot as its base",
-            "saver.openBase", "known.state.Covers(state)", "(known.state.Covers(state) || true)",
+            "foreign-base", "what another context has saved is taken for what this one knows of its pages",
+            "saved.unchanged", "since = func(uint32) bool { return false }", "since = func(uint32) bool { return true }",
+            mode=BASES,
+        ),
+        Mutant(
+            "older-file-trusted", "a page has not changed since an older file of the chain, whichever file it comes from",
+            "saved.unchanged", "!newer || file >= of.file", "!newer || file >= of.file || true",
+            mode=BASES,
         ),
         # The names of states.
         Mutant(
@@ -137,7 +145,8 @@ HISTORIES = Go(
         ),
         Mutant(
             "raw-writes-not-refused", "a save that is to refuse pages that are written through pointers takes them",
-            "saver.begin", "s.o.RefuseRawWrites", "false",
+            "saver.begin", "native.BeginCapture(s.context.Index(), numbers, used, table, limit, s.o.RawWrites)",
+            "native.BeginCapture(s.context.Index(), numbers, used, table, limit, s.o.RawWrites*0)",
         ),
     ),
 )  # fmt: skip

@@ -20,9 +20,9 @@ from captures import CAPTURES
 from device_runtime import DEVICE_RUNTIME
 from disk import DISK
 from gate import GATE
+from groups import GROUPS
 from histories import HISTORIES
 from ids import IDS
-from groups import GROUPS
 from loads import LOADS
 from mutation import MisfitError
 from pages import PAGES
