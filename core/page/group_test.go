@@ -3,7 +3,6 @@ package page
 import (
 	"crypto/sha256"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -120,7 +119,7 @@ func TestGroupsAgainstAModel(t *testing.T) {
 	for seed := range uint64(4) {
 		withContext(t, defaults(), func(h uint64, c *Context) {
 			m := &groupModel{rand.New(rand.NewPCG(seed, 1)), c}
-			undone := 0
+			undone, seen := 0, 0
 			for round := range rounds {
 				before := portraits(t, c)
 				require.NoError(t, BeginGroup(h))
@@ -128,6 +127,7 @@ func TestGroupsAgainstAModel(t *testing.T) {
 					m.call()
 				}
 				after := portraits(t, c)
+				seen = max(seen, len(after))
 				want := after
 				if m.IntN(2) == 0 {
 					require.NoError(t, CommitGroup(h))
@@ -141,7 +141,7 @@ func TestGroupsAgainstAModel(t *testing.T) {
 				m.call() // without a group
 			}
 			require.NotZero(t, undone)
-			require.NotEmpty(t, slices.Collect(maps.Keys(portraits(t, c))))
+			require.NotZero(t, seen)
 		})
 	}
 }

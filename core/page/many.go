@@ -18,21 +18,21 @@ const createBatch = 4096
 
 // CreateMany makes many pages as work: all, or none when it fails or is cancelled; where the context has a journal, as a group.
 func CreateMany(context, size uint64, options CreateOptions, pages []uint64, w *ticket.Work) error {
+	return asOne(context, func() error { return createAll(context, size, options, pages, w) })
+}
+
+// asOne runs work that changes a context as a group, where the context has a journal and the thread has no group of its own.
+func asOne(context uint64, work func() error) error {
 	grouped := false
-	err := Use(context, func(c *Context) error {
+	_ = Use(context, func(c *Context) error { // else the work says what is wrong
 		_, journalled := native.RingOf(c.index)
 		grouped = journalled && c.ownGroup() == nil
 		return nil
 	})
-	work := func() error { return createAll(context, size, options, pages, w) }
-	switch {
-	case err != nil:
-		return err
-	case grouped:
+	if grouped {
 		return atomically(context, work)
-	default:
-		return work()
 	}
+	return work()
 }
 
 func createAll(context, size uint64, options CreateOptions, pages []uint64, w *ticket.Work) error {
@@ -147,25 +147,36 @@ func CheckCreateMany(context, size uint64, options CreateOptions) error {
 
 // CloneMany clones many pages, or none; bad is the first that cannot be cloned. ids may be nil.
 func CloneMany(pages, ids, clones []uint64) (bad int, err error) {
-	made := make([]uint64, len(pages)) // the caller's array is only written on success
-	for i, page := range pages {
-		id := uint64(0)
-		if ids != nil {
-			id = ids[i]
-		}
-		if made[i], err = Clone(page, id); err != nil {
-			native.Uncreate(made[:i])
-			return i, err
+	context := uint64(0)
+	if len(pages) > 0 {
+		if c := contextOf(native.Index(pages[0])); c != nil {
+			context = c.handle
 		}
 	}
-	copy(clones, made)
-	return 0, nil
+	made := make([]uint64, len(pages)) // the caller's array is only written on success
+	err = asOne(context, func() error {
+		for bad = range pages {
+			id := uint64(0)
+			if ids != nil {
+				id = ids[bad]
+			}
+			var err error
+			if made[bad], err = Clone(pages[bad], id); err != nil {
+				native.Uncreate(made[:bad])
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		copy(clones, made)
+	}
+	return bad, err
 }
 
 // AdoptMany makes a page over each of many pieces of memory, or over none; bad is the first that cannot be adopted. ids may be
-// nil.
-func (c *Context) AdoptMany(addresses []uintptr, sizes, ids []uint64, options AdoptOptions,
-	pages []uint64) (bad int, err error) {
+// nil. It is no group: a commit that fails would give back memory that stays the caller's.
+func (c *Context) AdoptMany(addresses []uintptr, sizes, ids []uint64, options AdoptOptions, pages []uint64) (bad int, err error) {
 	if options.ID != 0 {
 		return 0, status.Errorf(status.InvalidArgument, "id is %d; it is 0 where many pages are adopted", options.ID)
 	}

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -39,18 +38,13 @@ func TestRawWritersThatAreWaitedFor(t *testing.T) {
 			context := newContext(t)
 			handles := make([]uint64, len(writtenSizes))
 			memory := make([][]byte, len(writtenSizes))
-			require.NoError(t, page.Use(context, func(c *page.Context) (err error) {
-				for i, size := range writtenSizes {
-					if !adopted {
-						handles[i], err = c.Create(size, page.CreateOptions{NUMANode: -1})
-					} else {
-						memory[i] = make([]byte, size)
-						handles[i], err = c.Adopt(uintptr(unsafe.Pointer(unsafe.SliceData(memory[i]))), size, page.AdoptOptions{})
-					}
-					require.NoError(t, err)
+			for i, size := range writtenSizes {
+				if adopted {
+					handles[i], memory[i] = adoptMapping(t, context, uint64(i+1), size)
+				} else {
+					handles[i] = createFilled(t, context, size, uint64(i+1), 0)
 				}
-				return nil
-			}))
+			}
 			var stop atomic.Bool
 			var together sync.Mutex
 			var writers sync.WaitGroup

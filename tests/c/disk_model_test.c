@@ -162,7 +162,7 @@ static void migrate(worker_t *w, const own_t *own) {
     if (next(&w->seed) % 2)
         CHECK_OK(mmsb_page_migrate(own->page, to, 0));
     else
-        CHECK_OK(mmsb_page_migrate_many(pages, OWN + 3, to, 0, NULL, NULL));
+        CHECK_OK(mmsb_page_migrate_many(pages, OWN + 3, to, 0, NULL, NULL, NULL));
     CHECK_EQUAL(page_info(own->page).location, to);
 }
 

@@ -423,7 +423,7 @@ static void what_a_group_refuses(void) {
     CHECK_STATUS(mmsb_snapshot_load(context, at("s"), NULL), MMSB_E_BUSY);
     CHECK_STATUS(mmsb_journal_open(context, at("j"), NULL), MMSB_E_BUSY);
     CHECK_STATUS(mmsb_journal_close(context), MMSB_E_BUSY);
-    CHECK_STATUS(mmsb_journal_sync(context), MMSB_E_BUSY);
+    CHECK_STATUS(mmsb_journal_sync(context, NULL), MMSB_E_BUSY);
     mmsb_ticket_t ticket;
     CHECK_STATUS(mmsb_snapshot_save_start(context, at("s"), NULL, NULL, &ticket), MMSB_E_INVALID_STATE);
     CHECK_STATUS(mmsb_page_create_many_start(context, 10, 3, NULL, NULL, pages, &ticket), MMSB_E_INVALID_STATE);
@@ -527,7 +527,7 @@ static void the_journal_has_groups_whole(void) {
 static void *fail_the_journal(void *argument) {
     const pages_t *pages = argument;
     mmsb_page_write(pages->free, 0, "x", 1);
-    CHECK_STATUS(mmsb_journal_sync(pages->context), MMSB_E_IO);
+    CHECK_STATUS(mmsb_journal_sync(pages->context, NULL), MMSB_E_IO);
     return NULL;
 }
 
