@@ -60,7 +60,9 @@ func Bases(fs file.FS, directory string) (bases []Base, lost error) {
 		}
 		bases = append(bases, base)
 	}
-	slices.SortFunc(bases, func(a, b Base) int { return cmp.Compare(b.Position, a.Position) })
+	slices.SortFunc(bases, func(a, b Base) int { // a branch's own one comes after the state that it begins behind
+		return cmp.Or(cmp.Compare(b.Position, a.Position), b.Taken.Compare(a.Taken))
+	})
 	return bases, lost
 }
 
