@@ -45,8 +45,8 @@ type Options struct {
 	From State
 	// NoBase: InvalidState where the journal would need a base.
 	NoBase bool
-	// Owned: the state is that of the context whose records the journal has, wherever it comes from. Else its history and the
-	// directory's must meet.
+	// Owned: the context whose records the journal has was given this state, wherever it comes from: a branch begins with it. Else
+	// its history and the directory's must meet.
 	Owned bool
 }
 
@@ -209,7 +209,7 @@ func (s *State) position() uint64 { return s.Names[0].Position }
 func (w *Writer) resume(j *Journal) error {
 	info, from := j.Info(), &w.options.From
 	tip := info.Lineage.At(info.Last)
-	exactly := from.Names == nil || slices.Contains(from.Names, tip) && tip.Lineage != lineage.ID{}
+	exactly := !w.options.Owned && (from.Names == nil || slices.Contains(from.Names, tip) && tip.Lineage != lineage.ID{})
 	if !exactly {
 		if err := j.related(from); err != nil && !w.options.Owned {
 			return err
