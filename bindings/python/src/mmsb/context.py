@@ -676,9 +676,10 @@ class Context(Closable):
         )
 
     def _run_save(self, work: Work[T], raw_writes: str, timeout: float | None) -> T:
-        if raw_writes == "wait":  # work of another thread does not see what this one holds
+        waits = raw_writes == "wait"
+        if waits:  # work of another thread does not see what this one holds
             self._check(lib.mmsb_writing_check(self.handle))
-        return self._run(work, timeout)
+        return self._run(work, timeout, tries=not waits)  # the blocking form would wait for writers, also with timeout 0
 
     @contextmanager
     def writing(self, timeout: float | None = None) -> Iterator[None]:
@@ -1016,9 +1017,9 @@ class Context(Closable):
             error = failure(status)
             raise ClosedError("the context is closed") if status == _abi.E_STALE_HANDLE and self.closed else error
 
-    def _run(self, work: Work[T], timeout: float | None) -> T:
+    def _run(self, work: Work[T], timeout: float | None, tries: bool = True) -> T:
         try:
-            return work.run(timeout)
+            return work.run(timeout, tries)
         except StaleHandleError as error:
             raise ClosedError("the context is closed") if self.closed else error from None
 

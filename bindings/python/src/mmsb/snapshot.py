@@ -471,18 +471,19 @@ def save_options(
 class SavedBytes:
     """A snapshot in memory of the library, which is freed with this object at the latest."""
 
-    __slots__ = ("__weakref__", "free", "length", "memory")
+    __slots__ = ("__weakref__", "_data", "free", "length", "memory")
 
     def __init__(self) -> None:
         self.memory, self.length = ctypes.c_void_p(), ctypes.c_uint64()
         self.free = when_dropped(self, _free, self.memory)
+        self._data: bytes | None = None
 
     def take(self) -> bytes:
-        """The snapshot; frees the memory."""
-        try:
-            return ctypes.string_at(self.memory, self.length.value)
-        finally:
+        """The snapshot; the first call frees the memory."""
+        if self._data is None:
+            self._data = ctypes.string_at(self.memory, self.length.value)
             self.free()
+        return self._data
 
 
 def _free(memory: ctypes.c_void_p) -> None:

@@ -206,14 +206,15 @@ class Work(Generic[T]):
                 _close(handle.value, token)
             raise
 
-    def run(self, timeout: float | None = None) -> T:
+    def run(self, timeout: float | None = None, tries: bool = True) -> T:
         """Does the work and returns its result. When the time is over, or Ctrl-C comes, the work is cancelled first.
 
         Python handles Ctrl-C only between calls, so this one waits while a thread of the library works. The blocking form is for
-        timeout 0, a try that takes a moment, and for a thread that has a group open, which starts no work.
+        timeout 0, a try that takes a moment, and for a thread that has a group open, which starts no work. tries False: timeout 0
+        starts the work, too, and ends it at once.
         """
         limit = nanoseconds(timeout)
-        if not limit:
+        if not limit and tries:
             return self._block(limit)
         try:
             ticket = self.start()
