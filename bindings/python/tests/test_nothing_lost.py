@@ -551,7 +551,7 @@ def test_every_long_call_is_work_that_control_c_cancels(
             lambda: other.restore(path),
             lambda: other.restore_from(file),
             lambda: other.restore_bytes(data),
-            lambda: other.journal(tmp_path / "others"),
+            lambda: other.journal(tmp_path / f"others{len(list(tmp_path.iterdir()))}"),
             journal.sync,
             lambda: journal.trim(path),
             lambda: mmsb.verify(path),
@@ -573,7 +573,7 @@ def test_every_long_call_is_work_that_control_c_cancels(
                     call()
                 ticket.sweep()
                 assert mmsb.debug_live_objects("ticket") == 0
-        other.journal(tmp_path / "others").close()  # the one that Ctrl-C took away is closed
+        other.journal(tmp_path / "last").close()  # the one that Ctrl-C took away is closed
     journal.close()
 
 
