@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import mmsb
 import numpy
 import pytest
+from conftest import PATIENCE
 from mmsb import _abi, device
+from mmsb.ticket import sweep
 
 SIZES = [1, 4096, 70000]
 
@@ -73,6 +78,108 @@ def test_timeouts_and_started_work(ctx: mmsb.Context, tmp_path: Path) -> None:
     many = ctx.create_pages(20000, 64)
     with pytest.raises(mmsb.WouldBlockError):
         ctx.migrate_many(many, "disk", timeout=0)
+
+
+def test_each_long_call_has_a_timeout(ctx: mmsb.Context, tmp_path: Path) -> None:
+    """A call that times out has changed nothing; 64 MiB take longer than 1 ns, and than a try."""
+    page = ctx.create_page(64 << 20, id=7)
+    page.write(0, b"first")
+    ctx.save(tmp_path / "s", durable=False)
+    data = ctx.save_bytes(timeout=PATIENCE)
+    page.write(0, b"later")
+    with open(tmp_path / "s", "rb") as file, open(os.devnull, "wb") as sink:
+        calls: list[Callable[[float], object]] = [
+            lambda timeout: ctx.save(tmp_path / "t", timeout=timeout),
+            lambda timeout: ctx.save_to(sink, timeout=timeout),
+            lambda timeout: ctx.save_bytes(timeout=timeout),
+            lambda timeout: ctx.restore(tmp_path / "s", timeout=timeout),
+            lambda timeout: mmsb.Context.load(tmp_path / "s", timeout=timeout),
+            lambda timeout: ctx.restore_from(file, timeout=timeout),
+            lambda timeout: ctx.restore_bytes(data, timeout=timeout),
+            lambda timeout: ctx.journal(tmp_path / "journal", timeout=timeout),
+            lambda timeout: mmsb.verify(tmp_path / "s", timeout=timeout),
+            lambda timeout: mmsb.compact(tmp_path / "s", tmp_path / "t", timeout=timeout),
+        ]
+        for call in calls:
+            for timeout, error in ((1e-9, mmsb.TimeoutError), (0, mmsb.WouldBlockError), (-1, mmsb.InvalidArgumentError)):
+                file.seek(0)
+                with pytest.raises(error):
+                    call(timeout)
+                assert page.read(0, 5) == b"later"
+                assert not (tmp_path / "t").exists()
+        file.seek(0)
+        ctx.restore_from(file, timeout=PATIENCE)
+    assert ctx.page(7).read(0, 5) == b"first"
+    ctx.restore_bytes(data, timeout=PATIENCE)
+    ctx.journal(tmp_path / "journal", timeout=PATIENCE).close()
+
+
+def test_started_work_keeps_what_it_uses(ctx: mmsb.Context, tmp_path: Path) -> None:
+    ctx.create_page(1 << 20, id=7).write(0, b"first")
+    with ctx.save_bytes_start() as saving:
+        data = saving.wait()
+        assert saving.wait() is data
+        saving._result = None  # as after Ctrl-C in the end of a wait
+        assert saving.wait() is data
+    with open(tmp_path / "s", "w+b") as file:
+        with ctx.save_to_start(file) as writing:
+            writing.wait()
+        assert (tmp_path / "s").stat().st_size == len(data)
+        ctx.page(7).write(0, b"later")
+        file.seek(0)
+        with ctx.restore_from_start(file) as reading:
+            reading.wait()
+    assert ctx.page(7).read(0, 5) == b"first"
+    ctx.page(7).write(0, b"later")
+    source = bytearray(data)
+    with ctx.restore_bytes_start(source) as reading, pytest.raises(BufferError):
+        source.clear()  # the work reads it
+    while source:
+        try:
+            source.clear()
+        except BufferError:
+            sweep()
+            time.sleep(0.001)
+    assert ctx.page(7).read(0, 5) == b"first"
+    with mmsb.Snapshot(tmp_path / "s") as one, mmsb.Snapshot(tmp_path / "s") as two:
+        comparing = mmsb.diff_start(one, two)
+    assert comparing.wait() == []  # it has the files, though they are closed here
+    comparing.close()
+    with ctx.journal_start(tmp_path / "journal") as opening:
+        journal = opening.wait()
+        assert opening.wait() is journal
+    journal.close()
+    ctx.save_bytes_start()  # dropped: the memory is freed when the work has ended
+
+
+def test_long_calls_of_a_thread_with_a_group(ctx: mmsb.Context, tmp_path: Path) -> None:
+    ctx.create_page(64)
+    ctx.save(tmp_path / "s")
+    data = ctx.save_bytes()
+    journal = ctx.journal(tmp_path / "journal")
+    with ctx.group(), open(tmp_path / "s", "rb") as file, open(os.devnull, "wb") as sink:
+        for call in (
+            lambda: ctx.save(tmp_path / "t"),
+            lambda: ctx.save_to(sink),
+            ctx.save_bytes,
+            lambda: ctx.restore(tmp_path / "s"),
+            lambda: ctx.restore_from(file),
+            lambda: ctx.restore_bytes(data),
+            journal.sync,
+            lambda: journal.trim(tmp_path / "s"),
+        ):
+            with pytest.raises(mmsb.BusyError, match="group"):
+                call()
+        with pytest.raises(mmsb.InvalidStateError, match="group"):
+            ctx.save_bytes_start()
+        mmsb.verify(tmp_path / "s")
+        mmsb.compact(tmp_path / "s", tmp_path / "t")
+        with mmsb.Snapshot(tmp_path / "s") as one, mmsb.Snapshot(tmp_path / "t") as two:
+            assert mmsb.diff(one, two) == []
+        with mmsb.Context() as other:
+            other.restore_bytes(data)
+            assert other.save_bytes()
+    journal.close()
 
 
 def test_a_journal_is_listed(ctx: mmsb.Context, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import mmsb
 import numpy as np
 import pytest
 from conftest import PATIENCE, SOURCE, RunPython
+from mmsb import _lease, ticket
 from mmsb._ffi import find_library
 
 
@@ -452,6 +453,136 @@ except KeyboardInterrupt:
         else:
             process.kill()
     assert (out, process.returncode) == ("interrupted\n", 0), err
+
+
+# What loops until Ctrl-C comes, over 128 MiB in ctx; path is a snapshot of it, folder is the test's.
+LONG_CALLS = {
+    "verify": "mmsb.verify(path)",
+    "diff": "mmsb.diff(one, two)",
+    "compact": "mmsb.compact(path, folder + '/compact')",
+    "save_to": "ctx.save_to(file)",
+    "save_to, nobody reads": "ctx.save_to(write_end)",
+    "save_bytes": "ctx.save_bytes()",
+    "restore_from": "os.lseek(file.fileno(), 0, 0), ctx.restore_from(file)",
+    "restore_from, nobody writes": "ctx.restore_from(read_end)",
+    "restore_bytes": "ctx.restore_bytes(data)",
+    "journal": "ctx.journal(folder + '/new').close(), shutil.rmtree(folder + '/new')",
+    "sync": "page.write(0, block), journal.sync()",
+    "trim": "journal.trim(path)",
+}
+
+
+@pytest.mark.parametrize("call", LONG_CALLS)
+def test_control_c_ends_every_long_call(tmp_path: Path, call: str) -> None:
+    """The call is cancelled: nothing waits for it, its file is not there, all objects are given back, and the context works."""
+    program = f"""
+import os, shutil, mmsb
+from mmsb import ticket
+folder = {str(tmp_path)!r}
+path = folder + "/s"
+ctx = mmsb.Context()
+block = os.urandom(16 << 20)
+for _ in range(8):
+    page = ctx.create_page(len(block))
+    page.write(0, block)
+ctx.save(path, durable=False)
+shutil.copy(path, folder + "/file")
+one, two, file = mmsb.Snapshot(path), mmsb.Snapshot(path), open(folder + "/file", "r+b")
+read_end, write_end = os.pipe()
+data = ctx.save_bytes()
+if {call in ("sync", "trim")}:
+    journal = ctx.journal(folder + "/journal")
+try:
+    print("begin", flush=True)
+    while True:
+        {LONG_CALLS[call]}
+except KeyboardInterrupt:
+    pass
+ticket.sweep()
+assert mmsb.debug_live_objects("ticket") == 0
+assert not [name for name in os.listdir(folder) if "tmp" in name], os.listdir(folder)
+assert [page.size for page in ctx.pages()] == [len(block)] * 8
+if {call == "journal"}:
+    shutil.rmtree(folder + "/new", ignore_errors=True)
+    ctx.journal(folder + "/new").close()
+ctx.save(folder + "/after", durable=False)
+print("interrupted")
+"""
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "MMSB_LIBRARY": find_library()}
+    command = [sys.executable, "-X", "faulthandler", "-c", program]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begin\n"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+    assert (out, process.returncode) == ("interrupted\n", 0), err
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_control_c_between_the_start_and_the_ticket(
+    ctx: mmsb.Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: bool
+) -> None:
+    """The work that has begun is cancelled, or undone if it is done; the objects are counted behind the test."""
+
+    def interrupted(handle: int, *_others: object) -> None:
+        while done and not ticket._done(handle):
+            time.sleep(0.001)
+        raise KeyboardInterrupt
+
+    ctx.create_page(4096)
+    held = set(_lease._held)
+    with monkeypatch.context() as patch:
+        patch.setattr(ticket, "Ticket", interrupted)
+        for call in (ctx.save_bytes, ctx.save_bytes_start, lambda: ctx.journal(tmp_path / "journal")):
+            with pytest.raises(KeyboardInterrupt):
+                call()
+    ticket.sweep()
+    assert set(_lease._held) == held
+    ctx.journal(tmp_path / "journal").close()  # there is none
+
+
+def test_every_long_call_is_work_that_control_c_cancels(
+    ctx: mmsb.Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes at the first wait, while the work runs, or at the last, when it is done."""
+    ctx.create_page(64, id=7)
+    path = tmp_path / "s"
+    ctx.save(path)
+    data = ctx.save_bytes()
+    journal = ctx.journal(tmp_path / "journal")
+    with mmsb.Context() as other, mmsb.Snapshot(path) as one, open(os.devnull, "wb") as sink, open(path, "rb") as file:
+        calls: list[Callable[[], object]] = [
+            lambda: ctx.save(tmp_path / "t"),
+            lambda: ctx.save_to(sink),
+            ctx.save_bytes,
+            lambda: other.restore(path),
+            lambda: other.restore_from(file),
+            lambda: other.restore_bytes(data),
+            lambda: other.journal(tmp_path / f"others{len(list(tmp_path.iterdir()))}"),
+            journal.sync,
+            lambda: journal.trim(path),
+            lambda: mmsb.verify(path),
+            lambda: mmsb.diff(one, one),
+            lambda: mmsb.compact(path, tmp_path / "t"),
+        ]
+        wait = mmsb.Ticket.wait
+        for last in (False, True):
+
+            def interrupted(ticket: mmsb.Ticket[object], _timeout: float | None, last: bool = last) -> None:
+                if last:
+                    wait(ticket)
+                raise KeyboardInterrupt
+
+            for call in calls:
+                file.seek(0)
+                with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+                    patch.setattr(mmsb.Ticket, "wait", interrupted)
+                    call()
+                ticket.sweep()
+                assert mmsb.debug_live_objects("ticket") == 0
+        other.journal(tmp_path / "last").close()  # the one that Ctrl-C took away is closed
+    journal.close()
 
 
 # ----------------------------------------------------------------------------------------------------- loads in place

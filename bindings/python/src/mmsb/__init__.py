@@ -82,7 +82,7 @@ from .library import (
 )
 from .metadata import Metadata
 from .page import Page, PageArray, PageInfo
-from .snapshot import Change, SaveStats, Snapshot, SnapshotPage, compact, compact_start, diff, verify, verify_start
+from .snapshot import Change, SaveStats, Snapshot, SnapshotPage, compact, compact_start, diff, diff_start, verify, verify_start
 from .ticket import Ticket
 
 __version__ = "0.1.0"
@@ -160,6 +160,7 @@ __all__ = [
     "compact_start",
     "debug_live_objects",
     "diff",
+    "diff_start",
     "journal_directory",
     "journal_records",
     "journal_segments",

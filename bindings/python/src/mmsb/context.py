@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, Union, cast
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar, Union, cast
 
 from . import _abi, _ffi
 from ._convert import (
@@ -29,7 +29,6 @@ from ._convert import (
 )
 from ._errors import (
     ClosedError,
-    InvalidArgumentError,
     InvalidSizeError,
     MismatchError,
     MMSBError,
@@ -43,10 +42,10 @@ from ._lease import drop_released, hold, let_go, release_adopted, unpin, view_me
 from ._object import Closable
 from .delta import Delta, struct_of
 from .device import Device, Runtime, device_of
-from .journal import Journal
+from .journal import Journal, journal_options
 from .page import Batch, Page, PageArray, PageInfo, Pages, page_info
-from .snapshot import AnyPath, LoadOptions, SaveStats, path_bytes, save_options
-from .ticket import SLICE_NS, Ticket, finish, sweep, work_options
+from .snapshot import AnyPath, LoadOptions, SavedBytes, SaveStats, path_bytes, save_options
+from .ticket import SLICE_NS, Ticket, Work, nothing, sweep, work_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +53,9 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from typing_extensions import Self
+
+
+T = TypeVar("T")
 
 
 class HasDescriptor(Protocol):
@@ -556,22 +558,8 @@ class Context(Closable):
 
         Ctrl-C ends the save: KeyboardInterrupt comes when it is cancelled and has left no file.
         """
-        if raw_writes == "wait":
-            self._check(lib.mmsb_writing_check(self.handle))
-        self._finish(
-            self.save_start(
-                path,
-                base,
-                compression,
-                raw_writes,
-                durable,
-                copy_limit,
-                compression_level=compression_level,
-                base_in_use=base_in_use,
-                queue=queue,
-            ),
-            timeout,
-        )
+        options = save_options(base, compression, compression_level, raw_writes, durable, copy_limit, base_in_use, queue)
+        self._run_save(self._saving(path, options), raw_writes, timeout)
 
     def save_start(
         self,
@@ -588,13 +576,8 @@ class Context(Closable):
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[None]:
         """Starts save() when the tickets in after are done; progress counts bytes."""
-        sweep()
         options = save_options(base, compression, compression_level, raw_writes, durable, copy_limit, base_in_use, queue)
-        ticket = ctypes.c_uint64()
-        self._check(
-            lib.mmsb_snapshot_save_start(self.handle, path_bytes(path, "path"), options, work_options(None, after), ticket)
-        )
-        return Ticket(ticket.value, hold(None), _nothing)
+        return self._saving(path, options).start(after)
 
     def save_to(
         self,
@@ -605,10 +588,29 @@ class Context(Closable):
         copy_limit: int | None = None,
         *,
         compression_level: int = 0,
+        timeout: float | None = None,
     ) -> None:
-        """Writes a snapshot to a file descriptor, or to an open file that has one: a pipe, a socket, a file."""
+        """save() to a file descriptor, or to an open file that has one: a pipe, a socket, a file.
+
+        What a call that fails has written is an incomplete snapshot, which a restore refuses.
+        """
         options = save_options(None, compression, compression_level, raw_writes, durable, copy_limit)
-        self._check(lib.mmsb_snapshot_save_descriptor(self.handle, _descriptor(file), options))
+        self._run_save(self._saving_to(file, options), raw_writes, timeout)
+
+    def save_to_start(
+        self,
+        file: File,
+        compression: str | None = None,
+        raw_writes: str = "allow",
+        durable: bool = True,
+        copy_limit: int | None = None,
+        *,
+        compression_level: int = 0,
+        after: Iterable[Ticket[Any]] = (),
+    ) -> Ticket[None]:
+        """Starts save_to() when the tickets in after are done; progress counts bytes. Do not close the file before."""
+        options = save_options(None, compression, compression_level, raw_writes, durable, copy_limit)
+        return self._saving_to(file, options).start(after)
 
     def save_bytes(
         self,
@@ -617,15 +619,67 @@ class Context(Closable):
         copy_limit: int | None = None,
         *,
         compression_level: int = 0,
+        timeout: float | None = None,
     ) -> bytes:
-        """Saves a snapshot and returns it as bytes."""
+        """save() that returns the snapshot as bytes."""
         options = save_options(None, compression, compression_level, raw_writes, True, copy_limit)
-        memory, length = ctypes.c_void_p(), ctypes.c_uint64()
-        self._check(lib.mmsb_snapshot_save_memory(self.handle, options, memory, length))
-        try:
-            return ctypes.string_at(memory, length.value)
-        finally:
-            check(lib.mmsb_snapshot_free_memory(memory))
+        return self._run_save(self._saving_bytes(options), raw_writes, timeout)
+
+    def save_bytes_start(
+        self,
+        compression: str | None = None,
+        raw_writes: str = "allow",
+        copy_limit: int | None = None,
+        *,
+        compression_level: int = 0,
+        after: Iterable[Ticket[Any]] = (),
+    ) -> Ticket[bytes]:
+        """Starts save_bytes() when the tickets in after are done; progress counts bytes."""
+        options = save_options(None, compression, compression_level, raw_writes, True, copy_limit)
+        return self._saving_bytes(options).start(after)
+
+    def _saving(self, path: AnyPath, options: _abi.SaveOptions) -> Work[None]:
+        return Work(
+            lib.mmsb_snapshot_save,
+            lib.mmsb_snapshot_save_start,
+            self.handle,
+            path_bytes(path, "path"),
+            options=options,
+            make=nothing,
+            check=self._check,
+        )
+
+    def _saving_to(self, file: File, options: _abi.SaveOptions) -> Work[None]:
+        return Work(
+            lib.mmsb_snapshot_save_descriptor,
+            lib.mmsb_snapshot_save_descriptor_start,
+            self.handle,
+            _descriptor(file),
+            options=options,
+            make=nothing,
+            kept=file,
+            check=self._check,
+        )
+
+    def _saving_bytes(self, options: _abi.SaveOptions) -> Work[bytes]:
+        saved = SavedBytes()
+        return Work(
+            lib.mmsb_snapshot_save_memory,
+            lib.mmsb_snapshot_save_memory_start,
+            self.handle,
+            options=options,
+            results=(saved.memory, saved.length),
+            make=saved.take,
+            undo=saved.free,
+            kept=saved,
+            check=self._check,
+        )
+
+    def _run_save(self, work: Work[T], raw_writes: str, timeout: float | None) -> T:
+        waits = raw_writes == "wait"
+        if waits:  # work of another thread does not see what this one holds
+            self._check(lib.mmsb_writing_check(self.handle))
+        return self._run(work, timeout, tries=not waits)  # the blocking form would wait for writers, also with timeout 0
 
     @contextmanager
     def writing(self, timeout: float | None = None) -> Iterator[None]:
@@ -667,12 +721,13 @@ class Context(Closable):
         until: int | None = None,
         until_time: datetime | float | None = None,
         until_epoch: tuple[int, int] | None = None,
+        timeout: float | None = None,
         **context_options: Any,
     ) -> Self:
         """Creates a context with the pages of a snapshot. context_options are those of Context, the others those of restore()."""
         context = cls(**context_options)
         try:
-            context.restore(path, ids, lazy, journal, until, until_time, until_epoch)
+            context.restore(path, ids, lazy, journal, until, until_time, until_epoch, timeout=timeout)
         except BaseException:
             context.close()
             raise
@@ -689,6 +744,7 @@ class Context(Closable):
         until_epoch: tuple[int, int] | None = None,
         *,
         in_place: bool = False,
+        timeout: float | None = None,
     ) -> None:
         """Sets the context to the state of a snapshot, or raises and changes nothing.
 
@@ -703,11 +759,10 @@ class Context(Closable):
         - until: number of the last record to apply
         - until_time: a datetime, or seconds since 1970; later records are not applied
         - until_epoch: (id, epoch); the first record that moves that page's epoch beyond this one ends the replay
+        - timeout: seconds; then TimeoutError, and nothing has changed
         """
-        try:
-            self._finish(self.restore_start(path, ids, lazy, journal, until, until_time, until_epoch, in_place=in_place))
-        finally:
-            drop_released()  # the adopted objects of the replaced pages
+        options = LoadOptions(ids, lazy, journal, until, until_time, until_epoch, in_place)
+        self._run_load(self._restoring(path, options), timeout)
 
     def restore_start(
         self,
@@ -723,23 +778,73 @@ class Context(Closable):
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[None]:
         """Starts restore() when the tickets in after are done; progress counts bytes."""
-        sweep()
         options = LoadOptions(ids, lazy, journal, until, until_time, until_epoch, in_place)
-        ticket = ctypes.c_uint64()
-        self._check(
-            lib.mmsb_snapshot_load_start(self.handle, path_bytes(path, "path"), options.raw, work_options(None, after), ticket)
-        )
-        return Ticket(ticket.value, hold(None), drop_released)
+        return self._restoring(path, options).start(after)
 
-    def restore_from(self, file: File, ids: Numbers | None = None, lazy: bool = False) -> None:
+    def restore_from(self, file: File, ids: Numbers | None = None, lazy: bool = False, *, timeout: float | None = None) -> None:
         """restore() from a file descriptor, or an open file that has one, read from its current position to its end."""
-        options = LoadOptions(ids, lazy, None, None, None, None)
-        self._check_load(lib.mmsb_snapshot_load_descriptor(self.handle, _descriptor(file), options.raw))
+        self._run_load(self._restoring_from(file, ids, lazy), timeout)
 
-    def restore_bytes(self, data: BytesLike, ids: Numbers | None = None) -> None:
+    def restore_from_start(
+        self, file: File, ids: Numbers | None = None, lazy: bool = False, *, after: Iterable[Ticket[Any]] = ()
+    ) -> Ticket[None]:
+        """Starts restore_from() when the tickets in after are done; progress counts bytes. Do not close the file before."""
+        return self._restoring_from(file, ids, lazy).start(after)
+
+    def restore_bytes(self, data: BytesLike, ids: Numbers | None = None, *, timeout: float | None = None) -> None:
         """restore() from the bytes of a snapshot."""
+        self._run_load(self._restoring_bytes(data, ids), timeout)
+
+    def restore_bytes_start(
+        self, data: BytesLike, ids: Numbers | None = None, *, after: Iterable[Ticket[Any]] = ()
+    ) -> Ticket[None]:
+        """Starts restore_bytes() when the tickets in after are done; progress counts bytes. Do not change the bytes before."""
+        return self._restoring_bytes(data, ids).start(after)
+
+    def _restoring(self, path: AnyPath, options: LoadOptions) -> Work[None]:
+        return Work(
+            lib.mmsb_snapshot_load,
+            lib.mmsb_snapshot_load_start,
+            self.handle,
+            path_bytes(path, "path"),
+            options=options.raw,
+            make=drop_released,
+            kept=options,
+            check=self._check,
+        )
+
+    def _restoring_from(self, file: File, ids: Numbers | None, lazy: bool) -> Work[None]:
+        options = LoadOptions(ids, lazy, None, None, None, None)
+        return Work(
+            lib.mmsb_snapshot_load_descriptor,
+            lib.mmsb_snapshot_load_descriptor_start,
+            self.handle,
+            _descriptor(file),
+            options=options.raw,
+            make=drop_released,
+            kept=(options, file),
+            check=self._check,
+        )
+
+    def _restoring_bytes(self, data: BytesLike, ids: Numbers | None) -> Work[None]:
         options, source = LoadOptions(ids, False, None, None, None, None), readable(data)
-        self._check_load(lib.mmsb_snapshot_load_memory(self.handle, source.address, source.length, options.raw))
+        return Work(
+            lib.mmsb_snapshot_load_memory,
+            lib.mmsb_snapshot_load_memory_start,
+            self.handle,
+            source.address,
+            source.length,
+            options=options.raw,
+            make=drop_released,
+            kept=(options, source),
+            check=self._check,
+        )
+
+    def _run_load(self, work: Work[None], timeout: float | None) -> None:
+        try:
+            self._run(work, timeout)
+        finally:
+            drop_released()  # the adopted objects of the replaced pages
 
     def journal(
         self,
@@ -749,6 +854,8 @@ class Context(Closable):
         segment_bytes: int | None = None,
         keep: bool = False,
         base: str = "write",
+        *,
+        timeout: float | None = None,
     ) -> Journal:
         """Begins to write every change of this context to a journal in a folder.
 
@@ -762,20 +869,37 @@ class Context(Closable):
         - keep: False removes, with each durable save, the segments that it makes unnecessary
         - base: where the folder's records do not lead to this state, "write" saves it into the folder first, "refuse" raises
           InvalidStateError
+        - timeout: seconds; then TimeoutError, and there is no journal
+
+        Ctrl-C ends the call: KeyboardInterrupt comes when there is no journal.
         """
-        options = _abi.JournalOptions()
-        lib.mmsb_journal_options_init(options)
-        options.durability = value_of(_abi.DURABILITY, durability, "durability")
-        interval = unsigned(interval_ms, "interval_ms")
-        if interval >= 2**32:
-            raise InvalidArgumentError(f"interval_ms is {interval}; the maximum is {2**32 - 1}")
-        options.interval_ms = interval
-        if segment_bytes is not None:
-            options.segment_bytes = unsigned(segment_bytes, "segment_bytes")
-        options.keep = int(bool(keep))
-        options.base = value_of(_abi.JOURNAL_BASE, base, "base")
-        self._check(lib.mmsb_journal_open(self.handle, path_bytes(directory, "directory"), options))
-        return Journal(self)
+        return self._run(self._opening(directory, journal_options(durability, interval_ms, segment_bytes, keep, base)), timeout)
+
+    def journal_start(
+        self,
+        directory: AnyPath,
+        durability: str = "interval",
+        interval_ms: int = 10,
+        segment_bytes: int | None = None,
+        keep: bool = False,
+        base: str = "write",
+        *,
+        after: Iterable[Ticket[Any]] = (),
+    ) -> Ticket[Journal]:
+        """Starts journal() when the tickets in after are done; progress counts the bytes of the base that it saves."""
+        return self._opening(directory, journal_options(durability, interval_ms, segment_bytes, keep, base)).start(after)
+
+    def _opening(self, directory: AnyPath, options: _abi.JournalOptions) -> Work[Journal]:
+        return Work(
+            lib.mmsb_journal_open,
+            lib.mmsb_journal_open_start,
+            self.handle,
+            path_bytes(directory, "directory"),
+            options=options,
+            make=lambda: Journal(self),
+            undo=lambda: lib.mmsb_journal_close(self._handle),
+            check=self._check,
+        )
 
     @contextmanager
     def group(self) -> Iterator[None]:
@@ -893,15 +1017,11 @@ class Context(Closable):
             error = failure(status)
             raise ClosedError("the context is closed") if status == _abi.E_STALE_HANDLE and self.closed else error
 
-    def _finish(self, ticket: Ticket[None], timeout: float | None = None) -> None:
+    def _run(self, work: Work[T], timeout: float | None, tries: bool = True) -> T:
         try:
-            finish(ticket, timeout)
+            return work.run(timeout, tries)
         except StaleHandleError as error:
             raise ClosedError("the context is closed") if self.closed else error from None
-
-    def _check_load(self, status: int) -> None:
-        drop_released()  # the adopted objects of the replaced pages
-        self._check(status)
 
     def _created(self, handles: array[int], location: str | None) -> PageArray:
         pages = PageArray(self, handles)
@@ -915,10 +1035,6 @@ def _close(handle: int) -> None:
         lib.mmsb_context_destroy(handle)
         drop_released()
         sweep()
-
-
-def _nothing() -> None:
-    """Stands for the result of work without one."""
 
 
 def _descriptor(file: File) -> int:

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _abi, _ffi
-from ._errors import ClosedError
-from ._ffi import as_record, check, lib, name_of, sized
+from ._convert import unsigned
+from ._errors import ClosedError, InvalidArgumentError
+from ._ffi import as_record, check, lib, name_of, sized, value_of
 from ._object import Closable
 from .snapshot import AnyPath, path_bytes
-from .ticket import Ticket, started, work_options
+from .ticket import Ticket, Work, nothing
 
 if TYPE_CHECKING:
     from .context import Context
@@ -50,12 +51,18 @@ class Journal(Closable):
         return self._closed or self._context.closed
 
     def sync(self, timeout: float | None = None) -> None:
-        """Waits until the records of all changes made so far are on disk. timeout in seconds; None waits without limit."""
-        self._check(lib.mmsb_journal_sync(self._handle(), work_options(timeout, ())))
+        """Waits until the records of all changes made so far are on disk.
+
+        timeout in seconds, then TimeoutError; None waits without limit. Ctrl-C ends the call.
+        """
+        self._context._run(self._syncing(), timeout)
 
     def sync_start(self, *, after: Iterable[Ticket[Any]] = ()) -> Ticket[None]:
         """Starts sync() when the tickets in after are done."""
-        return started(lib.mmsb_journal_sync_start, self._handle(), work_options(None, after), check=self._check)
+        return self._syncing().start(after)
+
+    def _syncing(self) -> Work[None]:
+        return Work(lib.mmsb_journal_sync, lib.mmsb_journal_sync_start, self._handle(), make=nothing, check=self._check)
 
     def info(self) -> JournalInfo:
         """The journal's current extent."""
@@ -64,13 +71,19 @@ class Journal(Closable):
         return as_record(JournalInfo, raw)
 
     def trim(self, snapshot: AnyPath, timeout: float | None = None) -> None:
-        """Verifies a snapshot, then removes the segments that hold only records which it contains. timeout in seconds."""
-        self._check(lib.mmsb_journal_trim(self._handle(), path_bytes(snapshot, "snapshot"), work_options(timeout, ())))
+        """Verifies a snapshot, then removes the segments that hold only records which it contains.
+
+        timeout in seconds, then TimeoutError; None waits without limit. Ctrl-C ends the call.
+        """
+        self._context._run(self._trimming(snapshot), timeout)
 
     def trim_start(self, snapshot: AnyPath, *, after: Iterable[Ticket[Any]] = ()) -> Ticket[None]:
         """Starts trim() when the tickets in after are done; progress counts bytes."""
-        path, work = path_bytes(snapshot, "snapshot"), work_options(None, after)
-        return started(lib.mmsb_journal_trim_start, self._handle(), path, work, check=self._check)
+        return self._trimming(snapshot).start(after)
+
+    def _trimming(self, snapshot: AnyPath) -> Work[None]:
+        path = path_bytes(snapshot, "snapshot")
+        return Work(lib.mmsb_journal_trim, lib.mmsb_journal_trim_start, self._handle(), path, make=nothing, check=self._check)
 
     def close(self) -> None:
         """Waits until all records are on disk and ends the journal. Idempotent."""
@@ -88,6 +101,22 @@ class Journal(Closable):
 
     def _check(self, status: int) -> None:
         self._context._check(status)
+
+
+def journal_options(durability: str, interval_ms: int, segment_bytes: int | None, keep: bool, base: str) -> _abi.JournalOptions:
+    """Options of a journal."""
+    options = _abi.JournalOptions()
+    lib.mmsb_journal_options_init(options)
+    options.durability = value_of(_abi.DURABILITY, durability, "durability")
+    interval = unsigned(interval_ms, "interval_ms")
+    if interval >= 2**32:
+        raise InvalidArgumentError(f"interval_ms is {interval}; the maximum is {2**32 - 1}")
+    options.interval_ms = interval
+    if segment_bytes is not None:
+        options.segment_bytes = unsigned(segment_bytes, "segment_bytes")
+    options.keep = int(bool(keep))
+    options.base = value_of(_abi.JOURNAL_BASE, base, "base")
+    return options
 
 
 class JournalDirectory(NamedTuple):

@@ -18,7 +18,6 @@ from ._convert import (
     extent,
     fetch,
     item_type,
-    nanoseconds,
     new_bytes,
     signed,
     unsigned,
@@ -28,7 +27,7 @@ from ._errors import ClosedError, InvalidArgumentError, UnsupportedError
 from ._ffi import check, lib, name_of, number_from, sized, value_of
 from ._lease import view_memory, when_dropped
 from ._object import Closable
-from .ticket import Ticket, started, work_options
+from .ticket import Ticket, Work, nothing
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -366,40 +365,70 @@ def _entries(blob: bytes) -> dict[str, bytes]:
 def verify(path: AnyPath, timeout: float | None = None) -> None:
     """Reads a snapshot and its bases and checks every checksum and length; raises the error of the first damage.
 
-    timeout in seconds; None waits without limit.
+    timeout in seconds, then TimeoutError; None waits without limit. Ctrl-C ends the call.
     """
-    check(lib.mmsb_snapshot_verify(path_bytes(path, "path"), work_options(timeout, ())))
+    _verifying(path).run(timeout)
 
 
 def verify_start(path: AnyPath, *, after: Iterable[Ticket[Any]] = ()) -> Ticket[None]:
     """Starts verify() when the tickets in after are done; progress counts bytes."""
-    return started(lib.mmsb_snapshot_verify_start, path_bytes(path, "path"), work_options(None, after))
+    return _verifying(path).start(after)
+
+
+def _verifying(path: AnyPath) -> Work[None]:
+    return Work(lib.mmsb_snapshot_verify, lib.mmsb_snapshot_verify_start, path_bytes(path, "path"), make=nothing)
 
 
 def diff(older: Snapshot, newer: Snapshot, timeout: float | None = None) -> list[Change]:
-    """The pages that differ between two snapshots, in ascending order of ids. timeout in seconds."""
-    work = work_options(timeout, ())
-    first, second, count, capacity = older._opened(), newer._opened(), ctypes.c_size_t(), 256
-    while True:
-        found = (_abi.SnapshotChange * capacity)()
-        status = lib.mmsb_snapshot_diff(first.handle, second.handle, work, found, capacity, count)
-        if status != _abi.E_OUT_OF_RANGE or count.value <= capacity:
-            check(status)
-            return [Change(raw.id, name_of(_abi.CHANGE, raw.change)) for raw in found[: count.value]]
-        capacity = count.value
+    """The pages that differ between two snapshots, in ascending order of ids.
+
+    timeout in seconds, then TimeoutError; None waits without limit. Ctrl-C ends the call.
+    """
+    return _comparing(older, newer).run(timeout)
+
+
+def diff_start(older: Snapshot, newer: Snapshot, *, after: Iterable[Ticket[Any]] = ()) -> Ticket[list[Change]]:
+    """Starts diff() when the tickets in after are done; progress counts pages."""
+    return _comparing(older, newer).start(after)
+
+
+def _comparing(older: Snapshot, newer: Snapshot) -> Work[list[Change]]:
+    first, second, count = older._opened(), newer._opened(), ctypes.c_size_t()
+    capacity = len(older) + len(newer)  # as many as there can be
+    found = (_abi.SnapshotChange * capacity)()
+    return Work(
+        lib.mmsb_snapshot_diff,
+        lib.mmsb_snapshot_diff_start,
+        first.handle,
+        second.handle,
+        results=(found, capacity, count),
+        make=lambda: [Change(raw.id, name_of(_abi.CHANGE, raw.change)) for raw in found[: count.value]],
+        kept=(first, second, found, count),
+    )
 
 
 def compact(path: AnyPath, to: AnyPath, *, durable: bool = True, timeout: float | None = None) -> None:
-    """Writes the state of a snapshot and its bases to one whole snapshot. Compressed chunks stay compressed."""
-    options = save_options(None, None, 0, "allow", durable, None)
-    options.timeout_ns = nanoseconds(timeout)
-    check(lib.mmsb_snapshot_compact(path_bytes(path, "path"), path_bytes(to, "to"), options))
+    """Writes the state of a snapshot and its bases to one whole snapshot. Compressed chunks stay compressed.
+
+    timeout in seconds, then TimeoutError; None waits without limit. Ctrl-C ends the call. Both leave no file.
+    """
+    _compacting(path, to, durable).run(timeout)
 
 
 def compact_start(path: AnyPath, to: AnyPath, *, durable: bool = True, after: Iterable[Ticket[Any]] = ()) -> Ticket[None]:
     """Starts compact() when the tickets in after are done; progress counts bytes."""
-    options, work = save_options(None, None, 0, "allow", durable, None), work_options(None, after)
-    return started(lib.mmsb_snapshot_compact_start, path_bytes(path, "path"), path_bytes(to, "to"), options, work)
+    return _compacting(path, to, durable).start(after)
+
+
+def _compacting(path: AnyPath, to: AnyPath, durable: bool) -> Work[None]:
+    return Work(
+        lib.mmsb_snapshot_compact,
+        lib.mmsb_snapshot_compact_start,
+        path_bytes(path, "path"),
+        path_bytes(to, "to"),
+        options=save_options(None, None, 0, "allow", durable, None),
+        make=nothing,
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------- options
@@ -437,6 +466,29 @@ def save_options(
     if base is not None:
         options.base = path_bytes(base, "base")
     return options
+
+
+class SavedBytes:
+    """A snapshot in memory of the library, which is freed with this object at the latest."""
+
+    __slots__ = ("__weakref__", "_data", "free", "length", "memory")
+
+    def __init__(self) -> None:
+        self.memory, self.length = ctypes.c_void_p(), ctypes.c_uint64()
+        self.free = when_dropped(self, _free, self.memory)
+        self._data: bytes | None = None
+
+    def take(self) -> bytes:
+        """The snapshot; the first call frees the memory."""
+        if self._data is None:
+            self._data = ctypes.string_at(self.memory, self.length.value)
+            self.free()
+        return self._data
+
+
+def _free(memory: ctypes.c_void_p) -> None:
+    if not lib.forked:
+        lib.mmsb_snapshot_free_memory(memory)
 
 
 class LoadOptions:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import _abi
 from ._convert import nanoseconds
-from ._errors import MMSBError, TimeoutError, WouldBlockError, error_for
+from ._errors import InvalidStateError, MMSBError, StaleHandleError, TimeoutError, WouldBlockError, error_for
 from ._ffi import check, failure, lib
 from ._lease import hold, let_go, when_dropped
 from ._object import Handled
@@ -68,7 +68,7 @@ class Ticket(Handled, Generic[T]):
             error = failure(status)
             if status in (_abi.E_TIMEOUT, _abi.E_WOULD_BLOCK):
                 # Either the wait has timed out, or the work itself ended with this status, or it succeeded in this moment.
-                code, text = self._status()
+                code, text = _status(self.handle)
                 if code == _abi.OK:
                     return self._finished()
                 if code != _abi.E_WOULD_BLOCK:
@@ -89,7 +89,7 @@ class Ticket(Handled, Generic[T]):
 
     def error(self) -> MMSBError | None:
         """The error of the work; None while it runs and if it succeeded."""
-        code, text = self._status()
+        code, text = _status(self.handle)
         return None if code in (_abi.OK, _abi.E_WOULD_BLOCK) else error_for(code, text)
 
     def fileno(self) -> int:
@@ -125,31 +125,14 @@ class Ticket(Handled, Generic[T]):
         done, total = self.progress()
         return f"<mmsb.Ticket {'done' if self.done() else 'running'} {done}/{total}>"
 
-    def _status(self) -> tuple[int, str]:
-        code, text = ctypes.c_int32(), ctypes.create_string_buffer(1024)
-        check(lib.mmsb_ticket_status(self.handle, code, text, len(text)))
-        return code.value, text.value.decode("utf-8", "replace")
-
     def _finished(self) -> T:
         if self._result is None:
             self._result = self._make()
         return self._result
 
 
-def finish(ticket: Ticket[T], timeout: float | None = None) -> T:
-    """The result of work that nobody else waits for. When the time is over, or Ctrl-C comes, the work is cancelled first."""
-    try:
-        try:
-            return ticket.wait(timeout)
-        except BaseException as error:
-            ticket.cancel()
-            while not ticket.done():
-                lib.mmsb_ticket_wait(ticket.handle, SLICE_NS)
-            if isinstance(error, (TimeoutError, WouldBlockError)) and ticket.error() is None:
-                return ticket._finished()  # it was done in this moment
-            raise
-    finally:
-        ticket.close()
+def nothing() -> None:
+    """Stands for the result of work without one."""
 
 
 def _end(future: asyncio.Future[None]) -> None:
@@ -171,16 +154,90 @@ def work_options(timeout: float | None, after: Iterable[Ticket[Any]]) -> _abi.Wo
     return options
 
 
-def started(call: Callable[..., int], *arguments: object, check: Callable[[int], None] = check) -> Ticket[None]:
-    """The ticket of work without a result that a function has started; the handle is the function's last argument."""
-    sweep()
-    handle = ctypes.c_uint64()
-    check(call(*arguments, handle))
-    return Ticket(handle.value, hold(None), _nothing)
+class Work(Generic[T]):
+    """A long call of the library, ready to run here or to be started.
 
+    Its two forms take arguments, options if the call has options of its own, the options of work, and results, in this order.
+    """
 
-def _nothing() -> None:
-    """Stands for the result of work without one."""
+    def __init__(
+        self,
+        blocking: Callable[..., int],
+        starting: Callable[..., int],
+        *arguments: object,
+        options: Any = None,
+        results: tuple[object, ...] = (),
+        make: Callable[[], T],
+        undo: Callable[[], object] = lambda: None,
+        kept: object = None,
+        check: Callable[[int], None] = check,
+    ) -> None:
+        """make returns the result of work that is done; undo ends a result that Ctrl-C keeps from the caller.
+
+        kept: what the work reads and writes until it ends; check raises the error of a status.
+        """
+        self._blocking = blocking
+        self._starting = starting
+        self._arguments = arguments
+        self._options = options
+        self._results = results
+        self._make = make
+        self._undo = undo
+        self._kept = kept
+        self._check = check
+
+    def start(self, after: Iterable[Ticket[Any]] = ()) -> Ticket[T]:
+        """Starts the work when the tickets in after are done."""
+        sweep()
+        own = () if self._options is None else (self._options,)
+        # Held before the work begins: the work uses it until it ends, even if the ticket is dropped or Ctrl-C comes here.
+        handle, token = ctypes.c_uint64(), hold(self._kept)
+        try:
+            self._check(self._starting(*self._arguments, *own, work_options(None, after), *self._results, handle))
+            return Ticket(handle.value, token, self._make)
+        except BaseException:
+            if not handle.value:
+                let_go(token)
+                raise
+            try:
+                if _stop(handle.value):
+                    self._undo()
+            finally:
+                _close(handle.value, token)
+            raise
+
+    def run(self, timeout: float | None = None, tries: bool = True) -> T:
+        """Does the work and returns its result. When the time is over, or Ctrl-C comes, the work is cancelled first.
+
+        Python handles Ctrl-C only between calls, so this one waits while a thread of the library works. The blocking form is for
+        timeout 0, a try that takes a moment, and for a thread that has a group open, which starts no work. tries False: timeout 0
+        starts the work, too, and ends it at once.
+        """
+        limit = nanoseconds(timeout)
+        if not limit and tries:
+            return self._block(limit)
+        try:
+            ticket = self.start()
+        except InvalidStateError:
+            return self._block(limit)
+        try:
+            return ticket.wait(timeout)
+        except BaseException as error:
+            if _stop(ticket.handle):  # it was done in this moment
+                if isinstance(error, (TimeoutError, WouldBlockError)):
+                    return ticket._finished()
+                self._undo()
+            raise
+        finally:
+            ticket.close()
+
+    def _block(self, limit: int) -> T:
+        options = _abi.WorkOptions() if self._options is None else self._options
+        if self._options is None:
+            lib.mmsb_work_options_init(options)
+        options.timeout_ns = limit
+        self._check(self._blocking(*self._arguments, options, *self._results))
+        return self._make()
 
 
 # Dropped tickets whose work was running at the last check, with the token of the memory that the work writes into.
@@ -191,6 +248,24 @@ def _done(handle: int) -> bool:
     done = ctypes.c_int32()
     check(lib.mmsb_ticket_poll(handle, done))
     return bool(done.value)
+
+
+def _status(handle: int) -> tuple[int, str]:
+    """Status and error text of the work itself."""
+    code, text = ctypes.c_int32(), ctypes.create_string_buffer(1024)
+    check(lib.mmsb_ticket_status(handle, code, text, len(text)))
+    return code.value, text.value.decode("utf-8", "replace")
+
+
+def _stop(handle: int) -> bool:
+    """Cancels work and waits for its end. True if the work was done before."""
+    lib.mmsb_ticket_cancel(handle)
+    try:
+        while not _done(handle):
+            lib.mmsb_ticket_wait(handle, SLICE_NS)
+        return _status(handle)[0] == _abi.OK
+    except StaleHandleError:  # the ticket has ended with its work
+        return False
 
 
 def _close(handle: int, token: int) -> None:
