@@ -45,8 +45,8 @@ type Options struct {
 	From State
 	// NoBase: InvalidState where the journal would need a base.
 	NoBase bool
-	// Owned: the context whose records the journal has was given this state, wherever it comes from: a branch begins with it. Else
-	// its history and the directory's must meet.
+	// Owned: the context whose records the journal has was given this state, wherever it comes from: a branch begins with it.
+	// Else its history and the directory's must meet.
 	Owned bool
 }
 

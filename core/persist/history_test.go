@@ -291,7 +291,8 @@ func TestWhatIsKnownOfEarlierSavesDoesNotGrow(t *testing.T) {
 	requireLoads(t, context, path, "")
 }
 
-// Writes through pointers move no version. A context that was loaded does not take the bytes of an older file for those that it has.
+// Writes through pointers move no version. A context that was loaded does not take the bytes of an older file for those
+// that it has.
 func TestABaseOfAnotherContextAndWritesThroughPointers(t *testing.T) {
 	onOneThread(t)
 	for _, incremental := range []bool{false, true} {

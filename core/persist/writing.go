@@ -98,8 +98,10 @@ func (s *saver) awaitWriters(until time.Time) (stopped bool, err error) {
 	for {
 		passes, out := native.WritingPasses(context), s.lookForWriters()
 		for native.WritingSections(context) > 0 || out.pinned() {
-			if err := s.goesOn(s.work, 0); err != nil {
-				return false, err
+			select {
+			case <-s.work.Done():
+				return false, status.Errorf(status.Cancelled, "cancelled while pages were written through pointers")
+			default:
 			}
 			if time.Now().After(until) {
 				return false, nil
