@@ -119,7 +119,7 @@ func TestGroupsAgainstAModel(t *testing.T) {
 	for seed := range uint64(4) {
 		withContext(t, defaults(), func(h uint64, c *Context) {
 			m := &groupModel{rand.New(rand.NewPCG(seed, 1)), c}
-			undone, seen := 0, 0
+			undone := 0
 			for round := range rounds {
 				before := portraits(t, c)
 				require.NoError(t, BeginGroup(h))
@@ -127,7 +127,6 @@ func TestGroupsAgainstAModel(t *testing.T) {
 					m.call()
 				}
 				after := portraits(t, c)
-				seen = max(seen, len(after))
 				want := after
 				if m.IntN(2) == 0 {
 					require.NoError(t, CommitGroup(h))
@@ -141,7 +140,9 @@ func TestGroupsAgainstAModel(t *testing.T) {
 				m.call() // without a group
 			}
 			require.NotZero(t, undone)
-			require.NotZero(t, seen)
+			if !raceDetector { // in fewer rounds all may have ended
+				require.NotEmpty(t, portraits(t, c), "ids of pages that have ended are free again")
+			}
 		})
 	}
 }
