@@ -155,3 +155,26 @@ func TestSavesQueueInTheirOrder(t *testing.T) {
 	}
 	require.Equal(t, []int{0, 1, 3, 4, 5}, order)
 }
+
+// A save that tries waits for no writer, and one with a time-out only until then.
+func TestASaveDoesNotWaitForWritersLongerThanItMay(t *testing.T) {
+	context := newContext(t)
+	createFilled(t, context, 100, 1, 1)
+	begun, leave, left := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		assert.Zero(t, nativetest.BeginWriting(context))
+		close(begun)
+		<-leave
+		assert.Zero(t, nativetest.EndWriting(context))
+		close(left)
+	}()
+	<-begun
+	target, o := ToPath(filepath.Join(t.TempDir(), "s")), SaveOptions{RawWrites: abi.RawWritesWait}
+	require.Equal(t, status.WouldBlock, code(SaveWithin(context, target, o, 0)))
+	require.Equal(t, status.Timeout, code(SaveWithin(context, target, o, 1e6)))
+	close(leave)
+	<-left
+	require.NoError(t, SaveWithin(context, target, o, 0))
+}
