@@ -235,19 +235,21 @@ func errNoJournal(context uint64) error {
 func (s *state) closeJournal() (err error) {
 	opened := s.journals.open.Load()
 	line := opened.writer.Lineage()
-	var print lineage.Fingerprint
-	stillErr := s.context.Still(func(still *page.Still) error { // what changes from here on has no record
+	end := func(print lineage.Fingerprint, known bool) {
 		err = s.journals.close()
-		print, _ = still.Fingerprint()
+		s.history.comesFrom(line, opened.ring.Last(), print)
+		if err != nil || !known {
+			s.history.step()
+		}
+	}
+	// What changes from here on has no record, and a save that begins then another name.
+	stillErr := s.context.Still(func(still *page.Still) error {
+		print, _ := still.Fingerprint()
+		end(print, true)
 		return nil
 	})
 	if stillErr != nil { // no memory: no journal goes on with this state without a base
-		err = s.journals.close()
-	}
-	last := opened.ring.Last()
-	s.history.comesFrom(line, last, print)
-	if err != nil || stillErr != nil {
-		s.history.step()
+		end(0, false)
 	}
 	return err
 }
