@@ -316,3 +316,20 @@ func TestABaseOfAnotherContextAndWritesThroughPointers(t *testing.T) {
 		}
 	}
 }
+
+// A snapshot that a killed process had saved, and that the journal goes beyond, is one that the state comes from.
+func TestASnapshotThatTheReplayWentThroughIsABase(t *testing.T) {
+	onOneThread(t)
+	folder := t.TempDir()
+	directory, path := filepath.Join(folder, "journal"), filepath.Join(folder, "s")
+	context := newContext(t)
+	openJournal(t, context, directory)
+	handle := createFilled(t, context, 100, 1, 1)
+	require.NoError(t, Save(context, ToPath(path), SaveOptions{NotDurable: true}, nil)) // it does not become the journal's base
+	write(t, handle, 0, []byte("later"))
+	require.NoError(t, CloseJournal(context))
+	again := replayed(t, "", directory, LoadOptions{})
+	next := filepath.Join(folder, "next")
+	require.NoError(t, Save(again, ToPath(next), SaveOptions{Base: path}, nil))
+	requireLoads(t, again, next, "")
+}

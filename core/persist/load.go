@@ -240,6 +240,7 @@ func (l *loader) remember() {
 	for i := len(chain) - 1; i >= 0; i-- {
 		saves.chain = append(saves.chain, savedAs{id: chain[i].ID, state: chain[i].Lineage.At(chain[i].Position), file: i})
 	}
+	saves.past = l.line.At(l.position)
 	totals := l.file.Totals()
 	saves.totals.pages, saves.totals.bytes = totals.StatePages, totals.StateBytes
 	known := l.Pages

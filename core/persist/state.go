@@ -108,6 +108,8 @@ type openedJournal struct {
 type saved struct {
 	// chain is these snapshots, the newest last; native.LastSaved tells of that one.
 	chain []savedAs
+	// past is the state that was loaded, with the records of a journal.
+	past lineage.Point
 	// changedIn is of the pages that were loaded, by record: in which file of the chain they had changed last, unless it is the
 	// oldest.
 	changedIn map[uint32]int
@@ -141,7 +143,7 @@ func (s *saved) isNow(id snapshot.ID, state lineage.Point) {
 // long as their version is. Writes through pointers move no version, so that only this context's own saves, which know where
 // addresses were given out, and the files that it was loaded from can tell. ok: the state comes from the snapshot.
 func (s *saved) unchanged(id snapshot.ID, state lineage.Point) (since func(index uint32) bool, ok bool) {
-	since = func(uint32) bool { return false }
+	since, ok = func(uint32) bool { return false }, s.past.Covers(state)
 	for _, of := range s.chain {
 		covers := of.state.Covers(state)
 		switch {

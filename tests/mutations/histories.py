@@ -41,7 +41,7 @@ HISTORIES = Go(
         ),
         Mutant(
             "foreign-base", "what another context has saved is taken for what this one knows of its pages",
-            "saved.unchanged", "since = func(uint32) bool { return false }", "since = func(uint32) bool { return true }",
+            "saved.unchanged", "func(uint32) bool { return false }", "func(uint32) bool { return true }",
             mode=BASES,
         ),
         Mutant(
@@ -56,8 +56,8 @@ HISTORIES = Go(
         ),
         Mutant(
             "closed-but-goes-on", "a context goes on in the lineage of the journal that it has closed",
-            "state.closeJournal", "s.history.comesFrom(line, last, print)",
-            "s.history.is(line, last, func() lineage.Fingerprint { return print })",
+            "state.closeJournal", "s.history.comesFrom(line, opened.ring.Last(), print)",
+            "s.history.is(line, opened.ring.Last(), func() lineage.Fingerprint { return print })",
         ),
         Mutant(
             "loaded-but-goes-on", "a context goes on in the lineage of what it has loaded",
