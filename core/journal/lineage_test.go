@@ -136,7 +136,12 @@ func TestGoingOnFromThePastIsABranch(t *testing.T) {
 	old := w.Lineage()
 	for turn := uint64(1); turn <= 3; turn++ {
 		branch := lineage.New(old.At(4))
-		w = open(t, disk, Options{From: named(branch, old.At(4))})
+		from := named(branch, old.At(4))
+		_, err := NewWriter(disk, directory, Options{From: from})
+		require.Equal(t, status.Mismatch, code(err), "%v", err)
+		require.ErrorContains(t, err, "has gone on to position")
+		from.Chosen = true
+		w = open(t, disk, Options{From: from})
 		require.True(t, w.NeedsBase())
 		assert.Equal(t, branch, w.Lineage())
 		writeRuns(t, w, 6)

@@ -59,6 +59,8 @@ type State struct {
 	GoesOn lineage.Lineage
 	// Before is the state that the lineage of Names begins behind; zeros: not known, or none.
 	Before lineage.Point
+	// Chosen: a load was asked for this state, though the journal may have newer ones. Else it must not leave records behind.
+	Chosen bool
 	// Empty: there is no page, and never was one.
 	Empty bool
 	// Pages is for messages.
@@ -236,7 +238,7 @@ func (w *Writer) resume(j *Journal) error {
 	return w.goOnFrom(from.position())
 }
 
-// related says whether the state's history and the directory's meet.
+// related says whether the state's history and the directory's meet, and whether the state may leave records behind.
 func (j *Journal) related(from *State) error {
 	tip := j.info.Lineage.At(j.info.Last)
 	var ours []lineage.ID
@@ -249,8 +251,14 @@ func (j *Journal) related(from *State) error {
 	meets := slices.ContainsFunc([]lineage.ID{from.GoesOn.Parent.Lineage, from.Before.Lineage}, func(of lineage.ID) bool {
 		return of != lineage.ID{} && slices.Contains(ours, of)
 	})
-	if !meets && !from.comesFrom(tip) {
+	switch {
+	case from.comesFrom(tip):
+		return nil
+	case !meets:
 		return status.Errorf(status.Mismatch, "the journal %s ends at %s, which does not lead to the context's state, %s",
+			j.directory, tip, from.Names[0])
+	case !from.Chosen && !from.hasAll(tip):
+		return status.Errorf(status.Mismatch, "the journal %s has gone on to %s without the context, whose state is %s: load it again",
 			j.directory, tip, from.Names[0])
 	}
 	return nil
@@ -259,6 +267,12 @@ func (j *Journal) related(from *State) error {
 // comesFrom says that nothing lies between a journal's end and the state but what nobody has recorded.
 func (s *State) comesFrom(tip lineage.Point) bool {
 	return tip.Lineage != lineage.ID{} && s.position() > tip.Position && (tip == s.GoesOn.Parent || tip == s.Before)
+}
+
+// hasAll says that the state comes from a journal's end, or from what lay behind it before the disk failed.
+func (s *State) hasAll(tip lineage.Point) bool {
+	return s.GoesOn.Parent.Covers(tip) || s.Before.Covers(tip) ||
+		slices.ContainsFunc(s.Names, func(name lineage.Point) bool { return name.Covers(tip) })
 }
 
 func (s *State) refusal(directory string) error {

@@ -93,6 +93,7 @@ type user struct {
 	known   map[int]bool             // saves that the context's state comes from for certain
 	past    []world                  // as stored
 	end     int                      // the end of a journal that the context has closed or loaded, and nothing since
+	chosen  bool                     // a file was loaded, and no journal was opened since
 	waiting *world                   // what was loaded lazily, and nobody has looked at
 	seen    map[[2]uint64]*pageState // by id and version; nil: it was written through a pointer
 	adopted map[uint64][]byte        // the memory of adopted pages, by id
@@ -404,6 +405,7 @@ func (p *program) openJournal(directory string) {
 	case err == nil:
 		require.Nil(p, p.isOpen(directory))
 		p.open, p.end = directory, 0
+		defer func() { p.chosen = false }()
 		delete(p.logs, directory)
 		p.sweeps(directory)
 		if beforeErr == nil {
@@ -427,6 +429,7 @@ func (p *program) beginsBranch(directory string, before []os.DirEntry, end world
 	if branchOf(after...) == branch {
 		return
 	}
+	require.True(p, p.chosen || slices.ContainsFunc(p.past, end.is), "what another context has written is left behind")
 	older := olderBranch{directory: directory, end: end}
 	for _, entry := range before {
 		if name := entry.Name(); strings.HasSuffix(name, segmentSuffix) && branchOf(entry) == branch {
@@ -500,6 +503,7 @@ func (p *program) restoreFromFile(path string) {
 	from := p.files[path]
 	if p.load(path, LoadOptions{Lazy: p.oneOf(2)}, from.world) {
 		p.becomes(from, map[int]bool{from.serial: true})
+		p.chosen = p.open == ""
 	}
 }
 
@@ -509,7 +513,7 @@ func (p *program) restoreFromJournal(directory string) bool {
 	done := p.load("", LoadOptions{Journal: directory, Lazy: p.oneOf(2)}, from.world)
 	if done {
 		p.becomes(from, nil)
-		p.end = from.serial
+		p.end, p.chosen = from.serial, false
 	}
 	return done
 }

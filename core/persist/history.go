@@ -19,6 +19,8 @@ type history struct {
 	before lineage.Point
 	// known tells that state's fingerprint. Beside it no save or load runs.
 	known func() lineage.Fingerprint
+	// chosen: a load was asked for the state that this one comes from, and no journal has been opened since.
+	chosen bool
 }
 
 // begin is the history of a new context.
@@ -72,6 +74,12 @@ func (h *history) goesOnIn(line lineage.Lineage) {
 	h.line = line
 }
 
+func (h *history) setChosen(chosen bool) {
+	h.Lock()
+	defer h.Unlock()
+	h.chosen = chosen
+}
+
 // stateOf is the still state for a journal, with a name: of its own where calls have changed pages since the last one.
 func (h *history) stateOf(still *page.Still) journal.State {
 	h.Lock()
@@ -81,7 +89,8 @@ func (h *history) stateOf(still *page.Still) journal.State {
 		h.names, h.before = []lineage.Point{h.line.At(h.position() + 1)}, h.line.Parent
 		h.known = func() lineage.Fingerprint { return print }
 	}
-	return journal.State{Names: h.names, GoesOn: h.line, Before: h.before, Empty: h.position() == 0, Pages: pages}
+	return journal.State{Names: h.names, GoesOn: h.line, Before: h.before, Empty: h.position() == 0, Pages: pages,
+		Chosen: h.chosen}
 }
 
 // savedPrint is the fingerprint of what the last save or load of these leaves has recorded, with the dependencies of that state.

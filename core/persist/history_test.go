@@ -212,11 +212,53 @@ func TestTwoContextsGoOnFromOneJournal(t *testing.T) {
 		require.NoError(t, Save(one, ToPath(path), SaveOptions{}, nil))
 		err := Load(newContext(t), FromPath(path), LoadOptions{Journal: directory}, nil)
 		require.Equal(t, status.Mismatch, code(err), "%v", err)
-		openJournal(t, one, directory) // as a branch
+		refusesJournal(t, one, directory)
+		require.NoError(t, Load(one, FromPath(path), LoadOptions{}, nil)) // now it is chosen
+		openJournal(t, one, directory)                                    // as a branch
 		requireLoads(t, one, "", directory)
 		require.NoError(t, CloseJournal(one))
 		requireLoads(t, one, "", directory)
 	}
+}
+
+// refusesJournal: a context must not leave records behind that another one has written since it closed or loaded the journal.
+func refusesJournal(t *testing.T, context uint64, directory string) {
+	t.Helper()
+	err := OpenJournal(context, directory, JournalOptions{IntervalMs: 1}, nil)
+	require.Equal(t, status.Mismatch, code(err), "%v", err)
+	require.ErrorContains(t, err, "has gone on to position")
+}
+
+// A process that stands by has loaded the journal while another one still wrote it.
+func TestAJournalThatWentOnIsNotLeftBehind(t *testing.T) {
+	onOneThread(t)
+	folder := t.TempDir()
+	directory, path := filepath.Join(folder, "journal"), filepath.Join(folder, "s")
+	first := newContext(t)
+	openJournal(t, first, directory)
+	handle := createFilled(t, first, 100, 1, 1)
+	require.NoError(t, Save(first, ToPath(path), SaveOptions{NotDurable: true}, nil))
+	require.NoError(t, SyncJournal(first, nil))
+	standby := replayed(t, "", directory, LoadOptions{})
+	withBoth := replayed(t, path, directory, LoadOptions{})
+	write(t, handle, 0, []byte("later"))
+	require.NoError(t, CloseJournal(first))
+	for range 2 {
+		refusesJournal(t, standby, directory)
+		refusesJournal(t, withBoth, directory)
+	}
+	write(t, handleOf(t, standby, 1), 0, []byte("other"))
+	refusesJournal(t, standby, directory)
+	require.NoError(t, Load(standby, FromPath(""), LoadOptions{Journal: directory}, nil))
+	openJournal(t, standby, directory)
+	write(t, handleOf(t, standby, 1), 7, []byte("goes on"))
+	require.NoError(t, CloseJournal(standby))
+	refusesJournal(t, first, directory) // it had closed the journal
+
+	past := replayed(t, "", directory, LoadOptions{JournalUntil: 2}) // chosen
+	openJournal(t, past, directory)
+	require.NoError(t, CloseJournal(past))
+	requireLoads(t, past, "", directory)
 }
 
 // What a context saves after it has closed its journal is newer than the journal, and goes on with it.

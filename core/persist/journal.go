@@ -158,14 +158,14 @@ func (s *state) beginJournal(opened *openedJournal, still *page.Still) error {
 
 // completeJournal saves the base that a journal needs; without one it is closed again.
 func (s *state) completeJournal(opened *openedJournal, w *ticket.Work) error {
-	if !opened.needsBase {
-		return nil
+	if opened.needsBase {
+		if err := s.saveBase(opened, opened.from, w); err != nil {
+			_ = s.closeJournal()
+			return err
+		}
 	}
-	err := s.saveBase(opened, opened.from, w)
-	if err != nil {
-		_ = s.closeJournal()
-	}
-	return err
+	s.history.setChosen(false)
+	return nil
 }
 
 // ringBytes is the size of a ring's two buffers. Tests have smaller ones.

@@ -233,6 +233,7 @@ func (l *loader) remember() {
 	saves := &l.saved
 	saves.chain, saves.large, saves.changedIn = nil, make(map[uint32]largeSaved), l.changedIn
 	l.history.comesFrom(l.line, l.position, l.fingerprint())
+	l.history.setChosen(l.o.Journal == "" || l.o.until() != journal.Until{})
 	if l.file.Header().Version == snapshot.OriginalVersion {
 		return
 	}

@@ -60,6 +60,10 @@ HISTORIES = Go(
             "s.history.is(line, opened.ring.Last(), func() lineage.Fingerprint { return print })",
         ),
         Mutant(
+            "left-behind", "a context leaves records behind that another one has written",
+            "Journal.related", "case !from.Chosen && !from.hasAll(tip):", "case false:",
+        ),
+        Mutant(
             "loaded-but-goes-on", "a context goes on in the lineage of what it has loaded",
             "loader.remember", "l.history.comesFrom(l.line, l.position, l.fingerprint())",
             "print := l.fingerprint(); l.history.is(l.line, l.position, func() lineage.Fingerprint { return print })",

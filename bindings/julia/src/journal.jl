@@ -18,7 +18,8 @@ not have bytes that are written through `with_page`. `durability` is `:interval`
 `interval_ms`), `:call` (a call returns when its record is on disk) or `:none` (the operating system decides). The other options:
 `segment_bytes` (when a segment is longer, the journal begins a new one; default 256 MiB), `keep = true` (a durable save does not
 remove the segments that it makes unnecessary), `base = :refuse` (throw where the folder's records do not lead to this state;
-otherwise it is saved into the folder first).
+otherwise it is saved into the folder first). The call throws where another process has gone on with the journal since this state
+loaded or closed it: load it again.
 """
 function open_journal!(state::MMSBState, directory::AbstractString; options...)
     record = initialised(mmsb_journal_options_t, mmsb_journal_options_init)

@@ -871,6 +871,9 @@ class Context(Closable):
           InvalidStateError
         - timeout: seconds; then TimeoutError, and there is no journal
 
+        MismatchError: the folder has a journal of another history, or another context has gone on with it since this one loaded
+        or closed it: load it again. A context that was loaded from a snapshot alone, or with until, begins a branch instead.
+
         Ctrl-C ends the call: KeyboardInterrupt comes when there is no journal.
         """
         return self._run(self._opening(directory, journal_options(durability, interval_ms, segment_bytes, keep, base)), timeout)
