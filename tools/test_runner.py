@@ -7,6 +7,7 @@ whatever it counted, and a suite that counts a failure, or nothing at all, fails
 `N passed, M failed[, K skipped]` and from pytest's closing line; what is counted is tests (docs/testing.md).
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -63,33 +64,39 @@ def count(line: str, counts: dict) -> None:
         counts["skipped"] += 1
 
 
-def make(*arguments: str) -> subprocess.CompletedProcess:
-    command = ["make", "--no-print-directory", *arguments]
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    )
+class Made:
+    """A make that has ended: its output, status, and how long it took, on the clock and on processors."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = ["make", "--no-print-directory", *arguments]
+        start = time.monotonic()
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        )
+        self.output = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        self.status = process.returncode = os.waitstatus_to_exitcode(status)
+        self.took = f"{time.monotonic() - start:.0f} s, {usage.ru_utime + usage.ru_stime:.0f} s of processors"
 
 
 def make_inputs(suites: list) -> bool:
     """Everything that the suites need, and none of them."""
-    start = time.monotonic()
-    result = make("--keep-going", f"--jobs={TOGETHER}", "--output-sync=target", "INPUTS_ONLY=yes", "all", *suites)
-    print(result.stdout + f"---- what the suites need: {time.monotonic() - start:.0f} s\n", flush=True)
-    return result.returncode == 0
+    made = Made("--keep-going", f"--jobs={TOGETHER}", "--output-sync=target", "INPUTS_ONLY=yes", "all", *suites)
+    print(f"{made.output}---- what the suites need: {made.took}\n", flush=True)
+    return made.status == 0
 
 
 def run(suite: str) -> dict:
     print(f"     {suite} …", flush=True)
-    start = time.monotonic()
-    result = make(suite)
+    made = Made(suite)
     counts = {"passed": 0, "failed": 0, "skipped": 0}
-    for line in result.stdout.splitlines():
+    for line in made.output.splitlines():
         count(line, counts)
     ran = f"{sum(counts.values())} tests" if any(counts.values()) else "no test ran"
-    if (result.returncode != 0 and counts["failed"] == 0) or not any(counts.values()):
+    if (made.status != 0 and counts["failed"] == 0) or not any(counts.values()):
         counts["failed"] = 1
     verdict = "FAILED" if counts["failed"] else "ok"
-    print(f"---- {suite}\n{result.stdout}---- {suite}: {verdict}, {ran}, {time.monotonic() - start:.0f} s\n", flush=True)
+    print(f"---- {suite}\n{made.output}---- {suite}: {verdict}, {ran}, {made.took}\n", flush=True)
     return counts
 
 

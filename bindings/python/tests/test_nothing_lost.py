@@ -417,7 +417,8 @@ def test_saves_queue(ctx: mmsb.Context, tmp_path: Path) -> None:
 @pytest.mark.parametrize("delay", [0.02, 0.2])
 def test_control_c_ends_a_save_and_a_load(tmp_path: Path, what: str, delay: float) -> None:
     program = f"""
-import os, sys, mmsb
+import os, signal, sys, mmsb
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background has it ignored
 ctx = mmsb.Context()
 block = os.urandom(64 << 20)
 for _ in range(16):
@@ -476,8 +477,9 @@ LONG_CALLS = {
 def test_control_c_ends_every_long_call(tmp_path: Path, call: str) -> None:
     """The call is cancelled: nothing waits for it, its file is not there, all objects are given back, and the context works."""
     program = f"""
-import os, shutil, mmsb
+import os, shutil, signal, mmsb
 from mmsb import ticket
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background has it ignored
 folder = {str(tmp_path)!r}
 path = folder + "/s"
 ctx = mmsb.Context()
