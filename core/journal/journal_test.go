@@ -612,7 +612,11 @@ func TestTruncationAtEveryByte(t *testing.T) {
 	content, whole := smallJournal(t, false)
 	disk, f := diskWith(t, content)
 	counts := map[int]int{}
-	for size := len(content) - 1; size >= 0; size-- {
+	step := 1
+	if raceDetector { // nothing runs at the same time here
+		step = 64
+	}
+	for size := len(content) - step; size >= 0; size -= step {
 		if err := f.Truncate(int64(size)); err != nil {
 			t.Fatal(err)
 		}
@@ -632,7 +636,7 @@ func TestTruncationAtEveryByte(t *testing.T) {
 			t.Fatalf("%d bytes: %d torn", size, info.TornBytes)
 		}
 	}
-	assert.Equal(t, map[int]int{0: 4096, 2: 4096}, counts)
+	assert.Equal(t, map[int]int{0: 4096 / step, 2: 4096 / step}, counts)
 }
 
 func TestEveryFlippedBit(t *testing.T) {

@@ -193,7 +193,11 @@ func TestTheRingOfAnEarlierStartOfTheSystem(t *testing.T) {
 func TestARingThatIsDamaged(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	content := ringOf(4, group(run(4)), incomplete(run(90)), group(run(5), run(6)), group(run(7)))
-	for range 3000 {
+	rounds := 3000
+	if raceDetector { // nothing runs at the same time here
+		rounds = 100
+	}
+	for range rounds {
 		disk := filetest.NewDisk()
 		w := open(t, disk, Options{})
 		writeRuns(t, w, 3)

@@ -116,7 +116,11 @@ func TestALoadRefusesADamagedByte(t *testing.T) {
 			living := newContext(t)
 			createFilled(t, living, 5000, 3, 9)
 			before := contents(t, living)
-			for at := 0; at < len(file); at += 1 + random.IntN(2000) {
+			most := 2000
+			if raceDetector {
+				most *= 10
+			}
+			for at := 0; at < len(file); at += 1 + random.IntN(most) {
 				damaged := bytes.Clone(file)
 				damaged[at] ^= 1 << random.IntN(8)
 				require.NoError(t, os.WriteFile(path, damaged, 0o600))

@@ -105,7 +105,11 @@ func TestNativeCodeReplaysAsGoDoes(t *testing.T) {
 	random := rand.New(rand.NewPCG(8, 9))
 	folder := t.TempDir()
 	outcomes := make(map[status.Code]int)
-	for round := range 400 {
+	rounds := 400
+	if raceDetector { // nothing runs at the same time here
+		rounds = 40
+	}
+	for round := range rounds {
 		size := 64 + random.Uint64N(300)
 		history := make([][]byte, 1, 60)
 		for version := range uint64(1 + random.IntN(50)) {
@@ -143,9 +147,9 @@ func TestNativeCodeReplaysAsGoDoes(t *testing.T) {
 			require.NoError(t, page.Destroy(context))
 		}
 	}
-	require.Greater(t, outcomes[0], 50)
-	require.Greater(t, outcomes[status.Corrupt], 50)
-	require.Greater(t, outcomes[status.OutOfRange], 20)
+	require.Greater(t, outcomes[0], rounds/8)
+	require.Greater(t, outcomes[status.Corrupt], rounds/8)
+	require.Greater(t, outcomes[status.OutOfRange], rounds/20)
 }
 
 // writeHistory writes a journal, several records a frame.

@@ -279,7 +279,11 @@ func TestAVersionNeverComesTwice(t *testing.T) {
 	type moment struct{ id, version uint64 }
 	seen, newest := make(map[moment]string), make(map[uint64]uint64)
 	files := 0
-	for step := range 3000 {
+	steps := 3000
+	if raceDetector { // nothing runs at the same time here
+		steps = 500
+	}
+	for step := range steps {
 		id := ids[random.IntN(len(ids))]
 		var handle uint64
 		_ = page.Use(context, func(c *page.Context) error {
@@ -314,5 +318,5 @@ func TestAVersionNeverComesTwice(t *testing.T) {
 			newest[id] = version
 		}
 	}
-	require.Greater(t, files, 100)
+	require.Greater(t, files, steps/30)
 }
