@@ -208,6 +208,9 @@ $(FAKECUDA): tests/fakecuda/library/fakecuda.c kernels/host.c $(wildcard kernels
 	@gcc -std=gnu11 -D_GNU_SOURCE $(C_FLAGS) -fPIC -shared -fvisibility=hidden -isystem $(CUDA_HEADERS) $(filter %.c,$^) -o $@ \
 	    -Wl,-soname,libcuda.so.1,--no-undefined
 
+# Compilers and tests that collect garbage less often take a tenth less processor time.
+check test-go test-race test-mutants test-fuzz: export GOGC := 400
+
 # `go test` vets what it tests. `make check` does so for the packages as they are; with other tags, `go test` does.
 .PHONY: test-go
 test-go: $(STAMPS)/tools $(FAKECUDA) ## the Go packages
