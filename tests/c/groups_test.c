@@ -205,6 +205,61 @@ static void a_mask_of_another_size_is_undone(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+static uint64_t last_record(mmsb_context_t context) {
+    mmsb_journal_info_t info;
+    mmsb_journal_info_init(&info);
+    CHECK_OK(mmsb_journal_info(context, &info));
+    return info.last;
+}
+
+/* A batch of resizes in a group: all or none, undone by the rollback, in the journal behind the commit. */
+static void many_are_resized_in_a_group(void) {
+    enum { MANY = 4 };
+    static const uint64_t old[MANY] = {100, 5000, 60000, 3000}, sizes[MANY] = {64, 60000, 5000, 3000}, more[MANY] = {1, 2, 3, 4};
+    static state_t before[MANY], after[MANY];
+    for (int commit = 0; commit < 2; commit++) {
+        mmsb_context_t context = new_context();
+        open_journal(context, commit ? "committed" : "undone", MMSB_DURABILITY_NONE);
+        mmsb_page_t pages[MANY];
+        size_t bad = 9;
+        for (int i = 0; i < MANY; i++) {
+            pages[i] = new_page(context, old[i]);
+            fill(pages[i], old[i], (uint8_t)i);
+            CHECK_OK(apply(pages[i], 7, 50, 9));
+        }
+        CHECK_OK(mmsb_page_migrate(pages[2], MMSB_LOCATION_DISK, 0));
+        for (int i = 0; i < MANY; i++)
+            look(pages[i], &before[i]);
+        const uint64_t last = last_record(context);
+        CHECK_OK(mmsb_group_begin(context));
+        CHECK_OK(mmsb_page_pin(pages[1], MMSB_PIN_READ, NULL));
+        CHECK_STATUS(mmsb_page_resize_many(pages, sizes, MANY, &bad), MMSB_E_BUSY);
+        CHECK_EQUAL(bad, 1);
+        CHECK_OK(mmsb_page_unpin(pages[1], MMSB_PIN_READ));
+        for (int i = 0; i < MANY; i++)
+            check_as(pages[i], &before[i]);
+        CHECK_OK(mmsb_page_resize_many(pages, sizes, MANY, NULL));
+        for (int i = 0; i < MANY; i++)
+            CHECK_EQUAL(mmsb_page_size(pages[i]), sizes[i]);
+        fill(pages[1], 60000, 77);
+        CHECK_OK(mmsb_page_resize_many(pages, more, MANY, NULL));
+        CHECK_EQUAL(last_record(context), last);
+        CHECK_OK(commit ? mmsb_group_commit(context) : mmsb_group_rollback(context));
+        for (int i = 0; i < MANY; i++)
+            commit ? look(pages[i], &after[i]) : check_as(pages[i], &before[i]);
+        CHECK(commit ? last_record(context) >= last + 2 * MANY : last_record(context) == last);
+        CHECK_OK(mmsb_context_destroy(context));
+        context = load_journal(commit ? "committed" : "undone");
+        for (int i = 0; commit && i < MANY; i++) {
+            mmsb_page_t found;
+            CHECK_OK(mmsb_page_lookup(context, after[i].info.id, &found));
+            CHECK_EQUAL(mmsb_page_size(found), more[i]);
+            CHECK_EQUAL(mmsb_page_version(found), after[i].info.version);
+        }
+        CHECK_OK(mmsb_context_destroy(context));
+    }
+}
+
 /* A version that a page had in a group that was rolled back does not come again. */
 static void versions_of_a_group_do_not_return(void) {
     mmsb_context_t context = new_context();
@@ -465,13 +520,6 @@ static void memory_of_a_group_is_limited(void) {
 
 /* ------------------------------------------------------------------------------------------------------ journal ---- */
 
-static uint64_t last_record(mmsb_context_t context) {
-    mmsb_journal_info_t info;
-    mmsb_journal_info_init(&info);
-    CHECK_OK(mmsb_journal_info(context, &info));
-    return info.last;
-}
-
 /* The journal has a group that committed, and nothing of one that was rolled back. rounds of 64 KiB: more than a buffer takes. */
 static void journal_groups(int rounds) {
     static const int32_t durabilities[] = {MMSB_DURABILITY_INTERVAL, MMSB_DURABILITY_CALL, MMSB_DURABILITY_NONE};
@@ -524,6 +572,16 @@ static void the_journal_has_groups_whole(void) {
     journal_groups(90);
 }
 
+static mmsb_status_t adopt_two(mmsb_context_t context) {
+    static uint8_t memory[2][100];
+    void *memories[] = {memory[0], memory[1]};
+    mmsb_adopt_options_t options;
+    mmsb_adopt_options_init(&options);
+    options.release = count_release;
+    mmsb_page_t pages[2];
+    return mmsb_page_adopt_many(context, memories, (uint64_t[]){100, 90}, NULL, 2, &options, pages, NULL);
+}
+
 static void *fail_the_journal(void *argument) {
     const pages_t *pages = argument;
     mmsb_page_write(pages->free, 0, "x", 1);
@@ -534,6 +592,7 @@ static void *fail_the_journal(void *argument) {
 /* A commit that the journal does not take leaves the group open. */
 static void a_commit_without_a_disk(void) {
     static state_t before;
+    releases = 0;
     mmsb_context_t context = new_context();
     pages_t pages = {.context = context, .changed = new_page(context, 100), .free = new_page(context, 100)};
     open_journal(context, "journal", MMSB_DURABILITY_CALL);
@@ -551,10 +610,39 @@ static void a_commit_without_a_disk(void) {
     CHECK_STATUS(mmsb_page_destroy(pages.changed), MMSB_E_IO);
     mmsb_page_t made;
     CHECK_STATUS(mmsb_page_create(context, 10, NULL, &made), MMSB_E_IO);
+    CHECK_STATUS(adopt_two(context), MMSB_E_IO);
+    CHECK_STATUS(mmsb_page_resize_many((mmsb_page_t[]){pages.changed}, (uint64_t[]){50}, 1, NULL), MMSB_E_IO);
     CHECK_STATUS(mmsb_group_commit(context), MMSB_E_IO);
     CHECK_STATUS(mmsb_group_commit(context), MMSB_E_IO);
     CHECK_OK(mmsb_group_rollback(context));
     check_as(pages.changed, &before);
+    CHECK_STATUS(adopt_two(context), MMSB_E_IO);
+    CHECK_STATUS(mmsb_page_resize_many((mmsb_page_t[]){pages.changed}, (uint64_t[]){50}, 1, NULL), MMSB_E_IO);
+    check_as(pages.changed, &before);
+    CHECK_EQUAL(pages_of(context), 2);
+    CHECK_OK(mmsb_context_destroy(context));
+    CHECK_EQUAL(releases, 0);
+}
+
+/* Pages that a group adopts together end with its rollback, which gives their memory back. */
+static void adoptions_are_undone(void) {
+    mmsb_context_t context = new_context();
+    open_journal(context, "journal", MMSB_DURABILITY_NONE);
+    const uint64_t last = last_record(context);
+    for (int commit = 0; commit < 2; commit++) {
+        releases = 0;
+        CHECK_OK(mmsb_group_begin(context));
+        CHECK_OK(adopt_two(context));
+        CHECK_EQUAL(last_record(context), last);
+        CHECK_EQUAL(pages_of(context), 2);
+        CHECK_OK(commit ? mmsb_group_commit(context) : mmsb_group_rollback(context));
+        CHECK_EQUAL(releases, commit ? 0 : 2);
+        CHECK_EQUAL(pages_of(context), commit ? 2 : 0);
+    }
+    CHECK_EQUAL(last_record(context), last + 3); /* with that of the group */
+    CHECK_OK(mmsb_context_destroy(context));
+    CHECK_EQUAL(releases, 2);
+    context = load_journal("journal");
     CHECK_EQUAL(pages_of(context), 2);
     CHECK_OK(mmsb_context_destroy(context));
 }
@@ -728,6 +816,7 @@ int main(void) {
     RUN_IN_FOLDER(a_rollback_gives_everything_back);
     RUN_IN_FOLDER(a_commit_keeps_everything);
     RUN_IN_FOLDER(a_mask_of_another_size_is_undone);
+    RUN_IN_FOLDER(many_are_resized_in_a_group);
     RUN_IN_FOLDER(versions_of_a_group_do_not_return);
     RUN_IN_FOLDER(an_id_is_destroyed_and_made_again);
     RUN_IN_FOLDER(pages_of_a_group_are_its_threads);
@@ -737,6 +826,7 @@ int main(void) {
     RUN_IN_FOLDER(memory_of_a_group_is_limited);
     RUN_IN_FOLDER(the_journal_has_groups_whole);
     RUN_IN_FOLDER(a_commit_without_a_disk);
+    RUN_IN_FOLDER(adoptions_are_undone);
     RUN_IN_FOLDER(pages_made_together_are_a_group);
     RUN_IN_FOLDER(a_save_has_no_half_group);
     RUN_IN_FOLDER(groups_that_want_the_same_pages);
