@@ -176,9 +176,10 @@ func CloneMany(pages, ids, clones []uint64) (bad int, err error) {
 func oneContext(pages []uint64) (context uint64, err error) {
 	several, journalled := false, false
 	for _, page := range pages {
-		c := contextOf(native.Index(page))
-		if c == nil {
-			continue
+		index := native.Index(page)
+		c := contextOf(index)
+		if c == nil || native.Handle(native.KindPage, native.Generation(native.RecordAt(index).LoadState()), index) != page {
+			continue // the call says what is wrong with it
 		}
 		_, ok := native.RingOf(c.index)
 		journalled = journalled || ok
