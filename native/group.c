@@ -13,7 +13,7 @@
 /* A change that can be undone, or the step before it that makes the page the group's. */
 typedef enum undo_kind {
     PAGE,    /* the page is the group's from here on; it had this version and epoch */
-    BYTES,   /* it had these bytes at this offset, these of its change mask, and this epoch */
+    BYTES,   /* it had these bytes at this offset, and these of its change mask */
     CREATE,  /* it was not there */
     DESTROY, /* it lives; its state is version, its size length */
     STEP,    /* Go's */
@@ -245,7 +245,6 @@ static mmsb_status_t keep(mmsb__open_group_t *group, mmsb__record_t *record, uin
         claim(group, record, index, state);
     if (status == MMSB_OK && length + mask_length > 0) {
         undo_t *undo = push(group, BYTES, handle_of(index, state), length + mask_length);
-        undo->epoch = record->epoch;
         undo->offset = length > 0 ? offset : mask_offset * 8;
         undo->length = length;
         undo->mask_length = mask_length;
@@ -550,7 +549,6 @@ static void undo_bytes(const undo_t *undo, mmsb__record_t *record) {
     }
     if (undo->mask_length > 0)
         memcpy(mmsb__locator_address(record->mask_locator) + undo->offset / 8, undo->bytes + undo->length, undo->mask_length);
-    __atomic_store_n(&record->epoch, undo->epoch, __ATOMIC_RELAXED);
 }
 
 /* Undoes a change of a page that lives. */

@@ -66,7 +66,7 @@ var groupSizes = []uint64{1, 64, 200, 4096, 4097, 5000, 70000, 1100000}
 // call makes one call, which may be refused.
 func (m *groupModel) call() {
 	pages, c := list(m.context), m.context
-	kind := m.IntN(12)
+	kind := m.IntN(13)
 	if len(pages) == 0 || kind == 0 && len(pages) < 20 {
 		options := plain
 		options.ID, options.Location = m.Uint64N(9), []int32{abi.LocationCPU, abi.LocationDisk}[m.IntN(2)]
@@ -108,6 +108,8 @@ func (m *groupModel) call() {
 			_, _ = ResizeMany([]uint64{other, page}, []uint64{groupSizes[m.IntN(len(groupSizes))], size/2 + 1})
 		}
 	case 10:
+		nativetest.ClearMask(page)
+	case 11:
 		nativetest.ApplyRuns([]uint64{page}, []uint64{offset}, uint64(len(bytes)), bytes)
 	default:
 		nativetest.WritePage(page, offset, bytes)

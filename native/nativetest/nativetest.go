@@ -80,6 +80,9 @@ func ApplyPage(page uint64, delta *native.Delta) int32 {
 	return int32(C.mmsb__page_apply(C.uint64_t(page), given))
 }
 
+// ClearMask clears a page's change mask.
+func ClearMask(page uint64) int32 { return int32(C.mmsb__page_mask_clear(C.uint64_t(page))) }
+
 // ApplyPages applies to each page a delta that changes its first bytes, all or none.
 func ApplyPages(pages []uint64, bytes []byte) int32 {
 	memory := C.CBytes(bytes)

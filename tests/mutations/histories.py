@@ -3,7 +3,7 @@ in groups and batches, and in what saves and loads do with pages. Random histori
 batches: what was acknowledged comes back equal, everything else is an error."""
 
 from mutation import Mutant
-from subject import Go
+from subject import Go, Native
 
 BATCHES = "^TestABatchComesBackWholeOrNotAtAll$"
 BASES = "^TestABaseOfAnotherContextAndWritesThroughPointers$"  # of which few histories tell
@@ -203,6 +203,42 @@ HISTORIES = Go(
             "raw-writes-not-refused", "a save that is to refuse pages that are written through pointers takes them",
             "saver.begin", "native.BeginCapture(s.context.Index(), numbers, used, table, limit, s.o.RawWrites)",
             "native.BeginCapture(s.context.Index(), numbers, used, table, limit, s.o.RawWrites*0)",
+        ),
+    ),
+)  # fmt: skip
+
+RECORDS = Native(
+    name="records",
+    folders=("native",),
+    package="core/persist",
+    mode="^TestRandomHistories$",
+    sound=("^TestRandomHistories$", BATCHES),
+    mutants=(
+        Mutant(
+            "some-records-do-not-wait", "every fourth record of a group is in the journal before the commit",
+            "mmsb__ring_begin", "if (MMSB__LIKELY(!held))", "static uint64_t begun; if (!held || begun++ % 4 == 3)",
+        ),
+        Mutant(
+            "last-record-forgotten", "a commit forgets the last record of its group",
+            "mmsb__group_commit", "*sequence = 0;", "*sequence = 0; if (group->records > 1) drop_record(group);",
+        ),
+        Mutant(
+            "never-complete", "no group says that it is complete: what is in the ring dies with the process",
+            "mmsb__ring_end", "complete(group->begins);", "",
+        ),
+        Mutant(
+            "rolled-back-versions-return", "the versions that a batch of resizes gives in a group come again after a rollback",
+            "mmsb__pages_journal_resize", "mmsb__group_version(record)", "record->version",
+        ),
+        Mutant(
+            "resized-one-by-one", "the journal has pages that are resized together one by one",
+            "mmsb__pages_journal_resize",
+            "status = mmsb__ring_begin(*ring, &group, records * mmsb__journal_space(sizeof *sizes), records);",
+            "for (size_t i = 0; i < count; i++) mmsb__ring_append(*ring, (mmsb__journal_head_t){.kind = MMSB__JOURNAL_RESIZE, "
+            ".page = mmsb__record_id(MMSB__HANDLE_INDEX(pages[i]), mmsb__state_held(mmsb__record_of(pages[i]))), "
+            ".version = mmsb__record_of(pages[i])->version + 1, .epoch = mmsb__record_of(pages[i])->epoch}, "
+            "&(mmsb__piece_t){&sizes[i], sizeof sizes[i]}, 1, sequence);",
+            mode=BATCHES,
         ),
     ),
 )  # fmt: skip
