@@ -83,9 +83,9 @@ func adoptThree(t *testing.T, context uint64, _ []uint64) {
 }
 
 func TestABatchComesBackWholeOrNotAtAll(t *testing.T) {
-	onOneThread(t)
 	for name, do := range batches {
 		t.Run(name, func(t *testing.T) {
+			onOneThread(t)
 			context, directory := newContext(t), filepath.Join(t.TempDir(), "log")
 			const later = 3600 * 1000 // milliseconds
 			require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: later, SegmentBytes: 1 << 20}, nil))

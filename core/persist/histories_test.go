@@ -51,6 +51,7 @@ var steps = []struct {
 	{"kill", 2, (*program).kill},
 	{"the other", 2, (*program).other},
 	{"take over", 2, (*program).takeOver},
+	{"gap", 1, (*program).gap},
 	{"restart", 2, (*program).restart},
 	{"twins", 1, (*program).twins},
 }
@@ -700,6 +701,22 @@ func (p *program) takeOver() {
 			p.change()
 			return
 		}
+	}
+}
+
+// gap saves, and closes and opens the journal again behind a change that it does not have.
+func (p *program) gap() {
+	if p.open == "" {
+		return
+	}
+	directory := p.open
+	p.saveTo(p.pick(p.paths()), p.oneOf(2))
+	p.change()
+	p.closeJournal()
+	p.change()
+	p.openJournal(directory)
+	if p.open != "" {
+		p.change()
 	}
 }
 
