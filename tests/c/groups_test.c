@@ -457,8 +457,12 @@ static void the_end_of_a_context_rolls_back(void) {
     CHECK_EQUAL(releases, 2);
     CHECK_OK(mmsb_page_unpin(second, MMSB_PIN_WRITE));
     CHECK_STATUS(mmsb_group_rollback(context), MMSB_E_STALE_HANDLE);
-    context = new_context(); /* perhaps at the index of the one that has ended */
+    context = new_context(); /* perhaps at the index of the one that has ended, and with its records */
+    mmsb_page_t pages[100];
+    CHECK_OK(mmsb_page_create_many(context, 10000, 100, NULL, NULL, pages));
     CHECK_OK(mmsb_group_begin(context));
+    for (int i = 0; i < 100; i++)
+        CHECK_OK(mmsb_page_write(pages[i], 0, "ours", 4));
     CHECK_OK(mmsb_group_commit(context));
     CHECK_OK(mmsb_context_destroy(context));
 }
@@ -496,25 +500,70 @@ static void what_a_group_refuses(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+/* A group whose pre-images do not fit within the limit; those of the same bytes it keeps once. */
 static void memory_of_a_group_is_limited(void) {
+    enum { MANY = 40 };
     mmsb_context_options_t options;
     mmsb_context_options_init(&options);
     options.memory_limit = 4 << 20;
     mmsb_context_t context;
     static state_t before;
     REQUIRE_OK(mmsb_context_create(&options, &context));
-    mmsb_page_t page = new_page(context, 65536);
-    fill(page, 65536, 5);
-    look(page, &before);
+    mmsb_page_t pages[MANY];
+    for (int i = 0; i < MANY; i++) {
+        pages[i] = new_page(context, 65536);
+        fill(pages[i], 65536, (uint8_t)i);
+    }
+    CHECK_OK(apply(pages[0], 100, 5000, 1));
+    look(pages[0], &before);
     CHECK_OK(mmsb_group_begin(context));
+    for (int i = 0; i < 2000; i++) {
+        CHECK_OK(mmsb_page_write(pages[0], 0, before.bytes + i, 65000));
+        CHECK_OK(apply(pages[0], 1000, 20, (uint8_t)i));
+        CHECK_OK(mmsb_page_mask_clear(pages[0]));
+    }
     mmsb_status_t status = MMSB_OK;
     int calls = 0;
-    for (; status == MMSB_OK && calls < 1000; calls++)
-        status = mmsb_page_write(page, 0, before.bytes + 1, 65000);
+    for (; status == MMSB_OK && calls < MANY; calls++)
+        status = mmsb_page_write(pages[calls], 0, before.bytes + 1, 65000);
     CHECK_STATUS(status, MMSB_E_LIMIT);
-    CHECK(calls > 20 && calls < 80);
+    CHECK(calls > 5 && calls < MANY);
     CHECK_OK(mmsb_group_rollback(context));
-    check_as(page, &before);
+    check_as(pages[0], &before);
+    for (int i = 1; i < MANY; i++) {
+        uint8_t bytes[2];
+        CHECK_OK(mmsb_page_read(pages[i], 64998, bytes, 2));
+        CHECK_EQUAL(bytes[0], (uint8_t)(i + 64998 * 7));
+        CHECK_EQUAL(bytes[1], (uint8_t)(i + 64999 * 7));
+    }
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+/* What a group writes into a page that it has made needs no pre-image, unless the memory is the caller's. */
+static void pages_that_a_group_has_made_are_written(void) {
+    static uint8_t mine[1000], bytes[65536];
+    mmsb_context_options_t options;
+    mmsb_context_options_init(&options);
+    options.memory_limit = 4 << 20;
+    mmsb_context_t context;
+    REQUIRE_OK(mmsb_context_create(&options, &context));
+    for (int commit = 0; commit < 2; commit++) {
+        memset(mine, 7, sizeof mine);
+        mmsb_page_t adopted, made = 0;
+        CHECK_OK(mmsb_group_begin(context));
+        CHECK_OK(mmsb_page_adopt(context, mine, sizeof mine, NULL, &adopted));
+        CHECK_OK(mmsb_page_write(adopted, 10, "yours", 5));
+        for (int i = 0; i < 40; i++) { /* 2.5 MiB */
+            made = new_page(context, 65536);
+            CHECK_OK(mmsb_page_write(made, 0, bytes, sizeof bytes));
+            CHECK_OK(apply(made, 0, 65536, (uint8_t)i));
+        }
+        CHECK_OK(mmsb_page_resize(made, 5000));
+        CHECK_OK(mmsb_page_write(made, 4000, "yours", 5));
+        CHECK_OK(commit ? mmsb_group_commit(context) : mmsb_group_rollback(context));
+        CHECK_EQUAL(pages_of(context), commit ? 41 : 0);
+        CHECK_EQUAL(mine[10], commit ? 'y' : 7);
+    }
     CHECK_OK(mmsb_context_destroy(context));
 }
 
@@ -824,6 +873,7 @@ int main(void) {
     RUN_IN_FOLDER(the_end_of_a_context_rolls_back);
     RUN_IN_FOLDER(what_a_group_refuses);
     RUN_IN_FOLDER(memory_of_a_group_is_limited);
+    RUN_IN_FOLDER(pages_that_a_group_has_made_are_written);
     RUN_IN_FOLDER(the_journal_has_groups_whole);
     RUN_IN_FOLDER(a_commit_without_a_disk);
     RUN_IN_FOLDER(adoptions_are_undone);
