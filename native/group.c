@@ -247,8 +247,8 @@ static const undo_t **kept_at(mmsb__open_group_t *group, uint64_t page, uint64_t
     return &group->kept[(page * UINT64_C(0x9e3779b97f4a7c15) + place * UINT64_C(0xc2b2ae3d27d4eb4f)) >> 55]; /* of KEPT */
 }
 
-/* Whether bytes need not be kept. Those that the group has kept once need not: a rollback ends with the oldest, and what has given
- * the page other memory in between is undone before. Nor do those of a page that the group has made, unless they are the
+/* Whether bytes need not be kept. Those that the group has kept once need not: a rollback ends with the oldest, and what has
+ * given the page other memory in between is undone before. Nor do those of a page that the group has made, unless they are the
  * caller's. */
 static int is_kept(mmsb__open_group_t *group, uint64_t page, uint64_t state, uint64_t offset, uint64_t length,
                    uint64_t mask_length) {

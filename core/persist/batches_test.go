@@ -76,8 +76,8 @@ var adoptable = bytes.Repeat([]byte("adopted"), 3000)
 func adoptThree(t *testing.T, context uint64, _ []uint64) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(adoptable)))
 	require.NoError(t, page.Use(context, func(c *page.Context) error {
-		_, err := c.AdoptMany([]uintptr{at, at + 3, at + 10000}, []uint64{1000, 10, 11000}, []uint64{0, 90, 0}, page.AdoptOptions{},
-			make([]uint64, 3))
+		addresses, sizes, ids := []uintptr{at, at + 3, at + 10000}, []uint64{1000, 10, 11000}, []uint64{0, 90, 0}
+		_, err := c.AdoptMany(addresses, sizes, ids, page.AdoptOptions{}, make([]uint64, 3))
 		return err
 	}))
 }

@@ -1,6 +1,6 @@
 /*
- * threads.h — threads of one worker that write at the same time, each to pages of its own, a batch or a group at a time. What came
- * back must have whole batches and groups only, and all that had returned.
+ * threads.h — threads of one worker that write at the same time, each to pages of its own, a batch or a group at a time. What
+ * came back must have whole batches and groups only, and all that had returned.
  */
 #ifndef MMSB_TESTS_CRASH_THREADS_H
 #define MMSB_TESTS_CRASH_THREADS_H
