@@ -153,6 +153,30 @@ func TestGroupsAgainstAModel(t *testing.T) {
 	}
 }
 
+// TestBytesThatAGroupKeepsOnce: changes that begin at one place, the later ones longer, or with a change mask that was not there
+// before.
+func TestBytesThatAGroupKeepsOnce(t *testing.T) {
+	withContext(t, defaults(), func(h uint64, c *Context) {
+		page, marked := create(t, c, 1000, 0), create(t, c, 1000, 0)
+		require.Zero(t, nativetest.WritePage(page, 0, slices.Repeat([]byte("before"), 160)))
+		require.Zero(t, nativetest.ApplyRuns([]uint64{marked}, []uint64{100}, 10, make([]byte, 10)))
+		before := portraits(t, c)
+		require.NoError(t, BeginGroup(h))
+		for range 3 {
+			for _, length := range []int{10, 500, 64, 900} {
+				require.Zero(t, nativetest.WritePage(page, 0, make([]byte, length)))
+				require.Zero(t, nativetest.WritePage(marked, 64, make([]byte, length)))
+			}
+			require.Zero(t, nativetest.ApplyRuns([]uint64{page, marked}, []uint64{0, 70}, 20, make([]byte, 40)))
+			require.Zero(t, nativetest.ClearMask(marked))
+			_, err := ResizeMany([]uint64{page, marked}, []uint64{2000, 964})
+			require.NoError(t, err)
+		}
+		require.NoError(t, RollbackGroup(h))
+		assert.Equal(t, before, portraits(t, c))
+	})
+}
+
 // on runs work on another thread, as a program's own would.
 func on(work func()) {
 	done := make(chan struct{})

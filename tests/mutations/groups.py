@@ -53,13 +53,14 @@ GROUPS = Go(
 )  # fmt: skip
 
 MODEL = "^TestGroupsAgainstAModel$"
+ONCE = "^TestBytesThatAGroupKeepsOnce$"
 
 UNDO = Native(
     name="undo",
     folders=("native",),
     package="core/page",
     mode=MODEL,
-    sound=(MODEL,),
+    sound=(MODEL, ONCE),
     mutants=(
         Mutant(
             "bytes-not-undone", "a rollback forgets the bytes that pages had",
@@ -75,6 +76,16 @@ UNDO = Native(
         Mutant(
             "mask-kept-short", "a group keeps the change mask of half of the bytes that it keeps",
             "mmsb__group_keep", "mmsb__mask_length(end) - first / 8", "(mmsb__mask_length(end) - first / 8) / 2",
+        ),
+        Mutant(
+            "fewer-bytes-are-kept", "a group takes fewer bytes that it has kept for all that change",
+            "is_kept", "undo->length >= length", "undo->length > 0",
+            mode=ONCE,
+        ),
+        Mutant(
+            "kept-without-mask", "a group takes bytes that it has kept without their change mask for both",
+            "is_kept", "undo->mask_length >= mask_length", "1",
+            mode=ONCE,
         ),
         Mutant(
             "clear-not-undone", "a rollback forgets the change mask that was cleared",
