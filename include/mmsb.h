@@ -501,7 +501,8 @@ MMSB_API mmsb_status_t mmsb_page_clone(mmsb_page_t page, uint64_t id, mmsb_page_
 
 /* Clones many pages, or none; each clone is of its page at one moment. ids (may be NULL) are those of the clones, 0 = the library
  * picks one. clones has room for count handles.
- * Errors: as mmsb_page_clone. Threads: any. Blocks: short. Since 0.1. */
+ * Errors: as mmsb_page_clone; MMSB_E_UNSUPPORTED (pages of several contexts, one of which has a journal). Threads: any.
+ * Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_clone_many(const mmsb_page_t *pages, const uint64_t *ids, size_t count, mmsb_page_t *clones,
                                             size_t *bad_index);
 
@@ -938,7 +939,8 @@ MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mms
  *              that memory_limit counts. A call that finds no memory for this fails and has changed nothing; the group stays
  *              open.
  *
- * Each batch is a group of itself, and so is mmsb_page_create_many while the context has a journal.
+ * Each batch that changes pages is a group of itself in the journal, mmsb_page_create_many too; mmsb_page_migrate_many moves each
+ * page by itself.
  */
 
 /* Opens a group of the calling thread.

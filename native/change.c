@@ -139,27 +139,28 @@ mmsb_status_t mmsb__pages_journal_resize(const mmsb_page_t *pages, const uint64_
                                          uint64_t *sequence) {
     const mmsb__batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count};
     uint64_t records = 0;
-    mmsb__group_t group;
+    mmsb__group_t group = {.ring = NULL};
     *sequence = 0;
     mmsb_status_t status = ring_of(&batch, ring);
     for (size_t i = 0; i < count; i++)
         records += mmsb__record_of(pages[i])->size != sizes[i];
     if (status == MMSB_OK && records == 0)
         *ring = NULL;
-    if (status != MMSB_OK || !*ring)
-        return status;
-    status = mmsb__ring_begin(*ring, &group, records * mmsb__journal_space(sizeof *sizes), records);
+    if (status == MMSB_OK && *ring)
+        status = mmsb__ring_begin(*ring, &group, records * mmsb__journal_space(sizeof *sizes), records);
     if (status != MMSB_OK)
         return status;
     for (size_t i = 0; i < count; i++) {
-        const mmsb__record_t *record = mmsb__record_of(pages[i]);
+        mmsb__record_t *record = mmsb__record_of(pages[i]);
         if (record->size == sizes[i])
             continue;
+        const uint64_t version = mmsb__group_version(record);
         mmsb__journal_head_t head = {.kind = MMSB__JOURNAL_RESIZE,
                                      .page = mmsb__record_id(MMSB__HANDLE_INDEX(pages[i]), mmsb__state_held(record)),
-                                     .version = record->version + 1,
+                                     .version = version + 1,
                                      .epoch = record->epoch};
         mmsb__ring_put(&group, head, (mmsb__piece_t[]){{&sizes[i], sizeof sizes[i]}}, 1);
+        mmsb__group_change_from(record, version);
     }
     status = mmsb__ring_end(&group);
     *sequence = group.last;

@@ -219,8 +219,9 @@ static inline mmsb_status_t mmsb__changes_end(mmsb__changes_t *changes) {
 
 /* Locks many different pages that Go changes as a whole, as mmsb__record_lock_library does one, and keeps their pre-images. */
 mmsb_status_t mmsb__pages_lock_library(const mmsb_page_t *pages, size_t count, size_t *bad_index);
-/* Puts the records of resizes of such pages, as one group: the last step that can fail. Pages that have the size already have no
- * record. *ring is NULL where there is no journal; else *sequence is what to wait for. */
+/* Puts the records of resizes of such pages, as one group, and lets the pages change from versions of the thread's groups: the
+ * last step that can fail. Pages that have the size already have no record. *ring is NULL where there is no journal; else
+ * *sequence is what to wait for. */
 mmsb_status_t mmsb__pages_journal_resize(const mmsb_page_t *pages, const uint64_t *sizes, size_t count, mmsb__ring_t **ring,
                                          uint64_t *sequence);
 

@@ -13,7 +13,7 @@
 /* A change that can be undone, or the step before it that makes the page the group's. */
 typedef enum undo_kind {
     PAGE,    /* the page is the group's from here on; it had this version and epoch */
-    BYTES,   /* it had these bytes at this offset, these of its change mask, and this epoch */
+    BYTES,   /* it had these bytes at this offset, and these of its change mask */
     CREATE,  /* it was not there */
     DESTROY, /* it lives; its state is version, its size length */
     STEP,    /* Go's */
@@ -59,15 +59,19 @@ struct mmsb__open_group {
     undo_t *undo;         /* likewise */
     held_t *oldest, *newest;
     uint64_t record_bytes, records;
+#define KEPT (1u << 9)
+    const undo_t *kept[KEPT]; /* some of the BYTES in the list, by place: a later one takes the place of an earlier one */
 };
 
 uint32_t mmsb__groups_open;
 
-/* By record: the number of the group that has the page, and whether its version is of the group's era. Written under the page's
- * lock, but when a group lets go. */
+/* By record: the number of the group that has the page, whether its version is of the group's era, and whether the group has made
+ * the page. Written under the page's lock, but when a group lets go. */
 static uint32_t *marks;
 #define MARK_MOVED 1u
-#define MARK_GROUP(mark) ((mark) >> 1)
+#define MARK_MADE 2u
+#define MARK_NUMBER(number) ((number) << 2)
+#define MARK_GROUP(mark) ((mark) >> 2)
 
 #define NUMBERS (1u << 16)
 static pthread_mutex_t numbers_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -155,6 +159,7 @@ const void *mmsb__group_top(const mmsb__open_group_t *group) {
 void mmsb__group_drop(mmsb__open_group_t *group, const void *top) {
     pthread_mutex_lock(&group->lock);
     while (!group->stopped && group->undo != top) {
+        MMSB__ASSERT(group->undo->kind != BYTES, group->undo->page, group->undo->kind); /* they may be in kept */
         if (group->undo->kind == CREATE)
             clear_mark(group, MMSB__HANDLE_INDEX(group->undo->page));
         group->undo = group->undo->older;
@@ -233,30 +238,50 @@ static void claim(mmsb__open_group_t *group, const mmsb__record_t *record, uint3
     undo_t *undo = push(group, PAGE, handle_of(index, state), 0);
     undo->version = record->version;
     undo->epoch = record->epoch;
-    set_mark(index, group->number << 1);
+    set_mark(index, MARK_NUMBER(group->number));
+}
+
+/* Where the bytes of a page from an offset on are looked for, or, where they are only of the mask, its mask. */
+static const undo_t **kept_at(mmsb__open_group_t *group, uint64_t page, uint64_t offset, uint64_t length) {
+    const uint64_t place = length > 0 ? offset : UINT64_MAX;
+    return &group->kept[(page * UINT64_C(0x9e3779b97f4a7c15) + place * UINT64_C(0xc2b2ae3d27d4eb4f)) >> 55]; /* of KEPT */
+}
+
+/* Whether bytes need not be kept. Those that the group has kept once need not: a rollback ends with the oldest, and what has
+ * given the page other memory in between is undone before. Nor do those of a page that the group has made, unless they are the
+ * caller's. */
+static int is_kept(mmsb__open_group_t *group, uint64_t page, uint64_t state, uint64_t offset, uint64_t length,
+                   uint64_t mask_length) {
+    if ((mark_of(MMSB__HANDLE_INDEX(page)) & MARK_MADE) && !(state & MMSB__ADOPTED))
+        return 1;
+    const undo_t *undo = *kept_at(group, page, offset, length);
+    return undo && undo->page == page && undo->offset == offset && undo->length >= length && undo->mask_length >= mask_length;
 }
 
 static mmsb_status_t keep(mmsb__open_group_t *group, mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length,
                           uint64_t mask_offset, uint64_t mask_length) {
     uint32_t index = mmsb__record_index(record);
+    const uint64_t page = handle_of(index, state), from = length > 0 ? offset : mask_offset * 8;
     pthread_mutex_lock(&group->lock);
-    mmsb_status_t status = reserve(group, undo_space(0) + undo_space(length + mask_length));
+    const int nothing = length + mask_length == 0 || is_kept(group, page, state, from, length, mask_length);
+    mmsb_status_t status = reserve(group, undo_space(0) + (nothing ? 0 : undo_space(length + mask_length)));
     if (status == MMSB_OK)
         claim(group, record, index, state);
-    if (status == MMSB_OK && length + mask_length > 0) {
-        undo_t *undo = push(group, BYTES, handle_of(index, state), length + mask_length);
-        undo->epoch = record->epoch;
-        undo->offset = length > 0 ? offset : mask_offset * 8;
+    if (status == MMSB_OK && !nothing) {
+        undo_t *undo = push(group, BYTES, page, length + mask_length);
+        undo->offset = from;
         undo->length = length;
         undo->mask_length = mask_length;
         if (length > 0 && MMSB__UNLIKELY(mmsb__on_disk(record, state)))
             status = mmsb__disk_read(record, offset, undo->bytes, length);
         else if (length > 0)
             memcpy(undo->bytes, mmsb__record_bytes(record) + offset, length);
-        if (status != MMSB_OK)
-            group->undo = undo->older;
-        else if (mask_length > 0)
+        if (status == MMSB_OK && mask_length > 0)
             memcpy(undo->bytes + length, mmsb__locator_address(record->mask_locator) + mask_offset, mask_length);
+        if (status == MMSB_OK)
+            *kept_at(group, page, from, length) = undo;
+        else
+            group->undo = undo->older;
     }
     pthread_mutex_unlock(&group->lock);
     return status;
@@ -320,7 +345,7 @@ mmsb_status_t mmsb__group_push_create(mmsb__open_group_t *group, uint64_t page) 
     mmsb_status_t status;
     pthread_mutex_lock(&group->lock);
     if (push_alone(group, CREATE, page, &status))
-        set_mark(MMSB__HANDLE_INDEX(page), group->number << 1 | MARK_MOVED);
+        set_mark(MMSB__HANDLE_INDEX(page), MARK_NUMBER(group->number) | MARK_MADE | MARK_MOVED);
     pthread_mutex_unlock(&group->lock);
     return status;
 }
@@ -550,7 +575,6 @@ static void undo_bytes(const undo_t *undo, mmsb__record_t *record) {
     }
     if (undo->mask_length > 0)
         memcpy(mmsb__locator_address(record->mask_locator) + undo->offset / 8, undo->bytes + undo->length, undo->mask_length);
-    __atomic_store_n(&record->epoch, undo->epoch, __ATOMIC_RELAXED);
 }
 
 /* Undoes a change of a page that lives. */
@@ -604,6 +628,8 @@ mmsb_status_t mmsb__group_undo(mmsb__open_group_t *group, int forced) {
             mmsb_status_t status = undo_change(group, undo);
             if (status != MMSB_OK && !forced)
                 return status;
+            if (status != MMSB_OK) /* the record may be another context's by and by */
+                clear_mark(group, MMSB__HANDLE_INDEX(undo->page));
         }
         group->undo = undo->older;
         if (undo->kind == STEP)

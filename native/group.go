@@ -63,13 +63,13 @@ func GroupChangeFrom(index uint32, version uint64) {
 	C.mmsb__group_change_from(C.mmsb__record_at(C.uint32_t(index)), C.uint64_t(version))
 }
 
-// reserveRecord makes space for a journal record that goes to the thread's group, if it does: putting it does not enter Go.
-func reserveRecord(r Ring, body int) int32 {
+// reserveRecords makes space for journal records that go to the thread's group, if they do: putting them does not enter Go.
+func reserveRecords(r Ring, bytes, records int) int32 {
 	if !groupsOpen() {
 		return 0
 	}
 	if group := C.mmsb__group_of_ring(r.ring); group != nil {
-		return int32(C.mmsb__group_reserve_records(group, C.uint64_t(C.mmsb__journal_space(C.uint64_t(body))), 1))
+		return int32(C.mmsb__group_reserve_records(group, C.uint64_t(bytes), C.uint64_t(records)))
 	}
 	return 0
 }

@@ -16,9 +16,19 @@ static mmsb_status_t append_record(mmsb__ring_t *ring, mmsb__journal_head_t head
     mmsb__piece_t pieces[] = {{a, a_length}, {b, b_length}, {c, c_length}};
     return mmsb__ring_append(ring, head, pieces, 3, sequence);
 }
+// One record of at most two pieces of a group.
+static void put_record(mmsb__group_t *group, mmsb__journal_head_t head, const void *a, uint64_t a_length, const void *b,
+                       uint64_t b_length) {
+    mmsb__piece_t pieces[] = {{a, a_length}, {b, b_length}};
+    mmsb__ring_put(group, head, pieces, 2);
+}
 static inline uint64_t ring_synced(const mmsb__ring_t *ring) { return __atomic_load_n(&ring->durable, __ATOMIC_ACQUIRE); }
 #cgo noescape append_record
 #cgo nocallback append_record
+#cgo noescape put_record
+#cgo nocallback put_record
+#cgo noescape mmsb__ring_end
+#cgo nocallback mmsb__ring_end
 */
 import "C"
 
@@ -64,16 +74,51 @@ func (r Ring) Append(head Head, pieces ...[]byte) (sequence uint64, code int32) 
 	var parts [3][]byte
 	copy(parts[:], pieces)
 	var number C.uint64_t
-	if code = reserveRecord(r, len(parts[0])+len(parts[1])+len(parts[2])); code != 0 {
+	if code = reserveRecords(r, RecordSpace(pieces...), 1); code != 0 {
 		return 0, code
 	}
-	code = int32(C.append_record(r.ring, C.mmsb__journal_head_t{kind: C.uint8_t(head.Kind), flags: C.uint8_t(head.Flags),
-		form: C.uint16_t(head.Form), page: C.uint64_t(head.Page), version: C.uint64_t(head.Version),
-		epoch: C.uint64_t(head.Epoch)},
+	code = int32(C.append_record(r.ring, head.native(),
 		unsafe.Pointer(unsafe.SliceData(parts[0])), C.uint64_t(len(parts[0])),
 		unsafe.Pointer(unsafe.SliceData(parts[1])), C.uint64_t(len(parts[1])),
 		unsafe.Pointer(unsafe.SliceData(parts[2])), C.uint64_t(len(parts[2])), &number))
 	return uint64(number), code
+}
+
+func (h *Head) native() C.mmsb__journal_head_t {
+	return C.mmsb__journal_head_t{kind: C.uint8_t(h.Kind), flags: C.uint8_t(h.Flags), form: C.uint16_t(h.Form),
+		page: C.uint64_t(h.Page), version: C.uint64_t(h.Version), epoch: C.uint64_t(h.Epoch)}
+}
+
+// RecordSpace is the space that a record takes whose body is the pieces.
+func RecordSpace(pieces ...[]byte) (bytes int) {
+	for _, piece := range pieces {
+		bytes += len(piece)
+	}
+	return int(C.mmsb__journal_space(C.uint64_t(bytes)))
+}
+
+// Records are put one by one, and come back all or none. Between Begin and End the thread begins no others.
+type Records struct{ group C.mmsb__group_t }
+
+// Begin makes space for records before their changes are made. A failure is the thread's last error; nothing may be changed then.
+func (r Ring) Begin(bytes, records int) (*Records, int32) {
+	if code := reserveRecords(r, bytes, records); code != 0 {
+		return nil, code
+	}
+	made := &Records{}
+	return made, int32(C.mmsb__ring_begin(r.ring, &made.group, C.uint64_t(bytes), C.uint64_t(records)))
+}
+
+// Put puts one record, whose body is two pieces one after the other.
+func (r *Records) Put(head Head, a, b []byte) {
+	C.put_record(&r.group, head.native(), unsafe.Pointer(unsafe.SliceData(a)), C.uint64_t(len(a)),
+		unsafe.Pointer(unsafe.SliceData(b)), C.uint64_t(len(b)))
+}
+
+// End ends the group. A failure is the thread's last error: none of the changes may be made then. sequence is what to Wait for.
+func (r *Records) End() (sequence uint64, code int32) {
+	code = int32(C.mmsb__ring_end(&r.group))
+	return uint64(r.group.last), code
 }
 
 // Wait returns when the record is durable, where each call waits for that. A failure is the thread's last error.

@@ -4,10 +4,6 @@ package native
 
 /*
 #include "change.h"
-
-#cgo noescape mmsb__pages_lock_library
-#cgo noescape mmsb__pages_journal_resize
-#cgo nocallback mmsb__pages_journal_resize
 */
 import "C"
 
@@ -22,8 +18,8 @@ func LockPages(pages []uint64) (bad int, code int32) {
 	return int(index), code
 }
 
-// JournalResizes puts the records of resizes of pages that LockPages has locked, as one group. ok says whether ring has sequence
-// to wait for.
+// JournalResizes puts the records of resizes of pages that LockPages has locked, as one group, and lets them change from versions
+// of the thread's groups. ok says whether ring has sequence to wait for.
 func JournalResizes(pages, sizes []uint64) (ring Ring, sequence uint64, ok bool, code int32) {
 	var last C.uint64_t
 	code = int32(C.mmsb__pages_journal_resize((*C.mmsb_page_t)(unsafe.Pointer(unsafe.SliceData(pages))),

@@ -60,39 +60,60 @@ type birth struct {
 	bytes []byte // of an adopted page
 	// prepare works on the page before anybody can see it; nil = nothing is to be done.
 	prepare func(p *Page) error
+	// What the page begins with; prepare may say so in its record.
+	epoch, version uint64
 }
 
 // publish makes a page of a frame, for who has c.creating; the frame goes where it fails.
 func (c *Context) publish(b *birth) (page uint64, err error) {
+	p, err := c.expect(b)
+	if err != nil {
+		return 0, err
+	}
+	told := &change{Page: p, context: c}
+	if err := told.creating(func() error { return told.journalBirth(b) }); err != nil {
+		c.unexpect(b)
+		return 0, err
+	}
+	c.bear(b, p)
+	told.end(&err)
+	return p.handle, err
+}
+
+// expect does all for a page that is about to begin but to tell of it; the frame goes where it fails.
+func (c *Context) expect(b *birth) (*Page, error) {
 	if err := c.begin(b); err != nil {
 		c.discard(b.frame)
-		return 0, err
+		return nil, err
 	}
 	p := pageAt(c, b.frame.Index)
 	p.Record.Size = b.size // for prepare
-	told := &change{Page: p, context: c}
-	epoch, version := uint64(0), firstVersion(b.id)
+	b.version = firstVersion(b.id)
 	if b.prepare != nil {
-		err = b.prepare(p)
-		epoch, version = p.Record.Epoch, p.Record.Version
-	}
-	if err == nil {
-		p.State = native.State(native.KindPage, native.Generation(p.handle), b.low|b.frame.Low)
-		err = told.creating(func() error { return told.journalBirth(b, epoch, version) })
-	}
-	if err != nil {
-		if b.id != 0 {
-			c.ids.drop(b.id)
+		if err := b.prepare(p); err != nil {
+			c.unexpect(b)
+			return nil, err
 		}
-		c.discard(b.frame)
-		return 0, err
+		b.epoch, b.version = p.Record.Epoch, p.Record.Version
 	}
+	p.State = native.State(native.KindPage, native.Generation(p.handle), b.low|b.frame.Low)
+	return p, nil
+}
+
+// unexpect takes expect back.
+func (c *Context) unexpect(b *birth) {
+	if b.id != 0 {
+		c.ids.drop(b.id)
+	}
+	c.discard(b.frame)
+}
+
+// bear lets an expected page begin, which cannot fail.
+func (c *Context) bear(b *birth, p *Page) {
 	if b.id != 0 { // before anybody can see the page and destroy it
 		c.ids.set(b.id, p.handle)
 	}
-	native.PublishPage(p.Index, b.size, b.low|b.frame.Low, epoch, version)
-	told.end(&err)
-	return p.handle, err
+	native.PublishPage(p.Index, b.size, b.low|b.frame.Low, b.epoch, b.version)
 }
 
 // begin gives a page that is about to begin its side record, where it needs one, and its id.
@@ -126,23 +147,29 @@ func (c *Context) discard(f residency.Frame) {
 }
 
 // journalBirth puts the record of a page that is about to begin.
-func (c *change) journalBirth(b *birth, epoch, version uint64) error {
+func (c *change) journalBirth(b *birth) error {
 	ring, ok := native.RingOf(c.context.index)
 	if !ok {
 		return nil
 	}
-	body := b.body
-	if b.kind != journal.Clone {
-		state := uint32(0)
-		if c.State&native.Adopted != 0 {
-			state |= 1
-		}
-		if c.State&native.ReadOnly != 0 {
-			state |= 2
-		}
-		body = journal.CreateBody(c.Record.Size, c.Location(), c.Placement().Device, c.Node(), state)
+	head, body := b.record(c.Page)
+	return c.put(ring, head, body, b.bytes)
+}
+
+// record is what the journal says of an expected page, before the bytes.
+func (b *birth) record(p *Page) (head native.Head, body []byte) {
+	head = native.Head{Kind: uint8(b.kind), Page: p.ID(), Version: b.version, Epoch: b.epoch}
+	if b.kind == journal.Clone {
+		return head, b.body
 	}
-	return c.put(ring, native.Head{Kind: uint8(b.kind), Page: c.ID(), Version: version, Epoch: epoch}, body, b.bytes)
+	state := uint32(0)
+	if p.State&native.Adopted != 0 {
+		state |= 1
+	}
+	if p.State&native.ReadOnly != 0 {
+		state |= 2
+	}
+	return head, journal.CreateBody(p.Record.Size, p.Location(), p.Placement().Device, p.Node(), state)
 }
 
 // Clone makes a copy of a page under a new id.
@@ -207,32 +234,42 @@ type AdoptOptions struct {
 func (c *Context) Adopt(address uintptr, size uint64, options AdoptOptions) (uint64, error) {
 	c.creating.RLock()
 	defer c.creating.RUnlock()
-	if err := memory.CheckSize(size); err != nil {
-		return 0, err
-	}
-	if options.Location != abi.LocationCPU || options.Device != 0 {
-		if _, err := c.residency.Resolve(options.Location, options.Device); err != nil {
-			return 0, err
-		}
-		return 0, status.Errorf(status.InvalidArgument, "memory of location %d cannot be adopted", options.Location)
-	}
-	if uint64(address)+size < size {
-		return 0, status.Errorf(status.InvalidSize, "%d bytes at 0x%x reach past the end of all addresses", size, address)
-	}
-	index, err := c.memory.Adopt(address, size, native.ClassForeign)
+	b, err := c.birthOver(address, size, &options)
 	if err != nil {
 		return 0, err
 	}
+	return c.publish(b)
+}
+
+// birthOver is a page that is about to begin over the caller's memory.
+func (c *Context) birthOver(address uintptr, size uint64, options *AdoptOptions) (*birth, error) {
+	if err := memory.CheckSize(size); err != nil {
+		return nil, err
+	}
+	if options.Location != abi.LocationCPU || options.Device != 0 {
+		if _, err := c.residency.Resolve(options.Location, options.Device); err != nil {
+			return nil, err
+		}
+		return nil, status.Errorf(status.InvalidArgument, "memory of location %d cannot be adopted", options.Location)
+	}
+	if uint64(address)+size < size {
+		return nil, status.Errorf(status.InvalidSize, "%d bytes at 0x%x reach past the end of all addresses", size, address)
+	}
+	index, err := c.memory.Adopt(address, size, native.ClassForeign)
+	if err != nil {
+		return nil, err
+	}
+	id, release, user := options.ID, options.Release, options.User
 	b := &birth{
-		frame: residency.Frame{Index: index}, size: size, id: options.ID, node: -1, low: native.Adopted,
+		frame: residency.Frame{Index: index}, size: size, id: id, node: -1, low: native.Adopted,
 		kind: journal.Adopt, bytes: native.Memory(address, size),
 		prepare: func(p *Page) error {
-			p.Record.Epoch, p.Record.Version, p.Record.Exposed = 0, firstVersion(options.ID), native.ExposedForGood
+			p.Record.Epoch, p.Record.Version, p.Record.Exposed = 0, firstVersion(id), native.ExposedForGood
 			side, err := p.Side()
 			if err != nil {
 				return err
 			}
-			side.Release, side.User = options.Release, options.User
+			side.Release, side.User = release, user
 			return nil
 		},
 	}
@@ -240,5 +277,102 @@ func (c *Context) Adopt(address uintptr, size uint64, options AdoptOptions) (uin
 		b.low |= native.ReadOnly
 	}
 	c.adopts.Store(true)
-	return c.publish(b)
+	return b, nil
+}
+
+// AdoptMany makes a page over each of many pieces of memory, or over none; bad is the first that cannot be adopted. ids may be
+// nil. The pages begin when the journal has all their records, as one group.
+func (c *Context) AdoptMany(addresses []uintptr, sizes, ids []uint64, options AdoptOptions, pages []uint64) (bad int, err error) {
+	if options.ID != 0 {
+		return 0, status.Errorf(status.InvalidArgument, "id is %d; it is 0 where many pages are adopted", options.ID)
+	}
+	c.creating.RLock()
+	defer c.creating.RUnlock()
+	all := &births{context: c}
+	for i, address := range addresses {
+		one := options
+		if ids != nil {
+			one.ID = ids[i]
+		}
+		if err := all.add(address, sizes[i], &one); err != nil {
+			all.drop()
+			return i, err
+		}
+	}
+	told := &change{context: c}
+	if err := all.tell(told); err != nil {
+		all.drop()
+		return 0, err
+	}
+	for i, b := range all.births {
+		c.bear(b, all.pages[i])
+		pages[i] = all.pages[i].handle
+	}
+	told.end(&err)
+	return 0, err
+}
+
+// births are pages that are about to begin together.
+type births struct {
+	context *Context
+	births  []*birth
+	pages   []*Page
+}
+
+func (a *births) add(address uintptr, size uint64, options *AdoptOptions) error {
+	b, err := a.context.birthOver(address, size, options)
+	if err != nil {
+		return err
+	}
+	p, err := a.context.expect(b)
+	if err != nil {
+		return err
+	}
+	a.births, a.pages = append(a.births, b), append(a.pages, p)
+	return nil
+}
+
+func (a *births) drop() {
+	for _, b := range a.births {
+		a.context.unexpect(b)
+	}
+}
+
+// tell tells the thread's group and the journal, where there are such.
+func (a *births) tell(c *change) error {
+	g := c.group()
+	if g == nil {
+		return a.journal(c)
+	}
+	push := func() (code int32) {
+		for i := 0; i < len(a.pages) && code == 0; i++ {
+			code = g.PushCreate(a.pages[i].handle)
+		}
+		return code
+	}
+	return g.pushing(push, func() error { return a.journal(c) }, func() {})
+}
+
+// journal puts the records of all, as one group.
+func (a *births) journal(c *change) error {
+	ring, ok := native.RingOf(a.context.index)
+	if !ok || len(a.births) == 0 {
+		return nil
+	}
+	length := 0
+	for i, b := range a.births {
+		_, body := b.record(a.pages[i])
+		length += native.RecordSpace(body, b.bytes)
+	}
+	records, code := ring.Begin(length, len(a.births))
+	if code != 0 {
+		return lasterror.Load(code)
+	}
+	for i, b := range a.births {
+		head, body := b.record(a.pages[i])
+		records.Put(head, body, b.bytes)
+	}
+	c.ring = ring
+	c.sequence, code = records.End()
+	return lasterror.Load(code)
 }

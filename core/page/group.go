@@ -486,21 +486,21 @@ func (p *Page) setMetadata(frame, count uint32, length uint64) {
 
 // keepingMemory is ready for a change that gives the page other memory: in a group the memory that it had is kept, with the mask
 // where that is another, too.
-func (c *change) keepingMemory(ready func() error) func() error {
-	g := c.group()
+func (p *Page) keepingMemory(ready func() error) func() error {
+	g := p.context.ownGroup()
 	if g == nil {
 		return ready
 	}
-	c.Keeping = true
-	size, mask := c.Record.Size, c.Record.MaskFrame
+	p.Keeping = true
+	size, mask := p.Record.Size, p.Record.MaskFrame
 	done := func() {
-		c.Residency.Give(c.Kept)
-		if c.keptMask != 0 {
-			c.context.memory.Give(c.keptMask)
+		p.Residency.Give(p.Kept)
+		if p.keptMask != 0 {
+			p.context.memory.Give(p.keptMask)
 		}
 	}
-	back := func() error { return c.context.memoryBack(c.Page, size, mask) }
-	return func() error { return g.with(c.handle, step{back: back, done: done}, ready) }
+	back := func() error { return p.context.memoryBack(p, size, mask) }
+	return func() error { return g.with(p.handle, step{back: back, done: done}, ready) }
 }
 
 // memoryBack gives a page the memory again that it had before a change, after which it was as then.

@@ -66,7 +66,7 @@ var groupSizes = []uint64{1, 64, 200, 4096, 4097, 5000, 70000, 1100000}
 // call makes one call, which may be refused.
 func (m *groupModel) call() {
 	pages, c := list(m.context), m.context
-	kind := m.IntN(11)
+	kind := m.IntN(13)
 	if len(pages) == 0 || kind == 0 && len(pages) < 20 {
 		options := plain
 		options.ID, options.Location = m.Uint64N(9), []int32{abi.LocationCPU, abi.LocationDisk}[m.IntN(2)]
@@ -104,6 +104,12 @@ func (m *groupModel) call() {
 			_ = RemoveDependency(parents[m.IntN(len(parents))], page)
 		}
 	case 9:
+		if other := pages[m.IntN(len(pages))]; other != page {
+			_, _ = ResizeMany([]uint64{other, page}, []uint64{groupSizes[m.IntN(len(groupSizes))], size/2 + 1})
+		}
+	case 10:
+		nativetest.ClearMask(page)
+	case 11:
 		nativetest.ApplyRuns([]uint64{page}, []uint64{offset}, uint64(len(bytes)), bytes)
 	default:
 		nativetest.WritePage(page, offset, bytes)
@@ -145,6 +151,30 @@ func TestGroupsAgainstAModel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBytesThatAGroupKeepsOnce: changes that begin at one place, the later ones longer, or with a change mask that was not there
+// before.
+func TestBytesThatAGroupKeepsOnce(t *testing.T) {
+	withContext(t, defaults(), func(h uint64, c *Context) {
+		page, marked := create(t, c, 1000, 0), create(t, c, 1000, 0)
+		require.Zero(t, nativetest.WritePage(page, 0, slices.Repeat([]byte("before"), 160)))
+		require.Zero(t, nativetest.ApplyRuns([]uint64{marked}, []uint64{100}, 10, make([]byte, 10)))
+		before := portraits(t, c)
+		require.NoError(t, BeginGroup(h))
+		for range 3 {
+			for _, length := range []int{10, 500, 64, 900} {
+				require.Zero(t, nativetest.WritePage(page, 0, make([]byte, length)))
+				require.Zero(t, nativetest.WritePage(marked, 64, make([]byte, length)))
+			}
+			require.Zero(t, nativetest.ApplyRuns([]uint64{page, marked}, []uint64{0, 70}, 20, make([]byte, 40)))
+			require.Zero(t, nativetest.ClearMask(marked))
+			_, err := ResizeMany([]uint64{page, marked}, []uint64{2000, 964})
+			require.NoError(t, err)
+		}
+		require.NoError(t, RollbackGroup(h))
+		assert.Equal(t, before, portraits(t, c))
+	})
 }
 
 // on runs work on another thread, as a program's own would.

@@ -145,13 +145,11 @@ func CheckCreateMany(context, size uint64, options CreateOptions) error {
 	})
 }
 
-// CloneMany clones many pages, or none; bad is the first that cannot be cloned. ids may be nil.
+// CloneMany clones many pages, or none, as CreateMany makes pages; bad is the first that cannot be cloned. ids may be nil.
 func CloneMany(pages, ids, clones []uint64) (bad int, err error) {
-	context := uint64(0)
-	if len(pages) > 0 {
-		if c := contextOf(native.Index(pages[0])); c != nil {
-			context = c.handle
-		}
+	context, err := oneContext(pages)
+	if err != nil {
+		return 0, err
 	}
 	made := make([]uint64, len(pages)) // the caller's array is only written on success
 	err = asOne(context, func() error {
@@ -174,35 +172,22 @@ func CloneMany(pages, ids, clones []uint64) (bad int, err error) {
 	return bad, err
 }
 
-// AdoptMany makes a page over each of many pieces of memory, or over none; bad is the first that cannot be adopted. ids may be
-// nil. It is no group: a commit that fails would give back memory that stays the caller's.
-func (c *Context) AdoptMany(addresses []uintptr, sizes, ids []uint64, options AdoptOptions, pages []uint64) (bad int, err error) {
-	if options.ID != 0 {
-		return 0, status.Errorf(status.InvalidArgument, "id is %d; it is 0 where many pages are adopted", options.ID)
-	}
-	made := make([]uint64, len(addresses))
-	for i, address := range addresses {
-		one := options
-		if ids != nil {
-			one.ID = ids[i]
+// oneContext is the context of pages; 0 where they are of none. Errors: Unsupported (of several, one of which has a journal).
+func oneContext(pages []uint64) (context uint64, err error) {
+	several, journalled := false, false
+	for _, page := range pages {
+		index := native.Index(page)
+		c := contextOf(index)
+		if c == nil || native.Handle(native.KindPage, native.Generation(native.RecordAt(index).LoadState()), index) != page {
+			continue // the call says what is wrong with it
 		}
-		if made[i], err = c.Adopt(address, sizes[i], one); err != nil {
-			for _, page := range made[:i] {
-				forgetRelease(page)
-			}
-			native.Uncreate(made[:i])
-			return i, err
-		}
+		_, ok := native.RingOf(c.index)
+		journalled = journalled || ok
+		several = several || context != 0 && context != c.handle
+		context = c.handle
 	}
-	copy(pages, made)
-	return 0, nil
-}
-
-// forgetRelease makes sure that the end of an adopted page does not call the caller's function.
-func forgetRelease(page uint64) {
-	if p, err := lock(page); err == nil {
-		side := native.SideAt(p.Record.Side)
-		side.Release, side.User = 0, 0
-		p.unlock()
+	if several && journalled {
+		return 0, status.Errorf(status.Unsupported, "batch has pages of several contexts, and one of them has a journal")
 	}
+	return context, nil
 }

@@ -40,9 +40,6 @@ func ResizeMany(pages, sizes []uint64) (bad int, err error) {
 	if len(pages) > mostResized {
 		return mostResized, status.Errorf(status.Limit, "batch has %d pages to resize; the limit is %d", len(pages), mostResized)
 	}
-	if native.InGroup() {
-		return 0, status.Errorf(status.InvalidState, "this thread has a group open: resize the %d pages one by one", len(pages))
-	}
 	count := len(pages)
 	var sizeErr error
 	for i, size := range sizes {
@@ -122,7 +119,7 @@ func (r *resizes) resize(index int) error {
 		return r.resize(index - 1)
 	}
 	r.bad = index
-	if err := p.Resize(size, func() error { return r.resize(index - 1) }); err != nil {
+	if err := p.Resize(size, p.keepingMemory(func() error { return r.resize(index - 1) })); err != nil {
 		return err
 	}
 	p.countResize(old)

@@ -40,6 +40,7 @@ var steps = []struct {
 	do     func(p *program)
 }{
 	{"change", 20, (*program).change},
+	{"group", 4, (*program).group},
 	{"save", 7, (*program).save},
 	{"open or close", 4, (*program).openOrClose},
 	{"restore", 5, (*program).restore},
@@ -50,6 +51,7 @@ var steps = []struct {
 	{"kill", 2, (*program).kill},
 	{"the other", 2, (*program).other},
 	{"take over", 2, (*program).takeOver},
+	{"gap", 1, (*program).gap},
 	{"restart", 2, (*program).restart},
 	{"twins", 1, (*program).twins},
 }
@@ -95,6 +97,7 @@ type user struct {
 	end     int                      // the end of a journal that the context has closed or loaded, and nothing since
 	chosen  bool                     // a file was loaded, and no journal was opened since
 	waiting *world                   // what was loaded lazily, and nobody has looked at
+	begun   *world                   // the state before the group that is open
 	seen    map[[2]uint64]*pageState // by id and version; nil: it was written through a pointer
 	adopted map[uint64][]byte        // the memory of adopted pages, by id
 	memory  [][]byte                 // to be adopted
@@ -115,7 +118,9 @@ func newUser(t *testing.T, memory []byte) *user {
 const memoryOfAUser = native.ChunkBytes + 11000
 
 func (u *user) ends(t *testing.T) {
-	require.NoError(t, page.Use(u.context, (*page.Context).Check))
+	if u.begun == nil { // what an open group keeps is not counted
+		require.NoError(t, page.Use(u.context, (*page.Context).Check))
+	}
 	require.NoError(t, page.Destroy(u.context))
 }
 
@@ -127,8 +132,11 @@ func (u *user) becomes(s stored, known map[int]bool) {
 	}
 }
 
-// now is the state of the user whose turn it is. What was loaded lazily is not looked at.
+// now is the state of the user whose turn it is, without what an open group has changed. What was loaded lazily is not looked at.
 func (p *program) now() world {
+	if p.begun != nil {
+		return *p.begun
+	}
 	if p.waiting != nil {
 		return *p.waiting
 	}
@@ -149,6 +157,12 @@ func (p *program) look() world {
 		p.mustBe(*p.waiting, w, "what was loaded lazily")
 		p.waiting = nil
 	}
+	p.notes(w)
+	return w
+}
+
+// notes takes note of the versions of pages, which do not come twice.
+func (p *program) notes(w world) {
 	for id, s := range w.pages {
 		key := [2]uint64{id, w.versions[id]}
 		if before, ok := p.seen[key]; ok && before != nil && !before.is(s) {
@@ -157,7 +171,6 @@ func (p *program) look() world {
 			p.seen[key] = &s
 		}
 	}
-	return w
 }
 
 func (p *program) mustBe(want, got world, format string, arguments ...any) {
@@ -208,7 +221,19 @@ func (p *program) change() {
 	id := page.IDOf(native.Index(handle))
 	adopted := p.adopted[id] != nil
 	size := native.RecordAt(native.Index(handle)).Size
-	switch p.random.IntN(10) {
+	switch p.random.IntN(13) {
+	case 10:
+		if other == handle {
+			return
+		}
+		adopted = adopted || p.adopted[page.IDOf(native.Index(other))] != nil
+		_, err := page.ResizeMany([]uint64{handle, other}, []uint64{1 + p.random.Uint64N(9000), 1 + p.random.Uint64N(9000)})
+		p.refusesAdopted(adopted, err)
+	case 11:
+		both := []uint64{handle, other}
+		require.Zero(p, nativetest.WritePages(both, []uint64{0, 0}, []uint64{1, 1}, []byte{byte(p.random.Uint32()), 1}))
+	case 12:
+		_ = page.RemoveDependency(handle, other) // or there is none
 	case 0:
 		require.Zero(p, nativetest.Destroy(handle))
 		delete(p.adopted, id)
@@ -248,7 +273,10 @@ func (p *program) create(handles []uint64) {
 		return
 	}
 	memory := p.memory[p.random.IntN(len(p.memory))]
-	free := !slices.ContainsFunc(slices.Collect(maps.Values(p.adopted)), func(used []byte) bool { return &used[0] == &memory[0] })
+	free := p.begun == nil // a page that the group has destroyed may come back, over memory that nobody has changed
+	for _, used := range p.adopted {
+		free = free && &used[0] != &memory[0]
+	}
 	if id == 0 || !free || p.oneOf(2) {
 		createFilled(p.T, p.context, 1+p.random.Uint64N(9000), id, fill)
 		return
@@ -259,6 +287,54 @@ func (p *program) create(handles []uint64) {
 		return err
 	}))
 	p.adopted[id] = memory
+}
+
+// group makes several changes one, or none. Until the commit they are nowhere but in memory: who is killed has the state before.
+func (p *program) group() {
+	before, adopted := p.now(), maps.Clone(p.adopted)
+	if p.waiting != nil {
+		p.look()
+	}
+	require.NoError(p, page.BeginGroup(p.context))
+	p.begun = &before
+	for range 1 + p.random.IntN(6) {
+		p.change()
+		p.notes(pagesOf(p.T, p.context))
+	}
+	switch p.random.IntN(6) {
+	case 0:
+		p.kill()
+	case 1:
+		p.otherMeanwhile()
+	case 2:
+		require.Equal(p, status.Busy, status.CodeOf(Save(p.context, ToPath(p.pick(p.paths())), SaveOptions{}, nil)))
+	}
+	undone := p.oneOf(3)
+	p.says("undone: %t", undone)
+	if !undone {
+		require.NoError(p, page.CommitGroup(p.context))
+		p.begun = nil
+	} else if p.oneOf(4) {
+		p.anew() // which rolls it back
+	} else {
+		require.NoError(p, page.RollbackGroup(p.context))
+		p.begun, p.adopted = nil, adopted
+		p.mustBe(before, p.look(), "a group that was rolled back")
+	}
+	if p.oneOf(3) {
+		p.kill()
+	}
+}
+
+// otherMeanwhile lets the other user change and save within a group.
+func (p *program) otherMeanwhile() {
+	turn := p.user
+	defer func() { p.user = turn }()
+	if p.user = p.users[0]; turn == p.user {
+		p.user = p.users[1]
+	}
+	p.change()
+	p.saveTo(p.pick(p.paths()), p.oneOf(3))
 }
 
 // writeThrough changes a page without a call, which no journal records, and lets a save follow.
@@ -625,6 +701,22 @@ func (p *program) takeOver() {
 			p.change()
 			return
 		}
+	}
+}
+
+// gap saves, and closes and opens the journal again behind a change that it does not have.
+func (p *program) gap() {
+	if p.open == "" {
+		return
+	}
+	directory := p.open
+	p.saveTo(p.pick(p.paths()), p.oneOf(2))
+	p.change()
+	p.closeJournal()
+	p.change()
+	p.openJournal(directory)
+	if p.open != "" {
+		p.change()
 	}
 }
 

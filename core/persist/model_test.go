@@ -49,6 +49,20 @@ type world struct {
 
 func worldOf(t *testing.T, context uint64) world {
 	t.Helper()
+	w := pagesOf(t, context)
+	require.NoError(t, page.Use(context, func(c *page.Context) error {
+		edges, err := c.Moment(nil, func([]memory.Leaf) {})
+		for _, e := range edges {
+			w.edges[e] = true
+		}
+		return err
+	}))
+	return w
+}
+
+// pagesOf is the world without dependencies, which can be read while a group is open.
+func pagesOf(t *testing.T, context uint64) world {
+	t.Helper()
 	w := world{make(map[uint64]pageState), make(map[edge]bool), make(map[uint64]uint64)}
 	for _, handle := range handlesOf(t, context) {
 		id := page.IDOf(native.Index(handle))
@@ -63,13 +77,6 @@ func worldOf(t *testing.T, context uint64) world {
 			})
 		}))
 	}
-	require.NoError(t, page.Use(context, func(c *page.Context) error {
-		edges, err := c.Moment(nil, func([]memory.Leaf) {})
-		for _, e := range edges {
-			w.edges[e] = true
-		}
-		return err
-	}))
 	return w
 }
 

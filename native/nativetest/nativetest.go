@@ -25,6 +25,11 @@ import (
 // Destroy ends a page as mmsb_page_destroy does.
 func Destroy(page uint64) int32 { return int32(C.mmsb__page_destroy_slow(C.uint64_t(page))) }
 
+// DestroyPages ends pages, all or none.
+func DestroyPages(pages []uint64) int32 {
+	return int32(C.mmsb__page_destroy_many((*C.mmsb_page_t)(unsafe.Pointer(&pages[0])), C.size_t(len(pages)), nil))
+}
+
 // ReadPage copies bytes out of a page.
 func ReadPage(page, offset uint64, to []byte) int32 {
 	return int32(C.mmsb__page_read(C.uint64_t(page), C.uint64_t(offset), unsafe.Pointer(unsafe.SliceData(to)),
@@ -73,6 +78,26 @@ func ApplyPage(page uint64, delta *native.Delta) int32 {
 	given := (*C.mmsb_delta_t)(unsafe.Pointer(delta))
 	given.struct_size = C.sizeof_mmsb_delta_t
 	return int32(C.mmsb__page_apply(C.uint64_t(page), given))
+}
+
+// ClearMask clears a page's change mask.
+func ClearMask(page uint64) int32 { return int32(C.mmsb__page_mask_clear(C.uint64_t(page))) }
+
+// ApplyPages applies to each page a delta that changes its first bytes, all or none.
+func ApplyPages(pages []uint64, bytes []byte) int32 {
+	memory := C.CBytes(bytes)
+	defer C.free(memory)
+	run := (*C.mmsb_run_t)(C.malloc(C.sizeof_mmsb_run_t))
+	defer C.free(unsafe.Pointer(run))
+	*run = C.mmsb_run_t{length: C.uint64_t(len(bytes))}
+	deltas := make([]C.mmsb_delta_t, len(pages))
+	for i := range deltas {
+		deltas[i] = C.mmsb_delta_t{
+			struct_size: C.sizeof_mmsb_delta_t, kind: C.MMSB_DELTA_RUNS, runs: run, count: 1, payload: memory,
+			payload_length: C.uint64_t(len(bytes)),
+		}
+	}
+	return int32(C.mmsb__page_apply_many((*C.mmsb_page_t)(unsafe.Pointer(&pages[0])), &deltas[0], C.size_t(len(pages)), nil))
 }
 
 // PinPage and UnpinPage hold a page where it is.

@@ -205,6 +205,61 @@ static void a_mask_of_another_size_is_undone(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+static uint64_t last_record(mmsb_context_t context) {
+    mmsb_journal_info_t info;
+    mmsb_journal_info_init(&info);
+    CHECK_OK(mmsb_journal_info(context, &info));
+    return info.last;
+}
+
+/* A batch of resizes in a group: all or none, undone by the rollback, in the journal behind the commit. */
+static void many_are_resized_in_a_group(void) {
+    enum { MANY = 4 };
+    static const uint64_t old[MANY] = {100, 5000, 60000, 3000}, sizes[MANY] = {64, 60000, 5000, 3000}, more[MANY] = {1, 2, 3, 4};
+    static state_t before[MANY], after[MANY];
+    for (int commit = 0; commit < 2; commit++) {
+        mmsb_context_t context = new_context();
+        open_journal(context, commit ? "committed" : "undone", MMSB_DURABILITY_NONE);
+        mmsb_page_t pages[MANY];
+        size_t bad = 9;
+        for (int i = 0; i < MANY; i++) {
+            pages[i] = new_page(context, old[i]);
+            fill(pages[i], old[i], (uint8_t)i);
+            CHECK_OK(apply(pages[i], 7, 50, 9));
+        }
+        CHECK_OK(mmsb_page_migrate(pages[2], MMSB_LOCATION_DISK, 0));
+        for (int i = 0; i < MANY; i++)
+            look(pages[i], &before[i]);
+        const uint64_t last = last_record(context);
+        CHECK_OK(mmsb_group_begin(context));
+        CHECK_OK(mmsb_page_pin(pages[1], MMSB_PIN_READ, NULL));
+        CHECK_STATUS(mmsb_page_resize_many(pages, sizes, MANY, &bad), MMSB_E_BUSY);
+        CHECK_EQUAL(bad, 1);
+        CHECK_OK(mmsb_page_unpin(pages[1], MMSB_PIN_READ));
+        for (int i = 0; i < MANY; i++)
+            check_as(pages[i], &before[i]);
+        CHECK_OK(mmsb_page_resize_many(pages, sizes, MANY, NULL));
+        for (int i = 0; i < MANY; i++)
+            CHECK_EQUAL(mmsb_page_size(pages[i]), sizes[i]);
+        fill(pages[1], 60000, 77);
+        CHECK_OK(mmsb_page_resize_many(pages, more, MANY, NULL));
+        CHECK_EQUAL(last_record(context), last);
+        CHECK_OK(commit ? mmsb_group_commit(context) : mmsb_group_rollback(context));
+        for (int i = 0; i < MANY; i++)
+            commit ? look(pages[i], &after[i]) : check_as(pages[i], &before[i]);
+        CHECK(commit ? last_record(context) >= last + 2 * MANY : last_record(context) == last);
+        CHECK_OK(mmsb_context_destroy(context));
+        context = load_journal(commit ? "committed" : "undone");
+        for (int i = 0; commit && i < MANY; i++) {
+            mmsb_page_t found;
+            CHECK_OK(mmsb_page_lookup(context, after[i].info.id, &found));
+            CHECK_EQUAL(mmsb_page_size(found), more[i]);
+            CHECK_EQUAL(mmsb_page_version(found), after[i].info.version);
+        }
+        CHECK_OK(mmsb_context_destroy(context));
+    }
+}
+
 /* A version that a page had in a group that was rolled back does not come again. */
 static void versions_of_a_group_do_not_return(void) {
     mmsb_context_t context = new_context();
@@ -402,8 +457,12 @@ static void the_end_of_a_context_rolls_back(void) {
     CHECK_EQUAL(releases, 2);
     CHECK_OK(mmsb_page_unpin(second, MMSB_PIN_WRITE));
     CHECK_STATUS(mmsb_group_rollback(context), MMSB_E_STALE_HANDLE);
-    context = new_context(); /* perhaps at the index of the one that has ended */
+    context = new_context(); /* perhaps at the index of the one that has ended, and with its records */
+    mmsb_page_t pages[100];
+    CHECK_OK(mmsb_page_create_many(context, 10000, 100, NULL, NULL, pages));
     CHECK_OK(mmsb_group_begin(context));
+    for (int i = 0; i < 100; i++)
+        CHECK_OK(mmsb_page_write(pages[i], 0, "ours", 4));
     CHECK_OK(mmsb_group_commit(context));
     CHECK_OK(mmsb_context_destroy(context));
 }
@@ -441,36 +500,74 @@ static void what_a_group_refuses(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+/* A group whose pre-images do not fit within the limit; those of the same bytes it keeps once. */
 static void memory_of_a_group_is_limited(void) {
+    enum { MANY = 40 };
     mmsb_context_options_t options;
     mmsb_context_options_init(&options);
     options.memory_limit = 4 << 20;
     mmsb_context_t context;
     static state_t before;
     REQUIRE_OK(mmsb_context_create(&options, &context));
-    mmsb_page_t page = new_page(context, 65536);
-    fill(page, 65536, 5);
-    look(page, &before);
+    mmsb_page_t pages[MANY];
+    for (int i = 0; i < MANY; i++) {
+        pages[i] = new_page(context, 65536);
+        fill(pages[i], 65536, (uint8_t)i);
+    }
+    CHECK_OK(apply(pages[0], 100, 5000, 1));
+    look(pages[0], &before);
     CHECK_OK(mmsb_group_begin(context));
+    for (int i = 0; i < 2000; i++) {
+        CHECK_OK(mmsb_page_write(pages[0], 0, before.bytes + i, 65000));
+        CHECK_OK(apply(pages[0], 1000, 20, (uint8_t)i));
+        CHECK_OK(mmsb_page_mask_clear(pages[0]));
+    }
     mmsb_status_t status = MMSB_OK;
     int calls = 0;
-    for (; status == MMSB_OK && calls < 1000; calls++)
-        status = mmsb_page_write(page, 0, before.bytes + 1, 65000);
+    for (; status == MMSB_OK && calls < MANY; calls++)
+        status = mmsb_page_write(pages[calls], 0, before.bytes + 1, 65000);
     CHECK_STATUS(status, MMSB_E_LIMIT);
-    CHECK(calls > 20 && calls < 80);
+    CHECK(calls > 5 && calls < MANY);
     CHECK_OK(mmsb_group_rollback(context));
-    check_as(page, &before);
+    check_as(pages[0], &before);
+    for (int i = 1; i < MANY; i++) {
+        uint8_t bytes[2];
+        CHECK_OK(mmsb_page_read(pages[i], 64998, bytes, 2));
+        CHECK_EQUAL(bytes[0], (uint8_t)(i + 64998 * 7));
+        CHECK_EQUAL(bytes[1], (uint8_t)(i + 64999 * 7));
+    }
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+/* What a group writes into a page that it has made needs no pre-image, unless the memory is the caller's. */
+static void pages_that_a_group_has_made_are_written(void) {
+    static uint8_t mine[1000], bytes[65536];
+    mmsb_context_options_t options;
+    mmsb_context_options_init(&options);
+    options.memory_limit = 4 << 20;
+    mmsb_context_t context;
+    REQUIRE_OK(mmsb_context_create(&options, &context));
+    for (int commit = 0; commit < 2; commit++) {
+        memset(mine, 7, sizeof mine);
+        mmsb_page_t adopted, made = 0;
+        CHECK_OK(mmsb_group_begin(context));
+        CHECK_OK(mmsb_page_adopt(context, mine, sizeof mine, NULL, &adopted));
+        CHECK_OK(mmsb_page_write(adopted, 10, "yours", 5));
+        for (int i = 0; i < 40; i++) { /* 2.5 MiB */
+            made = new_page(context, 65536);
+            CHECK_OK(mmsb_page_write(made, 0, bytes, sizeof bytes));
+            CHECK_OK(apply(made, 0, 65536, (uint8_t)i));
+        }
+        CHECK_OK(mmsb_page_resize(made, 5000));
+        CHECK_OK(mmsb_page_write(made, 4000, "yours", 5));
+        CHECK_OK(commit ? mmsb_group_commit(context) : mmsb_group_rollback(context));
+        CHECK_EQUAL(pages_of(context), commit ? 41 : 0);
+        CHECK_EQUAL(mine[10], commit ? 'y' : 7);
+    }
     CHECK_OK(mmsb_context_destroy(context));
 }
 
 /* ------------------------------------------------------------------------------------------------------ journal ---- */
-
-static uint64_t last_record(mmsb_context_t context) {
-    mmsb_journal_info_t info;
-    mmsb_journal_info_init(&info);
-    CHECK_OK(mmsb_journal_info(context, &info));
-    return info.last;
-}
 
 /* The journal has a group that committed, and nothing of one that was rolled back. rounds of 64 KiB: more than a buffer takes. */
 static void journal_groups(int rounds) {
@@ -524,6 +621,16 @@ static void the_journal_has_groups_whole(void) {
     journal_groups(90);
 }
 
+static mmsb_status_t adopt_two(mmsb_context_t context) {
+    static uint8_t memory[2][100];
+    void *memories[] = {memory[0], memory[1]};
+    mmsb_adopt_options_t options;
+    mmsb_adopt_options_init(&options);
+    options.release = count_release;
+    mmsb_page_t pages[2];
+    return mmsb_page_adopt_many(context, memories, (uint64_t[]){100, 90}, NULL, 2, &options, pages, NULL);
+}
+
 static void *fail_the_journal(void *argument) {
     const pages_t *pages = argument;
     mmsb_page_write(pages->free, 0, "x", 1);
@@ -534,6 +641,7 @@ static void *fail_the_journal(void *argument) {
 /* A commit that the journal does not take leaves the group open. */
 static void a_commit_without_a_disk(void) {
     static state_t before;
+    releases = 0;
     mmsb_context_t context = new_context();
     pages_t pages = {.context = context, .changed = new_page(context, 100), .free = new_page(context, 100)};
     open_journal(context, "journal", MMSB_DURABILITY_CALL);
@@ -551,10 +659,39 @@ static void a_commit_without_a_disk(void) {
     CHECK_STATUS(mmsb_page_destroy(pages.changed), MMSB_E_IO);
     mmsb_page_t made;
     CHECK_STATUS(mmsb_page_create(context, 10, NULL, &made), MMSB_E_IO);
+    CHECK_STATUS(adopt_two(context), MMSB_E_IO);
+    CHECK_STATUS(mmsb_page_resize_many((mmsb_page_t[]){pages.changed}, (uint64_t[]){50}, 1, NULL), MMSB_E_IO);
     CHECK_STATUS(mmsb_group_commit(context), MMSB_E_IO);
     CHECK_STATUS(mmsb_group_commit(context), MMSB_E_IO);
     CHECK_OK(mmsb_group_rollback(context));
     check_as(pages.changed, &before);
+    CHECK_STATUS(adopt_two(context), MMSB_E_IO);
+    CHECK_STATUS(mmsb_page_resize_many((mmsb_page_t[]){pages.changed}, (uint64_t[]){50}, 1, NULL), MMSB_E_IO);
+    check_as(pages.changed, &before);
+    CHECK_EQUAL(pages_of(context), 2);
+    CHECK_OK(mmsb_context_destroy(context));
+    CHECK_EQUAL(releases, 0);
+}
+
+/* Pages that a group adopts together end with its rollback, which gives their memory back. */
+static void adoptions_are_undone(void) {
+    mmsb_context_t context = new_context();
+    open_journal(context, "journal", MMSB_DURABILITY_NONE);
+    const uint64_t last = last_record(context);
+    for (int commit = 0; commit < 2; commit++) {
+        releases = 0;
+        CHECK_OK(mmsb_group_begin(context));
+        CHECK_OK(adopt_two(context));
+        CHECK_EQUAL(last_record(context), last);
+        CHECK_EQUAL(pages_of(context), 2);
+        CHECK_OK(commit ? mmsb_group_commit(context) : mmsb_group_rollback(context));
+        CHECK_EQUAL(releases, commit ? 0 : 2);
+        CHECK_EQUAL(pages_of(context), commit ? 2 : 0);
+    }
+    CHECK_EQUAL(last_record(context), last + 3); /* with that of the group */
+    CHECK_OK(mmsb_context_destroy(context));
+    CHECK_EQUAL(releases, 2);
+    context = load_journal("journal");
     CHECK_EQUAL(pages_of(context), 2);
     CHECK_OK(mmsb_context_destroy(context));
 }
@@ -728,6 +865,7 @@ int main(void) {
     RUN_IN_FOLDER(a_rollback_gives_everything_back);
     RUN_IN_FOLDER(a_commit_keeps_everything);
     RUN_IN_FOLDER(a_mask_of_another_size_is_undone);
+    RUN_IN_FOLDER(many_are_resized_in_a_group);
     RUN_IN_FOLDER(versions_of_a_group_do_not_return);
     RUN_IN_FOLDER(an_id_is_destroyed_and_made_again);
     RUN_IN_FOLDER(pages_of_a_group_are_its_threads);
@@ -735,8 +873,10 @@ int main(void) {
     RUN_IN_FOLDER(the_end_of_a_context_rolls_back);
     RUN_IN_FOLDER(what_a_group_refuses);
     RUN_IN_FOLDER(memory_of_a_group_is_limited);
+    RUN_IN_FOLDER(pages_that_a_group_has_made_are_written);
     RUN_IN_FOLDER(the_journal_has_groups_whole);
     RUN_IN_FOLDER(a_commit_without_a_disk);
+    RUN_IN_FOLDER(adoptions_are_undone);
     RUN_IN_FOLDER(pages_made_together_are_a_group);
     RUN_IN_FOLDER(a_save_has_no_half_group);
     RUN_IN_FOLDER(groups_that_want_the_same_pages);

@@ -299,6 +299,9 @@ static void batches_are_journalled(void) {
     for (size_t i = 0; i < COUNT; i++) {
         automatic[i] = mmsb_page_id(clones[i]);
     }
+    mmsb_page_t both[] = {pages[0], new_page(restored, 10)};
+    CHECK_STATUS(mmsb_page_clone_many(both, NULL, 2, clones, NULL), MMSB_E_UNSUPPORTED);
+    CHECK_EQUAL(context_stats(restored).pages, 1);
     mmsb_load_options_t options;
     mmsb_load_options_init(&options);
     options.journal = at("journal");

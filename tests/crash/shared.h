@@ -18,14 +18,20 @@ typedef enum mode {
     MODE_INTERVAL, /* a journal: durable after a sync; at times a snapshot */
     MODE_NONE,     /* a journal: durable with the snapshot; at times a snapshot */
     MODE_THREADS,  /* a journal of four threads that write at the same time; at times a snapshot */
+    MODE_GROUPS,   /* the same in atomic groups, some of which are rolled back */
     MODE_PAIR,     /* two workers save to one path */
     MODES
 } work_mode_t;
 
-static const char *const mode_names[MODES] = {"whole", "tip", "chain", "live", "call", "interval", "none", "threads", "pair"};
+static const char *const mode_names[MODES] = {"whole",    "tip",  "chain",   "live",   "call",
+                                              "interval", "none", "threads", "groups", "pair"};
 
 static inline int has_journal(int mode) {
-    return mode == MODE_CALL || mode == MODE_INTERVAL || mode == MODE_NONE || mode == MODE_THREADS;
+    return mode == MODE_CALL || mode == MODE_INTERVAL || mode == MODE_NONE || mode == MODE_THREADS || mode == MODE_GROUPS;
+}
+
+static inline int has_threads(int mode) {
+    return mode == MODE_THREADS || mode == MODE_GROUPS;
 }
 
 typedef enum goal {
@@ -45,6 +51,8 @@ typedef enum twin {
     TWIN_NO_REPLAY,     /* the journal is not replayed */
     TWIN_WRONG_BASE,    /* the restored snapshot is the one before the last */
     TWIN_NO_REMOVE,     /* nothing removes rubbish */
+    TWIN_HALF_GROUP,    /* a group is committed in two halves */
+    TWIN_EARLY_COMMIT,  /* a group is taken for committed before it is */
     TWINS
 } twin_t;
 
@@ -58,6 +66,8 @@ static const char *const twin_names[TWINS] = {
     "a journal that is not replayed",
     "a restore from the snapshot before the last",
     "rubbish that stays",
+    "groups committed in two halves",
+    "groups acknowledged before they are committed",
 };
 
 typedef enum inside {
@@ -84,7 +94,7 @@ typedef struct progress {
     volatile uint64_t saving;       /* of the last save that was begun */
     volatile uint64_t saved;        /* of the last one that returned */
     volatile save_t saves[SAVES];   /* by serial */
-    counter_t threads[WRITERS];     /* of MODE_THREADS */
+    counter_t threads[WRITERS];     /* where there are threads */
 } progress_t;
 
 /* A state that was found on the disk, and what was done since. */

@@ -254,6 +254,14 @@ static void set_checkpoint(const save_t *at, const counter_t *threads) {
     shared->current = 1 - shared->current;
 }
 
+/* How the threads change their pages. */
+static way_t way_of_threads(void) {
+    return shared->mode == MODE_THREADS        ? IN_BATCHES
+           : shared->twin == TWIN_HALF_GROUP   ? IN_HALF_GROUPS
+           : shared->twin == TWIN_EARLY_COMMIT ? BEFORE_THE_COMMIT
+                                               : IN_GROUPS;
+}
+
 /* Nothing is known of what threads have synced: after a power cut each change may be the last. */
 static void restore_threads(const progress_t *from) {
     counter_t low[WRITERS], now[WRITERS];
@@ -263,7 +271,7 @@ static void restore_threads(const progress_t *from) {
     }
     uint64_t serial = from->saved;
     load(path_of(serial));
-    const char *wrong = threads_restored(context, low, now);
+    const char *wrong = threads_restored(context, way_of_threads(), low, now);
     if (wrong != NULL) {
         fail("what came back is no state that it may be: %s", wrong);
     }
@@ -274,7 +282,7 @@ static const counter_t no_threads[WRITERS];
 
 static void restore(void) {
     const checkpoint_t *before = &shared->checkpoints[shared->current];
-    if (shared->mode == MODE_THREADS) {
+    if (has_threads(shared->mode)) {
         restore_threads(&before->progress[0]);
         return;
     }
@@ -310,7 +318,7 @@ static void found(void) {
     if (has_journal(shared->mode)) {
         open_journal();
     }
-    if (shared->mode == MODE_THREADS) {
+    if (has_threads(shared->mode)) {
         const char *wrong = threads_found(context);
         if (wrong != NULL) {
             fail("the first state: %s", wrong);
@@ -332,7 +340,7 @@ static void found(void) {
 /* ------------------------------------------------------------------------------------------------------- working ---- */
 
 static void work_with_threads(void) {
-    const char *wrong = threads_start(progress->threads);
+    const char *wrong = threads_start(progress->threads, way_of_threads());
     shared->workers[number].inside = IN_COMMIT;
     for (;;) {
         for (uint64_t wait = random_below(&choices, 20); wrong == NULL && wait > 0; wait--) {
@@ -399,7 +407,7 @@ int main(int count, char **arguments) {
     while (!shared->go) {
         usleep(200);
     }
-    if (shared->mode == MODE_THREADS) {
+    if (has_threads(shared->mode)) {
         work_with_threads();
     }
     work();

@@ -1,8 +1,8 @@
-"""Bugs in atomic groups: in what Go undoes, and in who waits for whom. Random groups against a model, and a step at a time, must
-show each."""
+"""Bugs in atomic groups: in what Go undoes and in what native code does, and in who waits for whom. Random groups against a
+model, and a step at a time, must show each."""
 
 from mutation import Mutant
-from subject import Go
+from subject import Go, Native
 
 TESTS = "Groups|Group|Moment|Edges|Neighbours|Versions"
 
@@ -48,6 +48,69 @@ GROUPS = Go(
         Mutant(
             "begin-does-not-wait", "a group begins while a save waits for its moment",
             "beginGroup", "g.waiting == 0", "true",
+        ),
+    ),
+)  # fmt: skip
+
+MODEL = "^TestGroupsAgainstAModel$"
+ONCE = "^TestBytesThatAGroupKeepsOnce$"
+
+UNDO = Native(
+    name="undo",
+    folders=("native",),
+    package="core/page",
+    mode=MODEL,
+    sound=(MODEL, ONCE),
+    mutants=(
+        Mutant(
+            "bytes-not-undone", "a rollback forgets the bytes that pages had",
+            "undo_bytes", "memcpy(mmsb__record_bytes(record) + undo->offset, undo->bytes, undo->length);", "",
+        ),
+        Mutant(
+            "mask-not-undone", "a rollback forgets which bytes deltas had addressed",
+            "undo_bytes",
+            "memcpy(mmsb__locator_address(record->mask_locator) + undo->offset / 8, undo->bytes + undo->length, "
+            "undo->mask_length);",
+            ";",
+        ),
+        Mutant(
+            "mask-kept-short", "a group keeps the change mask of half of the bytes that it keeps",
+            "mmsb__group_keep", "mmsb__mask_length(end) - first / 8", "(mmsb__mask_length(end) - first / 8) / 2",
+        ),
+        Mutant(
+            "fewer-bytes-are-kept", "a group takes fewer bytes that it has kept for all that change",
+            "is_kept", "undo->length >= length", "undo->length > 0",
+            mode=ONCE,
+        ),
+        Mutant(
+            "kept-without-mask", "a group takes bytes that it has kept without their change mask for both",
+            "is_kept", "undo->mask_length >= mask_length", "1",
+            mode=ONCE,
+        ),
+        Mutant(
+            "clear-not-undone", "a rollback forgets the change mask that was cleared",
+            "mmsb__group_keep_mask", "mmsb__mask_length(record->size)", "0",
+        ),
+        Mutant(
+            "epoch-not-undone", "a page keeps the epoch that a group has given it",
+            "undo_page", "__atomic_store_n(&record->epoch, undo->epoch, __ATOMIC_RELAXED);", "",
+        ),
+        Mutant(
+            "version-not-undone", "a page keeps the version that a group has given it",
+            "undo_page", "__atomic_store_n(&record->version, undo->version, __ATOMIC_RELAXED);", ";",
+        ),
+        Mutant(
+            "leave-still-counted", "pages that a group has destroyed count as gone when they are back",
+            "uncount_leave",
+            "mmsb__context_add(mmsb__record_context(MMSB__HANDLE_INDEX(undo->page)), 0, -UINT64_C(1), 0, -undo->length);", ";",
+        ),
+        Mutant(
+            "destroys-not-undone", "pages that a group has destroyed do not come back",
+            "undo_leave", "mmsb__record_become(mmsb__record_of(undo->page), undo->version);", ";",
+        ),
+        Mutant(
+            "creates-not-undone", "pages that a group has made stay",
+            "undo_change", "mmsb__page_end_locked(undo->page, state);", "mmsb__page_unlock_record(record, state);",
         ),
     ),
 )  # fmt: skip

@@ -1,10 +1,11 @@
 """Bugs that lose states or mix them up: in what a save replaces, in the names of states, in a journal's bases and segments,
-and in what saves and loads do with pages. Random histories must show each: what was acknowledged comes back equal, everything
-else is an error."""
+in groups and batches, and in what saves and loads do with pages. Random histories must show each, or a test of bases or of
+batches: what was acknowledged comes back equal, everything else is an error."""
 
 from mutation import Mutant
-from subject import Go
+from subject import Go, Native
 
+BATCHES = "^TestABatchComesBackWholeOrNotAtAll$"
 BASES = "^TestABaseOfAnotherContextAndWritesThroughPointers$"  # of which few histories tell
 
 HISTORIES = Go(
@@ -12,7 +13,7 @@ HISTORIES = Go(
     folders=("core/file", "core/journal", "core/lineage", "core/page", "core/persist", "core/snapshot"),
     package="core/persist",
     mode="^TestRandomHistories$",
-    sound=("^TestRandomHistories$", BASES),
+    sound=("^TestRandomHistories$", BASES, BATCHES),
     mutants=(
         # What a save replaces.
         Mutant(
@@ -114,6 +115,57 @@ HISTORIES = Go(
             "other-branches-base-removed", "bases are removed that another branch needs",
             "RemoveBases", "|| needed(base.Lineage.At(base.Position))", "",
         ),
+        # Groups and batches.
+        Mutant(
+            "commit-not-journalled", "a commit returns, and its records are not in the ring",
+            "Context.commit", "g.Commit()", "uint64(0), int32(0)",
+        ),
+        Mutant(
+            "half-journalled", "what Go changes in a group is in the journal before the commit",
+            "change.put", "sequence, code := ring.Append(head, pieces...)",
+            "var sequence uint64; var code int32; done := make(chan struct{}); "
+            "go func() { sequence, code = ring.Append(head, pieces...); close(done) }(); <-done",
+        ),
+        Mutant(
+            "rolled-back-is-journalled", "the journal has a group that was rolled back",
+            "Context.rollback", "g.Stop()", "_, _ = g.Commit(); g.Stop()",
+        ),
+        Mutant(
+            "resize-not-undone", "a rollback forgets that pages had other memory",
+            "Context.memoryBack", "p, err := lock(then.handle)", "if then != nil { return nil }; p, err := lock(then.handle)",
+        ),
+        Mutant(
+            "metadata-not-undone", "a rollback forgets the metadata that a page had",
+            "keepingMetadata", "p.setMetadata(had.MetadataFrame, had.MetadataCount, had.MetadataLength)", "",
+        ),
+        Mutant(
+            "edge-not-undone", "a rollback forgets an edge that the group has added",
+            "AddDependency", "return all.Remove(parent, child)", "return nil",
+        ),
+        Mutant(
+            "removed-edge-not-undone", "a rollback forgets an edge that the group has removed",
+            "hiddenStep", "all.Show(hidden...)", "",
+        ),
+        Mutant(
+            "adopted-one-by-one", "the journal has pages that are adopted together one by one",
+            "births.journal",
+            "records, code := ring.Begin(length, len(a.births)) if code != 0 { return lasterror.Load(code) } "
+            "for i, b := range a.births { head, body := b.record(a.pages[i]) records.Put(head, body, b.bytes) } "
+            "c.ring = ring c.sequence, code = records.End()",
+            "code := int32(length * 0); c.ring = ring; for i, b := range a.births { head, body := b.record(a.pages[i]); "
+            "c.sequence, code = ring.Append(head, body, b.bytes) }",
+            mode=BATCHES,
+        ),
+        Mutant(
+            "cloned-one-by-one", "the journal has pages that are cloned together one by one",
+            "CloneMany", "asOne(context,", "(func(_ uint64, work func() error) error { return work() })(context,",
+            mode=BATCHES,
+        ),
+        Mutant(
+            "created-one-by-one", "the journal has pages that are created together one by one",
+            "CreateMany", "asOne(context,", "(func(_ uint64, work func() error) error { return work() })(context,",
+            mode=BATCHES,
+        ),
         # What loads and saves do with pages.
         Mutant(
             "adopted-disconnected", "a load takes an adopted page away from its memory",
@@ -151,6 +203,42 @@ HISTORIES = Go(
             "raw-writes-not-refused", "a save that is to refuse pages that are written through pointers takes them",
             "saver.begin", "native.BeginCapture(s.context.Index(), numbers, used, table, limit, s.o.RawWrites)",
             "native.BeginCapture(s.context.Index(), numbers, used, table, limit, s.o.RawWrites*0)",
+        ),
+    ),
+)  # fmt: skip
+
+RECORDS = Native(
+    name="records",
+    folders=("native",),
+    package="core/persist",
+    mode="^TestRandomHistories$",
+    sound=("^TestRandomHistories$", BATCHES),
+    mutants=(
+        Mutant(
+            "some-records-do-not-wait", "every fourth record of a group is in the journal before the commit",
+            "mmsb__ring_begin", "if (MMSB__LIKELY(!held))", "static uint64_t begun; if (!held || begun++ % 4 == 3)",
+        ),
+        Mutant(
+            "last-record-forgotten", "a commit forgets the last record of its group",
+            "mmsb__group_commit", "*sequence = 0;", "*sequence = 0; if (group->records > 1) drop_record(group);",
+        ),
+        Mutant(
+            "never-complete", "no group says that it is complete: what is in the ring dies with the process",
+            "mmsb__ring_end", "complete(group->begins);", "",
+        ),
+        Mutant(
+            "rolled-back-versions-return", "the versions that a batch of resizes gives in a group come again after a rollback",
+            "mmsb__pages_journal_resize", "mmsb__group_version(record)", "record->version",
+        ),
+        Mutant(
+            "resized-one-by-one", "the journal has pages that are resized together one by one",
+            "mmsb__pages_journal_resize",
+            "status = mmsb__ring_begin(*ring, &group, records * mmsb__journal_space(sizeof *sizes), records);",
+            "for (size_t i = 0; i < count; i++) mmsb__ring_append(*ring, (mmsb__journal_head_t){.kind = MMSB__JOURNAL_RESIZE, "
+            ".page = mmsb__record_id(MMSB__HANDLE_INDEX(pages[i]), mmsb__state_held(mmsb__record_of(pages[i]))), "
+            ".version = mmsb__record_of(pages[i])->version + 1, .epoch = mmsb__record_of(pages[i])->epoch}, "
+            "&(mmsb__piece_t){&sizes[i], sizeof sizes[i]}, 1, sequence);",
+            mode=BATCHES,
         ),
     ),
 )  # fmt: skip

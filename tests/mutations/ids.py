@@ -85,7 +85,7 @@ IDS = Go(
         ),
         Mutant(
             "failure-keeps-id", "a page that did not begin keeps its id",
-            "publish", "c.ids.drop(b.id)", "",
+            "unexpect", "c.ids.drop(b.id)", "",
         ),
     ),
 )  # fmt: skip

@@ -20,8 +20,8 @@ from captures import CAPTURES
 from device_runtime import DEVICE_RUNTIME
 from disk import DISK
 from gate import GATE
-from groups import GROUPS
-from histories import HISTORIES
+from groups import GROUPS, UNDO
+from histories import HISTORIES, RECORDS
 from ids import IDS
 from loads import LOADS
 from mutation import MisfitError
@@ -29,7 +29,7 @@ from pages import PAGES
 from subject import ROOT, C, Go
 from writing import WRITING
 
-SUBJECTS: list[Go | C] = [IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS, DISK, WRITING, GROUPS, HISTORIES]
+SUBJECTS: list[Go | C] = [IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS, DISK, WRITING, GROUPS, UNDO, HISTORIES, RECORDS]
 
 WORK = ROOT / "build/mutations"
 TOOK_TOO_LONG = 124  # exit status of timeout; a test that hangs has shown nothing

@@ -53,16 +53,23 @@ class Go:
         files = (file for folder in self.folders for file in sorted((ROOT / folder).glob("*.go")))
         return [file for file in files if not file.name.endswith("_test.go")]
 
-    def build(self, work: Path) -> None:
-        replace = {}
+    def changed(self) -> dict[Path, str]:
+        """The copies, by what they take the place of."""
+        texts = {}
         for file, text in plant(self.language, self.files(), self.mutants).items():
             package = re.search(r"^package (\w+)", text, re.MULTILINE)
             assert package
-            for original, changed in ((file, text), (file.with_name("mutant_switch.go"), GO_SWITCH.format(package[1]))):
-                copy = work / original.relative_to(ROOT)
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                copy.write_text(changed, encoding="utf-8")
-                replace[str(original)] = str(copy)
+            texts[file] = text
+            texts[file.with_name("mutant_switch.go")] = GO_SWITCH.format(package[1])
+        return texts
+
+    def build(self, work: Path) -> None:
+        replace = {}
+        for original, text in self.changed().items():
+            copy = work / original.relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(text, encoding="utf-8")
+            replace[str(original)] = str(copy)
         (work / "overlay.json").write_text(json.dumps({"Replace": replace}), encoding="utf-8")
         command = ["go", "test", "-c", "-tags", "invariants", "-overlay", str(work / "overlay.json"), "-o", str(work / "test")]
         command.append("./" + self.package)
@@ -71,6 +78,27 @@ class Go:
     def command(self, work: Path, mode: str, seed: int, looking: bool) -> tuple[list[str], Path]:
         count = self.tries if looking else 1
         return [str(work / "test"), f"-test.run={mode}", "-test.failfast", f"-test.count={count}"], ROOT / self.package
+
+
+@dataclass(frozen=True)
+class Native(Go):
+    """The same with bugs in the C code of native/."""
+
+    language = "C"
+
+    def files(self) -> list[Path]:
+        return [file for file in c_files() if file.suffix == ".c"]
+
+    def changed(self) -> dict[Path, str]:
+        planted = plant(self.language, self.files(), self.mutants)
+        texts = {file: "extern int mmsb__mutant;\n" + text for file, text in planted.items()}
+        return {**texts, ROOT / "native/mutant_switch.c": C_SWITCH}
+
+
+def c_files() -> list[Path]:
+    """Those of native/ that call nothing of Go."""
+    files = sorted((ROOT / "native").glob("*.[ch]"))
+    return [file for file in files if "_cgo_export.h" not in file.read_text(encoding="utf-8")]
 
 
 @dataclass(frozen=True)
@@ -88,9 +116,7 @@ class C:
     language = "C"
 
     def files(self) -> list[Path]:
-        """Those that call nothing of Go."""
-        files = sorted((ROOT / "native").glob("*.[ch]"))
-        return [file for file in files if "_cgo_export.h" not in file.read_text(encoding="utf-8")]
+        return c_files()
 
     def build(self, work: Path) -> None:
         changed = plant(self.language, self.files(), self.mutants)

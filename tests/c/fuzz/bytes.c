@@ -21,6 +21,7 @@ void fuzz_pin(void) {
     CALL(mmsb_page_pin(target.handle, mode, &address), code);
     if (code == MMSB_OK) {
         page->pins[mode]++;
+        page->exposed |= mode == MMSB_PIN_WRITE;
         if (page->location == MMSB_LOCATION_GPU) {
             SAME(address != NULL, 1);
         } else {

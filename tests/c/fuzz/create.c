@@ -50,7 +50,7 @@ static mmsb_page_options_t any_options(int *location, int *fault, mmsb_status_t 
 static void take_uninitialised_bytes(page_t *page, const mmsb_page_options_t *options) {
     if (options->contents == MMSB_PAGE_UNINITIALISED) {
         SAME(mmsb_page_read(page->handle, 0, page->bytes, page->size), MMSB_OK);
-        page->raw = 1;
+        page->raw = page->exposed = 1;
     }
 }
 
@@ -112,6 +112,7 @@ void fuzz_create(void) {
     if (code == MMSB_OK) {
         SAME(address != NULL, with_address && location != MMSB_LOCATION_DISK);
         slot = enter(slot, page, context, size, location);
+        slot->exposed = with_address;
         SAME(options.id == 0 || slot->id == options.id, 1);
         take_uninitialised_bytes(slot, &options);
         check_page(slot);
@@ -187,7 +188,7 @@ void fuzz_create_many(void) {
     for (int i = 0; i < TICKETS; i++) {
         ticket = tickets[i] == 0 ? &tickets[i] : ticket;
     }
-    if (ticket != NULL && chance(40)) {
+    if (ticket != NULL && !in_groups && chance(40)) {
         create_beside(handle, size, count, &options, &work, made, ticket, code);
     } else {
         const mmsb_work_options_t *given = chance(50) || bad_work ? &work : NULL;
@@ -301,6 +302,7 @@ void fuzz_adopt(void) {
     enter(slot, page, context, size, MMSB_LOCATION_CPU);
     slot->adopted = memory;
     slot->read_only = options.read_only;
+    slot->exposed = 1;
     memcpy(slot->bytes, memory, size);
     check_page(slot);
 }

@@ -68,7 +68,8 @@ typedef struct page {
     int location;
     uint32_t pins[MMSB_PIN_WRITE + 1]; /* by mode */
     int read_only;
-    int raw;          /* it may have bytes that no call gave it since the last snapshot */
+    int exposed; /* the address of its memory may have been given out, of this page or one before: a rollback moves its version */
+    int raw;     /* it may have bytes that no call gave it since the last snapshot */
     uint8_t *adopted; /* memory of ours */
     uint8_t bytes[LARGEST];
     uint8_t mask[LARGEST]; /* one byte per bit */
@@ -132,6 +133,11 @@ int pinned(const page_t *page);
 int id_is_used(int context, uint64_t id);
 int mixes_journals(page_t *const *chosen, size_t count);
 
+/* Takes a copy of the model, which restore_model makes the model again: pages made since then have ended. */
+void keep_model(void);
+void restore_model(void);
+int was_kept(mmsb_page_t handle);
+
 /* ----------------------------------------------------------------------------------------------------- compare.c ---- */
 
 enum moved { STAYS, MOVES, MAY_MOVE };
@@ -174,6 +180,9 @@ size_t write_blob(const page_t *page, uint8_t *blob, int keys_only);
 void open_context(int index);
 void context_ended(int index, int released_before);
 
+/* groups.c: each context has a group open */
+extern int in_groups;
+
 /* snapshots.c: the program's own folder, with files for each context. */
 void make_folder(void);
 void end_folder(void);
@@ -194,6 +203,7 @@ void fuzz_destroy_many(void);
 void fuzz_release(void);
 void fuzz_memory_free(void);
 void fuzz_resize(void);
+void fuzz_resize_many(void);
 void fuzz_migrate(void);
 /* lookup.c */
 void fuzz_lookup(void);
@@ -228,6 +238,8 @@ void fuzz_shutdown(void);
 /* snapshots.c */
 void fuzz_snapshot(void);
 void fuzz_snapshot_file(void);
+/* groups.c */
+void fuzz_groups(void);
 /* forms.c */
 void fuzz_forms(void);
 /* journal.c */

@@ -99,6 +99,7 @@ void fuzz_getters(void) {
         SAME(address == NULL, 1);
         return;
     }
+    page->exposed = 1;
     SAME(address == unused, 1);
     SAME(address != NULL, 1);
     SAME(page->adopted == NULL || page->adopted == address, 1);

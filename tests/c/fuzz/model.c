@@ -165,3 +165,51 @@ int32_t unknown_location(void) {
 int32_t no_device(void) {
     return 1 + (int32_t)below(100);
 }
+
+/* ------------------------------------------------------------------------------------------------------ rollback ---- */
+
+static struct {
+    context_t contexts[CONTEXTS];
+    page_t pages[PAGES];
+    edge_t edges[EDGES];
+    int edge_count;
+    uint64_t stale[MMSB_KIND_TICKET + 1][STALE];
+    int stale_count[MMSB_KIND_TICKET + 1];
+} kept;
+
+void keep_model(void) {
+    memcpy(kept.contexts, contexts, sizeof contexts);
+    memcpy(kept.pages, pages, sizeof pages);
+    memcpy(kept.edges, edges, sizeof edges);
+    memcpy(kept.stale, stale, sizeof stale);
+    memcpy(kept.stale_count, stale_count, sizeof stale_count);
+    kept.edge_count = edge_count;
+}
+
+int was_kept(mmsb_page_t handle) {
+    int found = 0;
+    for (int i = 0; i < PAGES; i++) {
+        found |= kept.pages[i].handle == handle;
+    }
+    return found;
+}
+
+void restore_model(void) {
+    mmsb_page_t ended[PAGES];
+    int ended_count = 0;
+    for (int i = 0; i < PAGES; i++) {
+        if (pages[i].handle != 0 && !was_kept(pages[i].handle)) {
+            free(pages[i].adopted);
+            ended[ended_count++] = pages[i].handle;
+        }
+    }
+    memcpy(contexts, kept.contexts, sizeof contexts);
+    memcpy(pages, kept.pages, sizeof pages);
+    memcpy(edges, kept.edges, sizeof edges);
+    memcpy(stale, kept.stale, sizeof stale);
+    memcpy(stale_count, kept.stale_count, sizeof stale_count);
+    edge_count = kept.edge_count;
+    for (int i = 0; i < ended_count; i++) {
+        remember_stale(MMSB_KIND_PAGE, ended[i]);
+    }
+}

@@ -16,6 +16,9 @@ void fuzz_destroy(void) {
     if (target.page != NULL && pinned(target.page)) {
         code = MMSB_E_BUSY;
     }
+    if (in_groups && target.page != NULL && target.page->adopted != NULL) {
+        return; /* its memory goes back at the commit */
+    }
     CALL(mmsb_page_destroy(target.handle), code);
     if (target.page != NULL && code == MMSB_OK) {
         check_released(target.page, before);
@@ -52,6 +55,9 @@ void fuzz_destroy_many(void) {
     }
     if (mixes_journals(chosen, count)) {
         CALL_MIXED(mmsb_page_destroy_many(list, count, &bad), code);
+        return;
+    }
+    if (in_groups && adopted > 0) {
         return;
     }
     int before = releases;
@@ -123,6 +129,18 @@ void fuzz_memory_free(void) {
     }
 }
 
+/* A page has got another size, or the same. */
+static enum moved resized(page_t *page, uint64_t size) {
+    enum moved moved = size == page->size ? MAY_MOVE : MOVES;
+    page->exposed |= moved == MOVES;
+    if (size > page->size) {
+        memset(page->bytes + page->size, 0, size - page->size);
+        memset(page->mask + page->size, 0, size - page->size);
+    }
+    page->size = size;
+    return moved;
+}
+
 void fuzz_resize(void) {
     pick_t target = pick_page(10);
     page_t *page = target.page;
@@ -145,17 +163,62 @@ void fuzz_resize(void) {
     if (page == NULL) {
         return;
     }
-    enum moved moved = STAYS;
-    if (code == MMSB_OK) {
-        moved = size == page->size ? MAY_MOVE : MOVES;
-        if (size > page->size) {
-            memset(page->bytes + page->size, 0, size - page->size);
-            memset(page->mask + page->size, 0, size - page->size);
-        }
-        page->size = size;
-    }
-    check_version(page, moved);
+    check_version(page, code == MMSB_OK ? resized(page, size) : STAYS);
     check_page(page);
+}
+
+void fuzz_resize_many(void) {
+    enum { MOST = 4 };
+    mmsb_page_t list[MOST];
+    uint64_t sizes[MOST];
+    page_t *chosen[MOST] = {NULL};
+    size_t count = below(MOST + 1), bad = UNTOUCHED, expected_bad = UNTOUCHED;
+    mmsb_status_t code = MMSB_OK;
+    int wrong = 0;
+    for (size_t i = 0; i < count; i++) {
+        pick_t target = pick_page(3);
+        mmsb_status_t own = target.code;
+        page_t *page = target.page;
+        list[i] = target.handle;
+        chosen[i] = page;
+        sizes[i] = any_size();
+        for (size_t k = 0; page != NULL && k < i; k++) {
+            own = chosen[k] == page ? MMSB_E_INVALID_ARGUMENT : own;
+        }
+        wrong += own != MMSB_OK;
+        if (page != NULL && pinned(page)) {
+            own = MMSB_E_BUSY;
+            wrong++;
+        }
+        if (page != NULL && page->adopted != NULL) {
+            own = MMSB_E_INVALID_STATE;
+            wrong++;
+        }
+        if (own == MMSB_OK && chance(3)) {
+            sizes[i] = chance(50) ? 0 : SIZE_MAX - below(10000);
+            own = MMSB_E_INVALID_SIZE;
+            wrong++;
+        }
+        if (own != MMSB_OK) {
+            code = own;
+            expected_bad = i;
+        }
+    }
+    if (wrong > 1) {
+        return;
+    }
+    if (mixes_journals(chosen, count)) {
+        CALL_MIXED(mmsb_page_resize_many(list, sizes, count, &bad), code);
+        return;
+    }
+    CALL(mmsb_page_resize_many(list, sizes, count, &bad), code);
+    SAME(code != MMSB_OK && bad != expected_bad, 0);
+    for (size_t i = 0; i < count; i++) {
+        if (chosen[i] != NULL) {
+            check_version(chosen[i], code == MMSB_OK ? resized(chosen[i], sizes[i]) : STAYS);
+            check_page(chosen[i]);
+        }
+    }
 }
 
 void fuzz_migrate(void) {
@@ -203,6 +266,7 @@ void fuzz_migrate(void) {
     SAME(releases, before);
     if (status == MMSB_OK && page->location != location) {
         page->location = location;
+        page->exposed = 1;
         check_version(page, MOVES);
     } else {
         check_version(page, STAYS);

@@ -60,6 +60,7 @@ static void pages_replaced(int index, int released_before) {
         remember_stale(MMSB_KIND_PAGE, page->handle);
         SAME(mmsb_page_lookup(contexts[index].handle, page->id, &page->handle), MMSB_OK);
         check_version(page, MOVES);
+        page->exposed = 1;
         contexts[index].frees++;
         contexts[index].allocations++;
     }
