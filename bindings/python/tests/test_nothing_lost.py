@@ -174,6 +174,74 @@ def test_changes_while_no_journal_was_open(ctx: mmsb.Context, tmp_path: Path) ->
         assert loaded("", journal=tmp_path / "journal") == contents(ctx)
 
 
+OPENERS = """
+import pathlib, sys, mmsb
+folder, mode = pathlib.Path(sys.argv[1]), sys.argv[2]
+for turn in range(int(sys.argv[3])):
+    print("ready", flush=True)
+    sys.stdin.readline()
+    directory, opened, last = folder / str(turn), 0, ""
+    with mmsb.Context() as ctx:
+        ctx.create_page(100)
+        for attempt in range(20 if mode == "refuse" else 200):
+            try:
+                journal = ctx.journal(directory, base=mode)
+            except mmsb.MMSBError as error:
+                last = type(error).__name__
+                if last == "MismatchError":
+                    break
+                continue
+            opened += 1
+            ctx.create_page(7)
+            journal.close()
+            break
+    print(opened, last, flush=True)
+"""
+
+
+def test_processes_that_open_one_journal(tmp_path: Path) -> None:
+    """Some are refused and remove what they have made, while two others want the same directory: one of these has it."""
+    turns, command = 25, [sys.executable, "-c", OPENERS, str(tmp_path)]
+    modes = ["refuse", "refuse", "write", "write"]
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                subprocess.Popen([*command, mode, str(turns)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            )
+            for mode in modes
+        ]
+        for turn in range(turns):
+            assert [told(process) for process in processes] == ["ready"] * 4
+            for process in processes:
+                assert process.stdin is not None
+                process.stdin.write("go\n")
+                process.stdin.flush()
+            first, second, one, two = (told(process).split() for process in processes)
+            assert first[0] == second[0] == "0"
+            assert sorted([one[0], two[0]]) == ["0", "1"], (one, two)
+            with mmsb.Context() as ctx:
+                ctx.restore("", journal=tmp_path / str(turn))
+                assert sorted(page.size for page in ctx.pages()) == [7, 100]
+
+
+def told(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_a_journal_that_is_not_opened_leaves_nothing(ctx: mmsb.Context, tmp_path: Path) -> None:
+    ctx.create_page(64 << 20)
+    for call, error in (
+        (lambda: ctx.journal(tmp_path / "journal", base="refuse"), mmsb.InvalidStateError),
+        (lambda: ctx.journal(tmp_path / "journal", timeout=0), mmsb.WouldBlockError),
+        (lambda: ctx.journal(tmp_path / "journal", timeout=1e-6), mmsb.TimeoutError),
+    ):
+        with pytest.raises(error):
+            call()
+        assert list(tmp_path.iterdir()) == []
+    ctx.journal(tmp_path / "journal").close()
+
+
 def test_a_journal_goes_on_where_nothing_happened(ctx: mmsb.Context, tmp_path: Path) -> None:
     page = ctx.create_page(64)
     for turn in range(4):
