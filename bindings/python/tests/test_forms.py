@@ -76,8 +76,32 @@ def test_timeouts_and_started_work(ctx: mmsb.Context, tmp_path: Path) -> None:
     ctx.migrate_many(pages, "disk", timeout=60)
     assert [page.location for page in pages] == ["disk"] * 3
     many = ctx.create_pages(20000, 64)
-    with pytest.raises(mmsb.WouldBlockError):
+    with pytest.raises(mmsb.WouldBlockError) as caught:
         ctx.migrate_many(many, "disk", timeout=0)
+    assert [page.location for page in many].index("cpu") == caught.value.index
+    with pytest.raises(mmsb.WouldBlockError):
+        ctx.create_pages(20000, 64, timeout=0)
+    with pytest.raises(mmsb.TimeoutError):
+        ctx.create_pages(2_000_000, 64, timeout=1e-9)
+    assert len(ctx) == 20003
+    journal.close(timeout=60)
+    assert journal.closed
+    journal.close(timeout=0)
+
+
+def test_a_close_that_times_out_leaves_the_journal_open(ctx: mmsb.Context, tmp_path: Path) -> None:
+    page = ctx.create_page(32 << 20)
+    journal = ctx.journal(tmp_path / "journal", interval_ms=60_000)
+    page.write(0, os.urandom(32 << 20))
+    with pytest.raises(mmsb.WouldBlockError):
+        journal.close(timeout=0)
+    assert not journal.closed
+    last = journal.info().last
+    page.write(0, b"more")
+    assert journal.info().last == last + 1
+    journal.close()
+    with pytest.raises(mmsb.ClosedError):
+        journal.info()
 
 
 def test_each_long_call_has_a_timeout(ctx: mmsb.Context, tmp_path: Path) -> None:

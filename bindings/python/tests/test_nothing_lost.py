@@ -536,6 +536,9 @@ LONG_CALLS = {
     "restore_bytes": "ctx.restore_bytes(data)",
     "journal": "ctx.journal(folder + '/new').close(), shutil.rmtree(folder + '/new')",
     "sync": "page.write(0, block), journal.sync()",
+    "create_pages": "ctx.destroy_pages(ctx.create_pages(100, 1 << 20))",
+    "migrate_many": "[ctx.migrate_many(ctx.pages(), where) for where in ('disk', 'cpu')]",
+    "close": "page.write(0, block); opened.close(); opened = ctx.journal(folder + '/new')",
     "trim": "journal.trim(path)",
 }
 
@@ -560,6 +563,8 @@ read_end, write_end = os.pipe()
 data = ctx.save_bytes()
 if {call in ("sync", "trim")}:
     journal = ctx.journal(folder + "/journal")
+if {call == "close"}:
+    opened = ctx.journal(folder + "/new")
 try:
     print("begin", flush=True)
     while True:
@@ -573,6 +578,9 @@ assert [page.size for page in ctx.pages()] == [len(block)] * 8
 if {call == "journal"}:
     shutil.rmtree(folder + "/new", ignore_errors=True)
     ctx.journal(folder + "/new").close()
+if {call == "close"} and not opened.closed:
+    assert opened.info().last > 1
+    opened.close()
 ctx.save(folder + "/after", durable=False)
 print("interrupted")
 """
@@ -633,6 +641,9 @@ def test_every_long_call_is_work_that_control_c_cancels(
             lambda: mmsb.verify(path),
             lambda: mmsb.diff(one, one),
             lambda: mmsb.compact(path, tmp_path / "t"),
+            lambda: other.create_pages(10_000, 64),
+            lambda: other.migrate_many(other.pages(), "disk"),
+            journal.close,
         ]
         wait = mmsb.Ticket.wait
         for last in (False, True):
@@ -649,6 +660,8 @@ def test_every_long_call_is_work_that_control_c_cancels(
                     call()
                 ticket.sweep()
                 assert mmsb.debug_live_objects("ticket") == 0
+        assert len(other) == 1
+        assert not journal.closed
         other.journal(tmp_path / "last").close()  # the one that Ctrl-C took away is closed
     journal.close()
 

@@ -501,6 +501,12 @@ class Batch:
         self.count = self._buffer.length // 8
         self.bad = ctypes.c_size_t(_NO_INDEX)
 
+    def first_bad(self, statuses: Sequence[int]) -> int | None:
+        """The index that the call has stored, or that of the first status that is not OK; None where no page is bad."""
+        if self.bad.value != _NO_INDEX:
+            return self.bad.value
+        return next((index for index, code in enumerate(statuses) if code), None)
+
     def check(self, status: int) -> None:
         """Raises the exception for a status that is not OK, with the index of the bad page."""
         if not status:

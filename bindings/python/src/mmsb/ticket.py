@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import _abi
 from ._convert import nanoseconds
-from ._errors import InvalidStateError, MMSBError, StaleHandleError, TimeoutError, WouldBlockError, error_for
+from ._errors import MMSBError, StaleHandleError, TimeoutError, WouldBlockError, error_for
 from ._ffi import check, failure, lib
 from ._lease import hold, let_go, when_dropped
 from ._object import Handled
@@ -170,11 +170,12 @@ class Work(Generic[T]):
         make: Callable[[], T],
         undo: Callable[[], object] = lambda: None,
         kept: object = None,
+        brief: bool = False,
         check: Callable[[int], None] = check,
     ) -> None:
         """make returns the result of work that is done; undo ends a result that Ctrl-C keeps from the caller.
 
-        kept: what the work reads and writes until it ends; check raises the error of a status.
+        kept: what the work reads and writes until it ends; brief: it takes less than a start; check raises the error of a status.
         """
         self._blocking = blocking
         self._starting = starting
@@ -184,6 +185,7 @@ class Work(Generic[T]):
         self._make = make
         self._undo = undo
         self._kept = kept
+        self._brief = brief
         self._check = check
 
     def start(self, after: Iterable[Ticket[Any]] = ()) -> Ticket[T]:
@@ -210,15 +212,15 @@ class Work(Generic[T]):
         """Does the work and returns its result. When the time is over, or Ctrl-C comes, the work is cancelled first.
 
         Python handles Ctrl-C only between calls, so this one waits while a thread of the library works. The blocking form is for
-        timeout 0, a try that takes a moment, and for a thread that has a group open, which starts no work. tries False: timeout 0
-        starts the work, too, and ends it at once.
+        timeout 0, a try that takes a moment, and for what cannot be started: a thread that has a group open starts no work, and of
+        wrong arguments this form says more. tries False: timeout 0 starts the work, too, and ends it at once.
         """
         limit = nanoseconds(timeout)
-        if not limit and tries:
+        if self._brief or (not limit and tries):
             return self._block(limit)
         try:
             ticket = self.start()
-        except InvalidStateError:
+        except MMSBError:
             return self._block(limit)
         try:
             return ticket.wait(timeout)
