@@ -481,6 +481,35 @@ def test_saves_queue(ctx: mmsb.Context, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == list("012345")
 
 
+def test_saves_of_every_form_queue(ctx: mmsb.Context, tmp_path: Path) -> None:
+    page = ctx.create_page(64)
+    with open(tmp_path / "file", "wb") as file:
+        with page.pin(write=True):
+            running = ctx.save_start(tmp_path / "s", raw_writes="wait")
+            while not ctx_is_busy(ctx):
+                time.sleep(0.001)
+            for save in (ctx.save_bytes, lambda **options: ctx.save_to(file, **options)):
+                with pytest.raises(mmsb.TimeoutError):
+                    save(queue=True, timeout=0.01)
+                with pytest.raises(mmsb.BusyError):
+                    save()
+            queued = ctx.save_bytes_start(queue=True), ctx.save_to_start(file, queue=True)
+        running.wait()
+        data, _ = (ticket.wait() for ticket in queued)
+    assert len(data) == (tmp_path / "file").stat().st_size
+    with mmsb.Context() as other:
+        other.restore_bytes(data)
+        assert contents(other) == contents(ctx)
+
+
+def ctx_is_busy(ctx: mmsb.Context) -> bool:
+    try:
+        ctx.save_bytes()
+    except mmsb.BusyError:
+        return True
+    return False
+
+
 @pytest.mark.parametrize("what", ["save", "load"])
 @pytest.mark.parametrize("delay", [0.02, 0.2])
 def test_control_c_ends_a_save_and_a_load(tmp_path: Path, what: str, delay: float) -> None:

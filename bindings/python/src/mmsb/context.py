@@ -598,13 +598,14 @@ class Context(Closable):
         copy_limit: int | None = None,
         *,
         compression_level: int = 0,
+        queue: bool = False,
         timeout: float | None = None,
     ) -> None:
         """save() to a file descriptor, or to an open file that has one: a pipe, a socket, a file.
 
         What a call that fails has written is an incomplete snapshot, which a restore refuses.
         """
-        options = save_options(None, compression, compression_level, raw_writes, durable, copy_limit)
+        options = save_options(None, compression, compression_level, raw_writes, durable, copy_limit, queue=queue)
         self._run_save(self._saving_to(file, options), raw_writes, timeout)
 
     def save_to_start(
@@ -616,10 +617,11 @@ class Context(Closable):
         copy_limit: int | None = None,
         *,
         compression_level: int = 0,
+        queue: bool = False,
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[None]:
         """Starts save_to() when the tickets in after are done; progress counts bytes. Do not close the file before."""
-        options = save_options(None, compression, compression_level, raw_writes, durable, copy_limit)
+        options = save_options(None, compression, compression_level, raw_writes, durable, copy_limit, queue=queue)
         return self._saving_to(file, options).start(after)
 
     def save_bytes(
@@ -629,10 +631,11 @@ class Context(Closable):
         copy_limit: int | None = None,
         *,
         compression_level: int = 0,
+        queue: bool = False,
         timeout: float | None = None,
     ) -> bytes:
         """save() that returns the snapshot as bytes."""
-        options = save_options(None, compression, compression_level, raw_writes, True, copy_limit)
+        options = save_options(None, compression, compression_level, raw_writes, True, copy_limit, queue=queue)
         return self._run_save(self._saving_bytes(options), raw_writes, timeout)
 
     def save_bytes_start(
@@ -642,10 +645,11 @@ class Context(Closable):
         copy_limit: int | None = None,
         *,
         compression_level: int = 0,
+        queue: bool = False,
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[bytes]:
         """Starts save_bytes() when the tickets in after are done; progress counts bytes."""
-        options = save_options(None, compression, compression_level, raw_writes, True, copy_limit)
+        options = save_options(None, compression, compression_level, raw_writes, True, copy_limit, queue=queue)
         return self._saving_bytes(options).start(after)
 
     def _saving(self, path: AnyPath, options: _abi.SaveOptions) -> Work[None]:
