@@ -228,7 +228,10 @@ class Page:
         return self._pinned(_abi.PIN_WRITE if write else _abi.PIN_READ)
 
     def __buffer__(self, flags: int) -> memoryview:
-        """memoryview(page), bytearray(page) and others from Python 3.12 on: memory(), writable if that is asked for."""
+        """memoryview(page), bytearray(page) and others from Python 3.12 on: memory(), writable if that is asked for.
+
+        Before Python 3.12 memoryview(page) is a TypeError: call page.memory().
+        """
         return self.memory(write=bool(flags & 1))
 
     @contextlib.contextmanager
