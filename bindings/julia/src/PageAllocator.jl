@@ -7,8 +7,8 @@ using ..MMSB: import_metadata!, initialised, move_page!, moving_many, owner, pla
 using ..MMSB: throw_page_not_found, with_fields
 using ..MMSB.LibMMSB
 
-export allocate_page_arrays, async_create_pages!, async_migrate_pages!, clone_page, create_cpu_page!, create_gpu_page!, create_page!
-export create_pages!, delete_page!, migrate_page!, migrate_pages!, resize_page!
+export allocate_page_arrays, async_create_pages!, async_migrate_pages!, clone_page, create_cpu_page!, create_gpu_page!
+export create_page!, create_pages!, delete_page!, migrate_page!, migrate_pages!, resize_page!
 
 "Options of a new page. Without a location the page gets the state's default location."
 function page_options(location, device, id = 0)
@@ -77,7 +77,8 @@ async_create_pages!(
 """
     create_pages!(state, size, count[, location]; device = 0, timeout = nothing)::Vector{Page}
 
-Creates `count` pages of `size` bytes each, or none: also when `timeout` seconds are over, or an InterruptException (Ctrl-C) comes.
+Creates `count` pages of `size` bytes each, or none: also when `timeout` seconds are over, or an InterruptException (Ctrl-C)
+comes.
 """
 create_pages!(
     state::MMSBState,

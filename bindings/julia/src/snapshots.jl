@@ -179,7 +179,7 @@ function load_options(;
 )
     lazy && in_place && throw(ArgumentError("lazy and in_place exclude each other"))
     record = initialised(mmsb_load_options_t, mmsb_load_options_init)
-    chosen = ids === nothing ? nothing : Vector{UInt64}(ids)
+    chosen = ids === nothing ? nothing : UInt64[page_id(id) for id in ids]
     folder = journal === nothing ? nothing : path_text(journal)
     change!(; fields...) = record[] = with_fields(record[], values(fields))
     change!(; mode = in_place ? MMSB_LOAD_IN_PLACE : lazy ? MMSB_LOAD_LAZY : MMSB_LOAD_EAGER)
@@ -248,9 +248,10 @@ restore_bytes!(state::MMSBState, bytes::AbstractVector{UInt8}; timeout::Union{Re
 record_number(number) = number < 1 ? throw(ArgumentError("until is $number; the first record has the number 1")) : UInt64(number)
 
 function page_and_epoch((page, epoch))
-    page < 1 && throw(ArgumentError("until_epoch has page $page; the smallest id is 1"))
+    id = page_id(page)
+    id < 1 && throw(ArgumentError("until_epoch has page $id; the smallest id is 1"))
     epoch < 1 && throw(ArgumentError("until_epoch has epoch $epoch; the smallest epoch is 1"))
-    return (journal_page = UInt64(page), journal_epoch = UInt64(epoch))
+    return (journal_page = UInt64(id), journal_epoch = UInt64(epoch))
 end
 
 "Nanoseconds since 1970. Never 0, which means no limit."
@@ -267,11 +268,11 @@ list_pointer(list::Vector{UInt64}) = isempty(list) ? Ptr{UInt64}(sizeof(UInt64))
     restore!(state, file; ids = nothing, lazy = false, timeout = nothing)
 
 Sets the state to that of a snapshot, or throws and changes nothing. `Page` objects of replaced pages are stale afterwards. With
-`ids` only these pages are replaced or added. `lazy`: the bytes of large pages are read when a call first needs them. `in_place`:
-needs no memory for both states; everything is verified first, and read when the replaced pages have ended. `journal`:
-folder of a journal; its records after the snapshot are applied. `until`: number of the last record to apply. `until_time`: later
-records are not applied (seconds since 1970, as from `time()`). `until_epoch` (`id => epoch`): the first record that moves that
-page's epoch beyond this one ends the replay.
+`ids`, which may be pages, only these are replaced or added. `lazy`: the bytes of large pages are read when a call first needs
+them. `in_place`: needs no memory for both states; everything is verified first, and read when the replaced pages have ended.
+`journal`: folder of a journal; its records after the snapshot are applied. `until`: number of the last record to apply.
+`until_time`: later records are not applied (seconds since 1970, as from `time()`). `until_epoch` (`id => epoch`): the first
+record that moves that page's epoch beyond this one ends the replay.
 
 The form with `file`, an open file or a `RawFD`, reads from its descriptor's current position to its end. After `timeout` seconds
 the load is stopped with a `WaitTimeoutError`; 0 tries, as with `save_snapshot`. An InterruptException (Ctrl-C) stops it, too.
@@ -304,9 +305,11 @@ end
     Snapshot(f, path)
 
 A snapshot file and its chain of bases, open for reading until `close`; the form with `f` closes it after `f(snapshot)`.
-`snapshot[id]` is a page, `get_pages(snapshot)` returns all; `length` and `haskey` work. Its properties: `id` and `base`
-(hexadecimal; `base` is `nothing` if the snapshot is whole), `taken` (seconds since 1970, or `nothing`), `format` (version of the
-file), `chain` (number of files that the state comes from), `journal` (number of the last journal record that it contains).
+`snapshot[id]` or `snapshot[page]` is a page, `get_pages(snapshot)` returns all; `length` and `haskey` work. Its properties: `id`
+and `base` (hexadecimal; `base` is `nothing` if the snapshot is whole), `taken` (seconds since 1970, or `nothing`), `format`
+(version of the file), `chain` (number of files that the state comes from), `lineage` and `position` (the name of the state:
+`position` is the number of the last journal record that it contains) and `parent` (the state behind which the lineage begins, or
+`nothing`).
 """
 mutable struct Snapshot
     handle::Threads.Atomic{UInt64}    # 0 once it is closed
@@ -401,20 +404,21 @@ snapshot_metadata(page::SnapshotPage) = Dict{Symbol,Any}(
 )
 
 "The status of the lookup of a page, and the record found."
-function look_up(snapshot::Snapshot, id::Integer)
+function look_up(snapshot::Snapshot, page)
+    id = page_id(page)
     record = Ref{mmsb_snapshot_page_t}()
     status = id < 0 ? MMSB_E_NOT_FOUND : GC.@preserve snapshot mmsb_snapshot_find(handle(snapshot), id, record)
     return status, record[]
 end
 
-function Base.getindex(snapshot::Snapshot, id::Integer)
+function Base.getindex(snapshot::Snapshot, id::Union{Integer,Page})
     status, record = look_up(snapshot, id)
-    status == MMSB_E_NOT_FOUND && throw(PageNotFoundError(status, "the snapshot has no page with id $id"))
+    status == MMSB_E_NOT_FOUND && throw(PageNotFoundError(status, "the snapshot has no page with id $(page_id(id))"))
     check(status)
     return SnapshotPage(snapshot, record)
 end
 
-function Base.haskey(snapshot::Snapshot, id::Integer)
+function Base.haskey(snapshot::Snapshot, id::Union{Integer,Page})
     status, _ = look_up(snapshot, id)
     status == MMSB_E_NOT_FOUND && return false
     check(status)
