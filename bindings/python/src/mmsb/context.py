@@ -486,7 +486,7 @@ class Context(Closable):
         try:
             self._run(self._migrating(batch, location, device, statuses), timeout)
         except MMSBError as error:
-            error.index = batch.first_bad(statuses)
+            batch.say_which(error, batch.first_bad(statuses))
             raise
 
     def migrate_many_start(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import _abi
 from ._convert import nanoseconds
-from ._errors import MMSBError, StaleHandleError, TimeoutError, WouldBlockError, error_for
+from ._errors import MMSBError, StaleHandleError, TimeoutError, WouldBlockError
 from ._ffi import check, failure, lib
 from ._lease import hold, let_go, when_dropped
 from ._object import Handled
@@ -68,11 +68,11 @@ class Ticket(Handled, Generic[T]):
             error = failure(status)
             if status in (_abi.E_TIMEOUT, _abi.E_WOULD_BLOCK):
                 # Either the wait has timed out, or the work itself ended with this status, or it succeeded in this moment.
-                code, text = _status(self.handle)
+                code = _status(self.handle)
                 if code == _abi.OK:
                     return self._finished()
                 if code != _abi.E_WOULD_BLOCK:
-                    raise error_for(code, text)
+                    raise failure(lib.mmsb_ticket_wait(self.handle, 0))
                 if left > SLICE_NS:
                     continue
             raise error
@@ -89,8 +89,10 @@ class Ticket(Handled, Generic[T]):
 
     def error(self) -> MMSBError | None:
         """The error of the work; None while it runs and if it succeeded."""
-        code, text = _status(self.handle)
-        return None if code in (_abi.OK, _abi.E_WOULD_BLOCK) else error_for(code, text)
+        if not self.done():
+            return None
+        status = lib.mmsb_ticket_wait(self.handle, 0)
+        return failure(status) if status else None
 
     def fileno(self) -> int:
         """A file descriptor that becomes readable when the work ends. It belongs to the ticket: do not read or close it."""
@@ -252,11 +254,11 @@ def _done(handle: int) -> bool:
     return bool(done.value)
 
 
-def _status(handle: int) -> tuple[int, str]:
-    """Status and error text of the work itself."""
-    code, text = ctypes.c_int32(), ctypes.create_string_buffer(1024)
-    check(lib.mmsb_ticket_status(handle, code, text, len(text)))
-    return code.value, text.value.decode("utf-8", "replace")
+def _status(handle: int) -> int:
+    """Status of the work itself."""
+    code = ctypes.c_int32()
+    check(lib.mmsb_ticket_status(handle, code, None, 0))
+    return code.value
 
 
 def _stop(handle: int) -> bool:
@@ -265,7 +267,7 @@ def _stop(handle: int) -> bool:
     try:
         while not _done(handle):
             lib.mmsb_ticket_wait(handle, SLICE_NS)
-        return _status(handle)[0] == _abi.OK
+        return _status(handle) == _abi.OK
     except StaleHandleError:  # the ticket has ended with its work
         return False
 
