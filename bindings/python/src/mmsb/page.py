@@ -507,7 +507,7 @@ class Batch:
         self.count = self._buffer.length // 8
         self.bad = ctypes.c_size_t(_NO_INDEX)
 
-    def first_bad(self, statuses: Sequence[int]) -> int | None:
+    def first_bad(self, statuses: Iterable[int]) -> int | None:
         """The index that the call has stored, or that of the first status that is not OK; None where no page is bad."""
         if self.bad.value != _NO_INDEX:
             return self.bad.value

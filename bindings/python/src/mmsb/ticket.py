@@ -214,8 +214,8 @@ class Work(Generic[T]):
         """Does the work and returns its result. When the time is over, or Ctrl-C comes, the work is cancelled first.
 
         Python handles Ctrl-C only between calls, so this one waits while a thread of the library works. The blocking form is for
-        timeout 0, a try that takes a moment, and for what cannot be started: a thread that has a group open starts no work, and of
-        wrong arguments this form says more. tries False: timeout 0 starts the work, too, and ends it at once.
+        timeout 0, a try that takes a moment, and for what cannot be started: a thread that has a group open starts no work, and
+        of wrong arguments this form says more. tries False: timeout 0 starts the work, too, and ends it at once.
         """
         limit = nanoseconds(timeout)
         if self._brief or (not limit and tries):
