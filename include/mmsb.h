@@ -395,8 +395,9 @@ MMSB_API mmsb_status_t mmsb_memory_usage(mmsb_memory_usage_t *usage);
 
 /* How a long operation runs. Only the blocking form uses timeout_ns: when the time is over, the work stops at its next step and
  * has changed nothing, unless it is done just then (MMSB_E_TIMEOUT). With timeout_ns 0 the call tries: it waits for nobody, and
- * work of one step (a segment of a file, 4096 pages) is done; what needs more returns MMSB_E_WOULD_BLOCK and has changed nothing.
- * Both forms wait for after and stream before they begin. Operations with options of their own have timeout_ns there. */
+ * work of one step (a segment of a file, 4096 pages, some MiB) is done; what needs more returns MMSB_E_WOULD_BLOCK and has
+ * changed nothing. Both forms wait for after and stream before they begin. Operations with options of their own have timeout_ns
+ * there. */
 typedef struct mmsb_work_options {
     uint32_t struct_size;
     int32_t device;        /* 0; with stream: the device of that stream */

@@ -29,6 +29,8 @@ type FS interface {
 	Link(from, to string) error
 	Remove(path string) error
 	MakeDirectory(path string, mode os.FileMode) error
+	// RemoveDirectory removes an empty one; ENOTEMPTY.
+	RemoveDirectory(path string) error
 }
 
 // File is an open file. Its methods may be called at the same time.
@@ -155,6 +157,9 @@ func (OS) Remove(path string) error { return retry(func() error { return unix.Un
 func (OS) MakeDirectory(path string, mode os.FileMode) error {
 	return retry(func() error { return unix.Mkdir(path, uint32(mode.Perm())) })
 }
+
+// RemoveDirectory is rmdir(2).
+func (OS) RemoveDirectory(path string) error { return retry(func() error { return unix.Rmdir(path) }) }
 
 // osFile is a descriptor.
 type osFile int

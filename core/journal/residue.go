@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,6 +35,7 @@ func (w *Writer) MakeRing(bufferBytes int) (file.File, error) {
 	if err != nil {
 		return nil, file.Failed(err, "cannot create %s", path)
 	}
+	w.made.ring = true
 	size := int64(RingHeadBytes + 2*bufferBytes)
 	if err = f.Allocate(0, size); err != nil && err != syscall.ENOSPC { // it cannot; zeros are as good
 		err = file.WriteFull(f, make([]byte, size), 0)
@@ -73,17 +73,6 @@ func removeRing(fs file.FS, directory string) error {
 		return file.Failed(err, "cannot remove %s", path)
 	}
 	return nil
-}
-
-// lockPatience is how long a writer waits for the lock: a reader holds it while it reads the ring.
-const lockPatience = 200 * time.Millisecond
-
-func lockPatiently(lock file.File) (err error) {
-	for end := time.Now().Add(lockPatience); ; time.Sleep(time.Millisecond) {
-		if err = lock.Lock(); err != syscall.EWOULDBLOCK || time.Now().After(end) {
-			return err
-		}
-	}
 }
 
 // residue is frames of what a killed process had put into its ring and not yet written. They belong behind the last whole frame
@@ -159,10 +148,9 @@ func (j *Journal) readRing(own bool) ([]byte, error) {
 		return nil, nil
 	}
 	if !own {
-		lock, err := j.fs.Open(j.path(lockName), unix.O_RDONLY, 0)
+		lock, err := lockFile(j.fs, j.path(lockName), unix.O_RDONLY, file.File.Lock)
 		if err == nil {
 			defer func() { _ = lock.Close() }()
-			err = lock.Lock()
 		}
 		if err == syscall.EWOULDBLOCK {
 			return nil, nil

@@ -67,8 +67,6 @@ type State struct {
 	Pages uint64
 }
 
-const lockName = "journal.lock"
-
 // Extent is what a journal has on the disk.
 type Extent struct {
 	Segments int
@@ -83,6 +81,9 @@ type Writer struct {
 	directory string
 	options   Options
 	lock      file.File
+
+	made  struct{ directory, lock, ring bool } // what was not there before
+	begun bool                                 // a segment
 
 	lineage lineage.Lineage
 	branch  uint64
@@ -141,30 +142,15 @@ func Prepare(fs file.FS, directory string, options Options) (*Writer, error) {
 	}
 	w := &Writer{fs: fs, directory: directory, options: options}
 	if err := w.open(); err != nil {
-		w.release()
+		w.Abandon()
 		return nil, err
 	}
 	return w, nil
 }
 
 func (w *Writer) open() error {
-	if err := w.fs.MakeDirectory(w.directory, 0o777); err == nil {
-		if err := file.SyncDirectory(w.fs, filepath.Dir(w.directory)); err != nil {
-			return err
-		}
-	} else if err != syscall.EEXIST {
-		return file.Failed(err, "cannot create the journal directory %s", w.directory)
-	}
-	path := filepath.Join(w.directory, lockName)
-	lock, err := w.fs.Open(path, unix.O_RDWR|unix.O_CREAT, 0o666)
-	if err != nil {
-		return file.Failed(err, "cannot open the journal lock %s", path)
-	}
-	w.lock = lock
-	if err := lockPatiently(lock); err == syscall.EWOULDBLOCK {
-		return status.Errorf(status.Busy, "journal %s is already open for writing, here or in another process", w.directory)
-	} else if err != nil {
-		return file.Failed(err, "cannot lock %s", path)
+	if err := w.takeLock(); err != nil {
+		return err
 	}
 	if err := w.removeUnfinished(); err != nil {
 		return err
@@ -202,8 +188,32 @@ func (w *Writer) Begin(from State) (err error) {
 	return err
 }
 
-// Abandon lets the directory go without a word in it. A segment whose base never came is removed.
-func (w *Writer) Abandon() { w.release() }
+// Abandon lets the directory go as it was found, before anything was written.
+func (w *Writer) Abandon() {
+	w.undo()
+	w.release()
+}
+
+// undo removes what this writer has made, while it has the lock. Others may wait for the lock of a file that is removed here, or
+// come into the directory just before that: takeLock expects both.
+func (w *Writer) undo() {
+	if w.begun {
+		path := filepath.Join(w.directory, w.name)
+		if w.pending.Swap(false) {
+			path += unfinishedSuffix
+		}
+		_ = w.fs.Remove(path)
+	}
+	if w.made.ring {
+		_ = removeRing(w.fs, w.directory)
+	}
+	if w.made.lock && w.lock != nil {
+		_ = w.fs.Remove(filepath.Join(w.directory, lockName))
+	}
+	if w.made.directory {
+		_ = w.fs.RemoveDirectory(w.directory) // it stays if somebody else uses it
+	}
+}
 
 func (s *State) position() uint64 { return s.Names[0].Position }
 
@@ -363,6 +373,7 @@ func (w *Writer) begin(before uint64) error {
 	if err != nil {
 		return file.Failed(err, "cannot create the journal segment %s", path)
 	}
+	w.begun, w.name = true, name
 	header := make([]byte, unitBytes)
 	s.encode(header)
 	err = file.WriteFull(at, header, 0)
@@ -386,7 +397,7 @@ func (w *Writer) begin(before uint64) error {
 		_ = w.at.Close() // it is durable
 	}
 	_ = at.SetDirect(true) // or through the page cache
-	w.at, w.name, w.offset, w.begins, w.ended = at, name, unitBytes, w.last+1, false
+	w.at, w.offset, w.begins, w.ended = at, unitBytes, w.last+1, false
 	w.extent.Lock()
 	defer w.extent.Unlock()
 	if n := len(w.kept); invariant.Enabled && n > 0 {
@@ -535,9 +546,8 @@ func (w *Writer) end() error {
 }
 
 func (w *Writer) release() {
-	if w.pending.Swap(false) { // it never counted
-		_ = w.fs.Remove(filepath.Join(w.directory, w.name+unfinishedSuffix))
-		_ = removeRing(w.fs, w.directory)
+	if w.pending.Load() { // it never counted
+		w.undo()
 	}
 	for _, f := range []*file.File{&w.at, &w.lock} {
 		if *f != nil {
@@ -567,16 +577,13 @@ func (w *Writer) Drop(upTo uint64) error {
 // Drop is the same for a journal that nobody writes. Errors: Busy, and those of the file system.
 func Drop(fs file.FS, directory string, upTo uint64) error {
 	path := filepath.Join(directory, lockName)
-	lock, err := fs.Open(path, unix.O_RDWR, 0)
-	if err != nil {
-		return file.Failed(err, "cannot open the journal lock %s", path)
-	}
-	defer func() { _ = lock.Close() }()
-	if err := lock.Lock(); err == syscall.EWOULDBLOCK {
+	lock, err := lockFile(fs, path, unix.O_RDWR, file.File.Lock)
+	if err == syscall.EWOULDBLOCK {
 		return status.Errorf(status.Busy, "journal %s is open for writing", directory)
 	} else if err != nil {
 		return file.Failed(err, "cannot lock %s", path)
 	}
+	defer func() { _ = lock.Close() }()
 	places, err := list(fs, directory)
 	if err != nil {
 		return err

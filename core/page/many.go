@@ -13,8 +13,11 @@ import (
 
 // Making many pages as one call.
 
-// createBatch is how many pages are made between two looks at the time.
-const createBatch = 4096
+// createBatch is how many pages are made between two looks at the time, createBytes how many bytes, if that is less.
+const (
+	createBatch = 4096
+	createBytes = 16 << 20
+)
 
 // CreateMany makes many pages as work: all, or none when it fails or is cancelled; where the context has a journal, as a group.
 func CreateMany(context, size uint64, options CreateOptions, pages []uint64, w *ticket.Work) error {
@@ -41,7 +44,7 @@ func createAll(context, size uint64, options CreateOptions, pages []uint64, w *t
 			native.Uncreate(pages[:done])
 			return status.Errorf(status.Cancelled, "cancelled after %d of %d pages", done, len(pages))
 		}
-		n := min(createBatch, len(pages)-done)
+		n := options.step(size, done, len(pages))
 		if err := createSome(context, size, options.part(done, n), pages[done:done+n], done); err != nil {
 			native.Uncreate(pages[:done])
 			return err
@@ -68,6 +71,17 @@ func CreateManyWithin(context, size uint64, options CreateOptions, pages []uint6
 		copy(pages, made)
 	}
 	return err
+}
+
+// step is how many of the pages to make before the next look at the time.
+func (o CreateOptions) step(size uint64, done, count int) (n int) {
+	for bytes := uint64(0); done+n < count && n < createBatch && bytes < createBytes; n++ {
+		if o.Sizes != nil {
+			size = o.Sizes[done+n]
+		}
+		bytes += min(size, createBytes)
+	}
+	return n
 }
 
 // part is the options of n of the pages.

@@ -74,6 +74,18 @@ func (h *history) goesOnIn(line lineage.Lineage) {
 	h.line = line
 }
 
+// kept is how to make the history again what it is now.
+func (h *history) kept() (restore func()) {
+	h.Lock()
+	defer h.Unlock()
+	line, names, before, known := h.line, h.names, h.before, h.known
+	return func() {
+		h.Lock()
+		defer h.Unlock()
+		h.line, h.names, h.before, h.known = line, names, before, known
+	}
+}
+
 func (h *history) setChosen(chosen bool) {
 	h.Lock()
 	defer h.Unlock()

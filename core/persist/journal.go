@@ -143,7 +143,7 @@ func (s *state) beginJournal(opened *openedJournal, still *page.Still) error {
 	if err := opened.openRing(s.context.Index(), &opened.options); err != nil {
 		return err
 	}
-	opened.from = from.Names[0].Position
+	opened.from, opened.forget = from.Names[0].Position, s.history.kept()
 	s.history.goesOnIn(opened.writer.Lineage())
 	needsBase := opened.writer.NeedsBase()
 	s.journals.open.Store(opened)
@@ -156,13 +156,21 @@ func (s *state) beginJournal(opened *openedJournal, still *page.Still) error {
 	return nil
 }
 
-// completeJournal saves the base that a journal needs; without one it is closed again.
+// completeJournal saves the base that a journal needs. Without one it is closed again, and the state is what it was: nothing of
+// the journal counts.
 func (s *state) completeJournal(opened *openedJournal, w *ticket.Work) error {
 	if opened.needsBase {
-		if err := s.saveBase(opened, opened.from, w); err != nil {
+		header, err := s.saveBase(opened, w)
+		if err != nil {
+			_ = s.closeJournal()
+			opened.forget()
+			return err
+		}
+		if err := opened.writer.HasBase(); err != nil { // the segment may have its name nevertheless, and needs the base then
 			_ = s.closeJournal()
 			return err
 		}
+		opened.superseded(header)
 	}
 	s.history.setChosen(false)
 	return nil
@@ -208,18 +216,11 @@ func (j *openedJournal) unmap() {
 }
 
 // saveBase saves the state into the directory of a journal that begins behind it.
-func (s *state) saveBase(opened *openedJournal, position uint64, w *ticket.Work) error {
+func (s *state) saveBase(opened *openedJournal, w *ticket.Work) (*snapshot.Header, error) {
 	o := SaveOptions{id: snapshot.NewID()}
-	target := ToPath(filepath.Join(opened.directory, snapshot.BaseFileName(position, o.id)))
+	target := ToPath(filepath.Join(opened.directory, snapshot.BaseFileName(opened.from, o.id)))
 	header, err := s.save(&target, &o, w)
-	if err != nil {
-		return err
-	}
-	if err := opened.writer.HasBase(); err != nil { // the segment may have its name nevertheless, and needs the base then
-		return err
-	}
-	opened.superseded(&header)
-	return nil
+	return &header, err
 }
 
 // CloseJournal closes a context's journal after all its records have reached the disk.

@@ -15,6 +15,7 @@ import (
 
 	"libmmsb/core/page"
 	"libmmsb/core/status"
+	"libmmsb/core/ticket"
 	"libmmsb/native"
 	"libmmsb/native/nativetest"
 )
@@ -269,4 +270,48 @@ func TestAJournalIsClosedBesideWriters(t *testing.T) {
 	}
 	close(stop)
 	group.Wait()
+}
+
+// A journal that is cancelled while its base is saved was never there: not in the directory, and not in the state's history.
+func TestACancelledJournalLeavesNothing(t *testing.T) {
+	onOneThread(t)
+	folder := t.TempDir()
+	directory := filepath.Join(folder, "journal")
+	context := newContext(t)
+	cancelled := func() {
+		t.Helper()
+		before := names(t, folder)
+		running, cancelled := make(chan struct{}), make(chan struct{})
+		work := ticket.Start(0, nil, func(w *ticket.Work) error {
+			close(running)
+			<-cancelled
+			return OpenJournal(context, directory, JournalOptions{IntervalMs: 1}, w)
+		})
+		<-running
+		work.Cancel()
+		close(cancelled)
+		require.Equal(t, status.Cancelled, code(work.Wait(ticket.Forever)))
+		work.Close()
+		require.Equal(t, before, names(t, folder))
+	}
+	openJournal(t, context, directory)
+	require.NoError(t, CloseJournal(context))
+	var files []string
+	for turn := range uint64(3) {
+		createFilled(t, context, 5000, turn+1, 'a')
+		files = names(t, directory)
+		cancelled()
+		require.Equal(t, files, names(t, directory))
+	}
+	openJournal(t, context, directory) // nobody else has gone on with it
+	createFilled(t, context, 5000, 9, 'b')
+	require.NoError(t, CloseJournal(context))
+	require.Equal(t, contents(t, context), contents(t, replayed(t, "", directory, LoadOptions{})))
+
+	directory = filepath.Join(folder, "next")
+	createFilled(t, context, 5000, 10, 'c')
+	cancelled()
+	openJournal(t, context, directory)
+	require.NoError(t, CloseJournal(context))
+	require.Equal(t, contents(t, context), contents(t, replayed(t, "", directory, LoadOptions{})))
 }

@@ -99,6 +99,7 @@ type openedJournal struct {
 	directory string
 	options   journal.Options
 	from      uint64        // position of the state that it went on from
+	forget    func()        // makes the history what it was before
 	needsBase bool          // of that state
 	served    chan struct{} // closed when the writer has ended
 	failed    error         // of the writer, when it has ended

@@ -25,11 +25,14 @@ from histories import HISTORIES, RECORDS
 from ids import IDS
 from loads import LOADS
 from mutation import MisfitError
+from openings import OPENINGS
 from pages import PAGES
 from subject import ROOT, C, Go
 from writing import WRITING
 
-SUBJECTS: list[Go | C] = [IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS, DISK, WRITING, GROUPS, UNDO, HISTORIES, RECORDS]
+SUBJECTS: list[Go | C] = [
+    IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS, DISK, WRITING, GROUPS, UNDO, OPENINGS, HISTORIES, RECORDS,
+]  # fmt: skip
 
 WORK = ROOT / "build/mutations"
 TOOK_TOO_LONG = 124  # exit status of timeout; a test that hangs has shown nothing

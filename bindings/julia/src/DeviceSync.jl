@@ -3,7 +3,7 @@ module DeviceSync
 
 using ..MMSB: DeviceStream, MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION, UNIFIED_LOCATION
 using ..MMSB: destroy_ticket, record_stream
-using ..MMSB: call, check, finish_work, get_page, handle, initialised, keep_while_running, move_page!, owner, placement, with_work
+using ..MMSB: call, get_page, initialised, move_page!, moving_many, run_work, start
 using ..MMSB.LibMMSB
 
 export async_sync_page_to_gpu!, batch_sync_to_cpu!, batch_sync_to_gpu!, ensure_page_on_device!, get_sync_statistics
@@ -63,35 +63,40 @@ async_sync_page_to_gpu!(page::Page, stream::DeviceStream; device::Integer = 0) =
         async_sync_page_to_gpu!(page, queued; device = device)
     end
 async_sync_page_to_gpu!(page::Page, after::Union{Ticket,Nothing} = nothing; device::Integer = 0) =
-    start_to_move([page], GPU_LOCATION, device, after === nothing ? Ticket[] : [after], () -> page)
+    start(moving_many([page], GPU_LOCATION, device, page), after === nothing ? Ticket[] : [after])
 
 """
-    batch_sync_to_gpu!(pages; device = 0)
+    batch_sync_to_gpu!(pages; device = 0, timeout = nothing)
 
 Moves many pages to a device in one call. Throws if a page cannot move; each page has then moved completely or not at all.
+`timeout`: as for `migrate_pages!`.
 """
-batch_sync_to_gpu!(pages::AbstractVector{Page}; device::Integer = 0) = move_many!(pages, GPU_LOCATION, device)
+batch_sync_to_gpu!(pages::AbstractVector{Page}; device::Integer = 0, timeout::Union{Real,Nothing} = nothing) =
+    move_many!(pages, GPU_LOCATION, device, timeout)
 
 """
-    batch_sync_to_cpu!(pages)
+    batch_sync_to_cpu!(pages; timeout = nothing)
 
 Moves many pages to the host in one call. Throws if a page cannot move; each page has then moved completely or not at all.
+`timeout`: as for `migrate_pages!`.
 """
-batch_sync_to_cpu!(pages::AbstractVector{Page}) = move_many!(pages, CPU_LOCATION, 0)
+batch_sync_to_cpu!(pages::AbstractVector{Page}; timeout::Union{Real,Nothing} = nothing) =
+    move_many!(pages, CPU_LOCATION, 0, timeout)
 
 """
-    prefetch_pages_to_gpu!(state, ids; device = 0)
+    prefetch_pages_to_gpu!(state, ids; device = 0, timeout = nothing)
 
-Moves the pages with these ids, or these pages, to a device and returns them. Ids without a page are ignored.
+Moves the pages with these ids, or these pages, to a device and returns them. Ids without a page are ignored. `timeout`: as for
+`migrate_pages!`.
 """
-function prefetch_pages_to_gpu!(state::MMSBState, ids; device::Integer = 0)
+function prefetch_pages_to_gpu!(state::MMSBState, ids; device::Integer = 0, timeout::Union{Real,Nothing} = nothing)
     found = (get_page(state, id) for id in ids)
-    return batch_sync_to_gpu!(Page[page for page in found if page !== nothing]; device = device)
+    return batch_sync_to_gpu!(Page[page for page in found if page !== nothing]; device = device, timeout = timeout)
 end
 
-function move_many!(pages, location, device)
+function move_many!(pages, location, device, timeout)
     moving = Page[page for page in pages if !stays(page, location)]
-    isempty(moving) || finish_work(start_to_move(moving, location, device, Ticket[], () -> nothing))
+    isempty(moving) || run_work(moving_many(moving, location, device, pages), timeout)
     return pages
 end
 
@@ -102,18 +107,6 @@ function closing_unfinished(f, ticket)
     finally
         destroy_ticket(ticket)
     end
-end
-
-# The ticket keeps the state of the pages alive.
-function start_to_move(pages, location, device, after, result)
-    handles = mmsb_page_t[handle(page) for page in pages]
-    ticket = Ref{mmsb_ticket_t}(0)
-    with_work(after) do work
-        GC.@preserve pages check(
-            mmsb_page_migrate_many_start(handles, length(handles), placement(location, device)..., work, C_NULL, ticket),
-        )
-    end
-    return keep_while_running(Ticket(ticket[], owner(first(pages)), result))
 end
 
 """

@@ -36,15 +36,17 @@ export configure_log, read_log, get_memory_usage
 export add_dependency!, remove_dependency!, get_parents, get_children
 export progress, cancel!, event_descriptor
 export save_snapshot, async_save_snapshot, get_save_statistics
-export save_bytes, restore_bytes!
+export save_bytes, async_save_bytes, restore_bytes!, async_restore_bytes!
 export load_snapshot, restore!, async_restore!
 export Snapshot, SnapshotPage, verify_snapshot, compact_snapshot, diff_snapshots
+export async_verify_snapshot, async_compact_snapshot, async_diff_snapshots
 export get_devices, DeviceRuntime, DeviceStream, DeviceBlock
 export get_runtime, create_runtime!, get_runtime_statistics, get_tag_statistics
 export reap_frees!, trim_memory!, write_runtime_log, reserve_bytes!, end_reservation!
 export open_stream!, wrap_stream!, native_stream, record_stream, wait_on_device!
 export allocate_block!, free_block!, count_uses, with_use, write_block!, read_block, copy_block!, fill_block!
 export open_journal!, sync_journal, close_journal!, trim_journal!, get_journal_info
+export async_open_journal!, async_sync_journal, async_trim_journal!
 export group
 
 for exporter in (PageAllocator, DeviceSync, DeviceFallback)

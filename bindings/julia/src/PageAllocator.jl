@@ -2,13 +2,13 @@
 module PageAllocator
 
 using ..MMSB: MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION
-using ..MMSB: byte_count, call, check, drop_released_arrays, fill_reference, find_page, finish_work, handle
-using ..MMSB: import_metadata!, initialised, keep_while_running, move_page!, owner, placement, reject, stored_entries
-using ..MMSB: throw_page_not_found, with_fields, with_work
+using ..MMSB: Work, byte_count, call, check, drop_released_arrays, fill_reference, find_page, handle
+using ..MMSB: import_metadata!, initialised, move_page!, moving_many, owner, placement, reject, run_work, start, stored_entries
+using ..MMSB: throw_page_not_found, with_fields
 using ..MMSB.LibMMSB
 
-export allocate_page_arrays, async_create_pages!, clone_page, create_cpu_page!, create_gpu_page!, create_page!
-export create_pages!, delete_page!, migrate_page!, resize_page!
+export allocate_page_arrays, async_create_pages!, async_migrate_pages!, clone_page, create_cpu_page!, create_gpu_page!
+export create_page!, create_pages!, delete_page!, migrate_page!, migrate_pages!, resize_page!
 
 "Options of a new page. Without a location the page gets the state's default location."
 function page_options(location, device, id = 0)
@@ -65,32 +65,43 @@ create_gpu_page!(state::MMSBState, size::Integer; options...) = create_page!(sta
 Starts to create `count` pages of `size` bytes each, or none, when the work of the tickets in `after` has succeeded.
 `fetch(ticket)` returns the pages.
 """
-function async_create_pages!(
+async_create_pages!(
     state::MMSBState,
     size::Integer,
     count::Integer,
     location::Union{PageLocation,Nothing} = nothing;
     device::Integer = 0,
     after::AbstractVector{Ticket} = Ticket[],
-)
+) = start(creating_many(state, size, count, location, device), after)
+
+"""
+    create_pages!(state, size, count[, location]; device = 0, timeout = nothing)::Vector{Page}
+
+Creates `count` pages of `size` bytes each, or none: also when `timeout` seconds are over, or an InterruptException (Ctrl-C)
+comes.
+"""
+create_pages!(
+    state::MMSBState,
+    size::Integer,
+    count::Integer,
+    location::Union{PageLocation,Nothing} = nothing;
+    device::Integer = 0,
+    timeout::Union{Real,Nothing} = nothing,
+) = run_work(creating_many(state, size, count, location, device), timeout)
+
+function creating_many(state, size, count, location, device)
     count < 0 && throw(ArgumentError("count is $count; the minimum is 0"))
-    options = page_options(location, device)
     pages = Vector{mmsb_page_t}(undef, count)
-    ticket = with_work(after) do work
-        fill_reference(
-            mmsb_ticket_t, mmsb_page_create_many_start, state, byte_count(size), count, options, work, pages,
-        )
-    end
-    return keep_while_running(Ticket(ticket, state, () -> Page[Page(state, page) for page in pages]))
+    return Work(;
+        blocking = mmsb_page_create_many,
+        starting = mmsb_page_create_many_start,
+        arguments = (handle(state), byte_count(size), count, page_options(location, device)),
+        results = (pages,),
+        kept = state,
+        result = () -> Page[Page(state, page) for page in pages],
+        undo = () -> mmsb_page_destroy_many(pages, count, C_NULL),
+    )
 end
-
-"""
-    create_pages!(state, size, count[, location]; device = 0)::Vector{Page}
-
-Creates `count` pages of `size` bytes each, or none.
-"""
-create_pages!(state::MMSBState, size::Integer, count::Integer, location = nothing; device::Integer = 0) =
-    finish_work(async_create_pages!(state, size, count, location; device = device))
 
 """
     delete_page!(state, id)
@@ -116,6 +127,31 @@ Moves the page's bytes to another location. Its id, epoch, change mask and metad
 function migrate_page!(state::MMSBState, id::Union{Integer,Page}, location::PageLocation; device::Integer = 0)
     return move_page!(find_page(state, id), location, device)
 end
+
+"""
+    migrate_pages!(state, ids, location; device = 0, timeout = nothing)
+    migrate_pages!(pages, location; device = 0, timeout = nothing)
+
+Moves the bytes of many pages. Throws if a page cannot move; each page has then moved completely or not at all. So it is when
+`timeout` seconds are over, or an InterruptException (Ctrl-C) comes: pages that have moved stay there.
+"""
+migrate_pages!(
+    pages::AbstractVector{Page}, location::PageLocation; device::Integer = 0, timeout::Union{Real,Nothing} = nothing,
+) = run_work(moving_many(pages, location, device, pages), timeout)
+migrate_pages!(state::MMSBState, ids, location::PageLocation; options...) =
+    migrate_pages!(Page[find_page(state, id) for id in ids], location; options...)
+
+"""
+    async_migrate_pages!(state, ids, location; device = 0, after = Ticket[])::Ticket
+    async_migrate_pages!(pages, location; device = 0, after = Ticket[])::Ticket
+
+Starts `migrate_pages!` when the work of the tickets in `after` has succeeded. `progress` counts pages; `fetch` returns them.
+"""
+async_migrate_pages!(
+    pages::AbstractVector{Page}, location::PageLocation; device::Integer = 0, after::AbstractVector{Ticket} = Ticket[],
+) = start(moving_many(pages, location, device, pages), after)
+async_migrate_pages!(state::MMSBState, ids, location::PageLocation; options...) =
+    async_migrate_pages!(Page[find_page(state, id) for id in ids], location; options...)
 
 """
     resize_page!(state, id, size)

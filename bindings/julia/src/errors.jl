@@ -12,7 +12,7 @@ for (name, meaning) in (
     (:MismatchError, "Two arguments do not fit each other: lengths, or pages of different states."),
     (:EpochError, "A delta's epoch is not larger than the page's."),
     (:PageBusyError, "The page is pinned, or running work holds it."),
-    (:WaitTimeoutError, "The wait timed out; the work goes on."),
+    (:WaitTimeoutError, "The time is over. Work of a ticket goes on; what a call did was stopped and has changed nothing."),
     (:WorkCancelledError, "The work was cancelled and has changed nothing."),
     (:CorruptFileError, "A checksum or a structure of a file is wrong; the message names page and offset."),
     (:MemoryLimitError, "The memory limit of the state is reached, or the system has no memory left."),
@@ -34,7 +34,7 @@ error_type(code) =
     code == MMSB_E_MISMATCH ? MismatchError :
     code == MMSB_E_EPOCH ? EpochError :
     code == MMSB_E_BUSY ? PageBusyError :
-    code == MMSB_E_TIMEOUT ? WaitTimeoutError :
+    code == MMSB_E_TIMEOUT || code == MMSB_E_WOULD_BLOCK ? WaitTimeoutError :
     code == MMSB_E_CANCELLED ? WorkCancelledError :
     code == MMSB_E_CORRUPT ? CorruptFileError :
     code == MMSB_E_LIMIT || code == MMSB_E_OUT_OF_MEMORY ? MemoryLimitError :

@@ -10,7 +10,7 @@ const JOURNAL_OPTIONS = (
 )
 
 """
-    open_journal!(state, directory; durability = :interval, interval_ms = 10, options...)
+    open_journal!(state, directory; durability = :interval, interval_ms = 10, timeout = nothing, options...)
 
 Begins to write every change of the state to a journal in a folder, which alone gives the state back: `load_snapshot("";
 journal = folder)`. What a call has written survives the death of the process; durability is about power cuts. The journal does
@@ -19,40 +19,90 @@ not have bytes that are written through `with_page`. `durability` is `:interval`
 `segment_bytes` (when a segment is longer, the journal begins a new one; default 256 MiB), `keep = true` (a durable save does not
 remove the segments that it makes unnecessary), `base = :refuse` (throw where the folder's records do not lead to this state;
 otherwise it is saved into the folder first). The call throws where another process has gone on with the journal since this state
-loaded or closed it: load it again.
+loaded or closed it: load it again. After `timeout` seconds, or an InterruptException (Ctrl-C), there is no journal.
 """
-function open_journal!(state::MMSBState, directory::AbstractString; options...)
+open_journal!(state::MMSBState, directory::AbstractString; timeout::Union{Real,Nothing} = nothing, options...) =
+    run_work(opening(state, directory; options...), timeout)
+
+"""
+    async_open_journal!(state, directory; after = Ticket[], options...)::Ticket
+
+Starts `open_journal!` when the work of the tickets in `after` has succeeded. `progress` counts the bytes of the base.
+"""
+async_open_journal!(state::MMSBState, directory::AbstractString; after::AbstractVector{Ticket} = Ticket[], options...) =
+    start(opening(state, directory; options...), after)
+
+function opening(state, directory; options...)
     record = initialised(mmsb_journal_options_t, mmsb_journal_options_init)
-    call(mmsb_journal_open, state, path_text(directory), set_options!(record, JOURNAL_OPTIONS, "a journal", options))
-    return state
+    return Work(;
+        blocking = mmsb_journal_open,
+        starting = mmsb_journal_open_start,
+        arguments = (handle(state), path_text(directory)),
+        options = set_options!(record, JOURNAL_OPTIONS, "a journal", options),
+        kept = state,
+        result = () -> state,
+        undo = () -> mmsb_journal_close(handle(state)),
+    )
 end
 
-"""
-    sync_journal(state)
-
-Waits until the records of all changes made so far are on disk.
-"""
-sync_journal(state::MMSBState) = call(mmsb_journal_sync, state, C_NULL)
+syncing(state) =
+    Work(; blocking = mmsb_journal_sync, starting = mmsb_journal_sync_start, arguments = (handle(state),), kept = state)
 
 """
-    close_journal!(state)
+    sync_journal(state; timeout = nothing)
 
-Waits until all records are on disk and ends the journal.
+Waits until the records of all changes made so far are on disk, at most `timeout` seconds.
 """
-function close_journal!(state::MMSBState)
+sync_journal(state::MMSBState; timeout::Union{Real,Nothing} = nothing) = run_work(syncing(state), timeout)
+
+"""
+    async_sync_journal(state; after = Ticket[])::Ticket
+
+Starts `sync_journal` when the work of the tickets in `after` has succeeded.
+"""
+async_sync_journal(state::MMSBState; after::AbstractVector{Ticket} = Ticket[]) = start(syncing(state), after)
+
+"""
+    close_journal!(state; timeout = nothing)
+
+Waits until all records are on disk and ends the journal. When the time is over, or an InterruptException (Ctrl-C) comes first,
+the journal stays open.
+"""
+function close_journal!(state::MMSBState; timeout::Union{Real,Nothing} = nothing)
+    try
+        sync_journal(state; timeout = timeout)
+    catch failure
+        # A journal that has failed ends, too, with its error.
+        failure isa AbstractMMSBError && !(failure isa WaitTimeoutError) || rethrow()
+    end
     call(mmsb_journal_close, state)
     return state
 end
 
-"""
-    trim_journal!(state, snapshot)
+trimming(state, snapshot) = Work(;
+    blocking = mmsb_journal_trim,
+    starting = mmsb_journal_trim_start,
+    arguments = (handle(state), path_text(snapshot)),
+    kept = state,
+    result = () -> state,
+)
 
-Verifies a snapshot, then removes the journal's segments that hold only records which it contains.
 """
-function trim_journal!(state::MMSBState, snapshot::AbstractString)
-    call(mmsb_journal_trim, state, path_text(snapshot), C_NULL)
-    return state
-end
+    trim_journal!(state, snapshot; timeout = nothing)
+
+Verifies a snapshot, then removes the journal's segments that hold only records which it contains. `timeout`: as for
+`save_snapshot`.
+"""
+trim_journal!(state::MMSBState, snapshot::AbstractString; timeout::Union{Real,Nothing} = nothing) =
+    run_work(trimming(state, snapshot), timeout)
+
+"""
+    async_trim_journal!(state, snapshot; after = Ticket[])::Ticket
+
+Starts `trim_journal!` when the work of the tickets in `after` has succeeded. `progress` counts bytes.
+"""
+async_trim_journal!(state::MMSBState, snapshot::AbstractString; after::AbstractVector{Ticket} = Ticket[]) =
+    start(trimming(state, snapshot), after)
 
 """
     get_journal_info(state) -> (segments, first, last, synced, bytes)

@@ -94,6 +94,10 @@ function get_page(state::MMSBState, id::Integer)
     return Page(state, page[], id)
 end
 
+"The id of a page that is given as a `Page`, also of one that has ended, or by its id."
+page_id(page::Page) = page.id
+page_id(id::Integer) = id
+
 "The page with this id, which must exist."
 function find_page(state::MMSBState, id::Integer)
     page = get_page(state, id)

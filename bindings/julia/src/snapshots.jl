@@ -27,48 +27,78 @@ function save_options(options)
     return set_options!(record, SAVE_OPTIONS, "saving", options)
 end
 
-"""
-    async_save_snapshot(state, path; after = Ticket[], options...)::Ticket
+"A file that is open: the number of its descriptor, or a stream that has one."
+const OpenFile = Union{RawFD,IOStream,Base.Filesystem.File}
 
-Starts `save_snapshot` when the work of the tickets in `after` has succeeded. `progress` counts bytes.
-"""
-function async_save_snapshot(
-    state::MMSBState,
-    path::AbstractString;
-    base::Union{AbstractString,Nothing} = nothing,
-    after::AbstractVector{Ticket} = Ticket[],
-    options...,
-)
+descriptor(file::RawFD) = reinterpret(Int32, file)
+descriptor(file::IOStream) = (flush(file); Int32(fd(file)))
+descriptor(file::Base.Filesystem.File) = descriptor(fd(file))
+
+function saving(state::MMSBState, path::AbstractString; base::Union{AbstractString,Nothing} = nothing, options...)
     named = base === nothing ? nothing : path_text(base)
-    with_base = named === nothing ? options : merge(values(options), (base = named,))
-    ticket = GC.@preserve named with_work(after) do work
-        fill_reference(mmsb_ticket_t, mmsb_snapshot_save_start, state, path_text(path), save_options(pairs(with_base)), work)
-    end
-    return keep_while_running(Ticket(ticket, state, () -> nothing))
+    with_base = named === nothing ? options : pairs(merge(values(options), (base = named,)))
+    return Work(;
+        blocking = mmsb_snapshot_save,
+        starting = mmsb_snapshot_save_start,
+        arguments = (handle(state), path_text(path)),
+        options = save_options(with_base),
+        kept = (state, named),
+    )
 end
 
+saving(state::MMSBState, file::OpenFile; options...) = Work(;
+    blocking = mmsb_snapshot_save_descriptor,
+    starting = mmsb_snapshot_save_descriptor_start,
+    arguments = (handle(state), descriptor(file)),
+    options = save_options(options),
+    kept = (state, file),
+)
+
 """
-    save_snapshot(state, path; base = nothing, compression = :none, options...)
+    async_save_snapshot(state, path; after = Ticket[], options...)::Ticket
+    async_save_snapshot(state, file; after = Ticket[], options...)::Ticket
+
+Starts `save_snapshot` when the work of the tickets in `after` has succeeded. `progress` counts bytes. Do not close a file before
+the work has ended.
+"""
+async_save_snapshot(state::MMSBState, to::Union{AbstractString,OpenFile}; after::AbstractVector{Ticket} = Ticket[], options...) =
+    start(saving(state, to; options...), after)
+
+"""
+    save_snapshot(state, path; base = nothing, compression = :none, timeout = nothing, options...)
+    save_snapshot(state, file; options...)
 
 Saves all pages, as they are at one moment, to a file that appears when it is complete and on disk; other tasks run meanwhile.
 With `base`, an earlier snapshot of this state in the same folder, only changes since then are written. Where `path` is a file
 that the base rests on, everything is written; `base_in_use = :refuse` throws a `PageBusyError` then, and also where another
 snapshot rests on the file at `path`, which otherwise is kept under another name.
 
+The form with `file`, an open file or a `RawFD`, writes from its current position on, without a base; what a save that fails has
+written there no load takes.
+
 What tasks write into arrays of `with_page(f, page; write = true)`, or to addresses within `writing`, is part of the one moment
 with `raw_writes = :wait`: the save begins when none of them does. With `:allow`, the default, such a page is saved as it is when
 the save reaches it; `:refuse` throws a `PageBusyError` if there is one.
+
+`timeout`: after that many seconds the save is stopped with a `WaitTimeoutError`, and nothing is saved; 0 tries: what would have
+to wait, or is more than one step of work, throws. An InterruptException (Ctrl-C) stops it, too.
 
 The other options: `compression` (`:none` or `:zstd`), `compression_level` (1 to 4, 0 = the default), `queue = true` (wait until
 the saves and loads that came before have ended, instead of a `PageBusyError`), `durable = false` (do not wait for the disk),
 `copy_limit` (bytes for pre-images that writers copy during the save, 0 = 256 MiB).
 """
-function save_snapshot(state::MMSBState, path::AbstractString; raw_writes::Symbol = :allow, options...)
-    raw_writes === :wait && task_writes(state) && reject(
+save_snapshot(
+    state::MMSBState, to::Union{AbstractString,OpenFile};
+    raw_writes::Symbol = :allow, timeout::Union{Real,Nothing} = nothing, options...,
+) = run_save(state, saving(state, to; raw_writes = raw_writes, options...), raw_writes, timeout)
+
+function run_save(state, work, raw_writes, timeout)
+    waits = raw_writes === :wait
+    waits && task_writes(state) && reject(
         MMSB_E_INVALID_STATE,
         "the task is in writing or holds an array of with_page: the save would wait for it",
     )
-    return finish_work(async_save_snapshot(state, path; raw_writes = raw_writes, options...))
+    return run_work(work, timeout; tries = !waits)    # the blocking form would wait for writers, also with timeout 0
 end
 
 """
@@ -83,34 +113,62 @@ function get_save_statistics(state::MMSBState)
     return Dict{Symbol,Int}(name => getfield(stats[], name) for name in counters)
 end
 
+"A snapshot in memory of the library, which is freed with this object at the latest."
+mutable struct SavedBytes
+    memory::Base.RefValue{Ptr{Cvoid}}
+    length::Base.RefValue{UInt64}
+    bytes::Union{Vector{UInt8},Nothing}
+
+    SavedBytes() = finalizer(free_saved, new(Ref{Ptr{Cvoid}}(C_NULL), Ref{UInt64}(0), nothing))
+end
+
+function free_saved(saved::SavedBytes)
+    memory, saved.memory[] = saved.memory[], C_NULL
+    return mmsb_snapshot_free_memory(memory)
+end
+
+"The snapshot; the first call frees the memory."
+function saved_bytes(saved::SavedBytes)
+    if saved.bytes === nothing
+        saved.bytes = copy(unsafe_wrap(Array, convert(Ptr{UInt8}, saved.memory[]), Int(saved.length[]); own = false))
+        free_saved(saved)
+    end
+    return saved.bytes
+end
+
+function saving_bytes(state::MMSBState; options...)
+    saved = SavedBytes()
+    return Work(;
+        blocking = mmsb_snapshot_save_memory,
+        starting = mmsb_snapshot_save_memory_start,
+        arguments = (handle(state),),
+        options = save_options(options),
+        results = (saved.memory, saved.length),
+        kept = (state, saved),
+        result = () -> saved_bytes(saved),
+    )
+end
+
 """
-    save_bytes(state; options...)::Vector{UInt8}
+    async_save_bytes(state; after = Ticket[], options...)::Ticket
+
+Starts `save_bytes` when the work of the tickets in `after` has succeeded. `progress` counts bytes; `fetch` returns the snapshot.
+"""
+async_save_bytes(state::MMSBState; after::AbstractVector{Ticket} = Ticket[], options...) =
+    start(saving_bytes(state; options...), after)
+
+"""
+    save_bytes(state; timeout = nothing, options...)::Vector{UInt8}
 
 Saves a snapshot into memory. The options are those of `save_snapshot`, but for `base`.
 """
-function save_bytes(state::MMSBState; options...)
-    memory, length = Ref{Ptr{Cvoid}}(C_NULL), Ref{UInt64}(0)
-    ticket = with_work(Ticket[]) do work
-        fill_reference(mmsb_ticket_t, mmsb_snapshot_save_memory_start, state, save_options(options), work, memory, length)
-    end
-    finish_work(keep_while_running(Ticket(ticket, state, () -> (memory, length))))
-    try
-        return copy(unsafe_wrap(Array, convert(Ptr{UInt8}, memory[]), Int(length[]); own = false))
-    finally
-        check(mmsb_snapshot_free_memory(memory[]))
-    end
-end
+save_bytes(state::MMSBState; raw_writes::Symbol = :allow, timeout::Union{Real,Nothing} = nothing, options...) =
+    run_save(state, saving_bytes(state; raw_writes = raw_writes, options...), raw_writes, timeout)
 
 # Loading.
 
-"""
-    async_restore!(state, path; after = Ticket[], options...)::Ticket
-
-Starts `restore!` when the work of the tickets in `after` has succeeded. `progress` counts bytes.
-"""
-function async_restore!(
-    state::MMSBState,
-    path::AbstractString;
+"The options of a load, and what they point to."
+function load_options(;
     ids::Union{AbstractVector,Nothing} = nothing,
     lazy::Bool = false,
     in_place::Bool = false,
@@ -118,52 +176,82 @@ function async_restore!(
     until::Union{Integer,Nothing} = nothing,
     until_time::Union{Real,Nothing} = nothing,
     until_epoch::Union{Pair,Nothing} = nothing,
-    after::AbstractVector{Ticket} = Ticket[],
 )
     lazy && in_place && throw(ArgumentError("lazy and in_place exclude each other"))
     record = initialised(mmsb_load_options_t, mmsb_load_options_init)
-    chosen = ids === nothing ? nothing : Vector{UInt64}(ids)
+    chosen = ids === nothing ? nothing : UInt64[page_id(id) for id in ids]
     folder = journal === nothing ? nothing : path_text(journal)
-    ticket = GC.@preserve chosen folder begin
-        record[] = with_fields(record[], (mode = in_place ? MMSB_LOAD_IN_PLACE : lazy ? MMSB_LOAD_LAZY : MMSB_LOAD_EAGER,))
-        chosen === nothing ||
-            (record[] = with_fields(record[], (page_ids = list_pointer(chosen), page_count = UInt64(length(chosen)))))
-        folder === nothing || (record[] = with_fields(record[], (journal = text_pointer(folder),)))
-        until === nothing || (record[] = with_fields(record[], (journal_until = record_number(until),)))
-        until_time === nothing ||
-            (record[] = with_fields(record[], (journal_until_time_ns = nanoseconds_since_1970(until_time),)))
-        until_epoch === nothing || (record[] = with_fields(record[], page_and_epoch(until_epoch)))
-        with_work(after) do work
-            fill_reference(mmsb_ticket_t, mmsb_snapshot_load_start, state, path_text(path), record, work)
-        end
-    end
-    return keep_while_running(Ticket(ticket, state, () -> (drop_released_arrays(); state)))
+    change!(; fields...) = record[] = with_fields(record[], values(fields))
+    change!(; mode = in_place ? MMSB_LOAD_IN_PLACE : lazy ? MMSB_LOAD_LAZY : MMSB_LOAD_EAGER)
+    chosen === nothing || change!(; page_ids = list_pointer(chosen), page_count = UInt64(length(chosen)))
+    folder === nothing || change!(; journal = text_pointer(folder))
+    until === nothing || change!(; journal_until = record_number(until))
+    until_time === nothing || change!(; journal_until_time_ns = nanoseconds_since_1970(until_time))
+    until_epoch === nothing || change!(; page_and_epoch(until_epoch)...)
+    return record, (chosen, folder)
+end
+
+"A load from a source, whose arguments follow the state's handle."
+function loading(blocking, starting, state, source, kept, options)
+    record, named = load_options(; options...)
+    return Work(;
+        blocking = blocking,
+        starting = starting,
+        arguments = (handle(state), source...),
+        options = record,
+        kept = (state, kept, named),
+        result = () -> (drop_released_arrays(); state),
+    )
+end
+
+restoring(state::MMSBState, path::AbstractString; options...) =
+    loading(mmsb_snapshot_load, mmsb_snapshot_load_start, state, (path_text(path),), nothing, options)
+
+restoring(state::MMSBState, file::OpenFile; ids::Union{AbstractVector,Nothing} = nothing, lazy::Bool = false) = loading(
+    mmsb_snapshot_load_descriptor, mmsb_snapshot_load_descriptor_start, state, (descriptor(file),), file,
+    (ids = ids, lazy = lazy),
+)
+
+function restoring(state::MMSBState, bytes::AbstractVector{UInt8}; ids::Union{AbstractVector,Nothing} = nothing)
+    source = contiguous(bytes)
+    from = (pointer(source), length(source))
+    return loading(mmsb_snapshot_load_memory, mmsb_snapshot_load_memory_start, state, from, source, (ids = ids,))
 end
 
 """
-    restore_bytes!(state, bytes; ids = nothing)
+    async_restore!(state, path; after = Ticket[], options...)::Ticket
+    async_restore!(state, file; after = Ticket[], options...)::Ticket
+
+Starts `restore!` when the work of the tickets in `after` has succeeded. `progress` counts bytes. Do not close a file before the
+work has ended.
+"""
+async_restore!(state::MMSBState, from::Union{AbstractString,OpenFile}; after::AbstractVector{Ticket} = Ticket[], options...) =
+    start(restoring(state, from; options...), after)
+
+"""
+    async_restore_bytes!(state, bytes; ids = nothing, after = Ticket[])::Ticket
+
+Starts `restore_bytes!` when the work of the tickets in `after` has succeeded. `progress` counts bytes. Do not change the bytes
+before the work has ended.
+"""
+async_restore_bytes!(state::MMSBState, bytes::AbstractVector{UInt8}; after::AbstractVector{Ticket} = Ticket[], options...) =
+    start(restoring(state, bytes; options...), after)
+
+"""
+    restore_bytes!(state, bytes; ids = nothing, timeout = nothing)
 
 `restore!` from the bytes of a snapshot, as `save_bytes` returns them.
 """
-function restore_bytes!(state::MMSBState, bytes::AbstractVector{UInt8}; ids::Union{AbstractVector,Nothing} = nothing)
-    record = initialised(mmsb_load_options_t, mmsb_load_options_init)
-    source = contiguous(bytes)
-    chosen = ids === nothing ? nothing : Vector{UInt64}(ids)
-    GC.@preserve chosen source begin
-        chosen === nothing ||
-            (record[] = with_fields(record[], (page_ids = list_pointer(chosen), page_count = UInt64(length(chosen)))))
-        call(mmsb_snapshot_load_memory, state, pointer(source), length(source), record)
-    end
-    drop_released_arrays()
-    return state
-end
+restore_bytes!(state::MMSBState, bytes::AbstractVector{UInt8}; timeout::Union{Real,Nothing} = nothing, options...) =
+    run_work(restoring(state, bytes; options...), timeout)
 
 record_number(number) = number < 1 ? throw(ArgumentError("until is $number; the first record has the number 1")) : UInt64(number)
 
 function page_and_epoch((page, epoch))
-    page < 1 && throw(ArgumentError("until_epoch has page $page; the smallest id is 1"))
+    id = page_id(page)
+    id < 1 && throw(ArgumentError("until_epoch has page $id; the smallest id is 1"))
     epoch < 1 && throw(ArgumentError("until_epoch has epoch $epoch; the smallest epoch is 1"))
-    return (journal_page = UInt64(page), journal_epoch = UInt64(epoch))
+    return (journal_page = UInt64(id), journal_epoch = UInt64(epoch))
 end
 
 "Nanoseconds since 1970. Never 0, which means no limit."
@@ -175,33 +263,35 @@ list_pointer(list::Vector{UInt64}) = isempty(list) ? Ptr{UInt64}(sizeof(UInt64))
 """
     restore!(
         state, path; ids = nothing, lazy = false, in_place = false, journal = nothing, until = nothing,
-        until_time = nothing, until_epoch = nothing,
+        until_time = nothing, until_epoch = nothing, timeout = nothing,
     )
+    restore!(state, file; ids = nothing, lazy = false, timeout = nothing)
 
 Sets the state to that of a snapshot, or throws and changes nothing. `Page` objects of replaced pages are stale afterwards. With
-`ids` only these pages are replaced or added. `lazy`: the bytes of large pages are read when a call first needs them. `in_place`:
-needs no memory for both states; everything is verified first, and read when the replaced pages have ended. `journal`:
-folder of a journal; its records after the snapshot are applied. `until`: number of the last record to apply. `until_time`: later
-records are not applied (seconds since 1970, as from `time()`). `until_epoch` (`id => epoch`): the first record that moves that
-page's epoch beyond this one ends the replay.
+`ids`, which may be pages, only these are replaced or added. `lazy`: the bytes of large pages are read when a call first needs
+them. `in_place`: needs no memory for both states; everything is verified first, and read when the replaced pages have ended.
+`journal`: folder of a journal; its records after the snapshot are applied. `until`: number of the last record to apply.
+`until_time`: later records are not applied (seconds since 1970, as from `time()`). `until_epoch` (`id => epoch`): the first
+record that moves that page's epoch beyond this one ends the replay.
+
+The form with `file`, an open file or a `RawFD`, reads from its descriptor's current position to its end. After `timeout` seconds
+the load is stopped with a `WaitTimeoutError`; 0 tries, as with `save_snapshot`. An InterruptException (Ctrl-C) stops it, too.
 """
-restore!(state::MMSBState, path::AbstractString; options...) = finish_work(async_restore!(state, path; options...))
+restore!(
+    state::MMSBState, from::Union{AbstractString,OpenFile}; timeout::Union{Real,Nothing} = nothing, options...,
+) = run_work(restoring(state, from; options...), timeout)
 
 """
     load_snapshot(path; options...)::MMSBState
+    load_snapshot(file; options...)::MMSBState
 
 Creates a state with the pages of a snapshot. The options are those of `restore!` and of `MMSBState`.
 """
-function load_snapshot(
-    path::AbstractString; ids = nothing, lazy = false, journal = nothing, until = nothing, until_time = nothing,
-    until_epoch = nothing, options...,
-)
-    state = MMSBState(; options...)
+function load_snapshot(from::Union{AbstractString,OpenFile}; options...)
+    of_state(name) = haskey(STATE_OPTIONS, name)
+    state = MMSBState(; (name => value for (name, value) in options if of_state(name))...)
     try
-        return restore!(
-            state, path; ids = ids, lazy = lazy, journal = journal, until = until, until_time = until_time,
-            until_epoch = until_epoch,
-        )
+        return restore!(state, from; (name => value for (name, value) in options if !of_state(name))...)
     catch
         close(state)
         rethrow()
@@ -215,9 +305,11 @@ end
     Snapshot(f, path)
 
 A snapshot file and its chain of bases, open for reading until `close`; the form with `f` closes it after `f(snapshot)`.
-`snapshot[id]` is a page, `get_pages(snapshot)` returns all; `length` and `haskey` work. Its properties: `id` and `base`
-(hexadecimal; `base` is `nothing` if the snapshot is whole), `taken` (seconds since 1970, or `nothing`), `format` (version of the
-file), `chain` (number of files that the state comes from), `journal` (number of the last journal record that it contains).
+`snapshot[id]` or `snapshot[page]` is a page, `get_pages(snapshot)` returns all; `length` and `haskey` work. Its properties: `id`
+and `base` (hexadecimal; `base` is `nothing` if the snapshot is whole), `taken` (seconds since 1970, or `nothing`), `format`
+(version of the file), `chain` (number of files that the state comes from), `lineage` and `position` (the name of the state:
+`position` is the number of the last journal record that it contains) and `parent` (the state behind which the lineage begins, or
+`nothing`).
 """
 mutable struct Snapshot
     handle::Threads.Atomic{UInt64}    # 0 once it is closed
@@ -312,20 +404,21 @@ snapshot_metadata(page::SnapshotPage) = Dict{Symbol,Any}(
 )
 
 "The status of the lookup of a page, and the record found."
-function look_up(snapshot::Snapshot, id::Integer)
+function look_up(snapshot::Snapshot, page)
+    id = page_id(page)
     record = Ref{mmsb_snapshot_page_t}()
     status = id < 0 ? MMSB_E_NOT_FOUND : GC.@preserve snapshot mmsb_snapshot_find(handle(snapshot), id, record)
     return status, record[]
 end
 
-function Base.getindex(snapshot::Snapshot, id::Integer)
+function Base.getindex(snapshot::Snapshot, id::Union{Integer,Page})
     status, record = look_up(snapshot, id)
-    status == MMSB_E_NOT_FOUND && throw(PageNotFoundError(status, "the snapshot has no page with id $id"))
+    status == MMSB_E_NOT_FOUND && throw(PageNotFoundError(status, "the snapshot has no page with id $(page_id(id))"))
     check(status)
     return SnapshotPage(snapshot, record)
 end
 
-function Base.haskey(snapshot::Snapshot, id::Integer)
+function Base.haskey(snapshot::Snapshot, id::Union{Integer,Page})
     status, _ = look_up(snapshot, id)
     status == MMSB_E_NOT_FOUND && return false
     check(status)
@@ -387,36 +480,83 @@ change_views!(snapshot, by) =
 
 # Whole files.
 
-"""
-    verify_snapshot(path)
+verifying(path) = Work(;
+    blocking = mmsb_snapshot_verify,
+    starting = mmsb_snapshot_verify_start,
+    arguments = (path_text(path),),
+    kept = nothing,
+)
 
-Reads a snapshot and its bases and checks every checksum and length; throws the error of the first damage.
 """
-verify_snapshot(path::AbstractString) = check(mmsb_snapshot_verify(path_text(path), C_NULL))
+    async_verify_snapshot(path; after = Ticket[])::Ticket
+
+Starts `verify_snapshot` when the work of the tickets in `after` has succeeded. `progress` counts bytes.
+"""
+async_verify_snapshot(path::AbstractString; after::AbstractVector{Ticket} = Ticket[]) = start(verifying(path), after)
 
 """
-    compact_snapshot(path, to; durable = true)
+    verify_snapshot(path; timeout = nothing)
 
-Writes the state of a snapshot and its bases to one whole snapshot.
+Reads a snapshot and its bases and checks every checksum and length; throws the error of the first damage. `timeout`: as for
+`save_snapshot`.
 """
-compact_snapshot(path::AbstractString, to::AbstractString; durable::Bool = true) =
-    check(mmsb_snapshot_compact(path_text(path), path_text(to), save_options((durable = durable,) |> pairs)))
+verify_snapshot(path::AbstractString; timeout::Union{Real,Nothing} = nothing) = run_work(verifying(path), timeout)
+
+compacting(path, to; durable::Bool = true) = Work(;
+    blocking = mmsb_snapshot_compact,
+    starting = mmsb_snapshot_compact_start,
+    arguments = (path_text(path), path_text(to)),
+    options = save_options(pairs((durable = durable,))),
+    kept = nothing,
+)
+
+"""
+    async_compact_snapshot(path, to; durable = true, after = Ticket[])::Ticket
+
+Starts `compact_snapshot` when the work of the tickets in `after` has succeeded. `progress` counts bytes.
+"""
+async_compact_snapshot(
+    path::AbstractString, to::AbstractString; after::AbstractVector{Ticket} = Ticket[], options...,
+) = start(compacting(path, to; options...), after)
+
+"""
+    compact_snapshot(path, to; durable = true, timeout = nothing)
+
+Writes the state of a snapshot and its bases to one whole snapshot. `timeout`: as for `save_snapshot`.
+"""
+compact_snapshot(path::AbstractString, to::AbstractString; timeout::Union{Real,Nothing} = nothing, options...) =
+    run_work(compacting(path, to; options...), timeout)
 
 const CHANGES = Dict(
     MMSB_CHANGE_ADDED => :added, MMSB_CHANGE_REMOVED => :removed, MMSB_CHANGE_BYTES => :bytes, MMSB_CHANGE_OTHER => :other,
 )
 
+function comparing(older, newer)
+    list = Vector{mmsb_snapshot_change_t}(undef, length(older) + length(newer))    # as many as there can be
+    count = Ref{Csize_t}(0)
+    return Work(;
+        blocking = mmsb_snapshot_diff,
+        starting = mmsb_snapshot_diff_start,
+        arguments = (handle(older), handle(newer)),
+        results = (list, length(list), count),
+        kept = (older, newer),
+        result = () -> Pair{PageID,Symbol}[change.id => CHANGES[change.change] for change in view(list, 1:Int(count[]))],
+    )
+end
+
 """
-    diff_snapshots(older, newer)::Vector{Pair{PageID,Symbol}}
+    async_diff_snapshots(older, newer; after = Ticket[])::Ticket
+
+Starts `diff_snapshots` when the work of the tickets in `after` has succeeded. `progress` counts pages.
+"""
+async_diff_snapshots(older::Snapshot, newer::Snapshot; after::AbstractVector{Ticket} = Ticket[]) =
+    start(comparing(older, newer), after)
+
+"""
+    diff_snapshots(older, newer; timeout = nothing)::Vector{Pair{PageID,Symbol}}
 
 The pages that differ between two snapshots, in ascending order of ids, each with `:added`, `:removed`, `:bytes` (size or bytes
-differ, perhaps more) or `:other` (the bytes are equal, other properties differ).
+differ, perhaps more) or `:other` (the bytes are equal, other properties differ). `timeout`: as for `save_snapshot`.
 """
-function diff_snapshots(older::Snapshot, newer::Snapshot)
-    changes = GC.@preserve newer fill_list(
-        mmsb_snapshot_change_t,
-        (first, list, capacity, count) -> mmsb_snapshot_diff(first, handle(newer), C_NULL, list, capacity, count),
-        older,
-    )
-    return Pair{PageID,Symbol}[change.id => CHANGES[change.change] for change in changes]
-end
+diff_snapshots(older::Snapshot, newer::Snapshot; timeout::Union{Real,Nothing} = nothing) =
+    run_work(comparing(older, newer), timeout)

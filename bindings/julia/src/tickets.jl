@@ -9,10 +9,10 @@ Asynchronous work of the library. `isready(ticket)`: whether it has ended. `wait
 """
 mutable struct Ticket
     handle::Threads.Atomic{UInt64}    # 0 once it is closed
-    state::MMSBState
-    result::Function                  # makes the result when the work has succeeded; holds the memory that the work fills
+    kept::Any                         # what the work reads and writes
+    result::Function                  # makes the result when the work has succeeded
 
-    Ticket(handle::UInt64, state, result) = finalizer(destroy_ticket, new(Threads.Atomic{UInt64}(handle), state, result))
+    Ticket(handle::UInt64, kept, result) = finalizer(destroy_ticket, new(Threads.Atomic{UInt64}(handle), kept, result))
 end
 
 "Calls `f(work)` with the options of work that begins when the work of these tickets has succeeded."
@@ -81,9 +81,6 @@ function Base.fetch(ticket::Ticket)
     return ticket.result()
 end
 
-"Waits for work that only the caller knows, closes its ticket and returns the result."
-finish_work(ticket::Ticket) = closing(fetch, ticket)
-
 """
     progress(ticket) -> (done, total)
 
@@ -120,4 +117,96 @@ function Base.close(ticket::Ticket)
     lock(() -> check(destroy_ticket(ticket)), running_lock)
 end
 
+"Asks the work to stop and waits for its end; whether it had succeeded before."
+function stop(ticket::Ticket)
+    isready(ticket) || cancel!(ticket)
+    await_end(ticket, Inf)
+    code = Ref{mmsb_status_t}()
+    call(mmsb_ticket_status, ticket, code, C_NULL, 0)
+    return code[] == MMSB_OK
+end
+
 Base.show(io::IO, ticket::Ticket) = print(io, "Ticket(", isready(ticket) ? "ended" : "running", ")")
+
+# Long calls, each of which can run here or be started.
+
+"""
+A long call of the library. Its two forms take arguments, options if the call has some of its own, the options of work, and
+results, in this order.
+"""
+Base.@kwdef struct Work
+    blocking::Function
+    starting::Function
+    arguments::Tuple
+    options::Union{Base.RefValue,Nothing} = nothing
+    results::Tuple = ()
+    kept::Any                           # what the work reads and writes
+    result::Function = () -> nothing    # makes the result of work that has succeeded
+    undo::Function = () -> nothing      # ends a result that Ctrl-C keeps from the caller
+end
+
+"Starts the work when that of the tickets has succeeded. Ctrl-C comes when the ticket is there."
+function start(work::Work, after::AbstractVector{Ticket} = Ticket[])
+    own = work.options === nothing ? () : (work.options,)
+    ticket = Ref{mmsb_ticket_t}(0)
+    return disable_sigint() do
+        GC.@preserve work with_work(after) do options
+            check(work.starting(work.arguments..., own..., options, work.results..., ticket))
+        end
+        return keep_while_running(Ticket(ticket[], (work, work.kept), work.result))
+    end
+end
+
+"""
+Does the work while other tasks run, and returns its result. When the time is over, or an InterruptException comes, the work is
+stopped first. The blocking form is for a timeout of 0, a try that takes a moment, and for a thread that has a group open, which
+starts no work. `tries = false`: a timeout of 0 starts the work, too, and stops it at once.
+"""
+function run_work(work::Work, timeout::Union{Real,Nothing}; tries::Bool = true)
+    limit = nanoseconds(timeout)
+    limit == 0 && tries && return run_here(work, limit)
+    ticket = try
+        start(work)
+    catch failure
+        failure isa MMSBError && failure.code == MMSB_E_INVALID_STATE || rethrow()
+        return run_here(work, limit)
+    end
+    try
+        if !await_end(ticket, timeout === nothing ? Inf : timeout) && !stop(ticket)
+            reject(MMSB_E_TIMEOUT, "the work did not end within $timeout seconds and was stopped")
+        end
+        return fetch(ticket)
+    catch failure
+        failure isa InterruptException && stop(ticket) && work.undo()
+        rethrow()
+    finally
+        close(ticket)
+    end
+end
+
+function run_here(work::Work, limit)
+    options = work.options === nothing ? initialised(mmsb_work_options_t, mmsb_work_options_init) : work.options
+    options[] = with_fields(options[], (timeout_ns = limit,))
+    GC.@preserve work check(work.blocking(work.arguments..., options, work.results...))
+    return work.result()
+end
+
+"A move of many pages to another location, whose result is given."
+function moving_many(pages, location, device, result)
+    handles = mmsb_page_t[handle(page) for page in pages]
+    return Work(;
+        blocking = (arguments...) -> mmsb_page_migrate_many(arguments..., C_NULL),
+        starting = mmsb_page_migrate_many_start,
+        arguments = (handles, length(handles), placement(location, device)...),
+        results = (C_NULL,),
+        kept = map(owner, pages),
+        result = () -> result,
+    )
+end
+
+"A timeout in seconds as the library has it; `nothing` and `Inf`: no limit."
+function nanoseconds(timeout::Union{Real,Nothing})
+    timeout === nothing && return MMSB_WAIT_FOREVER
+    timeout >= 0 || throw(ArgumentError("timeout is $timeout; the minimum is 0 seconds"))
+    return timeout * 1e9 < typemax(Int64) ? floor(UInt64, timeout * 1e9) : MMSB_WAIT_FOREVER
+end

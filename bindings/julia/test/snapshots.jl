@@ -276,3 +276,25 @@ end
         save_snapshot(state, path; queue = true, raw_writes = :refuse)
     end
 end
+
+@testset "pages stand for their ids" begin
+    folder = mktempdir()
+    path, journal = joinpath(folder, "state"), joinpath(folder, "journal")
+    MMSBState() do state
+        page, other = create_page!(state, 10), create_page!(state, 10)
+        save_snapshot(state, path)
+        Snapshot(path) do snapshot
+            @test haskey(snapshot, page) && snapshot[page].id == page.id
+            @test fails(() -> snapshot[create_page!(state, 5)], PageNotFoundError, 20)
+        end
+        foreach(changed -> write_page!(changed, [0x07]), (page, other))
+        restore!(state, path; ids = [page, other.id][1:1])
+        @test read_page(get_page(state, page.id))[1] == 0x00 && read_page(other)[1] == 0x07
+        open_journal!(state, journal)
+        foreach(turn -> apply_delta!(other, [1], UInt8[turn]), 1:3)
+        close_journal!(state)
+        restored = load_snapshot(""; journal = journal, until_epoch = other => 2)
+        @test get_page(restored, other.id).epoch == 2
+        close(restored)
+    end
+end

@@ -20,7 +20,7 @@ def test_each_class(cls: type[mmsb.MMSBError]) -> None:
     assert type(again) is cls
     assert str(again) == str(error)
     assert (again.code, again.index) == (error.code, 4)
-    if cls not in (mmsb.MMSBError, mmsb.ClosedError, mmsb.MissingFileError):
+    if cls not in (mmsb.MMSBError, mmsb.ClosedError, mmsb.MissingFileError, mmsb.MissingFolderError):
         assert type(error_for(cls.code, "text")) is cls
 
 

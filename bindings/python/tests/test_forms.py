@@ -76,8 +76,32 @@ def test_timeouts_and_started_work(ctx: mmsb.Context, tmp_path: Path) -> None:
     ctx.migrate_many(pages, "disk", timeout=60)
     assert [page.location for page in pages] == ["disk"] * 3
     many = ctx.create_pages(20000, 64)
-    with pytest.raises(mmsb.WouldBlockError):
+    with pytest.raises(mmsb.WouldBlockError) as caught:
         ctx.migrate_many(many, "disk", timeout=0)
+    assert [page.location for page in many].index("cpu") == caught.value.index
+    with pytest.raises(mmsb.WouldBlockError):
+        ctx.create_pages(20000, 64, timeout=0)
+    with pytest.raises(mmsb.TimeoutError):
+        ctx.create_pages(2_000_000, 64, timeout=1e-9)
+    assert len(ctx) == 20003
+    journal.close(timeout=60)
+    assert journal.closed
+    journal.close(timeout=0)
+
+
+def test_a_close_that_times_out_leaves_the_journal_open(ctx: mmsb.Context, tmp_path: Path) -> None:
+    page = ctx.create_page(32 << 20)
+    journal = ctx.journal(tmp_path / "journal", interval_ms=60_000)
+    page.write(0, os.urandom(32 << 20))
+    with pytest.raises(mmsb.WouldBlockError):
+        journal.close(timeout=0)
+    assert not journal.closed
+    last = journal.info().last
+    page.write(0, b"more")
+    assert journal.info().last == last + 1
+    journal.close()
+    with pytest.raises(mmsb.ClosedError):
+        journal.info()
 
 
 def test_each_long_call_has_a_timeout(ctx: mmsb.Context, tmp_path: Path) -> None:
@@ -254,8 +278,15 @@ def test_a_missing_file_is_a_file_not_found_error(ctx: mmsb.Context, tmp_path: P
             call(tmp_path / "none")
         assert isinstance(error.value, mmsb.NotFoundError)
         assert error.value.errno == 2
-    with pytest.raises(FileNotFoundError):
-        ctx.restore_start(tmp_path / "none").wait()
+    with ctx.restore_start(tmp_path / "none") as ticket:
+        with pytest.raises(FileNotFoundError):
+            ticket.wait()
+        assert isinstance(ticket.error(), FileNotFoundError)
+    with pytest.raises(FileNotFoundError) as folder:
+        mmsb.Context(disk_path=tmp_path / "none").create_page(10, location="disk")
+    assert isinstance(folder.value, mmsb.MissingFolderError)
+    with mmsb.Context(simulate="always") as simulated, pytest.raises(FileNotFoundError):
+        simulated.create_runtime(ledger=tmp_path / "none" / "ledger", budget=5)
     with pytest.raises(mmsb.NotFoundError) as other:
         ctx.page(3)
     assert not isinstance(other.value, FileNotFoundError)
@@ -271,6 +302,19 @@ def test_errors_name_pages_by_their_ids(ctx: mmsb.Context) -> None:
         some.destroy()
         with pytest.raises(mmsb.StaleHandleError, match=f"page {some.id} was destroyed"):
             some.read()
+    living = ctx.create_page(10, id=7)
+    for call in (
+        lambda: ctx.info_many([living, page]),
+        lambda: ctx.memories([living, page]),
+        lambda: ctx.migrate_many([living, page], "disk"),
+        lambda: ctx.add_dependency(living, page),
+        lambda: mmsb.Delta.from_pages(living, page),
+    ):
+        with pytest.raises(mmsb.StaleHandleError, match="page 42 was destroyed"):
+            call()
+    with pytest.raises(mmsb.OutOfRangeError, match="page 7: offset 1000 exceeds") as batch:
+        ctx.apply_many([(ctx.create_page(9999), mmsb.Delta.indexed([1000], b"x")), (living, mmsb.Delta.indexed([1000], b"x"))])
+    assert batch.value.index == 1
 
 
 @pytest.mark.parametrize("contiguous", [True, False])

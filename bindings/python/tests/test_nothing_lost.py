@@ -174,6 +174,73 @@ def test_changes_while_no_journal_was_open(ctx: mmsb.Context, tmp_path: Path) ->
         assert loaded("", journal=tmp_path / "journal") == contents(ctx)
 
 
+OPENERS = """
+import pathlib, sys, mmsb
+folder, mode = pathlib.Path(sys.argv[1]), sys.argv[2]
+for turn in range(int(sys.argv[3])):
+    print("ready", flush=True)
+    sys.stdin.readline()
+    directory, opened, last = folder / str(turn), 0, ""
+    with mmsb.Context() as ctx:
+        ctx.create_page(100)
+        for attempt in range(20 if mode == "refuse" else 200):
+            try:
+                journal = ctx.journal(directory, base=mode)
+            except mmsb.MMSBError as error:
+                last = type(error).__name__
+                if last == "MismatchError":
+                    break
+                continue
+            opened += 1
+            ctx.create_page(7)
+            journal.close()
+            break
+    print(opened, last, flush=True)
+"""
+
+
+def test_processes_that_open_one_journal(tmp_path: Path) -> None:
+    """Some are refused and remove what they have made, while two others want the same directory: one of these has it."""
+    turns, command = 25, [sys.executable, "-c", OPENERS, str(tmp_path)]
+    modes = ["refuse", "refuse", "write", "write"]
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                subprocess.Popen([*command, mode, str(turns)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            )
+            for mode in modes
+        ]
+        for turn in range(turns):
+            assert [told(process) for process in processes] == ["ready"] * 4
+            for process in processes:
+                assert process.stdin is not None
+                process.stdin.write("go\n")
+                process.stdin.flush()
+            first, second, one, two = (told(process).split() for process in processes)
+            assert first[0] == second[0] == "0"
+            assert sorted([one[0], two[0]]) == ["0", "1"], (one, two)
+            with mmsb.Context() as ctx:
+                ctx.restore("", journal=tmp_path / str(turn))
+                assert sorted(page.size for page in ctx.pages()) == [7, 100]
+
+
+def told(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_a_journal_that_is_not_opened_leaves_nothing(ctx: mmsb.Context, tmp_path: Path) -> None:
+    ctx.create_page(64 << 20)
+    with pytest.raises(mmsb.InvalidStateError):
+        ctx.journal(tmp_path / "journal", base="refuse")
+    assert list(tmp_path.iterdir()) == []
+    for timeout in (0, 1e-6):
+        with pytest.raises((mmsb.WouldBlockError, mmsb.TimeoutError)):
+            ctx.journal(tmp_path / "journal", timeout=timeout)
+        assert list(tmp_path.iterdir()) == []
+    ctx.journal(tmp_path / "journal").close()
+
+
 def test_a_journal_goes_on_where_nothing_happened(ctx: mmsb.Context, tmp_path: Path) -> None:
     page = ctx.create_page(64)
     for turn in range(4):
@@ -413,6 +480,37 @@ def test_saves_queue(ctx: mmsb.Context, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == list("012345")
 
 
+def test_saves_of_every_form_queue(ctx: mmsb.Context, tmp_path: Path) -> None:
+    page = ctx.create_page(64)
+    with open(tmp_path / "file", "wb") as file:
+        with page.pin(write=True):
+            running = ctx.save_start(tmp_path / "s", raw_writes="wait")
+            while not ctx_is_busy(ctx):
+                time.sleep(0.001)
+            with pytest.raises(mmsb.TimeoutError):
+                ctx.save_bytes(queue=True, timeout=0.01)
+            with pytest.raises(mmsb.TimeoutError):
+                ctx.save_to(file, queue=True, timeout=0.01)
+            with pytest.raises(mmsb.BusyError):
+                ctx.save_to(file)
+            first, second = ctx.save_bytes_start(queue=True), ctx.save_to_start(file, queue=True)
+        running.wait()
+        data = first.wait()
+        second.wait()
+    assert len(data) == (tmp_path / "file").stat().st_size
+    with mmsb.Context() as other:
+        other.restore_bytes(data)
+        assert contents(other) == contents(ctx)
+
+
+def ctx_is_busy(ctx: mmsb.Context) -> bool:
+    try:
+        ctx.save_bytes()
+    except mmsb.BusyError:
+        return True
+    return False
+
+
 @pytest.mark.parametrize("what", ["save", "load"])
 @pytest.mark.parametrize("delay", [0.02, 0.2])
 def test_control_c_ends_a_save_and_a_load(tmp_path: Path, what: str, delay: float) -> None:
@@ -469,6 +567,9 @@ LONG_CALLS = {
     "restore_bytes": "ctx.restore_bytes(data)",
     "journal": "ctx.journal(folder + '/new').close(), shutil.rmtree(folder + '/new')",
     "sync": "page.write(0, block), journal.sync()",
+    "create_pages": "ctx.destroy_pages(ctx.create_pages(100, 1 << 20))",
+    "migrate_many": "[ctx.migrate_many(ctx.pages(), where) for where in ('disk', 'cpu')]",
+    "close": "page.write(0, block); opened.close(); opened = ctx.journal(folder + '/new')",
     "trim": "journal.trim(path)",
 }
 
@@ -494,6 +595,8 @@ read_end, write_end = os.pipe()
 data = ctx.save_bytes()
 if {call in ("sync", "trim")}:
     journal = ctx.journal(folder + "/journal")
+if {call == "close"}:
+    opened = ctx.journal(folder + "/new")
 try:
     print("begin", flush=True)
     while True:
@@ -507,6 +610,9 @@ assert [page.size for page in ctx.pages()] == [len(block)] * 8
 if {call == "journal"}:
     shutil.rmtree(folder + "/new", ignore_errors=True)
     ctx.journal(folder + "/new").close()
+if {call == "close"} and not opened.closed:
+    assert opened.info().last > 1
+    opened.close()
 ctx.save(folder + "/after", durable=False)
 print("interrupted")
 """
@@ -567,6 +673,9 @@ def test_every_long_call_is_work_that_control_c_cancels(
             lambda: mmsb.verify(path),
             lambda: mmsb.diff(one, one),
             lambda: mmsb.compact(path, tmp_path / "t"),
+            lambda: other.create_pages(10_000, 64),
+            lambda: other.migrate_many(other.pages(), "disk"),
+            journal.close,
         ]
         wait = mmsb.Ticket.wait
         for last in (False, True):
@@ -583,6 +692,8 @@ def test_every_long_call_is_work_that_control_c_cancels(
                     call()
                 ticket.sweep()
                 assert mmsb.debug_live_objects("ticket") == 0
+        assert len(other) == 1
+        assert not journal.closed
         other.journal(tmp_path / "last").close()  # the one that Ctrl-C took away is closed
     journal.close()
 

@@ -103,7 +103,9 @@ def test_work_that_ends_in_the_moment_the_time_is_over(ctx: mmsb.Context, monkey
         ticket.wait()
         monkeypatch.setattr(lib, "mmsb_ticket_wait", lambda handle, timeout: E_TIMEOUT)
         assert len(ticket.wait(1)) == 10
-        monkeypatch.setattr(ticket_module, "_status", lambda handle: (mmsb.CancelledError.code, "cancelled"))
+        code = mmsb.CancelledError.code
+        monkeypatch.setattr(lib, "mmsb_ticket_wait", lambda handle, timeout: E_TIMEOUT if timeout else code)
+        monkeypatch.setattr(ticket_module, "_status", lambda handle: code)
         with pytest.raises(mmsb.CancelledError):
             ticket.wait(1)
 

@@ -19,7 +19,7 @@ import (
 // Disk is a file system in memory that promises no more than the system does: a file's content is durable as of its last
 // Sync, a name as of the last Sync of its directory. All else may survive a power cut or not, in any combination.
 //
-// Paths are taken from the root. There are no symbolic links and no permissions, and directories cannot be renamed or removed.
+// Paths are taken from the root. There are no symbolic links and no permissions, and directories cannot be renamed.
 type Disk struct {
 	// Block is the unit in which unsynced content survives a power cut. Set it before the first write.
 	Block int
@@ -348,6 +348,27 @@ func (d *Disk) MakeDirectory(name string, mode os.FileMode) error {
 		return syscall.EEXIST
 	}
 	d.change(map[string]*node{name: d.newNode(os.ModeDir | mode.Perm())})
+	return nil
+}
+
+// RemoveDirectory removes an empty one.
+func (d *Disk) RemoveDirectory(name string) error {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	name = clean(name)
+	n := d.names[name]
+	switch {
+	case n == nil:
+		return syscall.ENOENT
+	case !n.mode.IsDir():
+		return syscall.ENOTDIR
+	}
+	for other := range d.names {
+		if path.Dir(other) == name && other != name {
+			return syscall.ENOTEMPTY
+		}
+	}
+	d.change(map[string]*node{name: nil})
 	return nil
 }
 

@@ -181,6 +181,11 @@ func (f *Faulty) MakeDirectory(path string, mode os.FileMode) error {
 	return f.do(MakeDirectory, func() error { return f.inner.MakeDirectory(path, mode) })
 }
 
+// RemoveDirectory is an operation of kind Remove.
+func (f *Faulty) RemoveDirectory(path string) error {
+	return f.do(Remove, func() error { return f.inner.RemoveDirectory(path) })
+}
+
 type faultyFile struct {
 	file.File
 	fs        *Faulty

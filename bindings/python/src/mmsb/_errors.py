@@ -172,6 +172,10 @@ class IoError(MMSBError, OSError):
     code = 50
 
 
+class MissingFolderError(IoError, FileNotFoundError):
+    """A folder of a path does not exist."""
+
+
 class CorruptError(MMSBError, ValueError):
     """A checksum or a structure is wrong."""
 

@@ -6,6 +6,7 @@ What is generated from mmsb.h is in _abi: constants, structs, and the table of f
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import re
 import threading
@@ -137,8 +138,11 @@ def failure(status: int) -> MMSBError:
     detail = sized(_abi.ErrorDetail)
     known = matches and lib.mmsb_last_error_detail(ctypes.byref(detail)) == _abi.OK and detail.domain
     message = _PAGE.sub(_with_id, text.decode("utf-8", "replace"))
-    if known and status == _abi.E_NOT_FOUND and detail.domain == _abi.DOMAIN_ERRNO:
+    missing = known and detail.domain == _abi.DOMAIN_ERRNO and detail.foreign_code == errno.ENOENT
+    if missing and status == _abi.E_NOT_FOUND:
         error: MMSBError = _errors.MissingFileError(message)
+    elif missing and status == _abi.E_IO:
+        error = _errors.MissingFolderError(message)
     else:
         error = error_for(status, message)
     if known:

@@ -45,7 +45,7 @@ from .device import Device, Runtime, device_of
 from .journal import Journal, journal_options
 from .page import Batch, Page, PageArray, PageInfo, Pages, page_info
 from .snapshot import AnyPath, LoadOptions, SavedBytes, SaveStats, path_bytes, save_options
-from .ticket import SLICE_NS, Ticket, Work, nothing, sweep, work_options
+from .ticket import SLICE_NS, Ticket, Work, nothing, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +67,8 @@ class HasDescriptor(Protocol):
 File = Union[int, HasDescriptor]
 
 _WALK = 4096
+# New pages that take a millisecond or less.
+_BRIEF_PAGES, _BRIEF_BYTES = 4096, 4 << 20
 _ADDRESSABLE = 1 << 47
 
 
@@ -206,27 +208,12 @@ class Context(Closable):
         numa_node: int = -1,
         timeout: float | None = None,
     ) -> PageArray:
-        """Creates count pages, or none. timeout in seconds; None waits without limit.
+        """Creates count pages, or none. timeout in seconds, then TimeoutError; None waits without limit. Ctrl-C ends the call.
 
         - size: that of all pages, or the size of each
         - ids: the id of each page, 0 for one that the library picks
         """
-        options = _page_options(0, location, device, zeroed, numa_node)
-        options, same, kept = _each(options, unsigned(count, "count"), size, ids)
-        work = work_options(timeout, ())
-        handles = zeroed_words(unsigned(count, "count"))
-        self._check(
-            lib.mmsb_page_create_many(
-                self.handle,
-                same,
-                len(handles),
-                options,
-                work,
-                handles.buffer_info()[0],
-            )
-        )
-        del kept  # what options points to
-        return self._created(handles, location)
+        return self._run(self._creating(count, size, ids, location, device, zeroed, numa_node), timeout)
 
     def create_pages_start(
         self,
@@ -241,21 +228,36 @@ class Context(Closable):
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[PageArray]:
         """Starts create_pages() when the tickets in after are done; progress counts pages."""
-        sweep()
+        return self._creating(count, size, ids, location, device, zeroed, numa_node).start(after)
+
+    def _creating(
+        self,
+        count: int,
+        size: int | Numbers,
+        ids: Numbers | None,
+        location: str | None,
+        device: int,
+        zeroed: bool,
+        numa_node: int,
+    ) -> Work[PageArray]:
         options = _page_options(0, location, device, zeroed, numa_node)
-        options, same, kept = _each(options, unsigned(count, "count"), size, ids)
-        work = work_options(None, after)
+        options, same, pointed_to = _each(options, unsigned(count, "count"), size, ids)
         handles = zeroed_words(unsigned(count, "count"))
-        ticket = ctypes.c_uint64()
-        context = self.handle
-        # Held before the work begins: the work writes into the array until it ends, even if the ticket is dropped.
-        token = hold(handles)
-        status = lib.mmsb_page_create_many_start(context, same, len(handles), options, work, handles.buffer_info()[0], ticket)
-        del kept  # what options points to, which the library has copied
-        if status:
-            let_go(token)
-            self._check(status)
-        return Ticket(ticket.value, token, lambda: self._created(handles, location))
+        address = handles.buffer_info()[0]
+        return Work(
+            lib.mmsb_page_create_many,
+            lib.mmsb_page_create_many_start,
+            self.handle,
+            same,
+            len(handles),
+            options,
+            results=(address,),
+            make=lambda: self._created(handles, location),
+            undo=lambda: lib.mmsb_page_destroy_many(address, len(handles), None),
+            kept=(handles, pointed_to),
+            brief=bool(same) and len(handles) <= _BRIEF_PAGES and same * len(handles) <= _BRIEF_BYTES,
+            check=self._check,
+        )
 
     def adopt(
         self,
@@ -476,35 +478,43 @@ class Context(Closable):
     def migrate_many(self, pages: Pages, location: str, device: int = 0, *, timeout: float | None = None) -> None:
         """Moves many pages. Raises the error of the first page that did not move. A page moves completely or not at all.
 
-        timeout in seconds, None waits without limit; pages that have moved when the time is over stay there.
+        timeout in seconds, then TimeoutError; None waits without limit. Ctrl-C ends the call, too, when the page that is moving
+        has moved. Pages that have moved by then stay where they are: their location tells.
         """
-        batch, work = Batch(self, pages), work_options(timeout, ())
-        number = value_of(_ffi.LOCATIONS, location, "location")
-        status = lib.mmsb_page_migrate_many(batch.address, batch.count, number, signed(device, "device"), work, None, batch.bad)
-        drop_released()
-        batch.check(status)
-        if batch.count:
-            Page(self, ctypes.c_uint64.from_address(batch.address).value)._note_location(location)
+        batch = Batch(self, pages)
+        statuses = (ctypes.c_int32 * batch.count)()
+        try:
+            self._run(self._migrating(batch, location, device, statuses), timeout)
+        except MMSBError as error:
+            batch.say_which(error, batch.first_bad(statuses))
+            raise
 
     def migrate_many_start(
         self, pages: Pages, location: str, device: int = 0, *, after: Iterable[Ticket[Any]] = ()
     ) -> Ticket[None]:
         """Starts migrate_many() when the tickets in after are done; progress counts pages."""
-        batch = Batch(self, pages)
-        work = work_options(None, after)
-        ticket = ctypes.c_uint64()
-        number = value_of(_ffi.LOCATIONS, location, "location")
-        self._check(
-            lib.mmsb_page_migrate_many_start(batch.address, batch.count, number, signed(device, "device"), work, None, ticket)
-        )
+        return self._migrating(Batch(self, pages), location, device, None).start(after)
+
+    def _migrating(self, batch: Batch, location: str, device: int, statuses: ctypes.Array[ctypes.c_int32] | None) -> Work[None]:
         first = ctypes.c_uint64.from_address(batch.address).value if batch.count else 0
 
-        def finish() -> None:
+        def make() -> None:
             drop_released()
             if first:
                 Page(self, first)._note_location(location)
 
-        return Ticket(ticket.value, 0, finish)
+        return Work(
+            lambda *arguments: lib.mmsb_page_migrate_many(*arguments, batch.bad),
+            lib.mmsb_page_migrate_many_start,
+            batch.address,
+            batch.count,
+            value_of(_ffi.LOCATIONS, location, "location"),
+            signed(device, "device"),
+            results=(statuses,),
+            make=make,
+            kept=(batch, statuses),
+            check=self._check,
+        )
 
     # ---------------------------------------------------------------------------------------------- dependencies
 
@@ -588,13 +598,14 @@ class Context(Closable):
         copy_limit: int | None = None,
         *,
         compression_level: int = 0,
+        queue: bool = False,
         timeout: float | None = None,
     ) -> None:
         """save() to a file descriptor, or to an open file that has one: a pipe, a socket, a file.
 
         What a call that fails has written is an incomplete snapshot, which a restore refuses.
         """
-        options = save_options(None, compression, compression_level, raw_writes, durable, copy_limit)
+        options = save_options(None, compression, compression_level, raw_writes, durable, copy_limit, queue=queue)
         self._run_save(self._saving_to(file, options), raw_writes, timeout)
 
     def save_to_start(
@@ -606,10 +617,11 @@ class Context(Closable):
         copy_limit: int | None = None,
         *,
         compression_level: int = 0,
+        queue: bool = False,
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[None]:
         """Starts save_to() when the tickets in after are done; progress counts bytes. Do not close the file before."""
-        options = save_options(None, compression, compression_level, raw_writes, durable, copy_limit)
+        options = save_options(None, compression, compression_level, raw_writes, durable, copy_limit, queue=queue)
         return self._saving_to(file, options).start(after)
 
     def save_bytes(
@@ -619,10 +631,11 @@ class Context(Closable):
         copy_limit: int | None = None,
         *,
         compression_level: int = 0,
+        queue: bool = False,
         timeout: float | None = None,
     ) -> bytes:
         """save() that returns the snapshot as bytes."""
-        options = save_options(None, compression, compression_level, raw_writes, True, copy_limit)
+        options = save_options(None, compression, compression_level, raw_writes, True, copy_limit, queue=queue)
         return self._run_save(self._saving_bytes(options), raw_writes, timeout)
 
     def save_bytes_start(
@@ -632,10 +645,11 @@ class Context(Closable):
         copy_limit: int | None = None,
         *,
         compression_level: int = 0,
+        queue: bool = False,
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[bytes]:
         """Starts save_bytes() when the tickets in after are done; progress counts bytes."""
-        options = save_options(None, compression, compression_level, raw_writes, True, copy_limit)
+        options = save_options(None, compression, compression_level, raw_writes, True, copy_limit, queue=queue)
         return self._saving_bytes(options).start(after)
 
     def _saving(self, path: AnyPath, options: _abi.SaveOptions) -> Work[None]:

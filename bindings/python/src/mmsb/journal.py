@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _abi, _ffi
 from ._convert import unsigned
-from ._errors import ClosedError, InvalidArgumentError
+from ._errors import ClosedError, InvalidArgumentError, MMSBError, TimeoutError, WouldBlockError
 from ._ffi import as_record, check, lib, name_of, sized, value_of
 from ._object import Closable
 from .snapshot import AnyPath, path_bytes
@@ -85,11 +85,23 @@ class Journal(Closable):
         path = path_bytes(snapshot, "snapshot")
         return Work(lib.mmsb_journal_trim, lib.mmsb_journal_trim_start, self._handle(), path, make=nothing, check=self._check)
 
-    def close(self) -> None:
-        """Waits until all records are on disk and ends the journal. Idempotent."""
-        if not self.closed:
-            self._closed = True
-            self._check(lib.mmsb_journal_close(self._context.handle))
+    def close(self, timeout: float | None = None) -> None:
+        """Waits until all records are on disk and ends the journal. Idempotent.
+
+        timeout in seconds, then TimeoutError; None waits without limit. After that, and when Ctrl-C comes first, the journal is
+        still open. What neither ends is the last step: a block that says the journal was closed goes to the disk. A journal that
+        has failed ends with its error.
+        """
+        if self.closed:
+            return
+        try:
+            self.sync(timeout)
+        except (TimeoutError, WouldBlockError):
+            raise
+        except MMSBError:  # which the end of the journal says, too
+            pass
+        self._closed = True
+        self._check(lib.mmsb_journal_close(self._context.handle))
 
     def __repr__(self) -> str:
         return f"<mmsb.Journal{' closed' if self.closed else ''}>"

@@ -228,7 +228,10 @@ class Page:
         return self._pinned(_abi.PIN_WRITE if write else _abi.PIN_READ)
 
     def __buffer__(self, flags: int) -> memoryview:
-        """memoryview(page), bytearray(page) and others from Python 3.12 on: memory(), writable if that is asked for."""
+        """memoryview(page), bytearray(page) and others from Python 3.12 on: memory(), writable if that is asked for.
+
+        Before Python 3.12 memoryview(page) is a TypeError: call page.memory().
+        """
         return self.memory(write=bool(flags & 1))
 
     @contextlib.contextmanager
@@ -365,15 +368,18 @@ class Page:
     def _failure(self, status: int) -> MMSBError:
         """The exception for the call on this page that has just failed."""
         error = failure(status)
-        if self._id and error.args:
-            error.args = (str(error.args[0]).replace(f"page 0x{self._handle:016x}", f"page {self._id}"), *error.args[1:])
+        name_page(error, self._handle, self._id)
         if status == _abi.E_STALE_HANDLE and self._context.closed:
             return ClosedError(f"the context of page {self._id or hex(self._handle)} is closed")
         return error
 
     def _check_with(self, other: Page, status: int) -> None:
         """Raises the exception for a call on this page and another one."""
-        (other if other._context.closed else self)._check(status)
+        if status:
+            first, second = (other, self) if other._context.closed else (self, other)
+            error = first._failure(status)
+            name_page(error, second._handle, second._id)
+            raise error
 
     def _check(self, status: int) -> None:
         """Raises the exception for the call that has just failed. The most frequent calls look at their status themselves."""
@@ -501,21 +507,44 @@ class Batch:
         self.count = self._buffer.length // 8
         self.bad = ctypes.c_size_t(_NO_INDEX)
 
+    def first_bad(self, statuses: Iterable[int]) -> int | None:
+        """The index that the call has stored, or that of the first status that is not OK; None where no page is bad."""
+        if self.bad.value != _NO_INDEX:
+            return self.bad.value
+        return next((index for index, code in enumerate(statuses) if code), None)
+
+    def say_which(self, error: MMSBError, bad: int | None) -> None:
+        """Gives an error the index of the bad page, and its text the id."""
+        error.index = bad
+        if bad is None or error.code in (_abi.E_TIMEOUT, _abi.E_WOULD_BLOCK):
+            return
+        page = self._pages[bad] if bad < len(self._pages) else None
+        handle = ctypes.c_uint64.from_address(self.address + 8 * bad).value
+        id = page._id if isinstance(page, Page) and page._id else lib.mmsb_page_id(handle)
+        name_page(error, handle, id)
+        if id and f"page {id}" not in str(error):
+            error.args = (f"page {id}: {error}",)
+
     def check(self, status: int) -> None:
         """Raises the exception for a status that is not OK, with the index of the bad page."""
         if not status:
             return
         error = failure(status)
         bad = self.bad.value
-        if bad != _NO_INDEX:
-            error.index = bad
         page = self._pages[bad] if bad < len(self._pages) else None
+        self.say_which(error, None if bad == _NO_INDEX else bad)
         context = page.context if isinstance(page, Page) else self._context
         if status == _abi.E_STALE_HANDLE and context.closed:
             closed = ClosedError(f"the context of the page at index {bad} is closed")
             closed.index = error.index
             raise closed
         raise error
+
+
+def name_page(error: MMSBError, handle: int, id: int) -> None:
+    """Names a page in the text of an error by its id, if that is known: it may have ended."""
+    if id:
+        error.args = (str(error).replace(f"page 0x{handle:016x}", f"page {id}"),)
 
 
 def page_info(raw: _abi.PageInfo) -> PageInfo:

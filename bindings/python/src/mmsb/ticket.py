@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import _abi
 from ._convert import nanoseconds
-from ._errors import InvalidStateError, MMSBError, StaleHandleError, TimeoutError, WouldBlockError, error_for
+from ._errors import MMSBError, StaleHandleError, TimeoutError, WouldBlockError
 from ._ffi import check, failure, lib
 from ._lease import hold, let_go, when_dropped
 from ._object import Handled
@@ -68,11 +68,11 @@ class Ticket(Handled, Generic[T]):
             error = failure(status)
             if status in (_abi.E_TIMEOUT, _abi.E_WOULD_BLOCK):
                 # Either the wait has timed out, or the work itself ended with this status, or it succeeded in this moment.
-                code, text = _status(self.handle)
+                code = _status(self.handle)
                 if code == _abi.OK:
                     return self._finished()
                 if code != _abi.E_WOULD_BLOCK:
-                    raise error_for(code, text)
+                    raise failure(lib.mmsb_ticket_wait(self.handle, 0))
                 if left > SLICE_NS:
                     continue
             raise error
@@ -89,8 +89,10 @@ class Ticket(Handled, Generic[T]):
 
     def error(self) -> MMSBError | None:
         """The error of the work; None while it runs and if it succeeded."""
-        code, text = _status(self.handle)
-        return None if code in (_abi.OK, _abi.E_WOULD_BLOCK) else error_for(code, text)
+        if not self.done():
+            return None
+        status = lib.mmsb_ticket_wait(self.handle, 0)
+        return failure(status) if status else None
 
     def fileno(self) -> int:
         """A file descriptor that becomes readable when the work ends. It belongs to the ticket: do not read or close it."""
@@ -170,11 +172,12 @@ class Work(Generic[T]):
         make: Callable[[], T],
         undo: Callable[[], object] = lambda: None,
         kept: object = None,
+        brief: bool = False,
         check: Callable[[int], None] = check,
     ) -> None:
         """make returns the result of work that is done; undo ends a result that Ctrl-C keeps from the caller.
 
-        kept: what the work reads and writes until it ends; check raises the error of a status.
+        kept: what the work reads and writes until it ends; brief: it takes less than a start; check raises the error of a status.
         """
         self._blocking = blocking
         self._starting = starting
@@ -184,6 +187,7 @@ class Work(Generic[T]):
         self._make = make
         self._undo = undo
         self._kept = kept
+        self._brief = brief
         self._check = check
 
     def start(self, after: Iterable[Ticket[Any]] = ()) -> Ticket[T]:
@@ -210,15 +214,15 @@ class Work(Generic[T]):
         """Does the work and returns its result. When the time is over, or Ctrl-C comes, the work is cancelled first.
 
         Python handles Ctrl-C only between calls, so this one waits while a thread of the library works. The blocking form is for
-        timeout 0, a try that takes a moment, and for a thread that has a group open, which starts no work. tries False: timeout 0
-        starts the work, too, and ends it at once.
+        timeout 0, a try that takes a moment, and for what cannot be started: a thread that has a group open starts no work, and
+        of wrong arguments this form says more. tries False: timeout 0 starts the work, too, and ends it at once.
         """
         limit = nanoseconds(timeout)
-        if not limit and tries:
+        if self._brief or (not limit and tries):
             return self._block(limit)
         try:
             ticket = self.start()
-        except InvalidStateError:
+        except MMSBError:
             return self._block(limit)
         try:
             return ticket.wait(timeout)
@@ -250,11 +254,11 @@ def _done(handle: int) -> bool:
     return bool(done.value)
 
 
-def _status(handle: int) -> tuple[int, str]:
-    """Status and error text of the work itself."""
-    code, text = ctypes.c_int32(), ctypes.create_string_buffer(1024)
-    check(lib.mmsb_ticket_status(handle, code, text, len(text)))
-    return code.value, text.value.decode("utf-8", "replace")
+def _status(handle: int) -> int:
+    """Status of the work itself."""
+    code = ctypes.c_int32()
+    check(lib.mmsb_ticket_status(handle, code, None, 0))
+    return code.value
 
 
 def _stop(handle: int) -> bool:
@@ -263,7 +267,7 @@ def _stop(handle: int) -> bool:
     try:
         while not _done(handle):
             lib.mmsb_ticket_wait(handle, SLICE_NS)
-        return _status(handle)[0] == _abi.OK
+        return _status(handle) == _abi.OK
     except StaleHandleError:  # the ticket has ended with its work
         return False
 
