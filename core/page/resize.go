@@ -43,6 +43,11 @@ func ResizeMany(pages, sizes []uint64) (bad int, err error) {
 	if native.InGroup() {
 		return 0, status.Errorf(status.InvalidState, "this thread has a group open: resize the %d pages one by one", len(pages))
 	}
+	if len(pages) > 0 {
+		if err := tellReportOf(pages[0]); err != nil {
+			return 0, err
+		}
+	}
 	count := len(pages)
 	var sizeErr error
 	for i, size := range sizes {
