@@ -2,7 +2,6 @@
 #include "life.h"
 
 #include "change.h"
-#include "guard.h"
 #include "id.h"
 #include "mask.h"
 

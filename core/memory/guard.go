@@ -71,10 +71,10 @@ func (m *Memory) takeGuarded(size uint64, node int32, zeroed bool) (index uint32
 	}
 	record := native.RecordAt(frame)
 	b := &guarded{frame: frame, memory: native.Bytes(record.Locator, record.Size), lead: lead, size: size}
-	fill(b.before(), canaryValue)
-	fill(b.behind(), canaryValue)
+	setBytes(b.before(), canaryValue)
+	setBytes(b.behind(), canaryValue)
 	if !zeroed {
-		fill(b.bytes(), freshValue)
+		setBytes(b.bytes(), freshValue)
 	}
 	m.Lock()
 	defer m.Unlock()
@@ -157,7 +157,7 @@ func (m *Memory) dropGuarded(index, generation uint32) {
 // retire checks and poisons memory that a page has left, and holds it back.
 func (m *Memory) retire(b *guarded) {
 	m.guard.checkCanaries(b, b.page)
-	fill(b.memory, poisonValue)
+	setBytes(b.memory, poisonValue)
 	m.Lock()
 	m.guard.quarantine = append(m.guard.quarantine, b)
 	m.guard.held += uint64(len(b.memory))
@@ -224,12 +224,12 @@ func (g *guard) check(memory []byte, report Report) {
 	}
 	report.Offset += int64(first)
 	report.Bytes, report.Found = uint64(last-first)+1, memory[first]
-	fill(memory[first:last+1], report.Expected)
+	setBytes(memory[first:last+1], report.Expected)
 	g.reports.add(report)
 }
 
-// fill sets all bytes to a value.
-func fill(memory []byte, value byte) {
+// setBytes sets all bytes to a value.
+func setBytes(memory []byte, value byte) {
 	if len(memory) == 0 {
 		return
 	}
