@@ -14,6 +14,7 @@ from ._errors import (
     EpochError,
     ForkedError,
     FormatError,
+    GuardError,
     InternalError,
     InvalidArgumentError,
     InvalidHandleError,
@@ -38,7 +39,7 @@ from ._errors import (
     UnsupportedError,
     WouldBlockError,
 )
-from .context import Context, ContextStats
+from .context import Context, ContextStats, GuardReport
 from .delta import Delta
 from .device import (
     Block,
@@ -106,6 +107,8 @@ __all__ = [
     "EpochError",
     "ForkedError",
     "FormatError",
+    "GuardError",
+    "GuardReport",
     "InternalError",
     "InvalidArgumentError",
     "InvalidHandleError",
