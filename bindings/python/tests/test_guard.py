@@ -6,10 +6,9 @@ import ctypes
 import gc
 from typing import TYPE_CHECKING
 
+import mmsb
 import numpy
 import pytest
-
-import mmsb
 
 if TYPE_CHECKING:
     from pathlib import Path
