@@ -62,7 +62,6 @@ func (r *recount) add(index uint32) error {
 			return broken("record %d: 0x%x is no guarded memory", index, record.Locator)
 		}
 		r.guarded++
-		return nil
 	case class == native.ClassExtent:
 		first, count := r.extents.of(record.Locator, RoundUp(record.Size))
 		if r.units.Overlaps(first, first+count) {

@@ -21,6 +21,7 @@ from device_runtime import DEVICE_RUNTIME
 from disk import DISK
 from gate import GATE
 from groups import GROUPS
+from guard import GUARD, GUARD_COUNT
 from histories import HISTORIES
 from ids import IDS
 from loads import LOADS
@@ -29,7 +30,20 @@ from pages import PAGES
 from subject import ROOT, C, Go
 from writing import WRITING
 
-SUBJECTS: list[Go | C] = [IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS, DISK, WRITING, GROUPS, HISTORIES]
+SUBJECTS: list[Go | C] = [
+    IDS,
+    DEVICE_RUNTIME,
+    GATE,
+    PAGES,
+    CAPTURES,
+    LOADS,
+    DISK,
+    WRITING,
+    GROUPS,
+    GUARD,
+    GUARD_COUNT,
+    HISTORIES,
+]
 
 WORK = ROOT / "build/mutations"
 TOOK_TOO_LONG = 124  # exit status of timeout; a test that hangs has shown nothing
