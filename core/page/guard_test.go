@@ -214,6 +214,7 @@ func TestGuardTellsEachReportOnce(t *testing.T) {
 				require.Equal(t, status.Guard, status.CodeOf(err))
 				assert.ErrorContains(t, err, fmt.Sprintf("page %d of 100 bytes", 10*round+id+1))
 			}
+			assert.False(t, nativetest.Watched())
 			destroy(t, create(t, c, 1, 0))
 			assert.Equal(t, 3*(round+1), c.memory.Reports())
 		}
@@ -257,11 +258,13 @@ func TestGuardEndsWithItsContext(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, Use(h, func(c *Context) error {
 			around(create(t, c, 10, 7), 1, 0)[0] = 0
+			around(create(t, c, 10, 8), 1, 0)[0] = 0
 			return nil
 		}))
 		err = Destroy(h)
 		require.Equal(t, status.Guard, status.CodeOf(err))
 		require.ErrorContains(t, err, "page 7 of 10 bytes was written before its beginning")
+		require.False(t, nativetest.Watched())
 		withContext(t, defaults(), func(_ uint64, c *Context) {
 			_, _, err := c.CheckGuard()
 			assert.Equal(t, status.InvalidState, status.CodeOf(err))
