@@ -59,7 +59,7 @@ func (r *recount) add(index uint32) error {
 		r.slots += native.ClassSize(class)
 	case class == native.ClassGuarded:
 		if r.guard.blocks[record.Locator] == nil {
-			return broken("record %d: 0x%x is no guarded memory", index, record.Locator)
+			return broken("record %d: 0x%x is not guarded memory", index, record.Locator)
 		}
 		r.guarded++
 	case class == native.ClassExtent:

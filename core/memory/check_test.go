@@ -60,7 +60,7 @@ func TestCheckSeesDamage(t *testing.T) {
 				m.mappings.regions[1<<19-1] = struct{}{}
 				return func() { delete(m.mappings.regions, 1<<19-1) }
 			},
-			"is no guarded memory": func() func() { return damaged(&at(guardedPage).Locator, 0) },
+			"is not guarded memory": func() func() { return damaged(&at(guardedPage).Locator, 0) },
 			"records have guarded memory": func() func() {
 				m.guard.blocks[0] = block
 				return func() { delete(m.guard.blocks, 0) }

@@ -25,8 +25,12 @@ func (r Report) String() string {
 		native.GuardBefore: "before its beginning", native.GuardBehind: "behind its end", native.GuardEnded: "after it had ended",
 		native.GuardLeft: "where it lay before it was resized or migrated",
 	}[r.Side]
-	return fmt.Sprintf("page %d of %d bytes was written %s: %d bytes from offset %d on, 0x%02x became 0x%02x", r.Page, r.Size,
-		where, r.Bytes, r.Offset, r.Expected, r.Found)
+	at := fmt.Sprintf("at offset %d", r.Offset)
+	if r.Bytes > 1 {
+		at = fmt.Sprintf("at offsets %d to %d", r.Offset, r.Offset+int64(r.Bytes)-1)
+	}
+	return fmt.Sprintf("page %d of %d bytes was written %s: %s, 0x%02x became 0x%02x", r.Page, r.Size, where, at, r.Expected,
+		r.Found)
 }
 
 // mostReports wait for a call; those behind them are only logged and counted.

@@ -133,7 +133,7 @@ static void a_write_past_an_end_is_told(void) {
         bytes_of(page)[sizes[i]] = 'x';
         CHECK_OK(mmsb_page_destroy(page));
         CHECK_STATUS(mmsb_page_create(context, sizes[i], NULL, &page), MMSB_E_GUARD);
-        CHECK(tells(id, "was written behind its end: 1 bytes from offset"));
+        CHECK(tells(id, "was written behind its end: at offset "));
         CHECK_OK(mmsb_page_create(context, sizes[i], NULL, &page)); /* once */
         bytes_of(kept)[-1] = 'x';
         bytes_of(kept)[-3] = 'y';
@@ -189,7 +189,7 @@ static void a_write_after_the_end_is_told(void) {
         CHECK_OK(mmsb_context_trim(context, NULL)); /* all leaves */
         CHECK_EQUAL(context_stats(context).guard_reports, 1);
         CHECK_STATUS(mmsb_page_create(context, 1, NULL, &page), MMSB_E_GUARD);
-        CHECK(tells(id, "was written after it had ended: 1 bytes from offset 5 on, 0xdd became 0x6b"));
+        CHECK(tells(id, "was written after it had ended: at offset 5, 0xdd became 0x6b"));
         CHECK_EQUAL(context_stats(context).guard_bytes, 0);
         CHECK_OK(mmsb_context_destroy(context));
     }

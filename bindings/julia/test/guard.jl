@@ -10,7 +10,7 @@ address_of(page) = with_page(pointer, page)
         delete_page!(state, id)
         failure = thrown(() -> write_page!(other, UInt8[1]))
         @test failure isa GuardError && failure.code == 53
-        @test startswith(failure.message, "page $id of 100 bytes was written behind its end: 1 bytes from offset 100")
+        @test startswith(failure.message, "page $id of 100 bytes was written behind its end: at offset 100")
         @test read_page(other)[1] == 0
         write_page!(other, UInt8[1])
         @test read_page(other)[1] == 1

@@ -31,7 +31,7 @@ def test_an_overrun_by_one_byte_is_raised_by_the_next_call() -> None:
         memory_from(address_of(page), 101)[100] = 7
         identity = page.id
         page.destroy()
-        text = f"page {identity} of 100 bytes was written behind its end: 1 bytes from offset 100"
+        text = f"page {identity} of 100 bytes was written behind its end: at offset 100"
         with pytest.raises(mmsb.GuardError, match=text):
             other.write(0, b"x")
         assert other.read(0, 1) == b"\0"  # it has done nothing else
