@@ -312,9 +312,10 @@ typedef struct mmsb_context_options {
 MMSB_API void mmsb_context_options_init(mmsb_context_options_t *options);
 
 /* Sets options from a text like "memory_limit=1073741824 simulate=if-no-gpu disk_path=/scratch": pairs of field and value,
- * separated by spaces or commas; sizes may end in K, M, G or T (powers of 1024). Values of the enum fields: location
- * cpu|gpu|unified|pinned|disk, simulate off|if-no-gpu|always, fallback error|host. guard_every is a number. The value of disk_path runs to the end of the
- * text; the field points into text, which must stay valid until the context is created. A failed call leaves *options unchanged.
+ * separated by spaces or commas; sizes may end in K, M, G or T (powers of 1024), guard_every is a number. Values of the enum
+ * fields: location cpu|gpu|unified|pinned|disk, simulate off|if-no-gpu|always, fallback error|host. The value of disk_path runs to
+ * the end of the text; the field points into text, which must stay valid until the context is created. A failed call leaves
+ * *options unchanged.
  * Errors: MMSB_E_INVALID_ARGUMENT (unknown key or value; the text of the error has its position), MMSB_E_STRUCT_VERSION. Threads:
  * any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_options_parse(mmsb_context_options_t *options, const char *text);
@@ -407,8 +408,8 @@ MMSB_API void mmsb_guard_report_init(mmsb_guard_report_t *report);
  * something back (destroy, unpin), tell nothing.
  * This call checks all guarded memory and tells the oldest report without an error: *report (may be NULL), and in *count how many
  * reports waited with it; 0 = none, and *report is not written.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_STATE (the context has no guard). Threads:
- * any. Blocks: short. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_STATE (the context has no guard).
+ * Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_guard_check(mmsb_context_t context, mmsb_guard_report_t *report, uint64_t *count);
 
 typedef struct mmsb_memory_usage {

@@ -40,12 +40,11 @@ type guarded struct {
 	ended      bool   // that page has ended, and not just got other memory
 }
 
-func newGuard(options *Options) guard {
-	g := guard{every: options.GuardEvery, most: options.GuardQuarantine}
+func (g *guard) begin(options *Options) {
+	g.every, g.most = options.GuardEvery, options.GuardQuarantine
 	if g.every != 0 {
 		g.blocks = make(map[uint64]*guarded)
 	}
-	return g
 }
 
 // leadOf is the length of the canary before a page, which keeps the page's alignment.

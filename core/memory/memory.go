@@ -87,7 +87,7 @@ func New(options Options) *Memory {
 		retained: retained{lock: m, discard: m.extents.discard},
 	}
 	m.mappings = mappings{&m.ledger, options.HugePages, make(map[uint32]struct{})}
-	m.guard = newGuard(&options)
+	m.guard.begin(&options)
 	return m
 }
 
@@ -138,8 +138,8 @@ func (m *Memory) Used() uint64 { return m.ledger.used.Load() }
 // Limit is the limit, 0 for none.
 func (m *Memory) Limit() uint64 { return m.ledger.limit }
 
-// Trim gives memory of ended pages back to the system: that in quarantine, free extents, and spans all of whose slots are free and
-// in no thread's cache. It says how many bytes that is.
+// Trim gives memory of ended pages back to the system: what is in quarantine, free extents, and spans all of whose slots are free
+// and in no thread's cache. It says how many bytes that is.
 func (m *Memory) Trim() uint64 {
 	m.Lock()
 	defer m.Unlock()

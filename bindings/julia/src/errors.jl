@@ -15,7 +15,7 @@ for (name, meaning) in (
     (:WaitTimeoutError, "The wait timed out; the work goes on."),
     (:WorkCancelledError, "The work was cancelled and has changed nothing."),
     (:CorruptFileError, "A checksum or a structure of a file is wrong; the message names page and offset."),
-    (:GuardError, "The guard of host pages found a write where nobody may write; the message says where. The call did nothing else."),
+    (:GuardError, "The guard found a write where nobody may write; the message says where. The call did nothing else."),
     (:MemoryLimitError, "The memory limit of the state is reached, or the system has no memory left."),
 )
     @eval begin
