@@ -42,7 +42,8 @@
  *             cannot be unloaded: dlclose leaves it mapped.
  *
  * Each comment ends with the errors, the thread rule, the blocking and the release that added the function. Every function
- * that returns a status can return MMSB_E_FORKED, MMSB_E_POISONED and MMSB_E_INTERNAL; the comments do not repeat them.
+ * that returns a status can return MMSB_E_FORKED, MMSB_E_POISONED and MMSB_E_INTERNAL, those that mmsb_guard_check names also
+ * MMSB_E_GUARD, if the context has a guard; the comments do not repeat them.
  * "Handle errors" stands for MMSB_E_INVALID_HANDLE and MMSB_E_STALE_HANDLE.
  */
 #ifndef MMSB_H
@@ -373,8 +374,8 @@ MMSB_API mmsb_status_t mmsb_context_pages(mmsb_context_t context, uint64_t *curs
 /* Gives memory of destroyed pages back to the system, as far as whole system pages are free and no thread cache holds them.
  * *released (may be NULL) is the number of bytes. Without this call the context keeps the memory of pages of up to 4096 bytes,
  * keeps that of pages of up to 1 MiB for 5 to 10 seconds, and gives that of larger pages back at once. An allocation that would
- * exceed memory_limit takes what it needs from kept memory. File space that is kept for DISK pages goes back, too; *released does
- * not count it.
+ * exceed memory_limit takes what it needs from kept memory. Both empty the guard's quarantine. File space that is kept for DISK
+ * pages goes back, too; *released does not count it.
  * Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_trim(mmsb_context_t context, uint64_t *released);
 
