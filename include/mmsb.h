@@ -314,8 +314,8 @@ MMSB_API void mmsb_context_options_init(mmsb_context_options_t *options);
 
 /* Sets options from a text like "memory_limit=1073741824 simulate=if-no-gpu disk_path=/scratch": pairs of field and value,
  * separated by spaces or commas; sizes may end in K, M, G or T (powers of 1024), guard_every is a number. Values of the enum
- * fields: location cpu|gpu|unified|pinned|disk, simulate off|if-no-gpu|always, fallback error|host. The value of disk_path runs to
- * the end of the text; the field points into text, which must stay valid until the context is created. A failed call leaves
+ * fields: location cpu|gpu|unified|pinned|disk, simulate off|if-no-gpu|always, fallback error|host. The value of disk_path runs
+ * to the end of the text; the field points into text, which must stay valid until the context is created. A failed call leaves
  * *options unchanged.
  * Errors: MMSB_E_INVALID_ARGUMENT (unknown key or value; the text of the error has its position), MMSB_E_STRUCT_VERSION. Threads:
  * any. Blocks: no. Since 0.1. */
