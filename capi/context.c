@@ -88,6 +88,18 @@ mmsb_status_t mmsb_context_trim(mmsb_context_t context, uint64_t *released) {
     return mmsbgo_context_trim(context, released);
 }
 
+void mmsb_guard_report_init(mmsb_guard_report_t *report) {
+    DOOR_INIT(report);
+}
+
+mmsb_status_t mmsb_guard_check(mmsb_context_t context, mmsb_guard_report_t *report, uint64_t *count) {
+    DOOR_ENTER();
+    if (report)
+        DOOR_STRUCT("mmsb_guard_report_t", report, 0);
+    DOOR_POINTER(count);
+    return mmsbgo_guard_check(context, report, count);
+}
+
 mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mmsb_page_t *pages, size_t capacity, size_t *count) {
     DOOR_ENTER();
     DOOR_ARRAY(pages, capacity);

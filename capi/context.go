@@ -21,7 +21,8 @@ func contextOptions(o *C.mmsb_context_options_t) page.Options {
 	options := page.Options{
 		DefaultLocation: int32(o.default_location), DefaultDevice: int32(o.default_device), Simulate: int32(o.simulate),
 		SimulatedDevices: int32(o.simulated_devices), Fallback: int32(o.fallback), SimulatedMemory: uint64(o.simulated_memory),
-		MemoryLimit: uint64(o.memory_limit), HugePages: o.huge_pages != 0,
+		MemoryLimit: uint64(o.memory_limit), HugePages: o.huge_pages != 0, GuardEvery: uint64(o.guard_every),
+		GuardQuarantine: uint64(o.guard_quarantine),
 	}
 	if o.disk_path != nil {
 		options.DiskPath = C.GoString(o.disk_path)
@@ -45,6 +46,8 @@ func mmsbgo_context_options_parse(o *C.mmsb_context_options_t, text *C.char, len
 	o.simulated_memory = C.uint64_t(options.SimulatedMemory)
 	o.memory_limit = C.uint64_t(options.MemoryLimit)
 	o.huge_pages = number(options.HugePages)
+	o.guard_every = C.uint64_t(options.GuardEvery)
+	o.guard_quarantine = C.uint64_t(options.GuardQuarantine)
 	if diskPath >= 0 {
 		o.disk_path = (*C.char)(unsafe.Add(unsafe.Pointer(text), diskPath))
 	}
@@ -83,6 +86,8 @@ func mmsbgo_context_stats(context C.mmsb_context_t, stats *C.mmsb_context_stats_
 		stats.memory_used = C.uint64_t(s.MemoryUsed)
 		stats.memory_limit = C.uint64_t(s.MemoryLimit)
 		stats.disk_used = C.uint64_t(s.DiskUsed)
+		stats.guard_bytes = C.uint64_t(s.GuardBytes)
+		stats.guard_reports = C.uint64_t(s.GuardReports)
 		for i := range s.Pages {
 			stats.location_pages[i] = C.uint64_t(s.Pages[i])
 			stats.location_bytes[i] = C.uint64_t(s.Bytes[i])
@@ -117,6 +122,24 @@ func mmsbgo_context_trim(context C.mmsb_context_t, released *C.uint64_t) (code C
 		bytes := c.Trim()
 		if released != nil {
 			*released = C.uint64_t(bytes)
+		}
+		return nil
+	})
+}
+
+//export mmsbgo_guard_check
+func mmsbgo_guard_check(context C.mmsb_context_t, report *C.mmsb_guard_report_t, count *C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onContext(context, func(c *page.Context) error {
+		oldest, waited, err := c.CheckGuard()
+		if err != nil {
+			return err
+		}
+		*count = C.uint64_t(waited)
+		if waited > 0 && report != nil {
+			report.side, report.page_id = C.int32_t(oldest.Side), C.uint64_t(oldest.Page)
+			report.size, report.offset, report.bytes = C.uint64_t(oldest.Size), C.int64_t(oldest.Offset), C.uint64_t(oldest.Bytes)
+			report.expected, report.found = C.uint32_t(oldest.Expected), C.uint32_t(oldest.Found)
 		}
 		return nil
 	})

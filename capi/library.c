@@ -74,6 +74,7 @@ static const code_text_t code_texts[] = {
     CODE(MMSB_E_IO, "system call failed"),
     CODE(MMSB_E_CORRUPT, "corrupt data: checksum or structure is wrong"),
     CODE(MMSB_E_FORMAT, "unknown format, or newer than this library"),
+    CODE(MMSB_E_GUARD, "the guard found a write where nobody may write"),
     CODE(MMSB_E_PEER, "another process of the group failed"),
     CODE(MMSB_E_INTERNAL, "internal error of the library"),
     CODE(MMSB_E_POISONED, "earlier internal error stopped the library"),
@@ -194,6 +195,7 @@ static const size_t sizes[] = {
     SIZE(JOURNAL_RECORD, journal_record),
     SIZE(LINK, link),
     SIZE(TELEMETRY, telemetry),
+    SIZE(GUARD_REPORT, guard_report),
 };
 
 size_t mmsb_sizeof(int32_t structure) {

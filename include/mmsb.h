@@ -42,7 +42,8 @@
  *             cannot be unloaded: dlclose leaves it mapped.
  *
  * Each comment ends with the errors, the thread rule, the blocking and the release that added the function. Every function
- * that returns a status can return MMSB_E_FORKED, MMSB_E_POISONED and MMSB_E_INTERNAL; the comments do not repeat them.
+ * that returns a status can return MMSB_E_FORKED, MMSB_E_POISONED and MMSB_E_INTERNAL, those that mmsb_guard_check names also
+ * MMSB_E_GUARD, if the context has a guard; the comments do not repeat them.
  * "Handle errors" stands for MMSB_E_INVALID_HANDLE and MMSB_E_STALE_HANDLE.
  */
 #ifndef MMSB_H
@@ -104,6 +105,7 @@ typedef int32_t mmsb_status_t;
 #define MMSB_E_IO 50            /* a system call on a file failed; mmsb_last_error_detail has the errno */
 #define MMSB_E_CORRUPT 51       /* a checksum or a structure is wrong */
 #define MMSB_E_FORMAT 52        /* not a file of this library, or of a newer version than the library reads */
+#define MMSB_E_GUARD 53         /* the guard found a write where nobody may write; the text says where */
 #define MMSB_E_PEER 60          /* a rank or an agent failed */
 #define MMSB_E_INTERNAL 90      /* an error inside the library */
 #define MMSB_E_POISONED 91      /* after an internal error: only destroy, free, unpin, leak counts and error functions work */
@@ -269,6 +271,7 @@ MMSB_API mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count);
 #define MMSB_STRUCT_JOURNAL_RECORD 31
 #define MMSB_STRUCT_LINK 32
 #define MMSB_STRUCT_TELEMETRY 33
+#define MMSB_STRUCT_GUARD_REPORT 34
 
 /* Size in bytes of a public struct (MMSB_STRUCT_*) in the loaded library; 0 for an unknown number.
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -300,16 +303,20 @@ typedef struct mmsb_context_options {
     const char *disk_path;            /* NULL = TMPDIR of the environment, else /tmp; folder for DISK pages */
     int32_t huge_pages;               /* 1 = ask for transparent huge pages where they help; 0 = never */
     int32_t reserved_word;
-    uint64_t reserved[8];
+    uint64_t guard_every;      /* 0 = no guard; N = every N-th host page is guarded (see mmsb_guard_check): canaries before and
+                                  behind it, and a fill pattern in memory that is handed out uninitialised or given back */
+    uint64_t guard_quarantine; /* 0; bytes of given-back memory that the guard holds back to find writes into it */
+    uint64_t reserved[6];
 } mmsb_context_options_t;
 
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API void mmsb_context_options_init(mmsb_context_options_t *options);
 
 /* Sets options from a text like "memory_limit=1073741824 simulate=if-no-gpu disk_path=/scratch": pairs of field and value,
- * separated by spaces or commas; sizes may end in K, M, G or T (powers of 1024). Values of the enum fields: location
- * cpu|gpu|unified|pinned|disk, simulate off|if-no-gpu|always, fallback error|host. The value of disk_path runs to the end of the
- * text; the field points into text, which must stay valid until the context is created. A failed call leaves *options unchanged.
+ * separated by spaces or commas; sizes may end in K, M, G or T (powers of 1024), guard_every is a number. Values of the enum
+ * fields: location cpu|gpu|unified|pinned|disk, simulate off|if-no-gpu|always, fallback error|host. The value of disk_path runs
+ * to the end of the text; the field points into text, which must stay valid until the context is created. A failed call leaves
+ * *options unchanged.
  * Errors: MMSB_E_INVALID_ARGUMENT (unknown key or value; the text of the error has its position), MMSB_E_STRUCT_VERSION. Threads:
  * any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_options_parse(mmsb_context_options_t *options, const char *text);
@@ -322,7 +329,8 @@ MMSB_API mmsb_status_t mmsb_context_create(const mmsb_context_options_t *options
 
 /* Ends the context, its pages and its runtimes; their handles become stale. Memory that is still pinned or in flight stays valid
  * but has no handle any more; its last unpin frees it. Waits for calls that are running on the context's pages, never for pins.
- * Errors: handle errors. Threads: any. Blocks: short. Since 0.1. */
+ * A guard checks everything once more: with MMSB_E_GUARD the context has ended all the same, because no later call could tell.
+ * Errors: handle errors, MMSB_E_GUARD. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_destroy(mmsb_context_t context);
 
 typedef struct mmsb_context_stats {
@@ -340,7 +348,9 @@ typedef struct mmsb_context_stats {
     uint64_t disk_used;         /* file space of DISK pages, without what is kept for later ones */
     uint64_t location_pages[8]; /* live pages by location */
     uint64_t location_bytes[8]; /* bytes of live pages by location */
-    uint64_t reserved[8];
+    uint64_t guard_bytes;       /* of memory_used: canaries and quarantine */
+    uint64_t guard_reports;     /* writes where nobody may write that the guard has found */
+    uint64_t reserved[6];
 } mmsb_context_stats_t;
 
 /* Sets struct_size and zeroes all other fields. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -364,10 +374,44 @@ MMSB_API mmsb_status_t mmsb_context_pages(mmsb_context_t context, uint64_t *curs
 /* Gives memory of destroyed pages back to the system, as far as whole system pages are free and no thread cache holds them.
  * *released (may be NULL) is the number of bytes. Without this call the context keeps the memory of pages of up to 4096 bytes,
  * keeps that of pages of up to 1 MiB for 5 to 10 seconds, and gives that of larger pages back at once. An allocation that would
- * exceed memory_limit takes what it needs from kept memory. File space that is kept for DISK pages goes back, too; *released does
- * not count it.
+ * exceed memory_limit takes what it needs from kept memory. Both empty the guard's quarantine. File space that is kept for DISK
+ * pages goes back, too; *released does not count it.
  * Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_trim(mmsb_context_t context, uint64_t *released);
+
+#define MMSB_GUARD_BEFORE 1 /* before the page's first byte */
+#define MMSB_GUARD_BEHIND 2 /* behind its last byte */
+#define MMSB_GUARD_ENDED 3  /* into memory of a page that had ended */
+#define MMSB_GUARD_LEFT 4   /* into memory that a page had left: it was resized or migrated */
+
+typedef struct mmsb_guard_report {
+    uint32_t struct_size;
+    int32_t side;      /* MMSB_GUARD_*: where the write was, as seen from the page */
+    uint64_t page_id;  /* the page, which may have ended since */
+    uint64_t size;     /* its size then */
+    int64_t offset;    /* of the first byte that was written, from the page's first byte on */
+    uint64_t bytes;    /* from that byte to the last one that was written */
+    uint32_t expected; /* value of the byte at offset before the write, */
+    uint32_t found;    /* and after it */
+    uint64_t reserved[4];
+} mmsb_guard_report_t;
+
+/* Sets struct_size and zeroes all other fields. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_guard_report_init(mmsb_guard_report_t *report);
+
+/* The guard of a context (guard_every, guard_quarantine) finds writes through pointers past a page's ends and into memory that a
+ * page has left. It looks when a page ends, is resized or migrated, when memory leaves quarantine, when a save begins, when the
+ * context ends, and in this call; then the bytes are as before. Not guarded are adopted memory, pages on devices and on DISK.
+ * Each write that it finds is one report, in the library's log and in guard_reports. Reports wait, the first 1000 of them, and
+ * each is told once: by the next call on the context or one of its pages that creates, clones, adopts, writes, applies a delta,
+ * pins for writing, resizes, migrates, releases, changes metadata, masks or dependencies, saves, loads or opens a journal. That
+ * call returns MMSB_E_GUARD, its text is the report, and it has done nothing else. Calls that only look, and calls that give
+ * something back (destroy, unpin), tell nothing.
+ * This call checks all guarded memory and tells the oldest report without an error: *report (may be NULL), and in *count how many
+ * reports waited with it; 0 = none, and *report is not written.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_STATE (the context has no guard).
+ * Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_guard_check(mmsb_context_t context, mmsb_guard_report_t *report, uint64_t *count);
 
 typedef struct mmsb_memory_usage {
     uint32_t struct_size;

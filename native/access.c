@@ -277,7 +277,9 @@ static void count_resize(uint32_t context_index, uint64_t old, uint64_t size) {
 static mmsb_status_t resize_locked(mmsb__change_t *change, uint64_t page, uint64_t size) {
     mmsb__record_t *record = change->record;
     uint32_t class_number = MMSB__STATE_CLASS(change->state);
-    mmsb_status_t status = mmsb__change_keep_page(change);
+    mmsb_status_t status = mmsb__change_tell(change);
+    if (status == MMSB_OK)
+        status = mmsb__change_keep_page(change);
     if (status != MMSB_OK)
         return status;
     if (mmsb__record_pinned(record))

@@ -16,6 +16,7 @@
 #define MMSB_NATIVE_CHANGE_H
 
 #include "group.h"
+#include "guard.h"
 #include "lock.h"
 #include "preimage.h"
 #include "watch.h"
@@ -78,6 +79,11 @@ static inline mmsb_status_t mmsb__change_begin_page(mmsb__change_t *change, uint
  * mmsb__preimage_keep_slow. */
 static inline mmsb_status_t mmsb__change_keep(const mmsb__change_t *change, uint64_t offset, uint64_t length) {
     return mmsb__preimage_keep(change->record, change->state, offset, length);
+}
+
+/* Call before the page changes as a whole and goes on: a report of the guard is told instead. */
+static inline mmsb_status_t mmsb__change_tell(const mmsb__change_t *change) {
+    return mmsb__guard_tell(mmsb__record_context(mmsb__record_index(change->record)));
 }
 
 /* Call before the page changes as a whole. */

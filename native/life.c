@@ -46,6 +46,8 @@ mmsb_status_t mmsb__page_create_small(uint64_t context, uint64_t size, int zeroe
     if (!cache)
         return mmsb__error()->error_code;
     mmsb__context_await(cache->context_index);
+    if (!mmsb__guard_pass(cache->context_index, 1))
+        return MMSB__ENTER_GO;
     uint32_t class_number = mmsb__class_of(size);
     uint64_t handle;
     mmsb__open_group_t *group = mmsb__group_of(cache->context_index);
@@ -124,6 +126,8 @@ mmsb_status_t mmsb__page_create_many(uint64_t context, uint64_t size, size_t cou
     mmsb__open_group_t *group = mmsb__group_of(cache->context_index);
     if (MMSB__UNLIKELY(!group && mmsb__ring_for(cache->context_index) != NULL))
         return MMSB__ENTER_GO; /* which makes the call a group */
+    if (!mmsb__guard_pass(cache->context_index, count))
+        return MMSB__ENTER_GO;
     while (made < count) {
         uint64_t handle;
         if (group)

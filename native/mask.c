@@ -74,7 +74,9 @@ mmsb_status_t mmsb__page_mask_clear(uint64_t page) {
         if (status != MMSB_OK)
             return status;
         mmsb__record_t *record = change.record;
-        status = mmsb__change_keep_page(&change);
+        status = mmsb__change_tell(&change);
+        if (status == MMSB_OK)
+            status = mmsb__change_keep_page(&change);
         if (status == MMSB_OK && record->mask_frame != 0)
             status = mmsb__group_keep_mask(record, change.state);
         if (status == MMSB_OK && record->mask_frame != 0 &&

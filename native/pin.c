@@ -1,6 +1,7 @@
 /* Pins, where they are not taken and given back in one inline step: pin.h. */
 #include "pin.h"
 
+#include "guard.h"
 #include "preimage.h"
 
 /* 1: a save holds the pin of a locked page back. */
@@ -13,7 +14,9 @@ static int must_wait(mmsb__record_t *record, uint64_t state, int32_t mode) {
 static mmsb_status_t begin_pin(uint64_t page, mmsb__record_t *record, uint64_t *state, int32_t mode, void **address) {
     uint16_t *pins = mmsb__pins_of(record, mode);
     void *on_device = NULL;
-    mmsb_status_t status = MMSB_OK;
+    mmsb_status_t status = mode == MMSB_PIN_WRITE ? mmsb__guard_tell(mmsb__record_context(mmsb__record_index(record))) : MMSB_OK;
+    if (MMSB__UNLIKELY(status != MMSB_OK))
+        return status;
     if (MMSB__UNLIKELY(mode == MMSB_PIN_WRITE && (*state & MMSB__READ_ONLY)))
         return mmsb__page_read_only_fail(page);
     if (MMSB__UNLIKELY(*pins == UINT16_MAX))

@@ -9,6 +9,7 @@
 #include "capture_pool.h"
 #include "disk.h"
 #include "group.h"
+#include "guard.h"
 
 /* ------------------------------------------------------------------------------------------------------ waiting ---- */
 
@@ -363,7 +364,11 @@ int mmsb__preimage_keep_written(mmsb__record_t *record, uint64_t state, uint64_t
 
 mmsb_status_t mmsb__preimage_keep_slow(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
     const int grouped = __atomic_load_n(&mmsb__groups_open, __ATOMIC_RELAXED) != 0;
-    mmsb_status_t status = grouped ? mmsb__group_check(record, state) : MMSB_OK; /* busy is said without waiting */
+    const uint32_t context = mmsb__record_context(mmsb__record_index(record));
+    /* What changes as a whole may end: a call that gives something back hears of no report. */
+    mmsb_status_t status = length != UINT64_MAX ? mmsb__guard_tell(context) : MMSB_OK;
+    if (status == MMSB_OK && grouped)
+        status = mmsb__group_check(record, state); /* busy is said without waiting */
     if (status == MMSB_OK && keep_for_capture(record, state, offset, length))
         status = MMSB__AGAIN;
     return status == MMSB_OK && grouped ? mmsb__group_keep(record, state, offset, length) : status;

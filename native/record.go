@@ -39,6 +39,7 @@ const (
 
 	SmallClasses   = C.MMSB__SMALL_CLASSES
 	SmallMax       = C.MMSB__SMALL_MAX
+	ClassGuarded   = C.MMSB__CLASS_GUARDED
 	ClassDevice    = C.MMSB__CLASS_DEVICE
 	ClassExtent    = C.MMSB__CLASS_EXTENT
 	ClassMapped    = C.MMSB__CLASS_MAPPED

@@ -69,6 +69,7 @@
 /* Size classes: 64, 128, 192; then 256 … 4096 in steps of 256. Small memory is reused as it is; the others are Go's. */
 #define MMSB__SMALL_CLASSES 19
 #define MMSB__SMALL_MAX 4096
+#define MMSB__CLASS_GUARDED 26 /* in the memory of another record, between canaries */
 #define MMSB__CLASS_DEVICE 27  /* memory of a device that the host reaches, too */
 #define MMSB__CLASS_EXTENT 28  /* whole system pages out of a shared region */
 #define MMSB__CLASS_MAPPED 29  /* a mapping of its own */

@@ -337,7 +337,7 @@ mmsb__cache_t *mmsb__cache_enter(uint64_t context) {
     unused->next_of_context = record->caches;
     record->caches = unused;
     __atomic_store_n(&unused->open_index, record->index, __ATOMIC_RELAXED);
-    if (record->default_location == MMSB_LOCATION_CPU)
+    if (record->default_location == MMSB_LOCATION_CPU && __atomic_load_n(&record->guard_every, __ATOMIC_RELAXED) == 0)
         __atomic_store_n(&unused->plain_context, context, __ATOMIC_RELAXED);
     __atomic_store_n(&unused->context, context, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&caches_lock);

@@ -58,7 +58,7 @@ typedef struct mmsb__magazine {
 
 typedef struct mmsb__cache {
     uint64_t context;       /* handle; 0 = the context has ended */
-    uint64_t plain_context; /* the same if the default location is the host; else 0 */
+    uint64_t plain_context; /* the same if the default location is the host and there is no guard; else 0 */
     uint32_t context_index;
     uint32_t open_index; /* the same until the context ends; then MMSB__CONTEXTS */
     uint32_t shard;      /* of the depot */
@@ -112,6 +112,8 @@ typedef struct mmsb__context_record {
     int32_t simulated;                     /* 1: its devices are simulated */
     int32_t disk_file;                     /* of its pages on disk; there is none before the first of them */
     uint32_t sections, lets_write, passes; /* writing.h */
+    uint32_t guard_waits;                  /* guard.h: 1: a report waits for a call */
+    uint64_t guard_every, guard_pages;     /* 0 = no guard; pages that were counted */
 } mmsb__context_record_t;
 
 /* The two variables per thread. A library that is loaded late has little space for them, hence pointers. */

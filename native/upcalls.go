@@ -28,6 +28,7 @@ type Upcalls struct {
 	NewVersion   func(above uint64) uint64
 	Leave        func(index uint32, state uint64)
 	GroupLeft    func(context uint32, group Group)
+	TellReport   func(context uint32) int32
 	// Panicked hears of a panic in any of them.
 	Panicked func(value any)
 }
@@ -150,4 +151,10 @@ func mmsbgo_leave(index C.uint32_t, state C.uint64_t) {
 func mmsbgo_group_left(context C.uint32_t, group *C.mmsb__open_group_t) {
 	defer guard(nil)
 	upcalls.GroupLeft(uint32(context), Group{unsafe.Pointer(group)})
+}
+
+//export mmsbgo_tell_report
+func mmsbgo_tell_report(context C.uint32_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return C.mmsb_status_t(upcalls.TellReport(uint32(context)))
 }

@@ -44,6 +44,8 @@ typedef struct mmsb__upcalls {
     void (*leave)(uint32_t index, uint64_t state);
     /* The thread that has a group open ends. */
     void (*group_left)(uint32_t context, mmsb__open_group_t *group);
+    /* The oldest report of the context's guard that waits, which then no longer does, as the last error; MMSB_OK without one. */
+    mmsb_status_t (*tell_report)(uint32_t context);
 } mmsb__upcalls_t;
 
 extern mmsb__upcalls_t mmsb__upcalls;

@@ -12,7 +12,7 @@ import (
 type recount struct {
 	*Memory
 	slots, extentBytes, mappingBytes uint64
-	mapped                           int
+	mapped, guarded                  int
 	holders                          map[uint64]uint32 // by locator: the record that has the memory
 	units                            alloc.Set         // of the extents' space: in use
 }
@@ -26,7 +26,7 @@ func (m *Memory) Check() error {
 		return nil
 	}
 	r := &recount{Memory: m, holders: make(map[uint64]uint32)}
-	for _, check := range []func() error{r.checkRecords, r.checkBare, r.checkSlots, r.checkExtents, r.checkCharge} {
+	for _, check := range []func() error{r.checkRecords, r.checkBare, r.checkSlots, r.checkExtents, r.checkGuard, r.checkCharge} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -57,6 +57,11 @@ func (r *recount) add(index uint32) error {
 	switch {
 	case class < native.SmallClasses:
 		r.slots += native.ClassSize(class)
+	case class == native.ClassGuarded:
+		if r.guard.blocks[record.Locator] == nil {
+			return broken("record %d: 0x%x is not guarded memory", index, record.Locator)
+		}
+		r.guarded++
 	case class == native.ClassExtent:
 		first, count := r.extents.of(record.Locator, RoundUp(record.Size))
 		if r.units.Overlaps(first, first+count) {
@@ -139,6 +144,24 @@ func (r *recount) checkExtents() (err error) {
 		})
 	}
 	return err
+}
+
+func (r *recount) checkGuard() error {
+	if r.guarded != len(r.guard.blocks) {
+		return broken("%d records have guarded memory, but there are %d pieces of it", r.guarded, len(r.guard.blocks))
+	}
+	canaries, held := uint64(0), uint64(0)
+	for _, b := range r.guard.blocks {
+		canaries += uint64(len(b.memory)) - b.size
+	}
+	for _, b := range r.guard.quarantine {
+		held += uint64(len(b.memory))
+	}
+	if canaries != r.guard.canaries || held != r.guard.held || held > r.guard.most {
+		return broken("guard counts %d bytes of canaries and %d of %d in quarantine, but there are %d and %d", r.guard.canaries,
+			r.guard.held, r.guard.most, canaries, held)
+	}
+	return nil
 }
 
 func (r *recount) checkCharge() error {

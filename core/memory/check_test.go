@@ -21,6 +21,10 @@ func TestCheckSeesDamage(t *testing.T) {
 		k, at := &m.slabs.classes[class], native.RecordAt
 		require.NoError(t, m.slabs.newSpan(class))
 		require.NoError(t, m.slabs.newSpan(class))
+		m.guard.blocks = make(map[uint64]*guarded)
+		guardedPage, err := m.takeGuarded(100, -1, true)
+		require.NoError(t, err)
+		block := m.blockOf(guardedPage)
 		bare, err := m.TakeBare()
 		require.NoError(t, err)
 		m.drop(bare, 0, 2)
@@ -56,6 +60,13 @@ func TestCheckSeesDamage(t *testing.T) {
 				m.mappings.regions[1<<19-1] = struct{}{}
 				return func() { delete(m.mappings.regions, 1<<19-1) }
 			},
+			"is not guarded memory": func() func() { return damaged(&at(guardedPage).Locator, 0) },
+			"records have guarded memory": func() func() {
+				m.guard.blocks[0] = block
+				return func() { delete(m.guard.blocks, 0) }
+			},
+			"of canaries and":    func() func() { return damaged(&m.guard.canaries, 1) },
+			"in quarantine":      func() func() { return damaged(&m.guard.quarantine, []*guarded{block}) },
 			"records are in use": func() func() { return damaged(&m.records.leaves[0].Used, native.LeafRecords+1) },
 		} {
 			undo := damage()

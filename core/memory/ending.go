@@ -69,6 +69,8 @@ func (m *Memory) End() {
 			region.Unmap(number)
 		}
 	}
+	m.guard.reports.end()
+	native.SetGuard(m.context, 0)
 	m.forgetIfOver()
 	byContext[m.context].Store(nil)
 }

@@ -7,6 +7,28 @@ import (
 	"libmmsb/native"
 )
 
+// TakePage takes a frame for a page of the host: guarded if it is its turn; of a NUMA node, unless that is -1. Where it is not to
+// be zeroed, it may have bytes of the context's ended pages.
+func (m *Memory) TakePage(size uint64, node int32, zeroed bool) (index uint32, err error) {
+	if err := CheckSize(size); err != nil {
+		return 0, err
+	}
+	if m.guard.every != 0 && native.GuardNext(m.context) {
+		return m.takeGuarded(size, node, zeroed)
+	}
+	return m.takePlain(size, node, zeroed)
+}
+
+func (m *Memory) takePlain(size uint64, node int32, zeroed bool) (index uint32, err error) {
+	switch {
+	case node >= 0:
+		return m.TakeOnNode(size, node)
+	case size > native.SmallMax:
+		return m.TakeLarge(size, false, zeroed)
+	}
+	return m.TakeFrame(size)
+}
+
 // TakeFrame takes a zeroed frame.
 func (m *Memory) TakeFrame(size uint64) (index uint32, err error) {
 	if size > native.SmallMax {
@@ -16,9 +38,21 @@ func (m *Memory) TakeFrame(size uint64) (index uint32, err error) {
 	return index, lasterror.Load(code)
 }
 
-// TakeSmall takes frames of one size of at most native.SmallMax, one for each index, or none. Where they are not to be
+// TakeSmall takes frames for pages of one size of at most native.SmallMax, one for each index, or none. Where they are not to be
 // zeroed, they may have bytes of the context's ended pages.
 func (m *Memory) TakeSmall(size uint64, zeroed bool, indices []uint32) error {
+	if m.guard.every != 0 {
+		for i := range indices {
+			var err error
+			if indices[i], err = m.TakePage(size, -1, zeroed); err != nil {
+				for _, index := range indices[:i] {
+					m.Give(index)
+				}
+				return err
+			}
+		}
+		return nil
+	}
 	return lasterror.Load(native.TakeFrames(m.context, size, zeroed, indices))
 }
 
@@ -112,6 +146,17 @@ func (m *Memory) Give(index uint32) {
 	m.drop(index, record.Size, native.Generation(state))
 }
 
+// giveUnderLock is Give under the lock: a small frame goes to no thread's magazine.
+func (m *Memory) giveUnderLock(index uint32) {
+	record := native.RecordAt(index)
+	state := record.LoadState()
+	if native.Class(state) < native.SmallClasses {
+		m.slabs.give(index)
+		return
+	}
+	m.dropUnderLock(index, record.Size, native.Generation(state))
+}
+
 // FrameSize is what the size field of a frame says that has the memory of a page of a size.
 func FrameSize(index uint32, size uint64) uint64 {
 	if class := native.Class(native.RecordAt(index).LoadState()); class < native.SmallClasses {
@@ -124,12 +169,22 @@ func FrameSize(index uint32, size uint64) uint64 {
 func (m *Memory) drop(index uint32, size uint64, generation uint32) {
 	record := native.RecordAt(index)
 	class := native.Class(record.LoadState())
-	number := native.LocatorRegion(record.Locator)
-	if class == native.ClassDevice {
-		m.hooks.FreeDevice(number)
+	switch class {
+	case native.ClassGuarded:
+		m.dropGuarded(index, generation)
+		return
+	case native.ClassDevice:
+		m.hooks.FreeDevice(native.LocatorRegion(record.Locator))
 	}
 	m.Lock()
 	defer m.Unlock()
+	m.dropUnderLock(index, size, generation)
+}
+
+func (m *Memory) dropUnderLock(index uint32, size uint64, generation uint32) {
+	record := native.RecordAt(index)
+	class := native.Class(record.LoadState())
+	number := native.LocatorRegion(record.Locator)
 	switch capacity := RoundUp(size); {
 	case class == native.ClassForeign, class == native.ClassDevice:
 		region.Unmap(number)

@@ -35,6 +35,8 @@ type Options struct {
 	Owner     any    // what OwnerOf finds
 	Limit     uint64 // 0 = none
 	HugePages bool
+	// Of the guard: every so many pages one is guarded, 0 = none; bytes of given-back memory that are held back.
+	GuardEvery, GuardQuarantine uint64
 	Hooks
 }
 
@@ -63,6 +65,7 @@ type Memory struct {
 	slabs    slabs
 	extents  extents
 	mappings mappings
+	guard    guard
 
 	// Of the end of the context.
 	outliving map[uint32]int // by region: pieces of memory in it that outlive their pages
@@ -84,13 +87,15 @@ func New(options Options) *Memory {
 		retained: retained{lock: m, discard: m.extents.discard},
 	}
 	m.mappings = mappings{&m.ledger, options.HugePages, make(map[uint32]struct{})}
+	m.guard.begin(&options)
 	return m
 }
 
 // Begin tells the memory its context's index and handle.
 func (m *Memory) Begin(context uint32, handle uint64) {
 	m.context, m.handle = context, handle
-	m.records.context = context
+	m.records.context, m.guard.reports.context = context, context
+	native.SetGuard(context, m.guard.every)
 	byContext[context].Store(m)
 }
 
@@ -133,8 +138,8 @@ func (m *Memory) Used() uint64 { return m.ledger.used.Load() }
 // Limit is the limit, 0 for none.
 func (m *Memory) Limit() uint64 { return m.ledger.limit }
 
-// Trim gives memory of ended pages back to the system: free extents, and spans all of whose slots are free and in no thread's
-// cache. It says how many bytes that is.
+// Trim gives memory of ended pages back to the system: what is in quarantine, free extents, and spans all of whose slots are free
+// and in no thread's cache. It says how many bytes that is.
 func (m *Memory) Trim() uint64 {
 	m.Lock()
 	defer m.Unlock()
@@ -143,6 +148,7 @@ func (m *Memory) Trim() uint64 {
 
 func (m *Memory) trim() uint64 {
 	before := m.Used()
+	m.endQuarantine()
 	m.extents.trim()
 	m.slabs.trim()
 	return before - m.Used()
@@ -151,7 +157,10 @@ func (m *Memory) trim() uint64 {
 // orTrim takes memory. Where that fails it trims, and tries again. Under the lock.
 func (m *Memory) orTrim(take func() error) error {
 	err := take()
-	if err != nil && m.trim() > 0 {
+	if err == nil {
+		return nil
+	}
+	if held := m.endQuarantine(); held+m.trim() > 0 { // memory that leaves quarantine may stay with the context
 		err = take()
 	}
 	return err

@@ -140,6 +140,16 @@ func (s *slabs) refill(class uint32, handles []uint64) (count int, err error) {
 	return count, nil
 }
 
+// give takes a frame back as a free slot.
+func (s *slabs) give(index uint32) {
+	record := native.RecordAt(index)
+	state := record.LoadState()
+	class, generation := native.Class(state), native.Generation(state)
+	native.RedzoneMemory(record.Locator, 0, native.ClassSize(class))
+	record.StoreState(native.State(native.StateFree, generation, uint64(class)<<native.ClassShift))
+	s.classes[class].slots = append(s.classes[class].slots, native.Handle(native.KindPage, generation, index))
+}
+
 // takeDepot takes a magazine of free slots that threads keep for themselves, if there is one.
 func (s *slabs) takeDepot(class uint32) bool {
 	var handles [native.MagazineRounds]uint64

@@ -52,12 +52,15 @@ func lockToChange(page uint64, lock func(page uint64) (*Page, error)) (*Page, er
 		if err != nil {
 			return nil, err
 		}
-		code := native.KeepPreimage(p.Index, p.State)
-		switch code {
-		case 0:
+		code := int32(0)
+		if err = p.context.TellReport(); err == nil {
+			code = native.KeepPreimage(p.Index, p.State)
+		}
+		switch {
+		case err != nil:
+		case code == 0:
 			err = p.Present()
-		case native.Again:
-		default:
+		case code != native.Again:
 			err = lasterror.Load(code)
 		}
 		if code == 0 && err == nil {
@@ -90,6 +93,9 @@ func changePair(parent, child uint64, work func(c *change, parent, child uint32)
 		c.unlock = func() { native.UnlockPair(&pages) }
 	}
 	c.context = contextOf(native.Index(parent))
+	if err := c.context.TellReport(); err != nil {
+		return err
+	}
 	if other := contextOf(native.Index(child)); other != c.context {
 		return status.Errorf(status.Mismatch, "page 0x%016x is of context 0x%016x, page 0x%016x of context 0x%016x", parent,
 			c.context.handle, child, other.handle)

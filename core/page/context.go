@@ -30,6 +30,7 @@ type Context struct {
 	// creating is held by calls that make a page in Go, before they lock one: a load comes before them or after them.
 	creating sync.RWMutex
 	adopts   atomic.Bool // pages were adopted: a load looks for them
+	guard    uint64      // every so many host pages one is guarded; 0 = none
 
 	ids          ids
 	groups       groups

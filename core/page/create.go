@@ -24,6 +24,9 @@ type CreateOptions struct {
 func (c *Context) Create(size uint64, options CreateOptions) (uint64, error) {
 	c.creating.RLock()
 	defer c.creating.RUnlock()
+	if err := c.TellReport(); err != nil {
+		return 0, err
+	}
 	f, err := c.TakeFor(size, &options)
 	if err != nil {
 		return 0, err
@@ -183,6 +186,9 @@ func Clone(page, id uint64) (uint64, error) {
 		return 0, err
 	}
 	defer p.unlock()
+	if err := p.context.TellReport(); err != nil {
+		return 0, err
+	}
 	// The journal has the copy before what the group of another thread has changed.
 	if code := native.CheckGroup(p.Index, p.State); code != 0 {
 		return 0, lasterror.Load(code)
@@ -234,6 +240,9 @@ type AdoptOptions struct {
 func (c *Context) Adopt(address uintptr, size uint64, options AdoptOptions) (uint64, error) {
 	c.creating.RLock()
 	defer c.creating.RUnlock()
+	if err := c.TellReport(); err != nil {
+		return 0, err
+	}
 	b, err := c.birthOver(address, size, &options)
 	if err != nil {
 		return 0, err
@@ -288,6 +297,9 @@ func (c *Context) AdoptMany(addresses []uintptr, sizes, ids []uint64, options Ad
 	}
 	c.creating.RLock()
 	defer c.creating.RUnlock()
+	if err := c.TellReport(); err != nil {
+		return 0, err
+	}
 	all := &births{context: c}
 	for i, address := range addresses {
 		one := options

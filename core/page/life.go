@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"sync/atomic"
 
 	"libmmsb/core/abi"
@@ -63,7 +64,7 @@ func (c *Context) close() error {
 
 // compose makes a context of the rooms below and the one above.
 func compose(options *Options) *Context {
-	c := &Context{persistence: noPersistence{}}
+	c := &Context{persistence: noPersistence{}, guard: options.GuardEvery}
 	c.groups.open = make(map[native.Group]*group)
 	c.ids.start()
 	c.dependencies.graph = newGraph()
@@ -73,6 +74,7 @@ func compose(options *Options) *Context {
 	}
 	c.memory = memory.New(memory.Options{
 		Owner: c, Limit: options.MemoryLimit, HugePages: options.HugePages,
+		GuardEvery: options.GuardEvery, GuardQuarantine: options.GuardQuarantine,
 		Hooks: memory.Hooks{
 			TakeLeaf:   c.ids.takeLeaf,
 			FreeDevice: func(region uint32) { c.residency.FreeShared(region) },
@@ -83,7 +85,10 @@ func compose(options *Options) *Context {
 		Default:      residency.Placement{Location: options.DefaultLocation, Device: options.DefaultDevice},
 		FallbackHost: options.Fallback == abi.FallbackHost,
 		DiskPath:     options.DiskPath,
-		Moved:        func(index uint32) { c.persistence.Moved(index) },
+		Moved: func(index uint32) {
+			c.leaving(index, native.RecordAt(index).LoadState(), false)
+			c.persistence.Moved(index)
+		},
 	})
 	if of := persistenceOf.Load(); of != nil {
 		c.persistence = (*of)(c)
@@ -91,7 +96,7 @@ func compose(options *Options) *Context {
 	return c
 }
 
-// Destroy ends the context and its pages.
+// Destroy ends the context and its pages. With Guard it has ended all the same.
 func Destroy(h uint64) error {
 	if h == 0 {
 		return nil
@@ -119,6 +124,8 @@ func (c *Context) end() error {
 	c.groups.wake()
 	c.users.Lock() // waits for calls that run; who comes now finds it closed
 	defer c.users.Unlock()
+	c.checkGuarded()
+	report := c.memory.TellReport() // no later call could
 	c.persistence.End()
 	native.DetachContext(c.index)
 	c.endGroups()
@@ -127,5 +134,5 @@ func (c *Context) end() error {
 		survivors += c.endLeaf(leaf)
 	}
 	log.Logf(log.Info, "context 0x%016x ended, %d pages still pinned", c.handle, survivors)
-	return c.close()
+	return cmp.Or(c.close(), report)
 }

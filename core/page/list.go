@@ -41,13 +41,13 @@ func (c *Context) LookupMany(ids, pages []uint64) (bad int, err error) {
 type Stats struct {
 	native.Counts
 	native.Survey
-	MemoryUsed, MemoryLimit, DiskUsed uint64
+	MemoryUsed, MemoryLimit, DiskUsed, GuardBytes, GuardReports uint64
 }
 
 // Stats adds a context's counters up and walks its pages.
 func (c *Context) Stats() Stats {
 	s := Stats{Counts: native.CountContext(c.index), MemoryUsed: c.memory.Used(), MemoryLimit: c.memory.Limit(),
-		DiskUsed: c.residency.DiskUsed()}
+		DiskUsed: c.residency.DiskUsed(), GuardBytes: c.memory.GuardBytes(), GuardReports: c.memory.Reports()}
 	for _, leaf := range c.memory.Leaves() {
 		native.SurveyRecords(leaf.First(), leaf.Used, &s.Survey)
 	}

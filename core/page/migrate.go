@@ -87,8 +87,8 @@ type move struct {
 }
 
 // moveTogether moves some of the first pages between the host and the disk, with all their bytes read or written together: those
-// that nobody works on, that no save waits for, that no group has, and that can move. It says of so many pages which have moved;
-// the others are left to migrate.
+// that nobody works on, that no save waits for, that no group has, that can move, and whose context has no report to tell. It
+// says of so many pages which have moved; the others are left to migrate.
 func moveTogether(pages []uint64, location, device int32, long bool) (first []move) {
 	var (
 		to      residency.Placement
@@ -111,7 +111,7 @@ func moveTogether(pages []uint64, location, device int32, long bool) (first []mo
 			to = wanted
 		}
 		if err != nil || wanted != to || !p.CanMoveTogether(to) || bytes+p.Record.Size > togetherBytes ||
-			p.context.ownGroup() != nil || native.KeepPreimage(p.Index, p.State) != 0 {
+			p.context.ownGroup() != nil || p.context.memory.ReportWaits() || native.KeepPreimage(p.Index, p.State) != 0 {
 			p.unlock()
 			continue
 		}

@@ -25,6 +25,8 @@ type Options struct {
 	MemoryLimit      uint64
 	DiskPath         string
 	HugePages        bool
+	GuardEvery       uint64
+	GuardQuarantine  uint64
 }
 
 func (o *Options) check() error {
@@ -38,6 +40,8 @@ func (o *Options) check() error {
 		return status.Errorf(status.InvalidArgument, "fallback is %d, not error or host", o.Fallback)
 	case o.SimulatedDevices < 1 || o.SimulatedDevices > 64:
 		return status.Errorf(status.InvalidArgument, "simulated_devices is %d, not 1 to 64", o.SimulatedDevices)
+	case o.GuardEvery == 0 && o.GuardQuarantine != 0:
+		return status.Errorf(status.InvalidArgument, "guard_quarantine is %d, but guard_every is 0", o.GuardQuarantine)
 	}
 	if o.DiskPath == "" {
 		o.DiskPath = os.Getenv("TMPDIR")
@@ -130,6 +134,15 @@ func (o *Options) set(key, value string, position int) error {
 		return choose(&o.Fallback, abi.FallbackNames[:])
 	case "memory_limit":
 		return size(&o.MemoryLimit)
+	case "guard_every":
+		n, err := strconv.ParseUint(value, 10, 64)
+		if err != nil {
+			return status.Errorf(status.InvalidArgument, "%s %q at position %d is not a number", key, value, position)
+		}
+		o.GuardEvery = n
+		return nil
+	case "guard_quarantine":
+		return size(&o.GuardQuarantine)
 	case "huge_pages":
 		var on int32
 		if err := choose(&on, []string{"0", "1"}); err != nil {

@@ -64,6 +64,7 @@ func (p *Page) releasable() error {
 // leaveMemory puts the page's memory into a bare frame, which the caller has from now on, and returns where it lies.
 func (p *Page) leaveMemory(bare uint32) (address uintptr) {
 	frame := native.RecordAt(bare)
+	p.context.leaving(p.Index, p.State, true)
 	p.Swap(bare)
 	frame.Size = p.Record.Size
 	address = native.Address(frame.Locator)
@@ -85,9 +86,10 @@ func FreeReleased(address uintptr) error {
 	}
 	m := f.context.memory
 	region := native.LocatorRegion(native.RecordAt(f.index).Locator)
-	if m.Closed() == nil {
+	_ = Use(f.context.handle, func(*Context) error { // where the context has ended, the memory goes with its region
 		m.Give(f.index)
-	}
+		return nil
+	})
 	m.EndOutliving(region)
 	return nil
 }

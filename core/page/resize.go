@@ -40,6 +40,11 @@ func ResizeMany(pages, sizes []uint64) (bad int, err error) {
 	if len(pages) > mostResized {
 		return mostResized, status.Errorf(status.Limit, "batch has %d pages to resize; the limit is %d", len(pages), mostResized)
 	}
+	if len(pages) > 0 {
+		if err := tellReportOf(pages[0]); err != nil {
+			return 0, err
+		}
+	}
 	count := len(pages)
 	var sizeErr error
 	for i, size := range sizes {

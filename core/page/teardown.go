@@ -19,6 +19,7 @@ func (c *Context) dismantle(index uint32, state uint64) {
 	record := native.RecordAt(index)
 	size := record.Size
 	noteVersion(record.Version)
+	c.leaving(index, state, true)
 	c.persistence.Moved(index)
 	c.dropMetadata(record)
 	c.dropMask(index)

@@ -20,6 +20,7 @@ import (
 //	End, ReleaseEnded           a page ends that has more than small memory: side record, dependencies, backing
 //	NewVersion                  the versions of groups are an era's
 //	Leave, GroupLeft            a group destroys a page with a side record; a thread ends before its group
+//	TellReport                  what the guard has found
 //	Panicked                    the library is to be poisoned
 var upcalls = native.Upcalls{
 	Refill: func(context uint64, class uint32, handles []uint64) (int, int32) {
@@ -63,7 +64,14 @@ var upcalls = native.Upcalls{
 	},
 	Leave:     func(index uint32, state uint64) { contextOf(index).leave(index, state) },
 	GroupLeft: groupLeft,
-	Panicked:  safego.Caught,
+	TellReport: func(context uint32) int32 {
+		m := memory.OfContext(context)
+		if m == nil {
+			return 0
+		}
+		return lasterror.Store(m.TellReport())
+	},
+	Panicked: safego.Caught,
 }
 
 func residencyOf(index uint32) *residency.Residency { return contextOf(index).residency }

@@ -83,6 +83,9 @@ func OpenJournal(context uint64, directory string, o JournalOptions, w *ticket.W
 		return err
 	}
 	return useAlone(context, func(s *state) error {
+		if err := s.context.TellReport(); err != nil {
+			return err
+		}
 		if err := s.journals.lock(w); err != nil {
 			return err
 		}

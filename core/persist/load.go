@@ -71,7 +71,9 @@ func loadInto(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) 
 	}
 	if err == nil {
 		err = useAlone(context, func(s *state) (err error) {
-			releases, err = s.load(&source, &o, w)
+			if err = s.context.TellReport(); err == nil {
+				releases, err = s.load(&source, &o, w)
+			}
 			return err
 		})
 	}

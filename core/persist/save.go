@@ -98,6 +98,9 @@ func Save(context uint64, target SaveTarget, o SaveOptions, w *ticket.Work) erro
 		alone = func(context uint64, call func(s *state) error) error { return useQueued(context, w, call) }
 	}
 	return alone(context, func(s *state) error {
+		if err := s.context.CheckBeforeSave(); err != nil {
+			return err
+		}
 		if err := o.withoutUsedBase(&target); err != nil {
 			return err
 		}

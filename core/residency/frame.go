@@ -22,16 +22,7 @@ func (r *Residency) Take(to Placement, size uint64, node int32, zeroed bool) (Fr
 	case to.Location != abi.LocationCPU:
 		return r.takeShared(to, size)
 	}
-	var index uint32
-	var err error
-	switch {
-	case node >= 0:
-		index, err = r.memory.TakeOnNode(size, node)
-	case size > native.SmallMax:
-		index, err = r.memory.TakeLarge(size, false, zeroed)
-	default:
-		index, err = r.memory.TakeFrame(size)
-	}
+	index, err := r.memory.TakePage(size, node, zeroed)
 	return Frame{Index: index}, err
 }
 

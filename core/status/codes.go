@@ -31,6 +31,7 @@ const (
 	IO              Code = 50
 	Corrupt         Code = 51
 	Format          Code = 52
+	Guard           Code = 53
 	Peer            Code = 60
 	Internal        Code = 90
 	Poisoned        Code = 91
@@ -65,6 +66,7 @@ var names = map[Code]string{
 	IO:              "MMSB_E_IO",
 	Corrupt:         "MMSB_E_CORRUPT",
 	Format:          "MMSB_E_FORMAT",
+	Guard:           "MMSB_E_GUARD",
 	Peer:            "MMSB_E_PEER",
 	Internal:        "MMSB_E_INTERNAL",
 	Poisoned:        "MMSB_E_POISONED",

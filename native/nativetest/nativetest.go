@@ -11,6 +11,7 @@ package nativetest
 #include "life.h"
 #include "mask.h"
 #include "pin.h"
+#include "watch.h"
 #include "writing.h"
 */
 import "C"
@@ -126,3 +127,6 @@ func pinMode(write bool) int32 {
 	}
 	return C.MMSB_PIN_READ
 }
+
+// Watched says whether calls that change pages look closer.
+func Watched() bool { return C.mmsb__watched() != 0 }

@@ -12,11 +12,13 @@
 #include "../delta_batch.h"
 #include "../frame.h"
 #include "../gate.h"
+#include "../guard.h"
 #include "../id.h"
 #include "../life.h"
 #include "../look.h"
 #include "../mask.h"
 #include "../pin.h"
+#include "../watch.h"
 #include "whole.h"
 
 #include <dlfcn.h>
@@ -482,6 +484,74 @@ static void an_id_in_use_goes_to_go(void) {
     mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
+/* Go makes the pages that are guarded, and counts them. */
+static void every_nth_page_goes_to_go(void) {
+    for (uint64_t every = 1; every <= 7; every += 2) {
+        mmsb_page_t pages[8];
+        mmsb__guard_set(CONTEXT_INDEX, every);
+        begin_context();
+        for (uint64_t i = 0; i < 50; i++) {
+            const int guarded = i % every == 0;
+            CHECK(!mmsb__page_create_fast(context_handle, 64, 0, pages, NULL));
+            CHECK(mmsb__page_create_small(context_handle, 64, 0, pages) == (guarded ? MMSB__ENTER_GO : MMSB_OK));
+            CHECK(!guarded || mmsb__guard_next(CONTEXT_INDEX) == 1);
+        }
+        mmsb__guard_set(CONTEXT_INDEX, every);
+        for (int i = 0; i < 5; i++) {
+            CHECK(mmsb__page_create_many(context_handle, 64, 1, 0, pages) == MMSB__ENTER_GO);
+            CHECK(mmsb__page_create_many(context_handle, 64, every, 0, pages) == MMSB__ENTER_GO);
+            CHECK(mmsb__guard_next(CONTEXT_INDEX) == 1);
+            CHECK(mmsb__page_create_many(context_handle, 64, every - 1, 0, pages) == MMSB_OK);
+        }
+        mmsb__guard_set(CONTEXT_INDEX, 0);
+        CHECK(mmsb__guard_next(CONTEXT_INDEX) == 0);
+        mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
+    }
+    CHECK_EQUAL(mmsb__guards, 0);
+}
+
+static mmsb_status_t tell(uint32_t context) {
+    CHECK_EQUAL(context, CONTEXT_INDEX);
+    mmsb__guard_report(context, 0);
+    return mmsb__fail(MMSB_E_GUARD, "page 1 was written");
+}
+
+static void a_report_is_told_instead_of_a_change(void) {
+    mmsb__upcalls.tell_report = tell;
+    begin_context();
+    mmsb_page_t page = create(64, 1), other;
+    mmsb__guard_set(CONTEXT_INDEX, 1000);
+    CHECK(mmsb__guard_next(CONTEXT_INDEX) == 1); /* the next ones are native code's */
+    const mmsb__record_t *record = mmsb__record_of(page);
+    uint8_t byte = 1;
+    mmsb_page_range_t range = {.page = page, .buffer = &byte, .length = 1};
+    for (int call = 0; call < 5; call++) {
+        mmsb__guard_report(CONTEXT_INDEX, 1);
+        CHECK(mmsb__watched());
+        const uint64_t version = record->version;
+        CHECK(mmsb__page_create_small(context_handle, 64, 1, &other) == MMSB__ENTER_GO);
+        CHECK(mmsb__page_read(page, 0, &byte, 1) == MMSB_OK && byte == 0);
+        for (int again = 0; again < 2; again++) {
+            byte = 0;
+            mmsb_status_t status = call == 0   ? mmsb__page_write(page, 0, &byte, 1)
+                                   : call == 1 ? mmsb__page_write_many(&range, 1, NULL)
+                                   : call == 2 ? mmsb__page_pin(page, MMSB_PIN_WRITE, NULL)
+                                   : call == 3 ? mmsb__page_resize_in_place(page, 63)
+                                               : mmsb__page_mask_clear(page);
+            CHECK_EQUAL(status, again ? MMSB_OK : MMSB_E_GUARD);
+            CHECK(again || record->version == version);
+            CHECK(!mmsb__watched());
+            CHECK(status != MMSB_OK || call != 2 || mmsb__page_unpin(page, MMSB_PIN_WRITE) == MMSB_OK);
+        }
+    }
+    mmsb__guard_report(CONTEXT_INDEX, 1);
+    CHECK(mmsb__page_destroy_many(&page, 1, NULL) == MMSB_OK); /* gives something back */
+    CHECK(mmsb__watched());
+    mmsb__guard_report(CONTEXT_INDEX, 0);
+    mmsb__guard_set(CONTEXT_INDEX, 0);
+    mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
+}
+
 static void the_last_generation_is_the_last(void) {
     begin_context();
     ended = 0;
@@ -797,6 +867,29 @@ static void *storm(void *argument) {
     return NULL;
 }
 
+/* Threads that Go and native code make pages on count them all. */
+static uint64_t counted, guarded;
+
+static void *count_pages(void *argument) {
+    unsigned seed = (unsigned)(uintptr_t)argument + 1;
+    for (int i = 0; i < 20000; i++) {
+        const uint64_t pages = rand_r(&seed) % 5;
+        __atomic_add_fetch(&counted, pages, __ATOMIC_RELAXED);
+        if (mmsb__guard_pass(CONTEXT_INDEX, pages))
+            continue;
+        for (uint64_t page = 0; page < pages; page++)
+            __atomic_add_fetch(&guarded, (uint64_t)mmsb__guard_next(CONTEXT_INDEX), __ATOMIC_RELAXED);
+    }
+    return NULL;
+}
+
+static void threads_guard_every_nth_page(void) {
+    mmsb__guard_set(CONTEXT_INDEX, 7);
+    run_threads(count_pages);
+    mmsb__guard_set(CONTEXT_INDEX, 0);
+    CHECK_EQUAL(guarded, (counted + 6) / 7);
+}
+
 static void pages_are_handed_out_once(void) {
     begin_context();
     uint64_t creates, frees, bytes_created, bytes_freed, live = 0;
@@ -953,6 +1046,8 @@ static void run_steps(void) {
     RUN(each_page_has_a_handle_of_its_own);
     RUN(pages_in_use_stay);
     RUN(an_id_in_use_goes_to_go);
+    RUN(every_nth_page_goes_to_go);
+    RUN(a_report_is_told_instead_of_a_change);
     RUN(the_last_generation_is_the_last);
     RUN(zeroed_pages_are_zero);
     RUN(a_bad_item_changes_nothing);
@@ -966,6 +1061,7 @@ static void run_steps(void) {
 
 static void run_storms(void) {
     RUN(pages_are_handed_out_once);
+    RUN(threads_guard_every_nth_page);
     RUN(batches_are_whole);
     RUN(contexts_end_under_work);
     RUN(marks_are_seen_after_synchronise);

@@ -109,6 +109,7 @@ static void null_pointers(const abuse_t *abuse, mmsb_page_t own) {
     mmsb_delta_init(&delta);
     delta.kind = MMSB_DELTA_RUNS;
     CHECK_STATUS(mmsb_page_create(abuse->context, 8, NULL, NULL), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_guard_check(abuse->context, NULL, NULL), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_page_create_many(abuse->context, 8, 3, NULL, NULL, NULL), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_page_adopt(abuse->context, NULL, 8, NULL, &number), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_page_clone(own, 0, NULL), MMSB_E_INVALID_ARGUMENT);
@@ -212,8 +213,11 @@ static void unknown_enums_and_versions(const abuse_t *abuse, mmsb_page_t own, ui
     context_options.simulate = unknown;
     WRONG(mmsb_context_create(&context_options, &context), MMSB_E_INVALID_ARGUMENT);
     mmsb_context_options_init(&context_options);
-    context_options.reserved[random_below(seed, 8)] = 1;
+    context_options.reserved[random_below(seed, 6)] = 1;
     CHECK_STATUS(mmsb_context_create(&context_options, &context), MMSB_E_STRUCT_VERSION);
+    mmsb_context_options_init(&context_options);
+    context_options.guard_quarantine = 1 + random_below(seed, 100); /* without a guard */
+    WRONG(mmsb_context_create(&context_options, &context), MMSB_E_INVALID_ARGUMENT);
     uint64_t count;
     WRONG(mmsb_debug_live_objects(unknown, &count), MMSB_E_INVALID_ARGUMENT);
     WRONG(mmsb_log_configure(unknown, -1), MMSB_E_INVALID_ARGUMENT);
@@ -248,6 +252,11 @@ static void states(const abuse_t *abuse, mmsb_page_t own, uint64_t index) {
     WRONG(mmsb_page_create(abuse->context, 8, &options, &page), MMSB_E_ALREADY_EXISTS);
     WRONG(mmsb_page_clone(own, 1000000 + index, &page), MMSB_E_ALREADY_EXISTS);
     WRONG(mmsb_page_create(abuse->limited, 32 << 20, NULL, &page), MMSB_E_LIMIT);
+    uint64_t found = 42;
+    WRONG(mmsb_guard_check(abuse->limited, NULL, &found), MMSB_E_INVALID_STATE);
+    CHECK_EQUAL(found, 42);
+    CHECK_OK(mmsb_guard_check(abuse->context, NULL, &found));
+    CHECK_EQUAL(found, 0);
     WRONG(mmsb_page_lookup(abuse->context, 2000000 + index, &page), MMSB_E_NOT_FOUND);
     CHECK_EQUAL(page, 42);
 
@@ -378,8 +387,11 @@ static void *abuse_the_library(void *argument) {
 
 static void sixty_four_threads_of_abuse(void) {
     abuse_t abuse;
-    abuse.context = new_context();
     mmsb_context_options_t options;
+    mmsb_context_options_init(&options);
+    options.guard_every = 2;
+    options.guard_quarantine = 1 << 16;
+    REQUIRE_OK(mmsb_context_create(&options, &abuse.context));
     mmsb_context_options_init(&options);
     options.memory_limit = 16 << 20;
     REQUIRE_OK(mmsb_context_create(&options, &abuse.limited));

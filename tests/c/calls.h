@@ -115,6 +115,7 @@ static size_t lasting __attribute__((unused));
     CALL(mmsb_context_page_count, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.number)) \
     CALL(mmsb_context_pages, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.number, a.handles, 2, &a.length)) \
     CALL(mmsb_context_trim, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL)) \
+    CALL(mmsb_guard_check, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, &a.number)) \
     CALL(mmsb_memory_usage, 0, ORDINARY, (&a.usage)) \
     CALL(mmsb_ticket_poll, MMSB_KIND_TICKET, ORDINARY, (handle, &a.word)) \
     CALL(mmsb_ticket_wait, MMSB_KIND_TICKET, ORDINARY, (handle, MMSB_WAIT_FOREVER)) \

@@ -21,7 +21,7 @@ static void options_have_defaults(void) {
     CHECK(options.disk_path == NULL);
     CHECK_EQUAL(options.huge_pages, 1);
     CHECK_EQUAL(options.reserved_word, 0);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 6; i++) {
         CHECK_EQUAL(options.reserved[i], 0);
     }
 }
@@ -117,7 +117,7 @@ static void wrong_texts_change_nothing(void) {
     options.struct_size = 12;
     CHECK_STATUS(mmsb_context_options_parse(&options, ""), MMSB_E_STRUCT_VERSION);
     options = defaults();
-    options.reserved[7] = 1;
+    options.reserved[5] = 1;
     CHECK_STATUS(mmsb_context_options_parse(&options, ""), MMSB_E_STRUCT_VERSION);
 }
 
@@ -129,7 +129,7 @@ static void wrong_options_make_no_context(void) {
     options = defaults();
     options.reserved_word = 1;
     CHECK_STATUS(mmsb_context_create(&options, &context), MMSB_E_STRUCT_VERSION);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 6; i++) {
         options = defaults();
         options.reserved[i] = 1;
         CHECK_STATUS(mmsb_context_create(&options, &context), MMSB_E_STRUCT_VERSION);
@@ -480,7 +480,7 @@ static void memory_is_counted_by_purpose(void) {
     before.struct_size--;
     CHECK_STATUS(mmsb_memory_usage(&before), MMSB_E_STRUCT_VERSION);
     mmsb_memory_usage_init(&before);
-    before.reserved[7] = 1;
+    before.reserved[5] = 1;
     CHECK_STATUS(mmsb_memory_usage(&before), MMSB_E_STRUCT_VERSION);
 }
 

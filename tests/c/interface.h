@@ -35,7 +35,9 @@ FIELD_IS(mmsb_context_options_t, memory_limit, 32, 8);
 FIELD_IS(mmsb_context_options_t, disk_path, 40, 8);
 FIELD_IS(mmsb_context_options_t, huge_pages, 48, 4);
 FIELD_IS(mmsb_context_options_t, reserved_word, 52, 4);
-FIELD_IS(mmsb_context_options_t, reserved, 56, 64);
+FIELD_IS(mmsb_context_options_t, guard_every, 56, 8);
+FIELD_IS(mmsb_context_options_t, guard_quarantine, 64, 8);
+FIELD_IS(mmsb_context_options_t, reserved, 72, 48);
 
 SIZE_IS(mmsb_context_stats_t, 272);
 FIELD_IS(mmsb_context_stats_t, struct_size, 0, 4);
@@ -51,7 +53,20 @@ FIELD_IS(mmsb_context_stats_t, memory_limit, 64, 8);
 FIELD_IS(mmsb_context_stats_t, disk_used, 72, 8);
 FIELD_IS(mmsb_context_stats_t, location_pages, 80, 64);
 FIELD_IS(mmsb_context_stats_t, location_bytes, 144, 64);
-FIELD_IS(mmsb_context_stats_t, reserved, 208, 64);
+FIELD_IS(mmsb_context_stats_t, guard_bytes, 208, 8);
+FIELD_IS(mmsb_context_stats_t, guard_reports, 216, 8);
+FIELD_IS(mmsb_context_stats_t, reserved, 224, 48);
+
+SIZE_IS(mmsb_guard_report_t, 80);
+FIELD_IS(mmsb_guard_report_t, struct_size, 0, 4);
+FIELD_IS(mmsb_guard_report_t, side, 4, 4);
+FIELD_IS(mmsb_guard_report_t, page_id, 8, 8);
+FIELD_IS(mmsb_guard_report_t, size, 16, 8);
+FIELD_IS(mmsb_guard_report_t, offset, 24, 8);
+FIELD_IS(mmsb_guard_report_t, bytes, 32, 8);
+FIELD_IS(mmsb_guard_report_t, expected, 40, 4);
+FIELD_IS(mmsb_guard_report_t, found, 44, 4);
+FIELD_IS(mmsb_guard_report_t, reserved, 48, 32);
 
 SIZE_IS(mmsb_memory_usage_t, 128);
 FIELD_IS(mmsb_memory_usage_t, struct_size, 0, 4);
@@ -419,6 +434,7 @@ static const struct interface_struct {
     {MMSB_STRUCT_CAPABILITY, sizeof(mmsb_capability_t)},
     {MMSB_STRUCT_CONTEXT_OPTIONS, sizeof(mmsb_context_options_t)},
     {MMSB_STRUCT_CONTEXT_STATS, sizeof(mmsb_context_stats_t)},
+    {MMSB_STRUCT_GUARD_REPORT, sizeof(mmsb_guard_report_t)},
     {MMSB_STRUCT_MEMORY_USAGE, sizeof(mmsb_memory_usage_t)},
     {MMSB_STRUCT_WORK_OPTIONS, sizeof(mmsb_work_options_t)},
     {MMSB_STRUCT_PAGE_OPTIONS, sizeof(mmsb_page_options_t)},
@@ -482,6 +498,7 @@ static const struct interface_code {
     {MMSB_E_IO, "MMSB_E_IO"},
     {MMSB_E_CORRUPT, "MMSB_E_CORRUPT"},
     {MMSB_E_FORMAT, "MMSB_E_FORMAT"},
+    {MMSB_E_GUARD, "MMSB_E_GUARD"},
     {MMSB_E_PEER, "MMSB_E_PEER"},
     {MMSB_E_INTERNAL, "MMSB_E_INTERNAL"},
     {MMSB_E_POISONED, "MMSB_E_POISONED"},
@@ -504,6 +521,7 @@ static const char *const interface_calls[] = {
     "mmsb_context_page_count",
     "mmsb_context_pages",
     "mmsb_context_trim",
+    "mmsb_guard_check",
     "mmsb_memory_usage",
     "mmsb_ticket_poll",
     "mmsb_ticket_wait",

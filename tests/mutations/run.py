@@ -21,6 +21,7 @@ from device_runtime import DEVICE_RUNTIME
 from disk import DISK
 from gate import GATE
 from groups import GROUPS, UNDO
+from guard import GUARD, GUARD_COUNT
 from histories import HISTORIES, RECORDS
 from ids import IDS
 from loads import LOADS
@@ -31,7 +32,7 @@ from subject import ROOT, C, Go
 from writing import WRITING
 
 SUBJECTS: list[Go | C] = [
-    IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS, DISK, WRITING, GROUPS, UNDO, OPENINGS, HISTORIES, RECORDS,
+    IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS, DISK, WRITING, GROUPS, UNDO, GUARD, GUARD_COUNT, OPENINGS, HISTORIES, RECORDS,
 ]  # fmt: skip
 
 WORK = ROOT / "build/mutations"

@@ -33,6 +33,7 @@ export get_page, get_pages, read_page, write_page!, with_page, with_array, writi
 export adopt_page!, release_page!, get_mask, clear_mask!, count_mask
 export apply_delta!, apply_deltas!, Delta, merge_deltas, convert_delta, delta_from_pages
 export configure_log, read_log, get_memory_usage
+export check_guard, GuardReport
 export add_dependency!, remove_dependency!, get_parents, get_children
 export progress, cancel!, event_descriptor
 export save_snapshot, async_save_snapshot, get_save_statistics

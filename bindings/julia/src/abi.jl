@@ -34,6 +34,7 @@ const MMSB_E_FORKED = Int32(44)
 const MMSB_E_IO = Int32(50)
 const MMSB_E_CORRUPT = Int32(51)
 const MMSB_E_FORMAT = Int32(52)
+const MMSB_E_GUARD = Int32(53)
 const MMSB_E_PEER = Int32(60)
 const MMSB_E_INTERNAL = Int32(90)
 const MMSB_E_POISONED = Int32(91)
@@ -97,11 +98,16 @@ const MMSB_STRUCT_JOURNAL_SEGMENT = Int32(30)
 const MMSB_STRUCT_JOURNAL_RECORD = Int32(31)
 const MMSB_STRUCT_LINK = Int32(32)
 const MMSB_STRUCT_TELEMETRY = Int32(33)
+const MMSB_STRUCT_GUARD_REPORT = Int32(34)
 const MMSB_SIMULATE_OFF = Int32(0)
 const MMSB_SIMULATE_IF_NO_GPU = Int32(1)
 const MMSB_SIMULATE_ALWAYS = Int32(2)
 const MMSB_FALLBACK_ERROR = Int32(0)
 const MMSB_FALLBACK_HOST = Int32(1)
+const MMSB_GUARD_BEFORE = Int32(1)
+const MMSB_GUARD_BEHIND = Int32(2)
+const MMSB_GUARD_ENDED = Int32(3)
+const MMSB_GUARD_LEFT = Int32(4)
 const MMSB_WAIT_FOREVER = UInt64(18446744073709551615)
 const MMSB_PAGE_ZEROED = Int32(0)
 const MMSB_PAGE_UNINITIALISED = Int32(1)
@@ -201,7 +207,9 @@ struct mmsb_context_options_t
     disk_path::Ptr{UInt8}
     huge_pages::Int32
     reserved_word::Int32
-    reserved::NTuple{8,UInt64}
+    guard_every::UInt64
+    guard_quarantine::UInt64
+    reserved::NTuple{6,UInt64}
 end
 
 struct mmsb_context_stats_t
@@ -218,7 +226,21 @@ struct mmsb_context_stats_t
     disk_used::UInt64
     location_pages::NTuple{8,UInt64}
     location_bytes::NTuple{8,UInt64}
-    reserved::NTuple{8,UInt64}
+    guard_bytes::UInt64
+    guard_reports::UInt64
+    reserved::NTuple{6,UInt64}
+end
+
+struct mmsb_guard_report_t
+    struct_size::UInt32
+    side::Int32
+    page_id::UInt64
+    size::UInt64
+    offset::Int64
+    bytes::UInt64
+    expected::UInt32
+    found::UInt32
+    reserved::NTuple{4,UInt64}
 end
 
 struct mmsb_memory_usage_t
@@ -613,6 +635,7 @@ const STRUCTS = (
     MMSB_STRUCT_CAPABILITY => mmsb_capability_t,
     MMSB_STRUCT_CONTEXT_OPTIONS => mmsb_context_options_t,
     MMSB_STRUCT_CONTEXT_STATS => mmsb_context_stats_t,
+    MMSB_STRUCT_GUARD_REPORT => mmsb_guard_report_t,
     MMSB_STRUCT_MEMORY_USAGE => mmsb_memory_usage_t,
     MMSB_STRUCT_WORK_OPTIONS => mmsb_work_options_t,
     MMSB_STRUCT_PAGE_OPTIONS => mmsb_page_options_t,
@@ -690,6 +713,11 @@ mmsb_context_pages(context, cursor, pages, capacity, count) =
     )::mmsb_status_t
 mmsb_context_trim(context, released) =
     @ccall libmmsb.mmsb_context_trim(context::mmsb_context_t, released::Ptr{UInt64})::mmsb_status_t
+mmsb_guard_report_init(report) = @ccall libmmsb.mmsb_guard_report_init(report::Ptr{mmsb_guard_report_t})::Cvoid
+mmsb_guard_check(context, report, count) =
+    @ccall libmmsb.mmsb_guard_check(
+        context::mmsb_context_t, report::Ptr{mmsb_guard_report_t}, count::Ptr{UInt64}
+    )::mmsb_status_t
 mmsb_memory_usage_init(usage) = @ccall libmmsb.mmsb_memory_usage_init(usage::Ptr{mmsb_memory_usage_t})::Cvoid
 mmsb_memory_usage(usage) = @ccall libmmsb.mmsb_memory_usage(usage::Ptr{mmsb_memory_usage_t})::mmsb_status_t
 mmsb_work_options_init(options) = @ccall libmmsb.mmsb_work_options_init(options::Ptr{mmsb_work_options_t})::Cvoid

@@ -15,6 +15,7 @@ for (name, meaning) in (
     (:WaitTimeoutError, "The time is over. Work of a ticket goes on; what a call did was stopped and has changed nothing."),
     (:WorkCancelledError, "The work was cancelled and has changed nothing."),
     (:CorruptFileError, "A checksum or a structure of a file is wrong; the message names page and offset."),
+    (:GuardError, "The guard found a write where nobody may write; the message says where. The call did nothing else."),
     (:MemoryLimitError, "The memory limit of the state is reached, or the system has no memory left."),
 )
     @eval begin
@@ -37,6 +38,7 @@ error_type(code) =
     code == MMSB_E_TIMEOUT || code == MMSB_E_WOULD_BLOCK ? WaitTimeoutError :
     code == MMSB_E_CANCELLED ? WorkCancelledError :
     code == MMSB_E_CORRUPT ? CorruptFileError :
+    code == MMSB_E_GUARD ? GuardError :
     code == MMSB_E_LIMIT || code == MMSB_E_OUT_OF_MEMORY ? MemoryLimitError :
     MMSBError
 

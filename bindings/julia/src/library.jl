@@ -51,3 +51,40 @@ end
 Gives memory of deleted pages back to the system and returns the number of bytes.
 """
 trim_memory!(state::MMSBState) = Int(fill_reference(UInt64, mmsb_context_trim, state))
+
+"""
+A write that the guard of host pages found where nobody may write: `side` is `:before` the page's first byte, `:behind` its last
+one, in memory of a page that had `:ended`, or that a page had `:left` when it was resized or migrated. `bytes` go from the first
+byte that was written, at `offset` (counted from 0 at the page's first byte, negative before it), to the last one; the byte there
+had the value `expected` and has `found`. `size` is the page's.
+"""
+struct GuardReport
+    page_id::PageID
+    side::Symbol
+    size::Int
+    offset::Int
+    bytes::Int
+    expected::UInt8
+    found::UInt8
+end
+
+const GUARD_SIDES = (:before, :behind, :ended, :left)
+
+"""
+    check_guard(state)::Vector{GuardReport}
+
+Checks all guarded pages of a state with `guard_every`, and returns what the guard has found and no call has thrown yet.
+"""
+function check_guard(state::MMSBState)
+    reports = GuardReport[]
+    count = Ref{UInt64}(0)
+    while true
+        found = initialised(mmsb_guard_report_t, mmsb_guard_report_init)
+        call(mmsb_guard_check, state, found, count)
+        count[] == 0 && return reports
+        r = found[]
+        push!(
+            reports, GuardReport(r.page_id, GUARD_SIDES[r.side], r.size, r.offset, r.bytes, r.expected, r.found),
+        )
+    end
+end

@@ -32,7 +32,9 @@ Owns pages. It lives until `close`, or until nothing refers to it or its pages a
 `simulate` is `:off`, `:if_no_gpu` or `:always`; without it the environment variable MMSB_SIMULATE decides. The other
 options: `default_location::PageLocation` and `default_device` (for new pages that name none), `simulated_devices` (their number),
 `simulated_memory` (bytes of each), `fallback` (`:error`, or `:host` to use host memory if a location is not available),
-`memory_limit` (bytes of host memory, 0 = none), `disk_path` (folder for DISK pages), `huge_pages::Bool`.
+`memory_limit` (bytes of host memory, 0 = none), `disk_path` (folder for DISK pages), `huge_pages::Bool`, `guard_every` (N guards
+every N-th page in host memory, 0 none: see [`check_guard`](@ref)), `guard_quarantine` (bytes of given-back memory that it holds
+back).
 """
 mutable struct MMSBState
     handle::Threads.Atomic{UInt64}    # 0 once it is closed
@@ -71,6 +73,8 @@ const STATE_OPTIONS = (
     simulated_memory = UInt64,
     memory_limit = UInt64,
     huge_pages = Bool,
+    guard_every = UInt64,
+    guard_quarantine = UInt64,
     disk_path = String,
 )
 
@@ -126,11 +130,15 @@ destroy_context(state) = mmsb_context_destroy(Threads.atomic_xchg!(state.handle,
     close(state)
 
 Ends the state and its pages. Closing twice does nothing; every other call on the state or its pages then throws a
-`StaleHandleError`.
+`StaleHandleError`. With a `GuardError`, which the last check of a guard can throw, it is closed all the same.
 """
 function Base.close(state::MMSBState)
-    check(destroy_context(state))
-    drop_released_arrays()
+    try
+        check(destroy_context(state))
+    finally
+        drop_released_arrays()
+    end
+    return nothing
 end
 
 Base.isopen(state::MMSBState) = state.handle[] != 0

@@ -1,6 +1,23 @@
 /* Contexts: what they tell, how they begin and end, and the end of them all by shutdown. */
 #include "fuzz.h"
 
+/* Nothing writes where it may not, so that the guard of a context that has one finds nothing. */
+static void guard_check(mmsb_context_t handle, int index, mmsb_status_t code) {
+    mmsb_guard_report_t report;
+    uint64_t waiting = 1;
+    mmsb_guard_report_init(&report);
+    if (code == MMSB_OK && chance(20)) {
+        report.struct_size++;
+        CALL(mmsb_guard_check(handle, &report, &waiting), MMSB_E_STRUCT_VERSION);
+        return;
+    }
+    if (code == MMSB_OK && index != GUARDED_CONTEXT) {
+        code = MMSB_E_INVALID_STATE;
+    }
+    CALL(mmsb_guard_check(handle, chance(50) ? &report : NULL, &waiting), code);
+    SAME(waiting, code != MMSB_OK);
+}
+
 void fuzz_context(void) {
     int index = any_context();
     mmsb_context_t handle = contexts[index].handle;
@@ -15,10 +32,10 @@ void fuzz_context(void) {
     mmsb_page_t list[PAGES];
     mmsb_context_stats_t stats;
     mmsb_context_stats_init(&stats);
-    switch (below(4)) {
+    switch (below(5)) {
     case 0:
         if (code == MMSB_OK && chance(20)) {
-            stats.reserved[below(8)] = 1;
+            stats.reserved[below(6)] = 1;
             code = MMSB_E_STRUCT_VERSION;
         }
         CALL(mmsb_context_stats(handle, &stats), code);
@@ -35,6 +52,9 @@ void fuzz_context(void) {
         }
         CALL(mmsb_context_pages(handle, &number, list, PAGES, &count), code);
         break;
+    case 3:
+        guard_check(handle, index, code);
+        break;
     default:
         CALL(mmsb_context_trim(handle, chance(50) ? &number : NULL), code);
     }
@@ -47,6 +67,8 @@ void open_context(int index) {
     mmsb_context_options_t options;
     mmsb_context_options_init(&options);
     options.memory_limit = index == 0 ? LIMIT_OF_FIRST_CONTEXT : 0;
+    options.guard_every = index == GUARDED_CONTEXT ? 3 : 0;
+    options.guard_quarantine = index == GUARDED_CONTEXT ? 1 << 16 : 0;
     contexts[index] = (context_t){0};
     CALL(mmsb_context_create(index == 2 ? NULL : &options, &contexts[index].handle), MMSB_OK);
 }
@@ -92,7 +114,7 @@ void fuzz_end_context(void) {
     mmsb_context_t context = UNTOUCHED;
     switch (below(5)) {
     case 0:
-        options.reserved[below(8)] = 1;
+        options.reserved[below(6)] = 1;
         CALL(mmsb_context_create(&options, &context), MMSB_E_STRUCT_VERSION);
         break;
     case 1:

@@ -40,6 +40,7 @@ enum { UNTOUCHED = 42 };
 
 enum {
     CONTEXTS = 3,
+    GUARDED_CONTEXT = 1,
     PAGES = 40,
     LARGEST = 1500, /* bytes of a page */
     KEYS = 6,

@@ -14,6 +14,7 @@ from ._errors import (
     EpochError,
     ForkedError,
     FormatError,
+    GuardError,
     InternalError,
     InvalidArgumentError,
     InvalidHandleError,
@@ -39,7 +40,7 @@ from ._errors import (
     UnsupportedError,
     WouldBlockError,
 )
-from .context import Context, ContextStats
+from .context import Context, ContextStats, GuardReport
 from .delta import Delta
 from .device import (
     Block,
@@ -107,6 +108,8 @@ __all__ = [
     "EpochError",
     "ForkedError",
     "FormatError",
+    "GuardError",
+    "GuardReport",
     "InternalError",
     "InvalidArgumentError",
     "InvalidHandleError",

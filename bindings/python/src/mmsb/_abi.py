@@ -43,6 +43,7 @@ E_FORKED = 44
 E_IO = 50
 E_CORRUPT = 51
 E_FORMAT = 52
+E_GUARD = 53
 E_PEER = 60
 E_INTERNAL = 90
 E_POISONED = 91
@@ -106,11 +107,16 @@ STRUCT_JOURNAL_SEGMENT = 30
 STRUCT_JOURNAL_RECORD = 31
 STRUCT_LINK = 32
 STRUCT_TELEMETRY = 33
+STRUCT_GUARD_REPORT = 34
 SIMULATE_OFF = 0
 SIMULATE_IF_NO_GPU = 1
 SIMULATE_ALWAYS = 2
 FALLBACK_ERROR = 0
 FALLBACK_HOST = 1
+GUARD_BEFORE = 1
+GUARD_BEHIND = 2
+GUARD_ENDED = 3
+GUARD_LEFT = 4
 WAIT_FOREVER = 18446744073709551615
 PAGE_ZEROED = 0
 PAGE_UNINITIALISED = 1
@@ -193,6 +199,7 @@ E = {
     "io": E_IO,
     "corrupt": E_CORRUPT,
     "format": E_FORMAT,
+    "guard": E_GUARD,
     "peer": E_PEER,
     "internal": E_INTERNAL,
     "poisoned": E_POISONED,
@@ -265,6 +272,7 @@ PATH = {
     "numa_node": PATH_NUMA_NODE,
     "across_system": PATH_ACROSS_SYSTEM,
 }
+GUARD = {"before": GUARD_BEFORE, "behind": GUARD_BEHIND, "ended": GUARD_ENDED, "left": GUARD_LEFT}
 
 
 class ErrorDetail(ctypes.Structure):
@@ -300,7 +308,9 @@ class ContextOptions(ctypes.Structure):
         ("disk_path", c_char_p),
         ("huge_pages", c_int32),
         ("reserved_word", c_int32),
-        ("reserved", c_uint64 * 8),
+        ("guard_every", c_uint64),
+        ("guard_quarantine", c_uint64),
+        ("reserved", c_uint64 * 6),
     )
 
 
@@ -319,7 +329,23 @@ class ContextStats(ctypes.Structure):
         ("disk_used", c_uint64),
         ("location_pages", c_uint64 * 8),
         ("location_bytes", c_uint64 * 8),
-        ("reserved", c_uint64 * 8),
+        ("guard_bytes", c_uint64),
+        ("guard_reports", c_uint64),
+        ("reserved", c_uint64 * 6),
+    )
+
+
+class GuardReport(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("side", c_int32),
+        ("page_id", c_uint64),
+        ("size", c_uint64),
+        ("offset", c_int64),
+        ("bytes", c_uint64),
+        ("expected", c_uint32),
+        ("found", c_uint32),
+        ("reserved", c_uint64 * 4),
     )
 
 
@@ -779,6 +805,7 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_CAPABILITY: Capability,
     STRUCT_CONTEXT_OPTIONS: ContextOptions,
     STRUCT_CONTEXT_STATS: ContextStats,
+    STRUCT_GUARD_REPORT: GuardReport,
     STRUCT_MEMORY_USAGE: MemoryUsage,
     STRUCT_WORK_OPTIONS: WorkOptions,
     STRUCT_PAGE_OPTIONS: PageOptions,
@@ -835,6 +862,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_context_page_count": (c_int32, (c_uint64, POINTER(c_uint64))),
     "mmsb_context_pages": (c_int32, (c_uint64, POINTER(c_uint64), c_void_p, c_size_t, POINTER(c_size_t))),
     "mmsb_context_trim": (c_int32, (c_uint64, POINTER(c_uint64))),
+    "mmsb_guard_report_init": (None, (POINTER(GuardReport),)),
+    "mmsb_guard_check": (c_int32, (c_uint64, POINTER(GuardReport), POINTER(c_uint64))),
     "mmsb_memory_usage_init": (None, (POINTER(MemoryUsage),)),
     "mmsb_memory_usage": (c_int32, (POINTER(MemoryUsage),)),
     "mmsb_work_options_init": (None, (POINTER(WorkOptions),)),

@@ -188,6 +188,12 @@ class FormatError(MMSBError, ValueError):
     code = 52
 
 
+class GuardError(MMSBError, RuntimeError):
+    """The guard of host pages found a write where nobody may write; the text says where. The call has done nothing else."""
+
+    code = 53
+
+
 class PeerError(MMSBError, RuntimeError):
     """A rank or an agent failed."""
 

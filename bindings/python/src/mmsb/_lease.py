@@ -13,7 +13,7 @@ from . import _abi
 from ._ffi import lib
 
 
-def when_dropped(thing: object, then: Callable[..., None], *arguments: Any) -> weakref.finalize[Any, Any]:
+def when_dropped(thing: object, then: Callable[..., object], *arguments: Any) -> weakref.finalize[Any, Any]:
     """Calls a function when thing is gone, but never at exit: things may be used until the process ends."""
     finalizer = weakref.finalize(thing, then, *arguments)
     finalizer.atexit = False  # type: ignore[misc]

@@ -74,7 +74,7 @@ _ADDRESSABLE = 1 << 47
 
 @dataclass(frozen=True)
 class ContextStats:
-    """Counters of a context. mmsb_context_stats_t describes each; the last two are by the name of the location."""
+    """Counters of a context. mmsb_context_stats_t describes each; location_* are by the name of the location."""
 
     pages: int
     bytes: int
@@ -87,6 +87,26 @@ class ContextStats:
     disk_used: int
     location_pages: dict[str, int]
     location_bytes: dict[str, int]
+    guard_bytes: int
+    guard_reports: int
+
+
+@dataclass(frozen=True)
+class GuardReport:
+    """A write that the guard of host pages found where nobody may write."""
+
+    page_id: int
+    #: Where it was, as seen from the page: "before" its first byte, "behind" its last one, in memory of a page that had "ended",
+    #: or that a page had "left" when it was resized or migrated.
+    side: str
+    #: The page's size.
+    size: int
+    #: Of the first byte that was written, from the page's first byte on; bytes from there to the last one that was written.
+    offset: int
+    bytes: int
+    #: The value of the byte at offset before the write, and after it.
+    expected: int
+    found: int
 
 
 class Context(Closable):
@@ -101,6 +121,8 @@ class Context(Closable):
     - memory_limit: bytes of host memory, 0 for no limit
     - disk_path: folder for pages on disk
     - huge_pages: whether to ask for transparent huge pages where they help
+    - guard_every: N to guard every N-th page in host memory, 0 for none: a later call raises GuardError if something wrote past
+      the page's ends through a pointer, or into memory that it has left; guard_quarantine: bytes of such memory to hold back
     """
 
     _name = "context"
@@ -118,6 +140,8 @@ class Context(Closable):
         memory_limit: int | None = None,
         disk_path: str | PathLike[str] | None = None,
         huge_pages: bool | None = None,
+        guard_every: int | None = None,
+        guard_quarantine: int | None = None,
     ) -> None:
         raw = _abi.ContextOptions()
         lib.mmsb_context_options_init(raw)
@@ -143,6 +167,10 @@ class Context(Closable):
             raw.disk_path = c_text(os.fspath(disk_path), "disk_path")
         if huge_pages is not None:
             raw.huge_pages = int(bool(huge_pages))
+        if guard_every is not None:
+            raw.guard_every = unsigned(guard_every, "guard_every")
+        if guard_quarantine is not None:
+            raw.guard_quarantine = unsigned(guard_quarantine, "guard_quarantine")
         self._handle = number_from(lib.mmsb_context_create, raw)
         self._default_location = name_of(_ffi.LOCATIONS, raw.default_location)
         self._finalizer = when_dropped(self, _close, self._handle)
@@ -166,8 +194,13 @@ class Context(Closable):
             raise ClosedError("the context is closed")
 
     def close(self) -> None:
-        """Ends the context and its pages. Memory with a view stays valid until its last view is gone. Idempotent."""
-        self._finalizer()
+        """Ends the context and its pages. Memory with a view stays valid until its last view is gone. Idempotent.
+
+        With GuardError, which the last check of a guard can raise, it has ended all the same.
+        """
+        found = self._finalizer()
+        if found is not None:
+            raise found
 
     def __repr__(self) -> str:
         try:
@@ -1027,6 +1060,17 @@ class Context(Closable):
         """Gives memory of destroyed pages back to the system and returns the number of bytes."""
         return number_from(lib.mmsb_context_trim, self.handle, check=self._check)
 
+    def check_guard(self) -> list[GuardReport]:
+        """Checks all guarded pages, and returns what the guard has found and no call has raised yet."""
+        found: list[GuardReport] = []
+        waiting = 1
+        while waiting:
+            raw = sized(_abi.GuardReport)
+            waiting = number_from(lib.mmsb_guard_check, self.handle, raw, check=self._check)
+            if waiting:
+                found.append(as_record(GuardReport, raw, side=name_of(_abi.GUARD, raw.side)))
+        return found
+
     # -------------------------------------------------------------------------------------------------- internals
 
     def _check(self, status: int) -> None:
@@ -1047,11 +1091,15 @@ class Context(Closable):
         return pages
 
 
-def _close(handle: int) -> None:
-    if not lib.forked:
-        lib.mmsb_context_destroy(handle)
-        drop_released()
-        sweep()
+def _close(handle: int) -> MMSBError | None:
+    """Ends a context, and returns what its guard has found."""
+    if lib.forked:
+        return None
+    status = lib.mmsb_context_destroy(handle)
+    found = failure(status) if status == _abi.E_GUARD else None
+    drop_released()
+    sweep()
+    return found
 
 
 def _descriptor(file: File) -> int:
