@@ -32,8 +32,22 @@ from subject import ROOT, C, Go
 from writing import WRITING
 
 SUBJECTS: list[Go | C] = [
-    IDS, DEVICE_RUNTIME, GATE, PAGES, CAPTURES, LOADS, DISK, WRITING, GROUPS, UNDO, GUARD, GUARD_COUNT, OPENINGS, HISTORIES, RECORDS,
-]  # fmt: skip
+    IDS,
+    DEVICE_RUNTIME,
+    GATE,
+    PAGES,
+    CAPTURES,
+    LOADS,
+    DISK,
+    WRITING,
+    GROUPS,
+    UNDO,
+    GUARD,
+    GUARD_COUNT,
+    OPENINGS,
+    HISTORIES,
+    RECORDS,
+]
 
 WORK = ROOT / "build/mutations"
 TOOK_TOO_LONG = 124  # exit status of timeout; a test that hangs has shown nothing
