@@ -1344,15 +1344,15 @@ MMSB_API void mmsb_journal_options_init(mmsb_journal_options_t *options);
 /* Begins to journal a context into a directory, which is created if it is missing. Where the directory ends with exactly the
  * context's state, the journal goes on there; a torn end is cut, and what a killed process left in memory is added. Otherwise,
  * and in a new directory unless the context is empty, the call saves the context into the directory first, as a base: that takes
- * as long as a save. A context that was loaded from a chosen state (a snapshot without the journal, or the journal up to a record,
- * a time or an epoch) begins a branch there; loads with an empty path then take the branch, and the files of the older one stay.
- * Any other context must have all that the directory has: if another one has gone on with the journal since this one loaded or
- * closed it, load it again. Calls of other threads wait while the call looks at the pages.
+ * as long as a save. A context that was loaded from a chosen state (a snapshot without the journal, or the journal up to a
+ * record, a time or an epoch) begins a branch there; loads with an empty path then take the branch, and the files of the older
+ * one stay. Any other context must have all that the directory has: if another one has gone on with the journal since this one
+ * loaded or closed it, load it again. Calls of other threads wait while the call looks at the pages.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_ALREADY_EXISTS (the context has a journal),
  * MMSB_E_BUSY (another process writes the journal; a save or a load is running), MMSB_E_MISMATCH (the journal is of another
- * lineage, or has gone on), MMSB_E_INVALID_STATE (base), MMSB_E_UNSUPPORTED (the file system cannot share memory, and durability is not call),
- * MMSB_E_IO, MMSB_E_NO_SPACE, MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY, MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK. Threads:
- * any. Blocks: for the disk or until the time is over. Since 0.1. */
+ * lineage, or has gone on), MMSB_E_INVALID_STATE (base), MMSB_E_UNSUPPORTED (the file system cannot share memory, and durability
+ * is not call), MMSB_E_IO, MMSB_E_NO_SPACE, MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY, MMSB_E_TIMEOUT,
+ * MMSB_E_WOULD_BLOCK. Threads: any. Blocks: for the disk or until the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_open(mmsb_context_t context, const char *directory, const mmsb_journal_options_t *options);
 
 /* The asynchronous form of mmsb_journal_open; progress counts the bytes of the base.

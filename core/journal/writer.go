@@ -268,8 +268,9 @@ func (j *Journal) related(from *State) error {
 		return status.Errorf(status.Mismatch, "the journal %s ends at %s, which does not lead to the context's state, %s",
 			j.directory, tip, from.Names[0])
 	case !from.Chosen && !from.hasAll(tip):
-		return status.Errorf(status.Mismatch, "the journal %s has gone on to %s without the context, whose state is %s: load it again",
-			j.directory, tip, from.Names[0])
+		return status.Errorf(status.Mismatch,
+			"the journal %s has gone on to %s without the context, whose state is %s: load it again", j.directory, tip,
+			from.Names[0])
 	}
 	return nil
 }
