@@ -38,9 +38,6 @@ static uint64_t redo_records(const mmsb__redo_slot_t *slots, uint64_t capacity, 
     mmsb__redo_pages_t pages = {slots, capacity, factor};
     return mmsb__redo_records(&pages, records, length, count);
 }
-#cgo noescape redo_write
-#cgo noescape redo_delta
-#cgo noescape redo_records
 */
 import "C"
 
