@@ -654,7 +654,7 @@ void mmsb__group_uncreate(mmsb__open_group_t *group, size_t count) {
 }
 
 /* Takes a group out of its thread's list. */
-static void unlink_group(mmsb__open_group_t *group) {
+void mmsb__group_detach(mmsb__open_group_t *group) {
     for (mmsb__open_group_t **at = &mmsb__self->groups; *at; at = &(*at)->next) {
         if (*at == group) {
             *at = group->next;
@@ -674,7 +674,7 @@ void mmsb__group_close(mmsb__open_group_t *group, int own) {
     unwatch();
     __atomic_store_n(&group->closed, 1, __ATOMIC_RELEASE);
     if (own)
-        unlink_group(group);
+        mmsb__group_detach(group);
     unreference(group);
 }
 

@@ -110,5 +110,8 @@ func (g Group) Undo(forced bool) int32 {
 	return int32(C.mmsb__group_undo(g.native(), C.int(flag(forced))))
 }
 
+// Detach lets the calling thread go of its group, which is the context's then.
+func (g Group) Detach() { C.mmsb__group_detach(g.native()) }
+
 // Close ends a group that is finished or undone. own says that the calling thread has opened it.
 func (g Group) Close(own bool) { C.mmsb__group_close(g.native(), C.int(flag(own))) }

@@ -105,6 +105,8 @@ mmsb_status_t mmsb__group_finish(mmsb__open_group_t *group);
 mmsb_status_t mmsb__group_undo(mmsb__open_group_t *group, int forced);
 /* Ends a group that is finished or undone; gives back its memory unless the context has ended. own: on the group's thread. */
 void mmsb__group_close(mmsb__open_group_t *group, int own);
+/* The calling thread lets go of its group, which is the context's then. */
+void mmsb__group_detach(mmsb__open_group_t *group);
 
 /* The thread ends: its groups are Go's. */
 void mmsb__groups_leave(mmsb__thread_t *self);

@@ -325,12 +325,17 @@ func groupLeft(index uint32, of native.Group) {
 		}
 		if err := c.rollback(g, true, false); err != nil {
 			log.Logf(log.Warning, "the group of a thread that has ended is still open in context 0x%016x: %v", c.handle, err)
-			c.groups.Lock()
-			g.left = true
-			c.groups.Unlock()
+			c.isLeft(g)
 		}
 		return nil
 	})
+}
+
+// isLeft notes that a group is no thread's any more, and is to be rolled back.
+func (c *Context) isLeft(g *group) {
+	c.groups.Lock()
+	defer c.groups.Unlock()
+	g.left = true
 }
 
 // rollbackLeft tries again to roll back the groups of threads that have ended.
@@ -346,9 +351,7 @@ func (c *Context) rollbackLeft() {
 	c.groups.Unlock()
 	for _, g := range left {
 		if c.rollback(g, false, false) != nil {
-			c.groups.Lock()
-			g.left = true
-			c.groups.Unlock()
+			c.isLeft(g)
 		}
 	}
 }
@@ -366,7 +369,8 @@ func (c *Context) endGroups() {
 	}
 }
 
-// atomically runs work as one group of the calling goroutine's thread. Where work fails the group is rolled back.
+// atomically runs work as one group of the calling goroutine's thread. Where work fails the group is rolled back; what cannot be
+// undone then, because another thread has pinned a page that must end, the next group or save undoes.
 func atomically(context uint64, work func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -380,11 +384,19 @@ func atomically(context uint64, work func() error) error {
 	if err == nil {
 		return nil
 	}
-	switch undone := RollbackGroup(context); status.CodeOf(undone) {
-	case status.OK, status.InvalidState, status.StaleHandle: // the commit has ended it, or the context's end
-	default:
-		log.Logf(log.Warning, "context 0x%016x: what a call that failed has made could not be taken back: %v", context, undone)
-	}
+	_ = Use(context, func(c *Context) error { // else its end rolls the group back
+		g := c.ownGroup()
+		if g == nil { // the commit has ended it
+			return nil
+		}
+		if undone := c.rollback(g, true, false); undone != nil {
+			log.Logf(log.Warning, "context 0x%016x: what a call that failed has made cannot be taken back yet: %v", context,
+				undone)
+			g.Detach()
+			c.isLeft(g)
+		}
+		return nil
+	})
 	return err
 }
 

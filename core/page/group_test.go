@@ -376,3 +376,34 @@ func TestMemoryOfGroupsIsGivenBack(t *testing.T) {
 		}
 	})
 }
+
+// TestAGroupOfTheLibraryNeverStaysWithTheThread: where another thread has pinned what a call that failed has made, the group is
+// undone as soon as it can be.
+func TestAGroupOfTheLibraryNeverStaysWithTheThread(t *testing.T) {
+	withContext(t, defaults(), func(h uint64, c *Context) {
+		refused := status.Errorf(status.Limit, "refused")
+		var made uint64
+		err := atomically(h, func() (err error) {
+			made, err = c.Create(100, CreateOptions{ID: 7})
+			require.NoError(t, err)
+			pinned := make(chan int32)
+			go func() {
+				_, code := nativetest.PinPage(made, false)
+				pinned <- code
+			}()
+			require.Zero(t, <-pinned)
+			return refused
+		})
+		require.Equal(t, refused, err)
+		assert.False(t, native.InGroup())
+		require.NoError(t, BeginGroup(h), "the thread can begin others")
+		require.NoError(t, RollbackGroup(h))
+		require.Equal(t, uint64(1), c.Count())
+		require.Zero(t, nativetest.UnpinPage(made, false))
+		require.NoError(t, BeginGroup(h))
+		require.NoError(t, CommitGroup(h))
+		assert.Zero(t, c.Count())
+		_, err = c.Create(100, CreateOptions{ID: 7})
+		require.NoError(t, err)
+	})
+}

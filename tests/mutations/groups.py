@@ -30,6 +30,10 @@ GROUPS = Go(
             "Context.leave", "return edges.back()", "return nil",
         ),
         Mutant(
+            "group-stays-with-the-thread", "a group of the library that cannot be undone yet refuses what its thread does next",
+            "atomically", "g.Detach()", "",
+        ),
+        Mutant(
             "id-does-not-return", "a destroyed page comes back without its id",
             "Context.leave", "c.ids.left(id, page)", "c.ids.left(id, page&0)",
         ),
