@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 REPORT = ": report: "
+LINES_OF_A_DEATH = 60
 
 
 def around(test: str) -> list:
@@ -45,6 +46,8 @@ class Tests:
     def end_package(self, package: str, action: str, lines: list, elapsed: float) -> None:
         if action == "fail" and package not in self.failed_in:
             self.counts["fail"] += 1
+            for test in [test for of, test in self.output if of == package]:  # it died within these
+                print("".join(self.output.pop((package, test))[:LINES_OF_A_DEATH]), end="")
             print("".join(lines), end="")
         print(f"{action:4} {package} {elapsed:.1f}s", flush=True)
 

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"libmmsb/core/journal"
 	"libmmsb/core/page"
@@ -71,7 +72,15 @@ var batches = map[string]func(t *testing.T, context uint64, pages []uint64){
 	},
 }
 
-var adoptable = bytes.Repeat([]byte("adopted"), 3000)
+// adoptable is memory that is not Go's.
+var adoptable = func() []byte {
+	memory, err := unix.Mmap(-1, 0, 21000, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		panic(err)
+	}
+	copy(memory, bytes.Repeat([]byte("adopted"), len(memory)/7))
+	return memory
+}()
 
 func adoptThree(t *testing.T, context uint64, _ []uint64) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(adoptable)))
