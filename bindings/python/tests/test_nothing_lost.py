@@ -484,7 +484,7 @@ def test_saves_of_every_form_queue(ctx: mmsb.Context, tmp_path: Path) -> None:
     page = ctx.create_page(64)
     with open(tmp_path / "file", "wb") as file:
         with page.pin(write=True):
-            running = ctx.save_start(tmp_path / "s", raw_writes="wait")
+            running = ctx.save_start(tmp_path / "s", raw_writes="wait", queue=True)  # the look below may come first
             while not ctx_is_busy(ctx):
                 time.sleep(0.001)
             with pytest.raises(mmsb.TimeoutError):
