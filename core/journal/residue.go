@@ -36,18 +36,17 @@ func (w *Writer) MakeRing(bufferBytes int) (file.File, error) {
 		return nil, file.Failed(err, "cannot create %s", path)
 	}
 	w.made.ring = true
-	size := int64(RingHeadBytes + 2*bufferBytes)
-	if err = f.Allocate(0, size); err != nil && err != syscall.ENOSPC { // it cannot; zeros are as good
-		err = file.WriteFull(f, make([]byte, size), 0)
-	}
-	if err == nil {
-		head := make([]byte, RingHeadBytes)
-		copy(head, ringMagic)
-		binary.LittleEndian.PutUint32(head[8:], Version)
-		binary.LittleEndian.PutUint64(head[16:], uint64(bufferBytes))
-		copy(head[24:], w.lineage.ID[:])
-		copy(head[40:], bootID())
-		err = file.WriteFull(f, head, 0)
+	content := make([]byte, RingHeadBytes+2*bufferBytes)
+	copy(content, ringMagic)
+	binary.LittleEndian.PutUint32(content[8:], Version)
+	binary.LittleEndian.PutUint64(content[16:], uint64(bufferBytes))
+	copy(content[24:], w.lineage.ID[:])
+	copy(content[40:], bootID())
+	size := int64(len(content))
+	// Written at once, also where space could be allocated: then the page cache has it in large pieces. A buffer in single pages
+	// goes to the disk at 0.7 of the rate.
+	if err = f.Allocate(0, size); err != syscall.ENOSPC {
+		err = file.WriteFull(f, content, 0)
 	}
 	if err != nil {
 		_ = f.Close()
