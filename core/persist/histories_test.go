@@ -772,23 +772,32 @@ func (p *program) copyRing(from, to string) {
 	require.NoError(p, os.WriteFile(filepath.Join(to, ringFile), ring, 0o600))
 }
 
-// copyFiles copies the files of a folder. A snapshot is never written again, so that a link is as good.
+// copyFiles copies the files of a folder, again where the journal's goroutine has renamed one of them meanwhile.
 func (p *program) copyFiles(from, to string) {
-	entries, err := os.ReadDir(from)
-	require.NoError(p, err)
-	for _, entry := range entries {
-		name := entry.Name()
-		if entry.IsDir() || name == ringFile {
-			continue
-		}
-		if !strings.HasPrefix(name, "journal") {
-			require.NoError(p, os.Link(filepath.Join(from, name), filepath.Join(to, name)))
-			continue
-		}
-		content, err := os.ReadFile(filepath.Join(from, name))
+	for again := true; again; {
+		entries, err := os.ReadDir(from)
 		require.NoError(p, err)
-		require.NoError(p, os.WriteFile(filepath.Join(to, name), content, 0o600))
+		again = slices.ContainsFunc(entries, func(entry os.DirEntry) bool {
+			return !entry.IsDir() && entry.Name() != ringFile && os.IsNotExist(p.copyFile(from, to, entry.Name()))
+		})
 	}
+}
+
+// copyFile copies a file. A snapshot is never written again, so that a link is as good.
+func (p *program) copyFile(from, to, name string) error {
+	source, target := filepath.Join(from, name), filepath.Join(to, name)
+	if !strings.HasPrefix(name, "journal") {
+		err := os.Link(source, target)
+		require.True(p, err == nil || os.IsExist(err) || os.IsNotExist(err), "%v", err)
+		return err
+	}
+	content, err := os.ReadFile(source)
+	if os.IsNotExist(err) {
+		return err
+	}
+	require.NoError(p, err)
+	require.NoError(p, os.WriteFile(target, content, 0o600))
+	return nil
 }
 
 // goOn is what the next process does with a directory: it loads the state and goes on in the journal.
