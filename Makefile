@@ -315,10 +315,13 @@ build/crash/luck_test.run: tests/crash/luck_test.c tests/check.h tests/c/library
     build/libmmsb.so
 	@mkdir -p $(@D)
 	@gcc $(CRASH_FLAGS) $< -o $@ $(call with_library,build)
+build/crash/disk_test.run: $(patsubst %,tests/crash/%.c,disk_test disk files) $(CRASH_HEADERS)
+	@mkdir -p $(@D)
+	@gcc $(CRASH_FLAGS) $(filter %.c,$^) -o $@
 
 .PHONY: test-crash
-test-crash: build/crash/campaign build/crash/worker build/crash/luck_test.run ## kills and power cuts while saving; bad luck
-	@tools/run_programs.sh build/crash/luck_test.run
+test-crash: $(addprefix build/crash/,campaign worker disk_test.run luck_test.run) ## kills and power cuts while saving; bad luck
+	@tools/run_programs.sh build/crash/disk_test.run build/crash/luck_test.run
 	@build/crash/campaign 50 $(SEED)
 
 .PHONY: crash

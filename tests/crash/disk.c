@@ -4,6 +4,7 @@
 #include "workload.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +14,13 @@
 
 enum { NAMES = 512, FILES = 4096, FOLDERS = 2, SYNCS = 64, BLOCK = 512 /* what a disk writes whole */ };
 
-/* The system gives an inode's number again; identities are never given again. */
+/* A file that was ever seen stays open, so that the system cannot give its inode's number to another one: a process may make a
+   file before the tracer hears of it, with the number of one that a synced folder still names. */
 static struct {
     ino_t inode;
-    uint32_t identity;
+    int descriptor;
 } known[FILES];
-static uint32_t known_count, identities;
+static uint32_t known_count; /* a file's identity is its place here + 1; 0 = no file */
 
 typedef struct listing {
     uint32_t count;
@@ -42,18 +44,31 @@ static const char *folder_path(int folder, char *path) {
     return path;
 }
 
-static uint32_t identity_of(ino_t inode) {
-    for (uint32_t i = 0; i < known_count; i++) {
-        if (known[i].inode == inode) {
-            return known[i].identity;
+static uint32_t identity_of(int folder, const char *name) {
+    struct stat file;
+    int descriptor = openat(folder, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (descriptor < 0) {
+        if (errno != ENOENT) {
+            GIVE_UP("cannot open %s: %s", name, strerror(errno));
         }
+        return 0;
+    }
+    uint32_t i = 0;
+    int is_file = fstat(descriptor, &file) == 0 && S_ISREG(file.st_mode);
+    while (is_file && i < known_count && known[i].inode != file.st_ino) {
+        i++;
+    }
+    if (!is_file || i < known_count) {
+        close(descriptor);
+        return is_file ? i + 1 : 0;
     }
     if (known_count == FILES) {
         GIVE_UP("too many files in %s", root);
     }
-    known[known_count].inode = inode;
-    known[known_count].identity = ++identities;
-    return known[known_count++].identity;
+    known[i].inode = file.st_ino;
+    known[i].descriptor = descriptor;
+    known_count++;
+    return i + 1;
 }
 
 static const char *copy_path(uint32_t identity, char *path) {
@@ -66,15 +81,15 @@ static void list_folder(int folder, listing_t *listing) {
     listing->count = 0;
     DIR *directory = opendir(folder_path(folder, path));
     for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
-        struct stat stat;
-        if (fstatat(dirfd(directory), entry->d_name, &stat, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(stat.st_mode)) {
+        uint32_t identity = identity_of(dirfd(directory), entry->d_name);
+        if (identity == 0) {
             continue;
         }
         if (listing->count == NAMES) {
             GIVE_UP("too many names in %s", path);
         }
         snprintf(listing->names[listing->count].name, sizeof listing->names[0].name, "%s", entry->d_name);
-        listing->names[listing->count++].identity = identity_of(stat.st_ino);
+        listing->names[listing->count++].identity = identity;
     }
     if (directory != NULL) {
         closedir(directory);
@@ -86,7 +101,9 @@ void disk_begin(const char *folder, const char *copies) {
     make_folder(copies);
     snprintf(root, sizeof root, "%s", folder);
     snprintf(copies_folder, sizeof copies_folder, "%s", copies);
-    known_count = 0;
+    while (known_count > 0) {
+        close(known[--known_count].descriptor);
+    }
     memset(syncs, 0, sizeof syncs);
     for (int i = 0; i < FOLDERS; i++) {
         list_folder(i, &durable[i]);
@@ -96,19 +113,6 @@ void disk_begin(const char *folder, const char *copies) {
             copy_file(from, copy_path(durable[i].names[name].identity, to));
         }
     }
-}
-
-void disk_created(const char *path) {
-    struct stat stat;
-    if (lstat(path, &stat) != 0) {
-        return;
-    }
-    for (uint32_t i = 0; i < known_count; i++) {
-        if (known[i].inode == stat.st_ino) {
-            known[i] = known[--known_count];
-        }
-    }
-    (void)identity_of(stat.st_ino);
 }
 
 void disk_sync_begins(pid_t thread, const char *path) {
@@ -135,7 +139,7 @@ void disk_sync_begins(pid_t thread, const char *path) {
         return;
     }
     char copy[PATH];
-    syncs[i].identity = identity_of(file.st_ino);
+    syncs[i].identity = identity_of(AT_FDCWD, path);
     snprintf(copy, sizeof copy, "%s/sync-%d", copies_folder, (int)thread);
     copy_file(path, copy);
 }

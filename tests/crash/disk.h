@@ -11,9 +11,6 @@
 /* All that is in the folder (and in its folder `journal`) counts as synced. copies is a folder that belongs to the disk. */
 void disk_begin(const char *folder, const char *copies);
 
-/* A file was made: nothing of it is synced, whatever number the system has given it. */
-void disk_created(const char *path);
-
 /* A sync has begun, of a file or a folder, by this thread; and has ended, well or not. What is there when it begins is synced. */
 void disk_sync_begins(pid_t thread, const char *path);
 void disk_sync_ended(pid_t thread, int well);

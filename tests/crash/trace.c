@@ -28,7 +28,6 @@ typedef struct thread {
     pid_t id;
     uint32_t worker;
     stage_t step; /* whose call it is in */
-    int creates;  /* a file: the call gives its descriptor */
     int counted;  /* it is the one that the plan waited for */
 } thread_t;
 
@@ -344,7 +343,6 @@ static int call_begins(run_t *run, thread_t *thread) {
     if (thread->step == STEP_NONE) {
         return 0;
     }
-    thread->creates = info.seccomp.nr == __NR_openat;
     if (run->plan->power_cut && (info.seccomp.nr == __NR_fsync || info.seccomp.nr == __NR_fdatasync)) {
         disk_sync_begins(thread->id, path);
     }
@@ -367,15 +365,9 @@ static int call_ended(run_t *run, thread_t *thread) {
     }
     if (run->plan->power_cut) {
         disk_sync_ended(thread->id, !info.exit.is_error);
-        if (thread->creates && !info.exit.is_error) {
-            char path[PATH];
-            descriptor_path(thread->id, (uint64_t)info.exit.rval, path);
-            disk_created(path);
-        }
     }
     save_stages[thread->worker] = stage_after(thread->step, save_stages[thread->worker]);
     thread->step = STEP_NONE;
-    thread->creates = 0;
     return thread->counted && run->plan->moment == AFTER;
 }
 
