@@ -76,7 +76,10 @@ static mmsb__magazine_t *stack_pop(uint64_t *head, uint32_t keeps) {
 }
 
 static mmsb__magazine_t *magazine_new(uint32_t shard) {
-    mmsb__magazine_t *magazine = stack_pop(&empty_magazines[shard].head, 0);
+    /* One more is made only when no shard has an empty one: a thread may for ever fill what others empty. */
+    mmsb__magazine_t *magazine = NULL;
+    for (uint32_t i = 0; i < MMSB__SHARDS && !magazine; i++)
+        magazine = stack_pop(&empty_magazines[(shard + i) % MMSB__SHARDS].head, 0);
     if (!magazine) {
         uint32_t number = __atomic_add_fetch(&magazines_made, 1, __ATOMIC_RELAXED);
         if (number >= MAGAZINES - 1) {

@@ -313,6 +313,23 @@ static void fresh_memory_comes_before_the_last_of_other_shards(void) {
     end_numbers();
 }
 
+static void an_empty_magazine_serves_every_shard(void) {
+    begin_numbers();
+    mmsb__cache_t giver = cache_of(3), taker = cache_of(9);
+    uint64_t bytes = 0;
+    for (int round = 0; round < 4; round++) {
+        give(&giver, 8);
+        CHECK(take_the_rest() == 8); /* into shard 0 */
+        give(&giver, MMSB__SHARD_KEEPS + 8);
+        while (fetch(&taker))
+            note_loaded(&taker);
+        CHECK(take_the_rest() == MMSB__SHARD_KEEPS);
+        bytes = round == 0 ? mmsb__cache_bytes() : bytes;
+    }
+    CHECK(mmsb__cache_bytes() == bytes);
+    end_numbers();
+}
+
 /* Magazines go round; a thread that has one is the only one. */
 #define ROUND_MAGAZINES 48
 
@@ -1043,6 +1060,7 @@ static void run_steps(void) {
     RUN(the_depot_gives_what_it_got);
     RUN(a_head_that_came_back_is_another);
     RUN(fresh_memory_comes_before_the_last_of_other_shards);
+    RUN(an_empty_magazine_serves_every_shard);
     RUN(each_page_has_a_handle_of_its_own);
     RUN(pages_in_use_stay);
     RUN(an_id_in_use_goes_to_go);

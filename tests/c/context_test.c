@@ -484,6 +484,49 @@ static void memory_is_counted_by_purpose(void) {
     CHECK_STATUS(mmsb_memory_usage(&before), MMSB_E_STRUCT_VERSION);
 }
 
+enum { ROUND = 2000 };
+
+static void a_context_comes_and_goes(void) {
+    mmsb_context_t context = new_context();
+    for (int i = 0; i < ROUND; i++) {
+        new_page(context, 100);
+    }
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+static void contexts_leave_no_caches_behind(void) {
+    a_context_comes_and_goes();
+    uint64_t bytes = memory_usage().cache_bytes;
+    for (int i = 0; i < 50; i++) {
+        a_context_comes_and_goes();
+    }
+    CHECK_EQUAL(memory_usage().cache_bytes, bytes);
+}
+
+static void *destroys_all(void *pages) {
+    for (int i = 0; i < ROUND; i++) {
+        CHECK_OK(mmsb_page_destroy(((mmsb_page_t *)pages)[i]));
+    }
+    return NULL;
+}
+
+/* The threads of a pair have caches of different shards, and each end of a thread gives its shard to the next one. */
+static void a_thread_destroys_what_another_creates(void) {
+    static mmsb_page_t pages[ROUND];
+    mmsb_context_t context = new_context();
+    uint64_t bytes = 0;
+    for (int round = 0; round < 50; round++) {
+        for (int i = 0; i < ROUND; i++) {
+            pages[i] = new_page(context, 100);
+        }
+        pthread_t thread;
+        REQUIRE(pthread_create(&thread, NULL, destroys_all, pages) == 0 && pthread_join(thread, NULL) == 0);
+        bytes = round == 1 ? memory_usage().cache_bytes : bytes;
+    }
+    CHECK_EQUAL(memory_usage().cache_bytes, bytes);
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
 /* -------------------------------------------------------------------------------------------------------- shutdown ---- */
 
 static void shutdown_ends_everything(void) {
@@ -563,6 +606,8 @@ int main(void) {
     RUN(a_mask_past_the_limit_refuses_the_delta);
     RUN(trim_gives_memory_back);
     RUN(memory_is_counted_by_purpose);
+    RUN(contexts_leave_no_caches_behind);
+    RUN(a_thread_destroys_what_another_creates);
     RUN(shutdown_ends_everything);
     RUN(the_context_0_is_never_another);
     RUN(a_context_follows_another);

@@ -69,6 +69,10 @@ PAGES = C(
             "while ((magazine = depot_pop(context, class_number, 0, 0))) magazine_drop(magazine, 0);", "(void)magazine;",
         ),
         Mutant(
+            "empty-magazines-stay-apart", "a shard's empty magazines serve no other shard",
+            "magazine_new", "i < MMSB__SHARDS", "i < 1",
+        ),
+        Mutant(
             "popped-handle-stays", "a handle is taken and stays in the magazine",
             "mmsb__cache_pop", "magazine->handles[--magazine->count]", "magazine->handles[magazine->count - 1]",
         ),
