@@ -220,13 +220,15 @@ end
 
 """
     async_restore!(state, path; after = Ticket[], options...)::Ticket
+    async_restore!(state; journal, after = Ticket[], options...)::Ticket
     async_restore!(state, file; after = Ticket[], options...)::Ticket
 
 Starts `restore!` when the work of the tickets in `after` has succeeded. `progress` counts bytes. Do not close a file before the
 work has ended.
 """
-async_restore!(state::MMSBState, from::Union{AbstractString,OpenFile}; after::AbstractVector{Ticket} = Ticket[], options...) =
-    start(restoring(state, from; options...), after)
+async_restore!(
+    state::MMSBState, from::Union{AbstractString,OpenFile} = ""; after::AbstractVector{Ticket} = Ticket[], options...,
+) = start(restoring(state, from; options...), after)
 
 """
     async_restore_bytes!(state, bytes; ids = nothing, after = Ticket[])::Ticket
@@ -265,6 +267,7 @@ list_pointer(list::Vector{UInt64}) = isempty(list) ? Ptr{UInt64}(sizeof(UInt64))
         state, path; ids = nothing, lazy = false, in_place = false, journal = nothing, until = nothing,
         until_time = nothing, until_epoch = nothing, timeout = nothing,
     )
+    restore!(state; journal, options...)
     restore!(state, file; ids = nothing, lazy = false, timeout = nothing)
 
 Sets the state to that of a snapshot, or throws and changes nothing. `Page` objects of replaced pages are stale afterwards. With
@@ -274,20 +277,22 @@ them. `in_place`: needs no memory for both states; everything is verified first,
 `until_time`: later records are not applied (seconds since 1970, as from `time()`). `until_epoch` (`id => epoch`): the first
 record that moves that page's epoch beyond this one ends the replay.
 
-The form with `file`, an open file or a `RawFD`, reads from its descriptor's current position to its end. After `timeout` seconds
-the load is stopped with a `WaitTimeoutError`; 0 tries, as with `save_snapshot`. An InterruptException (Ctrl-C) stops it, too.
+The form without `path` takes the state from the journal's folder alone. The form with `file`, an open file or a `RawFD`, reads
+from its descriptor's current position to its end. After `timeout` seconds the load is stopped with a `WaitTimeoutError`; 0 tries,
+as with `save_snapshot`. An InterruptException (Ctrl-C) stops it, too.
 """
 restore!(
-    state::MMSBState, from::Union{AbstractString,OpenFile}; timeout::Union{Real,Nothing} = nothing, options...,
+    state::MMSBState, from::Union{AbstractString,OpenFile} = ""; timeout::Union{Real,Nothing} = nothing, options...,
 ) = run_work(restoring(state, from; options...), timeout)
 
 """
     load_snapshot(path; options...)::MMSBState
+    load_snapshot(; journal, options...)::MMSBState
     load_snapshot(file; options...)::MMSBState
 
-Creates a state with the pages of a snapshot. The options are those of `restore!` and of `MMSBState`.
+Creates a state with the pages of a snapshot, or of a journal. The options are those of `restore!` and of `MMSBState`.
 """
-function load_snapshot(from::Union{AbstractString,OpenFile}; options...)
+function load_snapshot(from::Union{AbstractString,OpenFile} = ""; options...)
     of_state(name) = haskey(STATE_OPTIONS, name)
     state = MMSBState(; (name => value for (name, value) in options if of_state(name))...)
     try

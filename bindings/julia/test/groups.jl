@@ -15,7 +15,7 @@
             page
         end
         @test get_journal_info(state).last > before
-        restored = load_snapshot(""; journal = folder)
+        restored = load_snapshot(; journal = folder)
         @test read_page(get_page(restored, made.id)) == read_page(made)
         @test read_page(get_page(restored, first_page.id))[1] == 9
         @test length(get_parents(get_page(restored, made.id))) == 1

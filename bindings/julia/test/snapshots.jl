@@ -293,7 +293,7 @@ end
         open_journal!(state, journal)
         foreach(turn -> apply_delta!(other, [1], UInt8[turn]), 1:3)
         close_journal!(state)
-        restored = load_snapshot(""; journal = journal, until_epoch = other => 2)
+        restored = load_snapshot(; journal = journal, until_epoch = other => 2)
         @test get_page(restored, other.id).epoch == 2
         close(restored)
     end

@@ -167,7 +167,7 @@ def test_random_groups(tmp_path: Path, seed: int) -> None:
                 assert everything(ctx) == before, f"seed {seed}"
         after = everything(ctx)
     with mmsb.Context(simulate="always", disk_path=tmp_path) as again:
-        again.restore("", journal=tmp_path / "journal")
+        again.restore(journal=tmp_path / "journal")
         assert everything(again) == after, f"seed {seed}"
 
 
@@ -180,7 +180,7 @@ with open(folder + "/acknowledged", "r+b") as file:
     acknowledged = memoryview(mmap.mmap(file.fileno(), 0)).cast("Q")
 ctx = mmsb.Context()
 if os.path.exists(folder + "/journal"):
-    ctx.restore("", journal=folder + "/journal")
+    ctx.restore(journal=folder + "/journal")
 ctx.journal(folder + "/journal", durability)
 for id in range(1, threads * pages + 1):
     if id not in {page.id for page in ctx.pages()}:
@@ -234,7 +234,7 @@ def test_killed_groups_are_whole_or_absent(tmp_path: Path, durability: str) -> N
             _, errors = worker.communicate()
         assert worker.returncode == -signal.SIGKILL, errors.decode()
         with mmsb.Context() as ctx:
-            ctx.restore("", journal=tmp_path / "journal")
+            ctx.restore(journal=tmp_path / "journal")
             for thread in range(threads):
                 numbers = {ctx.page(thread * pages + i + 1).read(0, 8) for i in range(pages)}
                 assert len(numbers) == 1, f"seed {seed}, kill {kill}: half a group: {numbers}"

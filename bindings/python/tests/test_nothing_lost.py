@@ -220,7 +220,7 @@ def test_processes_that_open_one_journal(tmp_path: Path) -> None:
             assert first[0] == second[0] == "0"
             assert sorted([one[0], two[0]]) == ["0", "1"], (one, two)
             with mmsb.Context() as ctx:
-                ctx.restore("", journal=tmp_path / str(turn))
+                ctx.restore(journal=tmp_path / str(turn))
                 assert sorted(page.size for page in ctx.pages()) == [7, 100]
 
 
@@ -271,7 +271,7 @@ def test_going_on_from_the_past_is_a_branch(ctx: mmsb.Context, tmp_path: Path) -
         page.write(0, b"1")
         point = journal.info().last
         page.write(0, b"2")
-    with mmsb.Context.load("", journal=tmp_path / "journal", until=point) as past:
+    with mmsb.Context.load(journal=tmp_path / "journal", until=point) as past:
         assert past.page(ident).read(0, 1) == b"1"
         with past.journal(tmp_path / "journal"):
             past.page(ident).write(1, b"x")
@@ -772,8 +772,8 @@ def test_a_journal_goes_on_behind_a_load(ctx: mmsb.Context, tmp_path: Path, run_
             lambda: ctx.restore(tmp_path / "late", ids=[2]),
             lambda: ctx.restore(tmp_path / "foreign"),
             lambda: ctx.restore_bytes((tmp_path / "late").read_bytes()),
-            lambda: ctx.restore("", journal=directory),
-            lambda: ctx.restore("", journal=directory, until=journal.info().last),
+            lambda: ctx.restore(journal=directory),
+            lambda: ctx.restore(journal=directory, until=journal.info().last),
         ]
         for turn in range(2):
             for way in ways:

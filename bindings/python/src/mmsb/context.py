@@ -760,7 +760,7 @@ class Context(Closable):
     @classmethod
     def load(
         cls,
-        path: AnyPath,
+        path: AnyPath | None = None,
         *,
         ids: Numbers | None = None,
         lazy: bool = False,
@@ -771,7 +771,7 @@ class Context(Closable):
         timeout: float | None = None,
         **context_options: Any,
     ) -> Self:
-        """Creates a context with the pages of a snapshot. context_options are those of Context, the others those of restore()."""
+        """Creates a context with the pages of a snapshot, or of a journal. context_options are those of Context, the others those of restore()."""
         context = cls(**context_options)
         try:
             context.restore(path, ids, lazy, journal, until, until_time, until_epoch, timeout=timeout)
@@ -782,7 +782,7 @@ class Context(Closable):
 
     def restore(
         self,
-        path: AnyPath,
+        path: AnyPath | None = None,
         ids: Numbers | None = None,
         lazy: bool = False,
         journal: AnyPath | None = None,
@@ -793,7 +793,7 @@ class Context(Closable):
         in_place: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Sets the context to the state of a snapshot, or raises and changes nothing.
+        """Sets the context to the state of a snapshot or a journal, or raises and changes nothing.
 
         The replaced pages end: their objects raise StaleHandleError. A page that has a view cannot be replaced (BusyError).
         Ctrl-C ends the call: KeyboardInterrupt comes when nothing has changed.
@@ -802,6 +802,7 @@ class Context(Closable):
         - lazy: the bytes of large pages are read when a call first needs them
         - in_place: needs no memory for both states; everything is verified first, and read when the replaced pages have ended. If
           the disk fails behind that, the call raises, and pages that were not read wait in the file, as with lazy
+        - path: of the snapshot; None: the journal's folder alone gives the state
         - journal: folder of a journal; its records after the snapshot are applied
         - until: number of the last record to apply
         - until_time: a datetime, or seconds since 1970; later records are not applied
@@ -813,7 +814,7 @@ class Context(Closable):
 
     def restore_start(
         self,
-        path: AnyPath,
+        path: AnyPath | None = None,
         ids: Numbers | None = None,
         lazy: bool = False,
         journal: AnyPath | None = None,
@@ -848,12 +849,12 @@ class Context(Closable):
         """Starts restore_bytes() when the tickets in after are done; progress counts bytes. Do not change the bytes before."""
         return self._restoring_bytes(data, ids).start(after)
 
-    def _restoring(self, path: AnyPath, options: LoadOptions) -> Work[None]:
+    def _restoring(self, path: AnyPath | None, options: LoadOptions) -> Work[None]:
         return Work(
             lib.mmsb_snapshot_load,
             lib.mmsb_snapshot_load_start,
             self.handle,
-            path_bytes(path, "path"),
+            path_bytes("" if path is None else path, "path"),
             options=options.raw,
             make=drop_released,
             kept=options,
@@ -906,7 +907,7 @@ class Context(Closable):
     ) -> Journal:
         """Begins to write every change of this context to a journal in a folder.
 
-        The folder alone gives the state back: restore("", journal=folder).
+        The folder alone gives the state back: restore(journal=folder).
 
         What a call has written survives the death of the process; durability is about power cuts.
 
