@@ -17,7 +17,8 @@ RUNS ?= 2000
 # build/bin holds links to the tools that tools/require.sh chose, and comes first.
 export PATH := $(CURDIR)/build/bin:$(PATH)
 export GOTOOLCHAIN := local
-export GOFLAGS := -mod=readonly -buildvcs=false -modcacherw
+# With -trimpath everywhere, Go's own packages are compiled once for what make builds and for what it tests.
+export GOFLAGS := -mod=readonly -buildvcs=false -modcacherw -trimpath
 # Caches lie in build/ like everything else that is made.
 export GOCACHE := $(CURDIR)/build/cache/go
 export GOMODCACHE := $(CURDIR)/build/cache/go-modules
@@ -106,7 +107,7 @@ $(STAMPS)/cuda-headers: tools/requirements/cuda-headers.txt $(STAMPS)/venv
 	@touch $@
 
 $(STAMPS)/staticcheck: tools/requirements/staticcheck.txt $(STAMPS)/tools
-	@GOFLAGS=-modcacherw GOBIN=$(CURDIR)/build/bin go install "$$(cat tools/requirements/staticcheck.txt)"
+	@GOFLAGS='-modcacherw -trimpath' GOBIN=$(CURDIR)/build/bin go install "$$(cat tools/requirements/staticcheck.txt)"
 	@touch $@
 
 $(STAMPS)/abigail: tools/fetch_abigail.sh
@@ -143,11 +144,11 @@ $(STAMPS)/cuda-setting: always
 # The tool needs no library but C's: device drivers are opened by name when they are asked for.
 VERSION := $(shell awk '$$2 == "MMSB_VERSION_STRING" { gsub(/"/, "", $$3); print $$3 }' include/mmsb.h)
 build/mmsb: $(TOOL_SOURCES) include/mmsb.h $(STAMPS)/tools
-	@go build -trimpath -ldflags '-s -w -buildid= -X main.version=$(VERSION)' -o $@ ./cmd/mmsb
+	@go build -ldflags '-s -w -buildid= -X main.version=$(VERSION)' -o $@ ./cmd/mmsb
 
 $(STAMPS)/share: $(TOOL_SOURCES) include/mmsb.h $(STAMPS)/tools
 	@rm -rf build/share
-	@CGO_ENABLED=0 go run -trimpath ./cmd/mmsb/generate build/share $(VERSION)
+	@CGO_ENABLED=0 go run ./cmd/mmsb/generate build/share $(VERSION)
 	@touch $@
 
 .PHONY: install

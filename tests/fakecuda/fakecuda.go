@@ -35,7 +35,6 @@ import "C"
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"unsafe"
 )
@@ -52,12 +51,23 @@ type Counts struct {
 	Contexts, Streams, Events, Modules, Pools, Allocations, Bytes, Registered, Reservations, Physicals, Mappings int
 }
 
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // built is where make puts the library.
 func built(t testing.TB) string {
-	_, here, _, _ := runtime.Caller(0)
-	path := filepath.Join(filepath.Dir(here), "../../build/fakecuda/libcuda.so.1")
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: make build/fakecuda/libcuda.so.1 builds it", err)
+	folder, err := os.Getwd() // of the test's package
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !exists(filepath.Join(folder, "go.mod")) && folder != "/" {
+		folder = filepath.Dir(folder)
+	}
+	path := filepath.Join(folder, "build/fakecuda/libcuda.so.1")
+	if !exists(path) {
+		t.Fatalf("%s does not exist: make build/fakecuda/libcuda.so.1 builds it", path)
 	}
 	return path
 }

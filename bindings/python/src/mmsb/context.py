@@ -771,7 +771,10 @@ class Context(Closable):
         timeout: float | None = None,
         **context_options: Any,
     ) -> Self:
-        """Creates a context with the pages of a snapshot, or of a journal. context_options are those of Context, the others those of restore()."""
+        """Creates a context with the pages of a snapshot, or of a journal.
+
+        context_options are those of Context, the others those of restore().
+        """
         context = cls(**context_options)
         try:
             context.restore(path, ids, lazy, journal, until, until_time, until_epoch, timeout=timeout)
