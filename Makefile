@@ -8,7 +8,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 PREFIX ?= build/prefix
 REPO ?=
-CALLS ?= 1000000
+CALLS ?= 300000
 SEED ?=
 MMSB_CUDA ?= on
 export MMSB_CUDA
@@ -300,7 +300,7 @@ test-kernels: build/kernels/libmmsb_kernels.a ## the kernels: what the archive h
 	@python3 tools/go_test.py -vet=off -count=1 -asan ./gpu/kernels
 
 .PHONY: test-fuzz
-test-fuzz: build/c/fuzz.run ## CALLS=1000000 random calls of the C ABI against a model; SEED= repeats a run
+test-fuzz: build/c/fuzz.run ## CALLS=300000 random calls of the C ABI against a model; SEED= repeats a run
 	@tools/fuzz.sh $(CALLS) $(SEED)
 
 # The campaign kills workers; only these are linked with the library.
