@@ -305,6 +305,7 @@ test-fuzz: build/c/fuzz.run ## CALLS=300000 random calls of the C ABI against a 
 
 # The campaign kills workers; only these are linked with the library.
 CRASH_FLAGS := -std=gnu11 -D_GNU_SOURCE $(C_FLAGS)
+CRASH_TESTS := disk_test.run luck_test.run undurable_test.run
 CRASH_HEADERS := tests/check.h $(wildcard tests/crash/*.h) include/mmsb.h
 build/crash/campaign: $(patsubst %,tests/crash/%.c,campaign trace disk files) $(CRASH_HEADERS)
 	@mkdir -p $(@D)
@@ -312,8 +313,8 @@ build/crash/campaign: $(patsubst %,tests/crash/%.c,campaign trace disk files) $(
 build/crash/worker: tests/crash/worker.c tests/crash/threads.c tests/crash/workload.c $(CRASH_HEADERS) build/libmmsb.so
 	@mkdir -p $(@D)
 	@gcc $(CRASH_FLAGS) $(filter %.c,$^) -o $@ $(call with_library,build)
-build/crash/luck_test.run: tests/crash/luck_test.c tests/check.h tests/c/library.h tests/c/folder.h include/mmsb.h \
-    build/libmmsb.so
+build/crash/luck_test.run build/crash/undurable_test.run: build/crash/%.run: tests/crash/%.c tests/check.h tests/c/library.h \
+    tests/c/folder.h include/mmsb.h build/libmmsb.so
 	@mkdir -p $(@D)
 	@gcc $(CRASH_FLAGS) $< -o $@ $(call with_library,build)
 build/crash/disk_test.run: $(patsubst %,tests/crash/%.c,disk_test disk files) $(CRASH_HEADERS)
@@ -321,8 +322,8 @@ build/crash/disk_test.run: $(patsubst %,tests/crash/%.c,disk_test disk files) $(
 	@gcc $(CRASH_FLAGS) $(filter %.c,$^) -o $@
 
 .PHONY: test-crash
-test-crash: $(addprefix build/crash/,campaign worker disk_test.run luck_test.run) ## kills and power cuts while saving; bad luck
-	@tools/run_programs.sh build/crash/disk_test.run build/crash/luck_test.run
+test-crash: $(addprefix build/crash/,campaign worker $(CRASH_TESTS)) ## kills and power cuts while saving; bad luck
+	@tools/run_programs.sh $(addprefix build/crash/,$(CRASH_TESTS))
 	@build/crash/campaign 50 $(SEED)
 
 .PHONY: crash

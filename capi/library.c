@@ -66,6 +66,7 @@ static const code_text_t code_texts[] = {
     CODE(MMSB_E_OUT_OF_MEMORY, "the system is out of memory or addresses"),
     CODE(MMSB_E_LIMIT, "limit reached: one that the program set, or the end of a counter"),
     CODE(MMSB_E_NO_SPACE, "the disk is full"),
+    CODE(MMSB_E_NOT_DURABLE, "done, but perhaps not on disk"),
     CODE(MMSB_E_UNSUPPORTED, "not supported here"),
     CODE(MMSB_E_NO_DEVICE, "no such device"),
     CODE(MMSB_E_DEVICE, "the driver failed"),

@@ -59,7 +59,7 @@ func list[T any](items []T, to []T, count *C.size_t) error {
 // store stores a number where the call succeeded.
 func store[T ~uint32 | ~uint64](to *T) func(value uint64, err error) error {
 	return func(value uint64, err error) error {
-		if err == nil {
+		if status.Done(err) {
 			*to = T(value)
 		}
 		return err

@@ -103,10 +103,12 @@ DOOR_SLOW mmsb_status_t create_with_address_slow(mmsb_context_t context, uint64_
                                                  mmsb_page_t *page, void **address) {
     DOOR_ENTER();
     DOOR_POINTER(address);
-    DOOR_CHECK(create_slow(context, size, options, page));
+    mmsb_status_t status = create_slow(context, size, options, page);
+    if (status != MMSB_OK && status != MMSB_E_NOT_DURABLE)
+        return status;
     int on_disk = MMSB__STATE_LOCATION(mmsb__state_load(mmsb__record_of(*page))) == MMSB_LOCATION_DISK;
     *address = on_disk ? NULL : mmsb__page_address(*page);
-    return MMSB_OK;
+    return status;
 }
 
 DOOR_SLOW mmsb_status_t create_zeroed_with_address(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,

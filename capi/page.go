@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"libmmsb/core/page"
+	"libmmsb/core/status"
 	"libmmsb/core/ticket"
 )
 
@@ -70,7 +71,7 @@ func mmsbgo_page_create_many_start(context C.mmsb_context_t, size C.uint64_t, co
 	return startWork(uint64(count), work, ticketTo, func(w *ticket.Work) error {
 		made := make([]uint64, int(count))
 		err := page.CreateMany(uint64(context), uint64(size), options, made, w)
-		if err == nil {
+		if status.Done(err) {
 			copy(pages(to, count), made)
 		}
 		return err
@@ -124,7 +125,7 @@ func mmsbgo_page_adopt_many(context C.mmsb_context_t, memories *C.uintptr_t, siz
 func mmsbgo_page_release(from C.mmsb_page_t, memory *C.uintptr_t, size *C.uint64_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	address, length, err := page.Release(uint64(from))
-	if err == nil {
+	if status.Done(err) {
 		*memory, *size = C.uintptr_t(address), C.uint64_t(length)
 	}
 	return failed(err)

@@ -43,7 +43,8 @@
  *
  * Each comment ends with the errors, the thread rule, the blocking and the release that added the function. Every function
  * that returns a status can return MMSB_E_FORKED, MMSB_E_POISONED and MMSB_E_INTERNAL, those that mmsb_guard_check names also
- * MMSB_E_GUARD, if the context has a guard; the comments do not repeat them.
+ * MMSB_E_GUARD, if the context has a guard; those that change pages also what the comment of the journal says, if the context
+ * has one. The comments do not repeat them.
  * "Handle errors" stands for MMSB_E_INVALID_HANDLE and MMSB_E_STALE_HANDLE.
  */
 #ifndef MMSB_H
@@ -97,6 +98,7 @@ typedef int32_t mmsb_status_t;
 #define MMSB_E_OUT_OF_MEMORY 30 /* the system has no more memory or address space */
 #define MMSB_E_LIMIT 31         /* a limit that the program set, or the end of a counter */
 #define MMSB_E_NO_SPACE 32      /* the disk is full */
+#define MMSB_E_NOT_DURABLE 33   /* the call has done what it does, with all results, but the journal may not have it on disk */
 #define MMSB_E_UNSUPPORTED 40   /* not possible here; the text says what is missing */
 #define MMSB_E_NO_DEVICE 41     /* no such device, and the context did not ask for a simulated one */
 #define MMSB_E_DEVICE 42        /* the driver failed; the text has its code and name */
@@ -1359,8 +1361,10 @@ MMSB_API mmsb_status_t mmsb_snapshot_compact_start(const char *path, const char 
  * context or with a base, a snapshot; mmsb_load_options_t.journal with an empty path loads it. What a call has put there when it
  * returns survives the death of the process, whatever the durability: that is about power cuts. docs/journal-format.md describes
  * the files.
- * When the disk fails or is full, calls that change pages fail before they change anything, until the journal is closed. Calls
- * that wait for the disk at that moment (MMSB_DURABILITY_CALL) return the error, too: their change is made, perhaps not durable.
+ * When the disk fails or is full, calls that change pages return MMSB_E_IO or MMSB_E_NO_SPACE and change nothing, until the journal
+ * is closed. Calls that wait for the disk at that moment (MMSB_DURABILITY_CALL) return MMSB_E_NOT_DURABLE: their change is made,
+ * what they return is valid, and mmsb_last_error says what failed. After the journal was closed, another one, or the same one when
+ * the disk works again, begins with all that the context has.
  * The journal does not have bytes that a program writes through pointers. A batch (_many, _runs) that changes pages of several
  * contexts returns MMSB_E_UNSUPPORTED if one of them has a journal. */
 

@@ -436,8 +436,13 @@ mmsb_status_t mmsb__ring_flush(mmsb__ring_t *ring, uint64_t sequence, int64_t pa
 }
 
 mmsb_status_t mmsb__ring_wait(mmsb__ring_t *ring, uint64_t sequence) {
-    return __atomic_load_n(&ring->each_call, __ATOMIC_RELAXED) && sequence > 0 ? mmsb__ring_flush(ring, sequence, INT64_MAX)
-                                                                               : MMSB_OK;
+    if (!__atomic_load_n(&ring->each_call, __ATOMIC_RELAXED) || sequence == 0 ||
+        mmsb__ring_flush(ring, sequence, INT64_MAX) == MMSB_OK)
+        return MMSB_OK;
+    const mmsb__thread_t *failure = mmsb__error();
+    char text[sizeof failure->error_text];
+    int length = snprintf(text, sizeof text, "the change is made, but may not be on disk: %s", failure->error_text);
+    return mmsb__fail_foreign(MMSB_E_NOT_DURABLE, failure->error_domain, failure->error_foreign, text, (size_t)length);
 }
 
 uint64_t mmsb__ring_last(mmsb__ring_t *ring) {

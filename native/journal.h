@@ -245,7 +245,7 @@ static inline void mmsb__ring_put_run(mmsb__group_t *group, uint64_t page, uint6
 /* ---------------------------------------------------------------------------------------------------- waiting ---- */
 
 /* Returns when the record is on the disk if the journal's durability is "each call"; else at once. Call it with no page locked:
- * it takes as long as the disk does. Errors: the journal's; the change is in memory, but a replay may not have it. */
+ * it takes as long as the disk does. Errors: MMSB_E_NOT_DURABLE; the change is made, but a replay may not have it. */
 mmsb_status_t mmsb__ring_wait(mmsb__ring_t *ring, uint64_t sequence);
 /* The same with any durability, for at most patience_ns (INT64_MAX: for ever): MMSB_E_WOULD_BLOCK, with no error stored, when the
  * time is over. */

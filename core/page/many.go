@@ -67,7 +67,7 @@ func CreateManyWithin(context, size uint64, options CreateOptions, pages []uint6
 	}
 	made := make([]uint64, len(pages)) // the caller's array is only written on success
 	err := ticket.Within(timeout, after, func(w *ticket.Work) error { return CreateMany(context, size, options, made, w) })
-	if err == nil {
+	if status.Done(err) {
 		copy(pages, made)
 	}
 	return err
@@ -180,7 +180,7 @@ func CloneMany(pages, ids, clones []uint64) (bad int, err error) {
 		}
 		return nil
 	})
-	if err == nil {
+	if status.Done(err) {
 		copy(clones, made)
 	}
 	return bad, err

@@ -23,6 +23,7 @@ const (
 	OutOfMemory     Code = 30
 	Limit           Code = 31
 	NoSpace         Code = 32
+	NotDurable      Code = 33
 	Unsupported     Code = 40
 	NoDevice        Code = 41
 	Device          Code = 42
@@ -58,6 +59,7 @@ var names = map[Code]string{
 	OutOfMemory:     "MMSB_E_OUT_OF_MEMORY",
 	Limit:           "MMSB_E_LIMIT",
 	NoSpace:         "MMSB_E_NO_SPACE",
+	NotDurable:      "MMSB_E_NOT_DURABLE",
 	Unsupported:     "MMSB_E_UNSUPPORTED",
 	NoDevice:        "MMSB_E_NO_DEVICE",
 	Device:          "MMSB_E_DEVICE",

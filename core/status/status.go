@@ -72,6 +72,9 @@ func Of(err error) *Error {
 	return &Error{Code: Internal, Text: line(err.Error())}
 }
 
+// Done says whether a call has done what it does: it has not failed, or only its record may not be on disk.
+func Done(err error) bool { return err == nil || CodeOf(err) == NotDurable }
+
 // CodeOf is the code of err, OK for nil.
 func CodeOf(err error) Code {
 	if err == nil {

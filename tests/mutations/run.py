@@ -24,6 +24,7 @@ from groups import GROUPS, UNDO
 from guard import GUARD, GUARD_COUNT
 from histories import HISTORIES, RECORDS
 from ids import IDS
+from journal import JOURNAL
 from loads import LOADS
 from mutation import MisfitError
 from openings import OPENINGS
@@ -47,6 +48,7 @@ SUBJECTS: list[Go | C] = [
     OPENINGS,
     HISTORIES,
     RECORDS,
+    JOURNAL,
 ]
 
 WORK = ROOT / "build/mutations"

@@ -16,6 +16,10 @@ for (name, meaning) in (
     (:WorkCancelledError, "The work was cancelled and has changed nothing."),
     (:CorruptFileError, "A checksum or a structure of a file is wrong; the message names page and offset."),
     (:GuardError, "The guard found a write where nobody may write; the message says where. The call did nothing else."),
+    (
+        :NotDurableError,
+        "The call has done what it does, but the journal may not have it on disk. A page that it has created is among `get_pages`.",
+    ),
     (:MemoryLimitError, "The memory limit of the state is reached, or the system has no memory left."),
 )
     @eval begin
@@ -39,6 +43,7 @@ error_type(code) =
     code == MMSB_E_CANCELLED ? WorkCancelledError :
     code == MMSB_E_CORRUPT ? CorruptFileError :
     code == MMSB_E_GUARD ? GuardError :
+    code == MMSB_E_NOT_DURABLE ? NotDurableError :
     code == MMSB_E_LIMIT || code == MMSB_E_OUT_OF_MEMORY ? MemoryLimitError :
     MMSBError
 

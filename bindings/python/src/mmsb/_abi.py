@@ -35,6 +35,7 @@ E_CANCELLED = 25
 E_OUT_OF_MEMORY = 30
 E_LIMIT = 31
 E_NO_SPACE = 32
+E_NOT_DURABLE = 33
 E_UNSUPPORTED = 40
 E_NO_DEVICE = 41
 E_DEVICE = 42
@@ -191,6 +192,7 @@ E = {
     "out_of_memory": E_OUT_OF_MEMORY,
     "limit": E_LIMIT,
     "no_space": E_NO_SPACE,
+    "not_durable": E_NOT_DURABLE,
     "unsupported": E_UNSUPPORTED,
     "no_device": E_NO_DEVICE,
     "device": E_DEVICE,

@@ -136,6 +136,12 @@ class NoSpaceError(MMSBError, OSError):
     code = 32
 
 
+class NotDurableError(MMSBError, OSError):
+    """The call has done what it does, but the journal may not have it on disk: a page that it has created is among ctx.pages()."""
+
+    code = 33
+
+
 class UnsupportedError(MMSBError, NotImplementedError):
     """The operation is not possible here; the text says what is missing."""
 

@@ -1,0 +1,21 @@
+"""Bugs in how calls wait for the disk and hear that it has failed. The ring of a journal without Go must show each."""
+
+from mutation import Mutant
+from subject import C
+
+JOURNAL = C(
+    name="journal",
+    program="journal_test.c",
+    mode="waits",
+    sound=("waits",),
+    mutants=(
+        Mutant(
+            "wait-hides-failure", "a call whose record may not be on disk says that it is",
+            "mmsb__ring_wait", "return mmsb__fail_foreign(MMSB_E_NOT_DURABLE,", "return MMSB_OK; return mmsb__fail_foreign(0,",
+        ),
+        Mutant(
+            "wait-as-if-refused", "a call that has been made answers like one that was refused",
+            "mmsb__ring_wait", "mmsb__fail_foreign(MMSB_E_NOT_DURABLE,", "mmsb__fail_foreign(failure->error_code,",
+        ),
+    ),
+)  # fmt: skip
