@@ -9,10 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NAMES = 512, FILES = 4096, FOLDERS = 2, SYNCS = 64, BLOCK = 512 /* what a disk writes whole */ };
+enum { NAMES = 4096, FILES = 16384, FOLDERS = 2, SYNCS = 64, BLOCK = 512 /* what a disk writes whole */ };
 
 /* A file that was ever seen stays open, so that the system cannot give its inode's number to another one: a process may make a
    file before the tracer hears of it, with the number of one that a synced folder still names. */
@@ -97,6 +98,11 @@ static void list_folder(int folder, listing_t *listing) {
 }
 
 void disk_begin(const char *folder, const char *copies) {
+    struct rlimit descriptors; /* one for each file that is known */
+    if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
+        descriptors.rlim_cur = descriptors.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &descriptors);
+    }
     remove_tree(copies);
     make_folder(copies);
     snprintf(root, sizeof root, "%s", folder);
