@@ -7,9 +7,14 @@
  * first thread may use, as many goroutines run at once, and this thread may use those of the one that calls the function. That
  * one may have been bound to a single processor, by OpenMP for instance; so it gets, for the start, those that it had when the
  * library was loaded.
+ *
+ * Go's threads have the signal mask of the first one: all but the signals of faults are blocked there, so that no handler of the
+ * program runs on them, where it would find the stack of a goroutine, and no signal that the program waits for goes to them.
  */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 
 #include "gate.h"
 
@@ -20,11 +25,24 @@ static char **arguments, **environment;
 static cpu_set_t processors;
 static int processors_known;
 
+/* Blocks the signals that others than the thread itself send; own is the mask before. */
+static void block_signals(sigset_t *own) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigset_t signals;
+    sigfillset(&signals);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        sigdelset(&signals, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &signals, own);
+}
+
 static void start_go(void) {
+    sigset_t own_signals;
     cpu_set_t own;
     int differs = processors_known && sched_getaffinity(0, sizeof own, &own) == 0 && !CPU_EQUAL(&own, &processors) &&
                   sched_setaffinity(0, sizeof processors, &processors) == 0;
+    block_signals(&own_signals);
     mmsb__go_entry(argument_count, arguments, environment);
+    pthread_sigmask(SIG_SETMASK, &own_signals, NULL);
     if (differs)
         sched_setaffinity(0, sizeof own, &own);
 }

@@ -39,7 +39,10 @@
  *             such a process with spawn.
  *  Signals    The library installs no handlers. The Go runtime inside it starts in the first call; it installs handlers for
  *             SIGSEGV, SIGBUS, SIGFPE, SIGPIPE and SIGURG and passes on the signals that are not its own. The library
- *             cannot be unloaded: dlclose leaves it mapped.
+ *             cannot be unloaded: dlclose leaves it mapped. The library's threads block all other signals but SIGCHLD and
+ *             SIGPROF. A handler that the program installs needs SA_ONSTACK, as Python's, Julia's, Java's and Go's have it: one
+ *             without runs on the stack of a goroutine when a signal comes during a call, and destroys it. With the log at
+ *             MMSB_LOG_WARNING, mmsb_context_create names each handler that lacks it.
  *
  * Each comment ends with the errors, the thread rule, the blocking and the release that added the function. Every function
  * that returns a status can return MMSB_E_FORKED, MMSB_E_POISONED and MMSB_E_INTERNAL, those that mmsb_guard_check names also
@@ -1361,10 +1364,10 @@ MMSB_API mmsb_status_t mmsb_snapshot_compact_start(const char *path, const char 
  * context or with a base, a snapshot; mmsb_load_options_t.journal with an empty path loads it. What a call has put there when it
  * returns survives the death of the process, whatever the durability: that is about power cuts. docs/journal-format.md describes
  * the files.
- * When the disk fails or is full, calls that change pages return MMSB_E_IO or MMSB_E_NO_SPACE and change nothing, until the journal
- * is closed. Calls that wait for the disk at that moment (MMSB_DURABILITY_CALL) return MMSB_E_NOT_DURABLE: their change is made,
- * what they return is valid, and mmsb_last_error says what failed. After the journal was closed, another one, or the same one when
- * the disk works again, begins with all that the context has.
+ * When the disk fails or is full, calls that change pages return MMSB_E_IO or MMSB_E_NO_SPACE and change nothing, until the
+ * journal is closed. Calls that wait for the disk at that moment (MMSB_DURABILITY_CALL) return MMSB_E_NOT_DURABLE: their change
+ * is made, what they return is valid, and mmsb_last_error says what failed. After the journal was closed, another one, or the
+ * same one when the disk works again, begins with all that the context has.
  * The journal does not have bytes that a program writes through pointers. A batch (_many, _runs) that changes pages of several
  * contexts returns MMSB_E_UNSUPPORTED if one of them has a journal. */
 

@@ -39,6 +39,7 @@ func NewContext(options Options) (uint64, error) {
 		return 0, err
 	}
 	native.BeginContext(c.index, c.handle, byDefault.Location, c.ids.factor, c.ids.inverse)
+	nameHandlers()
 	log.Logf(log.Info, "context 0x%016x created, memory_limit %d", c.handle, options.MemoryLimit)
 	return c.handle, nil
 }

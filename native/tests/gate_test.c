@@ -7,6 +7,7 @@
 #include "../../tests/check.h"
 
 #include "../gate.h"
+#include "../signals.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -138,6 +139,22 @@ static void a_child_waits_for_no_thread_of_its_parent(void) {
     CHECK_EQUAL(in_a_child(forks_beside_a_thread_at_the_lock), 0);
 }
 
+static void on_signal(int number) {
+    (void)number;
+}
+
+static void handlers_without_a_stack_are_found(void) {
+    char where[256] = "nowhere";
+    struct sigaction safe = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK}, unsafe = {.sa_handler = on_signal}, before[3];
+    REQUIRE(sigaction(SIGUSR1, &safe, &before[0]) == 0 && sigaction(SIGUSR2, &unsafe, &before[1]) == 0);
+    REQUIRE(sigaction(SIGTERM, &(struct sigaction){.sa_handler = SIG_IGN}, &before[2]) == 0);
+    CHECK_EQUAL(mmsb__signals_unsafe(0, where, sizeof where), SIGUSR2);
+    CHECK(strcmp(where, "nowhere") != 0);
+    CHECK_EQUAL(mmsb__signals_unsafe(SIGUSR2, where, sizeof where), 0);
+    REQUIRE(sigaction(SIGUSR1, &before[0], NULL) == 0 && sigaction(SIGUSR2, &before[1], NULL) == 0);
+    REQUIRE(sigaction(SIGTERM, &before[2], NULL) == 0);
+}
+
 int main(int argument_count, char **arguments) {
     check_stops = argument_count > 1 && strcmp(arguments[1], "steps") == 0;
     if (check_stops)
@@ -145,5 +162,6 @@ int main(int argument_count, char **arguments) {
     RUN(the_first_call_starts_the_library_once);
     RUN(a_child_of_the_first_call_is_forked);
     RUN(a_child_waits_for_no_thread_of_its_parent);
+    RUN(handlers_without_a_stack_are_found);
     return check_report();
 }

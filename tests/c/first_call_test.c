@@ -254,6 +254,24 @@ static void handlers_that_were_there_get_their_signals(void) {
     CHECK_EQUAL(exit_status(fork_to(crash)), 0);
 }
 
+/* The library's threads take no signal away from a program that blocks it later, and waits for it. */
+static void its_threads_take_no_signals(void) {
+    static const int numbers[] = {SIGUSR1, SIGTERM, SIGINT, SIGHUP, SIGALRM};
+    use();
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        sigaddset(&signals, numbers[i]);
+    }
+    REQUIRE(pthread_sigmask(SIG_BLOCK, &signals, NULL) == 0);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        int came = 0;
+        REQUIRE(kill(getpid(), numbers[i]) == 0);
+        CHECK(sigwait(&signals, &came) == 0);
+        CHECK_EQUAL(came, numbers[i]);
+    }
+}
+
 #ifndef __SANITIZE_ADDRESS__ /* which takes more addresses than that */
 static void it_fails_and_comes_again(void) {
     struct rlimit limit;
@@ -286,6 +304,7 @@ static const struct {
 #endif
     {"it_may_come_from_a_bound_thread", it_may_come_from_a_bound_thread},
     {"handlers_that_were_there_get_their_signals", handlers_that_were_there_get_their_signals},
+    {"its_threads_take_no_signals", its_threads_take_no_signals},
 #ifndef __SANITIZE_ADDRESS__
     {"it_fails_and_comes_again", it_fails_and_comes_again},
 #endif

@@ -2,6 +2,7 @@
 #include "library.h"
 
 #include <fcntl.h>
+#include <signal.h>
 
 /* Calls that are worth a line at the level DEBUG: a context begins and ends. */
 static void something_happens(void) {
@@ -140,6 +141,32 @@ static void threads_share_the_log(void) {
     empty_the_log();
 }
 
+static void on_signal(int number) {
+    (void)number;
+}
+
+static int log_names(const char *text) {
+    char buffer[65536];
+    size_t length = read_log(buffer, sizeof buffer - 1, NULL);
+    buffer[length] = 0;
+    return strstr(buffer, text) != NULL;
+}
+
+/* A handler that may run on the stack of a goroutine is named, once. */
+static void unsafe_handlers_are_named(void) {
+    struct sigaction safe = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK}, unsafe = {.sa_handler = on_signal}, before[2];
+    REQUIRE(sigaction(SIGUSR1, &safe, &before[0]) == 0 && sigaction(SIGUSR2, &unsafe, &before[1]) == 0);
+    CHECK_OK(mmsb_log_configure(MMSB_LOG_WARNING, -1));
+    something_happens();
+    CHECK(log_names("handler of SIGUSR2 ("));
+    something_happens();
+    REQUIRE(sigaction(SIGUSR2, &safe, NULL) == 0);
+    something_happens();
+    CHECK(!log_names("handler of SIGUSR"));
+    REQUIRE(sigaction(SIGUSR1, &before[0], NULL) == 0 && sigaction(SIGUSR2, &before[1], NULL) == 0);
+    CHECK_OK(mmsb_log_configure(MMSB_LOG_OFF, -1));
+}
+
 int main(void) {
     RUN(the_log_is_off_at_first);
     RUN(lines_are_read_whole_and_once);
@@ -147,5 +174,6 @@ int main(void) {
     RUN(lines_are_written_to_a_descriptor);
     RUN(overwritten_lines_are_counted);
     RUN(threads_share_the_log);
+    RUN(unsafe_handlers_are_named);
     return check_report();
 }

@@ -33,5 +33,9 @@ GATE = C(
             "started-by-each", "each call that waits for the start starts Go again",
             "start", "code == MMSB__NOT_STARTED || code == STARTING", "code <= MMSB_OK",
         ),
+        Mutant(
+            "unsafe-handler-unseen", "a handler without SA_ONSTACK is not found",
+            "mmsb__signals_unsafe", "(action.sa_flags & SA_ONSTACK)", "!(action.sa_flags & SA_ONSTACK)",
+        ),
     ),
 )  # fmt: skip
