@@ -69,11 +69,12 @@ func Diff(a, b *Snapshot, progress Progress) iter.Seq2[Difference, error] {
 const diffStep = 4 << 20
 
 func diff(a, b *Snapshot, progress Progress, yield func(Difference) bool) error {
-	before, err := a.index()
+	goesOn := func() error { return progress.report(0, 0) }
+	before, err := a.index(goesOn)
 	if err != nil {
 		return err
 	}
-	after, err := b.index()
+	after, err := b.index(goesOn)
 	if err != nil {
 		return err
 	}

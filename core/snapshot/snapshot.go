@@ -8,6 +8,7 @@ import (
 	"iter"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"libmmsb/core/file"
 	"libmmsb/core/metadata"
@@ -44,6 +45,8 @@ type Snapshot struct {
 	newer   index     // of all files but the oldest
 	tables  tableCache
 	maps    []mapping // of each file
+
+	edgesChecked atomic.Bool
 }
 
 // Open opens a file and its bases. No symbolic link is followed at the end of a path.
@@ -148,7 +151,7 @@ func (s *Snapshot) number() error {
 	s.all.depth, s.newer.depth = len(s.volumes), len(s.volumes)-1
 	s.maps = make([]mapping, len(s.volumes))
 	if s.volumes[0].header.Version == OriginalVersion {
-		_, err := s.index() // the numbers of its header come from here
+		_, err := s.index(nil) // the numbers of its header come from here
 		return err
 	}
 	return nil
@@ -293,7 +296,7 @@ func (s *Snapshot) Find(id uint64) (Page, error) {
 
 // find gives a page's records, newest first, and its newest entry.
 func (s *Snapshot) find(id uint64) ([]record, Page, error) {
-	records, err := s.index()
+	records, err := s.index(nil)
 	if err != nil {
 		return nil, Page{}, err
 	}
@@ -306,30 +309,6 @@ func (s *Snapshot) find(id uint64) ([]record, Page, error) {
 		return nil, Page{}, err
 	}
 	return group, t.pages[group[0].entry()], nil
-}
-
-// Edges walks the dependencies, parent and child, oldest first. An error ends the walk.
-func (s *Snapshot) Edges() iter.Seq2[[2]uint64, error] {
-	return func(yield func([2]uint64, error) bool) {
-		v := s.volumes[0]
-		if v.totals.Edges == 0 {
-			return
-		}
-		var scratch []byte
-		for number := range v.segments() {
-			t, used, err := v.readTable(number, scratch)
-			if err != nil {
-				yield([2]uint64{}, err)
-				return
-			}
-			scratch = used
-			for _, pair := range t.edges {
-				if !yield(pair, nil) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // Piece is an extent of a page, with its place in a file of the chain. What newer files have of its bytes is not visible; where

@@ -2,10 +2,7 @@
 
 package snapshot
 
-import (
-	"libmmsb/core/file"
-	"libmmsb/core/status"
-)
+import "libmmsb/core/status"
 
 // Progress is told of the bytes done so far, and of all. What it returns false for ends with Cancelled.
 type Progress func(done, total uint64) bool
@@ -23,9 +20,6 @@ type VerifyOptions struct {
 	Progress Progress
 }
 
-// pagesAtATime is how many pages' records Verify has in memory: 24 MiB.
-const pagesAtATime = 1 << 20
-
 // Verify reads a file and all its bases: every byte is looked at. It gives the newest file's numbers. Errors: what is
 // damaged first, Cancelled, those of Open.
 func Verify(path string, o VerifyOptions) (Info, error) {
@@ -40,7 +34,7 @@ func Verify(path string, o VerifyOptions) (Info, error) {
 	return s.volumes[0].info(), nil
 }
 
-// Verify reads all files of the chain.
+// Verify reads all files of the chain: a walk that looks at everything.
 func (s *Snapshot) Verify(progress Progress) error {
 	total, done := uint64(0), uint64(0)
 	for _, v := range s.volumes {
@@ -49,79 +43,11 @@ func (s *Snapshot) Verify(progress Progress) error {
 			total += length
 		}
 	}
-	for _, v := range s.volumes {
-		if err := v.verify(func(bytes uint64) error {
-			done += bytes
-			return progress.report(done, total)
-		}); err != nil {
-			return err
-		}
+	report := func(bytes uint64) error {
+		done += bytes
+		return progress.report(done, total)
 	}
-	return s.verifyState(s.entries(len(s.volumes))/pagesAtATime + 1)
-}
-
-// verifyState compares what the files say about each page, in parts that memory holds.
-func (s *Snapshot) verifyState(parts uint64) error {
-	sum := state{}
-	for part := range parts {
-		_, counts, err := s.collect(len(s.volumes), part, parts)
-		if err != nil {
-			return err
-		}
-		sum.pages += counts.pages
-		if sum.bytes += counts.bytes; sum.bytes > 1<<63-1 {
-			return status.Errorf(status.Corrupt, "%s: page sizes add up to more than 2^63-1", s.volumes[0].name)
-		}
-	}
-	return s.checkState(sum)
-}
-
-// verify reads one file.
-func (v *volume) verify(progress func(bytes uint64) error) error {
-	ranges := make([]file.Range, 0, v.segments())
-	for segment := range v.segments() {
-		offset, length := v.bounds(segment)
-		ranges = append(ranges, file.Range{Offset: int64(offset), Length: int64(length)})
-	}
-	check := verification{v: v, sequence: sequence{v: v}, metadata: metadataCheck{v: v}}
-	err := file.Pieces(v.source, ranges, func(segment int, piece []byte) error {
-		if err := check.segment(segment, piece); err != nil {
-			return err
-		}
-		return progress(uint64(len(piece)))
-	})
-	if err != nil {
-		return err
-	}
-	return check.finish()
-}
-
-// verification looks at all of a file, one segment after the other.
-type verification struct {
-	v        *volume
-	sequence sequence
-	metadata metadataCheck
-}
-
-func (c *verification) segment(number int, raw []byte) error {
-	t, err := c.v.loaded(number, raw)
-	if err != nil {
-		return err
-	}
-	if _, err := c.sequence.add(t); err != nil {
-		return err
-	}
-	if err := c.v.checkData(t, raw, true, true); err != nil {
-		return err
-	}
-	return c.metadata.add(t, raw)
-}
-
-func (c *verification) finish() error {
-	if err := c.metadata.flush(); err != nil {
-		return err
-	}
-	return c.sequence.finish()
+	return s.Segments(LoadOptions{Everything: true, read: report}, func(Loaded) error { return nil })
 }
 
 // metadataCheck puts the metadata of a page together and looks at it.
