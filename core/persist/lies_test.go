@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -49,5 +50,21 @@ func TestEveryWayOfLoadingRefusesALie(t *testing.T) {
 			err := Load(context, FromPath(path), LoadOptions{InPlace: true}, nil)
 			assert.Equal(t, want, status.CodeOf(err), "in place: %v", err)
 		})
+	}
+}
+
+func TestLoadsOfHolesTakeLittleMemory(t *testing.T) {
+	for _, name := range snapshottest.Sparse {
+		path := filepath.Join(t.TempDir(), "sparse.mmsb")
+		require.NoError(t, snapshottest.MakeSparse(path, name))
+		context := newContext(t)
+		for _, o := range []LoadOptions{{}, {Lazy: true}, {InPlace: true}, {IDs: []uint64{3}}} {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			err := Load(context, FromPath(path), o, nil)
+			runtime.ReadMemStats(&after)
+			assert.Equal(t, status.Corrupt, status.CodeOf(err), "%v of %s: %v", o, name, err)
+			assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20), "%v of %s", o, name)
+		}
 	}
 }

@@ -117,7 +117,7 @@ func (l *loader) run() (releases []func(), err error) {
 		l.work.SetTotal(l.file.Totals().StateBytes)
 	}
 	const most = 1 << 20 // what the file says is not yet proven
-	expected := min(l.file.Totals().StatePages, most)
+	expected := min(l.file.PagesAtMost(), most)
 	if l.o.IDs != nil {
 		expected = uint64(len(l.o.IDs))
 	}

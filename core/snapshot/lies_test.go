@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -185,5 +186,22 @@ func TestTheReaderInTheDocumentsAgrees(t *testing.T) {
 	require.Len(t, lines, len(names), "%s", output)
 	for i, line := range lines {
 		assert.Equal(t, i < 2, line == "good", "%s: %s", names[i], line)
+	}
+}
+
+// TestHolesTakeNeitherMemoryNorTime counts all memory that readers take, also what they give back: 64 MiB and twice what the file
+// has on the disk are allowed at a time. A reader that believes the file takes gigabytes.
+func TestHolesTakeNeitherMemoryNorTime(t *testing.T) {
+	for _, name := range snapshottest.Sparse {
+		path := filepath.Join(t.TempDir(), "sparse.mmsb")
+		require.NoError(t, snapshottest.MakeSparse(path, name))
+		for _, reader := range readers {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			err := reader.read(path)
+			runtime.ReadMemStats(&after)
+			assert.Equal(t, status.Corrupt, status.CodeOf(err), "%s of %s: %v", reader.name, name, err)
+			assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20), "%s of %s", reader.name, name)
+		}
 	}
 }

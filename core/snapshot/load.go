@@ -121,6 +121,9 @@ type choice struct {
 	continues bool // its first page began before
 }
 
+// segmentsAtATime is of how many segments is noted that they are to be read: a file can say that it has many.
+const segmentsAtATime = 1 << 14
+
 // volume walks one file. Where pages are chosen, its tables are read first, to know which segments are needed.
 func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) (func() error, error)) error {
 	v := w.s.volumes[number]
@@ -129,12 +132,22 @@ func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) (func
 		ids := make([]uint64, 0, v.claimed(v.totals.Pages, pageBytes))
 		check.ids = &ids
 	}
-	goesOn := o.asking()
-	var chosen []choice
+	goesOn, content := o.asking(), metadataCheck{v: v}
+	chosen := make([]choice, 0, min(v.segments(), segmentsAtATime))
+	read := func() error {
+		err := w.read(number, chosen, o, &check, &content, each)
+		chosen = chosen[:0]
+		return err
+	}
 	var scratch []byte
 	for segment := range v.segments() {
 		if err := goesOn.ask(); err != nil {
 			return err
+		}
+		if len(chosen) == segmentsAtATime && !o.TablesOnly {
+			if err := read(); err != nil {
+				return err
+			}
 		}
 		if !o.TablesOnly && o.Want == nil {
 			chosen = append(chosen, choice{segment: segment})
@@ -156,8 +169,9 @@ func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) (func
 		if len(loaded.Pages)+len(w.frames) == 0 {
 			continue
 		}
-		chosen = append(chosen, choice{segment, continues})
-		if o.TablesOnly {
+		if !o.TablesOnly {
+			chosen = append(chosen, choice{segment, continues})
+		} else {
 			rest, err := each(loaded)
 			if err == nil && rest != nil {
 				err = rest()
@@ -168,7 +182,10 @@ func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) (func
 		}
 	}
 	if !o.TablesOnly {
-		if err := w.read(number, chosen, o, &check, each); err != nil {
+		if err := read(); err != nil {
+			return err
+		}
+		if err := content.flush(); err != nil {
 			return err
 		}
 	}
@@ -182,7 +199,7 @@ func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) (func
 }
 
 // read reads segments whole. Where pages are chosen, the tables went through check before.
-func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
+func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence, content *metadataCheck,
 	each func(segment Loaded) (func() error, error)) error {
 	v := w.s.volumes[number]
 	ranges := make([]file.Range, 0, len(chosen))
@@ -200,8 +217,8 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 		}
 		return v.checkData(t, piece, o.Everything, !later)
 	}
-	goesOn, metadata := o.asking(), metadataCheck{v: v}
-	err := file.CheckedPieces(v.source, ranges, look, func(i int, piece []byte) (rest func() error, err error) {
+	goesOn := o.asking()
+	return file.CheckedPieces(v.source, ranges, look, func(i int, piece []byte) (rest func() error, err error) {
 		t := tables[i]
 		tables[i] = nil
 		if err := goesOn.ask(); err != nil {
@@ -213,7 +230,7 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 			}
 		}
 		if o.Everything {
-			if err := metadata.add(t, piece); err != nil {
+			if err := content.add(t, piece); err != nil {
 				return nil, err
 			}
 		}
@@ -243,10 +260,6 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 		}
 		return each(loaded)
 	})
-	if err != nil {
-		return err
-	}
-	return metadata.flush()
 }
 
 // decompressed gives the ranges that are left of a frame.

@@ -5,6 +5,7 @@ package snapshot
 import (
 	"cmp"
 	"encoding/binary"
+	"hash/crc32"
 	"iter"
 	"slices"
 	"unsafe"
@@ -86,35 +87,60 @@ func read(name string, source file.Source, into []byte, offset uint64) error {
 	return err
 }
 
-// readOffsets reads the segment table.
+// readOffsets reads the segment table: first in pieces, as who says that it is very long may have a hole there, and then, when all
+// of it has shown to be a table, into memory.
 func (v *volume) readOffsets(foot *footer) error {
+	count := foot.totals.Segments
 	// A segment has a unit at least: the table is no longer than that, whatever the footer says.
-	if foot.totals.Segments > (foot.tableAt-unitBytes)/unitBytes {
+	if count > (foot.tableAt-unitBytes)/unitBytes {
 		return status.Errorf(status.Corrupt, "%s: the footer at offset %d counts %d segments, too many before offset %d", v.name,
-			foot.totals.FileBytes-unitBytes, foot.totals.Segments, foot.tableAt)
+			foot.totals.FileBytes-unitBytes, count, foot.tableAt)
 	}
-	raw := make([]byte, roundUp(8*foot.totals.Segments, unitBytes))
-	if err := read(v.name, v.source, raw, foot.tableAt); err != nil {
+	const most = 1 << 17 // offsets in a piece
+	piece := make([]uint64, min(count, most))
+	sum, last := uint32(0), uint64(0)
+	for number := uint64(0); number < count; number += uint64(len(piece)) {
+		piece = piece[:min(uint64(len(piece)), count-number)]
+		if err := read(v.name, v.source, bytesOf(piece), foot.tableAt+8*number); err != nil {
+			return err
+		}
+		if err := v.checkOrder(number, last, piece); err != nil {
+			return err
+		}
+		sum, last = crc32.Update(sum, castagnoli, bytesOf(piece)), piece[len(piece)-1]
+	}
+	if sum != foot.tableCRC {
+		return status.Errorf(status.Corrupt, "%s: the segment table at offset %d has checksum %08x, but the footer says %08x",
+			v.name, foot.tableAt, sum, foot.tableCRC)
+	}
+	rest := make([]byte, roundUp(8*count, unitBytes)-8*count)
+	if err := read(v.name, v.source, rest, foot.tableAt+8*count); err != nil {
 		return err
 	}
-	used := raw[:8*foot.totals.Segments]
-	if got := checksum(used); got != foot.tableCRC {
-		return status.Errorf(status.Corrupt, "%s: the segment table at offset %d has checksum %08x, but the footer says %08x",
-			v.name, foot.tableAt, got, foot.tableCRC)
-	}
-	if !allZero(raw[len(used):]) {
+	if !allZero(rest) {
 		return status.Errorf(status.Corrupt, "%s: bytes other than 0 after the segment table at offset %d", v.name, foot.tableAt)
 	}
-	v.offsets = append(copied[uint64](used, foot.totals.Segments), foot.tableAt)
-	if v.offsets[0] != unitBytes {
-		return status.Errorf(status.Corrupt, "%s: the first segment is at offset %d, not %d", v.name, v.offsets[0], unitBytes)
+	v.offsets = make([]uint64, count+1)
+	v.offsets[count] = foot.tableAt
+	if err := read(v.name, v.source, bytesOf(v.offsets[:count]), foot.tableAt); err != nil {
+		return err
 	}
-	for number, offset := range v.offsets[1:] {
-		before := v.offsets[number]
-		if offset <= before || offset-before > SegmentBytes || offset%unitBytes != 0 {
-			return status.Errorf(status.Corrupt, "%s: segment %d from offset %d to %d is out of order", v.name, number, before,
+	return v.checkOrder(0, 0, v.offsets) // somebody may have written to the file
+}
+
+// checkOrder looks at the offsets of segments from a number on, behind a segment that begins at before.
+func (v *volume) checkOrder(number, before uint64, offsets []uint64) error {
+	for _, offset := range offsets {
+		switch {
+		case number == 0:
+			if offset != unitBytes {
+				return status.Errorf(status.Corrupt, "%s: the first segment is at offset %d, not %d", v.name, offset, unitBytes)
+			}
+		case offset <= before || offset-before > SegmentBytes || offset%unitBytes != 0:
+			return status.Errorf(status.Corrupt, "%s: segment %d from offset %d to %d is out of order", v.name, number-1, before,
 				offset)
 		}
+		number, before = number+1, offset
 	}
 	return nil
 }

@@ -23,10 +23,12 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(parts ...[]byte) (sum uint32) {
 	for _, part := range parts {
-		sum = crc32.Update(sum, castagnoli, part)
+		sum = crcOn(sum, part)
 	}
 	return sum
 }
+
+func crcOn(sum uint32, part []byte) uint32 { return crc32.Update(sum, castagnoli, part) }
 
 // File is a snapshot and where its parts lie.
 type File struct {
