@@ -98,12 +98,8 @@ const (
 	flagsInFiles = FlagChanges | FlagAdopted | FlagReadOnly
 )
 
-// MaximumPosition and MaximumVersion are the largest that a file may have. They leave so much room above that neither counter
-// ever comes to its end, in whatever program goes on from the file.
-const (
-	MaximumPosition uint64 = 1<<63 - 1
-	MaximumVersion  uint64 = 3<<62 - 1
-)
+// MaximumVersion is the largest that a page of a file may have. A load takes versions that leave room up to it: core/page.
+const MaximumVersion uint64 = 3<<62 - 1
 
 // ID is a snapshot's random id; zeros for none.
 type ID [16]byte
@@ -307,9 +303,9 @@ func decodeHeader(name string, unit []byte) (Header, error) {
 		return fail("has no id")
 	case h.Base == h.ID:
 		return fail("has its own id %s as its base", h.ID)
-	case h.Position > MaximumPosition || h.Lineage.Parent.Position > MaximumPosition:
+	case h.Position > lineage.MaximumPosition || h.Lineage.Parent.Position > lineage.MaximumPosition:
 		return fail("has position %d behind %d of its parent, more than %d", h.Position, h.Lineage.Parent.Position,
-			MaximumPosition)
+			lineage.MaximumPosition)
 	case (h.Base == ID{}) != (length == 0):
 		return fail("has base id %s, but a base name of %d bytes", h.Base, length)
 	case length > maximumName:

@@ -165,7 +165,9 @@ func (s *Snapshot) withoutReplaced(list records) records {
 }
 
 // PagesAtMost is how many pages the state says it has, no more than its files have room for.
-func (s *Snapshot) PagesAtMost() uint64 { return min(s.volumes[0].totals.StatePages, s.entries(len(s.volumes))) }
+func (s *Snapshot) PagesAtMost() uint64 {
+	return min(s.volumes[0].totals.StatePages, s.entries(len(s.volumes)))
+}
 
 // entries is how many the newest files say they have, no more than they have room for.
 func (s *Snapshot) entries(depth int) (count uint64) {

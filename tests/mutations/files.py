@@ -49,7 +49,7 @@ FILES = Go(
         ),
         Mutant(
             "any-position", "a position may be near 2^64",
-            "decodeHeader", "h.Position > MaximumPosition ||", "false ||",
+            "decodeHeader", "h.Position > lineage.MaximumPosition ||", "false ||",
         ),
         Mutant(
             "any-version", "a version may be near 2^64",
@@ -70,6 +70,26 @@ FILES = Go(
         Mutant(
             "keys-without-room", "an entry may have more metadata keys than the metadata has room for",
             "sequence.complete", "leastMetadata+leastKey*uint64(page.MetadataCount)", "0",
+        ),
+    ),
+)  # fmt: skip
+
+FAR = "^TestWhatGoesOnFromAFarFileIsRead$"
+
+FAR_FILES = Go(
+    name="far-files",
+    folders=("core/persist", "core/page"),
+    package="core/persist",
+    mode=FAR,
+    sound=(FAR,),
+    mutants=(
+        Mutant(
+            "far-versions-are-taken", "pages keep versions of a file that are near the largest",
+            "Staging.Commit", "version < farVersion", "true",
+        ),
+        Mutant(
+            "far-positions-are-taken", "a context goes on from a position that is near the largest",
+            "loader.remember", "l.line.At(l.position).Far()", "false",
         ),
     ),
 )  # fmt: skip

@@ -19,7 +19,7 @@ from pathlib import Path
 from captures import CAPTURES
 from device_runtime import DEVICE_RUNTIME
 from disk import DISK
-from files import FILES
+from files import FAR_FILES, FILES
 from gate import GATE
 from groups import GROUPS, UNDO
 from guard import GUARD, GUARD_COUNT
@@ -49,6 +49,7 @@ SUBJECTS: list[Go | C] = [
     HISTORIES,
     RECORDS,
     FILES,
+    FAR_FILES,
 ]
 
 WORK = ROOT / "build/mutations"
