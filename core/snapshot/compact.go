@@ -148,7 +148,7 @@ func (c *compaction) compose(page *Page, group []Piece, memory []byte) error {
 		}
 	}
 	chunk := memory[:bounds.Length]
-	if err := c.s.readPieces(chunk, bounds.Offset, page.ID, KindBytes, group); err != nil {
+	if err := c.s.readPieces(chunk, bounds.Offset, page.ID, KindBytes, group, nil); err != nil {
 		return err
 	}
 	c.done += bounds.Length

@@ -2,7 +2,12 @@
 
 package snapshot
 
-import "libmmsb/core/status"
+import (
+	"slices"
+
+	"libmmsb/core/metadata"
+	"libmmsb/core/status"
+)
 
 // Progress is told of the bytes done so far, and of all. What it returns false for ends with Cancelled.
 type Progress func(done, total uint64) bool
@@ -50,29 +55,35 @@ func (s *Snapshot) Verify(progress Progress) error {
 	return s.Segments(LoadOptions{Everything: true, read: report}, func(Loaded) error { return nil })
 }
 
-// metadataCheck puts the metadata of a page together and looks at it.
+// metadataCheck looks at the metadata of a page, which comes in several extents and perhaps segments. It does not keep it.
 type metadataCheck struct {
-	v    *volume
-	page Page
-	blob []byte
+	v         *volume
+	page      Page
+	validator metadata.Validator
+	seen      []placed // extents of the page; nil: none has come
+}
+
+// placed is an extent and where its segment lies.
+type placed struct {
+	Extent
+	segment uint64
 }
 
 func (m *metadataCheck) add(t *table, raw []byte) error {
 	for entry := range t.pages {
 		page := &t.pages[entry]
-		if page.ID != m.page.ID {
-			if err := m.flush(); err != nil {
-				return err
-			}
-			m.page = *page
-		}
 		for _, extent := range t.extentsOf(page) {
 			if extent.Kind != KindMetadata {
 				continue
 			}
-			at := len(m.blob)
-			m.blob = append(m.blob, make([]byte, extent.Length)...)
-			if err := m.v.expand(m.blob[at:], page.ID, &extent, raw[extent.At:][:extent.Stored], t.offset); err != nil {
+			if page.ID != m.page.ID {
+				if err := m.flush(); err != nil {
+					return err
+				}
+				m.page = *page
+			}
+			m.seen = append(m.seen, placed{extent, t.offset})
+			if err := m.look(&m.seen[len(m.seen)-1], raw[extent.At:][:extent.Stored]); err != nil {
 				return err
 			}
 		}
@@ -80,11 +91,51 @@ func (m *metadataCheck) add(t *table, raw []byte) error {
 	return nil
 }
 
+// look looks at what an extent stands for.
+func (m *metadataCheck) look(extent *placed, stored []byte) error {
+	memory := twoChunks()
+	defer chunks.Put(memory)
+	piece := stored
+	if extent.Compression != Uncompressed {
+		piece = memory[:extent.Length]
+		if err := m.v.expand(piece, m.page.ID, &extent.Extent, stored, extent.segment); err != nil {
+			return err
+		}
+	}
+	return m.named(m.validator.Add(piece, extentBytes+len(stored)))
+}
+
+// flush looks at the rest of what came, where that cannot be done at once: it reads the extents again.
 func (m *metadataCheck) flush() error {
-	if len(m.blob) == 0 {
+	if len(m.seen) == 0 {
 		return nil
 	}
-	err := checkMetadata(m.v.name, &m.page, m.blob)
-	m.blob = m.blob[:0]
-	return err
+	count, again, err := m.validator.End()
+	for stored := make([]byte, 0); again && err == nil; count, again, err = m.validator.End() {
+		for number := range m.seen {
+			extent := &m.seen[number]
+			stored = slices.Grow(stored[:0], Chunk)[:extent.Stored]
+			if err := read(m.v.name, m.v.source, stored, extent.segment+uint64(extent.At)); err != nil {
+				return err
+			}
+			if err := m.v.checkStored(m.page.ID, &extent.Extent, stored, extent.segment); err != nil {
+				return err
+			}
+			if err := m.look(extent, stored); err != nil {
+				return err
+			}
+		}
+	}
+	if err == nil && uint64(count) != uint64(m.page.MetadataCount) {
+		return errKeys(m.v.name, &m.page, count)
+	}
+	m.seen, m.validator = m.seen[:0], metadata.Validator{}
+	return m.named(err)
+}
+
+func (m *metadataCheck) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return status.Errorf(status.Corrupt, "%s: page %d: %s", m.v.name, m.page.ID, status.Of(err).Text)
 }

@@ -93,3 +93,27 @@ FAR_FILES = Go(
         ),
     ),
 )  # fmt: skip
+
+KEYS = "^TestPiecesAreLikeTheWhole$|^TestManyKeysTakeLittleMemory$"
+
+KEYS_OF_METADATA = Go(
+    name="metadata-keys",
+    folders=("core/metadata",),
+    package="core/metadata",
+    mode=KEYS,
+    sound=(KEYS,),
+    mutants=(
+        Mutant(
+            "set-of-keys-grows", "the set of keys never lets go of any",
+            "keySet.add", "2*len(k.slots) <= most", "most > 0",
+        ),
+        Mutant(
+            "other-keys-are-not-looked-at", "keys that the set let go of are never looked at",
+            "keySet.nextRange", "!k.begun || k.to == math.MaxUint64", "true",
+        ),
+        Mutant(
+            "runes-end-with-the-piece", "a rune that goes on in the next piece is not looked at",
+            "Validator.isText", "v.partial = copy(v.rune[:], last)", "v.partial = 0",
+        ),
+    ),
+)  # fmt: skip
