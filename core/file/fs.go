@@ -65,6 +65,7 @@ type File interface {
 // Info describes a file. Device and Inode say which it is.
 type Info struct {
 	Size          int64
+	Held          int64 // bytes that lie on the disk: fewer than Size where there are holes
 	Mode          os.FileMode
 	Device, Inode uint64
 	Links         uint64
@@ -254,7 +255,8 @@ func infoOf(stat *unix.Stat_t) Info {
 	default:
 		mode |= os.ModeIrregular
 	}
-	return Info{Size: stat.Size, Mode: mode, Device: uint64(stat.Dev), Inode: stat.Ino, Links: uint64(stat.Nlink)}
+	return Info{Size: stat.Size, Held: stat.Blocks * 512, Mode: mode, Device: uint64(stat.Dev), Inode: stat.Ino,
+		Links: uint64(stat.Nlink)}
 }
 
 // SyncDirectory makes the names in a directory durable.

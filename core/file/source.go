@@ -27,6 +27,7 @@ type opened struct {
 	path string
 	file File
 	size int64
+	held int64
 
 	directOnce sync.Once
 	direct     File // the same file without the page cache; nil where there is no such thing
@@ -61,7 +62,16 @@ func sourceOf(f File, path string) (Source, error) {
 		_ = f.Close()
 		return nil, irregular(path, info.Mode)
 	}
-	return &opened{path: path, file: f, size: info.Size}, nil
+	return &opened{path: path, file: f, size: info.Size, held: info.Held}, nil
+}
+
+// Held is how many bytes of a source lie on the disk or in memory, where that is known: what is not a hole. It bounds what a file
+// can truly say.
+func Held(source Source) int64 {
+	if o, ok := source.(*opened); ok && o.held > 0 {
+		return min(o.size, o.held)
+	}
+	return max(source.Size(), 0)
 }
 
 func (o *opened) Size() int64 { return o.size }

@@ -40,6 +40,10 @@ const (
 	MaximumFrame = 4 << 20
 
 	recordHeadBytes = 40
+
+	maximumBranch = 1<<32 - 1
+	// maximumVersion is the largest that a record may have: that of snapshots.
+	maximumVersion = 3<<62 - 1
 )
 
 var (
@@ -195,8 +199,9 @@ func decodeSegment(header []byte, name string) (segment, error) {
 	s := segment{id: [16]byte(header[16:32]), first: binary.LittleEndian.Uint64(header[32:]),
 		created:  int64(binary.LittleEndian.Uint64(header[40:])),
 		previous: binary.LittleEndian.Uint32(header[48:])}
-	if s.first == 0 {
-		return segment{}, status.Errorf(status.Corrupt, "%s: the first record at offset 32 is 0, at least 1 expected", name)
+	if s.first == 0 || s.first > lineage.MaximumPosition {
+		return segment{}, status.Errorf(status.Corrupt, "%s: the first record at offset 32 is %d, not 1 to %d", name, s.first,
+			lineage.MaximumPosition)
 	}
 	if version == VersionWithoutLineage {
 		s.based, s.before = s.first > 1, s.first-1
@@ -211,6 +216,12 @@ func decodeSegment(header []byte, name string) (segment, error) {
 	s.lineage = lineage.Lineage{ID: s.id, Parent: lineage.Point{Lineage: lineage.ID(header[64:80]),
 		Position: binary.LittleEndian.Uint64(header[80:])}}
 	switch {
+	case s.lineage.Parent.Position > lineage.MaximumPosition:
+		return segment{}, status.Errorf(status.Corrupt, "%s: the parent's position at offset 80 is %d, more than %d", name,
+			s.lineage.Parent.Position, lineage.MaximumPosition)
+	case s.branch > maximumBranch:
+		return segment{}, status.Errorf(status.Corrupt, "%s: the branch at offset 56 is %d, more than %d", name, s.branch,
+			maximumBranch)
 	case s.lineage.ID == lineage.ID{}:
 		return segment{}, status.Errorf(status.Corrupt, "%s: the lineage at offset 16 is 0", name)
 	case s.before >= s.first || s.before != s.first-1 && !s.based:

@@ -115,6 +115,9 @@ func (r *Record) decode(head recordHead, content []byte) error {
 	sequence, group, last := r.Sequence, r.Group, r.Last
 	*r = Record{Sequence: sequence, Group: group, Last: last, Kind: head.kind, Page: head.page, Version: head.version,
 		Epoch: head.epoch, Time: head.time, Form: head.form}
+	if head.version > maximumVersion {
+		return errVersion(sequence, head.version)
+	}
 	b := body{left: content}
 	if head.flags&Annotated != 0 {
 		b.require(head.kind == Run || head.kind == Delta, "an annotation")
@@ -171,6 +174,10 @@ func (r *Record) decode(head recordHead, content []byte) error {
 			head.page, len(content), b.bad)
 	}
 	return nil
+}
+
+func errVersion(sequence, version uint64) error {
+	return status.Errorf(status.Corrupt, "record %d has version %d, more than %d", sequence, version, uint64(maximumVersion))
 }
 
 func (r *Record) location(b *body) {

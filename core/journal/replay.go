@@ -167,6 +167,9 @@ func (p *player) frame(f *frame, records []byte, at position) (more bool, err er
 			return false, err
 		}
 		next = min(here+int(binary.LittleEndian.Uint32(left)+7)&^7, len(records))
+		if version := binary.LittleEndian.Uint64(left[16:]); version > maximumVersion {
+			return false, errVersion(sequence, version)
+		}
 		if sequence <= p.after {
 			continue
 		}

@@ -241,6 +241,9 @@ func (w *Writer) resume(j *Journal) error {
 		for _, s := range j.segments {
 			w.others = append(w.others, s.lineage)
 		}
+		if w.branch == maximumBranch {
+			return status.Errorf(status.Limit, "journal %s has branch %d, the last one", w.directory, w.branch)
+		}
 		w.branch++
 		w.kept, w.chain, w.last = nil, 0, from.position()
 	}

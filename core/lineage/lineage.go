@@ -16,11 +16,20 @@ type ID [16]byte
 // String is the id as 32 hexadecimal digits.
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
+// MaximumPosition is the largest that a file may have. A context goes on only from such as are not Far, so that what follows has
+// room up to here, and no counter comes to its end.
+const MaximumPosition uint64 = 1<<63 - 1
+
+const farPosition = 1 << 62
+
 // Point is a state: a position in a lineage.
 type Point struct {
 	Lineage  ID
 	Position uint64
 }
+
+// Far says that no program has come to the position by itself.
+func (p Point) Far() bool { return p.Position >= farPosition }
 
 // Covers says whether a state lies in the past of this one: it is another position of the same lineage, or the same.
 func (p Point) Covers(past Point) bool {

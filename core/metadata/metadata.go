@@ -21,72 +21,16 @@ const (
 	wordBytes = 4 // of the count and of each length
 	// maximumBytes is the size that no blob passes: 4 GiB.
 	maximumBytes = 1 << 32
+	// longestShown is how much of a key goes into an error text, and one byte.
+	longestShown = 64 + 1
 )
-
-// Validate looks at a blob from outside and returns the number of its entries. Errors: Corrupt, with the offset of the
-// damage.
-func Validate(blob []byte) (count int, err error) {
-	if len(blob) == 0 {
-		return 0, nil
-	}
-	if len(blob) < wordBytes {
-		return 0, status.Errorf(status.Corrupt, "metadata has %d bytes, fewer than its count needs", len(blob))
-	}
-	if uint64(len(blob)) > maximumBytes {
-		return 0, status.Errorf(status.Corrupt, "metadata has %d bytes, more than %d", len(blob), uint64(maximumBytes))
-	}
-	claimed := binary.LittleEndian.Uint32(blob)
-	seen := map[string]struct{}{}
-	offset := wordBytes
-	for number := range claimed {
-		key, next, ok := field(blob, offset)
-		if !ok {
-			return 0, truncated(blob, offset, number, claimed, "key")
-		}
-		if len(key) == 0 {
-			return 0, status.Errorf(status.Corrupt, "metadata entry %d of %d at offset %d has an empty key", number+1,
-				claimed, offset)
-		}
-		if !utf8.Valid(key) {
-			return 0, status.Errorf(status.Corrupt, "metadata entry %d of %d at offset %d has a key that is not valid UTF-8",
-				number+1, claimed, offset)
-		}
-		if _, twice := seen[string(key)]; twice {
-			return 0, status.Errorf(status.Corrupt,
-				"metadata entry %d of %d at offset %d repeats the key %q",
-				number+1, claimed, offset, shorten(key))
-		}
-		seen[string(key)] = struct{}{}
-		offset = next
-		if _, next, ok = field(blob, offset); !ok {
-			return 0, truncated(blob, offset, number, claimed, "value")
-		}
-		offset = next
-	}
-	if offset != len(blob) {
-		return 0, status.Errorf(status.Corrupt, "metadata ends at offset %d after %d entries, but has %d bytes", offset,
-			claimed, len(blob))
-	}
-	return int(claimed), nil
-}
-
-func truncated(blob []byte, offset int, number, claimed uint32, part string) error {
-	left := len(blob) - offset
-	if left < wordBytes {
-		return status.Errorf(status.Corrupt, "metadata entry %d of %d at offset %d: %d bytes are left for the length of its %s",
-			number+1, claimed, offset, left, part)
-	}
-	return status.Errorf(status.Corrupt, "metadata entry %d of %d at offset %d: its %s has %d bytes, %d are left",
-		number+1, claimed, offset, part, binary.LittleEndian.Uint32(blob[offset:]), left-wordBytes)
-}
 
 // shorten keeps a key that goes into an error text short.
 func shorten(key []byte) []byte {
-	const longest = 64
-	if len(key) <= longest {
+	if len(key) < longestShown {
 		return key
 	}
-	end := longest
+	end := longestShown - 1
 	for end > 0 && !utf8.RuneStart(key[end]) {
 		end--
 	}

@@ -17,6 +17,7 @@ type Staging struct {
 	Handles map[uint64]uint64 // that a page will have, by id
 	Graph   *graph.Graph      // the dependencies between them
 	Version uint64            // that Commit gave all of them; 0: each kept its own
+	Far     bool              // Version is below what a page had
 	context *Context
 }
 
@@ -88,8 +89,13 @@ func (s *Staging) Commit(all bool, beside func(), last func(still *Still)) (rele
 	if err != nil {
 		return nil, err
 	}
+	far := false
 	for i := range s.Pages {
-		noteVersion(s.Pages[i].Version)
+		if version := s.Pages[i].Version; version < farVersion {
+			noteVersion(version)
+		} else {
+			far = true
+		}
 	}
 	if code := native.Freeze(c.index); code != 0 {
 		return nil, lasterror.Load(code)
@@ -109,7 +115,7 @@ func (s *Staging) Commit(all bool, beside func(), last func(still *Still)) (rele
 		}
 	}
 	noteVersion(old.highest)
-	s.moveVersions()
+	s.moveVersions(far)
 	s.intoAdopted(met)
 	c.dependencies.graph = joined
 	releases = old.end()
@@ -166,11 +172,12 @@ func (s *Staging) join(old []uint32) (*graph.Graph, error) {
 }
 
 // moveVersions lets the staged pages go on above all versions of the context, whose pages may have had their ids. In a context
-// that has had no page they keep theirs.
-func (s *Staging) moveVersions() {
-	if native.CountContext(s.context.index).Creates == 0 {
+// that has had no page they keep theirs, unless one is far.
+func (s *Staging) moveVersions(far bool) {
+	if native.CountContext(s.context.index).Creates == 0 && !far {
 		return
 	}
+	s.Far = far
 	s.Version = newVersion()
 	for i := range s.Pages {
 		s.Pages[i].Version = s.Version

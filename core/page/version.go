@@ -18,6 +18,10 @@ var eras = func() *atomic.Uint64 {
 	return counter
 }()
 
+// farVersion is what no page comes to by itself: versions of a file from here on are not taken, so that what follows has room for
+// 2^61 changes up to the largest version that files may have.
+const farVersion = 5 << 61
+
 // newVersion is the first one of a new era.
 func newVersion() uint64 { return eras.Add(1)<<eraBits | 1 }
 

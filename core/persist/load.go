@@ -117,7 +117,7 @@ func (l *loader) run() (releases []func(), err error) {
 		l.work.SetTotal(l.file.Totals().StateBytes)
 	}
 	const most = 1 << 20 // what the file says is not yet proven
-	expected := min(l.file.Totals().StatePages, most)
+	expected := min(l.file.PagesAtMost(), most)
 	if l.o.IDs != nil {
 		expected = uint64(len(l.o.IDs))
 	}
@@ -234,8 +234,12 @@ func (l *loader) remember() {
 	}
 	saves := &l.saved
 	saves.chain, saves.large, saves.changedIn = nil, make(map[uint32]largeSaved), l.changedIn
+	if l.line.At(l.position).Far() { // what follows begins anew, as from a file without a lineage
+		l.line, l.position = lineage.Lineage{}, 0
+	}
 	l.history.comesFrom(l.line, l.position, l.fingerprint())
-	l.history.setChosen(l.o.Journal == "" || l.o.until() != journal.Until{})
+	// Where versions went down, the records of a journal that others wrote would be skipped by a replay.
+	l.history.setChosen(l.o.Journal == "" || l.o.until() != journal.Until{} || l.Far)
 	if l.file.Header().Version == snapshot.OriginalVersion {
 		return
 	}

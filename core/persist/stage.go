@@ -244,7 +244,8 @@ func (l *loader) complete() error {
 
 func (l *loader) readPostponed(p *postponed) error {
 	if p.kind == snapshot.KindMetadata {
-		return l.file.ReadMetadata(p.entry.ID, func(length uint64) ([]byte, error) {
+		goesOn := func() error { return l.goesOn(l.work, l.done) }
+		return l.file.ReadMetadata(p.entry.ID, goesOn, func(length uint64) ([]byte, error) {
 			return l.Page(p.index).MakeMetadata(p.entry.MetadataCount, length)
 		})
 	}

@@ -45,8 +45,9 @@ func (s *Snapshot) CompactTo(sink file.Sink, progress Progress) (Report, error) 
 	if err != nil {
 		return Report{}, err
 	}
-	c := compaction{s: s, w: w, progress: progress, total: totals.StateBytes}
-	if err := s.Segments(LoadOptions{}, c.segment); err != nil {
+	c := compaction{s: s, w: w, total: totals.StateBytes}
+	o := LoadOptions{Everything: true, read: func(uint64) error { return progress.report(c.done, c.total) }}
+	if err := s.Segments(o, c.segment); err != nil {
 		return Report{}, err
 	}
 	var pairs [][2]uint64
@@ -71,7 +72,6 @@ func (s *Snapshot) CompactTo(sink file.Sink, progress Progress) (Report, error) 
 type compaction struct {
 	s           *Snapshot
 	w           *Writer
-	progress    Progress
 	done, total uint64
 	last        uint64 // page that was copied from its own file, and can go on
 }
@@ -96,7 +96,7 @@ func (c *compaction) segment(loaded Loaded) error {
 			}
 		}
 	}
-	return c.progress.report(c.done, c.total)
+	return nil
 }
 
 // together copies a page that lies in several files.
@@ -148,7 +148,7 @@ func (c *compaction) compose(page *Page, group []Piece, memory []byte) error {
 		}
 	}
 	chunk := memory[:bounds.Length]
-	if err := c.s.readPieces(chunk, bounds.Offset, page.ID, KindBytes, group); err != nil {
+	if err := c.s.readPieces(chunk, bounds.Offset, page.ID, KindBytes, group, nil); err != nil {
 		return err
 	}
 	c.done += bounds.Length

@@ -7,7 +7,7 @@ import "math"
 // PagesFrom fills into with the next pages of the state, in the order of the files, and gives their number: 0 at the end. The
 // cursor is 0 at first, then what the call before gave.
 func (s *Snapshot) PagesFrom(cursor uint64, into []Page) (n int, next uint64, err error) {
-	records, err := s.index()
+	records, err := s.index(nil)
 	if err != nil {
 		return 0, cursor, err
 	}

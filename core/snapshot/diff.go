@@ -69,11 +69,12 @@ func Diff(a, b *Snapshot, progress Progress) iter.Seq2[Difference, error] {
 const diffStep = 4 << 20
 
 func diff(a, b *Snapshot, progress Progress, yield func(Difference) bool) error {
-	before, err := a.index()
+	goesOn := func() error { return progress.report(0, 0) }
+	before, err := a.index(goesOn)
 	if err != nil {
 		return err
 	}
-	after, err := b.index()
+	after, err := b.index(goesOn)
 	if err != nil {
 		return err
 	}
@@ -244,10 +245,10 @@ func sameChunk(a, b *Snapshot, d *Difference, from, to []Piece) (bool, error) {
 	defer chunks.Put(oldMemory)
 	defer chunks.Put(newMemory)
 	before, after := oldMemory[:bounds.Length], newMemory[:bounds.Length]
-	if err := a.readPieces(before, bounds.Offset, d.ID, old.Kind, from); err != nil {
+	if err := a.readPieces(before, bounds.Offset, d.ID, old.Kind, from, nil); err != nil {
 		return false, err
 	}
-	if err := b.readPieces(after, bounds.Offset, d.ID, new.Kind, to); err != nil {
+	if err := b.readPieces(after, bounds.Offset, d.ID, new.Kind, to, nil); err != nil {
 		return false, err
 	}
 	return bytes.Equal(before, after), nil
@@ -291,7 +292,7 @@ func ranges(a, b *Snapshot, id uint64, yield func(Range) bool) error {
 			return nil, nil
 		}
 		bytes := memory[:visible(chunks[number]).Length]
-		return bytes, s.readPieces(bytes, uint64(number)*Chunk, id, KindBytes, chunks[number])
+		return bytes, s.readPieces(bytes, uint64(number)*Chunk, id, KindBytes, chunks[number], nil)
 	}
 	for number := range max(len(before), len(after)) {
 		old, err := chunk(a, before, number, oldMemory)

@@ -46,7 +46,10 @@ const (
 	idBytes          = 8
 	edgeBytes        = 16
 	maximumName      = 255
+	maximumSize      = 1 << 44 // of a page
 	maximumMetadata  = 1 << 32
+	leastMetadata    = 4 // of a blob: its count; and what each key takes at least
+	leastKey         = 9
 	byteOrder        = 0x01020304
 	magicHeader      = "MMSBSNAP"
 	magicSegment     = "MMSBSEGM"
@@ -95,8 +98,8 @@ const (
 	flagsInFiles = FlagChanges | FlagAdopted | FlagReadOnly
 )
 
-// lastLocation is the largest location of a page: disk.
-const lastLocation = 4
+// MaximumVersion is the largest that a page of a file may have. A load takes versions that leave room up to it: core/page.
+const MaximumVersion uint64 = 3<<62 - 1
 
 // ID is a snapshot's random id; zeros for none.
 type ID [16]byte
@@ -298,6 +301,11 @@ func decodeHeader(name string, unit []byte) (Header, error) {
 	switch {
 	case h.ID == ID{}:
 		return fail("has no id")
+	case h.Base == h.ID:
+		return fail("has its own id %s as its base", h.ID)
+	case h.Position > lineage.MaximumPosition || h.Lineage.Parent.Position > lineage.MaximumPosition:
+		return fail("has position %d behind %d of its parent, more than %d", h.Position, h.Lineage.Parent.Position,
+			lineage.MaximumPosition)
 	case (h.Base == ID{}) != (length == 0):
 		return fail("has base id %s, but a base name of %d bytes", h.Base, length)
 	case length > maximumName:

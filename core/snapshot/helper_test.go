@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"bytes"
-	"encoding/binary"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/metadata"
 	"libmmsb/core/status"
@@ -61,10 +61,12 @@ func (m model) put(t testing.TB, id uint64, content_ []byte, keys ...string) {
 	t.Helper()
 	size := uint64(len(content_))
 	one := content{
-		page: Page{ID: id, Size: size, Epoch: id * 3, Version: id*7 + 1, Location: int32(id % 5), Device: int32(id % 2),
-			NUMANode:      -1,
+		page: Page{ID: id, Size: size, Epoch: id * 3, Version: id*7 + 1, Location: int32(id % 5), NUMANode: -1,
 			MetadataCount: uint32(len(keys))},
 		bytes: content_,
+	}
+	if one.page.Location > abi.LocationCPU && one.page.Location < abi.LocationDisk {
+		one.page.Device = int32(id % 2)
 	}
 	if id%2 == 0 {
 		one.mask = pattern(id+1, lengthOf(size, KindMask))
@@ -273,44 +275,6 @@ func requireLoad(t testing.TB, s *Snapshot, m model, want func(id uint64) bool) 
 		delete(loaded, id)
 	}
 	require.Empty(t, loaded)
-}
-
-// seal makes every checksum right again, so that what lies below is found by other means. It says whether it could.
-func seal(raw []byte) bool {
-	if len(raw) < 2*unitBytes || len(raw)%unitBytes != 0 {
-		return false
-	}
-	put := func(block []byte, at int, sum uint32) { binary.LittleEndian.PutUint32(block[at:], sum) }
-	put(raw, crcAt, checksum(raw[:crcAt]))
-	foot := raw[len(raw)-unitBytes:]
-	tableAt, count := binary.LittleEndian.Uint64(foot[32:]), uint64(binary.LittleEndian.Uint32(foot[12:]))
-	if tableAt <= uint64(len(raw)) && 8*count <= uint64(len(raw))-tableAt {
-		table := raw[tableAt:][:8*count]
-		put(foot, 96, checksum(table))
-		for ; len(table) > 0; table = table[8:] {
-			if at := binary.LittleEndian.Uint64(table); at < tableAt && at%unitBytes == 0 {
-				sealSegment(raw[at:tableAt])
-			}
-		}
-	}
-	put(foot, crcAt, checksum(foot[:crcAt]))
-	return true
-}
-
-func sealSegment(raw []byte) {
-	word := func(at int) uint64 { return uint64(binary.LittleEndian.Uint32(raw[at:])) }
-	size := map[uint64]uint64{segmentPages: pageBytes, segmentRemoved: idBytes, segmentEdges: edgeBytes}[word(36)]
-	tables := segmentHeader + size*word(40) + extentBytes*word(44)
-	if tables > uint64(len(raw)) {
-		return
-	}
-	for at := segmentHeader + size*word(40); word(36) == segmentPages && at+extentBytes <= tables; at += extentBytes {
-		stored, from := word(int(at)+12), word(int(at)+16)
-		if from+stored <= uint64(len(raw)) && word(int(at)+28) != uint64(Zeros) {
-			binary.LittleEndian.PutUint32(raw[at+20:], checksum(raw[from:from+stored]))
-		}
-	}
-	binary.LittleEndian.PutUint32(raw[52:], checksum(raw[:52], raw[segmentHeader:tables]))
 }
 
 // readAll reads everything that a snapshot has, by all ways; the first error.

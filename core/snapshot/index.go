@@ -60,15 +60,15 @@ type index struct {
 }
 
 // index is of the whole chain: 24 bytes a page.
-func (s *Snapshot) index() (records, error) { return s.all.get(s) }
+func (s *Snapshot) index(goesOn asking) (records, error) { return s.all.get(s, goesOn) }
 
-func (x *index) get(s *Snapshot) (records, error) {
+func (x *index) get(s *Snapshot, goesOn asking) (records, error) {
 	x.lock.Lock()
 	defer x.lock.Unlock()
 	if x.made {
 		return x.list, nil
 	}
-	list, counts, err := s.collect(x.depth, 0, 1)
+	list, counts, err := s.collect(x.depth, goesOn)
 	if err != nil {
 		return nil, err
 	}
@@ -106,15 +106,17 @@ func (s *Snapshot) checkState(counts state) error {
 	return nil
 }
 
-// collect reads the tables of the newest files, depth of them, and makes the records of those ids that are in a part, of so
-// many parts. It finds what is there twice, and changes of what is not there.
-func (s *Snapshot) collect(depth int, part, parts uint64) (records, state, error) {
-	list := make(records, 0, s.entries(depth)/parts*17/16+64) // the parts are not quite equal
+// collect reads the tables of the newest files, depth of them, and makes their records. It finds what is there twice, and changes
+// of what is not there.
+func (s *Snapshot) collect(depth int, goesOn asking) (records, state, error) {
+	list := make(records, 0, s.entries(depth))
 	var scratch []byte
-	mine := func(id uint64) bool { return parts == 1 || id*0x9e3779b97f4a7c15>>32%parts == part }
 	for number, v := range s.volumes[:depth] {
-		check := sequence{v: v}
+		check := s.sequence(number)
 		for segment := range v.segments() {
+			if err := goesOn.ask(); err != nil {
+				return nil, state{}, err
+			}
 			t, used, err := v.readTable(segment, scratch)
 			if err != nil {
 				return nil, state{}, err
@@ -124,18 +126,21 @@ func (s *Snapshot) collect(depth int, part, parts uint64) (records, state, error
 			if err != nil {
 				return nil, state{}, err
 			}
-			if continues && mine(t.pages[0].ID) {
+			if continues {
 				list[len(list)-1].what |= recordContinues
 			}
-			list = appendRecords(list, t, s.first[number]+uint32(segment), continues, mine)
+			list = appendRecords(list, t, s.first[number]+uint32(segment), continues)
 		}
-		if err := check.finish(); err != nil {
+		if err := check.finish(goesOn); err != nil {
 			return nil, state{}, err
 		}
 	}
-	slices.SortFunc(list, func(a, b record) int {
+	err := sorted(list, goesOn, func(a, b record) int {
 		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.segment, b.segment), cmp.Compare(a.entry(), b.entry()))
 	})
+	if err != nil {
+		return nil, state{}, err
+	}
 	list = s.withoutReplaced(list)
 	counts, err := s.resolve(list, depth == len(s.volumes))
 	return list, counts, err
@@ -148,7 +153,7 @@ func (s *Snapshot) withoutReplaced(list records) records {
 		b, _ := s.volumeOf(removal.segment)
 		return page.id == removal.id && a == b && !page.removed() && !page.changes()
 	}
-	kept := make(records, 0, len(list))
+	kept := list[:0] // never ahead of what is looked at
 	for at := range list {
 		r := &list[at]
 		if r.removed() && (at > 0 && replaces(&list[at-1], r) || at+1 < len(list) && replaces(&list[at+1], r)) {
@@ -159,18 +164,23 @@ func (s *Snapshot) withoutReplaced(list records) records {
 	return kept
 }
 
+// PagesAtMost is how many pages the state says it has, no more than its files have room for.
+func (s *Snapshot) PagesAtMost() uint64 {
+	return min(s.volumes[0].totals.StatePages, s.entries(len(s.volumes)))
+}
+
 // entries is how many the newest files say they have, no more than they have room for.
 func (s *Snapshot) entries(depth int) (count uint64) {
 	for _, v := range s.volumes[:depth] {
-		count += min(v.totals.Pages, v.totals.FileBytes/pageBytes) + min(v.totals.Removed, v.totals.FileBytes/idBytes)
+		count += v.claimed(v.totals.Pages, pageBytes) + v.claimed(v.totals.Removed, idBytes)
 	}
 	return count
 }
 
-func appendRecords(list records, t *table, segment uint32, continues bool, mine func(id uint64) bool) records {
+func appendRecords(list records, t *table, segment uint32, continues bool) records {
 	for entry := range t.pages {
 		page := &t.pages[entry]
-		if entry == 0 && continues || !mine(page.ID) {
+		if entry == 0 && continues {
 			continue
 		}
 		what := uint32(entry)
@@ -180,9 +190,7 @@ func appendRecords(list records, t *table, segment uint32, continues bool, mine 
 		list = append(list, record{page.ID, page.Size, segment, what})
 	}
 	for entry, id := range t.ids {
-		if mine(id) {
-			list = append(list, record{id, 0, segment, uint32(entry) | recordRemoved})
-		}
+		list = append(list, record{id, 0, segment, uint32(entry) | recordRemoved})
 	}
 	return list
 }

@@ -20,6 +20,20 @@ type LoadOptions struct {
 	// SumsLater leaves the checksums of uncompressed bytes to the caller, where Loaded.SumsLater says so. Who copies them finds
 	// them in the processor's cache then.
 	SumsLater bool
+	// Everything looks at what need not be read to know the state, too: that all that is compressed can be decompressed, and that
+	// all metadata is valid, also of pages that newer files replace. Without Want.
+	Everything bool
+	// GoesOn is asked often, also where nothing is read; its error ends the walk. nil: nobody asks.
+	GoesOn func() error
+
+	read func(bytes uint64) error // is told of what was read
+}
+
+func (o *LoadOptions) asking() asking {
+	if o.GoesOn == nil && o.read != nil {
+		return func() error { return o.read(0) }
+	}
+	return o.GoesOn
 }
 
 // Loaded is a segment's part of the state: the pages that newer files do not replace, and of their extents those that count.
@@ -46,9 +60,8 @@ func (l *Loaded) CheckBytes(page *Page, extent *Extent, bytes []byte) error {
 
 // Segments walks the state in the order of the files, newest first, with big sequential reads, each extent once. A page
 // comes with its newest entry first; what is left of it in other segments and files comes later with FlagKnown. The tables
-// and the zeros between extents are always checked, every checksum, and in the end that the state is complete. A whole file is
-// not searched for an id that is there twice: who makes pages of ids finds it, as do Verify and Find. An error of each ends the
-// walk and is returned.
+// and the zeros between extents are always checked, every checksum, and in the end that the state is complete, and that no id and no
+// dependency comes twice. An error of each ends the walk and is returned.
 func (s *Snapshot) Segments(o LoadOptions, each func(segment Loaded) error) error {
 	return s.ParallelSegments(o, func(segment Loaded) (func() error, error) { return nil, each(segment) })
 }
@@ -56,7 +69,7 @@ func (s *Snapshot) Segments(o LoadOptions, each func(segment Loaded) error) erro
 // ParallelSegments is Segments with work for which the order does not matter: where each returns rest, that is called beside the
 // segments that follow, for several at a time, and Bytes are valid until it returns. Its error ends the walk, too.
 func (s *Snapshot) ParallelSegments(o LoadOptions, each func(segment Loaded) (rest func() error, err error)) error {
-	newer, err := s.newerRecords()
+	newer, err := s.newerRecords(o.asking())
 	if err != nil {
 		return err
 	}
@@ -70,14 +83,14 @@ func (s *Snapshot) ParallelSegments(o LoadOptions, each func(segment Loaded) (re
 }
 
 // newerRecords are enough to know what newer files replace.
-func (s *Snapshot) newerRecords() (records, error) {
+func (s *Snapshot) newerRecords(goesOn asking) (records, error) {
 	s.all.lock.Lock()
 	made := s.all.made
 	s.all.lock.Unlock()
 	if made {
 		return s.all.list, nil
 	}
-	return s.newer.get(s)
+	return s.newer.get(s, goesOn)
 }
 
 // walk is one walk over the segments of a chain.
@@ -108,13 +121,34 @@ type choice struct {
 	continues bool // its first page began before
 }
 
+// segmentsAtATime is of how many segments is noted that they are to be read: a file can say that it has many.
+const segmentsAtATime = 1 << 14
+
 // volume walks one file. Where pages are chosen, its tables are read first, to know which segments are needed.
 func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) (func() error, error)) error {
 	v := w.s.volumes[number]
-	check := sequence{v: v}
-	var chosen []choice
+	check := w.s.sequence(number)
+	if number == len(w.s.volumes)-1 { // of the newer ones the records tell
+		ids := make([]uint64, 0, v.claimed(v.totals.Pages, pageBytes))
+		check.ids = &ids
+	}
+	goesOn, content := o.asking(), metadataCheck{v: v}
+	chosen := make([]choice, 0, min(v.segments(), segmentsAtATime))
+	read := func() error {
+		err := w.read(number, chosen, o, &check, &content, each)
+		chosen = chosen[:0]
+		return err
+	}
 	var scratch []byte
 	for segment := range v.segments() {
+		if err := goesOn.ask(); err != nil {
+			return err
+		}
+		if len(chosen) == segmentsAtATime && !o.TablesOnly {
+			if err := read(); err != nil {
+				return err
+			}
+		}
 		if !o.TablesOnly && o.Want == nil {
 			chosen = append(chosen, choice{segment: segment})
 			continue
@@ -135,8 +169,9 @@ func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) (func
 		if len(loaded.Pages)+len(w.frames) == 0 {
 			continue
 		}
-		chosen = append(chosen, choice{segment, continues})
-		if o.TablesOnly {
+		if !o.TablesOnly {
+			chosen = append(chosen, choice{segment, continues})
+		} else {
 			rest, err := each(loaded)
 			if err == nil && rest != nil {
 				err = rest()
@@ -146,17 +181,25 @@ func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) (func
 			}
 		}
 	}
-	if o.TablesOnly {
-		return check.finish()
+	if !o.TablesOnly {
+		if err := read(); err != nil {
+			return err
+		}
+		if err := content.flush(); err != nil {
+			return err
+		}
 	}
-	if err := w.read(number, chosen, o, &check, each); err != nil {
+	if err := check.finish(goesOn); err != nil {
 		return err
 	}
-	return check.finish()
+	if number == 0 {
+		w.s.edgesChecked.Store(true)
+	}
+	return nil
 }
 
 // read reads segments whole. Where pages are chosen, the tables went through check before.
-func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
+func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence, content *metadataCheck,
 	each func(segment Loaded) (func() error, error)) error {
 	v := w.s.volumes[number]
 	ranges := make([]file.Range, 0, len(chosen))
@@ -172,11 +215,25 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 		if err != nil || len(t.pages) == 0 {
 			return err
 		}
-		return v.checkData(t, piece, false, !later)
+		return v.checkData(t, piece, o.Everything, !later)
 	}
+	goesOn := o.asking()
 	return file.CheckedPieces(v.source, ranges, look, func(i int, piece []byte) (rest func() error, err error) {
 		t := tables[i]
 		tables[i] = nil
+		if err := goesOn.ask(); err != nil {
+			return nil, err
+		}
+		if o.read != nil {
+			if err := o.read(uint64(len(piece))); err != nil {
+				return nil, err
+			}
+		}
+		if o.Everything {
+			if err := content.add(t, piece); err != nil {
+				return nil, err
+			}
+		}
 		if o.Want == nil {
 			if chosen[i].continues, err = check.add(t); err != nil {
 				return nil, err

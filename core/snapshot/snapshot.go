@@ -7,7 +7,9 @@ import (
 	"io"
 	"iter"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"libmmsb/core/file"
 	"libmmsb/core/metadata"
@@ -44,6 +46,8 @@ type Snapshot struct {
 	newer   index     // of all files but the oldest
 	tables  tableCache
 	maps    []mapping // of each file
+
+	edgesChecked atomic.Bool
 }
 
 // Open opens a file and its bases. No symbolic link is followed at the end of a path.
@@ -148,7 +152,7 @@ func (s *Snapshot) number() error {
 	s.all.depth, s.newer.depth = len(s.volumes), len(s.volumes)-1
 	s.maps = make([]mapping, len(s.volumes))
 	if s.volumes[0].header.Version == OriginalVersion {
-		_, err := s.index() // the numbers of its header come from here
+		_, err := s.index(nil) // the numbers of its header come from here
 		return err
 	}
 	return nil
@@ -293,7 +297,7 @@ func (s *Snapshot) Find(id uint64) (Page, error) {
 
 // find gives a page's records, newest first, and its newest entry.
 func (s *Snapshot) find(id uint64) ([]record, Page, error) {
-	records, err := s.index()
+	records, err := s.index(nil)
 	if err != nil {
 		return nil, Page{}, err
 	}
@@ -306,30 +310,6 @@ func (s *Snapshot) find(id uint64) ([]record, Page, error) {
 		return nil, Page{}, err
 	}
 	return group, t.pages[group[0].entry()], nil
-}
-
-// Edges walks the dependencies, parent and child, oldest first. An error ends the walk.
-func (s *Snapshot) Edges() iter.Seq2[[2]uint64, error] {
-	return func(yield func([2]uint64, error) bool) {
-		v := s.volumes[0]
-		if v.totals.Edges == 0 {
-			return
-		}
-		var scratch []byte
-		for number := range v.segments() {
-			t, used, err := v.readTable(number, scratch)
-			if err != nil {
-				yield([2]uint64{}, err)
-				return
-			}
-			scratch = used
-			for _, pair := range t.edges {
-				if !yield(pair, nil) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // Piece is an extent of a page, with its place in a file of the chain. What newer files have of its bytes is not visible; where
@@ -530,11 +510,11 @@ func (s *Snapshot) ReadAt(id uint64, kind uint32, buffer []byte, offset uint64) 
 	if kind == KindMask {
 		clear(buffer) // there may be none
 	}
-	return s.readPieces(buffer, offset, id, kind, pieces)
+	return s.readPieces(buffer, offset, id, kind, pieces, nil)
 }
 
 // readPieces fills a buffer from those pieces of a kind that lie in it.
-func (s *Snapshot) readPieces(buffer []byte, offset uint64, id uint64, kind uint32, pieces []Piece) error {
+func (s *Snapshot) readPieces(buffer []byte, offset uint64, id uint64, kind uint32, pieces []Piece, goesOn asking) error {
 	memory := twoChunks()
 	defer chunks.Put(memory)
 	var held *Piece // its extent is in memory
@@ -543,6 +523,9 @@ func (s *Snapshot) readPieces(buffer []byte, offset uint64, id uint64, kind uint
 		piece := &pieces[number]
 		if piece.Kind != kind || piece.Visible.Offset >= end || piece.Visible.end() <= offset {
 			continue
+		}
+		if err := goesOn.ask(); err != nil {
+			return err
 		}
 		from, to := max(piece.Visible.Offset, offset), min(piece.Visible.end(), end)
 		into := buffer[from-offset : to-offset]
@@ -598,7 +581,7 @@ func (s *Snapshot) MaskBits(id, offset, length uint64) ([]byte, error) {
 
 // Metadata is a page's metadata blob, valid, empty where there is none.
 func (s *Snapshot) Metadata(id uint64) (blob []byte, err error) {
-	err = s.ReadMetadata(id, func(length uint64) ([]byte, error) {
+	err = s.ReadMetadata(id, nil, func(length uint64) ([]byte, error) {
 		blob = make([]byte, length)
 		return blob, nil
 	})
@@ -606,8 +589,9 @@ func (s *Snapshot) Metadata(id uint64) (blob []byte, err error) {
 }
 
 // ReadMetadata reads a page's metadata blob, where there is one, into the memory that take gives for its length. What is read is
-// verified and valid. Errors: NotFound, that of take, those of reading.
-func (s *Snapshot) ReadMetadata(id uint64, take func(length uint64) ([]byte, error)) error {
+// verified and valid. goesOn, where it is not nil, is asked meanwhile, and ends it. Errors: NotFound, that of take, that of goesOn,
+// those of reading.
+func (s *Snapshot) ReadMetadata(id uint64, goesOn func() error, take func(length uint64) ([]byte, error)) error {
 	page, pieces, err := s.pieces(id)
 	if err != nil {
 		return err
@@ -618,23 +602,37 @@ func (s *Snapshot) ReadMetadata(id uint64, take func(length uint64) ([]byte, err
 			return err
 		}
 	}
-	if err := s.readPieces(blob, 0, id, KindMetadata, pieces); err != nil {
+	if err := s.readPieces(blob, 0, id, KindMetadata, pieces, goesOn); err != nil {
 		return err
 	}
-	return checkMetadata(s.volumes[0].name, &page, blob)
+	return checkMetadata(s.volumes[0].name, &page, blob, goesOn)
 }
 
 // checkMetadata looks at a page's whole blob.
-func checkMetadata(name string, page *Page, blob []byte) error {
-	count, err := metadata.Validate(blob)
+func checkMetadata(name string, page *Page, blob []byte, goesOn asking) error {
+	var v metadata.Validator
+	count, again, err := 0, true, error(nil)
+	for again && err == nil {
+		for piece := range slices.Chunk(blob, Chunk) {
+			if err := goesOn.ask(); err != nil {
+				return err
+			}
+			_ = v.Add(piece, len(piece)) // End says it again
+		}
+		count, again, err = v.End()
+	}
 	if err != nil {
 		return status.Errorf(status.Corrupt, "%s: page %d: %s", name, page.ID, status.Of(err).Text)
 	}
 	if uint64(count) != uint64(page.MetadataCount) {
-		return status.Errorf(status.Corrupt, "%s: page %d has %d metadata keys, but its entry says %d", name, page.ID, count,
-			page.MetadataCount)
+		return errKeys(name, page, count)
 	}
 	return nil
+}
+
+func errKeys(name string, page *Page, count int) error {
+	return status.Errorf(status.Corrupt, "%s: page %d has %d metadata keys, but its entry says %d", name, page.ID, count,
+		page.MetadataCount)
 }
 
 // mapping is a file in memory, once somebody asked.
@@ -708,7 +706,7 @@ func (s *Snapshot) Extract(id uint64, into io.Writer) (uint64, error) {
 	for _, group := range byChunk(ofKind(pieces, KindBytes)) {
 		bounds := visible(group)
 		chunk := memory[:bounds.Length]
-		if err := s.readPieces(chunk, bounds.Offset, id, KindBytes, group); err != nil {
+		if err := s.readPieces(chunk, bounds.Offset, id, KindBytes, group, nil); err != nil {
 			return written, err
 		}
 		if _, err := into.Write(chunk); err != nil {

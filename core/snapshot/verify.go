@@ -3,7 +3,9 @@
 package snapshot
 
 import (
-	"libmmsb/core/file"
+	"slices"
+
+	"libmmsb/core/metadata"
 	"libmmsb/core/status"
 )
 
@@ -23,9 +25,6 @@ type VerifyOptions struct {
 	Progress Progress
 }
 
-// pagesAtATime is how many pages' records Verify has in memory: 24 MiB.
-const pagesAtATime = 1 << 20
-
 // Verify reads a file and all its bases: every byte is looked at. It gives the newest file's numbers. Errors: what is
 // damaged first, Cancelled, those of Open.
 func Verify(path string, o VerifyOptions) (Info, error) {
@@ -40,7 +39,7 @@ func Verify(path string, o VerifyOptions) (Info, error) {
 	return s.volumes[0].info(), nil
 }
 
-// Verify reads all files of the chain.
+// Verify reads all files of the chain: a walk that looks at everything.
 func (s *Snapshot) Verify(progress Progress) error {
 	total, done := uint64(0), uint64(0)
 	for _, v := range s.volumes {
@@ -49,104 +48,42 @@ func (s *Snapshot) Verify(progress Progress) error {
 			total += length
 		}
 	}
-	for _, v := range s.volumes {
-		if err := v.verify(func(bytes uint64) error {
-			done += bytes
-			return progress.report(done, total)
-		}); err != nil {
-			return err
-		}
+	report := func(bytes uint64) error {
+		done += bytes
+		return progress.report(done, total)
 	}
-	return s.verifyState(s.entries(len(s.volumes))/pagesAtATime + 1)
+	return s.Segments(LoadOptions{Everything: true, read: report}, func(Loaded) error { return nil })
 }
 
-// verifyState compares what the files say about each page, in parts that memory holds.
-func (s *Snapshot) verifyState(parts uint64) error {
-	sum := state{}
-	for part := range parts {
-		_, counts, err := s.collect(len(s.volumes), part, parts)
-		if err != nil {
-			return err
-		}
-		sum.pages += counts.pages
-		if sum.bytes += counts.bytes; sum.bytes > 1<<63-1 {
-			return status.Errorf(status.Corrupt, "%s: page sizes add up to more than 2^63-1", s.volumes[0].name)
-		}
-	}
-	return s.checkState(sum)
-}
-
-// verify reads one file.
-func (v *volume) verify(progress func(bytes uint64) error) error {
-	ranges := make([]file.Range, 0, v.segments())
-	for segment := range v.segments() {
-		offset, length := v.bounds(segment)
-		ranges = append(ranges, file.Range{Offset: int64(offset), Length: int64(length)})
-	}
-	check := verification{v: v, sequence: sequence{v: v}, metadata: metadataCheck{v: v}}
-	err := file.Pieces(v.source, ranges, func(segment int, piece []byte) error {
-		if err := check.segment(segment, piece); err != nil {
-			return err
-		}
-		return progress(uint64(len(piece)))
-	})
-	if err != nil {
-		return err
-	}
-	return check.finish()
-}
-
-// verification looks at all of a file, one segment after the other.
-type verification struct {
-	v        *volume
-	sequence sequence
-	metadata metadataCheck
-}
-
-func (c *verification) segment(number int, raw []byte) error {
-	t, err := c.v.loaded(number, raw)
-	if err != nil {
-		return err
-	}
-	if _, err := c.sequence.add(t); err != nil {
-		return err
-	}
-	if err := c.v.checkData(t, raw, true, true); err != nil {
-		return err
-	}
-	return c.metadata.add(t, raw)
-}
-
-func (c *verification) finish() error {
-	if err := c.metadata.flush(); err != nil {
-		return err
-	}
-	return c.sequence.finish()
-}
-
-// metadataCheck puts the metadata of a page together and looks at it.
+// metadataCheck looks at the metadata of a page, which comes in several extents and perhaps segments. It does not keep it.
 type metadataCheck struct {
-	v    *volume
-	page Page
-	blob []byte
+	v         *volume
+	page      Page
+	validator metadata.Validator
+	seen      []placed // extents of the page; nil: none has come
+}
+
+// placed is an extent and where its segment lies.
+type placed struct {
+	Extent
+	segment uint64
 }
 
 func (m *metadataCheck) add(t *table, raw []byte) error {
 	for entry := range t.pages {
 		page := &t.pages[entry]
-		if page.ID != m.page.ID {
-			if err := m.flush(); err != nil {
-				return err
-			}
-			m.page = *page
-		}
 		for _, extent := range t.extentsOf(page) {
 			if extent.Kind != KindMetadata {
 				continue
 			}
-			at := len(m.blob)
-			m.blob = append(m.blob, make([]byte, extent.Length)...)
-			if err := m.v.expand(m.blob[at:], page.ID, &extent, raw[extent.At:][:extent.Stored], t.offset); err != nil {
+			if page.ID != m.page.ID {
+				if err := m.flush(); err != nil {
+					return err
+				}
+				m.page = *page
+			}
+			m.seen = append(m.seen, placed{extent, t.offset})
+			if err := m.look(&m.seen[len(m.seen)-1], raw[extent.At:][:extent.Stored]); err != nil {
 				return err
 			}
 		}
@@ -154,11 +91,51 @@ func (m *metadataCheck) add(t *table, raw []byte) error {
 	return nil
 }
 
+// look looks at what an extent stands for.
+func (m *metadataCheck) look(extent *placed, stored []byte) error {
+	memory := twoChunks()
+	defer chunks.Put(memory)
+	piece := stored
+	if extent.Compression != Uncompressed {
+		piece = memory[:extent.Length]
+		if err := m.v.expand(piece, m.page.ID, &extent.Extent, stored, extent.segment); err != nil {
+			return err
+		}
+	}
+	return m.named(m.validator.Add(piece, extentBytes+len(stored)))
+}
+
+// flush looks at the rest of what came, where that cannot be done at once: it reads the extents again.
 func (m *metadataCheck) flush() error {
-	if len(m.blob) == 0 {
+	if len(m.seen) == 0 {
 		return nil
 	}
-	err := checkMetadata(m.v.name, &m.page, m.blob)
-	m.blob = m.blob[:0]
-	return err
+	count, again, err := m.validator.End()
+	for stored := make([]byte, 0); again && err == nil; count, again, err = m.validator.End() {
+		for number := range m.seen {
+			extent := &m.seen[number]
+			stored = slices.Grow(stored[:0], Chunk)[:extent.Stored]
+			if err := read(m.v.name, m.v.source, stored, extent.segment+uint64(extent.At)); err != nil {
+				return err
+			}
+			if err := m.v.checkStored(m.page.ID, &extent.Extent, stored, extent.segment); err != nil {
+				return err
+			}
+			if err := m.look(extent, stored); err != nil {
+				return err
+			}
+		}
+	}
+	if err == nil && uint64(count) != uint64(m.page.MetadataCount) {
+		return errKeys(m.v.name, &m.page, count)
+	}
+	m.seen, m.validator = m.seen[:0], metadata.Validator{}
+	return m.named(err)
+}
+
+func (m *metadataCheck) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return status.Errorf(status.Corrupt, "%s: page %d: %s", m.v.name, m.page.ID, status.Of(err).Text)
 }

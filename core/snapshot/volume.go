@@ -3,12 +3,14 @@
 package snapshot
 
 import (
+	"cmp"
 	"encoding/binary"
+	"hash/crc32"
 	"iter"
-	"math"
 	"slices"
 	"unsafe"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/status"
 )
@@ -21,6 +23,7 @@ type volume struct {
 	totals   Totals
 	offsets  []uint64 // of the segments, and where the last one ends
 	original []*table // of a file of version 2, which has no tables
+	held     uint64   // bytes that lie on the disk
 }
 
 // table is a segment without its data.
@@ -56,7 +59,7 @@ func openVolume(name string, source file.Source) (*volume, error) {
 		return nil, status.Errorf(status.Corrupt, "%s is truncated: %d bytes, a snapshot has a multiple of %d and at least %d",
 			name, size, unitBytes, 2*unitBytes)
 	}
-	v := &volume{name: name, source: source}
+	v := &volume{name: name, source: source, held: uint64(file.Held(source))}
 	if v.header, err = decodeHeader(name, first); err != nil {
 		return nil, err
 	}
@@ -84,40 +87,69 @@ func read(name string, source file.Source, into []byte, offset uint64) error {
 	return err
 }
 
-// readOffsets reads the segment table.
+// readOffsets reads the segment table: first in pieces, as who says that it is very long may have a hole there, and then, when all
+// of it has shown to be a table, into memory.
 func (v *volume) readOffsets(foot *footer) error {
+	count := foot.totals.Segments
 	// A segment has a unit at least: the table is no longer than that, whatever the footer says.
-	if foot.totals.Segments > (foot.tableAt-unitBytes)/unitBytes {
+	if count > (foot.tableAt-unitBytes)/unitBytes {
 		return status.Errorf(status.Corrupt, "%s: the footer at offset %d counts %d segments, too many before offset %d", v.name,
-			foot.totals.FileBytes-unitBytes, foot.totals.Segments, foot.tableAt)
+			foot.totals.FileBytes-unitBytes, count, foot.tableAt)
 	}
-	raw := make([]byte, roundUp(8*foot.totals.Segments, unitBytes))
-	if err := read(v.name, v.source, raw, foot.tableAt); err != nil {
+	const most = 1 << 17 // offsets in a piece
+	piece := make([]uint64, min(count, most))
+	sum, last := uint32(0), uint64(0)
+	for number := uint64(0); number < count; number += uint64(len(piece)) {
+		piece = piece[:min(uint64(len(piece)), count-number)]
+		if err := read(v.name, v.source, bytesOf(piece), foot.tableAt+8*number); err != nil {
+			return err
+		}
+		if err := v.checkOrder(number, last, piece); err != nil {
+			return err
+		}
+		sum, last = crc32.Update(sum, castagnoli, bytesOf(piece)), piece[len(piece)-1]
+	}
+	if sum != foot.tableCRC {
+		return status.Errorf(status.Corrupt, "%s: the segment table at offset %d has checksum %08x, but the footer says %08x",
+			v.name, foot.tableAt, sum, foot.tableCRC)
+	}
+	rest := make([]byte, roundUp(8*count, unitBytes)-8*count)
+	if err := read(v.name, v.source, rest, foot.tableAt+8*count); err != nil {
 		return err
 	}
-	used := raw[:8*foot.totals.Segments]
-	if got := checksum(used); got != foot.tableCRC {
-		return status.Errorf(status.Corrupt, "%s: the segment table at offset %d has checksum %08x, but the footer says %08x",
-			v.name, foot.tableAt, got, foot.tableCRC)
-	}
-	if !allZero(raw[len(used):]) {
+	if !allZero(rest) {
 		return status.Errorf(status.Corrupt, "%s: bytes other than 0 after the segment table at offset %d", v.name, foot.tableAt)
 	}
-	v.offsets = append(copied[uint64](used, foot.totals.Segments), foot.tableAt)
-	if v.offsets[0] != unitBytes {
-		return status.Errorf(status.Corrupt, "%s: the first segment is at offset %d, not %d", v.name, v.offsets[0], unitBytes)
+	v.offsets = make([]uint64, count+1)
+	v.offsets[count] = foot.tableAt
+	if err := read(v.name, v.source, bytesOf(v.offsets[:count]), foot.tableAt); err != nil {
+		return err
 	}
-	for number, offset := range v.offsets[1:] {
-		before := v.offsets[number]
-		if offset <= before || offset-before > SegmentBytes || offset%unitBytes != 0 {
-			return status.Errorf(status.Corrupt, "%s: segment %d from offset %d to %d is out of order", v.name, number, before,
+	return v.checkOrder(0, 0, v.offsets) // somebody may have written to the file
+}
+
+// checkOrder looks at the offsets of segments from a number on, behind a segment that begins at before.
+func (v *volume) checkOrder(number, before uint64, offsets []uint64) error {
+	for _, offset := range offsets {
+		switch {
+		case number == 0:
+			if offset != unitBytes {
+				return status.Errorf(status.Corrupt, "%s: the first segment is at offset %d, not %d", v.name, offset, unitBytes)
+			}
+		case offset <= before || offset-before > SegmentBytes || offset%unitBytes != 0:
+			return status.Errorf(status.Corrupt, "%s: segment %d from offset %d to %d is out of order", v.name, number-1, before,
 				offset)
 		}
+		number, before = number+1, offset
 	}
 	return nil
 }
 
 func (v *volume) close() error { return v.source.Close() }
+
+// claimed is a number of things of so many bytes each that a file says it has, but no more than what it has on the disk has room
+// for.
+func (v *volume) claimed(count, each uint64) uint64 { return min(count, v.held/each) }
 
 // segments is how many there are.
 func (v *volume) segments() int {
@@ -285,10 +317,16 @@ func (v *volume) pageFault(page *Page) string {
 	switch {
 	case page.ID == 0:
 		return "the id is 0"
-	case page.Size == 0 || page.Size > math.MaxInt64:
+	case page.Size == 0 || page.Size > maximumSize:
 		return "a size that no page has"
-	case page.Location < 0 || page.Location > lastLocation:
+	case page.Version > MaximumVersion:
+		return "a version that no page has"
+	case page.Location < 0 || page.Location > abi.LocationDisk:
 		return "a location that does not exist"
+	case page.Device < 0 || page.Device > 0 && (page.Location == abi.LocationCPU || page.Location == abi.LocationDisk):
+		return "a device that the location does not have"
+	case page.NUMANode < -1:
+		return "a NUMA node that does not exist"
 	case page.Flags&^flagsInFiles != 0:
 		return "flags that are unknown"
 	case page.Flags&FlagChanges != 0 && v.header.Base == ID{}:
@@ -459,12 +497,26 @@ type sequence struct {
 	kind   uint32
 	next   [KindMetadata + 1]uint64 // per kind: the page's extents reach up to here
 	counts Totals
+	graph  *graph    // nil: the dependencies are another state's
+	ids    *[]uint64 // of the pages, to look whether one comes twice; nil: somebody else does
+}
+
+// sequence begins to look at a file of the chain.
+func (s *Snapshot) sequence(number int) sequence {
+	q := sequence{v: s.volumes[number]}
+	if number == 0 && !s.edgesChecked.Load() {
+		q.graph = &graph{v: q.v}
+	}
+	return q
 }
 
 // add takes the next segment's tables. The result says whether its first page goes on from the segment before.
 func (q *sequence) add(t *table) (continues bool, err error) {
 	q.counts.Removed += uint64(len(t.ids))
 	q.counts.Edges += uint64(len(t.edges))
+	if q.graph != nil {
+		q.graph.add(t)
+	}
 	for entry := range t.pages {
 		page := &t.pages[entry]
 		if entry == 0 && page.ID == q.page.ID {
@@ -481,6 +533,9 @@ func (q *sequence) add(t *table) (continues bool, err error) {
 			}
 			q.page, q.kind, q.next = *page, 0, [KindMetadata + 1]uint64{}
 			q.counts.Pages++
+			if q.ids != nil {
+				*q.ids = append(*q.ids, page.ID)
+			}
 		}
 		for number := range page.Extents {
 			extent := &t.extents[page.FirstExtent+number]
@@ -512,15 +567,16 @@ func (q *sequence) complete() error {
 	case q.next[KindMask] != 0 && q.next[KindMask] != mask:
 		return status.Errorf(status.Corrupt, "%s: page %d has a mask of %d bytes, its extents end at %d", q.v.name, page.ID, mask,
 			q.next[KindMask])
-	case (page.MetadataCount == 0) != (q.next[KindMetadata] == 0):
+	case (page.MetadataCount == 0) != (q.next[KindMetadata] == 0),
+		page.MetadataCount > 0 && q.next[KindMetadata] < leastMetadata+leastKey*uint64(page.MetadataCount):
 		return status.Errorf(status.Corrupt, "%s: page %d has %d metadata keys in %d bytes", q.v.name, page.ID,
 			page.MetadataCount, q.next[KindMetadata])
 	}
 	return nil
 }
 
-// finish compares with the footer.
-func (q *sequence) finish() error {
+// finish compares with the footer, and looks at what can be seen only of all of the file.
+func (q *sequence) finish(goesOn asking) error {
 	if err := q.complete(); err != nil {
 		return err
 	}
@@ -530,6 +586,27 @@ func (q *sequence) finish() error {
 		return status.Errorf(status.Corrupt, "%s: the footer counts %d pages, %d bytes, %d removed, %d dependencies; the "+
 			"segments have %d, %d, %d, %d", q.v.name, want.Pages, want.StoredBytes, want.Removed, want.Edges, q.counts.Pages,
 			q.counts.StoredBytes, q.counts.Removed, q.counts.Edges)
+	}
+	if q.ids != nil {
+		if err := q.distinct(*q.ids, goesOn); err != nil {
+			return err
+		}
+	}
+	if q.graph == nil {
+		return nil
+	}
+	return q.graph.check(goesOn)
+}
+
+// distinct finds an id that comes twice.
+func (q *sequence) distinct(ids []uint64, goesOn asking) error {
+	if err := sorted(ids, goesOn, cmp.Compare[uint64]); err != nil {
+		return err
+	}
+	for at := range ids {
+		if at > 0 && ids[at] == ids[at-1] {
+			return status.Errorf(status.Corrupt, "%s: page %d occurs twice", q.v.name, ids[at])
+		}
 	}
 	return nil
 }

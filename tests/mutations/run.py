@@ -19,6 +19,7 @@ from pathlib import Path
 from captures import CAPTURES
 from device_runtime import DEVICE_RUNTIME
 from disk import DISK
+from files import FAR_FILES, FILES, KEYS_OF_METADATA
 from gate import GATE
 from groups import GROUPS, UNDO
 from guard import GUARD, GUARD_COUNT
@@ -49,6 +50,9 @@ SUBJECTS: list[Go | C] = [
     HISTORIES,
     RECORDS,
     JOURNAL,
+    FILES,
+    FAR_FILES,
+    KEYS_OF_METADATA,
 ]
 
 WORK = ROOT / "build/mutations"

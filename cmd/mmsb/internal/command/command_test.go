@@ -25,6 +25,7 @@ import (
 	"libmmsb/core/journal"
 	"libmmsb/core/lineage"
 	"libmmsb/core/snapshot"
+	"libmmsb/core/snapshot/snapshottest"
 	"libmmsb/core/status"
 )
 
@@ -578,4 +579,22 @@ func TestDevicesAreListed(t *testing.T) {
 	_, complaint, code = run(nil)
 	assert.Equal(t, exitFailed, code)
 	assert.Contains(t, complaint, "without C")
+}
+
+func TestEveryCommandRefusesALie(t *testing.T) {
+	for _, lie := range snapshottest.Lies {
+		named, whole, change := lie.Files()
+		directory := t.TempDir()
+		path := filepath.Join(directory, named)
+		require.NoError(t, os.WriteFile(filepath.Join(directory, snapshottest.Whole), whole, 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(directory, snapshottest.Change), change, 0o600))
+		commands := [][]string{{"verify", path}, {"compact", path, "-o", filepath.Join(directory, "out")}}
+		if !lie.Content {
+			commands = append(commands, []string{"ls", path}, []string{"diff", path, path}, []string{"extract", path, "3"})
+		}
+		for _, command := range commands {
+			_, complaint, code := mmsb(append([]string{"snapshot"}, command...)...)
+			assert.Equal(t, exitBad, code, "%s: %v: %s", lie.Name, command, complaint)
+		}
+	}
 }

@@ -1,0 +1,119 @@
+"""Bugs in what readers look at in snapshot files: a lie that one of them takes.
+
+Each lie of core/snapshot/snapshottest must be refused by all.
+"""
+
+from mutation import Mutant
+from subject import Go
+
+LIES = "^TestAllReaders|^TestDependencies|^TestTheReaderInTheDocumentsAgrees$|^TestHoles"
+
+FILES = Go(
+    name="files",
+    folders=("core/snapshot",),
+    package="core/snapshot",
+    mode=LIES,
+    sound=(LIES,),
+    mutants=(
+        Mutant(
+            "walks-take-ids-twice", "a walk over all segments does not look whether an id comes twice",
+            "walk.volume", "number == len(w.s.volumes)-1", "false",
+        ),
+        Mutant(
+            "dependencies-are-taken", "nobody looks at the dependencies together",
+            "Snapshot.sequence", "number == 0 &&", "number < 0 &&",
+        ),
+        Mutant(
+            "dependencies-twice", "a dependency may come twice",
+            "graph.check", "case pair == pairs[at-1]:", "case false:",
+        ),
+        Mutant(
+            "dependencies-in-a-cycle", "dependencies may make a cycle",
+            "graph.withoutCycle", "if left == 0 {", "if left >= 0 {",
+        ),
+        Mutant(
+            "edges-of-the-rest", "a child is not waited for any more when one of its parents is done",
+            "graph.withoutCycle", "waitsFor[child] == 0", "true",
+        ),
+        Mutant(
+            "compact-copies-all", "compact copies what cannot be decompressed, and metadata that is not valid",
+            "Snapshot.CompactTo", "Everything: true", "Everything: false",
+        ),
+        Mutant(
+            "offsets-are-believed", "a table is read into memory before anybody has looked at it",
+            "volume.readOffsets", "const most = 1 << 17", "const most = 1 << 40",
+        ),
+        Mutant(
+            "entries-are-believed", "there is room for as many pages as a file says it has",
+            "volume.claimed", "min(count, v.held/each)", "min(count, 1000*v.held/each)",
+        ),
+        Mutant(
+            "any-position", "a position may be near 2^64",
+            "decodeHeader", "h.Position > lineage.MaximumPosition ||", "false ||",
+        ),
+        Mutant(
+            "any-version", "a version may be near 2^64",
+            "volume.pageFault", "page.Version > MaximumVersion", "false",
+        ),
+        Mutant(
+            "any-device", "a page of the host may have a device",
+            "volume.pageFault", "page.Device < 0 || page.Device > 0 &&", "page.Device < 0 || false &&",
+        ),
+        Mutant(
+            "any-node", "a NUMA node may be any number",
+            "volume.pageFault", "page.NUMANode < -1", "false",
+        ),
+        Mutant(
+            "its-own-base", "a file may have itself as its base",
+            "decodeHeader", "h.Base == h.ID", "false",
+        ),
+        Mutant(
+            "keys-without-room", "an entry may have more metadata keys than the metadata has room for",
+            "sequence.complete", "leastMetadata+leastKey*uint64(page.MetadataCount)", "0",
+        ),
+    ),
+)  # fmt: skip
+
+FAR = "^TestWhatGoesOnFromAFarFileIsRead$"
+
+FAR_FILES = Go(
+    name="far-files",
+    folders=("core/persist", "core/page"),
+    package="core/persist",
+    mode=FAR,
+    sound=(FAR,),
+    mutants=(
+        Mutant(
+            "far-versions-are-taken", "pages keep versions of a file that are near the largest",
+            "Staging.Commit", "version < farVersion", "true",
+        ),
+        Mutant(
+            "far-positions-are-taken", "a context goes on from a position that is near the largest",
+            "loader.remember", "l.line.At(l.position).Far()", "false",
+        ),
+    ),
+)  # fmt: skip
+
+KEYS = "^TestPiecesAreLikeTheWhole$|^TestManyKeysTakeLittleMemory$"
+
+KEYS_OF_METADATA = Go(
+    name="metadata-keys",
+    folders=("core/metadata",),
+    package="core/metadata",
+    mode=KEYS,
+    sound=(KEYS,),
+    mutants=(
+        Mutant(
+            "set-of-keys-grows", "the set of keys never lets go of any",
+            "keySet.add", "2*len(k.slots) <= most", "most > 0",
+        ),
+        Mutant(
+            "other-keys-are-not-looked-at", "keys that the set let go of are never looked at",
+            "keySet.nextRange", "!k.begun || k.to == math.MaxUint64", "true",
+        ),
+        Mutant(
+            "runes-end-with-the-piece", "a rune that goes on in the next piece is not looked at",
+            "Validator.isText", "v.partial = copy(v.rune[:], last)", "v.partial = 0",
+        ),
+    ),
+)  # fmt: skip
