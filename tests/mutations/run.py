@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from captures import CAPTURES
-from device_runtime import DEVICE_RUNTIME
+from device_runtime import DEVICE_RUNTIME, SIMULATED_DEVICE
 from disk import DISK
 from gate import GATE
 from groups import GROUPS, UNDO
@@ -34,6 +34,7 @@ from writing import WRITING
 SUBJECTS: list[Go | C] = [
     IDS,
     DEVICE_RUNTIME,
+    SIMULATED_DEVICE,
     GATE,
     PAGES,
     CAPTURES,
