@@ -73,6 +73,12 @@ PAGES = C(
             "magazine_new", "i < MMSB__SHARDS", "i < 1",
         ),
         Mutant(
+            "pin-noted-for-ever", "a write pin of a context that has ended stays noted with its thread",
+            "mmsb__record_pinned_in",
+            "return context != 0 ? context : __atomic_load_n(&mmsb__table.leaf_ended[index >> MMSB__LEAF_BITS], __ATOMIC_RELAXED)",
+            "return context",
+        ),
+        Mutant(
             "popped-handle-stays", "a handle is taken and stays in the magazine",
             "mmsb__cache_pop", "magazine->handles[--magazine->count]", "magazine->handles[magazine->count - 1]",
         ),

@@ -19,6 +19,7 @@ from pathlib import Path
 from captures import CAPTURES
 from device_runtime import DEVICE_RUNTIME, SIMULATED_DEVICE
 from disk import DISK
+from endings import ENDINGS
 from gate import GATE
 from groups import GROUPS, UNDO
 from guard import GUARD, GUARD_COUNT
@@ -35,6 +36,7 @@ SUBJECTS: list[Go | C] = [
     IDS,
     DEVICE_RUNTIME,
     SIMULATED_DEVICE,
+    ENDINGS,
     GATE,
     PAGES,
     CAPTURES,
