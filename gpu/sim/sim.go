@@ -80,7 +80,7 @@ type Driver struct {
 	registered []*registration // by address
 
 	streamMutex sync.Mutex
-	all         []*stream // that are not ended and done; in the order in which they were made
+	all         []*stream    // that are not ended and done; in the order in which they were made
 	made        int          // streams, ever
 	parties     int          // of clocks; the host is the first
 	left        []endedParty // that no stream has

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"libmmsb/core/alloc"
+	"libmmsb/core/limits"
 	"libmmsb/core/region"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
@@ -60,7 +61,10 @@ func (w *window) make(bytes uint64) error {
 	if err != nil {
 		return status.FromErrno(status.OutOfMemory, status.ErrnoOf(err), "cannot create a memory file for simulated devices")
 	}
-	if err = unix.Ftruncate(file, int64(2*bytes)); err == nil {
+	if err = limits.FileSize(2 * bytes); err == nil {
+		err = unix.Ftruncate(file, int64(2*bytes))
+	}
+	if err == nil {
 		const flags = unix.MAP_SHARED | unix.MAP_NORESERVE
 		var open, closed unsafe.Pointer
 		open, err = unix.MmapPtr(file, 0, nil, uintptr(2*bytes), unix.PROT_READ|unix.PROT_WRITE, flags)

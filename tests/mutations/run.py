@@ -19,7 +19,7 @@ from pathlib import Path
 from captures import CAPTURES
 from device_runtime import DEVICE_RUNTIME, SIMULATED_DEVICE
 from disk import DISK
-from endings import ENDINGS
+from endings import ENDINGS, FAILED_JOURNALS
 from gate import GATE
 from groups import GROUPS, UNDO
 from guard import GUARD, GUARD_COUNT
@@ -37,6 +37,7 @@ SUBJECTS: list[Go | C] = [
     DEVICE_RUNTIME,
     SIMULATED_DEVICE,
     ENDINGS,
+    FAILED_JOURNALS,
     GATE,
     PAGES,
     CAPTURES,
