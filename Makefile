@@ -324,6 +324,16 @@ test-crash: $(addprefix build/crash/,campaign worker disk_test.run luck_test.run
 	@tools/run_programs.sh build/crash/disk_test.run build/crash/luck_test.run
 	@build/crash/campaign 50 $(SEED)
 
+# Rows of strange systems; and a soak of seconds.
+build/systems/systems_test.run: tests/systems/systems_test.c tests/systems/work.c tests/systems/work.h tests/check.h \
+    include/mmsb.h build/libmmsb.so
+	@mkdir -p $(@D)
+	@gcc $(CRASH_FLAGS) $(filter %.c,$^) -o $@ $(call with_library,build)
+
+.PHONY: test-systems
+test-systems: build/systems/systems_test.run ## denied and failing system calls, no /proc, limits, full disks
+	@tools/run_programs.sh $^
+
 .PHONY: crash
 crash: build/crash/campaign build/crash/worker ## the same RUNS=2000 times; SEED= repeats a run
 	@build/crash/campaign $(RUNS) $(SEED)

@@ -291,8 +291,9 @@ static inline void mmsb__record_assert_free(const mmsb__record_t *record, uint64
     MMSB__ASSERT(!mmsb__record_pinned(record), page, record->read_pins);
 }
 
-/* Reserves the table's addresses. 0 or errno. */
+/* Reserves the table's addresses, which are so many bytes. 0 or errno. */
 int mmsb__table_reserve(void);
+uint64_t mmsb__table_addresses(void);
 /* Makes the records of a leaf (side records likewise) writable. 0 or errno. */
 int mmsb__table_open_leaf(uint32_t leaf);
 int mmsb__table_open_sides(uint32_t leaf);

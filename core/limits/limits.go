@@ -2,6 +2,10 @@
 package limits
 
 import (
+	"os"
+	"strconv"
+	"strings"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -29,4 +33,27 @@ func FileSizeHere(descriptor int, bytes uint64) error {
 		at = stat.Size
 	}
 	return FileSize(uint64(at) + bytes)
+}
+
+// goKeeps are addresses that nothing else takes: Go ends the process where it gets none.
+const goKeeps = 512 << 20
+
+// Addresses is ENOMEM where so many bytes of addresses would leave too few for Go. Only a process whose addresses are limited pays
+// for it.
+func Addresses(bytes uint64) error {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_AS, &limit) != nil || limit.Cur == unix.RLIM_INFINITY {
+		return nil
+	}
+	content, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return nil
+	}
+	text, _, _ := strings.Cut(string(content), " ")
+	pages, err := strconv.ParseUint(text, 10, 64)
+	if used := pages * uint64(os.Getpagesize()); err == nil && (used > limit.Cur || limit.Cur-used < goKeeps ||
+		limit.Cur-used-goKeeps < bytes) {
+		return unix.ENOMEM
+	}
+	return nil
 }

@@ -108,7 +108,7 @@ PAGES = C(
         ),
         Mutant(
             "no-barrier", "the barrier is left out",
-            "wait_for_caches", "syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);", ";",
+            "wait_for_caches", "barrier();", ";",
         ),
         Mutant(
             "busy-not-awaited", "who is busy is not waited for",
