@@ -326,6 +326,16 @@ test-crash: $(addprefix build/crash/,campaign worker $(CRASH_TESTS)) ## kills an
 	@tools/run_programs.sh $(addprefix build/crash/,$(CRASH_TESTS))
 	@build/crash/campaign 50 $(SEED)
 
+# Rows of strange systems; and a soak of seconds.
+build/systems/systems_test.run: tests/systems/systems_test.c tests/systems/work.c tests/systems/work.h tests/check.h \
+    include/mmsb.h build/libmmsb.so
+	@mkdir -p $(@D)
+	@gcc $(CRASH_FLAGS) $(filter %.c,$^) -o $@ $(call with_library,build)
+
+.PHONY: test-systems
+test-systems: build/systems/systems_test.run ## denied and failing system calls, no /proc, limits, full disks
+	@tools/run_programs.sh $^
+
 .PHONY: crash
 crash: build/crash/campaign build/crash/worker ## the same RUNS=2000 times; SEED= repeats a run
 	@build/crash/campaign $(RUNS) $(SEED)

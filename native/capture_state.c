@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "system.h"
+
 uint32_t mmsb__capturing, mmsb__moments, mmsb__frozen;
 uint8_t *mmsb__capture_states;
 mmsb__copy_t **mmsb__capture_copies;
@@ -51,8 +53,10 @@ static int reserve_states(void) {
     if (!mmsb__capture_states) {
         start_waiting();
         const size_t records = (size_t)1 << MMSB__INDEX_BITS;
-        void *made = mmap(NULL, records * (sizeof *mmsb__capture_copies + sizeof *mmsb__capture_states), PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        const size_t bytes = records * (sizeof *mmsb__capture_copies + sizeof *mmsb__capture_states);
+        void *made = !mmsb__addresses_suffice(bytes)
+                         ? MAP_FAILED
+                         : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (made != MAP_FAILED) {
             mmsb__capture_copies = made;
             __atomic_store_n(&mmsb__capture_states, (uint8_t *)made + records * sizeof *mmsb__capture_copies, __ATOMIC_RELEASE);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -28,9 +29,17 @@ mmsb__transfer_t mmsb__transfer_of(const mmsb__record_t *record, uint64_t offset
                               .item = item};
 }
 
+/* 1: a file may not become so long. The system would send a signal that ends the program. */
+static int too_long(uint64_t end) {
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && end > limit.rlim_cur;
+}
+
 static mmsb_status_t fail(int error, int writes, uint64_t length, uint64_t at) {
-    mmsb_status_t status = mmsb__fail(MMSB_E_IO, "cannot %s %llu bytes of a page on disk at %llu: %s", writes ? "write" : "read",
-                                      (unsigned long long)length, (unsigned long long)at, strerror(error));
+    const int no_space = error == ENOSPC || error == EDQUOT || error == EFBIG;
+    mmsb_status_t status =
+        mmsb__fail(no_space ? MMSB_E_NO_SPACE : MMSB_E_IO, "cannot %s %llu bytes of a page on disk at %llu: %s",
+                   writes ? "write" : "read", (unsigned long long)length, (unsigned long long)at, strerror(error));
     mmsb__thread_t *last = mmsb__error();
     last->error_domain = MMSB_DOMAIN_ERRNO;
     last->error_foreign = error;
@@ -44,6 +53,8 @@ static mmsb_status_t finish(const mmsb__transfer_t *transfer, int writes) {
         uint8_t *bytes = transfer->bytes + done;
         const uint64_t left = transfer->length - done;
         const off_t at = (off_t)(transfer->at + done);
+        if (writes && too_long(transfer->at + transfer->length))
+            return fail(EFBIG, writes, transfer->length, transfer->at);
         ssize_t moved = writes ? pwrite(transfer->file, bytes, left, at) : pread(transfer->file, bytes, left, at);
         if (moved > 0)
             done += (uint64_t)moved;
@@ -88,6 +99,8 @@ static void move_run(mmsb__transfer_t *transfers, size_t count, int writes) {
     for (size_t i = 0; i < count; i++)
         pieces[i] = (struct iovec){transfers[i].bytes, transfers[i].length};
     const off_t at = (off_t)transfers[0].at;
+    if (writes && too_long(transfers[count - 1].at + transfers[count - 1].length))
+        return; /* each is tried by itself */
     ssize_t moved = writes ? pwritev(transfers[0].file, pieces, (int)count, at)
                            : preadv2(transfers[0].file, pieces, (int)count, at, RWF_NOWAIT);
     uint64_t left = moved > 0 ? (uint64_t)moved : 0;

@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "system.h"
+
 /* MMSB__NOT_STARTED: no call has come yet, and a child of fork can start the library itself. The first call reserves what every
  * call takes for granted and starts Go's runtime; it leaves that state before anything else, and for ever. */
 #define STARTING (-2)
@@ -16,6 +18,13 @@ static mmsb_status_t start(void) {
     pthread_mutex_lock(&gate_lock);
     mmsb_status_t code = mmsb__gate;
     int error = 0;
+    if (code == MMSB__NOT_STARTED && mmsb__start_go) { /* the answer may be another one at the next call */
+        mmsb_status_t status = mmsb__system_check();
+        if (status != MMSB_OK) {
+            pthread_mutex_unlock(&gate_lock);
+            return status;
+        }
+    }
     if (code == MMSB__NOT_STARTED || code == STARTING) { /* the latter after a start that failed */
         __atomic_store_n(&mmsb__gate, STARTING, __ATOMIC_RELAXED);
         __atomic_thread_fence(__ATOMIC_SEQ_CST); /* a child that sees any of what follows sees this */
@@ -29,7 +38,8 @@ static mmsb_status_t start(void) {
     }
     pthread_mutex_unlock(&gate_lock);
     if (error != 0)
-        return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "cannot reserve 34 GiB of addresses, see ulimit -v: %s", strerror(error));
+        return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "cannot reserve %llu bytes of addresses (ulimit -v): %s",
+                          (unsigned long long)(mmsb__table_addresses() + mmsb__thread_addresses()), strerror(error));
     return code;
 }
 

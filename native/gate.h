@@ -12,7 +12,7 @@
 extern void (*mmsb__start_go)(void);
 
 /* Starts the library: MMSB_OK; or stores the reason as last error: MMSB_E_FORKED in the child of a process that has the library,
- * MMSB_E_POISONED after an internal error, MMSB_E_OUT_OF_MEMORY. */
+ * MMSB_E_POISONED after an internal error, and the errors of system.h. */
 mmsb_status_t mmsb__gate_closed(void);
 /* Closes the gate after an internal error; the first text stays. */
 void mmsb__gate_poison(const char *text, size_t length);

@@ -8,6 +8,7 @@
 #include "disk.h"
 #include "id.h"
 #include "life.h"
+#include "system.h"
 #include "watch.h"
 
 /* A change that can be undone, or the step before it that makes the page the group's. */
@@ -430,8 +431,10 @@ static void drop_record(mmsb__open_group_t *group) {
 static mmsb_status_t reserve_marks(void) { /* under numbers_lock */
     if (marks)
         return MMSB_OK;
-    void *made = mmap(NULL, ((size_t)1 << MMSB__INDEX_BITS) * sizeof *marks, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const size_t bytes = ((size_t)1 << MMSB__INDEX_BITS) * sizeof *marks;
+    void *made = !mmsb__addresses_suffice(bytes)
+                     ? MAP_FAILED
+                     : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (made == MAP_FAILED)
         return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no addresses for the marks of groups");
     marks = made;

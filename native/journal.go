@@ -22,6 +22,7 @@ static void put_record(mmsb__group_t *group, mmsb__journal_head_t head, const vo
     mmsb__piece_t pieces[] = {{a, a_length}, {b, b_length}};
     mmsb__ring_put(group, head, pieces, 2);
 }
+static inline int ring_failed(const mmsb__ring_t *ring) { return __atomic_load_n(&ring->failed, __ATOMIC_ACQUIRE) != MMSB_OK; }
 static inline uint64_t ring_synced(const mmsb__ring_t *ring) { return __atomic_load_n(&ring->durable, __ATOMIC_ACQUIRE); }
 #cgo noescape append_record
 #cgo nocallback append_record
@@ -170,6 +171,9 @@ func (r Ring) Fail(code, domain, foreign int32, text string) {
 	C.mmsb__ring_fail(r.ring, C.mmsb_status_t(code), C.int32_t(domain), C.int32_t(foreign),
 		(*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.size_t(len(text)))
 }
+
+// Failed says whether the disk has failed: no record is taken any more, and the last ones may be lost.
+func (r Ring) Failed() bool { return C.ring_failed(r.ring) != 0 }
 
 // Stop lets no more records in; Take hands out what is left. It returns at once.
 func (r Ring) Stop() { C.mmsb__ring_stop(r.ring) }

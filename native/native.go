@@ -97,9 +97,15 @@ func OpenSides(leaf uint32) syscall.Errno {
 	return syscall.Errno(C.mmsb__table_open_sides(C.uint32_t(leaf)))
 }
 
-// SetLeafContext says whose the records of a leaf are; 0 = nobody's.
+// SetLeafContext says whose the records of a leaf are.
 func SetLeafContext(leaf, context uint32) {
 	storeUint32((*uint32)(unsafe.Pointer(&C.mmsb__table.leaf_context[leaf])), context)
+}
+
+// EndLeaf notes that the context of a leaf has ended; pages on its records may be pinned.
+func EndLeaf(leaf uint32) {
+	storeUint32((*uint32)(unsafe.Pointer(&C.mmsb__table.leaf_ended[leaf])), LeafContext(leaf))
+	SetLeafContext(leaf, 0)
 }
 
 // LeafContext is the index of the context that has the leaf.

@@ -64,7 +64,7 @@ static mmsb_status_t end_pin(uint64_t page, mmsb__record_t *record, int32_t mode
         return no_pin_fail(page, mode);
     __atomic_store_n(pins, (uint16_t)(*pins - 1), __ATOMIC_RELAXED);
     if (mode == MMSB_PIN_WRITE)
-        mmsb__writing_forget(mmsb__record_context(mmsb__record_index(record)));
+        mmsb__writing_forget(mmsb__record_pinned_in(mmsb__record_index(record)));
     return MMSB_OK;
 }
 

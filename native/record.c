@@ -3,11 +3,14 @@
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 mmsb__table_t mmsb__table;
 
 #define RECORD_BYTES ((UINT64_C(1) << MMSB__INDEX_BITS) * sizeof(mmsb__record_t))
 #define SIDE_BYTES ((UINT64_C(1) << MMSB__INDEX_BITS) * sizeof(mmsb__side_t))
+/* Only records are found by any index that a handle may have. Where addresses are limited, fewer pages can have side records. */
+#define FEW_SIDE_BYTES (SIDE_BYTES >> 4)
 /* Records become writable in steps of one huge page. */
 #define STEP (UINT64_C(2) << 20)
 
@@ -22,9 +25,23 @@ static void *reserve(uint64_t bytes) {
     return (void *)(((uintptr_t)base + STEP - 1) & ~(uintptr_t)(STEP - 1));
 }
 
+static uint64_t side_bytes; /* that are reserved */
+
+static uint64_t wanted_side_bytes(void) {
+    struct rlimit limit;
+    return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? FEW_SIDE_BYTES : SIDE_BYTES;
+}
+
+uint64_t mmsb__table_addresses(void) {
+    return RECORD_BYTES + wanted_side_bytes() + 2 * STEP;
+}
+
 int mmsb__table_reserve(void) {
-    if (!mmsb__table.sides && !(mmsb__table.sides = reserve(SIDE_BYTES)))
-        return errno;
+    if (!mmsb__table.sides) {
+        side_bytes = wanted_side_bytes();
+        if (!(mmsb__table.sides = reserve(side_bytes)))
+            return errno;
+    }
     if (!mmsb__table.records && !(mmsb__table.records = reserve(RECORD_BYTES)))
         return errno;
     return 0;
@@ -45,5 +62,7 @@ int mmsb__table_open_leaf(uint32_t leaf) {
 
 int mmsb__table_open_sides(uint32_t leaf) {
     uint64_t length = MMSB__LEAF_RECORDS * sizeof(mmsb__side_t);
+    if ((leaf + 1) * length > side_bytes)
+        return ENOMEM;
     return open_range((uint8_t *)mmsb__table.sides, leaf * length, length);
 }

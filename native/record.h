@@ -130,7 +130,8 @@ typedef struct mmsb__table {
     uintptr_t region_base[MMSB__REGIONS]; /* of each region that is mapped: what its places are short of their addresses */
     mmsb__record_t *records;              /* 2^28, reserved; writable as far as leaves have been taken */
     mmsb__side_t *sides;                  /* likewise */
-    uint32_t leaf_context[MMSB__LEAVES];  /* index of the context that has the leaf; 0 = none */
+    uint32_t leaf_context[MMSB__LEAVES];  /* index of the context that has the leaf; 0 = none, or one that has ended */
+    uint32_t leaf_ended[MMSB__LEAVES];    /* and of the last one that has ended, which perhaps another one has now */
 } mmsb__table_t;
 
 extern mmsb__table_t mmsb__table;
@@ -197,6 +198,12 @@ static inline int mmsb__state_is_open(uint64_t state, uint64_t page) {
 
 static inline uint32_t mmsb__record_context(uint32_t index) {
     return __atomic_load_n(&mmsb__table.leaf_context[index >> MMSB__LEAF_BITS], __ATOMIC_RELAXED);
+}
+
+/* The context of a pinned page, which may have ended. */
+static inline uint32_t mmsb__record_pinned_in(uint32_t index) {
+    uint32_t context = __atomic_load_n(&mmsb__table.leaf_context[index >> MMSB__LEAF_BITS], __ATOMIC_ACQUIRE);
+    return context != 0 ? context : __atomic_load_n(&mmsb__table.leaf_ended[index >> MMSB__LEAF_BITS], __ATOMIC_RELAXED);
 }
 
 static inline uint8_t *mmsb__record_bytes(const mmsb__record_t *record) {
@@ -284,8 +291,9 @@ static inline void mmsb__record_assert_free(const mmsb__record_t *record, uint64
     MMSB__ASSERT(!mmsb__record_pinned(record), page, record->read_pins);
 }
 
-/* Reserves the table's addresses. 0 or errno. */
+/* Reserves the table's addresses, which are so many bytes. 0 or errno. */
 int mmsb__table_reserve(void);
+uint64_t mmsb__table_addresses(void);
 /* Makes the records of a leaf (side records likewise) writable. 0 or errno. */
 int mmsb__table_open_leaf(uint32_t leaf);
 int mmsb__table_open_sides(uint32_t leaf);

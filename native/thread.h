@@ -150,6 +150,8 @@ void mmsb__context_count(mmsb__context_record_t *context, uint64_t *creates, uin
 uint64_t mmsb__cache_bytes(void);
 /* Prepares the magazines and asks the kernel for membarrier. Returns 0 or errno. */
 int mmsb__thread_start(void);
+/* How many bytes of addresses that reserves. */
+uint64_t mmsb__thread_addresses(void);
 
 /* The slow paths of the magazine operations: take another magazine from the depot or Go; make space in the loaded one. */
 mmsb_status_t mmsb__magazine_refill(mmsb__cache_t *cache, uint32_t class_number);

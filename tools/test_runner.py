@@ -27,6 +27,7 @@ SUITES = [
     "test-julia",
     "test-c",
     "test-crash",
+    "test-systems",
     "test-examples",
     "test-python",
     "test-mutants",
@@ -108,7 +109,7 @@ def main(suites: list) -> int:
     total = {name: sum(counts[name] for counts in results.values()) for name in ("passed", "failed", "skipped")}
     if failed := [suite for suite, counts in results.items() if counts["failed"]]:
         print("failed suites: " + ", ".join(failed))
-    print("skipped: what needs a GPU, for this machine has none" if total["skipped"] else "skipped: nothing")
+    print("skipped: what this machine lacks: a GPU, or what the suites' lines name" if total["skipped"] else "skipped: nothing")
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
     return 1 if total["failed"] else 0
 

@@ -4,6 +4,8 @@ package file
 
 import (
 	"golang.org/x/sys/unix"
+
+	"libmmsb/core/limits"
 )
 
 // descriptor is the sink of Descriptor.
@@ -75,6 +77,9 @@ func (d *descriptor) writeSome(bytes []byte) (int, error) {
 		}
 		return d.writeAtomic(bytes)
 	default:
+		if err := limits.FileSizeHere(d.fd, uint64(len(bytes))); err != nil {
+			return 0, err
+		}
 		return unix.Write(d.fd, bytes)
 	}
 }

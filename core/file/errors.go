@@ -27,7 +27,7 @@ func Failed(err error, format string, args ...any) error {
 		code = status.NotFound
 	case syscall.EEXIST:
 		code = status.AlreadyExists
-	case syscall.ENOSPC, syscall.EDQUOT:
+	case syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG:
 		code = status.NoSpace
 	case syscall.EMFILE, syscall.ENFILE:
 		code = status.Limit

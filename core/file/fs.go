@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"libmmsb/core/limits"
 )
 
 // FS is what this package and the journal need of a file system. OS is the real one.
@@ -170,6 +172,9 @@ func (f osFile) Pread(p []byte, offset int64) (int, error) {
 }
 
 func (f osFile) Pwrite(p []byte, offset int64) (int, error) {
+	if err := limits.FileSize(uint64(offset) + uint64(len(p))); err != nil {
+		return 0, err
+	}
 	return retryCount(func() (int, error) { return unix.Pwrite(int(f), p, offset) })
 }
 
@@ -185,10 +190,16 @@ func (f osFile) Cached(offset, length int64) bool {
 }
 
 func (f osFile) Truncate(size int64) error {
+	if err := limits.FileSize(uint64(size)); err != nil {
+		return err
+	}
 	return retry(func() error { return unix.Ftruncate(int(f), size) })
 }
 
 func (f osFile) Allocate(offset, length int64) error {
+	if err := limits.FileSize(uint64(offset + length)); err != nil {
+		return err
+	}
 	return retry(func() error { return unix.Fallocate(int(f), 0, offset, length) })
 }
 

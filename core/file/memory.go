@@ -5,6 +5,7 @@ package file
 import (
 	"golang.org/x/sys/unix"
 
+	"libmmsb/core/limits"
 	"libmmsb/core/status"
 )
 
@@ -38,7 +39,8 @@ func (m *MemorySink) write(bytes []byte, at int64) error {
 func (m *MemorySink) resize(length int) error {
 	var mapping []byte
 	var err error
-	if m.mapping == nil {
+	if err = limits.Addresses(uint64(length)); err != nil {
+	} else if m.mapping == nil {
 		mapping, err = unix.Mmap(-1, 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	} else {
 		mapping, err = unix.Mremap(m.mapping, length, unix.MREMAP_MAYMOVE)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"libmmsb/core/abi"
+	"libmmsb/core/limits"
 	"libmmsb/core/status"
 )
 
@@ -274,6 +275,9 @@ func (s *sink) writePiece(piece []byte) (int, error) {
 		return 0, err
 	} else if n == 0 || ready[0].Revents != unix.POLLOUT { // a pipe without a reader would raise SIGPIPE
 		return 0, unix.EAGAIN
+	}
+	if err := limits.FileSizeHere(s.descriptor, uint64(len(piece))); err != nil {
+		return 0, err
 	}
 	return unix.Write(s.descriptor, piece)
 }

@@ -55,7 +55,7 @@ func (m *Memory) End() {
 	endedLeaves.Lock()
 	for _, leaf := range m.records.leaves {
 		endedLeaves.memory[leaf.Number] = m
-		native.SetLeafContext(leaf.Number, 0)
+		native.EndLeaf(leaf.Number)
 	}
 	endedLeaves.Unlock()
 	all := append(m.slabs.regions, m.extents.numbers()...)

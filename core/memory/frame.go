@@ -246,10 +246,15 @@ func (m *Memory) Map(length uint64) (number uint32, err error) {
 	return region.Map(length, m.mappings.huge)
 }
 
-// FreeRecord frees the record of a page that has nothing left but its memory. The record is locked; state is without owner.
+// FreeRecord frees the record of a page that has nothing left but its memory. The record is locked; state is without owner. A
+// page that has outlived its context counts nowhere: another context may have the index.
 func (m *Memory) FreeRecord(index uint32, state uint64) {
 	record := native.RecordAt(index)
 	generation := native.Generation(state)
+	if native.Kind(state) == native.StateEnded {
+		m.drop(index, record.Size, generation+1)
+		return
+	}
 	if native.Class(state) < native.SmallClasses {
 		if generation != native.GenerationMax {
 			native.FinishRecord(index, state)

@@ -433,3 +433,47 @@ func TestAContextWithoutItsDefaultDeviceLeavesNoDevicesOpen(t *testing.T) {
 	assert.Equal(t, 1, devices.ended)
 	assert.Equal(t, 1, devices.closed)
 }
+
+// Pages outlive their context while they are pinned. A context that has its index meanwhile counts nothing of their end.
+func TestTheLastUnpinCountsInNoOtherContext(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	begin := func() (uint64, *Context) {
+		h, err := NewContext(defaults())
+		require.NoError(t, err)
+		c, err := contexts.Get(h)
+		require.NoError(t, err)
+		return h, c
+	}
+	for _, write := range []bool{false, true} {
+		first, c := begin()
+		var pinned []uint64
+		for _, size := range []uint64{1, 4096, 5000, 3 << 20} {
+			pinned = append(pinned, create(t, c, size, 0))
+		}
+		last := native.Index(create(t, c, 64, 0)) // its record is at the last generation
+		record := native.RecordAt(last)
+		state := record.LoadState()
+		record.StoreState(state + uint64(native.GenerationMax-native.Generation(state))<<native.IndexBits)
+		pinned = append(pinned, native.Handle(native.KindPage, native.GenerationMax, last))
+		for _, page := range pinned {
+			_, code := nativetest.PinPage(page, write)
+			require.Zero(t, code)
+		}
+		require.NoError(t, Destroy(first))
+
+		second, other := begin()
+		require.Equal(t, native.Index(first), native.Index(second))
+		create(t, other, 5000, 0)
+		for _, page := range pinned {
+			require.Zero(t, nativetest.UnpinPage(page, write))
+		}
+		stats := other.Stats()
+		require.EqualValues(t, 1, stats.Creates-stats.Frees)
+		require.EqualValues(t, 5000, stats.BytesCreated-stats.BytesFreed)
+		require.NoError(t, other.Check())
+		require.NoError(t, Destroy(second))
+	}
+	require.Zero(t, LivePages())
+	require.Zero(t, memory.Outliving())
+}

@@ -240,11 +240,11 @@ func (s *state) closeJournal() (err error) {
 	opened := s.journals.open.Load()
 	line := opened.writer.Lineage()
 	end := func(print lineage.Fingerprint, known bool) {
-		err = s.journals.close()
-		s.history.comesFrom(line, opened.ring.Last(), print)
-		if err != nil || !known {
-			s.history.step()
+		if err = s.journals.close(); err != nil || !known {
+			s.leave(opened)
+			return
 		}
+		opened.leaving.Do(func() { s.history.comesFrom(line, opened.ring.Last(), print) })
 	}
 	// What changes from here on has no record, and a save that begins then another name.
 	stillErr := s.context.Still(func(still *page.Still) error {
@@ -274,15 +274,29 @@ func (j *journals) close() error {
 	return opened.failed
 }
 
-// identity is the state's name at the moment of a save. Without a journal it is the next one.
+// identity is the state's name at the moment of a save: that of the last record of its journal. Without a journal, or with one
+// that has failed and may lack its end, it is the next one.
 func (s *state) identity() (line lineage.Lineage, position uint64, recorded bool) {
-	if ring, ok := native.RingOf(s.context.Index()); ok {
+	ring, ok := native.RingOf(s.context.Index())
+	if ok && !ring.Failed() {
 		s.history.Lock()
 		defer s.history.Unlock()
 		return s.history.line, ring.Last(), true
 	}
+	if opened := s.journals.open.Load(); ok && opened != nil {
+		s.leave(opened)
+	}
 	line, position = s.history.next()
 	return line, position, false
+}
+
+// leave gives the state of a journal that has failed a name of its own, once: nothing changes it until the journal is closed, and
+// no journal goes on with it without a base.
+func (s *state) leave(opened *openedJournal) {
+	opened.leaving.Do(func() {
+		s.history.comesFrom(opened.writer.Lineage(), opened.ring.Last(), 0)
+		s.history.step()
+	})
 }
 
 // flush waits until the record is on the disk, where there is a journal.
@@ -298,7 +312,7 @@ func (j *journals) saved(path string, header *snapshot.Header) {
 	j.Lock()
 	defer j.Unlock()
 	opened := j.open.Load()
-	if opened == nil || opened.keep {
+	if opened == nil || opened.keep || opened.ring.Failed() {
 		return
 	}
 	if err := opened.restsOn(path, header); err != nil { // the next save tries again

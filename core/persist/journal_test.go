@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"libmmsb/core/page"
+	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
 	"libmmsb/native"
@@ -312,6 +314,57 @@ func TestACancelledJournalLeavesNothing(t *testing.T) {
 	createFilled(t, context, 5000, 10, 'c')
 	cancelled()
 	openJournal(t, context, directory)
+	require.NoError(t, CloseJournal(context))
+	require.Equal(t, contents(t, context), contents(t, replayed(t, "", directory, LoadOptions{})))
+}
+
+// A journal that has failed keeps nobody from saving: such a snapshot has a name that is not the journal's, whose records may end
+// before it.
+func TestAFailedJournalDoesNotHinderSaves(t *testing.T) {
+	onOneThread(t)
+	folder := t.TempDir()
+	directory := filepath.Join(folder, "journal")
+	context := newContext(t)
+	handle := createFilled(t, context, 64, 1, 'a')
+	path := func(name string) string { return filepath.Join(folder, name) }
+	save := func(name, base string) snapshot.Info {
+		t.Helper()
+		options := SaveOptions{}
+		if base != "" {
+			options.Base = path(base)
+		}
+		require.NoError(t, Save(context, ToPath(path(name)), options, nil))
+		info, err := snapshot.Verify(path(name), snapshot.VerifyOptions{})
+		require.NoError(t, err)
+		require.Equal(t, contents(t, context), contents(t, replayed(t, path(name), "", LoadOptions{})))
+		return info
+	}
+	openJournal(t, context, directory)
+	journalled := save("journalled", "")
+	var before unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &before))
+	limit := before
+	limit.Cur = 256 << 10
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &limit))
+	restore := sync.OnceFunc(func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &before)) })
+	defer restore()
+	var failed error
+	for failed == nil {
+		require.Zero(t, nativetest.WritePage(handle, 0, []byte{'b'}))
+		failed = SyncJournal(context, nil)
+	}
+	require.Equal(t, status.NoSpace, code(failed))
+	require.NotZero(t, nativetest.WritePage(handle, 0, []byte{'c'}))
+
+	line := save("first", "")
+	require.NotEqual(t, journalled.Lineage.ID, line.Lineage.ID)
+	require.Equal(t, line.Lineage, save("second", "first").Lineage)
+	restore()
+	require.Error(t, CloseJournal(context))
+	require.Equal(t, line.Lineage, save("third", "second").Lineage, "the same history goes on")
+	replayed(t, "", directory, LoadOptions{})
+	openJournal(t, context, directory)
+	require.Zero(t, nativetest.WritePage(handle, 0, []byte{'d'}))
 	require.NoError(t, CloseJournal(context))
 	require.Equal(t, contents(t, context), contents(t, replayed(t, "", directory, LoadOptions{})))
 }

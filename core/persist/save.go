@@ -301,8 +301,10 @@ func (s *saver) write(edges [][2]uint64, known *base, journalled uint64) (snapsh
 	if err := s.writer.Edges(edges); err != nil {
 		return snapshot.Report{}, err
 	}
-	if err := s.flush(journalled); err != nil { // a snapshot is never ahead of its journal
-		return snapshot.Report{}, err
+	if s.recorded { // such a snapshot is never ahead of its journal
+		if err := s.flush(journalled); err != nil {
+			return snapshot.Report{}, err
+		}
 	}
 	pages, bytes := s.capture.Totals()
 	known.pages += uint64(pages) - uint64(len(known.gone))

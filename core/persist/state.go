@@ -103,6 +103,7 @@ type openedJournal struct {
 	needsBase bool          // of that state
 	served    chan struct{} // closed when the writer has ended
 	failed    error         // of the writer, when it has ended
+	leaving   sync.Once     // of what the journal has, or may lack
 }
 
 // saved is what is known of the snapshots that a context's state comes from.

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"libmmsb/core/limits"
 	"libmmsb/core/status"
 	"libmmsb/native"
 
@@ -155,6 +156,9 @@ func Resize(number uint32, length uint64) error {
 	if length == r.length {
 		return nil
 	}
+	if length > r.length && limits.Addresses(length-r.length) != nil {
+		return status.FromErrno(status.OutOfMemory, unix.ENOMEM, "cannot resize %d bytes of memory to %d", r.length, length)
+	}
 	base, _, err := syscall.Syscall6(syscall.SYS_MREMAP, r.base, uintptr(r.length), uintptr(length), unix.MREMAP_MAYMOVE, 0, 0)
 	if err != 0 {
 		return status.FromErrno(status.OutOfMemory, err, "cannot resize %d bytes of memory to %d", r.length, length)
@@ -199,6 +203,9 @@ func Base(number uint32) uintptr { return get(number).base }
 func Length(number uint32) uint64 { return get(number).length }
 
 func mmap(length uint64, protection, flags, descriptor int, offset uint64) (uintptr, syscall.Errno) {
+	if limits.Addresses(length) != nil {
+		return 0, unix.ENOMEM
+	}
 	base, _, err := syscall.Syscall6(syscall.SYS_MMAP, 0, uintptr(length), uintptr(protection), uintptr(flags),
 		uintptr(descriptor), uintptr(offset))
 	return base, err

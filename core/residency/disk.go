@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"libmmsb/core/alloc"
+	"libmmsb/core/limits"
 	"libmmsb/core/log"
 	"libmmsb/core/memory"
 	"libmmsb/core/region"
@@ -26,6 +27,7 @@ type disk struct {
 	extents *alloc.Extents // of the file, in units, also where it has no space
 	space   alloc.Set      // units that have space
 	written alloc.Set      // of these, those that may differ from zero
+	noHoles bool           // the file system cannot punch holes, which the log has
 	held    uint64         // how many have space
 	used    uint64         // how many of them pages have
 }
@@ -91,7 +93,7 @@ func (d *disk) take(folder string, size uint64, zeroed bool) (at, length uint64,
 	if err != nil {
 		_ = d.extents.Free(first, units)
 		code, errno := status.IO, status.ErrnoOf(err)
-		if errno == unix.ENOSPC || errno == unix.EDQUOT {
+		if noSpace(errno) {
 			code = status.NoSpace
 		}
 		return 0, 0, status.FromErrno(code, errno, "cannot allocate %d bytes of disk space in %q", units*diskUnit, folder)
@@ -123,15 +125,17 @@ func (d *disk) growth(from, to uint64) uint64 {
 	if taken, found := d.space.Next(to); found {
 		end = min(end, taken)
 	}
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_FSIZE, &limit) == nil { // whoever goes beyond it gets a signal
-		end = min(end, limit.Cur/diskUnit)
-	}
 	return max(end, to)
 }
 
+// allocate gives units space. Zeros take it, too, where the file system or the system cannot allocate: only they can say that the
+// disk is full before a page has the space.
 func (d *disk) allocate(first, end uint64) error {
-	if err := d.fallocate(0, first, end); err != nil {
+	err := d.fallocate(0, first, end)
+	if err != nil && !noSpace(status.ErrnoOf(err)) {
+		err = d.writeZeros(first, end)
+	}
+	if err != nil {
 		return err
 	}
 	d.space.Add(first, end)
@@ -139,8 +143,36 @@ func (d *disk) allocate(first, end uint64) error {
 	return nil
 }
 
+func noSpace(errno unix.Errno) bool {
+	return errno == unix.ENOSPC || errno == unix.EDQUOT || errno == unix.EFBIG
+}
+
+// systemFallocate is the system's; tests put others in its place.
+var systemFallocate = unix.Fallocate
+
 func (d *disk) fallocate(mode uint32, first, end uint64) error {
-	return unix.Fallocate(d.descriptor(), mode, int64(first*diskUnit), int64((end-first)*diskUnit))
+	err := error(unix.EINTR)
+	for err == unix.EINTR {
+		if err = limits.FileSize(end * diskUnit); err == nil {
+			err = systemFallocate(d.descriptor(), mode, int64(first*diskUnit), int64((end-first)*diskUnit))
+		}
+	}
+	return err
+}
+
+func (d *disk) writeZeros(first, end uint64) (err error) {
+	for at := first * diskUnit; at < end*diskUnit && err == nil; at += uint64(len(zeros)) {
+		err = d.writeAt(zeros[:min(uint64(len(zeros)), end*diskUnit-at)], at)
+	}
+	return err
+}
+
+func (d *disk) writeAt(bytes []byte, at uint64) error {
+	if err := limits.FileSize(at + uint64(len(bytes))); err != nil {
+		return err
+	}
+	_, err := d.file.WriteAt(bytes, int64(at))
+	return err
 }
 
 // zero makes units zero that may differ from it.
@@ -149,8 +181,8 @@ func (d *disk) zero(first, end uint64) (err error) {
 		if end-first >= zeroRangeMin && d.fallocate(unix.FALLOC_FL_ZERO_RANGE, first, end) == nil {
 			return
 		}
-		for at := first * diskUnit; at < end*diskUnit && err == nil; at += uint64(len(zeros)) {
-			_, err = d.file.WriteAt(zeros[:min(uint64(len(zeros)), end*diskUnit-at)], int64(at))
+		if err == nil {
+			err = d.writeZeros(first, end)
 		}
 	})
 	return err
@@ -196,7 +228,8 @@ func (d *disk) giveBack(spare uint64) (some bool) {
 				some = true
 			}
 		})
-		if err != nil {
+		if err != nil && !d.noHoles {
+			d.noHoles = true
 			log.Logf(log.Warning, "the file system cannot punch holes (%v): %d bytes that no page has stay allocated", err,
 				(d.held-d.used)*diskUnit)
 		}
@@ -221,9 +254,9 @@ func (d *disk) bytes() uint64 {
 }
 
 func (d *disk) write(at uint64, bytes []byte) error {
-	if _, err := d.file.WriteAt(bytes, int64(at)); err != nil {
+	if err := d.writeAt(bytes, at); err != nil {
 		code := status.IO
-		if status.ErrnoOf(err) == unix.ENOSPC {
+		if noSpace(status.ErrnoOf(err)) {
 			code = status.NoSpace
 		}
 		return status.FromErrno(code, status.ErrnoOf(err), "cannot write %d bytes of a page to disk", len(bytes))

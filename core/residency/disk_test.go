@@ -3,14 +3,18 @@ package residency
 import (
 	"bytes"
 	"math/rand/v2"
+	"os"
+	"os/signal"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"libmmsb/core/alloc"
+	"libmmsb/core/status"
 	"libmmsb/native"
 )
 
@@ -170,4 +174,79 @@ func TestCheckSeesDamagedSpace(t *testing.T) {
 		d.held, d.used, d.space, d.written = held, used, space, written
 		require.NoError(t, d.check([]Backing{b}))
 	}
+}
+
+// Where nothing can be allocated zeros take the space, and what has no space on the disk no page gets.
+func TestSpaceIsTakenByZerosWhereItCannotBeAllocated(t *testing.T) {
+	defer func() { systemFallocate = unix.Fallocate }()
+	for _, refused := range []unix.Errno{unix.EOPNOTSUPP, unix.ENOSYS, unix.EPERM, unix.EINVAL} {
+		systemFallocate = func(int, uint32, int64, int64) error { return refused }
+		d, folder := newDisk(t)
+		const size = 3 << 20
+		first := takeSpace(t, d, folder, size, false)
+		require.GreaterOrEqual(t, allocated(t, d), uint64(size))
+		filled := bytes.Repeat([]byte{7}, size)
+		require.NoError(t, d.write(first.at, filled))
+		d.give(first.at, first.length)
+		require.Equal(t, first, takeSpace(t, d, folder, size, true))
+		found := filled
+		require.NoError(t, d.read(first.at, found))
+		require.Equal(t, make([]byte, size), found)
+		d.give(first.at, first.length)
+		d.trim()
+		require.Equal(t, first, takeSpace(t, d, folder, size, true), "the space stayed")
+	}
+	for _, full := range []unix.Errno{unix.ENOSPC, unix.EDQUOT} {
+		systemFallocate = func(int, uint32, int64, int64) error { return full }
+		d, folder := newDisk(t)
+		_, _, err := d.take(folder, 4096, true)
+		require.Equal(t, status.NoSpace, status.CodeOf(err))
+		require.Zero(t, d.bytes())
+	}
+	interrupted := 0
+	systemFallocate = func(descriptor int, mode uint32, at, length int64) error {
+		if interrupted++; interrupted < 3 {
+			return unix.EINTR
+		}
+		return unix.Fallocate(descriptor, mode, at, length)
+	}
+	d, folder := newDisk(t)
+	takeSpace(t, d, folder, 4096, true)
+	require.Equal(t, 3, interrupted)
+}
+
+// A limit of the length of files is a full disk. The signal that the system has for it would end this process.
+func TestSpaceBeyondTheLimitOfFilesIsRefused(t *testing.T) {
+	var before unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &before))
+	limit := before
+	limit.Cur = 1 << 20
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGXFSZ)
+	defer func() {
+		signal.Stop(signals) // waits until they are delivered
+		require.Empty(t, signals)
+	}()
+	d, folder := newDisk(t)
+	first := takeSpace(t, d, folder, 8<<20, true)
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &limit))
+	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &before)) }()
+	require.Equal(t, status.NoSpace, status.CodeOf(d.write(first.at+2<<20, make([]byte, 4096))))
+	require.NoError(t, d.write(first.at, make([]byte, 4096)))
+	for _, zeroed := range []bool{false, true} {
+		_, _, err := d.take(folder, 64<<20, zeroed)
+		require.Equal(t, status.NoSpace, status.CodeOf(err))
+	}
+	fresh, folder := newDisk(t)
+	takeSpace(t, fresh, folder, 1<<20, true)
+	_, _, err := fresh.take(folder, 1, true)
+	require.Equal(t, status.NoSpace, status.CodeOf(err))
+	systemFallocate = func(int, uint32, int64, int64) error { return unix.EOPNOTSUPP }
+	defer func() { systemFallocate = unix.Fallocate }()
+	_, _, err = fresh.take(folder, 1, true)
+	require.Equal(t, status.NoSpace, status.CodeOf(err))
+	transfers := []native.Transfer{{File: int32(fresh.descriptor()), At: 1<<20 - 4096, Length: 8192}}
+	region := make([]byte, 8192)
+	transfers[0].Bytes = uintptr(unsafe.Pointer(&region[0]))
+	require.EqualValues(t, status.NoSpace, native.WriteDisk(transfers))
 }

@@ -211,7 +211,7 @@ func (b *block) released(on *Stream) {
 			"block 0x%016x is released in state %d, with open uses on %d streams", b.handle(), b.state, len(b.open))
 	}
 	b.state = blockFree
-	b.write, b.reads, b.memory = point{}, b.reads[:0], Memory{}
+	b.forget()
 	again := b.generation < lastGeneration
 	index := b.index
 	b.mutex.Unlock()
@@ -224,6 +224,15 @@ func (b *block) released(on *Stream) {
 		freed := r.bytes.freed.Load()
 		invariant.Assert(released <= freed, "%d bytes are released, %d were freed", released, freed)
 	}
+}
+
+// forget clears a record whose block has ended: records stay for ever, and what they point to would stay with them, a whole runtime
+// and its device. The arrays stay for the next block.
+func (b *block) forget() {
+	clear(b.reads[:cap(b.reads)])
+	clear(b.open[:cap(b.open)])
+	b.write, b.reads, b.open, b.memory = point{}, b.reads[:0], b.open[:0], Memory{}
+	b.stream, b.freeOn = nil, nil
 }
 
 // usable is the stream, or one of the runtime's own where it was let go.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"libmmsb/core/limits"
 	"libmmsb/core/status"
 )
 
@@ -106,7 +107,11 @@ var kept []int
 func (l *SharedLedger) keep(descriptor int) { kept = append(kept, descriptor) }
 
 func ledgerError(err error, path string) error {
-	return status.FromErrno(status.IO, status.ErrnoOf(err), "cannot use ledger %q", path)
+	code, errno := status.IO, status.ErrnoOf(err)
+	if errno == unix.EFBIG || errno == unix.ENOSPC {
+		code = status.NoSpace
+	}
+	return status.FromErrno(code, errno, "cannot use ledger %q", path)
 }
 
 func otherLimit(path string, has, wanted uint64) error {
@@ -128,7 +133,11 @@ func (l *SharedLedger) begin(path string, limit uint64) error {
 	case fresh && limit == 0:
 		return status.Errorf(status.Format, "%q is not a ledger: it is empty", path)
 	case fresh:
-		if err := l.file.Truncate(ledgerBytes); err != nil {
+		err := limits.FileSize(uint64(ledgerBytes))
+		if err == nil {
+			err = l.file.Truncate(ledgerBytes)
+		}
+		if err != nil {
 			return ledgerError(err, path)
 		}
 	case info.Size() != ledgerBytes:

@@ -70,8 +70,13 @@ func (t *useTable) take(s *Stream, state uint8) (*useRecord, uint64, error) {
 	return u, abi.KindUse<<60 | uint64(u.generation)<<28 | uint64(u.index), nil
 }
 
+// give takes back a record whose use has ended. It forgets what it points to: records stay for ever.
 func (t *useTable) give(u *useRecord) {
-	if u.generation == lastGeneration {
+	u.mutex.Lock()
+	u.stream, u.failed, u.uses = nil, nil, u.uses[:0]
+	again := u.generation < lastGeneration
+	u.mutex.Unlock()
+	if !again {
 		return
 	}
 	t.mutex.Lock()

@@ -14,3 +14,10 @@ func (d *Driver) Ready() []driver.Stream {
 	}
 	return streams
 }
+
+// Parties is how long clocks can become.
+func (d *Driver) Parties() int {
+	d.streamMutex.Lock()
+	defer d.streamMutex.Unlock()
+	return d.parties
+}

@@ -406,6 +406,39 @@ func TestWhatTheHostSawDoneIsOrdered(t *testing.T) {
 	p.Equal(1, count, "that b was done nobody saw")
 }
 
+// Clocks are as long as streams are there at a time, and an ended stream's work is ordered before a new one's only if the host
+// saw it done.
+func TestStreamsComeAndGo(t *testing.T) {
+	d, err := sim.New(sim.Options{Devices: 2, Memory: 16 << 20})
+	require.NoError(t, err)
+	defer d.Close()
+	p := newProgram(t, d)
+	block := p.allocate(driver.Plain)
+	before := d.Parties()
+	for i := range 100 {
+		s := p.stream(p.d)
+		p.fill(s, block)
+		if i%2 == 0 {
+			p.NoError(p.d.SynchronizeStream(s))
+			p.NoError(p.d.DestroyStream(s))
+		} else {
+			p.NoError(p.d.DestroyStream(s))
+			p.NoError(p.d.Synchronize())
+		}
+	}
+	_, count := d.Violations()
+	p.Zero(count)
+	p.LessOrEqual(d.Parties(), before+1)
+
+	s := p.stream(p.d)
+	p.fill(s, block)
+	p.NoError(p.d.DestroyStream(s))
+	p.fill(p.stream(p.d), block)
+	violations, count := d.Violations()
+	p.Equal(1, count, "that the last one was done nobody saw")
+	p.Equal(s, violations[0].First.Stream)
+}
+
 // A violation is one however many bytes and blocks two operations share, and a repeated one is counted.
 func TestTooManyViolationsAreCounted(t *testing.T) {
 	d, err := sim.New(sim.Options{Devices: 2, Memory: 16 << 20})

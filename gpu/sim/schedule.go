@@ -39,8 +39,31 @@ func (d *Driver) forget() {
 			return false
 		}
 		s.device.past = s.device.past.join(s.clock)
+		d.left = append(d.left, endedParty{s.party, s.clock.at(s.party)})
 		return true
 	})
+}
+
+// endedParty is the party of a stream that is ended and done, and its last tick.
+type endedParty struct {
+	party int
+	tick  uint64
+}
+
+// newParty is the party of a new stream, so that clocks do not grow with the streams that ever were: that of an ended stream all
+// of whose work the host has seen done. What a new stream does is behind that work like everything that is queued from now on, and
+// its ticks go on from the last one. The locks are those of addStream.
+func (d *Driver) newParty() int {
+	if d.order != nil {
+		for i, left := range d.left {
+			if d.order.host.at(left.party) >= left.tick {
+				d.left = slices.Delete(d.left, i, i+1)
+				return left.party
+			}
+		}
+	}
+	d.parties++
+	return d.parties - 1
 }
 
 // ready is the streams whose next operation can run; the turn is held.
@@ -59,7 +82,7 @@ func (d *Driver) ready() (ready []*stream) {
 func (d *Driver) step(s *stream) {
 	op := s.queue[0]
 	if d.options.Trace {
-		d.trace = append(d.trace, Step{s.device.info.Ordinal, s.party, op.call})
+		d.trace = append(d.trace, Step{s.device.info.Ordinal, s.number, op.call})
 	}
 	s.do(op)
 }

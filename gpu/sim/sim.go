@@ -80,8 +80,10 @@ type Driver struct {
 	registered []*registration // by address
 
 	streamMutex sync.Mutex
-	all         []*stream // that are not ended and done; in the order in which they were made
-	parties     int
+	all         []*stream    // that are not ended and done; in the order in which they were made
+	made        int          // streams, ever
+	parties     int          // of clocks; the host is the first
+	left        []endedParty // that no stream has
 }
 
 type device struct {
@@ -179,9 +181,9 @@ func (d *Driver) addDevice(ordinal int) error {
 func (d *Driver) addStream(device *device, handle driver.Stream) *stream {
 	d.streamMutex.Lock()
 	defer d.streamMutex.Unlock()
-	s := newStream(device, handle, d.parties)
+	d.made++
+	s := newStream(device, handle, d.made, d.newParty())
 	s.owners = 1
-	d.parties++
 	d.all = append(d.all, s)
 	return s
 }

@@ -31,7 +31,8 @@ type operation struct {
 type stream struct {
 	handle driver.Stream
 	device *device
-	party  int // of vector clocks; also its number in schedules
+	number int // in the order in which streams were made
+	party  int // of vector clocks
 	clock  clock
 
 	queued, done atomic.Uint64 // operations, ever
@@ -51,8 +52,8 @@ type parked struct {
 	number uint64
 }
 
-func newStream(device *device, handle driver.Stream, party int) *stream {
-	s := &stream{handle: handle, device: device, party: party}
+func newStream(device *device, handle driver.Stream, number, party int) *stream {
+	s := &stream{handle: handle, device: device, number: number, party: party}
 	s.moved.L = &s.mutex
 	return s
 }

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"libmmsb/core/alloc"
+	"libmmsb/core/limits"
 	"libmmsb/core/region"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
@@ -47,7 +48,7 @@ var theWindow window
 func (w *window) get() error {
 	w.openOnce.Do(func() {
 		for bytes := uint64(16 << 40); bytes >= 1<<30; bytes /= 2 {
-			if w.openErr = w.make(bytes); w.openErr == nil {
+			if w.openErr = w.make(bytes); status.CodeOf(w.openErr) != status.OutOfMemory {
 				return
 			}
 		}
@@ -58,9 +59,15 @@ func (w *window) get() error {
 func (w *window) make(bytes uint64) error {
 	file, err := unix.MemfdCreate("mmsb simulated devices", unix.MFD_CLOEXEC)
 	if err != nil {
-		return status.FromErrno(status.OutOfMemory, status.ErrnoOf(err), "cannot create a memory file for simulated devices")
+		return status.FromErrno(status.Unsupported, status.ErrnoOf(err), "cannot create a memory file for simulated devices")
 	}
-	if err = unix.Ftruncate(file, int64(2*bytes)); err == nil {
+	if err = limits.FileSize(2 * bytes); err == nil {
+		err = limits.Addresses(3 * bytes)
+	}
+	if err == nil {
+		err = unix.Ftruncate(file, int64(2*bytes))
+	}
+	if err == nil {
 		const flags = unix.MAP_SHARED | unix.MAP_NORESERVE
 		var open, closed unsafe.Pointer
 		open, err = unix.MmapPtr(file, 0, nil, uintptr(2*bytes), unix.PROT_READ|unix.PROT_WRITE, flags)

@@ -569,6 +569,38 @@ static void a_report_is_told_instead_of_a_change(void) {
     mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
 }
 
+static void release_ended(uint32_t index) {
+    ended++;
+    mmsb__page_unlock_record(mmsb__record_at(index), MMSB__STATE(MMSB__STATE_FREE, 2, 0));
+}
+
+/* A write pin is its thread's, in a context, until the unpin: also where the context has ended, and another one has its index. */
+static void pins_of_an_ended_context_are_forgotten(void) {
+    const uint32_t leaf = 0, other = CONTEXT_INDEX + 2;
+    mmsb__upcalls.release_ended = release_ended;
+    begin_context();
+    mmsb_page_t page = create(64, 1);
+    for (int i = 0; i < 2; i++)
+        CHECK(mmsb__page_pin(page, MMSB_PIN_WRITE, NULL) == MMSB_OK);
+    CHECK_EQUAL(mmsb__writing_own(CONTEXT_INDEX), 2);
+    mmsb__writing_note(other);
+    REQUIRE(MMSB__HANDLE_INDEX(page) >> MMSB__LEAF_BITS == leaf);
+    mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
+    mmsb__record_become(mmsb__record_of(page), MMSB__STATE(MMSB__STATE_ENDED, MMSB__HANDLE_GENERATION(page), 0));
+    CHECK(mmsb__page_unpin(page, MMSB_PIN_WRITE) == MMSB_OK); /* while the context is ending */
+    CHECK_EQUAL(mmsb__writing_own(CONTEXT_INDEX), 1);
+    mmsb__table.leaf_ended[leaf] = CONTEXT_INDEX;
+    mmsb__table.leaf_context[leaf] = 0;
+    ended = 0;
+    CHECK(mmsb__page_unpin(page, MMSB_PIN_WRITE) == MMSB_OK);
+    CHECK_EQUAL(ended, 1);
+    CHECK_EQUAL(mmsb__writing_own(CONTEXT_INDEX), 0);
+    CHECK_EQUAL(mmsb__writing_own(other), 1);
+    CHECK_EQUAL(mmsb__writing_own(0), 0);
+    mmsb__writing_forget(other);
+    mmsb__table.leaf_context[leaf] = CONTEXT_INDEX;
+}
+
 static void the_last_generation_is_the_last(void) {
     begin_context();
     ended = 0;
@@ -1066,6 +1098,7 @@ static void run_steps(void) {
     RUN(an_id_in_use_goes_to_go);
     RUN(every_nth_page_goes_to_go);
     RUN(a_report_is_told_instead_of_a_change);
+    RUN(pins_of_an_ended_context_are_forgotten);
     RUN(the_last_generation_is_the_last);
     RUN(zeroed_pages_are_zero);
     RUN(a_bad_item_changes_nothing);

@@ -221,6 +221,67 @@ static void pins_of_an_ended_context_end_together(void) {
     BAD_AT(mmsb_page_unpin_many(pages, COUNT, MMSB_PIN_READ, &bad), MMSB_E_STALE_HANDLE, 0);
 }
 
+/* Pages outlive their context while they are pinned. Another context that has taken its place counts nothing of their end. */
+static void the_last_unpin_counts_in_no_other_context(void) {
+    static const uint64_t sizes_of_all[] = {1, 64, 4096, 5000, 100000, 3 << 20};
+    enum { ALL = sizeof sizes_of_all / sizeof sizes_of_all[0], MASKS = 2 };
+    for (int32_t mode = MMSB_PIN_READ; mode <= MMSB_PIN_WRITE; mode++) {
+        for (int batch = 0; batch < 2; batch++) {
+            mmsb_context_t first = new_context(), second;
+            mmsb_page_t pages[MASKS * ALL];
+            for (size_t i = 0; i < MASKS * ALL; i++) {
+                pages[i] = new_page(first, sizes_of_all[i % ALL]);
+                if (i >= ALL) { /* with a change mask */
+                    const uint64_t offset = 0;
+                    mmsb_delta_t delta;
+                    mmsb_delta_init(&delta);
+                    delta.kind = MMSB_DELTA_INDEXED;
+                    delta.offsets = &offset;
+                    delta.count = 1;
+                    delta.payload = "x";
+                    delta.payload_length = 1;
+                    REQUIRE_OK(mmsb_page_apply(pages[i], &delta));
+                }
+                REQUIRE_OK(mmsb_page_pin(pages[i], mode, NULL));
+            }
+            REQUIRE_OK(mmsb_context_destroy(first));
+            second = new_context();
+            REQUIRE((uint32_t)second << 4 == (uint32_t)first << 4); /* it has the index of the first one */
+            mmsb_page_t own[ALL];
+            uint64_t bytes = 0;
+            for (size_t i = 0; i < ALL; bytes += sizes_of_all[i++])
+                own[i] = new_page(second, sizes_of_all[i]);
+            if (batch) {
+                CHECK_OK(mmsb_page_unpin_many(pages, MASKS * ALL, mode, NULL));
+            } else {
+                for (size_t i = 0; i < MASKS * ALL; i++)
+                    CHECK_OK(mmsb_page_unpin(pages[i], mode));
+            }
+            mmsb_context_stats_t stats = context_stats(second);
+            CHECK_EQUAL(stats.pages, ALL);
+            CHECK_EQUAL(stats.bytes, bytes);
+            CHECK_EQUAL(stats.pinned_pages, 0);
+            uint64_t count = 0;
+            CHECK_OK(mmsb_context_page_count(second, &count));
+            CHECK_EQUAL(count, ALL);
+            CHECK_EQUAL(check_live(MMSB_KIND_PAGE), ALL);
+            CHECK_EQUAL(check_live(MMSB_KIND_MEMORY), 0);
+            /* New small pages lie in memory of the second context only: that of the first is gone. */
+            for (size_t i = 0; i < 200; i++) {
+                mmsb_page_t page = new_page(second, 1 + i % 64);
+                uint8_t *address = mmsb_page_address(page);
+                REQUIRE(address != NULL);
+                address[0] = 1;
+            }
+            for (size_t i = 0; i < ALL; i++)
+                CHECK_OK(mmsb_page_destroy(own[i]));
+            CHECK_OK(mmsb_context_page_count(second, &count));
+            CHECK_EQUAL(count, 200);
+            CHECK_OK(mmsb_context_destroy(second));
+        }
+    }
+}
+
 /* -------------------------------------------------------------------------------------------------------- resizes ---- */
 
 static const uint64_t new_sizes[COUNT] = {5000, 4096, 3, 3 << 20, 100, 71};
@@ -362,6 +423,7 @@ int main(void) {
     RUN(many_pins);
     RUN(one_bad_pin_of_many_makes_none);
     RUN(pins_of_an_ended_context_end_together);
+    RUN(the_last_unpin_counts_in_no_other_context);
     RUN(many_resizes);
     RUN(one_bad_resize_of_many_changes_nothing);
     RUN_IN_FOLDER(batches_are_journalled);

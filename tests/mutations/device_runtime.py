@@ -8,8 +8,8 @@ DEVICE_RUNTIME = Go(
     name="device-runtime",
     folders=("gpu/runtime",),
     package="gpu/runtime",
-    mode="^(TestAccountsAreKept|TestAllInterleavings|TestRandomSchedules)$",
-    sound=("^(TestAccountsAreKept|TestAllInterleavings|TestRandomSchedules)$",),
+    mode="^(TestAccountsAreKept|TestAllInterleavings|TestAnEndedRuntimeIsForgotten|TestRandomSchedules)$",
+    sound=("^(TestAccountsAreKept|TestAllInterleavings|TestAnEndedRuntimeIsForgotten|TestRandomSchedules)$",),
     environment={"MMSB_EVERY": "37", "MMSB_SCHEDULES": "10000", "MMSB_SEED": "1"},
     mutants=(
         Mutant(
@@ -71,6 +71,36 @@ DEVICE_RUNTIME = Go(
         Mutant(
             "failure-stays-charged", "what a failed allocation had charged stays charged",
             "Budget.Allocate", "b.ledger.Give(request.Bytes)", "",
+        ),
+        Mutant(
+            "record-keeps-stream", "the record of a block that has ended keeps its stream, and with it the runtime",
+            "block.forget", "b.stream, b.freeOn = nil, nil", "b.freeOn = nil",
+        ),
+        Mutant(
+            "record-keeps-uses", "the record of a block that has ended keeps the streams of its uses",
+            "block.forget", "clear(b.open[:cap(b.open)])", "",
+        ),
+        Mutant(
+            "use-keeps-stream", "the record of a use that has ended keeps its stream",
+            "useTable.give", "u.stream, u.failed, u.uses = nil, nil, u.uses[:0]", "u.failed = nil",
+        ),
+    ),
+)  # fmt: skip
+
+SIMULATED_DEVICE = Go(
+    name="simulated-device",
+    folders=("gpu/sim",),
+    package="gpu/sim",
+    mode="^TestStreamsComeAndGo$",
+    sound=("^TestStreamsComeAndGo$",),
+    mutants=(
+        Mutant(
+            "clocks-grow", "each stream that ever was has a place in every clock",
+            "newParty", "d.order.host.at(left.party) >= left.tick", "false",
+        ),
+        Mutant(
+            "unseen-is-ordered", "a new stream counts as ordered behind an ended one whose work nobody saw done",
+            "newParty", "d.order.host.at(left.party) >= left.tick", "true",
         ),
     ),
 )  # fmt: skip

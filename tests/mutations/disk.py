@@ -27,9 +27,30 @@ DISK = Go(
         Mutant(
             "rest-is-not-zeroed",
             "of space that is longer than the zeros at hand only the first part is zeroed",
-            "disk.zero",
+            "disk.writeZeros",
             "at < end*diskUnit && err == nil",
             "at < first*diskUnit+1 && err == nil",
+        ),
+        Mutant(
+            "zeros-take-no-space",
+            "a file system that cannot allocate has no pages",
+            "disk.allocate",
+            "err != nil && !noSpace(status.ErrnoOf(err))",
+            "false",
+        ),
+        Mutant(
+            "full-disk-is-tried-again",
+            "what a full disk refuses is tried with zeros",
+            "disk.allocate",
+            "err != nil && !noSpace(status.ErrnoOf(err))",
+            "err != nil",
+        ),
+        Mutant(
+            "limit-of-files-is-not-asked",
+            "the system's signal for files that are too long ends the program",
+            "disk.writeAt",
+            "limits.FileSize(at + uint64(len(bytes)))",
+            "error(nil)",
         ),
         Mutant(
             "hole-counts-as-space",

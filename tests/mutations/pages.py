@@ -73,6 +73,12 @@ PAGES = C(
             "magazine_new", "i < MMSB__SHARDS", "i < 1",
         ),
         Mutant(
+            "pin-noted-for-ever", "a write pin of a context that has ended stays noted with its thread",
+            "mmsb__record_pinned_in",
+            "return context != 0 ? context : __atomic_load_n(&mmsb__table.leaf_ended[index >> MMSB__LEAF_BITS], __ATOMIC_RELAXED)",
+            "return context",
+        ),
+        Mutant(
             "popped-handle-stays", "a handle is taken and stays in the magazine",
             "mmsb__cache_pop", "magazine->handles[--magazine->count]", "magazine->handles[magazine->count - 1]",
         ),
@@ -102,7 +108,7 @@ PAGES = C(
         ),
         Mutant(
             "no-barrier", "the barrier is left out",
-            "wait_for_caches", "syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);", ";",
+            "wait_for_caches", "barrier();", ";",
         ),
         Mutant(
             "busy-not-awaited", "who is busy is not waited for",

@@ -17,9 +17,10 @@ import time
 from pathlib import Path
 
 from captures import CAPTURES
-from device_runtime import DEVICE_RUNTIME
+from device_runtime import DEVICE_RUNTIME, SIMULATED_DEVICE
 from disk import DISK
 from files import FAR_FILES, FILES, KEYS_OF_METADATA
+from endings import ENDINGS, FAILED_JOURNALS
 from gate import GATE
 from groups import GROUPS, UNDO
 from guard import GUARD, GUARD_COUNT
@@ -36,6 +37,9 @@ from writing import WRITING
 SUBJECTS: list[Go | C] = [
     IDS,
     DEVICE_RUNTIME,
+    SIMULATED_DEVICE,
+    ENDINGS,
+    FAILED_JOURNALS,
     GATE,
     PAGES,
     CAPTURES,

@@ -122,11 +122,11 @@ func TestADifferenceIsFound(t *testing.T) {
 		require.Equal(t, 1, strings.Count(text, old), old)
 		return differences(found, allowed(t, strings.Replace(text, old, replacement, 1)))
 	}
-	line := "\ncore/region: core/status native\n"
+	line := "\ncore/region: core/limits core/status native\n"
 	require.Equal(t, []string{"the arrow core/region -> native is not in docs/architecture.md"},
-		edited(line, "\ncore/region: core/status\n"))
+		edited(line, "\ncore/region: core/limits core/status\n"))
 	require.Equal(t, []string{"package core/region is not in docs/architecture.md"}, edited(line, "\n"))
 	require.Equal(t, []string{"the arrow core/region -> core/page is not in the source"},
-		edited(line, "\ncore/region: core/page core/status native\n"))
+		edited(line, "\ncore/region: core/limits core/page core/status native\n"))
 	require.Equal(t, []string{"package core/attic is not in the source"}, edited(line, line+"core/attic:\n"))
 }

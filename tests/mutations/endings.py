@@ -1,0 +1,40 @@
+"""Bugs in what goes on behind an end: pages that are pinned when their context ends, saves of a context whose journal has failed."""
+
+from mutation import Mutant
+from subject import Go
+
+ENDINGS = Go(
+    name="endings",
+    folders=("core/memory",),
+    package="core/page",
+    mode="^TestTheLastUnpinCountsInNoOtherContext$",
+    sound=("^TestTheLastUnpinCountsInNoOtherContext$",),
+    mutants=(
+        Mutant(
+            "outliving-page-counts", "the end of a page that has outlived its context counts in the one that has its index now",
+            "FreeRecord", "native.Kind(state) == native.StateEnded", "false",
+        ),
+    ),
+)  # fmt: skip
+
+FAILED_JOURNALS = Go(
+    name="failed-journals",
+    folders=("core/persist",),
+    package="core/persist",
+    mode="^TestAFailedJournalDoesNotHinderSaves$",
+    sound=("^TestAFailedJournalDoesNotHinderSaves$",),
+    mutants=(
+        Mutant(
+            "failed-journal-hinders-saves", "a save waits for a journal that has failed",
+            "state.identity", "ok && !ring.Failed()", "ok",
+        ),
+        Mutant(
+            "state-keeps-the-journals-name", "a state that the journal may lack has a name of the journal's lineage",
+            "state.identity", "s.leave(opened)", "",
+        ),
+        Mutant(
+            "closing-forgets-the-saves", "when a failed journal is closed, what was saved since has another history",
+            "state.leave", "opened.leaving.Do", "func(f func()) { f() }",
+        ),
+    ),
+)  # fmt: skip
