@@ -4,7 +4,6 @@
  */
 #include "../c/folder.h"
 
-#include <errno.h>
 #include <sys/resource.h>
 
 enum { SIZE = 300, MADE = 3 };
