@@ -36,14 +36,13 @@ static int too_long(uint64_t end) {
 }
 
 static mmsb_status_t fail(int error, int writes, uint64_t length, uint64_t at) {
-    const int no_space = error == ENOSPC || error == EDQUOT || error == EFBIG;
-    mmsb_status_t status =
-        mmsb__fail(no_space ? MMSB_E_NO_SPACE : MMSB_E_IO, "cannot %s %llu bytes of a page on disk at %llu: %s",
-                   writes ? "write" : "read", (unsigned long long)length, (unsigned long long)at, strerror(error));
+    const mmsb_status_t code = error == ENOSPC || error == EDQUOT || error == EFBIG ? MMSB_E_NO_SPACE : MMSB_E_IO;
+    mmsb__fail(code, "cannot %s %llu bytes of a page on disk at %llu: %s", writes ? "write" : "read", (unsigned long long)length,
+               (unsigned long long)at, strerror(error));
     mmsb__thread_t *last = mmsb__error();
     last->error_domain = MMSB_DOMAIN_ERRNO;
     last->error_foreign = error;
-    return status;
+    return code;
 }
 
 /* What is left of a transfer. */
