@@ -39,7 +39,9 @@
  *             such a process with spawn.
  *  Signals    The library installs no handlers. The Go runtime inside it starts in the first call; it installs handlers for
  *             SIGSEGV, SIGBUS, SIGFPE, SIGPIPE and SIGURG and passes on the signals that are not its own. The library
- *             cannot be unloaded: dlclose leaves it mapped.
+ *             cannot be unloaded: dlclose leaves it mapped. A signal handler must not call the library: the call that it
+ *             interrupts may hold locks, and may be inside Go. A call for a page that this call has locked returns
+ *             MMSB_E_INVALID_STATE, where that is noticed; others hang or crash. Let a handler set a flag or write to a pipe.
  *
  * Each comment ends with the errors, the thread rule, the blocking and the release that added the function. Every function
  * that returns a status can return MMSB_E_FORKED, MMSB_E_POISONED and MMSB_E_INTERNAL, those that mmsb_guard_check names also

@@ -37,9 +37,9 @@ static int too_long(uint64_t end) {
 
 static mmsb_status_t fail(int error, int writes, uint64_t length, uint64_t at) {
     const int no_space = error == ENOSPC || error == EDQUOT || error == EFBIG;
-    mmsb_status_t status =
-        mmsb__fail(no_space ? MMSB_E_NO_SPACE : MMSB_E_IO, "cannot %s %llu bytes of a page on disk at %llu: %s",
-                   writes ? "write" : "read", (unsigned long long)length, (unsigned long long)at, strerror(error));
+    const mmsb_status_t code = no_space ? MMSB_E_NO_SPACE : MMSB_E_IO;
+    mmsb_status_t status = mmsb__fail(code, "cannot %s %llu bytes of a page on disk at %llu: %s", writes ? "write" : "read",
+                                      (unsigned long long)length, (unsigned long long)at, strerror(error));
     mmsb__thread_t *last = mmsb__error();
     last->error_domain = MMSB_DOMAIN_ERRNO;
     last->error_foreign = error;

@@ -60,10 +60,9 @@ static mmsb_status_t check_addresses(void) {
 
 static mmsb_status_t denied(const char *what) {
     const int error = errno;
-    const int none_left = error == EMFILE || error == ENFILE || error == ENOMEM;
+    const mmsb_status_t code = error == EMFILE || error == ENFILE || error == ENOMEM ? MMSB_E_LIMIT : MMSB_E_UNSUPPORTED;
     mmsb_status_t status =
-        mmsb__fail(none_left ? MMSB_E_LIMIT : MMSB_E_UNSUPPORTED,
-                   "the system denies %s, without which Go's runtime ends the process: %s", what, strerror(error));
+        mmsb__fail(code, "the system denies %s, without which Go's runtime ends the process: %s", what, strerror(error));
     mmsb__thread_t *last = mmsb__error();
     last->error_domain = MMSB_DOMAIN_ERRNO;
     last->error_foreign = error;
