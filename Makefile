@@ -332,9 +332,18 @@ build/systems/systems_test.run: tests/systems/systems_test.c tests/systems/work.
 	@mkdir -p $(@D)
 	@gcc $(CRASH_FLAGS) $(filter %.c,$^) -o $@ $(call with_library,build)
 
+build/systems/soak.run: tests/systems/soak.c tests/check.h tests/c/library.h include/mmsb.h build/libmmsb.so
+	@mkdir -p $(@D)
+	@gcc $(CRASH_FLAGS) $< -o $@ $(call with_library,build)
+
 .PHONY: test-systems
-test-systems: build/systems/systems_test.run ## denied and failing system calls, no /proc, limits, full disks
+test-systems: $(addprefix build/systems/,systems_test.run soak.run) ## denied and failing system calls, limits, full disks; a short soak
 	@tools/run_programs.sh $^
+
+HOURS ?= 2
+.PHONY: soak
+soak: build/systems/soak.run ## everything mixed for HOURS=2, and all that is counted must stay flat; SEED= repeats a run
+	@build/systems/soak.run $$(awk 'BEGIN { print $(HOURS) * 3600 }') $(SEED)
 
 .PHONY: crash
 crash: build/crash/campaign build/crash/worker ## the same RUNS=2000 times; SEED= repeats a run

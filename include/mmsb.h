@@ -39,10 +39,12 @@
  *             such a process with spawn.
  *  Signals    The library installs no handlers. The Go runtime inside it starts in the first call; it installs handlers for
  *             SIGSEGV, SIGBUS, SIGFPE, SIGPIPE and SIGURG and passes on the signals that are not its own. The library
- *             cannot be unloaded: dlclose leaves it mapped. The library's threads block all other signals but SIGCHLD and
- *             SIGPROF. A handler that the program installs needs SA_ONSTACK, as Python's, Julia's, Java's and Go's have it: one
- *             without runs on the stack of a goroutine when a signal comes during a call, and destroys it. With the log at
- *             MMSB_LOG_WARNING, mmsb_context_create names each handler that lacks it.
+ *             cannot be unloaded: dlclose leaves it mapped. Its threads block all signals but those of faults, SIGCHLD and
+ *             SIGPROF. A handler of the program must not call the library: the call that it interrupts may hold locks, and may
+ *             be inside Go. A call for a page that this call has locked returns MMSB_E_INVALID_STATE, where that is noticed;
+ *             others hang or crash. Let a handler set a flag or write to a pipe. It needs SA_ONSTACK, as Python's, Julia's,
+ *             Java's and Go's have it: one without runs on the stack of a goroutine when a signal comes during a call, and
+ *             destroys it. With the log at MMSB_LOG_WARNING, mmsb_context_create names each handler that lacks it.
  *
  * Each comment ends with the errors, the thread rule, the blocking and the release that added the function. Every function
  * that returns a status can return MMSB_E_FORKED, MMSB_E_POISONED and MMSB_E_INTERNAL, those that mmsb_guard_check names also

@@ -57,6 +57,13 @@ static void wait_a_little(uint32_t *round) {
     ++*round;
 }
 
+/* Only a signal's handler can meet a lock of its own thread. */
+static mmsb_status_t interrupted_fail(uint64_t page) {
+    return mmsb__fail(MMSB_E_INVALID_STATE,
+                      "page 0x%016llx is locked by the call of this thread that a signal has interrupted; handlers must not call",
+                      (unsigned long long)page);
+}
+
 mmsb_status_t mmsb__page_lock_slow(uint64_t page, uint32_t owner, uint64_t refused, mmsb__record_t **record, uint64_t *state) {
     mmsb__record_t *of = mmsb__record_of(page);
     uint64_t seen = mmsb__state_load(of);
@@ -67,6 +74,8 @@ mmsb_status_t mmsb__page_lock_slow(uint64_t page, uint32_t owner, uint64_t refus
         if (seen & refused)
             return mmsb__page_moving_fail(page);
         if (seen & MMSB__OWNER_MASK) {
+            if ((uint32_t)(seen & MMSB__OWNER_MASK) == owner && owner != MMSB__OWNER_LIBRARY)
+                return interrupted_fail(page);
             wait_a_little(&round);
             seen = mmsb__state_load(of);
         } else if (__atomic_compare_exchange_n(&of->state, &seen, seen | owner, 1, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {

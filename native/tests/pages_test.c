@@ -601,6 +601,36 @@ static void pins_of_an_ended_context_are_forgotten(void) {
     mmsb__table.leaf_context[leaf] = CONTEXT_INDEX;
 }
 
+static mmsb__record_t *waited_for;
+
+/* Ends a wait that would have no end. */
+static void let_go(int signal) {
+    (void)signal;
+    mmsb__record_become(waited_for, mmsb__state_held(waited_for) & ~MMSB__OWNER_MASK);
+}
+
+/* A handler's call for the page that the interrupted call has locked. */
+static void a_thread_does_not_wait_for_itself(void) {
+    signal(SIGALRM, let_go);
+    begin_context();
+    mmsb_page_t page = create(64, 1);
+    uint8_t byte = 1;
+    mmsb__record_t *record;
+    uint64_t state;
+    REQUIRE(mmsb__page_lock(page, &record, &state) == MMSB_OK);
+    waited_for = record;
+    alarm(2);
+    CHECK_EQUAL(mmsb__page_write(page, 0, &byte, 1), MMSB_E_INVALID_STATE);
+    CHECK_EQUAL(mmsb__page_read(page, 0, &byte, 1), MMSB_E_INVALID_STATE);
+    CHECK_EQUAL(mmsb__page_pin(page, MMSB_PIN_READ, NULL), MMSB_E_INVALID_STATE);
+    CHECK_EQUAL(mmsb__page_destroy_slow(page), MMSB_E_INVALID_STATE);
+    alarm(0);
+    signal(SIGALRM, SIG_DFL);
+    mmsb__page_unlock(record, state);
+    CHECK_EQUAL(mmsb__page_write(page, 0, &byte, 1), MMSB_OK);
+    mmsb__context_detach(mmsb__context_record(CONTEXT_INDEX));
+}
+
 static void the_last_generation_is_the_last(void) {
     begin_context();
     ended = 0;
@@ -1099,6 +1129,7 @@ static void run_steps(void) {
     RUN(every_nth_page_goes_to_go);
     RUN(a_report_is_told_instead_of_a_change);
     RUN(pins_of_an_ended_context_are_forgotten);
+    RUN(a_thread_does_not_wait_for_itself);
     RUN(the_last_generation_is_the_last);
     RUN(zeroed_pages_are_zero);
     RUN(a_bad_item_changes_nothing);

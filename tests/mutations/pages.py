@@ -79,6 +79,10 @@ PAGES = C(
             "return context",
         ),
         Mutant(
+            "thread-waits-for-itself", "a signal handler's call waits for the call that it has interrupted",
+            "mmsb__page_lock_slow", "(uint32_t)(seen & MMSB__OWNER_MASK) == owner && owner != MMSB__OWNER_LIBRARY", "0",
+        ),
+        Mutant(
             "popped-handle-stays", "a handle is taken and stays in the magazine",
             "mmsb__cache_pop", "magazine->handles[--magazine->count]", "magazine->handles[magazine->count - 1]",
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import mmsb
@@ -399,3 +400,30 @@ with mmsb.Context() as ctx:
         print("no numpy")
 """
     assert good(run_python(program)) == "no numpy"
+
+
+def test_a_subinterpreter_is_refused(run_python: RunPython) -> None:
+    """One that ends drops nothing: what it had would stay until the process ends."""
+    program = """
+import sys
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+program = '''
+try:
+    import mmsb
+    print("no error")
+except ImportError as error:
+    print(error)
+'''
+other = interpreters.create({legacy})
+interpreters.run_string(other, program)
+interpreters.destroy(other)
+sys.stdout.flush()
+import mmsb
+assert mmsb.debug_live_objects("context") == 0
+"""
+    found = good(run_python(program.replace("{legacy}", '"legacy"' if sys.version_info >= (3, 13) else "")))
+    assert "subinterpreter" in found
+    assert "no error" not in found

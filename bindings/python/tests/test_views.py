@@ -9,6 +9,7 @@ from typing import Any
 import mmsb
 import numpy as np
 import pytest
+from conftest import RunPython
 
 
 def pins(page: mmsb.Page) -> tuple[int, int]:
@@ -313,3 +314,64 @@ def test_released_memory_that_goes_while_its_context_lives(ctx: mmsb.Context) ->
             del memory, page
         assert neighbour.read() == bytes(size)
         neighbour.destroy()
+
+
+# A timer's signal comes between any two steps, and its handler raises, as that of Ctrl-C does.
+INTERRUPTED = """
+import ctypes, gc, random, signal, sys, time
+import mmsb
+from mmsb import _abi
+from mmsb._ffi import lib
+from mmsb._lease import view_memory
+
+def unpin(page, mode):
+    lib.mmsb_page_unpin(page, mode)
+
+def pinned(self, mode):  # a pin that Python's steps begin and end
+    address = ctypes.c_void_p()
+    self._check(lib.mmsb_page_pin(self._handle, mode, address))
+    return view_memory(address.value, self.size, mode == _abi.PIN_WRITE, unpin, self._handle, mode)
+
+if {planted}:
+    mmsb.Page._pinned = pinned
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+sys.unraisablehook = lambda _: None
+signal.signal(signal.SIGALRM, interrupt)
+random.seed(1)
+with mmsb.Context() as context:
+    page, pages = context.create_page(5000), context.create_pages(64, 10)
+    hits, end = 0, time.monotonic() + {seconds}
+    while time.monotonic() < end and (hits < 2000 or not {planted}):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(2e-6, 60e-6))
+            for _ in range(3):
+                with page.pin(write=True) as view:
+                    pass
+                view = page.memory()
+                views = context.memories(pages)
+                view = views = None
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            hits += 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    view = views = None
+    gc.collect()
+    assert hits > 100, hits
+    info = page.info()
+    print(info.read_pins + info.write_pins + sum(p.info().read_pins for p in pages))
+"""
+
+
+def test_no_pin_is_lost_when_a_signal_raises(run_python: RunPython) -> None:
+    found = run_python(INTERRUPTED.format(planted=False, seconds=3))
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.strip() == "0"
+
+
+def test_a_pin_that_python_ends_is_lost_when_a_signal_raises(run_python: RunPython) -> None:
+    found = run_python(INTERRUPTED.format(planted=True, seconds=600))
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.strip() != "0"

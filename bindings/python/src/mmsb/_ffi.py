@@ -17,6 +17,20 @@ from typing import Any, TypeVar
 from . import _abi, _errors
 from ._errors import ForkedError, MMSBError, error_for
 
+
+
+def _refuse_subinterpreters() -> None:
+    """An interpreter that ends before its process does not drop what is alive in it: contexts and pins would stay for ever."""
+    get, number = ctypes.pythonapi.PyInterpreterState_Get, ctypes.pythonapi.PyInterpreterState_GetID
+    get.restype, number.argtypes, number.restype = ctypes.c_void_p, (ctypes.c_void_p,), ctypes.c_int64
+    if number(get()) != 0:
+        raise ImportError(
+            "mmsb cannot be imported in a subinterpreter, which does not drop its objects when it ends: import it in the main one"
+        )
+
+
+_refuse_subinterpreters()
+
 # Names that callers use for values, where they are not those of _abi.
 LOCATIONS = {name: value for name, value in _abi.LOCATION.items() if value != _abi.LOCATION_DEFAULT}
 SIMULATIONS = {name.replace("_", "-"): value for name, value in _abi.SIMULATE.items()}

@@ -7,6 +7,7 @@ import itertools
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from . import _abi
@@ -22,19 +23,55 @@ def when_dropped(thing: object, then: Callable[..., object], *arguments: Any) ->
 
 def view_memory(address: int, size: int, writable: bool, dropped: Callable[..., None], *arguments: Any) -> memoryview:
     """A view of memory that is not Python's. When it and everything made from it is gone, dropped is called."""
+    holder = Holder()
+    when_dropped(holder, dropped, *arguments)
+    return view_held(address, size, writable, holder)
+
+
+def view_held(address: int, size: int, writable: bool, holder: Holder) -> memoryview:
+    """A view of memory that keeps its holder, as does everything made from it."""
     memory = (ctypes.c_ubyte * size).from_address(address)
+    memory.holder = holder  # type: ignore[attr-defined]
     view = memoryview(memory).cast("B")
-    if not writable:
-        view = view.toreadonly()
-    when_dropped(memory, dropped, *arguments)
-    return view
+    return view if writable else view.toreadonly()
 
 
-def unpin(page: int, mode: int) -> None:
-    """Ends a pin; does nothing in a forked child, which must not call the library."""
-    if not lib.forked:
-        lib.mmsb_page_unpin(page, mode)
-        drop_released()
+class Holder:
+    """An object that lives as long as somebody uses memory."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Watch(weakref.ref[Holder]):
+    """A weak reference that functions of C can be called with, when what it refers to is gone."""
+
+    __slots__ = ("unpins",)
+    _as_parameter_ = 0
+    unpins: _Watch
+
+
+# A signal's handler may raise an exception between any two steps of Python, also in a function that is called because an object
+# is gone, where the exception is lost and the rest is not done. So pins end without Python: the weak reference calls the
+# library's function, with one argument more than it takes.
+_watches: set[_Watch] = set()
+
+
+class Pins:
+    """Pins of pages, each until its holder is gone. They count once taken is 1, which is to be set in a finally clause around the
+    call that pins: nothing comes between the steps of a clause without calls."""
+
+    def __init__(self, pages: ctypes.Array[ctypes.c_uint64], mode: int) -> None:
+        self.taken = ctypes.c_size_t(0)  # how many pages a holder unpins
+        self.holders: list[Holder] = []
+        for i in range(len(pages)):
+            holder = Holder()
+            if _held:
+                when_dropped(holder, drop_released)
+            watch = _Watch(holder, _watches.discard)
+            _watches.add(watch)
+            # The newest reference is called first, and kept until this one is.
+            watch.unpins = _Watch(holder, partial(lib.mmsb_page_unpin_many, ctypes.byref(pages, 8 * i), self.taken, mode, None))
+            self.holders.append(holder)
 
 
 def free_memory(address: int) -> None:

@@ -38,7 +38,7 @@ from ._errors import (
     UnsupportedError,
 )
 from ._ffi import as_record, check, failure, lib, name_of, number_from, sized, value_of
-from ._lease import drop_released, hold, let_go, release_adopted, unpin, view_memory, when_dropped
+from ._lease import Pins, drop_released, hold, let_go, release_adopted, view_held, when_dropped
 from ._object import Closable
 from .delta import Delta, struct_of
 from .device import Device, Runtime, device_of
@@ -358,11 +358,21 @@ class Context(Closable):
             if lib.mmsb_page_location(handle) == _abi.LOCATION_GPU:
                 raise UnsupportedError(f"page {lib.mmsb_page_id(handle)} lies on a gpu, whose memory the host cannot access")
         addresses = (ctypes.c_void_p * batch.count)()
-        batch.check(lib.mmsb_page_pin_many(batch.address, batch.count, mode, addresses, batch.bad))
-        return [
-            view_memory(cast("int", address), lib.mmsb_page_size(handle), write, unpin, handle, mode)
-            for handle, address in zip(handles, addresses)
-        ]
+        pins = Pins((ctypes.c_uint64 * batch.count)(*handles), mode)
+        try:
+            status = lib.mmsb_page_pin_many(batch.address, batch.count, mode, addresses, batch.bad)
+        finally:
+            if batch.count and addresses[0]:
+                pins.taken.value = 1
+        try:
+            batch.check(status)
+            return [
+                view_held(cast("int", address), lib.mmsb_page_size(handle), write, holder)
+                for handle, address, holder in zip(handles, addresses, pins.holders)
+            ]
+        except BaseException:
+            del pins  # the exception keeps this frame
+            raise
 
     def destroy_pages(self, pages: Pages) -> None:
         """Ends many pages, or none."""

@@ -38,7 +38,7 @@ from ._errors import (
     UnsupportedError,
 )
 from ._ffi import failure, lib, name_of, number_from, sized, value_of
-from ._lease import drop_released, free_memory, unpin, view_memory
+from ._lease import Pins, drop_released, free_memory, view_held, view_memory
 from .delta import Delta, struct_of
 from .metadata import Metadata
 
@@ -417,16 +417,21 @@ class Page:
         return index % size, 1
 
     def _pinned(self, mode: int) -> memoryview:
-        address = ctypes.c_void_p()
-        self._check(lib.mmsb_page_pin(self._handle, mode, address))
+        pins, address = Pins((ctypes.c_uint64 * 1)(self._handle), mode), ctypes.c_void_p()
         try:
+            status = lib.mmsb_page_pin(self._handle, mode, address)
+        finally:
+            if address.value:
+                pins.taken.value = 1
+        try:
+            self._check(status)
             raw = self._raw_info()
             if raw.location == _ffi.LOCATIONS["gpu"]:
                 raise UnsupportedError(f"page {raw.id} lies on gpu {raw.device}, whose memory the host cannot access")
             assert address.value is not None
-            return view_memory(address.value, raw.size, mode == _abi.PIN_WRITE, unpin, self._handle, mode)
+            return view_held(address.value, raw.size, mode == _abi.PIN_WRITE, pins.holders[0])
         except BaseException:
-            unpin(self._handle, mode)
+            del pins  # the exception keeps this frame
             raise
 
     def _neighbours(self, function: str) -> PageArray:
