@@ -116,8 +116,7 @@ func (l *loader) run() (releases []func(), err error) {
 	if l.work != nil {
 		l.work.SetTotal(l.file.Totals().StateBytes)
 	}
-	const most = 1 << 20 // what the file says is not yet proven
-	expected := min(l.file.Totals().StatePages, most)
+	expected := l.file.Room() // what the files say is not yet proven
 	if l.o.IDs != nil {
 		expected = uint64(len(l.o.IDs))
 	}

@@ -113,7 +113,7 @@ func (s *Snapshot) collect(depth int, part, parts uint64) (records, state, error
 	var scratch []byte
 	mine := func(id uint64) bool { return parts == 1 || id*0x9e3779b97f4a7c15>>32%parts == part }
 	for number, v := range s.volumes[:depth] {
-		check := sequence{v: v}
+		check, last := sequence{v: v}, 0 // the record of the page that came last
 		for segment := range v.segments() {
 			t, used, err := v.readTable(segment, scratch)
 			if err != nil {
@@ -124,10 +124,14 @@ func (s *Snapshot) collect(depth int, part, parts uint64) (records, state, error
 			if err != nil {
 				return nil, state{}, err
 			}
-			if continues && mine(t.pages[0].ID) {
-				list[len(list)-1].what |= recordContinues
+			if continues && mine(t.pages[0].ID) { // segments of another kind may lie between
+				list[last].what |= recordContinues
 			}
+			before := len(list)
 			list = appendRecords(list, t, s.first[number]+uint32(segment), continues, mine)
+			if len(t.pages) > 0 && len(list) > before {
+				last = len(list) - 1
+			}
 		}
 		if err := check.finish(); err != nil {
 			return nil, state{}, err

@@ -197,6 +197,12 @@ func (s *Snapshot) Chain() []Info {
 	return chain
 }
 
+// Room is how many pages the state has, no more than the files have room for and than memory is taken for at once.
+func (s *Snapshot) Room() uint64 {
+	const most = 1 << 20
+	return min(s.Totals().StatePages, s.entries(len(s.volumes)), most)
+}
+
 // volumeOf is the file of a segment that is counted over the chain, and the segment's number in it.
 func (s *Snapshot) volumeOf(segment uint32) (file, number int) {
 	for file = len(s.first) - 1; s.first[file] > segment; file-- {

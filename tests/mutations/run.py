@@ -19,6 +19,7 @@ from pathlib import Path
 from captures import CAPTURES
 from device_runtime import DEVICE_RUNTIME
 from disk import DISK
+from files import FILES
 from gate import GATE
 from groups import GROUPS, UNDO
 from guard import GUARD, GUARD_COUNT
@@ -47,6 +48,7 @@ SUBJECTS: list[Go | C] = [
     OPENINGS,
     HISTORIES,
     RECORDS,
+    FILES,
 ]
 
 WORK = ROOT / "build/mutations"
