@@ -545,17 +545,24 @@ func (s *snapshots) try(x *trial, number uint64) (problems []string) {
 
 // read gives a file to the readers: verification, reading of each page and a load always, of the others some.
 func (s *snapshots) read(x *trial, made *files, path string, onDisk, number uint64) (problems []string) {
+	if len(made.holes)+len(made.links) > 0 {
+		return s.readAs(x, nil, nil, path, onDisk, number)
+	}
+	by, err := reference(made, filepath.Base(path))
+	return s.readAs(x, by, err, path, onDisk, number)
+}
+
+// readAs compares with a reference, where there is one: a sight or an error.
+func (s *snapshots) readAs(x *trial, by *sight, err error, path string, onDisk, number uint64) (problems []string) {
 	var answers []answer
-	var by *sight
-	if len(made.holes)+len(made.links) == 0 {
-		var err error
-		if by, err = reference(made, filepath.Base(path)); err == nil {
-			err = by.err()
-		}
+	if by != nil && err == nil {
+		err = by.err()
+	}
+	if by != nil || err != nil {
 		answers = append(answers, answer{way: "the reference", err: err, versions: true})
-		if err == nil {
-			answers[0].state = by.state
-		}
+	}
+	if by != nil && err == nil {
+		answers[0].state = by.state
 	}
 	run := func(way string, work func() answer) *answer {
 		var got answer
