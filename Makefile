@@ -237,6 +237,11 @@ histories: $(STAMPS)/tools ## HISTORIES=10000 random histories of files and jour
 	@go test -tags invariants -timeout 0 -count 1 -run 'TestRandomHistories' ./core/persist \
 	    -args -histories $(HISTORIES) -from $(or $(SEED),0)
 
+FILES ?= 10000000
+.PHONY: fuzz-files
+fuzz-files: $(STAMPS)/tools ## FILES=10000000 lying files of each format, given to every reader; SEED= is the first one
+	@go test -timeout 0 -count 1 -v -run 'TestReadersOf' ./cmd/mmsb/internal/files -args -files $(FILES) -from $(or $(SEED),0)
+
 # Every tests/c/*_test.c and .cpp is one program that prints `N passed, M failed`, and so is tests/c/fuzz. Those that include
 # test_hooks.h, and the fuzz, get the library with the test hooks and assertions, the others the one that is shipped. Under
 # AddressSanitizer all get one build with the hooks, and asan_test.c is one of them.

@@ -735,7 +735,8 @@ MMSB_API mmsb_status_t mmsb_writing_check(mmsb_context_t context);
  * short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_read(mmsb_page_t page, uint64_t offset, void *buffer, uint64_t length);
 
-/* Copies length bytes of buffer into the page, from offset on. Advances the version, but neither the epoch nor the change mask.
+/* Copies length bytes of buffer, which may lie in the page, into the page, from offset on. Advances the version, but neither the
+ * epoch nor the change mask.
  * Errors: as mmsb_page_read; MMSB_E_INVALID_STATE (read-only). Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_write(mmsb_page_t page, uint64_t offset, const void *buffer, uint64_t length);
 
@@ -749,7 +750,8 @@ typedef struct mmsb_page_range {
 /* Many reads at one moment: no change happens between them. Errors: as mmsb_page_read. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_read_many(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index);
 
-/* Many writes, all or none. Errors: as mmsb_page_write. Threads: any. Blocks: short. Since 0.1. */
+/* Many writes, all or none. The ranges may lie in pages that the call writes; a buffer that does is read when its turn comes.
+ * Errors: as mmsb_page_write, MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_write_many(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index);
 
 /* Changes the size and keeps the contents. Added bytes are zero; the change mask is cut, or extended by zeros.
@@ -834,12 +836,14 @@ MMSB_API void mmsb_delta_init(mmsb_delta_t *delta);
 MMSB_API mmsb_status_t mmsb_delta_validate(const mmsb_delta_t *delta, uint64_t page_size);
 
 /* Changes the page's bytes, marks the addressed bytes in its change mask, sets its epoch and advances its version; or fails and
- * changes nothing. A delta that addresses no byte still advances the epoch.
+ * changes nothing. A delta that addresses no byte still advances the epoch. The delta and what it names may lie in the page: it is
+ * as if they were copied first.
  * Errors: handle errors, those of mmsb_delta_validate, MMSB_E_MISMATCH (page_id), MMSB_E_EPOCH, MMSB_E_INVALID_STATE (read-only),
  * MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT (change mask), MMSB_E_IO (DISK). Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_apply(mmsb_page_t page, const mmsb_delta_t *delta);
 
-/* Applies deltas[i] to pages[i], all or none. A page may appear more than once.
+/* Applies deltas[i] to pages[i], all or none. A page may appear more than once. What the call reads may lie in pages of the batch,
+ * as for mmsb_page_apply; but the payload of one run is read when its turn comes.
  * Errors: as mmsb_page_apply. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_apply_many(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count,
                                             size_t *bad_index);
@@ -862,7 +866,8 @@ typedef struct mmsb_page_runs {
 /* Sets struct_size and zeroes all other fields. Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API void mmsb_page_runs_init(mmsb_page_runs_t *runs);
 
-/* Applies all runs or none. Errors: as mmsb_page_apply. Threads: any. Blocks: short. Since 0.1. */
+/* Applies all runs or none. The arrays may lie in pages of the batch, as for mmsb_page_apply_many.
+ * Errors: as mmsb_page_apply. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_apply_runs(const mmsb_page_runs_t *runs, size_t *bad_index);
 
 /* Merges two deltas of one page, first then second, into one of kind MMSB_DELTA_RUNS. For each byte the later delta wins; the

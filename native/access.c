@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "change.h"
+#include "delta_input.h"
 #include "disk.h"
 #include "id.h"
 #include "mask.h"
@@ -24,7 +25,7 @@ mmsb_status_t mmsb__page_read(uint64_t page, uint64_t offset, void *buffer, uint
     } else if (MMSB__UNLIKELY(mmsb__on_disk(record, state))) {
         status = mmsb__disk_read(record, offset, buffer, length);
     } else if (length > 0) {
-        memcpy(buffer, mmsb__record_bytes(record) + offset, length);
+        memmove(buffer, mmsb__record_bytes(record) + offset, length); /* the buffer may lie in the page */
     }
     mmsb__page_unlock(record, state);
     return status;
@@ -33,7 +34,7 @@ mmsb_status_t mmsb__page_read(uint64_t page, uint64_t offset, void *buffer, uint
 static void write_locked(mmsb__record_t *record, uint64_t offset, const void *buffer, uint64_t length) {
     if (length == 0)
         return;
-    memcpy(mmsb__record_bytes(record) + offset, buffer, length);
+    memmove(mmsb__record_bytes(record) + offset, buffer, length); /* the buffer may lie in the page */
     mmsb__dirty_range(record, offset, offset + length - 1);
     mmsb__version_move(record);
 }
@@ -101,10 +102,39 @@ static mmsb_status_t check_range(void *work, size_t i, mmsb__record_t *record, u
     return MMSB_OK;
 }
 
-static mmsb_status_t check_write(void *work, size_t i, mmsb__record_t *record, uint64_t state) {
+/* A batch of writes. */
+typedef struct write_work {
+    const mmsb_page_range_t *ranges;
+    size_t count;
+    mmsb__blocks_t changes;    /* what the batch changes */
+    mmsb_page_range_t *copied; /* the ranges, where they lie in that */
+} write_work_t;
+
+static mmsb_status_t check_write(void *argument, size_t i, mmsb__record_t *record, uint64_t state) {
+    write_work_t *work = argument;
+    const mmsb_page_range_t *range = &work->ranges[i];
     if (state & MMSB__READ_ONLY)
-        return mmsb__page_read_only_fail(((const mmsb_page_range_t *)work)[i].page);
-    return check_range(work, i, record, state);
+        return mmsb__page_read_only_fail(range->page);
+    mmsb_status_t status = check_range((void *)(uintptr_t)work->ranges, i, record, state);
+    if (MMSB__LIKELY(status == MMSB_OK && !(mmsb__state_held(record) & MMSB__NONRESIDENT)))
+        mmsb__blocks_add(&work->changes, mmsb__record_bytes(record) + range->offset, range->length);
+    return status;
+}
+
+/* Ranges that lie in pages of the batch are copied. */
+static mmsb_status_t check_own(void *argument, mmsb__batch_t *batch, mmsb_status_t status, size_t *bad) {
+    write_work_t *work = argument;
+    (void)bad;
+    if (MMSB__UNLIKELY(status == MMSB_OK && !work->copied &&
+                       mmsb__blocks_have(&work->changes, work->ranges, work->count * sizeof *work->ranges))) {
+        work->copied = mmsb__array_copy(work->ranges, work->count, sizeof *work->ranges);
+        if (!work->copied)
+            return mmsb__error()->error_code;
+        work->ranges = work->copied;
+    }
+    if (MMSB__UNLIKELY(work->copied != NULL))
+        batch->first = (const uint8_t *)work->copied;
+    return status;
 }
 
 /* The ranges of a locked batch whose pages are on disk, as transfers; NULL where there is none. Without memory *failed is set. */
@@ -154,7 +184,7 @@ mmsb_status_t mmsb__page_read_many(const mmsb_page_range_t *ranges, size_t count
             if (status != MMSB_OK && bad_index)
                 *bad_index = i;
         } else if (ranges[i].length > 0) {
-            memcpy(ranges[i].buffer, mmsb__record_bytes(record) + ranges[i].offset, ranges[i].length);
+            memmove(ranges[i].buffer, mmsb__record_bytes(record) + ranges[i].offset, ranges[i].length);
         }
     }
     mmsb__batch_unlock(&batch);
@@ -170,12 +200,12 @@ static void put_write(mmsb__group_t *group, const mmsb__record_t *record, const 
 }
 
 static mmsb_status_t keep_range(const void *work, size_t i, mmsb__record_t *record, uint64_t state) {
-    const mmsb_page_range_t *range = (const mmsb_page_range_t *)work + i;
+    const mmsb_page_range_t *range = &((const write_work_t *)work)->ranges[i];
     return mmsb__preimage_keep(record, state, range->offset, range->length);
 }
 
 static void write_either(void *work, size_t i, mmsb__record_t *record, int on_device) {
-    const mmsb_page_range_t *range = (const mmsb_page_range_t *)work + i;
+    const mmsb_page_range_t *range = &((const write_work_t *)work)->ranges[i];
     if (!on_device)
         write_locked(record, range->offset, range->buffer, range->length);
     else if (range->length > 0)
@@ -185,21 +215,23 @@ static void write_either(void *work, size_t i, mmsb__record_t *record, int on_de
 /* A batch that has pages on devices, as the deltas that devices take. */
 static mmsb_status_t write_on_devices(void *work, size_t count, size_t *bad) {
     static const mmsb__changes_kind_t kind = {0};
-    const size_t each = sizeof(mmsb_delta_t) + sizeof(mmsb_run_t) + sizeof(mmsb_page_t);
-    const mmsb_page_range_t *ranges = work;
+    const size_t each = sizeof(mmsb_delta_t) + sizeof(mmsb_page_range_t) + sizeof(mmsb_run_t) + sizeof(mmsb_page_t);
     mmsb_delta_t *deltas = count <= SIZE_MAX / each ? malloc(count * each) : NULL;
     *bad = 0;
     if (!deltas)
         return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for a batch of %zu writes", count);
-    mmsb_run_t *runs = (mmsb_run_t *)(void *)(deltas + count);
+    mmsb_page_range_t *ranges = (mmsb_page_range_t *)(void *)(deltas + count); /* a copy: they may lie in pages of the host */
+    mmsb_run_t *runs = (mmsb_run_t *)(void *)(ranges + count);
     mmsb_page_t *pages = (mmsb_page_t *)(void *)(runs + count);
+    write_work_t own = {.ranges = ranges, .count = count};
+    memcpy(ranges, ((const write_work_t *)work)->ranges, count * sizeof *ranges);
     for (size_t i = 0; i < count; i++) {
         pages[i] = ranges[i].page;
         runs[i] = (mmsb_run_t){ranges[i].offset, ranges[i].length};
         deltas[i] = (mmsb_delta_t){
             .struct_size = sizeof *deltas, .kind = MMSB_DELTA_RUNS, .runs = &runs[i], .count = 1, .payload = ranges[i].buffer};
     }
-    mmsb_status_t status = mmsb__changes_on_devices(pages, deltas, count, check_write, &kind, write_either, work, bad);
+    mmsb_status_t status = mmsb__changes_on_devices(pages, deltas, count, check_write, &kind, write_either, &own, bad);
     free(deltas);
     return status;
 }
@@ -229,7 +261,7 @@ static mmsb_status_t write_to_disk(const mmsb_page_range_t *ranges, const mmsb__
 
 /* Writes of no bytes are not told. */
 static void measure_writes(const void *work, size_t count, uint64_t *bytes, uint64_t *records) {
-    const mmsb_page_range_t *ranges = work;
+    const mmsb_page_range_t *ranges = ((const write_work_t *)work)->ranges;
     for (size_t i = 0; i < count; i++) {
         *bytes += ranges[i].length > 0 ? mmsb__journal_run_space(ranges[i].length) : 0;
         *records += ranges[i].length > 0;
@@ -237,13 +269,18 @@ static void measure_writes(const void *work, size_t count, uint64_t *bytes, uint
 }
 
 mmsb_status_t mmsb__page_write_many(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {
-    static const mmsb__changes_kind_t kind = {.keep = keep_range, .measure = measure_writes, .on_devices = write_on_devices};
+    static const mmsb__changes_kind_t kind = {
+        .check_all = check_own, .keep = keep_range, .measure = measure_writes, .on_devices = write_on_devices};
+    write_work_t work = {.ranges = ranges, .count = count};
     mmsb__batch_t batch = {
-        .first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count, .on_disk = 1, .diverts = 1};
+        .first = (const uint8_t *)ranges, .stride = sizeof *ranges, .count = count, .on_disk = 1, .diverts = 1, .keeps = 1};
     mmsb__changes_t changes;
-    mmsb_status_t status = mmsb__changes_begin(&changes, batch, check_write, &kind, (void *)(uintptr_t)ranges, bad_index);
-    if (MMSB__UNLIKELY(status != MMSB_OK))
+    mmsb_status_t status = mmsb__changes_begin(&changes, batch, check_write, &kind, &work, bad_index);
+    if (MMSB__UNLIKELY(status != MMSB_OK)) {
+        free(work.copied);
         return status;
+    }
+    ranges = work.ranges;
     mmsb__group_t *group = changes.ring ? &changes.group : NULL;
     const size_t left = changes.batch.count;
     size_t bad = 0;
@@ -259,6 +296,7 @@ mmsb_status_t mmsb__page_write_many(const mmsb_page_range_t *ranges, size_t coun
     if (MMSB__UNLIKELY(changes.batch.absent) && (status = write_to_disk(ranges, &changes.batch, &bad)) != MMSB_OK && bad_index)
         *bad_index = bad;
     mmsb_status_t ended = mmsb__changes_end(&changes);
+    free(work.copied);
     return status != MMSB_OK ? status : ended;
 }
 

@@ -181,7 +181,7 @@ mmsb_status_t mmsb__changes_on_devices(const mmsb_page_t *pages, const mmsb_delt
     if (status == MMSB_OK)
         status = mmsb__watched() ? MMSB__ENTER_GO : mmsb__upcalls.device_apply_many(pages, deltas, count, bad);
     for (size_t i = 0; status == MMSB_OK && i < count; i++) {
-        mmsb__record_t *record = mmsb__record_of(pages[i]);
+        mmsb__record_t *record = mmsb__record_of(mmsb__handle_at(batch.first, batch.stride, i)); /* pages may have changed */
         change(work, i, record, mmsb__on_device(mmsb__state_held(record)));
     }
     if (locked)

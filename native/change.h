@@ -149,9 +149,9 @@ typedef mmsb_status_t (*mmsb__batch_keep_t)(const void *work, size_t i, mmsb__re
 
 /* The steps that a kind of batch does in its own way or not at all. */
 typedef struct mmsb__changes_kind {
-    /* A last check, with the items locked up to the bad one, if there is one; sets *bad. Needs a batch with keeps set. NULL:
-     * none. */
-    mmsb_status_t (*check_all)(void *work, const mmsb__batch_t *batch, mmsb_status_t status, size_t *bad);
+    /* A last check, with the items locked up to the bad one, if there is one; sets *bad. It may replace the batch's handles by a
+     * copy. Needs a batch with keeps set. NULL: none. */
+    mmsb_status_t (*check_all)(void *work, mmsb__batch_t *batch, mmsb_status_t status, size_t *bad);
     mmsb__batch_keep_t keep; /* NULL: the pages change as a whole */
     /* The space of the items' records in the journal; both are 0 at first. */
     void (*measure)(const void *work, size_t count, uint64_t *bytes, uint64_t *records);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "change.h"
+#include "delta_input.h"
 #include "disk.h"
 #include "id.h"
 
@@ -367,8 +368,23 @@ static inline mmsb_status_t apply_locked(mmsb__change_t *change, const mmsb_delt
     return status;
 }
 
+/* Whether the page that a valid delta changes has something of the delta. */
+static inline int meets_page(const mmsb__record_t *record, uint64_t state, const mmsb_delta_t *delta) {
+    if (MMSB__UNLIKELY(state & MMSB__NONRESIDENT))
+        return 0;
+    return mmsb__page_has_delta_quickly(mmsb__record_bytes(record), record->size, delta);
+}
+
+/* A copy is checked again: between the locks others may change the page. */
+static __attribute__((cold, noinline)) mmsb_status_t apply_copy(uint64_t page, mmsb_delta_t *copy) {
+    mmsb_status_t status = mmsb__page_apply(page, copy);
+    free(copy);
+    return status;
+}
+
 mmsb_status_t mmsb__page_apply(uint64_t page, const mmsb_delta_t *delta) {
     mmsb__change_t change;
+    mmsb_delta_t *copy = NULL;
     mmsb_status_t status;
     do {
         status = mmsb__change_begin(&change, page);
@@ -377,9 +393,13 @@ mmsb_status_t mmsb__page_apply(uint64_t page, const mmsb_delta_t *delta) {
         status = mmsb__delta_check_page(page, delta, change.record, change.state);
         if (MMSB__LIKELY(status == MMSB_OK))
             status = mmsb__delta_check_epoch(page, delta->epoch, change.record->epoch);
-        if (MMSB__LIKELY(status == MMSB_OK))
+        if (MMSB__UNLIKELY(status == MMSB_OK && meets_page(change.record, change.state, delta))) {
+            copy = mmsb__deltas_copy(delta, 1);
+            status = copy ? MMSB_OK : mmsb__error()->error_code;
+        } else if (MMSB__LIKELY(status == MMSB_OK)) {
             status = apply_locked(&change, delta);
+        }
         status = mmsb__change_end(&change, status);
     } while (MMSB__UNLIKELY(status == MMSB__AGAIN));
-    return status;
+    return MMSB__UNLIKELY(copy != NULL) ? apply_copy(page, copy) : status;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "change.h"
+#include "delta_input.h"
 #include "id.h"
 
 /* What pass one of a batch finds out of a delta that is one run. */
@@ -49,7 +50,11 @@ typedef struct struct_work {
     const mmsb_delta_t *deltas;
     plan_t *plans;
     size_t count;
-    int chosen_epochs; /* some delta names its epoch */
+    int chosen_epochs;      /* some delta names its epoch */
+    mmsb__blocks_t changes; /* what the batch changes */
+    mmsb__blocks_t reads;   /* what deltas name that are not one run */
+    mmsb_delta_t *copied;   /* the deltas, where something of them lies in that */
+    void *handles;          /* the pages, likewise */
 } struct_work_t;
 
 /* Whether the delta is one run and nothing else in it needs a look: what most deltas of large batches are. Offsets that follow
@@ -112,6 +117,7 @@ static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *ar
         if (MMSB__UNLIKELY(status != MMSB_OK))
             return status;
         *plan = (plan_t){mmsb__target_of(record, state, offset), delta->payload, length << 6 | (offset & 63)};
+        mmsb__blocks_add(&work->changes, plan->target.bytes, length);
     } else {
         status = mmsb__delta_check_page(work->pages[i], delta, record, state);
         if (MMSB__LIKELY(status == MMSB_OK))
@@ -119,6 +125,9 @@ static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *ar
         if (MMSB__UNLIKELY(status != MMSB_OK))
             return status;
         plan->target = (mmsb__target_t){record, state, NULL, NULL};
+        mmsb__blocks_add_delta(&work->reads, delta);
+        if (!(mmsb__state_held(record) & MMSB__NONRESIDENT))
+            mmsb__blocks_add(&work->changes, mmsb__record_bytes(record), record->size);
     }
     work->chosen_epochs |= delta->epoch != 0;
     /* Where earlier deltas of the batch move the epoch they move it up: what is too old now is too old then. The rest:
@@ -180,20 +189,70 @@ static mmsb_status_t check_item(void *argument, size_t i, mmsb__record_t *record
     struct_work_t *work = argument;
     mmsb_status_t status = mmsb__delta_check_page(work->pages[i], &work->deltas[i], record, state);
     work->chosen_epochs |= work->deltas[i].epoch != 0;
+    if (status == MMSB_OK)
+        mmsb__blocks_add_delta(&work->reads, &work->deltas[i]);
+    if (!(mmsb__state_held(record) & MMSB__NONRESIDENT))
+        mmsb__blocks_add(&work->changes, mmsb__record_bytes(record), record->size);
     return status == MMSB_OK ? mmsb__delta_check_epoch(work->pages[i], work->deltas[i].epoch, record->epoch) : status;
 }
 
+/* Whether item i changes memory of an array. */
+static int item_meets(const struct_work_t *work, size_t i, const void *array, uint64_t bytes) {
+    const mmsb__target_t *target = &work->plans[i].target;
+    if (target->bytes)
+        return mmsb__meets(target->bytes, work->plans[i].length_and_bit >> 6, array, bytes);
+    return !(mmsb__state_held(target->record) & MMSB__NONRESIDENT) &&
+           mmsb__meets(mmsb__record_bytes(target->record), target->record->size, array, bytes);
+}
+
+/* The deltas are large: where only their block is that of a page, a closer look costs less than a copy. */
+static int array_meets(const struct_work_t *work, const void *array, uint64_t bytes) {
+    if (MMSB__LIKELY(!mmsb__blocks_have(&work->changes, array, bytes)))
+        return 0;
+    for (size_t i = 0; work->plans && i < work->count; i++)
+        if (item_meets(work, i, array, bytes))
+            return 1;
+    return work->plans == NULL; /* on devices */
+}
+
+/* Whether the pages that a valid batch changes may have something that it still reads: of one run, without a journal, that is its
+ * delta alone. */
+static int meets_itself(struct_work_t *work) {
+    for (size_t i = 0; MMSB__UNLIKELY(mmsb__watched()) && i < work->count; i++)
+        mmsb__blocks_add_delta(&work->reads, &work->deltas[i]);
+    return mmsb__blocks_meet(&work->changes, &work->reads) ||
+           array_meets(work, work->deltas, work->count * sizeof *work->deltas) ||
+           array_meets(work, work->pages, work->count * sizeof *work->pages);
+}
+
+/* Goes on with a copy of what the batch reads. What one run copies is where it was. */
+static __attribute__((cold, noinline)) mmsb_status_t copy_structs(struct_work_t *work, mmsb__batch_t *batch) {
+    work->copied = mmsb__deltas_copy(work->deltas, work->count);
+    work->handles = work->copied ? mmsb__array_copy(work->pages, work->count, sizeof *work->pages) : NULL;
+    if (!work->handles)
+        return mmsb__error()->error_code;
+    work->deltas = work->copied;
+    work->pages = work->handles;
+    batch->first = work->handles;
+    return MMSB_OK;
+}
+
 /* Whether an item before the bad one, or any, has too old an epoch: earlier deltas of its page move it. */
-static mmsb_status_t check_order(void *argument, const mmsb__batch_t *batch, mmsb_status_t status, size_t *bad) {
-    const struct_work_t *work = argument;
+static mmsb_status_t check_order(void *argument, mmsb__batch_t *batch, mmsb_status_t status, size_t *bad) {
+    struct_work_t *work = argument;
     size_t first_bad = 0;
-    if (MMSB__LIKELY(!batch->repeats || !work->chosen_epochs))
-        return status;
-    mmsb_status_t order = check_epochs(work, status == MMSB_OK ? batch->count : batch->bad, &first_bad);
-    if (order == MMSB_OK)
-        return status;
-    *bad = first_bad;
-    return order;
+    if (MMSB__UNLIKELY(batch->repeats && work->chosen_epochs)) {
+        mmsb_status_t order = check_epochs(work, status == MMSB_OK ? batch->count : batch->bad, &first_bad);
+        if (order != MMSB_OK) {
+            *bad = first_bad;
+            return order;
+        }
+    }
+    if (MMSB__UNLIKELY(work->handles != NULL)) /* this is another try */
+        batch->first = work->handles;
+    else if (MMSB__UNLIKELY(status == MMSB_OK && meets_itself(work)))
+        return copy_structs(work, batch);
+    return status;
 }
 
 static void change_either(void *argument, size_t i, mmsb__record_t *record, int on_device) {
@@ -206,11 +265,18 @@ static void change_either(void *argument, size_t i, mmsb__record_t *record, int 
     }
 }
 
+static void free_copies(struct_work_t *work) {
+    free(work->copied);
+    free(work->handles);
+}
+
 static mmsb_status_t apply_on_devices(void *argument, size_t count, size_t *bad) {
     static const mmsb__changes_kind_t kind = {.check_all = check_order};
     const struct_work_t *given = argument;
     struct_work_t work = {.pages = given->pages, .deltas = given->deltas, .count = count};
-    return mmsb__changes_on_devices(work.pages, work.deltas, count, check_item, &kind, change_either, &work, bad);
+    mmsb_status_t status = mmsb__changes_on_devices(work.pages, work.deltas, count, check_item, &kind, change_either, &work, bad);
+    free_copies(&work);
+    return status;
 }
 
 static void measure_structs(const void *argument, size_t count, uint64_t *bytes, uint64_t *records) {
@@ -264,12 +330,14 @@ mmsb_status_t mmsb__page_apply_many(const mmsb_page_t *pages, const mmsb_delta_t
         .first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .on_disk = 1, .diverts = 1, .keeps = 1};
     mmsb__changes_t changes;
     mmsb_status_t status = mmsb__changes_begin(&changes, batch, check_struct, &kind, &work, bad_index);
-    if (MMSB__UNLIKELY(status != MMSB_OK))
-        return status;
-    if (MMSB__LIKELY(!changes.ring))
-        return apply_structs(&work, changes.batch.count, NULL);
-    status = apply_structs(&work, changes.batch.count, &changes.group);
-    return first_of(status, mmsb__changes_end(&changes));
+    if (MMSB__LIKELY(status == MMSB_OK)) {
+        status = apply_structs(&work, changes.batch.count, changes.ring ? &changes.group : NULL);
+        if (MMSB__UNLIKELY(changes.ring != NULL))
+            status = first_of(status, mmsb__changes_end(&changes));
+    }
+    if (MMSB__UNLIKELY(work.copied != NULL))
+        free_copies(&work);
+    return status;
 }
 
 /* ------------------------------------------------------------------------------------------------------- arrays ---- */
@@ -278,7 +346,9 @@ typedef struct array_work {
     const mmsb_page_runs_t *runs;
     mmsb__target_t *targets;
     const uint64_t *pages, *offsets, *lengths;
-    size_t each; /* 0: one length for all */
+    size_t each;            /* 0: one length for all */
+    mmsb__blocks_t changes; /* what the batch changes */
+    uint64_t *copied;       /* the arrays, where they lie in that */
 } array_work_t;
 
 static inline uint64_t length_of(const array_work_t *work, size_t i) {
@@ -287,7 +357,7 @@ static inline uint64_t length_of(const array_work_t *work, size_t i) {
 
 static inline __attribute__((always_inline)) mmsb_status_t check_array(void *argument, size_t i, mmsb__record_t *record,
                                                                        uint64_t state) {
-    const array_work_t *work = argument;
+    array_work_t *work = argument;
     uint64_t offset = work->offsets[i], length = length_of(work, i);
     if (MMSB__UNLIKELY(state & MMSB__READ_ONLY))
         return mmsb__page_read_only_fail(work->pages[i]);
@@ -295,7 +365,40 @@ static inline __attribute__((always_inline)) mmsb_status_t check_array(void *arg
     if (MMSB__UNLIKELY(status != MMSB_OK) || MMSB__UNLIKELY((status = mmsb__mask_make(record)) != MMSB_OK))
         return status;
     work->targets[i] = mmsb__target_of(record, state, offset);
+    mmsb__blocks_add(&work->changes, work->targets[i].bytes, length);
     return mmsb__delta_check_epoch(work->pages[i], 0, record->epoch);
+}
+
+/* The arrays together, one behind the other: pages, offsets, lengths. */
+static __attribute__((cold, noinline)) mmsb_status_t copy_arrays(array_work_t *work) {
+    const size_t count = work->runs->count;
+    work->copied = malloc(3 * count * sizeof(uint64_t));
+    if (!work->copied)
+        return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for a copy of the arrays of %zu runs", count);
+    memcpy(work->copied, work->pages, count * sizeof(uint64_t));
+    memcpy(work->copied + count, work->offsets, count * sizeof(uint64_t));
+    work->pages = work->copied;
+    work->offsets = work->copied + count;
+    if (work->each != 0) {
+        memcpy(work->copied + 2 * count, work->lengths, count * sizeof(uint64_t));
+        work->lengths = work->copied + 2 * count;
+    }
+    return MMSB_OK;
+}
+
+/* Arrays that lie in pages of the batch are copied. */
+static mmsb_status_t check_own(void *argument, mmsb__batch_t *batch, mmsb_status_t status, size_t *bad) {
+    array_work_t *work = argument;
+    const uint64_t bytes = work->runs->count * sizeof(uint64_t);
+    (void)bad;
+    if (MMSB__UNLIKELY(status == MMSB_OK && !work->copied &&
+                       (mmsb__blocks_have(&work->changes, work->pages, bytes) ||
+                        mmsb__blocks_have(&work->changes, work->offsets, bytes) ||
+                        mmsb__blocks_have(&work->changes, work->lengths, work->each != 0 ? bytes : sizeof(uint64_t)))))
+        status = copy_arrays(work);
+    if (MMSB__UNLIKELY(work->copied != NULL))
+        batch->first = (const uint8_t *)work->copied;
+    return status;
 }
 
 static mmsb_status_t keep_array(const void *argument, size_t i, mmsb__record_t *record, uint64_t state) {
@@ -392,7 +495,7 @@ static mmsb_status_t check_arrays(const mmsb_page_runs_t *runs, size_t *bad_inde
 
 mmsb_status_t mmsb__page_apply_runs(const mmsb_page_runs_t *runs, size_t *bad_index) {
     static const mmsb__changes_kind_t kind = {
-        .keep = keep_array, .measure = measure_arrays, .on_devices = apply_arrays_on_devices};
+        .check_all = check_own, .keep = keep_array, .measure = measure_arrays, .on_devices = apply_arrays_on_devices};
     mmsb_status_t status = check_arrays(runs, bad_index);
     if (status != MMSB_OK || runs->count == 0)
         return status;
@@ -405,15 +508,15 @@ mmsb_status_t mmsb__page_apply_runs(const mmsb_page_runs_t *runs, size_t *bad_in
     if (!work.targets)
         return mmsb__error()->error_code;
     mmsb__batch_t batch = {
-        .first = (const uint8_t *)runs->pages, .stride = sizeof *runs->pages, .count = runs->count, .diverts = 1};
+        .first = (const uint8_t *)runs->pages, .stride = sizeof *runs->pages, .count = runs->count, .diverts = 1, .keeps = 1};
     mmsb__changes_t changes;
     status = mmsb__changes_begin(&changes, batch, check_array, &kind, &work, bad_index);
-    if (MMSB__UNLIKELY(status != MMSB_OK))
-        return status;
-    if (MMSB__LIKELY(!changes.ring)) {
-        apply_arrays(&work, changes.batch.count, NULL);
-        return MMSB_OK;
+    if (MMSB__LIKELY(status == MMSB_OK)) {
+        apply_arrays(&work, changes.batch.count, changes.ring ? &changes.group : NULL);
+        if (MMSB__UNLIKELY(changes.ring != NULL))
+            status = mmsb__changes_end(&changes);
     }
-    apply_arrays(&work, changes.batch.count, &changes.group);
-    return mmsb__changes_end(&changes);
+    if (MMSB__UNLIKELY(work.copied != NULL))
+        free(work.copied);
+    return status;
 }

@@ -160,14 +160,6 @@ func put64(at int, value uint64) func(raw []byte) {
 	return func(raw []byte) { binary.LittleEndian.PutUint64(raw[at:], value) }
 }
 
-func put64s(at int, values ...uint64) func(raw []byte) {
-	return func(raw []byte) {
-		for i, value := range values {
-			put64(at+8*i, value)(raw)
-		}
-	}
-}
-
 func TestErrorsNameFilePageAndOffset(t *testing.T) {
 	path := t.TempDir() + "/name.mmsb"
 	raw := whole(t, small(t), Uncompressed)

@@ -206,3 +206,33 @@ func TestUncovered(t *testing.T) {
 		require.Equal(t, want, got, "%v without %v", bounds, others)
 	}
 }
+
+// A page may go on behind segments of other kinds.
+func TestAPageGoesOnBehindOtherSegments(t *testing.T) {
+	m := newModel()
+	m.put(t, 1, pattern(1, 100))
+	m.put(t, 2, pattern(2, 300), "name")
+	base := Header{ID: ID{1}}
+	raw := write(t, base, m, parts{whole: []uint64{1}}, Uncompressed)
+	sink, err := file.Memory()
+	require.NoError(t, err)
+	defer sink.Close()
+	w, err := NewWriter(sink, Header{ID: ID{2}, Base: base.ID, BaseName: "base"}, Options{})
+	require.NoError(t, err)
+	one := m.pages[2]
+	require.NoError(t, w.Add(one.page, KindBytes, 0, one.bytes, Uncompressed))
+	require.NoError(t, w.Removed([]uint64{1, 7}))
+	require.NoError(t, w.Add(one.page, KindMask, 0, one.mask, Uncompressed))
+	require.NoError(t, w.Edges([][2]uint64{{2, 7}}))
+	require.NoError(t, w.Add(one.page, KindMetadata, 0, one.metadata, Uncompressed))
+	_, err = w.Finish(1, one.page.Size)
+	require.NoError(t, err)
+	s, err := OpenSource(file.Bytes(bytes.Clone(sink.Bytes())), OpenOptions{Base: func(string) (file.Source, error) {
+		return file.Bytes(raw), nil
+	}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	delete(m.pages, 1)
+	m.edges = [][2]uint64{{2, 7}}
+	requireState(t, s, m)
+}

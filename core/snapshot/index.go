@@ -112,7 +112,7 @@ func (s *Snapshot) collect(depth int, goesOn asking) (records, state, error) {
 	list := make(records, 0, s.entries(depth))
 	var scratch []byte
 	for number, v := range s.volumes[:depth] {
-		check := s.sequence(number)
+		check, last := s.sequence(number), 0 // the record of the page that came last
 		for segment := range v.segments() {
 			if err := goesOn.ask(); err != nil {
 				return nil, state{}, err
@@ -126,10 +126,14 @@ func (s *Snapshot) collect(depth int, goesOn asking) (records, state, error) {
 			if err != nil {
 				return nil, state{}, err
 			}
-			if continues {
-				list[len(list)-1].what |= recordContinues
+			if continues { // segments of another kind may lie between
+				list[last].what |= recordContinues
 			}
+			before := len(list)
 			list = appendRecords(list, t, s.first[number]+uint32(segment), continues)
+			if len(t.pages) > 0 && len(list) > before {
+				last = len(list) - 1
+			}
 		}
 		if err := check.finish(goesOn); err != nil {
 			return nil, state{}, err

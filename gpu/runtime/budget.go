@@ -12,8 +12,8 @@ import (
 // Ledger is where a budget's bytes are charged: one number for a process, or a file that the processes of a machine share.
 type Ledger interface {
 	// Take charges bytes where they fit under the limit, exactly to the last byte. Else nothing is charged. charged is what was
-	// before.
-	Take(bytes uint64) (charged uint64, ok bool)
+	// before. An error says that the ledger cannot tell.
+	Take(bytes uint64) (charged uint64, ok bool, err error)
 	// Give takes bytes off again.
 	Give(bytes uint64)
 	// Charged and Limit are in bytes.
@@ -33,14 +33,14 @@ func NewLedger(limit uint64) Ledger {
 	return l
 }
 
-func (l *ledger) Take(bytes uint64) (uint64, bool) {
+func (l *ledger) Take(bytes uint64) (uint64, bool, error) {
 	for {
 		charged := l.charged.Load()
 		if limit := l.limit.Load(); charged > limit || bytes > limit-charged {
-			return charged, false
+			return charged, false, nil
 		}
 		if l.charged.CompareAndSwap(charged, charged+bytes) {
-			return charged, true
+			return charged, true, nil
 		}
 	}
 }
@@ -84,10 +84,13 @@ func (b *Budget) State() BudgetState {
 
 // admit charges bytes, after a reap where they do not fit at once.
 func (b *Budget) admit(bytes uint64) error {
-	charged, ok := b.ledger.Take(bytes)
-	if !ok && bytes <= b.ledger.Limit() { // else no release could make space
+	charged, ok, err := b.ledger.Take(bytes)
+	if err == nil && !ok && bytes <= b.ledger.Limit() { // else no release could make space
 		b.host.Reap()
-		charged, ok = b.ledger.Take(bytes)
+		charged, ok, err = b.ledger.Take(bytes)
+	}
+	if err != nil {
+		return err
 	}
 	if !ok {
 		b.refusals.Add(1)

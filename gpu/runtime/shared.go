@@ -3,10 +3,11 @@
 package runtime
 
 import (
+	"encoding/binary"
+	"io"
 	"os"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -19,39 +20,28 @@ import (
 // who needs space finds the slot without its owner and takes its bytes back. Admission is under a lock of the file's, so that the
 // limit holds to the last byte.
 //
-// The locks are POSIX record locks: they belong to the process, so that a fork does not keep a dead parent's bytes.
+// The locks are POSIX record locks: they belong to the process, so that a fork does not keep a dead parent's bytes. The file is
+// read and written, not mapped: who cuts it short makes Take an error, and not a bus error.
 type SharedLedger struct {
-	key    fileKey
-	file   *os.File
-	memory []byte
-	slot   int
-	users  int // within this process
-	mutex  sync.Mutex
+	key   fileKey
+	file  *os.File
+	limit uint64
+	slot  int
+	users int // within this process
+	mutex sync.Mutex
+	own   atomic.Uint64 // charged by this process, as in its slot
 }
 
 type fileKey struct{ device, inode uint64 }
 
-// ledgerFile is the layout of the file: this header, then the slots. All numbers are the machine's own.
-type ledgerFile struct {
-	magic   uint64
-	version uint32
-	slots   uint32
-	limit   uint64
-	_       [40]byte
-}
-
-// ledgerSlot is one process' part.
-type ledgerSlot struct {
-	charged uint64
-	pid     uint32
-	_       [52]byte
-}
-
+// The layout of the file: a header (magic, u32 version, u32 number of slots, u64 limit, zeros), then the slots (u64 charged, u32
+// pid, zeros). All numbers are the machine's own.
 const (
 	ledgerMagic   = 0x3172656764656c6d // "mledger1"
 	ledgerVersion = 1
 	ledgerSlots   = 255
-	ledgerBytes   = int64(unsafe.Sizeof(ledgerFile{}) + ledgerSlots*unsafe.Sizeof(ledgerSlot{}))
+	ledgerUnit    = 64 // of the header and of each slot
+	ledgerBytes   = ledgerUnit * (1 + ledgerSlots)
 )
 
 // ledgers are those that this process has open: closing a second descriptor of a file would drop the locks of the first.
@@ -65,6 +55,12 @@ var ledgers = struct {
 func OpenLedger(path string, limit uint64) (*SharedLedger, error) {
 	ledgers.Lock()
 	defer ledgers.Unlock()
+	var stat unix.Stat_t
+	if unix.Lstat(path, &stat) == nil { // a second descriptor would have to stay open: closing it drops the first one's locks
+		if open := ledgers.byFile[fileKey{stat.Dev, stat.Ino}]; open != nil {
+			return open.again(path, limit)
+		}
+	}
 	flags := unix.O_RDWR | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	if limit != 0 {
 		flags |= unix.O_CREAT
@@ -76,21 +72,14 @@ func OpenLedger(path string, limit uint64) (*SharedLedger, error) {
 	if err != nil {
 		return nil, ledgerError(err, path)
 	}
-	var stat unix.Stat_t
 	if err := unix.Fstat(descriptor, &stat); err != nil {
 		_ = unix.Close(descriptor)
 		return nil, ledgerError(err, path)
 	}
 	key := fileKey{stat.Dev, stat.Ino}
-	if open := ledgers.byFile[key]; open != nil {
-		// The second descriptor must not be closed as long as the first one's locks are wanted: it stays with it.
-		if limit != 0 && limit != open.Limit() {
-			open.keep(descriptor)
-			return nil, otherLimit(path, open.Limit(), limit)
-		}
-		open.keep(descriptor)
-		open.users++
-		return open, nil
+	if open := ledgers.byFile[key]; open != nil { // somebody has given it this name meanwhile
+		kept = append(kept, descriptor)
+		return open.again(path, limit)
 	}
 	l := &SharedLedger{key: key, file: os.NewFile(uintptr(descriptor), path), users: 1, slot: -1}
 	if err := l.begin(path, limit); err != nil {
@@ -104,7 +93,14 @@ func OpenLedger(path string, limit uint64) (*SharedLedger, error) {
 // kept are descriptors that live as long as the process.
 var kept []int
 
-func (l *SharedLedger) keep(descriptor int) { kept = append(kept, descriptor) }
+// again is one more use of a ledger that this process has open.
+func (l *SharedLedger) again(path string, limit uint64) (*SharedLedger, error) {
+	if limit != 0 && limit != l.limit {
+		return nil, otherLimit(path, l.limit, limit)
+	}
+	l.users++
+	return l, nil
+}
 
 func ledgerError(err error, path string) error {
 	code, errno := status.IO, status.ErrnoOf(err)
@@ -140,39 +136,73 @@ func (l *SharedLedger) begin(path string, limit uint64) error {
 		if err != nil {
 			return ledgerError(err, path)
 		}
+	case info.Size() != ledgerBytes && l.begins():
+		return status.Errorf(status.Corrupt, "ledger %q has %d bytes, not %d", path, info.Size(), ledgerBytes)
 	case info.Size() != ledgerBytes:
 		return status.Errorf(status.Format, "%q is not a ledger: it has %d bytes, not %d", path, info.Size(), ledgerBytes)
 	}
-	l.memory, err = unix.Mmap(int(l.file.Fd()), 0, int(ledgerBytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return ledgerError(err, path)
-	}
-	head := l.head()
 	if fresh {
-		head.version, head.slots, head.limit = ledgerVersion, ledgerSlots, limit
-		head.magic = ledgerMagic // last: a file whose writer died in between is no ledger
+		head := make([]byte, ledgerUnit)
+		binary.NativeEndian.PutUint64(head, ledgerMagic)
+		binary.NativeEndian.PutUint32(head[8:], ledgerVersion)
+		binary.NativeEndian.PutUint32(head[12:], ledgerSlots)
+		binary.NativeEndian.PutUint64(head[16:], limit)
+		if _, err := l.file.WriteAt(head, 0); err != nil {
+			return ledgerError(err, path)
+		}
 	}
-	if head.magic != ledgerMagic || head.version != ledgerVersion || head.slots != ledgerSlots {
-		return status.Errorf(status.Format, "%q is not a ledger of version %d", path, ledgerVersion)
+	content, err := l.read()
+	if err != nil {
+		return err
 	}
-	if limit != 0 && head.limit != limit {
-		return otherLimit(path, head.limit, limit)
+	if l.limit = binary.NativeEndian.Uint64(content[16:]); limit != 0 && l.limit != limit {
+		return otherLimit(path, l.limit, limit)
 	}
 	for slot := range ledgerSlots {
 		if l.lock(slot+1, false) == nil {
 			l.slot = slot
-			atomic.StoreUint64(&l.at(slot).charged, 0) // of an owner that has died
-			l.at(slot).pid = uint32(os.Getpid())
-			return nil
+			return l.store(slot, 0, os.Getpid()) // its owner has died
 		}
 	}
 	return status.Errorf(status.Limit, "ledger %q is open in %d processes, the most there can be", path, ledgerSlots)
 }
 
-func (l *SharedLedger) head() *ledgerFile { return (*ledgerFile)(unsafe.Pointer(&l.memory[0])) }
+// begins says whether the file begins like a ledger.
+func (l *SharedLedger) begins() bool {
+	magic := make([]byte, 8)
+	_, err := l.file.ReadAt(magic, 0)
+	return err == nil && binary.NativeEndian.Uint64(magic) == ledgerMagic
+}
 
-func (l *SharedLedger) at(slot int) *ledgerSlot {
-	return (*ledgerSlot)(unsafe.Pointer(&l.memory[int(unsafe.Sizeof(ledgerFile{}))+slot*int(unsafe.Sizeof(ledgerSlot{}))]))
+// read reads the file, and looks at its header. Errors: Corrupt (cut short), Format (no ledger), IO.
+func (l *SharedLedger) read() ([]byte, error) {
+	content := make([]byte, ledgerBytes)
+	n, err := l.file.ReadAt(content, 0)
+	switch {
+	case err == io.EOF:
+		return nil, status.Errorf(status.Corrupt, "ledger %q has %d bytes, not %d: it was cut short", l.file.Name(), n, ledgerBytes)
+	case err != nil:
+		return nil, ledgerError(err, l.file.Name())
+	case binary.NativeEndian.Uint64(content) != ledgerMagic || binary.NativeEndian.Uint32(content[8:]) != ledgerVersion ||
+		binary.NativeEndian.Uint32(content[12:]) != ledgerSlots:
+		return nil, status.Errorf(status.Format, "%q is not a ledger of version %d", l.file.Name(), ledgerVersion)
+	}
+	return content, nil
+}
+
+func chargedIn(content []byte, slot int) uint64 {
+	return binary.NativeEndian.Uint64(content[ledgerUnit*(1+slot):])
+}
+
+// store writes a slot.
+func (l *SharedLedger) store(slot int, charged uint64, pid int) error {
+	bytes := make([]byte, 12)
+	binary.NativeEndian.PutUint64(bytes, charged)
+	binary.NativeEndian.PutUint32(bytes[8:], uint32(pid))
+	if _, err := l.file.WriteAt(bytes, int64(ledgerUnit*(1+slot))); err != nil {
+		return ledgerError(err, l.file.Name())
+	}
+	return nil
 }
 
 // lock locks byte 0 of the file, which is that of admission, or that of a slot, counted from 1.
@@ -193,65 +223,81 @@ func (l *SharedLedger) unlock(at int) {
 	_ = unix.FcntlFlock(l.file.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Start: int64(at), Len: 1})
 }
 
-func (l *SharedLedger) sum() uint64 {
-	total := uint64(0)
+func sumOf(content []byte) (total uint64) {
 	for slot := range ledgerSlots {
-		charged := atomic.LoadUint64(&l.at(slot).charged)
+		charged := chargedIn(content, slot)
 		total += min(charged, ^uint64(0)-total)
 	}
 	return total
 }
 
-// reclaim takes back the bytes of processes that have died. The lock of admission is held.
-func (l *SharedLedger) reclaim() {
+// reclaim takes back the bytes of processes that have died, in the file and in what was read of it. The lock of admission is held.
+func (l *SharedLedger) reclaim(content []byte) {
 	for slot := range ledgerSlots {
-		at := l.at(slot)
-		if slot == l.slot || atomic.LoadUint64(&at.charged) == 0 || l.lock(slot+1, false) != nil {
+		if slot == l.slot || chargedIn(content, slot) == 0 || l.lock(slot+1, false) != nil {
 			continue
 		}
-		atomic.StoreUint64(&at.charged, 0)
-		at.pid = 0
+		if l.store(slot, 0, 0) == nil {
+			binary.NativeEndian.PutUint64(content[ledgerUnit*(1+slot):], 0)
+		}
 		l.unlock(slot + 1)
 	}
 }
 
-// Take implements Ledger. It may wait a moment for other processes.
-func (l *SharedLedger) Take(bytes uint64) (uint64, bool) {
+// Take implements Ledger. It may wait a moment for other processes. Errors: Corrupt, Format, IO.
+func (l *SharedLedger) Take(bytes uint64) (charged uint64, ok bool, err error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if l.lock(0, true) != nil {
-		return l.sum(), false
+	if err := l.lock(0, true); err != nil {
+		return 0, false, ledgerError(err, l.file.Name())
 	}
 	defer l.unlock(0)
-	limit := l.head().limit
-	fits := func() (uint64, bool) {
-		charged := l.sum()
-		return charged, charged <= limit && bytes <= limit-charged
+	content, err := l.read()
+	if err != nil {
+		return 0, false, err
 	}
-	charged, ok := fits()
-	if !ok {
-		l.reclaim()
-		charged, ok = fits()
+	fits := func() bool {
+		charged = sumOf(content)
+		return charged <= l.limit && bytes <= l.limit-charged
 	}
-	if ok {
-		atomic.AddUint64(&l.at(l.slot).charged, bytes)
+	if !fits() {
+		l.reclaim(content)
+		if !fits() {
+			return charged, false, nil
+		}
 	}
-	return charged, ok
+	if err := l.store(l.slot, l.own.Load()+bytes, os.Getpid()); err != nil {
+		return charged, false, err
+	}
+	l.own.Add(bytes)
+	return charged, true, nil
 }
 
-// Give implements Ledger.
+// Give implements Ledger. What cannot be written is taken back when this process has died.
 func (l *SharedLedger) Give(bytes uint64) {
-	given(bytes, atomic.AddUint64(&l.at(l.slot).charged, -bytes))
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.lock(0, true) == nil { // nobody reads the slot while it is written
+		defer l.unlock(0)
+	}
+	given(bytes, l.own.Add(-bytes))
+	_ = l.store(l.slot, l.own.Load(), os.Getpid())
 }
 
-// Charged implements Ledger: the bytes of all processes.
-func (l *SharedLedger) Charged() uint64 { return l.sum() }
+// Charged implements Ledger: the bytes of all processes; of this one where the file is damaged.
+func (l *SharedLedger) Charged() uint64 {
+	content, err := l.read()
+	if err != nil {
+		return l.Own()
+	}
+	return sumOf(content)
+}
 
 // Own are the bytes of this process.
-func (l *SharedLedger) Own() uint64 { return atomic.LoadUint64(&l.at(l.slot).charged) }
+func (l *SharedLedger) Own() uint64 { return l.own.Load() }
 
 // Limit implements Ledger.
-func (l *SharedLedger) Limit() uint64 { return l.head().limit }
+func (l *SharedLedger) Limit() uint64 { return l.limit }
 
 // Close ends one use of the ledger; the last one of the process gives back what it has charged. The file stays.
 func (l *SharedLedger) Close() {
@@ -264,12 +310,8 @@ func (l *SharedLedger) Close() {
 }
 
 func (l *SharedLedger) end() {
-	if l.memory != nil {
-		if l.slot >= 0 {
-			atomic.StoreUint64(&l.at(l.slot).charged, 0)
-		}
-		_ = unix.Munmap(l.memory)
-		l.memory = nil
+	if l.slot >= 0 {
+		_ = l.store(l.slot, 0, 0)
 	}
 	_ = l.file.Close()
 }

@@ -35,7 +35,7 @@ func holdLedger(path string) {
 		answer := "taken\n"
 		if bytes < 0 {
 			l.Give(uint64(-bytes))
-		} else if _, ok := l.Take(uint64(bytes)); !ok {
+		} else if _, ok, _ := l.Take(uint64(bytes)); !ok {
 			answer = "refused\n"
 		}
 		_, _ = os.Stdout.WriteString(answer)
@@ -78,9 +78,9 @@ func TestProcessesShareOneLimit(t *testing.T) {
 	defer l.Close()
 	other := newHolder(t, path)
 	require.True(t, other.take(600))
-	_, ok := l.Take(401)
+	_, ok, _ := l.Take(401)
 	require.False(t, ok)
-	charged, ok := l.Take(400)
+	charged, ok, _ := l.Take(400)
 	require.True(t, ok)
 	require.EqualValues(t, 600, charged)
 	require.False(t, other.take(1))
@@ -98,11 +98,11 @@ func TestTheBytesOfAKilledProcessComeBack(t *testing.T) {
 	for range 3 {
 		other := newHolder(t, path)
 		require.True(t, other.take(1000))
-		_, ok := l.Take(1)
+		_, ok, _ := l.Take(1)
 		require.False(t, ok, "the other process lives")
 		require.NoError(t, other.command.Process.Kill())
 		_ = other.command.Wait()
-		_, ok = l.Take(1000)
+		_, ok, _ = l.Take(1000)
 		require.True(t, ok)
 		l.Give(1000)
 	}
@@ -122,7 +122,7 @@ func TestALedgerRefusesWhatItIsNot(t *testing.T) {
 	again, err := OpenLedger(path, 0)
 	require.NoError(t, err)
 	require.Same(t, l, again, "a second descriptor would drop the first one's locks when it is closed")
-	_, ok := l.Take(10)
+	_, ok, _ := l.Take(10)
 	require.True(t, ok)
 	again.Close()
 	other := newHolder(t, path)
@@ -155,7 +155,7 @@ func TestALedgerIsNeverOverItsLimit(t *testing.T) {
 		go func() {
 			defer wait.Done()
 			for range 200 {
-				if _, ok := l.Take(30); ok {
+				if _, ok, _ := l.Take(30); ok {
 					if l.Charged() > 100 {
 						t.Error("over the limit")
 					}
@@ -166,4 +166,49 @@ func TestALedgerIsNeverOverItsLimit(t *testing.T) {
 	}
 	wait.Wait()
 	require.Zero(t, l.Charged())
+}
+
+func openDescriptors(t *testing.T) int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(entries)
+}
+
+// Runtimes that are made while the file is open, or refused, leave no descriptor behind.
+func TestALedgerIsOpenOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger")
+	l, err := OpenLedger(path, 1000)
+	require.NoError(t, err)
+	defer l.Close()
+	before := openDescriptors(t)
+	for range 50 {
+		again, err := OpenLedger(path, 1000)
+		require.NoError(t, err)
+		again.Close()
+		_, err = OpenLedger(path, 999)
+		require.Equal(t, status.Mismatch, status.CodeOf(err))
+	}
+	require.Equal(t, before, openDescriptors(t))
+}
+
+// Who cuts the file short makes calls errors, and the process lives.
+func TestALedgerThatIsCutShortIsCorrupt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger")
+	for _, length := range []int64{0, 1, 63, 64, 100, 4096, ledgerBytes - 1} {
+		require.NoError(t, os.RemoveAll(path))
+		l, err := OpenLedger(path, 1000)
+		require.NoError(t, err)
+		_, ok, err := l.Take(10)
+		require.True(t, ok && err == nil)
+		require.NoError(t, os.Truncate(path, length))
+		_, ok, err = l.Take(10)
+		require.False(t, ok)
+		require.Equal(t, status.Corrupt, status.CodeOf(err), "%d bytes: %v", length, err)
+		require.EqualValues(t, 10, l.Charged(), "what this process knows")
+		_, err = NewBudget(l).Allocate(Request{Bytes: 1})
+		require.Equal(t, status.Corrupt, status.CodeOf(err))
+		l.Give(10)
+		require.Zero(t, l.Own())
+		l.Close()
+	}
 }

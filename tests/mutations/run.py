@@ -19,9 +19,10 @@ from pathlib import Path
 from captures import CAPTURES
 from device_runtime import DEVICE_RUNTIME, SIMULATED_DEVICE
 from disk import DISK
-from files import FAR_FILES, FILES, KEYS_OF_METADATA
 from endings import ENDINGS, FAILED_JOURNALS
+from files import FAR_FILES, FILES, KEYS_OF_METADATA
 from gate import GATE
+from grammar import GRAMMAR
 from groups import GROUPS, UNDO
 from guard import GUARD, GUARD_COUNT
 from histories import HISTORIES, RECORDS
@@ -57,6 +58,7 @@ SUBJECTS: list[Go | C] = [
     FILES,
     FAR_FILES,
     KEYS_OF_METADATA,
+    GRAMMAR,
 ]
 
 WORK = ROOT / "build/mutations"
