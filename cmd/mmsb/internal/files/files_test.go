@@ -37,19 +37,13 @@ var (
 
 func lastError(code int32) error { return lasterror.Load(code) }
 
-// known are the differences between readers that are not mended yet: what a problem contains, and why.
+// known are the differences that readers may have: what a problem contains, and why.
 var known = []struct {
 	text *regexp.Regexp
 	why  string
 }{
-	{regexp.MustCompile("it is 0 on the CPU and on disk"), "only a load looks at the devices of pages"},
-	{regexp.MustCompile("what (compaction|.* of the compacted file) accepts"), "compaction makes bad files of bad ones"},
-	{regexp.MustCompile("twice, or in a cycle"), "only a load looks at the graph"},
-	{regexp.MustCompile("control characters are printed"), "names of bases are not quoted"},
-	{regexp.MustCompile("what load accepts.*(occurs|is there) twice"), "a load looks for pages that are there twice" +
-		" only in what no newer file has"},
 	{regexp.MustCompile("what load accepts.*(no page needs|metadata|frame of)"),
-		"only verification looks at the content of pages that newer files replace"},
+		"only verification and compaction look at the content of pages that newer files replace (docs/snapshot-format.md)"},
 }
 
 // files are a set of files in a folder.

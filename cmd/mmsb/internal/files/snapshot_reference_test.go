@@ -11,6 +11,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/metadata"
 	"libmmsb/core/status"
 )
@@ -90,7 +91,7 @@ func readReference(raw []byte) (f *referenceFile, err error) {
 	}
 	nameLength := get32(header, 68)
 	if nameLength > 255 || !zeros(header[72+nameLength:328]) || !zeros(header[368:unit-4]) ||
-		zeros(header[32:48]) != (nameLength == 0) {
+		zeros(header[32:48]) != (nameLength == 0) || bytes.Equal(header[16:32], header[32:48]) {
 		return nil, wrong("the name of the base")
 	}
 	f = &referenceFile{id: string(header[16:32]), base: string(header[32:48]), name: string(header[72 : 72+nameLength]),
@@ -100,7 +101,7 @@ func readReference(raw []byte) (f *referenceFile, err error) {
 	}
 	line, parent := header[328:344], header[344:360]
 	if version == 3 && !zeros(header[328:368]) || version == 4 && (zeros(line) || bytes.Equal(line, parent) ||
-		zeros(parent) && get64(header, 360) != 0) {
+		zeros(parent) && get64(header, 360) != 0) || max(get64(header, 56), get64(header, 360)) > math.MaxInt64 {
 		return nil, wrong("the lineage")
 	}
 	if string(footer[:8]) != "MMSBDONE" || get32(footer, 8) != version || string(footer[16:32]) != f.id ||
@@ -136,6 +137,11 @@ func readReference(raw []byte) (f *referenceFile, err error) {
 	}
 	if err := f.complete(last); err != nil {
 		return nil, err
+	}
+	for id, p := range f.pages {
+		if p.changes && f.removed[id] {
+			return nil, wrong("page %d is removed, and has changes", id)
+		}
 	}
 	for i, field := range []int{48, 72, 80, 88} {
 		if get64(footer, field) != counted[i] {
@@ -203,8 +209,10 @@ func (f *referenceFile) segment(s []byte, number uint64, counted *[4]uint64, las
 			p = &referencePage{entry: same, size: get64(e, 8), changes: get32(e, 44)&1 != 0}
 			f.pages[id] = p
 			counted[0]++
-			if id == 0 || p.size == 0 || p.size > math.MaxInt64 || get32(e, 32) > 4 || get32(e, 44)&^7 != 0 || get32(e, 60) != 0 ||
-				p.changes && zeros([]byte(f.base)) {
+			location, device, node := get32(e, 32), int32(get32(e, 36)), int32(get32(e, 40))
+			if id == 0 || p.size == 0 || p.size > 1<<44 || get64(e, 24) >= 3<<62 || location > abi.LocationDisk || device < 0 ||
+				device > 0 && (location == abi.LocationCPU || location == abi.LocationDisk) || node < -1 ||
+				get32(e, 44)&^7 != 0 || get32(e, 60) != 0 || p.changes && zeros([]byte(f.base)) {
 				return wrong("the entry of page %d", id)
 			}
 		case get32(e, 60) != 0:
@@ -314,7 +322,7 @@ func (f *referenceFile) complete(id uint64) error {
 	if count, err := metadata.Validate(p.blob); err != nil || uint32(count) != keys {
 		p.fault = "metadata"
 	}
-	if p.hasMetadata != (keys > 0) || !p.changes && uint64(len(p.content)) != p.size || p.hasMask && uint64(len(p.mask)) != (p.size+7)/8 {
+	if p.hasMetadata != (keys > 0) || keys > 0 && uint64(len(p.blob)) < 4+9*uint64(keys) || !p.changes && uint64(len(p.content)) != p.size || p.hasMask && uint64(len(p.mask)) != (p.size+7)/8 {
 		return wrong("page %d is not whole", id)
 	}
 	return nil
@@ -375,6 +383,35 @@ func (f *files) referenceOf(name string, chain []*referenceFile) (*referenceFile
 	return nil, first
 }
 
+// checkGraph looks for edges that come twice, and takes away what no edge leads to until nothing, or cycles, are left.
+func checkGraph(edges [][2]uint64) error {
+	children, waits := map[uint64][]uint64{}, map[uint64]int{}
+	for i, edge := range edges {
+		if slices.Contains(edges[:i], edge) {
+			return wrong("page %d depends on page %d twice", edge[1], edge[0])
+		}
+		children[edge[0]] = append(children[edge[0]], edge[1])
+		waits[edge[1]]++
+		waits[edge[0]] += 0
+	}
+	for len(waits) > 0 {
+		free := 0
+		for id, count := range waits {
+			if count == 0 {
+				free++
+				delete(waits, id)
+				for _, child := range children[id] {
+					waits[child]--
+				}
+			}
+		}
+		if free == 0 {
+			return wrong("the dependencies make a cycle")
+		}
+	}
+	return nil
+}
+
 // over puts the files of a chain together, newest first.
 func over(chain []*referenceFile) (*sight, error) {
 	newest, pages := chain[0], map[uint64]*referencePage{}
@@ -412,6 +449,9 @@ func over(chain []*referenceFile) (*sight, error) {
 			seen.unclear = seen.unclear || under.fault != ""
 			pages[id] = &q
 		}
+	}
+	if err := checkGraph(newest.edges); err != nil {
+		return nil, err
 	}
 	found := seen.state
 	for id, p := range pages {
