@@ -342,7 +342,7 @@ build/systems/soak.run: tests/systems/soak.c tests/check.h tests/c/library.h inc
 	@gcc $(CRASH_FLAGS) $< -o $@ $(call with_library,build)
 
 .PHONY: test-systems
-test-systems: $(addprefix build/systems/,systems_test.run soak.run) ## denied and failing system calls, limits, full disks; a short soak
+test-systems: $(addprefix build/systems/,systems_test.run soak.run) ## denied and failing calls, limits, full disks; a soak
 	@tools/run_programs.sh $^
 
 HOURS ?= 2

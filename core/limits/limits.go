@@ -38,8 +38,8 @@ func FileSizeHere(descriptor int, bytes uint64) error {
 // goKeeps are addresses that nothing else takes: Go ends the process where it gets none.
 const goKeeps = 512 << 20
 
-// Addresses is ENOMEM where so many bytes of addresses would leave too few for Go. Only a process whose addresses are limited pays
-// for it.
+// Addresses is ENOMEM where so many bytes of addresses would leave too few for Go. It costs only a process whose addresses are
+// limited.
 func Addresses(bytes uint64) error {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_AS, &limit) != nil || limit.Cur == unix.RLIM_INFINITY {

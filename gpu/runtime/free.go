@@ -226,8 +226,8 @@ func (b *block) released(on *Stream) {
 	}
 }
 
-// forget clears a record whose block has ended: records stay for ever, and what they point to would stay with them, a whole runtime
-// and its device. The arrays stay for the next block.
+// forget clears a record whose block has ended: records stay for ever, and what they point to would stay with them, a whole
+// runtime and its device. The arrays stay for the next block.
 func (b *block) forget() {
 	clear(b.reads[:cap(b.reads)])
 	clear(b.open[:cap(b.open)])

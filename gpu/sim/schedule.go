@@ -51,8 +51,8 @@ type endedParty struct {
 }
 
 // newParty is the party of a new stream, so that clocks do not grow with the streams that ever were: that of an ended stream all
-// of whose work the host has seen done. What a new stream does is behind that work like everything that is queued from now on, and
-// its ticks go on from the last one. The locks are those of addStream.
+// of whose work the host has seen done. What a new stream does is behind that work like everything that is queued from now on,
+// and its ticks go on from the last one. The locks are those of addStream.
 func (d *Driver) newParty() int {
 	if d.order != nil {
 		for i, left := range d.left {

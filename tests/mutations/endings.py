@@ -1,4 +1,4 @@
-"""Bugs in what goes on behind an end: pages that are pinned when their context ends, saves of a context whose journal has failed."""
+"""Bugs in what goes on behind an end: of the context of a pinned page, of a journal whose disk has failed."""
 
 from mutation import Mutant
 from subject import Go

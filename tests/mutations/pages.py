@@ -75,8 +75,7 @@ PAGES = C(
         Mutant(
             "pin-noted-for-ever", "a write pin of a context that has ended stays noted with its thread",
             "mmsb__record_pinned_in",
-            "return context != 0 ? context : __atomic_load_n(&mmsb__table.leaf_ended[index >> MMSB__LEAF_BITS], __ATOMIC_RELAXED)",
-            "return context",
+            "context != 0 ? context :", "1 ? context :",
         ),
         Mutant(
             "thread-waits-for-itself", "a signal handler's call waits for the call that it has interrupted",

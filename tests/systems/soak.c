@@ -1,8 +1,8 @@
 /*
- * soak SECONDS [SEED]: contexts, runtimes, snapshots, journals, groups, tickets and threads that come and go, all mixed, on several
- * threads. Meanwhile what the process has is sampled: memory, descriptors, threads, mappings, live objects. At the end each must
- * be flat: the least value of the last quarter against that of the second one. Whatever still grows is a leak, or is explained in
- * the table of what is sampled.
+ * soak SECONDS [SEED]: contexts, runtimes, snapshots, journals, groups, tickets and threads that come and go, all mixed, on
+ * several threads. Meanwhile what the process has is sampled: memory, descriptors, threads, mappings, live objects. At the end
+ * each must be flat: the least value of the last quarter against that of the second one. Whatever still grows is a leak, or is
+ * explained in the table of what is sampled.
  */
 #include "../c/library.h"
 

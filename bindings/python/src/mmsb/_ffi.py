@@ -18,7 +18,6 @@ from . import _abi, _errors
 from ._errors import ForkedError, MMSBError, error_for
 
 
-
 def _refuse_subinterpreters() -> None:
     """An interpreter that ends before its process does not drop what is alive in it: contexts and pins would stay for ever."""
     get, number = ctypes.pythonapi.PyInterpreterState_Get, ctypes.pythonapi.PyInterpreterState_GetID
