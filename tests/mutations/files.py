@@ -117,3 +117,59 @@ KEYS_OF_METADATA = Go(
         ),
     ),
 )  # fmt: skip
+
+TORN = "^TestATornEndIsReadOnce$|^TestChecksumsOfAnyPart$"
+
+TORN_ENDS = Go(
+    name="torn-ends",
+    folders=("core/journal",),
+    package="core/journal",
+    mode=TORN,
+    sound=(TORN,),
+    mutants=(
+        Mutant(
+            "frames-at-the-end-are-not-looked-at", "a frame that ends with the window is never looked at",
+            "durableSearch.look", "c.end > read", "c.end >= read",
+        ),
+        Mutant(
+            "frames-are-believed", "the head of a frame is enough",
+            "durableSearch.look", "d.sums.behind(c.first, unit(c.behind), unit(c.end)) == c.crc", "unit(c.end) > 0",
+        ),
+    ),
+)  # fmt: skip
+
+STEPS = "^TestBuildingIsLikeChanging$"
+
+BUILT_GRAPHS = Go(
+    name="built-graphs",
+    folders=("core/graph",),
+    package="core/graph",
+    mode=STEPS,
+    sound=(STEPS,),
+    mutants=(
+        Mutant(
+            "edges-are-built-twice", "an edge that is there comes again",
+            "Builder.Add", "b.at[ends] == 0", "true",
+        ),
+        Mutant(
+            "cycles-are-built", "nobody finds a cycle",
+            "Graph.Check", "!done[node]", "false",
+        ),
+    ),
+)  # fmt: skip
+
+CLEARS = "^TestManyMaskClearsOfALargePageAreReplayed$"
+
+MASK_CLEARS = Go(
+    name="mask-clears",
+    folders=("core/persist",),
+    package="core/persist",
+    mode=CLEARS,
+    sound=(CLEARS,),
+    mutants=(
+        Mutant(
+            "a-mask-is-cleared-once", "a mask that was marked again counts as clear",
+            "replay.clearMask", "!known || before != p.Record.Version", "!known || before == 0",
+        ),
+    ),
+)  # fmt: skip

@@ -19,7 +19,7 @@ from pathlib import Path
 from captures import CAPTURES
 from device_runtime import DEVICE_RUNTIME
 from disk import DISK
-from files import FAR_FILES, FILES, KEYS_OF_METADATA
+from files import BUILT_GRAPHS, FAR_FILES, FILES, KEYS_OF_METADATA, MASK_CLEARS, TORN_ENDS
 from gate import GATE
 from groups import GROUPS, UNDO
 from guard import GUARD, GUARD_COUNT
@@ -51,6 +51,9 @@ SUBJECTS: list[Go | C] = [
     FILES,
     FAR_FILES,
     KEYS_OF_METADATA,
+    TORN_ENDS,
+    BUILT_GRAPHS,
+    MASK_CLEARS,
 ]
 
 WORK = ROOT / "build/mutations"

@@ -52,7 +52,7 @@ type run struct {
 // Run does what the arguments say, and gives the exit code.
 func (t Tool) Run(ctx context.Context, arguments []string) int {
 	r := &run{Tool: t, ctx: ctx, out: bufio.NewWriterSize(patient{t.Stdout, ctx}, 64<<10)}
-	r.FS = cancellable{t.FS, ctx}
+	r.FS = cancellable(t.FS, ctx)
 	root := r.root()
 	root.SetArgs(arguments)
 	root.SetOut(r.out)
