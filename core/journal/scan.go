@@ -310,5 +310,5 @@ func inFrame(err error, path string, offset int64) error {
 	}
 	own := status.Of(err)
 	return &status.Error{Code: own.Code, Domain: own.Domain, Foreign: own.Foreign,
-		Text: fmt.Sprintf("%s: in the frame at offset %d: %s", path, offset, own.Text)}
+		Text: status.Plain(fmt.Sprintf("%s: in the frame at offset %d: %s", path, offset, own.Text))}
 }

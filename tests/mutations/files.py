@@ -173,3 +173,39 @@ MASK_CLEARS = Go(
         ),
     ),
 )  # fmt: skip
+
+PLAIN = "^TestHiddenCharactersAreWritten$"
+
+PLAIN_TEXTS = Go(
+    name="plain-texts",
+    folders=("core/status",),
+    package="core/status",
+    mode=PLAIN,
+    sound=(PLAIN,),
+    mutants=(
+        Mutant(
+            "bytes-that-are-no-text-stay", "bytes that are not UTF-8 stay in an error's text",
+            "Plain", "r == utf8.RuneError && size == 1", "false",
+        ),
+        Mutant(
+            "control-characters-stay", "control characters stay in an error's text",
+            "Plain", "strings.IndexFunc(text, hidden) < 0", "true",
+        ),
+    ),
+)  # fmt: skip
+
+CHAINS = "^TestAChainIsNotLongerThanItsBound$"
+
+LONG_CHAINS = Go(
+    name="long-chains",
+    folders=("core/persist",),
+    package="core/persist",
+    mode=CHAINS,
+    sound=(CHAINS,),
+    mutants=(
+        Mutant(
+            "chains-have-no-bound", "a chain may have any number of files",
+            "SaveOptions.withoutUsedBase", "len(chain) >= mostFiles", "false",
+        ),
+    ),
+)  # fmt: skip

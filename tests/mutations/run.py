@@ -19,7 +19,7 @@ from pathlib import Path
 from captures import CAPTURES
 from device_runtime import DEVICE_RUNTIME
 from disk import DISK
-from files import BUILT_GRAPHS, FAR_FILES, FILES, KEYS_OF_METADATA, MASK_CLEARS, TORN_ENDS
+from files import BUILT_GRAPHS, FAR_FILES, FILES, KEYS_OF_METADATA, LONG_CHAINS, MASK_CLEARS, PLAIN_TEXTS, TORN_ENDS
 from gate import GATE
 from groups import GROUPS, UNDO
 from guard import GUARD, GUARD_COUNT
@@ -54,6 +54,8 @@ SUBJECTS: list[Go | C] = [
     TORN_ENDS,
     BUILT_GRAPHS,
     MASK_CLEARS,
+    PLAIN_TEXTS,
+    LONG_CHAINS,
 ]
 
 WORK = ROOT / "build/mutations"

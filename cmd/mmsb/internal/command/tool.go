@@ -175,7 +175,9 @@ func (r *run) code(err error) int {
 }
 
 // complain prints an error.
-func (r *run) complain(err error) { _, _ = fmt.Fprintf(r.Stderr, "mmsb: %s\n", status.Of(err).Text) }
+func (r *run) complain(err error) {
+	_, _ = fmt.Fprintf(r.Stderr, "mmsb: %s\n", status.Plain(status.Of(err).Text))
+}
 
 func codeOf(err error) int {
 	switch status.CodeOf(err) {
