@@ -363,7 +363,8 @@ func mmsbgo_snapshot_verify_start(path *C.char, work *C.mmsb_work_options_t, to 
 func verify(path *C.char) func(w *ticket.Work) error {
 	name := C.GoString(path)
 	return func(w *ticket.Work) error {
-		_, err := snapshot.Verify(name, snapshot.VerifyOptions{Progress: w.Report})
+		files := snapshot.OpenOptions{FS: file.Asking(file.OS{}, w.GoesOn)}
+		_, err := snapshot.Verify(name, snapshot.VerifyOptions{OpenOptions: files, Progress: w.Report})
 		return err
 	}
 }
@@ -424,7 +425,9 @@ func compact(path, to *C.char, o *C.mmsb_save_options_t) func(w *ticket.Work) er
 		Options: file.Options{Durable: o.not_durable == 0}, RefuseInUse: o.base_in_use == C.MMSB_BASE_IN_USE_REFUSE,
 	}
 	return func(w *ticket.Work) error {
-		_, err := snapshot.Compact(from, target, snapshot.CompactOptions{Replace: replace, Progress: w.Report})
+		files := snapshot.OpenOptions{FS: file.Asking(file.OS{}, w.GoesOn)}
+		o := snapshot.CompactOptions{OpenOptions: files, Replace: replace, Progress: w.Report}
+		_, err := snapshot.Compact(from, target, o)
 		return err
 	}
 }

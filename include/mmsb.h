@@ -1076,7 +1076,7 @@ typedef struct mmsb_save_options {
     int32_t not_durable;       /* 0; 1 = do not wait for the disk: a power cut may damage the file, which a load detects */
     int32_t base_in_use;       /* MMSB_BASE_IN_USE_WHOLE */
     uint64_t copy_limit;       /* 0 = 256 MiB; bytes for pre-images that writers copy during the save; the minimum is 4 MiB */
-    const char *base;          /* NULL = save everything; path of an earlier snapshot */
+    const char *base;          /* NULL = save everything; path of an earlier snapshot, whole if its chain has 64 files */
     int32_t queue; /* 0 = MMSB_E_BUSY while a save or load of the context runs; 1 = wait until those before have ended */
     uint32_t reserved_word;
     uint64_t timeout_ns; /* MMSB_WAIT_FOREVER; of the blocking forms, see mmsb_work_options_t; 0 = try */

@@ -92,7 +92,13 @@ func (g *Graph) AddBeside(parent, child uint32, by uint64) error {
 				g.name(child), g.name(parent), g.describe(append(path, child)))
 		}
 	}
-	index := g.free
+	g.append(parent, child)
+	return nil
+}
+
+// append adds an edge that is not there.
+func (g *Graph) append(parent, child uint32) (index uint32) {
+	index = g.free
 	if index != 0 {
 		g.free = g.edges[index].next[children]
 	} else {
@@ -104,7 +110,7 @@ func (g *Graph) AddBeside(parent, child uint32, by uint64) error {
 	g.link(index, children)
 	g.link(index, parents)
 	g.live++
-	return nil
+	return index
 }
 
 // Remove ends one dependency. Errors: NotFound.

@@ -101,28 +101,75 @@ func (j *Journal) torn(s *openSegment, offset int64, next uint64) error {
 		return err
 	}
 	defer func() { _ = source.Close() }()
-	start := offset &^ (unitBytes - 1)
-	window := make([]byte, min(1<<20, s.size-start))
-	for at := start; at < s.size; at += int64(len(window)) {
+	search := durableSearch{id: s.id, next: next, size: s.size}
+	window := make([]byte, 1<<20)
+	for at := offset &^ (unitBytes - 1); at < s.size; at += int64(len(window)) {
+		if len(search.candidates) == 0 { // nothing begins in a hole
+			if at = file.NextData(source, at) &^ (unitBytes - 1); at >= s.size {
+				return nil
+			}
+			search.begin = at
+			search.sums = nil
+		}
 		window = window[:min(int64(len(window)), s.size-at)]
 		if _, err := source.ReadAt(window, at); err != nil {
 			return err
 		}
-		for i := 0; i < len(window); i += unitBytes {
-			head, ok := decodeFrame(window[i:], s.id)
-			if !ok || head.durable < next || at+int64(i+padded(int(head.length))) > s.size {
-				continue
-			}
-			candidate := make([]byte, padded(int(head.length)))
-			if _, err := source.ReadAt(candidate, at+int64(i)); err != nil {
-				return err
-			}
-			if frameCRC(candidate) == head.crc {
-				return damaged(path, offset, next)
-			}
+		if search.look(window, at) {
+			return damaged(path, offset, next)
 		}
 	}
 	return nil
+}
+
+// durableSearch looks for a whole frame that says that a record was durable. Heads of frames can be anywhere, and say that they
+// overlap: each byte is read once all the same.
+type durableSearch struct {
+	id         [16]byte
+	next       uint64 // the record
+	size       int64  // of the file
+	begin      int64  // where sums begin
+	sums       sums
+	candidates []candidate
+}
+
+// candidate is what may be a frame, up to the end of its units.
+type candidate struct {
+	end    int64
+	behind int64  // the end of its first unit
+	first  uint32 // checksum of that
+	crc    uint32 // that it says it has
+}
+
+// look says whether there is such a frame that ends in a window of the file, or before.
+func (d *durableSearch) look(window []byte, at int64) bool {
+	for i := 0; i+unitBytes <= len(window); i += unitBytes {
+		head, ok := decodeFrame(window[i:], d.id)
+		end := at + int64(i+padded(int(head.length)))
+		if ok && head.durable >= d.next && end <= d.size {
+			unit := window[i : i+unitBytes]
+			d.candidates = append(d.candidates, candidate{end, at + int64(i) + unitBytes, frameCRC(unit), head.crc})
+		}
+	}
+	d.sums.grow(window)
+	read := d.begin + int64(d.sums.units())*unitBytes
+	left := d.candidates[:0]
+	for _, c := range d.candidates {
+		unit := func(offset int64) int { return int((offset - d.begin) / unitBytes) }
+		switch {
+		case c.end > read:
+			left = append(left, c)
+		case d.sums.behind(c.first, unit(c.behind), unit(c.end)) == c.crc:
+			return true
+		}
+	}
+	d.candidates = left
+	const kept = 2 * MaximumFrame / unitBytes // candidates begin there
+	if drop := d.sums.units() - kept; drop > kept {
+		d.sums = append(sums(nil), d.sums[drop:]...)
+		d.begin += int64(drop) * unitBytes
+	}
+	return false
 }
 
 // eachRecord walks the records of a frame. content is a record's body. Errors: Corrupt.
@@ -263,5 +310,5 @@ func inFrame(err error, path string, offset int64) error {
 	}
 	own := status.Of(err)
 	return &status.Error{Code: own.Code, Domain: own.Domain, Foreign: own.Foreign,
-		Text: fmt.Sprintf("%s: in the frame at offset %d: %s", path, offset, own.Text)}
+		Text: status.Plain(fmt.Sprintf("%s: in the frame at offset %d: %s", path, offset, own.Text))}
 }

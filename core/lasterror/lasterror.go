@@ -12,7 +12,7 @@ func Store(err error) int32 {
 		return 0
 	}
 	e := status.Of(err)
-	return native.Fail(int32(e.Code), e.Domain, e.Foreign, e.Text)
+	return native.Fail(int32(e.Code), e.Domain, e.Foreign, status.Plain(e.Text))
 }
 
 // Load is the error that native code has stored for the calling thread when it returned a code; nil for 0.

@@ -70,7 +70,7 @@ func Enabled(level int) bool { return int32(level) <= process.level.Load() }
 // Logf logs a line, where the level is logged.
 func Logf(level int, format string, arguments ...any) {
 	if Enabled(level) {
-		process.write(level, fmt.Sprintf(format, arguments...))
+		process.write(level, status.Plain(fmt.Sprintf(format, arguments...)))
 	}
 }
 

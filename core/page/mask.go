@@ -3,6 +3,8 @@
 package page
 
 import (
+	"libmmsb/core/memory"
+	"libmmsb/core/region"
 	"libmmsb/native"
 )
 
@@ -26,6 +28,23 @@ func (p *Page) MakeMask() error {
 		native.UseMask(p.Index, index)
 	}
 	return err
+}
+
+// ClearMask makes a mask zero. Of a large one the system takes the memory, so that only what was set costs.
+func (p *Page) ClearMask() {
+	mask := p.Mask()
+	const large = 1 << 18
+	if len(mask) < large {
+		clear(mask)
+		return
+	}
+	locator := p.Record.MaskLocator
+	begin := native.LocatorOffset(locator)
+	end := begin + uint64(len(mask))
+	from, to := memory.RoundUp(begin), end&^(region.SystemPage-1)
+	clear(mask[:from-begin])
+	clear(mask[to-begin:])
+	region.Discard(native.LocatorRegion(locator), from, to-from)
 }
 
 // dropMask gives the mask of a page back.

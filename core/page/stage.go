@@ -163,10 +163,15 @@ func (s *Staging) join(old []uint32) (*graph.Graph, error) {
 	for _, index := range old {
 		joined.Rename(index, of[index])
 	}
+	if s.Graph.Edges() == 0 {
+		return joined, nil
+	}
+	changed := graph.Build(joined)
 	for _, edge := range s.Graph.All() {
-		if err := joined.Add(edge[0], edge[1]); err != nil {
-			return nil, status.Errorf(status.Mismatch, "the dependencies do not go with those of pages that stay: %v", err)
-		}
+		changed.Add(edge[0], edge[1])
+	}
+	if err := joined.Check(); err != nil {
+		return nil, status.Errorf(status.Mismatch, "the dependencies do not go with those of pages that stay: %v", err)
 	}
 	return joined, nil
 }

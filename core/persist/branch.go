@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"libmmsb/core/file"
 	"libmmsb/core/page"
 	"libmmsb/core/status"
 )
@@ -22,7 +23,7 @@ func (l *loader) branchJournal(still *page.Still) {
 	}
 	options := old.options
 	options.NoBase, options.Owned = false, true
-	next, err := prepareJournal(old.directory, old.keep, options)
+	next, err := prepareJournal(file.OS{}, old.directory, old.keep, options)
 	if err == nil {
 		if err = l.beginJournal(next, still); err != nil {
 			next.writer.Abandon()

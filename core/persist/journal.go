@@ -3,6 +3,7 @@ package persist
 import (
 	"math"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -117,7 +118,15 @@ func (s *state) openJournal(directory string, keep bool, o journal.Options, w *t
 	if opened := j.open.Load(); opened != nil {
 		return status.Errorf(status.AlreadyExists, "context 0x%016x has the journal %q", s.context.Handle(), opened.directory)
 	}
-	opened, err := prepareJournal(directory, keep, o)
+	var ended atomic.Bool // the writer goes on with its files
+	defer ended.Store(true)
+	fs := file.Asking(file.OS{}, func() error {
+		if ended.Load() {
+			return nil
+		}
+		return s.goesOn(w, 0)
+	})
+	opened, err := prepareJournal(fs, directory, keep, o)
 	if err != nil {
 		return err
 	}
@@ -130,9 +139,9 @@ func (s *state) openJournal(directory string, keep bool, o journal.Options, w *t
 }
 
 // prepareJournal opens a journal's directory.
-func prepareJournal(directory string, keep bool, o journal.Options) (opened *openedJournal, err error) {
+func prepareJournal(fs file.FS, directory string, keep bool, o journal.Options) (opened *openedJournal, err error) {
 	opened = &openedJournal{keep: keep, directory: directory, options: o, served: make(chan struct{})}
-	opened.writer, err = journal.Prepare(file.OS{}, directory, o)
+	opened.writer, err = journal.Prepare(fs, directory, o)
 	return opened, err
 }
 

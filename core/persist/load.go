@@ -1,7 +1,10 @@
 package persist
 
 import (
+	"sync/atomic"
+
 	"libmmsb/core/file"
+	"libmmsb/core/graph"
 	"libmmsb/core/journal"
 	"libmmsb/core/lineage"
 	"libmmsb/core/log"
@@ -86,17 +89,26 @@ func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releas
 	}
 	done := w.Done()
 	r := s.context.Residency()
+	var ended atomic.Bool // pages that wait are read later
+	defer ended.Store(true)
+	ask := func() error {
+		if ended.Load() {
+			return nil
+		}
+		return s.goesOn(w, 0)
+	}
+	fs := file.Asking(file.OS{}, ask)
 	var read *journal.Replay
 	if o.Journal != "" {
-		if read, err = journal.OpenReplay(file.OS{}, o.Journal); err != nil {
+		if read, err = journal.OpenReplay(fs, o.Journal); err != nil {
 			return nil, err
 		}
 	}
 	var opened *snapshot.Snapshot
 	if source.FS != nil && source.path == "" {
-		opened, err = openJournalBase(read, o)
+		opened, err = openJournalBase(fs, read, o)
 	} else {
-		opened, err = source.open(r.DiskPath(), done)
+		opened, err = source.open(ask, r.DiskPath(), done)
 	}
 	if err != nil {
 		return nil, err
@@ -180,7 +192,8 @@ func (l *loader) stageState() (err error) {
 			return err
 		}
 	}
-	if err := l.file.ParallelSegments(snapshot.LoadOptions{Want: want, SumsLater: true}, l.segment); err != nil {
+	how := snapshot.LoadOptions{Want: want, SumsLater: true, GoesOn: l.asked}
+	if err := l.file.ParallelSegments(how, l.segment); err != nil {
 		return err
 	}
 	if err := l.complete(); err != nil {
@@ -194,19 +207,25 @@ func (l *loader) stageState() (err error) {
 	return l.edges()
 }
 
-// edges makes the graph of dependencies. Edges of pages that are not staged are ignored.
+// asked says whether the load goes on.
+func (l *loader) asked() error { return l.goesOn(l.work, l.done) }
+
+// edges makes the graph of dependencies, which core/snapshot has looked at. Edges of pages that are not staged are ignored.
 func (l *loader) edges() error {
+	built, count := graph.Build(l.Graph), 0
 	for edge, err := range l.file.Edges() {
 		if err != nil {
 			return err
 		}
 		parent, parentOK := l.Handles[edge[0]]
 		child, childOK := l.Handles[edge[1]]
-		if !parentOK || !childOK {
-			continue
+		if count++; count%(1<<12) == 0 {
+			if err := l.asked(); err != nil {
+				return err
+			}
 		}
-		if err := l.Graph.Add(native.Index(parent), native.Index(child)); err != nil {
-			return status.Errorf(status.Corrupt, "page %d cannot depend on page %d: twice, or in a cycle", edge[1], edge[0])
+		if parentOK && childOK {
+			built.Add(native.Index(parent), native.Index(child))
 		}
 	}
 	return nil

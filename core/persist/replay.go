@@ -2,6 +2,7 @@ package persist
 
 import (
 	"libmmsb/core/file"
+	"libmmsb/core/graph"
 	"libmmsb/core/journal"
 	"libmmsb/core/lasterror"
 	"libmmsb/core/page"
@@ -21,6 +22,8 @@ type replay struct {
 	// unknown is pages that do not exist, by id, with the first record that changes them. Between its position and its moment a
 	// snapshot may have the end of a page; then a later record ends it.
 	unknown map[uint64]uint64
+	edges   *graph.Builder    // of the staged graph; nil: no record has changed it
+	cleared map[uint32]uint64 // by record: the version with which the mask was cleared
 }
 
 func (o *LoadOptions) until() journal.Until {
@@ -29,12 +32,12 @@ func (o *LoadOptions) until() journal.Until {
 
 // openJournalBase opens the state that a journal begins with: the newest base that its directory has, and that is not behind
 // where the replay is to end.
-func openJournalBase(read *journal.Replay, o *LoadOptions) (*snapshot.Snapshot, error) {
+func openJournalBase(fs file.FS, read *journal.Replay, o *LoadOptions) (*snapshot.Snapshot, error) {
 	// Nothing says which base is before an epoch, but the oldest is.
-	base, err := snapshot.FindBase(file.OS{}, o.Journal, read.Leads, o.JournalUntil, o.JournalUntilTime, o.JournalEpoch != 0)
+	base, err := snapshot.FindBase(fs, o.Journal, read.Leads, o.JournalUntil, o.JournalUntilTime, o.JournalEpoch != 0)
 	switch {
 	case base != nil:
-		return snapshot.Open(base.Path, snapshot.OpenOptions{})
+		return snapshot.Open(base.Path, snapshot.OpenOptions{FS: fs})
 	case read.FromTheBeginning():
 		return emptyState(read.At(0))
 	case err != nil:
@@ -65,6 +68,11 @@ func (l *loader) replayJournal() error {
 	if err == nil && l.o.until() == (journal.Until{}) {
 		err = r.allKnown()
 	}
+	if err == nil && r.edges != nil {
+		if cycle := r.Graph.Check(); cycle != nil {
+			err = status.Errorf(status.Corrupt, "journal %q: %s", l.o.Journal, status.Of(cycle).Text)
+		}
+	}
 	l.line, l.position = l.journal.At(last), last
 	return err
 }
@@ -72,7 +80,8 @@ func (l *loader) replayJournal() error {
 // beginReplay gives the record of each staged page what a page's record says.
 func (l *loader) beginReplay() *replay {
 	l.inSnapshot = l.Pages
-	r := &replay{l, native.NewRedoPages(len(l.Pages)), make(map[uint64]uint64)}
+	r := &replay{loader: l, pages: native.NewRedoPages(len(l.Pages)), unknown: make(map[uint64]uint64),
+		cleared: make(map[uint32]uint64)}
 	for i := range l.Pages {
 		s := &l.Pages[i]
 		record := native.RecordAt(s.Index)
@@ -106,6 +115,9 @@ func (r *replay) applyAll(s *journal.Part) error {
 			s.Skip(r.pages.Redo(s.Records))
 		}
 		record, err := s.Next()
+		if err == nil {
+			err = r.goesOn(r.work, r.done)
+		}
 		if err == nil && record != nil {
 			err = r.apply(record)
 		}
@@ -133,7 +145,7 @@ func (r *replay) apply(record *journal.Record) error {
 		case !childOK:
 			r.misses(record.Other, record)
 		default:
-			return r.edge(record.Kind, index, child)
+			r.edge(record.Kind, index, child)
 		}
 		return nil
 	case journal.Destroy:
@@ -176,16 +188,23 @@ func (r *replay) allKnown() error {
 	return nil
 }
 
-func (r *replay) edge(kind journal.Kind, parent, child uint32) error {
-	change := r.Graph.Add
+func (r *replay) edge(kind journal.Kind, parent, child uint32) {
+	if r.edges == nil {
+		r.edges = graph.Build(r.Graph)
+	}
 	if kind == journal.DependencyRemove {
-		change = r.Graph.Remove
+		r.edges.Remove(parent, child)
+	} else {
+		r.edges.Add(parent, child)
 	}
-	err := change(parent, child)
-	if code := status.CodeOf(err); code == status.AlreadyExists || code == status.NotFound {
-		return nil
+}
+
+// clearMask clears a page's mask, unless it is clear since it was cleared last.
+func (r *replay) clearMask(p *page.Page, version uint64) {
+	if before, known := r.cleared[p.Index]; !known || before != p.Record.Version {
+		p.ClearMask()
 	}
-	return err
+	r.cleared[p.Index] = version
 }
 
 // change makes a change that is not native code's.
@@ -201,7 +220,7 @@ func (r *replay) change(p *page.Page, record *journal.Record) error {
 	case journal.Migrate:
 		return p.Migrate(record.Location, record.Device)
 	case journal.MaskClear:
-		clear(p.Mask())
+		r.clearMask(p, record.Version)
 		return nil
 	case journal.MetadataSet, journal.MetadataRemove, journal.MetadataImport:
 		blob, changed, err := record.ChangeMetadata(p.Metadata())
@@ -294,9 +313,13 @@ func (r *replay) begin(record *journal.Record, f residency.Frame, size uint64, n
 // destroy ends a staged page. Its record's next page has another generation, so that an incremental save does not take it for a
 // page of the snapshot.
 func (r *replay) destroy(id uint64, p *page.Page) {
-	if r.Graph.Edges() > 0 {
+	switch {
+	case r.edges != nil:
+		r.edges.RemoveNode(p.Index)
+	case r.Graph.Edges() > 0:
 		r.Graph.RemoveNode(p.Index)
 	}
+	delete(r.cleared, p.Index)
 	r.pages.Remove(id)
 	delete(r.Handles, id)
 	if generation := native.Generation(p.State); generation < native.GenerationMax {

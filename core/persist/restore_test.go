@@ -186,7 +186,7 @@ func TestChosenPagesKeepTheirDependencies(t *testing.T) {
 	before, stays := contents(t, context), handleOf(t, context, 1)
 	err := Load(context, FromPath(path), LoadOptions{IDs: []uint64{1, 2}}, nil)
 	require.Equal(t, status.Mismatch, code(err), "%v", err)
-	require.ErrorContains(t, err, "page 2 cannot depend on page 1")
+	require.ErrorContains(t, err, "make a cycle: page 1 -> page 2 -> page 5 -> page 1")
 	require.Equal(t, before, contents(t, context))
 	require.Equal(t, stays, handleOf(t, context, 1))
 	require.Empty(t, childrenOf(t, context, 1))

@@ -112,7 +112,11 @@ func Save(context uint64, target SaveTarget, o SaveOptions, w *ticket.Work) erro
 	})
 }
 
-// withoutUsedBase makes the save a whole one where it would replace a file that its base rests on.
+// mostFiles is how many files a chain has: who loads it has all of them open.
+const mostFiles = 64
+
+// withoutUsedBase makes the save a whole one where its chain would be too long, and where it would replace a file that its base
+// rests on.
 func (o *SaveOptions) withoutUsedBase(target *SaveTarget) error {
 	if o.Base == "" {
 		return nil
@@ -120,6 +124,10 @@ func (o *SaveOptions) withoutUsedBase(target *SaveTarget) error {
 	chain, err := snapshot.ChainOf(target.FS, o.Base)
 	if err != nil {
 		return err
+	}
+	if len(chain) >= mostFiles {
+		o.Base = ""
+		return nil
 	}
 	if !slices.ContainsFunc(chain, target.replaces) {
 		return nil

@@ -28,11 +28,11 @@ func FromMemory(address uintptr, length uint64) LoadSource {
 	return LoadSource{memory: native.Memory(address, length), descriptor: -1}
 }
 
-// open opens the snapshot; what comes from a descriptor is kept in a folder meanwhile.
-func (l *LoadSource) open(folder string, done <-chan struct{}) (*snapshot.Snapshot, error) {
+// open opens the snapshot, whose file asks whether the load goes on; what comes from a descriptor is kept in a folder meanwhile.
+func (l *LoadSource) open(ask func() error, folder string, done <-chan struct{}) (*snapshot.Snapshot, error) {
 	switch {
 	case l.FS != nil:
-		return snapshot.Open(l.path, snapshot.OpenOptions{FS: l.FS})
+		return snapshot.Open(l.path, snapshot.OpenOptions{FS: file.Asking(l.FS, ask)})
 	case l.memory != nil:
 		return snapshot.OpenSource(file.Bytes(l.memory), snapshot.OpenOptions{})
 	}

@@ -136,7 +136,8 @@ func (l *loader) add(entries []snapshot.Page, indices []uint32, like residency.F
 func (l *loader) stageLazy(want func(id uint64) bool) (rest func(id uint64) bool, err error) {
 	l.source = residency.NewSource(reader{l.file})
 	waiting := make(map[uint64]uint32) // records by id
-	err = l.file.Segments(snapshot.LoadOptions{Want: want, TablesOnly: true}, func(segment snapshot.Loaded) error {
+	how := snapshot.LoadOptions{Want: want, TablesOnly: true, GoesOn: l.asked}
+	err = l.file.Segments(how, func(segment snapshot.Loaded) error {
 		for i := range segment.Pages {
 			entry := &segment.Pages[i]
 			if entry.Size <= native.SmallMax && !l.o.InPlace {
@@ -244,8 +245,7 @@ func (l *loader) complete() error {
 
 func (l *loader) readPostponed(p *postponed) error {
 	if p.kind == snapshot.KindMetadata {
-		goesOn := func() error { return l.goesOn(l.work, l.done) }
-		return l.file.ReadMetadata(p.entry.ID, goesOn, func(length uint64) ([]byte, error) {
+		return l.file.ReadMetadata(p.entry.ID, l.asked, func(length uint64) ([]byte, error) {
 			return l.Page(p.index).MakeMetadata(p.entry.MetadataCount, length)
 		})
 	}

@@ -106,6 +106,12 @@ func (g *graph) withoutCycle(ids []uint64, begins, waitsFor []uint32, goesOn ask
 		ids[at], left-1)
 }
 
+// CheckEdges says whether dependencies can be those of a state. Errors: Corrupt, Limit.
+func CheckEdges(name string, pairs [][2]uint64) error {
+	g := graph{v: &volume{name: name}, pairs: slices.Clone(pairs)}
+	return g.check(nil)
+}
+
 // Edges walks the dependencies, parent and child, oldest first. An error ends the walk.
 func (s *Snapshot) Edges() iter.Seq2[[2]uint64, error] {
 	return func(yield func([2]uint64, error) bool) {

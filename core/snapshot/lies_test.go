@@ -205,3 +205,18 @@ func TestHolesTakeNeitherMemoryNorTime(t *testing.T) {
 		}
 	}
 }
+
+func TestABaseWithAHostileNameIsWrittenPlainly(t *testing.T) {
+	whole, change := snapshottest.Honest()
+	directory := put(t, whole.Raw, change.Raw)
+	copy(change.Raw[72:], "a\n\x1b[2Jgood"[:10]) // as long as the honest name
+	require.True(t, snapshottest.Seal(change.Raw))
+	path := filepath.Join(directory, snapshottest.Change)
+	require.NoError(t, os.WriteFile(path, change.Raw, 0o600))
+	_, err := snapshot.Verify(path, snapshot.VerifyOptions{})
+	require.Equal(t, status.NotFound, status.CodeOf(err))
+	text := status.Of(err).Text
+	require.NotContains(t, text, "\n")
+	require.NotContains(t, text, "\x1b")
+	require.Contains(t, text, `a\n\x1b[2Jgood`[:10])
+}

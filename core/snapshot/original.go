@@ -4,6 +4,7 @@ package snapshot
 
 import (
 	"encoding/binary"
+	"strconv"
 
 	"libmmsb/core/abi"
 	"libmmsb/core/file"
@@ -89,7 +90,9 @@ func (o *originalReader) page(number, count uint32) error {
 	v, entryAt := o.v, o.at
 	raw, err := o.take(originalPage)
 	if err != nil {
-		return status.Errorf(status.Corrupt, "page entry %d of %d: %s", number, count, status.Of(err).Text)
+		own := *status.Of(err)
+		own.Text = "page entry " + strconv.Itoa(int(number)) + " of " + strconv.Itoa(int(count)) + ": " + own.Text
+		return &own
 	}
 	page := Page{
 		ID: binary.LittleEndian.Uint64(raw), Size: binary.LittleEndian.Uint64(raw[8:]), NUMANode: -1, Version: originalVersion,
@@ -113,7 +116,7 @@ func (o *originalReader) page(number, count uint32) error {
 	if metadataBytes > 0 {
 		word, err := o.take(4)
 		if err != nil {
-			return fail("has metadata of %d bytes, past the end of the file", metadataBytes)
+			return err
 		}
 		page.MetadataCount = uint32(metadata.Count(word))
 		o.at = metadataAt
@@ -125,7 +128,7 @@ func (o *originalReader) page(number, count uint32) error {
 		return err
 	}
 	if raw, err = o.take(4); err != nil {
-		return fail("ends before its data's length")
+		return err
 	}
 	if length := uint64(binary.LittleEndian.Uint32(raw)); length != page.Size || length == 0 {
 		return fail("has size %d, but %d bytes of data", page.Size, length)
@@ -169,8 +172,10 @@ func (v *volume) cover(from, to uint64) *table {
 		t := v.original[n-1]
 		begin, end := min(t.offset, from), max(t.offset+t.length, to)
 		if end-begin <= SegmentBytes {
-			for number := range t.extents {
-				t.extents[number].At += uint32(t.offset - begin)
+			if begin < t.offset {
+				for number := range t.extents {
+					t.extents[number].At += uint32(t.offset - begin)
+				}
 			}
 			t.offset, t.length = begin, end-begin
 			return t

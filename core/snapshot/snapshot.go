@@ -130,7 +130,7 @@ func openBaseVolume(of *volume, path, name string, o OpenOptions) (*volume, erro
 	source, err := o.Base(name)
 	if err != nil {
 		own := *status.Of(err)
-		own.Text = of.name + " needs its base " + name + " (" + of.header.Base.String() + "): " + own.Text
+		own.Text = status.Plain(of.name + " needs its base " + name + " (" + of.header.Base.String() + "): " + own.Text)
 		return nil, &own
 	}
 	base, err := openVolume(path, source)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -34,11 +33,11 @@ type Error struct {
 }
 
 // Error is the code's name and the text.
-func (e *Error) Error() string { return e.Code.String() + ": " + e.Text }
+func (e *Error) Error() string { return e.Code.String() + ": " + Plain(e.Text) }
 
 // Errorf makes an Error of our own, without a foreign code.
 func Errorf(code Code, format string, args ...any) error {
-	return &Error{Code: code, Text: line(fmt.Sprintf(format, args...))}
+	return &Error{Code: code, Text: Plain(fmt.Sprintf(format, args...))}
 }
 
 // FromErrno makes an Error from a failed system call. The text ends with the errno's message and name, as in
@@ -48,7 +47,7 @@ func FromErrno(code Code, errno syscall.Errno, format string, args ...any) error
 	if name := unix.ErrnoName(errno); name != "" {
 		text += " (" + name + ")"
 	}
-	return &Error{Code: code, Domain: DomainErrno, Foreign: int32(errno), Text: line(text)}
+	return &Error{Code: code, Domain: DomainErrno, Foreign: int32(errno), Text: Plain(text)}
 }
 
 // ErrnoOf is the errno behind an error of a system call; EIO where there is none.
@@ -69,7 +68,7 @@ func Of(err error) *Error {
 	if errors.As(err, &own) {
 		return own
 	}
-	return &Error{Code: Internal, Text: line(err.Error())}
+	return &Error{Code: Internal, Text: Plain(err.Error())}
 }
 
 // Done says whether a call has done what it does: it has not failed, or only its record may not be on disk.
@@ -82,8 +81,3 @@ func CodeOf(err error) Code {
 	}
 	return Of(err).Code
 }
-
-var lineBreaks = strings.NewReplacer("\n", `\n`, "\r", `\r`)
-
-// line keeps a text that carries a caller's name or another's message on one line.
-func line(text string) string { return lineBreaks.Replace(text) }

@@ -257,6 +257,14 @@ func (w *Work) Cancelled() bool {
 	}
 }
 
+// GoesOn is Cancelled as an error. A nil Work goes on.
+func (w *Work) GoesOn() error {
+	if w != nil && w.Cancelled() {
+		return status.Errorf(status.Cancelled, "cancelled")
+	}
+	return nil
+}
+
 // Done is closed when the work is asked to stop, or is not to wait for anybody. A nil Work has none.
 func (w *Work) Done() <-chan struct{} {
 	if w == nil {

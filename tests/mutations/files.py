@@ -117,3 +117,95 @@ KEYS_OF_METADATA = Go(
         ),
     ),
 )  # fmt: skip
+
+TORN = "^TestATornEndIsReadOnce$|^TestChecksumsOfAnyPart$"
+
+TORN_ENDS = Go(
+    name="torn-ends",
+    folders=("core/journal",),
+    package="core/journal",
+    mode=TORN,
+    sound=(TORN,),
+    mutants=(
+        Mutant(
+            "frames-at-the-end-are-not-looked-at", "a frame that ends with the window is never looked at",
+            "durableSearch.look", "c.end > read", "c.end >= read",
+        ),
+        Mutant(
+            "frames-are-believed", "the head of a frame is enough",
+            "durableSearch.look", "d.sums.behind(c.first, unit(c.behind), unit(c.end)) == c.crc", "unit(c.end) > 0",
+        ),
+    ),
+)  # fmt: skip
+
+STEPS = "^TestBuildingIsLikeChanging$"
+
+BUILT_GRAPHS = Go(
+    name="built-graphs",
+    folders=("core/graph",),
+    package="core/graph",
+    mode=STEPS,
+    sound=(STEPS,),
+    mutants=(
+        Mutant(
+            "edges-are-built-twice", "an edge that is there comes again",
+            "Builder.Add", "b.at[ends] == 0", "true",
+        ),
+        Mutant(
+            "cycles-are-built", "nobody finds a cycle",
+            "Graph.Check", "!done[node]", "false",
+        ),
+    ),
+)  # fmt: skip
+
+CLEARS = "^TestManyMaskClearsOfALargePageAreReplayed$"
+
+MASK_CLEARS = Go(
+    name="mask-clears",
+    folders=("core/persist",),
+    package="core/persist",
+    mode=CLEARS,
+    sound=(CLEARS,),
+    mutants=(
+        Mutant(
+            "a-mask-is-cleared-once", "a mask that was marked again counts as clear",
+            "replay.clearMask", "!known || before != p.Record.Version", "!known || before == 0",
+        ),
+    ),
+)  # fmt: skip
+
+PLAIN = "^TestHiddenCharactersAreWritten$"
+
+PLAIN_TEXTS = Go(
+    name="plain-texts",
+    folders=("core/status",),
+    package="core/status",
+    mode=PLAIN,
+    sound=(PLAIN,),
+    mutants=(
+        Mutant(
+            "bytes-that-are-no-text-stay", "bytes that are not UTF-8 stay in an error's text",
+            "Plain", "r == utf8.RuneError && size == 1", "false",
+        ),
+        Mutant(
+            "control-characters-stay", "control characters stay in an error's text",
+            "Plain", "strings.IndexFunc(text, hidden) < 0", "true",
+        ),
+    ),
+)  # fmt: skip
+
+CHAINS = "^TestAChainIsNotLongerThanItsBound$"
+
+LONG_CHAINS = Go(
+    name="long-chains",
+    folders=("core/persist",),
+    package="core/persist",
+    mode=CHAINS,
+    sound=(CHAINS,),
+    mutants=(
+        Mutant(
+            "chains-have-no-bound", "a chain may have any number of files",
+            "SaveOptions.withoutUsedBase", "len(chain) >= mostFiles", "false",
+        ),
+    ),
+)  # fmt: skip

@@ -20,7 +20,7 @@ from captures import CAPTURES
 from device_runtime import DEVICE_RUNTIME, SIMULATED_DEVICE
 from disk import DISK
 from endings import ENDINGS, FAILED_JOURNALS
-from files import FAR_FILES, FILES, KEYS_OF_METADATA
+from files import BUILT_GRAPHS, FAR_FILES, FILES, KEYS_OF_METADATA, LONG_CHAINS, MASK_CLEARS, PLAIN_TEXTS, TORN_ENDS
 from gate import GATE
 from grammar import GRAMMAR
 from groups import GROUPS, UNDO
@@ -59,6 +59,11 @@ SUBJECTS: list[Go | C] = [
     FAR_FILES,
     KEYS_OF_METADATA,
     GRAMMAR,
+    TORN_ENDS,
+    BUILT_GRAPHS,
+    MASK_CLEARS,
+    PLAIN_TEXTS,
+    LONG_CHAINS,
 ]
 
 WORK = ROOT / "build/mutations"

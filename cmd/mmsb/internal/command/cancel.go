@@ -39,54 +39,15 @@ func errCancelled(ctx context.Context) error {
 	return status.Errorf(status.Cancelled, "cancelled: %v", context.Cause(ctx))
 }
 
-// cancellable is a file system on which nothing is read, written or renamed any more when the context has ended. So every piece
-// of work on files ends then, wherever it is.
-type cancellable struct {
-	file.FS
-	ctx context.Context
+// cancellable is a file system on which nothing is read, written or renamed any more when the context has ended.
+func cancellable(fs file.FS, ctx context.Context) file.FS {
+	return file.Asking(fs, func() error {
+		if ctx.Err() != nil {
+			return errCancelled(ctx)
+		}
+		return nil
+	})
 }
-
-func (c cancellable) Open(path string, flags int, mode os.FileMode) (file.File, error) {
-	if c.ctx.Err() != nil {
-		return nil, errCancelled(c.ctx)
-	}
-	return c.wrap(c.FS.Open(path, flags, mode))
-}
-
-func (c cancellable) Rename(from, to string) error {
-	if c.ctx.Err() != nil {
-		return errCancelled(c.ctx)
-	}
-	return c.FS.Rename(from, to)
-}
-
-func (c cancellable) wrap(f file.File, err error) (file.File, error) {
-	if err != nil {
-		return nil, err
-	}
-	return cancellableFile{f, c}, nil
-}
-
-type cancellableFile struct {
-	file.File
-	fs cancellable
-}
-
-func (f cancellableFile) Pread(p []byte, offset int64) (int, error) {
-	if f.fs.ctx.Err() != nil {
-		return 0, errCancelled(f.fs.ctx)
-	}
-	return f.File.Pread(p, offset)
-}
-
-func (f cancellableFile) Pwrite(p []byte, offset int64) (int, error) {
-	if f.fs.ctx.Err() != nil {
-		return 0, errCancelled(f.fs.ctx)
-	}
-	return f.File.Pwrite(p, offset)
-}
-
-func (f cancellableFile) Reopen(flags int) (file.File, error) { return f.fs.wrap(f.File.Reopen(flags)) }
 
 // patient is a writer that lets the program end with the context, also while nobody reads the pipe that it writes to.
 type patient struct {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"libmmsb/core/status"
 )
 
 // bar shows on a terminal how far a piece of work is; elsewhere nothing.
@@ -22,7 +24,7 @@ const betweenDrawings = 100 * time.Millisecond
 
 func (r *run) bar(label string) *bar {
 	if isTerminal(r.Stderr) && os.Getenv("TERM") != "dumb" {
-		return &bar{w: r.Stderr, label: label}
+		return &bar{w: r.Stderr, label: status.Plain(label)}
 	}
 	return &bar{}
 }

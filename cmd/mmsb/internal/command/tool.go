@@ -52,7 +52,7 @@ type run struct {
 // Run does what the arguments say, and gives the exit code.
 func (t Tool) Run(ctx context.Context, arguments []string) int {
 	r := &run{Tool: t, ctx: ctx, out: bufio.NewWriterSize(patient{t.Stdout, ctx}, 64<<10)}
-	r.FS = cancellable{t.FS, ctx}
+	r.FS = cancellable(t.FS, ctx)
 	root := r.root()
 	root.SetArgs(arguments)
 	root.SetOut(r.out)
@@ -175,7 +175,9 @@ func (r *run) code(err error) int {
 }
 
 // complain prints an error.
-func (r *run) complain(err error) { _, _ = fmt.Fprintf(r.Stderr, "mmsb: %s\n", status.Of(err).Text) }
+func (r *run) complain(err error) {
+	_, _ = fmt.Fprintf(r.Stderr, "mmsb: %s\n", status.Plain(status.Of(err).Text))
+}
 
 func codeOf(err error) int {
 	switch status.CodeOf(err) {

@@ -320,7 +320,11 @@ func (s *State) WriteChanges(sink file.Sink, header snapshot.Header, baseName st
 	if err := w.Removed(removed); err != nil {
 		return err
 	}
-	if err := w.Edges(s.edges.all()); err != nil {
+	pairs := s.edges.all()
+	if err := snapshot.CheckEdges("the replayed state", pairs); err != nil {
+		return err
+	}
+	if err := w.Edges(pairs); err != nil {
 		return err
 	}
 	_, err = w.Finish(pages, size)
