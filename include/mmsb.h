@@ -836,14 +836,14 @@ MMSB_API void mmsb_delta_init(mmsb_delta_t *delta);
 MMSB_API mmsb_status_t mmsb_delta_validate(const mmsb_delta_t *delta, uint64_t page_size);
 
 /* Changes the page's bytes, marks the addressed bytes in its change mask, sets its epoch and advances its version; or fails and
- * changes nothing. A delta that addresses no byte still advances the epoch. The delta and what it names may lie in the page: it is
- * as if they were copied first.
+ * changes nothing. A delta that addresses no byte still advances the epoch. The delta and what it names may lie in the page: it
+ * is as if they were copied first.
  * Errors: handle errors, those of mmsb_delta_validate, MMSB_E_MISMATCH (page_id), MMSB_E_EPOCH, MMSB_E_INVALID_STATE (read-only),
  * MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT (change mask), MMSB_E_IO (DISK). Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_apply(mmsb_page_t page, const mmsb_delta_t *delta);
 
-/* Applies deltas[i] to pages[i], all or none. A page may appear more than once. What the call reads may lie in pages of the batch,
- * as for mmsb_page_apply; but the payload of one run is read when its turn comes.
+/* Applies deltas[i] to pages[i], all or none. A page may appear more than once. What the call reads may lie in pages of the
+ * batch, as for mmsb_page_apply; but the payload of one run is read when its turn comes.
  * Errors: as mmsb_page_apply. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_apply_many(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count,
                                             size_t *bad_index);

@@ -1,7 +1,7 @@
 /*
  * delta_input.h — what a call reads while it changes pages: it may lie in a page that the call changes. Then the call works on a
- * copy, so that what says where bytes go is as it was when it was checked. The bytes themselves, too, of one delta and of those of
- * a batch that are more than one run; others are read when their turn comes.
+ * copy, so that what says where bytes go is as it was when it was checked. The bytes themselves, too, of one delta and of those
+ * of a batch that are more than one run; others are read when their turn comes.
  */
 #ifndef MMSB_NATIVE_DELTA_INPUT_H
 #define MMSB_NATIVE_DELTA_INPUT_H

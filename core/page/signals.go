@@ -27,7 +27,8 @@ func nameHandlers() {
 			return
 		}
 		if _, known := named.LoadOrStore(h, true); !known {
-			log.Logf(log.Warning, "handler of %s (%s) was installed without SA_ONSTACK: a signal during a call can destroy the stack",
+			log.Logf(log.Warning,
+				"handler of %s (%s) was installed without SA_ONSTACK: a signal during a call can destroy the stack",
 				unix.SignalName(unix.Signal(h.signal)), h.where)
 		}
 	}

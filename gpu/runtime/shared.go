@@ -180,7 +180,8 @@ func (l *SharedLedger) read() ([]byte, error) {
 	n, err := l.file.ReadAt(content, 0)
 	switch {
 	case err == io.EOF:
-		return nil, status.Errorf(status.Corrupt, "ledger %q has %d bytes, not %d: it was cut short", l.file.Name(), n, ledgerBytes)
+		return nil, status.Errorf(status.Corrupt, "ledger %q has %d bytes, not %d: it was cut short",
+			l.file.Name(), n, ledgerBytes)
 	case err != nil:
 		return nil, ledgerError(err, l.file.Name())
 	case binary.NativeEndian.Uint64(content) != ledgerMagic || binary.NativeEndian.Uint32(content[8:]) != ledgerVersion ||
@@ -231,7 +232,8 @@ func sumOf(content []byte) (total uint64) {
 	return total
 }
 
-// reclaim takes back the bytes of processes that have died, in the file and in what was read of it. The lock of admission is held.
+// reclaim takes back the bytes of processes that have died, in the file and in what was read of it. The lock of admission is
+// held.
 func (l *SharedLedger) reclaim(content []byte) {
 	for slot := range ledgerSlots {
 		if slot == l.slot || chargedIn(content, slot) == 0 || l.lock(slot+1, false) != nil {

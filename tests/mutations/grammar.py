@@ -39,11 +39,12 @@ GRAMMAR = Go(
         ),
         Mutant(
             "lazy-not-verified", "the checksum of what is read late is not looked at",
-            "Snapshot.readPiece", "err := v.checkStored(id, &piece.Extent, stored, piece.base); err != nil", "err := error(nil); err != nil",
+            "Snapshot.readPiece",
+            "err := v.checkStored(id, &piece.Extent, stored, piece.base); err != nil", "err := error(nil); err != nil",
         ),
         Mutant(
             "compacted-changes-lost", "compaction has of a chunk only what comes first",
-            "compaction.compose", "page.ID, KindBytes, group)", "page.ID, KindBytes, group[:1])",
+            "compaction.compose", "page.ID, KindBytes, group, nil)", "page.ID, KindBytes, group[:1], nil)",
         ),
         Mutant(
             "compacted-mask-lost", "compaction leaves masks of pages in several files out",

@@ -18,7 +18,7 @@ for (name, meaning) in (
     (:GuardError, "The guard found a write where nobody may write; the message says where. The call did nothing else."),
     (
         :NotDurableError,
-        "The call has done what it does, but the journal may not have it on disk. A page that it has created is among `get_pages`.",
+        "The call has done what it does, but the journal may not have it on disk. A page that it created is in `get_pages`.",
     ),
     (:MemoryLimitError, "The memory limit of the state is reached, or the system has no memory left."),
 )

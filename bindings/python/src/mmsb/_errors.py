@@ -137,7 +137,7 @@ class NoSpaceError(MMSBError, OSError):
 
 
 class NotDurableError(MMSBError, OSError):
-    """The call has done what it does, but the journal may not have it on disk: a page that it has created is among ctx.pages()."""
+    """The call has done what it does, but the journal may not have it on disk: a page that it created is in ctx.pages()."""
 
     code = 33
 

@@ -430,7 +430,8 @@ func compare(answers []answer, by *sight) (problems []string, fate string) {
 }
 
 // unseen are the faults that only those see who look at all.
-var unseen = regexp.MustCompile("bytes other than 0|is damaged|metadata|frame|cannot be decompressed|no page needs|checksum of an extent")
+var unseen = regexp.MustCompile("bytes other than 0|is damaged|metadata|frame|" +
+	"cannot be decompressed|no page needs|checksum of an extent")
 
 // mustSee is what a reader that looks at content alone has to see, but for what nobody needs; nothing where it may accept.
 func mustSee(a *answer, answers []answer, by *sight) string {

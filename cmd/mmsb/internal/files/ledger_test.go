@@ -76,7 +76,8 @@ func (l *ledgers) try(x *trial, number uint64) (problems []string) {
 	} else {
 		require.NoError(l.t, os.WriteFile(path, make([]byte, ledgerBytes), 0o600))
 	}
-	if _, ok, err := opened.Take(1); ok || err == nil || status.CodeOf(err) != status.Corrupt && status.CodeOf(err) != status.Format {
+	if _, ok, err := opened.Take(1); ok || err == nil ||
+		status.CodeOf(err) != status.Corrupt && status.CodeOf(err) != status.Format {
 		wrong("a ledger that was cut short takes a byte: %v, %v", ok, err)
 	}
 	opened.Charged()

@@ -110,7 +110,8 @@ func readReference(raw []byte) (f *referenceFile, err error) {
 		return nil, wrong("the footer")
 	}
 	count, tableAt := uint64(get32(footer, 12)), get64(footer, 32)
-	if tableAt < unit || tableAt%unit != 0 || tableAt > uint64(len(raw)-unit) || uint64(len(raw)-unit)-tableAt != roundUp(8*count, unit) {
+	if tableAt < unit || tableAt%unit != 0 || tableAt > uint64(len(raw)-unit) ||
+		uint64(len(raw)-unit)-tableAt != roundUp(8*count, unit) {
 		return nil, wrong("the segment table's place")
 	}
 	table := raw[tableAt : len(raw)-unit]
@@ -156,7 +157,8 @@ func (f *referenceFile) segment(s []byte, number uint64, counted *[4]uint64, las
 	kind, n, m, dataAt := get32(s, 36), uint64(get32(s, 40)), uint64(get32(s, 44)), uint64(get32(s, 48))
 	each := map[uint32]uint64{1: entryBytes, 2: 8, 3: 16}[kind]
 	end := segmentHead + n*each + m*extentBytes
-	if string(s[:8]) != "MMSBSEGM" || get64(s, 8) != uint64(len(s)) || string(s[16:32]) != f.id || uint64(get32(s, 32)) != number ||
+	if string(s[:8]) != "MMSBSEGM" || get64(s, 8) != uint64(len(s)) || string(s[16:32]) != f.id ||
+		uint64(get32(s, 32)) != number ||
 		each == 0 || n == 0 || kind != 1 && (m != 0 || dataAt != uint64(len(s))) || dataAt%unit != 0 || dataAt > uint64(len(s)) ||
 		end > dataAt || get32(s, 52) != crcOf(s[:52], s[segmentHead:end]) || !zeros(s[end:dataAt]) {
 		return wrong("segment %d", number)
@@ -278,7 +280,8 @@ func (p *referencePage) extent(s, x []byte, low, high *uint64) (from, stored uin
 		if stored != 0 || from != 0 || get32(x, 20) != 0 {
 			return 0, 0, fmt.Errorf("zeros are stored")
 		}
-	case compression == 0 && stored != length, compression == 1 && (stored == 0 || stored >= length), from+stored > uint64(len(s)):
+	case compression == 0 && stored != length, compression == 1 && (stored == 0 || stored >= length),
+		from+stored > uint64(len(s)):
 		return 0, 0, fmt.Errorf("%d bytes are stored in %d", length, stored)
 	default:
 		a := alignmentOf(&piece{kind: kind, compression: compression}, p.size)
@@ -322,7 +325,8 @@ func (f *referenceFile) complete(id uint64) error {
 	if count, err := metadata.Validate(p.blob); err != nil || uint32(count) != keys {
 		p.fault = "metadata"
 	}
-	if p.hasMetadata != (keys > 0) || keys > 0 && uint64(len(p.blob)) < 4+9*uint64(keys) || !p.changes && uint64(len(p.content)) != p.size || p.hasMask && uint64(len(p.mask)) != (p.size+7)/8 {
+	if p.hasMetadata != (keys > 0) || keys > 0 && uint64(len(p.blob)) < 4+9*uint64(keys) ||
+		!p.changes && uint64(len(p.content)) != p.size || p.hasMask && uint64(len(p.mask)) != (p.size+7)/8 {
 		return wrong("page %d is not whole", id)
 	}
 	return nil
@@ -462,7 +466,8 @@ func over(chain []*referenceFile) (*sight, error) {
 			seen.faults[id] = p.fault
 		}
 		found.pages[id] = pageState{size: p.size, epoch: get64(p.entry, 16), version: get64(p.entry, 24),
-			location: int32(get32(p.entry, 32)), bytes: hashOf(p.content), mask: hashOfMask(p.mask), attributes: hashOfMetadata(p.blob)}
+			location: int32(get32(p.entry, 32)), bytes: hashOf(p.content), mask: hashOfMask(p.mask),
+			attributes: hashOfMetadata(p.blob)}
 	}
 	for _, edge := range newest.edges {
 		_, parent := pages[edge[0]]

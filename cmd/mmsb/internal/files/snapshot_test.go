@@ -477,7 +477,6 @@ type snapshots struct {
 	memory  []byte // where files are loaded from
 	memfd   int
 	pool    map[uint64][]*parts
-	pairs   [][2]int
 }
 
 const (

@@ -170,7 +170,8 @@ func stateOfContext(context uint64) (*state, error) {
 		}
 		err := page.Read(handle, func(p *page.Page) error {
 			found.pages[id] = pageState{size: p.Record.Size, epoch: p.Record.Epoch, version: p.Record.Version,
-				location: p.Location(), bytes: hashOf(content), mask: hashOfMask(p.Mask()), attributes: hashOfMetadata(p.Metadata())}
+				location: p.Location(), bytes: hashOf(content), mask: hashOfMask(p.Mask()),
+				attributes: hashOfMetadata(p.Metadata())}
 			return nil
 		})
 		if err != nil {
