@@ -74,8 +74,8 @@ func Held(source Source) int64 {
 	return max(source.Size(), 0)
 }
 
-// NextData is where data begins in a source, from an offset on: behind the hole that the offset lies in, if the file system tells;
-// the size, where there is none any more.
+// NextData is where data begins in a source, from an offset on: behind the hole that the offset lies in, if the file system
+// tells; the size, where there is none any more.
 func NextData(source Source, offset int64) int64 {
 	if o, ok := source.(*opened); ok && o.file.Descriptor() >= 0 {
 		switch at, err := unix.Seek(o.file.Descriptor(), offset, unix.SEEK_DATA); {

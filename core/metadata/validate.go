@@ -62,7 +62,8 @@ const (
 func (v *Validator) Add(piece []byte, stored int) error {
 	v.room += stored
 	if v.at+uint64(len(piece)) > maximumBytes && v.err == nil {
-		v.err = status.Errorf(status.Corrupt, "metadata has %d bytes, more than %d", v.at+uint64(len(piece)), uint64(maximumBytes))
+		v.err = status.Errorf(status.Corrupt, "metadata has %d bytes, more than %d", v.at+uint64(len(piece)),
+			uint64(maximumBytes))
 	}
 	for v.err == nil && len(piece) > 0 {
 		n := v.take(piece)
@@ -235,8 +236,8 @@ var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 // hashes are two of one key, which nobody can foretell: keys with the same ones are the same.
 type hashes [2]uint64
 
-// keySet is a set of keys of which the first hash lies in a range, from one number up to another. When it is full it lets go of the
-// upper half of the range.
+// keySet is a set of keys of which the first hash lies in a range, from one number up to another. When it is full it lets go of
+// the upper half of the range.
 type keySet struct {
 	few      [8]hashes
 	slots    []hashes // free ones are zeros; nil while few are enough

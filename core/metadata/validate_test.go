@@ -41,7 +41,8 @@ func TestPiecesAreLikeTheWhole(t *testing.T) {
 		var fields []string
 		n := random.IntN(12)
 		for i := range n {
-			fields = append(fields, strings.Repeat("ä€x\U0001F600", random.IntN(3))+strconv.Itoa(i), strings.Repeat("v", random.IntN(9)))
+			fields = append(fields, strings.Repeat("ä€x\U0001F600", random.IntN(3))+strconv.Itoa(i),
+				strings.Repeat("v", random.IntN(9)))
 		}
 		blob := build(uint32(n), fields...)
 		switch random.IntN(4) {

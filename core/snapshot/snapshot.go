@@ -589,8 +589,8 @@ func (s *Snapshot) Metadata(id uint64) (blob []byte, err error) {
 }
 
 // ReadMetadata reads a page's metadata blob, where there is one, into the memory that take gives for its length. What is read is
-// verified and valid. goesOn, where it is not nil, is asked meanwhile, and ends it. Errors: NotFound, that of take, that of goesOn,
-// those of reading.
+// verified and valid. goesOn, where it is not nil, is asked meanwhile, and ends it. Errors: NotFound, that of take, that of
+// goesOn, those of reading.
 func (s *Snapshot) ReadMetadata(id uint64, goesOn func() error, take func(length uint64) ([]byte, error)) error {
 	page, pieces, err := s.pieces(id)
 	if err != nil {

@@ -87,8 +87,8 @@ func read(name string, source file.Source, into []byte, offset uint64) error {
 	return err
 }
 
-// readOffsets reads the segment table: first in pieces, as who says that it is very long may have a hole there, and then, when all
-// of it has shown to be a table, into memory.
+// readOffsets reads the segment table: first in pieces, as who says that it is very long may have a hole there, and then, when
+// all of it has shown to be a table, into memory.
 func (v *volume) readOffsets(foot *footer) error {
 	count := foot.totals.Segments
 	// A segment has a unit at least: the table is no longer than that, whatever the footer says.

@@ -290,7 +290,9 @@ var Lies = []Lie{
 	{Name: "changes that are no granule", Change: true, Tell: extent64(5, 0, 0, 100)},
 	// What is stored.
 	{Name: "bytes of a page", Content: true, After: store(4, 0, 17, 0)},
-	{Name: "bytes in a gap", Content: true, After: func(f *File) { f.Raw[f.Segments[0]+int(f.get32(f.Extents[1][0]+16))+10] = 1 }},
+	{Name: "bytes in a gap", Content: true, After: func(f *File) {
+		f.Raw[f.Segments[0]+int(f.get32(f.Extents[1][0]+16))+10] = 1
+	}},
 	{Name: "no zstd frame", Content: true, Tell: both(extent32(4, 0, 28, 1), extent32(4, 0, 12, 499),
 		func(f *File) { f.stored(4, 0)[0] = 9; f.Raw[f.Segments[0]+int(f.get32(f.Extents[4][0]+16))+499] = 0 })},
 	{Name: "metadata count", Content: true, Tell: store(2, 2, 0, 1)},
