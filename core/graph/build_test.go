@@ -10,8 +10,7 @@ import (
 	"libmmsb/core/status"
 )
 
-// TestBuildingIsLikeChanging makes random changes by both ways; where one by one a cycle is refused, the check at the end finds
-// it.
+// TestBuildingIsLikeChanging makes random changes by both ways; where one by one a cycle is refused, the check finds it.
 func TestBuildingIsLikeChanging(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 13))
 	cycles := 0

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"os"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,12 +35,12 @@ func TestChecksumsOfAnyPart(t *testing.T) {
 // readBytes counts what is read.
 type readBytes struct {
 	file.FS
-	count *int64
+	count *atomic.Int64
 }
 
 type readBytesFile struct {
 	file.File
-	count *int64
+	count *atomic.Int64
 }
 
 func (r readBytes) Open(path string, flags int, mode os.FileMode) (file.File, error) {
@@ -52,7 +53,7 @@ func (r readBytes) Open(path string, flags int, mode os.FileMode) (file.File, er
 
 func (r readBytesFile) Pread(p []byte, offset int64) (int, error) {
 	n, err := r.File.Pread(p, offset)
-	*r.count += int64(n)
+	r.count.Add(int64(n))
 	return n, err
 }
 
@@ -75,12 +76,12 @@ func TestATornEndIsReadOnce(t *testing.T) {
 		binary.LittleEndian.PutUint64(at[40:], head.durable)
 	}
 	disk, _ := diskWith(t, append(content, torn...))
-	count := int64(0)
+	var count atomic.Int64
 	records, info, err := walkAll(readBytes{disk, &count}, 1)
 	require.NoError(t, err)
 	require.NotEmpty(t, records)
 	require.GreaterOrEqual(t, info.TornBytes, int64(len(torn)))
-	require.Less(t, count, 6*(whole+int64(len(torn))))
+	require.Less(t, count.Load(), 6*(whole+int64(len(torn))))
 
 	// One of the heads is that of a whole frame, which says that the records before it were durable.
 	for _, at := range []int{0, 1, 700, units - MaximumFrame/unitBytes} {

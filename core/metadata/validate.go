@@ -62,8 +62,8 @@ const (
 func (v *Validator) Add(piece []byte, stored int) error {
 	v.room += stored
 	if v.at+uint64(len(piece)) > maximumBytes && v.err == nil {
-		v.err = status.Errorf(status.Corrupt, "metadata has %d bytes, more than %d",
-			v.at+uint64(len(piece)), uint64(maximumBytes))
+		v.err = status.Errorf(status.Corrupt, "metadata has %d bytes, more than %d", v.at+uint64(len(piece)),
+			uint64(maximumBytes))
 	}
 	for v.err == nil && len(piece) > 0 {
 		n := v.take(piece)

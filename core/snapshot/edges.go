@@ -102,9 +102,8 @@ func (g *graph) withoutCycle(ids []uint64, begins, waitsFor []uint32, goesOn ask
 		return nil
 	}
 	at := slices.IndexFunc(waitsFor, func(count uint32) bool { return count > 0 })
-	return status.Errorf(status.Corrupt,
-		"%s: the dependencies of page %d and %d others make a cycle, or come behind one", g.v.name,
-		ids[at], left-1)
+	return status.Errorf(status.Corrupt, "%s: the dependencies of page %d and %d others make a cycle, or come behind one",
+		g.v.name, ids[at], left-1)
 }
 
 // CheckEdges says whether dependencies can be those of a state. Errors: Corrupt, Limit.

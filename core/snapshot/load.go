@@ -58,10 +58,10 @@ func (l *Loaded) CheckBytes(page *Page, extent *Extent, bytes []byte) error {
 // An extent that newer files cover in part comes as the ranges they leave, each an extent that has no checksum; what is
 // compressed of it has been decompressed.
 
-// Segments walks the state in the order of the files, newest first, with big sequential reads, each extent once. A page comes
-// with its newest entry first; what is left of it in other segments and files comes later with FlagKnown. The tables and the
-// zeros between extents are always checked, every checksum, and in the end that the state is complete, and that no id and no
-// dependency comes twice. An error of each ends the walk and is returned.
+// Segments walks the state in the order of the files, newest first, with big sequential reads, each extent once. A page
+// comes with its newest entry first; what is left of it in other segments and files comes later with FlagKnown. The tables
+// and the zeros between extents are always checked, every checksum, and in the end that the state is complete, and that no id and
+// no dependency comes twice. An error of each ends the walk and is returned.
 func (s *Snapshot) Segments(o LoadOptions, each func(segment Loaded) error) error {
 	return s.ParallelSegments(o, func(segment Loaded) (func() error, error) { return nil, each(segment) })
 }

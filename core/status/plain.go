@@ -8,8 +8,8 @@ import (
 )
 
 // Plain is a text that may have names out of files, for a line of an error, a log or a terminal: what is not to be seen (line
-// ends, escapes and other control characters, those that turn the direction of a text, bytes that are not UTF-8) is written like
-// in a string of Go. All else stays as it is.
+// ends, escapes and other control characters, those that turn the direction of a text, bytes that are not UTF-8) is written
+// like in a string of Go. All else stays as it is.
 func Plain(text string) string {
 	if strings.IndexFunc(text, hidden) < 0 && utf8.ValidString(text) {
 		return text

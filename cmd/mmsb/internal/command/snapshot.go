@@ -377,9 +377,8 @@ func (v *verification) all(paths []string, asJSON bool) error {
 			shown = append(shown, one)
 		}
 		if !asJSON && one.Good {
-			_, _ = fmt.Fprintf(v.out, "%s: good, %s, %s, %s\n", status.Plain(path),
-				count(one.Pages, "page"), v.show.within(one.Bytes),
-				count(one.Files, "file"))
+			_, _ = fmt.Fprintf(v.out, "%s: good, %s, %s, %s\n", status.Plain(path), count(one.Pages, "page"),
+				v.show.within(one.Bytes), count(one.Files, "file"))
 			if err := v.out.Flush(); err != nil { // the next one may take long
 				return err
 			}
