@@ -45,6 +45,7 @@ var known = []struct {
 	{regexp.MustCompile("it is 0 on the CPU and on disk"), "only a load looks at the devices of pages"},
 	{regexp.MustCompile("what (compaction|.* of the compacted file) accepts"), "compaction makes bad files of bad ones"},
 	{regexp.MustCompile("twice, or in a cycle"), "only a load looks at the graph"},
+	{regexp.MustCompile("copies page .* but it has another version"), "only the tool compares the version of a page that is cloned"},
 	{regexp.MustCompile("control characters are printed"), "names of bases are not quoted"},
 	{regexp.MustCompile("what load accepts.*(occurs|is there) twice"), "a load looks for pages that are there twice" +
 		" only in what no newer file has"},
@@ -217,6 +218,11 @@ func (x *trial) tell(kind, what string) {
 		x.kind = kind
 	}
 	x.told = append(x.told, kind+": "+what)
+}
+
+// lies says whether a lie of a kind was told.
+func (x *trial) lies(kind string) bool {
+	return slices.ContainsFunc(x.told, func(told string) bool { return strings.HasPrefix(told, kind+": ") })
 }
 
 // format is a kind of files that are lied in.
