@@ -224,6 +224,9 @@ func decodeSegment(header []byte, name string) (segment, error) {
 			maximumBranch)
 	case s.lineage.ID == lineage.ID{}:
 		return segment{}, status.Errorf(status.Corrupt, "%s: the lineage at offset 16 is 0", name)
+	case s.lineage.Parent.Lineage == lineage.ID{} && s.lineage.Parent.Position != 0, s.lineage.Parent.Lineage == s.lineage.ID:
+		return segment{}, status.Errorf(status.Corrupt, "%s: the lineage at offset 16 is %s, its parent at offset 64 is %s", name,
+			s.lineage.ID, s.lineage.Parent)
 	case s.before >= s.first || s.before != s.first-1 && !s.based:
 		return segment{}, status.Errorf(status.Corrupt,
 			"%s: the first record at offset 32 is %d, the record before it at offset 88 %d",

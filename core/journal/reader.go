@@ -142,13 +142,20 @@ func (j *Journal) look() error {
 	j.tail = tail{end: unitBytes, chain: last.previous}
 	open := false
 	err := j.scan(j.beginning(end), toTheEnd, func(f *frame, records []byte, at position) (bool, error) {
-		err := eachRecord(f, records, func(_ uint64, head recordHead, _ []byte) bool {
+		group := uint64(0) // the first record of the one that is open, where it began in this frame
+		err := eachRecord(f, records, func(sequence uint64, head recordHead, _ []byte) bool {
+			if !open {
+				group = sequence
+			}
 			open = head.flags&More != 0
 			if !open {
 				j.info.LastTime = head.time
 			}
 			return true
 		})
+		if err == nil && open {
+			err = checkBegins(f, group)
+		}
 		if err == nil && !open {
 			j.info.Last = f.first + uint64(f.count) - 1
 			j.tail = tail{end: at.offset + int64(padded(int(f.length))), chain: f.crc, ended: f.count == 0}

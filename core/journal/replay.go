@@ -81,6 +81,21 @@ func (j *Journal) Leads(from lineage.Point) error {
 	return status.Errorf(status.Mismatch, "the journal %s has the lineage %s, but the state is %s", j.directory, own.ID, from)
 }
 
+func (j *Journal) gap(behind *openSegment) error {
+	return status.Errorf(status.Mismatch, "journal %s: step %d was not recorded: a base from there on is needed", j.directory,
+		behind.first-1)
+}
+
+// CheckGaps says whether all steps behind a position are recorded, up to a record. Errors: Mismatch.
+func (j *Journal) CheckGaps(after, last uint64) error {
+	for i := range j.segments {
+		if s := &j.segments[i]; s.based && s.first > after+1 && s.first <= last {
+			return j.gap(s)
+		}
+	}
+	return nil
+}
+
 // Part is a part of a frame: records that lie one behind the other, of groups that are whole.
 type Part struct {
 	Records   []byte // those that are left, at an address that is a multiple of 8
@@ -146,15 +161,17 @@ type player struct {
 // frame is a visit of scan.
 func (p *player) frame(f *frame, records []byte, at position) (more bool, err error) {
 	if f.first+uint64(f.count) <= p.after+1 {
-		return true, nil
+		if f.count == 0 {
+			err = checkEnd(f, len(records))
+		}
+		return err == nil, err
 	}
 	if s := &p.journal.segments[at.segment]; s.based && s.first > p.after+1 {
 		if p.until.Sequence != 0 && p.until.Sequence < s.first {
 			p.ended = true
 			return false, nil
 		}
-		return false, status.Errorf(status.Mismatch, "journal %s: step %d was not recorded: a base from there on is needed",
-			p.journal.directory, s.first-1)
+		return false, p.journal.gap(s)
 	}
 	begin, end := -1, 0 // what is to be applied
 	group := uint64(0)  // the first record of the one that is not whole yet
@@ -193,6 +210,9 @@ func (p *player) frame(f *frame, records []byte, at position) (more bool, err er
 		}
 	}
 	if !p.ended && group != 0 {
+		if err := checkBegins(f, group); err != nil {
+			return false, err
+		}
 		if p.great, err = p.groupEnds(group, at); err != nil {
 			return false, err
 		}

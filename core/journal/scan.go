@@ -209,6 +209,16 @@ func badLength(sequence uint64, left []byte) error {
 		binary.LittleEndian.Uint32(left), len(left))
 }
 
+// checkBegins says whether a group that is not whole in a frame begins where one may that goes on in the next; 0: in another
+// frame. Errors: Corrupt.
+func checkBegins(f *frame, group uint64) error {
+	if group == 0 || group == f.first {
+		return nil
+	}
+	return status.Errorf(status.Corrupt, "the group of record %d goes beyond its frame, but does not begin it: record %d does",
+		group, f.first)
+}
+
 // checkEnd says whether a frame ends with its last record. Errors: Corrupt.
 func checkEnd(f *frame, left int) error {
 	if left == 0 {

@@ -119,13 +119,23 @@ func (r *replay) applyAll(s *journal.Part) error {
 			err = r.goesOn(r.work, r.done)
 		}
 		if err == nil && record != nil {
-			err = r.apply(record)
+			err = asDamage(record, r.apply(record))
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// asDamage makes what a call would have been told of its arguments the journal's fault.
+func asDamage(record *journal.Record, err error) error {
+	switch status.CodeOf(err) {
+	case status.InvalidArgument, status.OutOfRange, status.InvalidState, status.Mismatch, status.Unsupported, status.Epoch:
+		return status.Errorf(status.Corrupt, "record %d (%v of page %d) cannot be applied: %s", record.Sequence, record.Kind,
+			record.Page, status.Of(err).Text)
+	}
+	return err
 }
 
 // apply makes a change again, unless the state has it: docs/journal-format.md.

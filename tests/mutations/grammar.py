@@ -5,13 +5,16 @@ from mutation import Mutant
 from subject import Go
 
 SNAPSHOTS = "^TestReadersOfSnapshotsAgree$"
+VERSION2 = "^TestReadersOfVersion2Agree$"
+JOURNALS = "^TestReadersOfJournalsAgree$"
+LEDGERS = "^TestReadersOfLedgersAgree$"
 
 GRAMMAR = Go(
     name="grammar",
-    folders=("core/snapshot", "core/persist"),
+    folders=("core/snapshot", "core/persist", "core/journal", "cmd/mmsb/internal/replay", "gpu/runtime"),
     package="cmd/mmsb/internal/files",
     mode=SNAPSHOTS,
-    sound=(SNAPSHOTS,),
+    sound=(SNAPSHOTS, VERSION2, JOURNALS, LEDGERS),
     mutants=(
         Mutant(
             "reserved-field-free", "a reserved field of a page's entry may have any value",
@@ -54,6 +57,62 @@ GRAMMAR = Go(
         Mutant(
             "base-of-any-id", "any file with the name of the base is the base",
             "Snapshot.openBase", "if base.header.ID != of.header.Base {", "if false {",
+        ),
+        Mutant(
+            "size-not-compared", "in version 2 a page's size may be another than the length of its data",
+            "originalReader.page", "length != page.Size || length == 0", "length == 0",
+            mode=VERSION2,
+        ),
+        Mutant(
+            "bytes-behind-the-pages", "a file of version 2 may go on behind its last page",
+            "openOriginal", "o.at != v.totals.FileBytes", "false",
+            mode=VERSION2,
+        ),
+        Mutant(
+            "length-of-a-record", "a replay does not compare a record's length with what its frame has",
+            "player.frame", "err := checkLength(sequence, left); err != nil", "err := error(nil); err != nil",
+            mode=JOURNALS,
+        ),
+        Mutant(
+            "group-in-the-middle", "a group that is not whole may begin anywhere in a frame",
+            "checkBegins", "group == f.first", "true",
+            mode=JOURNALS,
+        ),
+        Mutant(
+            "tool-crosses-gaps", "the tool goes on behind a step that was not recorded",
+            "Journal.CheckGaps", "s.first > after+1", "false",
+            mode=JOURNALS,
+        ),
+        Mutant(
+            "tool-takes-older", "the tool makes changes that the state has already",
+            "State.Apply", "p.entry.Version >= r.Version", "false",
+            mode=JOURNALS,
+        ),
+        Mutant(
+            "tool-misses-nothing", "the tool passes over records of pages that the state does not have",
+            "State.misses", "!noted", "false && !noted",
+            mode=JOURNALS,
+        ),
+        Mutant(
+            "arguments-of-a-record", "what is wrong with a record is told like an argument of the call",
+            "asDamage", "status.CodeOf(err)", "status.Code(0 * int32(status.CodeOf(err)))",
+            mode=JOURNALS,
+        ),
+        Mutant(
+            "parent-of-nothing", "a journal may begin behind a position of no lineage",
+            "decodeSegment", "s.lineage.Parent.Lineage == lineage.ID{} && s.lineage.Parent.Position != 0", "false",
+            mode=JOURNALS,
+        ),
+        Mutant(
+            "ledger-cut-short", "the length of a ledger is not looked at while it is open",
+            "SharedLedger.read", "case err == io.EOF:", "case err == io.EOF && n == 0:",
+            mode=LEDGERS,
+        ),
+        Mutant(
+            "ledger-of-any-length", "a ledger may be longer than it is",
+            "SharedLedger.begin", "case info.Size() != ledgerBytes && l.begins():",
+            "case info.Size() > ledgerBytes: case info.Size() != ledgerBytes && l.begins():",
+            mode=LEDGERS,
         ),
     ),
 )  # fmt: skip

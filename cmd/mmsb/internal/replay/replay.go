@@ -139,6 +139,9 @@ func (o *Options) apply(from *base, changes *scratch) (Report, error) {
 	if report.Last, err = log.Find(header.Position, o.Until); err != nil {
 		return report, err
 	}
+	if err := log.CheckGaps(header.Position, report.Last); err != nil {
+		return report, err
+	}
 	state, err := New(from.Snapshot)
 	if err != nil {
 		return report, err
@@ -161,6 +164,11 @@ func (o *Options) apply(from *base, changes *scratch) (Report, error) {
 		case <-o.Done:
 			return report, errCancelled
 		default:
+		}
+	}
+	if o.Until == (journal.Until{}) {
+		if err := state.AllKnown(o.Journal); err != nil {
+			return report, err
 		}
 	}
 	return report, changes.write(func(sink file.Sink) error {

@@ -21,6 +21,9 @@ type State struct {
 	base  *snapshot.Snapshot
 	pages map[uint64]*page // those that records touched; nil: they are no more
 	edges edges
+	// unknown is pages that do not exist, by id, with the first record that needs them. Between its position and its moment a
+	// snapshot may have the end of a page; then a later record ends it.
+	unknown map[uint64]uint64
 }
 
 // page is one that a record has touched.
@@ -37,7 +40,7 @@ type page struct {
 
 // New begins with what a snapshot of version 3 holds, which stays open as long as the State is used.
 func New(base *snapshot.Snapshot) (*State, error) {
-	s := &State{base: base, pages: make(map[uint64]*page)}
+	s := &State{base: base, pages: make(map[uint64]*page), unknown: make(map[uint64]uint64)}
 	for edge, err := range base.Edges() {
 		if err != nil {
 			return nil, err
@@ -95,32 +98,52 @@ func (s *State) Apply(r *journal.Record) error {
 		}
 		return s.clone(r)
 	}
-	if p == nil {
-		return nil
-	}
 	if r.Kind == journal.Destroy {
-		s.pages[r.Page] = nil
-		s.edges.removePage(r.Page)
+		delete(s.unknown, r.Page)
+		if p != nil {
+			s.pages[r.Page] = nil
+			s.edges.removePage(r.Page)
+		}
 		return nil
 	}
-	older := p.entry.Version >= r.Version
+	if p == nil {
+		s.misses(r.Page, r)
+		return nil
+	}
+	if r.Kind == journal.DependencyAdd || r.Kind == journal.DependencyRemove {
+		return s.depend(r)
+	}
+	if p.entry.Version >= r.Version {
+		return nil
+	}
 	switch r.Kind {
-	case journal.DependencyAdd, journal.DependencyRemove:
-		err = s.depend(r)
 	case journal.MaskClear:
 		p.clearMask()
 	case journal.MetadataSet, journal.MetadataRemove, journal.MetadataImport:
 		err = s.changeMetadata(p, r)
 	default:
-		if older {
-			return nil
-		}
 		err = p.change(r)
 	}
-	if err == nil && !older {
+	if err == nil {
 		p.entry.Version, p.entry.Epoch = r.Version, r.Epoch
 	}
 	return err
+}
+
+// misses notes a page that a record needs.
+func (s *State) misses(id uint64, r *journal.Record) {
+	if _, noted := s.unknown[id]; !noted {
+		s.unknown[id] = r.Sequence
+	}
+}
+
+// AllKnown says whether all pages were there that records need. Errors: Mismatch.
+func (s *State) AllKnown(directory string) error {
+	for _, id := range slices.Sorted(maps.Keys(s.unknown)) {
+		return status.Errorf(status.Mismatch, "record %d of the journal %q changes page %d, which the state does not have",
+			s.unknown[id], directory, id)
+	}
+	return nil
 }
 
 func invalid(r *journal.Record, format string, args ...any) error {
@@ -172,8 +195,12 @@ func (s *State) clone(r *journal.Record) error {
 
 func (s *State) depend(r *journal.Record) error {
 	child, err := s.find(r.Other)
-	if err != nil || child == nil {
+	if err != nil {
 		return err
+	}
+	if child == nil {
+		s.misses(r.Other, r)
+		return nil
 	}
 	edge := [2]uint64{r.Page, r.Other}
 	switch {

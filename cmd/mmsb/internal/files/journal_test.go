@@ -1,0 +1,446 @@
+package files
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/cmd/mmsb/internal/replay"
+	"libmmsb/core/file"
+	"libmmsb/core/journal"
+	"libmmsb/core/lineage"
+	"libmmsb/core/metadata"
+	"libmmsb/core/persist"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+)
+
+// The journal as docs/journal-format.md has it, written by that text alone.
+
+var (
+	journalHeaderSpots = []spot{
+		{"magic", 0, 8}, {"version", 8, 4}, {"byte order", 12, 4}, {"lineage", 16, 16}, {"first record", 32, 8}, {"time", 40, 8},
+		{"crc before", 48, 4}, {"flags", 52, 4}, {"branch", 56, 8}, {"parent", 64, 16}, {"parent's position", 80, 8},
+		{"record before", 88, 8}, {"rest", 96, 100},
+	}
+	frameSpots = []spot{
+		{"magic", 0, 8}, {"length", 8, 4}, {"records", 12, 4}, {"lineage", 16, 16}, {"first record", 32, 8}, {"durable", 40, 8},
+		{"crc before", 48, 4}, {"rest", 52, 8},
+	}
+	recordSpots = []spot{
+		{"length", 0, 4}, {"kind, flags and form", 4, 4}, {"page", 8, 8}, {"version", 16, 8}, {"epoch", 24, 8}, {"time", 32, 8},
+	}
+)
+
+// journalParts is a segment: its header and frames.
+type journalParts struct {
+	header []byte
+	frames [][]byte
+}
+
+// seal mends the checksums, and, where chain is true, those that frames have of the one before.
+func (j *journalParts) seal(before uint32, chain bool) (last uint32) {
+	if chain {
+		put32(j.header, 48, before)
+	}
+	put32(j.header, unit-4, crcOf(j.header[:unit-4]))
+	for _, frame := range j.frames {
+		if chain {
+			put32(frame, 48, before)
+		}
+		before = crcOf(frame[:60], frame[64:])
+		put32(frame, 60, before)
+	}
+	return before
+}
+
+// clerk writes a random good journal, which begins with the empty state.
+type clerk struct {
+	*author
+	sizes    map[uint64]uint64 // of the pages that there are
+	versions map[uint64]uint64
+	next     uint64 // number of the next record
+}
+
+func words(values ...uint64) (b []byte) {
+	for _, value := range values {
+		b = binary.LittleEndian.AppendUint64(b, value)
+	}
+	return b
+}
+
+// record is the next record; flags are those of its group.
+func (c *clerk) record(flags byte) []byte {
+	random := c.random
+	id := 1 + random.Uint64N(6)
+	size, there := c.sizes[id]
+	kind, form, body := journal.Create, uint16(0), []byte(nil)
+	place := binary.LittleEndian.AppendUint32(make([]byte, 8), math.MaxUint32) // location, device, node
+	payload := func(n uint64) []byte { return c.bytes(int(n)) }
+	switch what := random.IntN(16); {
+	case !there && what == 0 && len(c.sizes) > 0:
+		for other := range 7 {
+			if of, ok := c.sizes[uint64(other)]; ok {
+				kind, body, c.sizes[id] = journal.Clone, words(uint64(other), c.versions[uint64(other)]), of
+				break
+			}
+		}
+	case !there && what < 4:
+		size = 1 + random.Uint64N(300)
+		kind, c.sizes[id] = journal.Adopt, size
+		body = slices.Concat(words(size), place, make([]byte, 4), payload(size))
+		put32(body, 20, 1)
+	case !there:
+		size = pageSizes[random.IntN(len(pageSizes))]
+		c.sizes[id] = size
+		body = slices.Concat(words(size), place, make([]byte, 4))
+	case what == 0:
+		kind = journal.Destroy
+		delete(c.sizes, id)
+	case what == 1:
+		size = pageSizes[random.IntN(len(pageSizes))]
+		kind, body, c.sizes[id] = journal.Resize, words(size), size
+	case what == 2:
+		kind, body = journal.Migrate, append(place, make([]byte, 4)...)
+	case what == 3:
+		kind = journal.MaskClear
+	case what == 4:
+		key, value := fmt.Append(nil, "key ", random.IntN(3)), payload(random.Uint64N(40))
+		kind = journal.MetadataSet
+		body = slices.Concat(words(uint64(len(key))|uint64(len(value))<<32), key, value)
+	case what == 5:
+		kind, body = journal.MetadataRemove, fmt.Append(nil, "key ", random.IntN(3))
+	case what == 6:
+		blob, err := metadata.Set(nil, []byte("imported"), payload(9))
+		if err != nil {
+			panic(err)
+		}
+		kind, body = journal.MetadataImport, blob
+	case what < 9 && c.sizes[id+1] > 0:
+		kind, body = journal.DependencyAdd+journal.Kind(what-7), words(id+1)
+	case what < 12:
+		n := 1 + random.Uint64N(min(size, 60))
+		kind, body = journal.Write+journal.Kind(random.IntN(2)), append(words(random.Uint64N(size-n+1)), payload(n)...)
+	default:
+		kind, form = journal.Delta, uint16(1+random.IntN(6))
+		n := 1 + random.Uint64N(min(size, 60))
+		mask := payload(n)
+		switch form {
+		case journal.DenseBytes:
+			body = slices.Concat(words(n), mask, payload(n))
+		case journal.DenseBits:
+			body = slices.Concat(words(n), mask[:(n+7)/8], payload(n))
+		case journal.SparseBits:
+			set := uint64(0)
+			for at := range n {
+				set += uint64(mask[at/8] >> (at % 8) & 1)
+			}
+			body = slices.Concat(words(n), mask[:(n+7)/8], payload(set))
+		case journal.Indexed:
+			body = words(n)
+			for range n {
+				body = append(body, words(random.Uint64N(size))...)
+			}
+			body = append(body, payload(n)...)
+		case journal.Indexed32:
+			body = words(n)
+			for range n {
+				body = binary.LittleEndian.AppendUint32(body, uint32(random.Uint64N(size)))
+			}
+			body = append(body, payload(n)...)
+		default:
+			first := random.Uint64N(n + 1)
+			body = append(words(2, random.Uint64N(size-first+1), first, random.Uint64N(size-(n-first)+1), n-first), payload(n)...)
+		}
+	}
+	if kind != journal.DependencyAdd && kind != journal.DependencyRemove {
+		c.versions[id]++
+	}
+	b := make([]byte, 40, 48+len(body))
+	put32(b, 0, uint32(40+len(body)))
+	b[4], b[5] = byte(kind), flags
+	binary.LittleEndian.PutUint16(b[6:], form)
+	for i, value := range []uint64{id, c.versions[id], c.versions[id], 1763726400e9 + c.next} {
+		put64(b, 8+8*i, value)
+	}
+	c.next++
+	b = append(b, body...)
+	return append(b, make([]byte, -len(b)&7)...)
+}
+
+// group is some records that belong together.
+func (c *clerk) group() (records [][]byte) {
+	count := 1
+	if c.random.IntN(4) == 0 {
+		count = 2 + c.random.IntN(3)
+		head := make([]byte, 48)
+		put32(head, 0, 48)
+		head[4], head[5] = byte(journal.Group), journal.More
+		put64(head, 32, 1763726400e9+c.next)
+		c.next++
+		records = append(records, head)
+	}
+	length := uint64(0)
+	for left := count; left > 0; left-- {
+		flags := byte(0)
+		if left > 1 {
+			flags = journal.More
+		}
+		records = append(records, c.record(flags))
+		length += uint64(len(records[len(records)-1]))
+	}
+	if count > 1 {
+		put64(records[0], 40, length)
+	}
+	return records
+}
+
+func (c *clerk) frame() []byte {
+	first, count, body := c.next, 0, []byte(nil)
+	for range 1 + c.random.IntN(6) {
+		for _, record := range c.group() {
+			body = append(body, record...)
+			count++
+		}
+	}
+	b := make([]byte, roundUp(64+len(body), unit))
+	copy(b, "MMSBFRAM")
+	put32(b, 8, uint32(64+len(body)))
+	put32(b, 12, uint32(count))
+	copy(b[16:], c.line)
+	put64(b, 32, first)
+	copy(b[64:], body)
+	return b
+}
+
+func (c *clerk) segment() *journalParts {
+	j := &journalParts{header: make([]byte, unit)}
+	copy(j.header, "MMSBJRNL")
+	put32(j.header, 8, 2)
+	put32(j.header, 12, 0x01020304)
+	copy(j.header[16:], c.line)
+	put64(j.header, 32, c.next)
+	put64(j.header, 88, c.next-1)
+	for range 1 + c.random.IntN(3) {
+		j.frames = append(j.frames, c.frame())
+	}
+	return j
+}
+
+// records are where those of a frame begin, as long as their lengths lead on.
+func recordsOf(frame []byte) (at []int) {
+	for from := 64; from+40 <= len(frame); {
+		length := int(get32(frame, from))
+		if length < 40 || from+length > len(frame) {
+			break
+		}
+		at = append(at, from)
+		from += roundUp(length, 8)
+	}
+	return at
+}
+
+// journals lies in journals.
+type journals struct{ *snapshots }
+
+func (j *journals) try(x *trial, number uint64) []string {
+	random := rand.New(rand.NewPCG(number/10, 5))
+	write := func() (segments []*journalParts, line []byte) {
+		c := &clerk{author: &author{random: random}, sizes: map[uint64]uint64{}, versions: map[uint64]uint64{}, next: 1}
+		c.line = c.id()
+		for range 1 + random.IntN(2) {
+			segments = append(segments, c.segment())
+		}
+		return segments, c.line
+	}
+	segments, line := write()
+	donor, _ := write()
+	names, before := make([]string, len(segments)), uint32(0)
+	for i, s := range segments {
+		names[i] = fmt.Sprintf("journal-%020d.mmsbj", get64(s.header, 32))
+		before = s.seal(before, true)
+	}
+	cut := 0
+	if number%10 == 0 {
+		x.tell("none", "")
+	} else {
+		cut = j.lie(x, segments, donor)
+	}
+	directory := filepath.Join(x.folder, "journal")
+	require.NoError(j.t, os.Mkdir(directory, 0o700))
+	onDisk := uint64(0)
+	for i, s := range segments {
+		content := slices.Concat(append([][]byte{s.header}, s.frames...)...)
+		if i == len(segments)-1 {
+			content = content[:len(content)-min(cut, len(content))]
+		}
+		onDisk += uint64(len(content))
+		require.NoError(j.t, os.WriteFile(filepath.Join(directory, names[i]), content, 0o600))
+	}
+	base := filepath.Join(x.folder, "empty.mmsb")
+	j.empty(base, lineage.ID(line))
+	problems := j.replays(x, directory, base, onDisk, number)
+	if number%10 == 0 && x.fate != "accepted" {
+		problems = append(problems, "a good journal is "+x.fate)
+	}
+	return problems
+}
+
+// lie lies in a journal, and says how many bytes are missing at its end.
+func (j *journals) lie(x *trial, segments, donor []*journalParts) (cut int) {
+	random := x.random
+	chain := random.IntN(4) > 0
+	for count := []int{1, 1, 1, 2}[random.IntN(4)]; count > 0; count-- {
+		s := segments[random.IntN(len(segments))]
+		n := len(s.frames)
+		if n == 0 {
+			continue
+		}
+		frame := s.frames[random.IntN(n)]
+		switch what := random.IntN(20); {
+		case what < 3:
+			x.tell("header", lieAt(random, s.header, journalHeaderSpots[random.IntN(len(journalHeaderSpots))]))
+		case what < 6:
+			x.tell("frame", lieAt(random, frame, frameSpots[random.IntN(len(frameSpots))]))
+		case what < 11:
+			if at := recordsOf(frame); len(at) > 0 {
+				from := at[random.IntN(len(at))]
+				x.tell("record", lieAt(random, frame[from:], recordSpots[random.IntN(len(recordSpots))]))
+			}
+		case what < 15:
+			if at := recordsOf(frame); len(at) > 0 {
+				from := at[random.IntN(len(at))]
+				if length := int(get32(frame, from)); length > 40 {
+					word := 40 + random.IntN(length-40)&^7
+					if from+word+8 <= len(frame) {
+						x.tell("body", lieAt(random, frame[from:], spot{"word", word, 8}))
+					}
+				}
+			}
+		case what == 15:
+			i, k := random.IntN(n), random.IntN(n)
+			s.frames[i], s.frames[k] = s.frames[k], s.frames[i]
+			x.tell("frames", fmt.Sprintf("%d and %d are swapped", i, k))
+		case what == 16:
+			i := random.IntN(n)
+			s.frames = slices.Delete(s.frames, i, i+1)
+			x.tell("frames", fmt.Sprintf("%d is missing", i))
+		case what == 17:
+			i := random.IntN(n)
+			s.frames = slices.Insert(s.frames, i, bytes.Clone(s.frames[random.IntN(n)]))
+			x.tell("frames", fmt.Sprintf("%d comes again", i))
+		case what == 18:
+			from := donor[random.IntN(len(donor))]
+			one := bytes.Clone(from.frames[random.IntN(len(from.frames))])
+			if random.IntN(2) == 0 {
+				copy(one[16:32], s.header[16:32])
+			}
+			s.frames[random.IntN(n)] = one
+			x.tell("spliced", "a frame of another journal")
+		default:
+			cut = 1 + random.IntN(2*unit)
+			x.tell("length", fmt.Sprint(cut, " bytes are missing"))
+		}
+	}
+	before := uint32(0)
+	for _, s := range segments {
+		before = s.seal(before, chain)
+	}
+	return cut
+}
+
+// empty writes the snapshot of the empty state that a journal begins with, for the tool.
+func (j *journals) empty(path string, line lineage.ID) {
+	sink, err := file.Replace(file.OS{}, path, file.Options{})
+	require.NoError(j.t, err)
+	w, err := snapshot.NewWriter(sink, snapshot.Header{Lineage: lineage.Lineage{ID: line}, Taken: time.Unix(1763726400, 0)},
+		snapshot.Options{})
+	require.NoError(j.t, err)
+	_, err = w.Finish(0, 0)
+	require.NoError(j.t, err)
+}
+
+// replays gives a journal to its readers: loads that replay it, the tool's replay, and who walks its records.
+func (j *journals) replays(x *trial, directory, base string, onDisk, number uint64) (problems []string) {
+	var answers []answer
+	run := func(way string, work func() answer) {
+		var got answer
+		if what := bounded(onDisk, func() {
+			defer func() {
+				if p := recover(); p != nil {
+					got.err = status.Errorf(status.Internal, "panic: %v", p)
+				}
+			}()
+			got = work()
+		}); what != "" {
+			problems = append(problems, way+" "+what)
+		}
+		got.way = way
+		answers = append(answers, got)
+	}
+	run("replay", func() answer {
+		a := j.load(persist.FromPath(base), persist.LoadOptions{Journal: directory}, false, number%8 == 0)
+		a.versions = false
+		return a
+	})
+	if beyond(answers[0].err) { // the tool has no limit: it would write what a lying size says
+		x.fate = "beyond limits"
+		return problems
+	}
+	run("replay by the tool", func() answer {
+		output := filepath.Join(x.folder, "output.mmsb")
+		_, err := replay.Run(replay.Options{FS: file.OS{}, Snapshot: base, Journal: directory, Output: output})
+		if err != nil {
+			return answer{err: err}
+		}
+		opened, err := snapshot.Open(output, snapshot.OpenOptions{})
+		if err != nil {
+			return answer{err: status.Errorf(status.Internal, "what it wrote: %v", err)}
+		}
+		defer func() { _ = opened.Close() }()
+		found, err := stateOfFile(opened)
+		return answer{state: found, err: err}
+	})
+	run("walk over the records", func() answer {
+		opened, err := journal.Open(file.OS{}, directory)
+		if err != nil {
+			return answer{err: err, view: seesPart}
+		}
+		info := opened.Info()
+		for _, err := range opened.Records(info.First, info.Last) {
+			if err != nil {
+				return answer{err: err, view: seesPart}
+			}
+		}
+		return answer{view: seesPart}
+	})
+	if number%4 == 0 {
+		run("replay without a snapshot", func() answer {
+			return j.load(persist.FromPath(""), persist.LoadOptions{Journal: directory}, false, false)
+		})
+		if last := &answers[len(answers)-1]; x.lies("header") {
+			last.err, last.state, last.view = nil, nil, seesPart // it begins where the journal says, not where the snapshot is
+		}
+		run("tool: journal ls", func() answer { return answer{err: tool("journal", "ls", directory), view: seesPart} })
+	}
+	found, fate := compare(answers, nil)
+	x.fate = fate
+	if j.has == nil {
+		problems = append(problems, "a refused load has changed the context")
+		j.has, _ = stateOfContext(j.context)
+	}
+	return append(problems, found...)
+}
+
+func TestReadersOfJournalsAgree(t *testing.T) {
+	campaign(t, "journals", &journals{newSnapshots(t)}, 4000, 6)
+}
