@@ -13,7 +13,7 @@ import (
 
 func TestMoreGivenBackThanChargedIsFoundAtOnce(t *testing.T) {
 	l := NewLedger(100)
-	_, ok := l.Take(10)
+	_, ok, _ := l.Take(10)
 	require.True(t, ok)
 	assert.PanicsWithError(t, "invariant broken: 11 bytes exceed the 10 that are charged", func() { l.Give(11) })
 }
