@@ -160,7 +160,7 @@ def read(path, newer=()):
                 extent_of(page, extent, free)
                 offset, length, stored, place, crc, what, how = extent
                 partial = what == 0 and page["flags"] & 1
-                follows = offset == ends[what] or partial and offset > ends[what]
+                follows = offset == ends[what] or (partial and offset > ends[what])
                 need(what >= kind_before and follows, "extents are out of order")
                 kind_before, ends[what] = what, offset + length
                 stored_bytes += length if what == 0 else 0

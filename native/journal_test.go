@@ -137,7 +137,7 @@ func TestAFullDiskFailsCalls(t *testing.T) {
 		acknowledged++
 	}
 	assert.Equal(t, 2, acknowledged)
-	assert.Equal(t, int32(status.NoSpace), code)
+	assert.Equal(t, int32(status.NotDurable), code)
 	err := <-s.done
 	require.Error(t, err)
 	_, code = s.ring.Append(native.Head{Kind: uint8(journal.Destroy), Page: 1})

@@ -570,7 +570,10 @@ static void a_report_is_told_instead_of_a_change(void) {
 }
 
 static void release_ended(uint32_t index) {
+    mmsb__context_record_t *context = mmsb__context_record(CONTEXT_INDEX);
     ended++;
+    context->frees++;
+    context->bytes_freed += 64;
     mmsb__page_unlock_record(mmsb__record_at(index), MMSB__STATE(MMSB__STATE_FREE, 2, 0));
 }
 
