@@ -151,7 +151,7 @@ def read(path, newer=()):
                 need(page["id"] not in begun, "a page comes twice")
                 complete(last, ends) if last else None
                 old = below.get(page["id"])
-                need(not page["flags"] & 1 or old and old["size"] == page["size"], "changes of a page that is not in the base")
+                need(not page["flags"] & 1 or (old and old["size"] == page["size"]), "changes of a page that is not in the base")
                 content = bytearray(old["content"][0]) if page["flags"] & 1 else bytearray(page["size"])
                 state[page["id"]] = {**page, "content": [content, bytearray(), bytearray()]}
                 begun.add(page["id"])

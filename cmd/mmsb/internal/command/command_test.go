@@ -424,7 +424,8 @@ func TestWhatIsReadIsNotReplaced(t *testing.T) {
 	bad(t, exitUsage, []string{newest}, "snapshot", "extract", newest, "1", "-o", newest)
 	good(t, "snapshot", "compact", newest, "-o", base) // what newest rests on stays under another name
 	assert.Contains(t, good(t, "snapshot", "info", newest), "mmsb-01010101010101010101010101010101.base")
-	good(t, "journal", "replay", newJournal(t, false), "--until", "4", "-s", newest, "-o", base) // 5 is of a page that is not there
+	// Record 5 is of a page that is not there.
+	good(t, "journal", "replay", newJournal(t, false), "--until", "4", "-s", newest, "-o", base)
 	good(t, "snapshot", "verify", newest)
 	good(t, "snapshot", "compact", newest, "-o", newest)
 	require.NoError(t, os.Remove(base))
