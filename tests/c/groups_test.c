@@ -634,7 +634,7 @@ static mmsb_status_t adopt_two(mmsb_context_t context) {
 static void *fail_the_journal(void *argument) {
     const pages_t *pages = argument;
     mmsb_page_write(pages->free, 0, "x", 1);
-    CHECK_STATUS(mmsb_journal_sync(pages->context, NULL), MMSB_E_IO);
+    CHECK_STATUS(mmsb_journal_sync(pages->context, NULL), MMSB_E_NO_SPACE);
     return NULL;
 }
 
@@ -655,18 +655,18 @@ static void a_commit_without_a_disk(void) {
     REQUIRE(setrlimit(RLIMIT_FSIZE, &none) == 0);
     elsewhere(fail_the_journal, &pages);
     REQUIRE(setrlimit(RLIMIT_FSIZE, &was) == 0);
-    CHECK_STATUS(mmsb_page_write(pages.changed, 0, "x", 1), MMSB_E_IO);
-    CHECK_STATUS(mmsb_page_destroy(pages.changed), MMSB_E_IO);
+    CHECK_STATUS(mmsb_page_write(pages.changed, 0, "x", 1), MMSB_E_NO_SPACE);
+    CHECK_STATUS(mmsb_page_destroy(pages.changed), MMSB_E_NO_SPACE);
     mmsb_page_t made;
-    CHECK_STATUS(mmsb_page_create(context, 10, NULL, &made), MMSB_E_IO);
-    CHECK_STATUS(adopt_two(context), MMSB_E_IO);
-    CHECK_STATUS(mmsb_page_resize_many((mmsb_page_t[]){pages.changed}, (uint64_t[]){50}, 1, NULL), MMSB_E_IO);
-    CHECK_STATUS(mmsb_group_commit(context), MMSB_E_IO);
-    CHECK_STATUS(mmsb_group_commit(context), MMSB_E_IO);
+    CHECK_STATUS(mmsb_page_create(context, 10, NULL, &made), MMSB_E_NO_SPACE);
+    CHECK_STATUS(adopt_two(context), MMSB_E_NO_SPACE);
+    CHECK_STATUS(mmsb_page_resize_many((mmsb_page_t[]){pages.changed}, (uint64_t[]){50}, 1, NULL), MMSB_E_NO_SPACE);
+    CHECK_STATUS(mmsb_group_commit(context), MMSB_E_NO_SPACE);
+    CHECK_STATUS(mmsb_group_commit(context), MMSB_E_NO_SPACE);
     CHECK_OK(mmsb_group_rollback(context));
     check_as(pages.changed, &before);
-    CHECK_STATUS(adopt_two(context), MMSB_E_IO);
-    CHECK_STATUS(mmsb_page_resize_many((mmsb_page_t[]){pages.changed}, (uint64_t[]){50}, 1, NULL), MMSB_E_IO);
+    CHECK_STATUS(adopt_two(context), MMSB_E_NO_SPACE);
+    CHECK_STATUS(mmsb_page_resize_many((mmsb_page_t[]){pages.changed}, (uint64_t[]){50}, 1, NULL), MMSB_E_NO_SPACE);
     check_as(pages.changed, &before);
     CHECK_EQUAL(pages_of(context), 2);
     CHECK_OK(mmsb_context_destroy(context));
