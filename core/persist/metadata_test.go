@@ -70,7 +70,9 @@ func TestMetadataOfAHostileFileStaysWithinTheLimit(t *testing.T) {
 			} else {
 				assert.NoError(t, err)
 			}
-			assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(limit), "%s %v", path, o)
+			if !raceDetector { // whose build allocates more
+				assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(limit), "%s %v", path, o)
+			}
 			require.NoError(t, page.Destroy(context))
 		}
 		var before, after runtime.MemStats
@@ -78,7 +80,9 @@ func TestMetadataOfAHostileFileStaysWithinTheLimit(t *testing.T) {
 		_, err := snapshot.Verify(path, snapshot.VerifyOptions{})
 		require.NoError(t, err)
 		runtime.ReadMemStats(&after)
-		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20), path)
+		if !raceDetector {
+			assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20), path)
+		}
 	}
 }
 

@@ -46,6 +46,7 @@ end
         @test thrown(() -> open_journal!(state, folder; colour = :red)) isa ArgumentError
         @test thrown(() -> open_journal!(state, "a\0b")) isa ArgumentError
         @test fails(() -> open_journal!(state, ""), MMSBError, 10)
+        @test MMSB.error_type(MMSB.LibMMSB.MMSB_E_NOT_DURABLE) == NotDurableError
         @test fails(() -> open_journal!(state, folder; interval_ms = 0), MMSBError, 10)
         open_journal!(state, joinpath(folder, "one"); segment_bytes = 1 << 20, keep = true)
         @test fails(() -> open_journal!(state, joinpath(folder, "two")), MMSBError, 21)
