@@ -398,13 +398,22 @@ static uint64_t most(int from, int to, int of) {
     return found;
 }
 
-static void everything_is_flat(int count) {
+/* Ended pages keep their memory for 5 to 10 s: a run of some seconds says nothing of it. */
+enum { TELLS_OF_MEMORY = 60 };
+
+static int is_of_pages(const char *name) {
+    return strcmp(name, "rss") == 0 || strcmp(name, "page bytes") == 0;
+}
+
+static void everything_is_flat(int count, double lasted) {
     printf("%-16s %14s %14s %14s %14s\n", "", "2nd quarter", "3rd quarter", "4th quarter", "most of all");
     for (int i = 0; i < SAMPLED; i++) {
         const uint64_t before = least(count / 4, count / 2, i), after = least(count * 3 / 4, count, i);
         printf("%-16s %14llu %14llu %14llu %14llu\n", table[i].name, (unsigned long long)before,
                (unsigned long long)least(count / 2, count * 3 / 4, i), (unsigned long long)after,
                (unsigned long long)most(0, count, i));
+        if (lasted < TELLS_OF_MEMORY && is_of_pages(table[i].name))
+            continue;
         if ((double)after > (double)before * table[i].factor + (double)table[i].more)
             check_fail(__FILE__, __LINE__, "%s grows: at least %llu in the second quarter, %llu in the last", table[i].name,
                        (unsigned long long)before, (unsigned long long)after);
@@ -436,7 +445,7 @@ int main(int count, char **arguments) {
     for (int i = 0; i < workers; i++)
         pthread_join(threads[i], NULL);
     REQUIRE_OK(mmsb_context_destroy(lasting));
-    everything_is_flat(taken);
+    everything_is_flat(taken, lasts);
     printf("played:");
     for (int i = 0; i < SCENES; i++)
         printf(" %llu", (unsigned long long)played[i]);

@@ -252,7 +252,7 @@ static const denial_t denials[] = {
     {"fadvise64", CALL(fadvise64), "", ""},
     {"fallocate", CALL(fallocate), "", ""},
     {"fcntl, all locks", {SYS_fcntl, 1, 0, 0}, "", ""},
-    {"fdatasync", CALL(fdatasync), "journal=IO", "journal=IO"},
+    {"fdatasync", CALL(fdatasync), "journal=NOT_DURABLE", "journal=NOT_DURABLE"},
     {"flock", CALL(flock), "journal=IO", "journal=IO"},
     {"fsync", CALL(fsync), "save=IO journal=IO", "save=IO journal=IO"},
     {"get_mempolicy", CALL(get_mempolicy), "", ""},
@@ -372,7 +372,7 @@ static const row_t rows[] = {
     FAIL(pread64, EIO, "disk=IO save=IO journal=IO"),
     FAIL(ftruncate, EIO, "save=IO device=OUT_OF_MEMORY"),
     FAIL(fsync, EIO, "save=IO journal=IO"),
-    FAIL(fdatasync, EIO, "journal=IO"),
+    FAIL(fdatasync, EIO, "journal=NOT_DURABLE"),
     FAIL(renameat, EIO, "save=IO journal=IO"),
     FAIL(mlock, ENOMEM, ""),
     LIMIT(RLIMIT_NOFILE, 64, ""),
@@ -425,8 +425,13 @@ static int removing(const char *path, const struct stat *file, int kind, struct 
 static const struct {
     const char *name;
     int status;
-} statuses[] = {{"IO", MMSB_E_IO},       {"NO_SPACE", MMSB_E_NO_SPACE},       {"OUT_OF_MEMORY", MMSB_E_OUT_OF_MEMORY},
-                {"LIMIT", MMSB_E_LIMIT}, {"UNSUPPORTED", MMSB_E_UNSUPPORTED}, {"NO_DEVICE", MMSB_E_NO_DEVICE}};
+} statuses[] = {{"IO", MMSB_E_IO},
+                {"NO_SPACE", MMSB_E_NO_SPACE},
+                {"OUT_OF_MEMORY", MMSB_E_OUT_OF_MEMORY},
+                {"LIMIT", MMSB_E_LIMIT},
+                {"UNSUPPORTED", MMSB_E_UNSUPPORTED},
+                {"NO_DEVICE", MMSB_E_NO_DEVICE},
+                {"NOT_DURABLE", MMSB_E_NOT_DURABLE}};
 
 static const char *name_of(int status) {
     for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
