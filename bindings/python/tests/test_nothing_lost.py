@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -821,3 +822,21 @@ os.kill(os.getpid(), signal.SIGKILL)
     )
     assert ran.returncode == -signal.SIGKILL, ran.stderr
     assert loaded("", journal=tmp_path / "journal") == {7: b"kept" + bytes(4)}
+
+
+def test_what_is_not_durable_is_done(tmp_path: Path) -> None:
+    """A call that waits for a disk that fails has done what it does; the next one does nothing."""
+    with mmsb.Context() as ctx:
+        journal = ctx.journal(tmp_path / "journal", durability="call")
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
+        try:
+            with pytest.raises(mmsb.NotDurableError, match="the change is made"):
+                ctx.create_page(100, id=7)
+            with pytest.raises(mmsb.NoSpaceError):
+                ctx.create_page(100)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert [page.id for page in ctx] == [7]
+        with pytest.raises(mmsb.NoSpaceError):
+            journal.close()
