@@ -87,13 +87,10 @@ static mmsb_status_t check_calls(void) {
 }
 
 #ifndef __SANITIZE_THREAD__
-static pthread_mutex_t probing = PTHREAD_MUTEX_INITIALIZER;
-
 /* Ends when all are there. */
-static void *probe(void *unused) {
-    (void)unused;
-    pthread_mutex_lock(&probing);
-    pthread_mutex_unlock(&probing);
+static void *probe(void *probing) {
+    pthread_mutex_lock(probing);
+    pthread_mutex_unlock(probing);
     return NULL;
 }
 
@@ -102,12 +99,13 @@ static mmsb_status_t check_threads(void) {
     int wanted = THREADS_BESIDE + (sched_getaffinity(0, sizeof processors, &processors) == 0 ? CPU_COUNT(&processors) : 1);
     wanted = wanted < THREADS_MOST ? wanted : THREADS_MOST;
     pthread_t threads[THREADS_MOST];
+    pthread_mutex_t probing = PTHREAD_MUTEX_INITIALIZER; /* not static: a child of fork would find it locked */
     sigset_t all, before;
     int made = 0, error = 0;
     sigfillset(&all); /* the program's signals are not for these threads */
     pthread_sigmask(SIG_BLOCK, &all, &before);
     pthread_mutex_lock(&probing);
-    while (made < wanted && (error = pthread_create(&threads[made], NULL, probe, NULL)) == 0)
+    while (made < wanted && (error = pthread_create(&threads[made], NULL, probe, &probing)) == 0)
         made++;
     pthread_mutex_unlock(&probing);
     for (int i = 0; i < made; i++)
