@@ -1677,6 +1677,7 @@ MMSB_API mmsb_status_t mmsb_runtime_shared(mmsb_context_t context, int32_t devic
 
 /* Creates a runtime of the program's own. options may be NULL.
  * Errors: as mmsb_runtime_shared; MMSB_E_STRUCT_VERSION, MMSB_E_LIMIT; of the ledger: MMSB_E_IO, MMSB_E_FORMAT (not a ledger),
+ * MMSB_E_CORRUPT (cut short; calls that need space return that, too),
  * MMSB_E_MISMATCH (it has another limit), MMSB_E_INVALID_ARGUMENT (the file is missing and budget is 0). Threads: any. Blocks:
  * until the device is open. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_create(mmsb_context_t context, int32_t device, const mmsb_runtime_options_t *options,
