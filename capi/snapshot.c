@@ -26,7 +26,7 @@ static mmsb_status_t check_save_options(const mmsb_save_options_t **options) {
         return MMSB_OK;
     }
     const mmsb_save_options_t *given = *options;
-    DOOR_STRUCT("mmsb_save_options_t", given, given->reserved_word);
+    DOOR_STRUCT("mmsb_save_options_t", given, 0);
     if (given->raw_writes < MMSB_RAW_WRITES_ALLOW || given->raw_writes > MMSB_RAW_WRITES_WAIT)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "raw_writes is %d, not 0 (allow), 1 (refuse) or 2 (wait)", given->raw_writes);
     if (given->queue < 0 || given->queue > 1)

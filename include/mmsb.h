@@ -1043,7 +1043,8 @@ MMSB_API mmsb_status_t mmsb_group_rollback(mmsb_context_t context);
  *              from which its state comes. Only pages that are new or changed since then are written; a load reads the whole
  *              chain. Writes through pointers are found, too: where the kernel can track writes (mmsb_capabilities,
  *              "write tracking") by the parts that it reports, else by comparing the checksums of every page whose address was
- *              given out.
+ *              given out. A chain has at most chain_limit files: then the save is whole. Whoever reads a chain keeps its 64
+ *              newest files open; older ones are opened when they are read, and must stay where they are until then.
  * Replaced     A save takes nothing away that another snapshot rests on. A file that would replace its own base, or a base of
  *              that, is written whole; a replaced file on which another snapshot of the directory rests stays there as
  *              mmsb-<id>.base until nothing needs it. base_in_use can refuse both. Copy or move a directory of incremental
@@ -1076,9 +1077,9 @@ typedef struct mmsb_save_options {
     int32_t not_durable;       /* 0; 1 = do not wait for the disk: a power cut may damage the file, which a load detects */
     int32_t base_in_use;       /* MMSB_BASE_IN_USE_WHOLE */
     uint64_t copy_limit;       /* 0 = 256 MiB; bytes for pre-images that writers copy during the save; the minimum is 4 MiB */
-    const char *base;          /* NULL = save everything; path of an earlier snapshot, whole if its chain has 64 files */
+    const char *base;          /* NULL = save everything; path of an earlier snapshot */
     int32_t queue; /* 0 = MMSB_E_BUSY while a save or load of the context runs; 1 = wait until those before have ended */
-    uint32_t reserved_word;
+    int32_t chain_limit; /* 0 = 64; files of a chain, at most 4096: the save is whole if it would be one more */
     uint64_t timeout_ns; /* MMSB_WAIT_FOREVER; of the blocking forms, see mmsb_work_options_t; 0 = try */
     uint64_t reserved[3];
 } mmsb_save_options_t;

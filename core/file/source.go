@@ -28,6 +28,7 @@ type opened struct {
 	file File
 	size int64
 	held int64
+	fs   FS // that can open the path again; nil: there is none
 
 	directOnce sync.Once
 	direct     File // the same file without the page cache; nil where there is no such thing
@@ -48,11 +49,11 @@ func Open(fs FS, path string) (Source, error) {
 	if err != nil {
 		return nil, Failed(err, "cannot open %s", path)
 	}
-	return sourceOf(f, path)
+	return sourceOf(f, path, fs)
 }
 
 // sourceOf takes the file over.
-func sourceOf(f File, path string) (Source, error) {
+func sourceOf(f File, path string, fs FS) (Source, error) {
 	info, err := f.Stat()
 	if err != nil {
 		_ = f.Close()
@@ -62,7 +63,7 @@ func sourceOf(f File, path string) (Source, error) {
 		_ = f.Close()
 		return nil, irregular(path, info.Mode)
 	}
-	return &opened{path: path, file: f, size: info.Size, held: info.Held}, nil
+	return &opened{path: path, file: f, size: info.Size, held: info.Held, fs: fs}, nil
 }
 
 // Held is how many bytes of a source lie on the disk or in memory, where that is known: what is not a hole. It bounds what a file
@@ -178,8 +179,17 @@ func Map(source Source) (bytes []byte, unmap func(), err error) {
 		return nil, nil, status.Errorf(status.OutOfMemory, "cannot map a file of %d bytes", size)
 	}
 	descriptor, flags, protection := -1, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, unix.PROT_READ|unix.PROT_WRITE
-	if o, ok := source.(*opened); ok && o.file.Descriptor() >= 0 {
-		descriptor, flags, protection = o.file.Descriptor(), unix.MAP_SHARED, unix.PROT_READ
+	if o, ok := source.(*opened); ok {
+		f := o.file
+		if p, ok := f.(*parked); ok {
+			if f, err = p.open(); err != nil {
+				return nil, nil, Failed(err, "cannot open %s", o.path)
+			}
+			defer func() { _ = f.Close() }()
+		}
+		if f.Descriptor() >= 0 {
+			descriptor, flags, protection = f.Descriptor(), unix.MAP_SHARED, unix.PROT_READ
+		}
 	}
 	bytes, err = unix.Mmap(descriptor, 0, int(size), protection, flags)
 	if err != nil {
@@ -210,7 +220,7 @@ func Spool(fd int, directory string, done <-chan struct{}) (Source, error) {
 			if err != nil {
 				return nil, Failed(err, "cannot duplicate descriptor %d", fd)
 			}
-			return sourceOf(osFile(own), name)
+			return sourceOf(osFile(own), name, nil)
 		}
 	}
 	if directory == "" {
@@ -224,7 +234,7 @@ func Spool(fd int, directory string, done <-chan struct{}) (Source, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	return sourceOf(f, name)
+	return sourceOf(f, name, nil)
 }
 
 func spool(fd int, f File, directory string, done <-chan struct{}) error {

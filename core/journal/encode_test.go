@@ -73,7 +73,7 @@ func buffer(records ...[]byte) (whole []byte, used int) {
 // examples has a record of each kind and of each form of a delta.
 func examples() []Record {
 	all := []Record{
-		{Kind: Create, Size: 100, Location: 4, Device: 1, NUMANode: -1},
+		{Kind: Create, Size: 100, Location: 4, NUMANode: -1},
 		{Kind: Adopt, Size: 3, State: 3, NUMANode: 1, Bytes: []byte{9, 8, 7}},
 		{Kind: Clone, Other: 77, OtherVersion: 5},
 		{Kind: Destroy},

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/attribute"
 	"libmmsb/core/file/filetest"
 	"libmmsb/core/lineage"
 	"libmmsb/core/status"
@@ -28,7 +29,7 @@ func TestNumbersNearTheirEndAreDamage(t *testing.T) {
 	fs := filetest.NewDisk()
 	w := open(t, fs, Options{})
 	record := run(1)
-	record.Version = maximumVersion + 1
+	record.Version = attribute.MaximumVersion + 1
 	require.NoError(t, write(w, record))
 	require.NoError(t, w.Close())
 	_, _, err := walkAll(fs, 1)

@@ -42,8 +42,6 @@ const (
 	recordHeadBytes = 40
 
 	maximumBranch = 1<<32 - 1
-	// maximumVersion is the largest that a record may have: that of snapshots.
-	maximumVersion = 3<<62 - 1
 )
 
 var (

@@ -7,6 +7,7 @@ import (
 	"math"
 	"path/filepath"
 
+	"libmmsb/core/attribute"
 	"libmmsb/core/file"
 	"libmmsb/core/lineage"
 	"libmmsb/core/status"
@@ -142,20 +143,13 @@ func (j *Journal) look() error {
 	j.tail = tail{end: unitBytes, chain: last.previous}
 	open := false
 	err := j.scan(j.beginning(end), toTheEnd, func(f *frame, records []byte, at position) (bool, error) {
-		group := uint64(0) // the first record of the one that is open, where it began in this frame
-		err := eachRecord(f, records, func(sequence uint64, head recordHead, _ []byte) bool {
-			if !open {
-				group = sequence
-			}
+		err := eachRecord(f, records, func(_ uint64, head recordHead, _ []byte) bool {
 			open = head.flags&More != 0
 			if !open {
 				j.info.LastTime = head.time
 			}
 			return true
 		})
-		if err == nil && open {
-			err = checkBegins(f, group)
-		}
 		if err == nil && !open {
 			j.info.Last = f.first + uint64(f.count) - 1
 			j.tail = tail{end: at.offset + int64(padded(int(f.length))), chain: f.crc, ended: f.count == 0}
@@ -271,6 +265,9 @@ type assembler struct {
 
 // add takes a record as it lies in the file, and returns it where it is whole.
 func (a *assembler) add(sequence uint64, head recordHead, content []byte) (*Record, error) {
+	if head.version > attribute.MaximumVersion {
+		return nil, errVersion(sequence, head.version)
+	}
 	if a.group == 0 {
 		a.group = sequence
 	}
@@ -279,11 +276,7 @@ func (a *assembler) add(sequence uint64, head recordHead, content []byte) (*Reco
 		a.group = 0
 	}
 	if head.kind == Group {
-		if last || a.within || group != sequence || len(content) != 8 {
-			return nil, status.Errorf(status.Corrupt, "record %d does not begin a group: its body has %d bytes", sequence,
-				len(content))
-		}
-		return nil, nil
+		return nil, checkGroup(sequence, head, group == sequence && !a.within)
 	}
 	if a.within && (head.kind != a.head.kind || head.page != a.head.page || head.version != a.head.version) ||
 		head.flags&Piece != 0 && last {
@@ -303,6 +296,15 @@ func (a *assembler) add(sequence uint64, head recordHead, content []byte) (*Reco
 	}
 	a.record.Sequence, a.record.Group, a.record.Last = sequence, group, last
 	return &a.record, a.record.decode(head, content)
+}
+
+// checkGroup says whether a record of kind Group is what it must be. first: no group is open. Errors: Corrupt.
+func checkGroup(sequence uint64, head recordHead, first bool) error {
+	if first && head.flags&More != 0 && head.length == recordHeadBytes+8 {
+		return nil
+	}
+	return status.Errorf(status.Corrupt, "record %d does not begin a group: its body has %d bytes", sequence,
+		head.length-recordHeadBytes)
 }
 
 // Until says how far a replay goes: to the last whole group in which no record is behind any of these.

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"math/bits"
 
+	"libmmsb/core/abi"
+	"libmmsb/core/attribute"
 	"libmmsb/core/metadata"
 	"libmmsb/core/status"
 )
@@ -115,9 +117,6 @@ func (r *Record) decode(head recordHead, content []byte) error {
 	sequence, group, last := r.Sequence, r.Group, r.Last
 	*r = Record{Sequence: sequence, Group: group, Last: last, Kind: head.kind, Page: head.page, Version: head.version,
 		Epoch: head.epoch, Time: head.time, Form: head.form}
-	if head.version > maximumVersion {
-		return errVersion(sequence, head.version)
-	}
 	b := body{left: content}
 	if head.flags&Annotated != 0 {
 		b.require(head.kind == Run || head.kind == Delta, "an annotation")
@@ -135,14 +134,12 @@ func (r *Record) decode(head recordHead, content []byte) error {
 		r.Size = b.u64("a size")
 		r.location(&b)
 		r.State = b.u32("a state")
-		b.require(r.Size > 0, "a size")
 		if head.kind == Adopt {
 			r.Bytes = b.rest()
 			b.require(uint64(len(r.Bytes)) == r.Size, "as many bytes as its size says")
 		}
 	case Resize:
 		r.Size = b.u64("a size")
-		b.require(r.Size > 0, "a size")
 	case Migrate:
 		r.location(&b)
 		b.require(b.u32("a last word") == 0, "a last word of 0")
@@ -152,7 +149,7 @@ func (r *Record) decode(head recordHead, content []byte) error {
 		b.require(r.Other != 0, "a page to copy")
 	case DependencyAdd, DependencyRemove:
 		r.Other = b.u64("a child")
-		b.require(r.Other != 0, "a child")
+		b.require(r.Other != 0 && r.Other != r.Page, "a child other than itself")
 	case MetadataSet:
 		length := b.u32("a key's length")
 		valueLength := b.u32("a value's length")
@@ -173,17 +170,35 @@ func (r *Record) decode(head recordHead, content []byte) error {
 		return status.Errorf(status.Corrupt, "record %d (%v of page 0x%016x) has %d bytes, but not %s", sequence, head.kind,
 			head.page, len(content), b.bad)
 	}
+	if what := r.fault(); what != "" {
+		return status.Errorf(status.Corrupt, "record %d (%v of page 0x%016x) has %s", sequence, head.kind, head.page, what)
+	}
 	return nil
 }
 
+// fault is what is wrong with the attributes that a record gives its page.
+func (r *Record) fault() (what string) {
+	if r.Kind == Create || r.Kind == Adopt || r.Kind == Resize {
+		what = attribute.SizeFault(r.Size)
+	}
+	if what == "" && r.Kind != Resize {
+		what = attribute.PlaceFault(r.Location, r.Device, r.NUMANode)
+	}
+	return what
+}
+
 func errVersion(sequence, version uint64) error {
-	return status.Errorf(status.Corrupt, "record %d has version %d, more than %d", sequence, version, uint64(maximumVersion))
+	return status.Errorf(status.Corrupt, "record %d has version %d, more than %d", sequence, version,
+		attribute.MaximumVersion)
 }
 
 func (r *Record) location(b *body) {
 	r.Location = int32(b.u32("a location"))
 	r.Device = int32(b.u32("a device"))
 	r.NUMANode = int32(b.u32("a NUMA node"))
+	if r.Location == abi.LocationCPU || r.Location == abi.LocationDisk {
+		r.Device = 0 // nothing else can be meant
+	}
 }
 
 func (r *Record) annotation(b *body) {
@@ -260,6 +275,15 @@ func countBits(mask []byte, length uint64) (count uint64) {
 		count += uint64(bits.OnesCount8(mask[length>>3] & (1<<(length&7) - 1)))
 	}
 	return count
+}
+
+// CheckClone says whether the page that a Clone copies can become what was copied. Errors: Corrupt.
+func (r *Record) CheckClone(version uint64) error {
+	if version >= r.OtherVersion {
+		return nil
+	}
+	return status.Errorf(status.Corrupt, "record %d copies page %d at version %d to page %d, but the page has version %d",
+		r.Sequence, r.Other, r.OtherVersion, r.Page, version)
 }
 
 // ChangeMetadata does to a page's metadata what a record of metadata says: the blob after it, and whether it is another. Errors:

@@ -5,6 +5,7 @@ package journal
 import (
 	"encoding/binary"
 
+	"libmmsb/core/attribute"
 	"libmmsb/core/file"
 	"libmmsb/core/lineage"
 	"libmmsb/core/safego"
@@ -173,8 +174,9 @@ func (p *player) frame(f *frame, records []byte, at position) (more bool, err er
 		}
 		return false, p.journal.gap(s)
 	}
-	begin, end := -1, 0 // what is to be applied
-	group := uint64(0)  // the first record of the one that is not whole yet
+	begin, end := -1, 0                 // what is to be applied
+	group := uint64(0)                  // the first record of the one that is not whole yet
+	bad, wrong := uint64(0), error(nil) // the first record that cannot be; it counts only if it is applied
 	bounded := p.until != Until{}
 	next := 0
 	for i := uint64(0); i < uint64(f.count) && !p.ended; i++ { // a tight loop: eachRecord costs as much as the records' changes
@@ -184,14 +186,19 @@ func (p *player) frame(f *frame, records []byte, at position) (more bool, err er
 			return false, err
 		}
 		next = min(here+int(binary.LittleEndian.Uint32(left)+7)&^7, len(records))
-		if version := binary.LittleEndian.Uint64(left[16:]); version > maximumVersion {
-			return false, errVersion(sequence, version)
-		}
 		if sequence <= p.after {
 			continue
 		}
 		if begin < 0 {
 			begin, end = here, here
+		}
+		if version := binary.LittleEndian.Uint64(left[16:]); version > attribute.MaximumVersion && bad == 0 {
+			bad, wrong = sequence, errVersion(sequence, version)
+		}
+		if Kind(left[4]) == Group && bad == 0 {
+			if wrong = checkGroup(sequence, decodeRecordHead(left), group == 0 && sequence > p.great); wrong != nil {
+				bad = sequence
+			}
 		}
 		switch {
 		case sequence <= p.great:
@@ -221,6 +228,9 @@ func (p *player) frame(f *frame, records []byte, at position) (more bool, err er
 		} else {
 			end, p.last = len(records), f.first+uint64(f.count)-1
 		}
+	}
+	if bad != 0 && bad <= p.last {
+		return false, wrong
 	}
 	if begin >= 0 && begin < end {
 		p.hand(f, records[begin:end], at)

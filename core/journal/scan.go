@@ -172,9 +172,9 @@ func (d *durableSearch) look(window []byte, at int64) bool {
 	return false
 }
 
-// eachRecord walks the records of a frame. content is a record's body. Errors: Corrupt.
+// eachRecord walks the records of a frame, and looks at how it ends. content is a record's body. Errors: Corrupt.
 func eachRecord(f *frame, records []byte, visit func(sequence uint64, head recordHead, content []byte) (more bool)) error {
-	at := 0
+	at, group := 0, f.first // the first record of the group that is open, as far as it is in this frame
 	for i := range f.count {
 		sequence := f.first + uint64(i)
 		left := records[at:]
@@ -186,6 +186,14 @@ func eachRecord(f *frame, records []byte, visit func(sequence uint64, head recor
 			return nil
 		}
 		at += min(int(head.length+7)&^7, len(left))
+		if head.flags&More == 0 {
+			group = sequence + 1
+		}
+	}
+	if group < f.first+uint64(f.count) {
+		if err := checkBegins(f, group); err != nil {
+			return err
+		}
 	}
 	return checkEnd(f, len(records)-at)
 }
@@ -209,10 +217,10 @@ func badLength(sequence uint64, left []byte) error {
 		binary.LittleEndian.Uint32(left), len(left))
 }
 
-// checkBegins says whether a group that is not whole in a frame begins where one may that goes on in the next; 0: in another
-// frame. Errors: Corrupt.
+// checkBegins says whether a group that is not whole in a frame begins where one may that goes on in the next; 0: there is none.
+// Errors: Corrupt.
 func checkBegins(f *frame, group uint64) error {
-	if group == 0 || group == f.first {
+	if group <= f.first {
 		return nil
 	}
 	return status.Errorf(status.Corrupt, "the group of record %d goes beyond its frame, but does not begin it: record %d does",

@@ -113,8 +113,6 @@ func (v *Validator) length(number uint32) {
 		}
 	case keyLength:
 		v.keyBegin, v.shown = v.begin, 0
-		v.one.SetSeed(seeds[0])
-		v.two.SetSeed(seeds[1])
 		if v.part = theKey; number == 0 {
 			v.err = v.wrong("has an empty key")
 		}
@@ -135,22 +133,40 @@ func (v *Validator) next() {
 
 // key takes bytes of a key, of which left more come.
 func (v *Validator) key(bytes []byte) {
+	begins, whole := v.shown == 0, v.left == 0
 	v.shown += copy(v.first[v.shown:], bytes)
-	whole := v.left == 0
 	if !v.isText(bytes) || whole && v.partial > 0 {
 		v.err = v.wrong("has a key that is not valid UTF-8")
 		return
 	}
-	_, _ = v.one.Write(bytes)
-	_, _ = v.two.Write(bytes)
+	if !begins || !whole {
+		v.hash(begins, bytes)
+	}
 	if !whole {
 		return
 	}
 	v.part = valueLength
-	if !v.keys.add(hashes{v.one.Sum64(), v.two.Sum64()}, v.room) {
+	isNew := false
+	if begins {
+		first := maphash.Bytes(seeds[0], bytes)
+		isNew = !v.keys.takes(first) || v.keys.add(hashes{first, maphash.Bytes(seeds[1], bytes)}, v.room)
+	} else {
+		isNew = v.keys.add(hashes{v.one.Sum64(), v.two.Sum64()}, v.room)
+	}
+	if !isNew {
 		v.err = status.Errorf(status.Corrupt, "metadata entry %d of %d at offset %d repeats the key %q", v.number+1, v.claimed,
 			v.keyBegin, shorten(v.first[:v.shown]))
 	}
+}
+
+// hash takes bytes of a key that comes in several pieces.
+func (v *Validator) hash(begins bool, bytes []byte) {
+	if begins {
+		v.one.SetSeed(seeds[0])
+		v.two.SetSeed(seeds[1])
+	}
+	_, _ = v.one.Write(bytes)
+	_, _ = v.two.Write(bytes)
 }
 
 // isText says whether bytes go on in valid UTF-8, whose last rune may go on behind them.
@@ -246,15 +262,20 @@ type keySet struct {
 	begun    bool
 }
 
-// leastSlots is up to which size a set may grow in any case: 16 MiB.
-const leastSlots = 1 << 20
+// leastSlots is up to which size a set may grow in any case: 32 MiB.
+const leastSlots = 1 << 21
 
-// add says whether a key is new, or in another range. room is how many bytes the set may have if that is more than the least.
-func (k *keySet) add(key hashes, room int) bool {
+// takes says whether a key with this first hash is in the range.
+func (k *keySet) takes(first uint64) bool {
 	if !k.begun {
 		k.begun, k.to = true, math.MaxUint64
 	}
-	if key[0] < k.from || key[0] > k.to {
+	return first >= k.from && first <= k.to
+}
+
+// add says whether a key is new, or in another range. room is how many bytes the set may have if that is more than the least.
+func (k *keySet) add(key hashes, room int) bool {
+	if !k.takes(key[0]) {
 		return true
 	}
 	if key == (hashes{}) {

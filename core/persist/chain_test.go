@@ -2,6 +2,7 @@ package persist
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -9,24 +10,75 @@ import (
 
 	"libmmsb/core/file"
 	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
 )
 
-func TestAChainIsNotLongerThanItsBound(t *testing.T) {
-	directory, base, longest := t.TempDir(), "", 0
+// chainOf saves a state again and again, each time with the file before as the base, and returns the last file and its page.
+func chainOf(t *testing.T, directory string, limit int32, saves int, each func(chain int)) (last string, handle uint64) {
+	t.Helper()
 	context := newContext(t)
-	handle := createFilled(t, context, 100, 1, 0)
-	for number := range 2*mostFiles + 10 {
+	handle = createFilled(t, context, 100, 1, 0)
+	createFilled(t, context, 5000, 2, 3) // only the oldest file has it
+	for number := range saves {
 		write(t, handle, 3, []byte{byte(number)})
 		path := filepath.Join(directory, fmt.Sprint(number))
-		require.NoError(t, Save(context, ToPath(path), SaveOptions{Base: base, NotDurable: true}, nil))
+		require.NoError(t, Save(context, ToPath(path), SaveOptions{Base: last, NotDurable: true, ChainLimit: limit}, nil))
 		chain, err := snapshot.ChainOf(file.OS{}, path)
 		require.NoError(t, err)
-		longest = max(longest, len(chain))
-		require.LessOrEqual(t, len(chain), mostFiles)
-		base = path
+		each(len(chain))
+		last = path
 	}
-	require.Equal(t, mostFiles, longest)
-	again := newContext(t)
-	require.NoError(t, Load(again, FromPath(base), LoadOptions{}, nil))
-	require.Equal(t, content(t, handle), content(t, pageWith(t, again, 1)))
+	return last, handle
+}
+
+func TestAChainIsNotLongerThanItsBound(t *testing.T) {
+	for _, limit := range []int32{0, 1, 5} {
+		longest, bound := 0, int(limit)
+		if limit == 0 {
+			bound = 64
+		}
+		last, handle := chainOf(t, t.TempDir(), limit, 2*bound+10, func(chain int) {
+			longest = max(longest, chain)
+		})
+		require.Equal(t, bound, longest)
+		again := newContext(t)
+		require.NoError(t, Load(again, FromPath(last), LoadOptions{}, nil))
+		require.Equal(t, content(t, handle), content(t, pageWith(t, again, 1)))
+	}
+}
+
+func openDescriptors(t *testing.T) int {
+	t.Helper()
+	names, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(names)
+}
+
+func TestALongChainNeedsFewDescriptors(t *testing.T) {
+	const files = 200
+	directory, longest := t.TempDir(), 0
+	last, handle := chainOf(t, directory, files, files, func(chain int) { longest = chain })
+	require.Equal(t, files, longest)
+	before := openDescriptors(t)
+	for _, o := range []LoadOptions{{}, {Lazy: true}, {InPlace: true}} {
+		again := newContext(t)
+		require.NoError(t, Load(again, FromPath(last), o, nil))
+		require.LessOrEqual(t, openDescriptors(t)-before, snapshot.OpenFiles+4)
+		require.Equal(t, content(t, handle), content(t, pageWith(t, again, 1)))
+		require.Equal(t, []byte{3, 3, 3}, content(t, pageWith(t, again, 2))[:3])
+	}
+	opened, err := snapshot.Open(last, snapshot.OpenOptions{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, opened.Close()) }()
+	view, err := opened.View(2) // where it lies in the oldest file
+	require.NoError(t, err)
+	require.Equal(t, []byte{3, 3, 3}, view[:3])
+
+	oldest := filepath.Join(directory, "0")
+	require.NoError(t, os.Rename(oldest, oldest+".moved"))
+	require.Equal(t, status.NotFound, status.CodeOf(opened.ReadAt(2, snapshot.KindBytes, make([]byte, 9), 0)))
+	require.NoError(t, os.WriteFile(oldest, make([]byte, 1<<20), 0o600))
+	require.Equal(t, status.IO, status.CodeOf(opened.ReadAt(2, snapshot.KindBytes, make([]byte, 9), 0)))
+	require.NoError(t, os.Rename(oldest+".moved", oldest))
+	require.NoError(t, opened.ReadAt(2, snapshot.KindBytes, make([]byte, 9), 0))
 }

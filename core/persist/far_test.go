@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/attribute"
 	"libmmsb/core/file"
 	"libmmsb/core/lineage"
 	"libmmsb/core/page"
@@ -22,7 +23,7 @@ func farFile(t *testing.T, path string) {
 	defer sink.Close()
 	w, err := snapshot.NewWriter(sink, snapshot.Header{Position: lineage.MaximumPosition}, snapshot.Options{})
 	require.NoError(t, err)
-	entry := snapshot.Page{ID: 7, Size: 5000, Version: snapshot.MaximumVersion, NUMANode: -1}
+	entry := snapshot.Page{ID: 7, Size: 5000, Version: attribute.MaximumVersion, NUMANode: -1}
 	require.NoError(t, w.Add(entry, snapshot.KindBytes, 0, bytes.Repeat([]byte{3}, 5000), snapshot.Uncompressed))
 	_, err = w.Finish(1, 5000)
 	require.NoError(t, err)

@@ -91,6 +91,13 @@ func (l *loader) beginReplay() *replay {
 	return r
 }
 
+// page is a staged page whose bytes can be copied.
+func (r *replay) page(index uint32) *page.Page {
+	p := r.Page(index)
+	p.Asked = r.asked
+	return p
+}
+
 // end makes the list of staged pages anew.
 func (r *replay) end() {
 	r.Pages = make([]native.Staged, 0, len(r.Handles))
@@ -169,7 +176,7 @@ func (r *replay) apply(record *journal.Record) error {
 		r.misses(record.Page, record)
 		return nil
 	}
-	p := r.Page(index)
+	p := r.page(index)
 	if p.Record.Version >= record.Version {
 		return nil
 	}
@@ -280,16 +287,20 @@ func (r *replay) create(record *journal.Record) error {
 		if len(record.Bytes) == 0 {
 			return nil
 		}
-		return r.residency.Write(f, 0, record.Bytes)
+		return r.residency.WriteInSteps(f, record.Bytes, r.asked)
 	})
 }
 
 func (r *replay) clone(record *journal.Record) error {
 	index, ok := r.pages.Find(record.Other)
-	if !ok {
-		return status.Errorf(status.Corrupt, "record %d clones page %d, which is not there", record.Sequence, record.Other)
+	if !ok || r.Page(index).Record.Version > record.OtherVersion {
+		r.misses(record.Page, record)
+		return nil
 	}
-	source := r.Page(index)
+	source := r.page(index)
+	if err := record.CheckClone(source.Record.Version); err != nil {
+		return err
+	}
 	err := source.Present()
 	source.Record.StoreState(source.State)
 	if err != nil {

@@ -31,6 +31,44 @@ func recordOf(kind journal.Kind, flags uint8, form uint16, version uint64, body 
 	return b[:(length+7)&^7]
 }
 
+// recordOfPage is recordOf, of another page than 1.
+func recordOfPage(id uint64, kind journal.Kind, version uint64, body []byte) []byte {
+	b := recordOf(kind, 0, 0, version, body)
+	binary.LittleEndian.PutUint64(b[8:], id)
+	return b
+}
+
+// A snapshot has its pages as they are at a moment behind its position. So a replay can come to a clone whose page is newer by
+// then, or is no more: a later record ends the clone.
+func TestClonesOfPagesThatAreOthersByNow(t *testing.T) {
+	create := recordOf(journal.Create, 0, 0, 3, journal.CreateBody(10, abi.LocationCPU, 0, -1, 0))
+	cloneOf := func(id, version uint64) []byte { return recordOfPage(2, journal.Clone, 1, journal.Words(id, version)) }
+	written := recordOfPage(2, journal.Write, 2, append(journal.Words(0), 7))
+	ended := recordOfPage(2, journal.Destroy, 3, nil)
+	for name, c := range map[string]struct {
+		records [][]byte
+		pages   int
+		code    status.Code
+	}{
+		"as it was":             {[][]byte{create, cloneOf(1, 3), written}, 2, status.OK},
+		"newer":                 {[][]byte{create, cloneOf(1, 2), written}, 0, status.Mismatch},
+		"newer, and ended":      {[][]byte{create, cloneOf(1, 2), written, ended}, 1, status.OK},
+		"no more":               {[][]byte{create, cloneOf(9, 2), written}, 0, status.Mismatch},
+		"no more, and ended":    {[][]byte{create, cloneOf(9, 2), written, ended}, 1, status.OK},
+		"older":                 {[][]byte{create, cloneOf(1, 4)}, 0, status.Corrupt},
+		"older, although ended": {[][]byte{create, cloneOf(1, 4), ended}, 0, status.Corrupt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			directory := filepath.Join(t.TempDir(), "journal")
+			writeHistory(t, directory, c.records)
+			context := newContext(t)
+			err := Load(context, FromPath(""), LoadOptions{Journal: directory}, nil)
+			require.Equal(t, c.code, status.CodeOf(err), "%v", err)
+			require.Len(t, contents(t, context), c.pages)
+		})
+	}
+}
+
 // anyRecord changes bytes of page 1, of size bytes; now and then it is not as it must be.
 func anyRecord(random *rand.Rand, version, size uint64) []byte {
 	payload := make([]byte, 1+random.IntN(40))

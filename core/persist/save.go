@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -57,6 +58,8 @@ func (o *SaveOptions) check(target *SaveTarget) error {
 			o.Level)
 	case o.CopyLimit != 0 && o.CopyLimit < leastCopyLimit:
 		return status.Errorf(status.InvalidArgument, "copy_limit is %d; the least is %d", o.CopyLimit, leastCopyLimit)
+	case o.ChainLimit < 0 || o.ChainLimit > longestChain:
+		return status.Errorf(status.InvalidArgument, "chain_limit is %d, not 0 to %d", o.ChainLimit, longestChain)
 	case o.Base == "":
 		return nil
 	case target.FS == nil:
@@ -112,8 +115,10 @@ func Save(context uint64, target SaveTarget, o SaveOptions, w *ticket.Work) erro
 	})
 }
 
-// mostFiles is how many files a chain has: who loads it has all of them open.
-const mostFiles = 64
+const (
+	defaultChain = snapshot.OpenFiles // files of a chain
+	longestChain = 4096               // that a save may ask for: a reader opens all of them once
+)
 
 // withoutUsedBase makes the save a whole one where its chain would be too long, and where it would replace a file that its base
 // rests on.
@@ -125,7 +130,7 @@ func (o *SaveOptions) withoutUsedBase(target *SaveTarget) error {
 	if err != nil {
 		return err
 	}
-	if len(chain) >= mostFiles {
+	if len(chain) >= int(cmp.Or(o.ChainLimit, defaultChain)) {
 		o.Base = ""
 		return nil
 	}

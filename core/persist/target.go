@@ -19,7 +19,8 @@ type SaveOptions struct {
 	NotDurable         bool
 	CopyLimit          uint64
 	Base               string
-	RefuseInUse        bool // Busy where another snapshot rests on the file that is replaced
+	ChainLimit         int32 // files of a chain: a save that would be one more is whole; 0 = 64
+	RefuseInUse        bool  // Busy where another snapshot rests on the file that is replaced
 
 	id snapshot.ID // zeros: a new one
 }

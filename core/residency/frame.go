@@ -100,3 +100,24 @@ func (r *Residency) Write(f Frame, offset uint64, bytes []byte) error {
 	copy(native.Bytes(native.RecordAt(f.Index).Locator+offset, uint64(len(bytes))), bytes)
 	return nil
 }
+
+// WriteInSteps writes all bytes of a frame. asked, where it is not nil, is asked before each step, and ends it with its error.
+func (r *Residency) WriteInSteps(f Frame, bytes []byte, asked func() error) error {
+	return InSteps(uint64(len(bytes)), asked, func(begin, end uint64) error { return r.Write(f, begin, bytes[begin:end]) })
+}
+
+// InSteps does work on a number of bytes, some milliseconds' worth at a time.
+func InSteps(count uint64, asked func() error, work func(begin, end uint64) error) error {
+	const step = 16 << 20
+	for begin := uint64(0); begin < count; begin += step {
+		if asked != nil {
+			if err := asked(); err != nil {
+				return err
+			}
+		}
+		if err := work(begin, min(count, begin+step)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -15,6 +15,8 @@ type Page struct {
 	// Keeping: when the page gets other memory, what it had is not given back but becomes Kept.
 	Keeping bool
 	Kept    Frame
+	// Asked, where it is not nil, is asked while many bytes are copied, and ends that with its error.
+	Asked func() error
 }
 
 // Location is where the page lies; Placement with its device.
@@ -86,10 +88,12 @@ func (p *Page) CopyBytes(to Frame, size uint64) error {
 		case from.onDevice() && to.Backing.onDevice():
 			return p.devices.Copy(to.Backing.device, to.Backing.address(), from.device, from.address(), count)
 		case to.Resident():
-			return p.readBacking(from, 0, native.Bytes(native.RecordAt(to.Index).Locator, count))
+			return InSteps(count, p.Asked, func(begin, end uint64) error {
+				return p.readBacking(from, begin, native.Bytes(native.RecordAt(to.Index).Locator+begin, end-begin))
+			})
 		}
 	}
-	return p.WithBytes(func() error { return p.Write(to, 0, p.Bytes()[:count]) })
+	return p.WithBytes(func() error { return p.WriteInSteps(to, p.Bytes()[:count], p.Asked) })
 }
 
 // copyTo copies the page's bytes, as far as they go, into a frame of a size that is to be the page's. ready is called when

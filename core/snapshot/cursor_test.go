@@ -46,7 +46,7 @@ func TestACursorThatWasNeverGivenIsNoHarm(t *testing.T) {
 }
 
 func TestTablesAreKeptUpToALimit(t *testing.T) {
-	var cache tableCache
+	cache := tableCache{most: tableCacheBytes}
 	small := &table{pages: make([]Page, 1000)}
 	for segment := range uint32(500) {
 		cache.put(segment, small)

@@ -46,7 +46,6 @@ const (
 	idBytes          = 8
 	edgeBytes        = 16
 	maximumName      = 255
-	maximumSize      = 1 << 44 // of a page
 	maximumMetadata  = 1 << 32
 	leastMetadata    = 4 // of a blob: its count; and what each key takes at least
 	leastKey         = 9
@@ -97,9 +96,6 @@ const (
 
 	flagsInFiles = FlagChanges | FlagAdopted | FlagReadOnly
 )
-
-// MaximumVersion is the largest that a page of a file may have. A load takes versions that leave room up to it: core/page.
-const MaximumVersion uint64 = 3<<62 - 1
 
 // ID is a snapshot's random id; zeros for none.
 type ID [16]byte

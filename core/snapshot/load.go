@@ -298,7 +298,7 @@ func (extent *Extent) split(left []Range) (parts []Extent) {
 // loaded is the table of a segment that was read whole.
 func (v *volume) loaded(segment int, piece []byte) (*table, error) {
 	if v.header.Version == OriginalVersion {
-		return v.original[segment], nil
+		return v.originalTable(segment)
 	}
 	return v.parse(segment, piece)
 }

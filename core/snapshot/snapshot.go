@@ -16,6 +16,9 @@ import (
 	"libmmsb/core/status"
 )
 
+// OpenFiles is how many files of a chain stay open, the newest ones.
+const OpenFiles = 64
+
 // OpenOptions of Open and OpenSource.
 type OpenOptions struct {
 	// FS is the file system, nil for the real one.
@@ -111,6 +114,9 @@ func (s *Snapshot) openBase(of *volume, name string, o OpenOptions) error {
 	if err != nil {
 		return err
 	}
+	if len(s.volumes) >= OpenFiles {
+		base.source = file.Park(base.source)
+	}
 	s.volumes = append(s.volumes, base)
 	if base.header.ID != of.header.Base {
 		return status.Errorf(status.Mismatch, "%s needs snapshot %s as its base, but %s is %s", of.name, of.header.Base, name,
@@ -151,6 +157,10 @@ func (s *Snapshot) number() error {
 	}
 	s.all.depth, s.newer.depth = len(s.volumes), len(s.volumes)-1
 	s.maps = make([]mapping, len(s.volumes))
+	s.tables.most = leastTables
+	for _, v := range s.volumes {
+		s.tables.most = min(tableCacheBytes, s.tables.most+v.held)
+	}
 	if s.volumes[0].header.Version == OriginalVersion {
 		_, err := s.index(nil) // the numbers of its header come from here
 		return err
@@ -229,10 +239,15 @@ type tableCache struct {
 	tables map[uint32]*table
 	order  []uint32 // oldest first
 	bytes  uint64
+	most   uint64 // bytes
 }
 
-// tableCacheBytes hold the tables of a million pages.
-const tableCacheBytes = 128 << 20
+// tableCacheBytes hold the tables of a million pages. Beyond leastTables, tables are kept only as far as the files have as many
+// bytes.
+const (
+	tableCacheBytes = 128 << 20
+	leastTables     = 16 << 20
+)
 
 func (t *table) bytes() uint64 {
 	return pageBytes*uint64(len(t.pages)) + extentBytes*uint64(len(t.extents)) + idBytes*uint64(len(t.ids)) +
@@ -254,7 +269,7 @@ func (c *tableCache) put(segment uint32, t *table) {
 	if c.tables[segment] != nil { // another reader was faster
 		return
 	}
-	for c.bytes += t.bytes(); c.bytes > tableCacheBytes && len(c.order) > 0; c.order = c.order[1:] {
+	for c.bytes += t.bytes(); c.bytes > c.most && len(c.order) > 0; c.order = c.order[1:] {
 		c.bytes -= c.tables[c.order[0]].bytes()
 		delete(c.tables, c.order[0])
 	}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"libmmsb/core/abi"
+	"libmmsb/core/attribute"
 	"libmmsb/core/file"
 	"libmmsb/core/status"
 )
@@ -21,9 +21,9 @@ type volume struct {
 	source   file.Source
 	header   Header
 	totals   Totals
-	offsets  []uint64 // of the segments, and where the last one ends
-	original []*table // of a file of version 2, which has no tables
-	held     uint64   // bytes that lie on the disk
+	offsets  []uint64          // of the segments, and where the last one ends
+	original []originalSegment // of a file of version 2, which has no tables
+	held     uint64            // bytes that lie on the disk
 }
 
 // table is a segment without its data.
@@ -170,7 +170,8 @@ func (v *volume) bounds(number int) (offset, length uint64) {
 // readTable reads and checks the tables of a segment. scratch is memory that may be used, and is given back.
 func (v *volume) readTable(number int, scratch []byte) (*table, []byte, error) {
 	if v.header.Version == OriginalVersion {
-		return v.original[number], scratch, nil
+		t, err := v.originalTable(number)
+		return t, scratch, err
 	}
 	offset, length := v.bounds(number)
 	if uint64(cap(scratch)) < unitBytes {
@@ -314,19 +315,18 @@ func (v *volume) checkPages(t *table, number int) error {
 }
 
 func (v *volume) pageFault(page *Page) string {
-	switch {
-	case page.ID == 0:
+	if page.ID == 0 {
 		return "the id is 0"
-	case page.Size == 0 || page.Size > maximumSize:
-		return "a size that no page has"
-	case page.Version > MaximumVersion:
+	}
+	if what := attribute.SizeFault(page.Size); what != "" {
+		return what
+	}
+	if what := attribute.PlaceFault(page.Location, page.Device, page.NUMANode); what != "" {
+		return what
+	}
+	switch {
+	case page.Version > attribute.MaximumVersion:
 		return "a version that no page has"
-	case page.Location < 0 || page.Location > abi.LocationDisk:
-		return "a location that does not exist"
-	case page.Device < 0 || page.Device > 0 && (page.Location == abi.LocationCPU || page.Location == abi.LocationDisk):
-		return "a device that the location does not have"
-	case page.NUMANode < -1:
-		return "a NUMA node that does not exist"
 	case page.Flags&^flagsInFiles != 0:
 		return "flags that are unknown"
 	case page.Flags&FlagChanges != 0 && v.header.Base == ID{}:

@@ -181,7 +181,7 @@ FIELD_IS(mmsb_save_options_t, base_in_use, 20, 4);
 FIELD_IS(mmsb_save_options_t, copy_limit, 24, 8);
 FIELD_IS(mmsb_save_options_t, base, 32, 8);
 FIELD_IS(mmsb_save_options_t, queue, 40, 4);
-FIELD_IS(mmsb_save_options_t, reserved_word, 44, 4);
+FIELD_IS(mmsb_save_options_t, chain_limit, 44, 4);
 FIELD_IS(mmsb_save_options_t, timeout_ns, 48, 8);
 FIELD_IS(mmsb_save_options_t, reserved, 56, 24);
 

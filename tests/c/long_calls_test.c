@@ -1,226 +1,17 @@
 /* The forms of every long call: with a timeout of 0, with a short one, behind other work, and started. */
-#include "folder.h"
-
-#include <fcntl.h>
+#include "long_calls.h"
 
 enum { PAGES = 40 };
 
 static const uint64_t FORMS[] = {0, 1, 100 * 1000, UINT64_C(60000000000), MMSB_WAIT_FOREVER};
 #define FORM_COUNT (sizeof FORMS / sizeof FORMS[0])
 
-typedef struct world {
-    mmsb_context_t context, other;
-    mmsb_page_t pages[PAGES];
-    mmsb_snapshot_t one, two;
-    void *memory;
-    uint64_t length;
-    int pipe[2];
-} world_t;
-
-/* What a long call is called with: a timeout where ticket is NULL, else work that is started. */
-typedef struct form {
-    uint64_t timeout_ns;
-    const mmsb_ticket_t *after;
-    mmsb_ticket_t *ticket;
-} form_t;
-
-static mmsb_work_options_t work_of(const form_t *form) {
-    mmsb_work_options_t work;
-    mmsb_work_options_init(&work);
-    work.timeout_ns = form->timeout_ns;
-    work.after = form->after;
-    work.after_count = form->after != NULL;
-    return work;
-}
-
-static mmsb_save_options_t save_options(const form_t *form) {
-    mmsb_save_options_t options;
-    mmsb_save_options_init(&options);
-    CHECK_EQUAL(options.timeout_ns, MMSB_WAIT_FOREVER);
-    options.timeout_ns = form->timeout_ns;
-    return options;
-}
-
-static mmsb_load_options_t load_options(const form_t *form) {
-    mmsb_load_options_t options;
-    mmsb_load_options_init(&options);
-    CHECK_EQUAL(options.timeout_ns, MMSB_WAIT_FOREVER);
-    options.timeout_ns = form->timeout_ns;
-    return options;
-}
-
-static mmsb_status_t save(world_t *w, const form_t *f) {
-    mmsb_work_options_t work = work_of(f);
-    mmsb_save_options_t options = save_options(f);
-    return f->ticket ? mmsb_snapshot_save_start(w->context, at("saved"), &options, &work, f->ticket)
-                     : mmsb_snapshot_save(w->context, at("saved"), &options);
-}
-
-static mmsb_status_t save_memory(world_t *w, const form_t *f) {
-    mmsb_work_options_t work = work_of(f);
-    mmsb_save_options_t options = save_options(f);
-    return f->ticket ? mmsb_snapshot_save_memory_start(w->context, &options, &work, &w->memory, &w->length, f->ticket)
-                     : mmsb_snapshot_save_memory(w->context, &options, &w->memory, &w->length);
-}
-
-static mmsb_status_t save_descriptor(world_t *w, const form_t *f) {
-    mmsb_work_options_t work = work_of(f);
-    mmsb_save_options_t options = save_options(f);
-    static int descriptor = -1;
-    if (descriptor >= 0) {
-        close(descriptor);
-    }
-    descriptor = open(at("stream"), O_RDWR | O_CREAT | O_TRUNC, 0600);
-    REQUIRE(descriptor >= 0);
-    return f->ticket ? mmsb_snapshot_save_descriptor_start(w->context, descriptor, &options, &work, f->ticket)
-                     : mmsb_snapshot_save_descriptor(w->context, descriptor, &options);
-}
-
-static mmsb_status_t load(world_t *w, const form_t *f) {
-    mmsb_work_options_t work = work_of(f);
-    mmsb_load_options_t options = load_options(f);
-    return f->ticket ? mmsb_snapshot_load_start(w->other, at("one"), &options, &work, f->ticket)
-                     : mmsb_snapshot_load(w->other, at("one"), &options);
-}
-
-static mmsb_status_t load_memory(world_t *w, const form_t *f) {
-    mmsb_work_options_t work = work_of(f);
-    mmsb_load_options_t options = load_options(f);
-    static void *memory; /* of one save for all loads; given back with the world */
-    static uint64_t length;
-    if (!w->memory) {
-        REQUIRE_OK(mmsb_snapshot_save_memory(w->context, NULL, &memory, &length));
-        w->memory = memory;
-    }
-    return f->ticket ? mmsb_snapshot_load_memory_start(w->other, memory, length, &options, &work, f->ticket)
-                     : mmsb_snapshot_load_memory(w->other, memory, length, &options);
-}
-
-static mmsb_status_t load_descriptor(world_t *w, const form_t *f) {
-    mmsb_work_options_t work = work_of(f);
-    mmsb_load_options_t options = load_options(f);
-    static int descriptor = -1;
-    if (descriptor >= 0) {
-        close(descriptor);
-    }
-    descriptor = open(at("one"), O_RDONLY);
-    REQUIRE(descriptor >= 0);
-    return f->ticket ? mmsb_snapshot_load_descriptor_start(w->other, descriptor, &options, &work, f->ticket)
-                     : mmsb_snapshot_load_descriptor(w->other, descriptor, &options);
-}
-
-static mmsb_status_t verify(world_t *w, const form_t *f) {
-    mmsb_work_options_t work = work_of(f);
-    (void)w;
-    return f->ticket ? mmsb_snapshot_verify_start(at("one"), &work, f->ticket) : mmsb_snapshot_verify(at("one"), &work);
-}
-
-static mmsb_status_t compact(world_t *w, const form_t *f) {
-    mmsb_work_options_t work = work_of(f);
-    mmsb_save_options_t options = save_options(f);
-    (void)w;
-    return f->ticket ? mmsb_snapshot_compact_start(at("two"), at("compacted"), &options, &work, f->ticket)
-                     : mmsb_snapshot_compact(at("two"), at("compacted"), &options);
-}
-
-static mmsb_status_t diff(world_t *w, const form_t *f) {
-    mmsb_work_options_t work = work_of(f);
-    static mmsb_snapshot_change_t changes[4];
-    static size_t count;
-    return f->ticket ? mmsb_snapshot_diff_start(w->one, w->two, &work, changes, 4, &count, f->ticket)
-                     : mmsb_snapshot_diff(w->one, w->two, &work, changes, 4, &count);
-}
-
-static mmsb_status_t journal_open(world_t *w, const form_t *f) {
-    mmsb_work_options_t work = work_of(f);
-    mmsb_journal_options_t options;
-    mmsb_journal_options_init(&options);
-    CHECK_EQUAL(options.timeout_ns, MMSB_WAIT_FOREVER);
-    options.timeout_ns = f->timeout_ns;
-    mmsb_journal_close(w->other);
-    return f->ticket ? mmsb_journal_open_start(w->other, at("opened"), &options, &work, f->ticket)
-                     : mmsb_journal_open(w->other, at("opened"), &options);
-}
-
-static mmsb_status_t journal_sync(world_t *w, const form_t *f) {
-    mmsb_work_options_t work = work_of(f);
-    return f->ticket ? mmsb_journal_sync_start(w->context, &work, f->ticket) : mmsb_journal_sync(w->context, &work);
-}
-
-static mmsb_status_t journal_trim(world_t *w, const form_t *f) {
-    mmsb_work_options_t work = work_of(f);
-    return f->ticket ? mmsb_journal_trim_start(w->context, at("two"), &work, f->ticket)
-                     : mmsb_journal_trim(w->context, at("two"), &work);
-}
-
-static mmsb_status_t migrate_many(world_t *w, const form_t *f) {
-    mmsb_work_options_t work = work_of(f);
-    static int to_disk;
-    const mmsb_location_t to = (to_disk = !to_disk) ? MMSB_LOCATION_DISK : MMSB_LOCATION_CPU;
-    return f->ticket ? mmsb_page_migrate_many_start(w->pages, PAGES, to, 0, &work, NULL, f->ticket)
-                     : mmsb_page_migrate_many(w->pages, PAGES, to, 0, &work, NULL, NULL);
-}
-
-static mmsb_status_t create_many(world_t *w, const form_t *f) {
-    mmsb_work_options_t work = work_of(f);
-    static mmsb_page_t pages[100];
-    return f->ticket ? mmsb_page_create_many_start(w->other, 64, 100, NULL, &work, pages, f->ticket)
-                     : mmsb_page_create_many(w->other, 64, 100, NULL, &work, pages);
-}
-
-typedef struct long_call {
-    const char *name;
-    mmsb_status_t (*run)(world_t *w, const form_t *form);
-    int has_after; /* the blocking form waits for tickets */
-    int writes;    /* at = "saved", …: it makes a file */
-} long_call_t;
-
-static const long_call_t CALLS[] = {
-    {"save", save, 0, 1},
-    {"save_memory", save_memory, 0, 0},
-    {"save_descriptor", save_descriptor, 0, 0},
-    {"load", load, 0, 0},
-    {"load_memory", load_memory, 0, 0},
-    {"load_descriptor", load_descriptor, 0, 0},
-    {"verify", verify, 1, 0},
-    {"compact", compact, 0, 1},
-    {"diff", diff, 1, 0},
-    {"journal_open", journal_open, 0, 0},
-    {"journal_sync", journal_sync, 1, 0},
-    {"journal_trim", journal_trim, 1, 0},
-    {"migrate_many", migrate_many, 1, 0},
-    {"create_many", create_many, 1, 0},
-};
-enum { CALL_COUNT = sizeof CALLS / sizeof CALLS[0] };
-
-static void begin(world_t *w) {
-    *w = (world_t){.context = new_context(), .other = new_context()};
-    REQUIRE_OK(mmsb_page_create_many(w->context, 300, PAGES, NULL, NULL, w->pages));
-    REQUIRE_OK(mmsb_journal_open(w->context, at("journal"), NULL));
-    REQUIRE_OK(mmsb_snapshot_save(w->context, at("one"), NULL));
-    write_pattern(w->pages[3], 1);
-    REQUIRE_OK(mmsb_snapshot_save(w->context, at("two"), NULL));
-    REQUIRE_OK(mmsb_snapshot_open(at("one"), &w->one));
-    REQUIRE_OK(mmsb_snapshot_open(at("two"), &w->two));
-    REQUIRE(pipe(w->pipe) == 0);
-}
-
-static void end(world_t *w) {
-    close(w->pipe[0]);
-    close(w->pipe[1]);
-    CHECK_OK(mmsb_snapshot_free_memory(w->memory));
-    CHECK_OK(mmsb_snapshot_close(w->one));
-    CHECK_OK(mmsb_snapshot_close(w->two));
-    CHECK_OK(mmsb_context_destroy(w->other));
-    CHECK_OK(mmsb_context_destroy(w->context));
-}
-
 /* Small work is done with a timeout of 0, and a time that is over leaves nothing behind. */
 static void every_long_call_has_a_timeout(void) {
     for (int i = 0; i < CALL_COUNT; i++) {
         const long_call_t *call = &CALLS[i];
         world_t w;
-        begin(&w);
+        begin(&w, PAGES, 300);
         for (size_t j = 0; j < FORM_COUNT; j++) {
             const form_t form = {.timeout_ns = FORMS[j]};
             if (call->run == save_memory) {
@@ -247,7 +38,7 @@ static void every_long_call_can_be_started(void) {
     for (int i = 0; i < CALL_COUNT; i++) {
         const long_call_t *call = &CALLS[i];
         world_t w;
-        begin(&w);
+        begin(&w, PAGES, 300);
         mmsb_ticket_t ticket = 0;
         const form_t form = {.timeout_ns = 0, .ticket = &ticket}; /* which only the blocking form uses */
         if (!check_status(__FILE__, __LINE__, call->name, call->run(&w, &form), MMSB_OK)) {
@@ -269,7 +60,7 @@ static mmsb_ticket_t start_held(world_t *w, mmsb_context_t context) {
 
 static void nobody_is_waited_for_with_a_timeout_of_0(void) {
     world_t w;
-    begin(&w);
+    begin(&w, PAGES, 300);
     mmsb_context_t busy = new_context();
     mmsb_ticket_t held = start_held(&w, busy);
     for (int i = 0; i < CALL_COUNT; i++) {
@@ -293,7 +84,7 @@ static void nobody_is_waited_for_with_a_timeout_of_0(void) {
 /* The other side of a pipe does nothing. */
 static void pipes_are_not_waited_for_beyond_the_time(void) {
     world_t w;
-    begin(&w);
+    begin(&w, PAGES, 300);
     mmsb_load_options_t load = load_options(&(form_t){.timeout_ns = 1000 * 1000});
     CHECK_STATUS(mmsb_snapshot_load_descriptor(w.other, w.pipe[0], &load), MMSB_E_TIMEOUT);
     load.timeout_ns = 0;
@@ -311,7 +102,7 @@ static void pipes_are_not_waited_for_beyond_the_time(void) {
 /* Of 64 MiB nothing is done at once, and nothing is left behind. */
 static void much_work_is_not_done_with_a_timeout_of_0(void) {
     world_t w;
-    begin(&w);
+    begin(&w, PAGES, 300);
     mmsb_page_t large[64];
     REQUIRE_OK(mmsb_page_create_many(w.context, 1 << 20, 64, NULL, NULL, large));
     for (int i = 0; i < 64; i++) {

@@ -53,7 +53,7 @@ FILES = Go(
         ),
         Mutant(
             "any-version", "a version may be near 2^64",
-            "volume.pageFault", "page.Version > MaximumVersion", "false",
+            "volume.pageFault", "page.Version > attribute.MaximumVersion", "false",
         ),
         Mutant(
             "any-device", "a page of the host may have a device",

@@ -366,7 +366,7 @@ struct mmsb_save_options_t
     copy_limit::UInt64
     base::Ptr{UInt8}
     queue::Int32
-    reserved_word::UInt32
+    chain_limit::Int32
     timeout_ns::UInt64
     reserved::NTuple{3,UInt64}
 end

@@ -16,6 +16,7 @@ const SAVE_OPTIONS = (
     base_in_use = (whole = MMSB_BASE_IN_USE_WHOLE, refuse = MMSB_BASE_IN_USE_REFUSE),
     compression_level = Int32,
     copy_limit = UInt64,
+    chain_limit = Int32,
     base = String,
     queue = Bool,
     durable = !,    # not_durable in the struct
@@ -85,7 +86,8 @@ to wait, or is more than one step of work, throws. An InterruptException (Ctrl-C
 
 The other options: `compression` (`:none` or `:zstd`), `compression_level` (1 to 4, 0 = the default), `queue = true` (wait until
 the saves and loads that came before have ended, instead of a `PageBusyError`), `durable = false` (do not wait for the disk),
-`copy_limit` (bytes for pre-images that writers copy during the save, 0 = 256 MiB).
+`copy_limit` (bytes for pre-images that writers copy during the save, 0 = 256 MiB), `chain_limit` (files of a chain, 0 = 64, at
+most 4096: everything is written if it would be one more).
 """
 save_snapshot(
     state::MMSBState, to::Union{AbstractString,OpenFile};

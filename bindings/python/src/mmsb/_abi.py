@@ -495,7 +495,7 @@ class SaveOptions(ctypes.Structure):
         ("copy_limit", c_uint64),
         ("base", c_char_p),
         ("queue", c_int32),
-        ("reserved_word", c_uint32),
+        ("chain_limit", c_int32),
         ("timeout_ns", c_uint64),
         ("reserved", c_uint64 * 3),
     )

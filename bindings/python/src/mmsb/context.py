@@ -593,6 +593,7 @@ class Context(Closable):
         compression_level: int = 0,
         base_in_use: str = "whole",
         queue: bool = False,
+        chain_limit: int = 0,
         timeout: float | None = None,
     ) -> None:
         """Saves all pages, as they are at one moment, to a file that appears when it is complete and on disk.
@@ -600,6 +601,7 @@ class Context(Closable):
         - base: an earlier snapshot of this state in the same folder; only changes since then are written
         - base_in_use: where path is a file that the base rests on, "whole" writes everything; "refuse" raises BusyError then,
           and also where another snapshot rests on the file at path, which otherwise is kept under another name
+        - chain_limit: files of a chain, 0 for 64, at most 4096; everything is written if it would be one more
         - compression: None or "zstd", with a compression_level from 1 to 4 (0: the default)
         - raw_writes: what NumPy and others write into views and adopted memory is part of the one moment only with "wait": the
           save begins when no page has a writable view and no thread is in writing(). "allow" saves such a page as it is when
@@ -611,7 +613,9 @@ class Context(Closable):
 
         Ctrl-C ends the save: KeyboardInterrupt comes when it is cancelled and has left no file.
         """
-        options = save_options(base, compression, compression_level, raw_writes, durable, copy_limit, base_in_use, queue)
+        options = save_options(
+            base, compression, compression_level, raw_writes, durable, copy_limit, base_in_use, queue, chain_limit
+        )
         self._run_save(self._saving(path, options), raw_writes, timeout)
 
     def save_start(
@@ -626,10 +630,13 @@ class Context(Closable):
         compression_level: int = 0,
         base_in_use: str = "whole",
         queue: bool = False,
+        chain_limit: int = 0,
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[None]:
         """Starts save() when the tickets in after are done; progress counts bytes."""
-        options = save_options(base, compression, compression_level, raw_writes, durable, copy_limit, base_in_use, queue)
+        options = save_options(
+            base, compression, compression_level, raw_writes, durable, copy_limit, base_in_use, queue, chain_limit
+        )
         return self._saving(path, options).start(after)
 
     def save_to(

@@ -451,6 +451,7 @@ def save_options(
     copy_limit: int | None,
     base_in_use: str = "whole",
     queue: bool = False,
+    chain_limit: int = 0,
 ) -> _abi.SaveOptions:
     """Options of a save."""
     options = _abi.SaveOptions()
@@ -461,6 +462,7 @@ def save_options(
     options.not_durable = int(not durable)
     options.base_in_use = value_of(_abi.BASE_IN_USE, base_in_use, "base_in_use")
     options.queue = int(bool(queue))
+    options.chain_limit = signed(chain_limit, "chain_limit")
     if copy_limit is not None:
         options.copy_limit = unsigned(copy_limit, "copy_limit")
     if base is not None:

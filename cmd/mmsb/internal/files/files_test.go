@@ -42,13 +42,6 @@ var known = []struct {
 	text *regexp.Regexp
 	why  string
 }{
-	// Not mended yet (docs/plan.md): journals.
-	{regexp.MustCompile("copies page .* but it has another version"),
-		"only the tool compares the version of a page that is cloned"},
-	{regexp.MustCompile("replay by the tool refuses what replay accepts.*(a NUMA node that|a device that)"),
-		"records may have a NUMA node or device that no page of a snapshot may have"},
-	{regexp.MustCompile("replay refuses what replay by the tool accepts.*record .* has version .*, more than"),
-		"only a load bounds the versions of records"},
 	{regexp.MustCompile("what load accepts.*(no page needs|metadata|frame of)"),
 		"only verification and compaction look at the content of pages that newer files replace (docs/snapshot-format.md)"},
 }

@@ -480,8 +480,9 @@ type snapshots struct {
 }
 
 const (
-	mostInMemory = 4 << 20
-	linesAFile   = 100 // lies that are told of one good chain
+	mostInMemory  = 4 << 20
+	mostInContext = 32 << 20 // what a page says that it has, loads and comparisons have in memory, too
+	linesAFile    = 100      // lies that are told of one good chain
 )
 
 func newSnapshots(t *testing.T) *snapshots {
@@ -496,7 +497,7 @@ func newSnapshots(t *testing.T) *snapshots {
 }
 
 func newContext(t *testing.T) uint64 {
-	context, err := page.NewContext(page.Options{SimulatedDevices: 1, MemoryLimit: 256 << 20})
+	context, err := page.NewContext(page.Options{SimulatedDevices: 1, MemoryLimit: mostInContext})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = page.Destroy(context) })
 	return context

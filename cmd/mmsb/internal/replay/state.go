@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 
-	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
 	"libmmsb/core/metadata"
@@ -152,14 +151,9 @@ func invalid(r *journal.Record, format string, args ...any) error {
 }
 
 func (s *State) create(r *journal.Record) error {
-	if r.Size > math.MaxInt64 {
-		return invalid(r, "has size %d, more than 2^63-1", r.Size)
-	}
 	p := &page{bytes: content{size: r.Size}, mask: content{size: maskLength(r.Size)}}
 	p.entry = snapshot.Page{ID: r.Page, Size: r.Size, Epoch: r.Epoch, Version: r.Version}
-	if err := p.locate(r); err != nil {
-		return err
-	}
+	p.locate(r)
 	if r.State&1 != 0 {
 		p.entry.Flags |= snapshot.FlagAdopted
 	}
@@ -175,14 +169,12 @@ func (s *State) clone(r *journal.Record) error {
 	if err != nil {
 		return err
 	}
-	if of == nil || of.entry.Version != r.OtherVersion {
-		found := "that page does not exist"
-		if of != nil {
-			found = "it has another version"
-		}
-		return status.Errorf(status.Mismatch,
-			"record %d copies page %d at version %d to page %d, but %s; the journal does not belong to the snapshot",
-			r.Sequence, r.Other, r.OtherVersion, r.Page, found)
+	if of == nil || of.entry.Version > r.OtherVersion {
+		s.misses(r.Page, r)
+		return nil
+	}
+	if err := r.CheckClone(of.entry.Version); err != nil {
+		return err
 	}
 	p := *of
 	p.ofBase = false
@@ -203,12 +195,9 @@ func (s *State) depend(r *journal.Record) error {
 		return nil
 	}
 	edge := [2]uint64{r.Page, r.Other}
-	switch {
-	case r.Kind == journal.DependencyRemove:
+	if r.Kind == journal.DependencyRemove {
 		s.edges.remove(edge)
-	case r.Page == r.Other:
-		return invalid(r, "depends on itself")
-	default:
+	} else {
 		s.edges.add(edge)
 	}
 	return nil
@@ -254,12 +243,8 @@ func (p *page) clearMask() {
 }
 
 // locate takes the location that a record names.
-func (p *page) locate(r *journal.Record) error {
-	if r.Location < 0 || r.Location > abi.LocationDisk {
-		return invalid(r, "has location %d, not 0 to %d", r.Location, abi.LocationDisk)
-	}
+func (p *page) locate(r *journal.Record) {
 	p.entry.Location, p.entry.Device, p.entry.NUMANode = r.Location, r.Device, r.NUMANode
-	return nil
 }
 
 // change is of the kinds whose effect is that of their version.
@@ -269,7 +254,8 @@ func (p *page) change(r *journal.Record) error {
 		return p.resize(r)
 	case journal.Migrate:
 		p.entry.Flags &^= snapshot.FlagAdopted | snapshot.FlagReadOnly
-		return p.locate(r)
+		p.locate(r)
+		return nil
 	}
 	if r.MaskLength > p.entry.Size {
 		return invalid(r, "has a mask for %d bytes, more than the page's %d", r.MaskLength, p.entry.Size)
@@ -289,9 +275,6 @@ func (p *page) change(r *journal.Record) error {
 }
 
 func (p *page) resize(r *journal.Record) error {
-	if r.Size > math.MaxInt64 {
-		return invalid(r, "has size %d, more than 2^63-1", r.Size)
-	}
 	p.ofBase = p.ofBase && r.Size == p.entry.Size
 	p.bytes.resize(r.Size)
 	p.mask.resize(maskLength(r.Size))

@@ -1,0 +1,108 @@
+/*
+ * How soon every long call hears that it is to end: cancelled, or with its time over. Within 50 ms, unless the machine is busy:
+ * each measurement has five tries. `cancel_test TIMES` measures each call TIMES times and prints a table.
+ */
+#include "long_calls.h"
+
+static const uint64_t BOUND = 50 * 1000 * 1000;
+enum { TRIES = 5, MOMENTS = 3 };
+
+typedef struct shape {
+    uint64_t pages, size;
+} shape_t;
+
+static const shape_t SHAPES[] = {{1, UINT64_C(512) << 20}, {16, 32 << 20}, {200000, 600}};
+enum { SHAPE_COUNT = sizeof SHAPES / sizeof SHAPES[0] };
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static int measured; /* times each; 0: until one is in the bound */
+
+static uint64_t begin_call(const long_call_t *call, world_t *w, mmsb_ticket_t *ticket) {
+    if (call->run == save_memory || call->run == load_memory) {
+        CHECK_OK(mmsb_snapshot_free_memory(w->memory));
+        w->memory = NULL;
+    }
+    const form_t form = {.ticket = ticket};
+    const uint64_t before = now_ns();
+    check_status(__FILE__, __LINE__, call->name, call->run(w, &form), MMSB_OK);
+    return before;
+}
+
+/* How long a call goes on after it was cancelled; 0 where it had ended before. */
+static uint64_t after_cancel(const long_call_t *call, world_t *w, uint64_t wait_ns) {
+    mmsb_ticket_t ticket = 0;
+    begin_call(call, w, &ticket);
+    mmsb_ticket_wait(ticket, wait_ns);
+    const uint64_t cancelled = now_ns();
+    CHECK_OK(mmsb_ticket_cancel(ticket));
+    const mmsb_status_t status = mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER);
+    const uint64_t took = now_ns() - cancelled;
+    CHECK_OK(mmsb_ticket_destroy(ticket));
+    return status == MMSB_E_CANCELLED ? took : 0;
+}
+
+/* How long a call goes on after its time; 0 where it had ended before. */
+static uint64_t after_time(const long_call_t *call, world_t *w, uint64_t wait_ns) {
+    const form_t form = {.timeout_ns = wait_ns};
+    if (call->run == save_memory || call->run == load_memory) {
+        CHECK_OK(mmsb_snapshot_free_memory(w->memory));
+        w->memory = NULL;
+    }
+    const uint64_t before = now_ns();
+    const mmsb_status_t status = call->run(w, &form);
+    const uint64_t took = now_ns() - before;
+    return status == MMSB_E_TIMEOUT && took > wait_ns ? took - wait_ns : 0;
+}
+
+static void look(const long_call_t *call, const shape_t *shape, const char *how,
+                 uint64_t (*end_early)(const long_call_t *, world_t *, uint64_t), world_t *w, uint64_t whole) {
+    for (int moment = 1; moment <= MOMENTS; moment++) {
+        uint64_t least = UINT64_MAX, most = 0;
+        for (int i = 0; i < (measured ? measured : TRIES) && (measured || least > BOUND); i++) {
+            const uint64_t took = end_early(call, w, whole * (uint64_t)moment / (MOMENTS + 1));
+            least = took < least ? took : least;
+            most = took > most ? took : most;
+        }
+        if (measured) {
+            printf("%-16s %-9s %7llu x %-9llu after %6.1f ms of %6.1f: %6.1f to %6.1f ms\n", call->name, how,
+                   (unsigned long long)shape->pages, (unsigned long long)shape->size,
+                   (double)whole * moment / (MOMENTS + 1) / 1e6, (double)whole / 1e6, (double)least / 1e6, (double)most / 1e6);
+        } else if (least > BOUND) {
+            check_fail(__FILE__, __LINE__, "%s of %llu pages of %llu bytes: %s, it goes on for %.0f ms", call->name,
+                       (unsigned long long)shape->pages, (unsigned long long)shape->size, how, (double)least / 1e6);
+        }
+    }
+}
+
+static void long_calls_end_within_50_ms(void) {
+    for (int i = 0; i < SHAPE_COUNT; i++) {
+        for (int j = 0; j < CALL_COUNT; j++) {
+            world_t w;
+            begin(&w, SHAPES[i].pages, SHAPES[i].size);
+            mmsb_ticket_t ticket = 0;
+            const uint64_t before = begin_call(&CALLS[j], &w, &ticket);
+            check_status(__FILE__, __LINE__, CALLS[j].name, mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER), MMSB_OK);
+            const uint64_t whole = now_ns() - before;
+            CHECK_OK(mmsb_ticket_destroy(ticket));
+            if (whole > BOUND) {
+                look(&CALLS[j], &SHAPES[i], "cancelled", after_cancel, &w, whole);
+                look(&CALLS[j], &SHAPES[i], "timed out", after_time, &w, whole);
+            }
+            end(&w);
+            clear_folder();
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    measured = argc > 1 ? atoi(argv[1]) : 0;
+    folder_make();
+    RUN_IN_FOLDER(long_calls_end_within_50_ms);
+    folder_end();
+    return check_report();
+}
