@@ -426,6 +426,7 @@ func compact(path, to *C.char, o *C.mmsb_save_options_t) func(w *ticket.Work) er
 	}
 	return func(w *ticket.Work) error {
 		files := snapshot.OpenOptions{FS: file.Asking(file.OS{}, w.GoesOn)}
+		replace.Done = w.Asked()
 		o := snapshot.CompactOptions{OpenOptions: files, Replace: replace, Progress: w.Report}
 		_, err := snapshot.Compact(from, target, o)
 		return err

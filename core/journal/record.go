@@ -277,15 +277,6 @@ func countBits(mask []byte, length uint64) (count uint64) {
 	return count
 }
 
-// CheckClone says whether the page that a Clone copies can become what was copied. Errors: Corrupt.
-func (r *Record) CheckClone(version uint64) error {
-	if version >= r.OtherVersion {
-		return nil
-	}
-	return status.Errorf(status.Corrupt, "record %d copies page %d at version %d to page %d, but the page has version %d",
-		r.Sequence, r.Other, r.OtherVersion, r.Page, version)
-}
-
 // ChangeMetadata does to a page's metadata what a record of metadata says: the blob after it, and whether it is another. Errors:
 // those of core/metadata.
 func (r *Record) ChangeMetadata(blob []byte) (after []byte, changed bool, err error) {

@@ -298,9 +298,6 @@ func (r *replay) clone(record *journal.Record) error {
 		return nil
 	}
 	source := r.page(index)
-	if err := record.CheckClone(source.Record.Version); err != nil {
-		return err
-	}
 	err := source.Present()
 	source.Record.StoreState(source.State)
 	if err != nil {

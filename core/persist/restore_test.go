@@ -186,7 +186,8 @@ func TestChosenPagesKeepTheirDependencies(t *testing.T) {
 	before, stays := contents(t, context), handleOf(t, context, 1)
 	err := Load(context, FromPath(path), LoadOptions{IDs: []uint64{1, 2}}, nil)
 	require.Equal(t, status.Mismatch, code(err), "%v", err)
-	require.ErrorContains(t, err, "make a cycle: page 1 -> page 2 -> page 5 -> page 1")
+	require.Regexp(t, "make a cycle: page (1 -> page 2 -> page 5 -> page 1|2 -> page 5 -> page 1 -> page 2|"+
+		"5 -> page 1 -> page 2 -> page 5)$", err.Error())
 	require.Equal(t, before, contents(t, context))
 	require.Equal(t, stays, handleOf(t, context, 1))
 	require.Empty(t, childrenOf(t, context, 1))

@@ -236,3 +236,33 @@ func TestAPageGoesOnBehindOtherSegments(t *testing.T) {
 	m.edges = [][2]uint64{{2, 7}}
 	requireState(t, s, m)
 }
+
+// A page may take the place of one with its id that the file removes, once.
+func TestAPageWhosePlaceIsTakenIsRemovedOnce(t *testing.T) {
+	m := newModel()
+	m.put(t, 1, pattern(1, 100))
+	base := Header{ID: ID{1}}
+	raw := write(t, base, m, parts{whole: []uint64{1}}, Uncompressed)
+	for behind, code := range map[bool]status.Code{false: status.OK, true: status.Corrupt} {
+		sink, err := file.Memory()
+		require.NoError(t, err)
+		defer sink.Close()
+		w, err := NewWriter(sink, Header{ID: ID{2}, Base: base.ID, BaseName: "base"}, Options{})
+		require.NoError(t, err)
+		require.NoError(t, w.Removed([]uint64{1}))
+		one := m.pages[1]
+		require.NoError(t, w.Add(one.page, KindBytes, 0, one.bytes, Uncompressed))
+		if behind {
+			require.NoError(t, w.Removed([]uint64{1}))
+		}
+		_, err = w.Finish(1, one.page.Size)
+		require.NoError(t, err)
+		s, err := OpenSource(file.Bytes(sink.Bytes()), OpenOptions{Base: func(string) (file.Source, error) {
+			return file.Bytes(raw), nil
+		}})
+		require.NoError(t, err)
+		_, err = s.Find(1)
+		require.Equal(t, code, status.CodeOf(err), "%v", err)
+		require.NoError(t, s.Close())
+	}
+}

@@ -153,19 +153,27 @@ func (s *Snapshot) collect(depth int, goesOn asking) (records, state, error) {
 // withoutReplaced leaves out removals of pages in whose place the same file has a new page with the id. It is a whole page.
 func (s *Snapshot) withoutReplaced(list records) records {
 	replaces := func(page, removal *record) bool {
-		a, _ := s.volumeOf(page.segment)
-		b, _ := s.volumeOf(removal.segment)
-		return page.id == removal.id && a == b && !page.removed() && !page.changes()
+		return page.id == removal.id && s.sameFile(page, removal) && !page.removed() && !page.changes()
 	}
-	kept := list[:0] // never ahead of what is looked at
+	kept := list[:0]    // never ahead of what is looked at
+	dropped := record{} // the removal that was left out last
 	for at := range list {
 		r := &list[at]
 		if r.removed() && (at > 0 && replaces(&list[at-1], r) || at+1 < len(list) && replaces(&list[at+1], r)) {
-			continue
+			if again := dropped.id == r.id && s.sameFile(&dropped, r); !again {
+				dropped = *r
+				continue
+			}
 		}
 		kept = append(kept, *r)
 	}
 	return kept
+}
+
+func (s *Snapshot) sameFile(one, other *record) bool {
+	a, _ := s.volumeOf(one.segment)
+	b, _ := s.volumeOf(other.segment)
+	return a == b
 }
 
 // PagesAtMost is how many pages the state says it has, no more than its files have room for.
@@ -206,7 +214,7 @@ func (s *Snapshot) resolve(list records, whole bool) (counts state, err error) {
 		group, list = list.front(list[0].id)
 		for number := range group[1:] {
 			a, _ := s.volumeOf(group[number].segment)
-			if b, _ := s.volumeOf(group[number+1].segment); a == b {
+			if s.sameFile(&group[number], &group[number+1]) {
 				return counts, status.Errorf(status.Corrupt, "%s: page %d occurs twice, in segments %d and %d", s.volumes[a].name,
 					group[0].id, group[number].segment-s.first[a], group[number+1].segment-s.first[a])
 			}

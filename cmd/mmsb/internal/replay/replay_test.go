@@ -496,8 +496,6 @@ func TestWhatCannotBeReplayed(t *testing.T) {
 			"cannot be applied"},
 		"a copy of nothing": {entry{kind: journal.Clone, page: 9, body: word(8, 1)}, status.Mismatch,
 			"changes page 9"},
-		"a copy of another": {entry{kind: journal.Clone, page: 9, body: word(1, 7)}, status.Corrupt,
-			"the page has version 1"},
 		"a page too large": {entry{kind: journal.Create, page: 9, body: journal.CreateBody(1<<63, 0, 0, -1, 0)}, status.Corrupt,
 			"size"},
 	} {

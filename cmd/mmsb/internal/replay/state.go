@@ -173,9 +173,6 @@ func (s *State) clone(r *journal.Record) error {
 		s.misses(r.Page, r)
 		return nil
 	}
-	if err := r.CheckClone(of.entry.Version); err != nil {
-		return err
-	}
 	p := *of
 	p.ofBase = false
 	p.bytes, p.mask = of.bytes.clone(), of.mask.clone()
