@@ -243,6 +243,19 @@ func TestRecordsThatAreNotWhatTheySayAreRefused(t *testing.T) {
 			assert.ErrorContains(t, err, "journal-00000000000000000001.mmsbj: in the frame at offset 4096: record 1")
 		})
 	}
+	for name, flags := range map[string]uint8{"a group that is a piece": More | Piece, "a group with an annotation": More | Annotated,
+		"a group of one": 0} {
+		t.Run(name, func(t *testing.T) {
+			disk := filetest.NewDisk()
+			w := open(t, disk, Options{})
+			whole, used := buffer(Record{Kind: Group}.wrap(flags, Words(0)), Record{Kind: Destroy, Page: 1}.encode(0))
+			require.NoError(t, w.Write(whole, used, 1, 2, true))
+			require.NoError(t, w.Close())
+			_, _, err := readAll(disk, 1)
+			assert.Equal(t, status.Corrupt, code(err), "%v", err)
+			assert.ErrorContains(t, err, "record 1 does not begin a group")
+		})
+	}
 	t.Run("a kind of the future", func(t *testing.T) {
 		disk := filetest.NewDisk()
 		w := open(t, disk, Options{})

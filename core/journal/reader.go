@@ -300,11 +300,11 @@ func (a *assembler) add(sequence uint64, head recordHead, content []byte) (*Reco
 
 // checkGroup says whether a record of kind Group is what it must be. first: no group is open. Errors: Corrupt.
 func checkGroup(sequence uint64, head recordHead, first bool) error {
-	if first && head.flags&More != 0 && head.length == recordHeadBytes+8 {
+	if first && head.flags&(More|Piece|Annotated) == More && head.length == recordHeadBytes+8 {
 		return nil
 	}
-	return status.Errorf(status.Corrupt, "record %d does not begin a group: its body has %d bytes", sequence,
-		head.length-recordHeadBytes)
+	return status.Errorf(status.Corrupt, "record %d does not begin a group: its body has %d bytes, its flags are 0x%x",
+		sequence, head.length-recordHeadBytes, head.flags)
 }
 
 // Until says how far a replay goes: to the last whole group in which no record is behind any of these.
