@@ -28,6 +28,7 @@ from guard import GUARD, GUARD_COUNT
 from histories import HISTORIES, RECORDS
 from ids import IDS
 from journal import JOURNAL
+from library import LIBRARY
 from loads import LOADS
 from mutation import MisfitError
 from openings import OPENINGS
@@ -64,6 +65,7 @@ SUBJECTS: list[Go | C] = [
     MASK_CLEARS,
     PLAIN_TEXTS,
     LONG_CHAINS,
+    LIBRARY,
 ]
 
 WORK = ROOT / "build/mutations"
