@@ -253,7 +253,8 @@ func TestRecordsThatAreNotWhatTheySayAreRefused(t *testing.T) {
 	})
 }
 
-// A record of kind group begins one, and a group that goes beyond its frame begins that.
+// A record of kind group begins one, and a group that goes beyond its frame begins that: also where nobody decodes the records,
+// because native code applies them.
 func TestGroupsThatDoNotBeginWhereTheyMay(t *testing.T) {
 	begins := func(flags uint8, words ...uint64) []byte { return Record{Kind: Group}.wrap(flags, Words(words...)) }
 	last, more := run(2).encode(0), run(1).encode(More)
@@ -269,6 +270,7 @@ func TestGroupsThatDoNotBeginWhereTheyMay(t *testing.T) {
 		"twice":                         {[][][]byte{{begins(More, 40), begins(More, 40), last}}, status.Corrupt},
 		"a body too long":               {[][][]byte{{begins(More, 40, 40), last}}, status.Corrupt},
 		"no body":                       {[][][]byte{{begins(More), last}}, status.Corrupt},
+		"a version that no page has":    {[][][]byte{{Record{Kind: Run, Page: 1, Version: 3 << 62}.encode(0)}}, status.Corrupt},
 		"behind another":                {[][][]byte{{run(1).encode(0), more}, {last}}, status.Corrupt},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -280,6 +282,11 @@ func TestGroupsThatDoNotBeginWhereTheyMay(t *testing.T) {
 			}
 			require.NoError(t, w.Close())
 			_, _, err := readAll(disk, 1)
+			require.Equal(t, c.code, code(err), "%v", err)
+			r, err := OpenReplay(disk, directory)
+			if err == nil {
+				_, err = r.Run(0, Until{}, func(*Part) error { return nil })
+			}
 			require.Equal(t, c.code, code(err), "%v", err)
 		})
 	}

@@ -1,8 +1,8 @@
 """Bugs in C code that only the whole library shows: in what the first call asks of the system, in signals, and in deltas that lie
-in the page that they change. The programs that users' programs are like must show each."""
+in the page that they change. Programs that are linked with it must show each. And bugs in what is asked of the system later."""
 
 from mutation import Mutant
-from subject import Library
+from subject import Go, Library
 
 OWN_MEMORY = "own_memory_test"
 FIRST_CALL = "first_call_test"
@@ -107,6 +107,28 @@ LIBRARY = Library(
         Mutant(
             "copied-offsets-unused", "a batch of runs goes on with the offsets that lie in its pages",
             "copy_arrays", "work->offsets = work->copied + count;", "",
+        ),
+    ),
+)  # fmt: skip
+
+LIMITS = Go(
+    name="limits",
+    folders=("core/limits",),
+    package="core/limits",
+    mode="^Test",
+    sound=("^Test",),
+    mutants=(
+        Mutant(
+            "addresses-of-go-are-taken", "what others take leaves no addresses for Go",
+            "Addresses", "limit.Cur-used-goKeeps < bytes", "limit.Cur-used < bytes",
+        ),
+        Mutant(
+            "addresses-below-those-of-go", "with fewer addresses than Go keeps there is room for anything",
+            "Addresses", "limit.Cur-used < goKeeps", "false",
+        ),
+        Mutant(
+            "limit-of-files-from-here", "a file that is appended to counts as written where it stands",
+            "FileSizeHere", "flags&unix.O_APPEND != 0", "flags&unix.O_APPEND < 0",
         ),
     ),
 )  # fmt: skip
