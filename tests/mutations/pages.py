@@ -208,7 +208,7 @@ PAGES = C(
             "(mmsb__target_t){record, state & ~MMSB__OWNER_MASK, NULL, NULL}",
         ),
         Mutant(
-            "a-handler-waits-for-its-own-thread", "a handler's call waits for the page that the call has locked which it interrupts",
+            "a-handler-waits-for-its-own-thread", "a handler waits for the page that the interrupted call has locked",
             "mmsb__page_lock_slow", "(uint32_t)(seen & MMSB__OWNER_MASK) == owner && owner != MMSB__OWNER_LIBRARY", "0",
         ),
         Mutant(

@@ -1,5 +1,5 @@
-"""Bugs in the rules of a journal's records: in what a record, a group or a clone may be. What reads journals must refuse each lie, and
-pass over what a later record ends; a replay and the tool alike."""
+"""Bugs in the rules of a journal's records: in what a record, a group or a clone may be. What reads journals must refuse each
+lie, and pass over what a later record ends; a replay and the tool alike. And bugs in copies that a replay makes."""
 
 from mutation import Mutant
 from subject import Go
