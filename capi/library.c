@@ -123,12 +123,7 @@ mmsb_status_t mmsb_last_error_detail(mmsb_error_detail_t *detail) {
     detail->code = self->error_code;
     detail->domain = self->error_domain;
     detail->foreign_code = self->error_foreign;
-    size_t length = strlen(self->error_text);
-    if (length >= sizeof detail->text) {
-        length = sizeof detail->text - 1;
-        while (length > 0 && ((unsigned char)self->error_text[length] & 0xc0) == 0x80)
-            length--;
-    }
+    const size_t length = mmsb__text_fits(self->error_text, strlen(self->error_text), sizeof detail->text - 1);
     memcpy(detail->text, self->error_text, length);
     detail->text[length] = 0;
     return MMSB_OK;

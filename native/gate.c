@@ -57,8 +57,7 @@ mmsb_status_t mmsb__gate_closed(void) {
 void mmsb__gate_poison(const char *text, size_t length) {
     pthread_mutex_lock(&gate_lock);
     if (mmsb__gate == MMSB_OK) {
-        if (length >= sizeof poison_text)
-            length = sizeof poison_text - 1;
+        length = mmsb__text_fits(text, length, sizeof poison_text - 1);
         memcpy(poison_text, text, length);
         poison_text[length] = 0;
         mmsb__detour_begin();

@@ -633,8 +633,7 @@ void mmsb__ring_durable(mmsb__ring_t *ring, uint64_t sequence) {
 }
 
 void mmsb__ring_fail(mmsb__ring_t *ring, mmsb_status_t code, int32_t domain, int32_t foreign, const char *text, size_t length) {
-    if (length >= sizeof ring->failed_text)
-        length = sizeof ring->failed_text - 1;
+    length = mmsb__text_fits(text, length, sizeof ring->failed_text - 1);
     memcpy(ring->failed_text, text, length);
     ring->failed_text[length] = 0;
     ring->failed_domain = domain;

@@ -240,18 +240,14 @@ mmsb_status_t mmsb__fail_foreign(mmsb_status_t code, int32_t domain, int32_t for
     self->error_code = code;
     self->error_domain = domain;
     self->error_foreign = foreign_code;
-    if (length >= sizeof self->error_text) {
-        length = sizeof self->error_text - 1;
-        while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80) /* not in the middle of a character */
-            length--;
-    }
+    length = mmsb__text_fits(text, length, sizeof self->error_text - 1);
     memcpy(self->error_text, text, length);
     self->error_text[length] = 0;
     return code;
 }
 
 mmsb_status_t mmsb__fail(mmsb_status_t code, const char *format, ...) {
-    char text[1024];
+    char text[sizeof mmsb__self->error_text + 1]; /* the end of one that is too long is seen */
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(text, sizeof text, format, arguments);

@@ -124,6 +124,15 @@ extern _Thread_local mmsb__thread_t *mmsb__self __attribute__((tls_model("initia
 mmsb__thread_t *mmsb__thread_enter(void);
 mmsb_status_t mmsb__thread_fail(void);
 
+/* How much of a text fits into so many bytes: it ends with a whole character. */
+static inline size_t mmsb__text_fits(const char *text, size_t length, size_t most) {
+    if (length <= most)
+        return length;
+    while (most > 0 && ((unsigned char)text[most] & 0xc0) == 0x80)
+        most--;
+    return most;
+}
+
 /* Stores the thread's last error and returns the code. */
 mmsb_status_t mmsb__fail(mmsb_status_t code, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
 mmsb_status_t mmsb__fail_foreign(mmsb_status_t code, int32_t domain, int32_t foreign_code, const char *text, size_t length)

@@ -26,11 +26,14 @@ func eachSource(t *testing.T, data []byte, test func(t *testing.T, source file.S
 	eachFS(t, func(t *testing.T, fs file.FS, directory string) {
 		path := filepath.Join(directory, "state")
 		require.NoError(t, save(fs, path, data, file.Options{}, file.BufferSize))
-		source, err := file.Open(fs, path)
-		require.NoError(t, err)
-		test(t, source)
-		require.NoError(t, source.Close())
-		requireAllClosed(t, directory)
+		for _, kind := range []func(file.Source) file.Source{func(s file.Source) file.Source { return s }, file.Park} {
+			source, err := file.Open(fs, path)
+			require.NoError(t, err)
+			source = kind(source)
+			test(t, source)
+			require.NoError(t, source.Close())
+			requireAllClosed(t, directory)
+		}
 	})
 	t.Run("bytes", func(t *testing.T) { test(t, file.Bytes(data)) })
 	t.Run("another's", func(t *testing.T) { test(t, plain{file.Bytes(data)}) })

@@ -266,6 +266,45 @@ func TestRecordsThatAreNotWhatTheySayAreRefused(t *testing.T) {
 	})
 }
 
+// A record of kind group begins one, and a group that goes beyond its frame begins that: also where nobody decodes the records,
+// because native code applies them.
+func TestGroupsThatDoNotBeginWhereTheyMay(t *testing.T) {
+	begins := func(flags uint8, words ...uint64) []byte { return Record{Kind: Group}.wrap(flags, Words(words...)) }
+	last, more := run(2).encode(0), run(1).encode(More)
+	for name, c := range map[string]struct {
+		frames [][][]byte
+		code   status.Code
+	}{
+		"a group":                       {[][][]byte{{begins(More, 40), last}}, status.OK},
+		"one that its first begins":     {[][][]byte{{more}, {last}}, status.OK},
+		"alone":                         {[][][]byte{{begins(0, 40)}}, status.Corrupt},
+		"within a group":                {[][][]byte{{more, begins(More, 40), last}}, status.Corrupt},
+		"within one of the frame ahead": {[][][]byte{{more}, {begins(More, 40), last}}, status.Corrupt},
+		"twice":                         {[][][]byte{{begins(More, 40), begins(More, 40), last}}, status.Corrupt},
+		"a body too long":               {[][][]byte{{begins(More, 40, 40), last}}, status.Corrupt},
+		"no body":                       {[][][]byte{{begins(More), last}}, status.Corrupt},
+		"a version that no page has":    {[][][]byte{{Record{Kind: Run, Page: 1, Version: 3 << 62}.encode(0)}}, status.Corrupt},
+		"behind another":                {[][][]byte{{run(1).encode(0), more}, {last}}, status.Corrupt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := filetest.NewDisk()
+			w := open(t, disk, Options{})
+			for number, records := range c.frames {
+				whole, used := buffer(records...)
+				require.NoError(t, w.Write(whole, used, w.Next(), uint32(len(records)), number == len(c.frames)-1))
+			}
+			require.NoError(t, w.Close())
+			_, _, err := readAll(disk, 1)
+			require.Equal(t, c.code, code(err), "%v", err)
+			r, err := OpenReplay(disk, directory)
+			if err == nil {
+				_, err = r.Run(0, Until{}, func(*Part) error { return nil })
+			}
+			require.Equal(t, c.code, code(err), "%v", err)
+		})
+	}
+}
+
 func TestRecordsInPieces(t *testing.T) {
 	disk := filetest.NewDisk()
 	w := open(t, disk, Options{SegmentBytes: 8192})

@@ -54,6 +54,7 @@ func TestClonesOfPagesThatAreOthersByNow(t *testing.T) {
 		"newer":              {[][]byte{create, cloneOf(1, 2), written}, 0, status.Mismatch},
 		"newer, and ended":   {[][]byte{create, cloneOf(1, 2), written, ended}, 1, status.OK},
 		"no more":            {[][]byte{create, cloneOf(9, 2), written}, 0, status.Mismatch},
+		"no more, unchanged": {[][]byte{create, cloneOf(9, 2)}, 0, status.Mismatch},
 		"no more, and ended": {[][]byte{create, cloneOf(9, 2), written, ended}, 1, status.OK},
 		"older":              {[][]byte{create, cloneOf(1, 4), written}, 2, status.OK}, // it was written through a pointer
 	} {

@@ -8,6 +8,7 @@ import (
 
 	"libmmsb/core/invariant"
 	"libmmsb/core/log"
+	"libmmsb/core/status"
 )
 
 var poison atomic.Pointer[func(reason string)]
@@ -42,9 +43,9 @@ func Caught(value any) {
 func reason(value any) string {
 	switch value := value.(type) {
 	case error:
-		return value.Error()
+		return status.Plain(value.Error())
 	case string:
-		return value
+		return status.Plain(value)
 	default:
 		return "a panic with a value that is neither error nor text"
 	}

@@ -21,6 +21,8 @@ func TestAPanicIsLoggedAndReported(t *testing.T) {
 	for value, reason := range map[any]string{
 		"planted":              "planted",
 		errors.New("as error"): "as error",
+		"two\nlines":           `two\nlines`,
+		errors.New("\x1b[2J"):  `\x1b[2J`,
 		17:                     "a panic with a value that is neither error nor text",
 	} {
 		safego.Go(func() { panic(value) })

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -94,6 +96,33 @@ func TestLargePagesOfTheOriginal(t *testing.T) {
 		pages = append(pages, one)
 	}
 	requireState(t, openBytes(t, originalFile(pages...)), m)
+}
+
+// Small pages share segments, large ones and their metadata, which lies before their bytes, go over several.
+func TestManyPagesOfTheOriginal(t *testing.T) {
+	m := newModel()
+	var pages []content
+	for number := range uint64(5000) {
+		id, size := 2*number+1, 1+number*37%3000
+		if number%1000 == 700 {
+			size = SegmentBytes + number
+		}
+		var keys []string
+		switch {
+		case number%1000 == 300, number == 1700:
+			keys = []string{strings.Repeat("k", SegmentBytes/2+int(number))}
+		case number%3 == 0:
+			keys = []string{"name", strconv.Itoa(int(number))}
+		}
+		m.put(t, id, pattern(id, size), keys...)
+		one := m.pages[id]
+		one.page.Location, one.page.Device, one.page.Version = int32(number%3), 0, 1
+		m.pages[id] = one
+		pages = append(pages, one)
+	}
+	s := openBytes(t, originalFile(pages...))
+	require.Greater(t, len(s.volumes[0].original), 15)
+	requireState(t, s, m)
 }
 
 func TestTruncatedFilesOfTheOriginal(t *testing.T) {

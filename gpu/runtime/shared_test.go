@@ -180,6 +180,8 @@ func TestALedgerIsOpenOnce(t *testing.T) {
 	l, err := OpenLedger(path, 1000)
 	require.NoError(t, err)
 	defer l.Close()
+	foreign := filepath.Join(t.TempDir(), "foreign")
+	require.NoError(t, os.WriteFile(foreign, make([]byte, ledgerBytes), 0o600))
 	before := openDescriptors(t)
 	for range 50 {
 		again, err := OpenLedger(path, 1000)
@@ -187,6 +189,8 @@ func TestALedgerIsOpenOnce(t *testing.T) {
 		again.Close()
 		_, err = OpenLedger(path, 999)
 		require.Equal(t, status.Mismatch, status.CodeOf(err))
+		_, err = OpenLedger(foreign, 999)
+		require.Equal(t, status.Format, status.CodeOf(err))
 	}
 	require.Equal(t, before, openDescriptors(t))
 }
@@ -210,5 +214,10 @@ func TestALedgerThatIsCutShortIsCorrupt(t *testing.T) {
 		l.Give(10)
 		require.Zero(t, l.Own())
 		l.Close()
+		require.NoError(t, os.Truncate(path, length)) // what was given back has made it longer
+		if length >= 8 {                              // as long as it begins like one
+			_, err = OpenLedger(path, 1000)
+			require.Equal(t, status.Corrupt, status.CodeOf(err), "%d bytes: %v", length, err)
+		}
 	}
 }

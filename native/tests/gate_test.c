@@ -8,8 +8,10 @@
 
 #include "../gate.h"
 #include "../signals.h"
+#include "../system.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 static unsigned patience = CHECK_PATIENCE;
@@ -156,6 +158,34 @@ static void handlers_without_a_stack_are_found(void) {
     REQUIRE(sigaction(SIGTERM, &before[2], NULL) == 0);
 }
 
+/* Leaves the process so many bytes of addresses. */
+static void leave_addresses(uint64_t bytes) {
+    unsigned long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    REQUIRE(file != NULL && fscanf(file, "%llu", &pages) == 1);
+    fclose(file);
+    struct rlimit limit;
+    REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
+    limit.rlim_cur = pages * (uint64_t)sysconf(_SC_PAGESIZE) + bytes;
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+}
+
+static void with_few_addresses(void) {
+    const uint64_t gib = UINT64_C(1) << 30;
+    CHECK(mmsb__addresses_suffice(1024 * gib));
+    leave_addresses(4 * gib);
+    CHECK(mmsb__addresses_suffice(3 * gib));
+    CHECK(!mmsb__addresses_suffice(4 * gib - gib / 4));
+    CHECK(!mmsb__addresses_suffice(UINT64_MAX));
+    leave_addresses(gib / 4);
+    CHECK(!mmsb__addresses_suffice(1));
+}
+
+/* What the library reserves leaves Go some: it ends the process where it gets none. */
+static void addresses_are_left_for_go(void) {
+    CHECK_EQUAL(in_a_child(with_few_addresses), 0);
+}
+
 int main(int argument_count, char **arguments) {
     check_stops = argument_count > 1 && strcmp(arguments[1], "steps") == 0;
     if (check_stops)
@@ -164,5 +194,6 @@ int main(int argument_count, char **arguments) {
     RUN(a_child_of_the_first_call_is_forked);
     RUN(a_child_waits_for_no_thread_of_its_parent);
     RUN(handlers_without_a_stack_are_found);
+    RUN(addresses_are_left_for_go);
     return check_report();
 }

@@ -510,11 +510,33 @@ static void test_opened_and_closed_under_load(void) {
     CHECK(taken > 0 && sum == taken);
 }
 
+/* Texts that are too long, of characters of two bytes behind what the library says itself: they end with a whole one. */
+static void test_long_errors_end_with_a_character(void) {
+    char text[2000];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = "\xc3\xa4"[i % 2];
+    for (int before = 0; before < 2; before++) {
+        CHECK(mmsb__fail(MMSB_E_IO, "%s%.*s", before ? "x" : "", (int)sizeof text, text) == MMSB_E_IO);
+        CHECK_EQUAL(strlen(mmsb__error()->error_text), before ? 1023 : 1022);
+    }
+    CHECK(mmsb__ring_open(CONTEXT_INDEX, 1, MMSB__RING_BYTES_MIN, 0, 0, NULL) == MMSB_OK);
+    mmsb__ring_t *ring = mmsb__ring_for(CONTEXT_INDEX);
+    mmsb__ring_fail(ring, MMSB_E_IO, MMSB_DOMAIN_ERRNO, 5, text, sizeof text);
+    CHECK(mmsb__ring_flush(ring, 1, INT64_MAX) == MMSB_E_IO);
+    CHECK_EQUAL(strlen(mmsb__error()->error_text), 510);
+    mmsb__ring_close(ring);
+    mmsb__gate_poison(text, sizeof text); /* the last test */
+    CHECK(mmsb__gate_closed() == MMSB_E_POISONED);
+    const size_t length = strlen(mmsb__error()->error_text);
+    CHECK(length > 510 && (uint8_t)mmsb__error()->error_text[length - 1] == 0xa4);
+}
+
 int main(int argument_count, char **arguments) {
     REQUIRE(mmsb__gate_closed() == MMSB_OK);
     if (argument_count > 1 && strcmp(arguments[1], "waits") == 0) {
         check_stops = 1;
         RUN(test_a_full_disk_fails_waits);
+        RUN(test_long_errors_end_with_a_character);
         return check_report();
     }
     RUN(test_spaces);
@@ -526,5 +548,6 @@ int main(int argument_count, char **arguments) {
     RUN(test_a_full_disk_fails_calls);
     RUN(test_a_full_disk_fails_waits);
     RUN(test_opened_and_closed_under_load);
+    RUN(test_long_errors_end_with_a_character);
     return check_report();
 }

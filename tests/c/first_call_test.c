@@ -254,13 +254,15 @@ static void handlers_that_were_there_get_their_signals(void) {
     CHECK_EQUAL(exit_status(fork_to(crash)), 0);
 }
 
-/* The library's threads take no signal away from a program that blocks it later, and waits for it. */
+/* The library's threads take no signal away from a program that blocks it later, and waits for it. The caller blocks none. */
 static void its_threads_take_no_signals(void) {
     static const int numbers[] = {SIGUSR1, SIGTERM, SIGINT, SIGHUP, SIGALRM};
     use();
-    sigset_t signals;
+    sigset_t signals, blocked;
     sigemptyset(&signals);
+    REQUIRE(pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        CHECK(!sigismember(&blocked, numbers[i]));
         sigaddset(&signals, numbers[i]);
     }
     REQUIRE(pthread_sigmask(SIG_BLOCK, &signals, NULL) == 0);

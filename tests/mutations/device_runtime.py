@@ -104,3 +104,43 @@ SIMULATED_DEVICE = Go(
         ),
     ),
 )  # fmt: skip
+
+TESTS_OF_LEDGERS = "Ledger|Processes|Killed"
+
+LEDGERS = Go(
+    name="ledgers",
+    folders=("gpu/runtime",),
+    package="gpu/runtime",
+    mode=TESTS_OF_LEDGERS,
+    sound=(TESTS_OF_LEDGERS,),
+    mutants=(
+        Mutant(
+            "open-ledger-is-opened-again", "each runtime of a ledger that is open keeps a descriptor",
+            "OpenLedger", "unix.Lstat(path, &stat) == nil", "false",
+        ),
+        Mutant(
+            "refused-ledger-stays-open", "a file that is no ledger stays open",
+            "OpenLedger", "l.end()", "",
+        ),
+        Mutant(
+            "second-descriptor-is-closed", "closing a second descriptor drops the locks of the first one",
+            "SharedLedger.again", "l.users++", "l.users++; if f, err := os.Open(path); err == nil { _ = f.Close() }",
+        ),
+        Mutant(
+            "cut-ledger-is-a-failure-of-the-disk", "a file that was cut short is not known as such",
+            "SharedLedger.read", "err == io.EOF", "false",
+        ),
+        Mutant(
+            "cut-ledger-is-empty", "what a file that was cut short does not have counts as 0",
+            "SharedLedger.read", "case err == io.EOF:", "case err == io.EOF: return content, nil; case err == io.ErrNoProgress:",
+        ),
+        Mutant(
+            "cut-ledger-is-another-file", "a ledger that was cut short counts as a file of another kind",
+            "SharedLedger.begin", "l.begins()", "false",
+        ),
+        Mutant(
+            "dead-processes-keep-their-bytes", "the bytes of a process that has died stay charged",
+            "SharedLedger.Take", "l.reclaim(content)", "",
+        ),
+    ),
+)  # fmt: skip

@@ -10,7 +10,7 @@ LIES = "^TestAllReaders|^TestDependencies|^TestTheReaderInTheDocumentsAgrees$|^T
 
 FILES = Go(
     name="files",
-    folders=("core/snapshot",),
+    folders=("core/attribute", "core/snapshot"),
     package="core/snapshot",
     mode=LIES,
     sound=(LIES,),
@@ -57,11 +57,11 @@ FILES = Go(
         ),
         Mutant(
             "any-device", "a page of the host may have a device",
-            "volume.pageFault", "page.Device < 0 || page.Device > 0 &&", "page.Device < 0 || false &&",
+            "PlaceFault", "device < 0 || device > 0 &&", "device < 0 || false &&",
         ),
         Mutant(
             "any-node", "a NUMA node may be any number",
-            "volume.pageFault", "page.NUMANode < -1", "false",
+            "PlaceFault", "numaNode < -1", "false",
         ),
         Mutant(
             "its-own-base", "a file may have itself as its base",
@@ -194,7 +194,7 @@ PLAIN_TEXTS = Go(
     ),
 )  # fmt: skip
 
-CHAINS = "^TestAChainIsNotLongerThanItsBound$"
+CHAINS = "^TestAChainIsNotLongerThanItsBound$|^TestALongChainNeedsFewDescriptors$"
 
 LONG_CHAINS = Go(
     name="long-chains",
@@ -205,7 +205,87 @@ LONG_CHAINS = Go(
     mutants=(
         Mutant(
             "chains-have-no-bound", "a chain may have any number of files",
-            "SaveOptions.withoutUsedBase", "len(chain) >= mostFiles", "false",
+            "SaveOptions.withoutUsedBase", "len(chain) >= int(cmp.Or(o.ChainLimit, defaultChain))", "false",
+        ),
+        Mutant(
+            "chain-limit-is-ignored", "a chain has the usual bound, whatever the save asks for",
+            "SaveOptions.withoutUsedBase", "cmp.Or(o.ChainLimit, defaultChain)", "defaultChain",
+        ),
+        Mutant(
+            "chains-are-one-longer", "a chain has one file more than the save asks for",
+            "SaveOptions.withoutUsedBase", "len(chain) >=", "len(chain) >",
+        ),
+    ),
+)  # fmt: skip
+
+PARKED = "Parked"
+
+PARKED_FILES = Go(
+    name="parked-files",
+    folders=("core/file",),
+    package="core/file",
+    mode=PARKED,
+    sound=(PARKED,),
+    mutants=(
+        Mutant(
+            "another-file-is-read", "a parked file is read from whatever has its path",
+            "parked.open", "info.Device != p.device || info.Inode != p.inode", "info.Device != p.device",
+        ),
+        Mutant(
+            "parked-file-stays-open", "a parked file keeps its descriptor",
+            "Park", "_ = o.Close()", "",
+        ),
+        Mutant(
+            "parked-file-is-opened-and-stays", "each read of a parked file leaves a descriptor open",
+            "parked.Pread", "defer func() { _ = f.Close() }()", "",
+        ),
+        Mutant(
+            "parked-path-is-relative", "a parked file is looked for in the folder that the process is in",
+            "Park", "path, err := filepath.Abs(o.path)", "path, err := o.path, error(nil)",
+        ),
+        Mutant(
+            "parked-through-the-cache", "a parked file is read through the page cache",
+            "parked.Reopen", "again.flags = flags", "",
+        ),
+        Mutant(
+            "parked-file-is-not-mapped", "a mapping of a parked file is a copy of what is read",
+            "Map", "if f.Descriptor() >= 0 {", "if _, ok := o.file.(*parked); !ok && f.Descriptor() >= 0 {",
+        ),
+    ),
+)  # fmt: skip
+
+ORIGINAL = "OfTheOriginal$"
+
+ORIGINAL_FILES = Go(
+    name="original-files",
+    folders=("core/snapshot",),
+    package="core/snapshot",
+    mode=ORIGINAL,
+    sound=(ORIGINAL,),
+    mutants=(
+        Mutant(
+            "segments-without-end", "a range of a file of version 2 takes what belongs to the next one",
+            "volume.originalTable", "place == next", "place == next && false",
+        ),
+        Mutant(
+            "extents-of-the-segment-before", "a range has the extents of its first page that the one before has",
+            "volume.originalTable", "place.extent < s.first.extent", "false",
+        ),
+        Mutant(
+            "segments-begin-anywhere", "a range does not begin at a whole unit",
+            "volume.cover", "at/unitBytes*unitBytes", "at",
+        ),
+        Mutant(
+            "segments-do-not-grow-forward", "a range does not reach what lies before the bytes of its page",
+            "volume.cover", "min(s.offset, from)", "s.offset",
+        ),
+        Mutant(
+            "segments-are-too-long", "a range is longer than a segment may be",
+            "volume.cover", "end-begin <= SegmentBytes", "end-begin <= 2*SegmentBytes",
+        ),
+        Mutant(
+            "places-do-not-count", "extents of a page have the same number",
+            "originalReader.extents", "place.extent++", "",
         ),
     ),
 )  # fmt: skip

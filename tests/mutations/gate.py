@@ -37,5 +37,13 @@ GATE = C(
             "unsafe-handler-unseen", "a handler without SA_ONSTACK is not found",
             "mmsb__signals_unsafe", "(action.sa_flags & SA_ONSTACK)", "!(action.sa_flags & SA_ONSTACK)",
         ),
+        Mutant(
+            "reserved-from-go", "what the library reserves leaves no addresses for Go",
+            "mmsb__addresses_suffice", "left - GO_KEEPS >= bytes", "left >= bytes",
+        ),
+        Mutant(
+            "more-left-than-there-is", "with fewer addresses than Go keeps there is room for anything",
+            "mmsb__addresses_suffice", "left >= GO_KEEPS &&", "",
+        ),
     ),
 )  # fmt: skip

@@ -75,7 +75,7 @@ GRAMMAR = Go(
         ),
         Mutant(
             "group-in-the-middle", "a group that is not whole may begin anywhere in a frame",
-            "checkBegins", "group == f.first", "true",
+            "checkBegins", "group <= f.first", "true",
             mode=JOURNALS,
         ),
         Mutant(

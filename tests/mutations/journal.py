@@ -1,4 +1,5 @@
-"""Bugs in how calls wait for the disk and hear that it has failed. The ring of a journal without Go must show each."""
+"""Bugs in how calls wait for the disk and hear that it has failed, and in the ends of long errors. The ring of a journal without
+Go must show each."""
 
 from mutation import Mutant
 from subject import C
@@ -16,6 +17,10 @@ JOURNAL = C(
         Mutant(
             "wait-as-if-refused", "a call that has been made answers like one that was refused",
             "mmsb__ring_wait", "mmsb__fail_foreign(MMSB_E_NOT_DURABLE,", "mmsb__fail_foreign(failure->error_code,",
+        ),
+        Mutant(
+            "texts-end-anywhere", "a text that is too long ends in the middle of a character",
+            "mmsb__text_fits", "((unsigned char)text[most] & 0xc0) == 0x80", "0",
         ),
     ),
 )  # fmt: skip

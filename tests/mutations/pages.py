@@ -208,6 +208,10 @@ PAGES = C(
             "(mmsb__target_t){record, state & ~MMSB__OWNER_MASK, NULL, NULL}",
         ),
         Mutant(
+            "a-handler-waits-for-its-own-thread", "a handler waits for the page that the interrupted call has locked",
+            "mmsb__page_lock_slow", "(uint32_t)(seen & MMSB__OWNER_MASK) == owner && owner != MMSB__OWNER_LIBRARY", "0",
+        ),
+        Mutant(
             "others-unlocked", "a batch unlocks pages of others",
             "mmsb__batch_unlock", "(state & MMSB__OWNER_MASK) == batch->owner", "state & MMSB__OWNER_MASK",
         ),

@@ -17,10 +17,21 @@ import time
 from pathlib import Path
 
 from captures import CAPTURES
-from device_runtime import DEVICE_RUNTIME, SIMULATED_DEVICE
+from device_runtime import DEVICE_RUNTIME, LEDGERS, SIMULATED_DEVICE
 from disk import DISK
 from endings import ENDINGS, FAILED_JOURNALS
-from files import BUILT_GRAPHS, FAR_FILES, FILES, KEYS_OF_METADATA, LONG_CHAINS, MASK_CLEARS, PLAIN_TEXTS, TORN_ENDS
+from files import (
+    BUILT_GRAPHS,
+    FAR_FILES,
+    FILES,
+    KEYS_OF_METADATA,
+    LONG_CHAINS,
+    MASK_CLEARS,
+    ORIGINAL_FILES,
+    PARKED_FILES,
+    PLAIN_TEXTS,
+    TORN_ENDS,
+)
 from gate import GATE
 from grammar import GRAMMAR
 from groups import GROUPS, UNDO
@@ -28,10 +39,12 @@ from guard import GUARD, GUARD_COUNT
 from histories import HISTORIES, RECORDS
 from ids import IDS
 from journal import JOURNAL
+from library import LIBRARY, LIMITS
 from loads import LOADS
 from mutation import MisfitError
 from openings import OPENINGS
 from pages import PAGES
+from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
 from subject import ROOT, C, Go
 from writing import WRITING
 
@@ -39,6 +52,7 @@ SUBJECTS: list[Go | C] = [
     IDS,
     DEVICE_RUNTIME,
     SIMULATED_DEVICE,
+    LEDGERS,
     ENDINGS,
     FAILED_JOURNALS,
     GATE,
@@ -64,6 +78,14 @@ SUBJECTS: list[Go | C] = [
     MASK_CLEARS,
     PLAIN_TEXTS,
     LONG_CHAINS,
+    PARKED_FILES,
+    ORIGINAL_FILES,
+    RECORD_RULES,
+    REPLAYED_CLONES,
+    TOOL_CLONES,
+    LONG_COPIES,
+    LIBRARY,
+    LIMITS,
 ]
 
 WORK = ROOT / "build/mutations"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -63,15 +64,20 @@ class Go:
             texts[file.with_name("mutant_switch.go")] = GO_SWITCH.format(package[1])
         return texts
 
-    def build(self, work: Path) -> None:
+    def overlay(self, work: Path) -> Path:
+        """The copies, as `go build -overlay` takes them."""
         replace = {}
         for original, text in self.changed().items():
             copy = work / original.relative_to(ROOT)
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text(text, encoding="utf-8")
             replace[str(original)] = str(copy)
-        (work / "overlay.json").write_text(json.dumps({"Replace": replace}), encoding="utf-8")
-        command = ["go", "test", "-c", "-tags", "invariants", "-overlay", str(work / "overlay.json"), "-o", str(work / "test")]
+        overlay = work / "overlay.json"
+        overlay.write_text(json.dumps({"Replace": replace}), encoding="utf-8")
+        return overlay
+
+    def build(self, work: Path) -> None:
+        command = ["go", "test", "-c", "-tags", "invariants", "-overlay", str(self.overlay(work)), "-o", str(work / "test")]
         command.append("./" + self.package)
         subprocess.run(command, cwd=ROOT, check=True)
 
@@ -93,6 +99,31 @@ class Native(Go):
         planted = plant(self.language, self.files(), self.mutants)
         texts = {file: "extern int mmsb__mutant;\n" + text for file, text in planted.items()}
         return {**texts, ROOT / "native/mutant_switch.c": C_SWITCH}
+
+
+@dataclass(frozen=True)
+class Library(Native):
+    """The library with bugs in the C code of native/ and capi/, without kernels for CUDA, and programs that are linked with it. A
+    mode is a program's name and its arguments; `package` has no say."""
+
+    programs: Sequence[Sequence[str]] = ()  # the sources of each; the first one gives it its name
+
+    def files(self) -> list[Path]:
+        return [*super().files(), *sorted((ROOT / "capi").glob("*.c"))]
+
+    def build(self, work: Path) -> None:
+        overlay = self.overlay(work)
+        environment = {**os.environ, "MMSB_CUDA": "off"}
+        build = [ROOT / "tools/build_library.sh", work / "libmmsb.so", "-overlay", overlay]
+        subprocess.run(build, env=environment, check=True)
+        for sources in self.programs:
+            flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-w", "-pthread", f"-I{ROOT / 'include'}"]
+            link = [f"-L{work}", "-lmmsb", "-ldl", "-lm", f"-Wl,-rpath,{work}"]
+            subprocess.run(["gcc", *flags, *sources, "-o", work / Path(sources[0]).stem, *link], cwd=ROOT, check=True)
+
+    def command(self, work: Path, mode: str, seed: int, looking: bool) -> tuple[list[str], Path]:
+        program, *arguments = mode.split(" ", 1)
+        return [str(work / program), *arguments], ROOT
 
 
 def c_files() -> list[Path]:

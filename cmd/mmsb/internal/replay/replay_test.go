@@ -490,8 +490,9 @@ func TestWhatCannotBeReplayed(t *testing.T) {
 		"an offset too large": {entry{kind: journal.Delta, form: journal.Indexed, body: append(word(1, 64), 1)}, status.Corrupt,
 			"offset 64"},
 		"a size too large": {entry{kind: journal.Resize, body: word(1 << 63)}, status.Corrupt, "size"},
-		"no location":      {entry{kind: journal.Migrate, body: journal.MigrateBody(5, 0, 0)}, status.Corrupt, "location that does not exist"},
-		"itself":           {entry{kind: journal.DependencyAdd, body: word(1)}, status.Corrupt, "itself"},
+		"no location": {entry{kind: journal.Migrate, body: journal.MigrateBody(5, 0, 0)}, status.Corrupt,
+			"location that does not exist"},
+		"itself": {entry{kind: journal.DependencyAdd, body: word(1)}, status.Corrupt, "itself"},
 		"metadata that is none": {entry{kind: journal.MetadataImport, body: []byte{1, 0, 0, 0}}, status.Corrupt,
 			"cannot be applied"},
 		"a copy of nothing": {entry{kind: journal.Clone, page: 9, body: word(8, 1)}, status.Mismatch,
@@ -514,6 +515,46 @@ func TestWhatCannotBeReplayed(t *testing.T) {
 			assert.ErrorContains(t, err, c.text)
 			assert.ErrorContains(t, err, "record 1 ")
 			assert.NoFileExists(t, out)
+		})
+	}
+}
+
+// A replay can come to a clone whose page is newer by then, or is no more: a later record ends the clone.
+func TestClonesOfPagesThatAreOthersByNow(t *testing.T) {
+	cloneOf := func(id, version uint64) entry {
+		return entry{kind: journal.Clone, page: 2, version: 1, body: journal.Words(id, version)}
+	}
+	written := entry{kind: journal.Write, page: 2, version: 2, body: append(journal.Words(0), 7)}
+	ended := entry{kind: journal.Destroy, page: 2, version: 3}
+	for name, c := range map[string]struct {
+		entries []entry
+		pages   uint64
+		code    status.Code
+	}{
+		"as it was":          {[]entry{cloneOf(1, 3), written}, 2, status.OK},
+		"newer":              {[]entry{cloneOf(1, 2), written}, 0, status.Mismatch},
+		"newer, and ended":   {[]entry{cloneOf(1, 2), written, ended}, 1, status.OK},
+		"no more":            {[]entry{cloneOf(9, 2), written}, 0, status.Mismatch},
+		"no more, unchanged": {[]entry{cloneOf(9, 2)}, 0, status.Mismatch},
+		"no more, and ended": {[]entry{cloneOf(9, 2), written, ended}, 1, status.OK},
+		"older":              {[]entry{cloneOf(1, 4), written}, 2, status.OK}, // it was written through a pointer
+	} {
+		t.Run(name, func(t *testing.T) {
+			base, log, out := paths(t.TempDir())
+			w := small()
+			w.pages[1].entry.Version = 3
+			w.save(t, base, snapshot.Header{Taken: begin}, snapshot.Uncompressed)
+			writeJournal(t, log, 0, c.entries)
+			_, err := Run(Options{FS: file.OS{}, Snapshot: base, Journal: log, Output: out})
+			require.Equal(t, c.code, status.CodeOf(err), "%v", err)
+			if c.code != status.OK {
+				require.NoFileExists(t, out)
+				return
+			}
+			s, err := snapshot.Open(out, snapshot.OpenOptions{})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, s.Close()) }()
+			require.Equal(t, c.pages, s.Totals().StatePages)
 		})
 	}
 }

@@ -1,0 +1,140 @@
+"""Bugs in the rules of a journal's records: in what a record, a group or a clone may be. What reads journals must refuse each
+lie, and pass over what a later record ends; a replay and the tool alike. And bugs in copies that a replay makes."""
+
+from mutation import Mutant
+from subject import Go
+
+RULES = "^TestRecordsThatAreNotWhatTheySayAreRefused$|^TestGroupsThatDoNotBeginWhereTheyMay$"
+
+RECORD_RULES = Go(
+    name="record-rules",
+    folders=("core/journal",),
+    package="core/journal",
+    mode=RULES,
+    sound=(RULES,),
+    mutants=(
+        Mutant(
+            "any-size", "a record gives its page a size that no page has",
+            "Record.fault", "what = attribute.SizeFault(r.Size)", "",
+        ),
+        Mutant(
+            "any-size-after", "a page is resized to a size that no page has",
+            "Record.fault", "|| r.Kind == Resize", "",
+        ),
+        Mutant(
+            "any-place", "a record gives its page a place that does not exist",
+            "Record.fault", "what = attribute.PlaceFault(r.Location, r.Device, r.NUMANode)", "",
+        ),
+        Mutant(
+            "any-version-of-a-record", "a walk takes versions that no page has",
+            "assembler.add", "head.version > attribute.MaximumVersion", "false",
+        ),
+        Mutant(
+            "any-version-in-a-replay", "a replay takes versions that no page has",
+            "player.frame", "version > attribute.MaximumVersion && bad == 0", "version == 0 && bad == 1",
+        ),
+        Mutant(
+            "a-page-depends-on-itself", "a page can be its own child",
+            "Record.decode", "r.Other != 0 && r.Other != r.Page", "r.Other != 0",
+        ),
+        Mutant(
+            "groups-begin-within", "a group can begin within another one",
+            "checkGroup", "first &&", "",
+        ),
+        Mutant(
+            "groups-of-nothing", "the beginning of a group can be its end",
+            "checkGroup", "head.flags&More != 0 &&", "",
+        ),
+        Mutant(
+            "groups-with-any-body", "the beginning of a group has any body",
+            "checkGroup", "&& head.length == recordHeadBytes+8", "",
+        ),
+        Mutant(
+            "groups-go-on-anywhere", "a group that goes beyond its frame begins anywhere in it",
+            "checkBegins", "group <= f.first", "true",
+        ),
+        Mutant(
+            "walks-do-not-look-at-the-end", "only a replay looks at where a group begins that goes beyond its frame",
+            "eachRecord", "group < f.first+uint64(f.count)", "false",
+        ),
+        Mutant(
+            "walks-do-not-look-at-groups", "only a replay looks at the beginnings of groups",
+            "assembler.add", "return nil, checkGroup(sequence, head, group == sequence && !a.within)", "return nil, nil",
+        ),
+        Mutant(
+            "replays-do-not-look-at-groups", "a replay does not know of the group that is open",
+            "player.frame", "group == 0 && sequence > p.great", "true",
+        ),
+    ),
+)  # fmt: skip
+
+CLONES = "^TestClonesOfPagesThatAreOthersByNow$"
+
+REPLAYED_CLONES = Go(
+    name="replayed-clones",
+    folders=("core/journal", "core/persist"),
+    package="core/persist",
+    mode=CLONES,
+    sound=(CLONES,),
+    mutants=(
+        Mutant(
+            "clones-of-older-pages-are-missed", "a clone of a page that is older than what was copied is passed over",
+            "replay.clone", "Record.Version > record.OtherVersion", "Record.Version != record.OtherVersion",
+        ),
+        Mutant(
+            "clones-of-newer-pages", "a clone copies a page that is newer than what was copied",
+            "replay.clone", "|| r.Page(index).Record.Version > record.OtherVersion", "",
+        ),
+        Mutant(
+            "clones-of-nothing-are-refused", "a clone whose page is no more is damage, though a later record ends it",
+            "replay.clone", "r.misses(record.Page, record)",
+            'return status.Errorf(status.Corrupt, "record %d", record.Sequence)',
+        ),
+        Mutant(
+            "clones-of-nothing-are-forgotten", "a clone that was passed over is not missed",
+            "replay.clone", "r.misses(record.Page, record)", "",
+        ),
+    ),
+)  # fmt: skip
+
+TOOL_CLONES = Go(
+    name="clones-of-the-tool",
+    folders=("cmd/mmsb/internal/replay",),
+    package="cmd/mmsb/internal/replay",
+    mode=CLONES,
+    sound=(CLONES,),
+    mutants=(
+        Mutant(
+            "tool-misses-clones-of-older-pages", "the tool passes over a clone of a page that is older than what was copied",
+            "State.clone", "of.entry.Version > r.OtherVersion", "of.entry.Version != r.OtherVersion",
+        ),
+        Mutant(
+            "tool-clones-newer-pages", "the tool copies a page that is newer than what was copied",
+            "State.clone", "|| of.entry.Version > r.OtherVersion", "",
+        ),
+        Mutant(
+            "tool-forgets-clones", "the tool does not miss a clone that it has passed over",
+            "State.clone", "s.misses(r.Page, r)", "",
+        ),
+    ),
+)  # fmt: skip
+
+STEPS = "^TestStepsAreAskedForAndGoOverAll$"
+
+LONG_COPIES = Go(
+    name="long-copies",
+    folders=("core/residency",),
+    package="core/residency",
+    mode=STEPS,
+    sound=(STEPS,),
+    mutants=(
+        Mutant(
+            "long-copies-hear-nothing", "a copy of many bytes does not hear that it is to end",
+            "InSteps", "asked != nil", "false",
+        ),
+        Mutant(
+            "last-step-is-a-whole-one", "the last step goes beyond what is to be copied",
+            "InSteps", "min(count, begin+step)", "begin+step",
+        ),
+    ),
+)  # fmt: skip
