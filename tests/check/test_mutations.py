@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mutations"))
 
-from mutation import MisfitError, Mutant, plant
+from mutation import MisfitError, Mutant, Planting, plant
 from run import SUBJECTS
 
 GO = """package p
@@ -41,12 +41,12 @@ void k(void) { h(1, "h("); }
 def apply(tmp_path: Path, language: str, *mutants: Mutant) -> str:
     file = tmp_path / "source"
     file.write_text(GO if language == "Go" else C, encoding="utf-8")
-    return "".join(plant(language, [file], mutants).values())
+    return "".join(plant(language, [Planting(1, [file], mutants)]).values())
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 def test_every_mutant_fits_the_source(subject) -> None:
-    plant(subject.language, subject.files(), subject.mutants)
+    plant(subject.language, [Planting(1, subject.files(), subject.mutants)])
     assert len({mutant.name for mutant in subject.mutants}) == len(subject.mutants)
 
 

@@ -3,7 +3,7 @@
 A mutant is tied to the name of a function, in whatever file of its folders it lies, and to a text inside that function, compared
 token by token: neither formatting nor a move to another file matters. What is not there exactly once raises MisfitError.
 
-All mutants of a subject share one build. Each function with mutants begins with a copy of its body for each of them, which runs
+All mutants of a build share it. Each function with mutants begins with a copy of its body for each of them, which runs
 where the environment's MMSB_MUTANT has the mutant's number:
 
     int f(int x) {                 int f(int x) {
@@ -153,22 +153,33 @@ def mutated(mutant: Mutant, function: Function, text: str) -> str:
     return text[function.start : first.start] + replace + text[last.end : function.end]
 
 
-def plant(language: str, files: Sequence[Path], mutants: Sequence[Mutant]) -> dict[Path, str]:
-    """The changed files with all mutants, numbered from 1 on. Raises MisfitError with a line for each that does not fit."""
-    texts = {file: file.read_text(encoding="utf-8") for file in files}
-    functions = [function for file in files for function in FUNCTIONS[language](texts[file], file)]
+@dataclass(frozen=True)
+class Planting:
+    """Mutants, numbered from first on, and the files that their functions are in."""
+
+    first: int
+    files: Sequence[Path]
+    mutants: Sequence[Mutant]
+
+
+def plant(language: str, plantings: Sequence[Planting]) -> dict[Path, str]:
+    """The changed files with all mutants. Raises MisfitError with a line for each that does not fit."""
+    texts = {file: file.read_text(encoding="utf-8") for planting in plantings for file in planting.files}
+    functions = {file: list(FUNCTIONS[language](text, file)) for file, text in texts.items()}
     switch, leave = SWITCH[language]
     bodies: dict[Function, str] = {}
     problems = []
-    for number, mutant in enumerate(mutants, 1):
-        try:
-            function = place(mutant, functions)
-            body = mutated(mutant, function, texts[function.file])
-        except MisfitError as problem:
-            problems.append(str(problem))
-            continue
-        end = leave if function.returns_nothing else ""
-        bodies[function] = bodies.get(function, "") + f"\n{switch.format(number)}{body}\n{end}}}\n"
+    for planting in plantings:
+        candidates = [function for file in planting.files for function in functions[file]]
+        for number, mutant in enumerate(planting.mutants, planting.first):
+            try:
+                function = place(mutant, candidates)
+                body = mutated(mutant, function, texts[function.file])
+            except MisfitError as problem:
+                problems.append(str(problem))
+                continue
+            end = leave if function.returns_nothing else ""
+            bodies[function] = bodies.get(function, "") + f"\n{switch.format(number)}{body}\n{end}}}\n"
     if problems:
         raise MisfitError("\n".join(problems))
     changed = {function.file: texts[function.file] for function in bodies}

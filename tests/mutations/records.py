@@ -43,7 +43,7 @@ RECORD_RULES = Go(
         ),
         Mutant(
             "groups-of-nothing", "the beginning of a group can be its end",
-            "checkGroup", "head.flags&More != 0 &&", "",
+            "checkGroup", "head.flags&(More|Piece|Annotated) == More &&", "",
         ),
         Mutant(
             "groups-with-any-body", "the beginning of a group has any body",

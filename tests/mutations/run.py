@@ -41,11 +41,11 @@ from ids import IDS
 from journal import JOURNAL
 from library import LIBRARY, LIMITS
 from loads import LOADS
-from mutation import MisfitError
+from mutation import MisfitError, Mutant, Planting
 from openings import OPENINGS
 from pages import PAGES
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
-from subject import ROOT, C, Go
+from subject import ROOT, C, Go, Plantings
 from writing import WRITING
 
 SUBJECTS: list[Go | C] = [
@@ -107,9 +107,8 @@ class Tally:
             print(f"FAILED: {fault}", flush=True)
 
 
-def execute(subject: Go | C, work: Path, number: int, mode: str, seed: int) -> tuple[int, str]:
-    """The exit status and the output of a run with a mutant; 0 is none."""
-    looking = number > 0 and not subject.mutants[number - 1].harmless
+def execute(subject: Go | C, work: Path, number: int, mode: str, seed: int, looking: bool = False) -> tuple[int, str]:
+    """The exit status and the output of a run with the build's mutant with a number; 0 is none."""
     command, folder = subject.command(work, mode, seed, looking)
     limit = subject.seconds if looking else max(subject.seconds, subject.patience)
     result = subprocess.run(
@@ -124,7 +123,7 @@ def look_for(subject: Go | C, work: Path, number: int, mode: str) -> str:
     """What caught a mutant, which is looked for until the subject's patience ends; nothing where it was not caught."""
     end, seed = time.monotonic() + subject.patience, 1
     while True:
-        status, output = execute(subject, work, number, mode, seed)
+        status, output = execute(subject, work, number, mode, seed, looking=True)
         if status not in (0, TOOK_TOO_LONG):
             return f"run {seed}: {(SAYS_WHY.findall(output) or [f'exit status {status}'])[-1]}"
         if time.monotonic() >= end:
@@ -132,24 +131,38 @@ def look_for(subject: Go | C, work: Path, number: int, mode: str) -> str:
         seed += 1
 
 
-def run_subject(subject: Go | C, names: set[str], tally: Tally, verbose: bool) -> None:
-    chosen = [
-        (number, mutant)
-        for number, mutant in enumerate(subject.mutants, 1)
-        if not names or subject.name in names or mutant.name in names
-    ]
+Chosen = list[tuple[int, Mutant]]  # with their numbers in the build
+
+
+def run_build(subjects: list[Go | C], names: set[str], tally: Tally, verbose: bool) -> None:
+    """Builds what subjects share, and runs those that are named."""
+    plantings: Plantings = {}
+    chosen: list[tuple[Go | C, Chosen]] = []
+    first = 1
+    for subject in subjects:
+        plantings.setdefault(subject.language, []).append(Planting(first, subject.files(), subject.mutants))
+        numbered = list(enumerate(subject.mutants, first))
+        first += len(numbered)
+        wanted = [(n, m) for n, m in numbered if not names or subject.name in names or m.name in names]
+        if wanted:
+            chosen.append((subject, wanted))
     if not chosen:
         return
-    work = WORK / subject.name
+    work = WORK / subjects[0].name
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    start = time.monotonic()
     try:
-        subject.build(work)
+        subjects[0].build(work, plantings)
     except (MisfitError, subprocess.CalledProcessError) as problem:
         why = problem if isinstance(problem, MisfitError) else f"{problem.cmd[0]} failed"
-        tally.count(False, f"{subject.name} cannot be built\n{why}")
+        tally.count(False, f"{', '.join(subject.name for subject in subjects)}: cannot be built\n{why}")
         return
+    for subject, wanted in chosen:
+        run_subject(subject, work, wanted, tally, verbose)
+
+
+def run_subject(subject: Go | C, work: Path, chosen: Chosen, tally: Tally, verbose: bool) -> None:
+    start = time.monotonic()
     sound = [(0, f"no bug, mode {mode}", mode) for mode in subject.sound]
     sound += [(number, mutant.bug, mutant.mode or subject.mode) for number, mutant in chosen if mutant.harmless]
     for number, what, mode in sound:
@@ -178,8 +191,8 @@ def main() -> int:
     if unknown:
         parser.error("in no catalogue: " + ", ".join(sorted(unknown)))
     tally = Tally()
-    for subject in SUBJECTS:
-        run_subject(subject, names, tally, arguments.verbose)
+    for shared in {subject.shares: None for subject in SUBJECTS}:
+        run_build([subject for subject in SUBJECTS if subject.shares == shared], names, tally, arguments.verbose)
     for language, bugs in tally.bugs.items():
         print(f"planted bugs in {language}: caught {tally.caught[language]} of {bugs}")
     print(f"planted bugs: caught {sum(tally.caught.values())} of {sum(tally.bugs.values())}")

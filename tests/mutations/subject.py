@@ -1,4 +1,4 @@
-"""Subjects: the mutants of one part of the library, with how their build is made and run."""
+"""Subjects: the mutants of one part of the library, and how they are run. Builds: what subjects with the same tests share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mutation import Mutant, plant
+from mutation import Mutant, Planting, plant
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,6 +34,36 @@ __attribute__((constructor(101))) static void choose(void) {
 """
 
 
+Plantings = dict[str, list[Planting]]  # by language
+
+
+def changed(plantings: Plantings) -> dict[Path, str]:
+    """The copies, by what they take the place of."""
+    texts = {}
+    for file, text in plant("Go", plantings.get("Go", [])).items():
+        package = re.search(r"^package (\w+)", text, re.MULTILINE)
+        assert package
+        texts[file] = text
+        texts[file.with_name("mutant_switch.go")] = GO_SWITCH.format(package[1])
+    for file, text in plant("C", plantings.get("C", [])).items():
+        texts[file] = "extern int mmsb__mutant;\n" + text
+        texts[ROOT / "native/mutant_switch.c"] = C_SWITCH
+    return texts
+
+
+def write_overlay(work: Path, plantings: Plantings) -> Path:
+    """The copies, as `go build -overlay` takes them."""
+    replace = {}
+    for original, text in changed(plantings).items():
+        copy = work / original.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(text, encoding="utf-8")
+        replace[str(original)] = str(copy)
+    overlay = work / "overlay.json"
+    overlay.write_text(json.dumps({"Replace": replace}), encoding="utf-8")
+    return overlay
+
+
 @dataclass(frozen=True)
 class Go:
     """Tests of a package, built with `-overlay`. A mode is a pattern of -test.run."""
@@ -54,32 +84,15 @@ class Go:
         files = (file for folder in self.folders for file in sorted((ROOT / folder).glob("*.go")))
         return [file for file in files if not file.name.endswith("_test.go")]
 
-    def changed(self) -> dict[Path, str]:
-        """The copies, by what they take the place of."""
-        texts = {}
-        for file, text in plant(self.language, self.files(), self.mutants).items():
-            package = re.search(r"^package (\w+)", text, re.MULTILINE)
-            assert package
-            texts[file] = text
-            texts[file.with_name("mutant_switch.go")] = GO_SWITCH.format(package[1])
-        return texts
+    @property
+    def shares(self) -> str:
+        """What subjects that share a build have in common."""
+        return self.package
 
-    def overlay(self, work: Path) -> Path:
-        """The copies, as `go build -overlay` takes them."""
-        replace = {}
-        for original, text in self.changed().items():
-            copy = work / original.relative_to(ROOT)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_text(text, encoding="utf-8")
-            replace[str(original)] = str(copy)
-        overlay = work / "overlay.json"
-        overlay.write_text(json.dumps({"Replace": replace}), encoding="utf-8")
-        return overlay
-
-    def build(self, work: Path) -> None:
-        command = ["go", "test", "-c", "-tags", "invariants", "-overlay", str(self.overlay(work)), "-o", str(work / "test")]
-        command.append("./" + self.package)
-        subprocess.run(command, cwd=ROOT, check=True)
+    def build(self, work: Path, plantings: Plantings) -> None:
+        overlay = write_overlay(work, plantings)
+        command = ["go", "test", "-c", "-tags", "invariants", "-overlay", str(overlay), "-o", str(work / "test")]
+        subprocess.run([*command, "./" + self.package], cwd=ROOT, check=True)
 
     def command(self, work: Path, mode: str, seed: int, looking: bool) -> tuple[list[str], Path]:
         count = self.tries if looking else 1
@@ -95,11 +108,6 @@ class Native(Go):
     def files(self) -> list[Path]:
         return [file for file in c_files() if file.suffix == ".c"]
 
-    def changed(self) -> dict[Path, str]:
-        planted = plant(self.language, self.files(), self.mutants)
-        texts = {file: "extern int mmsb__mutant;\n" + text for file, text in planted.items()}
-        return {**texts, ROOT / "native/mutant_switch.c": C_SWITCH}
-
 
 @dataclass(frozen=True)
 class Library(Native):
@@ -111,8 +119,12 @@ class Library(Native):
     def files(self) -> list[Path]:
         return [*super().files(), *sorted((ROOT / "capi").glob("*.c"))]
 
-    def build(self, work: Path) -> None:
-        overlay = self.overlay(work)
+    @property
+    def shares(self) -> str:
+        return self.name
+
+    def build(self, work: Path, plantings: Plantings) -> None:
+        overlay = write_overlay(work, plantings)
         environment = {**os.environ, "MMSB_CUDA": "off"}
         build = [ROOT / "tools/build_library.sh", work / "libmmsb.so", "-overlay", overlay]
         subprocess.run(build, env=environment, check=True)
@@ -149,8 +161,12 @@ class C:
     def files(self) -> list[Path]:
         return c_files()
 
-    def build(self, work: Path) -> None:
-        changed = plant(self.language, self.files(), self.mutants)
+    @property
+    def shares(self) -> str:
+        return self.program
+
+    def build(self, work: Path, plantings: Plantings) -> None:
+        changed = plant(self.language, plantings[self.language])
         (work / "native").mkdir()
         for file in self.files():
             text = changed.get(file)
