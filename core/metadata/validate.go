@@ -66,11 +66,42 @@ func (v *Validator) Add(piece []byte, stored int) error {
 			uint64(maximumBytes))
 	}
 	for v.err == nil && len(piece) > 0 {
-		n := v.take(piece)
+		n := v.entry(piece)
+		if n == 0 {
+			n = v.take(piece)
+		}
 		v.at += uint64(n)
 		piece = piece[n:]
 	}
 	return v.err
+}
+
+// entry looks at an entry that is whole in a piece, and says how long it is. 0: it is not, or is wrong, which take finds out.
+func (v *Validator) entry(piece []byte) int {
+	left := uint64(len(piece))
+	if v.part != keyLength || v.have != 0 || left < 2*wordBytes {
+		return 0
+	}
+	left -= 2 * wordBytes
+	length := uint64(binary.LittleEndian.Uint32(piece))
+	if length == 0 || length > left {
+		return 0
+	}
+	key, behind := piece[wordBytes:wordBytes+length], piece[wordBytes+length:]
+	value := uint64(binary.LittleEndian.Uint32(behind))
+	if value > left-length || !utf8.Valid(key) || !v.isNew(key) {
+		return 0
+	}
+	v.begin = v.at + wordBytes + length
+	copy(v.word[:], behind)
+	v.next()
+	return int(2*wordBytes + length + value)
+}
+
+// isNew says whether a key is not in the set yet, and puts it there.
+func (v *Validator) isNew(key []byte) bool {
+	first := maphash.Bytes(seeds[0], key)
+	return !v.keys.takes(first) || v.keys.add(hashes{first, maphash.Bytes(seeds[1], key)}, v.room)
 }
 
 // take looks at the beginning of a piece, and says at how much of it.
@@ -148,8 +179,7 @@ func (v *Validator) key(bytes []byte) {
 	v.part = valueLength
 	isNew := false
 	if begins {
-		first := maphash.Bytes(seeds[0], bytes)
-		isNew = !v.keys.takes(first) || v.keys.add(hashes{first, maphash.Bytes(seeds[1], bytes)}, v.room)
+		isNew = v.isNew(bytes)
 	} else {
 		isNew = v.keys.add(hashes{v.one.Sum64(), v.two.Sum64()}, v.room)
 	}
