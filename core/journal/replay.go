@@ -48,7 +48,12 @@ func (r *Replay) EndsBefore(line lineage.Lineage) (bool, error) {
 	}
 	j := *r.journal
 	err := j.look()
-	return line.Parent.Position == j.info.Last, err
+	return j.EndsBefore(line), err
+}
+
+// EndsBefore is Replay's.
+func (j *Journal) EndsBefore(line lineage.Lineage) bool {
+	return line.Parent == j.info.Lineage.At(j.info.Last) && line.Parent.Lineage != (lineage.ID{})
 }
 
 // At is the lineage that the journal has at a position. A gap may begin one.
