@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,6 +54,7 @@ type directory struct {
 	torn     []byte  // what a write left behind the last frame
 	lock     string  // what journal.lock is: "", "free", "held", "pipe", "folder"
 	behind   uint64  // the record behind the segments
+	far      bool    // there are more records than may be
 }
 
 // setName gives a segment the name that its header says.
@@ -84,7 +86,7 @@ func (c *clerk) directory(folder string) *directory {
 	case 0:
 		c.leap(1 + c.random.Uint64N(1000))
 		if c.random.IntN(4) == 0 {
-			c.next = math.MaxInt64 - c.random.Uint64N(1000)
+			c.next = math.MaxInt64 - c.random.Uint64N(60)
 		}
 		c.before = c.next - 1
 		if c.random.IntN(2) == 0 {
@@ -102,12 +104,20 @@ func (c *clerk) directory(folder string) *directory {
 	if c.random.IntN(3) == 0 {
 		d.behind = c.next
 		d.ring = c.ring()
-		if c.random.IntN(4) == 0 { // a write was under way
-			d.torn = make([]byte, c.random.IntN(2*unit))
-			copy(d.torn, d.ring[unit:])
-		}
 	}
+	d.far = c.next-1 > math.MaxInt64
 	return d
+}
+
+// tear leaves a part of the ring's first frame behind the last one: its write was under way. chain is the checksum of that.
+func (d *directory) tear(random *rand.Rand, chain uint32) {
+	if d.ring == nil || random.IntN(2) == 0 {
+		return
+	}
+	last := d.segments[len(d.segments)-1]
+	if frames, _ := ringFrames(d.ring, last.header[16:32], d.behind, chain); len(frames) > 0 {
+		d.torn = frames[0][:random.IntN(len(frames[0])-unit+64)]
+	}
 }
 
 // parts writes some segments.
@@ -212,7 +222,8 @@ func (c *clerk) ring() []byte {
 	put64(ring, 16, uint64(long))
 	copy(ring[24:], c.line)
 	copy(ring[40:], bootID())
-	order, number := c.random.IntN(2), c.next
+	order, first := c.random.IntN(2), c.next
+	number := first
 	for i := range c.random.IntN(3) {
 		buffer := ring[unit+(order+i)%2*long:][:long]
 		copy(buffer, "MMSBBUFF")
@@ -222,11 +233,13 @@ func (c *clerk) ring() []byte {
 		put64(buffer, 32, number)
 		number += c.fill(buffer[bufferHead:])
 	}
-	if c.random.IntN(4) == 0 && number == c.next && c.next > 1 { // what was written and not yet cleared
-		buffer := ring[unit:][:long]
+	if c.random.IntN(4) == 0 && number == first && first > 1 { // what was written and not yet cleared
+		buffer := ring[unit+(order+1)%2*long:][:long]
 		copy(buffer, "MMSBFRAM")
-		put64(buffer, 32, c.next-1)
-		copy(buffer[bufferHead:], c.record(completeFlag))
+		put64(buffer, 32, first-1)
+		written := c.record(0)
+		written[5] |= completeFlag
+		copy(buffer[bufferHead:], written)
 	}
 	return ring
 }
@@ -250,11 +263,7 @@ func (c *clerk) fill(buffer []byte) (numbers uint64) {
 			case 0:
 				clear(body)
 			case 1:
-				clear(body[8:])
-				if len(whole) == 1 {
-					break
-				}
-				clear(body[48:]) // its length is not known, and nothing is behind its head
+				clear(body[8:]) // of a group the length is not known
 			case 2:
 				if len(whole) > 1 {
 					clear(body[48+c.random.IntN(len(body)-48)&^7:])

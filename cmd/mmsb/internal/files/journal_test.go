@@ -279,6 +279,7 @@ func (j *journals) try(x *trial, number uint64) (problems []string) {
 	}
 	d, donor := write(), write()
 	chain := d.seal(true)
+	d.tear(random, chain)
 	if number%10 == 0 {
 		x.tell("none", "")
 	}
@@ -435,7 +436,7 @@ func (j *journals) replays(x *trial, d *directory, chain uint32, number uint64) 
 	of.onDisk = onDisk
 	j.withoutSnapshot(x, of, d, folder)
 	problems := j.judge(x, &r, nil)
-	if good && right && x.fate != "accepted" {
+	if good && right && (x.fate == "accepted") == d.far {
 		problems = append(problems, "a good journal is "+x.fate)
 	}
 	found, _ := compare(own.answers, nil)
