@@ -54,7 +54,7 @@ type directory struct {
 	torn     []byte  // what a write left behind the last frame
 	lock     string  // what journal.lock is: "", "free", "held", "pipe", "folder"
 	behind   uint64  // the record behind the segments
-	far      bool    // there are more records than may be
+	tip      uint64  // the last record, the ring's included
 }
 
 // setName gives a segment the name that its header says.
@@ -95,17 +95,26 @@ func (c *clerk) directory(folder string) *directory {
 		d.base(c, folder)
 	case 1:
 		d.parts(c)
+		d.stray(c, folder, c.id())
 		d.goOn(c, folder, false)
 	case 2:
 		d.parts(c)
+		d.stray(c, folder, c.line) // where the newest branch does not come
 		d.goOn(c, folder, true)
 	}
-	d.parts(c)
-	if c.random.IntN(3) == 0 {
-		d.behind = c.next
-		d.ring = c.ring()
+	if len(d.segments) == 0 || c.random.IntN(4) > 0 {
+		d.parts(c)
+	} else { // nothing came yet
+		d.segments = append(d.segments, c.segment(0))
 	}
-	d.far = c.next-1 > math.MaxInt64
+	d.behind = c.next
+	switch last := d.segments[len(d.segments)-1]; c.random.IntN(3) {
+	case 0:
+		d.ring = c.ring()
+	case 1: // it was closed
+		last.frames = append(last.frames, frameOf(c.line, c.next, 0, nil))
+	}
+	d.tip = c.next - 1
 	return d
 }
 
@@ -123,7 +132,7 @@ func (d *directory) tear(random *rand.Rand, chain uint32) {
 // parts writes some segments.
 func (d *directory) parts(c *clerk) {
 	for range 1 + c.random.IntN(2) {
-		d.segments = append(d.segments, c.segment())
+		d.segments = append(d.segments, c.segment(1+c.random.IntN(3)))
 	}
 }
 
@@ -156,6 +165,17 @@ func (d *directory) goOn(c *clerk, folder string, branch bool) {
 	}
 	c.before = before
 	d.base(c, folder)
+}
+
+// stray puts a base there that the records do not go on from, perhaps, behind those that there are.
+func (d *directory) stray(c *clerk, folder string, line []byte) {
+	if c.random.IntN(3) > 0 {
+		return
+	}
+	ours, next := c.line, c.next
+	c.line, c.next = line, next+5
+	d.base(c, folder)
+	c.line, c.next = ours, next
 }
 
 // base puts a random state into the directory that the records go on from.
@@ -224,7 +244,7 @@ func (c *clerk) ring() []byte {
 	copy(ring[40:], bootID())
 	order, first := c.random.IntN(2), c.next
 	number := first
-	for i := range c.random.IntN(3) {
+	for i := range c.random.IntN(7) % 3 {
 		buffer := ring[unit+(order+i)%2*long:][:long]
 		copy(buffer, "MMSBBUFF")
 		if i == 0 && c.random.IntN(4) == 0 { // its write was under way
@@ -240,13 +260,14 @@ func (c *clerk) ring() []byte {
 		written := c.record(0)
 		written[5] |= completeFlag
 		copy(buffer[bufferHead:], written)
+		c.next = first
 	}
 	return ring
 }
 
 // fill puts groups into a buffer, complete or not, and says how many numbers they were given.
 func (c *clerk) fill(buffer []byte) (numbers uint64) {
-	for range c.random.IntN(6) {
+	for range c.random.IntN(8) {
 		sizes, versions, next := maps.Clone(c.sizes), maps.Clone(c.versions), c.next
 		whole := c.group()
 		body := slices.Concat(whole...)
@@ -374,6 +395,9 @@ func (d *directory) lieInRing(x *trial) {
 		put64(buffer, 32, d.behind)
 	}
 	records := recordsOf(buffer)
+	if other := d.ring[unit:][:long]; len(records) == 0 {
+		buffer, records = other, recordsOf(other)
+	}
 	switch what := random.IntN(12); {
 	case what < 3:
 		x.tell("ring", lieAt(random, d.ring, ringSpots[random.IntN(len(ringSpots))]))

@@ -227,11 +227,14 @@ func frameOf(line []byte, first uint64, count int, records []byte) []byte {
 	put32(b, 12, uint32(count))
 	copy(b[16:], line)
 	put64(b, 32, first)
+	if count%2 == 0 {
+		put64(b, 40, first-1)
+	}
 	copy(b[64:], records)
 	return b
 }
 
-func (c *clerk) segment() *journalParts {
+func (c *clerk) segment(count int) *journalParts {
 	if !c.based {
 		c.before = c.next - 1
 	}
@@ -249,7 +252,7 @@ func (c *clerk) segment() *journalParts {
 		c.based = false
 	}
 	j.setName()
-	for range 1 + c.random.IntN(3) {
+	for range count {
 		j.frames = append(j.frames, c.frame())
 	}
 	return j
@@ -287,10 +290,10 @@ func (j *journals) try(x *trial, number uint64) (problems []string) {
 		switch what := x.random.IntN(10); {
 		case what < 4 && d.ring != nil:
 			d.lieInRing(x)
+		case what < 5 && d.ring != nil && x.random.IntN(3) == 0:
+			d.lieInLock(x)
 		case what < 7 && len(d.bases) > 0:
 			d.lieInBase(x)
-		case what < 8 && d.ring != nil:
-			d.lieInLock(x)
 		default:
 			j.lie(x, d, donor.segments)
 		}
@@ -345,7 +348,7 @@ func (j *journals) lie(x *trial, d *directory, donor []*journalParts) {
 			s.frames = slices.Insert(s.frames, i, bytes.Clone(s.frames[random.IntN(n)]))
 			x.tell("frames", fmt.Sprintf("%d comes again", i))
 		case what == 18:
-			from := donor[random.IntN(len(donor))]
+			from := donor[0] // which has frames
 			one := bytes.Clone(from.frames[random.IntN(len(from.frames))])
 			if random.IntN(2) == 0 {
 				copy(one[16:32], s.header[16:32])
@@ -360,12 +363,12 @@ func (j *journals) lie(x *trial, d *directory, donor []*journalParts) {
 	d.seal(chain)
 }
 
-// empty writes the snapshot of the empty state that a journal begins with, for the tool.
-func (j *journals) empty(path string, line lineage.ID) {
+// empty writes a snapshot of no page.
+func (j *journals) empty(path string, header snapshot.Header) {
 	sink, err := file.Replace(file.OS{}, path, file.Options{})
 	require.NoError(j.t, err)
-	w, err := snapshot.NewWriter(sink, snapshot.Header{Lineage: lineage.Lineage{ID: line}, Taken: time.Unix(1763726400, 0)},
-		snapshot.Options{})
+	header.Taken = time.Unix(1763726400, 0)
+	w, err := snapshot.NewWriter(sink, header, snapshot.Options{})
 	require.NoError(j.t, err)
 	_, err = w.Finish(0, 0)
 	require.NoError(j.t, err)
@@ -377,9 +380,14 @@ func (j *journals) replays(x *trial, d *directory, chain uint32, number uint64) 
 	good, folder := number%10 == 0, filepath.Join(x.folder, "journal")
 	onDisk, release := d.write(j.t, folder)
 	defer release()
-	from, position, right := filepath.Join(x.folder, "empty.mmsb"), uint64(0), true
-	j.empty(from, lineage.ID(d.line))
-	if i := len(d.bases) - 1; i >= 0 {
+	from, position, right, behind := filepath.Join(x.folder, "empty.mmsb"), uint64(0), true, false
+	j.empty(from, snapshot.Header{Lineage: lineage.Lineage{ID: lineage.ID(d.line)}})
+	if i := len(d.bases) - 1; x.random.IntN(16) == 0 && d.tip < math.MaxInt64 { // a state whose lineage begins behind the tip
+		from, position, right = filepath.Join(x.folder, "behind.mmsb"), d.tip+x.random.Uint64N(2), false
+		behind = position == d.tip
+		parent := lineage.Point{Lineage: lineage.ID(d.segments[len(d.segments)-1].header[16:32]), Position: position}
+		j.empty(from, snapshot.Header{Lineage: lineage.New(parent), Position: position})
+	} else if i >= 0 {
 		if x.random.IntN(4) == 0 {
 			i = x.random.IntN(len(d.bases)+1) - 1
 		}
@@ -430,13 +438,13 @@ func (j *journals) replays(x *trial, d *directory, chain uint32, number uint64) 
 	}
 	var own readings
 	of := &own
-	if good && right || len(d.bases) == 0 {
+	if right && (good || len(d.bases) == 0) {
 		of = &r
 	}
 	of.onDisk = onDisk
 	j.withoutSnapshot(x, of, d, folder)
 	problems := j.judge(x, &r, nil)
-	if good && right && (x.fate == "accepted") == d.far {
+	if good && (right || behind) && (x.fate == "accepted") != (d.tip <= math.MaxInt64) {
 		problems = append(problems, "a good journal is "+x.fate)
 	}
 	found, _ := compare(own.answers, nil)

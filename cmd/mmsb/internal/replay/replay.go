@@ -142,7 +142,7 @@ func (o *Options) apply(from *base, changes *scratch) (Report, error) {
 		if report.Last, err = log.Find(header.Position, o.Until); err != nil {
 			return report, err
 		}
-		if err := log.CheckGaps(header.Position, report.Last); err != nil {
+		if err := log.CheckGaps(header.Position, report.Last, o.Until); err != nil {
 			return report, err
 		}
 		line = log.At(report.Last)
