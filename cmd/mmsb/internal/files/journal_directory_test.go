@@ -181,7 +181,7 @@ func (d *directory) stray(c *clerk, folder string, line []byte) {
 // base puts a random state into the directory that the records go on from.
 func (d *directory) base(c *clerk, folder string) {
 	position := c.next - 1
-	c.pages, c.files = map[uint64]*written{}, 0
+	c.pages = map[uint64]*written{}
 	c.grow(c.random.IntN(3))
 	c.sizes, c.versions = map[uint64]uint64{}, map[uint64]uint64{}
 	for id, p := range c.pages {
@@ -190,13 +190,7 @@ func (d *directory) base(c *clerk, folder string) {
 		}
 		p.flags, c.sizes[id], c.versions[id] = 0, p.size, p.version
 	}
-	p := c.file("", nil)
-	put32(p.header, 8, 4)
-	put32(p.footer, 8, 4)
-	put64(p.header, 56, position)
-	copy(p.header[328:], c.line)
-	copy(p.header[344:], c.parent)
-	p.seal(true)
+	p := c.state(position, append(bytes.Clone(c.line), c.parent...))
 	b := &base{name: fmt.Sprintf("base-%020d-%s.mmsb", position, hex.EncodeToString(p.header[16:20])), content: p}
 	if c.random.IntN(3) == 0 {
 		b.name = strings.TrimSuffix(b.name, "mmsb") + "path"
@@ -204,6 +198,19 @@ func (d *directory) base(c *clerk, folder string) {
 		b.text = pointer(p.header[16:32], "../"+name, filepath.Join(folder, name))
 	}
 	d.bases = append(d.bases, b)
+}
+
+// state is a snapshot of what the author has, at a position of a lineage; its parent and that one's position may follow.
+func (a *author) state(position uint64, line []byte) *parts {
+	a.files = 0
+	p := a.file("", nil)
+	put32(p.header, 8, 4)
+	put32(p.footer, 8, 4)
+	put64(p.header, 56, position)
+	clear(p.header[328:368])
+	copy(p.header[328:], line)
+	p.seal(true)
+	return p
 }
 
 // elsewhere is the name of a snapshot beside the directory that a base names.

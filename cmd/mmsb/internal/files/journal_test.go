@@ -6,18 +6,17 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"libmmsb/cmd/mmsb/internal/replay"
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
-	"libmmsb/core/lineage"
 	"libmmsb/core/metadata"
 	"libmmsb/core/persist"
 	"libmmsb/core/snapshot"
@@ -363,42 +362,17 @@ func (j *journals) lie(x *trial, d *directory, donor []*journalParts) {
 	d.seal(chain)
 }
 
-// empty writes a snapshot of no page.
-func (j *journals) empty(path string, header snapshot.Header) {
-	sink, err := file.Replace(file.OS{}, path, file.Options{})
-	require.NoError(j.t, err)
-	header.Taken = time.Unix(1763726400, 0)
-	w, err := snapshot.NewWriter(sink, header, snapshot.Options{})
-	require.NoError(j.t, err)
-	_, err = w.Finish(0, 0)
-	require.NoError(j.t, err)
-}
-
 // replays gives a journal to its readers: loads that replay it, the tool's replay, and who walks its records. chain is the
 // checksum of the last frame where none of the segments lies.
 func (j *journals) replays(x *trial, d *directory, chain uint32, number uint64) []string {
 	good, folder := number%10 == 0, filepath.Join(x.folder, "journal")
 	onDisk, release := d.write(j.t, folder)
 	defer release()
-	from, position, right, behind := filepath.Join(x.folder, "empty.mmsb"), uint64(0), true, false
-	j.empty(from, snapshot.Header{Lineage: lineage.Lineage{ID: lineage.ID(d.line)}})
-	if i := len(d.bases) - 1; x.random.IntN(16) == 0 && d.tip < math.MaxInt64 { // a state whose lineage begins behind the tip
-		from, position, right = filepath.Join(x.folder, "behind.mmsb"), d.tip+x.random.Uint64N(2), false
-		behind = position == d.tip
-		parent := lineage.Point{Lineage: lineage.ID(d.segments[len(d.segments)-1].header[16:32]), Position: position}
-		j.empty(from, snapshot.Header{Lineage: lineage.New(parent), Position: position})
-	} else if i >= 0 {
-		if x.random.IntN(4) == 0 {
-			i = x.random.IntN(len(d.bases)+1) - 1
-		}
-		if right = i == len(d.bases)-1; i >= 0 {
-			from, position = d.path(x.folder, i), get64(d.bases[i].content.header, 56)
-		}
-	}
+	from := j.beginning(x, d)
 	r := readings{onDisk: onDisk}
 	load := func(directory string) func() answer {
 		return func() answer {
-			a := j.load(persist.FromPath(from), persist.LoadOptions{Journal: directory}, false, number%8 == 0)
+			a := j.load(persist.FromPath(from.path), persist.LoadOptions{Journal: directory}, false, number%8 == 0)
 			a.versions = false
 			return a
 		}
@@ -408,24 +382,24 @@ func (j *journals) replays(x *trial, d *directory, chain uint32, number uint64) 
 		x.fate = "beyond limits"
 		return r.problems
 	}
-	r.run("replay by the tool", func() answer { return j.byTool(x, from, folder) })
+	r.run("replay by the tool", func() answer { return j.byTool(x, from.path, folder) })
 	r.run("walk over the records", func() answer {
 		opened, err := journal.Open(file.OS{}, folder)
 		if err != nil {
 			return answer{err: err, view: seesPart}
 		}
 		info := opened.Info()
-		for _, err := range opened.Records(max(info.First, position+1), info.Last) {
+		for _, err := range opened.Records(max(info.First, from.position+1), info.Last) {
 			if err != nil {
 				return answer{err: err, view: seesPart}
 			}
 		}
 		return answer{view: seesPart}
 	})
-	if number%4 == 0 && position == 0 && !x.lies("base") && !x.lies("text of a base") { // it says what it cannot read
+	if number%4 == 0 && from.position == 0 && !x.lies("base") && !x.lies("text of a base") { // it says what it cannot read
 		r.run("tool: journal ls", func() answer { return answer{err: tool("journal", "ls", folder), view: seesPart} })
 	}
-	if d.ring != nil && !slices.ContainsFunc([]string{"header", "frame", "record", "body", "frames", "spliced", "length"}, x.lies) {
+	if d.ring != nil && (good || number%2 == 0) && !slices.ContainsFunc([]string{"header", "frame", "record", "body", "frames", "spliced", "length"}, x.lies) {
 		r.run("replay of what the ring has as frames", func() answer {
 			twin, damage := d.withoutRing(chain)
 			if damage != "" {
@@ -439,17 +413,53 @@ func (j *journals) replays(x *trial, d *directory, chain uint32, number uint64) 
 	own := readings{onDisk: onDisk}
 	if number%4 == 0 || strings.Contains(x.kind, "base") {
 		of := &own
-		if right && (good || len(d.bases) == 0) {
+		if from.newest && (good || len(d.bases) == 0) {
 			of = &r
 		}
 		j.withoutSnapshot(x, of, d, folder)
 	}
 	problems := j.judge(x, &r, nil)
-	if good && (right || behind) && (x.fate == "accepted") != (d.tip <= math.MaxInt64) {
+	if good && from.leads && (x.fate == "accepted") != (d.tip <= math.MaxInt64) {
 		problems = append(problems, "a good journal is "+x.fate)
 	}
 	found, _ := compare(own.answers, nil)
 	return slices.Concat(problems, own.problems, found)
+}
+
+// beginning is a state that a replay begins with.
+type beginning struct {
+	path     string
+	position uint64
+	newest   bool // it is what the directory alone begins with
+	leads    bool // all records behind it are there
+}
+
+// beginning chooses one, and writes it where the directory has none.
+func (j *journals) beginning(x *trial, d *directory) beginning {
+	empty := func(name string, position uint64, line []byte) string {
+		content, _ := (&author{random: x.random}).state(position, line).join()
+		path := filepath.Join(x.folder, name)
+		require.NoError(j.t, os.WriteFile(path, content, 0o600))
+		return path
+	}
+	if x.random.IntN(16) == 0 && d.tip < math.MaxInt64 { // a state whose lineage begins behind the tip, or what is none
+		b := beginning{position: d.tip + x.random.Uint64N(2)}
+		b.leads = b.position == d.tip
+		tip := d.segments[len(d.segments)-1].header[16:32]
+		b.path = empty("behind.mmsb", b.position, slices.Concat((&author{random: x.random}).id(), tip, words(b.position)))
+		return b
+	}
+	i, last := len(d.bases)-1, len(d.bases)-1
+	if x.random.IntN(4) == 0 {
+		i = x.random.IntN(len(d.bases)+1) - 1
+	}
+	b := beginning{newest: i == last, leads: i == last}
+	if i >= 0 {
+		b.path, b.position = d.path(x.folder, i), get64(d.bases[i].content.header, 56)
+	} else {
+		b.path = empty("empty.mmsb", 0, d.line)
+	}
+	return b
 }
 
 // withoutSnapshot replays a journal from the base that its directory has.
