@@ -94,9 +94,11 @@ func (c *clerk) directory(folder string) *directory {
 		}
 		d.base(c, folder)
 	case 1:
-		d.parts(c)
-		d.stray(c, folder, c.id())
-		d.goOn(c, folder, false)
+		for range 1 + c.random.IntN(2) {
+			d.parts(c)
+			d.stray(c, folder, c.id())
+			d.goOn(c, folder, false)
+		}
 	case 2:
 		d.parts(c)
 		d.stray(c, folder, c.line) // where the newest branch does not come
@@ -115,6 +117,9 @@ func (c *clerk) directory(folder string) *directory {
 		last.frames = append(last.frames, frameOf(c.line, c.next, 0, nil))
 	}
 	d.tip = c.next - 1
+	if d.ring != nil && c.random.IntN(6) == 0 { // its writer lives
+		d.lock, d.tip = "held", d.behind-1
+	}
 	return d
 }
 
