@@ -169,8 +169,8 @@ func (j *Journal) look() error {
 	return nil
 }
 
-// Times are those of the first record and the last, nanoseconds since 1970; 0 where none is left. The segments before the last are
-// read for it. Errors: as Records.
+// Times are those of the first record and the last, nanoseconds since 1970; 0 where none is left. The segments before the last
+// are read for it. Errors: as Records.
 func (j *Journal) Times() (first, last int64, err error) {
 	if j.info.First > j.info.Last {
 		return 0, 0, nil

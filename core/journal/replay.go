@@ -87,15 +87,15 @@ func (j *Journal) Leads(from lineage.Point) error {
 	return status.Errorf(status.Mismatch, "the journal %s has the lineage %s, but the state is %s", j.directory, own.ID, from)
 }
 
-// CheckGaps says whether all steps behind a position are recorded, up to where a replay ends: at a record, by its limits. What lies
-// behind the last record before a gap is not known, unless the number of a record was asked for. Errors: Mismatch.
+// CheckGaps says whether all steps behind a position are recorded, up to where a replay ends: at a record, by its limits. What
+// lies behind the last record before a gap is not known, unless the number of a record was asked for. Errors: Mismatch.
 func (j *Journal) CheckGaps(after, last uint64, until Until) error {
 	for i := range j.segments {
 		s := &j.segments[i]
 		ends := until != Until{} && (last < s.before || until.Sequence != 0 && until.Sequence < s.first)
 		if s.based && s.first > after+1 && !ends {
-			return status.Errorf(status.Mismatch, "journal %s: step %d was not recorded: a base from there on is needed", j.directory,
-				s.first-1)
+			return status.Errorf(status.Mismatch, "journal %s: step %d was not recorded: a base from there on is needed",
+				j.directory, s.first-1)
 		}
 	}
 	return nil

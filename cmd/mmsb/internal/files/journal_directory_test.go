@@ -31,8 +31,8 @@ const (
 
 var (
 	ringSpots = []spot{
-		{"magic", 0, 8}, {"version", 8, 4}, {"zero", 12, 4}, {"length of a buffer", 16, 8}, {"lineage", 24, 16}, {"boot id", 40, 36},
-		{"rest", 76, 100},
+		{"magic", 0, 8}, {"version", 8, 4}, {"zero", 12, 4}, {"length of a buffer", 16, 8}, {"lineage", 24, 16},
+		{"boot id", 40, 36}, {"rest", 76, 100},
 	}
 	bufferSpots = []spot{{"magic", 0, 8}, {"head", 8, 24}, {"first record", 32, 8}, {"rest of the head", 40, 24}}
 )
@@ -416,7 +416,8 @@ func (d *directory) lieInRing(x *trial) {
 	case what < 5:
 		x.tell("buffer", lieAt(random, buffer, bufferSpots[random.IntN(len(bufferSpots))]))
 	case what < 9 && len(records) > 0:
-		x.tell("ring's record", lieAt(random, buffer[records[random.IntN(len(records))]:], recordSpots[random.IntN(len(recordSpots))]))
+		at := records[random.IntN(len(records))]
+		x.tell("ring's record", lieAt(random, buffer[at:], recordSpots[random.IntN(len(recordSpots))]))
 	case what < 10 && len(records) > 0:
 		at := records[random.IntN(len(records))]
 		buffer[at+5] ^= 1 << random.IntN(8)
@@ -471,7 +472,8 @@ func (d *directory) lieInText(x *trial, b *base) {
 	case 2:
 		lines[number] += strings.Repeat("x", 70000)
 	case 3:
-		lines[number] = strings.Replace(lines[number], "elsewhere", []string{"else\\x00where", "journal/../elsewhere", "\\u0007", "/"}[random.IntN(4)], 1)
+		other := []string{`else\x00where`, "journal/../elsewhere", `\u0007`, "/"}[random.IntN(4)]
+		lines[number] = strings.Replace(lines[number], "elsewhere", other, 1)
 	default:
 		lieInBytes(random, line)
 		lines[number] = string(line)

@@ -399,7 +399,8 @@ func (j *journals) replays(x *trial, d *directory, chain uint32, number uint64) 
 	if number%4 == 0 && from.position == 0 && !x.lies("base") && !x.lies("text of a base") { // it says what it cannot read
 		r.run("tool: journal ls", func() answer { return answer{err: tool("journal", "ls", folder), view: seesPart} })
 	}
-	if d.ring != nil && (good || number%2 == 0) && !slices.ContainsFunc([]string{"header", "frame", "record", "body", "frames", "spliced", "length"}, x.lies) {
+	ofSegments := []string{"header", "frame", "record", "body", "frames", "spliced", "length"}
+	if d.ring != nil && (good || number%2 == 0) && !slices.ContainsFunc(ofSegments, x.lies) {
 		r.run("replay of what the ring has as frames", func() answer {
 			twin, damage := d.withoutRing(chain)
 			if damage != "" {
