@@ -419,6 +419,18 @@ func (j *journals) replays(x *trial, d *directory, chain uint32, number uint64) 
 		}
 		j.withoutSnapshot(x, of, d, folder)
 	}
+	if d.ring != nil && d.lock != "held" && d.lock != "folder" && d.tip < math.MaxInt64 && (good || number%4 == 1) {
+		r.run("replay behind the next writer", func() answer {
+			w, err := journal.NewWriter(file.OS{}, folder, journal.Options{})
+			if err == nil {
+				err = w.Close()
+			}
+			if err != nil {
+				return answer{err: err}
+			}
+			return load(folder)()
+		})
+	}
 	problems := j.judge(x, &r, nil)
 	if good && from.leads && (x.fate == "accepted") != (d.tip <= math.MaxInt64) {
 		problems = append(problems, "a good journal is "+x.fate)
