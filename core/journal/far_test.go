@@ -37,3 +37,27 @@ func TestNumbersNearTheirEndAreDamage(t *testing.T) {
 	_, _, err = replayAll(fs, 0, Until{})
 	assert.Equal(t, status.Corrupt, status.CodeOf(err), "replay: %v", err)
 }
+
+// A segment may begin with the last number there is, but no record comes behind that.
+func TestNoRecordIsBeyondTheLastNumber(t *testing.T) {
+	for _, after := range []uint64{lineage.MaximumPosition - 2, lineage.MaximumPosition - 1} {
+		fs := filetest.NewDisk()
+		line := lineage.New(lineage.Point{})
+		w := open(t, fs, Options{From: named(line, line.At(after))})
+		require.NoError(t, w.HasBase())
+		require.NoError(t, write(w, run(1), run(2)))
+		_, err := w.Sync()
+		require.NoError(t, err)
+		killed := fs.Kill()
+		_, last, err := replayAll(killed, after, Until{})
+		if after+2 <= lineage.MaximumPosition {
+			require.NoError(t, err)
+			require.Equal(t, lineage.MaximumPosition, last)
+			continue
+		}
+		assert.Equal(t, status.Corrupt, status.CodeOf(err), "replay: %v", err)
+		assert.ErrorContains(t, err, "the last one is beyond")
+		_, err = Open(killed, directory)
+		assert.Equal(t, status.Corrupt, status.CodeOf(err), "%v", err)
+	}
+}

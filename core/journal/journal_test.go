@@ -163,8 +163,8 @@ func TestEveryKindComesBackAsItWas(t *testing.T) {
 		assert.Equal(t, want, got, "%v", want.Kind)
 	}
 	assert.Equal(t, Info{Lineage: w.Lineage(), Branches: 1, Segments: info.Segments, First: 1, Last: uint64(len(examples())),
-		FirstTime: 1,
-		LastTime:  examples()[len(examples())-1].Time, Closed: true}, info)
+		Closed: true}, info)
+	requireTimes(t, disk, 1, examples()[len(examples())-1].Time)
 	assert.Len(t, info.Segments, 1)
 }
 
@@ -344,6 +344,15 @@ func TestRecordsInPieces(t *testing.T) {
 	assert.Equal(t, []uint64{1, 2, 5}, firsts)
 }
 
+func requireTimes(t *testing.T, disk *filetest.Disk, first, last int64) {
+	t.Helper()
+	j, err := Open(disk, directory)
+	require.NoError(t, err)
+	begins, ends, err := j.Times()
+	require.NoError(t, err)
+	require.Equal(t, []int64{first, last}, []int64{begins, ends})
+}
+
 func TestItGoesOnWhereItEnded(t *testing.T) {
 	disk := filetest.NewDisk()
 	var line lineage.Lineage
@@ -363,7 +372,7 @@ func TestItGoesOnWhereItEnded(t *testing.T) {
 	require.NoError(t, err)
 	requireRuns(t, records, 1, 20)
 	assert.Greater(t, len(info.Segments), 2)
-	assert.Equal(t, []int64{10, 200}, []int64{info.FirstTime, info.LastTime})
+	requireTimes(t, disk, 10, 200)
 	for i, s := range info.Segments[1:] {
 		assert.Equal(t, info.Segments[i].Last+1, s.First)
 	}

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -126,6 +127,50 @@ func TestAGapIsNotCrossed(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, records, 6)
 	assert.Equal(t, []uint64{3, 8}, []uint64{info.Segments[0].Last, info.Segments[1].Last})
+}
+
+// What a gap leads to is not the state before it, though no record came behind it.
+func TestAGapWithoutRecordsIsNotCrossed(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{})
+	writeRuns(t, w, 3)
+	require.NoError(t, w.Close())
+	w = open(t, disk, Options{From: behindEnd(w.Lineage(), 3, 5)})
+	require.NoError(t, w.HasBase())
+	killed := disk.Kill()
+	_, last, err := replayAll(killed, 1, Until{})
+	assert.Equal(t, status.Mismatch, code(err), "%v", err)
+	assert.ErrorContains(t, err, "step 5 was not recorded")
+	assert.Equal(t, uint64(3), last)
+	j, err := Open(killed, directory)
+	require.NoError(t, err)
+	assert.Equal(t, status.Mismatch, code(j.CheckGaps(1, 3, Until{})))
+	for _, until := range []uint64{2, 3, 5} {
+		_, last, err = replayAll(killed, 1, Until{Sequence: until})
+		require.NoError(t, err)
+		assert.Equal(t, min(until, 3), last)
+		assert.NoError(t, j.CheckGaps(1, last, Until{Sequence: until}))
+	}
+	_, _, err = replayAll(killed, 5, Until{})
+	require.NoError(t, err)
+}
+
+// Who begins behind damage does not meet it.
+func TestDamageBeforeTheBeginning(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{SegmentBytes: 1})
+	writeRuns(t, w, 5)
+	require.NoError(t, w.Close())
+	f, err := disk.Open(filepath.Join(directory, place{0, 1}.name()), unix.O_RDWR, 0)
+	require.NoError(t, err)
+	require.NoError(t, file.WriteFull(f, []byte("damage"), unitBytes+100))
+	records, _, err := readAll(disk, 3)
+	require.NoError(t, err)
+	requireRuns(t, records, 3, 5)
+	j, err := Open(disk, directory)
+	require.NoError(t, err)
+	_, _, err = j.Times()
+	assert.Equal(t, status.Corrupt, code(err), "%v", err)
 }
 
 func TestGoingOnFromThePastIsABranch(t *testing.T) {

@@ -27,9 +27,9 @@ func lockPatiently(lock file.File) (err error) {
 }
 
 // lockFile opens a lock file and takes its lock. ENOENT: there is no such file any more, and a lock without a name keeps nobody
-// out. EWOULDBLOCK: another has the lock.
+// out. EWOULDBLOCK: another has the lock. A FIFO of that name is not waited for.
 func lockFile(fs file.FS, path string, flags int, take func(file.File) error) (file.File, error) {
-	lock, err := fs.Open(path, flags, 0o666)
+	lock, err := fs.Open(path, flags|unix.O_NONBLOCK, 0o666)
 	if err != nil {
 		return nil, err
 	}

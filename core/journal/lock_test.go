@@ -5,9 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"libmmsb/core/file"
 	"libmmsb/core/file/filetest"
@@ -140,5 +142,30 @@ func TestALockWithoutANameKeepsNobodyOut(t *testing.T) {
 				require.Equal(t, status.NotFound, status.CodeOf(Drop(fs, folder, 1)))
 			})
 		}
+	}
+}
+
+// Nobody opens the other end of a FIFO: a reader that waited for one would wait for ever.
+func TestALockThatIsAFIFO(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "journal")
+	w, err := NewWriter(file.OS{}, directory, Options{})
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	ring, err := w.MakeRing(ringBuffer)
+	require.NoError(t, err)
+	require.NoError(t, ring.Close())
+	lock := filepath.Join(directory, lockName)
+	require.NoError(t, os.Remove(lock))
+	require.NoError(t, unix.Mkfifo(lock, 0o600))
+	opened := make(chan error, 1)
+	go func() {
+		_, err := Open(file.OS{}, directory)
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		require.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("the reader waits for the FIFO")
 	}
 }

@@ -21,6 +21,7 @@ type Journal struct {
 	others    []lineage.Lineage // of the other branches
 	info      Info
 	tail      tail
+	lastTime  int64 // of the last segment; 0 where it has no record
 }
 
 type openSegment struct {
@@ -45,8 +46,6 @@ type Info struct {
 	Segments []SegmentInfo   // of the branch
 	First    uint64          // sequence number of the oldest record that is left; Last + 1 where there is none
 	Last     uint64          // of the newest whole one
-	// Times of these, nanoseconds since 1970; 0 where no record is left.
-	FirstTime, LastTime int64
 	// TornBytes at the end of the last segment were cut: a crash, or a writer that is writing them.
 	TornBytes int64
 	// Closed says that the writer ended well.
@@ -146,7 +145,7 @@ func (j *Journal) look() error {
 		err := eachRecord(f, records, func(_ uint64, head recordHead, _ []byte) bool {
 			open = head.flags&More != 0
 			if !open {
-				j.info.LastTime = head.time
+				j.lastTime = head.time
 			}
 			return true
 		})
@@ -167,26 +166,28 @@ func (j *Journal) look() error {
 		}
 		j.info.Segments = append(j.info.Segments, segment)
 	}
-	return j.times()
+	return nil
 }
 
-// times finds the times of the first and last record, where look has not.
-func (j *Journal) times() error {
+// Times are those of the first record and the last, nanoseconds since 1970; 0 where none is left. The segments before the last
+// are read for it. Errors: as Records.
+func (j *Journal) Times() (first, last int64, err error) {
 	if j.info.First > j.info.Last {
-		return nil
+		return 0, 0, nil
 	}
-	err := j.heads(j.info.First, func(_ uint64, head recordHead) bool {
-		j.info.FirstTime = head.time
+	err = j.heads(j.info.First, func(_ uint64, head recordHead) bool {
+		first = head.time
 		return false
 	})
-	last := len(j.segments) - 1
-	if err != nil || j.info.Last >= j.segments[last].first {
-		return err
+	end := len(j.segments) - 1
+	if err != nil || j.info.Last >= j.segments[end].first {
+		return first, j.lastTime, err
 	}
-	return j.heads(j.segments[last-1].first, func(_ uint64, head recordHead) bool { // the last segment is empty
-		j.info.LastTime = head.time
+	err = j.heads(j.segments[end-1].first, func(_ uint64, head recordHead) bool { // the last segment is empty
+		last = head.time
 		return true
 	})
+	return first, last, err
 }
 
 // Info is what is known of the journal.

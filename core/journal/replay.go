@@ -48,7 +48,12 @@ func (r *Replay) EndsBefore(line lineage.Lineage) (bool, error) {
 	}
 	j := *r.journal
 	err := j.look()
-	return line.Parent.Position == j.info.Last, err
+	return j.EndsBefore(line), err
+}
+
+// EndsBefore is Replay's.
+func (j *Journal) EndsBefore(line lineage.Lineage) bool {
+	return line.Parent == j.info.Lineage.At(j.info.Last) && line.Parent.Lineage != (lineage.ID{})
 }
 
 // At is the lineage that the journal has at a position. A gap may begin one.
@@ -82,16 +87,15 @@ func (j *Journal) Leads(from lineage.Point) error {
 	return status.Errorf(status.Mismatch, "the journal %s has the lineage %s, but the state is %s", j.directory, own.ID, from)
 }
 
-func (j *Journal) gap(behind *openSegment) error {
-	return status.Errorf(status.Mismatch, "journal %s: step %d was not recorded: a base from there on is needed", j.directory,
-		behind.first-1)
-}
-
-// CheckGaps says whether all steps behind a position are recorded, up to a record. Errors: Mismatch.
-func (j *Journal) CheckGaps(after, last uint64) error {
+// CheckGaps says whether all steps behind a position are recorded, up to where a replay ends: at a record, by its limits. What
+// lies behind the last record before a gap is not known, unless the number of a record was asked for. Errors: Mismatch.
+func (j *Journal) CheckGaps(after, last uint64, until Until) error {
 	for i := range j.segments {
-		if s := &j.segments[i]; s.based && s.first > after+1 && s.first <= last {
-			return j.gap(s)
+		s := &j.segments[i]
+		ends := until != Until{} && (last < s.before || until.Sequence != 0 && until.Sequence < s.first)
+		if s.based && s.first > after+1 && !ends {
+			return status.Errorf(status.Mismatch, "journal %s: step %d was not recorded: a base from there on is needed",
+				j.directory, s.first-1)
 		}
 	}
 	return nil
@@ -142,6 +146,9 @@ func (r *Replay) Run(after uint64, until Until, apply func(s *Part) error) (last
 	if err == nil {
 		err = p.failed
 	}
+	if err == nil {
+		err = j.CheckGaps(after, p.last, until)
+	}
 	return p.last, err
 }
 
@@ -167,12 +174,9 @@ func (p *player) frame(f *frame, records []byte, at position) (more bool, err er
 		}
 		return err == nil, err
 	}
-	if s := &p.journal.segments[at.segment]; s.based && s.first > p.after+1 {
-		if p.until.Sequence != 0 && p.until.Sequence < s.first {
-			p.ended = true
-			return false, nil
-		}
-		return false, p.journal.gap(s)
+	if s := &p.journal.segments[at.segment]; s.based && s.first > p.after+1 { // Run says whether it ends well
+		p.ended = true
+		return false, nil
 	}
 	begin, end := -1, 0                 // what is to be applied
 	group := uint64(0)                  // the first record of the one that is not whole yet

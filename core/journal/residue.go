@@ -173,6 +173,9 @@ func (j *Journal) readRing(own bool) ([]byte, error) {
 		boot == nil || !bytes.Equal(ring[40:76], boot) {
 		return nil, nil // it was being made, is of a branch that never counted, or the system was started anew
 	}
+	if version := binary.LittleEndian.Uint32(ring[8:]); version != Version {
+		return nil, status.Errorf(status.Format, "%s has version %d, this library reads version %d", path, version, Version)
+	}
 	if size := binary.LittleEndian.Uint64(ring[16:]); size < FrameHeadBytes || size > uint64(len(ring)-RingHeadBytes)/2 {
 		return nil, status.Errorf(status.Corrupt, "%s has %d bytes, and says that a buffer has %d", path, source.Size(), size)
 	}

@@ -222,4 +222,7 @@ func TestARingThatIsDamaged(t *testing.T) {
 	require.NoError(t, file.WriteFull(f, Words(1<<40), 16))
 	_, err = Open(disk.Kill(), directory)
 	assert.Equal(t, status.Corrupt, code(err), "%v", err)
+	require.NoError(t, file.WriteFull(f, []byte{3}, 8))
+	_, err = Open(disk.Kill(), directory)
+	assert.Equal(t, status.Format, code(err), "of a newer version: %v", err)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"libmmsb/core/file"
+	"libmmsb/core/lineage"
 	"libmmsb/core/status"
 )
 
@@ -62,6 +63,10 @@ func (j *Journal) scan(from position, end int64, visit func(f *frame, records []
 		walk.visit = func(f *frame, whole []byte, offset int64) (bool, error) {
 			if f.first != next || f.previous != chain {
 				return false, errNotNext
+			}
+			if f.first+uint64(f.count)-1 > lineage.MaximumPosition {
+				return false, status.Errorf(status.Corrupt, "it has %d records from %d on: the last one is beyond %d", f.count,
+					f.first, lineage.MaximumPosition)
 			}
 			var err error
 			more, err = visit(f, whole[FrameHeadBytes:f.length], position{i, offset, next, chain})

@@ -104,6 +104,31 @@ GRAMMAR = Go(
             mode=JOURNALS,
         ),
         Mutant(
+            "incomplete-groups-count", "what a call had not yet put into the ring completely belongs to the journal",
+            "completeGroups", "head.flags&Complete == 0", "false",
+            mode=JOURNALS,
+        ),
+        Mutant(
+            "ring-beside-its-writer", "a reader takes the ring of a process that lives",
+            "Journal.readRing", "err == syscall.EWOULDBLOCK", "false",
+            mode=JOURNALS,
+        ),
+        Mutant(
+            "gap-without-records", "a replay ends before a gap as if nothing came behind it",
+            "Replay.Run", "err = j.CheckGaps(after, p.last, until)", "err = nil",
+            mode=JOURNALS,
+        ),
+        Mutant(
+            "edges-of-pages-to-come", "the tool takes dependencies of pages that the snapshot does not have",
+            "State.Apply", "s.edges.removePage(r.Page)\n if r.Kind", "if r.Kind",
+            mode=JOURNALS,
+        ),
+        Mutant(
+            "oldest-base-first", "a directory's oldest base is the one that a replay begins with",
+            "FindBase", "if oldest {", "if !oldest {",
+            mode=JOURNALS,
+        ),
+        Mutant(
             "ledger-cut-short", "the length of a ledger is not looked at while it is open",
             "SharedLedger.read", "case err == io.EOF:", "case err == io.EOF && n == 0:",
             mode=LEDGERS,

@@ -75,7 +75,7 @@ HISTORIES = Go(
         ),
         Mutant(
             "older-journal-ignored", "a snapshot counts as newer than the journal whatever was recorded since",
-            "Replay.EndsBefore", "line.Parent.Position == j.info.Last", "true",
+            "Journal.EndsBefore", "line.Parent == j.info.Lineage.At(j.info.Last)", "line.Parent.Lineage == j.info.Lineage.ID",
         ),
         # The journal.
         Mutant(
@@ -84,7 +84,7 @@ HISTORIES = Go(
         ),
         Mutant(
             "gap-crossed", "a replay goes on behind a step that was not recorded",
-            "player.frame", "s.based && s.first > p.after+1", "false",
+            "Journal.CheckGaps", "s.first > after+1 && !ends", "s.first > after+1 && !ends && false",
         ),
         Mutant(
             "residue-not-read", "what a killed process left in its ring is not read",

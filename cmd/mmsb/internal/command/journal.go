@@ -95,6 +95,9 @@ the last whole group of records, as replay does.`,
 			return err
 		}
 		l := logList{run: r, log: log, info: log.Info(), directory: arguments[0], from: *from, until: end, show: *show}
+		if l.first, l.last, err = log.Times(); err != nil {
+			return err
+		}
 		l.records = *records || c.Flags().Changed("from") || until.given(c)
 		if *asJSON {
 			return l.json()
@@ -109,6 +112,8 @@ type logList struct {
 	*run
 	log       *journal.Journal
 	info      journal.Info
+	first     int64 // when the first record and the last were written
+	last      int64
 	directory string
 	records   bool
 	from      uint64
@@ -163,7 +168,7 @@ func (l *logList) text() error {
 	}
 	list(l.out, "journal", shown(l.directory), "lineage", line(info.Lineage), "branch", branch(info), "records", span(info.First,
 		info.Last),
-		"first", moment(nanoseconds(info.FirstTime)), "last", moment(nanoseconds(info.LastTime)), "end", end)
+		"first", moment(nanoseconds(l.first)), "last", moment(nanoseconds(l.last)), "end", end)
 	_ = l.out.WriteByte('\n')
 	t := newTable(l.out, "SEGMENT", "RECORDS", ">SIZE", "BEGUN", "BEHIND")
 	for _, s := range info.Segments {
@@ -334,8 +339,8 @@ func (l *logList) json() error {
 		Closed    bool           `json:"closed"`
 		Segments  []segmentShown `json:"segments"`
 	}{l.directory, lineageOrNothing(info.Lineage.ID), lineageOrNothing(info.Lineage.Parent.Lineage), info.Lineage.Parent.Position,
-		info.Branch, info.Branches, info.First, info.Last, momentOrNothing(nanoseconds(info.FirstTime)),
-		momentOrNothing(nanoseconds(info.LastTime)), info.TornBytes, info.Closed, nil}
+		info.Branch, info.Branches, info.First, info.Last, momentOrNothing(nanoseconds(l.first)),
+		momentOrNothing(nanoseconds(l.last)), info.TornBytes, info.Closed, nil}
 	for _, s := range info.Segments {
 		begun := momentOrNothing(nanoseconds(s.Created))
 		head.Segments = append(head.Segments, segmentShown{s.Name, s.Based, s.First, s.Last, s.Bytes, begun})

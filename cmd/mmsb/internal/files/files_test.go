@@ -392,6 +392,31 @@ func beyond(err error) bool {
 	return false
 }
 
+// readings are what the readers of a set of files made of them, and what they did beyond their bounds.
+type readings struct {
+	onDisk   uint64
+	answers  []answer
+	problems []string
+}
+
+// run gives the files to a reader.
+func (r *readings) run(way string, work func() answer) *answer {
+	var got answer
+	if what := bounded(r.onDisk, func() {
+		defer func() {
+			if p := recover(); p != nil {
+				got.err = status.Errorf(status.Internal, "panic: %v", p)
+			}
+		}()
+		got = work()
+	}); what != "" {
+		r.problems = append(r.problems, way+" "+what)
+	}
+	got.way = way
+	r.answers = append(r.answers, got)
+	return &got
+}
+
 // compare says in what readers disagree, and what the files' fate was. Where there is a reference, it says what each must do.
 func compare(answers []answer, by *sight) (problems []string, fate string) {
 	var accepts *answer // with all that there is

@@ -9,15 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"libmmsb/cmd/mmsb/internal/replay"
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
-	"libmmsb/core/lineage"
 	"libmmsb/core/metadata"
 	"libmmsb/core/persist"
 	"libmmsb/core/snapshot"
@@ -43,6 +42,7 @@ var (
 
 // journalParts is a segment: its header and frames.
 type journalParts struct {
+	name   string
 	header []byte
 	frames [][]byte
 }
@@ -63,12 +63,16 @@ func (j *journalParts) seal(before uint32, chain bool) (last uint32) {
 	return before
 }
 
-// clerk writes a random good journal, which begins with the empty state.
+// clerk writes a random good journal.
 type clerk struct {
 	*author
 	sizes    map[uint64]uint64 // of the pages that there are
 	versions map[uint64]uint64
 	next     uint64 // number of the next record
+	before   uint64 // of the record before the next segment
+	branch   uint64
+	parent   []byte // of the lineage, with its position
+	based    bool   // the next segment begins behind a gap
 }
 
 func words(values ...uint64) (b []byte) {
@@ -88,7 +92,7 @@ func (c *clerk) record(flags byte) []byte {
 	payload := func(n uint64) []byte { return c.bytes(int(n)) }
 	switch what := random.IntN(16); {
 	case !there && what == 0 && len(c.sizes) > 0:
-		for other := range 7 {
+		for other := range 13 {
 			if of, ok := c.sizes[uint64(other)]; ok {
 				kind, body, c.sizes[id] = journal.Clone, words(uint64(other), c.versions[uint64(other)]), of
 				break
@@ -212,25 +216,42 @@ func (c *clerk) frame() []byte {
 			count++
 		}
 	}
-	b := make([]byte, roundUp(64+len(body), unit))
+	return frameOf(c.line, first, count, body)
+}
+
+func frameOf(line []byte, first uint64, count int, records []byte) []byte {
+	b := make([]byte, roundUp(64+len(records), unit))
 	copy(b, "MMSBFRAM")
-	put32(b, 8, uint32(64+len(body)))
+	put32(b, 8, uint32(64+len(records)))
 	put32(b, 12, uint32(count))
-	copy(b[16:], c.line)
+	copy(b[16:], line)
 	put64(b, 32, first)
-	copy(b[64:], body)
+	if count%2 == 0 {
+		put64(b, 40, first-1)
+	}
+	copy(b[64:], records)
 	return b
 }
 
-func (c *clerk) segment() *journalParts {
+func (c *clerk) segment(count int) *journalParts {
+	if !c.based {
+		c.before = c.next - 1
+	}
 	j := &journalParts{header: make([]byte, unit)}
 	copy(j.header, "MMSBJRNL")
 	put32(j.header, 8, 2)
 	put32(j.header, 12, 0x01020304)
 	copy(j.header[16:], c.line)
 	put64(j.header, 32, c.next)
-	put64(j.header, 88, c.next-1)
-	for range 1 + c.random.IntN(3) {
+	put64(j.header, 56, c.branch)
+	copy(j.header[64:], c.parent)
+	put64(j.header, 88, c.before)
+	if c.based {
+		put32(j.header, 52, 1)
+		c.based = false
+	}
+	j.setName()
+	for range count {
 		j.frames = append(j.frames, c.frame())
 	}
 	return j
@@ -252,52 +273,36 @@ func recordsOf(frame []byte) (at []int) {
 // journals lies in journals.
 type journals struct{ *snapshots }
 
-func (j *journals) try(x *trial, number uint64) []string {
+func (j *journals) try(x *trial, number uint64) (problems []string) {
 	random := rand.New(rand.NewPCG(number/10, 5))
-	write := func() (segments []*journalParts, line []byte) {
+	write := func() *directory {
 		c := &clerk{author: &author{random: random}, sizes: map[uint64]uint64{}, versions: map[uint64]uint64{}, next: 1}
-		c.line = c.id()
-		for range 1 + random.IntN(2) {
-			segments = append(segments, c.segment())
-		}
-		return segments, c.line
+		return c.directory(x.folder)
 	}
-	segments, line := write()
-	donor, _ := write()
-	names, before := make([]string, len(segments)), uint32(0)
-	for i, s := range segments {
-		names[i] = fmt.Sprintf("journal-%020d.mmsbj", get64(s.header, 32))
-		before = s.seal(before, true)
-	}
-	cut := 0
+	d, donor := write(), write()
+	chain := d.seal(true)
+	d.tear(random, chain)
 	if number%10 == 0 {
 		x.tell("none", "")
-	} else {
-		cut = j.lie(x, segments, donor)
 	}
-	directory := filepath.Join(x.folder, "journal")
-	require.NoError(j.t, os.Mkdir(directory, 0o700))
-	onDisk := uint64(0)
-	for i, s := range segments {
-		content := slices.Concat(append([][]byte{s.header}, s.frames...)...)
-		if i == len(segments)-1 {
-			content = content[:len(content)-min(cut, len(content))]
+	for number%10 > 0 && len(x.told) == 0 {
+		switch what := x.random.IntN(10); {
+		case what < 4 && d.ring != nil:
+			d.lieInRing(x)
+		case what < 5 && d.ring != nil && x.random.IntN(3) == 0:
+			d.lieInLock(x)
+		case what < 7 && len(d.bases) > 0:
+			d.lieInBase(x)
+		default:
+			j.lie(x, d, donor.segments)
 		}
-		onDisk += uint64(len(content))
-		require.NoError(j.t, os.WriteFile(filepath.Join(directory, names[i]), content, 0o600))
 	}
-	base := filepath.Join(x.folder, "empty.mmsb")
-	j.empty(base, lineage.ID(line))
-	problems := j.replays(x, directory, base, onDisk, number)
-	if number%10 == 0 && x.fate != "accepted" {
-		problems = append(problems, "a good journal is "+x.fate)
-	}
-	return problems
+	return j.replays(x, d, chain, number)
 }
 
-// lie lies in a journal, and says how many bytes are missing at its end.
-func (j *journals) lie(x *trial, segments, donor []*journalParts) (cut int) {
-	random := x.random
+// lie lies in the segments.
+func (j *journals) lie(x *trial, d *directory, donor []*journalParts) {
+	random, segments := x.random, d.segments
 	chain := random.IntN(4) > 0
 	for count := []int{1, 1, 1, 2}[random.IntN(4)]; count > 0; count-- {
 		s := segments[random.IntN(len(segments))]
@@ -309,6 +314,9 @@ func (j *journals) lie(x *trial, segments, donor []*journalParts) (cut int) {
 		switch what := random.IntN(20); {
 		case what < 3:
 			x.tell("header", lieAt(random, s.header, journalHeaderSpots[random.IntN(len(journalHeaderSpots))]))
+			if random.IntN(2) == 0 {
+				s.setName()
+			}
 		case what < 6:
 			x.tell("frame", lieAt(random, frame, frameSpots[random.IntN(len(frameSpots))]))
 		case what < 11:
@@ -339,7 +347,7 @@ func (j *journals) lie(x *trial, segments, donor []*journalParts) (cut int) {
 			s.frames = slices.Insert(s.frames, i, bytes.Clone(s.frames[random.IntN(n)]))
 			x.tell("frames", fmt.Sprintf("%d comes again", i))
 		case what == 18:
-			from := donor[random.IntN(len(donor))]
+			from := donor[0] // which has frames
 			one := bytes.Clone(from.frames[random.IntN(len(from.frames))])
 			if random.IntN(2) == 0 {
 				copy(one[16:32], s.header[16:32])
@@ -347,98 +355,165 @@ func (j *journals) lie(x *trial, segments, donor []*journalParts) (cut int) {
 			s.frames[random.IntN(n)] = one
 			x.tell("spliced", "a frame of another journal")
 		default:
-			cut = 1 + random.IntN(2*unit)
-			x.tell("length", fmt.Sprint(cut, " bytes are missing"))
+			d.cut = 1 + random.IntN(2*unit)
+			x.tell("length", fmt.Sprint(d.cut, " bytes are missing"))
 		}
 	}
-	before := uint32(0)
-	for _, s := range segments {
-		before = s.seal(before, chain)
-	}
-	return cut
+	d.seal(chain)
 }
 
-// empty writes the snapshot of the empty state that a journal begins with, for the tool.
-func (j *journals) empty(path string, line lineage.ID) {
-	sink, err := file.Replace(file.OS{}, path, file.Options{})
-	require.NoError(j.t, err)
-	w, err := snapshot.NewWriter(sink, snapshot.Header{Lineage: lineage.Lineage{ID: line}, Taken: time.Unix(1763726400, 0)},
-		snapshot.Options{})
-	require.NoError(j.t, err)
-	_, err = w.Finish(0, 0)
-	require.NoError(j.t, err)
-}
-
-// replays gives a journal to its readers: loads that replay it, the tool's replay, and who walks its records.
-func (j *journals) replays(x *trial, directory, base string, onDisk, number uint64) (problems []string) {
-	var answers []answer
-	run := func(way string, work func() answer) {
-		var got answer
-		if what := bounded(onDisk, func() {
-			defer func() {
-				if p := recover(); p != nil {
-					got.err = status.Errorf(status.Internal, "panic: %v", p)
-				}
-			}()
-			got = work()
-		}); what != "" {
-			problems = append(problems, way+" "+what)
+// replays gives a journal to its readers: loads that replay it, the tool's replay, and who walks its records. chain is the
+// checksum of the last frame where none of the segments lies.
+func (j *journals) replays(x *trial, d *directory, chain uint32, number uint64) []string {
+	good, folder := number%10 == 0, filepath.Join(x.folder, "journal")
+	onDisk, release := d.write(j.t, folder)
+	defer release()
+	from := j.beginning(x, d)
+	r := readings{onDisk: onDisk}
+	load := func(directory string) func() answer {
+		return func() answer {
+			a := j.load(persist.FromPath(from.path), persist.LoadOptions{Journal: directory}, false, number%8 == 0)
+			a.versions = false
+			return a
 		}
-		got.way = way
-		answers = append(answers, got)
 	}
-	run("replay", func() answer {
-		a := j.load(persist.FromPath(base), persist.LoadOptions{Journal: directory}, false, number%8 == 0)
-		a.versions = false
-		return a
-	})
-	if beyond(answers[0].err) { // the tool has no limit: it would write what a lying size says
+	r.run("replay", load(folder))
+	if beyond(r.answers[0].err) { // the tool has no limit: it would write what a lying size says
 		x.fate = "beyond limits"
-		return problems
+		return r.problems
 	}
-	run("replay by the tool", func() answer {
-		output := filepath.Join(x.folder, "output.mmsb")
-		_, err := replay.Run(replay.Options{FS: file.OS{}, Snapshot: base, Journal: directory, Output: output})
-		if err != nil {
-			return answer{err: err}
-		}
-		opened, err := snapshot.Open(output, snapshot.OpenOptions{})
-		if err != nil {
-			return answer{err: status.Errorf(status.Internal, "what it wrote: %v", err)}
-		}
-		defer func() { _ = opened.Close() }()
-		found, err := stateOfFile(opened)
-		return answer{state: found, err: err}
-	})
-	run("walk over the records", func() answer {
-		opened, err := journal.Open(file.OS{}, directory)
+	r.run("replay by the tool", func() answer { return j.byTool(x, from.path, folder) })
+	r.run("walk over the records", func() answer {
+		opened, err := journal.Open(file.OS{}, folder)
 		if err != nil {
 			return answer{err: err, view: seesPart}
 		}
 		info := opened.Info()
-		for _, err := range opened.Records(info.First, info.Last) {
+		for _, err := range opened.Records(max(info.First, from.position+1), info.Last) {
 			if err != nil {
 				return answer{err: err, view: seesPart}
 			}
 		}
 		return answer{view: seesPart}
 	})
-	if number%4 == 0 {
-		run("replay without a snapshot", func() answer {
-			return j.load(persist.FromPath(""), persist.LoadOptions{Journal: directory}, false, false)
+	if number%4 == 0 && from.position == 0 && !x.lies("base") && !x.lies("text of a base") { // it says what it cannot read
+		r.run("tool: journal ls", func() answer { return answer{err: tool("journal", "ls", folder), view: seesPart} })
+	}
+	ofSegments := []string{"header", "frame", "record", "body", "frames", "spliced", "length"}
+	if d.ring != nil && (good || number%2 == 0) && !slices.ContainsFunc(ofSegments, x.lies) {
+		r.run("replay of what the ring has as frames", func() answer {
+			twin, damage := d.withoutRing(chain)
+			if damage != "" {
+				return answer{err: status.Errorf(status.Corrupt, "the ring has %s", damage)}
+			}
+			_, release := twin.write(j.t, filepath.Join(x.folder, "twin"))
+			release()
+			return load(filepath.Join(x.folder, "twin"))()
 		})
-		if last := &answers[len(answers)-1]; x.lies("header") {
+	}
+	own := readings{onDisk: onDisk}
+	if number%4 == 0 || strings.Contains(x.kind, "base") {
+		of := &own
+		if from.newest && (good || len(d.bases) == 0) {
+			of = &r
+		}
+		j.withoutSnapshot(x, of, d, folder)
+	}
+	if d.ring != nil && d.lock != "held" && d.lock != "folder" && d.tip < math.MaxInt64 && (good || number%4 == 1) {
+		r.run("replay behind the next writer", func() answer {
+			w, err := journal.NewWriter(file.OS{}, folder, journal.Options{})
+			if err == nil {
+				err = w.Close()
+			}
+			if err != nil {
+				return answer{err: err}
+			}
+			return load(folder)()
+		})
+	}
+	problems := j.judge(x, &r, nil)
+	if good && from.leads && (x.fate == "accepted") != (d.tip <= math.MaxInt64) {
+		problems = append(problems, "a good journal is "+x.fate)
+	}
+	found, _ := compare(own.answers, nil)
+	return slices.Concat(problems, own.problems, found)
+}
+
+// beginning is a state that a replay begins with.
+type beginning struct {
+	path     string
+	position uint64
+	newest   bool // it is what the directory alone begins with
+	leads    bool // all records behind it are there
+}
+
+// beginning chooses one, and writes it where the directory has none.
+func (j *journals) beginning(x *trial, d *directory) beginning {
+	empty := func(name string, position uint64, line []byte) string {
+		content, _ := (&author{random: x.random}).state(position, line).join()
+		path := filepath.Join(x.folder, name)
+		require.NoError(j.t, os.WriteFile(path, content, 0o600))
+		return path
+	}
+	if x.random.IntN(16) == 0 && d.tip < math.MaxInt64 { // a state whose lineage begins behind the tip, or what is none
+		b := beginning{position: d.tip + x.random.Uint64N(2)}
+		b.leads = b.position == d.tip
+		tip := d.segments[len(d.segments)-1].header[16:32]
+		b.path = empty("behind.mmsb", b.position, slices.Concat((&author{random: x.random}).id(), tip, words(b.position)))
+		return b
+	}
+	i, last := len(d.bases)-1, len(d.bases)-1
+	if x.random.IntN(4) == 0 {
+		i = x.random.IntN(len(d.bases)+1) - 1
+	}
+	b := beginning{newest: i == last, leads: i == last}
+	if i >= 0 {
+		b.path, b.position = d.path(x.folder, i), get64(d.bases[i].content.header, 56)
+	} else {
+		b.path = empty("empty.mmsb", 0, d.line)
+	}
+	return b
+}
+
+// withoutSnapshot replays a journal from the base that its directory has.
+func (j *journals) withoutSnapshot(x *trial, r *readings, d *directory, folder string) {
+	got := r.run("replay without a snapshot", func() answer {
+		return j.load(persist.FromPath(""), persist.LoadOptions{Journal: folder}, false, false)
+	})
+	if len(d.bases) == 0 {
+		if last := &r.answers[len(r.answers)-1]; x.lies("header") {
 			last.err, last.state, last.view = nil, nil, seesPart // it begins where the journal says, not where the snapshot is
 		}
-		run("tool: journal ls", func() answer { return answer{err: tool("journal", "ls", directory), view: seesPart} })
+		return
 	}
-	found, fate := compare(answers, nil)
-	x.fate = fate
-	if j.has == nil {
-		problems = append(problems, "a refused load has changed the context")
-		j.has, _ = stateOfContext(j.context)
+	if beyond(got.err) {
+		return
 	}
-	return append(problems, found...)
+	base, err := replay.Base(file.OS{}, folder, journal.Until{})
+	if err != nil && strings.Contains(err.Error(), "begins with the empty state") {
+		return // the tool has no such snapshot
+	}
+	r.run("replay without a snapshot by the tool", func() answer {
+		if err != nil {
+			return answer{err: err}
+		}
+		return j.byTool(x, base, folder)
+	})
+}
+
+func (j *journals) byTool(x *trial, from, directory string) answer {
+	output := filepath.Join(x.folder, "output.mmsb")
+	_, err := replay.Run(replay.Options{FS: file.OS{}, Snapshot: from, Journal: directory, Output: output})
+	if err != nil {
+		return answer{err: err}
+	}
+	opened, err := snapshot.Open(output, snapshot.OpenOptions{})
+	if err != nil {
+		return answer{err: status.Errorf(status.Internal, "what it wrote: %v", err)}
+	}
+	defer func() { _ = opened.Close() }()
+	found, err := stateOfFile(opened)
+	return answer{state: found, err: err}
 }
 
 func TestReadersOfJournalsAgree(t *testing.T) {

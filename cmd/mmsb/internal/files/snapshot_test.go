@@ -553,33 +553,18 @@ func (s *snapshots) read(x *trial, made *files, path string, onDisk, number uint
 }
 
 // readAs compares with a reference, where there is one: a sight or an error.
-func (s *snapshots) readAs(x *trial, by *sight, err error, path string, onDisk, number uint64) (problems []string) {
-	var answers []answer
+func (s *snapshots) readAs(x *trial, by *sight, err error, path string, onDisk, number uint64) []string {
+	r := readings{onDisk: onDisk}
 	if by != nil && err == nil {
 		err = by.err()
 	}
 	if by != nil || err != nil {
-		answers = append(answers, answer{way: "the reference", err: err, versions: true})
+		r.answers = append(r.answers, answer{way: "the reference", err: err, versions: true})
 	}
 	if by != nil && err == nil {
-		answers[0].state = by.state
+		r.answers[0].state = by.state
 	}
-	run := func(way string, work func() answer) *answer {
-		var got answer
-		if what := bounded(onDisk, func() {
-			defer func() {
-				if p := recover(); p != nil {
-					got.err = status.Errorf(status.Internal, "panic: %v", p)
-				}
-			}()
-			got = work()
-		}); what != "" {
-			problems = append(problems, way+" "+what)
-		}
-		got.way = way
-		answers = append(answers, got)
-		return &got
-	}
+	run := r.run
 	large := false
 	run("verification", func() answer {
 		info, err := snapshot.Verify(path, snapshot.VerifyOptions{})
@@ -593,7 +578,7 @@ func (s *snapshots) readAs(x *trial, by *sight, err error, path string, onDisk, 
 	})
 	run("load", func() answer { return s.load(persist.FromPath(path), persist.LoadOptions{}, large, number%16 == 0) })
 	if s.context == 0 {
-		return append(problems, "the context is gone")
+		return append(r.problems, "the context is gone")
 	}
 	switch number % 8 {
 	case 0, 4:
@@ -630,13 +615,18 @@ func (s *snapshots) readAs(x *trial, by *sight, err error, path string, onDisk, 
 	case 7:
 		s.others(path, large, run)
 	}
-	found, fate := compare(answers, by)
+	return s.judge(x, &r, by)
+}
+
+// judge says what was wrong with readings.
+func (s *snapshots) judge(x *trial, r *readings, by *sight) []string {
+	found, fate := compare(r.answers, by)
 	x.fate = fate
 	if s.has == nil {
-		problems = append(problems, "a refused load has changed the context")
+		r.problems = append(r.problems, "a refused load has changed the context")
 		s.has, _ = stateOfContext(s.context)
 	}
-	return append(problems, found...)
+	return append(r.problems, found...)
 }
 
 func (s *snapshots) pages(path string, large bool) (a answer) {

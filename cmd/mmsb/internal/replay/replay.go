@@ -34,7 +34,7 @@ type Report struct {
 
 // Run writes a whole snapshot of the state at a record, an epoch or a time: that of an older snapshot with the journal's
 // records behind it. Errors: InvalidArgument (the snapshot is younger than what is asked for), NotFound (the journal ends
-// before, or begins too late), Mismatch (the journal ends before the snapshot), those of State and of reading and writing.
+// before, or begins too late), Mismatch (it does not go on from the snapshot), those of State and of reading and writing.
 func Run(o Options) (Report, error) {
 	directory := filepath.Dir(o.Output)
 	from, err := o.openBase(directory)
@@ -130,17 +130,22 @@ func (o *Options) apply(from *base, changes *scratch) (Report, error) {
 	if err != nil {
 		return report, err
 	}
-	if err := log.Leads(header.Lineage.At(header.Position)); err != nil {
-		return report, err
-	}
 	if err := o.check(header, log.Info()); err != nil {
 		return report, err
 	}
-	if report.Last, err = log.Find(header.Position, o.Until); err != nil {
-		return report, err
-	}
-	if err := log.CheckGaps(header.Position, report.Last); err != nil {
-		return report, err
+	report.Last = header.Position
+	line := header.Lineage
+	if !log.EndsBefore(line) {
+		if err := log.Leads(line.At(header.Position)); err != nil {
+			return report, err
+		}
+		if report.Last, err = log.Find(header.Position, o.Until); err != nil {
+			return report, err
+		}
+		if err := log.CheckGaps(header.Position, report.Last, o.Until); err != nil {
+			return report, err
+		}
+		line = log.At(report.Last)
 	}
 	state, err := New(from.Snapshot)
 	if err != nil {
@@ -172,23 +177,21 @@ func (o *Options) apply(from *base, changes *scratch) (Report, error) {
 		}
 	}
 	return report, changes.write(func(sink file.Sink) error {
-		after := snapshot.Header{Taken: report.Taken, Lineage: log.At(report.Last), Position: report.Last}
+		after := snapshot.Header{Taken: report.Taken, Lineage: line, Position: report.Last}
 		return state.WriteChanges(sink, after, from.name, o.Compression)
 	})
 }
 
-// check says whether what is asked for lies between the snapshot and the journal's end.
+// check says whether what is asked for lies between the snapshot, which may be behind what the disk has of the journal, and the
+// journal's end.
 func (o *Options) check(header snapshot.Header, info journal.Info) error {
 	until := &o.Until
 	switch {
-	case info.Last < header.Position:
-		return status.Errorf(status.Mismatch, "journal %s ends at record %d, before record %d of %s", o.Journal,
-			info.Last, header.Position, o.Snapshot)
 	case until.Sequence != 0 && until.Sequence < header.Position:
 		return status.Errorf(status.InvalidArgument,
 			"%s holds records up to %d; use an older snapshot for the state at record %d",
 			o.Snapshot, header.Position, until.Sequence)
-	case until.Sequence > info.Last:
+	case until.Sequence > max(info.Last, header.Position):
 		return status.Errorf(status.NotFound, "journal %s ends at record %d, before record %d", o.Journal, info.Last,
 			until.Sequence)
 	case until.Time != 0 && until.Time < header.Taken.UnixNano() && !header.Taken.IsZero():

@@ -104,7 +104,9 @@ func (w *world) clone() *world {
 
 func (w *world) save(t testing.TB, path string, header snapshot.Header, compression snapshot.Compression) {
 	t.Helper()
-	header.Lineage = line
+	if header.Lineage == (lineage.Lineage{}) {
+		header.Lineage = line
+	}
 	sink, err := file.Replace(file.OS{}, path, file.Options{})
 	require.NoError(t, err)
 	writer, err := snapshot.NewWriter(sink, header, snapshot.Options{})
@@ -584,8 +586,53 @@ func TestWhatLiesOutsideTheJournal(t *testing.T) {
 	assert.Equal(t, status.Mismatch, status.CodeOf(err), "%v", err)
 	short := filepath.Join(directory, "short")
 	writeJournal(t, short, 0, []entry{change})
-	err = run(short, journal.Until{})
-	assert.Equal(t, status.Mismatch, status.CodeOf(err), "%v", err)
+	for _, until := range []journal.Until{{}, {Sequence: 5}} { // the disk may have lost records that the snapshot has
+		require.NoError(t, run(short, until))
+	}
+	err = run(short, journal.Until{Sequence: 6})
+	assert.Equal(t, status.NotFound, status.CodeOf(err), "%v", err)
+}
+
+// A snapshot may have dependencies of pages that it does not have: they are none, also where such a page comes later.
+func TestADependencyOfAPageThatComesLater(t *testing.T) {
+	directory := t.TempDir()
+	base, log, out := filepath.Join(directory, "base"), filepath.Join(directory, "journal"), filepath.Join(directory, "out")
+	w := small()
+	w.edges = [][2]uint64{{1, 2}, {1, 3}}
+	w.save(t, base, snapshot.Header{Taken: moment(5), Position: 5}, snapshot.Uncompressed)
+	place := []byte{0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 0}
+	writeJournal(t, log, 5, []entry{
+		{kind: journal.Create, page: 2, version: 1, body: append(journal.Words(64), place...)},
+		{kind: journal.Clone, page: 3, version: 1, body: journal.Words(1, 1)},
+	})
+	_, err := Run(Options{FS: file.OS{}, Snapshot: base, Journal: log, Output: out})
+	require.NoError(t, err)
+	s, err := snapshot.Open(out, snapshot.OpenOptions{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	for edge := range s.Edges() {
+		t.Errorf("page %d depends on page %d", edge[1], edge[0])
+	}
+}
+
+// A snapshot whose lineage begins behind the journal's end has all that the journal has.
+func TestAStateThatBeginsBehindTheJournal(t *testing.T) {
+	directory := t.TempDir()
+	base, log := filepath.Join(directory, "base"), filepath.Join(directory, "journal")
+	writeJournal(t, log, 5, []entry{{kind: journal.Write, page: 1, version: 2, body: append(journal.Words(0), 1)}})
+	for end, code := range map[uint64]status.Code{5: status.Mismatch, 6: 0, 7: status.Mismatch} {
+		behind := lineage.New(line.At(end))
+		small().save(t, base, snapshot.Header{Taken: moment(9), Lineage: behind, Position: end + 3}, snapshot.Uncompressed)
+		out := filepath.Join(directory, "out")
+		report, err := Run(Options{FS: file.OS{}, Snapshot: base, Journal: log, Output: out})
+		require.Equal(t, code, status.CodeOf(err), "%v", err)
+		if code == 0 {
+			assert.Equal(t, []uint64{10, 9}, []uint64{report.First, report.Last})
+			header, err := snapshot.InspectHeader(out, file.OS{})
+			require.NoError(t, err)
+			assert.Equal(t, []any{behind, uint64(9)}, []any{header.Lineage, header.Position})
+		}
+	}
 }
 
 // TestAChain begins with files of testdata.

@@ -86,18 +86,16 @@ func (s *State) Apply(r *journal.Record) error {
 		return err
 	}
 	switch r.Kind {
-	case journal.Create, journal.Adopt:
+	case journal.Create, journal.Adopt, journal.Clone:
 		if p != nil {
 			return nil
+		}
+		s.edges.removePage(r.Page) // edges of a page that is not in the state are ignored, also when there is one later
+		if r.Kind == journal.Clone {
+			return s.clone(r)
 		}
 		return s.create(r)
-	case journal.Clone:
-		if p != nil {
-			return nil
-		}
-		return s.clone(r)
-	}
-	if r.Kind == journal.Destroy {
+	case journal.Destroy:
 		delete(s.unknown, r.Page)
 		if p != nil {
 			s.pages[r.Page] = nil
