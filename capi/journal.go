@@ -114,6 +114,10 @@ func mmsbgo_journal_directory(directory *C.char, to *C.mmsb_journal_directory_t)
 	if err != nil {
 		return failed(err)
 	}
+	firstTime, lastTime, err := found.Times()
+	if err != nil {
+		return failed(err)
+	}
 	info := found.Info()
 	line := &info.Lineage
 	to.closed = number(info.Closed)
@@ -123,7 +127,7 @@ func mmsbgo_journal_directory(directory *C.char, to *C.mmsb_journal_directory_t)
 	to.branch, to.branches = C.uint64_t(info.Branch), C.uint64_t(info.Branches)
 	to.segments = C.uint64_t(len(info.Segments))
 	to.first, to.last = C.uint64_t(info.First), C.uint64_t(info.Last)
-	to.first_time_ns, to.last_time_ns = C.int64_t(info.FirstTime), C.int64_t(info.LastTime)
+	to.first_time_ns, to.last_time_ns = C.int64_t(firstTime), C.int64_t(lastTime)
 	to.torn_bytes = C.uint64_t(info.TornBytes)
 	return C.MMSB_OK
 }

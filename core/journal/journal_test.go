@@ -243,8 +243,8 @@ func TestRecordsThatAreNotWhatTheySayAreRefused(t *testing.T) {
 			assert.ErrorContains(t, err, "journal-00000000000000000001.mmsbj: in the frame at offset 4096: record 1")
 		})
 	}
-	for name, flags := range map[string]uint8{"a group that is a piece": More | Piece, "a group with an annotation": More | Annotated,
-		"a group of one": 0} {
+	for name, flags := range map[string]uint8{"a group that is a piece": More | Piece,
+		"a group with an annotation": More | Annotated, "a group of one": 0} {
 		t.Run(name, func(t *testing.T) {
 			disk := filetest.NewDisk()
 			w := open(t, disk, Options{})
