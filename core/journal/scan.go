@@ -107,8 +107,9 @@ func (j *Journal) torn(s *openSegment, offset int64, next uint64) error {
 	}
 	defer func() { _ = source.Close() }()
 	search := durableSearch{id: s.id, next: next, size: s.size}
-	window := make([]byte, 1<<20)
-	for at := offset &^ (unitBytes - 1); at < s.size; at += int64(len(window)) {
+	begin := offset &^ (unitBytes - 1)
+	window := make([]byte, min(1<<20, max(0, s.size-begin)))
+	for at := begin; at < s.size; at += int64(len(window)) {
 		if len(search.candidates) == 0 { // nothing begins in a hole
 			if at = file.NextData(source, at) &^ (unitBytes - 1); at >= s.size {
 				return nil
