@@ -548,7 +548,8 @@ its own. The file appears whole or not at all; it may replace FILE or one of its
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
 		bar := r.bar(filepath.Base(arguments[0]))
 		report, err := snapshot.Compact(arguments[0], *out, snapshot.CompactOptions{OpenOptions: snapshot.OpenOptions{FS: r.FS},
-			Replace: snapshot.ReplaceOptions{Options: file.Options{Durable: true}}, Progress: bar.bytes})
+			Replace:  snapshot.ReplaceOptions{Options: file.Options{Durable: true, Done: r.ctx.Done()}},
+			Progress: bar.bytes})
 		bar.clear()
 		if err != nil {
 			return err

@@ -56,7 +56,8 @@ func Run(o Options) (Report, error) {
 		return report, err
 	}
 	defer func() { _ = after.Close() }()
-	sink, err := snapshot.Replace(o.FS, o.Output, snapshot.ReplaceOptions{Options: file.Options{Durable: true}})
+	sink, err := snapshot.Replace(o.FS, o.Output, snapshot.ReplaceOptions{
+		Options: file.Options{Durable: true, Done: o.Done}})
 	if err != nil {
 		return report, err
 	}
