@@ -1078,7 +1078,7 @@ typedef struct mmsb_save_options {
     int32_t base_in_use;       /* MMSB_BASE_IN_USE_WHOLE */
     uint64_t copy_limit;       /* 0 = 256 MiB; bytes for pre-images that writers copy during the save; the minimum is 4 MiB */
     const char *base;          /* NULL = save everything; path of an earlier snapshot */
-    int32_t queue; /* 0 = MMSB_E_BUSY while a save or load of the context runs; 1 = wait until those before have ended */
+    int32_t queue;       /* 0 = MMSB_E_BUSY while a save or load of the context runs; 1 = wait until those before have ended */
     int32_t chain_limit; /* 0 = 64; files of a chain, at most 4096: the save is whole if it would be one more */
     uint64_t timeout_ns; /* MMSB_WAIT_FOREVER; of the blocking forms, see mmsb_work_options_t; 0 = try */
     uint64_t reserved[3];

@@ -31,7 +31,7 @@ func many(n, last int) []byte {
 }
 
 func TestManyKeysTakeLittleMemory(t *testing.T) {
-	const n = 1_800_000
+	const n = 1_200_000
 	blob := many(n, n-1)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

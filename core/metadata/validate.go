@@ -292,8 +292,8 @@ type keySet struct {
 	begun    bool
 }
 
-// leastSlots is up to which size a set may grow in any case: 32 MiB.
-const leastSlots = 1 << 21
+// leastSlots is up to which size a set may grow in any case: 16 MiB.
+const leastSlots = 1 << 20
 
 // takes says whether a key with this first hash is in the range.
 func (k *keySet) takes(first uint64) bool {

@@ -84,8 +84,8 @@ static void look(const long_call_t *call, world_t *w, const char *how,
         }
         if (measured) {
             printf("%-16s %-9s %7llu x %-9llu after %6.1f of %6.1f ms: goes on for %6.1f to %6.1f ms\n", call->name, how,
-                   (unsigned long long)w->page_count, (unsigned long long)w->page_size, (double)begun / 1e6,
-                   (double)all_ns / 1e6, (double)least / 1e6, (double)most / 1e6);
+                   (unsigned long long)w->page_count, (unsigned long long)w->page_size, (double)begun / 1e6, (double)all_ns / 1e6,
+                   (double)least / 1e6, (double)most / 1e6);
         } else if (least > BOUND) {
             check_fail(__FILE__, __LINE__, "%s of %llu pages of %llu bytes: %s, it goes on for %.0f ms", call->name,
                        (unsigned long long)w->page_count, (unsigned long long)w->page_size, how, (double)least / 1e6);
