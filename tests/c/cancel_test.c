@@ -9,7 +9,7 @@ enum { TRIES = 5, MOMENTS = 3 };
 
 static const struct {
     uint64_t pages, size;
-} SHAPES[] = {{1, UINT64_C(512) << 20}, {16, 32 << 20}, {200000, 600}};
+} SHAPES[] = {{1, UINT64_C(256) << 20}, {8, 32 << 20}, {100000, 600}};
 enum { SHAPE_COUNT = sizeof SHAPES / sizeof SHAPES[0] };
 
 static uint64_t now_ns(void) {

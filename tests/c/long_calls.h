@@ -88,14 +88,11 @@ static mmsb_status_t load(world_t *w, const form_t *f) {
 static mmsb_status_t load_memory(world_t *w, const form_t *f) {
     mmsb_work_options_t work = work_of(f);
     mmsb_load_options_t options = load_options(f);
-    static void *memory; /* of one save for all loads; given back with the world */
-    static uint64_t length;
-    if (!w->memory) {
-        REQUIRE_OK(mmsb_snapshot_save_memory(w->context, NULL, &memory, &length));
-        w->memory = memory;
+    if (!w->memory) { /* given back with the world */
+        REQUIRE_OK(mmsb_snapshot_save_memory(w->context, NULL, &w->memory, &w->length));
     }
-    return f->ticket ? mmsb_snapshot_load_memory_start(w->other, memory, length, &options, &work, f->ticket)
-                     : mmsb_snapshot_load_memory(w->other, memory, length, &options);
+    return f->ticket ? mmsb_snapshot_load_memory_start(w->other, w->memory, w->length, &options, &work, f->ticket)
+                     : mmsb_snapshot_load_memory(w->other, w->memory, w->length, &options);
 }
 
 static mmsb_status_t load_descriptor(world_t *w, const form_t *f) {
