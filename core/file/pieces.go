@@ -21,6 +21,8 @@ const (
 
 // pieceReader is a source that has its own way to read a piece.
 type pieceReader interface {
+	beginPieces()
+	endPieces()
 	readPiece(buffer []byte, from, to int64) ([]byte, error)
 }
 
@@ -61,6 +63,10 @@ func CheckedPieces(source Source, ranges []Range, check func(i int, piece []byte
 		return err
 	}
 	defer memory.release()
+	if own, ok := source.(pieceReader); ok {
+		own.beginPieces()
+		defer own.endPieces()
+	}
 	readings := startWorkers(readRequests, readBuffers, func(r *reading) { r.read(source, check) })
 	defer readings.end()
 	var failed firstError

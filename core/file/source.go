@@ -30,8 +30,11 @@ type opened struct {
 	held int64
 	fs   FS // that can open the path again; nil: there is none
 
-	directOnce sync.Once
-	direct     File // the same file without the page cache; nil where there is no such thing
+	passing struct { // the page cache by
+		sync.Mutex
+		readers int
+		direct  File // the same file without the page cache, while there are readers; nil where there is no such thing
+	}
 }
 
 // Open opens a regular file. It does not follow a symbolic link in the last component, and waits for no FIFO or device.
@@ -110,19 +113,17 @@ func errTooShort(name string, offset, length, end int64) error {
 }
 
 func (o *opened) Close() error {
-	if o.direct != nil {
-		_ = o.direct.Close()
-	}
 	if err := o.file.Close(); err != nil {
 		return Failed(err, "cannot close %s", o.path)
 	}
 	return nil
 }
 
-// readPiece reads from one offset to another into a buffer that has room for whole blocks around them.
+// readPiece reads from one offset to another into a buffer that has room for whole blocks around them, between beginPieces and
+// endPieces.
 func (o *opened) readPiece(buffer []byte, from, to int64) ([]byte, error) {
 	start := alignDown(from)
-	if direct := o.pastCache(); direct != nil && !o.file.Cached(from, to-from) {
+	if direct := o.passing.direct; direct != nil && !o.file.Cached(from, to-from) {
 		// Where the file ends within a block, or an error came, the way through the cache does the rest or says why not.
 		n, err := direct.Pread(buffer[:alignUp(to-start)], start)
 		if err == nil && start+int64(n) >= to {
@@ -134,13 +135,27 @@ func (o *opened) readPiece(buffer []byte, from, to int64) ([]byte, error) {
 	return piece, err
 }
 
-func (o *opened) pastCache() File {
-	o.directOnce.Do(func() {
-		if direct, err := o.file.Reopen(unix.O_RDONLY | unix.O_DIRECT); err == nil {
-			o.direct = direct
-		}
-	})
-	return o.direct
+// beginPieces takes a second descriptor, that the first reader opens and the last one closes: a chain has many files.
+func (o *opened) beginPieces() {
+	p := &o.passing
+	p.Lock()
+	defer p.Unlock()
+	if p.readers++; p.readers > 1 {
+		return
+	}
+	if direct, err := o.file.Reopen(unix.O_RDONLY | unix.O_DIRECT); err == nil {
+		p.direct = direct
+	}
+}
+
+func (o *opened) endPieces() {
+	p := &o.passing
+	p.Lock()
+	defer p.Unlock()
+	if p.readers--; p.readers == 0 && p.direct != nil {
+		_ = p.direct.Close()
+		p.direct = nil
+	}
 }
 
 // Bytes is memory as a source. It is not copied.
@@ -161,6 +176,9 @@ func (m memorySource) ReadAt(p []byte, offset int64) (int, error) {
 	}
 	return n, nil
 }
+
+func (m memorySource) beginPieces() {}
+func (m memorySource) endPieces()   {}
 
 func (m memorySource) readPiece(_ []byte, from, to int64) ([]byte, error) { return m[from:to:to], nil }
 
