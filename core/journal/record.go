@@ -181,7 +181,7 @@ func (r *Record) fault() (what string) {
 	if r.Kind == Create || r.Kind == Adopt || r.Kind == Resize {
 		what = attribute.SizeFault(r.Size)
 	}
-	if what == "" && r.Kind != Resize {
+	if what == "" {
 		what = attribute.PlaceFault(r.Location, r.Device, r.NUMANode)
 	}
 	return what

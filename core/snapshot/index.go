@@ -153,7 +153,7 @@ func (s *Snapshot) collect(depth int, goesOn asking) (records, state, error) {
 // withoutReplaced leaves out removals of pages in whose place the same file has a new page with the id. It is a whole page.
 func (s *Snapshot) withoutReplaced(list records) records {
 	replaces := func(page, removal *record) bool {
-		return page.id == removal.id && s.sameFile(page, removal) && !page.removed() && !page.changes()
+		return page.id == removal.id && !page.removed() && !page.changes() && s.sameFile(page, removal)
 	}
 	kept := list[:0]    // never ahead of what is looked at
 	dropped := record{} // the removal that was left out last
@@ -213,8 +213,8 @@ func (s *Snapshot) resolve(list records, whole bool) (counts state, err error) {
 		var group records
 		group, list = list.front(list[0].id)
 		for number := range group[1:] {
-			a, _ := s.volumeOf(group[number].segment)
 			if s.sameFile(&group[number], &group[number+1]) {
+				a, _ := s.volumeOf(group[number].segment)
 				return counts, status.Errorf(status.Corrupt, "%s: page %d occurs twice, in segments %d and %d", s.volumes[a].name,
 					group[0].id, group[number].segment-s.first[a], group[number+1].segment-s.first[a])
 			}
