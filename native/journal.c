@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "assert.h"
 #include "bytes.h"
 #include "group.h"
 
@@ -166,13 +167,12 @@ mmsb_status_t mmsb__ring_begin_commit(mmsb__ring_t *ring, mmsb__group_t *group, 
     group->last = great ? 0 : first + head + records - 1;
     group->begins = group->at;
     if (head && !great) {
-        mmsb__journal_head_t says = {.length = MMSB__JOURNAL_GROUP_SPACE,
-                                     .kind = MMSB__JOURNAL_GROUP,
-                                     .flags = MMSB__JOURNAL_MORE,
-                                     .time_ns = group->time_ns};
-        mmsb__journal_head_put(group->at, &says);
+        const mmsb__journal_head_t says = {.length = MMSB__JOURNAL_GROUP_SPACE,
+                                           .kind = MMSB__JOURNAL_GROUP,
+                                           .flags = MMSB__JOURNAL_MORE,
+                                           .time_ns = group->time_ns};
+        memcpy(group->at, &says, sizeof says);
         memcpy(group->at + sizeof says, &bytes, sizeof bytes);
-        __atomic_signal_fence(__ATOMIC_SEQ_CST); /* before the first record */
         group->at += MMSB__JOURNAL_GROUP_SPACE;
     }
     return MMSB_OK;
@@ -187,10 +187,14 @@ mmsb_status_t mmsb__ring_begin(mmsb__ring_t *ring, mmsb__group_t *group, uint64_
     return has_failed(ring) ? answer_failure(ring) : mmsb__group_reserve_records(held, bytes, records);
 }
 
-/* Says that the group which begins here is complete, after all of it was stored. */
-static inline void complete(uint8_t *begins) {
+/* Says that the group which begins here is complete, after all of it was stored: a killed process has made its stores in the
+ * order of the program. */
+static inline void complete(const mmsb__ring_buffer_t *buffer, const uint8_t *begins) {
+    const uint64_t at = (uint64_t)(begins - buffer->bytes);
+    uint8_t *mark = &buffer->marks[at >> MMSB__RING_MARK_SHIFT];
+    MMSB__ASSERT(*mark == 0, *mark, at);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    begins[offsetof(mmsb__journal_head_t, flags)] |= MMSB__JOURNAL_COMPLETE;
+    *mark = (uint8_t)(1 + (at >> 3 & 3));
 }
 
 mmsb_status_t mmsb__ring_end(mmsb__group_t *group) {
@@ -198,7 +202,7 @@ mmsb_status_t mmsb__ring_end(mmsb__group_t *group) {
     if (MMSB__UNLIKELY(!ring || group->held))
         return MMSB_OK;
     if (MMSB__LIKELY(group->buffer != NULL)) {
-        complete(group->begins);
+        complete(group->buffer, group->begins);
         fill(group->buffer, group->reserved);
         return MMSB_OK;
     }
@@ -242,7 +246,7 @@ static void copy_on(walk_t *walk, uint8_t *to, uint64_t length) {
 
 static void write_record(uint8_t *at, mmsb__journal_head_t head, walk_t *walk, uint64_t body) {
     head.length = (uint32_t)(sizeof head + body);
-    mmsb__journal_head_put(at, &head);
+    memcpy(at, &head, sizeof head);
     copy_on(walk, at + sizeof head, body);
     memset(at + sizeof head + body, 0, (size_t)(mmsb__journal_space(body) - sizeof head - body));
 }
@@ -270,7 +274,7 @@ static void put_great(mmsb__group_t *group, mmsb__journal_head_t head, walk_t wa
             piece.flags |=
                 (uint8_t)((part < body ? MMSB__JOURNAL_PIECE : 0) | (part < body || group->left > 0 ? MMSB__JOURNAL_MORE : 0));
             write_record(at, piece, &walk, part);
-            complete(at);
+            complete(buffer, at);
             fill(buffer, mmsb__journal_space(part));
             if (part == body)
                 return;
@@ -457,7 +461,7 @@ uint64_t mmsb__ring_last(mmsb__ring_t *ring) {
 
 /* -------------------------------------------------------------------------------------------------- the writer ---- */
 
-/* The beginning of a buffer that records go into: where it ends, and what the first one's number is, is known after a kill. */
+/* The beginning of a buffer that records go into: what the first one's number is, is known after a kill. */
 static void begin_buffer(mmsb__ring_buffer_t *buffer, uint64_t first) {
     __atomic_store_n(&buffer->first, first, __ATOMIC_RELAXED);
     memcpy(buffer->bytes, "MMSBBUFF", 8);
@@ -466,7 +470,7 @@ static void begin_buffer(mmsb__ring_buffer_t *buffer, uint64_t first) {
 
 /* Two buffers of memory that ends with the process. */
 static uint8_t *map_buffers(mmsb__ring_t *ring, uint64_t buffer_bytes) {
-    uint8_t *memory = mmap(NULL, 2 * buffer_bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *memory = mmap(NULL, MMSB__RING_MEMORY(buffer_bytes) + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;
     ring->memory = memory;
@@ -499,6 +503,7 @@ mmsb_status_t mmsb__ring_open(uint32_t context_index, uint64_t next, uint64_t bu
     for (int i = 0; i < 2; i++) {
         mmsb__ring_buffer_t *buffer = &ring->buffers[i];
         buffer->bytes = bytes + (uint64_t)i * buffer_bytes;
+        buffer->marks = bytes + 2 * buffer_bytes + (uint64_t)i * (buffer_bytes >> MMSB__RING_MARK_SHIFT);
         __atomic_store_n(&buffer->filled, 0, __ATOMIC_RELAXED); /* a late thread may still look at awaited, which is 0 */
     }
     begin_buffer(&ring->buffers[0], next);
@@ -553,8 +558,9 @@ void mmsb__ring_close(mmsb__ring_t *ring) {
     __atomic_sub_fetch(&mmsb__rings_open, 1, __ATOMIC_SEQ_CST);
     mmsb__detour_end();
     if (ring->memory)
-        munmap(ring->memory, 2 * ring->capacity + HUGE_PAGE);
-    ring->buffers[0].bytes = ring->buffers[1].bytes = NULL;
+        munmap(ring->memory, MMSB__RING_MEMORY(ring->capacity) + HUGE_PAGE);
+    for (int i = 0; i < 2; i++)
+        ring->buffers[i].bytes = ring->buffers[i].marks = NULL;
 }
 
 /* Activates the other buffer, which is written and free. */
@@ -575,17 +581,20 @@ static void change_buffers(mmsb__ring_t *ring, uint64_t word, mmsb__ring_batch_t
     memset(full->bytes + used, 0, (size_t)(-used & 4095));
     *batch = (mmsb__ring_batch_t){
         full->bytes, used, ring->capacity, first, (uint32_t)WORD_RECORDS(word), !(word & MMSB__RING_GREAT), 0};
-    ring->written = full->bytes;
+    ring->written = full;
     ring->written_bytes = used;
     ring->taken = first + batch->count - 1;
     ring->taken_at = now_on(CLOCK_MONOTONIC);
     batch->wanted = __atomic_load_n(&ring->wanted, __ATOMIC_SEQ_CST) > __atomic_load_n(&ring->durable, __ATOMIC_RELAXED);
 }
 
-/* What the writer took last is in the file. A reader of the shared memory would take it for more. */
+/* What the writer took last is in the file. A reader of the shared memory would take it for more. Its records stay: clearing all
+ * bytes took a third of the rate of large records. */
 static void clear_written(mmsb__ring_t *ring) {
-    if (ring->written && !ring->memory)
-        memset(ring->written, 0, ring->written_bytes);
+    if (!ring->written)
+        return;
+    memset(ring->written->bytes, 0, MMSB__RING_HEAD_BYTES);
+    memset(ring->written->marks, 0, ((ring->written_bytes - 1) >> MMSB__RING_MARK_SHIFT) + 1);
     ring->written = NULL;
 }
 

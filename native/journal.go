@@ -47,8 +47,8 @@ type Ring struct{ ring *C.mmsb__ring_t }
 const RingBytes = int(C.MMSB__RING_BYTES_MAX)
 
 // OpenRing opens the ring of a context that has none: its first record gets the number next. interval is how long a record may
-// wait for others to go with it; with eachCall Wait waits. shared is memory of two buffers, zeros, that stays the caller's and
-// outlives the process; nil: memory that does not. A failure is the thread's last error.
+// wait for others to go with it; with eachCall Wait waits. shared is MMSB__RING_MEMORY bytes of memory, zeros, that stay the
+// caller's and outlive the process; nil: memory that does not. A failure is the thread's last error.
 func OpenRing(context uint32, next uint64, bufferBytes int, interval time.Duration, eachCall bool, shared []byte) (Ring, int32) {
 	code := int32(C.mmsb__ring_open(C.uint32_t(context), C.uint64_t(next), C.uint64_t(bufferBytes), C.int64_t(interval),
 		C.int(flag(eachCall)), unsafe.Pointer(unsafe.SliceData(shared))))

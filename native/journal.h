@@ -1,8 +1,7 @@
 /*
  * journal.h — how records reach the journal: through two buffers outside Go's heap. Threads put records into one while Go writes
  * the other to the disk. docs/journal-format.md describes records, and how a reader finds what a killed process left in the
- * buffers, which lie in a file that the process shares: a thread stores the first word of a record before all else of it, and
- * says at the end that its group is complete.
+ * buffers, which lie in a file that the process shares: a thread marks the place of a group when all of it is stored.
  *
  * A thread that holds its page's lock reserves space and sequence numbers with one compare-and-swap, copies, and reports the end
  * with one addition; only the writer waits for an interrupted thread. A record is put before its change is made: begin is the
@@ -47,10 +46,9 @@ typedef enum mmsb__journal_kind {
     MMSB__JOURNAL_GROUP = 16,
 } mmsb__journal_kind_t;
 
-#define MMSB__JOURNAL_MORE 1       /* the next record belongs to the same group */
-#define MMSB__JOURNAL_PIECE 2      /* the body goes on in the next record */
-#define MMSB__JOURNAL_ANNOTATED 4  /* the body begins with id, time, source and intent of the delta */
-#define MMSB__JOURNAL_COMPLETE 128 /* all records of the group that begins here are put */
+#define MMSB__JOURNAL_MORE 1      /* the next record belongs to the same group */
+#define MMSB__JOURNAL_PIECE 2     /* the body goes on in the next record */
+#define MMSB__JOURNAL_ANNOTATED 4 /* the body begins with id, time, source and intent of the delta */
 
 /* The form of a DELTA record: the delta's kind, or one more. */
 #define MMSB__JOURNAL_INDEXED32 6
@@ -92,9 +90,15 @@ typedef struct mmsb__piece {
 #define MMSB__RING_HEAD_BYTES 64                  /* bytes at the front of a buffer that Go fills */
 #define MMSB__RING_BYTES_MIN (UINT64_C(64) << 10) /* of a buffer; a multiple of 4096 */
 #define MMSB__RING_BYTES_MAX (UINT64_C(4) << 20)  /* the longest frame that readers take */
+/* A buffer has one mark for each 32 bytes, in which at most one group begins: 0, or 1 + the word of 8 bytes in which a group begins
+ * that is complete. */
+#define MMSB__RING_MARK_SHIFT 5
+/* The memory of two buffers, and behind them of their marks. */
+#define MMSB__RING_MEMORY(buffer_bytes) (2 * ((buffer_bytes) + ((buffer_bytes) >> MMSB__RING_MARK_SHIFT)))
 
 typedef struct mmsb__ring_buffer {
     uint8_t *bytes;
+    uint8_t *marks;
     uint64_t first;                               /* sequence number of its first record */
     uint32_t filled __attribute__((aligned(64))); /* bytes after the frame's head that are copied */
     uint32_t awaited;                             /* 1: the writer sleeps until filled advances */
@@ -110,7 +114,7 @@ typedef struct mmsb__ring {
     uint64_t word __attribute__((aligned(64)));
     mmsb__ring_buffer_t buffers[2];
     uint64_t capacity; /* of a buffer */
-    void *memory;      /* the mapping that holds both; NULL: it is the opener's, and shared with a file */
+    void *memory;      /* the mapping that holds them; NULL: it is the opener's, and shared with a file */
     int64_t interval_ns;
     uint32_t each_call; /* 1: mmsb__ring_wait waits */
     uint32_t open;      /* 1 from open to close */
@@ -128,7 +132,7 @@ typedef struct mmsb__ring {
     uint32_t stopping;
     uint64_t taken; /* only for the writer, like the next three: the last sequence number that it took */
     int64_t taken_at;
-    uint8_t *written; /* the buffer that it took last, and how much of it was used */
+    mmsb__ring_buffer_t *written; /* the buffer that it took last, and how much of it was used; NULL: it is cleared */
     uint64_t written_bytes;
 
     mmsb_status_t failed; /* what calls return since the disk failed */
@@ -200,15 +204,6 @@ mmsb_status_t mmsb__ring_append(mmsb__ring_t *ring, mmsb__journal_head_t head, c
 mmsb_status_t mmsb__ring_append_delta(mmsb__ring_t *ring, uint64_t page, uint64_t version, uint64_t epoch,
                                       const mmsb_delta_t *delta, uint64_t *sequence);
 
-/* Stores the head of a record, its length before all else. */
-static inline void mmsb__journal_head_put(uint8_t *at, const mmsb__journal_head_t *head) {
-    uint64_t word;
-    memcpy(&word, head, sizeof word);
-    __atomic_store_n((uint64_t *)(void *)at, word, __ATOMIC_RELAXED);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* a killed process has made its stores in the order of the program */
-    memcpy(at + sizeof word, (const uint8_t *)head + sizeof word, sizeof *head - sizeof word);
-}
-
 void mmsb__ring_put_run_slow(mmsb__group_t *group, uint64_t page, uint64_t version, uint64_t epoch, uint64_t offset,
                              const void *payload, uint64_t length);
 
@@ -221,7 +216,7 @@ static inline void mmsb__ring_put_run(mmsb__group_t *group, uint64_t page, uint6
     }
     mmsb__journal_head_t *head = (mmsb__journal_head_t *)(void *)group->at;
     group->left--;
-    mmsb__journal_head_t says = {(uint32_t)(sizeof *head + 8 + length),
+    *head = (mmsb__journal_head_t){(uint32_t)(sizeof *head + 8 + length),
                                  MMSB__JOURNAL_RUN,
                                  group->left > 0 ? MMSB__JOURNAL_MORE : 0,
                                  0,
@@ -229,7 +224,6 @@ static inline void mmsb__ring_put_run(mmsb__group_t *group, uint64_t page, uint6
                                  version,
                                  epoch,
                                  group->time_ns};
-    mmsb__journal_head_put(group->at, &says);
     memcpy(head + 1, &offset, 8);
     uint8_t *to = group->at + sizeof *head + 8;
     group->at += mmsb__journal_run_space(length);
@@ -257,8 +251,8 @@ uint64_t mmsb__ring_last(mmsb__ring_t *ring);
 
 /* Opens the ring of a context that has no open one: its first record gets the number next. Records may wait interval_ns for
  * others; each_call: mmsb__ring_wait waits. buffer_bytes is the same each time, because threads may still look at a ring that was
- * closed. shared is memory of two buffers, zeros, which stays the caller's and is shared with a file; NULL: the ring maps its
- * own, which ends with the process. Errors: MMSB_E_OUT_OF_MEMORY, MMSB_E_INVALID_ARGUMENT. */
+ * closed. shared is MMSB__RING_MEMORY, zeros, which stays the caller's and is shared with a file; NULL: the ring maps its own,
+ * which ends with the process. Errors: MMSB_E_OUT_OF_MEMORY, MMSB_E_INVALID_ARGUMENT. */
 mmsb_status_t mmsb__ring_open(uint32_t context_index, uint64_t next, uint64_t buffer_bytes, int64_t interval_ns, int each_call,
                               void *shared);
 /* Stops the ring: it accepts no more records; take hands out the rest and then returns -1. Returns at once. */
@@ -266,7 +260,7 @@ void mmsb__ring_stop(mmsb__ring_t *ring);
 /* Call after take returned -1, or after a failure: waits for threads that still copy, and gives back the buffers. */
 void mmsb__ring_close(mmsb__ring_t *ring);
 
-/* A buffer for the disk. It belongs to the writer until the next take, which clears it: by then it is written. */
+/* A buffer for the disk. It belongs to the writer until the next take, which clears its marks: by then it is written. */
 typedef struct mmsb__ring_batch {
     uint8_t *bytes;
     uint64_t used;     /* bytes, with the frame's head */

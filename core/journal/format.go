@@ -90,10 +90,9 @@ func (k Kind) String() string {
 
 // Flags of a record.
 const (
-	More      = 1   // the next record belongs to the same group
-	Piece     = 2   // the body goes on in the next record
-	Annotated = 4   // the body begins with a delta's id, time, source and intent
-	Complete  = 128 // all records of the group that begins here are put
+	More      = 1 // the next record belongs to the same group
+	Piece     = 2 // the body goes on in the next record
+	Annotated = 4 // the body begins with a delta's id, time, source and intent
 )
 
 // The forms of a Delta record: the kinds of mmsb_delta_t, and one more.

@@ -151,7 +151,7 @@ func TestALockThatIsAFIFO(t *testing.T) {
 	w, err := NewWriter(file.OS{}, directory, Options{})
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
-	ring, err := w.MakeRing(ringBuffer)
+	ring, err := w.MakeRing(ringBytes)
 	require.NoError(t, err)
 	require.NoError(t, ring.Close())
 	lock := filepath.Join(directory, lockName)

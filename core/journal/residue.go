@@ -20,7 +20,15 @@ const (
 	ringName = "journal.ring"
 	// RingHeadBytes come before a ring's two buffers.
 	RingHeadBytes = unitBytes
+	ringVersion   = 3
+	// A buffer has one mark for so many bytes.
+	markedBytes = 32
 )
+
+// RingFileBytes is the size of the file of a ring: its header, two buffers, and the marks of each.
+func RingFileBytes(bufferBytes int) int {
+	return RingHeadBytes + 2*(bufferBytes+bufferBytes/markedBytes)
+}
 
 var (
 	ringMagic   = []byte("MMSBRING")
@@ -36,9 +44,9 @@ func (w *Writer) MakeRing(bufferBytes int) (file.File, error) {
 		return nil, file.Failed(err, "cannot create %s", path)
 	}
 	w.made.ring = true
-	content := make([]byte, RingHeadBytes+2*bufferBytes)
+	content := make([]byte, RingFileBytes(bufferBytes))
 	copy(content, ringMagic)
-	binary.LittleEndian.PutUint32(content[8:], Version)
+	binary.LittleEndian.PutUint32(content[8:], ringVersion)
 	binary.LittleEndian.PutUint64(content[16:], uint64(bufferBytes))
 	copy(content[24:], w.lineage.ID[:])
 	copy(content[40:], bootID())
@@ -131,11 +139,11 @@ func (j *Journal) addResidue(own bool) error {
 	if err != nil {
 		return err
 	}
-	last.residue = residue{frames: framesOf(ring, behind, last.id), end: behind.offset, torn: last.size - behind.offset}
-	if last.residue.frames == nil {
-		last.residue = residue{}
-		return nil
+	frames, err := framesOf(ring, behind, last.id)
+	if frames == nil {
+		return err
 	}
+	last.residue = residue{frames: frames, end: behind.offset, torn: last.size - behind.offset}
 	last.size = last.residue.end + int64(len(last.residue.frames))
 	return nil
 }
@@ -163,8 +171,7 @@ func (j *Journal) readRing(own bool) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = source.Close() }()
-	const most = RingHeadBytes + 2*MaximumFrame
-	ring := make([]byte, min(source.Size(), most))
+	ring := make([]byte, min(source.Size(), int64(RingFileBytes(MaximumFrame))))
 	if _, err := source.ReadAt(ring, 0); err != nil {
 		return nil, err
 	}
@@ -173,35 +180,38 @@ func (j *Journal) readRing(own bool) ([]byte, error) {
 		boot == nil || !bytes.Equal(ring[40:76], boot) {
 		return nil, nil // it was being made, is of a branch that never counted, or the system was started anew
 	}
-	if version := binary.LittleEndian.Uint32(ring[8:]); version != Version {
-		return nil, status.Errorf(status.Format, "%s has version %d, this library reads version %d", path, version, Version)
+	if version := binary.LittleEndian.Uint32(ring[8:]); version != ringVersion {
+		return nil, status.Errorf(status.Format, "%s has version %d, this library reads version %d", path, version, ringVersion)
 	}
-	if size := binary.LittleEndian.Uint64(ring[16:]); size < FrameHeadBytes || size > uint64(len(ring)-RingHeadBytes)/2 {
+	size := binary.LittleEndian.Uint64(ring[16:])
+	if size == 0 || size%unitBytes != 0 || size > MaximumFrame || RingFileBytes(int(size)) > len(ring) {
 		return nil, status.Errorf(status.Corrupt, "%s has %d bytes, and says that a buffer has %d", path, source.Size(), size)
 	}
 	return ring, nil
 }
 
-// framesOf makes frames of a ring's records, as far as they come behind a position.
-func framesOf(ring []byte, behind position, id [16]byte) (frames []byte) {
+// framesOf makes frames of a ring's records, as far as they come behind a position. Errors: Corrupt.
+func framesOf(ring []byte, behind position, id [16]byte) (frames []byte, err error) {
 	size := int(binary.LittleEndian.Uint64(ring[16:]))
-	first := ring[RingHeadBytes:][:size]
-	second := ring[RingHeadBytes+size:][:size]
-	number := func(buffer []byte) uint64 { return binary.LittleEndian.Uint64(buffer[32:]) }
-	if number(second) < number(first) {
+	all, marks := ring[RingHeadBytes:][:2*size], ring[RingHeadBytes+2*size:]
+	first, second := ringBuffer{all[:size], marks[:size/markedBytes]}, ringBuffer{all[size:], marks[size/markedBytes:]}
+	if second.first() < first.first() {
 		first, second = second, first
 	}
 	unwritten := 0
-	for _, buffer := range [][]byte{first, second} {
-		begun := bytes.Equal(buffer[:8], bufferMagic) || bytes.Equal(buffer[:8], frameMagic)
-		if !begun || number(buffer) < behind.next && unwritten == 0 { // it is written
+	for _, buffer := range []ringBuffer{first, second} {
+		begun := bytes.HasPrefix(buffer.bytes, bufferMagic) || bytes.HasPrefix(buffer.bytes, frameMagic)
+		if !begun || buffer.first() < behind.next && unwritten == 0 { // it is written
 			continue
 		}
-		if number(buffer) > behind.next && unwritten == 0 { // of a segment that never counted
-			return nil
+		if buffer.first() > behind.next && unwritten == 0 { // of a segment that never counted
+			return nil, nil
 		}
 		unwritten++
-		records, count := completeGroups(buffer[FrameHeadBytes:])
+		records, count, err := buffer.completeGroups()
+		if err != nil {
+			return nil, err
+		}
 		if count == 0 {
 			continue
 		}
@@ -213,34 +223,42 @@ func framesOf(ring []byte, behind position, id [16]byte) (frames []byte) {
 		frames = append(frames, whole...)
 		behind.next, behind.chain = behind.next+uint64(count), f.crc
 	}
-	return frames
+	return frames, nil
 }
 
-// completeGroups is the records of the groups in a buffer whose calls have put all of them.
-func completeGroups(buffer []byte) (records []byte, count uint32) {
-	for at := 0; at+recordHeadBytes <= len(buffer); {
-		if binary.LittleEndian.Uint64(buffer[at:]) == 0 { // a call that had not begun to store
-			at += 8
+type ringBuffer struct{ bytes, marks []byte }
+
+// first is the number of the first record.
+func (b ringBuffer) first() uint64 { return binary.LittleEndian.Uint64(b.bytes[32:]) }
+
+// completeGroups is the records of the groups whose calls have put all of them. Errors: Corrupt.
+func (b ringBuffer) completeGroups() (records []byte, count uint32, err error) {
+	end := FrameHeadBytes
+	for i, mark := range b.marks {
+		if mark == 0 {
 			continue
 		}
-		head := decodeRecordHead(buffer[at:])
-		space := (int64(head.length) + 7) &^ 7
-		if head.kind == Group && int(head.length) >= recordHeadBytes+8 && at+recordHeadBytes+8 <= len(buffer) {
-			space += int64(min(binary.LittleEndian.Uint64(buffer[at+recordHeadBytes:]), math.MaxInt32))
+		at := i*markedBytes + (int(mark)-1)*8
+		if mark > markedBytes/8 || at < end || at+recordHeadBytes > len(b.bytes) {
+			return nil, 0, status.Errorf(status.Corrupt, "mark %d of a ring's buffer is %d: no group can begin at byte %d", i, mark,
+				at)
 		}
-		if head.length < recordHeadBytes || space > int64(len(buffer)-at) {
-			break // the length of a group had not been stored: nothing behind it can be found
+		head := decodeRecordHead(b.bytes[at:])
+		space := (uint64(head.length) + 7) &^ 7
+		if head.kind == Group && head.length >= recordHeadBytes+8 && at+recordHeadBytes+8 <= len(b.bytes) {
+			space += min(binary.LittleEndian.Uint64(b.bytes[at+recordHeadBytes:]), math.MaxUint32)
 		}
-		group := buffer[at:][:space]
-		at += int(space)
-		if head.flags&Complete == 0 {
-			continue
+		if head.length < recordHeadBytes || space > uint64(len(b.bytes)-at) {
+			return nil, 0, status.Errorf(status.Corrupt, "the group at byte %d of a ring's buffer has %d bytes, the buffer %d", at,
+				space, len(b.bytes))
 		}
+		group := b.bytes[at:][:space]
+		end = at + len(group)
 		for rest := group; len(rest) >= recordHeadBytes; count++ {
 			length := (int(binary.LittleEndian.Uint32(rest)) + 7) &^ 7
 			rest = rest[min(max(length, recordHeadBytes), len(rest)):]
 		}
 		records = append(records, group...)
 	}
-	return records, count
+	return records, count, nil
 }

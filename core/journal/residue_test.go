@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
 	"path/filepath"
@@ -17,10 +16,16 @@ import (
 	"libmmsb/core/status"
 )
 
-const ringBuffer = 64 << 10
+const ringBytes = 64 << 10
 
-// group is records as a thread puts them: whole, or as far as it came.
-func group(records ...Record) []byte {
+// put is what a thread has put into a ring: a whole group, or what is there instead.
+type put struct {
+	bytes    []byte
+	complete bool
+}
+
+// group is records as a thread puts them.
+func group(records ...Record) put {
 	var body []byte
 	for i, r := range records {
 		flags := uint8(0)
@@ -33,50 +38,61 @@ func group(records ...Record) []byte {
 		head := Record{Kind: Group}.wrap(More, Words(uint64(len(body))))
 		body = append(head, body...)
 	}
-	body[5] |= Complete
-	return body
+	return put{body, true}
 }
 
+// ringContent is a buffer and its marks.
+type ringContent struct{ bytes, marks []byte }
+
 // setRing puts two buffers into the ring of a writer, as a process leaves them that is killed.
-func setRing(t *testing.T, w *Writer, buffers ...[]byte) {
+func setRing(t *testing.T, w *Writer, buffers ...ringContent) {
 	t.Helper()
-	f, err := w.MakeRing(ringBuffer)
+	f, err := w.MakeRing(ringBytes)
 	require.NoError(t, err)
 	for i, content := range buffers {
-		require.NoError(t, file.WriteFull(f, content, int64(RingHeadBytes+i*ringBuffer)))
+		require.NoError(t, file.WriteFull(f, content.bytes, int64(RingHeadBytes+i*ringBytes)))
+		marks := RingHeadBytes + 2*ringBytes + i*ringBytes/markedBytes
+		require.NoError(t, file.WriteFull(f, content.marks, int64(marks)))
 	}
 	require.NoError(t, f.Close())
 }
 
 // ringOf is a buffer in use whose first record has a number.
-func ringOf(first uint64, groups ...[]byte) []byte {
-	head := make([]byte, FrameHeadBytes)
-	copy(head, bufferMagic)
-	binary.LittleEndian.PutUint64(head[32:], first)
-	return append(head, bytes.Join(groups, nil)...)
+func ringOf(first uint64, groups ...put) ringContent {
+	made := ringContent{make([]byte, FrameHeadBytes), make([]byte, ringBytes/markedBytes)}
+	copy(made.bytes, bufferMagic)
+	binary.LittleEndian.PutUint64(made.bytes[32:], first)
+	for _, group := range groups {
+		if at := len(made.bytes); group.complete {
+			made.marks[at/markedBytes] = byte(1 + at%markedBytes/8)
+		}
+		made.bytes = append(made.bytes, group.bytes...)
+	}
+	return made
 }
 
 func TestWhatAKilledProcessLeftInItsRing(t *testing.T) {
-	hole := make([]byte, 160)
+	hole, word := put{bytes: make([]byte, 160)}, put{bytes: make([]byte, 8)}
 	for name, c := range map[string]struct {
-		buffers [][]byte
+		buffers []ringContent
 		last    uint64 // of the runs that are there, from 1 on
 	}{
-		"nothing":                 {[][]byte{ringOf(4)}, 3},
-		"records":                 {[][]byte{ringOf(4, group(run(4)), group(run(5)))}, 5},
-		"both buffers":            {[][]byte{ringOf(5, group(run(5))), ringOf(4, group(run(4)))}, 5},
-		"one is written":          {[][]byte{ringOf(2, group(run(2)), group(run(3))), ringOf(4, group(run(4)))}, 4},
-		"both are written":        {[][]byte{ringOf(3, group(run(3))), ringOf(2, group(run(2)))}, 3},
-		"a hole":                  {[][]byte{ringOf(4, hole, group(run(4)), hole[:8], group(run(5)), hole)}, 5},
-		"a buffer of holes":       {[][]byte{ringOf(4, hole), ringOf(6, group(run(4)))}, 4},
-		"a call in the middle":    {[][]byte{ringOf(4, group(run(4)), incomplete(run(90)), group(run(5)))}, 5},
-		"a group in the middle":   {[][]byte{ringOf(4, incomplete(run(90), run(91)), group(run(4)))}, 4},
-		"a group's head alone":    {[][]byte{ringOf(4, groupHead(), hole, group(run(4)))}, 4},
-		"of what never counted":   {[][]byte{ringOf(9, group(run(9)))}, 3},
-		"lengths that cannot be":  {[][]byte{ringOf(4, group(run(4)), Words(1<<40-1), group(run(5)))}, 4},
-		"a frame that is torn":    {[][]byte{torn(ringOf(4, group(run(4))))}, 4},
+		"nothing":                 {[]ringContent{ringOf(4)}, 3},
+		"records":                 {[]ringContent{ringOf(4, group(run(4)), group(run(5)))}, 5},
+		"both buffers":            {[]ringContent{ringOf(5, group(run(5))), ringOf(4, group(run(4)))}, 5},
+		"one is written":          {[]ringContent{ringOf(2, group(run(2)), group(run(3))), ringOf(4, group(run(4)))}, 4},
+		"both are written":        {[]ringContent{ringOf(3, group(run(3))), ringOf(2, group(run(2)))}, 3},
+		"a hole":                  {[]ringContent{ringOf(4, hole, group(run(4)), word, group(run(5)), hole)}, 5},
+		"a buffer of holes":       {[]ringContent{ringOf(4, hole), ringOf(6, group(run(4)))}, 4},
+		"a call in the middle":    {[]ringContent{ringOf(4, group(run(4)), incomplete(run(90)), group(run(5)))}, 5},
+		"a group in the middle":   {[]ringContent{ringOf(4, incomplete(run(90), run(91)), group(run(4)))}, 4},
+		"a group's head alone":    {[]ringContent{ringOf(4, groupHead(), hole, group(run(4)))}, 4},
+		"of what never counted":   {[]ringContent{ringOf(9, group(run(9)))}, 3},
+		"bytes of anything":       {[]ringContent{ringOf(4, group(run(4)), put{bytes: Words(1<<40 - 1)}, group(run(5)))}, 5},
+		"records of the last use": {[]ringContent{ringOf(4, put{bytes: group(run(2)).bytes}, group(run(4)))}, 4},
+		"a frame that is torn":    {[]ringContent{torn(ringOf(4, group(run(4))))}, 4},
 		"not yet in use":          {nil, 3},
-		"the second is not begun": {[][]byte{ringOf(4, group(run(4))), make([]byte, 500)}, 4},
+		"the second is not begun": {[]ringContent{ringOf(4, group(run(4))), {}}, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			disk := filetest.NewDisk()
@@ -109,24 +125,22 @@ func TestWhatAKilledProcessLeftInItsRing(t *testing.T) {
 }
 
 // incomplete is a group whose call had not returned.
-func incomplete(records ...Record) []byte {
+func incomplete(records ...Record) put {
 	g := group(records...)
-	g[5] &^= Complete
-	clear(g[len(g)-9:])
-	return g
+	clear(g.bytes[len(g.bytes)-9:])
+	return put{bytes: g.bytes}
 }
 
 // groupHead is a group of which only the first word was stored.
-func groupHead() []byte {
-	g := group(run(1), run(2))
+func groupHead() put {
+	g := group(run(1), run(2)).bytes[:48]
 	clear(g[8:])
-	g[5] &^= Complete
-	return g[:48]
+	return put{bytes: g}
 }
 
 // torn is a buffer whose head is a frame's, which was being written.
-func torn(buffer []byte) []byte {
-	copy(buffer, frameMagic)
+func torn(buffer ringContent) ringContent {
+	copy(buffer.bytes, frameMagic)
 	return buffer
 }
 
@@ -156,8 +170,7 @@ func TestAGreatGroupInTheRing(t *testing.T) {
 		if !whole {
 			last = run(3).encode(More)
 		}
-		last[5] |= Complete
-		setRing(t, w, ringOf(3, last))
+		setRing(t, w, ringOf(3, put{last, true}))
 		killed := disk.Kill()
 		records, _, err := readAll(killed, 1)
 		require.NoError(t, err)
@@ -201,9 +214,13 @@ func TestARingThatIsDamaged(t *testing.T) {
 		disk := filetest.NewDisk()
 		w := open(t, disk, Options{})
 		writeRuns(t, w, 3)
-		damaged := slices.Clone(content)
+		damaged := ringContent{slices.Clone(content.bytes), slices.Clone(content.marks)}
 		for range 1 + random.IntN(4) {
-			damaged[random.IntN(len(damaged))] ^= 1 << random.IntN(8)
+			part := damaged.bytes
+			if random.IntN(4) == 0 {
+				part = damaged.marks[:len(damaged.bytes)/markedBytes+2]
+			}
+			part[random.IntN(len(part))] ^= 1 << random.IntN(8)
 		}
 		setRing(t, w, damaged)
 		records, _, err := walkAll(disk.Kill(), 1)
@@ -217,12 +234,39 @@ func TestARingThatIsDamaged(t *testing.T) {
 	}
 	disk := filetest.NewDisk()
 	w := open(t, disk, Options{})
-	f, err := w.MakeRing(ringBuffer)
+	f, err := w.MakeRing(ringBytes)
 	require.NoError(t, err)
 	require.NoError(t, file.WriteFull(f, Words(1<<40), 16))
 	_, err = Open(disk.Kill(), directory)
 	assert.Equal(t, status.Corrupt, code(err), "%v", err)
-	require.NoError(t, file.WriteFull(f, []byte{3}, 8))
-	_, err = Open(disk.Kill(), directory)
-	assert.Equal(t, status.Format, code(err), "of a newer version: %v", err)
+	for _, version := range []byte{ringVersion - 1, ringVersion + 1} {
+		require.NoError(t, file.WriteFull(f, []byte{version}, 8))
+		_, err = Open(disk.Kill(), directory)
+		assert.Equal(t, status.Format, code(err), "of version %d: %v", version, err)
+	}
+}
+
+func TestMarksThatCannotBe(t *testing.T) {
+	whole := ringOf(4, group(run(4), run(5)), group(run(6)))
+	for name, lie := range map[string]func(c *ringContent){
+		"in the head":               func(c *ringContent) { c.marks[1] = 4 },
+		"of no word":                func(c *ringContent) { c.marks[2] = markedBytes/8 + 1 },
+		"within a group":            func(c *ringContent) { c.marks[3] = 1 },
+		"where no record has space": func(c *ringContent) { c.marks[ringBytes/markedBytes-1] = 1 },
+		"of nothing":                func(c *ringContent) { c.marks[ringBytes/markedBytes-2] = 1 },
+		"of a group without end":    func(c *ringContent) { copy(c.bytes[FrameHeadBytes+recordHeadBytes:], Words(1<<63)) },
+		"of a length below a head":  func(c *ringContent) { c.bytes[FrameHeadBytes] = recordHeadBytes - 1 },
+		"of a group beyond the end": func(c *ringContent) { copy(c.bytes[FrameHeadBytes:], Words(ringBytes)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := filetest.NewDisk()
+			w := open(t, disk, Options{})
+			writeRuns(t, w, 3)
+			c := ringContent{slices.Clone(whole.bytes), slices.Clone(whole.marks)}
+			lie(&c)
+			setRing(t, w, c)
+			_, err := Open(disk.Kill(), directory)
+			assert.Equal(t, status.Corrupt, code(err), "%v", err)
+		})
+	}
 }

@@ -157,11 +157,11 @@ func killed(t *testing.T, directory string, records []place, cut int) (copied st
 	path := filepath.Join(copied, ringFile)
 	ring, err := os.ReadFile(path)
 	require.NoError(t, err)
-	const complete = 128
-	if torn := records[cut].group; torn < records[cut].at {
-		ring[torn+5] &^= complete
-	}
-	clear(ring[records[cut].at:])
+	const head, marked = journal.RingHeadBytes, 32
+	buffers := ring[head:][:2*binary.LittleEndian.Uint64(ring[16:])]
+	marks := ring[head+len(buffers):]
+	clear(marks[(records[cut].group-head)/marked:])
+	clear(buffers[records[cut].at-head:])
 	require.NoError(t, os.WriteFile(path, ring, 0o600))
 	return copied
 }

@@ -38,10 +38,9 @@ static uint8_t byte_of(uint64_t page, uint64_t version, uint64_t i) {
 static void read_record(reading_t *reading, const uint8_t *at) {
     mmsb__journal_head_t head;
     memcpy(&head, at, sizeof head);
-    CHECK(reading->group_page != 0 || head.flags & MMSB__JOURNAL_COMPLETE);
     if (head.kind == MMSB__JOURNAL_GROUP) {
         CHECK(reading->group_page == 0 && head.length == MMSB__JOURNAL_GROUP_SPACE && head.time_ns > 0);
-        CHECK(head.flags == (MMSB__JOURNAL_COMPLETE | MMSB__JOURNAL_MORE));
+        CHECK(head.flags == MMSB__JOURNAL_MORE);
         reading->group_page = ANY;
         return;
     }
@@ -386,8 +385,7 @@ static void test_deltas_as_they_lie_in_the_file(void) {
         memcpy(&head, at, sizeof head);
         size_t j = i % COUNT;
         CHECK(head.length == sizeof head + cases[j].length && head.kind == cases[j].kind && head.form == cases[j].form);
-        CHECK(head.flags == (cases[j].flags | (i + 1 < COUNT ? MMSB__JOURNAL_MORE : 0) |
-                             (i < COUNT ? 0 : MMSB__JOURNAL_COMPLETE))); /* the group's head says it of all of them */
+        CHECK(head.flags == (cases[j].flags | (i + 1 < COUNT ? MMSB__JOURNAL_MORE : 0)));
         CHECK(head.page == 100 + j && head.version == 200 + j && head.epoch == 300 + j);
         CHECK(memcmp(at + sizeof head, cases[j].body, cases[j].length) == 0);
         at += mmsb__journal_space(cases[j].length);
@@ -400,8 +398,8 @@ static void test_deltas_as_they_lie_in_the_file(void) {
 /* What another process sees of the buffers when this one is killed at any of these moments. */
 static void test_shared_memory_tells_what_is_complete(void) {
     uint8_t *shared = NULL;
-    CHECK(posix_memalign((void **)(void *)&shared, 4096, 2 * MMSB__RING_BYTES_MIN) == 0);
-    memset(shared, 0, 2 * MMSB__RING_BYTES_MIN);
+    CHECK(posix_memalign((void **)(void *)&shared, 4096, MMSB__RING_MEMORY(MMSB__RING_BYTES_MIN)) == 0);
+    memset(shared, 0, MMSB__RING_MEMORY(MMSB__RING_BYTES_MIN));
     CHECK(mmsb__ring_open(CONTEXT_INDEX, 41, MMSB__RING_BYTES_MIN, 0, 0, shared) == MMSB_OK);
     mmsb__ring_t *ring = mmsb__ring_for(CONTEXT_INDEX);
     uint64_t first, sequence = 0, run = mmsb__journal_run_space(64);
@@ -410,7 +408,8 @@ static void test_shared_memory_tells_what_is_complete(void) {
     mmsb__journal_head_t head = {.kind = MMSB__JOURNAL_DESTROY, .page = 1};
     CHECK(mmsb__ring_append(ring, head, NULL, 0, &sequence) == MMSB_OK && sequence == 41);
     const uint8_t *one = shared + MMSB__RING_HEAD_BYTES, *group_head = one + sizeof head;
-    CHECK(one[0] == sizeof head && one[4] == MMSB__JOURNAL_DESTROY && one[5] == MMSB__JOURNAL_COMPLETE);
+    const uint8_t *marks = shared + 2 * MMSB__RING_BYTES_MIN;
+    CHECK(one[0] == sizeof head && one[4] == MMSB__JOURNAL_DESTROY && marks[2] == 1); /* at 64 */
 
     uint8_t payload[64] = {1};
     mmsb__group_t group;
@@ -419,10 +418,8 @@ static void test_shared_memory_tells_what_is_complete(void) {
     memcpy(&length, group_head + sizeof head, sizeof length);
     CHECK(group_head[4] == MMSB__JOURNAL_GROUP && group_head[5] == MMSB__JOURNAL_MORE && length == 2 * run);
     mmsb__ring_put_run(&group, 1, 1, 1, 8, payload, 64);
-    CHECK(group_head[5] == MMSB__JOURNAL_MORE);
     mmsb__ring_put_run(&group, 1, 2, 2, 16, payload, 64);
-    CHECK(group_head[5] == MMSB__JOURNAL_MORE && mmsb__ring_end(&group) == MMSB_OK);
-    CHECK(group_head[5] == (MMSB__JOURNAL_MORE | MMSB__JOURNAL_COMPLETE));
+    CHECK(marks[3] == 0 && mmsb__ring_end(&group) == MMSB_OK && marks[3] == 2); /* at 104 */
 
     mmsb__ring_batch_t batch;
     CHECK(mmsb__ring_flush(ring, 0, INT64_MAX) == MMSB_OK); /* nothing to wait for */
@@ -430,8 +427,10 @@ static void test_shared_memory_tells_what_is_complete(void) {
     memcpy(&first, shared + MMSB__RING_BYTES_MIN + 32, sizeof first);
     CHECK(memcmp(shared + MMSB__RING_BYTES_MIN, "MMSBBUFF", 8) == 0 && first == 45);
     CHECK(mmsb__ring_take(ring, 0, &batch) == 0); /* the writer comes back: it has written the buffer */
-    for (uint64_t i = 0; i < MMSB__RING_BYTES_MIN; i++)
+    for (uint64_t i = 0; i < MMSB__RING_HEAD_BYTES; i++)
         CHECK(shared[i] == 0);
+    for (uint64_t i = 0; i < MMSB__RING_BYTES_MIN >> MMSB__RING_MARK_SHIFT; i++)
+        CHECK(marks[i] == 0);
     mmsb__ring_stop(ring);
     CHECK(mmsb__ring_take(ring, -1, &batch) == -1);
     mmsb__ring_close(ring);

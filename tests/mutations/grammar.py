@@ -104,8 +104,8 @@ GRAMMAR = Go(
             mode=JOURNALS,
         ),
         Mutant(
-            "incomplete-groups-count", "what a call had not yet put into the ring completely belongs to the journal",
-            "completeGroups", "head.flags&Complete == 0", "false",
+            "groups-in-groups", "a group of the ring may begin within another",
+            "ringBuffer.completeGroups", "at < end", "false",
             mode=JOURNALS,
         ),
         Mutant(

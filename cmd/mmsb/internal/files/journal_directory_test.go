@@ -25,7 +25,8 @@ import (
 
 const (
 	bufferHead   = 64
-	completeFlag = 128
+	markedBytes  = 32
+	ringVersion  = 3
 	longestFrame = 4 << 20
 )
 
@@ -247,64 +248,73 @@ func bootID() string {
 
 // ring is what a process leaves that was killed: in one buffer or two some groups are complete.
 func (c *clerk) ring() []byte {
-	long := []int{1 << 13, 1 << 14, 40000}[c.random.IntN(3)]
-	ring := make([]byte, unit+2*long)
+	long := []int{1 << 13, 1 << 14, 10 * unit}[c.random.IntN(3)]
+	ring := make([]byte, ringBytes(uint64(long)))
 	copy(ring, "MMSBRING")
-	put32(ring, 8, 2)
+	put32(ring, 8, ringVersion)
 	put64(ring, 16, uint64(long))
 	copy(ring[24:], c.line)
 	copy(ring[40:], bootID())
 	order, first := c.random.IntN(2), c.next
 	number := first
 	for i := range c.random.IntN(7) % 3 {
-		buffer := ring[unit+(order+i)%2*long:][:long]
+		buffer, marks := bufferOf(ring, (order+i)%2)
 		copy(buffer, "MMSBBUFF")
 		if i == 0 && c.random.IntN(4) == 0 { // its write was under way
 			copy(buffer, "MMSBFRAM")
 		}
 		put64(buffer, 32, number)
-		number += c.fill(buffer[bufferHead:])
+		number += c.fill(buffer, marks)
 	}
 	if c.random.IntN(4) == 0 && number == first && first > 1 { // what was written and not yet cleared
-		buffer := ring[unit+(order+1)%2*long:][:long]
+		buffer, marks := bufferOf(ring, (order+1)%2)
 		copy(buffer, "MMSBFRAM")
 		put64(buffer, 32, first-1)
-		written := c.record(0)
-		written[5] |= completeFlag
-		copy(buffer[bufferHead:], written)
+		copy(buffer[bufferHead:], c.record(0))
+		mark(marks, bufferHead)
 		c.next = first
 	}
 	return ring
 }
 
-// fill puts groups into a buffer, complete or not, and says how many numbers they were given.
-func (c *clerk) fill(buffer []byte) (numbers uint64) {
+// ringBytes is the size of a ring with buffers of a length.
+func ringBytes(long uint64) uint64 { return unit + 2*(long+long/markedBytes) }
+
+// bufferOf is one of a ring's buffers, and its marks.
+func bufferOf(ring []byte, number int) (buffer, marks []byte) {
+	long := int(get64(ring, 16))
+	return ring[unit+number*long:][:long], ring[unit+2*long+number*(long/markedBytes):][:long/markedBytes]
+}
+
+// mark says that the group at a place is complete.
+func mark(marks []byte, at int) { marks[at/markedBytes] = byte(1 + at%markedBytes/8) }
+
+// fill puts groups into a buffer, complete or not, and says how many numbers they were given. What stood there before may stand
+// where a call has not stored anything.
+func (c *clerk) fill(buffer, marks []byte) (numbers uint64) {
+	if c.random.IntN(2) == 0 {
+		for i := range c.random.IntN(len(buffer) - bufferHead) {
+			buffer[bufferHead+i] = byte(c.random.Uint32())
+		}
+	}
+	at := bufferHead
 	for range c.random.IntN(8) {
 		sizes, versions, next := maps.Clone(c.sizes), maps.Clone(c.versions), c.next
 		whole := c.group()
 		body := slices.Concat(whole...)
-		if len(body) > len(buffer) {
+		if len(body) > len(buffer)-at {
 			c.sizes, c.versions, c.next = sizes, versions, next
 			return numbers
 		}
 		numbers += uint64(len(whole))
-		body[5] |= completeFlag
 		if c.random.IntN(3) == 0 { // its call had not returned
 			c.sizes, c.versions, c.next = sizes, versions, next
-			body[5] &^= completeFlag
-			switch c.random.IntN(4) {
-			case 0:
-				clear(body)
-			case 1:
-				clear(body[8:]) // of a group the length is not known
-			case 2:
-				if len(whole) > 1 {
-					clear(body[48+c.random.IntN(len(body)-48)&^7:])
-				}
-			}
+			copy(buffer[at:], body[:c.random.IntN(len(body)+1)])
+		} else {
+			copy(buffer[at:], body)
+			mark(marks, at)
 		}
-		copy(buffer, body)
-		buffer = buffer[len(body):]
+		at += len(body)
 	}
 	return numbers
 }
@@ -315,16 +325,20 @@ func ringFrames(ring, line []byte, next uint64, chain uint32) (frames [][]byte, 
 	if len(ring) < unit || string(ring[:8]) != "MMSBRING" || !bytes.Equal(ring[24:40], line) || string(ring[40:76]) != bootID() {
 		return nil, ""
 	}
-	if get32(ring, 8) != 2 {
+	if get32(ring, 8) != ringVersion {
 		return nil, "another version"
 	}
 	long := get64(ring, 16)
-	if long < bufferHead || long > longestFrame || 2*long > uint64(len(ring)-unit) {
+	if long == 0 || long%unit != 0 || long > longestFrame || ringBytes(long) > uint64(len(ring)) {
 		return nil, "buffers that are not there"
 	}
-	buffers := [][]byte{ring[unit:][:long], ring[unit+long:][:long]}
+	var buffers, marks [2][]byte
+	for i := range buffers {
+		buffers[i], marks[i] = bufferOf(ring, i)
+	}
 	if get64(buffers[1], 32) < get64(buffers[0], 32) {
-		buffers[0], buffers[1] = buffers[1], buffers[0]
+		slices.Reverse(buffers[:])
+		slices.Reverse(marks[:])
 	}
 	begin := next
 	for i, buffer := range buffers {
@@ -335,7 +349,7 @@ func ringFrames(ring, line []byte, next uint64, chain uint32) (frames [][]byte, 
 		if first > begin && (i == 0 || !inUse(buffers[0], begin)) {
 			return nil, ""
 		}
-		body, count, fault := completeGroups(buffer[bufferHead:])
+		body, count, fault := completeGroups(buffer, marks[i])
 		if fault != "" {
 			return nil, fault
 		}
@@ -358,28 +372,27 @@ func inUse(buffer []byte, begin uint64) bool {
 }
 
 // completeGroups are those of a buffer, with the number of their records.
-func completeGroups(left []byte) (body []byte, count int, fault string) {
-	for len(left) >= 40 {
-		if get64(left, 0) == 0 {
-			left = left[8:]
+func completeGroups(buffer, marks []byte) (body []byte, count int, fault string) {
+	end := uint64(bufferHead)
+	for i, word := range marks {
+		if word == 0 {
 			continue
 		}
-		length := uint64(get32(left, 0))
-		if length < 40 {
-			break
+		at := uint64(i)*markedBytes + uint64(word-1)*8
+		if word > markedBytes/8 || at < end || at+40 > uint64(len(buffer)) {
+			return nil, 0, "a mark where no group can be"
 		}
+		left := buffer[at:]
+		length := uint64(get32(left, 0))
 		space := roundUp(length, 8)
 		if journal.Kind(left[4]) == journal.Group && length >= 48 && len(left) >= 48 {
 			space += min(get64(left, 40), 1<<40)
 		}
-		if space > uint64(len(left)) {
-			break
+		if length < 40 || space > uint64(len(left)) {
+			return nil, 0, "a group that is no part of its buffer"
 		}
 		group := left[:space]
-		left = left[space:]
-		if group[5]&completeFlag == 0 {
-			continue
-		}
+		end = at + space
 		body = append(body, group...)
 		for len(group) > 0 {
 			if len(group) < 40 || get32(group, 0) < 40 || uint64(get32(group, 0)) > uint64(len(group)) {
@@ -397,20 +410,20 @@ func completeGroups(left []byte) (body []byte, count int, fault string) {
 // lieInRing lies in the ring's header, in a buffer's head or in one of its records.
 func (d *directory) lieInRing(x *trial) {
 	random := x.random
-	long := int(get64(d.ring, 16))
-	if unit+2*long != len(d.ring) { // there is a lie about it
+	if long := get64(d.ring, 16); ringBytes(min(long, longestFrame)) != uint64(len(d.ring)) { // there is a lie about it
 		return
 	}
-	buffer := d.ring[unit+random.IntN(2)*long:][:long]
+	number := random.IntN(2)
+	buffer, marks := bufferOf(d.ring, number)
 	if random.IntN(8) == 0 { // one that may not be begun gets a reason to be read
 		copy(buffer, "MMSBBUFF")
 		put64(buffer, 32, d.behind)
 	}
 	records := recordsOf(buffer)
-	if other := d.ring[unit:][:long]; len(records) == 0 {
-		buffer, records = other, recordsOf(other)
+	if other, others := bufferOf(d.ring, 1-number); len(records) == 0 {
+		buffer, marks, records = other, others, recordsOf(other)
 	}
-	switch what := random.IntN(12); {
+	switch what := random.IntN(14); {
 	case what < 3:
 		x.tell("ring", lieAt(random, d.ring, ringSpots[random.IntN(len(ringSpots))]))
 	case what < 5:
@@ -427,6 +440,13 @@ func (d *directory) lieInRing(x *trial) {
 		if at+48 <= len(buffer) {
 			x.tell("ring's record", lieAt(random, buffer[at:], spot{"first word of the body", 40, 8}))
 		}
+	case what < 13:
+		at := random.IntN(len(marks))
+		if used := slices.IndexFunc(marks, func(mark byte) bool { return mark != 0 }); used >= 0 && random.IntN(2) == 0 {
+			at = min(used+random.IntN(4), len(marks)-1)
+		}
+		marks[at] = byte(random.IntN(7))
+		x.tell("ring's marks", fmt.Sprintf("that at %d is %d", at, marks[at]))
 	default:
 		cut := min(boundaries[random.IntN(len(boundaries))], uint64(len(d.ring)+unit))
 		d.ring = append(d.ring, make([]byte, unit)...)[:cut]
