@@ -342,10 +342,14 @@ static void add(delta_body_t *body, const void *bytes, uint64_t length) {
     body->pieces[body->count++] = (mmsb__piece_t){bytes, length};
 }
 
+static inline int is_annotated(const mmsb_delta_t *delta) {
+    return delta->id | delta->timestamp_ns || delta->source || delta->intent;
+}
+
 static void describe(delta_body_t *body, const mmsb_delta_t *delta) {
     body->head = (mmsb__journal_head_t){.kind = MMSB__JOURNAL_DELTA, .form = (uint16_t)delta->kind};
     body->count = 0;
-    if (delta->id | delta->timestamp_ns || delta->source || delta->intent) {
+    if (is_annotated(delta)) {
         uint64_t source = delta->source ? strlen(delta->source) : 0, intent = delta->intent ? strlen(delta->intent) : 0;
         body->head.flags = MMSB__JOURNAL_ANNOTATED;
         body->annotation[0] = delta->id;
@@ -412,8 +416,23 @@ void mmsb__ring_put_delta(mmsb__group_t *group, uint64_t page, uint64_t version,
     mmsb__ring_put(group, body.head, body.pieces, body.count);
 }
 
+/* The record of the most frequent delta; a tenth of the rate of small ones is what a description of it takes. */
+static mmsb_status_t append_run(mmsb__ring_t *ring, uint64_t page, uint64_t version, uint64_t epoch, const mmsb_run_t *run,
+                                const void *payload, uint64_t *sequence) {
+    mmsb__group_t group;
+    mmsb_status_t status = mmsb__ring_begin(ring, &group, mmsb__journal_run_space(run->length), 1);
+    if (MMSB__UNLIKELY(status != MMSB_OK))
+        return status;
+    mmsb__ring_put_run(&group, page, version, epoch, run->offset, payload, run->length);
+    status = mmsb__ring_end(&group);
+    *sequence = group.last;
+    return status;
+}
+
 mmsb_status_t mmsb__ring_append_delta(mmsb__ring_t *ring, uint64_t page, uint64_t version, uint64_t epoch,
                                       const mmsb_delta_t *delta, uint64_t *sequence) {
+    if (delta->kind == MMSB_DELTA_RUNS && delta->count == 1 && !is_annotated(delta))
+        return append_run(ring, page, version, epoch, delta->runs, delta->payload, sequence);
     delta_body_t body;
     describe_of(&body, page, version, epoch, delta);
     return mmsb__ring_append(ring, body.head, body.pieces, body.count, sequence);
