@@ -489,7 +489,8 @@ static void begin_buffer(mmsb__ring_buffer_t *buffer, uint64_t first) {
 
 /* Two buffers of memory that ends with the process. */
 static uint8_t *map_buffers(mmsb__ring_t *ring, uint64_t buffer_bytes) {
-    uint8_t *memory = mmap(NULL, MMSB__RING_MEMORY(buffer_bytes) + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const uint64_t size = MMSB__RING_MEMORY(buffer_bytes) + HUGE_PAGE;
+    uint8_t *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;
     ring->memory = memory;

@@ -90,8 +90,8 @@ typedef struct mmsb__piece {
 #define MMSB__RING_HEAD_BYTES 64                  /* bytes at the front of a buffer that Go fills */
 #define MMSB__RING_BYTES_MIN (UINT64_C(64) << 10) /* of a buffer; a multiple of 4096 */
 #define MMSB__RING_BYTES_MAX (UINT64_C(4) << 20)  /* the longest frame that readers take */
-/* A buffer has one mark for each 32 bytes, in which at most one group begins: 0, or 1 + the word of 8 bytes in which a group begins
- * that is complete. */
+/* A buffer has one mark for each 32 bytes, in which at most one group begins: 0, or 1 + the word of 8 bytes in which a group
+ * begins that is complete. */
 #define MMSB__RING_MARK_SHIFT 5
 /* The memory of two buffers, and behind them of their marks. */
 #define MMSB__RING_MEMORY(buffer_bytes) (2 * ((buffer_bytes) + ((buffer_bytes) >> MMSB__RING_MARK_SHIFT)))
@@ -217,13 +217,13 @@ static inline void mmsb__ring_put_run(mmsb__group_t *group, uint64_t page, uint6
     mmsb__journal_head_t *head = (mmsb__journal_head_t *)(void *)group->at;
     group->left--;
     *head = (mmsb__journal_head_t){(uint32_t)(sizeof *head + 8 + length),
-                                 MMSB__JOURNAL_RUN,
-                                 group->left > 0 ? MMSB__JOURNAL_MORE : 0,
-                                 0,
-                                 page,
-                                 version,
-                                 epoch,
-                                 group->time_ns};
+                                   MMSB__JOURNAL_RUN,
+                                   group->left > 0 ? MMSB__JOURNAL_MORE : 0,
+                                   0,
+                                   page,
+                                   version,
+                                   epoch,
+                                   group->time_ns};
     memcpy(head + 1, &offset, 8);
     uint8_t *to = group->at + sizeof *head + 8;
     group->at += mmsb__journal_run_space(length);

@@ -240,8 +240,8 @@ func (b ringBuffer) completeGroups() (records []byte, count uint32, err error) {
 		}
 		at := i*markedBytes + (int(mark)-1)*8
 		if mark > markedBytes/8 || at < end || at+recordHeadBytes > len(b.bytes) {
-			return nil, 0, status.Errorf(status.Corrupt, "mark %d of a ring's buffer is %d: no group can begin at byte %d", i, mark,
-				at)
+			return nil, 0, status.Errorf(status.Corrupt, "mark %d of a ring's buffer is %d: no group can begin at byte %d", i,
+				mark, at)
 		}
 		head := decodeRecordHead(b.bytes[at:])
 		space := (uint64(head.length) + 7) &^ 7
@@ -249,8 +249,8 @@ func (b ringBuffer) completeGroups() (records []byte, count uint32, err error) {
 			space += min(binary.LittleEndian.Uint64(b.bytes[at+recordHeadBytes:]), math.MaxUint32)
 		}
 		if head.length < recordHeadBytes || space > uint64(len(b.bytes)-at) {
-			return nil, 0, status.Errorf(status.Corrupt, "the group at byte %d of a ring's buffer has %d bytes, the buffer %d", at,
-				space, len(b.bytes))
+			return nil, 0, status.Errorf(status.Corrupt, "the group at byte %d of a ring's buffer has %d bytes, the buffer %d",
+				at, space, len(b.bytes))
 		}
 		group := b.bytes[at:][:space]
 		end = at + len(group)

@@ -199,7 +199,8 @@ func (j *openedJournal) openRing(context uint32, o *journal.Options) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	j.shared, err = unix.Mmap(f.Descriptor(), 0, journal.RingFileBytes(ringBytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	j.shared, err = unix.Mmap(f.Descriptor(), 0, journal.RingFileBytes(ringBytes), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED)
 	if err != nil && o.Durability != journal.EachCall {
 		return status.FromErrno(status.Unsupported, err.(syscall.Errno),
 			"cannot share memory with a file in %s: only durability call is possible there", j.directory)

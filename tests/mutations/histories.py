@@ -224,7 +224,7 @@ RECORDS = Native(
         ),
         Mutant(
             "never-complete", "no group says that it is complete: what is in the ring dies with the process",
-            "mmsb__ring_end", "complete(group->begins);", "",
+            "mmsb__ring_end", "complete(group->buffer, group->begins);", "",
         ),
         Mutant(
             "rolled-back-versions-return", "the versions that a batch of resizes gives in a group come again after a rollback",
