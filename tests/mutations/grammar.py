@@ -105,7 +105,7 @@ GRAMMAR = Go(
         ),
         Mutant(
             "groups-in-groups", "a group of the ring may begin within another",
-            "ringBuffer.completeGroups", "at < end", "false",
+            "ringBuffer.completeGroups", "at < end", "at < 0 * end",
             mode=JOURNALS,
         ),
         Mutant(
