@@ -104,8 +104,8 @@ GRAMMAR = Go(
             mode=JOURNALS,
         ),
         Mutant(
-            "groups-in-groups", "a group of the ring may begin within another",
-            "ringBuffer.completeGroups", "at < end", "at < 0 * end",
+            "groups-of-one", "a group of the ring is its first record",
+            "ringBuffer.completeGroups", "head.kind == Group &&", "head.kind == 0 &&",
             mode=JOURNALS,
         ),
         Mutant(
