@@ -34,6 +34,7 @@ static uint64_t seed, choices;
 typedef struct rubbish {
     char name[256];
     struct timespec changed;
+    int survived; /* 1: a later save or open has left it once */
 } rubbish_t;
 
 /* One mode's files: a chain of crashes. */
@@ -123,6 +124,7 @@ static uint32_t list_rubbish(const char *folder, rubbish_t *found) {
             struct stat file;
             if (is_temporary(entry->d_name) && count < RUBBISH && fstatat(dirfd(directory), entry->d_name, &file, 0) == 0) {
                 snprintf(found[count].name, sizeof found[count].name, "%s", entry->d_name);
+                    found[count].survived = 0;
                 found[count++].changed = file.st_ctim;
             }
         }
@@ -133,7 +135,8 @@ static uint32_t list_rubbish(const char *folder, rubbish_t *found) {
     return count;
 }
 
-/* Rubbish of a kill must be gone when a later worker has saved to that path, or has opened the journal. */
+/* Rubbish of a kill must be gone when a later worker has saved to that path, or has opened the journal. Of two workers one may
+ * be killed between the lock of what it removes and the removal, while the other saves: that stays once. */
 static const char *old_rubbish(history_t *history) {
     static rubbish_t left[RUBBISH];
     uint32_t count = list_rubbish(history->folder, left);
@@ -145,15 +148,20 @@ static const char *old_rubbish(history_t *history) {
         saved = saved || (shared->workers[i].ready && progress->saved > progress->first);
     }
     for (uint32_t i = 0; i < count; i++) {
-        int is_old = 0;
+        const rubbish_t *known = NULL;
         for (uint32_t old = 0; old < history->rubbish_count; old++) {
-            is_old = is_old || (strcmp(left[i].name, history->rubbish[old].name) == 0 &&
-                                left[i].changed.tv_sec == history->rubbish[old].changed.tv_sec &&
-                                left[i].changed.tv_nsec == history->rubbish[old].changed.tv_nsec);
+            const rubbish_t *before = &history->rubbish[old];
+            if (strcmp(left[i].name, before->name) == 0 && left[i].changed.tv_sec == before->changed.tv_sec &&
+                left[i].changed.tv_nsec == before->changed.tv_nsec) {
+                known = before;
+            }
         }
         int of_journal = strncmp(left[i].name, "journal-", 8) == 0;
-        if (is_old && (of_journal ? shared->workers[0].ready : saved)) {
-            found = left[i].name;
+        if (known != NULL && (of_journal ? shared->workers[0].ready : saved)) {
+            left[i].survived = 1;
+            if (history->mode != MODE_PAIR || known->survived) {
+                found = left[i].name;
+            }
         }
     }
     memcpy(history->rubbish, left, sizeof left);
