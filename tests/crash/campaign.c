@@ -124,7 +124,7 @@ static uint32_t list_rubbish(const char *folder, rubbish_t *found) {
             struct stat file;
             if (is_temporary(entry->d_name) && count < RUBBISH && fstatat(dirfd(directory), entry->d_name, &file, 0) == 0) {
                 snprintf(found[count].name, sizeof found[count].name, "%s", entry->d_name);
-                    found[count].survived = 0;
+                found[count].survived = 0;
                 found[count++].changed = file.st_ctim;
             }
         }
