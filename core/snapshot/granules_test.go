@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -263,6 +264,48 @@ func TestAPageWhosePlaceIsTakenIsRemovedOnce(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.Find(1)
 		require.Equal(t, code, status.CodeOf(err), "%v", err)
+		require.NoError(t, s.Close())
+	}
+}
+
+// A file may remove many pages that are nowhere: their ids take what the file has of them.
+func TestRemovedIDsTakeWhatTheFileHas(t *testing.T) {
+	const count = 2 << 20
+	m := newModel()
+	m.put(t, count, pattern(1, 100)) // one of them
+	m.put(t, count+1, pattern(2, 100))
+	base := Header{ID: ID{1}}
+	raw := write(t, base, m, parts{whole: []uint64{count, count + 1}}, Uncompressed)
+	ids := make([]uint64, count)
+	for i := range ids {
+		ids[i] = uint64(count - i)
+	}
+	left := newModel()
+	left.put(t, count+1, pattern(2, 100))
+	change := write(t, Header{ID: ID{2}, Base: base.ID, BaseName: "base"}, left, parts{removed: ids}, Uncompressed)
+	for name, look := range map[string]func(s *Snapshot) error{
+		"one page": func(s *Snapshot) error {
+			_, err := s.Find(count + 1)
+			_, gone := s.Find(count)
+			assert.Equal(t, status.NotFound, status.CodeOf(gone))
+			return err
+		},
+		"all": func(s *Snapshot) error {
+			return s.Load(nil, func(page Page, _ uint32, _ uint64, _ []byte) error {
+				assert.Equal(t, uint64(count+1), page.ID)
+				return nil
+			})
+		},
+	} {
+		s, err := OpenSource(file.Bytes(change), OpenOptions{Base: func(string) (file.Source, error) {
+			return file.Bytes(raw), nil
+		}})
+		require.NoError(t, err)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		require.NoError(t, look(s), name)
+		runtime.ReadMemStats(&after)
+		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(3*len(change)+16<<20), name) // with tables that come and go
 		require.NoError(t, s.Close())
 	}
 }

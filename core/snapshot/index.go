@@ -15,7 +15,7 @@ import (
 type record struct {
 	id      uint64
 	size    uint64
-	segment uint32 // counted over the chain
+	segment uint32 // counted over the chain; that a file removes the page stands in its first one
 	what    uint32 // entry and flags
 }
 
@@ -57,28 +57,38 @@ type index struct {
 	lock  sync.Mutex
 	made  bool
 	list  records
+	// gone are the pages that these files remove, and of which they have nothing else; none for the whole chain.
+	gone []uint64
 }
 
 // index is of the whole chain: 24 bytes a page.
-func (s *Snapshot) index(goesOn asking) (records, error) { return s.all.get(s, goesOn) }
+func (s *Snapshot) index(goesOn asking) (records, error) {
+	list, _, err := s.all.get(s, goesOn)
+	return list, err
+}
 
-func (x *index) get(s *Snapshot, goesOn asking) (records, error) {
+func (x *index) get(s *Snapshot, goesOn asking) (list records, gone []uint64, err error) {
 	x.lock.Lock()
 	defer x.lock.Unlock()
 	if x.made {
-		return x.list, nil
+		return x.list, x.gone, nil
 	}
-	list, counts, err := s.collect(x.depth, goesOn)
+	list, gone, err = s.collect(x.depth, goesOn)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	counts, err := s.resolve(list, x.depth == len(s.volumes))
+	if err != nil {
+		return nil, nil, err
 	}
 	if x.depth == len(s.volumes) {
 		if err := s.checkState(counts); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		gone = nil
 	}
-	x.list, x.made = list, true
-	return list, nil
+	x.list, x.gone, x.made = list, gone, true
+	return list, gone, nil
 }
 
 // state counts pages.
@@ -106,25 +116,30 @@ func (s *Snapshot) checkState(counts state) error {
 	return nil
 }
 
-// collect reads the tables of the newest files, depth of them, and makes their records. It finds what is there twice, and changes
-// of what is not there.
-func (s *Snapshot) collect(depth int, goesOn asking) (records, state, error) {
-	list := make(records, 0, s.entries(depth))
+// collect reads the tables of the newest files, depth of them, and makes their records; gone are the ids of pages that are removed
+// and have no other record: a file has 8 bytes of each, and they take no more here.
+func (s *Snapshot) collect(depth int, goesOn asking) (list records, gone []uint64, err error) {
+	pages, ids := s.entries(depth)
+	list, gone = make(records, 0, pages), make([]uint64, 0, ids)
+	removed := make([][]uint64, depth) // parts of gone, per file
 	var scratch []byte
 	for number, v := range s.volumes[:depth] {
-		check, last := s.sequence(number), 0 // the record of the page that came last
+		check, last, begin := s.sequence(number), 0, len(gone) // last: the record of the page that came last
 		for segment := range v.segments() {
 			if err := goesOn.ask(); err != nil {
-				return nil, state{}, err
+				return nil, nil, err
 			}
 			t, used, err := v.readTable(segment, scratch)
 			if err != nil {
-				return nil, state{}, err
+				return nil, nil, err
 			}
 			scratch = used
 			continues, err := check.add(t)
 			if err != nil {
-				return nil, state{}, err
+				return nil, nil, err
+			}
+			if check.counts.Removed <= v.totals.Removed { // or finish finds that the footer is wrong
+				gone = append(gone, t.ids...)
 			}
 			if continues { // segments of another kind may lie between
 				list[last].what |= recordContinues
@@ -136,38 +151,58 @@ func (s *Snapshot) collect(depth int, goesOn asking) (records, state, error) {
 			}
 		}
 		if err := check.finish(goesOn); err != nil {
-			return nil, state{}, err
+			return nil, nil, err
+		}
+		removed[number] = gone[begin:]
+	}
+	if err := sorted(list, goesOn, record.compare); err != nil {
+		return nil, nil, err
+	}
+	pagesEnd, gone := len(list), gone[:0] // never ahead of what is looked at
+	for number, ids := range removed {
+		if err := sorted(ids, goesOn, cmp.Compare); err != nil {
+			return nil, nil, err
+		}
+		if list, gone, err = s.addRemoved(list, pagesEnd, gone, number, ids); err != nil {
+			return nil, nil, err
 		}
 	}
-	err := sorted(list, goesOn, func(a, b record) int {
-		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.segment, b.segment), cmp.Compare(a.entry(), b.entry()))
-	})
-	if err != nil {
-		return nil, state{}, err
+	if len(list) > pagesEnd {
+		err = sorted(list, goesOn, record.compare)
 	}
-	list = s.withoutReplaced(list)
-	counts, err := s.resolve(list, depth == len(s.volumes))
-	return list, counts, err
+	if err == nil && depth > 1 {
+		err = sorted(gone, goesOn, cmp.Compare)
+	}
+	return list, gone, err
 }
 
-// withoutReplaced leaves out removals of pages in whose place the same file has a new page with the id. It is a whole page.
-func (s *Snapshot) withoutReplaced(list records) records {
-	replaces := func(page, removal *record) bool {
-		return page.id == removal.id && !page.removed() && !page.changes() && s.sameFile(page, removal)
-	}
-	kept := list[:0]    // never ahead of what is looked at
-	dropped := record{} // the removal that was left out last
-	for at := range list {
-		r := &list[at]
-		if r.removed() && (at > 0 && replaces(&list[at-1], r) || at+1 < len(list) && replaces(&list[at+1], r)) {
-			if again := dropped.id == r.id && s.sameFile(&dropped, r); !again {
-				dropped = *r
-				continue
-			}
+func (r record) compare(other record) int {
+	return cmp.Or(cmp.Compare(r.id, other.id), cmp.Compare(r.segment, other.segment), cmp.Compare(r.entry(), other.entry()))
+}
+
+// addRemoved adds what a file removes to the records, where one of the first pages of these, which are sorted, has the id; else to
+// gone. A page in whose place the same file has a new one is not removed: that is a whole page.
+func (s *Snapshot) addRemoved(list records, pages int, gone []uint64, number int, ids []uint64) (records, []uint64, error) {
+	rest := list[:pages]
+	for i, id := range ids {
+		if i > 0 && ids[i-1] == id {
+			return nil, nil, status.Errorf(status.Corrupt, "%s: page %d is removed twice", s.volumes[number].name, id)
 		}
-		kept = append(kept, *r)
+		skip, _ := slices.BinarySearchFunc(rest, id, func(r record, id uint64) int { return cmp.Compare(r.id, id) })
+		var group records
+		group, rest = rest[skip:].front(id)
+		replaced := slices.ContainsFunc(group, func(r record) bool {
+			file, _ := s.volumeOf(r.segment)
+			return file == number && !r.changes()
+		})
+		switch {
+		case len(group) == 0:
+			gone = append(gone, id)
+		case !replaced:
+			list = append(list, record{id, 0, s.first[number], recordRemoved})
+		}
 	}
-	return kept
+	return list, gone, nil
 }
 
 func (s *Snapshot) sameFile(one, other *record) bool {
@@ -178,15 +213,17 @@ func (s *Snapshot) sameFile(one, other *record) bool {
 
 // PagesAtMost is how many pages the state says it has, no more than its files have room for.
 func (s *Snapshot) PagesAtMost() uint64 {
-	return min(s.volumes[0].totals.StatePages, s.entries(len(s.volumes)))
+	pages, _ := s.entries(len(s.volumes))
+	return min(s.volumes[0].totals.StatePages, pages)
 }
 
 // entries is how many the newest files say they have, no more than they have room for.
-func (s *Snapshot) entries(depth int) (count uint64) {
+func (s *Snapshot) entries(depth int) (pages, removed uint64) {
 	for _, v := range s.volumes[:depth] {
-		count += v.claimed(v.totals.Pages, pageBytes) + v.claimed(v.totals.Removed, idBytes)
+		pages += v.claimed(v.totals.Pages, pageBytes)
+		removed += v.claimed(v.totals.Removed, idBytes)
 	}
-	return count
+	return pages, removed
 }
 
 func appendRecords(list records, t *table, segment uint32, continues bool) records {
@@ -201,13 +238,11 @@ func appendRecords(list records, t *table, segment uint32, continues bool) recor
 		}
 		list = append(list, record{page.ID, page.Size, segment, what})
 	}
-	for entry, id := range t.ids {
-		list = append(list, record{id, 0, segment, uint32(entry) | recordRemoved})
-	}
 	return list
 }
 
-// resolve looks at what the files say about each page together, and counts the state's pages.
+// resolve looks at what the files say about each page together, and counts the state's pages. It finds what is there twice, and
+// changes of what is not there.
 func (s *Snapshot) resolve(list records, whole bool) (counts state, err error) {
 	for len(list) > 0 {
 		var group records
@@ -215,6 +250,10 @@ func (s *Snapshot) resolve(list records, whole bool) (counts state, err error) {
 		for number := range group[1:] {
 			if s.sameFile(&group[number], &group[number+1]) {
 				a, _ := s.volumeOf(group[number].segment)
+				if group[number].removed() || group[number+1].removed() {
+					return counts, status.Errorf(status.Corrupt, "%s: page %d is removed, but has changes", s.volumes[a].name,
+						group[0].id)
+				}
 				return counts, status.Errorf(status.Corrupt, "%s: page %d occurs twice, in segments %d and %d", s.volumes[a].name,
 					group[0].id, group[number].segment-s.first[a], group[number+1].segment-s.first[a])
 			}

@@ -69,11 +69,11 @@ func (s *Snapshot) Segments(o LoadOptions, each func(segment Loaded) error) erro
 // ParallelSegments is Segments with work for which the order does not matter: where each returns rest, that is called beside the
 // segments that follow, for several at a time, and Bytes are valid until it returns. Its error ends the walk, too.
 func (s *Snapshot) ParallelSegments(o LoadOptions, each func(segment Loaded) (rest func() error, err error)) error {
-	newer, err := s.newerRecords(o.asking())
+	newer, gone, err := s.newerRecords(o.asking())
 	if err != nil {
 		return err
 	}
-	w := walk{s: s, newer: newer, whole: make([]uint64, (len(newer)+63)/64), want: o.Want}
+	w := walk{s: s, newer: newer, gone: gone, whole: make([]uint64, (len(newer)+63)/64), want: o.Want}
 	for number := range s.volumes {
 		if err := w.volume(number, o, each); err != nil {
 			return err
@@ -82,13 +82,13 @@ func (s *Snapshot) ParallelSegments(o LoadOptions, each func(segment Loaded) (re
 	return w.finish()
 }
 
-// newerRecords are enough to know what newer files replace.
-func (s *Snapshot) newerRecords(goesOn asking) (records, error) {
+// newerRecords are enough to know what newer files replace; of pages that are gone they are none.
+func (s *Snapshot) newerRecords(goesOn asking) (newer records, gone []uint64, err error) {
 	s.all.lock.Lock()
 	made := s.all.made
 	s.all.lock.Unlock()
 	if made {
-		return s.all.list, nil
+		return s.all.list, nil, nil
 	}
 	return s.newer.get(s, goesOn)
 }
@@ -97,6 +97,7 @@ func (s *Snapshot) newerRecords(goesOn asking) (records, error) {
 type walk struct {
 	s       *Snapshot
 	newer   records
+	gone    []uint64
 	whole   []uint64 // a bit for each of newer: the bytes under its changes came
 	want    func(id uint64) bool
 	counts  state
@@ -317,6 +318,9 @@ func (w *walk) part(number int, t *table, continues, count bool) (_ Loaded, err 
 		begins := entry > 0 || !continues
 		at, newer := w.newerOf(page.ID, number)
 		if slices.ContainsFunc(newer, func(r record) bool { return r.removed() || !r.changes() }) {
+			continue
+		}
+		if _, gone := slices.BinarySearch(w.gone, page.ID); gone {
 			continue
 		}
 		if begins && count {
