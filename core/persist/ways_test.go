@@ -29,7 +29,10 @@ import (
 
 // All ways of loading a snapshot give the same pages, whoever wrote it and however it is divided.
 
-var chainsToLoad = flag.Int("chains", 100, "random chains that are loaded in every way")
+var (
+	chainsToLoad = flag.Int("chains", 100, "random chains that are loaded in every way")
+	firstChain   = flag.Int("first", 0, "the number of the first of them")
+)
 
 // wanted is a state that a snapshot must give, by id.
 type wanted map[uint64]details
@@ -438,10 +441,10 @@ func (f *foreign) now() wanted {
 	return now
 }
 
-// Chains that others wrote, valid but divided anywhere, come back in every way: -args -chains=10000 is the long form.
+// Chains that others wrote, valid but divided anywhere, come back in every way: -args -chains=100000 is the long form, and -first= divides it.
 func TestEveryWayOfLoadingForeignChains(t *testing.T) {
 	onOneThread(t)
-	number, count := 0, *chainsToLoad
+	number, count := *firstChain, *chainsToLoad
 	if raceDetector {
 		count /= 10
 	}
@@ -450,7 +453,7 @@ func TestEveryWayOfLoadingForeignChains(t *testing.T) {
 			t.Logf("chain %d", number)
 		}
 	}()
-	for ; number < count; number++ {
+	for ; number < *firstChain+count; number++ {
 		random := rand.New(rand.NewPCG(uint64(number), 7))
 		f := &foreign{T: t, filler: newFiller(random), folder: t.TempDir(), state: make(map[uint64]foreignPage)}
 		for id := uint64(1); id <= 1+random.Uint64N(6); id++ {
