@@ -74,9 +74,9 @@ type Log interface {
 	Leads(from lineage.Point) error
 }
 
-// FindBase is what a replay of a journal begins with that is given no snapshot: the newest base of its directory from which records
-// lead on, and that is not behind the end of the replay: a record, a time (0: any), or what only the oldest base is surely before.
-// nil: the empty state. Errors: Mismatch (there is no such state), those of a base that cannot be read.
+// FindBase is what a replay of a journal begins with that is given no snapshot: the newest base of its directory from which
+// records lead on, and that is not behind the end of the replay: a record, a time (0: any), or what only the oldest base is
+// surely before. nil: the empty state. Errors: Mismatch (there is no such state), those of a base that cannot be read.
 func FindBase(fs file.FS, directory string, log Log, record uint64, at int64, oldest bool) (*Base, error) {
 	bases, lost := Bases(fs, directory)
 	if oldest {
