@@ -342,6 +342,51 @@ func TestRecordsInPieces(t *testing.T) {
 		firsts = append(firsts, s.First)
 	}
 	assert.Equal(t, []uint64{1, 2, 5}, firsts)
+
+	// A state may lie between the pieces: a save takes its moment when it wants. The change has the number behind it.
+	for after, want := range []int{3, 2, 2, 2, 1, 0} {
+		records, _, err := readAll(disk, uint64(after)+1)
+		require.NoError(t, err, "behind record %d", after)
+		require.Len(t, records, want, "behind record %d", after)
+		if want >= 2 {
+			assert.Equal(t, body[8:], records[want-2].Bytes, "behind record %d", after)
+		}
+		records, last, err := replayAll(disk, uint64(after), Until{Sequence: 3}) // which ends before the change
+		require.NoError(t, err)
+		assert.Len(t, records, max(0, 1-after), "behind record %d", after)
+		assert.Equal(t, max(1, uint64(after)), last, "behind record %d", after)
+	}
+}
+
+// A state may lie within a group, also where that goes beyond the frame that the state lies in.
+func TestAReplayFromTheMiddleOfAGroup(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{})
+	for number, records := range [][][]byte{{run(1).encode(More), run(2).encode(More)}, {run(3).encode(0), run(4).encode(0)}} {
+		whole, used := buffer(records...)
+		require.NoError(t, w.Write(whole, used, w.Next(), 2, number == 1))
+	}
+	require.NoError(t, w.Close())
+	for after := range uint64(4) {
+		records, _, err := readAll(disk, after+1)
+		require.NoError(t, err, "behind record %d", after)
+		requireRuns(t, records, after+1, 4)
+	}
+}
+
+// A frame that says that the journal was closed has no records, also where nobody asks for any behind it.
+func TestAFrameWithoutRecordsIsEmpty(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{})
+	whole, used := buffer(run(1).encode(0))
+	require.NoError(t, w.Write(whole, used, w.Next(), 0, true))
+	require.NoError(t, w.Close())
+	r, err := OpenReplay(disk, directory)
+	require.NoError(t, err)
+	_, err = r.Find(0, Until{})
+	assert.Equal(t, status.Corrupt, code(err), "%v", err)
+	_, _, err = replayAll(disk, 0, Until{})
+	assert.Equal(t, status.Corrupt, code(err), "%v", err)
 }
 
 func requireTimes(t *testing.T, disk *filetest.Disk, first, last int64) {

@@ -193,16 +193,25 @@ func (j *Journal) Times() (first, last int64, err error) {
 // Info is what is known of the journal.
 func (j *Journal) Info() Info { return j.info }
 
-// Records walks the records with the numbers from first to last; those behind the journal's end are not missed. The record
-// first must begin a group and last end one, as those that Find returns do; or last is math.MaxUint64. It ends at the first
-// error. Errors: NotFound (first was dropped), Corrupt, Format, and those of the file system.
+// Records walks the records with the numbers from first to last; those behind the journal's end are not missed. A record that
+// has pieces before first is one of them. last must end a group, as those that Find returns do, or be math.MaxUint64. It ends at
+// the first error. Errors: NotFound (first was dropped), Corrupt, Format, and those of the file system.
 func (j *Journal) Records(first, last uint64) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		var a assembler
 		yielding := true
-		err := j.from(first, func(f *frame, records []byte) (bool, error) {
+		begin, err := j.beginningOf(first)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		err = j.from(begin, func(f *frame, records []byte) (bool, error) {
 			var bad error
 			err := eachRecord(f, records, func(sequence uint64, head recordHead, content []byte) bool {
+				if sequence < begin {
+					a.pass(sequence, head)
+					return true
+				}
 				if sequence > last {
 					yielding = false
 					return false
@@ -264,18 +273,25 @@ type assembler struct {
 	within bool // a record's pieces are coming
 }
 
+// pass takes a record that is not wanted, for the group that it belongs to.
+func (a *assembler) pass(sequence uint64, head recordHead) {
+	if head.flags&More == 0 {
+		a.group = 0
+	} else if a.group == 0 {
+		a.group = sequence
+	}
+}
+
 // add takes a record as it lies in the file, and returns it where it is whole.
 func (a *assembler) add(sequence uint64, head recordHead, content []byte) (*Record, error) {
 	if head.version > attribute.MaximumVersion {
 		return nil, errVersion(sequence, head.version)
 	}
-	if a.group == 0 {
-		a.group = sequence
-	}
 	group, last := a.group, head.flags&More == 0
-	if last {
-		a.group = 0
+	if group == 0 {
+		group = sequence
 	}
+	a.pass(sequence, head)
 	if head.kind == Group {
 		return nil, checkGroup(sequence, head, group == sequence && !a.within)
 	}
@@ -349,6 +365,43 @@ func (j *Journal) heads(first uint64, visit func(sequence uint64, head recordHea
 	})
 }
 
+// beginningOf is the number of the first piece of a record, or of the record itself where it is whole. Errors: as Records.
+func (j *Journal) beginningOf(record uint64) (first uint64, err error) {
+	first = record
+	if record <= j.info.First || record > j.info.Last {
+		return first, nil
+	}
+	err = j.scan(j.beginning(j.holding(record)), toTheEnd, func(f *frame, records []byte, _ position) (bool, error) {
+		if !f.has(record - 1) {
+			return f.first < record, nil
+		}
+		goesOn, err := f.goesOn(records, record-1)
+		if err == nil && goesOn {
+			first, err = j.firstPiece(record - 1)
+		}
+		return false, err
+	})
+	return first, err
+}
+
+// firstPiece is the number of the first piece of a body that goes on behind a record. It is in the same segment. Errors: as
+// Records.
+func (j *Journal) firstPiece(record uint64) (first uint64, err error) {
+	from := j.beginning(j.holding(record))
+	first = from.next
+	err = j.scan(from, toTheEnd, func(f *frame, records []byte, _ position) (more bool, err error) {
+		more = true
+		err = eachRecord(f, records, func(sequence uint64, head recordHead, _ []byte) bool {
+			if more = sequence < record; more && head.flags&Piece == 0 {
+				first = sequence + 1
+			}
+			return more
+		})
+		return more, err
+	})
+	return first, err
+}
+
 // from walks the frames from the one on that has the record first.
 func (j *Journal) from(first uint64, visit func(f *frame, records []byte) (more bool, err error)) error {
 	if first > j.info.Last {
@@ -360,7 +413,7 @@ func (j *Journal) from(first uint64, visit func(f *frame, records []byte) (more 
 	}
 	return j.scan(j.beginning(j.holding(first)), j.tail.end, func(f *frame, records []byte, _ position) (bool, error) {
 		if f.first+uint64(f.count) <= first {
-			return true, nil
+			return true, checkEmpty(f, records)
 		}
 		return visit(f, records)
 	})

@@ -4,6 +4,8 @@ package journal
 
 import (
 	"encoding/binary"
+	"iter"
+	"math"
 
 	"libmmsb/core/attribute"
 	"libmmsb/core/file"
@@ -25,6 +27,7 @@ func OpenReplay(fs file.FS, directory string) (*Replay, error) {
 	if err != nil {
 		return nil, err
 	}
+	j.info.First, j.info.Last, j.tail.end = j.segments[0].first, math.MaxUint64, toTheEnd
 	return &Replay{j}, nil
 }
 
@@ -46,14 +49,28 @@ func (r *Replay) EndsBefore(line lineage.Lineage) (bool, error) {
 	if line.Parent.Lineage != r.journal.info.Lineage.ID || line.Parent.Lineage == (lineage.ID{}) {
 		return false, nil
 	}
-	j := *r.journal
-	err := j.look()
-	return j.EndsBefore(line), err
+	last, err := r.Last()
+	return line.Parent.Position == last, err
 }
 
-// EndsBefore is Replay's.
-func (j *Journal) EndsBefore(line lineage.Lineage) bool {
-	return line.Parent == j.info.Lineage.At(j.info.Last) && line.Parent.Lineage != (lineage.ID{})
+// Last is the number of the journal's last record. It reads the last segment.
+func (r *Replay) Last() (uint64, error) {
+	j := *r.journal
+	err := j.look()
+	return j.info.Last, err
+}
+
+// Find and Records are Journal's; they read no further than they are asked for. CheckGaps is Journal's.
+func (r *Replay) Find(after uint64, until Until) (uint64, error) { return r.journal.Find(after, until) }
+
+// Records is described at Find.
+func (r *Replay) Records(first, last uint64) iter.Seq2[*Record, error] {
+	return r.journal.Records(first, last)
+}
+
+// CheckGaps is described at Find.
+func (r *Replay) CheckGaps(after, last uint64, until Until) error {
+	return r.journal.CheckGaps(after, last, until)
 }
 
 // At is the lineage that the journal has at a position. A gap may begin one.
@@ -124,7 +141,7 @@ func (r *Replay) Run(after uint64, until Until, apply func(s *Part) error) (last
 		return after, status.Errorf(status.NotFound, "journal %s begins at record %d; record %d was dropped", j.directory,
 			r.First(), after+1)
 	}
-	p := &player{journal: j, after: after, last: after, until: until, ready: make(chan *Part, framesAhead),
+	p := &player{journal: j, after: after, next: after + 1, last: after, until: until, ready: make(chan *Part, framesAhead),
 		free: make(chan *Part, framesAhead), stopped: make(chan struct{})}
 	var pieces assembler
 	for range framesAhead {
@@ -156,6 +173,7 @@ func (r *Replay) Run(after uint64, until Until, apply func(s *Part) error) (last
 type player struct {
 	journal *Journal
 	after   uint64
+	next    uint64 // the first record to be applied; before after where a body goes on behind it
 	until   Until
 	last    uint64 // of the groups that were found
 	great   uint64 // the last record of a group that goes beyond its frame, and that is whole
@@ -168,10 +186,19 @@ type player struct {
 
 // frame is a visit of scan.
 func (p *player) frame(f *frame, records []byte, at position) (more bool, err error) {
-	if f.first+uint64(f.count) <= p.after+1 {
-		if f.count == 0 {
-			err = checkEnd(f, len(records))
+	if p.next == p.after+1 && f.has(p.after) {
+		goesOn, err := f.goesOn(records, p.after)
+		if err == nil && goesOn { // the change has a number behind after, its first pieces have not
+			if p.next, err = p.journal.firstPiece(p.after); err == nil {
+				err = p.journal.scan(p.journal.beginning(at.segment), toTheEnd, p.frame)
+			}
 		}
+		if goesOn || err != nil {
+			return false, err
+		}
+	}
+	if f.first+uint64(f.count) <= p.next {
+		err = checkEmpty(f, records)
 		return err == nil, err
 	}
 	if s := &p.journal.segments[at.segment]; s.based && s.first > p.after+1 { // Run says whether it ends well
@@ -190,7 +217,12 @@ func (p *player) frame(f *frame, records []byte, at position) (more bool, err er
 			return false, err
 		}
 		next = min(here+int(binary.LittleEndian.Uint32(left)+7)&^7, len(records))
-		if sequence <= p.after {
+		if sequence < p.next {
+			if left[5]&More == 0 {
+				group = 0
+			} else if group == 0 {
+				group = sequence
+			}
 			continue
 		}
 		if begin < 0 {
@@ -275,7 +307,7 @@ func (p *player) hand(f *frame, records []byte, at position) {
 			s.room = append(s.room[:0], records...)
 			s.Records = s.room
 		}
-		s.sequence = max(f.first, p.after+1)
+		s.sequence = max(f.first, p.next)
 		s.path, s.offset = p.journal.path(p.journal.segments[at.segment].name), at.offset
 		p.ready <- s
 	}

@@ -254,9 +254,13 @@ func (b ringBuffer) completeGroups() (records []byte, count uint32, err error) {
 		}
 		group := b.bytes[at:][:space]
 		end = at + len(group)
-		for rest := group; len(rest) >= recordHeadBytes; count++ {
-			length := (int(binary.LittleEndian.Uint32(rest)) + 7) &^ 7
-			rest = rest[min(max(length, recordHeadBytes), len(rest)):]
+		for rest := group; len(rest) > 0; count++ {
+			if checkLength(0, rest) != nil {
+				return nil, 0, status.Errorf(status.Corrupt,
+					"the records of the group at byte %d of a ring's buffer do not fill its %d bytes: %d are left", at, space,
+					len(rest))
+			}
+			rest = rest[min((int(binary.LittleEndian.Uint32(rest))+7)&^7, len(rest)):]
 		}
 		records = append(records, group...)
 	}

@@ -204,6 +204,18 @@ func eachRecord(f *frame, records []byte, visit func(sequence uint64, head recor
 	return checkEnd(f, len(records)-at)
 }
 
+// has says whether a frame has a record.
+func (f *frame) has(record uint64) bool { return f.first <= record && record < f.first+uint64(f.count) }
+
+// goesOn says whether the body of a record, which the frame has, goes on in the next one. Errors: Corrupt.
+func (f *frame) goesOn(records []byte, record uint64) (goes bool, err error) {
+	err = eachRecord(f, records, func(sequence uint64, head recordHead, _ []byte) bool {
+		goes = head.flags&Piece != 0
+		return sequence < record
+	})
+	return goes, err
+}
+
 // checkLength says whether what is left of a frame is enough for the next record. Errors: Corrupt.
 func checkLength(sequence uint64, left []byte) error {
 	if len(left) >= recordHeadBytes {
@@ -239,6 +251,14 @@ func checkEnd(f *frame, left int) error {
 		return nil
 	}
 	return status.Errorf(status.Corrupt, "the frame of record %d has %d bytes after its %d records", f.first, left, f.count)
+}
+
+// checkEmpty says whether a frame without records has nothing else. Errors: Corrupt.
+func checkEmpty(f *frame, records []byte) error {
+	if f.count > 0 {
+		return nil
+	}
+	return checkEnd(f, len(records))
 }
 
 // upTo walks the frames of a segment up to the offset limit. It returns the offset behind the last frame that is whole and that

@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -367,4 +368,44 @@ func TestAFailedJournalDoesNotHinderSaves(t *testing.T) {
 	require.Zero(t, nativetest.WritePage(handle, 0, []byte{'d'}))
 	require.NoError(t, CloseJournal(context))
 	require.Equal(t, contents(t, context), contents(t, replayed(t, "", directory, LoadOptions{})))
+}
+
+// A save takes its moment when it wants: the journal may then have only the first pieces of a large change.
+func TestAMomentBetweenThePiecesOfAChange(t *testing.T) {
+	const size, changes = 1 << 20, 12 // each of several buffers of the ring
+	folder := t.TempDir()
+	directory := filepath.Join(folder, "journal")
+	context := newContext(t)
+	require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1, Keep: true}, nil))
+	handle := createFilled(t, context, size, 1, 0)
+	payload, changed := bytes.Repeat([]byte{0xff}, size), make(chan struct{}) // a piece of it is no body
+	go func() {
+		defer close(changed)
+		for i := range changes {
+			payload[size-1] = byte(i)
+			write(t, handle, 0, payload)
+		}
+	}()
+	var paths []string
+	for going := true; going && len(paths) < 2*changes; {
+		paths = append(paths, filepath.Join(folder, fmt.Sprint(len(paths))))
+		require.NoError(t, Save(context, ToPath(paths[len(paths)-1]), SaveOptions{NotDurable: true}, nil))
+		select {
+		case <-changed:
+			going = false
+		default:
+		}
+	}
+	<-changed
+	require.NoError(t, CloseJournal(context))
+	for _, path := range paths {
+		loaded := replayed(t, path, directory, LoadOptions{})
+		require.NoError(t, page.Use(loaded, func(c *page.Context) error {
+			found, err := c.Lookup(1)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(payload, content(t, found)), path)
+			return nil
+		}))
+		require.NoError(t, page.Destroy(loaded))
+	}
 }

@@ -30,23 +30,21 @@ func (o *LoadOptions) until() journal.Until {
 	return journal.Until{Sequence: o.JournalUntil, Time: o.JournalUntilTime, Page: o.JournalPage, Epoch: o.JournalEpoch}
 }
 
-// openJournalBase opens the state that a journal begins with: the newest base that its directory has, and that is not behind
-// where the replay is to end.
+// openJournalBase opens the state that a journal begins with.
 func openJournalBase(fs file.FS, read *journal.Replay, o *LoadOptions) (*snapshot.Snapshot, error) {
 	// Nothing says which base is before an epoch, but the oldest is.
-	base, err := snapshot.FindBase(fs, o.Journal, read.Leads, o.JournalUntil, o.JournalUntilTime, o.JournalEpoch != 0)
-	switch {
-	case base != nil:
-		return snapshot.Open(base.Path, snapshot.OpenOptions{FS: fs})
-	case read.FromTheBeginning():
-		return emptyState(read.At(0))
-	case err != nil:
+	base, err := snapshot.FindBase(fs, o.Journal, read, o.JournalUntil, o.JournalUntilTime, o.JournalEpoch != 0)
+	if err != nil {
 		return nil, err
-	default:
-		return nil, status.Errorf(status.Mismatch,
-			"the journal %q begins with record %d and has no base for that or for what is asked",
-			o.Journal, read.First())
 	}
+	if base != nil {
+		return snapshot.Open(base.Path, snapshot.OpenOptions{FS: fs})
+	}
+	content, err := snapshot.EmptyState(read.At(0))
+	if err != nil {
+		return nil, err
+	}
+	return snapshot.OpenSource(file.Bytes(content), snapshot.OpenOptions{})
 }
 
 // replayJournal applies the journal that the options name to what is staged.

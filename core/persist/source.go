@@ -1,10 +1,7 @@
 package persist
 
 import (
-	"bytes"
-
 	"libmmsb/core/file"
-	"libmmsb/core/lineage"
 	"libmmsb/core/snapshot"
 	"libmmsb/native"
 )
@@ -41,22 +38,4 @@ func (l *LoadSource) open(ask func() error, folder string, done <-chan struct{})
 		return nil, err
 	}
 	return snapshot.OpenSource(source, snapshot.OpenOptions{})
-}
-
-// emptyState is a snapshot without pages: what a journal begins with that has all records of its lineage.
-func emptyState(line lineage.Lineage) (*snapshot.Snapshot, error) {
-	sink, err := file.Memory()
-	if err != nil {
-		return nil, err
-	}
-	writer, err := snapshot.NewWriter(sink, snapshot.Header{Lineage: line}, snapshot.Options{})
-	if err == nil {
-		_, err = writer.Finish(0, 0)
-	}
-	if err != nil {
-		sink.Abort()
-		return nil, err
-	}
-	defer sink.Close()
-	return snapshot.OpenSource(file.Bytes(bytes.Clone(sink.Bytes())), snapshot.OpenOptions{})
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"libmmsb/core/file"
 	"libmmsb/core/lineage"
@@ -66,10 +67,17 @@ func Bases(fs file.FS, directory string) (bases []Base, lost error) {
 	return bases, lost
 }
 
-// FindBase is the newest base of a directory from which records lead on, and that is not behind the end of a replay: a record, a
-// time (0: any), or what only the oldest base is surely before. nil: there is none, and none is missing.
-func FindBase(fs file.FS, directory string, leads func(lineage.Point) error, record uint64, at int64, oldest bool) (*Base,
-	error) {
+// Log is a journal, as far as what it begins with depends on it.
+type Log interface {
+	First() uint64 // number of the oldest record
+	FromTheBeginning() bool
+	Leads(from lineage.Point) error
+}
+
+// FindBase is what a replay of a journal begins with that is given no snapshot: the newest base of its directory from which
+// records lead on, and that is not behind the end of the replay: a record, a time (0: any), or what only the oldest base is
+// surely before. nil: the empty state. Errors: Mismatch (there is no such state), those of a base that cannot be read.
+func FindBase(fs file.FS, directory string, log Log, record uint64, at int64, oldest bool) (*Base, error) {
 	bases, lost := Bases(fs, directory)
 	if oldest {
 		slices.Reverse(bases)
@@ -77,11 +85,37 @@ func FindBase(fs file.FS, directory string, leads func(lineage.Point) error, rec
 	for i := range bases {
 		base := &bases[i]
 		late := record != 0 && base.Position > record || at != 0 && base.Taken.UnixNano() > at
-		if !late && leads(base.Lineage.At(base.Position)) == nil {
+		if !late && log.Leads(base.Lineage.At(base.Position)) == nil {
 			return base, nil
 		}
 	}
-	return nil, lost
+	switch {
+	case log.FromTheBeginning():
+		return nil, nil
+	case lost != nil:
+		return nil, lost
+	default:
+		return nil, status.Errorf(status.Mismatch,
+			"the journal %q begins with record %d and has no base for that or for what is asked", directory, log.First())
+	}
+}
+
+// EmptyState is the content of a snapshot without pages, of the beginning of a lineage.
+func EmptyState(line lineage.Lineage) ([]byte, error) {
+	sink, err := file.Memory()
+	if err != nil {
+		return nil, err
+	}
+	writer, err := NewWriter(sink, Header{Taken: time.Unix(0, 0), Lineage: line}, Options{}) // before every record
+	if err == nil {
+		_, err = writer.Finish(0, 0)
+	}
+	if err != nil {
+		sink.Abort()
+		return nil, err
+	}
+	defer sink.Close()
+	return bytes.Clone(sink.Bytes()), nil
 }
 
 // PutBase makes a snapshot a base of a journal's directory, durably. It and its bases get names there as well, so that nothing

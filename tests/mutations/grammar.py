@@ -129,6 +129,31 @@ GRAMMAR = Go(
             mode=JOURNALS,
         ),
         Mutant(
+            "first-pieces-forgotten", "a replay takes the rest of a body for the body, where the state lies between its pieces",
+            "player.frame", "err == nil && goesOn {", "goesOn = false; err == nil && goesOn {",
+            mode=JOURNALS,
+        ),
+        Mutant(
+            "piece-of-another-page", "a body goes on with the bytes of another page",
+            "assembler.add", "head.page != a.head.page", "false",
+            mode=JOURNALS,
+        ),
+        Mutant(
+            "end-within-a-group", "a replay does not end before a group whose next frame is behind its end",
+            "player.groupEnds", "more = !p.until.passed(sequence, head)", "more = true",
+            mode=JOURNALS,
+        ),
+        Mutant(
+            "time-of-the-end", "a replay until a time ends before what was recorded then",
+            "Until.passed", "head.time > u.Time", "head.time >= u.Time",
+            mode=JOURNALS,
+        ),
+        Mutant(
+            "tool-reads-to-the-end", "the tool refuses a journal for damage behind the end of a replay",
+            "Options.find", "if err == nil && !ends {", "if err == nil { _, err = log.Last() }\n if err == nil && !ends {",
+            mode=JOURNALS,
+        ),
+        Mutant(
             "ledger-cut-short", "the length of a ledger is not looked at while it is open",
             "SharedLedger.read", "case err == io.EOF:", "case err == io.EOF && n == 0:",
             mode=LEDGERS,

@@ -476,6 +476,15 @@ dependency of page 77 on page 1 added
 	bad(t, exitBad, []string{"lineage"}, "journal", "replay", log, "-s", original, "-o", out)
 }
 
+func TestReplayFromTheEmptyState(t *testing.T) {
+	log, out := filepath.Join(t.TempDir(), "journal"), filepath.Join(t.TempDir(), "out")
+	w, err := journal.NewWriter(file.OS{}, log, journal.Options{})
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	assert.Contains(t, good(t, "journal", "replay", log, "-o", out), "0 pages")
+	good(t, "snapshot", "verify", out)
+}
+
 func TestTheDiskIsFull(t *testing.T) {
 	directory := t.TempDir()
 	out := filepath.Join(directory, "out")

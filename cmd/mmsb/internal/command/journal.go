@@ -360,19 +360,19 @@ func (l *logList) json() error {
 // ------------------------------------------------------------------------------------------------------------ replay ----
 
 func (r *run) journalReplay() *cobra.Command {
-	c := &cobra.Command{Use: "replay DIR --snapshot FILE -o OUT", Short: "write an earlier state as a snapshot",
+	c := &cobra.Command{Use: "replay DIR [--snapshot FILE] -o OUT", Short: "write an earlier state as a snapshot",
 		Long: `replay applies a journal's records to the pages of a snapshot, from the first that the snapshot does not hold
 to the end, to a record or to a time, and writes the state as a new whole snapshot, which appears whole or not at all. Calls
 that changed several pages at once are applied whole or not at all. The snapshot must not be newer than the state, must
-be of the journal's lineage, and the journal must reach back to it; without --snapshot it is the journal's own base. Bytes that
-programs wrote through pointers are not in a journal.
+be of the journal's lineage, and the journal must reach back to it; without --snapshot it is the journal's own base, or the empty
+state if the journal has all records from the first on. Bytes that programs wrote through pointers are not in a journal.
 
 Memory is needed for what the records change; the snapshot is read from disk.`,
 		Example: "  mmsb journal replay journal/ -o now.mmsb\n" +
 			"  mmsb journal replay journal/ --snapshot monday.mmsb -o noon.mmsb --until-time 2026-01-31T12:00:00Z",
 		Args: takes("a DIRectory", 1, 1), ValidArgsFunction: directories}
 	out := output(c, "`FILE` to write")
-	from := c.Flags().StringP("snapshot", "s", "", "snapshot `FILE` to begin with (default: the journal's base)")
+	from := c.Flags().StringP("snapshot", "s", "", "snapshot `FILE` to begin with (default: what the journal begins with)")
 	compress := c.Flags().Bool("compress", false, "compress changed pages with zstd")
 	show := bytesFlag(c)
 	var until untilFlags
@@ -382,11 +382,6 @@ Memory is needed for what the records change; the snapshot is read from disk.`,
 		end, err := until.parse(c)
 		if err != nil {
 			return err
-		}
-		if *from == "" {
-			if *from, err = replay.Base(r.FS, arguments[0], end); err != nil {
-				return err
-			}
 		}
 		applying, writing := r.bar("replaying"), r.bar("writing "+filepath.Base(*out))
 		o := replay.Options{FS: r.FS, Snapshot: *from, Journal: arguments[0], Output: *out, Until: end, Done: r.ctx.Done(),

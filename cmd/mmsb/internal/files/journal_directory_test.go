@@ -110,18 +110,39 @@ func (c *clerk) directory(folder string) *directory {
 	} else { // nothing came yet
 		d.segments = append(d.segments, c.segment(0))
 	}
-	d.behind = c.next
-	switch last := d.segments[len(d.segments)-1]; c.random.IntN(3) {
-	case 0:
-		d.ring = c.ring()
-	case 1: // it was closed
+	d.end(c)
+	return d
+}
+
+// end ends the journal: its writer has closed it, or has died, also while it wrote a group that goes beyond its frame.
+func (d *directory) end(c *clerk) {
+	last, tip := d.segments[len(d.segments)-1], c.next-1
+	var parts [][][]byte
+	if c.next < math.MaxInt64-1000 && c.random.IntN(3) == 0 {
+		parts = c.great()
+		c.next = tip + 1
+		for range c.random.IntN(len(parts) + 1) { // what frames have of it
+			last.frames = append(last.frames, frameOf(c.line, c.next, len(parts[0]), slices.Concat(parts[0]...)))
+			c.next, parts = c.next+uint64(len(parts[0])), parts[1:]
+		}
+		if len(parts) == 0 {
+			tip = c.next - 1
+		}
+	}
+	d.behind, d.tip = c.next, tip
+	what := c.random.IntN(3)
+	if what == 1 && len(parts) == 0 { // it was closed
 		last.frames = append(last.frames, frameOf(c.line, c.next, 0, nil))
 	}
-	d.tip = c.next - 1
-	if d.ring != nil && c.random.IntN(6) == 0 { // its writer lives
-		d.lock, d.tip = "held", d.behind-1
+	if what > 0 {
+		return
 	}
-	return d
+	ring, whole := c.ring(parts)
+	if d.ring = ring; c.random.IntN(6) == 0 { // its writer lives
+		d.lock = "held"
+	} else if whole {
+		d.tip = c.next - 1
+	}
 }
 
 // tear leaves a part of the ring's first frame behind the last one: its write was under way. chain is the checksum of that.
@@ -246,10 +267,11 @@ func bootID() string {
 	return string(id[:36])
 }
 
-// ring is what a process leaves that was killed: in one buffer or two some groups are complete.
-func (c *clerk) ring() []byte {
+// ring is what a process leaves that was killed: in one buffer or two some groups are complete. Before them are the parts of a
+// group that frames have the beginning of; whole says that all of it is there.
+func (c *clerk) ring(parts [][][]byte) (ring []byte, whole bool) {
 	long := []int{1 << 13, 1 << 14, 10 * unit}[c.random.IntN(3)]
-	ring := make([]byte, ringBytes(uint64(long)))
+	ring = make([]byte, ringBytes(uint64(long)))
 	copy(ring, "MMSBRING")
 	put32(ring, 8, ringVersion)
 	put64(ring, 16, uint64(long))
@@ -264,7 +286,19 @@ func (c *clerk) ring() []byte {
 			copy(buffer, "MMSBFRAM")
 		}
 		put64(buffer, 32, number)
-		number += c.fill(buffer, marks)
+		at := bufferHead
+		if len(parts) > 0 {
+			for _, piece := range parts[0] {
+				copy(buffer[at:], piece)
+				mark(marks, at)
+				at += len(piece)
+			}
+			c.next, number = c.next+uint64(len(parts[0])), number+uint64(len(parts[0]))
+			if parts = parts[1:]; len(parts) > 0 {
+				continue
+			}
+		}
+		number += c.fill(buffer, marks, at)
 	}
 	if c.random.IntN(4) == 0 && number == first && first > 1 { // what was written and not yet cleared
 		buffer, marks := bufferOf(ring, (order+1)%2)
@@ -274,7 +308,7 @@ func (c *clerk) ring() []byte {
 		mark(marks, bufferHead)
 		c.next = first
 	}
-	return ring
+	return ring, len(parts) == 0
 }
 
 // ringBytes is the size of a ring with buffers of a length.
@@ -289,15 +323,14 @@ func bufferOf(ring []byte, number int) (buffer, marks []byte) {
 // mark says that the group at a place is complete.
 func mark(marks []byte, at int) { marks[at/markedBytes] = byte(1 + at%markedBytes/8) }
 
-// fill puts groups into a buffer, complete or not, and says how many numbers they were given. What stood there before may stand
-// where a call has not stored anything.
-func (c *clerk) fill(buffer, marks []byte) (numbers uint64) {
+// fill puts groups into a buffer from a place on, complete or not, and says how many numbers they were given. What stood there
+// before may stand where a call has not stored anything.
+func (c *clerk) fill(buffer, marks []byte, at int) (numbers uint64) {
 	if c.random.IntN(2) == 0 {
-		for i := range c.random.IntN(len(buffer) - bufferHead) {
-			buffer[bufferHead+i] = byte(c.random.Uint32())
+		for i := range c.random.IntN(len(buffer) - at) {
+			buffer[at+i] = byte(c.random.Uint32())
 		}
 	}
-	at := bufferHead
 	for range c.random.IntN(8) {
 		sizes, versions, next := maps.Clone(c.sizes), maps.Clone(c.versions), c.next
 		whole := c.group()
@@ -423,7 +456,7 @@ func (d *directory) lieInRing(x *trial) {
 	if other, others := bufferOf(d.ring, 1-number); len(records) == 0 {
 		buffer, marks, records = other, others, recordsOf(other)
 	}
-	switch what := random.IntN(14); {
+	switch what := random.IntN(18); {
 	case what < 3:
 		x.tell("ring", lieAt(random, d.ring, ringSpots[random.IntN(len(ringSpots))]))
 	case what < 5:
@@ -440,12 +473,16 @@ func (d *directory) lieInRing(x *trial) {
 		if at+48 <= len(buffer) {
 			x.tell("ring's record", lieAt(random, buffer[at:], spot{"first word of the body", 40, 8}))
 		}
-	case what < 13:
+	case what < 17:
 		at := random.IntN(len(marks))
 		if used := slices.IndexFunc(marks, func(mark byte) bool { return mark != 0 }); used >= 0 && random.IntN(2) == 0 {
 			at = min(used+random.IntN(4), len(marks)-1)
 		}
-		marks[at] = byte(random.IntN(7))
+		if marks[at] = byte(random.IntN(7)); len(records) > 0 && random.IntN(2) == 0 { // of a record, in a group perhaps
+			place := records[random.IntN(len(records))]
+			at = place / markedBytes
+			mark(marks, place)
+		}
 		x.tell("ring's marks", fmt.Sprintf("that at %d is %d", at, marks[at]))
 	default:
 		cut := min(boundaries[random.IntN(len(boundaries))], uint64(len(d.ring)+unit))

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -208,6 +209,66 @@ func (c *clerk) group() (records [][]byte) {
 	return records
 }
 
+// inPieces divides some bodies of a group among several records, and numbers it again from the number of its first record on.
+func (c *clerk) inPieces(group [][]byte, first uint64) (pieces [][]byte) {
+	for _, record := range group {
+		head, body := record[:40], record[40:get32(record, 0)]
+		for c.random.IntN(3) > 0 && len(body) > 1 {
+			n := 1 + c.random.IntN(min(len(body)-1, 100))
+			if c.random.IntN(4) > 0 { // as the writer does it
+				n = roundUp(n, 8)
+			}
+			if n >= len(body) {
+				break
+			}
+			pieces = append(pieces, recordOf(head, journal.Piece|journal.More, body[:n]))
+			body = body[n:]
+		}
+		pieces = append(pieces, recordOf(head, 0, body))
+	}
+	c.next = first + uint64(len(pieces))
+	return pieces
+}
+
+// recordOf is a record with the head of another one and more flags.
+func recordOf(head []byte, flags byte, body []byte) []byte {
+	b := slices.Concat(head, body, make([]byte, -len(body)&7))
+	put32(b, 0, uint32(40+len(body)))
+	b[5] |= flags
+	return b
+}
+
+// great is a group that goes beyond a frame, in the parts that frames have of it.
+func (c *clerk) great() (parts [][][]byte) {
+	first, group := c.next, [][]byte(nil)
+	for left := c.random.IntN(4); left >= 0; left-- {
+		group = append(group, c.record(byte(min(left, 1))))
+	}
+	for pieces := c.inPieces(group, first); len(pieces) > 0; {
+		n := 1 + c.random.IntN(min(len(pieces), 4))
+		parts, pieces = append(parts, pieces[:n]), pieces[n:]
+	}
+	return parts
+}
+
+// frames are those of some groups, or of one group.
+func (c *clerk) frames() (frames [][]byte) {
+	if c.random.IntN(4) > 0 {
+		return [][]byte{c.frame()}
+	}
+	first := c.next
+	for _, part := range c.great() {
+		frames = append(frames, frameOf(c.line, first, len(part), slices.Concat(part...)))
+		first += uint64(len(part))
+	}
+	if last := len(frames) - 1; c.random.IntN(2) == 0 { // others follow in its last frame
+		body := frames[last][64:get32(frames[last], 8)]
+		first = get64(frames[last], 32)
+		frames[last] = frameOf(c.line, first, int(get32(frames[last], 12))+1, slices.Concat(body, c.record(0)))
+	}
+	return frames
+}
+
 func (c *clerk) frame() []byte {
 	first, count, body := c.next, 0, []byte(nil)
 	for range 1 + c.random.IntN(6) {
@@ -252,7 +313,7 @@ func (c *clerk) segment(count int) *journalParts {
 	}
 	j.setName()
 	for range count {
-		j.frames = append(j.frames, c.frame())
+		j.frames = append(j.frames, c.frames()...)
 	}
 	return j
 }
@@ -311,7 +372,9 @@ func (j *journals) lie(x *trial, d *directory, donor []*journalParts) {
 			continue
 		}
 		frame := s.frames[random.IntN(n)]
-		switch what := random.IntN(20); {
+		switch what := random.IntN(25); {
+		case what >= 20:
+			d.lieInGroup(x, s)
 		case what < 3:
 			x.tell("header", lieAt(random, s.header, journalHeaderSpots[random.IntN(len(journalHeaderSpots))]))
 			if random.IntN(2) == 0 {
@@ -362,6 +425,75 @@ func (j *journals) lie(x *trial, d *directory, donor []*journalParts) {
 	d.seal(chain)
 }
 
+// ofSegments are the kinds of lies that segments tell.
+var ofSegments = []string{"header", "frame", "record", "body", "frames", "spliced", "length", "group"}
+
+// notAsked is what the tool says where the end that it is asked for lies before the snapshot, or behind the journal.
+var notAsked = regexp.MustCompile("use an older snapshot for|ends at record [0-9]+, before record")
+
+// untilOf is a random end of a replay: none, a record, a time or an epoch.
+func untilOf(x *trial, position, tip uint64) (until journal.Until) {
+	random := x.random
+	number := position + random.Uint64N(2) + random.Uint64N(3+min(tip-min(tip, position), 60))
+	switch random.IntN(9) {
+	case 0:
+		until.Sequence = max(1, number)
+	case 1:
+		until.Time = int64(1763726400e9 + number) // as records have it, and bases
+	case 2:
+		until.Page, until.Epoch = 1+random.Uint64N(6), 1+random.Uint64N(12)
+	}
+	return until
+}
+
+func loadUntil(directory string, until journal.Until) persist.LoadOptions {
+	return persist.LoadOptions{Journal: directory, JournalUntil: until.Sequence, JournalUntilTime: until.Time,
+		JournalPage: until.Page, JournalEpoch: until.Epoch}
+}
+
+func walk(folder string, position uint64) answer {
+	opened, err := journal.Open(file.OS{}, folder)
+	if err != nil {
+		return answer{err: err, view: seesPart}
+	}
+	info := opened.Info()
+	for _, err := range opened.Records(max(info.First, position+1), info.Last) {
+		if err != nil {
+			return answer{err: err, view: seesPart}
+		}
+	}
+	return answer{view: seesPart}
+}
+
+// fromTheMiddle replays the rest onto a state that the tool makes of a good journal. Its position may be before the last change
+// that it has, and may lie within a group or a body.
+func (j *journals) fromTheMiddle(x *trial, r *readings, by *reading, from beginning, folder string,
+	load func(path, directory string, until journal.Until) func() answer) {
+	if len(by.changes) == 0 || by.until != (journal.Until{}) {
+		return
+	}
+	path := filepath.Join(x.folder, "middle.mmsb")
+	end := by.changes[x.random.IntN(len(by.changes))].number
+	report, err := replay.Run(replay.Options{FS: file.OS{}, Snapshot: from.path, Journal: folder, Output: path,
+		Until: journal.Until{Sequence: end}})
+	require.NoError(j.t, err)
+	position := report.Last - x.random.Uint64N(min(report.Last-from.position, 8)+1)
+	for _, of := range by.changes { // pages that end and come again must be as they were
+		ends := of.kind() == journal.Destroy || of.kind() == journal.Clone
+		if ends && position < of.number && of.number <= report.Last {
+			position = report.Last
+		}
+	}
+	raw, err := os.ReadFile(path)
+	require.NoError(j.t, err)
+	put64(raw, 56, position)
+	put32(raw, unit-4, crcOf(raw[:unit-4]))
+	require.NoError(j.t, os.WriteFile(path, raw, 0o600))
+	way := fmt.Sprintf("replay from record %d of a state of record %d", position, report.Last)
+	r.run(way, load(path, folder, journal.Until{}))
+	r.run(way+" by the tool", func() answer { return j.byTool(x, path, folder, journal.Until{}) })
+}
+
 // replays gives a journal to its readers: loads that replay it, the tool's replay, and who walks its records. chain is the
 // checksum of the last frame where none of the segments lies.
 func (j *journals) replays(x *trial, d *directory, chain uint32, number uint64) []string {
@@ -369,38 +501,48 @@ func (j *journals) replays(x *trial, d *directory, chain uint32, number uint64) 
 	onDisk, release := d.write(j.t, folder)
 	defer release()
 	from := j.beginning(x, d)
+	until := untilOf(x, from.position, d.tip)
+	bounded := until != journal.Until{}
 	r := readings{onDisk: onDisk}
-	load := func(directory string) func() answer {
+	loadFrom := func(path, directory string, until journal.Until) func() answer {
 		return func() answer {
-			a := j.load(persist.FromPath(from.path), persist.LoadOptions{Journal: directory}, false, number%8 == 0)
+			a := j.load(persist.FromPath(path), loadUntil(directory, until), false, number%8 == 0)
 			a.versions = false
 			return a
 		}
 	}
+	load := func(directory string) func() answer { return loadFrom(from.path, directory, until) }
 	r.run("replay", load(folder))
 	if beyond(r.answers[0].err) { // the tool has no limit: it would write what a lying size says
 		x.fate = "beyond limits"
 		return r.problems
 	}
-	r.run("replay by the tool", func() answer { return j.byTool(x, from.path, folder) })
-	r.run("walk over the records", func() answer {
-		opened, err := journal.Open(file.OS{}, folder)
-		if err != nil {
-			return answer{err: err, view: seesPart}
-		}
-		info := opened.Info()
-		for _, err := range opened.Records(max(info.First, from.position+1), info.Last) {
-			if err != nil {
-				return answer{err: err, view: seesPart}
+	r.run("replay by the tool", func() answer { return j.byTool(x, from.path, folder, until) })
+	if by := d.read(x, chain, from.position, until); by != nil && from.leads && !from.behind {
+		r.run("replay of its changes one by one", func() answer {
+			if by.fault != "" {
+				return answer{err: status.Errorf(status.Corrupt, "the journal has %s", by.fault)}
 			}
+			twin := filepath.Join(x.folder, "plain")
+			_, release := by.plain().write(j.t, twin)
+			release()
+			if bounded { // then pages may be missing
+				return loadFrom(from.path, twin, journal.Until{Sequence: math.MaxInt64})()
+			}
+			return loadFrom(from.path, twin, until)()
+		})
+		if good && by.fault == "" {
+			j.fromTheMiddle(x, &r, by, from, folder, loadFrom)
 		}
-		return answer{view: seesPart}
-	})
-	if number%4 == 0 && from.position == 0 && !x.lies("base") && !x.lies("text of a base") { // it says what it cannot read
+	}
+	if !bounded {
+		r.run("walk over the records", func() answer { return walk(folder, from.position) })
+	}
+	// The tool says which base it cannot read.
+	if !bounded && number%4 == 0 && from.position == 0 && !x.lies("base") && !x.lies("text of a base") {
 		r.run("tool: journal ls", func() answer { return answer{err: tool("journal", "ls", folder), view: seesPart} })
 	}
-	ofSegments := []string{"header", "frame", "record", "body", "frames", "spliced", "length"}
-	if d.ring != nil && (good || number%2 == 0) && !slices.ContainsFunc(ofSegments, x.lies) {
+	if d.ring != nil && d.behind <= math.MaxInt64 && (good || number%2 == 0) && !slices.ContainsFunc(ofSegments, x.lies) {
 		r.run("replay of what the ring has as frames", func() answer {
 			twin, damage := d.withoutRing(chain)
 			if damage != "" {
@@ -414,12 +556,14 @@ func (j *journals) replays(x *trial, d *directory, chain uint32, number uint64) 
 	own := readings{onDisk: onDisk}
 	if number%4 == 0 || strings.Contains(x.kind, "base") {
 		of := &own
-		if from.newest && (good || len(d.bases) == 0) {
+		// Where the header lies, it begins where the journal says, not where the snapshot is.
+		if from.newest && (good && !bounded || len(d.bases) == 0 && !x.lies("header")) {
 			of = &r
 		}
-		j.withoutSnapshot(x, of, d, folder)
+		j.withoutSnapshot(x, of, d, folder, until)
 	}
-	if d.ring != nil && d.lock != "held" && d.lock != "folder" && d.tip < math.MaxInt64 && (good || number%4 == 1) {
+	goesOn := d.ring != nil && d.lock != "held" && d.lock != "folder" && d.tip < math.MaxInt64
+	if goesOn && (good || number%4 == 1 && !bounded) {
 		r.run("replay behind the next writer", func() answer {
 			w, err := journal.NewWriter(file.OS{}, folder, journal.Options{})
 			if err == nil {
@@ -432,7 +576,8 @@ func (j *journals) replays(x *trial, d *directory, chain uint32, number uint64) 
 		})
 	}
 	problems := j.judge(x, &r, nil)
-	if good && from.leads && (x.fate == "accepted") != (d.tip <= math.MaxInt64) {
+	far := d.tip > math.MaxInt64 // a replay may end before that
+	if good && from.leads && (x.fate == "accepted") == far && !(far && bounded) {
 		problems = append(problems, "a good journal is "+x.fate)
 	}
 	found, _ := compare(own.answers, nil)
@@ -445,6 +590,7 @@ type beginning struct {
 	position uint64
 	newest   bool // it is what the directory alone begins with
 	leads    bool // all records behind it are there
+	behind   bool // its lineage begins behind them
 }
 
 // beginning chooses one, and writes it where the directory has none.
@@ -456,7 +602,7 @@ func (j *journals) beginning(x *trial, d *directory) beginning {
 		return path
 	}
 	if x.random.IntN(16) == 0 && d.tip < math.MaxInt64 { // a state whose lineage begins behind the tip, or what is none
-		b := beginning{position: d.tip + x.random.Uint64N(2)}
+		b := beginning{position: d.tip + x.random.Uint64N(2), behind: true}
 		b.leads = b.position == d.tip
 		tip := d.segments[len(d.segments)-1].header[16:32]
 		b.path = empty("behind.mmsb", b.position, slices.Concat((&author{random: x.random}).id(), tip, words(b.position)))
@@ -476,34 +622,21 @@ func (j *journals) beginning(x *trial, d *directory) beginning {
 }
 
 // withoutSnapshot replays a journal from the base that its directory has.
-func (j *journals) withoutSnapshot(x *trial, r *readings, d *directory, folder string) {
+func (j *journals) withoutSnapshot(x *trial, r *readings, d *directory, folder string, until journal.Until) {
 	got := r.run("replay without a snapshot", func() answer {
-		return j.load(persist.FromPath(""), persist.LoadOptions{Journal: folder}, false, false)
+		return j.load(persist.FromPath(""), loadUntil(folder, until), false, false)
 	})
-	if len(d.bases) == 0 {
-		if last := &r.answers[len(r.answers)-1]; x.lies("header") {
-			last.err, last.state, last.view = nil, nil, seesPart // it begins where the journal says, not where the snapshot is
-		}
-		return
+	if !beyond(got.err) {
+		r.run("replay without a snapshot by the tool", func() answer { return j.byTool(x, "", folder, until) })
 	}
-	if beyond(got.err) {
-		return
-	}
-	base, err := replay.Base(file.OS{}, folder, journal.Until{})
-	if err != nil && strings.Contains(err.Error(), "begins with the empty state") {
-		return // the tool has no such snapshot
-	}
-	r.run("replay without a snapshot by the tool", func() answer {
-		if err != nil {
-			return answer{err: err}
-		}
-		return j.byTool(x, base, folder)
-	})
 }
 
-func (j *journals) byTool(x *trial, from, directory string) answer {
+func (j *journals) byTool(x *trial, from, directory string, until journal.Until) answer {
 	output := filepath.Join(x.folder, "output.mmsb")
-	_, err := replay.Run(replay.Options{FS: file.OS{}, Snapshot: from, Journal: directory, Output: output})
+	_, err := replay.Run(replay.Options{FS: file.OS{}, Snapshot: from, Journal: directory, Output: output, Until: until})
+	if err != nil && until != (journal.Until{}) && notAsked.MatchString(err.Error()) {
+		return answer{view: seesPart}
+	}
 	if err != nil {
 		return answer{err: err}
 	}

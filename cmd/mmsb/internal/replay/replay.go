@@ -8,6 +8,7 @@ import (
 
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
+	"libmmsb/core/lineage"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 )
@@ -15,7 +16,7 @@ import (
 // Options of Run.
 type Options struct {
 	FS          file.FS
-	Snapshot    string // path; its bases lie beside it
+	Snapshot    string // path; its bases lie beside it; empty: what the journal begins with
 	Journal     string // directory
 	Output      string // path of the new snapshot
 	Until       journal.Until
@@ -32,12 +33,17 @@ type Report struct {
 	Taken       time.Time // the moment that the new snapshot shows; zero where that is not known
 }
 
-// Run writes a whole snapshot of the state at a record, an epoch or a time: that of an older snapshot with the journal's
-// records behind it. Errors: InvalidArgument (the snapshot is younger than what is asked for), NotFound (the journal ends
-// before, or begins too late), Mismatch (it does not go on from the snapshot), those of State and of reading and writing.
+// Run writes a whole snapshot of the state at a record, an epoch or a time: that of an older snapshot, or of what the journal
+// begins with, with the journal's records behind it. Errors: InvalidArgument (the snapshot is younger than what is asked for),
+// NotFound (the journal ends before, or begins too late), Mismatch (it does not go on from the snapshot, or begins with no state
+// that it has), those of State and of reading and writing.
 func Run(o Options) (Report, error) {
 	directory := filepath.Dir(o.Output)
-	from, err := o.openBase(directory)
+	log, err := journal.OpenReplay(o.FS, o.Journal)
+	if err != nil {
+		return Report{}, err
+	}
+	from, err := o.openBase(log, directory)
 	if err != nil {
 		return Report{}, err
 	}
@@ -47,7 +53,7 @@ func Run(o Options) (Report, error) {
 		return Report{}, err
 	}
 	defer changes.close()
-	report, err := o.apply(from, changes)
+	report, err := o.apply(log, from, changes)
 	if err != nil {
 		return report, err
 	}
@@ -67,22 +73,6 @@ func Run(o Options) (Report, error) {
 	return report, err
 }
 
-// Base is the path of the base that a journal's directory has for a replay.
-func Base(fs file.FS, directory string, until journal.Until) (string, error) {
-	log, err := journal.OpenReplay(fs, directory)
-	if err != nil {
-		return "", err
-	}
-	base, err := snapshot.FindBase(fs, directory, log.Leads, until.Sequence, until.Time, until.Epoch != 0)
-	if err == nil && base == nil {
-		err = status.Errorf(status.NotFound, "journal %s begins with the empty state: there is no snapshot of that", directory)
-	}
-	if err != nil {
-		return "", err
-	}
-	return base.Path, nil
-}
-
 // base is the snapshot that the replay begins with.
 type base struct {
 	*snapshot.Snapshot
@@ -91,14 +81,38 @@ type base struct {
 	close func()
 }
 
-// openBase opens the snapshot. A file of version 2 cannot be a base: it is made a newer one first.
-func (o *Options) openBase(directory string) (*base, error) {
-	s, err := snapshot.Open(o.Snapshot, snapshot.OpenOptions{FS: o.FS})
+// openBase opens the snapshot, or what the journal begins with.
+func (o *Options) openBase(log *journal.Replay, directory string) (*base, error) {
+	if o.Snapshot != "" {
+		return o.open(o.Snapshot, directory)
+	}
+	found, err := snapshot.FindBase(o.FS, o.Journal, log, o.Until.Sequence, o.Until.Time, o.Until.Epoch != 0)
+	if err != nil {
+		return nil, err
+	}
+	if found != nil {
+		return o.open(found.Path, directory)
+	}
+	content, err := snapshot.EmptyState(log.At(0))
+	if err != nil {
+		return nil, err
+	}
+	empty, err := snapshot.OpenSource(file.Bytes(content), snapshot.OpenOptions{})
+	if err != nil {
+		return nil, err
+	}
+	again := func(string) (file.Source, error) { return file.Bytes(content), nil }
+	return &base{empty, "empty", again, func() { _ = empty.Close() }}, nil
+}
+
+// open opens a snapshot. A file of version 2 cannot be a base: it is made a newer one first.
+func (o *Options) open(path, directory string) (*base, error) {
+	s, err := snapshot.Open(path, snapshot.OpenOptions{FS: o.FS})
 	if err != nil {
 		return nil, err
 	}
 	if s.Header().Version != snapshot.OriginalVersion {
-		folder, name := filepath.Split(o.Snapshot)
+		folder, name := filepath.Split(path)
 		again := func(name string) (file.Source, error) { return file.Open(o.FS, folder+name) }
 		return &base{s, name, again, func() { _ = s.Close() }}, nil
 	}
@@ -124,36 +138,27 @@ func (o *Options) openBase(directory string) (*base, error) {
 }
 
 // apply applies the records and writes what they change.
-func (o *Options) apply(from *base, changes *scratch) (Report, error) {
+func (o *Options) apply(log *journal.Replay, from *base, changes *scratch) (Report, error) {
 	header := from.Header()
 	report := Report{First: header.Position + 1, Taken: header.Taken}
-	log, err := journal.Open(o.FS, o.Journal)
+	var line lineage.Lineage
+	err := o.checkSnapshot(header)
+	if err == nil {
+		report.Last, line, err = o.find(log, header)
+	}
 	if err != nil {
 		return report, err
-	}
-	if err := o.check(header, log.Info()); err != nil {
-		return report, err
-	}
-	report.Last = header.Position
-	line := header.Lineage
-	if !log.EndsBefore(line) {
-		if err := log.Leads(line.At(header.Position)); err != nil {
-			return report, err
-		}
-		if report.Last, err = log.Find(header.Position, o.Until); err != nil {
-			return report, err
-		}
-		if err := log.CheckGaps(header.Position, report.Last, o.Until); err != nil {
-			return report, err
-		}
-		line = log.At(report.Last)
 	}
 	state, err := New(from.Snapshot)
 	if err != nil {
 		return report, err
 	}
 	total := report.Last - header.Position
-	for record, err := range log.Records(report.First, report.Last) {
+	records := log.Records(report.First, report.Last)
+	if total == 0 {
+		records = func(func(*journal.Record, error) bool) {}
+	}
+	for record, err := range records {
 		if err == nil {
 			err = state.Apply(record)
 		}
@@ -183,18 +188,38 @@ func (o *Options) apply(from *base, changes *scratch) (Report, error) {
 	})
 }
 
-// check says whether what is asked for lies between the snapshot, which may be behind what the disk has of the journal, and the
-// journal's end.
-func (o *Options) check(header snapshot.Header, info journal.Info) error {
+// find is the number of the record that the replay ends with, and the lineage there.
+func (o *Options) find(log *journal.Replay, header snapshot.Header) (last uint64, line lineage.Lineage, err error) {
+	last, line = header.Position, header.Lineage
+	ends, err := log.EndsBefore(line)
+	if err == nil && !ends {
+		if err = log.Leads(line.At(last)); err == nil {
+			last, err = log.Find(header.Position, o.Until)
+		}
+		if err == nil {
+			err = log.CheckGaps(header.Position, last, o.Until)
+		}
+		line = log.At(last)
+	}
+	if err != nil || o.Until.Sequence <= last {
+		return last, line, err
+	}
+	// A journal that cannot be read to its end has more records.
+	if end, err := log.Last(); err == nil && o.Until.Sequence > end {
+		return last, line, status.Errorf(status.NotFound, "journal %s ends at record %d, before record %d", o.Journal, end,
+			o.Until.Sequence)
+	}
+	return last, line, nil
+}
+
+// checkSnapshot says whether what is asked for lies behind the snapshot.
+func (o *Options) checkSnapshot(header snapshot.Header) error {
 	until := &o.Until
 	switch {
 	case until.Sequence != 0 && until.Sequence < header.Position:
 		return status.Errorf(status.InvalidArgument,
 			"%s holds records up to %d; use an older snapshot for the state at record %d",
 			o.Snapshot, header.Position, until.Sequence)
-	case until.Sequence > max(info.Last, header.Position):
-		return status.Errorf(status.NotFound, "journal %s ends at record %d, before record %d", o.Journal, info.Last,
-			until.Sequence)
 	case until.Time != 0 && until.Time < header.Taken.UnixNano() && !header.Taken.IsZero():
 		return status.Errorf(status.InvalidArgument, "%s was taken at %s; use an older snapshot for the state at %s", o.Snapshot,
 			timestamp(header.Taken), timestamp(time.Unix(0, until.Time)))

@@ -593,6 +593,70 @@ func TestWhatLiesOutsideTheJournal(t *testing.T) {
 	assert.Equal(t, status.NotFound, status.CodeOf(err), "%v", err)
 }
 
+// Without a snapshot a replay begins with what the journal has, as a load does.
+func TestReplayWithoutASnapshot(t *testing.T) {
+	directory := t.TempDir()
+	base, log, out := paths(directory)
+	o := Options{FS: file.OS{}, Journal: log, Output: out}
+	create := entry{kind: journal.Create, page: 1, version: 1, body: journal.CreateBody(64, 0, 0, -1, 0)}
+	change := entry{kind: journal.Write, page: 1, version: 2, body: append(journal.Words(0), 7)}
+	writeJournal(t, log, 0, []entry{create, change})
+	for until, pages := range map[journal.Until]int{
+		{}: 1, {Sequence: 1}: 1, {Time: moment(1).UnixNano()}: 1, {Time: 1}: 0, {Page: 1, Epoch: 1}: 1,
+	} {
+		o.Until = until
+		report, err := Run(o)
+		require.NoError(t, err, "%+v", until)
+		s, err := snapshot.Open(out, snapshot.OpenOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, uint64(pages), s.Totals().StatePages, "%+v", until)
+		assert.Equal(t, line.At(report.Last), s.Header().Lineage.At(s.Header().Position), "%+v", until)
+		require.NoError(t, s.Close())
+	}
+
+	// With a base in the directory it is that, unless it is behind the end.
+	w := small()
+	w.pages[2] = w.pages[1]
+	w.pages[2].entry.ID = 2
+	w.pages[2].entry.Version = 9
+	delete(w.pages, 1)
+	w.save(t, filepath.Join(log, "base-1.mmsb"), snapshot.Header{Position: 2, Taken: moment(2)}, snapshot.Uncompressed)
+	for until, first := range map[journal.Until]uint64{{}: 3, {Sequence: 1}: 1, {Time: moment(1).UnixNano()}: 1} {
+		o.Until = until
+		report, err := Run(o)
+		require.NoError(t, err, "%+v", until)
+		assert.Equal(t, first, report.First, "%+v", until)
+	}
+
+	o.Journal, o.Until = base, journal.Until{}
+	writeJournal(t, base, 5, []entry{change}) // its base is elsewhere
+	_, err := Run(o)
+	assert.Equal(t, status.Mismatch, status.CodeOf(err), "%v", err)
+	assert.ErrorContains(t, err, "begins with record 6 and has no base")
+}
+
+// Records behind the end of a replay are not read: what is damaged there is not reported.
+func TestDamageBehindTheEnd(t *testing.T) {
+	directory := t.TempDir()
+	_, log, out := paths(directory)
+	create := entry{kind: journal.Create, page: 1, version: 1, body: journal.CreateBody(64, 0, 0, -1, 0)}
+	change := func(version uint64) entry {
+		return entry{kind: journal.Write, page: 1, version: version, body: append(journal.Words(0), 7)}
+	}
+	writeJournal(t, log, 0, []entry{create, change(2), change(3)})
+	names, err := filepath.Glob(filepath.Join(log, "journal-*.mmsbj"))
+	require.NoError(t, err)
+	require.Len(t, names, 1)
+	raw, err := os.ReadFile(names[0])
+	require.NoError(t, err)
+	raw[3*4096+100] ^= 1 // in the frame of the third record, before the frame that says that it was written
+	require.NoError(t, os.WriteFile(names[0], raw, 0o600))
+	for until, code := range map[uint64]status.Code{1: status.OK, 0: status.Corrupt, 9: status.Corrupt} {
+		_, err := Run(Options{FS: file.OS{}, Journal: log, Output: out, Until: journal.Until{Sequence: until}})
+		assert.Equal(t, code, status.CodeOf(err), "until %d: %v", until, err)
+	}
+}
+
 // A snapshot may have dependencies of pages that it does not have: they are none, also where such a page comes later.
 func TestADependencyOfAPageThatComesLater(t *testing.T) {
 	directory := t.TempDir()
