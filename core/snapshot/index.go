@@ -116,8 +116,8 @@ func (s *Snapshot) checkState(counts state) error {
 	return nil
 }
 
-// collect reads the tables of the newest files, depth of them, and makes their records; gone are the ids of pages that are removed
-// and have no other record: a file has 8 bytes of each, and they take no more here.
+// collect reads the tables of the newest files, depth of them, and makes their records; gone are the ids of pages that are
+// removed and have no other record: a file has 8 bytes of each, and they take no more here.
 func (s *Snapshot) collect(depth int, goesOn asking) (list records, gone []uint64, err error) {
 	pages, ids := s.entries(depth)
 	list, gone = make(records, 0, pages), make([]uint64, 0, ids)
@@ -180,8 +180,8 @@ func (r record) compare(other record) int {
 	return cmp.Or(cmp.Compare(r.id, other.id), cmp.Compare(r.segment, other.segment), cmp.Compare(r.entry(), other.entry()))
 }
 
-// addRemoved adds what a file removes to the records, where one of the first pages of these, which are sorted, has the id; else to
-// gone. A page in whose place the same file has a new one is not removed: that is a whole page.
+// addRemoved adds what a file removes to the records, where one of the first pages of these, which are sorted, has the id; else
+// to gone. A page in whose place the same file has a new one is not removed: that is a whole page.
 func (s *Snapshot) addRemoved(list records, pages int, gone []uint64, number int, ids []uint64) (records, []uint64, error) {
 	rest := list[:pages]
 	for i, id := range ids {

@@ -75,7 +75,7 @@ HISTORIES = Go(
         ),
         Mutant(
             "older-journal-ignored", "a snapshot counts as newer than the journal whatever was recorded since",
-            "Journal.EndsBefore", "line.Parent == j.info.Lineage.At(j.info.Last)", "line.Parent.Lineage == j.info.Lineage.ID",
+            "Replay.EndsBefore", "return line.Parent.Position == last, err", "return last >= 0, err",
         ),
         # The journal.
         Mutant(

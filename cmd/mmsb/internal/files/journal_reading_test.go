@@ -291,7 +291,8 @@ func (d *directory) lieInGroup(x *trial, s *journalParts) {
 	case what < 4: // the next one goes on with another change
 		next := at + roundUp(int(get32(frame, at)), 8)
 		if next+40 <= int(get32(frame, 8)) {
-			x.tell("group", lieAt(random, frame[next:], []spot{{"kind", 4, 4}, {"page", 8, 8}, {"version", 16, 8}}[random.IntN(3)]))
+			spots := []spot{{"kind", 4, 4}, {"page", 8, 8}, {"version", 16, 8}}
+			x.tell("group", lieAt(random, frame[next:], spots[random.IntN(len(spots))]))
 		}
 	case what < 6:
 		twice := random.IntN(2) == 0
