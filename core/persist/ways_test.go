@@ -441,8 +441,8 @@ func (f *foreign) now() wanted {
 	return now
 }
 
-// Chains that others wrote, valid but divided anywhere, come back in every way: -args -chains=100000 is the long form, and -first=
-// divides it.
+// Chains that others wrote, valid but divided anywhere, come back in every way: -args -chains=100000 is the long form, and
+// -first= divides it.
 func TestEveryWayOfLoadingForeignChains(t *testing.T) {
 	onOneThread(t)
 	number, count := *firstChain, *chainsToLoad
