@@ -9,6 +9,7 @@ whatever it counted, and a suite that counts a failure, or nothing at all, fails
 
 import os
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -101,12 +102,21 @@ def run(suite: str) -> dict:
     return counts
 
 
+def processors_used(since: float) -> str:
+    """How much of the time that passed on all processors was used: much less than all is a suite that is alone at the end."""
+    took, usage = time.monotonic() - since, resource.getrusage(resource.RUSAGE_CHILDREN)
+    used, processors = usage.ru_utime + usage.ru_stime, len(os.sched_getaffinity(0))
+    return f"all: {took:.0f} s, {used:.0f} s of processors, {100 * used / took / processors:.0f} % of {processors}"
+
+
 def main(suites: list) -> int:
+    start = time.monotonic()
     # What could not be made, its suites try again and say: one after the other, as they would write the same files.
     together = TOGETHER if make_inputs(suites) else 1
     with ThreadPoolExecutor(together) as pool:
         results = dict(zip(suites, pool.map(run, suites)))
     total = {name: sum(counts[name] for counts in results.values()) for name in ("passed", "failed", "skipped")}
+    print(processors_used(start))
     if failed := [suite for suite, counts in results.items() if counts["failed"]]:
         print("failed suites: " + ", ".join(failed))
     print("skipped: what this machine lacks: a GPU, or what the suites' lines name" if total["skipped"] else "skipped: nothing")

@@ -53,7 +53,8 @@ func TestASnapshotAndTheJournalGiveTheLastState(t *testing.T) {
 		}
 		return 0, 0
 	}
-	for step := range 3000 {
+	steps := part(3000)
+	for step := range steps {
 		id, handle := pick()
 		switch random.IntN(10) {
 		case 0, 1:
@@ -96,10 +97,10 @@ func TestASnapshotAndTheJournalGiveTheLastState(t *testing.T) {
 			require.Zero(t, nativetest.Destroy(handle))
 			delete(live, id)
 		}
-		if step == 1000 {
+		if step == steps/3 {
 			require.NoError(t, Save(context, ToPath(path), SaveOptions{}, nil))
 		}
-		if step == 1500 {
+		if step == steps/2 {
 			require.NoError(t, CloseJournal(context))
 			loaded := replayed(t, path, directory, LoadOptions{})
 			require.Equal(t, contents(t, context), contents(t, loaded))

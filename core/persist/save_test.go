@@ -127,7 +127,11 @@ func TestAChainOfSnapshotsGivesEachState(t *testing.T) {
 	var states []map[uint64][]byte
 	var paths []string
 	next := uint64(1)
-	for round := range 12 {
+	rounds := 12
+	if raceDetector {
+		rounds = 8
+	}
+	for round := range rounds {
 		for range 40 {
 			switch random.IntN(4) {
 			case 0, 1:

@@ -177,16 +177,20 @@ var sizesAroundUnits = []uint64{
 // part and of several, and the changes of two further snapshots.
 func TestEveryWayOfLoadingGivesTheSamePages(t *testing.T) {
 	onOneThread(t)
-	for _, stored := range []struct{ location, compression int32 }{
+	forms, files := []struct{ location, compression int32 }{
 		{abi.LocationCPU, abi.CompressionNone}, {abi.LocationDisk, abi.CompressionNone}, {abi.LocationDisk, abi.CompressionZstd},
-	} {
+	}, 3
+	if raceDetector { // the form that most goroutines work on, without a base and with one
+		forms, files = forms[2:], 2
+	}
+	for _, stored := range forms {
 		t.Run(fmt.Sprintf("location %d, compression %d", stored.location, stored.compression), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(stored.compression), uint64(stored.location)))
 			saved := newContext(t)
 			createAllSizes(t, saved, stored.location, newFiller(random))
 			folder := t.TempDir()
 			o := SaveOptions{Compression: stored.compression}
-			for number := range 3 {
+			for number := range files {
 				path := filepath.Join(folder, fmt.Sprint(number, ".mmsb"))
 				require.NoError(t, Save(saved, ToPath(path), o, nil))
 				requireEveryWay(t, path, stateNow(t, saved), random)
@@ -205,7 +209,7 @@ func TestEveryWayOfLoadingGivesTheSamePages(t *testing.T) {
 func createAllSizes(t *testing.T, context uint64, location int32, fill filler) {
 	t.Helper()
 	for i, size := range sizesAroundUnits {
-		if raceDetector && i%5 != 1 {
+		if raceDetector && i%5 != 0 { // without the largest
 			continue
 		}
 		handle := createFilled(t, context, size, uint64(i+1), 0)
@@ -525,7 +529,7 @@ func (c countedFile) Reopen(int) (file.File, error) { return nil, unix.EINVAL }
 // Metadata of many parts is read a fixed number of times, however many parts it has.
 func TestLongMetadataIsReadOnce(t *testing.T) {
 	onOneThread(t)
-	const length = 16 << 20
+	length := part[uint64](16 << 20)
 	context := newContext(t)
 	path := filepath.Join(t.TempDir(), "state.mmsb")
 	handle := createFilled(t, context, 100, 1, 1)
@@ -537,14 +541,14 @@ func TestLongMetadataIsReadOnce(t *testing.T) {
 		loaded, source := newContext(t), LoadSource{path: path, FS: countedReads{file.OS{}, &read}}
 		require.NoError(t, Load(loaded, source, LoadOptions{Lazy: lazy}, nil))
 		require.Equal(t, -1, firstDifference(metadataOf(t, handle), metadataOf(t, handleOf(t, loaded, 1))))
-		require.Less(t, read.Load(), uint64(3*length), "lazy %v", lazy)
+		require.Less(t, read.Load(), 3*length, "lazy %v", lazy)
 	}
 }
 
 // A file can claim metadata of any length in a few bytes: what the context may not have is never made.
 func TestMetadataPastTheLimitIsNotRead(t *testing.T) {
 	onOneThread(t)
-	const length = 256 << 20
+	length := part[uint64](256 << 20)
 	sink, err := file.Memory()
 	require.NoError(t, err)
 	defer sink.Close()

@@ -45,7 +45,7 @@ func TestChangedGranulesLieOverTheirBase(t *testing.T) {
 		{Zstd, Uncompressed, Uncompressed, Zeros},
 	}
 	if raceDetector {
-		chains = chains[:1]
+		chains = [][]Compression{{Uncompressed, Zstd, Zeros}}
 	}
 	for seed, compressions := range chains {
 		t.Run(fmt.Sprint(compressions), func(t *testing.T) {

@@ -201,7 +201,7 @@ func TestHolesTakeNeitherMemoryNorTime(t *testing.T) {
 			err := reader.read(path)
 			runtime.ReadMemStats(&after)
 			assert.Equal(t, status.Corrupt, status.CodeOf(err), "%s of %s: %v", reader.name, name, err)
-			assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20), "%s of %s", reader.name, name)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20), "%s of %s", reader.name, name)
 		}
 	}
 }

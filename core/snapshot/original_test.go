@@ -102,7 +102,11 @@ func TestLargePagesOfTheOriginal(t *testing.T) {
 func TestManyPagesOfTheOriginal(t *testing.T) {
 	m := newModel()
 	var pages []content
-	for number := range uint64(5000) {
+	count, segments := uint64(5000), 15
+	if raceDetector {
+		count, segments = 1800, 5
+	}
+	for number := range count {
 		id, size := 2*number+1, 1+number*37%3000
 		if number%1000 == 700 {
 			size = SegmentBytes + number
@@ -121,7 +125,7 @@ func TestManyPagesOfTheOriginal(t *testing.T) {
 		pages = append(pages, one)
 	}
 	s := openBytes(t, originalFile(pages...))
-	require.Greater(t, len(s.volumes[0].original), 15)
+	require.Greater(t, len(s.volumes[0].original), segments)
 	requireState(t, s, m)
 }
 

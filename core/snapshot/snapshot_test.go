@@ -188,7 +188,11 @@ func chain(t testing.TB, directory string, compression Compression) (paths []str
 	for id := uint64(1); id <= 12; id++ {
 		base.put(t, id, pattern(id, 5000), "name")
 	}
-	base.put(t, 20, pattern(20, 40*Chunk+9), "huge")
+	end := uint64(40 * Chunk) // of a page of several segments
+	if raceDetector {
+		end = 20 * Chunk
+	}
+	base.put(t, 20, pattern(20, end+9), "huge")
 	base.put(t, 22, pattern(22, 3*Chunk), "three")
 	base.put(t, 24, pattern(24, 2*Chunk))
 	base.edges = [][2]uint64{{1, 2}, {2, 3}, {3, 4}}
@@ -204,7 +208,7 @@ func chain(t testing.TB, directory string, compression Compression) (paths []str
 		one.page.Epoch++
 		m.pages[id] = one
 	}
-	change(second, 20, 0, 17*Chunk, 40*Chunk)
+	change(second, 20, 0, 17*Chunk, end)
 	change(second, 22, Chunk)
 	change(second, 24)
 	second.put(t, 1, pattern(101, 6000), "name", "second")
@@ -225,7 +229,7 @@ func chain(t testing.TB, directory string, compression Compression) (paths []str
 	states = []model{base, second, third}
 	for number, p := range []parts{
 		{whole: base.ids()},
-		{whole: []uint64{1, 30}, changes: map[uint64][]uint64{20: {0, 17 * Chunk, 40 * Chunk}, 22: {Chunk}, 24: nil},
+		{whole: []uint64{1, 30}, changes: map[uint64][]uint64{20: {0, 17 * Chunk, end}, 22: {Chunk}, 24: nil},
 			removed: []uint64{2, 3, 4, 777}},
 		{whole: []uint64{2, 22}, changes: map[uint64][]uint64{20: {17 * Chunk, 18 * Chunk}}, removed: []uint64{5, 30}},
 	} {

@@ -52,5 +52,5 @@ func TestAnEndedRuntimeIsForgotten(t *testing.T) {
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return left.Value() == nil
-	}, 10*time.Second, time.Millisecond, "something still points to the ended driver")
+	}, 10*time.Second, 50*time.Millisecond, "something still points to the ended driver")
 }

@@ -148,22 +148,25 @@ def run_build(subjects: list[Go | C], names: set[str], tally: Tally, verbose: bo
             chosen.append((subject, wanted))
     if not chosen:
         return
-    work = WORK / subjects[0].name
+    work = WORK / subjects[0].shares
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     try:
-        subjects[0].build(work, plantings)
+        subjects[0].build(work, plantings, sorted({subject.package for subject, _ in chosen}))
     except (MisfitError, subprocess.CalledProcessError) as problem:
         why = problem if isinstance(problem, MisfitError) else f"{problem.cmd[0]} failed"
         tally.count(False, f"{', '.join(subject.name for subject in subjects)}: cannot be built\n{why}")
         return
+    ran: set[tuple[str, str]] = set()
     for subject, wanted in chosen:
-        run_subject(subject, work, wanted, tally, verbose)
+        run_subject(subject, work, wanted, ran, tally, verbose)
 
 
-def run_subject(subject: Go | C, work: Path, chosen: Chosen, tally: Tally, verbose: bool) -> None:
+def run_subject(subject: Go | C, work: Path, chosen: Chosen, ran: set[tuple[str, str]], tally: Tally, verbose: bool) -> None:
+    """Runs without a bug, but not what a subject that shares the build ran before, and with each."""
     start = time.monotonic()
-    sound = [(0, f"no bug, mode {mode}", mode) for mode in subject.sound]
+    sound = [(0, f"no bug, mode {mode}", mode) for mode in subject.sound if (subject.package, mode) not in ran]
+    ran.update((subject.package, mode) for mode in subject.sound)
     sound += [(number, mutant.bug, mutant.mode or subject.mode) for number, mutant in chosen if mutant.harmless]
     for number, what, mode in sound:
         status, output = execute(subject, work, number, mode, 1)

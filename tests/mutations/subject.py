@@ -66,7 +66,9 @@ def write_overlay(work: Path, plantings: Plantings) -> Path:
 
 @dataclass(frozen=True)
 class Go:
-    """Tests of a package, built with `-overlay`. A mode is a pattern of -test.run."""
+    """Tests of a package, built with `-overlay`. A mode is a pattern of -test.run, and flags of the
+    tests. All share one build, so that each package is
+    compiled once with its mutants, however many packages' tests rest on it."""
 
     name: str
     folders: Sequence[str]  # where the functions are
@@ -86,17 +88,20 @@ class Go:
 
     @property
     def shares(self) -> str:
-        """What subjects that share a build have in common."""
-        return self.package
+        """The build that subjects share, and the name of its folder."""
+        return "go"
 
-    def build(self, work: Path, plantings: Plantings) -> None:
+    def build(self, work: Path, plantings: Plantings, packages: Sequence[str]) -> None:
+        """One program for the tests of each package; what debuggers read is left out, which links faster."""
         overlay = write_overlay(work, plantings)
-        command = ["go", "test", "-c", "-tags", "invariants", "-overlay", str(overlay), "-o", str(work / "test")]
-        subprocess.run([*command, "./" + self.package], cwd=ROOT, check=True)
+        command = ["go", "test", "-c", "-tags", "invariants", "-ldflags=-s -w", "-overlay", overlay, "-o", f"{work}/"]
+        subprocess.run([*command, *(f"./{package}" for package in packages)], cwd=ROOT, check=True)
 
     def command(self, work: Path, mode: str, seed: int, looking: bool) -> tuple[list[str], Path]:
+        program = work / f"{Path(self.package).name}.test"
         count = self.tries if looking else 1
-        return [str(work / "test"), f"-test.run={mode}", "-test.failfast", f"-test.count={count}"], ROOT / self.package
+        pattern, *flags = mode.split()
+        return [str(program), f"-test.run={pattern}", "-test.failfast", f"-test.count={count}", *flags], ROOT / self.package
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,7 @@ class Library(Native):
     def shares(self) -> str:
         return self.name
 
-    def build(self, work: Path, plantings: Plantings) -> None:
+    def build(self, work: Path, plantings: Plantings, packages: Sequence[str]) -> None:
         overlay = write_overlay(work, plantings)
         environment = {**os.environ, "MMSB_CUDA": "off"}
         build = [ROOT / "tools/build_library.sh", work / "libmmsb.so", "-overlay", overlay]
@@ -156,6 +161,7 @@ class C:
     seconds: int = 120  # of one run
     patience: int = 0  # for how many seconds a bug is looked for, each time with another seed; 0: it shows at once
     environment: dict[str, str] = field(default_factory=dict)
+    package = ""
     language = "C"
 
     def files(self) -> list[Path]:
@@ -163,9 +169,9 @@ class C:
 
     @property
     def shares(self) -> str:
-        return self.program
+        return self.program.removesuffix(".c")
 
-    def build(self, work: Path, plantings: Plantings) -> None:
+    def build(self, work: Path, plantings: Plantings, packages: Sequence[str]) -> None:
         changed = plant(self.language, plantings[self.language])
         (work / "native").mkdir()
         for file in self.files():

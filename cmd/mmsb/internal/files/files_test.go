@@ -235,6 +235,13 @@ func campaign(t *testing.T, name string, f format, short uint64, seconds float64
 	} else {
 		end = time.Now().Add(1000 * time.Hour)
 	}
+	most := 3
+	if *filesToTry != 0 {
+		most = 10
+	}
+	if flag.Lookup("test.failfast").Value.String() == "true" { // planted bugs
+		most = 1
+	}
 	folder := temporaryFolder(t)
 	kinds, fates, begin, tried, failures := map[string]int{}, map[string]int{}, time.Now(), uint64(0), 0
 	for ; tried < count && time.Now().Before(end); tried++ {
@@ -250,7 +257,7 @@ func campaign(t *testing.T, name string, f format, short uint64, seconds float64
 		kept := keep(t, folder, fmt.Sprintf("%s-%d", name, number))
 		t.Errorf("%s file %d (-args -files 1 -from %d), kept in %s, lies:\n  %s\n%s", name, number, number, kept,
 			strings.Join(x.told, "\n  "), strings.Join(problems, "\n"))
-		if failures++; failures == 10 || *filesToTry == 0 && failures == 3 {
+		if failures++; failures == most {
 			break
 		}
 	}
