@@ -130,21 +130,32 @@ func recordsOf(t *testing.T, directory string) (found []place) {
 	t.Helper()
 	ring, err := os.ReadFile(filepath.Join(directory, ringFile))
 	require.NoError(t, err)
-	at := bytes.Index(ring, []byte("MMSBBUFF")) + journal.FrameHeadBytes
-	require.Greater(t, at, journal.FrameHeadBytes)
-	for group, ends := 0, 0; binary.LittleEndian.Uint32(ring[at:]) != 0; {
-		length := (int(binary.LittleEndian.Uint32(ring[at:])) + 7) &^ 7
-		if at >= ends {
-			group, ends = at, at+length
-			if journal.Kind(ring[at+4]) == journal.Group {
-				ends += int(binary.LittleEndian.Uint64(ring[at+40:]))
-			}
+	size := int(binary.LittleEndian.Uint64(ring[16:]))
+	begin := journal.RingHeadBytes // of the buffer in use
+	if !bytes.HasPrefix(ring[begin:], []byte("MMSBBUFF")) {
+		begin += size
+	}
+	require.True(t, bytes.HasPrefix(ring[begin:], []byte("MMSBBUFF")))
+	marks := ring[journal.RingHeadBytes+2*size:]
+	for at := begin; at < begin+size; at += ringMarked {
+		mark := int(marks[(at-journal.RingHeadBytes)/ringMarked])
+		if mark == 0 {
+			continue
 		}
-		found = append(found, place{at, group})
-		at += length
+		group := at + (mark-1)*8
+		ends := group + (int(binary.LittleEndian.Uint32(ring[group:]))+7)&^7
+		if journal.Kind(ring[group+4]) == journal.Group {
+			ends += int(binary.LittleEndian.Uint64(ring[group+40:]))
+		}
+		for record := group; record < ends; record += (int(binary.LittleEndian.Uint32(ring[record:])) + 7) &^ 7 {
+			found = append(found, place{record, group})
+		}
 	}
 	return found
 }
+
+// ringMarked is how many bytes of a ring's buffers a mark stands for.
+const ringMarked = 32
 
 // killed is a copy of a journal's directory whose ring has only the records before a cut.
 func killed(t *testing.T, directory string, records []place, cut int) (copied string) {
@@ -157,10 +168,10 @@ func killed(t *testing.T, directory string, records []place, cut int) (copied st
 	path := filepath.Join(copied, ringFile)
 	ring, err := os.ReadFile(path)
 	require.NoError(t, err)
-	const head, marked = journal.RingHeadBytes, 32
+	const head = journal.RingHeadBytes
 	buffers := ring[head:][:2*binary.LittleEndian.Uint64(ring[16:])]
 	marks := ring[head+len(buffers):]
-	clear(marks[(records[cut].group-head)/marked:])
+	clear(marks[(records[cut].group-head)/ringMarked:])
 	clear(buffers[records[cut].at-head:])
 	require.NoError(t, os.WriteFile(path, ring, 0o600))
 	return copied
