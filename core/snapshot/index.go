@@ -124,7 +124,7 @@ func (s *Snapshot) collect(depth int, goesOn asking) (list records, gone []uint6
 	removed := make([][]uint64, depth) // parts of gone, per file
 	var scratch []byte
 	for number, v := range s.volumes[:depth] {
-		check, last, begin := s.sequence(number), 0, len(gone) // last: the record of the page that came last
+		check, begin := s.sequence(number), len(gone)
 		for segment := range v.segments() {
 			if err := goesOn.ask(); err != nil {
 				return nil, nil, err
@@ -142,13 +142,9 @@ func (s *Snapshot) collect(depth int, goesOn asking) (list records, gone []uint6
 				gone = append(gone, t.ids...)
 			}
 			if continues { // segments of another kind may lie between
-				list[last].what |= recordContinues
+				list[len(list)-1].what |= recordContinues
 			}
-			before := len(list)
 			list = appendRecords(list, t, s.first[number]+uint32(segment), continues)
-			if len(t.pages) > 0 && len(list) > before {
-				last = len(list) - 1
-			}
 		}
 		if err := check.finish(goesOn); err != nil {
 			return nil, nil, err

@@ -33,8 +33,12 @@ GRAMMAR = Go(
             "volume.parse", "ID(raw[16:32]) != v.header.ID", "false",
         ),
         Mutant(
-            "removal-of-another-page", "what goes on behind a list of removed pages is lost",
-            "Snapshot.collect", "list[last].what |=", "list[max(last, len(list)-1)].what |=",
+            "gone-pages-return", "what newer files remove, and have nothing else of, comes back with the oldest one",
+            "walk.part", "page.ID); gone {", "page.ID); gone && w.s == nil {",
+        ),
+        Mutant(
+            "new-pages-are-removed", "a page in the place of one that the same file removes is removed, too",
+            "Snapshot.addRemoved", "case !replaced:", "case !replaced || list != nil:",
         ),
         Mutant(
             "lazy-mask-lost", "a page that waits in the file loses its mask",
