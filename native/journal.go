@@ -46,6 +46,9 @@ type Ring struct{ ring *C.mmsb__ring_t }
 // RingBytes is the size of a ring's two buffers, and the longest frame.
 const RingBytes = int(C.MMSB__RING_BYTES_MAX)
 
+// RingMarkedBytes is for how many bytes of its buffers a ring has one mark.
+const RingMarkedBytes = 1 << C.MMSB__RING_MARK_SHIFT
+
 // OpenRing opens the ring of a context that has none: its first record gets the number next. interval is how long a record may
 // wait for others to go with it; with eachCall Wait waits. shared is MMSB__RING_MEMORY bytes of memory, zeros, that stay the
 // caller's and outlive the process; nil: memory that does not. A failure is the thread's last error.

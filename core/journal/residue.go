@@ -21,13 +21,13 @@ const (
 	// RingHeadBytes come before a ring's two buffers.
 	RingHeadBytes = unitBytes
 	ringVersion   = 3
-	// A buffer has one mark for so many bytes.
-	markedBytes = 32
+	// MarkedBytes is for how many bytes of its buffers a ring has one mark.
+	MarkedBytes = 32
 )
 
 // RingFileBytes is the size of the file of a ring: its header, two buffers, and the marks of each.
 func RingFileBytes(bufferBytes int) int {
-	return RingHeadBytes + 2*(bufferBytes+bufferBytes/markedBytes)
+	return RingHeadBytes + 2*(bufferBytes+bufferBytes/MarkedBytes)
 }
 
 var (
@@ -194,7 +194,7 @@ func (j *Journal) readRing(own bool) ([]byte, error) {
 func framesOf(ring []byte, behind position, id [16]byte) (frames []byte, err error) {
 	size := int(binary.LittleEndian.Uint64(ring[16:]))
 	all, marks := ring[RingHeadBytes:][:2*size], ring[RingHeadBytes+2*size:]
-	first, second := ringBuffer{all[:size], marks[:size/markedBytes]}, ringBuffer{all[size:], marks[size/markedBytes:]}
+	first, second := ringBuffer{all[:size], marks[:size/MarkedBytes]}, ringBuffer{all[size:], marks[size/MarkedBytes:]}
 	if second.first() < first.first() {
 		first, second = second, first
 	}
@@ -238,8 +238,8 @@ func (b ringBuffer) completeGroups() (records []byte, count uint32, err error) {
 		if mark == 0 {
 			continue
 		}
-		at := i*markedBytes + (int(mark)-1)*8
-		if mark > markedBytes/8 || at < end || at+recordHeadBytes > len(b.bytes) {
+		at := i*MarkedBytes + (int(mark)-1)*8
+		if mark > MarkedBytes/8 || at < end || at+recordHeadBytes > len(b.bytes) {
 			return nil, 0, status.Errorf(status.Corrupt, "mark %d of a ring's buffer is %d: no group can begin at byte %d", i,
 				mark, at)
 		}

@@ -51,7 +51,7 @@ func setRing(t *testing.T, w *Writer, buffers ...ringContent) {
 	require.NoError(t, err)
 	for i, content := range buffers {
 		require.NoError(t, file.WriteFull(f, content.bytes, int64(RingHeadBytes+i*ringBytes)))
-		marks := RingHeadBytes + 2*ringBytes + i*ringBytes/markedBytes
+		marks := RingHeadBytes + 2*ringBytes + i*ringBytes/MarkedBytes
 		require.NoError(t, file.WriteFull(f, content.marks, int64(marks)))
 	}
 	require.NoError(t, f.Close())
@@ -59,12 +59,12 @@ func setRing(t *testing.T, w *Writer, buffers ...ringContent) {
 
 // ringOf is a buffer in use whose first record has a number.
 func ringOf(first uint64, groups ...put) ringContent {
-	made := ringContent{make([]byte, FrameHeadBytes), make([]byte, ringBytes/markedBytes)}
+	made := ringContent{make([]byte, FrameHeadBytes), make([]byte, ringBytes/MarkedBytes)}
 	copy(made.bytes, bufferMagic)
 	binary.LittleEndian.PutUint64(made.bytes[32:], first)
 	for _, group := range groups {
 		if at := len(made.bytes); group.complete {
-			made.marks[at/markedBytes] = byte(1 + at%markedBytes/8)
+			made.marks[at/MarkedBytes] = byte(1 + at%MarkedBytes/8)
 		}
 		made.bytes = append(made.bytes, group.bytes...)
 	}
@@ -218,7 +218,7 @@ func TestARingThatIsDamaged(t *testing.T) {
 		for range 1 + random.IntN(4) {
 			part := damaged.bytes
 			if random.IntN(4) == 0 {
-				part = damaged.marks[:len(damaged.bytes)/markedBytes+2]
+				part = damaged.marks[:len(damaged.bytes)/MarkedBytes+2]
 			}
 			part[random.IntN(len(part))] ^= 1 << random.IntN(8)
 		}
@@ -250,10 +250,10 @@ func TestMarksThatCannotBe(t *testing.T) {
 	whole := ringOf(4, group(run(4), run(5)), group(run(6)))
 	for name, lie := range map[string]func(c *ringContent){
 		"in the head":               func(c *ringContent) { c.marks[1] = 4 },
-		"of no word":                func(c *ringContent) { c.marks[2] = markedBytes/8 + 1 },
+		"of no word":                func(c *ringContent) { c.marks[2] = MarkedBytes/8 + 1 },
 		"within a group":            func(c *ringContent) { c.marks[3] = 1 },
-		"where no record has space": func(c *ringContent) { c.marks[ringBytes/markedBytes-1] = 1 },
-		"of nothing":                func(c *ringContent) { c.marks[ringBytes/markedBytes-2] = 1 },
+		"where no record has space": func(c *ringContent) { c.marks[ringBytes/MarkedBytes-1] = 1 },
+		"of nothing":                func(c *ringContent) { c.marks[ringBytes/MarkedBytes-2] = 1 },
 		"of a group without end":    func(c *ringContent) { copy(c.bytes[FrameHeadBytes+recordHeadBytes:], Words(1<<63)) },
 		"of a length below a head":  func(c *ringContent) { c.bytes[FrameHeadBytes] = recordHeadBytes - 1 },
 		"of a group beyond the end": func(c *ringContent) { copy(c.bytes[FrameHeadBytes:], Words(ringBytes)) },

@@ -137,8 +137,8 @@ func recordsOf(t *testing.T, directory string) (found []place) {
 	}
 	require.True(t, bytes.HasPrefix(ring[begin:], []byte("MMSBBUFF")))
 	marks := ring[journal.RingHeadBytes+2*size:]
-	for at := begin; at < begin+size; at += ringMarked {
-		mark := int(marks[(at-journal.RingHeadBytes)/ringMarked])
+	for at := begin; at < begin+size; at += journal.MarkedBytes {
+		mark := int(marks[(at-journal.RingHeadBytes)/journal.MarkedBytes])
 		if mark == 0 {
 			continue
 		}
@@ -154,9 +154,6 @@ func recordsOf(t *testing.T, directory string) (found []place) {
 	return found
 }
 
-// ringMarked is how many bytes of a ring's buffers a mark stands for.
-const ringMarked = 32
-
 // killed is a copy of a journal's directory whose ring has only the records before a cut.
 func killed(t *testing.T, directory string, records []place, cut int) (copied string) {
 	t.Helper()
@@ -171,7 +168,7 @@ func killed(t *testing.T, directory string, records []place, cut int) (copied st
 	const head = journal.RingHeadBytes
 	buffers := ring[head:][:2*binary.LittleEndian.Uint64(ring[16:])]
 	marks := ring[head+len(buffers):]
-	clear(marks[(records[cut].group-head)/ringMarked:])
+	clear(marks[(records[cut].group-head)/journal.MarkedBytes:])
 	clear(buffers[records[cut].at-head:])
 	require.NoError(t, os.WriteFile(path, ring, 0o600))
 	return copied

@@ -188,6 +188,9 @@ func (s *state) completeJournal(opened *openedJournal, w *ticket.Work) error {
 	return nil
 }
 
+// The file of a ring has the marks that native sets: this does not compile where they differ.
+var _ [0]struct{} = [journal.MarkedBytes - native.RingMarkedBytes]struct{}{}
+
 // ringBytes is the size of a ring's two buffers. Tests have smaller ones.
 var ringBytes = native.RingBytes
 

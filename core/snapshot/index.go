@@ -166,7 +166,7 @@ func (s *Snapshot) collect(depth int, goesOn asking) (list records, gone []uint6
 	if len(list) > pagesEnd {
 		err = sorted(list, goesOn, record.compare)
 	}
-	if err == nil && depth > 1 {
+	if err == nil && depth > 1 && depth < len(s.volumes) { // else one file's, which are sorted, or nobody looks at them
 		err = sorted(gone, goesOn, cmp.Compare)
 	}
 	return list, gone, err

@@ -66,9 +66,8 @@ def write_overlay(work: Path, plantings: Plantings) -> Path:
 
 @dataclass(frozen=True)
 class Go:
-    """Tests of a package, built with `-overlay`. A mode is a pattern of -test.run, and flags of the
-    tests. All share one build, so that each package is
-    compiled once with its mutants, however many packages' tests rest on it."""
+    """Tests of a package, built with `-overlay`. A mode is a pattern of -test.run, and flags of the tests. All share one build,
+    so that each package is compiled once with its mutants, however many packages' tests rest on it."""
 
     name: str
     folders: Sequence[str]  # where the functions are
