@@ -227,6 +227,11 @@ RECORDS = Native(
             "mmsb__ring_end", "complete(group->buffer, group->begins);", "",
         ),
         Mutant(
+            "marked-at-the-beginning", "a group counts as complete before its records are in the ring",
+            "mmsb__ring_begin_commit", "group->begins = group->at;",
+            "group->begins = group->at; if (group->at) group->buffer->marks[(group->at - group->buffer->bytes) >> 5] = 1;",
+        ),
+        Mutant(
             "rolled-back-versions-return", "the versions that a batch of resizes gives in a group come again after a rollback",
             "mmsb__pages_journal_resize", "mmsb__group_version(record)", "record->version",
         ),
