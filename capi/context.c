@@ -33,18 +33,24 @@ mmsb_status_t mmsb_context_options_parse(mmsb_context_options_t *options, const 
     return mmsbgo_context_options_parse(options, (char *)text, strlen(text));
 }
 
-mmsb_status_t mmsb_context_create(const mmsb_context_options_t *options, mmsb_context_t *context) {
-    DOOR_ENTER();
-    mmsb_context_options_t defaults;
-    if (!options) {
-        mmsb_context_options_init(&defaults);
-        options = &defaults;
+mmsb_status_t door_context_options(const mmsb_context_options_t **given, mmsb_context_options_t *defaults) {
+    if (!*given) {
+        mmsb_context_options_init(defaults);
+        *given = defaults;
     }
+    const mmsb_context_options_t *options = *given;
     DOOR_STRUCT("mmsb_context_options_t", options, options->reserved_word);
     if (options->huge_pages < 0 || options->huge_pages > 1)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "huge_pages is %d, not 0 or 1", options->huge_pages);
     if (options->disk_path && !mmsb__utf8_valid(options->disk_path, strlen(options->disk_path)))
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "disk_path is not valid UTF-8");
+    return MMSB_OK;
+}
+
+mmsb_status_t mmsb_context_create(const mmsb_context_options_t *options, mmsb_context_t *context) {
+    DOOR_ENTER();
+    mmsb_context_options_t defaults;
+    DOOR_CHECK(door_context_options(&options, &defaults));
     DOOR_POINTER(context);
     return mmsbgo_context_create((mmsb_context_options_t *)options, context);
 }

@@ -56,14 +56,19 @@ func mmsbgo_context_options_parse(o *C.mmsb_context_options_t, text *C.char, len
 
 var started sync.Once
 
-//export mmsbgo_context_create
-func mmsbgo_context_create(o *C.mmsb_context_options_t, context *C.mmsb_context_t) (code C.mmsb_status_t) {
-	defer guard(&code)
+// start comes before the first context.
+func start() {
 	started.Do(func() {
 		startLog()
 		gpupages.Use()
 	})
-	return failed(store(context)(page.NewContext(contextOptions(o))))
+}
+
+//export mmsbgo_context_create
+func mmsbgo_context_create(o *C.mmsb_context_options_t, context *C.mmsb_context_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	start()
+	return failed(put(context)(page.NewContext(contextOptions(o))))
 }
 
 //export mmsbgo_context_destroy
@@ -171,7 +176,7 @@ func startWork(total uint64, work *C.mmsb_work_options_t, to *C.mmsb_ticket_t, r
 	if err != nil {
 		return failed(err)
 	}
-	return failed(store(to)(ticket.Hold(ticket.Start(total, after, run))))
+	return failed(put(to)(ticket.Hold(ticket.Start(total, after, run))))
 }
 
 // waitFor runs work that its call waits for, for a time, after what its options name. work may be NULL.

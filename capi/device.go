@@ -82,7 +82,7 @@ func deviceInfo(to *C.mmsb_device_info_t, d *devices.Device) {
 //export mmsbgo_runtime_shared
 func mmsbgo_runtime_shared(context C.mmsb_context_t, device C.int32_t, to *C.mmsb_runtime_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return onDevices(context, func(set *devices.Set) error { return store(to)(set.SharedHandle(int(device))) })
+	return onDevices(context, func(set *devices.Set) error { return put(to)(set.SharedHandle(int(device))) })
 }
 
 //export mmsbgo_runtime_create
@@ -90,7 +90,7 @@ func mmsbgo_runtime_create(context C.mmsb_context_t, device C.int32_t, o *C.mmsb
 	to *C.mmsb_runtime_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	options := runtimeOptions(o)
-	return onDevices(context, func(set *devices.Set) error { return store(to)(set.Compose(int(device), options)) })
+	return onDevices(context, func(set *devices.Set) error { return put(to)(set.Compose(int(device), options)) })
 }
 
 func runtimeOptions(o *C.mmsb_runtime_options_t) devices.RuntimeOptions {
@@ -172,7 +172,7 @@ func mmsbgo_runtime_log_write(h C.mmsb_runtime_t, descriptor C.int32_t) (code C.
 func mmsbgo_tag_of(name *C.char, length C.size_t, to *C.mmsb_tag_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	tag, err := gpu.TagOf(unsafe.String((*byte)(unsafe.Pointer(name)), int(length)))
-	return failed(store(to)(uint64(tag), err))
+	return failed(put(to)(uint64(tag), err))
 }
 
 //export mmsbgo_runtime_tag_stats
@@ -194,7 +194,7 @@ func mmsbgo_runtime_tag_stats(h C.mmsb_runtime_t, tag C.mmsb_tag_t, stats *C.mms
 //export mmsbgo_reservation_create
 func mmsbgo_reservation_create(h C.mmsb_runtime_t, bytes C.uint64_t, to *C.mmsb_reservation_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return onRuntime(h, func(r *devices.Runtime) error { return store(to)(r.Reserve(uint64(bytes))) })
+	return onRuntime(h, func(r *devices.Runtime) error { return put(to)(r.Reserve(uint64(bytes))) })
 }
 
 //export mmsbgo_reservation_destroy
@@ -212,13 +212,13 @@ func mmsbgo_reservation_destroy(h C.mmsb_reservation_t, to *C.uint64_t) (code C.
 //export mmsbgo_stream_create
 func mmsbgo_stream_create(h C.mmsb_runtime_t, priority C.int32_t, to *C.mmsb_stream_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return onRuntime(h, func(r *devices.Runtime) error { return store(to)(r.AcquireStream(int(priority))) })
+	return onRuntime(h, func(r *devices.Runtime) error { return put(to)(r.AcquireStream(int(priority))) })
 }
 
 //export mmsbgo_stream_wrap
 func mmsbgo_stream_wrap(h C.mmsb_runtime_t, native C.uintptr_t, to *C.mmsb_stream_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return onRuntime(h, func(r *devices.Runtime) error { return store(to)(r.WrapStream(uintptr(native))) })
+	return onRuntime(h, func(r *devices.Runtime) error { return put(to)(r.WrapStream(uintptr(native))) })
 }
 
 //export mmsbgo_stream_destroy
@@ -269,7 +269,7 @@ func mmsbgo_stream_record(h C.mmsb_stream_t, to *C.mmsb_ticket_t) (code C.mmsb_s
 		if err != nil {
 			return err
 		}
-		return store(to)(ticket.Hold(ticket.Of(p)))
+		return put(to)(ticket.Hold(ticket.Of(p)))
 	})
 }
 
@@ -353,7 +353,7 @@ func mmsbgo_use_begin(h C.mmsb_stream_t, accesses *C.mmsb_access_t, count C.size
 		}
 		use, at, err := gpu.BeginUse(s, uses...)
 		badIndex(bad, at, err)
-		return store(to)(use, err)
+		return put(to)(use, err)
 	})
 }
 
@@ -379,7 +379,7 @@ func mmsbgo_use_abort(use C.mmsb_use_t) (code C.mmsb_status_t) {
 //export mmsbgo_use_record
 func mmsbgo_use_record(h C.mmsb_stream_t, permissive C.int32_t, to *C.mmsb_use_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return onStream(h, func(s *gpu.Stream) error { return store(to)(gpu.RecordUse(s, permissive != 0)) })
+	return onStream(h, func(s *gpu.Stream) error { return put(to)(gpu.RecordUse(s, permissive != 0)) })
 }
 
 //export mmsbgo_use_add

@@ -91,6 +91,9 @@ mmsb_status_t door_path(const char *name, const char *path);
 /* NULL, or options of work that this release can do. */
 mmsb_status_t door_work(const mmsb_work_options_t *work);
 
+/* Options of a context that can be used: the given ones, or for NULL the defaults, which are filled in. */
+mmsb_status_t door_context_options(const mmsb_context_options_t **given, mmsb_context_options_t *defaults);
+
 static inline uint64_t door_or(const uint64_t *words, size_t count) {
     uint64_t all = 0;
     for (size_t i = 0; i < count; i++)

@@ -192,6 +192,9 @@ static const size_t sizes[] = {
     SIZE(LINK, link),
     SIZE(TELEMETRY, telemetry),
     SIZE(GUARD_REPORT, guard_report),
+    SIZE(STORE_OPTIONS, store_options),
+    SIZE(STORE_INFO, store_info),
+    SIZE(STORE_POINT, store_point),
 };
 
 size_t mmsb_sizeof(int32_t structure) {

@@ -56,8 +56,8 @@ func list[T any](items []T, to []T, count *C.size_t) error {
 	return nil
 }
 
-// store stores a number where the call succeeded.
-func store[T ~uint32 | ~uint64](to *T) func(value uint64, err error) error {
+// put stores a number where the call succeeded.
+func put[T ~uint32 | ~uint64](to *T) func(value uint64, err error) error {
 	return func(value uint64, err error) error {
 		if status.Done(err) {
 			*to = T(value)

@@ -42,7 +42,7 @@ func numbers(first *C.uint64_t, count C.size_t) []uint64 {
 func mmsbgo_page_create(context C.mmsb_context_t, size C.uint64_t, o *C.mmsb_page_options_t,
 	to *C.mmsb_page_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return onContext(context, func(c *page.Context) error { return store(to)(c.Create(uint64(size), createOptions(o))) })
+	return onContext(context, func(c *page.Context) error { return put(to)(c.Create(uint64(size), createOptions(o))) })
 }
 
 //export mmsbgo_page_create_many
@@ -81,7 +81,7 @@ func mmsbgo_page_create_many_start(context C.mmsb_context_t, size C.uint64_t, co
 //export mmsbgo_page_clone
 func mmsbgo_page_clone(from C.mmsb_page_t, id C.uint64_t, to *C.mmsb_page_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(store(to)(page.Clone(uint64(from), uint64(id))))
+	return failed(put(to)(page.Clone(uint64(from), uint64(id))))
 }
 
 //export mmsbgo_page_clone_many
@@ -105,7 +105,7 @@ func mmsbgo_page_adopt(context C.mmsb_context_t, memory C.uintptr_t, size C.uint
 	to *C.mmsb_page_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return onContext(context, func(c *page.Context) error {
-		return store(to)(c.Adopt(uintptr(memory), uint64(size), adoptOptions(o)))
+		return put(to)(c.Adopt(uintptr(memory), uint64(size), adoptOptions(o)))
 	})
 }
 
@@ -140,7 +140,7 @@ func mmsbgo_memory_free(memory C.uintptr_t) (code C.mmsb_status_t) {
 //export mmsbgo_page_lookup
 func mmsbgo_page_lookup(context C.mmsb_context_t, id C.uint64_t, to *C.mmsb_page_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return onContext(context, func(c *page.Context) error { return store(to)(c.Lookup(uint64(id))) })
+	return onContext(context, func(c *page.Context) error { return put(to)(c.Lookup(uint64(id))) })
 }
 
 //export mmsbgo_page_lookup_many

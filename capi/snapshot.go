@@ -207,7 +207,7 @@ func onSnapshot(h C.mmsb_snapshot_t, call func(s *snapshot.Snapshot) error) C.mm
 //export mmsbgo_snapshot_open
 func mmsbgo_snapshot_open(path *C.char, to *C.mmsb_snapshot_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(store(to)(snapshot.OpenHandle(C.GoString(path), snapshot.OpenOptions{})))
+	return failed(put(to)(snapshot.OpenHandle(C.GoString(path), snapshot.OpenOptions{})))
 }
 
 //export mmsbgo_snapshot_close

@@ -26,7 +26,7 @@ func mmsbgo_test_panic() (code C.mmsb_status_t) {
 //export mmsbgo_test_page_generation
 func mmsbgo_test_page_generation(of C.mmsb_page_t, generation C.uint32_t, moved *C.mmsb_page_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(store(moved)(page.MoveGeneration(uint64(of), uint32(generation))))
+	return failed(put(moved)(page.MoveGeneration(uint64(of), uint32(generation))))
 }
 
 //export mmsbgo_test_collect

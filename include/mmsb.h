@@ -279,6 +279,9 @@ MMSB_API mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count);
 #define MMSB_STRUCT_LINK 32
 #define MMSB_STRUCT_TELEMETRY 33
 #define MMSB_STRUCT_GUARD_REPORT 34
+#define MMSB_STRUCT_STORE_OPTIONS 35
+#define MMSB_STRUCT_STORE_INFO 36
+#define MMSB_STRUCT_STORE_POINT 37
 
 /* Size in bytes of a public struct (MMSB_STRUCT_*) in the loaded library; 0 for an unknown number.
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -1561,6 +1564,140 @@ typedef struct mmsb_journal_record {
  * Errors: as mmsb_journal_directory. Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_records(const char *directory, uint64_t *next, mmsb_journal_record_t *records,
                                             size_t capacity, size_t *count);
+
+/* ------------------------------------------------------------------------------------------------------ stores ---- */
+
+/* A store is a directory that has the state of a context, always: a journal, the snapshots that its records lead on from, and
+ * names of snapshots. One call opens it: it finds the newest state, and what is changed from then on is journalled there. Who dies
+ * or destroys the context needs no save. The directory of a journal (mmsb_journal_open) is a store, and the other way round.
+ *
+ * While a store is open for writing, its keeper saves what has changed into the directory when the journal has grown by save_bytes,
+ * and every save_interval_ns; when the snapshots that rest on each other have grown, it saves all of it anew. After each save it
+ * removes what no rule keeps: the keep_last newest snapshots stay, the newest of each of the last keep_hourly hours and keep_daily
+ * days (UTC) that have any, and those that have a name. Records stay behind the oldest of the keep_last newest: every state since
+ * can be restored. A save of the keeper that fails is tried again after a second, then later and later; the log and mmsb_store_info
+ * say so. Bytes that a program writes through pointers have no records: they are durable with the next save.
+ *
+ * A directory has one writer at a time, also over processes; a writer that has died does not count. Any number of processes read
+ * it meanwhile. */
+
+#define MMSB_NEVER UINT64_MAX /* a number of bytes that never come */
+
+#define MMSB_STORE_WRITE 0  /* go on from the newest state; a directory that is missing or empty is begun */
+#define MMSB_STORE_READ 1   /* calls that would change pages return MMSB_E_INVALID_STATE; no lock is taken */
+#define MMSB_STORE_BRANCH 2 /* go on from an older state: the newer ones are left on a branch of their own */
+
+typedef struct mmsb_store_options {
+    uint32_t struct_size;
+    int32_t mode;              /* MMSB_STORE_WRITE */
+    const char *at_name;       /* NULL; with READ or BRANCH, at most one of the three: the state that has this name */
+    uint64_t at_record;        /* 0; the state behind this record of the journal */
+    int64_t at_time_ns;        /* 0; the state of that time, in nanoseconds since 1970 UTC */
+    int32_t load;              /* MMSB_LOAD_EAGER; or MMSB_LOAD_LAZY */
+    int32_t durability;        /* MMSB_DURABILITY_INTERVAL */
+    uint32_t interval_ms;      /* 10 */
+    int32_t keep_last;         /* 1; at least 1 */
+    uint64_t segment_bytes;    /* 16 MiB; when a segment of the journal is longer, a new one begins */
+    uint64_t save_bytes;       /* 0 = 64 MiB, or a tenth of the pages' bytes where that is more; MMSB_NEVER = none */
+    uint64_t save_interval_ns; /* 0 = none */
+    int32_t keep_hourly;       /* 0 */
+    int32_t keep_daily;        /* 0 */
+    uint64_t timeout_ns;       /* MMSB_WAIT_FOREVER; of the blocking form, see mmsb_work_options_t; 0 = try */
+    uint64_t reserved[4];
+} mmsb_store_options_t;
+
+/* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_store_options_init(mmsb_store_options_t *options);
+
+/* Opens a store: *context is a new context with its state. Both options may be NULL. The folders above the directory must exist.
+ * A state that is older than the records that are kept is that of a snapshot: of a time the newest one before it. A branch begins
+ * with a snapshot of its own, and the states that it leaves can still be opened by their names. mmsb_context_destroy closes the
+ * store.
+ * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_BUSY (another writer; the text has its process and host),
+ * MMSB_E_NOT_FOUND (no store to read, no such name, record or time), MMSB_E_INVALID_STATE (the directory has other files and no
+ * store), those of mmsb_context_create, mmsb_snapshot_load and mmsb_journal_open. Threads: any. Blocks: until the state is loaded or
+ * the time is over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_store_open(const char *directory, const mmsb_context_options_t *context_options,
+                                       const mmsb_store_options_t *options, mmsb_context_t *context);
+
+/* The asynchronous form of mmsb_store_open. *context is written before the ticket is done, and must stay valid until then; after
+ * an error it is 0. The strings are copied.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_store_open_start(const char *directory, const mmsb_context_options_t *context_options,
+                                             const mmsb_store_options_t *options, const mmsb_work_options_t *work,
+                                             mmsb_context_t *context, mmsb_ticket_t *ticket);
+
+/* Saves a context into its store now, and removes what no rule keeps: what has changed since the last save, unless the keeper would
+ * save all of it anew, or (whole = 1) all of it, so that no other snapshot is needed for this one. It waits for a save that is
+ * running. work may be NULL.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_STATE (the context was not opened from a
+ * store for writing), and those of mmsb_snapshot_save. Threads: any. Blocks: until done or the time is over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_store_save(mmsb_context_t context, int32_t whole, const mmsb_work_options_t *work);
+
+/* The asynchronous form of mmsb_store_save; progress counts bytes.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_store_save_start(mmsb_context_t context, int32_t whole, const mmsb_work_options_t *work,
+                                             mmsb_ticket_t *ticket);
+
+/* mmsb_store_save, and the snapshot gets a name: 1 to 255 bytes of UTF-8 without control characters, of which the first is a
+ * letter. It stays as long as it has one. A snapshot that has the name already loses it. work may be NULL.
+ * Errors: as mmsb_store_save. Threads: any. Blocks: until done or the time is over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_store_name(mmsb_context_t context, const char *name, const mmsb_work_options_t *work);
+
+/* The asynchronous form of mmsb_store_name; progress counts bytes.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_store_name_start(mmsb_context_t context, const char *name, const mmsb_work_options_t *work,
+                                             mmsb_ticket_t *ticket);
+
+/* Takes a name away; the next save removes the snapshot unless another rule keeps it. work may be NULL.
+ * Errors: as mmsb_store_save, MMSB_E_NOT_FOUND. Threads: any. Blocks: for the disk or until the time is over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_store_unname(mmsb_context_t context, const char *name, const mmsb_work_options_t *work);
+
+typedef struct mmsb_store_info {
+    uint32_t struct_size;
+    uint32_t reserved_word;
+    uint64_t snapshots;       /* in the directory */
+    uint64_t snapshot_bytes;  /* of their files */
+    uint64_t journal_bytes;   /* of the journal's segments */
+    uint64_t first_record;    /* the oldest that is kept */
+    uint64_t last_record;     /* the newest; 0 if there is none yet */
+    uint64_t unsaved_bytes;   /* of journal, behind the last save */
+    uint64_t saves;           /* since the store was opened, like all that follow */
+    uint64_t whole_saves;     /* of them */
+    uint64_t failed_saves;    /* of the keeper; it tries again */
+    uint64_t saved_bytes;     /* of the snapshots */
+    int64_t last_save_ns;     /* when the last one began, since 1970; 0 if there was none */
+    uint64_t pruned;          /* snapshots that were removed */
+    uint64_t pruned_bytes;    /* of their files */
+    uint64_t reserved[6];
+} mmsb_store_info_t;
+
+/* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_store_info_init(mmsb_store_info_t *info);
+
+/* What the store of a context has, and what was done for it.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_STATE (the context was not opened from a
+ * store for writing), those of reading the directory. Threads: any. Blocks: for the disk. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_store_info(mmsb_context_t context, mmsb_store_info_t *info);
+
+typedef struct mmsb_store_point {
+    uint8_t id[16];      /* of the snapshot */
+    uint8_t lineage[16]; /* of its state */
+    uint64_t position;   /* number of the last record that it has */
+    int64_t taken_ns;    /* since 1970 */
+    uint64_t bytes;      /* of its file, without those that it rests on */
+    int32_t whole;       /* 1 = it rests on no other */
+    int32_t on_line;     /* 1 = the newest state comes from it; 0 = a branch that was left */
+    int32_t leads;       /* 1 = records lead on from it: every state since can be opened */
+    int32_t names;       /* how many it has */
+    char name[256];      /* the first of them; empty where there is none */
+} mmsb_store_point_t;
+
+/* Lists the snapshots of a store, the newest first, those of branches that were left at the end. Beside a writer it is what the
+ * directory had at one moment.
+ * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE (capacity too small; *count is the capacity needed), MMSB_E_NOT_FOUND (no
+ * store), MMSB_E_IO, MMSB_E_CORRUPT, MMSB_E_FORMAT. Threads: any. Blocks: for the disk. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_store_points(const char *directory, mmsb_store_point_t *points, size_t capacity, size_t *count);
 
 /* ---------------------------------------------------------------------------------------------------- devices ---- */
 

@@ -28,9 +28,9 @@ NOT_CONSTANTS = ("MMSB_H", "MMSB_API")
 SETS = (
     "VERSION", "E", "KIND", "LOCATION", "DOMAIN", "LOG", "STRUCT", "SIMULATE", "FALLBACK", "PAGE", "PIN", "DELTA",
     "COMPRESSION", "RAW_WRITES", "BASE_IN_USE", "LOAD", "CHANGE", "DURABILITY", "JOURNAL_BASE", "ACCESS", "RECORD", "PATH",
-    "GUARD",
+    "GUARD", "STORE",
 )  # fmt: skip
-SINGLE = ("MMSB_OK", "MMSB_ABI_VERSION", "MMSB_WAIT_FOREVER")
+SINGLE = ("MMSB_OK", "MMSB_ABI_VERSION", "MMSB_WAIT_FOREVER", "MMSB_NEVER")
 
 # The sets that Go needs where the header is not included, and those of them whose names programs read.
 GO_SETS = (
@@ -45,6 +45,7 @@ GO_SETS = (
     "DURABILITY",
     "ACCESS",
     "CHANGE",
+    "STORE",
 )
 GO_NAMED = ("LOCATION", "LOG", "SIMULATE", "FALLBACK", "DELTA")
 # In the form by which Go's tools know generated files.

@@ -136,3 +136,10 @@ const (
 	ChangeBytes   = 3
 	ChangeOther   = 4
 )
+
+// MMSB_STORE_*.
+const (
+	StoreWrite  = 0
+	StoreRead   = 1
+	StoreBranch = 2
+)

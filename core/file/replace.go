@@ -267,6 +267,9 @@ func temporaryPrefix(name string) string {
 
 var temporaryName = regexp.MustCompile(`^\..+\.mmsb-[0-9]{1,10}-[A-Z2-7]{16}\` + temporarySuffix + `$`)
 
+// IsTemporary says whether a file of that name is a temporary one of Replace.
+func IsTemporary(name string) bool { return temporaryName.MatchString(name) }
+
 // Sweep removes the temporary files of dead savers from a directory. It is a service: what it cannot do is left for the next one.
 func Sweep(fs FS, directory string) {
 	if names, err := fs.List(directory); err == nil {
@@ -277,7 +280,7 @@ func Sweep(fs FS, directory string) {
 // SweepNames is Sweep for who has listed the directory.
 func SweepNames(fs FS, directory string, names []string) {
 	for _, name := range names {
-		if temporaryName.MatchString(name) {
+		if IsTemporary(name) {
 			sweepOne(fs, filepath.Join(directory, name))
 		}
 	}

@@ -149,6 +149,17 @@ func placeOf(name string) (p place, ok bool) {
 	return p, p.first > 0 && p.name() == name
 }
 
+// IsSegment says whether a file of that name is a segment of a journal.
+func IsSegment(name string) bool {
+	_, is := placeOf(name)
+	return is
+}
+
+// Owns says whether a file of that name is a journal's: a segment that is whole or not, the lock, the ring.
+func Owns(name string) bool {
+	return IsSegment(strings.TrimSuffix(name, unfinishedSuffix)) || name == lockName || name == ringName
+}
+
 func (s segment) place() place { return place{s.branch, s.first} }
 
 func (s segment) encode(header []byte) {

@@ -3,7 +3,11 @@
 package journal
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -13,6 +17,7 @@ import (
 	"libmmsb/core/status"
 )
 
+// lockName is the file that a writer locks. It says who that is, for messages: the lock, not the content, counts.
 const lockName = "journal.lock"
 
 // lockPatience is how long a writer waits for the lock: a reader holds it while it reads the ring.
@@ -70,14 +75,74 @@ func (w *Writer) takeLock() error {
 		}
 		switch {
 		case err == nil:
+			sign(lock)
 			w.lock = lock
 			return nil
 		case err == syscall.EWOULDBLOCK || err == syscall.ENOENT && time.Now().After(end):
-			return status.Errorf(status.Busy, "journal %s is already open for writing, here or in another process", w.directory)
+			return errBusy(w.fs, w.directory)
 		case err != syscall.ENOENT:
 			return file.Failed(err, "cannot lock %s", path)
 		}
 	}
+}
+
+// sign says in the lock file who has the lock.
+func sign(lock file.File) {
+	host, _ := os.Hostname()
+	text := fmt.Appendf(nil, "process %d on %s\n", os.Getpid(), host)
+	_ = file.WriteFull(lock, text, 0) // a full disk is no reason to fail: the lock is held
+	_ = lock.Truncate(int64(len(text)))
+}
+
+// errBusy says who writes the journal, as far as that is known.
+func errBusy(fs file.FS, directory string) error {
+	const longest = 128
+	who := "this process or another one"
+	if lock, err := fs.Open(filepath.Join(directory, lockName), unix.O_RDONLY|unix.O_NONBLOCK, 0); err == nil {
+		text := make([]byte, longest)
+		n, _ := file.ReadFull(lock, text, 0)
+		_ = lock.Close()
+		if line, _, whole := strings.Cut(string(text[:n]), "\n"); whole && strings.HasPrefix(line, "process ") {
+			who = line
+		}
+	}
+	return status.Errorf(status.Busy, "journal %s is open for writing by %s", directory, who)
+}
+
+// Held is the directory of a journal that nobody writes meanwhile.
+type Held struct {
+	fs        file.FS
+	directory string
+	lock      file.File
+}
+
+// Hold takes the lock of a journal that is there. Errors: Busy, NotFound, and those of the file system.
+func Hold(fs file.FS, directory string) (*Held, error) {
+	path := filepath.Join(directory, lockName)
+	lock, err := lockFile(fs, path, unix.O_RDWR, lockPatiently)
+	if err == syscall.EWOULDBLOCK {
+		return nil, errBusy(fs, directory)
+	}
+	if err != nil {
+		return nil, file.Failed(err, "cannot lock %s", path)
+	}
+	return &Held{fs, directory, lock}, nil
+}
+
+// Release gives the lock back.
+func (h *Held) Release() { _ = h.lock.Close() }
+
+// Drop removes the segments of the newest branch that hold no record behind upTo. The last one stays.
+func (h *Held) Drop(upTo uint64) error {
+	places, err := list(h.fs, h.directory)
+	if err != nil {
+		return err
+	}
+	if n := len(places); n > 0 {
+		places = places[slices.IndexFunc(places, func(p place) bool { return p.branch == places[n-1].branch }):]
+	}
+	_, err = drop(h.fs, h.directory, places, upTo)
+	return err
 }
 
 func (w *Writer) makeDirectory() error {

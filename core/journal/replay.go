@@ -55,9 +55,15 @@ func (r *Replay) EndsBefore(line lineage.Lineage) (bool, error) {
 
 // Last is the number of the journal's last record. It reads the last segment.
 func (r *Replay) Last() (uint64, error) {
+	info, err := r.Info()
+	return info.Last, err
+}
+
+// Info is what is known of the journal. It reads the last segment.
+func (r *Replay) Info() (Info, error) {
 	j := *r.journal
 	err := j.look()
-	return j.info.Last, err
+	return j.info, err
 }
 
 // Find and Records are Journal's; they read no further than they are asked for. CheckGaps is Journal's.

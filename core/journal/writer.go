@@ -45,6 +45,8 @@ type Options struct {
 	From State
 	// NoBase: InvalidState where the journal would need a base.
 	NoBase bool
+	// Wrote is called after each frame, with its length in the file, on the writer's goroutine; nil = nobody asks.
+	Wrote func(bytes int64)
 	// Owned: the context whose records the journal has was given this state, wherever it comes from: a branch begins with it.
 	// Else its history and the directory's must meet.
 	Owned bool
@@ -480,6 +482,9 @@ func (w *Writer) Write(buffer []byte, used int, first uint64, count uint32, ends
 			"frame begins with record %d, its segment with %d, %d are durable", first, w.begins, w.durable)
 	}
 	w.chain, w.last, w.within, w.ended = f.crc, w.last+uint64(count), !ends, count == 0
+	if w.options.Wrote != nil {
+		w.options.Wrote(int64(length))
+	}
 	return nil
 }
 
@@ -577,25 +582,14 @@ func (w *Writer) Drop(upTo uint64) error {
 	return err
 }
 
-// Drop is the same for a journal that nobody writes. Errors: Busy, and those of the file system.
+// Drop is the same for a journal that nobody writes. Errors: Busy, NotFound, and those of the file system.
 func Drop(fs file.FS, directory string, upTo uint64) error {
-	path := filepath.Join(directory, lockName)
-	lock, err := lockFile(fs, path, unix.O_RDWR, file.File.Lock)
-	if err == syscall.EWOULDBLOCK {
-		return status.Errorf(status.Busy, "journal %s is open for writing", directory)
-	} else if err != nil {
-		return file.Failed(err, "cannot lock %s", path)
-	}
-	defer func() { _ = lock.Close() }()
-	places, err := list(fs, directory)
+	held, err := Hold(fs, directory)
 	if err != nil {
 		return err
 	}
-	if n := len(places); n > 0 { // those of the newest branch
-		places = places[slices.IndexFunc(places, func(p place) bool { return p.branch == places[n-1].branch }):]
-	}
-	_, err = drop(fs, directory, places, upTo)
-	return err
+	defer held.Release()
+	return held.Drop(upTo)
 }
 
 // drop removes segments of a branch and returns how many.

@@ -33,6 +33,8 @@ type JournalOptions struct {
 	SegmentBytes uint64
 	Keep         bool
 	RefuseBase   bool
+	Wrote        func(bytes int64) // after each write to the disk, on the writer's goroutine; nil = nobody asks
+	Failed       func(err error)   // when the journal has failed, as Wrote
 }
 
 // JournalInfo is mmsb_journal_info_t.
@@ -73,7 +75,7 @@ func (o *JournalOptions) check(directory string) (options journal.Options, err e
 	}
 	return journal.Options{
 		Durability: durability, Interval: time.Duration(o.IntervalMs) * time.Millisecond, SegmentBytes: int64(o.SegmentBytes),
-		NoBase: o.RefuseBase,
+		NoBase: o.RefuseBase, Wrote: o.Wrote,
 	}, nil
 }
 
@@ -91,7 +93,8 @@ func OpenJournal(context uint64, directory string, o JournalOptions, w *ticket.W
 			return err
 		}
 		defer s.journals.Unlock()
-		return s.context.WithoutGroups(func() error { return s.openJournal(directory, o.Keep, options, w) })
+		wanted := &openedJournal{keep: o.Keep, told: o.Failed, directory: directory, options: options}
+		return s.context.WithoutGroups(func() error { return s.openJournal(wanted, w) })
 	})
 }
 
@@ -113,10 +116,13 @@ func (j *journals) lock(w *ticket.Work) error {
 
 // openJournal begins to journal, and saves the state into the directory where no record there leads to it. Under the lock of the
 // journals.
-func (s *state) openJournal(directory string, keep bool, o journal.Options, w *ticket.Work) error {
+func (s *state) openJournal(wanted *openedJournal, w *ticket.Work) error {
 	j := &s.journals
 	if opened := j.open.Load(); opened != nil {
 		return status.Errorf(status.AlreadyExists, "context 0x%016x has the journal %q", s.context.Handle(), opened.directory)
+	}
+	if j.refusing != nil {
+		return status.Errorf(status.InvalidState, "context 0x%016x was opened for reading only", s.context.Handle())
 	}
 	var ended atomic.Bool // the writer goes on with its files
 	defer ended.Store(true)
@@ -126,7 +132,7 @@ func (s *state) openJournal(directory string, keep bool, o journal.Options, w *t
 		}
 		return s.goesOn(w, 0)
 	})
-	opened, err := prepareJournal(fs, directory, keep, o)
+	opened, err := prepareJournal(fs, wanted)
 	if err != nil {
 		return err
 	}
@@ -138,11 +144,11 @@ func (s *state) openJournal(directory string, keep bool, o journal.Options, w *t
 	return s.completeJournal(opened, w)
 }
 
-// prepareJournal opens a journal's directory.
-func prepareJournal(fs file.FS, directory string, keep bool, o journal.Options) (opened *openedJournal, err error) {
-	opened = &openedJournal{keep: keep, directory: directory, options: o, served: make(chan struct{})}
-	opened.writer, err = journal.Prepare(fs, directory, o)
-	return opened, err
+// prepareJournal opens a journal's directory, as its options say.
+func prepareJournal(fs file.FS, wanted *openedJournal) (opened *openedJournal, err error) {
+	wanted.served = make(chan struct{})
+	wanted.writer, err = journal.Prepare(fs, wanted.directory, wanted.options)
+	return wanted, err
 }
 
 // beginJournal begins to journal: what changes when the context is no longer still has a record. After an error the writer is
@@ -163,6 +169,9 @@ func (s *state) beginJournal(opened *openedJournal, still *page.Still) error {
 	safego.Go(func() {
 		defer close(opened.served)
 		opened.failed = opened.writer.Serve(ring)
+		if opened.failed != nil && opened.told != nil {
+			opened.told(opened.failed)
+		}
 	})
 	opened.needsBase = needsBase
 	return nil
@@ -232,10 +241,62 @@ func (j *openedJournal) unmap() {
 
 // saveBase saves the state into the directory of a journal that begins behind it.
 func (s *state) saveBase(opened *openedJournal, w *ticket.Work) (*snapshot.Header, error) {
-	o := SaveOptions{id: snapshot.NewID()}
-	target := ToPath(filepath.Join(opened.directory, snapshot.BaseFileName(opened.from, o.id)))
+	return s.saveBeside(opened.directory, opened.from, SaveOptions{}, w)
+}
+
+// saveBeside saves the state into a journal's directory, as a base that is named after about its position.
+func (s *state) saveBeside(directory string, position uint64, o SaveOptions, w *ticket.Work) (*snapshot.Header, error) {
+	o.id = snapshot.NewID()
+	target := ToPath(filepath.Join(directory, snapshot.BaseFileName(position, o.id)))
 	header, err := s.save(&target, &o, w)
 	return &header, err
+}
+
+// SaveBeside saves a context into the directory of its journal, behind other saves: a base that nothing is removed for. The
+// options name no path but that of a base in the directory. Where the state does not come from that one, it is saved whole.
+func SaveBeside(context uint64, o SaveOptions, w *ticket.Work) (header *snapshot.Header, err error) {
+	err = useQueued(context, w, func(s *state) error {
+		opened := s.journals.open.Load()
+		if opened == nil {
+			return errNoJournal(context)
+		}
+		if err := s.context.CheckBeforeSave(); err != nil {
+			return err
+		}
+		header, err = s.saveBeside(opened.directory, opened.ring.Last(), o, w)
+		if status.CodeOf(err) == status.Mismatch && o.Base != "" {
+			o.Base = ""
+			header, err = s.saveBeside(opened.directory, opened.ring.Last(), o, w)
+		}
+		return err
+	})
+	return header, err
+}
+
+// OnJournal runs what nobody opens or closes the context's journal beside. drop removes the segments that have no record behind
+// upTo.
+func OnJournal(context uint64, w *ticket.Work, run func(drop func(upTo uint64) error) error) error {
+	return onJournal(context, w, func(_ *state, j *openedJournal) error { return run(j.writer.Drop) })
+}
+
+// Refuse lets calls that would change pages of the context fail with an error, as those of a context whose journal has failed do.
+// It has no journal.
+func Refuse(context uint64, code status.Code, text string) error {
+	return use(context, func(s *state) error {
+		j := &s.journals
+		j.Lock()
+		defer j.Unlock()
+		if j.open.Load() != nil || j.refusing != nil {
+			return status.Errorf(status.InvalidState, "context 0x%016x has a journal", context)
+		}
+		ring, failed := native.OpenRing(s.context.Index(), 1, ringBytes, time.Second, false, nil)
+		if failed != 0 {
+			return lasterror.Load(failed)
+		}
+		ring.Fail(int32(code), status.DomainNone, 0, text)
+		j.refusing = &ring
+		return nil
+	})
 }
 
 // CloseJournal closes a context's journal after all its records have reached the disk.
@@ -369,6 +430,10 @@ func (j *openedJournal) dropBefore(header *snapshot.Header) error {
 func (j *journals) end() {
 	j.Lock()
 	defer j.Unlock()
+	if j.refusing != nil {
+		j.refusing.Close()
+		j.refusing = nil
+	}
 	if opened := j.open.Load(); opened != nil {
 		if err := j.close(); err != nil {
 			log.Logf(log.Error, "cannot close the journal %q: %v", opened.directory, err)

@@ -2,20 +2,46 @@
 // and knows which bytes were written since the last save.
 package persist
 
-import "libmmsb/core/page"
+import (
+	"libmmsb/core/page"
+	"libmmsb/native"
+)
 
 func init() {
 	page.UsePersistence(func(c *page.Context) page.Persistence { return newState(c) })
 }
 
-// Ending, End and Moved implement page.Persistence. Ending cancels what runs.
-func (s *state) Ending() { s.ending.Store(true) }
+// Ending implements page.Persistence: it cancels what runs.
+func (s *state) Ending() {
+	if !s.ending.Swap(true) {
+		close(s.ended)
+	}
+}
 
-// End ends the journal and all watching.
+// Ended is closed when a context ends, whoever ends it.
+func Ended(context uint64) (ended <-chan struct{}, err error) {
+	err = use(context, func(s *state) error {
+		ended = s.ended
+		return nil
+	})
+	return ended, err
+}
+
+// StateBytes is how many bytes the pages of a context have.
+func StateBytes(context uint64) (bytes uint64, err error) {
+	err = use(context, func(s *state) error {
+		counts := native.CountContext(s.context.Index())
+		bytes = counts.BytesCreated - counts.BytesFreed
+		return nil
+	})
+	return bytes, err
+}
+
+// End implements page.Persistence: it ends the journal and all watching.
 func (s *state) End() {
 	s.journals.end()
 	s.tracking.forgetAll()
 }
 
-// Moved ends the watching of a page.
+// Moved implements page.Persistence: it ends the watching of a page.
 func (s *state) Moved(index uint32) { s.tracking.forget(index) }

@@ -16,7 +16,8 @@ import (
 // state is what this package knows of a context: its saves, its journal, and its pages' memory that the kernel watches.
 type state struct {
 	context *page.Context
-	ending  atomic.Bool // the context is to end: give up
+	ending  atomic.Bool   // the context is to end: give up
+	ended   chan struct{} // closed then
 	// busy is full while a save or load runs, of which one runs at a time, or somebody opens a journal. Who waits for it gets it
 	// in their order.
 	busy chan struct{}
@@ -29,7 +30,7 @@ type state struct {
 }
 
 func newState(c *page.Context) *state {
-	s := &state{context: c, busy: make(chan struct{}, 1)}
+	s := &state{context: c, ended: make(chan struct{}), busy: make(chan struct{}, 1)}
 	s.history.begin()
 	return s
 }
@@ -88,11 +89,14 @@ func (s *state) goesOn(work *ticket.Work, done uint64) error {
 type journals struct {
 	sync.Mutex                               // opening and closing, and what may not be between them
 	open       atomic.Pointer[openedJournal] // nil where there is none
+	// refusing stands for a journal where there is none and calls may change nothing.
+	refusing *native.Ring
 }
 
 // openedJournal is a journal from opening to closing.
 type openedJournal struct {
-	keep      bool // segments that snapshots have made unnecessary
+	keep      bool            // segments that snapshots have made unnecessary
+	told      func(err error) // when the writer has failed; nil = nobody
 	writer    *journal.Writer
 	ring      native.Ring
 	shared    []byte // the file that the ring's buffers lie in

@@ -29,6 +29,11 @@ func BaseFileName(position uint64, id ID) string {
 	return fmt.Sprintf("base-%020d-%s%s", position, hex.EncodeToString(id[:4]), baseSuffix)
 }
 
+// IsBase says whether a file of that name in a journal's directory is a base, or kept for one, or the temporary file of a saver.
+func IsBase(name string) bool {
+	return strings.HasPrefix(name, "base-") || keptName.MatchString(name) || file.IsTemporary(name)
+}
+
 // Base is a base of a journal.
 type Base struct {
 	Path string // of the snapshot
@@ -228,10 +233,24 @@ func RemoveBases(fs file.FS, directory string, but *Header, needed func(lineage.
 		if base.ID == but.ID || base.Position > but.Position || needed(base.Lineage.At(base.Position)) {
 			continue
 		}
-		if err := fs.Remove(base.entry); err != nil {
-			return file.Failed(err, "cannot remove %s", base.entry)
+		if err := base.Remove(fs); err != nil {
+			return err
 		}
 	}
 	removeUnneeded(fs, directory)
 	return nil
 }
+
+// Remove takes a base out of its directory. What other snapshots rest on stays for them.
+func (b *Base) Remove(fs file.FS) error {
+	if b.entry == b.Path {
+		return Retire(fs, b.Path)
+	}
+	if err := fs.Remove(b.entry); err != nil {
+		return file.Failed(err, "cannot remove %s", b.entry)
+	}
+	return nil
+}
+
+// Elsewhere says that the snapshot is not in the directory.
+func (b *Base) Elsewhere() bool { return b.entry != b.Path }

@@ -114,6 +114,25 @@ func (p *publication) keep(id ID) error {
 	return file.SyncDirectory(p.fs, p.directory) // before the name goes to the new file
 }
 
+// Retire takes a snapshot's name away. The file stays under its KeptName as long as another snapshot of the directory rests on it.
+func Retire(fs file.FS, path string) error {
+	p := &publication{fs: fs, directory: filepath.Dir(path), path: path, o: &ReplaceOptions{}}
+	unlock := lockDirectory(fs, p.directory)
+	defer unlock()
+	header, err := InspectHeader(path, fs)
+	if err == nil && header.ID != (ID{}) {
+		err = p.keep(header.ID)
+	}
+	if err != nil {
+		return err
+	}
+	if err := fs.Remove(path); err != nil {
+		return file.Failed(err, "cannot remove %s", path)
+	}
+	removeUnneeded(fs, p.directory)
+	return nil
+}
+
 // removeUnneeded removes the kept files on which nothing rests. It is a service, like the sweeping of temporary files.
 func removeUnneeded(fs file.FS, directory string) {
 	names, err := fs.List(directory)

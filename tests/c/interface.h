@@ -322,6 +322,54 @@ FIELD_IS(mmsb_journal_record_t, source, 184, 64);
 FIELD_IS(mmsb_journal_record_t, intent, 248, 64);
 FIELD_IS(mmsb_journal_record_t, reserved, 312, 32);
 
+SIZE_IS(mmsb_store_options_t, 120);
+FIELD_IS(mmsb_store_options_t, struct_size, 0, 4);
+FIELD_IS(mmsb_store_options_t, mode, 4, 4);
+FIELD_IS(mmsb_store_options_t, at_name, 8, 8);
+FIELD_IS(mmsb_store_options_t, at_record, 16, 8);
+FIELD_IS(mmsb_store_options_t, at_time_ns, 24, 8);
+FIELD_IS(mmsb_store_options_t, load, 32, 4);
+FIELD_IS(mmsb_store_options_t, durability, 36, 4);
+FIELD_IS(mmsb_store_options_t, interval_ms, 40, 4);
+FIELD_IS(mmsb_store_options_t, keep_last, 44, 4);
+FIELD_IS(mmsb_store_options_t, segment_bytes, 48, 8);
+FIELD_IS(mmsb_store_options_t, save_bytes, 56, 8);
+FIELD_IS(mmsb_store_options_t, save_interval_ns, 64, 8);
+FIELD_IS(mmsb_store_options_t, keep_hourly, 72, 4);
+FIELD_IS(mmsb_store_options_t, keep_daily, 76, 4);
+FIELD_IS(mmsb_store_options_t, timeout_ns, 80, 8);
+FIELD_IS(mmsb_store_options_t, reserved, 88, 32);
+
+SIZE_IS(mmsb_store_info_t, 160);
+FIELD_IS(mmsb_store_info_t, struct_size, 0, 4);
+FIELD_IS(mmsb_store_info_t, reserved_word, 4, 4);
+FIELD_IS(mmsb_store_info_t, snapshots, 8, 8);
+FIELD_IS(mmsb_store_info_t, snapshot_bytes, 16, 8);
+FIELD_IS(mmsb_store_info_t, journal_bytes, 24, 8);
+FIELD_IS(mmsb_store_info_t, first_record, 32, 8);
+FIELD_IS(mmsb_store_info_t, last_record, 40, 8);
+FIELD_IS(mmsb_store_info_t, unsaved_bytes, 48, 8);
+FIELD_IS(mmsb_store_info_t, saves, 56, 8);
+FIELD_IS(mmsb_store_info_t, whole_saves, 64, 8);
+FIELD_IS(mmsb_store_info_t, failed_saves, 72, 8);
+FIELD_IS(mmsb_store_info_t, saved_bytes, 80, 8);
+FIELD_IS(mmsb_store_info_t, last_save_ns, 88, 8);
+FIELD_IS(mmsb_store_info_t, pruned, 96, 8);
+FIELD_IS(mmsb_store_info_t, pruned_bytes, 104, 8);
+FIELD_IS(mmsb_store_info_t, reserved, 112, 48);
+
+SIZE_IS(mmsb_store_point_t, 328);
+FIELD_IS(mmsb_store_point_t, id, 0, 16);
+FIELD_IS(mmsb_store_point_t, lineage, 16, 16);
+FIELD_IS(mmsb_store_point_t, position, 32, 8);
+FIELD_IS(mmsb_store_point_t, taken_ns, 40, 8);
+FIELD_IS(mmsb_store_point_t, bytes, 48, 8);
+FIELD_IS(mmsb_store_point_t, whole, 56, 4);
+FIELD_IS(mmsb_store_point_t, on_line, 60, 4);
+FIELD_IS(mmsb_store_point_t, leads, 64, 4);
+FIELD_IS(mmsb_store_point_t, names, 68, 4);
+FIELD_IS(mmsb_store_point_t, name, 72, 256);
+
 SIZE_IS(mmsb_device_info_t, 216);
 FIELD_IS(mmsb_device_info_t, ordinal, 0, 4);
 FIELD_IS(mmsb_device_info_t, simulated, 4, 4);
@@ -456,6 +504,9 @@ static const struct interface_struct {
     {MMSB_STRUCT_JOURNAL_DIRECTORY, sizeof(mmsb_journal_directory_t)},
     {MMSB_STRUCT_JOURNAL_SEGMENT, sizeof(mmsb_journal_segment_t)},
     {MMSB_STRUCT_JOURNAL_RECORD, sizeof(mmsb_journal_record_t)},
+    {MMSB_STRUCT_STORE_OPTIONS, sizeof(mmsb_store_options_t)},
+    {MMSB_STRUCT_STORE_INFO, sizeof(mmsb_store_info_t)},
+    {MMSB_STRUCT_STORE_POINT, sizeof(mmsb_store_point_t)},
     {MMSB_STRUCT_DEVICE_INFO, sizeof(mmsb_device_info_t)},
     {MMSB_STRUCT_LINK, sizeof(mmsb_link_t)},
     {MMSB_STRUCT_TELEMETRY, sizeof(mmsb_telemetry_t)},
@@ -630,6 +681,15 @@ static const char *const interface_calls[] = {
     "mmsb_journal_directory",
     "mmsb_journal_segments",
     "mmsb_journal_records",
+    "mmsb_store_open",
+    "mmsb_store_open_start",
+    "mmsb_store_save",
+    "mmsb_store_save_start",
+    "mmsb_store_name",
+    "mmsb_store_name_start",
+    "mmsb_store_unname",
+    "mmsb_store_info",
+    "mmsb_store_points",
     "mmsb_device_list",
     "mmsb_telemetry_list",
     "mmsb_telemetry_paths",

@@ -100,6 +100,9 @@ const MMSB_STRUCT_JOURNAL_RECORD = Int32(31)
 const MMSB_STRUCT_LINK = Int32(32)
 const MMSB_STRUCT_TELEMETRY = Int32(33)
 const MMSB_STRUCT_GUARD_REPORT = Int32(34)
+const MMSB_STRUCT_STORE_OPTIONS = Int32(35)
+const MMSB_STRUCT_STORE_INFO = Int32(36)
+const MMSB_STRUCT_STORE_POINT = Int32(37)
 const MMSB_SIMULATE_OFF = Int32(0)
 const MMSB_SIMULATE_IF_NO_GPU = Int32(1)
 const MMSB_SIMULATE_ALWAYS = Int32(2)
@@ -153,6 +156,10 @@ const MMSB_RECORD_METADATA_REMOVE = Int32(12)
 const MMSB_RECORD_METADATA_IMPORT = Int32(13)
 const MMSB_RECORD_DEPENDENCY_ADD = Int32(14)
 const MMSB_RECORD_DEPENDENCY_REMOVE = Int32(15)
+const MMSB_NEVER = UInt64(18446744073709551615)
+const MMSB_STORE_WRITE = Int32(0)
+const MMSB_STORE_READ = Int32(1)
+const MMSB_STORE_BRANCH = Int32(2)
 const MMSB_PATH_UNKNOWN = Int32(-1)
 const MMSB_PATH_SAME_BOARD = Int32(0)
 const MMSB_PATH_ONE_SWITCH = Int32(10)
@@ -519,6 +526,57 @@ struct mmsb_journal_record_t
     reserved::NTuple{4,UInt64}
 end
 
+struct mmsb_store_options_t
+    struct_size::UInt32
+    mode::Int32
+    at_name::Ptr{UInt8}
+    at_record::UInt64
+    at_time_ns::Int64
+    load::Int32
+    durability::Int32
+    interval_ms::UInt32
+    keep_last::Int32
+    segment_bytes::UInt64
+    save_bytes::UInt64
+    save_interval_ns::UInt64
+    keep_hourly::Int32
+    keep_daily::Int32
+    timeout_ns::UInt64
+    reserved::NTuple{4,UInt64}
+end
+
+struct mmsb_store_info_t
+    struct_size::UInt32
+    reserved_word::UInt32
+    snapshots::UInt64
+    snapshot_bytes::UInt64
+    journal_bytes::UInt64
+    first_record::UInt64
+    last_record::UInt64
+    unsaved_bytes::UInt64
+    saves::UInt64
+    whole_saves::UInt64
+    failed_saves::UInt64
+    saved_bytes::UInt64
+    last_save_ns::Int64
+    pruned::UInt64
+    pruned_bytes::UInt64
+    reserved::NTuple{6,UInt64}
+end
+
+struct mmsb_store_point_t
+    id::NTuple{16,UInt8}
+    lineage::NTuple{16,UInt8}
+    position::UInt64
+    taken_ns::Int64
+    bytes::UInt64
+    whole::Int32
+    on_line::Int32
+    leads::Int32
+    names::Int32
+    name::NTuple{256,UInt8}
+end
+
 struct mmsb_device_info_t
     ordinal::Int32
     simulated::Int32
@@ -658,6 +716,9 @@ const STRUCTS = (
     MMSB_STRUCT_JOURNAL_DIRECTORY => mmsb_journal_directory_t,
     MMSB_STRUCT_JOURNAL_SEGMENT => mmsb_journal_segment_t,
     MMSB_STRUCT_JOURNAL_RECORD => mmsb_journal_record_t,
+    MMSB_STRUCT_STORE_OPTIONS => mmsb_store_options_t,
+    MMSB_STRUCT_STORE_INFO => mmsb_store_info_t,
+    MMSB_STRUCT_STORE_POINT => mmsb_store_point_t,
     MMSB_STRUCT_DEVICE_INFO => mmsb_device_info_t,
     MMSB_STRUCT_LINK => mmsb_link_t,
     MMSB_STRUCT_TELEMETRY => mmsb_telemetry_t,
@@ -1080,6 +1141,42 @@ mmsb_journal_records(directory, next, records, capacity, count) =
     @ccall libmmsb.mmsb_journal_records(
         directory::Ptr{UInt8}, next::Ptr{UInt64}, records::Ptr{mmsb_journal_record_t}, capacity::Csize_t,
         count::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_store_options_init(options) = @ccall libmmsb.mmsb_store_options_init(options::Ptr{mmsb_store_options_t})::Cvoid
+mmsb_store_open(directory, context_options, options, context) =
+    @ccall libmmsb.mmsb_store_open(
+        directory::Ptr{UInt8}, context_options::Ptr{mmsb_context_options_t}, options::Ptr{mmsb_store_options_t},
+        context::Ptr{mmsb_context_t}
+    )::mmsb_status_t
+mmsb_store_open_start(directory, context_options, options, work, context, ticket) =
+    @ccall libmmsb.mmsb_store_open_start(
+        directory::Ptr{UInt8}, context_options::Ptr{mmsb_context_options_t}, options::Ptr{mmsb_store_options_t},
+        work::Ptr{mmsb_work_options_t}, context::Ptr{mmsb_context_t}, ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
+mmsb_store_save(context, whole, work) =
+    @ccall libmmsb.mmsb_store_save(context::mmsb_context_t, whole::Int32, work::Ptr{mmsb_work_options_t})::mmsb_status_t
+mmsb_store_save_start(context, whole, work, ticket) =
+    @ccall libmmsb.mmsb_store_save_start(
+        context::mmsb_context_t, whole::Int32, work::Ptr{mmsb_work_options_t}, ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
+mmsb_store_name(context, name, work) =
+    @ccall libmmsb.mmsb_store_name(
+        context::mmsb_context_t, name::Ptr{UInt8}, work::Ptr{mmsb_work_options_t}
+    )::mmsb_status_t
+mmsb_store_name_start(context, name, work, ticket) =
+    @ccall libmmsb.mmsb_store_name_start(
+        context::mmsb_context_t, name::Ptr{UInt8}, work::Ptr{mmsb_work_options_t}, ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
+mmsb_store_unname(context, name, work) =
+    @ccall libmmsb.mmsb_store_unname(
+        context::mmsb_context_t, name::Ptr{UInt8}, work::Ptr{mmsb_work_options_t}
+    )::mmsb_status_t
+mmsb_store_info_init(info) = @ccall libmmsb.mmsb_store_info_init(info::Ptr{mmsb_store_info_t})::Cvoid
+mmsb_store_info(context, info) =
+    @ccall libmmsb.mmsb_store_info(context::mmsb_context_t, info::Ptr{mmsb_store_info_t})::mmsb_status_t
+mmsb_store_points(directory, points, capacity, count) =
+    @ccall libmmsb.mmsb_store_points(
+        directory::Ptr{UInt8}, points::Ptr{mmsb_store_point_t}, capacity::Csize_t, count::Ptr{Csize_t}
     )::mmsb_status_t
 mmsb_device_list(context, devices, capacity, count) =
     @ccall libmmsb.mmsb_device_list(

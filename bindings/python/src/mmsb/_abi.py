@@ -109,6 +109,9 @@ STRUCT_JOURNAL_RECORD = 31
 STRUCT_LINK = 32
 STRUCT_TELEMETRY = 33
 STRUCT_GUARD_REPORT = 34
+STRUCT_STORE_OPTIONS = 35
+STRUCT_STORE_INFO = 36
+STRUCT_STORE_POINT = 37
 SIMULATE_OFF = 0
 SIMULATE_IF_NO_GPU = 1
 SIMULATE_ALWAYS = 2
@@ -162,6 +165,10 @@ RECORD_METADATA_REMOVE = 12
 RECORD_METADATA_IMPORT = 13
 RECORD_DEPENDENCY_ADD = 14
 RECORD_DEPENDENCY_REMOVE = 15
+NEVER = 18446744073709551615
+STORE_WRITE = 0
+STORE_READ = 1
+STORE_BRANCH = 2
 PATH_UNKNOWN = -1
 PATH_SAME_BOARD = 0
 PATH_ONE_SWITCH = 10
@@ -275,6 +282,7 @@ PATH = {
     "across_system": PATH_ACROSS_SYSTEM,
 }
 GUARD = {"before": GUARD_BEFORE, "behind": GUARD_BEHIND, "ended": GUARD_ENDED, "left": GUARD_LEFT}
+STORE = {"write": STORE_WRITE, "read": STORE_READ, "branch": STORE_BRANCH}
 
 
 class ErrorDetail(ctypes.Structure):
@@ -671,6 +679,63 @@ class JournalRecord(ctypes.Structure):
     )
 
 
+class StoreOptions(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("mode", c_int32),
+        ("at_name", c_char_p),
+        ("at_record", c_uint64),
+        ("at_time_ns", c_int64),
+        ("load", c_int32),
+        ("durability", c_int32),
+        ("interval_ms", c_uint32),
+        ("keep_last", c_int32),
+        ("segment_bytes", c_uint64),
+        ("save_bytes", c_uint64),
+        ("save_interval_ns", c_uint64),
+        ("keep_hourly", c_int32),
+        ("keep_daily", c_int32),
+        ("timeout_ns", c_uint64),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class StoreInfo(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("reserved_word", c_uint32),
+        ("snapshots", c_uint64),
+        ("snapshot_bytes", c_uint64),
+        ("journal_bytes", c_uint64),
+        ("first_record", c_uint64),
+        ("last_record", c_uint64),
+        ("unsaved_bytes", c_uint64),
+        ("saves", c_uint64),
+        ("whole_saves", c_uint64),
+        ("failed_saves", c_uint64),
+        ("saved_bytes", c_uint64),
+        ("last_save_ns", c_int64),
+        ("pruned", c_uint64),
+        ("pruned_bytes", c_uint64),
+        ("reserved", c_uint64 * 6),
+    )
+
+
+class StorePoint(ctypes.Structure):
+    _fields_ = (
+        ("id", c_uint8 * 16),
+        ("lineage", c_uint8 * 16),
+        ("position", c_uint64),
+        ("taken_ns", c_int64),
+        ("bytes", c_uint64),
+        ("whole", c_int32),
+        ("on_line", c_int32),
+        ("leads", c_int32),
+        ("names", c_int32),
+        ("name", c_char * 256),
+    )
+
+
 class DeviceInfo(ctypes.Structure):
     _fields_ = (
         ("ordinal", c_int32),
@@ -829,6 +894,9 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_JOURNAL_DIRECTORY: JournalDirectory,
     STRUCT_JOURNAL_SEGMENT: JournalSegment,
     STRUCT_JOURNAL_RECORD: JournalRecord,
+    STRUCT_STORE_OPTIONS: StoreOptions,
+    STRUCT_STORE_INFO: StoreInfo,
+    STRUCT_STORE_POINT: StorePoint,
     STRUCT_DEVICE_INFO: DeviceInfo,
     STRUCT_LINK: Link,
     STRUCT_TELEMETRY: Telemetry,
@@ -1023,6 +1091,20 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_journal_directory": (c_int32, (c_char_p, POINTER(JournalDirectory))),
     "mmsb_journal_segments": (c_int32, (c_char_p, POINTER(JournalSegment), c_size_t, POINTER(c_size_t))),
     "mmsb_journal_records": (c_int32, (c_char_p, POINTER(c_uint64), POINTER(JournalRecord), c_size_t, POINTER(c_size_t))),
+    "mmsb_store_options_init": (None, (POINTER(StoreOptions),)),
+    "mmsb_store_open": (c_int32, (c_char_p, POINTER(ContextOptions), POINTER(StoreOptions), POINTER(c_uint64))),
+    "mmsb_store_open_start": (
+        c_int32,
+        (c_char_p, POINTER(ContextOptions), POINTER(StoreOptions), POINTER(WorkOptions), POINTER(c_uint64), POINTER(c_uint64)),
+    ),
+    "mmsb_store_save": (c_int32, (c_uint64, c_int32, POINTER(WorkOptions))),
+    "mmsb_store_save_start": (c_int32, (c_uint64, c_int32, POINTER(WorkOptions), POINTER(c_uint64))),
+    "mmsb_store_name": (c_int32, (c_uint64, c_char_p, POINTER(WorkOptions))),
+    "mmsb_store_name_start": (c_int32, (c_uint64, c_char_p, POINTER(WorkOptions), POINTER(c_uint64))),
+    "mmsb_store_unname": (c_int32, (c_uint64, c_char_p, POINTER(WorkOptions))),
+    "mmsb_store_info_init": (None, (POINTER(StoreInfo),)),
+    "mmsb_store_info": (c_int32, (c_uint64, POINTER(StoreInfo))),
+    "mmsb_store_points": (c_int32, (c_char_p, POINTER(StorePoint), c_size_t, POINTER(c_size_t))),
     "mmsb_device_list": (c_int32, (c_uint64, POINTER(DeviceInfo), c_size_t, POINTER(c_size_t))),
     "mmsb_telemetry_list": (c_int32, (POINTER(Telemetry), c_size_t, POINTER(c_size_t))),
     "mmsb_telemetry_paths": (c_int32, (c_void_p, c_size_t, POINTER(c_size_t))),

@@ -1,0 +1,387 @@
+// Package keeper keeps contexts in stores: it opens them, saves them by itself, and removes what no rule keeps. It adds no way to
+// write state: what it opens is a load and a journal, what it saves is a base in the journal's directory.
+package keeper
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"libmmsb/core/abi"
+	"libmmsb/core/file"
+	"libmmsb/core/log"
+	"libmmsb/core/page"
+	"libmmsb/core/persist"
+	"libmmsb/core/safego"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+	"libmmsb/core/store"
+	"libmmsb/core/ticket"
+)
+
+// Options has the fields of mmsb_store_options_t.
+type Options struct {
+	At           store.At
+	Mode         int32
+	Lazy         bool
+	Durability   int32
+	IntervalMs   uint32
+	SegmentBytes uint64
+	SaveBytes    uint64 // of journal, after which a save begins; 0: a part of the state's bytes; Never: none
+	SaveInterval uint64 // nanoseconds after which a save begins, if anything has changed; 0: none
+	Retention    store.Retention
+}
+
+// Never is the number of bytes of journal that never come.
+const Never = math.MaxUint64
+
+// Where an option says nothing, a save begins when the journal has a tenth of the state's bytes, and it is a whole one when the
+// snapshots that rest on the last whole one have a tenth of its bytes; with the one that is being written a store then takes 2.2
+// times its state. Below leastSaveBytes neither is worth it.
+const (
+	share          = 10
+	leastSaveBytes = 64 << 20
+	longestChain   = 32 // of snapshots: a load reads all of them
+)
+
+// Check checks what a program has asked for.
+func (o *Options) Check() error {
+	switch {
+	case o.Mode < abi.StoreWrite || o.Mode > abi.StoreBranch:
+		return status.Errorf(status.InvalidArgument, "mode is %d, not write, read or branch", o.Mode)
+	case o.At != (store.At{}) && o.Mode == abi.StoreWrite:
+		return status.Errorf(status.InvalidArgument,
+			"mode is write, which goes on from the newest state; an older one can be read, or a branch can begin there")
+	case o.At == (store.At{}) && o.Mode == abi.StoreBranch:
+		return status.Errorf(status.InvalidArgument, "mode is branch, but no name, record or time says where it begins")
+	}
+	return o.Retention.Check()
+}
+
+// keeper keeps one context.
+type keeper struct {
+	context   uint64
+	directory string
+	options   Options
+
+	wake    chan struct{} // has one when the journal has grown enough, or failed
+	written atomic.Int64  // bytes of journal since the last save
+	due     atomic.Int64  // with how many a save begins
+	failed  atomic.Bool   // the journal
+
+	saving chan struct{} // is full while somebody saves or removes
+	newest snapshot.Header
+
+	statistics struct {
+		sync.Mutex
+		Statistics
+	}
+}
+
+// Statistics are what a keeper has done since the store was opened.
+type Statistics struct {
+	Saves, WholeSaves, FailedSaves uint64 // of its own accord, or because a program asked
+	SavedBytes                     uint64
+	LastSave                       int64 // nanoseconds since 1970; 0: none
+	Pruned, PrunedBytes            uint64
+}
+
+var keepers = struct {
+	sync.Mutex
+	byContext map[uint64]*keeper
+}{byContext: make(map[uint64]*keeper)}
+
+// keeperOf is the keeper of a live context.
+func keeperOf(context uint64) (*keeper, error) {
+	if err := page.Use(context, func(*page.Context) error { return nil }); err != nil {
+		return nil, err
+	}
+	keepers.Lock()
+	defer keepers.Unlock()
+	if k := keepers.byContext[context]; k != nil {
+		return k, nil
+	}
+	return nil, status.Errorf(status.InvalidState, "context 0x%016x was not opened from a store for writing", context)
+}
+
+func newKeeper(context uint64, directory string, o *Options) *keeper {
+	return &keeper{context: context, directory: directory, options: *o, wake: make(chan struct{}, 1),
+		saving: make(chan struct{}, 1)}
+}
+
+// begin begins to look after the context, whose journal is open.
+func (k *keeper) begin() error {
+	ended, err := persist.Ended(k.context)
+	if err != nil {
+		return err
+	}
+	s, err := store.Look(file.OS{}, k.directory)
+	if err != nil {
+		return err
+	}
+	newest := s.Newest()
+	k.written.Add(s.Since(newest))
+	if newest != nil {
+		k.newest = newest.Header
+	}
+	k.setDue()
+	keepers.Lock()
+	keepers.byContext[k.context] = k
+	keepers.Unlock()
+	safego.Go(func() {
+		k.run(ended)
+		keepers.Lock()
+		defer keepers.Unlock()
+		delete(keepers.byContext, k.context)
+	})
+	return nil
+}
+
+// wrote comes from the journal's writer, which must not wait here.
+func (k *keeper) wrote(bytes int64) {
+	if k.written.Add(bytes) >= k.due.Load() {
+		k.call()
+	}
+}
+
+// journalFailed comes from the journal's writer.
+func (k *keeper) journalFailed(error) {
+	k.failed.Store(true)
+	k.call()
+}
+
+func (k *keeper) call() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// setDue says when the next save begins.
+func (k *keeper) setDue() {
+	due := k.options.SaveBytes
+	if due == 0 {
+		bytes, _ := persist.StateBytes(k.context) // 0 where the context is ending
+		due = max(leastSaveBytes, bytes/share)
+	}
+	k.due.Store(int64(min(due, math.MaxInt64)))
+	if k.written.Load() >= k.due.Load() {
+		k.call()
+	}
+}
+
+// run saves when it is time, until the context ends. A save that has failed is tried again, later and later.
+func (k *keeper) run(ended <-chan struct{}) {
+	const least, most = time.Second, time.Minute
+	patience, interval := least, time.Duration(min(k.options.SaveInterval, math.MaxInt64))
+	for {
+		var clock <-chan time.Time
+		if interval > 0 {
+			clock = time.After(interval)
+		}
+		select {
+		case <-ended:
+			return
+		case <-k.wake:
+			if k.written.Load() < k.due.Load() { // somebody has saved meanwhile
+				continue
+			}
+		case <-clock:
+			if !k.changed() {
+				continue
+			}
+		}
+		for !k.failed.Load() {
+			err := k.saveUnless(ended)
+			if err == nil {
+				patience = least
+				break
+			}
+			k.count(func(s *Statistics) { s.FailedSaves++ })
+			log.Logf(log.Warning, "the store %q was not saved, it is tried again after %v: %v", k.directory, patience, err)
+			select {
+			case <-ended:
+				return
+			case <-time.After(patience):
+			}
+			patience = min(2*patience, most)
+		}
+	}
+}
+
+// changed says whether there are records behind the last save.
+func (k *keeper) changed() bool {
+	info, err := persist.GetJournalInfo(k.context)
+	return err == nil && info.Last > k.newest.Position
+}
+
+// saveUnless saves until the context ends.
+func (k *keeper) saveUnless(ended <-chan struct{}) error {
+	work := ticket.Start(0, nil, func(w *ticket.Work) error { return k.save(false, w) })
+	defer work.Close()
+	over := make(chan struct{})
+	defer close(over)
+	safego.Go(func() {
+		select {
+		case <-ended:
+			work.Cancel()
+		case <-over:
+		}
+	})
+	return work.Wait(ticket.Forever)
+}
+
+func (k *keeper) count(what func(s *Statistics)) {
+	k.statistics.Lock()
+	defer k.statistics.Unlock()
+	what(&k.statistics.Statistics)
+}
+
+// alone runs what nobody saves or removes beside.
+func (k *keeper) alone(w *ticket.Work, run func() error) error {
+	select {
+	case k.saving <- struct{}{}:
+	case <-w.Done():
+		return status.Errorf(status.Cancelled, "cancelled while another save was running")
+	}
+	defer func() { <-k.saving }()
+	return run()
+}
+
+func (k *keeper) save(whole bool, w *ticket.Work) error {
+	return k.alone(w, func() error { return k.saveAlone(whole, w) })
+}
+
+// saveAlone saves what has changed since the last save, or everything, and removes what no rule keeps.
+func (k *keeper) saveAlone(whole bool, w *ticket.Work) error {
+	s, err := store.Look(file.OS{}, k.directory)
+	if err != nil {
+		return err
+	}
+	o := persist.SaveOptions{ChainLimit: longestChain}
+	if newest := s.Newest(); newest != nil && !newest.Elsewhere() && !whole {
+		all, increments, err := s.Chain(newest)
+		if err != nil {
+			return err
+		}
+		if increments < max(leastSaveBytes, all)/share {
+			o.Base = newest.Path
+		}
+	}
+	before := k.written.Load()
+	header, err := persist.SaveBeside(k.context, o, w)
+	if err != nil {
+		return err
+	}
+	k.written.Add(-before)
+	k.newest = *header
+	k.setDue()
+	if s, err = store.Look(file.OS{}, k.directory); err != nil {
+		return err
+	}
+	k.count(func(facts *Statistics) {
+		facts.Saves++
+		if header.Base == (snapshot.ID{}) {
+			facts.WholeSaves++
+		}
+		facts.LastSave = header.Taken.UnixNano()
+		if p := s.Point(header.ID); p != nil {
+			facts.SavedBytes += uint64(p.Bytes)
+		}
+	})
+	return persist.OnJournal(k.context, w, func(drop func(uint64) error) error {
+		pruned, err := s.Prune(k.options.Retention, drop)
+		k.count(func(facts *Statistics) {
+			facts.Pruned += uint64(pruned.Snapshots)
+			facts.PrunedBytes += uint64(pruned.Bytes)
+		})
+		return err
+	})
+}
+
+// Save saves a context into its store now, as its keeper does of its own accord; whole: all of it, so that the snapshot rests on
+// no other, and the others can go.
+func Save(context uint64, whole bool, w *ticket.Work) error {
+	k, err := keeperOf(context)
+	if err != nil {
+		return err
+	}
+	return k.save(whole, w)
+}
+
+// SetName saves a context into its store and gives the snapshot a name, durably. Another snapshot of that name loses it.
+func SetName(context uint64, name string, w *ticket.Work) error {
+	if err := store.CheckName(name); err != nil {
+		return err
+	}
+	k, err := keeperOf(context)
+	if err != nil {
+		return err
+	}
+	return k.alone(w, func() error {
+		if err := k.saveAlone(false, w); err != nil {
+			return err
+		}
+		return persist.OnJournal(context, w, func(func(uint64) error) error {
+			return store.SetName(file.OS{}, k.directory, name, k.newest.ID)
+		})
+	})
+}
+
+// RemoveName takes a name away: a later save removes the snapshot if no other rule keeps it.
+func RemoveName(context uint64, name string, w *ticket.Work) error {
+	k, err := keeperOf(context)
+	if err != nil {
+		return err
+	}
+	return k.alone(w, func() error {
+		return persist.OnJournal(context, w, func(func(uint64) error) error {
+			return store.RemoveName(file.OS{}, k.directory, name)
+		})
+	})
+}
+
+// CheckSave checks the arguments of Save.
+func CheckSave(context uint64) error {
+	_, err := keeperOf(context)
+	return err
+}
+
+// CheckSetName checks the arguments of SetName.
+func CheckSetName(context uint64, name string) error {
+	if err := store.CheckName(name); err != nil {
+		return err
+	}
+	return CheckSave(context)
+}
+
+// Info is mmsb_store_info_t.
+type Info struct {
+	Statistics
+	Snapshots, SnapshotBytes uint64
+	Unsaved                  uint64 // bytes of journal since the last save
+	Journal                  persist.JournalInfo
+}
+
+// GetInfo is what a store has, and what its keeper has done.
+func GetInfo(context uint64) (info Info, err error) {
+	k, err := keeperOf(context)
+	if err != nil {
+		return info, err
+	}
+	if info.Journal, err = persist.GetJournalInfo(context); err != nil {
+		return info, err
+	}
+	s, err := store.Look(file.OS{}, k.directory)
+	if err != nil {
+		return info, err
+	}
+	info.Snapshots = uint64(len(s.Points))
+	for i := range s.Points {
+		info.SnapshotBytes += uint64(s.Points[i].Bytes)
+	}
+	info.Unsaved = uint64(max(0, k.written.Load()))
+	k.count(func(facts *Statistics) { info.Statistics = *facts })
+	return info, nil
+}

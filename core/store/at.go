@@ -1,0 +1,82 @@
+// Which state of a store is meant.
+
+package store
+
+import (
+	"time"
+
+	"libmmsb/core/journal"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+)
+
+// At says which state of a store is meant: at most one of the three. None: the newest.
+type At struct {
+	Name   string // that a program has given it
+	Record uint64 // what the state was behind this record
+	Time   int64  // what it was then, in nanoseconds since 1970
+}
+
+// Source is what a state is made of.
+type Source struct {
+	// Path is a snapshot that is the state; empty: the journal's directory gives it, up to Until.
+	Path  string
+	Until journal.Until
+}
+
+// Find says what a state is made of. Where records were dropped, only the snapshots are left: of a time the newest one before
+// it, of a record one that was taken there. Errors: InvalidArgument, NotFound, those of the file system.
+func (s *Store) Find(at At) (Source, error) {
+	asked := 0
+	for _, is := range []bool{at.Name != "", at.Record != 0, at.Time != 0} {
+		if is {
+			asked++
+		}
+	}
+	switch {
+	case asked > 1:
+		return Source{}, status.Errorf(status.InvalidArgument, "a name, a record and a time: %d of them are given, the most is 1",
+			asked)
+	case at.Name != "":
+		return s.named(at.Name)
+	case at.Record > s.Journal.Last:
+		return Source{}, status.Errorf(status.NotFound, "the store %s has no record %d: the last one is %d", s.Directory, at.Record,
+			s.Journal.Last)
+	case asked == 0:
+		return Source{}, nil
+	}
+	until := journal.Until{Sequence: at.Record, Time: at.Time}
+	_, err := snapshot.FindBase(s.fs, s.Directory, s.log, at.Record, at.Time, false)
+	if err == nil {
+		return Source{Until: until}, nil
+	}
+	if status.CodeOf(err) != status.Mismatch {
+		return Source{}, err
+	}
+	for i := range s.Points { // the newest first
+		p := &s.Points[i]
+		if p.OnLine && (at.Record != 0 && p.Position == at.Record || at.Time != 0 && p.Taken.UnixNano() <= at.Time) {
+			return Source{Path: p.Path}, nil
+		}
+	}
+	if at.Record != 0 {
+		return Source{}, status.Errorf(status.NotFound,
+			"the store %s keeps records from %d on, and no snapshot was taken at record %d", s.Directory, s.Journal.First, at.Record)
+	}
+	return Source{}, status.Errorf(status.NotFound, "the store %s keeps nothing that is as old as %s", s.Directory,
+		time.Unix(0, at.Time).UTC().Format(time.RFC3339Nano))
+}
+
+func (s *Store) named(name string) (Source, error) {
+	id, ok := s.names[name]
+	if !ok {
+		return Source{}, errNoName(s.Directory, name, s.names)
+	}
+	for i := range s.Points {
+		if s.Points[i].ID == id {
+			return Source{Path: s.Points[i].Path}, nil
+		}
+	}
+	return Source{}, status.Errorf(status.NotFound, "the snapshot %s with the name %q is no longer in the store %s", id, name,
+		s.Directory)
+}

@@ -1,0 +1,217 @@
+// Package store is what a store's directory has: a journal, the snapshots that its records lead on from, and names of snapshots.
+// It knows files only; core/keeper keeps a context in such a directory.
+package store
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"libmmsb/core/file"
+	"libmmsb/core/journal"
+	"libmmsb/core/lineage"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+)
+
+// Point is a snapshot of a store: a state that can be restored.
+type Point struct {
+	snapshot.Base
+	Bytes int64    // of its file, without those that it rests on
+	Names []string // that a program has given it
+	// OnLine says that the store's newest state comes from this one; else it lies on a branch that was left.
+	OnLine bool
+	// Leads says that records lead on from it: every state since can be restored.
+	Leads bool
+}
+
+// Store is what a directory had when it was looked at.
+type Store struct {
+	Directory string
+	Points    []Point // the newest position first, those of the line that goes on before all others
+	Line      lineage.Lineage
+	// Journal is of the branch that goes on. What a living writer has not yet given to the system is not in it.
+	Journal journal.Info
+	names     names
+	fs        file.FS
+	log       *journal.Replay
+}
+
+// Look reads what a store has. Beside a writer it sees one of the states that the directory has meanwhile. Errors: NotFound (no
+// store there), those of the journal, those of the file system.
+func Look(fs file.FS, directory string) (*Store, error) {
+	var s *Store
+	err := Steady(fs, directory, func() (err error) {
+		s, err = look(fs, directory)
+		return err
+	})
+	return s, err
+}
+
+func look(fs file.FS, directory string) (*Store, error) {
+	log, err := journal.OpenReplay(fs, directory)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{Directory: directory, fs: fs, log: log}
+	if s.Journal, err = log.Info(); err != nil {
+		return nil, err
+	}
+	s.Line = s.Journal.Lineage
+	if s.names, err = readNames(fs, directory); err != nil {
+		return nil, err
+	}
+	bases, lost := snapshot.Bases(fs, directory)
+	if len(bases) == 0 && lost != nil {
+		return nil, lost
+	}
+	line := lineOf(s.Line, bases)
+	for _, base := range bases {
+		info, err := fs.Stat(base.Path)
+		if err != nil {
+			return nil, file.Failed(err, "cannot open %s", base.Path)
+		}
+		at := base.Lineage.At(base.Position)
+		s.Points = append(s.Points, Point{
+			Base: base, Bytes: info.Size, Names: s.names.of(base.ID), OnLine: line.has(at), Leads: log.Leads(at) == nil,
+		})
+	}
+	slices.SortStableFunc(s.Points, func(a, b Point) int {
+		if a.OnLine != b.OnLine {
+			if a.OnLine {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.Position, a.Position)
+	})
+	return s, nil
+}
+
+// Newest is the newest snapshot of the line that goes on, from which records lead on; nil: there is none.
+func (s *Store) Newest() *Point {
+	i := slices.IndexFunc(s.Points, func(p Point) bool { return p.OnLine && p.Leads })
+	if i < 0 {
+		return nil
+	}
+	return &s.Points[i]
+}
+
+// Since is about how many bytes of records lie behind a snapshot: whole segments are counted.
+func (s *Store) Since(p *Point) (bytes int64) {
+	for _, segment := range s.Journal.Segments {
+		if p == nil || segment.Last > p.Position {
+			bytes += segment.Bytes
+		}
+	}
+	return bytes
+}
+
+// Chain is how many bytes the whole snapshot has that one rests on, or is, and those between.
+func (s *Store) Chain(p *Point) (whole, increments int64, err error) {
+	chain, err := snapshot.ChainOf(s.fs, p.Path)
+	for _, path := range chain {
+		info, failed := s.fs.Stat(path)
+		if failed != nil {
+			return 0, 0, file.Failed(failed, "cannot open %s", path)
+		}
+		increments += whole
+		whole = info.Size
+	}
+	return whole, increments, err
+}
+
+// line is how far the states of each lineage lie in the past of the newest state.
+type line map[lineage.ID]uint64
+
+// lineOf walks from a lineage to its parents, as far as snapshots tell them.
+func lineOf(from lineage.Lineage, bases []snapshot.Base) line {
+	parents := make(map[lineage.ID]lineage.Point)
+	for _, base := range bases {
+		parents[base.Lineage.ID] = base.Lineage.Parent
+	}
+	l := line{from.ID: lineage.MaximumPosition}
+	for parent := from.Parent; parent.Lineage != (lineage.ID{}); parent = parents[parent.Lineage] {
+		if _, seen := l[parent.Lineage]; seen {
+			break
+		}
+		l[parent.Lineage] = parent.Position
+	}
+	return l
+}
+
+func (l line) has(at lineage.Point) bool {
+	until, ok := l[at.Lineage]
+	return ok && at.Position <= until
+}
+
+// Steady runs what reads a directory that a writer may change beside it: an error that comes while files come and go is not the
+// directory's, and the work is done again.
+func Steady(fs file.FS, directory string, work func() error) error {
+	const most = 20
+	for attempt := 1; ; attempt++ {
+		before, _ := contents(fs, directory)
+		err := work()
+		if code := status.CodeOf(err); attempt == most || code != status.NotFound && code != status.Corrupt &&
+			code != status.Mismatch && code != status.IO {
+			return err
+		}
+		if after, failed := contents(fs, directory); failed != nil || slices.Equal(before, after) {
+			return err
+		}
+	}
+}
+
+// content is a file of a directory.
+type content struct {
+	name string
+	size int64
+}
+
+func contents(fs file.FS, directory string) (all []content, err error) {
+	names, err := fs.List(directory)
+	for _, name := range names {
+		if info, err := fs.Stat(filepath.Join(directory, name)); err == nil {
+			all = append(all, content{name, info.Size})
+		}
+	}
+	slices.SortFunc(all, func(a, b content) int { return cmp.Compare(a.name, b.name) })
+	return all, err
+}
+
+// Is says whether a directory is a store; it is none where it is missing or empty. Errors: InvalidState (it has files, but no
+// journal), and those of the file system.
+func Is(fs file.FS, directory string) (bool, error) {
+	names, err := fs.List(directory)
+	if err == syscall.ENOENT {
+		return false, nil
+	}
+	if err != nil {
+		return false, file.Failed(err, "cannot list %s", directory)
+	}
+	foreign := ""
+	for _, name := range names {
+		switch {
+		case journal.IsSegment(name):
+			return true, nil
+		case !journal.Owns(name) && !snapshot.IsBase(name):
+			foreign = name
+		}
+	}
+	if foreign != "" {
+		return false, status.Errorf(status.InvalidState, "%q has files, as %q, but no journal: a store begins in an empty directory",
+			directory, foreign)
+	}
+	return false, nil
+}
+
+// Point is the snapshot of an id; nil: there is none.
+func (s *Store) Point(id snapshot.ID) *Point {
+	for i := range s.Points {
+		if s.Points[i].ID == id {
+			return &s.Points[i]
+		}
+	}
+	return nil
+}
