@@ -3,9 +3,6 @@
 package keeper
 
 import (
-	"fmt"
-
-
 	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
@@ -66,7 +63,7 @@ func open(directory string, c page.Options, o *Options, j persist.JournalOptions
 	switch {
 	case err != nil:
 	case o.Mode == abi.StoreRead:
-		err = persist.Refuse(context, status.InvalidState, fmt.Sprintf("the store %q was opened for reading only", directory))
+		err = persist.Refuse(context, status.Errorf(status.InvalidState, "the store %q was opened for reading only", directory))
 	default:
 		err = persist.OpenJournal(context, directory, j, w)
 	}
