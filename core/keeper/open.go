@@ -21,11 +21,9 @@ func Open(directory string, c page.Options, o Options, w *ticket.Work) (context 
 		return 0, err
 	}
 	k := newKeeper(0, directory, &o)
-	j := persist.JournalOptions{Durability: o.Durability, IntervalMs: o.IntervalMs, SegmentBytes: o.SegmentBytes, Keep: true,
-		Wrote: k.wrote, Failed: k.journalFailed}
 	// A writer that ends while this one reads may have written more: then all is read again.
 	err = store.Steady(file.OS{}, directory, func() error {
-		context, err = open(directory, c, &o, j, w)
+		context, err = k.open(c, w)
 		return err
 	})
 	if err != nil || o.Mode == abi.StoreRead {
@@ -39,7 +37,16 @@ func Open(directory string, c page.Options, o Options, w *ticket.Work) (context 
 	return context, nil
 }
 
-func open(directory string, c page.Options, o *Options, j persist.JournalOptions, w *ticket.Work) (context uint64, err error) {
+// journalOptions are of a journal whose records only the keeper drops.
+func (k *keeper) journalOptions() persist.JournalOptions {
+	return persist.JournalOptions{
+		Durability: k.options.Durability, IntervalMs: k.options.IntervalMs, SegmentBytes: k.options.SegmentBytes, Keep: true,
+		Wrote: k.wrote, Failed: k.journalFailed,
+	}
+}
+
+func (k *keeper) open(c page.Options, w *ticket.Work) (context uint64, err error) {
+	directory, o, j := k.directory, &k.options, k.journalOptions()
 	is, err := store.Is(file.OS{}, directory)
 	switch {
 	case err != nil:

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"libmmsb/core/abi"
+	"libmmsb/core/file"
 	"libmmsb/core/page"
 	"libmmsb/core/persist"
 	"libmmsb/core/status"
@@ -22,7 +23,7 @@ import (
 )
 
 var (
-	programs = flag.Uint64("programs", 60, "random programs of a store")
+	programs = flag.Uint64("programs", inTests, "random programs of a store")
 	from     = flag.Uint64("from", 0, "number of the first one")
 )
 
@@ -32,7 +33,7 @@ func TestRandomPrograms(t *testing.T) {
 	for number := *from; number < *from+*programs; number++ {
 		t.Run(fmt.Sprint(number), func(t *testing.T) {
 			p := &program{T: t, Rand: rand.New(rand.NewPCG(number, 14)), directory: filepath.Join(t.TempDir(), "store"),
-				names: map[string]pages{}, records: map[uint64]pages{}}
+				last: 1 << 10, names: map[string]pages{}, records: map[uint64]pages{}}
 			p.run()
 		})
 	}
@@ -46,6 +47,7 @@ type program struct {
 	context   uint64
 	handles   []uint64
 	state     pages
+	last      int              // the smallest keep_last so far
 	names     map[string]pages // states by name
 	records   map[uint64]pages // states behind records, of this line
 	began     uint64           // the first record of this line
@@ -67,6 +69,7 @@ func (p *program) options() Options {
 	o := quiet()
 	o.SegmentBytes = 4096 << p.IntN(5)
 	o.Retention.Last = 1 + p.IntN(4)
+	p.last = min(p.last, o.Retention.Last) // what was removed before does not come back
 	o.Retention.Hourly = p.IntN(3)
 	o.Durability = int32(p.IntN(3))
 	o.Lazy = p.IntN(2) == 0
@@ -96,7 +99,7 @@ func (p *program) note() {
 }
 
 func (p *program) step() {
-	switch p.IntN(12) {
+	switch p.IntN(13) {
 	case 0:
 		require.NoError(p, Save(p.context, p.IntN(4) == 0, nil))
 	case 1:
@@ -127,6 +130,9 @@ func (p *program) step() {
 		}
 	case 8:
 		p.create()
+	case 9: // a save that is none of the store's business
+		path := filepath.Join(p.TempDir(), "elsewhere")
+		require.NoError(p, persist.Save(p.context, persist.ToPath(path), persist.SaveOptions{Queue: true}, nil))
 	default:
 		p.write()
 	}
@@ -181,6 +187,17 @@ func (p *program) branch() {
 	}
 	p.state = state
 	p.open(o)
+}
+
+// checkKept looks whether records lead on from the newest snapshots of this line.
+func (p *program) checkKept(directory string) {
+	s, err := store.Look(file.OS{}, directory)
+	require.NoError(p, err)
+	for i := range s.Points[:min(p.last, len(s.Points))] {
+		point := &s.Points[i]
+		require.True(p, point.Leads || point.Lineage.ID != s.Line.ID, "snapshot at %d, records from %d", point.Position,
+			s.Journal.First)
+	}
 }
 
 // someRecord is a record that is kept, with the state behind it; 0: there is none.
@@ -261,6 +278,7 @@ func (p *program) check(directory string) {
 	for name, state := range p.names {
 		require.Equal(p, state, read(p.T, directory, store.At{Name: name}), "name %q", name)
 	}
+	p.checkKept(directory)
 	for range 3 {
 		record, state := p.someRecord()
 		if record == 0 {
