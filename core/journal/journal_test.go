@@ -663,7 +663,7 @@ func TestAWriteIsTriedAgainThroughTheCache(t *testing.T) {
 	w := open(t, disk, Options{})
 	require.NoError(t, write(w, run(1)))
 	require.NoError(t, w.Close())
-	refuse := filetest.Fault{Kind: filetest.Write, Nth: 1, Errno: syscall.EINVAL}
+	refuse := filetest.Fault{Kind: filetest.Write, Nth: 2, Errno: syscall.EINVAL} // the first one is into the lock
 	w = open(t, filetest.NewFaulty(disk, refuse), Options{})
 	require.NoError(t, write(w, run(2)))
 	require.NoError(t, w.Close())
@@ -671,7 +671,7 @@ func TestAWriteIsTriedAgainThroughTheCache(t *testing.T) {
 	require.NoError(t, err)
 	requireRuns(t, records, 1, 2)
 
-	limit := filetest.Fault{Kind: filetest.Write, Nth: 2, Errno: syscall.EFBIG}
+	limit := filetest.Fault{Kind: filetest.Write, Nth: 3, Errno: syscall.EFBIG}
 	w = open(t, filetest.NewFaulty(disk, refuse, limit), Options{})
 	err = write(w, run(3))
 	assert.Equal(t, int32(syscall.EFBIG), status.Of(err).Foreign, "%v", err)

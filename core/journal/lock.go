@@ -75,9 +75,8 @@ func (w *Writer) takeLock() error {
 		}
 		switch {
 		case err == nil:
-			sign(lock)
 			w.lock = lock
-			return nil
+			return sign(lock, path)
 		case err == syscall.EWOULDBLOCK || err == syscall.ENOENT && time.Now().After(end):
 			return errBusy(w.fs, w.directory)
 		case err != syscall.ENOENT:
@@ -87,11 +86,17 @@ func (w *Writer) takeLock() error {
 }
 
 // sign says in the lock file who has the lock.
-func sign(lock file.File) {
+func sign(lock file.File, path string) error {
 	host, _ := os.Hostname()
 	text := fmt.Appendf(nil, "process %d on %s\n", os.Getpid(), host)
-	_ = file.WriteFull(lock, text, 0) // a full disk is no reason to fail: the lock is held
-	_ = lock.Truncate(int64(len(text)))
+	err := file.WriteFull(lock, text, 0)
+	if err == nil {
+		err = lock.Truncate(int64(len(text)))
+	}
+	if err != nil {
+		return file.Failed(err, "cannot write %s", path)
+	}
+	return nil
 }
 
 // errBusy says who writes the journal, as far as that is known.
