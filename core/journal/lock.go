@@ -85,11 +85,17 @@ func (w *Writer) takeLock() error {
 	}
 }
 
-// sign says in the lock file who has the lock.
+// sign says in the lock file who has the lock. What is no file of its own is locked as well, and stays as it is.
 func sign(lock file.File, path string) error {
+	info, err := lock.Stat()
+	if err == nil && !info.Mode.IsRegular() {
+		return nil
+	}
 	host, _ := os.Hostname()
 	text := fmt.Appendf(nil, "process %d on %s\n", os.Getpid(), host)
-	err := file.WriteFull(lock, text, 0)
+	if err == nil {
+		err = file.WriteFull(lock, text, 0)
+	}
 	if err == nil {
 		err = lock.Truncate(int64(len(text)))
 	}

@@ -32,17 +32,30 @@ var (
 func TestRandomPrograms(t *testing.T) {
 	for number := *from; number < *from+*programs; number++ {
 		t.Run(fmt.Sprint(number), func(t *testing.T) {
-			p := &program{T: t, Rand: rand.New(rand.NewPCG(number, 14)), directory: filepath.Join(t.TempDir(), "store"),
+			folder, err := os.MkdirTemp(inMemory(), "mmsb-store-")
+			require.NoError(t, err)
+			defer func() { _ = os.RemoveAll(folder) }()
+			p := &program{T: t, Rand: rand.New(rand.NewPCG(number, 14)), folder: folder, directory: filepath.Join(folder, "store"),
 				last: 1 << 10, names: map[string]pages{}, records: map[uint64]pages{}}
 			p.run()
 		})
 	}
 }
 
+// inMemory is a folder whose syncs cost nothing, where there is one. Nothing here depends on what a power cut takes away.
+func inMemory() string {
+	const folder = "/dev/shm"
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() || os.Getenv("TMPDIR") != "" {
+		return os.TempDir()
+	}
+	return folder
+}
+
 // program is a user of a store, and what must be there.
 type program struct {
 	*testing.T
 	*rand.Rand
+	folder    string
 	directory string
 	context   uint64
 	handles   []uint64
@@ -131,7 +144,7 @@ func (p *program) step() {
 	case 8:
 		p.create()
 	case 9: // a save that is none of the store's business
-		path := filepath.Join(p.TempDir(), "elsewhere")
+		path := filepath.Join(p.folder, "elsewhere")
 		require.NoError(p, persist.Save(p.context, persist.ToPath(path), persist.SaveOptions{Queue: true}, nil))
 	default:
 		p.write()
@@ -231,7 +244,7 @@ func (p *program) tryRead(at store.At) error {
 // process is killed at one moment.
 func (p *program) killed() string {
 	p.copies++
-	to := filepath.Join(p.TempDir(), fmt.Sprint(p.copies))
+	to := filepath.Join(p.folder, fmt.Sprint(p.copies))
 	keepers.Lock()
 	k := keepers.byContext[p.context]
 	keepers.Unlock()
@@ -240,16 +253,26 @@ func (p *program) killed() string {
 		// The ring goes first: what is written meanwhile is then in both, never in neither.
 		const ring = "journal.ring"
 		require.NoError(p, copyFile(filepath.Join(p.directory, ring), filepath.Join(to, ring)))
-		entries, err := os.ReadDir(p.directory)
-		require.NoError(p, err)
-		for _, entry := range entries {
-			if entry.Name() != ring {
-				require.NoError(p, copyFile(filepath.Join(p.directory, entry.Name()), filepath.Join(to, entry.Name())))
-			}
+		for copied := map[string]bool{ring: true}; p.copyMore(to, copied); {
 		}
 		return nil
 	}))
 	return to
+}
+
+// copyMore copies what was not copied, and says whether there was anything: the journal's goroutine may rename a file meanwhile.
+func (p *program) copyMore(to string, copied map[string]bool) (more bool) {
+	entries, err := os.ReadDir(p.directory)
+	require.NoError(p, err)
+	for _, entry := range entries {
+		if name := entry.Name(); !copied[name] {
+			more, copied[name] = true, true
+			if err := copyFile(filepath.Join(p.directory, name), filepath.Join(to, name)); !os.IsNotExist(err) {
+				require.NoError(p, err)
+			}
+		}
+	}
+	return more
 }
 
 func copyFile(from, to string) error {
