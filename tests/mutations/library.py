@@ -51,8 +51,13 @@ LIBRARY = Library(
         ),
         Mutant(
             "denied-call-unasked", "nobody asks whether Go can wake the thread that polls",
-            "check_calls", "if (waker < 0)", "if (0)",
+            "check_descriptors", "count == DESCRIPTORS", "count > 0",
             mode=f"{SYSTEMS} eventfd2",
+        ),
+        Mutant(
+            "descriptors-of-go-forgotten", "the first call asks for one poller and one waker, and Go takes two descriptors before",
+            "check_descriptors", "count == DESCRIPTORS", "count >= 2",
+            mode=f"{FIRST_CALL} it_fails_with_few_descriptors",
         ),
         # Signals.
         Mutant(
