@@ -292,6 +292,16 @@ static void it_fails_and_comes_again(void) {
 }
 #endif
 
+static void it_leaves_the_limit_of_descriptors(void) {
+    struct rlimit limit;
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max > 64);
+    limit.rlim_cur = limit.rlim_max / 2; /* Go raises what is below the other one */
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    use();
+    const rlim_t before = limit.rlim_cur;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur == before);
+}
+
 static int descriptors_left;
 
 /* The process may have this many descriptors more than it has. */
@@ -332,6 +342,7 @@ static const struct {
 #ifndef __SANITIZE_ADDRESS__
     {"it_fails_and_comes_again", it_fails_and_comes_again},
 #endif
+    {"it_leaves_the_limit_of_descriptors", it_leaves_the_limit_of_descriptors},
     {"it_fails_with_few_descriptors", it_fails_with_few_descriptors},
 };
 

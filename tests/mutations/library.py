@@ -59,6 +59,11 @@ LIBRARY = Library(
             "check_descriptors", "count == DESCRIPTORS", "count >= 2",
             mode=f"{FIRST_CALL} it_fails_with_few_descriptors",
         ),
+        Mutant(
+            "limit-of-descriptors-stays-raised", "the program's limit of descriptors stays as Go has raised it",
+            "mmsb__restore_descriptors", "if (descriptors_known)", "if (0)",
+            mode=f"{FIRST_CALL} it_leaves_the_limit_of_descriptors",
+        ),
         # Signals.
         Mutant(
             "go-takes-signals", "Go's threads take signals that the program waits for",
