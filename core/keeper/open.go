@@ -21,11 +21,14 @@ func Open(directory string, c page.Options, o Options, w *ticket.Work) (context 
 		return 0, err
 	}
 	k := newKeeper(0, directory, &o)
-	// A writer that ends while this one reads may have written more: then all is read again.
-	err = store.Steady(file.OS{}, directory, func() error {
+	const tries = 20
+	for try := 1; ; try++ {
 		context, err = k.open(c, w)
-		return err
-	})
+		// A writer that has ended since may have gone on with the journal behind what was read.
+		if status.CodeOf(err) != status.Mismatch || try == tries || o.Mode == abi.StoreRead {
+			break
+		}
+	}
 	if err != nil || o.Mode == abi.StoreRead {
 		return context, err
 	}
@@ -84,8 +87,10 @@ func (k *keeper) open(c page.Options, w *ticket.Work) (context uint64, err error
 // load gives the context the state that the options name.
 func load(context uint64, directory string, o *Options, w *ticket.Work) error {
 	l := persist.LoadOptions{Lazy: o.Lazy, Journal: directory}
-	var path string
-	if o.At != (store.At{}) {
+	if o.At == (store.At{}) {
+		return persist.Load(context, persist.FromPath(""), l, w)
+	}
+	return journal.Beside(file.OS{}, directory, func() error { // a writer may remove what was found
 		s, err := store.Look(file.OS{}, directory)
 		if err != nil {
 			return err
@@ -94,10 +99,11 @@ func load(context uint64, directory string, o *Options, w *ticket.Work) error {
 		if err != nil {
 			return err
 		}
-		if path = source.Path; path != "" {
-			l.Journal = ""
+		from := l
+		if source.Path != "" {
+			from.Journal = ""
 		}
-		l.JournalUntil, l.JournalUntilTime = source.Until.Sequence, source.Until.Time
-	}
-	return persist.Load(context, persist.FromPath(path), l, w)
+		from.JournalUntil, from.JournalUntilTime = source.Until.Sequence, source.Until.Time
+		return persist.Load(context, persist.FromPath(source.Path), from, w)
+	})
 }

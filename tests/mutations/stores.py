@@ -43,7 +43,7 @@ STORES = Go(
         ),
         Mutant(
             "branch-from-the-newest", "a branch begins at the newest state",
-            "load", "if o.At != (store.At{}) {", "if false {",
+            "load", "if o.At == (store.At{}) {", "if true {",
         ),
         Mutant(
             "name-of-another", "the newest snapshot is taken for one that has a name",
