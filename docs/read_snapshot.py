@@ -28,7 +28,7 @@ def check(data, wanted, what, crc=0xFFFFFFFF):
 def header(data):
     """The numbers of the two blocks at the ends, and the base's name."""
     magic, version, order, own, base, position, flags, length = struct.unpack_from("<8sII16s16s8xQII", data)
-    lineage, parent, begins = struct.unpack_from("<16s16sQ", data, 328)
+    lineage, parent, begins, latest = struct.unpack_from("<16s16sQQ", data, 328)
     done, again, count, file_id, at, size, *totals, crc = struct.unpack_from("<8sII16s8QI", data, len(data) - UNIT)
     for block in (0, len(data) - UNIT):
         check(data[block : block + UNIT - 4], *struct.unpack_from("<I", data, block + UNIT - 4), f"the block at {block}")
@@ -37,9 +37,10 @@ def header(data):
     need(any(base) == (length > 0) and length <= 255, "a base and its name go together")
     name = data[72 : 72 + length].decode()
     need(name not in (".", "..") and not set(name) & {"/", "\0"}, "the base is not in the same directory")
-    need(not any(data[72 + length : 328]) and not any(data[368 : UNIT - 4]), "unknown fields of the header are not 0")
+    need(not any(data[72 + length : 328]) and not any(data[376 : UNIT - 4]), "unknown fields of the header are not 0")
     need(any(lineage) == (version == 4) and (any(parent) or begins == 0), "the lineage is not whole")
-    need((lineage != parent or version == 3) and max(position, begins) < 2**63, "the lineage cannot be")
+    need((lineage != parent or version == 3) and max(position, begins, latest) < 2**63, "the lineage cannot be")
+    need(latest == 0 or latest > position and version == 4, "the latest step comes before the position")
     need(at % UNIT == 0 and at + (8 * count + UNIT - 1) // UNIT * UNIT == size - UNIT, "the segment table is elsewhere")
     need(totals[2] < 2**63 and totals[3] < 2**63 and not any(data[size - UNIT + 100 : -4]), "the footer's numbers cannot be")
     table = struct.unpack(f"<{count}Q", check(data[at : at + 8 * count], crc, "the segment table"))

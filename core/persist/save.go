@@ -229,6 +229,10 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 		numbers, used := numbersOf(leaves)
 		s.leaves = numbers
 		capture, ok = native.BeginCapture(s.context.Index(), numbers, used, table, limit, s.o.RawWrites)
+		header.Latest = header.Position
+		if ring, is := native.RingOf(s.context.Index()); is && s.recorded {
+			header.Latest = ring.Last() // the moment has no step behind this one
+		}
 	})
 	if err != nil {
 		s.letWrite()

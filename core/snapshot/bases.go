@@ -89,7 +89,7 @@ func FindBase(fs file.FS, directory string, log Log, record uint64, at int64, ol
 	}
 	for i := range bases {
 		base := &bases[i]
-		late := record != 0 && base.Position > record || at != 0 && base.Taken.UnixNano() > at
+		late := record != 0 && base.Latest > record || at != 0 && base.Taken.UnixNano() > at
 		if !late && log.Leads(base.Lineage.At(base.Position)) == nil {
 			return base, nil
 		}

@@ -55,7 +55,8 @@ const (
 	magicFooter      = "MMSBDONE"
 	crcAt            = unitBytes - 4 // of a header and a footer
 	headerLineageAt  = 328
-	headerReservedAt = headerLineageAt + 16 + 16 + 8
+	headerLatestAt   = headerLineageAt + 16 + 16 + 8
+	headerReservedAt = headerLatestAt + 8
 	footerReservedAt = 100
 )
 
@@ -118,6 +119,7 @@ type Header struct {
 	Taken    time.Time
 	Lineage  lineage.Lineage
 	Position uint64 // of the state in the lineage: it has the effect of every step up to this number
+	Latest   uint64 // and perhaps of steps up to this one, which came before the moment; a Writer takes 0 for Position
 }
 
 // Page is a page's entry, as it lies in a file.
@@ -244,6 +246,9 @@ func encodeHeader(unit []byte, h *Header) {
 	copy(unit[headerLineageAt:], h.Lineage.ID[:])
 	copy(unit[headerLineageAt+16:], h.Lineage.Parent.Lineage[:])
 	binary.LittleEndian.PutUint64(unit[headerLineageAt+32:], h.Lineage.Parent.Position)
+	if h.Latest > h.Position {
+		binary.LittleEndian.PutUint64(unit[headerLatestAt:], h.Latest)
+	}
 	binary.LittleEndian.PutUint32(unit[crcAt:], checksum(unit[:crcAt]))
 }
 
@@ -292,6 +297,7 @@ func decodeHeader(name string, unit []byte) (Header, error) {
 		parent := lineage.Point{Lineage: lineage.ID(unit[headerLineageAt+16 : headerLineageAt+32]),
 			Position: binary.LittleEndian.Uint64(unit[headerLineageAt+32:])}
 		h.Lineage = lineage.Lineage{ID: lineage.ID(unit[headerLineageAt : headerLineageAt+16]), Parent: parent}
+		h.Latest = binary.LittleEndian.Uint64(unit[headerLatestAt:])
 	}
 	length := binary.LittleEndian.Uint32(unit[68:])
 	switch {
@@ -299,6 +305,8 @@ func decodeHeader(name string, unit []byte) (Header, error) {
 		return fail("has no id")
 	case h.Base == h.ID:
 		return fail("has its own id %s as its base", h.ID)
+	case h.Latest != 0 && h.Latest <= h.Position || h.Latest > lineage.MaximumPosition:
+		return fail("has latest step %d, but position %d", h.Latest, h.Position)
 	case h.Position > lineage.MaximumPosition || h.Lineage.Parent.Position > lineage.MaximumPosition:
 		return fail("has position %d behind %d of its parent, more than %d", h.Position, h.Lineage.Parent.Position,
 			lineage.MaximumPosition)
@@ -314,6 +322,7 @@ func decodeHeader(name string, unit []byte) (Header, error) {
 		h.Lineage.Parent.Lineage == h.Lineage.ID && h.Version == Version:
 		return fail("has the lineage %s, whose parent is %s", h.Lineage.ID, h.Lineage.Parent)
 	}
+	h.Latest = max(h.Latest, h.Position)
 	if length > 0 {
 		h.BaseName = string(unit[72 : 72+length])
 		if err := checkBaseName(h.BaseName); err != nil {

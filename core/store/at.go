@@ -55,7 +55,7 @@ func (s *Store) Find(at At) (Source, error) {
 	}
 	for i := range s.Points { // the newest first
 		p := &s.Points[i]
-		if p.OnLine && (at.Record != 0 && p.Position == at.Record || at.Time != 0 && p.Taken.UnixNano() <= at.Time) {
+		if p.OnLine && (at.Record != 0 && p.Position == at.Record && p.Latest == at.Record || at.Time != 0 && p.Taken.UnixNano() <= at.Time) {
 			return Source{Path: p.Path}, nil
 		}
 	}

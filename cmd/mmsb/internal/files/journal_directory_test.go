@@ -234,7 +234,7 @@ func (a *author) state(position uint64, line []byte) *parts {
 	put32(p.header, 8, 4)
 	put32(p.footer, 8, 4)
 	put64(p.header, 56, position)
-	clear(p.header[328:368])
+	clear(p.header[328:376])
 	copy(p.header[328:], line)
 	p.seal(true)
 	return p

@@ -480,6 +480,9 @@ func (a *author) file(baseName string, removed []uint64) *parts {
 			copy(p.header[344:], a.id())
 			put64(p.header, 360, 5)
 		}
+		if a.random.IntN(3) == 0 {
+			put64(p.header, 368, uint64(a.files+2+a.random.IntN(9)))
+		}
 	}
 	a.base = id
 	a.files++

@@ -90,7 +90,7 @@ func readReference(raw []byte) (f *referenceFile, err error) {
 		return nil, wrong("the header")
 	}
 	nameLength := get32(header, 68)
-	if nameLength > 255 || !zeros(header[72+nameLength:328]) || !zeros(header[368:unit-4]) ||
+	if nameLength > 255 || !zeros(header[72+nameLength:328]) || !zeros(header[376:unit-4]) ||
 		zeros(header[32:48]) != (nameLength == 0) || bytes.Equal(header[16:32], header[32:48]) {
 		return nil, wrong("the name of the base")
 	}
@@ -100,8 +100,10 @@ func readReference(raw []byte) (f *referenceFile, err error) {
 		return nil, wrong("the base is called %q", f.name)
 	}
 	line, parent := header[328:344], header[344:360]
-	if version == 3 && !zeros(header[328:368]) || version == 4 && (zeros(line) || bytes.Equal(line, parent) ||
-		zeros(parent) && get64(header, 360) != 0) || max(get64(header, 56), get64(header, 360)) > math.MaxInt64 {
+	latest := get64(header, 368)
+	if version == 3 && !zeros(header[328:376]) || version == 4 && (zeros(line) || bytes.Equal(line, parent) ||
+		zeros(parent) && get64(header, 360) != 0) || max(get64(header, 56), get64(header, 360), latest) > math.MaxInt64 ||
+		latest != 0 && latest <= get64(header, 56) {
 		return nil, wrong("the lineage")
 	}
 	if string(footer[:8]) != "MMSBDONE" || get32(footer, 8) != version || string(footer[16:32]) != f.id ||

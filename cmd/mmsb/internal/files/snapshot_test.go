@@ -31,7 +31,8 @@ var (
 	headerSpots = []spot{
 		{"magic", 0, 8}, {"version", 8, 4}, {"byte order", 12, 4}, {"id", 16, 16}, {"base's id", 32, 16}, {"time", 48, 8},
 		{"position", 56, 8}, {"flags", 64, 4}, {"length of the name", 68, 4}, {"name", 72, 20}, {"end of the name", 92, 235},
-		{"lineage", 328, 16}, {"parent", 344, 16}, {"parent's position", 360, 8}, {"rest", 368, 100}, {"crc", 4092, 4},
+		{"lineage", 328, 16}, {"parent", 344, 16}, {"parent's position", 360, 8}, {"latest step", 368, 8},
+		{"rest", 376, 100}, {"crc", 4092, 4},
 	}
 	footerSpots = []spot{
 		{"magic", 0, 8}, {"version", 8, 4}, {"segments", 12, 4}, {"id", 16, 16}, {"table's offset", 32, 8},
