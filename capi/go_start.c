@@ -11,8 +11,8 @@
  * Go's threads have the signal mask of the first one: all but the signals of faults are blocked there, so that no handler of the
  * program runs on them, where it would find the stack of a goroutine, and no signal that the program waits for goes to them.
  *
- * Go's package os raises the soft limit of file descriptors to the hard one. It is the program's: the last step of Go's start sets
- * it as it was.
+ * Go's package os raises the soft limit of file descriptors to the hard one. It is the program's: the last step of Go's start
+ * sets it as it was.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

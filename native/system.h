@@ -9,8 +9,8 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Errors: MMSB_E_OUT_OF_MEMORY (addresses: RLIMIT_AS), MMSB_E_LIMIT (threads, descriptors), MMSB_E_UNSUPPORTED (a system call is denied). The
- * thread's last error is one of these; nothing of the library has begun. */
+/* Errors: MMSB_E_OUT_OF_MEMORY (addresses: RLIMIT_AS), MMSB_E_LIMIT (threads, descriptors), MMSB_E_UNSUPPORTED (a system call is
+ * denied). The thread's last error is one of these; nothing of the library has begun. */
 mmsb_status_t mmsb__system_check(void);
 /* Reserves addresses whose memory is taken when it is used. They leave enough for Go, which ends the process where it gets none;
  * user names who needs them in the text of MMSB_E_OUT_OF_MEMORY. */

@@ -81,9 +81,10 @@ func Beside(fs file.FS, directory string, read func() error) error {
 	}
 }
 
-// Open opens a journal for reading, also while it is written (Beside): its newest branch. It reads the last segment, to find where the
-// journal ends: a torn tail is cut, as if it were not there. Errors: NotFound (no journal there), Corrupt (damage to what was
-// durable, a segment is missing or foreign), Format (newer than this library, or not ours), and those of the file system.
+// Open opens a journal for reading, also while it is written (Beside): its newest branch. It reads the last segment, to find
+// where the journal ends: a torn tail is cut, as if it were not there. Errors: NotFound (no journal there), Corrupt (damage to
+// what was durable, a segment is missing or foreign), Format (newer than this library, or not ours), and those of the file
+// system.
 func Open(fs file.FS, directory string) (*Journal, error) {
 	j, err := openSegments(fs, directory)
 	if err != nil {
