@@ -49,10 +49,9 @@ mmsb_status_t mmsb__reserve_addresses(uint64_t bytes, const char *user, void **a
     uint64_t limit = 0;
     const uint64_t left = addresses_left(&limit);
     if (left < GO_KEEPS || left - GO_KEEPS < bytes)
-        return mmsb__fail(MMSB_E_OUT_OF_MEMORY,
-                          "%s needs %llu bytes of addresses, and Go %llu; %llu are left of RLIMIT_AS (ulimit -v) %llu", user,
-                          (unsigned long long)bytes, (unsigned long long)GO_KEEPS, (unsigned long long)left,
-                          (unsigned long long)limit);
+        return mmsb__fail(
+            MMSB_E_OUT_OF_MEMORY, "%s needs %llu bytes of addresses, and Go %llu; %llu are left of RLIMIT_AS (ulimit -v) %llu",
+            user, (unsigned long long)bytes, (unsigned long long)GO_KEEPS, (unsigned long long)left, (unsigned long long)limit);
     void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (made == MAP_FAILED)
         return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "%s needs %llu bytes of addresses: %s", user, (unsigned long long)bytes,
