@@ -2,7 +2,6 @@
 #include "capture_state.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "system.h"
@@ -47,30 +46,32 @@ static void start_waiting(void) {
     pthread_condattr_destroy(&attributes);
 }
 
-static int reserve_states(void) {
+static mmsb_status_t reserve_states(void) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    mmsb_status_t status = MMSB_OK;
     pthread_mutex_lock(&lock);
     if (!mmsb__capture_states) {
         start_waiting();
         const size_t records = (size_t)1 << MMSB__INDEX_BITS;
-        const size_t bytes = records * (sizeof *mmsb__capture_copies + sizeof *mmsb__capture_states);
-        void *made = !mmsb__addresses_suffice(bytes)
-                         ? MAP_FAILED
-                         : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (made != MAP_FAILED) {
+        void *made = NULL;
+        status = mmsb__reserve_addresses(records * (sizeof *mmsb__capture_copies + sizeof *mmsb__capture_states),
+                                         "the first save", &made);
+        if (status == MMSB_OK) {
             mmsb__capture_copies = made;
             __atomic_store_n(&mmsb__capture_states, (uint8_t *)made + records * sizeof *mmsb__capture_copies, __ATOMIC_RELEASE);
         }
     }
     pthread_mutex_unlock(&lock);
-    return mmsb__capture_states != NULL;
+    return status;
 }
 
 mmsb__capture_t *mmsb__capture_make(uint32_t context) {
     mmsb__capture_t *capture = mmsb__capture_of(context);
     if (capture)
         return capture;
-    if (!reserve_states() || !(capture = calloc(1, sizeof *capture))) {
+    if (reserve_states() != MMSB_OK)
+        return NULL;
+    if (!(capture = calloc(1, sizeof *capture))) {
         mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory to capture pages");
         return NULL;
     }

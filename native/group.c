@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "disk.h"
 #include "id.h"
@@ -431,14 +430,11 @@ static void drop_record(mmsb__open_group_t *group) {
 static mmsb_status_t reserve_marks(void) { /* under numbers_lock */
     if (marks)
         return MMSB_OK;
-    const size_t bytes = ((size_t)1 << MMSB__INDEX_BITS) * sizeof *marks;
-    void *made = !mmsb__addresses_suffice(bytes)
-                     ? MAP_FAILED
-                     : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (made == MAP_FAILED)
-        return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no addresses for the marks of groups");
-    marks = made;
-    return MMSB_OK;
+    void *made = NULL;
+    mmsb_status_t status = mmsb__reserve_addresses(((uint64_t)sizeof *marks) << MMSB__INDEX_BITS, "the first group", &made);
+    if (status == MMSB_OK)
+        marks = made;
+    return status;
 }
 
 static mmsb_status_t take_number(uint32_t *number) {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -44,10 +45,19 @@ static uint64_t addresses_left(uint64_t *limit) {
     return used < now.rlim_cur ? now.rlim_cur - used : 0;
 }
 
-int mmsb__addresses_suffice(uint64_t bytes) {
+mmsb_status_t mmsb__reserve_addresses(uint64_t bytes, const char *user, void **addresses) {
     uint64_t limit = 0;
     const uint64_t left = addresses_left(&limit);
-    return left >= GO_KEEPS && left - GO_KEEPS >= bytes;
+    if (left < GO_KEEPS || left - GO_KEEPS < bytes)
+        return mmsb__fail(
+            MMSB_E_OUT_OF_MEMORY, "%s needs %llu bytes of addresses, and Go %llu; %llu are left of RLIMIT_AS (ulimit -v) %llu",
+            user, (unsigned long long)bytes, (unsigned long long)GO_KEEPS, (unsigned long long)left, (unsigned long long)limit);
+    void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (made == MAP_FAILED)
+        return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "%s needs %llu bytes of addresses: %s", user, (unsigned long long)bytes,
+                          strerror(errno));
+    *addresses = made;
+    return MMSB_OK;
 }
 
 static mmsb_status_t check_addresses(void) {

@@ -12,8 +12,9 @@
 /* Errors: MMSB_E_OUT_OF_MEMORY (addresses: RLIMIT_AS), MMSB_E_LIMIT (threads, descriptors), MMSB_E_UNSUPPORTED (a system call is
  * denied). The thread's last error is one of these; nothing of the library has begun. */
 mmsb_status_t mmsb__system_check(void);
-/* 1: so many bytes of addresses leave enough for Go, which ends the process where it gets none. */
-int mmsb__addresses_suffice(uint64_t bytes);
+/* Reserves addresses whose memory is taken when it is used. They leave enough for Go, which ends the process where it gets none;
+ * user names who needs them in the text of MMSB_E_OUT_OF_MEMORY. */
+mmsb_status_t mmsb__reserve_addresses(uint64_t bytes, const char *user, void **addresses);
 
 #pragma GCC visibility pop
 #endif

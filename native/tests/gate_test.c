@@ -11,6 +11,7 @@
 #include "../system.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -180,15 +181,24 @@ static void leave_addresses(uint64_t bytes) {
     REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
 }
 
+static mmsb_status_t reserve(uint64_t bytes) {
+    void *made = NULL;
+    mmsb_status_t status = mmsb__reserve_addresses(bytes, "a test", &made);
+    CHECK((status == MMSB_OK) == (made != NULL) && (made == NULL || munmap(made, bytes) == 0));
+    return status;
+}
+
 static void with_few_addresses(void) {
     const uint64_t gib = UINT64_C(1) << 30;
-    CHECK(mmsb__addresses_suffice(1024 * gib));
+    CHECK_EQUAL(reserve(16 * gib), MMSB_OK);
     leave_addresses(4 * gib);
-    CHECK(mmsb__addresses_suffice(3 * gib));
-    CHECK(!mmsb__addresses_suffice(4 * gib - gib / 4));
-    CHECK(!mmsb__addresses_suffice(UINT64_MAX));
+    CHECK_EQUAL(reserve(3 * gib), MMSB_OK);
+    CHECK_EQUAL(reserve(4 * gib - gib / 4), MMSB_E_OUT_OF_MEMORY);
+    CHECK(strstr(mmsb__error()->error_text, "a test needs 4026531840 bytes of addresses, and Go 536870912; 4") != NULL);
+    CHECK(strstr(mmsb__error()->error_text, "are left of RLIMIT_AS") != NULL);
+    CHECK_EQUAL(reserve(UINT64_MAX), MMSB_E_OUT_OF_MEMORY);
     leave_addresses(gib / 4);
-    CHECK(!mmsb__addresses_suffice(1));
+    CHECK_EQUAL(reserve(1), MMSB_E_OUT_OF_MEMORY);
 }
 
 /* What the library reserves leaves Go some: it ends the process where it gets none. */

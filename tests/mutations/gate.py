@@ -39,11 +39,11 @@ GATE = C(
         ),
         Mutant(
             "reserved-from-go", "what the library reserves leaves no addresses for Go",
-            "mmsb__addresses_suffice", "left - GO_KEEPS >= bytes", "left >= bytes",
+            "mmsb__reserve_addresses", "left - GO_KEEPS < bytes", "left < bytes",
         ),
         Mutant(
             "more-left-than-there-is", "with fewer addresses than Go keeps there is room for anything",
-            "mmsb__addresses_suffice", "left >= GO_KEEPS &&", "",
+            "mmsb__reserve_addresses", "left < GO_KEEPS ||", "",
         ),
     ),
 )  # fmt: skip

@@ -55,7 +55,7 @@ LIBRARY = Library(
             mode=f"{SYSTEMS} eventfd2",
         ),
         Mutant(
-            "descriptors-of-go-forgotten", "the first call asks for one poller and one waker, and Go takes two descriptors before",
+            "descriptors-of-go-forgotten", "the first call asks for a poller and a waker, and Go takes two descriptors before",
             "check_descriptors", "count == DESCRIPTORS", "count >= 2",
             mode=f"{FIRST_CALL} it_fails_with_few_descriptors",
         ),
