@@ -258,6 +258,37 @@ func TestManySaversInOneDirectory(t *testing.T) {
 	}
 }
 
+// everything is a journal that has records from 2 on.
+type everything struct{}
+
+func (everything) First() uint64             { return 2 }
+func (everything) FromTheBeginning() bool    { return false }
+func (everything) Leads(lineage.Point) error { return nil }
+
+// A base of which a step may be behind the record that ends a replay has perhaps more than the state there.
+func TestABaseWithLaterSteps(t *testing.T) {
+	disk := filetest.NewDisk()
+	require.NoError(t, disk.MakeDirectory("/journal", 0o777))
+	line := lineage.New(lineage.Point{})
+	for _, header := range []Header{
+		{ID: goldenID(1), Lineage: line, Position: 3}, {ID: goldenID(2), Lineage: line, Position: 6, Latest: 8},
+	} {
+		sink, err := Replace(disk, "/journal/"+BaseFileName(header.Position, header.ID), ReplaceOptions{})
+		require.NoError(t, err)
+		w, err := NewWriter(sink, header, Options{})
+		require.NoError(t, err)
+		_, err = w.Finish(0, 0)
+		require.NoError(t, err)
+	}
+	for record, position := range map[uint64]uint64{0: 6, 3: 3, 6: 3, 7: 3, 8: 6, 9: 6} {
+		base, err := FindBase(disk, "/journal", everything{}, record, 0, false)
+		require.NoError(t, err)
+		assert.Equal(t, position, base.Position, "until record %d", record)
+	}
+	_, err := FindBase(disk, "/journal", everything{}, 2, 0, false)
+	assert.Equal(t, status.Mismatch, status.CodeOf(err))
+}
+
 func TestBasesOfAJournal(t *testing.T) {
 	disk := filetest.NewDisk()
 	require.NoError(t, disk.MakeDirectory("/journal", 0o777))
