@@ -5,7 +5,6 @@ package keeper
 import (
 	"fmt"
 
-
 	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
@@ -20,12 +19,12 @@ import (
 // empty is begun, but not those above it. A program that only reads, or reads an older state, gets a context that calls cannot
 // change; it needs no lock, and the store may have a writer meanwhile.
 func Open(directory string, c page.Options, o Options, w *ticket.Work) (context uint64, err error) {
-	if err := o.Check(); err != nil {
+	if err := o.Check(directory); err != nil {
 		return 0, err
 	}
 	k := newKeeper(0, directory, &o)
-	j := persist.JournalOptions{Durability: o.Durability, IntervalMs: o.IntervalMs, SegmentBytes: o.SegmentBytes, Keep: true,
-		Wrote: k.wrote, Failed: k.journalFailed}
+	j := o.journal()
+	j.Wrote, j.Failed = k.wrote, k.journalFailed
 	// A writer that ends while this one reads may have written more: then all is read again.
 	err = store.Steady(file.OS{}, directory, func() error {
 		context, err = open(directory, c, &o, j, w)
@@ -60,7 +59,7 @@ func open(directory string, c page.Options, o *Options, j persist.JournalOptions
 	if context, err = page.NewContext(c); err != nil {
 		return 0, err
 	}
-	if err = persist.CheckJournal(context, directory, j); err == nil && is {
+	if is {
 		err = load(context, directory, o, w)
 	}
 	switch {

@@ -46,9 +46,14 @@ type JournalInfo struct {
 // CheckJournal checks the arguments of OpenJournal.
 func CheckJournal(context uint64, directory string, o JournalOptions) error {
 	return use(context, func(*state) error {
-		_, err := o.check(directory)
-		return err
+		return o.Check(directory)
 	})
+}
+
+// Check checks the options.
+func (o *JournalOptions) Check(directory string) error {
+	_, err := o.check(directory)
+	return err
 }
 
 // check checks the options, and says what core/journal has for them.
@@ -121,8 +126,8 @@ func (s *state) openJournal(wanted *openedJournal, w *ticket.Work) error {
 	if opened := j.open.Load(); opened != nil {
 		return status.Errorf(status.AlreadyExists, "context 0x%016x has the journal %q", s.context.Handle(), opened.directory)
 	}
-	if j.refusing != nil {
-		return status.Errorf(status.InvalidState, "context 0x%016x was opened for reading only", s.context.Handle())
+	if err := j.refuse(s.context.Handle()); err != nil {
+		return err
 	}
 	var ended atomic.Bool // the writer goes on with its files
 	defer ended.Store(true)
@@ -286,7 +291,7 @@ func Refuse(context uint64, code status.Code, text string) error {
 		j := &s.journals
 		j.Lock()
 		defer j.Unlock()
-		if j.open.Load() != nil || j.refusing != nil {
+		if j.open.Load() != nil || j.refusing.Load() != nil {
 			return status.Errorf(status.InvalidState, "context 0x%016x has a journal", context)
 		}
 		ring, failed := native.OpenRing(s.context.Index(), 1, ringBytes, time.Second, false, nil)
@@ -294,9 +299,17 @@ func Refuse(context uint64, code status.Code, text string) error {
 			return lasterror.Load(failed)
 		}
 		ring.Fail(int32(code), status.DomainNone, 0, text)
-		j.refusing = &ring
+		j.refusing.Store(&ring)
 		return nil
 	})
+}
+
+// refuse is the error of calls on a context for which Refuse was called; nil: it was not.
+func (j *journals) refuse(context uint64) error {
+	if j.refusing.Load() == nil {
+		return nil
+	}
+	return status.Errorf(status.InvalidState, "context 0x%016x was opened for reading only", context)
 }
 
 // CloseJournal closes a context's journal after all its records have reached the disk.
@@ -430,9 +443,8 @@ func (j *openedJournal) dropBefore(header *snapshot.Header) error {
 func (j *journals) end() {
 	j.Lock()
 	defer j.Unlock()
-	if j.refusing != nil {
-		j.refusing.Close()
-		j.refusing = nil
+	if ring := j.refusing.Swap(nil); ring != nil {
+		ring.Close()
 	}
 	if opened := j.open.Load(); opened != nil {
 		if err := j.close(); err != nil {

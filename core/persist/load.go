@@ -87,6 +87,9 @@ func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releas
 	if err := s.context.WithoutGroups(func() error { return nil }); err != nil { // before all is read for nothing
 		return nil, err
 	}
+	if err := s.journals.refuse(s.context.Handle()); err != nil {
+		return nil, err
+	}
 	done := w.Done()
 	r := s.context.Residency()
 	var ended atomic.Bool // pages that wait are read later

@@ -90,7 +90,7 @@ type journals struct {
 	sync.Mutex                               // opening and closing, and what may not be between them
 	open       atomic.Pointer[openedJournal] // nil where there is none
 	// refusing stands for a journal where there is none and calls may change nothing.
-	refusing *native.Ring
+	refusing atomic.Pointer[native.Ring]
 }
 
 // openedJournal is a journal from opening to closing.

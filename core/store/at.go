@@ -17,6 +17,16 @@ type At struct {
 	Time   int64  // what it was then, in nanoseconds since 1970
 }
 
+// Asked is how many of the three are given.
+func (at At) Asked() (count int) {
+	for _, is := range []bool{at.Name != "", at.Record != 0, at.Time != 0} {
+		if is {
+			count++
+		}
+	}
+	return count
+}
+
 // Source is what a state is made of.
 type Source struct {
 	// Path is a snapshot that is the state; empty: the journal's directory gives it, up to Until.
@@ -27,13 +37,7 @@ type Source struct {
 // Find says what a state is made of. Where records were dropped, only the snapshots are left: of a time the newest one before
 // it, of a record one that was taken there. Errors: InvalidArgument, NotFound, those of the file system.
 func (s *Store) Find(at At) (Source, error) {
-	asked := 0
-	for _, is := range []bool{at.Name != "", at.Record != 0, at.Time != 0} {
-		if is {
-			asked++
-		}
-	}
-	switch {
+	switch asked := at.Asked(); {
 	case asked > 1:
 		return Source{}, status.Errorf(status.InvalidArgument, "a name, a record and a time: %d of them are given, the most is 1",
 			asked)

@@ -33,9 +33,9 @@ type Store struct {
 	Line      lineage.Lineage
 	// Journal is of the branch that goes on. What a living writer has not yet given to the system is not in it.
 	Journal journal.Info
-	names     names
-	fs        file.FS
-	log       *journal.Replay
+	names   names
+	fs      file.FS
+	log     *journal.Replay
 }
 
 // Look reads what a store has. Beside a writer it sees one of the states that the directory has meanwhile. Errors: NotFound (no
