@@ -112,8 +112,8 @@ class Store(Context):
     def checkpoint(self, whole: bool = False, timeout: float | None = None) -> None:
         """Saves into the store what has changed since the last save, and removes what no rule keeps.
 
-        No change needs that: the journal has it. It makes the next open() shorter, it makes what was written through views durable,
-        and the state that it saves is a point of store_points(). whole: saves everything, so that no older snapshot is needed.
+        No change needs that: the journal has it. It makes the next open() shorter and what was written through views durable, and
+        its state is a point of store_points(). whole: saves everything, so that no older snapshot is needed.
 
         timeout in seconds, then TimeoutError; None waits without limit. Ctrl-C ends the call.
         """
@@ -189,14 +189,14 @@ def open(
             page.write(0, b"hello")
 
     - mode: "write" goes on from the newest state, and begins a folder that is missing or empty; "read" takes no lock, and calls
-      that would change pages raise InvalidStateError; "branch" goes on from an older state, and leaves the newer ones. None: "write",
-      or "read" if at is given
-    - at: the state of this name (a str), behind this record of the journal (an int), or of that time (a datetime; one without a time
-      zone is local time)
+      that would change pages raise InvalidStateError; "branch" goes on from an older state, and leaves the newer ones. None:
+      "write", or "read" if at is given
+    - at: the state of this name (a str), behind this record of the journal (an int), or of that time (a datetime; one without a
+      time zone is local time)
     - lazy: the bytes of large pages are read when a call first needs them
     - durability, interval_ms, segment_bytes: of the journal, see Context.journal(); None for the default, 16 MiB
-    - save_bytes: the keeper, a thread of the library, saves the state when the journal has grown by so many bytes; None for 64 MiB,
-      or a tenth of the pages' bytes where that is more; math.inf for never
+    - save_bytes: the keeper, a thread of the library, saves the state when the journal has grown by so many bytes; None for
+      64 MiB, or a tenth of the pages' bytes where that is more; math.inf for never
     - save_interval: seconds after which it saves, if anything has changed; None for never
     - keep_last: this many of the newest snapshots stay, and every state since the oldest of them can be opened; keep_hourly,
       keep_daily: the newest of each of that many hours and days stays, too; and so do those with a name
