@@ -251,10 +251,14 @@ func (k *keeper) count(what func(s *Statistics)) {
 
 // alone runs what nobody saves or removes beside.
 func (k *keeper) alone(w *ticket.Work, run func() error) error {
-	select {
+	select { // a try, which waits for nobody, is cancelled before it begins
 	case k.saving <- struct{}{}:
-	case <-w.Done():
-		return status.Errorf(status.Cancelled, "cancelled while another save was running")
+	default:
+		select {
+		case k.saving <- struct{}{}:
+		case <-w.Done():
+			return status.Errorf(status.Cancelled, "cancelled while another save was running")
+		}
 	}
 	defer func() { <-k.saving }()
 	return run()
