@@ -1579,7 +1579,7 @@ MMSB_API mmsb_status_t mmsb_journal_records(const char *directory, uint64_t *nex
  * say so. Bytes that a program writes through pointers have no records: they are durable with the next save.
  *
  * A directory has one writer at a time, also over processes; a writer that has died does not count. Any number of processes read
- * it meanwhile: they see what it has put on disk, without the calls of its last interval_ms or behind its last mmsb_journal_sync. */
+ * it meanwhile: what they open has the calls before the writer's last mmsb_journal_sync, and those older than interval_ms. */
 
 #define MMSB_NEVER UINT64_MAX /* a number of bytes that never come */
 
