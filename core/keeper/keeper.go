@@ -47,16 +47,17 @@ const (
 
 // Check checks what a program has asked for.
 func (o *Options) Check(directory string) error {
-	switch asked := o.At.Asked(); {
+	switch {
 	case o.Mode < abi.StoreWrite || o.Mode > abi.StoreBranch:
 		return status.Errorf(status.InvalidArgument, "mode is %d, not write, read or branch", o.Mode)
-	case asked > 1:
-		return status.Errorf(status.InvalidArgument, "a name, a record and a time: %d of them are given, the most is 1", asked)
-	case asked == 1 && o.Mode == abi.StoreWrite:
+	case o.At != (store.At{}) && o.Mode == abi.StoreWrite:
 		return status.Errorf(status.InvalidArgument,
 			"mode is write, which goes on from the newest state; an older one can be read, or a branch can begin there")
-	case asked == 0 && o.Mode == abi.StoreBranch:
+	case o.At == (store.At{}) && o.Mode == abi.StoreBranch:
 		return status.Errorf(status.InvalidArgument, "mode is branch, but no name, record or time says where it begins")
+	}
+	if err := o.At.Check(); err != nil {
+		return err
 	}
 	if err := o.Retention.Check(); err != nil {
 		return err
