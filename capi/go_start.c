@@ -10,11 +10,15 @@
  *
  * Go's threads have the signal mask of the first one: all but the signals of faults are blocked there, so that no handler of the
  * program runs on them, where it would find the stack of a goroutine, and no signal that the program waits for goes to them.
+ *
+ * Go's package os raises the soft limit of file descriptors to the hard one. It is the program's: the last step of Go's start sets
+ * it as it was.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include "gate.h"
 
@@ -24,6 +28,8 @@ static int argument_count;
 static char **arguments, **environment;
 static cpu_set_t processors;
 static int processors_known;
+static struct rlimit descriptors; /* as before Go's start */
+static int descriptors_known;
 
 /* Blocks the signals that others than the thread itself send; own is the mask before. */
 static void block_signals(sigset_t *own) {
@@ -41,10 +47,16 @@ static void start_go(void) {
     int differs = processors_known && sched_getaffinity(0, sizeof own, &own) == 0 && !CPU_EQUAL(&own, &processors) &&
                   sched_setaffinity(0, sizeof processors, &processors) == 0;
     block_signals(&own_signals);
+    descriptors_known = getrlimit(RLIMIT_NOFILE, &descriptors) == 0;
     mmsb__go_entry(argument_count, arguments, environment);
     pthread_sigmask(SIG_SETMASK, &own_signals, NULL);
     if (differs)
         sched_setaffinity(0, sizeof own, &own);
+}
+
+__attribute__((visibility("hidden"))) void mmsb__restore_descriptors(void) {
+    if (descriptors_known)
+        setrlimit(RLIMIT_NOFILE, &descriptors);
 }
 
 __attribute__((constructor)) static void wait_for_first_call(int count, char **values, char **variables) {

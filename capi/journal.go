@@ -107,14 +107,28 @@ func mmsbgo_journal_info(context C.mmsb_context_t, info *C.mmsb_journal_info_t) 
 
 // Reading directories.
 
+// beside opens a directory that a process may be writing, for what reads it.
+func beside(directory *C.char, read func(j *journal.Journal) error) error {
+	path := C.GoString(directory)
+	return journal.Beside(file.OS{}, path, func() error {
+		found, err := journal.Open(file.OS{}, path)
+		if err != nil {
+			return err
+		}
+		return read(found)
+	})
+}
+
 //export mmsbgo_journal_directory
 func mmsbgo_journal_directory(directory *C.char, to *C.mmsb_journal_directory_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	found, err := journal.Open(file.OS{}, C.GoString(directory))
-	if err != nil {
-		return failed(err)
-	}
-	firstTime, lastTime, err := found.Times()
+	var found *journal.Journal
+	var firstTime, lastTime int64
+	err := beside(directory, func(j *journal.Journal) (err error) {
+		found = j
+		firstTime, lastTime, err = j.Times()
+		return err
+	})
 	if err != nil {
 		return failed(err)
 	}
@@ -136,11 +150,14 @@ func mmsbgo_journal_directory(directory *C.char, to *C.mmsb_journal_directory_t)
 func mmsbgo_journal_segments(directory *C.char, to *C.mmsb_journal_segment_t, capacity C.size_t,
 	count *C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	found, err := journal.Open(file.OS{}, C.GoString(directory))
+	var known []journal.SegmentInfo
+	err := beside(directory, func(j *journal.Journal) error {
+		known = j.Info().Segments
+		return nil
+	})
 	if err != nil {
 		return failed(err)
 	}
-	known := found.Info().Segments
 	segments := make([]C.mmsb_journal_segment_t, len(known))
 	for i, s := range known {
 		segments[i] = C.mmsb_journal_segment_t{
@@ -156,20 +173,25 @@ func mmsbgo_journal_segments(directory *C.char, to *C.mmsb_journal_segment_t, ca
 func mmsbgo_journal_records(directory *C.char, next *C.uint64_t, to *C.mmsb_journal_record_t, capacity C.size_t,
 	count *C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	found, err := journal.Open(file.OS{}, C.GoString(directory))
+	var from uint64
+	var n int
+	records := array(to, capacity)
+	err := beside(directory, func(j *journal.Journal) error {
+		from, n = uint64(*next), 0
+		for record, err := range j.RecordsFrom(from) {
+			if err != nil {
+				return err
+			}
+			putRecord(&records[n], record)
+			from = record.Sequence + 1
+			if n++; n == len(records) {
+				break
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return failed(err)
-	}
-	from, records, n := uint64(*next), array(to, capacity), 0
-	for record, err := range found.RecordsFrom(from) {
-		if err != nil {
-			return failed(err)
-		}
-		putRecord(&records[n], record)
-		from = record.Sequence + 1
-		if n++; n == len(records) {
-			break
-		}
 	}
 	*next, *count = C.uint64_t(from), C.size_t(n)
 	return C.MMSB_OK

@@ -6,6 +6,8 @@ package main
 #cgo CFLAGS: -std=gnu11 -O2 -Wall -fno-strict-aliasing -I${SRCDIR}/../include -I${SRCDIR}/../native
 #cgo linux LDFLAGS: -Wl,--wrap=pthread_getattr_np -lpthread
 #include "mmsb.h"
+
+void mmsb__restore_descriptors(void);
 */
 import "C"
 
@@ -21,6 +23,9 @@ import (
 	"libmmsb/gpu/kernels"
 	"libmmsb/native"
 )
+
+// What Go's package os has raised goes back to what the program has: go_start.c. Calls wait for the end of this.
+func init() { C.mmsb__restore_descriptors() }
 
 func main() {}
 

@@ -1578,6 +1578,10 @@ MMSB_API mmsb_status_t mmsb_journal_records(const char *directory, uint64_t *nex
  * can be restored. A save of the keeper that fails is tried again after a second, then later and later; the log and mmsb_store_info
  * say so. Bytes that a program writes through pointers have no records: they are durable with the next save.
  *
+ * When the disk is full, calls that change pages return MMSB_E_NO_SPACE and change nothing until it has space again: every second,
+ * later every ten, the keeper tries to save the state and to go on behind it. After other failures of the disk they fail until the
+ * context is destroyed, and what they acknowledged before stays. After mmsb_journal_close the context has no store any more.
+ *
  * A directory has one writer at a time, also over processes; a writer that has died does not count. Any number of processes read
  * it meanwhile: what they open has the calls before the writer's last mmsb_journal_sync, and those older than interval_ms. */
 

@@ -19,6 +19,9 @@
 /* Go has one thread for each processor, some that wait in system calls, and a few of its own; most programs use no more. */
 #define THREADS_BESIDE 12
 #define THREADS_MOST 32
+/* Go keeps four: two of the cgroup that limits its processors, the poller, and what wakes that. Other threads of the program may
+ * open some meanwhile. */
+#define DESCRIPTORS 6
 
 /* Addresses that nothing else takes once Go has started; core/limits keeps the same. */
 #define GO_KEEPS (UINT64_C(512) << 20)
@@ -60,7 +63,7 @@ static mmsb_status_t check_addresses(void) {
 
 static mmsb_status_t denied(const char *what) {
     const int error = errno;
-    const mmsb_status_t code = error == EMFILE || error == ENFILE || error == ENOMEM ? MMSB_E_LIMIT : MMSB_E_UNSUPPORTED;
+    const mmsb_status_t code = error == ENOMEM ? MMSB_E_LIMIT : MMSB_E_UNSUPPORTED;
     mmsb__fail(code, "the system denies %s, without which Go's runtime ends the process: %s", what, strerror(error));
     mmsb__thread_t *last = mmsb__error();
     last->error_domain = MMSB_DOMAIN_ERRNO;
@@ -68,17 +71,26 @@ static mmsb_status_t denied(const char *what) {
     return code;
 }
 
+static mmsb_status_t check_descriptors(void) {
+    int taken[DESCRIPTORS], count = 0;
+    if ((taken[0] = epoll_create1(EPOLL_CLOEXEC)) >= 0)
+        while (++count < DESCRIPTORS && (taken[count] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) >= 0)
+            ;
+    const int error = errno;
+    for (int i = 0; i < count; i++)
+        close(taken[i]);
+    if (count == DESCRIPTORS)
+        return MMSB_OK;
+    errno = error;
+    if (error != EMFILE && error != ENFILE)
+        return denied(count == 0 ? "epoll_create1" : "eventfd2");
+    return mmsb__fail(MMSB_E_LIMIT, "the library needs %d file descriptors at the start, the system gave %d (RLIMIT_NOFILE): %s",
+                      DESCRIPTORS, count, strerror(error));
+}
+
 static mmsb_status_t check_calls(void) {
     stack_t signal_stack;
     char random;
-    const int poller = epoll_create1(EPOLL_CLOEXEC);
-    if (poller < 0)
-        return denied("epoll_create1");
-    const int waker = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    close(poller);
-    if (waker < 0)
-        return denied("eventfd2");
-    close(waker);
     if (sigaltstack(NULL, &signal_stack) != 0)
         return denied("sigaltstack");
     if (syscall(SYS_getrandom, &random, sizeof random, 1 /* GRND_NONBLOCK */) < 0 && errno != ENOSYS && errno != EAGAIN)
@@ -124,6 +136,8 @@ static mmsb_status_t check_threads(void) {
 
 mmsb_status_t mmsb__system_check(void) {
     mmsb_status_t status = check_addresses();
+    if (status == MMSB_OK)
+        status = check_descriptors();
     if (status == MMSB_OK)
         status = check_calls();
 #ifndef __SANITIZE_THREAD__ /* which allows no threads in a child of a process that had some */

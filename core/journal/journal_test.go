@@ -520,6 +520,52 @@ func TestDrop(t *testing.T) {
 }
 
 // requireExtent compares what a writer says of the files with the files.
+// The writer drops segments at every step of a reader, which finds what is left.
+func TestReadingBesideAWriterThatDrops(t *testing.T) {
+	step, steps := 1, 1
+	for ; step <= steps; step++ {
+		disk := filetest.NewDisk()
+		w := open(t, disk, Options{SegmentBytes: 1})
+		for number := uint64(1); number <= 6; number++ {
+			require.NoError(t, write(w, run(number)))
+		}
+		fs := filetest.NewFaulty(disk)
+		at := 0
+		fs.Before = func(filetest.Kind, int) {
+			if at++; at == step {
+				require.NoError(t, w.Drop(4))
+			}
+		}
+		var seen []uint64
+		require.NoError(t, Beside(fs, directory, func() error {
+			seen = nil
+			j, err := Open(fs, directory)
+			if err != nil {
+				return err
+			}
+			for record, err := range j.RecordsFrom(0) {
+				if err != nil {
+					return err
+				}
+				seen = append(seen, record.Sequence)
+			}
+			return nil
+		}), "dropped before step %d", step)
+		assert.Equal(t, uint64(6), seen[len(seen)-1])
+		steps = max(steps, at)
+	}
+	assert.Greater(t, steps, 12)
+
+	// What has failed without that is not tried again.
+	tries := 0
+	err := Beside(filetest.NewDisk(), directory, func() error {
+		tries++
+		return status.Errorf(status.Corrupt, "damaged")
+	})
+	assert.Equal(t, status.Corrupt, code(err))
+	assert.Equal(t, 1, tries)
+}
+
 func requireExtent(t *testing.T, w *Writer, fs file.FS) {
 	t.Helper()
 	j, err := Open(fs, directory)
@@ -663,7 +709,7 @@ func TestAWriteIsTriedAgainThroughTheCache(t *testing.T) {
 	w := open(t, disk, Options{})
 	require.NoError(t, write(w, run(1)))
 	require.NoError(t, w.Close())
-	refuse := filetest.Fault{Kind: filetest.Write, Nth: 1, Errno: syscall.EINVAL}
+	refuse := filetest.Fault{Kind: filetest.Write, Nth: 2, Errno: syscall.EINVAL} // the first one is into the lock
 	w = open(t, filetest.NewFaulty(disk, refuse), Options{})
 	require.NoError(t, write(w, run(2)))
 	require.NoError(t, w.Close())
@@ -671,7 +717,7 @@ func TestAWriteIsTriedAgainThroughTheCache(t *testing.T) {
 	require.NoError(t, err)
 	requireRuns(t, records, 1, 2)
 
-	limit := filetest.Fault{Kind: filetest.Write, Nth: 2, Errno: syscall.EFBIG}
+	limit := filetest.Fault{Kind: filetest.Write, Nth: 3, Errno: syscall.EFBIG}
 	w = open(t, filetest.NewFaulty(disk, refuse, limit), Options{})
 	err = write(w, run(3))
 	assert.Equal(t, int32(syscall.EFBIG), status.Of(err).Foreign, "%v", err)

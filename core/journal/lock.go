@@ -75,9 +75,8 @@ func (w *Writer) takeLock() error {
 		}
 		switch {
 		case err == nil:
-			sign(lock)
 			w.lock = lock
-			return nil
+			return sign(lock, path)
 		case err == syscall.EWOULDBLOCK || err == syscall.ENOENT && time.Now().After(end):
 			return errBusy(w.fs, w.directory)
 		case err != syscall.ENOENT:
@@ -86,12 +85,24 @@ func (w *Writer) takeLock() error {
 	}
 }
 
-// sign says in the lock file who has the lock.
-func sign(lock file.File) {
+// sign says in the lock file who has the lock. What is no file of its own is locked as well, and stays as it is.
+func sign(lock file.File, path string) error {
+	info, err := lock.Stat()
+	if err == nil && !info.Mode.IsRegular() {
+		return nil
+	}
 	host, _ := os.Hostname()
 	text := fmt.Appendf(nil, "process %d on %s\n", os.Getpid(), host)
-	_ = file.WriteFull(lock, text, 0) // a full disk is no reason to fail: the lock is held
-	_ = lock.Truncate(int64(len(text)))
+	if err == nil {
+		err = file.WriteFull(lock, text, 0)
+	}
+	if err == nil {
+		err = lock.Truncate(int64(len(text)))
+	}
+	if err != nil {
+		return file.Failed(err, "cannot write %s", path)
+	}
+	return nil
 }
 
 // errBusy says who writes the journal, as far as that is known.

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 	"path/filepath"
+	"slices"
 
 	"libmmsb/core/attribute"
 	"libmmsb/core/file"
@@ -61,9 +62,29 @@ type SegmentInfo struct {
 	Created     int64 // nanoseconds since 1970
 }
 
-// Open opens a journal for reading, also while it is written: its newest branch. It reads the last segment, to find where the
-// journal ends: a torn tail is cut, as if it were not there. Errors: NotFound (no journal there), Corrupt (damage to what was
-// durable, a segment is missing or foreign), Format (newer than this library, or not ours), and those of the file system.
+// besideTries bounds how often Beside reads.
+const besideTries = 100
+
+// Beside runs what reads a journal's directory, which another process may write. The writer drops files there that a snapshot has
+// made unnecessary: where the directory has lost one meanwhile, what was read of it counts for nothing, and Beside reads again.
+func Beside(fs file.FS, directory string, read func() error) error {
+	for try := 1; ; try++ {
+		before, unknown := fs.List(directory)
+		err := read()
+		if err == nil || unknown != nil || try == besideTries {
+			return err
+		}
+		after, unknown := fs.List(directory)
+		if unknown != nil || !slices.ContainsFunc(before, func(name string) bool { return !slices.Contains(after, name) }) {
+			return err
+		}
+	}
+}
+
+// Open opens a journal for reading, also while it is written (Beside): its newest branch. It reads the last segment, to find
+// where the journal ends: a torn tail is cut, as if it were not there. Errors: NotFound (no journal there), Corrupt (damage to
+// what was durable, a segment is missing or foreign), Format (newer than this library, or not ours), and those of the file
+// system.
 func Open(fs file.FS, directory string) (*Journal, error) {
 	j, err := openSegments(fs, directory)
 	if err != nil {

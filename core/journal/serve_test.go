@@ -100,9 +100,9 @@ func TestNoDurabilityLeavesItToTheSystem(t *testing.T) {
 }
 
 func TestAFailureReachesTheRing(t *testing.T) {
-	for _, kind := range []filetest.Kind{filetest.Write, filetest.Sync} {
+	for kind, nth := range map[filetest.Kind]int{filetest.Write: 4, filetest.Sync: 3} { // of which opening needs two and one
 		disk := filetest.NewDisk()
-		fs := filetest.NewFaulty(disk, filetest.Fault{Kind: kind, Nth: 3, Errno: syscall.ENOSPC})
+		fs := filetest.NewFaulty(disk, filetest.Fault{Kind: kind, Nth: nth, Errno: syscall.ENOSPC})
 		w := open(t, fs, Options{Durability: EachCall})
 		ring := &script{steps: []step{{records: 1}, {records: 1}, {records: 1}}}
 		err := w.Serve(ring)

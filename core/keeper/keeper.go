@@ -66,7 +66,7 @@ func (o *Options) Check(directory string) error {
 	return j.Check(directory)
 }
 
-// journal is the options of the store's journal.
+// journal is the options of a journal whose records only the keeper drops.
 func (o *Options) journal() persist.JournalOptions {
 	return persist.JournalOptions{Durability: o.Durability, IntervalMs: o.IntervalMs, SegmentBytes: o.SegmentBytes, Keep: true}
 }
@@ -77,13 +77,14 @@ type keeper struct {
 	directory string
 	options   Options
 
-	wake    chan struct{} // has one when the journal has grown enough, or failed
-	written atomic.Int64  // bytes of journal since the last save
-	due     atomic.Int64  // with how many a save begins
-	failed  atomic.Bool   // the journal
+	wake    chan struct{}                // has one when the journal has grown enough, or failed
+	written atomic.Int64                 // bytes of journal since the last save
+	due     atomic.Int64                 // with how many a save begins
+	failed  atomic.Pointer[status.Error] // of the journal; nil: it works
 
-	saving chan struct{} // is full while somebody saves or removes
-	newest snapshot.Header
+	saving  chan struct{} // is full while somebody saves or removes
+	newest  snapshot.Header
+	savedAt atomic.Uint64 // its position
 
 	statistics struct {
 		sync.Mutex
@@ -135,7 +136,7 @@ func (k *keeper) begin() error {
 	newest := s.Newest()
 	k.written.Add(s.Since(newest))
 	if newest != nil {
-		k.newest = newest.Header
+		k.isNewest(&newest.Header)
 	}
 	k.setDue()
 	keepers.Lock()
@@ -158,8 +159,8 @@ func (k *keeper) wrote(bytes int64) {
 }
 
 // journalFailed comes from the journal's writer.
-func (k *keeper) journalFailed(error) {
-	k.failed.Store(true)
+func (k *keeper) journalFailed(err error) {
+	k.failed.Store(status.Of(err))
 	k.call()
 }
 
@@ -183,10 +184,9 @@ func (k *keeper) setDue() {
 	}
 }
 
-// run saves when it is time, until the context ends. A save that has failed is tried again, later and later.
+// run saves when it is time, until the context ends.
 func (k *keeper) run(ended <-chan struct{}) {
-	const least, most = time.Second, time.Minute
-	patience, interval := least, time.Duration(min(k.options.SaveInterval, math.MaxInt64))
+	interval := time.Duration(min(k.options.SaveInterval, math.MaxInt64))
 	for {
 		var clock <-chan time.Time
 		if interval > 0 {
@@ -196,28 +196,42 @@ func (k *keeper) run(ended <-chan struct{}) {
 		case <-ended:
 			return
 		case <-k.wake:
-			if k.written.Load() < k.due.Load() { // somebody has saved meanwhile
-				continue
-			}
 		case <-clock:
-			if !k.changed() {
-				continue
+			if k.changed() {
+				k.untilDone(ended, "saved", k.save)
 			}
 		}
-		for !k.failed.Load() {
-			err := k.saveUnless(ended)
-			if err == nil {
-				patience = least
-				break
+		if persist.CheckHasJournal(k.context) != nil { // it was closed: there is nothing to keep any more
+			return
+		}
+		// Where the disk was full there may be space again; what else has failed goes on failing.
+		if failed := k.failed.Load(); failed != nil {
+			if failed.Code == status.NoSpace {
+				k.untilDone(ended, "gone on with", k.resume)
 			}
-			k.count(func(s *Statistics) { s.FailedSaves++ })
-			log.Logf(log.Warning, "the store %q was not saved, it is tried again after %v: %v", k.directory, patience, err)
-			select {
-			case <-ended:
-				return
-			case <-time.After(patience):
-			}
-			patience = min(2*patience, most)
+			continue
+		}
+		if k.written.Load() >= k.due.Load() { // nobody has saved since the call
+			k.untilDone(ended, "saved", k.save)
+		}
+	}
+}
+
+// untilDone does work, and again where it fails, later and later, until the context ends or its journal fails meanwhile.
+func (k *keeper) untilDone(ended <-chan struct{}, what string, work func(whole bool, w *ticket.Work) error) {
+	const least, most = time.Second, 10 * time.Second
+	failed := k.failed.Load()
+	for patience := least; failed == k.failed.Load(); patience = min(2*patience, most) {
+		err := unless(ended, func(w *ticket.Work) error { return work(false, w) })
+		if err == nil || persist.CheckHasJournal(k.context) != nil {
+			return
+		}
+		k.count(func(s *Statistics) { s.FailedSaves++ })
+		log.Logf(log.Warning, "the store %q was not %s, it is tried again after %v: %v", k.directory, what, patience, err)
+		select {
+		case <-ended:
+			return
+		case <-time.After(patience):
 		}
 	}
 }
@@ -225,12 +239,12 @@ func (k *keeper) run(ended <-chan struct{}) {
 // changed says whether there are records behind the last save.
 func (k *keeper) changed() bool {
 	info, err := persist.GetJournalInfo(k.context)
-	return err == nil && info.Last > k.newest.Position
+	return err == nil && info.Last > k.savedAt.Load()
 }
 
-// saveUnless saves until the context ends.
-func (k *keeper) saveUnless(ended <-chan struct{}) error {
-	work := ticket.Start(0, nil, func(w *ticket.Work) error { return k.save(false, w) })
+// unless works until the context ends.
+func unless(ended <-chan struct{}, run func(w *ticket.Work) error) error {
+	work := ticket.Start(0, nil, run)
 	defer work.Close()
 	over := make(chan struct{})
 	defer close(over)
@@ -242,6 +256,11 @@ func (k *keeper) saveUnless(ended <-chan struct{}) error {
 		}
 	})
 	return work.Wait(ticket.Forever)
+}
+
+func (k *keeper) isNewest(header *snapshot.Header) {
+	k.newest = *header
+	k.savedAt.Store(header.Position)
 }
 
 func (k *keeper) count(what func(s *Statistics)) {
@@ -269,21 +288,49 @@ func (k *keeper) save(whole bool, w *ticket.Work) error {
 	return k.alone(w, func() error { return k.saveAlone(whole, w) })
 }
 
+// resume goes on with a journal that has failed.
+func (k *keeper) resume(_ bool, w *ticket.Work) error {
+	return k.alone(w, func() error {
+		s, err := store.Look(file.OS{}, k.directory)
+		if err != nil {
+			return err
+		}
+		o, err := k.optionsFor(s, false)
+		if err != nil {
+			return err
+		}
+		if err := persist.ResumeJournal(k.context, o, w); err != nil {
+			return err
+		}
+		k.failed.Store(nil)
+		log.Logf(log.Info, "the store %q goes on", k.directory)
+		return nil
+	})
+}
+
+// optionsFor says on which snapshot the next one rests.
+func (k *keeper) optionsFor(s *store.Store, whole bool) (o persist.SaveOptions, err error) {
+	o.ChainLimit = longestChain
+	newest := s.Newest()
+	if newest == nil || newest.Elsewhere() || whole {
+		return o, nil
+	}
+	all, increments, err := s.Chain(newest)
+	if increments < max(leastSaveBytes, all)/share {
+		o.Base = newest.Path
+	}
+	return o, err
+}
+
 // saveAlone saves what has changed since the last save, or everything, and removes what no rule keeps.
 func (k *keeper) saveAlone(whole bool, w *ticket.Work) error {
 	s, err := store.Look(file.OS{}, k.directory)
 	if err != nil {
 		return err
 	}
-	o := persist.SaveOptions{ChainLimit: longestChain}
-	if newest := s.Newest(); newest != nil && !newest.Elsewhere() && !whole {
-		all, increments, err := s.Chain(newest)
-		if err != nil {
-			return err
-		}
-		if increments < max(leastSaveBytes, all)/share {
-			o.Base = newest.Path
-		}
+	o, err := k.optionsFor(s, whole)
+	if err != nil {
+		return err
 	}
 	before := k.written.Load()
 	header, err := persist.SaveBeside(k.context, o, w)
@@ -291,7 +338,7 @@ func (k *keeper) saveAlone(whole bool, w *ticket.Work) error {
 		return err
 	}
 	k.written.Add(-before)
-	k.newest = *header
+	k.isNewest(header)
 	k.setDue()
 	if s, err = store.Look(file.OS{}, k.directory); err != nil {
 		return err

@@ -3,8 +3,6 @@
 package keeper
 
 import (
-	"fmt"
-
 	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
@@ -23,13 +21,14 @@ func Open(directory string, c page.Options, o Options, w *ticket.Work) (context 
 		return 0, err
 	}
 	k := newKeeper(0, directory, &o)
-	j := o.journal()
-	j.Wrote, j.Failed = k.wrote, k.journalFailed
-	// A writer that ends while this one reads may have written more: then all is read again.
-	err = store.Steady(file.OS{}, directory, func() error {
-		context, err = open(directory, c, &o, j, w)
-		return err
-	})
+	const tries = 20
+	for try := 1; ; try++ {
+		context, err = k.open(c, w)
+		// A writer that has ended since may have gone on with the journal behind what was read.
+		if status.CodeOf(err) != status.Mismatch || try == tries || o.Mode == abi.StoreRead {
+			break
+		}
+	}
 	if err != nil || o.Mode == abi.StoreRead {
 		return context, err
 	}
@@ -41,7 +40,9 @@ func Open(directory string, c page.Options, o Options, w *ticket.Work) (context 
 	return context, nil
 }
 
-func open(directory string, c page.Options, o *Options, j persist.JournalOptions, w *ticket.Work) (context uint64, err error) {
+func (k *keeper) open(c page.Options, w *ticket.Work) (context uint64, err error) {
+	directory, o, j := k.directory, &k.options, k.options.journal()
+	j.Wrote, j.Failed = k.wrote, k.journalFailed
 	is, err := store.Is(file.OS{}, directory)
 	switch {
 	case err != nil:
@@ -65,7 +66,7 @@ func open(directory string, c page.Options, o *Options, j persist.JournalOptions
 	switch {
 	case err != nil:
 	case o.Mode == abi.StoreRead:
-		err = persist.Refuse(context, status.InvalidState, fmt.Sprintf("the store %q was opened for reading only", directory))
+		err = persist.Refuse(context, status.Errorf(status.InvalidState, "the store %q was opened for reading only", directory))
 	default:
 		err = persist.OpenJournal(context, directory, j, w)
 	}
@@ -79,8 +80,10 @@ func open(directory string, c page.Options, o *Options, j persist.JournalOptions
 // load gives the context the state that the options name.
 func load(context uint64, directory string, o *Options, w *ticket.Work) error {
 	l := persist.LoadOptions{Lazy: o.Lazy, Journal: directory}
-	var path string
-	if o.At != (store.At{}) {
+	if o.At == (store.At{}) {
+		return persist.Load(context, persist.FromPath(""), l, w)
+	}
+	return journal.Beside(file.OS{}, directory, func() error { // a writer may remove what was found
 		s, err := store.Look(file.OS{}, directory)
 		if err != nil {
 			return err
@@ -89,10 +92,11 @@ func load(context uint64, directory string, o *Options, w *ticket.Work) error {
 		if err != nil {
 			return err
 		}
-		if path = source.Path; path != "" {
-			l.Journal = ""
+		from := l
+		if source.Path != "" {
+			from.Journal = ""
 		}
-		l.JournalUntil, l.JournalUntilTime = source.Until.Sequence, source.Until.Time
-	}
-	return persist.Load(context, persist.FromPath(path), l, w)
+		from.JournalUntil, from.JournalUntilTime = source.Until.Sequence, source.Until.Time
+		return persist.Load(context, persist.FromPath(source.Path), from, w)
+	})
 }

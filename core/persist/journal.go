@@ -126,7 +126,7 @@ func (s *state) openJournal(wanted *openedJournal, w *ticket.Work) error {
 	if opened := j.open.Load(); opened != nil {
 		return status.Errorf(status.AlreadyExists, "context 0x%016x has the journal %q", s.context.Handle(), opened.directory)
 	}
-	if err := j.refuse(s.context.Handle()); err != nil {
+	if err := j.refused(); err != nil {
 		return err
 	}
 	var ended atomic.Bool // the writer goes on with its files
@@ -163,7 +163,13 @@ func (s *state) beginJournal(opened *openedJournal, still *page.Still) error {
 	if err := opened.writer.Begin(from); err != nil {
 		return err
 	}
-	if err := opened.openRing(s.context.Index(), &opened.options); err != nil {
+	if err := opened.mapRing(); err != nil {
+		return err
+	}
+	if old := s.journals.open.Load(); old != nil { // it has failed, and refuses changes until now
+		_ = s.journals.close()
+	}
+	if err := opened.openRing(s.context.Index()); err != nil {
 		return err
 	}
 	opened.from, opened.forget = from.Names[0].Position, s.history.kept()
@@ -208,9 +214,9 @@ var _ [0]struct{} = [journal.MarkedBytes - native.RingMarkedBytes]struct{}{}
 // ringBytes is the size of a ring's two buffers. Tests have smaller ones.
 var ringBytes = native.RingBytes
 
-// openRing opens the ring over a file, so that what calls have put there outlives the process. A journal whose calls wait for the
-// disk anyway does without where the file system cannot share memory.
-func (j *openedJournal) openRing(context uint32, o *journal.Options) error {
+// mapRing makes the file that the ring lies in, so that what calls have put there outlives the process. A journal whose calls wait
+// for the disk anyway does without where the file system cannot share memory.
+func (j *openedJournal) mapRing() error {
 	f, err := j.writer.MakeRing(ringBytes)
 	if err != nil {
 		return err
@@ -218,16 +224,22 @@ func (j *openedJournal) openRing(context uint32, o *journal.Options) error {
 	defer func() { _ = f.Close() }()
 	j.shared, err = unix.Mmap(f.Descriptor(), 0, journal.RingFileBytes(ringBytes), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_SHARED)
-	if err != nil && o.Durability != journal.EachCall {
+	if err != nil && j.options.Durability != journal.EachCall {
 		return status.FromErrno(status.Unsupported, err.(syscall.Errno),
 			"cannot share memory with a file in %s: only durability call is possible there", j.directory)
 	}
-	var buffers []byte
 	if j.shared != nil {
 		_ = unix.Mlock(j.shared) // or its pages come back from the disk
+	}
+	return nil
+}
+
+func (j *openedJournal) openRing(context uint32) error {
+	var buffers []byte
+	if j.shared != nil {
 		buffers = j.shared[journal.RingHeadBytes:]
 	}
-	ring, code := native.OpenRing(context, j.writer.Next(), ringBytes, o.Interval, o.Durability == journal.EachCall,
+	ring, code := native.OpenRing(context, j.writer.Next(), ringBytes, j.options.Interval, j.options.Durability == journal.EachCall,
 		buffers)
 	if code != 0 {
 		err := lasterror.Load(code)
@@ -278,38 +290,100 @@ func SaveBeside(context uint64, o SaveOptions, w *ticket.Work) (header *snapshot
 	return header, err
 }
 
+// ResumeJournal goes on with a journal that has failed, when the disk works again: the state is saved into its directory, and a
+// new segment begins behind it. Until then, and where it fails again, calls change nothing, as before. options are as SaveBeside's.
+func ResumeJournal(context uint64, o SaveOptions, w *ticket.Work) error {
+	return useQueued(context, w, func(s *state) error {
+		j := &s.journals
+		if err := j.lock(w); err != nil {
+			return err
+		}
+		defer j.Unlock()
+		old := j.open.Load()
+		if old == nil {
+			return errNoJournal(context)
+		}
+		if !old.ring.Failed() {
+			return nil
+		}
+		return s.resumeJournal(old, o, w)
+	})
+}
+
+// resumeJournal is ResumeJournal under the lock of the journals, beside no save or load.
+func (s *state) resumeJournal(old *openedJournal, o SaveOptions, w *ticket.Work) error {
+	if err := s.context.CheckBeforeSave(); err != nil {
+		return err
+	}
+	header, err := s.saveBeside(old.directory, old.ring.Last(), o, w)
+	if err != nil {
+		return err
+	}
+	next, err := prepareJournal(file.OS{}, &openedJournal{keep: old.keep, told: old.told, directory: old.directory,
+		options: old.options})
+	if err != nil {
+		return err
+	}
+	err = s.context.Still(func(still *page.Still) error { return s.beginJournal(next, still) })
+	if err != nil {
+		next.writer.Abandon()
+		return err
+	}
+	if next.needsBase && next.from == header.Position {
+		err = next.writer.HasBase()
+		next.needsBase = false
+	}
+	if err == nil {
+		err = s.completeJournal(next, w)
+	} else {
+		_ = s.closeJournal()
+	}
+	if err != nil { // calls have gone on meanwhile, as in a context without a journal; from now on they cannot
+		return s.refuse(err)
+	}
+	return nil
+}
+
+// refuse lets calls that would change pages fail with an error, as long as the context lives.
+func (s *state) refuse(with error) error {
+	ring, failed := native.OpenRing(s.context.Index(), 1, ringBytes, time.Second, false, nil)
+	if failed != 0 {
+		return lasterror.Load(failed)
+	}
+	own := status.Of(with)
+	ring.Fail(int32(own.Code), own.Domain, own.Foreign, own.Text)
+	s.journals.refusing.Store(&refusal{ring, with})
+	return with
+}
+
 // OnJournal runs what nobody opens or closes the context's journal beside. drop removes the segments that have no record behind
 // upTo.
 func OnJournal(context uint64, w *ticket.Work, run func(drop func(upTo uint64) error) error) error {
 	return onJournal(context, w, func(_ *state, j *openedJournal) error { return run(j.writer.Drop) })
 }
 
-// Refuse lets calls that would change pages of the context fail with an error, as those of a context whose journal has failed do.
-// It has no journal.
-func Refuse(context uint64, code status.Code, text string) error {
+// Refuse lets calls that would change pages of a context without a journal fail with an error, as those of a context whose journal
+// has failed do.
+func Refuse(context uint64, with error) error {
 	return use(context, func(s *state) error {
-		j := &s.journals
-		j.Lock()
-		defer j.Unlock()
-		if j.open.Load() != nil || j.refusing.Load() != nil {
+		s.journals.Lock()
+		defer s.journals.Unlock()
+		if s.journals.open.Load() != nil || s.journals.refusing.Load() != nil {
 			return status.Errorf(status.InvalidState, "context 0x%016x has a journal", context)
 		}
-		ring, failed := native.OpenRing(s.context.Index(), 1, ringBytes, time.Second, false, nil)
-		if failed != 0 {
-			return lasterror.Load(failed)
+		if err := s.refuse(with); err != with {
+			return err
 		}
-		ring.Fail(int32(code), status.DomainNone, 0, text)
-		j.refusing.Store(&ring)
 		return nil
 	})
 }
 
-// refuse is the error of calls on a context for which Refuse was called; nil: it was not.
-func (j *journals) refuse(context uint64) error {
-	if j.refusing.Load() == nil {
-		return nil
+// refused is the error of calls that would change the context, where refuse was called.
+func (j *journals) refused() error {
+	if refusal := j.refusing.Load(); refusal != nil {
+		return refusal.why
 	}
-	return status.Errorf(status.InvalidState, "context 0x%016x was opened for reading only", context)
+	return nil
 }
 
 // CloseJournal closes a context's journal after all its records have reached the disk.
@@ -443,8 +517,8 @@ func (j *openedJournal) dropBefore(header *snapshot.Header) error {
 func (j *journals) end() {
 	j.Lock()
 	defer j.Unlock()
-	if ring := j.refusing.Swap(nil); ring != nil {
-		ring.Close()
+	if refusal := j.refusing.Swap(nil); refusal != nil {
+		refusal.ring.Close()
 	}
 	if opened := j.open.Load(); opened != nil {
 		if err := j.close(); err != nil {

@@ -247,6 +247,51 @@ func TestSnapshotsOfAJournalledContextUnderLoad(t *testing.T) {
 	require.Equal(t, contents(t, context), contents(t, replayed(t, path, directory, LoadOptions{})))
 }
 
+// Who stands by loads the directory while its writer saves, and drops what the saves make unnecessary.
+func TestADirectoryIsLoadedBesideItsWriter(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	folder := t.TempDir()
+	directory := filepath.Join(folder, "journal")
+	context := newContext(t)
+	require.NoError(t, OpenJournal(context, directory, JournalOptions{SegmentBytes: 4096, IntervalMs: 1}, nil))
+	handle := createFilled(t, context, 5000, 1, 1)
+	var loads sync.WaitGroup
+	stop := make(chan struct{})
+	defer loads.Wait()
+	defer close(stop)
+	loads.Add(1)
+	failed := make(chan error, 1)
+	go func() {
+		defer loads.Done()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			loaded := newContext(t)
+			if err := Load(loaded, FromPath(""), LoadOptions{Journal: directory}, nil); err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
+	for n := range part(400) {
+		nativetest.WritePage(handle, uint64(n), []byte{byte(n)})
+		require.NoError(t, SyncJournal(context, nil))
+		if n%4 == 0 {
+			path := filepath.Join(folder, fmt.Sprintf("state-%d.mmsb", n%8))
+			require.NoError(t, Save(context, ToPath(path), SaveOptions{}, nil))
+		}
+		select {
+		case err := <-failed:
+			require.NoError(t, err, "after %d writes", n)
+		default:
+		}
+	}
+}
+
 // What is put while a journal is being closed is in it, and the context knows: it may go on with the same directory.
 func TestAJournalIsClosedBesideWriters(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "journal")

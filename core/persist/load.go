@@ -87,9 +87,31 @@ func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releas
 	if err := s.context.WithoutGroups(func() error { return nil }); err != nil { // before all is read for nothing
 		return nil, err
 	}
-	if err := s.journals.refuse(s.context.Handle()); err != nil {
+	if err := s.journals.refused(); err != nil {
 		return nil, err
 	}
+	if source.FS == nil || o.Journal == "" {
+		releases, _, err = s.loadOnce(source, o, w)
+		return releases, err
+	}
+	var late error // when the pages have been replaced
+	err = journal.Beside(source.FS, o.Journal, func() error {
+		var replaced bool
+		var err error
+		if releases, replaced, err = s.loadOnce(source, o, w); replaced {
+			late = err
+			return nil
+		}
+		return err
+	})
+	if err == nil {
+		err = late
+	}
+	return releases, err
+}
+
+// loadOnce also says whether the pages have been replaced.
+func (s *state) loadOnce(source *LoadSource, o *LoadOptions, w *ticket.Work) (releases []func(), replaced bool, err error) {
 	done := w.Done()
 	r := s.context.Residency()
 	var ended atomic.Bool // pages that wait are read later
@@ -104,7 +126,7 @@ func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releas
 	var read *journal.Replay
 	if o.Journal != "" {
 		if read, err = journal.OpenReplay(fs, o.Journal); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	var opened *snapshot.Snapshot
@@ -114,7 +136,7 @@ func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releas
 		opened, err = source.open(ask, r.DiskPath(), done)
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	l := &loader{state: s, residency: r, o: o, work: w, file: opened, journal: read, sums: make(map[uint32][]uint32),
 		changedIn: make(map[uint32]int)}
@@ -124,7 +146,7 @@ func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releas
 	} else { // the last page that waits in it closes it
 		l.source.Done()
 	}
-	return releases, err
+	return releases, l.replaced, err
 }
 
 func (l *loader) run() (releases []func(), err error) {
@@ -137,9 +159,8 @@ func (l *loader) run() (releases []func(), err error) {
 		expected = uint64(len(l.o.IDs))
 	}
 	l.Staging = page.NewStaging(l.context, expected)
-	committed := false
 	defer func() {
-		if !committed {
+		if !l.replaced {
 			l.Drop()
 		}
 	}()
@@ -166,7 +187,7 @@ func (l *loader) run() (releases []func(), err error) {
 	if releases, err = l.Commit(l.o.IDs == nil, l.remember, l.branchJournal); err != nil {
 		return nil, err
 	}
-	committed = true
+	l.replaced = true
 	if l.o.InPlace {
 		err = l.bringIn()
 	}

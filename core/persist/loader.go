@@ -50,4 +50,5 @@ type loader struct {
 
 	branch       *openedJournal // the context's own journal, which goes on from what was loaded; nil: it has none
 	branchFailed error          // why it has none any more
+	replaced     bool           // the context has the new pages
 }

@@ -93,7 +93,13 @@ type journals struct {
 	sync.Mutex                               // opening and closing, and what may not be between them
 	open       atomic.Pointer[openedJournal] // nil where there is none
 	// refusing stands for a journal where there is none and calls may change nothing.
-	refusing atomic.Pointer[native.Ring]
+	refusing atomic.Pointer[refusal]
+}
+
+// refusal lets calls that would change a context fail.
+type refusal struct {
+	ring native.Ring // whose error those get that would have a record
+	why  error
 }
 
 // openedJournal is a journal from opening to closing.

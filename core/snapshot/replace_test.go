@@ -192,6 +192,40 @@ func TestUnreadableFilesAreNotTakenForNothing(t *testing.T) {
 	}
 }
 
+// Another process replaces a file and its base, at every step of a reader: the reader has one state or the other.
+func TestOpenOfAFileThatIsReplacedMeanwhile(t *testing.T) {
+	prepare := func() *filetest.Disk {
+		disk := filetest.NewDisk()
+		require.NoError(t, replaceWith(disk, "/a", 1, 0, "", ReplaceOptions{}))
+		require.NoError(t, replaceWith(disk, "/b", 2, 1, "a", ReplaceOptions{}))
+		return disk
+	}
+	replace := func(disk *filetest.Disk) {
+		require.NoError(t, replaceWith(disk, "/a", 3, 0, "", ReplaceOptions{}))
+		require.NoError(t, replaceWith(disk, "/b", 4, 3, "a", ReplaceOptions{}))
+		require.NotContains(t, namesIn(t, disk, "/"), "mmsb-")
+	}
+	states := make(map[string]bool)
+	for step, steps := 1, 1; step <= steps; step++ {
+		disk := prepare()
+		fs := filetest.NewFaulty(disk)
+		at := 0
+		fs.Before = func(filetest.Kind, int) {
+			if at++; at == step {
+				replace(disk)
+			}
+		}
+		s, err := Open("/b", OpenOptions{FS: fs})
+		require.NoError(t, err, "replaced before step %d", step)
+		chain := s.Chain()
+		require.Len(t, chain, 2)
+		states[fmt.Sprint(chain[0].ID == goldenID(2), chain[1].ID == goldenID(1))] = true
+		require.NoError(t, s.Close())
+		steps = max(steps, at)
+	}
+	assert.Equal(t, map[string]bool{"true true": true, "false false": true}, states)
+}
+
 // Savers in one directory, on the real file system: each file that is there loads at all times.
 func TestManySaversInOneDirectory(t *testing.T) {
 	directory := t.TempDir()

@@ -53,18 +53,30 @@ type Snapshot struct {
 	edgesChecked atomic.Bool
 }
 
-// Open opens a file and its bases. No symbolic link is followed at the end of a path.
+// openTries bounds how often Open begins again.
+const openTries = 100
+
+// Open opens a file and its bases. No symbolic link is followed at the end of a path. Another process may replace the file
+// meanwhile, and then what only the old one needed is gone: Open takes the new one.
 func Open(path string, o OpenOptions) (*Snapshot, error) {
 	if o.Base == nil {
 		o.Base = func(name string) (file.Source, error) {
 			return file.Open(o.fs(), filepath.Join(filepath.Dir(path), name))
 		}
 	}
-	source, err := file.Open(o.fs(), path)
-	if err != nil {
-		return nil, err
+	for try := 1; ; try++ {
+		source, err := file.Open(o.fs(), path)
+		if err != nil {
+			return nil, err
+		}
+		s, tried, err := open(path, source, o)
+		if err == nil || tried == (ID{}) || try == openTries {
+			return s, err
+		}
+		if now, gone := InspectHeader(path, o.fs()); gone != nil || now.ID == tried {
+			return nil, err
+		}
 	}
-	return open(path, source, o)
 }
 
 // OpenSource opens what a source holds. The source is the Snapshot's, also after an error.
@@ -74,14 +86,17 @@ func OpenSource(source file.Source, o OpenOptions) (*Snapshot, error) {
 			return nil, status.Errorf(status.NotFound, "cannot find base %q: the directory is not known", name)
 		}
 	}
-	return open("snapshot", source, o)
+	s, _, err := open("snapshot", source, o)
+	return s, err
 }
 
-func open(name string, source file.Source, o OpenOptions) (*Snapshot, error) {
+// open also returns the id of the file itself, where that could be read.
+func open(name string, source file.Source, o OpenOptions) (*Snapshot, ID, error) {
 	newest, err := openVolume(name, source)
 	if err != nil {
-		return nil, errors.Join(err, source.Close())
+		return nil, ID{}, errors.Join(err, source.Close())
 	}
+	id := newest.header.ID
 	s := &Snapshot{volumes: []*volume{newest}}
 	for err == nil {
 		last := s.volumes[len(s.volumes)-1]
@@ -94,9 +109,9 @@ func open(name string, source file.Source, o OpenOptions) (*Snapshot, error) {
 		err = s.number()
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, id, errors.Join(err, s.Close())
 	}
-	return s, nil
+	return s, id, nil
 }
 
 // openBase adds the base of a file to the chain: the file of its name, or one that was kept when another took that name.

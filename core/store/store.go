@@ -4,7 +4,6 @@ package store
 
 import (
 	"cmp"
-	"path/filepath"
 	"slices"
 	"syscall"
 
@@ -42,7 +41,7 @@ type Store struct {
 // store there), those of the journal, those of the file system.
 func Look(fs file.FS, directory string) (*Store, error) {
 	var s *Store
-	err := Steady(fs, directory, func() (err error) {
+	err := journal.Beside(fs, directory, func() (err error) {
 		s, err = look(fs, directory)
 		return err
 	})
@@ -144,40 +143,6 @@ func lineOf(from lineage.Lineage, bases []snapshot.Base) line {
 func (l line) has(at lineage.Point) bool {
 	until, ok := l[at.Lineage]
 	return ok && at.Position <= until
-}
-
-// Steady runs what reads a directory that a writer may change beside it: an error that comes while files come and go is not the
-// directory's, and the work is done again.
-func Steady(fs file.FS, directory string, work func() error) error {
-	const most = 20
-	for attempt := 1; ; attempt++ {
-		before, _ := contents(fs, directory)
-		err := work()
-		if code := status.CodeOf(err); attempt == most || code != status.NotFound && code != status.Corrupt &&
-			code != status.Mismatch && code != status.IO {
-			return err
-		}
-		if after, failed := contents(fs, directory); failed != nil || slices.Equal(before, after) {
-			return err
-		}
-	}
-}
-
-// content is a file of a directory.
-type content struct {
-	name string
-	size int64
-}
-
-func contents(fs file.FS, directory string) (all []content, err error) {
-	names, err := fs.List(directory)
-	for _, name := range names {
-		if info, err := fs.Stat(filepath.Join(directory, name)); err == nil {
-			all = append(all, content{name, info.Size})
-		}
-	}
-	slices.SortFunc(all, func(a, b content) int { return cmp.Compare(a.name, b.name) })
-	return all, err
 }
 
 // Is says whether a directory is a store; it is none where it is missing or empty. Errors: InvalidState (it has files, but no

@@ -292,6 +292,38 @@ static void it_fails_and_comes_again(void) {
 }
 #endif
 
+static void it_leaves_the_limit_of_descriptors(void) {
+    struct rlimit limit;
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max > 64);
+    limit.rlim_cur = limit.rlim_max / 2; /* Go raises what is below the other one */
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    use();
+    const rlim_t before = limit.rlim_cur;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur == before);
+}
+
+static int descriptors_left;
+
+/* The process may have this many descriptors more than it has. */
+static void create_with_few_descriptors(void) {
+    const int lowest = dup(0);
+    REQUIRE(lowest >= 0 && close(lowest) == 0);
+    const rlim_t most = (rlim_t)(lowest + descriptors_left);
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &(struct rlimit){most, most}) == 0);
+    mmsb_context_t context;
+    mmsb_status_t status = mmsb_context_create(NULL, &context);
+    CHECK(status == MMSB_OK || status == MMSB_E_LIMIT);
+    CHECK_EQUAL(status, descriptors_left < 6 ? MMSB_E_LIMIT : MMSB_OK);
+    CHECK(status == MMSB_OK || strstr(mmsb_last_error(), "RLIMIT_NOFILE") != NULL);
+}
+
+static void it_fails_with_few_descriptors(void) {
+    for (int i = 0; i < 12; i++) {
+        descriptors_left = i;
+        CHECK_EQUAL(exit_status(fork_to(create_with_few_descriptors)), 0);
+    }
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -310,6 +342,8 @@ static const struct {
 #ifndef __SANITIZE_ADDRESS__
     {"it_fails_and_comes_again", it_fails_and_comes_again},
 #endif
+    {"it_leaves_the_limit_of_descriptors", it_leaves_the_limit_of_descriptors},
+    {"it_fails_with_few_descriptors", it_fails_with_few_descriptors},
 };
 
 static pid_t started_again(const char *name) {

@@ -38,7 +38,7 @@ HISTORIES = Go(
         ),
         Mutant(
             "rubbish-stays", "temporary files of dead processes stay",
-            "SweepNames", "temporaryName.MatchString(name)", "false",
+            "SweepNames", "IsTemporary(name)", "false",
         ),
         Mutant(
             "foreign-base", "what another context has saved is taken for what this one knows of its pages",

@@ -51,8 +51,18 @@ LIBRARY = Library(
         ),
         Mutant(
             "denied-call-unasked", "nobody asks whether Go can wake the thread that polls",
-            "check_calls", "if (waker < 0)", "if (0)",
+            "check_descriptors", "count == DESCRIPTORS", "count > 0",
             mode=f"{SYSTEMS} eventfd2",
+        ),
+        Mutant(
+            "descriptors-of-go-forgotten", "the first call asks for one poller and one waker, and Go takes two descriptors before",
+            "check_descriptors", "count == DESCRIPTORS", "count >= 2",
+            mode=f"{FIRST_CALL} it_fails_with_few_descriptors",
+        ),
+        Mutant(
+            "limit-of-descriptors-stays-raised", "the program's limit of descriptors stays as Go has raised it",
+            "mmsb__restore_descriptors", "if (descriptors_known)", "if (0)",
+            mode=f"{FIRST_CALL} it_leaves_the_limit_of_descriptors",
         ),
         # Signals.
         Mutant(

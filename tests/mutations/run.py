@@ -45,6 +45,7 @@ from mutation import MisfitError, Mutant, Planting
 from openings import OPENINGS
 from pages import PAGES
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
+from stores import STORES
 from subject import ROOT, C, Go, Plantings
 from writing import WRITING
 
@@ -67,6 +68,7 @@ SUBJECTS: list[Go | C] = [
     GUARD_COUNT,
     OPENINGS,
     HISTORIES,
+    STORES,
     RECORDS,
     JOURNAL,
     FILES,

@@ -376,7 +376,7 @@ static const row_t rows[] = {
     FAIL(renameat, EIO, "save=IO journal=IO"),
     FAIL(mlock, ENOMEM, ""),
     LIMIT(RLIMIT_NOFILE, 64, ""),
-    LIMIT(RLIMIT_NOFILE, 12, ""),
+    LIMIT(RLIMIT_NOFILE, 12, "all=LIMIT"),
     LIMIT(RLIMIT_FSIZE, 0, "disk=NO_SPACE save=NO_SPACE journal=NO_SPACE device=OUT_OF_MEMORY"),
     LIMIT(RLIMIT_FSIZE, 1 << 20, "disk=NO_SPACE save=NO_SPACE journal=NO_SPACE device=OUT_OF_MEMORY"),
     LIMIT(RLIMIT_FSIZE, 8 << 20, "journal=NO_SPACE device=OUT_OF_MEMORY"),

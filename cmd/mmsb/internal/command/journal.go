@@ -90,14 +90,17 @@ the last whole group of records, as replay does.`,
 		if err != nil {
 			return err
 		}
-		log, err := journal.Open(r.FS, arguments[0])
+		l := logList{run: r, directory: arguments[0], from: *from, until: end, show: *show}
+		err = journal.Beside(r.FS, arguments[0], func() (err error) {
+			if l.log, err = journal.Open(r.FS, arguments[0]); err == nil {
+				l.first, l.last, err = l.log.Times()
+			}
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		l := logList{run: r, log: log, info: log.Info(), directory: arguments[0], from: *from, until: end, show: *show}
-		if l.first, l.last, err = log.Times(); err != nil {
-			return err
-		}
+		l.info = l.log.Info()
 		l.records = *records || c.Flags().Changed("from") || until.given(c)
 		if *asJSON {
 			return l.json()

@@ -1,0 +1,267 @@
+package keeper
+
+import (
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"libmmsb/core/abi"
+	"libmmsb/core/file"
+	"libmmsb/core/page"
+	"libmmsb/core/status"
+	"libmmsb/core/store"
+	"libmmsb/native/nativetest"
+)
+
+// pages is a state: what bytes pages have, by id, in short.
+type pages map[uint64]string
+
+// patience is how long the keeper may take for what it does of its own accord.
+const patience = 15 * time.Second
+
+var hostPages = page.Options{SimulatedDevices: 1, DiskPath: os.TempDir()}
+
+// quiet is a keeper that saves only when it is asked.
+func quiet() Options {
+	return Options{SaveBytes: Never, IntervalMs: 10, SegmentBytes: 64 << 10, Retention: store.Retention{Last: 1, Branches: true}}
+}
+
+func openStore(t *testing.T, directory string, o Options) uint64 {
+	t.Helper()
+	context, err := Open(directory, hostPages, o, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = page.Destroy(context) })
+	return context
+}
+
+func create(t *testing.T, context, size uint64) (handle uint64) {
+	t.Helper()
+	require.NoError(t, page.Use(context, func(c *page.Context) (err error) {
+		handle, err = c.Create(size, page.CreateOptions{Location: abi.LocationDefault, NUMANode: -1})
+		return err
+	}))
+	return handle
+}
+
+func stateOf(t *testing.T, context uint64) pages {
+	t.Helper()
+	all := pages{}
+	require.NoError(t, page.Use(context, func(c *page.Context) error {
+		handles := make([]uint64, c.Count())
+		var cursor uint64
+		for _, handle := range handles[:c.Pages(&cursor, handles)] {
+			if err := page.Read(handle, func(p *page.Page) error {
+				if err := p.Present(); err != nil {
+					return err
+				}
+				return p.WithBytes(func() error {
+					all[p.ID()] = fmt.Sprintf("%d bytes, %x", len(p.Bytes()), crc32.ChecksumIEEE(p.Bytes()))
+					return nil
+				})
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	return all
+}
+
+// read is a state of a store as a reader sees it.
+func read(t *testing.T, directory string, at store.At) pages {
+	t.Helper()
+	o := quiet()
+	o.Mode, o.At = abi.StoreRead, at
+	context := openStore(t, directory, o)
+	defer func() { require.NoError(t, page.Destroy(context)) }()
+	return stateOf(t, context)
+}
+
+func infoOf(t *testing.T, context uint64) Info {
+	t.Helper()
+	info, err := GetInfo(context)
+	require.NoError(t, err)
+	return info
+}
+
+func TestOpenUseOpen(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "store")
+	context := openStore(t, directory, quiet())
+	handle := create(t, context, 100)
+	require.Zero(t, nativetest.WritePage(handle, 0, []byte("first")))
+	require.NoError(t, SetName(context, "first", nil))
+	require.Zero(t, nativetest.WritePage(handle, 0, []byte("other")))
+	state := stateOf(t, context)
+	_, err := Open(directory, hostPages, quiet(), nil)
+	require.Equal(t, status.Busy, status.CodeOf(err))
+	require.Contains(t, err.Error(), "process ", "it says who")
+	require.NoError(t, page.Destroy(context))
+
+	context = openStore(t, directory, quiet())
+	require.Equal(t, state, stateOf(t, context))
+	first := read(t, directory, store.At{Name: "first"})
+	require.NotEqual(t, state, first)
+	require.Equal(t, state, read(t, directory, store.At{}), "beside a writer")
+	require.NoError(t, page.Destroy(context))
+
+	o := quiet()
+	o.Mode, o.At = abi.StoreBranch, store.At{Name: "first"}
+	context = openStore(t, directory, o)
+	require.Equal(t, first, stateOf(t, context))
+	require.NoError(t, page.Destroy(context))
+	require.Equal(t, first, read(t, directory, store.At{}))
+}
+
+func TestReadersChangeNothing(t *testing.T) {
+	directory := t.TempDir()
+	context := openStore(t, directory, quiet())
+	require.Zero(t, nativetest.WritePage(create(t, context, 64), 0, []byte("x")))
+	require.NoError(t, page.Destroy(context))
+	o := quiet()
+	o.Mode = abi.StoreRead
+	reader := openStore(t, directory, o)
+	state := stateOf(t, reader)
+	err := page.Use(reader, func(c *page.Context) error {
+		_, err := c.Create(8, page.CreateOptions{Location: abi.LocationDefault, NUMANode: -1})
+		return err
+	})
+	require.Equal(t, status.InvalidState, status.CodeOf(err))
+	require.Equal(t, state, stateOf(t, reader))
+	require.Equal(t, status.InvalidState, status.CodeOf(Save(reader, false, nil)))
+	writer := openStore(t, directory, quiet()) // beside the reader
+	require.NoError(t, Save(writer, false, nil))
+}
+
+func TestWrongUse(t *testing.T) {
+	directory := t.TempDir()
+	with := func(change func(o *Options)) error {
+		o := quiet()
+		change(&o)
+		_, err := Open(directory, hostPages, o, nil)
+		return err
+	}
+	invalid := map[string]func(o *Options){
+		"mode":    func(o *Options) { o.Mode = 3 },
+		"at":      func(o *Options) { o.At.Record = 1 },
+		"branch":  func(o *Options) { o.Mode = abi.StoreBranch },
+		"last":    func(o *Options) { o.Retention.Last = 0 },
+		"hourly":  func(o *Options) { o.Retention.Hourly = -1 },
+		"durable": func(o *Options) { o.Durability = 9 },
+	}
+	for name, change := range invalid {
+		require.Equal(t, status.InvalidArgument, status.CodeOf(with(change)), name)
+	}
+	read := func(o *Options) { o.Mode = abi.StoreRead }
+	require.Equal(t, status.NotFound, status.CodeOf(with(read)), "an empty directory can be begun, not read")
+	require.NoError(t, os.WriteFile(filepath.Join(directory, "mine"), nil, 0o600))
+	require.Equal(t, status.InvalidState, status.CodeOf(with(func(*Options) {})), "it has files of others")
+	left, err := os.ReadDir(directory)
+	require.NoError(t, err)
+	require.Len(t, left, 1, "a failed call leaves nothing")
+}
+
+func TestTheKeeperSavesByItself(t *testing.T) {
+	directory := t.TempDir()
+	o := quiet()
+	o.SaveBytes = 256 << 10
+	context := openStore(t, directory, o)
+	handle := create(t, context, 64<<10)
+	block := make([]byte, 32<<10)
+	begin := time.Now()
+	for saves := uint64(0); saves < 5; saves = infoOf(t, context).Saves {
+		block[0]++
+		require.Zero(t, nativetest.WritePage(handle, 0, block))
+		require.Less(t, time.Since(begin), patience)
+	}
+	state := stateOf(t, context)
+	require.NoError(t, Save(context, true, nil))
+	info := infoOf(t, context)
+	require.Equal(t, uint64(1), info.Snapshots, "those before it are not kept")
+	require.Less(t, info.Journal.Bytes, uint64(1<<20), "nor their records")
+	require.Greater(t, info.Journal.First, uint64(1))
+	require.NoError(t, page.Destroy(context))
+	require.Equal(t, state, read(t, directory, store.At{}))
+}
+
+func TestTheKeeperSavesByTime(t *testing.T) {
+	o := quiet()
+	o.SaveInterval = uint64(20 * time.Millisecond)
+	context := openStore(t, t.TempDir(), o)
+	handle := create(t, context, 64)
+	saved := func(saves uint64) func() bool { return func() bool { return infoOf(t, context).Saves >= saves } }
+	require.Eventually(t, saved(1), patience, 10*time.Millisecond)
+	require.Zero(t, nativetest.WritePage(handle, 0, []byte("x")))
+	require.Eventually(t, saved(2), patience, 10*time.Millisecond)
+	time.Sleep(100 * time.Millisecond)
+	require.Equal(t, uint64(2), infoOf(t, context).Saves, "nothing has changed")
+}
+
+func TestNamesStay(t *testing.T) {
+	directory := t.TempDir()
+	context := openStore(t, directory, quiet())
+	handle := create(t, context, 256)
+	states := map[string]pages{}
+	for _, name := range []string{"a", "b", "c"} {
+		require.Zero(t, nativetest.WritePage(handle, 0, []byte(name)))
+		states[name] = stateOf(t, context)
+		require.NoError(t, SetName(context, name, nil))
+	}
+	for range 3 {
+		require.Zero(t, nativetest.WritePage(handle, 1, []byte("more")))
+		require.NoError(t, Save(context, true, nil))
+	}
+	for name, state := range states {
+		require.Equal(t, state, read(t, directory, store.At{Name: name}), name)
+	}
+	require.NoError(t, RemoveName(context, "b", nil))
+	require.Equal(t, status.NotFound, status.CodeOf(RemoveName(context, "b", nil)))
+	require.NoError(t, Save(context, false, nil))
+	require.Equal(t, uint64(3), infoOf(t, context).Snapshots)
+	require.Equal(t, states["a"], read(t, directory, store.At{Name: "a"}))
+	require.Equal(t, status.InvalidArgument, status.CodeOf(SetName(context, "7", nil)))
+}
+
+// A file that may not become longer is a disk that is full for a while.
+func TestAFullDisk(t *testing.T) {
+	directory := t.TempDir()
+	o := quiet()
+	o.SegmentBytes = 1 << 30
+	context := openStore(t, directory, o)
+	handle := create(t, context, 4096)
+	var before unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &before))
+	limit := func(bytes uint64) {
+		with := before
+		with.Cur = bytes
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &with))
+	}
+	limit(1 << 20)
+	restore := sync.OnceFunc(func() { limit(before.Cur) })
+	defer restore()
+	block := make([]byte, 4096)
+	code := int32(0)
+	for begin := time.Now(); code == 0; code = nativetest.WritePage(handle, 0, block) {
+		block[0]++
+		require.Less(t, time.Since(begin), patience)
+	}
+	require.Equal(t, int32(status.NoSpace), code)
+	full := stateOf(t, context)
+	restore()
+	require.Eventually(t, func() bool { return nativetest.WritePage(handle, 1, []byte("goes on")) == 0 }, patience,
+		20*time.Millisecond)
+	state := stateOf(t, context)
+	require.NotEqual(t, full, state)
+	require.NoError(t, Save(context, false, nil))
+	require.NoError(t, page.Destroy(context))
+	require.Equal(t, state, read(t, directory, store.At{}))
+	looked, err := store.Look(file.OS{}, directory)
+	require.NoError(t, err)
+	require.NotEmpty(t, looked.Points)
+}

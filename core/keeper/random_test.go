@@ -1,0 +1,323 @@
+package keeper
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/abi"
+	"libmmsb/core/file"
+	"libmmsb/core/page"
+	"libmmsb/core/persist"
+	"libmmsb/core/status"
+	"libmmsb/core/store"
+	"libmmsb/native/nativetest"
+)
+
+var (
+	programs = flag.Uint64("programs", inTests, "random programs of a store")
+	from     = flag.Uint64("from", 0, "number of the first one")
+)
+
+// TestRandomPrograms runs programs of a store's user beside a model. A process that is killed is a copy of the directory that is
+// opened while the writer lives: what has returned is in it.
+func TestRandomPrograms(t *testing.T) {
+	for number := *from; number < *from+*programs; number++ {
+		t.Run(fmt.Sprint(number), func(t *testing.T) {
+			folder, err := os.MkdirTemp(inMemory(), "mmsb-store-")
+			require.NoError(t, err)
+			defer func() { _ = os.RemoveAll(folder) }()
+			p := &program{T: t, Rand: rand.New(rand.NewPCG(number, 14)), folder: folder, directory: filepath.Join(folder, "store"),
+				last: 1 << 10, names: map[string]pages{}, records: map[uint64]pages{}}
+			p.run()
+		})
+	}
+}
+
+// inMemory is a folder whose syncs cost nothing, where there is one. Nothing here depends on what a power cut takes away.
+func inMemory() string {
+	const folder = "/dev/shm"
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() || os.Getenv("TMPDIR") != "" {
+		return os.TempDir()
+	}
+	return folder
+}
+
+// program is a user of a store, and what must be there.
+type program struct {
+	*testing.T
+	*rand.Rand
+	folder    string
+	directory string
+	context   uint64
+	handles   []uint64
+	state     pages
+	last      int              // the smallest keep_last so far
+	names     map[string]pages // states by name
+	records   map[uint64]pages // states behind records, of this line
+	began     uint64           // the first record of this line
+	copies    int
+}
+
+func (p *program) run() {
+	p.state = pages{}
+	p.open(p.options())
+	for range 10 + p.IntN(60) {
+		p.step()
+	}
+	p.check(p.directory)
+	require.NoError(p, page.Destroy(p.context))
+	require.Equal(p, p.state, read(p.T, p.directory, store.At{}))
+}
+
+func (p *program) options() Options {
+	o := quiet()
+	o.SegmentBytes = 4096 << p.IntN(5)
+	o.Retention.Last = 1 + p.IntN(4)
+	p.last = min(p.last, o.Retention.Last) // what was removed before does not come back
+	o.Retention.Hourly = p.IntN(3)
+	o.Durability = int32(p.IntN(3))
+	o.Lazy = p.IntN(2) == 0
+	if p.IntN(3) == 0 {
+		o.SaveBytes = 8 << 10
+	}
+	return o
+}
+
+func (p *program) open(o Options) {
+	p.context = openStore(p.T, p.directory, o)
+	require.Equal(p, p.state, stateOf(p.T, p.context))
+	p.handles = make([]uint64, len(p.state))
+	require.NoError(p, page.Use(p.context, func(c *page.Context) error {
+		var cursor uint64
+		c.Pages(&cursor, p.handles)
+		return nil
+	}))
+	p.note()
+}
+
+// note notes the state behind the last record.
+func (p *program) note() {
+	info, err := persist.GetJournalInfo(p.context)
+	require.NoError(p, err)
+	p.records[info.Last] = p.state
+}
+
+func (p *program) step() {
+	switch p.IntN(13) {
+	case 0:
+		require.NoError(p, Save(p.context, p.IntN(4) == 0, nil))
+	case 1:
+		name := string(rune('a' + p.IntN(4)))
+		require.NoError(p, SetName(p.context, name, nil))
+		p.names[name] = p.state
+	case 2:
+		name := string(rune('a' + p.IntN(4)))
+		_, known := p.names[name]
+		err := RemoveName(p.context, name, nil)
+		require.Equal(p, known, err == nil, "%v", err)
+		delete(p.names, name)
+	case 3:
+		p.check(p.killed())
+	case 4: // it dies, and another one goes on
+		copied := p.killed()
+		require.NoError(p, page.Destroy(p.context))
+		p.directory = copied
+		p.open(p.options())
+	case 5:
+		require.NoError(p, page.Destroy(p.context))
+		p.open(p.options())
+	case 6:
+		p.branch()
+	case 7:
+		if len(p.handles) > 0 {
+			p.destroy(p.IntN(len(p.handles)))
+		}
+	case 8:
+		p.create()
+	case 9: // a save that is none of the store's business
+		path := filepath.Join(p.folder, "elsewhere")
+		require.NoError(p, persist.Save(p.context, persist.ToPath(path), persist.SaveOptions{Queue: true}, nil))
+	default:
+		p.write()
+	}
+}
+
+func (p *program) create() {
+	handle := create(p.T, p.context, uint64(1+p.IntN(5000)))
+	p.handles = append(p.handles, handle)
+	p.learn()
+}
+
+func (p *program) write() {
+	if len(p.handles) == 0 {
+		return
+	}
+	handle := p.handles[p.IntN(len(p.handles))]
+	require.Zero(p, nativetest.WritePage(handle, 0, []byte{byte(p.Uint32())}))
+	p.learn()
+}
+
+func (p *program) destroy(at int) {
+	require.Zero(p, nativetest.Destroy(p.handles[at]))
+	p.handles = slices.Delete(p.handles, at, at+1)
+	p.learn()
+}
+
+// learn takes what the context has for what must be there.
+func (p *program) learn() {
+	p.state = stateOf(p.T, p.context)
+	p.note()
+}
+
+// branch leaves the newest states for an older one.
+func (p *program) branch() {
+	at, state := store.At{}, pages{}
+	for name, named := range p.names {
+		at, state = store.At{Name: name}, named
+	}
+	if record, known := p.someRecord(); p.IntN(2) == 0 && record != 0 {
+		at, state = store.At{Record: record}, known
+	}
+	if at == (store.At{}) {
+		return
+	}
+	require.NoError(p, page.Destroy(p.context))
+	o := p.options()
+	o.Mode, o.At = abi.StoreBranch, at
+	if at.Record != 0 && status.CodeOf(p.tryRead(at)) == status.NotFound { // its snapshot is not kept
+		o.Mode, o.At, state = abi.StoreWrite, store.At{}, p.state
+	} else {
+		p.records = map[uint64]pages{}
+	}
+	p.state = state
+	p.open(o)
+}
+
+// checkKept looks whether records lead on from the newest snapshots of this line.
+func (p *program) checkKept(directory string) {
+	s, err := store.Look(file.OS{}, directory)
+	require.NoError(p, err)
+	for i := range s.Points[:min(p.last, len(s.Points))] {
+		point := &s.Points[i]
+		require.True(p, point.Leads || point.Lineage.ID != s.Line.ID, "snapshot at %d, records from %d", point.Position,
+			s.Journal.First)
+	}
+}
+
+// someRecord is a record that is kept, with the state behind it; 0: there is none.
+func (p *program) someRecord() (record uint64, state pages) {
+	info := infoOf(p.T, p.context)
+	var kept []uint64
+	for record := range p.records {
+		if record >= max(1, info.Journal.First) {
+			kept = append(kept, record)
+		}
+	}
+	if len(kept) == 0 {
+		return 0, nil
+	}
+	slices.Sort(kept)
+	record = kept[p.IntN(len(kept))]
+	return record, p.records[record]
+}
+
+func (p *program) tryRead(at store.At) error {
+	o := quiet()
+	o.Mode, o.At = abi.StoreRead, at
+	context, err := Open(p.directory, hostPages, o, nil)
+	if err == nil {
+		err = page.Destroy(context)
+	}
+	return err
+}
+
+// killed is a copy of the directory as a killed process leaves it. The keeper of the writer may save and remove meanwhile; a
+// process is killed at one moment.
+func (p *program) killed() string {
+	p.copies++
+	to := filepath.Join(p.folder, fmt.Sprint(p.copies))
+	keepers.Lock()
+	k := keepers.byContext[p.context]
+	keepers.Unlock()
+	require.NoError(p, k.alone(nil, func() error {
+		require.NoError(p, os.Mkdir(to, 0o700))
+		// The ring goes first: what is written meanwhile is then in both, never in neither.
+		const ring = "journal.ring"
+		require.NoError(p, copyFile(filepath.Join(p.directory, ring), filepath.Join(to, ring)))
+		for copied := map[string]bool{ring: true}; p.copyMore(to, copied); {
+		}
+		return nil
+	}))
+	return to
+}
+
+// copyMore copies what was not copied, and says whether there was anything: the journal's goroutine may rename a file meanwhile.
+func (p *program) copyMore(to string, copied map[string]bool) (more bool) {
+	entries, err := os.ReadDir(p.directory)
+	require.NoError(p, err)
+	for _, entry := range entries {
+		if name := entry.Name(); !copied[name] {
+			more, copied[name] = true, true
+			if err := copyFile(filepath.Join(p.directory, name), filepath.Join(to, name)); !os.IsNotExist(err) {
+				require.NoError(p, err)
+			}
+		}
+	}
+	return more
+}
+
+func copyFile(from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }()
+	target, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	if closed := target.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// check compares what a directory gives with the model.
+func (p *program) check(directory string) {
+	if directory == p.directory { // a reader beside it does not see what only the writer's process has
+		require.NoError(p, persist.SyncJournal(p.context, nil))
+	}
+	require.Equal(p, p.state, read(p.T, directory, store.At{}))
+	for name, state := range p.names {
+		require.Equal(p, state, read(p.T, directory, store.At{Name: name}), "name %q", name)
+	}
+	p.checkKept(directory)
+	for range 3 {
+		record, state := p.someRecord()
+		if record == 0 {
+			break
+		}
+		o := quiet()
+		o.Mode, o.At = abi.StoreRead, store.At{Record: record}
+		context, err := Open(directory, hostPages, o, nil)
+		if status.CodeOf(err) == status.NotFound { // no snapshot before it is kept
+			continue
+		}
+		require.NoError(p, err)
+		require.Equal(p, state, stateOf(p.T, context), "record %d", record)
+		require.NoError(p, page.Destroy(context))
+	}
+	if p.IntN(4) == 0 {
+		require.Equal(p, p.state, read(p.T, directory, store.At{Time: time.Now().Add(time.Hour).UnixNano()}))
+	}
+}

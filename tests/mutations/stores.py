@@ -1,0 +1,80 @@
+"""Bugs in stores: in what a store keeps and removes, in which state is opened, and in what a keeper does of its own accord. Random
+programs of a store's user must show each, or a test of what they do not do."""
+
+from mutation import Mutant
+from subject import Go
+
+FULL = "^TestAFullDisk$"
+NAMES = "^TestNamesStay$"
+
+STORES = Go(
+    name="stores",
+    folders=("core/journal", "core/keeper", "core/persist", "core/snapshot", "core/store"),
+    package="core/keeper",
+    mode="^TestRandomPrograms$",
+    sound=("^TestRandomPrograms$", FULL, NAMES, "^TestReadersChangeNothing$", "^TestOpenUseOpen$", "^TestTheKeeper"),
+    mutants=(
+        # What stays.
+        Mutant(
+            "named-removed", "a snapshot with a name is removed",
+            "Retention.keep", "len(p.Names) > 0", "false",
+        ),
+        Mutant(
+            "rested-on-removed", "a snapshot is removed though another one rests on it",
+            "Retire", "err = p.keep(header.ID)", "",
+        ),
+        Mutant(
+            "records-removed", "records stay behind the newest snapshot only",
+            "Store.Prune", "drop(from)", "drop(max(from, newest.Position))",
+        ),
+        Mutant(
+            "saves-elsewhere-remove", "a save to another place removes what the store keeps",
+            "keeper.journalOptions", "Keep: true", "Keep: false",
+        ),
+        Mutant(
+            "nothing-removed", "what no rule keeps is not removed",
+            "Store.Prune", "if stays[i] {", "if stays[i] || true {",
+            mode="^TestTheKeeperSavesByItself$",
+        ),
+        # Which state is opened.
+        Mutant(
+            "record-ignored", "a record that is asked for does not end the replay",
+            "Store.Find", "Sequence: at.Record", "Sequence: 0",
+        ),
+        Mutant(
+            "branch-from-the-newest", "a branch begins at the newest state",
+            "load", "if o.At == (store.At{}) {", "if true {",
+        ),
+        Mutant(
+            "name-of-another", "the newest snapshot is taken for one that has a name",
+            "Store.named", "s.Points[i].ID == id", "s.Points[i].ID == id || true",
+        ),
+        Mutant(
+            "name-for-an-older-one", "a name goes to the snapshot before",
+            "keeper.saveAlone", "k.isNewest(header)", "",
+        ),
+        # Who writes.
+        Mutant(
+            "reader-writes", "a context that was opened for reading can be changed",
+            "state.refuse", "ring.Fail(int32(own.Code), own.Domain, own.Foreign, own.Text)", "_ = own",
+            mode="^TestReadersChangeNothing$",
+        ),
+        # What the keeper does of its own accord.
+        Mutant(
+            "never-saves", "the keeper does not hear of what is written",
+            "keeper.wrote", "k.call()", "",
+            mode="^TestTheKeeperSavesByItself$",
+        ),
+        Mutant(
+            "full-disk-for-ever", "a store does not go on when the disk has space again",
+            "keeper.run", "failed.Code == status.NoSpace", "false",
+            mode=FULL,
+        ),
+        Mutant(
+            "full-disk-without-the-state", "a store goes on behind a state that nobody has saved",
+            "state.resumeJournal", "header, err := s.saveBeside(old.directory, old.ring.Last(), o, w)",
+            "header, err := &snapshot.Header{Position: old.ring.Last() + 1}, error(nil)",
+            mode=FULL,
+        ),
+    ),
+)
