@@ -26,7 +26,8 @@ func (at At) Check() error {
 		}
 	}
 	if asked > 1 {
-		return status.Errorf(status.InvalidArgument, "at_name, at_record and at_time_ns: %d of them are given, the most is 1", asked)
+		return status.Errorf(status.InvalidArgument, "at_name, at_record and at_time_ns: %d of them are given, the most is 1",
+			asked)
 	}
 	return nil
 }
