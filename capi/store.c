@@ -24,6 +24,8 @@ static mmsb_status_t check_open(const char *directory, const mmsb_context_option
     DOOR_STRUCT("mmsb_store_options_t", given, 0);
     if (given->load != MMSB_LOAD_EAGER && given->load != MMSB_LOAD_LAZY)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "load is %d, not 0 (eager) or 1 (lazy)", given->load);
+    if (given->at_name && !*given->at_name)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "at_name is empty; NULL is no name");
     return MMSB_OK;
 }
 

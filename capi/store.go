@@ -47,7 +47,7 @@ func mmsbgo_store_open_start(directory *C.char, c *C.mmsb_context_options_t, o *
 	defer guard(&code)
 	start()
 	name, of, options := C.GoString(directory), contextOptions(c), storeOptions(o)
-	if err := options.Check(); err != nil {
+	if err := options.Check(name); err != nil {
 		return failed(err)
 	}
 	return startWork(0, work, to, func(w *ticket.Work) error {

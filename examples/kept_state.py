@@ -13,7 +13,8 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import mmsb
@@ -148,6 +149,13 @@ class KeptState:
         self.tell(f"acknowledged {number} {info.last} {info.bytes}")
         if number - self.saved_commits >= COMMITS_PER_SNAPSHOT:
             self.save()
+
+    @contextmanager
+    def commit(self, number: int, name: bytes) -> Iterator[None]:
+        """Around the changes of a commit."""
+        self.begin(number)
+        yield
+        self.end(number, name)
 
     def save(self) -> None:
         """Saves the changes since the newest snapshot; if the chain is full, saves everything and removes the chain's files."""

@@ -8,7 +8,8 @@ whose bytes are their target; submodules are counted and left out.
 
 With --state the pages are kept in a folder, as kept_state.py describes: every change goes into a journal, each commit is on disk
 before the next one begins, and an incremental snapshot follows each 50th commit. A replay that ended early, killed or not,
-continues after the last whole commit. kill_replay.py tests that.
+continues after the last whole commit. kill_replay.py tests that. With --store the library does that work: the folder is a store,
+and each commit is a group, which a kill leaves there whole or not at all (stored_state.py).
 
 Exit code: 0 if everything matches, 1 if something differs, 2 if git cannot read the repository or the folder cannot be used, 130
 after Ctrl-C.
@@ -24,6 +25,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +40,7 @@ except ImportError as error:
 import generated_history
 from generated_history import SUBMODULE, SYMLINK
 from kept_state import KeptState, StateError
+from stored_state import StoredState
 
 FEWEST_COMMITS = 500
 GENERATED_COMMITS = 600
@@ -383,18 +386,15 @@ class Progress:
             self.stream.flush()
 
 
-def replay_all(replay: Replay, commits: list[bytes], kept: KeptState | None = None) -> None:
+def replay_all(replay: Replay, commits: list[bytes], kept: KeptState | StoredState | None = None) -> None:
     """Replays the commits that are not done yet."""
     done = take_over_kept(replay, commits, kept) if kept else 0
     progress = Progress(len(commits), sys.stderr)
     try:
         for changes in replay.repository.changes(commits, done):
-            if kept:
-                kept.begin(done + 1)
-            replay.commit(changes)
+            with kept.commit(done + 1, commits[done]) if kept else nullcontext():
+                replay.commit(changes)
             done += 1
-            if kept:
-                kept.end(done, commits[done - 1])
             progress.update(done)
     finally:
         progress.clear()
@@ -402,7 +402,7 @@ def replay_all(replay: Replay, commits: list[bytes], kept: KeptState | None = No
         raise GitError(f"git diff-tree listed {done} of {len(commits)} commits")
 
 
-def take_over_kept(replay: Replay, commits: list[bytes], kept: KeptState) -> int:
+def take_over_kept(replay: Replay, commits: list[bytes], kept: KeptState | StoredState) -> int:
     """Begins at the position of a kept state; returns the number of commits that are done."""
     done, newest = kept.commits()
     if done > 0 and commits[done - 1 : done] != [newest]:
@@ -427,6 +427,13 @@ def replay_kept(folder: Path, state: Path, newest: str, acknowledge: bool) -> bo
             return replay_and_check(Replay(repository, context), f"{folder}, kept in {state}", commits, kept)
 
 
+def replay_stored(folder: Path, state: Path, newest: str) -> bool:
+    """The same with pages that are kept in a store."""
+    with Repository(folder) as repository, mmsb.open(state) as store:
+        commits = repository.commits(newest)
+        return replay_and_check(Replay(repository, store), f"{folder}, stored in {state}", commits, StoredState(store))
+
+
 def say(line: str) -> None:
     print(line, flush=True)
 
@@ -435,7 +442,7 @@ def silence(line: str) -> None:
     """Drops the events of the state, which only some programs need."""
 
 
-def replay_and_check(replay: Replay, name: str, commits: list[bytes], kept: KeptState | None = None) -> bool:
+def replay_and_check(replay: Replay, name: str, commits: list[bytes], kept: KeptState | StoredState | None = None) -> bool:
     started = time.perf_counter()
     replay_all(replay, commits, kept)
     seconds = time.perf_counter() - started
@@ -503,16 +510,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("repository", nargs="?", type=Path, metavar="REPO", help="default: the repository of this file")
     parser.add_argument("--seed", type=int, default=1, help="seed of the generated history; default 1")
     parser.add_argument("--state", type=Path, metavar="DIR", help="keeps the pages in this folder and continues with its state")
+    parser.add_argument(
+        "--store", type=Path, metavar="DIR", help="the same with a store, where the library does the work"
+    )
     parser.add_argument("--commit", default="HEAD", help="the newest commit to replay; default HEAD")
     parser.add_argument("--acknowledge", action="store_true", help="with --state: a line for each commit when it is on disk")
     options = parser.parse_args(arguments)
     if options.acknowledge and not options.state:
         parser.error("--acknowledge needs --state")
+    if options.state and options.store:
+        parser.error("--state and --store exclude each other")
     this_one: Path = Path(__file__).resolve().parent.parent
     folder: Path = options.repository or this_one
     try:
         if options.state:
             return 0 if replay_kept(folder, options.state, options.commit, options.acknowledge) else 1
+        if options.store:
+            return 0 if replay_stored(folder, options.store, options.commit) else 1
         try:
             commits = count_commits(folder, options.commit)
         except GitError as error:

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs the quickstarts and the README's programs unchanged against the library that `make` built. Without a GPU they use the
-# simulated device, which they ask for; one run without asking for it checks that there is then no device.
+# Runs the quickstarts and the programs of the README and of docs/state-that-survives.md unchanged against the library that `make`
+# built. Without a GPU they use the simulated device, which they ask for; one run without asking for it checks that there is then
+# no device.
 # Last line: N passed, M failed. Exit code 0 only if nothing failed.
 #
 # Environment, by default what `make` built: MMSB_LIBRARY, PYTHON, JULIA; CC and CXX.
@@ -54,9 +55,9 @@ runs_in_julia() {
     (cd "$work" && "$JULIA" --startup-file=no "--project=$root/bindings/julia" "$1")
 }
 
-# The README's programs in a language: the lines between ```LANGUAGE and ```.
-readme_program() {
-    awk -v start="\`\`\`$1" '$0 == "```" { inside = 0 } inside; $0 == start { inside = 1 }' README.md
+# The programs of a document in a language: the lines between ```LANGUAGE and ```.
+programs_of() {
+    awk -v start="\`\`\`$2" '$0 == "```" { inside = 0 } inside; $0 == start { inside = 1 }' "$1"
 }
 
 rm -rf "$work"
@@ -64,15 +65,26 @@ mkdir -p "$work" || exit 1
 cp examples/quickstart.c examples/quickstart.py examples/quickstart.jl "$work" || exit 1
 for language in c python julia; do
     case $language in python) ending=py ;; julia) ending=jl ;; *) ending=$language ;; esac
-    readme_program $language >"$work/readme.$ending"
+    programs_of README.md $language >"$work/readme.$ending"
     check "the README has a program in $language" test -s "$work/readme.$ending"
+    programs_of docs/state-that-survives.md $language >"$work/survives.$ending"
+    check "the guide to stores has a program in $language" test -s "$work/survives.$ending"
 done
-for program in quickstart readme; do
+for program in quickstart readme survives; do
     check "$program.c as C99" runs_in_c "$program.c"
     check "$program.c as C++17" runs_in_cxx "$program.c"
     check "$program.py" runs_in_python "$program.py"
     check "$program.jl" runs_in_julia "$program.jl"
 done
+
+# The guide's programs count their runs: what one run has written the next one has.
+runs_again() {
+    "$@" && grep -qx "run $count" "$work/output"
+}
+count=3 check "survives.c goes on" runs_again runs_in_c survives.c
+count=2 check "survives.py goes on" runs_again runs_in_python survives.py
+count=2 check "survives.jl goes on" runs_again runs_in_julia survives.jl
+check "document_store.py" runs_in_python "$root/examples/document_store.py"
 
 # Simulation is never silent: a program that does not ask for it has no device.
 sed '/options.simulate/d' "$work/quickstart.c" >"$work/unasked.c"

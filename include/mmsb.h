@@ -1583,7 +1583,7 @@ MMSB_API mmsb_status_t mmsb_journal_records(const char *directory, uint64_t *nex
  * context is destroyed, and what they acknowledged before stays. After mmsb_journal_close the context has no store any more.
  *
  * A directory has one writer at a time, also over processes; a writer that has died does not count. Any number of processes read
- * it meanwhile. */
+ * it meanwhile: what they open has the calls before the writer's last mmsb_journal_sync, and those older than interval_ms. */
 
 #define MMSB_NEVER UINT64_MAX /* a number of bytes that never come */
 

@@ -46,7 +46,7 @@ const (
 )
 
 // Check checks what a program has asked for.
-func (o *Options) Check() error {
+func (o *Options) Check(directory string) error {
 	switch {
 	case o.Mode < abi.StoreWrite || o.Mode > abi.StoreBranch:
 		return status.Errorf(status.InvalidArgument, "mode is %d, not write, read or branch", o.Mode)
@@ -56,7 +56,19 @@ func (o *Options) Check() error {
 	case o.At == (store.At{}) && o.Mode == abi.StoreBranch:
 		return status.Errorf(status.InvalidArgument, "mode is branch, but no name, record or time says where it begins")
 	}
-	return o.Retention.Check()
+	if err := o.At.Check(); err != nil {
+		return err
+	}
+	if err := o.Retention.Check(); err != nil {
+		return err
+	}
+	j := o.journal()
+	return j.Check(directory)
+}
+
+// journal is the options of a journal whose records only the keeper drops.
+func (o *Options) journal() persist.JournalOptions {
+	return persist.JournalOptions{Durability: o.Durability, IntervalMs: o.IntervalMs, SegmentBytes: o.SegmentBytes, Keep: true}
 }
 
 // keeper keeps one context.
@@ -259,10 +271,14 @@ func (k *keeper) count(what func(s *Statistics)) {
 
 // alone runs what nobody saves or removes beside.
 func (k *keeper) alone(w *ticket.Work, run func() error) error {
-	select {
+	select { // a try, which waits for nobody, is cancelled before it begins
 	case k.saving <- struct{}{}:
-	case <-w.Done():
-		return status.Errorf(status.Cancelled, "cancelled while another save was running")
+	default:
+		select {
+		case k.saving <- struct{}{}:
+		case <-w.Done():
+			return status.Errorf(status.Cancelled, "cancelled while another save was running")
+		}
 	}
 	defer func() { <-k.saving }()
 	return run()

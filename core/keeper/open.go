@@ -17,7 +17,7 @@ import (
 // empty is begun, but not those above it. A program that only reads, or reads an older state, gets a context that calls cannot
 // change; it needs no lock, and the store may have a writer meanwhile.
 func Open(directory string, c page.Options, o Options, w *ticket.Work) (context uint64, err error) {
-	if err := o.Check(); err != nil {
+	if err := o.Check(directory); err != nil {
 		return 0, err
 	}
 	k := newKeeper(0, directory, &o)
@@ -40,16 +40,9 @@ func Open(directory string, c page.Options, o Options, w *ticket.Work) (context 
 	return context, nil
 }
 
-// journalOptions are of a journal whose records only the keeper drops.
-func (k *keeper) journalOptions() persist.JournalOptions {
-	return persist.JournalOptions{
-		Durability: k.options.Durability, IntervalMs: k.options.IntervalMs, SegmentBytes: k.options.SegmentBytes, Keep: true,
-		Wrote: k.wrote, Failed: k.journalFailed,
-	}
-}
-
 func (k *keeper) open(c page.Options, w *ticket.Work) (context uint64, err error) {
-	directory, o, j := k.directory, &k.options, k.journalOptions()
+	directory, o, j := k.directory, &k.options, k.options.journal()
+	j.Wrote, j.Failed = k.wrote, k.journalFailed
 	is, err := store.Is(file.OS{}, directory)
 	switch {
 	case err != nil:
@@ -67,7 +60,7 @@ func (k *keeper) open(c page.Options, w *ticket.Work) (context uint64, err error
 	if context, err = page.NewContext(c); err != nil {
 		return 0, err
 	}
-	if err = persist.CheckJournal(context, directory, j); err == nil && is {
+	if is {
 		err = load(context, directory, o, w)
 	}
 	switch {

@@ -46,9 +46,14 @@ type JournalInfo struct {
 // CheckJournal checks the arguments of OpenJournal.
 func CheckJournal(context uint64, directory string, o JournalOptions) error {
 	return use(context, func(*state) error {
-		_, err := o.check(directory)
-		return err
+		return o.Check(directory)
 	})
+}
+
+// Check checks the options.
+func (o *JournalOptions) Check(directory string) error {
+	_, err := o.check(directory)
+	return err
 }
 
 // check checks the options, and says what core/journal has for them.
@@ -121,8 +126,8 @@ func (s *state) openJournal(wanted *openedJournal, w *ticket.Work) error {
 	if opened := j.open.Load(); opened != nil {
 		return status.Errorf(status.AlreadyExists, "context 0x%016x has the journal %q", s.context.Handle(), opened.directory)
 	}
-	if j.refusing != nil {
-		return status.Errorf(status.InvalidState, "context 0x%016x was opened for reading only", s.context.Handle())
+	if err := j.refused(); err != nil {
+		return err
 	}
 	var ended atomic.Bool // the writer goes on with its files
 	defer ended.Store(true)
@@ -347,7 +352,7 @@ func (s *state) refuse(with error) error {
 	}
 	own := status.Of(with)
 	ring.Fail(int32(own.Code), own.Domain, own.Foreign, own.Text)
-	s.journals.refusing = &ring
+	s.journals.refusing.Store(&refusal{ring, with})
 	return with
 }
 
@@ -363,7 +368,7 @@ func Refuse(context uint64, with error) error {
 	return use(context, func(s *state) error {
 		s.journals.Lock()
 		defer s.journals.Unlock()
-		if s.journals.open.Load() != nil || s.journals.refusing != nil {
+		if s.journals.open.Load() != nil || s.journals.refusing.Load() != nil {
 			return status.Errorf(status.InvalidState, "context 0x%016x has a journal", context)
 		}
 		if err := s.refuse(with); err != with {
@@ -371,6 +376,14 @@ func Refuse(context uint64, with error) error {
 		}
 		return nil
 	})
+}
+
+// refused is the error of calls that would change the context, where refuse was called.
+func (j *journals) refused() error {
+	if refusal := j.refusing.Load(); refusal != nil {
+		return refusal.why
+	}
+	return nil
 }
 
 // CloseJournal closes a context's journal after all its records have reached the disk.
@@ -504,9 +517,8 @@ func (j *openedJournal) dropBefore(header *snapshot.Header) error {
 func (j *journals) end() {
 	j.Lock()
 	defer j.Unlock()
-	if j.refusing != nil {
-		j.refusing.Close()
-		j.refusing = nil
+	if refusal := j.refusing.Swap(nil); refusal != nil {
+		refusal.ring.Close()
 	}
 	if opened := j.open.Load(); opened != nil {
 		if err := j.close(); err != nil {

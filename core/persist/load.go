@@ -87,6 +87,9 @@ func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releas
 	if err := s.context.WithoutGroups(func() error { return nil }); err != nil { // before all is read for nothing
 		return nil, err
 	}
+	if err := s.journals.refused(); err != nil {
+		return nil, err
+	}
 	if source.FS == nil || o.Journal == "" {
 		releases, _, err = s.loadOnce(source, o, w)
 		return releases, err

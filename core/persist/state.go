@@ -60,11 +60,14 @@ func useAlone(context uint64, call func(s *state) error) error {
 // useQueued is useAlone behind what runs, and behind those who wait already.
 func useQueued(context uint64, work *ticket.Work, call func(s *state) error) error {
 	return use(context, func(s *state) error {
-		cancelled := work.Done()
-		select {
+		select { // a try, which waits for nobody, is cancelled before it begins
 		case s.busy <- struct{}{}:
-		case <-cancelled:
-			return status.Errorf(status.Cancelled, "cancelled while another save or load was running")
+		default:
+			select {
+			case s.busy <- struct{}{}:
+			case <-work.Done():
+				return status.Errorf(status.Cancelled, "cancelled while another save or load was running")
+			}
 		}
 		defer func() { <-s.busy }()
 		if err := s.goesOn(work, 0); err != nil { // both may have come at once
@@ -90,7 +93,13 @@ type journals struct {
 	sync.Mutex                               // opening and closing, and what may not be between them
 	open       atomic.Pointer[openedJournal] // nil where there is none
 	// refusing stands for a journal where there is none and calls may change nothing.
-	refusing *native.Ring
+	refusing atomic.Pointer[refusal]
+}
+
+// refusal lets calls that would change a context fail.
+type refusal struct {
+	ring native.Ring // whose error those get that would have a record
+	why  error
 }
 
 // openedJournal is a journal from opening to closing.

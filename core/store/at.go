@@ -17,6 +17,21 @@ type At struct {
 	Time   int64  // what it was then, in nanoseconds since 1970
 }
 
+// Check checks what a program has asked for.
+func (at At) Check() error {
+	asked := 0
+	for _, is := range []bool{at.Name != "", at.Record != 0, at.Time != 0} {
+		if is {
+			asked++
+		}
+	}
+	if asked > 1 {
+		return status.Errorf(status.InvalidArgument, "at_name, at_record and at_time_ns: %d of them are given, the most is 1",
+			asked)
+	}
+	return nil
+}
+
 // Source is what a state is made of.
 type Source struct {
 	// Path is a snapshot that is the state; empty: the journal's directory gives it, up to Until.
@@ -27,22 +42,16 @@ type Source struct {
 // Find says what a state is made of. Where records were dropped, only the snapshots are left: of a time the newest one before
 // it, of a record one that was taken there. Errors: InvalidArgument, NotFound, those of the file system.
 func (s *Store) Find(at At) (Source, error) {
-	asked := 0
-	for _, is := range []bool{at.Name != "", at.Record != 0, at.Time != 0} {
-		if is {
-			asked++
-		}
+	if err := at.Check(); err != nil {
+		return Source{}, err
 	}
 	switch {
-	case asked > 1:
-		return Source{}, status.Errorf(status.InvalidArgument, "a name, a record and a time: %d of them are given, the most is 1",
-			asked)
 	case at.Name != "":
 		return s.named(at.Name)
 	case at.Record > s.Journal.Last:
 		return Source{}, status.Errorf(status.NotFound, "the store %s has no record %d: the last one is %d", s.Directory, at.Record,
 			s.Journal.Last)
-	case asked == 0:
+	case at == (At{}):
 		return Source{}, nil
 	}
 	until := journal.Until{Sequence: at.Record, Time: at.Time}

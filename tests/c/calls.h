@@ -50,6 +50,7 @@ typedef struct call_arguments {
     mmsb_journal_info_t journal_info;
     mmsb_journal_directory_t journal_directory;
     mmsb_journal_record_t journal_record;
+    mmsb_store_info_t store_info;
     mmsb_runtime_stats_t runtime_stats;
     mmsb_tag_stats_t tag_stats;
     mmsb_block_info_t block_info;
@@ -78,6 +79,7 @@ static inline call_arguments_t call_arguments(uint64_t handle) {
     mmsb_snapshot_info_init(&a.snapshot_info);
     mmsb_journal_info_init(&a.journal_info);
     mmsb_journal_directory_init(&a.journal_directory);
+    mmsb_store_info_init(&a.store_info);
     mmsb_runtime_stats_init(&a.runtime_stats);
     mmsb_block_info_init(&a.block_info);
     return a;
@@ -96,6 +98,7 @@ static inline void call_arguments_link(call_arguments_t *a) {
 
 /* What work writes to that may end after the call. */
 static size_t lasting __attribute__((unused));
+static mmsb_context_t lasting_context __attribute__((unused));
 
 /* A path at which there is nothing and can be nothing. */
 #define NO_FILE "/dev/null/file"
@@ -223,6 +226,15 @@ static size_t lasting __attribute__((unused));
     CALL(mmsb_journal_directory, 0, ORDINARY, (NO_FILE, &a.journal_directory)) \
     CALL(mmsb_journal_segments, 0, ORDINARY, (NO_FILE, NULL, 0, &a.length)) \
     CALL(mmsb_journal_records, 0, ORDINARY, (NO_FILE, &a.number, &a.journal_record, 1, &a.length)) \
+    CALL(mmsb_store_open, 0, ORDINARY, (NO_FILE, NULL, NULL, &a.number)) \
+    CALL(mmsb_store_open_start, 0, ORDINARY, (NO_FILE, NULL, NULL, NULL, &lasting_context, &a.number)) \
+    CALL(mmsb_store_save, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, NULL)) \
+    CALL(mmsb_store_save_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, NULL, &a.number)) \
+    CALL(mmsb_store_name, MMSB_KIND_CONTEXT, ORDINARY, (handle, "name", NULL)) \
+    CALL(mmsb_store_name_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, "name", NULL, &a.number)) \
+    CALL(mmsb_store_unname, MMSB_KIND_CONTEXT, ORDINARY, (handle, "name", NULL)) \
+    CALL(mmsb_store_info, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.store_info)) \
+    CALL(mmsb_store_points, 0, ORDINARY, (NO_FILE, NULL, 0, &a.length)) \
     CALL(mmsb_telemetry_list, 0, ORDINARY, (NULL, 0, &a.length)) \
     CALL(mmsb_telemetry_paths, 0, ORDINARY, (NULL, 0, &a.length)) \
     CALL(mmsb_device_list, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, 0, &a.length)) \

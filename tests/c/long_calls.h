@@ -10,8 +10,8 @@
 #include <fcntl.h>
 
 typedef struct world {
-    mmsb_context_t context, other;
-    mmsb_page_t *pages, *created; /* page_count each: of context, and room for those of other */
+    mmsb_context_t context, other, reader; /* context has the store at "journal"; reader reads it */
+    mmsb_page_t *pages, *created;          /* page_count each: of context, and room for those of other */
     uint64_t page_count, page_size;
     mmsb_snapshot_t one, two;
     void *memory;
@@ -160,6 +160,29 @@ static mmsb_status_t journal_trim(world_t *w, const form_t *f) {
                      : mmsb_journal_trim(w->context, at("two"), &work);
 }
 
+static mmsb_status_t store_open(world_t *w, const form_t *f) {
+    mmsb_work_options_t work = work_of(f);
+    mmsb_store_options_t options;
+    mmsb_store_options_init(&options);
+    CHECK_EQUAL(options.timeout_ns, MMSB_WAIT_FOREVER);
+    options.timeout_ns = f->timeout_ns;
+    options.mode = MMSB_STORE_READ;
+    CHECK_OK(mmsb_context_destroy(w->reader));
+    w->reader = 0;
+    return f->ticket ? mmsb_store_open_start(at("journal"), NULL, &options, &work, &w->reader, f->ticket)
+                     : mmsb_store_open(at("journal"), NULL, &options, &w->reader);
+}
+
+static mmsb_status_t store_save(world_t *w, const form_t *f) {
+    mmsb_work_options_t work = work_of(f);
+    return f->ticket ? mmsb_store_save_start(w->context, 1, &work, f->ticket) : mmsb_store_save(w->context, 1, &work);
+}
+
+static mmsb_status_t store_name(world_t *w, const form_t *f) {
+    mmsb_work_options_t work = work_of(f);
+    return f->ticket ? mmsb_store_name_start(w->context, "name", &work, f->ticket) : mmsb_store_name(w->context, "name", &work);
+}
+
 static mmsb_status_t migrate_many(world_t *w, const form_t *f) {
     mmsb_work_options_t work = work_of(f);
     static int to_disk;
@@ -195,19 +218,25 @@ static const long_call_t CALLS[] = {
     {"journal_open", journal_open, 0, 0},
     {"journal_sync", journal_sync, 1, 0},
     {"journal_trim", journal_trim, 1, 0},
+    {"store_open", store_open, 0, 0},
+    {"store_save", store_save, 1, 0},
+    {"store_name", store_name, 1, 0},
     {"migrate_many", migrate_many, 1, 0},
     {"create_many", create_many, 1, 0},
 };
 enum { CALL_COUNT = sizeof CALLS / sizeof CALLS[0] };
 
-/* A context with pages, a journal and two snapshots; between these the page with the number 3, or the last, is changed. */
+/* A context with pages, a store and two snapshots; between these the page with the number 3, or the last, is changed. */
 static inline void begin(world_t *w, uint64_t page_count, uint64_t page_size) {
-    *w = (world_t){.context = new_context(), .other = new_context(), .page_count = page_count, .page_size = page_size};
+    *w = (world_t){.other = new_context(), .page_count = page_count, .page_size = page_size};
+    mmsb_store_options_t store;
+    mmsb_store_options_init(&store);
+    store.save_bytes = MMSB_NEVER;
+    REQUIRE_OK(mmsb_store_open(at("journal"), NULL, &store, &w->context));
     w->pages = calloc(2 * page_count, sizeof *w->pages);
     REQUIRE(w->pages != NULL);
     w->created = w->pages + page_count;
     REQUIRE_OK(mmsb_page_create_many(w->context, page_size, page_count, NULL, NULL, w->pages));
-    REQUIRE_OK(mmsb_journal_open(w->context, at("journal"), NULL));
     REQUIRE_OK(mmsb_snapshot_save(w->context, at("one"), NULL));
     write_pattern(w->pages[page_count > 3 ? 3 : page_count - 1], 1);
     REQUIRE_OK(mmsb_snapshot_save(w->context, at("two"), NULL));
@@ -222,6 +251,7 @@ static inline void end(world_t *w) {
     CHECK_OK(mmsb_snapshot_free_memory(w->memory));
     CHECK_OK(mmsb_snapshot_close(w->one));
     CHECK_OK(mmsb_snapshot_close(w->two));
+    CHECK_OK(mmsb_context_destroy(w->reader));
     CHECK_OK(mmsb_context_destroy(w->other));
     CHECK_OK(mmsb_context_destroy(w->context));
     free(w->pages);

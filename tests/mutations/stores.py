@@ -29,7 +29,7 @@ STORES = Go(
         ),
         Mutant(
             "saves-elsewhere-remove", "a save to another place removes what the store keeps",
-            "keeper.journalOptions", "Keep: true", "Keep: false",
+            "Options.journal", "Keep: true", "Keep: false",
         ),
         Mutant(
             "nothing-removed", "what no rule keeps is not removed",

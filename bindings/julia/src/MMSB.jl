@@ -20,6 +20,7 @@ include("dependencies.jl")
 include("tickets.jl")
 include("snapshots.jl")
 include("journal.jl")
+include("stores.jl")
 include("groups.jl")
 include("devices.jl")
 include("PageAllocator.jl")
@@ -48,6 +49,8 @@ export open_stream!, wrap_stream!, native_stream, record_stream, wait_on_device!
 export allocate_block!, free_block!, count_uses, with_use, write_block!, read_block, copy_block!, fill_block!
 export open_journal!, sync_journal, close_journal!, trim_journal!, get_journal_info
 export async_open_journal!, async_sync_journal, async_trim_journal!
+export open_store, checkpoint!, name!, unname!, store_info, store_points
+export async_checkpoint!, async_name!
 export group
 
 for exporter in (PageAllocator, DeviceSync, DeviceFallback)

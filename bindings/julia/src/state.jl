@@ -40,17 +40,21 @@ mutable struct MMSBState
     handle::Threads.Atomic{UInt64}    # 0 once it is closed
     metadata_lock::ReentrantLock
 
-    function MMSBState(; options...)
-        record = initialised(mmsb_context_options_t, mmsb_context_options_init)
-        disk_path = get(options, :disk_path, "")
-        handle = Ref{UInt64}(0)
-        GC.@preserve disk_path begin
-            check(mmsb_context_create(set_options!(record, STATE_OPTIONS, "MMSBState", options), handle))
-        end
-        # The finalizer may run anywhere: it makes one call and ignores its status.
-        return finalizer(destroy_context, new(Threads.Atomic{UInt64}(handle[]), ReentrantLock()))
-    end
+    # The finalizer may run anywhere: it makes one call and ignores its status.
+    MMSBState(handle::mmsb_context_t) =
+        finalizer(destroy_context, new(Threads.Atomic{UInt64}(handle), ReentrantLock()))
 end
+
+function MMSBState(; options...)
+    record = state_options(options)
+    handle = Ref{mmsb_context_t}(0)
+    GC.@preserve options check(mmsb_context_create(record, handle))
+    return MMSBState(handle[])
+end
+
+"The options of a state as the library has them. The caller keeps the texts alive."
+state_options(options) =
+    set_options!(initialised(mmsb_context_options_t, mmsb_context_options_init), STATE_OPTIONS, "MMSBState", options)
 
 MMSBState(f::Function; options...) = closing(f, MMSBState(; options...))
 

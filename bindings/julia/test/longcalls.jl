@@ -117,6 +117,9 @@ end
             foreach(delete_page!, get_pages(state))
             failure = interrupted(() -> save_bytes(state))
             @test failure === nothing || failure isa InterruptException
+            failure = interrupted(() -> close(open_store(joinpath(folder, "store"))))
+            @test failure === nothing || failure isa InterruptException
+            close(open_store(joinpath(folder, "store"); timeout = 600))    # nobody has it open
         end
     end
 end

@@ -572,6 +572,8 @@ LONG_CALLS = {
     "migrate_many": "[ctx.migrate_many(ctx.pages(), where) for where in ('disk', 'cpu')]",
     "close": "page.write(0, block); opened.close(); opened = ctx.journal(folder + '/new')",
     "trim": "journal.trim(path)",
+    "open": "mmsb.open(folder + '/store').close()",
+    "checkpoint": "store.checkpoint(whole=True)",
 }
 
 
@@ -598,6 +600,10 @@ if {call in ("sync", "trim")}:
     journal = ctx.journal(folder + "/journal")
 if {call == "close"}:
     opened = ctx.journal(folder + "/new")
+store = mmsb.open(folder + "/store")
+store.create_page(len(block)).write(0, block)
+if {call == "open"}:
+    store.close()
 try:
     print("begin", flush=True)
     while True:
@@ -605,8 +611,10 @@ try:
 except KeyboardInterrupt:
     pass
 ticket.sweep()
+store.close()
 assert mmsb.debug_live_objects("ticket") == 0
-assert not [name for name in os.listdir(folder) if "tmp" in name], os.listdir(folder)
+assert mmsb.debug_live_objects("context") == 1
+assert not [name for _, _, names in os.walk(folder) for name in names if "tmp" in name]
 assert [page.size for page in ctx.pages()] == [len(block)] * 8
 if {call == "journal"}:
     shutil.rmtree(folder + "/new", ignore_errors=True)

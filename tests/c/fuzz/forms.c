@@ -139,21 +139,59 @@ static void journalled(mmsb_context_t context, const char *directory, const char
     ended_well(ticket);
 }
 
+static void stored(const char *directory) {
+    mmsb_store_options_t options;
+    mmsb_store_options_init(&options);
+    mmsb_context_t context = 0, reader = 0;
+    mmsb_ticket_t ticket = 0;
+    mmsb_page_t page = 0;
+    mmsb_store_info_t info;
+    mmsb_store_info_init(&info);
+    mmsb_store_point_t points[2];
+    size_t count = 0;
+    remove_files(directory);
+    CALL(mmsb_store_open_start(directory, NULL, &options, NULL, &context, &ticket), MMSB_OK);
+    ended_well(ticket);
+    CALL(mmsb_store_open(directory, NULL, NULL, &reader), MMSB_E_BUSY);
+    CALL(mmsb_page_create(context, 64, NULL, &page), MMSB_OK);
+    CALL(mmsb_store_name_start(context, "forms", NULL, &ticket), MMSB_OK);
+    ended_well(ticket);
+    CALL(mmsb_store_save_start(context, 1, NULL, &ticket), MMSB_OK);
+    ended_well(ticket);
+    CALL(mmsb_store_info(context, &info), MMSB_OK);
+    SAME(info.saves, 2);
+    CALL(mmsb_store_points(directory, points, 2, &count), MMSB_OK);
+    SAME(count == 2 && strcmp(points[1].name, "forms") == 0, 1);
+    options.mode = MMSB_STORE_READ;
+    options.at_name = "forms";
+    CALL(mmsb_store_open(directory, NULL, &options, &reader), MMSB_OK);
+    CALL(mmsb_page_create(reader, 64, NULL, &page), MMSB_E_INVALID_STATE);
+    CALL(mmsb_context_destroy(reader), MMSB_OK);
+    CALL(mmsb_store_name(context, "forms", NULL), MMSB_OK);
+    CALL(mmsb_store_unname(context, "forms", NULL), MMSB_OK);
+    CALL(mmsb_store_unname(context, "forms", NULL), MMSB_E_NOT_FOUND);
+    CALL(mmsb_store_save(context, 0, NULL), MMSB_OK);
+    CALL(mmsb_context_destroy(context), MMSB_OK);
+    CALL(mmsb_store_info(context, &info), MMSB_E_STALE_HANDLE);
+}
+
 void fuzz_forms(void) {
     mmsb_context_t context = 0;
     mmsb_page_t made[MANY];
     uint64_t sizes[MANY];
     size_t count = 0;
-    char path[300], compacted[300], directory[300];
+    char path[300], compacted[300], directory[300], other[300];
     snprintf(path, sizeof path, "%s", file_of(90, "forms"));
     snprintf(compacted, sizeof compacted, "%s", file_of(91, "forms"));
     snprintf(directory, sizeof directory, "%s", file_of(92, "forms"));
+    snprintf(other, sizeof other, "%s", file_of(93, "forms"));
     CALL(mmsb_context_create(NULL, &context), MMSB_OK);
     make_many(context, sizes, made);
     batches(context, made, sizes);
     started(context, path, compacted);
     readers(compacted, mmsb_page_id(made[0]));
     journalled(context, directory, path);
+    stored(other);
     CALL_EITHER(mmsb_telemetry_list(NULL, 0, &count), MMSB_E_UNSUPPORTED, MMSB_OK);
     CALL_EITHER(mmsb_telemetry_paths(NULL, 0, &count), MMSB_E_UNSUPPORTED, MMSB_OK);
     CALL(mmsb_context_destroy(context), MMSB_OK);
@@ -161,4 +199,6 @@ void fuzz_forms(void) {
     unlink(compacted);
     remove_files(directory);
     rmdir(directory);
+    remove_files(other);
+    rmdir(other);
 }

@@ -86,6 +86,7 @@ from .library import (
 from .metadata import Metadata
 from .page import Page, PageArray, PageInfo
 from .snapshot import Change, SaveStats, Snapshot, SnapshotPage, compact, compact_start, diff, diff_start, verify, verify_start
+from .store import Store, StoreInfo, StorePoint, open, store_points
 from .ticket import Ticket
 
 __version__ = "0.1.0"
@@ -151,6 +152,9 @@ __all__ = [
     "Snapshot",
     "SnapshotPage",
     "StaleHandleError",
+    "Store",
+    "StoreInfo",
+    "StorePoint",
     "Stream",
     "StructVersionError",
     "TagStats",
@@ -174,7 +178,9 @@ __all__ = [
     "log_configure",
     "log_read",
     "memory_usage",
+    "open",
     "shutdown",
+    "store_points",
     "telemetry",
     "telemetry_paths",
     "verify",

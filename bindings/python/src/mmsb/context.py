@@ -171,9 +171,15 @@ class Context(Closable):
             raw.guard_every = unsigned(guard_every, "guard_every")
         if guard_quarantine is not None:
             raw.guard_quarantine = unsigned(guard_quarantine, "guard_quarantine")
-        self._handle = number_from(lib.mmsb_context_create, raw)
         self._default_location = name_of(_ffi.LOCATIONS, raw.default_location)
-        self._finalizer = when_dropped(self, _close, self._handle)
+        self._create(raw)
+
+    def _create(self, options: _abi.ContextOptions) -> None:
+        self._own(number_from(lib.mmsb_context_create, options))
+
+    def _own(self, handle: int) -> None:
+        self._handle = handle
+        self._finalizer = when_dropped(self, _close, handle)
 
     # -------------------------------------------------------------------------------------------------- lifetime
 
@@ -204,9 +210,9 @@ class Context(Closable):
 
     def __repr__(self) -> str:
         try:
-            return f"<mmsb.Context of {len(self)} pages>"
+            return f"<mmsb.{type(self).__name__} of {len(self)} pages>"
         except MMSBError as error:
-            return f"<mmsb.Context: {type(error).__name__}>"
+            return f"<mmsb.{type(self).__name__}: {type(error).__name__}>"
 
     # ---------------------------------------------------------------------------------------------- making pages
 

@@ -101,7 +101,7 @@ class Snapshot(Closable):
     @property
     def taken(self) -> datetime | None:
         """The time at which it was taken, UTC; None in a file of version 2."""
-        return _EPOCH + timedelta(microseconds=self._info.taken_ns // 1000) if self._info.taken_ns else None
+        return time_of(self._info.taken_ns)
 
     @property
     def format(self) -> int:
@@ -342,6 +342,11 @@ def _let_go(_file: _File) -> None:
     """Called when a view is gone; its finalizer has held the file until then."""
 
 
+def time_of(nanoseconds: int) -> datetime | None:
+    """A time of the library, nanoseconds since 1970; None for 0."""
+    return _EPOCH + timedelta(microseconds=nanoseconds // 1000) if nanoseconds else None
+
+
 def _id(raw: ctypes.Array[ctypes.c_uint8]) -> str | None:
     """An id in hexadecimal; None for zeros."""
     data = bytes(raw)
@@ -524,7 +529,7 @@ class LoadOptions:
             if not until:
                 raise InvalidArgumentError("until is 0; the first record has the number 1")
         if until_time is not None:
-            self.raw.journal_until_time_ns = _time_ns(until_time)
+            self.raw.journal_until_time_ns = time_ns(until_time, "until_time")
         if until_epoch is not None:
             page, epoch = until_epoch
             self.raw.journal_page, self.raw.journal_epoch = unsigned(page, "until_epoch[0]"), unsigned(epoch, "until_epoch[1]")
@@ -532,9 +537,9 @@ class LoadOptions:
                 raise InvalidArgumentError(f"until_epoch is {until_epoch}; the smallest id and the smallest epoch are 1")
 
 
-def _time_ns(time: datetime | float) -> int:
+def time_ns(time: datetime | float, what: str) -> int:
     """Nanoseconds since 1970; a datetime without a time zone is local time."""
     seconds = time.timestamp() if isinstance(time, datetime) else float(time)
     if not abs(seconds) < 2**63 / 1e9:
-        raise InvalidArgumentError(f"until_time is {time}; the limit is 2**63 ns before or after 1970")
+        raise InvalidArgumentError(f"{what} is {time}; the limit is 2**63 ns before or after 1970")
     return int(seconds * 1e9) or 1  # 0 stands for no time

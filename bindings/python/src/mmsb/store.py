@@ -1,0 +1,265 @@
+"""Stores: directories that have the state of a context."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import _abi
+from ._convert import c_text, signed, unsigned
+from ._errors import InvalidArgumentError
+from ._ffi import as_record, check, lib, sized, value_of
+from .context import Context
+from .journal import Journal, journal_options
+from .snapshot import AnyPath, path_bytes, time_ns, time_of
+from .ticket import Ticket, Work, nothing
+
+if TYPE_CHECKING:
+    from typing import SupportsIndex, Union
+
+    #: Which state is meant: its name, the number of a record, or a time.
+    At = Union[str, SupportsIndex, datetime]
+
+
+class StoreInfo(NamedTuple):
+    """What a store has, and what was done for it since it was opened."""
+
+    #: Snapshots in the folder, the bytes of their files, and those of the journal's files.
+    snapshots: int
+    snapshot_bytes: int
+    journal_bytes: int
+    #: Numbers of the oldest record that is kept, and of the newest; 0 if there is none yet.
+    first_record: int
+    last_record: int
+    #: Bytes of journal behind the last save.
+    unsaved_bytes: int
+    #: Saves, how many of them were whole, and how many have failed; a save that has failed is tried again.
+    saves: int
+    whole_saves: int
+    failed_saves: int
+    #: Bytes of the snapshots that were saved, and when the last save began.
+    saved_bytes: int
+    last_save: datetime | None
+    #: Snapshots that no rule keeps and that were removed, and the bytes of their files.
+    pruned: int
+    pruned_bytes: int
+
+
+class StorePoint(NamedTuple):
+    """A snapshot of a store."""
+
+    #: Of the snapshot and of its state's line of history, as hexadecimal digits.
+    id: str
+    lineage: str
+    #: Number of the last record that it has.
+    position: int
+    taken: datetime | None
+    #: Of its file, without those that it rests on.
+    bytes: int
+    #: Whether it rests on no other.
+    whole: bool
+    #: Whether the newest state comes from it; else it lies on a branch that was left.
+    on_line: bool
+    #: Whether records lead on from it: every state since can be opened.
+    leads: bool
+    #: The first of its names, and how many it has.
+    name: str | None
+    names: int
+
+
+class Store(Context):
+    """A context whose state a folder has, from open(). Every change is in the folder's journal, and close() needs no save.
+
+    With mode "read" calls that would change pages raise InvalidStateError, and so do the methods of this class.
+
+    close() waits until all changes are on disk. It raises nothing if the disk refuses them: where that matters, sync() says it.
+    """
+
+    _name = "store"
+
+    def __init__(
+        self, directory: AnyPath, options: _abi.StoreOptions, timeout: float | None, context_options: dict[str, Any]
+    ) -> None:
+        """Called by open()."""
+        self._directory = path_bytes(directory, "directory")
+        self._store_options = options
+        self._timeout = timeout
+        super().__init__(**context_options)
+
+    def _create(self, options: _abi.ContextOptions) -> None:
+        opened = ctypes.c_uint64()
+        Work(
+            lib.mmsb_store_open,
+            lib.mmsb_store_open_start,
+            self._directory,
+            options,
+            options=self._store_options,
+            results=(opened,),
+            make=lambda: self._own(opened.value),
+            undo=lambda: lib.mmsb_context_destroy(opened),
+            kept=opened,
+        ).run(self._timeout)
+
+    @property
+    def directory(self) -> str:
+        """The folder that open() was given."""
+        return os.fsdecode(self._directory)
+
+    def checkpoint(self, whole: bool = False, timeout: float | None = None) -> None:
+        """Saves into the store what has changed since the last save, and removes what no rule keeps.
+
+        No change needs that: the journal has it. It makes the next open() shorter and what was written through views durable, and
+        its state is a point of store_points(). whole: saves everything, so that no older snapshot is needed.
+
+        timeout in seconds, then TimeoutError; None waits without limit. Ctrl-C ends the call.
+        """
+        self._run(self._saving_point(whole), timeout)
+
+    def checkpoint_start(self, whole: bool = False, *, after: Iterable[Ticket[Any]] = ()) -> Ticket[None]:
+        """Starts checkpoint() when the tickets in after are done; progress counts bytes."""
+        return self._saving_point(whole).start(after)
+
+    def name(self, name: str, timeout: float | None = None) -> None:
+        """checkpoint(), and the state gets a name: it stays until unname(), and open(at=name) gives it back.
+
+        1 to 255 bytes of UTF-8 without control characters, the first character a letter. A state that has the name loses it.
+        """
+        self._run(self._naming(name), timeout)
+
+    def name_start(self, name: str, *, after: Iterable[Ticket[Any]] = ()) -> Ticket[None]:
+        """Starts name() when the tickets in after are done; progress counts bytes."""
+        return self._naming(name).start(after)
+
+    def unname(self, name: str) -> None:
+        """Takes a name away; the next save removes the state unless another rule keeps it. NotFoundError: there is none."""
+        self._check(lib.mmsb_store_unname(self.handle, c_text(name, "name"), None))
+
+    def sync(self, timeout: float | None = None) -> None:
+        """Waits until all changes made so far are on disk.
+
+        timeout in seconds, then TimeoutError; None waits without limit. Ctrl-C ends the call.
+        """
+        Journal(self).sync(timeout)
+
+    def sync_start(self, *, after: Iterable[Ticket[Any]] = ()) -> Ticket[None]:
+        """Starts sync() when the tickets in after are done."""
+        return Journal(self).sync_start(after=after)
+
+    def info(self) -> StoreInfo:
+        """What the store has, and what was done for it."""
+        raw = sized(_abi.StoreInfo)
+        self._check(lib.mmsb_store_info(self.handle, raw))
+        return as_record(StoreInfo, raw, last_save=time_of(raw.last_save_ns))
+
+    def _saving_point(self, whole: bool) -> Work[None]:
+        return Work(
+            lib.mmsb_store_save, lib.mmsb_store_save_start, self.handle, int(bool(whole)), make=nothing, check=self._check
+        )
+
+    def _naming(self, name: str) -> Work[None]:
+        text = c_text(name, "name")
+        return Work(lib.mmsb_store_name, lib.mmsb_store_name_start, self.handle, text, make=nothing, check=self._check)
+
+
+def open(
+    directory: AnyPath,
+    mode: str | None = None,
+    at: At | None = None,
+    *,
+    lazy: bool = False,
+    durability: str = "interval",
+    interval_ms: int = 10,
+    segment_bytes: int | None = None,
+    save_bytes: float | None = None,
+    save_interval: float | None = None,
+    keep_last: int = 1,
+    keep_hourly: int = 0,
+    keep_daily: int = 0,
+    timeout: float | None = None,
+    **context_options: Any,
+) -> Store:
+    """Opens a store: a folder that has the state of a context, whatever becomes of the process.
+
+        with mmsb.open("state") as store:
+            page = store.get(1) or store.create_page(4096, id=1)
+            page.write(0, b"hello")
+
+    - mode: "write" goes on from the newest state, and begins a folder that is missing or empty; "read" takes no lock, and calls
+      that would change pages raise InvalidStateError; "branch" goes on from an older state, and leaves the newer ones. None:
+      "write", or "read" if at is given
+    - at: the state of this name (a str), behind this record of the journal (an int), or of that time (a datetime; one without a
+      time zone is local time)
+    - lazy: the bytes of large pages are read when a call first needs them
+    - durability, interval_ms, segment_bytes: of the journal, see Context.journal(); None for the default, 16 MiB
+    - save_bytes: the keeper, a thread of the library, saves the state when the journal has grown by so many bytes; None for
+      64 MiB, or a tenth of the pages' bytes where that is more; math.inf for never
+    - save_interval: seconds after which it saves, if anything has changed; None for never
+    - keep_last: this many of the newest snapshots stay, and every state since the oldest of them can be opened; keep_hourly,
+      keep_daily: the newest of each of that many hours and days stays, too; and so do those with a name
+    - timeout: seconds; then TimeoutError. Ctrl-C ends the call
+    - context_options: those of Context
+
+    BusyError: another process or context writes the store; the text has its process and host. NotFoundError: there is no store to
+    read, or no such state.
+    """
+    raw = _abi.StoreOptions()
+    lib.mmsb_store_options_init(raw)
+    raw.mode = value_of(_abi.STORE, mode if mode is not None else "write" if at is None else "read", "mode")
+    if isinstance(at, str):
+        raw.at_name = c_text(at, "at")
+    elif isinstance(at, datetime):
+        raw.at_time_ns = time_ns(at, "at")
+    elif at is not None:
+        raw.at_record = unsigned(at, "at")
+        if not raw.at_record:
+            raise InvalidArgumentError("at is 0; the first record has the number 1")
+    raw.load = _abi.LOAD["lazy" if lazy else "eager"]
+    journal = journal_options(durability, interval_ms, segment_bytes, True, "write")
+    raw.durability, raw.interval_ms = journal.durability, journal.interval_ms
+    if segment_bytes is not None:
+        raw.segment_bytes = journal.segment_bytes
+    if save_bytes is not None:
+        raw.save_bytes = _abi.NEVER if save_bytes == math.inf else _positive(save_bytes, "save_bytes")
+    if save_interval is not None:
+        raw.save_interval_ns = _positive(save_interval, "save_interval", 1e9)
+    raw.keep_last = signed(keep_last, "keep_last")
+    raw.keep_hourly = signed(keep_hourly, "keep_hourly")
+    raw.keep_daily = signed(keep_daily, "keep_daily")
+    return Store(directory, raw, timeout, context_options)
+
+
+def _positive(value: float, what: str, scale: float = 1) -> int:
+    """A number that is more than 0 in the library's unit, where 0 means something else."""
+    if not value > 0:
+        raise InvalidArgumentError(f"{what} is {value}, not more than 0")
+    return max(1, int(min(value * scale, 2**63)))
+
+
+def store_points(directory: AnyPath) -> list[StorePoint]:
+    """The snapshots of a store, the newest first, those of branches that were left at the end. Also while it has a writer."""
+    path, count, capacity = path_bytes(directory, "directory"), ctypes.c_size_t(), 16
+    while True:
+        found = (_abi.StorePoint * capacity)()
+        status = lib.mmsb_store_points(path, found, capacity, count)
+        if status != _abi.E_OUT_OF_RANGE or count.value <= capacity:
+            check(status)
+            return [_point(raw) for raw in found[: count.value]]
+        capacity = count.value
+
+
+def _point(raw: _abi.StorePoint) -> StorePoint:
+    return as_record(
+        StorePoint,
+        raw,
+        id=bytes(raw.id).hex(),
+        lineage=bytes(raw.lineage).hex(),
+        taken=time_of(raw.taken_ns),
+        whole=bool(raw.whole),
+        on_line=bool(raw.on_line),
+        leads=bool(raw.leads),
+        name=raw.name.decode() or None,
+    )

@@ -1,0 +1,318 @@
+"""Stores: a folder has the state of a context; it can be gone on with, read, and opened as it was."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import mmsb
+import pytest
+from conftest import PATIENCE, SOURCE, RunPython
+from mmsb._ffi import find_library
+
+
+def test_a_store_goes_on_where_it_was(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    with mmsb.open(folder) as store:
+        assert isinstance(store, mmsb.Store)
+        assert isinstance(store, mmsb.Context)
+        assert store.directory == str(folder)
+        assert repr(store) == "<mmsb.Store of 0 pages>"
+        assert store.get(1) is None
+        page, other = store.create_page(4096, id=1), store.create_page(70_000, id=2)
+        page.write(0, b"first")
+        page.metadata["key"] = b"value"
+        store.add_dependency(page, other)
+    assert store.closed
+    with pytest.raises(mmsb.ClosedError):
+        store.info()
+    for lazy in (False, True):
+        with mmsb.open(str(folder), lazy=lazy, memory_limit=1 << 30) as store:
+            assert store.stats().memory_limit == 1 << 30
+            assert store.page(1).read(0, 5) == (b"later" if lazy else b"first")
+            assert store.page(1).metadata["key"] == b"value"
+            assert [child.id for child in store.page(1).children()] == [2]
+            store.page(1).write(0, b"later")
+
+
+def test_a_killed_process_needs_no_save(tmp_path: Path, run_python: RunPython) -> None:
+    program = f"""
+import os, signal, mmsb
+store = mmsb.open({str(tmp_path)!r}, keep_hourly=2)
+page = store.get(7) or store.create_page(64, id=7)
+for turn in range(1, 51):
+    with store.group():
+        page.apply(mmsb.Delta.runs([(turn % 64, bytes([turn]))]))
+    if turn == 25:
+        store.checkpoint()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    for turn in (1, 2):
+        assert run_python(program).returncode == -signal.SIGKILL
+        with mmsb.open(tmp_path, "read") as store:
+            assert store.page(7).epoch == 50 * turn
+    with mmsb.open(tmp_path) as store:
+        assert store.page(7).epoch == 100
+
+
+def test_what_is_only_read_does_not_change(tmp_path: Path) -> None:
+    with mmsb.open(tmp_path) as store:
+        page, other = store.create_page(100, id=1), store.create_page(100, id=2)
+        page.apply(mmsb.Delta.runs([(0, b"kept")]))
+        data = store.save_bytes()
+        store.sync()
+        before = sorted(os.listdir(tmp_path))
+        with mmsb.open(tmp_path, mode="read") as reader:
+            assert sorted(os.listdir(tmp_path)) == before
+            mine = reader.page(1)
+            calls: list[Callable[[], object]] = [
+                lambda: reader.create_page(10),
+                lambda: reader.create_pages(2, 10),
+                lambda: reader.adopt(bytearray(10)),
+                lambda: mine.write(0, b"lost"),
+                lambda: mine.apply(mmsb.Delta.runs([(0, b"lost")])),
+                lambda: mine.resize(10),
+                lambda: mine.clone(),
+                lambda: mine.migrate("disk"),
+                mine.mask_clear,
+                mine.release,
+                mine.destroy,
+                lambda: mine.metadata.__setitem__("key", b"value"),
+                lambda: reader.add_dependency(mine, reader.page(2)),
+                lambda: reader.restore_bytes(data),
+                lambda: reader.journal(tmp_path / "journal"),
+                reader.checkpoint,
+                lambda: reader.name("name"),
+                lambda: reader.unname("name"),
+                reader.sync,
+                reader.info,
+            ]
+            for call in calls:
+                with pytest.raises(mmsb.InvalidStateError):
+                    call()
+            with pytest.raises(mmsb.InvalidStateError, match="opened for reading only"), reader.group():
+                mine.write(0, b"lost")
+            assert (mine.read(0, 4), mine.epoch, mine.mask_count(), dict(mine.metadata)) == (b"kept", 1, 4, {})
+            assert len(reader) == 2
+            assert reader.save_bytes()
+        assert sorted(os.listdir(tmp_path)) == before
+        other.write(0, b"x")  # the writer goes on
+
+
+def test_the_state_as_it_was(tmp_path: Path) -> None:
+    coarse = 5  # CLOCK_REALTIME_COARSE, which the records have
+    points = []
+    with mmsb.open(tmp_path, durability="call", keep_last=5) as store:
+        page = store.create_page(8, id=1)
+        for turn in range(1, 4):
+            page.apply(mmsb.Delta.runs([(0, bytes([turn]))]))
+            record = store.info().last_record
+            moment = time.time() + 0.005
+            while time.clock_gettime(coarse) <= moment:
+                time.sleep(0.005)
+            store.name(f"turn {turn}")
+            utc = datetime.fromtimestamp(moment, timezone.utc)
+            points.append((f"turn {turn}", record, utc, utc.astimezone().replace(tzinfo=None), turn))
+        store.sync()
+        for name, record, utc, local, turn in points:
+            for at in (name, record, utc, local):
+                with mmsb.open(tmp_path, at=at) as reader:
+                    assert reader.page(1).epoch == turn
+                    with pytest.raises(mmsb.InvalidStateError):
+                        reader.page(1).write(0, b"x")
+    for at in ("no such name", 999):
+        with pytest.raises(mmsb.NotFoundError, match=r"no such name|999"):
+            mmsb.open(tmp_path, at=at)
+
+
+def test_a_branch_leaves_what_was_newer(tmp_path: Path) -> None:
+    with mmsb.open(tmp_path) as store:
+        page = store.create_page(8, id=1)
+        page.write(0, b"old")
+        store.name("before")
+        page.write(0, b"new")
+        store.name("after")
+    with mmsb.open(tmp_path, "branch", at="before") as store:
+        assert store.page(1).read(0, 3) == b"old"
+        store.page(1).write(0, b"bra")
+    with mmsb.open(tmp_path) as store:
+        assert store.page(1).read(0, 3) == b"bra"
+    with mmsb.open(tmp_path, at="after") as store:
+        assert store.page(1).read(0, 3) == b"new"
+    assert {point.name: point.on_line for point in mmsb.store_points(tmp_path) if point.name} == {"before": True, "after": False}
+
+
+def test_points_and_retention(tmp_path: Path) -> None:
+    begin = datetime.now(timezone.utc)
+    with mmsb.open(tmp_path, save_bytes=math.inf, keep_last=2) as store:
+        assert mmsb.store_points(tmp_path) == []
+        empty = store.info()
+        assert isinstance(empty, mmsb.StoreInfo)
+        assert (empty.snapshots, empty.snapshot_bytes, empty.last_record, empty.saves, empty.last_save) == (0, 0, 0, 0, None)
+        page = store.create_page(1000)
+        store.name("first")
+        store.name("also first")
+        for turn in range(4):
+            page.write(0, bytes([turn]))
+            store.checkpoint(whole=turn == 3)
+        page.write(0, b"unsaved")
+        store.sync()
+        info = store.info()
+        points = mmsb.store_points(tmp_path)
+        assert all(isinstance(point, mmsb.StorePoint) for point in points)
+        assert [point.position for point in points] == sorted((point.position for point in points), reverse=True)
+        assert [(point.name, point.names) for point in points] == [(None, 0), (None, 0), ("also first", 1), ("first", 1)]
+        assert points[0].whole
+        assert points[0].leads
+        assert all(point.on_line and point.bytes > 0 and len(point.id) == len(point.lineage) == 32 for point in points)
+        assert points[0].taken is not None
+        assert timedelta(0) <= points[0].taken - begin < timedelta(seconds=PATIENCE)
+        assert info.snapshots == len(points)
+        assert info.snapshot_bytes == sum(point.bytes for point in points)
+        assert (info.saves, info.failed_saves, info.pruned) == (6, 0, 2)
+        assert 1 <= info.whole_saves <= 6
+        assert info.saved_bytes == info.snapshot_bytes + info.pruned_bytes
+        assert info.journal_bytes > 0
+        assert info.unsaved_bytes > 0
+        assert 0 < info.first_record <= info.last_record
+        assert info.last_save == points[0].taken
+        store.unname("first")
+        with pytest.raises(mmsb.NotFoundError, match="also first"):
+            store.unname("first")
+        store.checkpoint()
+        assert [point.name for point in mmsb.store_points(tmp_path)] == [None, None, "also first"]
+
+
+@pytest.mark.parametrize("rule", [{"save_bytes": 100_000}, {"save_interval": 0.01}])
+def test_the_keeper_saves_by_itself(tmp_path: Path, rule: dict[str, float]) -> None:
+    with mmsb.open(tmp_path, durability="none", segment_bytes=1 << 20, **rule) as store:  # type: ignore[arg-type]
+        page = store.create_page(50_000)
+        end = time.monotonic() + PATIENCE
+        while store.info().saves < 3 and time.monotonic() < end:
+            page.write(0, os.urandom(50_000))
+        assert store.info().saves >= 3
+        assert page.metadata == {}
+
+
+def test_started_forms(tmp_path: Path) -> None:
+    with mmsb.open(tmp_path) as store:
+        store.create_page(100, id=1)
+        with store.sync_start() as first, store.checkpoint_start(True, after=[first]) as second:
+            second.wait()
+        with store.name_start("named") as third:
+            third.wait()
+            assert third.progress()[0] > 0
+        assert [point.name for point in mmsb.store_points(tmp_path)] == ["named"]
+        with pytest.raises(mmsb.InvalidArgumentError):
+            store.name_start("1st")
+        with store.group(), pytest.raises(mmsb.BusyError, match="group"):
+            store.checkpoint()
+
+
+def test_wrong_arguments(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    wrong: list[dict[str, object]] = [
+        {"mode": "append"},
+        {"mode": "write", "at": "name"},
+        {"mode": "branch"},
+        {"at": 0},
+        {"at": -1},
+        {"at": ""},
+        {"at": "a\0b"},
+        {"durability": "perhaps"},
+        {"interval_ms": 0},
+        {"segment_bytes": -1},
+        {"save_bytes": 0},
+        {"save_bytes": math.nan},
+        {"save_interval": 0},
+        {"keep_last": 0},
+        {"keep_hourly": -1},
+        {"keep_daily": 1 << 31},
+        {"timeout": -1},
+        {"memory_limit": -1},
+        {"simulate": "perhaps"},
+    ]
+    for options in wrong:
+        with pytest.raises(mmsb.InvalidArgumentError):
+            mmsb.open(folder, **options)  # type: ignore[arg-type]
+        assert not folder.exists()
+    wrong = [{"mode": 1}, {"at": 1.5}, {"at": b"name"}, {"keep_last": "1"}, {"colour": "red"}]
+    for options in wrong:
+        with pytest.raises(TypeError):
+            mmsb.open(folder, **options)  # type: ignore[arg-type]
+    for path in ("", "a\0b"):
+        with pytest.raises(mmsb.InvalidArgumentError):
+            mmsb.open(path)
+        with pytest.raises(mmsb.InvalidArgumentError):
+            mmsb.store_points(path)
+    with mmsb.open(folder) as store:
+        for name in ("", "1st", "a\nb", "a\0b", "é" * 128, "\ud800"):
+            with pytest.raises(mmsb.InvalidArgumentError):
+                store.name(name)
+        with pytest.raises(TypeError):
+            store.name(b"name")  # type: ignore[arg-type]
+        store.name("é" * 127)
+
+
+def test_what_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(mmsb.NotFoundError, match="no store"):
+        mmsb.open(tmp_path, "read")
+    with pytest.raises(mmsb.NotFoundError, match="no store"):
+        mmsb.open(tmp_path / "none", "branch", at=1)
+    with pytest.raises(mmsb.NotFoundError):
+        mmsb.store_points(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        mmsb.store_points(tmp_path / "none")
+    with pytest.raises(FileNotFoundError):
+        mmsb.open(tmp_path / "none" / "state")
+    (tmp_path / "letter").write_text("hello")
+    with pytest.raises(mmsb.InvalidStateError, match="letter"):
+        mmsb.open(tmp_path)
+    assert os.listdir(tmp_path) == ["letter"]
+
+
+def test_a_store_has_one_writer(tmp_path: Path) -> None:
+    program = f"import mmsb, sys; store = mmsb.open({str(tmp_path)!r}); print('open', flush=True); sys.stdin.read()"
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "MMSB_LIBRARY": find_library()}
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "open\n"
+        for options in ({}, {"mode": "branch", "at": "name"}):
+            with pytest.raises(mmsb.BusyError, match=rf"process {writer.pid} on {os.uname().nodename}"):
+                mmsb.open(tmp_path, **options)  # type: ignore[arg-type]
+        mmsb.open(tmp_path, "read").close()
+        writer.kill()
+    mmsb.open(tmp_path).close()
+
+
+def test_long_calls_have_a_timeout(tmp_path: Path) -> None:
+    """64 MiB take longer than 1 ns, and than a try; a call that times out has left nothing."""
+    with mmsb.open(tmp_path, save_bytes=math.inf) as store:
+        page = store.create_page(64 << 20)
+        page.write(0, os.urandom(64 << 20))
+        calls: list[Callable[[float], None]] = [
+            lambda timeout: store.checkpoint(True, timeout),
+            lambda timeout: store.name("name", timeout),
+        ]
+        for call in calls:
+            for timeout, error in ((1e-9, mmsb.TimeoutError), (0, mmsb.WouldBlockError), (-1, mmsb.InvalidArgumentError)):
+                with pytest.raises(error):
+                    call(timeout)
+        assert mmsb.store_points(tmp_path) == []
+        store.sync(PATIENCE)
+        store.checkpoint(True, timeout=PATIENCE)
+        assert mmsb.store_points(tmp_path)[0].whole
+    for timeout, error in ((1e-9, mmsb.TimeoutError), (0, mmsb.WouldBlockError)):
+        for mode in ("write", "read"):
+            with pytest.raises(error):
+                mmsb.open(tmp_path, mode, timeout=timeout)
+    with mmsb.open(tmp_path, timeout=PATIENCE) as store:
+        assert len(store) == 1
