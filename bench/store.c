@@ -79,6 +79,10 @@ static void ours_create(uint64_t values) {
 }
 
 static void ours_put(uint64_t number, const void *bytes, size_t length) {
+    BENCH_CALL(mmsb_page_write(ours.pages[number * ours.length / ours.page], number * ours.length % ours.page, bytes, length));
+}
+
+static void ours_delta(uint64_t number, const void *bytes, size_t length) {
     mmsb_run_t run = {number * ours.length % ours.page, length};
     mmsb_delta_t delta;
     mmsb_delta_init(&delta);
@@ -372,7 +376,9 @@ static double changes(const bench_base_t *base, uint64_t values, bool batches) {
             numbers[i] = bench_random(&seed) % values;
             words[0] = numbers[i];
             words[1] = ++change;
-            if (!batches)
+            if (!batches && base == &our_base)
+                ours_delta(numbers[i], words, CHANGE);
+            else if (!batches)
                 base->put(numbers[i], words, CHANGE);
         }
         if (batches) {
@@ -674,7 +680,7 @@ static void write_steadily(const keeping_t *keeping, double seconds, times_t *ti
         words[0] = change;
         while (keeping->pace > 0 && from < begin + (double)change / keeping->pace)
             from = bench_seconds();
-        ours_put(place, words, CHANGE);
+        ours_delta(place, words, CHANGE);
         now = bench_seconds();
         count_time(times, (now - from) * 1e9);
     }
