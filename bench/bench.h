@@ -110,6 +110,13 @@ typedef struct bench_umf {
 } bench_umf_t;
 bool bench_umf(bench_umf_t *peer);
 
+/* Opens a library of the peers' folder and fills pointers to its functions; false, with a line that says why, where it is absent. */
+typedef struct bench_symbol {
+    const char *name;
+    void *function; /* address of the pointer */
+} bench_symbol_t;
+bool bench_library(const char *name, const bench_symbol_t *symbols, size_t count);
+
 /* An exported Go function that does nothing, in a plain c-shared library; NULL where it is absent. */
 uint64_t (*bench_go_empty(void))(uint64_t);
 

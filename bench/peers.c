@@ -25,6 +25,13 @@ static void *symbol(void *library, const char *name) {
     return address;
 }
 
+bool bench_library(const char *name, const bench_symbol_t *symbols, size_t count) {
+    void *library = open_peer(name);
+    for (size_t i = 0; library && i < count; i++)
+        *(void **)symbols[i].function = symbol(library, symbols[i].name);
+    return library;
+}
+
 bool bench_mimalloc(bench_mimalloc_t *peer) {
     void *library = open_peer("libmimalloc.so.2");
     char version[16];

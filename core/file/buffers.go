@@ -94,5 +94,11 @@ func (b *buffers) release() {
 	}
 }
 
+// Blocks is so much memory, zeros, that may be written past the page cache.
+func Blocks(length int) []byte {
+	b := make([]byte, length+Alignment)
+	return b[int(-address(b)%Alignment):][:length:length]
+}
+
 func alignDown(n int64) int64 { return n &^ (Alignment - 1) }
 func alignUp(n int64) int64   { return alignDown(n + Alignment - 1) }

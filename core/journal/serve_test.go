@@ -100,7 +100,7 @@ func TestNoDurabilityLeavesItToTheSystem(t *testing.T) {
 }
 
 func TestAFailureReachesTheRing(t *testing.T) {
-	for kind, nth := range map[filetest.Kind]int{filetest.Write: 4, filetest.Sync: 3} { // of which opening needs two and one
+	for kind, nth := range map[filetest.Kind]int{filetest.Write: 5, filetest.Sync: 3} { // opening needs two and one, zeros are one
 		disk := filetest.NewDisk()
 		fs := filetest.NewFaulty(disk, filetest.Fault{Kind: kind, Nth: nth, Errno: syscall.ENOSPC})
 		w := open(t, fs, Options{Durability: EachCall})
@@ -153,4 +153,46 @@ func TestAPanicLetsNobodyWait(t *testing.T) {
 	assert.PanicsWithValue(t, "planted", func() { _ = w.Serve(&ring) })
 	assert.Equal(t, status.Internal, code(ring.failure))
 	require.NoError(t, open(t, disk, Options{}).Close(), "the directory was let go")
+}
+
+// Zeros lie before frames that are synced one by one: the file's end moves once for many of them. They go when the segment ends.
+func TestFramesOfCallsLieInZeros(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{Durability: EachCall, SegmentBytes: 3 * unitBytes})
+	size := func(name string) int64 {
+		info, err := disk.Stat(directory + "/" + name)
+		require.NoError(t, err)
+		return info.Size
+	}
+	first := w.name
+	require.NoError(t, write(w, run(1)))
+	long := size(first)
+	assert.Equal(t, int64(2*unitBytes+ahead), long)
+	require.NoError(t, write(w, run(1)))
+	assert.Equal(t, long, size(first))
+	j, err := Open(disk, directory)
+	require.NoError(t, err)
+	assert.Equal(t, uint64(2), j.Info().Last)
+	require.NoError(t, write(w, run(1)))
+	require.NotEqual(t, first, w.name)
+	assert.Equal(t, int64(3*unitBytes), size(first))
+	require.NoError(t, w.Close())
+	assert.Equal(t, int64(3*unitBytes), size(w.name), "header, frame, end")
+	j, err = Open(disk, directory)
+	require.NoError(t, err)
+	assert.Equal(t, uint64(3), j.Info().Last)
+	assert.Zero(t, j.Info().TornBytes)
+}
+
+func TestZerosBehindFramesAreOnlyTried(t *testing.T) {
+	disk := filetest.NewDisk()
+	counting := filetest.NewFaulty(disk)
+	w := open(t, counting, Options{Durability: EachCall})
+	before := counting.Count(filetest.Write)
+	require.NoError(t, w.Close())
+	disk = filetest.NewDisk()
+	fs := filetest.NewFaulty(disk, filetest.Fault{Kind: filetest.Write, Nth: before + 1, Errno: syscall.ENOSPC})
+	w = open(t, fs, Options{Durability: EachCall})
+	require.NoError(t, write(w, run(1)))
+	require.NoError(t, w.Close())
 }

@@ -96,6 +96,8 @@ type Writer struct {
 	at      file.File         // the segment that is written
 	name    string
 	offset  int64
+	filled  int64  // zeros lie between offset and here
+	zeros   []byte // what fill writes
 	begins  uint64 // sequence number of the segment's first record
 	chain   uint32 // crc of the last frame
 	ended   bool   // the last frame says that the journal was closed
@@ -402,7 +404,7 @@ func (w *Writer) begin(before uint64) error {
 		_ = w.at.Close() // it is durable
 	}
 	_ = at.SetDirect(true) // or through the page cache
-	w.at, w.offset, w.begins, w.ended = at, unitBytes, w.last+1, false
+	w.at, w.offset, w.filled, w.begins, w.ended = at, unitBytes, 0, w.last+1, false
 	w.extent.Lock()
 	defer w.extent.Unlock()
 	if n := len(w.kept); invariant.Enabled && n > 0 {
@@ -471,6 +473,9 @@ func (w *Writer) Write(buffer []byte, used int, first uint64, count uint32, ends
 	f := frame{id: w.lineage.ID, length: uint32(used), count: count, first: first, durable: w.durable, previous: w.chain}
 	f.encode(buffer)
 	length := padded(used)
+	if count > 0 {
+		w.fill(w.offset + int64(length))
+	}
 	if err := file.WriteBlocks(w.at, buffer[:length], w.offset); err != nil {
 		return w.fail(file.Failed(err, "cannot write %d bytes at offset %d of %s", length, w.offset,
 			filepath.Join(w.directory, w.name)))
@@ -484,6 +489,40 @@ func (w *Writer) Write(buffer []byte, used int, first uint64, count uint32, ends
 	w.chain, w.last, w.within, w.ended = f.crc, w.last+uint64(count), !ends, count == 0
 	if w.options.Wrote != nil {
 		w.options.Wrote(int64(length))
+	}
+	return nil
+}
+
+// ahead is how many zeros are written before frames that are synced one by one.
+const ahead = 1 << 20
+
+// fill makes sure that a frame up to end does not move the end of a file whose frames are synced one by one: each sync would
+// wait for the journal of the file system as well, which takes as long again. To a reader the zeros are a torn end. Without
+// space for them the frames move the end.
+func (w *Writer) fill(end int64) {
+	if w.options.Durability != EachCall || end <= w.filled {
+		return
+	}
+	if w.zeros == nil {
+		w.zeros = file.Blocks(ahead)
+	}
+	if file.WriteBlocks(w.at, w.zeros, end) == nil {
+		w.filled = end + ahead
+	}
+}
+
+// cut removes the zeros behind the last frame.
+func (w *Writer) cut() error {
+	if w.filled <= w.offset {
+		return nil
+	}
+	err := w.at.Truncate(w.offset)
+	if err == nil {
+		err = w.at.Sync()
+	}
+	if err != nil {
+		return w.fail(file.Failed(err, "cannot truncate the journal segment %s to %d bytes", filepath.Join(w.directory, w.name),
+			w.offset))
 	}
 	return nil
 }
@@ -519,6 +558,9 @@ func (w *Writer) rotate() error {
 	if _, err := w.Sync(); err != nil {
 		return err
 	}
+	if err := w.cut(); err != nil {
+		return err
+	}
 	w.based = false
 	if err := w.begin(w.last); err != nil {
 		return w.fail(err)
@@ -543,6 +585,9 @@ func (w *Writer) Close() error {
 
 // end writes a frame without records. With it, damage to the last records is known as damage.
 func (w *Writer) end() error {
+	if err := w.cut(); err != nil {
+		return err
+	}
 	_ = w.at.SetDirect(false) // the block lies anywhere
 	if err := w.Write(make([]byte, unitBytes), FrameHeadBytes, w.last+1, 0, true); err != nil {
 		return err

@@ -153,12 +153,7 @@ func (l *loader) run() (releases []func(), err error) {
 	if l.work != nil {
 		l.work.SetTotal(l.file.Totals().StateBytes)
 	}
-	const most = 1 << 20 // what the file says is not yet proven
-	expected := min(l.file.PagesAtMost(), most)
-	if l.o.IDs != nil {
-		expected = uint64(len(l.o.IDs))
-	}
-	l.Staging = page.NewStaging(l.context, expected)
+	l.Staging = page.NewStaging(l.context, l.expected())
 	defer func() {
 		if !l.replaced {
 			l.Drop()
@@ -201,6 +196,15 @@ func (l *loader) run() (releases []func(), err error) {
 	return releases, nil
 }
 
+// expected is how many pages are to be staged, about.
+func (l *loader) expected() uint64 {
+	const most = 1 << 20 // what the file says is not yet proven
+	if l.o.IDs != nil {
+		return uint64(len(l.o.IDs))
+	}
+	return min(l.file.PagesAtMost(), most)
+}
+
 // stageState stages what the snapshot has of the pages that are wanted.
 func (l *loader) stageState() (err error) {
 	var want func(id uint64) bool // nil = all
@@ -211,14 +215,17 @@ func (l *loader) stageState() (err error) {
 		}
 		want = func(id uint64) bool { _, ok := chosen[id]; return ok }
 	}
-	if l.o.Lazy || l.o.InPlace {
+	lazy := l.o.Lazy || l.o.InPlace
+	if lazy {
 		if want, err = l.stageLazy(want); err != nil {
 			return err
 		}
 	}
-	how := snapshot.LoadOptions{Want: want, SumsLater: true, GoesOn: l.asked}
-	if err := l.file.ParallelSegments(how, l.segment); err != nil {
-		return err
+	if !lazy || want != nil {
+		how := snapshot.LoadOptions{Want: want, SumsLater: true, DistinctLater: want == nil, GoesOn: l.asked} // Add sees it
+		if err := l.file.ParallelSegments(how, l.segment); err != nil {
+			return err
+		}
 	}
 	if err := l.complete(); err != nil {
 		return err
@@ -294,7 +301,7 @@ func (l *loader) remember() {
 	totals := l.file.Totals()
 	saves.totals.pages, saves.totals.bytes = totals.StatePages, totals.StateBytes
 	known := l.Pages
-	if l.o.Journal != "" {
+	if l.inSnapshot != nil {
 		known = l.inSnapshot
 	}
 	var saved *[native.LeafRecords]native.Saved

@@ -60,19 +60,36 @@ func (l *loader) replayJournal() error {
 	if err := l.journal.Leads(l.line.At(l.position)); err != nil {
 		return err
 	}
-	r := l.beginReplay()
-	defer r.end()
-	last, err := l.journal.Run(l.position, l.o.until(), r.applyAll)
-	if err == nil && l.o.until() == (journal.Until{}) {
-		err = r.allKnown()
-	}
-	if err == nil && r.edges != nil {
-		if cycle := r.Graph.Check(); cycle != nil {
-			err = status.Errorf(status.Corrupt, "journal %q: %s", l.o.Journal, status.Of(cycle).Text)
+	var r *replay // nil: there is no record behind the snapshot
+	last, err := l.journal.Run(l.position, l.o.until(), func(part *journal.Part) error {
+		if r == nil {
+			r = l.beginReplay()
 		}
+		return r.applyAll(part)
+	})
+	if r != nil {
+		defer r.end()
+	}
+	if err == nil && r != nil {
+		err = r.check()
 	}
 	l.line, l.position = l.journal.At(last), last
 	return err
+}
+
+// check looks at what only the end of the replay shows.
+func (r *replay) check() error {
+	if r.o.until() == (journal.Until{}) {
+		if err := r.allKnown(); err != nil {
+			return err
+		}
+	}
+	if r.edges != nil {
+		if cycle := r.Graph.Check(); cycle != nil {
+			return status.Errorf(status.Corrupt, "journal %q: %s", r.o.Journal, status.Of(cycle).Text)
+		}
+	}
+	return nil
 }
 
 // beginReplay gives the record of each staged page what a page's record says.

@@ -132,20 +132,22 @@ func (l *loader) add(entries []snapshot.Page, indices []uint32, like residency.F
 }
 
 // stageLazy stages large pages, or all where they are loaded in place, whose bytes stay in the file until a call needs them. rest
-// selects the pages to read now.
+// selects the pages to read now; nil: there are none.
 func (l *loader) stageLazy(want func(id uint64) bool) (rest func(id uint64) bool, err error) {
 	l.source = residency.NewSource(reader{l.file})
-	waiting := make(map[uint64]uint32) // records by id
+	waiting := make(map[uint64]uint32, l.expected()) // records by id
+	some := false                                    // are read now
 	how := snapshot.LoadOptions{Want: want, TablesOnly: true, GoesOn: l.asked}
 	err = l.file.Segments(how, func(segment snapshot.Loaded) error {
 		for i := range segment.Pages {
 			entry := &segment.Pages[i]
-			if entry.Size <= native.SmallMax && !l.o.InPlace {
+			if entry.Size <= native.SmallMax && !l.o.InPlace || entry.Location == abi.LocationDisk {
+				some = true
 				continue
 			}
 			var staged *native.Staged // nil: the page came before
 			index, waits := waiting[entry.ID]
-			if entry.Flags&snapshot.FlagKnown == 0 && entry.Location != abi.LocationDisk {
+			if entry.Flags&snapshot.FlagKnown == 0 {
 				if err := l.stageOneLazy(entry); err != nil {
 					return err
 				}
@@ -160,6 +162,9 @@ func (l *loader) stageLazy(want func(id uint64) bool) (rest func(id uint64) bool
 		}
 		return l.goesOn(l.work, l.done)
 	})
+	if !some {
+		return nil, err
+	}
 	return func(id uint64) bool {
 		_, waits := waiting[id]
 		return !waits && (want == nil || want(id))

@@ -20,6 +20,8 @@ type LoadOptions struct {
 	// SumsLater leaves the checksums of uncompressed bytes to the caller, where Loaded.SumsLater says so. Who copies them finds
 	// them in the processor's cache then.
 	SumsLater bool
+	// DistinctLater leaves it to the caller to see that no id comes twice. Without Want.
+	DistinctLater bool
 	// Everything looks at what need not be read to know the state, too: that all that is compressed can be decompressed, and that
 	// all metadata is valid, also of pages that newer files replace. Without Want.
 	Everything bool
@@ -129,7 +131,7 @@ const segmentsAtATime = 1 << 14
 func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) (func() error, error)) error {
 	v := w.s.volumes[number]
 	check := w.s.sequence(number)
-	if number == len(w.s.volumes)-1 { // of the newer ones the records tell
+	if number == len(w.s.volumes)-1 && !o.DistinctLater { // of the newer ones the records tell
 		ids := make([]uint64, 0, v.claimed(v.totals.Pages, pageBytes))
 		check.ids = &ids
 	}
