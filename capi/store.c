@@ -5,8 +5,7 @@
 
 #include "_cgo_export.h"
 
-#define STORE_DEFAULTS \
-    .interval_ms = 10, .keep_last = 1, .segment_bytes = UINT64_C(16) << 20, .timeout_ns = MMSB_WAIT_FOREVER
+#define STORE_DEFAULTS .interval_ms = 10, .keep_last = 1, .segment_bytes = UINT64_C(16) << 20, .timeout_ns = MMSB_WAIT_FOREVER
 
 void mmsb_store_options_init(mmsb_store_options_t *options) {
     *options = (mmsb_store_options_t){.struct_size = sizeof *options, STORE_DEFAULTS};

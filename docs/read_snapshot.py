@@ -40,7 +40,7 @@ def header(data):
     need(not any(data[72 + length : 328]) and not any(data[376 : UNIT - 4]), "unknown fields of the header are not 0")
     need(any(lineage) == (version == 4) and (any(parent) or begins == 0), "the lineage is not whole")
     need((lineage != parent or version == 3) and max(position, begins, latest) < 2**63, "the lineage cannot be")
-    need(latest == 0 or latest > position and version == 4, "the latest step comes before the position")
+    need(latest == 0 or (latest > position and version == 4), "the latest step comes before the position")
     need(at % UNIT == 0 and at + (8 * count + UNIT - 1) // UNIT * UNIT == size - UNIT, "the segment table is elsewhere")
     need(totals[2] < 2**63 and totals[3] < 2**63 and not any(data[size - UNIT + 100 : -4]), "the footer's numbers cannot be")
     table = struct.unpack(f"<{count}Q", check(data[at : at + 8 * count], crc, "the segment table"))

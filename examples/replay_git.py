@@ -510,9 +510,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("repository", nargs="?", type=Path, metavar="REPO", help="default: the repository of this file")
     parser.add_argument("--seed", type=int, default=1, help="seed of the generated history; default 1")
     parser.add_argument("--state", type=Path, metavar="DIR", help="keeps the pages in this folder and continues with its state")
-    parser.add_argument(
-        "--store", type=Path, metavar="DIR", help="the same with a store, where the library does the work"
-    )
+    parser.add_argument("--store", type=Path, metavar="DIR", help="the same with a store, where the library does the work")
     parser.add_argument("--commit", default="HEAD", help="the newest commit to replay; default HEAD")
     parser.add_argument("--acknowledge", action="store_true", help="with --state: a line for each commit when it is on disk")
     options = parser.parse_args(arguments)

@@ -1568,19 +1568,20 @@ MMSB_API mmsb_status_t mmsb_journal_records(const char *directory, uint64_t *nex
 /* ------------------------------------------------------------------------------------------------------ stores ---- */
 
 /* A store is a directory that has the state of a context, always: a journal, the snapshots that its records lead on from, and
- * names of snapshots. One call opens it: it finds the newest state, and what is changed from then on is journalled there. Who dies
- * or destroys the context needs no save. The directory of a journal (mmsb_journal_open) is a store, and the other way round.
+ * names of snapshots. One call opens it: it finds the newest state, and what is changed from then on is journalled there. Who
+ * dies or destroys the context needs no save. The directory of a journal (mmsb_journal_open) is a store, and the other way round.
  *
- * While a store is open for writing, its keeper saves what has changed into the directory when the journal has grown by save_bytes,
- * and every save_interval_ns; when the snapshots that rest on each other have grown, it saves all of it anew. After each save it
- * removes what no rule keeps: the keep_last newest snapshots stay, the newest of each of the last keep_hourly hours and keep_daily
- * days (UTC) that have any, and those that have a name. Records stay behind the oldest of the keep_last newest: every state since
- * can be restored. A save of the keeper that fails is tried again after a second, then later and later; the log and mmsb_store_info
- * say so. Bytes that a program writes through pointers have no records: they are durable with the next save.
+ * While a store is open for writing, its keeper saves what has changed into the directory when the journal has grown by
+ * save_bytes, and every save_interval_ns; when the snapshots that rest on each other have grown, it saves all of it anew. After
+ * each save it removes what no rule keeps: the keep_last newest snapshots stay, the newest of each of the last keep_hourly hours
+ * and keep_daily days (UTC) that have any, and those that have a name. Records stay behind the oldest of the keep_last newest:
+ * every state since can be restored. A save of the keeper that fails is tried again after a second, then later and later; the log
+ * and mmsb_store_info say so. Bytes that a program writes through pointers have no records: they are durable with the next save.
  *
- * When the disk is full, calls that change pages return MMSB_E_NO_SPACE and change nothing until it has space again: every second,
- * later every ten, the keeper tries to save the state and to go on behind it. After other failures of the disk they fail until the
- * context is destroyed, and what they acknowledged before stays. After mmsb_journal_close the context has no store any more.
+ * When the disk is full, calls that change pages return MMSB_E_NO_SPACE and change nothing until it has space again: every
+ * second, later every ten, the keeper tries to save the state and to go on behind it. After other failures of the disk they fail
+ * until the context is destroyed, and what they acknowledged before stays. After mmsb_journal_close the context has no store any
+ * more.
  *
  * A directory has one writer at a time, also over processes; a writer that has died does not count. Any number of processes read
  * it meanwhile: what they open has the calls before the writer's last mmsb_journal_sync, and those older than interval_ms. */
@@ -1619,8 +1620,8 @@ MMSB_API void mmsb_store_options_init(mmsb_store_options_t *options);
  * store.
  * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_BUSY (another writer; the text has its process and host),
  * MMSB_E_NOT_FOUND (no store to read, no such name, record or time), MMSB_E_INVALID_STATE (the directory has other files and no
- * store), those of mmsb_context_create, mmsb_snapshot_load and mmsb_journal_open. Threads: any. Blocks: until the state is loaded or
- * the time is over. Since 0.1. */
+ * store), those of mmsb_context_create, mmsb_snapshot_load and mmsb_journal_open. Threads: any. Blocks: until the state is loaded
+ * or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_store_open(const char *directory, const mmsb_context_options_t *context_options,
                                        const mmsb_store_options_t *options, mmsb_context_t *context);
 
@@ -1631,9 +1632,9 @@ MMSB_API mmsb_status_t mmsb_store_open_start(const char *directory, const mmsb_c
                                              const mmsb_store_options_t *options, const mmsb_work_options_t *work,
                                              mmsb_context_t *context, mmsb_ticket_t *ticket);
 
-/* Saves a context into its store now, and removes what no rule keeps: what has changed since the last save, unless the keeper would
- * save all of it anew, or (whole = 1) all of it, so that no other snapshot is needed for this one. It waits for a save that is
- * running. work may be NULL.
+/* Saves a context into its store now, and removes what no rule keeps: what has changed since the last save, unless the keeper
+ * would save all of it anew, or (whole = 1) all of it, so that no other snapshot is needed for this one. It waits for a save that
+ * is running. work may be NULL.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_STATE (the context was not opened from a
  * store for writing), and those of mmsb_snapshot_save. Threads: any. Blocks: until done or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_store_save(mmsb_context_t context, int32_t whole, const mmsb_work_options_t *work);
@@ -1660,19 +1661,19 @@ MMSB_API mmsb_status_t mmsb_store_unname(mmsb_context_t context, const char *nam
 typedef struct mmsb_store_info {
     uint32_t struct_size;
     uint32_t reserved_word;
-    uint64_t snapshots;       /* in the directory */
-    uint64_t snapshot_bytes;  /* of their files */
-    uint64_t journal_bytes;   /* of the journal's segments */
-    uint64_t first_record;    /* the oldest that is kept */
-    uint64_t last_record;     /* the newest; 0 if there is none yet */
-    uint64_t unsaved_bytes;   /* of journal, behind the last save */
-    uint64_t saves;           /* since the store was opened, like all that follow */
-    uint64_t whole_saves;     /* of them */
-    uint64_t failed_saves;    /* of the keeper; it tries again */
-    uint64_t saved_bytes;     /* of the snapshots */
-    int64_t last_save_ns;     /* when the last one began, since 1970; 0 if there was none */
-    uint64_t pruned;          /* snapshots that were removed */
-    uint64_t pruned_bytes;    /* of their files */
+    uint64_t snapshots;      /* in the directory */
+    uint64_t snapshot_bytes; /* of their files */
+    uint64_t journal_bytes;  /* of the journal's segments */
+    uint64_t first_record;   /* the oldest that is kept */
+    uint64_t last_record;    /* the newest; 0 if there is none yet */
+    uint64_t unsaved_bytes;  /* of journal, behind the last save */
+    uint64_t saves;          /* since the store was opened, like all that follow */
+    uint64_t whole_saves;    /* of them */
+    uint64_t failed_saves;   /* of the keeper; it tries again */
+    uint64_t saved_bytes;    /* of the snapshots */
+    int64_t last_save_ns;    /* when the last one began, since 1970; 0 if there was none */
+    uint64_t pruned;         /* snapshots that were removed */
+    uint64_t pruned_bytes;   /* of their files */
     uint64_t reserved[6];
 } mmsb_store_info_t;
 

@@ -35,8 +35,9 @@ func TestRandomPrograms(t *testing.T) {
 			folder, err := os.MkdirTemp(inMemory(), "mmsb-store-")
 			require.NoError(t, err)
 			defer func() { _ = os.RemoveAll(folder) }()
-			p := &program{T: t, Rand: rand.New(rand.NewPCG(number, 14)), folder: folder, directory: filepath.Join(folder, "store"),
-				last: 1 << 10, names: map[string]pages{}, records: map[uint64]pages{}}
+			p := &program{T: t, Rand: rand.New(rand.NewPCG(number, 14)), folder: folder,
+				directory: filepath.Join(folder, "store"),
+				last:      1 << 10, names: map[string]pages{}, records: map[uint64]pages{}}
 			p.run()
 		})
 	}
@@ -63,7 +64,6 @@ type program struct {
 	last      int              // the smallest keep_last so far
 	names     map[string]pages // states by name
 	records   map[uint64]pages // states behind records, of this line
-	began     uint64           // the first record of this line
 	copies    int
 }
 

@@ -214,8 +214,8 @@ var _ [0]struct{} = [journal.MarkedBytes - native.RingMarkedBytes]struct{}{}
 // ringBytes is the size of a ring's two buffers. Tests have smaller ones.
 var ringBytes = native.RingBytes
 
-// mapRing makes the file that the ring lies in, so that what calls have put there outlives the process. A journal whose calls wait
-// for the disk anyway does without where the file system cannot share memory.
+// mapRing makes the file that the ring lies in, so that what calls have put there outlives the process. A journal whose calls
+// wait for the disk anyway does without where the file system cannot share memory.
 func (j *openedJournal) mapRing() error {
 	f, err := j.writer.MakeRing(ringBytes)
 	if err != nil {
@@ -239,8 +239,8 @@ func (j *openedJournal) openRing(context uint32) error {
 	if j.shared != nil {
 		buffers = j.shared[journal.RingHeadBytes:]
 	}
-	ring, code := native.OpenRing(context, j.writer.Next(), ringBytes, j.options.Interval, j.options.Durability == journal.EachCall,
-		buffers)
+	ring, code := native.OpenRing(context, j.writer.Next(), ringBytes, j.options.Interval,
+		j.options.Durability == journal.EachCall, buffers)
 	if code != 0 {
 		err := lasterror.Load(code)
 		j.unmap()
@@ -291,7 +291,8 @@ func SaveBeside(context uint64, o SaveOptions, w *ticket.Work) (header *snapshot
 }
 
 // ResumeJournal goes on with a journal that has failed, when the disk works again: the state is saved into its directory, and a
-// new segment begins behind it. Until then, and where it fails again, calls change nothing, as before. options are as SaveBeside's.
+// new segment begins behind it. Until then, and where it fails again, calls change nothing, as before. options are as
+// SaveBeside's.
 func ResumeJournal(context uint64, o SaveOptions, w *ticket.Work) error {
 	return useQueued(context, w, func(s *state) error {
 		j := &s.journals
@@ -362,8 +363,8 @@ func OnJournal(context uint64, w *ticket.Work, run func(drop func(upTo uint64) e
 	return onJournal(context, w, func(_ *state, j *openedJournal) error { return run(j.writer.Drop) })
 }
 
-// Refuse lets calls that would change pages of a context without a journal fail with an error, as those of a context whose journal
-// has failed do.
+// Refuse lets calls that would change pages of a context without a journal fail with an error, as those of a context whose
+// journal has failed do.
 func Refuse(context uint64, with error) error {
 	return use(context, func(s *state) error {
 		s.journals.Lock()

@@ -40,8 +40,8 @@ func (s *Snapshot) CompactTo(sink file.Sink, progress Progress) (Report, error) 
 	if totals.StatePages > 0 {
 		average = totals.StateBytes / totals.StatePages
 	}
-	w, err := NewWriter(sink, Header{Taken: header.Taken, Lineage: header.Lineage, Position: header.Position, Latest: header.Latest},
-		Options{AveragePageSize: average})
+	state := Header{Taken: header.Taken, Lineage: header.Lineage, Position: header.Position, Latest: header.Latest}
+	w, err := NewWriter(sink, state, Options{AveragePageSize: average})
 	if err != nil {
 		return Report{}, err
 	}

@@ -114,7 +114,8 @@ func (p *publication) keep(id ID) error {
 	return file.SyncDirectory(p.fs, p.directory) // before the name goes to the new file
 }
 
-// Retire takes a snapshot's name away. The file stays under its KeptName as long as another snapshot of the directory rests on it.
+// Retire takes a snapshot's name away. The file stays under its KeptName as long as another snapshot of the directory rests on
+// it.
 func Retire(fs file.FS, path string) error {
 	p := &publication{fs: fs, directory: filepath.Dir(path), path: path, o: &ReplaceOptions{}}
 	unlock := lockDirectory(fs, p.directory)

@@ -49,8 +49,8 @@ func (s *Store) Find(at At) (Source, error) {
 	case at.Name != "":
 		return s.named(at.Name)
 	case at.Record > s.Journal.Last:
-		return Source{}, status.Errorf(status.NotFound, "the store %s has no record %d: the last one is %d", s.Directory, at.Record,
-			s.Journal.Last)
+		return Source{}, status.Errorf(status.NotFound, "the store %s has no record %d: the last one is %d", s.Directory,
+			at.Record, s.Journal.Last)
 	case at == (At{}):
 		return Source{}, nil
 	}
@@ -64,13 +64,15 @@ func (s *Store) Find(at At) (Source, error) {
 	}
 	for i := range s.Points { // the newest first
 		p := &s.Points[i]
-		if p.OnLine && (at.Record != 0 && p.Position == at.Record && p.Latest == at.Record || at.Time != 0 && p.Taken.UnixNano() <= at.Time) {
+		isRecord := at.Record != 0 && p.Position == at.Record && p.Latest == at.Record
+		if p.OnLine && (isRecord || at.Time != 0 && p.Taken.UnixNano() <= at.Time) {
 			return Source{Path: p.Path}, nil
 		}
 	}
 	if at.Record != 0 {
 		return Source{}, status.Errorf(status.NotFound,
-			"the store %s keeps records from %d on, and no snapshot was taken at record %d", s.Directory, s.Journal.First, at.Record)
+			"the store %s keeps records from %d on, and no snapshot was taken at record %d", s.Directory, s.Journal.First,
+			at.Record)
 	}
 	return Source{}, status.Errorf(status.NotFound, "the store %s keeps nothing that is as old as %s", s.Directory,
 		time.Unix(0, at.Time).UTC().Format(time.RFC3339Nano))

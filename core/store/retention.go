@@ -100,8 +100,8 @@ func (s *Store) Prune(r Retention, drop func(upTo uint64) error) (pruned Pruned,
 			}
 		}
 	} else if !s.log.FromTheBeginning() {
-		return pruned, status.Errorf(status.Corrupt, "the store %s has no snapshot that its records lead on from: nothing is removed",
-			s.Directory)
+		return pruned, status.Errorf(status.Corrupt,
+			"the store %s has no snapshot that its records lead on from: nothing is removed", s.Directory)
 	}
 	for i := range s.Points {
 		p := &s.Points[i]

@@ -165,8 +165,8 @@ func Is(fs file.FS, directory string) (bool, error) {
 		}
 	}
 	if foreign != "" {
-		return false, status.Errorf(status.InvalidState, "%q has files, as %q, but no journal: a store begins in an empty directory",
-			directory, foreign)
+		return false, status.Errorf(status.InvalidState,
+			"%q has files, as %q, but no journal: a store begins in an empty directory", directory, foreign)
 	}
 	return false, nil
 }

@@ -1,5 +1,5 @@
-"""Bugs in stores: in what a store keeps and removes, in which state is opened, and in what a keeper does of its own accord. Random
-programs of a store's user must show each, or a test of what they do not do."""
+"""Bugs in stores: in what a store keeps and removes, in which state is opened, and in what a keeper does of its own accord.
+Random programs of a store's user must show each, or a test of what they do not do."""
 
 from mutation import Mutant
 from subject import Go
@@ -77,4 +77,4 @@ STORES = Go(
             mode=FULL,
         ),
     ),
-)
+)  # fmt: skip
