@@ -1,7 +1,7 @@
 /*
  * bases.c — LMDB, RocksDB and SQLite as stores of numbered values; peers.sh has put the libraries into the folder BENCH_PEERS.
- * Each is set up as its manual advises for durable commits: LMDB with its defaults, RocksDB with what is written until a commit in
- * one batch whose log is synced, SQLite with a write-ahead log and synchronous = FULL.
+ * Each is set up as its manual advises for durable commits: LMDB with its defaults, RocksDB with what is written until a commit
+ * in one batch whose log is synced, SQLite with a write-ahead log and synchronous = FULL.
  */
 #include "bases.h"
 
@@ -63,13 +63,20 @@ static void lmdb_check(int error, const char *what) {
 
 static bool lmdb_there(void) {
     static const bench_symbol_t symbols[] = {
-        {"mdb_version", &lmdb.version},         {"mdb_strerror", &lmdb.strerror},
-        {"mdb_env_create", &lmdb.env_create},   {"mdb_env_set_mapsize", &lmdb.env_set_mapsize},
-        {"mdb_env_open", &lmdb.env_open},       {"mdb_env_close", &lmdb.env_close},
-        {"mdb_txn_begin", &lmdb.txn_begin},     {"mdb_txn_commit", &lmdb.txn_commit},
-        {"mdb_txn_abort", &lmdb.txn_abort},     {"mdb_dbi_open", &lmdb.dbi_open},
-        {"mdb_put", &lmdb.put},                 {"mdb_cursor_open", &lmdb.cursor_open},
-        {"mdb_cursor_get", &lmdb.cursor_get},   {"mdb_cursor_close", &lmdb.cursor_close},
+        {"mdb_version", &lmdb.version},
+        {"mdb_strerror", &lmdb.strerror},
+        {"mdb_env_create", &lmdb.env_create},
+        {"mdb_env_set_mapsize", &lmdb.env_set_mapsize},
+        {"mdb_env_open", &lmdb.env_open},
+        {"mdb_env_close", &lmdb.env_close},
+        {"mdb_txn_begin", &lmdb.txn_begin},
+        {"mdb_txn_commit", &lmdb.txn_commit},
+        {"mdb_txn_abort", &lmdb.txn_abort},
+        {"mdb_dbi_open", &lmdb.dbi_open},
+        {"mdb_put", &lmdb.put},
+        {"mdb_cursor_open", &lmdb.cursor_open},
+        {"mdb_cursor_get", &lmdb.cursor_get},
+        {"mdb_cursor_close", &lmdb.cursor_close},
     };
     return bench_library("liblmdb.so.0", symbols, sizeof symbols / sizeof symbols[0]);
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Puts the peers of the benchmarks into build/peers, without root and without touching the system: mimalloc, hwloc, LMDB, RocksDB
-# and SQLite as Debian's packages, extracted, with lists of apt's own in build/; UMF and safetensors from their wheels. A peer that cannot be
-# had is named, and its rows are then not reached.
+# Puts the peers of the benchmarks into build/peers, without root and without touching the system: mimalloc, hwloc, LMDB,
+# RocksDB and SQLite as Debian's packages, extracted, with lists of apt's own in build/; UMF and safetensors from their wheels. A
+# peer that cannot be had is named, and its rows are then not reached.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,8 +19,8 @@ cd "$work" || exit 1
 apt=(-q -o "Dir::State=$work/state" -o "Dir::State::status=/var/lib/dpkg/status" -o "Dir::Cache=$work/cache"
     -o "APT::Sandbox::User=$(id -un)" -o "Acquire::Languages=none" -o "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false")
 
-# debian FILE PACKAGE=VERSION: the package's files of that name. Where a system has no apt, or its release has other versions, they
-# stay away.
+# debian FILE PACKAGE=VERSION: the package's files of that name. Where a system has no apt, or its release has other versions,
+# they stay away.
 debian() {
     apt-get "${apt[@]}" download "$2" && dpkg -x "${2%%=*}"_*.deb tree && find tree -name "$1*" -exec cp -P {} "$peers/" \;
 }

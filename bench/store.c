@@ -1,7 +1,7 @@
 /*
- * store.c — stores against LMDB, RocksDB and SQLite with the same values, durable alike: changes with group commit, documents that
- * are synced one by one, opening a state, opening after a kill. And what an open costs against the machine, and the keeper's work
- * a writer.
+ * store.c — stores against LMDB, RocksDB and SQLite with the same values, durable alike: changes with group commit, documents
+ * that are synced one by one, opening a state, opening after a kill. And what an open costs against the machine, and the keeper's
+ * work a writer.
  *
  * Whatever is opened is opened by a new process, this program again, so that its memory is new and nothing is cached in it.
  */
@@ -127,8 +127,7 @@ static void ours_settle(void) {
     BENCH_CALL(mmsb_store_save(ours.context, 1, NULL));
 }
 
-static const bench_base_t our_base = {"libmmsb",  ours_there, ours_open,   ours_put,
-                                      ours_commit, ours_see,  ours_settle, ours_close};
+static const bench_base_t our_base = {"libmmsb", ours_there, ours_open, ours_put, ours_commit, ours_see, ours_settle, ours_close};
 
 /* Number 0 is ours. */
 static const bench_base_t *base_of(int number) {
@@ -200,7 +199,7 @@ static void forget_file(const char *path, void *user) {
 
 /* What a child says on its standard output. */
 typedef struct said {
-    double open, all;   /* seconds until the call returned, and until everything was read */
+    double open, all; /* seconds until the call returned, and until everything was read */
     bench_seen_t seen;
     uint64_t committed; /* the newest change that was surely durable */
 } said_t;
@@ -433,10 +432,14 @@ static void change_rows(void) {
 /* --------------------------------------------------------------------------------------------------- documents ---- */
 
 static void document_rows(void) {
-    const against_t row = {"store: documents, synced one by one", BENCH_MICROSECONDS, BENCH_AT_MOST, 1 / 1.2,
-                           "a value of 1 KiB and 64 bytes about it, both or none, durable when the call returns; ours: a group that "
-                           "creates a page, sets metadata and writes; the peers: two values in a transaction",
-                           true};
+    const against_t row = {
+        "store: documents, synced one by one",
+        BENCH_MICROSECONDS,
+        BENCH_AT_MOST,
+        1 / 1.2,
+        "a value of 1 KiB and 64 bytes about it, both or none, durable when the call returns; ours: a group that "
+        "creates a page, sets metadata and writes; the peers: two values in a transaction",
+        true};
     const uint64_t about = (uint64_t)1 << 62;
     double times[BASES][ROUNDS];
     int rounds = rounds_of(ROUNDS);
@@ -483,7 +486,10 @@ static void check_seen(const bench_base_t *base, const bench_seen_t *seen, const
 }
 
 static void open_rows(void) {
-    const against_t row = {"store: 1 M values of 1 KiB opened and read", BENCH_MEGABYTES, BENCH_AT_LEAST, 1,
+    const against_t row = {"store: 1 M values of 1 KiB opened and read",
+                           BENCH_MEGABYTES,
+                           BENCH_AT_LEAST,
+                           1,
                            "by a new process, the files not in the page cache; every value is read, ours and RocksDB's compare "
                            "checksums; megabytes of values",
                            false};
@@ -524,10 +530,14 @@ static void open_rows(void) {
 }
 
 static void kill_rows(void) {
-    const against_t row = {"store: opened and read after a kill", BENCH_MILLISECONDS, BENCH_AT_MOST, 1,
-                           "256 MiB of values of 1 KiB, as many changes of whole values, durable within 10 ms; then SIGKILL; a new "
-                           "process opens and reads all",
-                           false};
+    const against_t row = {
+        "store: opened and read after a kill",
+        BENCH_MILLISECONDS,
+        BENCH_AT_MOST,
+        1,
+        "256 MiB of values of 1 KiB, as many changes of whole values, durable within 10 ms; then SIGKILL; a new "
+        "process opens and reads all",
+        false};
     const uint64_t values = sized(256 * KIB), length = KIB;
     double times[BASES][ROUNDS];
     int rounds = rounds_of(3);
@@ -707,16 +717,26 @@ static void keeping_rows(keeping_t keeping) {
     char names[4][128];
     const uint64_t bytes = sized(GIB);
     const char *folder = bench_file("kept");
-    const char *note = "1 GiB in pages of 4 KiB, deltas of 64 bytes one a call, the keeper with its defaults; a rate is one through the "
-                       "mean time of a call";
-    bench_row_t rate = {.what = names[0], .unit = BENCH_MILLIONS, .aim = BENCH_AT_LEAST, .bound = 0.9, .note = note,
+    const char *note =
+        "1 GiB in pages of 4 KiB, deltas of 64 bytes one a call, the keeper with its defaults; a rate is one through the "
+        "mean time of a call";
+    bench_row_t rate = {.what = names[0],
+                        .unit = BENCH_MILLIONS,
+                        .aim = BENCH_AT_LEAST,
+                        .bound = 0.9,
+                        .note = note,
                         .peer_name = "the same without saves"};
-    bench_row_t late = {.what = names[1], .unit = BENCH_MICROSECONDS, .aim = BENCH_AT_MOST, .bound = 100, .absolute = true,
-                        .note = note, .peer_name = "the same without saves"};
-    bench_row_t space = {.what = names[2], .unit = BENCH_GIBIBYTES, .aim = BENCH_AT_MOST, .bound = 2.2, .note = note,
-                         .peer_name = "the pages"};
-    bench_row_t after = {.what = names[3], .unit = BENCH_GIBIBYTES, .aim = BENCH_AT_MOST, .bound = 1.3, .note = note,
-                         .peer_name = "the pages"};
+    bench_row_t late = {.what = names[1],
+                        .unit = BENCH_MICROSECONDS,
+                        .aim = BENCH_AT_MOST,
+                        .bound = 100,
+                        .absolute = true,
+                        .note = note,
+                        .peer_name = "the same without saves"};
+    bench_row_t space = {
+        .what = names[2], .unit = BENCH_GIBIBYTES, .aim = BENCH_AT_MOST, .bound = 2.2, .note = note, .peer_name = "the pages"};
+    bench_row_t after = {
+        .what = names[3], .unit = BENCH_GIBIBYTES, .aim = BENCH_AT_MOST, .bound = 1.3, .note = note, .peer_name = "the pages"};
     double values[4][ROUNDS], without[4][ROUNDS];
     int rounds = rounds_of(3);
     bench_seen_t seen = {0};

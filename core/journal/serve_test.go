@@ -100,7 +100,8 @@ func TestNoDurabilityLeavesItToTheSystem(t *testing.T) {
 }
 
 func TestAFailureReachesTheRing(t *testing.T) {
-	for kind, nth := range map[filetest.Kind]int{filetest.Write: 5, filetest.Sync: 3} { // opening needs two and one, zeros are one
+	// Opening needs two and one, zeros one.
+	for kind, nth := range map[filetest.Kind]int{filetest.Write: 5, filetest.Sync: 3} {
 		disk := filetest.NewDisk()
 		fs := filetest.NewFaulty(disk, filetest.Fault{Kind: kind, Nth: nth, Errno: syscall.ENOSPC})
 		w := open(t, fs, Options{Durability: EachCall})
