@@ -110,8 +110,8 @@ typedef struct bench_umf {
 } bench_umf_t;
 bool bench_umf(bench_umf_t *peer);
 
-/* Opens a library of the peers' folder and fills pointers to its functions; false, with a line that says why, where it is absent.
- * */
+/* Opens a library of the peers' folder and fills pointers to its functions; false, with a line that says why, where it is
+ * absent. */
 typedef struct bench_symbol {
     const char *name;
     void *function; /* address of the pointer */

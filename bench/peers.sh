@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Puts the peers of the benchmarks into build/peers, without root and without touching the system: mimalloc, hwloc, LMDB, RocksDB
-# and SQLite as Debian's packages, extracted, with lists of apt's own in build/; UMF and safetensors from their wheels. A peer
-# that cannot be had is named, and its rows are then not reached.
+# Puts the peers of the benchmarks into build/peers, without root and without touching the system: mimalloc, hwloc, LMDB,
+# RocksDB and SQLite as Debian's packages, extracted, with lists of apt's own in build/; UMF and safetensors from their wheels. A
+# peer that cannot be had is named, and its rows are then not reached.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 

@@ -22,8 +22,7 @@ flags=(-std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -fno-plt -falign-func
 "$cc" "${flags[@]}" -fPIC -shared -Wl,-soname,libbench_empty.so bench/empty.c -o "$out/libbench_empty.so"
 for program in pages calls deltas memory snapshots journal cache store; do
     "$cc" "${flags[@]}" "bench/$program.c" bench/bench.c bench/disk.c bench/bases.c bench/peers.c -o "$out/$program" \
-        "$library/libmmsb.so" \
-        "$out/libbench_empty.so" -ldl -pthread -Wl,--enable-new-dtags,-z,now "-Wl,-rpath,$library:$out"
+        "$library/libmmsb.so" "$out/libbench_empty.so" -ldl -pthread -Wl,--enable-new-dtags,-z,now "-Wl,-rpath,$library:$out"
 done
 if [ -d "$library/go/bin" ]; then export PATH=$library/go/bin:$PATH; fi
 if command -v go >/dev/null; then

@@ -1437,8 +1437,8 @@ MMSB_API mmsb_status_t mmsb_journal_sync_start(mmsb_context_t context, const mms
 
 /* Syncs and ends the journal; after an error it has ended, too. Destroying the context also closes it. A program that must not
  * wait here calls mmsb_journal_sync with a timeout first.
- * Errors: handle errors, MMSB_E_INVALID_STATE (no journal), MMSB_E_IO, MMSB_E_NO_SPACE. Threads: any. Blocks: for the disk. Since
- * 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_STATE (no journal, or that of a store), MMSB_E_IO, MMSB_E_NO_SPACE. Threads: any. Blocks:
+ * for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_close(mmsb_context_t context);
 
 /* Verifies a snapshot and its bases, tells the directory that it is the journal's base, then removes the segments that hold only
@@ -1580,8 +1580,7 @@ MMSB_API mmsb_status_t mmsb_journal_records(const char *directory, uint64_t *nex
  *
  * When the disk is full, calls that change pages return MMSB_E_NO_SPACE and change nothing until it has space again: every
  * second, later every ten, the keeper tries to save the state and to go on behind it. After other failures of the disk they fail
- * until the context is destroyed, and what they acknowledged before stays. After mmsb_journal_close the context has no store any
- * more.
+ * until the context is destroyed, and what they acknowledged before stays. mmsb_journal_close returns MMSB_E_INVALID_STATE.
  *
  * A directory has one writer at a time, also over processes; a writer that has died does not count. Any number of processes read
  * it meanwhile: what they open has the calls before the writer's last mmsb_journal_sync, and those older than interval_ms. */

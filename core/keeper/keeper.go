@@ -82,8 +82,10 @@ type keeper struct {
 	due     atomic.Int64                 // with how many a save begins
 	failed  atomic.Pointer[status.Error] // of the journal; nil: it works
 
-	saving  chan struct{} // is full while somebody saves or removes
-	newest  snapshot.Header
+	saving chan struct{} // is full while somebody saves or removes
+	newest snapshot.Header
+	// grows is how many bytes a snapshot of what has changed had for each byte of journal.
+	grows   float64
 	savedAt atomic.Uint64 // its position
 
 	statistics struct {
@@ -299,13 +301,48 @@ func (k *keeper) resume(_ bool, w *ticket.Work) error {
 		if err != nil {
 			return err
 		}
-		if err := persist.ResumeJournal(k.context, o, w); err != nil {
+		header, err := persist.ResumeJournal(k.context, o, w)
+		if err != nil {
 			return err
 		}
 		k.failed.Store(nil)
+		if s, err = store.Look(file.OS{}, k.directory); err != nil {
+			return err
+		}
+		k.hasSaved(header, s, 0)
 		log.Logf(log.Info, "the store %q goes on", k.directory)
 		return nil
 	})
+}
+
+// hasSaved notes a snapshot, which a look at the store has found, behind so many bytes of journal.
+func (k *keeper) hasSaved(header *snapshot.Header, s *store.Store, recorded int64) {
+	k.isNewest(header)
+	k.setDue()
+	k.learn(header, s, recorded)
+	k.count(func(facts *Statistics) {
+		facts.Saves++
+		if header.Base == (snapshot.ID{}) {
+			facts.WholeSaves++
+		}
+		facts.LastSave = header.Taken.UnixNano()
+		if p := s.Point(header.ID); p != nil {
+			facts.SavedBytes += uint64(p.Bytes)
+		}
+	})
+}
+
+// learn notes how long snapshots become: bytes that changed here and there take more of them than of the journal. Where whole
+// ones are better, others are tried again after some of these.
+func (k *keeper) learn(header *snapshot.Header, s *store.Store, recorded int64) {
+	const forget = 0.9
+	p := s.Point(header.ID)
+	switch {
+	case header.Base == (snapshot.ID{}):
+		k.grows *= forget
+	case p != nil && recorded > 0:
+		k.grows = float64(p.Bytes) / float64(recorded)
+	}
 }
 
 // optionsFor says on which snapshot the next one rests.
@@ -316,7 +353,8 @@ func (k *keeper) optionsFor(s *store.Store, whole bool) (o persist.SaveOptions, 
 		return o, nil
 	}
 	all, increments, err := s.Chain(newest)
-	if increments < max(leastSaveBytes, all)/share {
+	expected := int64(min(k.grows*float64(k.written.Load()), float64(all)))
+	if increments+expected < max(leastSaveBytes, all)/share {
 		o.Base = newest.Path
 	}
 	return o, err
@@ -338,21 +376,10 @@ func (k *keeper) saveAlone(whole bool, w *ticket.Work) error {
 		return err
 	}
 	k.written.Add(-before)
-	k.isNewest(header)
-	k.setDue()
 	if s, err = store.Look(file.OS{}, k.directory); err != nil {
 		return err
 	}
-	k.count(func(facts *Statistics) {
-		facts.Saves++
-		if header.Base == (snapshot.ID{}) {
-			facts.WholeSaves++
-		}
-		facts.LastSave = header.Taken.UnixNano()
-		if p := s.Point(header.ID); p != nil {
-			facts.SavedBytes += uint64(p.Bytes)
-		}
-	})
+	k.hasSaved(header, s, before)
 	return persist.OnJournal(k.context, w, func(drop func(uint64) error) error {
 		pruned, err := s.Prune(k.options.Retention, drop)
 		k.count(func(facts *Statistics) {

@@ -293,8 +293,8 @@ func SaveBeside(context uint64, o SaveOptions, w *ticket.Work) (header *snapshot
 // ResumeJournal goes on with a journal that has failed, when the disk works again: the state is saved into its directory, and a
 // new segment begins behind it. Until then, and where it fails again, calls change nothing, as before. options are as
 // SaveBeside's.
-func ResumeJournal(context uint64, o SaveOptions, w *ticket.Work) error {
-	return useQueued(context, w, func(s *state) error {
+func ResumeJournal(context uint64, o SaveOptions, w *ticket.Work) (header *snapshot.Header, err error) {
+	err = useQueued(context, w, func(s *state) error {
 		j := &s.journals
 		if err := j.lock(w); err != nil {
 			return err
@@ -305,30 +305,32 @@ func ResumeJournal(context uint64, o SaveOptions, w *ticket.Work) error {
 			return errNoJournal(context)
 		}
 		if !old.ring.Failed() {
-			return nil
+			return status.Errorf(status.InvalidState, "the journal %q has not failed", old.directory)
 		}
-		return s.resumeJournal(old, o, w)
+		header, err = s.resumeJournal(old, o, w)
+		return err
 	})
+	return header, err
 }
 
 // resumeJournal is ResumeJournal under the lock of the journals, beside no save or load.
-func (s *state) resumeJournal(old *openedJournal, o SaveOptions, w *ticket.Work) error {
+func (s *state) resumeJournal(old *openedJournal, o SaveOptions, w *ticket.Work) (header *snapshot.Header, err error) {
 	if err := s.context.CheckBeforeSave(); err != nil {
-		return err
+		return nil, err
 	}
-	header, err := s.saveBeside(old.directory, old.ring.Last(), o, w)
+	header, err = s.saveBeside(old.directory, old.ring.Last(), o, w)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	next, err := prepareJournal(file.OS{}, &openedJournal{keep: old.keep, told: old.told, directory: old.directory,
 		options: old.options})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	err = s.context.Still(func(still *page.Still) error { return s.beginJournal(next, still) })
 	if err != nil {
 		next.writer.Abandon()
-		return err
+		return nil, err
 	}
 	if next.needsBase && next.from == header.Position {
 		err = next.writer.HasBase()
@@ -340,9 +342,9 @@ func (s *state) resumeJournal(old *openedJournal, o SaveOptions, w *ticket.Work)
 		_ = s.closeJournal()
 	}
 	if err != nil { // calls have gone on meanwhile, as in a context without a journal; from now on they cannot
-		return s.refuse(err)
+		return nil, s.refuse(err)
 	}
-	return nil
+	return header, nil
 }
 
 // refuse lets calls that would change pages fail with an error, as long as the context lives.
@@ -389,7 +391,13 @@ func (j *journals) refused() error {
 
 // CloseJournal closes a context's journal after all its records have reached the disk.
 func CloseJournal(context uint64) error {
-	return onJournal(context, nil, func(s *state, _ *openedJournal) error { return s.context.WithoutGroups(s.closeJournal) })
+	return onJournal(context, nil, func(s *state, opened *openedJournal) error {
+		if opened.told != nil { // somebody relies on it
+			return status.Errorf(status.InvalidState, "the journal %q is a store's: it is closed when the context ends",
+				opened.directory)
+		}
+		return s.context.WithoutGroups(s.closeJournal)
+	})
 }
 
 func errNoJournal(context uint64) error {

@@ -54,6 +54,9 @@ func (s *Store) Find(at At) (Source, error) {
 	case at == (At{}):
 		return Source{}, nil
 	}
+	if first := s.Journal.Segments[0]; s.log.FromTheBeginning() && at.Time != 0 && at.Time < first.Created {
+		return Source{}, s.errTooOld(at)
+	}
 	until := journal.Until{Sequence: at.Record, Time: at.Time}
 	_, err := snapshot.FindBase(s.fs, s.Directory, s.log, at.Record, at.Time, false)
 	if err == nil {
@@ -74,7 +77,11 @@ func (s *Store) Find(at At) (Source, error) {
 			"the store %s keeps records from %d on, and no snapshot was taken at record %d", s.Directory, s.Journal.First,
 			at.Record)
 	}
-	return Source{}, status.Errorf(status.NotFound, "the store %s keeps nothing that is as old as %s", s.Directory,
+	return Source{}, s.errTooOld(at)
+}
+
+func (s *Store) errTooOld(at At) error {
+	return status.Errorf(status.NotFound, "the store %s has nothing that is as old as %s", s.Directory,
 		time.Unix(0, at.Time).UTC().Format(time.RFC3339Nano))
 }
 

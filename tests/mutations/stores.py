@@ -51,7 +51,7 @@ STORES = Go(
         ),
         Mutant(
             "name-for-an-older-one", "a name goes to the snapshot before",
-            "keeper.saveAlone", "k.isNewest(header)", "",
+            "keeper.hasSaved", "k.isNewest(header)", "",
         ),
         # Who writes.
         Mutant(
