@@ -43,6 +43,7 @@ const (
 	share          = 10
 	leastSaveBytes = 64 << 20
 	longestChain   = 32 // of snapshots: a load reads all of them
+	mostGrows      = 64 // as long as nothing is known: what is saved of a large page where a record of 64 bytes lies
 )
 
 // Check checks what a program has asked for.
@@ -82,11 +83,10 @@ type keeper struct {
 	due     atomic.Int64                 // with how many a save begins
 	failed  atomic.Pointer[status.Error] // of the journal; nil: it works
 
-	saving chan struct{} // is full while somebody saves or removes
-	newest snapshot.Header
-	// grows is how many bytes a snapshot of what has changed had for each byte of journal.
-	grows   float64
+	saving  chan struct{} // is full while somebody saves or removes
+	newest  snapshot.Header
 	savedAt atomic.Uint64 // its position
+	grows   float64       // bytes that a snapshot of what has changed had for each byte of journal
 
 	statistics struct {
 		sync.Mutex
@@ -122,7 +122,7 @@ func keeperOf(context uint64) (*keeper, error) {
 
 func newKeeper(context uint64, directory string, o *Options) *keeper {
 	return &keeper{context: context, directory: directory, options: *o, wake: make(chan struct{}, 1),
-		saving: make(chan struct{}, 1)}
+		saving: make(chan struct{}, 1), grows: mostGrows}
 }
 
 // begin begins to look after the context, whose journal is open.
@@ -332,10 +332,10 @@ func (k *keeper) hasSaved(header *snapshot.Header, s *store.Store, recorded int6
 	})
 }
 
-// learn notes how long snapshots become: bytes that changed here and there take more of them than of the journal. Where whole
-// ones are better, others are tried again after some of these.
+// learn notes how long snapshots of large pages become: bytes that changed here and there take more of them than of the journal.
+// Where whole ones are better, others are tried again after some of these.
 func (k *keeper) learn(header *snapshot.Header, s *store.Store, recorded int64) {
-	const forget = 0.9
+	const forget = 0.5
 	p := s.Point(header.ID)
 	switch {
 	case header.Base == (snapshot.ID{}):
@@ -353,8 +353,12 @@ func (k *keeper) optionsFor(s *store.Store, whole bool) (o persist.SaveOptions, 
 		return o, nil
 	}
 	all, increments, err := s.Chain(newest)
-	expected := int64(min(k.grows*float64(k.written.Load()), float64(all)))
-	if increments+expected < max(leastSaveBytes, all)/share {
+	if err != nil {
+		return o, err
+	}
+	small, large, err := persist.Changed(k.context)
+	expected := float64(small) + min(float64(large), k.grows*float64(k.written.Load()))
+	if float64(increments)+expected < float64(max(leastSaveBytes, all)/share) {
 		o.Base = newest.Path
 	}
 	return o, err

@@ -3,6 +3,7 @@ package persist
 import (
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"libmmsb/core/journal"
 	"libmmsb/core/lineage"
@@ -173,6 +174,37 @@ func (s *saved) unchanged(id snapshot.ID, state lineage.Point) (since func(index
 		ok = ok || covers
 	}
 	return since, ok
+}
+
+// Changed is how many bytes the pages of a context have that have changed since the newest snapshot, as far as versions tell: of
+// small pages, which a save writes whole, and of large ones, of which it writes what has changed. Beside changes it is about that.
+func Changed(context uint64) (small, large uint64, err error) {
+	err = use(context, func(s *state) error {
+		saved := native.LastSaved()
+		for _, leaf := range s.context.Memory().Leaves() {
+			first := leaf.First()
+			for index := first; index < first+leaf.Used; index++ {
+				record := native.RecordAt(index)
+				state := record.LoadState()
+				if native.Kind(state) != native.KindPage {
+					continue
+				}
+				if of := saved[leaf.Number]; of != nil {
+					was := &unsafe.Slice(of, native.LeafRecords)[index-first]
+					if was.Generation == native.Generation(state) && was.Version == record.Version {
+						continue
+					}
+				}
+				if record.Size <= native.SmallMax {
+					small += record.Size
+				} else {
+					large += record.Size
+				}
+			}
+		}
+		return nil
+	})
+	return small, large, err
 }
 
 // largeSaved is what the newest snapshot has of a large page.
