@@ -121,7 +121,8 @@ func TestEachCallSurvivesAPowerCut(t *testing.T) {
 func TestAFullDiskFailsCalls(t *testing.T) {
 	runtime.LockOSThread() // the last error is the thread's
 	defer runtime.UnlockOSThread()
-	fs := filetest.NewFaulty(filetest.NewDisk(), filetest.Fault{Kind: filetest.Write, Nth: 4, Forever: true,
+	// Opening writes the lock and a header; zeros lie before the frames of calls.
+	fs := filetest.NewFaulty(filetest.NewDisk(), filetest.Fault{Kind: filetest.Write, Nth: 6, Forever: true,
 		Errno: syscall.ENOSPC})
 	s := serve(t, fs, journal.EachCall, 64<<10)
 	code := int32(0)

@@ -155,6 +155,13 @@ func IsSegment(name string) bool {
 	return is
 }
 
+// CompareSegments is the order of two segments by their names.
+func CompareSegments(a, b string) int {
+	first, _ := placeOf(a)
+	second, _ := placeOf(b)
+	return first.compare(second)
+}
+
 // Owns says whether a file of that name is a journal's: a segment that is whole or not, the lock, the ring.
 func Owns(name string) bool {
 	return IsSegment(strings.TrimSuffix(name, unfinishedSuffix)) || name == lockName || name == ringName

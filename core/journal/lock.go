@@ -85,19 +85,19 @@ func (w *Writer) takeLock() error {
 	}
 }
 
+// signatureBytes is the length of the line in a lock file: always the same, so that nothing is left of a longer one.
+const signatureBytes = 128
+
 // sign says in the lock file who has the lock. What is no file of its own is locked as well, and stays as it is.
 func sign(lock file.File, path string) error {
 	info, err := lock.Stat()
 	if err == nil && !info.Mode.IsRegular() {
 		return nil
 	}
-	host, _ := os.Hostname()
-	text := fmt.Appendf(nil, "process %d on %s\n", os.Getpid(), host)
 	if err == nil {
-		err = file.WriteFull(lock, text, 0)
-	}
-	if err == nil {
-		err = lock.Truncate(int64(len(text)))
+		host, _ := os.Hostname()
+		line := fmt.Sprintf("process %d on %s", os.Getpid(), host)
+		err = file.WriteFull(lock, fmt.Appendf(nil, "%-*s\n", signatureBytes-1, line[:min(len(line), signatureBytes-1)]), 0)
 	}
 	if err != nil {
 		return file.Failed(err, "cannot write %s", path)
@@ -105,19 +105,37 @@ func sign(lock file.File, path string) error {
 	return nil
 }
 
+// WriterOf says who has a journal open for writing; empty: nobody. It changes nothing.
+func WriterOf(fs file.FS, directory string) (who string, err error) {
+	path := filepath.Join(directory, lockName)
+	lock, err := lockFile(fs, path, unix.O_RDONLY, lockPatiently)
+	switch err {
+	case nil:
+		return "", lock.Close()
+	case syscall.ENOENT:
+		return "", nil
+	case syscall.EWOULDBLOCK:
+		return signature(fs, directory), nil
+	}
+	return "", file.Failed(err, "cannot lock %s", path)
+}
+
 // errBusy says who writes the journal, as far as that is known.
 func errBusy(fs file.FS, directory string) error {
-	const longest = 128
+	return status.Errorf(status.Busy, "journal %s is open for writing by %s", directory, signature(fs, directory))
+}
+
+func signature(fs file.FS, directory string) string {
 	who := "this process or another one"
 	if lock, err := fs.Open(filepath.Join(directory, lockName), unix.O_RDONLY|unix.O_NONBLOCK, 0); err == nil {
-		text := make([]byte, longest)
+		text := make([]byte, signatureBytes)
 		n, _ := file.ReadFull(lock, text, 0)
 		_ = lock.Close()
 		if line, _, whole := strings.Cut(string(text[:n]), "\n"); whole && strings.HasPrefix(line, "process ") {
-			who = line
+			who = strings.TrimRight(line, " ")
 		}
 	}
-	return status.Errorf(status.Busy, "journal %s is open for writing by %s", directory, who)
+	return who
 }
 
 // Held is the directory of a journal that nobody writes meanwhile.
@@ -127,10 +145,10 @@ type Held struct {
 	lock      file.File
 }
 
-// Hold takes the lock of a journal that is there. Errors: Busy, NotFound, and those of the file system.
+// Hold takes the lock of a journal's directory that is there. Errors: Busy, NotFound, and those of the file system.
 func Hold(fs file.FS, directory string) (*Held, error) {
 	path := filepath.Join(directory, lockName)
-	lock, err := lockFile(fs, path, unix.O_RDWR, lockPatiently)
+	lock, err := lockFile(fs, path, unix.O_RDWR|unix.O_CREAT, lockPatiently)
 	if err == syscall.EWOULDBLOCK {
 		return nil, errBusy(fs, directory)
 	}

@@ -50,11 +50,12 @@ func (k *keeper) open(c page.Options, w *ticket.Work) (context uint64, err error
 	case !is && o.Mode != abi.StoreWrite:
 		return 0, status.Errorf(status.NotFound, "there is no store in %q", directory)
 	case is && o.Mode != abi.StoreRead: // before all is read for nothing
-		held, err := journal.Hold(file.OS{}, directory)
-		if err == nil {
-			held.Release()
-		} else if status.CodeOf(err) != status.NotFound {
+		who, err := journal.WriterOf(file.OS{}, directory)
+		if err != nil {
 			return 0, err
+		}
+		if who != "" {
+			return 0, status.Errorf(status.Busy, "the store %q is open for writing by %s", directory, who)
 		}
 	}
 	if context, err = page.NewContext(c); err != nil {

@@ -112,7 +112,7 @@ func (p *program) note() {
 }
 
 func (p *program) step() {
-	switch p.IntN(13) {
+	switch p.IntN(14) {
 	case 0:
 		require.NoError(p, Save(p.context, p.IntN(4) == 0, nil))
 	case 1:
@@ -143,6 +143,8 @@ func (p *program) step() {
 		}
 	case 8:
 		p.create()
+	case 10:
+		p.backup()
 	case 9: // a save that is none of the store's business
 		path := filepath.Join(p.folder, "elsewhere")
 		require.NoError(p, persist.Save(p.context, persist.ToPath(path), persist.SaveOptions{Queue: true}, nil))
@@ -176,6 +178,19 @@ func (p *program) destroy(at int) {
 func (p *program) learn() {
 	p.state = stateOf(p.T, p.context)
 	p.note()
+}
+
+// backup brings a backup up to date, beside the writer.
+func (p *program) backup() {
+	require.NoError(p, persist.SyncJournal(p.context, nil))
+	to := filepath.Join(p.folder, "backup")
+	_, err := store.Backup(file.OS{}, p.directory, to)
+	if status.CodeOf(err) == status.Mismatch { // of what a branch has left
+		require.NoError(p, os.RemoveAll(to))
+		_, err = store.Backup(file.OS{}, p.directory, to)
+	}
+	require.NoError(p, err)
+	p.check(to)
 }
 
 // branch leaves the newest states for an older one.

@@ -176,8 +176,9 @@ func (s *saved) unchanged(id snapshot.ID, state lineage.Point) (since func(index
 	return since, ok
 }
 
-// Changed is how many bytes the pages of a context have that have changed since the newest snapshot, as far as versions tell: of
-// small pages, which a save writes whole, and of large ones, of which it writes what has changed. Beside changes it is about that.
+// Changed is how many bytes the pages of a context have that have changed since the newest snapshot, as far as versions tell:
+// of small pages, which a save writes whole, and of large ones, of which it writes what has changed. Beside changes it is about
+// that.
 func Changed(context uint64) (small, large uint64, err error) {
 	err = use(context, func(s *state) error {
 		saved := native.LastSaved()

@@ -34,6 +34,11 @@ func IsBase(name string) bool {
 	return strings.HasPrefix(name, "base-") || keptName.MatchString(name) || file.IsTemporary(name)
 }
 
+// IsPointer says whether a file of that name is a base that lies elsewhere.
+func IsPointer(name string) bool {
+	return strings.HasPrefix(name, "base-") && strings.HasSuffix(name, pointerSuffix)
+}
+
 // Base is a base of a journal.
 type Base struct {
 	Path string // of the snapshot

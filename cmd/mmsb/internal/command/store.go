@@ -1,0 +1,272 @@
+// mmsb store: shows, verifies, prunes and copies stores.
+
+package command
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"libmmsb/core/journal"
+	"libmmsb/core/snapshot"
+	"libmmsb/core/status"
+	"libmmsb/core/store"
+)
+
+func (r *run) store() *cobra.Command {
+	return group("store", "inspect, verify, prune and copy stores", r.storeInfo(), r.storeList(), r.storeVerify(), r.storePrune(),
+		r.storeBackup())
+}
+
+// -------------------------------------------------------------------------------------------------------------- info ----
+
+// storeShown is a store in JSON.
+type storeShown struct {
+	Store         string  `json:"store"`
+	Lineage       string  `json:"lineage"`
+	First         uint64  `json:"first"`
+	Last          uint64  `json:"last"`
+	Snapshots     int     `json:"snapshots"`
+	SnapshotBytes int64   `json:"snapshot_bytes"`
+	Segments      int     `json:"segments"`
+	JournalBytes  int64   `json:"journal_bytes"`
+	Branches      uint64  `json:"branches"`
+	Newest        *string `json:"newest"`
+	Writer        string  `json:"writer"`
+}
+
+func (r *run) storeInfo() *cobra.Command {
+	c := &cobra.Command{Use: "info DIR", Short: "show what a store has",
+		Long: `info shows how many snapshots and records a store has, how many bytes they take, when the newest snapshot
+was taken, and which process writes it. Records that only the writer's process has are not counted.`,
+		Example: "  mmsb store info state/",
+		Args:    takes("a DIRectory", 1, 1), ValidArgsFunction: directories}
+	asJSON, show := jsonFlag(c), bytesFlag(c)
+	c.RunE = func(_ *cobra.Command, arguments []string) error {
+		directory := arguments[0]
+		s, err := store.Look(r.FS, directory)
+		if err != nil {
+			return err
+		}
+		writer, err := journal.WriterOf(r.FS, directory)
+		if err != nil {
+			return err
+		}
+		info := storeShown{Store: directory, Lineage: s.Line.ID.String(), First: s.Journal.First, Last: s.Journal.Last,
+			Snapshots: len(s.Points), Segments: len(s.Journal.Segments), Branches: s.Journal.Branches, Writer: writer}
+		for i := range s.Points {
+			info.SnapshotBytes += s.Points[i].Bytes
+		}
+		for _, segment := range s.Journal.Segments {
+			info.JournalBytes += segment.Bytes
+		}
+		var taken time.Time
+		if newest := s.Newest(); newest != nil {
+			taken = newest.Taken
+		}
+		if *asJSON {
+			info.Newest = momentOrNothing(taken)
+			encoded(r.out, info)
+			return nil
+		}
+		if writer == "" {
+			writer = "nobody"
+		}
+		list(r.out, "store", shown(directory), "lineage", line(s.Line), "branch", branch(&s.Journal),
+			"records", span(info.First, info.Last), "journal", count(uint64(info.Segments), "segment")+", "+
+				show.within(uint64(info.JournalBytes)),
+			"snapshots", decimal(uint64(info.Snapshots))+", "+show.within(uint64(info.SnapshotBytes)),
+			"newest", moment(taken), "written by", shown(writer))
+		return nil
+	}
+	return c
+}
+
+// -------------------------------------------------------------------------------------------------------------- list ----
+
+// pointShown is a snapshot of a store in JSON.
+type pointShown struct {
+	File     string   `json:"file"`
+	ID       string   `json:"id"`
+	Position uint64   `json:"position"`
+	Lineage  string   `json:"lineage"`
+	Taken    *string  `json:"taken"`
+	Bytes    int64    `json:"bytes"`
+	Whole    bool     `json:"whole"`
+	OnLine   bool     `json:"on_line"`
+	Leads    bool     `json:"leads"`
+	Names    []string `json:"names"`
+}
+
+func (r *run) storeList() *cobra.Command {
+	c := &cobra.Command{Use: "ls DIR", Short: "list the snapshots of a store",
+		Long: `ls lists the snapshots of a store, the newest first: the number of the last record that each has, when it was
+taken, how many bytes its file has, whether it rests on others, and its names. From a snapshot with records, every state since
+can be opened. Those of branches that were left come last.`,
+		Example: "  mmsb store ls state/",
+		Args:    takes("a DIRectory", 1, 1), ValidArgsFunction: directories}
+	asJSON, show := jsonFlag(c), bytesFlag(c)
+	c.RunE = func(_ *cobra.Command, arguments []string) error {
+		s, err := store.Look(r.FS, arguments[0])
+		if err != nil {
+			return err
+		}
+		points := []pointShown{}
+		t := newTable(r.out, ">POSITION", "TAKEN", ">SIZE", "RESTS ON", "BEHIND IT", "NAMES")
+		for i := range s.Points {
+			p := &s.Points[i]
+			isWhole := p.Header.Base == snapshot.ID{}
+			rests, behind := "-", "-"
+			if !isWhole {
+				rests = shown(p.BaseName)
+			}
+			switch {
+			case !p.OnLine:
+				behind = "a branch that was left"
+			case p.Leads:
+				behind = "records"
+			}
+			names := make([]string, 0, len(p.Names))
+			for _, name := range p.Names {
+				names = append(names, shown(name))
+			}
+			if !*asJSON {
+				t.add(decimal(p.Position), moment(p.Taken), show.of(uint64(p.Bytes)), rests, behind, strings.Join(names, ", "))
+				continue
+			}
+			points = append(points, pointShown{File: p.Path, ID: p.ID.String(), Position: p.Position,
+				Lineage: p.Lineage.ID.String(), Taken: momentOrNothing(p.Taken), Bytes: p.Bytes, Whole: isWhole,
+				OnLine: p.OnLine, Leads: p.Leads, Names: append([]string{}, p.Names...)})
+		}
+		if *asJSON {
+			encoded(r.out, map[string]any{"snapshots": points})
+			return nil
+		}
+		t.finish()
+		return nil
+	}
+	return c
+}
+
+// ------------------------------------------------------------------------------------------------------------ verify ----
+
+func (r *run) storeVerify() *cobra.Command {
+	c := &cobra.Command{Use: "verify DIR", Short: "verify every snapshot and record of a store",
+		Long: `verify reads all snapshots of a store with what they rest on, and all records of its journal, and checks every
+checksum and everything else that the formats require. It reports the first damage in each and goes on with the next. The exit
+code is 1 if anything is damaged, else 3 if it cannot be read.`,
+		Example: "  mmsb store verify state/",
+		Args:    takes("a DIRectory", 1, 1), ValidArgsFunction: directories}
+	asJSON, show := jsonFlag(c), bytesFlag(c)
+	c.RunE = func(_ *cobra.Command, arguments []string) error {
+		s, err := store.Look(r.FS, arguments[0])
+		if err != nil {
+			return err
+		}
+		var paths []string
+		for i := range s.Points {
+			paths = append(paths, s.Points[i].Path)
+		}
+		v := verification{run: r, show: *show}
+		if err := v.all(paths, *asJSON); err != nil {
+			return err
+		}
+		records, err := r.records(arguments[0])
+		if status.CodeOf(err) == status.Cancelled {
+			return err
+		}
+		if err != nil {
+			v.complain(err)
+			if v.worst != exitBad {
+				v.worst = codeOf(err)
+			}
+		} else if !*asJSON {
+			_, _ = r.out.WriteString(shown(arguments[0]) + ": good, " + count(records, "record") + "\n")
+		}
+		if v.worst != exitGood {
+			return result(v.worst)
+		}
+		return nil
+	}
+	return c
+}
+
+// records counts the records of a journal, each of which is looked at.
+func (r *run) records(directory string) (records uint64, err error) {
+	err = journal.Beside(r.FS, directory, func() error {
+		records = 0
+		log, err := journal.Open(r.FS, directory)
+		if err != nil {
+			return err
+		}
+		for _, err := range log.RecordsFrom(0) {
+			if err != nil {
+				return err
+			}
+			records++
+		}
+		return nil
+	})
+	return records, err
+}
+
+// ------------------------------------------------------------------------------------------------------------- prune ----
+
+func (r *run) storePrune() *cobra.Command {
+	c := &cobra.Command{Use: "prune DIR", Short: "remove snapshots and records that no rule keeps",
+		Long: `prune removes what the rules do not keep: the newest snapshots stay, the newest of each of the last hours and
+days (UTC) that have any, those with a name, and those of branches that were left, unless --branches is given. Records stay behind
+the oldest of the --keep-last newest. A store that a process writes is left alone: its own rules do the same.`,
+		Example: "  mmsb store prune state/ --keep-last 3 --keep-daily 7",
+		Args:    takes("a DIRectory", 1, 1), ValidArgsFunction: directories}
+	rules := store.Retention{}
+	c.Flags().IntVar(&rules.Last, "keep-last", 1, "keep the newest `N` snapshots, and the records behind them")
+	c.Flags().IntVar(&rules.Hourly, "keep-hourly", 0, "keep one snapshot of each of the last `N` hours that have any")
+	c.Flags().IntVar(&rules.Daily, "keep-daily", 0, "keep one snapshot of each of the last `N` days that have any")
+	left := c.Flags().Bool("branches", false, "remove the snapshots of branches that were left")
+	show := bytesFlag(c)
+	c.RunE = func(_ *cobra.Command, arguments []string) error {
+		rules.Branches = !*left
+		held, err := journal.Hold(r.FS, arguments[0])
+		if err != nil {
+			return err
+		}
+		defer held.Release()
+		s, err := store.Look(r.FS, arguments[0])
+		if err != nil {
+			return err
+		}
+		pruned, err := s.Prune(rules, held.Drop)
+		if err != nil {
+			return err
+		}
+		_, _ = r.out.WriteString(count(uint64(pruned.Snapshots), "snapshot") + " removed, " +
+			show.within(uint64(pruned.Bytes)) + "\n")
+		return nil
+	}
+	return c
+}
+
+// ------------------------------------------------------------------------------------------------------------ backup ----
+
+func (r *run) storeBackup() *cobra.Command {
+	c := &cobra.Command{Use: "backup DIR TARGET", Short: "copy a store, also while a process writes it",
+		Long: `backup makes TARGET a copy of a store: a directory that is missing or empty, or an older backup of the same
+store, which gets what is new and loses what the store no longer has. Files that never change are linked where both are on one
+file system. TARGET is a store at every moment, also if backup is interrupted. Records that only the writer's process has (those of
+the last interval) are not in it. A backup is brought back the same way: mmsb store backup TARGET DIR.`,
+		Example: "  mmsb store backup state/ /mnt/backups/state/",
+		Args:    takes("a DIRectory and a TARGET", 2, 2), ValidArgsFunction: directories}
+	show := bytesFlag(c)
+	c.RunE = func(_ *cobra.Command, arguments []string) error {
+		copied, err := store.Backup(r.FS, arguments[0], arguments[1])
+		if err != nil {
+			return err
+		}
+		_, _ = r.out.WriteString(count(uint64(copied.Files), "file") + ": " + decimal(uint64(copied.Linked)) + " linked, " +
+			show.within(uint64(copied.Bytes)) + " copied; " + count(uint64(copied.Removed), "file") + " removed\n")
+		return nil
+	}
+	return c
+}

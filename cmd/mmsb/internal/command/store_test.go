@@ -1,0 +1,106 @@
+package command
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/abi"
+	"libmmsb/core/keeper"
+	"libmmsb/core/page"
+	"libmmsb/core/store"
+)
+
+// stored is a store with a snapshot that has the name "first", a later one, and a record behind; its writer is alive.
+func stored(t *testing.T) (directory string, context uint64) {
+	directory = filepath.Join(t.TempDir(), "state")
+	options := keeper.Options{SaveBytes: keeper.Never, IntervalMs: 1, SegmentBytes: 4096,
+		Retention: store.Retention{Last: 1, Branches: true}}
+	context, err := keeper.Open(directory, page.Options{SimulatedDevices: 1}, options, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = page.Destroy(context) })
+	create := func() {
+		require.NoError(t, page.Use(context, func(c *page.Context) error {
+			_, err := c.Create(100, page.CreateOptions{Location: abi.LocationDefault, NUMANode: -1})
+			return err
+		}))
+	}
+	create()
+	require.NoError(t, keeper.SetName(context, "first", nil))
+	create()
+	require.NoError(t, keeper.Save(context, true, nil))
+	create()
+	return directory, context
+}
+
+func TestStores(t *testing.T) {
+	directory, context := stored(t)
+	assert.Contains(t, good(t, "store", "info", directory), "written by  process ")
+	_, complaint, code := mmsb("store", "prune", directory)
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, complaint, "is open for writing by process ")
+	target := filepath.Join(t.TempDir(), "backup")
+	good(t, "store", "backup", directory, target) // beside the writer
+	require.NoError(t, page.Destroy(context))
+
+	out := good(t, "store", "info", directory)
+	assert.Contains(t, out, "written by  nobody")
+	assert.Contains(t, out, "snapshots   2, ")
+	out = good(t, "store", "ls", directory)
+	assert.Regexp(t, `(?m)^ +2 .* records *$`, out)
+	assert.Regexp(t, `(?m)^ +1 .* first$`, out)
+	var listed struct{ Snapshots []pointShown }
+	require.NoError(t, json.Unmarshal([]byte(good(t, "store", "ls", "--json", directory)), &listed))
+	require.Len(t, listed.Snapshots, 2)
+	assert.Equal(t, []string{"first"}, listed.Snapshots[1].Names)
+	assert.True(t, listed.Snapshots[0].Whole)
+	var info storeShown
+	require.NoError(t, json.Unmarshal([]byte(good(t, "store", "info", "--json", directory)), &info))
+	assert.Equal(t, uint64(3), info.Last)
+	assert.Empty(t, info.Writer)
+
+	out = good(t, "store", "verify", directory)
+	assert.Contains(t, out, "state: good, ")
+	assert.Contains(t, good(t, "store", "backup", directory, target), " copied; ")
+	good(t, "store", "verify", target)
+	assert.Equal(t, "0 snapshots removed, 0 B\n", good(t, "store", "prune", target))
+	var copied storeShown
+	require.NoError(t, json.Unmarshal([]byte(good(t, "store", "info", "--json", target)), &copied))
+	assert.Equal(t, info.Last, copied.Last)
+}
+
+func TestStoresThatAreNone(t *testing.T) {
+	directory, context := stored(t)
+	require.NoError(t, page.Destroy(context))
+	empty := t.TempDir()
+	for _, command := range []string{"info", "ls", "verify", "prune"} {
+		_, complaint, code := mmsb("store", command, empty)
+		assert.Equal(t, exitFailed, code, command)
+		assert.Contains(t, complaint, "no journal in ", command)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(empty, "mine"), nil, 0o600))
+	_, complaint, code := mmsb("store", "backup", directory, empty)
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, complaint, "no journal: a store begins in an empty directory")
+	other, context := stored(t)
+	require.NoError(t, page.Destroy(context))
+	_, complaint, code = mmsb("store", "backup", directory, other)
+	assert.Equal(t, exitBad, code)
+	assert.Contains(t, complaint, "is not a backup of ")
+	_, _, code = mmsb("store", "prune", "--keep-last", "0", directory)
+	assert.Equal(t, exitUsage, code)
+
+	files, err := filepath.Glob(filepath.Join(directory, "base-*"))
+	require.NoError(t, err)
+	bytes, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	bytes[len(bytes)/2+10]++
+	require.NoError(t, os.WriteFile(files[0], bytes, 0o600))
+	_, complaint, code = mmsb("store", "verify", directory)
+	assert.Equal(t, exitBad, code)
+	assert.NotEmpty(t, complaint)
+}
