@@ -23,10 +23,10 @@ type Copied struct {
 }
 
 // Backup makes a directory a copy of a store, as it is now, beside its writer or without; what is only in the memory of the
-// writer's process is not in it. An older backup of the same store gets what is new. Files that never change are linked where both
-// are on one file system, else copied, each whole or not at all, in an order in which the copy opens at each step, as the state of
-// one of its snapshots or records. Errors: NotFound (no store), Mismatch and InvalidState (the target is something else),
-// Unsupported (a snapshot lies elsewhere), those of the file system.
+// writer's process is not in it. An older backup of the same store gets what is new. Files that never change are linked where
+// both are on one file system, else copied, each whole or not at all, in an order in which the copy opens at each step, as the
+// state of one of its snapshots or records. Errors: NotFound (no store), Mismatch and InvalidState (the target is something
+// else), Unsupported (a snapshot lies elsewhere), those of the file system.
 func Backup(fs file.FS, from, to string) (copied Copied, err error) {
 	source, err := Look(fs, from)
 	if err != nil {
@@ -43,7 +43,8 @@ func Backup(fs file.FS, from, to string) (copied Copied, err error) {
 			return b.copied, err
 		}
 		if try == tries {
-			return b.copied, status.Errorf(status.Busy, "the store %q changes faster than it can be copied: %d passes", from, tries)
+			return b.copied, status.Errorf(status.Busy, "the store %q changes faster than it can be copied: %d passes", from,
+				tries)
 		}
 	}
 }

@@ -370,7 +370,7 @@ static const row_t rows[] = {
     FAIL(pwrite64, ENOSPC, "disk=NO_SPACE save=NO_SPACE journal=NO_SPACE"),
     FAIL(pwrite64, EDQUOT, "disk=NO_SPACE save=NO_SPACE journal=NO_SPACE"),
     FAIL(pread64, EIO, "disk=IO save=IO journal=IO"),
-    FAIL(ftruncate, EIO, "save=IO device=OUT_OF_MEMORY"),
+    FAIL(ftruncate, EIO, "save=IO journal=IO device=OUT_OF_MEMORY"),
     FAIL(fsync, EIO, "save=IO journal=IO"),
     FAIL(fdatasync, EIO, "journal=NOT_DURABLE"),
     FAIL(renameat, EIO, "save=IO journal=IO"),

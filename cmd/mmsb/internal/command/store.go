@@ -254,8 +254,8 @@ func (r *run) storeBackup() *cobra.Command {
 	c := &cobra.Command{Use: "backup DIR TARGET", Short: "copy a store, also while a process writes it",
 		Long: `backup makes TARGET a copy of a store: a directory that is missing or empty, or an older backup of the same
 store, which gets what is new and loses what the store no longer has. Files that never change are linked where both are on one
-file system. TARGET is a store at every moment, also if backup is interrupted. Records that only the writer's process has (those of
-the last interval) are not in it. A backup is brought back the same way: mmsb store backup TARGET DIR.`,
+file system. TARGET is a store at every moment, also if backup is interrupted. Records that only the writer's process has (those
+of the last interval) are not in it. A backup is brought back the same way: mmsb store backup TARGET DIR.`,
 		Example: "  mmsb store backup state/ /mnt/backups/state/",
 		Args:    takes("a DIRectory and a TARGET", 2, 2), ValidArgsFunction: directories}
 	show := bytesFlag(c)
