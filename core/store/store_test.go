@@ -39,7 +39,7 @@ func TestRetention(t *testing.T) {
 		"more than there are":    {Retention{Last: 9}, []Point{at(9, 30), at(5, 20)}, "++", 5},
 		"records do not lead":    {Retention{Last: 3}, []Point{at(9, 30), at(5, 20), old}, "+++", 5},
 		"names":                  {Retention{Last: 1}, []Point{at(9, 30), at(5, 20, "a"), at(2, 10)}, "++-", 9},
-		"hours":                  {Retention{Last: 1, Hourly: 2}, []Point{at(9, 130), at(8, 70), at(7, 65), at(6, 30)}, "++--", 9},
+		"hours":                  {Retention{Last: 1, Hourly: 2}, []Point{at(9, 130), at(8, 70), at(7, 65)}, "++-", 9},
 		"hours without any":      {Retention{Last: 1, Hourly: 2}, []Point{at(9, 700), at(8, 70), at(7, 65)}, "++-", 9},
 		"days":                   {Retention{Last: 1, Daily: 2}, []Point{at(9, 30), at(8, -30), at(7, -60)}, "++-", 9},
 		"equal times":            {Retention{Last: 1, Hourly: 5}, []Point{at(9, 30), at(8, 30), at(7, 30)}, "+--", 9},
