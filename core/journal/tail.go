@@ -138,11 +138,14 @@ func (t *Tail) next() (*place, error) {
 	}
 	here := t.journal.segments[0].place()
 	i, found := slices.BinarySearchFunc(places, here, place.compare)
+	if found {
+		i++
+	}
+	if i < len(places) { // the one before it may have been removed by now, as far as it was not read
+		return &places[i], nil
+	}
 	if !found {
 		return nil, t.left("its segment %s was removed", here.name())
-	}
-	if i+1 < len(places) {
-		return &places[i+1], nil
 	}
 	ours, err := t.file.Stat()
 	if err != nil {

@@ -103,6 +103,9 @@ func (f *Follower) apply(s *state, part *journal.Part) error {
 	}
 	a := &again{Follower: f, state: s}
 	for len(part.Records) > 0 {
+		if !part.Within() {
+			part.Skip(f.pages.RedoLive(part.Records, f.moved))
+		}
 		record, err := part.Next()
 		if err == nil && record != nil {
 			err = a.patiently(record)
