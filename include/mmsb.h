@@ -1582,14 +1582,16 @@ MMSB_API mmsb_status_t mmsb_journal_records(const char *directory, uint64_t *nex
  * later every ten, the keeper tries to save the state and to go on behind it. After other failures of the disk they fail until the
  * context is destroyed, and what they acknowledged before stays. After mmsb_journal_close the context has no store any more.
  *
- * A directory has one writer at a time, also over processes; a writer that has died does not count. Any number of processes read
- * it meanwhile, and those that follow it (MMSB_STORE_FOLLOW) have its pages live: what the writer has written to its journal,
- * interval_ms after a call at the latest unless the disk is slower, is applied to their pages within a few milliseconds, in the
- * writer's order and group by group: a save never has half a group. Handles stay valid. A page that is pinned in a follower is not
- * resized, moved or destroyed there: the follower waits until it is unpinned, and so does all that comes behind it. Where the
- * store goes on with another state (a branch), or has removed records before they were read, the newest state is loaded anew:
- * all handles become stale, ids stay. A follower cannot load anything else, and bytes that the writer writes through pointers come
- * with such a load only. The log and mmsb_store_info tell what fails; it is tried again. */
+ * A directory has one writer at a time, also over processes; a writer that has died does not count. Any number of processes
+ * read it meanwhile, and those that follow it (MMSB_STORE_FOLLOW) have its pages live: what the writer has written to its
+ * journal, interval_ms after a call at the latest unless the disk is slower, is applied to their pages within a few
+ * milliseconds, in the writer's order and group by group: a save never has half a group. Handles stay valid. A page that is
+ * pinned in a follower is not resized, moved or destroyed there: the follower waits until it is unpinned, and so does all
+ * that comes behind it. Where the store goes on with another state (a branch), or has removed records before they were read,
+ * the newest state is loaded anew: all handles become stale, ids stay. With keep_last = 1 a save removes all records before
+ * it, so that a follower that is a few milliseconds late can miss some: 2 gives it the time between two saves. A follower
+ * cannot load anything else, and bytes that the writer writes through pointers come with such a load only. The log and
+ * mmsb_store_info tell what fails; it is tried again. */
 
 #define MMSB_NEVER UINT64_MAX /* a number of bytes that never come */
 
@@ -1697,8 +1699,8 @@ MMSB_API mmsb_status_t mmsb_store_info(mmsb_context_t context, mmsb_store_info_t
 /* Waits until the pages of a context that follows a store have the state behind a record of its journal, or behind a later one.
  * The writer knows the number of its last record from mmsb_journal_info or mmsb_store_info. work may be NULL.
  * Errors: handle errors, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_STATE (the context does not follow a
- * store), MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK (a timeout of 0), MMSB_E_CANCELLED. Threads: any. Blocks: until the record is applied
- * or the time is over. Since 0.1. */
+ * store), MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK (a timeout of 0), MMSB_E_CANCELLED. Threads: any. Blocks: until the record is
+ * applied or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_store_wait(mmsb_context_t context, uint64_t record, const mmsb_work_options_t *work);
 
 /* The asynchronous form of mmsb_store_wait.

@@ -141,10 +141,12 @@ func (p *RedoPages) All(visit func(id uint64, index uint32)) {
 
 // Redo makes the changes of a journal's records that lie one behind the other, up to the first that is not bytes for a page with
 // an address, or not as it must be. It returns how many were made, and how many bytes they are. Nobody else sees the pages.
-func (p *RedoPages) Redo(records []byte) (count uint64, bytes int) { return p.redo(records, C.MMSB__REDO_UNSEEN) }
+func (p *RedoPages) Redo(records []byte) (count uint64, bytes int) {
+	return p.redo(records, C.MMSB__REDO_UNSEEN)
+}
 
-// RedoLive is Redo for live pages that other calls do not change, up to the first, too, whose page may be needed as it was. moved:
-// each change moves the version of its page by one, whatever its record says.
+// RedoLive is Redo for live pages that other calls do not change, up to the first, too, whose page may be needed as it was.
+// moved: each change moves the version of its page by one, whatever its record says.
 func (p *RedoPages) RedoLive(records []byte, moved bool) (count uint64, bytes int) {
 	if moved {
 		return p.redo(records, C.MMSB__REDO_MOVED)

@@ -1,6 +1,6 @@
 /*
- * redo.h — changes that a journal tells of, made again: while a load runs, when nobody else sees the pages; and on live pages of a
- * context that follows a journal, which other calls do not change.
+ * redo.h — changes that a journal tells of, made again: while a load runs, when nobody else sees the pages; and on live pages of
+ * a context that follows a journal, which other calls do not change.
  */
 #ifndef MMSB_NATIVE_REDO_H
 #define MMSB_NATIVE_REDO_H
@@ -41,7 +41,8 @@ typedef enum mmsb__redo_how {
 
 /* The same for a journal's records that lie one behind the other, up to the first that is no delta or written bytes, comes in
  * pieces, is of no page with an address or of one that has the change, or is not as it must be: nothing of that one is done. Nor
- * where a capture, freeze or group may need the bytes of a live page. Returns the bytes of those before it, *count is their number. */
+ * where a capture, freeze or group may need the bytes of a live page. Returns the bytes of those before it, *count is their
+ * number. */
 uint64_t mmsb__redo_records(const mmsb__redo_pages_t *pages, mmsb__redo_how_t how, const void *records, uint64_t length,
                             uint64_t *count);
 

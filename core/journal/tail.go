@@ -98,9 +98,9 @@ func (t *Tail) left(why string, arguments ...any) error {
 		append([]any{t.journal.directory, t.player.last}, arguments...)...)
 }
 
-// Poll hands over the whole groups that have come since, and says whether any frame has. apply is as Replay's; after an error of it
-// the tail is of no more use. Errors: Mismatch (another branch goes on; records were dropped before they were read), those of apply,
-// Corrupt, Format, and those of the file system, after which it can be tried again.
+// Poll hands over the whole groups that have come since, and says whether any frame has. apply is as Replay's; after an error of
+// it the tail is of no more use. Errors: Mismatch (another branch goes on; records were dropped before they were read), those of
+// apply, Corrupt, Format, and those of the file system, after which it can be tried again.
 func (t *Tail) Poll(apply func(s *Part) error) (grown bool, err error) {
 	t.apply = apply
 	if grown, err = t.read(); grown || err != nil {
@@ -121,7 +121,8 @@ func (t *Tail) Poll(apply func(s *Part) error) (grown bool, err error) {
 	if err != nil {
 		return false, t.gone(err)
 	}
-	if s.based || s.id != t.journal.segments[0].id || s.first != t.at.next || s.before != t.at.next-1 || s.previous != t.at.chain {
+	other := s.based || s.id != t.journal.segments[0].id
+	if other || s.first != t.at.next || s.before != t.at.next-1 || s.previous != t.at.chain {
 		return false, t.left("segment %s follows record %d", s.name, s.before)
 	}
 	if err := t.enter(s); err != nil {

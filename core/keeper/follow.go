@@ -149,11 +149,13 @@ func (f *follower) failed(what string, err error) {
 // reload gives the context the newest state.
 func (f *follower) reload(ended <-chan struct{}) error {
 	err := unless(ended, func(w *ticket.Work) error {
-		return store.Steady(file.OS{}, f.directory, func() error { return load(f.context, f.directory, &f.options, w) })
+		return store.Steady(file.OS{}, f.directory, func() error {
+			if err := load(f.context, f.directory, &f.options, w); err != nil {
+				return err
+			}
+			return f.attach()
+		})
 	})
-	if err == nil {
-		err = f.attach()
-	}
 	if err == nil {
 		f.Lock()
 		f.Reloads++

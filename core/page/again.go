@@ -46,8 +46,8 @@ func DestroyAgain(page uint64) error {
 	return nil
 }
 
-// CreateAgain makes a page of a frame, which goes where it fails; fill fills it, and says in its record with which version and epoch
-// it begins.
+// CreateAgain makes a page of a frame, which goes where it fails; fill fills it, and says in its record with which version and
+// epoch it begins.
 func (c *Context) CreateAgain(f residency.Frame, id, size uint64, node int32, fill func(p *Page) error) (page uint64, err error) {
 	c.creating.RLock()
 	defer c.creating.RUnlock()

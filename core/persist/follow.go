@@ -184,8 +184,8 @@ func handleAt(index uint32) uint64 {
 }
 
 func (a *again) misses(record *journal.Record, id uint64) error {
-	return status.Errorf(status.Corrupt, "record %d (%v of page %d) needs page %d, which the state does not have", record.Sequence,
-		record.Kind, record.Page, id)
+	return status.Errorf(status.Corrupt, "record %d (%v of page %d) needs page %d, which the state does not have",
+		record.Sequence, record.Kind, record.Page, id)
 }
 
 func (a *again) change(p *page.Page, record *journal.Record) (err error) {
