@@ -142,5 +142,4 @@ const (
 	StoreWrite  = 0
 	StoreRead   = 1
 	StoreBranch = 2
-	StoreFollow = 3
 )

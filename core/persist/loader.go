@@ -22,7 +22,6 @@ type LoadOptions struct {
 	JournalUntilTime int64
 	JournalPage      uint64 // only with JournalEpoch
 	JournalEpoch     uint64
-	Follows          bool // for who follows the journal
 }
 
 // loader is one load.
