@@ -290,103 +290,10 @@ func SaveBeside(context uint64, o SaveOptions, w *ticket.Work) (header *snapshot
 	return header, err
 }
 
-// ResumeJournal goes on with a journal that has failed, when the disk works again: the state is saved into its directory, and a
-// new segment begins behind it. Until then, and where it fails again, calls change nothing, as before. options are as
-// SaveBeside's.
-func ResumeJournal(context uint64, o SaveOptions, w *ticket.Work) (header *snapshot.Header, err error) {
-	err = useQueued(context, w, func(s *state) error {
-		j := &s.journals
-		if err := j.lock(w); err != nil {
-			return err
-		}
-		defer j.Unlock()
-		old := j.open.Load()
-		if old == nil {
-			return errNoJournal(context)
-		}
-		if !old.ring.Failed() {
-			return status.Errorf(status.InvalidState, "the journal %q has not failed", old.directory)
-		}
-		header, err = s.resumeJournal(old, o, w)
-		return err
-	})
-	return header, err
-}
-
-// resumeJournal is ResumeJournal under the lock of the journals, beside no save or load.
-func (s *state) resumeJournal(old *openedJournal, o SaveOptions, w *ticket.Work) (header *snapshot.Header, err error) {
-	if err := s.context.CheckBeforeSave(); err != nil {
-		return nil, err
-	}
-	header, err = s.saveBeside(old.directory, old.ring.Last(), o, w)
-	if err != nil {
-		return nil, err
-	}
-	next, err := prepareJournal(file.OS{}, &openedJournal{keep: old.keep, told: old.told, directory: old.directory,
-		options: old.options})
-	if err != nil {
-		return nil, err
-	}
-	err = s.context.Still(func(still *page.Still) error { return s.beginJournal(next, still) })
-	if err != nil {
-		next.writer.Abandon()
-		return nil, err
-	}
-	if next.needsBase && next.from == header.Position {
-		err = next.writer.HasBase()
-		next.needsBase = false
-	}
-	if err == nil {
-		err = s.completeJournal(next, w)
-	} else {
-		_ = s.closeJournal()
-	}
-	if err != nil { // calls have gone on meanwhile, as in a context without a journal; from now on they cannot
-		return nil, s.refuse(err)
-	}
-	return header, nil
-}
-
-// refuse lets calls that would change pages fail with an error, as long as the context lives.
-func (s *state) refuse(with error) error {
-	ring, failed := native.OpenRing(s.context.Index(), 1, ringBytes, time.Second, false, nil)
-	if failed != 0 {
-		return lasterror.Load(failed)
-	}
-	own := status.Of(with)
-	ring.Fail(int32(own.Code), own.Domain, own.Foreign, own.Text)
-	s.journals.refusing.Store(&refusal{ring, with})
-	return with
-}
-
 // OnJournal runs what nobody opens or closes the context's journal beside. drop removes the segments that have no record behind
 // upTo.
 func OnJournal(context uint64, w *ticket.Work, run func(drop func(upTo uint64) error) error) error {
 	return onJournal(context, w, func(_ *state, j *openedJournal) error { return run(j.writer.Drop) })
-}
-
-// Refuse lets calls that would change pages of a context without a journal fail with an error, as those of a context whose
-// journal has failed do.
-func Refuse(context uint64, with error) error {
-	return use(context, func(s *state) error {
-		s.journals.Lock()
-		defer s.journals.Unlock()
-		if s.journals.open.Load() != nil || s.journals.refusing.Load() != nil {
-			return status.Errorf(status.InvalidState, "context 0x%016x has a journal", context)
-		}
-		if err := s.refuse(with); err != with {
-			return err
-		}
-		return nil
-	})
-}
-
-// refused is the error of calls that would change the context, where refuse was called.
-func (j *journals) refused() error {
-	if refusal := j.refusing.Load(); refusal != nil {
-		return refusal.why
-	}
-	return nil
 }
 
 // CloseJournal closes a context's journal after all its records have reached the disk.
