@@ -12,9 +12,9 @@ import (
 	"libmmsb/native"
 )
 
-// A context that calls may not change: every change goes through the journal's ring, and a ring that has failed lets none through.
-// Where the disk has failed that is the journal's own, until the journal goes on; where a context is only to be read, a ring that
-// fails from the start.
+// A context that calls may not change: every change goes through the journal's ring, and a ring that has failed lets none
+// through. Where the disk has failed that is the journal's own, until the journal goes on; where a context is only to be read, a
+// ring that fails from the start.
 
 // ResumeJournal goes on with a journal that has failed, when the disk works again: the state is saved into its directory, and a
 // new segment begins behind it. Until then, and where it fails again, calls change nothing, as before. options are as
