@@ -17,8 +17,11 @@ RUNS ?= 2000
 # build/bin holds links to the tools that tools/require.sh chose, and comes first.
 export PATH := $(CURDIR)/build/bin:$(PATH)
 export GOTOOLCHAIN := local
-# With -trimpath everywhere, Go's own packages are compiled once for what make builds and for what it tests.
-export GOFLAGS := -mod=readonly -buildvcs=false -modcacherw -trimpath
+# Go's own packages and ours are compiled once for the library, the tool and the tests: all are position-independent, and run on
+# the runtime that the library has (tools/go-overlay). A recipe expands this: the file is there when tools are.
+GO_OVERLAY = $(shell test -e build/go-overlay/overlay.json && echo -overlay=$(CURDIR)/build/go-overlay/overlay.json)
+COMPILED_ONCE = -modcacherw -trimpath -buildmode=pie $(GO_OVERLAY)
+export GOFLAGS = -mod=readonly -buildvcs=false $(COMPILED_ONCE)
 # Caches lie in build/ like everything else that is made.
 export GOCACHE := $(CURDIR)/build/cache/go
 export GOMODCACHE := $(CURDIR)/build/cache/go-modules
@@ -73,9 +76,10 @@ help: ## this list
 
 # ---------------------------------------------------------------------------------------------------- tools ----
 
-$(STAMPS)/tools: tools/require.sh tools/requirements/go.txt
+$(STAMPS)/tools: tools/require.sh tools/requirements/go.txt $(wildcard tools/go-overlay/*)
 	@mkdir -p build/bin $(STAMPS)
 	@tools/require.sh
+	@tools/go-overlay/apply.sh build/go-overlay || true
 	@touch $@
 
 $(STAMPS)/venv: tools/requirements/run.txt $(STAMPS)/tools
@@ -107,7 +111,7 @@ $(STAMPS)/cuda-headers: tools/requirements/cuda-headers.txt $(STAMPS)/venv
 	@touch $@
 
 $(STAMPS)/staticcheck: tools/requirements/staticcheck.txt $(STAMPS)/tools
-	@GOFLAGS='-modcacherw -trimpath' GOBIN=$(CURDIR)/build/bin go install "$$(cat tools/requirements/staticcheck.txt)"
+	@GOFLAGS='$(COMPILED_ONCE)' GOBIN=$(CURDIR)/build/bin go install "$$(cat tools/requirements/staticcheck.txt)"
 	@touch $@
 
 $(STAMPS)/abigail: tools/fetch_abigail.sh
@@ -148,7 +152,7 @@ build/mmsb: $(TOOL_SOURCES) include/mmsb.h $(STAMPS)/tools
 
 $(STAMPS)/share: $(TOOL_SOURCES) include/mmsb.h $(STAMPS)/tools
 	@rm -rf build/share
-	@CGO_ENABLED=0 go run ./cmd/mmsb/generate build/share $(VERSION)
+	@go run ./cmd/mmsb/generate build/share $(VERSION)
 	@touch $@
 
 .PHONY: install
@@ -219,7 +223,8 @@ test-go: $(STAMPS)/tools $(FAKECUDA) ## the Go packages
 
 .PHONY: test-race
 test-race: $(STAMPS)/tools $(FAKECUDA) ## the Go packages under the race detector, with the tag invariants
-	@python3 tools/go_test.py -race -tags invariants $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
+	@python3 tools/go_test.py -race -buildmode=exe -tags invariants \
+	    $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
 
 .PHONY: test-mutants
 test-mutants: $(STAMPS)/tools ## bugs planted in copies of the source (tests/mutations): each must be caught
