@@ -18,7 +18,7 @@ mmsb_status_t mmsb_delta_validate(const mmsb_delta_t *delta, uint64_t page_size)
 mmsb_status_t mmsb_page_apply(mmsb_page_t page, const mmsb_delta_t *delta) {
     DOOR_ENTER();
     DOOR_POINTER(delta);
-    return mmsb__page_apply(page, delta);
+    DOOR_CHANGE_OF(page, mmsb__page_apply(page, delta))
 }
 
 mmsb_status_t mmsb_page_apply_many(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad_index) {
@@ -26,7 +26,7 @@ mmsb_status_t mmsb_page_apply_many(const mmsb_page_t *pages, const mmsb_delta_t 
     DOOR_ARRAY(pages, count);
     DOOR_ARRAY(deltas, count);
     DOOR_OPTIONAL(bad_index);
-    return mmsb__page_apply_many(pages, deltas, count, bad_index);
+    DOOR_CHANGE_OF(pages[0], mmsb__page_apply_many(pages, deltas, count, bad_index))
 }
 
 void mmsb_page_runs_init(mmsb_page_runs_t *runs) {
@@ -37,7 +37,7 @@ mmsb_status_t mmsb_page_apply_runs(const mmsb_page_runs_t *runs, size_t *bad_ind
     DOOR_ENTER();
     DOOR_STRUCT("mmsb_page_runs_t", runs, runs->reserved_word);
     DOOR_OPTIONAL(bad_index);
-    return mmsb__page_apply_runs(runs, bad_index);
+    DOOR_CHANGE_OF(runs->pages[0], mmsb__page_apply_runs(runs, bad_index))
 }
 
 /* A delta on its own may be of any page. */

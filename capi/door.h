@@ -9,6 +9,7 @@
 #include "delta_batch.h"
 #include "gate.h"
 #include "id.h"
+#include "journal.h"
 #include "life.h"
 #include "look.h"
 #include "mask.h"
@@ -93,6 +94,17 @@ mmsb_status_t door_work(const mmsb_work_options_t *work);
 
 /* Options of a context that can be used: the given ones, or for NULL the defaults, which are filled in. */
 mmsb_status_t door_context_options(const mmsb_context_options_t **given, mmsb_context_options_t *defaults);
+
+/* Returns what a change in a context gives. Where the disk is full, and the context's store lets changes wait, it is tried again:
+ * a failed call has changed nothing. */
+#define DOOR_CHANGE(context_index, change) \
+    for (;;) { \
+        mmsb_status_t door_status = (change); \
+        if (MMSB__LIKELY(door_status != MMSB_E_NO_SPACE) || !mmsb__ring_await_space(context_index)) \
+            return door_status; \
+    }
+#define DOOR_CHANGE_IN(context, change) DOOR_CHANGE(MMSB__HANDLE_INDEX(context), change)
+#define DOOR_CHANGE_OF(page, change) DOOR_CHANGE(mmsb__record_context(MMSB__HANDLE_INDEX(page)), change)
 
 static inline uint64_t door_or(const uint64_t *words, size_t count) {
     uint64_t all = 0;

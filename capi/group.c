@@ -3,8 +3,10 @@
 
 #include "_cgo_export.h"
 
+/* In a group nothing waits for space: so it does not begin where there is none. */
 mmsb_status_t mmsb_group_begin(mmsb_context_t context) {
     DOOR_ENTER();
+    mmsb__ring_await_space(MMSB__HANDLE_INDEX(context));
     return mmsbgo_group_begin(context);
 }
 

@@ -57,17 +57,21 @@ static inline int is_plain(mmsb_context_t context, uint64_t size, const mmsb_pag
             mmsb__context_record(MMSB__HANDLE_INDEX(context) & (MMSB__CONTEXTS - 1))->default_location == MMSB_LOCATION_CPU);
 }
 
-DOOR_SLOW mmsb_status_t create_slow(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
-                                    mmsb_page_t *page) {
-    DOOR_ENTER();
-    DOOR_CHECK(check_options(&options));
-    DOOR_POINTER(page);
+static mmsb_status_t create(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options, mmsb_page_t *page) {
     if (is_plain(context, size, options)) {
         mmsb_status_t status = mmsb__page_create_small(context, size, options->contents == MMSB_PAGE_ZEROED, page);
         if (status != MMSB__ENTER_GO)
             return status;
     }
     return mmsbgo_page_create(context, size, (mmsb_page_options_t *)options, page);
+}
+
+DOOR_SLOW mmsb_status_t create_slow(mmsb_context_t context, uint64_t size, const mmsb_page_options_t *options,
+                                    mmsb_page_t *page) {
+    DOOR_ENTER();
+    DOOR_CHECK(check_options(&options));
+    DOOR_POINTER(page);
+    DOOR_CHANGE_IN(context, create(context, size, options, page))
 }
 
 static inline int usable(const void *pointer) {
@@ -139,7 +143,8 @@ mmsb_status_t mmsb_page_create_many(mmsb_context_t context, uint64_t size, size_
         if (status != MMSB__ENTER_GO)
             return status;
     }
-    return mmsbgo_page_create_many(context, size, count, (mmsb_page_options_t *)options, (mmsb_work_options_t *)work, pages);
+    DOOR_CHANGE_IN(context, mmsbgo_page_create_many(context, size, count, (mmsb_page_options_t *)options,
+                                                    (mmsb_work_options_t *)work, pages))
 }
 
 mmsb_status_t mmsb_page_create_many_start(mmsb_context_t context, uint64_t size, size_t count, const mmsb_page_options_t *options,
@@ -156,7 +161,7 @@ mmsb_status_t mmsb_page_create_many_start(mmsb_context_t context, uint64_t size,
 mmsb_status_t mmsb_page_clone(mmsb_page_t page, uint64_t id, mmsb_page_t *clone) {
     DOOR_ENTER();
     DOOR_POINTER(clone);
-    return mmsbgo_page_clone(page, id, clone);
+    DOOR_CHANGE_OF(page, mmsbgo_page_clone(page, id, clone))
 }
 
 mmsb_status_t mmsb_page_clone_many(const mmsb_page_t *pages, const uint64_t *ids, size_t count, mmsb_page_t *clones,
@@ -166,7 +171,7 @@ mmsb_status_t mmsb_page_clone_many(const mmsb_page_t *pages, const uint64_t *ids
     DOOR_OPTIONAL(ids);
     DOOR_ARRAY(clones, count);
     DOOR_OPTIONAL(bad_index);
-    return mmsbgo_page_clone_many((mmsb_page_t *)pages, (uint64_t *)ids, count, clones, bad_index);
+    DOOR_CHANGE_OF(pages[0], mmsbgo_page_clone_many((mmsb_page_t *)pages, (uint64_t *)ids, count, clones, bad_index))
 }
 
 void mmsb_adopt_options_init(mmsb_adopt_options_t *options) {
@@ -191,7 +196,7 @@ mmsb_status_t mmsb_page_adopt(mmsb_context_t context, void *memory, uint64_t siz
     DOOR_CHECK(check_adopt_options(&options));
     DOOR_BYTES(memory);
     DOOR_POINTER(page);
-    return mmsbgo_page_adopt(context, (uintptr_t)memory, size, (mmsb_adopt_options_t *)options, page);
+    DOOR_CHANGE_IN(context, mmsbgo_page_adopt(context, (uintptr_t)memory, size, (mmsb_adopt_options_t *)options, page))
 }
 
 mmsb_status_t mmsb_page_adopt_many(mmsb_context_t context, void *const *memories, const uint64_t *sizes, const uint64_t *ids,
@@ -210,15 +215,15 @@ mmsb_status_t mmsb_page_adopt_many(mmsb_context_t context, void *const *memories
             *bad_index = i;
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "memories[%zu] is NULL", i);
     }
-    return mmsbgo_page_adopt_many(context, (uintptr_t *)memories, (uint64_t *)sizes, (uint64_t *)ids, count,
-                                  (mmsb_adopt_options_t *)options, pages, bad_index);
+    DOOR_CHANGE_IN(context, mmsbgo_page_adopt_many(context, (uintptr_t *)memories, (uint64_t *)sizes, (uint64_t *)ids, count,
+                                                   (mmsb_adopt_options_t *)options, pages, bad_index))
 }
 
 DOOR_SLOW mmsb_status_t destroy_slow(mmsb_page_t page) {
     DOOR_ENTER_TO_END();
     if (page == 0)
         return MMSB_OK;
-    return mmsb__page_destroy_slow(page);
+    DOOR_CHANGE_OF(page, mmsb__page_destroy_slow(page))
 }
 
 DOOR_QUICK mmsb_status_t mmsb_page_destroy(mmsb_page_t page) {
@@ -231,14 +236,14 @@ mmsb_status_t mmsb_page_destroy_many(const mmsb_page_t *pages, size_t count, siz
     DOOR_ENTER_TO_END();
     DOOR_ARRAY(pages, count);
     DOOR_OPTIONAL(bad_index);
-    return mmsb__page_destroy_many(pages, count, bad_index);
+    DOOR_CHANGE_OF(pages[0], mmsb__page_destroy_many(pages, count, bad_index))
 }
 
 mmsb_status_t mmsb_page_release(mmsb_page_t page, void **memory, uint64_t *size) {
     DOOR_ENTER();
     DOOR_POINTER(memory);
     DOOR_POINTER(size);
-    return mmsbgo_page_release(page, (uintptr_t *)memory, size);
+    DOOR_CHANGE_OF(page, mmsbgo_page_release(page, (uintptr_t *)memory, size))
 }
 
 mmsb_status_t mmsb_memory_free(void *memory) {
@@ -418,7 +423,7 @@ mmsb_status_t mmsb_page_read(mmsb_page_t page, uint64_t offset, void *buffer, ui
 mmsb_status_t mmsb_page_write(mmsb_page_t page, uint64_t offset, const void *buffer, uint64_t length) {
     DOOR_ENTER();
     DOOR_BUFFER(buffer, length);
-    return mmsb__page_write(page, offset, buffer, length);
+    DOOR_CHANGE_OF(page, mmsb__page_write(page, offset, buffer, length))
 }
 
 mmsb_status_t mmsb_page_read_many(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {
@@ -432,17 +437,17 @@ mmsb_status_t mmsb_page_write_many(const mmsb_page_range_t *ranges, size_t count
     DOOR_ENTER();
     DOOR_ARRAY(ranges, count);
     DOOR_OPTIONAL(bad_index);
-    return mmsb__page_write_many(ranges, count, bad_index);
+    DOOR_CHANGE_OF(ranges[0].page, mmsb__page_write_many(ranges, count, bad_index))
+}
+
+static mmsb_status_t resize(mmsb_page_t page, uint64_t size) {
+    mmsb_status_t status = size != 0 ? mmsb__page_resize_in_place(page, size) : MMSB__ENTER_GO;
+    return status != MMSB__ENTER_GO ? status : mmsbgo_page_resize(page, size);
 }
 
 mmsb_status_t mmsb_page_resize(mmsb_page_t page, uint64_t size) {
     DOOR_ENTER();
-    if (size != 0) {
-        mmsb_status_t status = mmsb__page_resize_in_place(page, size);
-        if (status != MMSB__ENTER_GO)
-            return status;
-    }
-    return mmsbgo_page_resize(page, size);
+    DOOR_CHANGE_OF(page, resize(page, size))
 }
 
 mmsb_status_t mmsb_page_resize_many(const mmsb_page_t *pages, const uint64_t *sizes, size_t count, size_t *bad_index) {
@@ -450,12 +455,12 @@ mmsb_status_t mmsb_page_resize_many(const mmsb_page_t *pages, const uint64_t *si
     DOOR_ARRAY(pages, count);
     DOOR_ARRAY(sizes, count);
     DOOR_OPTIONAL(bad_index);
-    return mmsbgo_page_resize_many((mmsb_page_t *)pages, (uint64_t *)sizes, count, bad_index);
+    DOOR_CHANGE_OF(pages[0], mmsbgo_page_resize_many((mmsb_page_t *)pages, (uint64_t *)sizes, count, bad_index))
 }
 
 mmsb_status_t mmsb_page_migrate(mmsb_page_t page, mmsb_location_t location, int32_t device) {
     DOOR_ENTER();
-    return mmsbgo_page_migrate(page, location, device);
+    DOOR_CHANGE_OF(page, mmsbgo_page_migrate(page, location, device))
 }
 
 mmsb_status_t mmsb_page_migrate_many(const mmsb_page_t *pages, size_t count, mmsb_location_t location, int32_t device,
@@ -465,8 +470,8 @@ mmsb_status_t mmsb_page_migrate_many(const mmsb_page_t *pages, size_t count, mms
     DOOR_ARRAY(pages, count);
     DOOR_OPTIONAL(statuses);
     DOOR_OPTIONAL(bad_index);
-    return mmsbgo_page_migrate_many((mmsb_page_t *)pages, count, location, device, (mmsb_work_options_t *)work, statuses,
-                                    bad_index);
+    DOOR_CHANGE_OF(pages[0], mmsbgo_page_migrate_many((mmsb_page_t *)pages, count, location, device, (mmsb_work_options_t *)work,
+                                                      statuses, bad_index))
 }
 
 mmsb_status_t mmsb_page_migrate_many_start(const mmsb_page_t *pages, size_t count, mmsb_location_t location, int32_t device,
@@ -490,7 +495,7 @@ mmsb_status_t mmsb_page_mask_read(mmsb_page_t page, uint64_t offset, void *bits,
 
 mmsb_status_t mmsb_page_mask_clear(mmsb_page_t page) {
     DOOR_ENTER();
-    return mmsb__page_mask_clear(page);
+    DOOR_CHANGE_OF(page, mmsb__page_mask_clear(page))
 }
 
 mmsb_status_t mmsb_page_mask_count(mmsb_page_t page, uint64_t *count) {
@@ -516,7 +521,7 @@ mmsb_status_t mmsb_page_metadata_set(mmsb_page_t page, const char *key, size_t k
     if (value_length > UINT32_MAX)
         return mmsb__fail(MMSB_E_INVALID_SIZE, "value has %zu bytes, more than %u", value_length, UINT32_MAX);
     DOOR_BYTE_ARRAY(value, value_length);
-    return mmsbgo_page_metadata_set(page, (char *)key, key_length, (void *)value, value_length);
+    DOOR_CHANGE_OF(page, mmsbgo_page_metadata_set(page, (char *)key, key_length, (void *)value, value_length))
 }
 
 mmsb_status_t mmsb_page_metadata_get(mmsb_page_t page, const char *key, size_t key_length, void *value, size_t capacity,
@@ -531,7 +536,7 @@ mmsb_status_t mmsb_page_metadata_get(mmsb_page_t page, const char *key, size_t k
 mmsb_status_t mmsb_page_metadata_remove(mmsb_page_t page, const char *key, size_t key_length) {
     DOOR_ENTER();
     DOOR_CHECK(check_key(key, key_length));
-    return mmsbgo_page_metadata_remove(page, (char *)key, key_length);
+    DOOR_CHANGE_OF(page, mmsbgo_page_metadata_remove(page, (char *)key, key_length))
 }
 
 mmsb_status_t mmsb_page_metadata_keys(mmsb_page_t page, void *keys, size_t capacity, size_t *length, size_t *count) {
@@ -552,19 +557,19 @@ mmsb_status_t mmsb_page_metadata_export(mmsb_page_t page, void *blob, size_t cap
 mmsb_status_t mmsb_page_metadata_import(mmsb_page_t page, const void *blob, size_t length) {
     DOOR_ENTER();
     DOOR_BYTE_ARRAY(blob, length);
-    return mmsbgo_page_metadata_import(page, (void *)blob, length);
+    DOOR_CHANGE_OF(page, mmsbgo_page_metadata_import(page, (void *)blob, length))
 }
 
 /* ------------------------------------------------------------------------------------------------ dependencies ---- */
 
 mmsb_status_t mmsb_page_dependency_add(mmsb_page_t parent, mmsb_page_t child) {
     DOOR_ENTER();
-    return mmsbgo_page_dependency_add(parent, child);
+    DOOR_CHANGE_OF(parent, mmsbgo_page_dependency_add(parent, child))
 }
 
 mmsb_status_t mmsb_page_dependency_remove(mmsb_page_t parent, mmsb_page_t child) {
     DOOR_ENTER();
-    return mmsbgo_page_dependency_remove(parent, child);
+    DOOR_CHANGE_OF(parent, mmsbgo_page_dependency_remove(parent, child))
 }
 
 mmsb_status_t mmsb_page_parents(mmsb_page_t page, mmsb_page_t *parents, size_t capacity, size_t *count) {

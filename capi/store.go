@@ -22,6 +22,7 @@ func storeOptions(o *C.mmsb_store_options_t) keeper.Options {
 		At: store.At{Record: uint64(o.at_record), Time: int64(o.at_time_ns)}, Mode: int32(o.mode),
 		Lazy: o.load == C.MMSB_LOAD_LAZY, Durability: int32(o.durability), IntervalMs: uint32(o.interval_ms),
 		SegmentBytes: uint64(o.segment_bytes), SaveBytes: uint64(o.save_bytes), SaveInterval: uint64(o.save_interval_ns),
+		SpaceWait: uint64(o.space_wait_ns),
 		Retention: store.Retention{Last: int(o.keep_last), Hourly: int(o.keep_hourly), Daily: int(o.keep_daily), Branches: true},
 	}
 	if o.at_name != nil {

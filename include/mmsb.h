@@ -1579,8 +1579,10 @@ MMSB_API mmsb_status_t mmsb_journal_records(const char *directory, uint64_t *nex
  * and mmsb_store_info say so. Bytes that a program writes through pointers have no records: they are durable with the next save.
  *
  * When the disk is full, calls that change pages return MMSB_E_NO_SPACE and change nothing until it has space again: every
- * second, later every ten, the keeper tries to save the state and to go on behind it. After other failures of the disk they fail
- * until the context is destroyed, and what they acknowledged before stays. mmsb_journal_close returns MMSB_E_INVALID_STATE.
+ * second, later every ten, the keeper tries to save the state and to go on behind it. With space_wait_ns such calls, and
+ * mmsb_group_begin, wait instead, until there is space, the context is destroyed, or the time since the disk was found full is
+ * over; those in a group never wait, nor does work that was started. After other failures of the disk calls fail until the
+ * context is destroyed, and what they acknowledged before stays. mmsb_journal_close returns MMSB_E_INVALID_STATE.
  *
  * A directory has one writer at a time, also over processes; a writer that has died does not count. Any number of processes read
  * it meanwhile: what they open has the calls before the writer's last mmsb_journal_sync, and those older than interval_ms. */
@@ -1607,7 +1609,8 @@ typedef struct mmsb_store_options {
     int32_t keep_hourly;       /* 0 */
     int32_t keep_daily;        /* 0 */
     uint64_t timeout_ns;       /* MMSB_WAIT_FOREVER; of the blocking form, see mmsb_work_options_t; 0 = try */
-    uint64_t reserved[4];
+    uint64_t space_wait_ns;    /* 0; how long calls wait after the disk is found full; MMSB_WAIT_FOREVER = until there is space */
+    uint64_t reserved[3];
 } mmsb_store_options_t;
 
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */

@@ -75,6 +75,14 @@ static int has_failed(mmsb__ring_t *ring) {
     return __atomic_load_n(&ring->failed, __ATOMIC_ACQUIRE) != MMSB_OK;
 }
 
+/* The ring that has refused a change of this thread for want of space. */
+static _Thread_local mmsb__ring_t *refused_by;
+
+static mmsb_status_t refuse(mmsb__ring_t *ring) {
+    refused_by = ring;
+    return answer_failure(ring);
+}
+
 /* ------------------------------------------------------------------------------------------------- reservation ---- */
 
 typedef enum reservation { RESERVED, FULL, GREAT_GROUP, NOT_OPEN } reservation_t;
@@ -161,7 +169,7 @@ mmsb_status_t mmsb__ring_begin_commit(mmsb__ring_t *ring, mmsb__group_t *group, 
     int great = group->reserved > ring->capacity - MMSB__RING_HEAD_BYTES;
     reservation_t got = great ? begin_great(ring) : reserve_patiently(ring, group, records + head, &first);
     if (MMSB__UNLIKELY(got == NOT_OPEN))
-        return has_failed(ring) && __atomic_load_n(&ring->open, __ATOMIC_ACQUIRE) ? answer_failure(ring) : MMSB_OK;
+        return has_failed(ring) && __atomic_load_n(&ring->open, __ATOMIC_ACQUIRE) ? refuse(ring) : MMSB_OK;
     group->ring = ring;
     group->time_ns = now_on(CLOCK_REALTIME_COARSE);
     group->last = great ? 0 : first + head + records - 1;
@@ -469,6 +477,32 @@ mmsb_status_t mmsb__ring_wait(mmsb__ring_t *ring, uint64_t sequence) {
     return mmsb__fail_foreign(MMSB_E_NOT_DURABLE, failure->error_domain, failure->error_foreign, text, (size_t)length);
 }
 
+void mmsb__ring_set_patience(mmsb__ring_t *ring, int64_t nanoseconds) {
+    __atomic_store_n(&ring->space_patience_ns, nanoseconds, __ATOMIC_SEQ_CST);
+    move(&ring->turns, &ring->turn_waiters);
+}
+
+int mmsb__ring_await_space(uint32_t context_index) {
+    if (context_index >= MMSB__CONTEXTS) /* of what is no context */
+        return 0;
+    mmsb__ring_t *ring = __atomic_load_n(&mmsb__rings[context_index], __ATOMIC_ACQUIRE), *by = refused_by;
+    refused_by = NULL;
+    if (!ring || mmsb__group_of_ring(ring))
+        return 0;
+    for (int waited = by == ring;; waited = 1) {
+        uint32_t turn = __atomic_load_n(&ring->turns, __ATOMIC_SEQ_CST);
+        mmsb_status_t failed = __atomic_load_n(&ring->failed, __ATOMIC_SEQ_CST);
+        const int64_t left = ring->space_until - now_on(CLOCK_MONOTONIC);
+        if (__atomic_load_n(&ring->space_patience_ns, __ATOMIC_SEQ_CST) == 0)
+            return 0;
+        if (failed == MMSB_OK)
+            return waited;
+        if (failed != MMSB_E_NO_SPACE || left <= 0)
+            return 0;
+        await_move_for(&ring->turns, turn, &ring->turn_waiters, left);
+    }
+}
+
 uint64_t mmsb__ring_last(mmsb__ring_t *ring) {
     for (;;) { /* a buffer's first number belongs to the word only while the word is unchanged */
         uint64_t word = __atomic_load_n(&ring->word, __ATOMIC_SEQ_CST);
@@ -543,6 +577,7 @@ mmsb_status_t mmsb__ring_open(uint32_t context_index, uint64_t next, uint64_t bu
     __atomic_store_n(&ring->word, MMSB__RING_HEAD_BYTES >> 3, __ATOMIC_SEQ_CST);
     mmsb__detour_begin();
     __atomic_add_fetch(&mmsb__rings_open, 1, __ATOMIC_SEQ_CST);
+    move(&ring->turns, &ring->turn_waiters); /* who waits for space */
     return MMSB_OK;
 }
 
@@ -667,6 +702,8 @@ void mmsb__ring_fail(mmsb__ring_t *ring, mmsb_status_t code, int32_t domain, int
     ring->failed_text[length] = 0;
     ring->failed_domain = domain;
     ring->failed_foreign = foreign;
+    const int64_t now = now_on(CLOCK_MONOTONIC);
+    ring->space_until = ring->space_patience_ns > INT64_MAX - now ? INT64_MAX : now + ring->space_patience_ns;
     __atomic_store_n(&ring->failed, code, __ATOMIC_SEQ_CST);
     __atomic_or_fetch(&ring->word, MMSB__RING_CLOSED, __ATOMIC_SEQ_CST);
     move(&ring->turns, &ring->turn_waiters);

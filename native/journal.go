@@ -58,6 +58,12 @@ func OpenRing(context uint32, next uint64, bufferBytes int, interval time.Durati
 	return Ring{C.mmsb__rings[context]}, code
 }
 
+// SetPatience says how long changes wait after the disk is found full, for a ring of the context that works; 0: they fail, also
+// those that wait already.
+func (r Ring) SetPatience(patience time.Duration) {
+	C.mmsb__ring_set_patience(r.ring, C.int64_t(patience))
+}
+
 // RingOf is the ring of a context; ok says whether it is open.
 func RingOf(context uint32) (ring Ring, ok bool) {
 	found := C.mmsb__ring_for(C.uint32_t(context))

@@ -135,7 +135,9 @@ typedef struct mmsb__ring {
     mmsb__ring_buffer_t *written; /* the buffer that it took last, and how much of it was used; NULL: it is cleared */
     uint64_t written_bytes;
 
-    mmsb_status_t failed; /* what calls return since the disk failed */
+    int64_t space_patience_ns; /* how long changes wait for space after the disk is found full */
+    int64_t space_until;       /* until when, since the disk is full */
+    mmsb_status_t failed;      /* what calls return since the disk failed */
     int32_t failed_domain;
     int32_t failed_foreign;
     char failed_text[512];
@@ -237,6 +239,13 @@ static inline void mmsb__ring_put_run(mmsb__group_t *group, uint64_t page, uint6
 }
 
 /* ---------------------------------------------------------------------------------------------------- waiting ---- */
+
+/* How long changes wait after the disk is found full; 0: they fail, also those that wait already. */
+void mmsb__ring_set_patience(mmsb__ring_t *ring, int64_t nanoseconds);
+/* Call when a change in a context has failed with MMSB_E_NO_SPACE and the thread holds nothing: waits until the journal goes on,
+ * as long as the ring's patience lasts. 1: try again. 0 at once where the journal was not the reason or its calls do not wait,
+ * and in a group: the save that the journal goes on with waits for that. */
+int mmsb__ring_await_space(uint32_t context_index);
 
 /* Returns when the record is on the disk if the journal's durability is "each call"; else at once. Call it with no page locked:
  * it takes as long as the disk does. Errors: MMSB_E_NOT_DURABLE; the change is made, but a replay may not have it. */

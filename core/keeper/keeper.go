@@ -30,6 +30,7 @@ type Options struct {
 	SegmentBytes uint64
 	SaveBytes    uint64 // of journal, after which a save begins; 0: a part of the state's bytes; Never: none
 	SaveInterval uint64 // nanoseconds after which a save begins, if anything has changed; 0: none
+	SpaceWait    uint64 // nanoseconds that calls wait after the disk is found full
 	Retention    store.Retention
 }
 
@@ -69,7 +70,8 @@ func (o *Options) Check(directory string) error {
 
 // journal is the options of a journal whose records only the keeper drops.
 func (o *Options) journal() persist.JournalOptions {
-	return persist.JournalOptions{Durability: o.Durability, IntervalMs: o.IntervalMs, SegmentBytes: o.SegmentBytes, Keep: true}
+	return persist.JournalOptions{Durability: o.Durability, IntervalMs: o.IntervalMs, SegmentBytes: o.SegmentBytes, Keep: true,
+		SpaceWait: time.Duration(min(o.SpaceWait, math.MaxInt64))}
 }
 
 // keeper keeps one context.

@@ -33,6 +33,7 @@ type JournalOptions struct {
 	SegmentBytes uint64
 	Keep         bool
 	RefuseBase   bool
+	SpaceWait    time.Duration     // how long calls wait after the disk is found full: somebody must call ResumeJournal
 	Wrote        func(bytes int64) // after each write to the disk, on the writer's goroutine; nil = nobody asks
 	Failed       func(err error)   // when the journal has failed, as Wrote
 }
@@ -98,7 +99,8 @@ func OpenJournal(context uint64, directory string, o JournalOptions, w *ticket.W
 			return err
 		}
 		defer s.journals.Unlock()
-		wanted := &openedJournal{keep: o.Keep, told: o.Failed, directory: directory, options: options}
+		wanted := &openedJournal{keep: o.Keep, spaceWait: o.SpaceWait, told: o.Failed, directory: directory,
+			options: options}
 		return s.context.WithoutGroups(func() error { return s.openJournal(wanted, w) })
 	})
 }
@@ -246,6 +248,7 @@ func (j *openedJournal) openRing(context uint32) error {
 		j.unmap()
 		return err
 	}
+	ring.SetPatience(j.spaceWait)
 	j.ring = ring
 	return nil
 }
@@ -314,6 +317,7 @@ func errNoJournal(context uint64) error {
 // closeJournal closes the journal; what the state is then has a name, unless the journal may lack its end. Under the lock.
 func (s *state) closeJournal() (err error) {
 	opened := s.journals.open.Load()
+	opened.ring.SetPatience(0) // what waits for space would change a state that nobody saves
 	line := opened.writer.Lineage()
 	end := func(print lineage.Fingerprint, known bool) {
 		if err = s.journals.close(); err != nil || !known {
@@ -437,6 +441,7 @@ func (j *journals) end() {
 		refusal.ring.Close()
 	}
 	if opened := j.open.Load(); opened != nil {
+		opened.ring.SetPatience(0)
 		if err := j.close(); err != nil {
 			log.Logf(log.Error, "cannot close the journal %q: %v", opened.directory, err)
 		}

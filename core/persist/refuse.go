@@ -48,8 +48,8 @@ func (s *state) resumeJournal(old *openedJournal, o SaveOptions, w *ticket.Work)
 	if err != nil {
 		return nil, err
 	}
-	next, err := prepareJournal(file.OS{}, &openedJournal{keep: old.keep, told: old.told, directory: old.directory,
-		options: old.options})
+	next, err := prepareJournal(file.OS{}, &openedJournal{keep: old.keep, spaceWait: old.spaceWait, told: old.told,
+		directory: old.directory, options: old.options})
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +79,7 @@ func (s *state) refuse(with error) error {
 	if failed != 0 {
 		return lasterror.Load(failed)
 	}
+	ring.SetPatience(0)
 	own := status.Of(with)
 	ring.Fail(int32(own.Code), own.Domain, own.Foreign, own.Text)
 	s.journals.refusing.Store(&refusal{ring, with})

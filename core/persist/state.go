@@ -3,6 +3,7 @@ package persist
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"libmmsb/core/journal"
@@ -106,6 +107,7 @@ type refusal struct {
 // openedJournal is a journal from opening to closing.
 type openedJournal struct {
 	keep      bool            // segments that snapshots have made unnecessary
+	spaceWait time.Duration   // see JournalOptions
 	told      func(err error) // when the writer has failed; nil = nobody
 	writer    *journal.Writer
 	ring      native.Ring

@@ -338,7 +338,8 @@ FIELD_IS(mmsb_store_options_t, save_interval_ns, 64, 8);
 FIELD_IS(mmsb_store_options_t, keep_hourly, 72, 4);
 FIELD_IS(mmsb_store_options_t, keep_daily, 76, 4);
 FIELD_IS(mmsb_store_options_t, timeout_ns, 80, 8);
-FIELD_IS(mmsb_store_options_t, reserved, 88, 32);
+FIELD_IS(mmsb_store_options_t, space_wait_ns, 88, 8);
+FIELD_IS(mmsb_store_options_t, reserved, 96, 24);
 
 SIZE_IS(mmsb_store_info_t, 160);
 FIELD_IS(mmsb_store_info_t, struct_size, 0, 4);

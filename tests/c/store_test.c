@@ -2,7 +2,9 @@
 #include "folder.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 enum { SIZE = 5000, ID = 77 };
@@ -460,7 +462,7 @@ static void wrong_arguments_of_an_open(void) {
     } while (0)
     WRONG(MMSB_E_STRUCT_VERSION, o.struct_size--);
     WRONG(MMSB_E_STRUCT_VERSION, o.struct_size = 0);
-    WRONG(MMSB_E_STRUCT_VERSION, o.reserved[3] = 1);
+    WRONG(MMSB_E_STRUCT_VERSION, o.reserved[2] = 1);
     WRONG(MMSB_E_INVALID_ARGUMENT, o.mode = -1);
     WRONG(MMSB_E_INVALID_ARGUMENT, o.mode = 3);
     WRONG(MMSB_E_INVALID_ARGUMENT, o.load = MMSB_LOAD_IN_PLACE);
@@ -556,6 +558,147 @@ static void wrong_arguments_of_a_save(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+/* ------------------------------------------------------------------------------------------------------ full disks ---- */
+
+static struct rlimit file_limit;
+static int full;
+
+static void set_full(int now) {
+    struct rlimit limit = {now ? 0 : file_limit.rlim_cur, file_limit.rlim_max};
+    __atomic_store_n(&full, now, __ATOMIC_SEQ_CST);
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+}
+
+/* A store whose calls wait so long, with a page, and a journal that the disk has no space for. */
+static mmsb_context_t full_store(uint64_t space_wait_ns) {
+    mmsb_store_options_t options = options_of(MMSB_STORE_WRITE);
+    options.durability = MMSB_DURABILITY_CALL;
+    options.space_wait_ns = space_wait_ns;
+    mmsb_context_t context = opened_with(&options);
+    mmsb_page_t page = new_known_page(context);
+    signal(SIGXFSZ, SIG_IGN);
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &file_limit) == 0);
+    set_full(1);
+    CHECK_STATUS(mmsb_page_write(page, 0, "full", 4), MMSB_E_NOT_DURABLE);
+    return context;
+}
+
+typedef struct change {
+    mmsb_context_t context;
+    mmsb_status_t (*call)(mmsb_context_t context);
+    mmsb_status_t status;
+    int early; /* 1: it returned while the disk was full */
+    pthread_t thread;
+} change_t;
+
+static void *change(void *given) {
+    change_t *change = given;
+    change->status = change->call(change->context);
+    change->early = __atomic_load_n(&full, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+static mmsb_status_t change_bytes(mmsb_context_t context) {
+    return mmsb_page_write(known_page(context), 0, "goes on", 7);
+}
+
+static mmsb_status_t change_nothing_small(mmsb_context_t context) {
+    mmsb_page_t page;
+    return mmsb_page_create(context, 100, NULL, &page);
+}
+
+static mmsb_status_t change_nothing_large(mmsb_context_t context) {
+    mmsb_page_t page;
+    return mmsb_page_create(context, 8 << 20, NULL, &page);
+}
+
+static mmsb_status_t change_metadata(mmsb_context_t context) {
+    return mmsb_page_metadata_set(known_page(context), "key", 3, "value", 5);
+}
+
+static mmsb_status_t change_as_runs(mmsb_context_t context) {
+    const mmsb_page_t page = known_page(context);
+    const uint64_t offset = 100;
+    mmsb_page_runs_t runs;
+    mmsb_page_runs_init(&runs);
+    runs.count = 1;
+    runs.pages = &page;
+    runs.offsets = &offset;
+    runs.uniform_length = 4;
+    runs.payload = "runs";
+    return mmsb_page_apply_runs(&runs, NULL);
+}
+
+static mmsb_status_t change_in_a_group(mmsb_context_t context) {
+    mmsb_status_t status = mmsb_group_begin(context);
+    if (status == MMSB_OK)
+        status = change_nothing_small(context);
+    return status == MMSB_OK ? mmsb_group_commit(context) : status;
+}
+
+static mmsb_status_t (*const changing[])(mmsb_context_t) = {change_bytes,         change_nothing_small, change_metadata,
+                                                            change_nothing_large, change_as_runs,       change_in_a_group};
+enum { CHANGES = sizeof changing / sizeof changing[0] };
+
+static void begin_changes(change_t *changes, mmsb_context_t context) {
+    for (int i = 0; i < CHANGES; i++) {
+        changes[i] = (change_t){.context = context, .call = changing[i]};
+        REQUIRE(pthread_create(&changes[i].thread, NULL, change, &changes[i]) == 0);
+    }
+    check_sleep_ms(300); /* all wait by now; one that does not is early */
+}
+
+static void calls_wait_for_space(void) {
+    mmsb_context_t context = full_store(MMSB_WAIT_FOREVER);
+    change_t changes[CHANGES];
+    begin_changes(changes, context);
+    set_full(0);
+    for (int i = 0; i < CHANGES; i++) {
+        REQUIRE(pthread_join(changes[i].thread, NULL) == 0);
+        CHECK_EQUAL(changes[i].status, MMSB_OK);
+        CHECK(!changes[i].early);
+    }
+    CHECK(holds(context, "goes on"));
+    CHECK_OK(mmsb_context_destroy(context));
+    context = opened(MMSB_STORE_WRITE);
+    CHECK(holds(context, "goes on"));
+    uint64_t count = 0;
+    CHECK_OK(mmsb_context_page_count(context, &count));
+    CHECK_EQUAL(count, 4);
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+static uint64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void calls_wait_so_long(void) {
+    const uint64_t wait_ms = 400;
+    mmsb_context_t context = full_store(wait_ms * 1000000);
+    const uint64_t begin = now_ms();
+    CHECK_STATUS(change_bytes(context), MMSB_E_NO_SPACE);
+    const uint64_t end = now_ms();
+    CHECK(end - begin >= wait_ms * 3 / 4 && end - begin < 20 * wait_ms);
+    CHECK_STATUS(change_metadata(context), MMSB_E_NO_SPACE); /* the time is over for all */
+    CHECK(now_ms() - end < wait_ms);
+    set_full(0);
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+static void the_end_of_a_context_ends_the_waiting(void) {
+    mmsb_context_t context = full_store(MMSB_WAIT_FOREVER);
+    change_t changes[CHANGES];
+    begin_changes(changes, context);
+    CHECK_OK(mmsb_context_destroy(context));
+    for (int i = 0; i < CHANGES; i++) {
+        REQUIRE(pthread_join(changes[i].thread, NULL) == 0);
+        CHECK(changes[i].status == MMSB_E_NO_SPACE || changes[i].status == MMSB_E_STALE_HANDLE);
+    }
+    set_full(0);
+}
+
 int main(void) {
     folder_make();
     writer = begin_process(write_and_wait);
@@ -570,6 +713,9 @@ int main(void) {
     RUN_IN_FOLDER(wrong_arguments_of_an_open);
     RUN_IN_FOLDER(what_is_no_store);
     RUN_IN_FOLDER(wrong_arguments_of_a_save);
+    RUN_IN_FOLDER(calls_wait_for_space);
+    RUN_IN_FOLDER(calls_wait_so_long);
+    RUN_IN_FOLDER(the_end_of_a_context_ends_the_waiting);
     folder_end();
     return check_report();
 }

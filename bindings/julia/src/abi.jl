@@ -542,7 +542,8 @@ struct mmsb_store_options_t
     keep_hourly::Int32
     keep_daily::Int32
     timeout_ns::UInt64
-    reserved::NTuple{4,UInt64}
+    space_wait_ns::UInt64
+    reserved::NTuple{3,UInt64}
 end
 
 struct mmsb_store_info_t

@@ -32,6 +32,7 @@ function opening_store(
     lazy::Bool = false,
     save_bytes::Union{Real,Nothing} = nothing,
     save_interval::Union{Real,Nothing} = nothing,
+    space_wait::Real = 0,
     options...,
 )
     of_state(name) = haskey(STATE_OPTIONS, name)
@@ -46,6 +47,7 @@ function opening_store(
     change!(at_field(chosen))
     save_bytes === nothing || change!((save_bytes = positive("save_bytes", save_bytes, 1),))
     save_interval === nothing || change!((save_interval_ns = positive("save_interval", save_interval, 1e9),))
+    space_wait == 0 || change!((space_wait_ns = positive("space_wait", space_wait, 1e9),))
     opened = Ref{mmsb_context_t}(0)
     return Work(;
         blocking = mmsb_store_open,
@@ -81,7 +83,9 @@ The other options: `durability`, `interval_ms` and `segment_bytes` (default 16 M
 `save_bytes` (the keeper, a thread of the library, saves the state when the journal has grown by so many bytes; default 64 MiB, or
 a tenth of the pages' bytes where that is more; `Inf`: never); `save_interval` (seconds after which it saves, if anything has
 changed; default never); `keep_last = 1` (so many of the newest snapshots stay, and every state since the oldest of them can be
-opened); `keep_hourly` and `keep_daily` (the newest of each of that many hours and days stays, too); and those of `MMSBState`.
+opened); `keep_hourly` and `keep_daily` (the newest of each of that many hours and days stays, too); `space_wait = 0` (seconds
+that calls which change pages wait after the disk is found full, `Inf`: as long as it is; after them, and in a group, they throw);
+and those of `MMSBState`.
 
 A `PageBusyError` says which process writes the store.
 """

@@ -115,7 +115,7 @@ end
     folder = joinpath(mktempdir(), "state")
     for options in (
         (mode = :append,), (at = 0,), (at = "a\0b",), (durability = :perhaps,), (colour = :red,), (save_bytes = 0,),
-        (save_interval = NaN,), (timeout = -1,), (simulate = :perhaps,),
+        (save_interval = NaN,), (space_wait = -1,), (timeout = -1,), (simulate = :perhaps,),
     )
         @test thrown(() -> open_store(folder; options...)) isa ArgumentError
     end

@@ -42,6 +42,25 @@ def test_a_store_goes_on_where_it_was(tmp_path: Path) -> None:
             store.page(1).write(0, b"later")
 
 
+def test_calls_wait_for_space(tmp_path: Path, run_python: RunPython) -> None:
+    program = f"""
+import math, resource, threading, time, mmsb
+store = mmsb.open({str(tmp_path)!r}, durability="call", space_wait=math.inf)
+page = store.create_page(64)
+before = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+try:
+    page.write(0, b"full")
+except mmsb.NotDurableError:
+    pass
+threading.Timer(0.3, resource.setrlimit, (resource.RLIMIT_FSIZE, before)).start()
+begin = time.monotonic()
+page.write(0, b"goes on")
+print(time.monotonic() - begin >= 0.2, bytes(page.read(0, 7)))
+"""
+    assert run_python(program).stdout == "True b'goes on'\n"
+
+
 def test_a_killed_process_needs_no_save(tmp_path: Path, run_python: RunPython) -> None:
     program = f"""
 import os, signal, mmsb
@@ -232,6 +251,8 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         {"save_bytes": 0},
         {"save_bytes": math.nan},
         {"save_interval": 0},
+        {"space_wait": -1},
+        {"space_wait": math.nan},
         {"keep_last": 0},
         {"keep_hourly": -1},
         {"keep_daily": 1 << 31},

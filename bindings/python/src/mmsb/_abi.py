@@ -696,7 +696,8 @@ class StoreOptions(ctypes.Structure):
         ("keep_hourly", c_int32),
         ("keep_daily", c_int32),
         ("timeout_ns", c_uint64),
-        ("reserved", c_uint64 * 4),
+        ("space_wait_ns", c_uint64),
+        ("reserved", c_uint64 * 3),
     )
 
 

@@ -179,6 +179,7 @@ def open(
     keep_last: int = 1,
     keep_hourly: int = 0,
     keep_daily: int = 0,
+    space_wait: float = 0,
     timeout: float | None = None,
     **context_options: Any,
 ) -> Store:
@@ -200,6 +201,8 @@ def open(
     - save_interval: seconds after which it saves, if anything has changed; None for never
     - keep_last: this many of the newest snapshots stay, and every state since the oldest of them can be opened; keep_hourly,
       keep_daily: the newest of each of that many hours and days stays, too; and so do those with a name
+    - space_wait: seconds that calls which change pages wait after the disk is found full, math.inf for as long as it is; after
+      them, and in a group, NoSpaceError. Ctrl-C does not end such a call
     - timeout: seconds; then TimeoutError. Ctrl-C ends the call
     - context_options: those of Context
 
@@ -226,6 +229,8 @@ def open(
         raw.save_bytes = _abi.NEVER if save_bytes == math.inf else _positive(save_bytes, "save_bytes")
     if save_interval is not None:
         raw.save_interval_ns = _positive(save_interval, "save_interval", 1e9)
+    if space_wait:
+        raw.space_wait_ns = _positive(space_wait, "space_wait", 1e9)
     raw.keep_last = signed(keep_last, "keep_last")
     raw.keep_hourly = signed(keep_hourly, "keep_hourly")
     raw.keep_daily = signed(keep_daily, "keep_daily")
