@@ -1,4 +1,4 @@
-// mmsb store: shows, verifies, prunes and copies stores.
+// mmsb store: shows, verifies, prunes and copies stores. Making new ones of earlier states is in restore.go.
 
 package command
 
@@ -15,8 +15,8 @@ import (
 )
 
 func (r *run) store() *cobra.Command {
-	return group("store", "inspect, verify, prune and copy stores", r.storeInfo(), r.storeList(), r.storeVerify(), r.storePrune(),
-		r.storeBackup())
+	return group("store", "inspect, verify, prune, copy and restore stores", r.storeInfo(), r.storeList(), r.storeVerify(),
+		r.storePrune(), r.storeBackup(), r.storeRestore())
 }
 
 // -------------------------------------------------------------------------------------------------------------- info ----
