@@ -1,4 +1,5 @@
-// mmsb store: shows, verifies, prunes and copies stores. Making new ones of earlier states is in restore.go.
+// mmsb store: shows, verifies, prunes and copies stores. restore.go and watch.go have
+// the rest.
 
 package command
 
@@ -15,8 +16,8 @@ import (
 )
 
 func (r *run) store() *cobra.Command {
-	return group("store", "inspect, verify, prune, copy and restore stores", r.storeInfo(), r.storeList(), r.storeVerify(),
-		r.storePrune(), r.storeBackup(), r.storeRestore())
+	return group("store", "inspect, watch, verify, prune, copy and restore stores", r.storeInfo(), r.storeList(), r.storeVerify(),
+		r.storePrune(), r.storeBackup(), r.storeRestore(), r.storeWatch())
 }
 
 // -------------------------------------------------------------------------------------------------------------- info ----
