@@ -184,10 +184,10 @@ func (p *program) learn() {
 func (p *program) backup() {
 	require.NoError(p, persist.SyncJournal(p.context, nil))
 	to := filepath.Join(p.folder, "backup")
-	_, err := store.Backup(file.OS{}, p.directory, to)
+	_, err := store.Backup(file.OS{}, p.directory, store.Directory(file.OS{}, to), nil)
 	if status.CodeOf(err) == status.Mismatch { // of what a branch has left
 		require.NoError(p, os.RemoveAll(to))
-		_, err = store.Backup(file.OS{}, p.directory, to)
+		_, err = store.Backup(file.OS{}, p.directory, store.Directory(file.OS{}, to), nil)
 	}
 	require.NoError(p, err)
 	p.check(to)

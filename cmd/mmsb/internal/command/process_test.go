@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"libmmsb/cmd/mmsb/internal/bucket"
 	"libmmsb/core/file"
 	"libmmsb/core/file/filetest"
 )
@@ -30,6 +31,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	bucket.PartBytes = 64 << 10
 	if os.Getenv(beTheTool) == "" {
 		os.Exit(m.Run())
 	}

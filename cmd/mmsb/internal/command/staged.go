@@ -13,15 +13,13 @@ import (
 	"libmmsb/core/status"
 )
 
-// staging is a directory beside the target, on the same file system, which a kill leaves for the next run.
+// staging is a directory beside the target, on the same file system, which a kill leaves for the next run. A file beside it is
+// locked by whoever fills it.
 type staging struct {
 	fs           file.FS
 	target, path string
 	lock         file.File
 }
-
-// stagingLock is a file in it that whoever fills it has locked.
-const stagingLock = "mmsb.lock"
 
 // stage makes the directory for a target that is missing or empty, or goes on with what a killed run has left. Errors:
 // AlreadyExists, Busy, those of the file system.
@@ -32,26 +30,45 @@ func stage(fs file.FS, target string) (*staging, error) {
 	}
 	directory, name := filepath.Split(absolute)
 	s := &staging{fs: fs, target: absolute, path: filepath.Join(directory, "."+name+".mmsb-unfinished")}
+	if err := s.takeLock(); err != nil {
+		return nil, err
+	}
 	mode, err := s.checkTarget()
 	if err != nil {
+		s.leave()
 		return nil, err
 	}
 	if err := fs.MakeDirectory(s.path, mode); err != nil && err != syscall.EEXIST {
+		s.leave()
 		return nil, file.Failed(err, "cannot create the directory %s", s.path)
 	}
-	path := filepath.Join(s.path, stagingLock)
-	s.lock, err = fs.Open(path, unix.O_RDWR|unix.O_CREAT, 0o666)
-	if err != nil {
-		return nil, file.Failed(err, "cannot create %s", path)
-	}
-	if err := s.lock.Lock(); err != nil {
-		_ = s.lock.Close()
-		if err == syscall.EWOULDBLOCK {
-			return nil, status.Errorf(status.Busy, "another process is filling %q", s.path)
-		}
-		return nil, file.Failed(err, "cannot lock %s", path)
-	}
 	return s, nil
+}
+
+func (s *staging) lockPath() string { return s.path + ".lock" }
+
+func (s *staging) takeLock() (err error) {
+	s.lock, err = s.fs.Open(s.lockPath(), unix.O_RDWR|unix.O_CREAT, 0o666)
+	if err != nil {
+		return file.Failed(err, "cannot create %s", s.lockPath())
+	}
+	err = s.lock.Lock()
+	if err == nil {
+		var info file.Info
+		if info, err = s.lock.Stat(); err == nil && info.Links == 0 { // who had it has ended just now
+			err = syscall.EWOULDBLOCK
+		}
+	}
+	switch err {
+	case nil:
+		return nil
+	case syscall.EWOULDBLOCK:
+		err = status.Errorf(status.Busy, "another process is filling %q", s.path)
+	default:
+		err = file.Failed(err, "cannot lock %s", s.lockPath())
+	}
+	_ = s.lock.Close()
+	return err
 }
 
 // checkTarget says with which permissions the target is made: those of the empty directory that is there.
@@ -80,9 +97,6 @@ func (s *staging) empty() error {
 		return file.Failed(err, "cannot list %s", s.path)
 	}
 	for _, name := range names {
-		if name == stagingLock {
-			continue
-		}
 		if err := s.fs.Remove(filepath.Join(s.path, name)); err != nil && err != syscall.ENOENT {
 			return file.Failed(err, "cannot remove %s", filepath.Join(s.path, name))
 		}
@@ -98,20 +112,19 @@ func (s *staging) publish() error {
 	if err := s.fs.Rename(s.path, s.target); err != nil { // also in the place of an empty one
 		return file.Failed(err, "cannot rename %s to %s", s.path, s.target)
 	}
-	// The lock had to stay until the directory was in its place.
-	_ = s.fs.Remove(filepath.Join(s.target, stagingLock))
-	_ = s.lock.Close()
+	s.leave()
 	return file.SyncDirectory(s.fs, filepath.Dir(s.target))
 }
 
-// leave lets the directory lie for the next run.
-func (s *staging) leave() { _ = s.lock.Close() }
+// leave lets the directory lie for the next run, unless it is empty.
+func (s *staging) leave() {
+	_ = s.fs.RemoveDirectory(s.path)
+	_ = s.fs.Remove(s.lockPath())
+	_ = s.lock.Close()
+}
 
 // discard removes the directory.
 func (s *staging) discard() {
-	if s.empty() == nil {
-		_ = s.fs.Remove(filepath.Join(s.path, stagingLock))
-		_ = s.fs.RemoveDirectory(s.path)
-	}
+	_ = s.empty()
 	s.leave()
 }

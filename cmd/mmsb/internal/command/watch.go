@@ -132,7 +132,7 @@ func (w *watch) look() (*seen, error) {
 	for i := range info.Segments {
 		segment := &info.Segments[i]
 		if i == len(info.Segments)-1 {
-			segment.Bytes -= info.TornBytes
+			segment.Bytes = info.End
 		}
 		ends[segment.Name] = segment.Bytes
 		s.JournalBytes += segment.Bytes
