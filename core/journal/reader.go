@@ -49,7 +49,7 @@ type Info struct {
 	Last     uint64          // of the newest whole one
 	// LastTime is when the newest record was written, nanoseconds since 1970; 0: the last segment has none.
 	LastTime int64
-	// End is where what counts ends in the file of the last segment.
+	// End is where what counts ends in the last segment.
 	End int64
 	// TornBytes at the end of the last segment were cut: a crash, or a writer that is writing them.
 	TornBytes int64
@@ -191,7 +191,7 @@ func (j *Journal) lookOn() error {
 	if err != nil {
 		return err
 	}
-	j.info.Segments, j.info.LastTime, j.info.End = nil, j.lastTime, min(j.tail.end, last.residue.from())
+	j.info.Segments, j.info.LastTime, j.info.End = nil, j.lastTime, j.tail.end
 	j.info.TornBytes, j.info.Closed = last.size+last.residue.torn-j.tail.end, j.tail.ended
 	for i, s := range j.segments {
 		segment := SegmentInfo{Name: s.name, Based: s.based, First: s.first, Last: j.info.Last, Bytes: s.size, Created: s.created}

@@ -4,6 +4,7 @@ package journal
 
 import (
 	"encoding/binary"
+	"io"
 	"iter"
 	"math"
 	"slices"
@@ -83,6 +84,41 @@ func (r *Replay) InfoAgain() (Info, error) {
 	last.size = max(last.size, info.Size)
 	err = r.looked.lookOn()
 	return r.looked.info, err
+}
+
+// LastSegment opens the last segment as far as it counts, as Info has found it: with what a killed writer has left in its ring,
+// as if its file had that.
+func (r *Replay) LastSegment() (file.Source, error) {
+	last := &r.looked.segments[len(r.looked.segments)-1]
+	source, err := file.Open(r.looked.fs, r.looked.path(last.name))
+	if err != nil {
+		return nil, err
+	}
+	return &lastSegment{source, last.residue, r.looked.tail.end}, nil
+}
+
+type lastSegment struct {
+	file.Source
+	residue residue
+	end     int64
+}
+
+func (s *lastSegment) Size() int64 { return s.end }
+
+func (s *lastSegment) ReadAt(p []byte, offset int64) (int, error) {
+	n := int(max(0, min(int64(len(p)), s.residue.from()-offset)))
+	if n > 0 {
+		if n, err := s.Source.ReadAt(p[:n], offset); err != nil {
+			return n, err
+		}
+	}
+	if n < len(p) {
+		n += copy(p[n:], s.residue.at(offset+int64(n), s.end))
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
 }
 
 // Find and Records are Journal's; they read no further than they are asked for. CheckGaps is Journal's.

@@ -126,7 +126,12 @@ func (p *program) step() {
 		require.Equal(p, known, err == nil, "%v", err)
 		delete(p.names, name)
 	case 3:
-		p.check(p.killed())
+		copied := p.killed()
+		p.check(copied)
+		to := copied + "-backup"
+		_, err := store.Backup(file.OS{}, copied, store.Directory(file.OS{}, to), nil)
+		require.NoError(p, err)
+		p.check(to)
 	case 4: // it dies, and another one goes on
 		copied := p.killed()
 		require.NoError(p, page.Destroy(p.context))

@@ -5,7 +5,6 @@ package store
 import (
 	"cmp"
 	"io"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,9 +25,9 @@ type Copied struct {
 
 // File is one of those that make a store.
 type File struct {
-	Name, Path string
-	Fixed      bool  // it never changes
-	Limit      int64 // bytes behind this one do not count: of the segment that grows they can change
+	Name, Path string // under the path it may be gone
+	Fixed      bool   // it never changes
+	Source     file.Source
 	Moved      func(bytes int64)
 }
 
@@ -42,88 +41,95 @@ type Target interface {
 	Finish(s *Store, files []string, c *Copied) error
 }
 
-// Backup makes a target a copy of a store, as it is now, beside its writer or without; what is only in the memory of the writer's
-// process is not in it. An older backup of the same store gets what is new. done is told how many bytes are in the target, and of
-// how many; nil: nobody asks. Errors: NotFound (no store), Unsupported (a snapshot lies elsewhere), Busy (it changes faster than
-// it can be copied), those of the target, those of the file system.
+// Backup makes a target a copy of a store, as it is now, beside its writer or without; what is only in the memory of a living
+// writer's process is not in it. An older backup of the same store gets what is new. done is told how many bytes are in the
+// target, and of how many; nil: nobody asks. Errors: NotFound (no store), Unsupported (a snapshot lies elsewhere), Busy (it
+// changes faster than its files can be opened), those of the target, those of the file system.
 func Backup(fs file.FS, from string, to Target, done func(done, total uint64)) (copied Copied, err error) {
-	source, err := Look(fs, from)
-	if err != nil {
+	b := &backup{fs: fs, from: from, done: done}
+	defer b.close()
+	if err := b.open(); err != nil {
 		return copied, err
 	}
-	if err := to.Begin(source); err != nil {
+	if err := to.Begin(b.store); err != nil {
 		return copied, err
 	}
-	b := &backup{fs: fs, from: from, to: to, done: done, settled: make(map[string]bool)}
-	const tries = 100
-	for try := 1; ; try++ {
-		steady, err := b.pass()
-		if err != nil || steady {
-			return b.copied, err
-		}
-		if try == tries {
-			return b.copied, status.Errorf(status.Busy, "the store %q changes faster than it can be copied: %d passes", from,
-				tries)
-		}
+	var before, total int64
+	names := make([]string, 0, len(b.files))
+	for _, f := range b.files {
+		total += f.Source.Size()
+		names = append(names, f.Name)
 	}
+	for _, f := range b.files {
+		moved := before
+		f.Moved = func(bytes int64) {
+			moved += bytes
+			b.tell(moved, total)
+		}
+		if err := to.Put(f, &copied); err != nil {
+			return copied, err
+		}
+		before += f.Source.Size()
+		b.tell(before, total)
+	}
+	return copied, to.Finish(b.store, names, &copied)
 }
 
 type backup struct {
-	fs      file.FS
-	from    string
-	to      Target
-	done    func(done, total uint64)
-	copied  Copied
-	settled map[string]bool // files that never change, and are there
+	fs    file.FS
+	from  string
+	done  func(done, total uint64)
+	store *Store
+	files []*File
 }
 
-// pass copies what is new, and removes what is gone; steady: nothing has come or gone meanwhile.
-func (b *backup) pass() (steady bool, err error) {
-	files, err := storeFiles(b.fs, b.from)
-	if err != nil {
-		return false, err
-	}
-	source, err := Look(b.fs, b.from)
-	if err != nil {
-		return false, err
-	}
-	var total, done int64
-	sizes := make([]int64, len(files))
-	for i, name := range files {
-		if info, err := b.fs.Stat(filepath.Join(b.from, name)); err == nil {
-			sizes[i] = info.Size
-			total += info.Size
+// open opens the files that the store has at one moment. What the writer removes then can be read all the same.
+func (b *backup) open() error {
+	const tries = 1000
+	for range tries {
+		names, err := storeFiles(b.fs, b.from)
+		if err == nil {
+			b.store, err = Look(b.fs, b.from)
 		}
-	}
-	growing := source.Journal.Segments[len(source.Journal.Segments)-1]
-	for i, name := range files {
-		f := &File{Name: name, Path: filepath.Join(b.from, name), Fixed: name != growing.Name && name != namesFile,
-			Limit: math.MaxInt64}
-		if name == growing.Name {
-			f.Limit = source.Journal.End
+		if err != nil {
+			return err
 		}
-		within := done
-		f.Moved = func(bytes int64) {
-			within += bytes
-			b.tell(min(within, done+sizes[i]), total)
-		}
-		if !b.settled[name] {
-			if err := b.to.Put(f, &b.copied); err != nil {
-				if _, gone := b.fs.Stat(f.Path); gone == syscall.ENOENT { // the writer has removed it
-					return false, nil
-				}
-				return false, err
+		for _, name := range names {
+			if err = b.openFile(name); err != nil {
+				break
 			}
-			b.settled[name] = f.Fixed
 		}
-		done += sizes[i]
-		b.tell(done, total)
+		now, unknown := storeFiles(b.fs, b.from)
+		if unknown != nil {
+			return unknown
+		}
+		if slices.Equal(names, now) {
+			return err
+		}
+		b.close()
 	}
-	now, err := storeFiles(b.fs, b.from)
-	if err != nil || !slices.Equal(files, now) || !slices.Contains(files, growing.Name) {
-		return false, err
+	return status.Errorf(status.Busy, "the store %q changes faster than its files can be opened: %d tries", b.from, tries)
+}
+
+func (b *backup) openFile(name string) (err error) {
+	growing := b.store.Journal.Segments[len(b.store.Journal.Segments)-1].Name
+	f := &File{Name: name, Path: filepath.Join(b.from, name), Fixed: name != growing && name != namesFile}
+	if name == growing { // what is behind its end can change
+		f.Source, err = b.store.log.LastSegment()
+	} else {
+		f.Source, err = file.Open(b.fs, f.Path)
 	}
-	return true, b.to.Finish(source, files, &b.copied)
+	if err == nil {
+		b.files = append(b.files, f)
+	}
+	return err
+}
+
+func (b *backup) close() {
+	for _, f := range b.files {
+		_ = f.Source.Close()
+	}
+	b.files = nil
 }
 
 func (b *backup) tell(done, total int64) {
@@ -221,12 +227,8 @@ func (d *directory) Begin(s *Store) error {
 
 func (d *directory) Put(f *File, c *Copied) error {
 	to := filepath.Join(d.path, f.Name)
-	wanted, err := d.fs.Stat(f.Path)
-	if err != nil {
-		return file.Failed(err, "cannot open %s", f.Path)
-	}
 	there, err := d.fs.Stat(to)
-	if err == nil && f.Fixed && there.Size == wanted.Size {
+	if err == nil && f.Fixed && there.Size == f.Source.Size() {
 		return nil
 	}
 	c.Files++
@@ -234,22 +236,12 @@ func (d *directory) Put(f *File, c *Copied) error {
 		c.Linked++
 		return file.SyncDirectory(d.fs, d.path)
 	}
-	return d.write(f, to, c)
-}
-
-func (d *directory) write(f *File, to string, c *Copied) error {
-	source, err := file.Open(d.fs, f.Path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = source.Close() }()
-	size := min(source.Size(), f.Limit)
-	sink, err := file.Replace(d.fs, to, file.Options{Durable: true, Expected: size})
+	sink, err := file.Replace(d.fs, to, file.Options{Durable: true, Expected: f.Source.Size()})
 	if err != nil {
 		return err
 	}
 	return file.WriteAll(sink, func(to io.Writer) error {
-		n, err := io.Copy(&counted{to, f.Moved}, io.NewSectionReader(source, 0, size))
+		n, err := io.Copy(&counted{to, f.Moved}, io.NewSectionReader(f.Source, 0, f.Source.Size()))
 		c.Bytes += n
 		return err
 	})

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"libmmsb/core/file"
 	"libmmsb/core/journal"
 	"libmmsb/core/lineage"
 	"libmmsb/core/status"
@@ -119,7 +118,6 @@ func readManifest(o Objects) (*manifest, error) {
 // Target is a target of store.Backup.
 type Target struct {
 	Objects Objects
-	FS      file.FS
 
 	older map[string]entry // by name
 	end   string           // its last segment
@@ -156,12 +154,7 @@ func (t *Target) has(e *entry) bool {
 
 // Put sends a file, unless its object is there.
 func (t *Target) Put(f *store.File, c *store.Copied) error {
-	source, err := file.Open(t.FS, f.Path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = source.Close() }()
-	size := min(source.Size(), f.Limit)
+	source, size := f.Source, f.Source.Size()
 	if older, known := t.older[f.Name]; known && f.Fixed && older.Size == size && t.has(&older) {
 		t.files[f.Name] = older
 		return nil
@@ -179,8 +172,9 @@ func (t *Target) Put(f *store.File, c *store.Copied) error {
 			return err
 		}
 		if hex.EncodeToString(hash.Sum(nil)) != older.SHA256 {
-			return status.Errorf(status.Mismatch, "%s is not a backup of the store of %q: the first %d bytes differ", t.Objects,
-				f.Path, older.Size)
+			return status.Errorf(status.Mismatch,
+				"%s is not a backup of the store of %q, which has gone another way: the first %d bytes differ", t.Objects, f.Path,
+				older.Size)
 		}
 	}
 	if err := read(behind, size); err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/logging"
 
 	"libmmsb/core/status"
 )
@@ -45,7 +46,7 @@ const (
 )
 
 // Open takes a place like s3://bucket/prefix. Who may use it, and where the server is, the environment and the files of the AWS
-// tools say; nothing is sent yet. Errors: InvalidArgument, IO.
+// tools say; the bucket is not asked yet. Errors: InvalidArgument, IO.
 func Open(ctx context.Context, place string) (*Bucket, error) {
 	name, prefix, _ := strings.Cut(strings.TrimPrefix(place, Scheme), "/")
 	if prefix = strings.Trim(prefix, "/"); prefix != "" {
@@ -57,9 +58,14 @@ func Open(ctx context.Context, place string) (*Bucket, error) {
 	transport := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 		t.ResponseHeaderTimeout = time.Minute
 	})
-	settings, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(transport))
+	settings, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(transport), config.WithLogger(logging.Nop{}))
 	if err != nil {
 		return nil, status.Errorf(status.IO, "cannot read the settings for %s: %v", place, err)
+	}
+	if _, err := settings.Credentials.Retrieve(ctx); err != nil {
+		return nil, status.Errorf(status.IO,
+			"no credentials for %s: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile of the AWS tools: %v",
+			place, err)
 	}
 	if settings.Region == "" {
 		settings.Region = "us-east-1" // which servers of others do not ask for

@@ -39,8 +39,8 @@ the AWS tools.`
 func (r *run) storeBackup() *cobra.Command {
 	c := &cobra.Command{Use: "backup DIR TARGET", Short: "copy a store, also while a process writes it",
 		Long: `backup makes TARGET a copy of a store: a directory that is missing or empty, a place in a bucket, or an older
-backup of the same store, which gets what is new and loses what the store no longer has. Records that only the writer's process
-has (those of the last interval) are not in it. mmsb store pull brings it back.
+backup of the same store, which gets what is new and loses what the store no longer has. Records that only a living writer's
+process has (those of the last interval) are not in it. mmsb store pull brings it back.
 
 A directory is a store at every moment, also if backup is interrupted. Files that never change are linked where both are on one
 file system.
@@ -58,7 +58,7 @@ also within a large file. Only one at a time can go to a place.`,
 			if err != nil {
 				return err
 			}
-			to = &archive.Target{Objects: place, FS: r.FS}
+			to = &archive.Target{Objects: place}
 		}
 		bar := r.bar("copying")
 		copied, err := store.Backup(r.FS, arguments[0], to, func(done, total uint64) { bar.bytes(done, total) })
