@@ -32,9 +32,10 @@ import (
 
 // server is a server of S3 in this process, with one bucket.
 type server struct {
-	t       *testing.T
-	backend *s3mem.Backend
-	busy    sync.WaitGroup
+	t         *testing.T
+	backend   *s3mem.Backend
+	listening *httptest.Server
+	busy      sync.WaitGroup
 
 	sync.Mutex
 	requests int
@@ -86,9 +87,9 @@ func newServer(t *testing.T) *server {
 	s := &server{t: t, backend: s3mem.New(), parts: make(map[string]int)}
 	require.NoError(t, s.backend.CreateBucket(context.Background(), "backups"))
 	fake := gofakes3.New(s.backend, gofakes3.WithV4Auth(map[string]string{"somebody": "secret"}), gofakes3.WithoutVersioning())
-	listening := httptest.NewServer(s.ServeHTTP(fake.Server()))
-	t.Cleanup(listening.Close)
-	for name, value := range map[string]string{"AWS_ENDPOINT_URL": listening.URL, "AWS_ACCESS_KEY_ID": "somebody",
+	s.listening = httptest.NewServer(s.ServeHTTP(fake.Server()))
+	t.Cleanup(s.listening.Close)
+	for name, value := range map[string]string{"AWS_ENDPOINT_URL": s.listening.URL, "AWS_ACCESS_KEY_ID": "somebody",
 		"AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
 		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull} {
 		t.Setenv(name, value)
@@ -286,6 +287,7 @@ func (s *server) killed(arguments func() []string, check func(name string)) (kil
 			require.NoError(s.t, p.Start())
 			close(started)
 			err := p.Wait()
+			s.listening.CloseClientConnections() // what the killed process has sent is not to be answered later
 			s.hook(nil, nil)
 			if err == nil {
 				return kills
@@ -328,6 +330,8 @@ func TestABackupThatIsKilledOnTheWayToABucket(t *testing.T) {
 	assert.Greater(t, kills, 40)
 	assert.Greater(t, seen[1], 30)
 	assert.Greater(t, seen[3], 2)
+	s.Lock()
+	defer s.Unlock()
 	for part, times := range s.parts {
 		assert.Equal(t, 1, times, part)
 	}
