@@ -163,7 +163,7 @@ func TestEveryKindComesBackAsItWas(t *testing.T) {
 		assert.Equal(t, want, got, "%v", want.Kind)
 	}
 	assert.Equal(t, Info{Lineage: w.Lineage(), Branches: 1, Segments: info.Segments, First: 1, Last: uint64(len(examples())),
-		Closed: true}, info)
+		LastTime: 21001, End: 12288, Closed: true}, info)
 	requireTimes(t, disk, 1, examples()[len(examples())-1].Time)
 	assert.Len(t, info.Segments, 1)
 }

@@ -47,6 +47,10 @@ type Info struct {
 	Segments []SegmentInfo   // of the branch
 	First    uint64          // sequence number of the oldest record that is left; Last + 1 where there is none
 	Last     uint64          // of the newest whole one
+	// LastTime is when the newest record was written, nanoseconds since 1970; 0: the last segment has none.
+	LastTime int64
+	// End is where what counts ends in the last segment.
+	End int64
 	// TornBytes at the end of the last segment were cut: a crash, or a writer that is writing them.
 	TornBytes int64
 	// Closed says that the writer ended well.
@@ -161,8 +165,16 @@ func (j *Journal) look() error {
 	last := &j.segments[end]
 	j.info.First, j.info.Last = j.segments[0].first, last.first-1
 	j.tail = tail{end: unitBytes, chain: last.previous}
+	return j.lookOn()
+}
+
+// lookOn is look behind the end that was found before.
+func (j *Journal) lookOn() error {
+	end := len(j.segments) - 1
+	last := &j.segments[end]
 	open := false
-	err := j.scan(j.beginning(end), toTheEnd, func(f *frame, records []byte, at position) (bool, error) {
+	behind := position{end, j.tail.end, j.info.Last + 1, j.tail.chain}
+	err := j.scan(behind, toTheEnd, func(f *frame, records []byte, at position) (bool, error) {
 		err := eachRecord(f, records, func(_ uint64, head recordHead, _ []byte) bool {
 			open = head.flags&More != 0
 			if !open {
@@ -179,6 +191,7 @@ func (j *Journal) look() error {
 	if err != nil {
 		return err
 	}
+	j.info.Segments, j.info.LastTime, j.info.End = nil, j.lastTime, j.tail.end
 	j.info.TornBytes, j.info.Closed = last.size+last.residue.torn-j.tail.end, j.tail.ended
 	for i, s := range j.segments {
 		segment := SegmentInfo{Name: s.name, Based: s.based, First: s.first, Last: j.info.Last, Bytes: s.size, Created: s.created}

@@ -4,8 +4,10 @@ package journal
 
 import (
 	"encoding/binary"
+	"io"
 	"iter"
 	"math"
+	"slices"
 
 	"libmmsb/core/attribute"
 	"libmmsb/core/file"
@@ -16,7 +18,10 @@ import (
 
 // Replay is a journal that is read once, to apply its records: frames are read and checked on one goroutine while the
 // records of those before are applied on another.
-type Replay struct{ journal *Journal }
+type Replay struct {
+	journal *Journal
+	looked  *Journal // by Info
+}
 
 // OpenReplay opens a journal like Open, but looks at nothing except its segments' headers.
 func OpenReplay(fs file.FS, directory string) (*Replay, error) {
@@ -28,7 +33,7 @@ func OpenReplay(fs file.FS, directory string) (*Replay, error) {
 		return nil, err
 	}
 	j.info.First, j.info.Last, j.tail.end = j.segments[0].first, math.MaxUint64, toTheEnd
-	return &Replay{j}, nil
+	return &Replay{journal: j}, nil
 }
 
 // First is the number of the oldest record that is left.
@@ -62,8 +67,58 @@ func (r *Replay) Last() (uint64, error) {
 // Info is what is known of the journal. It reads the last segment.
 func (r *Replay) Info() (Info, error) {
 	j := *r.journal
+	j.segments = slices.Clone(j.segments)
 	err := j.look()
+	r.looked = &j
 	return j.info, err
+}
+
+// InfoAgain is Info of what the journal has now, and reads what has come since Info or the last InfoAgain. It must have the same
+// segments still. Errors: as Info.
+func (r *Replay) InfoAgain() (Info, error) {
+	last := &r.looked.segments[len(r.looked.segments)-1]
+	info, err := r.looked.fs.Stat(r.looked.path(last.name))
+	if err != nil {
+		return Info{}, file.Failed(err, "cannot open %s", r.looked.path(last.name))
+	}
+	last.size = max(last.size, info.Size)
+	err = r.looked.lookOn()
+	return r.looked.info, err
+}
+
+// LastSegment opens the last segment as far as it counts, as Info has found it: with what a killed writer has left in its ring,
+// as if its file had that.
+func (r *Replay) LastSegment() (file.Source, error) {
+	last := &r.looked.segments[len(r.looked.segments)-1]
+	source, err := file.Open(r.looked.fs, r.looked.path(last.name))
+	if err != nil {
+		return nil, err
+	}
+	return &lastSegment{source, last.residue, r.looked.tail.end}, nil
+}
+
+type lastSegment struct {
+	file.Source
+	residue residue
+	end     int64
+}
+
+func (s *lastSegment) Size() int64 { return s.end }
+
+func (s *lastSegment) ReadAt(p []byte, offset int64) (int, error) {
+	n := int(max(0, min(int64(len(p)), s.residue.from()-offset)))
+	if n > 0 {
+		if n, err := s.Source.ReadAt(p[:n], offset); err != nil {
+			return n, err
+		}
+	}
+	if n < len(p) {
+		n += copy(p[n:], s.residue.at(offset+int64(n), s.end))
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
 }
 
 // Find and Records are Journal's; they read no further than they are asked for. CheckGaps is Journal's.

@@ -15,6 +15,7 @@ import (
 	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/page"
+	"libmmsb/core/persist"
 	"libmmsb/core/status"
 	"libmmsb/core/store"
 	"libmmsb/native/nativetest"
@@ -265,4 +266,38 @@ func TestAFullDisk(t *testing.T) {
 	looked, err := store.Look(file.OS{}, directory)
 	require.NoError(t, err)
 	require.NotEmpty(t, looked.Points)
+}
+
+func TestLookingAgain(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "store")
+	o := quiet()
+	o.IntervalMs, o.SegmentBytes = 1, 16<<10
+	context := openStore(t, directory, o)
+	again, err := store.Look(file.OS{}, directory)
+	require.NoError(t, err)
+	same := 0
+	for i := range 200 {
+		switch i % 40 {
+		case 20:
+			require.NoError(t, Save(context, false, nil))
+		case 39:
+			require.NoError(t, page.Destroy(context))
+			context = openStore(t, directory, o)
+		default:
+			handle := create(t, context, 1000)
+			require.Zero(t, nativetest.WritePage(handle, 0, []byte("some")))
+		}
+		require.NoError(t, persist.SyncJournal(context, nil))
+		before := again
+		again, err = again.LookAgain()
+		require.NoError(t, err)
+		if again == before {
+			same++
+		}
+		anew, err := store.Look(file.OS{}, directory)
+		require.NoError(t, err)
+		require.Equal(t, anew.Journal, again.Journal, "step %d", i)
+		require.Equal(t, anew.Points, again.Points, "step %d", i)
+	}
+	require.Greater(t, same, 100, "times it read only what had come")
 }

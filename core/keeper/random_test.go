@@ -126,7 +126,12 @@ func (p *program) step() {
 		require.Equal(p, known, err == nil, "%v", err)
 		delete(p.names, name)
 	case 3:
-		p.check(p.killed())
+		copied := p.killed()
+		p.check(copied)
+		to := copied + "-backup"
+		_, err := store.Backup(file.OS{}, copied, store.Directory(file.OS{}, to), nil)
+		require.NoError(p, err)
+		p.check(to)
 	case 4: // it dies, and another one goes on
 		copied := p.killed()
 		require.NoError(p, page.Destroy(p.context))
@@ -184,10 +189,10 @@ func (p *program) learn() {
 func (p *program) backup() {
 	require.NoError(p, persist.SyncJournal(p.context, nil))
 	to := filepath.Join(p.folder, "backup")
-	_, err := store.Backup(file.OS{}, p.directory, to)
+	_, err := store.Backup(file.OS{}, p.directory, store.Directory(file.OS{}, to), nil)
 	if status.CodeOf(err) == status.Mismatch { // of what a branch has left
 		require.NoError(p, os.RemoveAll(to))
-		_, err = store.Backup(file.OS{}, p.directory, to)
+		_, err = store.Backup(file.OS{}, p.directory, store.Directory(file.OS{}, to), nil)
 	}
 	require.NoError(p, err)
 	p.check(to)

@@ -12,6 +12,7 @@ import (
 
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
+	"libmmsb/core/lineage"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 )
@@ -22,109 +23,141 @@ type Copied struct {
 	Bytes                  int64 // that were read and written
 }
 
-// Backup makes a directory a copy of a store, as it is now, beside its writer or without; what is only in the memory of the
-// writer's process is not in it. An older backup of the same store gets what is new. Files that never change are linked where
-// both are on one file system, else copied, each whole or not at all, in an order in which the copy opens at each step, as the
-// state of one of its snapshots or records. Errors: NotFound (no store), Mismatch and InvalidState (the target is something
-// else), Unsupported (a snapshot lies elsewhere), those of the file system.
-func Backup(fs file.FS, from, to string) (copied Copied, err error) {
-	source, err := Look(fs, from)
-	if err != nil {
+// File is one of those that make a store.
+type File struct {
+	Name, Path string // under the path it may be gone
+	Fixed      bool   // it never changes
+	Source     file.Source
+	Moved      func(bytes int64)
+}
+
+// Target is where a backup goes.
+type Target interface {
+	// Begin makes the place, or sees that it has an older backup of the same store. Errors: Mismatch, InvalidState.
+	Begin(s *Store) error
+	// Put brings a file there, unless the place has it. It calls Moved for bytes that it moves.
+	Put(f *File, c *Copied) error
+	// Finish makes these files, all of which are there, what the backup of the store has, and removes others.
+	Finish(s *Store, files []string, c *Copied) error
+}
+
+// Backup makes a target a copy of a store, as it is now, beside its writer or without; what is only in the memory of a living
+// writer's process is not in it. An older backup of the same store gets what is new. done is told how many bytes are in the
+// target, and of how many; nil: nobody asks. Errors: NotFound (no store), Unsupported (a snapshot lies elsewhere), Busy (it
+// changes faster than its files can be opened), those of the target, those of the file system.
+func Backup(fs file.FS, from string, to Target, done func(done, total uint64)) (copied Copied, err error) {
+	b := &backup{fs: fs, from: from, done: done}
+	defer b.close()
+	if err := b.open(); err != nil {
 		return copied, err
 	}
-	b := &backup{fs: fs, from: from, to: to, settled: make(map[string]bool)}
-	if err := b.prepare(source); err != nil {
-		return b.copied, err
+	if err := to.Begin(b.store); err != nil {
+		return copied, err
 	}
-	const tries = 100
-	for try := 1; ; try++ {
-		steady, err := b.pass()
-		if err != nil || steady {
-			return b.copied, err
-		}
-		if try == tries {
-			return b.copied, status.Errorf(status.Busy, "the store %q changes faster than it can be copied: %d passes", from,
-				tries)
-		}
+	var before, total int64
+	names := make([]string, 0, len(b.files))
+	for _, f := range b.files {
+		total += f.Source.Size()
+		names = append(names, f.Name)
 	}
+	for _, f := range b.files {
+		moved := before
+		f.Moved = func(bytes int64) {
+			moved += bytes
+			b.tell(moved, total)
+		}
+		if err := to.Put(f, &copied); err != nil {
+			return copied, err
+		}
+		before += f.Source.Size()
+		b.tell(before, total)
+	}
+	return copied, to.Finish(b.store, names, &copied)
 }
 
 type backup struct {
-	fs       file.FS
-	from, to string
-	copied   Copied
-	settled  map[string]bool // files that never change, and are there
+	fs    file.FS
+	from  string
+	done  func(done, total uint64)
+	store *Store
+	files []*File
 }
 
-// prepare makes the target's directory, or sees that it is an older backup.
-func (b *backup) prepare(source *Store) error {
-	is, err := Is(b.fs, b.to)
-	if err != nil {
-		return err
-	}
-	if !is {
-		if err := b.fs.MakeDirectory(b.to, 0o777); err != nil && err != syscall.EEXIST {
-			return file.Failed(err, "cannot create the directory %s", b.to)
-		}
-		return file.SyncDirectory(b.fs, filepath.Dir(b.to))
-	}
-	older, err := Look(b.fs, b.to)
-	if err != nil {
-		return err
-	}
-	bases := make([]snapshot.Base, 0, len(source.Points))
-	for i := range source.Points {
-		bases = append(bases, source.Points[i].Base)
-	}
-	if tip := older.Line.At(older.Journal.Last); !lineOf(source.Line, bases).has(tip) {
-		return status.Errorf(status.Mismatch, "%q is not a backup of %q: its state is %s", b.to, b.from, tip)
-	}
-	return nil
-}
-
-// pass copies what is new, and removes what is gone; steady: nothing has come or gone meanwhile.
-func (b *backup) pass() (steady bool, err error) {
-	files, err := b.list(b.from)
-	if err != nil {
-		return false, err
-	}
-	growing := ""
-	for _, name := range files {
-		if journal.IsSegment(name) {
-			growing = name // they are in their order
-		}
-	}
-	for _, name := range files {
-		err := b.copy(name, name != growing && name != namesFile)
-		if status.CodeOf(err) == status.NotFound { // the writer has removed it
-			return false, nil
+// open opens the files that the store has at one moment. What the writer removes then can be read all the same.
+func (b *backup) open() error {
+	const tries = 1000
+	for range tries {
+		names, err := storeFiles(b.fs, b.from)
+		if err == nil {
+			b.store, err = Look(b.fs, b.from)
 		}
 		if err != nil {
-			return false, err
+			return err
 		}
+		for _, name := range names {
+			if err = b.openFile(name); err != nil {
+				break
+			}
+		}
+		now, unknown := storeFiles(b.fs, b.from)
+		if unknown != nil {
+			return unknown
+		}
+		if slices.Equal(names, now) {
+			return err
+		}
+		b.close()
 	}
-	now, err := b.list(b.from)
-	if err != nil || !slices.Equal(files, now) {
-		return false, err
-	}
-	return true, b.removeGone(files)
+	return status.Errorf(status.Busy, "the store %q changes faster than its files can be opened: %d tries", b.from, tries)
 }
 
-// list is the files that make a store, in the order in which they are copied: snapshots that others rest on, snapshots, segments
-// in their order, names.
-func (b *backup) list(directory string) (files []string, err error) {
-	names, err := b.fs.List(directory)
+func (b *backup) openFile(name string) (err error) {
+	growing := b.store.Journal.Segments[len(b.store.Journal.Segments)-1].Name
+	f := &File{Name: name, Path: filepath.Join(b.from, name), Fixed: name != growing && name != namesFile}
+	if name == growing { // what is behind its end can change
+		f.Source, err = b.store.log.LastSegment()
+	} else {
+		f.Source, err = file.Open(b.fs, f.Path)
+	}
+	if err == nil {
+		b.files = append(b.files, f)
+	}
+	return err
+}
+
+func (b *backup) close() {
+	for _, f := range b.files {
+		_ = f.Source.Close()
+	}
+	b.files = nil
+}
+
+func (b *backup) tell(done, total int64) {
+	if b.done != nil {
+		b.done(uint64(done), uint64(total))
+	}
+}
+
+// IsFile says whether a file of that name is one of those that make a store.
+func IsFile(name string) bool {
+	return !file.IsTemporary(name) && (snapshot.IsBase(name) || journal.IsSegment(name) || name == namesFile)
+}
+
+// storeFiles is the files that make a store, in the order in which they are copied: snapshots that others rest on, snapshots,
+// segments in their order, names.
+func storeFiles(fs file.FS, directory string) (files []string, err error) {
+	names, err := fs.List(directory)
 	if err != nil {
 		return nil, file.Failed(err, "cannot list %s", directory)
 	}
 	for _, name := range names {
 		switch {
-		case file.IsTemporary(name):
+		case !IsFile(name):
 		case snapshot.IsPointer(name):
 			return nil, status.Errorf(status.Unsupported,
 				"%q names a snapshot elsewhere: save into the store first (mmsb_store_save), or copy that one as well",
 				filepath.Join(directory, name))
-		case snapshot.IsBase(name) || journal.IsSegment(name) || name == namesFile:
+		default:
 			files = append(files, name)
 		}
 	}
@@ -148,49 +181,87 @@ func (b *backup) list(directory string) (files []string, err error) {
 	return files, nil
 }
 
-// copy brings a file into the target, unless it is there. fixed says that it never changes.
-func (b *backup) copy(name string, fixed bool) error {
-	if b.settled[name] {
-		return nil
+// HasPast says whether a state lies in the past of the store's newest one, or is it.
+func (s *Store) HasPast(state lineage.Point) bool {
+	bases := make([]snapshot.Base, 0, len(s.Points))
+	for i := range s.Points {
+		bases = append(bases, s.Points[i].Base)
 	}
-	from, to := filepath.Join(b.from, name), filepath.Join(b.to, name)
-	wanted, err := b.fs.Stat(from)
-	if err != nil {
-		return file.Failed(err, "cannot open %s", from)
-	}
-	b.settled[name] = fixed
-	there, err := b.fs.Stat(to)
-	if err == nil && fixed && there.Size == wanted.Size {
-		return nil
-	}
-	b.copied.Files++
-	if fixed && err == syscall.ENOENT && b.fs.Link(from, to) == nil {
-		b.copied.Linked++
-		return file.SyncDirectory(b.fs, b.to)
-	}
-	return b.write(from, to)
+	isBehind := state.Lineage == s.Line.ID && state.Position > s.Journal.Last
+	return !isBehind && lineOf(s.Line, bases).has(state)
 }
 
-func (b *backup) write(from, to string) error {
-	source, err := file.Open(b.fs, from)
+// Tip is the store's newest state.
+func (s *Store) Tip() lineage.Point { return s.Line.At(s.Journal.Last) }
+
+// directory is a copy that is a store itself.
+type directory struct {
+	fs   file.FS
+	path string
+}
+
+// Directory is a target that is a store at every moment, as the state of one of its snapshots or records. Files that never change
+// are linked where both are on one file system, else copied, each whole or not at all.
+func Directory(fs file.FS, path string) Target { return &directory{fs, path} }
+
+func (d *directory) Begin(s *Store) error {
+	is, err := Is(d.fs, d.path)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = source.Close() }()
-	sink, err := file.Replace(b.fs, to, file.Options{Durable: true, Expected: source.Size()})
+	if !is {
+		if err := d.fs.MakeDirectory(d.path, 0o777); err != nil && err != syscall.EEXIST {
+			return file.Failed(err, "cannot create the directory %s", d.path)
+		}
+		return file.SyncDirectory(d.fs, filepath.Dir(d.path))
+	}
+	older, err := Look(d.fs, d.path)
+	if err != nil {
+		return err
+	}
+	if tip := older.Tip(); !s.HasPast(tip) {
+		return status.Errorf(status.Mismatch, "%q is not a backup of %q: its state is %s", d.path, s.Directory, tip)
+	}
+	return nil
+}
+
+func (d *directory) Put(f *File, c *Copied) error {
+	to := filepath.Join(d.path, f.Name)
+	there, err := d.fs.Stat(to)
+	if err == nil && f.Fixed && there.Size == f.Source.Size() {
+		return nil
+	}
+	c.Files++
+	if f.Fixed && err == syscall.ENOENT && d.fs.Link(f.Path, to) == nil {
+		c.Linked++
+		return file.SyncDirectory(d.fs, d.path)
+	}
+	sink, err := file.Replace(d.fs, to, file.Options{Durable: true, Expected: f.Source.Size()})
 	if err != nil {
 		return err
 	}
 	return file.WriteAll(sink, func(to io.Writer) error {
-		n, err := io.Copy(to, io.NewSectionReader(source, 0, source.Size()))
-		b.copied.Bytes += n
+		n, err := io.Copy(&counted{to, f.Moved}, io.NewSectionReader(f.Source, 0, f.Source.Size()))
+		c.Bytes += n
 		return err
 	})
 }
 
-// removeGone removes from the target what the source no longer has: segments first, the oldest first.
-func (b *backup) removeGone(files []string) error {
-	there, err := b.list(b.to)
+// counted tells how many bytes are written.
+type counted struct {
+	io.Writer
+	tell func(bytes int64)
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	c.tell(int64(n))
+	return n, err
+}
+
+// Finish removes segments first, the oldest first.
+func (d *directory) Finish(_ *Store, files []string, c *Copied) error {
+	there, err := storeFiles(d.fs, d.path)
 	if err != nil {
 		return err
 	}
@@ -207,10 +278,10 @@ func (b *backup) removeGone(files []string) error {
 		if slices.Contains(files, name) {
 			continue
 		}
-		if err := b.fs.Remove(filepath.Join(b.to, name)); err != nil && err != syscall.ENOENT {
-			return file.Failed(err, "cannot remove %s", filepath.Join(b.to, name))
+		if err := d.fs.Remove(filepath.Join(d.path, name)); err != nil && err != syscall.ENOENT {
+			return file.Failed(err, "cannot remove %s", filepath.Join(d.path, name))
 		}
-		b.copied.Removed++
+		c.Removed++
 	}
-	return file.SyncDirectory(b.fs, b.to)
+	return file.SyncDirectory(d.fs, d.path)
 }

@@ -33,6 +33,7 @@ type Store struct {
 	// Journal is of the branch that goes on. What a living writer has not yet given to the system is not in it.
 	Journal journal.Info
 	names   names
+	files   []string
 	fs      file.FS
 	log     *journal.Replay
 }
@@ -48,12 +49,37 @@ func Look(fs file.FS, directory string) (*Store, error) {
 	return s, err
 }
 
+// LookAgain is Look for who has looked before. As long as no file has come or gone it reads only what the journal has since. What
+// a writer that was killed has left in its ring is not in it.
+func (s *Store) LookAgain() (*Store, error) {
+	files, err := listed(s.fs, s.Directory)
+	if err == nil && slices.Equal(files, s.files) {
+		var info journal.Info
+		if info, err = s.log.InfoAgain(); err == nil {
+			s.Journal = info
+			return s, nil
+		}
+	}
+	return Look(s.fs, s.Directory)
+}
+
+// listed is the sorted names of a directory.
+func listed(fs file.FS, directory string) ([]string, error) {
+	names, err := fs.List(directory)
+	if err != nil {
+		return nil, file.Failed(err, "cannot list %s", directory)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
 func look(fs file.FS, directory string) (*Store, error) {
+	files, _ := listed(fs, directory) // before all else: what comes meanwhile is new to LookAgain
 	log, err := journal.OpenReplay(fs, directory)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Directory: directory, fs: fs, log: log}
+	s := &Store{Directory: directory, files: files, fs: fs, log: log}
 	if s.Journal, err = log.Info(); err != nil {
 		return nil, err
 	}

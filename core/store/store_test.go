@@ -136,7 +136,7 @@ func TestWhatIsAStore(t *testing.T) {
 	found, err = is()
 	require.NoError(t, err)
 	require.True(t, found)
-	listed, err := (&backup{fs: fs}).list(directory)
+	listed, err := storeFiles(fs, directory)
 	require.NoError(t, err)
 	require.False(t, slices.Contains(listed, "mine.txt"), "a backup has files of the store only")
 }

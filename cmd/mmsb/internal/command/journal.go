@@ -50,12 +50,8 @@ func (u *untilFlags) parse(c *cobra.Command) (until journal.Until, err error) {
 	}
 	until.Sequence = u.sequence
 	if c.Flags().Changed("until-time") {
-		moment, err := time.Parse(time.RFC3339Nano, u.time)
-		if err != nil {
-			return until, fmt.Errorf("%q is not a time like 2026-01-31T12:00:00Z", u.time)
-		}
-		if until.Time = moment.UnixNano(); until.Time <= 0 || moment.Year() > 2261 {
-			return until, fmt.Errorf("%q is outside the years 1970 to 2261", u.time)
+		if until.Time, err = parseTime(u.time); err != nil {
+			return until, err
 		}
 	}
 	if c.Flags().Changed("until-epoch") {
@@ -69,6 +65,18 @@ func (u *untilFlags) parse(c *cobra.Command) (until journal.Until, err error) {
 		}
 	}
 	return until, nil
+}
+
+// parseTime reads a time that files can have.
+func parseTime(text string) (nanoseconds int64, err error) {
+	moment, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a time like 2026-01-31T12:00:00Z", text)
+	}
+	if nanoseconds = moment.UnixNano(); nanoseconds <= 0 || moment.Year() > 2261 {
+		return 0, fmt.Errorf("%q is outside the years 1970 to 2261", text)
+	}
+	return nanoseconds, nil
 }
 
 // -------------------------------------------------------------------------------------------------------------- list ----

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"libmmsb/cmd/mmsb/internal/bucket"
 	"libmmsb/core/file"
 	"libmmsb/core/file/filetest"
 )
@@ -25,10 +27,11 @@ import (
 // after it has written a line to its standard error.
 const (
 	beTheTool = "MMSB_TEST_TOOL"
-	standAt   = "MMSB_TEST_STAND_AT" // like "read 3"
+	standAt   = "MMSB_TEST_STAND_AT" // like "read 3"; "any 3" counts all operations
 )
 
 func TestMain(m *testing.M) {
+	bucket.PartBytes = 64 << 10
 	if os.Getenv(beTheTool) == "" {
 		os.Exit(m.Run())
 	}
@@ -37,8 +40,9 @@ func TestMain(m *testing.M) {
 	if kind, text, found := strings.Cut(os.Getenv(standAt), " "); found {
 		number, _ := strconv.Atoi(text)
 		slow := filetest.NewFaulty(fs)
+		var all atomic.Int64
 		slow.Before = func(k filetest.Kind, n int) {
-			if string(k) == kind && n == number {
+			if count := all.Add(1); kind == "any" && int(count) == number || string(k) == kind && n == number {
 				_, _ = os.Stderr.WriteString("standing\n")
 				<-ctx.Done()
 			}

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -160,7 +161,7 @@ func (t *table) print(row []string) {
 }
 
 // list prints names and values below each other.
-func list(w *bufio.Writer, namesAndValues ...string) {
+func list(w io.Writer, namesAndValues ...string) {
 	width := 0
 	for pair := range slices.Chunk(namesAndValues, 2) {
 		width = max(width, len(pair[0]))

@@ -1,4 +1,5 @@
-// mmsb store: shows, verifies, prunes and copies stores.
+// mmsb store: shows, verifies, prunes and copies stores. restore.go, watch.go and
+// backup.go have the rest.
 
 package command
 
@@ -15,8 +16,8 @@ import (
 )
 
 func (r *run) store() *cobra.Command {
-	return group("store", "inspect, verify, prune and copy stores", r.storeInfo(), r.storeList(), r.storeVerify(), r.storePrune(),
-		r.storeBackup())
+	return group("store", "inspect, watch, verify, prune, copy and restore stores", r.storeInfo(), r.storeList(), r.storeVerify(),
+		r.storePrune(), r.storeBackup(), r.storePull(), r.storeRestore(), r.storeWatch())
 }
 
 // -------------------------------------------------------------------------------------------------------------- info ----
@@ -243,29 +244,6 @@ the oldest of the --keep-last newest. A store that a process writes is left alon
 		}
 		_, _ = r.out.WriteString(count(uint64(pruned.Snapshots), "snapshot") + " removed, " +
 			show.within(uint64(pruned.Bytes)) + "\n")
-		return nil
-	}
-	return c
-}
-
-// ------------------------------------------------------------------------------------------------------------ backup ----
-
-func (r *run) storeBackup() *cobra.Command {
-	c := &cobra.Command{Use: "backup DIR TARGET", Short: "copy a store, also while a process writes it",
-		Long: `backup makes TARGET a copy of a store: a directory that is missing or empty, or an older backup of the same
-store, which gets what is new and loses what the store no longer has. Files that never change are linked where both are on one
-file system. TARGET is a store at every moment, also if backup is interrupted. Records that only the writer's process has (those
-of the last interval) are not in it. A backup is brought back the same way: mmsb store backup TARGET DIR.`,
-		Example: "  mmsb store backup state/ /mnt/backups/state/",
-		Args:    takes("a DIRectory and a TARGET", 2, 2), ValidArgsFunction: directories}
-	show := bytesFlag(c)
-	c.RunE = func(_ *cobra.Command, arguments []string) error {
-		copied, err := store.Backup(r.FS, arguments[0], arguments[1])
-		if err != nil {
-			return err
-		}
-		_, _ = r.out.WriteString(count(uint64(copied.Files), "file") + ": " + decimal(uint64(copied.Linked)) + " linked, " +
-			show.within(uint64(copied.Bytes)) + " copied; " + count(uint64(copied.Removed), "file") + " removed\n")
 		return nil
 	}
 	return c

@@ -15,25 +15,28 @@ import (
 	"libmmsb/core/store"
 )
 
+var keeperOptions = keeper.Options{SaveBytes: keeper.Never, IntervalMs: 1, SegmentBytes: 4096,
+	Retention: store.Retention{Last: 1, Branches: true}}
+
+func create(t *testing.T, context uint64) {
+	t.Helper()
+	require.NoError(t, page.Use(context, func(c *page.Context) error {
+		_, err := c.Create(100, page.CreateOptions{Location: abi.LocationDefault, NUMANode: -1})
+		return err
+	}))
+}
+
 // stored is a store with a snapshot that has the name "first", a later one, and a record behind; its writer is alive.
 func stored(t *testing.T) (directory string, context uint64) {
 	directory = filepath.Join(t.TempDir(), "state")
-	options := keeper.Options{SaveBytes: keeper.Never, IntervalMs: 1, SegmentBytes: 4096,
-		Retention: store.Retention{Last: 1, Branches: true}}
-	context, err := keeper.Open(directory, page.Options{SimulatedDevices: 1}, options, nil)
+	context, err := keeper.Open(directory, page.Options{SimulatedDevices: 1}, keeperOptions, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = page.Destroy(context) })
-	create := func() {
-		require.NoError(t, page.Use(context, func(c *page.Context) error {
-			_, err := c.Create(100, page.CreateOptions{Location: abi.LocationDefault, NUMANode: -1})
-			return err
-		}))
-	}
-	create()
+	create(t, context)
 	require.NoError(t, keeper.SetName(context, "first", nil))
-	create()
+	create(t, context)
 	require.NoError(t, keeper.Save(context, true, nil))
-	create()
+	create(t, context)
 	return directory, context
 }
 
@@ -103,4 +106,9 @@ func TestStoresThatAreNone(t *testing.T) {
 	_, complaint, code = mmsb("store", "verify", directory)
 	assert.Equal(t, exitBad, code)
 	assert.NotEmpty(t, complaint)
+}
+
+func TestVersion(t *testing.T) {
+	assert.Equal(t, "mmsb 1.2.3\n", good(t, "--version"))
+	assert.Contains(t, good(t, "version"), "mmsb 1.2.3\nsnapshots: version ")
 }

@@ -70,8 +70,9 @@ func Root() *cobra.Command { return (&run{}).root() }
 
 func (r *run) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "mmsb",
-		Short: "inspect, verify and convert snapshots, journals and stores of libmmsb",
+		Use:     "mmsb",
+		Version: r.Version,
+		Short:   "inspect, verify and convert snapshots, journals and stores of libmmsb",
 		Long: `mmsb shows the snapshots, journals and stores that programs with libmmsb write, checks every byte of them,
 compares them, extracts pages and makes new snapshots of them. It reads snapshots of versions 3 and 2, and never changes a file
 that it reads; only mmsb store prune removes some. It also lists the devices that libmmsb can use.
@@ -84,6 +85,7 @@ Exit codes: ` + ExitCodes,
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	root.SetVersionTemplate("mmsb {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return misused(c, err.Error()) })
 	root.AddCommand(r.snapshot(), r.journal(), r.store(), r.device(), r.version(), r.completion())
 	return root
