@@ -84,10 +84,14 @@ func loadInto(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) 
 }
 
 func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releases []func(), err error) {
+	if s.follows.Load() && !o.Follows {
+		return nil, status.Errorf(status.InvalidState, "context 0x%016x follows a store, which alone says what its pages are",
+			s.context.Handle())
+	}
 	if err := s.context.WithoutGroups(func() error { return nil }); err != nil { // before all is read for nothing
 		return nil, err
 	}
-	if err := s.journals.refused(); err != nil {
+	if err := s.journals.refused(); err != nil && !o.Follows {
 		return nil, err
 	}
 	if source.FS == nil || o.Journal == "" {
@@ -276,6 +280,7 @@ func (l *loader) forgetChanged() {
 // remember notes what the context's pages are in the snapshot, for incremental saves. Where pages were chosen, the context still
 // comes from the snapshots that it came from: the pages that were loaded are new, and those that they replace are no more.
 func (l *loader) remember() {
+	l.versionsMoved = l.Version != 0
 	if l.o.IDs != nil {
 		return
 	}

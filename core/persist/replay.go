@@ -241,19 +241,35 @@ func (r *replay) clearMask(p *page.Page, version uint64) {
 
 // change makes a change that is not native code's.
 func (r *replay) change(p *page.Page, record *journal.Record) error {
+	switch record.Kind {
+	case journal.Resize:
+		if err := p.Present(); err != nil {
+			return err
+		}
+		return p.Resize(record.Size, unjournalled)
+	case journal.MaskClear:
+		if err := p.Present(); err != nil {
+			return err
+		}
+		r.clearMask(p, record.Version)
+		return nil
+	}
+	return changeAgain(p, record)
+}
+
+// unjournalled is what a replay has to say of a change that it makes again.
+func unjournalled() error { return nil }
+
+// changeAgain makes a recorded change of a page that can be made in the same way whether somebody sees the page or not.
+func changeAgain(p *page.Page, record *journal.Record) error {
 	if err := p.Present(); err != nil {
 		return err
 	}
 	switch record.Kind {
 	case journal.Write, journal.Run, journal.Delta:
-		return r.bytes(p, record)
-	case journal.Resize:
-		return p.Resize(record.Size, unjournalled)
+		return bytesAgain(p, record)
 	case journal.Migrate:
 		return p.Migrate(record.Location, record.Device)
-	case journal.MaskClear:
-		r.clearMask(p, record.Version)
-		return nil
 	case journal.MetadataSet, journal.MetadataRemove, journal.MetadataImport:
 		blob, changed, err := record.ChangeMetadata(p.Metadata())
 		if err != nil || !changed {
@@ -264,11 +280,8 @@ func (r *replay) change(p *page.Page, record *journal.Record) error {
 	return status.Errorf(status.Corrupt, "record %d is of the unknown kind %d", record.Sequence, record.Kind)
 }
 
-// unjournalled is what a replay has to say of a change that it makes again.
-func unjournalled() error { return nil }
-
-// bytes makes a change of a page's bytes that native code has left to Go.
-func (r *replay) bytes(p *page.Page, record *journal.Record) error {
+// bytesAgain makes a change of a page's bytes that native code has left to Go.
+func bytesAgain(p *page.Page, record *journal.Record) error {
 	return p.WithBytes(func() error {
 		switch record.Kind {
 		case journal.Write:
@@ -289,21 +302,29 @@ func (r *replay) create(record *journal.Record) error {
 	if record.Kind == journal.Clone {
 		return r.clone(record)
 	}
-	options := page.CreateOptions{Location: record.Location, Device: record.Device, NUMANode: record.NUMANode}
-	f, err := r.context.TakeFor(record.Size, &options)
-	if status.CodeOf(err) == status.InvalidArgument && options.NUMANode >= 0 { // this machine may have no such node
-		options.NUMANode = -1
-		f, err = r.context.TakeFor(record.Size, &options)
-	}
+	f, node, err := takeAgain(r.context, record)
 	if err != nil {
 		return err
 	}
-	return r.begin(record, f, record.Size, options.NUMANode, func(*page.Page) error {
-		if len(record.Bytes) == 0 {
-			return nil
-		}
-		return r.residency.WriteInSteps(f, record.Bytes, r.asked)
-	})
+	return r.begin(record, f, record.Size, node, func(*page.Page) error { return fillAgain(r.residency, f, record, r.asked) })
+}
+
+// takeAgain takes a frame for a page that a record begins.
+func takeAgain(c *page.Context, record *journal.Record) (f residency.Frame, node int32, err error) {
+	options := page.CreateOptions{Location: record.Location, Device: record.Device, NUMANode: record.NUMANode}
+	f, err = c.TakeFor(record.Size, &options)
+	if status.CodeOf(err) == status.InvalidArgument && options.NUMANode >= 0 { // this machine may have no such node
+		options.NUMANode = -1
+		f, err = c.TakeFor(record.Size, &options)
+	}
+	return f, options.NUMANode, err
+}
+
+func fillAgain(r *residency.Residency, f residency.Frame, record *journal.Record, asked func() error) error {
+	if len(record.Bytes) == 0 {
+		return nil
+	}
+	return r.WriteInSteps(f, record.Bytes, asked)
 }
 
 func (r *replay) clone(record *journal.Record) error {

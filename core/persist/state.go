@@ -22,6 +22,11 @@ type state struct {
 	// busy is full while a save or load runs, of which one runs at a time, or somebody opens a journal. Who waits for it gets it
 	// in their order.
 	busy chan struct{}
+	// moment is full while a save takes its moment, or a follower applies a group.
+	moment chan struct{}
+	// versionsMoved: the last load gave the pages versions of its own.
+	versionsMoved bool
+	follows       atomic.Bool // somebody follows a journal, or did
 
 	saved      saved // under busy
 	history    history
@@ -31,7 +36,7 @@ type state struct {
 }
 
 func newState(c *page.Context) *state {
-	s := &state{context: c, ended: make(chan struct{}), busy: make(chan struct{}, 1)}
+	s := &state{context: c, ended: make(chan struct{}), busy: make(chan struct{}, 1), moment: make(chan struct{}, 1)}
 	s.history.begin()
 	return s
 }
