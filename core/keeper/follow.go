@@ -122,6 +122,11 @@ func (f *follower) step(ended <-chan struct{}) (grown bool, err error) {
 	if err == nil {
 		return grown, nil
 	}
+	select {
+	case <-ended:
+		return false, err
+	default:
+	}
 	if f.Broken() || status.CodeOf(err) == status.Mismatch {
 		log.Logf(log.Warning, "the store %q is loaded anew, and handles of its pages become stale: %v", f.directory, err)
 		f.Close()
