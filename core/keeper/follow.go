@@ -50,7 +50,7 @@ func (k *keeper) follow() error {
 		return err
 	}
 	f := &follower{keeper: k, moved: make(chan struct{})}
-	_ = f.attach() // where the store went on otherwise meanwhile, it is loaded anew
+	_ = f.attach(0) // where the store went on otherwise meanwhile, it is loaded anew
 	keepers.Lock()
 	keepers.followers[k.context] = f
 	keepers.Unlock()
@@ -63,19 +63,20 @@ func (k *keeper) follow() error {
 	return nil
 }
 
-// attach begins to read behind the state that was loaded.
-func (f *follower) attach() (err error) {
+// attach begins to read behind the state that was loaded; reloads is how often it was, as far as that counts.
+func (f *follower) attach(reloads uint64) (err error) {
 	f.Follower, err = persist.Follow(f.context, f.directory)
 	if err == nil {
-		f.note()
+		f.note(reloads)
 	}
 	return err
 }
 
-// note notes which state the context has.
-func (f *follower) note() {
+// note notes which state the context has, and so many more loads.
+func (f *follower) note(reloads uint64) {
 	f.Lock()
 	defer f.Unlock()
+	f.Reloads += reloads
 	f.branch, f.Record, f.AppliedAt = f.Branch(), f.Applied(), time.Now().UnixNano()
 	close(f.moved)
 	f.moved = make(chan struct{})
@@ -112,20 +113,19 @@ func (f *follower) run(ended <-chan struct{}) {
 func (f *follower) step(ended <-chan struct{}) (grown bool, err error) {
 	if f.Follower == nil {
 		if err = f.reload(ended); err != nil {
-			f.failed("cannot be loaded anew", err)
-			return false, err
+			return false, f.failed(ended, "cannot be loaded anew", err)
 		}
 	}
 	if grown, err = f.Poll(); grown {
-		f.note()
-	}
-	select {
-	case <-ended:
-		return false, nil
-	default:
+		f.note(0)
 	}
 	if err == nil {
 		return grown, nil
+	}
+	select {
+	case <-ended:
+		return false, err
+	default:
 	}
 	if f.Broken() || status.CodeOf(err) == status.Mismatch {
 		log.Logf(log.Warning, "the store %q is loaded anew, and handles of its pages become stale: %v", f.directory, err)
@@ -135,33 +135,32 @@ func (f *follower) step(ended <-chan struct{}) (grown bool, err error) {
 			return true, nil // at once
 		}
 	}
-	f.failed("cannot be followed", err)
-	return false, err
+	return false, f.failed(ended, "cannot be followed", err)
 }
 
-func (f *follower) failed(what string, err error) {
-	f.Lock()
-	f.Failures++
-	f.Unlock()
-	log.Logf(log.Warning, "the store %q %s, it is tried again: %v", f.directory, what, err)
+// failed notes an error, unless it is the context's end.
+func (f *follower) failed(ended <-chan struct{}, what string, err error) error {
+	select {
+	case <-ended:
+	default:
+		f.Lock()
+		f.Failures++
+		f.Unlock()
+		log.Logf(log.Warning, "the store %q %s, it is tried again: %v", f.directory, what, err)
+	}
+	return err
 }
 
 // reload gives the context the newest state.
 func (f *follower) reload(ended <-chan struct{}) error {
-	err := unless(ended, func(w *ticket.Work) error {
+	return unless(ended, func(w *ticket.Work) error {
 		return journal.Beside(file.OS{}, f.directory, func() error {
 			if err := load(f.context, f.directory, &f.options, w); err != nil {
 				return err
 			}
-			return f.attach()
+			return f.attach(1)
 		})
 	})
-	if err == nil {
-		f.Lock()
-		f.Reloads++
-		f.Unlock()
-	}
-	return err
 }
 
 // info is GetInfo of a follower.

@@ -11,6 +11,7 @@ import (
 	"libmmsb/core/page"
 	"libmmsb/core/residency"
 	"libmmsb/core/status"
+	"libmmsb/core/ticket"
 	"libmmsb/native"
 )
 
@@ -59,6 +60,22 @@ func Follow(context uint64, directory string) (f *Follower, err error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// useReloading is useQueued for a load of who follows. work may be nil: nobody else knows the context yet.
+func useReloading(context uint64, work *ticket.Work, call func(s *state) error) error {
+	reloads := func(is bool) error {
+		return use(context, func(s *state) error {
+			s.reloads.Store(is)
+			return nil
+		})
+	}
+	if err := reloads(true); err != nil {
+		return err
+	}
+	err := useQueued(context, work, call)
+	_ = reloads(false) // it may have ended
+	return err
 }
 
 // Close ends the following.

@@ -72,8 +72,12 @@ func loadInto(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) 
 	if source.memory != nil { // which is the caller's, and may end with the call: nothing is read from it later
 		o.Lazy = false
 	}
+	using := useAlone
+	if o.Follows {
+		using = func(context uint64, call func(s *state) error) error { return useReloading(context, w, call) }
+	}
 	if err == nil {
-		err = useAlone(context, func(s *state) (err error) {
+		err = using(context, func(s *state) (err error) {
 			if err = s.context.TellReport(); err == nil {
 				releases, err = s.load(&source, &o, w)
 			}

@@ -27,6 +27,7 @@ type state struct {
 	// versionsMoved: the last load gave the pages versions of its own.
 	versionsMoved bool
 	follows       atomic.Bool // somebody follows a journal, or did
+	reloads       atomic.Bool // and loads the newest state, or waits to
 
 	saved      saved // under busy
 	history    history
@@ -56,7 +57,14 @@ func useAlone(context uint64, call func(s *state) error) error {
 		select {
 		case s.busy <- struct{}{}:
 		default:
-			return status.Errorf(status.Busy, "context 0x%016x: another save or load is running", context)
+			if !s.reloads.Load() { // what nobody has asked for is waited for
+				return status.Errorf(status.Busy, "context 0x%016x: another save or load is running", context)
+			}
+			select {
+			case s.busy <- struct{}{}:
+			case <-s.ended:
+				return s.goesOn(nil, 0)
+			}
 		}
 		defer func() { <-s.busy }()
 		return call(s)
