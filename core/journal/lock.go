@@ -64,7 +64,8 @@ func isNamed(fs file.FS, lock file.File, path string) error {
 // it has made: whoever comes between begins again.
 func (w *Writer) takeLock() error {
 	path := filepath.Join(w.directory, lockName)
-	for end := time.Now().Add(lockPatience); ; {
+	const tries = 100 // not a time: one slow sync of a directory would use it up
+	for try := 1; ; try++ {
 		if err := w.makeDirectory(); err != nil {
 			return err
 		}
@@ -77,7 +78,7 @@ func (w *Writer) takeLock() error {
 		case err == nil:
 			w.lock = lock
 			return sign(lock, path)
-		case err == syscall.EWOULDBLOCK || err == syscall.ENOENT && time.Now().After(end):
+		case err == syscall.EWOULDBLOCK || err == syscall.ENOENT && try == tries:
 			return errBusy(w.fs, w.directory)
 		case err != syscall.ENOENT:
 			return file.Failed(err, "cannot lock %s", path)

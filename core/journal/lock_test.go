@@ -126,7 +126,8 @@ func TestALockWithoutANameKeepsNobodyOut(t *testing.T) {
 					require.NoError(t, os.Mkdir(folder, 0o777))
 					require.NoError(t, os.WriteFile(filepath.Join(folder, lockName), nil, 0o666))
 				}
-				fs := &meddling{between: func(path string) { // another one gives up
+				fs := &meddling{between: func(path string) { // another one gives up, after a sync that took long
+					time.Sleep(lockPatience)
 					require.NoError(t, os.Remove(path))
 					if withDirectory {
 						require.NoError(t, os.Remove(filepath.Dir(path)))

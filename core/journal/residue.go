@@ -148,8 +148,8 @@ func (j *Journal) addResidue(own bool) error {
 	return nil
 }
 
-// readRing reads the file of a ring; nil where there is none, or none of this lineage.
-func (j *Journal) readRing(own bool) ([]byte, error) {
+// readRing reads the buffers of a ring from its file; nil where there is none, or none of this lineage.
+func (j *Journal) readRing(own bool) (*[2]ringBuffer, error) {
 	path := j.path(ringName)
 	if _, err := j.fs.Stat(path); err == syscall.ENOENT {
 		return nil, nil
@@ -171,30 +171,56 @@ func (j *Journal) readRing(own bool) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = source.Close() }()
-	ring := make([]byte, min(source.Size(), int64(RingFileBytes(MaximumFrame))))
-	if _, err := source.ReadAt(ring, 0); err != nil {
+	head := make([]byte, min(source.Size(), RingHeadBytes))
+	if _, err := source.ReadAt(head, 0); err != nil {
 		return nil, err
 	}
 	id, boot := j.segments[len(j.segments)-1].id, bootID()
-	if len(ring) < RingHeadBytes || !bytes.Equal(ring[:8], ringMagic) || !bytes.Equal(ring[24:40], id[:]) ||
-		boot == nil || !bytes.Equal(ring[40:76], boot) {
+	if len(head) < RingHeadBytes || !bytes.Equal(head[:8], ringMagic) || !bytes.Equal(head[24:40], id[:]) ||
+		boot == nil || !bytes.Equal(head[40:76], boot) {
 		return nil, nil // it was being made, is of a branch that never counted, or the system was started anew
 	}
-	if version := binary.LittleEndian.Uint32(ring[8:]); version != ringVersion {
+	if version := binary.LittleEndian.Uint32(head[8:]); version != ringVersion {
 		return nil, status.Errorf(status.Format, "%s has version %d, this library reads version %d", path, version, ringVersion)
 	}
-	size := binary.LittleEndian.Uint64(ring[16:])
-	if size == 0 || size%unitBytes != 0 || size > MaximumFrame || RingFileBytes(int(size)) > len(ring) {
+	size := binary.LittleEndian.Uint64(head[16:])
+	if size == 0 || size%unitBytes != 0 || size > MaximumFrame || int64(RingFileBytes(int(size))) > source.Size() {
 		return nil, status.Errorf(status.Corrupt, "%s has %d bytes, and says that a buffer has %d", path, source.Size(), size)
 	}
-	return ring, nil
+	var buffers [2]ringBuffer
+	for number := range buffers {
+		if buffers[number], err = readBuffer(source, int(size), number); err != nil {
+			return nil, err
+		}
+	}
+	return &buffers, nil
+}
+
+// ringBuffer is a buffer's bytes, as far as they have complete groups but a frame's head at least, and its marks.
+type ringBuffer struct{ bytes, marks []byte }
+
+func readBuffer(source file.Source, size, number int) (b ringBuffer, err error) {
+	b.marks = make([]byte, size/MarkedBytes)
+	if _, err = source.ReadAt(b.marks, int64(RingHeadBytes+2*size+number*len(b.marks))); err != nil {
+		return b, err
+	}
+	begin, end := int64(RingHeadBytes+number*size), FrameHeadBytes
+	if last := len(bytes.TrimRight(b.marks, "\x00")) - 1; last >= 0 {
+		at := markedAt(last, b.marks[last])
+		head := make([]byte, max(0, min(groupHeadBytes, size-at)))
+		if _, err = source.ReadAt(head, begin+int64(at)); err != nil {
+			return b, err
+		}
+		end = int(min(uint64(max(at, end))+groupBytes(head), uint64(size)))
+	}
+	b.bytes = make([]byte, end)
+	_, err = source.ReadAt(b.bytes, begin)
+	return b, err
 }
 
 // framesOf makes frames of a ring's records, as far as they come behind a position. Errors: Corrupt.
-func framesOf(ring []byte, behind position, id [16]byte) (frames []byte, err error) {
-	size := int(binary.LittleEndian.Uint64(ring[16:]))
-	all, marks := ring[RingHeadBytes:][:2*size], ring[RingHeadBytes+2*size:]
-	first, second := ringBuffer{all[:size], marks[:size/MarkedBytes]}, ringBuffer{all[size:], marks[size/MarkedBytes:]}
+func framesOf(ring *[2]ringBuffer, behind position, id [16]byte) (frames []byte, err error) {
+	first, second := ring[0], ring[1]
 	if second.first() < first.first() {
 		first, second = second, first
 	}
@@ -226,10 +252,30 @@ func framesOf(ring []byte, behind position, id [16]byte) (frames []byte, err err
 	return frames, nil
 }
 
-type ringBuffer struct{ bytes, marks []byte }
-
 // first is the number of the first record.
 func (b ringBuffer) first() uint64 { return binary.LittleEndian.Uint64(b.bytes[32:]) }
+
+// groupHeadBytes is as much of a group as says how long it is.
+const groupHeadBytes = recordHeadBytes + 8
+
+// groupBytes is what a group takes of a buffer, by its beginning; 0: no group begins like this.
+func groupBytes(beginning []byte) uint64 {
+	if len(beginning) < recordHeadBytes {
+		return 0
+	}
+	head := decodeRecordHead(beginning)
+	if head.length < recordHeadBytes {
+		return 0
+	}
+	space := (uint64(head.length) + 7) &^ 7
+	if head.kind == Group && head.length >= groupHeadBytes && len(beginning) >= groupHeadBytes {
+		space += min(binary.LittleEndian.Uint64(beginning[recordHeadBytes:]), math.MaxUint32)
+	}
+	return space
+}
+
+// markedAt is where in its buffer a group begins that has a mark.
+func markedAt(number int, mark byte) int { return number*MarkedBytes + (int(mark)-1)*8 }
 
 // completeGroups is the records of the groups whose calls have put all of them. Errors: Corrupt.
 func (b ringBuffer) completeGroups() (records []byte, count uint32, err error) {
@@ -238,19 +284,15 @@ func (b ringBuffer) completeGroups() (records []byte, count uint32, err error) {
 		if mark == 0 {
 			continue
 		}
-		at := i*MarkedBytes + (int(mark)-1)*8
+		at := markedAt(i, mark)
 		if mark > MarkedBytes/8 || at < end || at+recordHeadBytes > len(b.bytes) {
 			return nil, 0, status.Errorf(status.Corrupt, "mark %d of a ring's buffer is %d: no group can begin at byte %d", i,
 				mark, at)
 		}
-		head := decodeRecordHead(b.bytes[at:])
-		space := (uint64(head.length) + 7) &^ 7
-		if head.kind == Group && head.length >= recordHeadBytes+8 && at+recordHeadBytes+8 <= len(b.bytes) {
-			space += min(binary.LittleEndian.Uint64(b.bytes[at+recordHeadBytes:]), math.MaxUint32)
-		}
-		if head.length < recordHeadBytes || space > uint64(len(b.bytes)-at) {
-			return nil, 0, status.Errorf(status.Corrupt, "the group at byte %d of a ring's buffer has %d bytes, the buffer %d",
-				at, space, len(b.bytes))
+		space := groupBytes(b.bytes[at:])
+		if space == 0 || space > uint64(len(b.bytes)-at) {
+			return nil, 0, status.Errorf(status.Corrupt, "the group at byte %d of a ring's buffer has %d bytes, %d are left", at,
+				space, len(b.bytes)-at)
 		}
 		group := b.bytes[at:][:space]
 		end = at + len(group)
