@@ -152,6 +152,7 @@ func (r *Replay) Run(after uint64, until Until, apply func(s *Part) error) (last
 	p := newPlayer(j, after, until)
 	p.ready, p.free, p.stopped = make(chan *Part, framesAhead), make(chan *Part, framesAhead), make(chan struct{})
 	p.give = p.hand
+	p.rewind = func(at position) error { return j.scan(j.beginning(at.segment), toTheEnd, p.frame) }
 	var pieces assembler
 	for range framesAhead {
 		p.free <- &Part{assembler: &pieces}
@@ -188,6 +189,7 @@ type player struct {
 	great   uint64 // the last record of a group that goes beyond its frame, and that is whole
 	ended   bool   // what follows is not to be applied
 	give    func(f *frame, records []byte, at position) error
+	rewind  func(at position) error // walks the frames from the beginning of the segment on, instead of what follows
 	ready   chan *Part
 	free    chan *Part
 	stopped chan struct{}
@@ -204,7 +206,7 @@ func (p *player) frame(f *frame, records []byte, at position) (more bool, err er
 		goesOn, err := f.goesOn(records, p.after)
 		if err == nil && goesOn { // the change has a number behind after, its first pieces have not
 			if p.next, err = p.journal.firstPiece(p.after); err == nil {
-				err = p.journal.scan(p.journal.beginning(at.segment), toTheEnd, p.frame)
+				err = p.rewind(at)
 			}
 		}
 		if goesOn || err != nil {

@@ -42,7 +42,7 @@ func OpenTail(fs file.FS, directory string, from lineage.Point) (*Tail, error) {
 	t := &Tail{journal: j, buffer: make([]byte, MaximumFrame)}
 	t.part.assembler = new(assembler)
 	t.player = newPlayer(j, from.Position, Until{})
-	t.player.give = t.give
+	t.player.give, t.player.rewind = t.give, t.rewind
 	return t, t.enter(j.segments[j.holding(from.Position+1)])
 }
 
@@ -107,8 +107,11 @@ func (t *Tail) Poll(apply func(s *Part) error) (grown bool, err error) {
 		return grown, err
 	}
 	next, err := t.next()
-	if next == nil || err != nil {
+	if err != nil {
 		return false, err
+	}
+	if next == nil {
+		return t.lookAtTorn()
 	}
 	// A segment that has a next one is complete, but may not have been when it was read.
 	if grown, err = t.read(); grown || err != nil {
@@ -155,26 +158,36 @@ func (t *Tail) next() (*place, error) {
 	if named, err := t.journal.fs.Stat(t.journal.path(here.name())); err == nil && named.Inode != ours.Inode {
 		return nil, t.left("its segment %s is another file", here.name())
 	}
-	return nil, t.checkTorn(ours.Size)
+	return nil, nil
 }
 
-// tornPatience is how long a frame may be there and not whole before the bytes behind it are looked at. A write takes less.
+// tornPatience is how long the next frame may be there and not whole before what lies behind it is looked at, and between two
+// looks: zeros that a writer has written ahead are such a frame.
 const tornPatience = time.Second
 
-// checkTorn says whether a frame that is not whole is damaged: the end of a write is not there yet, or was cut by a crash.
-func (t *Tail) checkTorn(size int64) error {
+// lookAtTorn looks at a frame that is not whole: its end is not written yet, was cut by a crash, or is damaged.
+func (t *Tail) lookAtTorn() (grown bool, err error) {
+	s := &t.journal.segments[0]
 	switch {
-	case size <= t.at.offset || t.waits:
+	case s.size <= t.at.offset || t.waits:
 		t.torn = time.Time{}
+		return false, nil
 	case t.torn.IsZero():
 		t.torn = time.Now()
-	case time.Since(t.torn) >= tornPatience:
-		t.torn = time.Now()
-		s := t.journal.segments[0]
-		s.size = size
-		return t.journal.torn(&s, t.at.offset, t.at.next)
 	}
-	return nil
+	if time.Since(t.torn) < tornPatience {
+		return false, nil
+	}
+	t.torn = time.Now()
+	wasDurable, err := t.journal.wasDurable(s, t.at.offset, t.at.next)
+	if err != nil {
+		return false, t.gone(err)
+	}
+	// Read after what lies behind it: as scan does.
+	if grown, err = t.read(); wasDurable && !grown && err == nil {
+		err = damaged(t.journal.path(s.name), t.at.offset, t.at.next)
+	}
+	return grown, err
 }
 
 // read hands over what the segment has, and says whether any frame was read.
@@ -186,10 +199,19 @@ func (t *Tail) read() (grown bool, err error) {
 			return grown, file.Failed(err, "cannot read %s at offset %d", s.name, t.at.offset)
 		}
 		s.size, t.waits = t.at.offset+int64(n), false
+		if n == len(t.buffer) { // a group can be longer
+			ours, err := t.file.Stat()
+			if err != nil {
+				return grown, file.Failed(err, "cannot read %s", s.name)
+			}
+			s.size = ours.Size
+		}
 		before := t.at.offset
 		walk := frameWalk{path: t.journal.path(s.name), id: s.id, offset: before, visit: t.frame}
 		err = walk.feed(t.buffer[:n])
-		grown = grown || t.at.offset > before
+		if t.at.offset > before {
+			grown, t.torn = true, time.Time{}
+		}
 		switch {
 		case err == errEnough || err == errNotNext || err == nil && t.at.offset == before:
 			return grown, nil
@@ -215,6 +237,12 @@ func (t *Tail) frame(f *frame, whole []byte, offset int64) (more bool, err error
 	}
 	t.at.offset, t.at.next, t.at.chain = offset+int64(padded(int(f.length))), f.first+uint64(f.count), f.crc
 	return true, nil
+}
+
+// rewind lets the next poll begin with the segment: a body goes on behind the state.
+func (t *Tail) rewind(position) error {
+	t.at = t.journal.beginning(0)
+	return nil
 }
 
 // give hands records over at once.
