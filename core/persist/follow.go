@@ -31,7 +31,7 @@ type Follower struct {
 }
 
 // Follow begins to follow the journal in a directory, from the state that was loaded from there. The context refuses changes, and
-// from now on all loads but those that say that they follow.
+// from now on all loads but those that say that they follow. A save may have given the state a name of its own since.
 func Follow(context uint64, directory string) (f *Follower, err error) {
 	f = &Follower{context: context}
 	err = use(context, func(s *state) error {
@@ -39,8 +39,8 @@ func Follow(context uint64, directory string) (f *Follower, err error) {
 			return status.Errorf(status.InvalidState, "context 0x%016x can be changed", context)
 		}
 		s.follows.Store(true)
-		from := s.history.names[0]
-		f.moved = s.versionsMoved
+		from := s.loaded.Point
+		f.moved = s.loaded.moved
 		f.pages = native.NewRedoPages(int(s.context.Count()))
 		handles := make([]uint64, 1<<12)
 		for cursor := uint64(0); ; {

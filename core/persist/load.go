@@ -131,20 +131,24 @@ func (s *state) loadOnce(source *LoadSource, o *LoadOptions, w *ticket.Work) (re
 		return s.goesOn(w, 0)
 	}
 	fs := file.Asking(file.OS{}, ask)
-	var read *journal.Replay
-	if o.Journal != "" {
-		if read, err = journal.OpenReplay(fs, o.Journal); err != nil {
+	// A snapshot has effects of records that its writer puts into the journal before it completes the snapshot: so the journal is
+	// looked at later.
+	var opened *snapshot.Snapshot
+	if source.FS == nil || source.path != "" {
+		if opened, err = source.open(ask, r.DiskPath(), done); err != nil {
 			return nil, false, err
 		}
 	}
-	var opened *snapshot.Snapshot
-	if source.FS != nil && source.path == "" {
-		opened, err = openJournalBase(fs, read, o)
-	} else {
-		opened, err = source.open(ask, r.DiskPath(), done)
-	}
-	if err != nil {
-		return nil, false, err
+	var read *journal.Replay
+	if o.Journal != "" {
+		if opened == nil {
+			read, opened, err = openWithBase(fs, o)
+		} else { // after the snapshot
+			read, err = journal.OpenReplay(fs, o.Journal)
+		}
+		if err != nil {
+			return nil, false, err
+		}
 	}
 	l := &loader{state: s, residency: r, o: o, work: w, file: opened, journal: read, sums: make(map[uint32][]uint32),
 		changedIn: make(map[uint32]int)}
@@ -284,10 +288,10 @@ func (l *loader) forgetChanged() {
 // remember notes what the context's pages are in the snapshot, for incremental saves. Where pages were chosen, the context still
 // comes from the snapshots that it came from: the pages that were loaded are new, and those that they replace are no more.
 func (l *loader) remember() {
-	l.versionsMoved = l.Version != 0
 	if l.o.IDs != nil {
 		return
 	}
+	l.loaded.Point, l.loaded.moved = l.line.At(l.position), l.Version != 0
 	for _, leaf := range l.context.Memory().Leaves() {
 		native.ForgetSaved(leaf.Number)
 	}

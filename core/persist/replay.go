@@ -30,21 +30,30 @@ func (o *LoadOptions) until() journal.Until {
 	return journal.Until{Sequence: o.JournalUntil, Time: o.JournalUntilTime, Page: o.JournalPage, Epoch: o.JournalEpoch}
 }
 
-// openJournalBase opens the state that a journal begins with.
-func openJournalBase(fs file.FS, read *journal.Replay, o *LoadOptions) (*snapshot.Snapshot, error) {
-	// Nothing says which base is before an epoch, but the oldest is.
-	base, err := snapshot.FindBase(fs, o.Journal, read, o.JournalUntil, o.JournalUntilTime, o.JournalEpoch != 0)
-	if err != nil {
-		return nil, err
+// openWithBase opens a journal, and the state that it begins with.
+func openWithBase(fs file.FS, o *LoadOptions) (read *journal.Replay, opened *snapshot.Snapshot, err error) {
+	var base, before *snapshot.Base
+	for base == nil || before == nil || base.ID != before.ID { // it was there before the journal was looked at
+		if read, err = journal.OpenReplay(fs, o.Journal); err != nil {
+			return nil, nil, err
+		}
+		before = base
+		// Nothing says which base is before an epoch, but the oldest is.
+		base, err = snapshot.FindBase(fs, o.Journal, read, o.JournalUntil, o.JournalUntilTime, o.JournalEpoch != 0)
+		if err != nil {
+			return nil, nil, err
+		}
+		if base == nil {
+			content, err := snapshot.EmptyState(read.At(0))
+			if err != nil {
+				return nil, nil, err
+			}
+			opened, err = snapshot.OpenSource(file.Bytes(content), snapshot.OpenOptions{})
+			return read, opened, err
+		}
 	}
-	if base != nil {
-		return snapshot.Open(base.Path, snapshot.OpenOptions{FS: fs})
-	}
-	content, err := snapshot.EmptyState(read.At(0))
-	if err != nil {
-		return nil, err
-	}
-	return snapshot.OpenSource(file.Bytes(content), snapshot.OpenOptions{})
+	opened, err = snapshot.Open(base.Path, snapshot.OpenOptions{FS: fs})
+	return read, opened, err
 }
 
 // replayJournal applies the journal that the options name to what is staged.

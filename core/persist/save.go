@@ -180,7 +180,7 @@ func (of *state) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (heade
 		return header, err
 	}
 	header = s.writer.Header()
-	report, err := s.write(edges, &known, header.Position)
+	report, err := s.write(edges, &known, header.Latest)
 	if err != nil {
 		s.writer.Abort()
 		return header, err

@@ -24,10 +24,13 @@ type state struct {
 	busy chan struct{}
 	// moment is full while a save takes its moment, or a follower applies a group.
 	moment chan struct{}
-	// versionsMoved: the last load gave the pages versions of its own.
-	versionsMoved bool
-	follows       atomic.Bool // somebody follows a journal, or did
-	reloads       atomic.Bool // and loads the newest state, or waits to
+	// loaded is the state that the last load gave, of the whole context; moved: with versions of its own.
+	loaded struct {
+		lineage.Point
+		moved bool
+	}
+	follows atomic.Bool // somebody follows a journal, or did
+	reloads atomic.Bool // and loads the newest state, or waits to
 
 	saved      saved // under busy
 	history    history
