@@ -153,13 +153,18 @@ func (f *follower) failed(ended <-chan struct{}, what string, err error) error {
 
 // reload gives the context the newest state.
 func (f *follower) reload(ended <-chan struct{}) error {
-	return unless(ended, func(w *ticket.Work) error {
-		return journal.Beside(file.OS{}, f.directory, func() error {
-			if err := load(f.context, f.directory, &f.options, w); err != nil {
+	return unless(ended, func(w *ticket.Work) (err error) {
+		for try := 1; ; try++ {
+			err = journal.Beside(file.OS{}, f.directory, func() error {
+				if err := load(f.context, f.directory, &f.options, w); err != nil {
+					return err
+				}
+				return f.attach(1)
+			})
+			if status.CodeOf(err) != status.Mismatch || try == loadTries { // as Open
 				return err
 			}
-			return f.attach(1)
-		})
+		}
 	})
 }
 

@@ -13,6 +13,9 @@ import (
 	"libmmsb/core/ticket"
 )
 
+// loadTries bounds how often a state is loaded that the journal does not go on from any more when it is looked at next.
+const loadTries = 20
+
 // Open makes a context of the state of a store, and goes on there: what changes is journalled. A directory that is missing or
 // empty is begun, but not those above it. A program that only reads, or reads an older state, gets a context that calls cannot
 // change; it needs no lock, and the store may have a writer meanwhile. One that follows keeps up with that writer.
@@ -21,11 +24,10 @@ func Open(directory string, c page.Options, o Options, w *ticket.Work) (context 
 		return 0, err
 	}
 	k := newKeeper(0, directory, &o)
-	const tries = 20
 	for try := 1; ; try++ {
 		context, err = k.open(c, w)
 		// A writer that has ended since may have gone on with the journal behind what was read.
-		if status.CodeOf(err) != status.Mismatch || try == tries || o.Mode == abi.StoreRead {
+		if status.CodeOf(err) != status.Mismatch || try == loadTries || o.Mode == abi.StoreRead {
 			break
 		}
 	}
