@@ -138,14 +138,16 @@ func (f *follower) step(ended <-chan struct{}) (grown bool, err error) {
 	return false, f.failed(ended, "cannot be followed", err)
 }
 
-// failed notes an error, unless it is the context's end.
+// failed notes an error, unless it is the context's end. That a page is pinned, which a load would end, is none.
 func (f *follower) failed(ended <-chan struct{}, what string, err error) error {
 	select {
 	case <-ended:
 	default:
-		f.Lock()
-		f.Failures++
-		f.Unlock()
+		if status.CodeOf(err) != status.Busy {
+			f.Lock()
+			f.Failures++
+			f.Unlock()
+		}
 		log.Logf(log.Warning, "the store %q %s, it is tried again: %v", f.directory, what, err)
 	}
 	return err

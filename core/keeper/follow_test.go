@@ -32,9 +32,13 @@ func followStore(t *testing.T, directory string) uint64 {
 	return openStore(t, directory, o)
 }
 
+func waitWork(context, record uint64) *ticket.Ticket {
+	return ticket.Start(0, nil, func(w *ticket.Work) error { return Wait(context, record, w) })
+}
+
 func waitFor(t *testing.T, context, record uint64) {
 	t.Helper()
-	work := ticket.Start(0, nil, func(w *ticket.Work) error { return Wait(context, record, w) })
+	work := waitWork(context, record)
 	defer work.Close()
 	require.NoError(t, work.Wait(uint64(patience)), "record %d, the follower: %+v", record, infoOf(t, context).Following)
 }
