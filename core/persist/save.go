@@ -263,12 +263,16 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 // moment waits until no group is open and, if the save waits for raw writers, until none writes. A writer may begin a group, and
 // who has a group open may begin to write: while the save waits for the ones it holds none of the others back.
 func (s *saver) moment(begin func(leaves []memory.Leaf)) (edges [][2]uint64, err error) {
-	select { // a follower is not in the middle of a group
+	select { // a try, which waits for nobody, is cancelled before it begins
 	case s.state.moment <- struct{}{}:
-	case <-s.work.Done():
-		return nil, status.Errorf(status.Cancelled, "cancelled while records were applied")
-	case <-s.ended:
-		return nil, s.goesOn(nil, 0)
+	default:
+		select { // a follower is in the middle of a group
+		case s.state.moment <- struct{}{}:
+		case <-s.work.Done():
+			return nil, status.Errorf(status.Cancelled, "cancelled while records were applied")
+		case <-s.ended:
+			return nil, s.goesOn(nil, 0)
+		}
 	}
 	defer func() { <-s.state.moment }()
 	if s.o.RawWrites != abi.RawWritesWait {

@@ -80,7 +80,7 @@ STORES = Go(
         # What a follower has.
         Mutant(
             "follower-moment-in-a-group", "a follower's save has its moment between the records of a group",
-            "saver.moment", "case s.state.moment <- struct{}{}:", "case s.state.moment <- struct{}{}:\n\t\t<-s.state.moment",
+            "saver.moment", "defer func() { <-s.state.moment }()", "<-s.state.moment",
             mode="^TestAFollowerWaitsForPins$",
         ),
         Mutant(
@@ -100,7 +100,7 @@ STORES = Go(
         ),
         Mutant(
             "follower-keeps-old-versions", "after a load a follower takes the versions of the writer",
-            "Follow", "f.moved = s.versionsMoved", "f.moved = false",
+            "Follow", "f.moved = s.loaded.moved", "f.moved = false",
             mode="^TestAFollowerThatComesTooLate$",
         ),
     ),
