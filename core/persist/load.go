@@ -74,10 +74,10 @@ func loadInto(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) 
 	}
 	using := useAlone
 	if o.Follows {
-		using = func(context uint64, call func(s *state) error) error { return useReloading(context, w, call) }
+		using = useReloading
 	}
 	if err == nil {
-		err = using(context, func(s *state) (err error) {
+		err = using(context, w, func(s *state) (err error) {
 			if err = s.context.TellReport(); err == nil {
 				releases, err = s.load(&source, &o, w)
 			}

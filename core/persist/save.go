@@ -98,9 +98,9 @@ func Save(context uint64, target SaveTarget, o SaveOptions, w *ticket.Work) erro
 	}
 	alone := useAlone
 	if o.Queue {
-		alone = func(context uint64, call func(s *state) error) error { return useQueued(context, w, call) }
+		alone = useQueued
 	}
-	return alone(context, func(s *state) error {
+	return alone(context, w, func(s *state) error {
 		if err := s.context.CheckBeforeSave(); err != nil {
 			return err
 		}

@@ -51,8 +51,8 @@ func use(context uint64, call func(s *state) error) error {
 }
 
 // useAlone is use for a save or load, or what may not be beside one. The thread has no group open, which those wait for or
-// refuse.
-func useAlone(context uint64, call func(s *state) error) error {
+// refuse. work may be nil: it is waited for a follower's load only.
+func useAlone(context uint64, work *ticket.Work, call func(s *state) error) error {
 	return use(context, func(s *state) error {
 		if err := s.context.CheckNoOwnGroup(); err != nil {
 			return err
@@ -65,6 +65,8 @@ func useAlone(context uint64, call func(s *state) error) error {
 			}
 			select {
 			case s.busy <- struct{}{}:
+			case <-work.Done():
+				return status.Errorf(status.Cancelled, "cancelled while the newest state was loaded")
 			case <-s.ended:
 				return s.goesOn(nil, 0)
 			}
