@@ -103,5 +103,10 @@ STORES = Go(
             "Follow", "f.moved = s.loaded.moved", "f.moved = false",
             mode="^TestAFollowerThatComesTooLate$",
         ),
+        Mutant(
+            "follower-loads-told-late", "a follower tells its state before it has counted the load that gave it",
+            "follower.note", "f.Reloads += reloads", "",
+            mode="^TestAFollowerThatComesTooLate$",
+        ),
     ),
 )  # fmt: skip
