@@ -17,8 +17,13 @@ RUNS ?= 2000
 # build/bin holds links to the tools that tools/require.sh chose, and comes first.
 export PATH := $(CURDIR)/build/bin:$(PATH)
 export GOTOOLCHAIN := local
-# With -trimpath everywhere, Go's own packages are compiled once for what make builds and for what it tests.
-export GOFLAGS := -mod=readonly -buildvcs=false -modcacherw -trimpath
+# Go's own packages and ours are compiled once for the library, the tool and the tests: all are position-independent, and run on
+# the runtime that the library has (tools/go-overlay). A recipe expands this: the file is there when tools are.
+# Of builds that run at once the tool's goes first, as it needs no kernels: the others would compile the same.
+GO_OVERLAY = $(shell test -e build/go-overlay/overlay.json && echo -overlay=$(CURDIR)/build/go-overlay/overlay.json)
+COMPILED_ONCE = -modcacherw -trimpath -buildmode=pie $(GO_OVERLAY)
+export GOFLAGS = -mod=readonly -buildvcs=false $(COMPILED_ONCE)
+FIRST_BUILD = $(if $(INPUTS_ONLY),build/mmsb)
 # Caches lie in build/ like everything else that is made.
 export GOCACHE := $(CURDIR)/build/cache/go
 export GOMODCACHE := $(CURDIR)/build/cache/go-modules
@@ -73,9 +78,10 @@ help: ## this list
 
 # ---------------------------------------------------------------------------------------------------- tools ----
 
-$(STAMPS)/tools: tools/require.sh tools/requirements/go.txt
+$(STAMPS)/tools: tools/require.sh tools/requirements/go.txt $(wildcard tools/go-overlay/*)
 	@mkdir -p build/bin $(STAMPS)
 	@tools/require.sh
+	@tools/go-overlay/apply.sh build/go-overlay || true
 	@touch $@
 
 $(STAMPS)/venv: tools/requirements/run.txt $(STAMPS)/tools
@@ -106,8 +112,8 @@ $(STAMPS)/cuda-headers: tools/requirements/cuda-headers.txt $(STAMPS)/venv
 	@$(VENV)/python $(PIP) --no-deps --target build/cuda-headers -r tools/requirements/cuda-headers.txt
 	@touch $@
 
-$(STAMPS)/staticcheck: tools/requirements/staticcheck.txt $(STAMPS)/tools
-	@GOFLAGS='-modcacherw -trimpath' GOBIN=$(CURDIR)/build/bin go install "$$(cat tools/requirements/staticcheck.txt)"
+$(STAMPS)/staticcheck: tools/requirements/staticcheck.txt $(STAMPS)/tools | $(FIRST_BUILD)
+	@GOFLAGS='$(COMPILED_ONCE)' GOBIN=$(CURDIR)/build/bin go install "$$(cat tools/requirements/staticcheck.txt)"
 	@touch $@
 
 $(STAMPS)/abigail: tools/fetch_abigail.sh
@@ -125,7 +131,7 @@ $(STAMPS)/julia: tools/fetch_julia.sh
 # -------------------------------------------------------------------------------------------------- library ----
 
 build/libmmsb.so: $(LIBRARY_SOURCES) $(KERNELS) $(STAMPS)/cuda-setting capi/mmsb.map tools/build_library.sh \
-    $(wildcard tools/go-overlay/*) $(STAMPS)/tools
+    $(wildcard tools/go-overlay/*) $(STAMPS)/tools | $(FIRST_BUILD)
 	@tools/build_library.sh $@
 
 # The kernels for CUDA; MMSB_CUDA=off leaves them out, and a change of mind builds the library anew.
@@ -146,9 +152,9 @@ VERSION := $(shell awk '$$2 == "MMSB_VERSION_STRING" { gsub(/"/, "", $$3); print
 build/mmsb: $(TOOL_SOURCES) include/mmsb.h $(STAMPS)/tools
 	@go build -ldflags '-s -w -buildid= -X main.version=$(VERSION)' -o $@ ./cmd/mmsb
 
-$(STAMPS)/share: $(TOOL_SOURCES) include/mmsb.h $(STAMPS)/tools
+$(STAMPS)/share: $(TOOL_SOURCES) include/mmsb.h $(STAMPS)/tools | $(FIRST_BUILD)
 	@rm -rf build/share
-	@CGO_ENABLED=0 go run ./cmd/mmsb/generate build/share $(VERSION)
+	@go run ./cmd/mmsb/generate build/share $(VERSION)
 	@touch $@
 
 .PHONY: install
@@ -219,7 +225,8 @@ test-go: $(STAMPS)/tools $(FAKECUDA) ## the Go packages
 
 .PHONY: test-race
 test-race: $(STAMPS)/tools $(FAKECUDA) ## the Go packages under the race detector, with the tag invariants
-	@python3 tools/go_test.py -race -tags invariants $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
+	@python3 tools/go_test.py -race -buildmode=exe -tags invariants \
+	    $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
 
 .PHONY: test-mutants
 test-mutants: $(STAMPS)/tools ## bugs planted in copies of the source (tests/mutations): each must be caught
@@ -260,7 +267,7 @@ build/test/libmmsb.so: build/libmmsb.so
 	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" tools/build_library.sh $@ -tags mmsbtest,invariants
 build/asan/libmmsb.so: build/libmmsb.so
 	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" tools/build_library.sh $@ -tags mmsbtest,invariants -asan
-build/test/libsecond.so: $(wildcard tests/c/second/*) $(STAMPS)/tools
+build/test/libsecond.so: $(wildcard tests/c/second/*) $(STAMPS)/tools | $(FIRST_BUILD)
 	@go build -buildmode=c-shared -o $@ ./tests/c/second
 
 build/c/%.run: tests/c/% $(C_TEST_INPUTS) build/libmmsb.so build/test/libmmsb.so

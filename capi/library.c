@@ -15,7 +15,7 @@ uint32_t mmsb_abi_version(void) {
     return MMSB_ABI_VERSION;
 }
 
-#if defined(MMSB_GO_OVERLAY) && MMSB_GO_OVERLAY
+#ifdef MMSB_GO_OVERLAY
 #define OVERLAY "with"
 #else
 #define OVERLAY "without"

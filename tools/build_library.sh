@@ -22,16 +22,15 @@ fi
 folder=$(dirname "$output")
 mkdir -p "$folder" build
 
-# The C code learns through MMSB_GO_OVERLAY whether calls from C enter Go without a lock (mmsb_build_info says so).
+# The tag tells the C code that calls from C enter Go without a lock (mmsb_build_info says so).
 overlay=()
-define=0
 if flock build/library.lock tools/go-overlay/apply.sh build/go-overlay; then
-    define=1
+    tags+=,mmsboverlay
     if [[ -e build/go-overlay/overlay.json ]]; then
         overlay=(-overlay build/go-overlay/overlay.json)
     fi
 fi
-export CGO_ENABLED=1 CGO_CFLAGS="${CGO_CFLAGS:--O2 -g} -DMMSB_GO_OVERLAY=$define"
+export CGO_ENABLED=1 CGO_CFLAGS="${CGO_CFLAGS:--O2 -g}"
 
 # These are not on cgo's list of allowed flags: they go straight to the linker. asyncpreemptoff keeps Go from sending SIGURG to
 # the threads of the program it is loaded into.

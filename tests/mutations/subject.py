@@ -52,8 +52,9 @@ def changed(plantings: Plantings) -> dict[Path, str]:
 
 
 def write_overlay(work: Path, plantings: Plantings) -> Path:
-    """The copies, as `go build -overlay` takes them."""
-    replace = {}
+    """The copies, as `go build -overlay` takes them, beside what all builds replace: Go is compiled already."""
+    everywhere = ROOT / "build/go-overlay/overlay.json"
+    replace = json.loads(everywhere.read_text(encoding="utf-8"))["Replace"] if everywhere.exists() else {}
     for original, text in changed(plantings).items():
         copy = work / original.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
