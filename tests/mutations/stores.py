@@ -80,7 +80,7 @@ STORES = Go(
         # What a follower has.
         Mutant(
             "follower-moment-in-a-group", "a follower's save has its moment between the records of a group",
-            "saver.moment", "defer func() { <-s.state.moment }()", "<-s.state.moment",
+            "newState", "moment: make(chan struct{}, 1)", "moment: make(chan struct{}, 2)",
             mode="^TestAFollowerWaitsForPins$",
         ),
         Mutant(
