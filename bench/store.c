@@ -854,49 +854,59 @@ static void *write_clocked(void *argument) {
     return NULL;
 }
 
-static void replica_rows(void) {
-    const char *folder = bench_file("followed");
-    const char *note =
-        "256 MiB in pages of 4 KiB, uniform deltas of 64 bytes one a call, the keeper with its defaults but keep_last 2; "
-        "the age of what the replica has, looked at every 0.1 ms";
-    const bench_row_t rows[] = {
-        {.what = "store: a replica in another process, 1 M deltas a second, median", .unit = BENCH_MILLISECONDS, .note = note},
-        {.what = "store: a replica in another process, 1 M deltas a second, p99",
-         .unit = BENCH_MILLISECONDS,
-         .aim = BENCH_AT_MOST,
-         .bound = 20,
-         .absolute = true,
-         .note = note}};
-    double ages[2][ROUNDS];
-    int rounds = rounds_of(3);
-    bench_seen_t seen = {0};
+/* A store with a writer, and how far a replica of it is behind: the median and the p99, in ms. */
+static void replicate(const char *folder, double *median, double *p99) {
     mmsb_page_info_t clock;
-    if (!bench_wanted(rows[0].what) && !bench_wanted(rows[1].what))
-        return;
+    bench_seen_t seen = {0};
+    written_t written = {.pace = 1e6};
+    pthread_t thread;
+    said_t said;
     ours_set(4 * KIB, CHANGE);
     ours.options.keep_last = 2;
     fill(&our_base, folder, sized(GIB / 4) / CHANGE, CHANGE, &seen);
     mmsb_page_info_init(&clock);
     BENCH_CALL(mmsb_page_info(ours.pages[0], &clock));
-    for (int round = 0; round < rounds; round++) {
-        written_t written = {.pace = 1e6};
-        pthread_t thread;
-        said_t said;
-        if (pthread_create(&thread, NULL, write_clocked, &written) != 0)
-            bench_fail("no thread");
-        said = child(false, "follow", 0, folder, (uint64_t)(slice_seconds(5) * 1e3), clock.id, 4 * KIB);
-        __atomic_store_n(&written.stop, true, __ATOMIC_RELAXED);
-        pthread_join(thread, NULL);
-        ages[0][round] = said.open / 1e6;
-        ages[1][round] = said.all / 1e6;
-        fprintf(stderr, "bench: replica: %.2f M/s, %.2f and %.2f ms\n", (double)written.changes / written.seconds / 1e6,
-                ages[0][round], ages[1][round]);
-    }
+    if (pthread_create(&thread, NULL, write_clocked, &written) != 0)
+        bench_fail("no thread");
+    said = child(false, "follow", 0, folder, (uint64_t)(slice_seconds(5) * 1e3), clock.id, 4 * KIB);
+    __atomic_store_n(&written.stop, true, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
     ours_close();
     remove_folder(folder);
+    *median = said.open / 1e6;
+    *p99 = said.all / 1e6;
+    fprintf(stderr, "bench: replica in %s: %.2f M/s, %.2f and %.2f ms\n", folder, (double)written.changes / written.seconds / 1e6,
+            *median, *p99);
+}
+
+static void replica_rows(void) {
+    const char *note = "256 MiB in pages of 4 KiB, uniform deltas of 64 bytes one a call, the keeper with its defaults but "
+                       "keep_last 2; the age of what the replica has, looked at every 0.1 ms";
+    const char *peer = "the same in /dev/shm";
+    const bench_row_t rows[] = {{.what = "store: a replica in another process, 1 M deltas a second, median",
+                                 .unit = BENCH_MILLISECONDS,
+                                 .note = note,
+                                 .peer_name = peer},
+                                {.what = "store: a replica in another process, 1 M deltas a second, p99",
+                                 .unit = BENCH_MILLISECONDS,
+                                 .aim = BENCH_AT_MOST,
+                                 .bound = 20,
+                                 .absolute = true,
+                                 .note = note,
+                                 .peer_name = peer}};
+    double ages[2][ROUNDS], without[2][ROUNDS];
+    char in_memory[64];
+    int rounds = rounds_of(3);
+    if (!bench_wanted(rows[0].what) && !bench_wanted(rows[1].what))
+        return;
+    snprintf(in_memory, sizeof in_memory, "/dev/shm/mmsb-bench-%d", (int)getpid());
+    for (int round = 0; round < rounds; round++) {
+        replicate(bench_file("followed"), &ages[0][round], &ages[1][round]);
+        replicate(in_memory, &without[0][round], &without[1][round]);
+    }
     for (int row = 0; row < 2; row++) {
         if (bench_wanted(rows[row].what))
-            bench_report(&rows[row], ages[row], NULL, NULL, rounds);
+            bench_report(&rows[row], ages[row], without[row], NULL, rounds);
     }
 }
 

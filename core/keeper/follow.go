@@ -96,7 +96,8 @@ func (f *follower) run(ended <-chan struct{}) {
 		case grown:
 			idle, patience = busyPause, least
 		default:
-			pause, idle, patience = idle, min(2*idle, idlest), least
+			// Slowly: a writer's group commits come an interval apart, and none of them is to wait for a long pause.
+			pause, idle, patience = idle, min(idle+idle/8, idlest), least
 		}
 		select {
 		case <-ended:
