@@ -1,7 +1,7 @@
 /*
  * store.c — stores against LMDB, RocksDB and SQLite with the same values, durable alike: changes with group commit, documents
- * that are synced one by one, opening a state, opening after a kill. And what an open costs against the machine, and the keeper's
- * work a writer.
+ * that are synced one by one, opening a state, opening after a kill. And what an open costs against the machine, the keeper's
+ * work a writer, and how far a replica in another process is behind.
  *
  * Whatever is opened is opened by a new process, this program again, so that its memory is new and nothing is cached in it.
  */
@@ -275,6 +275,8 @@ static void child_touch(uint64_t bytes) {
     say(&said);
 }
 
+static void child_follow(const char *folder, uint64_t milliseconds, uint64_t clock);
+
 /* As many changes of whole values as there are values, and half a commit's time; then the process kills itself. */
 static void child_die(const bench_base_t *base, const char *folder, uint64_t values, uint64_t length) {
     uint64_t words[LONGEST / 8], seed = 5;
@@ -309,6 +311,8 @@ static int child_main(char **argv) {
         child_first(folder);
     else if (strcmp(work, "touch") == 0)
         child_touch(values * length);
+    else if (strcmp(work, "follow") == 0)
+        child_follow(folder, values, length);
     else
         child_die(base, folder, values, length);
     return 0;
@@ -635,9 +639,9 @@ static void count_time(times_t *times, double nanoseconds) {
         times->most = nanoseconds;
 }
 
-/* The upper end of the slot that has the p99.9. */
-static double most_but_one_of_1000(const times_t *times) {
-    uint64_t behind = times->count / 1000, seen = 0;
+/* What this share of the times exceeds: the upper end of a slot. */
+static double exceeded(const times_t *times, double share) {
+    uint64_t behind = (uint64_t)((double)times->count * share), seen = 0;
     int slot = SLOTS;
     while (slot > 0 && seen <= behind)
         seen += times->slots[--slot];
@@ -696,18 +700,23 @@ static void write_steadily(const keeping_t *keeping, double seconds, times_t *ti
     }
 }
 
-/* Opens the store and lets the writer write. */
-static void keep_for(const char *folder, const keeping_t *keeping, uint64_t save_bytes, double seconds, times_t *times,
-                     mmsb_store_info_t *info) {
+/* The pages of a store that was opened. */
+static void ours_list(void) {
     uint64_t cursor = 0;
     size_t count = 1;
-    ours_set(4 * KIB, CHANGE);
-    ours.options.save_bytes = save_bytes;
-    ours_open(folder);
     BENCH_CALL(mmsb_context_page_count(ours.context, &ours.count));
     ours.pages = bench_memory(ours.count * sizeof *ours.pages);
     for (uint64_t at = 0; count > 0; at += count)
         BENCH_CALL(mmsb_context_pages(ours.context, &cursor, ours.pages + at, count = ours.count - at + 1, &count));
+}
+
+/* Opens the store and lets the writer write. */
+static void keep_for(const char *folder, const keeping_t *keeping, uint64_t save_bytes, double seconds, times_t *times,
+                     mmsb_store_info_t *info) {
+    ours_set(4 * KIB, CHANGE);
+    ours.options.save_bytes = save_bytes;
+    ours_open(folder);
+    ours_list();
     write_steadily(keeping, seconds, times);
     mmsb_store_info_init(info);
     BENCH_CALL(mmsb_store_info(ours.context, info));
@@ -772,8 +781,8 @@ static void keeping_rows(keeping_t keeping) {
         ours_close();
         values[0][round] = (double)beside.count / beside.sum * 1e3;
         without[0][round] = (double)alone.count / alone.sum * 1e3;
-        values[1][round] = most_but_one_of_1000(&beside) / 1e3;
-        without[1][round] = most_but_one_of_1000(&alone) / 1e3;
+        values[1][round] = exceeded(&beside, 0.001) / 1e3;
+        without[1][round] = exceeded(&alone, 0.001) / 1e3;
         values[2][round] = (double)sampler.most / GIB;
         without[2][round] = without[3][round] = (double)bytes / GIB;
         fprintf(stderr,
@@ -786,6 +795,118 @@ static void keeping_rows(keeping_t keeping) {
         const bench_row_t *rows[] = {&rate, &late, &space, &after};
         if (bench_wanted(rows[row]->what))
             bench_report(rows[row], values[row], without[row], NULL, rounds);
+    }
+}
+
+/* ----------------------------------------------------------------------------------------------------- replicas ---- */
+
+/* A page has the time at which the writer changed it last: its age in the replica is how far that is behind. */
+static void child_follow(const char *folder, uint64_t milliseconds, uint64_t clock) {
+    said_t said = {0};
+    times_t ages = {0};
+    mmsb_page_t page;
+    mmsb_store_info_t info;
+    double begin, now;
+    ours.options.mode = MMSB_STORE_FOLLOW;
+    ours_open(folder);
+    begin = bench_seconds() + 0.5; /* it catches up first */
+    while ((now = bench_seconds()) < begin + (double)milliseconds / 1e3) {
+        double written = 0;
+        if (now > begin && mmsb_page_lookup(ours.context, clock, &page) == MMSB_OK &&
+            mmsb_page_read(page, 0, &written, sizeof written) == MMSB_OK)
+            count_time(&ages, (bench_seconds() - written) * 1e9);
+        usleep(100);
+    }
+    mmsb_store_info_init(&info);
+    BENCH_CALL(mmsb_store_info(ours.context, &info));
+    fprintf(stderr, "bench: replica: %.2f ms at most, %" PRIu64 " loads anew, %" PRIu64 " failures\n", ages.most / 1e6,
+            info.reloads, info.follow_failures);
+    said.open = exceeded(&ages, 0.5);
+    said.all = exceeded(&ages, 0.01);
+    say(&said);
+    ours_close();
+}
+
+typedef struct written {
+    bool stop;
+    double pace, seconds;
+    uint64_t changes;
+} written_t;
+
+/* Deltas of 64 bytes at a pace, and one time of ten thousand a second in the first page. */
+static void *write_clocked(void *argument) {
+    written_t *written = argument;
+    uint64_t words[CHANGE / 8] = {0}, seed = 13, per = ours.page / CHANGE, change = 0;
+    double begin = bench_seconds(), now = begin;
+    for (; !__atomic_load_n(&written->stop, __ATOMIC_RELAXED); change++) {
+        while (now < begin + (double)change / written->pace)
+            now = bench_seconds();
+        if (change % (uint64_t)(written->pace / 1e4) == 0) {
+            now = bench_seconds();
+            BENCH_CALL(mmsb_page_write(ours.pages[0], 0, &now, sizeof now));
+        } else {
+            words[0] = change;
+            ours_delta(per + bench_random(&seed) % ((ours.count - 1) * per), words, CHANGE);
+        }
+    }
+    written->changes = change;
+    written->seconds = bench_seconds() - begin;
+    return NULL;
+}
+
+/* A store with a writer, and how far a replica of it is behind: the median and the p99, in ms. */
+static void replicate(const char *folder, double *median, double *p99) {
+    mmsb_page_info_t clock;
+    bench_seen_t seen = {0};
+    written_t written = {.pace = 1e6};
+    pthread_t thread;
+    said_t said;
+    ours_set(4 * KIB, CHANGE);
+    ours.options.keep_last = 2;
+    fill(&our_base, folder, sized(GIB / 4) / CHANGE, CHANGE, &seen);
+    mmsb_page_info_init(&clock);
+    BENCH_CALL(mmsb_page_info(ours.pages[0], &clock));
+    if (pthread_create(&thread, NULL, write_clocked, &written) != 0)
+        bench_fail("no thread");
+    said = child(false, "follow", 0, folder, (uint64_t)(slice_seconds(5) * 1e3), clock.id, 4 * KIB);
+    __atomic_store_n(&written.stop, true, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
+    ours_close();
+    remove_folder(folder);
+    *median = said.open / 1e6;
+    *p99 = said.all / 1e6;
+    fprintf(stderr, "bench: replica in %s: %.2f M/s, %.2f and %.2f ms\n", folder, (double)written.changes / written.seconds / 1e6,
+            *median, *p99);
+}
+
+static void replica_rows(void) {
+    const char *note = "256 MiB in pages of 4 KiB, uniform deltas of 64 bytes one a call, the keeper with its defaults but "
+                       "keep_last 2; the age of what the replica has, looked at every 0.1 ms";
+    const char *peer = "the same in /dev/shm";
+    const bench_row_t rows[] = {{.what = "store: a replica in another process, 1 M deltas a second, median",
+                                 .unit = BENCH_MILLISECONDS,
+                                 .note = note,
+                                 .peer_name = peer},
+                                {.what = "store: a replica in another process, 1 M deltas a second, p99",
+                                 .unit = BENCH_MILLISECONDS,
+                                 .aim = BENCH_AT_MOST,
+                                 .bound = 20,
+                                 .absolute = true,
+                                 .note = note,
+                                 .peer_name = peer}};
+    double ages[2][ROUNDS], without[2][ROUNDS];
+    char in_memory[64];
+    int rounds = rounds_of(3);
+    if (!bench_wanted(rows[0].what) && !bench_wanted(rows[1].what))
+        return;
+    snprintf(in_memory, sizeof in_memory, "/dev/shm/mmsb-bench-%d", (int)getpid());
+    for (int round = 0; round < rounds; round++) {
+        replicate(bench_file("followed"), &ages[0][round], &ages[1][round]);
+        replicate(in_memory, &without[0][round], &without[1][round]);
+    }
+    for (int row = 0; row < 2; row++) {
+        if (bench_wanted(rows[row].what))
+            bench_report(&rows[row], ages[row], without[row], NULL, rounds);
     }
 }
 
@@ -803,5 +924,6 @@ int main(int argc, char **argv) {
     keeping_rows((keeping_t){"250 000 deltas a second, 4096 hot pages", 4096, 250e3});
     keeping_rows((keeping_t){"as many deltas as possible, 4096 hot pages", 4096, 0});
     keeping_rows((keeping_t){"as many deltas as possible, uniform", 256 * KIB, 0});
+    replica_rows();
     return 0;
 }

@@ -105,6 +105,20 @@ mmsb_status_t mmsb_store_info(mmsb_context_t context, mmsb_store_info_t *info) {
     return mmsbgo_store_info(context, info);
 }
 
+mmsb_status_t mmsb_store_wait(mmsb_context_t context, uint64_t record, const mmsb_work_options_t *work) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_work(work));
+    return mmsbgo_store_wait(context, record, (mmsb_work_options_t *)work);
+}
+
+mmsb_status_t mmsb_store_wait_start(mmsb_context_t context, uint64_t record, const mmsb_work_options_t *work,
+                                    mmsb_ticket_t *ticket) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_work(work));
+    DOOR_POINTER(ticket);
+    return mmsbgo_store_wait_start(context, record, (mmsb_work_options_t *)work, ticket);
+}
+
 mmsb_status_t mmsb_store_points(const char *directory, mmsb_store_point_t *points, size_t capacity, size_t *count) {
     DOOR_ENTER();
     DOOR_CHECK(door_path("directory", directory));

@@ -118,8 +118,28 @@ func mmsbgo_store_info(context C.mmsb_context_t, info *C.mmsb_store_info_t) (cod
 		info.failed_saves, info.saved_bytes = C.uint64_t(found.FailedSaves), C.uint64_t(found.SavedBytes)
 		info.last_save_ns = C.int64_t(found.LastSave)
 		info.pruned, info.pruned_bytes = C.uint64_t(found.Pruned), C.uint64_t(found.PrunedBytes)
+		info.followed_ns, info.reloads = C.int64_t(found.Following.AppliedAt), C.uint64_t(found.Following.Reloads)
+		info.follow_failures = C.uint64_t(found.Following.Failures)
 	}
 	return failed(err)
+}
+
+//export mmsbgo_store_wait
+func mmsbgo_store_wait(context C.mmsb_context_t, record C.uint64_t, work *C.mmsb_work_options_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return failed(waitFor(timeoutOf(work), work, func(w *ticket.Work) error {
+		return keeper.Wait(uint64(context), uint64(record), w)
+	}))
+}
+
+//export mmsbgo_store_wait_start
+func mmsbgo_store_wait_start(context C.mmsb_context_t, record C.uint64_t, work *C.mmsb_work_options_t,
+	to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	if err := keeper.CheckWait(uint64(context)); err != nil {
+		return failed(err)
+	}
+	return startWork(0, work, to, func(w *ticket.Work) error { return keeper.Wait(uint64(context), uint64(record), w) })
 }
 
 //export mmsbgo_store_points

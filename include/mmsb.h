@@ -1584,14 +1584,24 @@ MMSB_API mmsb_status_t mmsb_journal_records(const char *directory, uint64_t *nex
  * over; those in a group never wait, nor does work that was started. After other failures of the disk calls fail until the
  * context is destroyed, and what they acknowledged before stays. mmsb_journal_close returns MMSB_E_INVALID_STATE.
  *
- * A directory has one writer at a time, also over processes; a writer that has died does not count. Any number of processes read
- * it meanwhile: what they open has the calls before the writer's last mmsb_journal_sync, and those older than interval_ms. */
+ * A directory has one writer at a time, also over processes; a writer that has died does not count. Any number of processes
+ * read it meanwhile: what they open has the calls before the writer's last mmsb_journal_sync, and those older than
+ * interval_ms. Those that follow it (MMSB_STORE_FOLLOW) have its pages live: what the writer has written to its journal,
+ * interval_ms after a call at the latest unless the disk is slower, is applied to their pages within a few milliseconds, in
+ * the writer's order and group by group: a save never has half a group. Handles stay valid. A page that is pinned in a
+ * follower is not resized, moved or destroyed there: the follower waits until it is unpinned, and so does all that comes
+ * behind it. Where the store goes on with another state (a branch), or has removed records before they were read, the newest
+ * state is loaded anew: all handles become stale, ids stay. With keep_last = 1 a save removes all records before it, so that a
+ * follower that is a few milliseconds late can miss some: 2 gives it the time between two saves. A follower cannot load
+ * anything else, and bytes that the writer writes through pointers come with such a load only. The log and mmsb_store_info
+ * tell what fails; it is tried again. */
 
 #define MMSB_NEVER UINT64_MAX /* a number of bytes that never come */
 
 #define MMSB_STORE_WRITE 0  /* go on from the newest state; a directory that is missing or empty is begun */
 #define MMSB_STORE_READ 1   /* calls that would change pages return MMSB_E_INVALID_STATE; no lock is taken */
 #define MMSB_STORE_BRANCH 2 /* go on from an older state: the newer ones are left on a branch of their own */
+#define MMSB_STORE_FOLLOW 3 /* as READ, but the pages keep up with the store's writer, which may be another process */
 
 typedef struct mmsb_store_options {
     uint32_t struct_size;
@@ -1663,20 +1673,23 @@ MMSB_API mmsb_status_t mmsb_store_unname(mmsb_context_t context, const char *nam
 typedef struct mmsb_store_info {
     uint32_t struct_size;
     uint32_t reserved_word;
-    uint64_t snapshots;      /* in the directory */
-    uint64_t snapshot_bytes; /* of their files */
-    uint64_t journal_bytes;  /* of the journal's segments */
-    uint64_t first_record;   /* the oldest that is kept */
-    uint64_t last_record;    /* the newest; 0 if there is none yet */
-    uint64_t unsaved_bytes;  /* of journal, behind the last save */
-    uint64_t saves;          /* since the store was opened, like all that follow */
-    uint64_t whole_saves;    /* of them */
-    uint64_t failed_saves;   /* of the keeper; it tries again */
-    uint64_t saved_bytes;    /* of the snapshots */
-    int64_t last_save_ns;    /* when the last one began, since 1970; 0 if there was none */
-    uint64_t pruned;         /* snapshots that were removed */
-    uint64_t pruned_bytes;   /* of their files */
-    uint64_t reserved[6];
+    uint64_t snapshots;       /* in the directory */
+    uint64_t snapshot_bytes;  /* of their files */
+    uint64_t journal_bytes;   /* of the journal's segments */
+    uint64_t first_record;    /* the oldest that is kept */
+    uint64_t last_record;     /* the newest, of a follower the last that its pages have; 0 if there is none yet */
+    uint64_t unsaved_bytes;   /* of journal, behind the last save */
+    uint64_t saves;           /* since the store was opened, like all that follow */
+    uint64_t whole_saves;     /* of them */
+    uint64_t failed_saves;    /* of the keeper; it tries again */
+    uint64_t saved_bytes;     /* of the snapshots */
+    int64_t last_save_ns;     /* when the last one began, since 1970; 0 if there was none */
+    uint64_t pruned;          /* snapshots that were removed */
+    uint64_t pruned_bytes;    /* of their files */
+    int64_t followed_ns;      /* of a follower: when last_record was applied, since 1970; of others 0, like the next two */
+    uint64_t reloads;         /* how often the newest state was loaded anew */
+    uint64_t follow_failures; /* errors of reading or applying records; it tries again */
+    uint64_t reserved[3];
 } mmsb_store_info_t;
 
 /* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -1684,8 +1697,20 @@ MMSB_API void mmsb_store_info_init(mmsb_store_info_t *info);
 
 /* What the store of a context has, and what was done for it.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_STATE (the context was not opened from a
- * store for writing), those of reading the directory. Threads: any. Blocks: for the disk. Since 0.1. */
+ * store to write or follow it), those of reading the directory. Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_store_info(mmsb_context_t context, mmsb_store_info_t *info);
+
+/* Waits until the pages of a context that follows a store have the state behind a record of its journal, or behind a later one.
+ * The writer knows the number of its last record from mmsb_journal_info or mmsb_store_info. work may be NULL.
+ * Errors: handle errors, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_STATE (the context does not follow a
+ * store), MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK (a timeout of 0), MMSB_E_CANCELLED. Threads: any. Blocks: until the record is
+ * applied or the time is over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_store_wait(mmsb_context_t context, uint64_t record, const mmsb_work_options_t *work);
+
+/* The asynchronous form of mmsb_store_wait.
+ * Errors: those of the arguments at once, all others through the ticket. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_store_wait_start(mmsb_context_t context, uint64_t record, const mmsb_work_options_t *work,
+                                             mmsb_ticket_t *ticket);
 
 typedef struct mmsb_store_point {
     uint8_t id[16];      /* of the snapshot */

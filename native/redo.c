@@ -1,10 +1,11 @@
-/* Replaying a journal's records: redo.h. Nobody else sees the pages, so that no lock is taken and nothing is kept or told. */
+/* Replaying a journal's records: redo.h. Of pages that nobody else sees no lock is taken, and nothing is kept or told. */
 #include "redo.h"
 
 #include <string.h>
 
 #include "delta.h"
 #include "journal.h"
+#include "watch.h"
 
 static inline void write_bytes(mmsb__record_t *record, uint64_t offset, const void *bytes, uint64_t length) {
     if (length == 0)
@@ -148,15 +149,13 @@ static int redo_delta(const redo_t *redo, mmsb_delta_t *delta) {
     return 1;
 }
 
-/* Makes the change: 1, or 0 with nothing done. */
-static inline int redo_make(const redo_t *redo) {
+/* Makes the change of a page, whose version is then the given one: 1, or 0 with nothing done. */
+static inline int redo_make(const redo_t *redo, uint64_t version) {
     mmsb__record_t *record = redo->record;
     const mmsb__journal_head_t *head = redo->head;
     uint64_t length = redo->length - 8;
     mmsb_delta_t delta;
-    if (MMSB__UNLIKELY(head->kind == MMSB__JOURNAL_GROUP)) /* it says nothing of a page */
-        return 1;
-    if (record->locator == 0 || record->version >= head->version) /* the bytes are elsewhere, or have the change */
+    if (record->locator == 0 || record->version >= version) /* the bytes are elsewhere, or have the change */
         return 0;
     if (MMSB__UNLIKELY(head->kind == MMSB__JOURNAL_DELTA)) {
         if (!redo_delta(redo, &delta) || mmsb__delta_check_page(0, &delta, record, 0) != MMSB_OK)
@@ -172,11 +171,30 @@ static inline int redo_make(const redo_t *redo) {
         mmsb__target_t target = mmsb__target_of(record, 0, redo->offset);
         mmsb__target_change(&target, redo->offset & 63, length, redo->body + 8, 0);
     }
-    changed_to(record, head->version, head->epoch);
+    changed_to(record, version, head->epoch);
     return 1;
 }
 
-uint64_t mmsb__redo_records(const mmsb__redo_pages_t *pages, const void *records, uint64_t length, uint64_t *count) {
+/* The same for a page that others see: 0 also where somebody needs its bytes as they were. Other calls do not end it. */
+static inline int redo_make_live(const redo_t *redo, int moved) {
+    mmsb__record_t *record = redo->record;
+    uint64_t state;
+    if (!mmsb__record_lock_page(mmsb__record_index(record), &state))
+        return 0;
+    int made = !(state & MMSB__NONRESIDENT) && __atomic_load_n(&mmsb__capturing, __ATOMIC_RELAXED) == 0 &&
+               redo_make(redo, moved ? record->version + 1 : redo->head->version);
+    mmsb__page_unlock_record(record, state);
+    return made;
+}
+
+static inline int redo_make_as(const redo_t *redo, mmsb__redo_how_t how) {
+    if (MMSB__UNLIKELY(redo->head->kind == MMSB__JOURNAL_GROUP)) /* it says nothing of a page */
+        return 1;
+    return how == MMSB__REDO_UNSEEN ? redo_make(redo, redo->head->version) : redo_make_live(redo, how == MMSB__REDO_MOVED);
+}
+
+uint64_t mmsb__redo_records(const mmsb__redo_pages_t *pages, mmsb__redo_how_t how, const void *records, uint64_t length,
+                            uint64_t *count) {
     redo_t ring[REDO_AHEAD];
     const uint8_t *base = records;
     uint64_t read = 0, made = 0, at = 0;
@@ -196,9 +214,9 @@ uint64_t mmsb__redo_records(const mmsb__redo_pages_t *pages, const void *records
         if (made == read)
             break;
         const redo_t *soon = &ring[(made + REDO_AHEAD / 2) % REDO_AHEAD];
-        if (made + REDO_AHEAD / 2 < read)
+        if (made + REDO_AHEAD / 2 < read && how == MMSB__REDO_UNSEEN)
             redo_prefetch(soon);
-        if (!redo_make(&ring[made % REDO_AHEAD])) {
+        if (!redo_make_as(&ring[made % REDO_AHEAD], how)) {
             at = (uint64_t)((const uint8_t *)ring[made % REDO_AHEAD].head - base);
             break;
         }

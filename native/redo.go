@@ -33,10 +33,10 @@ static mmsb_status_t redo_delta(uint32_t index, uint64_t version, uint64_t epoch
     return mmsb__redo(index, version, epoch, &change);
 }
 _Static_assert(MMSB_DELTA_INDEXED + 2 == MMSB__JOURNAL_INDEXED32, "the form of deltas with offsets of 32 bits");
-static uint64_t redo_records(const mmsb__redo_slot_t *slots, uint64_t capacity, uint64_t factor, const void *records,
-                             uint64_t length, uint64_t *count) {
+static uint64_t redo_records(const mmsb__redo_slot_t *slots, uint64_t capacity, uint64_t factor, mmsb__redo_how_t how,
+                             const void *records, uint64_t length, uint64_t *count) {
     mmsb__redo_pages_t pages = {slots, capacity, factor};
-    return mmsb__redo_records(&pages, records, length, count);
+    return mmsb__redo_records(&pages, how, records, length, count);
 }
 */
 import "C"
@@ -140,10 +140,23 @@ func (p *RedoPages) All(visit func(id uint64, index uint32)) {
 }
 
 // Redo makes the changes of a journal's records that lie one behind the other, up to the first that is not bytes for a page with
-// an address, or not as it must be. It returns how many were made, and how many bytes they are.
+// an address, or not as it must be. It returns how many were made, and how many bytes they are. Nobody else sees the pages.
 func (p *RedoPages) Redo(records []byte) (count uint64, bytes int) {
+	return p.redo(records, C.MMSB__REDO_UNSEEN)
+}
+
+// RedoLive is Redo for live pages that other calls do not change, up to the first, too, whose page may be needed as it was.
+// moved: each change moves the version of its page by one, whatever its record says.
+func (p *RedoPages) RedoLive(records []byte, moved bool) (count uint64, bytes int) {
+	if moved {
+		return p.redo(records, C.MMSB__REDO_MOVED)
+	}
+	return p.redo(records, C.MMSB__REDO_LIVE)
+}
+
+func (p *RedoPages) redo(records []byte, how C.mmsb__redo_how_t) (count uint64, bytes int) {
 	var made C.uint64_t
 	length := C.redo_records((*C.mmsb__redo_slot_t)(unsafe.Pointer(unsafe.SliceData(p.slots))), C.uint64_t(len(p.slots)),
-		C.uint64_t(p.factor), unsafe.Pointer(unsafe.SliceData(records)), C.uint64_t(len(records)), &made)
+		C.uint64_t(p.factor), how, unsafe.Pointer(unsafe.SliceData(records)), C.uint64_t(len(records)), &made)
 	return uint64(made), int(length)
 }

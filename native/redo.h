@@ -1,5 +1,6 @@
 /*
- * redo.h — changes that a journal tells of, made again while a load runs: nobody else sees the pages.
+ * redo.h — changes that a journal tells of, made again: while a load runs, when nobody else sees the pages; and on live pages of
+ * a context that follows a journal, which other calls do not change.
  */
 #ifndef MMSB_NATIVE_REDO_H
 #define MMSB_NATIVE_REDO_H
@@ -16,7 +17,7 @@ typedef struct mmsb__redo {
 } mmsb__redo_t;
 
 /* Makes the change unless the page has it: where its version is below the given one, which it and the epoch are then. The page's
- * bytes have an address, and nobody else sees it: a load makes it. */
+ * bytes have an address, and nobody else sees it: a load makes it, or the caller has locked it and has kept what it was. */
 mmsb_status_t mmsb__redo(uint32_t index, uint64_t version, uint64_t epoch, const mmsb__redo_t *change);
 
 /* The pages of a replay by id: open addressing with linear probing, beginning at bits 32 … of id * factor. */
@@ -31,10 +32,19 @@ typedef struct mmsb__redo_pages {
     uint64_t factor;                /* odd */
 } mmsb__redo_pages_t;
 
+/* Whose pages they are. */
+typedef enum mmsb__redo_how {
+    MMSB__REDO_UNSEEN = 0,
+    MMSB__REDO_LIVE = 1,
+    MMSB__REDO_MOVED = 2, /* live, with versions of their own: each change moves them by one */
+} mmsb__redo_how_t;
+
 /* The same for a journal's records that lie one behind the other, up to the first that is no delta or written bytes, comes in
- * pieces, is of no page with an address or of one that has the change, or is not as it must be: nothing of that one is done.
- * Returns the bytes of those before it, *count is their number. */
-uint64_t mmsb__redo_records(const mmsb__redo_pages_t *pages, const void *records, uint64_t length, uint64_t *count);
+ * pieces, is of no page with an address or of one that has the change, or is not as it must be: nothing of that one is done. Nor
+ * where a capture, freeze or group may need the bytes of a live page. Returns the bytes of those before it, *count is their
+ * number. */
+uint64_t mmsb__redo_records(const mmsb__redo_pages_t *pages, mmsb__redo_how_t how, const void *records, uint64_t length,
+                            uint64_t *count);
 
 #pragma GCC visibility pop
 #endif

@@ -142,4 +142,5 @@ const (
 	StoreWrite  = 0
 	StoreRead   = 1
 	StoreBranch = 2
+	StoreFollow = 3
 )

@@ -53,6 +53,8 @@ type File interface {
 	SyncData() error
 	// Lock takes the file's lock for this open file, until Close or the end of the process. EWOULDBLOCK: another has it.
 	Lock() error
+	// LockShared is the same beside others that have it shared. EWOULDBLOCK: another has it alone.
+	LockShared() error
 	// SetDirect switches the page cache off and on; the system may refuse. Without it, addresses, offsets and lengths
 	// must be multiples of Alignment.
 	SetDirect(direct bool) error
@@ -209,6 +211,10 @@ func (f osFile) SyncData() error { return retry(func() error { return unix.Fdata
 
 func (f osFile) Lock() error {
 	return retry(func() error { return unix.Flock(int(f), unix.LOCK_EX|unix.LOCK_NB) })
+}
+
+func (f osFile) LockShared() error {
+	return retry(func() error { return unix.Flock(int(f), unix.LOCK_SH|unix.LOCK_NB) })
 }
 
 func (f osFile) SetDirect(direct bool) error {

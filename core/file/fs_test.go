@@ -111,6 +111,8 @@ func TestAllFilesBehaveAlike(t *testing.T) {
 		}
 		second, err = fs.Open(path, unix.O_RDONLY, 0)
 		require.NoError(t, err)
+		third, err := fs.Open(path, unix.O_RDONLY, 0)
+		require.NoError(t, err)
 		require.NoError(t, f.Lock())
 		require.NoError(t, f.Lock(), "who has it keeps it")
 		assert.Equal(t, syscall.EWOULDBLOCK, second.Lock())
@@ -123,6 +125,11 @@ func TestAllFilesBehaveAlike(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, [2]uint64{first.Device, first.Inode}, [2]uint64{info.Device, info.Inode})
 		require.NoError(t, f.Close())
+		require.NoError(t, second.Lock())
+		require.NoError(t, second.LockShared())
+		require.NoError(t, third.LockShared())
+		assert.Equal(t, syscall.EWOULDBLOCK, second.Lock())
+		require.NoError(t, third.Close())
 		require.NoError(t, second.Lock())
 		require.NoError(t, second.Close())
 

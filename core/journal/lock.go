@@ -20,12 +20,16 @@ import (
 // lockName is the file that a writer locks. It says who that is, for messages: the lock, not the content, counts.
 const lockName = "journal.lock"
 
-// lockPatience is how long a writer waits for the lock: a reader holds it while it reads the ring.
+// lockPatience is how long a writer waits for the lock: readers share it while they read the ring.
 const lockPatience = 200 * time.Millisecond
 
-func lockPatiently(lock file.File) (err error) {
+func lockPatiently(lock file.File) (err error) { return patiently(lock.Lock) }
+
+func sharePatiently(lock file.File) (err error) { return patiently(lock.LockShared) }
+
+func patiently(take func() error) (err error) {
 	for end := time.Now().Add(lockPatience); ; time.Sleep(time.Millisecond) {
-		if err = lock.Lock(); err != syscall.EWOULDBLOCK || time.Now().After(end) {
+		if err = take(); err != syscall.EWOULDBLOCK || time.Now().After(end) {
 			return err
 		}
 	}
@@ -109,7 +113,7 @@ func sign(lock file.File, path string) error {
 // WriterOf says who has a journal open for writing; empty: nobody. It changes nothing.
 func WriterOf(fs file.FS, directory string) (who string, err error) {
 	path := filepath.Join(directory, lockName)
-	lock, err := lockFile(fs, path, unix.O_RDONLY, lockPatiently)
+	lock, err := lockFile(fs, path, unix.O_RDONLY, sharePatiently)
 	switch err {
 	case nil:
 		return "", lock.Close()

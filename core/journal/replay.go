@@ -187,6 +187,8 @@ type Part struct {
 	path      string // of the segment
 	offset    int64  // of the frame
 	room      []byte
+	// Whole says that its last record ends a group.
+	Whole bool
 }
 
 // framesAhead is how many frames are read before they are applied.
@@ -202,8 +204,10 @@ func (r *Replay) Run(after uint64, until Until, apply func(s *Part) error) (last
 		return after, status.Errorf(status.NotFound, "journal %s begins at record %d; record %d was dropped", j.directory,
 			r.First(), after+1)
 	}
-	p := &player{journal: j, after: after, next: after + 1, last: after, until: until, ready: make(chan *Part, framesAhead),
-		free: make(chan *Part, framesAhead), stopped: make(chan struct{})}
+	p := newPlayer(j, after, until)
+	p.ready, p.free, p.stopped = make(chan *Part, framesAhead), make(chan *Part, framesAhead), make(chan struct{})
+	p.give = p.hand
+	p.rewind = func(at position) error { return j.scan(j.beginning(at.segment), toTheEnd, p.frame) }
 	var pieces assembler
 	for range framesAhead {
 		p.free <- &Part{assembler: &pieces}
@@ -239,10 +243,16 @@ type player struct {
 	last    uint64 // of the groups that were found
 	great   uint64 // the last record of a group that goes beyond its frame, and that is whole
 	ended   bool   // what follows is not to be applied
+	give    func(f *frame, records []byte, at position) error
+	rewind  func(at position) error // walks the frames from the beginning of the segment on, instead of what follows
 	ready   chan *Part
 	free    chan *Part
 	stopped chan struct{}
 	failed  error
+}
+
+func newPlayer(j *Journal, after uint64, until Until) *player {
+	return &player{journal: j, after: after, next: after + 1, last: after, until: until}
 }
 
 // frame is a visit of scan.
@@ -251,7 +261,7 @@ func (p *player) frame(f *frame, records []byte, at position) (more bool, err er
 		goesOn, err := f.goesOn(records, p.after)
 		if err == nil && goesOn { // the change has a number behind after, its first pieces have not
 			if p.next, err = p.journal.firstPiece(p.after); err == nil {
-				err = p.journal.scan(p.journal.beginning(at.segment), toTheEnd, p.frame)
+				err = p.rewind(at)
 			}
 		}
 		if goesOn || err != nil {
@@ -330,9 +340,9 @@ func (p *player) frame(f *frame, records []byte, at position) (more bool, err er
 		return false, wrong
 	}
 	if begin >= 0 && begin < end {
-		p.hand(f, records[begin:end], at)
+		err = p.give(f, records[begin:end], at)
 	}
-	return !p.ended, nil
+	return !p.ended, err
 }
 
 // groupEnds is the number of the last record of a group that goes beyond the frame that it begins in; 0 where that one is
@@ -356,7 +366,7 @@ func (p *player) groupEnds(group uint64, at position) (last uint64, err error) {
 }
 
 // hand hands records over to be applied, where they are still wanted.
-func (p *player) hand(f *frame, records []byte, at position) {
+func (p *player) hand(f *frame, records []byte, at position) error {
 	select {
 	case <-p.stopped:
 		p.ended = true
@@ -368,10 +378,16 @@ func (p *player) hand(f *frame, records []byte, at position) {
 			s.room = append(s.room[:0], records...)
 			s.Records = s.room
 		}
-		s.sequence = max(f.first, p.next)
-		s.path, s.offset = p.journal.path(p.journal.segments[at.segment].name), at.offset
+		p.describe(s, f, at)
 		p.ready <- s
 	}
+	return nil
+}
+
+// describe says of the records of a part where they come from.
+func (p *player) describe(s *Part, f *frame, at position) {
+	s.sequence, s.Whole = max(f.first, p.next), p.last >= p.great
+	s.path, s.offset = p.journal.path(p.journal.segments[at.segment].name), at.offset
 }
 
 // Skip leaves out so many records of so many bytes together.

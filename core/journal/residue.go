@@ -155,7 +155,7 @@ func (j *Journal) readRing(own bool) (*[2]ringBuffer, error) {
 		return nil, nil
 	}
 	if !own {
-		lock, err := lockFile(j.fs, j.path(lockName), unix.O_RDONLY, file.File.Lock)
+		lock, err := lockFile(j.fs, j.path(lockName), unix.O_RDONLY, file.File.LockShared)
 		if err == nil {
 			defer func() { _ = lock.Close() }()
 		}

@@ -40,8 +40,8 @@ func (j *Journal) holding(record uint64) (segment int) {
 }
 
 // scan walks the frames from a position on, checked. In the last segment it ends at the offset end; with toTheEnd at the first
-// frame that is not whole, where nothing behind it says that it was durable. Errors: those of visit, Corrupt, and those of
-// the file system.
+// frame that is not whole, where nothing behind it says that it was durable. A process may write that segment meanwhile. Errors:
+// those of visit, Corrupt, and those of the file system.
 func (j *Journal) scan(from position, end int64, visit func(f *frame, records []byte, at position) (more bool, err error)) error {
 	offset, next, chain := from.offset, from.next, from.chain
 	for i := from.segment; i < len(j.segments); i++ {
@@ -81,10 +81,23 @@ func (j *Journal) scan(from position, end int64, visit func(f *frame, records []
 		if stopped == limit {
 			continue
 		}
-		if i == len(j.segments)-1 && end == toTheEnd {
-			return j.torn(s, stopped, next)
+		if i < len(j.segments)-1 || end != toTheEnd {
+			return damaged(j.path(s.name), stopped, next)
 		}
-		return damaged(j.path(s.name), stopped, next)
+		for torn := int64(0); torn != stopped; {
+			torn = stopped
+			wasDurable, err := j.wasDurable(s, torn, next)
+			if err != nil {
+				return err
+			}
+			// Looked at again after what lies behind it: its writer may have completed the frame, and written those, meanwhile.
+			if stopped, err = walk.upTo(limit, j.fs); err != nil || !more {
+				return err
+			}
+			if stopped == torn && wasDurable {
+				return damaged(j.path(s.name), stopped, next)
+			}
+		}
 	}
 	return nil
 }
@@ -97,35 +110,45 @@ func damaged(path string, offset int64, next uint64) error {
 		next)
 }
 
-// torn looks at what lies behind the last whole frame: nil where it can be the rest of a write that a crash cut short,
-// Corrupt where a later frame says that the record next was durable.
-func (j *Journal) torn(s *openSegment, offset int64, next uint64) error {
+// wasDurable looks at what lies behind the last whole frame: whether a later frame says that the record next was durable. Else it
+// can be the rest of a write that a crash cut short, or one that is not complete yet.
+func (j *Journal) wasDurable(s *openSegment, offset int64, next uint64) (was bool, err error) {
 	path := j.path(s.name)
 	source, err := file.Open(j.fs, path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { _ = source.Close() }()
-	search := durableSearch{id: s.id, next: next, size: s.size}
+	size := min(s.size, source.Size())
+	search := durableSearch{id: s.id, next: next, size: size}
 	begin := offset &^ (unitBytes - 1)
-	window := make([]byte, min(1<<20, max(0, s.size-begin)))
-	for at := begin; at < s.size; at += int64(len(window)) {
+	window := make([]byte, min(1<<20, max(0, size-begin)))
+	for at := begin; at < size; at += int64(len(window)) {
 		if len(search.candidates) == 0 { // nothing begins in a hole
-			if at = file.NextData(source, at) &^ (unitBytes - 1); at >= s.size {
-				return nil
+			if at = file.NextData(source, at) &^ (unitBytes - 1); at >= size {
+				break
 			}
 			search.begin = at
 			search.sums = nil
 		}
-		window = window[:min(int64(len(window)), s.size-at)]
+		window = window[:min(int64(len(window)), size-at)]
 		if _, err := source.ReadAt(window, at); err != nil {
-			return err
+			if _, cut := cutSince(j.fs, path, size); cut { // a frame that is whole is never cut
+				return false, nil
+			}
+			return false, err
 		}
 		if search.look(window, at) {
-			return damaged(path, offset, next)
+			return true, nil
 		}
 	}
-	return nil
+	return false, nil
+}
+
+// cutSince is the size of a segment's file that has become shorter: its writer cuts zeros behind the last frame.
+func cutSince(fs file.FS, path string, size int64) (now int64, cut bool) {
+	info, err := fs.Stat(path)
+	return info.Size, err == nil && info.Size < size
 }
 
 // durableSearch looks for a whole frame that says that a record was durable. Heads of frames can be anywhere, and say that they
@@ -269,14 +292,11 @@ func (w *frameWalk) upTo(limit int64, fs file.FS) (stopped int64, err error) {
 		return w.offset, err
 	}
 	defer func() { _ = source.Close() }()
-	part := file.Range{Offset: w.offset, Length: min(limit, source.Size(), w.residue.from()) - w.offset}
-	if part.Length <= small {
-		piece := make([]byte, max(0, part.Length))
-		if _, err = source.ReadAt(piece, part.Offset); err == nil {
-			err = w.feed(piece)
+	for size, cut := source.Size(), true; cut; {
+		err = w.read(source, min(limit, size, w.residue.from()))
+		if cut = err != nil && err != errEnough && err != errNotNext; cut {
+			size, cut = cutSince(fs, w.path, size)
 		}
-	} else {
-		err = file.Pieces(source, []file.Range{part}, func(_ int, piece []byte) error { return w.feed(piece) })
 	}
 	if more := w.residue.at(w.offset, limit); err == nil && more != nil {
 		err = w.feed(more)
@@ -285,6 +305,20 @@ func (w *frameWalk) upTo(limit int64, fs file.FS) (stopped int64, err error) {
 		err = nil
 	}
 	return w.offset, err
+}
+
+// read walks the frames of a file up to an offset.
+func (w *frameWalk) read(source file.Source, end int64) error {
+	w.rest = w.rest[:0]
+	part := file.Range{Offset: w.offset, Length: end - w.offset}
+	if part.Length > small {
+		return file.Pieces(source, []file.Range{part}, func(_ int, piece []byte) error { return w.feed(piece) })
+	}
+	piece := make([]byte, max(0, part.Length))
+	if _, err := source.ReadAt(piece, part.Offset); err != nil {
+		return err
+	}
+	return w.feed(piece)
 }
 
 // small is the length up to which a file is read at once.

@@ -50,11 +50,12 @@ const (
 // Check checks what a program has asked for.
 func (o *Options) Check(directory string) error {
 	switch {
-	case o.Mode < abi.StoreWrite || o.Mode > abi.StoreBranch:
-		return status.Errorf(status.InvalidArgument, "mode is %d, not write, read or branch", o.Mode)
-	case o.At != (store.At{}) && o.Mode == abi.StoreWrite:
+	case o.Mode < abi.StoreWrite || o.Mode > abi.StoreFollow:
+		return status.Errorf(status.InvalidArgument, "mode is %d, not write, read, branch or follow", o.Mode)
+	case o.At != (store.At{}) && (o.Mode == abi.StoreWrite || o.Mode == abi.StoreFollow):
 		return status.Errorf(status.InvalidArgument,
-			"mode is write, which goes on from the newest state; an older one can be read, or a branch can begin there")
+			"mode is %s, which goes on from the newest state; an older one can be read, or a branch can begin there",
+			map[int32]string{abi.StoreWrite: "write", abi.StoreFollow: "follow"}[o.Mode])
 	case o.At == (store.At{}) && o.Mode == abi.StoreBranch:
 		return status.Errorf(status.InvalidArgument, "mode is branch, but no name, record or time says where it begins")
 	}
@@ -104,10 +105,14 @@ type Statistics struct {
 	Pruned, PrunedBytes            uint64
 }
 
+// reads says that a mode is of a context that calls cannot change.
+func reads(mode int32) bool { return mode == abi.StoreRead || mode == abi.StoreFollow }
+
 var keepers = struct {
 	sync.Mutex
 	byContext map[uint64]*keeper
-}{byContext: make(map[uint64]*keeper)}
+	followers map[uint64]*follower
+}{byContext: make(map[uint64]*keeper), followers: make(map[uint64]*follower)}
 
 // keeperOf is the keeper of a live context.
 func keeperOf(context uint64) (*keeper, error) {
@@ -458,10 +463,14 @@ type Info struct {
 	Snapshots, SnapshotBytes uint64
 	Unsaved                  uint64 // bytes of journal since the last save
 	Journal                  persist.JournalInfo
+	Following                Following
 }
 
-// GetInfo is what a store has, and what its keeper has done.
+// GetInfo is what a store has, and what its keeper or follower has done.
 func GetInfo(context uint64) (info Info, err error) {
+	if f := followerOf(context); f != nil {
+		return f.info()
+	}
 	k, err := keeperOf(context)
 	if err != nil {
 		return info, err
@@ -473,11 +482,15 @@ func GetInfo(context uint64) (info Info, err error) {
 	if err != nil {
 		return info, err
 	}
-	info.Snapshots = uint64(len(s.Points))
-	for i := range s.Points {
-		info.SnapshotBytes += uint64(s.Points[i].Bytes)
-	}
+	info.has(s)
 	info.Unsaved = uint64(max(0, k.written.Load()))
 	k.count(func(facts *Statistics) { info.Statistics = *facts })
 	return info, nil
+}
+
+func (i *Info) has(s *store.Store) {
+	i.Snapshots = uint64(len(s.Points))
+	for at := range s.Points {
+		i.SnapshotBytes += uint64(s.Points[at].Bytes)
+	}
 }

@@ -149,9 +149,10 @@ func TestWrongUse(t *testing.T) {
 		return err
 	}
 	invalid := map[string]func(o *Options){
-		"mode":    func(o *Options) { o.Mode = 3 },
+		"mode":    func(o *Options) { o.Mode = 4 },
 		"at":      func(o *Options) { o.At.Record = 1 },
 		"branch":  func(o *Options) { o.Mode = abi.StoreBranch },
+		"follow":  func(o *Options) { o.Mode, o.At.Record = abi.StoreFollow, 1 },
 		"last":    func(o *Options) { o.Retention.Last = 0 },
 		"hourly":  func(o *Options) { o.Retention.Hourly = -1 },
 		"durable": func(o *Options) { o.Durability = 9 },

@@ -13,19 +13,21 @@ import (
 	"libmmsb/core/ticket"
 )
 
+// loadTries bounds how often a state is loaded that the journal does not go on from any more when it is looked at next.
+const loadTries = 20
+
 // Open makes a context of the state of a store, and goes on there: what changes is journalled. A directory that is missing or
 // empty is begun, but not those above it. A program that only reads, or reads an older state, gets a context that calls cannot
-// change; it needs no lock, and the store may have a writer meanwhile.
+// change; it needs no lock, and the store may have a writer meanwhile. One that follows keeps up with that writer.
 func Open(directory string, c page.Options, o Options, w *ticket.Work) (context uint64, err error) {
 	if err := o.Check(directory); err != nil {
 		return 0, err
 	}
 	k := newKeeper(0, directory, &o)
-	const tries = 20
 	for try := 1; ; try++ {
 		context, err = k.open(c, w)
 		// A writer that has ended since may have gone on with the journal behind what was read.
-		if status.CodeOf(err) != status.Mismatch || try == tries || o.Mode == abi.StoreRead {
+		if status.CodeOf(err) != status.Mismatch || try == loadTries || o.Mode == abi.StoreRead {
 			break
 		}
 	}
@@ -33,7 +35,11 @@ func Open(directory string, c page.Options, o Options, w *ticket.Work) (context 
 		return context, err
 	}
 	k.context = context
-	if err = k.begin(); err != nil {
+	begin := k.begin
+	if o.Mode == abi.StoreFollow {
+		begin = k.follow
+	}
+	if err = begin(); err != nil {
 		_ = page.Destroy(context)
 		return 0, err
 	}
@@ -49,7 +55,7 @@ func (k *keeper) open(c page.Options, w *ticket.Work) (context uint64, err error
 		return 0, err
 	case !is && o.Mode != abi.StoreWrite:
 		return 0, status.Errorf(status.NotFound, "there is no store in %q", directory)
-	case is && o.Mode != abi.StoreRead: // before all is read for nothing
+	case is && !reads(o.Mode): // before all is read for nothing
 		who, err := journal.WriterOf(file.OS{}, directory)
 		if err != nil {
 			return 0, err
@@ -66,7 +72,7 @@ func (k *keeper) open(c page.Options, w *ticket.Work) (context uint64, err error
 	}
 	switch {
 	case err != nil:
-	case o.Mode == abi.StoreRead:
+	case reads(o.Mode):
 		err = persist.Refuse(context, status.Errorf(status.InvalidState, "the store %q was opened for reading only", directory))
 	default:
 		err = persist.OpenJournal(context, directory, j, w)
@@ -80,7 +86,7 @@ func (k *keeper) open(c page.Options, w *ticket.Work) (context uint64, err error
 
 // load gives the context the state that the options name.
 func load(context uint64, directory string, o *Options, w *ticket.Work) error {
-	l := persist.LoadOptions{Lazy: o.Lazy, Journal: directory}
+	l := persist.LoadOptions{Lazy: o.Lazy, Journal: directory, Follows: o.Mode == abi.StoreFollow}
 	if o.At == (store.At{}) {
 		return persist.Load(context, persist.FromPath(""), l, w)
 	}

@@ -47,13 +47,18 @@ func changeLocked(page uint64, lock func(page uint64) (*Page, error), work func(
 
 // lockToChange locks a page that is to change as a whole: what is being saved has it as it was, and so has the thread's group.
 func lockToChange(page uint64, lock func(page uint64) (*Page, error)) (*Page, error) {
+	return lockTelling(page, lock, (*Context).TellReport)
+}
+
+// lockTelling is lockToChange, but tell says what the call is to hear of the context instead.
+func lockTelling(page uint64, lock func(page uint64) (*Page, error), tell func(c *Context) error) (*Page, error) {
 	for {
 		p, err := lock(page)
 		if err != nil {
 			return nil, err
 		}
 		code := int32(0)
-		if err = p.context.TellReport(); err == nil {
+		if err = tell(p.context); err == nil {
 			code = native.KeepPreimage(p.Index, p.State)
 		}
 		switch {

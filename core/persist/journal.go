@@ -91,7 +91,7 @@ func OpenJournal(context uint64, directory string, o JournalOptions, w *ticket.W
 	if err != nil {
 		return err
 	}
-	return useAlone(context, func(s *state) error {
+	return useAlone(context, w, func(s *state) error {
 		if err := s.context.TellReport(); err != nil {
 			return err
 		}

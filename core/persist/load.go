@@ -72,8 +72,12 @@ func loadInto(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) 
 	if source.memory != nil { // which is the caller's, and may end with the call: nothing is read from it later
 		o.Lazy = false
 	}
+	using := useAlone
+	if o.Follows {
+		using = useReloading
+	}
 	if err == nil {
-		err = useAlone(context, func(s *state) (err error) {
+		err = using(context, w, func(s *state) (err error) {
 			if err = s.context.TellReport(); err == nil {
 				releases, err = s.load(&source, &o, w)
 			}
@@ -84,10 +88,14 @@ func loadInto(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) 
 }
 
 func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releases []func(), err error) {
+	if s.follows.Load() && !o.Follows {
+		return nil, status.Errorf(status.InvalidState, "context 0x%016x follows a store, which alone says what its pages are",
+			s.context.Handle())
+	}
 	if err := s.context.WithoutGroups(func() error { return nil }); err != nil { // before all is read for nothing
 		return nil, err
 	}
-	if err := s.journals.refused(); err != nil {
+	if err := s.journals.refused(); err != nil && !o.Follows {
 		return nil, err
 	}
 	if source.FS == nil || o.Journal == "" {
@@ -123,20 +131,24 @@ func (s *state) loadOnce(source *LoadSource, o *LoadOptions, w *ticket.Work) (re
 		return s.goesOn(w, 0)
 	}
 	fs := file.Asking(file.OS{}, ask)
-	var read *journal.Replay
-	if o.Journal != "" {
-		if read, err = journal.OpenReplay(fs, o.Journal); err != nil {
+	// A snapshot has effects of records that its writer puts into the journal before it completes the snapshot: so the journal is
+	// looked at later.
+	var opened *snapshot.Snapshot
+	if source.FS == nil || source.path != "" {
+		if opened, err = source.open(ask, r.DiskPath(), done); err != nil {
 			return nil, false, err
 		}
 	}
-	var opened *snapshot.Snapshot
-	if source.FS != nil && source.path == "" {
-		opened, err = openJournalBase(fs, read, o)
-	} else {
-		opened, err = source.open(ask, r.DiskPath(), done)
-	}
-	if err != nil {
-		return nil, false, err
+	var read *journal.Replay
+	if o.Journal != "" {
+		if opened == nil {
+			read, opened, err = openWithBase(fs, o)
+		} else { // after the snapshot
+			read, err = journal.OpenReplay(fs, o.Journal)
+		}
+		if err != nil {
+			return nil, false, err
+		}
 	}
 	l := &loader{state: s, residency: r, o: o, work: w, file: opened, journal: read, sums: make(map[uint32][]uint32),
 		changedIn: make(map[uint32]int)}
@@ -279,6 +291,7 @@ func (l *loader) remember() {
 	if l.o.IDs != nil {
 		return
 	}
+	l.loaded.Point, l.loaded.moved = l.line.At(l.position), l.Version != 0
 	for _, leaf := range l.context.Memory().Leaves() {
 		native.ForgetSaved(leaf.Number)
 	}

@@ -22,6 +22,7 @@ type LoadOptions struct {
 	JournalUntilTime int64
 	JournalPage      uint64 // only with JournalEpoch
 	JournalEpoch     uint64
+	Follows          bool // for who follows the journal
 }
 
 // loader is one load.

@@ -30,21 +30,30 @@ func (o *LoadOptions) until() journal.Until {
 	return journal.Until{Sequence: o.JournalUntil, Time: o.JournalUntilTime, Page: o.JournalPage, Epoch: o.JournalEpoch}
 }
 
-// openJournalBase opens the state that a journal begins with.
-func openJournalBase(fs file.FS, read *journal.Replay, o *LoadOptions) (*snapshot.Snapshot, error) {
-	// Nothing says which base is before an epoch, but the oldest is.
-	base, err := snapshot.FindBase(fs, o.Journal, read, o.JournalUntil, o.JournalUntilTime, o.JournalEpoch != 0)
-	if err != nil {
-		return nil, err
+// openWithBase opens a journal, and the state that it begins with.
+func openWithBase(fs file.FS, o *LoadOptions) (read *journal.Replay, opened *snapshot.Snapshot, err error) {
+	var base, before *snapshot.Base
+	for base == nil || before == nil || base.ID != before.ID { // it was there before the journal was looked at
+		if read, err = journal.OpenReplay(fs, o.Journal); err != nil {
+			return nil, nil, err
+		}
+		before = base
+		// Nothing says which base is before an epoch, but the oldest is.
+		base, err = snapshot.FindBase(fs, o.Journal, read, o.JournalUntil, o.JournalUntilTime, o.JournalEpoch != 0)
+		if err != nil {
+			return nil, nil, err
+		}
+		if base == nil {
+			content, err := snapshot.EmptyState(read.At(0))
+			if err != nil {
+				return nil, nil, err
+			}
+			opened, err = snapshot.OpenSource(file.Bytes(content), snapshot.OpenOptions{})
+			return read, opened, err
+		}
 	}
-	if base != nil {
-		return snapshot.Open(base.Path, snapshot.OpenOptions{FS: fs})
-	}
-	content, err := snapshot.EmptyState(read.At(0))
-	if err != nil {
-		return nil, err
-	}
-	return snapshot.OpenSource(file.Bytes(content), snapshot.OpenOptions{})
+	opened, err = snapshot.Open(base.Path, snapshot.OpenOptions{FS: fs})
+	return read, opened, err
 }
 
 // replayJournal applies the journal that the options name to what is staged.
@@ -241,19 +250,35 @@ func (r *replay) clearMask(p *page.Page, version uint64) {
 
 // change makes a change that is not native code's.
 func (r *replay) change(p *page.Page, record *journal.Record) error {
+	switch record.Kind {
+	case journal.Resize:
+		if err := p.Present(); err != nil {
+			return err
+		}
+		return p.Resize(record.Size, unjournalled)
+	case journal.MaskClear:
+		if err := p.Present(); err != nil {
+			return err
+		}
+		r.clearMask(p, record.Version)
+		return nil
+	}
+	return changeAgain(p, record)
+}
+
+// unjournalled is what a replay has to say of a change that it makes again.
+func unjournalled() error { return nil }
+
+// changeAgain makes a recorded change of a page that can be made in the same way whether somebody sees the page or not.
+func changeAgain(p *page.Page, record *journal.Record) error {
 	if err := p.Present(); err != nil {
 		return err
 	}
 	switch record.Kind {
 	case journal.Write, journal.Run, journal.Delta:
-		return r.bytes(p, record)
-	case journal.Resize:
-		return p.Resize(record.Size, unjournalled)
+		return bytesAgain(p, record)
 	case journal.Migrate:
 		return p.Migrate(record.Location, record.Device)
-	case journal.MaskClear:
-		r.clearMask(p, record.Version)
-		return nil
 	case journal.MetadataSet, journal.MetadataRemove, journal.MetadataImport:
 		blob, changed, err := record.ChangeMetadata(p.Metadata())
 		if err != nil || !changed {
@@ -264,11 +289,8 @@ func (r *replay) change(p *page.Page, record *journal.Record) error {
 	return status.Errorf(status.Corrupt, "record %d is of the unknown kind %d", record.Sequence, record.Kind)
 }
 
-// unjournalled is what a replay has to say of a change that it makes again.
-func unjournalled() error { return nil }
-
-// bytes makes a change of a page's bytes that native code has left to Go.
-func (r *replay) bytes(p *page.Page, record *journal.Record) error {
+// bytesAgain makes a change of a page's bytes that native code has left to Go.
+func bytesAgain(p *page.Page, record *journal.Record) error {
 	return p.WithBytes(func() error {
 		switch record.Kind {
 		case journal.Write:
@@ -289,21 +311,29 @@ func (r *replay) create(record *journal.Record) error {
 	if record.Kind == journal.Clone {
 		return r.clone(record)
 	}
-	options := page.CreateOptions{Location: record.Location, Device: record.Device, NUMANode: record.NUMANode}
-	f, err := r.context.TakeFor(record.Size, &options)
-	if status.CodeOf(err) == status.InvalidArgument && options.NUMANode >= 0 { // this machine may have no such node
-		options.NUMANode = -1
-		f, err = r.context.TakeFor(record.Size, &options)
-	}
+	f, node, err := takeAgain(r.context, record)
 	if err != nil {
 		return err
 	}
-	return r.begin(record, f, record.Size, options.NUMANode, func(*page.Page) error {
-		if len(record.Bytes) == 0 {
-			return nil
-		}
-		return r.residency.WriteInSteps(f, record.Bytes, r.asked)
-	})
+	return r.begin(record, f, record.Size, node, func(*page.Page) error { return fillAgain(r.residency, f, record, r.asked) })
+}
+
+// takeAgain takes a frame for a page that a record begins.
+func takeAgain(c *page.Context, record *journal.Record) (f residency.Frame, node int32, err error) {
+	options := page.CreateOptions{Location: record.Location, Device: record.Device, NUMANode: record.NUMANode}
+	f, err = c.TakeFor(record.Size, &options)
+	if status.CodeOf(err) == status.InvalidArgument && options.NUMANode >= 0 { // this machine may have no such node
+		options.NUMANode = -1
+		f, err = c.TakeFor(record.Size, &options)
+	}
+	return f, options.NUMANode, err
+}
+
+func fillAgain(r *residency.Residency, f residency.Frame, record *journal.Record, asked func() error) error {
+	if len(record.Bytes) == 0 {
+		return nil
+	}
+	return r.WriteInSteps(f, record.Bytes, asked)
 }
 
 func (r *replay) clone(record *journal.Record) error {

@@ -98,9 +98,9 @@ func Save(context uint64, target SaveTarget, o SaveOptions, w *ticket.Work) erro
 	}
 	alone := useAlone
 	if o.Queue {
-		alone = func(context uint64, call func(s *state) error) error { return useQueued(context, w, call) }
+		alone = useQueued
 	}
-	return alone(context, func(s *state) error {
+	return alone(context, w, func(s *state) error {
 		if err := s.context.CheckBeforeSave(); err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (of *state) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (heade
 		return header, err
 	}
 	header = s.writer.Header()
-	report, err := s.write(edges, &known, header.Position)
+	report, err := s.write(edges, &known, header.Latest)
 	if err != nil {
 		s.writer.Abort()
 		return header, err
@@ -263,6 +263,18 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 // moment waits until no group is open and, if the save waits for raw writers, until none writes. A writer may begin a group, and
 // who has a group open may begin to write: while the save waits for the ones it holds none of the others back.
 func (s *saver) moment(begin func(leaves []memory.Leaf)) (edges [][2]uint64, err error) {
+	select { // a try, which waits for nobody, is cancelled before it begins
+	case s.state.moment <- struct{}{}:
+	default:
+		select { // a follower is in the middle of a group
+		case s.state.moment <- struct{}{}:
+		case <-s.work.Done():
+			return nil, status.Errorf(status.Cancelled, "cancelled while records were applied")
+		case <-s.ended:
+			return nil, s.goesOn(nil, 0)
+		}
+	}
+	defer func() { <-s.state.moment }()
 	if s.o.RawWrites != abi.RawWritesWait {
 		return s.context.Moment(s.work.Done(), begin)
 	}

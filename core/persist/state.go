@@ -23,6 +23,15 @@ type state struct {
 	// busy is full while a save or load runs, of which one runs at a time, or somebody opens a journal. Who waits for it gets it
 	// in their order.
 	busy chan struct{}
+	// moment is full while a save takes its moment, or a follower applies a group.
+	moment chan struct{}
+	// loaded is the state that the last load gave, of the whole context; moved: with versions of its own.
+	loaded struct {
+		lineage.Point
+		moved bool
+	}
+	follows atomic.Bool // somebody follows a journal, or did
+	reloads atomic.Bool // and loads the newest state, or waits to
 
 	saved      saved // under busy
 	history    history
@@ -32,7 +41,7 @@ type state struct {
 }
 
 func newState(c *page.Context) *state {
-	s := &state{context: c, ended: make(chan struct{}), busy: make(chan struct{}, 1)}
+	s := &state{context: c, ended: make(chan struct{}), busy: make(chan struct{}, 1), moment: make(chan struct{}, 1)}
 	s.history.begin()
 	return s
 }
@@ -43,8 +52,8 @@ func use(context uint64, call func(s *state) error) error {
 }
 
 // useAlone is use for a save or load, or what may not be beside one. The thread has no group open, which those wait for or
-// refuse.
-func useAlone(context uint64, call func(s *state) error) error {
+// refuse. work may be nil: it is waited for a follower's load only.
+func useAlone(context uint64, work *ticket.Work, call func(s *state) error) error {
 	return use(context, func(s *state) error {
 		if err := s.context.CheckNoOwnGroup(); err != nil {
 			return err
@@ -52,7 +61,16 @@ func useAlone(context uint64, call func(s *state) error) error {
 		select {
 		case s.busy <- struct{}{}:
 		default:
-			return status.Errorf(status.Busy, "context 0x%016x: another save or load is running", context)
+			if !s.reloads.Load() { // what nobody has asked for is waited for
+				return status.Errorf(status.Busy, "context 0x%016x: another save or load is running", context)
+			}
+			select {
+			case s.busy <- struct{}{}:
+			case <-work.Done():
+				return status.Errorf(status.Cancelled, "cancelled while the newest state was loaded")
+			case <-s.ended:
+				return s.goesOn(nil, 0)
+			}
 		}
 		defer func() { <-s.busy }()
 		return call(s)

@@ -357,7 +357,10 @@ FIELD_IS(mmsb_store_info_t, saved_bytes, 80, 8);
 FIELD_IS(mmsb_store_info_t, last_save_ns, 88, 8);
 FIELD_IS(mmsb_store_info_t, pruned, 96, 8);
 FIELD_IS(mmsb_store_info_t, pruned_bytes, 104, 8);
-FIELD_IS(mmsb_store_info_t, reserved, 112, 48);
+FIELD_IS(mmsb_store_info_t, followed_ns, 112, 8);
+FIELD_IS(mmsb_store_info_t, reloads, 120, 8);
+FIELD_IS(mmsb_store_info_t, follow_failures, 128, 8);
+FIELD_IS(mmsb_store_info_t, reserved, 136, 24);
 
 SIZE_IS(mmsb_store_point_t, 328);
 FIELD_IS(mmsb_store_point_t, id, 0, 16);
@@ -690,6 +693,8 @@ static const char *const interface_calls[] = {
     "mmsb_store_name_start",
     "mmsb_store_unname",
     "mmsb_store_info",
+    "mmsb_store_wait",
+    "mmsb_store_wait_start",
     "mmsb_store_points",
     "mmsb_device_list",
     "mmsb_telemetry_list",

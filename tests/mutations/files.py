@@ -119,13 +119,14 @@ KEYS_OF_METADATA = Go(
 )  # fmt: skip
 
 TORN = "^TestATornEndIsReadOnce$|^TestChecksumsOfAnyPart$"
+BESIDE = "^TestASegmentBecomesShorter|^TestFramesAreWritten|^TestATail|^TestReadersShareTheRing$"
 
 TORN_ENDS = Go(
     name="torn-ends",
     folders=("core/journal",),
     package="core/journal",
     mode=TORN,
-    sound=(TORN,),
+    sound=(TORN, BESIDE),
     mutants=(
         Mutant(
             "frames-at-the-end-are-not-looked-at", "a frame that ends with the window is never looked at",
@@ -134,6 +135,42 @@ TORN_ENDS = Go(
         Mutant(
             "frames-are-believed", "the head of a frame is enough",
             "durableSearch.look", "d.sums.behind(c.first, unit(c.behind), unit(c.end)) == c.crc", "unit(c.end) > 0",
+        ),
+        # Beside a writer.
+        Mutant(
+            "written-since-is-damaged", "a frame that was completed while what lies behind it was looked at is damaged",
+            "Journal.scan", "stopped == torn && wasDurable", "wasDurable",
+            mode=BESIDE,
+        ),
+        Mutant(
+            "cut-since-is-damaged", "a file from which its writer has cut zeros is damaged",
+            "cutSince", "info.Size < size", "false",
+            mode=BESIDE,
+        ),
+        Mutant(
+            "tail-finds-no-damage", "a follower waits for ever for a frame that is damaged",
+            "Tail.lookAtTorn", "wasDurable && !grown && err == nil", "wasDurable && grown && err == nil",
+            mode=BESIDE,
+        ),
+        Mutant(
+            "tail-finds-damage-early", "a follower takes a frame that was completed meanwhile for damaged",
+            "Tail.lookAtTorn", "wasDurable && !grown && err == nil", "wasDurable",
+            mode=BESIDE,
+        ),
+        Mutant(
+            "long-groups-never-come", "a follower does not look beyond 4 MiB for the end of a group",
+            "Tail.read", "s.size = ours.Size", "_ = ours",
+            mode=BESIDE,
+        ),
+        Mutant(
+            "pieces-twice", "a follower that begins within pieces takes what follows twice",
+            "Tail.rewind", "t.at = t.journal.beginning(0)", "_ = t.journal.scan(t.at, toTheEnd, t.player.frame)",
+            mode=BESIDE,
+        ),
+        Mutant(
+            "readers-keep-each-other-out", "a reader of a ring takes another one for its writer",
+            "Journal.readRing", "file.File.LockShared", "file.File.Lock",
+            mode=BESIDE,
         ),
     ),
 )  # fmt: skip

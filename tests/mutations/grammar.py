@@ -109,7 +109,7 @@ GRAMMAR = Go(
         ),
         Mutant(
             "groups-of-one", "a group of the ring is its first record",
-            "ringBuffer.completeGroups", "head.kind == Group &&", "head.kind == 0 &&",
+            "groupBytes", "head.kind == Group &&", "head.kind == 0 &&",
             mode=JOURNALS,
         ),
         Mutant(

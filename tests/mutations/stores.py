@@ -6,13 +6,14 @@ from subject import Go
 
 FULL = "^TestAFullDisk$"
 NAMES = "^TestNamesStay$"
+FOLLOWERS = "^TestRandomFollowers$"
 
 STORES = Go(
     name="stores",
-    folders=("core/journal", "core/keeper", "core/persist", "core/snapshot", "core/store"),
+    folders=("core/journal", "core/keeper", "core/page", "core/persist", "core/snapshot", "core/store"),
     package="core/keeper",
     mode="^TestRandomPrograms$",
-    sound=("^TestRandomPrograms$", FULL, NAMES, "^TestReadersChangeNothing$", "^TestOpenUseOpen$", "^TestTheKeeper"),
+    sound=("^TestRandomPrograms$", FULL, NAMES, "^TestReadersChangeNothing$", "^TestOpenUseOpen$", "^TestTheKeeper", "Follower"),
     mutants=(
         # What stays.
         Mutant(
@@ -75,6 +76,37 @@ STORES = Go(
             "state.resumeJournal", "header, err = s.saveBeside(old.directory, old.ring.Last(), o, w)",
             "header = &snapshot.Header{Position: old.ring.Last() + 1}",
             mode=FULL,
+        ),
+        # What a follower has.
+        Mutant(
+            "follower-moment-in-a-group", "a follower's save has its moment between the records of a group",
+            "newState", "moment: make(chan struct{}, 1)", "moment: make(chan struct{}, 2)",
+            mode="^TestAFollowerWaitsForPins$",
+        ),
+        Mutant(
+            "follower-in-a-branch-that-was-left", "a follower stays on a branch that was left",
+            "Tail.next", "return &places[i], nil", "if places[i].branch == here.branch {\n\t\t\treturn &places[i], nil\n\t\t}",
+            mode=FOLLOWERS,
+        ),
+        Mutant(
+            "follower-misses-segments", "a follower goes on with whatever segment comes next",
+            "Tail.Poll", "s.first != t.at.next || s.before != t.at.next-1 || s.previous != t.at.chain", "false",
+            mode="^TestAFollowerThatComesTooLate$",
+        ),
+        Mutant(
+            "follower-ends-pinned-pages", "a follower ends pages that are pinned",
+            "DestroyAgain", "err := p.notPinned(); err != nil", "err := error(nil); err != nil",
+            mode="^TestAFollowerWaitsForPins$",
+        ),
+        Mutant(
+            "follower-keeps-old-versions", "after a load a follower takes the versions of the writer",
+            "Follow", "f.moved = s.loaded.moved", "f.moved = false",
+            mode="^TestAFollowerThatComesTooLate$",
+        ),
+        Mutant(
+            "follower-loads-told-late", "a follower tells its state before it has counted the load that gave it",
+            "follower.note", "f.Reloads += reloads", "",
+            mode="^TestAFollowerThatComesTooLate$",
         ),
     ),
 )  # fmt: skip

@@ -1,8 +1,9 @@
 /*
- * soak SECONDS [SEED]: contexts, runtimes, snapshots, journals, groups, tickets and threads that come and go, all mixed, on
- * several threads. Meanwhile what the process has is sampled: memory, descriptors, threads, mappings, live objects. At the end
- * each must be flat: the least value of the last quarter against that of the second one. Whatever still grows is a leak, or is
- * explained in the table of what is sampled.
+ * soak SECONDS [SEED]: contexts, runtimes, snapshots, journals, stores, groups, tickets and threads that come and go, all mixed,
+ * on several threads, beside a store that stays. Meanwhile what the process has is sampled: memory, descriptors, threads,
+ * mappings, live objects, and what the store has: snapshots, and space on the disk. At the end each must be flat: the least value
+ * of the last quarter against that of the second one. Whatever still grows is a leak, or is explained in the table of what is
+ * sampled.
  */
 #include "../c/library.h"
 
@@ -16,6 +17,9 @@ enum { WORKERS = 3, SAMPLES_MOST = 100000 };
 static char folder[64] = "/tmp/mmsb-soak-XXXXXX";
 static int64_t ends_at;
 static mmsb_context_t lasting; /* a context that all threads use, from the beginning to the end */
+enum { STORED = 200, STORED_BYTES = 16384 };
+static mmsb_context_t store; /* and one that is kept in a store, with these pages */
+static mmsb_page_t stored[STORED];
 
 static double seconds(void) {
     struct timespec now;
@@ -194,6 +198,57 @@ static void journals_come_and_go(scene_t *scene) {
     CHECK(nftw(directory, removing, 8, FTW_DEPTH | FTW_PHYS) == 0);
 }
 
+static mmsb_context_t open_store(const char *directory, const char *at_name, int32_t mode, uint64_t save_bytes) {
+    mmsb_store_options_t options;
+    mmsb_store_options_init(&options);
+    options.mode = mode;
+    options.at_name = at_name;
+    options.save_bytes = save_bytes;
+    options.keep_last = 2;
+    mmsb_context_t context = 0;
+    REQUIRE_OK(mmsb_store_open(directory, NULL, &options, &context));
+    return context;
+}
+
+static void stores_come_and_go(scene_t *scene) {
+    enum { COUNT = 20 };
+    char directory[256];
+    in(scene, "store", directory);
+    mmsb_context_t context = open_store(directory, NULL, MMSB_STORE_WRITE, 64 << 10);
+    mmsb_page_t pages[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        pages[i] = a_page(scene, context, MMSB_LOCATION_CPU);
+    CHECK_OK(mmsb_store_name(context, "begin", NULL));
+    CHECK_OK(mmsb_group_begin(context));
+    for (int i = 0; i < 100; i++)
+        change(scene, pages[below(scene, COUNT)]);
+    CHECK_OK(mmsb_group_commit(context));
+    CHECK_OK(mmsb_store_save(context, (int32_t)below(scene, 2), NULL));
+    mmsb_context_t reader = open_store(directory, below(scene, 2) ? "begin" : NULL, MMSB_STORE_READ, 0);
+    CHECK_OK(mmsb_context_destroy(context));
+    CHECK_OK(mmsb_context_destroy(reader));
+    context = open_store(directory, "begin", MMSB_STORE_BRANCH, MMSB_NEVER);
+    a_page(scene, context, MMSB_LOCATION_CPU);
+    CHECK_OK(mmsb_store_unname(context, "begin", NULL));
+    CHECK_OK(mmsb_context_destroy(context));
+    CHECK(nftw(directory, removing, 8, FTW_DEPTH | FTW_PHYS) == 0);
+}
+
+/* Changes of the store that stays, which is saved again and again. */
+static void a_store_stays(scene_t *scene) {
+    static const char *const names[] = {"one", "two", "three"};
+    const uint64_t bytes[32] = {random_next(&scene->random)};
+    for (int i = 0; i < 1000; i++)
+        CHECK_OK(mmsb_page_write(stored[below(scene, STORED)], below(scene, STORED_BYTES - sizeof bytes), bytes, sizeof bytes));
+    CHECK_OK(mmsb_group_begin(store));
+    mmsb_page_t page = a_page(scene, store, MMSB_LOCATION_CPU);
+    change(scene, page);
+    CHECK_OK(mmsb_page_destroy(page));
+    CHECK_OK(mmsb_group_commit(store));
+    if (below(scene, 50) == 0)
+        CHECK_OK(mmsb_store_name(store, names[below(scene, 3)], NULL));
+}
+
 /* Some blocks, streams and uses are left to the runtime's end. */
 static void devices_come_and_go(scene_t *scene) {
     enum { STREAMS = 3, BLOCKS = 50 };
@@ -269,8 +324,8 @@ static void threads_come_and_go(scene_t *scene) {
         pthread_join(threads[i], NULL);
 }
 
-static void (*const scenes[])(scene_t *) = {pages_come_and_go,   snapshots_come_and_go, journals_come_and_go,
-                                            devices_come_and_go, tickets_come_and_go,   threads_come_and_go};
+static void (*const scenes[])(scene_t *) = {pages_come_and_go,   snapshots_come_and_go, journals_come_and_go, devices_come_and_go,
+                                            tickets_come_and_go, threads_come_and_go,   stores_come_and_go,   a_store_stays};
 enum { SCENES = sizeof scenes / sizeof scenes[0] };
 static uint64_t played[SCENES];
 static double rests; /* a worker rests so many times as long as a scene took */
@@ -307,6 +362,7 @@ typedef struct sampled {
  *   record bytes   leaves are never given back: as many as lived at one time
  *   cache bytes    magazines likewise
  *   threads, maps  Go keeps threads that once waited together, each with its mappings
+ *   store bytes    what the journal has grown since the last save, and a whole save that the others wait for
  */
 static const sampled_t table[] = {{"rss", 1.15, 16 << 20},
                                   {"page bytes", 1.1, 32 << 20},
@@ -329,7 +385,9 @@ static const sampled_t table[] = {{"rss", 1.15, 16 << 20},
                                   {"blocks", 1, 200},
                                   {"uses", 1, 4},
                                   {"runtimes", 1, 6},
-                                  {"reservations", 1, 0}};
+                                  {"reservations", 1, 0},
+                                  {"store bytes", 1.1, 16 << 20},
+                                  {"store snapshots", 1, 8}};
 enum { SAMPLED = sizeof table / sizeof table[0] };
 
 static uint64_t lines_of(const char *path) {
@@ -378,8 +436,14 @@ static void sample(uint64_t *values) {
                               usage.disk_bytes,         usage.go_heap_bytes,        descriptors(),
                               status_of("Threads"),     lines_of("/proc/self/maps")};
     memcpy(values, first, sizeof first);
+    uint64_t *next = values + sizeof first / sizeof first[0];
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        values[sizeof first / sizeof first[0] + i] = check_live(kinds[i]);
+        *next++ = check_live(kinds[i]);
+    mmsb_store_info_t info;
+    mmsb_store_info_init(&info);
+    REQUIRE_OK(mmsb_store_info(store, &info));
+    *next++ = info.snapshot_bytes + info.journal_bytes;
+    *next++ = info.snapshots;
 }
 
 static uint64_t samples[SAMPLES_MOST][SAMPLED];
@@ -431,6 +495,10 @@ int main(int count, char **arguments) {
     const double every = lasts / 40 < 10 ? lasts / 40 : 10;
     REQUIRE(mkdtemp(folder) != NULL);
     lasting = new_context();
+    char directory[128];
+    snprintf(directory, sizeof directory, "%s/store", folder);
+    store = open_store(directory, NULL, MMSB_STORE_WRITE, 4 << 20);
+    REQUIRE_OK(mmsb_page_create_many(store, STORED_BYTES, STORED, NULL, NULL, stored));
     ends_at = check_seconds() + (int64_t)lasts;
     check_begin("everything is flat");
     pthread_t threads[WORKERS];
@@ -446,6 +514,8 @@ int main(int count, char **arguments) {
     for (int i = 0; i < workers; i++)
         pthread_join(threads[i], NULL);
     REQUIRE_OK(mmsb_context_destroy(lasting));
+    REQUIRE_OK(mmsb_context_destroy(store));
+    CHECK(nftw(directory, removing, 8, FTW_DEPTH | FTW_PHYS) == 0);
     everything_is_flat(taken, lasts);
     printf("played:");
     for (int i = 0; i < SCENES; i++)

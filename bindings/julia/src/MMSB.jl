@@ -51,6 +51,7 @@ export open_journal!, sync_journal, close_journal!, trim_journal!, get_journal_i
 export async_open_journal!, async_sync_journal, async_trim_journal!
 export open_store, checkpoint!, name!, unname!, store_info, store_points
 export async_checkpoint!, async_name!
+export wait_record, async_wait_record
 export group
 
 for exporter in (PageAllocator, DeviceSync, DeviceFallback)

@@ -160,6 +160,7 @@ const MMSB_NEVER = UInt64(18446744073709551615)
 const MMSB_STORE_WRITE = Int32(0)
 const MMSB_STORE_READ = Int32(1)
 const MMSB_STORE_BRANCH = Int32(2)
+const MMSB_STORE_FOLLOW = Int32(3)
 const MMSB_PATH_UNKNOWN = Int32(-1)
 const MMSB_PATH_SAME_BOARD = Int32(0)
 const MMSB_PATH_ONE_SWITCH = Int32(10)
@@ -562,7 +563,10 @@ struct mmsb_store_info_t
     last_save_ns::Int64
     pruned::UInt64
     pruned_bytes::UInt64
-    reserved::NTuple{6,UInt64}
+    followed_ns::Int64
+    reloads::UInt64
+    follow_failures::UInt64
+    reserved::NTuple{3,UInt64}
 end
 
 struct mmsb_store_point_t
@@ -1175,6 +1179,14 @@ mmsb_store_unname(context, name, work) =
 mmsb_store_info_init(info) = @ccall libmmsb.mmsb_store_info_init(info::Ptr{mmsb_store_info_t})::Cvoid
 mmsb_store_info(context, info) =
     @ccall libmmsb.mmsb_store_info(context::mmsb_context_t, info::Ptr{mmsb_store_info_t})::mmsb_status_t
+mmsb_store_wait(context, record, work) =
+    @ccall libmmsb.mmsb_store_wait(
+        context::mmsb_context_t, record::UInt64, work::Ptr{mmsb_work_options_t}
+    )::mmsb_status_t
+mmsb_store_wait_start(context, record, work, ticket) =
+    @ccall libmmsb.mmsb_store_wait_start(
+        context::mmsb_context_t, record::UInt64, work::Ptr{mmsb_work_options_t}, ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
 mmsb_store_points(directory, points, capacity, count) =
     @ccall libmmsb.mmsb_store_points(
         directory::Ptr{UInt8}, points::Ptr{mmsb_store_point_t}, capacity::Csize_t, count::Ptr{Csize_t}

@@ -10,7 +10,7 @@ const STORE_OPTIONS = (
     keep_daily = Int32,
 )
 
-const STORE_MODES = (write = MMSB_STORE_WRITE, read = MMSB_STORE_READ, branch = MMSB_STORE_BRANCH)
+const STORE_MODES = (write = MMSB_STORE_WRITE, read = MMSB_STORE_READ, branch = MMSB_STORE_BRANCH, follow = MMSB_STORE_FOLLOW)
 
 "The field that says which state is meant."
 at_field(::Nothing) = NamedTuple()
@@ -74,10 +74,11 @@ every change goes into the folder's journal: `close` needs no save. The form wit
     end
 
 `mode`: `:write` goes on from the newest state, and begins a folder that is missing or empty; `:read` takes no lock, and calls
-that would change pages throw; `:branch` goes on from an older state, and leaves the newer ones. `at`: the state that has this
-name (a string), behind this record of the journal (an integer), or of that time (a float: seconds since 1970, as from
-`time()`); with `at` the default of `mode` is `:read`. `lazy`: the bytes of large pages are read when a call first needs them.
-After `timeout` seconds, or an InterruptException (Ctrl-C), nothing is open.
+that would change pages throw; `:follow` is `:read`, but the pages keep up with the store's writer, which may be another process:
+[`wait_record`](@ref); `:branch` goes on from an older state, and leaves the newer ones. `at`: the state that has this name (a
+string), behind this record of the journal (an integer), or of that time (a float: seconds since 1970, as from `time()`); with
+`at` the default of `mode` is `:read`. `lazy`: the bytes of large pages are read when a call first needs them. After `timeout`
+seconds, or an InterruptException (Ctrl-C), nothing is open.
 
 The other options: `durability`, `interval_ms` and `segment_bytes` (default 16 MiB) of the journal, see [`open_journal!`](@ref);
 `save_bytes` (the keeper, a thread of the library, saves the state when the journal has grown by so many bytes; default 64 MiB, or
@@ -160,22 +161,48 @@ function unname!(state::MMSBState, name::AbstractString)
     return state
 end
 
+waiting_for(state, record) = Work(;
+    blocking = mmsb_store_wait,
+    starting = mmsb_store_wait_start,
+    arguments = (handle(state), UInt64(record)),
+    kept = state,
+    result = () -> state,
+)
+
+"""
+    wait_record(state, record; timeout = nothing)
+
+Waits until the pages of a state that follows a store (`open_store` with mode `:follow`) are as behind this record of its journal,
+or behind a later one. The writer has the number of its last one in `store_info(state).last_record`.
+"""
+wait_record(state::MMSBState, record::Integer; timeout::Union{Real,Nothing} = nothing) =
+    run_work(waiting_for(state, record), timeout)
+
+"""
+    async_wait_record(state, record; after = Ticket[])::Ticket
+
+Starts `wait_record` when the work of the tickets in `after` has succeeded.
+"""
+async_wait_record(state::MMSBState, record::Integer; after::AbstractVector{Ticket} = Ticket[]) =
+    start(waiting_for(state, record), after)
+
 seconds_of(nanoseconds) = nanoseconds == 0 ? nothing : nanoseconds / 1e9
 
 """
     store_info(state) -> (snapshots, snapshot_bytes, …)
 
 What the state's store has, and what was done for it since it was opened, named as in `mmsb_store_info_t`; `last_save`, seconds
-since 1970, is `nothing` before the first save.
+since 1970, is `nothing` before the first save, and so is `followed` where the state does not follow a store.
 """
 function store_info(state::MMSBState)
     record = initialised(mmsb_store_info_t, mmsb_store_info_init)
     call(mmsb_store_info, state, record)
     names = filter(fieldnames(mmsb_store_info_t)) do name
-        !(name in (:struct_size, :reserved_word, :reserved, :last_save_ns))
+        !(name in (:struct_size, :reserved_word, :reserved, :last_save_ns, :followed_ns))
     end
     counters = (; (name => Int(getfield(record[], name)) for name in names)...)
-    return merge(counters, (last_save = seconds_of(record[].last_save_ns),))
+    times = (last_save = seconds_of(record[].last_save_ns), followed = seconds_of(record[].followed_ns))
+    return merge(counters, times)
 end
 
 """

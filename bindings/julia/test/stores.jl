@@ -46,6 +46,34 @@ end
     end
 end
 
+@testset "a store is followed" begin
+    folder = mktempdir()
+    open_store(folder; keep_last = 2) do state
+        page = create_page!(state, 100)
+        @test store_info(state).followed === nothing
+        sync_journal(state)
+        open_store(folder; mode = :follow) do replica
+            mine = get_page(replica, page.id)
+            for turn in 1:20
+                write_page!(page, UInt8[turn])
+                record = store_info(state).last_record
+                sync_journal(state)
+                @test wait_record(replica, record; timeout = 600) === replica
+                @test read_page(mine)[1] == turn
+            end
+            info = store_info(replica)
+            @test info.reloads == 0 && info.follow_failures == 0 && 0 <= time() - info.followed < 600
+            @test thrown(() -> wait_record(replica, info.last_record + 1; timeout = 0.01)) isa WaitTimeoutError
+            ticket = async_wait_record(replica, info.last_record + 1)
+            write_page!(page, UInt8[99])
+            sync_journal(state)
+            @test fetch(ticket) === replica && read_page(mine)[1] == 99
+            @test fails(() -> write_page!(mine, UInt8[1]), MMSBError, 15)
+            @test fails(() -> wait_record(state, 1), MMSBError, 15)
+        end
+    end
+end
+
 @testset "the state as it was, and a branch" begin
     folder = mktempdir()
     marks = open_store(folder; durability = :call, keep_last = 5) do state

@@ -125,6 +125,64 @@ def test_what_is_only_read_does_not_change(tmp_path: Path) -> None:
         other.write(0, b"x")  # the writer goes on
 
 
+def test_a_store_is_followed(tmp_path: Path) -> None:
+    with mmsb.open(tmp_path, keep_last=2) as store:
+        page = store.create_page(100, id=1)
+        assert (store.info().followed, store.info().reloads, store.info().follow_failures) == (None, 0, 0)
+        store.sync()
+        with mmsb.open(tmp_path, mode="follow") as replica:
+            mine = replica.page(1)
+            for turn in range(1, 20):
+                page.write(0, bytes([turn]))
+                other = store.create_page(10, id=1 + turn)
+                record = store.info().last_record
+                store.sync()
+                replica.wait(record, timeout=PATIENCE)
+                assert mine.read(0, 1) == bytes([turn])
+                assert replica.page(1 + turn).version == other.version
+            info = replica.info()
+            assert (info.last_record, info.reloads, info.follow_failures) == (record, 0, 0)
+            assert info.followed is not None
+            assert abs(info.followed.timestamp() - time.time()) < PATIENCE
+            with pytest.raises(mmsb.TimeoutError):
+                replica.wait(record + 1, timeout=0.01)
+            with replica.wait_start(record + 1) as ticket:
+                assert not ticket.done()
+                page.write(0, b"end")
+                store.sync()
+                ticket.wait(PATIENCE)
+            assert mine.read(0, 3) == b"end"
+            calls: list[Callable[[], object]] = [
+                lambda: mine.write(0, b"lost"),
+                lambda: replica.restore_bytes(store.save_bytes()),
+                replica.checkpoint,
+                lambda: store.wait(1),
+            ]
+            for call in calls:
+                with pytest.raises(mmsb.InvalidStateError):
+                    call()
+    with pytest.raises(mmsb.InvalidArgumentError):
+        mmsb.open(tmp_path, "follow", at=1)
+
+
+def test_another_process_is_followed(tmp_path: Path) -> None:
+    program = f"""
+import mmsb, sys
+with mmsb.open({str(tmp_path)!r}) as store:
+    page = store.page(1)
+    for turn in range(1, 101):
+        page.write(0, bytes([turn]))
+    print(store.info().last_record)
+"""
+    with mmsb.open(tmp_path) as store:
+        store.create_page(100, id=1)
+    with mmsb.open(tmp_path, mode="follow") as replica:
+        mine = replica.page(1)
+        ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True, timeout=PATIENCE)
+        replica.wait(int(ended.stdout), timeout=PATIENCE)
+        assert mine.read(0, 1) == bytes([100])
+
+
 def test_the_state_as_it_was(tmp_path: Path) -> None:
     coarse = 5  # CLOCK_REALTIME_COARSE, which the records have
     points = []

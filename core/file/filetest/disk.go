@@ -37,8 +37,9 @@ type node struct {
 	data     []byte
 	synced   []byte       // as of the last Sync
 	unsynced map[int]bool // numbers of the blocks that were written since
-	locked   *handle      // who has the lock
-	links    uint64       // names in the tree as it is seen
+	locked   *handle      // who has the lock alone
+	sharing  map[*handle]bool
+	links    uint64 // names in the tree as it is seen
 }
 
 // change is one step of one or two directories that happens whole or not at all.
@@ -484,10 +485,28 @@ func (h *handle) SyncData() error { return h.Sync() }
 
 func (h *handle) Lock() error {
 	return h.use(func() error {
+		others := len(h.node.sharing)
+		if h.node.sharing[h] {
+			others--
+		}
+		if h.node.locked != nil && h.node.locked != h || others > 0 {
+			return syscall.EWOULDBLOCK
+		}
+		delete(h.node.sharing, h)
+		h.node.locked = h
+		return nil
+	})
+}
+
+func (h *handle) LockShared() error {
+	return h.use(func() error {
 		if h.node.locked != nil && h.node.locked != h {
 			return syscall.EWOULDBLOCK
 		}
-		h.node.locked = h
+		if h.node.sharing == nil {
+			h.node.sharing = make(map[*handle]bool)
+		}
+		h.node.locked, h.node.sharing[h] = nil, true
 		return nil
 	})
 }
@@ -527,6 +546,7 @@ func (h *handle) Close() error {
 		if h.node.locked == h {
 			h.node.locked = nil
 		}
+		delete(h.node.sharing, h)
 		return nil
 	})
 }

@@ -219,6 +219,8 @@ func (h *faultyFile) Sync() error     { return h.fs.do(h.syncKind(), h.File.Sync
 func (h *faultyFile) SyncData() error { return h.fs.do(h.syncKind(), h.File.SyncData) }
 func (h *faultyFile) Lock() error     { return h.fs.do(Lock, h.File.Lock) }
 
+func (h *faultyFile) LockShared() error { return h.fs.do(Lock, h.File.LockShared) }
+
 func (h *faultyFile) SetDirect(direct bool) error {
 	return h.fs.do(SetDirect, func() error { return h.File.SetDirect(direct) })
 }

@@ -169,6 +169,7 @@ NEVER = 18446744073709551615
 STORE_WRITE = 0
 STORE_READ = 1
 STORE_BRANCH = 2
+STORE_FOLLOW = 3
 PATH_UNKNOWN = -1
 PATH_SAME_BOARD = 0
 PATH_ONE_SWITCH = 10
@@ -282,7 +283,7 @@ PATH = {
     "across_system": PATH_ACROSS_SYSTEM,
 }
 GUARD = {"before": GUARD_BEFORE, "behind": GUARD_BEHIND, "ended": GUARD_ENDED, "left": GUARD_LEFT}
-STORE = {"write": STORE_WRITE, "read": STORE_READ, "branch": STORE_BRANCH}
+STORE = {"write": STORE_WRITE, "read": STORE_READ, "branch": STORE_BRANCH, "follow": STORE_FOLLOW}
 
 
 class ErrorDetail(ctypes.Structure):
@@ -718,7 +719,10 @@ class StoreInfo(ctypes.Structure):
         ("last_save_ns", c_int64),
         ("pruned", c_uint64),
         ("pruned_bytes", c_uint64),
-        ("reserved", c_uint64 * 6),
+        ("followed_ns", c_int64),
+        ("reloads", c_uint64),
+        ("follow_failures", c_uint64),
+        ("reserved", c_uint64 * 3),
     )
 
 
@@ -1105,6 +1109,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_store_unname": (c_int32, (c_uint64, c_char_p, POINTER(WorkOptions))),
     "mmsb_store_info_init": (None, (POINTER(StoreInfo),)),
     "mmsb_store_info": (c_int32, (c_uint64, POINTER(StoreInfo))),
+    "mmsb_store_wait": (c_int32, (c_uint64, c_uint64, POINTER(WorkOptions))),
+    "mmsb_store_wait_start": (c_int32, (c_uint64, c_uint64, POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_store_points": (c_int32, (c_char_p, POINTER(StorePoint), c_size_t, POINTER(c_size_t))),
     "mmsb_device_list": (c_int32, (c_uint64, POINTER(DeviceInfo), c_size_t, POINTER(c_size_t))),
     "mmsb_telemetry_list": (c_int32, (POINTER(Telemetry), c_size_t, POINTER(c_size_t))),

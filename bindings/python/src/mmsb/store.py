@@ -47,6 +47,11 @@ class StoreInfo(NamedTuple):
     #: Snapshots that no rule keeps and that were removed, and the bytes of their files.
     pruned: int
     pruned_bytes: int
+    #: With mode "follow": when last_record was applied; how often the newest state was loaded anew; errors, after which it tries
+    #: again.
+    followed: datetime | None
+    reloads: int
+    follow_failures: int
 
 
 class StorePoint(NamedTuple):
@@ -74,7 +79,8 @@ class StorePoint(NamedTuple):
 class Store(Context):
     """A context whose state a folder has, from open(). Every change is in the folder's journal, and close() needs no save.
 
-    With mode "read" calls that would change pages raise InvalidStateError, and so do the methods of this class.
+    With modes "read" and "follow" calls that would change pages raise InvalidStateError, and so do the methods of this class but
+    wait() and info() of one that follows.
 
     close() waits until all changes are on disk. It raises nothing if the disk refuses them: where that matters, sync() says it.
     """
@@ -149,16 +155,33 @@ class Store(Context):
         """Starts sync() when the tickets in after are done."""
         return Journal(self).sync_start(after=after)
 
+    def wait(self, record: SupportsIndex, timeout: float | None = None) -> None:
+        """With mode "follow": waits until the pages have the state behind this record, or behind a later one.
+
+        The writer has the number of its last one in info().last_record.
+
+        timeout in seconds, then TimeoutError; None waits without limit. Ctrl-C ends the call.
+        """
+        self._run(self._waiting(record), timeout)
+
+    def wait_start(self, record: SupportsIndex, *, after: Iterable[Ticket[Any]] = ()) -> Ticket[None]:
+        """Starts wait() when the tickets in after are done."""
+        return self._waiting(record).start(after)
+
     def info(self) -> StoreInfo:
         """What the store has, and what was done for it."""
         raw = sized(_abi.StoreInfo)
         self._check(lib.mmsb_store_info(self.handle, raw))
-        return as_record(StoreInfo, raw, last_save=time_of(raw.last_save_ns))
+        return as_record(StoreInfo, raw, last_save=time_of(raw.last_save_ns), followed=time_of(raw.followed_ns))
 
     def _saving_point(self, whole: bool) -> Work[None]:
         return Work(
             lib.mmsb_store_save, lib.mmsb_store_save_start, self.handle, int(bool(whole)), make=nothing, check=self._check
         )
+
+    def _waiting(self, record: SupportsIndex) -> Work[None]:
+        number = unsigned(record, "record")
+        return Work(lib.mmsb_store_wait, lib.mmsb_store_wait_start, self.handle, number, make=nothing, check=self._check)
 
     def _naming(self, name: str) -> Work[None]:
         text = c_text(name, "name")
@@ -190,8 +213,9 @@ def open(
             page.write(0, b"hello")
 
     - mode: "write" goes on from the newest state, and begins a folder that is missing or empty; "read" takes no lock, and calls
-      that would change pages raise InvalidStateError; "branch" goes on from an older state, and leaves the newer ones. None:
-      "write", or "read" if at is given
+      that would change pages raise InvalidStateError; "follow" is "read", but the pages keep up with the store's writer, which
+      may be another process: Store.wait(); "branch" goes on from an older state, and leaves the newer ones. None: "write", or
+      "read" if at is given
     - at: the state of this name (a str), behind this record of the journal (an int), or of that time (a datetime; one without a
       time zone is local time)
     - lazy: the bytes of large pages are read when a call first needs them

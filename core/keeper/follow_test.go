@@ -1,0 +1,475 @@
+package keeper
+
+import (
+	"cmp"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/abi"
+	"libmmsb/core/page"
+	"libmmsb/core/persist"
+	"libmmsb/core/status"
+	"libmmsb/core/store"
+	"libmmsb/core/ticket"
+	"libmmsb/native"
+	"libmmsb/native/nativetest"
+)
+
+func followStore(t *testing.T, directory string) uint64 {
+	t.Helper()
+	o := quiet()
+	o.Mode = abi.StoreFollow
+	return openStore(t, directory, o)
+}
+
+func waitWork(context, record uint64) *ticket.Ticket {
+	return ticket.Start(0, nil, func(w *ticket.Work) error { return Wait(context, record, w) })
+}
+
+func waitFor(t *testing.T, context, record uint64) {
+	t.Helper()
+	work := waitWork(context, record)
+	defer work.Close()
+	require.NoError(t, work.Wait(uint64(patience)), "record %d, the follower: %+v", record, infoOf(t, context).Following)
+}
+
+// caughtUp waits until a follower has all that calls have changed.
+func caughtUp(t *testing.T, writer, follower uint64) {
+	t.Helper()
+	require.NoError(t, persist.SyncJournal(writer, nil))
+	info, err := persist.GetJournalInfo(writer)
+	require.NoError(t, err)
+	waitFor(t, follower, info.Last)
+}
+
+func handleOf(t *testing.T, context, id uint64) (handle uint64) {
+	t.Helper()
+	require.NoError(t, page.Use(context, func(c *page.Context) (err error) {
+		handle, err = c.Lookup(id)
+		return err
+	}))
+	return handle
+}
+
+func idOf(handle uint64) uint64 { return page.IDOf(native.Index(handle)) }
+
+// detailsOf is all that there is to know of a state. Pages that a load gave new versions have others.
+func detailsOf(t *testing.T, context uint64, versions bool) pages {
+	t.Helper()
+	all := pages{}
+	var handles []uint64
+	require.NoError(t, page.Use(context, func(c *page.Context) error {
+		handles = make([]uint64, c.Count())
+		var cursor uint64
+		handles = handles[:c.Pages(&cursor, handles)]
+		return nil
+	}))
+	for _, handle := range handles {
+		var text string
+		require.NoError(t, page.Read(handle, func(p *page.Page) error {
+			if err := p.Present(); err != nil {
+				return err
+			}
+			mask := make([]byte, (p.Record.Size+7)/8)
+			copy(mask, p.Mask())
+			return p.WithBytes(func() error {
+				text = fmt.Sprintf("%d bytes at %d, %x, mask %x, epoch %d, metadata %q", p.Record.Size, p.Location(),
+					crc32.ChecksumIEEE(p.Bytes()), crc32.ChecksumIEEE(mask), p.Record.Epoch, p.Metadata())
+				if versions {
+					text += fmt.Sprintf(", version %d", p.Record.Version)
+				}
+				return nil
+			})
+		}))
+		parents, err := page.Parents(handle)
+		require.NoError(t, err)
+		for _, parent := range parents {
+			text += fmt.Sprintf(", of %d", idOf(parent))
+		}
+		all[idOf(handle)] = text
+	}
+	return all
+}
+
+func TestAFollowerKeepsUp(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "store")
+	writer := openStore(t, directory, quiet())
+	first := create(t, writer, 100)
+	follower := followStore(t, directory)
+	caughtUp(t, writer, follower)
+	seen := handleOf(t, follower, idOf(first))
+	require.Zero(t, nativetest.WritePage(first, 10, []byte("written")))
+	second := create(t, writer, 1<<20)
+	require.Zero(t, nativetest.WritePage(second, 0, []byte("second")))
+	caughtUp(t, writer, follower)
+	read := make([]byte, 7)
+	require.Zero(t, nativetest.ReadPage(seen, 10, read), "the handle stays valid")
+	require.Equal(t, "written", string(read))
+	require.Equal(t, detailsOf(t, writer, true), detailsOf(t, follower, true))
+
+	require.Equal(t, int32(status.InvalidState), nativetest.WritePage(seen, 0, []byte("x")))
+	require.Equal(t, status.InvalidState, status.CodeOf(Save(follower, false, nil)))
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	require.NoError(t, persist.Save(follower, persist.ToPath(elsewhere), persist.SaveOptions{}, nil))
+	err := persist.Load(follower, persist.FromPath(elsewhere), persist.LoadOptions{}, nil)
+	require.Equal(t, status.InvalidState, status.CodeOf(err), "%v", err)
+	require.Equal(t, status.InvalidState, status.CodeOf(Wait(writer, 1, nil)))
+
+	info := infoOf(t, follower)
+	require.Equal(t, Following{Record: infoOf(t, writer).Journal.Last, AppliedAt: info.Following.AppliedAt}, info.Following)
+	require.NoError(t, page.Destroy(follower))
+	require.Equal(t, status.StaleHandle, status.CodeOf(Wait(follower, 1, nil)))
+}
+
+// A page that is pinned in the follower is not taken away from it; a save waits, and never has half a group.
+func TestAFollowerWaitsForPins(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "store")
+	writer := openStore(t, directory, quiet())
+	kept, other := create(t, writer, 5000), create(t, writer, 100)
+	follower := followStore(t, directory)
+	caughtUp(t, writer, follower)
+	seen := handleOf(t, follower, idOf(kept))
+	_, code := nativetest.PinPage(seen, false)
+	require.Zero(t, code)
+	before := infoOf(t, follower).Following.Record
+	grouped(t, writer, func() {
+		require.Zero(t, nativetest.WritePage(other, 0, []byte("group")))
+		require.Zero(t, nativetest.Destroy(kept))
+	})
+	require.NoError(t, persist.SyncJournal(writer, nil))
+	time.Sleep(50 * time.Millisecond)
+	require.Equal(t, before, infoOf(t, follower).Following.Record)
+	save := ticket.Start(0, nil, func(w *ticket.Work) error {
+		return persist.Save(follower, persist.ToPath(filepath.Join(t.TempDir(), "saved")), persist.SaveOptions{}, w)
+	})
+	defer save.Close()
+	require.Equal(t, status.Timeout, status.CodeOf(save.Wait(uint64(50*time.Millisecond))))
+	require.Zero(t, nativetest.UnpinPage(seen, false))
+	require.NoError(t, save.Wait(uint64(patience)))
+	caughtUp(t, writer, follower)
+	require.Equal(t, detailsOf(t, writer, true), detailsOf(t, follower, true))
+
+	// It ends, too, while it waits.
+	seen = handleOf(t, follower, idOf(other))
+	_, code = nativetest.PinPage(seen, false)
+	require.Zero(t, code)
+	require.Zero(t, nativetest.Destroy(other))
+	require.NoError(t, persist.SyncJournal(writer, nil))
+	time.Sleep(50 * time.Millisecond)
+	require.NoError(t, page.Destroy(follower))
+	require.Zero(t, nativetest.UnpinPage(seen, false))
+}
+
+// grouped runs work in a group.
+func grouped(t *testing.T, context uint64, work func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	require.NoError(t, page.BeginGroup(context))
+	work()
+	require.NoError(t, page.CommitGroup(context))
+}
+
+// What was removed before a follower has read it comes with a load.
+func TestAFollowerThatComesTooLate(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "store")
+	o := quiet()
+	o.SegmentBytes = 4096
+	writer := openStore(t, directory, o)
+	kept, other := create(t, writer, 100), create(t, writer, 100)
+	follower := followStore(t, directory)
+	caughtUp(t, writer, follower)
+	seen := handleOf(t, follower, idOf(kept))
+	_, code := nativetest.PinPage(seen, false)
+	require.Zero(t, code)
+	require.Zero(t, nativetest.Destroy(kept))
+	for range 10 {
+		require.Zero(t, nativetest.WritePage(other, 0, []byte("more")))
+		require.NoError(t, persist.SyncJournal(writer, nil))
+		require.NoError(t, Save(writer, true, nil))
+	}
+	require.Zero(t, nativetest.UnpinPage(seen, false))
+	caughtUp(t, writer, follower)
+	require.Equal(t, uint64(1), infoOf(t, follower).Following.Reloads)
+	require.Zero(t, nativetest.WritePage(other, 0, []byte("later")))
+	require.Zero(t, nativetest.WritePage(create(t, writer, 10), 0, []byte("new")))
+	caughtUp(t, writer, follower)
+	require.Equal(t, detailsOf(t, writer, false), detailsOf(t, follower, false))
+}
+
+// TestRandomFollowers runs programs of a writer beside followers, which have its state when they have its last record.
+func TestRandomFollowers(t *testing.T) {
+	for number := *from; number < *from+*programs; number++ {
+		t.Run(fmt.Sprint(number), func(t *testing.T) {
+			folder, err := os.MkdirTemp(inMemory(), "mmsb-follow-")
+			require.NoError(t, err)
+			defer func() { _ = os.RemoveAll(folder) }()
+			p := &following{T: t, Rand: rand.New(rand.NewPCG(number, 15)), folder: folder,
+				directory: filepath.Join(folder, "store"), states: map[string]bool{}}
+			p.run()
+		})
+	}
+}
+
+// following is a writer and its followers.
+type following struct {
+	*testing.T
+	*rand.Rand
+	folder    string
+	directory string
+	writer    uint64
+	handles   []uint64
+	followers []uint64
+	states    map[string]bool // that the writer had between its calls
+	saves     int
+	grouped   bool
+}
+
+func (p *following) run() {
+	p.open(abi.StoreWrite, store.At{})
+	p.change()
+	p.follow()
+	for range 20 + p.IntN(80) {
+		p.step()
+	}
+	p.check()
+}
+
+func (p *following) open(mode int32, at store.At) {
+	o := quiet()
+	o.Mode, o.At = mode, at
+	o.SegmentBytes = 4096 << p.IntN(5)
+	o.Durability = int32(p.IntN(3))
+	o.IntervalMs = 1
+	o.Retention.Last = 1 + p.IntN(3)
+	p.writer = openStore(p.T, p.directory, o)
+	p.handles = nil
+	require.NoError(p, page.Use(p.writer, func(c *page.Context) error {
+		p.handles = make([]uint64, c.Count())
+		var cursor uint64
+		p.handles = p.handles[:c.Pages(&cursor, p.handles)]
+		return nil
+	}))
+	slices.SortFunc(p.handles, func(a, b uint64) int { return cmp.Compare(idOf(a), idOf(b)) })
+	p.note()
+}
+
+func digest(state pages) string {
+	text := ""
+	for _, id := range slices.Sorted(maps.Keys(state)) {
+		text += fmt.Sprintln(id, state[id])
+	}
+	return text
+}
+
+func (p *following) note() {
+	if !p.grouped {
+		p.states[digest(stateOf(p.T, p.writer))] = true
+	}
+}
+
+func (p *following) follow() {
+	o := quiet()
+	o.Mode, o.IntervalMs = abi.StoreFollow, 1
+	o.Lazy = p.IntN(2) == 0
+	require.NoError(p, persist.SyncJournal(p.writer, nil))
+	p.followers = append(p.followers, openStore(p.T, p.directory, o))
+}
+
+func (p *following) step() {
+	switch p.IntN(24) {
+	case 0:
+		require.NoError(p, Save(p.writer, p.IntN(3) == 0, nil))
+	case 1:
+		p.check()
+	case 2:
+		if len(p.followers) < 3 {
+			p.follow()
+		} else {
+			require.NoError(p, page.Destroy(p.followers[0]))
+			p.followers = p.followers[1:]
+		}
+	case 3:
+		require.NoError(p, page.Destroy(p.writer))
+		p.open(abi.StoreWrite, store.At{})
+	case 4:
+		p.branch()
+	case 5:
+		p.killed()
+	case 6:
+		p.saveOfFollower()
+	case 7, 8:
+		p.group()
+	default:
+		p.change()
+	}
+}
+
+func (p *following) group() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	require.NoError(p, page.BeginGroup(p.writer))
+	before, state := slices.Clone(p.handles), stateOf(p.T, p.writer)
+	p.grouped = true
+	for range 1 + p.IntN(6) {
+		p.change()
+	}
+	p.grouped = false
+	if p.IntN(4) == 0 {
+		require.NoError(p, page.RollbackGroup(p.writer))
+		p.handles = before
+		require.Equal(p, state, stateOf(p.T, p.writer))
+	} else {
+		require.NoError(p, page.CommitGroup(p.writer))
+	}
+	p.note()
+}
+
+func (p *following) some() uint64 { return p.handles[p.IntN(len(p.handles))] }
+
+func (p *following) bytes(length uint64) []byte {
+	bytes := make([]byte, length)
+	for i := range bytes {
+		bytes[i] = byte(p.Uint32())
+	}
+	return bytes
+}
+
+func sizeOf(handle uint64) uint64 { return native.RecordAt(native.Index(handle)).Size }
+
+func (p *following) change() {
+	defer p.note()
+	if len(p.handles) < 3 || len(p.handles) < 30 && p.IntN(5) == 0 {
+		p.create()
+		return
+	}
+	handle := p.some()
+	switch size := sizeOf(handle); p.IntN(12) {
+	case 0:
+		require.NoError(p, page.Resize(handle, 1+p.Uint64N(20000)))
+	case 1:
+		require.NoError(p, page.Migrate(handle, []int32{abi.LocationCPU, abi.LocationDisk}[p.IntN(2)], 0))
+	case 2:
+		require.NoError(p, page.SetMetadata(handle, []byte("key"), p.bytes(p.Uint64N(20))))
+	case 3:
+		if parent := p.some(); parent != handle {
+			if err := page.AddDependency(parent, handle); err != nil {
+				_ = page.RemoveDependency(parent, handle)
+			}
+		}
+	case 4:
+		clone, err := page.Clone(handle, 0)
+		require.NoError(p, err)
+		p.handles = append(p.handles, clone)
+	case 5:
+		require.Zero(p, nativetest.Destroy(handle))
+		p.handles = slices.DeleteFunc(p.handles, func(other uint64) bool { return other == handle })
+	case 6:
+		require.Zero(p, nativetest.ClearMask(handle))
+	case 7:
+		together := []uint64{p.some(), p.some(), p.some()}
+		require.Zero(p, nativetest.ApplyRuns(together, []uint64{0, 0, 0}, 1, p.bytes(3)))
+	default:
+		offset := p.Uint64N(size)
+		if length := 1 + p.Uint64N(size-offset); p.IntN(2) == 0 {
+			require.Zero(p, nativetest.WritePage(handle, offset, p.bytes(length)))
+		} else {
+			require.Zero(p, nativetest.ApplyRuns([]uint64{handle}, []uint64{offset}, length, p.bytes(length)))
+		}
+	}
+}
+
+func (p *following) create() {
+	require.NoError(p, page.Use(p.writer, func(c *page.Context) error {
+		id := uint64(0)
+		if p.IntN(3) == 0 {
+			id = 1 + p.Uint64N(20)
+		}
+		size := 1 + p.Uint64N(10000)
+		if p.IntN(8) == 0 {
+			size *= 20
+		}
+		handle, err := c.Create(size, page.CreateOptions{ID: id, NUMANode: -1,
+			Location: []int32{abi.LocationCPU, abi.LocationDisk}[p.IntN(5)/4]})
+		if err == nil {
+			p.handles = append(p.handles, handle)
+		} else if status.CodeOf(err) == status.AlreadyExists {
+			err = nil
+		}
+		return err
+	}))
+}
+
+// check compares all followers with the writer.
+func (p *following) check() {
+	for _, follower := range p.followers {
+		caughtUp(p.T, p.writer, follower)
+		versions := infoOf(p.T, follower).Following.Reloads == 0
+		require.Equal(p, detailsOf(p.T, p.writer, versions), detailsOf(p.T, follower, versions))
+		require.Zero(p, infoOf(p.T, follower).Following.Failures)
+	}
+}
+
+// branch leaves the newest states; the followers leave them, too.
+func (p *following) branch() {
+	p.check()
+	require.NoError(p, SetName(p.writer, "from", nil))
+	from := stateOf(p.T, p.writer)
+	for range p.IntN(4) {
+		p.change()
+	}
+	require.NoError(p, page.Destroy(p.writer))
+	p.open(abi.StoreBranch, store.At{Name: "from"})
+	require.Equal(p, from, stateOf(p.T, p.writer))
+	p.check()
+}
+
+// killed goes on in a copy of the directory as a process leaves it that was killed. Followers find what it had acknowledged, and
+// what the next writer does.
+func (p *following) killed() {
+	p.check() // they end with what the writer lives in
+	q := &program{T: p.T, context: p.writer, folder: p.folder, directory: p.directory, copies: p.saves + 1000}
+	p.saves++
+	copied := q.killed()
+	state := detailsOf(p.T, p.writer, true)
+	for _, context := range append(p.followers, p.writer) {
+		require.NoError(p, page.Destroy(context))
+	}
+	p.directory, p.followers = copied, nil
+	follower := followStore(p.T, p.directory)
+	require.Equal(p, state, detailsOf(p.T, follower, true))
+	p.followers = []uint64{follower}
+	p.open(abi.StoreWrite, store.At{})
+	p.check()
+}
+
+// saveOfFollower compares what a follower saves with the states that the writer had between its calls.
+func (p *following) saveOfFollower() {
+	if len(p.followers) == 0 {
+		return
+	}
+	follower := p.followers[p.IntN(len(p.followers))]
+	path := filepath.Join(p.folder, fmt.Sprint("saved-", p.saves))
+	p.saves++
+	saved := make(chan error, 1)
+	go func() { saved <- persist.Save(follower, persist.ToPath(path), persist.SaveOptions{Queue: true}, nil) }()
+	for range 5 {
+		p.change()
+	}
+	require.NoError(p, <-saved)
+	context, err := page.NewContext(hostPages)
+	require.NoError(p, err)
+	defer func() { require.NoError(p, page.Destroy(context)) }()
+	require.NoError(p, persist.Load(context, persist.FromPath(path), persist.LoadOptions{}, nil))
+	require.True(p, p.states[digest(stateOf(p.T, context))], "it is no state that the writer had")
+}
