@@ -21,7 +21,7 @@ export GOTOOLCHAIN := local
 # the runtime that the library has (tools/go-overlay). A recipe expands this: the file is there when tools are.
 # Of builds that run at once the tool's goes first, as it needs no kernels: the others would compile the same.
 GO_OVERLAY = $(shell test -e build/go-overlay/overlay.json && echo -overlay=$(CURDIR)/build/go-overlay/overlay.json)
-COMPILED_ONCE = -modcacherw -trimpath -buildmode=pie $(GO_OVERLAY)
+COMPILED_ONCE = -modcacherw -trimpath -buildmode=pie -tags=netgo,osusergo $(GO_OVERLAY)
 export GOFLAGS = -mod=readonly -buildvcs=false $(COMPILED_ONCE)
 FIRST_BUILD = $(if $(INPUTS_ONLY),build/mmsb)
 # Caches lie in build/ like everything else that is made.
@@ -164,11 +164,11 @@ install: lib tool ## library, header, CMake and pkg-config files, the tool with 
 # Where both are made, the library comes first: the wheel's then finds the standard library compiled.
 .PHONY: wheel
 wheel: $(STAMPS)/wheel ## build/wheel/*.whl for every glibc from 2.28 on
-$(STAMPS)/wheel: $(LIBRARY_SOURCES) $(KERNELS) $(STAMPS)/cuda-setting \
+$(STAMPS)/wheel: $(LIBRARY_SOURCES) $(TOOL_SOURCES) $(KERNELS) $(STAMPS)/cuda-setting \
     $(shell find bindings/python -name '*.py' -o -name '*.toml') \
     $(wildcard tools/*wheel.sh tools/zig_cc.sh tools/build_library.sh tools/go-overlay/*) $(STAMPS)/venv-wheel \
     | $(if $(INPUTS_ONLY),build/libmmsb.so)
-	@tools/build_wheel.sh build/wheel
+	@tools/build_wheel.sh build/wheel $(VERSION)
 	@touch $@
 
 # --------------------------------------------------------------------------------------------------- checks ----

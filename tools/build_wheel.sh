@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# tools/build_wheel.sh FOLDER: the Python wheel with the library inside, for every glibc from 2.28 on.
+# tools/build_wheel.sh FOLDER VERSION: the Python wheel with the library inside, for every glibc from 2.28 on, and the tool, which
+# needs no C library: that of this machine may be newer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-folder=$1
+folder=$1 version=$2
 floor=2.28
 
 library=$PWD/build/wheel-library/libmmsb.so
@@ -13,7 +14,11 @@ if [[ $(printf '%s\n' "${newest#GLIBC_}" "$floor" | sort -V | tail -n 1) != "$fl
     exit 1
 fi
 
+tool=$PWD/build/wheel-library/mmsb
+CGO_ENABLED=0 go build -ldflags "-s -w -buildid= -X main.version=$version" -o "$tool" ./cmd/mmsb
+
 rm -rf "$folder"
-MMSB_WHEEL_LIBRARY=$library MMSB_WHEEL_PLATFORM=manylinux_${floor/./_}_$(uname -m) build/venv-wheel/bin/python -m pip wheel \
+export MMSB_WHEEL_LIBRARY=$library MMSB_WHEEL_TOOL=$tool MMSB_WHEEL_PLATFORM=manylinux_${floor/./_}_$(uname -m)
+build/venv-wheel/bin/python -m pip wheel \
     --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir "$folder" ./bindings/python
 ls "$folder"/*.whl

@@ -27,5 +27,10 @@ with mmsb.Context() as context:
 with open("/proc/self/maps") as maps:
     libraries = {line.split()[-1] for line in maps if "libmmsb" in line}
 assert len(libraries) == 1 and libraries.pop().startswith(sys.argv[1])
+with mmsb.open("state") as store:
+    store.create_page(4096)
 PROGRAM
+version=$("$work/venv/bin/mmsb" --version)
+[[ $version == *"$(basename "$wheel" | cut -d - -f 2)"* ]] || { echo "the tool says $version" >&2; exit 1; }
+"$work/venv/bin/mmsb" store verify state > /dev/null
 echo "1 passed, 0 failed"
