@@ -62,17 +62,16 @@ func (w *window) make(bytes uint64) error {
 		return status.FromErrno(status.Unsupported, status.ErrnoOf(err), "cannot create a memory file for simulated devices")
 	}
 	if err = limits.FileSize(2 * bytes); err == nil {
-		err = limits.Addresses(3 * bytes)
+		err = limits.Addresses(3*bytes + 2*granularity)
 	}
 	if err == nil {
 		err = unix.Ftruncate(file, int64(2*bytes))
 	}
 	if err == nil {
-		const flags = unix.MAP_SHARED | unix.MAP_NORESERVE
 		var open, closed unsafe.Pointer
-		open, err = unix.MmapPtr(file, 0, nil, uintptr(2*bytes), unix.PROT_READ|unix.PROT_WRITE, flags)
+		open, err = mapAligned(file, uintptr(2*bytes), unix.PROT_READ|unix.PROT_WRITE)
 		if err == nil {
-			closed, err = unix.MmapPtr(file, 0, nil, uintptr(bytes), unix.PROT_NONE, flags)
+			closed, err = mapAligned(file, uintptr(bytes), unix.PROT_NONE)
 			if err == nil {
 				// A core file should not hold the devices' memory; where the advice is not taken nothing else is lost.
 				_ = unix.Madvise(region.BytesAt(uintptr(open), 2*bytes), unix.MADV_DONTDUMP)
@@ -86,6 +85,27 @@ func (w *window) make(bytes uint64) error {
 	}
 	_ = unix.Close(file)
 	return status.FromErrno(status.OutOfMemory, status.ErrnoOf(err), "cannot map %d bytes for simulated devices", bytes)
+}
+
+// mapAligned maps a file from its beginning on, at a multiple of the granularity: what is mapped by hand begins at one, and the
+// system knows only its own pages.
+func mapAligned(file int, bytes uintptr, protection int) (unsafe.Pointer, error) {
+	const anonymous = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_NORESERVE
+	reserved, err := unix.MmapPtr(-1, 0, nil, bytes+granularity, unix.PROT_NONE, anonymous)
+	if err != nil {
+		return nil, err
+	}
+	before := -uintptr(reserved) & (granularity - 1)
+	at := unsafe.Add(reserved, before)
+	if before > 0 {
+		_ = unix.MunmapPtr(reserved, before)
+	}
+	_ = unix.MunmapPtr(unsafe.Add(at, bytes), granularity-before)
+	const shared = unix.MAP_SHARED | unix.MAP_NORESERVE | unix.MAP_FIXED
+	if _, err = unix.MmapPtr(file, 0, at, bytes, protection, shared); err != nil {
+		_ = unix.MunmapPtr(at, bytes)
+	}
+	return at, err
 }
 
 // take is a part of a half for an arena; bytes is a multiple of frameBytes.
