@@ -2,6 +2,7 @@ package journal
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"syscall"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/file"
 	"libmmsb/core/file/filetest"
 	"libmmsb/core/status"
 )
@@ -88,8 +90,75 @@ func TestAnIntervalIsWaitedForAndNoLonger(t *testing.T) {
 		"records that are not durable yet let nobody sleep longer")
 	assert.Equal(t, time.Duration(-1), ring.patience[3])
 
-	ring, _ = serve(t, Options{Interval: time.Millisecond}, step{records: 2, delay: 5 * time.Millisecond})
-	assert.Equal(t, []uint64{2, 2}, ring.durable)
+	ring, _ = serve(t, Options{Interval: time.Millisecond}, step{records: 2, delay: 5 * time.Millisecond}, step{})
+	assert.Equal(t, []uint64{0, 2, 2}, ring.durable)
+}
+
+// slowly is a disk that syncs data when it is let.
+type slowly struct {
+	file.FS
+	begun, let chan struct{}
+}
+
+type slowFile struct {
+	file.File
+	disk *slowly
+}
+
+func (s *slowly) Open(path string, flags int, mode os.FileMode) (file.File, error) {
+	opened, err := s.FS.Open(path, flags, mode)
+	return slowFile{opened, s}, err
+}
+
+func (s slowFile) SyncData() error {
+	s.disk.begun <- struct{}{}
+	<-s.disk.let
+	return s.File.SyncData()
+}
+
+// beside is a ring that lets the disk sync after some more was taken.
+type beside struct {
+	script
+	taken func(turn int)
+}
+
+func (b *beside) Take(patience time.Duration) ([]byte, int, uint64, uint32, bool, bool, bool) {
+	b.taken(len(b.patience))
+	return b.script.Take(patience)
+}
+
+func TestRecordsAreWrittenBesideASync(t *testing.T) {
+	disk := &slowly{filetest.NewDisk(), make(chan struct{}, 9), make(chan struct{}, 9)}
+	w := open(t, disk, Options{Interval: time.Millisecond})
+	ring := &beside{script: script{steps: []step{{records: 1, delay: 5 * time.Millisecond}, {records: 1}, {records: 1}, {}}}}
+	ring.taken = func(turn int) {
+		if turn == 1 {
+			<-disk.begun // which waits now
+		}
+		if turn == 3 { // records 2 and 3 are written
+			assert.Equal(t, []uint64{0, 0, 0}, ring.durable)
+			info, err := disk.Stat(directory + "/" + w.name)
+			require.NoError(t, err)
+			assert.Equal(t, int64(4*unitBytes), info.Size)
+			for range 9 {
+				disk.let <- struct{}{}
+			}
+		}
+	}
+	require.NoError(t, w.Serve(ring))
+	assert.Equal(t, []uint64{0, 0, 0, 3, 3}, ring.durable)
+}
+
+func TestASyncBesideTheWritingThatFails(t *testing.T) {
+	counting := filetest.NewFaulty(filetest.NewDisk())
+	open(t, counting, Options{})
+	next := counting.Count(filetest.Sync) + 1
+	fs := filetest.NewFaulty(filetest.NewDisk(), filetest.Fault{Kind: filetest.Sync, Nth: next, Errno: syscall.EIO})
+	w := open(t, fs, Options{Interval: time.Millisecond})
+	ring := &script{steps: slices.Repeat([]step{{records: 1, delay: 5 * time.Millisecond}}, 10)}
+	require.Error(t, w.Serve(ring))
+	assert.Equal(t, status.IO, code(ring.failure))
+	assert.Equal(t, uint64(0), slices.Max(ring.durable))
 }
 
 func TestNoDurabilityLeavesItToTheSystem(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"libmmsb/core/file"
 	"libmmsb/core/invariant"
 	"libmmsb/core/lineage"
+	"libmmsb/core/safego"
 	"libmmsb/core/status"
 )
 
@@ -96,14 +97,15 @@ type Writer struct {
 	at      file.File         // the segment that is written
 	name    string
 	offset  int64
-	filled  int64  // zeros lie between offset and here
-	zeros   []byte // what fill writes
-	begins  uint64 // sequence number of the segment's first record
-	chain   uint32 // crc of the last frame
-	ended   bool   // the last frame says that the journal was closed
-	within  bool   // the last group goes on, perhaps
-	last    uint64 // sequence number of the last record
-	durable uint64 // every record up to this one is on the disk
+	filled  int64    // zeros lie between offset and here
+	zeros   []byte   // what fill writes
+	begins  uint64   // sequence number of the segment's first record
+	chain   uint32   // crc of the last frame
+	ended   bool     // the last frame says that the journal was closed
+	within  bool     // the last group goes on, perhaps
+	last    uint64   // sequence number of the last record
+	durable uint64   // every record up to this one is on the disk
+	syncing *running // nil: no sync runs beside the writing
 	failed  error
 
 	drop   sync.Mutex // one Drop at a time
@@ -541,16 +543,63 @@ func (w *Writer) fail(err error) error {
 
 // Sync makes what was written durable and returns the number of the last record that is.
 func (w *Writer) Sync() (uint64, error) {
-	if w.failed != nil {
-		return w.durable, w.failed
+	if err := w.endSync(); err != nil {
+		return w.durable, err
 	}
 	if w.durable != w.last {
 		if err := w.at.SyncData(); err != nil {
-			return w.durable, w.fail(file.Failed(err, "cannot sync %s", filepath.Join(w.directory, w.name)))
+			return w.durable, w.failedToSync(err)
 		}
 		w.durable = w.last
 	}
 	return w.durable, nil
+}
+
+func (w *Writer) failedToSync(err error) error {
+	return w.fail(file.Failed(err, "cannot sync %s", filepath.Join(w.directory, w.name)))
+}
+
+// running is a sync beside the writing.
+type running struct {
+	last uint64 // the record up to which all are durable when it has succeeded
+	err  error
+	done chan struct{}
+}
+
+// beginSync begins to make durable what was written. None runs.
+func (w *Writer) beginSync() {
+	s, at := &running{last: w.last, err: syscall.EIO, done: make(chan struct{})}, w.at // what a panic leaves is a failure
+	w.syncing = s
+	safego.Go(func() {
+		defer close(s.done)
+		s.err = at.SyncData()
+	})
+}
+
+// syncEnded says whether no sync runs beside the writing, or none any more.
+func (w *Writer) syncEnded() bool {
+	if w.syncing == nil {
+		return true
+	}
+	select {
+	case <-w.syncing.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// endSync waits for a sync beside the writing, and returns the writer's error.
+func (w *Writer) endSync() error {
+	if s := w.syncing; s != nil {
+		<-s.done
+		w.syncing = nil
+		if s.err != nil {
+			return w.failedToSync(s.err)
+		}
+		w.durable = s.last
+	}
+	return w.failed
 }
 
 // rotate begins a new segment. The old one is durable before, so that only the last one can be torn.
@@ -599,6 +648,7 @@ func (w *Writer) end() error {
 }
 
 func (w *Writer) release() {
+	_ = w.endSync()
 	if w.pending.Load() { // it never counted
 		w.undo()
 	}
@@ -712,24 +762,33 @@ func (w *Writer) serve(ring Ring) error {
 		patience := time.Duration(-1)
 		if w.options.Durability == Interval && w.durable != w.last {
 			patience = max(0, w.options.Interval-time.Since(synced))
+			if patience == 0 && !w.syncEnded() { // the disk takes longer
+				patience = w.options.Interval
+			}
 		}
 		buffer, used, first, count, ends, wanted, open := ring.Take(patience)
 		if !open {
 			return nil
 		}
-		due := buffer == nil || wanted
 		if buffer != nil {
 			if err := w.Write(buffer, used, first, count, ends); err != nil {
 				return err
 			}
-			due = due || w.options.Durability == EachCall || w.options.Durability == Interval &&
-				time.Since(synced) >= w.options.Interval
 		}
-		if due {
+		switch {
+		case buffer == nil || wanted || w.options.Durability == EachCall: // nothing comes meanwhile, or somebody waits
 			if _, err := w.Sync(); err != nil {
 				return err
 			}
 			synced = time.Now()
+		case w.options.Durability == Interval && w.syncEnded():
+			if err := w.endSync(); err != nil {
+				return err
+			}
+			if w.durable != w.last && time.Since(synced) >= w.options.Interval {
+				w.beginSync()
+				synced = time.Now()
+			}
 		}
 		ring.Durable(w.durable)
 	}
