@@ -44,17 +44,11 @@ func (w *Writer) MakeRing(bufferBytes int) (file.File, error) {
 		return nil, file.Failed(err, "cannot create %s", path)
 	}
 	w.made.ring = true
-	content := make([]byte, RingFileBytes(bufferBytes))
-	copy(content, ringMagic)
-	binary.LittleEndian.PutUint32(content[8:], ringVersion)
-	binary.LittleEndian.PutUint64(content[16:], uint64(bufferBytes))
-	copy(content[24:], w.lineage.ID[:])
-	copy(content[40:], bootID())
-	size := int64(len(content))
-	// Written at once, also where space could be allocated: then the page cache has it in large pieces. A buffer in single pages
-	// goes to the disk at 0.7 of the rate.
+	size := int64(RingFileBytes(bufferBytes))
+	// Written, also where space could be allocated: then the page cache has it in large pieces. A buffer in single pages goes to
+	// the disk at 0.7 of the rate.
 	if err = f.Allocate(0, size); err != syscall.ENOSPC {
-		err = file.WriteFull(f, content, 0)
+		err = w.writeRing(f, size, bufferBytes)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -63,6 +57,26 @@ func (w *Writer) MakeRing(bufferBytes int) (file.File, error) {
 	}
 	return f, nil
 }
+
+// writeRing writes zeros, and then the head: without it a ring that was not made to its end is none.
+func (w *Writer) writeRing(f file.File, size int64, bufferBytes int) error {
+	piece := make([]byte, min(size, ringPiece))
+	for at := int64(0); at < size; at += int64(len(piece)) {
+		if err := file.WriteFull(f, piece[:min(size-at, ringPiece)], at); err != nil {
+			return err
+		}
+	}
+	head := piece[:RingHeadBytes]
+	copy(head, ringMagic)
+	binary.LittleEndian.PutUint32(head[8:], ringVersion)
+	binary.LittleEndian.PutUint64(head[16:], uint64(bufferBytes))
+	copy(head[24:], w.lineage.ID[:])
+	copy(head[40:], bootID())
+	return file.WriteFull(f, head, 0)
+}
+
+// ringPiece is how much of a ring is written at once.
+const ringPiece = 1 << 20
 
 // bootID tells one start of the system from another: what was not written to the disk ends with it, and pages of a shared file
 // may be older than others. It has 36 bytes; none where the system does not say.

@@ -464,7 +464,7 @@ static uint64_t most(int from, int to, int of) {
 
 /* Ended pages keep their memory for 5 to 10 s: of it a run of some seconds tells only whether it grows without end. */
 enum { TELLS_OF_MEMORY = 60 };
-static const double SHORT_FACTOR = 2, SHORT_MORE = 64 << 20;
+static const double SHORT_FACTOR = 2, SHORT_MORE = 256 << 20;
 
 static int is_of_pages(const char *name) {
     return strcmp(name, "rss") == 0 || strcmp(name, "page bytes") == 0;
