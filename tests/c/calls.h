@@ -233,6 +233,8 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_store_name, MMSB_KIND_CONTEXT, ORDINARY, (handle, "name", NULL)) \
     CALL(mmsb_store_name_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, "name", NULL, &a.number)) \
     CALL(mmsb_store_unname, MMSB_KIND_CONTEXT, ORDINARY, (handle, "name", NULL)) \
+    CALL(mmsb_store_wait, MMSB_KIND_CONTEXT, ORDINARY, (handle, 1, NULL)) \
+    CALL(mmsb_store_wait_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, 1, NULL, &a.number)) \
     CALL(mmsb_store_info, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.store_info)) \
     CALL(mmsb_store_points, 0, ORDINARY, (NO_FILE, NULL, 0, &a.length)) \
     CALL(mmsb_telemetry_list, 0, ORDINARY, (NULL, 0, &a.length)) \

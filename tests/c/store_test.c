@@ -464,7 +464,7 @@ static void wrong_arguments_of_an_open(void) {
     WRONG(MMSB_E_STRUCT_VERSION, o.struct_size = 0);
     WRONG(MMSB_E_STRUCT_VERSION, o.reserved[2] = 1);
     WRONG(MMSB_E_INVALID_ARGUMENT, o.mode = -1);
-    WRONG(MMSB_E_INVALID_ARGUMENT, o.mode = 3);
+    WRONG(MMSB_E_INVALID_ARGUMENT, o.mode = 4);
     WRONG(MMSB_E_INVALID_ARGUMENT, o.load = MMSB_LOAD_IN_PLACE);
     WRONG(MMSB_E_INVALID_ARGUMENT, o.durability = 3);
     WRONG(MMSB_E_INVALID_ARGUMENT, o.interval_ms = 0);
@@ -526,7 +526,7 @@ static void wrong_arguments_of_a_save(void) {
     CHECK_STATUS(mmsb_store_unname(context, NULL, NULL), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_store_unname(context, "name", NULL), MMSB_E_NOT_FOUND);
     CHECK_STATUS(mmsb_store_info(context, NULL), MMSB_E_INVALID_ARGUMENT);
-    info.reserved[5] = 1;
+    info.reserved[2] = 1;
     CHECK_STATUS(mmsb_store_info(context, &info), MMSB_E_STRUCT_VERSION);
     mmsb_store_info_init(&info);
     info.struct_size++;
