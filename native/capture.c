@@ -34,6 +34,19 @@ void mmsb__capture_settle(mmsb__capture_t *capture) {
     mmsb__synchronize(mmsb__context_record(capture->context));
 }
 
+void mmsb__capture_await_changes(const mmsb__capture_t *capture) {
+    for (uint32_t leaf = 0; leaf < capture->leaf_count; leaf++) {
+        for (uint32_t at = 0; at < capture->used[leaf]; at++) {
+            const mmsb__record_t *record = mmsb__record_of(capture->leaves[leaf] << MMSB__LEAF_BITS | at);
+            const uint64_t state = mmsb__state_load(record), version = __atomic_load_n(&record->version, __ATOMIC_RELAXED);
+            /* Who has the lock then had it before, as far as the version shows nothing else. */
+            while ((state & MMSB__OWNER_MASK) && mmsb__state_load(record) == state &&
+                   __atomic_load_n(&record->version, __ATOMIC_RELAXED) == version)
+                sched_yield();
+        }
+    }
+}
+
 /* Each count by itself: writers that waited for an earlier capture may still be counted. */
 static void copy_stats(mmsb__capture_stats_t *to, const mmsb__capture_stats_t *from) {
     __atomic_store_n(&to->copied_bytes, __atomic_load_n(&from->copied_bytes, __ATOMIC_RELAXED), __ATOMIC_RELAXED);

@@ -101,6 +101,10 @@ func BeginCapture(context uint32, leaves, used []uint32, base *Base, copyLimit u
 // Settle returns when every call sees the capture, also calls that take no lock.
 func (c Capture) Settle() { C.mmsb__capture_settle(c.capture) }
 
+// AwaitChanges returns when no call changes a page any more that began before the capture: what they change is captured. Call it
+// after Settle.
+func (c Capture) AwaitChanges() { C.mmsb__capture_await_changes(c.capture) }
+
 // Fill puts pages into a segment. Where it stops at a page, it returns the index of that page's record.
 func (c Capture) Fill(segment *Segment) (Fill, uint32) {
 	var index C.uint32_t

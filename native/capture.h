@@ -22,6 +22,9 @@ mmsb__capture_t *mmsb__capture_begin(uint32_t context, const uint32_t *leaves, c
 
 /* Call after the beginning, under no lock: afterwards calls that create and destroy pages without locking them see the moment. */
 void mmsb__capture_settle(mmsb__capture_t *capture);
+/* Returns when no page is locked any more by who locked it before the capture began: their changes are in what is captured. Call
+ * it after mmsb__capture_settle. */
+void mmsb__capture_await_changes(const mmsb__capture_t *capture);
 
 /* Notes a leaf that the context took after the moment. */
 void mmsb__capture_later(uint32_t context, uint32_t leaf);

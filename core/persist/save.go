@@ -229,10 +229,6 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 		numbers, used := numbersOf(leaves)
 		s.leaves = numbers
 		capture, ok = native.BeginCapture(s.context.Index(), numbers, used, table, limit, s.o.RawWrites)
-		header.Latest = header.Position
-		if ring, is := native.RingOf(s.context.Index()); is && s.recorded {
-			header.Latest = ring.Last() // the moment has no step behind this one
-		}
 	})
 	if err != nil {
 		s.letWrite()
@@ -247,6 +243,11 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 		native.LetWrite(s.context.Index(), native.LetsPins)
 	}
 	capture.Settle()
+	header.Latest = header.Position
+	if ring, is := native.RingOf(s.context.Index()); is && s.recorded {
+		capture.AwaitChanges()
+		header.Latest = ring.Last() // whoever changes a page from here on sees the capture
+	}
 	s.capture = capture
 	s.looking.Add(1)
 	safego.Go(func() { // beside the goroutine that fills: half of an incremental save is looking
