@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"libmmsb/core/journal"
 	"libmmsb/core/page"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
@@ -454,4 +455,41 @@ func TestAMomentBetweenThePiecesOfAChange(t *testing.T) {
 		}))
 		require.NoError(t, page.Destroy(loaded))
 	}
+}
+
+// A call that began to change a page before the moment of a save, and puts its record behind it: the snapshot has the change, and
+// says so.
+func TestASnapshotNamesTheStepOfAChangeThatHadBegun(t *testing.T) {
+	context := newContext(t)
+	openJournal(t, context, filepath.Join(t.TempDir(), "journal"))
+	var handle uint64
+	require.NoError(t, page.Use(context, func(c *page.Context) error {
+		handle = create(t, c, 100)
+		return nil
+	}))
+	path := filepath.Join(t.TempDir(), "saved")
+	saved := make(chan error, 1)
+	var step uint64
+	require.NoError(t, page.ChangeAgain(handle, func(p *page.Page) error {
+		go func() { saved <- Save(context, ToPath(path), SaveOptions{}, nil) }()
+		time.Sleep(200 * time.Millisecond) // the save has had its moment, and waits for the page
+		ring, ok := native.RingOf(stateOf(t, context).context.Index())
+		require.True(t, ok)
+		var code int32
+		step, code = ring.Append(native.Head{Kind: uint8(journal.Write), Page: page.IDOf(p.Index), Version: p.Record.Version + 1},
+			make([]byte, 8), []byte("late"))
+		require.Zero(t, code)
+		p.Record.Version++
+		return p.WithBytes(func() error {
+			copy(p.Bytes(), "late")
+			return nil
+		})
+	}))
+	require.NoError(t, <-saved)
+	opened, err := snapshot.Open(path, snapshot.OpenOptions{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, opened.Close()) }()
+	header := opened.Header()
+	require.Less(t, header.Position, step)
+	require.Equal(t, step, header.Latest)
 }
