@@ -18,7 +18,7 @@ mmsb_status_t mmsb_delta_validate(const mmsb_delta_t *delta, uint64_t page_size)
 mmsb_status_t mmsb_page_apply(mmsb_page_t page, const mmsb_delta_t *delta) {
     DOOR_ENTER();
     DOOR_POINTER(delta);
-    DOOR_CHANGE_OF(page, mmsb__page_apply(page, delta))
+    return mmsb__page_apply(page, delta);
 }
 
 mmsb_status_t mmsb_page_apply_many(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad_index) {

@@ -95,8 +95,8 @@ mmsb_status_t door_work(const mmsb_work_options_t *work);
 /* Options of a context that can be used: the given ones, or for NULL the defaults, which are filled in. */
 mmsb_status_t door_context_options(const mmsb_context_options_t **given, mmsb_context_options_t *defaults);
 
-/* Returns what a change in a context gives. Where the disk is full, and the context's store lets changes wait, it is tried again:
- * a failed call has changed nothing. */
+/* Returns what a change in a context gives, unless native code asks mmsb__change_again itself. Where the disk is full, and the
+ * context's store lets changes wait, it is tried again: a failed call has changed nothing. */
 #define DOOR_CHANGE(context_index, change) \
     for (;;) { \
         mmsb_status_t door_status = (change); \

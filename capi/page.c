@@ -423,7 +423,7 @@ mmsb_status_t mmsb_page_read(mmsb_page_t page, uint64_t offset, void *buffer, ui
 mmsb_status_t mmsb_page_write(mmsb_page_t page, uint64_t offset, const void *buffer, uint64_t length) {
     DOOR_ENTER();
     DOOR_BUFFER(buffer, length);
-    DOOR_CHANGE_OF(page, mmsb__page_write(page, offset, buffer, length))
+    return mmsb__page_write(page, offset, buffer, length);
 }
 
 mmsb_status_t mmsb_page_read_many(const mmsb_page_range_t *ranges, size_t count, size_t *bad_index) {

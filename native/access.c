@@ -88,7 +88,7 @@ mmsb_status_t mmsb__page_write(uint64_t page, uint64_t offset, const void *buffe
                 write_locked(record, offset, buffer, length);
         }
         status = mmsb__change_end(&change, status);
-    } while (MMSB__UNLIKELY(status == MMSB__AGAIN));
+    } while (MMSB__UNLIKELY(status != MMSB_OK) && mmsb__change_again(status, page));
     return status;
 }
 

@@ -33,6 +33,11 @@ mmsb_status_t mmsb__change_journal_delta_slow(mmsb__change_t *change, uint64_t e
     return status;
 }
 
+int mmsb__change_again(mmsb_status_t status, uint64_t page) {
+    return status == MMSB__AGAIN ||
+           (status == MMSB_E_NO_SPACE && mmsb__ring_await_space(mmsb__record_context(MMSB__HANDLE_INDEX(page))));
+}
+
 /* -------------------------------------------------------------------------------------------------- many pages ---- */
 
 mmsb_status_t mmsb__batch_keep(const mmsb__batch_t *batch, mmsb__batch_keep_t keep, const void *work, size_t *bad) {

@@ -400,6 +400,6 @@ mmsb_status_t mmsb__page_apply(uint64_t page, const mmsb_delta_t *delta) {
             status = apply_locked(&change, delta);
         }
         status = mmsb__change_end(&change, status);
-    } while (MMSB__UNLIKELY(status == MMSB__AGAIN));
+    } while (MMSB__UNLIKELY(status != MMSB_OK) && mmsb__change_again(status, page));
     return MMSB__UNLIKELY(copy != NULL) ? apply_copy(page, copy) : status;
 }
