@@ -33,7 +33,7 @@ func layouts() [][2]any {
 		{Finished{}, C.mmsb__finished_t{}},
 		{Survey{}, C.mmsb__survey_t{}},
 		{Transfer{}, C.mmsb__transfer_t{}},
-		{redoSlot{}, C.mmsb__redo_slot_t{}},
+		{byIDSlot{}, C.mmsb__by_id_slot_t{}},
 		{Delta{}, C.mmsb_delta_t{}},
 	}
 }

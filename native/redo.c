@@ -54,17 +54,18 @@ static inline uint64_t word_at(const uint8_t *bytes) {
     return word;
 }
 
-static inline mmsb__record_t *page_of(const mmsb__redo_pages_t *pages, uint64_t id) {
-    uint64_t mask = pages->capacity - 1;
-    for (uint64_t at = id * pages->factor >> 32 & mask; pages->slots[at].id != 0; at = (at + 1) & mask) {
+/* ByID.Find of by_id.go. */
+static inline mmsb__record_t *page_of(const mmsb__by_id_t *pages, uint64_t id) {
+    uint64_t mask = pages->capacity - 1, spread = id * pages->factor;
+    for (uint64_t at = (spread ^ spread >> 32) * pages->factor >> 32 & mask; pages->slots[at].id != 0; at = (at + 1) & mask) {
         if (pages->slots[at].id == id)
-            return mmsb__record_at((uint32_t)pages->slots[at].index);
+            return mmsb__record_at(MMSB__HANDLE_INDEX(pages->slots[at].page));
     }
     return NULL;
 }
 
 /* Decodes a record that changes bytes: 1, or 0 where it is of another kind. */
-static inline int redo_read(redo_t *redo, const mmsb__redo_pages_t *pages, const uint8_t *at, uint64_t left) {
+static inline int redo_read(redo_t *redo, const mmsb__by_id_t *pages, const uint8_t *at, uint64_t left) {
     const mmsb__journal_head_t *head = redo->head = (const mmsb__journal_head_t *)(const void *)at;
     if (left < sizeof *head || head->length < sizeof *head + 8 || head->length > left || (head->flags & MMSB__JOURNAL_PIECE))
         return 0;
@@ -193,7 +194,7 @@ static inline int redo_make_as(const redo_t *redo, mmsb__redo_how_t how) {
     return how == MMSB__REDO_UNSEEN ? redo_make(redo, redo->head->version) : redo_make_live(redo, how == MMSB__REDO_MOVED);
 }
 
-uint64_t mmsb__redo_records(const mmsb__redo_pages_t *pages, mmsb__redo_how_t how, const void *records, uint64_t length,
+uint64_t mmsb__redo_records(const mmsb__by_id_t *pages, mmsb__redo_how_t how, const void *records, uint64_t length,
                             uint64_t *count) {
     redo_t ring[REDO_AHEAD];
     const uint8_t *base = records;

@@ -20,17 +20,17 @@ typedef struct mmsb__redo {
  * bytes have an address, and nobody else sees it: a load makes it, or the caller has locked it and has kept what it was. */
 mmsb_status_t mmsb__redo(uint32_t index, uint64_t version, uint64_t epoch, const mmsb__redo_t *change);
 
-/* The pages of a replay by id: open addressing with linear probing, beginning at bits 32 … of id * factor. */
-typedef struct mmsb__redo_slot {
-    uint64_t id;    /* 0 = free */
-    uint64_t index; /* of the page's record */
-} mmsb__redo_slot_t;
+/* Pages by id: open addressing with linear probing (by_id.go). */
+typedef struct mmsb__by_id_slot {
+    uint64_t id;   /* 0 = free */
+    uint64_t page; /* its handle */
+} mmsb__by_id_slot_t;
 
-typedef struct mmsb__redo_pages {
-    const mmsb__redo_slot_t *slots; /* some are free */
-    uint64_t capacity;              /* a power of two */
-    uint64_t factor;                /* odd */
-} mmsb__redo_pages_t;
+typedef struct mmsb__by_id {
+    const mmsb__by_id_slot_t *slots; /* some are free */
+    uint64_t capacity;               /* a power of two */
+    uint64_t factor;                 /* odd */
+} mmsb__by_id_t;
 
 /* Whose pages they are. */
 typedef enum mmsb__redo_how {
@@ -43,7 +43,7 @@ typedef enum mmsb__redo_how {
  * pieces, is of no page with an address or of one that has the change, or is not as it must be: nothing of that one is done. Nor
  * where a capture, freeze or group may need the bytes of a live page. Returns the bytes of those before it, *count is their
  * number. */
-uint64_t mmsb__redo_records(const mmsb__redo_pages_t *pages, mmsb__redo_how_t how, const void *records, uint64_t length,
+uint64_t mmsb__redo_records(const mmsb__by_id_t *pages, mmsb__redo_how_t how, const void *records, uint64_t length,
                             uint64_t *count);
 
 #pragma GCC visibility pop

@@ -86,15 +86,19 @@ func (c *Context) checkIDs() error {
 	i, leaves := &c.ids, c.memory.Leaves() // whose lock comes before that of the ids
 	i.Lock()
 	defer i.Unlock()
-	for id, page := range i.explicit {
+	var wrong error
+	i.explicit.All(func(id, page uint64) {
 		index := native.Index(page)
 		state := native.RecordAt(index).LoadState()
 		switch {
 		case (state^page)>>native.IndexBits != 0 || state&native.ExplicitID == 0 || contextOf(index) != c:
-			return broken("id %d belongs to page 0x%016x, whose record has state 0x%016x", id, page, state)
+			wrong = broken("id %d belongs to page 0x%016x, whose record has state 0x%016x", id, page, state)
 		case recordID(index, state) != id:
-			return broken("id %d belongs to page 0x%016x, which has id %d", id, page, recordID(index, state))
+			wrong = broken("id %d belongs to page 0x%016x, which has id %d", id, page, recordID(index, state))
 		}
+	})
+	if wrong != nil {
+		return wrong
 	}
 	explicit := 0
 	for _, leaf := range leaves {
@@ -105,8 +109,8 @@ func (c *Context) checkIDs() error {
 			}
 		}
 	}
-	if explicit != len(i.explicit) {
-		return broken("%d pages have ids that the caller chose, %d ids are known", explicit, len(i.explicit))
+	if explicit != i.explicit.Len() {
+		return broken("%d pages have ids that the caller chose, %d ids are known", explicit, i.explicit.Len())
 	}
 	waits := 0
 	for _, indices := range i.waiting {

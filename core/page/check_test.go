@@ -38,9 +38,9 @@ func TestCheckSeesDamage(t *testing.T) {
 			},
 			"the change mask of": func() func() { return damaged(&at(host).MaskFrame, native.Index(chosen)) },
 			"the metadata of":    func() func() { return damaged(&side(chosen).MetadataFrame, native.Index(host)) },
-			"whose record has":   func() func() { c.ids.explicit[18] = host; return func() { delete(c.ids.explicit, 18) } },
-			"which has id 17":    func() func() { c.ids.explicit[18] = chosen; return func() { delete(c.ids.explicit, 18) } },
-			"ids are known":      func() func() { delete(c.ids.explicit, 17); return func() { c.ids.explicit[17] = chosen } },
+			"whose record has":   func() func() { c.ids.explicit.Put(18, host); return func() { c.ids.explicit.Remove(18) } },
+			"which has id 17":    func() func() { c.ids.explicit.Put(18, chosen); return func() { c.ids.explicit.Remove(18) } },
+			"ids are known":      func() func() { c.ids.explicit.Remove(17); return func() { c.ids.explicit.Put(17, chosen) } },
 			"marks wait":         func() func() { return damaged(&c.ids.waits, c.ids.waits+1) },
 			"same memory":        func() func() { return damaged(&at(host).Locator, at(chosen).Locator) },
 		} {

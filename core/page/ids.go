@@ -12,13 +12,13 @@ import (
 
 // ids are the identities of a context's pages. An automatic id is the handle's low 60 bits times an odd number of the context,
 // modulo 2^60, under the top bits 0xa: it is found by multiplying with the inverse, with no map, and never comes twice. Only ids
-// that the caller chose are in a map. One of these may be the automatic id of a page to come, as after a load: then its record is
+// that the caller chose are in a table. One of these may be the automatic id of a page to come, as after a load: then its record is
 // marked, and creating a page on it asks here.
 type ids struct {
 	sync.Mutex
 	context         uint32
 	factor, inverse uint64
-	explicit        map[uint64]uint64  // page by id
+	explicit        *native.ByID
 	leaving         map[uint64]leaving // ids of pages that open groups have destroyed
 	// waiting are marks for records of leaves that the context does not have yet: indices by group of leaves.
 	waiting map[uint32][]uint32
@@ -36,7 +36,7 @@ func (i *ids) start() {
 		i.inverse *= 2 - i.factor*i.inverse
 	}
 	i.inverse &= native.IDMask
-	i.explicit = make(map[uint64]uint64)
+	i.explicit = native.NewByID(0)
 	i.waiting = make(map[uint32][]uint32)
 	i.leaving = make(map[uint64]leaving)
 }
@@ -53,7 +53,7 @@ func (i *ids) reserve(id uint64, by *group) error {
 	if gone, ok := i.leaving[id]; ok && gone.by != by {
 		return errLeaving(id)
 	}
-	if page, ok := i.explicit[id]; ok {
+	if page, ok := i.explicit.Find(id); ok {
 		return status.Errorf(status.AlreadyExists, "id %d belongs to page 0x%016x", id, page)
 	}
 	if id&^native.IDMask == native.IDAutomatic {
@@ -72,7 +72,7 @@ func (i *ids) reserve(id uint64, by *group) error {
 			}
 		}
 	}
-	i.explicit[id] = 0
+	i.explicit.Put(id, 0)
 	return nil
 }
 
@@ -98,7 +98,7 @@ func (i *ids) mark(id uint64) bool {
 // tidy forgets the marks that wait for ids which nobody has any more, once they are the most: ids that come and go would leave
 // ever more of them. Under the lock.
 func (i *ids) tidy() {
-	if i.waits <= 2*len(i.explicit)+leafGroup {
+	if i.waits <= 2*i.explicit.Len()+leafGroup {
 		return
 	}
 	clear(i.waiting)
@@ -108,9 +108,7 @@ func (i *ids) tidy() {
 			i.mark(id)
 		}
 	}
-	for id := range i.explicit {
-		again(id)
-	}
+	i.explicit.All(func(id, _ uint64) { again(id) })
 	for id := range i.leaving {
 		again(id)
 	}
@@ -119,22 +117,29 @@ func (i *ids) tidy() {
 // set says which page has a reserved id; drop gives the id up.
 func (i *ids) set(id, page uint64) {
 	i.Lock()
-	i.explicit[id] = page
+	i.explicit.Put(id, page)
 	i.Unlock()
 }
 
 func (i *ids) drop(id uint64) {
 	i.Lock()
-	delete(i.explicit, id)
+	i.explicit.Remove(id)
 	i.Unlock()
 }
 
 // end gives up the id of a page that has ended, unless another page has it by now.
 func (i *ids) end(id, page uint64) {
 	i.Lock()
-	if i.explicit[id] == page {
-		delete(i.explicit, id)
+	if has, _ := i.explicit.Find(id); has == page {
+		i.explicit.Remove(id)
 	}
+	i.Unlock()
+}
+
+// forget gives up all ids before the pages that have them end: none is looked for one by one.
+func (i *ids) forget() {
+	i.Lock()
+	i.explicit = native.NewByID(0)
 	i.Unlock()
 }
 
@@ -147,7 +152,7 @@ type leaving struct {
 // leave takes the id from a page that a group destroys; others do not get it until the group has ended.
 func (i *ids) leave(id uint64, by *group) {
 	i.Lock()
-	delete(i.explicit, id)
+	i.explicit.Remove(id)
 	i.leaving[id] = leaving{by, i.leaving[id].pages + 1}
 	i.Unlock()
 }
@@ -157,7 +162,7 @@ func (i *ids) left(id, page uint64) {
 	i.Lock()
 	defer i.Unlock()
 	if page != 0 {
-		i.explicit[id] = page
+		i.explicit.Put(id, page)
 	}
 	if gone := i.leaving[id]; gone.pages > 1 {
 		i.leaving[id] = leaving{gone.by, gone.pages - 1}
@@ -182,7 +187,7 @@ func errLeaving(id uint64) error {
 // taken tells whether the caller chose the automatic id of a handle. Under the lock.
 func (i *ids) taken(handle uint64) bool {
 	id := i.automatic(handle)
-	_, ok := i.explicit[id]
+	_, ok := i.explicit.Find(id)
 	_, leaving := i.leaving[id]
 	return ok || leaving
 }

@@ -130,6 +130,7 @@ func (c *Context) end() error {
 	c.persistence.End()
 	native.DetachContext(c.index)
 	c.endGroups()
+	c.ids.forget()
 	survivors := 0
 	for _, leaf := range c.memory.Leaves() {
 		survivors += c.endLeaf(leaf)

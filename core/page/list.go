@@ -16,7 +16,7 @@ func (c *Context) Lookup(id uint64) (uint64, error) {
 	}
 	c.ids.Lock()
 	defer c.ids.Unlock()
-	if page := c.ids.explicit[id]; page != 0 {
+	if page, _ := c.ids.explicit.Find(id); page != 0 {
 		// It may be about to begin.
 		if state := native.RecordAt(native.Index(page)).LoadState(); (state^page)>>native.IndexBits == 0 {
 			return page, nil

@@ -66,9 +66,7 @@ func (r *replaced) unlock() {
 // end ends them. They have no dependencies. What it returns gives memory back that was adopted.
 func (r *replaced) end() (releases []func()) {
 	if r.all {
-		r.context.ids.Lock()
-		r.context.ids.explicit = make(map[uint64]uint64) // none of them stays, so that none is looked for
-		r.context.ids.Unlock()
+		r.context.ids.forget()
 	}
 	finished := new(native.Finished)
 	for _, leaf := range r.leaves {

@@ -14,17 +14,17 @@ import (
 // sees them, and nothing of the context has changed. One goroutine works on it.
 type Staging struct {
 	Pages   []native.Staged
-	Handles map[uint64]uint64 // that a page will have, by id
-	Graph   *graph.Graph      // the dependencies between them
-	Version uint64            // that Commit gave all of them; 0: each kept its own
-	Far     bool              // Version is below what a page had
+	Handles *native.ByID // that a page will have
+	Graph   *graph.Graph // the dependencies between them
+	Version uint64       // that Commit gave all of them; 0: each kept its own
+	Far     bool         // Version is below what a page had
 	context *Context
 }
 
 // NewStaging is empty, with space for so many pages. It grows.
 func NewStaging(c *Context, pages uint64) *Staging {
 	return &Staging{
-		Pages: make([]native.Staged, 0, pages), Handles: make(map[uint64]uint64, pages), Graph: newGraph(), context: c,
+		Pages: make([]native.Staged, 0, pages), Handles: native.NewByID(pages), Graph: newGraph(), context: c,
 	}
 }
 
@@ -49,8 +49,8 @@ func (s *Staging) Add(pages []native.Staged, like residency.Frame, node int32) e
 		p.Low = like.Low | native.ExplicitID
 		record.StoreState(record.LoadState() | p.Low)
 		s.Pages = append(s.Pages, *p)
-		s.Handles[p.ID] = native.Handle(native.KindPage, p.Generation, p.Index)
-		if len(s.Handles) != len(s.Pages) && twice == nil {
+		s.Handles.Put(p.ID, native.Handle(native.KindPage, p.Generation, p.Index))
+		if s.Handles.Len() != len(s.Pages) && twice == nil {
 			twice = status.Errorf(status.Corrupt, "page %d is there twice", p.ID)
 		}
 	}
@@ -151,7 +151,8 @@ func (s *Staging) join(old []uint32) (*graph.Graph, error) {
 	}
 	of := make(map[uint32]uint32, len(old))
 	for _, index := range old {
-		of[index] = native.Index(s.Handles[IDOf(index)])
+		handle, _ := s.Handles.Find(IDOf(index))
+		of[index] = native.Index(handle)
 	}
 	for _, parent := range old {
 		for _, child := range joined.Children(parent) {
@@ -201,9 +202,7 @@ func (s *Staging) takeIDs(all bool) {
 		i.waits = 0
 	} else {
 		i.tidy()
-		for id, page := range s.Handles {
-			i.explicit[id] = page
-		}
+		s.Handles.All(i.explicit.Put)
 	}
 	for at := range s.Pages {
 		if id := s.Pages[at].ID; id&^native.IDMask == native.IDAutomatic {

@@ -22,7 +22,7 @@ import (
 type Follower struct {
 	context uint64
 	tail    *journal.Tail
-	pages   *native.RedoPages // index by id
+	pages   *native.ByID
 	// moved: a load gave the pages versions above all that they had in this context. From there on each change moves them by one.
 	moved   bool
 	holds   bool // the moment of a save: a group is applied, but not to its end
@@ -41,7 +41,7 @@ func Follow(context uint64, directory string) (f *Follower, err error) {
 		s.follows.Store(true)
 		from := s.loaded.Point
 		f.moved = s.loaded.moved
-		f.pages = native.NewRedoPages(int(s.context.Count()))
+		f.pages = native.NewByID(s.context.Count())
 		handles := make([]uint64, 1<<12)
 		for cursor := uint64(0); ; {
 			n := s.context.Pages(&cursor, handles)
@@ -49,7 +49,7 @@ func Follow(context uint64, directory string) (f *Follower, err error) {
 				break
 			}
 			for _, handle := range handles[:n] {
-				f.pages.Put(page.IDOf(native.Index(handle)), native.Index(handle))
+				f.pages.Put(page.IDOf(native.Index(handle)), handle)
 			}
 		}
 		f.applied.Store(from.Position)
@@ -168,7 +168,7 @@ func (a *again) patiently(record *journal.Record) error {
 }
 
 func (a *again) apply(record *journal.Record) error {
-	index, ok := a.pages.Find(record.Page)
+	handle, ok := a.pages.Find(record.Page)
 	begins := record.Kind == journal.Create || record.Kind == journal.Adopt || record.Kind == journal.Clone
 	switch {
 	case begins && !ok:
@@ -184,20 +184,15 @@ func (a *again) apply(record *journal.Record) error {
 		if !ok {
 			return a.misses(record, record.Other)
 		}
-		return a.state.context.DependAgain(index, child, record.Kind == journal.DependencyAdd)
+		return a.state.context.DependAgain(native.Index(handle), native.Index(child), record.Kind == journal.DependencyAdd)
 	case journal.Destroy:
-		err := page.DestroyAgain(handleAt(index))
+		err := page.DestroyAgain(handle)
 		if err == nil {
 			a.pages.Remove(record.Page)
 		}
 		return err
 	}
-	return page.ChangeAgain(handleAt(index), func(p *page.Page) error { return a.change(p, record) })
-}
-
-// handleAt is the handle of the live page of a record.
-func handleAt(index uint32) uint64 {
-	return native.Handle(native.KindPage, native.Generation(native.RecordAt(index).LoadState()), index)
+	return page.ChangeAgain(handle, func(p *page.Page) error { return a.change(p, record) })
 }
 
 func (a *again) misses(record *journal.Record, id uint64) error {
@@ -250,11 +245,11 @@ func (a *again) create(record *journal.Record) (err error) {
 	var handle uint64
 	c := a.state.context
 	if record.Kind == journal.Clone {
-		index, ok := a.pages.Find(record.Other)
+		source, ok := a.pages.Find(record.Other)
 		if !ok {
 			return a.misses(record, record.Other)
 		}
-		handle, err = c.CloneAgain(handleAt(index), record.Page, begin)
+		handle, err = c.CloneAgain(source, record.Page, begin)
 	} else {
 		var f residency.Frame
 		var node int32
@@ -272,7 +267,7 @@ func (a *again) create(record *journal.Record) (err error) {
 		})
 	}
 	if err == nil {
-		a.pages.Put(record.Page, native.Index(handle))
+		a.pages.Put(record.Page, handle)
 	}
 	return err
 }

@@ -243,7 +243,7 @@ func (l *loader) stageState() (err error) {
 		return err
 	}
 	for _, id := range l.o.IDs {
-		if _, ok := l.Handles[id]; !ok {
+		if _, ok := l.Handles.Find(id); !ok {
 			return status.Errorf(status.NotFound, "the snapshot has no page %d", id)
 		}
 	}
@@ -260,8 +260,8 @@ func (l *loader) edges() error {
 		if err != nil {
 			return err
 		}
-		parent, parentOK := l.Handles[edge[0]]
-		child, childOK := l.Handles[edge[1]]
+		parent, parentOK := l.Handles.Find(edge[0])
+		child, childOK := l.Handles.Find(edge[1])
 		if count++; count%(1<<12) == 0 {
 			if err := l.asked(); err != nil {
 				return err

@@ -18,7 +18,6 @@ import (
 // replay applies the records of a journal that a snapshot does not have.
 type replay struct {
 	*loader
-	pages *native.RedoPages // index by id
 	// unknown is pages that do not exist, by id, with the first record that changes them. Between its position and its moment a
 	// snapshot may have the end of a page; then a later record ends it.
 	unknown map[uint64]uint64
@@ -104,15 +103,20 @@ func (r *replay) check() error {
 // beginReplay gives the record of each staged page what a page's record says.
 func (l *loader) beginReplay() *replay {
 	l.inSnapshot = l.Pages
-	r := &replay{loader: l, pages: native.NewRedoPages(len(l.Pages)), unknown: make(map[uint64]uint64),
+	r := &replay{loader: l, unknown: make(map[uint64]uint64),
 		cleared: make(map[uint32]uint64)}
 	for i := range l.Pages {
 		s := &l.Pages[i]
 		record := native.RecordAt(s.Index)
 		record.Size, record.Epoch, record.Version = s.Size, s.Epoch, s.Version
-		r.pages.Put(s.ID, s.Index)
 	}
 	return r
+}
+
+// find is the record of the staged page with an id.
+func (r *replay) find(id uint64) (index uint32, ok bool) {
+	handle, ok := r.Handles.Find(id)
+	return native.Index(handle), ok
 }
 
 // page is a staged page whose bytes can be copied.
@@ -124,8 +128,9 @@ func (r *replay) page(index uint32) *page.Page {
 
 // end makes the list of staged pages anew.
 func (r *replay) end() {
-	r.Pages = make([]native.Staged, 0, len(r.Handles))
-	r.pages.All(func(id uint64, index uint32) {
+	r.Pages = make([]native.Staged, 0, r.Handles.Len())
+	r.Handles.All(func(id, handle uint64) {
+		index := native.Index(handle)
 		record := native.RecordAt(index)
 		state := record.LoadState()
 		r.Pages = append(r.Pages, native.Staged{
@@ -143,7 +148,7 @@ func (r *replay) applyAll(s *journal.Part) error {
 	}
 	for len(s.Records) > 0 {
 		if !s.Within() {
-			s.Skip(r.pages.Redo(s.Records))
+			s.Skip(r.Handles.Redo(s.Records))
 		}
 		record, err := s.Next()
 		if err == nil {
@@ -171,7 +176,7 @@ func asDamage(record *journal.Record, err error) error {
 
 // apply makes a change again, unless the state has it: docs/journal-format.md.
 func (r *replay) apply(record *journal.Record) error {
-	index, ok := r.pages.Find(record.Page)
+	index, ok := r.find(record.Page)
 	switch record.Kind {
 	case journal.Create, journal.Adopt, journal.Clone:
 		if ok {
@@ -179,7 +184,7 @@ func (r *replay) apply(record *journal.Record) error {
 		}
 		return r.create(record)
 	case journal.DependencyAdd, journal.DependencyRemove:
-		child, childOK := r.pages.Find(record.Other)
+		child, childOK := r.find(record.Other)
 		switch {
 		case !ok:
 			r.misses(record.Page, record)
@@ -337,7 +342,7 @@ func fillAgain(r *residency.Residency, f residency.Frame, record *journal.Record
 }
 
 func (r *replay) clone(record *journal.Record) error {
-	index, ok := r.pages.Find(record.Other)
+	index, ok := r.find(record.Other)
 	if !ok || r.Page(index).Record.Version > record.OtherVersion {
 		r.misses(record.Page, record)
 		return nil
@@ -368,8 +373,7 @@ func (r *replay) begin(record *journal.Record, f residency.Frame, size uint64, n
 	p.Record.Size, p.Record.Version, p.Record.Epoch = size, record.Version, record.Epoch
 	p.State |= f.Low | native.ExplicitID
 	p.Record.StoreState(p.State)
-	r.pages.Put(record.Page, f.Index)
-	r.Handles[record.Page] = p.Handle()
+	r.Handles.Put(record.Page, p.Handle())
 	return fill(p)
 }
 
@@ -383,8 +387,7 @@ func (r *replay) destroy(id uint64, p *page.Page) {
 		r.Graph.RemoveNode(p.Index)
 	}
 	delete(r.cleared, p.Index)
-	r.pages.Remove(id)
-	delete(r.Handles, id)
+	r.Handles.Remove(id)
 	if generation := native.Generation(p.State); generation < native.GenerationMax {
 		p.Record.StoreState(native.State(native.StateFrame, generation+1, p.State&native.ClassMask))
 	}

@@ -57,7 +57,8 @@ func (l *loader) stage(entries []snapshot.Page) (indices []uint32, err error) {
 		entry, count := &entries[i], 1
 		switch {
 		case entry.Flags&snapshot.FlagKnown != 0:
-			indices[i] = native.Index(l.Handles[entry.ID])
+			handle, _ := l.Handles.Find(entry.ID)
+			indices[i] = native.Index(handle)
 		case isSmall(entry):
 			for i+count < len(entries) && isSmall(&entries[i+count]) && entries[i+count].Size == entry.Size {
 				count++
