@@ -78,6 +78,14 @@ func Held(source Source) int64 {
 	return max(source.Size(), 0)
 }
 
+// Expect says that a part of a source is read soon, so that a disk can read it meanwhile. It says nothing of a source that has no
+// descriptor.
+func Expect(source Source, offset, length int64) {
+	if o, ok := source.(*opened); ok && o.file.Descriptor() >= 0 {
+		_ = unix.Fadvise(o.file.Descriptor(), offset, length, unix.FADV_WILLNEED)
+	}
+}
+
 // NextData is where data begins in a source, from an offset on: behind the hole that the offset lies in, if the file system
 // tells; the size, where there is none any more.
 func NextData(source Source, offset int64) int64 {

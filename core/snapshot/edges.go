@@ -157,13 +157,12 @@ func (s *Snapshot) eachEdges(each func(t *table) error) error {
 	if v.totals.Edges == 0 {
 		return nil
 	}
-	var scratch []byte
+	tables := tableReader{v: v}
 	for number := range v.segments() {
-		t, used, err := v.readTable(number, scratch)
+		t, err := tables.read(number)
 		if err != nil {
 			return err
 		}
-		scratch = used
 		if err := each(t); err != nil {
 			return err
 		}

@@ -122,18 +122,17 @@ func (s *Snapshot) collect(depth int, goesOn asking) (list records, gone []uint6
 	pages, ids := s.entries(depth)
 	list, gone = make(records, 0, pages), make([]uint64, 0, ids)
 	removed := make([][]uint64, depth) // parts of gone, per file
-	var scratch []byte
 	for number, v := range s.volumes[:depth] {
 		check, begin := s.sequence(number), len(gone)
+		tables := tableReader{v: v}
 		for segment := range v.segments() {
 			if err := goesOn.ask(); err != nil {
 				return nil, nil, err
 			}
-			t, used, err := v.readTable(segment, scratch)
+			t, err := tables.read(segment)
 			if err != nil {
 				return nil, nil, err
 			}
-			scratch = used
 			continues, err := check.add(t)
 			if err != nil {
 				return nil, nil, err

@@ -142,7 +142,7 @@ func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) (func
 		chosen = chosen[:0]
 		return err
 	}
-	var scratch []byte
+	tables := tableReader{v: v}
 	for segment := range v.segments() {
 		if err := goesOn.ask(); err != nil {
 			return err
@@ -156,11 +156,10 @@ func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) (func
 			chosen = append(chosen, choice{segment: segment})
 			continue
 		}
-		t, used, err := v.readTable(segment, scratch)
+		t, err := tables.read(segment)
 		if err != nil {
 			return err
 		}
-		scratch = used
 		continues, err := check.add(t)
 		if err != nil {
 			return err

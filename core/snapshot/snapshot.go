@@ -239,7 +239,7 @@ func (s *Snapshot) table(segment uint32) (*table, error) {
 		return found, nil
 	}
 	file, number := s.volumeOf(segment)
-	t, _, err := s.volumes[file].readTable(number, nil)
+	t, err := (&tableReader{v: s.volumes[file]}).read(number)
 	if err != nil {
 		return nil, err
 	}

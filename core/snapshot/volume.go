@@ -167,30 +167,47 @@ func (v *volume) bounds(number int) (offset, length uint64) {
 	return v.offsets[number], v.offsets[number+1] - v.offsets[number]
 }
 
-// readTable reads and checks the tables of a segment. scratch is memory that may be used, and is given back.
-func (v *volume) readTable(number int, scratch []byte) (*table, []byte, error) {
+// tableReader reads the tables of a file's segments one after the other.
+type tableReader struct {
+	v        *volume
+	memory   []byte // of the tables that were read last: those of neighbours are about as long
+	expected int    // the tables before this one were asked for
+}
+
+// tablesAhead is how many tables a reader asks the disk for, before it needs them.
+const tablesAhead = 16
+
+// read reads and checks the tables of a segment.
+func (r *tableReader) read(number int) (*table, error) {
+	v := r.v
 	if v.header.Version == OriginalVersion {
-		t, err := v.originalTable(number)
-		return t, scratch, err
+		return v.originalTable(number)
+	}
+	if r.memory == nil {
+		r.memory = make([]byte, 16*unitBytes)
+	}
+	for ; r.expected > 0 && r.expected < min(number+tablesAhead, v.segments()); r.expected++ {
+		offset, length := v.bounds(r.expected)
+		file.Expect(v.source, int64(offset), int64(min(uint64(len(r.memory)), length)))
 	}
 	offset, length := v.bounds(number)
-	if uint64(cap(scratch)) < unitBytes {
-		scratch = make([]byte, 16*unitBytes)
-	}
-	scratch = scratch[:min(uint64(cap(scratch)), length)]
-	if err := read(v.name, v.source, scratch, offset); err != nil {
-		return nil, scratch, err
+	raw := r.memory[:min(uint64(len(r.memory)), length)]
+	if err := read(v.name, v.source, raw, offset); err != nil {
+		return nil, err
 	}
 	// A lie is found by parse, which looks at everything again; here it only must not make us read past the segment.
-	dataAt := uint64(binary.LittleEndian.Uint32(scratch[48:]))
-	if dataAt > uint64(len(scratch)) && dataAt <= length {
-		scratch = make([]byte, dataAt)
-		if err := read(v.name, v.source, scratch, offset); err != nil {
-			return nil, scratch, err
+	if dataAt := uint64(binary.LittleEndian.Uint32(raw[48:])); unitBytes <= dataAt && dataAt <= length {
+		have := len(raw)
+		r.memory = slices.Grow(raw, max(int(dataAt)-have, 0))[:dataAt]
+		raw = r.memory
+		if int(dataAt) > have {
+			if err := read(v.name, v.source, raw[have:], offset+uint64(have)); err != nil {
+				return nil, err
+			}
 		}
 	}
-	parsed, err := v.parse(number, scratch)
-	return parsed, scratch, err
+	r.expected = max(r.expected, number+1)
+	return v.parse(number, raw)
 }
 
 // parse checks and copies the tables of a segment, of which raw holds at least the beginning up to its data.
