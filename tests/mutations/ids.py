@@ -17,7 +17,7 @@ IDS = Go(
         ),
         Mutant(
             "id-chosen-twice", "who chooses an id does not look whether another did",
-            "reserve", "page, ok := i.explicit[id]; ok", "page, ok := i.explicit[id]; ok && false",
+            "reserve", "page, ok := i.explicit.Find(id); ok", "page, ok := i.explicit.Find(id); ok && false",
         ),
         Mutant(
             "mark-not-awaited", "a thread that has not seen the mark may still be creating the page",
@@ -45,7 +45,7 @@ IDS = Go(
         ),
         Mutant(
             "waiting-marks-pile-up", "marks stay that wait for ids nobody has any more",
-            "tidy", "i.waits <= 2*len(i.explicit)+leafGroup", "true",
+            "tidy", "i.waits <= 2*i.explicit.Len()+leafGroup", "true",
         ),
         Mutant(
             "tidy-forgets-what-is-in-use", "marks go that wait for ids somebody has",
@@ -53,11 +53,11 @@ IDS = Go(
         ),
         Mutant(
             "id-of-the-next-page", "the map has a handle of another generation",
-            "ids.set", "i.explicit[id] = page", "i.explicit[id] = page + 1<<native.IndexBits",
+            "ids.set", "i.explicit.Put(id, page)", "i.explicit.Put(id, page+1<<native.IndexBits)",
         ),
         Mutant(
             "id-stays-taken", "an ended page keeps its id",
-            "ids.end", "i.explicit[id] == page", "false",
+            "ids.end", "has == page", "false",
         ),
         Mutant(
             "taken-id-picked", "a marked record's page begins with the id all the same",
