@@ -101,6 +101,8 @@ func mmsbgo_journal_info(context C.mmsb_context_t, info *C.mmsb_journal_info_t) 
 		info.segments = C.uint32_t(found.Segments)
 		info.first, info.last = C.uint64_t(found.First), C.uint64_t(found.Last)
 		info.synced, info.bytes = C.uint64_t(found.Synced), C.uint64_t(found.Bytes)
+		info.waits, info.waited_ns = C.uint64_t(found.Waits.Count), C.uint64_t(found.Waits.Waited)
+		info.space_waited_ns = C.uint64_t(found.Waits.SpaceWaited)
 	}
 	return failed(err)
 }

@@ -120,6 +120,7 @@ func mmsbgo_store_info(context C.mmsb_context_t, info *C.mmsb_store_info_t) (cod
 		info.pruned, info.pruned_bytes = C.uint64_t(found.Pruned), C.uint64_t(found.PrunedBytes)
 		info.followed_ns, info.reloads = C.int64_t(found.Following.AppliedAt), C.uint64_t(found.Following.Reloads)
 		info.follow_failures = C.uint64_t(found.Following.Failures)
+		info.waits, info.waited_ns = C.uint64_t(found.Journal.Waits.Count), C.uint64_t(found.Journal.Waits.Waited)
 	}
 	return failed(err)
 }

@@ -1455,11 +1455,14 @@ MMSB_API mmsb_status_t mmsb_journal_trim_start(mmsb_context_t context, const cha
 typedef struct mmsb_journal_info {
     uint32_t struct_size;
     uint32_t segments;
-    uint64_t first;  /* number of the oldest record that is kept */
-    uint64_t last;   /* number of the newest record; 0 if there is none yet */
-    uint64_t synced; /* all records up to this number are on disk */
-    uint64_t bytes;  /* length of all segments */
-    uint64_t reserved[4];
+    uint64_t first;     /* number of the oldest record that is kept */
+    uint64_t last;      /* number of the newest record; 0 if there is none yet */
+    uint64_t synced;    /* all records up to this number are on disk */
+    uint64_t bytes;     /* length of all segments */
+    uint64_t waits;     /* how often calls have waited because the disk was slower than they were, or full, since it was opened */
+    uint64_t waited_ns; /* and how long, all threads together */
+    uint64_t space_waited_ns; /* of it: for a full disk */
+    uint64_t reserved[1];
 } mmsb_journal_info_t;
 
 /* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -1689,7 +1692,9 @@ typedef struct mmsb_store_info {
     int64_t followed_ns;      /* of a follower: when last_record was applied, since 1970; of others 0, like the next two */
     uint64_t reloads;         /* how often the newest state was loaded anew */
     uint64_t follow_failures; /* errors of reading or applying records; it tries again */
-    uint64_t reserved[3];
+    uint64_t waits;           /* how often calls have waited because the disk was slower than they were, or full */
+    uint64_t waited_ns;       /* and how long, all threads together */
+    uint64_t reserved[1];
 } mmsb_store_info_t;
 
 /* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */

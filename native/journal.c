@@ -62,6 +62,16 @@ static void await_move(uint32_t *futex, uint32_t seen, uint32_t *waiters) {
     await_move_for(futex, seen, waiters, INT64_MAX);
 }
 
+/* A call of the program waits for the disk, until something changes: nanoseconds that it slept. */
+static uint64_t await_turn(mmsb__ring_t *ring, uint32_t turn, int64_t nanoseconds) {
+    const int64_t begin = now_on(CLOCK_MONOTONIC);
+    await_move_for(&ring->turns, turn, &ring->turn_waiters, nanoseconds);
+    const uint64_t slept = (uint64_t)(now_on(CLOCK_MONOTONIC) - begin);
+    __atomic_add_fetch(&ring->waits, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&ring->waited_ns, slept, __ATOMIC_RELAXED);
+    return slept;
+}
+
 static void ring_bell(mmsb__ring_t *ring) {
     move(&ring->bell, &ring->asleep);
 }
@@ -130,7 +140,7 @@ static reservation_t reserve_patiently(mmsb__ring_t *ring, mmsb__group_t *group,
             return got;
         if (got == FULL)
             press(ring);
-        await_move(&ring->turns, turn, &ring->turn_waiters);
+        await_turn(ring, turn, INT64_MAX);
     }
 }
 
@@ -156,7 +166,7 @@ static reservation_t begin_great(mmsb__ring_t *ring) {
             return RESERVED;
         if (mine)
             press(ring);
-        await_move(&ring->turns, turn, &ring->turn_waiters);
+        await_turn(ring, turn, INT64_MAX);
     }
 }
 
@@ -276,7 +286,7 @@ static void put_great(mmsb__group_t *group, mmsb__journal_head_t head, walk_t wa
             group->status = answer_failure(ring);
         } else if (got == FULL) {
             press(ring);
-            await_move(&ring->turns, turn, &ring->turn_waiters);
+            await_turn(ring, turn, INT64_MAX);
         } else {
             mmsb__journal_head_t piece = head;
             piece.flags |=
@@ -499,7 +509,7 @@ int mmsb__ring_await_space(uint32_t context_index) {
             return waited;
         if (failed != MMSB_E_NO_SPACE || left <= 0)
             return 0;
-        await_move_for(&ring->turns, turn, &ring->turn_waiters, left);
+        __atomic_add_fetch(&ring->space_waited_ns, await_turn(ring, turn, left), __ATOMIC_RELAXED);
     }
 }
 

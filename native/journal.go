@@ -3,6 +3,8 @@ package native
 /*
 #include "journal.h"
 
+#cgo noescape ring_waits
+#cgo nocallback ring_waits
 #cgo noescape mmsb__ring_take
 #cgo nocallback mmsb__ring_take
 #cgo noescape mmsb__ring_fail
@@ -23,6 +25,11 @@ static void put_record(mmsb__group_t *group, mmsb__journal_head_t head, const vo
     mmsb__ring_put(group, head, pieces, 2);
 }
 static inline int ring_failed(const mmsb__ring_t *ring) { return __atomic_load_n(&ring->failed, __ATOMIC_ACQUIRE) != MMSB_OK; }
+static inline uint64_t ring_waits(const mmsb__ring_t *ring, uint64_t *waited_ns, uint64_t *space_waited_ns) {
+    *waited_ns = __atomic_load_n(&ring->waited_ns, __ATOMIC_RELAXED);
+    *space_waited_ns = __atomic_load_n(&ring->space_waited_ns, __ATOMIC_RELAXED);
+    return __atomic_load_n(&ring->waits, __ATOMIC_RELAXED);
+}
 static inline uint64_t ring_synced(const mmsb__ring_t *ring) { return __atomic_load_n(&ring->durable, __ATOMIC_ACQUIRE); }
 #cgo noescape append_record
 #cgo nocallback append_record
@@ -68,6 +75,25 @@ func (r Ring) SetPatience(patience time.Duration) {
 func RingOf(context uint32) (ring Ring, ok bool) {
 	found := C.mmsb__ring_for(C.uint32_t(context))
 	return Ring{found}, found != nil
+}
+
+// Waits are how often calls have waited until the disk took records or had space for them, and how long all threads together;
+// SpaceWaited is the part that was for space.
+type Waits struct {
+	Count               uint64
+	Waited, SpaceWaited time.Duration
+}
+
+// Waits counts since the first ring of the context's index was opened.
+func (r Ring) Waits() Waits {
+	var waited, space C.uint64_t
+	count := C.ring_waits(r.ring, &waited, &space)
+	return Waits{uint64(count), time.Duration(waited), time.Duration(space)}
+}
+
+// Since is what came behind others.
+func (w Waits) Since(before Waits) Waits {
+	return Waits{w.Count - before.Count, w.Waited - before.Waited, w.SpaceWaited - before.SpaceWaited}
 }
 
 // Head is what a record begins with; see docs/journal-format.md.

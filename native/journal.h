@@ -135,6 +135,10 @@ typedef struct mmsb__ring {
     mmsb__ring_buffer_t *written; /* the buffer that it took last, and how much of it was used; NULL: it is cleared */
     uint64_t written_bytes;
 
+    uint64_t waits;           /* how often a call has slept until the disk took records, or had space for them; never reset */
+    uint64_t waited_ns;       /* and how long, all threads together */
+    uint64_t space_waited_ns; /* of it: for space on the disk */
+
     int64_t space_patience_ns; /* how long changes wait for space after the disk is found full */
     int64_t space_until;       /* until when, since the disk is full */
     mmsb_status_t failed;      /* what calls return since the disk failed */

@@ -42,6 +42,7 @@ type JournalOptions struct {
 type JournalInfo struct {
 	Segments                   uint32
 	First, Last, Synced, Bytes uint64
+	Waits                      native.Waits // of calls, since the journal was opened
 }
 
 // CheckJournal checks the arguments of OpenJournal.
@@ -250,6 +251,9 @@ func (j *openedJournal) openRing(context uint32) error {
 	}
 	ring.SetPatience(j.spaceWait)
 	j.ring = ring
+	if !j.resumes {
+		j.waits = ring.Waits()
+	}
 	return nil
 }
 
@@ -528,6 +532,7 @@ func GetJournalInfo(context uint64) (info JournalInfo, err error) {
 		info.Segments, info.First, info.Bytes = uint32(extent.Segments), extent.First, uint64(extent.Bytes)
 		info.Synced = opened.ring.Synced() // before Last, which is never behind it
 		info.Last = opened.ring.Last()
+		info.Waits = opened.ring.Waits().Since(opened.waits)
 		if invariant.Enabled {
 			invariant.Assert(info.Synced <= info.Last, "records up to %d are on the disk, the last one is %d", info.Synced,
 				info.Last)

@@ -208,6 +208,49 @@ func TestAJournalsInfoWaitsForNothing(t *testing.T) {
 	require.Equal(t, status.InvalidState, status.CodeOf(err))
 }
 
+// A disk that is slower than the writers: Wrote holds the journal's writer, and who writes more than a ring takes waits.
+func TestAJournalCountsTheCallsThatWaitForTheDisk(t *testing.T) {
+	context := newContext(t)
+	hold, held, first := make(chan struct{}), make(chan struct{}), sync.Once{}
+	o := JournalOptions{IntervalMs: 1, Wrote: func(int64) {
+		first.Do(func() { close(held) })
+		<-hold
+	}}
+	require.NoError(t, OpenJournal(context, filepath.Join(t.TempDir(), "slow"), o, nil))
+	createFilled(t, context, 8, 5, 0)
+	<-held
+	wrote := make(chan error)
+	go func() {
+		wrote <- page.Use(context, func(c *page.Context) (err error) {
+			for range 3 * ringBytes / 64 { // more than both buffers take
+				if err == nil {
+					_, err = c.Create(64, plain)
+				}
+			}
+			return err
+		})
+	}()
+	const slept = 100 * time.Millisecond
+	ring, last := stateOf(t, context).journals.open.Load().ring, uint64(0)
+	for last == 0 || last != ring.Last() { // until who writes sleeps
+		last = ring.Last()
+		time.Sleep(slept)
+	}
+	close(hold)
+	require.NoError(t, <-wrote)
+	info, err := GetJournalInfo(context)
+	require.NoError(t, err)
+	require.NotZero(t, info.Waits.Count)
+	require.Greater(t, info.Waits.Waited, slept/2)
+	require.Zero(t, info.Waits.SpaceWaited)
+	require.NoError(t, CloseJournal(context))
+
+	openJournal(t, context, filepath.Join(t.TempDir(), "other"))
+	info, err = GetJournalInfo(context)
+	require.NoError(t, err)
+	require.Zero(t, info.Waits)
+}
+
 func TestSnapshotsOfAJournalledContextUnderLoad(t *testing.T) {
 	folder := t.TempDir()
 	directory := filepath.Join(folder, "journal")

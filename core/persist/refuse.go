@@ -49,7 +49,7 @@ func (s *state) resumeJournal(old *openedJournal, o SaveOptions, w *ticket.Work)
 		return nil, err
 	}
 	next, err := prepareJournal(file.OS{}, &openedJournal{keep: old.keep, spaceWait: old.spaceWait, told: old.told,
-		directory: old.directory, options: old.options})
+		directory: old.directory, options: old.options, resumes: true, waits: old.waits})
 	if err != nil {
 		return nil, err
 	}

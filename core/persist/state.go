@@ -129,7 +129,9 @@ type openedJournal struct {
 	told      func(err error) // when the writer has failed; nil = nobody
 	writer    *journal.Writer
 	ring      native.Ring
-	shared    []byte // the file that the ring's buffers lie in
+	waits     native.Waits // of the ring, before the journal was opened
+	resumes   bool         // a journal that had failed, whose waits count on
+	shared    []byte       // the file that the ring's buffers lie in
 	directory string
 	options   journal.Options
 	from      uint64        // position of the state that it went on from

@@ -269,7 +269,10 @@ FIELD_IS(mmsb_journal_info_t, first, 8, 8);
 FIELD_IS(mmsb_journal_info_t, last, 16, 8);
 FIELD_IS(mmsb_journal_info_t, synced, 24, 8);
 FIELD_IS(mmsb_journal_info_t, bytes, 32, 8);
-FIELD_IS(mmsb_journal_info_t, reserved, 40, 32);
+FIELD_IS(mmsb_journal_info_t, waits, 40, 8);
+FIELD_IS(mmsb_journal_info_t, waited_ns, 48, 8);
+FIELD_IS(mmsb_journal_info_t, space_waited_ns, 56, 8);
+FIELD_IS(mmsb_journal_info_t, reserved, 64, 8);
 
 SIZE_IS(mmsb_journal_directory_t, 144);
 FIELD_IS(mmsb_journal_directory_t, struct_size, 0, 4);
@@ -360,7 +363,9 @@ FIELD_IS(mmsb_store_info_t, pruned_bytes, 104, 8);
 FIELD_IS(mmsb_store_info_t, followed_ns, 112, 8);
 FIELD_IS(mmsb_store_info_t, reloads, 120, 8);
 FIELD_IS(mmsb_store_info_t, follow_failures, 128, 8);
-FIELD_IS(mmsb_store_info_t, reserved, 136, 24);
+FIELD_IS(mmsb_store_info_t, waits, 136, 8);
+FIELD_IS(mmsb_store_info_t, waited_ns, 144, 8);
+FIELD_IS(mmsb_store_info_t, reserved, 152, 8);
 
 SIZE_IS(mmsb_store_point_t, 328);
 FIELD_IS(mmsb_store_point_t, id, 0, 16);

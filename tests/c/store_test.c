@@ -526,7 +526,7 @@ static void wrong_arguments_of_a_save(void) {
     CHECK_STATUS(mmsb_store_unname(context, NULL, NULL), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_store_unname(context, "name", NULL), MMSB_E_NOT_FOUND);
     CHECK_STATUS(mmsb_store_info(context, NULL), MMSB_E_INVALID_ARGUMENT);
-    info.reserved[2] = 1;
+    info.reserved[0] = 1;
     CHECK_STATUS(mmsb_store_info(context, &info), MMSB_E_STRUCT_VERSION);
     mmsb_store_info_init(&info);
     info.struct_size++;
@@ -659,9 +659,20 @@ static void calls_wait_for_space(void) {
         CHECK(!changes[i].early);
     }
     CHECK(holds(context, "goes on"));
+    mmsb_journal_info_t journal; /* five calls have waited for 300 ms or more, also while the journal had failed */
+    mmsb_journal_info_init(&journal);
+    CHECK_OK(mmsb_journal_info(context, &journal));
+    CHECK(journal.waits >= CHANGES - 1 && journal.space_waited_ns >= UINT64_C(500000000));
+    CHECK(journal.waited_ns >= journal.space_waited_ns);
+    mmsb_store_info_t store;
+    mmsb_store_info_init(&store);
+    CHECK_OK(mmsb_store_info(context, &store));
+    CHECK(store.waits >= journal.waits && store.waited_ns >= journal.waited_ns);
     CHECK_OK(mmsb_context_destroy(context));
     context = opened(MMSB_STORE_WRITE);
     CHECK(holds(context, "goes on"));
+    CHECK_OK(mmsb_store_info(context, &store));
+    CHECK_EQUAL(store.waits, 0);
     uint64_t count = 0;
     CHECK_OK(mmsb_context_page_count(context, &count));
     CHECK_EQUAL(count, 4);

@@ -57,7 +57,7 @@ IDS = Go(
         ),
         Mutant(
             "id-stays-taken", "an ended page keeps its id",
-            "ids.end", "has == page", "false",
+            "ids.end", "has == page", "has == page && false",
         ),
         Mutant(
             "taken-id-picked", "a marked record's page begins with the id all the same",

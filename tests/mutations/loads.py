@@ -18,7 +18,7 @@ LOADS = Go(
             "a page of which a part came counts as one that waits in the file",
             "stageLazy",
             "_, waits := waiting[id]",
-            "_, waits := l.Handles[id]",
+            "_, waits := l.Handles.Find(id)",
         ),
         Mutant(
             "waiting-pages-are-read",

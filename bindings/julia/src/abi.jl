@@ -470,7 +470,10 @@ struct mmsb_journal_info_t
     last::UInt64
     synced::UInt64
     bytes::UInt64
-    reserved::NTuple{4,UInt64}
+    waits::UInt64
+    waited_ns::UInt64
+    space_waited_ns::UInt64
+    reserved::NTuple{1,UInt64}
 end
 
 struct mmsb_journal_directory_t
@@ -566,7 +569,9 @@ struct mmsb_store_info_t
     followed_ns::Int64
     reloads::UInt64
     follow_failures::UInt64
-    reserved::NTuple{3,UInt64}
+    waits::UInt64
+    waited_ns::UInt64
+    reserved::NTuple{1,UInt64}
 end
 
 struct mmsb_store_point_t

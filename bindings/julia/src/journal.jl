@@ -105,16 +105,18 @@ async_trim_journal!(state::MMSBState, snapshot::AbstractString; after::AbstractV
     start(trimming(state, snapshot), after)
 
 """
-    get_journal_info(state) -> (segments, first, last, synced, bytes)
+    get_journal_info(state) -> (segments, first, last, synced, bytes, waits, waited, space_waited)
 
 The extent of the journal: number of segments; numbers of the oldest record that is kept, of the newest, and of the newest that is
-on disk; length of all segments in bytes.
+on disk; length of all segments in bytes. `waits` is how often calls have waited since it was opened because the disk was slower
+than they were, or full; `waited` how many seconds, all threads together, and `space_waited` how many of them for a full disk.
 """
 function get_journal_info(state::MMSBState)
     info = initialised(mmsb_journal_info_t, mmsb_journal_info_init)
     call(mmsb_journal_info, state, info)
     return (
         segments = Int(info[].segments), first = Int(info[].first), last = Int(info[].last), synced = Int(info[].synced),
-        bytes = Int(info[].bytes),
+        bytes = Int(info[].bytes), waits = Int(info[].waits), waited = info[].waited_ns / 1e9,
+        space_waited = info[].space_waited_ns / 1e9,
     )
 end

@@ -192,16 +192,20 @@ seconds_of(nanoseconds) = nanoseconds == 0 ? nothing : nanoseconds / 1e9
     store_info(state) -> (snapshots, snapshot_bytes, …)
 
 What the state's store has, and what was done for it since it was opened, named as in `mmsb_store_info_t`; `last_save`, seconds
-since 1970, is `nothing` before the first save, and so is `followed` where the state does not follow a store.
+since 1970, is `nothing` before the first save, and so is `followed` where the state does not follow a store. `waited` is how many seconds calls have waited for the disk, all
+threads together.
 """
 function store_info(state::MMSBState)
     record = initialised(mmsb_store_info_t, mmsb_store_info_init)
     call(mmsb_store_info, state, record)
     names = filter(fieldnames(mmsb_store_info_t)) do name
-        !(name in (:struct_size, :reserved_word, :reserved, :last_save_ns, :followed_ns))
+        !(name in (:struct_size, :reserved_word, :reserved, :last_save_ns, :followed_ns, :waited_ns))
     end
     counters = (; (name => Int(getfield(record[], name)) for name in names)...)
-    times = (last_save = seconds_of(record[].last_save_ns), followed = seconds_of(record[].followed_ns))
+    times = (
+        last_save = seconds_of(record[].last_save_ns), followed = seconds_of(record[].followed_ns),
+        waited = record[].waited_ns / 1e9,
+    )
     return merge(counters, times)
 end
 

@@ -17,6 +17,7 @@
         @test sync_journal(state) === nothing
         info = get_journal_info(state)
         @test info.first == 2 && info.last == info.synced > 5 && info.segments >= 1 && info.bytes > 0
+        @test 0 <= info.space_waited <= info.waited && (info.waits > 0) == (info.waited > 0)
         restored = load_snapshot(start; journal = journal)
         @test length(restored) == 2
         @test read_page(get_page(restored, page.id)) == read_page(page)

@@ -63,6 +63,7 @@ end
             end
             info = store_info(replica)
             @test info.reloads == 0 && info.follow_failures == 0 && 0 <= time() - info.followed < 600
+            @test info.waits == 0 && info.waited == 0 # a follower waits for nobody
             @test thrown(() -> wait_record(replica, info.last_record + 1; timeout = 0.01)) isa WaitTimeoutError
             ticket = async_wait_record(replica, info.last_record + 1)
             write_page!(page, UInt8[99])

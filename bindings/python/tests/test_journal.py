@@ -42,6 +42,8 @@ def test_snapshot_and_tail(ctx: mmsb.Context, tmp_path: Path) -> None:
         assert info.last == info.synced > 10
         assert info.segments >= 1
         assert info.bytes > 0
+        assert 0 <= info.space_waited <= info.waited
+        assert (info.waits > 0) == (info.waited > 0)
         expected = contents(ctx)
     assert journal.closed
     journal.close()

@@ -129,6 +129,7 @@ def test_a_store_is_followed(tmp_path: Path) -> None:
     with mmsb.open(tmp_path, keep_last=2) as store:
         page = store.create_page(100, id=1)
         assert (store.info().followed, store.info().reloads, store.info().follow_failures) == (None, 0, 0)
+        assert (store.info().waits > 0) == (store.info().waited > 0)
         store.sync()
         with mmsb.open(tmp_path, mode="follow") as replica:
             mine = replica.page(1)

@@ -616,7 +616,10 @@ class JournalInfo(ctypes.Structure):
         ("last", c_uint64),
         ("synced", c_uint64),
         ("bytes", c_uint64),
-        ("reserved", c_uint64 * 4),
+        ("waits", c_uint64),
+        ("waited_ns", c_uint64),
+        ("space_waited_ns", c_uint64),
+        ("reserved", c_uint64 * 1),
     )
 
 
@@ -722,7 +725,9 @@ class StoreInfo(ctypes.Structure):
         ("followed_ns", c_int64),
         ("reloads", c_uint64),
         ("follow_failures", c_uint64),
-        ("reserved", c_uint64 * 3),
+        ("waits", c_uint64),
+        ("waited_ns", c_uint64),
+        ("reserved", c_uint64 * 1),
     )
 
 

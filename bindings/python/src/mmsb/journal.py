@@ -29,6 +29,11 @@ class JournalInfo(NamedTuple):
     synced: int
     #: Length of all segments.
     bytes: int
+    #: How often calls have waited because the disk was slower than they were, or full; how long in seconds, all threads together,
+    #: and how long of it for a full disk.
+    waits: int
+    waited: float
+    space_waited: float
 
 
 class Journal(Closable):
@@ -68,7 +73,7 @@ class Journal(Closable):
         """The journal's current extent."""
         raw = sized(_abi.JournalInfo)
         self._check(lib.mmsb_journal_info(self._handle(), raw))
-        return as_record(JournalInfo, raw)
+        return as_record(JournalInfo, raw, waited=raw.waited_ns / 1e9, space_waited=raw.space_waited_ns / 1e9)
 
     def trim(self, snapshot: AnyPath, timeout: float | None = None) -> None:
         """Verifies a snapshot, then removes the segments that hold only records which it contains.

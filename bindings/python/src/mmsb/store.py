@@ -52,6 +52,9 @@ class StoreInfo(NamedTuple):
     followed: datetime | None
     reloads: int
     follow_failures: int
+    #: How often calls have waited because the disk was slower than they were, or full; how long in seconds, all threads together.
+    waits: int
+    waited: float
 
 
 class StorePoint(NamedTuple):
@@ -172,7 +175,8 @@ class Store(Context):
         """What the store has, and what was done for it."""
         raw = sized(_abi.StoreInfo)
         self._check(lib.mmsb_store_info(self.handle, raw))
-        return as_record(StoreInfo, raw, last_save=time_of(raw.last_save_ns), followed=time_of(raw.followed_ns))
+        times = {"last_save": time_of(raw.last_save_ns), "followed": time_of(raw.followed_ns)}
+        return as_record(StoreInfo, raw, waited=raw.waited_ns / 1e9, **times)
 
     def _saving_point(self, whole: bool) -> Work[None]:
         return Work(
