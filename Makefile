@@ -8,7 +8,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 PREFIX ?= build/prefix
 REPO ?=
-CALLS ?= 300000
+CALLS ?= 100000
 SEED ?=
 MMSB_CUDA ?= on
 export MMSB_CUDA
@@ -216,7 +216,7 @@ $(FAKECUDA): tests/fakecuda/library/fakecuda.c kernels/host.c $(wildcard kernels
 	    -Wl,-soname,libcuda.so.1,--no-undefined
 
 # Compilers and tests that collect garbage less often take a tenth less processor time.
-check test-go test-race test-mutants test-fuzz: export GOGC := 400
+check test-go test-race test-mutants mutants test-fuzz: export GOGC := 400
 
 # `go test` vets what it tests. `make check` does so for the packages as they are; with other tags, `go test` does.
 .PHONY: test-go
@@ -229,7 +229,11 @@ test-race: $(STAMPS)/tools $(FAKECUDA) ## the Go packages under the race detecto
 	    $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
 
 .PHONY: test-mutants
-test-mutants: $(STAMPS)/tools ## bugs planted in copies of the source (tests/mutations): each must be caught
+test-mutants: $(STAMPS)/tools ## half of the bugs that are planted in copies of the source, which the commit chooses: each must be caught
+	@python3 tests/mutations/run.py --half
+
+.PHONY: mutants
+mutants: $(STAMPS)/tools ## all planted bugs (tests/mutations)
 	@python3 tests/mutations/run.py
 
 SCHEDULES ?= 1000000
@@ -313,7 +317,7 @@ test-kernels: build/kernels/libmmsb_kernels.a ## the kernels: what the archive h
 	@python3 tools/go_test.py -vet=off -count=1 -asan ./gpu/kernels
 
 .PHONY: test-fuzz
-test-fuzz: build/c/fuzz.run ## CALLS=300000 random calls of the C ABI against a model; SEED= repeats a run
+test-fuzz: build/c/fuzz.run ## CALLS=100000 random calls of the C ABI against a model; SEED= repeats a run
 	@tools/fuzz.sh $(CALLS) $(SEED)
 
 # The campaign kills workers; only these are linked with the library.

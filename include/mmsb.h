@@ -695,9 +695,10 @@ MMSB_API uint64_t mmsb_page_version(mmsb_page_t page);
  * reads, writes and deltas go on, and the caller orders its own accesses through the pointer with them. Each pin needs one unpin
  * of the same mode. *address (may be NULL) is valid until then, even if the context ends first; for a GPU page it is a device
  * address.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (mode), MMSB_E_INVALID_STATE (WRITE on a read-only page), MMSB_E_LIMIT (more
- * than 65 535 pins of one mode), MMSB_E_IO (DISK), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any; another thread may unpin.
- * Blocks: short; a WRITE pin for a save with MMSB_RAW_WRITES_WAIT, as mmsb_writing_begin. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (mode), MMSB_E_INVALID_STATE (WRITE on a read-only page, or where the context
+ * reads or follows a store), MMSB_E_LIMIT (more than 65 535 pins of one mode), MMSB_E_IO (DISK), MMSB_E_DEVICE,
+ * MMSB_E_DEVICE_LOST. Threads: any; another thread may unpin. Blocks: short; a WRITE pin for a save with MMSB_RAW_WRITES_WAIT, as
+ * mmsb_writing_begin. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_pin(mmsb_page_t page, int32_t mode, void **address);
 
 /* Ends one pin of this mode. The unpin of a WRITE pin advances the version. Works also after the context has ended.

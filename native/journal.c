@@ -487,6 +487,11 @@ mmsb_status_t mmsb__ring_wait(mmsb__ring_t *ring, uint64_t sequence) {
     return mmsb__fail_foreign(MMSB_E_NOT_DURABLE, failure->error_domain, failure->error_foreign, text, (size_t)length);
 }
 
+mmsb_status_t mmsb__ring_check_pin(uint32_t context_index) {
+    mmsb__ring_t *ring = mmsb__ring_for(context_index);
+    return ring && __atomic_load_n(&ring->refuses, __ATOMIC_RELAXED) ? answer_failure(ring) : MMSB_OK;
+}
+
 void mmsb__ring_set_patience(mmsb__ring_t *ring, int64_t nanoseconds) {
     __atomic_store_n(&ring->space_patience_ns, nanoseconds, __ATOMIC_SEQ_CST);
     move(&ring->turns, &ring->turn_waiters);
@@ -575,6 +580,7 @@ mmsb_status_t mmsb__ring_open(uint32_t context_index, uint64_t next, uint64_t bu
     ring->written = NULL;
     ring->interval_ns = interval_ns;
     __atomic_store_n(&ring->each_call, each_call != 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&ring->refuses, 0, __ATOMIC_RELAXED);
     ring->taken = next - 1;
     ring->taken_at = 0;
     __atomic_store_n(&ring->pressed, 0, __ATOMIC_RELAXED);

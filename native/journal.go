@@ -25,6 +25,7 @@ static void put_record(mmsb__group_t *group, mmsb__journal_head_t head, const vo
     mmsb__ring_put(group, head, pieces, 2);
 }
 static inline int ring_failed(const mmsb__ring_t *ring) { return __atomic_load_n(&ring->failed, __ATOMIC_ACQUIRE) != MMSB_OK; }
+static inline void ring_refuse(mmsb__ring_t *ring) { __atomic_store_n(&ring->refuses, 1, __ATOMIC_RELAXED); }
 static inline uint64_t ring_waits(const mmsb__ring_t *ring, uint64_t *waited_ns, uint64_t *space_waited_ns) {
     *waited_ns = __atomic_load_n(&ring->waited_ns, __ATOMIC_RELAXED);
     *space_waited_ns = __atomic_load_n(&ring->space_waited_ns, __ATOMIC_RELAXED);
@@ -206,6 +207,9 @@ func (r Ring) Fail(code, domain, foreign int32, text string) {
 	C.mmsb__ring_fail(r.ring, C.mmsb_status_t(code), C.int32_t(domain), C.int32_t(foreign),
 		(*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.size_t(len(text)))
 }
+
+// Refuse lets pins for writing fail as well, with the error that Fail gets.
+func (r Ring) Refuse() { C.ring_refuse(r.ring) }
 
 // Failed says whether the disk has failed: no record is taken any more, and the last ones may be lost.
 func (r Ring) Failed() bool { return C.ring_failed(r.ring) != 0 }

@@ -118,6 +118,7 @@ typedef struct mmsb__ring {
     int64_t interval_ns;
     uint32_t each_call; /* 1: mmsb__ring_wait waits */
     uint32_t open;      /* 1 from open to close */
+    uint32_t refuses;   /* 1: the context is only to be read, also through pins */
 
     uint32_t turns __attribute__((aligned(64))); /* futex: advances when waiting for space may be over */
     uint32_t turn_waiters;
@@ -243,6 +244,9 @@ static inline void mmsb__ring_put_run(mmsb__group_t *group, uint64_t page, uint6
 }
 
 /* ---------------------------------------------------------------------------------------------------- waiting ---- */
+
+/* The error of who pins a page for writing: MMSB_OK, or the ring's where the context is only to be read. */
+mmsb_status_t mmsb__ring_check_pin(uint32_t context_index);
 
 /* How long changes wait after the disk is found full; 0: they fail, also those that wait already. */
 void mmsb__ring_set_patience(mmsb__ring_t *ring, int64_t nanoseconds);

@@ -14,7 +14,10 @@ static int must_wait(mmsb__record_t *record, uint64_t state, int32_t mode) {
 static mmsb_status_t begin_pin(uint64_t page, mmsb__record_t *record, uint64_t *state, int32_t mode, void **address) {
     uint16_t *pins = mmsb__pins_of(record, mode);
     void *on_device = NULL;
-    mmsb_status_t status = mode == MMSB_PIN_WRITE ? mmsb__guard_tell(mmsb__record_context(mmsb__record_index(record))) : MMSB_OK;
+    const uint32_t context = mmsb__record_context(mmsb__record_index(record));
+    mmsb_status_t status = mode == MMSB_PIN_WRITE ? mmsb__guard_tell(context) : MMSB_OK;
+    if (status == MMSB_OK && mode == MMSB_PIN_WRITE)
+        status = mmsb__ring_check_pin(context);
     if (MMSB__UNLIKELY(status != MMSB_OK))
         return status;
     if (MMSB__UNLIKELY(mode == MMSB_PIN_WRITE && (*state & MMSB__READ_ONLY)))

@@ -4,6 +4,7 @@
 #ifndef MMSB_NATIVE_PIN_H
 #define MMSB_NATIVE_PIN_H
 
+#include "journal.h"
 #include "lock.h"
 #include "watch.h"
 #include "writing.h"
@@ -31,7 +32,7 @@ static inline int mmsb__page_pin_fast(uint64_t page, int32_t mode, void **addres
         return 0;
     uint16_t *pins = mmsb__pins_of(record, mode);
     const int writes = mode == MMSB_PIN_WRITE;
-    const int may = *pins != UINT16_MAX && !(writes && __atomic_load_n(&mmsb__capturing, __ATOMIC_RELAXED) != 0);
+    const int may = *pins != UINT16_MAX && !(writes && mmsb__watched());
     if (MMSB__LIKELY(may)) {
         __atomic_store_n(pins, (uint16_t)(*pins + 1), __ATOMIC_RELAXED);
         if (writes)

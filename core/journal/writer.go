@@ -48,6 +48,8 @@ type Options struct {
 	NoBase bool
 	// Wrote is called after each frame, with its length in the file, on the writer's goroutine; nil = nobody asks.
 	Wrote func(bytes int64)
+	// FromHere: the state was loaded from this directory, which may not know of its lineage any more.
+	FromHere bool
 	// Owned: the context whose records the journal has was given this state, wherever it comes from: a branch begins with it.
 	// Else its history and the directory's must meet.
 	Owned bool
@@ -229,7 +231,7 @@ func (w *Writer) resume(j *Journal) error {
 	tip := info.Lineage.At(info.Last)
 	exactly := !w.options.Owned && (from.Names == nil || slices.Contains(from.Names, tip) && tip.Lineage != lineage.ID{})
 	if !exactly {
-		if err := j.related(from); err != nil && !w.options.Owned {
+		if err := j.related(from, w.options.FromHere); err != nil && !w.options.Owned {
 			return err
 		}
 		if w.options.NoBase {
@@ -257,8 +259,9 @@ func (w *Writer) resume(j *Journal) error {
 	return w.goOnFrom(from.position())
 }
 
-// related says whether the state's history and the directory's meet, and whether the state may leave records behind.
-func (j *Journal) related(from *State) error {
+// related says whether the state's history and the directory's meet, as they do where it was loaded from there, and whether the
+// state may leave records behind.
+func (j *Journal) related(from *State, fromHere bool) error {
 	tip := j.info.Lineage.At(j.info.Last)
 	var ours []lineage.ID
 	for _, other := range j.others {
@@ -273,7 +276,7 @@ func (j *Journal) related(from *State) error {
 	switch {
 	case from.comesFrom(tip):
 		return nil
-	case !meets:
+	case !meets && !fromHere:
 		return status.Errorf(status.Mismatch, "the journal %s ends at %s, which does not lead to the context's state, %s",
 			j.directory, tip, from.Names[0])
 	case !from.Chosen && !from.hasAll(tip):

@@ -226,11 +226,13 @@ func (k *keeper) run(ended <-chan struct{}) {
 	}
 }
 
+// tryAgain is when what failed is tried again at first, and at last. Tests wait for less.
+var tryAgain = struct{ first, last time.Duration }{time.Second, 10 * time.Second}
+
 // untilDone does work, and again where it fails, later and later, until the context ends or its journal fails meanwhile.
 func (k *keeper) untilDone(ended <-chan struct{}, what string, work func(whole bool, w *ticket.Work) error) {
-	const least, most = time.Second, 10 * time.Second
 	failed := k.failed.Load()
-	for patience := least; failed == k.failed.Load(); patience = min(2*patience, most) {
+	for patience := tryAgain.first; failed == k.failed.Load(); patience = min(2*patience, tryAgain.last) {
 		err := unless(ended, func(w *ticket.Work) error { return work(false, w) })
 		if err == nil || persist.CheckHasJournal(k.context) != nil {
 			return

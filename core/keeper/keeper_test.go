@@ -24,8 +24,15 @@ import (
 // pages is a state: what bytes pages have, by id, in short.
 type pages map[uint64]string
 
-// patience is how long the keeper may take for what it does of its own accord.
-const patience = 15 * time.Second
+// patience is how long the keeper may take for what it does of its own accord; with a planted bug it may never come.
+var patience = 15 * time.Second
+
+func init() {
+	tryAgain.first, tryAgain.last = 10*time.Millisecond, 50*time.Millisecond
+	if bug := os.Getenv("MMSB_MUTANT"); bug != "" && bug != "0" {
+		patience = 4 * time.Second
+	}
+}
 
 var hostPages = page.Options{SimulatedDevices: 1, DiskPath: os.TempDir()}
 
@@ -131,6 +138,11 @@ func TestReadersChangeNothing(t *testing.T) {
 	state := stateOf(t, reader)
 	err := page.Use(reader, func(c *page.Context) error {
 		_, err := c.Create(8, page.CreateOptions{Location: abi.LocationDefault, NUMANode: -1})
+		require.Equal(t, status.InvalidState, status.CodeOf(err))
+		handles := make([]uint64, 1)
+		require.EqualValues(t, 1, c.Pages(new(uint64), handles))
+		_, code := nativetest.PinPage(handles[0], true)
+		require.Equal(t, int32(status.InvalidState), code)
 		return err
 	})
 	require.Equal(t, status.InvalidState, status.CodeOf(err))
@@ -232,21 +244,24 @@ func TestNamesStay(t *testing.T) {
 }
 
 // A file that may not become longer is a disk that is full for a while.
+// fillDisk lets no file grow beyond so many bytes, until the function that it returns is called.
+func fillDisk(t *testing.T, bytes uint64) (restore func()) {
+	t.Helper()
+	var before unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &before))
+	full := before
+	full.Cur = bytes
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &full))
+	return sync.OnceFunc(func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &before)) })
+}
+
 func TestAFullDisk(t *testing.T) {
 	directory := t.TempDir()
 	o := quiet()
 	o.SegmentBytes = 1 << 30
 	context := openStore(t, directory, o)
 	handle := create(t, context, 4096)
-	var before unix.Rlimit
-	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &before))
-	limit := func(bytes uint64) {
-		with := before
-		with.Cur = bytes
-		require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &with))
-	}
-	limit(1 << 20)
-	restore := sync.OnceFunc(func() { limit(before.Cur) })
+	restore := fillDisk(t, 1<<20)
 	defer restore()
 	block := make([]byte, 4096)
 	code := int32(0)

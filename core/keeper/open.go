@@ -48,7 +48,7 @@ func Open(directory string, c page.Options, o Options, w *ticket.Work) (context 
 
 func (k *keeper) open(c page.Options, w *ticket.Work) (context uint64, err error) {
 	directory, o, j := k.directory, &k.options, k.options.journal()
-	j.Wrote, j.Failed = k.wrote, k.journalFailed
+	j.Wrote, j.Failed, j.FromHere = k.wrote, k.journalFailed, o.Mode == abi.StoreBranch
 	is, err := store.Is(file.OS{}, directory)
 	switch {
 	case err != nil:

@@ -33,6 +33,7 @@ type JournalOptions struct {
 	SegmentBytes uint64
 	Keep         bool
 	RefuseBase   bool
+	FromHere     bool              // the state was loaded from the directory, which may not know of its lineage any more
 	SpaceWait    time.Duration     // how long calls wait after the disk is found full: somebody must call ResumeJournal
 	Wrote        func(bytes int64) // after each write to the disk, on the writer's goroutine; nil = nobody asks
 	Failed       func(err error)   // when the journal has failed, as Wrote
@@ -82,7 +83,7 @@ func (o *JournalOptions) check(directory string) (options journal.Options, err e
 	}
 	return journal.Options{
 		Durability: durability, Interval: time.Duration(o.IntervalMs) * time.Millisecond, SegmentBytes: int64(o.SegmentBytes),
-		NoBase: o.RefuseBase, Wrote: o.Wrote,
+		NoBase: o.RefuseBase, FromHere: o.FromHere, Wrote: o.Wrote,
 	}, nil
 }
 

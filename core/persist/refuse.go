@@ -73,7 +73,7 @@ func (s *state) resumeJournal(old *openedJournal, o SaveOptions, w *ticket.Work)
 	return header, nil
 }
 
-// refuse lets calls that would change pages fail with an error, as long as the context lives.
+// refuse lets calls that would change pages, and pins for writing, fail with an error, as long as the context lives.
 func (s *state) refuse(with error) error {
 	ring, failed := native.OpenRing(s.context.Index(), 1, ringBytes, time.Second, false, nil)
 	if failed != 0 {
@@ -82,6 +82,7 @@ func (s *state) refuse(with error) error {
 	ring.SetPatience(0)
 	own := status.Of(with)
 	ring.Fail(int32(own.Code), own.Domain, own.Foreign, own.Text)
+	ring.Refuse()
 	s.journals.refusing.Store(&refusal{ring, with})
 	return with
 }

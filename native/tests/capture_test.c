@@ -32,7 +32,7 @@
 #define REGION 1
 #define REGION_BYTES (UINT64_C(1) << 30)
 #if defined(__SANITIZE_THREAD__)
-#define ROUNDS 15
+#define ROUNDS 8
 #else
 #define ROUNDS 50
 #endif

@@ -224,6 +224,8 @@ static void a_reader_changes_nothing(void) {
         REFUSED(mmsb_page_apply_runs(&runs, NULL));
         REFUSED(mmsb_page_resize(page, 10));
         REFUSED(mmsb_page_migrate(page, MMSB_LOCATION_DISK, 0));
+        REFUSED(mmsb_page_pin(page, MMSB_PIN_WRITE, &memory));
+        REFUSED(mmsb_page_pin_many(&page, 1, MMSB_PIN_WRITE, &memory, NULL));
         REFUSED(mmsb_page_mask_clear(page));
         REFUSED(mmsb_page_release(page, &memory, &size));
         REFUSED(mmsb_page_destroy(page));
@@ -236,6 +238,8 @@ static void a_reader_changes_nothing(void) {
             CHECK_OK(mmsb_group_commit(context));
         }
     }
+    CHECK_OK(mmsb_page_pin(page, MMSB_PIN_READ, &memory));
+    CHECK_OK(mmsb_page_unpin(page, MMSB_PIN_READ));
     REFUSED(mmsb_snapshot_load_memory(context, saved, length, NULL));
     CHECK(strstr(mmsb_last_error(), "reading only") != NULL);
     REFUSED(mmsb_journal_open(context, at("journal"), NULL));

@@ -47,6 +47,11 @@ STORES = Go(
             "load", "if o.At == (store.At{}) {", "if true {",
         ),
         Mutant(
+            "branch-of-a-forgotten-lineage", "a branch is refused whose lineage no segment of the journal names any more",
+            "Journal.related", "!meets && !fromHere", "!meets",
+            mode="^TestRandomPrograms$/^1299$",
+        ),
+        Mutant(
             "name-of-another", "the newest snapshot is taken for one that has a name",
             "Store.named", "s.Points[i].ID == id", "s.Points[i].ID == id || true",
         ),
@@ -58,6 +63,11 @@ STORES = Go(
         Mutant(
             "reader-writes", "a context that was opened for reading can be changed",
             "state.refuse", "ring.Fail(int32(own.Code), own.Domain, own.Foreign, own.Text)", "_ = own",
+            mode="^TestReadersChangeNothing$",
+        ),
+        Mutant(
+            "reader-pins", "pages of a context that was opened for reading can be pinned for writing",
+            "state.refuse", "ring.Refuse()", "",
             mode="^TestReadersChangeNothing$",
         ),
         # What the keeper does of its own accord.

@@ -100,6 +100,8 @@ def test_what_is_only_read_does_not_change(tmp_path: Path) -> None:
                 lambda: mine.resize(10),
                 lambda: mine.clone(),
                 lambda: mine.migrate("disk"),
+                lambda: mine.memory(write=True),
+                lambda: mine.array(write=True),
                 mine.mask_clear,
                 mine.release,
                 mine.destroy,
@@ -119,6 +121,8 @@ def test_what_is_only_read_does_not_change(tmp_path: Path) -> None:
             with pytest.raises(mmsb.InvalidStateError, match="opened for reading only"), reader.group():
                 mine.write(0, b"lost")
             assert (mine.read(0, 4), mine.epoch, mine.mask_count(), dict(mine.metadata)) == (b"kept", 1, 4, {})
+            assert bytes(mine.memory()[:4]) == b"kept"
+            assert not mine.array().flags.writeable
             assert len(reader) == 2
             assert reader.save_bytes()
         assert sorted(os.listdir(tmp_path)) == before
