@@ -195,11 +195,29 @@ static void mount_overlay(const row_t *row) {
     mount_or_skip("overlay", folder, options);
 }
 
+static void mount_read_only(const char *path) {
+    unshare_mounts();
+    if (mount(path, path, NULL, MS_BIND, NULL) != 0 || mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) != 0)
+        skip("cannot make a folder read-only: %s", strerror(errno));
+}
+
 static void make_read_only(const row_t *row) {
     (void)row;
-    unshare_mounts();
-    if (mount(folder, folder, NULL, MS_BIND, NULL) != 0 || mount(NULL, folder, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) != 0)
-        skip("cannot make a folder read-only: %s", strerror(errno));
+    mount_read_only(folder);
+}
+
+/* A store that was written before, by a process that has ended. */
+static void put_store_on_read_only_media(const row_t *row) {
+    char directory[512];
+    (void)row;
+    const pid_t child = fork();
+    int status = -1;
+    if (child == 0)
+        _exit(make_store(folder) != 0);
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+        _exit(5);
+    snprintf(directory, sizeof directory, "%s/kept", folder);
+    mount_read_only(directory);
 }
 
 static void block_signals(const row_t *row) {
@@ -252,9 +270,9 @@ static const denial_t denials[] = {
     {"fadvise64", CALL(fadvise64), "", ""},
     {"fallocate", CALL(fallocate), "", ""},
     {"fcntl, all locks", {SYS_fcntl, 1, 0, 0}, "", ""},
-    {"fdatasync", CALL(fdatasync), "journal=NOT_DURABLE", "journal=NOT_DURABLE"},
-    {"flock", CALL(flock), "journal=IO", "journal=IO"},
-    {"fsync", CALL(fsync), "save=IO journal=IO", "save=IO journal=IO"},
+    {"fdatasync", CALL(fdatasync), "journal=NOT_DURABLE store=NOT_DURABLE", "journal=NOT_DURABLE store=NOT_DURABLE"},
+    {"flock", CALL(flock), "journal=IO store=IO", "journal=IO store=IO"},
+    {"fsync", CALL(fsync), "save=IO journal=IO store=IO", "save=IO journal=IO store=IO"},
     {"get_mempolicy", CALL(get_mempolicy), "", ""},
     {"getrandom", CALL(getrandom), "all=UNSUPPORTED", ""},
     {"io_uring_enter", CALL(io_uring_enter), "", ""},
@@ -364,22 +382,22 @@ static const row_t rows[] = {
     {.name = "a sandbox that begins after the library", .errors = "", DENY(container), .error = EPERM, .late = 1},
     {.name = "a sandbox without barriers after the library", .errors = "", DENY(barriers), .error = EPERM, .late = 1},
     FAIL(fallocate, EOPNOTSUPP, ""),
-    FAIL(fallocate, ENOSPC, "disk=NO_SPACE journal=NO_SPACE"),
+    FAIL(fallocate, ENOSPC, "disk=NO_SPACE journal=NO_SPACE store=NO_SPACE"),
     FAIL(fallocate, EIO, ""),
-    FAIL(pwrite64, EIO, "disk=IO save=IO journal=IO"),
-    FAIL(pwrite64, ENOSPC, "disk=NO_SPACE save=NO_SPACE journal=NO_SPACE"),
-    FAIL(pwrite64, EDQUOT, "disk=NO_SPACE save=NO_SPACE journal=NO_SPACE"),
-    FAIL(pread64, EIO, "disk=IO save=IO journal=IO"),
-    FAIL(ftruncate, EIO, "save=IO journal=IO device=OUT_OF_MEMORY"),
-    FAIL(fsync, EIO, "save=IO journal=IO"),
-    FAIL(fdatasync, EIO, "journal=NOT_DURABLE"),
-    FAIL(renameat, EIO, "save=IO journal=IO"),
+    FAIL(pwrite64, EIO, "disk=IO save=IO journal=IO store=IO"),
+    FAIL(pwrite64, ENOSPC, "disk=NO_SPACE save=NO_SPACE journal=NO_SPACE store=NO_SPACE"),
+    FAIL(pwrite64, EDQUOT, "disk=NO_SPACE save=NO_SPACE journal=NO_SPACE store=NO_SPACE"),
+    FAIL(pread64, EIO, "disk=IO save=IO journal=IO store=IO"),
+    FAIL(ftruncate, EIO, "save=IO journal=IO store=IO device=OUT_OF_MEMORY"),
+    FAIL(fsync, EIO, "save=IO journal=IO store=IO"),
+    FAIL(fdatasync, EIO, "journal=NOT_DURABLE store=NOT_DURABLE"),
+    FAIL(renameat, EIO, "save=IO journal=IO store=IO"),
     FAIL(mlock, ENOMEM, ""),
     LIMIT(RLIMIT_NOFILE, 64, ""),
     LIMIT(RLIMIT_NOFILE, 12, "all=LIMIT"),
-    LIMIT(RLIMIT_FSIZE, 0, "disk=NO_SPACE save=NO_SPACE journal=NO_SPACE device=OUT_OF_MEMORY"),
-    LIMIT(RLIMIT_FSIZE, 1 << 20, "disk=NO_SPACE save=NO_SPACE journal=NO_SPACE device=OUT_OF_MEMORY"),
-    LIMIT(RLIMIT_FSIZE, 8 << 20, "journal=NO_SPACE device=OUT_OF_MEMORY"),
+    LIMIT(RLIMIT_FSIZE, 0, "disk=NO_SPACE save=NO_SPACE journal=NO_SPACE store=NO_SPACE device=OUT_OF_MEMORY"),
+    LIMIT(RLIMIT_FSIZE, 1 << 20, "disk=NO_SPACE save=NO_SPACE journal=NO_SPACE store=NO_SPACE device=OUT_OF_MEMORY"),
+    LIMIT(RLIMIT_FSIZE, 8 << 20, "journal=NO_SPACE store=NO_SPACE device=OUT_OF_MEMORY"),
     LIMIT(RLIMIT_MEMLOCK, 0, ""),
     LIMIT(RLIMIT_STACK, 256 << 10, ""),
     LIMIT(RLIMIT_CORE, 0, ""),
@@ -400,14 +418,15 @@ static const row_t rows[] = {
     MADE("files on tmpfs", mount_tmpfs, ""),
     MADE("files on an overlay", mount_overlay, ""),
     {.name = "a disk of 1 MiB",
-     .errors = "disk=NO_SPACE save=NO_SPACE journal=NO_SPACE",
+     .errors = "disk=NO_SPACE save=NO_SPACE journal=NO_SPACE store=NO_SPACE",
      .prepare = mount_small,
      .limit = 1 << 20},
     {.name = "a disk of 64 KiB",
-     .errors = "disk=NO_SPACE save=NO_SPACE journal=NO_SPACE",
+     .errors = "disk=NO_SPACE save=NO_SPACE journal=NO_SPACE store=NO_SPACE",
      .prepare = mount_small,
      .limit = 64 << 10},
     MADE("a folder that is read-only", make_read_only, "all=IO"),
+    MADE("a store on read-only media", put_store_on_read_only_media, ""),
     MADE("all signals blocked", block_signals, ""),
     MADE("one processor", bind_to_one, ""),
     MADE("no standard input", close_standard, ""),

@@ -229,6 +229,57 @@ static int do_journal(mmsb_context_t context, const char *folder) {
     return load_from("", directory, MMSB_LOAD_EAGER);
 }
 
+/* A store with durability call, with or without a state of its own. */
+static int with_store(const char *directory, int32_t mode, const char *at_name, int (*work)(mmsb_context_t context)) {
+    mmsb_store_options_t options;
+    mmsb_store_options_init(&options);
+    options.mode = mode;
+    options.at_name = at_name;
+    options.durability = MMSB_DURABILITY_CALL;
+    mmsb_context_t context;
+    TRY(mmsb_store_open(directory, NULL, &options, &context));
+    const int result = work(context);
+    const mmsb_status_t status = mmsb_context_destroy(context);
+    return result != 0 ? result : status != MMSB_OK ? named(status) : 0;
+}
+
+static int fill_store(mmsb_context_t context) {
+    mmsb_page_t pages[SIZES];
+    TRY(make_pages(context, MMSB_LOCATION_CPU, pages));
+    TRY(mmsb_page_write(pages[5], 0, "?", 1));
+    TRY(mmsb_store_name(context, "before", NULL));
+    TRY(mmsb_page_write(pages[5], 0, bytes_of(5, 1), 1));
+    return 0;
+}
+
+static int before(mmsb_context_t context) {
+    return hold_pages(context) == WRONG ? 0 : WRONG;
+}
+
+/* What a store gives to who reads, and to who follows it. */
+static int read_store(const char *directory) {
+    int result = with_store(directory, MMSB_STORE_READ, NULL, hold_pages);
+    if (result == 0)
+        result = with_store(directory, MMSB_STORE_FOLLOW, NULL, hold_pages);
+    return result != 0 ? result : with_store(directory, MMSB_STORE_READ, "before", before);
+}
+
+int make_store(const char *folder) {
+    char directory[512];
+    snprintf(directory, sizeof directory, "%s/kept", folder);
+    return with_store(directory, MMSB_STORE_WRITE, NULL, fill_store);
+}
+
+static int step_store(const char *folder) {
+    char directory[512];
+    snprintf(directory, sizeof directory, "%s/kept", folder);
+    const int made = access(directory, F_OK) == 0;
+    const int result = made ? with_store(directory, MMSB_STORE_WRITE, NULL, hold_pages) : make_store(folder);
+    if (made && result != MMSB_E_IO) /* on media that are read-only */
+        return result != 0 ? result : WRONG;
+    return !made && result != 0 ? result : read_store(directory);
+}
+
 static int do_device(mmsb_context_t context, const char *folder) {
     (void)folder;
     mmsb_page_t pages[SIZES];
@@ -321,7 +372,7 @@ STEP(device)
 STEP(tickets)
 STEP(threads)
 
-const step_t steps[] = {{"start", step_start},   {"pages", step_pages},     {"deltas", step_deltas},
-                        {"disk", step_disk},     {"save", step_save},       {"journal", step_journal},
-                        {"device", step_device}, {"tickets", step_tickets}, {"threads", step_threads}};
+const step_t steps[] = {{"start", step_start},     {"pages", step_pages},     {"deltas", step_deltas}, {"disk", step_disk},
+                        {"save", step_save},       {"journal", step_journal}, {"store", step_store},   {"device", step_device},
+                        {"tickets", step_tickets}, {"threads", step_threads}};
 const int step_count = sizeof steps / sizeof steps[0];

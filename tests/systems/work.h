@@ -14,6 +14,9 @@ typedef struct step {
     int (*run)(const char *folder); /* the status of the first call that failed */
 } step_t;
 
+/* Makes the store that a later step finds on media that are read-only by then. */
+int make_store(const char *folder);
+
 extern const step_t steps[];
 extern const int step_count;
 
