@@ -54,7 +54,7 @@ func (k *keeper) follow() error {
 	keepers.Lock()
 	keepers.followers[k.context] = f
 	keepers.Unlock()
-	safego.Go(func() {
+	safego.GoBound(func() {
 		f.run(ended)
 		keepers.Lock()
 		defer keepers.Unlock()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -55,6 +56,8 @@ func TestRandomPrograms(t *testing.T) {
 }
 
 func runProgram(t *testing.T, number uint64) {
+	runtime.LockOSThread() // as a program's thread that calls the library is
+	defer runtime.UnlockOSThread()
 	folder, err := os.MkdirTemp(inMemory(), "mmsb-store-")
 	require.NoError(t, err)
 	defer func() { _ = os.RemoveAll(folder) }()
@@ -187,23 +190,24 @@ func (p *program) fullDisk() {
 	restore := fillDisk(p.T, uint64(p.IntN(64<<10)))
 	defer restore()
 	for range p.IntN(12) {
+		var err error
 		var code status.Code
 		name := string(rune('a' + p.IntN(4)))
 		switch at := p.IntN(len(p.handles) + 1); p.IntN(6) {
 		case 0:
-			code = status.CodeOf(Save(p.context, p.IntN(2) == 0, nil))
+			err = Save(p.context, p.IntN(2) == 0, nil)
 		case 1:
-			if code = status.CodeOf(SetName(p.context, name, nil)); code == status.OK {
+			if err = SetName(p.context, name, nil); err == nil {
 				p.names[name] = p.state
 			}
 		case 2:
-			code = status.CodeOf(page.Use(p.context, func(c *page.Context) error {
+			err = page.Use(p.context, func(c *page.Context) error {
 				handle, err := c.Create(uint64(1+p.IntN(5000)), page.CreateOptions{NUMANode: -1})
-				if err == nil || status.CodeOf(err) == status.NotDurable {
+				if status.Done(err) {
 					p.handles = append(p.handles, handle)
 				}
 				return err
-			}))
+			})
 		case 3:
 			if at < len(p.handles) {
 				code = status.Code(nativetest.Destroy(p.handles[at]))
@@ -216,11 +220,14 @@ func (p *program) fullDisk() {
 				code = status.Code(nativetest.WritePage(p.handles[at], 0, []byte{byte(p.Uint32())}))
 			}
 		}
+		if err != nil {
+			code = status.CodeOf(err)
+		}
 		now := stateOf(p.T, p.context)
 		if code == status.NoSpace {
 			require.Equal(p, p.state, now, "a call that was refused has changed something")
 		} else {
-			require.Contains(p, []status.Code{status.OK, status.NotDurable}, code)
+			require.Contains(p, []status.Code{status.OK, status.NotDurable}, code, "%v", err)
 		}
 		p.state = now
 	}

@@ -27,7 +27,7 @@ func (l *loader) bringIn() error {
 	failures := make([]error, min(4, runtime.GOMAXPROCS(0)))
 	for i := range failures {
 		readers.Add(1)
-		safego.Go(func() {
+		safego.GoBound(func() {
 			defer readers.Done()
 			failures[i] = l.bringInFrom(&next)
 		})

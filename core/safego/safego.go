@@ -3,6 +3,7 @@
 package safego
 
 import (
+	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 
@@ -16,6 +17,15 @@ var poison atomic.Pointer[func(reason string)]
 // OnPanic sets the function that is told of every caught panic: the door's, which answers MMSB_E_POISONED from then on. nil
 // = none.
 func OnPanic(function func(reason string)) { poison.Store(&function) }
+
+// GoBound is Go for what asks native code for its last error, which belongs to a thread: the goroutine stays on one.
+func GoBound(function func()) {
+	Go(func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		function()
+	})
+}
 
 // Go runs a function in a goroutine. A panic in it ends only the goroutine.
 func Go(function func()) {

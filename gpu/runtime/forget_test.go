@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"os"
 	"runtime"
 	"testing"
 	"time"
