@@ -229,7 +229,7 @@ test-race: $(STAMPS)/tools $(FAKECUDA) ## the Go packages under the race detecto
 	    $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
 
 .PHONY: test-mutants
-test-mutants: $(STAMPS)/tools ## half of the bugs that are planted in copies of the source, which the commit chooses: each must be caught
+test-mutants: $(STAMPS)/tools ## half of the bugs planted in copies of the source (the commit says which): each must be caught
 	@python3 tests/mutations/run.py --half
 
 .PHONY: mutants

@@ -5,9 +5,9 @@ import "math/rand/v2"
 // ByID are pages by id: open addressing with linear probing, which C reads too (redo.h). No id is 0. One goroutine uses it, or a
 // lock guards it.
 type ByID struct {
-	slots  []byIDSlot // a power of two, at most half of them in use
-	used   int
-	factor uint64 // random and odd: who chose the ids of a file cannot know which meet
+	slots []byIDSlot // a power of two, at most half of them in use
+	used  int
+	key   uint64 // random: who chose the ids of a file cannot know which meet
 }
 
 type byIDSlot struct{ id, page uint64 }
@@ -18,17 +18,18 @@ func NewByID(pages uint64) *ByID {
 	for capacity < 2*pages {
 		capacity *= 2
 	}
-	return &ByID{slots: make([]byIDSlot, capacity), factor: rand.Uint64() | 1}
+	return &ByID{slots: make([]byIDSlot, capacity), key: rand.Uint64()}
 }
 
 // Len is how many pages there are.
 func (p *ByID) Len() int { return p.used }
 
-// begin is where the search for an id begins. One multiplication alone keeps the distances of ids that are numbered, and lets
-// those of a bad factor lie in a few places: the second takes the upper half with it.
+// begin is where the search for an id begins. A multiplication takes what differs up, a shift takes it down again: two of each, as
+// ids are often numbered, at any distance. The numbers are 2^64 over the golden ratio, and one of degski's 64-bit mixers.
 func (p *ByID) begin(id uint64) int {
-	id *= p.factor
-	return int((id^id>>32)*p.factor>>32) & (len(p.slots) - 1)
+	id = (id ^ p.key) * 0x9e3779b97f4a7c15
+	id = (id ^ id>>32) * 0xd6e8feb86659fd93
+	return int(id^id>>32) & (len(p.slots) - 1)
 }
 
 // at is the slot of an id, or the free one where it would be.

@@ -56,8 +56,9 @@ static inline uint64_t word_at(const uint8_t *bytes) {
 
 /* ByID.Find of by_id.go. */
 static inline mmsb__record_t *page_of(const mmsb__by_id_t *pages, uint64_t id) {
-    uint64_t mask = pages->capacity - 1, spread = id * pages->factor;
-    for (uint64_t at = (spread ^ spread >> 32) * pages->factor >> 32 & mask; pages->slots[at].id != 0; at = (at + 1) & mask) {
+    uint64_t mask = pages->capacity - 1, spread = (id ^ pages->key) * UINT64_C(0x9e3779b97f4a7c15);
+    spread = (spread ^ spread >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    for (uint64_t at = (spread ^ spread >> 32) & mask; pages->slots[at].id != 0; at = (at + 1) & mask) {
         if (pages->slots[at].id == id)
             return mmsb__record_at(MMSB__HANDLE_INDEX(pages->slots[at].page));
     }

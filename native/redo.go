@@ -33,9 +33,9 @@ static mmsb_status_t redo_delta(uint32_t index, uint64_t version, uint64_t epoch
     return mmsb__redo(index, version, epoch, &change);
 }
 _Static_assert(MMSB_DELTA_INDEXED + 2 == MMSB__JOURNAL_INDEXED32, "the form of deltas with offsets of 32 bits");
-static uint64_t redo_records(const mmsb__by_id_slot_t *slots, uint64_t capacity, uint64_t factor, mmsb__redo_how_t how,
+static uint64_t redo_records(const mmsb__by_id_slot_t *slots, uint64_t capacity, uint64_t key, mmsb__redo_how_t how,
                              const void *records, uint64_t length, uint64_t *count) {
-    mmsb__by_id_t pages = {slots, capacity, factor};
+    mmsb__by_id_t pages = {slots, capacity, key};
     return mmsb__redo_records(&pages, how, records, length, count);
 }
 */
@@ -76,6 +76,6 @@ func (p *ByID) RedoLive(records []byte, moved bool) (count uint64, bytes int) {
 func (p *ByID) redo(records []byte, how C.mmsb__redo_how_t) (count uint64, bytes int) {
 	var made C.uint64_t
 	length := C.redo_records((*C.mmsb__by_id_slot_t)(unsafe.Pointer(unsafe.SliceData(p.slots))), C.uint64_t(len(p.slots)),
-		C.uint64_t(p.factor), how, unsafe.Pointer(unsafe.SliceData(records)), C.uint64_t(len(records)), &made)
+		C.uint64_t(p.key), how, unsafe.Pointer(unsafe.SliceData(records)), C.uint64_t(len(records)), &made)
 	return uint64(made), int(length)
 }

@@ -29,7 +29,7 @@ typedef struct mmsb__by_id_slot {
 typedef struct mmsb__by_id {
     const mmsb__by_id_slot_t *slots; /* some are free */
     uint64_t capacity;               /* a power of two */
-    uint64_t factor;                 /* odd */
+    uint64_t key;
 } mmsb__by_id_t;
 
 /* Whose pages they are. */

@@ -12,8 +12,8 @@ import (
 
 // ids are the identities of a context's pages. An automatic id is the handle's low 60 bits times an odd number of the context,
 // modulo 2^60, under the top bits 0xa: it is found by multiplying with the inverse, with no map, and never comes twice. Only ids
-// that the caller chose are in a table. One of these may be the automatic id of a page to come, as after a load: then its record is
-// marked, and creating a page on it asks here.
+// that the caller chose are in a table. One of these may be the automatic id of a page to come, as after a load: then its record
+// is marked, and creating a page on it asks here.
 type ids struct {
 	sync.Mutex
 	context         uint32
