@@ -216,7 +216,7 @@ $(FAKECUDA): tests/fakecuda/library/fakecuda.c kernels/host.c $(wildcard kernels
 	    -Wl,-soname,libcuda.so.1,--no-undefined
 
 # Compilers and tests that collect garbage less often take a tenth less processor time.
-check test-go test-race test-mutants mutants test-fuzz: export GOGC := 400
+check test-go test-race race test-mutants mutants test-fuzz: export GOGC := 400
 
 # `go test` vets what it tests. `make check` does so for the packages as they are; with other tags, `go test` does.
 .PHONY: test-go
@@ -224,9 +224,18 @@ test-go: $(STAMPS)/tools $(FAKECUDA) ## the Go packages
 	@python3 tools/go_test.py -vet=off ./...
 
 .PHONY: test-race
-test-race: $(STAMPS)/tools $(FAKECUDA) ## the Go packages under the race detector, with the tag invariants
-	@python3 tools/go_test.py -race -buildmode=exe -tags invariants \
-	    $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
+test-race: $(STAMPS)/tools $(FAKECUDA) ## half of the Go packages under the race detector (the commit says which)
+	@$(RACE) $$(tools/half.py $(LONG_RACES) / $$(go list $(RACED) | grep -vxE '$(subst $(space),|,$(LONG_RACES))'))
+
+# The packages that take as long as all others together.
+LONG_RACES := $(addprefix libmmsb/,core/keeper core/persist gpu/runtime)
+RACED := $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
+RACE := python3 tools/go_test.py -race -buildmode=exe -tags invariants
+space := $() $()
+
+.PHONY: race
+race: $(STAMPS)/tools $(FAKECUDA) ## all Go packages under the race detector, with the tag invariants
+	@$(RACE) $(RACED)
 
 .PHONY: test-mutants
 test-mutants: $(STAMPS)/tools ## half of the bugs planted in copies of the source (the commit says which): each must be caught

@@ -187,13 +187,12 @@ def run_subject(subject: Go | C, work: Path, chosen: Chosen, ran: set[tuple[str,
 
 
 def half_of(subjects: list[Go | C]) -> list[Go | C]:
-    """Every other subject: the commit says which, so that some commits bring all. All of them where there is no commit."""
-    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if found.returncode != 0:
-        return subjects
-    half = int(found.stdout.strip()[-1], 16) % 2
-    print(f"half {half + 1} of 2 of the subjects, which the commit chooses; `make mutants` has all of them", flush=True)
-    return subjects[half::2]
+    """Every other subject, as tools/half.py chooses."""
+    names = [subject.name for subject in subjects]
+    command = [sys.executable, str(ROOT / "tools/half.py"), *names[0::2], "/", *names[1::2]]
+    chosen = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    print("`make mutants` has all subjects; here are, as the commit chooses: " + ", ".join(chosen), flush=True)
+    return [subject for subject in subjects if subject.name in chosen]
 
 
 def main() -> int:

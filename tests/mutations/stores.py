@@ -13,7 +13,10 @@ STORES = Go(
     folders=("core/journal", "core/keeper", "core/page", "core/persist", "core/snapshot", "core/store"),
     package="core/keeper",
     mode="^TestRandomPrograms$",
-    sound=("^TestRandomPrograms$", FULL, NAMES, "^TestReadersChangeNothing$", "^TestOpenUseOpen$", "^TestTheKeeper", "Follower"),
+    sound=(
+        "^TestRandomPrograms$ -programs 40", FULL, NAMES, "^TestReadersChangeNothing$", "^TestOpenUseOpen$", "^TestTheKeeper",
+        "Follower",
+    ),
     mutants=(
         # What stays.
         Mutant(
