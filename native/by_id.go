@@ -24,8 +24,8 @@ func NewByID(pages uint64) *ByID {
 // Len is how many pages there are.
 func (p *ByID) Len() int { return p.used }
 
-// begin is where the search for an id begins. A multiplication takes what differs up, a shift takes it down again: two of each, as
-// ids are often numbered, at any distance. The numbers are 2^64 over the golden ratio, and one of degski's 64-bit mixers.
+// begin is where the search for an id begins. A multiplication takes what differs up, a shift takes it down again: two of each,
+// as ids are often numbered, at any distance. The numbers are 2^64 over the golden ratio, and one of degski's 64-bit mixers.
 func (p *ByID) begin(id uint64) int {
 	id = (id ^ p.key) * 0x9e3779b97f4a7c15
 	id = (id ^ id>>32) * 0xd6e8feb86659fd93

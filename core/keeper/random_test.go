@@ -30,7 +30,8 @@ var (
 	alone    = flag.Bool("alone", false, "run the first one in this process")
 )
 
-// haveFound are programs that have found what others seldom do: a branch that begins in a lineage which no segment names any more.
+// haveFound are programs that have found what others seldom do: a branch that begins in a lineage which no segment names any
+// more.
 var haveFound = []uint64{1299, 1423}
 
 // TestRandomPrograms runs programs of a store's user beside a model. A process that is killed is a copy of the directory that is
@@ -319,8 +320,8 @@ func (p *program) checkKept(directory string) {
 	require.NoError(p, err)
 	for i := range s.Points[:min(p.last, len(s.Points))] {
 		point := &s.Points[i]
-		require.True(p, point.Leads || point.Lineage.ID != s.Line.ID || point.Position < p.since, "snapshot at %d, records from %d", point.Position,
-			s.Journal.First)
+		require.True(p, point.Leads || point.Lineage.ID != s.Line.ID || point.Position < p.since,
+			"snapshot at %d, records from %d", point.Position, s.Journal.First)
 	}
 }
 

@@ -192,8 +192,8 @@ seconds_of(nanoseconds) = nanoseconds == 0 ? nothing : nanoseconds / 1e9
     store_info(state) -> (snapshots, snapshot_bytes, …)
 
 What the state's store has, and what was done for it since it was opened, named as in `mmsb_store_info_t`; `last_save`, seconds
-since 1970, is `nothing` before the first save, and so is `followed` where the state does not follow a store. `waited` is how many seconds calls have waited for the disk, all
-threads together.
+since 1970, is `nothing` before the first save, and so is `followed` where the state does not follow a store. `waited` is how many
+seconds calls have waited for the disk, all threads together.
 """
 function store_info(state::MMSBState)
     record = initialised(mmsb_store_info_t, mmsb_store_info_init)
