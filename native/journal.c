@@ -76,6 +76,24 @@ static void ring_bell(mmsb__ring_t *ring) {
     move(&ring->bell, &ring->asleep);
 }
 
+/* A lock of three states (Drepper, "Futexes are tricky", 2011). */
+static int try_seat(mmsb__ring_t *ring) {
+    uint32_t free = 0;
+    return __atomic_compare_exchange_n(&ring->seat, &free, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+static void take_seat(mmsb__ring_t *ring) {
+    if (try_seat(ring))
+        return;
+    while (__atomic_exchange_n(&ring->seat, 2, __ATOMIC_ACQUIRE) != 0)
+        futex_wait(&ring->seat, 2, INT64_MAX);
+}
+
+static void leave_seat(mmsb__ring_t *ring) {
+    if (__atomic_exchange_n(&ring->seat, 0, __ATOMIC_RELEASE) == 2)
+        futex_wake_all(&ring->seat);
+}
+
 static mmsb_status_t answer_failure(mmsb__ring_t *ring) {
     return mmsb__fail_foreign(__atomic_load_n(&ring->failed, __ATOMIC_ACQUIRE), ring->failed_domain, ring->failed_foreign,
                               ring->failed_text, strlen(ring->failed_text));
@@ -114,8 +132,9 @@ static inline reservation_t reserve(mmsb__ring_t *ring, uint64_t bytes, uint64_t
     mmsb__ring_buffer_t *of = *buffer = &ring->buffers[WORD_BUFFER(word)];
     *at = of->bytes + WORD_USED(word);
     *first = __atomic_load_n(&of->first, __ATOMIC_RELAXED) + WORD_RECORDS(word);
-    if (MMSB__UNLIKELY(WORD_EMPTY(word)) && __atomic_load_n(&ring->asleep, __ATOMIC_SEQ_CST) == MMSB__ASLEEP_IDLE)
-        ring_bell(ring);
+    if (MMSB__UNLIKELY(WORD_EMPTY(word)) && !__atomic_load_n(&ring->each_call, __ATOMIC_RELAXED) &&
+        __atomic_load_n(&ring->asleep, __ATOMIC_SEQ_CST) == MMSB__ASLEEP_IDLE)
+        ring_bell(ring); /* where each call waits, it rings when it does */
     return RESERVED;
 }
 
@@ -458,6 +477,24 @@ mmsb_status_t mmsb__ring_append_delta(mmsb__ring_t *ring, uint64_t page, uint64_
 
 /* ----------------------------------------------------------------------------------------------------- waiting ---- */
 
+static void want(mmsb__ring_t *ring, uint64_t sequence) {
+    uint64_t wanted = __atomic_load_n(&ring->wanted, __ATOMIC_SEQ_CST);
+    while (wanted < sequence &&
+           !__atomic_compare_exchange_n(&ring->wanted, &wanted, sequence, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
+}
+
+/* The call takes the seat of a writer that sleeps, and writes its records itself: to wake a thread, and to be woken by it, takes
+ * as long as half a write. Whether it worked is seen by who waits for the record. */
+static void write_own(mmsb__ring_t *ring, uint64_t sequence) {
+    if (__atomic_load_n(&ring->durable, __ATOMIC_SEQ_CST) >= sequence || has_failed(ring) || !try_seat(ring))
+        return;
+    want(ring, sequence);
+    mmsb__upcalls.write_journal(ring->context);
+    leave_seat(ring);
+    if (__atomic_load_n(&ring->wanted, __ATOMIC_SEQ_CST) > __atomic_load_n(&ring->durable, __ATOMIC_SEQ_CST))
+        ring_bell(ring); /* others came meanwhile */
+}
+
 mmsb_status_t mmsb__ring_flush(mmsb__ring_t *ring, uint64_t sequence, int64_t patience_ns) {
     const int64_t until = patience_ns == INT64_MAX ? INT64_MAX : now_on(CLOCK_MONOTONIC) + patience_ns;
     for (;;) {
@@ -466,9 +503,7 @@ mmsb_status_t mmsb__ring_flush(mmsb__ring_t *ring, uint64_t sequence, int64_t pa
             return MMSB_OK;
         if (has_failed(ring))
             return answer_failure(ring);
-        uint64_t wanted = __atomic_load_n(&ring->wanted, __ATOMIC_SEQ_CST);
-        while (wanted < sequence &&
-               !__atomic_compare_exchange_n(&ring->wanted, &wanted, sequence, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
+        want(ring, sequence);
         ring_bell(ring);
         const int64_t left = until == INT64_MAX ? INT64_MAX : until - now_on(CLOCK_MONOTONIC);
         if (left <= 0)
@@ -478,8 +513,10 @@ mmsb_status_t mmsb__ring_flush(mmsb__ring_t *ring, uint64_t sequence, int64_t pa
 }
 
 mmsb_status_t mmsb__ring_wait(mmsb__ring_t *ring, uint64_t sequence) {
-    if (!__atomic_load_n(&ring->each_call, __ATOMIC_RELAXED) || sequence == 0 ||
-        mmsb__ring_flush(ring, sequence, INT64_MAX) == MMSB_OK)
+    if (!__atomic_load_n(&ring->each_call, __ATOMIC_RELAXED) || sequence == 0)
+        return MMSB_OK;
+    write_own(ring, sequence);
+    if (mmsb__ring_flush(ring, sequence, INT64_MAX) == MMSB_OK)
         return MMSB_OK;
     const mmsb__thread_t *failure = mmsb__error();
     char text[sizeof failure->error_text];
@@ -578,6 +615,8 @@ mmsb_status_t mmsb__ring_open(uint32_t context_index, uint64_t next, uint64_t bu
     begin_buffer(&ring->buffers[0], next);
     __atomic_store_n(&ring->buffers[1].first, next, __ATOMIC_RELAXED);
     ring->written = NULL;
+    ring->context = context_index;
+    __atomic_store_n(&ring->seat, 1, __ATOMIC_RELAXED); /* the writer's, until it sleeps */
     ring->interval_ns = interval_ns;
     __atomic_store_n(&ring->each_call, each_call != 0, __ATOMIC_RELAXED);
     __atomic_store_n(&ring->refuses, 0, __ATOMIC_RELAXED);
@@ -700,8 +739,12 @@ int mmsb__ring_take(mmsb__ring_t *ring, int64_t patience_ns, mmsb__ring_batch_t 
         was_empty |= empty;
         int64_t wake = empty || until < due ? until : due;
         __atomic_store_n(&ring->asleep, empty ? MMSB__ASLEEP_IDLE : MMSB__ASLEEP_TIMED, __ATOMIC_SEQ_CST);
-        if (!empty || __atomic_load_n(&ring->word, __ATOMIC_SEQ_CST) == word)
+        if (!empty || __atomic_load_n(&ring->word, __ATOMIC_SEQ_CST) == word) {
+            leave_seat(ring);
             futex_wait(&ring->bell, bell, wake == INT64_MAX ? INT64_MAX : wake - now);
+            take_seat(ring);
+            clear_written(ring); /* a call may have written meanwhile */
+        }
         __atomic_store_n(&ring->asleep, MMSB__AWAKE, __ATOMIC_SEQ_CST);
         now = now_on(CLOCK_MONOTONIC);
     }

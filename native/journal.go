@@ -10,7 +10,6 @@ package native
 #cgo noescape mmsb__ring_fail
 #cgo nocallback mmsb__ring_fail
 #cgo nocallback mmsb__ring_flush
-#cgo nocallback mmsb__ring_wait
 
 // One record of at most three pieces, for Go: the pieces are built here, because Go may not put its pointers into C structs.
 static mmsb_status_t append_record(mmsb__ring_t *ring, mmsb__journal_head_t head, const void *a, uint64_t a_length, const void *b,
@@ -43,6 +42,7 @@ import "C"
 
 import (
 	"math"
+	"sync/atomic"
 	"time"
 	"unsafe"
 )
@@ -65,6 +65,13 @@ func OpenRing(context uint32, next uint64, bufferBytes int, interval time.Durati
 		C.int(flag(eachCall)), unsafe.Pointer(unsafe.SliceData(shared))))
 	return Ring{C.mmsb__rings[context]}, code
 }
+
+// writers write what waits in the rings of contexts.
+var writers [C.MMSB__CONTEXTS]atomic.Pointer[func()]
+
+// ServedBy says what writes the ring's records in the place of a writer that sleeps in Take, for a call that waits for its own.
+// It is called while the writer sleeps, and calls Take with no patience.
+func (r Ring) ServedBy(write func()) { writers[r.ring.context].Store(&write) }
 
 // SetPatience says how long changes wait after the disk is found full, for a ring of the context that works; 0: they fail, also
 // those that wait already.
@@ -218,4 +225,7 @@ func (r Ring) Failed() bool { return C.ring_failed(r.ring) != 0 }
 func (r Ring) Stop() { C.mmsb__ring_stop(r.ring) }
 
 // Close gives back the buffers, after Take has said that it is over or after Fail.
-func (r Ring) Close() { C.mmsb__ring_close(r.ring) }
+func (r Ring) Close() {
+	writers[r.ring.context].Store(nil)
+	C.mmsb__ring_close(r.ring)
+}

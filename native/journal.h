@@ -118,6 +118,7 @@ typedef struct mmsb__ring {
     int64_t interval_ns;
     uint32_t each_call; /* 1: mmsb__ring_wait waits */
     uint32_t open;      /* 1 from open to close */
+    uint32_t context;   /* its index */
     uint32_t refuses;   /* 1: the context is only to be read, also through pins */
 
     uint32_t turns __attribute__((aligned(64))); /* futex: advances when waiting for space may be over */
@@ -127,11 +128,14 @@ typedef struct mmsb__ring {
     uint64_t durable; /* every record up to this sequence number is on the disk */
     uint64_t wanted;  /* somebody waits until this one is */
 
-    uint32_t bell __attribute__((aligned(64))); /* futex: advances when the writer has a reason to look */
-    uint32_t asleep;                            /* MMSB__AWAKE, … */
-    uint32_t pressed;                           /* 1: somebody waits for the other buffer */
+    /* Futex: 1 while somebody takes records out and writes them; 2: and another waits for that. It is the writer, unless it
+     * sleeps, or a call that waits for its own records. */
+    uint32_t seat __attribute__((aligned(64)));
+    uint32_t bell;    /* futex: advances when the writer has a reason to look */
+    uint32_t asleep;  /* MMSB__AWAKE, … */
+    uint32_t pressed; /* 1: somebody waits for the other buffer */
     uint32_t stopping;
-    uint64_t taken; /* only for the writer, like the next three: the last sequence number that it took */
+    uint64_t taken; /* only for who has the seat, like the next three: the last sequence number that was taken */
     int64_t taken_at;
     mmsb__ring_buffer_t *written; /* the buffer that it took last, and how much of it was used; NULL: it is cleared */
     uint64_t written_bytes;

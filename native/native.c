@@ -21,6 +21,7 @@ __attribute__((visibility("hidden"))) void mmsb__native_install(void) {
         .new_version = mmsbgo_new_version,
         .leave = mmsbgo_leave,
         .group_left = mmsbgo_group_left,
+        .write_journal = mmsbgo_write_journal,
         .tell_report = mmsbgo_tell_report,
     };
     mmsb__upcalls = all;

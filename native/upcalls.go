@@ -153,6 +153,14 @@ func mmsbgo_group_left(context C.uint32_t, group *C.mmsb__open_group_t) {
 	upcalls.GroupLeft(uint32(context), Group{unsafe.Pointer(group)})
 }
 
+//export mmsbgo_write_journal
+func mmsbgo_write_journal(context C.uint32_t) {
+	defer guard(nil)
+	if write := writers[context].Load(); write != nil {
+		(*write)()
+	}
+}
+
 //export mmsbgo_tell_report
 func mmsbgo_tell_report(context C.uint32_t) (code C.mmsb_status_t) {
 	defer guard(&code)

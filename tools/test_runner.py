@@ -39,6 +39,7 @@ SUITES = [
 ]
 # A suite seldom keeps two processors busy all the time: it waits for a disk, or for a process that is killed, or has one thread.
 TOGETHER = 4
+MADE_TOGETHER = 3
 
 PLAIN = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?")
 PYTEST = re.compile(r"(?:=+ )?((?:\d+ [a-z]+(?:, )?)+) in [\d.]+s(?: \([\d:]+\))?(?: =+)?")
@@ -85,7 +86,7 @@ class Made:
 
 def make_inputs(suites: list) -> bool:
     """Everything that the suites need, and none of them."""
-    made = Made("--keep-going", f"--jobs={TOGETHER}", "--output-sync=target", "INPUTS_ONLY=yes", "all", *suites)
+    made = Made("--keep-going", f"--jobs={MADE_TOGETHER}", "--output-sync=target", "INPUTS_ONLY=yes", "all", *suites)
     print(f"{made.output}---- what the suites need: {made.took}\n", flush=True)
     return made.status == 0
 

@@ -110,6 +110,8 @@ type Writer struct {
 	syncing *running // nil: no sync runs beside the writing
 	failed  error
 
+	writing sync.Mutex // of who writes: Serve, or WriteWaiting in its place
+
 	drop   sync.Mutex // one Drop at a time
 	extent sync.Mutex // of kept; never held while the disk works
 	kept   []keptSegment
@@ -759,6 +761,23 @@ func (w *Writer) Serve(ring Ring) error {
 	return nil
 }
 
+// WriteWaiting writes what waits in the ring of a writer that sleeps in Take, and makes it durable. Who calls it has the place of
+// the writer, which hears of an error when it wakes up.
+func (w *Writer) WriteWaiting(ring Ring) {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	buffer, used, first, count, ends, _, _ := ring.Take(0)
+	if buffer == nil {
+		return
+	}
+	if w.Write(buffer, used, first, count, ends) != nil {
+		return
+	}
+	if _, err := w.Sync(); err == nil {
+		ring.Durable(w.durable)
+	}
+}
+
 func (w *Writer) serve(ring Ring) error {
 	synced := time.Now()
 	for {
@@ -770,29 +789,43 @@ func (w *Writer) serve(ring Ring) error {
 			}
 		}
 		buffer, used, first, count, ends, wanted, open := ring.Take(patience)
+		w.writing.Lock()
 		if !open {
+			w.writing.Unlock()
 			return nil
 		}
-		if buffer != nil {
-			if err := w.Write(buffer, used, first, count, ends); err != nil {
-				return err
-			}
+		err := w.take(buffer, used, first, count, ends, wanted, &synced)
+		if err == nil {
+			ring.Durable(w.durable)
 		}
-		switch {
-		case buffer == nil || wanted || w.options.Durability == EachCall: // nothing comes meanwhile, or somebody waits
-			if _, err := w.Sync(); err != nil {
-				return err
-			}
-			synced = time.Now()
-		case w.options.Durability == Interval && w.syncEnded():
-			if err := w.endSync(); err != nil {
-				return err
-			}
-			if w.durable != w.last && time.Since(synced) >= w.options.Interval {
-				w.beginSync()
-				synced = time.Now()
-			}
+		w.writing.Unlock()
+		if err != nil {
+			return err
 		}
-		ring.Durable(w.durable)
 	}
+}
+
+// take writes what came out of the ring, and syncs where it is time.
+func (w *Writer) take(buffer []byte, used int, first uint64, count uint32, ends, wanted bool, synced *time.Time) error {
+	if buffer != nil {
+		if err := w.Write(buffer, used, first, count, ends); err != nil {
+			return err
+		}
+	}
+	switch {
+	case buffer == nil || wanted || w.options.Durability == EachCall: // nothing comes meanwhile, or somebody waits
+		if _, err := w.Sync(); err != nil {
+			return err
+		}
+		*synced = time.Now()
+	case w.options.Durability == Interval && w.syncEnded():
+		if err := w.endSync(); err != nil {
+			return err
+		}
+		if w.durable != w.last && time.Since(*synced) >= w.options.Interval {
+			w.beginSync()
+			*synced = time.Now()
+		}
+	}
+	return nil
 }

@@ -27,6 +27,7 @@ typedef struct reading {
     uint64_t group_page;        /* page of the group that is open; 0 = none, ANY = its first record said nothing of a page */
     uint64_t fail_after;        /* 0 = never */
     int frames;
+    int by_calls; /* frames that calls have taken in the place of the writer */
 } reading_t;
 
 static uint8_t byte_of(uint64_t page, uint64_t version, uint64_t i) {
@@ -72,38 +73,51 @@ static void read_record(reading_t *reading, const uint8_t *at) {
     reading->versions[head.page - 1] = head.version;
 }
 
-static void *write_out(void *argument) {
-    reading_t *reading = argument;
-    for (;;) {
-        mmsb__ring_batch_t stretch;
-        int taken = mmsb__ring_take(reading->ring, 50 * 1000000, &stretch);
-        if (taken < 0)
-            break;
-        if (taken == 0) {
-            mmsb__ring_durable(reading->ring, reading->next - 1);
-            continue;
-        }
-        CHECK(stretch.first == reading->next && stretch.used <= stretch.capacity);
-        uint32_t count = 0;
-        for (uint64_t at = MMSB__RING_HEAD_BYTES; at < stretch.used; count++) {
-            uint32_t length;
-            memcpy(&length, stretch.bytes + at, sizeof length);
-            read_record(reading, stretch.bytes + at);
-            at += (length + UINT64_C(7)) & ~UINT64_C(7);
-        }
-        CHECK(count == stretch.count);
-        for (uint64_t at = stretch.used; at & 4095; at++)
-            CHECK(stretch.bytes[at] == 0);
-        CHECK(!stretch.ends || reading->group_page == 0);
-        reading->next += count;
-        reading->frames++;
-        if (reading->fail_after != 0 && reading->next > reading->fail_after) {
-            mmsb__ring_fail(reading->ring, MMSB_E_NO_SPACE, MMSB_DOMAIN_ERRNO, 28, "the disk is full", 16);
-            break;
-        }
+/* 0: no more will come. */
+static int write_frame(reading_t *reading, int64_t patience_ns) {
+    mmsb__ring_batch_t stretch;
+    int taken = mmsb__ring_take(reading->ring, patience_ns, &stretch);
+    if (taken < 0)
+        return 0;
+    if (taken == 0) {
         mmsb__ring_durable(reading->ring, reading->next - 1);
+        return 1;
     }
+    CHECK(stretch.first == reading->next && stretch.used <= stretch.capacity);
+    uint32_t count = 0;
+    for (uint64_t at = MMSB__RING_HEAD_BYTES; at < stretch.used; count++) {
+        uint32_t length;
+        memcpy(&length, stretch.bytes + at, sizeof length);
+        read_record(reading, stretch.bytes + at);
+        at += (length + UINT64_C(7)) & ~UINT64_C(7);
+    }
+    CHECK(count == stretch.count);
+    for (uint64_t at = stretch.used; at & 4095; at++)
+        CHECK(stretch.bytes[at] == 0);
+    CHECK(!stretch.ends || reading->group_page == 0);
+    reading->next += count;
+    reading->frames++;
+    if (reading->fail_after != 0 && reading->next > reading->fail_after) {
+        mmsb__ring_fail(reading->ring, MMSB_E_NO_SPACE, MMSB_DOMAIN_ERRNO, 28, "the disk is full", 16);
+        return 0;
+    }
+    mmsb__ring_durable(reading->ring, reading->next - 1);
+    return 1;
+}
+
+static void *write_out(void *argument) {
+    while (write_frame(argument, 50 * 1000000)) {}
     return NULL;
+}
+
+static reading_t *now_reading;
+
+/* A call has found the writer asleep: what it takes and looks at is only the seat's. */
+static void write_in_a_call(uint32_t context) {
+    CHECK(context == CONTEXT_INDEX);
+    const int before = now_reading->frames;
+    (void)write_frame(now_reading, 0);
+    now_reading->by_calls += now_reading->frames - before;
 }
 
 /* ------------------------------------------------------------------------------------------------ the threads ---- */
@@ -189,6 +203,8 @@ static reading_t run(int each_call, int64_t interval_ns, uint64_t fail_after, pu
     CHECK(mmsb__ring_for(CONTEXT_INDEX + 1) == NULL);
     reading_t reading = {.ring = ring, .next = 1, .fail_after = fail_after};
     pthread_t writer, threads[THREADS];
+    now_reading = &reading;
+    mmsb__upcalls.write_journal = write_in_a_call;
     CHECK(pthread_create(&writer, NULL, write_out, &reading) == 0);
     for (int i = 0; i < THREADS; i++) {
         putters[i] = (putter_t){.ring = ring, .page = (uint64_t)i + 1, .each_call = each_call};
@@ -229,6 +245,7 @@ static void test_each_call_waits(void) {
     putter_t putters[THREADS];
     reading_t reading = run(1, 0, 0, putters);
     check_all_came(&reading, putters);
+    CHECK(reading.by_calls > 0 && reading.by_calls < reading.frames); /* some found the writer asleep, some awake */
 }
 
 static void test_a_full_disk_fails_calls(void) {

@@ -5,7 +5,7 @@
 #include "long_calls.h"
 
 static const uint64_t BOUND = 50 * 1000 * 1000;
-enum { TRIES = 5, MOMENTS = 3 };
+enum { TRIES = 40, MOMENTS = 3 };
 
 static const struct {
     uint64_t pages, size;
