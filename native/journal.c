@@ -490,9 +490,7 @@ static void write_own(mmsb__ring_t *ring, uint64_t sequence) {
         return;
     want(ring, sequence);
     mmsb__upcalls.write_journal(ring->context);
-    leave_seat(ring);
-    if (__atomic_load_n(&ring->wanted, __ATOMIC_SEQ_CST) > __atomic_load_n(&ring->durable, __ATOMIC_SEQ_CST))
-        ring_bell(ring); /* others came meanwhile */
+    leave_seat(ring); /* others that came meanwhile have rung the writer's bell */
 }
 
 mmsb_status_t mmsb__ring_flush(mmsb__ring_t *ring, uint64_t sequence, int64_t patience_ns) {

@@ -22,5 +22,13 @@ JOURNAL = C(
             "texts-end-anywhere", "a text that is too long ends in the middle of a character",
             "mmsb__text_fits", "((unsigned char)text[most] & 0xc0) == 0x80", "0",
         ),
+        Mutant(
+            "two-at-the-ring", "a call writes its own records beside the writer",
+            "write_own", "!try_seat(ring)", "(try_seat(ring), 0)",
+        ),
+        Mutant(
+            "what-calls-wrote-stays", "the writer takes the buffer that a call has written for one with records still",
+            "mmsb__ring_take", "clear_written(ring); int64_t now", "int64_t now",
+        ),
     ),
 )  # fmt: skip
