@@ -489,8 +489,9 @@ static void write_own(mmsb__ring_t *ring, uint64_t sequence) {
     if (__atomic_load_n(&ring->durable, __ATOMIC_SEQ_CST) >= sequence || has_failed(ring) || !try_seat(ring))
         return;
     want(ring, sequence);
-    mmsb__upcalls.write_journal(ring->context);
-    leave_seat(ring); /* others that came meanwhile have rung the writer's bell */
+    if (!mmsb__upcalls.write_journal(ring->context))
+        ring->written = NULL; /* it stays, for who reads what a dead process left in the ring */
+    leave_seat(ring);         /* others that came meanwhile have rung the writer's bell */
 }
 
 mmsb_status_t mmsb__ring_flush(mmsb__ring_t *ring, uint64_t sequence, int64_t patience_ns) {

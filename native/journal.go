@@ -67,11 +67,11 @@ func OpenRing(context uint32, next uint64, bufferBytes int, interval time.Durati
 }
 
 // writers write what waits in the rings of contexts.
-var writers [C.MMSB__CONTEXTS]atomic.Pointer[func()]
+var writers [C.MMSB__CONTEXTS]atomic.Pointer[func() bool]
 
 // ServedBy says what writes the ring's records in the place of a writer that sleeps in Take, for a call that waits for its own.
-// It is called while the writer sleeps, and calls Take with no patience.
-func (r Ring) ServedBy(write func()) { writers[r.ring.context].Store(&write) }
+// It is called while the writer sleeps, calls Take with no patience, and says whether all that it took is written.
+func (r Ring) ServedBy(write func() bool) { writers[r.ring.context].Store(&write) }
 
 // SetPatience says how long changes wait after the disk is found full, for a ring of the context that works; 0: they fail, also
 // those that wait already.

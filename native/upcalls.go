@@ -154,11 +154,12 @@ func mmsbgo_group_left(context C.uint32_t, group *C.mmsb__open_group_t) {
 }
 
 //export mmsbgo_write_journal
-func mmsbgo_write_journal(context C.uint32_t) {
+func mmsbgo_write_journal(context C.uint32_t) (written C.int) {
 	defer guard(nil)
-	if write := writers[context].Load(); write != nil {
-		(*write)()
+	if write := writers[context].Load(); write != nil && (*write)() {
+		return 1
 	}
+	return 0
 }
 
 //export mmsbgo_tell_report

@@ -45,8 +45,8 @@ typedef struct mmsb__upcalls {
     /* The thread that has a group open ends. */
     void (*group_left)(uint32_t context, mmsb__open_group_t *group);
     /* Writes the records that wait in a context's ring to its journal, in the place of the writer. The caller has the ring's
-     * seat, and no page's lock. */
-    void (*write_journal)(uint32_t context);
+     * seat, and no page's lock. 0: what was taken is not written. */
+    int (*write_journal)(uint32_t context);
     /* The oldest report of the context's guard that waits, which then no longer does, as the last error; MMSB_OK without one. */
     mmsb_status_t (*tell_report)(uint32_t context);
 } mmsb__upcalls_t;

@@ -762,20 +762,22 @@ func (w *Writer) Serve(ring Ring) error {
 }
 
 // WriteWaiting writes what waits in the ring of a writer that sleeps in Take, and makes it durable. Who calls it has the place of
-// the writer, which hears of an error when it wakes up.
-func (w *Writer) WriteWaiting(ring Ring) {
+// the writer, which hears of an error when it wakes up. Says whether what came out of the ring is written.
+func (w *Writer) WriteWaiting(ring Ring) bool {
 	w.writing.Lock()
 	defer w.writing.Unlock()
 	buffer, used, first, count, ends, _, _ := ring.Take(0)
 	if buffer == nil {
-		return
+		return true
 	}
 	if w.Write(buffer, used, first, count, ends) != nil {
-		return
+		return false
 	}
-	if _, err := w.Sync(); err == nil {
-		ring.Durable(w.durable)
+	if _, err := w.Sync(); err != nil {
+		return false
 	}
+	ring.Durable(w.durable)
+	return true
 }
 
 func (w *Writer) serve(ring Ring) error {

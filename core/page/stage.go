@@ -38,6 +38,7 @@ func (s *Staging) Add(pages []native.Staged, like residency.Frame, node int32) e
 		}
 		return err
 	}
+	s.Handles.Expect(pages)
 	var twice error
 	for i := range pages {
 		p := &pages[i]

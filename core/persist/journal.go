@@ -181,7 +181,7 @@ func (s *state) beginJournal(opened *openedJournal, still *page.Still) error {
 	needsBase := opened.writer.NeedsBase()
 	s.journals.open.Store(opened)
 	ring := opened.ring
-	ring.ServedBy(func() { opened.writer.WriteWaiting(ring) })
+	ring.ServedBy(func() bool { return opened.writer.WriteWaiting(ring) })
 	safego.Go(func() {
 		defer close(opened.served)
 		opened.failed = opened.writer.Serve(ring)

@@ -113,11 +113,11 @@ static void *write_out(void *argument) {
 static reading_t *now_reading;
 
 /* A call has found the writer asleep: what it takes and looks at is only the seat's. */
-static void write_in_a_call(uint32_t context) {
+static int write_in_a_call(uint32_t context) {
     CHECK(context == CONTEXT_INDEX);
-    const int before = now_reading->frames;
-    (void)write_frame(now_reading, 0);
+    const int before = now_reading->frames, written = write_frame(now_reading, 0);
     now_reading->by_calls += now_reading->frames - before;
+    return written;
 }
 
 /* ------------------------------------------------------------------------------------------------ the threads ---- */

@@ -45,7 +45,7 @@ from mutation import MisfitError, Mutant, Planting
 from openings import OPENINGS
 from pages import PAGES
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
-from stores import STORES
+from stores import SEATS, STORES
 from subject import ROOT, C, Go, Plantings
 from writing import WRITING
 
@@ -69,6 +69,7 @@ SUBJECTS: list[Go | C] = [
     OPENINGS,
     HISTORIES,
     STORES,
+    SEATS,
     RECORDS,
     JOURNAL,
     FILES,

@@ -78,7 +78,7 @@ class Go:
     sound: Sequence[str]  # modes that must pass without a bug
     tries: int = 1  # how often the tests look, for what is found by chance
     seconds: int = 600  # of one run
-    patience: int = 0
+    patience: int = 60  # for how many seconds a bug is looked for, which a run may miss by chance
     environment: dict[str, str] = field(default_factory=dict)
     language = "Go"
 
@@ -159,7 +159,7 @@ class C:
     mode: str
     sound: Sequence[str]  # modes that must pass without a bug
     seconds: int = 120  # of one run
-    patience: int = 0  # for how many seconds a bug is looked for, each time with another seed; 0: it shows at once
+    patience: int = 60  # for how many seconds a bug is looked for, each time with another seed
     environment: dict[str, str] = field(default_factory=dict)
     package = ""
     language = "C"
