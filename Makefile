@@ -245,6 +245,11 @@ test-mutants: $(STAMPS)/tools ## half of the bugs planted in copies of the sourc
 mutants: $(STAMPS)/tools ## all planted bugs (tests/mutations)
 	@python3 tests/mutations/run.py
 
+.PHONY: whole
+whole: race mutants build/c/fuzz.run build/tsan/capture_test.c.run ## all of what `make test` runs a part of
+	@tools/fuzz.sh 300000 $(SEED)
+	@build/tsan/capture_test.c.run threads $(or $(SEED),1)
+
 SCHEDULES ?= 1000000
 .PHONY: simulate
 simulate: $(STAMPS)/tools ## all device programs of two streams, and SCHEDULES=1000000 of eight; SEED= repeats a run

@@ -1,6 +1,9 @@
 package native
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+	"unsafe"
+)
 
 // ByID are pages by id: open addressing with linear probing, which C reads too (redo.h). No id is 0. One goroutine uses it, or a
 // lock guards it.
@@ -20,7 +23,18 @@ func NewByID(pages uint64) *ByID {
 	for capacity < 2*pages {
 		capacity *= 2
 	}
-	return &ByID{slots: make([]byIDSlot, capacity), key: rand.Uint64()}
+	p := &ByID{slots: make([]byIDSlot, capacity), key: rand.Uint64()}
+	p.touch()
+	return p
+}
+
+// touch writes to the memory of the slots: what is read first gets the kernel's page of zeros, and a second fault when it is
+// written.
+func (p *ByID) touch() {
+	const inSystemPage = 4096 / int(unsafe.Sizeof(byIDSlot{}))
+	for i := 0; i < len(p.slots); i += inSystemPage {
+		p.slots[i].page = 0
+	}
 }
 
 // Len is how many pages there are.
@@ -54,6 +68,7 @@ func (p *ByID) Put(id, page uint64) {
 	if 2*(p.used+1) > len(p.slots) {
 		old := p.slots
 		p.slots, p.used = make([]byIDSlot, 2*len(old)), 0
+		p.touch()
 		for _, slot := range old {
 			if slot.id != 0 {
 				p.Put(slot.id, slot.page)

@@ -20,6 +20,7 @@ type Journal struct {
 	directory string
 	segments  []openSegment     // of the newest branch
 	others    []lineage.Lineage // of the other branches
+	ring      *[2]ringBuffer    // of a killed process, until its records are the residue of the last segment
 	info      Info
 	tail      tail
 	lastTime  int64 // of the last segment; 0 where it has no record
@@ -29,7 +30,7 @@ type openSegment struct {
 	segment
 	name    string
 	size    int64   // with the residue
-	residue residue // of the last one
+	residue residue // of the last one, once a scan has come there
 }
 
 // tail is where a journal ends.
@@ -94,10 +95,10 @@ func Open(fs file.FS, directory string) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := j.addResidue(false); err != nil {
+	if err := j.readRing(false); err != nil {
 		return nil, err
 	}
-	return j, j.look()
+	return j, j.look(nil)
 }
 
 // openSegments reads the headers of all segments.
@@ -159,12 +160,21 @@ func (j *Journal) openSegment(at place) (openSegment, error) {
 	return openSegment{segment: s, name: name, size: source.Size()}, nil
 }
 
-// look finds the end, and fills in the info.
-func (j *Journal) look() error {
+// look finds the end, and fills in the info. What a replay has read it does not read again; known may be nil.
+func (j *Journal) look(known *Known) error {
 	end := len(j.segments) - 1
 	last := &j.segments[end]
-	j.info.First, j.info.Last = j.segments[0].first, last.first-1
-	j.tail = tail{end: unitBytes, chain: last.previous}
+	j.info.First = j.segments[0].first
+	if known != nil && known.segment == last.segment && known.at.offset < last.size {
+		try := *j
+		try.segments = slices.Clone(j.segments)
+		try.info.Last, try.tail = known.at.next-1, tail{end: known.at.offset, chain: known.at.chain}
+		if err := try.lookOn(); err == nil && try.info.Last >= known.last { // else it is another file by now
+			*j = try
+			return nil
+		}
+	}
+	j.info.Last, j.tail = last.first-1, tail{end: unitBytes, chain: last.previous}
 	return j.lookOn()
 }
 

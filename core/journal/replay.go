@@ -21,13 +21,21 @@ import (
 type Replay struct {
 	journal *Journal
 	looked  *Journal // by Info
+	known   *Known   // by Run
+}
+
+// Known is the last frame of the last segment, of those in its file, that a replay has read.
+type Known struct {
+	segment segment
+	at      position
+	last    uint64 // its last record
 }
 
 // OpenReplay opens a journal like Open, but looks at nothing except its segments' headers.
 func OpenReplay(fs file.FS, directory string) (*Replay, error) {
 	j, err := openSegments(fs, directory)
 	if err == nil {
-		err = j.addResidue(false)
+		err = j.readRing(false)
 	}
 	if err != nil {
 		return nil, err
@@ -68,7 +76,7 @@ func (r *Replay) Last() (uint64, error) {
 func (r *Replay) Info() (Info, error) {
 	j := *r.journal
 	j.segments = slices.Clone(j.segments)
-	err := j.look()
+	err := j.look(nil)
 	r.looked = &j
 	return j.info, err
 }
@@ -122,7 +130,13 @@ func (s *lastSegment) ReadAt(p []byte, offset int64) (int, error) {
 }
 
 // Find and Records are Journal's; they read no further than they are asked for. CheckGaps is Journal's.
-func (r *Replay) Find(after uint64, until Until) (uint64, error) { return r.journal.Find(after, until) }
+func (r *Replay) Find(after uint64, until Until) (uint64, error) {
+	last, err := r.journal.Find(after, until)
+	if err == nil {
+		err = r.journal.lookAtRing()
+	}
+	return last, err
+}
 
 // Records is described at Find.
 func (r *Replay) Records(first, last uint64) iter.Seq2[*Record, error] {
@@ -231,8 +245,18 @@ func (r *Replay) Run(after uint64, until Until, apply func(s *Part) error) (last
 	if err == nil {
 		err = j.CheckGaps(after, p.last, until)
 	}
+	if err == nil {
+		err = j.lookAtRing()
+	}
+	if end := len(j.segments) - 1; err == nil && p.known.at.offset > 0 && p.known.at.segment == end {
+		p.known.segment = j.segments[end].segment
+		r.known = &p.known
+	}
 	return p.last, err
 }
+
+// Known says how far Run has read, for the next writer; nil: not into the last segment.
+func (r *Replay) Known() *Known { return r.known }
 
 // player finds whole groups in frames.
 type player struct {
@@ -243,6 +267,7 @@ type player struct {
 	last    uint64 // of the groups that were found
 	great   uint64 // the last record of a group that goes beyond its frame, and that is whole
 	ended   bool   // what follows is not to be applied
+	known   Known  // without the segment
 	give    func(f *frame, records []byte, at position) error
 	rewind  func(at position) error // walks the frames from the beginning of the segment on, instead of what follows
 	ready   chan *Part
@@ -257,6 +282,9 @@ func newPlayer(j *Journal, after uint64, until Until) *player {
 
 // frame is a visit of scan.
 func (p *player) frame(f *frame, records []byte, at position) (more bool, err error) {
+	if at.offset < p.journal.segments[at.segment].residue.from() {
+		p.known.at, p.known.last = at, f.first+uint64(f.count)-1
+	}
 	if p.next == p.after+1 && f.has(p.after) {
 		goesOn, err := f.goesOn(records, p.after)
 		if err == nil && goesOn { // the change has a number behind after, its first pieces have not

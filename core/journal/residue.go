@@ -135,35 +135,41 @@ func (r *residue) write(to file.File, path string) error {
 	return nil
 }
 
-// addResidue adds what a killed process left to the last segment. While a process writes the journal there is no such thing; own
-// says that the caller is the one who has the lock.
-func (j *Journal) addResidue(own bool) error {
-	ring, err := j.readRing(own)
-	if err != nil || ring == nil {
-		return err
+// addResidue adds what a killed process left to the last segment, behind its last whole frame, be its group whole or not.
+func (j *Journal) addResidue(behind position) error {
+	if j.ring == nil {
+		return nil
 	}
-	// Behind the last whole frame, be its group whole or not.
-	end := len(j.segments) - 1
-	last := &j.segments[end]
-	behind := j.beginning(end)
-	err = j.scan(behind, toTheEnd, func(f *frame, _ []byte, at position) (bool, error) {
-		behind.offset, behind.next, behind.chain = at.offset+int64(padded(int(f.length))), f.first+uint64(f.count), f.crc
-		return true, nil
-	})
+	last := &j.segments[behind.segment]
+	frames, err := framesOf(j.ring, behind, last.id)
 	if err != nil {
 		return err
 	}
-	frames, err := framesOf(ring, behind, last.id)
-	if frames == nil {
-		return err
+	j.ring = nil
+	if frames != nil {
+		last.residue = residue{frames: frames, end: behind.offset, torn: last.size - behind.offset}
+		last.size = last.residue.end + int64(len(last.residue.frames))
 	}
-	last.residue = residue{frames: frames, end: behind.offset, torn: last.size - behind.offset}
-	last.size = last.residue.end + int64(len(last.residue.frames))
 	return nil
 }
 
-// readRing reads the buffers of a ring from its file; nil where there is none, or none of this lineage.
-func (j *Journal) readRing(own bool) (*[2]ringBuffer, error) {
+// lookAtRing looks at what a killed process left in its ring, where nobody has come to the end of the journal. Errors: Corrupt.
+func (j *Journal) lookAtRing() error {
+	if j.ring == nil {
+		return nil
+	}
+	return j.scan(j.beginning(len(j.segments)-1), toTheEnd, func(*frame, []byte, position) (bool, error) { return true, nil })
+}
+
+// readRing reads what a killed process left in its ring, until a scan comes to where it belongs. While a process writes the
+// journal there is no such thing; own says that the caller is the one who has the lock.
+func (j *Journal) readRing(own bool) (err error) {
+	j.ring, err = j.ringBuffers(own)
+	return err
+}
+
+// ringBuffers reads the buffers of a ring from its file; nil where there is none, or none of this lineage.
+func (j *Journal) ringBuffers(own bool) (*[2]ringBuffer, error) {
 	path := j.path(ringName)
 	if _, err := j.fs.Stat(path); err == syscall.ENOENT {
 		return nil, nil

@@ -40,8 +40,8 @@ func (j *Journal) holding(record uint64) (segment int) {
 }
 
 // scan walks the frames from a position on, checked. In the last segment it ends at the offset end; with toTheEnd at the first
-// frame that is not whole, where nothing behind it says that it was durable. A process may write that segment meanwhile. Errors:
-// those of visit, Corrupt, and those of the file system.
+// frame that is not whole, where nothing behind it says that it was durable, or behind what a killed process left in its ring. A
+// process may write that segment meanwhile. Errors: those of visit, Corrupt, and those of the file system.
 func (j *Journal) scan(from position, end int64, visit func(f *frame, records []byte, at position) (more bool, err error)) error {
 	offset, next, chain := from.offset, from.next, from.chain
 	for i := from.segment; i < len(j.segments); i++ {
@@ -78,13 +78,13 @@ func (j *Journal) scan(from position, end int64, visit func(f *frame, records []
 			return err
 		}
 		offset = unitBytes
-		if stopped == limit {
+		if i < len(j.segments)-1 || end != toTheEnd {
+			if stopped < limit {
+				return damaged(j.path(s.name), stopped, next)
+			}
 			continue
 		}
-		if i < len(j.segments)-1 || end != toTheEnd {
-			return damaged(j.path(s.name), stopped, next)
-		}
-		for torn := int64(0); torn != stopped; {
+		for torn := int64(0); torn != stopped && stopped < limit; {
 			torn = stopped
 			wasDurable, err := j.wasDurable(s, torn, next)
 			if err != nil {
@@ -96,6 +96,14 @@ func (j *Journal) scan(from position, end int64, visit func(f *frame, records []
 			}
 			if stopped == torn && wasDurable {
 				return damaged(j.path(s.name), stopped, next)
+			}
+		}
+		if err := j.addResidue(position{i, stopped, next, chain}); err != nil {
+			return err
+		}
+		if s.residue.frames != nil && stopped < s.size {
+			if _, err := walk.upTo(s.size, j.fs); err != nil {
+				return err
 			}
 		}
 	}

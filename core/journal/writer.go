@@ -50,6 +50,8 @@ type Options struct {
 	Wrote func(bytes int64)
 	// FromHere: the state was loaded from this directory, which may not know of its lineage any more.
 	FromHere bool
+	// Known is how far a replay has read the journal; nil: there was none.
+	Known *Known
 	// Owned: the context whose records the journal has was given this state, wherever it comes from: a branch begins with it.
 	// Else its history and the directory's must meet.
 	Owned bool
@@ -110,7 +112,7 @@ type Writer struct {
 	syncing *running // nil: no sync runs beside the writing
 	failed  error
 
-	writing sync.Mutex // of who writes: Serve, or WriteWaiting in its place
+	writing sync.Mutex // of who writes: Serve, or WriteWaiting and Rotate in its place
 
 	drop   sync.Mutex // one Drop at a time
 	extent sync.Mutex // of kept; never held while the disk works
@@ -170,10 +172,10 @@ func (w *Writer) open() error {
 		return nil
 	}
 	if err == nil {
-		err = j.addResidue(true)
+		err = j.readRing(true)
 	}
 	if err == nil {
-		err = j.look()
+		err = j.look(w.options.Known)
 	}
 	w.found = j
 	return err
@@ -387,7 +389,6 @@ func (w *Writer) begin(before uint64) error {
 	if err != nil {
 		return file.Failed(err, "cannot create the journal segment %s", path)
 	}
-	w.begun, w.name = true, name
 	header := make([]byte, unitBytes)
 	s.encode(header)
 	err = file.WriteFull(at, header, 0)
@@ -403,9 +404,10 @@ func (w *Writer) begin(before uint64) error {
 		_ = w.fs.Remove(path + unfinishedSuffix)
 		return file.Failed(err, "cannot create the journal segment %s", path)
 	}
+	w.begun, w.name = true, name
 	if err := file.SyncDirectory(w.fs, w.directory); err != nil {
 		_ = at.Close()
-		return err
+		return w.fail(err)
 	}
 	if w.at != nil {
 		_ = w.at.Close() // it is durable
@@ -472,9 +474,9 @@ func (w *Writer) Write(buffer []byte, used int, first uint64, count uint32, ends
 	if first != w.last+1 {
 		return w.fail(status.Errorf(status.Internal, "the journal's next record is %d, not %d", w.last+1, first))
 	}
-	if count > 0 && w.offset >= w.options.SegmentBytes && !w.within && w.last >= w.begins && !w.pending.Load() {
+	if count > 0 && w.offset >= w.options.SegmentBytes && w.canRotate() {
 		if err := w.rotate(); err != nil {
-			return err
+			return w.fail(err)
 		}
 	}
 	f := frame{id: w.lineage.ID, length: uint32(used), count: count, first: first, durable: w.durable, previous: w.chain}
@@ -531,6 +533,7 @@ func (w *Writer) cut() error {
 		return w.fail(file.Failed(err, "cannot truncate the journal segment %s to %d bytes", filepath.Join(w.directory, w.name),
 			w.offset))
 	}
+	w.filled = w.offset
 	return nil
 }
 
@@ -607,7 +610,8 @@ func (w *Writer) endSync() error {
 	return w.failed
 }
 
-// rotate begins a new segment. The old one is durable before, so that only the last one can be torn.
+// rotate begins a new segment. The old one is durable before, so that only the last one can be torn. Where the new one cannot be
+// made, the old one can still go on.
 func (w *Writer) rotate() error {
 	if _, err := w.Sync(); err != nil {
 		return err
@@ -616,11 +620,23 @@ func (w *Writer) rotate() error {
 		return err
 	}
 	w.based = false
-	if err := w.begin(w.last); err != nil {
-		return w.fail(err)
-	}
-	return nil
+	return w.begin(w.last)
 }
+
+// Rotate begins a new segment before the state is saved, so that who loads it reads no records that it has, and these can be
+// dropped, and tells the ring what is durable then. The segment goes on where it is short, ends within a group, or there is no
+// space for another. For any goroutine. The next Write and Sync say what has failed.
+func (w *Writer) Rotate(ring Ring) {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	if w.failed == nil && w.offset >= w.options.SegmentBytes/16 && w.canRotate() {
+		_ = w.rotate()
+		ring.Durable(w.durable)
+	}
+}
+
+// canRotate says that the segment has records, whose last group is whole, and its name.
+func (w *Writer) canRotate() bool { return !w.within && w.last >= w.begins && !w.pending.Load() }
 
 // Close makes everything durable, says in the file that it ends here, and lets the directory go. It returns the first error
 // of the writer's life.
@@ -741,12 +757,17 @@ func (w *Writer) Serve(ring Ring) error {
 	returned := false
 	defer func() {
 		if !returned { // a panic, which is reported by others: nobody may wait for this writer any more
+			w.writing.Lock()
+			defer w.writing.Unlock()
+			w.failed = status.Errorf(status.Internal, "the journal's writer panicked")
 			w.release()
 			ring.Fail(int32(status.Internal), status.DomainNone, 0, "the journal has failed: its writer panicked")
 		}
 	}()
 	err := w.serve(ring)
 	returned = true
+	w.writing.Lock()
+	defer w.writing.Unlock()
 	if err == nil {
 		err = w.Close()
 	} else {
@@ -783,32 +804,37 @@ func (w *Writer) WriteWaiting(ring Ring) bool {
 func (w *Writer) serve(ring Ring) error {
 	synced := time.Now()
 	for {
-		patience := time.Duration(-1)
-		if w.options.Durability == Interval && w.durable != w.last {
-			patience = max(0, w.options.Interval-time.Since(synced))
-			if patience == 0 && !w.syncEnded() { // the disk takes longer
-				patience = w.options.Interval
-			}
-		}
-		buffer, used, first, count, ends, wanted, open := ring.Take(patience)
-		w.writing.Lock()
+		buffer, used, first, count, ends, wanted, open := ring.Take(w.patience(synced))
 		if !open {
-			w.writing.Unlock()
 			return nil
 		}
-		err := w.take(buffer, used, first, count, ends, wanted, &synced)
-		if err == nil {
-			ring.Durable(w.durable)
-		}
-		w.writing.Unlock()
-		if err != nil {
+		if err := w.take(ring, buffer, used, first, count, ends, wanted, &synced); err != nil {
 			return err
 		}
 	}
 }
 
+// patience is how long the writer waits for records, the last sync having begun then; below 0 for ever.
+func (w *Writer) patience(synced time.Time) time.Duration {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	if w.options.Durability != Interval || w.durable == w.last {
+		return -1
+	}
+	if left := w.options.Interval - time.Since(synced); left > 0 {
+		return left
+	}
+	if !w.syncEnded() { // the disk takes longer
+		return w.options.Interval
+	}
+	return 0
+}
+
 // take writes what came out of the ring, and syncs where it is time.
-func (w *Writer) take(buffer []byte, used int, first uint64, count uint32, ends, wanted bool, synced *time.Time) error {
+func (w *Writer) take(ring Ring, buffer []byte, used int, first uint64, count uint32, ends, wanted bool,
+	synced *time.Time) error {
+	w.writing.Lock()
+	defer w.writing.Unlock()
 	if buffer != nil {
 		if err := w.Write(buffer, used, first, count, ends); err != nil {
 			return err
@@ -829,5 +855,6 @@ func (w *Writer) take(buffer []byte, used int, first uint64, count uint32, ends,
 			*synced = time.Now()
 		}
 	}
+	ring.Durable(w.durable)
 	return nil
 }

@@ -205,6 +205,22 @@ func TestTheKeeperSavesByItself(t *testing.T) {
 	require.Equal(t, state, read(t, directory, store.At{}))
 }
 
+// What a save has made unnecessary is no part of a segment that stays.
+func TestASaveLeavesNoRecords(t *testing.T) {
+	o := quiet()
+	o.SegmentBytes = 1 << 20
+	context := openStore(t, t.TempDir(), o)
+	handle := create(t, context, 64<<10)
+	for range 10 {
+		require.Zero(t, nativetest.WritePage(handle, 0, make([]byte, 32<<10)))
+	}
+	require.NoError(t, persist.SyncJournal(context, nil))
+	require.NoError(t, Save(context, false, nil))
+	info := infoOf(t, context).Journal
+	require.Equal(t, info.Last+1, info.First)
+	require.Equal(t, uint64(4096), info.Bytes, "a header")
+}
+
 func TestTheKeeperSavesByTime(t *testing.T) {
 	o := quiet()
 	o.SaveInterval = uint64(20 * time.Millisecond)
@@ -282,6 +298,34 @@ func TestAFullDisk(t *testing.T) {
 	looked, err := store.Look(file.OS{}, directory)
 	require.NoError(t, err)
 	require.NotEmpty(t, looked.Points)
+}
+
+// A branch begins at a name of a lineage that no segment of the journal names any more: others came after a disk was full twice.
+func TestABranchOfAForgottenLineage(t *testing.T) {
+	directory := t.TempDir()
+	o := quiet()
+	context := openStore(t, directory, o)
+	handle := create(t, context, 4096)
+	require.NoError(t, SetName(context, "first", nil))
+	first := stateOf(t, context)
+	block := make([]byte, 4096)
+	for range 2 {
+		restore := fillDisk(t, 64<<10)
+		defer restore()
+		for begin := time.Now(); nativetest.WritePage(handle, 0, block) == 0; block[0]++ {
+			require.Less(t, time.Since(begin), patience)
+		}
+		restore()
+		require.Eventually(t, func() bool { return nativetest.WritePage(handle, 1, []byte("goes on")) == 0 }, patience,
+			20*time.Millisecond)
+		require.NoError(t, Save(context, true, nil))
+	}
+	require.NoError(t, page.Destroy(context))
+	o.Mode, o.At = abi.StoreBranch, store.At{Name: "first"}
+	context = openStore(t, directory, o)
+	require.Equal(t, first, stateOf(t, context))
+	create(t, context, 100)
+	require.NoError(t, page.Destroy(context))
 }
 
 func TestLookingAgain(t *testing.T) {

@@ -141,6 +141,7 @@ func (s *state) openJournal(wanted *openedJournal, w *ticket.Work) error {
 		}
 		return s.goesOn(w, 0)
 	})
+	wanted.options.Known = j.known
 	opened, err := prepareJournal(fs, wanted)
 	if err != nil {
 		return err
@@ -289,6 +290,7 @@ func SaveBeside(context uint64, o SaveOptions, w *ticket.Work) (header *snapshot
 		if err := s.context.CheckBeforeSave(); err != nil {
 			return err
 		}
+		opened.writer.Rotate(opened.ring)
 		header, err = s.saveBeside(opened.directory, opened.ring.Last(), o, w)
 		if status.CodeOf(err) == status.Mismatch && o.Base != "" {
 			o.Base = ""

@@ -9,6 +9,7 @@ import (
 	"libmmsb/core/lineage"
 	"libmmsb/core/log"
 	"libmmsb/core/page"
+	"libmmsb/core/safego"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
@@ -167,6 +168,9 @@ func (l *loader) run() (releases []func(), err error) {
 	}
 	l.Staging = page.NewStaging(l.context, l.expected())
 	defer func() {
+		if l.indexed != nil { // it reads the file
+			<-l.indexed
+		}
 		if !l.replaced {
 			l.Drop()
 		}
@@ -229,6 +233,7 @@ func (l *loader) stageState() (err error) {
 	}
 	lazy := l.o.Lazy || l.o.InPlace
 	if lazy {
+		l.makeIndex()
 		if want, err = l.stageLazy(want); err != nil {
 			return err
 		}
@@ -248,6 +253,15 @@ func (l *loader) stageState() (err error) {
 		}
 	}
 	return l.edges()
+}
+
+// makeIndex makes, beside the load, what the first page that is read later is found with.
+func (l *loader) makeIndex() {
+	l.indexed = make(chan struct{})
+	safego.Go(func() {
+		defer close(l.indexed)
+		_ = l.file.MakeIndex(func() error { return l.goesOn(l.work, 0) }) // a page that is read makes it else, and has the error
+	})
 }
 
 // asked says whether the load goes on.
@@ -288,6 +302,10 @@ func (l *loader) forgetChanged() {
 // remember notes what the context's pages are in the snapshot, for incremental saves. Where pages were chosen, the context still
 // comes from the snapshots that it came from: the pages that were loaded are new, and those that they replace are no more.
 func (l *loader) remember() {
+	l.journals.known = nil
+	if l.journal != nil {
+		l.journals.known = l.journal.Known()
+	}
 	if l.o.IDs != nil {
 		return
 	}

@@ -47,7 +47,8 @@ type loader struct {
 	line       lineage.Lineage // of the state that is staged, and where in it
 	position   uint64
 
-	source *residency.Source // of pages that are loaded lazily
+	source  *residency.Source // of pages that are loaded lazily
+	indexed chan struct{}     // is closed when the file's index is made; nil: nobody makes it
 
 	branch       *openedJournal // the context's own journal, which goes on from what was loaded; nil: it has none
 	branchFailed error          // why it has none any more

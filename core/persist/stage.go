@@ -28,8 +28,9 @@ func (l *loader) segment(segment snapshot.Loaded) (fill func() error, err error)
 			l.due += entry.Size
 			l.comesFrom(indices[i], segment.File)
 		}
-		for at := range segment.Extents[entry.FirstExtent:][:entry.Extents] {
-			extent := &segment.Extents[entry.FirstExtent:][at]
+		extents := segment.ExtentsOf(entry)
+		for at := range extents {
+			extent := &extents[at]
 			if extent.Kind == snapshot.KindBytes {
 				l.done += uint64(extent.Length)
 			} else if err := l.beside(entry, indices[i], extent, segment.Bytes); err != nil {
@@ -132,33 +133,51 @@ func (l *loader) add(entries []snapshot.Page, indices []uint32, like residency.F
 	return l.Add(staged, like, node)
 }
 
+// readNow stands for the record of a page whose bytes a lazy load reads at once.
+const readNow = ^uint64(0)
+
 // stageLazy stages large pages, or all where they are loaded in place, whose bytes stay in the file until a call needs them. rest
 // selects the pages to read now; nil: there are none.
 func (l *loader) stageLazy(want func(id uint64) bool) (rest func(id uint64) bool, err error) {
 	l.source = residency.NewSource(reader{l.file})
-	waiting := make(map[uint64]uint32, l.expected()) // records by id
-	some := false                                    // are read now
-	how := snapshot.LoadOptions{Want: want, TablesOnly: true, GoesOn: l.asked}
+	l.residency.ExpectWaiting(l.expected())
+	found, pages := native.NewByID(l.expected()), 0 // records by id
+	some := false                                   // pages are to be read now
+	how := snapshot.LoadOptions{Want: want, TablesOnly: true, DistinctLater: want == nil, GoesOn: l.asked}
 	err = l.file.Segments(how, func(segment snapshot.Loaded) error {
-		for i := range segment.Pages {
-			entry := &segment.Pages[i]
-			if entry.Size <= native.SmallMax && !l.o.InPlace || entry.Location == abi.LocationDisk {
-				some = true
+		for i := 0; i < len(segment.Pages); {
+			entry, first, count := &segment.Pages[i], len(l.Pages), 1
+			if entry.Flags&snapshot.FlagKnown != 0 { // wherever it lay then
+				if index, ok := found.Find(entry.ID); ok && index != readNow {
+					l.noteTables(entry, uint32(index), nil, segment.ExtentsOf(entry))
+				}
+				i++
 				continue
 			}
-			var staged *native.Staged // nil: the page came before
-			index, waits := waiting[entry.ID]
-			if entry.Flags&snapshot.FlagKnown == 0 {
-				if err := l.stageOneLazy(entry); err != nil {
+			waits := l.waits(entry)
+			if waits {
+				for i+count < len(segment.Pages) && l.waitsLike(entry, &segment.Pages[i+count]) {
+					count++
+				}
+				if err := l.stageWaiting(segment.Pages[i:][:count]); err != nil {
 					return err
 				}
-				staged = &l.Pages[len(l.Pages)-1]
-				index, waits = staged.Index, true
-				waiting[entry.ID] = index
-				l.comesFrom(index, segment.File)
 			}
-			if waits {
-				l.noteTables(entry, index, staged, segment.Extents[entry.FirstExtent:][:entry.Extents])
+			some = some || !waits
+			for ; count > 0; count-- {
+				entry, index := &segment.Pages[i], readNow
+				i++
+				if waits {
+					staged := &l.Pages[first]
+					first++
+					index = uint64(staged.Index)
+					l.comesFrom(staged.Index, segment.File)
+					l.noteTables(entry, staged.Index, staged, segment.ExtentsOf(entry))
+				}
+				pages++
+				if found.Put(entry.ID, index); found.Len() != pages {
+					return status.Errorf(status.Corrupt, "page %d is there twice", entry.ID)
+				}
 			}
 		}
 		return l.goesOn(l.work, l.done)
@@ -166,10 +185,7 @@ func (l *loader) stageLazy(want func(id uint64) bool) (rest func(id uint64) bool
 	if !some {
 		return nil, err
 	}
-	return func(id uint64) bool {
-		_, waits := waiting[id]
-		return !waits && (want == nil || want(id))
-	}, err
+	return func(id uint64) bool { index, _ := found.Find(id); return index == readNow }, err
 }
 
 // reader is a snapshot that pages wait in.
@@ -178,16 +194,38 @@ type reader struct{ *snapshot.Snapshot }
 // ReadPage is residency.Reader's.
 func (r reader) ReadPage(id uint64, to []byte) error { return r.ReadAt(id, snapshot.KindBytes, to, 0) }
 
-func (l *loader) stageOneLazy(entry *snapshot.Page) error {
-	to, err := l.placement(entry)
+// waits says whether a page's bytes stay in the file until a call needs them.
+func (l *loader) waits(entry *snapshot.Page) bool {
+	return (entry.Size > native.SmallMax || l.o.InPlace) && entry.Location != abi.LocationDisk
+}
+
+// waitsLike says whether a page comes for the first time, and waits to lie where another is to lie.
+func (l *loader) waitsLike(other, entry *snapshot.Page) bool {
+	return l.waits(entry) && entry.Flags&snapshot.FlagKnown == 0 && entry.Location == other.Location &&
+		entry.Device == other.Device
+}
+
+// stageWaiting stages pages that are to lie at one place, and come for the first time.
+func (l *loader) stageWaiting(entries []snapshot.Page) error {
+	to, err := l.placement(&entries[0])
 	if err != nil {
 		return err
 	}
-	f, err := l.residency.TakeWaiting(to, l.source)
-	if err != nil {
-		return err
+	indices, like := make([]uint32, len(entries)), residency.Frame{}
+	for i := range entries {
+		f, err := residency.Frame{}, memory.CheckSize(entries[i].Size)
+		if err == nil {
+			f, err = l.residency.TakeWaiting(to, l.source)
+		}
+		if err != nil {
+			for _, index := range indices[:i] {
+				l.residency.Give(residency.Frame{Index: index, Backing: like.Backing})
+			}
+			return err
+		}
+		indices[i], like = f.Index, f
 	}
-	return l.add([]snapshot.Page{*entry}, []uint32{f.Index}, f, -1) // memory comes later, from any node
+	return l.add(entries, indices, like, -1) // memory comes later, from any node
 }
 
 // noteTables notes what the tables say of a page that waits: checksums as far as they have them, and what is beside its bytes.

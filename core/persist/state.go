@@ -114,6 +114,7 @@ type journals struct {
 	open       atomic.Pointer[openedJournal] // nil where there is none
 	// refusing stands for a journal where there is none and calls may change nothing.
 	refusing atomic.Pointer[refusal]
+	known    *journal.Known // of the last load: how far it has read its journal; nil: it had none
 }
 
 // refusal lets calls that would change a context fail.

@@ -56,6 +56,9 @@ func (r *Residency) takeShared(to Placement, size uint64) (Frame, error) {
 	return Frame{index, Backing{device: to.Device}, to.bits()}, nil
 }
 
+// ExpectWaiting makes space for so many pages that wait.
+func (r *Residency) ExpectWaiting(pages uint64) { r.waiting.expect(pages) }
+
 // TakeWaiting takes a frame for a page that is to lie at a placement and waits in a snapshot until it is needed.
 func (r *Residency) TakeWaiting(to Placement, source *Source) (Frame, error) {
 	index, err := r.memory.TakeBare()

@@ -17,6 +17,15 @@ func (t *table[T]) put(number uint32, value T) {
 	t.of[number] = value
 }
 
+// expect makes space for so many numbers, where there are none.
+func (t *table[T]) expect(numbers uint64) {
+	t.Lock()
+	defer t.Unlock()
+	if t.of == nil {
+		t.of = make(map[uint32]T, numbers)
+	}
+}
+
 // get is what is known; the zero value where nothing is.
 func (t *table[T]) get(number uint32) T {
 	t.Lock()

@@ -90,7 +90,7 @@ func (c *compaction) segment(loaded Loaded) error {
 			continue
 		}
 		c.last = page.ID
-		for _, extent := range loaded.Extents[page.FirstExtent:][:page.Extents] {
+		for _, extent := range loaded.ExtentsOf(page) {
 			if err := c.add(page, extent, loaded.Bytes[extent.At:][:extent.Stored]); err != nil {
 				return err
 			}

@@ -67,6 +67,12 @@ func (s *Snapshot) index(goesOn asking) (records, error) {
 	return list, err
 }
 
+// MakeIndex makes the index that single pages are found with, which the first of them would have to wait for.
+func (s *Snapshot) MakeIndex(goesOn func() error) error {
+	_, err := s.index(goesOn)
+	return err
+}
+
 func (x *index) get(s *Snapshot, goesOn asking) (list records, gone []uint64, err error) {
 	x.lock.Lock()
 	defer x.lock.Unlock()

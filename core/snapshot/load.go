@@ -20,7 +20,7 @@ type LoadOptions struct {
 	// SumsLater leaves the checksums of uncompressed bytes to the caller, where Loaded.SumsLater says so. Who copies them finds
 	// them in the processor's cache then.
 	SumsLater bool
-	// DistinctLater leaves it to the caller to see that no id comes twice. Without Want.
+	// DistinctLater leaves it to the caller to see that no id of those that come does so twice. Without Want.
 	DistinctLater bool
 	// Everything looks at what need not be read to know the state, too: that all that is compressed can be decompressed, and that
 	// all metadata is valid, also of pages that newer files replace. Without Want.
@@ -51,6 +51,9 @@ type Loaded struct {
 
 	volume *volume
 }
+
+// ExtentsOf are the extents of one of Pages.
+func (l *Loaded) ExtentsOf(page *Page) []Extent { return l.Extents[page.FirstExtent:][:page.Extents] }
 
 // CheckBytes compares the checksum of an extent's bytes, which may have been copied.
 func (l *Loaded) CheckBytes(page *Page, extent *Extent, bytes []byte) error {
@@ -86,25 +89,28 @@ func (s *Snapshot) ParallelSegments(o LoadOptions, each func(segment Loaded) (re
 
 // newerRecords are enough to know what newer files replace; of pages that are gone they are none.
 func (s *Snapshot) newerRecords(goesOn asking) (newer records, gone []uint64, err error) {
-	s.all.lock.Lock()
-	made := s.all.made
-	s.all.lock.Unlock()
-	if made {
-		return s.all.list, nil, nil
+	if s.all.lock.TryLock() { // or it is being made
+		made := s.all.made
+		s.all.lock.Unlock()
+		if made {
+			return s.all.list, nil, nil
+		}
 	}
 	return s.newer.get(s, goesOn)
 }
 
 // walk is one walk over the segments of a chain.
 type walk struct {
-	s       *Snapshot
-	newer   records
-	gone    []uint64
-	whole   []uint64 // a bit for each of newer: the bytes under its changes came
-	want    func(id uint64) bool
-	counts  state
-	frames  []frame
-	covered struct { // what newer files have of the bytes of the page that came last
+	s      *Snapshot
+	newer  records
+	gone   []uint64
+	whole  []uint64 // a bit for each of newer: the bytes under its changes came
+	want   func(id uint64) bool
+	counts state
+	frames []frame
+
+	replaced []uint64 // pages of the oldest file that do not belong to the state
+	covered  struct { // what newer files have of the bytes of the page that came last
 		id     uint64
 		file   int
 		ranges []Range
@@ -193,6 +199,11 @@ func (w *walk) volume(number int, o LoadOptions, each func(segment Loaded) (func
 	}
 	if err := check.finish(goesOn); err != nil {
 		return err
+	}
+	if o.DistinctLater { // the caller sees the others
+		if err := check.distinct(w.replaced, goesOn); err != nil {
+			return err
+		}
 	}
 	if number == 0 {
 		w.s.edgesChecked.Store(true)
@@ -318,10 +329,11 @@ func (w *walk) part(number int, t *table, continues, count bool) (_ Loaded, err 
 		page := t.pages[entry]
 		begins := entry > 0 || !continues
 		at, newer := w.newerOf(page.ID, number)
-		if slices.ContainsFunc(newer, func(r record) bool { return r.removed() || !r.changes() }) {
-			continue
-		}
-		if _, gone := slices.BinarySearch(w.gone, page.ID); gone {
+		_, gone := slices.BinarySearch(w.gone, page.ID)
+		if gone || slices.ContainsFunc(newer, func(r record) bool { return r.removed() || !r.changes() }) {
+			if begins && count && number == len(w.s.volumes)-1 {
+				w.replaced = append(w.replaced, page.ID)
+			}
 			continue
 		}
 		if begins && count {
@@ -456,7 +468,7 @@ func (s *Snapshot) Load(want func(id uint64) bool, each func(page Page, kind uin
 	return s.Segments(LoadOptions{Want: want}, func(loaded Loaded) error {
 		for entry := range loaded.Pages {
 			page := &loaded.Pages[entry]
-			for _, extent := range loaded.Extents[page.FirstExtent:][:page.Extents] {
+			for _, extent := range loaded.ExtentsOf(page) {
 				content := loaded.Bytes[extent.At:][:extent.Stored]
 				if extent.Compression != Uncompressed {
 					if memory == nil {

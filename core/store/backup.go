@@ -220,7 +220,8 @@ func (d *directory) Begin(s *Store) error {
 		return err
 	}
 	if tip := older.Tip(); !s.HasPast(tip) {
-		return status.Errorf(status.Mismatch, "%q is not a backup of %q: its state is %s", d.path, s.Directory, tip)
+		return status.Errorf(status.Mismatch, "%q is not a backup of %q: its state is %s, which does not lead to the store's",
+			d.path, s.Directory, tip)
 	}
 	return nil
 }

@@ -121,6 +121,43 @@ KEYS_OF_METADATA = Go(
 TORN = "^TestATornEndIsReadOnce$|^TestChecksumsOfAnyPart$"
 BESIDE = "^TestASegmentBecomesShorter|^TestFramesAreWritten|^TestATail|^TestReadersShareTheRing$"
 
+KNOWN = "^TestAWriter"
+ROTATED = "^TestRotate"
+NEXT_WRITERS = Go(
+    name="next-writers",
+    folders=("core/journal",),
+    package="core/journal",
+    mode=KNOWN,
+    sound=(KNOWN, ROTATED),
+    mutants=(
+        Mutant(
+            "copies-are-the-same", "a writer goes on behind what was read of another copy",
+            "Journal.look", "err == nil && try.info.Last >= known.last", "err == nil",
+        ),
+        Mutant(
+            "known-is-not-looked-at", "what a replay has read is read again",
+            "Journal.look", "known != nil && known.segment == last.segment", "known == nil && last == nil",
+        ),
+        Mutant(
+            "rotated-within-a-group", "a segment ends within a group, because the state is saved",
+            "Writer.canRotate", "!w.within", "true",
+            mode=ROTATED,
+        ),
+        Mutant(
+            "rotated-where-nothing-is", "a segment without records is followed by another",
+            "Writer.canRotate", "w.last >= w.begins", "true",
+            mode=ROTATED,
+        ),
+        Mutant(
+            "no-space-to-rotate", "a journal that could go on fails because there is no space for a new segment",
+            "Writer.rotate", "return w.begin(w.last)",
+            "if err := w.begin(w.last); err != nil {\n\t\treturn w.fail(err)\n\t}\n\treturn nil",
+            mode=ROTATED,
+        ),
+    ),
+)  # fmt: skip
+
+
 TORN_ENDS = Go(
     name="torn-ends",
     folders=("core/journal",),
@@ -169,7 +206,7 @@ TORN_ENDS = Go(
         ),
         Mutant(
             "readers-keep-each-other-out", "a reader of a ring takes another one for its writer",
-            "Journal.readRing", "file.File.LockShared", "file.File.Lock",
+            "Journal.ringBuffers", "file.File.LockShared", "file.File.Lock",
             mode=BESIDE,
         ),
     ),

@@ -34,7 +34,7 @@ GRAMMAR = Go(
         ),
         Mutant(
             "gone-pages-return", "what newer files remove, and have nothing else of, comes back with the oldest one",
-            "walk.part", "page.ID); gone {", "page.ID); gone && w.s == nil {",
+            "walk.part", "if gone || slices", "if gone && w.s == nil || slices",
         ),
         Mutant(
             "new-pages-are-removed", "a page in the place of one that the same file removes is removed, too",
@@ -114,7 +114,7 @@ GRAMMAR = Go(
         ),
         Mutant(
             "ring-beside-its-writer", "a reader takes the ring of a process that lives",
-            "Journal.readRing", "err == syscall.EWOULDBLOCK", "false",
+            "Journal.ringBuffers", "err == syscall.EWOULDBLOCK", "false",
             mode=JOURNALS,
         ),
         Mutant(

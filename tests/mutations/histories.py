@@ -88,7 +88,7 @@ HISTORIES = Go(
         ),
         Mutant(
             "residue-not-read", "what a killed process left in its ring is not read",
-            "Journal.addResidue", "err != nil || ring == nil", "true",
+            "Journal.addResidue", "j.ring == nil", "true",
         ),
         Mutant(
             "residue-not-written", "who goes on with a journal does not write what the ring had",

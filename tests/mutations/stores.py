@@ -6,6 +6,7 @@ from subject import Go, Native
 
 FULL = "^TestAFullDisk$"
 NAMES = "^TestNamesStay$"
+ROTATES = "^TestASaveLeavesNoRecords$"
 FOLLOWERS = "^TestRandomFollowers$"
 
 STORES = Go(
@@ -15,10 +16,15 @@ STORES = Go(
     mode="^TestRandomPrograms$",
     sound=(
         "^TestRandomPrograms$ -programs 40", FULL, NAMES, "^TestReadersChangeNothing$", "^TestOpenUseOpen$", "^TestTheKeeper",
-        "Follower",
+        "Follower", ROTATES, "^TestABranchOf",
     ),
     mutants=(
         # What stays.
+        Mutant(
+            "saved-records-stay", "records that a save has made unnecessary stay in the segment that is written",
+            "SaveBeside", "opened.writer.Rotate(opened.ring)", "",
+            mode=ROTATES,
+        ),
         Mutant(
             "named-removed", "a snapshot with a name is removed",
             "Retention.keep", "len(p.Names) > 0", "false",
@@ -52,7 +58,7 @@ STORES = Go(
         Mutant(
             "branch-of-a-forgotten-lineage", "a branch is refused whose lineage no segment of the journal names any more",
             "Journal.related", "!meets && !fromHere", "!meets",
-            mode="^TestRandomPrograms$/^1299$",
+            mode="^TestABranchOfAForgottenLineage$",
         ),
         Mutant(
             "name-of-another", "the newest snapshot is taken for one that has a name",

@@ -134,7 +134,8 @@ func (t *Target) Begin(s *store.Store) error {
 	t.older, t.files = make(map[string]entry), make(map[string]entry)
 	if m != nil {
 		if tip := m.tip(); !s.HasPast(tip) {
-			return status.Errorf(status.Mismatch, "%s is not a backup of %q: its state is %s", t.Objects, s.Directory, tip)
+			return status.Errorf(status.Mismatch, "%s is not a backup of %q: its state is %s, which does not lead to the store's",
+				t.Objects, s.Directory, tip)
 		}
 		for _, f := range m.Files {
 			t.older[f.Name] = f
