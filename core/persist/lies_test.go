@@ -1,6 +1,8 @@
 package persist
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 
 	"libmmsb/core/snapshot/snapshottest"
 	"libmmsb/core/status"
+	"libmmsb/native/nativetest"
 )
 
 // TestEveryWayOfLoadingRefusesALie is about what core/snapshot's own readers refuse.
@@ -66,5 +69,31 @@ func TestLoadsOfHolesTakeLittleMemory(t *testing.T) {
 			assert.Equal(t, status.Corrupt, status.CodeOf(err), "%v of %s: %v", o, name, err)
 			assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20), "%v of %s", o, name)
 		}
+	}
+}
+
+// A page that is twice in the oldest file is seen where a newer file removes it, too: the state has it not once.
+func TestAPageTwiceUnderANewerFile(t *testing.T) {
+	const once, twice = 0x1122334455667788, 0x1122334455667799
+	context := newContext(t)
+	directory := t.TempDir()
+	base, newer := filepath.Join(directory, "base.mmsb"), filepath.Join(directory, "newer.mmsb")
+	pages := []uint64{createFilled(t, context, 100, once, 1), createFilled(t, context, 10000, twice, 2)}
+	require.NoError(t, Save(context, ToPath(base), SaveOptions{}, nil))
+	require.Zero(t, nativetest.DestroyPages(pages))
+	createFilled(t, context, 10000, 7, 3)
+	require.NoError(t, Save(context, ToPath(newer), SaveOptions{Base: base}, nil))
+
+	raw, err := os.ReadFile(base)
+	require.NoError(t, err)
+	id := func(of uint64) []byte { return binary.LittleEndian.AppendUint64(nil, of) }
+	require.Equal(t, 1, bytes.Count(raw, id(once)))
+	raw = bytes.Replace(raw, id(once), id(twice), 1)
+	snapshottest.Seal(raw)
+	require.NoError(t, os.WriteFile(base, raw, 0o600))
+	for _, o := range []LoadOptions{{}, {Lazy: true}, {InPlace: true}} {
+		err := Load(newContext(t), FromPath(newer), o, nil)
+		require.Equal(t, status.Corrupt, status.CodeOf(err), "%+v: %v", o, err)
+		require.ErrorContains(t, err, "twice")
 	}
 }

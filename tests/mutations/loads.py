@@ -6,26 +6,36 @@ Files that are divided anywhere, loaded in every way, must show each.
 from mutation import Mutant
 from subject import Go
 
+TWICE = "^TestAPageTwiceUnderANewerFile$"
+
 LOADS = Go(
     name="loads",
     folders=("core/persist", "core/snapshot"),
     package="core/persist",
     mode="^TestEveryWayOfLoadingForeignChains$|^TestLongMetadataIsReadOnce$",
-    sound=("^TestEveryWayOfLoadingForeignChains$|^TestLongMetadataIsReadOnce$",),
+    sound=("^TestEveryWayOfLoadingForeignChains$|^TestLongMetadataIsReadOnce$", TWICE),
     mutants=(
+        Mutant(
+            "twice-below",
+            "a page that is twice in the oldest file is not seen where a newer file removes it",
+            "walk.volume",
+            "if o.DistinctLater {",
+            "if false {",
+            mode=TWICE,
+        ),
         Mutant(
             "started-pages-wait",
             "a page of which a part came counts as one that waits in the file",
             "stageLazy",
-            "_, waits := waiting[id]",
-            "_, waits := l.Handles.Find(id)",
+            "ok && index != readNow",
+            "ok",
         ),
         Mutant(
             "waiting-pages-are-read",
             "pages that wait in the file are read all the same",
             "stageLazy",
-            "return !waits &&",
-            "return (!waits || true) &&",
+            "return index == readNow",
+            "return index == readNow || true",
         ),
         Mutant(
             "mask-of-waiting-page-lost",
