@@ -37,15 +37,17 @@ type Options struct {
 // Never is the number of bytes of journal that never come.
 const Never = math.MaxUint64
 
-// Where an option says nothing, a save begins when the journal has a tenth of the state's bytes, and it is a whole one when the
-// snapshots that rest on the last whole one have a tenth of its bytes; with the one that is being written a store then takes 2.2
-// times its state. Below leastSaveBytes neither is worth it.
+// Where an option says nothing, a save begins when the journal has a tenth of the state's bytes, and it does not rest on the one
+// before when the snapshots that rest on the last whole one have a tenth of its bytes; with a whole one that is being written a
+// store then takes 2.2 times its state. Below leastSaveBytes neither is worth it.
 const (
-	share          = 10
-	leastSaveBytes = 64 << 20
-	longestChain   = 32 // of snapshots: a load reads all of them
-	mostGrows      = 64 // as long as nothing is known: what is saved of a large page where a record of 64 bytes lies
+	share        = 10
+	longestChain = 32 // of snapshots: a load reads all of them
+	mostGrows    = 64 // as long as nothing is known: what is saved of a large page where a record of 64 bytes lies
 )
+
+// Tests have small states.
+var leastSaveBytes int64 = 64 << 20
 
 // Check checks what a program has asked for.
 func (o *Options) Check(directory string) error {
@@ -185,7 +187,7 @@ func (k *keeper) setDue() {
 	due := k.options.SaveBytes
 	if due == 0 {
 		bytes, _ := persist.StateBytes(k.context) // 0 where the context is ending
-		due = max(leastSaveBytes, bytes/share)
+		due = max(uint64(leastSaveBytes), bytes/share)
 	}
 	k.due.Store(int64(min(due, math.MaxInt64)))
 	if k.written.Load() >= k.due.Load() {
@@ -306,7 +308,7 @@ func (k *keeper) resume(_ bool, w *ticket.Work) error {
 		if err != nil {
 			return err
 		}
-		o, err := k.optionsFor(s, false)
+		o, err := k.optionsFor(s, false, w)
 		if err != nil {
 			return err
 		}
@@ -354,23 +356,41 @@ func (k *keeper) learn(header *snapshot.Header, s *store.Store, recorded int64) 
 	}
 }
 
-// optionsFor says on which snapshot the next one rests.
-func (k *keeper) optionsFor(s *store.Store, whole bool) (o persist.SaveOptions, err error) {
+// optionsFor says on which snapshot the next one rests: the newest one, as long as what rests on the whole one stays small beside
+// it. Then the whole one itself, where the same pages have changed again and again: one increment has all of them once, and takes
+// the place of the others. Else it is a whole one.
+func (k *keeper) optionsFor(s *store.Store, whole bool, w *ticket.Work) (o persist.SaveOptions, err error) {
 	o.ChainLimit = longestChain
 	newest := s.Newest()
 	if newest == nil || newest.Elsewhere() || whole {
 		return o, nil
 	}
-	all, increments, err := s.Chain(newest)
+	files, all, increments, err := s.Chain(newest)
 	if err != nil {
 		return o, err
 	}
 	small, large, err := persist.Changed(k.context)
-	expected := float64(small) + min(float64(large), k.grows*float64(k.written.Load()))
-	if float64(increments)+expected < float64(max(leastSaveBytes, all)/share) {
-		o.Base = newest.Path
+	if err != nil {
+		return o, err
 	}
-	return o, err
+	most := float64(max(leastSaveBytes, all) / share)
+	expected := float64(small) + min(float64(large), k.grows*float64(k.written.Load()))
+	if float64(increments)+expected < most && len(files) < longestChain {
+		o.Base = newest.Path
+		return o, nil
+	}
+	const room = 2 // it leaves half of the bound, or the next save would have to do the same
+	if root := files[len(files)-1]; len(files) > 2 {
+		bytes, err := persist.ChangedSince(k.context, root, w)
+		switch {
+		case status.CodeOf(err) == status.Mismatch: // then a whole one
+		case err != nil:
+			return o, err
+		case float64(bytes) < most/room:
+			o.Base = root
+		}
+	}
+	return o, nil
 }
 
 // saveAlone saves what has changed since the last save, or everything, and removes what no rule keeps.
@@ -379,7 +399,7 @@ func (k *keeper) saveAlone(whole bool, w *ticket.Work) error {
 	if err != nil {
 		return err
 	}
-	o, err := k.optionsFor(s, whole)
+	o, err := k.optionsFor(s, whole, w)
 	if err != nil {
 		return err
 	}

@@ -199,36 +199,61 @@ func (s *saved) unchanged(id snapshot.ID, state lineage.Point) (since func(index
 	return since, ok
 }
 
-// Changed is how many bytes the pages of a context have that have changed since the newest snapshot, as far as versions tell:
+// Changed is how many bytes the pages of a context have that have changed since the newest snapshot, or may have:
 // of small pages, which a save writes whole, and of large ones, of which it writes what has changed. Beside changes it is about
 // that.
 func Changed(context uint64) (small, large uint64, err error) {
 	err = use(context, func(s *state) error {
-		saved := native.LastSaved()
-		for _, leaf := range s.context.Memory().Leaves() {
-			first := leaf.First()
-			for index := first; index < first+leaf.Used; index++ {
-				record := native.RecordAt(index)
-				state := record.LoadState()
-				if native.Kind(state) != native.KindPage {
-					continue
-				}
-				if of := saved[leaf.Number]; of != nil {
-					was := &unsafe.Slice(of, native.LeafRecords)[index-first]
-					if was.Generation == native.Generation(state) && was.Version == record.Version {
-						continue
-					}
-				}
-				if record.Size <= native.SmallMax {
-					small += record.Size
-				} else {
-					large += record.Size
-				}
-			}
-		}
+		small, large = s.changed(native.LastSaved())
 		return nil
 	})
 	return small, large, err
+}
+
+// ChangedSince is how many bytes a save writes that has an older snapshot as its base: those of all pages that have changed, or
+// may have. It waits for saves and loads that run. Errors: Mismatch where the state does not come from the snapshot.
+func ChangedSince(context uint64, base string, w *ticket.Work) (bytes uint64, err error) {
+	err = useQueued(context, w, func(s *state) error {
+		look, target := &saver{state: s, o: &SaveOptions{Base: base}, work: w}, ToPath(base)
+		older, err := look.openBase(&target, new(snapshot.Header))
+		if err != nil {
+			return err
+		}
+		defer older.close()
+		small, large := s.changed(older.table)
+		bytes = small + large
+		return nil
+	})
+	return bytes, err
+}
+
+// changed is how many bytes the pages have that are not as a base has them, or may not be: their address was given out, and their
+// checksum is not known. Those of the chunks of large pages are known of the newest snapshot.
+func (s *state) changed(base *native.Base) (small, large uint64) {
+	newest := base == native.LastSaved()
+	for _, leaf := range s.context.Memory().Leaves() {
+		first := leaf.First()
+		for index := first; index < first+leaf.Used; index++ {
+			record := native.RecordAt(index)
+			state := record.LoadState()
+			if native.Kind(state) != native.KindPage {
+				continue
+			}
+			if of := base[leaf.Number]; of != nil {
+				was := &unsafe.Slice(of, native.LeafRecords)[index-first]
+				known := record.Exposed == 0 || was.CRC != 0 || newest && record.Size > native.ChunkBytes
+				if known && was.Generation == native.Generation(state) && was.Version == record.Version {
+					continue
+				}
+			}
+			if record.Size <= native.SmallMax {
+				small += record.Size
+			} else {
+				large += record.Size
+			}
+		}
+	}
+	return small, large
 }
 
 // largeSaved is what the newest snapshot has of a large page.

@@ -153,8 +153,8 @@ func removeUnneeded(fs file.FS, directory string) {
 			return
 		}
 		for _, header := range found {
-			if found[header.BaseName].ID != header.Base {
-				needed[KeptName(header.Base)] = true
+			if kept := KeptName(header.Base); header.BaseName == kept || found[header.BaseName].ID != header.Base {
+				needed[kept] = true
 			}
 		}
 		before := len(kept)

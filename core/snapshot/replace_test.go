@@ -104,6 +104,19 @@ func TestWhatOthersRestOnIsKept(t *testing.T) {
 	requireHas(t, disk, "/c", 4, 5, 6)
 }
 
+// A file that was kept for others can be a base by its name, too, and stays when those are gone.
+func TestAKeptFileIsABase(t *testing.T) {
+	disk := filetest.NewDisk()
+	require.NoError(t, replaceWith(disk, "/a", 1, 0, "", ReplaceOptions{}))
+	require.NoError(t, replaceWith(disk, "/b", 2, 1, "a", ReplaceOptions{}))
+	require.NoError(t, replaceWith(disk, "/a", 3, 0, "", ReplaceOptions{}))
+	require.NoError(t, replaceWith(disk, "/c", 4, 1, KeptName(goldenID(1)), ReplaceOptions{}))
+	require.NoError(t, Retire(disk, "/b"))
+	requireHas(t, disk, "/c", 1, 4)
+	require.NoError(t, Retire(disk, "/c"))
+	assert.NotContains(t, namesIn(t, disk, "/"), "mmsb-")
+}
+
 func TestABaseThatIsReplacedMeanwhile(t *testing.T) {
 	disk := filetest.NewDisk()
 	require.NoError(t, replaceWith(disk, "/a", 1, 0, "", ReplaceOptions{}))

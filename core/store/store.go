@@ -133,18 +133,19 @@ func (s *Store) Since(p *Point) (bytes int64) {
 	return bytes
 }
 
-// Chain is how many bytes the whole snapshot has that one rests on, or is, and those between.
-func (s *Store) Chain(p *Point) (whole, increments int64, err error) {
-	chain, err := snapshot.ChainOf(s.fs, p.Path)
-	for _, path := range chain {
+// Chain is the files that a snapshot rests on, itself the first and the whole one the last, and how many bytes the whole one has,
+// and the others.
+func (s *Store) Chain(p *Point) (files []string, whole, increments int64, err error) {
+	files, err = snapshot.ChainOf(s.fs, p.Path)
+	for _, path := range files {
 		info, failed := s.fs.Stat(path)
 		if failed != nil {
-			return 0, 0, file.Failed(failed, "cannot open %s", path)
+			return nil, 0, 0, file.Failed(failed, "cannot open %s", path)
 		}
 		increments += whole
 		whole = info.Size
 	}
-	return whole, increments, err
+	return files, whole, increments, err
 }
 
 // line is how far the states of each lineage lie in the past of the newest state.

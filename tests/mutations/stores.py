@@ -7,6 +7,7 @@ from subject import Go, Native
 FULL = "^TestAFullDisk$"
 NAMES = "^TestNamesStay$"
 ROTATES = "^TestASaveLeavesNoRecords$"
+HOT = "^TestHotPages"
 FOLLOWERS = "^TestRandomFollowers$"
 
 STORES = Go(
@@ -16,7 +17,7 @@ STORES = Go(
     mode="^TestRandomPrograms$",
     sound=(
         "^TestRandomPrograms$ -programs 40", FULL, NAMES, "^TestReadersChangeNothing$", "^TestOpenUseOpen$", "^TestTheKeeper",
-        "Follower", ROTATES, "^TestABranchOf",
+        "Follower", ROTATES, HOT, "^TestABranchOf",
     ),
     mutants=(
         # What stays.
@@ -24,6 +25,21 @@ STORES = Go(
             "saved-records-stay", "records that a save has made unnecessary stay in the segment that is written",
             "SaveBeside", "opened.writer.Rotate(opened.ring)", "",
             mode=ROTATES,
+        ),
+        Mutant(
+            "hot-pages-whole", "a whole snapshot comes each time that the increments are too many",
+            "keeper.optionsFor", "float64(bytes) < most/room", "bytes < 0",
+            mode=HOT,
+        ),
+        Mutant(
+            "exposed-since", "what was given out since an older snapshot is not counted",
+            "state.changed", "record.Exposed == 0 || was.CRC != 0 ||", "true ||",
+            mode=HOT,
+        ),
+        Mutant(
+            "kept-by-name", "a file that was kept, and that an increment names as it is, is removed",
+            "removeUnneeded", "header.BaseName == kept ||", "",
+            mode=HOT,
         ),
         Mutant(
             "named-removed", "a snapshot with a name is removed",
