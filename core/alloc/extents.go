@@ -23,17 +23,26 @@ const (
 )
 
 // extent is a range of units, free or allocated. Extents tile the space: previous and next are the neighbours in it. A
-// free one is also in the list of its class. Numbers stand for pointers, 0 for none.
+// free one is also in the list of its class in its bin. Numbers stand for pointers, 0 for none.
 type extent struct {
 	offset, count          uint64
+	mark                   uint64 // of a free one: the largest that units of it were freed with
 	previous, next         uint32
 	olderFree, youngerFree uint32
+	bin                    uint32 // of a free one
 	free                   bool
+}
+
+// bin is where free extents are found that are of one kind to the caller. Only neighbours in the same bin become one extent.
+type bin struct {
+	rowMap    uint64 // bit r: some class of row r has an extent
+	columnMap [rows]uint32
+	youngest  [classes]uint32
 }
 
 // Extents is a space of units, from 0 to a limit, divided into extents. Allocate and Free take constant time, but for an
 // allocation that fails or only just succeeds, which may look at all free extents of nearly its size. It holds no pointers,
-// so that the garbage collector does not feel it, and does no locking.
+// so that the garbage collector does not feel it, and does no locking. Most callers have one bin, 0, in which everything begins.
 type Extents struct {
 	limit     uint64
 	used      uint64
@@ -42,15 +51,12 @@ type Extents struct {
 	unused    uint32            // extents to be used again, in a list by next
 	last      uint32            // the extent that ends at the limit
 	allocated map[uint64]uint32 // the allocated extents by offset
-
-	rowMap    uint64 // bit r: some class of row r has a extent
-	columnMap [rows]uint32
-	youngest  [classes]uint32
+	bins      []*bin            // nil: it never had an extent
 }
 
 // NewExtents makes a space of limit units, all free.
 func NewExtents(limit uint64) *Extents {
-	e := &Extents{extents: make([]extent, 1), allocated: map[uint64]uint32{}}
+	e := &Extents{extents: make([]extent, 1), allocated: map[uint64]uint32{}, bins: []*bin{new(bin)}}
 	if limit > 0 {
 		e.extend(limit)
 	}
@@ -63,50 +69,138 @@ func (e *Extents) Limit() uint64 { return e.limit }
 // Used is the number of allocated units.
 func (e *Extents) Used() uint64 { return e.used }
 
-// Largest is the size of the largest free extent.
-func (e *Extents) Largest() uint64 {
-	if e.rowMap == 0 {
+// Largest is the size of the largest free extent of bin 0.
+func (e *Extents) Largest() uint64 { return e.LargestIn(0) }
+
+// LargestIn is the size of the largest free extent of a bin.
+func (e *Extents) LargestIn(number uint32) uint64 {
+	b := e.binAt(number)
+	if b == nil || b.rowMap == 0 {
 		return 0
 	}
-	row := 63 - bits.LeadingZeros64(e.rowMap)
-	column := 31 - bits.LeadingZeros32(e.columnMap[row])
+	row := 63 - bits.LeadingZeros64(b.rowMap)
+	column := 31 - bits.LeadingZeros32(b.columnMap[row])
 	largest := uint64(0)
-	for index := e.youngest[row*columns+column]; index != 0; index = e.extents[index].olderFree {
+	for index := b.youngest[row*columns+column]; index != 0; index = e.extents[index].olderFree {
 		largest = max(largest, e.extents[index].count)
 	}
 	return largest
 }
 
-// Allocate takes count units from an offset that is a multiple of alignment (0 and 1 = any). It fails only where no free
-// extent can hold them, or for a count of 0.
+// Bins is how many bins there are; some may be empty.
+func (e *Extents) Bins() uint32 { return uint32(len(e.bins)) }
+
+// binAt is nil where no extent was ever freed to the bin.
+func (e *Extents) binAt(number uint32) *bin {
+	if number >= uint32(len(e.bins)) {
+		return nil
+	}
+	return e.bins[number]
+}
+
+// Allocate takes count units from an offset that is a multiple of alignment (0 and 1 = any), of what is free in bin 0. It fails
+// only where no free extent can hold them, or for a count of 0.
 func (e *Extents) Allocate(count, alignment uint64) (offset uint64, ok bool) {
+	offset, _, ok = e.AllocateFrom(0, count, alignment)
+	return offset, ok
+}
+
+// AllocateFrom is Allocate of what is free in a bin. mark is the extent's that the units were of.
+func (e *Extents) AllocateFrom(number uint32, count, alignment uint64) (offset, mark uint64, ok bool) {
 	alignment = max(alignment, 1)
-	if count == 0 || count > e.limit-e.used || len(e.extents) > math.MaxUint32-2 {
-		return 0, false
+	b := e.binAt(number)
+	if b == nil || count == 0 || count > e.limit-e.used || e.full() {
+		return 0, 0, false
 	}
-	index := e.search(count, alignment)
+	index := e.search(b, count, alignment)
 	if index == 0 {
-		return 0, false
+		return 0, 0, false
 	}
+	at := &e.extents[index]
+	offset, mark = at.offset+e.padding(index, alignment), at.mark
+	e.carve(index, offset, count)
+	if invariant.Enabled {
+		invariant.Assert(offset%alignment == 0, "%d units at unit %d were allocated, %d aligned to %d were asked for", count, offset,
+			count, alignment)
+	}
+	return offset, mark, true
+}
+
+// full says that there are no numbers for two more extents.
+func (e *Extents) full() bool { return len(e.extents) > math.MaxUint32-2 }
+
+// carve allocates a part of a free extent.
+func (e *Extents) carve(index uint32, offset, count uint64) {
 	e.unlist(index)
-	if padding := e.padding(index, alignment); padding > 0 {
-		rest := e.split(index, padding)
+	if before := offset - e.extents[index].offset; before > 0 {
+		rest := e.split(index, before)
 		e.list(index)
 		index = rest
 	}
 	if e.extents[index].count > count {
 		e.list(e.split(index, count))
 	}
-	taken := &e.extents[index]
-	taken.free = false
-	e.allocated[taken.offset] = index
+	e.extents[index].free = false
+	e.allocated[offset] = index
 	e.used += count
 	if invariant.Enabled {
-		invariant.Assert(taken.count == count && taken.offset%alignment == 0,
-			"%d units at unit %d were allocated, %d aligned to %d were asked for", taken.count, taken.offset, count, alignment)
 		e.changed()
 	}
-	return taken.offset, true
+}
+
+// Free is a free extent. Who changes anything looks at it anew.
+type Free struct {
+	Offset, Count, Mark uint64
+	Bin                 uint32
+	index               uint32
+}
+
+// FreeIn is what is free in a bin, the smaller ones first, as far as they are of different classes.
+func (e *Extents) FreeIn(number uint32) []Free {
+	var all []Free
+	b := e.binAt(number)
+	for found := 0; b != nil; found++ {
+		if found = b.nextClass(found); found == classes {
+			break
+		}
+		for index := b.youngest[found]; index != 0; index = e.extents[index].olderFree {
+			all = append(all, e.freeAt(index))
+		}
+	}
+	return all
+}
+
+func (e *Extents) freeAt(index uint32) Free {
+	at := &e.extents[index]
+	return Free{Offset: at.offset, Count: at.count, Mark: at.mark, Bin: at.bin, index: index}
+}
+
+// Around is what is free before and behind a free extent, of other bins; a count of 0: nothing.
+func (e *Extents) Around(f Free) (before, behind Free) {
+	at := &e.extents[f.index]
+	if at.previous != 0 && e.extents[at.previous].free {
+		before = e.freeAt(at.previous)
+	}
+	if at.next != 0 && e.extents[at.next].free {
+		behind = e.freeAt(at.next)
+	}
+	return before, behind
+}
+
+// Carve allocates a part of a free extent, which nothing has changed since it was looked at; false where there are no numbers for
+// more extents.
+func (e *Extents) Carve(f Free, offset, count uint64) (ok bool) {
+	if e.full() {
+		return false
+	}
+	if invariant.Enabled {
+		at := &e.extents[f.index]
+		invariant.Assert(at.free && at.offset == f.Offset && at.count == f.Count && count > 0 && offset >= f.Offset &&
+			offset-f.Offset <= f.Count && count <= f.Count-(offset-f.Offset),
+			"%d units at unit %d of a free extent of %d at unit %d are asked for", count, offset, f.Count, f.Offset)
+	}
+	e.carve(f.index, offset, count)
+	return true
 }
 
 // changed checks what must hold behind each change, and from time to time everything.
@@ -117,8 +211,11 @@ func (e *Extents) changed() {
 	}
 }
 
-// Free gives a extent back, which must be just what an Allocate returned. Errors: InvalidArgument.
-func (e *Extents) Free(offset, count uint64) error {
+// Free gives an extent back, which must be just what an Allocate returned, to bin 0. Errors: InvalidArgument.
+func (e *Extents) Free(offset, count uint64) error { return e.FreeTo(0, 0, offset, count) }
+
+// FreeTo is Free to a bin, with a mark. Where free extents become one, it has the larger mark.
+func (e *Extents) FreeTo(number uint32, mark, offset, count uint64) error {
 	index, found := e.allocated[offset]
 	if !found {
 		return status.Errorf(status.InvalidArgument, "no extent is allocated at unit %d of %d", offset, e.limit)
@@ -128,11 +225,12 @@ func (e *Extents) Free(offset, count uint64) error {
 	}
 	delete(e.allocated, offset)
 	e.used -= count
-	if next := e.extents[index].next; next != 0 && e.extents[next].free {
+	e.extents[index].bin, e.extents[index].mark = number, mark
+	if next := e.extents[index].next; e.isFreeIn(next, number) {
 		e.unlist(next)
 		e.join(index)
 	}
-	if previous := e.extents[index].previous; previous != 0 && e.extents[previous].free {
+	if previous := e.extents[index].previous; e.isFreeIn(previous, number) {
 		e.unlist(previous)
 		e.join(previous)
 		index = previous
@@ -142,6 +240,10 @@ func (e *Extents) Free(offset, count uint64) error {
 		e.changed()
 	}
 	return nil
+}
+
+func (e *Extents) isFreeIn(index, number uint32) bool {
+	return index != 0 && e.extents[index].free && e.extents[index].bin == number
 }
 
 // EachFree calls each for every free extent, from the last to the first, until it returns false. each changes none.
@@ -180,7 +282,7 @@ func (e *Extents) Skip(count uint64) {
 
 func (e *Extents) extend(limit uint64) {
 	more := limit - e.limit
-	if last := e.last; last != 0 && e.extents[last].free {
+	if last := e.last; e.isFreeIn(last, 0) {
 		e.unlist(last)
 		e.extents[last].count += more
 		e.list(last)
@@ -196,25 +298,25 @@ func (e *Extents) extend(limit uint64) {
 	e.limit = limit
 }
 
-// search is a free extent that can hold the units, or 0: one of the first that are hardly larger than asked for, else one
+// search is a free extent of a bin that can hold the units, or 0: one of the first that are hardly larger than asked for, else one
 // that is surely large enough, else whichever there is.
-func (e *Extents) search(count, alignment uint64) uint32 {
+func (e *Extents) search(b *bin, count, alignment uint64) uint32 {
 	first := class(count)
-	if index := e.scan(first, probes, count, alignment); index != 0 {
+	if index := e.scan(b, first, probes, count, alignment); index != 0 {
 		return index
 	}
 	if sure, overflow := bits.Add64(count, alignment-1, 0); overflow == 0 {
-		if found := e.nextClass(sureClass(sure)); found < classes {
-			return e.youngest[found]
+		if found := b.nextClass(sureClass(sure)); found < classes {
+			return b.youngest[found]
 		}
 	}
-	return e.scan(first, math.MaxInt, count, alignment)
+	return e.scan(b, first, math.MaxInt, count, alignment)
 }
 
 // scan looks at so many free extents, by class from a first one on, for one that can hold the units.
-func (e *Extents) scan(first, limit int, count, alignment uint64) uint32 {
-	for found := e.nextClass(first); found < classes; found = e.nextClass(found + 1) {
-		for index := e.youngest[found]; index != 0; index = e.extents[index].olderFree {
+func (e *Extents) scan(b *bin, first, limit int, count, alignment uint64) uint32 {
+	for found := b.nextClass(first); found < classes; found = b.nextClass(found + 1) {
+		for index := b.youngest[found]; index != 0; index = e.extents[index].olderFree {
 			padding, available := e.padding(index, alignment), e.extents[index].count
 			if padding <= available && available-padding >= count {
 				return index
@@ -254,33 +356,39 @@ func sureClass(size uint64) int {
 }
 
 // nextClass is the first class from here on that has a free extent, or classes.
-func (e *Extents) nextClass(from int) int {
+func (b *bin) nextClass(from int) int {
 	row := from / columns
 	if row >= rows {
 		return classes
 	}
-	if columnsLeft := e.columnMap[row] >> (from % columns); columnsLeft != 0 {
+	if columnsLeft := b.columnMap[row] >> (from % columns); columnsLeft != 0 {
 		return from + bits.TrailingZeros32(columnsLeft)
 	}
-	rowsLeft := e.rowMap &^ (2<<row - 1)
+	rowsLeft := b.rowMap &^ (2<<row - 1)
 	if rowsLeft == 0 {
 		return classes
 	}
 	row = bits.TrailingZeros64(rowsLeft)
-	return row*columns + bits.TrailingZeros32(e.columnMap[row])
+	return row*columns + bits.TrailingZeros32(b.columnMap[row])
 }
 
-// list makes an extent free and puts it into the list of its class.
+// list makes an extent free and puts it into the list of its class in its bin.
 func (e *Extents) list(index uint32) {
 	added := &e.extents[index]
-	found := class(added.count)
-	added.free, added.youngerFree, added.olderFree = true, 0, e.youngest[found]
+	for added.bin >= uint32(len(e.bins)) {
+		e.bins = append(e.bins, nil)
+	}
+	if e.bins[added.bin] == nil {
+		e.bins[added.bin] = new(bin)
+	}
+	b, found := e.bins[added.bin], class(added.count)
+	added.free, added.youngerFree, added.olderFree = true, 0, b.youngest[found]
 	if added.olderFree != 0 {
 		e.extents[added.olderFree].youngerFree = index
 	}
-	e.youngest[found] = index
-	e.columnMap[found/columns] |= 1 << (found % columns)
-	e.rowMap |= 1 << (found / columns)
+	b.youngest[found] = index
+	b.columnMap[found/columns] |= 1 << (found % columns)
+	b.rowMap |= 1 << (found / columns)
 }
 
 func (e *Extents) unlist(index uint32) {
@@ -292,13 +400,13 @@ func (e *Extents) unlist(index uint32) {
 		e.extents[removed.youngerFree].olderFree = removed.olderFree
 		return
 	}
-	found := class(removed.count)
-	e.youngest[found] = removed.olderFree
+	b, found := e.bins[removed.bin], class(removed.count)
+	b.youngest[found] = removed.olderFree
 	if removed.olderFree == 0 {
 		row := found / columns
-		e.columnMap[row] &^= 1 << (found % columns)
-		if e.columnMap[row] == 0 {
-			e.rowMap &^= 1 << row
+		b.columnMap[row] &^= 1 << (found % columns)
+		if b.columnMap[row] == 0 {
+			b.rowMap &^= 1 << row
 		}
 	}
 }
@@ -307,7 +415,8 @@ func (e *Extents) unlist(index uint32) {
 func (e *Extents) split(index uint32, count uint64) uint32 {
 	rest := e.take()
 	front := &e.extents[index]
-	e.extents[rest] = extent{offset: front.offset + count, count: front.count - count, previous: index, next: front.next}
+	e.extents[rest] = extent{offset: front.offset + count, count: front.count - count, mark: front.mark, bin: front.bin,
+		previous: index, next: front.next}
 	if front.next != 0 {
 		e.extents[front.next].previous = rest
 	} else {
@@ -322,6 +431,7 @@ func (e *Extents) join(index uint32) {
 	front := &e.extents[index]
 	gone := front.next
 	front.count += e.extents[gone].count
+	front.mark = max(front.mark, e.extents[gone].mark)
 	front.next = e.extents[gone].next
 	if front.next != 0 {
 		e.extents[front.next].previous = index
@@ -365,8 +475,8 @@ func (e *Extents) Check() error {
 			return broken("the extent at unit %d has %d units, the limit is %d", position, current.count, e.limit)
 		case current.previous != previous:
 			return broken("the extent at unit %d is after extent %d, not %d", position, previous, current.previous)
-		case current.free && previous != 0 && e.extents[previous].free:
-			return broken("two free extents touch at unit %d", position)
+		case current.free && e.isFreeIn(previous, current.bin):
+			return broken("two free extents of bin %d touch at unit %d", current.bin, position)
 		case current.free:
 			free[index] = true
 		default:
@@ -398,22 +508,28 @@ func (e *Extents) checkLists(free map[uint32]bool, idle int) error {
 		return status.Errorf(status.Internal, format, arguments...)
 	}
 	listed := 0
-	for found, index := range e.youngest {
-		row, column := found/columns, found%columns
-		if set := e.columnMap[row]>>column&1 != 0; set != (index != 0) {
-			return broken("class %d has bit %t and first extent %d", found, set, index)
+	for number, b := range e.bins {
+		if b == nil {
+			continue
 		}
-		if set := e.rowMap>>row&1 != 0; set != (e.columnMap[row] != 0) {
-			return broken("row %d has bit %t and classes %#x", row, set, e.columnMap[row])
-		}
-		for younger := uint32(0); index != 0; younger, index = index, e.extents[index].olderFree {
-			current := e.extents[index]
-			if !free[index] || current.youngerFree != younger || class(current.count) != found {
-				return broken("the extent at unit %d with %d units does not belong into the list of class %d",
-					current.offset, current.count, found)
+		for found, index := range b.youngest {
+			row, column := found/columns, found%columns
+			if set := b.columnMap[row]>>column&1 != 0; set != (index != 0) {
+				return broken("class %d has bit %t and first extent %d", found, set, index)
 			}
-			delete(free, index)
-			listed++
+			if set := b.rowMap>>row&1 != 0; set != (b.columnMap[row] != 0) {
+				return broken("row %d has bit %t and classes %#x", row, set, b.columnMap[row])
+			}
+			for younger := uint32(0); index != 0; younger, index = index, e.extents[index].olderFree {
+				current := e.extents[index]
+				if !free[index] || current.youngerFree != younger || class(current.count) != found ||
+					current.bin != uint32(number) {
+					return broken("the extent at unit %d with %d units does not belong into the list of class %d",
+						current.offset, current.count, found)
+				}
+				delete(free, index)
+				listed++
+			}
 		}
 	}
 	if len(free) > 0 {

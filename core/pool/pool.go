@@ -1,0 +1,369 @@
+// Package pool is the books of a caching allocator of device memory: which addresses are held, which are free, on which stream
+// and since when, and which have memory at all. It touches no memory and no device: a Source gives memory to pages of addresses
+// and takes it away, and whoever uses the pool says how far the device has come.
+//
+// What a stream has freed it may have again at once, without the host or an event: its work comes later. Others may have it when
+// the device has come past the free, or behind an event. Requests and thresholds are those of PyTorch's CUDACachingAllocator; its
+// segments are replaced by two ranges of addresses, one for small requests, one for large ones, of which pages of 2 MiB get
+// memory when it is needed and lose it when it is needed elsewhere. So what is free in small pieces here can be used in one piece
+// there.
+package pool
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"libmmsb/core/status"
+)
+
+// Source gives memory to addresses. Ranges are whole pages of 2 MiB, in units. One call runs at a time.
+type Source interface {
+	// Back gives pages memory, all of them or none. Errors: OutOfMemory, where the device has not enough, and others.
+	Back(space int, r Range) error
+	// Bare takes it away. The device has come past all work that uses it.
+	Bare(space int, r Range) error
+	// Reap looks how far the device has come.
+	Reap()
+	// Done is the mark up to which the device has come past a stream's frees. It may be called under the pool's lock.
+	Done(stream uint32) uint64
+}
+
+// The ranges of addresses.
+const (
+	Small = iota
+	Large
+	Spaces
+)
+
+// Pool is the books. Any goroutine may use it.
+type Pool struct {
+	options Options
+	source  Source
+
+	growing sync.Mutex // one grows, or gives memory back, at a time; the source is called under this lock alone
+	books   sync.Mutex
+	spaces  [Spaces]*space
+	planned [Spaces]uint64 // units that are on their way
+	peak    uint64         // the most units that were held, in both spaces
+
+	counts struct{ grown, moved, trimmed, waits, failures, retries atomic.Uint64 }
+}
+
+// Block is what the pool gave.
+type Block struct {
+	Space int
+	Range
+}
+
+// Wait says that the caller's stream has to wait for a free of another one before it uses a block.
+type Wait struct {
+	Stream uint32
+	Mark   uint64
+	Needed bool
+}
+
+// New makes a pool of ranges of so many bytes, in which nothing has memory.
+func New(o Options, source Source, bytes [Spaces]uint64) *Pool {
+	o.defaults()
+	p := &Pool{options: o, source: source}
+	for i := range p.spaces {
+		p.spaces[i] = newSpace(bytes[i]/Unit, pageBytes/Unit)
+	}
+	return p
+}
+
+func spaceOf(bytes uint64) int {
+	if bytes <= mostSmall {
+		return Small
+	}
+	return Large
+}
+
+// BlockOf is the block at a unit that was taken with so many bytes.
+func (p *Pool) BlockOf(space int, offset, bytes uint64) Block {
+	rounded, err := p.options.Round(bytes)
+	if err != nil {
+		rounded = 0 // which no block has
+	}
+	return Block{space, Range{offset, rounded / Unit}}
+}
+
+// Take takes memory for a stream. Errors: InvalidSize, OutOfMemory and Limit, with the numbers, and those of the source.
+func (p *Pool) Take(stream uint32, bytes uint64) (Block, Wait, error) {
+	rounded, err := p.options.Round(bytes)
+	if err != nil {
+		return Block{}, Wait{}, err
+	}
+	b := Block{spaceOf(bytes), Range{Count: rounded / Unit}}
+	if p.hit(stream, &b) {
+		return b, Wait{}, nil
+	}
+	wait, err := p.miss(stream, &b)
+	if err != nil {
+		p.counts.failures.Add(1)
+	}
+	return b, wait, err
+}
+
+// hit takes what is free on the stream, or on others whose frees the device has come past.
+func (p *Pool) hit(stream uint32, b *Block) (ok bool) {
+	p.books.Lock()
+	defer p.books.Unlock()
+	s := p.spaces[b.Space]
+	if b.Offset, ok = s.take(stream, b.Count); !ok {
+		b.Offset, _, ok = s.takeOfOthers(stream, b.Count, p.source.Done, false)
+	}
+	p.took(ok)
+	return ok
+}
+
+func (p *Pool) took(ok bool) {
+	if ok {
+		p.peak = max(p.peak, p.spaces[Small].live+p.spaces[Large].live)
+	}
+}
+
+// miss goes up the steps of the ladder: what the device has come past meanwhile; new memory, or that of free pages; all free
+// pages' memory, where there is no more; what is free on other streams, behind their work, and among requests of the other size.
+func (p *Pool) miss(stream uint32, b *Block) (Wait, error) {
+	p.growing.Lock()
+	defer p.growing.Unlock()
+	p.source.Reap()
+	if p.hit(stream, b) || p.hitGathered(stream, b) {
+		return Wait{}, nil
+	}
+	err := p.grow(stream, b, false)
+	if lacks(err) {
+		p.counts.retries.Add(1)
+		err = p.grow(stream, b, true)
+	}
+	if err == nil {
+		return Wait{}, nil
+	}
+	p.books.Lock()
+	defer p.books.Unlock()
+	for _, space := range []int{b.Space, Spaces - 1 - b.Space} {
+		s, behind := p.spaces[space], behind{}
+		at, ok := s.take(stream, b.Count)
+		if !ok {
+			at, behind, ok = s.takeOfOthers(stream, b.Count, p.source.Done, true)
+		}
+		if ok {
+			b.Space, b.Offset = space, at
+			p.took(true)
+			if behind.waits {
+				p.counts.waits.Add(1)
+			}
+			return Wait{Stream: behind.stream, Mark: behind.mark, Needed: behind.waits}, nil
+		}
+	}
+	return Wait{}, err
+}
+
+// lacks says that an error is a lack of memory.
+func lacks(err error) bool {
+	code := status.CodeOf(err)
+	return code == status.OutOfMemory || code == status.Limit
+}
+
+func (p *Pool) hitGathered(stream uint32, b *Block) bool {
+	p.books.Lock()
+	defer p.books.Unlock()
+	s := p.spaces[b.Space]
+	if !s.gather(stream, p.source.Done) {
+		return false
+	}
+	at, ok := s.take(stream, b.Count)
+	b.Offset = at
+	p.took(ok)
+	return ok
+}
+
+// grow gives pages memory and takes the block there. Where that would be more than the slack allows, free pages elsewhere lose
+// theirs before; with all, all of them do. The lock of who grows is held, and the block is not taken.
+func (p *Pool) grow(stream uint32, b *Block, all bool) error {
+	step := uint64(pageBytes)
+	if b.Space == Large {
+		step = p.options.LargeStep
+	}
+	step /= Unit
+	for more := true; ; { // pages to be spared
+		if all && more {
+			if _, err := p.spare(stream, math.MaxUint64); err != nil {
+				return err
+			}
+			more, step = false, 0
+		}
+		plan, ok := p.plan(stream, b, step)
+		if !ok {
+			return p.noSpace(stream, b, "no range of addresses is long enough")
+		}
+		if backed, allowed := p.bounds(b.Count); backed+plan.Count > allowed && more {
+			// What is spared may be what the plan counts on: so there is another one behind it.
+			p.unplan(b.Space, plan)
+			if step == 0 {
+				var err error
+				if more, err = p.spare(stream, backed+plan.Count-allowed); err != nil {
+					return err
+				}
+			}
+			step = 0
+			continue
+		}
+		ok, err := p.back(stream, b, plan)
+		if ok || err != nil && (step == 0 || !lacks(err)) {
+			return err
+		}
+		step = 0 // it was too much, or another thread of this stream has taken what was counted on
+	}
+}
+
+// back gives planned pages memory, and takes the block. ok: there it is.
+func (p *Pool) back(stream uint32, b *Block, plan Range) (ok bool, err error) {
+	if limit := p.options.Limit / Unit; limit > 0 {
+		if backed, _ := p.bounds(0); backed+plan.Count > limit {
+			p.unplan(b.Space, plan)
+			return false, p.noSpace(stream, b, "the limit would be exceeded")
+		}
+	}
+	if err := p.source.Back(b.Space, plan); err != nil {
+		p.unplan(b.Space, plan)
+		if lacks(err) {
+			err = p.noSpace(stream, b, err.Error())
+		}
+		return false, err
+	}
+	p.counts.grown.Add(plan.Count * Unit)
+	p.books.Lock()
+	defer p.books.Unlock()
+	s := p.spaces[b.Space]
+	p.planned[b.Space] -= plan.Count
+	s.back(stream, plan)
+	b.Offset, ok = s.take(stream, b.Count)
+	p.took(ok)
+	return ok, nil
+}
+
+// bounds are how many units have memory, and how many may when so many more are held.
+func (p *Pool) bounds(more uint64) (backed, allowed uint64) {
+	p.books.Lock()
+	defer p.books.Unlock()
+	small, large := p.spaces[Small], p.spaces[Large]
+	held := max(p.peak, small.live+large.live+more)
+	return small.backed + large.backed, held + max(held/1000*uint64(p.options.Slack), p.options.LargeStep/Unit)
+}
+
+func (p *Pool) plan(stream uint32, b *Block, step uint64) (Range, bool) {
+	p.books.Lock()
+	defer p.books.Unlock()
+	r, ok := p.spaces[b.Space].plan(stream, b.Count, step)
+	if ok {
+		p.planned[b.Space] += r.Count
+	}
+	return r, ok
+}
+
+func (p *Pool) unplan(space int, r Range) {
+	p.books.Lock()
+	defer p.books.Unlock()
+	p.planned[space] -= r.Count
+	p.spaces[space].leave(r)
+}
+
+// spare takes memory away from free pages, up to so many units, in both spaces. What is free on several streams is one stream's
+// then: a page can have pieces of all of them. any: some lost theirs.
+func (p *Pool) spare(stream uint32, units uint64) (any bool, err error) {
+	const page = pageBytes / Unit
+	units = (min(units, mostBytes) + page - 1) / page * page
+	for i := range p.spaces {
+		p.books.Lock()
+		p.spaces[i].gather(stream, p.source.Done)
+		spared := p.spaces[i].spare(units, p.source.Done)
+		for _, r := range spared {
+			p.planned[i] += r.Count
+		}
+		p.books.Unlock()
+		for at, r := range spared {
+			if err := p.source.Bare(i, r); err != nil {
+				p.books.Lock()
+				for _, left := range spared[at:] { // they keep their memory; nobody's free is missing: the device has come past it
+					p.planned[i] -= left.Count
+					p.spaces[i].back(stream, left)
+				}
+				p.books.Unlock()
+				return any, err
+			}
+			p.counts.moved.Add(r.Count * Unit)
+			units, any = units-r.Count, true
+			p.unplan(i, r)
+		}
+	}
+	return any, nil
+}
+
+// noSpace says why there is none.
+func (p *Pool) noSpace(stream uint32, b *Block, why string) error {
+	s := p.Statistics()
+	code := status.OutOfMemory
+	if limit := p.options.Limit; limit > 0 && s.Reserved+b.Count*Unit > limit {
+		code = status.Limit
+	}
+	return status.Errorf(code, "%d bytes for stream %d: %s; %d bytes have memory, %d are held, %d free, the largest free block "+
+		"has %d, the limit is %d", b.Count*Unit, stream, why, s.Reserved, s.Held, s.Reserved-s.Held, s.LargestFree, p.options.Limit)
+}
+
+// Give makes a block free on a stream, behind which nothing uses it, at the stream's mark. Errors: InvalidArgument, where it is
+// not one that is held.
+func (p *Pool) Give(stream uint32, mark uint64, b Block) error {
+	p.books.Lock()
+	defer p.books.Unlock()
+	return p.spaces[b.Space].give(stream, mark, b.Range)
+}
+
+// Trim takes memory from free pages that the device has come past, until so many bytes have any.
+func (p *Pool) Trim(keep uint64) error {
+	p.growing.Lock()
+	defer p.growing.Unlock()
+	p.source.Reap()
+	backed, _ := p.bounds(0)
+	before := p.counts.moved.Load()
+	_, err := p.spare(0, backed-min(backed, keep/Unit))
+	p.counts.trimmed.Add(p.counts.moved.Load() - before)
+	return err
+}
+
+// Statistics are bytes, and how often things happened.
+type Statistics struct {
+	Reserved, Held, LargestFree uint64
+	Grown, Moved, Trimmed       uint64 // bytes that got memory, and that lost it, of these because of Trim
+	Waits, Retries, Failures    uint64
+}
+
+// Statistics are those of now.
+func (p *Pool) Statistics() Statistics {
+	c := &p.counts
+	s := Statistics{Grown: c.grown.Load(), Moved: c.moved.Load(), Trimmed: c.trimmed.Load(), Waits: c.waits.Load(),
+		Retries: c.retries.Load(), Failures: c.failures.Load()}
+	p.books.Lock()
+	defer p.books.Unlock()
+	for _, space := range p.spaces {
+		_, largest := space.free()
+		s.Reserved += space.backed * Unit
+		s.Held += space.live * Unit
+		s.LargestFree = max(s.LargestFree, largest*Unit)
+	}
+	return s
+}
+
+// Check walks everything. Errors: Internal.
+func (p *Pool) Check() error {
+	p.books.Lock()
+	defer p.books.Unlock()
+	for i, s := range p.spaces {
+		if err := s.check(p.planned[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,344 @@
+package pool
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/status"
+)
+
+// device is a Source that knows which pages have memory, and how far it has come.
+type device struct {
+	t        testing.TB
+	capacity uint64 // units
+	memory   [Spaces]map[uint64]bool
+	backed   uint64
+	queued   []uint64 // the last mark of each stream
+	done     []uint64
+	calls    int
+	fails    int // so many calls from now on one fails; 0: none
+}
+
+const pageUnits = pageBytes / Unit
+
+func newDevice(t testing.TB, capacity uint64, streams int) *device {
+	return &device{t: t, capacity: capacity / Unit, memory: [Spaces]map[uint64]bool{{}, {}}, queued: make([]uint64, streams),
+		done: make([]uint64, streams)}
+}
+
+func (d *device) call() error {
+	d.calls++
+	if d.fails--; d.fails == 0 {
+		return status.Errorf(status.Device, "planted")
+	}
+	return nil
+}
+
+func (d *device) Back(space int, r Range) error {
+	require.Zero(d.t, r.Offset%pageUnits)
+	require.Zero(d.t, r.Count%pageUnits)
+	if err := d.call(); err != nil {
+		return err
+	}
+	if d.backed+r.Count > d.capacity {
+		return status.Errorf(status.OutOfMemory, "the device has %d units", d.capacity)
+	}
+	for at := r.Offset; at < r.Offset+r.Count; at += pageUnits {
+		require.False(d.t, d.memory[space][at], "page %d has memory", at)
+		d.memory[space][at] = true
+	}
+	d.backed += r.Count
+	return nil
+}
+
+func (d *device) Bare(space int, r Range) error {
+	if err := d.call(); err != nil {
+		return err
+	}
+	for at := r.Offset; at < r.Offset+r.Count; at += pageUnits {
+		require.True(d.t, d.memory[space][at], "page %d has no memory", at)
+		delete(d.memory[space], at)
+	}
+	d.backed -= r.Count
+	return nil
+}
+
+func (d *device) Reap() {}
+
+func (d *device) Done(stream uint32) uint64 { return d.done[stream] }
+
+// world is a pool, and what is held of it.
+type world struct {
+	*Pool
+	device *device
+	held   []heldBlock
+	freed  [Spaces][]behind // by unit: the last free; mark 0: none
+}
+
+type heldBlock struct {
+	Block
+	stream uint32
+	bytes  uint64
+}
+
+func newWorld(t testing.TB, o Options, capacity, addresses uint64, streams int) *world {
+	w := &world{device: newDevice(t, capacity, streams)}
+	w.Pool = New(o, w.device, [Spaces]uint64{addresses, addresses})
+	for i := range w.freed {
+		w.freed[i] = make([]behind, addresses/Unit)
+	}
+	return w
+}
+
+// take takes, and sees that the block has memory, overlaps no other, and that nobody's work is still to come there.
+func (w *world) take(stream uint32, bytes uint64) error {
+	b, wait, err := w.Take(stream, bytes)
+	if err != nil {
+		return err
+	}
+	t := w.device.t
+	require.GreaterOrEqual(t, b.Count*Unit, bytes)
+	require.Equal(t, b, w.BlockOf(b.Space, b.Offset, bytes))
+	for at := b.Offset; at < b.Offset+b.Count; at++ {
+		if !w.device.memory[b.Space][at/pageUnits*pageUnits] {
+			require.Fail(t, "no memory", "unit %d", at)
+		}
+		f := w.freed[b.Space][at]
+		ordered := f.stream == stream || f.mark <= w.device.done[f.stream] ||
+			wait.Needed && wait.Stream == f.stream && wait.Mark >= f.mark
+		if !ordered {
+			require.Fail(t, "not ordered", "unit %d was freed on stream %d at %d, which has come to %d; stream %d waits %+v", at,
+				f.stream, f.mark, w.device.done[f.stream], stream, wait)
+		}
+	}
+	for _, other := range w.held {
+		if other.Space == b.Space && other.Offset < b.Offset+b.Count && b.Offset < other.Offset+other.Count {
+			require.Fail(t, "overlap", "%+v and %+v", b, other)
+		}
+	}
+	w.held = append(w.held, heldBlock{b, stream, bytes})
+	return nil
+}
+
+// give frees a held block on a stream.
+func (w *world) give(number int, stream uint32) {
+	b := w.held[number]
+	w.held = slices.Delete(w.held, number, number+1)
+	w.device.queued[stream]++
+	mark := w.device.queued[stream]
+	for at := b.Offset; at < b.Offset+b.Count; at++ {
+		w.freed[b.Space][at] = behind{stream: stream, mark: mark}
+	}
+	require.NoError(w.device.t, w.Give(stream, mark, b.Block))
+}
+
+func (w *world) check() {
+	require.NoError(w.device.t, w.Check())
+	var held uint64
+	for _, b := range w.held {
+		held += b.Count * Unit
+	}
+	s := w.Statistics()
+	require.Equal(w.device.t, held, s.Held)
+	require.Equal(w.device.t, w.device.backed*Unit, s.Reserved)
+}
+
+func code(err error) status.Code { return status.CodeOf(err) }
+
+func TestAStreamHasItsMemoryAgainAtOnce(t *testing.T) {
+	w := newWorld(t, Options{}, 1<<30, 1<<30, 2)
+	require.NoError(t, w.take(0, 3*mib))
+	first := w.held[0].Block
+	w.give(0, 0)
+	calls := w.device.calls
+	require.NoError(t, w.take(0, 3*mib))
+	assert.Equal(t, first, w.held[0].Block)
+	assert.Equal(t, calls, w.device.calls)
+	w.give(0, 0)
+
+	require.NoError(t, w.take(1, 3*mib), "not behind what the device has not done")
+	assert.NotEqual(t, first, w.held[0].Block)
+	w.give(0, 1)
+	w.device.done[0], w.device.done[1] = w.device.queued[0], w.device.queued[1]
+	calls = w.device.calls
+	require.NoError(t, w.take(1, 22*mib), "both together")
+	assert.Equal(t, calls, w.device.calls)
+	w.check()
+}
+
+func TestFreePagesLoseTheirMemoryForOthers(t *testing.T) {
+	w := newWorld(t, Options{LargeStep: pageBytes}, 1<<30, 1<<30, 1)
+	for range 10 {
+		require.NoError(t, w.take(0, 10*mib))
+	}
+	for at := range 5 {
+		w.give(at, 0) // every second one
+	}
+	w.device.done[0] = w.device.queued[0]
+	require.NoError(t, w.take(0, 50*mib))
+	w.check()
+	s := w.Statistics()
+	assert.LessOrEqual(t, s.Reserved, uint64(105*mib))
+	assert.NotZero(t, s.Moved)
+}
+
+func TestTheLadder(t *testing.T) {
+	w := newWorld(t, Options{}, 64*mib, 1<<30, 2)
+	require.NoError(t, w.take(0, 40*mib))
+	w.give(0, 0)
+	err := w.take(1, 60*mib)
+	require.Equal(t, status.OutOfMemory, code(err), "%v", err)
+	require.ErrorContains(t, err, "62914560 bytes for stream 1")
+	require.ErrorContains(t, err, "0 are held")
+	require.NoError(t, w.take(1, 40*mib), "behind the other stream's work, as there is no other memory")
+	require.Equal(t, uint64(1), w.Statistics().Waits)
+	w.give(0, 1)
+	w.device.done[1] = w.device.queued[1]
+	require.NoError(t, w.take(0, 60*mib), "free pages lose their memory for it")
+	w.check()
+
+	limited := newWorld(t, Options{Limit: 32 * mib}, 1<<30, 1<<30, 1)
+	require.NoError(t, limited.take(0, 20*mib))
+	err = limited.take(0, 20*mib)
+	require.Equal(t, status.Limit, code(err), "%v", err)
+	require.ErrorContains(t, err, "the limit is 33554432")
+	require.NoError(t, limited.take(0, 12*mib), "to the last byte")
+	limited.check()
+}
+
+// PyTorch reported a lack of memory although a block of the pool would have fitted: pytorch#189504.
+func TestAFittingBlockOfAnotherStreamIsTaken(t *testing.T) {
+	w := newWorld(t, Options{}, 22*mib, 1<<30, 3)
+	require.NoError(t, w.take(0, 20*mib))
+	w.give(0, 0)
+	require.NoError(t, w.take(2, 20*mib))
+	w.give(0, 2)
+	w.device.done[2] = w.device.queued[2]
+	require.NoError(t, w.take(1, 20*mib))
+	require.NoError(t, w.take(1, 500))
+	w.check()
+}
+
+func TestBadRequests(t *testing.T) {
+	w := newWorld(t, Options{}, 1<<30, 1<<30, 1)
+	for _, bytes := range []uint64{0, 1 << 60, math.MaxUint64} {
+		require.Equal(t, status.InvalidSize, code(w.take(0, bytes)), "%d", bytes)
+	}
+	require.Equal(t, status.OutOfMemory, code(w.take(0, 1<<60-1)))
+	require.NoError(t, w.take(0, 1))
+	b := w.held[0].Block
+	w.give(0, 0)
+	for _, wrong := range []Block{
+		b, {Small, Range{b.Offset, 2}}, {Small, Range{b.Offset + 1, 1}}, {Large, b.Range}, {Small, Range{math.MaxUint64, 1}},
+	} {
+		require.Equal(t, status.InvalidArgument, code(w.Give(0, 9, wrong)), "%+v", wrong)
+	}
+	w.check()
+}
+
+// Each call of the source fails once: what was taken before is as it was, and what is asked for again is there.
+func TestTheSourceFails(t *testing.T) {
+	for nth := 1; ; nth++ {
+		w := newWorld(t, Options{}, 48*mib, 1<<30, 1)
+		w.device.fails = nth
+		failed := 0
+		for _, bytes := range []uint64{1000, 10 * mib, 20 * mib, 12 * mib, 40 * mib} {
+			if bytes >= 12*mib && len(w.held) > 1 {
+				w.give(1, 0)
+				w.device.done[0] = w.device.queued[0]
+			}
+			if err := w.take(0, bytes); err != nil {
+				require.Equal(t, status.Device, code(err), "%v", err)
+				failed++
+				w.check()
+				require.NoError(t, w.take(0, bytes))
+			}
+			w.check()
+		}
+		if failed == 0 {
+			require.Greater(t, nth, 3)
+			return
+		}
+	}
+}
+
+func TestTrim(t *testing.T) {
+	w := newWorld(t, Options{}, 1<<30, 1<<30, 1)
+	require.NoError(t, w.take(0, 100*mib))
+	require.NoError(t, w.take(0, 100))
+	w.give(0, 0)
+	require.NoError(t, w.Trim(0))
+	require.Equal(t, uint64(102*mib), w.Statistics().Reserved, "the device has not come past it")
+	w.device.done[0] = w.device.queued[0]
+	require.NoError(t, w.Trim(50*mib))
+	require.Equal(t, uint64(50*mib), w.Statistics().Reserved)
+	require.NoError(t, w.Trim(0))
+	require.Equal(t, uint64(2*mib), w.Statistics().Reserved)
+	w.check()
+}
+
+func TestRandomPrograms(t *testing.T) {
+	taken, waits, moved, failures := 0, uint64(0), uint64(0), uint64(0)
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		const streams = 3
+		o := Options{Limit: []uint64{0, 60 * mib}[seed%2]}
+		if seed%3 == 0 {
+			o.Divisions[0], o.Divisions[4] = 4, 8
+		}
+		w := newWorld(t, o, 64*mib, 256*mib, streams)
+		for step := range 300 {
+			switch n := random.IntN(10); {
+			case n < 5:
+				bytes := 1 + random.Uint64N([]uint64{2000, mib, 4 * mib, 24 * mib}[random.IntN(4)])
+				err := w.take(uint32(random.IntN(streams)), bytes)
+				if err == nil {
+					taken++
+				} else {
+					require.Contains(t, []status.Code{status.OutOfMemory, status.Limit}, code(err), "seed %d: %v", seed, err)
+					s := w.Statistics()
+					require.Less(t, s.LargestFree, bytes+o.roundingOf(bytes), "seed %d, step %d: a block would fit", seed, step)
+				}
+			case n < 8 && len(w.held) > 0:
+				number := random.IntN(len(w.held))
+				stream := w.held[number].stream
+				if random.IntN(4) == 0 {
+					stream = uint32(random.IntN(streams))
+				}
+				w.give(number, stream)
+			case n == 8:
+				stream := random.IntN(streams)
+				w.device.done[stream] += random.Uint64N(w.device.queued[stream] - w.device.done[stream] + 1)
+			case random.IntN(20) == 0:
+				require.NoError(t, w.Trim(random.Uint64N(64*mib)))
+			}
+			if step%20 == 0 {
+				w.check()
+			}
+		}
+		for len(w.held) > 0 {
+			w.give(0, w.held[0].stream)
+		}
+		copy(w.device.done, w.device.queued)
+		require.NoError(t, w.Trim(0))
+		w.check()
+		s := w.Statistics()
+		require.Zero(t, s.Reserved, "seed %d", seed)
+		waits, moved, failures = waits+s.Waits, moved+s.Moved, failures+s.Failures
+	}
+	assert.Greater(t, taken, 3000)
+	assert.NotZero(t, waits)
+	assert.NotZero(t, moved)
+	assert.NotZero(t, failures)
+}
+
+// roundingOf is what a request is made longer by.
+func (o *Options) roundingOf(bytes uint64) uint64 {
+	rounded, _ := o.Round(bytes)
+	return rounded - bytes
+}

@@ -1,0 +1,217 @@
+package pool
+
+import (
+	"cmp"
+	"slices"
+
+	"libmmsb/core/alloc"
+	"libmmsb/core/invariant"
+	"libmmsb/core/status"
+)
+
+// Range is units of a space.
+type Range struct{ Offset, Count uint64 }
+
+// space is the books of one range of addresses, in units. Whole pages of it have memory, or are bare. What has memory is held by
+// a caller, or free: then it belongs to the stream that freed it, with the mark of the free. Streams have the bins of the extents
+// above 0; bin 0 is what is bare. A lock guards it.
+type space struct {
+	extents *alloc.Extents
+	page    uint64 // units
+
+	backed, live uint64 // units that have memory; of these, units that callers hold
+	peak         uint64 // of live
+}
+
+const bare = 0
+
+func newSpace(units, page uint64) *space {
+	return &space{extents: alloc.NewExtents(units / page * page), page: page}
+}
+
+// bin is where a stream's free extents are.
+func bin(stream uint32) uint32 { return stream + 1 }
+
+// take takes what is free on a stream: no order is missing.
+func (s *space) take(stream uint32, count uint64) (at uint64, ok bool) {
+	at, _, ok = s.extents.AllocateFrom(bin(stream), count, 1)
+	if ok {
+		s.held(count)
+	}
+	return at, ok
+}
+
+func (s *space) held(count uint64) {
+	s.live += count
+	s.peak = max(s.peak, s.live)
+}
+
+// behind is a free that somebody else has to wait for.
+type behind struct {
+	stream uint32
+	mark   uint64
+	waits  bool // the device has not come past it
+}
+
+// takeOfOthers takes what is free on another stream. Unless waits, the device has come past the free.
+func (s *space) takeOfOthers(stream uint32, count uint64, done func(stream uint32) uint64,
+	waits bool) (at uint64, b behind, ok bool) {
+	for number := uint32(1); number < s.extents.Bins(); number++ {
+		other := number - 1
+		if other == stream {
+			continue
+		}
+		at, mark, found := s.extents.AllocateFrom(number, count, 1)
+		if !found {
+			continue
+		}
+		b := behind{stream: other, mark: mark, waits: mark > done(other)}
+		if !b.waits || waits {
+			s.held(count)
+			return at, b, true
+		}
+		s.put(number, mark, Range{at, count})
+	}
+	return 0, behind{}, false
+}
+
+// gather makes everything a stream's that is free on others, and that the device has come past; neighbours become one.
+func (s *space) gather(stream uint32, done func(stream uint32) uint64) (any bool) {
+	for number := uint32(1); number < s.extents.Bins(); number++ {
+		if number == bin(stream) {
+			continue
+		}
+		past := done(number - 1)
+		for _, f := range s.extents.FreeIn(number) {
+			if f.Mark <= past && s.extents.Carve(f, f.Offset, f.Count) {
+				s.put(bin(stream), 0, Range{f.Offset, f.Count})
+				any = true
+			}
+		}
+	}
+	return any
+}
+
+// give makes units free on a stream. Errors: InvalidArgument, where they are not just what was taken.
+func (s *space) give(stream uint32, mark uint64, r Range) error {
+	err := s.extents.FreeTo(bin(stream), mark, r.Offset, r.Count)
+	if err == nil {
+		s.live -= r.Count
+	}
+	return err
+}
+
+// put is what cannot fail: the units were taken before, by the books themselves.
+func (s *space) put(number uint32, mark uint64, r Range) {
+	err := s.extents.FreeTo(number, mark, r.Offset, r.Count)
+	invariant.Check(err)
+}
+
+// plan takes bare pages that make count units free on a stream in one piece when they have memory: where the fewest are missing,
+// beside what is free there already. They are at least step units where the place has so many. The pages are the caller's until
+// back or leave.
+func (s *space) plan(stream uint32, count, step uint64) (r Range, ok bool) {
+	var best alloc.Free
+	least := uint64(0)
+	for _, hole := range s.extents.FreeIn(bare) {
+		before, behind := s.extents.Around(hole)
+		room := hole.Count
+		if before.Count > 0 && before.Bin != bin(stream) {
+			before.Count = 0
+		}
+		if behind.Count > 0 && behind.Bin != bin(stream) {
+			behind.Count = 0
+		}
+		missing := s.pages(count - min(count, before.Count))
+		switch {
+		case missing == 0: // it has enough without, and somebody has come in between
+			missing = s.page
+		case missing > room && before.Count+room+behind.Count >= count:
+			missing = room
+		case missing > room:
+			continue
+		}
+		if !ok || missing < least || missing == least && hole.Offset < best.Offset {
+			best, least, ok = hole, missing, true
+		}
+	}
+	if !ok {
+		return Range{}, false
+	}
+	r = Range{best.Offset, min(max(least, s.pages(step)), best.Count)}
+	return r, s.extents.Carve(best, r.Offset, r.Count)
+}
+
+// pages rounds up to whole pages.
+func (s *space) pages(count uint64) uint64 { return (count + s.page - 1) / s.page * s.page }
+
+// back says that planned pages have memory: they are free on a stream.
+func (s *space) back(stream uint32, r Range) {
+	s.backed += r.Count
+	s.put(bin(stream), 0, r)
+}
+
+// leave says that pages have no memory, or got none.
+func (s *space) leave(r Range) { s.put(bare, 0, r) }
+
+// spare takes whole free pages that the device has come past, up to so many units, from the largest free extents first. They have
+// no memory any more in the books, and are the caller's until leave.
+func (s *space) spare(count uint64, done func(stream uint32) uint64) (spared []Range) {
+	var all []alloc.Free
+	for number := uint32(1); number < s.extents.Bins(); number++ {
+		past := done(number - 1)
+		for _, f := range s.extents.FreeIn(number) {
+			if f.Mark <= past && f.Count >= s.page {
+				all = append(all, f)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b alloc.Free) int { return cmp.Compare(b.Count, a.Count) })
+	for _, f := range all {
+		from := s.pages(f.Offset)
+		to := (f.Offset + f.Count) / s.page * s.page
+		if count < s.page || from >= to {
+			continue
+		}
+		r := Range{from, min(to-from, count/s.page*s.page)}
+		if s.extents.Carve(f, r.Offset, r.Count) {
+			s.backed -= r.Count
+			count -= r.Count
+			spared = append(spared, r)
+		}
+	}
+	return spared
+}
+
+// free is how many units have memory that nobody holds, and the most of them in one piece.
+func (s *space) free() (count, largest uint64) {
+	for number := uint32(1); number < s.extents.Bins(); number++ {
+		largest = max(largest, s.extents.LargestIn(number))
+	}
+	return s.backed - s.live, largest
+}
+
+// check walks everything. planned is how many units somebody has planned or spared. Errors: Internal.
+func (s *space) check(planned uint64) error {
+	if err := s.extents.Check(); err != nil {
+		return err
+	}
+	var free, without uint64
+	for number := uint32(0); number < s.extents.Bins(); number++ {
+		for _, f := range s.extents.FreeIn(number) {
+			if number != bare {
+				free += f.Count
+				continue
+			}
+			without += f.Count
+			if f.Offset%s.page != 0 || f.Count%s.page != 0 {
+				return status.Errorf(status.Internal, "%d units at unit %d are bare, pages have %d", f.Count, f.Offset, s.page)
+			}
+		}
+	}
+	if s.live+free != s.backed || s.backed+without+planned != s.extents.Limit() || s.live+planned != s.extents.Used() {
+		return status.Errorf(status.Internal, "%d units have memory and %d none, %d are planned, of %d; %d are held, %d free, %d used",
+			s.backed, without, planned, s.extents.Limit(), s.live, free, s.extents.Used())
+	}
+	return nil
+}
