@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/pool"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/sim"
@@ -37,126 +38,139 @@ var stacks = map[string]func() []Adaptor{
 	"log within budget within log": func() []Adaptor { return []Adaptor{NewLog(4), NewBudget(NewLedger(1 << 20)), NewLog(4)} },
 }
 
+// overPools are the stacks over the device's memory, and over a pool.
+func overPools(t *testing.T, test func(t *testing.T, options func() Options)) {
+	for name, adaptors := range stacks {
+		t.Run(name, func(t *testing.T) { test(t, func() Options { return Options{Adaptors: adaptors()} }) })
+		t.Run(name+" over a pool", func(t *testing.T) {
+			test(t, func() Options { return Options{Adaptors: adaptors(), Pool: &pool.Options{}} })
+		})
+	}
+}
+
+// stackMemory is enough for a pool's pages, too.
+const stackMemory = 16 << 20
+
 // TestEveryStackBehavesAlike runs the same random programs over each stack: every call is answered alike, order holds, and
 // nothing is left.
 func TestEveryStackBehavesAlike(t *testing.T) {
-	for name, adaptors := range stacks {
-		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(20) {
-				d, err := sim.New(sim.Options{Memory: 4 << 20, Scheduler: sim.Seeded, Seed: seed + 1})
-				require.NoError(t, err)
-				stack := adaptors()
-				w, err := newWorldOn(d, 4, stack...)
-				require.NoError(t, err)
-				for i := range uint64(10) {
-					require.NoError(t, randomProgram(w, rand.New(rand.NewPCG(seed, i)), 30), "seed %d", seed)
-				}
-				require.NoError(t, w.end())
-				for _, adaptor := range stack {
-					switch a := adaptor.(type) {
-					case *Budget:
-						require.Zero(t, a.State().Charged)
-					case *Statistics:
-						require.Zero(t, a.All().Live)
-						require.Zero(t, a.All().Blocks)
-						require.NotZero(t, a.All().Ever)
-					case *Guard:
-						_, found := a.Reports()
-						require.Zero(t, found)
-					}
-				}
-				require.NoError(t, d.Problems())
-				d.Close()
-			}
-		})
-	}
-}
-
-// However a layer fails, those above and below it agree on what is charged.
-func TestEveryStackKeepsItsBooksWhenCallsFail(t *testing.T) {
-	for name, adaptors := range stacks {
-		t.Run(name, func(t *testing.T) {
-			for _, call := range []sim.Call{sim.AllocateOrdered, sim.FreeOrdered, sim.Fill, sim.Copy, sim.Allocate} {
-				for after := range 8 {
-					d, err := sim.New(sim.Options{Memory: 4 << 20})
-					require.NoError(t, err)
-					stack := adaptors()
-					w, err := newWorldOn(d, 1, stack...)
-					require.NoError(t, err)
-					require.NoError(t, d.Inject(sim.Fault{Call: call, After: after}))
-					var live []uint64
-					for range 12 {
-						if handle, _, err := w.allocate(0, 512); err == nil {
-							live = append(live, handle)
-						}
-						if len(live) > 2 {
-							if _, err := Free(live[0], nil); err == nil {
-								live = live[1:]
-							}
-						}
-						w.runtime.Reap()
-					}
-					for _, handle := range live {
-						_, err := Free(handle, nil)
-						if err != nil {
-							_, err = Free(handle, nil)
-						}
-						require.NoError(t, err)
-					}
-					require.NoError(t, w.end(), "%v, call %d", call, after)
-					for _, adaptor := range stack {
-						if budget, ok := adaptor.(*Budget); ok {
-							require.Zero(t, budget.State().Charged, "%v, call %d", call, after)
-						}
-					}
-					require.NoError(t, d.Problems())
-					d.Close()
-				}
-			}
-		})
-	}
-}
-
-func TestEveryStackOutlivesItsDevice(t *testing.T) {
-	for name, adaptors := range stacks {
-		t.Run(name, func(t *testing.T) {
-			d, err := sim.New(sim.Options{Memory: 4 << 20})
+	overPools(t, func(t *testing.T, options func() Options) {
+		for seed := range uint64(20) {
+			d, err := sim.New(sim.Options{Memory: stackMemory, Scheduler: sim.Seeded, Seed: seed + 1})
 			require.NoError(t, err)
-			defer d.Close()
-			stack := adaptors()
-			w, err := newWorldOn(d, 2, stack...)
+			of := options()
+			stack := of.Adaptors
+			w, err := newWorldOf(d, 4, of)
 			require.NoError(t, err)
-			require.NoError(t, d.Inject(sim.Fault{Call: sim.AllocateOrdered, After: 20, Effect: sim.Lose}))
-			var live []uint64
-			for i := range 30 {
-				if handle, _, err := w.allocate(i%2, 512); err == nil {
-					live = append(live, handle)
-				}
-				if i%3 == 0 && len(live) > 0 {
-					_, err := Free(live[0], nil)
-					require.NoError(t, err)
-					live = live[1:]
-				}
+			for i := range uint64(10) {
+				require.NoError(t, randomProgram(w, rand.New(rand.NewPCG(seed, i)), 30), "seed %d", seed)
 			}
-			for _, handle := range live {
-				_, err := Free(handle, nil)
-				require.NoError(t, err)
-			}
-			_, _ = w.runtime.Close()
-			require.Zero(t, w.runtime.Usage().Outstanding)
+			require.NoError(t, w.end())
 			for _, adaptor := range stack {
 				switch a := adaptor.(type) {
 				case *Budget:
 					require.Zero(t, a.State().Charged)
 				case *Statistics:
 					require.Zero(t, a.All().Live)
+					require.Zero(t, a.All().Blocks)
+					require.NotZero(t, a.All().Ever)
 				case *Guard:
 					_, found := a.Reports()
 					require.Zero(t, found)
 				}
 			}
-		})
-	}
+			require.NoError(t, d.Problems())
+			d.Close()
+		}
+	})
+}
+
+// However a layer fails, those above and below it agree on what is charged.
+func TestEveryStackKeepsItsBooksWhenCallsFail(t *testing.T) {
+	overPools(t, func(t *testing.T, options func() Options) {
+		for _, call := range []sim.Call{sim.AllocateOrdered, sim.FreeOrdered, sim.Fill, sim.Copy, sim.Allocate} {
+			for after := range 8 {
+				d, err := sim.New(sim.Options{Memory: stackMemory})
+				require.NoError(t, err)
+				of := options()
+				stack := of.Adaptors
+				w, err := newWorldOf(d, 1, of)
+				require.NoError(t, err)
+				require.NoError(t, d.Inject(sim.Fault{Call: call, After: after}))
+				var live []uint64
+				for range 12 {
+					if handle, _, err := w.allocate(0, 512); err == nil {
+						live = append(live, handle)
+					}
+					if len(live) > 2 {
+						if _, err := Free(live[0], nil); err == nil {
+							live = live[1:]
+						}
+					}
+					w.runtime.Reap()
+				}
+				for _, handle := range live {
+					_, err := Free(handle, nil)
+					if err != nil {
+						_, err = Free(handle, nil)
+					}
+					require.NoError(t, err)
+				}
+				require.NoError(t, w.end(), "%v, call %d", call, after)
+				for _, adaptor := range stack {
+					if budget, ok := adaptor.(*Budget); ok {
+						require.Zero(t, budget.State().Charged, "%v, call %d", call, after)
+					}
+				}
+				require.NoError(t, d.Problems())
+				d.Close()
+			}
+		}
+	})
+}
+
+func TestEveryStackOutlivesItsDevice(t *testing.T) {
+	overPools(t, func(t *testing.T, options func() Options) {
+		d, err := sim.New(sim.Options{Memory: stackMemory})
+		require.NoError(t, err)
+		defer d.Close()
+		of := options()
+		stack := of.Adaptors
+		w, err := newWorldOf(d, 2, of)
+		require.NoError(t, err)
+		for _, fault := range []sim.Fault{{Call: sim.AllocateOrdered, After: 20}, {Call: sim.Map}} { // the second one is a pool's
+			fault.Effect = sim.Lose
+			require.NoError(t, d.Inject(fault))
+		}
+		var live []uint64
+		for i := range 30 {
+			if handle, _, err := w.allocate(i%2, 512); err == nil {
+				live = append(live, handle)
+			}
+			if i%3 == 0 && len(live) > 0 {
+				_, err := Free(live[0], nil)
+				require.NoError(t, err)
+				live = live[1:]
+			}
+		}
+		for _, handle := range live {
+			_, err := Free(handle, nil)
+			require.NoError(t, err)
+		}
+		_, _ = w.runtime.Close()
+		require.Zero(t, w.runtime.Usage().Outstanding)
+		for _, adaptor := range stack {
+			switch a := adaptor.(type) {
+			case *Budget:
+				require.Zero(t, a.State().Charged)
+			case *Statistics:
+				require.Zero(t, a.All().Live)
+			case *Guard:
+				_, found := a.Reports()
+				require.Zero(t, found)
+			}
+		}
+	})
 }
 
 func TestStatisticsCountByTag(t *testing.T) {

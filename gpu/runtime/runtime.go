@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 
 	"libmmsb/core/invariant"
+	"libmmsb/core/pool"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -25,6 +26,8 @@ type Options struct {
 	Streams int
 	// Adaptors are put over the device's memory, the first one lowest.
 	Adaptors []Adaptor
+	// Pool: blocks come from a caching allocator; nil = from the device's stream-ordered memory.
+	Pool *pool.Options
 }
 
 // Runtime is the streams and blocks of one device.
@@ -32,6 +35,7 @@ type Runtime struct {
 	device  driver.Device
 	options Options
 	layer   Layer // the uppermost
+	pool    *Pool // the lowest; nil = the device's own memory
 	events  eventPool
 	streams streamTable
 
@@ -74,7 +78,7 @@ type Usage struct {
 
 // New composes a runtime of its own over a device.
 func New(device driver.Device, options Options) (*Runtime, error) {
-	if !device.Info().OrderedMemory {
+	if !device.Info().OrderedMemory && options.Pool == nil {
 		return nil, status.Errorf(status.Unsupported, "device %d (%s) has no stream-ordered memory", device.Info().Ordinal,
 			device.Info().Name)
 	}
@@ -86,9 +90,16 @@ func New(device driver.Device, options Options) (*Runtime, error) {
 	r.calls.last = make(chan struct{}, 1)
 	r.streams.init(r)
 	r.layer = &deviceLayer{device: device}
+	if options.Pool != nil {
+		var err error
+		if r.pool, err = newPool(device, *options.Pool, r); err != nil {
+			return nil, err
+		}
+		r.layer = r.pool
+	}
 	for _, adaptor := range options.Adaptors {
 		if err := adaptor.Over(r.layer, r); err != nil {
-			return nil, err
+			return nil, cmp.Or(err, r.layer.Close())
 		}
 		r.layer = adaptor
 	}
@@ -161,6 +172,9 @@ func Drop(r *Runtime) {
 		entry.Unlock()
 	}
 }
+
+// Pool is the runtime's caching allocator; nil = it has none.
+func (r *Runtime) Pool() *Pool { return r.pool }
 
 // Lost says that the device is lost.
 func (r *Runtime) Lost() bool { return r.lost.Load() }

@@ -24,12 +24,16 @@ type world struct {
 const scratchBytes = 256
 
 func newWorldOn(d *sim.Driver, streams int, adaptors ...Adaptor) (*world, error) {
+	return newWorldOf(d, streams, Options{Adaptors: adaptors})
+}
+
+func newWorldOf(d *sim.Driver, streams int, of Options) (*world, error) {
 	device, err := d.Open(0)
 	if err != nil {
 		return nil, err
 	}
 	w := &world{driver: d, device: device}
-	if w.runtime, err = New(device, Options{Adaptors: adaptors}); err != nil {
+	if w.runtime, err = New(device, of); err != nil {
 		return nil, err
 	}
 	for range streams {
@@ -52,9 +56,13 @@ func newWorldOn(d *sim.Driver, streams int, adaptors ...Adaptor) (*world, error)
 
 // newWorld is ended by the test, which fails where anything was not in order or not given back.
 func newWorld(t testing.TB, options sim.Options, streams int, adaptors ...Adaptor) *world {
+	return newWorldWith(t, options, streams, Options{Adaptors: adaptors})
+}
+
+func newWorldWith(t testing.TB, options sim.Options, streams int, of Options) *world {
 	d, err := sim.New(options)
 	require.NoError(t, err)
-	w, err := newWorldOn(d, streams, adaptors...)
+	w, err := newWorldOf(d, streams, of)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -1,0 +1,197 @@
+package runtime
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/pool"
+	"libmmsb/core/status"
+	"libmmsb/gpu/sim"
+)
+
+const mib = 1 << 20
+
+// newPooled is a world whose runtime has a pool.
+func newPooled(t testing.TB, options sim.Options, streams int, of pool.Options) *world {
+	return newWorldWith(t, options, streams, Options{Pool: &of})
+}
+
+func TestAPoolGivesMemoryAgainWithoutTheDriver(t *testing.T) {
+	w := newPooled(t, sim.Options{Memory: 64 * mib, Scheduler: sim.Stepped}, 2, pool.Options{})
+	handle, address, err := w.allocate(0, 3*mib)
+	require.NoError(t, err)
+	require.NoError(t, w.use(0, handle, address, 3*mib, Write))
+	_, err = Free(handle, nil)
+	require.NoError(t, err)
+	grown := w.runtime.Pool().Statistics().Grown
+	again, same, err := w.allocate(0, 3*mib)
+	require.NoError(t, err)
+	require.Equal(t, address, same)
+	require.Equal(t, grown, w.runtime.Pool().Statistics().Grown)
+	require.NoError(t, w.use(0, again, same, 3*mib, ReadWrite))
+	_, err = Free(again, nil)
+	require.NoError(t, err)
+
+	// Another stream has other memory as long as this one may still write there.
+	other, elsewhere, err := w.allocate(1, 3*mib)
+	require.NoError(t, err)
+	require.NotEqual(t, same, elsewhere)
+	require.NoError(t, w.use(1, other, elsewhere, 3*mib, Write))
+	_, err = Free(other, nil)
+	require.NoError(t, err)
+	w.driver.Finish()
+}
+
+func TestAPoolThatIsFullWaitsForOtherStreams(t *testing.T) {
+	w := newPooled(t, sim.Options{Memory: 16 * mib, Scheduler: sim.Stepped}, 2, pool.Options{})
+	handle, address, err := w.allocate(0, 12*mib)
+	require.NoError(t, err)
+	require.NoError(t, w.use(0, handle, address, 12*mib, Write))
+	_, err = Free(handle, nil)
+	require.NoError(t, err)
+	_, _, err = w.allocate(1, 13*mib)
+	requireCode(t, status.OutOfMemory, err)
+	handle, same, err := w.allocate(1, 12*mib)
+	require.NoError(t, err)
+	require.Equal(t, address, same)
+	require.NoError(t, w.use(1, handle, same, 12*mib, Write))
+	_, err = Free(handle, nil)
+	require.NoError(t, err)
+	w.driver.Finish()
+}
+
+func TestAPoolMovesMemory(t *testing.T) {
+	w := newPooled(t, sim.Options{Memory: 64 * mib}, 1, pool.Options{LargeStep: 2 * mib})
+	var handles []uint64
+	for range 6 {
+		handle, address, err := w.allocate(0, 10*mib)
+		require.NoError(t, err)
+		require.NoError(t, w.use(0, handle, address, 10*mib, Write))
+		handles = append(handles, handle)
+	}
+	for i := range 3 {
+		_, err := Free(handles[2*i], nil)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.device.Synchronize())
+	handle, address, err := w.allocate(0, 30*mib)
+	require.NoError(t, err, "no 30 MiB are in one piece")
+	require.NoError(t, w.use(0, handle, address, 30*mib, Write))
+	require.NoError(t, w.runtime.Pool().Check())
+	require.NotZero(t, w.runtime.Pool().Statistics().Moved)
+	for _, handle := range []uint64{handle, handles[1], handles[3], handles[5]} {
+		_, err = Free(handle, nil)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.device.Synchronize())
+	require.NoError(t, w.runtime.Trim(0))
+	require.Zero(t, w.runtime.Pool().Statistics().Reserved)
+}
+
+// Each call of the driver fails at each of its first times: the books agree with the device's memory, and nothing is left.
+func TestAPoolWhoseDriverFails(t *testing.T) {
+	for _, call := range []sim.Call{
+		sim.Reserve, sim.CreatePhysical, sim.Map, sim.Unmap, sim.DestroyPhysical, sim.Wait, sim.RecordEvent,
+	} {
+		for after := range 6 {
+			d, err := sim.New(sim.Options{Memory: 32 * mib})
+			require.NoError(t, err)
+			require.NoError(t, d.Inject(sim.Fault{Call: call, After: after}))
+			w, err := newWorldOf(d, 2, Options{Pool: &pool.Options{LargeStep: 2 * mib}})
+			if err == nil {
+				var live []uint64
+				for i, bytes := range []uint64{1000, 8 * mib, 6 * mib, 8 * mib, 14 * mib, 20 * mib, 400} {
+					if handle, _, err := w.allocate(i%2, bytes); err == nil {
+						live = append(live, handle)
+					}
+					for len(live) > 2 {
+						if _, err := Free(live[0], nil); err == nil {
+							live = live[1:]
+						}
+						w.runtime.Reap()
+					}
+					require.NoError(t, w.runtime.Pool().Check())
+				}
+				for _, handle := range live {
+					if _, err := Free(handle, nil); err != nil {
+						_, err = Free(handle, nil)
+						require.NoError(t, err)
+					}
+				}
+				if err := w.runtime.Trim(0); err != nil {
+					require.NoError(t, w.runtime.Trim(0))
+				}
+				require.NoError(t, w.runtime.Pool().Check())
+				require.NoError(t, w.end(), "%v, call %d", call, after)
+			}
+			require.NoError(t, d.Problems(), "%v, call %d", call, after)
+			d.Close()
+		}
+	}
+}
+
+func TestADeviceWithoutVirtualMemoryHasNoPool(t *testing.T) {
+	d, err := sim.New(sim.Options{NoVirtual: true})
+	require.NoError(t, err)
+	defer d.Close()
+	_, err = newWorldOf(d, 0, Options{Pool: &pool.Options{}})
+	requireCode(t, status.Unsupported, err)
+}
+
+// One without stream-ordered memory has.
+func TestAPoolNeedsNoOrderedMemory(t *testing.T) {
+	d, err := sim.New(sim.Options{NoOrdered: true})
+	require.NoError(t, err)
+	defer d.Close()
+	w, err := newWorldOf(d, 1, Options{Pool: &pool.Options{}})
+	require.NoError(t, err)
+	handle, address, err := w.allocate(0, 5*mib)
+	require.NoError(t, err)
+	require.NoError(t, w.use(0, handle, address, 5*mib, Write))
+	_, err = Free(handle, nil)
+	require.NoError(t, err)
+	require.NoError(t, w.end())
+	require.NoError(t, d.Problems())
+}
+
+// Threads with a stream each, and blocks that go from one to the other: nothing is given out twice, and no work meets another's.
+func TestThreadsShareAPool(t *testing.T) {
+	w := newPooled(t, sim.Options{Memory: 128 * mib}, 4, pool.Options{Limit: 96 * mib})
+	var threads sync.WaitGroup
+	for thread := range 4 {
+		threads.Add(1)
+		go func() {
+			defer threads.Done()
+			random := rand.New(rand.NewPCG(uint64(thread), 5))
+			var live []uint64
+			for range 400 {
+				bytes := 1 + random.Uint64N([]uint64{4096, mib, 6 * mib}[random.IntN(3)])
+				handle, address, err := w.allocate(thread, bytes)
+				if err != nil {
+					assert.Contains(t, []status.Code{status.OutOfMemory, status.Limit}, status.CodeOf(err), "%v", err)
+				} else {
+					assert.NoError(t, w.use(thread, handle, address, bytes, ReadWrite))
+					live = append(live, handle)
+				}
+				for len(live) > 6 || err != nil && len(live) > 0 {
+					_, err = Free(live[0], w.streams[random.IntN(4)])
+					assert.NoError(t, err)
+					live, err = live[1:], nil
+				}
+			}
+			for _, handle := range live {
+				_, err := Free(handle, nil)
+				assert.NoError(t, err)
+			}
+		}()
+	}
+	threads.Wait()
+	require.NoError(t, w.runtime.Pool().Check())
+	require.NoError(t, w.device.Synchronize())
+	require.NoError(t, w.runtime.Trim(0))
+	require.Zero(t, w.runtime.Pool().Statistics().Reserved)
+}
